@@ -1,0 +1,377 @@
+/*
+common.h -- what every other file leans on: one form of error, one way to read and write files, JSON, UTF-8,
+random numbers, a hash. Nothing here knows what a model is.
+*/
+#ifndef COMMON_H
+#define COMMON_H
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <time.h>
+#include <unistd.h>
+#include <dirent.h>
+#include <sys/stat.h>
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#ifdef __CUDACC__
+#define HD __host__ __device__ inline
+#else
+#define HD inline
+#endif
+
+// ----------------------------------------------------------------------------
+// errors: `error: what: got X, wanted Y`, then `---> HINT: what to type next`.
+// Exit codes: 2 the user's mistake, 3 a loss that is not finite, 1 the machine's fault (disk, memory, device).
+
+enum { EXIT_MACHINE = 1, EXIT_USER = 2, EXIT_DIVERGED = 3 };
+
+__attribute__((format(printf, 1, 2))) inline std::string strf(const char* fmt, ...) {
+    va_list ap; va_start(ap, fmt);
+    char small[512];
+    int n = vsnprintf(small, sizeof small, fmt, ap);
+    va_end(ap);
+    if (n < (int)sizeof small) { return std::string(small, n < 0 ? 0 : n); }
+    std::string s(n + 1, 0);
+    va_start(ap, fmt); vsnprintf(&s[0], n + 1, fmt, ap); va_end(ap);
+    s.resize(n);
+    return s;
+}
+// ends the program; hint may be empty
+[[noreturn]] inline void die(int code, const std::string& what, const std::string& hint = "") {
+    fflush(stdout);
+    fprintf(stderr, "error: %s\n", what.c_str());
+    if (!hint.empty()) { fprintf(stderr, "---> HINT: %s\n", hint.c_str()); }
+    exit(code);
+}
+inline void* xmalloc(size_t n) { // zeroed; dies with the size that was asked for
+    void* p = calloc(n ? n : 1, 1);
+    if (!p) { die(EXIT_MACHINE, strf("memory: wanted %.1f MiB, the system gave none", n / 1048576.0), "lower --batch, --seq or the model size"); }
+    return p;
+}
+
+// ----------------------------------------------------------------------------
+// strings
+
+inline bool ends_with(const std::string& s, const std::string& tail) {
+    return s.size() >= tail.size() && s.compare(s.size() - tail.size(), tail.size(), tail) == 0;
+}
+inline std::vector<std::string> split(const std::string& s, char by) { // "a,,b" -> a, "", b;  "" -> nothing
+    std::vector<std::string> out;
+    for (size_t i = 0; !s.empty() && i <= s.size();) {
+        size_t j = s.find(by, i);
+        if (j == std::string::npos) { j = s.size(); }
+        out.push_back(s.substr(i, j - i));
+        i = j + 1;
+    }
+    return out;
+}
+// strict numbers: the whole text or nothing
+inline bool parse_long(const std::string& s, long* out) {
+    char* end; errno = 0;
+    long v = strtol(s.c_str(), &end, 10);
+    if (s.empty() || *end || errno || isspace((unsigned char)s[0])) { return false; }
+    *out = v;
+    return true;
+}
+inline bool parse_double(const std::string& s, double* out) {
+    char* end; errno = 0;
+    double v = strtod(s.c_str(), &end);
+    if (s.empty() || *end || isspace((unsigned char)s[0]) || !(v - v == 0)) { return false; }
+    *out = v;
+    return true;
+}
+
+// ----------------------------------------------------------------------------
+// files
+
+inline bool file_exists(const std::string& path) { struct stat st; return stat(path.c_str(), &st) == 0; }
+inline bool is_dir(const std::string& path) { struct stat st; return stat(path.c_str(), &st) == 0 && S_ISDIR(st.st_mode); }
+inline long file_size(const std::string& path) { struct stat st; return stat(path.c_str(), &st) == 0 ? (long)st.st_size : -1; }
+// the names in a directory, sorted, without . and ..
+inline std::vector<std::string> dir_list(const std::string& path) {
+    std::vector<std::string> names;
+    if (DIR* d = opendir(path.c_str())) {
+        while (struct dirent* e = readdir(d)) { if (strcmp(e->d_name, ".") && strcmp(e->d_name, "..")) { names.push_back(e->d_name); } }
+        closedir(d);
+    }
+    std::sort(names.begin(), names.end());
+    return names;
+}
+inline void make_dirs(const std::string& path) { // mkdir -p
+    for (size_t i = 1; i <= path.size(); i++) {
+        if (i < path.size() && path[i] != '/') { continue; }
+        std::string p = path.substr(0, i);
+        if (mkdir(p.c_str(), 0777) && !is_dir(p)) {
+            die(EXIT_USER, strf("%s: cannot make this directory (%s)", p.c_str(), strerror(errno)), "choose another --out");
+        }
+    }
+}
+inline FILE* xfopen(const std::string& path, const char* mode, const std::string& hint = "") {
+    FILE* f = fopen(path.c_str(), mode);
+    if (f && is_dir(path)) { fclose(f); f = NULL; errno = EISDIR; }
+    if (!f) { die(EXIT_USER, strf("%s: cannot open (%s)", path.c_str(), strerror(errno)), hint); }
+    return f;
+}
+inline std::string file_read(const std::string& path, const std::string& hint = "") {
+    FILE* f = xfopen(path, "rb", hint);
+    std::string s;
+    long size = file_size(path);
+    s.resize(size > 0 ? size : 0);
+    size_t n = fread(&s[0], 1, s.size(), f);
+    s.resize(n);
+    for (int c; (c = fgetc(f)) != EOF;) { s.push_back((char)c); }  // pipes, and files that grew
+    if (ferror(f)) { die(EXIT_MACHINE, strf("%s: cannot read (%s)", path.c_str(), strerror(errno))); }
+    fclose(f);
+    return s;
+}
+// A file that is written whole or not at all: the caller writes to f, then file_commit flushes, syncs and renames it
+// into place. Any failure (a full disk) removes the temporary and dies; what stood at `path` before is untouched.
+struct FileOut { std::string path, tmp; FILE* f; };
+inline FileOut file_begin(const std::string& path) {
+    std::string tmp = path + ".tmp";
+    return { path, tmp, xfopen(tmp, "wb", "choose another --out") };
+}
+[[noreturn]] inline void file_abort(FileOut* o) {
+    int e = errno;
+    fclose(o->f); unlink(o->tmp.c_str());
+    die(EXIT_MACHINE, strf("%s: cannot write (%s); what was there before is untouched", o->path.c_str(), strerror(e ? e : EIO)),
+        "free some disk space, then run again with --resume");
+}
+inline void file_put(FileOut* o, const void* p, size_t n) { if (n && fwrite(p, 1, n, o->f) != n) { file_abort(o); } }
+inline void file_commit(FileOut* o) {
+    if (fflush(o->f) || fsync(fileno(o->f))) { file_abort(o); }
+    if (fclose(o->f) || rename(o->tmp.c_str(), o->path.c_str())) {
+        int e = errno; unlink(o->tmp.c_str());
+        die(EXIT_MACHINE, strf("%s: cannot write (%s)", o->path.c_str(), strerror(e)), "free some disk space, then run again with --resume");
+    }
+}
+inline void file_write(const std::string& path, const std::string& content) {
+    FileOut o = file_begin(path);
+    file_put(&o, content.data(), content.size());
+    file_commit(&o);
+}
+inline void dir_sync(const std::string& path) { // makes renames inside it durable
+    int fd = open(path.c_str(), O_RDONLY);
+    if (fd >= 0) { fsync(fd); close(fd); }
+}
+inline void remove_tree(const std::string& path) {
+    if (is_dir(path)) { for (auto& n : dir_list(path)) { remove_tree(path + "/" + n); } rmdir(path.c_str()); }
+    else { unlink(path.c_str()); }
+}
+
+// ----------------------------------------------------------------------------
+// UTF-8
+
+inline void utf8_append(std::string* s, uint32_t c) {
+    if (c < 0x80)         { s->push_back((char)c); }
+    else if (c < 0x800)   { s->push_back((char)(0xC0 | c >> 6)); s->push_back((char)(0x80 | (c & 63))); }
+    else if (c < 0x10000) { s->push_back((char)(0xE0 | c >> 12)); s->push_back((char)(0x80 | (c >> 6 & 63))); s->push_back((char)(0x80 | (c & 63))); }
+    else { s->push_back((char)(0xF0 | c >> 18)); s->push_back((char)(0x80 | (c >> 12 & 63))); s->push_back((char)(0x80 | (c >> 6 & 63))); s->push_back((char)(0x80 | (c & 63))); }
+}
+// Reads one code point at s[*i] and moves *i past it. On ill-formed input returns -1 and moves past one maximal
+// ill-formed subpart (Unicode 16, 3.9, table 3-8), so that a replacement character stands for it.
+inline long utf8_next(const char* s, size_t n, size_t* i) {
+    const unsigned char* p = (const unsigned char*)s + *i;
+    size_t left = n - *i;
+    unsigned char a = p[0];
+    if (a < 0x80) { *i += 1; return a; }
+    int len = a >= 0xC2 && a <= 0xDF ? 2 : a >= 0xE0 && a <= 0xEF ? 3 : a >= 0xF0 && a <= 0xF4 ? 4 : 0;
+    if (!len) { *i += 1; return -1; }
+    unsigned char lo = a == 0xE0 ? 0xA0 : a == 0xF0 ? 0x90 : 0x80, hi = a == 0xED ? 0x9F : a == 0xF4 ? 0x8F : 0xBF;
+    long c = a & (len == 2 ? 31 : len == 3 ? 15 : 7);
+    for (int k = 1; k < len; k++, lo = 0x80, hi = 0xBF) {
+        if ((size_t)k >= left || p[k] < lo || p[k] > hi) { *i += k; return -1; }
+        c = c << 6 | (p[k] & 63);
+    }
+    *i += len;
+    return c;
+}
+// replaces every ill-formed subpart by U+FFFD; returns how many there were
+inline long utf8_repair(std::string* s) {
+    long bad = 0;
+    size_t i = 0, n = s->size();
+    while (i < n) { if (utf8_next(s->data(), n, &i) < 0) { bad++; } }
+    if (!bad) { return 0; }
+    std::string out;
+    for (i = 0; i < n;) {
+        size_t start = i;
+        if (utf8_next(s->data(), n, &i) < 0) { out += "\xEF\xBF\xBD"; } else { out.append(*s, start, i - start); }
+    }
+    s->swap(out);
+    return bad;
+}
+
+// ----------------------------------------------------------------------------
+// JSON: one value type, a strict reader, and two helpers for writing
+
+struct Json {
+    enum Type { NUL, BOOL, NUMBER, STRING, ARRAY, OBJECT } type = NUL;
+    double number = 0;                                   // NUMBER, and BOOL as 0 or 1
+    std::string string;                                  // STRING, in UTF-8; NUMBER as it was written
+    std::vector<Json> items;                             // ARRAY
+    std::vector<std::pair<std::string, Json>> fields;    // OBJECT, in the order of the text
+    const Json* get(const char* key) const {             // NULL if absent
+        for (auto& f : fields) { if (f.first == key) { return &f.second; } }
+        return NULL;
+    }
+};
+struct JsonReader {
+    const char* s; size_t n, i = 0; std::string error; int depth = 0;
+    long replaced = 0;                                   // ill-formed UTF-8 and lone surrogates, read as U+FFFD
+    bool fail(const char* why) { if (error.empty()) { error = strf("byte %zu: %s", i + 1, why); } return false; }
+    void space() { while (i < n && (s[i] == ' ' || s[i] == '\t' || s[i] == '\n' || s[i] == '\r')) { i++; } }
+    bool word(const char* w) {
+        size_t l = strlen(w);
+        if (n - i < l || memcmp(s + i, w, l)) { return fail("wanted a JSON value"); }
+        i += l; return true;
+    }
+    bool hex4(uint32_t* out) {
+        if (n - i < 4) { return fail("wanted four hex digits after \\u"); }
+        *out = 0;
+        for (int k = 0; k < 4; k++, i++) {
+            char c = s[i];
+            int d = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+            if (d < 0) { return fail("wanted four hex digits after \\u"); }
+            *out = *out * 16 + d;
+        }
+        return true;
+    }
+    bool str(std::string* out) {
+        i++;                                             // the opening quote
+        out->clear();
+        for (;;) {
+            size_t start = i;
+            while (i < n && s[i] != '"' && s[i] != '\\' && (unsigned char)s[i] >= 0x20) { i++; }
+            out->append(s + start, i - start);
+            if (i >= n) { return fail("string without an end"); }
+            if (s[i] == '"') { i++; break; }
+            if (s[i] != '\\') { return fail("control character in a string"); }
+            if (++i >= n) { return fail("string without an end"); }
+            char c = s[i++];
+            const char* from = "\"\\/bfnrt"; const char* to = "\"\\/\b\f\n\r\t";
+            if (c == 'u') {
+                uint32_t u, v;
+                if (!hex4(&u)) { return false; }
+                if (u >= 0xD800 && u < 0xDC00 && n - i >= 6 && s[i] == '\\' && s[i+1] == 'u') {
+                    size_t back = i; i += 2;
+                    if (!hex4(&v)) { return false; }
+                    if (v >= 0xDC00 && v < 0xE000) { u = 0x10000 + ((u - 0xD800) << 10) + (v - 0xDC00); } else { i = back; }
+                }
+                if (u >= 0xD800 && u < 0xE000) { u = 0xFFFD; replaced++; }
+                utf8_append(out, u);
+            } else if (const char* p = c ? strchr(from, c) : NULL) { out->push_back(to[p - from]); }
+            else { i--; return fail("unknown escape in a string"); }
+        }
+        replaced += utf8_repair(out);
+        return true;
+    }
+    bool num(Json* out) {
+        size_t start = i;
+        auto digits = [&] { size_t from = i; while (i < n && s[i] >= '0' && s[i] <= '9') { i++; } return i > from; };
+        if (s[i] == '-') { i++; }
+        if (i < n && s[i] == '0') { i++; } else if (!digits()) { return fail("wanted a JSON value"); }
+        if (i < n && s[i] == '.') { i++; if (!digits()) { return fail("wanted a digit after the point"); } }
+        if (i < n && (s[i] == 'e' || s[i] == 'E')) {
+            i++; if (i < n && (s[i] == '+' || s[i] == '-')) { i++; }
+            if (!digits()) { return fail("wanted a digit in the exponent"); }
+        }
+        out->type = Json::NUMBER; out->string.assign(s + start, i - start); out->number = strtod(out->string.c_str(), NULL);
+        return true;
+    }
+    bool value(Json* out) {
+        space();
+        if (i >= n) { return fail("wanted a JSON value, got the end"); }
+        if (depth > 200) { return fail("nested more than 200 deep"); }
+        char c = s[i];
+        if (c == '"') { out->type = Json::STRING; return str(&out->string); }
+        if (c == 't') { out->type = Json::BOOL; out->number = 1; return word("true"); }
+        if (c == 'f') { out->type = Json::BOOL; return word("false"); }
+        if (c == 'n') { return word("null"); }
+        if (c != '[' && c != '{') { return num(out); }
+        bool object = c == '{'; char close = object ? '}' : ']';
+        out->type = object ? Json::OBJECT : Json::ARRAY;
+        i++; depth++; space();
+        if (i < n && s[i] == close) { i++; depth--; return true; }
+        for (;;) {
+            Json* slot;
+            if (object) {
+                space();
+                if (i >= n || s[i] != '"') { return fail("wanted a key in quotes"); }
+                out->fields.emplace_back();
+                if (!str(&out->fields.back().first)) { return false; }
+                space();
+                if (i >= n || s[i] != ':') { return fail("wanted ':'"); }
+                i++; slot = &out->fields.back().second;
+            } else { out->items.emplace_back(); slot = &out->items.back(); }
+            if (!value(slot)) { return false; }
+            space();
+            if (i < n && s[i] == ',') { i++; continue; }
+            if (i < n && s[i] == close) { i++; depth--; return true; }
+            return fail(object ? "wanted ',' or '}'" : "wanted ',' or ']'");
+        }
+    }
+};
+// reads exactly one JSON value; on failure says where and why in *error. replaced (may be NULL) += U+FFFDs put in
+inline bool json_parse(const char* s, size_t n, Json* out, std::string* error, long* replaced = NULL) {
+    JsonReader r{s, n};
+    *out = Json();
+    bool ok = r.value(out);
+    if (ok) { r.space(); if (r.i < n) { ok = r.fail("more text after the JSON value"); } }
+    if (!ok) { *error = r.error; }
+    if (replaced) { *replaced += r.replaced; }
+    return ok;
+}
+inline std::string json_str(const std::string& s) {
+    std::string o = "\"";
+    for (unsigned char c : s) {
+        if (c == '"' || c == '\\') { o += '\\'; o += (char)c; }
+        else if (c == '\n') { o += "\\n"; }
+        else if (c == '\t') { o += "\\t"; }
+        else if (c < 0x20)  { o += strf("\\u%04x", c); }
+        else                { o += (char)c; }
+    }
+    return o + "\"";
+}
+inline std::string json_num(double v) { return v - v == 0 ? strf("%.9g", v) : "null"; } // JSON has no NaN and no infinity
+
+// ----------------------------------------------------------------------------
+// random numbers: splitmix64 (Steele, Lea, Flood 2014). The whole state is one word, so a checkpoint can hold it.
+
+struct Rng { uint64_t state; };
+inline uint64_t rng_next(Rng* r) {
+    uint64_t z = (r->state += 0x9E3779B97F4A7C15ull);
+    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9ull;
+    z = (z ^ z >> 27) * 0x94D049BB133111EBull;
+    return z ^ z >> 31;
+}
+// an independent stream for each (seed, purpose)
+inline Rng rng_stream(uint64_t seed, uint64_t purpose) {
+    Rng a{seed}; Rng b{purpose ^ 0xD1B54A32D192ED03ull};
+    return Rng{ rng_next(&a) ^ (rng_next(&b) << 1) };
+}
+inline double   rng_uniform(Rng* r)              { return (rng_next(r) >> 11) * 0x1p-53; }                          // [0, 1)
+inline uint64_t rng_below(Rng* r, uint64_t n)    { return (uint64_t)(((unsigned __int128)rng_next(r) * n) >> 64); } // 0 .. n-1
+inline double   rng_normal(Rng* r) {             // Box-Muller, one of the pair
+    double u = 1.0 - rng_uniform(r), v = rng_uniform(r);
+    return sqrt(-2.0 * log(u)) * cos(6.283185307179586 * v);
+}
+
+// ----------------------------------------------------------------------------
+// FNV-1a over 64-bit words: tells whether two runs ended in the same bits (not cryptographic)
+inline uint64_t hash_bytes(const void* data, size_t n, uint64_t h = 0xCBF29CE484222325ull) {
+    const unsigned char* p = (const unsigned char*)data;
+    for (; n >= 8; n -= 8, p += 8) { uint64_t w; memcpy(&w, p, 8); h = (h ^ w) * 0x100000001B3ull; h ^= h >> 29; }
+    for (; n; n--, p++) { h = (h ^ *p) * 0x100000001B3ull; }
+    return h;
+}
+inline double now_ms() { struct timespec t; clock_gettime(CLOCK_MONOTONIC, &t); return t.tv_sec * 1e3 + t.tv_nsec / 1e6; }
+
+#endif // COMMON_H
