@@ -48,6 +48,8 @@ inline uint64_t mix64(uint64_t a, uint64_t b) { Rng r{a ^ b * 0x9E3779B97F4A7C15
 enum { SHARD_HEADER = 1024, SHARD_MAGIC_16 = 20240520, SHARD_VERSION_16 = 1, SHARD_MAGIC_32 = 20240801, SHARD_VERSION_32 = 7 };
 enum { SHARD_TOKENS = 100000000 };         // tokens per shard when we write them
 
+#define RAW_FORMAT "raw uint16"
+
 struct Shard { std::string path, format; const unsigned char* tokens; int width; long n; };  // width: bytes per token
 
 inline const unsigned char* file_map(const std::string& path, long* size) {
@@ -57,6 +59,12 @@ inline const unsigned char* file_map(const std::string& path, long* size) {
     if (fd < 0 || p == MAP_FAILED) { die(EXIT_USER, strf("%s: cannot read (%s)", path.c_str(), strerror(errno))); }
     if (fd >= 0) { close(fd); }
     return (const unsigned char*)p;
+}
+
+// a header of llm.c is zeros after its third word: this file has one, whatever its magic says
+inline bool shard_blank_header(const unsigned char* p, long size) {
+    for (long i = 12; i < std::min(size, (long)SHARD_HEADER); i++) { if (p[i]) { return false; } }
+    return true;
 }
 
 inline Shard shard_open(const std::string& path) {
@@ -90,6 +98,8 @@ inline Shard shard_open(const std::string& path) {
             die(EXIT_USER, strf("%s: got %ld bytes, wanted %ld for the %ld tokens its header promises: truncated or not a shard",
                 path.c_str(), size, SHARD_HEADER + s.n * s.width, s.n), hint);
         }
+    } else if (size % 2 == 0 && !shard_blank_header(p, size)) { // nanoGPT: ids and nothing else
+        s.format = RAW_FORMAT; s.tokens = p; s.n = size / 2;
     } else {
         die(EXIT_USER, strf("%s: got magic %d, wanted %d (uint16) or %d (uint32): not a token shard", path.c_str(), head[0], SHARD_MAGIC_16, SHARD_MAGIC_32), hint);
     }
@@ -413,15 +423,7 @@ inline bool name_has(const std::string& name, const std::vector<std::string>& wo
 }
 
 // the shards of a directory: *.bin with val, valid or validation in the name are held out, test is left alone
-inline void source_open_dir(Source* s, const std::string& dir, Json* manifest) {
-    std::string error, path = dir + "/manifest.json";
-    if (file_exists(path)) {
-        std::string text = file_read(path);
-        const Json* complete = json_parse(text.data(), text.size(), manifest, &error) ? manifest->get("complete") : NULL;
-        if (!complete || !complete->number) {
-            die(EXIT_USER, strf("%s: tokenizing was not finished%s%s", dir.c_str(), error.empty() ? "" : ": ", error.c_str()), "run the same train_sink tokenize command again: it continues");
-        }
-    }
+inline void source_open_dir(Source* s, const std::string& dir) {
     for (auto& name : dir_list(dir)) {
         if (!ends_with(name, ".bin") || name_has(name, {"test"})) { continue; }
         Shard shard = shard_open(dir + "/" + name);
@@ -436,6 +438,11 @@ inline void source_open_dir(Source* s, const std::string& dir, Json* manifest) {
 
 // The last 1% is held out when no val shard exists, or more if the probe needs it.
 inline void source_split(Source* s, const DataOptions& o, long probe_seqs) {
+    if (o.whole) {
+        if (s->train.n) { s->val = s->train; }
+        s->val_windows = (s->val.n - 1) / o.T;
+        return;
+    }
     long n = s->train.n, probe = probe_seqs * o.probe_len + 1, hold = std::max({ n / 100, probe, (long)o.T + 1 });
     if (n < o.T + 1) {
         die(EXIT_USER, strf("%s: got %ld tokens, wanted at least T+1 = %d for one sequence", s->name.c_str(), n, o.T + 1), "use more data, or a shorter --seq");
@@ -458,7 +465,10 @@ inline void source_split(Source* s, const DataOptions& o, long probe_seqs) {
 // largest id + 1, by reading everything once
 inline long tokens_vocab(const Tokens& t) {
     long top = -1;
-    for (auto& s : t.shards) { for (long i = 0; i < s.n; i++) { top = std::max(top, shard_token(s, i)); } }
+    for (auto& s : t.shards) {
+        #pragma omp parallel for reduction(max : top)
+        for (long i = 0; i < s.n; i++) { top = std::max(top, shard_token(s, i)); }
+    }
     return top + 1;
 }
 
@@ -472,35 +482,118 @@ inline double source_weight(std::string* name) {
     return weight;
 }
 
-inline Source source_open(const std::string& given, Data* d) {
-    const DataOptions& o = d->opt;
-    Source s;
-    s.name = given;
-    if (!file_exists(s.name) && file_exists("data/" + s.name)) { s.name = "data/" + s.name; }
-    if (!file_exists(s.name)) {
+// what a directory of shards says about itself, if train_sink made it
+struct Manifest { Json json; std::string tokenizer, hash, bos; int vocab = 0, eos = -1; };
+
+inline Manifest manifest_read(const std::string& dir) {
+    Manifest m;
+    std::string path = dir + "/manifest.json", error;
+    if (!file_exists(path)) { return m; }
+    std::string text = file_read(path);
+    if (!json_parse(text.data(), text.size(), &m.json, &error)) { die(EXIT_USER, strf("%s: %s", path.c_str(), error.c_str()), "tokenize again"); }
+    const Json* complete = m.json.get("complete");
+    if (!complete || !complete->number) {
+        die(EXIT_USER, strf("%s: got an unfinished directory, wanted all its shards", dir.c_str()), "run the same train_sink tokenize command again: it continues");
+    }
+    if (const Json* j = m.json.get("tokenizer"))      { m.tokenizer = j->string; }
+    if (const Json* j = m.json.get("tokenizer_hash")) { m.hash = j->string; }
+    if (const Json* j = m.json.get("bos"))            { m.bos = j->string; }
+    if (const Json* j = m.json.get("vocab"))          { m.vocab = (int)j->number; }
+    return m;
+}
+
+// "NAME" -> a file or directory that exists, under data/ if need be; *weight is -1 when none is given
+inline std::string source_find(const std::string& given, double* weight) {
+    std::string name = given;
+    *weight = file_exists(name) || file_exists("data/" + name) ? -1 : source_weight(&name);
+    if (!file_exists(name) && file_exists("data/" + name)) { name = "data/" + name; }
+    if (!file_exists(name)) {
         die(EXIT_USER, strf("--data %s: no such file or directory, and nothing of that name under data/", given.c_str()),
             "use bb, a .txt or .jsonl file, or a directory of shards");
     }
-    std::string dir = s.name;
-    Json manifest;
-    if (!is_dir(s.name)) {
-        if (text_format(s.name) == TEXT_UNKNOWN) {
-            die(EXIT_USER, strf("--data %s: got an unknown kind of file, wanted .txt, .jsonl (.zst, .gz) or a directory of shards", given.c_str()));
-        }
-        dir = text_cache(s.name, d->tokenizer, o);
+    if (!is_dir(name) && text_format(name) == TEXT_UNKNOWN) {
+        die(EXIT_USER, strf("--data %s: got an unknown kind of file, wanted .txt, .jsonl (.zst, .gz) or a directory of shards", given.c_str()));
     }
-    source_open_dir(&s, dir, &manifest);
-    const Json* vocab = manifest.get("vocab"); const Json* eos = manifest.get("eos"); const Json* hash = manifest.get("tokenizer_hash");
-    if (is_dir(s.name) && hash && !o.tokenizer.empty() && hash->string != strf("%016llx", (unsigned long long)d->tokenizer.hash)) {
-        die(EXIT_USER, strf("%s: was made with another tokenizer (%s) than --tokenizer %s", dir.c_str(),
-            manifest.get("tokenizer") ? manifest.get("tokenizer")->string.c_str() : "?", o.tokenizer.c_str()), "leave --tokenizer out, or tokenize again");
+    return name;
+}
+
+// --tokenizer, or the one that made the shards, or bytes for text, or none
+inline Tokenizer data_tokenizer(const DataOptions& o, const std::vector<std::string>& names) {
+    if (!o.tokenizer.empty()) { return tokenizer_load(o.tokenizer); }
+    bool text = false;
+    for (auto& name : names) {
+        if (file_exists(name + "/tokenizer.json")) { return tokenizer_load(name + "/tokenizer.json"); }
+        text = text || !is_dir(name) || manifest_read(name).tokenizer == "bytes";
     }
-    (void)eos;
-    long need = vocab ? (long)vocab->number : o.tokenizer.empty() && !o.vocab ? std::max(tokens_vocab(s.train), tokens_vocab(s.val)) : d->tokenizer.vocab_size;
-    d->V = std::max(d->V, (int)need);
+    return text ? tokenizer_bytes() : tokenizer_ids("ids", o.vocab);
+}
+
+// one source: its shards, its own largest vocabulary into *V
+inline Source source_open(const std::string& name, const Tokenizer& tok, const DataOptions& o, int* V) {
+    Source s;
+    s.name = name;
+    std::string dir = is_dir(name) ? name : text_cache(name, tok, o);
+    Manifest m = manifest_read(dir);
+    if (!m.hash.empty() && tok.hash && m.hash != strf("%016llx", (unsigned long long)tok.hash)) {
+        die(EXIT_USER, strf("%s: got shards made with the tokenizer %s, wanted %s", dir.c_str(), m.tokenizer.c_str(), tok.name.c_str()), "give that tokenizer, or tokenize again");
+    }
+    if (o.bos == "doc" && m.bos != "doc") {
+        die(EXIT_USER, strf("%s: got shards without BOS before each document, wanted them for --bos doc", dir.c_str()), "make them with: train_sink tokenize --bos doc");
+    }
+    source_open_dir(&s, dir);
+    bool raw = s.format == RAW_FORMAT;
+    int need = m.vocab ? m.vocab : tok.kind != TOKENIZER_IDS ? tok.vocab_size : o.vocab;
+    if (!need && raw) {
+        die(EXIT_USER, strf("%s: got %s, wanted the vocabulary too, which such files do not tell", dir.c_str(), RAW_FORMAT), "add --tokenizer tokenizer.json, or --vocab 50257 for GPT-2 ids");
+    }
+    long top = !need || raw ? std::max(tokens_vocab(s.train), tokens_vocab(s.val)) : need;
+    if (raw && top > need) { die(EXIT_USER, strf("%s: got ids up to %ld, wanted ids below the vocabulary of %d: not token shards, or another tokenizer's", dir.c_str(), top - 1, need)); }
+    *V = std::max(*V, need ? need : (int)top);
     return s;
 }
 
+inline void data_open_bb(Data* d) {
+    const DataOptions& o = d->opt;
+    d->bb = true;
+    d->bigram = bigram_make(o);
+    d->V = o.bb_vocab + 1;
+    d->train_tokens = o.train_tokens;
+    d->val_tokens = (long)o.val_seqs * o.T;
+    d->tokenizer = tokenizer_ids("bb", d->V);
+    d->tokenizer.bos = o.bb_vocab;
+    d->description = strf("bb: Bigram-Backcopy, %d ids, %d trigger%s of probability %g, temperature %g, table %llu, %s", o.bb_vocab, o.bb_triggers,
+        o.bb_triggers == 1 ? "" : "s", o.bb_trigger_prob, o.bb_temp, (unsigned long long)o.bb_table, o.bb_bos ? "<s> first" : "no <s>");
+}
+inline void data_open_sources(Data* d) {
+    const DataOptions& o = d->opt;
+    std::vector<std::string> names;
+    std::vector<double> weights;
+    for (auto& given : o.data) {
+        if (given == "bb") { die(EXIT_USER, "--data bb: the built-in task cannot be mixed with other data"); }
+        double weight;
+        names.push_back(source_find(given, &weight));
+        weights.push_back(weight);
+        if ((weight < 0) != (weights[0] < 0)) { die(EXIT_USER, "--data: some sources have a weight and some have none", "write SOURCE:WEIGHT for all of them, or for none"); }
+    }
+    d->tokenizer = data_tokenizer(o, names);
+    double total = 0;
+    for (size_t i = 0; i < names.size(); i++) {
+        Source s = source_open(names[i], d->tokenizer, o, &d->V);
+        source_split(&s, o, (o.probe_seqs + names.size() - 1) / names.size());
+        s.weight = weights[i] > 0 ? (uint64_t)llround(weights[i] * 1e6) : s.windows;
+        total += s.weight;
+        d->sources.push_back(s);
+    }
+    for (auto& s : d->sources) {                         // --train-tokens is shared out by weight
+        if (o.train_tokens) { s.windows = std::min(s.windows, std::max(1L, (long)(o.train_tokens / o.T * (s.weight / total)))); }
+        if (weights[0] < 0) { s.weight = s.windows; }
+        d->train_tokens += s.windows * o.T; d->val_tokens += s.val_windows * o.T;
+        d->description += strf("%s%s (%s, %ld tokens)", d->description.empty() ? "" : " + ", s.name.c_str(), s.format.c_str(), s.windows * o.T);
+    }
+    if (d->tokenizer.kind == TOKENIZER_IDS) { d->tokenizer.vocab_size = d->V; }
+    d->V = std::max(d->V, d->tokenizer.vocab_size);
+    d->description += strf(", tokenizer %s, %d ids", d->tokenizer.name.c_str(), d->V);
+}
 inline Data data_open(const DataOptions& opt) {
     Data d;
     d.opt = opt;
@@ -508,40 +601,7 @@ inline Data data_open(const DataOptions& opt) {
     if (o.data.empty()) { o.data.push_back("bb"); }
     if (o.T < 1 || o.probe_len < 1) { die(EXIT_USER, strf("--seq %d, --probe-len %d: wanted at least 1", o.T, o.probe_len)); }
     if (o.bos != "none" && o.bos != "seq" && o.bos != "doc") { die(EXIT_USER, strf("--bos %s: wanted none, seq or doc", o.bos.c_str())); }
-    if (o.data.size() == 1 && o.data[0] == "bb") {
-        d.bb = true;
-        d.bigram = bigram_make(o);
-        d.V = o.bb_vocab + 1;
-        d.train_tokens = o.train_tokens;
-        d.val_tokens = (long)o.val_seqs * o.T;
-        d.tokenizer.name = "bb";
-        d.tokenizer.vocab_size = d.V;
-        d.tokenizer.bos = o.bb_vocab; d.tokenizer.eos = -1;
-        d.description = strf("bb: Bigram-Backcopy, %d ids, %d trigger%s of probability %g, temperature %g, table %llu, %s",
-            o.bb_vocab, o.bb_triggers, o.bb_triggers == 1 ? "" : "s", o.bb_trigger_prob, o.bb_temp, (unsigned long long)o.bb_table, o.bb_bos ? "<s> first" : "no <s>");
-    } else {
-        d.tokenizer = o.tokenizer.empty() ? tokenizer_bytes() : tokenizer_load(o.tokenizer);
-        int weighted = 0;
-        for (auto name : o.data) {
-            if (name == "bb") { die(EXIT_USER, "--data bb: the built-in task cannot be mixed with other data"); }
-            double weight = file_exists(name) ? -1 : source_weight(&name);
-            d.sources.push_back(source_open(name, &d));
-            Source& s = d.sources.back();
-            if (o.whole) { s.val = s.train.n ? s.train : s.val; s.val_windows = (s.val.n - 1) / o.T; }
-            else { source_split(&s, o, (o.probe_seqs + o.data.size() - 1) / o.data.size()); }
-            weighted += weight > 0;
-            s.weight = weight > 0 ? (uint64_t)llround(weight * 1e6) : s.windows;
-        }
-        if (weighted && weighted != (int)d.sources.size()) { die(EXIT_USER, "--data: some sources have a weight and some have none", "write SOURCE:WEIGHT for all of them, or for none"); }
-        double total = 0, left = o.train_tokens;
-        for (auto& s : d.sources) { total += s.weight; }
-        for (auto& s : d.sources) {                      // --train-tokens is shared out by weight
-            if (o.train_tokens) { s.windows = std::min(s.windows, std::max(1L, (long)(left / o.T * s.weight / total))); }
-            d.train_tokens += s.windows * o.T; d.val_tokens += s.val_windows * o.T;
-            d.description += strf("%s%s (%s, %ld tokens)", d.description.empty() ? "" : " + ", s.name.c_str(), s.format.c_str(), s.windows * o.T);
-        }
-        if (!o.tokenizer.empty()) { d.V = std::max(d.V, d.tokenizer.vocab_size); }
-    }
+    if (o.data.size() == 1 && o.data[0] == "bb") { data_open_bb(&d); } else { data_open_sources(&d); }
     if (o.vocab && o.vocab < d.V) { die(EXIT_USER, strf("--vocab %d: the data have ids up to %d", o.vocab, d.V - 1), strf("use --vocab %d or more, or leave it out", d.V)); }
     for (int p : o.random_token) { if (p < 1 || p > o.T + 1) { die(EXIT_USER, strf("--random-token %d: wanted a position from 1 to T+1 = %d", p, o.T + 1)); } }
     for (auto& f : o.fix_token) {
