@@ -1,7 +1,7 @@
 """
 make.py -- golden fixtures for the C++ reference: one row of cases.tsv -> test/golden/NAME.safetensors
 
-    python3 dev/golden/make.py              write them all (PyTorch and numpy; a minute on one core)
+    python3 dev/golden/make.py              write them all (PyTorch and numpy; ten seconds)
     python3 dev/golden/make.py NAME..       write these
     python3 dev/golden/make.py --check      recompute and compare with the committed files
     python3 dev/golden/make.py --fp32       the same in float32: how far honest single precision is from the fixtures
