@@ -145,7 +145,7 @@ struct Pe_alibi : PeBase {
 };
 
 // ----------------------------------------------------------------------------
-// 5 switches NORM, FFN, COMBINE
+// 5 switches NORM, FFN, COMBINE, and how it is computed: PRECISION, BACKEND
 #define NORM_VARIANTS(X_NORM) \
     X_NORM(pre,  "h += f(LN(h))",    "the stream is never normalised, LN stands before each branch (Eq. 2)") \
     X_NORM(post, "h = LN(h + f(h))", "LN stands on the stream, after each branch (Eq. 3)")
@@ -186,6 +186,11 @@ struct Ffn_reglu  : Ffn_relu  { static constexpr bool gated = true; };
 struct Combine_concat { static constexpr bool sum = false; };
 struct Combine_sum    { static constexpr bool sum = true; };
 
+#define PRECISION_VARIANTS(X_PRECISION) \
+    X_PRECISION(fp32, "float everywhere", "the reference; the one precision of BACKEND=cpu")
+#define BACKEND_VARIANTS(X_BACKEND) \
+    X_BACKEND(cpu,    "reference.h",      "plain C++ with OpenMP, runs anywhere")
+
 // pairs that mean nothing; the Makefile stops with the reason, the static_assert below guards direct compilation
 #define CONFLICTS(X_CONFLICT) \
     X_CONFLICT(ATTN=kernel_elu      BIAS=kv, "phi of a learned key is not defined: k* would pass the kernel without a position") \
@@ -215,8 +220,9 @@ static_assert(!(Attn::phi != PHI_NONE && Bias::column), "a kernel phi with a lea
 
 // ----------------------------------------------------------------------------
 // 7 row mathematics. What a row keeps from forward for backward and for the metrics is two numbers, never the row:
-//      exp family:  stat[0] = L,  A_j = exp(s_j - L),  L = ln Z - ln alpha;     stat[1] = 0
-//      the others:  stat[0] = r = alpha / Z,  A_j = r f(s_j);                   stat[1] = sum_j w_j (or w_j^p)
+//      exp family:  A_j = exp((s_j - stat[0]) - stat[1]);   stat[0] = max_j s_j,   stat[1] = ln(Z exp(-stat[0]) / alpha)
+//      the others:  A_j = f(s_j) stat[0];                   stat[0] = alpha / Z,   stat[1] = sum_j w_j (or w_j^p)
+// (One number L = ln Z would do for the exp family, but at scores near 30 it costs five bits of A: 1e-5 in the gradients.)
 
 struct AttnShape {
     int B, T, NH, KV, HS;     // KV key/value heads; query head h reads key/value head h / (NH / KV)
@@ -248,7 +254,9 @@ template <class A, class F> HD F attn_Z(F l, F p) {
 }
 template <class A, class F> HD F attn_alpha(AttnShape s) { return A::Z == Z_ONE ? F(1) : F(s.alpha); }
 // A_j from its score
-template <class A, class F> HD F attn_weight(F s, F stat0) { return A::exp_family ? exp_(s - stat0) : A::sim(s) * stat0; }
+template <class A, class F> HD F attn_weight(F s, F stat0, F stat1) {
+    return A::exp_family ? exp_((s - stat0) - stat1) : A::sim(s) * stat0;
+}
 // delta = (dZ/dw) (do . o) / alpha, the one number per row that backward adds to (stat0, stat1). For Z_PNORM the factor
 // dZ/dw_j = (w_j / Z)^(p-1) depends on j and stays in attn_ds
 template <class A, class F> HD F attn_delta(F do_o, F stat1, F alpha) {

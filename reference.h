@@ -346,11 +346,11 @@ void attention_forward(real* out, acc* stat, const real* qkv, const real* kstar,
                     tile_product(o, HP, score, BC, 1, v + (long)j0 * HP, HP, t1 - t0, HP, j1 - j0);
                 }
                 for (int r = 0; r < t1 - t0; r++) {
-                    const real L = m[r] + (A::Z == Z_PNORM ? log_(l[r]) / p : log_(l[r])) - log_(alpha);
-                    const real factor = A::exp_family ? exp_(m[r] - L) : alpha / attn_Z<A>(l[r], p);
+                    const real ln_Z = (A::Z == Z_PNORM ? log_(l[r]) / p : log_(l[r])) - log_(alpha);
+                    const real factor = A::exp_family ? exp_(-ln_Z) : alpha / attn_Z<A>(l[r], p);
                     acc* st = stat + ((long)(b * s.NH + h) * T + t0 + r) * 2;
-                    st[0] = A::exp_family ? L : factor;
-                    st[1] = A::exp_family ? real(0) : l[r];
+                    st[0] = A::exp_family ? m[r] : factor;
+                    st[1] = A::exp_family ? ln_Z : l[r];
                     real* out_t = out + ((long)b * T + t0 + r) * s.NH * HS + h * HS;
                     for (int i = 0; i < HS; i++) { out_t[i] = o[r * HP + i] * factor; }
                 }
@@ -395,7 +395,7 @@ void attention_backward(real* dqkv, acc* dkstar, acc* dvstar, const real* dout, 
                     for (int i = 0; i < HP; i++) { dq_t[i] = 0; }
                     if (!Bi::column) { continue; }
                     const real s_star = ks ? dot(q_t, ks, HS) * scale : real(0);
-                    const real w_star = attn_weight<A>(s_star, st_t[0]), dw_star = vs ? dot(do_t, vs, HS) : real(0);
+                    const real w_star = attn_weight<A>(s_star, st_t[0], st_t[1]), dw_star = vs ? dot(do_t, vs, HS) : real(0);
                     const real ds_star = attn_ds<A>(s_star, w_star, dw_star, st_t[0], delta[r], p, alpha) * scale;
                     for (int i = 0; i < HS; i++) {
                         if (ks) { dq_t[i] += ds_star * ks[i]; }
@@ -412,10 +412,10 @@ void attention_backward(real* dqkv, acc* dkstar, acc* dvstar, const real* dout, 
                     tile_product(ds, BC, d_o, HP, 1, v_cols + j0, TP, t1 - t0, N, HS);            // do . v_j
                     for (int r = 0; r < t1 - t0; r++) {
                         real *w = weight + r * BC, *d = ds + r * BC;
-                        const real st0 = st[(t0 + r) * 2], dl = delta[r];
+                        const real st0 = st[(t0 + r) * 2], st1 = st[(t0 + r) * 2 + 1], dl = delta[r];
                         for (int j = 0; j < j1 - j0; j++) {
                             const real s_j = w[j];
-                            w[j] = attn_weight<A>(s_j, st0);
+                            w[j] = attn_weight<A>(s_j, st0, st1);
                             d[j] = attn_ds<A>(s_j, w[j], d[j], st0, dl, p, alpha) * scale;
                         }
                         if (A::is_signed && !full) { for (int j = 0; j < j1 - j0; j++) { if (!attn_sees(s, t0 + r, j0 + j)) { d[j] = 0; } } }

@@ -8,14 +8,15 @@ a run is a flag. The file reads from top to bottom:
 
      1 switches      which model this binary is                         attention_variants.cuh
      2 operations    cpu:: or cuda::, chosen here and nowhere else      reference.h, metrics.cuh
-     3 model         tensors, forward, backward, update: written once over ops::
-     4 flags         the command line, one row each
-     5 data          tokens in, text out                                dataloader.h, tokenizer.h
-     6 log           a line for people, a JSON object for machines
-     7 checkpoint    the model as safetensors + config.json             checkpoint.h
-     8 evaluate      validation loss, sink metrics, samples
-     9 commands      train, probe, generate, bench
-    10 main
+     3 model         tensors, forward, backward: written once over ops::
+     4 measure       sinks and norms of a batch of sequences
+     5 flags         the command line, one row each
+     6 data          tokens in, text out                                dataloader.h, tokenizer.h
+     7 log           a line for people, a JSON object for machines
+     8 checkpoint    the model as safetensors + config.json             checkpoint.h
+     9 evaluate      validation loss, the eval line, samples
+    10 commands      train, probe, generate, bench
+    11 main
 */
 #include <math.h>
 #include <signal.h>
@@ -258,7 +259,7 @@ static Model model_new(const Config& c, int T_max, bool train) {
     return m;
 }
 // every tensor from its own random stream: the same seed gives the same q_proj with and without k*
-static void model_init(Model* m, uint64_t seed) {
+static inline void model_init(Model* m, uint64_t seed) {
     std::vector<acc> host(m->num_params);
     for (auto& t : m->tensors) {
         Rng rng = rng_stream(seed, hash_bytes(t.name.data(), t.name.size()));
@@ -451,7 +452,73 @@ static void model_backward(Model* m) {
 static double model_grad_norm(const Model* m) { return sqrt(ops::square_norm(m->grads, m->num_params)); }
 
 // ============================================================================
-// 4 flags
+// 4 measure
+// the metrics of section 3 on n sequences of T + 1 tokens
+static Metrics measure(Model* m, const int* seqs, int n, int T, int batch_tokens) {
+    const Config& c = m->c;
+    const int skip = Bias::token, chunk = std::max(1, std::min(n, batch_tokens / std::max(1, T)));
+    const long sample = 1 << 24;                                     // the median of |h| is of at most so many values
+    Metrics r;
+    r.n = n; r.T = T; r.L = c.L; r.NH = c.NH;
+    r.sums_to_one = attn_sums_to_one<Attn>(c.attn_alpha);
+    r.has_star = Bias::column || Bias::token;
+    r.heads.resize((size_t)n * c.L * c.NH);
+    r.h_star.resize(c.L + 1); r.h_max.resize(c.L + 1); r.h_median.resize(c.L + 1);
+    std::vector<std::vector<float>> magnitudes(c.L + 1);
+    double loss = 0; long count = 0;
+    for (int i = 0; i < n; i += chunk) {
+        const int B = std::min(chunk, n - i);
+        const long k = model_load(m, seqs + (size_t)i * (T + 1), B, T);
+        loss += model_forward(m, k, 0) * k;
+        count += k;
+        const AttnShape s = attn_shape(m);
+        const int N = B * m->T, W = attn_row(s);
+        HeadMetrics* heads = (HeadMetrics*)ops::device_malloc((size_t)B * c.NH * sizeof(HeadMetrics));
+        acc* norms = (acc*)ops::device_malloc((size_t)N * c.KV * sizeof(acc));
+        std::vector<HeadMetrics> host(B * c.NH);
+        std::vector<acc> x(N * c.KV);
+        auto norm = [&](NormPair* out, int row, const real* t, int stride, int len, int G) {
+            ops::row_norms(norms, t, stride, len, G, N);
+            ops::to_host(x.data(), norms, (size_t)N * G * sizeof(acc));
+            norms_add(out, row, x, B, m->T, G, skip, n);
+        };
+        for (int l = 0; l < c.L; l++) {
+            const real* qkv = of_layer(m->a.qkv, m, l, W);
+            ops::attention_metrics<Attn, Bias, Pe>(heads, qkv, of_layer(m->a.stat, m, l, c.NH * 2), star_k(m, l), skip, s);
+            ops::to_host(host.data(), heads, host.size() * sizeof(HeadMetrics));
+            for (int b = 0; b < B; b++) { for (int h = 0; h < c.NH; h++) { r.heads[((size_t)(i + b) * c.L + l) * c.NH + h] = host[b * c.NH + h]; } }
+            norm(&r.k, l, qkv + c.NH * c.HS, W, c.HS, c.KV);
+            norm(&r.v, l, qkv + (c.NH + c.KV) * c.HS, W, c.HS, c.KV);
+        }
+        std::vector<real> h((size_t)N * c.C);
+        for (int l = 0; l <= c.L; l++) {
+            const real* t = Norm::post ? act_n(m, 2 * l) : act_x(m, 2 * l);
+            norm(&r.h, l, t, c.C, c.C, 1);
+            for (int b = 0; b < B; b++) { r.h_star[l] += x[(size_t)b * m->T] / n; }  // position 0; used if there is a sink token
+            ops::to_host(h.data(), t, h.size() * sizeof(real));
+            for (int b = 0; b < B; b++) {
+                for (long at = ((long)b * m->T + skip) * c.C; at < (long)(b + 1) * m->T * c.C; at++) {
+                    const float a = fabsf((float)h[at]);
+                    r.h_max[l] = std::max<double>(r.h_max[l], a);
+                    if ((long)magnitudes[l].size() < sample) { magnitudes[l].push_back(a); }
+                }
+            }
+        }
+        for (int j = 1; Norm::post && j <= 2 * c.L; j++) { norm(&r.pre, j - 1, act_x(m, j), c.C, c.C, 1); }
+        ops::device_free(heads); ops::device_free(norms);
+    }
+    for (int l = 0; l <= c.L; l++) {
+        auto mid = magnitudes[l].begin() + magnitudes[l].size() / 2;
+        std::nth_element(magnitudes[l].begin(), mid, magnitudes[l].end());
+        r.h_median[l] = *mid;
+    }
+    r.loss = count ? loss / count : NAN;
+    return r;
+}
+
+#ifndef MODEL_ONLY // the tests of the model stop reading here
+// ============================================================================
+// 5 flags
 // presets:      name      L   C     NH  F     V      T     B
 #define PRESETS(X) \
                X("bb",     1,  32,   1,  80,   0,     64,   64) \
@@ -545,91 +612,90 @@ static const struct { const char *name; char letter; const char *words, *help; }
     { "generate", 'g', "CHECKPOINT", "write text with a checkpoint" },
     { "bench",    'b', "",           "time training steps on random tokens" },
 };
+enum FlagKind { FLAG_LONG, FLAG_DOUBLE, FLAG_STR, FLAG_BOOL };
+struct FlagRow { const char *cmds, *name; char letter; const char* help; FlagKind kind; void* value; bool* given; };
+static FlagKind flag_kind(const long&) { return FLAG_LONG; }
+static FlagKind flag_kind(const double&) { return FLAG_DOUBLE; }
+static FlagKind flag_kind(const str&) { return FLAG_STR; }
+static FlagKind flag_kind(const bool&) { return FLAG_BOOL; }
+static std::vector<FlagRow> flag_rows(Flags* f) {
+    return {
+        #define X(cmds, type, name, letter, def, help) { cmds, #name, letter, help, flag_kind(f->name), &f->name, &f->given_##name },
+        FLAGS(X)
+        #undef X
+    };
+}
 static std::string flag_spelling(const char* name) { // probe_len -> --probe-len
     std::string s = std::string("--") + name;
     for (auto& ch : s) { if (ch == '_') { ch = '-'; } }
     return s;
 }
-static void flag_set(const std::string& name, const std::string& text, long* out) {
-    if (!parse_long(text, out)) { die(EXIT_USER, name + ": got '" + text + "', wanted a whole number", "./train_sink --help"); }
+static void flag_set(const FlagRow& r, const std::string& spelled, const std::string& text) {
+    if (r.kind == FLAG_STR) { *(str*)r.value = text; }
+    if (r.kind == FLAG_BOOL) { *(bool*)r.value = true; }
+    if (r.kind == FLAG_LONG && !parse_long(text, (long*)r.value)) {
+        die(EXIT_USER, spelled + ": got '" + text + "', wanted a whole number", "./train_sink --help");
+    }
+    if (r.kind == FLAG_DOUBLE && !parse_double(text, (double*)r.value)) {
+        die(EXIT_USER, spelled + ": got '" + text + "', wanted a number", "./train_sink --help");
+    }
 }
-static void flag_set(const std::string& name, const std::string& text, double* out) {
-    if (!parse_double(text, out)) { die(EXIT_USER, name + ": got '" + text + "', wanted a number", "./train_sink --help"); }
+static std::string flag_text(const FlagRow& r, bool json) {
+    if (r.kind == FLAG_BOOL) { return json ? (*(bool*)r.value ? "true" : "false") : ""; }
+    if (r.kind == FLAG_LONG) { return strf("%ld", *(long*)r.value); }
+    if (r.kind == FLAG_DOUBLE) { return json ? json_num(*(double*)r.value) : strf("%g", *(double*)r.value); }
+    return json ? json_str(*(str*)r.value) : *(str*)r.value;
 }
-static void flag_set(const std::string&, const std::string& text, str* out) { *out = text; }
-static void flag_set(const std::string& name, const std::string&, bool*) { die(EXIT_USER, name + ": takes no value", "./train_sink --help"); }
-static std::string flag_text(long v)       { return strf("%ld", v); }
-static std::string flag_text(double v)     { return strf("%g", v); }
-static std::string flag_text(const str& v) { return v; }
-static std::string flag_text(bool v)       { return v ? "yes" : ""; }
-static std::string flag_json(long v)       { return strf("%ld", v); }
-static std::string flag_json(double v)     { return json_num(v); }
-static std::string flag_json(const str& v) { return json_str(v); }
-static std::string flag_json(bool v)       { return v ? "true" : "false"; }
-static void flag_mark(bool* out)           { *out = true; }
-template <class T> static void flag_mark(T*) {}
-
 static void usage(char command) {
     printf("usage:\n");
     for (auto& c : COMMANDS) { printf("  train_sink %-9s %-10s [flags]   %s\n", c.name, c.words, c.help); }
     printf("\nthis build:");
     for (auto& s : SWITCH_VALUES) { printf(" %s=%s", s[0], s[1]); }
     printf(" PRECISION=%s BACKEND=%s   (make help)\n\nflags%s:\n", PRECISION_NAME, ops::name, command ? " of this command" : "");
-    auto row = [&](const char* cmds, const char* name, char letter, const std::string& def, const char* help) {
-        if (command && !strchr(cmds, command)) { return; }
-        std::string left = letter ? strf("-%c, ", letter) : "    ";
-        left += flag_spelling(name);
-        printf("  %-22s %s%s\n", left.c_str(), help, def.empty() ? "" : (" [" + def + "]").c_str());
-    };
-    Flags d;
-    #define X(cmds, type, name, letter, def, help) row(cmds, #name, letter, flag_text(d.name), help);
-    FLAGS(X)
-    #undef X
+    Flags defaults;
+    for (auto& r : flag_rows(&defaults)) {
+        if (command && !strchr(r.cmds, command)) { continue; }
+        const std::string left = (r.letter ? strf("-%c, ", r.letter) : "    ") + flag_spelling(r.name), def = flag_text(r, false);
+        printf("  %-22s %s%s\n", left.c_str(), r.help, def.empty() ? "" : (" [" + def + "]").c_str());
+    }
     printf("  -h, --help             this text\n");
 }
 static Flags flags_parse(int argc, char** argv, char* command) {
     Flags f;
+    const std::vector<FlagRow> rows = flag_rows(&f);
     int i = 1;
     *command = 't';
     for (auto& c : COMMANDS) { if (argc > 1 && !strcmp(argv[1], c.name)) { *command = c.letter; i = 2; } }
     for (; i < argc; i++) {
-        std::string arg = argv[i], name = arg, value;
+        const std::string arg = argv[i];
         if (arg == "-h" || arg == "--help") { usage(i == 1 ? 0 : *command); exit(0); }
         if (arg[0] != '-' || arg.size() < 2) { f.words.push_back(arg); continue; }
-        const size_t eq = arg.find('=');
-        const bool has_eq = arg[1] == '-' && eq != std::string::npos;
-        if (has_eq) { name = arg.substr(0, eq); value = arg.substr(eq + 1); }
-        bool known = false;
-        #define X(cmds, type, field, letter, def, help) \
-            if (!known && (name == flag_spelling(#field) || (letter && arg.size() == 2 && arg[1] == letter))) { \
-                known = true; \
-                f.given_##field = true; \
-                if (!strchr(cmds, *command)) { die(EXIT_USER, name + ": not a flag of this command", "./train_sink --help"); } \
-                const bool is_bool = std::is_same<type, bool>::value; \
-                if (!is_bool && !has_eq) { \
-                    if (i + 1 >= argc) { die(EXIT_USER, name + ": got no value, wanted one", "./train_sink --help"); } \
-                    value = argv[++i]; \
-                } \
-                if (is_bool && !has_eq) { flag_mark(&f.field); } else { flag_set(name, value, &f.field); } \
-            }
-        FLAGS(X)
-        #undef X
-        if (!known) { die(EXIT_USER, "unknown flag " + arg, "./train_sink --help"); }
+        const size_t eq = arg[1] == '-' ? arg.find('=') : std::string::npos; // --steps=10, or --steps 10
+        const std::string name = arg.substr(0, eq);
+        const FlagRow* row = NULL;
+        for (auto& r : rows) { if (name == flag_spelling(r.name) || (r.letter && name == std::string("-") + r.letter)) { row = &r; } }
+        if (!row) { die(EXIT_USER, "unknown flag " + name, "./train_sink --help"); }
+        if (!strchr(row->cmds, *command)) { die(EXIT_USER, name + ": not a flag of this command", "./train_sink --help"); }
+        if (row->kind == FLAG_BOOL && eq != std::string::npos) { die(EXIT_USER, name + ": takes no value", "./train_sink --help"); }
+        if (row->kind != FLAG_BOOL && eq == std::string::npos && i + 1 >= argc) { die(EXIT_USER, name + ": got no value, wanted one", "./train_sink --help"); }
+        flag_set(*row, name, row->kind == FLAG_BOOL ? "" : eq != std::string::npos ? arg.substr(eq + 1) : argv[++i]);
+        *row->given = true;
     }
     return f;
 }
-static std::string flags_json(const Flags& f, char command) {
+static std::string flags_json(Flags f, char command) {
     std::string o = "{";
-    #define X(cmds, type, name, letter, def, help) \
-        if (strchr(cmds, command)) { o += strf("%s\"%s\":%s", o.size() > 1 ? "," : "", #name, flag_json(f.name).c_str()); }
-    FLAGS(X)
-    #undef X
+    for (auto& r : flag_rows(&f)) { if (strchr(r.cmds, command)) { o += strf("%s\"%s\":", o.size() > 1 ? "," : "", r.name) + flag_text(r, true); } }
     return o + "}";
 }
 // "1,2,5" -> numbers, strictly
-template <class T> static std::vector<T> flag_list(const char* name, const std::string& text) {
-    std::vector<T> out;
-    for (auto& w : split(text, ',')) { double v = 0; flag_set(flag_spelling(name), w, &v); out.push_back((T)v); }
+static std::vector<double> flag_list(const char* spelled, const std::string& text) {
+    std::vector<double> out;
+    for (auto& w : split(text, ',')) {
+        double v = 0;
+        if (!parse_double(w, &v)) { die(EXIT_USER, std::string(spelled) + ": got '" + text + "', wanted numbers separated by commas", "./train_sink --help"); }
+        out.push_back(v);
+    }
     return out;
 }
 static void want(bool ok, const std::string& got, const char* wanted) { // range check of a flag
@@ -681,7 +747,7 @@ static Config config_from_flags(Flags* f, int data_V) {
 }
 
 // ============================================================================
-// 5 data
+// 6 data
 #include "dataloader.h"
 
 static Data data_from_flags(const Flags& f, int T, int probe_len) {
@@ -689,7 +755,7 @@ static Data data_from_flags(const Flags& f, int T, int probe_len) {
     o.data = split(f.data, ',');
     o.tokenizer = f.tokenizer; o.bos = f.bos; o.T = T; o.seed = f.seed;
     o.val_seqs = f.val_seqs; o.probe_seqs = f.probe_seqs; o.probe_len = probe_len; o.train_tokens = f.train_tokens;
-    o.random_token = flag_list<int>("random_token", f.random_token);
+    for (double position : flag_list("--random-token", f.random_token)) { o.random_token.push_back((int)position); }
     for (auto& w : split(f.fix_token, ',')) {
         auto pair = split(w, ':');
         long pos = 0, id = 0;
@@ -706,7 +772,7 @@ static Data data_from_flags(const Flags& f, int T, int probe_len) {
 }
 
 // ============================================================================
-// 6 log: OUT/log.jsonl, one object a line, flushed; stdout has the same facts for people
+// 7 log: OUT/log.jsonl, one object a line, flushed; stdout has the same facts for people
 struct Log { FILE* f = NULL; };
 static void log_line(Log* log, const std::string& json) {
     if (!log->f) { return; }
@@ -763,7 +829,7 @@ static std::string count_text(double n) { // 28.3k, 136.4M
 }
 
 // ============================================================================
-// 7 checkpoint: OUT/step_N/ = model.safetensors, config.json (Hugging Face's names), optimizer.safetensors, state.json
+// 8 checkpoint: OUT/step_N/ = model.safetensors, config.json (Hugging Face's names), optimizer.safetensors, state.json
 #include "checkpoint.h"
 
 static bool is_llama(const Config& c) { // may transformers.LlamaForCausalLM open it?
@@ -903,7 +969,7 @@ static std::string params_hash(const Model* m) {
 }
 
 // ============================================================================
-// 8 evaluate
+// 9 evaluate
 static double validate(Model* m, Data* data, int B, int T) { // mean over the targets that count
     const long n = data_val_count(data);
     double sum = 0; long count = 0;
@@ -916,68 +982,6 @@ static double validate(Model* m, Data* data, int B, int T) { // mean over the ta
         count += k;
     }
     return count ? sum / count : NAN;
-}
-// the metrics of section 3 on n sequences of T + 1 tokens
-static Metrics measure(Model* m, const int* seqs, int n, int T, int batch_tokens) {
-    const Config& c = m->c;
-    const int skip = Bias::token, chunk = std::max(1, std::min(n, batch_tokens / std::max(1, T)));
-    const long sample = 1 << 24;                                     // the median of |h| is of at most so many values
-    Metrics r;
-    r.n = n; r.T = T; r.L = c.L; r.NH = c.NH;
-    r.sums_to_one = attn_sums_to_one<Attn>(c.attn_alpha);
-    r.has_star = Bias::column || Bias::token;
-    r.heads.resize((size_t)n * c.L * c.NH);
-    r.h_star.resize(c.L + 1); r.h_max.resize(c.L + 1); r.h_median.resize(c.L + 1);
-    std::vector<std::vector<float>> magnitudes(c.L + 1);
-    double loss = 0; long count = 0;
-    for (int i = 0; i < n; i += chunk) {
-        const int B = std::min(chunk, n - i);
-        const long k = model_load(m, seqs + (size_t)i * (T + 1), B, T);
-        loss += model_forward(m, k, 0) * k;
-        count += k;
-        const AttnShape s = attn_shape(m);
-        const int N = B * m->T, W = attn_row(s);
-        HeadMetrics* heads = (HeadMetrics*)ops::device_malloc((size_t)B * c.NH * sizeof(HeadMetrics));
-        acc* norms = (acc*)ops::device_malloc((size_t)N * c.KV * sizeof(acc));
-        std::vector<HeadMetrics> host(B * c.NH);
-        std::vector<acc> x(N * c.KV);
-        auto norm = [&](NormPair* out, int row, const real* t, int stride, int len, int G) {
-            ops::row_norms(norms, t, stride, len, G, N);
-            ops::to_host(x.data(), norms, (size_t)N * G * sizeof(acc));
-            norms_add(out, row, x, B, m->T, G, skip, n);
-        };
-        for (int l = 0; l < c.L; l++) {
-            const real* qkv = of_layer(m->a.qkv, m, l, W);
-            ops::attention_metrics<Attn, Bias, Pe>(heads, qkv, of_layer(m->a.stat, m, l, c.NH * 2), star_k(m, l), skip, s);
-            ops::to_host(host.data(), heads, host.size() * sizeof(HeadMetrics));
-            for (int b = 0; b < B; b++) { for (int h = 0; h < c.NH; h++) { r.heads[((size_t)(i + b) * c.L + l) * c.NH + h] = host[b * c.NH + h]; } }
-            norm(&r.k, l, qkv + c.NH * c.HS, W, c.HS, c.KV);
-            norm(&r.v, l, qkv + (c.NH + c.KV) * c.HS, W, c.HS, c.KV);
-        }
-        std::vector<real> h((size_t)N * c.C);
-        for (int l = 0; l <= c.L; l++) {
-            const real* t = Norm::post ? act_n(m, 2 * l) : act_x(m, 2 * l);
-            norm(&r.h, l, t, c.C, c.C, 1);
-            for (int b = 0; b < B; b++) { r.h_star[l] += x[(size_t)b * m->T] / n; }  // position 0; used if there is a sink token
-            ops::to_host(h.data(), t, h.size() * sizeof(real));
-            for (int b = 0; b < B; b++) {
-                for (long at = ((long)b * m->T + skip) * c.C; at < (long)(b + 1) * m->T * c.C; at++) {
-                    const float a = fabsf((float)h[at]);
-                    r.h_max[l] = std::max<double>(r.h_max[l], a);
-                    if ((long)magnitudes[l].size() < sample) { magnitudes[l].push_back(a); }
-                }
-            }
-        }
-        for (int j = 1; Norm::post && j <= 2 * c.L; j++) { norm(&r.pre, j - 1, act_x(m, j), c.C, c.C, 1); }
-        ops::device_free(heads); ops::device_free(norms);
-    }
-    for (int l = 0; l <= c.L; l++) {
-        auto mid = magnitudes[l].begin() + magnitudes[l].size() / 2;
-        std::nth_element(magnitudes[l].begin(), mid, magnitudes[l].end());
-        r.h_median[l] = *mid;
-    }
-    r.loss = count ? loss / count : NAN;
-    return r;
 }
 static std::string sink_json(const Metrics& r, double eps) {
     std::vector<double> k, raw, proxy;
@@ -1039,7 +1043,7 @@ static void generate(Model* m, std::vector<int>* tokens, long n, double temperat
 }
 
 // ============================================================================
-// 9 commands
+// 10 commands
 static volatile sig_atomic_t stop_signal = 0;
 static void on_signal(int sig) { stop_signal = sig; }
 
@@ -1094,7 +1098,7 @@ static void train_checks(const Flags& f) {
     want(f.total_batch >= 0 && f.total_batch % (f.batch * f.seq) == 0, strf("--total-batch %ld", f.total_batch), strf("a multiple of batch * seq = %ld", f.batch * f.seq).c_str());
 }
 static std::vector<double> eps_list(const Flags& f) {
-    std::vector<double> eps = flag_list<double>("eps", f.eps);
+    std::vector<double> eps = flag_list("--eps", f.eps);
     want(!eps.empty(), "--eps", "a threshold, such as 0.3");
     return eps;
 }
@@ -1407,7 +1411,7 @@ static int bench(Flags f) {
 }
 
 // ============================================================================
-// 10 main
+// 11 main
 #ifndef TESTING
 int main(int argc, char** argv) {
     char command;
@@ -1423,4 +1427,5 @@ int main(int argc, char** argv) {
         default:  return train(f);
     }
 }
-#endif
+#endif // TESTING
+#endif // MODEL_ONLY
