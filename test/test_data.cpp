@@ -123,22 +123,22 @@ static void test_permute() {
 // windows [8w, 8w+8] over 0,1,2,...: an epoch visits each once
 static void test_order() {
     make_dirs(dir + "/up");
-    put_shard("up/train_0.bin", count_up(1000)); put_shard("up/train_1.bin", count_up(3, 1000)); put_shard("up/train_2.bin", count_up(998, 1003));
+    put_shard("up/train_0.bin", count_up(1000)); put_shard("up/train_1.bin", count_up(3, 1000)); put_shard("up/train_2.bin", count_up(997, 1003));
     put_shard("up/val_0.bin", count_up(500, 3000)); put_shard("up/test_0.bin", count_up(500, 4000));
     Data d = data_open(options({dir + "/up"}));
     CHECK(d.V == 3500, "order: V %d, wanted the largest id + 1 = 3500", d.V);
-    CHECK(d.sources[0].windows == 250 && d.train_tokens == 2000, "order: %ld windows, %ld tokens", d.sources[0].windows, d.train_tokens);
+    CHECK(d.sources[0].windows == 249 && d.train_tokens == 1992, "order: %ld windows, %ld tokens", d.sources[0].windows, d.train_tokens);
     std::vector<int> epochs[2];
     for (auto& order : epochs) {
         std::set<int> seen;
-        for (int n = 0; n < 250; n++) {
+        for (int n = 0; n < 249; n++) {
             std::vector<int> x = draw(&d, 1);
             bool run = x[0] % 8 == 0;
             for (int t = 0; t < 9; t++) { run = run && x[t] == x[0] + t; }
             CHECK(run, "order: sequence %d starts with %d %d and ends with %d", n, x[0], x[1], x[8]);
             seen.insert(x[0]); order.push_back(x[0]);
         }
-        CHECK(seen.size() == 250 && *seen.rbegin() == 1992, "order: an epoch visits %zu of 250 windows", seen.size());
+        CHECK(seen.size() == 249 && *seen.rbegin() == 1984, "order: an epoch visits %zu of 249 windows", seen.size());
     }
     CHECK(epochs[0] != epochs[1], "order: two epochs in the same order");
     CHECK(!std::is_sorted(epochs[0].begin(), epochs[0].end()), "order: not shuffled");
@@ -210,6 +210,7 @@ static void test_formats() {
     tokens_copy(line, 0, all.size(), 257, all.data());
     bool same = all.back() == 256;
     for (size_t i = 0; i < text.size(); i++) { same = same && all[i] == (unsigned char)text[i]; }
+    CHECK(d.sources[0].val.n == 30000 && d.sources[0].train.n == 2970001, "formats: held out %ld tokens, wanted the last 1%%", d.sources[0].val.n);
     CHECK(same, "formats: plain.txt does not come back byte for byte");
     if (system(("zstd -q -c " + dir + "/docs.jsonl > " + dir + "/docs2.jsonl.zst 2> /dev/null").c_str()) == 0) {
         Data a = data_open(options({dir + "/docs.jsonl"})), b = data_open(options({dir + "/docs2.jsonl.zst"}));
@@ -389,6 +390,12 @@ static void test_bad_input() {
     put("bad/manifest.json", "{\"complete\": true, \"vocab\": 100}");
     Died d = check_dies([&] { Data d = data_open(options({dir + "/bad"})); draw(&d, 100); });
     CHECK(d.code == EXIT_USER && d.says("wanted ids below the vocabulary of 100") && d.says("train_0.bin"), "id >= vocab: %d %s", d.code, d.err.c_str());
+    put("bad/manifest.json", "{\"complete\": true, \"vocab\": 280}"); // the largest training id, held-out ids aside, is 278
+    Data fits = data_open(options({dir + "/bad"}));
+    draw(&fits, 100);
+    put("bad/manifest.json", "{\"complete\": true, \"vocab\": 272}");  // an id equal to the vocabulary
+    d = check_dies([&] { Data d = data_open(options({dir + "/bad"})); draw(&d, 100); });
+    CHECK(d.code == EXIT_USER && d.says("got id 272"), "id == vocab: %d %s", d.code, d.err.c_str());
     unlink((dir + "/bad/manifest.json").c_str());
     DataOptions o = options({dir + "/bad"});
     o.vocab = 200;
