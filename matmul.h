@@ -31,7 +31,7 @@ template<class R> struct Gemm {
     typedef typename Vectors<R>::Vec Vec;
     typedef typename Vectors<R>::Vec4 Vec4;
     static constexpr long LANES = GEMM_VECTOR_BYTES / sizeof(R), MR = GEMM_TILE_ROWS, NR = 2 * LANES;
-    static constexpr long KC = 384, MC = 64 * MR, NC = 128 * NR;
+    static constexpr long KC = 384, MC = 64 * MR, NC = 64 * NR;
     static constexpr long ROW = KC + 16; // rows of packed A; not a power of two, which would crowd them into one cache set
 
     // What depends on the height H of a sliver of A. It is packed along its own memory order, so that packing it is a
@@ -122,8 +122,7 @@ template<class R> void gemm(long M, long N, long K, const R* A, long rs_a, long 
     const auto calls = [=](long h) { return cs_a == 1 ? G::template sliver<G::MR, true>(h) : G::template sliver<G::MR, false>(h); };
     const auto full = calls(MR), last = calls(M % MR);
     const long a_size = div_up(std::min(M, G::MC), MR) * MR * G::ROW, b_size = div_up(std::min(N, G::NC), NR) * NR * std::min(K, G::KC);
-    R* const pa = G::buffer(a_size + b_size);
-    R* const pb = pa + a_size;
+    R* const buffer = G::buffer(2 * (a_size + b_size));
     std::atomic<long> tickets(0);
 
     auto run = [&](int threads) {
@@ -132,18 +131,19 @@ template<class R> void gemm(long M, long N, long K, const R* A, long rs_a, long 
             for (; ticket < past + n; ticket = tickets++) { work(ticket - past); }
             past += n;
         };
-        auto wait = [=] { if (threads > 1) {
-            #pragma omp barrier
-        } };
+        // Two buffers each, so that one barrier a block is enough: who is done packs the next while others still multiply.
+        R *pa = buffer, *pa_next = pa + a_size, *pb = pa_next + a_size, *pb_next = pb + b_size;
         for (long j0 = 0; j0 < N; j0 += G::NC) {
             const long nc = std::min(G::NC, N - j0), nj = div_up(nc, NR);
             for (long k0 = 0; k0 == 0 || k0 < K; k0 += G::KC) { // once even if K is 0: then C = 0
                 const long kc = std::min(G::KC, K - k0);
+                std::swap(pb, pb_next);
                 share(nj, [&](long j) {
                     G::pack_b(pb + j*NR*kc, B + k0*rs_b + (j0 + j*NR)*cs_b, cs_b, rs_b, std::min(NR, nc - j*NR), kc);
                 });
                 for (long i0 = 0; i0 < M; i0 += G::MC) {
                     const long mc = std::min(G::MC, M - i0), ni = div_up(mc, MR);
+                    std::swap(pa, pa_next);
                     const long deep = cs_a == 1 ? kc : 16;  // few rows of memory at a time, neighbours in turn
                     share(div_up(ni, 4), [&](long four) {
                         for (long k = 0; k < kc; k += deep) {
@@ -153,7 +153,9 @@ template<class R> void gemm(long M, long N, long K, const R* A, long rs_a, long 
                             }
                         }
                     });
-                    wait();
+                    if (threads > 1) {
+                        #pragma omp barrier
+                    }
                     const long some = std::max(1L, std::min(ni, ni*nj / (8 * threads))); // tiles per ticket
                     share(div_up(ni*nj, some), [&](long t) {
                         for (long ij = t*some; ij < std::min(ni*nj, (t + 1)*some); ij++) {
@@ -162,7 +164,6 @@ template<class R> void gemm(long M, long N, long K, const R* A, long rs_a, long 
                                 C + (i0 + i*MR)*ldc + j0 + j*NR, ldc, std::min(NR, nc - j*NR), accumulate || k0 > 0);
                         }
                     });
-                    wait();
                 }
             }
         }
