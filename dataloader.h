@@ -244,7 +244,9 @@ template <class Each> void text_records(const std::string& path, bool skip_bad, 
         bool blank = true;
         for (ssize_t i = 0; i < n && blank; i++) { blank = strchr(" \t\r\n", line[i]) && line[i]; }
         if (blank) { continue; }
-        std::string error = text_record(line, n, &text, &counts->replaced);
+        bool cut = line[n-1] != '\n';                    // the last line, or all that a damaged archive gave
+        std::string error = text_record(line, cut ? n : n - 1, &text, &counts->replaced);
+        if (!error.empty() && cut) { text_close(&t); t = text_open("/dev/null"); }
         if (!error.empty() && !skip_bad) {
             die(EXIT_USER, strf("%s: line %ld: %s", path.c_str(), t.line, error.c_str()), "repair the line, or leave broken records out with --skip-bad");
         }
