@@ -63,19 +63,20 @@ DOUBLES := default ATTN=sigmoid ATTN=sigmoid_norm ATTN=elu1 ATTN=softmax_p ATTN=
            ATTN=identity_norm BIAS=kv BIAS=k BIAS=v BIAS=sink_token PE=learnable NORM=post FFN=gelu COMBINE=sum
 MODEL_TESTS := $(SETS:%=build/test/model/%) $(DOUBLES:%=build/test/model-double/%)
 TESTS   := $(patsubst test/%.cpp,build/test/%,$(filter-out test/test_model.cpp,$(wildcard test/test_*.cpp)))
-TEST_COMPILE = $(CXX) -std=c++17 -O1 -g -march=$(ARCH) -fopenmp $(WARN) -x c++
+TEST_COMPILE = $(CXX) -std=c++17 -march=$(ARCH) -fopenmp $(WARN) -x c++
+MODEL_COMPILE = $(TEST_COMPILE) -O0
 set_defs = $(foreach s,$(MODEL),-D$(s)=$(firstword $(patsubst $(s)=%,%,$(filter $(s)=%,$(subst +, ,$(1)))) $(firstword $($(s)_ALL))))
 
 tests: $(TESTS) $(MODEL_TESTS)
 build/test/model/%: test/test_model.cpp test/check.h train_sink.cu $(HEADERS)
 	@mkdir -p $(@D)
-	$(TEST_COMPILE) $(call set_defs,$*) $< -o $@
+	$(MODEL_COMPILE) $(call set_defs,$*) $< -o $@
 build/test/model-double/%: test/test_model.cpp test/check.h train_sink.cu $(HEADERS)
 	@mkdir -p $(@D)
-	$(TEST_COMPILE) -DREAL=double $(call set_defs,$*) $< -o $@
+	$(MODEL_COMPILE) -DREAL=double $(call set_defs,$*) $< -o $@
 build/test/%: test/%.cpp test/check.h $(HEADERS)
 	@mkdir -p $(@D)
-	$(TEST_COMPILE) $< -o $@
+	$(TEST_COMPILE) $(OPTIMIZE) $< -o $@
 
 test:
 	@$(MAKE) --no-print-directory -s -j$(JOBS) tests

@@ -26,7 +26,7 @@ model() { # all builds of test_model, each on the fixtures of its switches
             set=$(basename $binary)
             fixtures=$(awk -F'\t' -v want="$set" '!/^#/ && NF > 1 && $1 != "name" { key = $2; gsub(" ", "+", key); if (key == "") key = "default"
                          if (key == want) print "test/golden/" $1 ".safetensors" }' dev/golden/cases.tsv)
-            out=$($binary $fixtures 2>&1); last=$(echo "$out" | tail -n 1)
+            out=$(OMP_NUM_THREADS=1 $binary $fixtures 2>&1); last=$(echo "$out" | tail -n 1)
             case "$last" in [0-9]*" passed, 0 failed") ;; *) echo "$kind $set:"; echo "$out" | head -n 8 ;; esac
             p=${last%% passed*}; f=${last#* passed, }; f=${f%% failed*}
             case "$p$f" in *[!0-9]*|'') p=0; f=1 ;; esac

@@ -3,10 +3,8 @@ test_elementary.cpp -- the vector-friendly exp, sigmoid and erf against the libr
 every binade, and on the values where such functions go wrong. Last line: N passed, N failed.
 */
 #include <math.h>
-#include "../common.h"
-namespace cpu {
-#include "../elementary.h"
-}
+#define ALL_VARIANTS
+#include "../attention_variants.cuh"
 
 static long passed = 0, failed = 0;
 static void check(bool ok, const std::string& what) {
@@ -18,7 +16,7 @@ static void check(bool ok, const std::string& what) {
 template<class F, class G> void check_ulp(const char* name, F f, G g, float lo, float hi, double bound) {
     double worst = 0; float at = 0; long count = 0;
     for (uint64_t u = 0; u < 1ull << 32; u += 4999) {
-        const float x = cpu::float_of_bits((uint32_t)u);
+        const float x = float_of_bits((uint32_t)u);
         const double want = g((double)x);
         if (!(x >= lo && x <= hi) || fabs(want) < 1.1754944e-38) { continue; }
         const double error = fabs(f(x) - want) / ldexp(1.0, ilogb(want) - 23);
@@ -32,25 +30,29 @@ static void check_value(const char* what, float got, float want) {
 }
 
 int main() {
-    check_ulp("exp_", [](float x) { return cpu::exp_(x); }, [](double x) { return exp(x); }, -87.3365402f, 88.7228317f, 1.05);
-    check_ulp("sigmoid_", [](float x) { return cpu::sigmoid_(x); }, [](double x) { return 1 / (1 + exp(-x)); }, -87.3f, INFINITY, 2.5);
-    check_ulp("erf_", [](float x) { return cpu::erf_(x); }, [](double x) { return erf(x); }, -INFINITY, INFINITY, 2.7);
-    const float odd_nan = cpu::float_of_bits(0x7fc01235); // a payload that, shifted as n is, would change the exponent
-    check_value("exp_(-inf)", cpu::exp_(-INFINITY), 0);
-    check_value("exp_(-87.34)", cpu::exp_(-87.34f), 0);
-    check_value("exp_(-3e38)", cpu::exp_(-3e38f), 0);
-    check_value("exp_(0)", cpu::exp_(0.0f), 1);
-    check_value("exp_(88.7228394), the first that overflows", cpu::exp_(88.7228394f), INFINITY);
-    check_value("exp_(3e38)", cpu::exp_(3e38f), INFINITY);
-    check_value("exp_(inf)", cpu::exp_(INFINITY), INFINITY);
-    check_value("exp_(nan)", cpu::exp_(odd_nan), NAN);
-    check_value("sigmoid_(-inf)", cpu::sigmoid_(-INFINITY), 0);
-    check_value("sigmoid_(inf)", cpu::sigmoid_(INFINITY), 1);
-    check_value("sigmoid_(nan)", cpu::sigmoid_(odd_nan), NAN);
-    check_value("erf_(-inf)", cpu::erf_(-INFINITY), -1);
-    check_value("erf_(inf)", cpu::erf_(INFINITY), 1);
-    check_value("erf_(nan)", cpu::erf_(odd_nan), NAN);
-    check(cpu::exp_(0.5) == exp(0.5) && cpu::erf_(0.5) == erf(0.5), "double must be the library's");
+    check_ulp("exp_", [](float x) { return exp_(x); }, [](double x) { return exp(x); }, -87.3365402f, 88.7228317f, 1.05);
+    check_ulp("sigmoid_", [](float x) { return sigmoid_(x); }, [](double x) { return 1 / (1 + exp(-x)); }, -87.3f, INFINITY, 2.5);
+    check_ulp("erf_", [](float x) { return erf_(x); }, [](double x) { return erf(x); }, -INFINITY, INFINITY, 2.7);
+    check_ulp("log_", [](float x) { return log_(x); }, [](double x) { return log(x); }, 1.1754944e-38f, 3.4e38f, 2.5);
+    check_value("log_(0)", log_(0.0f), -INFINITY);
+    check_value("log_(inf)", log_(INFINITY), INFINITY);
+    check_value("log_(-1)", log_(-1.0f), NAN);
+    const float odd_nan = float_of_bits(0x7fc01235); // a payload that, shifted as n is, would change the exponent
+    check_value("exp_(-inf)", exp_(-INFINITY), 0);
+    check_value("exp_(-87.34)", exp_(-87.34f), 0);
+    check_value("exp_(-3e38)", exp_(-3e38f), 0);
+    check_value("exp_(0)", exp_(0.0f), 1);
+    check_value("exp_(88.7228394), the first that overflows", exp_(88.7228394f), INFINITY);
+    check_value("exp_(3e38)", exp_(3e38f), INFINITY);
+    check_value("exp_(inf)", exp_(INFINITY), INFINITY);
+    check_value("exp_(nan)", exp_(odd_nan), NAN);
+    check_value("sigmoid_(-inf)", sigmoid_(-INFINITY), 0);
+    check_value("sigmoid_(inf)", sigmoid_(INFINITY), 1);
+    check_value("sigmoid_(nan)", sigmoid_(odd_nan), NAN);
+    check_value("erf_(-inf)", erf_(-INFINITY), -1);
+    check_value("erf_(inf)", erf_(INFINITY), 1);
+    check_value("erf_(nan)", erf_(odd_nan), NAN);
+    check(exp_(0.5) == exp(0.5) && erf_(0.5) == erf(0.5), "double must be the library's");
     printf("%ld passed, %ld failed\n", passed, failed);
     return failed > 0;
 }

@@ -13,10 +13,8 @@ To extend: add a size to SIZES or a case to check_gemm's callers.
 #ifdef _OPENMP
 #include <omp.h>
 #endif
-#include "../common.h"
-namespace cpu {
-#include "../matmul.h"
-}
+#define ALL_VARIANTS
+#include "../reference.h"
 
 static long passed = 0, failed = 0;
 static void check(bool ok, const std::string& what) {
@@ -60,13 +58,13 @@ template<class R> void check_entry_points(long N, long C, long OC) {
     const std::string at = strf("%s N %ld C %ld OC %ld", sizeof(R) == 4 ? "float" : "double", N, C, OC);
     for (int add = 0; add < 2; add++) {
         auto out = out0, dinp = dinp0;
-        cpu::matmul_forward(out.data(), inp.data(), weight.data(), N, C, OC, add);
+        cpu::gemm<R>(N, OC, C, inp.data(), C, 1, weight.data(), 1, C, out.data(), OC, add);
         compare(out, naive(N, OC, C, inp.data(), C, 1, weight.data(), 1, C, out0, OC, add), C, strf("matmul_forward add %d %s", add, at.c_str()));
-        cpu::matmul_backward_input(dinp.data(), dout.data(), weight.data(), N, C, OC, add);
+        cpu::gemm<R>(N, C, OC, dout.data(), OC, 1, weight.data(), C, 1, dinp.data(), C, add);
         compare(dinp, naive(N, C, OC, dout.data(), OC, 1, weight.data(), C, 1, dinp0, C, add), OC, strf("matmul_backward_input add %d %s", add, at.c_str()));
     }
     auto dweight = dweight0;
-    cpu::matmul_backward_weight(dweight.data(), dout.data(), inp.data(), N, C, OC);
+    cpu::gemm<R>(OC, C, N, dout.data(), 1, OC, inp.data(), C, 1, dweight.data(), C, true);
     compare(dweight, naive(OC, C, N, dout.data(), 1, OC, inp.data(), C, 1, dweight0, C, true), N, "matmul_backward_weight " + at);
 }
 
@@ -86,7 +84,7 @@ template<class R> void check_strides(long M, long N, long K) {
 
 template<class R> std::vector<R> product(const std::vector<R>& A, const std::vector<R>& B, long M, long N, long K) {
     std::vector<R> C(M*N);
-    cpu::matmul_forward(C.data(), A.data(), B.data(), M, K, N);
+    cpu::gemm<R>(M, N, K, A.data(), K, 1, B.data(), 1, K, C.data(), N, false);
     return C;
 }
 
