@@ -962,6 +962,12 @@ static void checkpoint_load(Model* m, const std::string& dir) {
     ops::cast_to_real(m->params, m->master, m->num_params);
     for (auto& f : files) { safetensors_close(&f); }
 }
+static void optimizer_load(Model* m, const std::string& dir) {
+    std::vector<Safetensors> file = { safetensors_open(dir + "/optimizer.safetensors") };
+    tensors_load(m, file, "m.", m->m);
+    tensors_load(m, file, "v.", m->v);
+    safetensors_close(&file[0]);
+}
 static std::string params_hash(const Model* m) {
     std::vector<acc> x(m->num_params);
     ops::to_host(x.data(), m->master, m->num_params * sizeof(acc));
@@ -1010,7 +1016,7 @@ static std::string eval_text(double val_loss, const Metrics& r, double eps) { //
     std::string star = "-";
     if (r.has_star) { star = strf("%.1f%%", 100 * sink_rate(r, 0, eps, proxy)); }
     const double a1 = mean(head_means(r, proxy ? [](const HeadMetrics& h) { return (double)h.proxy[1]; } : [](const HeadMetrics& h) { return (double)h.alpha[1]; }));
-    return strf("val %.4f | %s_1 %.1f%% | sink_* %s | alpha_1 %.3f | mass %.2f | h first/rest %.2f | v first/rest %.2f", val_loss, proxy ? "proxy" : "sink",
+    return (std::isnan(val_loss) ? "" : strf("val %.4f | ", val_loss)) + strf("%s_1 %.1f%% | sink_* %s | alpha_1 %.3f | mass %.2f | h first/rest %.2f | v first/rest %.2f", proxy ? "proxy" : "sink",
         100 * sink_rate(r, 1, eps, proxy), star.c_str(), a1, mean(head_means(r, [](const HeadMetrics& h) { return (double)h.mass; })),
         r.h.first.back() / r.h.rest.back(), mean(r.v.first) / mean(r.v.rest));
 }
@@ -1110,119 +1116,132 @@ static int probe_length(const Flags& f, const std::string& text, long longest) {
     return len;
 }
 
-static int train(Flags f) {
+// a run: what train() carries from step to step
+struct Run {
+    Flags f; Config c; Data data; Model m; Log log;
+    std::vector<double> eps;
+    int accum, probe_len, probes;                // batches a step; T and number of the probe sequences
+    std::vector<int> seqs, probe;                // one batch (B, T+1); the probe (probes, probe_len+1)
+    long first; bool resumed;                    // the step it starts from
+    double tokens_per_step, started, smooth_ms; bool terminal;
+};
+// flags -> data, model and log; fresh, or as they were at the newest checkpoint in --out
+static Run run_open(Flags f) {
+    Run r = Run();
     preset_apply(&f);
-    const int probe_len = probe_length(f, f.probe_len, f.seq);
-    Data data = data_from_flags(f, f.seq, probe_len);
-    const Config c = config_from_flags(&f, data.V);
+    r.probe_len = probe_length(f, f.probe_len, f.seq);
+    r.data = data_from_flags(f, f.seq, r.probe_len);
+    r.c = config_from_flags(&f, r.data.V);
     train_checks(f);
-    const std::vector<double> eps = eps_list(f);
-    const int accum = f.total_batch ? f.total_batch / (f.batch * f.seq) : 1;
-    const double tokens_per_step = (double)accum * f.batch * f.seq;
+    r.eps = eps_list(f);
+    r.accum = f.total_batch ? f.total_batch / (f.batch * f.seq) : 1;
+    r.tokens_per_step = (double)r.accum * f.batch * f.seq;
     if (f.out.empty()) { want(!f.resume, "--resume", "also --out, the run to go on with"); f.out = next_run_dir(); }
-    const std::string log_path = f.out + "/log.jsonl";
-    long step = 0;
-    const std::string from = f.resume ? checkpoint_latest(f.out, &step) : "";
-    step = from.empty() ? 0 : step;
-    if (!f.resume && file_exists(log_path)) {
-        die(EXIT_USER, f.out + ": holds a run already", "add --resume to go on with it, or choose another --out");
-    }
+    const std::string log_path = f.out + "/log.jsonl", from = f.resume ? checkpoint_latest(f.out, &r.first) : "";
+    if (!f.resume && file_exists(log_path)) { die(EXIT_USER, f.out + ": holds a run already", "add --resume to go on with it, or choose another --out"); }
     make_dirs(f.out);
-
-    // the model, fresh or as it was
-    Model m = model_new(c, std::max<int>(f.seq, probe_len), true);
-    if (from.empty()) { model_init(&m, f.seed); }
+    r.m = model_new(r.c, std::max<int>(f.seq, r.probe_len), true);
+    r.resumed = !from.empty();
+    if (!r.resumed) { model_init(&r.m, f.seed); r.first = 0; }
     else {
         std::string unused;
         const Config was = checkpoint_config(from, &unused);
-        want(config_json(was, data.tokenizer, "") == config_json(c, data.tokenizer, ""), from + ": holds a model of other flags", "the same model flags as before");
-        checkpoint_load(&m, from);
-        std::vector<Safetensors> opt = { safetensors_open(from + "/optimizer.safetensors") };
-        tensors_load(&m, opt, "m.", m.m);
-        tensors_load(&m, opt, "v.", m.v);
-        safetensors_close(&opt[0]);
-        const Json state = json_file(from + "/state.json");
-        const Json* position = state.get("data");
+        want(config_json(was, r.data.tokenizer, "") == config_json(r.c, r.data.tokenizer, ""), from + ": holds a model of other flags", "the same model flags as before");
+        checkpoint_load(&r.m, from);
+        optimizer_load(&r.m, from);
+        const Json state = json_file(from + "/state.json"), *position = state.get("data");
         want(position, from + "/state.json: data", "the position in the data");
-        data_restore(&data, *position);
-        log_rewind(log_path, step);
+        data_restore(&r.data, *position);
+        log_rewind(log_path, r.first);
     }
-    Log log;
-    log.f = xfopen(log_path, from.empty() ? "w" : "a");
-
+    r.log.f = xfopen(log_path, r.resumed ? "a" : "w");
+    r.seqs.resize((size_t)f.batch * (f.seq + 1));
+    r.probe.resize((size_t)f.probe_seqs * (r.probe_len + 1));
+    r.probes = data_probe(&r.data, r.probe.data());
+    r.started = now_ms();
+    r.terminal = isatty(1);
+    r.f = f;
+    return r;
+}
+static void run_describe(const Run& r) {
+    const Flags& f = r.f; const Config& c = r.c;
     printf("switch");
     for (auto& s : SWITCH_VALUES) { printf(" %s=%s", s[0], s[1]); }
     printf(" PRECISION=%s BACKEND=%s, commit %s\n", PRECISION_NAME, ops::name, GIT_COMMIT);
-    printf("model  L %d C %d NH %d KV %d HS %d F %d V %d T %d: %s parameters\n", c.L, c.C, c.NH, c.KV, c.HS, c.F, c.V, c.T, count_text(m.num_params).c_str());
-    printf("data   %s\n", data.description.c_str());
-    printf("batch  %ld x %ld x %d = %s tokens a step, %ld steps = %s tokens\n", f.batch, f.seq, accum, count_text(tokens_per_step).c_str(), f.steps, count_text(tokens_per_step * f.steps).c_str());
+    printf("model  L %d C %d NH %d KV %d HS %d F %d V %d T %d: %s parameters\n", c.L, c.C, c.NH, c.KV, c.HS, c.F, c.V, c.T, count_text(r.m.num_params).c_str());
+    printf("data   %s\n", r.data.description.c_str());
+    printf("batch  %ld x %ld x %d = %s tokens a step, %ld steps = %s tokens\n", f.batch, f.seq, r.accum, count_text(r.tokens_per_step).c_str(), f.steps, count_text(r.tokens_per_step * f.steps).c_str());
     printf("update %s, lr %g %s after %ld warm-up steps, weight decay %g, clip %g, seed %ld\n", f.optimizer.c_str(), f.lr, f.schedule.c_str(), f.warmup, f.weight_decay, f.grad_clip, f.seed);
-    memory_table(&m, f.batch, f.seq);
-    printf("out    %s%s\n", f.out.c_str(), from.empty() ? "" : strf(", resumed from step %ld", step).c_str());
-    if (from.empty()) {
-        log_line(&log, "{\"event\":\"config\",\"switches\":" + switches_json(false) + ",\"flags\":" + flags_json(f, 't') + strf(",\"params\":%ld,\"backend\":\"%s\",\"precision\":\"%s\",\"commit\":\"%s\",\"data\":%s}",
-            m.num_params, ops::name, PRECISION_NAME, GIT_COMMIT, json_str(data.description).c_str()));
-    }
-
+    memory_table(&r.m, f.batch, f.seq);
+    printf("out    %s%s\n", f.out.c_str(), r.resumed ? strf(", resumed from step %ld", r.first).c_str() : "");
+}
+static void log_config(Run* r) {
+    log_line(&r->log, "{\"event\":\"config\",\"switches\":" + switches_json(false) + ",\"flags\":" + flags_json(r->f, 't')
+        + strf(",\"params\":%ld,\"backend\":\"%s\",\"precision\":\"%s\",\"commit\":\"%s\",\"data\":%s}",
+               r->m.num_params, ops::name, PRECISION_NAME, GIT_COMMIT, json_str(r->data.description).c_str()));
+}
+static void run_evaluate(Run* r, long step) { // validation loss, metrics, a sample
+    const Flags& f = r->f;
+    const double val = validate(&r->m, &r->data, f.batch, f.seq);
+    const Metrics metrics = measure(&r->m, r->probe.data(), r->probes, r->probe_len, f.batch * f.seq);
+    log_line(&r->log, "{" + eval_json(step, val, metrics, r->eps) + "}");
+    printf("%seval %6ld | %s\n", r->terminal ? "\r\033[K" : "", step, eval_text(val, metrics, r->eps[0]).c_str());
+    if (!f.sample || r->data.tokenizer.kind == TOKENIZER_IDS) { return; }
+    Rng rng = rng_stream(f.seed, mix64(3, step));
+    std::vector<int> tokens(1, r->data.tokenizer.eos);
+    generate(&r->m, &tokens, f.sample, 1.0, 0, &rng);
+    std::string text = tokenizer_decode(r->data.tokenizer, tokens.data() + 1, tokens.size() - 1, true);
+    utf8_repair(&text);
+    log_line(&r->log, strf("{\"event\":\"sample\",\"step\":%ld,\"text\":", step) + json_str(text) + "}");
+    printf("sample %s\n", json_str(text).c_str());
+}
+static void run_report_step(Run* r, long step, double loss, double grad_norm, double ms) { // step counts from 1
+    const double lr = learning_rate(r->f, step - 1);
+    r->smooth_ms = r->smooth_ms ? 0.95 * r->smooth_ms + 0.05 * ms : ms;
+    log_line(&r->log, strf("{\"event\":\"train\",\"step\":%ld,\"loss\":%s,\"grad_norm\":%s,\"lr\":%s,\"tokens\":%.0f,\"ms\":%.3f}", step,
+        json_num(loss).c_str(), json_num(grad_norm).c_str(), json_num(lr).c_str(), r->tokens_per_step * step, ms));
+    printf("%sstep %6ld/%ld | loss %.4f | norm %.3f | lr %.2e | %.1f ms | %s tok/s%s", r->terminal ? "\r\033[K" : "", step, r->f.steps, loss, grad_norm, lr, ms,
+        count_text(r->tokens_per_step / ms * 1e3).c_str(),
+        r->terminal ? strf(" | %.0f%%, %s left", 100.0 * step / r->f.steps, duration(r->smooth_ms / 1e3 * (r->f.steps - step)).c_str()).c_str() : "\n");
+    fflush(stdout);
+}
+static void on_signals() {
     struct sigaction act = {};
     act.sa_handler = on_signal;
     act.sa_flags = SA_RESETHAND; // a second Ctrl-C ends the program at once
     sigaction(SIGINT, &act, NULL);
     sigaction(SIGTERM, &act, NULL);
-
-    std::vector<int> seqs((size_t)f.batch * (f.seq + 1)), probe((size_t)f.probe_seqs * (probe_len + 1));
-    const int probes = data_probe(&data, probe.data());
-    const long first = step;
-    const double started = now_ms();
-    const bool terminal = isatty(1);
-    double smooth_ms = 0;
-    bool stopping = false;
-    for (;; step++) {
-        const bool loaded = !from.empty() && step == first, last = step >= f.steps;
-        stopping = stopping || stop_signal || (f.stop_after > 0 && now_ms() - started > f.stop_after * 60e3);
-        if (!loaded && (last || step == 0 || (f.eval_every && step % f.eval_every == 0))) {
-            const double val = validate(&m, &data, f.batch, f.seq);
-            const Metrics r = measure(&m, probe.data(), probes, probe_len, f.batch * f.seq);
-            log_line(&log, "{" + eval_json(step, val, r, eps) + "}");
-            printf("%seval %6ld | %s\n", terminal ? "\r\033[K" : "", step, eval_text(val, r, eps[0]).c_str());
-            if (f.sample && data.tokenizer.kind != TOKENIZER_IDS) {
-                Rng rng = rng_stream(f.seed, mix64(3, step));
-                std::vector<int> text(1, data.tokenizer.eos);
-                generate(&m, &text, f.sample, 1.0, 0, &rng);
-                const std::string s = tokenizer_decode(data.tokenizer, text.data() + 1, text.size() - 1, true);
-                std::string shown = s;
-                utf8_repair(&shown);
-                log_line(&log, strf("{\"event\":\"sample\",\"step\":%ld,\"text\":", step) + json_str(shown) + "}");
-                printf("sample %s\n", json_str(shown).c_str());
-            }
+}
+static int train(const Flags& flags) {
+    Run r = run_open(flags);
+    const Flags& f = r.f;
+    run_describe(r);
+    if (!r.resumed) { log_config(&r); }
+    on_signals();
+    long step = r.first;
+    for (;; step++) { // at the top, `step` updates have been made
+        const bool loaded = r.resumed && step == r.first, last = step >= f.steps;
+        const bool stop = stop_signal || (f.stop_after > 0 && now_ms() - r.started > f.stop_after * 60e3);
+        if (!loaded && (last || step == 0 || (f.eval_every && step % f.eval_every == 0))) { run_evaluate(&r, step); }
+        if (!loaded && (last || stop || (f.save_every && step % f.save_every == 0))) {
+            checkpoint_save(&r.m, f.out, step, data_state(&r.data), r.data.tokenizer, f.tokenizer);
         }
-        if (!loaded && (last || stopping || (f.save_every && step % f.save_every == 0))) {
-            checkpoint_save(&m, f.out, step, data_state(&data), data.tokenizer, f.tokenizer);
-        }
-        if (last || stopping) { break; }
-
-        const double begin = now_ms(), lr = learning_rate(f, step);
+        if (last || stop) { break; }
+        const double begin = now_ms();
         double loss, grad_norm;
-        const bool finite = train_step(&m, &data, f, step, accum, &seqs, &loss, &grad_norm);
-        const double ms = now_ms() - begin;
-        smooth_ms = smooth_ms ? 0.95 * smooth_ms + 0.05 * ms : ms;
-        log_line(&log, strf("{\"event\":\"train\",\"step\":%ld,\"loss\":%s,\"grad_norm\":%s,\"lr\":%s,\"tokens\":%.0f,\"ms\":%.3f}", step + 1,
-            json_num(loss).c_str(), json_num(grad_norm).c_str(), json_num(lr).c_str(), tokens_per_step * (step + 1), ms));
-        printf("%sstep %6ld/%ld | loss %.4f | norm %.3f | lr %.2e | %.1f ms | %s tok/s", terminal ? "\r\033[K" : "", step + 1, f.steps, loss, grad_norm, lr, ms,
-            count_text(tokens_per_step / ms * 1e3).c_str());
-        if (terminal) { printf(" | %.0f%%, %s left", 100.0 * (step + 1) / f.steps, duration(smooth_ms / 1e3 * (f.steps - step - 1)).c_str()); }
-        else { printf("\n"); }
-        fflush(stdout);
+        const bool finite = train_step(&r.m, &r.data, f, step, r.accum, &r.seqs, &loss, &grad_norm);
+        run_report_step(&r, step + 1, loss, grad_norm, now_ms() - begin);
         if (!finite) {
-            die(EXIT_DIVERGED, strf("%sloss is %g, gradient norm %g at step %ld: not finite, stopped before the update", terminal ? "\n" : "", loss, grad_norm, step + 1),
+            die(EXIT_DIVERGED, strf("%sloss is %g, gradient norm %g at step %ld: not finite, stopped before the update", r.terminal ? "\n" : "", loss, grad_norm, step + 1),
                 strf("try a smaller --lr than %g; the last checkpoint in %s is whole", f.lr, f.out.c_str()));
         }
     }
-    const std::string hash = params_hash(&m);
-    log_line(&log, strf("{\"event\":\"%s\",\"step\":%ld,\"params_hash\":\"%s\"}", step >= f.steps ? "done" : "stopped", step, hash.c_str()));
-    fclose(log.f);
-    printf("%s at step %ld, saved %s/step_%ld, params_hash %s\n", step >= f.steps ? "done" : "stopped", step, f.out.c_str(), step, hash.c_str());
-    model_free(&m);
+    const std::string hash = params_hash(&r.m);
+    const char* how = step >= f.steps ? "done" : "stopped";
+    log_line(&r.log, strf("{\"event\":\"%s\",\"step\":%ld,\"params_hash\":\"%s\"}", how, step, hash.c_str()));
+    fclose(r.log.f);
+    printf("%s at step %ld, saved %s/step_%ld, params_hash %s\n", how, step, f.out.c_str(), step, hash.c_str());
+    model_free(&r.m);
     return 0;
 }
 
