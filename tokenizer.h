@@ -400,18 +400,23 @@ inline void tokenizer_finish(const TokenizerFile& f, Tokenizer* t, const Vocab& 
     t->text.assign(t->vocab_size, "");
     t->special.assign(t->vocab_size, 0);
     for (auto& v : vocab) { t->text[v.second] = v.first; }
-    for (auto& a : t->added) { t->text[a.id] = a.text; t->special[a.id] = a.special; }
+    for (size_t k = 0; k < t->added.size(); k++) {
+        const AddedToken& a = t->added[k];
+        std::string text = a.text;
+        if (a.normalized) { normalize(*t, &text); }
+        t->text[a.id] = text; t->special[a.id] = a.special;
+        if (!text.empty()) { added_insert(a.normalized ? &t->added_normalized : &t->added_raw, text, (int)k); }
+    }
     t->raw = t->text;
     t->slots.assign(table_size(t->vocab_size), -1);
     bool byte_decoder = false;
     for (auto& s : t->decoder) { byte_decoder = byte_decoder || s.kind == DECODE_BYTES; }
     t->cut_at_blocks = !t->byte_level;
-    std::string raw;
+    std::string bytes;
+    for (auto& r : t->raw) { if ((t->byte_level || byte_decoder) && byte_level_to_raw(r, &bytes)) { r = bytes; } }
     for (auto& v : vocab) {
-        bool mapped = (t->byte_level || byte_decoder) && byte_level_to_raw(v.first, &raw);
-        if (mapped) { t->raw[v.second] = raw; }
-        if (t->byte_level && !mapped) { continue; }      // pieces are bytes: they never equal this one
-        const std::string& r = t->raw[v.second];
+        if (t->byte_level && !byte_level_to_raw(v.first, &bytes)) { continue; } // pieces are bytes: they never equal this one
+        const std::string& r = t->byte_level ? bytes : v.first;
         uint64_t i = hash_bytes(r.data(), r.size()) & (t->slots.size() - 1);
         while (t->slots[i] >= 0) { i = (i + 1) & (t->slots.size() - 1); }
         t->slots[i] = v.second;
@@ -423,11 +428,6 @@ inline void tokenizer_finish(const TokenizerFile& f, Tokenizer* t, const Vocab& 
         char c = (char)b;
         auto hex = vocab.find(strf("<0x%02X>", b));
         t->byte_id[b] = t->byte_level ? token_find(*t, &c, 1) : hex == vocab.end() ? -1 : hex->second;
-    }
-    for (size_t k = 0; k < t->added.size(); k++) {
-        std::string text = t->added[k].text;
-        if (t->added[k].normalized) { normalize(*t, &text); }
-        if (!text.empty()) { added_insert(t->added[k].normalized ? &t->added_normalized : &t->added_raw, text, (int)k); }
     }
 }
 
@@ -859,7 +859,7 @@ template <class Between> void added_cut(const Tokenizer& t, const AddedTree& tre
     for (size_t i = 0;;) {
         int k = added_find(t, tree, s, i, n, &begin, &end);
         if (k < 0) { break; }
-        i = end;                                         // matches do not depend on what stripping takes
+        i = end;                                         // the next match does not depend on what stripping takes here
         if (t.added[k].lstrip) {
             while (begin > from) {
                 size_t p = begin - 1; int len;
@@ -871,8 +871,7 @@ template <class Between> void added_cut(const Tokenizer& t, const AddedTree& tre
         if (t.added[k].rstrip) { end = class_run(u, s, end, n, CLASS_S); }
         if (begin > from) { between(from, begin); }
         out->push_back(t.added[k].id);
-        from = std::max(from, end);
-        i = std::max(i, from);
+        from = end;
     }
     if (from < n) { between(from, n); }
 }
