@@ -1335,31 +1335,33 @@ static std::vector<int> probe_inputs(const Flags& f, int T, int V, int* n) {
     }
     return x;
 }
+// one eval object for each source of -d and each length; --json gets the first, and all of them if there are more
 static int probe(Flags f) {
     const std::vector<double> eps = eps_list(f);
-    const std::vector<std::string> lengths = split(f.probe_len, ',');
+    const std::vector<std::string> lengths = split(f.probe_len, ','), sources = f.probe_input == "natural" ? split(f.data, ',') : std::vector<std::string>{ f.probe_input };
     want(!lengths.empty(), "--probe-len", "a length, such as 64");
     long longest = 1;
     for (auto& w : lengths) { long v = 0; want(parse_long(w, &v) && v >= 1, "--probe-len " + w, "1 or more"); longest = std::max(longest, v); }
     Model m = model_from_checkpoint(&f, longest);
-    std::string json, objects;
-    for (auto& w : lengths) {
-        const int T = probe_length(f, w, m.c.T);
-        want(m.c.prefix < T, strf("prefix %d", m.c.prefix), strf("less than --probe-len %d", T).c_str());
-        int n = 0;
-        const std::vector<int> x = probe_inputs(f, T, m.c.V, &n);
-        const Metrics r = measure(&m, x.data(), n, T, 8192);
-        std::string one = eval_json(0, NAN, r, eps);
-        if (f.per_sequence) { one += ",\"alpha\":" + per_sequence_json(r); }
-        objects += (objects.empty() ? "{" : ",{") + one + "}";
-        if (json.empty()) { json = one; }
-        for (double e : eps) { printf("T %d, n %d, eps %g, %s input | loss %.4f | %s\n", T, n, e, f.probe_input.c_str(), r.loss, eval_text(NAN, r, e).c_str()); }
-        if (!f.dump.empty() && &w == &lengths[0]) {
+    std::vector<std::string> objects;
+    for (auto& source : sources) {
+        for (auto& w : lengths) {
+            const int T = probe_length(f, w, m.c.T);
+            want(m.c.prefix < T, strf("prefix %d", m.c.prefix), strf("less than --probe-len %d", T).c_str());
+            int n = 0;
+            f.data = source;
+            const std::vector<int> x = probe_inputs(f, T, m.c.V, &n);
+            const Metrics r = measure(&m, x.data(), n, T, 8192);
+            objects.push_back("\"data\":" + json_str(source) + "," + eval_json(0, NAN, r, eps) + (f.per_sequence ? ",\"alpha\":" + per_sequence_json(r) : ""));
+            for (double e : eps) { printf("%s, T %d, n %d, eps %g | loss %.4f | %s\n", source.c_str(), T, n, e, r.loss, eval_text(NAN, r, e).c_str()); }
+            if (f.dump.empty() || objects.size() > 1) { continue; }
             want(f.dump_seq >= 0 && f.dump_seq < n, strf("--dump-seq %ld", f.dump_seq), strf("0 to %d", n - 1).c_str());
             dump_maps(&m, f, x.data() + (size_t)f.dump_seq * (T + 1), T);
         }
     }
-    if (!f.json.empty()) { file_write(f.json, "{" + json + (lengths.size() > 1 ? ",\"lengths\":[" + objects + "]" : "") + "}\n"); }
+    std::string all;
+    for (auto& o : objects) { all += (all.empty() ? ",\"all\":[{" : ",{") + o + "}"; }
+    if (!f.json.empty()) { file_write(f.json, "{" + objects[0] + (objects.size() > 1 ? all + "]" : "") + "}\n"); }
     model_free(&m);
     return 0;
 }
