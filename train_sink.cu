@@ -15,7 +15,7 @@ a run is a flag. The file reads from top to bottom:
      7 log           a line for people, a JSON object for machines
      8 checkpoint    the model as safetensors + config.json             checkpoint.h
      9 evaluate      validation loss, the eval line, samples
-    10 commands      train, probe, generate, bench
+    10 commands      train, probe, generate, tokenize, bench
     11 main
 */
 #include <math.h>
@@ -532,17 +532,17 @@ struct Preset { const char* name; long L, C, NH, F, V, T, B; };
 static const Preset PRESET_ROWS[] = { PRESETS(X) };
 #undef X
 
-// Every flag is one row: commands that take it (t train, p probe, g generate, b bench), type, name, short
+// Every flag is one row: commands that take it (t train, p probe, g generate, k tokenize, b bench), type, name, short
 // letter, default, help. The struct, the parser, --help and the config line of the log are made from the rows.
 typedef std::string str;
 #define FLAGS(X) \
     X("tpb",  str,    data,            'd', "bb",   "bb, FILE.txt, FILE.jsonl, a directory of shards or a NAME under data/; A:3,B:1 mixes") \
-    X("tpg",  str,    tokenizer,       0,   "",     "tokenizer.json for text; without it text is bytes (257 ids)") \
-    X("tp",   str,    bos,             0,   "none", "put a BOS: none, seq (first token of every sequence) or doc") \
-    X("t",    long,   train_tokens,    0,   0,      "use only the first N training tokens, again and again (0: all)") \
+    X("tpgk", str,    tokenizer,       0,   "",     "tokenizer.json for text; without it text is bytes (257 ids)") \
+    X("tpk",  str,    bos,             0,   "none", "put a BOS: none, seq (first token of every sequence) or doc") \
+    X("tk",   long,   train_tokens,    0,   0,      "use only the first N training tokens, again and again (0: all)") \
     X("tp",   str,    random_token,    0,   "",     "1-based positions that get a uniformly random token: 1 or 1,2 (section 5)") \
     X("tp",   str,    fix_token,       0,   "",     "POS:ID, this token at this 1-based position (section 5, Table 10)") \
-    X("tp",   bool,   skip_bad,        0,   false,  "count and skip broken .jsonl records instead of stopping") \
+    X("tpk",  bool,   skip_bad,        0,   false,  "count and skip broken .jsonl records instead of stopping") \
     X("tpb",  long,   bb_vocab,        0,   256,    "bb: ordinary tokens; one more id is <s>") \
     X("tpb",  long,   bb_triggers,     0,   1,      "bb: how many of them are triggers") \
     X("tpb",  double, bb_trigger_prob, 0,   0.15,   "bb: probability of each trigger") \
@@ -585,7 +585,7 @@ typedef std::string str;
     X("tp",   long,   probe_seqs,      0,   100,    "sequences of the sink metrics") \
     X("tp",   str,    eps,             0,   "0.3",  "threshold of Sink_k, or a list") \
     X("tpgb", long,   seed,            0,   1,      "of the initial weights, the order of the data and the samples") \
-    X("t",    str,    out,             'o', "",     "directory of the run (empty: the next free runs/NNNN-<switches>)") \
+    X("tk",   str,    out,             'o', "",     "directory of the run (empty: the next free runs/NNNN-<switches>); of the shards") \
     X("t",    bool,   resume,          0,   false,  "go on from the newest checkpoint in --out, if there is one") \
     X("t",    double, stop_after,      0,   0.0,    "minutes after which to save and stop (0: never)") \
     X("p",    str,    probe_input,     0,   "natural", "natural (from -d), random (uniform tokens) or repeated (one token per sequence)") \
@@ -597,7 +597,12 @@ typedef std::string str;
     X("g",    str,    prompt,          0,   "",     "text to go on from") \
     X("g",    long,   tokens,          0,   200,    "tokens to write") \
     X("g",    double, temperature,     0,   1.0,    "0: always the likeliest token") \
-    X("g",    long,   top_k,           0,   0,      "draw among the k likeliest (0: all)")
+    X("g",    long,   top_k,           0,   0,      "draw among the k likeliest (0: all)") \
+    X("k",    str,    val,             0,   "",     "files whose documents go into val shards, separated by commas") \
+    X("k",    double, val_fraction,    0,   0.0,    "this share of the documents goes into val shards") \
+    X("k",    str,    domains,         0,   "",     "shards by meta.pile_set_name: all, paper (its 17), or a,b or a:SHARE,b:SHARE") \
+    X("k",    long,   shard_tokens,    0,   100000000, "tokens in a shard") \
+    X("k",    long,   threads,         0,   0,      "threads (0: all cores); the shards do not depend on it")
 
 
 struct Flags {
@@ -610,6 +615,7 @@ static const struct { const char *name; char letter; const char *words, *help; }
     { "train",    't', "",           "train a model (the default command)" },
     { "probe",    'p', "CHECKPOINT", "measure the sink in a checkpoint, ours or a Hugging Face LLaMA directory" },
     { "generate", 'g', "CHECKPOINT", "write text with a checkpoint" },
+    { "tokenize", 'k', "FILE...",    "text (.txt .jsonl .jsonl.zst .jsonl.gz, - for standard input) to shards in --out" },
     { "bench",    'b', "",           "time training steps on random tokens" },
 };
 enum FlagKind { FLAG_LONG, FLAG_DOUBLE, FLAG_STR, FLAG_BOOL };
@@ -669,7 +675,7 @@ static Flags flags_parse(int argc, char** argv, char* command) {
     for (; i < argc; i++) {
         const std::string arg = argv[i];
         if (arg == "-h" || arg == "--help") { usage(i == 1 ? 0 : *command); exit(0); }
-        if (arg[0] != '-' || arg.size() < 2) { f.words.push_back(arg); continue; }
+        if (arg[0] != '-' || arg == "-") { f.words.push_back(arg); continue; }
         const size_t eq = arg[1] == '-' ? arg.find('=') : std::string::npos; // --steps=10, or --steps 10
         const std::string name = arg.substr(0, eq);
         const FlagRow* row = NULL;
@@ -1392,6 +1398,13 @@ static int generate_text(Flags f) {
     return 0;
 }
 
+static int tokenize(const Flags& f) {
+    TokenizeOptions o;
+    o.files = f.words; o.val_files = split(f.val, ','); o.tokenizer = f.tokenizer; o.out = f.out; o.bos = f.bos; o.domains = f.domains;
+    o.val_fraction = f.val_fraction; o.tokens = f.train_tokens; o.shard_tokens = f.shard_tokens; o.threads = f.threads; o.skip_bad = f.skip_bad;
+    return tokenize_main(o);
+}
+
 // FLOPs of one training step per token: 6 for every weight of a matrix, and causal attention forward + backward
 static double flops_per_token(const Model* m, int T) {
     const Config& c = m->c;
@@ -1437,13 +1450,13 @@ static int bench(Flags f) {
 int main(int argc, char** argv) {
     char command;
     const Flags f = flags_parse(argc, argv, &command);
-    const bool takes_words = command == 'p' || command == 'g';
-    if (!f.words.empty() && !takes_words) {
-        die(EXIT_USER, "got '" + f.words[0] + "', wanted a command (train, probe, generate, bench) or a --flag", "./train_sink --help");
+    if (!f.words.empty() && !strchr("pgk", command)) {
+        die(EXIT_USER, "got '" + f.words[0] + "', wanted a command (train, probe, generate, tokenize, bench) or a --flag", "./train_sink --help");
     }
     switch (command) {
         case 'p': return probe(f);
         case 'g': return generate_text(f);
+        case 'k': return tokenize(f);
         case 'b': return bench(f);
         default:  return train(f);
     }
