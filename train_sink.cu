@@ -237,7 +237,7 @@ static void model_tables(Model* m, int T) {
     }
 }
 // num_params weights from host memory
-static void model_set(Model* m, const acc* host) {
+static inline void model_set(Model* m, const acc* host) {
     ops::to_device(m->master, host, m->num_params * sizeof(acc));
     ops::cast_to_real(m->params, m->master, m->num_params);
 }
@@ -260,15 +260,17 @@ static Model model_new(const Config& c, int T_max, bool train) {
 }
 // every tensor from its own random stream: the same seed gives the same q_proj with and without k*
 static inline void model_init(Model* m, uint64_t seed) {
-    std::vector<acc> host(m->num_params);
+    std::vector<acc> host;
     for (auto& t : m->tensors) {
         Rng rng = rng_stream(seed, hash_bytes(t.name.data(), t.name.size()));
-        for (long i = 0; i < t.count; i++) { host[t.at + i] = t.std == 0 ? acc(1) : acc(t.std * rng_normal(&rng)); }
+        host.resize(t.count);
+        for (auto& w : host) { w = t.std == 0 ? acc(1) : acc(t.std * rng_normal(&rng)); }
         if (ends_with(t.name, ".k_star")) { // entries that are not learned are zero (Table 13)
-            for (long i = 0; i < t.count; i++) { if (i % m->c.HS >= m->c.k_dims) { host[t.at + i] = 0; } }
+            for (long i = 0; i < t.count; i++) { if (i % m->c.HS >= m->c.k_dims) { host[i] = 0; } }
         }
+        ops::to_device(m->master + t.at, host.data(), t.count * sizeof(acc));
     }
-    model_set(m, host.data());
+    ops::cast_to_real(m->params, m->master, m->num_params);
 }
 static void model_free(Model* m) {
     if ((void*)m->master != (void*)m->params) { ops::device_free(m->master); }
@@ -858,15 +860,21 @@ static std::string config_json(const Config& c, const Tokenizer& tok, const std:
         + strf("\"v_star\": %s, \"prefix\": %d, \"window\": %d, \"tokenizer\": %s}\n}\n", json_str(c.v_star).c_str(), c.prefix, c.window,
               json_str(tok.kind == TOKENIZER_BYTES ? "bytes" : tokenizer_path).c_str());
 }
-// one array of num_params numbers as named tensors
-static void tensors_save(const Model* m, const std::string& path, const std::vector<std::pair<std::string, const acc*>>& arrays) {
-    std::vector<std::vector<float>> host;
-    std::vector<StOut> out;
+// num_params numbers as floats in host memory: where they are, if they are that already, else in *copy
+static const float* host_floats(const Model* m, const acc* array, std::vector<float>* copy) {
+    if (ops::on_host && std::is_same<acc, float>::value) { return (const float*)array; }
     std::vector<acc> x(m->num_params);
-    for (auto& a : arrays) {
-        ops::to_host(x.data(), a.second, m->num_params * sizeof(acc));
-        host.emplace_back(x.begin(), x.end());
-        for (auto& t : m->tensors) { out.push_back({ a.first + t.name, t.shape, host.back().data() + t.at }); }
+    ops::to_host(x.data(), array, m->num_params * sizeof(acc));
+    copy->assign(x.begin(), x.end());
+    return copy->data();
+}
+// arrays of num_params numbers as named tensors, each name with its array's prefix
+static void tensors_save(const Model* m, const std::string& path, const std::vector<std::pair<std::string, const acc*>>& arrays) {
+    std::vector<std::vector<float>> copies(arrays.size());
+    std::vector<StOut> out;
+    for (size_t i = 0; i < arrays.size(); i++) {
+        const float* x = host_floats(m, arrays[i].second, &copies[i]);
+        for (auto& t : m->tensors) { out.push_back({ arrays[i].first + t.name, t.shape, x + t.at }); }
     }
     safetensors_write(path, out, "{\"format\":\"pt\"}");
 }
@@ -880,7 +888,6 @@ static void checkpoint_save(const Model* m, const std::string& out, long step, c
 }
 // reads one array by name from the .safetensors files of a directory, checking every shape
 static void tensors_load(const Model* m, const std::vector<Safetensors>& files, const std::string& prefix, acc* device) {
-    std::vector<acc> x(m->num_params);
     std::vector<float> one;
     for (auto& t : m->tensors) {
         const StTensor* found = NULL; const Safetensors* in = NULL;
@@ -898,9 +905,9 @@ static void tensors_load(const Model* m, const std::vector<Safetensors>& files, 
         }
         one.resize(t.count);
         safetensors_read(*in, *found, one.data());
-        for (long i = 0; i < t.count; i++) { x[t.at + i] = one[i]; }
+        const std::vector<acc> x(one.begin(), one.end());
+        ops::to_device(device + t.at, x.data(), t.count * sizeof(acc));
     }
-    ops::to_device(device, x.data(), m->num_params * sizeof(acc));
 }
 static double json_number(const Json& j, const char* key, double otherwise) {
     const Json* v = j.get(key);
@@ -975,9 +982,8 @@ static void optimizer_load(Model* m, const std::string& dir) {
     safetensors_close(&file[0]);
 }
 static std::string params_hash(const Model* m) {
-    std::vector<acc> x(m->num_params);
-    ops::to_host(x.data(), m->master, m->num_params * sizeof(acc));
-    return strf("%016llx", (unsigned long long)hash_bytes(x.data(), x.size() * sizeof(acc)));
+    std::vector<float> copy;
+    return strf("%016llx", (unsigned long long)hash_bytes(host_floats(m, m->master, &copy), m->num_params * sizeof(float)));
 }
 
 // ============================================================================
