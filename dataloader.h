@@ -983,6 +983,30 @@ inline int data_probe(Data* d, int* out) {
     return n;
 }
 
+// A file of prompts, as the paper's probe files are: the first len + 1 tokens of each record of a .jsonl that has as many,
+// up to n of them, into out (n, len+1). Returns how many; *skipped counts the shorter ones on the way.
+inline int data_prompts(const std::string& path, const Tokenizer& tok, int n, int len, bool skip_bad, int* out, long* skipped) {
+    TextFile file = text_open(path);
+    TextBlock block;
+    TokenizeOptions o;
+    o.skip_bad = skip_bad;
+    int found = 0;
+    *skipped = 0;
+    while (found < n && text_next(&file, tok, &block)) {
+        text_encode(tok, o, &block);
+        if (!block.error.empty()) { die(EXIT_USER, block.error, "mend the record, or add --skip-bad"); }
+        size_t from = 0;
+        for (auto& doc : block.docs) {
+            const bool fits = doc.end - 1 - from >= (size_t)len + 1;         // the last id is EOS
+            if (found < n && fits) { std::copy_n(&block.ids[from], len + 1, out + (size_t)found++ * (len + 1)); }
+            *skipped += found < n && !fits;
+            from = doc.end;
+        }
+    }
+    if (!found) { die(EXIT_USER, strf("%s: got no record of %d tokens or more", path.c_str(), len + 1), "a smaller --probe-len"); }
+    return found;
+}
+
 // The position, as JSON for the checkpoint: how many sequences were drawn, in all and from each source.
 inline std::string data_state(Data* d) {
     std::string windows, drawn;

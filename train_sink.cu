@@ -1333,11 +1333,18 @@ static std::vector<int> probe_inputs(const Flags& f, int T, int V, int* n) {
     std::vector<int> x((size_t)f.probe_seqs * (T + 1));
     *n = f.probe_seqs;
     Rng rng = rng_stream(f.seed, 4);
+    if (f.probe_input == "natural" && file_exists(f.data) && text_format(f.data) == TEXT_JSONL) { // a file of prompts
+        const Tokenizer tok = f.tokenizer.empty() || f.tokenizer == "bytes" ? tokenizer_bytes() : tokenizer_load(f.tokenizer);
+        want(tok.vocab_size <= V, strf("tokenizer %s has %d ids, the model %d", tok.name.c_str(), tok.vocab_size, V), "the tokenizer that the model was trained with");
+        long skipped = 0;
+        *n = data_prompts(f.data, tok, f.probe_seqs, T, f.skip_bad, x.data(), &skipped);
+        if (skipped) { printf("%s: skipped %ld records shorter than %d tokens\n", f.data.c_str(), skipped, T + 1); }
+        return x;
+    }
     if (f.probe_input == "natural") {
         Data data = data_from_flags(f, T, T);
         want(data.V <= V, strf("%s has %d token ids, the model %d", f.data.c_str(), data.V, V), "data of the tokenizer that the model was trained with");
         *n = data_probe(&data, x.data());
-        if (data.probe_skipped) { printf("skipped %ld records shorter than %d tokens\n", data.probe_skipped, T + 1); }
         return x;
     }
     want(f.probe_input == "random" || f.probe_input == "repeated", "--probe-input " + f.probe_input, "natural, random or repeated");
