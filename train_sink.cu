@@ -788,7 +788,7 @@ static void log_rewind(const std::string& path, long step) {
         Json j; std::string error;
         if (!json_parse(line.data(), line.size(), &j, &error)) { continue; }       // the line the machine died in
         const Json *s = j.get("step"), *event = j.get("event");
-        if ((s && s->number > step) || (event && event->string == "done")) { continue; }
+        if ((s && s->number > step) || (event && (event->string == "done" || event->string == "stopped"))) { continue; }
         kept += line + "\n";
     }
     file_write(path, kept);
@@ -1051,7 +1051,12 @@ static void generate(Model* m, std::vector<int>* tokens, long n, double temperat
 // ============================================================================
 // 10 commands
 static volatile sig_atomic_t stop_signal = 0;
-static void on_signal(int sig) { stop_signal = sig; }
+static void on_signal(int sig) { // timeout(1) and some schedulers send a signal twice at once: only a later Ctrl-C ends the program at once
+    static double first;
+    if (sig == SIGINT && stop_signal && now_ms() - first > 500) { _exit(128 + SIGINT); }
+    if (!stop_signal) { first = now_ms(); }
+    stop_signal = sig;
+}
 
 static double learning_rate(const Flags& f, long step) { // of the step that makes update number step + 1
     if (step < f.warmup) { return f.lr * (step + 1) / f.warmup; }
@@ -1122,7 +1127,7 @@ struct Run {
     std::vector<double> eps;
     int accum, probe_len, probes;                // batches a step; T and number of the probe sequences
     std::vector<int> seqs, probe;                // one batch (B, T+1); the probe (probes, probe_len+1)
-    long first; bool resumed;                    // the step it starts from
+    long first, saved; bool resumed;             // the step it starts from; that of the newest checkpoint, or -1
     double tokens_per_step, started, smooth_ms; bool terminal;
 };
 // flags -> data, model and log; fresh, or as they were at the newest checkpoint in --out
@@ -1142,6 +1147,7 @@ static Run run_open(Flags f) {
     make_dirs(f.out);
     r.m = model_new(r.c, std::max<int>(f.seq, r.probe_len), true);
     r.resumed = !from.empty();
+    r.saved = r.resumed ? r.first : -1;
     if (!r.resumed) { model_init(&r.m, f.seed); r.first = 0; }
     else {
         std::string unused;
@@ -1208,7 +1214,7 @@ static void run_report_step(Run* r, long step, double loss, double grad_norm, do
 static void on_signals() {
     struct sigaction act = {};
     act.sa_handler = on_signal;
-    act.sa_flags = SA_RESETHAND; // a second Ctrl-C ends the program at once
+    act.sa_flags = SA_RESTART;
     sigaction(SIGINT, &act, NULL);
     sigaction(SIGTERM, &act, NULL);
 }
@@ -1225,6 +1231,7 @@ static int train(const Flags& flags) {
         if (!loaded && (last || step == 0 || (f.eval_every && step % f.eval_every == 0))) { run_evaluate(&r, step); }
         if (!loaded && (last || stop || (f.save_every && step % f.save_every == 0))) {
             checkpoint_save(&r.m, f.out, step, data_state(&r.data), r.data.tokenizer, f.tokenizer);
+            r.saved = step;
         }
         if (last || stop) { break; }
         const double begin = now_ms();
@@ -1233,7 +1240,7 @@ static int train(const Flags& flags) {
         run_report_step(&r, step + 1, loss, grad_norm, now_ms() - begin);
         if (!finite) {
             die(EXIT_DIVERGED, strf("%sloss is %g, gradient norm %g at step %ld: not finite, stopped before the update", r.terminal ? "\n" : "", loss, grad_norm, step + 1),
-                strf("try a smaller --lr than %g; the last checkpoint in %s is whole", f.lr, f.out.c_str()));
+                strf("try a smaller --lr than %g%s", f.lr, r.saved < 0 ? "" : strf("; %s/step_%ld is whole", f.out.c_str(), r.saved).c_str()));
         }
     }
     const std::string hash = params_hash(&r.m);
