@@ -37,7 +37,7 @@ inline Safetensors safetensors_open(const std::string& path) {
     st.path = path;
     const char* hint = "the file is damaged or was cut short: use another checkpoint";
     int fd = open(path.c_str(), O_RDONLY);
-    if (fd < 0) { die(EXIT_USER, strf("%s: cannot open (%s)", path.c_str(), strerror(errno))); }
+    if (fd < 0) { die(EXIT_USER, strf("%s: cannot open (%s)", path.c_str(), strerror(errno)), "ls runs/*/"); }
     const long size = file_size(path);
     if (size < 8) { die(EXIT_USER, strf("%s: got %ld bytes, wanted a safetensors file of at least 8", path.c_str(), size), hint); }
     st.map = mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0);
@@ -159,7 +159,7 @@ inline std::string checkpoint_latest(const std::string& out, long* step) {
 inline Json json_file(const std::string& path) {
     std::string text = file_read(path), error;
     Json j;
-    if (!json_parse(text.data(), text.size(), &j, &error)) { die(EXIT_USER, path + ": not JSON, " + error); }
+    if (!json_parse(text.data(), text.size(), &j, &error)) { die(EXIT_USER, path + ": not JSON, " + error, "the file is damaged or was cut short: use another checkpoint"); }
     return j;
 }
 #endif // CHECKPOINT_H

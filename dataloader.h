@@ -203,7 +203,7 @@ inline void text_close(TextFile* t) {
     if (WIFEXITED(status) && WEXITSTATUS(status) == 127) {
         die(EXIT_USER, strf("%s: needs the program %s, which is not installed", t->path.c_str(), t->unpack), strf("apt install %s", t->unpack));
     }
-    if (status || bad) { die(EXIT_USER, strf("%s: %s cannot unpack it to the end: truncated or damaged", t->path.c_str(), t->unpack ? t->unpack : "the system")); }
+    if (status || bad) { die(EXIT_USER, strf("%s: %s cannot unpack it to the end: truncated or damaged", t->path.c_str(), t->unpack ? t->unpack : "the system"), "fetch the file again"); }
 }
 
 // What happened while reading text; printed, and kept in the manifest.
@@ -297,7 +297,7 @@ inline void text_to_shards(const std::string& path, const std::string& dir, cons
     if (rename(part.c_str(), dir.c_str())) {
         bool theirs = file_exists(dir + "/manifest.json"); // another run was faster with the same file
         remove_tree(part);
-        if (!theirs) { die(EXIT_MACHINE, strf("%s: cannot write (%s)", dir.c_str(), strerror(errno)), "choose another place with --cache DIR"); }
+        if (!theirs) { die(EXIT_MACHINE, strf("%s: cannot write (%s)", dir.c_str(), strerror(errno)), "tokenised text is kept under data/ here: make room, or work in another directory"); }
     }
     fprintf(stderr, "%s: %ld documents, %ld tokens (%s)%s%s; kept in %s\n", path.c_str(), counts.documents, counts.tokens, tok.name.c_str(),
         counts.replaced ? strf(", %ld ill-formed bytes replaced by U+FFFD", counts.replaced).c_str() : "",
@@ -604,7 +604,7 @@ inline Data data_open(const DataOptions& opt) {
     if (o.T < 1 || o.probe_len < 1) { die(EXIT_USER, strf("--seq %d, --probe-len %d: wanted at least 1", o.T, o.probe_len)); }
     if (o.bos != "none" && o.bos != "seq" && o.bos != "doc") { die(EXIT_USER, strf("--bos %s: wanted none, seq or doc", o.bos.c_str())); }
     if (o.data.size() == 1 && o.data[0] == "bb") { data_open_bb(&d); } else { data_open_sources(&d); }
-    if (o.vocab && o.vocab < d.V) { die(EXIT_USER, strf("--vocab %d: the data have ids up to %d", o.vocab, d.V - 1), strf("use --vocab %d or more, or leave it out", d.V)); }
+    if (o.vocab && o.vocab < d.V) { die(EXIT_USER, strf("--vocab: the data have %d ids, the model has %d", d.V, o.vocab), strf("use data of the tokenizer that the model is for, or train with --vocab %d or more", d.V)); }
     for (int p : o.random_token) { if (p < 1 || p > o.T + 1) { die(EXIT_USER, strf("--random-token %d: wanted a position from 1 to T+1 = %d", p, o.T + 1)); } }
     for (auto& f : o.fix_token) {
         if (f.first < 1 || f.first > o.T + 1 || f.second < 0 || f.second >= d.V) {
@@ -719,7 +719,7 @@ inline void data_restore(Data* d, const Json& state) {
         die(EXIT_USER, strf("--resume: the checkpoint was made with other data (%zu sources), not with these %zu", per ? per->items.size() : 0, d->sources.size()), "give the same --data as before");
     }
     if (T->number != d->opt.T || seed->string != strf("%llu", (unsigned long long)d->opt.seed)) {
-        die(EXIT_USER, strf("--resume: the checkpoint was made with --seq %g --seed %s, not --seq %d --seed %llu", T->number, seed->string.c_str(), d->opt.T, (unsigned long long)d->opt.seed));
+        die(EXIT_USER, strf("--resume: the checkpoint was made with --seq %g --seed %s, not --seq %d --seed %llu", T->number, seed->string.c_str(), d->opt.T, (unsigned long long)d->opt.seed), "give the same flags as before");
     }
     d->drawn = (uint64_t)drawn->number;
     for (size_t i = 0; i < d->sources.size(); i++) {

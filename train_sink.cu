@@ -21,6 +21,7 @@ a run is a flag. The file reads from top to bottom:
 #include <math.h>
 #include <signal.h>
 #include <map>
+#include <new>
 
 // ============================================================================
 // 1 switches
@@ -710,8 +711,9 @@ static void preset_apply(Flags* f) {
     auto fill = [](long* flag, long preset) { if (!*flag) { *flag = preset; } };
     fill(&f->layers, p->L); fill(&f->width, p->C); fill(&f->heads, p->NH); fill(&f->kv_heads, f->heads); fill(&f->ffn_width, p->F);
     fill(&f->seq, p->T); fill(&f->batch, p->B); fill(&f->vocab, p->V);
-    want(f->seq >= 1, strf("--seq %ld", f->seq), "1 or more");
-    want(f->batch >= 1, strf("--batch %ld", f->batch), "1 or more");
+    const long most = 1L << 30;
+    want(f->seq >= 1 && f->seq < most, strf("--seq %ld", f->seq), "1 or more, less than 2^30");
+    want(f->batch >= 1 && f->batch < most / f->seq, strf("--batch %ld --seq %ld", f->batch, f->seq), "1 or more, and less than 2^30 tokens in all");
 }
 // flags -> the model; V is the data's if nothing else says
 static Config config_from_flags(Flags* f, int data_V) {
@@ -755,18 +757,24 @@ static Data data_from_flags(const Flags& f, int T, int probe_len) {
     o.data = split(f.data, ',');
     o.tokenizer = f.tokenizer; o.bos = f.bos; o.T = T; o.seed = f.seed;
     o.val_seqs = f.val_seqs; o.probe_seqs = f.probe_seqs; o.probe_len = probe_len; o.train_tokens = f.train_tokens;
-    for (double position : flag_list("--random-token", f.random_token)) { o.random_token.push_back((int)position); }
+    o.vocab = f.vocab;
+    for (double position : flag_list("--random-token", f.random_token)) {
+        want(position == floor(position) && fabs(position) < 1e9, strf("--random-token %g", position), "a whole number");
+        o.random_token.push_back((int)position);
+    }
     for (auto& w : split(f.fix_token, ',')) {
         auto pair = split(w, ':');
         long pos = 0, id = 0;
-        want(pair.size() == 2 && parse_long(pair[0], &pos) && parse_long(pair[1], &id), "--fix-token " + w, "POS:ID");
+        want(pair.size() == 2 && parse_long(pair[0], &pos) && parse_long(pair[1], &id) && labs(pos) < 1L << 30 && labs(id) < 1L << 30, "--fix-token " + w, "POS:ID");
         o.fix_token.push_back({ (int)pos, (int)id });
     }
     o.skip_bad = f.skip_bad;
     o.bb_vocab = f.bb_vocab; o.bb_triggers = f.bb_triggers; o.bb_trigger_prob = f.bb_trigger_prob;
     o.bb_temp = f.bb_temp; o.bb_table = f.bb_table; o.bb_bos = f.bb_bos;
-    want(f.val_seqs >= 1, strf("--val-seqs %ld", f.val_seqs), "1 or more");
-    want(f.probe_seqs >= 1, strf("--probe-seqs %ld", f.probe_seqs), "1 or more");
+    want(f.bb_vocab >= 2 && f.bb_vocab <= 65535, strf("--bb-vocab %ld", f.bb_vocab), "2 to 65535");
+    want(f.bb_triggers >= 0 && f.bb_triggers < f.bb_vocab, strf("--bb-triggers %ld", f.bb_triggers), "0 or more, less than --bb-vocab");
+    want(f.val_seqs >= 1 && f.val_seqs < 1 << 30, strf("--val-seqs %ld", f.val_seqs), "1 or more");
+    want(f.probe_seqs >= 1 && f.probe_seqs < 1 << 30, strf("--probe-seqs %ld", f.probe_seqs), "1 or more");
     want(f.train_tokens >= 0, strf("--train-tokens %ld", f.train_tokens), "0 (all) or more");
     return data_open(o);
 }
@@ -932,7 +940,7 @@ static Config checkpoint_config(const std::string& dir, std::string* tokenizer) 
             [] { std::string o; for (auto& s : SWITCH_VALUES) { o += std::string(" ") + s[0] + "=" + s[1]; } return o; }(), make_line(&theirs));
     }
     const char* keys[] = { "num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size", "vocab_size", "max_position_embeddings" };
-    for (const char* key : keys) { want(json_number(j, key, 0) >= 1 && json_number(j, key, 0) < 1e9, dir + "/config.json: " + key, "a positive number"); }
+    for (const char* key : keys) { want(json_number(j, key, 0) >= 1 && json_number(j, key, 0) < (key == keys[0] ? 1e4 : 1e9), dir + "/config.json: " + key, "a positive number"); }
     c.L = json_number(j, keys[0], 0); c.C = json_number(j, keys[1], 0); c.NH = json_number(j, keys[2], 0);
     c.F = json_number(j, keys[3], 0); c.V = json_number(j, keys[4], 0); c.T = json_number(j, keys[5], 0);
     c.KV = json_number(j, "num_key_value_heads", c.NH);
@@ -949,6 +957,12 @@ static Config checkpoint_config(const std::string& dir, std::string* tokenizer) 
     c.prefix = json_number(*own, "prefix", 0); c.window = json_number(*own, "window", json_number(j, "sliding_window", 0));
     *tokenizer = tok ? tok->string : file_exists(dir + "/tokenizer.json") ? dir + "/tokenizer.json" : "";
     return c;
+}
+// "" or the first of two config.json's lines in which they differ
+static std::string config_difference(const std::string& theirs, const std::string& ours) {
+    const std::vector<std::string> a = split(theirs, '\n'), b = split(ours, '\n');
+    for (size_t i = 0; i < a.size() && i < b.size(); i++) { if (a[i] != b[i]) { return "got" + a[i] + " wanted" + b[i]; } }
+    return "";
 }
 static std::vector<Safetensors> checkpoint_files(const std::string& dir) {
     std::vector<Safetensors> files;
@@ -1103,6 +1117,8 @@ static void train_checks(const Flags& f) {
     want(f.schedule == "constant" || f.schedule == "cosine", "--schedule " + f.schedule, "constant or cosine");
     want(f.lr >= 0, strf("--lr %g", f.lr), "0 or more");
     want(f.warmup >= 0, strf("--warmup %ld", f.warmup), "0 or more");
+    want(f.min_lr >= 0 && f.weight_decay >= 0 && f.adam_eps >= 0, strf("--min-lr %g --weight-decay %g --adam-eps %g", f.min_lr, f.weight_decay, f.adam_eps), "0 or more");
+    want(f.stop_after >= 0, strf("--stop-after %g", f.stop_after), "minutes, or 0 (never)");
     want(f.beta1 >= 0 && f.beta1 < 1 && f.beta2 >= 0 && f.beta2 < 1, strf("--beta1 %g --beta2 %g", f.beta1, f.beta2), "0 up to, not including, 1");
     want(f.grad_clip >= 0, strf("--grad-clip %g", f.grad_clip), "0 (off) or more");
     want(f.eval_every >= 0 && f.save_every >= 0 && f.sample >= 0, strf("--eval-every %ld --save-every %ld --sample %ld", f.eval_every, f.save_every, f.sample), "0 (off) or more");
@@ -1115,7 +1131,7 @@ static std::vector<double> eps_list(const Flags& f) {
 }
 static int probe_length(const Flags& f, const std::string& text, long longest) { // the default 64 shrinks to a short model's T
     long len = 0;
-    want(parse_long(text, &len) && len >= 1, "--probe-len " + text, "1 or more");
+    want(parse_long(text, &len) && len >= 1 && len < 1 << 30, "--probe-len " + text, "a number, 1 or more");
     if (len > longest && !f.given_probe_len) { len = longest; }
     want(len <= longest || !Pe::learnable, strf("--probe-len %ld", len), strf("at most %ld, the learned positions", longest).c_str());
     return len;
@@ -1152,7 +1168,8 @@ static Run run_open(Flags f) {
     else {
         std::string unused;
         const Config was = checkpoint_config(from, &unused);
-        want(config_json(was, r.data.tokenizer, "") == config_json(r.c, r.data.tokenizer, ""), from + ": holds a model of other flags", "the same model flags as before");
+        const std::string difference = config_difference(config_json(was, r.data.tokenizer, ""), config_json(r.c, r.data.tokenizer, ""));
+        if (!difference.empty()) { die(EXIT_USER, from + ": holds another model: " + difference, "give the same model flags as before"); }
         checkpoint_load(&r.m, from);
         optimizer_load(&r.m, from);
         const Json state = json_file(from + "/state.json"), *position = state.get("data");
@@ -1254,7 +1271,7 @@ static int train(const Flags& flags) {
 
 // a checkpoint and the tokenizer its text wants
 static Model model_from_checkpoint(Flags* f, int T_max) {
-    if (f->words.size() != 1) { die(EXIT_USER, strf("got %zu checkpoints, wanted one", f->words.size()), "./train_sink probe runs/NAME/step_1000 -d bb"); }
+    if (f->words.size() != 1) { die(EXIT_USER, strf("got %zu checkpoints, wanted one", f->words.size()), "name its directory, such as runs/NAME/step_1000"); }
     std::string tokenizer;
     Config c = checkpoint_config(f->words[0], &tokenizer);
     if (f->tokenizer.empty() && tokenizer != "bytes") { f->tokenizer = tokenizer; }
@@ -1262,6 +1279,7 @@ static Model model_from_checkpoint(Flags* f, int T_max) {
     if (f->given_window) { want(f->window >= 1, strf("--window %ld", f->window), "1 or more"); c.window = f->window; }
     Model m = model_new(c, T_max, false);
     checkpoint_load(&m, f->words[0]);
+    f->vocab = c.V;
     return m;
 }
 static void npy_write(const std::string& path, const std::vector<float>& x, const std::vector<long>& shape) {
@@ -1330,7 +1348,6 @@ static std::vector<int> probe_inputs(const Flags& f, int T, int V, int* n) {
     Rng rng = rng_stream(f.seed, 4);
     if (f.probe_input == "natural") {
         Data data = data_from_flags(f, T, T);
-        want(data.V <= V, strf("%s has %d token ids, the model %d", f.data.c_str(), data.V, V), "data of the tokenizer that the model was trained with");
         *n = data_probe(&data, x.data());
         if (data.probe_skipped) { printf("skipped %ld records shorter than %d tokens\n", data.probe_skipped, T + 1); }
         return x;
@@ -1347,7 +1364,7 @@ static int probe(Flags f) {
     const std::vector<std::string> lengths = split(f.probe_len, ',');
     want(!lengths.empty(), "--probe-len", "a length, such as 64");
     long longest = 1;
-    for (auto& w : lengths) { long v = 0; want(parse_long(w, &v) && v >= 1, "--probe-len " + w, "1 or more"); longest = std::max(longest, v); }
+    for (auto& w : lengths) { long v = 0; want(parse_long(w, &v) && v >= 1 && v < 1 << 30, "--probe-len " + w, "1 or more"); longest = std::max(longest, v); }
     Model m = model_from_checkpoint(&f, longest);
     std::string json, objects;
     for (auto& w : lengths) {
@@ -1441,6 +1458,7 @@ static int bench(Flags f) {
 #ifndef TESTING
 int main(int argc, char** argv) {
     char command;
+    std::set_new_handler([] { die(EXIT_MACHINE, "memory: the system gave no more", "lower --batch, --seq or the model size"); });
     const Flags f = flags_parse(argc, argv, &command);
     const bool takes_words = command == 'p' || command == 'g';
     if (!f.words.empty() && !takes_words) {
