@@ -881,14 +881,14 @@ static void checkpoint_save(const Model* m, const std::string& out, long step, c
     checkpoint_commit(out, step);
 }
 // reads one array by name from the .safetensors files of a directory, checking every shape
-static void tensors_load(const Model* m, const std::vector<Safetensors>& files, const std::string& prefix, acc* device) {
+static void tensors_load(const Model* m, const std::vector<Safetensors>& files, const std::string& prefix, acc* device, bool tied = false) {
     std::vector<acc> x(m->num_params);
     std::vector<float> one;
     for (auto& t : m->tensors) {
         const StTensor* found = NULL; const Safetensors* in = NULL;
         for (const char* name : { t.name.c_str(), "model.embed_tokens.weight" }) { // a tied lm_head is the embedding
             for (auto& f : files) { if (!found && (found = f.find(prefix + name))) { in = &f; } }
-            if (found || t.name != "lm_head.weight" || !prefix.empty()) { break; }
+            if (found || !tied || t.name != "lm_head.weight") { break; }
         }
         const std::string dir = files.empty() ? "checkpoint" : files[0].path;
         if (!found) { die(EXIT_USER, dir + ": has no tensor '" + prefix + t.name + "', which this build wants", "is it a checkpoint of another model? see its config.json"); }
@@ -915,9 +915,7 @@ static Config checkpoint_config(const std::string& dir, std::string* tokenizer) 
     const Json j = json_file(dir + "/config.json");
     const Json* mine = j.get("train_sink");
     Config c = Config();
-    Json llama; std::string error;
-    const std::string defaults = "{\"attn\":\"softmax\",\"bias\":\"none\",\"pe\":\"rotary\",\"norm\":\"pre\",\"ffn\":\"swiglu\",\"combine\":\"concat\"}";
-    json_parse(defaults.data(), defaults.size(), &llama, &error);
+    const Json llama = json_of("{\"attn\":\"softmax\",\"bias\":\"none\",\"pe\":\"rotary\",\"norm\":\"pre\",\"ffn\":\"swiglu\",\"combine\":\"concat\"}");
     if (!mine) { // somebody else's
         const Json *type = j.get("model_type"), *scaling = j.get("rope_scaling"), *act = j.get("hidden_act");
         want(type && type->string == "llama", dir + ": model_type " + (type ? type->string : "missing"), "llama, the one family read so far");
@@ -958,10 +956,15 @@ static Config checkpoint_config(const std::string& dir, std::string* tokenizer) 
     *tokenizer = tok ? tok->string : file_exists(dir + "/tokenizer.json") ? dir + "/tokenizer.json" : "";
     return c;
 }
-// "" or the first of two config.json's lines in which they differ
-static std::string config_difference(const std::string& theirs, const std::string& ours) {
-    const std::vector<std::string> a = split(theirs, '\n'), b = split(ours, '\n');
-    for (size_t i = 0; i < a.size() && i < b.size(); i++) { if (a[i] != b[i]) { return "got" + a[i] + " wanted" + b[i]; } }
+// "" or the first field in which two configs differ
+static std::string json_difference(const Json& theirs, const Json& ours) {
+    for (auto& f : ours.fields) {
+        const Json* v = theirs.get(f.first.c_str());
+        if (f.first == "model_type") { continue; }       // follows from the rest
+        if (!v || v->string != f.second.string) { return f.first + ": got " + (v ? v->string : "nothing") + ", wanted " + f.second.string; }
+        const std::string inside = json_difference(*v, f.second);
+        if (!inside.empty()) { return inside; }
+    }
     return "";
 }
 static std::vector<Safetensors> checkpoint_files(const std::string& dir) {
@@ -972,7 +975,8 @@ static std::vector<Safetensors> checkpoint_files(const std::string& dir) {
 }
 static void checkpoint_load(Model* m, const std::string& dir) {
     std::vector<Safetensors> files = checkpoint_files(dir);
-    tensors_load(m, files, "", m->master);
+    const Json config = json_file(dir + "/config.json"), *tied = config.get("tie_word_embeddings");
+    tensors_load(m, files, "", m->master, tied && tied->number);
     ops::cast_to_real(m->params, m->master, m->num_params);
     for (auto& f : files) { safetensors_close(&f); }
 }
@@ -1168,7 +1172,7 @@ static Run run_open(Flags f) {
     else {
         std::string unused;
         const Config was = checkpoint_config(from, &unused);
-        const std::string difference = config_difference(config_json(was, r.data.tokenizer, ""), config_json(r.c, r.data.tokenizer, ""));
+        const std::string difference = json_difference(json_of(config_json(was, r.data.tokenizer, "")), json_of(config_json(r.c, r.data.tokenizer, "")));
         if (!difference.empty()) { die(EXIT_USER, from + ": holds another model: " + difference, "give the same model flags as before"); }
         checkpoint_load(&r.m, from);
         optimizer_load(&r.m, from);
