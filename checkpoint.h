@@ -90,7 +90,7 @@ inline Safetensors safetensors_open(const std::string& path) {
 inline void safetensors_close(Safetensors* st) { if (st->map) { munmap(st->map, st->map_bytes); } st->map = NULL; st->tensors.clear(); }
 // out[i] = element i as a float; F32, BF16, F16, F64 can be read
 inline void safetensors_read(const Safetensors& st, const StTensor& t, float* out) {
-    if (t.dtype == "F32") { memcpy(out, t.data, t.bytes); return; }
+    if (t.dtype == "F32") { if (t.bytes) { memcpy(out, t.data, t.bytes); } return; }
     for (long i = 0; i < t.count; i++) {
         if (t.dtype == "BF16") { uint16_t h; memcpy(&h, t.data + 2 * i, 2); uint32_t u = (uint32_t)h << 16; memcpy(&out[i], &u, 4); }
         else if (t.dtype == "F64") { double d; memcpy(&d, t.data + 8 * i, 8); out[i] = (float)d; }
