@@ -40,7 +40,7 @@ COMMIT := $(shell git describe --always --dirty --exclude '*' 2>/dev/null || ech
 COMPILE = $(CXX) -std=c++17 $(OPTIMIZE) -march=$(ARCH) -fopenmp $(WARN)
 HEADERS := $(wildcard *.h *.cuh)
 
-.PHONY: train_sink check test tests demo bench experiments mutants size help clean FORCE
+.PHONY: train_sink check test tests program demo bench experiments mutants size help clean FORCE
 .DEFAULT_GOAL := train_sink
 
 train_sink: $(DIR)/train_sink
@@ -75,13 +75,22 @@ TEST_COMPILE = $(CXX) -std=c++17 -march=$(ARCH) -fopenmp $(WARN) -x c++
 MODEL_COMPILE = $(TEST_COMPILE) -O0
 set_defs = $(foreach s,$(MODEL),-D$(s)=$(firstword $(patsubst $(s)=%,%,$(filter $(s)=%,$(subst +, ,$(1)))) $(firstword $($(s)_ALL))))
 
-tests: $(TESTS) $(MODEL_TESTS)
+# those that parse what others wrote run once more under the address and undefined-behaviour sanitizers
+ASAN_TESTS := $(patsubst test/test_%.cpp,build/test/asan_%,$(wildcard $(foreach t,data checkpoint tokenizer,test/test_$(t).cpp)))
+SANITIZE   := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all
+
+tests: $(TESTS) $(MODEL_TESTS) $(ASAN_TESTS) program
+program:    # the default build, which test_train, test_errors and others run
+	$(MAKE) $(foreach s,$(MODEL),$(s)=$(firstword $($(s)_ALL))) BACKEND=cpu build/cpu/train_sink
 build/test/model/%: test/test_model.cpp test/check.h train_sink.cu $(HEADERS)
 	@mkdir -p $(@D)
 	$(MODEL_COMPILE) $(call set_defs,$*) $< -o $@
 build/test/model-double/%: test/test_model.cpp test/check.h train_sink.cu $(HEADERS)
 	@mkdir -p $(@D)
 	$(MODEL_COMPILE) -DREAL=double $(call set_defs,$*) $< -o $@
+build/test/asan_%: test/test_%.cpp test/check.h $(HEADERS)
+	@mkdir -p $(@D)
+	$(TEST_COMPILE) $(SANITIZE) $< -o $@
 build/test/%: test/%.cpp test/check.h $(HEADERS)
 	@mkdir -p $(@D)
 	$(TEST_COMPILE) $(OPTIMIZE) $< -o $@

@@ -885,7 +885,7 @@ inline Data data_open(const DataOptions& opt) {
     if (o.T < 1 || o.probe_len < 1) { die(EXIT_USER, strf("--seq %d, --probe-len %d: wanted at least 1", o.T, o.probe_len)); }
     if (o.bos != "none" && o.bos != "seq" && o.bos != "doc") { die(EXIT_USER, strf("--bos %s: wanted none, seq or doc", o.bos.c_str())); }
     if (o.data.size() == 1 && o.data[0] == "bb") { data_open_bb(&d); } else { data_open_sources(&d); }
-    if (o.vocab && o.vocab < d.V) { die(EXIT_USER, strf("--vocab %d: the data have ids up to %d", o.vocab, d.V - 1), strf("use --vocab %d or more, or leave it out", d.V)); }
+    if (o.vocab && o.vocab < d.V) { die(EXIT_USER, strf("--vocab: the data have %d ids, the model has %d", d.V, o.vocab), strf("use data of the tokenizer that the model is for, or train with --vocab %d or more", d.V)); }
     for (int p : o.random_token) { if (p < 1 || p > o.T + 1) { die(EXIT_USER, strf("--random-token %d: wanted a position from 1 to T+1 = %d", p, o.T + 1)); } }
     for (auto& f : o.fix_token) {
         if (f.first < 1 || f.first > o.T + 1 || f.second < 0 || f.second >= d.V) {
@@ -1024,7 +1024,7 @@ inline void data_restore(Data* d, const Json& state) {
         die(EXIT_USER, strf("--resume: the checkpoint was made with other data (%zu sources), not with these %zu", per ? per->items.size() : 0, d->sources.size()), "give the same --data as before");
     }
     if (T->number != d->opt.T || seed->string != strf("%llu", (unsigned long long)d->opt.seed)) {
-        die(EXIT_USER, strf("--resume: the checkpoint was made with --seq %g --seed %s, not --seq %d --seed %llu", T->number, seed->string.c_str(), d->opt.T, (unsigned long long)d->opt.seed));
+        die(EXIT_USER, strf("--resume: the checkpoint was made with --seq %g --seed %s, not --seq %d --seed %llu", T->number, seed->string.c_str(), d->opt.T, (unsigned long long)d->opt.seed), "give the same flags as before");
     }
     d->drawn = (uint64_t)drawn->number;
     for (size_t i = 0; i < d->sources.size(); i++) {

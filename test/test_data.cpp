@@ -402,7 +402,7 @@ static void test_bad_input() {
     d = check_dies([&] { Data d = data_open(o); draw(&d, 100); });
     CHECK(d.code == EXIT_USER && d.says("vocabulary of 200"), "id >= --vocab: %d %s", d.code, d.err.c_str());
     o = options({dir + "/docs.jsonl"}); o.vocab = 256;
-    REFUSED(o, "--vocab 256: the data have ids up to 256");
+    REFUSED(o, "the data have 257 ids, the model has 256");
     o = options({dir + "/bad"}); o.bos = "doc";
     REFUSED(o, "without BOS");
     o.bos = "seq";
