@@ -69,8 +69,9 @@ $(DIR)/train_sink: train_sink.cu $(DIR)/flags.txt
 SETS    := $(shell awk -F'\t' '!/^\#/ && NF > 1 && $$1 != "name" { gsub(" ", "+", $$2); print $$2 ? $$2 : "default" }' dev/golden/cases.tsv | sort -u)
 DOUBLES := default ATTN=sigmoid ATTN=sigmoid_norm ATTN=elu1 ATTN=softmax_p ATTN=sigmoid_p ATTN=mlp_norm ATTN=kernel_elu_norm \
            ATTN=identity_norm BIAS=kv BIAS=k BIAS=v BIAS=sink_token PE=learnable NORM=post FFN=gelu COMBINE=sum
-MODEL_TESTS := $(SETS:%=build/test/model/%) $(DOUBLES:%=build/test/model-double/%)
-TESTS   := $(patsubst test/%.cpp,build/test/%,$(filter-out test/test_model.cpp,$(wildcard test/test_*.cpp)))
+ANALYTIC := $(PE_ALL:%=build/test/analytic/PE=%)
+MODEL_TESTS := $(SETS:%=build/test/model/%) $(DOUBLES:%=build/test/model-double/%) $(ANALYTIC)
+TESTS   := $(patsubst test/%.cpp,build/test/%,$(filter-out test/test_model.cpp test/test_analytic.cpp,$(wildcard test/test_*.cpp)))
 TEST_COMPILE = $(CXX) -std=c++17 -march=$(ARCH) -fopenmp $(WARN) -x c++
 MODEL_COMPILE = $(TEST_COMPILE) -O0
 set_defs = $(foreach s,$(MODEL),-D$(s)=$(firstword $(patsubst $(s)=%,%,$(filter $(s)=%,$(subst +, ,$(1)))) $(firstword $($(s)_ALL))))
@@ -91,7 +92,12 @@ build/test/model-double/%: test/test_model.cpp test/check.h train_sink.cu $(HEAD
 build/test/asan_%: test/test_%.cpp test/check.h $(HEADERS)
 	@mkdir -p $(@D)
 	$(TEST_COMPILE) $(SANITIZE) $< -o $@
-build/test/%: test/%.cpp test/check.h $(HEADERS)
+build/test/analytic/%: test/test_analytic.cpp test/check.h train_sink.cu $(HEADERS)
+	@mkdir -p $(@D)
+	$(MODEL_COMPILE) -Wno-unused-function -DREAL=double $(call set_defs,$*) $< -o $@
+# these hold the operations of every variant at once: at -O3 a minute and a half to compile
+build/test/test_attention build/test/test_metrics build/test/test_extremes: OPTIMIZE = -O0
+build/test/%: test/%.cpp test/check.h test/naive.h $(HEADERS)
 	@mkdir -p $(@D)
 	$(TEST_COMPILE) $(OPTIMIZE) $< -o $@
 

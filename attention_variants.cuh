@@ -312,12 +312,13 @@ template <class A, class F> HD F attn_masked() { return A::is_signed ? F(0) : F(
 
 // one weight joins the sum under Z
 template <class A, class F> HD F attn_mass(F w, F p) { return A::Z == Z_PNORM ? (w > 0 ? exp_(p * log_(w)) : F(0)) : w; }
-// Z from that sum, for all but the exp family. 1e-8 as in the official code; the floor keeps an empty row finite
+// Z from that sum, for all but the exp family. 1e-8 as in the official code. The floor of the p-norm is for rows whose w^p
+// all underflow in float: then w < e^(-87/p), so no A_j exceeds alpha (1e-30 let them reach 1e19 at s = -25, p = 4)
 template <class A, class F> HD F attn_Z(F l, F p) {
     return A::Z == Z_ONE  ? F(1)
          : A::Z == Z_SUM  ? l + F(1e-8)
          : A::Z == Z_MAX1 ? max_(l < 0 ? -l : l, F(1))
-         :                  max_(l > 0 ? exp_(log_(l) / p) : F(0), F(1e-30));
+         :                  max_(l > 0 ? exp_(log_(l) / p) : F(0), max_(exp_(F(-87) / p), F(1e-37)));
 }
 template <class A, class F> HD F attn_alpha(AttnShape s) { return A::Z == Z_ONE ? F(1) : F(s.alpha); }
 // A_j from its score

@@ -19,6 +19,16 @@ run() { # name command...
     [ "$f" -eq 0 ] || grep -v " passed, " $log/$name | head -n 20
     printf '%-24s %s (%ds)\n' "$name" "$last" $(($(date +%s) - start))
 }
+analytic() { # the builds of test_analytic, one for each PE
+    bad=0; total=0
+    for binary in build/test/analytic/*; do
+        out=$($binary 2>&1) || { bad=$((bad + 1)); echo "$(basename $binary):"; echo "$out"; }
+        last=$(echo "$out" | tail -n 1); p=${last%% passed*}
+        case "$p" in *[!0-9]*|'') ;; *) total=$((total + p)) ;; esac
+    done
+    echo "$total passed, $bad failed"
+    [ $bad -eq 0 ]
+}
 model() { # all builds of test_model, each on the fixtures of its switches
     total=0; bad=0
     for kind in model model-double; do
@@ -37,6 +47,7 @@ model() { # all builds of test_model, each on the fixtures of its switches
     [ $bad -eq 0 ]
 }
 for t in build/test/test_*; do run $(basename $t) $t; done
+run analytic analytic
 run model model
 for t in test/test_*.sh; do [ -f "$t" ] && run $(basename $t .sh) sh $t; done
 echo "$passed passed, $failed failed"
