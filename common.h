@@ -321,7 +321,8 @@ struct JsonReader {
 };
 // reads exactly one JSON value; on failure says where and why in *error. replaced (may be NULL) += U+FFFDs put in
 inline bool json_parse(const char* s, size_t n, Json* out, std::string* error, long* replaced = NULL) {
-    JsonReader r{s, n};
+    JsonReader r = JsonReader();
+    r.s = s; r.n = n;
     *out = Json();
     bool ok = r.value(out);
     if (ok) { r.space(); if (r.i < n) { ok = r.fail("more text after the JSON value"); } }

@@ -1,0 +1,269 @@
+/*
+attention_variants.cuh -- everything that differs between one train_sink and another.
+
+Attention here is one operation on one row. For the query at position t and its visible keys j:
+
+    s_j = q_t . k_j / sqrt(HS) + bias(t, j)      score; q, k may have gone through PE and a kernel phi before
+    w_j = f(s_j)                                 weight
+    A_j = alpha w_j / Z                          attention; Z is 1, sum_j w_j, max(|sum_j w_j|, 1), (sum_j w_j^p)^(1/p)
+    o_t = sum_j A_j v_j                          output
+
+An ATTN variant says what f, f', Z and phi are (Gu et al. 2024, section 7.4 and Table 15). BIAS may add one extra column
+that belongs to no token (Table 4); PE may turn q and k or add to the score (Table 3, Appendix A). Nothing else in the
+repository knows their names: the Makefile, `make help`, --help, the CPU reference, the CUDA kernels, the tests, the log
+and the checkpoints read the tables below. The Makefile reads them with sed, so keep one row per line, as they stand.
+
+TO ADD A VARIANT: one row in its table and, for ATTN, PE and FFN, one struct under it. Then `make test` checks it.
+
+    1 scalars                exp_, log_, sigmoid_
+    2 ATTN                   the attention operation
+    3 BIAS                   the extra column
+    4 PE                     positions
+    5 NORM FFN COMBINE       the rest of the block
+    6 the choice             Attn, Bias, Pe, Norm, Ffn, Combine of this binary
+    7 row mathematics        what every variant shares, for one row, on host and device
+*/
+#ifndef ATTENTION_VARIANTS_CUH
+#define ATTENTION_VARIANTS_CUH
+#include "common.h"
+
+// ----------------------------------------------------------------------------
+// 1 scalars, for float and double, host and device
+
+template <class F> HD F exp_(F x)     { return exp(x); }
+template <class F> HD F log_(F x)     { return log(x); }
+template <class F> HD F max_(F a, F b) { return a > b ? a : b; }
+template <class F> HD F min_(F a, F b) { return a < b ? a : b; }
+template <class F> HD F sigmoid_(F x) { return F(1) / (F(1) + exp_(-x)); }
+
+// ----------------------------------------------------------------------------
+// 2 switch ATTN=<name>     X_ATTN(name, "A", "what it is; where in the paper")
+#define ATTN_VARIANTS(X_ATTN) \
+    X_ATTN(softmax,         "exp(s) / sum exp(s)",              "rows sum to 1: spare attention must go somewhere (Eq. 4)") \
+    X_ATTN(sigmoid,         "sigmoid(s)",                       "every key on its own, no normalisation (Table 6)") \
+    X_ATTN(sigmoid_norm,    "sigmoid(s) / sum sigmoid(s)",      "sigmoid, made to sum to 1 again (Table 6)") \
+    X_ATTN(elu1,            "elu(s) + 1",                       "positive, linear above 0, no normalisation (Table 6)") \
+    X_ATTN(elu1_norm,       "(elu(s) + 1) / sum",               "elu1, made to sum to 1 (Table 15)") \
+    X_ATTN(kernel_elu,      "phi(q).phi(k), phi = elu + 1",     "linear attention, no normalisation (Table 15)") \
+    X_ATTN(kernel_elu_norm, "phi(q).phi(k) / sum, phi = elu+1", "linear attention (Table 6)") \
+    X_ATTN(identity,        "s",                                "signed scores as they are (Table 6)") \
+    X_ATTN(identity_norm,   "s / max(|sum s|, 1)",              "signed scores, bounded (Table 15)") \
+    X_ATTN(mlp,             "phi(q).phi(k), phi = MLP",         "learned kernel, no normalisation (Table 15)") \
+    X_ATTN(mlp_norm,        "phi(q).phi(k) / max(|sum|, 1)",    "learned kernel, bounded (Table 6)") \
+    X_ATTN(softmax_p,       "exp(s) / (sum exp(p s))^(1/p)",    "p-normalised softmax, --attn-p (Eq. 44)") \
+    X_ATTN(sigmoid_p,       "w / (sum w^p)^(1/p), w = sigmoid", "p-normalised sigmoid, --attn-p (Eq. 43)")
+
+enum ZKind { Z_ONE, Z_SUM, Z_MAX1, Z_PNORM };  // Z = 1 | sum w (+ eps) | max(|sum w|, 1) | (sum w^p)^(1/p)
+enum Phi   { PHI_NONE, PHI_ELU1, PHI_MLP };    // the kernel on q and k, after PE
+
+struct AttnBase {
+    static constexpr bool  exp_family = false; // f = exp: overflows at s = 89, so rows are shifted by their running max
+    static constexpr bool  is_signed  = false; // w can be negative; then f(-inf) is no mask and no row sums to 1
+    static constexpr ZKind Z          = Z_ONE;
+    static constexpr Phi   phi        = PHI_NONE;
+    static constexpr bool  normalised() { return false; }
+};
+struct Attn_softmax : AttnBase {
+    static constexpr bool  exp_family = true;
+    static constexpr ZKind Z          = Z_SUM;
+    template <class F> HD static F sim(F s)       { return exp_(s); }
+    template <class F> HD static F dsim(F, F w)   { return w; }                  // (e^s)' = e^s
+    template <class F> HD static F dlog(F)        { return F(1); }               // f' / f, from w
+};
+struct Attn_sigmoid : AttnBase {
+    template <class F> HD static F sim(F s)       { return sigmoid_(s); }
+    template <class F> HD static F dsim(F, F w)   { return w * (F(1) - w); }     // sigma' = sigma (1 - sigma)
+    template <class F> HD static F dlog(F w)      { return F(1) - w; }
+};
+struct Attn_sigmoid_norm : Attn_sigmoid { static constexpr ZKind Z = Z_SUM; };
+struct Attn_elu1 : AttnBase {
+    template <class F> HD static F sim(F s)       { return s > 0 ? s + F(1) : exp_(min_(s, F(0))); }
+    template <class F> HD static F dsim(F, F w)   { return min_(w, F(1)); }      // 1 above 0, e^s below
+    template <class F> HD static F dlog(F w)      { return w > F(1) ? F(1) / w : F(1); }
+};
+struct Attn_elu1_norm : Attn_elu1 { static constexpr ZKind Z = Z_SUM; };
+struct Attn_identity : AttnBase {
+    static constexpr bool is_signed = true;
+    template <class F> HD static F sim(F s)       { return s; }
+    template <class F> HD static F dsim(F, F)     { return F(1); }
+    template <class F> HD static F dlog(F w)      { return F(1) / w; }
+};
+struct Attn_identity_norm   : Attn_identity { static constexpr ZKind Z = Z_MAX1; };
+struct Attn_kernel_elu      : Attn_identity { static constexpr Phi phi = PHI_ELU1; };
+struct Attn_kernel_elu_norm : Attn_identity { static constexpr Phi phi = PHI_ELU1; static constexpr ZKind Z = Z_SUM; };
+struct Attn_mlp             : Attn_identity { static constexpr Phi phi = PHI_MLP; };
+struct Attn_mlp_norm        : Attn_identity { static constexpr Phi phi = PHI_MLP; static constexpr ZKind Z = Z_MAX1; };
+struct Attn_softmax_p       : Attn_softmax  { static constexpr ZKind Z = Z_PNORM; };
+struct Attn_sigmoid_p       : Attn_sigmoid  { static constexpr ZKind Z = Z_PNORM; };
+
+// ----------------------------------------------------------------------------
+// 3 switch BIAS=<name>     X_BIAS(name, extra column, learn k*, learn v*, add v* to every output, extra token, "help")
+// The extra column has no position, is never masked, and joins the sum in Z. k* = 0 or v* = 0 where not learned.
+#define BIAS_VARIANTS(X_BIAS) \
+    X_BIAS(none,       0, 0, 0, 0, 0, "keys and values are the tokens', nothing else") \
+    X_BIAS(sink_token, 0, 0, 0, 0, 1, "one learned token x* before every sequence (Table 4, row 2)") \
+    X_BIAS(kv,         1, 1, 1, 0, 0, "one extra learned key k* and value v* per head (Table 4, row 3)") \
+    X_BIAS(k,          1, 1, 0, 0, 0, "one extra learned key k*, v* = 0 or fixed by --v-star (Table 4, row 4; Table 5)") \
+    X_BIAS(v,          0, 0, 0, 1, 0, "a learned v* added to the output of every head (Table 4, row 5)")
+
+#define X_BIAS(name, COLUMN, K, V, ADD, TOKEN, help) \
+    struct Bias_##name { static constexpr bool column = COLUMN, learn_k = K, learn_v = V, add_v = ADD, token = TOKEN; };
+BIAS_VARIANTS(X_BIAS)
+#undef X_BIAS
+
+// ----------------------------------------------------------------------------
+// 4 switch PE=<name>       X_PE(name, "formula", "help")
+#define PE_VARIANTS(X_PE) \
+    X_PE(rotary,    "q_t R(t), k_j R(j)",       "rotate pairs of channels by the position (Eq. 8)") \
+    X_PE(nope,      "nothing",                  "no positional embedding; the causal mask alone tells order") \
+    X_PE(absolute,  "h0_t += (sin, cos)(t)",    "fixed sinusoids (Eq. 5)") \
+    X_PE(learnable, "h0_t += p_t",              "one learned row per position") \
+    X_PE(relative,  "s += bucket(t - j)",       "the T5 bucket index itself, 0..31, not learned (Eq. 6)") \
+    X_PE(alibi,     "s -= 2^(-8h/NH) (t - j)",  "a linear penalty on distance, one slope per head (Eq. 7)")
+
+struct PeBase {
+    static constexpr bool rotary = false, absolute = false, learnable = false, score_bias = false;
+    template <class F> HD static F bias(int, int, int) { return F(0); } // added to the score; t - j, h, NH
+};
+struct Pe_rotary    : PeBase { static constexpr bool rotary = true; };
+struct Pe_nope      : PeBase {};
+struct Pe_absolute  : PeBase { static constexpr bool absolute = true; };
+struct Pe_learnable : PeBase { static constexpr bool learnable = true; };
+struct Pe_relative  : PeBase {
+    static constexpr bool score_bias = true;
+    template <class F> HD static F bias(int distance, int, int) { // 32 buckets, distances from 128 on share the last
+        if (distance < 16)   { return F(distance > 0 ? distance : 0); }
+        if (distance >= 128) { return F(31); }
+        return F(16 + (int)(logf(distance / 16.0f) / logf(8.0f) * 16.0f));
+    }
+};
+struct Pe_alibi : PeBase {
+    static constexpr bool score_bias = true;
+    template <class F> HD static F bias(int distance, int h, int NH) { // a prefix key that lies ahead counts as near
+        return distance > 0 ? F(-distance) * F(exp2f(-8.0f * (h + 1) / NH)) : F(0);
+    }
+};
+
+// ----------------------------------------------------------------------------
+// 5 switches NORM, FFN, COMBINE
+#define NORM_VARIANTS(X_NORM) \
+    X_NORM(pre,  "h += f(LN(h))",    "the stream is never normalised, LN stands before each branch (Eq. 2)") \
+    X_NORM(post, "h = LN(h + f(h))", "LN stands on the stream, after each branch (Eq. 3)")
+struct Norm_pre  { static constexpr bool post = false; };
+struct Norm_post { static constexpr bool post = true; };
+
+#define FFN_VARIANTS(X_FFN) \
+    X_FFN(swiglu, "(swish(h W1) * h W2) W3", "gated, the default (Table 11)") \
+    X_FFN(geglu,  "(gelu(h W1) * h W2) W3",  "gated (Table 11)") \
+    X_FFN(reglu,  "(relu(h W1) * h W2) W3",  "gated (Table 11)") \
+    X_FFN(relu,   "relu(h W2) W3",           "(Table 11)") \
+    X_FFN(gelu,   "gelu(h W2) W3",           "erf form (Table 11)") \
+    X_FFN(swish,  "swish(h W2) W3",          "x sigmoid(x) (Table 11)")
+struct Ffn_relu {
+    static constexpr bool gated = false;
+    template <class F> HD static F act(F x)  { return x > 0 ? x : F(0); }
+    template <class F> HD static F dact(F x) { return x > 0 ? F(1) : F(0); }
+};
+struct Ffn_gelu { // x Phi(x);  (x Phi)' = Phi + x phi
+    static constexpr bool gated = false;
+    template <class F> HD static F act(F x)  { return F(0.5) * x * (F(1) + erf(x * F(0.7071067811865476))); }
+    template <class F> HD static F dact(F x) {
+        return F(0.5) * (F(1) + erf(x * F(0.7071067811865476))) + x * F(0.3989422804014327) * exp_(F(-0.5) * x * x);
+    }
+};
+struct Ffn_swish { // x sigma(x);  (x sigma)' = sigma (1 + x (1 - sigma))
+    static constexpr bool gated = false;
+    template <class F> HD static F act(F x)  { return x * sigmoid_(x); }
+    template <class F> HD static F dact(F x) { F g = sigmoid_(x); return g * (F(1) + x * (F(1) - g)); }
+};
+struct Ffn_swiglu : Ffn_swish { static constexpr bool gated = true; };
+struct Ffn_geglu  : Ffn_gelu  { static constexpr bool gated = true; };
+struct Ffn_reglu  : Ffn_relu  { static constexpr bool gated = true; };
+
+#define COMBINE_VARIANTS(X_COMBINE) \
+    X_COMBINE(concat, "Concat_h(o_h) W_O", "W_O is (C, NH*HS) (Eq. 4)") \
+    X_COMBINE(sum,    "(sum_h o_h) W_O",   "W_O is (C, HS), shared by the heads (Table 12)")
+struct Combine_concat { static constexpr bool sum = false; };
+struct Combine_sum    { static constexpr bool sum = true; };
+
+// pairs that mean nothing; the Makefile stops with the reason, the static_assert below guards direct compilation
+#define CONFLICTS(X_CONFLICT) \
+    X_CONFLICT(ATTN=kernel_elu      BIAS=kv, "phi of a learned key is not defined: k* would pass the kernel without a position") \
+    X_CONFLICT(ATTN=kernel_elu      BIAS=k,  "phi of a learned key is not defined: k* would pass the kernel without a position") \
+    X_CONFLICT(ATTN=kernel_elu_norm BIAS=kv, "phi of a learned key is not defined: k* would pass the kernel without a position") \
+    X_CONFLICT(ATTN=kernel_elu_norm BIAS=k,  "phi of a learned key is not defined: k* would pass the kernel without a position") \
+    X_CONFLICT(ATTN=mlp             BIAS=kv, "phi of a learned key is not defined: k* would pass the kernel without a position") \
+    X_CONFLICT(ATTN=mlp             BIAS=k,  "phi of a learned key is not defined: k* would pass the kernel without a position") \
+    X_CONFLICT(ATTN=mlp_norm        BIAS=kv, "phi of a learned key is not defined: k* would pass the kernel without a position") \
+    X_CONFLICT(ATTN=mlp_norm        BIAS=k,  "phi of a learned key is not defined: k* would pass the kernel without a position")
+
+// ----------------------------------------------------------------------------
+// 6 the choice: -DATTN=<name> -DBIAS=<name> ..., set by the Makefile
+#define CAT_(a, b) a##b
+#define CAT(a, b) CAT_(a, b)
+#define STR_(a) #a
+#define STR(a) STR_(a)
+#define SWITCHES(X) X(ATTN, Attn) X(BIAS, Bias) X(PE, Pe) X(NORM, Norm) X(FFN, Ffn) X(COMBINE, Combine)
+#if defined(ATTN) && defined(BIAS) && defined(PE) && defined(NORM) && defined(FFN) && defined(COMBINE)
+#define X(SWITCH, Type) using Type = CAT(Type##_, SWITCH);
+SWITCHES(X)
+#undef X
+static_assert(!(Attn::phi != PHI_NONE && Bias::column), "a kernel phi with a learned key: see CONFLICTS");
+#elif !defined(ALL_VARIANTS) // the op tests go through the tables themselves
+#error "build through the Makefile (make help), or pass -DATTN=softmax -DBIAS=none -DPE=rotary -DNORM=pre -DFFN=swiglu -DCOMBINE=concat"
+#endif
+
+// ----------------------------------------------------------------------------
+// 7 row mathematics. What a row keeps from forward for backward and for the metrics is two numbers, never the row:
+//      exp family:  stat[0] = L,  A_j = exp(s_j - L),  L = ln Z - ln alpha;     stat[1] = 0
+//      the others:  stat[0] = r = alpha / Z,  A_j = r f(s_j);                   stat[1] = sum_j w_j (or w_j^p)
+
+struct AttnShape {
+    int B, T, NH, KV, HS;     // KV key/value heads; query head h reads key/value head h / (NH / KV)
+    int window, prefix;       // query t sees keys t-window+1..t (0: all up to t), and every key < prefix
+    int bias_shared;          // 1: one k*, v* for all heads of a layer (Table 12)
+    int k_dims;               // learnable entries of k*, 1..HS (Table 13)
+    float p, alpha;           // --attn-p, --attn-alpha
+};
+HD int  attn_row(AttnShape s) { return (s.NH + 2 * s.KV) * s.HS; } // floats in one row of qkv: q heads, k heads, v heads
+HD bool attn_sees(AttnShape s, int t, int j) { return (j <= t && (!s.window || j > t - s.window)) || j < s.prefix; }
+// of a tile of queries t0 <= t < t1 and keys j0 <= j < j1: is none visible, are all
+HD bool attn_tile_empty(AttnShape s, int t0, int t1, int j0, int j1) {
+    return (j0 >= t1 || (s.window && j1 - 1 <= t0 - s.window)) && j0 >= s.prefix;
+}
+HD bool attn_tile_full(AttnShape s, int t0, int t1, int j0, int j1) {
+    return (j1 - 1 <= t0 && (!s.window || j0 > t1 - 1 - s.window)) || j1 <= s.prefix;
+}
+// what a masked score is set to, so that its weight is 0. (Where w is signed f' is not 0 there: backward masks ds itself)
+template <class A, class F> HD F attn_masked() { return A::is_signed ? F(0) : F(-INFINITY); }
+
+// one weight joins the sum under Z
+template <class A, class F> HD F attn_mass(F w, F p) { return A::Z == Z_PNORM ? (w > 0 ? exp_(p * log_(w)) : F(0)) : w; }
+// Z from that sum, for all but the exp family. 1e-8 as in the official code; the floor keeps an empty row finite
+template <class A, class F> HD F attn_Z(F l, F p) {
+    return A::Z == Z_ONE  ? F(1)
+         : A::Z == Z_SUM  ? l + F(1e-8)
+         : A::Z == Z_MAX1 ? max_(l < 0 ? -l : l, F(1))
+         :                  max_(l > 0 ? exp_(log_(l) / p) : F(0), F(1e-30));
+}
+template <class A, class F> HD F attn_alpha(AttnShape s) { return A::Z == Z_ONE ? F(1) : F(s.alpha); }
+// A_j from its score
+template <class A, class F> HD F attn_weight(F s, F stat0) { return A::exp_family ? exp_(s - stat0) : A::sim(s) * stat0; }
+// delta = (dZ/dw) (do . o) / alpha, the one number per row that backward adds to (stat0, stat1). For Z_PNORM the factor
+// dZ/dw_j = (w_j / Z)^(p-1) depends on j and stays in attn_ds
+template <class A, class F> HD F attn_delta(F do_o, F stat1, F alpha) {
+    F g = A::Z == Z_ONE ? F(0) : A::Z == Z_MAX1 ? (stat1 > F(1) ? F(1) : stat1 < F(-1) ? F(-1) : F(0)) : F(1);
+    return g * do_o / alpha;
+}
+// from o = sum_j A_j v_j, A_j = alpha f(s_j) / Z:   ds_j = f'(s_j) (alpha/Z) (dA_j - delta (w_j/Z)^(p-1)),  p = 1 unless Z_PNORM
+// weight = A_j, dweight = do . v_j
+template <class A, class F> HD F attn_ds(F s, F weight, F dweight, F stat0, F delta, F p, F alpha) {
+    if (A::Z == Z_PNORM) { // f' (w/Z)^(p-1) / Z = (f'/f) (w/Z)^p, finite also where w -> 0 and p < 1
+        F share = weight > 0 ? exp_(p * log_(weight / alpha)) : F(0);
+        F w = A::exp_family ? F(1) : weight / stat0;
+        return (weight * dweight - alpha * delta * share) * A::dlog(w);
+    }
+    if (A::exp_family) { return weight * (dweight - delta); }
+    return A::dsim(s, A::sim(s)) * stat0 * (dweight - delta);
+}
+#endif // ATTENTION_VARIANTS_CUH

@@ -1,0 +1,732 @@
+/*
+dataloader.h -- from whatever the user has to batches of token ids. In reading order:
+
+    shards      files of token ids, mapped into memory; several of them seen as one long line of tokens
+    text        .txt and .jsonl(.zst|.gz) -> documents -> shards, once; the shards are kept and found again
+    bb          the built-in Bigram-Backcopy task, generated on the fly
+    data        sources, the held-out part, windows in shuffled order, the position for checkpoints
+
+A training sequence is a window of T+1 tokens at stride T over a source's documents, each followed by EOS: every token is
+a target exactly once per epoch. An epoch visits all windows in an order that is a keyed permutation of (seed, epoch),
+computed in O(1) memory, so a position in the data is one number per source.
+
+To read another shard format: one more case in shard_open. To read another text format: one more case in text_records.
+*/
+#ifndef DATALOADER_H
+#define DATALOADER_H
+#include "common.h"
+#include "tokenizer.h"
+#include <limits.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+
+struct DataOptions {
+    std::vector<std::string> data;         // "bb" | FILE.txt | FILE.jsonl[.zst|.gz] | DIR of shards | NAME under data/; SOURCE:WEIGHT in mixtures
+    std::string tokenizer;                 // path of tokenizer.json; "" = bytes
+    std::string bos = "none";              // none | seq: first token of every sequence | doc: before every document
+    std::string cache;                     // where text is kept as shards once tokenised; "" = data/cache
+    int T = 64;
+    uint64_t seed = 1;
+    int val_seqs = 100, probe_seqs = 100, probe_len = 64;
+    long train_tokens = 0;                 // only the first N training tokens; 0 = all
+    int vocab = 0;                         // ids the model has; 0 = as many as the data need
+    bool whole = false;                    // nothing held out: validation and probe read each source from its start
+    std::vector<int> random_token;         // 1-based positions replaced by Uniform(V)
+    std::vector<std::pair<int, int>> fix_token;  // 1-based position, id
+    int bb_vocab = 256, bb_triggers = 1, bb_bos = 1; double bb_trigger_prob = 0.15, bb_temp = 2.0; uint64_t bb_table = 1;
+    bool skip_bad = false;                 // broken records are counted and left out instead of ending the program
+};
+
+// what a random stream is for: streams of different purposes never meet
+enum { STREAM_TABLE = 1, STREAM_TRAIN, STREAM_VAL, STREAM_PROBE, STREAM_ORDER, STREAM_EDIT };
+
+inline uint64_t mix64(uint64_t a, uint64_t b) { Rng r{a ^ b * 0x9E3779B97F4A7C15ull}; rng_next(&r); return rng_next(&r); }
+
+// ----------------------------------------------------------------------------
+// shards
+
+enum { SHARD_HEADER = 1024, SHARD_MAGIC_16 = 20240520, SHARD_VERSION_16 = 1, SHARD_MAGIC_32 = 20240801, SHARD_VERSION_32 = 7 };
+enum { SHARD_TOKENS = 100000000 };         // tokens per shard when we write them
+
+#define RAW_FORMAT "raw uint16"
+
+struct Shard { std::string path, format; const unsigned char* tokens; int width; long n; };  // width: bytes per token
+
+inline const unsigned char* file_map(const std::string& path, long* size) {
+    int fd = open(path.c_str(), O_RDONLY);
+    *size = file_size(path);
+    void* p = fd < 0 || *size <= 0 ? NULL : mmap(NULL, *size, PROT_READ, MAP_SHARED, fd, 0);
+    if (fd < 0 || p == MAP_FAILED) { die(EXIT_USER, strf("%s: cannot read (%s)", path.c_str(), strerror(errno))); }
+    if (fd >= 0) { close(fd); }
+    return (const unsigned char*)p;
+}
+
+// a header of llm.c is zeros after its third word: this file has one, whatever its magic says
+inline bool shard_blank_header(const unsigned char* p, long size) {
+    for (long i = 12; i < std::min(size, (long)SHARD_HEADER); i++) { if (p[i]) { return false; } }
+    return true;
+}
+
+inline Shard shard_open(const std::string& path) {
+    const char* hint = "make it again with: train_sink tokenize FILE... -o DIR";
+    long size;
+    const unsigned char* p = file_map(path, &size);
+    Shard s = { path, "", p, 2, 0 };
+    if (size == 0) { die(EXIT_USER, strf("%s: got an empty file, wanted token ids", path.c_str()), hint); }
+    int32_t head[3] = {0};
+    memcpy(head, p, std::min(size, 12L));
+    if (size >= 24 && !memcmp(p, "LITPKDS", 7)) {        // lit-gpt, TinyLlama: 24-byte header, then chunk_size tokens
+        uint64_t version, chunk; memcpy(&version, p + 7, 8); memcpy(&chunk, p + 16, 8);
+        int widths[] = { 0, 1, 1, 2, 4, 8, 0, 0, 2 }, code = p[15];
+        s.width = code <= 8 ? widths[code] : 0;
+        if (version != 1 || !s.width) {
+            die(EXIT_USER, strf("%s: got LITPKDS version %llu, dtype %d, wanted version 1 and an integer dtype", path.c_str(), (unsigned long long)version, code));
+        }
+        s.format = "LITPKDS"; s.tokens = p + 24; s.n = (size - 24) / s.width;
+        if (chunk > (uint64_t)s.n) {
+            die(EXIT_USER, strf("%s: got %ld tokens, wanted the %llu its header promises: truncated", path.c_str(), s.n, (unsigned long long)chunk), hint);
+        }
+        s.n = chunk;
+    } else if (head[0] == SHARD_MAGIC_16 || head[0] == SHARD_MAGIC_32) {
+        bool wide = head[0] == SHARD_MAGIC_32;
+        int want = wide ? SHARD_VERSION_32 : SHARD_VERSION_16;
+        if (size < SHARD_HEADER) { die(EXIT_USER, strf("%s: got %ld bytes, wanted a header of 1024: truncated", path.c_str(), size), hint); }
+        if (head[1] != want) { die(EXIT_USER, strf("%s: got shard version %d, wanted %d for magic %d", path.c_str(), head[1], want, head[0]), hint); }
+        s.format = wide ? "llm.c uint32" : "llm.c uint16"; s.width = wide ? 4 : 2;
+        s.tokens = p + SHARD_HEADER; s.n = head[2];
+        if (s.n < 0 || SHARD_HEADER + s.n * s.width != size) {
+            die(EXIT_USER, strf("%s: got %ld bytes, wanted %ld for the %ld tokens its header promises: truncated or not a shard",
+                path.c_str(), size, SHARD_HEADER + s.n * s.width, s.n), hint);
+        }
+    } else if (size % 2 == 0 && !shard_blank_header(p, size)) { // nanoGPT: ids and nothing else
+        s.format = RAW_FORMAT; s.tokens = p; s.n = size / 2;
+    } else {
+        die(EXIT_USER, strf("%s: got magic %d, wanted %d (uint16) or %d (uint32): not a token shard", path.c_str(), head[0], SHARD_MAGIC_16, SHARD_MAGIC_32), hint);
+    }
+    return s;
+}
+inline long shard_token(const Shard& s, long i) {
+    const unsigned char* p = s.tokens + i * s.width;
+    if (s.width == 2) { uint16_t v; memcpy(&v, p, 2); return v; }
+    if (s.width == 4) { uint32_t v; memcpy(&v, p, 4); return v; }
+    if (s.width == 8) { int64_t v; memcpy(&v, p, 8); return v; }
+    return *p;
+}
+
+// Writes one shard; the count goes into the header last, and the name appears only when all of it is on the disk.
+struct ShardOut { FileOut file; int width; long n; };
+inline ShardOut shard_begin(const std::string& path, int width) {
+    ShardOut o = { file_begin(path), width, 0 };
+    char head[SHARD_HEADER] = {0};
+    file_put(&o.file, head, sizeof head);
+    return o;
+}
+inline void shard_put(ShardOut* o, const uint32_t* ids, long n) {
+    if (o->width == 4) { file_put(&o->file, ids, n * 4); }
+    else {
+        static thread_local std::vector<uint16_t> narrow;
+        narrow.assign(ids, ids + n);
+        file_put(&o->file, narrow.data(), n * 2);
+    }
+    o->n += n;
+}
+inline void shard_commit(ShardOut* o) {
+    int32_t head[3] = { o->width == 4 ? SHARD_MAGIC_32 : SHARD_MAGIC_16, o->width == 4 ? SHARD_VERSION_32 : SHARD_VERSION_16, (int32_t)o->n };
+    if (fseek(o->file.f, 0, SEEK_SET)) { file_abort(&o->file); }
+    file_put(&o->file, head, sizeof head);
+    file_commit(&o->file);
+}
+
+// A stretch of a line of shards: tokens [from, from + n) of all shards laid end to end.
+struct Tokens { std::vector<Shard> shards; std::vector<long> end; long from = 0, n = 0; };
+
+inline void tokens_add(Tokens* t, const Shard& s) { t->shards.push_back(s); t->n += s.n; t->end.push_back(t->n); }
+
+// out (n) <- tokens at..at+n; an id >= V is the user's mistake
+inline void tokens_copy(const Tokens& t, long at, long n, int V, int* out) {
+    at += t.from;
+    size_t k = std::upper_bound(t.end.begin(), t.end.end(), at) - t.end.begin();
+    while (n > 0) {
+        const Shard& s = t.shards[k];
+        long i = at - (t.end[k] - s.n), take = std::min(n, s.n - i);
+        for (long j = 0; j < take; j++) {
+            long id = shard_token(s, i + j);
+            if (id < 0 || id >= V) {
+                die(EXIT_USER, strf("%s: got id %ld at token %ld, wanted ids below the vocabulary of %d", s.path.c_str(), id, i + j, V),
+                    "give the tokenizer these shards were made with: --tokenizer tokenizer.json, or a larger --vocab");
+            }
+            out[j] = (int)id;
+        }
+        out += take; at += take; n -= take; k++;
+    }
+}
+
+// ----------------------------------------------------------------------------
+// text: files of documents, read in order through one function
+
+enum TextFormat { TEXT_UNKNOWN, TEXT_TXT, TEXT_JSONL };
+
+struct TextFile { std::string path; TextFormat format; FILE* f; pid_t child; const char* unpack; long line; };
+
+inline TextFormat text_format(const std::string& path, const char** unpack = NULL) {
+    std::string name = path;
+    const char* tool = ends_with(name, ".zst") ? "zstd" : ends_with(name, ".gz") ? "gzip" : NULL;
+    if (tool) { name.resize(name.rfind('.')); }
+    if (unpack) { *unpack = tool; }
+    return ends_with(name, ".jsonl") ? TEXT_JSONL : ends_with(name, ".txt") ? TEXT_TXT : TEXT_UNKNOWN;
+}
+inline TextFile text_open(const std::string& path) {
+    TextFile t = { path, TEXT_UNKNOWN, NULL, 0, NULL, 0 };
+    t.format = text_format(path, &t.unpack);
+    t.f = xfopen(path, "rb");
+    if (!t.unpack) { return t; }
+    int ends[2];
+    if (pipe(ends)) { die(EXIT_MACHINE, strf("pipe: %s", strerror(errno))); }
+    fflush(stdout);
+    t.child = fork();
+    if (t.child == 0) {                                  // the file is its standard input: no name needs quoting
+        dup2(fileno(t.f), 0); dup2(ends[1], 1);
+        close(ends[0]); close(ends[1]);
+        execlp(t.unpack, t.unpack, "-dcq", (char*)NULL);
+        _exit(127);
+    }
+    fclose(t.f); close(ends[1]);
+    t.f = fdopen(ends[0], "rb");
+    if (t.child < 0 || !t.f) { die(EXIT_MACHINE, strf("%s: cannot start %s (%s)", path.c_str(), t.unpack, strerror(errno))); }
+    return t;
+}
+inline void text_close(TextFile* t) {
+    bool bad = ferror(t->f);
+    fclose(t->f);
+    int status = 0;
+    if (t->child) { waitpid(t->child, &status, 0); }
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 127) {
+        die(EXIT_USER, strf("%s: needs the program %s, which is not installed", t->path.c_str(), t->unpack), strf("apt install %s", t->unpack));
+    }
+    if (status || bad) { die(EXIT_USER, strf("%s: %s cannot unpack it to the end: truncated or damaged", t->path.c_str(), t->unpack ? t->unpack : "the system")); }
+}
+
+// What happened while reading text; printed, and kept in the manifest.
+struct TextCounts { long documents = 0, tokens = 0, bytes = 0, replaced = 0, skipped = 0; };
+
+// one line of a .jsonl file -> its text. On failure returns what is wrong with it.
+inline std::string text_record(const char* line, size_t n, std::string* text, long* replaced) {
+    Json record; std::string error;
+    if (!json_parse(line, n, &record, &error, replaced)) { return error; }
+    const Json* field = record.get("text");
+    if (record.type != Json::OBJECT || !field || field->type != Json::STRING) { return "wanted {\"text\": \"...\"}, got a record without text"; }
+    *text = field->string;
+    return "";
+}
+
+// Calls each(text, whole document?) for all documents of a file, in order. A .txt file is one document, given in pieces.
+template <class Each> void text_records(const std::string& path, bool skip_bad, TextCounts* counts, Each each) {
+    TextFile t = text_open(path);
+    std::string text;
+    if (t.format == TEXT_TXT) {
+        text.resize(1 << 20);
+        size_t n = fread(&text[0], 1, text.size(), t.f), total = 0;
+        for (; n > 0; n = fread(&text[0], 1, 1 << 20, t.f)) {
+            text.resize(n);
+            int c = fgetc(t.f);
+            if (c != EOF) { ungetc(c, t.f); }
+            each(text, c == EOF);
+            text.resize(1 << 20);
+            total += n;
+        }
+        counts->bytes += total; counts->documents += total > 0;
+        text_close(&t);
+        return;
+    }
+    char* line = NULL; size_t room = 0;
+    for (ssize_t n; (n = getline(&line, &room, t.f)) >= 0;) {
+        t.line++; counts->bytes += n;
+        bool blank = true;
+        for (ssize_t i = 0; i < n && blank; i++) { blank = strchr(" \t\r\n", line[i]) && line[i]; }
+        if (blank) { continue; }
+        std::string error = text_record(line, n, &text, &counts->replaced);
+        if (!error.empty() && !skip_bad) {
+            die(EXIT_USER, strf("%s: line %ld: %s", path.c_str(), t.line, error.c_str()), "repair the line, or leave broken records out with --skip-bad");
+        }
+        if (!error.empty()) { counts->skipped++; continue; }
+        counts->documents++;
+        each(text, true);
+    }
+    free(line);
+    text_close(&t);
+}
+
+// FILE -> DIR/train_000000.bin, ... and DIR/manifest.json; DIR appears only when it is complete
+inline void text_to_shards(const std::string& path, const std::string& dir, const Tokenizer& tok, const DataOptions& opt, const std::string& source) {
+    std::string part = strf("%s.part%d", dir.c_str(), (int)getpid());
+    remove_tree(part);
+    make_dirs(part);
+    TextCounts counts;
+    std::vector<uint32_t> ids;
+    int width = tok.vocab_size <= 65536 ? 2 : 4, shard = 0;
+    ShardOut out = shard_begin(part + "/train_000000.bin", width);
+    auto flush = [&] {
+        for (size_t i = 0; i < ids.size();) {
+            if (out.n == SHARD_TOKENS) { shard_commit(&out); out = shard_begin(strf("%s/train_%06d.bin", part.c_str(), ++shard), width); }
+            long take = std::min((long)(ids.size() - i), SHARD_TOKENS - out.n);
+            shard_put(&out, &ids[i], take);
+            i += take; counts.tokens += take;
+        }
+        ids.clear();
+    };
+    bool first = true;                                   // of this document
+    text_records(path, opt.skip_bad, &counts, [&](const std::string& text, bool last) {
+        if (first && opt.bos == "doc") { ids.push_back(tok.bos); }
+        std::vector<int> t = tokenizer_encode(tok, text, true);
+        ids.insert(ids.end(), t.begin(), t.end());
+        if (last) { ids.push_back(tok.eos); }
+        first = last;
+        if (ids.size() > 1 << 20) { flush(); }
+    });
+    flush();
+    shard_commit(&out);
+    file_write(part + "/manifest.json", strf(
+        "{\"complete\": true, \"source\": %s, \"tokenizer\": %s, \"tokenizer_hash\": \"%016llx\", \"vocab\": %d, \"eos\": %d, \"bos\": %s,\n"
+        " \"documents\": %ld, \"tokens\": %ld, \"bytes\": %ld, \"replaced\": %ld, \"skipped\": %ld}\n",
+        source.c_str(), json_str(tok.name).c_str(), (unsigned long long)tok.hash, tok.vocab_size, tok.eos, json_str(opt.bos).c_str(),
+        counts.documents, counts.tokens, counts.bytes, counts.replaced, counts.skipped));
+    dir_sync(part);
+    remove_tree(dir);
+    if (rename(part.c_str(), dir.c_str())) {
+        bool theirs = file_exists(dir + "/manifest.json"); // another run was faster with the same file
+        remove_tree(part);
+        if (!theirs) { die(EXIT_MACHINE, strf("%s: cannot write (%s)", dir.c_str(), strerror(errno)), "choose another place with --cache DIR"); }
+    }
+    fprintf(stderr, "%s: %ld documents, %ld tokens (%s)%s%s; kept in %s\n", path.c_str(), counts.documents, counts.tokens, tok.name.c_str(),
+        counts.replaced ? strf(", %ld ill-formed bytes replaced by U+FFFD", counts.replaced).c_str() : "",
+        counts.skipped ? strf(", %ld bad records skipped", counts.skipped).c_str() : "", dir.c_str());
+}
+
+// The directory of shards of a text file: made now, or found from an earlier run with the same file and tokenizer.
+inline std::string text_cache(const std::string& path, const Tokenizer& tok, const DataOptions& opt) {
+    struct stat st;
+    char real[PATH_MAX];
+    if (stat(path.c_str(), &st) || !realpath(path.c_str(), real)) { die(EXIT_USER, strf("%s: cannot open (%s)", path.c_str(), strerror(errno))); }
+    if (st.st_size == 0) { die(EXIT_USER, strf("%s: got an empty file, wanted text", path.c_str())); }
+    std::string how = strf("%s|%s|%d", real, opt.bos == "doc" ? "doc" : "", (int)opt.skip_bad);
+    std::string base = path.substr(path.rfind('/') + 1), root = opt.cache.empty() ? "data/cache" : opt.cache;
+    std::string dir = strf("%s/%s-%016llx", root.c_str(), base.c_str(), (unsigned long long)hash_bytes(how.data(), how.size(), tok.hash));
+    std::string source = strf("{\"path\": %s, \"size\": %lld, \"mtime\": \"%lld.%09ld\"}",
+        json_str(real).c_str(), (long long)st.st_size, (long long)st.st_mtim.tv_sec, st.st_mtim.tv_nsec);
+    if (file_exists(dir + "/manifest.json") && file_read(dir + "/manifest.json").find(source) != std::string::npos) { return dir; }
+    make_dirs(root);
+    text_to_shards(path, dir, tok, opt, source);
+    return dir;
+}
+
+// ----------------------------------------------------------------------------
+// bb: Bigram-Backcopy (Guo et al. 2024, arXiv:2410.13835). k triggers (ids 0..k-1) follow anything with probability p each;
+// after a trigger comes a copy of the token before it; any other next token is drawn from a fixed bigram table,
+//     P[i,j] = (1 - k p) softmax_j(temp * N(0,1)),  j >= k.
+// x_0 = <s> (id bb_vocab) unless bb_bos is 0, and the first ordinary token is uniform over the non-triggers.
+
+struct Bigram { int n = 0, triggers = 0, bos = 0; std::vector<float> keep; std::vector<int> other; };  // alias tables (n, n)
+
+inline Bigram bigram_make(const DataOptions& o) {
+    int n = o.bb_vocab, k = o.bb_triggers;
+    Bigram g; g.n = n; g.triggers = k; g.bos = o.bb_bos;
+    if (n < 2 || k < 0 || k > n - 2 || o.bb_trigger_prob < 0 || k * o.bb_trigger_prob >= 1) {
+        die(EXIT_USER, strf("bb: got %d ids, %d triggers of probability %g, wanted two ids more than triggers and probabilities that sum to less than 1",
+            n, k, o.bb_trigger_prob), "try --bb-vocab 256 --bb-triggers 1 --bb-trigger-prob 0.15");
+    }
+    g.keep.resize((size_t)n * n); g.other.resize((size_t)n * n);
+    Rng rng = rng_stream(o.bb_table, STREAM_TABLE);
+    std::vector<double> p(n);
+    std::vector<int> small, large;
+    for (int i = 0; i < n; i++) {
+        double sum = 0;
+        for (int j = 0; j < n; j++) { p[j] = exp(o.bb_temp * rng_normal(&rng)); sum += j < k ? 0 : p[j]; }
+        for (int j = 0; j < n; j++) { p[j] = j < k ? o.bb_trigger_prob : p[j] / sum * (1 - k * o.bb_trigger_prob); }
+        // Walker's alias method: column j is kept with probability keep, else gives `other`
+        small.clear(); large.clear();
+        for (int j = 0; j < n; j++) { p[j] *= n; (p[j] < 1 ? small : large).push_back(j); }
+        while (!small.empty() && !large.empty()) {
+            int s = small.back(), l = large.back(); small.pop_back();
+            g.keep[(size_t)i * n + s] = (float)p[s]; g.other[(size_t)i * n + s] = l;
+            p[l] -= 1 - p[s];
+            if (p[l] < 1) { large.pop_back(); small.push_back(l); }
+        }
+        for (int j : large) { g.keep[(size_t)i * n + j] = 1; }
+        for (int j : small) { g.keep[(size_t)i * n + j] = 1; } // rounding left them just below 1
+    }
+    return g;
+}
+// out (T1): sequence number `index` of the stream `key`
+inline void bigram_sequence(const Bigram& g, uint64_t key, uint64_t index, int T1, int* out) {
+    Rng rng{mix64(key, index)};
+    int t = 0;
+    if (g.bos) { out[t++] = g.n; }
+    int before = -1;                                     // the ordinary token before out[t-1]
+    for (int start = t; t < T1; t++) {
+        int last = t > 0 ? out[t-1] : -1;
+        if (t == start)             { out[t] = g.triggers + (int)rng_below(&rng, g.n - g.triggers); }
+        else if (last < g.triggers) { out[t] = before; }
+        else {
+            uint64_t r = rng_next(&rng);                 // high half: the column; low half: keep or alias
+            size_t cell = (size_t)last * g.n + (((r >> 32) * g.n) >> 32);
+            out[t] = (uint32_t)r * 0x1p-32f < g.keep[cell] ? (int)(cell - (size_t)last * g.n) : g.other[cell];
+        }
+        before = last;
+    }
+}
+
+// ----------------------------------------------------------------------------
+// data
+
+struct Source {
+    std::string name, format;
+    Tokens train, val;
+    long windows = 0, val_windows = 0;                   // training windows in use; validation windows there are
+    uint64_t weight = 1, drawn = 0;                      // share of the mixture; sequences given out so far
+};
+struct Data {
+    DataOptions opt;
+    Tokenizer tokenizer;
+    int V = 0;                                           // ids are 0 .. V-1
+    long train_tokens = 0, val_tokens = 0;               // train_tokens 0: without end (bb)
+    long probe_skipped = 0;                              // records that were too short for the probe
+    std::string description;
+    bool bb = false;
+    Bigram bigram;
+    uint64_t drawn = 0;
+    std::vector<Source> sources;
+};
+
+// i -> its place in a permutation of 0..n-1 chosen by key: a Feistel network on the next even number of bits, walked
+// until it lands inside (fewer than four steps on average)
+inline uint64_t permute(uint64_t i, uint64_t n, uint64_t key) {
+    int half = 1;
+    while (1ull << 2 * half < n) { half++; }
+    uint64_t mask = (1ull << half) - 1;
+    do {
+        uint64_t l = i >> half, r = i & mask;
+        for (int round = 0; round < 6; round++) { uint64_t f = mix64(key + round, r) & mask, next = l ^ f; l = r; r = next; }
+        i = l << half | r;
+    } while (i >= n);
+    return i;
+}
+
+// is there a word of `words` in the file name, between _ - and . ?  train_web_000.bin, web-val.bin
+inline bool name_has(const std::string& name, const std::vector<std::string>& words) {
+    std::string word;
+    for (char c : name + ".") {
+        if (c != '_' && c != '-' && c != '.') { word += c; continue; }
+        for (auto& w : words) { if (word == w) { return true; } }
+        word.clear();
+    }
+    return false;
+}
+
+// the shards of a directory: *.bin with val, valid or validation in the name are held out, test is left alone
+inline void source_open_dir(Source* s, const std::string& dir) {
+    for (auto& name : dir_list(dir)) {
+        if (!ends_with(name, ".bin") || name_has(name, {"test"})) { continue; }
+        Shard shard = shard_open(dir + "/" + name);
+        if (s->format.empty()) { s->format = shard.format; }
+        if (s->format != shard.format) {
+            die(EXIT_USER, strf("%s: got %s, wanted %s like its neighbours", shard.path.c_str(), shard.format.c_str(), s->format.c_str()), "one format per directory");
+        }
+        tokens_add(name_has(name, {"val", "valid", "validation"}) ? &s->val : &s->train, shard);
+    }
+    if (s->train.n + s->val.n == 0) { die(EXIT_USER, strf("%s: got no tokens, wanted .bin shards in it", dir.c_str()), "make some with: train_sink tokenize FILE... -o DIR"); }
+}
+
+// The last 1% is held out when no val shard exists, or more if the probe needs it.
+inline void source_split(Source* s, const DataOptions& o, long probe_seqs) {
+    if (o.whole) {
+        if (s->train.n) { s->val = s->train; }
+        s->val_windows = (s->val.n - 1) / o.T;
+        return;
+    }
+    long n = s->train.n, probe = probe_seqs * o.probe_len + 1, hold = std::max({ n / 100, probe, (long)o.T + 1 });
+    if (n < o.T + 1) {
+        die(EXIT_USER, strf("%s: got %ld tokens, wanted at least T+1 = %d for one sequence", s->name.c_str(), n, o.T + 1), "use more data, or a shorter --seq");
+    }
+    if (s->val.n == 0) {
+        if (n - hold < o.T + 1) {
+            die(EXIT_USER, strf("%s: got %ld tokens, wanted %ld: %ld to train on and %ld held out (the last 1%%, and at least %ld probe sequences of %d)",
+                s->name.c_str(), n, o.T + 1 + hold, (long)o.T + 1, hold, probe_seqs, o.probe_len), "use more data, or smaller --seq, --probe-seqs, --probe-len");
+        }
+        s->val = s->train;
+        s->train.n = s->val.from = n - hold;
+        s->val.n = hold;
+    } else if (s->val.n < std::max(o.T, o.probe_len) + 1) {
+        die(EXIT_USER, strf("%s: got %ld tokens in the val shards, wanted at least %d", s->name.c_str(), s->val.n, std::max(o.T, o.probe_len) + 1), "use more data, or a shorter --seq");
+    }
+    s->windows = (s->train.n - 1) / o.T;
+    s->val_windows = (s->val.n - 1) / o.T;
+}
+
+// largest id + 1, by reading everything once
+inline long tokens_vocab(const Tokens& t) {
+    long top = -1;
+    for (auto& s : t.shards) {
+        #pragma omp parallel for reduction(max : top)
+        for (long i = 0; i < s.n; i++) { top = std::max(top, shard_token(s, i)); }
+    }
+    return top + 1;
+}
+
+// "SOURCE:WEIGHT" -> SOURCE; weight -1 when none is given
+inline double source_weight(std::string* name) {
+    size_t colon = name->rfind(':');
+    double weight;
+    if (colon == std::string::npos || !parse_double(name->substr(colon + 1), &weight)) { return -1; }
+    if (weight <= 0) { die(EXIT_USER, strf("--data %s: got weight %g, wanted a number above 0", name->c_str(), weight)); }
+    name->resize(colon);
+    return weight;
+}
+
+// what a directory of shards says about itself, if train_sink made it
+struct Manifest { Json json; std::string tokenizer, hash, bos; int vocab = 0, eos = -1; };
+
+inline Manifest manifest_read(const std::string& dir) {
+    Manifest m;
+    std::string path = dir + "/manifest.json", error;
+    if (!file_exists(path)) { return m; }
+    std::string text = file_read(path);
+    if (!json_parse(text.data(), text.size(), &m.json, &error)) { die(EXIT_USER, strf("%s: %s", path.c_str(), error.c_str()), "tokenize again"); }
+    const Json* complete = m.json.get("complete");
+    if (!complete || !complete->number) {
+        die(EXIT_USER, strf("%s: got an unfinished directory, wanted all its shards", dir.c_str()), "run the same train_sink tokenize command again: it continues");
+    }
+    if (const Json* j = m.json.get("tokenizer"))      { m.tokenizer = j->string; }
+    if (const Json* j = m.json.get("tokenizer_hash")) { m.hash = j->string; }
+    if (const Json* j = m.json.get("bos"))            { m.bos = j->string; }
+    if (const Json* j = m.json.get("vocab"))          { m.vocab = (int)j->number; }
+    return m;
+}
+
+// "NAME" -> a file or directory that exists, under data/ if need be; *weight is -1 when none is given
+inline std::string source_find(const std::string& given, double* weight) {
+    std::string name = given;
+    *weight = file_exists(name) || file_exists("data/" + name) ? -1 : source_weight(&name);
+    if (!file_exists(name) && file_exists("data/" + name)) { name = "data/" + name; }
+    if (!file_exists(name)) {
+        die(EXIT_USER, strf("--data %s: no such file or directory, and nothing of that name under data/", given.c_str()),
+            "use bb, a .txt or .jsonl file, or a directory of shards");
+    }
+    if (!is_dir(name) && text_format(name) == TEXT_UNKNOWN) {
+        die(EXIT_USER, strf("--data %s: got an unknown kind of file, wanted .txt, .jsonl (.zst, .gz) or a directory of shards", given.c_str()));
+    }
+    return name;
+}
+
+// --tokenizer, or the one that made the shards, or bytes for text, or none
+inline Tokenizer data_tokenizer(const DataOptions& o, const std::vector<std::string>& names) {
+    if (!o.tokenizer.empty()) { return tokenizer_load(o.tokenizer); }
+    bool text = false;
+    for (auto& name : names) {
+        if (file_exists(name + "/tokenizer.json")) { return tokenizer_load(name + "/tokenizer.json"); }
+        text = text || !is_dir(name) || manifest_read(name).tokenizer == "bytes";
+    }
+    return text ? tokenizer_bytes() : tokenizer_ids("ids", o.vocab);
+}
+
+// one source: its shards, its own largest vocabulary into *V
+inline Source source_open(const std::string& name, const Tokenizer& tok, const DataOptions& o, int* V) {
+    Source s;
+    s.name = name;
+    std::string dir = is_dir(name) ? name : text_cache(name, tok, o);
+    Manifest m = manifest_read(dir);
+    if (!m.hash.empty() && tok.hash && m.hash != strf("%016llx", (unsigned long long)tok.hash)) {
+        die(EXIT_USER, strf("%s: got shards made with the tokenizer %s, wanted %s", dir.c_str(), m.tokenizer.c_str(), tok.name.c_str()), "give that tokenizer, or tokenize again");
+    }
+    if (o.bos == "doc" && m.bos != "doc") {
+        die(EXIT_USER, strf("%s: got shards without BOS before each document, wanted them for --bos doc", dir.c_str()), "make them with: train_sink tokenize --bos doc");
+    }
+    source_open_dir(&s, dir);
+    bool raw = s.format == RAW_FORMAT;
+    int need = m.vocab ? m.vocab : tok.kind != TOKENIZER_IDS ? tok.vocab_size : o.vocab;
+    if (!need && raw) {
+        die(EXIT_USER, strf("%s: got %s, wanted the vocabulary too, which such files do not tell", dir.c_str(), RAW_FORMAT), "add --tokenizer tokenizer.json, or --vocab 50257 for GPT-2 ids");
+    }
+    long top = !need || raw ? std::max(tokens_vocab(s.train), tokens_vocab(s.val)) : need;
+    if (raw && top > need) { die(EXIT_USER, strf("%s: got ids up to %ld, wanted ids below the vocabulary of %d: not token shards, or another tokenizer's", dir.c_str(), top - 1, need)); }
+    *V = std::max(*V, need ? need : (int)top);
+    return s;
+}
+
+inline void data_open_bb(Data* d) {
+    const DataOptions& o = d->opt;
+    d->bb = true;
+    d->bigram = bigram_make(o);
+    d->V = o.bb_vocab + 1;
+    d->train_tokens = o.train_tokens;
+    d->val_tokens = (long)o.val_seqs * o.T;
+    d->tokenizer = tokenizer_ids("bb", d->V);
+    d->tokenizer.bos = o.bb_vocab;
+    d->description = strf("bb: Bigram-Backcopy, %d ids, %d trigger%s of probability %g, temperature %g, table %llu, %s", o.bb_vocab, o.bb_triggers,
+        o.bb_triggers == 1 ? "" : "s", o.bb_trigger_prob, o.bb_temp, (unsigned long long)o.bb_table, o.bb_bos ? "<s> first" : "no <s>");
+}
+inline void data_open_sources(Data* d) {
+    const DataOptions& o = d->opt;
+    std::vector<std::string> names;
+    std::vector<double> weights;
+    for (auto& given : o.data) {
+        if (given == "bb") { die(EXIT_USER, "--data bb: the built-in task cannot be mixed with other data"); }
+        double weight;
+        names.push_back(source_find(given, &weight));
+        weights.push_back(weight);
+        if ((weight < 0) != (weights[0] < 0)) { die(EXIT_USER, "--data: some sources have a weight and some have none", "write SOURCE:WEIGHT for all of them, or for none"); }
+    }
+    d->tokenizer = data_tokenizer(o, names);
+    double total = 0;
+    for (size_t i = 0; i < names.size(); i++) {
+        Source s = source_open(names[i], d->tokenizer, o, &d->V);
+        source_split(&s, o, (o.probe_seqs + names.size() - 1) / names.size());
+        s.weight = weights[i] > 0 ? (uint64_t)llround(weights[i] * 1e6) : s.windows;
+        total += s.weight;
+        d->sources.push_back(s);
+    }
+    for (auto& s : d->sources) {                         // --train-tokens is shared out by weight
+        if (o.train_tokens) { s.windows = std::min(s.windows, std::max(1L, (long)(o.train_tokens / o.T * (s.weight / total)))); }
+        if (weights[0] < 0) { s.weight = s.windows; }
+        d->train_tokens += s.windows * o.T; d->val_tokens += s.val_windows * o.T;
+        d->description += strf("%s%s (%s, %ld tokens)", d->description.empty() ? "" : " + ", s.name.c_str(), s.format.c_str(), s.windows * o.T);
+    }
+    if (d->tokenizer.kind == TOKENIZER_IDS) { d->tokenizer.vocab_size = d->V; }
+    d->V = std::max(d->V, d->tokenizer.vocab_size);
+    d->description += strf(", tokenizer %s, %d ids", d->tokenizer.name.c_str(), d->V);
+}
+inline Data data_open(const DataOptions& opt) {
+    Data d;
+    d.opt = opt;
+    DataOptions& o = d.opt;
+    if (o.data.empty()) { o.data.push_back("bb"); }
+    if (o.T < 1 || o.probe_len < 1) { die(EXIT_USER, strf("--seq %d, --probe-len %d: wanted at least 1", o.T, o.probe_len)); }
+    if (o.bos != "none" && o.bos != "seq" && o.bos != "doc") { die(EXIT_USER, strf("--bos %s: wanted none, seq or doc", o.bos.c_str())); }
+    if (o.data.size() == 1 && o.data[0] == "bb") { data_open_bb(&d); } else { data_open_sources(&d); }
+    if (o.vocab && o.vocab < d.V) { die(EXIT_USER, strf("--vocab %d: the data have ids up to %d", o.vocab, d.V - 1), strf("use --vocab %d or more, or leave it out", d.V)); }
+    for (int p : o.random_token) { if (p < 1 || p > o.T + 1) { die(EXIT_USER, strf("--random-token %d: wanted a position from 1 to T+1 = %d", p, o.T + 1)); } }
+    for (auto& f : o.fix_token) {
+        if (f.first < 1 || f.first > o.T + 1 || f.second < 0 || f.second >= d.V) {
+            die(EXIT_USER, strf("--fix-token %d:%d: wanted POS:ID with a position from 1 to T+1 = %d and an id below %d", f.first, f.second, o.T + 1, d.V));
+        }
+    }
+    if (o.bos != "none" && !d.bb && d.tokenizer.bos < 0) { die(EXIT_USER, strf("--bos %s: the tokenizer %s has no BOS", o.bos.c_str(), d.tokenizer.name.c_str())); }
+    return d;
+}
+
+// section 5 of the paper: tokens at chosen positions are random, or fixed. The random ones depend on the sequence, not on when it is read.
+inline void data_edit(const Data& d, uint64_t key, uint64_t index, int T1, int* x) {
+    const DataOptions& o = d.opt;
+    if (o.bos == "seq" && !d.bb) { x[0] = d.tokenizer.bos; }  // that token was the last target of the window before: none is lost
+    if (!o.random_token.empty()) {
+        Rng rng = rng_stream(mix64(key, index), STREAM_EDIT);
+        for (int p : o.random_token) { int id = (int)rng_below(&rng, d.V); if (p <= T1) { x[p-1] = id; } }
+    }
+    for (auto& f : o.fix_token) { if (f.first <= T1) { x[f.first-1] = f.second; } }
+}
+
+// out (B, T+1): the next B training sequences
+inline void data_next(Data* d, int* out, int B) {
+    int T = d->opt.T;
+    uint64_t key = mix64(d->opt.seed, STREAM_TRAIN);
+    for (int b = 0; b < B; b++, out += T + 1) {
+        uint64_t n = d->drawn++;
+        if (d->bb) {
+            if (d->train_tokens) { n %= std::max(1L, d->train_tokens / T); }
+            bigram_sequence(d->bigram, key, n, T + 1, out);
+            data_edit(*d, key, n, T + 1, out);
+            continue;
+        }
+        // the source that is furthest behind its share (n+1) w / W. Whole numbers: with w = windows, an epoch of the
+        // mixture is exactly one epoch of each source.
+        uint64_t total = 0;
+        for (auto& s : d->sources) { total += s.weight; }
+        size_t pick = 0; __int128 most = 0;
+        for (size_t i = 0; i < d->sources.size(); i++) {
+            Source& s = d->sources[i];
+            __int128 behind = (__int128)(n + 1) * s.weight - (__int128)s.drawn * total;
+            if (i == 0 || behind > most) { most = behind; pick = i; }
+        }
+        Source& s = d->sources[pick];
+        uint64_t epoch = s.drawn / s.windows, i = s.drawn % s.windows;
+        s.drawn++;
+        uint64_t order = mix64(mix64(d->opt.seed, STREAM_ORDER), mix64(pick, epoch));
+        uint64_t w = permute(i, s.windows, order);
+        tokens_copy(s.train, w * T, T + 1, d->V, out);
+        data_edit(*d, mix64(key, mix64(pick, epoch)), w, T + 1, out);
+    }
+}
+
+inline long data_val_count(Data* d) {
+    long n = 0;
+    for (auto& s : d->sources) { n += s.val_windows; }
+    return d->bb ? d->opt.val_seqs : std::min(n, (long)d->opt.val_seqs);
+}
+// out (B, T+1): validation sequences first .. first+B-1, the same ones every time, spread evenly over what is held out
+inline void data_val(Data* d, int* out, int B, long first) {
+    int T = d->opt.T;
+    long count = data_val_count(d), all = 0;
+    uint64_t key = mix64(d->opt.bb_table, STREAM_VAL);
+    for (auto& s : d->sources) { all += s.val_windows; }
+    for (int b = 0; b < B; b++, out += T + 1) {
+        long i = first + b;
+        if (i >= count) { die(EXIT_MACHINE, strf("data_val: sequence %ld of %ld", i, count)); }
+        if (d->bb) { bigram_sequence(d->bigram, key, i, T + 1, out); }
+        else {
+            long w = (long)((__int128)i * all / count);
+            size_t k = 0;
+            while (w >= d->sources[k].val_windows) { w -= d->sources[k++].val_windows; }
+            tokens_copy(d->sources[k].val, w * T, T + 1, d->V, out);
+        }
+        data_edit(*d, key, i, T + 1, out);
+    }
+}
+
+// out (probe_seqs, probe_len+1): held-out sequences for the sink metrics; returns how many there are.
+// Sequence i of a source is its held-out tokens [i len, i len + len]; several sources take turns.
+inline int data_probe(Data* d, int* out) {
+    int len = d->opt.probe_len, n = 0;
+    uint64_t key = mix64(d->opt.bb_table, STREAM_PROBE);
+    d->probe_skipped = 0;
+    for (long round = 0, more = 1; more && n < d->opt.probe_seqs; round++) {
+        more = 0;
+        for (size_t k = 0; k < std::max<size_t>(1, d->sources.size()) && n < d->opt.probe_seqs; k++) {
+            if (d->bb) { bigram_sequence(d->bigram, key, round, len + 1, out); }
+            else if (round * len + len + 1 > d->sources[k].val.n) { continue; }
+            else { tokens_copy(d->sources[k].val, round * len, len + 1, d->V, out); }
+            data_edit(*d, key, mix64(round, k), len + 1, out);
+            out += len + 1; n++; more = 1;
+        }
+    }
+    return n;
+}
+
+// The position, as JSON for the checkpoint: how many sequences were drawn, in all and from each source.
+inline std::string data_state(Data* d) {
+    std::string windows, drawn;
+    for (auto& s : d->sources) {
+        const char* comma = windows.empty() ? "" : ",";
+        windows += strf("%s%ld", comma, s.windows); drawn += strf("%s%llu", comma, (unsigned long long)s.drawn);
+    }
+    return strf("{\"drawn\":%llu,\"T\":%d,\"seed\":\"%llu\",\"windows\":[%s],\"source_drawn\":[%s]}",
+        (unsigned long long)d->drawn, d->opt.T, (unsigned long long)d->opt.seed, windows.c_str(), drawn.c_str());
+}
+inline void data_restore(Data* d, const Json& state) {
+    const Json* drawn = state.get("drawn"); const Json* per = state.get("source_drawn"); const Json* windows = state.get("windows");
+    const Json* T = state.get("T"); const Json* seed = state.get("seed");
+    if (!drawn || !per || !windows || !T || !seed || per->items.size() != d->sources.size() || windows->items.size() != d->sources.size()) {
+        die(EXIT_USER, strf("--resume: the checkpoint was made with other data (%zu sources), not with these %zu", per ? per->items.size() : 0, d->sources.size()), "give the same --data as before");
+    }
+    if (T->number != d->opt.T || seed->string != strf("%llu", (unsigned long long)d->opt.seed)) {
+        die(EXIT_USER, strf("--resume: the checkpoint was made with --seq %g --seed %s, not --seq %d --seed %llu", T->number, seed->string.c_str(), d->opt.T, (unsigned long long)d->opt.seed));
+    }
+    d->drawn = (uint64_t)drawn->number;
+    for (size_t i = 0; i < d->sources.size(); i++) {
+        Source& s = d->sources[i];
+        if (windows->items[i].number != s.windows) {
+            die(EXIT_USER, strf("--resume: %s has %ld training sequences, the checkpoint was made with %.0f: the data changed", s.name.c_str(), s.windows, windows->items[i].number), "give the same --data as before");
+        }
+        s.drawn = (uint64_t)per->items[i].number;
+    }
+}
+
+#endif // DATALOADER_H

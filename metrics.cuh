@@ -1,0 +1,166 @@
+/*
+metrics.cuh -- what this program exists to measure, defined once. Formulas: Gu et al. 2024, section 3.2 and 7.4, and the
+official code where the text is silent; A is the attention map of one head on one sequence, rows are queries, 1 <= k <= T.
+
+    alpha_k     mean over queries i >= k of A_ik: how much of its audience's attention token k gets
+    Sink_k      mean over sequences, layers, heads of [alpha_k > eps]: threshold first, then average; eps 0.3, T 64
+    proxy       the same of |w_ij| / sum_j |w_ij|: for operations whose rows do not sum to 1
+    star        the extra column or the sink token: the map is then (T+1) x (T+1), row and column 0 are the star's; the
+                query row of an extra column is one-hot on itself
+    mass        mean over queries of sum_j A_ij over the tokens (the extra column left out)
+    entropy     mean over queries of -sum_j P_ij ln P_ij, P the proxy over all columns
+    norms       l2 norms of hidden states, keys, values: the first token's and the mean of the others'
+
+    1 one head           HeadMetrics, attention_metrics (cpu::; the CUDA kernel has the same signature)
+    2 norms              row_norms
+    3 reports            Sink_k and averages over heads, on the host
+    4 maps               A, cosine and norm product of q and k, for chosen heads
+*/
+#ifndef METRICS_CUH
+#define METRICS_CUH
+#include "reference.h"
+
+enum { METRIC_K = 10 }; // alpha_k is kept for k = 1..10
+
+// ----------------------------------------------------------------------------
+// 1 one head on one sequence
+struct HeadMetrics {
+    float alpha[METRIC_K + 1], proxy[METRIC_K + 1]; // [0] is the star, [k] token k
+    float mass, entropy;
+};
+// do the rows of this map sum to 1 by construction? if not, Sink is computed from the proxy
+template <class A> bool attn_sums_to_one(float alpha) { return A::Z == Z_SUM && alpha == 1.0f; }
+
+namespace cpu {
+// out (B, NH) <- qkv and stat of the forward pass; kstar as there; skip = 1 if row 0 is a sink token. O(T) memory a thread
+template <class A, class Bi, class Pe>
+void attention_metrics(HeadMetrics* out, const real* qkv, const acc* stat, const real* kstar, int skip, AttnShape s) {
+    const int T = s.T, HS = s.HS, W = attn_row(s), G = s.NH / s.KV;
+    const real scale = real(1) / sqrt(real(HS));
+    #pragma omp parallel for schedule(dynamic)
+    for (int bh = 0; bh < s.B * s.NH; bh++) {
+        const int b = bh / s.NH, h = bh % s.NH, rows = T - skip;
+        const real* x = qkv + (long)b * T * W;
+        const real* k = x + (s.NH + h / G) * HS;
+        const real* ks = kstar ? kstar + (s.bias_shared ? 0 : h / G * HS) : NULL;
+        double alpha[METRIC_K + 1] = {}, proxy[METRIC_K + 1] = {}, mass = 0, entropy = 0;
+        std::vector<double> weight(T + 1);                               // one row: star column, then the T keys
+        for (int t = 0; t < T; t++) {
+            const acc* st = stat + ((long)bh * T + t) * 2;
+            double sum_abs = 0, sum = 0, plogp = 0;
+            weight[0] = 0;
+            if (Bi::column) { weight[0] = attn_weight<A, real>(ks ? dot(x + (long)t * W + h * HS, ks, HS) * scale : real(0), st[0]); }
+            for (int j = 0; j < T; j++) {
+                weight[j + 1] = 0;
+                if (!attn_sees(s, t, j)) { continue; }
+                const real score = dot(x + (long)t * W + h * HS, k + (long)j * W, HS) * scale + Pe::template bias<real>(t - j, h, s.NH);
+                weight[j + 1] = attn_weight<A, real>(score, st[0]);
+            }
+            for (int j = 0; j <= T; j++) { sum_abs += fabs(weight[j]); sum += j > skip ? weight[j] : 0; }
+            const double inv = sum_abs > 0 ? 1 / sum_abs : 0;
+            const int star = skip ? 1 : 0;                               // where the star's weight stands in this row
+            alpha[0] += weight[star];
+            proxy[0] += fabs(weight[star]) * inv;
+            if (t < skip) { continue; }                                  // the sink token's own query is no real query
+            for (int i = 1; i <= std::min<int>(METRIC_K, rows); i++) {
+                if (t - skip + 1 < i) { continue; }                      // queries i >= k only (a prefix key is seen earlier too)
+                alpha[i] += weight[skip + i];
+                proxy[i] += fabs(weight[skip + i]) * inv;
+            }
+            for (int j = 0; j <= T; j++) { const double P = fabs(weight[j]) * inv; if (P > 0) { plogp += P * log(P); } }
+            mass += sum;
+            entropy -= plogp;
+        }
+        HeadMetrics* o = out + bh;
+        memset(o, 0, sizeof(*o));
+        if (Bi::column || skip) {
+            const int own = Bi::column ? 1 : 0, n = rows + 1;            // the extra column's one-hot query row
+            o->alpha[0] = (alpha[0] + own) / n;
+            o->proxy[0] = (proxy[0] + own) / n;
+        }
+        for (int i = 1; i <= std::min<int>(METRIC_K, rows); i++) {
+            o->alpha[i] = alpha[i] / (rows - i + 1);
+            o->proxy[i] = proxy[i] / (rows - i + 1);
+        }
+        o->mass = mass / rows;
+        o->entropy = entropy / rows;
+    }
+}
+
+// ----------------------------------------------------------------------------
+// 2 norms: out (N, G) = l2 norm of x[n * stride + g * len .. + len]
+inline void row_norms(acc* out, const real* x, int stride, int len, int G, int N) {
+    #pragma omp parallel for
+    for (int n = 0; n < N; n++) {
+        for (int g = 0; g < G; g++) {
+            const real* y = x + (long)n * stride + g * len;
+            double sum = 0;
+            for (int i = 0; i < len; i++) { sum += (double)y[i] * y[i]; }
+            out[(long)n * G + g] = sqrt(sum);
+        }
+    }
+}
+} // namespace cpu
+
+// ----------------------------------------------------------------------------
+// 3 reports, on the host, from the heads of all probe sequences: heads (n, L, NH)
+struct NormPair { std::vector<double> first, rest; };                    // by layer
+struct Metrics {
+    int n = 0, T = 0, L = 0, NH = 0;                                     // sequences, their length, layers, heads
+    bool sums_to_one = true, has_star = false;
+    double loss = 0;                                                     // mean over the probe sequences
+    std::vector<HeadMetrics> heads;                                      // (n, L, NH)
+    NormPair h, k, v, pre;                                               // h: L+1 rows; k, v: L; pre: 2L, before the LNs of post-norm
+    std::vector<double> h_star, h_max, h_median;                         // L+1
+    const HeadMetrics& at(int i, int l, int h_) const { return heads[((size_t)i * L + l) * NH + h_]; }
+};
+// Sink_k^eps; k = 0 is the star
+inline double sink_rate(const Metrics& m, int k, double eps, bool proxy) {
+    double hits = 0;
+    for (auto& x : m.heads) { hits += (proxy ? x.proxy[k] : x.alpha[k]) > eps; }
+    return m.heads.empty() ? NAN : hits / m.heads.size();
+}
+// mean over sequences of one number of every head: (L, NH)
+template <class Get> std::vector<double> head_means(const Metrics& m, Get get) {
+    std::vector<double> out((size_t)m.L * m.NH);
+    for (size_t i = 0; i < m.heads.size(); i++) { out[i % out.size()] += get(m.heads[i]) / m.n; }
+    return out;
+}
+// adds the norms of one batch, norms (B, T, G), to layer l: first real token against the mean of the others
+template <class F> void norms_add(NormPair* p, int l, const std::vector<F>& norms, int B, int T, int G, int skip, int n_total) {
+    if ((int)p->first.size() <= l) { p->first.resize(l + 1); p->rest.resize(l + 1); }
+    for (int b = 0; b < B; b++) {
+        double first = 0, rest = 0;
+        for (int t = skip; t < T; t++) {
+            for (int g = 0; g < G; g++) { (t == skip ? first : rest) += norms[((size_t)b * T + t) * G + g] / G; }
+        }
+        p->first[l] += first / n_total;
+        p->rest[l] += T - skip > 1 ? rest / (T - skip - 1) / n_total : NAN;
+    }
+}
+
+// ----------------------------------------------------------------------------
+// 4 maps of one head on one sequence (qkv (T, W), stat (NH, T, 2), in host memory), each (T, T + 1), column 0 the extra key:
+// A; cosine of q_t and k_j; product of their norms (Figure 2, bottom). Columns that a query does not see are 0 in A only
+template <class A, class Bi, class Pe, class R, class S>
+void head_maps(float* map, float* cosine, float* product, const R* qkv, const S* stat, const R* kstar, int h, AttnShape s) {
+    const int W = attn_row(s), g = h / (s.NH / s.KV);
+    for (int t = 0; t < s.T; t++) {
+        for (int j = -1; j < s.T; j++) {
+            const R* q = qkv + (long)t * W + h * s.HS;
+            const R* k = j >= 0 ? qkv + (long)j * W + (s.NH + g) * s.HS : kstar ? kstar + (s.bias_shared ? 0 : g * s.HS) : NULL;
+            double qk = 0, qq = 0, kk = 0;
+            for (int i = 0; i < s.HS; i++) {
+                const double a = (float)q[i], b = k ? (double)(float)k[i] : 0.0;
+                qk += a * b; qq += a * a; kk += b * b;
+            }
+            const long at = (long)t * (s.T + 1) + j + 1;
+            const double score = qk / sqrt((double)s.HS) + (j >= 0 ? Pe::template bias<double>(t - j, h, s.NH) : 0.0);
+            const bool sees = j >= 0 ? attn_sees(s, t, j) : (bool)Bi::column;
+            map[at] = sees ? attn_weight<A, double>(score, stat[((long)h * s.T + t) * 2]) : 0.0;
+            cosine[at] = qq > 0 && kk > 0 ? qk / sqrt(qq * kk) : 0.0;
+            product[at] = sqrt(qq * kk);
+        }
+    }
+}
+#endif // METRICS_CUH

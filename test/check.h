@@ -1,0 +1,69 @@
+/*
+check.h -- the whole test framework. A test program CHECKs and ends with `return check_done();`, which prints
+`N passed, M failed` and is the exit status. Nothing else is printed when all is well.
+
+    CHECK(x == 3, "x after two steps: got %d, wanted 3", x);
+    check_near(loss, 5.55, 1e-3, "loss at step %d", step);
+    Died d = check_dies([] { file_read("/nowhere"); });      // errors end the program: run them in a child
+    CHECK(d.code == EXIT_USER && d.says("cannot open"), "%s", d.err.c_str());
+*/
+#ifndef CHECK_H
+#define CHECK_H
+#include "../common.h"
+#include <sys/wait.h>
+#include <functional>
+
+static long check_passed, check_failed;
+
+__attribute__((format(printf, 4, 5))) static inline bool check_that(bool ok, const char* file, int line, const char* fmt, ...) {
+    if (ok) { check_passed++; return true; }
+    check_failed++;
+    if (check_failed > 50) { return false; }             // the first ones tell the story
+    va_list ap; va_start(ap, fmt);
+    printf("FAIL %s:%d: ", file, line); vprintf(fmt, ap); printf("\n");
+    va_end(ap);
+    return false;
+}
+#define CHECK(cond, ...) check_that((cond), __FILE__, __LINE__, __VA_ARGS__)
+// |got - want| <= tol; a NaN fails
+#define check_near(got, want, tol, ...) do { \
+    double got_ = (got), want_ = (want), tol_ = (tol); \
+    check_that(fabs(got_ - want_) <= tol_, __FILE__, __LINE__, "%s: got %.9g, wanted %.9g +- %.3g", strf(__VA_ARGS__).c_str(), got_, want_, tol_); \
+} while (0)
+
+static inline int check_done() {
+    printf("%ld passed, %ld failed\n", check_passed, check_failed);
+    return check_failed || !check_passed;
+}
+
+struct Died {
+    int code;                                            // exit status, or 1000 + the signal
+    std::string err;                                     // all of stderr
+    bool says(const char* part) const { return err.find(part) != std::string::npos; }
+};
+static inline Died check_dies(const std::function<void()>& body) {
+    char path[] = "/tmp/check_dies_XXXXXX";
+    int fd = mkstemp(path);
+    fflush(stdout);
+    pid_t pid = fork();
+    if (pid == 0) {
+        dup2(fd, 2);
+        if (!freopen("/dev/null", "w", stdout)) { _exit(99); }
+        body();
+        _exit(0);                                        // it did not die
+    }
+    int status = 0;
+    waitpid(pid, &status, 0);
+    close(fd);
+    Died d = { WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status), file_read(path) };
+    unlink(path);
+    return d;
+}
+// a fresh directory that check_tmp_remove (or the next boot) takes away
+static inline std::string check_tmp() {
+    char path[] = "/tmp/train_sink_test_XXXXXX";
+    if (!mkdtemp(path)) { die(EXIT_MACHINE, "/tmp: cannot make a directory for the tests"); }
+    return path;
+}
+
+#endif // CHECK_H
