@@ -21,7 +21,14 @@ and another's read; no atomics (the same seed gives the same bits). Everything r
 #include <cuda_runtime.h>
 #endif
 
+#ifdef EMU
+enum { emulated = 1 };
+#else
+enum { emulated = 0 };
+#endif
 typedef __nv_bfloat16 bf16;
+typedef float real_fp32;     // what tensors hold: real_PRECISION
+typedef bf16  real_bf16;
 #define CEIL_DIV(a, b) (((a) + (b) - 1) / (b))
 #define DEVICE __device__ __forceinline__
 
@@ -79,7 +86,7 @@ inline std::string device_init() {
 inline void device_start() { static std::string once = device_init(); }
 inline void device_zero(void* p, size_t n) { device_check(cudaMemsetAsync(p, 0, n, device_stream), "zeroing memory"); }
 inline void device_sync() { device_check(cudaStreamSynchronize(device_stream), "waiting for the GPU"); }
-inline void* device_malloc(size_t n) { // zeroed
+inline void* device_reserve(size_t n) { // not zeroed
     device_start();
     void* p = NULL;
     cudaError_t e = cudaMalloc(&p, n ? n : 1);
@@ -90,6 +97,10 @@ inline void* device_malloc(size_t n) { // zeroed
             "lower --batch (--total-batch keeps the step the same), then --seq or the model; nvidia-smi shows other users");
     }
     device_check(e, "allocating memory");
+    return p;
+}
+inline void* device_malloc(size_t n) { // zeroed
+    void* p = device_reserve(n);
     device_zero(p, n);
     return p;
 }
@@ -104,6 +115,16 @@ inline void to_host(void* dst, const void* src, size_t n) {
 }
 inline void device_copy(void* dst, const void* src, size_t n) {
     device_check(cudaMemcpyAsync(dst, src, n, cudaMemcpyDeviceToDevice, device_stream), "copying on the GPU");
+}
+// memory that one operation uses between its kernels; the next call may take it back. Its content is undefined
+inline void* device_scratch(size_t n) {
+    static void* p; static size_t have;
+    if (n > have || (emulated && n != have)) { // emulated: always exact and fresh, so that overruns and stale reads show
+        if (p) { device_sync(); device_free(p); }
+        p = device_reserve(n);
+        have = n;
+    }
+    return p;
 }
 inline size_t device_left() { // bytes free
     device_start();
@@ -198,42 +219,43 @@ template <int N, class T> DEVICE void store(T* p, const Vec<T, N>& v) { *(Vec<T,
 // ----------------------------------------------------------------------------
 // reductions, in a fixed order. Every lane of the warp, or thread of the block, takes part and gets the result.
 
-DEVICE float warp_sum(float v) {
+template <class F> DEVICE F warp_sum(F v) {
     #pragma unroll
     for (int o = 16; o; o >>= 1) { v += __shfl_xor_sync(~0u, v, o); }
     return v;
 }
-DEVICE float warp_max(float v) {
+template <class F> DEVICE F warp_max(F v) {
     #pragma unroll
-    for (int o = 16; o; o >>= 1) { v = fmaxf(v, __shfl_xor_sync(~0u, v, o)); }
+    for (int o = 16; o; o >>= 1) { v = max(v, __shfl_xor_sync(~0u, v, o)); }
     return v;
 }
-template <int THREADS, bool MAX = false> DEVICE float block_reduce(float v) {
-    SMEM(float[THREADS / 32], part);
+template <int THREADS, bool MAX, class F> DEVICE F block_reduce(F v) {
+    SMEM(F[THREADS / 32], part);
     v = MAX ? warp_max(v) : warp_sum(v);
     __syncthreads();                                 // part may still be read by the call before
     if (threadIdx.x % 32 == 0) { part[threadIdx.x / 32] = v; }
     __syncthreads();
     v = part[0];
     #pragma unroll
-    for (int i = 1; i < THREADS / 32; i++) { v = MAX ? fmaxf(v, part[i]) : v + part[i]; }
+    for (int i = 1; i < THREADS / 32; i++) { v = MAX ? max(v, part[i]) : v + part[i]; }
     return v;
 }
-template <int THREADS> DEVICE float block_sum(float v) { return block_reduce<THREADS, false>(v); }
-template <int THREADS> DEVICE float block_max(float v) { return block_reduce<THREADS, true>(v); }
+template <int THREADS, class F> DEVICE F block_sum(F v) { return block_reduce<THREADS, false>(v); }
+template <int THREADS, class F> DEVICE F block_max(F v) { return block_reduce<THREADS, true>(v); }
 
 // ----------------------------------------------------------------------------
-// D (M, N) = op(A) op(B) + beta D, all row-major: A is (M, K), or (K, M) if transA; B is (K, N), or (N, K) if transB.
-// Inputs of one type, sums in fp32 (no TF32), output of the inputs' type or fp32. cuBLAS thinks in columns, so it is
-// asked for D^T = op(B)^T op(A)^T. The algorithm is chosen once per shape; one stream and one workspace: deterministic.
+// D (M, N) = op(A) op(B) [+ C (M, N), unless NULL; may be D], all row-major: A is (M, K), or (K, M) if transA; B is
+// (K, N), or (N, K) if transB. Inputs of one type, sums in fp32 (no TF32), output of the inputs' type or fp32. cuBLAS
+// thinks in columns, so it is asked for D^T = op(B)^T op(A)^T + C^T. The algorithm is chosen once per shape; one stream and
+// one workspace: deterministic.
 
 template <class T> cudaDataType blas_type() { return sizeof(T) == 4 ? CUDA_R_32F : CUDA_R_16BF; }
 inline uint32_t blas_alignment(const void* p) { uintptr_t a = (uintptr_t)p; return a % 256 ? (uint32_t)(a & -a) : 256; }
 
 template <class TD, class T>
-void gemm(TD* D, const T* A, const T* B, int M, int N, int K, bool transA, bool transB, float beta) {
+void gemm(TD* D, const TD* C, const T* A, const T* B, int M, int N, int K, bool transA, bool transB) {
     device_start();
-    if (!device_workspace) { device_workspace = device_malloc(DEVICE_WORKSPACE); }
+    if (!device_workspace) { device_workspace = device_reserve(DEVICE_WORKSPACE); }
     const std::string what = strf("matrix product (%d, %d) x (%d, %d)", M, K, K, N);
     const int32_t op1 = transB ? CUBLAS_OP_T : CUBLAS_OP_N, op2 = transA ? CUBLAS_OP_T : CUBLAS_OP_N;
     cublasLtMatmulDesc_t desc; cublasLtMatrixLayout_t l1, l2, ld;
@@ -246,7 +268,9 @@ void gemm(TD* D, const T* A, const T* B, int M, int N, int K, bool transA, bool 
 
     typedef std::tuple<int, int, int, int, int, uint32_t, uint32_t, uint32_t> Key;
     static std::map<Key, cublasLtMatmulAlgo_t> chosen;
-    uint32_t a1 = blas_alignment(B), a2 = blas_alignment(A), ad = blas_alignment(D);
+    const float one = 1.0f, zero = 0.0f, *beta = C ? &one : &zero;
+    if (!C) { C = D; }
+    uint32_t a1 = blas_alignment(B), a2 = blas_alignment(A), ad = std::min(blas_alignment(C), blas_alignment(D));
     Key key(M, N, K, op1, op2, a1, a2, ad);
     auto it = chosen.find(key);
     if (it == chosen.end()) {
@@ -265,8 +289,7 @@ void gemm(TD* D, const T* A, const T* B, int M, int N, int K, bool transA, bool 
         cublasLtMatmulPreferenceDestroy(pref);
         it = chosen.emplace(key, found.algo).first;
     }
-    const float alpha = 1.0f;
-    blas_check(cublasLtMatmul(device_blas, desc, &alpha, B, l1, A, l2, &beta, D, ld, D, ld, &it->second,
+    blas_check(cublasLtMatmul(device_blas, desc, &one, B, l1, A, l2, beta, C, ld, D, ld, &it->second,
                               device_workspace, DEVICE_WORKSPACE, device_stream), what);
     cublasLtMatrixLayoutDestroy(l1); cublasLtMatrixLayoutDestroy(l2); cublasLtMatrixLayoutDestroy(ld);
     cublasLtMatmulDescDestroy(desc);

@@ -66,7 +66,6 @@ inline cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc
         const cublasLtMatmulAlgo_t*, void*, size_t, cudaStream_t) {
     if (emu::fault("cublas")) { return CUBLAS_STATUS_EXECUTION_FAILED; }
     for (const void* p : {A, B, C, (const void*)D}) { if (!emu::is_device(p)) { emu::fail("cublasLtMatmul of a host pointer"); } }
-    if (C != D) { emu::fail("cublasLt: C other than D is not emulated"); }
     emu::Access access;
     const emu::MatmulDesc& m = *(emu::MatmulDesc*)desc;
     const emu::MatrixLayout &a = *(emu::MatrixLayout*)la, &b = *(emu::MatrixLayout*)lb, &d = *(emu::MatrixLayout*)ld;
@@ -85,8 +84,9 @@ inline cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc
         }
         for (size_t i = 0; i < M; i++) {
             size_t at = i + j * d.ld;
-            if (d.type == CUDA_R_32F) { float* p = (float*)D + at; *p = al * row[i] + (be != 0 ? be * *p : 0); }
-            else { __nv_bfloat16* p = (__nv_bfloat16*)D + at; *p = __float2bfloat16(al * row[i] + (be != 0 ? be * __bfloat162float(*p) : 0)); }
+            float c = be == 0 ? 0 : be * (d.type == CUDA_R_32F ? ((const float*)C)[at] : emu::widen(((const uint16_t*)C)[at]));
+            if (d.type == CUDA_R_32F) { ((float*)D)[at] = al * row[i] + c; }
+            else { ((__nv_bfloat16*)D)[at] = __float2bfloat16(al * row[i] + c); }
         }
     }
     return CUBLAS_STATUS_SUCCESS;
