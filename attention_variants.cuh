@@ -22,6 +22,7 @@ TO ADD A VARIANT: one row in its table and, for ATTN, PE and FFN, one struct und
     5 NORM FFN COMBINE       the rest of the block
     6 the choice             Attn, Bias, Pe, Norm, Ffn, Combine of this binary
     7 row mathematics        what every variant shares, for one row, on host and device
+    8 CUDA                   one forward and one backward for all of it, by tiles, without a T x T tensor
 */
 #ifndef ATTENTION_VARIANTS_CUH
 #define ATTENTION_VARIANTS_CUH
@@ -266,4 +267,336 @@ template <class A, class F> HD F attn_ds(F s, F weight, F dweight, F stat0, F de
     if (A::exp_family) { return weight * (dweight - delta); }
     return A::dsim(s, A::sim(s)) * stat0 * (dweight - delta);
 }
+
+// ----------------------------------------------------------------------------
+// 8 CUDA. Parameters and layouts as in cpu::attention_forward and _backward (reference.h).
+//
+// A block of 256 threads works on tiles of 64 queries x 64 keys: thread (y, x), y, x < 16, holds of a tile the rows
+// 4y..4y+3 and the columns x, x+16, x+32, x+48. A dot product over the head dimension takes it 32 at a time through
+// shared memory; what a block sums up (o, dq, dk, dv) is a slice of at most 128 of its columns, and blockIdx.z says which,
+// so that any head dimension works. Each output belongs to one block, which adds to it in a fixed order: no atomics.
+#if defined(__CUDACC__) || defined(EMU)
+#include "device.cuh"
+namespace cuda {
+
+enum { TILE = 64, CHUNK = 32, SLICE = 128, TILE_LD = TILE + 1, CHUNK_LD = CHUNK + 1, STAGE = 2 * TILE * CHUNK_LD };
+static_assert(CHUNK * SLICE <= STAGE, "tile_gather's stage");
+
+struct Rows { const real* p; int stride, n; };   // n rows of a matrix in device memory; those from n on count as zero
+DEVICE Rows rows_of(const real* x, int stride, int from, int T) { return Rows{x + (long)from * stride, stride, min(T - from, (int)TILE)}; }
+
+// sum[i][j] = a_row . b_col over the head dimension, for the thread's 4 x 4 elements
+DEVICE void tile_dot(float (&sum)[4][4], float* stage, Rows a, Rows b, int HS) {
+    const int y = threadIdx.x / 16, x = threadIdx.x % 16;
+    float *sa = stage, *sb = stage + TILE * CHUNK_LD;
+    for (int i = 0; i < 4; i++) { for (int j = 0; j < 4; j++) { sum[i][j] = 0; } }
+    for (int k0 = 0; k0 < HS; k0 += CHUNK) {
+        __syncthreads();                             // the stage may still be read
+        #pragma unroll 2
+        for (int i = threadIdx.x; i < TILE * CHUNK; i += 256) {
+            const int r = i / CHUNK, k = i % CHUNK;
+            sa[r * CHUNK_LD + k] = r < a.n && k0 + k < HS ? (float)a.p[(long)r * a.stride + k0 + k] : 0.0f;
+            sb[r * CHUNK_LD + k] = r < b.n && k0 + k < HS ? (float)b.p[(long)r * b.stride + k0 + k] : 0.0f;
+        }
+        __syncthreads();
+        #pragma unroll 8
+        for (int k = 0; k < CHUNK; k++) {
+            float av[4], bv[4];
+            #pragma unroll
+            for (int i = 0; i < 4; i++) { av[i] = sa[(4 * y + i) * CHUNK_LD + k]; bv[i] = sb[(x + 16 * i) * CHUNK_LD + k]; }
+            #pragma unroll
+            for (int i = 0; i < 4; i++) {
+                #pragma unroll
+                for (int j = 0; j < 4; j++) { sum[i][j] += av[i] * bv[j]; }
+            }
+        }
+    }
+}
+// out[i][j] += sum_n w[4y + i][n] v[n][z + x + 16 j]: a tile of weights, in shared memory, times a slice of 64 rows of v.
+// TRANSPOSED reads w[n][4y + i]
+template <bool TRANSPOSED>
+DEVICE void tile_gather(float (&out)[4][SLICE / 16], float* stage, const float* w, Rows v, int z, int HS) {
+    const int y = threadIdx.x / 16, x = threadIdx.x % 16;
+    for (int n0 = 0; n0 < TILE; n0 += CHUNK) {
+        __syncthreads();                             // the stage may still be read; and w is all there
+        #pragma unroll 2
+        for (int i = threadIdx.x; i < CHUNK * SLICE; i += 256) {
+            const int n = n0 + i / SLICE, c = z + i % SLICE;
+            stage[i] = n < v.n && c < HS ? (float)v.p[(long)n * v.stride + c] : 0.0f;
+        }
+        __syncthreads();
+        #pragma unroll 4
+        for (int n = 0; n < CHUNK; n++) {
+            float wv[4];
+            #pragma unroll
+            for (int i = 0; i < 4; i++) { wv[i] = TRANSPOSED ? w[(n0 + n) * TILE_LD + 4 * y + i] : w[(4 * y + i) * TILE_LD + n0 + n]; }
+            #pragma unroll
+            for (int j = 0; j < SLICE / 16; j++) {
+                const float vv = stage[n * SLICE + x + 16 * j];
+                #pragma unroll
+                for (int i = 0; i < 4; i++) { out[i][j] += wv[i] * vv; }
+            }
+        }
+    }
+}
+// rows t0.. of out, of which the thread has 4 x 8, times factor
+DEVICE void tile_store(real* out, long stride, int t0, int T, int z, int HS, const float (&o)[4][SLICE / 16], const float (&factor)[4]) {
+    const int y = threadIdx.x / 16, x = threadIdx.x % 16;
+    for (int i = 0; i < 4; i++) {
+        #pragma unroll
+        for (int j = 0; j < SLICE / 16; j++) {
+            const int t = t0 + 4 * y + i, c = z + x + 16 * j;
+            if (t < T && c < HS) { out[t * stride + c] = real(o[i][j] * factor[i]); }
+        }
+    }
+}
+// sums and maxima over the 16 threads that share four rows
+DEVICE float rows_sum(float v) { for (int o = 8; o; o >>= 1) { v += __shfl_xor_sync(~0u, v, o); } return v; }
+DEVICE float rows_max(float v) { for (int o = 8; o; o >>= 1) { v = fmaxf(v, __shfl_xor_sync(~0u, v, o)); } return v; }
+DEVICE float rows_dot(const real* a, const real* b, int HS) { // NULL counts as zero
+    float sum = 0;
+    for (int i = threadIdx.x % 16; a && b && i < HS; i += 16) { sum += (float)a[i] * (float)b[i]; }
+    return rows_sum(sum);
+}
+// the score of query t and key j from their dot product
+template <class A, class Pe> DEVICE float attn_score(float dot, float scale, bool full, int t, int j, int h, const AttnShape& s) {
+    const float score = dot * scale + Pe::template bias<float>(t - j, h, s.NH);
+    return full || (j < s.T && attn_sees(s, t, j)) ? score : attn_masked<A, float>();
+}
+DEVICE bool tile_empty(const AttnShape& s, int t0, int j0) { return attn_tile_empty(s, t0, min(t0 + TILE, s.T), j0, min(j0 + TILE, s.T)); }
+DEVICE bool tile_full(const AttnShape& s, int t0, int j0) {
+    return max(t0, j0) + TILE <= s.T && attn_tile_full(s, t0, t0 + TILE, j0, j0 + TILE);
+}
+// where head h of sequence b begins in qkv, for queries, keys and values; and its learned key or value
+DEVICE const real* head_q(const real* qkv, const AttnShape& s, int b, int h) { return qkv + (long)b * s.T * attn_row(s) + h * s.HS; }
+DEVICE const real* head_k(const real* qkv, const AttnShape& s, int b, int g) { return head_q(qkv, s, b, s.NH + g); }
+DEVICE const real* head_v(const real* qkv, const AttnShape& s, int b, int g) { return head_q(qkv, s, b, s.NH + s.KV + g); }
+DEVICE const real* head_star(const real* star, const AttnShape& s, int g) { return star && !s.bias_shared ? star + g * s.HS : star; }
+
+template <class A, class Bi, class Pe> __global__ void __launch_bounds__(256)
+attention_forward_kernel(real* out, acc* stat, const real* qkv, const real* kstar, const real* vstar, AttnShape s) {
+    float *w = dynamic_smem<float>(), *stage = w + TILE * TILE_LD;
+    const int y = threadIdx.x / 16, x = threadIdx.x % 16, W = attn_row(s), HS = s.HS, z = blockIdx.z * SLICE;
+    const int b = blockIdx.x / s.NH, h = blockIdx.x % s.NH, g = h / (s.NH / s.KV);
+    const int t0 = (gridDim.y - 1 - blockIdx.y) * TILE;                          // those with most keys start first
+    const real *q = head_q(qkv, s, b, h), *k = head_k(qkv, s, b, g), *v = head_v(qkv, s, b, g);
+    const real *ks = head_star(kstar, s, g), *vs = head_star(vstar, s, g);
+    const float scale = 1.0f / sqrtf((float)HS), alpha = attn_alpha<A, float>(s);
+    float m[4], l[4], o[4][SLICE / 16];
+    for (int i = 0; i < 4; i++) { // the extra column is the state that the loop starts from
+        const int t = min(t0 + 4 * y + i, s.T - 1);
+        const float s_star = Bi::column ? rows_dot(q + (long)t * W, ks, HS) * scale : 0.0f;
+        const float w_star = !Bi::column ? 0.0f : A::exp_family ? 1.0f : A::sim(s_star);
+        m[i] = Bi::column ? s_star : -INFINITY;
+        l[i] = attn_mass<A>(w_star, s.p);
+        #pragma unroll
+        for (int j = 0; j < SLICE / 16; j++) {
+            const int c = z + x + 16 * j;
+            o[i][j] = Bi::column && vs && c < HS ? w_star * (float)vs[c] : 0.0f;
+        }
+    }
+    const int end = min(s.T, max(t0 + TILE, s.prefix));
+    for (int j0 = 0; j0 < end; j0 += TILE) {
+        if (tile_empty(s, t0, j0)) { continue; }
+        const bool full = tile_full(s, t0, j0);
+        float score[4][4];
+        tile_dot(score, stage, rows_of(q, W, t0, s.T), rows_of(k, W, j0, s.T), HS);
+        #pragma unroll
+        for (int i = 0; i < 4; i++) {
+            float top = m[i], shrink = 1, sum = 0;
+            for (int j = 0; j < 4; j++) {
+                score[i][j] = attn_score<A, Pe>(score[i][j], scale, full, t0 + 4 * y + i, j0 + x + 16 * j, h, s);
+                top = fmaxf(top, score[i][j]);
+            }
+            if (A::exp_family) {
+                top = rows_max(top);
+                const float base = top == -INFINITY ? 0.0f : top;                // a row that has seen no key yet
+                shrink = exp_(m[i] - base);
+                m[i] = top;
+                top = base;
+            }
+            for (int j = 0; j < 4; j++) {
+                const float w_j = A::exp_family ? exp_(score[i][j] - top) : A::sim(score[i][j]);
+                sum += attn_mass<A>(w_j, s.p);
+                w[(4 * y + i) * TILE_LD + x + 16 * j] = w_j;
+            }
+            l[i] = l[i] * (A::exp_family ? attn_mass<A>(shrink, s.p) : 1.0f) + rows_sum(sum);
+            #pragma unroll
+            for (int j = 0; j < SLICE / 16; j++) { o[i][j] *= shrink; }
+        }
+        tile_gather<false>(o, stage, w, rows_of(v, W, j0, s.T), z, HS);           // w is written again after tile_dot's barriers
+    }
+    float factor[4];
+    for (int i = 0; i < 4; i++) {
+        const float L = m[i] + (A::Z == Z_PNORM ? log_(l[i]) / s.p : log_(l[i])) - log_(alpha);
+        factor[i] = A::exp_family ? exp_(m[i] - L) : alpha / attn_Z<A>(l[i], s.p);
+        const int t = t0 + 4 * y + i;
+        if (x || z || t >= s.T) { continue; }
+        acc* st = stat + ((long)blockIdx.x * s.T + t) * 2;
+        st[0] = A::exp_family ? L : factor[i];
+        st[1] = A::exp_family ? 0.0f : l[i];
+    }
+    tile_store(out + (long)b * s.T * s.NH * HS + h * HS, s.NH * HS, t0, s.T, z, HS, o, factor);
+}
+enum { FORWARD_SMEM = (TILE * TILE_LD + STAGE) * 4, BACKWARD_SMEM = (2 * TILE * TILE_LD + STAGE) * 4 };
+
+template <class A, class Bi, class Pe>
+void attention_forward(real* out, acc* stat, const real* qkv, const real* kstar, const real* vstar, AttnShape s) {
+    LAUNCH((attention_forward_kernel<A, Bi, Pe>), dim3(s.B * s.NH, CEIL_DIV(s.T, TILE), CEIL_DIV(s.HS, SLICE)), dim3(256), FORWARD_SMEM,
+           out, stat, qkv, kstar, vstar, s);
+}
+
+// What backward needs of a row beside stat: delta, and of the extra column its weight and ds. Row t of head h of sequence b
+// is number (b NH + h) T + t in all three.
+struct RowStats { float *delta, *w_star, *ds_star; };
+
+template <class A, class Bi> __global__ void __launch_bounds__(256)
+attention_rows_kernel(RowStats r, const real* dout, const real* out, const acc* stat, const real* qkv, const real* kstar,
+                      const real* vstar, AttnShape s) {
+    const long row = (long)blockIdx.x * 16 + threadIdx.x / 16, rows = (long)s.B * s.NH * s.T;
+    const long at = min(row, rows - 1);                                          // all lanes stay for the shuffles
+    const int b = at / s.T / s.NH, h = at / s.T % s.NH, t = at % s.T, g = h / (s.NH / s.KV);
+    const long o = ((long)b * s.T + t) * s.NH * s.HS + h * s.HS;
+    const float alpha = attn_alpha<A, float>(s), scale = 1.0f / sqrtf((float)s.HS), stat0 = stat[at * 2];
+    const float delta = attn_delta<A>(rows_dot(dout + o, out + o, s.HS), stat[at * 2 + 1], alpha);
+    float w_star = 0, ds_star = 0;
+    if (Bi::column) {
+        const float s_star = rows_dot(head_q(qkv, s, b, h) + (long)t * attn_row(s), head_star(kstar, s, g), s.HS) * scale;
+        w_star = attn_weight<A>(s_star, stat0);
+        ds_star = attn_ds<A>(s_star, w_star, rows_dot(dout + o, head_star(vstar, s, g), s.HS), stat0, delta, s.p, alpha) * scale;
+    }
+    if (threadIdx.x % 16 == 0 && row < rows) {
+        r.delta[row] = delta;
+        if (Bi::column) { r.w_star[row] = w_star; r.ds_star[row] = ds_star; }
+    }
+}
+// the weights of a tile and their ds / sqrt(HS), for the thread's 4 x 4 elements
+template <class A, class Pe> DEVICE void tile_ds(float (&weight)[4][4], float (&ds)[4][4], float* stage, Rows q, Rows k, Rows d, Rows v,
+                                                 const acc* stat, const float* delta, int t0, int j0, int h, const AttnShape& s) {
+    const int y = threadIdx.x / 16, x = threadIdx.x % 16;
+    const float scale = 1.0f / sqrtf((float)s.HS), alpha = attn_alpha<A, float>(s);
+    const bool full = tile_full(s, t0, j0);
+    tile_dot(weight, stage, q, k, s.HS);
+    tile_dot(ds, stage, d, v, s.HS);
+    #pragma unroll
+    for (int i = 0; i < 4; i++) {
+        const int t = t0 + 4 * y + i;
+        const float stat0 = stat[min(t, s.T - 1) * 2], delta_t = delta[min(t, s.T - 1)];
+        #pragma unroll
+        for (int j = 0; j < 4; j++) {
+            const int key = j0 + x + 16 * j;
+            const bool sees = t < s.T && (full || (key < s.T && attn_sees(s, t, key)));
+            const float score = attn_score<A, Pe>(weight[i][j], scale, full, t, key, h, s);
+            weight[i][j] = sees ? attn_weight<A>(score, stat0) : 0.0f;
+            ds[i][j] = sees ? attn_ds<A>(score, weight[i][j], ds[i][j], stat0, delta_t, s.p, alpha) * scale : 0.0f;
+        }
+    }
+}
+DEVICE void tile_put(float* w, const float (&value)[4][4]) {
+    const int y = threadIdx.x / 16, x = threadIdx.x % 16;
+    #pragma unroll
+    for (int i = 0; i < 4; i++) {
+        #pragma unroll
+        for (int j = 0; j < 4; j++) { w[(4 * y + i) * TILE_LD + x + 16 * j] = value[i][j]; }
+    }
+}
+// dq = sum_j ds_j k_j: a block per query tile
+template <class A, class Bi, class Pe> __global__ void __launch_bounds__(256)
+attention_dq_kernel(real* dqkv, const real* dout, const acc* stat, RowStats r, const real* qkv, const real* kstar, AttnShape s) {
+    float *w = dynamic_smem<float>(), *stage = w + TILE * TILE_LD;
+    const int y = threadIdx.x / 16, x = threadIdx.x % 16, W = attn_row(s), HS = s.HS, z = blockIdx.z * SLICE;
+    const int b = blockIdx.x / s.NH, h = blockIdx.x % s.NH, g = h / (s.NH / s.KV);
+    const int t0 = (gridDim.y - 1 - blockIdx.y) * TILE;
+    const real *q = head_q(qkv, s, b, h), *k = head_k(qkv, s, b, g), *v = head_v(qkv, s, b, g), *ks = head_star(kstar, s, g);
+    const real* d = dout + (long)b * s.T * s.NH * HS + h * HS;
+    const long row = (long)blockIdx.x * s.T;
+    float dq[4][SLICE / 16];
+    for (int i = 0; i < 4; i++) {
+        const float ds_star = Bi::column ? r.ds_star[row + min(t0 + 4 * y + i, s.T - 1)] : 0.0f;
+        #pragma unroll
+        for (int j = 0; j < SLICE / 16; j++) {
+            const int c = z + x + 16 * j;
+            dq[i][j] = Bi::column && ks && c < HS ? ds_star * (float)ks[c] : 0.0f;
+        }
+    }
+    const int end = min(s.T, max(t0 + TILE, s.prefix));
+    for (int j0 = 0; j0 < end; j0 += TILE) {
+        if (tile_empty(s, t0, j0)) { continue; }
+        float weight[4][4], ds[4][4];
+        const Rows keys = rows_of(k, W, j0, s.T);
+        tile_ds<A, Pe>(weight, ds, stage, rows_of(q, W, t0, s.T), keys, rows_of(d, s.NH * HS, t0, s.T), rows_of(v, W, j0, s.T),
+                       stat + row * 2, r.delta + row, t0, j0, h, s);
+        tile_put(w, ds);
+        tile_gather<false>(dq, stage, w, keys, z, HS);
+    }
+    const float one[4] = {1, 1, 1, 1};
+    tile_store(dqkv + (long)b * s.T * W + h * HS, W, t0, s.T, z, HS, dq, one);
+}
+// dk_j = sum_t ds_tj q_t, dv_j = sum_t A_tj do_t: a block per key tile, over all query heads that share these keys
+template <class A, class Bi, class Pe> __global__ void __launch_bounds__(256)
+attention_dkv_kernel(real* dqkv, const real* dout, const acc* stat, RowStats r, const real* qkv, AttnShape s) {
+    float *w = dynamic_smem<float>(), *ws = w + TILE * TILE_LD, *stage = ws + TILE * TILE_LD;
+    const int W = attn_row(s), HS = s.HS, z = blockIdx.z * SLICE, j0 = blockIdx.y * TILE, G = s.NH / s.KV;
+    const int b = blockIdx.x / s.KV, g = blockIdx.x % s.KV;
+    const real *k = head_k(qkv, s, b, g), *v = head_v(qkv, s, b, g);
+    float dk[4][SLICE / 16] = {}, dv[4][SLICE / 16] = {};
+    for (int h = g * G; h < (g + 1) * G; h++) {
+        const real *q = head_q(qkv, s, b, h), *d = dout + (long)b * s.T * s.NH * HS + h * HS;
+        const long row = (long)(b * s.NH + h) * s.T;
+        for (int t0 = 0; t0 < s.T; t0 += TILE) {
+            if (tile_empty(s, t0, j0)) { continue; }
+            float weight[4][4], ds[4][4];
+            const Rows queries = rows_of(q, W, t0, s.T), douts = rows_of(d, s.NH * HS, t0, s.T);
+            tile_ds<A, Pe>(weight, ds, stage, queries, rows_of(k, W, j0, s.T), douts, rows_of(v, W, j0, s.T),
+                           stat + row * 2, r.delta + row, t0, j0, h, s);
+            tile_put(w, weight);
+            tile_put(ws, ds);
+            tile_gather<true>(dv, stage, w, douts, z, HS);
+            tile_gather<true>(dk, stage, ws, queries, z, HS);
+        }
+    }
+    const float one[4] = {1, 1, 1, 1};
+    real* dx = dqkv + (long)b * s.T * W + (s.NH + g) * HS;
+    tile_store(dx, W, j0, s.T, z, HS, dk, one);
+    tile_store(dx + s.KV * HS, W, j0, s.T, z, HS, dv, one);
+}
+// part_k, part_v (B NH / KV, tiles of T, KV, HS) = sums over 64 queries of ds* q and of A* do
+__global__ void __launch_bounds__(128) attention_dstar_kernel(float* part_k, float* part_v, const real* dout, RowStats r, const real* qkv, AttnShape s) {
+    const int b = blockIdx.x / s.NH, h = blockIdx.x % s.NH, G = s.NH / s.KV, g = h / G;
+    const int t0 = blockIdx.y * TILE, t1 = min(s.T, t0 + TILE);
+    const long at = (((long)(b * G + h % G) * gridDim.y + blockIdx.y) * s.KV + g) * s.HS;
+    for (int c = threadIdx.x; c < s.HS; c += 128) {
+        float dk = 0, dv = 0;
+        for (int t = t0; t < t1; t++) {
+            const long row = (long)blockIdx.x * s.T + t;
+            dk += r.ds_star[row] * (float)head_q(qkv, s, b, h)[(long)t * attn_row(s) + c];
+            dv += r.w_star[row] * (float)dout[((long)b * s.T + t) * s.NH * s.HS + h * s.HS + c];
+        }
+        part_k[at + c] = dk;
+        part_v[at + c] = dv;
+    }
+}
+inline void column_sum(acc* out, const float* part, long K, int C, int width, int limit);
+
+template <class A, class Bi, class Pe>
+void attention_backward(real* dqkv, acc* dkstar, acc* dvstar, const real* dout, const real* out, const acc* stat,
+                        const real* qkv, const real* kstar, const real* vstar, AttnShape s) {
+    const long rows = (long)s.B * s.NH * s.T, tiles = CEIL_DIV(s.T, TILE), slices = CEIL_DIV(s.HS, SLICE);
+    const long parts = s.B * (s.NH / s.KV) * tiles, width = s.KV * s.HS;
+    float* scratch = (float*)device_scratch((rows * (Bi::column ? 3 : 1) + (Bi::column ? parts * width * 2 : 0)) * sizeof(float));
+    const RowStats r = { scratch, scratch + rows, scratch + 2 * rows };
+    LAUNCH((attention_rows_kernel<A, Bi>), dim3((unsigned)CEIL_DIV(rows, 16)), dim3(256), 0, r, dout, out, stat, qkv, kstar, vstar, s);
+    LAUNCH((attention_dq_kernel<A, Bi, Pe>), dim3(s.B * s.NH, tiles, slices), dim3(256), FORWARD_SMEM, dqkv, dout, stat, r, qkv, kstar, s);
+    LAUNCH((attention_dkv_kernel<A, Bi, Pe>), dim3(s.B * s.KV, tiles, slices), dim3(256), BACKWARD_SMEM, dqkv, dout, stat, r, qkv, s);
+    if (Bi::column) {
+        float *part_k = scratch + 3 * rows, *part_v = part_k + parts * width;
+        LAUNCH(attention_dstar_kernel, dim3(s.B * s.NH, tiles), dim3(128), 0, part_k, part_v, dout, r, qkv, s);
+        const long K = s.bias_shared ? parts * s.KV : parts;                      // shared: (parts KV, HS), the same floats
+        const int C = s.bias_shared ? s.HS : width;
+        if (dkstar) { column_sum(dkstar, part_k, K, C, s.HS, s.k_dims); }
+        if (dvstar) { column_sum(dvstar, part_v, K, C, s.HS, s.HS); }
+    }
+}
+} // namespace cuda
+#endif
 #endif // ATTENTION_VARIANTS_CUH

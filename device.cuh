@@ -27,12 +27,22 @@ enum { emulated = 1 };
 enum { emulated = 0 };
 #endif
 typedef __nv_bfloat16 bf16;
-typedef float real_fp32;     // what tensors hold: real_PRECISION
-typedef bf16  real_bf16;
 #define CEIL_DIV(a, b) (((a) + (b) - 1) / (b))
 #define DEVICE __device__ __forceinline__
 
+#ifndef PRECISION            // fp32 or bf16
+#define PRECISION fp32
+#endif
+
 namespace cuda {
+typedef float real_fp32;
+typedef bf16  real_bf16;
+#define REAL_OF_(precision) real_##precision
+#define REAL_OF(precision) REAL_OF_(precision)
+typedef REAL_OF(PRECISION) real;    // what tensors hold
+typedef float acc;                  // what sums, statistics, weight gradients and optimiser state hold
+static const char* const name = "cuda";
+
 // ----------------------------------------------------------------------------
 // errors: what went wrong, and what to type. Faults of the machine, so exit code 1.
 

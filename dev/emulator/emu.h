@@ -110,10 +110,11 @@ struct Pending { uint32_t mask, arrived; WarpFn fn; const char *what, *file; int
 struct Warp { uint32_t exist = 0, exited = 0; int n = 0; Pending ops[32]; };
 struct Barrier { unsigned arrived; const char* file; int line; };
 struct Memory { char *p, *map; size_t n, mapped; };             // p[0..n) of use, inside the mapping
-enum { MAX_STATIC = 32, STATIC_BYTES = 48 << 10 };
+enum { MAX_STATIC = 16, STATIC_BYTES = 48 << 10 };
+struct Static { int id; char* p; size_t n; };                   // an SMEM variable
 struct Block {
     uint3 id; unsigned n = 0, alive = 0; Thread* threads = nullptr; Warp* warps = nullptr; Barrier bar{};
-    Memory dynamic{}, statics{}; size_t statics_used = 0; char* slots[MAX_STATIC];
+    Memory dynamic{}, statics{}; size_t statics_used = 0; Static vars[MAX_STATIC]; int n_vars = 0;
 };
 enum Sched { FWD, REV, PCT };
 struct Settings { Sched sched = FWD; uint64_t seed = 1; const char* fault = ""; size_t stack = 0; };
@@ -538,7 +539,7 @@ RT inline void block_run(uint3 id) {
     Block* b = block;
     b->id = blockIdx = id; b->alive = b->n; b->bar = Barrier{};
     memset(b->dynamic.p, 0xFF, b->dynamic.n); memset(b->statics.p, 0xFF, b->statics_used);
-    memset(b->slots, 0, sizeof b->slots); b->statics_used = 0;
+    b->statics_used = 0; b->n_vars = 0;
     if (settings.sched == PCT) { draw_priorities(); }
     for (unsigned i = 0; i < b->n; i++) {
         Thread& t = b->threads[i];
@@ -549,9 +550,9 @@ RT inline void block_run(uint3 id) {
         queue.push(&t);
     }
     jump(next_ready());
-    for (char* s : b->slots) {
-        for (size_t i = 0; s && i < 16; i++) {
-            if (s[*(size_t*)(s - 16) + i] != CANARY) { fail("kernel %s wrote past the end of a static shared variable", kernel); }
+    for (Static* v = b->vars; v < b->vars + b->n_vars; v++) {
+        for (int i = 0; i < 16; i++) {
+            if (v->p[v->n + i] != CANARY) { fail("kernel %s wrote past the end of a static shared variable", kernel); }
         }
     }
     counts.blocks++;
@@ -595,20 +596,18 @@ void launch(const char* name, void (*f)(P...), dim3 grid, dim3 threads, size_t s
     run_grid(grid, threads, smem);
 }
 // static shared memory: one object per block and per place in the source (the lambda's type is the key, so that every
-// instance of a template has its own), with its size before it and canaries after it
+// instance of a template has its own), with canaries after it
 inline int static_ids;
 template <class T, class Key> RT T& static_smem(Key) {
-    static int id = static_ids++;
-    if (id >= MAX_STATIC) { fail("more than %d SMEM variables: raise MAX_STATIC", MAX_STATIC); }
-    if (!block->slots[id]) {
-        size_t at = (block->statics_used + 16 + 127) / 128 * 128, end = at + sizeof(T) + 16;
-        if (end > STATIC_BYTES) { fail("kernel %s: more than 48 KiB of static shared memory", kernel); }
-        char* p = block->slots[id] = block->statics.p + at;
-        *(size_t*)(p - 16) = sizeof(T);
-        memset(p, 0xFF, sizeof(T)); memset(p + sizeof(T), CANARY, 16);
-        block->statics_used = end;
-    }
-    return *(T*)block->slots[id];
+    static const int id = static_ids++;
+    for (Static* v = block->vars; v < block->vars + block->n_vars; v++) { if (v->id == id) { return *(T*)v->p; } }
+    size_t at = (block->statics_used + 127) / 128 * 128, end = at + sizeof(T) + 16;
+    if (block->n_vars == MAX_STATIC || end > STATIC_BYTES) { fail("more than %d SMEM variables or 48 KiB of them", MAX_STATIC); }
+    char* p = block->statics.p + at;
+    memset(p, 0xFF, sizeof(T)); memset(p + sizeof(T), CANARY, 16);
+    block->vars[block->n_vars++] = Static{id, p, sizeof(T)};
+    block->statics_used = end;
+    return *(T*)p;
 }
 } // namespace emu
 
