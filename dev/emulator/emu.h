@@ -124,7 +124,8 @@ inline Settings settings;
 inline Counts counts;
 inline Thread host;                       // the fiber that is not a CUDA thread
 inline Thread* now = &host;
-inline Array<Thread*> queue;              // ready threads
+inline Array<Thread*> ring;               // ready threads: ring[head..tail), indices modulo its size, a power of two
+inline unsigned head, tail;
 inline Array<char*> stacks;               // free fiber stacks
 inline Array<Memory> memory;              // device allocations
 inline Array<Block*> finished;            // TSan only: kept until the launch ends (a reused fiber would be the same thread)
@@ -156,7 +157,7 @@ inline void init() {
     if (*env("EMU_SEED")) { settings.seed = strtoull(env("EMU_SEED"), nullptr, 10) | 1; }
     settings.fault = env("EMU_FAULT");
     host.state = READY;
-    settings.stack = EMU_ASAN ? 512 << 10 : 128 << 10;
+    settings.stack = EMU_ASAN ? 512 << 10 : EMU_TSAN ? 64 << 10 : 128 << 10;
     if (!EMU_ASAN) { // report bad addresses from a stack of our own: the fiber's may be the one that overflowed
         static char alt[64 << 10];
         stack_t ss{}; ss.ss_sp = alt; ss.ss_size = sizeof alt; sigaltstack(&ss, nullptr);
@@ -265,18 +266,15 @@ RT inline void* fiber_new(char* top, void (*f)()) {
 #endif
 
 RT inline uint64_t random() { uint64_t& x = settings.seed; x ^= x << 13; x ^= x >> 7; x ^= x << 17; return x; }
-RT inline void wake(Thread* t) { t->state = READY; queue.push(t); }
-inline size_t queue_head;                 // the queue's front moves, so that taking from it is cheap
-enum { QUEUE_SLACK = 4096 };
+RT inline Thread*& ready(unsigned i) { return ring[i & (ring.cap - 1)]; }
+RT inline void wake(Thread* t) { t->state = READY; ready(tail++) = t; }
 RT inline Thread* next_ready() {
-    if (queue_head == queue.n) { return nullptr; }
-    size_t i = settings.sched == REV ? queue.n - 1 : queue_head;
-    for (size_t j = queue_head; settings.sched == PCT && j < queue.n; j++) {
-        if (queue[j]->priority > queue[i]->priority) { i = j; }
-    }
-    Thread* t = queue[i];
-    if (settings.sched == REV) { queue.n--; } else { queue[i] = queue[queue_head++]; }
-    if (queue_head == queue.n || queue_head == QUEUE_SLACK) { queue.erase(0, queue_head); queue_head = 0; }
+    if (head == tail) { return nullptr; }
+    if (settings.sched == REV) { return ready(--tail); }
+    unsigned best = head;
+    for (unsigned i = head; settings.sched == PCT && i != tail; i++) { if (ready(i)->priority > ready(best)->priority) { best = i; } }
+    Thread* t = ready(best);
+    ready(best) = ready(head++);
     return t;
 }
 [[noreturn]] RT inline void thread_main();
@@ -547,7 +545,7 @@ RT inline void block_run(uint3 id) {
         // made here, by the host: a fiber inherits what its creator has seen, and must have seen no other thread's work
         TSAN(char name[80]; snprintf(name, sizeof name, "block (%u,%u,%u) thread %u", id.x, id.y, id.z, i);
              t.tsan = __tsan_create_fiber(0); __tsan_set_fiber_name(t.tsan, name); start_fiber(&t);)
-        queue.push(&t);
+        ready(tail++) = &t;
     }
     jump(next_ready());
     for (Static* v = b->vars; v < b->vars + b->n_vars; v++) {
@@ -567,7 +565,8 @@ RT inline void run_grid(dim3 grid, dim3 threads, size_t smem) {
              threads.x, threads.y, threads.z);
     }
     blockDim = threads; gridDim = grid; counts.launches++;
-    queue.reserve(n + 1 + QUEUE_SLACK); // here, not in a fiber: realloc is visible to ThreadSanitizer
+    while (ring.cap < n + 1) { ring.reserve(ring.cap ? 2 * ring.cap : 64); }
+    head = tail = 0;
     Access access;
     for (size_t i = 0; i < total; i++) {
         size_t k = settings.sched == REV ? total - 1 - i : i;
