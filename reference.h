@@ -41,6 +41,11 @@ inline void  device_free(void* p)                                 { free(p); }
 inline void  device_zero(void* p, size_t bytes)                   { memset(p, 0, bytes); }
 inline void  to_device(void* dst, const void* src, size_t bytes)  { memcpy(dst, src, bytes); }
 inline void  to_host(void* dst, const void* src, size_t bytes)    { memcpy(dst, src, bytes); }
+// y (n) += x
+inline void  add(real* y, const real* x, long n) {
+    #pragma omp parallel for simd
+    for (long i = 0; i < n; i++) { y[i] += x[i]; }
+}
 inline void  cast_to_real(real* dst, const acc* src, long n)      { if (dst != src) { memcpy(dst, src, n * sizeof(real)); } }
 
 // ----------------------------------------------------------------------------

@@ -1,0 +1,1426 @@
+/*
+train_sink.cu -- trains small LLaMA-style language models and watches where their attention goes.
+
+    make train_sink ATTN=sigmoid BIAS=k && ./train_sink -d pile_5B        (make help, ./train_sink --help)
+
+The attention, its biases, the positions and the norm are switches of the build: they change the mathematics. What changes
+a run is a flag. The file reads from top to bottom:
+
+     1 switches      which model this binary is                         attention_variants.cuh
+     2 operations    cpu:: or cuda::, chosen here and nowhere else      reference.h, metrics.cuh
+     3 model         tensors, forward, backward, update: written once over ops::
+     4 flags         the command line, one row each
+     5 data          tokens in, text out                                dataloader.h, tokenizer.h
+     6 log           a line for people, a JSON object for machines
+     7 checkpoint    the model as safetensors + config.json             checkpoint.h
+     8 evaluate      validation loss, sink metrics, samples
+     9 commands      train, probe, generate, bench
+    10 main
+*/
+#include <math.h>
+#include <signal.h>
+#include <map>
+
+// ============================================================================
+// 1 switches
+#include "attention_variants.cuh"
+
+static const char* const SWITCH_VALUES[][2] = { // this build: { "ATTN", "softmax" }, ...
+#define X(SWITCH, Type) { #SWITCH, STR(SWITCH) },
+    SWITCHES(X)
+#undef X
+};
+#ifndef GIT_COMMIT
+#define GIT_COMMIT "unknown"
+#endif
+
+// ============================================================================
+// 2 operations
+#include "reference.h"
+#include "metrics.cuh"
+namespace ops = cpu;
+typedef ops::real real;   // what tensors hold
+typedef ops::acc acc;     // what sums, weight gradients and optimiser state hold
+#define PRECISION_NAME "fp32"
+
+// ============================================================================
+// 3 model: pre-norm (Eq. 2) or post-norm (Eq. 3) blocks, written as one chain of 2L branches f_0, f_1, .. (attention, FFN,
+// attention, ..):
+//      n_i = LN_i(x_i)            pre: i = 0..2L        post: i = 1..2L, and n_0 = x_0
+//      x_{i+1} = base_i + f_i(n_i),   base_i = x_i (pre) or n_i (post)
+// x_0 is the embedding, n_2L goes to lm_head. The hidden state h^l of the paper is x_2l (pre) or n_2l (post).
+
+struct Config {
+    int L, C, NH, KV, HS, F, V, T;               // T: longest sequence, without the sink token
+    float eps, rope_base;
+    float attn_p, attn_alpha;                    // AttnShape
+    int bias_shared, k_dims, window, prefix;
+    std::string v_star;                          // "" | e1:M | ones:M, the fixed v* of BIAS=k (Table 5)
+};
+// rows of learned biases: one per key/value head (BIAS=v: per head), or one for all
+static int bias_rows(const Config& c) { return c.bias_shared ? 1 : Bias::add_v ? c.NH : c.KV; }
+
+// ---- parameters. Every tensor is one row: field, Hugging Face name, rows, columns, init std (0: all ones).
+// Rows stand in memory as they stand here: qw kw vw are one matrix, so are gatew upw.
+// Init of the official code: N(0, sqrt(2 / (5 fan_in))), FFN output 1/sqrt(fan_in)/L, k*, v* and the sink token 0.02
+#define LINEAR(fan_in) sqrt(0.4 / (fan_in))
+#define PARAMS(HEAD, LAYER, TAIL) \
+    HEAD(wte,     "model.embed_tokens.weight",         V,                                              C, sqrt(0.4 / C)) \
+    HEAD(wpe,     "model.embed_positions.weight",      Pe::learnable ? T + Bias::token : 0,            C, sqrt(0.4 / C)) \
+    HEAD(sink,    "model.sink_token",                  Bias::token ? -1 : 0,                           C, 0.02) \
+    LAYER(ln1w,   "input_layernorm.weight",            Norm::post ? 0 : -1,                            C, 0) \
+    LAYER(qw,     "self_attn.q_proj.weight",           NH * HS,                                        C, LINEAR(C)) \
+    LAYER(kw,     "self_attn.k_proj.weight",           KV * HS,                                        C, LINEAR(C)) \
+    LAYER(vw,     "self_attn.v_proj.weight",           KV * HS,                                        C, LINEAR(C)) \
+    LAYER(kstar,  "self_attn.k_star",                  Bias::learn_k ? bias_rows(c) : 0,               HS, 0.02) \
+    LAYER(vstar,  "self_attn.v_star",                  Bias::learn_v || Bias::add_v ? bias_rows(c) : 0, HS, 0.02) \
+    LAYER(phi1w,  "self_attn.phi_fc1.weight",          Attn::phi == PHI_MLP ? HS : 0,                  HS, LINEAR(HS)) \
+    LAYER(phi2w,  "self_attn.phi_fc2.weight",          Attn::phi == PHI_MLP ? HS : 0,                  HS, LINEAR(HS)) \
+    LAYER(ow,     "self_attn.o_proj.weight",           C,                                              OC, LINEAR(OC)) \
+    LAYER(ln2w,   "post_attention_layernorm.weight",   -1,                                             C, 0) \
+    LAYER(gatew,  "mlp.gate_proj.weight",              Ffn::gated ? F : 0,                             C, LINEAR(C)) \
+    LAYER(upw,    "mlp.up_proj.weight",                F,                                              C, LINEAR(C)) \
+    LAYER(downw,  "mlp.down_proj.weight",              C,                                              F, 1 / sqrt(F) / L) \
+    LAYER(ln3w,   "post_feedforward_layernorm.weight", Norm::post ? -1 : 0,                            C, 0) \
+    TAIL(lnfw,    "model.norm.weight",                 Norm::post ? 0 : -1,                            C, 0) \
+    TAIL(lmw,     "lm_head.weight",                    V,                                              C, LINEAR(C))
+// rows 0: this build has no such tensor; -1: a vector, one row without a row dimension
+
+#define FIELD(name, ...) P* name;
+#define NOTHING(...)
+template <class P> struct Params {
+    PARAMS(FIELD, NOTHING, FIELD)
+    struct Layer { PARAMS(NOTHING, FIELD, NOTHING) };
+    std::vector<Layer> layer;
+};
+struct Tensor { std::string name; std::vector<long> shape; long at, count; double std; };
+
+// points p into base, lists the tensors in memory order, returns how many numbers there are (base NULL: only counts)
+template <class P> long params_point(Params<P>* p, std::vector<Tensor>* list, P* base, const Config& c) {
+    const long L = c.L, C = c.C, NH = c.NH, KV = c.KV, HS = c.HS, F = c.F, V = c.V, T = c.T, OC = Combine::sum ? HS : NH * HS;
+    long n = 0;
+    auto place = [&](P** field, const std::string& name, long rows, long cols, double std) {
+        const long count = labs(rows) * cols;
+        *field = count && base ? base + n : NULL;
+        if (count && list) { list->push_back({ name, rows < 0 ? std::vector<long>{ cols } : std::vector<long>{ rows, cols }, n, count, std }); }
+        n += count;
+    };
+    p->layer.resize(L);
+    #define ROW(field, hf, rows, cols, std) place(&p->field, hf, rows, cols, std);
+    #define LAYER_ROW(field, hf, rows, cols, std) place(&p->layer[l].field, strf("model.layers.%d.%s", l, hf), rows, cols, std);
+    PARAMS(ROW, NOTHING, NOTHING)
+    for (int l = 0; l < L; l++) { PARAMS(NOTHING, LAYER_ROW, NOTHING) }
+    PARAMS(NOTHING, NOTHING, ROW)
+    (void)KV; (void)F; (void)V; (void)T;
+    return n;
+}
+
+// ---- activations. N = B T rows; one arena for all, laid out anew for each (B, T)
+#define ACTS(X) \
+    X(real, x,       (2 * L + 1) * N * C)                            /* (2L+1, N, C)  the stream (pre), or what enters each LN (post) */ \
+    X(real, n,       (2 * L + 1) * N * C)                            /* (2L+1, N, C)  n_i = LN(x_i)                                   */ \
+    X(acc,  rstd,    (2 * L + 1) * N)                                /* (2L+1, N)                                                     */ \
+    X(real, qkv,     L * N * W)                                      /* (L, N, (NH + 2 KV) HS)  after PE and phi                      */ \
+    X(real, phi_in,  Attn::phi == PHI_MLP ? L * N * QK : 0)          /* (L, N, (NH + KV) HS)    the MLP kernel: input,                */ \
+    X(real, phi_hid, Attn::phi == PHI_MLP ? L * N * QK : 0)          /*                         hidden before and                     */ \
+    X(real, phi_act, Attn::phi == PHI_MLP ? L * N * QK : 0)          /*                         after ReLU                            */ \
+    X(real, att,     L * N * NH * HS)                                /* (L, N, NH HS)                                                 */ \
+    X(acc,  stat,    L * N * NH * 2)                                 /* (L, B, NH, T, 2)                                              */ \
+    X(real, heads,   Combine::sum || Bias::add_v ? L * N * OC : 0)   /* (L, N, NH HS or HS)     att + v*, or summed over heads        */ \
+    X(real, fch,     L * N * FH)                                     /* (L, N, 2F or F)         gate | up                             */ \
+    X(real, fca,     L * N * F)                                      /* (L, N, F)                                                     */ \
+    X(real, logits,  R * V)                                          /* (R, V)   the head works on R rows at a time                   */ \
+    X(acc,  losses,  N)                                              /* (N)                                                           */ \
+    X(real, dx,      N * C)           /* backward */ \
+    X(real, dn,      N * C) \
+    X(real, dqkv,    N * W) \
+    X(real, datt,    N * NH * HS) \
+    X(real, dheads,  Combine::sum || Bias::add_v ? N * OC : 0) \
+    X(real, dphi,    Attn::phi == PHI_MLP ? 2 * N * QK : 0) \
+    X(real, dfch,    N * FH) \
+    X(real, dfca,    N * F)
+struct Acts {
+#define X(type, name, size) type* name;
+    ACTS(X)
+#undef X
+};
+// points a into base, returns the bytes (base NULL: only counts)
+static size_t acts_point(Acts* a, char* base, const Config& c, long B, long T, long R) {
+    const long L = c.L, C = c.C, NH = c.NH, HS = c.HS, F = c.F, V = c.V, N = B * T, OC = Combine::sum ? HS : NH * HS;
+    const long QK = (c.NH + c.KV) * HS, W = QK + c.KV * HS, FH = F * (Ffn::gated ? 2 : 1);
+    size_t bytes = 0;
+    #define X(type, name, size) a->name = (type*)(base + bytes); bytes += ((size) * sizeof(type) + 255) / 256 * 256;
+    ACTS(X)
+    #undef X
+    (void)OC; (void)QK;
+    return bytes;
+}
+
+struct Model {
+    Config c;
+    std::vector<Tensor> tensors;
+    long num_params;
+    real* params; acc *master, *grads, *m, *v;   // master: the weights in acc, the same array as params where real is acc
+    Params<real> w; Params<acc> g;
+    Acts a; char* arena; size_t arena_bytes;     // activations
+    int B, T, R;                                 // the batch they are laid out for, T with the sink token; rows of the head
+    int *tokens, *targets; size_t token_room;    // (B, T)
+    real *positions, *v_fixed; acc* turns;       // absolute PE (T, C); fixed v* (HS); rotary cos, sin (T, HS/2, 2)
+};
+enum { HEAD_ROWS = 512 };                        // rows of logits alive at once
+
+static AttnShape attn_shape(const Model* m) {
+    const Config& c = m->c;
+    return { m->B, m->T, c.NH, c.KV, c.HS, c.window, c.prefix ? c.prefix + Bias::token : 0, c.bias_shared, c.k_dims, c.attn_p, c.attn_alpha };
+}
+static const real* star_k(const Model* m, int l) { return m->w.layer[l].kstar; }
+static const real* star_v(const Model* m, int l) { return Bias::learn_v ? m->w.layer[l].vstar : Bias::column ? m->v_fixed : NULL; }
+
+// lays the activations out for B sequences of T tokens
+static void model_resize(Model* m, int B, int T) {
+    if (Pe::learnable && T > m->c.T) { die(EXIT_USER, strf("--seq %d: this model has learned positions for %d tokens", T, m->c.T), "use shorter sequences"); }
+    m->B = B; m->T = T + Bias::token;
+    m->R = std::min<long>(HEAD_ROWS, (long)B * m->T);
+    Acts probe;
+    const size_t bytes = acts_point(&probe, NULL, m->c, B, m->T, m->R), words = (size_t)B * m->T;
+    if (bytes > m->arena_bytes) {
+        ops::device_free(m->arena);
+        m->arena = (char*)ops::device_malloc(bytes);
+        m->arena_bytes = bytes;
+    }
+    acts_point(&m->a, m->arena, m->c, B, m->T, m->R);
+    if (words > m->token_room) {
+        ops::device_free(m->tokens); ops::device_free(m->targets);
+        m->tokens = (int*)ops::device_malloc(words * sizeof(int));
+        m->targets = (int*)ops::device_malloc(words * sizeof(int));
+        m->token_room = words;
+    }
+}
+template <class D> static D* device_table(const std::vector<double>& host) {
+    std::vector<D> x(host.begin(), host.end());
+    D* p = (D*)ops::device_malloc(x.size() * sizeof(D));
+    ops::to_device(p, x.data(), x.size() * sizeof(D));
+    return p;
+}
+// constant tables: positions from 0, as long as any sequence may be
+static void model_tables(Model* m, int T) {
+    const Config& c = m->c;
+    T += Bias::token;
+    if (Pe::absolute) { // (Eq. 5) with all sines before all cosines, as in the official code
+        std::vector<double> p((size_t)T * c.C);
+        for (int t = 0; t < T; t++) {
+            for (int i = 0; i < c.C / 2; i++) {
+                const double angle = t * pow(10000.0, -2.0 * i / c.C);
+                p[(size_t)t * c.C + i] = sin(angle);
+                p[(size_t)t * c.C + c.C / 2 + i] = cos(angle);
+            }
+        }
+        m->positions = device_table<real>(p);
+    }
+    if (Pe::rotary) {
+        std::vector<double> p;
+        for (int t = 0; t < T; t++) {
+            for (int i = 0; i < c.HS / 2; i++) {
+                const double angle = t * pow((double)c.rope_base, -2.0 * i / c.HS);
+                p.push_back(cos(angle)); p.push_back(sin(angle));
+            }
+        }
+        m->turns = device_table<acc>(p);
+    }
+    if (!c.v_star.empty()) { // Table 5: M [1, 0, .., 0] or M [1, .., 1] / sqrt(HS), the same for every head
+        const bool ones = c.v_star.compare(0, 5, "ones:") == 0;
+        const double M = atof(c.v_star.c_str() + (ones ? 5 : 3));
+        std::vector<double> p;
+        for (int g = 0; g < bias_rows(c); g++) { for (int i = 0; i < c.HS; i++) { p.push_back(ones ? M / sqrt(c.HS) : i ? 0 : M); } }
+        m->v_fixed = device_table<real>(p);
+    }
+}
+// num_params weights from host memory
+static void model_set(Model* m, const acc* host) {
+    ops::to_device(m->master, host, m->num_params * sizeof(acc));
+    ops::cast_to_real(m->params, m->master, m->num_params);
+}
+// memory for the weights and, if it is to be trained, for gradients and optimiser state
+static Model model_new(const Config& c, int T_max, bool train) {
+    Model m = Model();
+    m.c = c;
+    m.num_params = params_point<real>(&m.w, &m.tensors, NULL, c);
+    m.params = (real*)ops::device_malloc(m.num_params * sizeof(real));
+    m.master = std::is_same<real, acc>::value ? (acc*)m.params : (acc*)ops::device_malloc(m.num_params * sizeof(acc));
+    params_point<real>(&m.w, NULL, m.params, c);
+    if (train) {
+        m.grads = (acc*)ops::device_malloc(3 * m.num_params * sizeof(acc));
+        m.m = m.grads + m.num_params;
+        m.v = m.m + m.num_params;
+    }
+    params_point<acc>(&m.g, NULL, m.grads, c);
+    model_tables(&m, std::max(c.T, T_max));
+    return m;
+}
+// every tensor from its own random stream: the same seed gives the same q_proj with and without k*
+static void model_init(Model* m, uint64_t seed) {
+    std::vector<acc> host(m->num_params);
+    for (auto& t : m->tensors) {
+        Rng rng = rng_stream(seed, hash_bytes(t.name.data(), t.name.size()));
+        for (long i = 0; i < t.count; i++) { host[t.at + i] = t.std == 0 ? acc(1) : acc(t.std * rng_normal(&rng)); }
+        if (ends_with(t.name, ".k_star")) { // entries that are not learned are zero (Table 13)
+            for (long i = 0; i < t.count; i++) { if (i % m->c.HS >= m->c.k_dims) { host[t.at + i] = 0; } }
+        }
+    }
+    model_set(m, host.data());
+}
+static void model_free(Model* m) {
+    if ((void*)m->master != (void*)m->params) { ops::device_free(m->master); }
+    for (void* p : { (void*)m->params, (void*)m->grads, (void*)m->arena, (void*)m->tokens, (void*)m->targets,
+                     (void*)m->positions, (void*)m->v_fixed, (void*)m->turns }) { ops::device_free(p); }
+    *m = Model();
+}
+
+// seqs (B, T+1) in host memory -> tokens and targets; returns how many targets count. Row 0 of a sink token predicts
+// nothing; with a prefix p the loss starts at the prediction of token p + 1 (section 6)
+static long model_load(Model* m, const int* seqs, int B, int T) {
+    if (m->B != B || m->T != T + Bias::token || !m->arena) { model_resize(m, B, T); }
+    std::vector<int> tokens((size_t)B * T), targets((size_t)B * m->T);
+    long count = 0;
+    for (int b = 0; b < B; b++) {
+        const int* s = seqs + (size_t)b * (T + 1);
+        for (int t = 0; t < T; t++) { tokens[(size_t)b * T + t] = s[t]; }
+        for (int t = 0; t < m->T; t++) {
+            const int i = t - Bias::token;
+            const bool counts = i >= 0 && i >= m->c.prefix - 1;
+            targets[(size_t)b * m->T + t] = counts ? s[i + 1] : -1;
+            count += counts;
+        }
+    }
+    ops::to_device(m->tokens, tokens.data(), tokens.size() * sizeof(int));
+    ops::to_device(m->targets, targets.data(), targets.size() * sizeof(int));
+    return count;
+}
+
+// x_i and n_i
+static real* act_x(const Model* m, int i) { return m->a.x + (size_t)i * m->B * m->T * m->c.C; }
+static real* act_n(const Model* m, int i) { return Norm::post && i == 0 ? m->a.x : m->a.n + (size_t)i * m->B * m->T * m->c.C; }
+template <class P> static P* norm_weight(const Params<P>& p, int i, int L) {
+    if (Norm::post) { return i % 2 ? p.layer[i / 2].ln2w : p.layer[i / 2 - 1].ln3w; }
+    return i == 2 * L ? p.lnfw : i % 2 ? p.layer[i / 2].ln2w : p.layer[i / 2].ln1w;
+}
+static void norm_forward(Model* m, int i) {
+    if (Norm::post && i == 0) { return; }
+    const int N = m->B * m->T;
+    ops::rmsnorm_forward(act_n(m, i), m->a.rstd + (size_t)i * N, act_x(m, i), norm_weight(m->w, i, m->c.L), m->c.eps, N, m->c.C);
+}
+// a tensor of layer l: shape (L, N, per_row)
+template <class A> static A* of_layer(A* t, const Model* m, int l, int per_row) { return t + (size_t)l * m->B * m->T * per_row; }
+
+// x_{i+1} = base_i + W_O heads(attention(n_i)),  i = 2l
+static void attention_block_forward(Model* m, int l) {
+    const Config& c = m->c; const auto& w = m->w.layer[l]; const AttnShape s = attn_shape(m);
+    const int N = m->B * m->T, i = 2 * l, QK = (c.NH + c.KV) * c.HS, OC = Combine::sum ? c.HS : c.NH * c.HS;
+    real *qkv = of_layer(m->a.qkv, m, l, attn_row(s)), *att = of_layer(m->a.att, m, l, c.NH * c.HS), *heads = att;
+    acc* stat = of_layer(m->a.stat, m, l, c.NH * 2);
+    ops::matmul_forward(qkv, act_n(m, i), w.qw, NULL, N, c.C, attn_row(s));
+    if (Pe::rotary) { ops::rope(qkv, m->turns, +1, s); }
+    if (Attn::phi == PHI_ELU1) { ops::phi_elu1_forward(qkv, s); }
+    if (Attn::phi == PHI_MLP) { // phi(x) = W2 relu(W1 x) on every head of q and k
+        real *in = of_layer(m->a.phi_in, m, l, QK), *hid = of_layer(m->a.phi_hid, m, l, QK), *act = of_layer(m->a.phi_act, m, l, QK);
+        const int rows = N * (c.NH + c.KV);
+        ops::qk_gather(in, qkv, s);
+        ops::matmul_forward(hid, in, w.phi1w, NULL, rows, c.HS, c.HS);
+        ops::ffn_forward<Ffn_relu>(act, hid, rows, c.HS);
+        ops::matmul_forward(m->a.dphi, act, w.phi2w, NULL, rows, c.HS, c.HS);
+        ops::qk_scatter(qkv, m->a.dphi, s);
+    }
+    ops::attention_forward<Attn, Bias, Pe>(att, stat, qkv, star_k(m, l), star_v(m, l), s);
+    if (Combine::sum || Bias::add_v) {
+        heads = of_layer(m->a.heads, m, l, OC);
+        ops::heads_forward(heads, att, Bias::add_v ? w.vstar : NULL, Combine::sum, s);
+    }
+    ops::matmul_forward(act_x(m, i + 1), heads, w.ow, Norm::post ? act_n(m, i) : act_x(m, i), N, OC, c.C);
+}
+// x_{i+1} = base_i + W_down act(W_gate|up n_i),  i = 2l + 1
+static void ffn_block_forward(Model* m, int l) {
+    const Config& c = m->c; const auto& w = m->w.layer[l];
+    const int N = m->B * m->T, i = 2 * l + 1, FH = c.F * (Ffn::gated ? 2 : 1);
+    real *fch = of_layer(m->a.fch, m, l, FH), *fca = of_layer(m->a.fca, m, l, c.F);
+    ops::matmul_forward(fch, act_n(m, i), Ffn::gated ? w.gatew : w.upw, NULL, N, c.C, FH);
+    ops::ffn_forward<Ffn>(fca, fch, N, c.F);
+    ops::matmul_forward(act_x(m, i + 1), fca, w.downw, Norm::post ? act_n(m, i) : act_x(m, i), N, c.F, c.C);
+}
+// tokens -> n_2L
+static void model_body(Model* m) {
+    const Config& c = m->c;
+    ops::embed_forward(act_x(m, 0), m->tokens, m->w.wte, Pe::learnable ? m->w.wpe : m->positions, m->w.sink, m->B, m->T, c.C);
+    for (int l = 0; l < c.L; l++) {
+        norm_forward(m, 2 * l);
+        attention_block_forward(m, l);
+        norm_forward(m, 2 * l + 1);
+        ffn_block_forward(m, l);
+    }
+    norm_forward(m, 2 * c.L);
+}
+// the classifier, R rows at a time so that the logits never exist whole. Fills a.losses; if dloss is not 0 also
+// g.lmw += and a.dn = the gradient of dloss * sum of losses
+static void model_head(Model* m, float dloss) {
+    const Config& c = m->c;
+    const int N = m->B * m->T;
+    for (int r = 0; r < N; r += m->R) {
+        const int rows = std::min(m->R, N - r);
+        real* n = act_n(m, 2 * c.L) + (size_t)r * c.C;
+        ops::matmul_forward(m->a.logits, n, m->w.lmw, NULL, rows, c.C, c.V);
+        ops::classifier(m->a.losses + r, m->a.logits, m->targets + r, dloss, rows, c.V);
+        if (dloss == 0) { continue; }
+        ops::matmul_backward_input(m->a.dn + (size_t)r * c.C, m->a.logits, m->w.lmw, rows, c.C, c.V);
+        ops::matmul_backward_weight(m->g.lmw, m->a.logits, n, rows, c.C, c.V);
+    }
+}
+// the losses of the loaded batch, (B, T); those that do not count are 0
+static std::vector<acc> model_losses(Model* m) {
+    std::vector<acc> x((size_t)m->B * m->T);
+    ops::to_host(x.data(), m->a.losses, x.size() * sizeof(acc));
+    return x;
+}
+static double model_forward(Model* m, long count, float dloss) { // mean loss over the targets that count
+    model_body(m);
+    model_head(m, dloss);
+    double sum = 0;
+    for (acc x : model_losses(m)) { sum += x; }
+    return sum / count;
+}
+
+// dn_i from a.dx = dx_{i+1}:  in the forward pass this was  x_{i+1} = base_i + W_O heads(attention(n_i))
+static void attention_block_backward(Model* m, int l) {
+    const Config& c = m->c; const auto& w = m->w.layer[l]; const auto& g = m->g.layer[l]; const AttnShape s = attn_shape(m);
+    const int N = m->B * m->T, i = 2 * l, QK = (c.NH + c.KV) * c.HS, OC = Combine::sum ? c.HS : c.NH * c.HS;
+    real *qkv = of_layer(m->a.qkv, m, l, attn_row(s)), *att = of_layer(m->a.att, m, l, c.NH * c.HS), *dqkv = m->a.dqkv;
+    const bool combine = Combine::sum || Bias::add_v;
+    real *heads = combine ? of_layer(m->a.heads, m, l, OC) : att, *dheads = combine ? m->a.dheads : m->a.datt;
+    ops::matmul_backward_weight(g.ow, m->a.dx, heads, N, OC, c.C);
+    ops::matmul_backward_input(dheads, m->a.dx, w.ow, N, OC, c.C);
+    if (combine) { ops::heads_backward(m->a.datt, Bias::add_v ? g.vstar : NULL, dheads, Combine::sum, s); }
+    ops::attention_backward<Attn, Bias, Pe>(dqkv, g.kstar, Bias::learn_v ? g.vstar : NULL, m->a.datt, att,
+                                            of_layer(m->a.stat, m, l, c.NH * 2), qkv, star_k(m, l), star_v(m, l), s);
+    if (Attn::phi == PHI_MLP) {
+        real *in = of_layer(m->a.phi_in, m, l, QK), *hid = of_layer(m->a.phi_hid, m, l, QK), *act = of_layer(m->a.phi_act, m, l, QK);
+        real *d1 = m->a.dphi, *d2 = m->a.dphi + (size_t)N * QK;
+        const int rows = N * (c.NH + c.KV);
+        ops::qk_gather(d1, dqkv, s);
+        ops::matmul_backward_weight(g.phi2w, d1, act, rows, c.HS, c.HS);
+        ops::matmul_backward_input(d2, d1, w.phi2w, rows, c.HS, c.HS);
+        ops::ffn_backward<Ffn_relu>(d1, d2, hid, rows, c.HS);
+        ops::matmul_backward_weight(g.phi1w, d1, in, rows, c.HS, c.HS);
+        ops::matmul_backward_input(d2, d1, w.phi1w, rows, c.HS, c.HS);
+        ops::qk_scatter(dqkv, d2, s);
+    }
+    if (Attn::phi == PHI_ELU1) { ops::phi_elu1_backward(dqkv, qkv, s); }
+    if (Pe::rotary) { ops::rope(dqkv, m->turns, -1, s); }
+    ops::matmul_backward_weight(g.qw, dqkv, act_n(m, i), N, c.C, attn_row(s));
+    ops::matmul_backward_input(m->a.dn, dqkv, w.qw, N, c.C, attn_row(s));
+}
+// dn_i from a.dx = dx_{i+1}:  in the forward pass this was  x_{i+1} = base_i + W_down act(W_gate|up n_i)
+static void ffn_block_backward(Model* m, int l) {
+    const Config& c = m->c; const auto& w = m->w.layer[l]; const auto& g = m->g.layer[l];
+    const int N = m->B * m->T, i = 2 * l + 1, FH = c.F * (Ffn::gated ? 2 : 1);
+    real *fch = of_layer(m->a.fch, m, l, FH), *fca = of_layer(m->a.fca, m, l, c.F);
+    ops::matmul_backward_weight(g.downw, m->a.dx, fca, N, c.F, c.C);
+    ops::matmul_backward_input(m->a.dfca, m->a.dx, w.downw, N, c.F, c.C);
+    ops::ffn_backward<Ffn>(m->a.dfch, m->a.dfca, fch, N, c.F);
+    ops::matmul_backward_weight(Ffn::gated ? g.gatew : g.upw, m->a.dfch, act_n(m, i), N, c.C, FH);
+    ops::matmul_backward_input(m->a.dn, m->a.dfch, Ffn::gated ? w.gatew : w.upw, N, c.C, FH);
+}
+// a.dn = dn_i (without the base term) and a.dx = dx_{i+1}  ->  a.dx = dx_i
+//      pre:   dx_i = dx_{i+1} + LN'(dn_i)             since base_i = x_i
+//      post:  dx_i = LN'(dx_{i+1} + dn_i)             since base_i = n_i
+static void norm_backward(Model* m, int i, bool top) {
+    const int N = m->B * m->T, C = m->c.C;
+    if (Norm::post && !top) { ops::add(m->a.dn, m->a.dx, (long)N * C); }
+    if (Norm::post && i == 0) { std::swap(m->a.dx, m->a.dn); return; }
+    ops::rmsnorm_backward(m->a.dx, norm_weight(m->g, i, m->c.L), m->a.dn, act_x(m, i), norm_weight(m->w, i, m->c.L),
+                          m->a.rstd + (size_t)i * N, !Norm::post && !top, N, C);
+}
+// after model_forward with dloss: adds the gradient of dloss * sum of losses to every tensor of g
+static void model_backward(Model* m) {
+    norm_backward(m, 2 * m->c.L, true);
+    for (int l = m->c.L - 1; l >= 0; l--) {
+        ffn_block_backward(m, l);
+        norm_backward(m, 2 * l + 1, false);
+        attention_block_backward(m, l);
+        norm_backward(m, 2 * l, false);
+    }
+    ops::embed_backward(m->g.wte, m->g.wpe, m->g.sink, m->a.dx, m->tokens, m->B, m->T, m->c.C);
+}
+static double model_grad_norm(const Model* m) { return sqrt(ops::square_norm(m->grads, m->num_params)); }
+
+// ============================================================================
+// 4 flags
+// presets:      name      L   C     NH  F     V      T     B
+#define PRESETS(X) \
+               X("bb",     1,  32,   1,  80,   0,     64,   64) \
+               X("nano",   4,  128,  4,  256,  0,     128,  32) \
+               X("small",  4,  256,  4,  768,  0,     256,  16) \
+               X("60M",    10, 768,  8,  1536, 50432, 2048, 8) \
+               X("1B",     22, 2048, 16, 5632, 50432, 2048, 4)
+#define PRESET_NAME(name, ...) " " name
+struct Preset { const char* name; long L, C, NH, F, V, T, B; };
+#define X(...) { __VA_ARGS__ },
+static const Preset PRESET_ROWS[] = { PRESETS(X) };
+#undef X
+
+// Every flag is one row: commands that take it (t train, p probe, g generate, b bench), type, name, short
+// letter, default, help. The struct, the parser, --help and the config line of the log are made from the rows.
+typedef std::string str;
+#define FLAGS(X) \
+    X("tpb",  str,    data,            'd', "bb",   "bb, FILE.txt, FILE.jsonl, a directory of shards or a NAME under data/; A:3,B:1 mixes") \
+    X("tpg",  str,    tokenizer,       0,   "",     "tokenizer.json for text; without it text is bytes (257 ids)") \
+    X("tp",   str,    bos,             0,   "none", "put a BOS: none, seq (first token of every sequence) or doc") \
+    X("t",    long,   train_tokens,    0,   0,      "use only the first N training tokens, again and again (0: all)") \
+    X("tp",   str,    random_token,    0,   "",     "1-based positions that get a uniformly random token: 1 or 1,2 (section 5)") \
+    X("tp",   str,    fix_token,       0,   "",     "POS:ID, this token at this 1-based position (section 5, Table 10)") \
+    X("tp",   bool,   skip_bad,        0,   false,  "count and skip broken .jsonl records instead of stopping") \
+    X("tpb",  long,   bb_vocab,        0,   256,    "bb: ordinary tokens; one more id is <s>") \
+    X("tpb",  long,   bb_triggers,     0,   1,      "bb: how many of them are triggers") \
+    X("tpb",  double, bb_trigger_prob, 0,   0.15,   "bb: probability of each trigger") \
+    X("tpb",  double, bb_temp,         0,   2.0,    "bb: standard deviation of the bigram logits") \
+    X("tpb",  long,   bb_table,        0,   1,      "bb: seed of the bigram table") \
+    X("tpb",  long,   bb_bos,          0,   1,      "bb: 1 puts <s> first, 0 does not") \
+    X("tb",   str,    model,           'm', "bb",   "preset:" PRESETS(PRESET_NAME)) \
+    X("tb",   long,   layers,          0,   0,      "L (0: the preset's)") \
+    X("tb",   long,   heads,           0,   0,      "NH") \
+    X("tb",   long,   kv_heads,        0,   0,      "KV, key/value heads (0: as many as heads)") \
+    X("tb",   long,   width,           0,   0,      "C, channels") \
+    X("tb",   long,   ffn_width,       0,   0,      "F") \
+    X("tb",   long,   vocab,           0,   0,      "V (0: the preset's, else the data's)") \
+    X("tb",   long,   seq,             't', 0,      "T, tokens per sequence (0: the preset's)") \
+    X("tb",   double, attn_p,          0,   1.0,    "p of softmax_p and sigmoid_p (Eq. 43)") \
+    X("tb",   double, attn_alpha,      0,   1.0,    "rows of a normalised attention sum to this (Table 14)") \
+    X("tb",   str,    bias_share,      0,   "none", "learned biases: none (one per head) or heads (one for all heads, Table 12)") \
+    X("tb",   long,   k_dims,          0,   0,      "learnable entries of k* (0: all; Table 13)") \
+    X("tb",   str,    v_star,          0,   "",     "BIAS=k: fixed v* of norm M, e1:M or ones:M (Table 5)") \
+    X("tpb",  long,   prefix,          0,   0,      "keys 1..P are visible to all, the loss starts after them (section 6)") \
+    X("tpb",  long,   window,          0,   0,      "query t sees keys t-W+1..t (0: all; section 6)") \
+    X("tb",   long,   batch,           'b', 0,      "sequences in memory at once, B (0: the preset's)") \
+    X("tb",   long,   total_batch,     0,   0,      "tokens per optimiser step, a multiple of batch * seq (0: batch * seq)") \
+    X("tb",   long,   steps,           'n', 1000,   "optimiser steps") \
+    X("t",    str,    optimizer,       0,   "adamw", "adamw or sgd (momentum beta1)") \
+    X("t",    double, lr,              0,   4e-4,   "peak learning rate") \
+    X("t",    long,   warmup,          0,   100,    "steps of linear warm-up") \
+    X("t",    str,    schedule,        0,   "constant", "after warm-up: constant (the released configs) or cosine (the paper's text)") \
+    X("t",    double, min_lr,          0,   0.0,    "where cosine ends") \
+    X("t",    double, beta1,           0,   0.9,    "AdamW, SGD") \
+    X("t",    double, beta2,           0,   0.95,   "AdamW") \
+    X("t",    double, adam_eps,        0,   1e-8,   "AdamW") \
+    X("t",    double, weight_decay,    0,   0.1,    "on all parameters") \
+    X("t",    double, grad_clip,       0,   1.0,    "global norm (0: off)") \
+    X("t",    long,   eval_every,      0,   100,    "steps between evaluations (0: only the first and the last)") \
+    X("t",    long,   save_every,      0,   0,      "steps between checkpoints (0: only the last)") \
+    X("t",    long,   sample,          0,   64,     "tokens of the sample that every evaluation writes (0: none)") \
+    X("tp",   long,   val_seqs,        0,   100,    "validation sequences") \
+    X("tp",   str,    probe_len,       0,   "64",   "T of the sink metrics; probe takes a list") \
+    X("tp",   long,   probe_seqs,      0,   100,    "sequences of the sink metrics") \
+    X("tp",   str,    eps,             0,   "0.3",  "threshold of Sink_k, or a list") \
+    X("tpgb", long,   seed,            0,   1,      "of the initial weights, the order of the data and the samples") \
+    X("t",    str,    out,             'o', "",     "directory of the run (empty: the next free runs/NNNN-<switches>)") \
+    X("t",    bool,   resume,          0,   false,  "go on from the newest checkpoint in --out, if there is one") \
+    X("t",    double, stop_after,      0,   0.0,    "minutes after which to save and stop (0: never)") \
+    X("p",    str,    probe_input,     0,   "natural", "natural (from -d), random (uniform tokens) or repeated (one token per sequence)") \
+    X("p",    str,    json,            0,   "",     "write the eval object here") \
+    X("p",    bool,   per_sequence,    0,   false,  "also write alpha[seq][L][H][k]") \
+    X("p",    str,    dump,            0,   "",     "write attention maps and QK geometry here as .npy") \
+    X("p",    str,    dump_heads,      0,   "0:0",  "LAYER:HEAD,... for --dump, or all") \
+    X("p",    long,   dump_seq,        0,   0,      "which probe sequence --dump shows") \
+    X("g",    str,    prompt,          0,   "",     "text to go on from") \
+    X("g",    long,   tokens,          0,   200,    "tokens to write") \
+    X("g",    double, temperature,     0,   1.0,    "0: always the likeliest token") \
+    X("g",    long,   top_k,           0,   0,      "draw among the k likeliest (0: all)")
+
+
+struct Flags {
+    #define X(cmds, type, name, letter, def, help) type name = def; bool given_##name = false;
+    FLAGS(X)
+    #undef X
+    std::vector<std::string> words;              // what stands on the command line without --
+};
+static const struct { const char *name; char letter; const char *words, *help; } COMMANDS[] = {
+    { "train",    't', "",           "train a model (the default command)" },
+    { "probe",    'p', "CHECKPOINT", "measure the sink in a checkpoint, ours or a Hugging Face LLaMA directory" },
+    { "generate", 'g', "CHECKPOINT", "write text with a checkpoint" },
+    { "bench",    'b', "",           "time training steps on random tokens" },
+};
+static std::string flag_spelling(const char* name) { // probe_len -> --probe-len
+    std::string s = std::string("--") + name;
+    for (auto& ch : s) { if (ch == '_') { ch = '-'; } }
+    return s;
+}
+static void flag_set(const std::string& name, const std::string& text, long* out) {
+    if (!parse_long(text, out)) { die(EXIT_USER, name + ": got '" + text + "', wanted a whole number", "./train_sink --help"); }
+}
+static void flag_set(const std::string& name, const std::string& text, double* out) {
+    if (!parse_double(text, out)) { die(EXIT_USER, name + ": got '" + text + "', wanted a number", "./train_sink --help"); }
+}
+static void flag_set(const std::string&, const std::string& text, str* out) { *out = text; }
+static void flag_set(const std::string& name, const std::string&, bool*) { die(EXIT_USER, name + ": takes no value", "./train_sink --help"); }
+static std::string flag_text(long v)       { return strf("%ld", v); }
+static std::string flag_text(double v)     { return strf("%g", v); }
+static std::string flag_text(const str& v) { return v; }
+static std::string flag_text(bool v)       { return v ? "yes" : ""; }
+static std::string flag_json(long v)       { return strf("%ld", v); }
+static std::string flag_json(double v)     { return json_num(v); }
+static std::string flag_json(const str& v) { return json_str(v); }
+static std::string flag_json(bool v)       { return v ? "true" : "false"; }
+static void flag_mark(bool* out)           { *out = true; }
+template <class T> static void flag_mark(T*) {}
+
+static void usage(char command) {
+    printf("usage:\n");
+    for (auto& c : COMMANDS) { printf("  train_sink %-9s %-10s [flags]   %s\n", c.name, c.words, c.help); }
+    printf("\nthis build:");
+    for (auto& s : SWITCH_VALUES) { printf(" %s=%s", s[0], s[1]); }
+    printf(" PRECISION=%s BACKEND=%s   (make help)\n\nflags%s:\n", PRECISION_NAME, ops::name, command ? " of this command" : "");
+    auto row = [&](const char* cmds, const char* name, char letter, const std::string& def, const char* help) {
+        if (command && !strchr(cmds, command)) { return; }
+        std::string left = letter ? strf("-%c, ", letter) : "    ";
+        left += flag_spelling(name);
+        printf("  %-22s %s%s\n", left.c_str(), help, def.empty() ? "" : (" [" + def + "]").c_str());
+    };
+    Flags d;
+    #define X(cmds, type, name, letter, def, help) row(cmds, #name, letter, flag_text(d.name), help);
+    FLAGS(X)
+    #undef X
+    printf("  -h, --help             this text\n");
+}
+static Flags flags_parse(int argc, char** argv, char* command) {
+    Flags f;
+    int i = 1;
+    *command = 't';
+    for (auto& c : COMMANDS) { if (argc > 1 && !strcmp(argv[1], c.name)) { *command = c.letter; i = 2; } }
+    for (; i < argc; i++) {
+        std::string arg = argv[i], name = arg, value;
+        if (arg == "-h" || arg == "--help") { usage(i == 1 ? 0 : *command); exit(0); }
+        if (arg[0] != '-' || arg.size() < 2) { f.words.push_back(arg); continue; }
+        const size_t eq = arg.find('=');
+        const bool has_eq = arg[1] == '-' && eq != std::string::npos;
+        if (has_eq) { name = arg.substr(0, eq); value = arg.substr(eq + 1); }
+        bool known = false;
+        #define X(cmds, type, field, letter, def, help) \
+            if (!known && (name == flag_spelling(#field) || (letter && arg.size() == 2 && arg[1] == letter))) { \
+                known = true; \
+                f.given_##field = true; \
+                if (!strchr(cmds, *command)) { die(EXIT_USER, name + ": not a flag of this command", "./train_sink --help"); } \
+                const bool is_bool = std::is_same<type, bool>::value; \
+                if (!is_bool && !has_eq) { \
+                    if (i + 1 >= argc) { die(EXIT_USER, name + ": got no value, wanted one", "./train_sink --help"); } \
+                    value = argv[++i]; \
+                } \
+                if (is_bool && !has_eq) { flag_mark(&f.field); } else { flag_set(name, value, &f.field); } \
+            }
+        FLAGS(X)
+        #undef X
+        if (!known) { die(EXIT_USER, "unknown flag " + arg, "./train_sink --help"); }
+    }
+    return f;
+}
+static std::string flags_json(const Flags& f, char command) {
+    std::string o = "{";
+    #define X(cmds, type, name, letter, def, help) \
+        if (strchr(cmds, command)) { o += strf("%s\"%s\":%s", o.size() > 1 ? "," : "", #name, flag_json(f.name).c_str()); }
+    FLAGS(X)
+    #undef X
+    return o + "}";
+}
+// "1,2,5" -> numbers, strictly
+template <class T> static std::vector<T> flag_list(const char* name, const std::string& text) {
+    std::vector<T> out;
+    for (auto& w : split(text, ',')) { double v = 0; flag_set(flag_spelling(name), w, &v); out.push_back((T)v); }
+    return out;
+}
+static void want(bool ok, const std::string& got, const char* wanted) { // range check of a flag
+    if (!ok) { die(EXIT_USER, got + ": wanted " + wanted, "./train_sink --help"); }
+}
+
+// fills in what the preset says, where no flag did
+static void preset_apply(Flags* f) {
+    const Preset* p = NULL;
+    for (auto& row : PRESET_ROWS) { if (f->model == row.name) { p = &row; } }
+    if (!p) { die(EXIT_USER, "--model: got '" + f->model + "', wanted one of" PRESETS(PRESET_NAME), "./train_sink --help"); }
+    auto fill = [](long* flag, long preset) { if (!*flag) { *flag = preset; } };
+    fill(&f->layers, p->L); fill(&f->width, p->C); fill(&f->heads, p->NH); fill(&f->kv_heads, f->heads); fill(&f->ffn_width, p->F);
+    fill(&f->seq, p->T); fill(&f->batch, p->B); fill(&f->vocab, p->V);
+    want(f->seq >= 1, strf("--seq %ld", f->seq), "1 or more");
+    want(f->batch >= 1, strf("--batch %ld", f->batch), "1 or more");
+}
+// flags -> the model; V is the data's if nothing else says
+static Config config_from_flags(Flags* f, int data_V) {
+    if (!f->vocab) { f->vocab = data_V; }
+    want(f->layers >= 1 && f->layers <= 10000, strf("--layers %ld", f->layers), "1 or more");
+    want(f->heads >= 1, strf("--heads %ld", f->heads), "1 or more");
+    want(f->width >= 1 && f->width % f->heads == 0, strf("--width %ld --heads %ld", f->width, f->heads), "a width that the heads divide");
+    want(f->kv_heads >= 1 && f->heads % f->kv_heads == 0, strf("--kv-heads %ld --heads %ld", f->kv_heads, f->heads), "a number that divides the heads");
+    want(f->ffn_width >= 1, strf("--ffn-width %ld", f->ffn_width), "1 or more");
+    want(f->vocab >= data_V && f->vocab >= 2, strf("--vocab %ld", f->vocab), strf("at least the %d ids of the data", data_V).c_str());
+    const long HS = f->width / f->heads;
+    want(!Pe::rotary || HS % 2 == 0, strf("--width %ld --heads %ld with PE=rotary", f->width, f->heads), "an even head size");
+    want(!Pe::absolute || f->width % 2 == 0, strf("--width %ld with PE=absolute", f->width), "an even width");
+    want(f->attn_p > 0, strf("--attn-p %g", f->attn_p), "a positive number");
+    want(f->attn_p == 1 || Attn::Z == Z_PNORM, strf("--attn-p %g with ATTN=%s", f->attn_p, STR(ATTN)), "ATTN=softmax_p or sigmoid_p, or 1");
+    want(f->attn_alpha > 0, strf("--attn-alpha %g", f->attn_alpha), "a positive number");
+    want(f->attn_alpha == 1 || Attn::Z != Z_ONE, strf("--attn-alpha %g with ATTN=%s", f->attn_alpha, STR(ATTN)), "a normalised attention, or 1");
+    want(f->bias_share == "none" || f->bias_share == "heads", "--bias-share " + f->bias_share, "none or heads");
+    want(f->k_dims >= 0 && f->k_dims <= HS, strf("--k-dims %ld", f->k_dims), strf("0 (all) to the head size %ld", HS).c_str());
+    want(f->k_dims == 0 || Bias::learn_k, strf("--k-dims %ld with BIAS=%s", f->k_dims, STR(BIAS)), "BIAS=k or kv");
+    double M = 0;
+    const bool e1 = f->v_star.compare(0, 3, "e1:") == 0, ones = f->v_star.compare(0, 5, "ones:") == 0;
+    want(f->v_star.empty() || ((e1 || ones) && parse_double(f->v_star.substr(e1 ? 3 : 5), &M) && M >= 0), "--v-star " + f->v_star, "e1:M or ones:M, M the norm");
+    want(f->v_star.empty() || (Bias::column && !Bias::learn_v), "--v-star " + f->v_star + " with BIAS=" STR(BIAS), "BIAS=k");
+    want(f->prefix >= 0 && f->prefix < f->seq, strf("--prefix %ld", f->prefix), strf("0 (off) to seq - 1 = %ld", f->seq - 1).c_str());
+    want(f->window >= 1 || !f->given_window, strf("--window %ld", f->window), "1 or more, or leave it out");
+    Config c = Config();
+    c.L = f->layers; c.C = f->width; c.NH = f->heads; c.KV = f->kv_heads; c.HS = HS; c.F = f->ffn_width; c.V = f->vocab; c.T = f->seq;
+    c.eps = 1e-5f; c.rope_base = 10000;
+    c.attn_p = f->attn_p; c.attn_alpha = f->attn_alpha; c.bias_shared = f->bias_share == "heads";
+    c.k_dims = f->k_dims ? f->k_dims : HS; c.window = f->window; c.prefix = f->prefix; c.v_star = f->v_star;
+    return c;
+}
+
+// ============================================================================
+// 5 data
+#include "dataloader.h"
+
+static Data data_from_flags(const Flags& f, int T, int probe_len) {
+    DataOptions o;
+    o.data = split(f.data, ',');
+    o.tokenizer = f.tokenizer; o.bos = f.bos; o.T = T; o.seed = f.seed;
+    o.val_seqs = f.val_seqs; o.probe_seqs = f.probe_seqs; o.probe_len = probe_len; o.train_tokens = f.train_tokens;
+    o.random_token = flag_list<int>("random_token", f.random_token);
+    for (auto& w : split(f.fix_token, ',')) {
+        auto pair = split(w, ':');
+        long pos = 0, id = 0;
+        want(pair.size() == 2 && parse_long(pair[0], &pos) && parse_long(pair[1], &id), "--fix-token " + w, "POS:ID");
+        o.fix_token.push_back({ (int)pos, (int)id });
+    }
+    o.skip_bad = f.skip_bad;
+    o.bb_vocab = f.bb_vocab; o.bb_triggers = f.bb_triggers; o.bb_trigger_prob = f.bb_trigger_prob;
+    o.bb_temp = f.bb_temp; o.bb_table = f.bb_table; o.bb_bos = f.bb_bos;
+    want(f.val_seqs >= 1, strf("--val-seqs %ld", f.val_seqs), "1 or more");
+    want(f.probe_seqs >= 1, strf("--probe-seqs %ld", f.probe_seqs), "1 or more");
+    want(f.train_tokens >= 0, strf("--train-tokens %ld", f.train_tokens), "0 (all) or more");
+    return data_open(o);
+}
+
+// ============================================================================
+// 6 log: OUT/log.jsonl, one object a line, flushed; stdout has the same facts for people
+struct Log { FILE* f = NULL; };
+static void log_line(Log* log, const std::string& json) {
+    if (!log->f) { return; }
+    if (fprintf(log->f, "%s\n", json.c_str()) < 0 || fflush(log->f)) {
+        die(EXIT_MACHINE, strf("log.jsonl: cannot write (%s); the last checkpoint is whole", strerror(errno)), "free some disk space, then run again with --resume");
+    }
+}
+// of an interrupted run: keeps what happened up to the checkpoint, so that the log ends up as if nothing had happened
+static void log_rewind(const std::string& path, long step) {
+    if (!file_exists(path)) { return; }
+    std::string kept;
+    for (auto& line : split(file_read(path), '\n')) {
+        Json j; std::string error;
+        if (!json_parse(line.data(), line.size(), &j, &error)) { continue; }       // the line the machine died in
+        const Json *s = j.get("step"), *event = j.get("event");
+        if ((s && s->number > step) || (event && event->string == "done")) { continue; }
+        kept += line + "\n";
+    }
+    file_write(path, kept);
+}
+static std::string json_array(const std::vector<double>& v, size_t from = 0, size_t n = (size_t)-1) {
+    std::string o = "[";
+    for (size_t i = from; i < v.size() && i - from < n; i++) { o += (i > from ? "," : "") + json_num(v[i]); }
+    return o + "]";
+}
+static std::string json_matrix(const std::vector<double>& v, int cols) {
+    std::string o = "[";
+    for (size_t i = 0; i < v.size(); i += cols) { o += (i ? "," : "") + json_array(v, i, cols); }
+    return o + "]";
+}
+static std::string switches_json(bool lower) {
+    std::string o = "{";
+    for (auto& s : SWITCH_VALUES) {
+        std::string key = s[0];
+        if (lower) { for (auto& ch : key) { ch = tolower(ch); } }
+        o += strf("%s\"%s\":\"%s\"", o.size() > 1 ? "," : "", key.c_str(), s[1]);
+    }
+    return o + "}";
+}
+static std::string make_line(const Json* switches) { // the build that a checkpoint wants
+    std::string o = "make train_sink";
+    for (auto& f : switches->fields) {
+        std::string key = f.first;
+        for (auto& ch : key) { ch = toupper(ch); }
+        o += " " + key + "=" + f.second.string;
+    }
+    return o;
+}
+static std::string duration(double s) {
+    return s < 60 ? strf("%.0fs", s) : s < 3600 ? strf("%dm%02ds", (int)s / 60, (int)s % 60) : strf("%dh%02dm", (int)s / 3600, (int)s / 60 % 60);
+}
+static std::string count_text(double n) { // 28.3k, 136.4M
+    return n < 1e4 ? strf("%.0f", n) : n < 1e6 ? strf("%.1fk", n / 1e3) : n < 1e9 ? strf("%.1fM", n / 1e6) : strf("%.2fB", n / 1e9);
+}
+
+// ============================================================================
+// 7 checkpoint: OUT/step_N/ = model.safetensors, config.json (Hugging Face's names), optimizer.safetensors, state.json
+#include "checkpoint.h"
+
+static bool is_llama(const Config& c) { // may transformers.LlamaForCausalLM open it?
+    return std::is_same<Attn, Attn_softmax>::value && std::is_same<Bias, Bias_none>::value && Pe::rotary && !Norm::post
+        && std::is_same<Ffn, Ffn_swiglu>::value && !Combine::sum && c.attn_alpha == 1 && !c.window && !c.prefix;
+}
+static std::string config_json(const Config& c, const Tokenizer& tok, const std::string& tokenizer_path) {
+    const bool llama = is_llama(c);
+    std::string switches = switches_json(true);
+    switches.pop_back();
+    return strf("{\n  \"architectures\": [\"%s\"],\n  \"model_type\": \"%s\",\n", llama ? "LlamaForCausalLM" : "TrainSink", llama ? "llama" : "train_sink")
+        + strf("  \"vocab_size\": %d,\n  \"hidden_size\": %d,\n  \"intermediate_size\": %d,\n  \"num_hidden_layers\": %d,\n", c.V, c.C, c.F, c.L)
+        + strf("  \"num_attention_heads\": %d,\n  \"num_key_value_heads\": %d,\n  \"head_dim\": %d,\n", c.NH, c.KV, c.HS)
+        + strf("  \"max_position_embeddings\": %d,\n  \"rms_norm_eps\": %.9g,\n  \"rope_theta\": %.9g,\n", c.T, c.eps, c.rope_base)
+        + "  \"hidden_act\": \"silu\",\n  \"attention_bias\": false,\n  \"mlp_bias\": false,\n  \"tie_word_embeddings\": false,\n"
+        + (tok.eos >= 0 ? strf("  \"bos_token_id\": %d,\n  \"eos_token_id\": %d,\n", tok.bos, tok.eos) : "")
+        + "  \"torch_dtype\": \"float32\",\n"
+        + "  \"train_sink\": " + switches + strf(", \"attn_p\": %.9g, \"attn_alpha\": %.9g, \"bias_share\": \"%s\", \"k_dims\": %d, ",
+              c.attn_p, c.attn_alpha, c.bias_shared ? "heads" : "none", c.k_dims)
+        + strf("\"v_star\": %s, \"prefix\": %d, \"window\": %d, \"tokenizer\": %s}\n}\n", json_str(c.v_star).c_str(), c.prefix, c.window,
+              json_str(tok.kind == TOKENIZER_BYTES ? "bytes" : tokenizer_path).c_str());
+}
+// one array of num_params numbers as named tensors
+static void tensors_save(const Model* m, const std::string& path, const std::vector<std::pair<std::string, const acc*>>& arrays) {
+    std::vector<std::vector<float>> host;
+    std::vector<StOut> out;
+    std::vector<acc> x(m->num_params);
+    for (auto& a : arrays) {
+        ops::to_host(x.data(), a.second, m->num_params * sizeof(acc));
+        host.emplace_back(x.begin(), x.end());
+        for (auto& t : m->tensors) { out.push_back({ a.first + t.name, t.shape, host.back().data() + t.at }); }
+    }
+    safetensors_write(path, out, "{\"format\":\"pt\"}");
+}
+static void checkpoint_save(const Model* m, const std::string& out, long step, const std::string& data_state, const Tokenizer& tok, const std::string& tokenizer_path) {
+    const std::string dir = checkpoint_begin(out, step);
+    tensors_save(m, dir + "/model.safetensors", { { "", m->master } });
+    tensors_save(m, dir + "/optimizer.safetensors", { { "m.", m->m }, { "v.", m->v } });
+    file_write(dir + "/config.json", config_json(m->c, tok, tokenizer_path));
+    file_write(dir + "/state.json", strf("{\"step\": %ld, \"data\": %s}\n", step, data_state.c_str()));
+    checkpoint_commit(out, step);
+}
+// reads one array by name from the .safetensors files of a directory, checking every shape
+static void tensors_load(const Model* m, const std::vector<Safetensors>& files, const std::string& prefix, acc* device) {
+    std::vector<acc> x(m->num_params);
+    std::vector<float> one;
+    for (auto& t : m->tensors) {
+        const StTensor* found = NULL; const Safetensors* in = NULL;
+        for (const char* name : { t.name.c_str(), "model.embed_tokens.weight" }) { // a tied lm_head is the embedding
+            for (auto& f : files) { if (!found && (found = f.find(prefix + name))) { in = &f; } }
+            if (found || t.name != "lm_head.weight" || !prefix.empty()) { break; }
+        }
+        const std::string dir = files.empty() ? "checkpoint" : files[0].path;
+        if (!found) { die(EXIT_USER, dir + ": has no tensor '" + prefix + t.name + "', which this build wants", "is it a checkpoint of another model? see its config.json"); }
+        if (found->shape != t.shape) {
+            std::string got, wanted;
+            for (long d : found->shape) { got += strf(" %ld", d); }
+            for (long d : t.shape) { wanted += strf(" %ld", d); }
+            die(EXIT_USER, in->path + ": tensor '" + t.name + "' has shape (" + got + " ), wanted (" + wanted + " )", "config.json and the weights disagree");
+        }
+        one.resize(t.count);
+        safetensors_read(*in, *found, one.data());
+        for (long i = 0; i < t.count; i++) { x[t.at + i] = one[i]; }
+    }
+    ops::to_device(device, x.data(), m->num_params * sizeof(acc));
+}
+static double json_number(const Json& j, const char* key, double otherwise) {
+    const Json* v = j.get(key);
+    return v && v->type == Json::NUMBER ? v->number : otherwise;
+}
+// config.json -> Config; dies if the checkpoint wants another build, and says which. *tokenizer: what it was trained with
+static Config checkpoint_config(const std::string& dir, std::string* tokenizer) {
+    if (!is_dir(dir)) { die(EXIT_USER, dir + ": no such directory, wanted a checkpoint: a directory with config.json and model.safetensors", "ls runs/*/"); }
+    if (!file_exists(dir + "/config.json")) { die(EXIT_USER, dir + ": has no config.json, so it is not a checkpoint", "give a directory such as runs/NAME/step_1000"); }
+    const Json j = json_file(dir + "/config.json");
+    const Json* mine = j.get("train_sink");
+    Config c = Config();
+    Json llama; std::string error;
+    const std::string defaults = "{\"attn\":\"softmax\",\"bias\":\"none\",\"pe\":\"rotary\",\"norm\":\"pre\",\"ffn\":\"swiglu\",\"combine\":\"concat\"}";
+    json_parse(defaults.data(), defaults.size(), &llama, &error);
+    if (!mine) { // somebody else's
+        const Json *type = j.get("model_type"), *scaling = j.get("rope_scaling"), *act = j.get("hidden_act");
+        want(type && type->string == "llama", dir + ": model_type " + (type ? type->string : "missing"), "llama, the one family read so far");
+        want(!scaling || scaling->type == Json::NUL, dir + ": rope_scaling is set", "plain rotary positions");
+        want(!act || act->string == "silu", dir + ": hidden_act " + (act ? act->string : ""), "silu");
+    }
+    const Json* switches = mine ? mine : &llama;
+    Json theirs;
+    bool same = true;
+    for (auto& s : SWITCH_VALUES) {
+        std::string key = s[0];
+        for (auto& ch : key) { ch = tolower(ch); }
+        const Json* v = switches->get(key.c_str());
+        if (!v) { die(EXIT_USER, dir + "/config.json: train_sink has no '" + key + "'"); }
+        theirs.fields.push_back({ key, *v });
+        same = same && v->string == s[1];
+    }
+    if (!same) {
+        die(EXIT_USER, dir + ": this checkpoint is of another build, wanted " + make_line(&theirs).substr(16) + ", this binary has" +
+            [] { std::string o; for (auto& s : SWITCH_VALUES) { o += std::string(" ") + s[0] + "=" + s[1]; } return o; }(), make_line(&theirs));
+    }
+    const char* keys[] = { "num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size", "vocab_size", "max_position_embeddings" };
+    for (const char* key : keys) { want(json_number(j, key, 0) >= 1 && json_number(j, key, 0) < 1e9, dir + "/config.json: " + key, "a positive number"); }
+    c.L = json_number(j, keys[0], 0); c.C = json_number(j, keys[1], 0); c.NH = json_number(j, keys[2], 0);
+    c.F = json_number(j, keys[3], 0); c.V = json_number(j, keys[4], 0); c.T = json_number(j, keys[5], 0);
+    c.KV = json_number(j, "num_key_value_heads", c.NH);
+    want(c.KV >= 1 && c.NH % c.KV == 0 && c.C % c.NH == 0, dir + "/config.json", "heads that divide the width, and key/value heads that divide the heads");
+    c.HS = c.C / c.NH;
+    want(json_number(j, "head_dim", c.HS) == c.HS, dir + "/config.json: head_dim", "hidden_size / num_attention_heads");
+    c.eps = json_number(j, "rms_norm_eps", 1e-6); c.rope_base = json_number(j, "rope_theta", 10000);
+    const Json none, *own = mine ? mine : &none;
+    c.attn_p = json_number(*own, "attn_p", 1); c.attn_alpha = json_number(*own, "attn_alpha", 1);
+    const Json *share = own->get("bias_share"), *v_star = own->get("v_star"), *tok = own->get("tokenizer");
+    c.bias_shared = share && share->string == "heads";
+    c.k_dims = json_number(*own, "k_dims", c.HS);
+    c.v_star = v_star ? v_star->string : "";
+    c.prefix = json_number(*own, "prefix", 0); c.window = json_number(*own, "window", json_number(j, "sliding_window", 0));
+    *tokenizer = tok ? tok->string : file_exists(dir + "/tokenizer.json") ? dir + "/tokenizer.json" : "";
+    return c;
+}
+static std::vector<Safetensors> checkpoint_files(const std::string& dir) {
+    std::vector<Safetensors> files;
+    for (auto& name : dir_list(dir)) { if (ends_with(name, ".safetensors") && name != "optimizer.safetensors") { files.push_back(safetensors_open(dir + "/" + name)); } }
+    if (files.empty()) { die(EXIT_USER, dir + ": has no .safetensors file"); }
+    return files;
+}
+static void checkpoint_load(Model* m, const std::string& dir) {
+    std::vector<Safetensors> files = checkpoint_files(dir);
+    tensors_load(m, files, "", m->master);
+    ops::cast_to_real(m->params, m->master, m->num_params);
+    for (auto& f : files) { safetensors_close(&f); }
+}
+static std::string params_hash(const Model* m) {
+    std::vector<acc> x(m->num_params);
+    ops::to_host(x.data(), m->master, m->num_params * sizeof(acc));
+    return strf("%016llx", (unsigned long long)hash_bytes(x.data(), x.size() * sizeof(acc)));
+}
+
+// ============================================================================
+// 8 evaluate
+static double validate(Model* m, Data* data, int B, int T) { // mean over the targets that count
+    const long n = data_val_count(data);
+    double sum = 0; long count = 0;
+    std::vector<int> seqs((size_t)B * (T + 1));
+    for (long i = 0; i < n; i += B) {
+        const int rows = std::min<long>(B, n - i);
+        data_val(data, seqs.data(), rows, i);
+        const long k = model_load(m, seqs.data(), rows, T);
+        sum += model_forward(m, k, 0) * k;
+        count += k;
+    }
+    return count ? sum / count : NAN;
+}
+// the metrics of section 3 on n sequences of T + 1 tokens
+static Metrics measure(Model* m, const int* seqs, int n, int T, int batch_tokens) {
+    const Config& c = m->c;
+    const int skip = Bias::token, chunk = std::max(1, std::min(n, batch_tokens / std::max(1, T)));
+    const long sample = 1 << 24;                                     // the median of |h| is of at most so many values
+    Metrics r;
+    r.n = n; r.T = T; r.L = c.L; r.NH = c.NH;
+    r.sums_to_one = attn_sums_to_one<Attn>(c.attn_alpha);
+    r.has_star = Bias::column || Bias::token;
+    r.heads.resize((size_t)n * c.L * c.NH);
+    r.h_star.resize(c.L + 1); r.h_max.resize(c.L + 1); r.h_median.resize(c.L + 1);
+    std::vector<std::vector<float>> magnitudes(c.L + 1);
+    double loss = 0; long count = 0;
+    for (int i = 0; i < n; i += chunk) {
+        const int B = std::min(chunk, n - i);
+        const long k = model_load(m, seqs + (size_t)i * (T + 1), B, T);
+        loss += model_forward(m, k, 0) * k;
+        count += k;
+        const AttnShape s = attn_shape(m);
+        const int N = B * m->T, W = attn_row(s);
+        HeadMetrics* heads = (HeadMetrics*)ops::device_malloc((size_t)B * c.NH * sizeof(HeadMetrics));
+        acc* norms = (acc*)ops::device_malloc((size_t)N * c.KV * sizeof(acc));
+        std::vector<HeadMetrics> host(B * c.NH);
+        std::vector<acc> x(N * c.KV);
+        auto norm = [&](NormPair* out, int row, const real* t, int stride, int len, int G) {
+            ops::row_norms(norms, t, stride, len, G, N);
+            ops::to_host(x.data(), norms, (size_t)N * G * sizeof(acc));
+            norms_add(out, row, x, B, m->T, G, skip, n);
+        };
+        for (int l = 0; l < c.L; l++) {
+            const real* qkv = of_layer(m->a.qkv, m, l, W);
+            ops::attention_metrics<Attn, Bias, Pe>(heads, qkv, of_layer(m->a.stat, m, l, c.NH * 2), star_k(m, l), skip, s);
+            ops::to_host(host.data(), heads, host.size() * sizeof(HeadMetrics));
+            for (int b = 0; b < B; b++) { for (int h = 0; h < c.NH; h++) { r.heads[((size_t)(i + b) * c.L + l) * c.NH + h] = host[b * c.NH + h]; } }
+            norm(&r.k, l, qkv + c.NH * c.HS, W, c.HS, c.KV);
+            norm(&r.v, l, qkv + (c.NH + c.KV) * c.HS, W, c.HS, c.KV);
+        }
+        std::vector<real> h((size_t)N * c.C);
+        for (int l = 0; l <= c.L; l++) {
+            const real* t = Norm::post ? act_n(m, 2 * l) : act_x(m, 2 * l);
+            norm(&r.h, l, t, c.C, c.C, 1);
+            for (int b = 0; b < B; b++) { r.h_star[l] += x[(size_t)b * m->T] / n; }  // position 0; used if there is a sink token
+            ops::to_host(h.data(), t, h.size() * sizeof(real));
+            for (int b = 0; b < B; b++) {
+                for (long at = ((long)b * m->T + skip) * c.C; at < (long)(b + 1) * m->T * c.C; at++) {
+                    const float a = fabsf((float)h[at]);
+                    r.h_max[l] = std::max<double>(r.h_max[l], a);
+                    if ((long)magnitudes[l].size() < sample) { magnitudes[l].push_back(a); }
+                }
+            }
+        }
+        for (int j = 1; Norm::post && j <= 2 * c.L; j++) { norm(&r.pre, j - 1, act_x(m, j), c.C, c.C, 1); }
+        ops::device_free(heads); ops::device_free(norms);
+    }
+    for (int l = 0; l <= c.L; l++) {
+        auto mid = magnitudes[l].begin() + magnitudes[l].size() / 2;
+        std::nth_element(magnitudes[l].begin(), mid, magnitudes[l].end());
+        r.h_median[l] = *mid;
+    }
+    r.loss = count ? loss / count : NAN;
+    return r;
+}
+static std::string sink_json(const Metrics& r, double eps) {
+    std::vector<double> k, raw, proxy;
+    for (int i = 1; i <= std::min<int>(METRIC_K, r.T); i++) { k.push_back(i); raw.push_back(sink_rate(r, i, eps, false)); proxy.push_back(sink_rate(r, i, eps, true)); }
+    return strf("{\"eps\":%g,\"T\":%d,\"n\":%d,\"k\":", eps, r.T, r.n) + json_array(k) + ",\"sink_k\":" + json_array(raw) + ",\"proxy_k\":" + json_array(proxy)
+        + ",\"sink_star\":" + (r.has_star ? json_num(sink_rate(r, 0, eps, !r.sums_to_one)) : "null") + "}";
+}
+// the `eval` object of the log and of probe --json, without its braces
+static std::string eval_json(long step, double val_loss, const Metrics& r, const std::vector<double>& eps) {
+    auto matrix = [&](const char* key, double (*get)(const HeadMetrics&)) { return strf(",\"%s\":", key) + json_matrix(head_means(r, get), r.NH); };
+    auto pair = [&](const char* key, const NormPair& p) { return strf(",\"%s_first\":", key) + json_array(p.first) + strf(",\"%s_rest\":", key) + json_array(p.rest); };
+    std::string o = strf("\"event\":\"eval\",\"step\":%ld,\"val_loss\":", step) + json_num(val_loss) + ",\"probe_loss\":" + json_num(r.loss);
+    o += ",\"sink\":" + sink_json(r, eps[0]);
+    if (eps.size() > 1) { o += ",\"sinks\":["; for (size_t i = 0; i < eps.size(); i++) { o += (i ? "," : "") + sink_json(r, eps[i]); } o += "]"; }
+    o += matrix("alpha1", [](const HeadMetrics& h) { return (double)h.alpha[1]; }) + matrix("alpha1_proxy", [](const HeadMetrics& h) { return (double)h.proxy[1]; });
+    if (r.has_star) { o += matrix("alpha_star", [](const HeadMetrics& h) { return (double)h.alpha[0]; }) + matrix("alpha_star_proxy", [](const HeadMetrics& h) { return (double)h.proxy[0]; }); }
+    o += matrix("mass", [](const HeadMetrics& h) { return (double)h.mass; }) + matrix("entropy", [](const HeadMetrics& h) { return (double)h.entropy; });
+    o += pair("h_norm", r.h) + pair("k_norm", r.k) + pair("v_norm", r.v);
+    if (Norm::post) { o += pair("pre_norm", r.pre); }
+    if (Bias::token) { o += ",\"h_norm_star\":" + json_array(r.h_star); }
+    return o + ",\"h_max\":" + json_array(r.h_max) + ",\"h_median\":" + json_array(r.h_median);
+}
+static double mean(const std::vector<double>& v) { double s = 0; for (double x : v) { s += x / v.size(); } return s; }
+static std::string eval_text(double val_loss, const Metrics& r, double eps) { // the same for people, one line
+    const bool proxy = !r.sums_to_one;
+    std::string star = "-";
+    if (r.has_star) { star = strf("%.1f%%", 100 * sink_rate(r, 0, eps, proxy)); }
+    const double a1 = mean(head_means(r, proxy ? [](const HeadMetrics& h) { return (double)h.proxy[1]; } : [](const HeadMetrics& h) { return (double)h.alpha[1]; }));
+    return strf("val %.4f | %s_1 %.1f%% | sink_* %s | alpha_1 %.3f | mass %.2f | h first/rest %.2f | v first/rest %.2f", val_loss, proxy ? "proxy" : "sink",
+        100 * sink_rate(r, 1, eps, proxy), star.c_str(), a1, mean(head_means(r, [](const HeadMetrics& h) { return (double)h.mass; })),
+        r.h.first.back() / r.h.rest.back(), mean(r.v.first) / mean(r.v.rest));
+}
+
+// continues `tokens` by n more; temperature 0 takes the likeliest. The model sees at most its T last tokens
+static void generate(Model* m, std::vector<int>* tokens, long n, double temperature, long top_k, Rng* rng) {
+    const int V = m->c.V;
+    std::vector<real> logits(V);
+    std::vector<std::pair<double, int>> p(V);
+    for (long i = 0; i < n; i++) {
+        const int T = std::min<size_t>(tokens->size(), m->c.T);
+        std::vector<int> seq(tokens->end() - T, tokens->end());
+        seq.push_back(0);
+        model_load(m, seq.data(), 1, T);
+        model_body(m);
+        ops::matmul_forward(m->a.logits, act_n(m, 2 * m->c.L) + (size_t)(m->T - 1) * m->c.C, m->w.lmw, NULL, 1, m->c.C, V);
+        ops::to_host(logits.data(), m->a.logits, V * sizeof(real));
+        for (int v = 0; v < V; v++) { p[v] = { (double)(float)logits[v], v }; }
+        const long keep = temperature == 0 ? 1 : top_k > 0 ? std::min<long>(top_k, V) : V;
+        auto likelier = [](const std::pair<double, int>& a, const std::pair<double, int>& b) { return a.first != b.first ? a.first > b.first : a.second < b.second; };
+        std::partial_sort(p.begin(), p.begin() + (keep < V ? keep : 1), p.end(), likelier);
+        double sum = 0;
+        const double top = p[0].first;
+        for (long k = 0; k < keep; k++) { p[k].first = keep == 1 ? 1 : exp((p[k].first - top) / temperature); sum += p[k].first; }
+        double u = rng_uniform(rng) * sum;
+        long k = 0;
+        while (k < keep - 1 && (u -= p[k].first) >= 0) { k++; }
+        tokens->push_back(p[k].second);
+    }
+}
+
+// ============================================================================
+// 9 commands
+static volatile sig_atomic_t stop_signal = 0;
+static void on_signal(int sig) { stop_signal = sig; }
+
+static double learning_rate(const Flags& f, long step) { // of the step that makes update number step + 1
+    if (step < f.warmup) { return f.lr * (step + 1) / f.warmup; }
+    if (f.schedule == "constant") { return f.lr; }
+    const double done = f.steps > f.warmup ? (double)(step - f.warmup) / (f.steps - f.warmup) : 1;
+    return f.min_lr + 0.5 * (f.lr - f.min_lr) * (1 + cos(M_PI * std::min(1.0, done)));
+}
+static void memory_table(const Model* m, int B, int T) {
+    Acts none;
+    const double MiB = 1 << 20, weights = m->num_params * (sizeof(acc) + (std::is_same<real, acc>::value ? 0 : sizeof(real))) / MiB;
+    const double acts = acts_point(&none, NULL, m->c, B, T + Bias::token, std::min<long>(HEAD_ROWS, (long)B * (T + Bias::token))) / MiB;
+    const double grads = m->grads ? m->num_params * sizeof(acc) / MiB : 0;
+    printf("memory weights %.1f + gradients %.1f + optimiser %.1f + activations %.1f = %.1f MiB\n", weights, grads, 2 * grads, acts, weights + 3 * grads + acts);
+}
+static std::string next_run_dir() { // runs/0001-softmax, runs/0002-sigmoid-k, ..: the switches that are not the default
+    std::string name;
+    const char* defaults[] = { "", "none", "rotary", "pre", "swiglu", "concat" };
+    for (int i = 0; i < 6; i++) { if (strcmp(SWITCH_VALUES[i][1], defaults[i])) { name += std::string("-") + SWITCH_VALUES[i][1]; } }
+    long last = 0, n;
+    for (auto& d : dir_list("runs")) { if (parse_long(d.substr(0, 4), &n)) { last = std::max(last, n); } }
+    return strf("runs/%04ld%s", last + 1, name.c_str());
+}
+// one optimiser step: accumulates gradients over `accum` batches, clips, updates. Returns the mean loss; false: not finite
+static bool train_step(Model* m, Data* data, const Flags& f, long step, int accum, std::vector<int>* seqs, double* loss, double* grad_norm) {
+    ops::device_zero(m->grads, m->num_params * sizeof(acc));
+    *loss = 0;
+    for (int i = 0; i < accum; i++) {
+        data_next(data, seqs->data(), f.batch);
+        const long count = model_load(m, seqs->data(), f.batch, f.seq);
+        *loss += model_forward(m, count, 1.0f / (count * accum)) / accum;
+        if (!std::isfinite(*loss)) { *grad_norm = NAN; return false; }
+        model_backward(m);
+    }
+    *grad_norm = model_grad_norm(m);
+    if (!std::isfinite(*grad_norm)) { return false; }
+    const float scale = f.grad_clip > 0 ? std::min(1.0, f.grad_clip / (*grad_norm + 1e-6)) : 1.0;
+    const ops::AdamW o = { (float)learning_rate(f, step), (float)f.beta1, (float)f.beta2, (float)f.adam_eps, (float)f.weight_decay, scale, step + 1 };
+    (f.optimizer == "sgd" ? ops::sgd_update : ops::adamw_update)(m->params, m->master, m->m, m->v, m->grads, o, m->num_params);
+    return true;
+}
+static void train_checks(const Flags& f) {
+    want(f.steps >= 0, strf("--steps %ld", f.steps), "0 or more");
+    want(f.optimizer == "adamw" || f.optimizer == "sgd", "--optimizer " + f.optimizer, "adamw or sgd");
+    want(f.schedule == "constant" || f.schedule == "cosine", "--schedule " + f.schedule, "constant or cosine");
+    want(f.lr >= 0, strf("--lr %g", f.lr), "0 or more");
+    want(f.warmup >= 0, strf("--warmup %ld", f.warmup), "0 or more");
+    want(f.beta1 >= 0 && f.beta1 < 1 && f.beta2 >= 0 && f.beta2 < 1, strf("--beta1 %g --beta2 %g", f.beta1, f.beta2), "0 up to, not including, 1");
+    want(f.grad_clip >= 0, strf("--grad-clip %g", f.grad_clip), "0 (off) or more");
+    want(f.eval_every >= 0 && f.save_every >= 0 && f.sample >= 0, strf("--eval-every %ld --save-every %ld --sample %ld", f.eval_every, f.save_every, f.sample), "0 (off) or more");
+    want(f.total_batch >= 0 && f.total_batch % (f.batch * f.seq) == 0, strf("--total-batch %ld", f.total_batch), strf("a multiple of batch * seq = %ld", f.batch * f.seq).c_str());
+}
+static std::vector<double> eps_list(const Flags& f) {
+    std::vector<double> eps = flag_list<double>("eps", f.eps);
+    want(!eps.empty(), "--eps", "a threshold, such as 0.3");
+    return eps;
+}
+static int probe_length(const Flags& f, const std::string& text, long longest) { // the default 64 shrinks to a short model's T
+    long len = 0;
+    want(parse_long(text, &len) && len >= 1, "--probe-len " + text, "1 or more");
+    if (len > longest && !f.given_probe_len) { len = longest; }
+    want(len <= longest || !Pe::learnable, strf("--probe-len %ld", len), strf("at most %ld, the learned positions", longest).c_str());
+    return len;
+}
+
+static int train(Flags f) {
+    preset_apply(&f);
+    const int probe_len = probe_length(f, f.probe_len, f.seq);
+    Data data = data_from_flags(f, f.seq, probe_len);
+    const Config c = config_from_flags(&f, data.V);
+    train_checks(f);
+    const std::vector<double> eps = eps_list(f);
+    const int accum = f.total_batch ? f.total_batch / (f.batch * f.seq) : 1;
+    const double tokens_per_step = (double)accum * f.batch * f.seq;
+    if (f.out.empty()) { want(!f.resume, "--resume", "also --out, the run to go on with"); f.out = next_run_dir(); }
+    const std::string log_path = f.out + "/log.jsonl";
+    long step = 0;
+    const std::string from = f.resume ? checkpoint_latest(f.out, &step) : "";
+    step = from.empty() ? 0 : step;
+    if (!f.resume && file_exists(log_path)) {
+        die(EXIT_USER, f.out + ": holds a run already", "add --resume to go on with it, or choose another --out");
+    }
+    make_dirs(f.out);
+
+    // the model, fresh or as it was
+    Model m = model_new(c, std::max<int>(f.seq, probe_len), true);
+    if (from.empty()) { model_init(&m, f.seed); }
+    else {
+        std::string unused;
+        const Config was = checkpoint_config(from, &unused);
+        want(config_json(was, data.tokenizer, "") == config_json(c, data.tokenizer, ""), from + ": holds a model of other flags", "the same model flags as before");
+        checkpoint_load(&m, from);
+        std::vector<Safetensors> opt = { safetensors_open(from + "/optimizer.safetensors") };
+        tensors_load(&m, opt, "m.", m.m);
+        tensors_load(&m, opt, "v.", m.v);
+        safetensors_close(&opt[0]);
+        const Json state = json_file(from + "/state.json");
+        const Json* position = state.get("data");
+        want(position, from + "/state.json: data", "the position in the data");
+        data_restore(&data, *position);
+        log_rewind(log_path, step);
+    }
+    Log log;
+    log.f = xfopen(log_path, from.empty() ? "w" : "a");
+
+    printf("switch");
+    for (auto& s : SWITCH_VALUES) { printf(" %s=%s", s[0], s[1]); }
+    printf(" PRECISION=%s BACKEND=%s, commit %s\n", PRECISION_NAME, ops::name, GIT_COMMIT);
+    printf("model  L %d C %d NH %d KV %d HS %d F %d V %d T %d: %s parameters\n", c.L, c.C, c.NH, c.KV, c.HS, c.F, c.V, c.T, count_text(m.num_params).c_str());
+    printf("data   %s\n", data.description.c_str());
+    printf("batch  %ld x %ld x %d = %s tokens a step, %ld steps = %s tokens\n", f.batch, f.seq, accum, count_text(tokens_per_step).c_str(), f.steps, count_text(tokens_per_step * f.steps).c_str());
+    printf("update %s, lr %g %s after %ld warm-up steps, weight decay %g, clip %g, seed %ld\n", f.optimizer.c_str(), f.lr, f.schedule.c_str(), f.warmup, f.weight_decay, f.grad_clip, f.seed);
+    memory_table(&m, f.batch, f.seq);
+    printf("out    %s%s\n", f.out.c_str(), from.empty() ? "" : strf(", resumed from step %ld", step).c_str());
+    if (from.empty()) {
+        log_line(&log, "{\"event\":\"config\",\"switches\":" + switches_json(false) + ",\"flags\":" + flags_json(f, 't') + strf(",\"params\":%ld,\"backend\":\"%s\",\"precision\":\"%s\",\"commit\":\"%s\",\"data\":%s}",
+            m.num_params, ops::name, PRECISION_NAME, GIT_COMMIT, json_str(data.description).c_str()));
+    }
+
+    struct sigaction act = {};
+    act.sa_handler = on_signal;
+    act.sa_flags = SA_RESETHAND; // a second Ctrl-C ends the program at once
+    sigaction(SIGINT, &act, NULL);
+    sigaction(SIGTERM, &act, NULL);
+
+    std::vector<int> seqs((size_t)f.batch * (f.seq + 1)), probe((size_t)f.probe_seqs * (probe_len + 1));
+    const int probes = data_probe(&data, probe.data());
+    const long first = step;
+    const double started = now_ms();
+    const bool terminal = isatty(1);
+    double smooth_ms = 0;
+    bool stopping = false;
+    for (;; step++) {
+        const bool loaded = !from.empty() && step == first, last = step >= f.steps;
+        stopping = stopping || stop_signal || (f.stop_after > 0 && now_ms() - started > f.stop_after * 60e3);
+        if (!loaded && (last || step == 0 || (f.eval_every && step % f.eval_every == 0))) {
+            const double val = validate(&m, &data, f.batch, f.seq);
+            const Metrics r = measure(&m, probe.data(), probes, probe_len, f.batch * f.seq);
+            log_line(&log, "{" + eval_json(step, val, r, eps) + "}");
+            printf("%seval %6ld | %s\n", terminal ? "\r\033[K" : "", step, eval_text(val, r, eps[0]).c_str());
+            if (f.sample && data.tokenizer.kind != TOKENIZER_IDS) {
+                Rng rng = rng_stream(f.seed, mix64(3, step));
+                std::vector<int> text(1, data.tokenizer.eos);
+                generate(&m, &text, f.sample, 1.0, 0, &rng);
+                const std::string s = tokenizer_decode(data.tokenizer, text.data() + 1, text.size() - 1, true);
+                std::string shown = s;
+                utf8_repair(&shown);
+                log_line(&log, strf("{\"event\":\"sample\",\"step\":%ld,\"text\":", step) + json_str(shown) + "}");
+                printf("sample %s\n", json_str(shown).c_str());
+            }
+        }
+        if (!loaded && (last || stopping || (f.save_every && step % f.save_every == 0))) {
+            checkpoint_save(&m, f.out, step, data_state(&data), data.tokenizer, f.tokenizer);
+        }
+        if (last || stopping) { break; }
+
+        const double begin = now_ms(), lr = learning_rate(f, step);
+        double loss, grad_norm;
+        const bool finite = train_step(&m, &data, f, step, accum, &seqs, &loss, &grad_norm);
+        const double ms = now_ms() - begin;
+        smooth_ms = smooth_ms ? 0.95 * smooth_ms + 0.05 * ms : ms;
+        log_line(&log, strf("{\"event\":\"train\",\"step\":%ld,\"loss\":%s,\"grad_norm\":%s,\"lr\":%s,\"tokens\":%.0f,\"ms\":%.3f}", step + 1,
+            json_num(loss).c_str(), json_num(grad_norm).c_str(), json_num(lr).c_str(), tokens_per_step * (step + 1), ms));
+        printf("%sstep %6ld/%ld | loss %.4f | norm %.3f | lr %.2e | %.1f ms | %s tok/s", terminal ? "\r\033[K" : "", step + 1, f.steps, loss, grad_norm, lr, ms,
+            count_text(tokens_per_step / ms * 1e3).c_str());
+        if (terminal) { printf(" | %.0f%%, %s left", 100.0 * (step + 1) / f.steps, duration(smooth_ms / 1e3 * (f.steps - step - 1)).c_str()); }
+        else { printf("\n"); }
+        fflush(stdout);
+        if (!finite) {
+            die(EXIT_DIVERGED, strf("%sloss is %g, gradient norm %g at step %ld: not finite, stopped before the update", terminal ? "\n" : "", loss, grad_norm, step + 1),
+                strf("try a smaller --lr than %g; the last checkpoint in %s is whole", f.lr, f.out.c_str()));
+        }
+    }
+    const std::string hash = params_hash(&m);
+    log_line(&log, strf("{\"event\":\"%s\",\"step\":%ld,\"params_hash\":\"%s\"}", step >= f.steps ? "done" : "stopped", step, hash.c_str()));
+    fclose(log.f);
+    printf("%s at step %ld, saved %s/step_%ld, params_hash %s\n", step >= f.steps ? "done" : "stopped", step, f.out.c_str(), step, hash.c_str());
+    model_free(&m);
+    return 0;
+}
+
+// a checkpoint and the tokenizer its text wants
+static Model model_from_checkpoint(Flags* f, int T_max) {
+    if (f->words.size() != 1) { die(EXIT_USER, strf("got %zu checkpoints, wanted one", f->words.size()), "./train_sink probe runs/NAME/step_1000 -d bb"); }
+    std::string tokenizer;
+    Config c = checkpoint_config(f->words[0], &tokenizer);
+    if (f->tokenizer.empty() && tokenizer != "bytes") { f->tokenizer = tokenizer; }
+    if (f->given_prefix) { want(f->prefix >= 0, strf("--prefix %ld", f->prefix), "0 or more"); c.prefix = f->prefix; }
+    if (f->given_window) { want(f->window >= 1, strf("--window %ld", f->window), "1 or more"); c.window = f->window; }
+    Model m = model_new(c, T_max, false);
+    checkpoint_load(&m, f->words[0]);
+    return m;
+}
+static void npy_write(const std::string& path, const std::vector<float>& x, const std::vector<long>& shape) {
+    std::string dims;
+    for (long d : shape) { dims += strf("%ld,", d); }
+    std::string h = "{'descr': '<f4', 'fortran_order': False, 'shape': (" + dims + "), }";
+    while ((h.size() + 11) % 64) { h += ' '; }
+    h += '\n';
+    FileOut o = file_begin(path);
+    const unsigned char magic[10] = { 0x93, 'N', 'U', 'M', 'P', 'Y', 1, 0, (unsigned char)(h.size() & 255), (unsigned char)(h.size() >> 8) };
+    file_put(&o, magic, 10);
+    file_put(&o, h.data(), h.size());
+    file_put(&o, x.data(), x.size() * sizeof(float));
+    file_commit(&o);
+}
+// maps of chosen heads on one sequence: l_h_{map,cosine,product}.npy, each (T, T + 1), column 0 the extra key
+static void dump_maps(Model* m, const Flags& f, const int* seq, int T) {
+    const Config& c = m->c;
+    std::vector<std::pair<int, int>> heads;
+    for (auto& w : split(f.dump_heads == "all" ? "" : f.dump_heads, ',')) {
+        auto pair = split(w, ':');
+        long l = -1, h = -1;
+        want(pair.size() == 2 && parse_long(pair[0], &l) && parse_long(pair[1], &h) && l >= 0 && l < c.L && h >= 0 && h < c.NH,
+             "--dump-heads " + w, strf("LAYER:HEAD with layers 0..%d, heads 0..%d", c.L - 1, c.NH - 1).c_str());
+        heads.push_back({ (int)l, (int)h });
+    }
+    if (f.dump_heads == "all") { for (int l = 0; l < c.L; l++) { for (int h = 0; h < c.NH; h++) { heads.push_back({ l, h }); } } }
+    model_load(m, seq, 1, T);
+    model_body(m);
+    const AttnShape s = attn_shape(m);
+    const int W = attn_row(s), N = m->T;
+    make_dirs(f.dump);
+    std::vector<float> map((size_t)N * (N + 1)), cosine(map.size()), product(map.size());
+    for (auto& lh : heads) {
+        std::vector<real> qkv((size_t)N * W), k_star((size_t)(star_k(m, lh.first) ? bias_rows(c) * c.HS : 0));
+        std::vector<acc> stat((size_t)c.NH * N * 2);
+        ops::to_host(qkv.data(), of_layer(m->a.qkv, m, lh.first, W), qkv.size() * sizeof(real));
+        ops::to_host(stat.data(), of_layer(m->a.stat, m, lh.first, c.NH * 2), stat.size() * sizeof(acc));
+        if (!k_star.empty()) { ops::to_host(k_star.data(), star_k(m, lh.first), k_star.size() * sizeof(real)); }
+        head_maps<Attn, Bias, Pe>(map.data(), cosine.data(), product.data(), qkv.data(), stat.data(), k_star.empty() ? NULL : k_star.data(), lh.second, s);
+        const std::string name = strf("%s/%d_%d_", f.dump.c_str(), lh.first, lh.second);
+        npy_write(name + "map.npy", map, { N, N + 1 });
+        npy_write(name + "cosine.npy", cosine, { N, N + 1 });
+        npy_write(name + "product.npy", product, { N, N + 1 });
+    }
+    printf("wrote %zu files to %s\n", 3 * heads.size(), f.dump.c_str());
+}
+static std::string per_sequence_json(const Metrics& r) { // alpha[seq][L][H][k]
+    const int K = std::min<int>(METRIC_K, r.T);
+    std::string o = "[";
+    for (int i = 0; i < r.n; i++) {
+        o += i ? ",[" : "[";
+        for (int l = 0; l < r.L; l++) {
+            std::vector<double> x;
+            for (int h = 0; h < r.NH; h++) { for (int k = 1; k <= K; k++) { x.push_back(r.sums_to_one ? r.at(i, l, h).alpha[k] : r.at(i, l, h).proxy[k]); } }
+            o += (l ? "," : "") + json_matrix(x, K);
+        }
+        o += "]";
+    }
+    return o + "]";
+}
+// the probe sequences (n, T + 1) that --probe-input asks for
+static std::vector<int> probe_inputs(const Flags& f, int T, int V, int* n) {
+    std::vector<int> x((size_t)f.probe_seqs * (T + 1));
+    *n = f.probe_seqs;
+    Rng rng = rng_stream(f.seed, 4);
+    if (f.probe_input == "natural") {
+        Data data = data_from_flags(f, T, T);
+        want(data.V <= V, strf("%s has %d token ids, the model %d", f.data.c_str(), data.V, V), "data of the tokenizer that the model was trained with");
+        *n = data_probe(&data, x.data());
+        if (data.probe_skipped) { printf("skipped %ld records shorter than %d tokens\n", data.probe_skipped, T + 1); }
+        return x;
+    }
+    want(f.probe_input == "random" || f.probe_input == "repeated", "--probe-input " + f.probe_input, "natural, random or repeated");
+    for (long i = 0; i < f.probe_seqs; i++) {
+        const int token = rng_below(&rng, V);
+        for (int t = 0; t <= T; t++) { x[i * (T + 1) + t] = f.probe_input == "random" ? (int)rng_below(&rng, V) : token; }
+    }
+    return x;
+}
+static int probe(Flags f) {
+    const std::vector<double> eps = eps_list(f);
+    const std::vector<std::string> lengths = split(f.probe_len, ',');
+    want(!lengths.empty(), "--probe-len", "a length, such as 64");
+    long longest = 1;
+    for (auto& w : lengths) { long v = 0; want(parse_long(w, &v) && v >= 1, "--probe-len " + w, "1 or more"); longest = std::max(longest, v); }
+    Model m = model_from_checkpoint(&f, longest);
+    std::string json, objects;
+    for (auto& w : lengths) {
+        const int T = probe_length(f, w, m.c.T);
+        want(m.c.prefix < T, strf("prefix %d", m.c.prefix), strf("less than --probe-len %d", T).c_str());
+        int n = 0;
+        const std::vector<int> x = probe_inputs(f, T, m.c.V, &n);
+        const Metrics r = measure(&m, x.data(), n, T, 8192);
+        std::string one = eval_json(0, NAN, r, eps);
+        if (f.per_sequence) { one += ",\"alpha\":" + per_sequence_json(r); }
+        objects += (objects.empty() ? "{" : ",{") + one + "}";
+        if (json.empty()) { json = one; }
+        for (double e : eps) { printf("T %d, n %d, eps %g, %s input | loss %.4f | %s\n", T, n, e, f.probe_input.c_str(), r.loss, eval_text(NAN, r, e).c_str()); }
+        if (!f.dump.empty() && &w == &lengths[0]) {
+            want(f.dump_seq >= 0 && f.dump_seq < n, strf("--dump-seq %ld", f.dump_seq), strf("0 to %d", n - 1).c_str());
+            dump_maps(&m, f, x.data() + (size_t)f.dump_seq * (T + 1), T);
+        }
+    }
+    if (!f.json.empty()) { file_write(f.json, "{" + json + (lengths.size() > 1 ? ",\"lengths\":[" + objects + "]" : "") + "}\n"); }
+    model_free(&m);
+    return 0;
+}
+
+static int generate_text(Flags f) {
+    want(f.tokens >= 0, strf("--tokens %ld", f.tokens), "0 or more");
+    want(f.temperature >= 0, strf("--temperature %g", f.temperature), "0 or more");
+    want(f.top_k >= 0, strf("--top-k %ld", f.top_k), "0 (all) or more");
+    Model m = model_from_checkpoint(&f, 0);
+    const Tokenizer tok = !f.tokenizer.empty() && f.tokenizer != "bytes" ? tokenizer_load(f.tokenizer)
+                        : m.c.V == 257 ? tokenizer_bytes() : tokenizer_ids("ids", m.c.V);
+    std::vector<int> tokens;
+    if (tok.kind == TOKENIZER_IDS) { // the prompt is ids
+        for (auto& w : split(f.prompt, ' ')) {
+            long id = 0;
+            want(parse_long(w, &id) && id >= 0 && id < m.c.V, "--prompt " + w, strf("token ids 0..%d, separated by spaces: this model has no tokenizer", m.c.V - 1).c_str());
+            tokens.push_back(id);
+        }
+    } else {
+        for (int id : tokenizer_encode(tok, f.prompt, true)) { tokens.push_back(id); }
+    }
+    if (tokens.empty()) { tokens.push_back(tok.eos >= 0 ? tok.eos : m.c.V - 1); f.prompt.clear(); }
+    const size_t given = f.prompt.empty() ? tokens.size() : 0;
+    Rng rng = rng_stream(f.seed, 5);
+    generate(&m, &tokens, f.tokens, f.temperature, f.top_k, &rng);
+    printf("%s\n", tokenizer_decode(tok, tokens.data() + given, tokens.size() - given, true).c_str());
+    model_free(&m);
+    return 0;
+}
+
+// FLOPs of one training step per token: 6 for every weight of a matrix, and causal attention forward + backward
+static double flops_per_token(const Model* m, int T) {
+    const Config& c = m->c;
+    double matrices = 0;
+    for (auto& t : m->tensors) { if (t.shape.size() == 2 && t.name != "model.embed_tokens.weight" && t.name != "model.embed_positions.weight") { matrices += t.count; } }
+    return 6 * matrices + 3.0 * 4 * (T / 2.0) * c.NH * c.HS * c.L;
+}
+static int bench(Flags f) {
+    preset_apply(&f);
+    if (!f.given_steps) { f.steps = 12; }
+    Data data = data_from_flags(f, f.seq, std::min<long>(64, f.seq));
+    Config c = config_from_flags(&f, data.V);
+    Model m = model_new(c, f.seq, true);
+    model_init(&m, f.seed);
+    std::vector<int> seqs((size_t)f.batch * (f.seq + 1));
+    Rng rng = rng_stream(f.seed, 6);
+    for (auto& s : seqs) { s = rng_below(&rng, c.V); }
+    std::vector<double> step_ms, forward_ms;
+    for (long i = 0; i <= f.steps; i++) { // the first is a warm-up
+        const double t0 = now_ms();
+        ops::device_zero(m.grads, m.num_params * sizeof(acc));
+        const long count = model_load(&m, seqs.data(), f.batch, f.seq);
+        model_forward(&m, count, 1.0f / count);
+        const double t1 = now_ms();
+        model_backward(&m);
+        const double norm = model_grad_norm(&m);
+        ops::adamw_update(m.params, m.master, m.m, m.v, m.grads, { 1e-4f, 0.9f, 0.95f, 1e-8f, 0.1f, (float)std::min(1.0, 1 / norm), i + 1 }, m.num_params);
+        if (i) { step_ms.push_back(now_ms() - t0); forward_ms.push_back(t1 - t0); }
+    }
+    std::sort(step_ms.begin(), step_ms.end());
+    std::sort(forward_ms.begin(), forward_ms.end());
+    const double ms = step_ms[step_ms.size() / 2], tokens = (double)f.batch * f.seq, flops = flops_per_token(&m, f.seq);
+    printf("{\"attn\":\"%s\",\"bias\":\"%s\",\"L\":%d,\"C\":%d,\"NH\":%d,\"F\":%d,\"V\":%d,\"T\":%ld,\"B\":%ld,\"params\":%ld,\"ms\":%.3f,\"forward_ms\":%.3f,\"tokens_per_s\":%.0f,"
+           "\"flops_per_token\":%.0f,\"gflops\":%.1f}\n", STR(ATTN), STR(BIAS), c.L, c.C, c.NH, c.F, c.V, f.seq, f.batch, m.num_params, ms, forward_ms[forward_ms.size() / 2],
+           tokens / ms * 1e3, flops, flops * tokens / ms / 1e6);
+    model_free(&m);
+    return 0;
+}
+
+// ============================================================================
+// 10 main
+#ifndef TESTING
+int main(int argc, char** argv) {
+    char command;
+    const Flags f = flags_parse(argc, argv, &command);
+    const bool takes_words = command == 'p' || command == 'g';
+    if (!f.words.empty() && !takes_words) {
+        die(EXIT_USER, "got '" + f.words[0] + "', wanted a command (train, probe, generate, bench) or a --flag", "./train_sink --help");
+    }
+    switch (command) {
+        case 'p': return probe(f);
+        case 'g': return generate_text(f);
+        case 'b': return bench(f);
+        default:  return train(f);
+    }
+}
+#endif
