@@ -45,6 +45,10 @@ inline void column_sum(acc* out, const float* part, long K, int C, int width, in
 __global__ void __launch_bounds__(256) cast_kernel(real* dst, const acc* src, long n) {
     FOR_FLAT(i, 1, n) { dst[i] = real(src[i]); }
 }
+__global__ void __launch_bounds__(256) add_kernel(real* y, const real* x, long n) {
+    FOR_FLAT(i, 1, n) { y[i] = real((float)y[i] + (float)x[i]); }
+}
+inline void add(real* y, const real* x, long n) { LAUNCH(add_kernel, flat_grid(n), dim3(256), 0, y, x, n); }
 inline void cast_to_real(real* dst, const acc* src, long n) {
     if ((void*)dst != (const void*)src) { LAUNCH(cast_kernel, flat_grid(n), dim3(256), 0, dst, src, n); }
 }

@@ -20,7 +20,7 @@ A variant added to the tables of attention_variants.cuh is tested without touchi
 
 #define SAME(...) static_assert(sizeof(cuda::real) != 4 || std::is_same<decltype(&cpu::__VA_ARGS__), decltype(&cuda::__VA_ARGS__)>::value, \
                                 "parameters differ between cpu:: and cuda::" #__VA_ARGS__)
-SAME(device_malloc); SAME(device_free); SAME(device_zero); SAME(to_device); SAME(to_host); SAME(cast_to_real);
+SAME(device_malloc); SAME(device_free); SAME(device_zero); SAME(to_device); SAME(to_host); SAME(cast_to_real); SAME(add);
 SAME(matmul_forward); SAME(matmul_backward_input); SAME(matmul_backward_weight);
 SAME(embed_forward); SAME(embed_backward); SAME(rmsnorm_forward); SAME(rmsnorm_backward);
 SAME(rope); SAME(phi_elu1_forward); SAME(phi_elu1_backward); SAME(qk_gather); SAME(qk_scatter);
@@ -228,6 +228,10 @@ static void test_optimiser(long n) {
     cpu::cast_to_real(copy.c(), w.c(), n);
     cuda::cast_to_real(copy.r(), w.f(), n);
     same("cast_to_real", shape, "dst", copy);
+    Tensor y = random_tensor(n);
+    cpu::add(y.c(), copy.c(), n);
+    cuda::add(y.r(), copy.r(), n);
+    same("add", shape, "y", y);
 }
 static void test_row_norms(int N, int G, int len, int stride) {
     Tensor x = random_tensor(N * stride), out = empty_tensor(N * G, false);
@@ -250,7 +254,7 @@ template <class A, class Bi, class Pe> static void test_attention(const char* na
     }
     Tensor ks = random_tensor(S), vs = random_tensor(S), dks = random_tensor(S, false), dvs = random_tensor(S, false);
     Tensor out = empty_tensor(N * O), stat = empty_tensor(N * s.NH * 2, false), dqkv = empty_tensor(N * W);
-    const bool key = Bi::learn_k, value = Bi::learn_v;
+    const bool key = Bi::learn_k, value = Bi::column;   // BIAS=k has a v* when --v-star fixes one
 
     cpu::attention_forward<A, Bi, Pe>(out.c(), stat.c(), qkv.c(), key ? ks.c() : NULL, value ? vs.c() : NULL, s);
     cuda::attention_forward<A, Bi, Pe>(out.r(), stat.f(), qkv.r(), key ? ks.r() : NULL, value ? vs.r() : NULL, s);
@@ -258,9 +262,9 @@ template <class A, class Bi, class Pe> static void test_attention(const char* na
     same(name, shape, "stat", stat, IS_BF16 ? 1e-3 : 1e-5);
     out = upload(out.cpu, true);   // backward from the same numbers
     stat = upload(stat.cpu, false);
-    cpu::attention_backward<A, Bi, Pe>(dqkv.c(), key ? dks.c() : NULL, value ? dvs.c() : NULL, dout.c(), out.c(), stat.c(),
+    cpu::attention_backward<A, Bi, Pe>(dqkv.c(), key ? dks.c() : NULL, Bi::learn_v ? dvs.c() : NULL, dout.c(), out.c(), stat.c(),
                                        qkv.c(), key ? ks.c() : NULL, value ? vs.c() : NULL, s);
-    cuda::attention_backward<A, Bi, Pe>(dqkv.r(), key ? dks.f() : NULL, value ? dvs.f() : NULL, dout.r(), out.r(), stat.f(),
+    cuda::attention_backward<A, Bi, Pe>(dqkv.r(), key ? dks.f() : NULL, Bi::learn_v ? dvs.f() : NULL, dout.r(), out.r(), stat.f(),
                                         qkv.r(), key ? ks.r() : NULL, value ? vs.r() : NULL, s);
     same(name, shape, "dqkv", dqkv);
     same(name, shape, "dkstar", dks, IS_BF16 ? 1e-3 : 1e-5);
