@@ -48,7 +48,7 @@ static const char* const name = "cuda";
 
 inline cudaStream_t device_stream;
 inline void* device_workspace;                       // for cuBLAS
-const size_t DEVICE_WORKSPACE = 32 << 20;
+const size_t DEVICE_WORKSPACE = emulated ? 256 : 32 << 20;
 inline cublasLtHandle_t device_blas;
 
 [[noreturn]] inline void device_die(cudaError_t e, const char* doing) {

@@ -256,7 +256,7 @@ static void test_refusals() {
     fault("nogpu", "error: GPU: found none, wanted one", "make BACKEND=cpu");
     fault("old", "wanted sm_80 (A100) or newer", "make BACKEND=cpu");
     fault("driver", "error: GPU driver: got one for CUDA", "update the driver");
-    fault("oom:2048", "wanted 3.00 GiB more, 1.97 of 2.00 GiB are free", "lower --batch");
+    fault("oom:2048", "wanted 3.00 GiB more, 2.00 of 2.00 GiB are free", "lower --batch");
     fault("launch", "error: GPU: kernel: an emulated error", "compute-sanitizer");
     fault("cublas", "error: cuBLAS: matrix product (8, 8) x (8, 8)", "nvidia-smi");
 }
