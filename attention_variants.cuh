@@ -363,9 +363,12 @@ template <class A, class Pe> DEVICE float attn_score(float dot, float scale, boo
     const float score = dot * scale + Pe::template bias<float>(t - j, h, s.NH);
     return full || (j < s.T && attn_sees(s, t, j)) ? score : attn_masked<A, float>();
 }
-DEVICE bool tile_empty(const AttnShape& s, int t0, int j0) { return attn_tile_empty(s, t0, min(t0 + TILE, s.T), j0, min(j0 + TILE, s.T)); }
-DEVICE bool tile_full(const AttnShape& s, int t0, int j0) {
-    return max(t0, j0) + TILE <= s.T && attn_tile_full(s, t0, t0 + TILE, j0, j0 + TILE);
+// is a tile of queries t0.. and keys j0.. all masked; is nothing of it masked
+DEVICE bool tile_empty(const AttnShape& s, int t0, int j0, int queries = TILE, int keys = TILE) {
+    return attn_tile_empty(s, t0, min(t0 + queries, s.T), j0, min(j0 + keys, s.T));
+}
+DEVICE bool tile_full(const AttnShape& s, int t0, int j0, int queries = TILE, int keys = TILE) {
+    return max(t0 + queries, j0 + keys) <= s.T && attn_tile_full(s, t0, t0 + queries, j0, j0 + keys);
 }
 // where head h of sequence b begins in qkv, for queries, keys and values; and its learned key or value
 DEVICE const real* head_q(const real* qkv, const AttnShape& s, int b, int h) { return qkv + (long)b * s.T * attn_row(s) + h * s.HS; }
@@ -439,12 +442,6 @@ attention_forward_kernel(real* out, acc* stat, const real* qkv, const real* ksta
     tile_store(out + (long)b * s.T * s.NH * HS + h * HS, s.NH * HS, t0, s.T, z, HS, o, factor);
 }
 enum { FORWARD_SMEM = (TILE * TILE_LD + STAGE) * 4, BACKWARD_SMEM = (2 * TILE * TILE_LD + STAGE) * 4 };
-
-template <class A, class Bi, class Pe>
-void attention_forward(real* out, acc* stat, const real* qkv, const real* kstar, const real* vstar, AttnShape s) {
-    LAUNCH((attention_forward_kernel<A, Bi, Pe>), dim3(s.B * s.NH, CEIL_DIV(s.T, TILE), CEIL_DIV(s.HS, SLICE)), dim3(256), FORWARD_SMEM,
-           out, stat, qkv, kstar, vstar, s);
-}
 
 // What backward needs of a row beside stat: delta, and of the extra column its weight and ds. Row t of head h of sequence b
 // is number (b NH + h) T + t in all three.
@@ -576,18 +573,366 @@ __global__ void __launch_bounds__(128) attention_dstar_kernel(float* part_k, flo
         part_v[at + c] = dv;
     }
 }
+// ---- the same on tensor cores: bf16, and the head dimensions of MMA_HEADS. A block of 4 warps; each warp owns rows of its
+// tile and everything about them, so weights go from the registers of one product into those of the next (a C fragment is
+// half an A fragment) and never through memory. Tiles of the other operand arrive by cp.async, one ahead.
+#ifndef MMA_HEADS
+#define MMA_HEADS(X) X(64) X(96) X(128)
+#endif
+// where 8 columns of a row of a tile (rows, HS) stand: swizzled, so that 8 rows of ldmatrix meet 8 different groups of banks
+template <int HS> DEVICE bf16* tile_at(bf16* tile, int row, int chunk) {
+    return tile + row * HS + 8 * (HS % 64 == 0 ? chunk ^ (row & 7) : (chunk & ~3) | ((chunk ^ (row >> 1)) & 3));
+}
+// rows from.. of x, those from T on as zeros; arrives with the next cp_async_commit
+template <int HS, int ROWS> DEVICE void tile_load(bf16* tile, const bf16* x, long stride, int from, int T) {
+    #pragma unroll 4
+    for (int i = threadIdx.x; i < ROWS * HS / 8; i += 128) {
+        const int row = i / (HS / 8), chunk = i % (HS / 8), t = from + row;
+        cp_async(tile_at<HS>(tile, row, chunk), x + min(t, T - 1) * stride + chunk * 8, t < T);
+    }
+}
+// c (16 MT, N) = rows a0.. of a times rows of b, over the head dimension
+template <int HS, int MT, int N> DEVICE void product_rows(float (&c)[MT][N / 8][4], bf16* a, int a0, bf16* b) {
+    const int lane = threadIdx.x % 32;
+    #pragma unroll
+    for (int m = 0; m < MT; m++) {
+        #pragma unroll
+        for (int n = 0; n < N / 8; n++) { c[m][n][0] = c[m][n][1] = c[m][n][2] = c[m][n][3] = 0; }
+    }
+    #pragma unroll
+    for (int k = 0; k < HS / 16; k++) {
+        uint32_t fa[MT][4], fb[4];
+        #pragma unroll
+        for (int m = 0; m < MT; m++) { ldmatrix(fa[m], tile_at<HS>(a, a0 + 16 * m + lane % 16, 2 * k + lane / 16)); }
+        #pragma unroll
+        for (int n = 0; n < N / 16; n++) {
+            ldmatrix(fb, tile_at<HS>(b, 16 * n + lane / 16 * 8 + lane % 8, 2 * k + lane / 8 % 2));
+            #pragma unroll
+            for (int m = 0; m < MT; m++) { mma(c[m][2 * n], fa[m], fb[0], fb[1]); mma(c[m][2 * n + 1], fa[m], fb[2], fb[3]); }
+        }
+    }
+}
+// c (16 MT, HS) += w (16 MT, N), in registers, times the N rows of x
+template <int HS, int MT, int N> DEVICE void product_weights(float (&c)[MT][HS / 8][4], const float (&w)[MT][N / 8][4], bf16* x) {
+    const int lane = threadIdx.x % 32;
+    #pragma unroll
+    for (int k = 0; k < N / 16; k++) {
+        uint32_t fa[MT][4], fb[4];
+        #pragma unroll
+        for (int m = 0; m < MT; m++) {
+            const float (&lo)[4] = w[m][2 * k], (&hi)[4] = w[m][2 * k + 1];
+            fa[m][0] = pack(lo[0], lo[1]); fa[m][1] = pack(lo[2], lo[3]);
+            fa[m][2] = pack(hi[0], hi[1]); fa[m][3] = pack(hi[2], hi[3]);
+        }
+        #pragma unroll
+        for (int n = 0; n < HS / 16; n++) {
+            ldmatrix_trans(fb, tile_at<HS>(x, 16 * k + lane % 16, 2 * n + lane / 16));
+            #pragma unroll
+            for (int m = 0; m < MT; m++) { mma(c[m][2 * n], fa[m], fb[0], fb[1]); mma(c[m][2 * n + 1], fa[m], fb[2], fb[3]); }
+        }
+    }
+}
+// 16 rows of the warp, times one factor for each of the thread's two, to rows t0.. of out. They pass through the rows of a
+// tile that only this warp reads, to leave 16 bytes at a time
+template <int HS> DEVICE void rows_store(bf16* out, long stride, int t0, int T, bf16* tile, int row0, const float (&c)[HS / 8][4],
+                                         float f0, float f1) {
+    const int lane = threadIdx.x % 32, g = lane / 4, t2 = lane % 4 * 2;
+    __syncwarp();
+    #pragma unroll
+    for (int n = 0; n < HS / 8; n++) {
+        *(uint32_t*)(tile_at<HS>(tile, row0 + g, n) + t2) = pack(c[n][0] * f0, c[n][1] * f0);
+        *(uint32_t*)(tile_at<HS>(tile, row0 + g + 8, n) + t2) = pack(c[n][2] * f1, c[n][3] * f1);
+    }
+    __syncwarp();
+    for (int i = lane; i < 16 * HS / 8; i += 32) {
+        const int row = i / (HS / 8), chunk = i % (HS / 8), t = t0 + row0 + row;
+        if (t < T) { store<8>(out + t * stride + chunk * 8, load<8>(tile_at<HS>(tile, row0 + row, chunk))); }
+    }
+}
+// sums and maxima over the 4 lanes that share a row
+DEVICE float quad_sum(float v) { v += __shfl_xor_sync(~0u, v, 1); return v + __shfl_xor_sync(~0u, v, 2); }
+DEVICE float quad_max(float v) { v = fmaxf(v, __shfl_xor_sync(~0u, v, 1)); return fmaxf(v, __shfl_xor_sync(~0u, v, 2)); }
+// the first tile from `at` on that is not all masked, or `end`
+DEVICE int next_keys(const AttnShape& s, int t0, int queries, int at, int end, int keys) {
+    while (at < end && tile_empty(s, t0, at, queries, keys)) { at += keys; }
+    return at;
+}
+DEVICE int next_queries(const AttnShape& s, int j0, int keys, int at, int queries) {
+    while (at < s.T && tile_empty(s, at, j0, queries, keys)) { at += queries; }
+    return at;
+}
+
+// 128 queries a block, 32 a warp; tiles of 64 keys
+template <class A, class Bi, class Pe, int HS> __global__ void __launch_bounds__(128)
+attention_forward_mma_kernel(bf16* out, acc* stat, const bf16* qkv, const bf16* kstar, const bf16* vstar, AttnShape s) {
+    constexpr int MT = 2, BQ = 64 * MT, BK = 64;
+    bf16 *sq = dynamic_smem<bf16>(), *sk = sq + BQ * HS, *sv = sk + 2 * BK * HS;
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, t2 = lane % 4 * 2, W = attn_row(s);
+    const int b = blockIdx.x / s.NH, h = blockIdx.x % s.NH, g = h / (s.NH / s.KV), t0 = (gridDim.y - 1 - blockIdx.y) * BQ;
+    const int row0 = warp * 16 * MT, own = t0 + row0 + lane / 4;                 // the thread's rows: own + 8 r
+    const bf16* q = qkv + (long)b * s.T * W + h * HS;
+    const bf16 *k = q + (s.NH + g - h) * HS, *v = k + s.KV * HS;
+    const bf16 *ks = kstar && !s.bias_shared ? kstar + g * HS : kstar, *vs = vstar && !s.bias_shared ? vstar + g * HS : vstar;
+    const float scale = 1.0f / sqrtf((float)HS), alpha = attn_alpha<A, float>(s);
+    const int end = min(s.T, max(t0 + BQ, s.prefix));
+    tile_load<HS, BQ>(sq, q, W, t0, s.T);
+    int j0 = next_keys(s, t0, BQ, 0, end, BK);
+    tile_load<HS, BK>(sk, k, W, j0, s.T);
+    tile_load<HS, BK>(sv, v, W, j0, s.T);
+    cp_async_commit();
+
+    float m[2 * MT], l[2 * MT], o[MT][HS / 8][4];
+    #pragma unroll
+    for (int r = 0; r < 2 * MT; r++) { // the extra column is the state that the loop starts from
+        float s_star = 0;
+        if (Bi::column && ks) {
+            const bf16* q_t = q + (long)min(own + 8 * r, s.T - 1) * W;
+            for (int i = lane % 4; i < HS; i += 4) { s_star += (float)q_t[i] * (float)ks[i]; }
+            s_star = quad_sum(s_star) * scale;
+        }
+        const float w_star = !Bi::column ? 0.0f : A::exp_family ? 1.0f : A::sim(s_star);
+        m[r] = Bi::column ? s_star : -INFINITY;
+        l[r] = attn_mass<A>(w_star, s.p);
+        #pragma unroll
+        for (int n = 0; n < HS / 8; n++) {
+            for (int e = 0; e < 2; e++) { o[r / 2][n][r % 2 * 2 + e] = Bi::column && vs ? w_star * (float)vs[8 * n + t2 + e] : 0.0f; }
+        }
+    }
+    for (int buf = 0; j0 < end; buf ^= 1) {
+        const int next = next_keys(s, t0, BQ, j0 + BK, end, BK);
+        if (next < end) {
+            tile_load<HS, BK>(sk + (buf ^ 1) * BK * HS, k, W, next, s.T);
+            tile_load<HS, BK>(sv + (buf ^ 1) * BK * HS, v, W, next, s.T);
+        }
+        cp_async_commit();
+        cp_async_wait<1>();                                                      // all but the tile just asked for
+        __syncthreads();
+        const bool full = tile_full(s, t0, j0, BQ, BK);
+        float w[MT][BK / 8][4];
+        product_rows<HS, MT, BK>(w, sq, row0, sk + buf * BK * HS);
+        #pragma unroll
+        for (int r = 0; r < 2 * MT; r++) {
+            float top = m[r], shrink = 1, sum = 0;
+            #pragma unroll
+            for (int n = 0; n < BK / 8; n++) {
+                #pragma unroll
+                for (int e = 0; e < 2; e++) {
+                    float& x = w[r / 2][n][r % 2 * 2 + e];
+                    x = attn_score<A, Pe>(x, scale, full, own + 8 * r, j0 + 8 * n + t2 + e, h, s);
+                    top = fmaxf(top, x);
+                }
+            }
+            if (A::exp_family) {
+                top = quad_max(top);
+                const float base = top == -INFINITY ? 0.0f : top;                // a row that has seen no key yet
+                shrink = exp_(m[r] - base);
+                m[r] = top;
+                top = base;
+            }
+            #pragma unroll
+            for (int n = 0; n < BK / 8; n++) {
+                #pragma unroll
+                for (int e = 0; e < 2; e++) {
+                    float& x = w[r / 2][n][r % 2 * 2 + e];
+                    x = A::exp_family ? exp_(x - top) : A::sim(x);
+                    sum += attn_mass<A>(x, s.p);
+                }
+            }
+            l[r] = l[r] * (A::exp_family ? attn_mass<A>(shrink, s.p) : 1.0f) + quad_sum(sum);
+            #pragma unroll
+            for (int n = 0; A::exp_family && n < HS / 8; n++) { o[r / 2][n][r % 2 * 2] *= shrink; o[r / 2][n][r % 2 * 2 + 1] *= shrink; }
+        }
+        product_weights<HS, MT, BK>(o, w, sv + buf * BK * HS);
+        __syncthreads();                                                         // before this buffer is filled again
+        j0 = next;
+    }
+    float factor[2 * MT];
+    #pragma unroll
+    for (int r = 0; r < 2 * MT; r++) {
+        const float L = m[r] + (A::Z == Z_PNORM ? log_(l[r]) / s.p : log_(l[r])) - log_(alpha);
+        factor[r] = A::exp_family ? exp_(m[r] - L) : alpha / attn_Z<A>(l[r], s.p);
+        if (t2 == 0 && own + 8 * r < s.T) {
+            acc* st = stat + ((long)blockIdx.x * s.T + own + 8 * r) * 2;
+            st[0] = A::exp_family ? L : factor[r];
+            st[1] = A::exp_family ? 0.0f : l[r];
+        }
+    }
+    #pragma unroll
+    for (int i = 0; i < MT; i++) {
+        rows_store<HS>(out + (long)b * s.T * s.NH * HS + h * HS, s.NH * HS, t0, s.T, sq, row0 + 16 * i, o[i], factor[2 * i], factor[2 * i + 1]);
+    }
+}
+// from scores' dot products x and dA y to weights and ds / sqrt(HS), in place
+template <class A, class Pe> DEVICE void weight_ds(float& x, float& y, float scale, float alpha, bool full, int t, int j, int h,
+                                                   float stat0, float delta, const AttnShape& s) {
+    const bool sees = full || (t < s.T && j < s.T && attn_sees(s, t, j));
+    const float score = attn_score<A, Pe>(x, scale, full, t, j, h, s);
+    x = sees ? attn_weight<A>(score, stat0) : 0.0f;
+    y = sees ? attn_ds<A>(score, x, y, stat0, delta, s.p, alpha) * scale : 0.0f;
+}
+// 64 queries a block, 16 a warp; tiles of 64 keys
+template <class A, class Bi, class Pe, int HS> __global__ void __launch_bounds__(128)
+attention_dq_mma_kernel(bf16* dqkv, const bf16* dout, const acc* stat, RowStats r, const bf16* qkv, const bf16* kstar, AttnShape s) {
+    constexpr int BQ = 64, BK = 64;
+    bf16 *sq = dynamic_smem<bf16>(), *sd = sq + BQ * HS, *sk = sd + BQ * HS, *sv = sk + 2 * BK * HS;
+    const int row0 = threadIdx.x / 32 * 16, lane = threadIdx.x % 32, t2 = lane % 4 * 2, W = attn_row(s);
+    const int b = blockIdx.x / s.NH, h = blockIdx.x % s.NH, g = h / (s.NH / s.KV), t0 = (gridDim.y - 1 - blockIdx.y) * BQ;
+    const int own = t0 + row0 + lane / 4;                                        // the thread's rows: own, own + 8
+    const bf16 *q = qkv + (long)b * s.T * W + h * HS, *d = dout + (long)b * s.T * s.NH * HS + h * HS;
+    const bf16 *k = q + (s.NH + g - h) * HS, *v = k + s.KV * HS, *ks = kstar && !s.bias_shared ? kstar + g * HS : kstar;
+    const float scale = 1.0f / sqrtf((float)HS), alpha = attn_alpha<A, float>(s);
+    const int end = min(s.T, max(t0 + BQ, s.prefix));
+    tile_load<HS, BQ>(sq, q, W, t0, s.T);
+    tile_load<HS, BQ>(sd, d, s.NH * HS, t0, s.T);
+    int j0 = next_keys(s, t0, BQ, 0, end, BK);
+    tile_load<HS, BK>(sk, k, W, j0, s.T);
+    tile_load<HS, BK>(sv, v, W, j0, s.T);
+    cp_async_commit();
+
+    float dq[1][HS / 8][4], stat0[2], delta[2];
+    #pragma unroll
+    for (int i = 0; i < 2; i++) {
+        const long row = (long)blockIdx.x * s.T + min(own + 8 * i, s.T - 1);
+        stat0[i] = stat[row * 2];
+        delta[i] = r.delta[row];
+        const float ds_star = Bi::column && ks ? r.ds_star[row] : 0.0f;
+        #pragma unroll
+        for (int n = 0; n < HS / 8; n++) {
+            for (int e = 0; e < 2; e++) { dq[0][n][2 * i + e] = Bi::column && ks ? ds_star * (float)ks[8 * n + t2 + e] : 0.0f; }
+        }
+    }
+    for (int buf = 0; j0 < end; buf ^= 1) {
+        const int next = next_keys(s, t0, BQ, j0 + BK, end, BK);
+        if (next < end) {
+            tile_load<HS, BK>(sk + (buf ^ 1) * BK * HS, k, W, next, s.T);
+            tile_load<HS, BK>(sv + (buf ^ 1) * BK * HS, v, W, next, s.T);
+        }
+        cp_async_commit();
+        cp_async_wait<1>();
+        __syncthreads();
+        const bool full = tile_full(s, t0, j0, BQ, BK);
+        float w[1][BK / 8][4], ds[1][BK / 8][4];
+        product_rows<HS, 1, BK>(w, sq, row0, sk + buf * BK * HS);
+        product_rows<HS, 1, BK>(ds, sd, row0, sv + buf * BK * HS);
+        #pragma unroll
+        for (int n = 0; n < BK / 8; n++) {
+            #pragma unroll
+            for (int e = 0; e < 4; e++) {
+                weight_ds<A, Pe>(w[0][n][e], ds[0][n][e], scale, alpha, full, own + e / 2 * 8, j0 + 8 * n + t2 + e % 2, h,
+                                 stat0[e / 2], delta[e / 2], s);
+            }
+        }
+        product_weights<HS, 1, BK>(dq, ds, sk + buf * BK * HS);
+        __syncthreads();
+        j0 = next;
+    }
+    rows_store<HS>(dqkv + (long)b * s.T * W + h * HS, W, t0, s.T, sq, row0, dq[0], 1.0f, 1.0f);
+}
+// 64 keys a block, 16 a warp: the transposed tiles S^T = k q^T and dA^T = v do^T, over all query heads that share these keys
+template <int HS> struct DkvTile { enum { BQ = HS > 96 ? 32 : 64, SMEM = (2 * 64 + 4 * BQ) * HS * 2 + 4 * BQ * 4 }; };
+template <class A, class Bi, class Pe, int HS> __global__ void __launch_bounds__(128)
+attention_dkv_mma_kernel(bf16* dqkv, const bf16* dout, const acc* stat, RowStats r, const bf16* qkv, AttnShape s) {
+    constexpr int BQ = DkvTile<HS>::BQ, BK = 64;
+    bf16 *sk = dynamic_smem<bf16>(), *sv = sk + BK * HS, *sq = sv + BK * HS, *sd = sq + 2 * BQ * HS;
+    float* rows = (float*)(sd + 2 * BQ * HS);                                    // (2, BQ, 2): stat0 and delta of every query
+    const int row0 = threadIdx.x / 32 * 16, lane = threadIdx.x % 32, t2 = lane % 4 * 2, W = attn_row(s), G = s.NH / s.KV;
+    const int b = blockIdx.x / s.KV, g = blockIdx.x % s.KV, j0 = blockIdx.y * BK, own = j0 + row0 + lane / 4;
+    const bf16 *x = qkv + (long)b * s.T * W, *k = x + (s.NH + g) * HS, *v = k + s.KV * HS;
+    const float scale = 1.0f / sqrtf((float)HS), alpha = attn_alpha<A, float>(s);
+    auto load = [&](int buf, int h, int t0) {
+        tile_load<HS, BQ>(sq + buf * BQ * HS, x + h * HS, W, t0, s.T);
+        tile_load<HS, BQ>(sd + buf * BQ * HS, dout + ((long)b * s.T * s.NH + h) * HS, s.NH * HS, t0, s.T);
+        for (int i = threadIdx.x; i < BQ; i += 128) {
+            const long row = (long)(b * s.NH + h) * s.T + min(t0 + i, s.T - 1);
+            rows[(buf * BQ + i) * 2] = stat[row * 2];
+            rows[(buf * BQ + i) * 2 + 1] = r.delta[row];
+        }
+    };
+    tile_load<HS, BK>(sk, k, W, j0, s.T);
+    tile_load<HS, BK>(sv, v, W, j0, s.T);
+    const int first = next_queries(s, j0, BK, 0, BQ);
+    int h = g * G, t0 = first;
+    if (t0 < s.T) { load(0, h, t0); }
+    cp_async_commit();
+    float dk[1][HS / 8][4] = {}, dv[1][HS / 8][4] = {};
+    for (int buf = 0; h < (g + 1) * G && first < s.T; buf ^= 1) {
+        int next = next_queries(s, j0, BK, t0 + BQ, BQ), next_h = h;
+        if (next >= s.T) { next = first; next_h++; }
+        if (next_h < (g + 1) * G) { load(buf ^ 1, next_h, next); }
+        cp_async_commit();
+        cp_async_wait<1>();
+        __syncthreads();
+        const bool full = tile_full(s, t0, j0, BQ, BK);
+        float w[1][BQ / 8][4], ds[1][BQ / 8][4];
+        product_rows<HS, 1, BQ>(w, sk, row0, sq + buf * BQ * HS);
+        product_rows<HS, 1, BQ>(ds, sv, row0, sd + buf * BQ * HS);
+        #pragma unroll
+        for (int n = 0; n < BQ / 8; n++) {
+            const float* st = rows + (buf * BQ + 8 * n + t2) * 2;
+            #pragma unroll
+            for (int e = 0; e < 4; e++) {
+                weight_ds<A, Pe>(w[0][n][e], ds[0][n][e], scale, alpha, full, t0 + 8 * n + t2 + e % 2, own + e / 2 * 8, h,
+                                 st[e % 2 * 2], st[e % 2 * 2 + 1], s);
+            }
+        }
+        product_weights<HS, 1, BQ>(dv, w, sd + buf * BQ * HS);
+        product_weights<HS, 1, BQ>(dk, ds, sq + buf * BQ * HS);
+        __syncthreads();
+        t0 = next;
+        h = next_h;
+    }
+    cp_async_wait<0>();                                                          // a key that no query sees: nothing was waited for
+    __syncthreads();
+    bf16* dx = dqkv + (long)b * s.T * W + (s.NH + g) * HS;
+    rows_store<HS>(dx, W, j0, s.T, sk, row0, dk[0], 1.0f, 1.0f);
+    rows_store<HS>(dx + s.KV * HS, W, j0, s.T, sv, row0, dv[0], 1.0f, 1.0f);
+}
+
+// ---- the two operations: which kernels, how many blocks
+inline bool mma_fits(int HS, const AttnShape& s, std::initializer_list<const void*> pointers) {
+    for (const void* p : pointers) { if ((uintptr_t)p % 16) { return false; } }
+    return s.HS == HS;
+}
+template <class A, class Bi, class Pe>
+void attention_forward(real* out, acc* stat, const real* qkv, const real* kstar, const real* vstar, AttnShape s) {
+    if constexpr (sizeof(real) == 2) {
+        #define X(HS) if (mma_fits(HS, s, {out, qkv})) { \
+            LAUNCH((attention_forward_mma_kernel<A, Bi, Pe, HS>), dim3(s.B * s.NH, CEIL_DIV(s.T, 128)), dim3(128), (128 + 4 * 64) * HS * 2, \
+                   out, stat, qkv, kstar, vstar, s); \
+            return; }
+        MMA_HEADS(X)
+        #undef X
+    }
+    LAUNCH((attention_forward_kernel<A, Bi, Pe>), dim3(s.B * s.NH, CEIL_DIV(s.T, TILE), CEIL_DIV(s.HS, SLICE)), dim3(256), FORWARD_SMEM,
+           out, stat, qkv, kstar, vstar, s);
+}
+template <class A, class Bi, class Pe>
+void attention_dqkv(real* dqkv, const real* dout, const acc* stat, RowStats r, const real* qkv, const real* kstar, AttnShape s) {
+    if constexpr (sizeof(real) == 2) {
+        #define X(HS) if (mma_fits(HS, s, {dqkv, dout, qkv})) { \
+            LAUNCH((attention_dq_mma_kernel<A, Bi, Pe, HS>), dim3(s.B * s.NH, CEIL_DIV(s.T, 64)), dim3(128), 6 * 64 * HS * 2, \
+                   dqkv, dout, stat, r, qkv, kstar, s); \
+            LAUNCH((attention_dkv_mma_kernel<A, Bi, Pe, HS>), dim3(s.B * s.KV, CEIL_DIV(s.T, 64)), dim3(128), DkvTile<HS>::SMEM, \
+                   dqkv, dout, stat, r, qkv, s); \
+            return; }
+        MMA_HEADS(X)
+        #undef X
+    }
+    const int tiles = CEIL_DIV(s.T, TILE), slices = CEIL_DIV(s.HS, SLICE);
+    LAUNCH((attention_dq_kernel<A, Bi, Pe>), dim3(s.B * s.NH, tiles, slices), dim3(256), FORWARD_SMEM, dqkv, dout, stat, r, qkv, kstar, s);
+    LAUNCH((attention_dkv_kernel<A, Bi, Pe>), dim3(s.B * s.KV, tiles, slices), dim3(256), BACKWARD_SMEM, dqkv, dout, stat, r, qkv, s);
+}
 inline void column_sum(acc* out, const float* part, long K, int C, int width, int limit);
 
 template <class A, class Bi, class Pe>
 void attention_backward(real* dqkv, acc* dkstar, acc* dvstar, const real* dout, const real* out, const acc* stat,
                         const real* qkv, const real* kstar, const real* vstar, AttnShape s) {
-    const long rows = (long)s.B * s.NH * s.T, tiles = CEIL_DIV(s.T, TILE), slices = CEIL_DIV(s.HS, SLICE);
+    const long rows = (long)s.B * s.NH * s.T, tiles = CEIL_DIV(s.T, TILE);
     const long parts = s.B * (s.NH / s.KV) * tiles, width = s.KV * s.HS;
     float* scratch = (float*)device_scratch((rows * (Bi::column ? 3 : 1) + (Bi::column ? parts * width * 2 : 0)) * sizeof(float));
     const RowStats r = { scratch, scratch + rows, scratch + 2 * rows };
     LAUNCH((attention_rows_kernel<A, Bi>), dim3((unsigned)CEIL_DIV(rows, 16)), dim3(256), 0, r, dout, out, stat, qkv, kstar, vstar, s);
-    LAUNCH((attention_dq_kernel<A, Bi, Pe>), dim3(s.B * s.NH, tiles, slices), dim3(256), FORWARD_SMEM, dqkv, dout, stat, r, qkv, kstar, s);
-    LAUNCH((attention_dkv_kernel<A, Bi, Pe>), dim3(s.B * s.KV, tiles, slices), dim3(256), BACKWARD_SMEM, dqkv, dout, stat, r, qkv, s);
+    attention_dqkv<A, Bi, Pe>(dqkv, dout, stat, r, qkv, kstar, s);
     if (Bi::column) {
         float *part_k = scratch + 3 * rows, *part_v = part_k + parts * width;
         LAUNCH(attention_dstar_kernel, dim3(s.B * s.NH, tiles), dim3(128), 0, part_k, part_v, dout, r, qkv, s);
