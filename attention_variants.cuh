@@ -376,7 +376,7 @@ DEVICE const real* head_k(const real* qkv, const AttnShape& s, int b, int g) { r
 DEVICE const real* head_v(const real* qkv, const AttnShape& s, int b, int g) { return head_q(qkv, s, b, s.NH + s.KV + g); }
 DEVICE const real* head_star(const real* star, const AttnShape& s, int g) { return star && !s.bias_shared ? star + g * s.HS : star; }
 
-template <class A, class Bi, class Pe> __global__ void __launch_bounds__(256)
+template <class A, class Bi, class Pe> __global__ void __launch_bounds__(256, 1)
 attention_forward_kernel(real* out, acc* stat, const real* qkv, const real* kstar, const real* vstar, AttnShape s) {
     float *w = dynamic_smem<float>(), *stage = w + TILE * TILE_LD;
     const int y = threadIdx.x / 16, x = threadIdx.x % 16, W = attn_row(s), HS = s.HS, z = blockIdx.z * SLICE;
@@ -498,7 +498,7 @@ DEVICE void tile_put(float* w, const float (&value)[4][4]) {
     }
 }
 // dq = sum_j ds_j k_j: a block per query tile
-template <class A, class Bi, class Pe> __global__ void __launch_bounds__(256)
+template <class A, class Bi, class Pe> __global__ void __launch_bounds__(256, 1)
 attention_dq_kernel(real* dqkv, const real* dout, const acc* stat, RowStats r, const real* qkv, const real* kstar, AttnShape s) {
     float *w = dynamic_smem<float>(), *stage = w + TILE * TILE_LD;
     const int y = threadIdx.x / 16, x = threadIdx.x % 16, W = attn_row(s), HS = s.HS, z = blockIdx.z * SLICE;
@@ -530,7 +530,7 @@ attention_dq_kernel(real* dqkv, const real* dout, const acc* stat, RowStats r, c
     tile_store(dqkv + (long)b * s.T * W + h * HS, W, t0, s.T, z, HS, dq, one);
 }
 // dk_j = sum_t ds_tj q_t, dv_j = sum_t A_tj do_t: a block per key tile, over all query heads that share these keys
-template <class A, class Bi, class Pe> __global__ void __launch_bounds__(256)
+template <class A, class Bi, class Pe> __global__ void __launch_bounds__(256, 1)
 attention_dkv_kernel(real* dqkv, const real* dout, const acc* stat, RowStats r, const real* qkv, AttnShape s) {
     float *w = dynamic_smem<float>(), *ws = w + TILE * TILE_LD, *stage = ws + TILE * TILE_LD;
     const int W = attn_row(s), HS = s.HS, z = blockIdx.z * SLICE, j0 = blockIdx.y * TILE, G = s.NH / s.KV;
@@ -585,7 +585,7 @@ template <int HS> DEVICE bf16* tile_at(bf16* tile, int row, int chunk) {
 }
 // rows from.. of x, those from T on as zeros; arrives with the next cp_async_commit
 template <int HS, int ROWS> DEVICE void tile_load(bf16* tile, const bf16* x, long stride, int from, int T) {
-    #pragma unroll 4
+    #pragma unroll 1
     for (int i = threadIdx.x; i < ROWS * HS / 8; i += 128) {
         const int row = i / (HS / 8), chunk = i % (HS / 8), t = from + row;
         cp_async(tile_at<HS>(tile, row, chunk), x + min(t, T - 1) * stride + chunk * 8, t < T);
@@ -662,10 +662,11 @@ DEVICE int next_queries(const AttnShape& s, int j0, int keys, int at, int querie
     return at;
 }
 
-// 128 queries a block, 32 a warp; tiles of 64 keys
+// 128 queries a block, 32 a warp; tiles of as many keys as fit the registers without spills
+template <int HS> struct ForwardTile { enum { MT = 2, BQ = 64 * MT, BK = HS > 96 ? 32 : HS > 64 ? 48 : 64, SMEM = (BQ + 4 * BK) * HS * 2 }; };
 template <class A, class Bi, class Pe, int HS> __global__ void __launch_bounds__(128)
 attention_forward_mma_kernel(bf16* out, acc* stat, const bf16* qkv, const bf16* kstar, const bf16* vstar, AttnShape s) {
-    constexpr int MT = 2, BQ = 64 * MT, BK = 64;
+    constexpr int MT = ForwardTile<HS>::MT, BQ = ForwardTile<HS>::BQ, BK = ForwardTile<HS>::BK;
     bf16 *sq = dynamic_smem<bf16>(), *sk = sq + BQ * HS, *sv = sk + 2 * BK * HS;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, t2 = lane % 4 * 2, W = attn_row(s);
     const int b = blockIdx.x / s.NH, h = blockIdx.x % s.NH, g = h / (s.NH / s.KV), t0 = (gridDim.y - 1 - blockIdx.y) * BQ;
@@ -897,7 +898,7 @@ template <class A, class Bi, class Pe>
 void attention_forward(real* out, acc* stat, const real* qkv, const real* kstar, const real* vstar, AttnShape s) {
     if constexpr (sizeof(real) == 2) {
         #define X(HS) if (mma_fits(HS, s, {out, qkv})) { \
-            LAUNCH((attention_forward_mma_kernel<A, Bi, Pe, HS>), dim3(s.B * s.NH, CEIL_DIV(s.T, 128)), dim3(128), (128 + 4 * 64) * HS * 2, \
+            LAUNCH((attention_forward_mma_kernel<A, Bi, Pe, HS>), dim3(s.B * s.NH, CEIL_DIV(s.T, ForwardTile<HS>::BQ)), dim3(128), ForwardTile<HS>::SMEM, \
                    out, stat, qkv, kstar, vstar, s); \
             return; }
         MMA_HEADS(X)
