@@ -15,7 +15,7 @@ and the checkpoints read the tables below. The Makefile reads them with sed, so 
 
 TO ADD A VARIANT: one row in its table and, for ATTN, PE and FFN, one struct under it. Then `make test` checks it.
 
-    1 scalars                exp_, log_, sigmoid_
+    1 scalars                exp_, log_, erf_, sigmoid_
     2 ATTN                   the attention operation
     3 BIAS                   the extra column
     4 PE                     positions
@@ -30,12 +30,79 @@ TO ADD A VARIANT: one row in its table and, for ATTN, PE and FFN, one struct und
 
 // ----------------------------------------------------------------------------
 // 1 scalars, for float and double, host and device
+// Plain loops over these turn into vector code (-O3 -fno-trapping-math -fno-math-errno are enough, never -ffast-math).
+// float on the host: no branch, no table, polynomials fitted by Remez exchange; double: the library's; on the device: CUDA's.
 
-template <class F> HD F exp_(F x)     { return exp(x); }
-template <class F> HD F log_(F x)     { return log(x); }
+HD float float_of_bits(uint32_t u) { float x; memcpy(&x, &u, sizeof x); return x; }
+HD uint32_t bits_of_float(float x) { uint32_t u; memcpy(&u, &x, sizeof u); return u; }
+
+// e^x = 2^n e^r with n = round(x / ln 2), |r| <= ln 2 / 2. Within 1.01 ulp where the result is a normal number; below
+// x = -87.336 it is 0 rather than subnormal (those cost a hundred cycles each), above 88.722 inf; NaN stays NaN.
+HD float exp_(float x) {
+#ifdef __CUDA_ARCH__
+    return expf(x);
+#else
+    const float shift = 12582912.0f;                     // 1.5 * 2^23: adding it rounds to an integer, kept in the low bits
+    const float t = x * 1.44269504f + shift, n = t - shift;
+    const float r = (x - n * 0.693359375f) + n * 2.12194440e-4f; // ln 2 in two parts, the first exact when times n
+    float p = 1.38144671e-3f;
+    p = p * r + 8.36878041e-3f;
+    p = p * r + 4.16683942e-2f;
+    p = p * r + 1.66665201e-1f;
+    p = p * r + 4.99999934e-1f;
+    p = p * (r * r) + r + 1.0f;
+    const float y = float_of_bits(bits_of_float(p) + (bits_of_float(t) << 23)); // n added to the exponent
+    const float bounded = x < -87.3365402f ? 0.0f : x > 88.7228317f ? INFINITY : y;
+    return x == x ? bounded : x;
+#endif
+}
+HD double exp_(double x) { return exp(x); }
+
+// ln x = e ln 2 + ln m, m in [sqrt(1/2), sqrt(2)), ln m = 2 atanh((m-1)/(m+1)) as a series; within 2 ulp for normal x > 0, -inf at 0
+HD float log_(float x) {
+#ifdef __CUDA_ARCH__
+    return logf(x);
+#else
+    const uint32_t u = bits_of_float(x) - 0x3f3504f3u;
+    const float e = (float)((int32_t)u >> 23), m = float_of_bits((u & 0x7fffffu) + 0x3f3504f3u);
+    const float s = (m - 1) / (m + 1), z = s * s;
+    const float p = ((0.2222222f * z + 0.2857143f) * z + 0.4f) * z + 0.6666667f;
+    const float y = e * 0.693359375f + (e * -2.12194440e-4f + (s * z * p + 2 * s));
+    return x > 0 ? (x < INFINITY ? y : x) : x == 0 ? -INFINITY : NAN;
+#endif
+}
+HD double log_(double x) { return log(x); }
+
+template <class F> HD F sigmoid_(F x)  { return F(1) / (F(1) + exp_(-x)); } // within 2.4 ulp
 template <class F> HD F max_(F a, F b) { return a > b ? a : b; }
 template <class F> HD F min_(F a, F b) { return a < b ? a : b; }
-template <class F> HD F sigmoid_(F x) { return F(1) / (F(1) + exp_(-x)); }
+
+// erf, within 2.6 ulp: an odd polynomial near 0, 1 - e^(a polynomial for log erfc) elsewhere; 1 from 3.95 on
+HD float erf_(float x) {
+#ifdef __CUDA_ARCH__
+    return erff(x);
+#else
+    const float z = x * x, a = fabsf(x) < 3.95f ? fabsf(x) : 3.95f;
+    float p = 8.2636226e-5f;
+    p = p * z - 8.11713794e-4f;
+    p = p * z + 5.19874454e-3f;
+    p = p * z - 2.68584616e-2f;
+    p = p * z + 1.12836783e-1f;
+    p = p * z - 3.76126326e-1f;
+    p = p * z + 1.12837917f;
+    float q = 1.94945642e-4f;
+    q = q * a - 3.03368211e-3f;
+    q = q * a + 2.21897381e-2f;
+    q = q * a - 1.03856299e-1f;
+    q = q * a - 6.37265833e-1f;
+    q = q * a - 1.12762736f;
+    q = q * a - 2.07018861e-4f;
+    const float tail = 1.0f - exp_(q), far = x < 0 ? -tail : tail;
+    const float y = fabsf(x) < 0.9375f ? x * p : far;
+    return x == x ? y : x;
+#endif
+}
+HD double erf_(double x) { return erf(x); }
 
 // ----------------------------------------------------------------------------
 // 2 switch ATTN=<name>     X_ATTN(name, "A", "what it is; where in the paper")
@@ -146,7 +213,7 @@ struct Pe_alibi : PeBase {
 };
 
 // ----------------------------------------------------------------------------
-// 5 switches NORM, FFN, COMBINE
+// 5 switches NORM, FFN, COMBINE, and how it is computed: PRECISION, BACKEND
 #define NORM_VARIANTS(X_NORM) \
     X_NORM(pre,  "h += f(LN(h))",    "the stream is never normalised, LN stands before each branch (Eq. 2)") \
     X_NORM(post, "h = LN(h + f(h))", "LN stands on the stream, after each branch (Eq. 3)")
@@ -167,9 +234,9 @@ struct Ffn_relu {
 };
 struct Ffn_gelu { // x Phi(x);  (x Phi)' = Phi + x phi
     static constexpr bool gated = false;
-    template <class F> HD static F act(F x)  { return F(0.5) * x * (F(1) + erf(x * F(0.7071067811865476))); }
+    template <class F> HD static F act(F x)  { return F(0.5) * x * (F(1) + erf_(x * F(0.7071067811865476))); }
     template <class F> HD static F dact(F x) {
-        return F(0.5) * (F(1) + erf(x * F(0.7071067811865476))) + x * F(0.3989422804014327) * exp_(F(-0.5) * x * x);
+        return F(0.5) * (F(1) + erf_(x * F(0.7071067811865476))) + x * F(0.3989422804014327) * exp_(F(-0.5) * x * x);
     }
 };
 struct Ffn_swish { // x sigma(x);  (x sigma)' = sigma (1 + x (1 - sigma))
@@ -186,6 +253,11 @@ struct Ffn_reglu  : Ffn_relu  { static constexpr bool gated = true; };
     X_COMBINE(sum,    "(sum_h o_h) W_O",   "W_O is (C, HS), shared by the heads (Table 12)")
 struct Combine_concat { static constexpr bool sum = false; };
 struct Combine_sum    { static constexpr bool sum = true; };
+
+#define PRECISION_VARIANTS(X_PRECISION) \
+    X_PRECISION(fp32, "float everywhere", "the reference; the one precision of BACKEND=cpu")
+#define BACKEND_VARIANTS(X_BACKEND) \
+    X_BACKEND(cpu,    "reference.h",      "plain C++ with OpenMP, runs anywhere")
 
 // pairs that mean nothing; the Makefile stops with the reason, the static_assert below guards direct compilation
 #define CONFLICTS(X_CONFLICT) \
@@ -216,8 +288,9 @@ static_assert(!(Attn::phi != PHI_NONE && Bias::column), "a kernel phi with a lea
 
 // ----------------------------------------------------------------------------
 // 7 row mathematics. What a row keeps from forward for backward and for the metrics is two numbers, never the row:
-//      exp family:  stat[0] = L,  A_j = exp(s_j - L),  L = ln Z - ln alpha;     stat[1] = 0
-//      the others:  stat[0] = r = alpha / Z,  A_j = r f(s_j);                   stat[1] = sum_j w_j (or w_j^p)
+//      exp family:  A_j = exp((s_j - stat[0]) - stat[1]);   stat[0] = max_j s_j,   stat[1] = ln(Z exp(-stat[0]) / alpha)
+//      the others:  A_j = f(s_j) stat[0];                   stat[0] = alpha / Z,   stat[1] = sum_j w_j (or w_j^p)
+// (One number L = ln Z would do for the exp family, but at scores near 30 it costs five bits of A: 1e-5 in the gradients.)
 
 struct AttnShape {
     int B, T, NH, KV, HS;     // KV key/value heads; query head h reads key/value head h / (NH / KV)
@@ -249,7 +322,9 @@ template <class A, class F> HD F attn_Z(F l, F p) {
 }
 template <class A, class F> HD F attn_alpha(AttnShape s) { return A::Z == Z_ONE ? F(1) : F(s.alpha); }
 // A_j from its score
-template <class A, class F> HD F attn_weight(F s, F stat0) { return A::exp_family ? exp_(s - stat0) : A::sim(s) * stat0; }
+template <class A, class F> HD F attn_weight(F s, F stat0, F stat1) {
+    return A::exp_family ? exp_((s - stat0) - stat1) : A::sim(s) * stat0;
+}
 // delta = (dZ/dw) (do . o) / alpha, the one number per row that backward adds to (stat0, stat1). For Z_PNORM the factor
 // dZ/dw_j = (w_j / Z)^(p-1) depends on j and stays in attn_ds
 template <class A, class F> HD F attn_delta(F do_o, F stat1, F alpha) {

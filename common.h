@@ -258,7 +258,7 @@ struct JsonReader {
             char c = s[i++];
             const char* from = "\"\\/bfnrt"; const char* to = "\"\\/\b\f\n\r\t";
             if (c == 'u') {
-                uint32_t u, v;
+                uint32_t u = 0, v = 0;
                 if (!hex4(&u)) { return false; }
                 if (u >= 0xD800 && u < 0xDC00 && n - i >= 6 && s[i] == '\\' && s[i+1] == 'u') {
                     size_t back = i; i += 2;

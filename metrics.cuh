@@ -49,12 +49,12 @@ void attention_metrics(HeadMetrics* out, const real* qkv, const acc* stat, const
             const acc* st = stat + ((long)bh * T + t) * 2;
             double sum_abs = 0, sum = 0, plogp = 0;
             weight[0] = 0;
-            if (Bi::column) { weight[0] = attn_weight<A, real>(ks ? dot(x + (long)t * W + h * HS, ks, HS) * scale : real(0), st[0]); }
+            if (Bi::column) { weight[0] = attn_weight<A, real>(ks ? dot(x + (long)t * W + h * HS, ks, HS) * scale : real(0), st[0], st[1]); }
             for (int j = 0; j < T; j++) {
                 weight[j + 1] = 0;
                 if (!attn_sees(s, t, j)) { continue; }
                 const real score = dot(x + (long)t * W + h * HS, k + (long)j * W, HS) * scale + Pe::template bias<real>(t - j, h, s.NH);
-                weight[j + 1] = attn_weight<A, real>(score, st[0]);
+                weight[j + 1] = attn_weight<A, real>(score, st[0], st[1]);
             }
             for (int j = 0; j <= T; j++) { sum_abs += fabs(weight[j]); sum += j > skip ? weight[j] : 0; }
             const double inv = sum_abs > 0 ? 1 / sum_abs : 0;
@@ -229,7 +229,8 @@ void head_maps(float* map, float* cosine, float* product, const R* qkv, const S*
             const long at = (long)t * (s.T + 1) + j + 1;
             const double score = qk / sqrt((double)s.HS) + (j >= 0 ? Pe::template bias<double>(t - j, h, s.NH) : 0.0);
             const bool sees = j >= 0 ? attn_sees(s, t, j) : (bool)Bi::column;
-            map[at] = sees ? attn_weight<A, double>(score, stat[((long)h * s.T + t) * 2]) : 0.0;
+            const S* st = stat + ((long)h * s.T + t) * 2;
+            map[at] = sees ? attn_weight<A, double>(score, st[0], st[1]) : 0.0;
             cosine[at] = qq > 0 && kk > 0 ? qk / sqrt(qq * kk) : 0.0;
             product[at] = sqrt(qq * kk);
         }

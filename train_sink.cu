@@ -8,14 +8,15 @@ a run is a flag. The file reads from top to bottom:
 
      1 switches      which model this binary is                         attention_variants.cuh
      2 operations    cpu:: or cuda::, chosen here and nowhere else      reference.h, metrics.cuh
-     3 model         tensors, forward, backward, update: written once over ops::
-     4 flags         the command line, one row each
-     5 data          tokens in, text out                                dataloader.h, tokenizer.h
-     6 log           a line for people, a JSON object for machines
-     7 checkpoint    the model as safetensors + config.json             checkpoint.h
-     8 evaluate      validation loss, sink metrics, samples
-     9 commands      train, probe, generate, bench
-    10 main
+     3 model         tensors, forward, backward: written once over ops::
+     4 measure       sinks and norms of a batch of sequences
+     5 flags         the command line, one row each
+     6 data          tokens in, text out                                dataloader.h, tokenizer.h
+     7 log           a line for people, a JSON object for machines
+     8 checkpoint    the model as safetensors + config.json             checkpoint.h
+     9 evaluate      validation loss, the eval line, samples
+    10 commands      train, probe, generate, tokenize, bench
+    11 main
 */
 #include <math.h>
 #include <signal.h>
@@ -245,7 +246,7 @@ static void model_tables(Model* m, int T) {
     }
 }
 // num_params weights from host memory
-static void model_set(Model* m, const acc* host) {
+static inline void model_set(Model* m, const acc* host) {
     ops::to_device(m->master, host, m->num_params * sizeof(acc));
     ops::cast_to_real(m->params, m->master, m->num_params);
 }
@@ -267,16 +268,18 @@ static Model model_new(const Config& c, int T_max, bool train) {
     return m;
 }
 // every tensor from its own random stream: the same seed gives the same q_proj with and without k*
-static void model_init(Model* m, uint64_t seed) {
-    std::vector<acc> host(m->num_params);
+static inline void model_init(Model* m, uint64_t seed) {
+    std::vector<acc> host;
     for (auto& t : m->tensors) {
         Rng rng = rng_stream(seed, hash_bytes(t.name.data(), t.name.size()));
-        for (long i = 0; i < t.count; i++) { host[t.at + i] = t.std == 0 ? acc(1) : acc(t.std * rng_normal(&rng)); }
+        host.resize(t.count);
+        for (auto& w : host) { w = t.std == 0 ? acc(1) : acc(t.std * rng_normal(&rng)); }
         if (ends_with(t.name, ".k_star")) { // entries that are not learned are zero (Table 13)
-            for (long i = 0; i < t.count; i++) { if (i % m->c.HS >= m->c.k_dims) { host[t.at + i] = 0; } }
+            for (long i = 0; i < t.count; i++) { if (i % m->c.HS >= m->c.k_dims) { host[i] = 0; } }
         }
+        ops::to_device(m->master + t.at, host.data(), t.count * sizeof(acc));
     }
-    model_set(m, host.data());
+    ops::cast_to_real(m->params, m->master, m->num_params);
 }
 static void model_free(Model* m) {
     if ((void*)m->master != (void*)m->params) { ops::device_free(m->master); }
@@ -460,7 +463,73 @@ static void model_backward(Model* m) {
 static double model_grad_norm(const Model* m) { return sqrt(ops::square_norm(m->grads, m->num_params)); }
 
 // ============================================================================
-// 4 flags
+// 4 measure
+// the metrics of section 3 on n sequences of T + 1 tokens
+static Metrics measure(Model* m, const int* seqs, int n, int T, int batch_tokens) {
+    const Config& c = m->c;
+    const int skip = Bias::token, chunk = std::max(1, std::min(n, batch_tokens / std::max(1, T)));
+    const long sample = 1 << 24;                                     // the median of |h| is of at most so many values
+    Metrics r;
+    r.n = n; r.T = T; r.L = c.L; r.NH = c.NH;
+    r.sums_to_one = attn_sums_to_one<Attn>(c.attn_alpha);
+    r.has_star = Bias::column || Bias::token;
+    r.heads.resize((size_t)n * c.L * c.NH);
+    r.h_star.resize(c.L + 1); r.h_max.resize(c.L + 1); r.h_median.resize(c.L + 1);
+    std::vector<std::vector<float>> magnitudes(c.L + 1);
+    double loss = 0; long count = 0;
+    for (int i = 0; i < n; i += chunk) {
+        const int B = std::min(chunk, n - i);
+        const long k = model_load(m, seqs + (size_t)i * (T + 1), B, T);
+        loss += model_forward(m, k, 0) * k;
+        count += k;
+        const AttnShape s = attn_shape(m);
+        const int N = B * m->T, W = attn_row(s);
+        HeadMetrics* heads = (HeadMetrics*)ops::device_malloc((size_t)B * c.NH * sizeof(HeadMetrics));
+        acc* norms = (acc*)ops::device_malloc((size_t)N * c.KV * sizeof(acc));
+        std::vector<HeadMetrics> host(B * c.NH);
+        std::vector<acc> x(N * c.KV);
+        auto norm = [&](NormPair* out, int row, const real* t, int stride, int len, int G) {
+            ops::row_norms(norms, t, stride, len, G, N);
+            ops::to_host(x.data(), norms, (size_t)N * G * sizeof(acc));
+            norms_add(out, row, x, B, m->T, G, skip, n);
+        };
+        for (int l = 0; l < c.L; l++) {
+            const real* qkv = of_layer(m->a.qkv, m, l, W);
+            ops::attention_metrics<Attn, Bias, Pe>(heads, qkv, of_layer(m->a.stat, m, l, c.NH * 2), star_k(m, l), skip, s);
+            ops::to_host(host.data(), heads, host.size() * sizeof(HeadMetrics));
+            for (int b = 0; b < B; b++) { for (int h = 0; h < c.NH; h++) { r.heads[((size_t)(i + b) * c.L + l) * c.NH + h] = host[b * c.NH + h]; } }
+            norm(&r.k, l, qkv + c.NH * c.HS, W, c.HS, c.KV);
+            norm(&r.v, l, qkv + (c.NH + c.KV) * c.HS, W, c.HS, c.KV);
+        }
+        std::vector<real> h((size_t)N * c.C);
+        for (int l = 0; l <= c.L; l++) {
+            const real* t = Norm::post ? act_n(m, 2 * l) : act_x(m, 2 * l);
+            norm(&r.h, l, t, c.C, c.C, 1);
+            for (int b = 0; b < B; b++) { r.h_star[l] += x[(size_t)b * m->T] / n; }  // position 0; used if there is a sink token
+            ops::to_host(h.data(), t, h.size() * sizeof(real));
+            for (int b = 0; b < B; b++) {
+                for (long at = ((long)b * m->T + skip) * c.C; at < (long)(b + 1) * m->T * c.C; at++) {
+                    const float a = fabsf((float)h[at]);
+                    r.h_max[l] = std::max<double>(r.h_max[l], a);
+                    if ((long)magnitudes[l].size() < sample) { magnitudes[l].push_back(a); }
+                }
+            }
+        }
+        for (int j = 1; Norm::post && j <= 2 * c.L; j++) { norm(&r.pre, j - 1, act_x(m, j), c.C, c.C, 1); }
+        ops::device_free(heads); ops::device_free(norms);
+    }
+    for (int l = 0; l <= c.L; l++) {
+        auto mid = magnitudes[l].begin() + magnitudes[l].size() / 2;
+        std::nth_element(magnitudes[l].begin(), mid, magnitudes[l].end());
+        r.h_median[l] = *mid;
+    }
+    r.loss = count ? loss / count : NAN;
+    return r;
+}
+
+#ifndef MODEL_ONLY // the tests of the model stop reading here
+// ============================================================================
+// 5 flags
 // presets:      name      L   C     NH  F     V      T     B
 #define PRESETS(X) \
                X("bb",     1,  32,   1,  80,   0,     64,   64) \
@@ -474,17 +543,17 @@ struct Preset { const char* name; long L, C, NH, F, V, T, B; };
 static const Preset PRESET_ROWS[] = { PRESETS(X) };
 #undef X
 
-// Every flag is one row: commands that take it (t train, p probe, g generate, b bench), type, name, short
+// Every flag is one row: commands that take it (t train, p probe, g generate, k tokenize, b bench), type, name, short
 // letter, default, help. The struct, the parser, --help and the config line of the log are made from the rows.
 typedef std::string str;
 #define FLAGS(X) \
     X("tpb",  str,    data,            'd', "bb",   "bb, FILE.txt, FILE.jsonl, a directory of shards or a NAME under data/; A:3,B:1 mixes") \
-    X("tpg",  str,    tokenizer,       0,   "",     "tokenizer.json for text; without it text is bytes (257 ids)") \
-    X("tp",   str,    bos,             0,   "none", "put a BOS: none, seq (first token of every sequence) or doc") \
-    X("t",    long,   train_tokens,    0,   0,      "use only the first N training tokens, again and again (0: all)") \
+    X("tpgk", str,    tokenizer,       0,   "",     "tokenizer.json for text; without it text is bytes (257 ids)") \
+    X("tpk",  str,    bos,             0,   "none", "put a BOS: none, seq (first token of every sequence) or doc") \
+    X("tk",   long,   train_tokens,    0,   0,      "use only the first N training tokens, again and again (0: all)") \
     X("tp",   str,    random_token,    0,   "",     "1-based positions that get a uniformly random token: 1 or 1,2 (section 5)") \
     X("tp",   str,    fix_token,       0,   "",     "POS:ID, this token at this 1-based position (section 5, Table 10)") \
-    X("tp",   bool,   skip_bad,        0,   false,  "count and skip broken .jsonl records instead of stopping") \
+    X("tpk",  bool,   skip_bad,        0,   false,  "count and skip broken .jsonl records instead of stopping") \
     X("tpb",  long,   bb_vocab,        0,   256,    "bb: ordinary tokens; one more id is <s>") \
     X("tpb",  long,   bb_triggers,     0,   1,      "bb: how many of them are triggers") \
     X("tpb",  double, bb_trigger_prob, 0,   0.15,   "bb: probability of each trigger") \
@@ -527,7 +596,7 @@ typedef std::string str;
     X("tp",   long,   probe_seqs,      0,   100,    "sequences of the sink metrics") \
     X("tp",   str,    eps,             0,   "0.3",  "threshold of Sink_k, or a list") \
     X("tpgb", long,   seed,            0,   1,      "of the initial weights, the order of the data and the samples") \
-    X("t",    str,    out,             'o', "",     "directory of the run (empty: the next free runs/NNNN-<switches>)") \
+    X("tk",   str,    out,             'o', "",     "directory of the run (empty: the next free runs/NNNN-<switches>); of the shards") \
     X("t",    bool,   resume,          0,   false,  "go on from the newest checkpoint in --out, if there is one") \
     X("t",    double, stop_after,      0,   0.0,    "minutes after which to save and stop (0: never)") \
     X("p",    str,    probe_input,     0,   "natural", "natural (from -d), random (uniform tokens) or repeated (one token per sequence)") \
@@ -539,7 +608,12 @@ typedef std::string str;
     X("g",    str,    prompt,          0,   "",     "text to go on from") \
     X("g",    long,   tokens,          0,   200,    "tokens to write") \
     X("g",    double, temperature,     0,   1.0,    "0: always the likeliest token") \
-    X("g",    long,   top_k,           0,   0,      "draw among the k likeliest (0: all)")
+    X("g",    long,   top_k,           0,   0,      "draw among the k likeliest (0: all)") \
+    X("k",    str,    val,             0,   "",     "files whose documents go into val shards, separated by commas") \
+    X("k",    double, val_fraction,    0,   0.0,    "this share of the documents goes into val shards") \
+    X("k",    str,    domains,         0,   "",     "shards by meta.pile_set_name: all, paper (its 17), or a,b or a:SHARE,b:SHARE") \
+    X("k",    long,   shard_tokens,    0,   100000000, "tokens in a shard") \
+    X("k",    long,   threads,         0,   0,      "threads (0: all cores); the shards do not depend on it")
 
 
 struct Flags {
@@ -552,93 +626,93 @@ static const struct { const char *name; char letter; const char *words, *help; }
     { "train",    't', "",           "train a model (the default command)" },
     { "probe",    'p', "CHECKPOINT", "measure the sink in a checkpoint, ours or a Hugging Face LLaMA directory" },
     { "generate", 'g', "CHECKPOINT", "write text with a checkpoint" },
+    { "tokenize", 'k', "FILE...",    "text (.txt .jsonl .jsonl.zst .jsonl.gz, - for standard input) to shards in --out" },
     { "bench",    'b', "",           "time training steps on random tokens" },
 };
+enum FlagKind { FLAG_LONG, FLAG_DOUBLE, FLAG_STR, FLAG_BOOL };
+struct FlagRow { const char *cmds, *name; char letter; const char* help; FlagKind kind; void* value; bool* given; };
+static FlagKind flag_kind(const long&) { return FLAG_LONG; }
+static FlagKind flag_kind(const double&) { return FLAG_DOUBLE; }
+static FlagKind flag_kind(const str&) { return FLAG_STR; }
+static FlagKind flag_kind(const bool&) { return FLAG_BOOL; }
+static std::vector<FlagRow> flag_rows(Flags* f) {
+    return {
+        #define X(cmds, type, name, letter, def, help) { cmds, #name, letter, help, flag_kind(f->name), &f->name, &f->given_##name },
+        FLAGS(X)
+        #undef X
+    };
+}
 static std::string flag_spelling(const char* name) { // probe_len -> --probe-len
     std::string s = std::string("--") + name;
     for (auto& ch : s) { if (ch == '_') { ch = '-'; } }
     return s;
 }
-static void flag_set(const std::string& name, const std::string& text, long* out) {
-    if (!parse_long(text, out)) { die(EXIT_USER, name + ": got '" + text + "', wanted a whole number", "./train_sink --help"); }
+static void flag_set(const FlagRow& r, const std::string& spelled, const std::string& text) {
+    if (r.kind == FLAG_STR) { *(str*)r.value = text; }
+    if (r.kind == FLAG_BOOL) { *(bool*)r.value = true; }
+    if (r.kind == FLAG_LONG && !parse_long(text, (long*)r.value)) {
+        die(EXIT_USER, spelled + ": got '" + text + "', wanted a whole number", "./train_sink --help");
+    }
+    if (r.kind == FLAG_DOUBLE && !parse_double(text, (double*)r.value)) {
+        die(EXIT_USER, spelled + ": got '" + text + "', wanted a number", "./train_sink --help");
+    }
 }
-static void flag_set(const std::string& name, const std::string& text, double* out) {
-    if (!parse_double(text, out)) { die(EXIT_USER, name + ": got '" + text + "', wanted a number", "./train_sink --help"); }
+static std::string flag_text(const FlagRow& r, bool json) {
+    if (r.kind == FLAG_BOOL) { return json ? (*(bool*)r.value ? "true" : "false") : ""; }
+    if (r.kind == FLAG_LONG) { return strf("%ld", *(long*)r.value); }
+    if (r.kind == FLAG_DOUBLE) { return json ? json_num(*(double*)r.value) : strf("%g", *(double*)r.value); }
+    return json ? json_str(*(str*)r.value) : *(str*)r.value;
 }
-static void flag_set(const std::string&, const std::string& text, str* out) { *out = text; }
-static void flag_set(const std::string& name, const std::string&, bool*) { die(EXIT_USER, name + ": takes no value", "./train_sink --help"); }
-static std::string flag_text(long v)       { return strf("%ld", v); }
-static std::string flag_text(double v)     { return strf("%g", v); }
-static std::string flag_text(const str& v) { return v; }
-static std::string flag_text(bool v)       { return v ? "yes" : ""; }
-static std::string flag_json(long v)       { return strf("%ld", v); }
-static std::string flag_json(double v)     { return json_num(v); }
-static std::string flag_json(const str& v) { return json_str(v); }
-static std::string flag_json(bool v)       { return v ? "true" : "false"; }
-static void flag_mark(bool* out)           { *out = true; }
-template <class T> static void flag_mark(T*) {}
-
 static void usage(char command) {
     printf("usage:\n");
     for (auto& c : COMMANDS) { printf("  train_sink %-9s %-10s [flags]   %s\n", c.name, c.words, c.help); }
     printf("\nthis build:");
     for (auto& s : SWITCH_VALUES) { printf(" %s=%s", s[0], s[1]); }
     printf(" PRECISION=%s BACKEND=%s   (make help)\n\nflags%s:\n", PRECISION_NAME, ops::name, command ? " of this command" : "");
-    auto row = [&](const char* cmds, const char* name, char letter, const std::string& def, const char* help) {
-        if (command && !strchr(cmds, command)) { return; }
-        std::string left = letter ? strf("-%c, ", letter) : "    ";
-        left += flag_spelling(name);
-        printf("  %-22s %s%s\n", left.c_str(), help, def.empty() ? "" : (" [" + def + "]").c_str());
-    };
-    Flags d;
-    #define X(cmds, type, name, letter, def, help) row(cmds, #name, letter, flag_text(d.name), help);
-    FLAGS(X)
-    #undef X
+    Flags defaults;
+    for (auto& r : flag_rows(&defaults)) {
+        if (command && !strchr(r.cmds, command)) { continue; }
+        const std::string left = (r.letter ? strf("-%c, ", r.letter) : "    ") + flag_spelling(r.name), def = flag_text(r, false);
+        printf("  %-22s %s%s\n", left.c_str(), r.help, def.empty() ? "" : (" [" + def + "]").c_str());
+    }
     printf("  -h, --help             this text\n");
 }
 static Flags flags_parse(int argc, char** argv, char* command) {
     Flags f;
+    const std::vector<FlagRow> rows = flag_rows(&f);
     int i = 1;
     *command = 't';
     for (auto& c : COMMANDS) { if (argc > 1 && !strcmp(argv[1], c.name)) { *command = c.letter; i = 2; } }
     for (; i < argc; i++) {
-        std::string arg = argv[i], name = arg, value;
+        const std::string arg = argv[i];
         if (arg == "-h" || arg == "--help") { usage(i == 1 ? 0 : *command); exit(0); }
-        if (arg[0] != '-' || arg.size() < 2) { f.words.push_back(arg); continue; }
-        const size_t eq = arg.find('=');
-        const bool has_eq = arg[1] == '-' && eq != std::string::npos;
-        if (has_eq) { name = arg.substr(0, eq); value = arg.substr(eq + 1); }
-        bool known = false;
-        #define X(cmds, type, field, letter, def, help) \
-            if (!known && (name == flag_spelling(#field) || (letter && arg.size() == 2 && arg[1] == letter))) { \
-                known = true; \
-                f.given_##field = true; \
-                if (!strchr(cmds, *command)) { die(EXIT_USER, name + ": not a flag of this command", "./train_sink --help"); } \
-                const bool is_bool = std::is_same<type, bool>::value; \
-                if (!is_bool && !has_eq) { \
-                    if (i + 1 >= argc) { die(EXIT_USER, name + ": got no value, wanted one", "./train_sink --help"); } \
-                    value = argv[++i]; \
-                } \
-                if (is_bool && !has_eq) { flag_mark(&f.field); } else { flag_set(name, value, &f.field); } \
-            }
-        FLAGS(X)
-        #undef X
-        if (!known) { die(EXIT_USER, "unknown flag " + arg, "./train_sink --help"); }
+        if (arg[0] != '-' || arg == "-") { f.words.push_back(arg); continue; }
+        const size_t eq = arg[1] == '-' ? arg.find('=') : std::string::npos; // --steps=10, or --steps 10
+        const std::string name = arg.substr(0, eq);
+        const FlagRow* row = NULL;
+        for (auto& r : rows) { if (name == flag_spelling(r.name) || (r.letter && name == std::string("-") + r.letter)) { row = &r; } }
+        if (!row) { die(EXIT_USER, "unknown flag " + name, "./train_sink --help"); }
+        if (!strchr(row->cmds, *command)) { die(EXIT_USER, name + ": not a flag of this command", "./train_sink --help"); }
+        if (row->kind == FLAG_BOOL && eq != std::string::npos) { die(EXIT_USER, name + ": takes no value", "./train_sink --help"); }
+        if (row->kind != FLAG_BOOL && eq == std::string::npos && i + 1 >= argc) { die(EXIT_USER, name + ": got no value, wanted one", "./train_sink --help"); }
+        flag_set(*row, name, row->kind == FLAG_BOOL ? "" : eq != std::string::npos ? arg.substr(eq + 1) : argv[++i]);
+        *row->given = true;
     }
     return f;
 }
-static std::string flags_json(const Flags& f, char command) {
+static std::string flags_json(Flags f, char command) {
     std::string o = "{";
-    #define X(cmds, type, name, letter, def, help) \
-        if (strchr(cmds, command)) { o += strf("%s\"%s\":%s", o.size() > 1 ? "," : "", #name, flag_json(f.name).c_str()); }
-    FLAGS(X)
-    #undef X
+    for (auto& r : flag_rows(&f)) { if (strchr(r.cmds, command)) { o += strf("%s\"%s\":", o.size() > 1 ? "," : "", r.name) + flag_text(r, true); } }
     return o + "}";
 }
 // "1,2,5" -> numbers, strictly
-template <class T> static std::vector<T> flag_list(const char* name, const std::string& text) {
-    std::vector<T> out;
-    for (auto& w : split(text, ',')) { double v = 0; flag_set(flag_spelling(name), w, &v); out.push_back((T)v); }
+static std::vector<double> flag_list(const char* spelled, const std::string& text) {
+    std::vector<double> out;
+    for (auto& w : split(text, ',')) {
+        double v = 0;
+        if (!parse_double(w, &v)) { die(EXIT_USER, std::string(spelled) + ": got '" + text + "', wanted numbers separated by commas", "./train_sink --help"); }
+        out.push_back(v);
+    }
     return out;
 }
 static void want(bool ok, const std::string& got, const char* wanted) { // range check of a flag
@@ -690,7 +764,7 @@ static Config config_from_flags(Flags* f, int data_V) {
 }
 
 // ============================================================================
-// 5 data
+// 6 data
 #include "dataloader.h"
 
 static Data data_from_flags(const Flags& f, int T, int probe_len) {
@@ -698,7 +772,7 @@ static Data data_from_flags(const Flags& f, int T, int probe_len) {
     o.data = split(f.data, ',');
     o.tokenizer = f.tokenizer; o.bos = f.bos; o.T = T; o.seed = f.seed;
     o.val_seqs = f.val_seqs; o.probe_seqs = f.probe_seqs; o.probe_len = probe_len; o.train_tokens = f.train_tokens;
-    o.random_token = flag_list<int>("random_token", f.random_token);
+    for (double position : flag_list("--random-token", f.random_token)) { o.random_token.push_back((int)position); }
     for (auto& w : split(f.fix_token, ',')) {
         auto pair = split(w, ':');
         long pos = 0, id = 0;
@@ -715,7 +789,7 @@ static Data data_from_flags(const Flags& f, int T, int probe_len) {
 }
 
 // ============================================================================
-// 6 log: OUT/log.jsonl, one object a line, flushed; stdout has the same facts for people
+// 7 log: OUT/log.jsonl, one object a line, flushed; stdout has the same facts for people
 struct Log { FILE* f = NULL; };
 static void log_line(Log* log, const std::string& json) {
     if (!log->f) { return; }
@@ -772,7 +846,7 @@ static std::string count_text(double n) { // 28.3k, 136.4M
 }
 
 // ============================================================================
-// 7 checkpoint: OUT/step_N/ = model.safetensors, config.json (Hugging Face's names), optimizer.safetensors, state.json
+// 8 checkpoint: OUT/step_N/ = model.safetensors, config.json (Hugging Face's names), optimizer.safetensors, state.json
 #include "checkpoint.h"
 
 static bool is_llama(const Config& c) { // may transformers.LlamaForCausalLM open it?
@@ -795,15 +869,21 @@ static std::string config_json(const Config& c, const Tokenizer& tok, const std:
         + strf("\"v_star\": %s, \"prefix\": %d, \"window\": %d, \"tokenizer\": %s}\n}\n", json_str(c.v_star).c_str(), c.prefix, c.window,
               json_str(tok.kind == TOKENIZER_BYTES ? "bytes" : tokenizer_path).c_str());
 }
-// one array of num_params numbers as named tensors
-static void tensors_save(const Model* m, const std::string& path, const std::vector<std::pair<std::string, const acc*>>& arrays) {
-    std::vector<std::vector<float>> host;
-    std::vector<StOut> out;
+// num_params numbers as floats in host memory: where they are, if they are that already, else in *copy
+static const float* host_floats(const Model* m, const acc* array, std::vector<float>* copy) {
+    if (ops::on_host && std::is_same<acc, float>::value) { return (const float*)array; }
     std::vector<acc> x(m->num_params);
-    for (auto& a : arrays) {
-        ops::to_host(x.data(), a.second, m->num_params * sizeof(acc));
-        host.emplace_back(x.begin(), x.end());
-        for (auto& t : m->tensors) { out.push_back({ a.first + t.name, t.shape, host.back().data() + t.at }); }
+    ops::to_host(x.data(), array, m->num_params * sizeof(acc));
+    copy->assign(x.begin(), x.end());
+    return copy->data();
+}
+// arrays of num_params numbers as named tensors, each name with its array's prefix
+static void tensors_save(const Model* m, const std::string& path, const std::vector<std::pair<std::string, const acc*>>& arrays) {
+    std::vector<std::vector<float>> copies(arrays.size());
+    std::vector<StOut> out;
+    for (size_t i = 0; i < arrays.size(); i++) {
+        const float* x = host_floats(m, arrays[i].second, &copies[i]);
+        for (auto& t : m->tensors) { out.push_back({ arrays[i].first + t.name, t.shape, x + t.at }); }
     }
     safetensors_write(path, out, "{\"format\":\"pt\"}");
 }
@@ -817,7 +897,6 @@ static void checkpoint_save(const Model* m, const std::string& out, long step, c
 }
 // reads one array by name from the .safetensors files of a directory, checking every shape
 static void tensors_load(const Model* m, const std::vector<Safetensors>& files, const std::string& prefix, acc* device) {
-    std::vector<acc> x(m->num_params);
     std::vector<float> one;
     for (auto& t : m->tensors) {
         const StTensor* found = NULL; const Safetensors* in = NULL;
@@ -835,9 +914,9 @@ static void tensors_load(const Model* m, const std::vector<Safetensors>& files, 
         }
         one.resize(t.count);
         safetensors_read(*in, *found, one.data());
-        for (long i = 0; i < t.count; i++) { x[t.at + i] = one[i]; }
+        const std::vector<acc> x(one.begin(), one.end());
+        ops::to_device(device + t.at, x.data(), t.count * sizeof(acc));
     }
-    ops::to_device(device, x.data(), m->num_params * sizeof(acc));
 }
 static double json_number(const Json& j, const char* key, double otherwise) {
     const Json* v = j.get(key);
@@ -905,14 +984,19 @@ static void checkpoint_load(Model* m, const std::string& dir) {
     ops::cast_to_real(m->params, m->master, m->num_params);
     for (auto& f : files) { safetensors_close(&f); }
 }
+static void optimizer_load(Model* m, const std::string& dir) {
+    std::vector<Safetensors> file = { safetensors_open(dir + "/optimizer.safetensors") };
+    tensors_load(m, file, "m.", m->m);
+    tensors_load(m, file, "v.", m->v);
+    safetensors_close(&file[0]);
+}
 static std::string params_hash(const Model* m) {
-    std::vector<acc> x(m->num_params);
-    ops::to_host(x.data(), m->master, m->num_params * sizeof(acc));
-    return strf("%016llx", (unsigned long long)hash_bytes(x.data(), x.size() * sizeof(acc)));
+    std::vector<float> copy;
+    return strf("%016llx", (unsigned long long)hash_bytes(host_floats(m, m->master, &copy), m->num_params * sizeof(float)));
 }
 
 // ============================================================================
-// 8 evaluate
+// 9 evaluate
 static double validate(Model* m, Data* data, int B, int T) { // mean over the targets that count
     const long n = data_val_count(data);
     double sum = 0; long count = 0;
@@ -925,68 +1009,6 @@ static double validate(Model* m, Data* data, int B, int T) { // mean over the ta
         count += k;
     }
     return count ? sum / count : NAN;
-}
-// the metrics of section 3 on n sequences of T + 1 tokens
-static Metrics measure(Model* m, const int* seqs, int n, int T, int batch_tokens) {
-    const Config& c = m->c;
-    const int skip = Bias::token, chunk = std::max(1, std::min(n, batch_tokens / std::max(1, T)));
-    const long sample = 1 << 24;                                     // the median of |h| is of at most so many values
-    Metrics r;
-    r.n = n; r.T = T; r.L = c.L; r.NH = c.NH;
-    r.sums_to_one = attn_sums_to_one<Attn>(c.attn_alpha);
-    r.has_star = Bias::column || Bias::token;
-    r.heads.resize((size_t)n * c.L * c.NH);
-    r.h_star.resize(c.L + 1); r.h_max.resize(c.L + 1); r.h_median.resize(c.L + 1);
-    std::vector<std::vector<float>> magnitudes(c.L + 1);
-    double loss = 0; long count = 0;
-    for (int i = 0; i < n; i += chunk) {
-        const int B = std::min(chunk, n - i);
-        const long k = model_load(m, seqs + (size_t)i * (T + 1), B, T);
-        loss += model_forward(m, k, 0) * k;
-        count += k;
-        const AttnShape s = attn_shape(m);
-        const int N = B * m->T, W = attn_row(s);
-        HeadMetrics* heads = (HeadMetrics*)ops::device_malloc((size_t)B * c.NH * sizeof(HeadMetrics));
-        acc* norms = (acc*)ops::device_malloc((size_t)N * c.KV * sizeof(acc));
-        std::vector<HeadMetrics> host(B * c.NH);
-        std::vector<acc> x(N * c.KV);
-        auto norm = [&](NormPair* out, int row, const real* t, int stride, int len, int G) {
-            ops::row_norms(norms, t, stride, len, G, N);
-            ops::to_host(x.data(), norms, (size_t)N * G * sizeof(acc));
-            norms_add(out, row, x, B, m->T, G, skip, n);
-        };
-        for (int l = 0; l < c.L; l++) {
-            const real* qkv = of_layer(m->a.qkv, m, l, W);
-            ops::attention_metrics<Attn, Bias, Pe>(heads, qkv, of_layer(m->a.stat, m, l, c.NH * 2), star_k(m, l), skip, s);
-            ops::to_host(host.data(), heads, host.size() * sizeof(HeadMetrics));
-            for (int b = 0; b < B; b++) { for (int h = 0; h < c.NH; h++) { r.heads[((size_t)(i + b) * c.L + l) * c.NH + h] = host[b * c.NH + h]; } }
-            norm(&r.k, l, qkv + c.NH * c.HS, W, c.HS, c.KV);
-            norm(&r.v, l, qkv + (c.NH + c.KV) * c.HS, W, c.HS, c.KV);
-        }
-        std::vector<real> h((size_t)N * c.C);
-        for (int l = 0; l <= c.L; l++) {
-            const real* t = Norm::post ? act_n(m, 2 * l) : act_x(m, 2 * l);
-            norm(&r.h, l, t, c.C, c.C, 1);
-            for (int b = 0; b < B; b++) { r.h_star[l] += x[(size_t)b * m->T] / n; }  // position 0; used if there is a sink token
-            ops::to_host(h.data(), t, h.size() * sizeof(real));
-            for (int b = 0; b < B; b++) {
-                for (long at = ((long)b * m->T + skip) * c.C; at < (long)(b + 1) * m->T * c.C; at++) {
-                    const float a = fabsf((float)h[at]);
-                    r.h_max[l] = std::max<double>(r.h_max[l], a);
-                    if ((long)magnitudes[l].size() < sample) { magnitudes[l].push_back(a); }
-                }
-            }
-        }
-        for (int j = 1; Norm::post && j <= 2 * c.L; j++) { norm(&r.pre, j - 1, act_x(m, j), c.C, c.C, 1); }
-        ops::device_free(heads); ops::device_free(norms);
-    }
-    for (int l = 0; l <= c.L; l++) {
-        auto mid = magnitudes[l].begin() + magnitudes[l].size() / 2;
-        std::nth_element(magnitudes[l].begin(), mid, magnitudes[l].end());
-        r.h_median[l] = *mid;
-    }
-    r.loss = count ? loss / count : NAN;
-    return r;
 }
 static std::string sink_json(const Metrics& r, double eps) {
     std::vector<double> k, raw, proxy;
@@ -1015,7 +1037,7 @@ static std::string eval_text(double val_loss, const Metrics& r, double eps) { //
     std::string star = "-";
     if (r.has_star) { star = strf("%.1f%%", 100 * sink_rate(r, 0, eps, proxy)); }
     const double a1 = mean(head_means(r, proxy ? [](const HeadMetrics& h) { return (double)h.proxy[1]; } : [](const HeadMetrics& h) { return (double)h.alpha[1]; }));
-    return strf("val %.4f | %s_1 %.1f%% | sink_* %s | alpha_1 %.3f | mass %.2f | h first/rest %.2f | v first/rest %.2f", val_loss, proxy ? "proxy" : "sink",
+    return (std::isnan(val_loss) ? "" : strf("val %.4f | ", val_loss)) + strf("%s_1 %.1f%% | sink_* %s | alpha_1 %.3f | mass %.2f | h first/rest %.2f | v first/rest %.2f", proxy ? "proxy" : "sink",
         100 * sink_rate(r, 1, eps, proxy), star.c_str(), a1, mean(head_means(r, [](const HeadMetrics& h) { return (double)h.mass; })),
         r.h.first.back() / r.h.rest.back(), mean(r.v.first) / mean(r.v.rest));
 }
@@ -1048,7 +1070,7 @@ static void generate(Model* m, std::vector<int>* tokens, long n, double temperat
 }
 
 // ============================================================================
-// 9 commands
+// 10 commands
 static volatile sig_atomic_t stop_signal = 0;
 static void on_signal(int sig) { stop_signal = sig; }
 
@@ -1103,7 +1125,7 @@ static void train_checks(const Flags& f) {
     want(f.total_batch >= 0 && f.total_batch % (f.batch * f.seq) == 0, strf("--total-batch %ld", f.total_batch), strf("a multiple of batch * seq = %ld", f.batch * f.seq).c_str());
 }
 static std::vector<double> eps_list(const Flags& f) {
-    std::vector<double> eps = flag_list<double>("eps", f.eps);
+    std::vector<double> eps = flag_list("--eps", f.eps);
     want(!eps.empty(), "--eps", "a threshold, such as 0.3");
     return eps;
 }
@@ -1115,119 +1137,132 @@ static int probe_length(const Flags& f, const std::string& text, long longest) {
     return len;
 }
 
-static int train(Flags f) {
+// a run: what train() carries from step to step
+struct Run {
+    Flags f; Config c; Data data; Model m; Log log;
+    std::vector<double> eps;
+    int accum, probe_len, probes;                // batches a step; T and number of the probe sequences
+    std::vector<int> seqs, probe;                // one batch (B, T+1); the probe (probes, probe_len+1)
+    long first; bool resumed;                    // the step it starts from
+    double tokens_per_step, started, smooth_ms; bool terminal;
+};
+// flags -> data, model and log; fresh, or as they were at the newest checkpoint in --out
+static Run run_open(Flags f) {
+    Run r = Run();
     preset_apply(&f);
-    const int probe_len = probe_length(f, f.probe_len, f.seq);
-    Data data = data_from_flags(f, f.seq, probe_len);
-    const Config c = config_from_flags(&f, data.V);
+    r.probe_len = probe_length(f, f.probe_len, f.seq);
+    r.data = data_from_flags(f, f.seq, r.probe_len);
+    r.c = config_from_flags(&f, r.data.V);
     train_checks(f);
-    const std::vector<double> eps = eps_list(f);
-    const int accum = f.total_batch ? f.total_batch / (f.batch * f.seq) : 1;
-    const double tokens_per_step = (double)accum * f.batch * f.seq;
+    r.eps = eps_list(f);
+    r.accum = f.total_batch ? f.total_batch / (f.batch * f.seq) : 1;
+    r.tokens_per_step = (double)r.accum * f.batch * f.seq;
     if (f.out.empty()) { want(!f.resume, "--resume", "also --out, the run to go on with"); f.out = next_run_dir(); }
-    const std::string log_path = f.out + "/log.jsonl";
-    long step = 0;
-    const std::string from = f.resume ? checkpoint_latest(f.out, &step) : "";
-    step = from.empty() ? 0 : step;
-    if (!f.resume && file_exists(log_path)) {
-        die(EXIT_USER, f.out + ": holds a run already", "add --resume to go on with it, or choose another --out");
-    }
+    const std::string log_path = f.out + "/log.jsonl", from = f.resume ? checkpoint_latest(f.out, &r.first) : "";
+    if (!f.resume && file_exists(log_path)) { die(EXIT_USER, f.out + ": holds a run already", "add --resume to go on with it, or choose another --out"); }
     make_dirs(f.out);
-
-    // the model, fresh or as it was
-    Model m = model_new(c, std::max<int>(f.seq, probe_len), true);
-    if (from.empty()) { model_init(&m, f.seed); }
+    r.m = model_new(r.c, std::max<int>(f.seq, r.probe_len), true);
+    r.resumed = !from.empty();
+    if (!r.resumed) { model_init(&r.m, f.seed); r.first = 0; }
     else {
         std::string unused;
         const Config was = checkpoint_config(from, &unused);
-        want(config_json(was, data.tokenizer, "") == config_json(c, data.tokenizer, ""), from + ": holds a model of other flags", "the same model flags as before");
-        checkpoint_load(&m, from);
-        std::vector<Safetensors> opt = { safetensors_open(from + "/optimizer.safetensors") };
-        tensors_load(&m, opt, "m.", m.m);
-        tensors_load(&m, opt, "v.", m.v);
-        safetensors_close(&opt[0]);
-        const Json state = json_file(from + "/state.json");
-        const Json* position = state.get("data");
+        want(config_json(was, r.data.tokenizer, "") == config_json(r.c, r.data.tokenizer, ""), from + ": holds a model of other flags", "the same model flags as before");
+        checkpoint_load(&r.m, from);
+        optimizer_load(&r.m, from);
+        const Json state = json_file(from + "/state.json"), *position = state.get("data");
         want(position, from + "/state.json: data", "the position in the data");
-        data_restore(&data, *position);
-        log_rewind(log_path, step);
+        data_restore(&r.data, *position);
+        log_rewind(log_path, r.first);
     }
-    Log log;
-    log.f = xfopen(log_path, from.empty() ? "w" : "a");
-
+    r.log.f = xfopen(log_path, r.resumed ? "a" : "w");
+    r.seqs.resize((size_t)f.batch * (f.seq + 1));
+    r.probe.resize((size_t)f.probe_seqs * (r.probe_len + 1));
+    r.probes = data_probe(&r.data, r.probe.data());
+    r.started = now_ms();
+    r.terminal = isatty(1);
+    r.f = f;
+    return r;
+}
+static void run_describe(const Run& r) {
+    const Flags& f = r.f; const Config& c = r.c;
     printf("switch");
     for (auto& s : SWITCH_VALUES) { printf(" %s=%s", s[0], s[1]); }
     printf(" PRECISION=%s BACKEND=%s, commit %s\n", PRECISION_NAME, ops::name, GIT_COMMIT);
-    printf("model  L %d C %d NH %d KV %d HS %d F %d V %d T %d: %s parameters\n", c.L, c.C, c.NH, c.KV, c.HS, c.F, c.V, c.T, count_text(m.num_params).c_str());
-    printf("data   %s\n", data.description.c_str());
-    printf("batch  %ld x %ld x %d = %s tokens a step, %ld steps = %s tokens\n", f.batch, f.seq, accum, count_text(tokens_per_step).c_str(), f.steps, count_text(tokens_per_step * f.steps).c_str());
+    printf("model  L %d C %d NH %d KV %d HS %d F %d V %d T %d: %s parameters\n", c.L, c.C, c.NH, c.KV, c.HS, c.F, c.V, c.T, count_text(r.m.num_params).c_str());
+    printf("data   %s\n", r.data.description.c_str());
+    printf("batch  %ld x %ld x %d = %s tokens a step, %ld steps = %s tokens\n", f.batch, f.seq, r.accum, count_text(r.tokens_per_step).c_str(), f.steps, count_text(r.tokens_per_step * f.steps).c_str());
     printf("update %s, lr %g %s after %ld warm-up steps, weight decay %g, clip %g, seed %ld\n", f.optimizer.c_str(), f.lr, f.schedule.c_str(), f.warmup, f.weight_decay, f.grad_clip, f.seed);
-    memory_table(&m, f.batch, f.seq);
-    printf("out    %s%s\n", f.out.c_str(), from.empty() ? "" : strf(", resumed from step %ld", step).c_str());
-    if (from.empty()) {
-        log_line(&log, "{\"event\":\"config\",\"switches\":" + switches_json(false) + ",\"flags\":" + flags_json(f, 't') + strf(",\"params\":%ld,\"backend\":\"%s\",\"precision\":\"%s\",\"commit\":\"%s\",\"data\":%s}",
-            m.num_params, ops::name, PRECISION_NAME, GIT_COMMIT, json_str(data.description).c_str()));
-    }
-
+    memory_table(&r.m, f.batch, f.seq);
+    printf("out    %s%s\n", f.out.c_str(), r.resumed ? strf(", resumed from step %ld", r.first).c_str() : "");
+}
+static void log_config(Run* r) {
+    log_line(&r->log, "{\"event\":\"config\",\"switches\":" + switches_json(false) + ",\"flags\":" + flags_json(r->f, 't')
+        + strf(",\"params\":%ld,\"backend\":\"%s\",\"precision\":\"%s\",\"commit\":\"%s\",\"data\":%s}",
+               r->m.num_params, ops::name, PRECISION_NAME, GIT_COMMIT, json_str(r->data.description).c_str()));
+}
+static void run_evaluate(Run* r, long step) { // validation loss, metrics, a sample
+    const Flags& f = r->f;
+    const double val = validate(&r->m, &r->data, f.batch, f.seq);
+    const Metrics metrics = measure(&r->m, r->probe.data(), r->probes, r->probe_len, f.batch * f.seq);
+    log_line(&r->log, "{" + eval_json(step, val, metrics, r->eps) + "}");
+    printf("%seval %6ld | %s\n", r->terminal ? "\r\033[K" : "", step, eval_text(val, metrics, r->eps[0]).c_str());
+    if (!f.sample || r->data.tokenizer.kind == TOKENIZER_IDS) { return; }
+    Rng rng = rng_stream(f.seed, mix64(3, step));
+    std::vector<int> tokens(1, r->data.tokenizer.eos);
+    generate(&r->m, &tokens, f.sample, 1.0, 0, &rng);
+    std::string text = tokenizer_decode(r->data.tokenizer, tokens.data() + 1, tokens.size() - 1, true);
+    utf8_repair(&text);
+    log_line(&r->log, strf("{\"event\":\"sample\",\"step\":%ld,\"text\":", step) + json_str(text) + "}");
+    printf("sample %s\n", json_str(text).c_str());
+}
+static void run_report_step(Run* r, long step, double loss, double grad_norm, double ms) { // step counts from 1
+    const double lr = learning_rate(r->f, step - 1);
+    r->smooth_ms = r->smooth_ms ? 0.95 * r->smooth_ms + 0.05 * ms : ms;
+    log_line(&r->log, strf("{\"event\":\"train\",\"step\":%ld,\"loss\":%s,\"grad_norm\":%s,\"lr\":%s,\"tokens\":%.0f,\"ms\":%.3f}", step,
+        json_num(loss).c_str(), json_num(grad_norm).c_str(), json_num(lr).c_str(), r->tokens_per_step * step, ms));
+    printf("%sstep %6ld/%ld | loss %.4f | norm %.3f | lr %.2e | %.1f ms | %s tok/s%s", r->terminal ? "\r\033[K" : "", step, r->f.steps, loss, grad_norm, lr, ms,
+        count_text(r->tokens_per_step / ms * 1e3).c_str(),
+        r->terminal ? strf(" | %.0f%%, %s left", 100.0 * step / r->f.steps, duration(r->smooth_ms / 1e3 * (r->f.steps - step)).c_str()).c_str() : "\n");
+    fflush(stdout);
+}
+static void on_signals() {
     struct sigaction act = {};
     act.sa_handler = on_signal;
     act.sa_flags = SA_RESETHAND; // a second Ctrl-C ends the program at once
     sigaction(SIGINT, &act, NULL);
     sigaction(SIGTERM, &act, NULL);
-
-    std::vector<int> seqs((size_t)f.batch * (f.seq + 1)), probe((size_t)f.probe_seqs * (probe_len + 1));
-    const int probes = data_probe(&data, probe.data());
-    const long first = step;
-    const double started = now_ms();
-    const bool terminal = isatty(1);
-    double smooth_ms = 0;
-    bool stopping = false;
-    for (;; step++) {
-        const bool loaded = !from.empty() && step == first, last = step >= f.steps;
-        stopping = stopping || stop_signal || (f.stop_after > 0 && now_ms() - started > f.stop_after * 60e3);
-        if (!loaded && (last || step == 0 || (f.eval_every && step % f.eval_every == 0))) {
-            const double val = validate(&m, &data, f.batch, f.seq);
-            const Metrics r = measure(&m, probe.data(), probes, probe_len, f.batch * f.seq);
-            log_line(&log, "{" + eval_json(step, val, r, eps) + "}");
-            printf("%seval %6ld | %s\n", terminal ? "\r\033[K" : "", step, eval_text(val, r, eps[0]).c_str());
-            if (f.sample && data.tokenizer.kind != TOKENIZER_IDS) {
-                Rng rng = rng_stream(f.seed, mix64(3, step));
-                std::vector<int> text(1, data.tokenizer.eos);
-                generate(&m, &text, f.sample, 1.0, 0, &rng);
-                const std::string s = tokenizer_decode(data.tokenizer, text.data() + 1, text.size() - 1, true);
-                std::string shown = s;
-                utf8_repair(&shown);
-                log_line(&log, strf("{\"event\":\"sample\",\"step\":%ld,\"text\":", step) + json_str(shown) + "}");
-                printf("sample %s\n", json_str(shown).c_str());
-            }
+}
+static int train(const Flags& flags) {
+    Run r = run_open(flags);
+    const Flags& f = r.f;
+    run_describe(r);
+    if (!r.resumed) { log_config(&r); }
+    on_signals();
+    long step = r.first;
+    for (;; step++) { // at the top, `step` updates have been made
+        const bool loaded = r.resumed && step == r.first, last = step >= f.steps;
+        const bool stop = stop_signal || (f.stop_after > 0 && now_ms() - r.started > f.stop_after * 60e3);
+        if (!loaded && (last || step == 0 || (f.eval_every && step % f.eval_every == 0))) { run_evaluate(&r, step); }
+        if (!loaded && (last || stop || (f.save_every && step % f.save_every == 0))) {
+            checkpoint_save(&r.m, f.out, step, data_state(&r.data), r.data.tokenizer, f.tokenizer);
         }
-        if (!loaded && (last || stopping || (f.save_every && step % f.save_every == 0))) {
-            checkpoint_save(&m, f.out, step, data_state(&data), data.tokenizer, f.tokenizer);
-        }
-        if (last || stopping) { break; }
-
-        const double begin = now_ms(), lr = learning_rate(f, step);
+        if (last || stop) { break; }
+        const double begin = now_ms();
         double loss, grad_norm;
-        const bool finite = train_step(&m, &data, f, step, accum, &seqs, &loss, &grad_norm);
-        const double ms = now_ms() - begin;
-        smooth_ms = smooth_ms ? 0.95 * smooth_ms + 0.05 * ms : ms;
-        log_line(&log, strf("{\"event\":\"train\",\"step\":%ld,\"loss\":%s,\"grad_norm\":%s,\"lr\":%s,\"tokens\":%.0f,\"ms\":%.3f}", step + 1,
-            json_num(loss).c_str(), json_num(grad_norm).c_str(), json_num(lr).c_str(), tokens_per_step * (step + 1), ms));
-        printf("%sstep %6ld/%ld | loss %.4f | norm %.3f | lr %.2e | %.1f ms | %s tok/s", terminal ? "\r\033[K" : "", step + 1, f.steps, loss, grad_norm, lr, ms,
-            count_text(tokens_per_step / ms * 1e3).c_str());
-        if (terminal) { printf(" | %.0f%%, %s left", 100.0 * (step + 1) / f.steps, duration(smooth_ms / 1e3 * (f.steps - step - 1)).c_str()); }
-        else { printf("\n"); }
-        fflush(stdout);
+        const bool finite = train_step(&r.m, &r.data, f, step, r.accum, &r.seqs, &loss, &grad_norm);
+        run_report_step(&r, step + 1, loss, grad_norm, now_ms() - begin);
         if (!finite) {
-            die(EXIT_DIVERGED, strf("%sloss is %g, gradient norm %g at step %ld: not finite, stopped before the update", terminal ? "\n" : "", loss, grad_norm, step + 1),
+            die(EXIT_DIVERGED, strf("%sloss is %g, gradient norm %g at step %ld: not finite, stopped before the update", r.terminal ? "\n" : "", loss, grad_norm, step + 1),
                 strf("try a smaller --lr than %g; the last checkpoint in %s is whole", f.lr, f.out.c_str()));
         }
     }
-    const std::string hash = params_hash(&m);
-    log_line(&log, strf("{\"event\":\"%s\",\"step\":%ld,\"params_hash\":\"%s\"}", step >= f.steps ? "done" : "stopped", step, hash.c_str()));
-    fclose(log.f);
-    printf("%s at step %ld, saved %s/step_%ld, params_hash %s\n", step >= f.steps ? "done" : "stopped", step, f.out.c_str(), step, hash.c_str());
-    model_free(&m);
+    const std::string hash = params_hash(&r.m);
+    const char* how = step >= f.steps ? "done" : "stopped";
+    log_line(&r.log, strf("{\"event\":\"%s\",\"step\":%ld,\"params_hash\":\"%s\"}", how, step, hash.c_str()));
+    fclose(r.log.f);
+    printf("%s at step %ld, saved %s/step_%ld, params_hash %s\n", how, step, f.out.c_str(), step, hash.c_str());
+    model_free(&r.m);
     return 0;
 }
 
@@ -1321,31 +1356,33 @@ static std::vector<int> probe_inputs(const Flags& f, int T, int V, int* n) {
     }
     return x;
 }
+// one eval object for each source of -d and each length; --json gets the first, and all of them if there are more
 static int probe(Flags f) {
     const std::vector<double> eps = eps_list(f);
-    const std::vector<std::string> lengths = split(f.probe_len, ',');
+    const std::vector<std::string> lengths = split(f.probe_len, ','), sources = f.probe_input == "natural" ? split(f.data, ',') : std::vector<std::string>{ f.probe_input };
     want(!lengths.empty(), "--probe-len", "a length, such as 64");
     long longest = 1;
     for (auto& w : lengths) { long v = 0; want(parse_long(w, &v) && v >= 1, "--probe-len " + w, "1 or more"); longest = std::max(longest, v); }
     Model m = model_from_checkpoint(&f, longest);
-    std::string json, objects;
-    for (auto& w : lengths) {
-        const int T = probe_length(f, w, m.c.T);
-        want(m.c.prefix < T, strf("prefix %d", m.c.prefix), strf("less than --probe-len %d", T).c_str());
-        int n = 0;
-        const std::vector<int> x = probe_inputs(f, T, m.c.V, &n);
-        const Metrics r = measure(&m, x.data(), n, T, 8192);
-        std::string one = eval_json(0, NAN, r, eps);
-        if (f.per_sequence) { one += ",\"alpha\":" + per_sequence_json(r); }
-        objects += (objects.empty() ? "{" : ",{") + one + "}";
-        if (json.empty()) { json = one; }
-        for (double e : eps) { printf("T %d, n %d, eps %g, %s input | loss %.4f | %s\n", T, n, e, f.probe_input.c_str(), r.loss, eval_text(NAN, r, e).c_str()); }
-        if (!f.dump.empty() && &w == &lengths[0]) {
+    std::vector<std::string> objects;
+    for (auto& source : sources) {
+        for (auto& w : lengths) {
+            const int T = probe_length(f, w, m.c.T);
+            want(m.c.prefix < T, strf("prefix %d", m.c.prefix), strf("less than --probe-len %d", T).c_str());
+            int n = 0;
+            f.data = source;
+            const std::vector<int> x = probe_inputs(f, T, m.c.V, &n);
+            const Metrics r = measure(&m, x.data(), n, T, 8192);
+            objects.push_back("\"data\":" + json_str(source) + "," + eval_json(0, NAN, r, eps) + (f.per_sequence ? ",\"alpha\":" + per_sequence_json(r) : ""));
+            for (double e : eps) { printf("%s, T %d, n %d, eps %g | loss %.4f | %s\n", source.c_str(), T, n, e, r.loss, eval_text(NAN, r, e).c_str()); }
+            if (f.dump.empty() || objects.size() > 1) { continue; }
             want(f.dump_seq >= 0 && f.dump_seq < n, strf("--dump-seq %ld", f.dump_seq), strf("0 to %d", n - 1).c_str());
             dump_maps(&m, f, x.data() + (size_t)f.dump_seq * (T + 1), T);
         }
     }
-    if (!f.json.empty()) { file_write(f.json, "{" + json + (lengths.size() > 1 ? ",\"lengths\":[" + objects + "]" : "") + "}\n"); }
+    std::string all;
+    for (auto& o : objects) { all += (all.empty() ? ",\"all\":[{" : ",{") + o + "}"; }
+    if (!f.json.empty()) { file_write(f.json, "{" + objects[0] + (objects.size() > 1 ? all + "]" : "") + "}\n"); }
     model_free(&m);
     return 0;
 }
@@ -1374,6 +1411,13 @@ static int generate_text(Flags f) {
     printf("%s\n", tokenizer_decode(tok, tokens.data() + given, tokens.size() - given, true).c_str());
     model_free(&m);
     return 0;
+}
+
+static int tokenize(const Flags& f) {
+    TokenizeOptions o;
+    o.files = f.words; o.val_files = split(f.val, ','); o.tokenizer = f.tokenizer; o.out = f.out; o.bos = f.bos; o.domains = f.domains;
+    o.val_fraction = f.val_fraction; o.tokens = f.train_tokens; o.shard_tokens = f.shard_tokens; o.threads = f.threads; o.skip_bad = f.skip_bad;
+    return tokenize_main(o);
 }
 
 // FLOPs of one training step per token: 6 for every weight of a matrix, and causal attention forward + backward
@@ -1416,20 +1460,21 @@ static int bench(Flags f) {
 }
 
 // ============================================================================
-// 10 main
+// 11 main
 #ifndef TESTING
 int main(int argc, char** argv) {
     char command;
     const Flags f = flags_parse(argc, argv, &command);
-    const bool takes_words = command == 'p' || command == 'g';
-    if (!f.words.empty() && !takes_words) {
-        die(EXIT_USER, "got '" + f.words[0] + "', wanted a command (train, probe, generate, bench) or a --flag", "./train_sink --help");
+    if (!f.words.empty() && !strchr("pgk", command)) {
+        die(EXIT_USER, "got '" + f.words[0] + "', wanted a command (train, probe, generate, tokenize, bench) or a --flag", "./train_sink --help");
     }
     switch (command) {
         case 'p': return probe(f);
         case 'g': return generate_text(f);
+        case 'k': return tokenize(f);
         case 'b': return bench(f);
         default:  return train(f);
     }
 }
-#endif
+#endif // TESTING
+#endif // MODEL_ONLY

@@ -12,6 +12,9 @@ check.h -- the whole test framework. A test program CHECKs and ends with `return
 #include "../common.h"
 #include <sys/wait.h>
 #include <functional>
+#ifdef _OPENMP
+#include <omp.h>
+#endif
 
 static long check_passed, check_failed;
 
@@ -49,6 +52,9 @@ static inline Died check_dies(const std::function<void()>& body) {
     if (pid == 0) {
         dup2(fd, 2);
         if (!freopen("/dev/null", "w", stdout)) { _exit(99); }
+#ifdef _OPENMP
+        omp_set_num_threads(1);                          // the parent's team did not survive the fork
+#endif
         body();
         _exit(0);                                        // it did not die
     }

@@ -1,0 +1,43 @@
+# runs every test program and script, prints one line for each, and at the end the sum of their `N passed, M failed`
+unset MAKEFLAGS MAKELEVEL MFLAGS
+log=build/test/log
+rm -rf $log; mkdir -p $log
+passed=0; failed=0
+run() { # name command...
+    name=$1; shift
+    start=$(date +%s)
+    "$@" > $log/$name 2>&1
+    status=$?
+    last=$(tail -n 1 $log/$name)
+    case "$last" in
+        [0-9]*" passed, "[0-9]*" failed") ;;
+        *) last="0 passed, 1 failed"; echo "$name ended without a count, exit status $status" >> $log/$name; status=1 ;;
+    esac
+    p=${last%% passed*}; f=${last#* passed, }; f=${f%% failed*}
+    [ $status -ne 0 ] && [ $f -eq 0 ] && f=1
+    passed=$((passed + p)); failed=$((failed + f))
+    [ "$f" -eq 0 ] || grep -v " passed, " $log/$name | head -n 20
+    printf '%-24s %s (%ds)\n' "$name" "$last" $(($(date +%s) - start))
+}
+model() { # all builds of test_model, each on the fixtures of its switches
+    total=0; bad=0
+    for kind in model model-double; do
+        for binary in build/test/$kind/*; do
+            set=$(basename $binary)
+            fixtures=$(awk -F'\t' -v want="$set" '!/^#/ && NF > 1 && $1 != "name" { key = $2; gsub(" ", "+", key); if (key == "") key = "default"
+                         if (key == want) print "test/golden/" $1 ".safetensors" }' dev/golden/cases.tsv)
+            out=$(OMP_NUM_THREADS=1 $binary $fixtures 2>&1); last=$(echo "$out" | tail -n 1)
+            case "$last" in [0-9]*" passed, 0 failed") ;; *) echo "$kind $set:"; echo "$out" | head -n 8 ;; esac
+            p=${last%% passed*}; f=${last#* passed, }; f=${f%% failed*}
+            case "$p$f" in *[!0-9]*|'') p=0; f=1 ;; esac
+            total=$((total + p)); bad=$((bad + f))
+        done
+    done
+    echo "$total passed, $bad failed"
+    [ $bad -eq 0 ]
+}
+for t in build/test/test_*; do run $(basename $t) $t; done
+run model model
+for t in test/test_*.sh; do [ -f "$t" ] && run $(basename $t .sh) sh $t; done
+echo "$passed passed, $failed failed"
+[ $failed -eq 0 ] && [ $passed -gt 0 ]

@@ -1,0 +1,465 @@
+/*
+test_data.cpp -- does the loader give the tokens it should, in the order it should, and does it refuse the rest?
+Every expected value is computed here from the definition, never read back from the loader's own tables.
+*/
+#include "../dataloader.h"
+#include "check.h"
+#include <map>
+#include <set>
+
+static std::string dir;                                  // a fresh directory for everything this test writes
+
+static DataOptions options(const std::vector<std::string>& data) {
+    DataOptions o;
+    o.data = data; o.cache = dir + "/cache";
+    o.T = 8; o.seed = 7; o.val_seqs = 10; o.probe_seqs = 5; o.probe_len = 4;
+    return o;
+}
+static std::string put(const std::string& name, const std::string& content) { file_write(dir + "/" + name, content); return dir + "/" + name; }
+
+// a shard in the llm.c format, written by hand
+static std::string put_shard(const std::string& name, const std::vector<int>& ids, int width = 2, int magic = 0, int version = 0) {
+    int32_t head[256] = { magic ? magic : width == 2 ? 20240520 : 20240801, version ? version : width == 2 ? 1 : 7, (int)ids.size() };
+    std::string s((char*)head, sizeof head);
+    for (int id : ids) { s.append((char*)&id, width); }
+    return put(name, s);
+}
+static std::vector<int> count_up(int n, int from = 0) { std::vector<int> v(n); for (int i = 0; i < n; i++) { v[i] = from + i; } return v; }
+static std::vector<int> draw(Data* d, int B) { std::vector<int> x((size_t)B * (d->opt.T + 1)); data_next(d, x.data(), B); return x; }
+static Died opening(const DataOptions& o) { return check_dies([&] { data_open(o); }); }
+#define REFUSED(o, what) do { Died d_ = opening(o); \
+    CHECK(d_.code == EXIT_USER && d_.says(what) && d_.says("error: "), "wanted exit 2 and \"%s\", got %d and: %s", what, d_.code, d_.err.c_str()); } while (0)
+
+// ----------------------------------------------------------------------------
+
+// P(next = j | last = i), from the definition
+static std::vector<double> bigram_table(const DataOptions& o) {
+    int n = o.bb_vocab, k = o.bb_triggers;
+    std::vector<double> P((size_t)n * n);
+    Rng rng = rng_stream(o.bb_table, STREAM_TABLE);
+    for (int i = 0; i < n; i++) {
+        double sum = 0;
+        for (int j = 0; j < n; j++) { P[i*n+j] = exp(o.bb_temp * rng_normal(&rng)); if (j >= k) { sum += P[i*n+j]; } }
+        for (int j = 0; j < n; j++) { P[i*n+j] = j < k ? o.bb_trigger_prob : (1 - k * o.bb_trigger_prob) * P[i*n+j] / sum; }
+    }
+    return P;
+}
+static void test_bb(int vocab, int triggers, double prob, int bos) {
+    DataOptions o = options({"bb"});
+    o.T = 64; o.bb_vocab = vocab; o.bb_triggers = triggers; o.bb_trigger_prob = prob; o.bb_bos = bos; o.bb_table = 3;
+    Data d = data_open(o);
+    CHECK(d.V == vocab + 1, "bb: V is %d", d.V);
+    const int B = 40000, T1 = 65;
+    std::vector<int> x = draw(&d, B);
+    std::vector<double> P = bigram_table(o), seen((size_t)vocab * vocab), rows(vocab), first(vocab);
+    long wrong_bos = 0, wrong_copy = 0, outside = 0;
+    for (int b = 0; b < B; b++) {
+        int* s = &x[(size_t)b * T1];
+        int t0 = bos ? 1 : 0;
+        if (bos) { wrong_bos += s[0] != vocab; }
+        first[s[t0]]++;
+        for (int t = t0; t < T1; t++) {
+            if (s[t] < 0 || s[t] >= vocab) { outside++; continue; }
+            if (t == t0) { continue; }
+            if (s[t-1] < triggers) { wrong_copy += t - 2 < t0 || s[t] != s[t-2]; continue; }
+            seen[(size_t)s[t-1] * vocab + s[t]]++; rows[s[t-1]]++;
+        }
+    }
+    CHECK(!wrong_bos && !wrong_copy && !outside, "bb %d: %ld sequences without <s>, %ld wrong copies, %ld ids outside", vocab, wrong_bos, wrong_copy, outside);
+    // each transition count is binomial: with this many cells the largest of |z| stays below 6, and mean z^2 is 1
+    double worst = 0, sum = 0; long cells = 0;
+    for (int i = triggers; i < vocab; i++) {
+        for (int j = 0; j < vocab; j++) {
+            double p = P[i*vocab+j], mean = rows[i] * p;
+            if (mean < 20) { continue; }
+            double z = (seen[i*vocab+j] - mean) / sqrt(mean * (1 - p));
+            worst = std::max(worst, fabs(z)); sum += z * z; cells++;
+        }
+    }
+    CHECK(cells > vocab && worst < 6, "bb %d: a bigram is off by %.1f sigma (%ld cells)", vocab, worst, cells);
+    check_near(sum / cells, 1.0, 0.15, "bb %d: mean squared z of the bigrams", vocab);
+    double chi = 0, expect = (double)B / (vocab - triggers);
+    for (int j = 0; j < vocab; j++) {
+        if (j < triggers) { CHECK(first[j] == 0, "bb: a sequence starts with trigger %d", j); continue; }
+        chi += (first[j] - expect) * (first[j] - expect) / expect;
+    }
+    double df = vocab - triggers - 1;
+    CHECK(fabs(chi - df) < 6 * sqrt(2 * df), "bb %d: first token not uniform: chi2 %.1f with %g degrees", vocab, chi, df);
+}
+static void test_bb_streams() {
+    DataOptions o = options({"bb"});
+    Data a = data_open(o), b = data_open(o);
+    CHECK(draw(&a, 50) == draw(&b, 50), "bb: same seed, other sequences");
+    std::vector<int> val(9 * 10), again(9 * 10), probe(5 * 5), probe2(5 * 5);
+    data_val(&a, val.data(), 10, 0);
+    CHECK(data_probe(&a, probe.data()) == 5, "bb: probe count");
+    o.seed = 8;
+    Data c = data_open(o);
+    CHECK(draw(&c, 50) != draw(&b, 50), "bb: another seed, the same sequences");
+    data_val(&c, &again[0], 4, 0); data_val(&c, &again[4 * 9], 6, 4);
+    CHECK(val == again, "bb: validation depends on the seed, or on how it is read");
+    data_probe(&c, probe2.data());
+    CHECK(probe == probe2, "bb: the probe depends on the seed");
+    o.train_tokens = 80;                                 // ten sequences, then again
+    Data e = data_open(o);
+    std::vector<int> x = draw(&e, 20);
+    CHECK(std::vector<int>(x.begin(), x.begin() + 90) == std::vector<int>(x.begin() + 90, x.end()), "bb: --train-tokens 80 does not repeat after 10 sequences");
+}
+
+// ----------------------------------------------------------------------------
+
+static void test_permute() {
+    for (uint64_t n : {1, 2, 3, 4, 5, 16, 17, 100, 1000, 4096, 4097}) {
+        std::set<uint64_t> seen;
+        for (uint64_t i = 0; i < n; i++) { uint64_t p = permute(i, n, 12345); if (p < n) { seen.insert(p); } }
+        CHECK(seen.size() == n, "permute: %zu of %zu places hit", seen.size(), (size_t)n);
+    }
+    // shuffled: neighbours are spread out. For a random order of n the mean distance of successors is n/3.
+    double sum = 0;
+    for (int i = 0; i < 9999; i++) { sum += fabs((double)permute(i, 10000, 5) - (double)permute(i + 1, 10000, 5)); }
+    check_near(sum / 9999, 10000 / 3.0, 150, "permute: mean distance of successors");
+}
+
+// windows [8w, 8w+8] over 0,1,2,...: an epoch visits each once
+static void test_order() {
+    make_dirs(dir + "/up");
+    put_shard("up/train_0.bin", count_up(1000)); put_shard("up/train_1.bin", count_up(3, 1000)); put_shard("up/train_2.bin", count_up(997, 1003));
+    put_shard("up/val_0.bin", count_up(500, 3000)); put_shard("up/test_0.bin", count_up(500, 4000));
+    Data d = data_open(options({dir + "/up"}));
+    CHECK(d.V == 3500, "order: V %d, wanted the largest id + 1 = 3500", d.V);
+    CHECK(d.sources[0].windows == 249 && d.train_tokens == 1992, "order: %ld windows, %ld tokens", d.sources[0].windows, d.train_tokens);
+    std::vector<int> epochs[2];
+    for (auto& order : epochs) {
+        std::set<int> seen;
+        for (int n = 0; n < 249; n++) {
+            std::vector<int> x = draw(&d, 1);
+            bool run = x[0] % 8 == 0;
+            for (int t = 0; t < 9; t++) { run = run && x[t] == x[0] + t; }
+            CHECK(run, "order: sequence %d starts with %d %d and ends with %d", n, x[0], x[1], x[8]);
+            seen.insert(x[0]); order.push_back(x[0]);
+        }
+        CHECK(seen.size() == 249 && *seen.rbegin() == 1984, "order: an epoch visits %zu of 249 windows", seen.size());
+    }
+    CHECK(epochs[0] != epochs[1], "order: two epochs in the same order");
+    CHECK(!std::is_sorted(epochs[0].begin(), epochs[0].end()), "order: not shuffled");
+    std::vector<int> val(9 * 10), probe(5 * 5);
+    data_val(&d, val.data(), 10, 0);
+    for (int i = 0; i < 10; i++) { int w = i * 62 / 10; CHECK(val[i*9] == 3000 + 8 * w && val[i*9+8] == 3008 + 8 * w, "val %d starts with %d", i, val[i*9]); }
+    CHECK(data_probe(&d, probe.data()) == 5, "probe: count");
+    for (int i = 0; i < 5; i++) { for (int t = 0; t < 5; t++) { CHECK(probe[i*5+t] == 3000 + 4 * i + t, "probe %d token %d is %d", i, t, probe[i*5+t]); } }
+    DataOptions o = options({dir + "/up"});
+    o.train_tokens = 80;
+    Data few = data_open(o);
+    std::vector<int> x = draw(&few, 100);
+    CHECK(*std::max_element(x.begin(), x.end()) == 80, "--train-tokens 80: got token number %d", *std::max_element(x.begin(), x.end()));
+    o = options({dir + "/up"}); o.whole = true;
+    Data whole = data_open(o);
+    data_probe(&whole, probe.data());
+    CHECK(probe[0] == 0 && probe[24] == 20, "whole: the probe starts with %d", probe[0]);
+}
+
+// documents + EOS, back to back; the last part held out
+static void test_packing() {
+    std::string lines, stream;
+    for (int i = 0; i < 40; i++) {
+        std::string text = strf("document %d \xC3\xA9\n\"quoted\"", i * i);
+        lines += strf("{\"meta\": {\"n\": [%d, null]}, \"text\": %s}\n", i, json_str(text).c_str()) + (i % 7 ? "" : "\n");
+        stream += text + '\0';                           // stands for EOS, which is not a byte
+    }
+    std::string path = put("docs.jsonl", lines);
+    DataOptions o = options({path});
+    Data d = data_open(o);
+    CHECK(d.V == 257 && d.tokenizer.eos == 256, "packing: V %d, EOS %d", d.V, d.tokenizer.eos);
+    long n = stream.size(), hold = 5 * 4 + 1;
+    auto token = [&](long i) { return stream[i] ? (unsigned char)stream[i] : 256; };
+    CHECK(d.sources[0].train.n == n - hold && d.sources[0].val.n == hold, "packing: %ld + %ld tokens, wanted %ld + %ld", d.sources[0].train.n, d.sources[0].val.n, n - hold, hold);
+    std::vector<int> x = draw(&d, (int)d.sources[0].windows);
+    std::set<std::vector<int>> got, want;
+    for (long w = 0; w < d.sources[0].windows; w++) {
+        got.insert(std::vector<int>(&x[w*9], &x[w*9] + 9));
+        std::vector<int> s;
+        for (int t = 0; t < 9; t++) { s.push_back(token(w * 8 + t)); }
+        want.insert(s);
+    }
+    CHECK(got == want, "packing: the windows are not those of documents + EOS");
+    std::vector<int> probe(5 * 5);
+    data_probe(&d, probe.data());
+    for (int i = 0; i < 25; i++) { CHECK(probe[i] == token(n - hold + i / 5 * 4 + i % 5), "packing: probe token %d", i); }
+
+    o.bos = "seq";
+    Data seq = data_open(o);
+    std::vector<int> y = draw(&seq, 100);
+    for (int b = 0; b < 100; b++) {
+        CHECK(y[b*9] == 256 && std::equal(&y[b*9+1], &y[b*9+9], &x[b*9+1]), "--bos seq: sequence %d", b);
+    }
+    o.bos = "doc";
+    Data doc = data_open(o);
+    CHECK(doc.sources[0].train.n + doc.sources[0].val.n == n + 40, "--bos doc: %ld tokens, wanted 40 more than %ld", doc.sources[0].train.n + doc.sources[0].val.n, n);
+    int head[9]; tokens_copy(doc.sources[0].train, 0, 9, 257, head);
+    CHECK(head[0] == 256 && head[1] == 'd', "--bos doc: starts with %d %d", head[0], head[1]);
+}
+
+// the same text packed with zstd and gzip gives the same tokens; plain text is one document, whatever its bytes
+static void test_formats() {
+    std::string text;
+    for (int i = 0; i < 3000000; i++) { text += (char)(i % 7919 * 31 % 251 + i / 1000000); } // longer than one piece, with ill-formed UTF-8
+    std::string plain = put("plain.txt", text);
+    Data d = data_open(options({plain}));
+    std::vector<int> all(text.size() + 1);
+    Tokens line = d.sources[0].train; line.n = all.size();
+    tokens_copy(line, 0, all.size(), 257, all.data());
+    bool same = all.back() == 256;
+    for (size_t i = 0; i < text.size(); i++) { same = same && all[i] == (unsigned char)text[i]; }
+    CHECK(d.sources[0].val.n == 30000 && d.sources[0].train.n == 2970001, "formats: held out %ld tokens, wanted the last 1%%", d.sources[0].val.n);
+    CHECK(same, "formats: plain.txt does not come back byte for byte");
+    if (system(("zstd -q -c " + dir + "/docs.jsonl > " + dir + "/docs2.jsonl.zst 2> /dev/null").c_str()) == 0) {
+        Data a = data_open(options({dir + "/docs.jsonl"})), b = data_open(options({dir + "/docs2.jsonl.zst"}));
+        CHECK(draw(&a, 100) == draw(&b, 100), "formats: .zst differs");
+    }
+    if (system(("cd " + dir + " && gzip -c docs.jsonl > docs3.jsonl.gz && gzip -c docs.jsonl >> docs3.jsonl.gz").c_str()) == 0) { // two members
+        Data a = data_open(options({dir + "/docs.jsonl"})), b = data_open(options({dir + "/docs3.jsonl.gz"}));
+        long na = a.sources[0].train.n + a.sources[0].val.n, nb = b.sources[0].train.n + b.sources[0].val.n;
+        CHECK(nb == 2 * na, "formats: two gzip members give %ld tokens, wanted %ld", nb, 2 * na);
+        std::string half = file_read(dir + "/docs3.jsonl.gz");
+        put("half.jsonl.gz", half.substr(0, half.size() - 100));
+        REFUSED(options({dir + "/half.jsonl.gz"}), "truncated or damaged");
+    }
+    // other people's shards: the same ids in three formats
+    std::vector<int> ids;
+    for (int i = 0; i < 700; i++) { ids.push_back(1 + i * i % 601); }
+    for (auto name : {"v1", "v7", "lit", "lit4", "nano"}) { make_dirs(dir + "/" + name); }
+    put_shard("v1/x_train_000.bin", ids); put_shard("v7/x_train_000.bin", ids, 4);
+    for (int width : {2, 4}) {
+        std::string lit = "LITPKDS"; uint64_t version = 1, chunk = 700;
+        lit.append((char*)&version, 8); lit += (char)(width == 2 ? 8 : 4); lit.append((char*)&chunk, 8);
+        for (int id : ids) { lit.append((char*)&id, width); }
+        put(width == 2 ? "lit/train_a-0_0000000000.bin" : "lit4/train_a-0_0000000000.bin", lit);
+        if (width == 2) { make_dirs(dir + "/litcut"); put("litcut/train_0.bin", lit.substr(0, 1000)); REFUSED(options({dir + "/litcut"}), "truncated"); }
+    }
+    std::string nano;
+    for (int id : ids) { nano.append((char*)&id, 2); }
+    put("nano/train.bin", nano);
+    Data v1 = data_open(options({dir + "/v1"}));
+    std::vector<int> want = draw(&v1, 200);
+    CHECK(v1.V == 602 || v1.V <= 601, "formats: V %d", v1.V);
+    for (auto name : {"v7", "lit", "lit4"}) { Data o = data_open(options({dir + "/" + name})); CHECK(draw(&o, 200) == want, "formats: %s differs from v1", name); }
+    DataOptions o = options({dir + "/nano"});
+    REFUSED(o, "wanted the vocabulary");
+    o.vocab = 100;
+    REFUSED(o, "wanted ids below the vocabulary of 100");
+    o.vocab = 1000;
+    Data n = data_open(o);
+    CHECK(draw(&n, 200) == want && n.V == 1000, "formats: raw uint16 differs from v1");
+}
+
+static void test_cache() {
+    std::string path = put("once.txt", std::string(500, 'a') + "b");
+    Data a = data_open(options({path}));
+    std::string shard = a.sources[0].train.shards[0].path;
+    struct stat before, after;
+    stat(shard.c_str(), &before);
+    Data b = data_open(options({path}));
+    stat(b.sources[0].train.shards[0].path.c_str(), &after);
+    CHECK(before.st_ino == after.st_ino && shard == b.sources[0].train.shards[0].path, "cache: tokenized again though nothing changed");
+    put("once.txt", std::string(600, 'c'));
+    Data c = data_open(options({path}));
+    int x; tokens_copy(c.sources[0].train, 0, 1, 257, &x);
+    CHECK(x == 'c' && c.sources[0].train.n + c.sources[0].val.n == 601, "cache: the file changed, the tokens did not");
+    long entries = 0;
+    for (auto& name : dir_list(dir + "/cache")) { entries += name.find("once") == 0; }
+    CHECK(entries == 1, "cache: %ld directories for one file", entries);
+}
+
+// ----------------------------------------------------------------------------
+
+static void test_mixture() {
+    make_dirs(dir + "/a"); make_dirs(dir + "/b");
+    put_shard("a/train.bin", count_up(8 * 30 + 1)); put_shard("a/val.bin", count_up(100));
+    put_shard("b/train.bin", count_up(8 * 70 + 1, 1000)); put_shard("b/val.bin", count_up(100, 1000));
+    Data d = data_open(options({dir + "/a", dir + "/b"}));
+    std::map<int, int> seen;
+    for (int epoch = 1; epoch <= 2; epoch++) {
+        for (int n = 0; n < 100; n++) { seen[draw(&d, 1)[0]]++; }
+        bool each = seen.size() == 100;
+        for (auto& s : seen) { each = each && s.second == epoch; }
+        CHECK(each, "mixture without weights: epoch %d does not visit each of the 100 windows %d times", epoch, epoch);
+    }
+    Data w = data_open(options({dir + "/a:3", dir + "/b:1"}));
+    int from_a = 0;
+    for (int n = 0; n < 400; n++) {
+        from_a += draw(&w, 1)[0] < 1000;
+        CHECK(abs(from_a * 4 - (n + 1) * 3) <= 4, "mixture 3:1: %d of %d from a", from_a, n + 1);
+    }
+    std::vector<int> probe(25);
+    CHECK(data_probe(&w, probe.data()) == 5 && probe[0] == 0 && probe[5] == 1000 && probe[10] == 4, "mixture: the probe takes turns: %d %d %d", probe[0], probe[5], probe[10]);
+    REFUSED(options({dir + "/a:3", dir + "/b"}), "some sources have a weight");
+    REFUSED(options({dir + "/a:-1", dir + "/b:1"}), "wanted a number above 0");
+    REFUSED(options({"bb", dir + "/b"}), "cannot be mixed");
+}
+
+static void test_restore() {
+    for (int kind = 0; kind < 3; kind++) {
+        DataOptions o = options(kind == 0 ? std::vector<std::string>{"bb"} : kind == 1 ? std::vector<std::string>{dir + "/up"}
+            : std::vector<std::string>{dir + "/a:3", dir + "/b:1"});
+        o.random_token = {3};
+        Data a = data_open(o);
+        draw(&a, 777);                                   // three epochs of `up`, not on any boundary
+        std::string state = data_state(&a), error;
+        Json j;
+        CHECK(json_parse(state.data(), state.size(), &j, &error), "restore: the state is not JSON: %s", error.c_str());
+        std::vector<int> want = draw(&a, 500);
+        Data b = data_open(o);
+        data_restore(&b, j);
+        CHECK(draw(&b, 500) == want, "restore %d: does not continue where it was", kind);
+        CHECK(data_state(&b) == data_state(&a), "restore %d: the states differ afterwards", kind);
+        DataOptions other = o; other.seed = 9;
+        Data c = data_open(other);
+        Died died = check_dies([&] { data_restore(&c, j); });
+        CHECK(died.code == EXIT_USER && died.says("--seed"), "restore with another seed: %d %s", died.code, died.err.c_str());
+        Data e = data_open(options({dir + "/a", dir + "/b", dir + "/up"}));
+        died = check_dies([&] { data_restore(&e, j); });
+        CHECK(died.code == EXIT_USER && died.says("other data"), "restore with other data: %d %s", died.code, died.err.c_str());
+    }
+}
+
+static void test_edits() {
+    DataOptions o = options({dir + "/up"});
+    o.random_token = {1, 5}; o.fix_token = {{2, 42}};
+    Data plain = data_open(options({dir + "/up"})), d = data_open(o);
+    const int B = 20000;
+    std::vector<int> x = draw(&d, B), y = draw(&plain, B);
+    double sum[2] = {0}; long changed = 0;
+    for (int b = 0; b < B; b++) {
+        for (int t = 0; t < 9; t++) {
+            if (t == 0 || t == 4) { sum[t > 0] += x[b*9+t]; changed += x[b*9+t] != y[b*9+t]; }
+            else { CHECK(x[b*9+t] == (t == 1 ? 42 : y[b*9+t]), "edits: sequence %d token %d is %d", b, t, x[b*9+t]); }
+        }
+    }
+    // Uniform(0..3499): mean 1749.5, sd 1010; 6 sigma of the mean of 20000 is 43
+    check_near(sum[0] / B, 1749.5, 43, "edits: mean of the random first token");
+    check_near(sum[1] / B, 1749.5, 43, "edits: mean of the random fifth token");
+    CHECK(changed > 2 * B * 0.99, "edits: only %ld tokens changed", changed);
+    std::vector<int> probe(25), again(25);
+    data_probe(&d, probe.data()); data_probe(&d, again.data());
+    CHECK(probe == again && probe[1] == 42 && probe[0] != 3000 && probe[2] == 3002, "edits: the probe starts %d %d %d", probe[0], probe[1], probe[2]);
+    o.random_token = {10};
+    REFUSED(o, "--random-token 10: wanted a position from 1 to T+1 = 9");
+    o.random_token = {}; o.fix_token = {{1, 3500}};
+    REFUSED(o, "--fix-token 1:3500");
+}
+
+// ----------------------------------------------------------------------------
+
+static void test_bad_input() {
+    REFUSED(options({dir + "/nowhere.txt"}), "no such file or directory");
+    REFUSED(options({put("empty.txt", "")}), "got an empty file");
+    REFUSED(options({put("empty.jsonl", "")}), "got an empty file");
+    REFUSED(options({put("odd.xyz", "hello")}), "unknown kind of file");
+    REFUSED(options({put("short.txt", "1234567")}), "got 8 tokens, wanted at least T+1 = 9");
+    REFUSED(options({put("short2.txt", "12345678901234567890")}), "got 21 tokens, wanted 30");
+    make_dirs(dir + "/none");
+    REFUSED(options({dir + "/none"}), "got no tokens");
+    put("none/train.bin", "");
+    REFUSED(options({dir + "/none"}), "got an empty file");
+
+    make_dirs(dir + "/bad");
+    std::string path = dir + "/bad/train_0.bin", good = file_read(put_shard("bad/train_0.bin", count_up(300)));
+    auto with = [&](const std::string& s) { file_write(path, s); return options({dir + "/bad"}); };
+    data_open(with(good));
+    REFUSED(with(good.substr(0, good.size() - 2)), "truncated");
+    REFUSED(with(good + "xx"), "wanted 1624 for the 300 tokens");
+    REFUSED(with(good.substr(0, 1000)), "wanted a header of 1024: truncated");
+    REFUSED(with(good.substr(0, 4)), "truncated");
+    std::string s = good; int32_t v = 20240521; memcpy(&s[0], &v, 4);
+    REFUSED(with(s), "got magic 20240521, wanted 20240520");
+    s = good; v = 2; memcpy(&s[4], &v, 4);
+    REFUSED(with(s), "got shard version 2, wanted 1");
+    s = good; v = -5; memcpy(&s[8], &v, 4);
+    REFUSED(with(s), "wanted");
+    s = good; v = 0x7fffffff; memcpy(&s[8], &v, 4);
+    REFUSED(with(s), "truncated");
+    file_write(path, good);
+    put_shard("bad/train_1.bin", count_up(300), 4);
+    REFUSED(options({dir + "/bad"}), "one format per directory");
+    unlink((dir + "/bad/train_1.bin").c_str());
+    put("bad/manifest.json", "{\"complete\": false}");
+    REFUSED(options({dir + "/bad"}), "got an unfinished directory");
+    put("bad/manifest.json", "{\"complete\": ");
+    REFUSED(options({dir + "/bad"}), "manifest.json: byte");
+    // the shards hold ids that their manifest, or the model, does not have
+    put("bad/manifest.json", "{\"complete\": true, \"vocab\": 100}");
+    Died d = check_dies([&] { Data d = data_open(options({dir + "/bad"})); draw(&d, 100); });
+    CHECK(d.code == EXIT_USER && d.says("wanted ids below the vocabulary of 100") && d.says("train_0.bin"), "id >= vocab: %d %s", d.code, d.err.c_str());
+    put("bad/manifest.json", "{\"complete\": true, \"vocab\": 280}"); // the largest training id, held-out ids aside, is 278
+    Data fits = data_open(options({dir + "/bad"}));
+    draw(&fits, 100);
+    put("bad/manifest.json", "{\"complete\": true, \"vocab\": 272}");  // an id equal to the vocabulary
+    d = check_dies([&] { Data d = data_open(options({dir + "/bad"})); draw(&d, 100); });
+    CHECK(d.code == EXIT_USER && d.says("got id 272"), "id == vocab: %d %s", d.code, d.err.c_str());
+    unlink((dir + "/bad/manifest.json").c_str());
+    DataOptions o = options({dir + "/bad"});
+    o.vocab = 200;
+    d = check_dies([&] { Data d = data_open(o); draw(&d, 100); });
+    CHECK(d.code == EXIT_USER && d.says("vocabulary of 200"), "id >= --vocab: %d %s", d.code, d.err.c_str());
+    o = options({dir + "/docs.jsonl"}); o.vocab = 256;
+    REFUSED(o, "--vocab 256: the data have ids up to 256");
+    o = options({dir + "/bad"}); o.bos = "doc";
+    REFUSED(o, "without BOS");
+    o.bos = "seq";
+    REFUSED(o, "has no BOS");
+    o.bos = "all";
+    REFUSED(o, "wanted none, seq or doc");
+    o = options({"bb"}); o.bb_triggers = 7;
+    REFUSED(o, "bb: got 256 ids, 7 triggers");
+}
+
+static void test_bad_text() {
+    // ill-formed UTF-8 and lone surrogates in jsonl become U+FFFD, and are counted
+    std::string ok(200, 'x');
+    std::string path = put("utf8.jsonl", "{\"text\": \"a\xFF\xFE" "b\xE2\x82" "c\\ud800d\"}\n{\"text\": \"" + ok + "\"}\n");
+    Data d = data_open(options({path}));
+    int x[20]; tokens_copy(d.sources[0].train, 0, 17, 257, x);
+    std::string got = tokenizer_decode(d.tokenizer, x, 16, true), want = "a\xEF\xBF\xBD\xEF\xBF\xBD" "b\xEF\xBF\xBD" "c\xEF\xBF\xBD" "d";
+    CHECK(got == want && x[16] == 256, "ill-formed UTF-8 reads as %s", json_str(got).c_str());
+    std::string shard = d.sources[0].train.shards[0].path;
+    std::string manifest = file_read(shard.substr(0, shard.rfind('/')) + "/manifest.json");
+    CHECK(manifest.find("\"replaced\": 4,") != std::string::npos, "ill-formed UTF-8: the manifest says %s", manifest.c_str());
+
+    std::string good = "{\"text\": \"" + ok + "\"}\n";
+    struct { const char* line; const char* says; } bad[] = {
+        { "{\"text\": \"a\"", "line 3: byte 13: wanted ',' or '}'" }, { "{\"text\": 5}", "line 3: wanted {\"text\"" }, { "{\"txt\": \"a\"}", "got a record without text" },
+        { "[1]", "without text" }, { "{\"text\": \"a\"} x", "more text after" }, { "{\"text\": \"a\x01\"}", "control character" }, { "{\"text\": \"\\q\"}", "unknown escape" },
+        { "{'text': 'a'}", "wanted a key in quotes" },
+    };
+    for (auto& b : bad) {
+        std::string p = put("bad.jsonl", good + "\n" + b.line + "\n" + good);
+        DataOptions o = options({p});
+        REFUSED(o, b.says); REFUSED(o, "bad.jsonl"); REFUSED(o, "--skip-bad");
+        o.skip_bad = true;
+        Data s = data_open(o);
+        CHECK(s.sources[0].train.n + s.sources[0].val.n == 402, "--skip-bad after %s: %ld tokens", b.line, s.sources[0].train.n + s.sources[0].val.n);
+    }
+    CHECK(dir_list(dir + "/cache").size() > 0, "no cache");
+    for (auto& name : dir_list(dir + "/cache")) { CHECK(name.find("part") == std::string::npos || !file_exists(dir + "/cache/" + name + "/manifest.json"), "a failed run left %s", name.c_str()); }
+}
+
+int main() {
+    dir = check_tmp();
+    if (!freopen((dir + "/stderr").c_str(), "w", stderr)) { return 1; } // the loader reports what it tokenized
+    test_bb(256, 1, 0.15, 1);
+    test_bb(64, 3, 0.1, 1);
+    test_bb(40, 2, 0.05, 0);
+    test_bb_streams();
+    test_permute();
+    test_order();
+    test_packing();
+    test_formats();
+    test_cache();
+    test_mixture();
+    test_restore();
+    test_edits();
+    test_bad_input();
+    test_bad_text();
+    remove_tree(dir);
+    return check_done();
+}
