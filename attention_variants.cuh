@@ -506,13 +506,13 @@ attention_forward_kernel(real* out, acc* stat, const real* qkv, const real* ksta
     }
     float factor[4];
     for (int i = 0; i < 4; i++) {
-        const float L = m[i] + (A::Z == Z_PNORM ? log_(l[i]) / s.p : log_(l[i])) - log_(alpha);
-        factor[i] = A::exp_family ? exp_(m[i] - L) : alpha / attn_Z<A>(l[i], s.p);
+        const float ln_Z = (A::Z == Z_PNORM ? log_(l[i]) / s.p : log_(l[i])) - log_(alpha);
+        factor[i] = A::exp_family ? exp_(-ln_Z) : alpha / attn_Z<A>(l[i], s.p);
         const int t = t0 + 4 * y + i;
         if (x || z || t >= s.T) { continue; }
         acc* st = stat + ((long)blockIdx.x * s.T + t) * 2;
-        st[0] = A::exp_family ? L : factor[i];
-        st[1] = A::exp_family ? 0.0f : l[i];
+        st[0] = A::exp_family ? m[i] : factor[i];
+        st[1] = A::exp_family ? ln_Z : l[i];
     }
     tile_store(out + (long)b * s.T * s.NH * HS + h * HS, s.NH * HS, t0, s.T, z, HS, o, factor);
 }
@@ -529,12 +529,12 @@ attention_rows_kernel(RowStats r, const real* dout, const real* out, const acc* 
     const long at = min(row, rows - 1);                                          // all lanes stay for the shuffles
     const int b = at / s.T / s.NH, h = at / s.T % s.NH, t = at % s.T, g = h / (s.NH / s.KV);
     const long o = ((long)b * s.T + t) * s.NH * s.HS + h * s.HS;
-    const float alpha = attn_alpha<A, float>(s), scale = 1.0f / sqrtf((float)s.HS), stat0 = stat[at * 2];
-    const float delta = attn_delta<A>(rows_dot(dout + o, out + o, s.HS), stat[at * 2 + 1], alpha);
+    const float alpha = attn_alpha<A, float>(s), scale = 1.0f / sqrtf((float)s.HS), stat0 = stat[at * 2], stat1 = stat[at * 2 + 1];
+    const float delta = attn_delta<A>(rows_dot(dout + o, out + o, s.HS), stat1, alpha);
     float w_star = 0, ds_star = 0;
     if (Bi::column) {
         const float s_star = rows_dot(head_q(qkv, s, b, h) + (long)t * attn_row(s), head_star(kstar, s, g), s.HS) * scale;
-        w_star = attn_weight<A>(s_star, stat0);
+        w_star = attn_weight<A>(s_star, stat0, stat1);
         ds_star = attn_ds<A>(s_star, w_star, rows_dot(dout + o, head_star(vstar, s, g), s.HS), stat0, delta, s.p, alpha) * scale;
     }
     if (threadIdx.x % 16 == 0 && row < rows) {
@@ -553,13 +553,14 @@ template <class A, class Pe> DEVICE void tile_ds(float (&weight)[4][4], float (&
     #pragma unroll
     for (int i = 0; i < 4; i++) {
         const int t = t0 + 4 * y + i;
-        const float stat0 = stat[min(t, s.T - 1) * 2], delta_t = delta[min(t, s.T - 1)];
+        const int row = min(t, s.T - 1);
+        const float stat0 = stat[row * 2], stat1 = stat[row * 2 + 1], delta_t = delta[row];
         #pragma unroll
         for (int j = 0; j < 4; j++) {
             const int key = j0 + x + 16 * j;
             const bool sees = t < s.T && (full || (key < s.T && attn_sees(s, t, key)));
             const float score = attn_score<A, Pe>(weight[i][j], scale, full, t, key, h, s);
-            weight[i][j] = sees ? attn_weight<A>(score, stat0) : 0.0f;
+            weight[i][j] = sees ? attn_weight<A>(score, stat0, stat1) : 0.0f;
             ds[i][j] = sees ? attn_ds<A>(score, weight[i][j], ds[i][j], stat0, delta_t, s.p, alpha) * scale : 0.0f;
         }
     }
@@ -825,12 +826,12 @@ attention_forward_mma_kernel(bf16* out, acc* stat, const bf16* qkv, const bf16* 
     float factor[2 * MT];
     #pragma unroll
     for (int r = 0; r < 2 * MT; r++) {
-        const float L = m[r] + (A::Z == Z_PNORM ? log_(l[r]) / s.p : log_(l[r])) - log_(alpha);
-        factor[r] = A::exp_family ? exp_(m[r] - L) : alpha / attn_Z<A>(l[r], s.p);
+        const float ln_Z = (A::Z == Z_PNORM ? log_(l[r]) / s.p : log_(l[r])) - log_(alpha);
+        factor[r] = A::exp_family ? exp_(-ln_Z) : alpha / attn_Z<A>(l[r], s.p);
         if (t2 == 0 && own + 8 * r < s.T) {
             acc* st = stat + ((long)blockIdx.x * s.T + own + 8 * r) * 2;
-            st[0] = A::exp_family ? L : factor[r];
-            st[1] = A::exp_family ? 0.0f : l[r];
+            st[0] = A::exp_family ? m[r] : factor[r];
+            st[1] = A::exp_family ? ln_Z : l[r];
         }
     }
     #pragma unroll
@@ -840,10 +841,10 @@ attention_forward_mma_kernel(bf16* out, acc* stat, const bf16* qkv, const bf16* 
 }
 // from scores' dot products x and dA y to weights and ds / sqrt(HS), in place
 template <class A, class Pe> DEVICE void weight_ds(float& x, float& y, float scale, float alpha, bool full, int t, int j, int h,
-                                                   float stat0, float delta, const AttnShape& s) {
+                                                   float stat0, float stat1, float delta, const AttnShape& s) {
     const bool sees = full || (t < s.T && j < s.T && attn_sees(s, t, j));
     const float score = attn_score<A, Pe>(x, scale, full, t, j, h, s);
-    x = sees ? attn_weight<A>(score, stat0) : 0.0f;
+    x = sees ? attn_weight<A>(score, stat0, stat1) : 0.0f;
     y = sees ? attn_ds<A>(score, x, y, stat0, delta, s.p, alpha) * scale : 0.0f;
 }
 // 64 queries a block, 16 a warp; tiles of 64 keys
@@ -865,11 +866,12 @@ attention_dq_mma_kernel(bf16* dqkv, const bf16* dout, const acc* stat, RowStats 
     tile_load<HS, BK>(sv, v, W, j0, s.T);
     cp_async_commit();
 
-    float dq[1][HS / 8][4], stat0[2], delta[2];
+    float dq[1][HS / 8][4], stat0[2], stat1[2], delta[2];
     #pragma unroll
     for (int i = 0; i < 2; i++) {
         const long row = (long)blockIdx.x * s.T + min(own + 8 * i, s.T - 1);
         stat0[i] = stat[row * 2];
+        stat1[i] = stat[row * 2 + 1];
         delta[i] = r.delta[row];
         const float ds_star = Bi::column && ks ? r.ds_star[row] : 0.0f;
         #pragma unroll
@@ -895,7 +897,7 @@ attention_dq_mma_kernel(bf16* dqkv, const bf16* dout, const acc* stat, RowStats 
             #pragma unroll
             for (int e = 0; e < 4; e++) {
                 weight_ds<A, Pe>(w[0][n][e], ds[0][n][e], scale, alpha, full, own + e / 2 * 8, j0 + 8 * n + t2 + e % 2, h,
-                                 stat0[e / 2], delta[e / 2], s);
+                                 stat0[e / 2], stat1[e / 2], delta[e / 2], s);
             }
         }
         product_weights<HS, 1, BK>(dq, ds, sk + buf * BK * HS);
@@ -905,12 +907,12 @@ attention_dq_mma_kernel(bf16* dqkv, const bf16* dout, const acc* stat, RowStats 
     rows_store<HS>(dqkv + (long)b * s.T * W + h * HS, W, t0, s.T, sq, row0, dq[0], 1.0f, 1.0f);
 }
 // 64 keys a block, 16 a warp: the transposed tiles S^T = k q^T and dA^T = v do^T, over all query heads that share these keys
-template <int HS> struct DkvTile { enum { BQ = HS > 96 ? 32 : 64, SMEM = (2 * 64 + 4 * BQ) * HS * 2 + 4 * BQ * 4 }; };
+template <int HS> struct DkvTile { enum { BQ = HS > 96 ? 32 : 64, SMEM = (2 * 64 + 4 * BQ) * HS * 2 + 2 * BQ * 3 * 4 }; };
 template <class A, class Bi, class Pe, int HS> __global__ void __launch_bounds__(128)
 attention_dkv_mma_kernel(bf16* dqkv, const bf16* dout, const acc* stat, RowStats r, const bf16* qkv, AttnShape s) {
     constexpr int BQ = DkvTile<HS>::BQ, BK = 64;
     bf16 *sk = dynamic_smem<bf16>(), *sv = sk + BK * HS, *sq = sv + BK * HS, *sd = sq + 2 * BQ * HS;
-    float* rows = (float*)(sd + 2 * BQ * HS);                                    // (2, BQ, 2): stat0 and delta of every query
+    float* rows = (float*)(sd + 2 * BQ * HS);                                    // (2, BQ, 3): stat and delta of every query
     const int row0 = threadIdx.x / 32 * 16, lane = threadIdx.x % 32, t2 = lane % 4 * 2, W = attn_row(s), G = s.NH / s.KV;
     const int b = blockIdx.x / s.KV, g = blockIdx.x % s.KV, j0 = blockIdx.y * BK, own = j0 + row0 + lane / 4;
     const bf16 *x = qkv + (long)b * s.T * W, *k = x + (s.NH + g) * HS, *v = k + s.KV * HS;
@@ -920,8 +922,9 @@ attention_dkv_mma_kernel(bf16* dqkv, const bf16* dout, const acc* stat, RowStats
         tile_load<HS, BQ>(sd + buf * BQ * HS, dout + ((long)b * s.T * s.NH + h) * HS, s.NH * HS, t0, s.T);
         for (int i = threadIdx.x; i < BQ; i += 128) {
             const long row = (long)(b * s.NH + h) * s.T + min(t0 + i, s.T - 1);
-            rows[(buf * BQ + i) * 2] = stat[row * 2];
-            rows[(buf * BQ + i) * 2 + 1] = r.delta[row];
+            rows[(buf * BQ + i) * 3] = stat[row * 2];
+            rows[(buf * BQ + i) * 3 + 1] = stat[row * 2 + 1];
+            rows[(buf * BQ + i) * 3 + 2] = r.delta[row];
         }
     };
     tile_load<HS, BK>(sk, k, W, j0, s.T);
@@ -944,11 +947,11 @@ attention_dkv_mma_kernel(bf16* dqkv, const bf16* dout, const acc* stat, RowStats
         product_rows<HS, 1, BQ>(ds, sv, row0, sd + buf * BQ * HS);
         #pragma unroll
         for (int n = 0; n < BQ / 8; n++) {
-            const float* st = rows + (buf * BQ + 8 * n + t2) * 2;
+            const float* st = rows + (buf * BQ + 8 * n + t2) * 3;
             #pragma unroll
             for (int e = 0; e < 4; e++) {
                 weight_ds<A, Pe>(w[0][n][e], ds[0][n][e], scale, alpha, full, t0 + 8 * n + t2 + e % 2, own + e / 2 * 8, h,
-                                 st[e % 2 * 2], st[e % 2 * 2 + 1], s);
+                                 st[e % 2 * 3], st[e % 2 * 3 + 1], st[e % 2 * 3 + 2], s);
             }
         }
         product_weights<HS, 1, BQ>(dv, w, sd + buf * BQ * HS);

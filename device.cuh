@@ -42,6 +42,7 @@ typedef bf16  real_bf16;
 typedef REAL_OF(PRECISION) real;    // what tensors hold
 typedef float acc;                  // what sums, statistics, weight gradients and optimiser state hold
 static const char* const name = "cuda";
+static const bool on_host = false;  // host code may not read device memory
 
 // ----------------------------------------------------------------------------
 // errors: what went wrong, and what to type. Faults of the machine, so exit code 1.

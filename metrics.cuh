@@ -118,7 +118,7 @@ attention_metrics_kernel(HeadMetrics* out, const real* qkv, const acc* stat, con
     const float scale = 1.0f / sqrtf((float)HS);
     float alpha = 0, proxy = 0, mass = 0, entropy = 0;                   // alpha, proxy: of k = lane; 0 is the star
     for (int t = warp; t < T; t += METRIC_WARPS) {
-        const float stat0 = stat[((long)blockIdx.x * T + t) * 2];
+        const float stat0 = stat[((long)blockIdx.x * T + t) * 2], stat1 = stat[((long)blockIdx.x * T + t) * 2 + 1];
         float sum_abs = 0, sum = 0, wlogw = 0, own = 0;                  // own: the weight whose alpha this lane keeps
         for (int j0 = -1; j0 < T; j0 += 32) {                            // column -1 is the extra key
             const int j = j0 + lane;
@@ -127,7 +127,7 @@ attention_metrics_kernel(HeadMetrics* out, const real* qkv, const acc* stat, con
             float score = 0;
             for (int i = 0; sees && k_j && i < HS; i++) { score += (float)q[(long)t * W + i] * (float)k_j[i]; }
             score = score * scale + (j < 0 ? 0.0f : Pe::template bias<float>(t - j, h, s.NH));
-            const float w = sees ? attn_weight<A, float>(score, stat0) : 0.0f, a = fabsf(w);
+            const float w = sees ? attn_weight<A, float>(score, stat0, stat1) : 0.0f, a = fabsf(w);
             sum_abs += a;
             if (a > 0) { wlogw += a * logf(a); }
             if (j >= skip) { sum += w; }

@@ -289,6 +289,9 @@ static std::vector<AttnShape> shapes(bool all) {
         list.push_back({ 1, 100, 4, 2, 96,  17, 70, 0, 96, 2.0f, 0.5f });
         list.push_back({ 1, 130, 1, 1, 200, 66, 0,  0, 7,  1.5f, 1.0f }); // two slices; a tile that no query sees
         if (IS_BF16) { list.push_back({ 1, 200, 2, 1, 96, 70, 3, 1, 96, 0.5f, 1.0f }); } // on tensor cores; prefix, a gap, window
+#ifdef FEW_VARIANTS
+        for (int HS : {64, 128}) { list.push_back({ 2, 90, 2, 1, HS, 0, 0, 0, HS, 2.0f, 1.0f }); }
+#endif
     }
     return list;
 }
