@@ -40,10 +40,19 @@ static const char* const SWITCH_VALUES[][2] = { // this build: { "ATTN", "softma
 // 2 operations
 #include "reference.h"
 #include "metrics.cuh"
-namespace ops = cpu;
+#ifndef BACKEND
+#define BACKEND cpu
+#endif
+#ifndef PRECISION
+#define PRECISION fp32
+#endif
+#if defined(__CUDACC__) || defined(EMU)
+#include "cuda_ops.cuh"
+#endif
+namespace ops = BACKEND;
 typedef ops::real real;   // what tensors hold
 typedef ops::acc acc;     // what sums, weight gradients and optimiser state hold
-#define PRECISION_NAME "fp32"
+#define PRECISION_NAME STR(PRECISION)
 
 // ============================================================================
 // 3 model: pre-norm (Eq. 2) or post-norm (Eq. 3) blocks, written as one chain of 2L branches f_0, f_1, .. (attention, FFN,
