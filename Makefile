@@ -21,7 +21,7 @@ JOBS     ?= $(shell nproc)
 KNOWN    := $(SWITCHES) CXX ARCH OPTIMIZE JOBS
 
 # ---- a misspelt value, or a misspelt switch (ATN=sigmoid), must not quietly train softmax --------------------------------
-ifeq ($(filter help clean,$(MAKECMDGOALS)),)
+ifeq ($(filter help clean size,$(MAKECMDGOALS)),)
 one_of = $(if $(filter-out 1,$(words $($(1))))$(filter-out $($(1)_ALL),$($(1))),$(error $(1)=$($(1)) is unknown; choose one of: $($(1)_ALL)))
 $(foreach s,$(SWITCHES),$(call one_of,$(s)))
 typed   := $(foreach o,$(MAKEOVERRIDES),$(firstword $(subst =, ,$(o))))
@@ -40,11 +40,19 @@ COMMIT := $(shell git describe --always --dirty --exclude '*' 2>/dev/null || ech
 COMPILE = $(CXX) -std=c++17 $(OPTIMIZE) -march=$(ARCH) -fopenmp $(WARN)
 HEADERS := $(wildcard *.h *.cuh)
 
-.PHONY: train_sink test tests demo bench mutants size help clean FORCE
+.PHONY: train_sink check test tests program demo bench experiments mutants size help clean FORCE
 .DEFAULT_GOAL := train_sink
 
 train_sink: $(DIR)/train_sink
 	@ln -sf $< $@ && echo "./train_sink -> $<"
+
+check: # are these switches a model? says so and builds nothing
+	@echo "$(DIR)"
+
+# every build that scripts/experiments.tsv names
+experiments:
+	@grep -v '^#' scripts/experiments.tsv | sed 1d | cut -f 3 | sort -u | sed 's/^-$$//' | while read -r set; do \
+	  $(MAKE) -s --no-print-directory train_sink $$set || exit 1; done
 
 # flags.txt is rewritten only when it differs, so a change of flags, compiler or commit rebuilds and nothing else does
 $(DIR)/flags.txt: FORCE
@@ -68,13 +76,22 @@ TEST_COMPILE = $(CXX) -std=c++17 -march=$(ARCH) -fopenmp $(WARN) -x c++
 MODEL_COMPILE = $(TEST_COMPILE) -O0
 set_defs = $(foreach s,$(MODEL),-D$(s)=$(firstword $(patsubst $(s)=%,%,$(filter $(s)=%,$(subst +, ,$(1)))) $(firstword $($(s)_ALL))))
 
-tests: $(TESTS) $(MODEL_TESTS)
+# those that parse what others wrote run once more under the address and undefined-behaviour sanitizers
+ASAN_TESTS := $(patsubst test/test_%.cpp,build/test/asan_%,$(wildcard $(foreach t,data checkpoint tokenizer,test/test_$(t).cpp)))
+SANITIZE   := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all
+
+tests: $(TESTS) $(MODEL_TESTS) $(ASAN_TESTS) program
+program:    # the default build, which test_train, test_errors and others run
+	$(MAKE) $(foreach s,$(MODEL),$(s)=$(firstword $($(s)_ALL))) BACKEND=cpu build/cpu/train_sink
 build/test/model/%: test/test_model.cpp test/check.h train_sink.cu $(HEADERS)
 	@mkdir -p $(@D)
 	$(MODEL_COMPILE) $(call set_defs,$*) $< -o $@
 build/test/model-double/%: test/test_model.cpp test/check.h train_sink.cu $(HEADERS)
 	@mkdir -p $(@D)
 	$(MODEL_COMPILE) -DREAL=double $(call set_defs,$*) $< -o $@
+build/test/asan_%: test/test_%.cpp test/check.h $(HEADERS)
+	@mkdir -p $(@D)
+	$(TEST_COMPILE) $(SANITIZE) $< -o $@
 build/test/analytic/%: test/test_analytic.cpp test/check.h train_sink.cu $(HEADERS)
 	@mkdir -p $(@D)
 	$(MODEL_COMPILE) -Wno-unused-function -DREAL=double $(call set_defs,$*) $< -o $@
@@ -88,9 +105,14 @@ test:
 	@$(MAKE) --no-print-directory -s -j$(JOBS) tests
 	@sh test/run.sh
 
+size: # lines of each root file, and the longest functions
+	@wc -l *.cu *.cuh *.h
+	@awk 'FNR == 1 { name = "" } /^[a-z].*\) \{$$/ { name = $$0; start = FNR } \
+	      /^}/ && name { print FNR - start + 1, FILENAME, substr(name, 1, 80); name = "" }' *.cu *.cuh *.h | sort -rn | head -n 5
+
 help:
 	@echo "make train_sink [SWITCH=value ...]     build one model; the first value of a switch is its default"
-	@echo "make test | demo | bench | mutants | size | clean"
+	@echo "make test | demo | bench | experiments | mutants | check | size | clean"
 	@echo "tools: CXX=$(CXX) ARCH=$(ARCH) OPTIMIZE='$(OPTIMIZE)' JOBS=$(JOBS)"
 	@for s in $(SWITCHES); do echo; echo $$s; \
 	  sed -n "s/^ *X_$$s(\([a-z0-9_]*\) *,[^\"]*\"\(.*\)\").*/\1\t\2/p" attention_variants.cuh | sed 's/" *, *"/\t/' | \

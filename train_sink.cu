@@ -15,12 +15,13 @@ a run is a flag. The file reads from top to bottom:
      7 log           a line for people, a JSON object for machines
      8 checkpoint    the model as safetensors + config.json             checkpoint.h
      9 evaluate      validation loss, the eval line, samples
-    10 commands      train, probe, generate, bench
+    10 commands      train, probe, generate, tokenize, bench
     11 main
 */
 #include <math.h>
 #include <signal.h>
 #include <map>
+#include <new>
 
 // ============================================================================
 // 1 switches
@@ -39,10 +40,19 @@ static const char* const SWITCH_VALUES[][2] = { // this build: { "ATTN", "softma
 // 2 operations
 #include "reference.h"
 #include "metrics.cuh"
-namespace ops = cpu;
+#ifndef BACKEND
+#define BACKEND cpu
+#endif
+#ifndef PRECISION
+#define PRECISION fp32
+#endif
+#if defined(__CUDACC__) || defined(EMU)
+#include "cuda_ops.cuh"
+#endif
+namespace ops = BACKEND;
 typedef ops::real real;   // what tensors hold
 typedef ops::acc acc;     // what sums, weight gradients and optimiser state hold
-#define PRECISION_NAME "fp32"
+#define PRECISION_NAME STR(PRECISION)
 
 // ============================================================================
 // 3 model: pre-norm (Eq. 2) or post-norm (Eq. 3) blocks, written as one chain of 2L branches f_0, f_1, .. (attention, FFN,
@@ -237,7 +247,7 @@ static void model_tables(Model* m, int T) {
     }
 }
 // num_params weights from host memory
-static void model_set(Model* m, const acc* host) {
+static inline void model_set(Model* m, const acc* host) {
     ops::to_device(m->master, host, m->num_params * sizeof(acc));
     ops::cast_to_real(m->params, m->master, m->num_params);
 }
@@ -260,15 +270,17 @@ static Model model_new(const Config& c, int T_max, bool train) {
 }
 // every tensor from its own random stream: the same seed gives the same q_proj with and without k*
 static inline void model_init(Model* m, uint64_t seed) {
-    std::vector<acc> host(m->num_params);
+    std::vector<acc> host;
     for (auto& t : m->tensors) {
         Rng rng = rng_stream(seed, hash_bytes(t.name.data(), t.name.size()));
-        for (long i = 0; i < t.count; i++) { host[t.at + i] = t.std == 0 ? acc(1) : acc(t.std * rng_normal(&rng)); }
+        host.resize(t.count);
+        for (auto& w : host) { w = t.std == 0 ? acc(1) : acc(t.std * rng_normal(&rng)); }
         if (ends_with(t.name, ".k_star")) { // entries that are not learned are zero (Table 13)
-            for (long i = 0; i < t.count; i++) { if (i % m->c.HS >= m->c.k_dims) { host[t.at + i] = 0; } }
+            for (long i = 0; i < t.count; i++) { if (i % m->c.HS >= m->c.k_dims) { host[i] = 0; } }
         }
+        ops::to_device(m->master + t.at, host.data(), t.count * sizeof(acc));
     }
-    model_set(m, host.data());
+    ops::cast_to_real(m->params, m->master, m->num_params);
 }
 static void model_free(Model* m) {
     if ((void*)m->master != (void*)m->params) { ops::device_free(m->master); }
@@ -532,17 +544,17 @@ struct Preset { const char* name; long L, C, NH, F, V, T, B; };
 static const Preset PRESET_ROWS[] = { PRESETS(X) };
 #undef X
 
-// Every flag is one row: commands that take it (t train, p probe, g generate, b bench), type, name, short
+// Every flag is one row: commands that take it (t train, p probe, g generate, k tokenize, b bench), type, name, short
 // letter, default, help. The struct, the parser, --help and the config line of the log are made from the rows.
 typedef std::string str;
 #define FLAGS(X) \
     X("tpb",  str,    data,            'd', "bb",   "bb, FILE.txt, FILE.jsonl, a directory of shards or a NAME under data/; A:3,B:1 mixes") \
-    X("tpg",  str,    tokenizer,       0,   "",     "tokenizer.json for text; without it text is bytes (257 ids)") \
-    X("tp",   str,    bos,             0,   "none", "put a BOS: none, seq (first token of every sequence) or doc") \
-    X("t",    long,   train_tokens,    0,   0,      "use only the first N training tokens, again and again (0: all)") \
+    X("tpgk", str,    tokenizer,       0,   "",     "tokenizer.json for text; without it text is bytes (257 ids)") \
+    X("tpk",  str,    bos,             0,   "none", "put a BOS: none, seq (first token of every sequence) or doc") \
+    X("tk",   long,   train_tokens,    0,   0,      "use only the first N training tokens, again and again (0: all)") \
     X("tp",   str,    random_token,    0,   "",     "1-based positions that get a uniformly random token: 1 or 1,2 (section 5)") \
     X("tp",   str,    fix_token,       0,   "",     "POS:ID, this token at this 1-based position (section 5, Table 10)") \
-    X("tp",   bool,   skip_bad,        0,   false,  "count and skip broken .jsonl records instead of stopping") \
+    X("tpk",  bool,   skip_bad,        0,   false,  "count and skip broken .jsonl records instead of stopping") \
     X("tpb",  long,   bb_vocab,        0,   256,    "bb: ordinary tokens; one more id is <s>") \
     X("tpb",  long,   bb_triggers,     0,   1,      "bb: how many of them are triggers") \
     X("tpb",  double, bb_trigger_prob, 0,   0.15,   "bb: probability of each trigger") \
@@ -585,7 +597,7 @@ typedef std::string str;
     X("tp",   long,   probe_seqs,      0,   100,    "sequences of the sink metrics") \
     X("tp",   str,    eps,             0,   "0.3",  "threshold of Sink_k, or a list") \
     X("tpgb", long,   seed,            0,   1,      "of the initial weights, the order of the data and the samples") \
-    X("t",    str,    out,             'o', "",     "directory of the run (empty: the next free runs/NNNN-<switches>)") \
+    X("tk",   str,    out,             'o', "",     "directory of the run (empty: the next free runs/NNNN-<switches>); of the shards") \
     X("t",    bool,   resume,          0,   false,  "go on from the newest checkpoint in --out, if there is one") \
     X("t",    double, stop_after,      0,   0.0,    "minutes after which to save and stop (0: never)") \
     X("p",    str,    probe_input,     0,   "natural", "natural (from -d), random (uniform tokens) or repeated (one token per sequence)") \
@@ -597,7 +609,12 @@ typedef std::string str;
     X("g",    str,    prompt,          0,   "",     "text to go on from") \
     X("g",    long,   tokens,          0,   200,    "tokens to write") \
     X("g",    double, temperature,     0,   1.0,    "0: always the likeliest token") \
-    X("g",    long,   top_k,           0,   0,      "draw among the k likeliest (0: all)")
+    X("g",    long,   top_k,           0,   0,      "draw among the k likeliest (0: all)") \
+    X("k",    str,    val,             0,   "",     "files whose documents go into val shards, separated by commas") \
+    X("k",    double, val_fraction,    0,   0.0,    "this share of the documents goes into val shards") \
+    X("k",    str,    domains,         0,   "",     "shards by meta.pile_set_name: all, paper (its 17), or a,b or a:SHARE,b:SHARE") \
+    X("k",    long,   shard_tokens,    0,   100000000, "tokens in a shard") \
+    X("k",    long,   threads,         0,   0,      "threads (0: all cores); the shards do not depend on it")
 
 
 struct Flags {
@@ -610,6 +627,7 @@ static const struct { const char *name; char letter; const char *words, *help; }
     { "train",    't', "",           "train a model (the default command)" },
     { "probe",    'p', "CHECKPOINT", "measure the sink in a checkpoint, ours or a Hugging Face LLaMA directory" },
     { "generate", 'g', "CHECKPOINT", "write text with a checkpoint" },
+    { "tokenize", 'k', "FILE...",    "text (.txt .jsonl .jsonl.zst .jsonl.gz, - for standard input) to shards in --out" },
     { "bench",    'b', "",           "time training steps on random tokens" },
 };
 enum FlagKind { FLAG_LONG, FLAG_DOUBLE, FLAG_STR, FLAG_BOOL };
@@ -669,7 +687,7 @@ static Flags flags_parse(int argc, char** argv, char* command) {
     for (; i < argc; i++) {
         const std::string arg = argv[i];
         if (arg == "-h" || arg == "--help") { usage(i == 1 ? 0 : *command); exit(0); }
-        if (arg[0] != '-' || arg.size() < 2) { f.words.push_back(arg); continue; }
+        if (arg[0] != '-' || arg == "-") { f.words.push_back(arg); continue; }
         const size_t eq = arg[1] == '-' ? arg.find('=') : std::string::npos; // --steps=10, or --steps 10
         const std::string name = arg.substr(0, eq);
         const FlagRow* row = NULL;
@@ -710,8 +728,9 @@ static void preset_apply(Flags* f) {
     auto fill = [](long* flag, long preset) { if (!*flag) { *flag = preset; } };
     fill(&f->layers, p->L); fill(&f->width, p->C); fill(&f->heads, p->NH); fill(&f->kv_heads, f->heads); fill(&f->ffn_width, p->F);
     fill(&f->seq, p->T); fill(&f->batch, p->B); fill(&f->vocab, p->V);
-    want(f->seq >= 1, strf("--seq %ld", f->seq), "1 or more");
-    want(f->batch >= 1, strf("--batch %ld", f->batch), "1 or more");
+    const long most = 1L << 30;
+    want(f->seq >= 1 && f->seq < most, strf("--seq %ld", f->seq), "1 or more, less than 2^30");
+    want(f->batch >= 1 && f->batch < most / f->seq, strf("--batch %ld --seq %ld", f->batch, f->seq), "1 or more, and less than 2^30 tokens in all");
 }
 // flags -> the model; V is the data's if nothing else says
 static Config config_from_flags(Flags* f, int data_V) {
@@ -755,18 +774,24 @@ static Data data_from_flags(const Flags& f, int T, int probe_len) {
     o.data = split(f.data, ',');
     o.tokenizer = f.tokenizer; o.bos = f.bos; o.T = T; o.seed = f.seed;
     o.val_seqs = f.val_seqs; o.probe_seqs = f.probe_seqs; o.probe_len = probe_len; o.train_tokens = f.train_tokens;
-    for (double position : flag_list("--random-token", f.random_token)) { o.random_token.push_back((int)position); }
+    o.vocab = f.vocab;
+    for (double position : flag_list("--random-token", f.random_token)) {
+        want(position == floor(position) && fabs(position) < 1e9, strf("--random-token %g", position), "a whole number");
+        o.random_token.push_back((int)position);
+    }
     for (auto& w : split(f.fix_token, ',')) {
         auto pair = split(w, ':');
         long pos = 0, id = 0;
-        want(pair.size() == 2 && parse_long(pair[0], &pos) && parse_long(pair[1], &id), "--fix-token " + w, "POS:ID");
+        want(pair.size() == 2 && parse_long(pair[0], &pos) && parse_long(pair[1], &id) && labs(pos) < 1L << 30 && labs(id) < 1L << 30, "--fix-token " + w, "POS:ID");
         o.fix_token.push_back({ (int)pos, (int)id });
     }
     o.skip_bad = f.skip_bad;
     o.bb_vocab = f.bb_vocab; o.bb_triggers = f.bb_triggers; o.bb_trigger_prob = f.bb_trigger_prob;
     o.bb_temp = f.bb_temp; o.bb_table = f.bb_table; o.bb_bos = f.bb_bos;
-    want(f.val_seqs >= 1, strf("--val-seqs %ld", f.val_seqs), "1 or more");
-    want(f.probe_seqs >= 1, strf("--probe-seqs %ld", f.probe_seqs), "1 or more");
+    want(f.bb_vocab >= 2 && f.bb_vocab <= 65535, strf("--bb-vocab %ld", f.bb_vocab), "2 to 65535");
+    want(f.bb_triggers >= 0 && f.bb_triggers < f.bb_vocab, strf("--bb-triggers %ld", f.bb_triggers), "0 or more, less than --bb-vocab");
+    want(f.val_seqs >= 1 && f.val_seqs < 1 << 30, strf("--val-seqs %ld", f.val_seqs), "1 or more");
+    want(f.probe_seqs >= 1 && f.probe_seqs < 1 << 30, strf("--probe-seqs %ld", f.probe_seqs), "1 or more");
     want(f.train_tokens >= 0, strf("--train-tokens %ld", f.train_tokens), "0 (all) or more");
     return data_open(o);
 }
@@ -788,7 +813,7 @@ static void log_rewind(const std::string& path, long step) {
         Json j; std::string error;
         if (!json_parse(line.data(), line.size(), &j, &error)) { continue; }       // the line the machine died in
         const Json *s = j.get("step"), *event = j.get("event");
-        if ((s && s->number > step) || (event && event->string == "done")) { continue; }
+        if ((s && s->number > step) || (event && (event->string == "done" || event->string == "stopped"))) { continue; }
         kept += line + "\n";
     }
     file_write(path, kept);
@@ -852,15 +877,21 @@ static std::string config_json(const Config& c, const Tokenizer& tok, const std:
         + strf("\"v_star\": %s, \"prefix\": %d, \"window\": %d, \"tokenizer\": %s}\n}\n", json_str(c.v_star).c_str(), c.prefix, c.window,
               json_str(tok.kind == TOKENIZER_BYTES ? "bytes" : tokenizer_path).c_str());
 }
-// one array of num_params numbers as named tensors
-static void tensors_save(const Model* m, const std::string& path, const std::vector<std::pair<std::string, const acc*>>& arrays) {
-    std::vector<std::vector<float>> host;
-    std::vector<StOut> out;
+// num_params numbers as floats in host memory: where they are, if they are that already, else in *copy
+static const float* host_floats(const Model* m, const acc* array, std::vector<float>* copy) {
+    if (ops::on_host && std::is_same<acc, float>::value) { return (const float*)array; }
     std::vector<acc> x(m->num_params);
-    for (auto& a : arrays) {
-        ops::to_host(x.data(), a.second, m->num_params * sizeof(acc));
-        host.emplace_back(x.begin(), x.end());
-        for (auto& t : m->tensors) { out.push_back({ a.first + t.name, t.shape, host.back().data() + t.at }); }
+    ops::to_host(x.data(), array, m->num_params * sizeof(acc));
+    copy->assign(x.begin(), x.end());
+    return copy->data();
+}
+// arrays of num_params numbers as named tensors, each name with its array's prefix
+static void tensors_save(const Model* m, const std::string& path, const std::vector<std::pair<std::string, const acc*>>& arrays) {
+    std::vector<std::vector<float>> copies(arrays.size());
+    std::vector<StOut> out;
+    for (size_t i = 0; i < arrays.size(); i++) {
+        const float* x = host_floats(m, arrays[i].second, &copies[i]);
+        for (auto& t : m->tensors) { out.push_back({ arrays[i].first + t.name, t.shape, x + t.at }); }
     }
     safetensors_write(path, out, "{\"format\":\"pt\"}");
 }
@@ -873,14 +904,13 @@ static void checkpoint_save(const Model* m, const std::string& out, long step, c
     checkpoint_commit(out, step);
 }
 // reads one array by name from the .safetensors files of a directory, checking every shape
-static void tensors_load(const Model* m, const std::vector<Safetensors>& files, const std::string& prefix, acc* device) {
-    std::vector<acc> x(m->num_params);
+static void tensors_load(const Model* m, const std::vector<Safetensors>& files, const std::string& prefix, acc* device, bool tied = false) {
     std::vector<float> one;
     for (auto& t : m->tensors) {
         const StTensor* found = NULL; const Safetensors* in = NULL;
         for (const char* name : { t.name.c_str(), "model.embed_tokens.weight" }) { // a tied lm_head is the embedding
             for (auto& f : files) { if (!found && (found = f.find(prefix + name))) { in = &f; } }
-            if (found || t.name != "lm_head.weight" || !prefix.empty()) { break; }
+            if (found || !tied || t.name != "lm_head.weight") { break; }
         }
         const std::string dir = files.empty() ? "checkpoint" : files[0].path;
         if (!found) { die(EXIT_USER, dir + ": has no tensor '" + prefix + t.name + "', which this build wants", "is it a checkpoint of another model? see its config.json"); }
@@ -892,9 +922,9 @@ static void tensors_load(const Model* m, const std::vector<Safetensors>& files, 
         }
         one.resize(t.count);
         safetensors_read(*in, *found, one.data());
-        for (long i = 0; i < t.count; i++) { x[t.at + i] = one[i]; }
+        const std::vector<acc> x(one.begin(), one.end());
+        ops::to_device(device + t.at, x.data(), t.count * sizeof(acc));
     }
-    ops::to_device(device, x.data(), m->num_params * sizeof(acc));
 }
 static double json_number(const Json& j, const char* key, double otherwise) {
     const Json* v = j.get(key);
@@ -907,9 +937,7 @@ static Config checkpoint_config(const std::string& dir, std::string* tokenizer) 
     const Json j = json_file(dir + "/config.json");
     const Json* mine = j.get("train_sink");
     Config c = Config();
-    Json llama; std::string error;
-    const std::string defaults = "{\"attn\":\"softmax\",\"bias\":\"none\",\"pe\":\"rotary\",\"norm\":\"pre\",\"ffn\":\"swiglu\",\"combine\":\"concat\"}";
-    json_parse(defaults.data(), defaults.size(), &llama, &error);
+    const Json llama = json_of("{\"attn\":\"softmax\",\"bias\":\"none\",\"pe\":\"rotary\",\"norm\":\"pre\",\"ffn\":\"swiglu\",\"combine\":\"concat\"}");
     if (!mine) { // somebody else's
         const Json *type = j.get("model_type"), *scaling = j.get("rope_scaling"), *act = j.get("hidden_act");
         want(type && type->string == "llama", dir + ": model_type " + (type ? type->string : "missing"), "llama, the one family read so far");
@@ -932,7 +960,7 @@ static Config checkpoint_config(const std::string& dir, std::string* tokenizer) 
             [] { std::string o; for (auto& s : SWITCH_VALUES) { o += std::string(" ") + s[0] + "=" + s[1]; } return o; }(), make_line(&theirs));
     }
     const char* keys[] = { "num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size", "vocab_size", "max_position_embeddings" };
-    for (const char* key : keys) { want(json_number(j, key, 0) >= 1 && json_number(j, key, 0) < 1e9, dir + "/config.json: " + key, "a positive number"); }
+    for (const char* key : keys) { want(json_number(j, key, 0) >= 1 && json_number(j, key, 0) < (key == keys[0] ? 1e4 : 1e9), dir + "/config.json: " + key, "a positive number"); }
     c.L = json_number(j, keys[0], 0); c.C = json_number(j, keys[1], 0); c.NH = json_number(j, keys[2], 0);
     c.F = json_number(j, keys[3], 0); c.V = json_number(j, keys[4], 0); c.T = json_number(j, keys[5], 0);
     c.KV = json_number(j, "num_key_value_heads", c.NH);
@@ -950,6 +978,17 @@ static Config checkpoint_config(const std::string& dir, std::string* tokenizer) 
     *tokenizer = tok ? tok->string : file_exists(dir + "/tokenizer.json") ? dir + "/tokenizer.json" : "";
     return c;
 }
+// "" or the first field in which two configs differ
+static std::string json_difference(const Json& theirs, const Json& ours) {
+    for (auto& f : ours.fields) {
+        const Json* v = theirs.get(f.first.c_str());
+        if (f.first == "model_type") { continue; }       // follows from the rest
+        if (!v || v->string != f.second.string) { return f.first + ": got " + (v ? v->string : "nothing") + ", wanted " + f.second.string; }
+        const std::string inside = json_difference(*v, f.second);
+        if (!inside.empty()) { return inside; }
+    }
+    return "";
+}
 static std::vector<Safetensors> checkpoint_files(const std::string& dir) {
     std::vector<Safetensors> files;
     for (auto& name : dir_list(dir)) { if (ends_with(name, ".safetensors") && name != "optimizer.safetensors") { files.push_back(safetensors_open(dir + "/" + name)); } }
@@ -958,14 +997,20 @@ static std::vector<Safetensors> checkpoint_files(const std::string& dir) {
 }
 static void checkpoint_load(Model* m, const std::string& dir) {
     std::vector<Safetensors> files = checkpoint_files(dir);
-    tensors_load(m, files, "", m->master);
+    const Json config = json_file(dir + "/config.json"), *tied = config.get("tie_word_embeddings");
+    tensors_load(m, files, "", m->master, tied && tied->number);
     ops::cast_to_real(m->params, m->master, m->num_params);
     for (auto& f : files) { safetensors_close(&f); }
 }
+static void optimizer_load(Model* m, const std::string& dir) {
+    std::vector<Safetensors> file = { safetensors_open(dir + "/optimizer.safetensors") };
+    tensors_load(m, file, "m.", m->m);
+    tensors_load(m, file, "v.", m->v);
+    safetensors_close(&file[0]);
+}
 static std::string params_hash(const Model* m) {
-    std::vector<acc> x(m->num_params);
-    ops::to_host(x.data(), m->master, m->num_params * sizeof(acc));
-    return strf("%016llx", (unsigned long long)hash_bytes(x.data(), x.size() * sizeof(acc)));
+    std::vector<float> copy;
+    return strf("%016llx", (unsigned long long)hash_bytes(host_floats(m, m->master, &copy), m->num_params * sizeof(float)));
 }
 
 // ============================================================================
@@ -1010,7 +1055,7 @@ static std::string eval_text(double val_loss, const Metrics& r, double eps) { //
     std::string star = "-";
     if (r.has_star) { star = strf("%.1f%%", 100 * sink_rate(r, 0, eps, proxy)); }
     const double a1 = mean(head_means(r, proxy ? [](const HeadMetrics& h) { return (double)h.proxy[1]; } : [](const HeadMetrics& h) { return (double)h.alpha[1]; }));
-    return strf("val %.4f | %s_1 %.1f%% | sink_* %s | alpha_1 %.3f | mass %.2f | h first/rest %.2f | v first/rest %.2f", val_loss, proxy ? "proxy" : "sink",
+    return (std::isnan(val_loss) ? "" : strf("val %.4f | ", val_loss)) + strf("%s_1 %.1f%% | sink_* %s | alpha_1 %.3f | mass %.2f | h first/rest %.2f | v first/rest %.2f", proxy ? "proxy" : "sink",
         100 * sink_rate(r, 1, eps, proxy), star.c_str(), a1, mean(head_means(r, [](const HeadMetrics& h) { return (double)h.mass; })),
         r.h.first.back() / r.h.rest.back(), mean(r.v.first) / mean(r.v.rest));
 }
@@ -1045,7 +1090,12 @@ static void generate(Model* m, std::vector<int>* tokens, long n, double temperat
 // ============================================================================
 // 10 commands
 static volatile sig_atomic_t stop_signal = 0;
-static void on_signal(int sig) { stop_signal = sig; }
+static void on_signal(int sig) { // timeout(1) and some schedulers send a signal twice at once: only a later Ctrl-C ends the program at once
+    static double first;
+    if (sig == SIGINT && stop_signal && now_ms() - first > 500) { _exit(128 + SIGINT); }
+    if (!stop_signal) { first = now_ms(); }
+    stop_signal = sig;
+}
 
 static double learning_rate(const Flags& f, long step) { // of the step that makes update number step + 1
     if (step < f.warmup) { return f.lr * (step + 1) / f.warmup; }
@@ -1092,6 +1142,8 @@ static void train_checks(const Flags& f) {
     want(f.schedule == "constant" || f.schedule == "cosine", "--schedule " + f.schedule, "constant or cosine");
     want(f.lr >= 0, strf("--lr %g", f.lr), "0 or more");
     want(f.warmup >= 0, strf("--warmup %ld", f.warmup), "0 or more");
+    want(f.min_lr >= 0 && f.weight_decay >= 0 && f.adam_eps >= 0, strf("--min-lr %g --weight-decay %g --adam-eps %g", f.min_lr, f.weight_decay, f.adam_eps), "0 or more");
+    want(f.stop_after >= 0, strf("--stop-after %g", f.stop_after), "minutes, or 0 (never)");
     want(f.beta1 >= 0 && f.beta1 < 1 && f.beta2 >= 0 && f.beta2 < 1, strf("--beta1 %g --beta2 %g", f.beta1, f.beta2), "0 up to, not including, 1");
     want(f.grad_clip >= 0, strf("--grad-clip %g", f.grad_clip), "0 (off) or more");
     want(f.eval_every >= 0 && f.save_every >= 0 && f.sample >= 0, strf("--eval-every %ld --save-every %ld --sample %ld", f.eval_every, f.save_every, f.sample), "0 (off) or more");
@@ -1104,131 +1156,147 @@ static std::vector<double> eps_list(const Flags& f) {
 }
 static int probe_length(const Flags& f, const std::string& text, long longest) { // the default 64 shrinks to a short model's T
     long len = 0;
-    want(parse_long(text, &len) && len >= 1, "--probe-len " + text, "1 or more");
+    want(parse_long(text, &len) && len >= 1 && len < 1 << 30, "--probe-len " + text, "a number, 1 or more");
     if (len > longest && !f.given_probe_len) { len = longest; }
     want(len <= longest || !Pe::learnable, strf("--probe-len %ld", len), strf("at most %ld, the learned positions", longest).c_str());
     return len;
 }
 
-static int train(Flags f) {
+// a run: what train() carries from step to step
+struct Run {
+    Flags f; Config c; Data data; Model m; Log log;
+    std::vector<double> eps;
+    int accum, probe_len, probes;                // batches a step; T and number of the probe sequences
+    std::vector<int> seqs, probe;                // one batch (B, T+1); the probe (probes, probe_len+1)
+    long first, saved; bool resumed;             // the step it starts from; that of the newest checkpoint, or -1
+    double tokens_per_step, started, smooth_ms; bool terminal;
+};
+// flags -> data, model and log; fresh, or as they were at the newest checkpoint in --out
+static Run run_open(Flags f) {
+    Run r = Run();
     preset_apply(&f);
-    const int probe_len = probe_length(f, f.probe_len, f.seq);
-    Data data = data_from_flags(f, f.seq, probe_len);
-    const Config c = config_from_flags(&f, data.V);
+    r.probe_len = probe_length(f, f.probe_len, f.seq);
+    r.data = data_from_flags(f, f.seq, r.probe_len);
+    r.c = config_from_flags(&f, r.data.V);
     train_checks(f);
-    const std::vector<double> eps = eps_list(f);
-    const int accum = f.total_batch ? f.total_batch / (f.batch * f.seq) : 1;
-    const double tokens_per_step = (double)accum * f.batch * f.seq;
+    r.eps = eps_list(f);
+    r.accum = f.total_batch ? f.total_batch / (f.batch * f.seq) : 1;
+    r.tokens_per_step = (double)r.accum * f.batch * f.seq;
     if (f.out.empty()) { want(!f.resume, "--resume", "also --out, the run to go on with"); f.out = next_run_dir(); }
-    const std::string log_path = f.out + "/log.jsonl";
-    long step = 0;
-    const std::string from = f.resume ? checkpoint_latest(f.out, &step) : "";
-    step = from.empty() ? 0 : step;
-    if (!f.resume && file_exists(log_path)) {
-        die(EXIT_USER, f.out + ": holds a run already", "add --resume to go on with it, or choose another --out");
-    }
+    const std::string log_path = f.out + "/log.jsonl", from = f.resume ? checkpoint_latest(f.out, &r.first) : "";
+    if (!f.resume && file_exists(log_path)) { die(EXIT_USER, f.out + ": holds a run already", "add --resume to go on with it, or choose another --out"); }
     make_dirs(f.out);
-
-    // the model, fresh or as it was
-    Model m = model_new(c, std::max<int>(f.seq, probe_len), true);
-    if (from.empty()) { model_init(&m, f.seed); }
+    r.m = model_new(r.c, std::max<int>(f.seq, r.probe_len), true);
+    r.resumed = !from.empty();
+    r.saved = r.resumed ? r.first : -1;
+    if (!r.resumed) { model_init(&r.m, f.seed); r.first = 0; }
     else {
         std::string unused;
         const Config was = checkpoint_config(from, &unused);
-        want(config_json(was, data.tokenizer, "") == config_json(c, data.tokenizer, ""), from + ": holds a model of other flags", "the same model flags as before");
-        checkpoint_load(&m, from);
-        std::vector<Safetensors> opt = { safetensors_open(from + "/optimizer.safetensors") };
-        tensors_load(&m, opt, "m.", m.m);
-        tensors_load(&m, opt, "v.", m.v);
-        safetensors_close(&opt[0]);
-        const Json state = json_file(from + "/state.json");
-        const Json* position = state.get("data");
+        const std::string difference = json_difference(json_of(config_json(was, r.data.tokenizer, "")), json_of(config_json(r.c, r.data.tokenizer, "")));
+        if (!difference.empty()) { die(EXIT_USER, from + ": holds another model: " + difference, "give the same model flags as before"); }
+        checkpoint_load(&r.m, from);
+        optimizer_load(&r.m, from);
+        const Json state = json_file(from + "/state.json"), *position = state.get("data");
         want(position, from + "/state.json: data", "the position in the data");
-        data_restore(&data, *position);
-        log_rewind(log_path, step);
+        data_restore(&r.data, *position);
+        log_rewind(log_path, r.first);
     }
-    Log log;
-    log.f = xfopen(log_path, from.empty() ? "w" : "a");
-
+    r.log.f = xfopen(log_path, r.resumed ? "a" : "w");
+    r.seqs.resize((size_t)f.batch * (f.seq + 1));
+    r.probe.resize((size_t)f.probe_seqs * (r.probe_len + 1));
+    r.probes = data_probe(&r.data, r.probe.data());
+    r.started = now_ms();
+    r.terminal = isatty(1);
+    r.f = f;
+    return r;
+}
+static void run_describe(const Run& r) {
+    const Flags& f = r.f; const Config& c = r.c;
     printf("switch");
     for (auto& s : SWITCH_VALUES) { printf(" %s=%s", s[0], s[1]); }
     printf(" PRECISION=%s BACKEND=%s, commit %s\n", PRECISION_NAME, ops::name, GIT_COMMIT);
-    printf("model  L %d C %d NH %d KV %d HS %d F %d V %d T %d: %s parameters\n", c.L, c.C, c.NH, c.KV, c.HS, c.F, c.V, c.T, count_text(m.num_params).c_str());
-    printf("data   %s\n", data.description.c_str());
-    printf("batch  %ld x %ld x %d = %s tokens a step, %ld steps = %s tokens\n", f.batch, f.seq, accum, count_text(tokens_per_step).c_str(), f.steps, count_text(tokens_per_step * f.steps).c_str());
+    printf("model  L %d C %d NH %d KV %d HS %d F %d V %d T %d: %s parameters\n", c.L, c.C, c.NH, c.KV, c.HS, c.F, c.V, c.T, count_text(r.m.num_params).c_str());
+    printf("data   %s\n", r.data.description.c_str());
+    printf("batch  %ld x %ld x %d = %s tokens a step, %ld steps = %s tokens\n", f.batch, f.seq, r.accum, count_text(r.tokens_per_step).c_str(), f.steps, count_text(r.tokens_per_step * f.steps).c_str());
     printf("update %s, lr %g %s after %ld warm-up steps, weight decay %g, clip %g, seed %ld\n", f.optimizer.c_str(), f.lr, f.schedule.c_str(), f.warmup, f.weight_decay, f.grad_clip, f.seed);
-    memory_table(&m, f.batch, f.seq);
-    printf("out    %s%s\n", f.out.c_str(), from.empty() ? "" : strf(", resumed from step %ld", step).c_str());
-    if (from.empty()) {
-        log_line(&log, "{\"event\":\"config\",\"switches\":" + switches_json(false) + ",\"flags\":" + flags_json(f, 't') + strf(",\"params\":%ld,\"backend\":\"%s\",\"precision\":\"%s\",\"commit\":\"%s\",\"data\":%s}",
-            m.num_params, ops::name, PRECISION_NAME, GIT_COMMIT, json_str(data.description).c_str()));
-    }
-
+    memory_table(&r.m, f.batch, f.seq);
+    printf("out    %s%s\n", f.out.c_str(), r.resumed ? strf(", resumed from step %ld", r.first).c_str() : "");
+}
+static void log_config(Run* r) {
+    log_line(&r->log, "{\"event\":\"config\",\"switches\":" + switches_json(false) + ",\"flags\":" + flags_json(r->f, 't')
+        + strf(",\"params\":%ld,\"backend\":\"%s\",\"precision\":\"%s\",\"commit\":\"%s\",\"data\":%s}",
+               r->m.num_params, ops::name, PRECISION_NAME, GIT_COMMIT, json_str(r->data.description).c_str()));
+}
+static void run_evaluate(Run* r, long step) { // validation loss, metrics, a sample
+    const Flags& f = r->f;
+    const double val = validate(&r->m, &r->data, f.batch, f.seq);
+    const Metrics metrics = measure(&r->m, r->probe.data(), r->probes, r->probe_len, f.batch * f.seq);
+    log_line(&r->log, "{" + eval_json(step, val, metrics, r->eps) + "}");
+    printf("%seval %6ld | %s\n", r->terminal ? "\r\033[K" : "", step, eval_text(val, metrics, r->eps[0]).c_str());
+    if (!f.sample || r->data.tokenizer.kind == TOKENIZER_IDS) { return; }
+    Rng rng = rng_stream(f.seed, mix64(3, step));
+    std::vector<int> tokens(1, r->data.tokenizer.eos);
+    generate(&r->m, &tokens, f.sample, 1.0, 0, &rng);
+    std::string text = tokenizer_decode(r->data.tokenizer, tokens.data() + 1, tokens.size() - 1, true);
+    utf8_repair(&text);
+    log_line(&r->log, strf("{\"event\":\"sample\",\"step\":%ld,\"text\":", step) + json_str(text) + "}");
+    printf("sample %s\n", json_str(text).c_str());
+}
+static void run_report_step(Run* r, long step, double loss, double grad_norm, double ms) { // step counts from 1
+    const double lr = learning_rate(r->f, step - 1);
+    r->smooth_ms = r->smooth_ms ? 0.95 * r->smooth_ms + 0.05 * ms : ms;
+    log_line(&r->log, strf("{\"event\":\"train\",\"step\":%ld,\"loss\":%s,\"grad_norm\":%s,\"lr\":%s,\"tokens\":%.0f,\"ms\":%.3f}", step,
+        json_num(loss).c_str(), json_num(grad_norm).c_str(), json_num(lr).c_str(), r->tokens_per_step * step, ms));
+    printf("%sstep %6ld/%ld | loss %.4f | norm %.3f | lr %.2e | %.1f ms | %s tok/s%s", r->terminal ? "\r\033[K" : "", step, r->f.steps, loss, grad_norm, lr, ms,
+        count_text(r->tokens_per_step / ms * 1e3).c_str(),
+        r->terminal ? strf(" | %.0f%%, %s left", 100.0 * step / r->f.steps, duration(r->smooth_ms / 1e3 * (r->f.steps - step)).c_str()).c_str() : "\n");
+    fflush(stdout);
+}
+static void on_signals() {
     struct sigaction act = {};
     act.sa_handler = on_signal;
-    act.sa_flags = SA_RESETHAND; // a second Ctrl-C ends the program at once
+    act.sa_flags = SA_RESTART;
     sigaction(SIGINT, &act, NULL);
     sigaction(SIGTERM, &act, NULL);
-
-    std::vector<int> seqs((size_t)f.batch * (f.seq + 1)), probe((size_t)f.probe_seqs * (probe_len + 1));
-    const int probes = data_probe(&data, probe.data());
-    const long first = step;
-    const double started = now_ms();
-    const bool terminal = isatty(1);
-    double smooth_ms = 0;
-    bool stopping = false;
-    for (;; step++) {
-        const bool loaded = !from.empty() && step == first, last = step >= f.steps;
-        stopping = stopping || stop_signal || (f.stop_after > 0 && now_ms() - started > f.stop_after * 60e3);
-        if (!loaded && (last || step == 0 || (f.eval_every && step % f.eval_every == 0))) {
-            const double val = validate(&m, &data, f.batch, f.seq);
-            const Metrics r = measure(&m, probe.data(), probes, probe_len, f.batch * f.seq);
-            log_line(&log, "{" + eval_json(step, val, r, eps) + "}");
-            printf("%seval %6ld | %s\n", terminal ? "\r\033[K" : "", step, eval_text(val, r, eps[0]).c_str());
-            if (f.sample && data.tokenizer.kind != TOKENIZER_IDS) {
-                Rng rng = rng_stream(f.seed, mix64(3, step));
-                std::vector<int> text(1, data.tokenizer.eos);
-                generate(&m, &text, f.sample, 1.0, 0, &rng);
-                const std::string s = tokenizer_decode(data.tokenizer, text.data() + 1, text.size() - 1, true);
-                std::string shown = s;
-                utf8_repair(&shown);
-                log_line(&log, strf("{\"event\":\"sample\",\"step\":%ld,\"text\":", step) + json_str(shown) + "}");
-                printf("sample %s\n", json_str(shown).c_str());
-            }
+}
+static int train(const Flags& flags) {
+    Run r = run_open(flags);
+    const Flags& f = r.f;
+    run_describe(r);
+    if (!r.resumed) { log_config(&r); }
+    on_signals();
+    long step = r.first;
+    for (;; step++) { // at the top, `step` updates have been made
+        const bool loaded = r.resumed && step == r.first, last = step >= f.steps;
+        const bool stop = stop_signal || (f.stop_after > 0 && now_ms() - r.started > f.stop_after * 60e3);
+        if (!loaded && (last || step == 0 || (f.eval_every && step % f.eval_every == 0))) { run_evaluate(&r, step); }
+        if (!loaded && (last || stop || (f.save_every && step % f.save_every == 0))) {
+            checkpoint_save(&r.m, f.out, step, data_state(&r.data), r.data.tokenizer, f.tokenizer);
+            r.saved = step;
         }
-        if (!loaded && (last || stopping || (f.save_every && step % f.save_every == 0))) {
-            checkpoint_save(&m, f.out, step, data_state(&data), data.tokenizer, f.tokenizer);
-        }
-        if (last || stopping) { break; }
-
-        const double begin = now_ms(), lr = learning_rate(f, step);
+        if (last || stop) { break; }
+        const double begin = now_ms();
         double loss, grad_norm;
-        const bool finite = train_step(&m, &data, f, step, accum, &seqs, &loss, &grad_norm);
-        const double ms = now_ms() - begin;
-        smooth_ms = smooth_ms ? 0.95 * smooth_ms + 0.05 * ms : ms;
-        log_line(&log, strf("{\"event\":\"train\",\"step\":%ld,\"loss\":%s,\"grad_norm\":%s,\"lr\":%s,\"tokens\":%.0f,\"ms\":%.3f}", step + 1,
-            json_num(loss).c_str(), json_num(grad_norm).c_str(), json_num(lr).c_str(), tokens_per_step * (step + 1), ms));
-        printf("%sstep %6ld/%ld | loss %.4f | norm %.3f | lr %.2e | %.1f ms | %s tok/s", terminal ? "\r\033[K" : "", step + 1, f.steps, loss, grad_norm, lr, ms,
-            count_text(tokens_per_step / ms * 1e3).c_str());
-        if (terminal) { printf(" | %.0f%%, %s left", 100.0 * (step + 1) / f.steps, duration(smooth_ms / 1e3 * (f.steps - step - 1)).c_str()); }
-        else { printf("\n"); }
-        fflush(stdout);
+        const bool finite = train_step(&r.m, &r.data, f, step, r.accum, &r.seqs, &loss, &grad_norm);
+        run_report_step(&r, step + 1, loss, grad_norm, now_ms() - begin);
         if (!finite) {
-            die(EXIT_DIVERGED, strf("%sloss is %g, gradient norm %g at step %ld: not finite, stopped before the update", terminal ? "\n" : "", loss, grad_norm, step + 1),
-                strf("try a smaller --lr than %g; the last checkpoint in %s is whole", f.lr, f.out.c_str()));
+            die(EXIT_DIVERGED, strf("%sloss is %g, gradient norm %g at step %ld: not finite, stopped before the update", r.terminal ? "\n" : "", loss, grad_norm, step + 1),
+                strf("try a smaller --lr than %g%s", f.lr, r.saved < 0 ? "" : strf("; %s/step_%ld is whole", f.out.c_str(), r.saved).c_str()));
         }
     }
-    const std::string hash = params_hash(&m);
-    log_line(&log, strf("{\"event\":\"%s\",\"step\":%ld,\"params_hash\":\"%s\"}", step >= f.steps ? "done" : "stopped", step, hash.c_str()));
-    fclose(log.f);
-    printf("%s at step %ld, saved %s/step_%ld, params_hash %s\n", step >= f.steps ? "done" : "stopped", step, f.out.c_str(), step, hash.c_str());
-    model_free(&m);
+    const std::string hash = params_hash(&r.m);
+    const char* how = step >= f.steps ? "done" : "stopped";
+    log_line(&r.log, strf("{\"event\":\"%s\",\"step\":%ld,\"params_hash\":\"%s\"}", how, step, hash.c_str()));
+    fclose(r.log.f);
+    printf("%s at step %ld, saved %s/step_%ld, params_hash %s\n", how, step, f.out.c_str(), step, hash.c_str());
+    model_free(&r.m);
     return 0;
 }
 
 // a checkpoint and the tokenizer its text wants
 static Model model_from_checkpoint(Flags* f, int T_max) {
-    if (f->words.size() != 1) { die(EXIT_USER, strf("got %zu checkpoints, wanted one", f->words.size()), "./train_sink probe runs/NAME/step_1000 -d bb"); }
+    if (f->words.size() != 1) { die(EXIT_USER, strf("got %zu checkpoints, wanted one", f->words.size()), "name its directory, such as runs/NAME/step_1000"); }
     std::string tokenizer;
     Config c = checkpoint_config(f->words[0], &tokenizer);
     if (f->tokenizer.empty() && tokenizer != "bytes") { f->tokenizer = tokenizer; }
@@ -1236,6 +1304,7 @@ static Model model_from_checkpoint(Flags* f, int T_max) {
     if (f->given_window) { want(f->window >= 1, strf("--window %ld", f->window), "1 or more"); c.window = f->window; }
     Model m = model_new(c, T_max, false);
     checkpoint_load(&m, f->words[0]);
+    f->vocab = c.V;
     return m;
 }
 static void npy_write(const std::string& path, const std::vector<float>& x, const std::vector<long>& shape) {
@@ -1302,11 +1371,17 @@ static std::vector<int> probe_inputs(const Flags& f, int T, int V, int* n) {
     std::vector<int> x((size_t)f.probe_seqs * (T + 1));
     *n = f.probe_seqs;
     Rng rng = rng_stream(f.seed, 4);
+    if (f.probe_input == "natural" && file_exists(f.data) && text_format(f.data) == TEXT_JSONL) { // a file of prompts
+        const Tokenizer tok = f.tokenizer.empty() || f.tokenizer == "bytes" ? tokenizer_bytes() : tokenizer_load(f.tokenizer);
+        want(tok.vocab_size <= V, strf("tokenizer %s has %d ids, the model %d", tok.name.c_str(), tok.vocab_size, V), "the tokenizer that the model was trained with");
+        long skipped = 0;
+        *n = data_prompts(f.data, tok, f.probe_seqs, T, f.skip_bad, x.data(), &skipped);
+        if (skipped) { printf("%s: skipped %ld records shorter than %d tokens\n", f.data.c_str(), skipped, T + 1); }
+        return x;
+    }
     if (f.probe_input == "natural") {
         Data data = data_from_flags(f, T, T);
-        want(data.V <= V, strf("%s has %d token ids, the model %d", f.data.c_str(), data.V, V), "data of the tokenizer that the model was trained with");
         *n = data_probe(&data, x.data());
-        if (data.probe_skipped) { printf("skipped %ld records shorter than %d tokens\n", data.probe_skipped, T + 1); }
         return x;
     }
     want(f.probe_input == "random" || f.probe_input == "repeated", "--probe-input " + f.probe_input, "natural, random or repeated");
@@ -1316,31 +1391,33 @@ static std::vector<int> probe_inputs(const Flags& f, int T, int V, int* n) {
     }
     return x;
 }
+// one eval object for each source of -d and each length; --json gets the first, and all of them if there are more
 static int probe(Flags f) {
     const std::vector<double> eps = eps_list(f);
-    const std::vector<std::string> lengths = split(f.probe_len, ',');
+    const std::vector<std::string> lengths = split(f.probe_len, ','), sources = f.probe_input == "natural" ? split(f.data, ',') : std::vector<std::string>{ f.probe_input };
     want(!lengths.empty(), "--probe-len", "a length, such as 64");
     long longest = 1;
-    for (auto& w : lengths) { long v = 0; want(parse_long(w, &v) && v >= 1, "--probe-len " + w, "1 or more"); longest = std::max(longest, v); }
+    for (auto& w : lengths) { long v = 0; want(parse_long(w, &v) && v >= 1 && v < 1 << 30, "--probe-len " + w, "1 or more"); longest = std::max(longest, v); }
     Model m = model_from_checkpoint(&f, longest);
-    std::string json, objects;
-    for (auto& w : lengths) {
-        const int T = probe_length(f, w, m.c.T);
-        want(m.c.prefix < T, strf("prefix %d", m.c.prefix), strf("less than --probe-len %d", T).c_str());
-        int n = 0;
-        const std::vector<int> x = probe_inputs(f, T, m.c.V, &n);
-        const Metrics r = measure(&m, x.data(), n, T, 8192);
-        std::string one = eval_json(0, NAN, r, eps);
-        if (f.per_sequence) { one += ",\"alpha\":" + per_sequence_json(r); }
-        objects += (objects.empty() ? "{" : ",{") + one + "}";
-        if (json.empty()) { json = one; }
-        for (double e : eps) { printf("T %d, n %d, eps %g, %s input | loss %.4f | %s\n", T, n, e, f.probe_input.c_str(), r.loss, eval_text(NAN, r, e).c_str()); }
-        if (!f.dump.empty() && &w == &lengths[0]) {
+    std::vector<std::string> objects;
+    for (auto& source : sources) {
+        for (auto& w : lengths) {
+            const int T = probe_length(f, w, m.c.T);
+            want(m.c.prefix < T, strf("prefix %d", m.c.prefix), strf("less than --probe-len %d", T).c_str());
+            int n = 0;
+            f.data = source;
+            const std::vector<int> x = probe_inputs(f, T, m.c.V, &n);
+            const Metrics r = measure(&m, x.data(), n, T, 8192);
+            objects.push_back("\"data\":" + json_str(source) + "," + eval_json(0, NAN, r, eps) + (f.per_sequence ? ",\"alpha\":" + per_sequence_json(r) : ""));
+            for (double e : eps) { printf("%s, T %d, n %d, eps %g | loss %.4f | %s\n", source.c_str(), T, n, e, r.loss, eval_text(NAN, r, e).c_str()); }
+            if (f.dump.empty() || objects.size() > 1) { continue; }
             want(f.dump_seq >= 0 && f.dump_seq < n, strf("--dump-seq %ld", f.dump_seq), strf("0 to %d", n - 1).c_str());
             dump_maps(&m, f, x.data() + (size_t)f.dump_seq * (T + 1), T);
         }
     }
-    if (!f.json.empty()) { file_write(f.json, "{" + json + (lengths.size() > 1 ? ",\"lengths\":[" + objects + "]" : "") + "}\n"); }
+    std::string all;
+    for (auto& o : objects) { all += (all.empty() ? ",\"all\":[{" : ",{") + o + "}"; }
+    if (!f.json.empty()) { file_write(f.json, "{" + objects[0] + (objects.size() > 1 ? all + "]" : "") + "}\n"); }
     model_free(&m);
     return 0;
 }
@@ -1369,6 +1446,13 @@ static int generate_text(Flags f) {
     printf("%s\n", tokenizer_decode(tok, tokens.data() + given, tokens.size() - given, true).c_str());
     model_free(&m);
     return 0;
+}
+
+static int tokenize(const Flags& f) {
+    TokenizeOptions o;
+    o.files = f.words; o.val_files = split(f.val, ','); o.tokenizer = f.tokenizer; o.out = f.out; o.bos = f.bos; o.domains = f.domains;
+    o.val_fraction = f.val_fraction; o.tokens = f.train_tokens; o.shard_tokens = f.shard_tokens; o.threads = f.threads; o.skip_bad = f.skip_bad;
+    return tokenize_main(o);
 }
 
 // FLOPs of one training step per token: 6 for every weight of a matrix, and causal attention forward + backward
@@ -1415,14 +1499,15 @@ static int bench(Flags f) {
 #ifndef TESTING
 int main(int argc, char** argv) {
     char command;
+    std::set_new_handler([] { die(EXIT_MACHINE, "memory: the system gave no more", "lower --batch, --seq or the model size"); });
     const Flags f = flags_parse(argc, argv, &command);
-    const bool takes_words = command == 'p' || command == 'g';
-    if (!f.words.empty() && !takes_words) {
-        die(EXIT_USER, "got '" + f.words[0] + "', wanted a command (train, probe, generate, bench) or a --flag", "./train_sink --help");
+    if (!f.words.empty() && !strchr("pgk", command)) {
+        die(EXIT_USER, "got '" + f.words[0] + "', wanted a command (train, probe, generate, tokenize, bench) or a --flag", "./train_sink --help");
     }
     switch (command) {
         case 'p': return probe(f);
         case 'g': return generate_text(f);
+        case 'k': return tokenize(f);
         case 'b': return bench(f);
         default:  return train(f);
     }

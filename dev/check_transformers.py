@@ -1,0 +1,32 @@
+"""Is a checkpoint of the default variant what transformers.LlamaForCausalLM takes it for? Opens the directory there, writes
+random sequences as a uint16 shard, probes it with ./train_sink, and compares loss and alpha_k of every head.
+
+    python3 dev/check_transformers.py ./train_sink runs/0001/step_1000          (needs torch, transformers, numpy)
+"""
+import json, os, subprocess, sys, tempfile
+import numpy as np, torch
+from transformers import LlamaForCausalLM
+
+binary, checkpoint = sys.argv[1:3]
+n, T = 16, 64
+model = LlamaForCausalLM.from_pretrained(checkpoint, attn_implementation="eager").eval()
+rng = np.random.default_rng(0)
+tokens = rng.integers(0, model.config.vocab_size, (n + 1) * T + 1)       # sequence i is tokens [iT, iT + T]
+with tempfile.TemporaryDirectory() as d:
+    header = np.zeros(256, np.int32)
+    header[:3] = 20240520, 1, len(tokens)
+    for name in ("train.bin", "val.bin"):
+        with open(os.path.join(d, name), "wb") as f:
+            f.write(header.tobytes() + tokens.astype(np.uint16).tobytes())
+    out = os.path.join(d, "probe.json")
+    subprocess.run([binary, "probe", checkpoint, "-d", d, "--probe-seqs", str(n), "--per-sequence", "--json", out], check=True)
+    ours = json.load(open(out))
+ids = torch.tensor(np.stack([tokens[i * T:i * T + T + 1] for i in range(n)]))
+with torch.no_grad():
+    r = model(ids[:, :-1], output_attentions=True)
+loss = torch.nn.functional.cross_entropy(r.logits.transpose(1, 2), ids[:, 1:]).item()
+maps = torch.stack(r.attentions, 1)                                      # (n, L, NH, T, T)
+alpha = torch.stack([maps[..., k:, k].mean(-1) for k in range(10)], -1).numpy()
+worst = np.abs(alpha - np.array(ours["alpha"])).max()
+print(f"loss {loss:.7f} there, {ours['probe_loss']:.7f} here; alpha_k differs by at most {worst:.2e} over {alpha.size} values")
+sys.exit(not (abs(loss - ours["probe_loss"]) < 1e-4 and worst < 1e-5))

@@ -1,0 +1,44 @@
+#!/bin/sh
+# make bench: speed and memory of this machine, side by side in one run. Figures are medians; the machine should be quiet.
+#   1  training tokens/s, GFLOP/s and peak memory of two model sizes; the same in PyTorch eager where python3 has torch
+#   2  every ATTN relative to softmax, round by round: the median of the ratios          (ROUNDS=5)
+set -e
+cd "$(dirname "$0")/.."
+unset MAKEFLAGS MAKELEVEL MFLAGS
+rounds=${ROUNDS:-5}
+python=${PYTHON:-python3}
+field() { sed -n "s/.*\"$1\":\([0-9.]*\).*/\1/p"; }                     # of a line of JSON
+median() { sort -n | awk '{ x[NR] = $1 } END { print NR % 2 ? x[(NR + 1) / 2] : (x[NR / 2] + x[NR / 2 + 1]) / 2 }'; }
+
+make -s train_sink
+ours=build/cpu/train_sink
+echo "machine: $(nproc) cores, $(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -n 1); commit $(git describe --always --dirty 2>/dev/null)"
+peer() { # name, then the flags that both sides take
+    name=$1; shift
+    ratios=; for i in 1 2 3; do
+        a=$($ours bench "$@" -n 5); mine=$(echo "$a" | field tokens_per_s)
+        b=$($python dev/bench_torch_cpu.py "$@" --steps 5 2>/dev/null) && theirs=$(echo "$b" | field tokens_per_s) || theirs=
+        [ -n "$theirs" ] && ratios="$ratios $(echo "$mine $theirs" | awk '{ print $1 / $2 }')"
+    done
+    printf '%-28s %8s tokens/s  %6s GFLOP/s' "$name" "$mine" "$(echo "$a" | field gflops)"
+    if [ -n "$ratios" ]; then printf '   %s x PyTorch eager (%s)\n' "$(echo $ratios | tr ' ' '\n' | median)" "$(echo "$b" | sed -n 's/.*"torch": *"\([^"]*\)".*/\1/p')"
+    else echo "   (no PyTorch in $python to compare with)"; fi
+}
+peer "d 256, L 4, T 256"  --layers 4 --width 256 --heads 4 --ffn-width 768 --vocab 257 --seq 256 --batch 16
+peer "60M, T 512"         --layers 10 --width 768 --heads 8 --ffn-width 1536 --vocab 50432 --seq 512 --batch 1
+
+echo; echo "ATTN, tokens/s relative to softmax (d 256, L 4, T 256; $rounds rounds)"
+variants=$(sed -n 's/^ *X_ATTN(\([a-z0-9_]*\) *,.*/\1/p' attention_variants.cuh)
+for v in $variants; do make -s train_sink ATTN=$v > /dev/null; done
+make -s train_sink > /dev/null
+rm -f build/bench.rows
+for i in $(seq "$rounds"); do
+    base=
+    for v in $variants; do
+        case $v in softmax) dir=build/cpu ;; *) dir=build/cpu-$v ;; esac
+        x=$($dir/train_sink bench --layers 4 --width 256 --heads 4 --ffn-width 768 --vocab 257 --seq 256 --batch 16 -n 4 | field tokens_per_s)
+        [ -n "$base" ] || base=$x
+        echo "$v $(echo "$x $base" | awk '{ print $1 / $2 }')" >> build/bench.rows
+    done
+done
+for v in $variants; do printf '  %-16s %s\n' "$v" "$(awk -v v="$v" '$1 == v { print $2 }' build/bench.rows | median)"; done
