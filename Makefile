@@ -104,6 +104,9 @@ size: # lines of each root file, and the longest functions
 	@awk 'FNR == 1 { name = "" } /^[a-z].*\) \{$$/ { name = $$0; start = FNR } \
 	      /^}/ && name { print FNR - start + 1, FILENAME, substr(name, 1, 80); name = "" }' *.cu *.cuh *.h | sort -rn | head -n 5
 
+mutants: # one-line bugs, each of which one test has to notice
+	@sh dev/mutants.sh
+
 help:
 	@echo "make train_sink [SWITCH=value ...]     build one model; the first value of a switch is its default"
 	@echo "make test | demo | bench | experiments | mutants | check | size | clean"
