@@ -40,7 +40,7 @@ COMMIT := $(shell git describe --always --dirty --exclude '*' 2>/dev/null || ech
 COMPILE = $(CXX) -std=c++17 $(OPTIMIZE) -march=$(ARCH) -fopenmp $(WARN)
 HEADERS := $(wildcard *.h *.cuh)
 
-.PHONY: train_sink check test tests program demo bench experiments mutants size help clean FORCE
+.PHONY: train_sink check test tests program analytic demo bench experiments mutants size help clean FORCE
 .DEFAULT_GOAL := train_sink
 
 train_sink: $(DIR)/train_sink
@@ -69,8 +69,9 @@ $(DIR)/train_sink: train_sink.cu $(DIR)/flags.txt
 SETS    := $(shell awk -F'\t' '!/^\#/ && NF > 1 && $$1 != "name" { gsub(" ", "+", $$2); print $$2 ? $$2 : "default" }' dev/golden/cases.tsv | sort -u)
 DOUBLES := default ATTN=sigmoid ATTN=sigmoid_norm ATTN=elu1 ATTN=softmax_p ATTN=sigmoid_p ATTN=mlp_norm ATTN=kernel_elu_norm \
            ATTN=identity_norm BIAS=kv BIAS=k BIAS=v BIAS=sink_token PE=learnable NORM=post FFN=gelu COMBINE=sum
-MODEL_TESTS := $(SETS:%=build/test/model/%) $(DOUBLES:%=build/test/model-double/%)
-TESTS   := $(patsubst test/%.cpp,build/test/%,$(filter-out test/test_model.cpp,$(wildcard test/test_*.cpp)))
+ANALYTIC := $(PE_ALL:%=build/test/analytic/PE=%)
+MODEL_TESTS := $(SETS:%=build/test/model/%) $(DOUBLES:%=build/test/model-double/%) $(ANALYTIC)
+TESTS   := $(patsubst test/%.cpp,build/test/%,$(filter-out test/test_model.cpp test/test_analytic.cpp,$(wildcard test/test_*.cpp)))
 TEST_COMPILE = $(CXX) -std=c++17 -march=$(ARCH) -fopenmp $(WARN) -x c++
 MODEL_COMPILE = $(TEST_COMPILE) -O0
 set_defs = $(foreach s,$(MODEL),-D$(s)=$(firstword $(patsubst $(s)=%,%,$(filter $(s)=%,$(subst +, ,$(1)))) $(firstword $($(s)_ALL))))
@@ -82,6 +83,7 @@ SANITIZE   := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all
 tests: $(TESTS) $(MODEL_TESTS) $(ASAN_TESTS) program
 program:    # the default build, which test_train, test_errors and others run
 	$(MAKE) $(foreach s,$(MODEL),$(s)=$(firstword $($(s)_ALL))) BACKEND=cpu build/cpu/train_sink
+analytic: $(ANALYTIC)
 build/test/model/%: test/test_model.cpp test/check.h train_sink.cu $(HEADERS)
 	@mkdir -p $(@D)
 	$(MODEL_COMPILE) $(call set_defs,$*) $< -o $@
@@ -91,7 +93,12 @@ build/test/model-double/%: test/test_model.cpp test/check.h train_sink.cu $(HEAD
 build/test/asan_%: test/test_%.cpp test/check.h $(HEADERS)
 	@mkdir -p $(@D)
 	$(TEST_COMPILE) $(SANITIZE) $< -o $@
-build/test/%: test/%.cpp test/check.h $(HEADERS)
+build/test/analytic/%: test/test_analytic.cpp test/check.h train_sink.cu $(HEADERS)
+	@mkdir -p $(@D)
+	$(MODEL_COMPILE) -Wno-unused-function -DREAL=double $(call set_defs,$*) $< -o $@
+# these hold the operations of every variant at once: at -O3 a minute and a half to compile
+build/test/test_attention build/test/test_metrics build/test/test_extremes: OPTIMIZE = -O0
+build/test/%: test/%.cpp test/check.h test/naive.h $(HEADERS)
 	@mkdir -p $(@D)
 	$(TEST_COMPILE) $(OPTIMIZE) $< -o $@
 

@@ -10,15 +10,19 @@ A training sequence is a window of T+1 tokens at stride T over a source's docume
 a target exactly once per epoch. An epoch visits all windows in an order that is a keyed permutation of (seed, epoch),
 computed in O(1) memory, so a position in the data is one number per source.
 
-To read another shard format: one more case in shard_open. To read another text format: one more case in text_records.
+To read another shard format: one more case in shard_open. Another text format: text_format, text_next and text_encode.
 */
 #ifndef DATALOADER_H
 #define DATALOADER_H
 #include "common.h"
 #include "tokenizer.h"
 #include <limits.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
 
 struct DataOptions {
     std::vector<std::string> data;         // "bb" | FILE.txt | FILE.jsonl[.zst|.gz] | DIR of shards | NAME under data/; SOURCE:WEIGHT in mixtures
@@ -162,162 +166,438 @@ inline void tokens_copy(const Tokens& t, long at, long n, int V, int* out) {
 }
 
 // ----------------------------------------------------------------------------
-// text: files of documents, read in order through one function
+// text: files of documents, read in blocks of whole lines, so that many threads can encode what one reads and writes
 
 enum TextFormat { TEXT_UNKNOWN, TEXT_TXT, TEXT_JSONL };
+enum { TEXT_BLOCK = 1 << 20 };             // bytes read at a time; a longer line makes a longer block
 
-struct TextFile { std::string path; TextFormat format; FILE* f; pid_t child; const char* unpack; long line; };
+struct TextFile {
+    std::string path; TextFormat format; const char* unpack;
+    int fd; pid_t child;                                 // what is read; the process that unpacks, 0 if none
+    int raw;                                             // the file itself: its position tells how far a child has come
+    std::string rest; bool at_end; long line;            // read, but not yet given out; lines given out
+    std::string error;                                   // it could not be read to its end
+};
+struct TextCounts { long documents = 0, tokens = 0, bytes = 0, replaced = 0, skipped = 0; };
+struct TextDoc { size_t end; std::string domain; bool whole; };  // its last id is ids[end-1]; whole: the document ends here
+struct TextBlock {
+    const TextFile* file; std::string text; long line; bool first, last;          // first, last: of a .txt document
+    Ids ids; std::vector<TextDoc> docs; TextCounts counts; std::string error;     // what became of the text
+};
 
 inline TextFormat text_format(const std::string& path, const char** unpack = NULL) {
     std::string name = path;
     const char* tool = ends_with(name, ".zst") ? "zstd" : ends_with(name, ".gz") ? "gzip" : NULL;
     if (tool) { name.resize(name.rfind('.')); }
     if (unpack) { *unpack = tool; }
-    return ends_with(name, ".jsonl") ? TEXT_JSONL : ends_with(name, ".txt") ? TEXT_TXT : TEXT_UNKNOWN;
+    return path == "-" || ends_with(name, ".jsonl") ? TEXT_JSONL : ends_with(name, ".txt") ? TEXT_TXT : TEXT_UNKNOWN;
 }
 inline TextFile text_open(const std::string& path) {
-    TextFile t = { path, TEXT_UNKNOWN, NULL, 0, NULL, 0 };
+    TextFile t = { path, TEXT_UNKNOWN, NULL, 0, 0, 0, "", false, 0, "" };
     t.format = text_format(path, &t.unpack);
-    t.f = xfopen(path, "rb");
+    if (path == "-") { return t; }
+    t.raw = t.fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    if (t.fd < 0) { die(EXIT_USER, strf("%s: cannot open (%s)", path.c_str(), strerror(errno))); }
     if (!t.unpack) { return t; }
     int ends[2];
-    if (pipe(ends)) { die(EXIT_MACHINE, strf("pipe: %s", strerror(errno))); }
+    if (pipe2(ends, O_CLOEXEC)) { die(EXIT_MACHINE, strf("pipe: %s", strerror(errno))); }
     fflush(stdout);
     t.child = fork();
     if (t.child == 0) {                                  // the file is its standard input: no name needs quoting
-        dup2(fileno(t.f), 0); dup2(ends[1], 1);
-        close(ends[0]); close(ends[1]);
+        dup2(t.raw, 0); dup2(ends[1], 1);
         execlp(t.unpack, t.unpack, "-dcq", (char*)NULL);
         _exit(127);
     }
-    fclose(t.f); close(ends[1]);
-    t.f = fdopen(ends[0], "rb");
-    if (t.child < 0 || !t.f) { die(EXIT_MACHINE, strf("%s: cannot start %s (%s)", path.c_str(), t.unpack, strerror(errno))); }
+    close(ends[1]);
+    t.fd = ends[0];
+    if (t.child < 0) { die(EXIT_MACHINE, strf("%s: cannot start %s (%s)", path.c_str(), t.unpack, strerror(errno))); }
     return t;
 }
 inline void text_close(TextFile* t) {
-    bool bad = ferror(t->f);
-    fclose(t->f);
     int status = 0;
-    if (t->child) { waitpid(t->child, &status, 0); }
-    if (WIFEXITED(status) && WEXITSTATUS(status) == 127) {
-        die(EXIT_USER, strf("%s: needs the program %s, which is not installed", t->path.c_str(), t->unpack), strf("apt install %s", t->unpack));
-    }
-    if (status || bad) { die(EXIT_USER, strf("%s: %s cannot unpack it to the end: truncated or damaged", t->path.c_str(), t->unpack ? t->unpack : "the system"), "fetch the file again"); }
+    if (t->fd > 0) { close(t->fd); }
+    if (t->child) { waitpid(t->child, &status, 0); close(t->raw); }
+    t->fd = t->child = 0;
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 127) { t->error = strf("%s: needs the program %s, which is not installed", t->path.c_str(), t->unpack); }
+    else if (status) { t->error = strf("%s: %s cannot unpack it to the end: truncated or damaged", t->path.c_str(), t->unpack); }
 }
-
-// What happened while reading text; printed, and kept in the manifest.
-struct TextCounts { long documents = 0, tokens = 0, bytes = 0, replaced = 0, skipped = 0; };
-
-// one line of a .jsonl file -> its text. On failure returns what is wrong with it.
-inline std::string text_record(const char* line, size_t n, std::string* text, long* replaced) {
-    Json record; std::string error;
-    if (!json_parse(line, n, &record, &error, replaced)) { return error; }
-    const Json* field = record.get("text");
-    if (record.type != Json::OBJECT || !field || field->type != Json::STRING) { return "wanted {\"text\": \"...\"}, got a record without text"; }
-    *text = field->string;
-    return "";
+// where a long .txt may be cut, short of its end; 0 if nowhere. Between "x\n" and "y" no tokenizer that allows it looks across.
+inline size_t text_cut(const Tokenizer& tok, const std::string& s) {
+    if (tok.kind == TOKENIZER_BYTES) { return s.size() - 1; }
+    auto letter = [&](size_t i) { return s[i] > 0x20 && s[i] < 0x7F; };
+    for (size_t i = tok.cut_at_lines ? s.size() : 0; i-- > 2;) { if (s[i-1] == '\n' && letter(i) && letter(i - 2)) { return i; } }
+    return 0;
 }
-
-// Calls each(text, whole document?) for all documents of a file, in order. A .txt file is one document, given in pieces.
-template <class Each> void text_records(const std::string& path, bool skip_bad, TextCounts* counts, Each each) {
-    TextFile t = text_open(path);
-    std::string text;
-    if (t.format == TEXT_TXT) {
-        text.resize(1 << 20);
-        size_t n = fread(&text[0], 1, text.size(), t.f), total = 0;
-        for (; n > 0; n = fread(&text[0], 1, 1 << 20, t.f)) {
-            text.resize(n);
-            int c = fgetc(t.f);
-            if (c != EOF) { ungetc(c, t.f); }
-            each(text, c == EOF);
-            text.resize(1 << 20);
-            total += n;
+// the next block of t, false at the end; a block with an error if the end came too soon. Of a .jsonl: whole lines. Of a .txt: a part that can be encoded by itself.
+inline bool text_next(TextFile* t, const Tokenizer& tok, TextBlock* b) {
+    size_t cut = 0, want = TEXT_BLOCK;
+    b->file = t; b->line = t->line; b->first = t->line == 0; b->error.clear();
+    while (!t->at_end && cut == 0) {
+        size_t have = t->rest.size();
+        if (have < want) {
+            t->rest.resize(want);
+            ssize_t n = read(t->fd, &t->rest[have], want - have);
+            bool broken = n < 0 && errno != EINTR;
+            if (broken) { t->error = strf("%s: cannot read (%s)", t->path.c_str(), strerror(errno)); }
+            t->rest.resize(have + std::max<ssize_t>(n, 0));
+            t->at_end = n == 0 || broken;
+            continue;
         }
-        counts->bytes += total; counts->documents += total > 0;
-        text_close(&t);
+        if (t->format == TEXT_TXT) { cut = text_cut(tok, t->rest); } else { cut = t->rest.rfind('\n') + 1; }
+        want *= 2;                                       // no place to cut: read on
+    }
+    b->last = cut == 0;
+    if (b->last) { text_close(t); cut = t->rest.size(); }
+    b->error = t->error;
+    if (cut == 0 || !b->error.empty()) { b->text.clear(); return !b->error.empty(); }
+    b->text.assign(t->rest, 0, cut);
+    t->rest.erase(0, cut);
+    t->line += t->format == TEXT_TXT ? 1 : std::count(b->text.begin(), b->text.end(), '\n');
+    return true;
+}
+
+// What to do with text, for the tokenize command and for -d FILE alike.
+struct TokenizeOptions {
+    std::vector<std::string> files, val_files;   // .txt .jsonl .jsonl.zst .jsonl.gz, directories of them, "-": .jsonl on standard input
+    std::string tokenizer, out;                  // path of tokenizer.json, "" = bytes; the directory of shards to make
+    std::string bos = "none";                    // none | doc
+    std::string domains;                         // "": all together; all: a shard series per domain; paper: the paper's 17 only; or a,b:SHARE,c
+    double val_fraction = 0;                     // of the documents, chosen by number, into val shards
+    long tokens = 0;                             // stop after so many training tokens; 0 = all. With SHAREs: so many in all, by share
+    long shard_tokens = SHARD_TOKENS;
+    int threads = 0;                             // 0 = all cores
+    bool skip_bad = false, quiet = false;
+};
+static const char* const PAPER_DOMAINS = "arxiv,dm_mathematics,enron_emails,europarl,freelaw,github,gutenberg_pg_19,hackernews,nih_exporter,"
+    "philpapers,pile_cc,pubmed_abstracts,pubmed_central,stackexchange,ubuntu_irc,uspto_backgrounds,wikipedia_en";
+
+// "Gutenberg (PG-19)" -> gutenberg_pg_19: the Pile's names as RegMix spells them
+inline std::string domain_name(const std::string& set) {
+    std::string out;
+    for (unsigned char c : set) {
+        if (isalnum(c)) { out += (char)tolower(c); } else if (!out.empty() && out.back() != '_') { out += '_'; }
+    }
+    while (!out.empty() && out.back() == '_') { out.pop_back(); }
+    return out;
+}
+// the domain of a record: meta.pile_set_name, else what stands before '-' in the file's name (RegMix)
+inline std::string text_domain(const Json& record, const std::string& path) {
+    const Json* meta = record.get("meta"); const Json* set = meta ? meta->get("pile_set_name") : NULL;
+    if (set) { return domain_name(set->string); }
+    std::string name = path.substr(path.rfind('/') + 1);
+    return name.find('-') == std::string::npos ? "" : domain_name(name.substr(0, name.find('-')));
+}
+inline void text_document(const Tokenizer& tok, const TokenizeOptions& o, TextBlock* b, const char* s, size_t n, const std::string& domain, bool first, bool last) {
+    if (first && o.bos == "doc") { b->ids.push_back(tok.bos); }
+    tokenizer_encode_to(tok, s, n, first, &b->ids);
+    if (last) { b->ids.push_back(tok.eos); }
+    b->docs.push_back({ b->ids.size(), domain, last });
+    b->counts.documents += last;
+}
+// block -> ids; runs on many threads. The first bad record ends the block with an error that names its line.
+inline void text_encode(const Tokenizer& tok, const TokenizeOptions& o, TextBlock* b) {
+    b->ids.clear(); b->docs.clear(); b->counts = TextCounts();
+    b->counts.bytes = (long)b->text.size();
+    if (!b->error.empty()) { return; }
+    if (b->file->format == TEXT_TXT) {
+        if (tok.kind != TOKENIZER_BYTES) { b->counts.replaced += utf8_repair(&b->text); }
+        text_document(tok, o, b, b->text.data(), b->text.size(), o.domains.empty() ? "" : text_domain(Json(), b->file->path), b->first, b->last);
         return;
     }
-    char* line = NULL; size_t room = 0;
-    for (ssize_t n; (n = getline(&line, &room, t.f)) >= 0;) {
-        t.line++; counts->bytes += n;
-        bool blank = true;
-        for (ssize_t i = 0; i < n && blank; i++) { blank = strchr(" \t\r\n", line[i]) && line[i]; }
-        if (blank) { continue; }
-        bool cut = line[n-1] != '\n';                    // the last line, or all that a damaged archive gave
-        std::string error = text_record(line, cut ? n : n - 1, &text, &counts->replaced);
-        if (!error.empty() && cut) { text_close(&t); t = text_open("/dev/null"); }
-        if (!error.empty() && !skip_bad) {
-            die(EXIT_USER, strf("%s: line %ld: %s", path.c_str(), t.line, error.c_str()), "repair the line, or leave broken records out with --skip-bad");
+    long line = b->line;
+    for (size_t i = 0, end; i < b->text.size(); i = end + 1) {
+        end = std::min(b->text.find('\n', i), b->text.size());
+        line++;
+        if (b->text.find_first_not_of(" \t\r", i) >= end) { continue; }
+        Json record; std::string error, domain;
+        const Json* field = NULL;
+        if (json_parse(&b->text[i], end - i, &record, &error, &b->counts.replaced)) {
+            field = record.get("text");
+            if (!field || field->type != Json::STRING) { error = "wanted {\"text\": \"...\"}, got a record without text"; }
+            else if (!o.domains.empty() && (domain = text_domain(record, b->file->path)).empty()) { error = "wanted meta.pile_set_name, got a record without it"; }
         }
-        if (!error.empty()) { counts->skipped++; continue; }
-        counts->documents++;
-        each(text, true);
+        if (error.empty()) { text_document(tok, o, b, field->string.data(), field->string.size(), domain, true, true); }
+        else if (o.skip_bad) { b->counts.skipped++; }
+        else { b->error = strf("%s: line %ld: %s", b->file->path.c_str(), line, error.c_str()); return; }
     }
-    free(line);
-    text_close(&t);
 }
 
-// FILE -> DIR/train_000000.bin, ... and DIR/manifest.json; DIR appears only when it is complete
-inline void text_to_shards(const std::string& path, const std::string& dir, const Tokenizer& tok, const DataOptions& opt, const std::string& source) {
-    std::string part = strf("%s.part%d", dir.c_str(), (int)getpid());
-    remove_tree(part);
-    make_dirs(part);
-    TextCounts counts;
-    std::vector<uint32_t> ids;
-    int width = tok.vocab_size <= 65536 ? 2 : 4, shard = 0;
-    ShardOut out = shard_begin(part + "/train_000000.bin", width);
-    auto flush = [&] {
-        for (size_t i = 0; i < ids.size();) {
-            if (out.n == SHARD_TOKENS) { shard_commit(&out); out = shard_begin(strf("%s/train_%06d.bin", part.c_str(), ++shard), width); }
-            long take = std::min((long)(ids.size() - i), SHARD_TOKENS - out.n);
-            shard_put(&out, &ids[i], take);
-            i += take; counts.tokens += take;
-        }
-        ids.clear();
-    };
-    bool first = true;                                   // of this document
-    text_records(path, opt.skip_bad, &counts, [&](const std::string& text, bool last) {
-        if (first && opt.bos == "doc") { ids.push_back(tok.bos); }
-        std::vector<int> t = tokenizer_encode(tok, text, true);
-        ids.insert(ids.end(), t.begin(), t.end());
-        if (last) { ids.push_back(tok.eos); }
-        first = last;
-        if (ids.size() > 1 << 20) { flush(); }
-    });
-    flush();
-    shard_commit(&out);
-    file_write(part + "/manifest.json", strf(
-        "{\"complete\": true, \"source\": %s, \"tokenizer\": %s, \"tokenizer_hash\": \"%016llx\", \"vocab\": %d, \"eos\": %d, \"bos\": %s,\n"
-        " \"documents\": %ld, \"tokens\": %ld, \"bytes\": %ld, \"replaced\": %ld, \"skipped\": %ld}\n",
-        source.c_str(), json_str(tok.name).c_str(), (unsigned long long)tok.hash, tok.vocab_size, tok.eos, json_str(opt.bos).c_str(),
-        counts.documents, counts.tokens, counts.bytes, counts.replaced, counts.skipped));
-    dir_sync(part);
-    remove_tree(dir);
-    if (rename(part.c_str(), dir.c_str())) {
-        bool theirs = file_exists(dir + "/manifest.json"); // another run was faster with the same file
-        remove_tree(part);
-        if (!theirs) { die(EXIT_MACHINE, strf("%s: cannot write (%s)", dir.c_str(), strerror(errno)), "tokenised text is kept under data/ here: make room, or work in another directory"); }
+// one series of shards: DIR/NAME_000000.bin, NAME_000001.bin, ...
+struct ShardSeries { std::string name; ShardOut out; int shards = 0; long documents = 0, tokens = 0, limit = 0; };
+
+inline void series_put(ShardSeries* s, const std::string& dir, int width, long shard_tokens, const uint32_t* ids, long n) {
+    for (long take; n > 0; ids += take, n -= take) {
+        if (s->shards && s->out.n == shard_tokens) { shard_commit(&s->out); }
+        if (!s->shards || s->out.n == shard_tokens) { s->out = shard_begin(strf("%s/%s_%06d.bin", dir.c_str(), s->name.c_str(), s->shards++), width); }
+        take = std::min(n, shard_tokens - s->out.n);
+        shard_put(&s->out, ids, take);
+        s->tokens += take;
     }
-    fprintf(stderr, "%s: %ld documents, %ld tokens (%s)%s%s; kept in %s\n", path.c_str(), counts.documents, counts.tokens, tok.name.c_str(),
-        counts.replaced ? strf(", %ld ill-formed bytes replaced by U+FFFD", counts.replaced).c_str() : "",
-        counts.skipped ? strf(", %ld bad records skipped", counts.skipped).c_str() : "", dir.c_str());
 }
 
-// The directory of shards of a text file: made now, or found from an earlier run with the same file and tokenizer.
+// Everything the threads share. Blocks go round a ring: read, encode, write, in the order of the text.
+enum BlockState { BLOCK_FREE, BLOCK_READ, BLOCK_BUSY, BLOCK_DONE };
+struct Tokenizing {
+    TokenizeOptions o;
+    Tokenizer tok;
+    std::vector<TextFile> files; size_t val_from = 0, file = 0;   // files from val_from on go into val shards
+    std::vector<TextBlock> ring; std::vector<BlockState> state;
+    uint64_t read = 0, taken = 0, written = 0;           // blocks so far; block k has place k % ring.size()
+    bool stop = false;
+    std::mutex lock; std::condition_variable change;
+    std::vector<ShardSeries> series;
+    std::vector<std::pair<std::string, double>> shares;  // the domains wanted; share 0 when none is given
+    TextCounts counts; long dropped = 0;                 // documents of other domains, or over their share
+    uint64_t document = 0; bool full = false;
+    double start_ms = 0, shown_ms = 0; long total_bytes = 0;
+};
+
+inline void tokenizing_work(Tokenizing* z) {
+    for (;;) {
+        std::unique_lock<std::mutex> hold(z->lock);
+        z->change.wait(hold, [&] { return z->stop || z->taken < z->read; });
+        if (z->taken == z->read) { return; }
+        size_t k = z->taken++ % z->ring.size();
+        z->state[k] = BLOCK_BUSY;
+        hold.unlock();
+        text_encode(z->tok, z->o, &z->ring[k]);
+        hold.lock();
+        z->state[k] = BLOCK_DONE;
+        z->change.notify_all();
+    }
+}
+// the series a document goes to, made when it is first met; NULL if it is not wanted
+inline ShardSeries* tokenizing_series(Tokenizing* z, const TextDoc& doc, bool val_file) {
+    bool val = val_file || mix64(z->document, STREAM_VAL) < z->o.val_fraction * 0x1p64;
+    double share = 0;
+    if (!z->shares.empty()) {
+        size_t k = 0;
+        while (k < z->shares.size() && z->shares[k].first != doc.domain) { k++; }
+        if (k == z->shares.size()) { return NULL; }
+        share = z->shares[k].second;
+    }
+    std::string name = std::string(val ? "val" : "train") + (doc.domain.empty() ? "" : "_" + doc.domain);
+    for (auto& s : z->series) { if (s.name == name) { return s.limit && s.tokens >= s.limit ? NULL : &s; } }
+    z->series.emplace_back();
+    z->series.back().name = name;
+    z->series.back().limit = val ? 0 : (long)(z->o.tokens * share);
+    return &z->series.back();
+}
+inline void tokenizing_write(Tokenizing* z, TextBlock* b) {
+    bool val_file = z->val_from <= (size_t)(b->file - z->files.data());
+    size_t from = 0;
+    for (auto& doc : b->docs) {
+        ShardSeries* s = z->full && !val_file ? NULL : tokenizing_series(z, doc, val_file);
+        if (s) {
+            series_put(s, z->o.out, z->tok.vocab_size <= 65536 ? 2 : 4, z->o.shard_tokens, &b->ids[from], (long)(doc.end - from));
+            s->documents += doc.whole;
+            z->counts.documents += doc.whole; z->counts.tokens += (long)(doc.end - from);
+        } else { z->dropped += doc.whole; }
+        from = doc.end;
+        z->document += doc.whole;
+    }
+    z->counts.bytes += b->counts.bytes; z->counts.replaced += b->counts.replaced; z->counts.skipped += b->counts.skipped;
+    if (!z->o.tokens) { return; }
+    long tokens = 0, wanted = 0, reached = 0;
+    for (auto& s : z->shares) { wanted += s.second > 0; }
+    for (auto& s : z->series) { tokens += s.name.compare(0, 5, "train") ? 0 : s.tokens; reached += s.limit > 0 && s.tokens >= s.limit; }
+    z->full = wanted ? reached == wanted : tokens >= z->o.tokens;
+}
+inline void tokenizing_progress(Tokenizing* z) {
+    if (z->o.quiet || !isatty(2) || now_ms() - z->shown_ms < 300) { return; }
+    z->shown_ms = now_ms();
+    long done = 0;
+    for (size_t i = 0; i < z->files.size(); i++) {
+        TextFile& t = z->files[i];
+        done += i < z->file ? file_size(t.path) : i == z->file && t.raw > 0 ? std::max<long>(0, lseek(t.raw, 0, SEEK_CUR)) : 0;
+    }
+    double s = (z->shown_ms - z->start_ms) / 1e3, part = std::min(1.0, (double)done / std::max(1L, z->total_bytes)), eta = part > 0 ? s / part - s : 0;
+    fprintf(stderr, "\rtokenize %3.0f%% | %.1f MB text | %.1f MB/s | %.2fM tokens | ETA %d:%02d ", part * 100, z->counts.bytes / 1e6, z->counts.bytes / 1e6 / s,
+        z->counts.tokens / 1e6, (int)(eta / 60), (int)eta % 60);
+}
+// the main thread: reads blocks, writes blocks, waits when there is neither
+inline void tokenizing_run(Tokenizing* z) {
+    int threads = z->o.threads > 0 ? z->o.threads : (int)std::thread::hardware_concurrency();
+    z->ring.resize(3 * threads + 2); z->state.assign(z->ring.size(), BLOCK_FREE);
+    std::vector<std::thread> pool;
+    for (int i = 0; i < threads; i++) { pool.emplace_back(tokenizing_work, z); }
+    std::string error;
+    bool more = true, opened = false;
+    for (;;) {
+        std::unique_lock<std::mutex> hold(z->lock);
+        size_t r = z->read % z->ring.size(), w = z->written % z->ring.size();
+        z->change.wait(hold, [&] { return z->state[w] == BLOCK_DONE || (more && z->state[r] == BLOCK_FREE) || (!more && z->written == z->read); });
+        if (z->state[w] == BLOCK_DONE) {
+            hold.unlock();
+            tokenizing_write(z, &z->ring[w]);
+            error = z->ring[w].error;
+            tokenizing_progress(z);
+            hold.lock();
+            z->state[w] = BLOCK_FREE; z->written++;
+            if (!error.empty()) { break; }
+            continue;
+        }
+        if (!more) { break; }
+        hold.unlock();
+        if (z->full && z->file < z->val_from) { z->file = z->val_from; opened = false; }
+        bool got = false;
+        while (!got && z->file < z->files.size()) {
+            TextFile& t = z->files[z->file];
+            if (!opened) { t = text_open(t.path); opened = true; }
+            got = text_next(&t, z->tok, &z->ring[r]);
+            if (!got || z->ring[r].last) { z->file++; opened = false; }
+        }
+        hold.lock();
+        more = got;
+        if (got) { z->state[r] = BLOCK_READ; z->read++; z->change.notify_all(); }
+    }
+    { std::lock_guard<std::mutex> hold(z->lock); z->stop = true; z->taken = z->read; }
+    z->change.notify_all();
+    for (auto& t : pool) { t.join(); }
+    if (isatty(2) && !z->o.quiet) { fprintf(stderr, "\r\033[K"); }
+    for (auto& s : z->series) { shard_commit(&s.out); }  // what came before a bad record is kept
+    if (!error.empty()) {
+        die(EXIT_USER, error, error.find("line ") != std::string::npos ? "repair the line, or leave broken records out with --skip-bad" : "get the file, or the program, again");
+    }
+}
+
+// every .txt and .jsonl below a directory, or the file itself
+inline void tokenizing_files(const std::string& path, std::vector<std::string>* out, bool listed = true) {
+    if (is_dir(path)) { for (auto& name : dir_list(path)) { tokenizing_files(path + "/" + name, out, false); } return; }
+    bool known = text_format(path) != TEXT_UNKNOWN;
+    if (listed && !known) { die(EXIT_USER, strf("%s: got an unknown kind of file, wanted .txt, .jsonl (.zst, .gz) or a directory of them", path.c_str())); }
+    if (listed && path != "-" && access(path.c_str(), R_OK)) { die(EXIT_USER, strf("%s: cannot open (%s)", path.c_str(), strerror(errno))); }
+    if (known) { out->push_back(path); }
+}
+// what decides every token that comes out: two runs in which this is equal make the same shards
+inline std::string tokenizing_made(const Tokenizing& z) {
+    std::string files;
+    for (auto& t : z.files) {
+        struct stat st; char real[PATH_MAX];
+        bool known = t.path != "-" && !stat(t.path.c_str(), &st) && realpath(t.path.c_str(), real);
+        files += strf("%s\n    [%s, %lld, \"%lld.%09ld\"]", files.empty() ? "" : ",", json_str(known ? real : "-").c_str(), known ? (long long)st.st_size : 0,
+            known ? (long long)st.st_mtim.tv_sec : 0, known ? st.st_mtim.tv_nsec : 0);
+    }
+    return strf("{\"bos\": %s, \"domains\": %s, \"val_fraction\": %.9g, \"tokens\": %ld, \"shard_tokens\": %ld, \"skip_bad\": %d, \"tokenizer_hash\": \"%016llx\", \"val_from\": %zu, \"files\": [%s]}",
+        json_str(z.o.bos).c_str(), json_str(z.o.domains).c_str(), z.o.val_fraction, z.o.tokens, z.o.shard_tokens, (int)z.o.skip_bad, (unsigned long long)z.tok.hash, z.val_from, files.c_str());
+}
+inline void tokenizing_manifest(const Tokenizing& z, bool complete) {
+    std::string series;
+    for (auto& s : z.series) {
+        series += strf("%s\n    {\"name\": %s, \"shards\": %d, \"documents\": %ld, \"tokens\": %ld}", series.empty() ? "" : ",", json_str(s.name).c_str(), s.shards, s.documents, s.tokens);
+    }
+    file_write(z.o.out + "/manifest.json", strf(
+        "{\"complete\": %s,\n \"tokenizer\": %s, \"tokenizer_hash\": \"%016llx\", \"vocab\": %d, \"eos\": %d, \"bos\": %s,\n"
+        " \"documents\": %ld, \"tokens\": %ld, \"bytes\": %ld, \"replaced\": %ld, \"skipped\": %ld, \"dropped\": %ld,\n \"series\": [%s],\n \"made\": %s}\n",
+        complete ? "true" : "false", json_str(z.tok.name).c_str(), (unsigned long long)z.tok.hash, z.tok.vocab_size, z.tok.eos, json_str(z.o.bos).c_str(),
+        z.counts.documents, z.counts.tokens, z.counts.bytes, z.counts.replaced, z.counts.skipped, z.dropped, series.c_str(), tokenizing_made(z).c_str()));
+}
+// the tokenizer goes with its shards: -d DIR needs nothing else
+inline void tokenizing_keep_tokenizer(const Tokenizing& z) {
+    const std::string& path = z.o.tokenizer;
+    if (path.empty()) { return; }
+    std::string dir = is_dir(path) ? path : path.find('/') == std::string::npos ? "." : path.substr(0, path.rfind('/'));
+    for (auto name : {"tokenizer.json", "vocab.json", "merges.txt", "tokenizer_config.json", "special_tokens_map.json"}) {
+        if (file_exists(dir + "/" + name)) { file_write(z.o.out + "/" + name, file_read(dir + "/" + name)); }
+    }
+    if (!is_dir(path) && !ends_with(path, "/vocab.json")) { file_write(z.o.out + "/tokenizer.json", file_read(path)); }
+}
+inline void tokenizing_check(Tokenizing* z) {
+    TokenizeOptions& o = z->o;
+    if (o.domains == "paper") { o.domains = PAPER_DOMAINS; }
+    double sum = 0;
+    for (auto& d : o.domains == "all" ? std::vector<std::string>() : split(o.domains, ',')) {
+        std::string name = d; double share = 0;
+        size_t colon = d.find(':');
+        if (colon != std::string::npos) { name = d.substr(0, colon); if (!parse_double(d.substr(colon + 1), &share) || share <= 0) { die(EXIT_USER, strf("--domains %s: wanted NAME or NAME:SHARE", d.c_str())); } }
+        z->shares.push_back({ domain_name(name), share });
+        sum += share;
+        if ((share > 0) != (z->shares[0].second > 0)) { die(EXIT_USER, "--domains: some have a share and some have none"); }
+    }
+    for (auto& s : z->shares) { if (sum > 0) { s.second /= sum; } }
+    if (sum > 0 && !o.tokens) { die(EXIT_USER, "--domains with shares: wanted the number of tokens to share out", "add --tokens N"); }
+    if (o.val_fraction < 0 || o.val_fraction >= 1) { die(EXIT_USER, strf("--val-fraction %g: wanted 0 or more, and less than 1", o.val_fraction)); }
+    if (o.bos != "none" && o.bos != "doc") { die(EXIT_USER, strf("--bos %s: wanted none or doc", o.bos.c_str())); }
+    if (o.shard_tokens < 1 || o.shard_tokens > 2000000000) { die(EXIT_USER, strf("--shard-tokens %ld: wanted 1 to 2000000000", o.shard_tokens)); }
+    if (z->tok.eos < 0) { die(EXIT_USER, strf("%s: the tokenizer has no EOS to put after documents", z->tok.name.c_str()), "name it in tokenizer_config.json: {\"eos_token\": ...}"); }
+    if (o.bos == "doc" && z->tok.bos < 0) { die(EXIT_USER, strf("%s: the tokenizer has no BOS", z->tok.name.c_str()), "leave --bos out"); }
+    if (z->files.empty()) { die(EXIT_USER, "tokenize: got no text files", "train_sink tokenize FILE... -o DIR"); }
+}
+// The output directory: new, or left unfinished by an earlier run, which starts over. Returns false if all is there already.
+inline bool tokenizing_directory(const Tokenizing& z) {
+    std::string path = z.o.out + "/manifest.json";
+    if (file_exists(path)) {
+        std::string old = file_read(path);
+        bool complete = old.find("{\"complete\": true") == 0;
+        if (complete && old.find(tokenizing_made(z)) != std::string::npos) { return false; }
+        if (complete) { die(EXIT_USER, strf("%s: holds shards of other text, or made with other options", z.o.out.c_str()), "choose another -o, or remove that directory"); }
+        for (auto& name : dir_list(z.o.out)) { if (ends_with(name, ".bin") || ends_with(name, ".tmp")) { unlink((z.o.out + "/" + name).c_str()); } }
+    } else if (is_dir(z.o.out) && !dir_list(z.o.out).empty()) {
+        die(EXIT_USER, strf("%s: holds files that tokenize did not make", z.o.out.c_str()), "choose an empty directory for -o");
+    }
+    make_dirs(z.o.out);
+    tokenizing_manifest(z, false);                       // nobody takes what follows for all of it
+    tokenizing_keep_tokenizer(z);
+    return true;
+}
+
+// text -> o.out/train*.bin, val*.bin, manifest.json; the same bytes with any number of threads
+inline int tokenize_main(const TokenizeOptions& o) {
+    Tokenizing* z = new Tokenizing;                      // lives to the end: if the program dies, threads may still look at it
+    z->o = o;
+    if (o.out.empty()) { die(EXIT_USER, "tokenize: wanted a directory for the shards", "train_sink tokenize FILE... -o DIR"); }
+    std::vector<std::string> names;
+    for (auto& f : o.files) { tokenizing_files(f, &names); }
+    z->val_from = names.size();
+    for (auto& f : o.val_files) { tokenizing_files(f, &names); }
+    for (auto& name : names) { z->files.push_back(TextFile()); z->files.back().path = name; z->total_bytes += std::max(0L, file_size(name)); }
+    z->tok = o.tokenizer.empty() ? tokenizer_bytes() : tokenizer_load(o.tokenizer);
+    tokenizing_check(z);
+    if (!tokenizing_directory(*z)) { fprintf(stderr, "%s: complete already, from the same files\n", o.out.c_str()); delete z; return 0; }
+    z->start_ms = now_ms();
+    tokenizing_run(z);
+    const TextCounts& c = z->counts;
+    if (c.documents == 0) { die(EXIT_USER, strf("%s: got no documents%s", names[0].c_str(), z->dropped ? " of these domains" : "")); }
+    tokenizing_manifest(*z, true);
+    dir_sync(z->o.out);
+    double s = std::max(1e-3, (now_ms() - z->start_ms) / 1e3);
+    if (!o.quiet) {
+        fprintf(stderr, "%s: %ld documents, %ld tokens (%s), %.1f MB in %.1f s, %.1f MB/s%s%s%s\n", o.out.c_str(), c.documents, c.tokens, z->tok.name.c_str(), c.bytes / 1e6, s, c.bytes / 1e6 / s,
+            c.replaced ? strf("; %ld ill-formed sequences became U+FFFD", c.replaced).c_str() : "", c.skipped ? strf("; %ld bad records skipped", c.skipped).c_str() : "",
+            z->dropped ? strf("; %ld documents of other domains or over their share left out", z->dropped).c_str() : "");
+    }
+    delete z;
+    return 0;
+}
+
+// The directory of shards of a text file for training: made now, or found from an earlier run with the same file and tokenizer.
 inline std::string text_cache(const std::string& path, const Tokenizer& tok, const DataOptions& opt) {
-    struct stat st;
     char real[PATH_MAX];
-    if (stat(path.c_str(), &st) || !realpath(path.c_str(), real)) { die(EXIT_USER, strf("%s: cannot open (%s)", path.c_str(), strerror(errno))); }
-    if (st.st_size == 0) { die(EXIT_USER, strf("%s: got an empty file, wanted text", path.c_str())); }
-    std::string how = strf("%s|%s|%d", real, opt.bos == "doc" ? "doc" : "", (int)opt.skip_bad);
-    std::string base = path.substr(path.rfind('/') + 1), root = opt.cache.empty() ? "data/cache" : opt.cache;
-    std::string dir = strf("%s/%s-%016llx", root.c_str(), base.c_str(), (unsigned long long)hash_bytes(how.data(), how.size(), tok.hash));
-    std::string source = strf("{\"path\": %s, \"size\": %lld, \"mtime\": \"%lld.%09ld\"}",
-        json_str(real).c_str(), (long long)st.st_size, (long long)st.st_mtim.tv_sec, st.st_mtim.tv_nsec);
-    if (file_exists(dir + "/manifest.json") && file_read(dir + "/manifest.json").find(source) != std::string::npos) { return dir; }
+    if (!realpath(path.c_str(), real) || access(real, R_OK)) { die(EXIT_USER, strf("%s: cannot open (%s)", path.c_str(), strerror(errno))); }
+    if (file_size(path) == 0) { die(EXIT_USER, strf("%s: got an empty file, wanted text", path.c_str())); }
+    TokenizeOptions o;
+    o.files = { path }; o.tokenizer = tok.kind == TOKENIZER_BPE ? tok.name : ""; o.bos = opt.bos == "doc" ? "doc" : "none"; o.skip_bad = opt.skip_bad;
+    std::string how = strf("%s|%s|%d", real, o.bos.c_str(), (int)o.skip_bad), root = opt.cache.empty() ? "data/cache" : opt.cache;
+    std::string name = strf("%s-%016llx", path.substr(path.rfind('/') + 1).c_str(), (unsigned long long)hash_bytes(how.data(), how.size(), tok.hash)), dir = root + "/" + name;
+    Tokenizing same;                                     // as tokenize_main sees this file
+    same.o = o; same.tok = tok; same.val_from = 1; same.files.push_back(TextFile()); same.files[0].path = path;
+    if (file_exists(dir + "/manifest.json")) {
+        std::string old = file_read(dir + "/manifest.json");
+        if (old.find("{\"complete\": true") == 0 && old.find(tokenizing_made(same)) != std::string::npos) { return dir; }
+    }
     make_dirs(root);
-    text_to_shards(path, dir, tok, opt, source);
+    for (auto& left : dir_list(root)) {                  // what a run that was killed left behind
+        size_t part = left.rfind(".part"); long pid;
+        if (part != std::string::npos && parse_long(left.substr(part + 5), &pid) && kill((pid_t)pid, 0) && errno == ESRCH) { remove_tree(root + "/" + left); }
+    }
+    o.out = strf("%s.part%d", dir.c_str(), (int)getpid());
+    tokenize_main(o);
+    remove_tree(dir);
+    if (rename(o.out.c_str(), dir.c_str())) {
+        int e = errno;
+        remove_tree(o.out);                              // another run was faster with the same file, or
+        if (!file_exists(dir + "/manifest.json")) { die(EXIT_MACHINE, strf("%s: cannot write (%s)", dir.c_str(), strerror(e)), "choose another place with --cache DIR"); }
+    }
     return dir;
 }
 
@@ -495,7 +775,7 @@ inline Manifest manifest_read(const std::string& dir) {
     if (!json_parse(text.data(), text.size(), &m.json, &error)) { die(EXIT_USER, strf("%s: %s", path.c_str(), error.c_str()), "tokenize again"); }
     const Json* complete = m.json.get("complete");
     if (!complete || !complete->number) {
-        die(EXIT_USER, strf("%s: got an unfinished directory, wanted all its shards", dir.c_str()), "run the same train_sink tokenize command again: it continues");
+        die(EXIT_USER, strf("%s: got an unfinished directory, wanted all its shards", dir.c_str()), "run the same train_sink tokenize command again: it starts over");
     }
     if (const Json* j = m.json.get("tokenizer"))      { m.tokenizer = j->string; }
     if (const Json* j = m.json.get("tokenizer_hash")) { m.hash = j->string; }
@@ -521,10 +801,11 @@ inline std::string source_find(const std::string& given, double* weight) {
 
 // --tokenizer, or the one that made the shards, or bytes for text, or none
 inline Tokenizer data_tokenizer(const DataOptions& o, const std::vector<std::string>& names) {
+    if (o.tokenizer == "bytes") { return tokenizer_bytes(); }
     if (!o.tokenizer.empty()) { return tokenizer_load(o.tokenizer); }
     bool text = false;
     for (auto& name : names) {
-        if (file_exists(name + "/tokenizer.json")) { return tokenizer_load(name + "/tokenizer.json"); }
+        if (file_exists(name + "/tokenizer.json") || file_exists(name + "/vocab.json")) { return tokenizer_load(name); }
         text = text || !is_dir(name) || manifest_read(name).tokenizer == "bytes";
     }
     return text ? tokenizer_bytes() : tokenizer_ids("ids", o.vocab);
@@ -700,6 +981,30 @@ inline int data_probe(Data* d, int* out) {
         }
     }
     return n;
+}
+
+// A file of prompts, as the paper's probe files are: the first len + 1 tokens of each record of a .jsonl that has as many,
+// up to n of them, into out (n, len+1). Returns how many; *skipped counts the shorter ones on the way.
+inline int data_prompts(const std::string& path, const Tokenizer& tok, int n, int len, bool skip_bad, int* out, long* skipped) {
+    TextFile file = text_open(path);
+    TextBlock block;
+    TokenizeOptions o;
+    o.skip_bad = skip_bad;
+    int found = 0;
+    *skipped = 0;
+    while (found < n && text_next(&file, tok, &block)) {
+        text_encode(tok, o, &block);
+        if (!block.error.empty()) { die(EXIT_USER, block.error, "mend the record, or add --skip-bad"); }
+        size_t from = 0;
+        for (auto& doc : block.docs) {
+            const bool fits = doc.end - 1 - from >= (size_t)len + 1;         // the last id is EOS
+            if (found < n && fits) { std::copy_n(&block.ids[from], len + 1, out + (size_t)found++ * (len + 1)); }
+            *skipped += found < n && !fits;
+            from = doc.end;
+        }
+    }
+    if (!found) { die(EXIT_USER, strf("%s: got no record of %d tokens or more", path.c_str(), len + 1), "a smaller --probe-len"); }
+    return found;
 }
 
 // The position, as JSON for the checkpoint: how many sequences were drawn, in all and from each source.

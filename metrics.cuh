@@ -102,6 +102,78 @@ inline void row_norms(acc* out, const real* x, int stride, int len, int G, int N
 }
 } // namespace cpu
 
+#if defined(__CUDACC__) || defined(EMU)
+#include "device.cuh"
+namespace cuda {
+enum { METRIC_WARPS = 4, METRIC_SUMS = 2 * (METRIC_K + 1) + 2 }; // alpha, proxy, mass, entropy
+// a block per head and sequence, a warp per query, a lane per key of 32; the first chunk of keys holds those of alpha
+static_assert(METRIC_K + 2 <= 32, "alpha's keys fit the first 32 columns");
+template <class A, class Bi, class Pe> __global__ void __launch_bounds__(32 * METRIC_WARPS)
+attention_metrics_kernel(HeadMetrics* out, const real* qkv, const acc* stat, const real* kstar, int skip, AttnShape s) {
+    SMEM(float[METRIC_WARPS][METRIC_SUMS], sums);
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, T = s.T, HS = s.HS, W = attn_row(s), rows = T - skip;
+    const int b = blockIdx.x / s.NH, h = blockIdx.x % s.NH, g = h / (s.NH / s.KV);
+    const real *q = qkv + (long)b * T * W + h * HS, *k = qkv + (long)b * T * W + (s.NH + g) * HS;
+    const real* ks = kstar ? kstar + (s.bias_shared ? 0 : g * HS) : NULL;
+    const float scale = 1.0f / sqrtf((float)HS);
+    float alpha = 0, proxy = 0, mass = 0, entropy = 0;                   // alpha, proxy: of k = lane; 0 is the star
+    for (int t = warp; t < T; t += METRIC_WARPS) {
+        const float stat0 = stat[((long)blockIdx.x * T + t) * 2], stat1 = stat[((long)blockIdx.x * T + t) * 2 + 1];
+        float sum_abs = 0, sum = 0, wlogw = 0, own = 0;                  // own: the weight whose alpha this lane keeps
+        for (int j0 = -1; j0 < T; j0 += 32) {                            // column -1 is the extra key
+            const int j = j0 + lane;
+            const bool sees = j < 0 ? Bi::column : j < T && attn_sees(s, t, j);
+            const real* k_j = j < 0 ? ks : k + (long)min(j, T - 1) * W;
+            float score = 0;
+            for (int i = 0; sees && k_j && i < HS; i++) { score += (float)q[(long)t * W + i] * (float)k_j[i]; }
+            score = score * scale + (j < 0 ? 0.0f : Pe::template bias<float>(t - j, h, s.NH));
+            const float w = sees ? attn_weight<A, float>(score, stat0, stat1) : 0.0f, a = fabsf(w);
+            sum_abs += a;
+            if (a > 0) { wlogw += a * logf(a); }
+            if (j >= skip) { sum += w; }
+            if (j0 == -1) { own = __shfl_sync(~0u, w, skip + lane); }    // lane 0: the star; lane k: token k
+        }
+        sum_abs = warp_sum(sum_abs); sum = warp_sum(sum); wlogw = warp_sum(wlogw);
+        const float inv = sum_abs > 0 ? 1 / sum_abs : 0;
+        if (lane == 0 || (t >= skip && t - skip + 1 >= lane)) { alpha += own; proxy += fabsf(own) * inv; } // queries i >= k
+        if (t < skip) { continue; }                                      // the sink token's own query is no real query
+        mass += sum;
+        if (sum_abs > 0) { entropy += logf(sum_abs) - wlogw * inv; }     // -sum P ln P with P = |w| / sum_abs
+    }
+    if (lane <= METRIC_K) { sums[warp][lane] = alpha; sums[warp][METRIC_K + 1 + lane] = proxy; }
+    if (lane == 0) { sums[warp][METRIC_SUMS - 2] = mass; sums[warp][METRIC_SUMS - 1] = entropy; }
+    __syncthreads();
+    if (threadIdx.x >= METRIC_SUMS) { return; }
+    float total = 0;
+    for (int w = 0; w < METRIC_WARPS; w++) { total += sums[w][threadIdx.x]; }
+    static_assert(sizeof(HeadMetrics) == METRIC_SUMS * sizeof(float), "in the order of HeadMetrics");
+    const int i = threadIdx.x % (METRIC_K + 1);
+    const bool average = threadIdx.x >= METRIC_SUMS - 2, star = Bi::column || skip;
+    float* o = (float*)(out + blockIdx.x) + threadIdx.x;
+    if (average)     { *o = total / rows; }
+    else if (i == 0) { *o = star ? (total + (Bi::column ? 1 : 0)) / (rows + 1) : 0.0f; } // + the extra column's one-hot query row
+    else             { *o = i <= rows ? total / (rows - i + 1) : 0.0f; }
+}
+template <class A, class Bi, class Pe>
+void attention_metrics(HeadMetrics* out, const real* qkv, const acc* stat, const real* kstar, int skip, AttnShape s) {
+    LAUNCH((attention_metrics_kernel<A, Bi, Pe>), dim3(s.B * s.NH), dim3(32 * METRIC_WARPS), 0, out, qkv, stat, kstar, skip, s);
+}
+// a warp per norm
+__global__ void __launch_bounds__(128) row_norms_kernel(acc* out, const real* x, int stride, int len, int G, long n) {
+    const long i = (long)blockIdx.x * 4 + threadIdx.x / 32;
+    if (i >= n) { return; }
+    const real* y = x + i / G * stride + i % G * len;
+    float sum = 0;
+    for (int c = threadIdx.x % 32; c < len; c += 32) { sum += (float)y[c] * (float)y[c]; }
+    sum = warp_sum(sum);
+    if (threadIdx.x % 32 == 0) { out[i] = sqrtf(sum); }
+}
+inline void row_norms(acc* out, const real* x, int stride, int len, int G, int N) {
+    LAUNCH(row_norms_kernel, dim3((unsigned)CEIL_DIV((long)N * G, 4)), dim3(128), 0, out, x, stride, len, G, (long)N * G);
+}
+} // namespace cuda
+#endif
+
 // ----------------------------------------------------------------------------
 // 3 reports, on the host, from the heads of all probe sequences: heads (n, L, NH)
 struct NormPair { std::vector<double> first, rest; };                    // by layer

@@ -33,6 +33,7 @@ namespace cpu {
 typedef REAL real;
 typedef REAL acc;
 static const char* const name = "cpu";
+static const bool on_host = true; // host code may read device memory as it is
 
 // ----------------------------------------------------------------------------
 // 1 memory

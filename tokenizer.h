@@ -69,7 +69,7 @@ inline Unicode unicode_load() {
     for (int j = 1; j < 28; j++) { u.flags[JAMO_T + j] |= NFC_CHECK; }
     return u;
 }
-inline const Unicode& unicode() { static const Unicode u = unicode_load(); return u; }
+inline const Unicode& unicode() { static const Unicode* u = new Unicode(unicode_load()); return *u; } // never freed: threads may outlive exit()
 
 // the code point at valid UTF-8 s, and its length
 inline uint32_t utf8_at(const char* s, int* len) {
@@ -193,6 +193,7 @@ struct Tokenizer {
     std::vector<AddedToken> added;
     AddedTree added_raw, added_normalized;               // looked for before and after the normalizer
     std::vector<int> before, after;                      // template: ids around a text
+    bool cut_at_lines = false;                           // a text may be cut between "x\n" and "y", and its parts encoded one by one
     std::vector<Merge> merges; int merge_shift = 0;      // a hash table
     std::vector<int> slots;                              // another: raw bytes -> id
 };
@@ -390,8 +391,21 @@ inline void added_insert(AddedTree* tree, const std::string& text, int index) {
     }
     tree->token[node] = index;
 }
-inline void normalize(const Tokenizer& t, std::string* text);
+inline void normalize(const Tokenizer& t, std::string* text, bool prepend = true);
 
+// may text be cut after a line? Not if a component adds something at the start of each text, or a token crosses the cut.
+inline bool tokenizer_cuts_at_lines(const Tokenizer& t) {
+    bool word = t.splitter.empty();
+    for (auto& s : t.splitter) {
+        bool first = s.kind == SPLIT_METASPACE && !s.flag && s.number != PREPEND_ALWAYS;
+        if ((s.kind > SPLIT_CL100K && !first) || t.splitter.size() > 1) { return false; }
+        word = first;
+    }
+    for (auto& s : t.normalizer) { if (s.kind == NORM_REPLACE && s.from != " ") { return false; } }
+    for (auto& a : t.added) { if (a.lstrip || a.rstrip || a.text.find('\n') != std::string::npos) { return false; } }
+    for (auto& r : t.raw) { if (word && r.size() > 1 && r.find('\n') != std::string::npos) { return false; } }
+    return true;
+}
 // everything that follows from vocabulary and components
 inline void tokenizer_finish(const TokenizerFile& f, Tokenizer* t, const Vocab& vocab) {
     for (auto& v : vocab) { t->vocab_size = std::max(t->vocab_size, v.second + 1); }
@@ -429,6 +443,7 @@ inline void tokenizer_finish(const TokenizerFile& f, Tokenizer* t, const Vocab& 
         auto hex = vocab.find(strf("<0x%02X>", b));
         t->byte_id[b] = t->byte_level ? token_find(*t, &c, 1) : hex == vocab.end() ? -1 : hex->second;
     }
+    t->cut_at_lines = tokenizer_cuts_at_lines(*t);
 }
 
 // an added token gets the id it has in the vocabulary, else the next free one: the id in the file is not believed
@@ -796,12 +811,12 @@ inline void split_step(const Step& step, std::string piece, bool first, std::vec
 // ----------------------------------------------------------------------------
 // encode
 
-// in place, valid UTF-8
-inline void normalize(const Tokenizer& t, std::string* text) {
+// in place, valid UTF-8; prepend is false for a later part of a text that was cut
+inline void normalize(const Tokenizer& t, std::string* text, bool prepend) {
     std::string out;
     for (auto& step : t.normalizer) {
         if (step.kind == NORM_NFC) { if (nfc(text->data(), text->size(), &out)) { text->swap(out); } }
-        else if (step.kind == NORM_PREPEND) { if (!text->empty()) { *text = step.to + *text; } }
+        else if (step.kind == NORM_PREPEND) { if (prepend && !text->empty()) { *text = step.to + *text; } }
         else { replace_all(text, step.from, step.to); }
     }
 }
@@ -891,7 +906,7 @@ inline void tokenizer_encode_to(const Tokenizer& t, const char* s, size_t n, boo
         std::string& text = w->text[0];
         if (t.normalizer.size() == 1 && t.normalizer[0].kind == NORM_NFC) {   // most text is in this form already
             if (nfc(p, len, &text)) { p = text.data(); len = text.size(); }
-        } else if (!t.normalizer.empty()) { text.assign(p, len); normalize(t, &text); p = text.data(); len = text.size(); }
+        } else if (!t.normalizer.empty()) { text.assign(p, len); normalize(t, &text, document_start || begin > 0); p = text.data(); len = text.size(); }
         added_cut(t, t.added_normalized, p, len, out, [&](size_t b, size_t e) { encode_text(t, w, p + b, e - b, document_start && begin + b == 0, out); });
     });
 }

@@ -15,7 +15,7 @@ a run is a flag. The file reads from top to bottom:
      7 log           a line for people, a JSON object for machines
      8 checkpoint    the model as safetensors + config.json             checkpoint.h
      9 evaluate      validation loss, the eval line, samples
-    10 commands      train, probe, generate, bench
+    10 commands      train, probe, generate, tokenize, bench
     11 main
 */
 #include <math.h>
@@ -40,10 +40,19 @@ static const char* const SWITCH_VALUES[][2] = { // this build: { "ATTN", "softma
 // 2 operations
 #include "reference.h"
 #include "metrics.cuh"
-namespace ops = cpu;
+#ifndef BACKEND
+#define BACKEND cpu
+#endif
+#ifndef PRECISION
+#define PRECISION fp32
+#endif
+#if defined(__CUDACC__) || defined(EMU)
+#include "cuda_ops.cuh"
+#endif
+namespace ops = BACKEND;
 typedef ops::real real;   // what tensors hold
 typedef ops::acc acc;     // what sums, weight gradients and optimiser state hold
-#define PRECISION_NAME "fp32"
+#define PRECISION_NAME STR(PRECISION)
 
 // ============================================================================
 // 3 model: pre-norm (Eq. 2) or post-norm (Eq. 3) blocks, written as one chain of 2L branches f_0, f_1, .. (attention, FFN,
@@ -238,7 +247,7 @@ static void model_tables(Model* m, int T) {
     }
 }
 // num_params weights from host memory
-static void model_set(Model* m, const acc* host) {
+static inline void model_set(Model* m, const acc* host) {
     ops::to_device(m->master, host, m->num_params * sizeof(acc));
     ops::cast_to_real(m->params, m->master, m->num_params);
 }
@@ -261,15 +270,17 @@ static Model model_new(const Config& c, int T_max, bool train) {
 }
 // every tensor from its own random stream: the same seed gives the same q_proj with and without k*
 static inline void model_init(Model* m, uint64_t seed) {
-    std::vector<acc> host(m->num_params);
+    std::vector<acc> host;
     for (auto& t : m->tensors) {
         Rng rng = rng_stream(seed, hash_bytes(t.name.data(), t.name.size()));
-        for (long i = 0; i < t.count; i++) { host[t.at + i] = t.std == 0 ? acc(1) : acc(t.std * rng_normal(&rng)); }
+        host.resize(t.count);
+        for (auto& w : host) { w = t.std == 0 ? acc(1) : acc(t.std * rng_normal(&rng)); }
         if (ends_with(t.name, ".k_star")) { // entries that are not learned are zero (Table 13)
-            for (long i = 0; i < t.count; i++) { if (i % m->c.HS >= m->c.k_dims) { host[t.at + i] = 0; } }
+            for (long i = 0; i < t.count; i++) { if (i % m->c.HS >= m->c.k_dims) { host[i] = 0; } }
         }
+        ops::to_device(m->master + t.at, host.data(), t.count * sizeof(acc));
     }
-    model_set(m, host.data());
+    ops::cast_to_real(m->params, m->master, m->num_params);
 }
 static void model_free(Model* m) {
     if ((void*)m->master != (void*)m->params) { ops::device_free(m->master); }
@@ -533,17 +544,17 @@ struct Preset { const char* name; long L, C, NH, F, V, T, B; };
 static const Preset PRESET_ROWS[] = { PRESETS(X) };
 #undef X
 
-// Every flag is one row: commands that take it (t train, p probe, g generate, b bench), type, name, short
+// Every flag is one row: commands that take it (t train, p probe, g generate, k tokenize, b bench), type, name, short
 // letter, default, help. The struct, the parser, --help and the config line of the log are made from the rows.
 typedef std::string str;
 #define FLAGS(X) \
     X("tpb",  str,    data,            'd', "bb",   "bb, FILE.txt, FILE.jsonl, a directory of shards or a NAME under data/; A:3,B:1 mixes") \
-    X("tpg",  str,    tokenizer,       0,   "",     "tokenizer.json for text; without it text is bytes (257 ids)") \
-    X("tp",   str,    bos,             0,   "none", "put a BOS: none, seq (first token of every sequence) or doc") \
-    X("t",    long,   train_tokens,    0,   0,      "use only the first N training tokens, again and again (0: all)") \
+    X("tpgk", str,    tokenizer,       0,   "",     "tokenizer.json for text; without it text is bytes (257 ids)") \
+    X("tpk",  str,    bos,             0,   "none", "put a BOS: none, seq (first token of every sequence) or doc") \
+    X("tk",   long,   train_tokens,    0,   0,      "use only the first N training tokens, again and again (0: all)") \
     X("tp",   str,    random_token,    0,   "",     "1-based positions that get a uniformly random token: 1 or 1,2 (section 5)") \
     X("tp",   str,    fix_token,       0,   "",     "POS:ID, this token at this 1-based position (section 5, Table 10)") \
-    X("tp",   bool,   skip_bad,        0,   false,  "count and skip broken .jsonl records instead of stopping") \
+    X("tpk",  bool,   skip_bad,        0,   false,  "count and skip broken .jsonl records instead of stopping") \
     X("tpb",  long,   bb_vocab,        0,   256,    "bb: ordinary tokens; one more id is <s>") \
     X("tpb",  long,   bb_triggers,     0,   1,      "bb: how many of them are triggers") \
     X("tpb",  double, bb_trigger_prob, 0,   0.15,   "bb: probability of each trigger") \
@@ -586,7 +597,7 @@ typedef std::string str;
     X("tp",   long,   probe_seqs,      0,   100,    "sequences of the sink metrics") \
     X("tp",   str,    eps,             0,   "0.3",  "threshold of Sink_k, or a list") \
     X("tpgb", long,   seed,            0,   1,      "of the initial weights, the order of the data and the samples") \
-    X("t",    str,    out,             'o', "",     "directory of the run (empty: the next free runs/NNNN-<switches>)") \
+    X("tk",   str,    out,             'o', "",     "directory of the run (empty: the next free runs/NNNN-<switches>); of the shards") \
     X("t",    bool,   resume,          0,   false,  "go on from the newest checkpoint in --out, if there is one") \
     X("t",    double, stop_after,      0,   0.0,    "minutes after which to save and stop (0: never)") \
     X("p",    str,    probe_input,     0,   "natural", "natural (from -d), random (uniform tokens) or repeated (one token per sequence)") \
@@ -598,7 +609,12 @@ typedef std::string str;
     X("g",    str,    prompt,          0,   "",     "text to go on from") \
     X("g",    long,   tokens,          0,   200,    "tokens to write") \
     X("g",    double, temperature,     0,   1.0,    "0: always the likeliest token") \
-    X("g",    long,   top_k,           0,   0,      "draw among the k likeliest (0: all)")
+    X("g",    long,   top_k,           0,   0,      "draw among the k likeliest (0: all)") \
+    X("k",    str,    val,             0,   "",     "files whose documents go into val shards, separated by commas") \
+    X("k",    double, val_fraction,    0,   0.0,    "this share of the documents goes into val shards") \
+    X("k",    str,    domains,         0,   "",     "shards by meta.pile_set_name: all, paper (its 17), or a,b or a:SHARE,b:SHARE") \
+    X("k",    long,   shard_tokens,    0,   100000000, "tokens in a shard") \
+    X("k",    long,   threads,         0,   0,      "threads (0: all cores); the shards do not depend on it")
 
 
 struct Flags {
@@ -611,6 +627,7 @@ static const struct { const char *name; char letter; const char *words, *help; }
     { "train",    't', "",           "train a model (the default command)" },
     { "probe",    'p', "CHECKPOINT", "measure the sink in a checkpoint, ours or a Hugging Face LLaMA directory" },
     { "generate", 'g', "CHECKPOINT", "write text with a checkpoint" },
+    { "tokenize", 'k', "FILE...",    "text (.txt .jsonl .jsonl.zst .jsonl.gz, - for standard input) to shards in --out" },
     { "bench",    'b', "",           "time training steps on random tokens" },
 };
 enum FlagKind { FLAG_LONG, FLAG_DOUBLE, FLAG_STR, FLAG_BOOL };
@@ -670,7 +687,7 @@ static Flags flags_parse(int argc, char** argv, char* command) {
     for (; i < argc; i++) {
         const std::string arg = argv[i];
         if (arg == "-h" || arg == "--help") { usage(i == 1 ? 0 : *command); exit(0); }
-        if (arg[0] != '-' || arg.size() < 2) { f.words.push_back(arg); continue; }
+        if (arg[0] != '-' || arg == "-") { f.words.push_back(arg); continue; }
         const size_t eq = arg[1] == '-' ? arg.find('=') : std::string::npos; // --steps=10, or --steps 10
         const std::string name = arg.substr(0, eq);
         const FlagRow* row = NULL;
@@ -860,15 +877,21 @@ static std::string config_json(const Config& c, const Tokenizer& tok, const std:
         + strf("\"v_star\": %s, \"prefix\": %d, \"window\": %d, \"tokenizer\": %s}\n}\n", json_str(c.v_star).c_str(), c.prefix, c.window,
               json_str(tok.kind == TOKENIZER_BYTES ? "bytes" : tokenizer_path).c_str());
 }
-// one array of num_params numbers as named tensors
-static void tensors_save(const Model* m, const std::string& path, const std::vector<std::pair<std::string, const acc*>>& arrays) {
-    std::vector<std::vector<float>> host;
-    std::vector<StOut> out;
+// num_params numbers as floats in host memory: where they are, if they are that already, else in *copy
+static const float* host_floats(const Model* m, const acc* array, std::vector<float>* copy) {
+    if (ops::on_host && std::is_same<acc, float>::value) { return (const float*)array; }
     std::vector<acc> x(m->num_params);
-    for (auto& a : arrays) {
-        ops::to_host(x.data(), a.second, m->num_params * sizeof(acc));
-        host.emplace_back(x.begin(), x.end());
-        for (auto& t : m->tensors) { out.push_back({ a.first + t.name, t.shape, host.back().data() + t.at }); }
+    ops::to_host(x.data(), array, m->num_params * sizeof(acc));
+    copy->assign(x.begin(), x.end());
+    return copy->data();
+}
+// arrays of num_params numbers as named tensors, each name with its array's prefix
+static void tensors_save(const Model* m, const std::string& path, const std::vector<std::pair<std::string, const acc*>>& arrays) {
+    std::vector<std::vector<float>> copies(arrays.size());
+    std::vector<StOut> out;
+    for (size_t i = 0; i < arrays.size(); i++) {
+        const float* x = host_floats(m, arrays[i].second, &copies[i]);
+        for (auto& t : m->tensors) { out.push_back({ arrays[i].first + t.name, t.shape, x + t.at }); }
     }
     safetensors_write(path, out, "{\"format\":\"pt\"}");
 }
@@ -882,7 +905,6 @@ static void checkpoint_save(const Model* m, const std::string& out, long step, c
 }
 // reads one array by name from the .safetensors files of a directory, checking every shape
 static void tensors_load(const Model* m, const std::vector<Safetensors>& files, const std::string& prefix, acc* device, bool tied = false) {
-    std::vector<acc> x(m->num_params);
     std::vector<float> one;
     for (auto& t : m->tensors) {
         const StTensor* found = NULL; const Safetensors* in = NULL;
@@ -900,9 +922,9 @@ static void tensors_load(const Model* m, const std::vector<Safetensors>& files, 
         }
         one.resize(t.count);
         safetensors_read(*in, *found, one.data());
-        for (long i = 0; i < t.count; i++) { x[t.at + i] = one[i]; }
+        const std::vector<acc> x(one.begin(), one.end());
+        ops::to_device(device + t.at, x.data(), t.count * sizeof(acc));
     }
-    ops::to_device(device, x.data(), m->num_params * sizeof(acc));
 }
 static double json_number(const Json& j, const char* key, double otherwise) {
     const Json* v = j.get(key);
@@ -987,9 +1009,8 @@ static void optimizer_load(Model* m, const std::string& dir) {
     safetensors_close(&file[0]);
 }
 static std::string params_hash(const Model* m) {
-    std::vector<acc> x(m->num_params);
-    ops::to_host(x.data(), m->master, m->num_params * sizeof(acc));
-    return strf("%016llx", (unsigned long long)hash_bytes(x.data(), x.size() * sizeof(acc)));
+    std::vector<float> copy;
+    return strf("%016llx", (unsigned long long)hash_bytes(host_floats(m, m->master, &copy), m->num_params * sizeof(float)));
 }
 
 // ============================================================================
@@ -1350,10 +1371,17 @@ static std::vector<int> probe_inputs(const Flags& f, int T, int V, int* n) {
     std::vector<int> x((size_t)f.probe_seqs * (T + 1));
     *n = f.probe_seqs;
     Rng rng = rng_stream(f.seed, 4);
+    if (f.probe_input == "natural" && file_exists(f.data) && text_format(f.data) == TEXT_JSONL) { // a file of prompts
+        const Tokenizer tok = f.tokenizer.empty() || f.tokenizer == "bytes" ? tokenizer_bytes() : tokenizer_load(f.tokenizer);
+        want(tok.vocab_size <= V, strf("tokenizer %s has %d ids, the model %d", tok.name.c_str(), tok.vocab_size, V), "the tokenizer that the model was trained with");
+        long skipped = 0;
+        *n = data_prompts(f.data, tok, f.probe_seqs, T, f.skip_bad, x.data(), &skipped);
+        if (skipped) { printf("%s: skipped %ld records shorter than %d tokens\n", f.data.c_str(), skipped, T + 1); }
+        return x;
+    }
     if (f.probe_input == "natural") {
         Data data = data_from_flags(f, T, T);
         *n = data_probe(&data, x.data());
-        if (data.probe_skipped) { printf("skipped %ld records shorter than %d tokens\n", data.probe_skipped, T + 1); }
         return x;
     }
     want(f.probe_input == "random" || f.probe_input == "repeated", "--probe-input " + f.probe_input, "natural, random or repeated");
@@ -1363,31 +1391,33 @@ static std::vector<int> probe_inputs(const Flags& f, int T, int V, int* n) {
     }
     return x;
 }
+// one eval object for each source of -d and each length; --json gets the first, and all of them if there are more
 static int probe(Flags f) {
     const std::vector<double> eps = eps_list(f);
-    const std::vector<std::string> lengths = split(f.probe_len, ',');
+    const std::vector<std::string> lengths = split(f.probe_len, ','), sources = f.probe_input == "natural" ? split(f.data, ',') : std::vector<std::string>{ f.probe_input };
     want(!lengths.empty(), "--probe-len", "a length, such as 64");
     long longest = 1;
     for (auto& w : lengths) { long v = 0; want(parse_long(w, &v) && v >= 1 && v < 1 << 30, "--probe-len " + w, "1 or more"); longest = std::max(longest, v); }
     Model m = model_from_checkpoint(&f, longest);
-    std::string json, objects;
-    for (auto& w : lengths) {
-        const int T = probe_length(f, w, m.c.T);
-        want(m.c.prefix < T, strf("prefix %d", m.c.prefix), strf("less than --probe-len %d", T).c_str());
-        int n = 0;
-        const std::vector<int> x = probe_inputs(f, T, m.c.V, &n);
-        const Metrics r = measure(&m, x.data(), n, T, 8192);
-        std::string one = eval_json(0, NAN, r, eps);
-        if (f.per_sequence) { one += ",\"alpha\":" + per_sequence_json(r); }
-        objects += (objects.empty() ? "{" : ",{") + one + "}";
-        if (json.empty()) { json = one; }
-        for (double e : eps) { printf("T %d, n %d, eps %g, %s input | loss %.4f | %s\n", T, n, e, f.probe_input.c_str(), r.loss, eval_text(NAN, r, e).c_str()); }
-        if (!f.dump.empty() && &w == &lengths[0]) {
+    std::vector<std::string> objects;
+    for (auto& source : sources) {
+        for (auto& w : lengths) {
+            const int T = probe_length(f, w, m.c.T);
+            want(m.c.prefix < T, strf("prefix %d", m.c.prefix), strf("less than --probe-len %d", T).c_str());
+            int n = 0;
+            f.data = source;
+            const std::vector<int> x = probe_inputs(f, T, m.c.V, &n);
+            const Metrics r = measure(&m, x.data(), n, T, 8192);
+            objects.push_back("\"data\":" + json_str(source) + "," + eval_json(0, NAN, r, eps) + (f.per_sequence ? ",\"alpha\":" + per_sequence_json(r) : ""));
+            for (double e : eps) { printf("%s, T %d, n %d, eps %g | loss %.4f | %s\n", source.c_str(), T, n, e, r.loss, eval_text(NAN, r, e).c_str()); }
+            if (f.dump.empty() || objects.size() > 1) { continue; }
             want(f.dump_seq >= 0 && f.dump_seq < n, strf("--dump-seq %ld", f.dump_seq), strf("0 to %d", n - 1).c_str());
             dump_maps(&m, f, x.data() + (size_t)f.dump_seq * (T + 1), T);
         }
     }
-    if (!f.json.empty()) { file_write(f.json, "{" + json + (lengths.size() > 1 ? ",\"lengths\":[" + objects + "]" : "") + "}\n"); }
+    std::string all;
+    for (auto& o : objects) { all += (all.empty() ? ",\"all\":[{" : ",{") + o + "}"; }
+    if (!f.json.empty()) { file_write(f.json, "{" + objects[0] + (objects.size() > 1 ? all + "]" : "") + "}\n"); }
     model_free(&m);
     return 0;
 }
@@ -1416,6 +1446,13 @@ static int generate_text(Flags f) {
     printf("%s\n", tokenizer_decode(tok, tokens.data() + given, tokens.size() - given, true).c_str());
     model_free(&m);
     return 0;
+}
+
+static int tokenize(const Flags& f) {
+    TokenizeOptions o;
+    o.files = f.words; o.val_files = split(f.val, ','); o.tokenizer = f.tokenizer; o.out = f.out; o.bos = f.bos; o.domains = f.domains;
+    o.val_fraction = f.val_fraction; o.tokens = f.train_tokens; o.shard_tokens = f.shard_tokens; o.threads = f.threads; o.skip_bad = f.skip_bad;
+    return tokenize_main(o);
 }
 
 // FLOPs of one training step per token: 6 for every weight of a matrix, and causal attention forward + backward
@@ -1464,13 +1501,13 @@ int main(int argc, char** argv) {
     char command;
     std::set_new_handler([] { die(EXIT_MACHINE, "memory: the system gave no more", "lower --batch, --seq or the model size"); });
     const Flags f = flags_parse(argc, argv, &command);
-    const bool takes_words = command == 'p' || command == 'g';
-    if (!f.words.empty() && !takes_words) {
-        die(EXIT_USER, "got '" + f.words[0] + "', wanted a command (train, probe, generate, bench) or a --flag", "./train_sink --help");
+    if (!f.words.empty() && !strchr("pgk", command)) {
+        die(EXIT_USER, "got '" + f.words[0] + "', wanted a command (train, probe, generate, tokenize, bench) or a --flag", "./train_sink --help");
     }
     switch (command) {
         case 'p': return probe(f);
         case 'g': return generate_text(f);
+        case 'k': return tokenize(f);
         case 'b': return bench(f);
         default:  return train(f);
     }

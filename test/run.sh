@@ -21,6 +21,16 @@ run() { # name command...
     [ "$f" -eq 0 ] || grep -v " passed, " $log/$name | head -n 20
     printf '%-24s %s (%ds)\n' "$name" "$last" $(($(date +%s) - start))
 }
+analytic() { # the builds of test_analytic, one for each PE
+    bad=0; total=0
+    for binary in build/test/analytic/*; do
+        out=$($binary 2>&1) || { bad=$((bad + 1)); echo "$(basename $binary):"; echo "$out"; }
+        last=$(echo "$out" | tail -n 1); p=${last%% passed*}
+        case "$p" in *[!0-9]*|'') ;; *) total=$((total + p)) ;; esac
+    done
+    echo "$total passed, $bad failed"
+    [ $bad -eq 0 ]
+}
 model() { # builds of test_model, each on the fixtures of its switches
     total=0; bad=0
     for binary in "$@"; do
@@ -40,11 +50,13 @@ if [ $# -gt 0 ]; then
     for t in "$@"; do
         case $t in
             model*/*) run $(echo $t | tr / _) model build/test/$t ;;
+            analytic) run analytic analytic ;;
             *) if [ -f test/$t.sh ]; then run $t sh test/$t.sh; else run $t build/test/$t; fi ;;
         esac
     done
 else
     for t in build/test/test_* build/test/asan_*; do run $(basename $t) $t; done
+    run analytic analytic
     run model model build/test/model/* build/test/model-double/*
     for t in test/test_*.sh; do run $(basename $t .sh) sh $t; done
 fi

@@ -423,7 +423,7 @@ static void test_bad_text() {
     CHECK(got == want && x[16] == 256, "ill-formed UTF-8 reads as %s", json_str(got).c_str());
     std::string shard = d.sources[0].train.shards[0].path;
     std::string manifest = file_read(shard.substr(0, shard.rfind('/')) + "/manifest.json");
-    CHECK(manifest.find("\"replaced\": 4") != std::string::npos, "ill-formed UTF-8: the manifest says %s", manifest.c_str());
+    CHECK(manifest.find("\"replaced\": 4,") != std::string::npos, "ill-formed UTF-8: the manifest says %s", manifest.c_str());
 
     std::string good = "{\"text\": \"" + ok + "\"}\n";
     struct { const char* line; const char* says; } bad[] = {

@@ -1,0 +1,399 @@
+// ============================================================================
+// CUDA operations: namespace cuda, the same names and parameter lists as namespace cpu in reference.h, which is where each
+// is explained and what each is tested against (test/test_cuda.cu). What is added here is only how threads share the work
+// and how sums stay in a fixed order. Attention is in attention_variants.cuh, the metrics' kernels in metrics.cuh.
+#ifndef CUDA_OPS_CUH
+#define CUDA_OPS_CUH
+#include "reference.h"
+#include "device.cuh"
+
+namespace cuda {
+using cpu::AdamW;
+enum { VN = 16 / sizeof(real) };                       // values in one 16-byte access
+// can rows of C values at these addresses be moved 16 bytes at a time?
+inline bool wide(int C, std::initializer_list<const void*> pointers) {
+    for (const void* p : pointers) { if ((uintptr_t)p % 16) { return false; } }
+    return C % VN == 0;
+}
+// every kernel with a template parameter N exists for N = VN and for N = 1, which takes any shape
+#define LAUNCH_WIDE(ok, kernel, ...) if (ok) { LAUNCH(kernel<VN>, __VA_ARGS__); } else { LAUNCH(kernel<1>, __VA_ARGS__); }
+// two ways to cover a tensor: a block of 128 threads per row and 128 N columns, or a flat loop over n values
+inline dim3 rows_grid(int rows, int C) { return dim3(rows, CEIL_DIV(C, 128)); }
+inline dim3 flat_grid(long n) { return dim3((unsigned)std::min(CEIL_DIV(n, 1024L), 1L << 16)); }
+#define FOR_COLUMNS(c, N, C) for (int c = (blockIdx.y * 128 + threadIdx.x) * N; c < C; c += gridDim.y * 128 * N)
+#define FOR_FLAT(i, N, n) for (long i = ((long)blockIdx.x * 256 + threadIdx.x) * N; i < n; i += (long)gridDim.x * 256 * N)
+
+// out (C) += sum_k part (K, C), in a fixed order; columns with c % width >= limit are left alone
+__global__ void __launch_bounds__(256) column_sum_kernel(acc* out, const float* part, long K, int C, int width, int limit) {
+    SMEM(float[8][32], sums);
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, c = blockIdx.x * 32 + lane;
+    float sum = 0;
+    for (long k = warp; c < C && k < K; k += 8) { sum += part[k * C + c]; }
+    sums[warp][lane] = sum;
+    __syncthreads();
+    if (warp > 0 || c >= C || c % width >= limit) { return; }
+    for (int w = 1; w < 8; w++) { sum += sums[w][lane]; }
+    out[c] += sum;
+}
+inline void column_sum(acc* out, const float* part, long K, int C, int width, int limit) {
+    LAUNCH(column_sum_kernel, dim3(CEIL_DIV(C, 32)), dim3(256), 0, out, part, K, C, width, limit);
+}
+
+// ----------------------------------------------------------------------------
+// 1 memory (the rest is in device.cuh)
+
+__global__ void __launch_bounds__(256) cast_kernel(real* dst, const acc* src, long n) {
+    FOR_FLAT(i, 1, n) { dst[i] = real(src[i]); }
+}
+__global__ void __launch_bounds__(256) add_kernel(real* y, const real* x, long n) {
+    FOR_FLAT(i, 1, n) { y[i] = real((float)y[i] + (float)x[i]); }
+}
+inline void add(real* y, const real* x, long n) { LAUNCH(add_kernel, flat_grid(n), dim3(256), 0, y, x, n); }
+inline void cast_to_real(real* dst, const acc* src, long n) {
+    if ((void*)dst != (const void*)src) { LAUNCH(cast_kernel, flat_grid(n), dim3(256), 0, dst, src, n); }
+}
+
+// ----------------------------------------------------------------------------
+// 2 matrix product
+
+inline void matmul_forward(real* out, const real* inp, const real* weight, const real* residual, int N, int C, int OC) {
+    gemm(out, residual, inp, weight, N, OC, C, false, true);
+}
+inline void matmul_backward_input(real* dinp, const real* dout, const real* weight, int N, int C, int OC) {
+    gemm(dinp, (const real*)NULL, dout, weight, N, C, OC, false, false);
+}
+inline void matmul_backward_weight(acc* dweight, const real* dout, const real* inp, int N, int C, int OC) {
+    gemm(dweight, dweight, dout, inp, OC, C, N, true, false);
+}
+
+// ----------------------------------------------------------------------------
+// 3 embedding and RMSNorm
+
+template <int N> __global__ void __launch_bounds__(128)
+embed_forward_kernel(real* out, const int* tokens, const real* wte, const real* pos, const real* sink, int T, int C) {
+    const int bt = blockIdx.x, b = bt / T, t = bt % T, skip = sink ? 1 : 0;
+    const real* x = t < skip ? sink : wte + (long)tokens[b * (T - skip) + t - skip] * C;
+    FOR_COLUMNS(c, N, C) {
+        Vec<real, N> v = load<N>(x + c);
+        if (pos) {
+            Vec<real, N> p = load<N>(pos + (long)t * C + c);
+            for (int i = 0; i < N; i++) { v.v[i] = real((float)v.v[i] + (float)p.v[i]); }
+        }
+        store<N>(out + (long)bt * C + c, v);
+    }
+}
+inline void embed_forward(real* out, const int* tokens, const real* wte, const real* pos, const real* sink, int B, int T, int C) {
+    LAUNCH_WIDE(wide(C, {out, wte, pos, sink}), embed_forward_kernel, rows_grid(B * T, C), dim3(128), 0, out, tokens, wte, pos, sink, T, C);
+}
+// A token may occur many times, and its row of dwte must be added to in a fixed order, without atomics. So tokens are
+// taken in segments, one launch after the other. Within one, the block of a token's first occurrence adds up all of them.
+enum { EMBED_SEGMENT = 2048 };
+template <int N> __global__ void __launch_bounds__(128)
+embed_backward_kernel(acc* dwte, const real* dout, const int* tokens, int from, int to, int skip, int T, int C) {
+    const int i = from + blockIdx.x, lane = threadIdx.x % 32, token = tokens[i];
+    for (int j0 = from; j0 < i; j0 += 32) { // every warp finds out by itself
+        if (__ballot_sync(~0u, j0 + lane < i && tokens[j0 + lane] == token)) { return; }
+    }
+    for (int c0 = 0; c0 < C; c0 += 128 * N) {
+        const int c = c0 + threadIdx.x * N;
+        float sum[N] = {};
+        for (int j0 = i; j0 < to; j0 += 32) {
+            unsigned same = __ballot_sync(~0u, j0 + lane < to && tokens[j0 + lane] == token);
+            for (int k = 0; same; k++, same >>= 1) {
+                if (!(same & 1) || c >= C) { continue; }
+                const int j = j0 + k, row = j / (T - skip) * T + j % (T - skip) + skip;
+                Vec<real, N> d = load<N>(dout + (long)row * C + c);
+                for (int n = 0; n < N; n++) { sum[n] += (float)d.v[n]; }
+            }
+        }
+        for (int n = 0; n < N && c < C; n++) { dwte[(long)token * C + c + n] += sum[n]; }
+    }
+}
+// dpos (T, C) += sum_b dout, dsink (C) += its row 0
+__global__ void __launch_bounds__(128) position_backward_kernel(acc* dpos, acc* dsink, const real* dout, int B, int T, int C) {
+    const int t = blockIdx.x;
+    FOR_COLUMNS(c, 1, C) {
+        float sum = 0;
+        for (int b = 0; b < B; b++) { sum += (float)dout[((long)b * T + t) * C + c]; }
+        if (dpos) { dpos[(long)t * C + c] += sum; }
+        if (dsink && t == 0) { dsink[c] += sum; }
+    }
+}
+inline void embed_backward(acc* dwte, acc* dpos, acc* dsink, const real* dout, const int* tokens, int B, int T, int C) {
+    const int skip = dsink ? 1 : 0, n = B * (T - skip);
+    for (int from = 0; from < n; from += EMBED_SEGMENT) {
+        const int to = std::min(n, from + EMBED_SEGMENT);
+        LAUNCH_WIDE(wide(C, {dout}), embed_backward_kernel, dim3(to - from), dim3(128), 0, dwte, dout, tokens, from, to, skip, T, C);
+    }
+    if (dpos || dsink) { LAUNCH(position_backward_kernel, rows_grid(dpos ? T : 1, C), dim3(128), 0, dpos, dsink, dout, B, T, C); }
+}
+
+// a warp per row
+template <int N> __global__ void __launch_bounds__(128)
+rmsnorm_forward_kernel(real* out, acc* rstd, const real* x, const real* weight, float eps, int rows, int C) {
+    const int n = blockIdx.x * 4 + threadIdx.x / 32, lane = threadIdx.x % 32;
+    if (n >= rows) { return; }
+    const real* x_n = x + (long)n * C;
+    float sum = 0;
+    for (int c = lane * N; c < C; c += 32 * N) {
+        Vec<real, N> v = load<N>(x_n + c);
+        for (int i = 0; i < N; i++) { sum += (float)v.v[i] * (float)v.v[i]; }
+    }
+    const float r = 1.0f / sqrtf(warp_sum(sum) / C + eps);
+    for (int c = lane * N; c < C; c += 32 * N) {
+        Vec<real, N> v = load<N>(x_n + c), w = load<N>(weight + c);
+        for (int i = 0; i < N; i++) { v.v[i] = real((float)v.v[i] * r * (float)w.v[i]); }
+        store<N>(out + (long)n * C + c, v);
+    }
+    if (lane == 0) { rstd[n] = r; }
+}
+inline void rmsnorm_forward(real* out, acc* rstd, const real* x, const real* weight, float eps, int N, int C) {
+    LAUNCH_WIDE(wide(C, {out, x, weight}), rmsnorm_forward_kernel, dim3(CEIL_DIV(N, 4)), dim3(128), 0, out, rstd, x, weight, eps, N, C);
+}
+// a block takes 64 rows, a warp one at a time; each warp keeps its own sums for dweight in shared memory
+enum { NORM_ROWS = 64 };
+template <int N> __global__ void __launch_bounds__(256)
+rmsnorm_backward_kernel(real* dx, float* part, const real* dout, const real* x, const real* weight, const acc* rstd, bool add, int rows, int C) {
+    const int warps = blockDim.x / 32, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    float* sums = dynamic_smem<float>();
+    float* dw = sums + warp * C;
+    for (int c = lane * N; c < C; c += 32 * N) { for (int i = 0; i < N; i++) { dw[c + i] = 0; } }
+    const int n1 = min(rows, (int)(blockIdx.x + 1) * NORM_ROWS);
+    for (int n = blockIdx.x * NORM_ROWS + warp; n < n1; n += warps) {
+        const real *d_n = dout + (long)n * C, *x_n = x + (long)n * C;
+        real* dx_n = dx + (long)n * C;
+        float dot = 0;
+        for (int c = lane * N; c < C; c += 32 * N) {
+            Vec<real, N> d = load<N>(d_n + c), v = load<N>(x_n + c), w = load<N>(weight + c);
+            for (int i = 0; i < N; i++) { dot += (float)d.v[i] * (float)w.v[i] * (float)v.v[i]; }
+        }
+        const float r = rstd[n], f = r * r * r * warp_sum(dot) / C;
+        for (int c = lane * N; c < C; c += 32 * N) {
+            Vec<real, N> d = load<N>(d_n + c), v = load<N>(x_n + c), w = load<N>(weight + c), g;
+            if (add) { g = load<N>(dx_n + c); }
+            for (int i = 0; i < N; i++) {
+                const float dv = d.v[i], xv = v.v[i];
+                dw[c + i] += dv * xv * r;
+                g.v[i] = real(dv * (float)w.v[i] * r - xv * f + (add ? (float)g.v[i] : 0.0f));
+            }
+            store<N>(dx_n + c, g);
+        }
+    }
+    __syncthreads();
+    for (int c = threadIdx.x; c < C; c += blockDim.x) {
+        float sum = 0;
+        for (int w = 0; w < warps; w++) { sum += sums[w * C + c]; }
+        part[(long)blockIdx.x * C + c] = sum;
+    }
+}
+inline void rmsnorm_backward(real* dx, acc* dweight, const real* dout, const real* x, const real* weight, const acc* rstd,
+                             bool add, int N, int C) {
+    const int blocks = CEIL_DIV(N, NORM_ROWS), warps = std::max(1, std::min(8, 12288 / C)); // 48 KiB of sums
+    float* part = (float*)device_scratch((size_t)blocks * C * sizeof(float));
+    LAUNCH_WIDE(wide(C, {dx, dout, x, weight}), rmsnorm_backward_kernel, dim3(blocks), dim3(32 * warps), warps * C * sizeof(float),
+                dx, part, dout, x, weight, rstd, add, N, C);
+    column_sum(dweight, part, blocks, C, C, C);
+}
+
+// ----------------------------------------------------------------------------
+// 4 rotary and kernels
+
+template <int N> __global__ void __launch_bounds__(128) rope_kernel(real* qkv, const acc* table, int sign, AttnShape s) {
+    const int bt = blockIdx.x, half = s.HS / 2;
+    const acc* turn = table + (long)(bt % s.T) * half * 2;
+    FOR_COLUMNS(k, N, (s.NH + s.KV) * half) {
+        const int h = k / half, i = k % half;
+        real* x = qkv + (long)bt * attn_row(s) + h * s.HS + i;
+        Vec<real, N> a = load<N>(x), b = load<N>(x + half);
+        for (int n = 0; n < N; n++) {
+            const float co = turn[2 * (i + n)], si = sign * turn[2 * (i + n) + 1], an = a.v[n], bn = b.v[n];
+            a.v[n] = real(an * co - bn * si);
+            b.v[n] = real(an * si + bn * co);
+        }
+        store<N>(x, a);
+        store<N>(x + half, b);
+    }
+}
+inline void rope(real* qkv, const acc* table, int sign, AttnShape s) {
+    LAUNCH_WIDE(wide(s.HS / 2, {qkv}), rope_kernel, rows_grid(s.B * s.T, (s.NH + s.KV) * s.HS / 2), dim3(128), 0, qkv, table, sign, s);
+}
+__global__ void __launch_bounds__(128) phi_elu1_forward_kernel(real* qkv, AttnShape s) {
+    FOR_COLUMNS(i, 1, (s.NH + s.KV) * s.HS) {
+        real* x = qkv + (long)blockIdx.x * attn_row(s) + i;
+        const float v = *x;
+        *x = real(v > 0 ? v + 1.0f : exp_(v));
+    }
+}
+inline void phi_elu1_forward(real* qkv, AttnShape s) {
+    LAUNCH(phi_elu1_forward_kernel, rows_grid(s.B * s.T, (s.NH + s.KV) * s.HS), dim3(128), 0, qkv, s);
+}
+__global__ void __launch_bounds__(128) phi_elu1_backward_kernel(real* dqkv, const real* qkv, AttnShape s) {
+    FOR_COLUMNS(i, 1, (s.NH + s.KV) * s.HS) {
+        const long at = (long)blockIdx.x * attn_row(s) + i;
+        dqkv[at] = real((float)dqkv[at] * min_((float)qkv[at], 1.0f));
+    }
+}
+inline void phi_elu1_backward(real* dqkv, const real* qkv, AttnShape s) {
+    LAUNCH(phi_elu1_backward_kernel, rows_grid(s.B * s.T, (s.NH + s.KV) * s.HS), dim3(128), 0, dqkv, qkv, s);
+}
+__global__ void __launch_bounds__(128) copy_rows_kernel(real* out, int out_stride, const real* inp, int inp_stride, int n) {
+    FOR_COLUMNS(i, 1, n) { out[(long)blockIdx.x * out_stride + i] = inp[(long)blockIdx.x * inp_stride + i]; }
+}
+inline void qk_gather(real* qk, const real* qkv, AttnShape s) {
+    const int n = (s.NH + s.KV) * s.HS;
+    LAUNCH(copy_rows_kernel, rows_grid(s.B * s.T, n), dim3(128), 0, qk, n, qkv, attn_row(s), n);
+}
+inline void qk_scatter(real* qkv, const real* qk, AttnShape s) {
+    const int n = (s.NH + s.KV) * s.HS;
+    LAUNCH(copy_rows_kernel, rows_grid(s.B * s.T, n), dim3(128), 0, qkv, attn_row(s), qk, n, n);
+}
+
+// ----------------------------------------------------------------------------
+// 6 heads and FFN
+
+__global__ void __launch_bounds__(128) heads_forward_kernel(real* out, const real* att, const real* vstar, bool sum, AttnShape s) {
+    const real* a = att + (long)blockIdx.x * s.NH * s.HS;
+    const int OC = sum ? s.HS : s.NH * s.HS;
+    FOR_COLUMNS(c, 1, OC) {
+        float o = 0;
+        for (int k = c; k < (sum ? s.NH * s.HS : c + 1); k += s.HS) { // one head, or all of them
+            o += (float)a[k] + (vstar ? (float)vstar[s.bias_shared ? k % s.HS : k] : 0.0f);
+        }
+        out[(long)blockIdx.x * OC + c] = real(o);
+    }
+}
+inline void heads_forward(real* out, const real* att, const real* vstar, bool sum, AttnShape s) {
+    LAUNCH(heads_forward_kernel, rows_grid(s.B * s.T, sum ? s.HS : s.NH * s.HS), dim3(128), 0, out, att, vstar, sum, s);
+}
+__global__ void __launch_bounds__(128) heads_backward_kernel(real* datt, const real* dout, bool sum, AttnShape s) {
+    const int W = s.NH * s.HS;
+    FOR_COLUMNS(c, 1, W) {
+        datt[(long)blockIdx.x * W + c] = dout[(long)blockIdx.x * (sum ? s.HS : W) + (sum ? c % s.HS : c)];
+    }
+}
+// part (blocks, W) = sums of 64 rows of x (N, W)
+__global__ void __launch_bounds__(128) row_sums_kernel(float* part, const real* x, int N, int W) {
+    const int n1 = min(N, (int)(blockIdx.x + 1) * NORM_ROWS);
+    FOR_COLUMNS(c, 1, W) {
+        float sum = 0;
+        for (int n = blockIdx.x * NORM_ROWS; n < n1; n++) { sum += (float)x[(long)n * W + c]; }
+        part[(long)blockIdx.x * W + c] = sum;
+    }
+}
+inline void heads_backward(real* datt, acc* dvstar, const real* dout, bool sum, AttnShape s) {
+    const int W = s.NH * s.HS, N = s.B * s.T, blocks = CEIL_DIV(N, NORM_ROWS);
+    LAUNCH(heads_backward_kernel, rows_grid(N, W), dim3(128), 0, datt, dout, sum, s);
+    if (!dvstar) { return; }
+    float* part = (float*)device_scratch((size_t)blocks * W * sizeof(float));
+    LAUNCH(row_sums_kernel, rows_grid(blocks, W), dim3(128), 0, part, datt, N, W);
+    if (s.bias_shared) { column_sum(dvstar, part, (long)blocks * s.NH, s.HS, s.HS, s.HS); } // (blocks NH, HS): the same floats
+    else { column_sum(dvstar, part, blocks, W, W, W); }
+}
+
+template <class Ff, int N> __global__ void __launch_bounds__(128) ffn_forward_kernel(real* out, const real* inp, int F) {
+    const real* x = inp + (long)blockIdx.x * F * (Ff::gated ? 2 : 1);
+    FOR_COLUMNS(i, N, F) {
+        Vec<real, N> g = load<N>(x + i), u;
+        if (Ff::gated) { u = load<N>(x + F + i); }
+        for (int n = 0; n < N; n++) { g.v[n] = real(Ff::act((float)g.v[n]) * (Ff::gated ? (float)u.v[n] : 1.0f)); }
+        store<N>(out + (long)blockIdx.x * F + i, g);
+    }
+}
+template <class Ff> void ffn_forward(real* out, const real* inp, int N, int F) {
+    if (wide(F, {out, inp})) { LAUNCH((ffn_forward_kernel<Ff, VN>), rows_grid(N, F), dim3(128), 0, out, inp, F); }
+    else { LAUNCH((ffn_forward_kernel<Ff, 1>), rows_grid(N, F), dim3(128), 0, out, inp, F); }
+}
+template <class Ff, int N> __global__ void __launch_bounds__(128) ffn_backward_kernel(real* dinp, const real* dout, const real* inp, int F) {
+    const long row = (long)blockIdx.x * F * (Ff::gated ? 2 : 1);
+    FOR_COLUMNS(i, N, F) {
+        Vec<real, N> g = load<N>(inp + row + i), d = load<N>(dout + (long)blockIdx.x * F + i), u;
+        if (Ff::gated) { u = load<N>(inp + row + F + i); }
+        for (int n = 0; n < N; n++) {
+            const float gn = g.v[n], dn = d.v[n], un = Ff::gated ? (float)u.v[n] : 1.0f;
+            g.v[n] = real(dn * Ff::dact(gn) * un);
+            u.v[n] = real(dn * Ff::act(gn));
+        }
+        store<N>(dinp + row + i, g);
+        if (Ff::gated) { store<N>(dinp + row + F + i, u); }
+    }
+}
+template <class Ff> void ffn_backward(real* dinp, const real* dout, const real* inp, int N, int F) {
+    if (wide(F, {dinp, dout, inp})) { LAUNCH((ffn_backward_kernel<Ff, VN>), rows_grid(N, F), dim3(128), 0, dinp, dout, inp, F); }
+    else { LAUNCH((ffn_backward_kernel<Ff, 1>), rows_grid(N, F), dim3(128), 0, dinp, dout, inp, F); }
+}
+
+// ----------------------------------------------------------------------------
+// 7 classifier: a block per row, which is read twice and written once
+
+template <int N> __global__ void __launch_bounds__(512) classifier_kernel(acc* losses, real* logits, const int* targets, float dloss, int V) {
+    real* x = logits + (long)blockIdx.x * V;
+    const int y = targets[blockIdx.x];
+    float top = -INFINITY, sum = 0;
+    for (int v = threadIdx.x * N; v < V; v += 512 * N) { // the sum is kept relative to the largest value so far
+        Vec<real, N> l = load<N>(x + v);
+        float most = top;
+        for (int i = 0; i < N; i++) { most = max_(most, (float)l.v[i]); }
+        if (most > top) { sum *= exp_(top - most); top = most; }
+        for (int i = 0; i < N; i++) { sum += exp_((float)l.v[i] - top); }
+    }
+    const float x_y = y < 0 ? 0.0f : (float)x[y], all = block_max<512>(top);
+    sum = block_sum<512>(top == -INFINITY ? 0.0f : sum * exp_(top - all)); // a thread without a value has top = -inf
+    if (threadIdx.x == 0) { losses[blockIdx.x] = y < 0 ? 0.0f : log_(sum) - (x_y - all); }
+    if (dloss == 0) { return; }
+    const float f = y < 0 ? 0.0f : dloss / sum;
+    for (int v = threadIdx.x * N; v < V; v += 512 * N) {
+        Vec<real, N> l = load<N>(x + v);
+        for (int i = 0; i < N; i++) { l.v[i] = real(y < 0 ? 0.0f : exp_((float)l.v[i] - all) * f - (v + i == y ? dloss : 0.0f)); }
+        store<N>(x + v, l);
+    }
+}
+inline void classifier(acc* losses, real* logits, const int* targets, float dloss, int N, int V) {
+    LAUNCH_WIDE(wide(V, {logits}), classifier_kernel, dim3(N), dim3(512), 0, losses, logits, targets, dloss, V);
+}
+
+// ----------------------------------------------------------------------------
+// 8 optimiser
+
+enum { SQUARE_BLOCK = 1 << 14 };
+__global__ void __launch_bounds__(256) square_norm_kernel(double* part, const acc* x, long n) {
+    const long from = (long)blockIdx.x * SQUARE_BLOCK, to = min(n, from + SQUARE_BLOCK);
+    double sum = 0;
+    for (long i = from + threadIdx.x; i < to; i += 256) { sum += (double)x[i] * x[i]; }
+    sum = block_sum<256>(sum);
+    if (threadIdx.x == 0) { part[blockIdx.x] = sum; }
+}
+inline double square_norm(const acc* x, long n) {
+    std::vector<double> part(CEIL_DIV(n, (long)SQUARE_BLOCK));
+    double* p = (double*)device_scratch(part.size() * sizeof(double));
+    LAUNCH(square_norm_kernel, dim3((unsigned)part.size()), dim3(256), 0, p, x, n);
+    to_host(part.data(), p, part.size() * sizeof(double));
+    double sum = 0;
+    for (double x_k : part) { sum += x_k; }
+    return sum;
+}
+// one element of either optimiser; c1, c2 are Adam's bias corrections
+template <bool ADAM> __global__ void __launch_bounds__(256)
+update_kernel(real* params, acc* master, acc* m, acc* v, const acc* grads, AdamW o, float c1, float c2, long n) {
+    FOR_FLAT(i, 1, n) {
+        const float g = grads[i] * o.grad_scale, w = master[i];
+        float step;
+        if (ADAM) {
+            const float m_i = m[i] = o.beta1 * m[i] + (1 - o.beta1) * g;
+            const float v_i = v[i] = o.beta2 * v[i] + (1 - o.beta2) * g * g;
+            step = m_i * c1 / (sqrtf(v_i * c2) + o.eps);
+        } else {
+            step = m[i] = o.beta1 * m[i] + g;
+        }
+        master[i] = w - o.lr * (step + o.weight_decay * w);
+        params[i] = real(master[i]);
+    }
+}
+inline void adamw_update(real* params, acc* master, acc* m, acc* v, const acc* grads, AdamW o, long n) {
+    const float c1 = 1 / (1 - pow((double)o.beta1, o.step)), c2 = 1 / (1 - pow((double)o.beta2, o.step));
+    LAUNCH(update_kernel<true>, flat_grid(n), dim3(256), 0, params, master, m, v, grads, o, c1, c2, n);
+}
+inline void sgd_update(real* params, acc* master, acc* m, acc* v, const acc* grads, AdamW o, long n) {
+    LAUNCH(update_kernel<false>, flat_grid(n), dim3(256), 0, params, master, m, v, grads, o, 0.0f, 0.0f, n);
+}
+} // namespace cuda
+#endif // CUDA_OPS_CUH

@@ -1,0 +1,718 @@
+/*
+dev/emulator/emu.h -- runs the CUDA kernels of this repository on a CPU, so that CI needs no GPU.
+
+Every CUDA thread is a fiber of one OS thread; barriers and warp operations are where fibers switch. Compiled as
+    g++ -x c++ -std=c++17 -DEMU -fno-strict-aliasing -fstack-clash-protection -I$CUDA/include -Idev/emulator ...
+device.cuh includes this file instead of <cuda_runtime.h>; the toolkit's own headers give the types and bf16 arithmetic,
+this file gives the bodies. What it is for is finding bugs, so it is strict where a GPU is silent:
+  - shared and device memory start as 0xFF bytes (NaN as float and bf16, -1 as int); every cudaMalloc and the dynamic
+    shared memory end at a guard page, and host code that touches device memory is stopped;
+  - a barrier or a warp operation reached at different lines, or with threads gone, is an error, not a hang;
+  - cp.async poisons its destination at issue and copies at the wait that covers it, so that a missing wait, a wrong
+    count, and a buffer refilled too early all show as NaN;
+  - threads run in the order of EMU_SCHED = fwd | rev | pct (random priority per warp, EMU_SEED), and with
+    -fsanitize=thread every fiber is a thread to ThreadSanitizer, which then finds real races between kernels' threads;
+  - the runtime fails on demand: EMU_FAULT = nogpu | old | driver | oom:<MiB> | cublas | launch.
+There are no atomics on purpose: a kernel that uses them does not compile here, and our kernels are deterministic.
+It cannot see: the text of the inline PTX, weak memory order, hardware rounding, speed, stream order.
+TO ADD an instruction: a struct of operands and a function that performs it for a whole warp (see ldmatrix), a wrapper in
+device.cuh for both compilers, and a check in selftest.cu.
+*/
+#ifndef EMU_H
+#define EMU_H
+#include <cuda_runtime_api.h>
+#include <cuda_bf16.h>
+#include <math.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+// ----------------------------------------------------------------------------
+// sanitizers. RT marks the emulator's own functions: invisible to ThreadSanitizer, which would otherwise see one OS
+// thread scheduling itself. For the same reason they use Array below, not std::vector (that stays instrumented).
+
+#ifdef __SANITIZE_THREAD__
+extern "C" {
+void* __tsan_get_current_fiber();
+void* __tsan_create_fiber(unsigned);
+void __tsan_destroy_fiber(void*);
+void __tsan_switch_to_fiber(void*, unsigned);
+void __tsan_set_fiber_name(void*, const char*);
+void __tsan_acquire(void*);
+void __tsan_release(void*);
+void __tsan_read_range(void*, unsigned long);
+void __tsan_write_range(void*, unsigned long);
+}
+#define RT __attribute__((no_sanitize_thread))
+#define TSAN(...) __VA_ARGS__
+enum { EMU_TSAN = 1 };
+#else
+#define RT
+#define TSAN(...)
+enum { EMU_TSAN = 0 };
+#endif
+#ifdef __SANITIZE_ADDRESS__
+extern "C" {
+void __sanitizer_start_switch_fiber(void**, const void*, size_t);
+void __sanitizer_finish_switch_fiber(void*, const void**, size_t*);
+void __asan_poison_memory_region(const volatile void*, size_t);
+void __asan_unpoison_memory_region(const volatile void*, size_t);
+}
+#define ASAN(...) __VA_ARGS__
+enum { EMU_ASAN = 1 };
+#else
+#define ASAN(...)
+enum { EMU_ASAN = 0 };
+#endif
+
+#undef __shared__
+#define __shared__ use_SMEM_of_device_cuh // GCC puts statics of templates where they cannot be poisoned
+#define __launch_bounds__(...)
+#define EMU_HERE const char *file = __builtin_FILE(), int line = __builtin_LINE() // where the caller stands
+
+inline uint3 threadIdx, blockIdx;
+inline dim3 blockDim, gridDim;
+
+namespace emu {
+// ----------------------------------------------------------------------------
+// state
+
+template <class T> struct Array {
+    T* p = nullptr; size_t n = 0, cap = 0;
+    RT T& operator[](size_t i) { return p[i]; }
+    RT T* begin() { return p; }
+    RT T* end() { return p + n; }
+    RT void reserve(size_t k) { if (k > cap) { cap = k; p = (T*)realloc((void*)p, cap * sizeof(T)); } }
+    RT void push(T v) { if (n == cap) { reserve(cap ? 2 * cap : 8); } p[n++] = v; }
+    RT void erase(size_t i, size_t k) { memmove((void*)(p + i), (void*)(p + i + k), (n - i - k) * sizeof(T)); n -= k; }
+};
+struct Block;
+struct Copy { void* dst; const void* src; unsigned n, from; };  // cp.async: n bytes, the first `from` read, the rest 0
+enum State : uint8_t { NEW, READY, WAITING, DONE };
+struct Thread {
+    void* sp = nullptr; char* stack = nullptr; Block* block = nullptr;
+    uint3 id{}; unsigned lane = 0, priority = 0; State state = NEW;
+    const char *what = "", *file = ""; int line = 0;            // where it waits
+    void* arg = nullptr;                                        // operands of the warp operation, or the barrier
+    Array<Copy> copies; Array<size_t> groups;                   // cp.async not yet done; ends of committed groups
+    void *tsan = nullptr, *fake = nullptr;                      // the sanitizers' handles
+};
+typedef void (*WarpFn)(Thread* lanes, uint32_t mask);           // performs a warp operation for all lanes at once
+struct Pending { uint32_t mask, arrived; WarpFn fn; const char *what, *file; int line; };
+struct Warp { uint32_t exist = 0, exited = 0; int n = 0; Pending ops[32]; };
+struct Barrier { unsigned arrived; const char* file; int line; };
+struct Memory { char *p, *map; size_t n, mapped; };             // p[0..n) of use, inside the mapping
+enum { MAX_STATIC = 16, STATIC_BYTES = 48 << 10 };
+struct Static { int id; char* p; size_t n; };                   // an SMEM variable
+struct Block {
+    uint3 id; unsigned n = 0, alive = 0; Thread* threads = nullptr; Warp* warps = nullptr; Barrier bar{};
+    Memory dynamic{}, statics{}; size_t statics_used = 0; Static vars[MAX_STATIC]; int n_vars = 0;
+};
+enum Sched { FWD, REV, PCT };
+struct Settings { Sched sched = FWD; uint64_t seed = 1; const char* fault = ""; size_t stack = 0; };
+struct Counts { uint64_t launches, blocks, mma, ldmatrix, conflicts; };   // conflicts: extra ldmatrix bank cycles
+
+inline Settings settings;
+inline Counts counts;
+inline Thread host;                       // the fiber that is not a CUDA thread
+inline Thread* now = &host;
+inline Array<Thread*> ring;               // ready threads: ring[head..tail), indices modulo its size, a power of two
+inline unsigned head, tail;
+inline Array<char*> stacks;               // free fiber stacks
+inline Array<Memory> memory;              // device allocations
+inline Array<Block*> finished;            // TSan only: kept until the launch ends (a reused fiber would be the same thread)
+inline Block* block;                      // the one that runs
+inline const char* kernel = "";
+inline void (*body)(void*); inline void* body_args;
+inline char launch_done;                  // its address is a TSan sync object
+
+[[noreturn]] RT inline void fail(const char* format, ...) {
+    va_list ap; va_start(ap, format);
+    fprintf(stderr, "EMU ERROR: "); vfprintf(stderr, format, ap); fprintf(stderr, "\n");
+    va_end(ap);
+    if (now != &host) {
+        fprintf(stderr, "  in kernel %s, block (%u,%u,%u), thread (%u,%u,%u)\n", kernel, blockIdx.x, blockIdx.y, blockIdx.z,
+                threadIdx.x, threadIdx.y, threadIdx.z);
+    }
+    fflush(stderr); abort();
+}
+inline bool fault(const char* name) { return strncmp(settings.fault, name, strlen(name)) == 0; }
+inline void segv(int, siginfo_t*, void*);
+inline void init() {
+    static bool done = false;
+    if (done) { return; }
+    done = true;
+    auto env = [](const char* k) { const char* v = getenv(k); return v ? v : ""; };
+    const char* s = env("EMU_SCHED");
+    settings.sched = !strcmp(s, "rev") ? REV : !strcmp(s, "pct") ? PCT : FWD;
+    if (*s && settings.sched == FWD && strcmp(s, "fwd")) { fail("EMU_SCHED=%s: wanted fwd, rev or pct", s); }
+    if (*env("EMU_SEED")) { settings.seed = strtoull(env("EMU_SEED"), nullptr, 10) | 1; }
+    settings.fault = env("EMU_FAULT");
+    host.state = READY;
+    settings.stack = EMU_ASAN ? 512 << 10 : EMU_TSAN ? 64 << 10 : 128 << 10;
+    if (!EMU_ASAN) { // report bad addresses from a stack of our own: the fiber's may be the one that overflowed
+        static char alt[64 << 10];
+        stack_t ss{}; ss.ss_sp = alt; ss.ss_size = sizeof alt; sigaltstack(&ss, nullptr);
+        struct sigaction sa{}; sa.sa_sigaction = segv; sa.sa_flags = SA_SIGINFO | SA_ONSTACK;
+        sigaction(SIGSEGV, &sa, nullptr); sigaction(SIGBUS, &sa, nullptr);
+    }
+    TSAN(host.tsan = __tsan_get_current_fiber();)
+}
+
+// ----------------------------------------------------------------------------
+// memory
+
+const size_t PAGE = 4096, CANARY = 0x5A;
+RT inline size_t page_up(size_t n) { return (n + PAGE - 1) / PAGE * PAGE; }
+// n bytes of 0xFF that end at a guard page (to 16 bytes; the rest holds canaries), with another page before them
+RT inline Memory guarded(size_t n) {
+    Memory m{}; m.n = n;
+    size_t round = (n + 15) & ~size_t(15);
+#ifdef __SANITIZE_ADDRESS__
+    m.map = m.p = (char*)aligned_alloc(16, round ? round : 16); m.mapped = round;
+    if (m.p && round != n) { __asan_poison_memory_region(m.p + n, round - n); }
+#else
+    m.mapped = page_up(round) + 2 * PAGE;
+    m.map = (char*)mmap(nullptr, m.mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (m.map == MAP_FAILED) { fail("mmap of %zu bytes failed", n); }
+    mprotect(m.map, PAGE, PROT_NONE); mprotect(m.map + m.mapped - PAGE, PAGE, PROT_NONE);
+    m.p = m.map + m.mapped - PAGE - round;
+    memset(m.p + n, CANARY, round - n);
+#endif
+    memset(m.p, 0xFF, n);
+    return m;
+}
+RT inline void check_canary(const Memory& m) {
+    for (size_t i = m.n; !EMU_ASAN && (i & 15); i++) {
+        if ((unsigned char)m.p[i] != CANARY) { fail("bytes just past a device allocation of %zu bytes were overwritten", m.n); }
+    }
+}
+RT inline void unmap(Memory* m) {
+    ASAN(__asan_unpoison_memory_region(m->p, m->mapped); free(m->map); return;)
+    munmap(m->map, m->mapped);
+}
+RT inline bool in(const Memory& m, const void* p, size_t n) { return (char*)p >= m.p && (char*)p + n <= m.p + m.n; }
+RT inline bool is_device(const void* p) {
+    for (auto& m : memory) { if (in(m, p, 0)) { return true; } }
+    return false;
+}
+RT inline bool is_shared(const void* p, size_t n) { return in(block->dynamic, p, n) || in(block->statics, p, n); }
+
+// device memory is out of reach while host code runs; launches, cudaMemcpy and cuBLAS hold an Access
+inline int access_depth;
+RT inline void protect(int how) {
+    for (auto& m : memory) { if (!EMU_ASAN && !EMU_TSAN) { mprotect(m.map + PAGE, m.mapped - 2 * PAGE, how); } }
+}
+struct Access {
+    RT Access()  { if (access_depth++ == 0) { protect(PROT_READ | PROT_WRITE); } }
+    RT ~Access() { if (--access_depth == 0) { protect(PROT_NONE); } }
+};
+RT inline void segv(int, siginfo_t* info, void*) { // says what the address was nearest to
+    char* a = (char*)info->si_addr;
+    if (block && a >= block->dynamic.map && a < block->dynamic.map + block->dynamic.mapped) {
+        fail("bad access, %ld bytes past %zu bytes of dynamic shared memory", (long)(a - block->dynamic.p - block->dynamic.n),
+             block->dynamic.n);
+    }
+    for (auto& m : memory) {
+        if (in(m, a, 1)) { fail("host code touched device memory (byte %ld of an allocation of %zu)", (long)(a - m.p), m.n); }
+        if (a >= m.map && a < m.map + m.mapped) {
+            bool past = a >= m.p;
+            fail("bad access, %ld bytes %s a device allocation of %zu bytes", (long)(past ? a - m.p - m.n : m.p - a),
+                 past ? "past the end of" : "before", m.n);
+        }
+    }
+    fail("bad access at %p: null, a host pointer, freed memory, or a fiber's stack overflow", (void*)a);
+}
+
+// ----------------------------------------------------------------------------
+// fibers: save the callee-saved registers, change the stack pointer, jump. The trailing pop-jmp is a return without
+// confusing the processor's return predictor. Any other CPU than x86-64 uses ucontext (20 times slower).
+
+#ifdef __x86_64__
+extern "C" void emu_switch(void** save, void* to);
+asm(".text\n.weak emu_switch\n.type emu_switch,@function\nemu_switch:\n"
+    "push %rbp\npush %rbx\npush %r12\npush %r13\npush %r14\npush %r15\n"
+    "mov %rsp,(%rdi)\nmov %rsi,%rsp\n"
+    "pop %r15\npop %r14\npop %r13\npop %r12\npop %rbx\npop %rbp\npop %rcx\njmp *%rcx\n.size emu_switch,.-emu_switch\n");
+RT inline void* fiber_new(char* top, void (*f)()) {
+    void** s = (void**)top;
+    s[-1] = nullptr; s[-2] = (void*)f;   // where f would return to, and where the first switch jumps to
+    memset(s - 8, 0, 6 * sizeof *s);
+    return s - 8;
+}
+#else
+} // namespace emu
+#include <ucontext.h>
+namespace emu {
+RT inline void emu_switch(void** save, void* to) {
+    ucontext_t me; *save = &me;
+    swapcontext(&me, (ucontext_t*)to);
+}
+RT inline void* fiber_new(char* top, void (*f)()) {
+    ucontext_t* u = (ucontext_t*)(((uintptr_t)top - sizeof(ucontext_t)) & ~uintptr_t(63));
+    getcontext(u);
+    u->uc_stack.ss_sp = top - settings.stack; u->uc_stack.ss_size = (char*)u - (top - settings.stack); u->uc_link = nullptr;
+    makecontext(u, f, 0);
+    return u;
+}
+#endif
+
+RT inline uint64_t random() { uint64_t& x = settings.seed; x ^= x << 13; x ^= x >> 7; x ^= x << 17; return x; }
+RT inline Thread*& ready(unsigned i) { return ring[i & (ring.cap - 1)]; }
+RT inline void wake(Thread* t) { t->state = READY; ready(tail++) = t; }
+RT inline Thread* next_ready() {
+    if (head == tail) { return nullptr; }
+    if (settings.sched == REV) { return ready(--tail); }
+    unsigned best = head;
+    for (unsigned i = head; settings.sched == PCT && i != tail; i++) { if (ready(i)->priority > ready(best)->priority) { best = i; } }
+    Thread* t = ready(best);
+    ready(best) = ready(head++);
+    return t;
+}
+[[noreturn]] RT inline void thread_main();
+RT inline void on_new_stack(void* fake) {
+    ASAN(const void* p; size_t n; __sanitizer_finish_switch_fiber(fake, &p, &n);
+         if (!host.stack) { host.stack = (char*)p; host.arg = (void*)n; })
+    (void)fake;
+}
+RT inline void start_fiber(Thread* t) {
+    if (stacks.n) {
+        t->stack = stacks[--stacks.n];
+        ASAN(__asan_unpoison_memory_region(t->stack, settings.stack);) // fibers end without unwinding their last frames
+    } else {
+        char* s = (char*)mmap(nullptr, settings.stack + PAGE, PROT_READ | PROT_WRITE,
+                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (s == MAP_FAILED) { fail("no memory for a fiber's stack"); }
+        mprotect(s, PAGE, PROT_NONE);
+        t->stack = s + PAGE;
+    }
+    t->sp = fiber_new(t->stack + settings.stack, thread_main);
+    t->state = READY;
+}
+RT inline void jump(Thread* to, bool dying = false) {
+    Thread* me = now;
+    if (to->state == NEW) { start_fiber(to); }
+    now = to; threadIdx = to->id;
+    ASAN(__sanitizer_start_switch_fiber(dying ? nullptr : &me->fake, to->stack, to == &host ? (size_t)to->arg : settings.stack);)
+    TSAN(__tsan_switch_to_fiber(to->tsan, 1);)
+    (void)dying;
+    emu_switch(&me->sp, to->sp);
+    on_new_stack(me->fake);
+}
+[[noreturn]] RT inline void deadlock() {
+    fprintf(stderr, "EMU ERROR: deadlock in kernel %s, block (%u,%u,%u):", kernel, block->id.x, block->id.y, block->id.z);
+    Thread* t = block->threads;
+    for (unsigned i = 0, j; i < block->n; i = j) { // one entry per run of threads at the same place
+        for (j = i; j < block->n && t[j].state == t[i].state && t[j].line == t[i].line; j++) {}
+        if (t[i].state == DONE) { fprintf(stderr, " [%u-%u exited]", i, j - 1); }
+        else { fprintf(stderr, " [%u-%u at %s %s:%d]", i, j - 1, t[i].what, t[i].file, t[i].line); }
+    }
+    fprintf(stderr, "\n"); fflush(stderr); abort();
+}
+RT inline void wait_here(const char* what, const char* file, int line) {
+    Thread* me = now;
+    me->state = WAITING; me->what = what; me->file = file; me->line = line;
+    Thread* t = next_ready();
+    if (!t) { deadlock(); }
+    if (t != me) { jump(t); }
+}
+
+// ----------------------------------------------------------------------------
+// __syncthreads
+
+RT inline void draw_priorities() {
+    for (unsigned i = 0; i < block->n; i++) {
+        block->threads[i].priority = i % 32 ? block->threads[i - 1].priority : unsigned(random() >> 33);
+    }
+}
+RT inline void barrier(const char* file, int line) {
+    if (now == &host) { fail("__syncthreads outside a kernel"); }
+    Barrier& b = block->bar;
+    if (block->alive != block->n) { fail("__syncthreads at %s:%d after another thread of the block has exited", file, line); }
+    if (b.arrived == 0) { b.file = file; b.line = line; }
+    else if (b.line != line || strcmp(b.file, file)) {
+        fail("divergent barrier: this thread is at %s:%d, others wait at %s:%d", file, line, b.file, b.line);
+    }
+    TSAN(__tsan_release(&b);)
+    if (++b.arrived == block->n) {
+        b.arrived = 0;
+        if (settings.sched == PCT) { draw_priorities(); }
+        for (Thread* t = block->threads; t < block->threads + block->n; t++) { if (t != now) { wake(t); } }
+        if (settings.sched == PCT) { wake(now); wait_here("__syncthreads", file, line); } // the last need not go first
+    } else { wait_here("__syncthreads", file, line); }
+    TSAN(__tsan_acquire(&b);)
+}
+
+// ----------------------------------------------------------------------------
+// warp operations: each lane leaves a pointer to its operands and waits; the last to arrive performs the operation
+
+RT inline void warp_op(uint32_t mask, WarpFn fn, void* arg, const char* what, const char* file, int line) {
+    if (now == &host) { fail("%s outside a kernel", what); }
+    Thread* me = now; Thread* lanes = me - me->lane;
+    Warp& w = block->warps[(me - block->threads) / 32];
+    if (!(mask >> me->lane & 1)) { fail("%s at %s:%d: the calling lane is not in mask %08x", what, file, line, mask); }
+    if (mask & ~w.exist) { fail("%s at %s:%d: mask %08x names lanes that do not exist", what, file, line, mask); }
+    if (mask & w.exited) { fail("%s at %s:%d: lanes %08x of the mask have exited", what, file, line, mask & w.exited); }
+    Pending* p = nullptr;
+    for (int i = 0; i < w.n && !p; i++) {
+        Pending& x = w.ops[i];
+        if (x.mask != mask || x.arrived >> me->lane & 1) { continue; } // another half of the warp, or a later round
+        if (x.fn != fn || x.line != line || strcmp(x.file, file)) {
+            fail("divergent warp operation: this lane is at %s %s:%d, lanes %08x are at %s %s:%d", what, file, line, x.arrived,
+                 x.what, x.file, x.line);
+        }
+        p = &x;
+    }
+    if (!p) { p = &w.ops[w.n++]; *p = Pending{mask, 0, fn, what, file, line}; }
+    p->arrived |= 1u << me->lane;
+    me->arg = arg;
+    if (p->arrived != mask) { wait_here(what, file, line); return; }
+    *p = w.ops[--w.n];
+    if (fn) { fn(lanes, mask); }
+    for (int l = 0; l < 32; l++) { if (mask >> l & 1 && lanes + l != me) { wake(lanes + l); } }
+}
+template <class T> struct ShuffleArg { T value; int from; T out; };
+template <class T> RT void shuffle_fn(Thread* t, uint32_t mask) {
+    for (int l = 0; l < 32; l++) {
+        if (!(mask >> l & 1)) { continue; }
+        auto* a = (ShuffleArg<T>*)t[l].arg;
+        if (mask >> a->from & 1) { a->out = ((ShuffleArg<T>*)t[a->from].arg)->value; }
+        else { memset((void*)&a->out, 0xFF, sizeof(T)); }              // the source takes no part: undefined
+    }
+}
+template <class T> RT T shuffle(uint32_t mask, T v, int from, const char* what, const char* file, int line) {
+    ShuffleArg<T> a{v, from, v};
+    warp_op(mask, shuffle_fn<T>, &a, what, file, line);
+    return a.out;
+}
+struct BallotArg { bool vote; uint32_t out; };
+RT inline void ballot_fn(Thread* t, uint32_t mask) {
+    uint32_t all = 0;
+    for (int l = 0; l < 32; l++) { if (mask >> l & 1 && ((BallotArg*)t[l].arg)->vote) { all |= 1u << l; } }
+    for (int l = 0; l < 32; l++) { if (mask >> l & 1) { ((BallotArg*)t[l].arg)->out = all; } }
+}
+
+// ----------------------------------------------------------------------------
+// mma.m16n8k16 and ldmatrix by the index formulas of the PTX ISA. Lane l holds, with g = l / 4 and t = 2 (l % 4):
+// A(16x16): rows g, g + 8, columns t, t+1, t+8, t+9; B(16x8): rows t, t+1, t+8, t+9, column g; C(16x8): rows g, g + 8.
+
+RT inline float widen(uint32_t h) { uint32_t u = h << 16; float f; memcpy(&f, &u, 4); return f; }
+struct MmaArg { float* c; const uint32_t *a, *b; };
+RT inline void mma_fn(Thread* lanes, uint32_t) {
+    typedef float Row __attribute__((vector_size(32)));        // 8 floats
+    float A[16][16]; Row B[16], C[16];
+    counts.mma++;
+    for (int l = 0; l < 32; l++) {
+        MmaArg* x = (MmaArg*)lanes[l].arg;
+        int g = l / 4, t = l % 4 * 2;
+        for (int i = 0; i < 4; i++) {
+            int row = g + i % 2 * 8, col = t + i / 2 * 8;
+            A[row][col] = widen(x->a[i] & 0xFFFF); A[row][col + 1] = widen(x->a[i] >> 16);
+        }
+        for (int i = 0; i < 2; i++) { B[t + i * 8][g] = widen(x->b[i] & 0xFFFF); B[t + i * 8 + 1][g] = widen(x->b[i] >> 16); }
+        C[g][t] = x->c[0]; C[g][t + 1] = x->c[1]; C[g + 8][t] = x->c[2]; C[g + 8][t + 1] = x->c[3];
+    }
+    for (int i = 0; i < 16; i++) {
+        Row sum = {};
+        for (int k = 0; k < 16; k++) { sum += A[i][k] * B[k]; }
+        C[i] += sum;
+    }
+    for (int l = 0; l < 32; l++) {
+        float* c = ((MmaArg*)lanes[l].arg)->c;
+        int g = l / 4, t = l % 4 * 2;
+        c[0] = C[g][t]; c[1] = C[g][t + 1]; c[2] = C[g + 8][t]; c[3] = C[g + 8][t + 1];
+    }
+}
+// four 8x8 matrices of 16-bit values; lane 8m + i gives the address of row i of matrix m
+struct LdmatrixArg { uint32_t* r; const void* row; const char* file; int line; };
+template <bool TRANS> RT void ldmatrix_fn(Thread* lanes, uint32_t) {
+    counts.ldmatrix++;
+    for (int m = 0; m < 4; m++) {
+        const uint16_t* row[8];
+        for (int i = 0; i < 8; i++) {
+            auto* a = (LdmatrixArg*)lanes[m * 8 + i].arg;
+            row[i] = (const uint16_t*)a->row;
+            if ((uintptr_t)a->row % 16 || !is_shared(a->row, 16)) {
+                fail("ldmatrix %s:%d: the row address of lane %d is not in shared memory, or not 16-byte aligned",
+                     a->file, a->line, m * 8 + i);
+            }
+            TSAN(__tsan_read_range((void*)a->row, 16);)
+            for (int j = 0; j < i; j++) { // eight rows, eight groups of four banks: two rows in one group cost a cycle
+                if (((uintptr_t)row[j] ^ (uintptr_t)row[i]) % 128 < 16 && row[j] != row[i]) { counts.conflicts++; break; }
+            }
+        }
+        for (int l = 0; l < 32; l++) {
+            int g = l / 4, t = l % 4 * 2;
+            uint32_t lo = TRANS ? row[t][g] : row[g][t], hi = TRANS ? row[t + 1][g] : row[g][t + 1];
+            ((LdmatrixArg*)lanes[l].arg)->r[m] = lo | hi << 16;
+        }
+    }
+}
+
+// ----------------------------------------------------------------------------
+// cp.async: 16 bytes, of which the first `from` are read and the others zeroed
+
+RT inline void cp_async(void* dst, const void* src, unsigned from, const char* file, int line) {
+    if ((uintptr_t)dst % 16 || (uintptr_t)src % 16) { fail("cp.async %s:%d: an address is not 16-byte aligned", file, line); }
+    if (!is_shared(dst, 16)) { fail("cp.async %s:%d: the destination is not in shared memory", file, line); }
+    if (from && !is_device(src)) { fail("cp.async %s:%d: the source is not in device memory", file, line); }
+    TSAN(__tsan_write_range(dst, 16);)
+    memset(dst, 0xFF, 16);
+    now->copies.push(Copy{dst, src, 16, from});
+}
+RT inline void cp_commit() { now->groups.push(now->copies.n); }
+RT inline void cp_wait(size_t keep) { // all but the newest `keep` groups arrive
+    auto& g = now->groups;
+    if (g.n <= keep) { return; }
+    size_t groups = g.n - keep, end = g[groups - 1];
+    for (size_t i = 0; i < end; i++) {
+        Copy c = now->copies[i];
+        TSAN(__tsan_read_range((void*)c.src, c.from); __tsan_write_range(c.dst, c.n);)
+        memcpy(c.dst, c.src, c.from);
+        memset((char*)c.dst + c.from, 0, c.n - c.from);
+    }
+    now->copies.erase(0, end); g.erase(0, groups);
+    for (size_t& x : g) { x -= end; }
+}
+
+// ----------------------------------------------------------------------------
+// threads, blocks, launch
+
+RT inline void thread_end() {
+    Thread* t = now; Warp& w = block->warps[(t - block->threads) / 32];
+    if (t->copies.n) { fail("thread exits with %zu cp.async copies not waited for", t->copies.n); }
+    t->groups.n = 0; t->state = DONE; block->alive--; w.exited |= 1u << t->lane;
+    for (Pending* p = w.ops; p < w.ops + w.n; p++) {
+        if (p->mask >> t->lane & 1) { fail("thread exits while others wait for it at %s %s:%d", p->what, p->file, p->line); }
+    }
+    Barrier& b = block->bar;
+    if (b.arrived) { fail("thread exits while %u others wait at __syncthreads %s:%d", b.arrived, b.file, b.line); }
+    TSAN(__tsan_release(&launch_done);)
+}
+[[noreturn]] RT inline void thread_main() {
+    on_new_stack(nullptr);
+    for (;;) {
+        now->state = READY;
+        body(body_args);
+        thread_end();
+        Thread *me = now, *t = block->alive ? next_ready() : &host;
+        if (!t) { deadlock(); }
+        if (t->state == NEW && !EMU_TSAN && !EMU_ASAN) { // a kernel without barriers needs one stack and no switch
+            t->stack = me->stack; me->stack = nullptr;
+            now = t; threadIdx = t->id;
+            continue;
+        }
+        if (!EMU_TSAN) { stacks.push(me->stack); me->stack = nullptr; }
+        jump(t, true);
+    }
+}
+RT inline Block* block_new(unsigned n, dim3 d, size_t smem) {
+    Block* b = new Block;
+    b->n = n; b->threads = new Thread[n]; b->warps = new Warp[(n + 31) / 32];
+    b->dynamic = guarded(smem); b->statics = guarded(STATIC_BYTES);
+    for (unsigned i = 0; i < n; i++) {
+        Thread& t = b->threads[i];
+        t.block = b; t.id = uint3{i % d.x, i / d.x % d.y, i / d.x / d.y}; t.lane = i % 32;
+        b->warps[i / 32].exist |= 1u << i % 32;
+    }
+    return b;
+}
+RT inline void block_free(Block* b) {
+    for (Thread* t = b->threads; t < b->threads + b->n; t++) {
+        TSAN(__tsan_destroy_fiber(t->tsan); munmap(t->stack - PAGE, settings.stack + PAGE);)
+        free((void*)t->copies.p); free((void*)t->groups.p);
+    }
+    unmap(&b->dynamic); unmap(&b->statics);
+    delete[] b->threads; delete[] b->warps; delete b;
+}
+RT inline void block_run(uint3 id) {
+    Block* b = block;
+    b->id = blockIdx = id; b->alive = b->n; b->bar = Barrier{};
+    memset(b->dynamic.p, 0xFF, b->dynamic.n); memset(b->statics.p, 0xFF, b->statics_used);
+    b->statics_used = 0; b->n_vars = 0;
+    if (settings.sched == PCT) { draw_priorities(); }
+    for (unsigned i = 0; i < b->n; i++) {
+        Thread& t = b->threads[i];
+        t.state = NEW; b->warps[i / 32].exited = 0;
+        // made here, by the host: a fiber inherits what its creator has seen, and must have seen no other thread's work
+        TSAN(char name[80]; snprintf(name, sizeof name, "block (%u,%u,%u) thread %u", id.x, id.y, id.z, i);
+             t.tsan = __tsan_create_fiber(0); __tsan_set_fiber_name(t.tsan, name); start_fiber(&t);)
+        ready(tail++) = &t;
+    }
+    jump(next_ready());
+    for (Static* v = b->vars; v < b->vars + b->n_vars; v++) {
+        for (int i = 0; i < 16; i++) {
+            if (v->p[v->n + i] != CANARY) { fail("kernel %s wrote past the end of a static shared variable", kernel); }
+        }
+    }
+    counts.blocks++;
+}
+RT inline void run_grid(dim3 grid, dim3 threads, size_t smem) {
+    init();
+    unsigned n = threads.x * threads.y * threads.z;
+    size_t total = size_t(grid.x) * grid.y * grid.z;
+    if (now != &host) { fail("launch of %s inside kernel %s", kernel, kernel); }
+    if (!total || grid.y > 65535 || grid.z > 65535 || grid.x > 2147483647u || !n || n > 1024) {
+        fail("kernel %s: bad launch, grid (%u,%u,%u), block (%u,%u,%u)", kernel, grid.x, grid.y, grid.z,
+             threads.x, threads.y, threads.z);
+    }
+    blockDim = threads; gridDim = grid; counts.launches++;
+    while (ring.cap < n + 1) { ring.reserve(ring.cap ? 2 * ring.cap : 64); }
+    head = tail = 0;
+    Access access;
+    for (size_t i = 0; i < total; i++) {
+        size_t k = settings.sched == REV ? total - 1 - i : i;
+        if (i == 0 || EMU_TSAN) { block = block_new(n, threads, smem); }
+        block_run(uint3{unsigned(k % grid.x), unsigned(k / grid.x % grid.y), unsigned(k / grid.x / grid.y)});
+        if (EMU_TSAN || i == total - 1) { finished.push(block); }
+    }
+    TSAN(__tsan_acquire(&launch_done);)
+    for (Block* b : finished) { block_free(b); }
+    finished.n = 0; block = nullptr;
+    for (auto& m : memory) { check_canary(m); }
+}
+template <class T> void check_arg(T v) {
+    if constexpr (std::is_pointer_v<T>) {
+        if (v && !is_device((const void*)v)) { fail("kernel %s: argument %p is not a device pointer", kernel, (const void*)v); }
+    }
+}
+template <class... P, class... A>
+void launch(const char* name, void (*f)(P...), dim3 grid, dim3 threads, size_t smem, A... a) {
+    struct Call { void (*f)(P...); std::tuple<std::remove_cv_t<P>...> args; };
+    Call call{f, {static_cast<P>(a)...}};
+    kernel = name;
+    std::apply([](auto&... v) { (check_arg(v), ...); }, call.args);
+    body = [](void* c) { std::apply(((Call*)c)->f, ((Call*)c)->args); };
+    body_args = &call;
+    run_grid(grid, threads, smem);
+}
+// static shared memory: one object per block and per place in the source (the lambda's type is the key, so that every
+// instance of a template has its own), with canaries after it
+inline int static_ids;
+template <class T, class Key> RT T& static_smem(Key) {
+    static const int id = static_ids++;
+    for (Static* v = block->vars; v < block->vars + block->n_vars; v++) { if (v->id == id) { return *(T*)v->p; } }
+    size_t at = (block->statics_used + 127) / 128 * 128, end = at + sizeof(T) + 16;
+    if (block->n_vars == MAX_STATIC || end > STATIC_BYTES) { fail("more than %d SMEM variables or 48 KiB of them", MAX_STATIC); }
+    char* p = block->statics.p + at;
+    memset(p, 0xFF, sizeof(T)); memset(p + sizeof(T), CANARY, 16);
+    block->vars[block->n_vars++] = Static{id, p, sizeof(T)};
+    block->statics_used = end;
+    return *(T*)p;
+}
+} // namespace emu
+
+// ----------------------------------------------------------------------------
+// what kernels call
+
+inline void __syncthreads(EMU_HERE) { emu::barrier(file, line); }
+inline void __syncwarp(unsigned mask = ~0u, EMU_HERE) {
+    TSAN(void* w = emu::block->warps + (emu::now - emu::block->threads) / 32; __tsan_release(w);)
+    emu::warp_op(mask, nullptr, nullptr, "__syncwarp", file, line);
+    TSAN(__tsan_acquire(w);)
+}
+template <class T> T __shfl_sync(unsigned mask, T v, int from, EMU_HERE) {
+    return emu::shuffle(mask, v, from % 32, "__shfl_sync", file, line);
+}
+template <class T> T __shfl_xor_sync(unsigned mask, T v, int x, EMU_HERE) {
+    return emu::shuffle(mask, v, int(emu::now->lane) ^ x, "__shfl_xor_sync", file, line);
+}
+inline unsigned __ballot_sync(unsigned mask, int vote, EMU_HERE) {
+    emu::BallotArg a{vote != 0, 0};
+    emu::warp_op(mask, emu::ballot_fn, &a, "__ballot_sync", file, line);
+    return a.out;
+}
+inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
+inline float __uint_as_float(unsigned u) { float f; memcpy(&f, &u, 4); return f; }
+template <class A, class B> constexpr auto min(A a, B b) { using C = std::common_type_t<A, B>; return C(a) < C(b) ? C(a) : C(b); }
+template <class A, class B> constexpr auto max(A a, B b) { using C = std::common_type_t<A, B>; return C(a) > C(b) ? C(a) : C(b); }
+
+// ----------------------------------------------------------------------------
+// the runtime, as far as device.cuh uses it
+
+extern "C" {
+inline cudaError_t cudaGetDeviceCount(int* n) {
+    emu::init();
+    *n = !emu::fault("nogpu");
+    return *n ? cudaSuccess : cudaErrorNoDevice;
+}
+inline cudaError_t cudaDriverGetVersion(int* v) {
+    emu::init();
+    *v = emu::fault("driver") ? CUDART_VERSION - 1000 : CUDART_VERSION;
+    return cudaSuccess;
+}
+inline cudaError_t cudaRuntimeGetVersion(int* v) { *v = CUDART_VERSION; return cudaSuccess; }
+inline cudaError_t cudaSetDevice(int) { return cudaSuccess; }
+inline cudaError_t cudaDeviceGetAttribute(int* v, cudaDeviceAttr a, int) {
+    *v = a == cudaDevAttrComputeCapabilityMajor ? (emu::fault("old") ? 7 : 8)
+       : a == cudaDevAttrComputeCapabilityMinor ? (emu::fault("old") ? 5 : 6)
+       : a == cudaDevAttrMaxSharedMemoryPerBlockOptin ? 99 << 10 // of sm_86 and sm_89, the least among those we run on
+       : a == cudaDevAttrMultiProcessorCount ? 4 : 0;
+    return cudaSuccess;
+}
+inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int) {
+    memset((void*)p, 0, sizeof *p);
+    snprintf(p->name, sizeof p->name, "emulated");
+    return cudaSuccess;
+}
+inline cudaError_t cudaMemGetInfo(size_t* left, size_t* total) {
+    *total = emu::fault("oom:") ? strtoull(emu::settings.fault + 4, nullptr, 10) << 20 : size_t(1) << 34;
+    size_t used = 0;
+    for (auto& m : emu::memory) { used += m.n; }
+    *left = used < *total ? *total - used : 0;
+    return cudaSuccess;
+}
+inline cudaError_t cudaMalloc(void** p, size_t n) {
+    emu::init();
+    size_t left, total; cudaMemGetInfo(&left, &total);
+    if (n > left) { return cudaErrorMemoryAllocation; }
+    emu::Access access;
+    emu::memory.push(emu::guarded(n));
+    *p = emu::memory[emu::memory.n - 1].p;
+    return cudaSuccess;
+}
+inline cudaError_t cudaFree(void* p) {
+    emu::Access access;
+    for (size_t i = 0; i < emu::memory.n; i++) {
+        if (emu::memory[i].p != p) { continue; }
+        emu::check_canary(emu::memory[i]);
+        emu::unmap(&emu::memory[i]);
+        emu::memory.erase(i, 1);
+        return cudaSuccess;
+    }
+    if (p) { emu::fail("cudaFree of a pointer that cudaMalloc did not return"); }
+    return cudaSuccess;
+}
+inline cudaError_t cudaMemcpyAsync(void* d, const void* s, size_t n, cudaMemcpyKind kind, cudaStream_t) {
+    bool to = kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice;
+    bool from = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
+    if (n && (emu::is_device(d) != to || emu::is_device(s) != from)) {
+        emu::fail("cudaMemcpy: direction %d does not fit its pointers", int(kind));
+    }
+    emu::Access access;
+    memmove(d, s, n);
+    return cudaSuccess;
+}
+inline cudaError_t cudaMemsetAsync(void* p, int v, size_t n, cudaStream_t) {
+    if (n && !emu::is_device(p)) { emu::fail("cudaMemset of a host pointer"); }
+    emu::Access access;
+    memset(p, v, n);
+    return cudaSuccess;
+}
+inline cudaError_t cudaStreamCreateWithFlags(cudaStream_t* s, unsigned) { *s = nullptr; return cudaSuccess; }
+inline cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaSuccess; }
+inline cudaError_t cudaFuncSetAttribute(const void*, cudaFuncAttribute, int v) {
+    return v > 99 << 10 ? cudaErrorInvalidValue : cudaSuccess;
+}
+inline cudaError_t cudaGetLastError() { return emu::fault("launch") ? cudaErrorLaunchFailure : cudaSuccess; }
+inline const char* cudaGetErrorString(cudaError_t e) { return e == cudaErrorMemoryAllocation ? "out of memory" : "an emulated error"; }
+}
+#endif // EMU_H
