@@ -336,7 +336,7 @@ static void test_probe() {
         check_near(alpha1, alpha->items[3].items[lh.first].items[lh.second].items[0].number, 1e-6, "first column of the map of sequence 3, head %d:%d", lh.first, lh.second);
     }
     const Json lists = probe("log/step_20 --bb-vocab 24 --probe-seqs 8 --eps 0.05,0.3 --probe-len 8,16");
-    const Json* lengths = lists.get("lengths");
+    const Json* lengths = lists.get("all");
     if (!CHECK(lengths && lengths->items.size() == 2, "--probe-len 8,16: no list of two")) { return; }
     for (int i = 0; i < 2; i++) {
         for (int e = 0; e < 2; e++) {
