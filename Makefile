@@ -54,7 +54,7 @@ COMPILE = $(CXX) -std=c++17 $(OPTIMIZE) -march=$(ARCH) -fopenmp $(WARN) -x c++
 endif
 HEADERS := $(wildcard *.h *.cuh)
 
-.PHONY: train_sink check test tests program demo bench experiments mutants size help clean FORCE
+.PHONY: train_sink check test tests program analytic demo bench experiments mutants size help clean FORCE
 .DEFAULT_GOAL := train_sink
 
 train_sink: $(DIR)/train_sink
@@ -97,6 +97,7 @@ SANITIZE   := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all
 tests: $(TESTS) $(MODEL_TESTS) $(ASAN_TESTS) program
 program:    # the default build, which test_train, test_errors and others run
 	$(MAKE) $(foreach s,$(MODEL),$(s)=$(firstword $($(s)_ALL))) BACKEND=cpu build/cpu/train_sink
+analytic: $(ANALYTIC)
 build/test/model/%: test/test_model.cpp test/check.h train_sink.cu $(HEADERS)
 	@mkdir -p $(@D)
 	$(MODEL_COMPILE) $(call set_defs,$*) $< -o $@
@@ -123,6 +124,9 @@ size: # lines of each root file, and the longest functions
 	@wc -l *.cu *.cuh *.h
 	@awk 'FNR == 1 { name = "" } /^[a-z].*\) \{$$/ { name = $$0; start = FNR } \
 	      /^}/ && name { print FNR - start + 1, FILENAME, substr(name, 1, 80); name = "" }' *.cu *.cuh *.h | sort -rn | head -n 5
+
+mutants: # one-line bugs, each of which one test has to notice
+	@sh dev/mutants.sh
 
 help:
 	@echo "make train_sink [SWITCH=value ...]     build one model; the first value of a switch is its default"

@@ -188,7 +188,7 @@ static void test_kill(const std::string& whole, double seconds) {
 static void test_stop(const std::string& whole) {
     const std::string slow = std::string(TINY) + " --layers 8 --width 64 --ffn-width 64 -b 32 -n 1000000 --eval-every 0"; // would take minutes
     for (const char* signal : { "TERM", "INT" }) {
-        const Ran r = check_run(strf("cd %s && timeout --preserve-status -s %s 0.4 %s%s -o sig%s", dir.c_str(), signal, binary.c_str(), slow.c_str(), signal));
+        const Ran r = check_run(strf("cd %s && timeout -k 10 --preserve-status -s %s 0.4 %s%s -o sig%s", dir.c_str(), signal, binary.c_str(), slow.c_str(), signal));
         CHECK(r.code == 0 && r.says("stopped at step") && r.says("saved"), "SIG%s: exit status %d, %s", signal, r.code, r.err.c_str());
         const std::vector<Json> stopped = events(log_read(dir + "/sig" + signal), "stopped");
         const long step = stopped.size() == 1 ? num(stopped[0], "step") : -1;
@@ -336,7 +336,7 @@ static void test_probe() {
         check_near(alpha1, alpha->items[3].items[lh.first].items[lh.second].items[0].number, 1e-6, "first column of the map of sequence 3, head %d:%d", lh.first, lh.second);
     }
     const Json lists = probe("log/step_20 --bb-vocab 24 --probe-seqs 8 --eps 0.05,0.3 --probe-len 8,16");
-    const Json* lengths = lists.get("lengths");
+    const Json* lengths = lists.get("all");
     if (!CHECK(lengths && lengths->items.size() == 2, "--probe-len 8,16: no list of two")) { return; }
     for (int i = 0; i < 2; i++) {
         for (int e = 0; e < 2; e++) {
