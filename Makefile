@@ -82,6 +82,9 @@ test:
 	@$(MAKE) --no-print-directory -s -j$(JOBS) tests
 	@sh test/run.sh
 
+demo:
+	@sh scripts/demo.sh
+
 help:
 	@echo "make train_sink [SWITCH=value ...]     build one model; the first value of a switch is its default"
 	@echo "make test | demo | bench | mutants | size | clean"
