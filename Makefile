@@ -128,6 +128,9 @@ size: # lines of each root file, and the longest functions
 mutants: # one-line bugs, each of which one test has to notice
 	@sh dev/mutants.sh
 
+demo: # three small models on the built-in task, one table
+	@sh scripts/demo.sh
+
 help:
 	@echo "make train_sink [SWITCH=value ...]     build one model; the first value of a switch is its default"
 	@echo "make test | demo | bench | experiments | mutants | check | size | clean"
