@@ -123,6 +123,7 @@ static void test_lies() {
         "{\"a\":{\"dtype\":\"F32\",\"shape\":[3],\"data_offsets\":[12,24]}}",                           // nothing before it
         "{\"a\":{\"dtype\":\"F32\",\"shape\":[6],\"data_offsets\":[0,24]},\"b\":{\"dtype\":\"F32\",\"shape\":[6],\"data_offsets\":[0,24]}}",
         "{\"a\":{\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[0,16]},\"b\":{\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[8,24]}}",
+        "{\"a\":{\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[0,16]},\"b\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}",  // 24 bytes in all, the last 8 nobody's
     };
     for (const char* header : refused) { const int code = reads(file_of(header, data)); CHECK(code == EXIT_USER, "header %s: status %d", header, code); }
     const std::string good = "{\"b\":{\"dtype\":\"F32\",\"shape\":[3],\"data_offsets\":[12,24]},\"a\":{\"dtype\":\"F32\",\"shape\":[1,3],\"data_offsets\":[0,12]}}";
