@@ -84,7 +84,9 @@ SETS    := $(shell awk -F'\t' '!/^\#/ && NF > 1 && $$1 != "name" { gsub(" ", "+"
 DOUBLES := default ATTN=sigmoid ATTN=sigmoid_norm ATTN=elu1 ATTN=softmax_p ATTN=sigmoid_p ATTN=mlp_norm ATTN=kernel_elu_norm \
            ATTN=identity_norm BIAS=kv BIAS=k BIAS=v BIAS=sink_token PE=learnable NORM=post FFN=gelu COMBINE=sum
 ANALYTIC := $(PE_ALL:%=build/test/analytic/PE=%)
-MODEL_TESTS := $(SETS:%=build/test/model/%) $(DOUBLES:%=build/test/model-double/%) $(ANALYTIC)
+# and a few as users compile them
+FASTS   := default ATTN=sigmoid ATTN=elu1_norm ATTN=sigmoid_p BIAS=kv PE=alibi
+MODEL_TESTS := $(SETS:%=build/test/model/%) $(DOUBLES:%=build/test/model-double/%) $(FASTS:%=build/test/model-fast/%) $(ANALYTIC)
 TESTS   := $(patsubst test/%.cpp,build/test/%,$(filter-out test/test_model.cpp test/test_analytic.cpp,$(wildcard test/test_*.cpp)))
 TEST_COMPILE = $(CXX) -std=c++17 -march=$(ARCH) -fopenmp $(WARN) -x c++
 MODEL_COMPILE = $(TEST_COMPILE) -O0
@@ -101,6 +103,9 @@ analytic: $(ANALYTIC)
 build/test/model/%: test/test_model.cpp test/check.h train_sink.cu $(HEADERS)
 	@mkdir -p $(@D)
 	$(MODEL_COMPILE) $(call set_defs,$*) $< -o $@
+build/test/model-fast/%: test/test_model.cpp test/check.h train_sink.cu $(HEADERS)
+	@mkdir -p $(@D)
+	$(TEST_COMPILE) $(OPTIMIZE) $(call set_defs,$*) $< -o $@
 build/test/model-double/%: test/test_model.cpp test/check.h train_sink.cu $(HEADERS)
 	@mkdir -p $(@D)
 	$(MODEL_COMPILE) -DREAL=double $(call set_defs,$*) $< -o $@
