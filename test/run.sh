@@ -57,7 +57,7 @@ if [ $# -gt 0 ]; then
 else
     for t in build/test/test_* build/test/asan_*; do run $(basename $t) $t; done
     run analytic analytic
-    run model model build/test/model/* build/test/model-double/*
+    run model model build/test/model/* build/test/model-fast/* build/test/model-double/*
     for t in test/test_*.sh; do run $(basename $t .sh) sh $t; done
 fi
 echo "$passed passed, $failed failed"
