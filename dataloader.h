@@ -515,7 +515,7 @@ inline void tokenizing_check(Tokenizing* z) {
         if ((share > 0) != (z->shares[0].second > 0)) { die(EXIT_USER, "--domains: some have a share and some have none"); }
     }
     for (auto& s : z->shares) { if (sum > 0) { s.second /= sum; } }
-    if (sum > 0 && !o.tokens) { die(EXIT_USER, "--domains with shares: wanted the number of tokens to share out", "add --tokens N"); }
+    if (sum > 0 && !o.tokens) { die(EXIT_USER, "--domains with shares: wanted the number of tokens to share out", "add --train-tokens N"); }
     if (o.val_fraction < 0 || o.val_fraction >= 1) { die(EXIT_USER, strf("--val-fraction %g: wanted 0 or more, and less than 1", o.val_fraction)); }
     if (o.bos != "none" && o.bos != "doc") { die(EXIT_USER, strf("--bos %s: wanted none or doc", o.bos.c_str())); }
     if (o.shard_tokens < 1 || o.shard_tokens > 2000000000) { die(EXIT_USER, strf("--shard-tokens %ld: wanted 1 to 2000000000", o.shard_tokens)); }
