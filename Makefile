@@ -9,16 +9,23 @@ MODEL    := ATTN BIAS PE NORM FFN COMBINE
 lp := (
 rows = $(shell sed -n 's/^ *X_$(1)$(lp)\([a-z0-9_]*\) *,.*/\1/p' attention_variants.cuh)
 $(foreach s,$(SWITCHES),$(eval $(s)_ALL := $(call rows,$(s))))
-$(foreach s,$(SWITCHES),$(eval $(s) ?= $(firstword $($(s)_ALL))))
+$(foreach s,$(MODEL),$(eval $(s) ?= $(firstword $($(s)_ALL))))
+# cuda where it can be built and run, else cpu, and the first line of output says why
+NVCC    ?= $(shell command -v nvcc 2>/dev/null)
+GPU     := $(wildcard /dev/nvidia0)
+BACKEND ?= $(if $(NVCC),$(if $(GPU),cuda,cpu),cpu)
+WHY     := $(if $(NVCC),$(if $(GPU),nvcc and a GPU are here,no GPU here: no /dev/nvidia0),no nvcc in PATH)
+PRECISION ?= $(if $(filter cuda,$(BACKEND)),bf16,fp32)
 
 # ---- the tools: change them on the command line or in the environment ----------------------------------------------------
 CXX      ?= g++
 ARCH     ?= native
+GPU_ARCH ?= $(if $(GPU),native,sm_80)
 # -fno-math-errno -fno-trapping-math change no value, only whether errno and exception flags are kept. Never -ffast-math.
 OPTIMIZE ?= -O3 -fno-math-errno -fno-trapping-math
 WARN     := -Wall -Wextra
 JOBS     ?= $(shell nproc)
-KNOWN    := $(SWITCHES) CXX ARCH OPTIMIZE JOBS
+KNOWN    := $(SWITCHES) CXX ARCH OPTIMIZE JOBS NVCC GPU_ARCH
 
 # ---- a misspelt value, or a misspelt switch (ATN=sigmoid), must not quietly train softmax --------------------------------
 ifeq ($(filter help clean size,$(MAKECMDGOALS)),)
@@ -28,23 +35,30 @@ typed   := $(foreach o,$(MAKEOVERRIDES),$(firstword $(subst =, ,$(o))))
 strange := $(filter-out $(KNOWN),$(typed))
 $(if $(strange),$(error unknown switch $(strange); known are: $(KNOWN)))
 conflict := $(shell sed -n 's/^ *X_CONFLICT(ATTN=$(ATTN) *BIAS=$(BIAS) *, *"\(.*\)").*/\1/p' attention_variants.cuh)
+$(if $(filter cpu-bf16,$(BACKEND)-$(PRECISION)),$(error PRECISION=bf16 needs BACKEND=cuda; BACKEND=cpu computes in fp32))
+$(if $(filter cuda,$(BACKEND)),$(if $(NVCC),,$(error BACKEND=cuda needs nvcc, which is not in PATH; ---> HINT: install the CUDA toolkit, or make BACKEND=cpu)))
 $(if $(conflict),$(error ATTN=$(ATTN) with BIAS=$(BIAS) means nothing: $(conflict)))
 endif
 
 # ---- one directory per model: switching cannot leave a stale binary, and switching back costs nothing --------------------
 empty :=
 others = $(foreach s,$(MODEL),$(filter-out $(firstword $($(s)_ALL)),$($(s))))
-DIR   := build/$(subst $(empty) $(empty),-,$(strip $(BACKEND) $(others)))
-DEFS   = $(foreach s,$(MODEL),-D$(s)=$($(s)))
+DIR   := build/$(subst $(empty) $(empty),-,$(strip $(BACKEND) $(if $(filter cuda-fp32,$(BACKEND)-$(PRECISION)),fp32) $(others)))
+DEFS   = $(foreach s,$(SWITCHES),-D$(s)=$($(s)))
 COMMIT := $(shell git describe --always --dirty --exclude '*' 2>/dev/null || echo unknown)
-COMPILE = $(CXX) -std=c++17 $(OPTIMIZE) -march=$(ARCH) -fopenmp $(WARN)
+ifeq ($(BACKEND),cuda)
+COMPILE = $(NVCC) -std=c++17 -O3 -arch=$(GPU_ARCH) -ccbin $(CXX) -Xcompiler '$(filter-out -O3,$(OPTIMIZE)) -march=$(ARCH) -fopenmp -Wall'
+LINK    = -lcublasLt
+else
+COMPILE = $(CXX) -std=c++17 $(OPTIMIZE) -march=$(ARCH) -fopenmp $(WARN) -x c++
+endif
 HEADERS := $(wildcard *.h *.cuh)
 
-.PHONY: train_sink check test tests demo bench experiments mutants size help clean FORCE
+.PHONY: train_sink check test tests program analytic demo bench experiments mutants size help clean FORCE
 .DEFAULT_GOAL := train_sink
 
 train_sink: $(DIR)/train_sink
-	@ln -sf $< $@ && echo "./train_sink -> $<"
+	@ln -sf $< $@ && echo "BACKEND=$(BACKEND) ($(WHY)); ./train_sink -> $<"
 
 check: # are these switches a model? says so and builds nothing
 	@echo "$(DIR)"
@@ -57,11 +71,11 @@ experiments:
 # flags.txt is rewritten only when it differs, so a change of flags, compiler or commit rebuilds and nothing else does
 $(DIR)/flags.txt: FORCE
 	@mkdir -p $(DIR)
-	@echo '$(COMPILE) $(DEFS) $(COMMIT)' "$$($(CXX) --version | head -n 1)" | cmp -s - $@ || \
-	 echo '$(COMPILE) $(DEFS) $(COMMIT)' "$$($(CXX) --version | head -n 1)" > $@
+	@echo "$(COMPILE) $(DEFS) $(COMMIT)" "$$($(CXX) --version | head -n 1)" | cmp -s - $@ || \
+	 echo "$(COMPILE) $(DEFS) $(COMMIT)" "$$($(CXX) --version | head -n 1)" > $@
 
 $(DIR)/train_sink: train_sink.cu $(DIR)/flags.txt
-	$(COMPILE) $(DEFS) -DGIT_COMMIT='"$(COMMIT)"' -MMD -MP -MF $(DIR)/depends.d -x c++ $< -o $@
+	$(COMPILE) $(DEFS) -DGIT_COMMIT='"$(COMMIT)"' -MMD -MP -MF $(DIR)/depends.d $< -o $@ $(LINK)
 -include $(DIR)/depends.d
 
 # ---- tests: programs that print `N passed, M failed`, run one after the other by test/run.sh -------------------------------
@@ -69,20 +83,41 @@ $(DIR)/train_sink: train_sink.cu $(DIR)/flags.txt
 SETS    := $(shell awk -F'\t' '!/^\#/ && NF > 1 && $$1 != "name" { gsub(" ", "+", $$2); print $$2 ? $$2 : "default" }' dev/golden/cases.tsv | sort -u)
 DOUBLES := default ATTN=sigmoid ATTN=sigmoid_norm ATTN=elu1 ATTN=softmax_p ATTN=sigmoid_p ATTN=mlp_norm ATTN=kernel_elu_norm \
            ATTN=identity_norm BIAS=kv BIAS=k BIAS=v BIAS=sink_token PE=learnable NORM=post FFN=gelu COMBINE=sum
-MODEL_TESTS := $(SETS:%=build/test/model/%) $(DOUBLES:%=build/test/model-double/%)
-TESTS   := $(patsubst test/%.cpp,build/test/%,$(filter-out test/test_model.cpp,$(wildcard test/test_*.cpp)))
+ANALYTIC := $(PE_ALL:%=build/test/analytic/PE=%)
+# and a few as users compile them
+FASTS   := default ATTN=sigmoid ATTN=elu1_norm ATTN=sigmoid_p BIAS=kv PE=alibi
+MODEL_TESTS := $(SETS:%=build/test/model/%) $(DOUBLES:%=build/test/model-double/%) $(FASTS:%=build/test/model-fast/%) $(ANALYTIC)
+TESTS   := $(patsubst test/%.cpp,build/test/%,$(filter-out test/test_model.cpp test/test_analytic.cpp,$(wildcard test/test_*.cpp)))
 TEST_COMPILE = $(CXX) -std=c++17 -march=$(ARCH) -fopenmp $(WARN) -x c++
 MODEL_COMPILE = $(TEST_COMPILE) -O0
 set_defs = $(foreach s,$(MODEL),-D$(s)=$(firstword $(patsubst $(s)=%,%,$(filter $(s)=%,$(subst +, ,$(1)))) $(firstword $($(s)_ALL))))
 
-tests: $(TESTS) $(MODEL_TESTS)
+# those that parse what others wrote run once more under the address and undefined-behaviour sanitizers
+ASAN_TESTS := $(patsubst test/test_%.cpp,build/test/asan_%,$(wildcard $(foreach t,data checkpoint tokenizer,test/test_$(t).cpp)))
+SANITIZE   := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all
+
+tests: $(TESTS) $(MODEL_TESTS) $(ASAN_TESTS) program
+program:    # the default build, which test_train, test_errors and others run
+	$(MAKE) $(foreach s,$(MODEL),$(s)=$(firstword $($(s)_ALL))) BACKEND=cpu build/cpu/train_sink
+analytic: $(ANALYTIC)
 build/test/model/%: test/test_model.cpp test/check.h train_sink.cu $(HEADERS)
 	@mkdir -p $(@D)
 	$(MODEL_COMPILE) $(call set_defs,$*) $< -o $@
+build/test/model-fast/%: test/test_model.cpp test/check.h train_sink.cu $(HEADERS)
+	@mkdir -p $(@D)
+	$(TEST_COMPILE) $(OPTIMIZE) $(call set_defs,$*) $< -o $@
 build/test/model-double/%: test/test_model.cpp test/check.h train_sink.cu $(HEADERS)
 	@mkdir -p $(@D)
 	$(MODEL_COMPILE) -DREAL=double $(call set_defs,$*) $< -o $@
-build/test/%: test/%.cpp test/check.h $(HEADERS)
+build/test/asan_%: test/test_%.cpp test/check.h $(HEADERS)
+	@mkdir -p $(@D)
+	$(TEST_COMPILE) $(SANITIZE) $< -o $@
+build/test/analytic/%: test/test_analytic.cpp test/check.h train_sink.cu $(HEADERS)
+	@mkdir -p $(@D)
+	$(MODEL_COMPILE) -Wno-unused-function -DREAL=double $(call set_defs,$*) $< -o $@
+# these hold the operations of every variant at once: at -O3 a minute and a half to compile
+build/test/test_attention build/test/test_metrics build/test/test_extremes: OPTIMIZE = -O0
+build/test/%: test/%.cpp test/check.h test/naive.h $(HEADERS)
 	@mkdir -p $(@D)
 	$(TEST_COMPILE) $(OPTIMIZE) $< -o $@
 
@@ -94,6 +129,12 @@ size: # lines of each root file, and the longest functions
 	@wc -l *.cu *.cuh *.h
 	@awk 'FNR == 1 { name = "" } /^[a-z].*\) \{$$/ { name = $$0; start = FNR } \
 	      /^}/ && name { print FNR - start + 1, FILENAME, substr(name, 1, 80); name = "" }' *.cu *.cuh *.h | sort -rn | head -n 5
+
+mutants: # one-line bugs, each of which one test has to notice
+	@sh dev/mutants.sh
+
+demo: # three small models on the built-in task, one table
+	@sh scripts/demo.sh
 
 help:
 	@echo "make train_sink [SWITCH=value ...]     build one model; the first value of a switch is its default"

@@ -255,9 +255,11 @@ struct Combine_concat { static constexpr bool sum = false; };
 struct Combine_sum    { static constexpr bool sum = true; };
 
 #define PRECISION_VARIANTS(X_PRECISION) \
-    X_PRECISION(fp32, "float everywhere", "the reference; the one precision of BACKEND=cpu")
+    X_PRECISION(fp32, "float everywhere",    "the reference; the one precision of BACKEND=cpu") \
+    X_PRECISION(bf16, "bfloat16 and float",  "activations and weights in bf16, masters, sums and statistics in float; BACKEND=cuda")
 #define BACKEND_VARIANTS(X_BACKEND) \
-    X_BACKEND(cpu,    "reference.h",      "plain C++ with OpenMP, runs anywhere")
+    X_BACKEND(cpu,    "reference.h",         "plain C++ with OpenMP, runs anywhere") \
+    X_BACKEND(cuda,   "cuda_ops.cuh",        "one GPU, sm_80 or newer; needs nvcc and cuBLASLt to build")
 
 // pairs that mean nothing; the Makefile stops with the reason, the static_assert below guards direct compilation
 #define CONFLICTS(X_CONFLICT) \
@@ -313,12 +315,13 @@ template <class A, class F> HD F attn_masked() { return A::is_signed ? F(0) : F(
 
 // one weight joins the sum under Z
 template <class A, class F> HD F attn_mass(F w, F p) { return A::Z == Z_PNORM ? (w > 0 ? exp_(p * log_(w)) : F(0)) : w; }
-// Z from that sum, for all but the exp family. 1e-8 as in the official code; the floor keeps an empty row finite
+// Z from that sum, for all but the exp family. 1e-8 as in the official code. The floor of the p-norm is for rows whose w^p
+// all underflow in float: then w < e^(-87/p), so no A_j exceeds alpha (1e-30 let them reach 1e19 at s = -25, p = 4)
 template <class A, class F> HD F attn_Z(F l, F p) {
     return A::Z == Z_ONE  ? F(1)
          : A::Z == Z_SUM  ? l + F(1e-8)
          : A::Z == Z_MAX1 ? max_(l < 0 ? -l : l, F(1))
-         :                  max_(l > 0 ? exp_(log_(l) / p) : F(0), F(1e-30));
+         :                  max_(l > 0 ? exp_(log_(l) / p) : F(0), max_(exp_(F(-87) / p), F(1e-37)));
 }
 template <class A, class F> HD F attn_alpha(AttnShape s) { return A::Z == Z_ONE ? F(1) : F(s.alpha); }
 // A_j from its score

@@ -37,7 +37,7 @@ inline Safetensors safetensors_open(const std::string& path) {
     st.path = path;
     const char* hint = "the file is damaged or was cut short: use another checkpoint";
     int fd = open(path.c_str(), O_RDONLY);
-    if (fd < 0) { die(EXIT_USER, strf("%s: cannot open (%s)", path.c_str(), strerror(errno))); }
+    if (fd < 0) { die(EXIT_USER, strf("%s: cannot open (%s)", path.c_str(), strerror(errno)), "ls runs/*/"); }
     const long size = file_size(path);
     if (size < 8) { die(EXIT_USER, strf("%s: got %ld bytes, wanted a safetensors file of at least 8", path.c_str(), size), hint); }
     st.map = mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0);
@@ -74,12 +74,23 @@ inline Safetensors safetensors_open(const std::string& path) {
         for (auto& d : shape->items) { t.shape.push_back((long)d.number); }
         st.tensors.push_back(t);
     }
+    // the tensors fill the data: no hole, no overlap, nothing behind the last
+    std::vector<const StTensor*> order;
+    for (auto& t : st.tensors) { order.push_back(&t); }
+    std::sort(order.begin(), order.end(), [](const StTensor* a, const StTensor* b) { return a->data != b->data ? a->data < b->data : a->bytes < b->bytes; });
+    const char* end = base + 8 + header;
+    for (auto t : order) {
+        if (t->data != end) { die(EXIT_USER, strf("%s: tensor '%s' begins at byte %ld of the data, wanted %ld, where the one before it ends",
+            path.c_str(), t->name.c_str(), (long)(t->data - base - 8 - header), (long)(end - base - 8 - header)), hint); }
+        end += t->bytes;
+    }
+    if (end != base + size) { die(EXIT_USER, strf("%s: the tensors end at byte %ld, the file has %ld", path.c_str(), (long)(end - base), size), hint); }
     return st;
 }
 inline void safetensors_close(Safetensors* st) { if (st->map) { munmap(st->map, st->map_bytes); } st->map = NULL; st->tensors.clear(); }
 // out[i] = element i as a float; F32, BF16, F16, F64 can be read
 inline void safetensors_read(const Safetensors& st, const StTensor& t, float* out) {
-    if (t.dtype == "F32") { memcpy(out, t.data, t.bytes); return; }
+    if (t.dtype == "F32") { if (t.bytes) { memcpy(out, t.data, t.bytes); } return; }
     for (long i = 0; i < t.count; i++) {
         if (t.dtype == "BF16") { uint16_t h; memcpy(&h, t.data + 2 * i, 2); uint32_t u = (uint32_t)h << 16; memcpy(&out[i], &u, 4); }
         else if (t.dtype == "F64") { double d; memcpy(&d, t.data + 8 * i, 8); out[i] = (float)d; }
@@ -156,10 +167,10 @@ inline std::string checkpoint_latest(const std::string& out, long* step) {
     }
     return best;
 }
-inline Json json_file(const std::string& path) {
-    std::string text = file_read(path), error;
-    Json j;
-    if (!json_parse(text.data(), text.size(), &j, &error)) { die(EXIT_USER, path + ": not JSON, " + error); }
+inline Json json_of(const std::string& text, const std::string& name = "JSON") {
+    Json j; std::string error;
+    if (!json_parse(text.data(), text.size(), &j, &error)) { die(EXIT_USER, name + ": not JSON, " + error, "the file is damaged or was cut short: use another checkpoint"); }
     return j;
 }
+inline Json json_file(const std::string& path) { return json_of(file_read(path), path); }
 #endif // CHECKPOINT_H

@@ -44,11 +44,11 @@ __attribute__((format(printf, 1, 2))) inline std::string strf(const char* fmt, .
     s.resize(n);
     return s;
 }
-// ends the program; hint may be empty
+// ends the program; a user's mistake always gets a hint
 [[noreturn]] inline void die(int code, const std::string& what, const std::string& hint = "") {
     fflush(stdout);
     fprintf(stderr, "error: %s\n", what.c_str());
-    if (!hint.empty()) { fprintf(stderr, "---> HINT: %s\n", hint.c_str()); }
+    if (code == EXIT_USER || !hint.empty()) { fprintf(stderr, "---> HINT: %s\n", hint.empty() ? "./train_sink --help" : hint.c_str()); }
     exit(code);
 }
 inline void* xmalloc(size_t n) { // zeroed; dies with the size that was asked for

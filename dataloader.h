@@ -532,8 +532,10 @@ inline bool tokenizing_directory(const Tokenizing& z) {
         if (complete && old.find(tokenizing_made(z)) != std::string::npos) { return false; }
         if (complete) { die(EXIT_USER, strf("%s: holds shards of other text, or made with other options", z.o.out.c_str()), "choose another -o, or remove that directory"); }
         for (auto& name : dir_list(z.o.out)) { if (ends_with(name, ".bin") || ends_with(name, ".tmp")) { unlink((z.o.out + "/" + name).c_str()); } }
-    } else if (is_dir(z.o.out) && !dir_list(z.o.out).empty()) {
-        die(EXIT_USER, strf("%s: holds files that tokenize did not make", z.o.out.c_str()), "choose an empty directory for -o");
+    } else {
+        for (auto& name : dir_list(z.o.out)) {
+            if (name != "manifest.json.tmp") { die(EXIT_USER, strf("%s: holds files that tokenize did not make", z.o.out.c_str()), "choose an empty directory for -o"); }
+        }
     }
     make_dirs(z.o.out);
     tokenizing_manifest(z, false);                       // nobody takes what follows for all of it
@@ -885,7 +887,7 @@ inline Data data_open(const DataOptions& opt) {
     if (o.T < 1 || o.probe_len < 1) { die(EXIT_USER, strf("--seq %d, --probe-len %d: wanted at least 1", o.T, o.probe_len)); }
     if (o.bos != "none" && o.bos != "seq" && o.bos != "doc") { die(EXIT_USER, strf("--bos %s: wanted none, seq or doc", o.bos.c_str())); }
     if (o.data.size() == 1 && o.data[0] == "bb") { data_open_bb(&d); } else { data_open_sources(&d); }
-    if (o.vocab && o.vocab < d.V) { die(EXIT_USER, strf("--vocab %d: the data have ids up to %d", o.vocab, d.V - 1), strf("use --vocab %d or more, or leave it out", d.V)); }
+    if (o.vocab && o.vocab < d.V) { die(EXIT_USER, strf("--vocab: the data have %d ids, the model has %d", d.V, o.vocab), strf("use data of the tokenizer that the model is for, or train with --vocab %d or more", d.V)); }
     for (int p : o.random_token) { if (p < 1 || p > o.T + 1) { die(EXIT_USER, strf("--random-token %d: wanted a position from 1 to T+1 = %d", p, o.T + 1)); } }
     for (auto& f : o.fix_token) {
         if (f.first < 1 || f.first > o.T + 1 || f.second < 0 || f.second >= d.V) {
@@ -964,12 +966,39 @@ inline void data_val(Data* d, int* out, int B, long first) {
     }
 }
 
+// the first len+1 tokens of each record of a .jsonl that has so many; the others are counted
+inline int data_probe_records(Data* d, uint64_t key, int* out) {
+    int len = d->opt.probe_len, n = 0;
+    TokenizeOptions o;
+    o.bos = d->opt.bos == "doc" ? "doc" : "none"; o.skip_bad = d->opt.skip_bad;
+    TextFile file = text_open(d->sources[0].name);
+    TextBlock b;
+    while (n < d->opt.probe_seqs && text_next(&file, d->tokenizer, &b)) {
+        text_encode(d->tokenizer, o, &b);
+        if (!b.error.empty()) { die(EXIT_USER, b.error); }
+        size_t from = 0;
+        for (auto& doc : b.docs) {
+            if (n == d->opt.probe_seqs) { break; }
+            bool enough = doc.end - 1 - from >= (size_t)len + 1;     // EOS does not count
+            if (enough) {
+                std::copy(&b.ids[from], &b.ids[from] + len + 1, out);
+                data_edit(*d, key, n++, len + 1, out);
+                out += len + 1;
+            }
+            d->probe_skipped += !enough;
+            from = doc.end;
+        }
+    }
+    if (file.fd > 0) { text_close(&file); }
+    return n;
+}
 // out (probe_seqs, probe_len+1): held-out sequences for the sink metrics; returns how many there are.
 // Sequence i of a source is its held-out tokens [i len, i len + len]; several sources take turns.
 inline int data_probe(Data* d, int* out) {
     int len = d->opt.probe_len, n = 0;
     uint64_t key = mix64(d->opt.bb_table, STREAM_PROBE);
     d->probe_skipped = 0;
+    if (d->opt.whole && d->sources.size() == 1 && !is_dir(d->sources[0].name) && text_format(d->sources[0].name) == TEXT_JSONL) { return data_probe_records(d, key, out); }
     for (long round = 0, more = 1; more && n < d->opt.probe_seqs; round++) {
         more = 0;
         for (size_t k = 0; k < std::max<size_t>(1, d->sources.size()) && n < d->opt.probe_seqs; k++) {
@@ -981,6 +1010,30 @@ inline int data_probe(Data* d, int* out) {
         }
     }
     return n;
+}
+
+// A file of prompts, as the paper's probe files are: the first len + 1 tokens of each record of a .jsonl that has as many,
+// up to n of them, into out (n, len+1). Returns how many; *skipped counts the shorter ones on the way.
+inline int data_prompts(const std::string& path, const Tokenizer& tok, int n, int len, bool skip_bad, int* out, long* skipped) {
+    TextFile file = text_open(path);
+    TextBlock block;
+    TokenizeOptions o;
+    o.skip_bad = skip_bad;
+    int found = 0;
+    *skipped = 0;
+    while (found < n && text_next(&file, tok, &block)) {
+        text_encode(tok, o, &block);
+        if (!block.error.empty()) { die(EXIT_USER, block.error, "mend the record, or add --skip-bad"); }
+        size_t from = 0;
+        for (auto& doc : block.docs) {
+            const bool fits = doc.end - 1 - from >= (size_t)len + 1;         // the last id is EOS
+            if (found < n && fits) { std::copy_n(&block.ids[from], len + 1, out + (size_t)found++ * (len + 1)); }
+            *skipped += found < n && !fits;
+            from = doc.end;
+        }
+    }
+    if (!found) { die(EXIT_USER, strf("%s: got no record of %d tokens or more", path.c_str(), len + 1), "a smaller --probe-len"); }
+    return found;
 }
 
 // The position, as JSON for the checkpoint: how many sequences were drawn, in all and from each source.
@@ -1000,7 +1053,7 @@ inline void data_restore(Data* d, const Json& state) {
         die(EXIT_USER, strf("--resume: the checkpoint was made with other data (%zu sources), not with these %zu", per ? per->items.size() : 0, d->sources.size()), "give the same --data as before");
     }
     if (T->number != d->opt.T || seed->string != strf("%llu", (unsigned long long)d->opt.seed)) {
-        die(EXIT_USER, strf("--resume: the checkpoint was made with --seq %g --seed %s, not --seq %d --seed %llu", T->number, seed->string.c_str(), d->opt.T, (unsigned long long)d->opt.seed));
+        die(EXIT_USER, strf("--resume: the checkpoint was made with --seq %g --seed %s, not --seq %d --seed %llu", T->number, seed->string.c_str(), d->opt.T, (unsigned long long)d->opt.seed), "give the same flags as before");
     }
     d->drawn = (uint64_t)drawn->number;
     for (size_t i = 0; i < d->sources.size(); i++) {

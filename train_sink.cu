@@ -21,6 +21,7 @@ a run is a flag. The file reads from top to bottom:
 #include <math.h>
 #include <signal.h>
 #include <map>
+#include <new>
 
 // ============================================================================
 // 1 switches
@@ -727,8 +728,9 @@ static void preset_apply(Flags* f) {
     auto fill = [](long* flag, long preset) { if (!*flag) { *flag = preset; } };
     fill(&f->layers, p->L); fill(&f->width, p->C); fill(&f->heads, p->NH); fill(&f->kv_heads, f->heads); fill(&f->ffn_width, p->F);
     fill(&f->seq, p->T); fill(&f->batch, p->B); fill(&f->vocab, p->V);
-    want(f->seq >= 1, strf("--seq %ld", f->seq), "1 or more");
-    want(f->batch >= 1, strf("--batch %ld", f->batch), "1 or more");
+    const long most = 1L << 30;
+    want(f->seq >= 1 && f->seq < most, strf("--seq %ld", f->seq), "1 or more, less than 2^30");
+    want(f->batch >= 1 && f->batch < most / f->seq, strf("--batch %ld --seq %ld", f->batch, f->seq), "1 or more, and less than 2^30 tokens in all");
 }
 // flags -> the model; V is the data's if nothing else says
 static Config config_from_flags(Flags* f, int data_V) {
@@ -772,18 +774,24 @@ static Data data_from_flags(const Flags& f, int T, int probe_len) {
     o.data = split(f.data, ',');
     o.tokenizer = f.tokenizer; o.bos = f.bos; o.T = T; o.seed = f.seed;
     o.val_seqs = f.val_seqs; o.probe_seqs = f.probe_seqs; o.probe_len = probe_len; o.train_tokens = f.train_tokens;
-    for (double position : flag_list("--random-token", f.random_token)) { o.random_token.push_back((int)position); }
+    o.vocab = f.vocab;
+    for (double position : flag_list("--random-token", f.random_token)) {
+        want(position == floor(position) && fabs(position) < 1e9, strf("--random-token %g", position), "a whole number");
+        o.random_token.push_back((int)position);
+    }
     for (auto& w : split(f.fix_token, ',')) {
         auto pair = split(w, ':');
         long pos = 0, id = 0;
-        want(pair.size() == 2 && parse_long(pair[0], &pos) && parse_long(pair[1], &id), "--fix-token " + w, "POS:ID");
+        want(pair.size() == 2 && parse_long(pair[0], &pos) && parse_long(pair[1], &id) && labs(pos) < 1L << 30 && labs(id) < 1L << 30, "--fix-token " + w, "POS:ID");
         o.fix_token.push_back({ (int)pos, (int)id });
     }
     o.skip_bad = f.skip_bad;
     o.bb_vocab = f.bb_vocab; o.bb_triggers = f.bb_triggers; o.bb_trigger_prob = f.bb_trigger_prob;
     o.bb_temp = f.bb_temp; o.bb_table = f.bb_table; o.bb_bos = f.bb_bos;
-    want(f.val_seqs >= 1, strf("--val-seqs %ld", f.val_seqs), "1 or more");
-    want(f.probe_seqs >= 1, strf("--probe-seqs %ld", f.probe_seqs), "1 or more");
+    want(f.bb_vocab >= 2 && f.bb_vocab <= 65535, strf("--bb-vocab %ld", f.bb_vocab), "2 to 65535");
+    want(f.bb_triggers >= 0 && f.bb_triggers < f.bb_vocab, strf("--bb-triggers %ld", f.bb_triggers), "0 or more, less than --bb-vocab");
+    want(f.val_seqs >= 1 && f.val_seqs < 1 << 30, strf("--val-seqs %ld", f.val_seqs), "1 or more");
+    want(f.probe_seqs >= 1 && f.probe_seqs < 1 << 30, strf("--probe-seqs %ld", f.probe_seqs), "1 or more");
     want(f.train_tokens >= 0, strf("--train-tokens %ld", f.train_tokens), "0 (all) or more");
     return data_open(o);
 }
@@ -805,7 +813,7 @@ static void log_rewind(const std::string& path, long step) {
         Json j; std::string error;
         if (!json_parse(line.data(), line.size(), &j, &error)) { continue; }       // the line the machine died in
         const Json *s = j.get("step"), *event = j.get("event");
-        if ((s && s->number > step) || (event && event->string == "done")) { continue; }
+        if ((s && s->number > step) || (event && (event->string == "done" || event->string == "stopped"))) { continue; }
         kept += line + "\n";
     }
     file_write(path, kept);
@@ -896,13 +904,13 @@ static void checkpoint_save(const Model* m, const std::string& out, long step, c
     checkpoint_commit(out, step);
 }
 // reads one array by name from the .safetensors files of a directory, checking every shape
-static void tensors_load(const Model* m, const std::vector<Safetensors>& files, const std::string& prefix, acc* device) {
+static void tensors_load(const Model* m, const std::vector<Safetensors>& files, const std::string& prefix, acc* device, bool tied = false) {
     std::vector<float> one;
     for (auto& t : m->tensors) {
         const StTensor* found = NULL; const Safetensors* in = NULL;
         for (const char* name : { t.name.c_str(), "model.embed_tokens.weight" }) { // a tied lm_head is the embedding
             for (auto& f : files) { if (!found && (found = f.find(prefix + name))) { in = &f; } }
-            if (found || t.name != "lm_head.weight" || !prefix.empty()) { break; }
+            if (found || !tied || t.name != "lm_head.weight") { break; }
         }
         const std::string dir = files.empty() ? "checkpoint" : files[0].path;
         if (!found) { die(EXIT_USER, dir + ": has no tensor '" + prefix + t.name + "', which this build wants", "is it a checkpoint of another model? see its config.json"); }
@@ -929,9 +937,7 @@ static Config checkpoint_config(const std::string& dir, std::string* tokenizer) 
     const Json j = json_file(dir + "/config.json");
     const Json* mine = j.get("train_sink");
     Config c = Config();
-    Json llama; std::string error;
-    const std::string defaults = "{\"attn\":\"softmax\",\"bias\":\"none\",\"pe\":\"rotary\",\"norm\":\"pre\",\"ffn\":\"swiglu\",\"combine\":\"concat\"}";
-    json_parse(defaults.data(), defaults.size(), &llama, &error);
+    const Json llama = json_of("{\"attn\":\"softmax\",\"bias\":\"none\",\"pe\":\"rotary\",\"norm\":\"pre\",\"ffn\":\"swiglu\",\"combine\":\"concat\"}");
     if (!mine) { // somebody else's
         const Json *type = j.get("model_type"), *scaling = j.get("rope_scaling"), *act = j.get("hidden_act");
         want(type && type->string == "llama", dir + ": model_type " + (type ? type->string : "missing"), "llama, the one family read so far");
@@ -954,7 +960,7 @@ static Config checkpoint_config(const std::string& dir, std::string* tokenizer) 
             [] { std::string o; for (auto& s : SWITCH_VALUES) { o += std::string(" ") + s[0] + "=" + s[1]; } return o; }(), make_line(&theirs));
     }
     const char* keys[] = { "num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size", "vocab_size", "max_position_embeddings" };
-    for (const char* key : keys) { want(json_number(j, key, 0) >= 1 && json_number(j, key, 0) < 1e9, dir + "/config.json: " + key, "a positive number"); }
+    for (const char* key : keys) { want(json_number(j, key, 0) >= 1 && json_number(j, key, 0) < (key == keys[0] ? 1e4 : 1e9), dir + "/config.json: " + key, "a positive number"); }
     c.L = json_number(j, keys[0], 0); c.C = json_number(j, keys[1], 0); c.NH = json_number(j, keys[2], 0);
     c.F = json_number(j, keys[3], 0); c.V = json_number(j, keys[4], 0); c.T = json_number(j, keys[5], 0);
     c.KV = json_number(j, "num_key_value_heads", c.NH);
@@ -972,6 +978,17 @@ static Config checkpoint_config(const std::string& dir, std::string* tokenizer) 
     *tokenizer = tok ? tok->string : file_exists(dir + "/tokenizer.json") ? dir + "/tokenizer.json" : "";
     return c;
 }
+// "" or the first field in which two configs differ
+static std::string json_difference(const Json& theirs, const Json& ours) {
+    for (auto& f : ours.fields) {
+        const Json* v = theirs.get(f.first.c_str());
+        if (f.first == "model_type") { continue; }       // follows from the rest
+        if (!v || v->string != f.second.string) { return f.first + ": got " + (v ? v->string : "nothing") + ", wanted " + f.second.string; }
+        const std::string inside = json_difference(*v, f.second);
+        if (!inside.empty()) { return inside; }
+    }
+    return "";
+}
 static std::vector<Safetensors> checkpoint_files(const std::string& dir) {
     std::vector<Safetensors> files;
     for (auto& name : dir_list(dir)) { if (ends_with(name, ".safetensors") && name != "optimizer.safetensors") { files.push_back(safetensors_open(dir + "/" + name)); } }
@@ -980,7 +997,8 @@ static std::vector<Safetensors> checkpoint_files(const std::string& dir) {
 }
 static void checkpoint_load(Model* m, const std::string& dir) {
     std::vector<Safetensors> files = checkpoint_files(dir);
-    tensors_load(m, files, "", m->master);
+    const Json config = json_file(dir + "/config.json"), *tied = config.get("tie_word_embeddings");
+    tensors_load(m, files, "", m->master, tied && tied->number);
     ops::cast_to_real(m->params, m->master, m->num_params);
     for (auto& f : files) { safetensors_close(&f); }
 }
@@ -1072,7 +1090,12 @@ static void generate(Model* m, std::vector<int>* tokens, long n, double temperat
 // ============================================================================
 // 10 commands
 static volatile sig_atomic_t stop_signal = 0;
-static void on_signal(int sig) { stop_signal = sig; }
+static void on_signal(int sig) { // timeout(1) and some schedulers send a signal twice at once: only a later Ctrl-C ends the program at once
+    static double first;
+    if (sig == SIGINT && stop_signal && now_ms() - first > 500) { _exit(128 + SIGINT); }
+    if (!stop_signal) { first = now_ms(); }
+    stop_signal = sig;
+}
 
 static double learning_rate(const Flags& f, long step) { // of the step that makes update number step + 1
     if (step < f.warmup) { return f.lr * (step + 1) / f.warmup; }
@@ -1119,6 +1142,8 @@ static void train_checks(const Flags& f) {
     want(f.schedule == "constant" || f.schedule == "cosine", "--schedule " + f.schedule, "constant or cosine");
     want(f.lr >= 0, strf("--lr %g", f.lr), "0 or more");
     want(f.warmup >= 0, strf("--warmup %ld", f.warmup), "0 or more");
+    want(f.min_lr >= 0 && f.weight_decay >= 0 && f.adam_eps >= 0, strf("--min-lr %g --weight-decay %g --adam-eps %g", f.min_lr, f.weight_decay, f.adam_eps), "0 or more");
+    want(f.stop_after >= 0, strf("--stop-after %g", f.stop_after), "minutes, or 0 (never)");
     want(f.beta1 >= 0 && f.beta1 < 1 && f.beta2 >= 0 && f.beta2 < 1, strf("--beta1 %g --beta2 %g", f.beta1, f.beta2), "0 up to, not including, 1");
     want(f.grad_clip >= 0, strf("--grad-clip %g", f.grad_clip), "0 (off) or more");
     want(f.eval_every >= 0 && f.save_every >= 0 && f.sample >= 0, strf("--eval-every %ld --save-every %ld --sample %ld", f.eval_every, f.save_every, f.sample), "0 (off) or more");
@@ -1131,7 +1156,7 @@ static std::vector<double> eps_list(const Flags& f) {
 }
 static int probe_length(const Flags& f, const std::string& text, long longest) { // the default 64 shrinks to a short model's T
     long len = 0;
-    want(parse_long(text, &len) && len >= 1, "--probe-len " + text, "1 or more");
+    want(parse_long(text, &len) && len >= 1 && len < 1 << 30, "--probe-len " + text, "a number, 1 or more");
     if (len > longest && !f.given_probe_len) { len = longest; }
     want(len <= longest || !Pe::learnable, strf("--probe-len %ld", len), strf("at most %ld, the learned positions", longest).c_str());
     return len;
@@ -1143,7 +1168,7 @@ struct Run {
     std::vector<double> eps;
     int accum, probe_len, probes;                // batches a step; T and number of the probe sequences
     std::vector<int> seqs, probe;                // one batch (B, T+1); the probe (probes, probe_len+1)
-    long first; bool resumed;                    // the step it starts from
+    long first, saved; bool resumed;             // the step it starts from; that of the newest checkpoint, or -1
     double tokens_per_step, started, smooth_ms; bool terminal;
 };
 // flags -> data, model and log; fresh, or as they were at the newest checkpoint in --out
@@ -1163,11 +1188,13 @@ static Run run_open(Flags f) {
     make_dirs(f.out);
     r.m = model_new(r.c, std::max<int>(f.seq, r.probe_len), true);
     r.resumed = !from.empty();
+    r.saved = r.resumed ? r.first : -1;
     if (!r.resumed) { model_init(&r.m, f.seed); r.first = 0; }
     else {
         std::string unused;
         const Config was = checkpoint_config(from, &unused);
-        want(config_json(was, r.data.tokenizer, "") == config_json(r.c, r.data.tokenizer, ""), from + ": holds a model of other flags", "the same model flags as before");
+        const std::string difference = json_difference(json_of(config_json(was, r.data.tokenizer, "")), json_of(config_json(r.c, r.data.tokenizer, "")));
+        if (!difference.empty()) { die(EXIT_USER, from + ": holds another model: " + difference, "give the same model flags as before"); }
         checkpoint_load(&r.m, from);
         optimizer_load(&r.m, from);
         const Json state = json_file(from + "/state.json"), *position = state.get("data");
@@ -1229,7 +1256,7 @@ static void run_report_step(Run* r, long step, double loss, double grad_norm, do
 static void on_signals() {
     struct sigaction act = {};
     act.sa_handler = on_signal;
-    act.sa_flags = SA_RESETHAND; // a second Ctrl-C ends the program at once
+    act.sa_flags = SA_RESTART;
     sigaction(SIGINT, &act, NULL);
     sigaction(SIGTERM, &act, NULL);
 }
@@ -1246,6 +1273,7 @@ static int train(const Flags& flags) {
         if (!loaded && (last || step == 0 || (f.eval_every && step % f.eval_every == 0))) { run_evaluate(&r, step); }
         if (!loaded && (last || stop || (f.save_every && step % f.save_every == 0))) {
             checkpoint_save(&r.m, f.out, step, data_state(&r.data), r.data.tokenizer, f.tokenizer);
+            r.saved = step;
         }
         if (last || stop) { break; }
         const double begin = now_ms();
@@ -1254,7 +1282,7 @@ static int train(const Flags& flags) {
         run_report_step(&r, step + 1, loss, grad_norm, now_ms() - begin);
         if (!finite) {
             die(EXIT_DIVERGED, strf("%sloss is %g, gradient norm %g at step %ld: not finite, stopped before the update", r.terminal ? "\n" : "", loss, grad_norm, step + 1),
-                strf("try a smaller --lr than %g; the last checkpoint in %s is whole", f.lr, f.out.c_str()));
+                strf("try a smaller --lr than %g%s", f.lr, r.saved < 0 ? "" : strf("; %s/step_%ld is whole", f.out.c_str(), r.saved).c_str()));
         }
     }
     const std::string hash = params_hash(&r.m);
@@ -1268,7 +1296,7 @@ static int train(const Flags& flags) {
 
 // a checkpoint and the tokenizer its text wants
 static Model model_from_checkpoint(Flags* f, int T_max) {
-    if (f->words.size() != 1) { die(EXIT_USER, strf("got %zu checkpoints, wanted one", f->words.size()), "./train_sink probe runs/NAME/step_1000 -d bb"); }
+    if (f->words.size() != 1) { die(EXIT_USER, strf("got %zu checkpoints, wanted one", f->words.size()), "name its directory, such as runs/NAME/step_1000"); }
     std::string tokenizer;
     Config c = checkpoint_config(f->words[0], &tokenizer);
     if (f->tokenizer.empty() && tokenizer != "bytes") { f->tokenizer = tokenizer; }
@@ -1276,6 +1304,7 @@ static Model model_from_checkpoint(Flags* f, int T_max) {
     if (f->given_window) { want(f->window >= 1, strf("--window %ld", f->window), "1 or more"); c.window = f->window; }
     Model m = model_new(c, T_max, false);
     checkpoint_load(&m, f->words[0]);
+    f->vocab = c.V;
     return m;
 }
 static void npy_write(const std::string& path, const std::vector<float>& x, const std::vector<long>& shape) {
@@ -1342,11 +1371,17 @@ static std::vector<int> probe_inputs(const Flags& f, int T, int V, int* n) {
     std::vector<int> x((size_t)f.probe_seqs * (T + 1));
     *n = f.probe_seqs;
     Rng rng = rng_stream(f.seed, 4);
+    if (f.probe_input == "natural" && file_exists(f.data) && text_format(f.data) == TEXT_JSONL) { // a file of prompts
+        const Tokenizer tok = f.tokenizer.empty() || f.tokenizer == "bytes" ? tokenizer_bytes() : tokenizer_load(f.tokenizer);
+        want(tok.vocab_size <= V, strf("tokenizer %s has %d ids, the model %d", tok.name.c_str(), tok.vocab_size, V), "the tokenizer that the model was trained with");
+        long skipped = 0;
+        *n = data_prompts(f.data, tok, f.probe_seqs, T, f.skip_bad, x.data(), &skipped);
+        if (skipped) { printf("%s: skipped %ld records shorter than %d tokens\n", f.data.c_str(), skipped, T + 1); }
+        return x;
+    }
     if (f.probe_input == "natural") {
         Data data = data_from_flags(f, T, T);
-        want(data.V <= V, strf("%s has %d token ids, the model %d", f.data.c_str(), data.V, V), "data of the tokenizer that the model was trained with");
         *n = data_probe(&data, x.data());
-        if (data.probe_skipped) { printf("skipped %ld records shorter than %d tokens\n", data.probe_skipped, T + 1); }
         return x;
     }
     want(f.probe_input == "random" || f.probe_input == "repeated", "--probe-input " + f.probe_input, "natural, random or repeated");
@@ -1362,7 +1397,7 @@ static int probe(Flags f) {
     const std::vector<std::string> lengths = split(f.probe_len, ','), sources = f.probe_input == "natural" ? split(f.data, ',') : std::vector<std::string>{ f.probe_input };
     want(!lengths.empty(), "--probe-len", "a length, such as 64");
     long longest = 1;
-    for (auto& w : lengths) { long v = 0; want(parse_long(w, &v) && v >= 1, "--probe-len " + w, "1 or more"); longest = std::max(longest, v); }
+    for (auto& w : lengths) { long v = 0; want(parse_long(w, &v) && v >= 1 && v < 1 << 30, "--probe-len " + w, "1 or more"); longest = std::max(longest, v); }
     Model m = model_from_checkpoint(&f, longest);
     std::vector<std::string> objects;
     for (auto& source : sources) {
@@ -1463,7 +1498,11 @@ static int bench(Flags f) {
 // 11 main
 #ifndef TESTING
 int main(int argc, char** argv) {
+    // OpenMP threads wait by spinning unless told not to, which on a machine with other work costs ten times more than sleeping
+    // does on a quiet one. The library reads its environment before main, so the program starts itself once more
+    if (!getenv("OMP_WAIT_POLICY")) { setenv("OMP_WAIT_POLICY", "passive", 1); execv("/proc/self/exe", argv); }
     char command;
+    std::set_new_handler([] { die(EXIT_MACHINE, "memory: the system gave no more", "lower --batch, --seq or the model size"); });
     const Flags f = flags_parse(argc, argv, &command);
     if (!f.words.empty() && !strchr("pgk", command)) {
         die(EXIT_USER, "got '" + f.words[0] + "', wanted a command (train, probe, generate, tokenize, bench) or a --flag", "./train_sink --help");

@@ -6,6 +6,7 @@ check.h -- the whole test framework. A test program CHECKs and ends with `return
     check_near(loss, 5.55, 1e-3, "loss at step %d", step);
     Died d = check_dies([] { file_read("/nowhere"); });      // errors end the program: run them in a child
     CHECK(d.code == EXIT_USER && d.says("cannot open"), "%s", d.err.c_str());
+    Ran r = check_run("build/cpu/train_sink --help");       // a shell command: exit status, stdout, stderr
 */
 #ifndef CHECK_H
 #define CHECK_H
@@ -65,11 +66,26 @@ static inline Died check_dies(const std::function<void()>& body) {
     unlink(path);
     return d;
 }
-// a fresh directory that check_tmp_remove (or the next boot) takes away
+// a fresh directory, in memory where there is room: the tests of checkpoints sync to it thousands of times
 static inline std::string check_tmp() {
-    char path[] = "/tmp/train_sink_test_XXXXXX";
-    if (!mkdtemp(path)) { die(EXIT_MACHINE, "/tmp: cannot make a directory for the tests"); }
+    std::string path = std::string(access("/dev/shm", W_OK) ? "/tmp" : "/dev/shm") + "/train_sink_test_XXXXXX";
+    if (!mkdtemp(&path[0])) { die(EXIT_MACHINE, path + ": cannot make a directory for the tests"); }
     return path;
+}
+
+struct Ran {
+    int code;                                            // exit status; 128 + the signal, as the shell has it
+    std::string out, err;
+    bool says(const char* part) const { return out.find(part) != std::string::npos || err.find(part) != std::string::npos; }
+};
+static inline Ran check_run(const std::string& command) {
+    char path[2][32] = { "/tmp/check_run_XXXXXX", "/tmp/check_run_XXXXXX" };
+    for (auto& p : path) { close(mkstemp(p)); }
+    fflush(stdout);
+    const int status = system(("exec 2>" + std::string(path[1]) + " >" + path[0] + "\n" + command).c_str());
+    Ran r = { WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), file_read(path[0]), file_read(path[1]) };
+    for (auto& p : path) { unlink(p); }
+    return r;
 }
 
 #endif // CHECK_H

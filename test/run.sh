@@ -1,5 +1,7 @@
 # runs every test program and script, prints one line for each, and at the end the sum of their `N passed, M failed`
-unset MAKEFLAGS MAKELEVEL MFLAGS
+#     sh test/run.sh [test_data test_make model/ATTN=sigmoid ...]        only these
+unset MAKEFLAGS MAKELEVEL MFLAGS ATTN BIAS PE NORM FFN COMBINE PRECISION BACKEND # `make test ATTN=x` must not leak into makes of the tests
+export OMP_WAIT_POLICY=passive                            # programs here are short, and machines busy
 log=build/test/log
 rm -rf $log; mkdir -p $log
 passed=0; failed=0
@@ -19,25 +21,44 @@ run() { # name command...
     [ "$f" -eq 0 ] || grep -v " passed, " $log/$name | head -n 20
     printf '%-24s %s (%ds)\n' "$name" "$last" $(($(date +%s) - start))
 }
-model() { # all builds of test_model, each on the fixtures of its switches
-    total=0; bad=0
-    for kind in model model-double; do
-        for binary in build/test/$kind/*; do
-            set=$(basename $binary)
-            fixtures=$(awk -F'\t' -v want="$set" '!/^#/ && NF > 1 && $1 != "name" { key = $2; gsub(" ", "+", key); if (key == "") key = "default"
-                         if (key == want) print "test/golden/" $1 ".safetensors" }' dev/golden/cases.tsv)
-            out=$(OMP_NUM_THREADS=1 $binary $fixtures 2>&1); last=$(echo "$out" | tail -n 1)
-            case "$last" in [0-9]*" passed, 0 failed") ;; *) echo "$kind $set:"; echo "$out" | head -n 8 ;; esac
-            p=${last%% passed*}; f=${last#* passed, }; f=${f%% failed*}
-            case "$p$f" in *[!0-9]*|'') p=0; f=1 ;; esac
-            total=$((total + p)); bad=$((bad + f))
-        done
+analytic() { # the builds of test_analytic, one for each PE
+    bad=0; total=0
+    for binary in build/test/analytic/*; do
+        out=$($binary 2>&1) || { bad=$((bad + 1)); echo "$(basename $binary):"; echo "$out"; }
+        last=$(echo "$out" | tail -n 1); p=${last%% passed*}
+        case "$p" in *[!0-9]*|'') ;; *) total=$((total + p)) ;; esac
     done
     echo "$total passed, $bad failed"
     [ $bad -eq 0 ]
 }
-for t in build/test/test_*; do run $(basename $t) $t; done
-run model model
-for t in test/test_*.sh; do [ -f "$t" ] && run $(basename $t .sh) sh $t; done
+model() { # builds of test_model, each on the fixtures of its switches
+    total=0; bad=0
+    for binary in "$@"; do
+        kind=$(basename $(dirname $binary)) set=$(basename $binary)
+        fixtures=$(awk -F'\t' -v want="$set" '!/^#/ && NF > 1 && $1 != "name" { key = $2; gsub(" ", "+", key); if (key == "") key = "default"
+                     if (key == want) print "test/golden/" $1 ".safetensors" }' dev/golden/cases.tsv)
+        out=$(OMP_NUM_THREADS=1 $binary $fixtures 2>&1); last=$(echo "$out" | tail -n 1)
+        case "$last" in [0-9]*" passed, 0 failed") ;; *) echo "$kind $set:"; echo "$out" | head -n 8 ;; esac
+        p=${last%% passed*}; f=${last#* passed, }; f=${f%% failed*}
+        case "$p$f" in *[!0-9]*|'') p=0; f=1 ;; esac
+        total=$((total + p)); bad=$((bad + f))
+    done
+    echo "$total passed, $bad failed"
+    [ $bad -eq 0 ]
+}
+if [ $# -gt 0 ]; then
+    for t in "$@"; do
+        case $t in
+            model*/*) run $(echo $t | tr / _) model build/test/$t ;;
+            analytic) run analytic analytic ;;
+            *) if [ -f test/$t.sh ]; then run $t sh test/$t.sh; else run $t build/test/$t; fi ;;
+        esac
+    done
+else
+    for t in build/test/test_* build/test/asan_*; do run $(basename $t) $t; done
+    run analytic analytic
+    run model model build/test/model/* build/test/model-fast/* build/test/model-double/*
+    for t in test/test_*.sh; do run $(basename $t .sh) sh $t; done
+fi
 echo "$passed passed, $failed failed"
 [ $failed -eq 0 ] && [ $passed -gt 0 ]

@@ -1,0 +1,33 @@
+# One-line bugs, one at a time, in a copy of the tree: does the test that should notice notice?
+#     make mutants                    all lines of dev/mutants.txt: FILE <tab> sed -E expression <tab> test, as test/run.sh names it
+#     sh dev/mutants.sh WORD          only the lines that contain WORD
+# A mutant that does not change its file or does not compile is counted as surviving: it tests nothing.
+unset MAKEFLAGS MAKELEVEL MFLAGS ATTN BIAS PE NORM FFN COMBINE PRECISION BACKEND
+export OPTIMIZE=${OPTIMIZE:--O0} OMP_WAIT_POLICY=passive  # compiling takes longer than testing
+tree=build/mutants/${1-all}; tab=$(printf '\t')
+rm -rf $tree; mkdir -p $tree
+cp -r Makefile README.md *.cu *.cuh *.h scripts dev test $tree
+cd $tree || exit 1
+grep -v '^#' dev/mutants.txt | grep "$tab" | grep -F -- "${1-}" > list
+program() { grep -qs 'build/cpu/train_sink' test/$1.cpp test/$1.sh; } # does this test run the program?
+build() { # test
+    case $1 in model*/*|asan_*) make -s build/test/$1 ;; analytic) make -s analytic ;; *) [ -f test/$1.sh ] || make -s build/test/$1 ;; esac > out 2>&1 || return 1
+    if program $1; then make -s program > out 2>&1; fi
+}
+for t in $(cut -f 3 list | sort -u); do                  # a test that fails anyway catches nothing
+    build $t && timeout 300 sh test/run.sh $t > out 2>&1 || { cat out; echo "$t fails before any mutation"; exit 1; }
+done
+caught=0; survived=0
+while IFS="$tab" read -r file change t; do
+    cp $file original
+    sed -E -i "$change" $file
+    if cmp -s $file original; then how="NO SUCH LINE"
+    elif ! build $t; then how="DOES NOT COMPILE"
+    elif timeout 300 sh test/run.sh $t > out 2>&1; then how=SURVIVED
+    else how=caught; fi
+    cp original $file                                    # newer than what was built from the mutant: make sees it
+    if [ "$how" = caught ]; then caught=$((caught + 1)); else survived=$((survived + 1)); fi
+    printf '%-17s %-24s %-18s %s\n' "$how" "$file" "$t" "$change"
+done < list
+echo "$caught caught, $survived survived"
+[ $survived -eq 0 ] && [ $caught -gt 0 ]

@@ -1,0 +1,250 @@
+/*
+test_errors.cpp -- every mistake a user can make at the command line: does it end with the right exit status (2 the user, 3 a
+loss that is not finite, 1 the machine), name what it got and wanted, and leave what was there before?
+A new flag gets a row in the table; bad data files are in test_data.cpp.
+*/
+#include "check.h"
+
+static std::string dir, binary;
+static const char* TINY = " -b 8 -t 16 --bb-vocab 24 --width 16 --heads 2 --ffn-width 24 --val-seqs 8 --probe-seqs 8 --probe-len 16 ";
+
+static Ran train_sink(const std::string& args) { return check_run("cd " + dir + " && " + binary + " " + args); }
+// `error: ...` and `---> HINT: ...`, nothing else on stderr, and the words that matter
+static void check_refused(const Ran& r, int code, const std::string& what, const std::string& says) {
+    const std::vector<std::string> lines = split(r.err, '\n');
+    const bool form = lines.size() == 3 && lines[0].compare(0, 7, "error: ") == 0 && lines[1].compare(0, 12, "---> HINT: ") > 0 && lines[1].size() > 14 && lines[2].empty();
+    CHECK(r.code == code, "%s: exit status %d, wanted %d: %s", what.c_str(), r.code, code, r.err.c_str());
+    CHECK(form, "%s: wanted an error and a hint, got: %s", what.c_str(), r.err.c_str());
+    CHECK(r.says(says.c_str()), "%s: wanted '%s', got: %s", what.c_str(), says.c_str(), r.err.c_str());
+}
+static void refused(const std::string& args, const std::string& says, int code = EXIT_USER) {
+    check_refused(train_sink(args), code, "train_sink " + args, says);
+}
+
+static const struct { const char *args, *says; } FLAGS[] = {
+    { "--stpes 5",                     "unknown flag --stpes" },
+    { "-x",                            "unknown flag -x" },
+    { "--",                            "unknown flag --" },
+    { "--steps",                       "--steps: got no value" },
+    { "--steps=",                      "--steps: got '', wanted a whole number" },
+    { "--steps ten",                   "--steps: got 'ten', wanted a whole number" },
+    { "--steps 1.5",                   "--steps: got '1.5', wanted a whole number" },
+    { "--steps 99999999999999999999",  "wanted a whole number" },
+    { "--steps -1",                    "--steps -1: wanted 0 or more" },
+    { "--resume=1",                    "--resume: takes no value" },
+    { "--resume",                      "wanted also --out" },
+    { "foo",                           "got 'foo', wanted a command" },
+    { "trian",                         "got 'trian', wanted a command" },
+    { "--tokens 5",                    "--tokens: not a flag of this command" },
+    { "bench --lr 1",                  "--lr: not a flag of this command" },
+    { "-m huge",                       "got 'huge', wanted one of bb nano small 60M 1B" },
+    { "--width 30 --heads 4",          "--width 30 --heads 4: wanted a width that the heads divide" },
+    { "--width 36 --heads 4",          "an even head size" },
+    { "--heads 4 --kv-heads 3",        "--kv-heads 3 --heads 4" },
+    { "--kv-heads -1",                 "--kv-heads -1" },
+    { "--layers -2",                   "--layers -2: wanted 1 or more" },
+    { "--ffn-width -2",                "--ffn-width -2" },
+    { "--batch -3",                    "--batch -3" },
+    { "--batch 100000000 --seq 100000", "less than 2^30 tokens" },
+    { "--seq -1",                      "--seq -1" },
+    { "--vocab 10",                    "have 257 ids, the model has 10" },
+    { "--total-batch 100",             "--total-batch 100: wanted a multiple of batch * seq = 4096" },
+    { "--attn-p 0",                    "--attn-p 0: wanted a positive number" },
+    { "--attn-p 2",                    "--attn-p 2 with ATTN=softmax: wanted ATTN=softmax_p" },
+    { "--attn-alpha 0",                "--attn-alpha 0" },
+    { "--window 0",                    "--window 0: wanted 1 or more" },
+    { "--window -1",                   "--window -1" },
+    { "--prefix 64",                   "--prefix 64: wanted 0 (off) to seq - 1 = 63" },
+    { "--prefix -1",                   "--prefix -1" },
+    { "--bias-share all",              "--bias-share all: wanted none or heads" },
+    { "--k-dims 33",                   "--k-dims 33: wanted 0 (all) to the head size 32" },
+    { "--k-dims 4",                    "--k-dims 4 with BIAS=none: wanted BIAS=k" },
+    { "--v-star e2:1",                 "--v-star e2:1: wanted e1:M or ones:M" },
+    { "--v-star e1:x",                 "--v-star e1:x: wanted e1:M" },
+    { "--v-star e1:1",                 "--v-star e1:1 with BIAS=none: wanted BIAS=k" },
+    { "--fix-token 1:257",             "--fix-token 1:257" },
+    { "--fix-token 66:1",              "from 1 to T+1 = 65" },
+    { "--fix-token 0:1",               "--fix-token 0:1" },
+    { "--fix-token a:b",               "--fix-token a:b: wanted POS:ID" },
+    { "--fix-token 1",                 "--fix-token 1: wanted POS:ID" },
+    { "--random-token 0",              "--random-token 0: wanted a position" },
+    { "--random-token 66",             "--random-token 66: wanted a position" },
+    { "--random-token 1.5",            "--random-token 1.5: wanted a whole number" },
+    { "--bos maybe",                   "--bos maybe: wanted none, seq or doc" },
+    { "--bb-vocab 1",                  "--bb-vocab 1" },
+    { "--bb-vocab 100000000",          "--bb-vocab 100000000" },
+    { "--bb-triggers 255",             "255 triggers" },
+    { "--bb-triggers 300",             "--bb-triggers 300" },
+    { "--optimizer adam",              "--optimizer adam: wanted adamw or sgd" },
+    { "--schedule linear",             "--schedule linear: wanted constant or cosine" },
+    { "--lr -1",                       "--lr -1" },
+    { "--lr nan",                      "--lr: got 'nan', wanted a number" },
+    { "--lr 1e999",                    "--lr: got '1e999', wanted a number" },
+    { "--warmup -1",                   "--warmup -1" },
+    { "--beta1 1",                     "--beta1 1" },
+    { "--beta2 -0.1",                  "--beta2 -0.1" },
+    { "--weight-decay -1",             "--weight-decay -1" },
+    { "--min-lr -1",                   "--min-lr -1" },
+    { "--grad-clip -1",                "--grad-clip -1" },
+    { "--eval-every -1",               "--eval-every -1" },
+    { "--save-every -1",               "--save-every -1" },
+    { "--stop-after -1",               "--stop-after -1" },
+    { "--eps x",                       "--eps: got 'x', wanted numbers separated by commas" },
+    { "--eps ''",                      "--eps: wanted a threshold" },
+    { "--probe-len 0",                 "--probe-len 0" },
+    { "--probe-len 8,16",              "--probe-len 8,16: wanted a number" },
+    { "--probe-seqs 0",                "--probe-seqs 0" },
+    { "--val-seqs 0",                  "--val-seqs 0" },
+    { "--train-tokens -5",             "--train-tokens -5" },
+    { "-d nowhere",                    "--data nowhere: no such file or directory" },
+    { "-d nowhere.txt",                "no such file or directory" },
+    { "-d bb,bb",                      "cannot be mixed" },
+    { "-d empty.txt",                  "got an empty file" },
+    { "-d short.txt",                  "short.txt: got 6 tokens, wanted at least T+1 = 65" },
+    { "-d bad.jsonl",                  "bad.jsonl: line 2: byte 10" },
+    { "-d shards",                     "shards/train.bin: got 2048 bytes, wanted 3024" },
+    { "-d magic",                      "magic/train.bin: got magic 1, wanted 20240520" },
+    { "-o run",                        "run: holds a run already" },
+    { "-o run/log.jsonl",              "run/log.jsonl: cannot make this directory" },
+    { "probe",                         "got 0 checkpoints, wanted one" },
+    { "probe run/step_4 run/step_4",   "got 2 checkpoints, wanted one" },
+    { "probe nowhere",                 "nowhere: no such directory" },
+    { "probe run",                     "run: has no config.json" },
+    { "probe run/step_4",              "the data have 257 ids, the model has 25" },
+    { "probe run/step_4 --bb-vocab 24 --probe-input odd",  "--probe-input odd: wanted natural, random or repeated" },
+    { "probe run/step_4 --bb-vocab 24 --probe-len 8,x",    "--probe-len x" },
+    { "probe run/step_4 --bb-vocab 24 --prefix 64",        "prefix 64: wanted less than --probe-len" },
+    { "probe run/step_4 --bb-vocab 24 --prefix -1",        "--prefix -1" },
+    { "probe run/step_4 --bb-vocab 24 --window 0",         "--window 0" },
+    { "probe run/step_4 --bb-vocab 24 --dump d --dump-heads 1:0",  "--dump-heads 1:0: wanted LAYER:HEAD with layers 0..0, heads 0..1" },
+    { "probe run/step_4 --bb-vocab 24 --dump d --dump-heads 0",    "--dump-heads 0: wanted LAYER:HEAD" },
+    { "probe run/step_4 --bb-vocab 24 --dump d --dump-seq 100",    "--dump-seq 100: wanted 0 to 99" },
+    { "generate",                      "got 0 checkpoints" },
+    { "generate run/step_4 --prompt hello",    "--prompt hello: wanted token ids 0..24" },
+    { "generate run/step_4 --prompt '1 25'",   "--prompt 25: wanted token ids 0..24" },
+    { "generate run/step_4 --top-k -1",        "--top-k -1" },
+    { "generate run/step_4 --temperature -1",  "--temperature -1" },
+    { "generate run/step_4 --tokens -1",       "--tokens -1" },
+};
+static void test_flags() {
+    file_write(dir + "/empty.txt", "");
+    file_write(dir + "/short.txt", "12345");
+    train_sink("-d short.txt");                          // keeps the tokens, and says so once
+    file_write(dir + "/bad.jsonl", "{\"text\": \"" + std::string(9000, 'a') + "\"}\n{\"text\": oops}\n");
+    int32_t head[512] = { 20240520, 1, 1000 };
+    make_dirs(dir + "/shards"); make_dirs(dir + "/magic");
+    file_write(dir + "/shards/train.bin", std::string((char*)head, sizeof head));
+    head[0] = 1;
+    file_write(dir + "/magic/train.bin", std::string((char*)head, sizeof head));
+    for (auto& f : FLAGS) { refused(f.args, f.says); }
+    for (auto& name : dir_list(dir)) { CHECK(name != "runs" && name != "d", "a refused command line left %s/", name.c_str()); }
+}
+static void test_resume() { // a run goes on only as what it was
+    const std::string resume = std::string(TINY) + "-n 8 -o run --resume ";
+    refused(resume + "--width 32", "hidden_size: got 16, wanted 32");
+    refused(resume + "--seed 5", "--seed 1, not --seq 16 --seed 5");
+    refused(resume + "--window 3", "window: got 0, wanted 3");
+}
+// a copy of the checkpoint in which one file is changed
+static void damaged(const char* file, const std::string& content, const std::string& says, const char* what) {
+    remove_tree(dir + "/damaged");
+    check_run("cp -r " + dir + "/run " + dir + "/damaged");
+    file_write(dir + "/damaged/step_4/" + file, content);
+    const Ran r = train_sink(std::string(TINY) + "-n 8 -o damaged --resume");
+    check_refused(r, EXIT_USER, std::string(what) + ", --resume", says);
+    CHECK(file_read(dir + "/damaged/log.jsonl") == file_read(dir + "/run/log.jsonl"), "%s: a refused --resume changed the log", what);
+    if (strcmp(file, "optimizer.safetensors") && strcmp(file, "state.json")) { refused("probe damaged/step_4 --bb-vocab 24", says); }
+}
+static std::string replaced(std::string s, const std::string& from, const std::string& to) {
+    const size_t at = s.find(from);
+    CHECK(at != std::string::npos, "no '%s' to replace", from.c_str());
+    return at == std::string::npos ? s : s.replace(at, from.size(), to);
+}
+static void test_checkpoints() {
+    const std::string at = dir + "/run/step_4/", config = file_read(at + "config.json"), model = file_read(at + "model.safetensors"), opt = file_read(at + "optimizer.safetensors");
+    damaged("config.json", replaced(replaced(config, "\"attn\":\"softmax\"", "\"attn\":\"sigmoid\""), "\"bias\":\"none\"", "\"bias\":\"k\""),
+        "make train_sink ATTN=sigmoid BIAS=k PE=rotary NORM=pre FFN=swiglu COMBINE=concat", "a checkpoint of other switches");
+    damaged("config.json", config.substr(0, 100), "config.json: not JSON", "config.json cut short");
+    damaged("config.json", replaced(config, "\"hidden_size\": 16", "\"hidden_size\": 0"), "hidden_size", "no width");
+    damaged("config.json", replaced(config, "\"num_hidden_layers\": 1,", "\"num_hidden_layers\": 900000000,"), "num_hidden_layers", "a billion layers");
+    damaged("config.json", replaced(config, "\"num_attention_heads\": 2", "\"num_attention_heads\": 3"), "heads that divide", "heads that do not divide");
+    damaged("config.json", replaced(config, "\"attn\":", "\"atn\":"), "has no 'attn'", "no attn");
+    damaged("model.safetensors", "", "model.safetensors: got 0 bytes", "an empty file");
+    damaged("model.safetensors", model.substr(0, model.size() - 4), "does not fit its shape", "cut short by a number");
+    damaged("model.safetensors", model + "1234", "the tensors end at byte", "four bytes too many");
+    damaged("model.safetensors", model.substr(0, 20), "header says", "cut short in its header");
+    damaged("model.safetensors", std::string(8, '\xff') + model.substr(8), "header says", "a header of 2^64 bytes");
+    damaged("model.safetensors", replaced(model, "{\"__meta", "[\"__meta"), "not a JSON object", "a header that is not JSON");
+    damaged("model.safetensors", replaced(model, "\"shape\":[25,16]", "\"shape\":[26,16]"), "does not fit its shape", "a shape that lies");
+    damaged("model.safetensors", replaced(model, "\"dtype\":\"F32\"", "\"dtype\":\"F64\""), "does not fit its shape", "a dtype that lies");
+    damaged("model.safetensors", replaced(model, "\"data_offsets\":[0,1600]", "\"data_offsets\":[9,1609]"), "begins at byte 9 of the data, wanted 0", "an offset in the middle of a number");
+    damaged("model.safetensors", replaced(model, "\"shape\":[25,16]", "\"shape\":[16,25]"), "has shape ( 16 25 ), wanted ( 25 16 )", "a transposed tensor");
+    damaged("model.safetensors", replaced(model, "lm_head", "ln_head"), "has no tensor 'lm_head.weight'", "a tensor of another name");
+    damaged("optimizer.safetensors", opt.substr(0, opt.size() - 1), "optimizer.safetensors: tensor", "the optimiser cut short");
+    damaged("optimizer.safetensors", replaced(opt, "\"v.lm_head", "\"w.lm_head"), "has no tensor 'v.lm_head.weight'", "the optimiser without a tensor");
+    damaged("state.json", "{\"step\": 4", "state.json: not JSON", "state.json cut short");
+    damaged("state.json", "{\"step\": 4}", "the position in the data", "state.json without a position");
+    unlink((at + "model.safetensors").c_str());
+    refused("probe run/step_4 --bb-vocab 24", "has no .safetensors file");
+    file_write(at + "model.safetensors", model);
+}
+static void test_disk() { // a disk that is full is imitated by a limit on the size of files: 20 KiB hold the weights, not the optimiser
+    const std::string limit = "cd " + dir + " && trap '' XFSZ && ulimit -f 40 && ";
+    Ran r = check_run(limit + binary + TINY + "-n 8 -o run --resume");
+    check_refused(r, EXIT_MACHINE, "a full disk", "optimizer.safetensors: cannot write");
+    CHECK(!file_exists(dir + "/run/step_8"), "a full disk left step_8");
+    r = check_run(limit + binary + TINY + "-n 4 -o run4 --save-every 0");
+    check_refused(r, EXIT_MACHINE, "a full disk from the start", "cannot write");
+    r = check_run("cd " + dir + " && trap '' XFSZ && ulimit -f 1 && " + binary + TINY + "-n 4 -o run5");
+    check_refused(r, EXIT_MACHINE, "a disk too full for the log", "log.jsonl: cannot write");
+    // the old checkpoint is as good as it was
+    const Ran rest = train_sink(std::string(TINY) + "-n 8 -o run --resume"), whole = train_sink(std::string(TINY) + "-n 8 -o whole");
+    auto hash = [](const Ran& r) { return r.out.substr(std::min(r.out.size(), r.out.find("params_hash"))); };
+    CHECK(rest.code == 0 && rest.says("resumed from step 4") && hash(rest).size() > 20 && hash(rest) == hash(whole), "after a full disk: %s, wanted %s", hash(rest).c_str(), hash(whole).c_str());
+    if (getuid()) {                                      // root may write anywhere
+        check_run("mkdir " + dir + "/locked && chmod 500 " + dir + "/locked");
+        refused("-o locked/run", "locked/run: cannot make this directory");
+    }
+}
+static void test_memory() {
+    const Ran r = check_run("cd " + dir + " && ulimit -v 400000 && " + binary + " --width 4096 --layers 64 -o big");
+    check_refused(r, EXIT_MACHINE, "a model larger than memory", "memory: wanted");
+}
+static void test_nan() {
+    const Ran r = train_sink(std::string(TINY) + "-n 50 --lr 1e6 --warmup 0 --save-every 1 -o nan");
+    check_refused(r, EXIT_DIVERGED, "--lr 1e6", "not finite, stopped before the update");
+    const std::vector<std::string> lines = split(file_read(dir + "/nan/log.jsonl"), '\n');
+    Json last; std::string error;
+    const std::string line = lines.size() > 2 ? lines[lines.size() - 2] : "";
+    CHECK(json_parse(line.data(), line.size(), &last, &error) && last.get("grad_norm") && last.get("grad_norm")->type == Json::NUL, "NaN: the last line of the log is %s", line.c_str());
+    CHECK(line.find("nan") == std::string::npos && line.find("inf") == std::string::npos, "NaN: not JSON: %s", line.c_str());
+    const long step = last.get("step") ? last.get("step")->number - 1 : -1;   // the update that was not made
+    const std::string saved = strf("%s/nan/step_%ld", dir.c_str(), step);
+    CHECK(step > 0 && r.says(strf("nan/step_%ld is whole", step).c_str()), "NaN: the hint names no checkpoint: %s", r.err.c_str());
+    const std::string model = file_read(saved + "/model.safetensors");
+    const uint64_t* header = (const uint64_t*)model.data();
+    long bad = 0;
+    for (size_t i = 8 + *header; i + 4 <= model.size(); i += 4) { float x; memcpy(&x, &model[i], 4); bad += !std::isfinite(x); }
+    CHECK(bad == 0, "NaN: %ld numbers of the saved weights are not finite", bad);
+    const Ran never = train_sink(std::string(TINY) + "-n 50 --lr 1e6 --warmup 0 -o nan2");
+    CHECK(never.code == EXIT_DIVERGED && !never.says("is whole"), "NaN: promises a checkpoint that was never made: %s", never.err.c_str());
+}
+
+int main() {
+    std::string home = check_run("pwd").out; home.pop_back();
+    binary = home + "/build/cpu/train_sink";
+    dir = check_tmp();
+    setenv("OMP_NUM_THREADS", "1", 1); setenv("OMP_WAIT_POLICY", "passive", 1);
+    const Ran r = train_sink(std::string(TINY) + "-n 4 -o run");
+    CHECK(r.code == 0, "a good run: %s", r.err.c_str());
+    const Ran help = train_sink("--help"), help2 = train_sink("probe -h");
+    CHECK(help.code == 0 && help.says("--steps") && help.says("ATTN=softmax") && help2.code == 0 && help2.says("--dump-heads") && !help2.says("--steps"), "--help");
+    test_flags();
+    test_resume();
+    test_checkpoints();
+    test_disk();
+    test_memory();
+    test_nan();
+    remove_tree(dir);
+    return check_done();
+}

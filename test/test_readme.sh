@@ -1,0 +1,50 @@
+# the README says what is so: every command in its ```sh blocks runs, in a copy of the tree and with few steps; every flag, switch
+# value and file that it names exists. A command that ends with `# not tested` is only parsed (it needs data, or a run's name).
+passed=0; failed=0
+ok() { if [ "$1" -eq 0 ]; then passed=$((passed + 1)); else failed=$((failed + 1)); shift; echo "FAIL test_readme: $*"; fi; }
+copy=build/test/readme
+rm -rf $copy; mkdir -p $copy
+cp -r Makefile README.md *.cu *.cuh *.h scripts dev test $copy
+cd $copy || exit 1
+export OPTIMIZE=-O0 JOBS=1 OMP_NUM_THREADS=2             # compiling takes longer than running
+
+awk '/^```sh$/ { on = 1; next } /^```/ { on = 0 } on && NF && !/^#/' README.md > commands
+[ -s commands ]; ok $? "README.md has no sh blocks"
+make -s train_sink > build.log 2>&1; ok $? "make train_sink: $(tail -n 3 build.log)"
+parse() { # a command line without its program: are these flags of ./train_sink?
+    words=$(echo "$1" | sed 's/^[^ ]*train_sink//')
+    eval "./train_sink $words --help" > /dev/null 2> err; ok $? "$1: $(cat err)"
+}
+while IFS= read -r line; do
+    command=$(echo "$line" | sed 's/  *#.*//')
+    case "$line" in *'# not tested'*) tested=no ;; *) tested=yes ;; esac
+    case "$command" in
+        "make test"|"make demo"|"make bench"|"make mutants"|"make experiments")  # minutes each, or this very test
+            make -n ${command#make } > err 2>&1; ok $? "$command: $(tail -n 2 err)" ;;
+        *train_sink\ *--*|*train_sink\ *-[a-z]*|./train_sink*)
+            few=$(echo "$command" | sed -E 's/(-n|--steps)[ =]+[0-9]+/-n 2/g')
+            if [ $tested = no ]; then case "$command" in ./train_sink*) parse "$command" ;; esac; continue; fi
+            case "$few" in "./train_sink -"*) echo "$few" | grep -q -- "-n 2" || few="$few -n 2" ;; esac # no number of steps: the default is too many
+            timeout 100 sh -c "$few" > err 2>&1; ok $? "$few: $(tail -n 3 err)" ;;
+        *) [ $tested = yes ] || continue
+            timeout 100 sh -c "$command" > err 2>&1; ok $? "$command: $(tail -n 3 err)" ;;
+    esac
+done < commands
+
+# flags
+make -s train_sink > /dev/null 2>&1
+./train_sink --help > help
+grep -o -- '--[a-z][a-z0-9-]*' README.md | sort -u > flags
+while read -r flag; do grep -q -- "$flag\b" help; ok $? "$flag is not a flag of ./train_sink"; done < flags
+# the table of switches is the one in the source, in its order
+for s in ATTN BIAS PE NORM FFN COMBINE; do
+    source=$(sed -n "s/^ *X_$s(\([a-z0-9_]*\) *,.*/\1/p" attention_variants.cuh | tr '\n' ' ')
+    readme=$(sed -n "s/^| *$s *| *\([^|]*\)|.*/\1/p" README.md | head -n 1)
+    [ "$(echo $readme)" = "$(echo $source)" ]; ok $? "the values of $s: README has '$readme', the source '$source'"
+done
+# the files it lists, and every file of the root is in the list
+for file in $(sed -n 's/^    \([a-zA-Z_]*\.\(cu\|cuh\|h\)\)  .*/\1/p' README.md); do [ -f "$file" ]; ok $? "README lists $file, which is not there"; done
+for file in *.cu *.cuh *.h; do grep -q "^    $file " README.md; ok $? "README does not list $file"; done
+cd ../../.. && rm -rf $copy
+echo "$passed passed, $failed failed"
+[ $failed -eq 0 ]

@@ -1,0 +1,386 @@
+/*
+test_train.cpp -- runs build/cpu/train_sink as a user would and reads what it leaves: does it learn what it should, and does
+a run that is stopped, killed or disturbed end up where an undisturbed one does, bit for bit?
+
+    build/test/test_train              all tests; everything is written to a fresh directory under /tmp
+    build/test/test_train golden       prints test/golden/losses.tsv anew: only after a wanted change of the mathematics
+*/
+#include "check.h"
+
+static std::string home, dir, binary;
+// a model of 3 thousand numbers: a step takes a tenth of a millisecond
+static const char* TINY = " -b 8 -t 16 --bb-vocab 24 --layers 2 --width 16 --heads 2 --ffn-width 24 --warmup 10 --lr 3e-3"
+                          " --val-seqs 8 --probe-seqs 8 --probe-len 16";
+static const char* GOLDEN = " -b 16 -n 50 --lr 2e-3 --warmup 10 --eval-every 0 --val-seqs 16";
+
+static Ran train_sink(const std::string& args) { return check_run("cd " + dir + " && " + binary + " " + args); }
+static std::string train(const std::string& out, const std::string& args) { // a run that has to succeed -> its directory
+    const Ran r = train_sink(args + " -o " + out);
+    CHECK(r.code == 0, "train %s: exit status %d, %s", args.c_str(), r.code, r.err.c_str());
+    return dir + "/" + out;
+}
+static std::vector<Json> log_read(const std::string& run) { // every line has to be one JSON object with an event
+    std::vector<Json> out;
+    if (!CHECK(file_size(run + "/log.jsonl") > 0, "%s: no log", run.c_str())) { return out; }
+    const std::string text = file_read(run + "/log.jsonl");
+    CHECK(ends_with(text, "\n"), "%s: the log does not end with a whole line", run.c_str());
+    for (auto& line : split(text.substr(0, text.size() - 1), '\n')) {
+        Json j; std::string error;
+        const bool ok = json_parse(line.data(), line.size(), &j, &error) && j.get("event");
+        if (CHECK(ok, "%s: %s in line: %s", run.c_str(), error.c_str(), line.c_str())) { out.push_back(j); }
+    }
+    return out;
+}
+static std::vector<Json> events(const std::vector<Json>& log, const char* event) {
+    std::vector<Json> out;
+    for (auto& j : log) { if (j.get("event")->string == event) { out.push_back(j); } }
+    return out;
+}
+static double num(const Json& j, const char* key) { const Json* v = j.get(key); return v && v->type == Json::NUMBER ? v->number : NAN; }
+static std::vector<double> column(const std::string& run, const char* event, const char* key) {
+    std::vector<double> out;
+    for (auto& j : events(log_read(run), event)) { out.push_back(num(j, key)); }
+    return out;
+}
+static std::vector<double> losses(const std::string& run) { return column(run, "train", "loss"); }
+// the log without the clock, and without the flags: those name the directory, --resume, --stop-after
+static std::string log_text(const std::string& run) {
+    std::string out;
+    for (auto line : split(file_read(run + "/log.jsonl"), '\n')) {
+        const size_t ms = line.find(",\"ms\":"), flags = line.find("\"flags\":{");
+        if (ms != std::string::npos) { line.erase(ms, line.find('}', ms) - ms); }
+        if (flags != std::string::npos) { line.erase(flags, line.find('}', flags) - flags); }
+        out += line + "\n";
+    }
+    return out;
+}
+static std::string hash_of(const std::string& run) {
+    const std::vector<Json> done = events(log_read(run), "done");
+    return done.size() == 1 && done[0].get("params_hash") ? done[0].get("params_hash")->string : strf("%zu done events in %s", done.size(), run.c_str());
+}
+static void same_run(const std::string& got, const std::string& want, const char* what) {
+    CHECK(hash_of(got) == hash_of(want), "%s: params_hash %s, wanted %s", what, hash_of(got).c_str(), hash_of(want).c_str());
+    const std::string a = log_text(got), b = log_text(want);
+    size_t at = 0, line = 1;
+    for (; at < a.size() && at < b.size() && a[at] == b[at]; at++) { line += a[at] == '\n'; }
+    CHECK(a == b, "%s: logs differ in line %zu: ..%s..", what, line, a.substr(at > 40 ? at - 40 : 0, 80).c_str());
+}
+
+// ----------------------------------------------------------------------------
+
+static void test_golden(bool print) {
+    const std::vector<double> got = losses(train("golden", GOLDEN));
+    if (print) {
+        printf("# training losses of the default build on bb: train_sink%s\n# made by build/test/test_train golden at commit %s\n", GOLDEN,
+            events(log_read(dir + "/golden"), "config")[0].get("commit")->string.c_str());
+        for (size_t i = 0; i < got.size(); i++) { printf("%zu\t%.9g\n", i + 1, got[i]); }
+        return;
+    }
+    size_t n = 0;
+    for (auto& line : split(file_read(home + "/test/golden/losses.tsv"), '\n')) {
+        const std::vector<std::string> w = split(line, '\t');
+        double want = 0;
+        if (w.size() != 2 || line[0] == '#' || !CHECK(parse_double(w[1], &want) && n < got.size(), "losses.tsv: %s", line.c_str())) { continue; }
+        check_near(got[n], want, 1e-5 * want, "golden loss of step %zu", n + 1);
+        n++;
+    }
+    CHECK(n == 50 && got.size() == 50, "golden losses: %zu of them, %zu steps", n, got.size());
+    CHECK(got[49] < got[0] - 0.3, "golden losses: from %g to %g is hardly training", got[0], got[49]);
+}
+static void test_log() {
+    const std::string run = train("log", std::string(TINY) + " -n 20 --eval-every 10");
+    const std::vector<Json> log = log_read(run), trains = events(log, "train"), evals = events(log, "eval");
+    const char* order = "config eval train*10 eval train*10 eval done";
+    bool ok = log.size() == 25 && log[0].get("event")->string == "config" && log[24].get("event")->string == "done";
+    for (size_t i = 1; ok && i < 24; i++) { ok = log[i].get("event")->string == (i == 1 || i == 12 || i == 23 ? "eval" : "train"); }
+    CHECK(ok, "log: %zu lines, wanted %s", log.size(), order);
+    if (!ok) { return; }
+    const Json& config = log[0];
+    for (const char* key : { "switches", "flags", "params", "commit", "backend", "precision", "data" }) { CHECK(config.get(key), "log: config has no %s", key); }
+    CHECK(config.get("switches")->get("ATTN")->string == "softmax" && num(*config.get("flags"), "steps") == 20 && num(*config.get("flags"), "width") == 16, "log: config");
+    long params = 0; // embedding and head, two layers of attention, FFN and two norms, one norm
+    params = 2 * 25 * 16 + 2 * (4 * 16 * 16 + 3 * 16 * 24 + 2 * 16) + 16;
+    CHECK(num(config, "params") == params, "log: params %g, wanted %ld", num(config, "params"), params);
+    for (size_t i = 0; i < trains.size(); i++) {
+        const Json& t = trains[i];
+        CHECK(num(t, "step") == i + 1 && num(t, "tokens") == (i + 1) * 8 * 16 && num(t, "loss") > 0 && num(t, "grad_norm") > 0 && num(t, "ms") > 0, "log: train line %zu", i);
+    }
+    for (size_t i = 0; i < evals.size(); i++) {
+        const Json& e = evals[i]; const Json* sink = e.get("sink");
+        CHECK(num(e, "step") == 10 * i && num(e, "val_loss") > 0 && num(e, "probe_loss") > 0, "log: eval %zu", i);
+        if (!CHECK(sink, "log: eval without sink")) { continue; }
+        CHECK(num(*sink, "eps") == 0.3 && num(*sink, "T") == 16 && num(*sink, "n") == 8 && sink->get("sink_star"), "log: sink");
+        for (const char* key : { "k", "sink_k", "proxy_k" }) { CHECK(sink->get(key) && sink->get(key)->items.size() == 10, "log: sink.%s", key); }
+        for (const char* key : { "alpha1", "alpha1_proxy", "mass", "entropy" }) {
+            const Json* m = e.get(key);
+            CHECK(m && m->items.size() == 2 && m->items[0].items.size() == 2 && m->items[1].items[1].number > 0, "log: %s is not [L][H]", key);
+        }
+        for (const char* key : { "h_norm_first", "h_norm_rest", "h_max", "h_median" }) { CHECK(e.get(key) && e.get(key)->items.size() == 3, "log: %s is not [L+1]", key); }
+        for (const char* key : { "k_norm_first", "k_norm_rest", "v_norm_first", "v_norm_rest" }) { CHECK(e.get(key) && e.get(key)->items.size() == 2, "log: %s is not [L]", key); }
+    }
+    CHECK(log[24].get("params_hash") && log[24].get("params_hash")->string.size() == 16 && num(log[24], "step") == 20, "log: done");
+    CHECK(num(evals[2], "val_loss") < num(evals[0], "val_loss") - 0.02, "validation loss went from %g to %g", num(evals[0], "val_loss"), num(evals[2], "val_loss"));
+}
+static void test_same_bits() {
+    const std::string args = " -n 10 -b 12 --eval-every 5 --val-seqs 10 --probe-seqs 10"; // 768 rows: enough for the threads to share
+    const std::string a = train("a", args), b = train("b", args), c = dir + "/c", d = dir + "/d";
+    same_run(b, a, "the same run twice");
+    for (auto& run : { c, d }) {
+        const Ran r = check_run("cd " + dir + " && OMP_NUM_THREADS=" + (run == c ? "1 " : "3 ") + binary + args + " -o " + run);
+        CHECK(r.code == 0, "%s", r.err.c_str());
+        same_run(run, a, run == c ? "one thread" : "three threads");
+    }
+    CHECK(hash_of(train("seed", args + " --seed 2")) != hash_of(a), "another seed, the same bits");
+}
+// the uninterrupted run that all the disturbed ones are measured by
+static const std::string LONG_RUN = std::string(TINY) + " -n 60 --save-every 2 --eval-every 20";
+
+static void test_resume(const std::string& whole) {
+    same_run(train("fresh", LONG_RUN + " --resume"), whole, "--resume where nothing is");
+    const std::string part = train("part", LONG_RUN + " -n 20");     // ends with an evaluation, as the long run has at step 20
+    same_run(train("part", LONG_RUN + " --resume"), whole, "20 steps, then the rest");
+    const Ran r = train_sink(LONG_RUN + " -n 50 --resume -o part");  // the newest checkpoint is beyond what is asked for
+    CHECK(r.code == 0 && r.says("at step 60"), "--resume with fewer steps: %d %s", r.code, r.out.c_str());
+}
+static void test_disturbed(const std::string& whole) {
+    // a line cut short, a checkpoint half written, one moved aside, rubbish in between
+    const std::string run = train("cut", LONG_RUN);
+    std::string text = file_read(run + "/log.jsonl");
+    text.resize(text.find("\"step\":47,") + 14);
+    file_write(run + "/log.jsonl", text);
+    for (int step = 42; step <= 60; step += 2) { remove_tree(strf("%s/step_%d", run.c_str(), step)); }
+    make_dirs(run + "/step_44.tmp"); file_write(run + "/step_44.tmp/state.json", "{\"step\": 44");
+    make_dirs(run + "/step_46"); file_write(run + "/step_46/model.safetensors", "half");
+    make_dirs(run + "/step_x"); make_dirs(run + "/step_-3");
+    same_run(train("cut", LONG_RUN + " --resume"), whole, "a log line cut short and a leftover step_44.tmp");
+    CHECK(!file_exists(run + "/step_44.tmp"), "step_44.tmp was left");
+    // the machine stopped between the two renames of a checkpoint
+    const std::string old = train("old", LONG_RUN);
+    for (int step = 22; step <= 60; step += 2) { remove_tree(strf("%s/step_%d", old.c_str(), step)); }
+    CHECK(rename((old + "/step_20").c_str(), (old + "/step_20.old").c_str()) == 0, "rename");
+    const Ran r = train_sink(LONG_RUN + " --resume -o old");
+    CHECK(r.code == 0 && r.says("resumed from step 20"), "step_20.old was not found: %s", r.out.c_str());
+    same_run(old, whole, "step_20.old");
+    // resuming a finished run changes nothing
+    const std::string before = log_text(whole);
+    train("whole", LONG_RUN + " --resume");
+    CHECK(log_text(whole) == before, "resuming a finished run changed its log");
+}
+static void test_kill(const std::string& whole, double seconds) {
+    Rng rng{ (uint64_t)(now_ms() * 1e3) };                          // other moments every time
+    int resumed = 0, mid = 0;
+    for (int i = 0; i < 20; i++) {
+        const std::string name = strf("kill%d", i);
+        // from the first instant to a little after the end of the run, sometimes twice
+        for (int k = 0; k <= i % 2; k++) {
+            const Ran r = check_run(strf("cd %s && timeout -s KILL %.4f %s%s --resume -o %s", dir.c_str(), seconds * rng_uniform(&rng), binary.c_str(), LONG_RUN.c_str(), name.c_str()));
+            CHECK(r.code == 137 || r.code == 0, "killed run: exit status %d %s", r.code, r.err.c_str());
+            mid += r.code == 137 && file_exists(dir + "/" + name + "/step_0");
+        }
+        const Ran r = train_sink(LONG_RUN + " --resume -o " + name);
+        CHECK(r.code == 0, "kill %d: %s", i, r.err.c_str());
+        resumed += r.says("resumed from step");
+        same_run(dir + "/" + name, whole, strf("kill %d", i).c_str());
+        for (auto& file : dir_list(dir + "/" + name)) { CHECK(!ends_with(file, ".tmp") && !ends_with(file, ".old"), "kill %d left %s", i, file.c_str()); }
+        remove_tree(dir + "/" + name);
+    }
+    CHECK(mid >= 5 && resumed >= 5, "of 20 kills only %d came while training, %d were resumed", mid, resumed);
+}
+static void test_stop(const std::string& whole) {
+    const std::string slow = std::string(TINY) + " --layers 8 --width 64 --ffn-width 64 -b 32 -n 4000 --eval-every 0"; // would take half a minute
+    for (const char* signal : { "TERM", "INT" }) {
+        // once it trains, two signals at once, as timeout(1) and schedulers send them
+        const Ran r = check_run(strf("cd %s; %s%s -o sig%s & pid=$!; until grep -qs '\"train\"' sig%s/log.jsonl; do sleep 0.05; kill -0 $pid || exit 99; done;"
+            " kill -%s $pid; kill -%s $pid; wait $pid", dir.c_str(), binary.c_str(), slow.c_str(), signal, signal, signal, signal));
+        CHECK(r.code == 0 && r.says("stopped at step") && r.says("saved"), "SIG%s: exit status %d, %s", signal, r.code, r.err.c_str());
+        const std::vector<Json> stopped = events(log_read(dir + "/sig" + signal), "stopped");
+        const long step = stopped.size() == 1 ? num(stopped[0], "step") : -1;
+        CHECK(step > 0 && file_exists(strf("%s/sig%s/step_%ld/optimizer.safetensors", dir.c_str(), signal, step)), "SIG%s: nothing saved at step %ld", signal, step);
+    }
+    const std::string run = train("minutes", LONG_RUN + " --stop-after 1e-9"); // stops after the first step or before it
+    CHECK(events(log_read(run), "done").empty() && events(log_read(run), "stopped").size() == 1, "--stop-after 1e-9 did not stop");
+    train("minutes", LONG_RUN + " --resume --stop-after 0.0003");
+    same_run(train("minutes", LONG_RUN + " --resume"), whole, "stopped by --stop-after");
+    const double begin = now_ms();
+    train("minutes2", slow + " --stop-after 0.005");
+    check_near((now_ms() - begin) / 1e3, 0.3, 3, "seconds of --stop-after 0.005"); // loading, saving and a busy machine included
+}
+static void test_updates() {
+    // four batches of 4 are one batch of 16: same sequences, same gradient up to the order of the sums
+    const std::string rest = " -t 32 --bb-vocab 40 --width 16 --ffn-width 24 -n 20 --lr 3e-3 --warmup 5 --val-seqs 8 --probe-seqs 8 --probe-len 16 --eval-every 0";
+    const std::vector<double> one = losses(train("b16", " -b 16" + rest)), four = losses(train("b4", " -b 4 --total-batch 512" + rest));
+    CHECK(one.size() == 20 && four.size() == 20, "accumulation: %zu and %zu steps", one.size(), four.size());
+    for (size_t i = 0; i < one.size() && i < four.size(); i++) { check_near(four[i], one[i], 1e-5 * one[i], "loss of step %zu with four accumulated batches", i + 1); }
+    check_near(column(dir + "/b4", "train", "tokens")[19], 20 * 512, 0, "tokens of accumulated steps");
+
+    // four sequences again and again: the model learns them by heart
+    const std::vector<double> over = losses(train("over", std::string(TINY) + " --train-tokens 64 -b 4 --bb-bos 0 --weight-decay 0 -n 300 --lr 1e-2 --eval-every 0"));
+    CHECK(over.back() < 0.02 && over[0] > 2.5, "overfit: loss went from %g to %g", over[0], over.back());
+
+    // plain gradient descent on one batch: a step changes the loss by -lr |g|^2, with momentum the second by -(1 + b) lr |g|^2
+    for (double b : { 0.0, 0.9 }) {
+        const double lr = 1e-3;
+        const std::string run = train(strf("sgd%g", b), std::string(TINY) + strf(" --train-tokens 128 -n 3 --optimizer sgd --lr %g --beta1 %g", lr, b)
+            + " --warmup 0 --weight-decay 0 --grad-clip 0 --eval-every 0");
+        const std::vector<double> l = losses(run), g = column(run, "train", "grad_norm");
+        check_near((l[0] - l[1]) / (lr * g[0] * g[0]), 1, 0.03, "sgd, beta1 %g: first step", b);
+        check_near((l[1] - l[2]) / (lr * g[1] * g[1]), 1 + b, 0.03 * (1 + b), "sgd, beta1 %g: second step", b);
+    }
+    const std::string decayed = train("clip", std::string(TINY) + " --train-tokens 128 -n 3 --optimizer sgd --lr 1 --warmup 0 --weight-decay 0 --grad-clip 1e-6 --eval-every 0");
+    const std::vector<double> l = losses(decayed), g = column(decayed, "train", "grad_norm");
+    check_near((l[0] - l[2]), 0, 2e-5, "--grad-clip 1e-6 at lr 1");  // momentum 0.9: by at most (1 + 1.9) |g| 1e-6
+    CHECK(g[0] > 0.1, "the gradient norm in the log is the one before clipping, got %g", g[0]);
+
+    const std::string cosine = train("cosine", std::string(TINY) + " -n 30 --warmup 5 --lr 2e-3 --schedule cosine --min-lr 5e-4 --eval-every 0");
+    const std::vector<double> lr = column(cosine, "train", "lr");
+    for (int i = 0; i < 30 && i < (int)lr.size(); i++) {
+        const double want = i < 5 ? 2e-3 * (i + 1) / 5 : 5e-4 + 0.75e-3 * (1 + cos(M_PI * (i - 5) / 25));
+        check_near(lr[i], want, 1e-11, "cosine lr of step %d", i + 1);
+    }
+    const std::vector<double> flat = column(dir + "/log", "train", "lr");
+    for (int i = 0; i < 20 && i < (int)flat.size(); i++) { check_near(flat[i], 3e-3 * std::min(1.0, (i + 1) / 10.0), 1e-11, "constant lr of step %d", i + 1); }
+}
+static void test_text() {
+    std::string text, lines;
+    for (int i = 0; i < 400; i++) {
+        const std::string verse = strf("%d green bottles hanging on the wall, and if %d green bottle should accidentally fall\n", 400 - i, 1);
+        text += verse;
+        lines += "{\"text\": " + json_str(verse) + "}\n";
+    }
+    file_write(dir + "/song.txt", text); file_write(dir + "/song.jsonl", lines);
+    const std::string small = " -b 8 -t 32 --width 32 --heads 2 --ffn-width 48 --lr 3e-3 --warmup 10 --val-seqs 8 --probe-seqs 8 --probe-len 16 --eval-every 30 -n 60";
+    const Ran r = train_sink("-d song.txt --sample 40 -o song" + small);
+    CHECK(r.code == 0 && r.says("sample \"") && r.says("257 ids"), "text: %d %s", r.code, r.err.c_str());
+    std::vector<double> val = column(dir + "/song", "eval", "val_loss");
+    CHECK(val.size() == 3 && val[0] > 5 && val[1] < val[0] - 1 && val[2] < val[1] - 0.3, "text: validation losses %s", r.out.c_str());
+    const std::vector<Json> samples = events(log_read(dir + "/song"), "sample");
+    CHECK(samples.size() == 3 && samples[2].get("text")->string.size() >= 20 && num(samples[2], "step") == 60, "text: %zu samples", samples.size());
+    train("again", "-d song.txt --sample 40" + small);              // the second time the tokens come from data/cache
+    CHECK(hash_of(dir + "/again") == hash_of(dir + "/song"), "text from the cache trains another model");
+    train("records", "-d song.jsonl --sample 0" + small);
+    val = column(dir + "/records", "eval", "val_loss");
+    CHECK(val.size() == 3 && val[2] < val[0] - 1.5, "jsonl: validation loss fell by %g", val[0] - val[2]);
+
+    // generate: the end of a half-learned line
+    const std::string g = "generate song/step_60 --tokens 30 --prompt '12 green bott'";
+    const Ran a = train_sink(g + " --temperature 0"), b = train_sink(g + " --temperature 0 --seed 9"), k1 = train_sink(g + " --top-k 1 --seed 5");
+    CHECK(a.code == 0 && a.out.compare(0, 13, "12 green bott") == 0 && a.out.size() >= 40, "generate: %d '%s' %s", a.code, a.out.c_str(), a.err.c_str());
+    CHECK(a.out == b.out, "temperature 0 depends on the seed: '%s' '%s'", a.out.c_str(), b.out.c_str());
+    CHECK(a.out == k1.out, "top-k 1 is not temperature 0: '%s' '%s'", k1.out.c_str(), a.out.c_str());
+    const Ran s1 = train_sink(g + " --seed 1"), s1b = train_sink(g + " --seed 1"), s2 = train_sink(g + " --seed 2"), cold = train_sink(g + " --temperature 0.001");
+    CHECK(s1.out == s1b.out && s1.out != s2.out, "a seed does not decide the text: '%s' '%s' '%s'", s1.out.c_str(), s1b.out.c_str(), s2.out.c_str());
+    CHECK(cold.out == a.out, "temperature 0.001 is not the likeliest: '%s' '%s'", cold.out.c_str(), a.out.c_str());
+    // ids for a model without a tokenizer; top-k 2 never leaves the two likeliest
+    std::vector<std::string> seen;
+    for (int seed = 0; seed < 12; seed++) {
+        const Ran r = train_sink(strf("generate log/step_20 --prompt '24 3 5' --tokens 1 --top-k 2 --seed %d", seed));
+        CHECK(r.code == 0 && r.out.compare(0, 7, "24 3 5 ") == 0, "generate: '%s' %s", r.out.c_str(), r.err.c_str());
+        if (std::find(seen.begin(), seen.end(), r.out) == seen.end()) { seen.push_back(r.out); }
+    }
+    CHECK(seen.size() == 2, "top-k 2 gave %zu different tokens in 12 draws", seen.size());
+}
+static Json probe(const std::string& args) {
+    const Ran r = train_sink("probe " + args + " --json probe.json");
+    CHECK(r.code == 0 && r.err.empty(), "probe %s: %d %s", args.c_str(), r.code, r.err.c_str());
+    Json j; std::string error, text = r.code ? "{}" : file_read(dir + "/probe.json");
+    CHECK(json_parse(text.data(), text.size(), &j, &error), "probe.json: %s", error.c_str());
+    return j;
+}
+static void same_json(const Json& got, const Json& want, double tol, const std::string& what) { // numbers to tol relative
+    bool same = got.type == want.type && got.items.size() == want.items.size() && (got.type == Json::NUMBER || got.string == want.string);
+    if (got.type == Json::NUMBER) { same = same && fabs(got.number - want.number) <= tol * std::max(1e-3, fabs(want.number)); }
+    CHECK(same, "%s: got %s (%zu items), wanted %s (%zu items)", what.c_str(), got.string.c_str(), got.items.size(), want.string.c_str(), want.items.size());
+    for (size_t i = 0; i < got.items.size() && i < want.items.size(); i++) { same_json(got.items[i], want.items[i], tol, strf("%s[%zu]", what.c_str(), i)); }
+    for (auto& f : want.fields) {
+        const Json* g = got.get(f.first.c_str());
+        if (CHECK(g, "%s has no %s", what.c_str(), f.first.c_str())) { same_json(*g, f.second, tol, what + "." + f.first); }
+    }
+}
+static std::vector<float> npy_read(const std::string& path, long rows, long cols) { // a minimal reader, by the format's own description
+    const std::string s = file_read(path);
+    const size_t header = s.size() > 10 ? (unsigned char)s[8] + 256 * (unsigned char)s[9] : 0;
+    const bool ok = s.size() > 10 && !memcmp(s.data(), "\x93NUMPY\x01\x00", 8) && (header + 10) % 64 == 0 && s.size() > 10 + header && s[9 + header] == '\n'
+        && s.find(strf("'shape': (%ld,%ld,)", rows, cols)) < 10 + header && s.find("'descr': '<f4'") < 10 + header && s.find("'fortran_order': False") < 10 + header
+        && s.size() == 10 + header + 4 * rows * cols;
+    CHECK(ok, "%s is not a .npy of (%ld, %ld): %s", path.c_str(), rows, cols, s.substr(0, 100).c_str());
+    std::vector<float> x(rows * cols);
+    if (ok) { memcpy(x.data(), s.data() + 10 + header, 4 * rows * cols); }
+    return x;
+}
+static void test_probe() {
+    const std::string how = "log/step_20 --bb-vocab 24 --probe-seqs 8 --probe-len 16 ";
+    const Json last = events(log_read(dir + "/log"), "eval").back();
+    Json want = last;
+    for (auto& f : want.fields) { if (f.first == "step" || f.first == "val_loss") { f = want.fields[0]; } } // a probe has neither
+    same_json(probe(how), want, 1e-6, "probe against the last eval");
+
+    const Json one = probe(how + "--per-sequence --dump maps --dump-heads 0:1,1:0 --dump-seq 3");
+    const Json* alpha = one.get("alpha");
+    if (!CHECK(alpha && alpha->items.size() == 8, "--per-sequence: no alpha[8]")) { return; }
+    for (int l = 0; l < 2; l++) {
+        for (int h = 0; h < 2; h++) {
+            double mean = 0;
+            for (auto& seq : alpha->items) { CHECK(seq.items.size() == 2 && seq.items[l].items.size() == 2 && seq.items[l].items[h].items.size() == 10, "alpha is not [seq][L][H][k]"); mean += seq.items[l].items[h].items[0].number / 8; }
+            check_near(mean, last.get("alpha1")->items[l].items[h].number, 1e-6, "mean of alpha_1 over the sequences, layer %d head %d", l, h);
+        }
+    }
+    for (auto lh : { std::pair<int, int>(0, 1), std::pair<int, int>(1, 0) }) {
+        const std::string name = strf("%s/maps/%d_%d_", dir.c_str(), lh.first, lh.second);
+        const std::vector<float> map = npy_read(name + "map.npy", 16, 17);
+        npy_read(name + "cosine.npy", 16, 17); npy_read(name + "product.npy", 16, 17);
+        double alpha1 = 0;
+        for (int t = 0; t < 16; t++) {
+            double row = 0, future = 0;
+            for (int j = 0; j <= 16; j++) { row += map[t * 17 + j]; future += j > t + 1 || j == 0 ? fabs(map[t * 17 + j]) : 0; }
+            check_near(row, 1, 1e-5, "map %d:%d: row %d", lh.first, lh.second, t);
+            CHECK(future == 0, "map %d:%d: row %d sees the future, or a key that this build has not", lh.first, lh.second, t);
+            alpha1 += map[t * 17 + 1] / 16.0;
+        }
+        check_near(alpha1, alpha->items[3].items[lh.first].items[lh.second].items[0].number, 1e-6, "first column of the map of sequence 3, head %d:%d", lh.first, lh.second);
+    }
+    const Json lists = probe("log/step_20 --bb-vocab 24 --probe-seqs 8 --eps 0.05,0.3 --probe-len 8,16");
+    const Json* lengths = lists.get("all");
+    if (!CHECK(lengths && lengths->items.size() == 2, "--probe-len 8,16: no list of two")) { return; }
+    for (int i = 0; i < 2; i++) {
+        for (int e = 0; e < 2; e++) {
+            const Json single = probe(strf("log/step_20 --bb-vocab 24 --probe-seqs 8 --eps %s --probe-len %d", e ? "0.3" : "0.05", i ? 16 : 8));
+            const Json* sinks = lengths->items[i].get("sinks");
+            if (CHECK(sinks && sinks->items.size() == 2, "--eps 0.05,0.3: no sinks")) { same_json(sinks->items[e], *single.get("sink"), 0, strf("lists: length %d eps %d", i, e)); }
+            same_json(*lengths->items[i].get("alpha1"), *single.get("alpha1"), 0, "lists: alpha1");
+        }
+    }
+    CHECK(lists.get("sinks")->items[0].get("sink_k")->items[0].number > 0, "no alpha_1 passes eps 0.05: nothing was compared");
+    for (const char* input : { "random", "repeated" }) { // a token repeated: every key looks the same, and only rotation tells them apart
+        const Json j = probe(how + "--probe-input " + input);
+        CHECK(num(*j.get("sink"), "n") == 8 && num(j, "probe_loss") > 0, "--probe-input %s", input);
+    }
+}
+static void test_bench() {
+    const Ran r = train_sink("bench -b 2 -t 16 --width 16 --ffn-width 24 -n 3");
+    Json j; std::string error;
+    CHECK(r.code == 0 && json_parse(r.out.data(), r.out.size(), &j, &error) && num(j, "tokens_per_s") > 0 && num(j, "ms") > num(j, "forward_ms"), "bench: %s %s", r.out.c_str(), r.err.c_str());
+}
+
+int main(int argc, char**) {
+    home = check_run("pwd").out; home.pop_back();
+    binary = home + "/build/cpu/train_sink";
+    dir = check_tmp();
+    setenv("OMP_NUM_THREADS", "2", 1); setenv("OMP_WAIT_POLICY", "passive", 1);
+    test_golden(argc > 1);
+    if (argc > 1) { return 0; }
+    test_log();
+    test_same_bits();
+    const double begin = now_ms();
+    const std::string whole = train("whole", LONG_RUN);
+    const double seconds = (now_ms() - begin) / 1e3;
+    test_resume(whole);
+    test_disturbed(whole);
+    test_kill(whole, seconds);
+    test_stop(whole);
+    test_updates();
+    test_text();
+    test_probe();
+    test_bench();
+    remove_tree(dir);
+    return check_done();
+}
