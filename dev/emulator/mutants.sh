@@ -37,8 +37,8 @@ n=$1; dir=$work/$n
 mkdir -p "$dir" && cp -r ./*.h ./*.cuh test dev "$dir"
 line=$(sed -n "${n}p" "$work/list")
 kind=${line##*|}
-awk -v line="$line" 'BEGIN {
-    gsub(/\\\|/, "\001", line); split(line, f, "|"); for (i in f) { gsub("\001", "|", f[i]); gsub(/\\n/, "\n", f[i]) }
+LINE=$line awk 'BEGIN {
+    line = ENVIRON["LINE"]; gsub(/\\\|/, "\001", line); split(line, f, "|"); for (i in f) { gsub("\001", "|", f[i]); gsub(/\\n/, "\n", f[i]) }
     file = ARGV[1] "/" f[1]; while ((getline l < file) > 0) { text = text l "\n" }
     at = index(text, f[2]); if (!at) { exit 1 }
     printf "%s%s%s", substr(text, 1, at - 1), f[3], substr(text, at + length(f[2])) > file }' "$dir" || { echo "mutant $n: its text is gone"; exit; }
