@@ -9,16 +9,23 @@ MODEL    := ATTN BIAS PE NORM FFN COMBINE
 lp := (
 rows = $(shell sed -n 's/^ *X_$(1)$(lp)\([a-z0-9_]*\) *,.*/\1/p' attention_variants.cuh)
 $(foreach s,$(SWITCHES),$(eval $(s)_ALL := $(call rows,$(s))))
-$(foreach s,$(SWITCHES),$(eval $(s) ?= $(firstword $($(s)_ALL))))
+$(foreach s,$(MODEL),$(eval $(s) ?= $(firstword $($(s)_ALL))))
+# cuda where it can be built and run, else cpu, and the first line of output says why
+NVCC    ?= $(shell command -v nvcc 2>/dev/null)
+GPU     := $(wildcard /dev/nvidia0)
+BACKEND ?= $(if $(NVCC),$(if $(GPU),cuda,cpu),cpu)
+WHY     := $(if $(NVCC),$(if $(GPU),nvcc and a GPU are here,no GPU here: no /dev/nvidia0),no nvcc in PATH)
+PRECISION ?= $(if $(filter cuda,$(BACKEND)),bf16,fp32)
 
 # ---- the tools: change them on the command line or in the environment ----------------------------------------------------
 CXX      ?= g++
 ARCH     ?= native
+GPU_ARCH ?= $(if $(GPU),native,sm_80)
 # -fno-math-errno -fno-trapping-math change no value, only whether errno and exception flags are kept. Never -ffast-math.
 OPTIMIZE ?= -O3 -fno-math-errno -fno-trapping-math
 WARN     := -Wall -Wextra
 JOBS     ?= $(shell nproc)
-KNOWN    := $(SWITCHES) CXX ARCH OPTIMIZE JOBS
+KNOWN    := $(SWITCHES) CXX ARCH OPTIMIZE JOBS NVCC GPU_ARCH
 
 # ---- a misspelt value, or a misspelt switch (ATN=sigmoid), must not quietly train softmax --------------------------------
 ifeq ($(filter help clean size,$(MAKECMDGOALS)),)
@@ -28,23 +35,30 @@ typed   := $(foreach o,$(MAKEOVERRIDES),$(firstword $(subst =, ,$(o))))
 strange := $(filter-out $(KNOWN),$(typed))
 $(if $(strange),$(error unknown switch $(strange); known are: $(KNOWN)))
 conflict := $(shell sed -n 's/^ *X_CONFLICT(ATTN=$(ATTN) *BIAS=$(BIAS) *, *"\(.*\)").*/\1/p' attention_variants.cuh)
+$(if $(filter cpu-bf16,$(BACKEND)-$(PRECISION)),$(error PRECISION=bf16 needs BACKEND=cuda; BACKEND=cpu computes in fp32))
+$(if $(filter cuda,$(BACKEND)),$(if $(NVCC),,$(error BACKEND=cuda needs nvcc, which is not in PATH; ---> HINT: install the CUDA toolkit, or make BACKEND=cpu)))
 $(if $(conflict),$(error ATTN=$(ATTN) with BIAS=$(BIAS) means nothing: $(conflict)))
 endif
 
 # ---- one directory per model: switching cannot leave a stale binary, and switching back costs nothing --------------------
 empty :=
 others = $(foreach s,$(MODEL),$(filter-out $(firstword $($(s)_ALL)),$($(s))))
-DIR   := build/$(subst $(empty) $(empty),-,$(strip $(BACKEND) $(others)))
-DEFS   = $(foreach s,$(MODEL),-D$(s)=$($(s)))
+DIR   := build/$(subst $(empty) $(empty),-,$(strip $(BACKEND) $(if $(filter cuda-fp32,$(BACKEND)-$(PRECISION)),fp32) $(others)))
+DEFS   = $(foreach s,$(SWITCHES),-D$(s)=$($(s)))
 COMMIT := $(shell git describe --always --dirty --exclude '*' 2>/dev/null || echo unknown)
-COMPILE = $(CXX) -std=c++17 $(OPTIMIZE) -march=$(ARCH) -fopenmp $(WARN)
+ifeq ($(BACKEND),cuda)
+COMPILE = $(NVCC) -std=c++17 -O3 -arch=$(GPU_ARCH) -ccbin $(CXX) -Xcompiler '$(filter-out -O3,$(OPTIMIZE)) -march=$(ARCH) -fopenmp -Wall'
+LINK    = -lcublasLt
+else
+COMPILE = $(CXX) -std=c++17 $(OPTIMIZE) -march=$(ARCH) -fopenmp $(WARN) -x c++
+endif
 HEADERS := $(wildcard *.h *.cuh)
 
 .PHONY: train_sink check test tests program analytic demo bench experiments mutants size help clean FORCE
 .DEFAULT_GOAL := train_sink
 
 train_sink: $(DIR)/train_sink
-	@ln -sf $< $@ && echo "./train_sink -> $<"
+	@ln -sf $< $@ && echo "BACKEND=$(BACKEND) ($(WHY)); ./train_sink -> $<"
 
 check: # are these switches a model? says so and builds nothing
 	@echo "$(DIR)"
@@ -57,11 +71,11 @@ experiments:
 # flags.txt is rewritten only when it differs, so a change of flags, compiler or commit rebuilds and nothing else does
 $(DIR)/flags.txt: FORCE
 	@mkdir -p $(DIR)
-	@echo '$(COMPILE) $(DEFS) $(COMMIT)' "$$($(CXX) --version | head -n 1)" | cmp -s - $@ || \
-	 echo '$(COMPILE) $(DEFS) $(COMMIT)' "$$($(CXX) --version | head -n 1)" > $@
+	@echo "$(COMPILE) $(DEFS) $(COMMIT)" "$$($(CXX) --version | head -n 1)" | cmp -s - $@ || \
+	 echo "$(COMPILE) $(DEFS) $(COMMIT)" "$$($(CXX) --version | head -n 1)" > $@
 
 $(DIR)/train_sink: train_sink.cu $(DIR)/flags.txt
-	$(COMPILE) $(DEFS) -DGIT_COMMIT='"$(COMMIT)"' -MMD -MP -MF $(DIR)/depends.d -x c++ $< -o $@
+	$(COMPILE) $(DEFS) -DGIT_COMMIT='"$(COMMIT)"' -MMD -MP -MF $(DIR)/depends.d $< -o $@ $(LINK)
 -include $(DIR)/depends.d
 
 # ---- tests: programs that print `N passed, M failed`, run one after the other by test/run.sh -------------------------------
@@ -113,6 +127,9 @@ size: # lines of each root file, and the longest functions
 
 mutants: # one-line bugs, each of which one test has to notice
 	@sh dev/mutants.sh
+
+demo: # three small models on the built-in task, one table
+	@sh scripts/demo.sh
 
 help:
 	@echo "make train_sink [SWITCH=value ...]     build one model; the first value of a switch is its default"

@@ -255,9 +255,11 @@ struct Combine_concat { static constexpr bool sum = false; };
 struct Combine_sum    { static constexpr bool sum = true; };
 
 #define PRECISION_VARIANTS(X_PRECISION) \
-    X_PRECISION(fp32, "float everywhere", "the reference; the one precision of BACKEND=cpu")
+    X_PRECISION(fp32, "float everywhere",    "the reference; the one precision of BACKEND=cpu") \
+    X_PRECISION(bf16, "bfloat16 and float",  "activations and weights in bf16, masters, sums and statistics in float; BACKEND=cuda")
 #define BACKEND_VARIANTS(X_BACKEND) \
-    X_BACKEND(cpu,    "reference.h",      "plain C++ with OpenMP, runs anywhere")
+    X_BACKEND(cpu,    "reference.h",         "plain C++ with OpenMP, runs anywhere") \
+    X_BACKEND(cuda,   "cuda_ops.cuh",        "one GPU, sm_80 or newer; needs nvcc and cuBLASLt to build")
 
 // pairs that mean nothing; the Makefile stops with the reason, the static_assert below guards direct compilation
 #define CONFLICTS(X_CONFLICT) \

@@ -532,8 +532,10 @@ inline bool tokenizing_directory(const Tokenizing& z) {
         if (complete && old.find(tokenizing_made(z)) != std::string::npos) { return false; }
         if (complete) { die(EXIT_USER, strf("%s: holds shards of other text, or made with other options", z.o.out.c_str()), "choose another -o, or remove that directory"); }
         for (auto& name : dir_list(z.o.out)) { if (ends_with(name, ".bin") || ends_with(name, ".tmp")) { unlink((z.o.out + "/" + name).c_str()); } }
-    } else if (is_dir(z.o.out) && !dir_list(z.o.out).empty()) {
-        die(EXIT_USER, strf("%s: holds files that tokenize did not make", z.o.out.c_str()), "choose an empty directory for -o");
+    } else {
+        for (auto& name : dir_list(z.o.out)) {
+            if (name != "manifest.json.tmp") { die(EXIT_USER, strf("%s: holds files that tokenize did not make", z.o.out.c_str()), "choose an empty directory for -o"); }
+        }
     }
     make_dirs(z.o.out);
     tokenizing_manifest(z, false);                       // nobody takes what follows for all of it
@@ -964,12 +966,39 @@ inline void data_val(Data* d, int* out, int B, long first) {
     }
 }
 
+// the first len+1 tokens of each record of a .jsonl that has so many; the others are counted
+inline int data_probe_records(Data* d, uint64_t key, int* out) {
+    int len = d->opt.probe_len, n = 0;
+    TokenizeOptions o;
+    o.bos = d->opt.bos == "doc" ? "doc" : "none"; o.skip_bad = d->opt.skip_bad;
+    TextFile file = text_open(d->sources[0].name);
+    TextBlock b;
+    while (n < d->opt.probe_seqs && text_next(&file, d->tokenizer, &b)) {
+        text_encode(d->tokenizer, o, &b);
+        if (!b.error.empty()) { die(EXIT_USER, b.error); }
+        size_t from = 0;
+        for (auto& doc : b.docs) {
+            if (n == d->opt.probe_seqs) { break; }
+            bool enough = doc.end - 1 - from >= (size_t)len + 1;     // EOS does not count
+            if (enough) {
+                std::copy(&b.ids[from], &b.ids[from] + len + 1, out);
+                data_edit(*d, key, n++, len + 1, out);
+                out += len + 1;
+            }
+            d->probe_skipped += !enough;
+            from = doc.end;
+        }
+    }
+    if (file.fd > 0) { text_close(&file); }
+    return n;
+}
 // out (probe_seqs, probe_len+1): held-out sequences for the sink metrics; returns how many there are.
 // Sequence i of a source is its held-out tokens [i len, i len + len]; several sources take turns.
 inline int data_probe(Data* d, int* out) {
     int len = d->opt.probe_len, n = 0;
     uint64_t key = mix64(d->opt.bb_table, STREAM_PROBE);
     d->probe_skipped = 0;
+    if (d->opt.whole && d->sources.size() == 1 && !is_dir(d->sources[0].name) && text_format(d->sources[0].name) == TEXT_JSONL) { return data_probe_records(d, key, out); }
     for (long round = 0, more = 1; more && n < d->opt.probe_seqs; round++) {
         more = 0;
         for (size_t k = 0; k < std::max<size_t>(1, d->sources.size()) && n < d->opt.probe_seqs; k++) {

@@ -174,7 +174,11 @@ struct AddedToken { std::string text; int id; bool special, normalized, lstrip, 
 struct Merge { uint64_t pair; uint32_t rank, id; };      // pair = left << 32 | right; ~0 marks an empty slot
 
 // all added tokens of one pass as a tree of bytes
-struct AddedTree { std::vector<std::array<int, 256>> next; std::vector<int> token; };  // token: index into added, -1 none
+struct AddedTree {
+    std::vector<std::array<int, 256>> next;              // node, byte -> node, 0 none
+    std::vector<int> token;                              // node -> index into added, -1 none
+    std::string start;                                   // what they all start with
+};
 
 struct Tokenizer {
     TokenizerKind kind = TOKENIZER_BYTES;
@@ -186,6 +190,7 @@ struct Tokenizer {
     // from here on: TOKENIZER_BPE
     std::vector<std::string> text, raw;                  // id -> as in the vocabulary, and as bytes
     std::vector<unsigned char> special;                  // id -> left out by decode(skip_special)
+    std::vector<unsigned char> whole;                    // id -> a piece that is this token is encoded as this token
     std::vector<Step> normalizer, splitter, decoder;
     bool byte_level = false, byte_fallback = false, fuse_unk = false, ignore_merges = false;
     bool cut_at_blocks = false;                          // no token has a U+2581 after anything else: words can be merged one by one
@@ -380,7 +385,8 @@ inline void tokenizer_merges(const TokenizerFile& f, Tokenizer* t, const Vocab& 
 }
 
 inline void added_insert(AddedTree* tree, const std::string& text, int index) {
-    if (tree->next.empty()) { tree->next.emplace_back(); tree->next[0].fill(0); tree->token.push_back(-1); }
+    if (tree->next.empty()) { tree->next.emplace_back(); tree->next[0].fill(0); tree->token.push_back(-1); tree->start = text; }
+    while (text.compare(0, tree->start.size(), tree->start)) { tree->start.pop_back(); }
     int node = 0;
     for (unsigned char c : text) {
         if (!tree->next[node][c]) {
@@ -392,6 +398,7 @@ inline void added_insert(AddedTree* tree, const std::string& text, int index) {
     tree->token[node] = index;
 }
 inline void normalize(const Tokenizer& t, std::string* text, bool prepend = true);
+inline void tokenizer_whole(Tokenizer* t);
 
 // may text be cut after a line? Not if a component adds something at the start of each text, or a token crosses the cut.
 inline bool tokenizer_cuts_at_lines(const Tokenizer& t) {
@@ -444,6 +451,7 @@ inline void tokenizer_finish(const TokenizerFile& f, Tokenizer* t, const Vocab& 
         t->byte_id[b] = t->byte_level ? token_find(*t, &c, 1) : hex == vocab.end() ? -1 : hex->second;
     }
     t->cut_at_lines = tokenizer_cuts_at_lines(*t);
+    tokenizer_whole(t);
 }
 
 // an added token gets the id it has in the vocabulary, else the next free one: the id in the file is not believed
@@ -579,7 +587,7 @@ typedef std::vector<uint32_t> Ids;
 // per thread: room to work in, and the ids of pieces met before. Short pieces repeat so much (Zipf) that most text is found here.
 struct PieceSlot { uint64_t lo, hi; uint32_t ids[4]; };  // up to 15 bytes, the length in the top byte of hi; ids end at NO_ID
 enum : uint32_t { NO_ID = 0xFFFFFFFF };
-enum { PIECE_SLOTS = 1 << 15 };
+enum { PIECE_BITS = 16 };                                // 2 MiB: fits a second-level cache
 struct Scratch {
     uint64_t owner = 0;
     std::vector<PieceSlot> cache;
@@ -665,10 +673,21 @@ inline void merge_long(const Tokenizer& t, Scratch* w) {
     id.resize(kept);
 }
 inline void piece_merge(const Tokenizer& t, Scratch* w, const char* s, size_t n) { // -> w->id
-    int whole = t.ignore_merges ? token_find(t, s, n) : -1;
-    if (whole >= 0) { w->id.assign(1, whole); return; }
+    int id = token_find(t, s, n);
+    if (id >= 0 && t.whole[id]) { w->id.assign(1, id); return; }
     piece_symbols(t, s, n, &w->id);
     if (w->id.size() <= 48) { merge_short(t, w); } else { merge_long(t, w); }
+}
+// which pieces are one token: with ignore_merges all that are in the vocabulary, else those that merging does give back
+inline void tokenizer_whole(Tokenizer* t) {
+    Scratch w;
+    t->whole.assign(t->vocab_size, 0);
+    for (int slot : t->slots) {
+        if (slot < 0) { continue; }
+        bool same = t->ignore_merges;
+        if (!same) { piece_merge(*t, &w, t->raw[slot].data(), t->raw[slot].size()); same = w.id.size() == 1 && (int)w.id[0] == slot; }
+        t->whole[slot] = same;
+    }
 }
 // end: how far memory may be read
 inline void piece_encode(const Tokenizer& t, Scratch* w, const char* s, size_t n, const char* end, Ids* out) {
@@ -678,7 +697,7 @@ inline void piece_encode(const Tokenizer& t, Scratch* w, const char* s, size_t n
     else { char b[16] = {0}; memcpy(b, s, n); memcpy(&lo, b, 8); memcpy(&hi, b + 8, 8); }
     if (n < 8) { lo &= (1ull << 8 * n) - 1; hi = 0; } else { hi &= (1ull << 8 * (n - 8)) - 1; }
     hi |= (uint64_t)n << 56;
-    PieceSlot* c = &w->cache[(lo * 0x9E3779B97F4A7C15ull ^ hi * 0xC2B2AE3D27D4EB4Full) >> 49];
+    PieceSlot* c = &w->cache[(lo * 0x9E3779B97F4A7C15ull ^ hi * 0xC2B2AE3D27D4EB4Full) >> (64 - PIECE_BITS)];
     if (c->lo != lo || c->hi != hi) {
         piece_merge(t, w, s, n);
         if (w->id.size() > 4) { out->insert(out->end(), w->id.begin(), w->id.end()); return; }
@@ -698,6 +717,14 @@ inline int class_at(const Unicode& u, const char* s, int* len) {
     return u.flags[utf8_at(s, len)] & CLASS_MASK;
 }
 inline size_t class_run(const Unicode& u, const char* s, size_t i, size_t n, int cls) {
+    const uint64_t ones = 0x0101010101010101ull, high = 0x80 * ones;
+    for (uint64_t w, x, stop; cls == CLASS_L && i + 8 <= n; i += 8) {  // most runs: ASCII letters, eight at a time
+        memcpy(&w, s + i, 8);
+        x = (w | 0x20 * ones) & ~high;
+        stop = ~((x + 0x1F * ones) & ~(x + 0x05 * ones)) & high;       // high bit set where x is not a .. z
+        stop |= w & high;
+        if (stop) { i += __builtin_ctzll(stop) >> 3; break; }
+    }
     for (int len; i < n && class_at(u, s + i, &len) == cls; i += len) {}
     return i;
 }
@@ -850,14 +877,31 @@ inline void encode_text(const Tokenizer& t, Scratch* w, const char* s, size_t n,
     }
     for (auto& p : pieces) { encode_word(t, w, p.data(), p.size(), out); }
 }
+// where `what` may start in s[i..n), n if nowhere: its first two bytes are looked for, eight places at a time
+inline size_t text_find(const char* s, size_t i, size_t n, const std::string& what) {
+    const uint64_t ones = 0x0101010101010101ull, high = 0x80 * ones;
+    if (what.size() < 2) { const void* p = memchr(s + i, what[0], n - i); return p ? (const char*)p - s : n; }
+    const uint64_t a = (unsigned char)what[0] * ones, b = (unsigned char)what[1] * ones;
+    for (uint64_t x, y; i + 9 <= n; i += 8) {
+        memcpy(&x, s + i, 8); memcpy(&y, s + i + 1, 8);
+        x = (x ^ a) | (y ^ b);                           // a zero byte where both agree
+        x = (x - ones) & ~x & high;
+        if (x) { return i + (__builtin_ctzll(x) >> 3); }
+    }
+    for (; i + 1 < n; i++) { if (s[i] == what[0] && s[i+1] == what[1]) { return i; } }
+    return n;
+}
 // the leftmost, then longest, added token at or after i; its place is [*begin, *end). Returns its index, -1 if there is none.
 inline int added_find(const Tokenizer& t, const AddedTree& tree, const char* s, size_t i, size_t n, size_t* begin, size_t* end) {
     if (tree.next.empty()) { return -1; }
-    const int* start = tree.next[0].data();
+    const std::string& start = tree.start;
     for (; i < n; i++) {
-        int node = start[(unsigned char)s[i]];
+        if (!start.empty()) {
+            i = text_find(s, i, n, start);
+            if (i == n) { return -1; }
+        }
+        int node = tree.next[0][(unsigned char)s[i]], found = -1;
         if (!node) { continue; }
-        int found = -1;
         for (size_t e = i + 1;; e++) {
             int k = tree.token[node];
             if (k >= 0 && (t.match_special || !t.added[k].special)) { found = k; *begin = i; *end = e; }
@@ -892,7 +936,7 @@ template <class Between> void added_cut(const Tokenizer& t, const AddedTree& tre
 }
 inline Scratch* tokenizer_scratch(const Tokenizer& t) {
     static thread_local Scratch w;
-    if (w.owner != t.hash || w.cache.empty()) { w.cache.assign(PIECE_SLOTS, PieceSlot{0, 0, {0, 0, 0, 0}}); w.owner = t.hash; }
+    if (w.owner != t.hash || w.cache.empty()) { w.cache.assign(1 << PIECE_BITS, PieceSlot{0, 0, {0, 0, 0, 0}}); w.owner = t.hash; }
     return &w;
 }
 // appends the ids of text to out; a text given in several calls is the start of a document only in the first
@@ -900,7 +944,7 @@ inline void tokenizer_encode_to(const Tokenizer& t, const char* s, size_t n, boo
     if (t.kind == TOKENIZER_IDS) { die(EXIT_USER, "text: these data have no tokenizer, only ids", "give one with --tokenizer tokenizer.json"); }
     if (t.kind == TOKENIZER_BYTES) { out->insert(out->end(), (const unsigned char*)s, (const unsigned char*)s + n); return; }
     Scratch* w = tokenizer_scratch(t);
-    out->reserve(out->size() + n / 3);
+    if (out->capacity() - out->size() < n / 3) { out->reserve(std::max(2 * out->capacity(), out->size() + n / 3)); }
     added_cut(t, t.added_raw, s, n, out, [&](size_t begin, size_t end) {
         const char* p = s + begin; size_t len = end - begin;
         std::string& text = w->text[0];

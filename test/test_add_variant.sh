@@ -21,7 +21,7 @@ ok "the diff fits attention_variants.cuh" insert attention_variants.cuh
 ok "make help lists it"                   sh -c 'make help | grep "^  zero .*off by one"'
 ok "it builds"                            make train_sink BIAS=zero OPTIMIZE=-O1
 ok "it trains"                            env OMP_NUM_THREADS=1 ./train_sink -d bb -n 30 --warmup 5 --lr 0.003 --eval-every 0 -o run
-ok "the log names it"                     grep -q '"bias":"zero"' run/log.jsonl
+ok "the log names it"                     grep -q '"BIAS":"zero"' run/log.jsonl
 ok "the loss is finite and falls by 0.1"  awk -F'"loss":' '/"event":"train"/ { split($2, x, ","); if (x[1] ~ /null/) { exit 1 } if (!n++) { first = x[1] } last = x[1] }
                                                END { print first, last; exit !(n && last < first - 0.1) }' run/log.jsonl
 ok "the tests of attention compile it"    ${CXX:-g++} -std=c++17 -O0 -fopenmp -DBIAS_ONLY=zero -x c++ test/test_attention.cpp -o attention

@@ -26,7 +26,7 @@ build() {
 FLAGS="--batch 3 --seq 33 --layers 2 --width 24 --heads 2 --kv-heads 1 --ffn-width 40 --lr 0.01 --warmup 2 --eval-every 5
        --val-seqs 4 --probe-seqs 4 --probe-len 16 --sample 0"
 # train OUT BINARY FLAGS..
-train() { local out=$dir/$1 bin=$dir/$2; shift 2; "$bin" $FLAGS "$@" -o "$out" > "$out.txt" 2>&1 || { cat "$out.txt"; return 1; }; }
+train() { local out=$dir/$1 bin=$dir/$2; shift 2; case "$*" in *--resume*) ;; *) rm -rf "$out" ;; esac; "$bin" $FLAGS "$@" -o "$out" > "$out.txt" 2>&1 || { cat "$out.txt"; return 1; }; }
 
 # all numbers of the train and eval lines of two logs, one against the other
 same_log() { # NAME LOG LOG TOLERANCE

@@ -350,6 +350,167 @@ static void test_edits() {
 
 // ----------------------------------------------------------------------------
 
+// ----------------------------------------------------------------------------
+// tokenize
+
+static TokenizeOptions tokenizing(const std::vector<std::string>& files, const std::string& out) {
+    TokenizeOptions o;
+    o.files = files; o.out = dir + "/" + out; o.quiet = true;
+    return o;
+}
+static std::vector<int> series_ids(const std::string& out, const std::string& prefix) {
+    std::vector<int> ids;
+    for (auto& name : dir_list(dir + "/" + out)) {
+        if (name.compare(0, prefix.size() + 1, prefix + "_") || !ends_with(name, ".bin") || name.size() != prefix.size() + 11) { continue; }
+        Shard s = shard_open(dir + "/" + out + "/" + name);
+        for (long i = 0; i < s.n; i++) { ids.push_back((int)shard_token(s, i)); }
+    }
+    return ids;
+}
+static std::string files_hash(const std::string& out) { // names and contents of all shards
+    std::string all;
+    for (auto& name : dir_list(dir + "/" + out)) { if (ends_with(name, ".bin")) { std::string s = file_read(dir + "/" + out + "/" + name); all += strf("%s %zu %016llx\n", name.c_str(), s.size(), (unsigned long long)hash_bytes(s.data(), s.size())); } }
+    return all;
+}
+static std::string vectors() { std::string f = __FILE__; return (f.find('/') == std::string::npos ? "." : f.substr(0, f.rfind('/'))) + "/vectors/"; }
+
+static void test_tokenize() {
+    // many documents of many sizes, in blocks larger and smaller than a document
+    std::string a, b, texts[2];
+    const char* sets[] = { "ArXiv", "Pile-CC", "Gutenberg (PG-19)", "OpenWebText2" };
+    Rng rng{3};
+    std::vector<std::string> by_set[4];
+    for (int i = 0; i < 4000; i++) {
+        std::string text = strf("Document %d of this:", i);
+        for (int n = (int)rng_below(&rng, i % 100 ? 60 : 20000); n > 0; n--) { text += strf(" w%d", (int)rng_below(&rng, 50)); }
+        int k = (int)rng_below(&rng, 4);
+        by_set[k].push_back(text);
+        (i < 3000 ? a : b) += strf("{\"text\": %s, \"meta\": {\"pile_set_name\": \"%s\"}}\n", json_str(text).c_str(), sets[k]);
+    }
+    std::string fa = put("a.jsonl", a), fb = put("b.jsonl", b);
+    for (int threads : {1, 2, 5}) {
+        TokenizeOptions o = tokenizing({fa, fb}, strf("tok%d", threads));
+        o.threads = threads; o.shard_tokens = 100001; o.val_fraction = 0.1; o.tokenizer = vectors() + "gpt2.json";
+        tokenize_main(o);
+    }
+    std::string one = files_hash("tok1");
+    CHECK(one == files_hash("tok2") && one == files_hash("tok5") && split(one, '\n').size() > 4, "tokenize: the shards depend on the number of threads");
+    Tokenizer tok = tokenizer_load(vectors() + "gpt2.json");
+    std::vector<int> train = series_ids("tok1", "train"), val = series_ids("tok1", "val"), want;
+    long val_docs = std::count(val.begin(), val.end(), tok.eos), docs = std::count(train.begin(), train.end(), tok.eos) + val_docs;
+    CHECK(docs == 4000 && abs(val_docs - 400) < 100, "tokenize: %ld documents, %ld of them in val, wanted 4000 and about 400", docs, val_docs);
+    Data d = data_open(options({dir + "/tok1"}));       // the directory brings its tokenizer
+    CHECK(d.tokenizer.kind == TOKENIZER_BPE && d.V == tok.vocab_size && d.sources[0].val.n == (long)val.size(), "tokenize: -d DIR: %s", d.description.c_str());
+    DataOptions other = options({dir + "/tok1"}); other.tokenizer = vectors() + "llama3.json";
+    REFUSED(other, "made with the tokenizer");
+
+    // per domain, the documents in order
+    TokenizeOptions o = tokenizing({fa, fb}, "domains");
+    o.domains = "paper";
+    tokenize_main(o);
+    const char* names[] = { "arxiv", "pile_cc", "gutenberg_pg_19" };
+    for (int k = 0; k < 3; k++) {
+        want.clear();
+        for (auto& t : by_set[k]) { want.insert(want.end(), t.begin(), t.end()); want.push_back(256); }
+        CHECK(series_ids("domains", std::string("train_") + names[k]) == want, "domains: %s", names[k]);
+    }
+    Json manifest; std::string error, text = file_read(dir + "/domains/manifest.json");
+    CHECK(json_parse(text.data(), text.size(), &manifest, &error) && manifest.get("dropped") && manifest.get("dropped")->number == (double)by_set[3].size() &&
+          manifest.get("documents")->number == 4000 - (double)by_set[3].size(), "domains: the manifest says %s %s", text.c_str(), error.c_str());
+    o = tokenizing({fa, fb}, "shares");
+    o.domains = "arxiv:1,pile_cc:3"; o.tokens = 40000;
+    tokenize_main(o);
+    for (int k = 0; k < 2; k++) {                        // until the share is reached, by whole documents
+        want.clear();
+        for (auto& t : by_set[k]) { if (want.size() < (k ? 30000 : 10000)) { want.insert(want.end(), t.begin(), t.end()); want.push_back(256); } }
+        CHECK(series_ids("shares", std::string("train_") + names[k]) == want, "shares: %s has %zu tokens, wanted %zu", names[k], series_ids("shares", std::string("train_") + names[k]).size(), want.size());
+    }
+    o = tokenizing({dir + "/regmix"}, "mixed");      // RegMix: the domain is in the file's name
+    make_dirs(dir + "/regmix/deeper");
+    put("regmix/deeper/hackernews-0.jsonl", "{\"text\": \"x\"}\n"); put("regmix/arxiv-10.jsonl", "{\"text\": \"y\"}\n"); put("regmix/README", "no text");
+    o.domains = "all";
+    tokenize_main(o);
+    CHECK(series_ids("mixed", "train_hackernews") == std::vector<int>({'x', 256}) && series_ids("mixed", "train_arxiv") == std::vector<int>({'y', 256}), "domains from file names");
+
+    // again: nothing to do; other text: refused; unfinished: from the start
+    o = tokenizing({fb}, "again");
+    tokenize_main(o);
+    std::string hash = files_hash("again"), manifest_path = dir + "/again/manifest.json", finished = file_read(manifest_path);
+    struct stat before, after;
+    stat((dir + "/again/train_000000.bin").c_str(), &before);
+    tokenize_main(o);
+    stat((dir + "/again/train_000000.bin").c_str(), &after);
+    CHECK(before.st_ino == after.st_ino, "tokenize: done again though complete");
+    o.files = {fa};
+    Died died = check_dies([&] { tokenize_main(o); });
+    CHECK(died.code == EXIT_USER && died.says("other text"), "tokenize over other shards: %d %s", died.code, died.err.c_str());
+    o.files = {fb};
+    file_write(manifest_path, "{\"complete\": false" + finished.substr(strlen("{\"complete\": true")));
+    put("again/train_000007.bin", "half"); put("again/train_000001.bin.tmp", "half");
+    REFUSED(options({dir + "/again"}), "unfinished");
+    tokenize_main(o);
+    CHECK(files_hash("again") == hash && !file_exists(dir + "/again/train_000001.bin.tmp") && file_read(manifest_path) == finished, "tokenize: does not start over cleanly");
+    o.out = dir;
+    died = check_dies([&] { tokenize_main(o); });
+    CHECK(died.code == EXIT_USER && died.says("holds files that tokenize did not make"), "tokenize into a used directory: %s", died.err.c_str());
+
+    // killed at any moment: no directory that looks whole, and the next run makes the same
+    for (int ms : {1, 5, 10, 20, 40, 80}) {
+        pid_t pid = fork();
+        if (pid == 0) {
+            TokenizeOptions k = tokenizing({fa, fb}, "killed");
+            k.shard_tokens = 50000; k.threads = 1;
+            tokenize_main(k);
+            _exit(0);
+        }
+        usleep(ms * 1000);
+        kill(pid, SIGKILL);
+        int status; waitpid(pid, &status, 0);
+        bool complete = file_exists(dir + "/killed/manifest.json") && file_read(dir + "/killed/manifest.json").find("\"complete\": true") != std::string::npos;
+        CHECK(complete || !is_dir(dir + "/killed") || opening(options({dir + "/killed"})).code == EXIT_USER, "killed after %d ms: looks whole", ms);
+        TokenizeOptions k = tokenizing({fa, fb}, "killed");
+        k.shard_tokens = 50000;
+        tokenize_main(k);
+        want = series_ids("killed", "train");
+        CHECK(std::count(want.begin(), want.end(), 256) == 4000, "killed after %d ms: then %zu tokens", ms, want.size());
+        remove_tree(dir + "/killed");
+    }
+}
+// a .txt is one document however it is cut into blocks
+static void test_long_text() {
+    std::string text;
+    Rng rng{4};
+    const char* words[] = { "the", " and", "\n", "\n\n", "  ", " caf\xC3\xA9", "\xE6\xBC\xA2", ".\n", "\t", " 12", "'s", "e\xCC\x81", "\r\n", "<s>" };
+    while (text.size() < (7 << 18)) { text += words[rng_below(&rng, 14)]; }
+    text.insert(1 << 20, std::string(300000, ' '));      // no place to cut for a while
+    std::string path = put("long.txt", text);
+    for (auto name : {"neox", "gpt2", "llama3", "llama2", "llama2_first"}) {
+        TokenizeOptions o = tokenizing({path}, std::string("long_") + name);
+        o.tokenizer = vectors() + name + ".json";
+        Tokenizer tok = tokenizer_load(o.tokenizer);
+        if (tok.eos < 0) { continue; }                   // the small llama3.json has no EOS
+        CHECK(tok.cut_at_lines == (name[0] != 'l'), "%s: cut at lines: %d", name, tok.cut_at_lines); // the small llama2 has tokens across lines
+        tokenize_main(o);
+        std::vector<int> want = tokenizer_encode(tok, text, false), got = series_ids(o.out.substr(dir.size() + 1), "train");
+        want.push_back(tok.eos);
+        CHECK(got == want, "%s: a long text encoded in parts differs: %zu ids, wanted %zu", name, got.size(), want.size());
+    }
+}
+static void test_probe_records() {
+    std::string lines;
+    for (int i = 0; i < 12; i++) { lines += strf("{\"text\": \"%s\"}\n", std::string(i % 3 ? 4 + i : 4, (char)('a' + i)).c_str()); }
+    DataOptions o = options({put("probe.jsonl", lines)});
+    o.whole = true; o.T = 4; o.probe_seqs = 6;
+    Data d = data_open(o);
+    std::vector<int> x(6 * 5);
+    CHECK(data_probe(&d, x.data()) == 6 && d.probe_skipped == 3, "probe of records: %ld skipped", d.probe_skipped); // 0, 3 and 6 have four tokens
+    const char first[] = { 'b', 'c', 'e', 'f', 'h', 'i' };
+    for (int i = 0; i < 30; i++) { CHECK(x[i] == first[i / 5], "probe of records: sequence %d has %c", i / 5, x[i]); }
+    o.bos = "doc";
+    Data b = data_open(o);
+    CHECK(data_probe(&b, x.data()) == 6 && b.probe_skipped == 0 && x[0] == 256 && x[1] == 'a' && x[5] == 256 && x[6] == 'b', "probe of records with BOS: %d %d", x[0], x[1]);
+}
+
 static void test_bad_input() {
     REFUSED(options({dir + "/nowhere.txt"}), "no such file or directory");
     REFUSED(options({put("empty.txt", "")}), "got an empty file");
@@ -458,6 +619,9 @@ int main() {
     test_mixture();
     test_restore();
     test_edits();
+    test_tokenize();
+    test_long_text();
+    test_probe_records();
     test_bad_input();
     test_bad_text();
     remove_tree(dir);

@@ -1,0 +1,72 @@
+#!/bin/sh
+# test/test_cuda.sh -- all tests of the CUDA operations: the emulator's self-test, every operation and attention variant in
+# fp32 and bf16, then a few variants under AddressSanitizer and ThreadSanitizer. Needs the CUDA toolkit's headers, no GPU.
+#   usage: test/test_cuda.sh           in the emulator: three schedules, which must give the same bits
+#          DEVICE=gpu test/test_cuda.sh            built by nvcc, on the GPU
+#          DEVICE=sanitizer test/test_cuda.sh      on the GPU under compute-sanitizer (memcheck, racecheck, initcheck)
+#   CXX, NVCC, CUDA (the toolkit's directory), JOBS
+cd "$(dirname "$0")/.." || exit 1
+CXX=${CXX:-g++} NVCC=${NVCC:-nvcc} CUDA=${CUDA:-/usr/local/cuda} JOBS=${JOBS:-$(nproc)} DEVICE=${DEVICE:-emu}
+DIR=build/test/cuda
+mkdir -p $DIR
+export CXX NVCC CUDA DIR DEVICE
+export OMP_NUM_THREADS=1 TSAN_OPTIONS="halt_on_error=1 exitcode=66"
+if [ "$DEVICE" = emu ] && [ ! -f "$CUDA/include/cublasLt.h" ]; then
+    echo "skipped: 8 programs, no CUDA headers in $CUDA/include (set CUDA=)"
+    echo "0 passed, 0 failed"
+    exit 0
+fi
+if [ "$DEVICE" = emu ]; then
+    COMPILE="$CXX -x c++ -std=c++17 -O1 -g -Wall -DEMU -fno-strict-aliasing -fstack-clash-protection -Wno-unknown-pragmas -I$CUDA/include -Idev/emulator"
+    ASAN="-fsanitize=address,undefined" TSAN="-fsanitize=thread"
+    # name, source, flags; the slowest to build first
+    PROGRAMS="
+cuda_bf16     test/test_cuda.cu          -DPRECISION=bf16 '-DMMA_HEADS(X)=X(96)'
+cuda_fp32     test/test_cuda.cu          -DPRECISION=fp32
+cuda_asan     test/test_cuda.cu          -DPRECISION=bf16 -DFEW_VARIANTS '-DMMA_HEADS(X)=X(96)' $ASAN
+cuda_heads    test/test_cuda.cu          -DPRECISION=bf16 -DFEW_VARIANTS
+cuda_tsan     test/test_cuda.cu          -DPRECISION=bf16 -DFEW_VARIANTS '-DMMA_HEADS(X)=X(32)' $TSAN
+selftest_asan dev/emulator/selftest.cu   $ASAN
+selftest_tsan dev/emulator/selftest.cu   $TSAN
+selftest      dev/emulator/selftest.cu"
+    LINK= RUN=
+else
+    COMPILE="$NVCC -std=c++17 -O2 -arch=native -Xcompiler -fopenmp"
+    LINK=-lcublasLt RUN=
+    PROGRAMS="
+cuda_bf16     test/test_cuda.cu          -DPRECISION=bf16
+cuda_fp32     test/test_cuda.cu          -DPRECISION=fp32
+selftest      dev/emulator/selftest.cu"
+    if [ "$DEVICE" = sanitizer ]; then
+        PROGRAMS="
+memcheck      test/test_cuda.cu          -DPRECISION=bf16 -DFEW_VARIANTS
+racecheck     test/test_cuda.cu          -DPRECISION=bf16 -DFEW_VARIANTS
+initcheck     test/test_cuda.cu          -DPRECISION=bf16 -DFEW_VARIANTS"
+    fi
+fi
+export COMPILE LINK
+# builds and runs one program; its last line is `N passed, M failed`
+cat > $DIR/one.sh <<'ONE'
+name=$1 source=$2; shift 2
+case $DEVICE in sanitizer) run="compute-sanitizer --error-exitcode 9 --tool $name" ;; *) run= ;; esac
+if $COMPILE "$@" $source $LINK -o $DIR/$name > $DIR/$name.log 2>&1; then
+    start=$(date +%s)
+    if ! $run $DIR/$name > $DIR/$name.log 2>&1; then
+        tail -n 1 $DIR/$name.log | grep -q ' [1-9][0-9]* failed' || echo "0 passed, 1 failed" >> $DIR/$name.log
+    fi
+    echo "$name, $(($(date +%s) - start)) s: $(tail -n 1 $DIR/$name.log)"
+else
+    echo "does not compile: 0 passed, 1 failed" >> $DIR/$name.log
+    echo "$name: does not compile"
+fi
+ONE
+echo "$PROGRAMS" | grep . | xargs -d '\n' -P "$JOBS" -I{} sh -c 'eval "set -- $1"; sh $DIR/one.sh "$@"' sh {}
+passed=0 failed=0
+for name in $(echo "$PROGRAMS" | awk 'NF { print $1 }'); do
+    last=$(grep -oE '[0-9]+ passed, [0-9]+ failed' $DIR/$name.log | tail -n 1)
+    p=${last%% passed*} f=${last#* passed, } f=${f%% failed*}
+    passed=$((passed + ${p:-0})) failed=$((failed + ${f:-1}))
+    [ "${f:-1}" = 0 ] || { echo "$name:"; grep -v ' passed, ' $DIR/$name.log | head -n 15; }
+done
+echo "$passed passed, $failed failed"
+[ $failed = 0 ]
