@@ -8,7 +8,7 @@ A new flag gets a row in the table; bad data files are in test_data.cpp.
 static std::string dir, binary;
 static const char* TINY = " -b 8 -t 16 --bb-vocab 24 --width 16 --heads 2 --ffn-width 24 --val-seqs 8 --probe-seqs 8 --probe-len 16 ";
 
-static Ran train_sink(const std::string& args) { return check_run("cd " + dir + " && " + binary + " " + args); }
+static Ran train_sink(const std::string& args) { return check_run("cd " + dir + " && timeout 30 " + binary + " " + args); } // a mistake that is taken would train
 // `error: ...` and `---> HINT: ...`, nothing else on stderr, and the words that matter
 static void check_refused(const Ran& r, int code, const std::string& what, const std::string& says) {
     const std::vector<std::string> lines = split(r.err, '\n');
