@@ -71,10 +71,9 @@ inline bool shard_blank_header(const unsigned char* p, long size) {
     return true;
 }
 
-inline Shard shard_open(const std::string& path) {
+// what the `size` bytes at p are: tokens in one of four formats, or refused
+inline Shard shard_parse(const std::string& path, const unsigned char* p, long size) {
     const char* hint = "make it again with: train_sink tokenize FILE... -o DIR";
-    long size;
-    const unsigned char* p = file_map(path, &size);
     Shard s = { path, "", p, 2, 0 };
     if (size == 0) { die(EXIT_USER, strf("%s: got an empty file, wanted token ids", path.c_str()), hint); }
     int32_t head[3] = {0};
@@ -108,6 +107,11 @@ inline Shard shard_open(const std::string& path) {
         die(EXIT_USER, strf("%s: got magic %d, wanted %d (uint16) or %d (uint32): not a token shard", path.c_str(), head[0], SHARD_MAGIC_16, SHARD_MAGIC_32), hint);
     }
     return s;
+}
+inline Shard shard_open(const std::string& path) {
+    long size;
+    const unsigned char* p = file_map(path, &size);
+    return shard_parse(path, p, size);
 }
 inline long shard_token(const Shard& s, long i) {
     const unsigned char* p = s.tokens + i * s.width;
