@@ -108,7 +108,7 @@ namespace cuda {
 enum { METRIC_WARPS = 4, METRIC_SUMS = 2 * (METRIC_K + 1) + 2 }; // alpha, proxy, mass, entropy
 // a block per head and sequence, a warp per query, a lane per key of 32; the first chunk of keys holds those of alpha
 static_assert(METRIC_K + 2 <= 32, "alpha's keys fit the first 32 columns");
-template <class A, class Bi, class Pe> __global__ void __launch_bounds__(32 * METRIC_WARPS)
+template <class A, class Bi, class Pe> __global__ void __launch_bounds__(32 * METRIC_WARPS, 1)
 attention_metrics_kernel(HeadMetrics* out, const real* qkv, const acc* stat, const real* kstar, int skip, AttnShape s) {
     SMEM(float[METRIC_WARPS][METRIC_SUMS], sums);
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, T = s.T, HS = s.HS, W = attn_row(s), rows = T - skip;
