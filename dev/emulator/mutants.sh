@@ -28,7 +28,6 @@ cuda_ops.cuh|{ return; }\n    }\n    for (int c0|{ }\n    }\n    for (int c0|fp3
 cuda_ops.cuh|    __syncthreads();\n    for (int c = threadIdx.x; c < C; c += blockDim.x) {|    for (int c = threadIdx.x; c < C; c += blockDim.x) {|tsan
 cuda_ops.cuh|const float x_y = y < 0 ? 0.0f : (float)x[y], all|const float x_y = 0, all|fp32
 cuda_ops.cuh|const int n1 = min(rows, (int)(blockIdx.x + 1) * NORM_ROWS);|const int n1 = (blockIdx.x + 1) * NORM_ROWS;|fp32
-device.cuh|    __syncthreads();                                 // part may still be read by the call before\n|\n|tsan
 device.cuh|transB ? K : N, transB ? N : K, transB ? K : N)|transB ? K : N, transB ? N : K, N)|fp32
 metrics.cuh|if (t < skip) { continue; }                                      // the sink|if (false) { continue; } // the sink|fp32
 MUTANTS
