@@ -97,8 +97,9 @@ ASAN_TESTS := $(patsubst test/test_%.cpp,build/test/asan_%,$(wildcard $(foreach 
 SANITIZE   := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all
 
 tests: $(TESTS) $(MODEL_TESTS) $(ASAN_TESTS) program
-program:    # the default build, which test_train, test_errors and others run
-	$(MAKE) $(foreach s,$(MODEL),$(s)=$(firstword $($(s)_ALL))) BACKEND=cpu build/cpu/train_sink
+program: program-ATTN=softmax program-ATTN=sigmoid program-BIAS=k  # whole programs that test_train, test_demo and others run
+program-%:
+	$(MAKE) $(foreach s,$(MODEL),$(s)=$(firstword $($(s)_ALL))) BACKEND=cpu $* build/cpu$(patsubst %,-%,$(filter-out softmax,$(lastword $(subst =, ,$*))))/train_sink
 analytic: $(ANALYTIC)
 build/test/model/%: test/test_model.cpp test/check.h train_sink.cu $(HEADERS)
 	@mkdir -p $(@D)

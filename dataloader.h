@@ -71,10 +71,9 @@ inline bool shard_blank_header(const unsigned char* p, long size) {
     return true;
 }
 
-inline Shard shard_open(const std::string& path) {
+// what the `size` bytes at p are: tokens in one of four formats, or refused
+inline Shard shard_parse(const std::string& path, const unsigned char* p, long size) {
     const char* hint = "make it again with: train_sink tokenize FILE... -o DIR";
-    long size;
-    const unsigned char* p = file_map(path, &size);
     Shard s = { path, "", p, 2, 0 };
     if (size == 0) { die(EXIT_USER, strf("%s: got an empty file, wanted token ids", path.c_str()), hint); }
     int32_t head[3] = {0};
@@ -108,6 +107,11 @@ inline Shard shard_open(const std::string& path) {
         die(EXIT_USER, strf("%s: got magic %d, wanted %d (uint16) or %d (uint32): not a token shard", path.c_str(), head[0], SHARD_MAGIC_16, SHARD_MAGIC_32), hint);
     }
     return s;
+}
+inline Shard shard_open(const std::string& path) {
+    long size;
+    const unsigned char* p = file_map(path, &size);
+    return shard_parse(path, p, size);
 }
 inline long shard_token(const Shard& s, long i) {
     const unsigned char* p = s.tokens + i * s.width;
@@ -515,7 +519,7 @@ inline void tokenizing_check(Tokenizing* z) {
         if ((share > 0) != (z->shares[0].second > 0)) { die(EXIT_USER, "--domains: some have a share and some have none"); }
     }
     for (auto& s : z->shares) { if (sum > 0) { s.second /= sum; } }
-    if (sum > 0 && !o.tokens) { die(EXIT_USER, "--domains with shares: wanted the number of tokens to share out", "add --tokens N"); }
+    if (sum > 0 && !o.tokens) { die(EXIT_USER, "--domains with shares: wanted the number of tokens to share out", "add --train-tokens N"); }
     if (o.val_fraction < 0 || o.val_fraction >= 1) { die(EXIT_USER, strf("--val-fraction %g: wanted 0 or more, and less than 1", o.val_fraction)); }
     if (o.bos != "none" && o.bos != "doc") { die(EXIT_USER, strf("--bos %s: wanted none or doc", o.bos.c_str())); }
     if (o.shard_tokens < 1 || o.shard_tokens > 2000000000) { die(EXIT_USER, strf("--shard-tokens %ld: wanted 1 to 2000000000", o.shard_tokens)); }
