@@ -59,7 +59,7 @@ COMPILE = $(CXX) -std=c++17 $(OPTIMIZE) -march=$(ARCH) -fopenmp $(WARN) -x c++
 endif
 HEADERS := $(wildcard *.h *.cuh)
 
-.PHONY: train_sink check test tests program analytic demo bench experiments mutants size help clean FORCE
+.PHONY: train_sink compile-all sanitizer check test tests program analytic demo bench experiments mutants size help clean FORCE
 .DEFAULT_GOAL := train_sink
 
 train_sink: $(DIR)/train_sink
@@ -142,6 +142,12 @@ test:
 	@$(MAKE) --no-print-directory -s -j$(JOBS) tests
 	@sh test/run.sh
 
+compile-all: # nvcc on every two switch values together, sm_80 and sm_90; an attention kernel that spills is a failure
+	@sh dev/compile_all.sh pairwise
+
+sanitizer: # the CUDA tests under compute-sanitizer, on a GPU
+	@DEVICE=sanitizer sh test/test_cuda.sh
+
 size: # lines of each root file, and the longest functions
 	@wc -l *.cu *.cuh *.h
 	@awk 'FNR == 1 { name = "" } /^[a-z].*\(/ && !/[;}]$$/ { name = $$0; start = FNR } \
@@ -156,7 +162,7 @@ demo: # three small models on the built-in task, one table
 
 help:
 	@echo "make train_sink [SWITCH=value ...]     build one model; the first value of a switch is its default"
-	@echo "make test | demo | bench | experiments | mutants | check | size | clean"
+	@echo "make test | demo | bench | experiments | mutants | compile-all | sanitizer | check | size | clean"
 	@echo "tools: CXX=$(CXX) ARCH=$(ARCH) OPTIMIZE='$(OPTIMIZE)' JOBS=$(JOBS)"
 	@for s in $(SWITCHES); do echo; echo $$s; \
 	  sed -n "s/^ *X_$$s(\([a-z0-9_]*\) *,[^\"]*\"\(.*\)\").*/\1\t\2/p" attention_variants.cuh | sed 's/" *, *"/\t/' | \

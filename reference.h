@@ -29,15 +29,27 @@ gradients unless it says otherwise. Every sum has a fixed order, whatever the nu
 #define REAL float
 #endif
 
+// what an optimiser step is told; step counts from 1
+struct AdamW { float lr, beta1, beta2, eps, weight_decay, grad_scale; long step; };
+
 namespace cpu {
 typedef REAL real;
 typedef REAL acc;
 static const char* const name = "cpu";
 static const bool on_host = true; // host code may read device memory as it is
+enum { head_rows = 512 };         // rows of logits alive at once: they stay in cache
 
 // ----------------------------------------------------------------------------
 // 1 memory
 
+inline const std::string& device_start() { // what there is to compute with, in one line
+#ifdef _OPENMP
+    static const std::string once = strf("%d threads", omp_get_max_threads());
+#else
+    static const std::string once = "1 thread, built without OpenMP";
+#endif
+    return once;
+}
 inline void* device_malloc(size_t bytes)                          { return xmalloc(bytes); }
 inline void  device_free(void* p)                                 { free(p); }
 inline void  device_zero(void* p, size_t bytes)                   { memset(p, 0, bytes); }
@@ -738,7 +750,6 @@ inline double square_norm(const acc* x, long n) {
     for (double x_k : part) { sum += x_k; }
     return sum;
 }
-struct AdamW { float lr, beta1, beta2, eps, weight_decay, grad_scale; long step; }; // step counts from 1
 // (Loshchilov & Hutter 2017)  m = b1 m + (1-b1) g,  v = b2 v + (1-b2) g^2,  w -= lr (m^ / (sqrt(v^) + eps) + decay w)
 // master is the weight, params its copy in `real` (the same array where both types are one)
 inline void adamw_update(real* params, acc* master, acc* m, acc* v, const acc* grads, AdamW o, long n) {

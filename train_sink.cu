@@ -183,7 +183,6 @@ struct Model {
     int *tokens, *targets; size_t token_room;    // (B, T)
     real *positions, *v_fixed; acc* turns;       // absolute PE (T, C); fixed v* (HS); rotary cos, sin (T, HS/2, 2)
 };
-enum { HEAD_ROWS = 512 };                        // rows of logits alive at once
 
 static AttnShape attn_shape(const Model* m) {
     const Config& c = m->c;
@@ -202,7 +201,7 @@ static void model_resize(Model* m, int B, int T) {
             "use shorter sequences");
     }
     m->B = B; m->T = T + Bias::token;
-    m->R = std::min<long>(HEAD_ROWS, (long)B * m->T);
+    m->R = std::min<long>(ops::head_rows, (long)B * m->T);
     Acts probe;
     const size_t bytes = acts_point(&probe, NULL, m->c, B, m->T, m->R), words = (size_t)B * m->T;
     if (bytes > m->arena_bytes) {
@@ -1229,7 +1228,7 @@ static void memory_table(const Model* m, int B, int T) {
     const long rows = (long)B * (T + Bias::token), n = m->num_params;
     const bool copied = !std::is_same<real, acc>::value; // the weights exist as master and in `real`
     const double MiB = 1 << 20, weights = n * (sizeof(acc) + (copied ? sizeof(real) : 0)) / MiB;
-    const double acts = acts_point(&none, NULL, m->c, B, T + Bias::token, std::min<long>(HEAD_ROWS, rows)) / MiB;
+    const double acts = acts_point(&none, NULL, m->c, B, T + Bias::token, std::min<long>(ops::head_rows, rows)) / MiB;
     const double grads = m->grads ? n * sizeof(acc) / MiB : 0;
     printf("memory weights %.1f + gradients %.1f + optimiser %.1f + activations %.1f = %.1f MiB\n",
            weights, grads, 2 * grads, acts, weights + 3 * grads + acts);
@@ -1259,7 +1258,7 @@ static bool train_step(Model* m, Data* data, const Flags& f, long step, int accu
     *grad_norm = model_grad_norm(m);
     if (!std::isfinite(*grad_norm)) { return false; }
     const float scale = f.grad_clip > 0 ? std::min(1.0, f.grad_clip / (*grad_norm + 1e-6)) : 1.0;
-    const ops::AdamW o = { (float)learning_rate(f, step), (float)f.beta1, (float)f.beta2, (float)f.adam_eps,
+    const AdamW o = { (float)learning_rate(f, step), (float)f.beta1, (float)f.beta2, (float)f.adam_eps,
                            (float)f.weight_decay, scale, step + 1 };
     const auto update = f.optimizer == "sgd" ? ops::sgd_update : ops::adamw_update;
     update(m->params, m->master, m->m, m->v, m->grads, o, m->num_params);
@@ -1367,6 +1366,7 @@ static void run_describe(const Run& r) {
     printf("update %s, lr %g %s after %ld warm-up steps, ", f.optimizer.c_str(), f.lr, f.schedule.c_str(), f.warmup);
     printf("weight decay %g, clip %g, seed %ld\n", f.weight_decay, f.grad_clip, f.seed);
     memory_table(&r.m, f.batch, f.seq);
+    printf("device %s\n", ops::device_start().c_str());
     printf("out    %s%s\n", f.out.c_str(), r.resumed ? strf(", resumed from step %ld", r.first).c_str() : "");
 }
 static void log_config(Run* r) {
@@ -1668,7 +1668,7 @@ static int bench(Flags f) {
         const double t1 = now_ms();
         model_backward(&m);
         const double norm = model_grad_norm(&m);
-        const ops::AdamW o = { 1e-4f, 0.9f, 0.95f, 1e-8f, 0.1f, (float)std::min(1.0, 1 / norm), i + 1 };
+        const AdamW o = { 1e-4f, 0.9f, 0.95f, 1e-8f, 0.1f, (float)std::min(1.0, 1 / norm), i + 1 };
         ops::adamw_update(m.params, m.master, m.m, m.v, m.grads, o, m.num_params);
         if (i) { step_ms.push_back(now_ms() - t0); forward_ms.push_back(t1 - t0); }
     }
@@ -1700,6 +1700,7 @@ int main(int argc, char** argv) {
         die(EXIT_USER, "got '" + f.words[0]
             + "', wanted a command (train, probe, generate, tokenize, bench) or a --flag");
     }
+    if (command != 'k') { ops::device_start(); }         // no GPU, an old one, an old driver: said before anything else is done
     switch (command) {
         case 'p': return probe(f);
         case 'g': return generate_text(f);

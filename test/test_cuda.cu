@@ -215,7 +215,7 @@ static void test_optimiser(long n) {
     for (float& x : v.cpu) { x = x * x; }
     v = upload(v.cpu, false);
     check_near(cuda::square_norm(g.f(), n), cpu::square_norm(g.c(), n), 1e-9 * n, "square_norm, n %ld", n);
-    cpu::AdamW o = { 1e-2f, 0.9f, 0.95f, 1e-8f, 0.1f, 0.7f, 3 };
+    AdamW o = { 1e-2f, 0.9f, 0.95f, 1e-8f, 0.1f, 0.7f, 3 };
     for (int sgd = 0; sgd < 2; sgd++) {
         (sgd ? cpu::sgd_update : cpu::adamw_update)(params.c(), w.c(), m.c(), v.c(), g.c(), o, n);
         (sgd ? cuda::sgd_update : cuda::adamw_update)(params.r(), w.f(), m.f(), v.f(), g.f(), o, n);
