@@ -111,9 +111,10 @@ SANITIZE   := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all
 
 tests: $(TESTS) $(MODEL_TESTS) $(ASAN_TESTS) program
 # whole programs that test_train, test_demo and others run: program-ATTN=sigmoid is build/cpu-sigmoid/train_sink
-program: program-ATTN=softmax program-ATTN=sigmoid program-BIAS=k
-DEFAULTS = $(foreach s,$(MODEL),$(s)=$(firstword $($(s)_ALL)))
-dir_of   = build/cpu$(patsubst %,-%,$(filter-out softmax,$(lastword $(subst =, ,$(1)))))
+PROGRAMS := program-ATTN=softmax program-ATTN=sigmoid program-BIAS=k
+DEFAULTS  = $(foreach s,$(MODEL),$(s)=$(firstword $($(s)_ALL)))
+dir_of    = build/cpu$(patsubst %,-%,$(filter-out softmax,$(lastword $(subst =, ,$(1)))))
+program: $(PROGRAMS)
 program-%:
 	$(MAKE) $(DEFAULTS) BACKEND=cpu $* $(call dir_of,$*)/train_sink
 analytic: $(ANALYTIC)
