@@ -125,7 +125,7 @@ inline void nfc_stretch(const Unicode& u, const char* s, size_t n, std::string* 
     for (size_t i = 0; i < c.size(); i++) {
         int ccc = u.ccc[c[i]];
         bool next_to = starter >= 0 && (size_t)starter + 1 == kept;
-        uint32_t both = starter >= 0 && (next_to || (last && last < ccc)) ? nfc_pair(u, c[starter], c[i]) : 0;
+        uint32_t both = starter >= 0 && (next_to || last < ccc) ? nfc_pair(u, c[starter], c[i]) : 0;
         if (both) { c[starter] = both; continue; }
         if (!ccc) { starter = (long)kept; }
         last = ccc;

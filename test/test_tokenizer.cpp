@@ -175,8 +175,30 @@ static void test_pair() {
     CHECK(d.code == EXIT_USER && d.says("merges.txt: cannot open"), "merges.txt: %s", d.err.c_str());
 }
 
+// pieces, written with | between
+static void test_split() {
+    struct { StepKind kind; int digits; const char* text; const char* want; } cases[] = {
+        { SPLIT_GPT2, 0, "I'm you're he's we'll I'd I've can't", "I|'m| you|'re| he|'s| we|'ll| I|'d| I|'ve| can|'t" },
+        { SPLIT_GPT2, 0, "I'M ''s '\xC5\xBF", "I|'|M| ''|s| '|\xC5\xBF" },
+        { SPLIT_GPT2, 0, "a \n b", "a| \n| b" }, { SPLIT_GPT2, 0, "x\n\ny", "x|\n|\n|y" }, { SPLIT_GPT2, 0, "\t\tx", "\t|\t|x" }, { SPLIT_GPT2, 0, "a  ", "a|  " }, { SPLIT_GPT2, 0, "a   b", "a|  | b" },
+        { SPLIT_GPT2, 0, "12345 6.7\xC2\xBD", "12345| 6|.|7\xC2\xBD" }, { SPLIT_GPT2, 0, "hi!?\n\n x\xC2\xA0y", "hi|!?|\n\n| x|\xC2\xA0|y" },
+        { SPLIT_GPT2, 0, "e\xCC\x81", "e|\xCC\x81" }, { SPLIT_GPT2, 0, "abcdefghijklmnop\xC3\xA9qrstuvw_x", "abcdefghijklmnop\xC3\xA9qrstuvw|_|x" },
+        { SPLIT_CL100K, 3, "1234567", "123|456|7" }, { SPLIT_CL100K, 1, "123", "1|2|3" }, { SPLIT_CL100K, 2, "123", "12|3" },
+        { SPLIT_CL100K, 3, "x;\r\n\r\ny", "x|;\r\n\r\n|y" }, { SPLIT_CL100K, 3, "a\r\nb", "a|\r\n|b" }, { SPLIT_CL100K, 3, "\thello (hi \xC2\xA0you", "\thello| (|hi| |\xC2\xA0you" },
+        { SPLIT_CL100K, 3, "x'\xC5\xBFx", "x|'\xC5\xBF|x" }, { SPLIT_CL100K, 3, "I'LL 'S '\xC5\xBF don\xE2\x80\x99t", "I|'LL| '|S| '|\xC5\xBF| don|\xE2\x80\x99t" }, { SPLIT_CL100K, 3, "a \n \n  b", "a| \n \n| | b" }, { SPLIT_CL100K, 3, "a  \n", "a|  \n" },
+        { SPLIT_CL100K, 3, "x  = 1", "x| | =| |1" }, { SPLIT_CL100K, 3, "  ", "  " },
+    };
+    for (auto& c : cases) {
+        Step step; step.kind = c.kind; step.number = c.digits;
+        std::vector<std::string> pieces; std::string got;
+        split_step(step, c.text, true, &pieces);
+        for (auto& p : pieces) { got += (got.empty() ? "" : "|") + p; }
+        CHECK(got == c.want, "split of %s: got %s, wanted %s", json_str(c.text).c_str(), json_str(got).c_str(), json_str(c.want).c_str());
+    }
+}
+
 static std::string with(const std::string& rest, const std::string& model = "") {
-    return "{\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0, \"b\": 1, \"ab\": 2, \"<s>\": 3, \"c\": 4}, \"merges\": [\"a b\"]" + model + "}" + rest + "}";
+    return "{\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0, \"b\": 1, \"ab\": 2, \"<s>\": 3, \"c\": 4, \" \": 5, \"abc\": 6}, \"merges\": [\"a b\"]" + model + "}" + rest + "}";
 }
 static void test_components() {
     auto ids = [](const std::string& rest, const char* text, const std::string& model = "") { return show(tokenizer_encode(tokenizer_load(put("t.json", with(rest, model))), text, true)); };
@@ -185,10 +207,11 @@ static void test_components() {
     CHECK(ids("", "axxb", ", \"unk_token\": \"c\"") == " 0 4 4 1" && ids("", "axxb", ", \"unk_token\": \"c\", \"fuse_unk\": true") == " 0 4 1", "unk");
     // the id written in the file is not believed; a token of the vocabulary keeps its own
     std::string added = ", \"added_tokens\": [{\"id\": 77, \"content\": \"ba\"}, {\"id\": 9, \"content\": \"ab\", \"lstrip\": true}, {\"id\": 1, \"content\": \"zz\", \"rstrip\": true}]";
-    CHECK(ids(added, "ba ab zz  b") == " 5 2 6 1", "added tokens: %s", ids(added, "ba ab zz  b").c_str());
-    CHECK(ids(added, "bab") == " 5 1", "added tokens: leftmost first: %s", ids(added, "bab").c_str());
+    CHECK(ids(added, "ba ab zz  b b") == " 7 2 5 8 1 5 1", "added tokens: %s", ids(added, "ba ab zz  b b").c_str());
+    CHECK(ids("", "abc") == " 2 4" && ids("", "abc", ", \"ignore_merges\": true") == " 6", "a token that merging does not reach: %s", ids("", "abc").c_str());
+    CHECK(ids(added, "bab") == " 7 1", "added tokens: leftmost first: %s", ids(added, "bab").c_str());
     Tokenizer t = tokenizer_load(put("t.json", with(", \"merges\": 1")));
-    CHECK(t.vocab_size == 5 && t.bos == 3 && t.eos == -1, "ends: %d %d %d", t.vocab_size, t.bos, t.eos);
+    CHECK(t.vocab_size == 7 && t.bos == 3 && t.eos == -1, "ends: %d %d %d", t.vocab_size, t.bos, t.eos);
     std::string two = "{\"model\": {\"vocab\": {\"a\": 0, \"b\": 1, \"ab\": 2, \"bb\": 3}, \"merges\": [[\"a\", \"b\"], [\"b\", \"b\"], [\"a\", \"b\"]]}}";
     CHECK(show(tokenizer_encode(tokenizer_load(put("t.json", two)), "abb", false)) == " 0 3", "a merge written twice has its last rank");
 }
@@ -242,6 +265,7 @@ int main(int argc, char** argv) {
     test_merge();
     test_round_trip();
     test_pair();
+    test_split();
     test_components();
     test_refused();
     remove_tree(dir);
