@@ -478,6 +478,14 @@ static void test_tokenize() {
 }
 // a .txt is one document however it is cut into blocks
 static void test_long_text() {
+    for (size_t size : {(size_t)TEXT_BLOCK - 1, (size_t)TEXT_BLOCK, (size_t)TEXT_BLOCK + 1, (size_t)2 * TEXT_BLOCK}) {
+        TokenizeOptions o = tokenizing({put("exact.txt", std::string(size, 'x'))}, strf("exact_%zu", size));
+        o.bos = "doc";
+        make_dirs(o.out); file_write(o.out + "/manifest.json.tmp", "{");   // all that a run killed at its very start leaves
+        tokenize_main(o);
+        std::vector<int> ids = series_ids(strf("exact_%zu", size), "train");
+        CHECK(ids.size() == size + 2 && ids[0] == 256 && ids.back() == 256 && std::count(ids.begin(), ids.end(), 'x') == (long)size, "a text of %zu bytes: %zu ids", size, ids.size());
+    }
     std::string text;
     Rng rng{4};
     const char* words[] = { "the", " and", "\n", "\n\n", "  ", " caf\xC3\xA9", "\xE6\xBC\xA2", ".\n", "\t", " 12", "'s", "e\xCC\x81", "\r\n", "<s>" };

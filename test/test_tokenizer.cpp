@@ -184,7 +184,7 @@ static void test_split() {
         { SPLIT_GPT2, 0, "12345 6.7\xC2\xBD", "12345| 6|.|7\xC2\xBD" }, { SPLIT_GPT2, 0, "hi!?\n\n x\xC2\xA0y", "hi|!?|\n\n| x|\xC2\xA0|y" },
         { SPLIT_GPT2, 0, "e\xCC\x81", "e|\xCC\x81" }, { SPLIT_GPT2, 0, "abcdefghijklmnop\xC3\xA9qrstuvw_x", "abcdefghijklmnop\xC3\xA9qrstuvw|_|x" },
         { SPLIT_CL100K, 3, "1234567", "123|456|7" }, { SPLIT_CL100K, 1, "123", "1|2|3" }, { SPLIT_CL100K, 2, "123", "12|3" },
-        { SPLIT_CL100K, 3, "x;\r\n\r\ny", "x|;\r\n\r\n|y" }, { SPLIT_CL100K, 3, "a\r\nb", "a|\r\n|b" }, { SPLIT_CL100K, 3, "\thello (hi \xC2\xA0you", "\thello| (|hi| |\xC2\xA0you" },
+        { SPLIT_CL100K, 3, "x;\r\n\r\ny", "x|;\r\n\r\n|y" }, { SPLIT_CL100K, 3, "a\r\nb", "a|\r\n|b" }, { SPLIT_CL100K, 3, "a\rb", "a|\r|b" }, { SPLIT_CL100K, 3, "\thello (hi \xC2\xA0you", "\thello| (|hi| |\xC2\xA0you" },
         { SPLIT_CL100K, 3, "x'\xC5\xBFx", "x|'\xC5\xBF|x" }, { SPLIT_CL100K, 3, "I'LL 'S '\xC5\xBF don\xE2\x80\x99t", "I|'LL| '|S| '|\xC5\xBF| don|\xE2\x80\x99t" }, { SPLIT_CL100K, 3, "a \n \n  b", "a| \n \n| | b" }, { SPLIT_CL100K, 3, "a  \n", "a|  \n" },
         { SPLIT_CL100K, 3, "x  = 1", "x| | =| |1" }, { SPLIT_CL100K, 3, "  ", "  " },
     };
