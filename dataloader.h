@@ -254,8 +254,9 @@ inline bool text_next(TextFile* t, const Tokenizer& tok, TextBlock* b) {
     if (b->last) { text_close(t); cut = t->rest.size(); }
     b->error = t->error;
     if (cut == 0 || !b->error.empty()) { b->text.clear(); return !b->error.empty(); }
-    b->text.assign(t->rest, 0, cut);
-    t->rest.erase(0, cut);
+    std::string tail = t->rest.substr(cut);
+    t->rest.resize(cut);
+    b->text.swap(t->rest); t->rest.swap(tail);           // the block is not copied, what is left of it is short
     t->line += t->format == TEXT_TXT ? 1 : std::count(b->text.begin(), b->text.end(), '\n');
     return true;
 }
