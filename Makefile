@@ -1,9 +1,9 @@
 # train_sink: one binary per model.          make help
 #
-#   make train_sink ATTN=sigmoid BIAS=k      -> build/cpu-sigmoid-k/train_sink, and ./train_sink links to the last one built
+#   make train_sink ATTN=sigmoid BIAS=k      -> build/cpu-sigmoid-k/train_sink; ./train_sink links to the last one built
 #   make test                                everything that can be tested here
 
-# ---- the switches. Their values are the rows of the tables in attention_variants.cuh; the first row is the default -------
+# ---- the switches. Their values are the rows of the tables in attention_variants.cuh; the first row is the default ---
 SWITCHES := ATTN BIAS PE NORM FFN COMBINE PRECISION BACKEND
 MODEL    := ATTN BIAS PE NORM FFN COMBINE
 lp := (
@@ -17,44 +17,49 @@ BACKEND ?= $(if $(NVCC),$(if $(GPU),cuda,cpu),cpu)
 WHY     := $(if $(NVCC),$(if $(GPU),nvcc and a GPU are here,no GPU here: no /dev/nvidia0),no nvcc in PATH)
 PRECISION ?= $(if $(filter cuda,$(BACKEND)),bf16,fp32)
 
-# ---- the tools: change them on the command line or in the environment ----------------------------------------------------
+# ---- the tools: change them on the command line or in the environment ------------------------------------------------
 CXX      ?= g++
 ARCH     ?= native
 GPU_ARCH ?= $(if $(GPU),native,sm_80)
-# -fno-math-errno -fno-trapping-math change no value, only whether errno and exception flags are kept. Never -ffast-math.
+# -fno-math-errno -fno-trapping-math change no value, only whether errno and exception flags are kept; never -ffast-math
 OPTIMIZE ?= -O3 -fno-math-errno -fno-trapping-math
 WARN     := -Wall -Wextra
 JOBS     ?= $(shell nproc)
 KNOWN    := $(SWITCHES) CXX ARCH OPTIMIZE JOBS NVCC GPU_ARCH
 
-# ---- a misspelt value, or a misspelt switch (ATN=sigmoid), must not quietly train softmax --------------------------------
+# ---- a misspelt value, or a misspelt switch (ATN=sigmoid), must not quietly train softmax ----------------------------
 ifeq ($(filter help clean size,$(MAKECMDGOALS)),)
-one_of = $(if $(filter-out 1,$(words $($(1))))$(filter-out $($(1)_ALL),$($(1))),$(error $(1)=$($(1)) is unknown; choose one of: $($(1)_ALL)))
+not_one = $(filter-out 1,$(words $($(1))))$(filter-out $($(1)_ALL),$($(1)))
+one_of  = $(if $(not_one),$(error $(1)=$($(1)) is unknown; choose one of: $($(1)_ALL)))
 $(foreach s,$(SWITCHES),$(call one_of,$(s)))
 typed   := $(foreach o,$(MAKEOVERRIDES),$(firstword $(subst =, ,$(o))))
 strange := $(filter-out $(KNOWN),$(typed))
 $(if $(strange),$(error unknown switch $(strange); known are: $(KNOWN)))
 conflict := $(shell sed -n 's/^ *X_CONFLICT(ATTN=$(ATTN) *BIAS=$(BIAS) *, *"\(.*\)").*/\1/p' attention_variants.cuh)
-$(if $(filter cpu-bf16,$(BACKEND)-$(PRECISION)),$(error PRECISION=bf16 needs BACKEND=cuda; BACKEND=cpu computes in fp32))
-$(if $(filter cuda,$(BACKEND)),$(if $(NVCC),,$(error BACKEND=cuda needs nvcc, which is not in PATH; ---> HINT: install the CUDA toolkit, or make BACKEND=cpu)))
+no_nvcc  := $(if $(filter cuda,$(BACKEND)),$(if $(NVCC),,BACKEND=cuda needs nvcc, which is not in PATH))
+$(if $(filter cpu-bf16,$(BACKEND)-$(PRECISION)),\
+  $(error PRECISION=bf16 needs BACKEND=cuda; BACKEND=cpu computes in fp32))
+$(if $(no_nvcc),$(error $(no_nvcc); ---> HINT: install the CUDA toolkit, or make BACKEND=cpu))
 $(if $(conflict),$(error ATTN=$(ATTN) with BIAS=$(BIAS) means nothing: $(conflict)))
 endif
 
-# ---- one directory per model: switching cannot leave a stale binary, and switching back costs nothing --------------------
+# ---- one directory per model: switching cannot leave a stale binary, and switching back costs nothing ----------------
 empty :=
 others = $(foreach s,$(MODEL),$(filter-out $(firstword $($(s)_ALL)),$($(s))))
-DIR   := build/$(subst $(empty) $(empty),-,$(strip $(BACKEND) $(if $(filter cuda-fp32,$(BACKEND)-$(PRECISION)),fp32) $(others)))
+fp32  := $(if $(filter cuda-fp32,$(BACKEND)-$(PRECISION)),fp32)
+DIR   := build/$(subst $(empty) $(empty),-,$(strip $(BACKEND) $(fp32) $(others)))
 DEFS   = $(foreach s,$(SWITCHES),-D$(s)=$($(s)))
 COMMIT := $(shell git describe --always --dirty --exclude '*' 2>/dev/null || echo unknown)
 ifeq ($(BACKEND),cuda)
-COMPILE = $(NVCC) -std=c++17 -O3 -arch=$(GPU_ARCH) -ccbin $(CXX) -Xcompiler '$(filter-out -O3,$(OPTIMIZE)) -march=$(ARCH) -fopenmp -Wall'
+HOST_FLAGS = $(filter-out -O3,$(OPTIMIZE)) -march=$(ARCH) -fopenmp -Wall
+COMPILE    = $(NVCC) -std=c++17 -O3 -arch=$(GPU_ARCH) -ccbin $(CXX) -Xcompiler '$(HOST_FLAGS)'
 LINK    = -lcublasLt
 else
 COMPILE = $(CXX) -std=c++17 $(OPTIMIZE) -march=$(ARCH) -fopenmp $(WARN) -x c++
 endif
 HEADERS := $(wildcard *.h *.cuh)
 
-.PHONY: train_sink check test tests program analytic demo bench experiments mutants size help clean FORCE
+.PHONY: train_sink compile-all sanitizer check test tests program analytic demo bench experiments mutants size help clean FORCE
 .DEFAULT_GOAL := train_sink
 
 train_sink: $(DIR)/train_sink
@@ -78,29 +83,46 @@ $(DIR)/train_sink: train_sink.cu $(DIR)/flags.txt
 	$(COMPILE) $(DEFS) -DGIT_COMMIT='"$(COMMIT)"' -MMD -MP -MF $(DIR)/depends.d $< -o $@ $(LINK)
 -include $(DIR)/depends.d
 
-# ---- tests: programs that print `N passed, M failed`, run one after the other by test/run.sh -------------------------------
+# ---- tests: programs that print `N passed, M failed`, run one after the other by test/run.sh -------------------------
 # every set of switches among the golden cases is a build of test_model.cpp: build/test/model/ATTN=sigmoid+BIAS=k
-SETS    := $(shell awk -F'\t' '!/^\#/ && NF > 1 && $$1 != "name" { gsub(" ", "+", $$2); print $$2 ? $$2 : "default" }' dev/golden/cases.tsv | sort -u)
-DOUBLES := default ATTN=sigmoid ATTN=sigmoid_norm ATTN=elu1 ATTN=softmax_p ATTN=sigmoid_p ATTN=mlp_norm ATTN=kernel_elu_norm \
-           ATTN=identity_norm BIAS=kv BIAS=k BIAS=v BIAS=sink_token PE=learnable NORM=post FFN=gelu COMBINE=sum
+SETS    := $(shell awk -F'\t' '!/^\#/ && NF > 1 && $$1 != "name" { gsub(" ", "+", $$2); print $$2 ? $$2 : "default" }' \
+             dev/golden/cases.tsv | sort -u)
+DOUBLES := default ATTN=sigmoid ATTN=sigmoid_norm ATTN=elu1 ATTN=softmax_p ATTN=sigmoid_p ATTN=mlp_norm \
+           ATTN=kernel_elu_norm ATTN=identity_norm BIAS=kv BIAS=k BIAS=v BIAS=sink_token PE=learnable NORM=post \
+           FFN=gelu COMBINE=sum
 ANALYTIC := $(PE_ALL:%=build/test/analytic/PE=%)
-MODEL_TESTS := $(SETS:%=build/test/model/%) $(DOUBLES:%=build/test/model-double/%) $(ANALYTIC)
-TESTS   := $(patsubst test/%.cpp,build/test/%,$(filter-out test/test_model.cpp test/test_analytic.cpp,$(wildcard test/test_*.cpp)))
+# and a few as users compile them
+FASTS   := default ATTN=sigmoid ATTN=elu1_norm ATTN=sigmoid_p BIAS=kv PE=alibi
+MODEL_TESTS := $(SETS:%=build/test/model/%) $(DOUBLES:%=build/test/model-double/%) $(FASTS:%=build/test/model-fast/%) \
+               $(ANALYTIC)
+# these are built many times, each with its switches
+MODEL_SOURCES := test/test_model.cpp test/test_analytic.cpp
+TESTS   := $(patsubst test/%.cpp,build/test/%,$(filter-out $(MODEL_SOURCES),$(wildcard test/test_*.cpp)))
 TEST_COMPILE = $(CXX) -std=c++17 -march=$(ARCH) -fopenmp $(WARN) -x c++
 MODEL_COMPILE = $(TEST_COMPILE) -O0
-set_defs = $(foreach s,$(MODEL),-D$(s)=$(firstword $(patsubst $(s)=%,%,$(filter $(s)=%,$(subst +, ,$(1)))) $(firstword $($(s)_ALL))))
+# the value of switch 2 in a set such as ATTN=sigmoid+BIAS=k
+value_in = $(patsubst $(2)=%,%,$(filter $(2)=%,$(subst +, ,$(1))))
+set_defs = $(foreach s,$(MODEL),-D$(s)=$(firstword $(call value_in,$(1),$(s)) $($(s)_ALL)))
 
 # those that parse what others wrote run once more under the address and undefined-behaviour sanitizers
-ASAN_TESTS := $(patsubst test/test_%.cpp,build/test/asan_%,$(wildcard $(foreach t,data checkpoint tokenizer,test/test_$(t).cpp)))
+ASAN       := $(foreach t,data checkpoint tokenizer,test/test_$(t).cpp)
+ASAN_TESTS := $(patsubst test/test_%.cpp,build/test/asan_%,$(wildcard $(ASAN)))
 SANITIZE   := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all
 
 tests: $(TESTS) $(MODEL_TESTS) $(ASAN_TESTS) program
-program:    # the default build, which test_train, test_errors and others run
-	$(MAKE) $(foreach s,$(MODEL),$(s)=$(firstword $($(s)_ALL))) BACKEND=cpu build/cpu/train_sink
+# whole programs that test_train, test_demo and others run: program-ATTN=sigmoid is build/cpu-sigmoid/train_sink
+program: program-ATTN=softmax program-ATTN=sigmoid program-BIAS=k
+DEFAULTS = $(foreach s,$(MODEL),$(s)=$(firstword $($(s)_ALL)))
+dir_of   = build/cpu$(patsubst %,-%,$(filter-out softmax,$(lastword $(subst =, ,$(1)))))
+program-%:
+	$(MAKE) $(DEFAULTS) BACKEND=cpu $* $(call dir_of,$*)/train_sink
 analytic: $(ANALYTIC)
 build/test/model/%: test/test_model.cpp test/check.h train_sink.cu $(HEADERS)
 	@mkdir -p $(@D)
 	$(MODEL_COMPILE) $(call set_defs,$*) $< -o $@
+build/test/model-fast/%: test/test_model.cpp test/check.h train_sink.cu $(HEADERS)
+	@mkdir -p $(@D)
+	$(TEST_COMPILE) $(OPTIMIZE) $(call set_defs,$*) $< -o $@
 build/test/model-double/%: test/test_model.cpp test/check.h train_sink.cu $(HEADERS)
 	@mkdir -p $(@D)
 	$(MODEL_COMPILE) -DREAL=double $(call set_defs,$*) $< -o $@
@@ -120,10 +142,17 @@ test:
 	@$(MAKE) --no-print-directory -s -j$(JOBS) tests
 	@sh test/run.sh
 
+compile-all: # nvcc on every two switch values together, sm_80 and sm_90; an attention kernel that spills is a failure
+	@sh dev/compile_all.sh pairwise
+
+sanitizer: # the CUDA tests under compute-sanitizer, on a GPU
+	@DEVICE=sanitizer sh test/test_cuda.sh
+
 size: # lines of each root file, and the longest functions
 	@wc -l *.cu *.cuh *.h
-	@awk 'FNR == 1 { name = "" } /^[a-z].*\) \{$$/ { name = $$0; start = FNR } \
-	      /^}/ && name { print FNR - start + 1, FILENAME, substr(name, 1, 80); name = "" }' *.cu *.cuh *.h | sort -rn | head -n 5
+	@awk 'FNR == 1 { name = "" } /^[a-z].*\(/ && !/[;}]$$/ { name = $$0; start = FNR } \
+	      /^}/ && name { print FNR - start + 1, FILENAME, substr(name, 1, 80); name = "" }' \
+	      *.cu *.cuh *.h | sort -rn | head -n 5
 
 mutants: # one-line bugs, each of which one test has to notice
 	@sh dev/mutants.sh
@@ -133,7 +162,7 @@ demo: # three small models on the built-in task, one table
 
 help:
 	@echo "make train_sink [SWITCH=value ...]     build one model; the first value of a switch is its default"
-	@echo "make test | demo | bench | experiments | mutants | check | size | clean"
+	@echo "make test | demo | bench | experiments | mutants | compile-all | sanitizer | check | size | clean"
 	@echo "tools: CXX=$(CXX) ARCH=$(ARCH) OPTIMIZE='$(OPTIMIZE)' JOBS=$(JOBS)"
 	@for s in $(SWITCHES); do echo; echo $$s; \
 	  sed -n "s/^ *X_$$s(\([a-z0-9_]*\) *,[^\"]*\"\(.*\)\").*/\1\t\2/p" attention_variants.cuh | sed 's/" *, *"/\t/' | \

@@ -31,7 +31,8 @@ TO ADD A VARIANT: one row in its table and, for ATTN, PE and FFN, one struct und
 // ----------------------------------------------------------------------------
 // 1 scalars, for float and double, host and device
 // Plain loops over these turn into vector code (-O3 -fno-trapping-math -fno-math-errno are enough, never -ffast-math).
-// float on the host: no branch, no table, polynomials fitted by Remez exchange; double: the library's; on the device: CUDA's.
+// float on the host: no branch, no table, polynomials fitted by Remez exchange; double: the library's; on the device:
+// CUDA's.
 
 HD float float_of_bits(uint32_t u) { float x; memcpy(&x, &u, sizeof x); return x; }
 HD uint32_t bits_of_float(float x) { uint32_t u; memcpy(&u, &x, sizeof u); return u; }
@@ -42,7 +43,7 @@ HD float exp_(float x) {
 #ifdef __CUDA_ARCH__
     return expf(x);
 #else
-    const float shift = 12582912.0f;                     // 1.5 * 2^23: adding it rounds to an integer, kept in the low bits
+    const float shift = 12582912.0f;                     // 1.5 * 2^23: adding it rounds to an integer, in the low bits
     const float t = x * 1.44269504f + shift, n = t - shift;
     const float r = (x - n * 0.693359375f) + n * 2.12194440e-4f; // ln 2 in two parts, the first exact when times n
     float p = 1.38144671e-3f;
@@ -58,7 +59,8 @@ HD float exp_(float x) {
 }
 HD double exp_(double x) { return exp(x); }
 
-// ln x = e ln 2 + ln m, m in [sqrt(1/2), sqrt(2)), ln m = 2 atanh((m-1)/(m+1)) as a series; within 2 ulp for normal x > 0, -inf at 0
+// ln x = e ln 2 + ln m, m in [sqrt(1/2), sqrt(2)), ln m = 2 atanh((m-1)/(m+1)) as a series; within 2 ulp for normal
+// x > 0, -inf at 0
 HD float log_(float x) {
 #ifdef __CUDA_ARCH__
     return logf(x);
@@ -107,10 +109,10 @@ HD double erf_(double x) { return erf(x); }
 // ----------------------------------------------------------------------------
 // 2 switch ATTN=<name>     X_ATTN(name, "A", "what it is; where in the paper")
 #define ATTN_VARIANTS(X_ATTN) \
-    X_ATTN(softmax,         "exp(s) / sum exp(s)",              "rows sum to 1: spare attention must go somewhere (Eq. 4)") \
+    X_ATTN(softmax,         "exp(s) / sum exp(s)",              "rows sum to 1: spare attention goes somewhere (Eq. 4)") \
     X_ATTN(sigmoid,         "sigmoid(s)",                       "every key on its own, no normalisation (Table 6)") \
     X_ATTN(sigmoid_norm,    "sigmoid(s) / sum sigmoid(s)",      "sigmoid, made to sum to 1 again (Table 6)") \
-    X_ATTN(elu1,            "elu(s) + 1",                       "positive, linear above 0, no normalisation (Table 6)") \
+    X_ATTN(elu1,            "elu(s) + 1",                       "positive, linear above 0, not normalised (Table 6)") \
     X_ATTN(elu1_norm,       "(elu(s) + 1) / sum",               "elu1, made to sum to 1 (Table 15)") \
     X_ATTN(kernel_elu,      "phi(q).phi(k), phi = elu + 1",     "linear attention, no normalisation (Table 15)") \
     X_ATTN(kernel_elu_norm, "phi(q).phi(k) / sum, phi = elu+1", "linear attention (Table 6)") \
@@ -126,10 +128,9 @@ enum Phi   { PHI_NONE, PHI_ELU1, PHI_MLP };    // the kernel on q and k, after P
 
 struct AttnBase {
     static constexpr bool  exp_family = false; // f = exp: overflows at s = 89, so rows are shifted by their running max
-    static constexpr bool  is_signed  = false; // w can be negative; then f(-inf) is no mask and no row sums to 1
+    static constexpr bool  is_signed  = false; // f(-inf) is no mask, as w may have either sign
     static constexpr ZKind Z          = Z_ONE;
     static constexpr Phi   phi        = PHI_NONE;
-    static constexpr bool  normalised() { return false; }
 };
 struct Attn_softmax : AttnBase {
     static constexpr bool  exp_family = true;
@@ -171,7 +172,7 @@ struct Attn_sigmoid_p       : Attn_sigmoid  { static constexpr ZKind Z = Z_PNORM
     X_BIAS(none,       0, 0, 0, 0, 0, "keys and values are the tokens', nothing else") \
     X_BIAS(sink_token, 0, 0, 0, 0, 1, "one learned token x* before every sequence (Table 4, row 2)") \
     X_BIAS(kv,         1, 1, 1, 0, 0, "one extra learned key k* and value v* per head (Table 4, row 3)") \
-    X_BIAS(k,          1, 1, 0, 0, 0, "one extra learned key k*, v* = 0 or fixed by --v-star (Table 4, row 4; Table 5)") \
+    X_BIAS(k,          1, 1, 0, 0, 0, "one extra learned key k*, v* = 0 or --v-star (Table 4, row 4; Table 5)") \
     X_BIAS(v,          0, 0, 0, 1, 0, "a learned v* added to the output of every head (Table 4, row 5)")
 
 #define X_BIAS(name, COLUMN, K, V, ADD, TOKEN, help) \
@@ -256,21 +257,21 @@ struct Combine_sum    { static constexpr bool sum = true; };
 
 #define PRECISION_VARIANTS(X_PRECISION) \
     X_PRECISION(fp32, "float everywhere",    "the reference; the one precision of BACKEND=cpu") \
-    X_PRECISION(bf16, "bfloat16 and float",  "activations and weights in bf16, masters, sums and statistics in float; BACKEND=cuda")
+    X_PRECISION(bf16, "bfloat16 and float",  "activations, weights in bf16; masters, sums in float; BACKEND=cuda")
 #define BACKEND_VARIANTS(X_BACKEND) \
     X_BACKEND(cpu,    "reference.h",         "plain C++ with OpenMP, runs anywhere") \
     X_BACKEND(cuda,   "cuda_ops.cuh",        "one GPU, sm_80 or newer; needs nvcc and cuBLASLt to build")
 
 // pairs that mean nothing; the Makefile stops with the reason, the static_assert below guards direct compilation
 #define CONFLICTS(X_CONFLICT) \
-    X_CONFLICT(ATTN=kernel_elu      BIAS=kv, "phi of a learned key is not defined: k* would pass the kernel without a position") \
-    X_CONFLICT(ATTN=kernel_elu      BIAS=k,  "phi of a learned key is not defined: k* would pass the kernel without a position") \
-    X_CONFLICT(ATTN=kernel_elu_norm BIAS=kv, "phi of a learned key is not defined: k* would pass the kernel without a position") \
-    X_CONFLICT(ATTN=kernel_elu_norm BIAS=k,  "phi of a learned key is not defined: k* would pass the kernel without a position") \
-    X_CONFLICT(ATTN=mlp             BIAS=kv, "phi of a learned key is not defined: k* would pass the kernel without a position") \
-    X_CONFLICT(ATTN=mlp             BIAS=k,  "phi of a learned key is not defined: k* would pass the kernel without a position") \
-    X_CONFLICT(ATTN=mlp_norm        BIAS=kv, "phi of a learned key is not defined: k* would pass the kernel without a position") \
-    X_CONFLICT(ATTN=mlp_norm        BIAS=k,  "phi of a learned key is not defined: k* would pass the kernel without a position")
+    X_CONFLICT(ATTN=kernel_elu      BIAS=kv, "phi of k* is not defined: it would pass the kernel without a position") \
+    X_CONFLICT(ATTN=kernel_elu      BIAS=k,  "phi of k* is not defined: it would pass the kernel without a position") \
+    X_CONFLICT(ATTN=kernel_elu_norm BIAS=kv, "phi of k* is not defined: it would pass the kernel without a position") \
+    X_CONFLICT(ATTN=kernel_elu_norm BIAS=k,  "phi of k* is not defined: it would pass the kernel without a position") \
+    X_CONFLICT(ATTN=mlp             BIAS=kv, "phi of k* is not defined: it would pass the kernel without a position") \
+    X_CONFLICT(ATTN=mlp             BIAS=k,  "phi of k* is not defined: it would pass the kernel without a position") \
+    X_CONFLICT(ATTN=mlp_norm        BIAS=kv, "phi of k* is not defined: it would pass the kernel without a position") \
+    X_CONFLICT(ATTN=mlp_norm        BIAS=k,  "phi of k* is not defined: it would pass the kernel without a position")
 
 // ----------------------------------------------------------------------------
 // 6 the choice: -DATTN=<name> -DBIAS=<name> ..., set by the Makefile
@@ -285,14 +286,14 @@ SWITCHES(X)
 #undef X
 static_assert(!(Attn::phi != PHI_NONE && Bias::column), "a kernel phi with a learned key: see CONFLICTS");
 #elif !defined(ALL_VARIANTS) // the op tests go through the tables themselves
-#error "build through the Makefile (make help), or pass -DATTN=softmax -DBIAS=none -DPE=rotary -DNORM=pre -DFFN=swiglu -DCOMBINE=concat"
+#error "build through the Makefile (make help), or pass -DATTN=softmax -DBIAS=none -DPE=rotary and the other switches"
 #endif
 
 // ----------------------------------------------------------------------------
 // 7 row mathematics. What a row keeps from forward for backward and for the metrics is two numbers, never the row:
-//      exp family:  A_j = exp((s_j - stat[0]) - stat[1]);   stat[0] = max_j s_j,   stat[1] = ln(Z exp(-stat[0]) / alpha)
+//      exp family:  A_j = exp((s_j - stat[0]) - stat[1]);   stat[0] = max_j s_j,  stat[1] = ln(Z exp(-stat[0]) / alpha)
 //      the others:  A_j = f(s_j) stat[0];                   stat[0] = alpha / Z,   stat[1] = sum_j w_j (or w_j^p)
-// (One number L = ln Z would do for the exp family, but at scores near 30 it costs five bits of A: 1e-5 in the gradients.)
+// (One number L = ln Z would do for the exp family, but at scores near 30 it costs five bits of A: gradients 1e-5 off.)
 
 struct AttnShape {
     int B, T, NH, KV, HS;     // KV key/value heads; query head h reads key/value head h / (NH / KV)
@@ -301,7 +302,11 @@ struct AttnShape {
     int k_dims;               // learnable entries of k*, 1..HS (Table 13)
     float p, alpha;           // --attn-p, --attn-alpha
 };
-HD int  attn_row(AttnShape s) { return (s.NH + 2 * s.KV) * s.HS; } // floats in one row of qkv: q heads, k heads, v heads
+HD int  attn_row(AttnShape s) { return (s.NH + 2 * s.KV) * s.HS; } // one row of qkv: q heads, k heads, v heads
+// the learned key or value of key/value head g; NULL where there is none
+template <class R> HD const R* attn_star(const R* star, AttnShape s, int g) {
+    return star && !s.bias_shared ? star + g * s.HS : star;
+}
 HD bool attn_sees(AttnShape s, int t, int j) { return (j <= t && (!s.window || j > t - s.window)) || j < s.prefix; }
 // of a tile of queries t0 <= t < t1 and keys j0 <= j < j1: is none visible, are all
 HD bool attn_tile_empty(AttnShape s, int t0, int t1, int j0, int j1) {
@@ -310,13 +315,15 @@ HD bool attn_tile_empty(AttnShape s, int t0, int t1, int j0, int j1) {
 HD bool attn_tile_full(AttnShape s, int t0, int t1, int j0, int j1) {
     return (j1 - 1 <= t0 && (!s.window || j0 > t1 - 1 - s.window)) || j1 <= s.prefix;
 }
-// what a masked score is set to, so that its weight is 0. (Where w is signed f' is not 0 there: backward masks ds itself)
+// what a masked score is set to, so that its weight is 0. (Where w is signed f' is not 0: backward masks ds itself)
 template <class A, class F> HD F attn_masked() { return A::is_signed ? F(0) : F(-INFINITY); }
 
 // one weight joins the sum under Z
-template <class A, class F> HD F attn_mass(F w, F p) { return A::Z == Z_PNORM ? (w > 0 ? exp_(p * log_(w)) : F(0)) : w; }
-// Z from that sum, for all but the exp family. 1e-8 as in the official code. The floor of the p-norm is for rows whose w^p
-// all underflow in float: then w < e^(-87/p), so no A_j exceeds alpha (1e-30 let them reach 1e19 at s = -25, p = 4)
+template <class A, class F> HD F attn_mass(F w, F p) {
+    return A::Z != Z_PNORM ? w : w > 0 ? exp_(p * log_(w)) : F(0);
+}
+// Z from that sum, for all but the exp family. 1e-8 as in the official code. The floor of the p-norm is for rows whose
+// w^p all underflow in float: then w < e^(-87/p), so no A_j exceeds alpha (with 1e-30 they reached 1e19, s = -25, p = 4)
 template <class A, class F> HD F attn_Z(F l, F p) {
     return A::Z == Z_ONE  ? F(1)
          : A::Z == Z_SUM  ? l + F(1e-8)
@@ -334,7 +341,8 @@ template <class A, class F> HD F attn_delta(F do_o, F stat1, F alpha) {
     F g = A::Z == Z_ONE ? F(0) : A::Z == Z_MAX1 ? (stat1 > F(1) ? F(1) : stat1 < F(-1) ? F(-1) : F(0)) : F(1);
     return g * do_o / alpha;
 }
-// from o = sum_j A_j v_j, A_j = alpha f(s_j) / Z:   ds_j = f'(s_j) (alpha/Z) (dA_j - delta (w_j/Z)^(p-1)),  p = 1 unless Z_PNORM
+// from o = sum_j A_j v_j, A_j = alpha f(s_j) / Z:
+//     ds_j = f'(s_j) (alpha/Z) (dA_j - delta (w_j/Z)^(p-1)),  p = 1 unless Z_PNORM
 // weight = A_j, dweight = do . v_j
 template <class A, class F> HD F attn_ds(F s, F weight, F dweight, F stat0, F delta, F p, F alpha) {
     if (A::Z == Z_PNORM) { // f' (w/Z)^(p-1) / Z = (f'/f) (w/Z)^p, finite also where w -> 0 and p < 1

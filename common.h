@@ -4,6 +4,7 @@ random numbers, a hash. Nothing here knows what a model is.
 */
 #ifndef COMMON_H
 #define COMMON_H
+#include <ctype.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -48,12 +49,17 @@ __attribute__((format(printf, 1, 2))) inline std::string strf(const char* fmt, .
 [[noreturn]] inline void die(int code, const std::string& what, const std::string& hint = "") {
     fflush(stdout);
     fprintf(stderr, "error: %s\n", what.c_str());
-    if (code == EXIT_USER || !hint.empty()) { fprintf(stderr, "---> HINT: %s\n", hint.empty() ? "./train_sink --help" : hint.c_str()); }
+    if (code == EXIT_USER || !hint.empty()) {
+        fprintf(stderr, "---> HINT: %s\n", hint.empty() ? "./train_sink --help" : hint.c_str());
+    }
     exit(code);
 }
 inline void* xmalloc(size_t n) { // zeroed; dies with the size that was asked for
     void* p = calloc(n ? n : 1, 1);
-    if (!p) { die(EXIT_MACHINE, strf("memory: wanted %.1f MiB, the system gave none", n / 1048576.0), "lower --batch, --seq or the model size"); }
+    if (!p) {
+        die(EXIT_MACHINE, strf("memory: wanted %.1f MiB, the system gave none", n / 1048576.0),
+            "lower --batch, --seq or the model size");
+    }
     return p;
 }
 
@@ -92,14 +98,25 @@ inline bool parse_double(const std::string& s, double* out) {
 // ----------------------------------------------------------------------------
 // files
 
-inline bool file_exists(const std::string& path) { struct stat st; return stat(path.c_str(), &st) == 0; }
-inline bool is_dir(const std::string& path) { struct stat st; return stat(path.c_str(), &st) == 0 && S_ISDIR(st.st_mode); }
-inline long file_size(const std::string& path) { struct stat st; return stat(path.c_str(), &st) == 0 ? (long)st.st_size : -1; }
+inline bool file_exists(const std::string& path) {
+    struct stat st;
+    return stat(path.c_str(), &st) == 0;
+}
+inline bool is_dir(const std::string& path) {
+    struct stat st;
+    return stat(path.c_str(), &st) == 0 && S_ISDIR(st.st_mode);
+}
+inline long file_size(const std::string& path) { // -1 if there is none
+    struct stat st;
+    return stat(path.c_str(), &st) == 0 ? (long)st.st_size : -1;
+}
 // the names in a directory, sorted, without . and ..
 inline std::vector<std::string> dir_list(const std::string& path) {
     std::vector<std::string> names;
     if (DIR* d = opendir(path.c_str())) {
-        while (struct dirent* e = readdir(d)) { if (strcmp(e->d_name, ".") && strcmp(e->d_name, "..")) { names.push_back(e->d_name); } }
+        while (struct dirent* e = readdir(d)) {
+            if (strcmp(e->d_name, ".") && strcmp(e->d_name, "..")) { names.push_back(e->d_name); }
+        }
         closedir(d);
     }
     std::sort(names.begin(), names.end());
@@ -110,7 +127,8 @@ inline void make_dirs(const std::string& path) { // mkdir -p
         if (i < path.size() && path[i] != '/') { continue; }
         std::string p = path.substr(0, i);
         if (mkdir(p.c_str(), 0777) && !is_dir(p)) {
-            die(EXIT_USER, strf("%s: cannot make this directory (%s)", p.c_str(), strerror(errno)), "choose another --out");
+            die(EXIT_USER, strf("%s: cannot make this directory (%s)", p.c_str(), strerror(errno)),
+                "choose another --out");
         }
     }
 }
@@ -142,15 +160,16 @@ inline FileOut file_begin(const std::string& path) {
 [[noreturn]] inline void file_abort(FileOut* o) {
     int e = errno;
     fclose(o->f); unlink(o->tmp.c_str());
-    die(EXIT_MACHINE, strf("%s: cannot write (%s); what was there before is untouched", o->path.c_str(), strerror(e ? e : EIO)),
-        "free some disk space, then run again with --resume");
+    die(EXIT_MACHINE, strf("%s: cannot write (%s); what was there before is untouched", o->path.c_str(),
+        strerror(e ? e : EIO)), "free some disk space, then run again with --resume");
 }
 inline void file_put(FileOut* o, const void* p, size_t n) { if (n && fwrite(p, 1, n, o->f) != n) { file_abort(o); } }
 inline void file_commit(FileOut* o) {
     if (fflush(o->f) || fsync(fileno(o->f))) { file_abort(o); }
     if (fclose(o->f) || rename(o->tmp.c_str(), o->path.c_str())) {
         int e = errno; unlink(o->tmp.c_str());
-        die(EXIT_MACHINE, strf("%s: cannot write (%s)", o->path.c_str(), strerror(e)), "free some disk space, then run again with --resume");
+        die(EXIT_MACHINE, strf("%s: cannot write (%s)", o->path.c_str(), strerror(e)),
+            "free some disk space, then run again with --resume");
     }
 }
 inline void file_write(const std::string& path, const std::string& content) {
@@ -171,10 +190,12 @@ inline void remove_tree(const std::string& path) {
 // UTF-8
 
 inline void utf8_append(std::string* s, uint32_t c) {
-    if (c < 0x80)         { s->push_back((char)c); }
-    else if (c < 0x800)   { s->push_back((char)(0xC0 | c >> 6)); s->push_back((char)(0x80 | (c & 63))); }
-    else if (c < 0x10000) { s->push_back((char)(0xE0 | c >> 12)); s->push_back((char)(0x80 | (c >> 6 & 63))); s->push_back((char)(0x80 | (c & 63))); }
-    else { s->push_back((char)(0xF0 | c >> 18)); s->push_back((char)(0x80 | (c >> 12 & 63))); s->push_back((char)(0x80 | (c >> 6 & 63))); s->push_back((char)(0x80 | (c & 63))); }
+    auto lead = [&](uint32_t byte) { s->push_back((char)byte); };
+    auto tail = [&](int shift) { s->push_back((char)(0x80 | (c >> shift & 63))); };
+    if (c < 0x80)         { lead(c); }
+    else if (c < 0x800)   { lead(0xC0 | c >> 6);  tail(0); }
+    else if (c < 0x10000) { lead(0xE0 | c >> 12); tail(6);  tail(0); }
+    else                  { lead(0xF0 | c >> 18); tail(12); tail(6); tail(0); }
 }
 // Reads one code point at s[*i] and moves *i past it. On ill-formed input returns -1 and moves past one maximal
 // ill-formed subpart (Unicode 16, 3.9, table 3-8), so that a replacement character stands for it.
@@ -237,10 +258,10 @@ struct JsonReader {
         if (n - i < 4) { return fail("wanted four hex digits after \\u"); }
         *out = 0;
         for (int k = 0; k < 4; k++, i++) {
-            char c = s[i];
-            int d = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
-            if (d < 0) { return fail("wanted four hex digits after \\u"); }
-            *out = *out * 16 + d;
+            const char c = s[i];
+            const char base = c >= '0' && c <= '9' ? '0' : c >= 'a' && c <= 'f' ? 'a' - 10 : 'A' - 10;
+            if (!isxdigit((unsigned char)c)) { return fail("wanted four hex digits after \\u"); }
+            *out = *out * 16 + (c - base);
         }
         return true;
     }
@@ -263,7 +284,8 @@ struct JsonReader {
                 if (u >= 0xD800 && u < 0xDC00 && n - i >= 6 && s[i] == '\\' && s[i+1] == 'u') {
                     size_t back = i; i += 2;
                     if (!hex4(&v)) { return false; }
-                    if (v >= 0xDC00 && v < 0xE000) { u = 0x10000 + ((u - 0xD800) << 10) + (v - 0xDC00); } else { i = back; }
+                    const bool pair = v >= 0xDC00 && v < 0xE000;
+                    if (pair) { u = 0x10000 + ((u - 0xD800) << 10) + (v - 0xDC00); } else { i = back; }
                 }
                 if (u >= 0xD800 && u < 0xE000) { u = 0xFFFD; replaced++; }
                 utf8_append(out, u);
@@ -283,7 +305,9 @@ struct JsonReader {
             i++; if (i < n && (s[i] == '+' || s[i] == '-')) { i++; }
             if (!digits()) { return fail("wanted a digit in the exponent"); }
         }
-        out->type = Json::NUMBER; out->string.assign(s + start, i - start); out->number = strtod(out->string.c_str(), NULL);
+        out->type = Json::NUMBER;
+        out->string.assign(s + start, i - start);
+        out->number = strtod(out->string.c_str(), NULL);
         return true;
     }
     bool value(Json* out) {
@@ -341,7 +365,9 @@ inline std::string json_str(const std::string& s) {
     }
     return o + "\"";
 }
-inline std::string json_num(double v) { return v - v == 0 ? strf("%.9g", v) : "null"; } // JSON has no NaN and no infinity
+inline std::string json_num(double v) { // JSON has no NaN and no infinity
+    return v - v == 0 ? strf("%.9g", v) : "null";
+}
 
 // ----------------------------------------------------------------------------
 // random numbers: splitmix64 (Steele, Lea, Flood 2014). The whole state is one word, so a checkpoint can hold it.
@@ -358,9 +384,11 @@ inline Rng rng_stream(uint64_t seed, uint64_t purpose) {
     Rng a{seed}; Rng b{purpose ^ 0xD1B54A32D192ED03ull};
     return Rng{ rng_next(&a) ^ (rng_next(&b) << 1) };
 }
-inline double   rng_uniform(Rng* r)              { return (rng_next(r) >> 11) * 0x1p-53; }                          // [0, 1)
-inline uint64_t rng_below(Rng* r, uint64_t n)    { return (uint64_t)(((unsigned __int128)rng_next(r) * n) >> 64); } // 0 .. n-1
-inline double   rng_normal(Rng* r) {             // Box-Muller, one of the pair
+inline double rng_uniform(Rng* r) { return (rng_next(r) >> 11) * 0x1p-53; } // [0, 1)
+inline uint64_t rng_below(Rng* r, uint64_t n) {                             // 0 .. n-1
+    return (uint64_t)(((unsigned __int128)rng_next(r) * n) >> 64);
+}
+inline double rng_normal(Rng* r) {                                          // Box-Muller, one of the pair
     double u = 1.0 - rng_uniform(r), v = rng_uniform(r);
     return sqrt(-2.0 * log(u)) * cos(6.283185307179586 * v);
 }
@@ -373,6 +401,10 @@ inline uint64_t hash_bytes(const void* data, size_t n, uint64_t h = 0xCBF29CE484
     for (; n; n--, p++) { h = (h ^ *p) * 0x100000001B3ull; }
     return h;
 }
-inline double now_ms() { struct timespec t; clock_gettime(CLOCK_MONOTONIC, &t); return t.tv_sec * 1e3 + t.tv_nsec / 1e6; }
+inline double now_ms() {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec * 1e3 + t.tv_nsec / 1e6;
+}
 
 #endif // COMMON_H

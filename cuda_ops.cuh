@@ -8,7 +8,6 @@
 #include "device.cuh"
 
 namespace cuda {
-using cpu::AdamW;
 enum { VN = 16 / sizeof(real) };                       // values in one 16-byte access
 // can rows of C values at these addresses be moved 16 bytes at a time?
 inline bool wide(int C, std::initializer_list<const void*> pointers) {

@@ -43,6 +43,7 @@ typedef REAL_OF(PRECISION) real;    // what tensors hold
 typedef float acc;                  // what sums, statistics, weight gradients and optimiser state hold
 static const char* const name = "cuda";
 static const bool on_host = false;  // host code may not read device memory
+enum { head_rows = 8192 };          // rows of logits alive at once: enough to fill a GPU
 
 // ----------------------------------------------------------------------------
 // errors: what went wrong, and what to type. Faults of the machine, so exit code 1.
@@ -94,7 +95,7 @@ inline std::string device_init() {
 // ----------------------------------------------------------------------------
 // memory. The first call to any of these starts the device.
 
-inline void device_start() { static std::string once = device_init(); }
+inline const std::string& device_start() { static const std::string once = device_init(); return once; }
 inline void device_zero(void* p, size_t n) { device_check(cudaMemsetAsync(p, 0, n, device_stream), "zeroing memory"); }
 inline void device_sync() { device_check(cudaStreamSynchronize(device_stream), "waiting for the GPU"); }
 inline void* device_reserve(size_t n) { // not zeroed

@@ -1,6 +1,7 @@
 /*
 metrics.cuh -- what this program exists to measure, defined once. Formulas: Gu et al. 2024, section 3.2 and 7.4, and the
-official code where the text is silent; A is the attention map of one head on one sequence, rows are queries, 1 <= k <= T.
+official code where the text is silent; A is the attention map of one head on one sequence, rows are queries,
+1 <= k <= T.
 
     alpha_k     mean over queries i >= k of A_ik: how much of its audience's attention token k gets
     Sink_k      mean over sequences, layers, heads of [alpha_k > eps]: threshold first, then average; eps 0.3, T 64
@@ -32,7 +33,7 @@ struct HeadMetrics {
 template <class A> bool attn_sums_to_one(float alpha) { return A::Z == Z_SUM && alpha == 1.0f; }
 
 namespace cpu {
-// out (B, NH) <- qkv and stat of the forward pass; kstar as there; skip = 1 if row 0 is a sink token. O(T) memory a thread
+// out (B, NH) <- qkv and stat of the forward pass; kstar as there; skip = 1 if row 0 is a sink token. O(T) a thread
 template <class A, class Bi, class Pe>
 void attention_metrics(HeadMetrics* out, const real* qkv, const acc* stat, const real* kstar, int skip, AttnShape s) {
     const int T = s.T, HS = s.HS, W = attn_row(s), G = s.NH / s.KV;
@@ -42,18 +43,19 @@ void attention_metrics(HeadMetrics* out, const real* qkv, const acc* stat, const
         const int b = bh / s.NH, h = bh % s.NH, rows = T - skip;
         const real* x = qkv + (long)b * T * W;
         const real* k = x + (s.NH + h / G) * HS;
-        const real* ks = kstar ? kstar + (s.bias_shared ? 0 : h / G * HS) : NULL;
+        const real* ks = attn_star(kstar, s, h / G);
         double alpha[METRIC_K + 1] = {}, proxy[METRIC_K + 1] = {}, mass = 0, entropy = 0;
         std::vector<double> weight(T + 1);                               // one row: star column, then the T keys
         for (int t = 0; t < T; t++) {
+            const real* q = x + (long)t * W + h * HS;
             const acc* st = stat + ((long)bh * T + t) * 2;
             double sum_abs = 0, sum = 0, plogp = 0;
             weight[0] = 0;
-            if (Bi::column) { weight[0] = attn_weight<A, real>(ks ? dot(x + (long)t * W + h * HS, ks, HS) * scale : real(0), st[0], st[1]); }
+            if (Bi::column) { weight[0] = attn_weight<A, real>(ks ? dot(q, ks, HS) * scale : real(0), st[0], st[1]); }
             for (int j = 0; j < T; j++) {
                 weight[j + 1] = 0;
                 if (!attn_sees(s, t, j)) { continue; }
-                const real score = dot(x + (long)t * W + h * HS, k + (long)j * W, HS) * scale + Pe::template bias<real>(t - j, h, s.NH);
+                const real score = dot(q, k + (long)j * W, HS) * scale + Pe::template bias<real>(t - j, h, s.NH);
                 weight[j + 1] = attn_weight<A, real>(score, st[0], st[1]);
             }
             for (int j = 0; j <= T; j++) { sum_abs += fabs(weight[j]); sum += j > skip ? weight[j] : 0; }
@@ -63,7 +65,7 @@ void attention_metrics(HeadMetrics* out, const real* qkv, const acc* stat, const
             proxy[0] += fabs(weight[star]) * inv;
             if (t < skip) { continue; }                                  // the sink token's own query is no real query
             for (int i = 1; i <= std::min<int>(METRIC_K, rows); i++) {
-                if (t - skip + 1 < i) { continue; }                      // queries i >= k only (a prefix key is seen earlier too)
+                if (t - skip + 1 < i) { continue; }                      // queries i >= k only, also with a prefix
                 alpha[i] += weight[skip + i];
                 proxy[i] += fabs(weight[skip + i]) * inv;
             }
@@ -108,7 +110,7 @@ namespace cuda {
 enum { METRIC_WARPS = 4, METRIC_SUMS = 2 * (METRIC_K + 1) + 2 }; // alpha, proxy, mass, entropy
 // a block per head and sequence, a warp per query, a lane per key of 32; the first chunk of keys holds those of alpha
 static_assert(METRIC_K + 2 <= 32, "alpha's keys fit the first 32 columns");
-template <class A, class Bi, class Pe> __global__ void __launch_bounds__(32 * METRIC_WARPS)
+template <class A, class Bi, class Pe> __global__ void __launch_bounds__(32 * METRIC_WARPS, 1)
 attention_metrics_kernel(HeadMetrics* out, const real* qkv, const acc* stat, const real* kstar, int skip, AttnShape s) {
     SMEM(float[METRIC_WARPS][METRIC_SUMS], sums);
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, T = s.T, HS = s.HS, W = attn_row(s), rows = T - skip;
@@ -182,7 +184,7 @@ struct Metrics {
     bool sums_to_one = true, has_star = false;
     double loss = 0;                                                     // mean over the probe sequences
     std::vector<HeadMetrics> heads;                                      // (n, L, NH)
-    NormPair h, k, v, pre;                                               // h: L+1 rows; k, v: L; pre: 2L, before the LNs of post-norm
+    NormPair h, k, v, pre;                                               // h: L+1 rows; k, v: L; pre: 2L, post-norm
     std::vector<double> h_star, h_max, h_median;                         // L+1
     const HeadMetrics& at(int i, int l, int h_) const { return heads[((size_t)i * L + l) * NH + h_]; }
 };
@@ -195,11 +197,12 @@ inline double sink_rate(const Metrics& m, int k, double eps, bool proxy) {
 // mean over sequences of one number of every head: (L, NH)
 template <class Get> std::vector<double> head_means(const Metrics& m, Get get) {
     std::vector<double> out((size_t)m.L * m.NH);
-    for (size_t i = 0; i < m.heads.size(); i++) { out[i % out.size()] += get(m.heads[i]) / m.n; }
+    for (size_t i = 0; i < m.heads.size(); i++) { out[i % out.size()] += (double)get(m.heads[i]) / m.n; }
     return out;
 }
 // adds the norms of one batch, norms (B, T, G), to layer l: first real token against the mean of the others
-template <class F> void norms_add(NormPair* p, int l, const std::vector<F>& norms, int B, int T, int G, int skip, int n_total) {
+template <class F>
+void norms_add(NormPair* p, int l, const std::vector<F>& norms, int B, int T, int G, int skip, int n_total) {
     if ((int)p->first.size() <= l) { p->first.resize(l + 1); p->rest.resize(l + 1); }
     for (int b = 0; b < B; b++) {
         double first = 0, rest = 0;
@@ -212,15 +215,17 @@ template <class F> void norms_add(NormPair* p, int l, const std::vector<F>& norm
 }
 
 // ----------------------------------------------------------------------------
-// 4 maps of one head on one sequence (qkv (T, W), stat (NH, T, 2), in host memory), each (T, T + 1), column 0 the extra key:
-// A; cosine of q_t and k_j; product of their norms (Figure 2, bottom). Columns that a query does not see are 0 in A only
+// 4 maps of one head on one sequence (qkv (T, W), stat (NH, T, 2), in host memory), each (T, T + 1), column 0 the extra
+// key: A; cosine of q_t and k_j; product of their norms (Figure 2, bottom). What a query does not see is 0 in A only
 template <class A, class Bi, class Pe, class R, class S>
-void head_maps(float* map, float* cosine, float* product, const R* qkv, const S* stat, const R* kstar, int h, AttnShape s) {
+void head_maps(float* map, float* cosine, float* product, const R* qkv, const S* stat, const R* kstar, int h,
+               AttnShape s) {
     const int W = attn_row(s), g = h / (s.NH / s.KV);
+    const R* ks = attn_star(kstar, s, g);
     for (int t = 0; t < s.T; t++) {
         for (int j = -1; j < s.T; j++) {
             const R* q = qkv + (long)t * W + h * s.HS;
-            const R* k = j >= 0 ? qkv + (long)j * W + (s.NH + g) * s.HS : kstar ? kstar + (s.bias_shared ? 0 : g * s.HS) : NULL;
+            const R* k = j >= 0 ? qkv + (long)j * W + (s.NH + g) * s.HS : ks;
             double qk = 0, qq = 0, kk = 0;
             for (int i = 0; i < s.HS; i++) {
                 const double a = (float)q[i], b = k ? (double)(float)k[i] : 0.0;

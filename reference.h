@@ -29,15 +29,27 @@ gradients unless it says otherwise. Every sum has a fixed order, whatever the nu
 #define REAL float
 #endif
 
+// what an optimiser step is told; step counts from 1
+struct AdamW { float lr, beta1, beta2, eps, weight_decay, grad_scale; long step; };
+
 namespace cpu {
 typedef REAL real;
 typedef REAL acc;
 static const char* const name = "cpu";
 static const bool on_host = true; // host code may read device memory as it is
+enum { head_rows = 512 };         // rows of logits alive at once: they stay in cache
 
 // ----------------------------------------------------------------------------
 // 1 memory
 
+inline const std::string& device_start() { // what there is to compute with, in one line
+#ifdef _OPENMP
+    static const std::string once = strf("%d threads", omp_get_max_threads());
+#else
+    static const std::string once = "1 thread, built without OpenMP";
+#endif
+    return once;
+}
 inline void* device_malloc(size_t bytes)                          { return xmalloc(bytes); }
 inline void  device_free(void* p)                                 { free(p); }
 inline void  device_zero(void* p, size_t bytes)                   { memset(p, 0, bytes); }
@@ -48,7 +60,9 @@ inline void  add(real* y, const real* x, long n) {
     #pragma omp parallel for simd
     for (long i = 0; i < n; i++) { y[i] += x[i]; }
 }
-inline void  cast_to_real(real* dst, const acc* src, long n)      { if (dst != src) { memcpy(dst, src, n * sizeof(real)); } }
+inline void  cast_to_real(real* dst, const acc* src, long n) {
+    if (dst != src) { memcpy(dst, src, n * sizeof(real)); }
+}
 
 // ----------------------------------------------------------------------------
 // 2 matrix product. One kernel for the forward pass and both gradients: C (M, N) = or += A (M, K) @ B (K, N), where
@@ -84,12 +98,13 @@ template <class R> struct Gemm {
     typedef typename Vectors<R>::Vec4 Vec4;
     static constexpr long LANES = GEMM_VECTOR_BYTES / sizeof(R), MR = GEMM_TILE_ROWS, NR = 2 * LANES;
     static constexpr long KC = 384, MC = 64 * MR, NC = 64 * NR;
-    static constexpr long ROW = KC + 16; // rows of packed A; not a power of two, which would crowd them into one cache set
+    static constexpr long ROW = KC + 16; // of packed A; not a power of two, which would crowd the rows into a cache set
 
     // What depends on the height H of a sliver of A. It is packed along its own memory order, so that packing it is a
     // copy: BY_ROWS, A(i, k) is a[i*ROW + k], else a[k*H + i]. The compiler sees both strides.
     template <int H, bool BY_ROWS> struct Sliver {
-        static void pack(R* a, const R* x, long s, long sk, long k, long k_end) { // element (i, k) of x is x[i*s + k*sk]
+        // element (i, k) of x is x[i*s + k*sk]
+        static void pack(R* a, const R* x, long s, long sk, long k, long k_end) {
             if (BY_ROWS) {
                 for (int i = 0; i < H; i++) { memcpy(a + i*ROW + k, x + i*s + k, (k_end - k) * sizeof(R)); }
             } else if (s == 1) {
@@ -143,7 +158,8 @@ template <class R> struct Gemm {
             for (; k + 4 <= kc; k += 4) {
                 for (long j = 0; j < NR; j += 4) {
                     const R* f = x + j*s + k; R* t = to + k*NR + j;
-                    const Vec4 a = *(const Vec4*)f, b = *(const Vec4*)(f + s), c = *(const Vec4*)(f + 2*s), d = *(const Vec4*)(f + 3*s);
+                    const Vec4 a = *(const Vec4*)f, b = *(const Vec4*)(f + s);
+                    const Vec4 c = *(const Vec4*)(f + 2*s), d = *(const Vec4*)(f + 3*s);
                     const Vec4 p = { a[0], b[0], a[1], b[1] }, q = { a[2], b[2], a[3], b[3] };
                     const Vec4 u = { c[0], d[0], c[1], d[1] }, v = { c[2], d[2], c[3], d[3] };
                     *(Vec4*)t          = Vec4{ p[0], p[1], u[0], u[1] };
@@ -171,19 +187,22 @@ template <class R> void gemm(long M, long N, long K, const R* A, long rs_a, long
     typedef Gemm<R> G;
     if (M < 1 || N < 1) { return; }
     const long MR = G::MR, NR = G::NR;
-    const auto calls = [=](long h) { return cs_a == 1 ? G::template sliver<G::MR, true>(h) : G::template sliver<G::MR, false>(h); };
+    const auto calls = [=](long h) {
+        return cs_a == 1 ? G::template sliver<G::MR, true>(h) : G::template sliver<G::MR, false>(h);
+    };
     const auto full = calls(MR), last = calls(M % MR);
-    const long a_size = div_up(std::min(M, G::MC), MR) * MR * G::ROW, b_size = div_up(std::min(N, G::NC), NR) * NR * std::min(K, G::KC);
+    const long a_size = div_up(std::min(M, G::MC), MR) * MR * G::ROW;
+    const long b_size = div_up(std::min(N, G::NC), NR) * NR * std::min(K, G::KC);
     R* const buffer = G::buffer(2 * (a_size + b_size));
     std::atomic<long> tickets(0);
 
     auto run = [&](int threads) {
-        long ticket = tickets++, past = 0;                // work is handed out by numbered tickets, so a slow core takes less
-        auto share = [&](long n, auto work) {             // work(0..n-1) over the threads; returns when all of it is taken
+        long ticket = tickets++, past = 0;      // work is handed out by numbered tickets, so a slow core takes less
+        auto share = [&](long n, auto work) {   // work(0..n-1) over the threads; returns when all of it is taken
             for (; ticket < past + n; ticket = tickets++) { work(ticket - past); }
             past += n;
         };
-        // Two buffers each, so that one barrier a block is enough: who is done packs the next while others still multiply.
+        // Two buffers each, so that one barrier a block is enough: who is done packs the next while others multiply.
         R *pa = buffer, *pa_next = pa + a_size, *pb = pa_next + a_size, *pb_next = pb + b_size;
         for (long j0 = 0; j0 < N; j0 += G::NC) {
             const long nc = std::min(G::NC, N - j0), nj = div_up(nc, NR);
@@ -200,7 +219,8 @@ template <class R> void gemm(long M, long N, long K, const R* A, long rs_a, long
                     share(div_up(ni, 4), [&](long four) {
                         for (long k = 0; k < kc; k += deep) {
                             for (long i = 4*four; i < std::min(ni, 4*four + 4); i++) {
-                                (mc - i*MR >= MR ? full : last).pack(pa + i*MR*G::ROW, A + (i0 + i*MR)*rs_a + k0*cs_a, rs_a, cs_a,
+                                const R* from = A + (i0 + i*MR)*rs_a + k0*cs_a;
+                                (mc - i*MR >= MR ? full : last).pack(pa + i*MR*G::ROW, from, rs_a, cs_a,
                                                                      k, std::min(kc, k + deep));
                             }
                         }
@@ -247,9 +267,10 @@ inline void matmul_backward_weight(acc* dweight, const real* dout, const real* i
 // ----------------------------------------------------------------------------
 // 3 embedding and RMSNorm
 
-// out (B, T, C): row t is wte[token] + pos[t]; with a sink token row 0 is sink + pos[0] and token t stands at row t + 1.
+// out (B, T, C): row t is wte[token] + pos[t]; with a sink token row 0 is sink + pos[0], token t stands at row t + 1.
 // tokens (B, T') with T' = T, or T - 1 if sink; wte (V, C); pos (T, C) or NULL; sink (C) or NULL
-inline void embed_forward(real* out, const int* tokens, const real* wte, const real* pos, const real* sink, int B, int T, int C) {
+inline void embed_forward(real* out, const int* tokens, const real* wte, const real* pos, const real* sink,
+                          int B, int T, int C) {
     const int skip = sink ? 1 : 0;
     #pragma omp parallel for
     for (int bt = 0; bt < B * T; bt++) {
@@ -290,9 +311,9 @@ inline void rmsnorm_forward(real* out, acc* rstd, const real* x, const real* wei
 }
 // in the forward pass this was:  out_c = x_c r w_c,  r = (mean(x^2) + eps)^(-1/2),  so dr/dx_c = -r^3 x_c / C
 // dx (N, C) = r (dout w) - x r^3 mean(dout w x)   [+= if add];   dweight (C) += sum_n dout x r
-inline void rmsnorm_backward(real* dx, acc* dweight, const real* dout, const real* x, const real* weight, const acc* rstd,
-                             bool add, int N, int C) {
-    const int rows = 64, blocks = (N + rows - 1) / rows; // each block sums its rows; then the blocks in order
+inline void rmsnorm_backward(real* dx, acc* dweight, const real* dout, const real* x, const real* weight,
+                             const acc* rstd, bool add, int N, int C) {
+    const int rows = 64, blocks = div_up(N, rows);          // each block sums its rows; then the blocks in order
     std::vector<acc> part((size_t)blocks * C);
     #pragma omp parallel for
     for (int k = 0; k < blocks; k++) {
@@ -318,8 +339,8 @@ inline void rmsnorm_backward(real* dx, acc* dweight, const real* dout, const rea
 // ----------------------------------------------------------------------------
 // 4 rotary and kernels: q and k are the first (NH + KV) * HS columns of every row of qkv (B, T, (NH + 2 KV) HS)
 
-// in place: (x_i, x_{i+HS/2}) turns by sign * t * theta_i; table (T, HS/2, 2) holds cos, sin (Eq. 8, half-split as in LLaMA).
-// Backward is the same turn the other way: sign -1 on the gradient
+// in place: (x_i, x_{i+HS/2}) turns by sign * t * theta_i; table (T, HS/2, 2) holds cos, sin (Eq. 8, half-split as in
+// LLaMA). Backward is the same turn the other way: sign -1 on the gradient
 inline void rope(real* qkv, const acc* table, int sign, AttnShape s) {
     const int H = s.HS / 2;
     #pragma omp parallel for
@@ -355,21 +376,26 @@ inline void phi_elu1_backward(real* dqkv, const real* qkv, AttnShape s) {
 inline void qk_gather(real* qk, const real* qkv, AttnShape s) {
     const int n = (s.NH + s.KV) * s.HS;
     #pragma omp parallel for
-    for (int bt = 0; bt < s.B * s.T; bt++) { memcpy(qk + (long)bt * n, qkv + (long)bt * attn_row(s), n * sizeof(real)); }
+    for (int bt = 0; bt < s.B * s.T; bt++) {
+        memcpy(qk + (long)bt * n, qkv + (long)bt * attn_row(s), n * sizeof(real));
+    }
 }
 inline void qk_scatter(real* qkv, const real* qk, AttnShape s) {
     const int n = (s.NH + s.KV) * s.HS;
     #pragma omp parallel for
-    for (int bt = 0; bt < s.B * s.T; bt++) { memcpy(qkv + (long)bt * attn_row(s), qk + (long)bt * n, n * sizeof(real)); }
+    for (int bt = 0; bt < s.B * s.T; bt++) {
+        memcpy(qkv + (long)bt * attn_row(s), qk + (long)bt * n, n * sizeof(real));
+    }
 }
 
 // ----------------------------------------------------------------------------
-// 5 attention. A thread owns one key/value head of one sequence. It walks tiles of BR queries x BC keys; a tile's scores
-// live in a BR x BC buffer and are gone when the next tile starts: memory is O(T HS) a thread.
+// 5 attention. A thread owns one key/value head of one sequence. It walks tiles of BR queries x BC keys; a tile's
+// scores live in a BR x BC buffer and are gone when the next tile starts: memory is O(T HS) a thread.
 
 typedef Vectors<real>::Vec vec;
 enum { BR = 32, BC = 64, VEC = sizeof(vec) / sizeof(real), VEC_COLS = GEMM_VECTOR_BYTES == 64 ? 4 : 2 };
 inline int padded(int n) { return (n + VEC - 1) / VEC * VEC; }
+inline int padded_keys(int T) { return (T + BC - 1) / BC * BC; }
 
 template <int ROWS, int COLS>
 inline void tile_block(real* c, int ldc, const real* a, int row, int col, const real* b, int ldb, int K) {
@@ -383,23 +409,28 @@ inline void tile_block(real* c, int ldc, const real* a, int row, int col, const 
     }
     for (int r = 0; r < ROWS; r++) { for (int n = 0; n < COLS; n++) { *(vec*)(c + r * ldc + n * VEC) = sum[r][n]; } }
 }
+// c (M, COLS VEC) += a (M, K) @ b (K, COLS VEC)
+template <int COLS>
+inline void tile_columns(real* c, int ldc, const real* a, int row, int col, const real* b, int ldb, int M, int K) {
+    int m = 0;
+    for (; m + 4 <= M; m += 4) { tile_block<4, COLS>(c + m * ldc, ldc, a + m * row, row, col, b, ldb, K); }
+    for (; m < M; m++)         { tile_block<1, COLS>(c + m * ldc, ldc, a + m * row, row, col, b, ldb, K); }
+}
 // c (M, N) += a (M, K) @ b (K, N), all in cache; a is read at a[m row + k col], N is padded to VEC
-inline void tile_product(real* c, int ldc, const real* a, int row, int col, const real* b, int ldb, int M, int N, int K) {
+inline void tile_product(real* c, int ldc, const real* a, int row, int col, const real* b, int ldb,
+                         int M, int N, int K) {
     int n = 0;
     for (; n + VEC_COLS * VEC <= N; n += VEC_COLS * VEC) {
-        int m = 0;
-        for (; m + 4 <= M; m += 4) { tile_block<4, VEC_COLS>(c + m * ldc + n, ldc, a + m * row, row, col, b + n, ldb, K); }
-        for (; m < M; m++)         { tile_block<1, VEC_COLS>(c + m * ldc + n, ldc, a + m * row, row, col, b + n, ldb, K); }
+        tile_columns<VEC_COLS>(c + n, ldc, a, row, col, b + n, ldb, M, K);
     }
-    for (; n < N; n += VEC) {
-        int m = 0;
-        for (; m + 4 <= M; m += 4) { tile_block<4, 1>(c + m * ldc + n, ldc, a + m * row, row, col, b + n, ldb, K); }
-        for (; m < M; m++)         { tile_block<1, 1>(c + m * ldc + n, ldc, a + m * row, row, col, b + n, ldb, K); }
-    }
+    for (; n < N; n += VEC) { tile_columns<1>(c + n, ldc, a, row, col, b + n, ldb, M, K); }
 }
 // a thread's buffer number `slot`, kept from call to call; not zeroed
 inline real* scratch(int slot, size_t n) {
-    static thread_local struct Buffers { real* p[12] = {}; size_t n[12] = {}; ~Buffers() { for (auto q : p) { free(q); } } } t;
+    static thread_local struct Buffers {
+        real* p[12] = {}; size_t n[12] = {};
+        ~Buffers() { for (auto q : p) { free(q); } }
+    } t;
     if (t.n[slot] < n) {
         free(t.p[slot]);
         t.p[slot] = (real*)aligned_alloc(64, (n * sizeof(real) + 63) / 64 * 64);
@@ -408,9 +439,9 @@ inline real* scratch(int slot, size_t n) {
     }
     return t.p[slot];
 }
-// one head (T, HS) out of qkv, rows padded with zeros: rows (T, HP) and/or columns cols (HS, TP), TP = T padded to BC
+// one head (T, HS) out of qkv, rows padded with zeros: rows (T, HP) and/or columns cols (HS, TP)
 inline void head_gather(real* rows, real* cols, const real* x, int stride, int T, int HS) {
-    const int HP = padded(HS), TP = (T + BC - 1) / BC * BC;
+    const int HP = padded(HS), TP = padded_keys(T);
     for (int t = 0; t < T; t++) {
         const real* x_t = x + (long)t * stride;
         if (rows) { for (int i = 0; i < HP; i++) { rows[t * HP + i] = i < HS ? x_t[i] : real(0); } }
@@ -418,10 +449,18 @@ inline void head_gather(real* rows, real* cols, const real* x, int stride, int T
     }
     if (cols) { for (int i = 0; i < HS; i++) { for (int t = T; t < TP; t++) { cols[(long)i * TP + t] = 0; } } }
 }
+// and rows (T, HP) back to where one head stands in a tensor like qkv
+inline void head_scatter(real* x, int stride, const real* rows, int T, int HS) {
+    const int HP = padded(HS);
+    for (int t = 0; t < T; t++) {
+        for (int i = 0; i < HS; i++) { x[(long)t * stride + i] = rows[(long)t * HP + i]; }
+    }
+}
 // score (BR, BC) of queries t0..t1 against keys j0..j1: q (.., HP) rows, k_cols (HS, TP) columns; masked, biased
 template <class A, class Pe>
-inline void tile_scores(real* score, const real* q, const real* k_cols, int t0, int t1, int j0, int j1, int h, AttnShape s) {
-    const int HP = padded(s.HS), TP = (s.T + BC - 1) / BC * BC, N = padded(j1 - j0);
+inline void tile_scores(real* score, const real* q, const real* k_cols, int t0, int t1, int j0, int j1, int h,
+                        AttnShape s) {
+    const int HP = padded(s.HS), TP = padded_keys(s.T), N = padded(j1 - j0);
     const real scale = real(1) / sqrt(real(s.HS));
     for (int r = 0; r < t1 - t0; r++) { for (int j = 0; j < N; j++) { score[r * BC + j] = 0; } }
     tile_product(score, BC, q, HP, 1, k_cols + j0, TP, t1 - t0, N, s.HS);
@@ -448,14 +487,13 @@ inline int tile_end(int t1, AttnShape s) { return std::min(s.T, std::max(t1, s.p
 // out (B, T, NH HS), stat (B, NH, T, 2) <- qkv (B, T, (NH + 2 KV) HS), kstar, vstar (KV or 1, HS) or NULL for zero
 template <class A, class Bi, class Pe>
 void attention_forward(real* out, acc* stat, const real* qkv, const real* kstar, const real* vstar, AttnShape s) {
-    const int T = s.T, HS = s.HS, W = attn_row(s), HP = padded(HS), TP = (T + BC - 1) / BC * BC, G = s.NH / s.KV;
+    const int T = s.T, HS = s.HS, W = attn_row(s), HP = padded(HS), TP = padded_keys(T), G = s.NH / s.KV;
     const real p = s.p, alpha = attn_alpha<A, real>(s), scale = real(1) / sqrt(real(HS));
     #pragma omp parallel for schedule(dynamic)
     for (int bg = 0; bg < s.B * s.KV; bg++) {
         const int b = bg / s.KV, g = bg % s.KV;
         const real* x = qkv + (long)b * T * W;                       // this sequence
-        const real* ks = kstar ? kstar + (s.bias_shared ? 0 : g * HS) : NULL;
-        const real* vs = vstar ? vstar + (s.bias_shared ? 0 : g * HS) : NULL;
+        const real *ks = attn_star(kstar, s, g), *vs = attn_star(vstar, s, g);
         real *k_cols = scratch(0, (long)HS * TP), *v = scratch(1, (long)T * HP), *q = scratch(2, BR * HP);
         real *o = scratch(3, BR * HP), *score = scratch(4, BR * BC), m[BR], l[BR];
         head_gather(NULL, k_cols, x + (s.NH + g) * HS, W, T, HS);
@@ -470,7 +508,9 @@ void attention_forward(real* out, acc* stat, const real* qkv, const real* kstar,
                     const real w_star = !Bi::column ? real(0) : A::exp_family ? real(1) : A::sim(s_star);
                     m[r] = Bi::column ? s_star : real(-INFINITY);
                     l[r] = attn_mass<A>(w_star, p);
-                    for (int i = 0; i < HP; i++) { o[r * HP + i] = Bi::column && vs && i < HS ? w_star * vs[i] : real(0); }
+                    for (int i = 0; i < HP; i++) {
+                        o[r * HP + i] = Bi::column && vs && i < HS ? w_star * vs[i] : real(0);
+                    }
                 }
                 const int end = tile_end(t1, s);
                 for (int j0 = 0; j0 < end; j0 += BC) {
@@ -513,26 +553,40 @@ void attention_forward(real* out, acc* stat, const real* qkv, const real* kstar,
     }
 }
 
+// the extra column of one query: dq_t, dk*, dv* += ; ks or vs NULL for zero
+template <class A>
+inline void star_backward(real* dq_t, acc* dks, acc* dvs, const real* do_t, const real* q_t, const acc* st_t,
+                          const real* ks, const real* vs, real delta, AttnShape s) {
+    const real scale = real(1) / sqrt(real(s.HS)), alpha = attn_alpha<A, real>(s);
+    const real s_star = ks ? dot(q_t, ks, s.HS) * scale : real(0), dw_star = vs ? dot(do_t, vs, s.HS) : real(0);
+    const real w_star = attn_weight<A>(s_star, st_t[0], st_t[1]);
+    const real ds_star = attn_ds<A>(s_star, w_star, dw_star, st_t[0], delta, real(s.p), alpha) * scale;
+    for (int i = 0; i < s.HS; i++) {
+        if (ks) { dq_t[i] += ds_star * ks[i]; }
+        dks[i] += ds_star * q_t[i];
+        dvs[i] += w_star * do_t[i];
+    }
+}
 // dqkv = (overwritten), dkstar, dvstar += (KV or 1, HS), or NULL where there is nothing to learn.
 // in the forward pass this was:  A_j = alpha f(s_j) / Z,  o = sum_j A_j v_j,  s_j = q . k_j / sqrt(HS) + bias, so
 //     dv_j += A_j do,   dA_j = do . v_j,   ds_j = attn_ds(..),   dq += ds_j k_j / sqrt(HS),   dk_j += ds_j q / sqrt(HS)
 template <class A, class Bi, class Pe>
 void attention_backward(real* dqkv, acc* dkstar, acc* dvstar, const real* dout, const real* out, const acc* stat,
                         const real* qkv, const real* kstar, const real* vstar, AttnShape s) {
-    const int T = s.T, HS = s.HS, W = attn_row(s), HP = padded(HS), TP = (T + BC - 1) / BC * BC, G = s.NH / s.KV;
+    const int T = s.T, HS = s.HS, W = attn_row(s), HP = padded(HS), TP = padded_keys(T), G = s.NH / s.KV;
     const real p = s.p, alpha = attn_alpha<A, real>(s), scale = real(1) / sqrt(real(HS));
-    std::vector<acc> dstar((size_t)s.B * s.KV * 2 * HS);            // dk*, dv* of every (b, g), summed in order at the end
+    std::vector<acc> dstar((size_t)s.B * s.KV * 2 * HS);    // dk*, dv* of every (b, g), summed in order at the end
     #pragma omp parallel for schedule(dynamic)
     for (int bg = 0; bg < s.B * s.KV; bg++) {
         const int b = bg / s.KV, g = bg % s.KV;
         const real* x = qkv + (long)b * T * W;
         real* dx = dqkv + (long)b * T * W;
-        const real* ks = kstar ? kstar + (s.bias_shared ? 0 : g * HS) : NULL;
-        const real* vs = vstar ? vstar + (s.bias_shared ? 0 : g * HS) : NULL;
+        const real *ks = attn_star(kstar, s, g), *vs = attn_star(vstar, s, g);
         acc *dks = &dstar[(size_t)bg * 2 * HS], *dvs = dks + HS;
         real *k_cols = scratch(0, (long)HS * TP), *v_cols = scratch(1, (long)HS * TP), *k = scratch(2, (long)T * HP);
-        real *dk = scratch(3, (long)T * HP), *dv = scratch(4, (long)T * HP), *q = scratch(5, BR * HP), *dq = scratch(6, BR * HP);
-        real *d_o = scratch(7, BR * HP), *weight = scratch(8, BR * BC), *ds = scratch(9, BR * BC), delta[BR];
+        real *dk = scratch(3, (long)T * HP), *dv = scratch(4, (long)T * HP);
+        real *q = scratch(5, BR * HP), *dq = scratch(6, BR * HP), *d_o = scratch(7, BR * HP);
+        real *weight = scratch(8, BR * BC), *ds = scratch(9, BR * BC), delta[BR];
         head_gather(k, k_cols, x + (s.NH + g) * HS, W, T, HS);
         head_gather(NULL, v_cols, x + (s.NH + s.KV + g) * HS, W, T, HS);
         for (long i = 0; i < (long)T * HP; i++) { dk[i] = 0; dv[i] = 0; }
@@ -544,18 +598,11 @@ void attention_backward(real* dqkv, acc* dkstar, acc* dvstar, const real* dout, 
                 head_gather(d_o, NULL, dout + ((long)b * T + t0) * s.NH * HS + h * HS, s.NH * HS, t1 - t0, HS);
                 for (int r = 0; r < t1 - t0; r++) {
                     const acc* st_t = st + (t0 + r) * 2;
+                    const real* out_t = out + ((long)b * T + t0 + r) * s.NH * HS + h * HS;
                     real *do_t = d_o + r * HP, *q_t = q + r * HP, *dq_t = dq + r * HP;
-                    delta[r] = attn_delta<A>(dot(do_t, out + ((long)b * T + t0 + r) * s.NH * HS + h * HS, HS), st_t[1], alpha);
+                    delta[r] = attn_delta<A>(dot(do_t, out_t, HS), st_t[1], alpha);
                     for (int i = 0; i < HP; i++) { dq_t[i] = 0; }
-                    if (!Bi::column) { continue; }
-                    const real s_star = ks ? dot(q_t, ks, HS) * scale : real(0);
-                    const real w_star = attn_weight<A>(s_star, st_t[0], st_t[1]), dw_star = vs ? dot(do_t, vs, HS) : real(0);
-                    const real ds_star = attn_ds<A>(s_star, w_star, dw_star, st_t[0], delta[r], p, alpha) * scale;
-                    for (int i = 0; i < HS; i++) {
-                        if (ks) { dq_t[i] += ds_star * ks[i]; }
-                        dks[i] += ds_star * q_t[i];
-                        dvs[i] += w_star * do_t[i];
-                    }
+                    if (Bi::column) { star_backward<A>(dq_t, dks, dvs, do_t, q_t, st_t, ks, vs, delta[r], s); }
                 }
                 for (int j0 = 0; j0 < end; j0 += BC) {
                     const int j1 = std::min(end, j0 + BC), N = padded(j1 - j0);
@@ -572,23 +619,19 @@ void attention_backward(real* dqkv, acc* dkstar, acc* dvstar, const real* dout, 
                             w[j] = attn_weight<A>(s_j, st0, st1);
                             d[j] = attn_ds<A>(s_j, w[j], d[j], st0, dl, p, alpha) * scale;
                         }
-                        if (A::is_signed && !full) { for (int j = 0; j < j1 - j0; j++) { if (!attn_sees(s, t0 + r, j0 + j)) { d[j] = 0; } } }
+                        if (A::is_signed && !full) {
+                            for (int j = 0; j < j1 - j0; j++) { if (!attn_sees(s, t0 + r, j0 + j)) { d[j] = 0; } }
+                        }
                     }
                     tile_product(dv + (long)j0 * HP, HP, weight, 1, BC, d_o, HP, j1 - j0, HP, t1 - t0);
                     tile_product(dk + (long)j0 * HP, HP, ds, 1, BC, q, HP, j1 - j0, HP, t1 - t0);
                     tile_product(dq, HP, ds, BC, 1, k + (long)j0 * HP, HP, t1 - t0, HP, j1 - j0);
                 }
-                for (int r = 0; r < t1 - t0; r++) {
-                    for (int i = 0; i < HS; i++) { dx[(long)(t0 + r) * W + h * HS + i] = dq[r * HP + i]; }
-                }
+                head_scatter(dx + (long)t0 * W + h * HS, W, dq, t1 - t0, HS);
             }
         }
-        for (int t = 0; t < T; t++) {
-            for (int i = 0; i < HS; i++) {
-                dx[(long)t * W + (s.NH + g) * HS + i] = dk[(long)t * HP + i];
-                dx[(long)t * W + (s.NH + s.KV + g) * HS + i] = dv[(long)t * HP + i];
-            }
-        }
+        head_scatter(dx + (s.NH + g) * HS, W, dk, T, HS);
+        head_scatter(dx + (s.NH + s.KV + g) * HS, W, dv, T, HS);
     }
     for (int bg = 0; Bi::column && bg < s.B * s.KV; bg++) {
         const long row = s.bias_shared ? 0 : (bg % s.KV) * HS;
@@ -619,7 +662,7 @@ inline void heads_forward(real* out, const real* att, const real* vstar, bool su
         }
     }
 }
-// in the forward pass this was:  out_h = att_h + v*_h, or their sum over h. datt = dout_h or dout; dvstar += sum_bt datt
+// in the forward pass this was:  out_h = att_h + v*_h, or their sum over h. datt = dout_h or dout; dvstar += their sum
 inline void heads_backward(real* datt, acc* dvstar, const real* dout, bool sum, AttnShape s) {
     const int HS = s.HS, OC = sum ? HS : s.NH * HS, N = s.B * s.T;
     #pragma omp parallel for
@@ -632,7 +675,8 @@ inline void heads_backward(real* datt, acc* dvstar, const real* dout, bool sum, 
     if (!dvstar) { return; }
     for (int h = 0; h < s.NH; h++) { // serial: with --bias-share heads all heads add to one row
         for (int bt = 0; bt < N; bt++) {
-            for (int i = 0; i < HS; i++) { dvstar[(s.bias_shared ? 0 : h * HS) + i] += datt[((long)bt * s.NH + h) * HS + i]; }
+            const real* d = datt + ((long)bt * s.NH + h) * HS;
+            for (int i = 0; i < HS; i++) { dvstar[(s.bias_shared ? 0 : h * HS) + i] += d[i]; }
         }
     }
 }
@@ -706,11 +750,11 @@ inline double square_norm(const acc* x, long n) {
     for (double x_k : part) { sum += x_k; }
     return sum;
 }
-struct AdamW { float lr, beta1, beta2, eps, weight_decay, grad_scale; long step; }; // step counts from 1
 // (Loshchilov & Hutter 2017)  m = b1 m + (1-b1) g,  v = b2 v + (1-b2) g^2,  w -= lr (m^ / (sqrt(v^) + eps) + decay w)
 // master is the weight, params its copy in `real` (the same array where both types are one)
 inline void adamw_update(real* params, acc* master, acc* m, acc* v, const acc* grads, AdamW o, long n) {
-    const acc b1 = o.beta1, b2 = o.beta2, c1 = 1 / (1 - pow((double)o.beta1, o.step)), c2 = 1 / (1 - pow((double)o.beta2, o.step));
+    const acc b1 = o.beta1, b2 = o.beta2;
+    const acc c1 = 1 / (1 - pow((double)o.beta1, o.step)), c2 = 1 / (1 - pow((double)o.beta2, o.step));
     const acc lr = o.lr, eps = o.eps, decay = o.weight_decay, scale = o.grad_scale;
     #pragma omp parallel for simd
     for (long i = 0; i < n; i++) {

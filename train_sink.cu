@@ -3,8 +3,8 @@ train_sink.cu -- trains small LLaMA-style language models and watches where thei
 
     make train_sink ATTN=sigmoid BIAS=k && ./train_sink -d pile_5B        (make help, ./train_sink --help)
 
-The attention, its biases, the positions and the norm are switches of the build: they change the mathematics. What changes
-a run is a flag. The file reads from top to bottom:
+The attention, its biases, the positions and the norm are switches of the build: they change the mathematics. What
+changes a run is a flag. The file reads from top to bottom:
 
      1 switches      which model this binary is                         attention_variants.cuh
      2 operations    cpu:: or cuda::, chosen here and nowhere else      reference.h, metrics.cuh
@@ -20,7 +20,6 @@ a run is a flag. The file reads from top to bottom:
 */
 #include <math.h>
 #include <signal.h>
-#include <map>
 #include <new>
 
 // ============================================================================
@@ -55,8 +54,8 @@ typedef ops::acc acc;     // what sums, weight gradients and optimiser state hol
 #define PRECISION_NAME STR(PRECISION)
 
 // ============================================================================
-// 3 model: pre-norm (Eq. 2) or post-norm (Eq. 3) blocks, written as one chain of 2L branches f_0, f_1, .. (attention, FFN,
-// attention, ..):
+// 3 model: pre-norm (Eq. 2) or post-norm (Eq. 3) blocks, written as one chain of 2L branches f_0, f_1, .. (attention,
+// FFN, attention, ..):
 //      n_i = LN_i(x_i)            pre: i = 0..2L        post: i = 1..2L, and n_0 = x_0
 //      x_{i+1} = base_i + f_i(n_i),   base_i = x_i (pre) or n_i (post)
 // x_0 is the embedding, n_2L goes to lm_head. The hidden state h^l of the paper is x_2l (pre) or n_2l (post).
@@ -108,17 +107,22 @@ struct Tensor { std::string name; std::vector<long> shape; long at, count; doubl
 
 // points p into base, lists the tensors in memory order, returns how many numbers there are (base NULL: only counts)
 template <class P> long params_point(Params<P>* p, std::vector<Tensor>* list, P* base, const Config& c) {
-    const long L = c.L, C = c.C, NH = c.NH, KV = c.KV, HS = c.HS, F = c.F, V = c.V, T = c.T, OC = Combine::sum ? HS : NH * HS;
+    const long L = c.L, C = c.C, NH = c.NH, KV = c.KV, HS = c.HS, F = c.F, V = c.V, T = c.T;
+    const long OC = Combine::sum ? HS : NH * HS;
     long n = 0;
     auto place = [&](P** field, const std::string& name, long rows, long cols, double std) {
         const long count = labs(rows) * cols;
         *field = count && base ? base + n : NULL;
-        if (count && list) { list->push_back({ name, rows < 0 ? std::vector<long>{ cols } : std::vector<long>{ rows, cols }, n, count, std }); }
+        if (count && list) {
+            const std::vector<long> shape = rows < 0 ? std::vector<long>{ cols } : std::vector<long>{ rows, cols };
+            list->push_back({ name, shape, n, count, std });
+        }
         n += count;
     };
     p->layer.resize(L);
     #define ROW(field, hf, rows, cols, std) place(&p->field, hf, rows, cols, std);
-    #define LAYER_ROW(field, hf, rows, cols, std) place(&p->layer[l].field, strf("model.layers.%d.%s", l, hf), rows, cols, std);
+    #define LAYER_ROW(field, hf, rows, cols, std) \
+        place(&p->layer[l].field, strf("model.layers.%d.%s", l, hf), rows, cols, std);
     PARAMS(ROW, NOTHING, NOTHING)
     for (int l = 0; l < L; l++) { PARAMS(NOTHING, LAYER_ROW, NOTHING) }
     PARAMS(NOTHING, NOTHING, ROW)
@@ -171,27 +175,33 @@ struct Model {
     Config c;
     std::vector<Tensor> tensors;
     long num_params;
-    real* params; acc *master, *grads, *m, *v;   // master: the weights in acc, the same array as params where real is acc
+    real* params;
+    acc *master, *grads, *m, *v;                 // master: the weights in acc; is params itself where real is acc
     Params<real> w; Params<acc> g;
     Acts a; char* arena; size_t arena_bytes;     // activations
-    int B, T, R;                                 // the batch they are laid out for, T with the sink token; rows of the head
+    int B, T, R;                                 // the batch they are laid out for, T with the sink token; rows of head
     int *tokens, *targets; size_t token_room;    // (B, T)
     real *positions, *v_fixed; acc* turns;       // absolute PE (T, C); fixed v* (HS); rotary cos, sin (T, HS/2, 2)
 };
-enum { HEAD_ROWS = 512 };                        // rows of logits alive at once
 
 static AttnShape attn_shape(const Model* m) {
     const Config& c = m->c;
-    return { m->B, m->T, c.NH, c.KV, c.HS, c.window, c.prefix ? c.prefix + Bias::token : 0, c.bias_shared, c.k_dims, c.attn_p, c.attn_alpha };
+    const int prefix = c.prefix ? c.prefix + Bias::token : 0;
+    return { m->B, m->T, c.NH, c.KV, c.HS, c.window, prefix, c.bias_shared, c.k_dims, c.attn_p, c.attn_alpha };
 }
 static const real* star_k(const Model* m, int l) { return m->w.layer[l].kstar; }
-static const real* star_v(const Model* m, int l) { return Bias::learn_v ? m->w.layer[l].vstar : Bias::column ? m->v_fixed : NULL; }
+static const real* star_v(const Model* m, int l) {
+    return Bias::learn_v ? m->w.layer[l].vstar : Bias::column ? m->v_fixed : NULL;
+}
 
 // lays the activations out for B sequences of T tokens
 static void model_resize(Model* m, int B, int T) {
-    if (Pe::learnable && T > m->c.T) { die(EXIT_USER, strf("--seq %d: this model has learned positions for %d tokens", T, m->c.T), "use shorter sequences"); }
+    if (Pe::learnable && T > m->c.T) {
+        die(EXIT_USER, strf("--seq %d: this model has learned positions for %d tokens", T, m->c.T),
+            "use shorter sequences");
+    }
     m->B = B; m->T = T + Bias::token;
-    m->R = std::min<long>(HEAD_ROWS, (long)B * m->T);
+    m->R = std::min<long>(ops::head_rows, (long)B * m->T);
     Acts probe;
     const size_t bytes = acts_point(&probe, NULL, m->c, B, m->T, m->R), words = (size_t)B * m->T;
     if (bytes > m->arena_bytes) {
@@ -242,7 +252,9 @@ static void model_tables(Model* m, int T) {
         const bool ones = c.v_star.compare(0, 5, "ones:") == 0;
         const double M = atof(c.v_star.c_str() + (ones ? 5 : 3));
         std::vector<double> p;
-        for (int g = 0; g < bias_rows(c); g++) { for (int i = 0; i < c.HS; i++) { p.push_back(ones ? M / sqrt(c.HS) : i ? 0 : M); } }
+        for (int g = 0; g < bias_rows(c); g++) {
+            for (int i = 0; i < c.HS; i++) { p.push_back(ones ? M / sqrt(c.HS) : i ? 0 : M); }
+        }
         m->v_fixed = device_table<real>(p);
     }
 }
@@ -312,7 +324,9 @@ static long model_load(Model* m, const int* seqs, int B, int T) {
 
 // x_i and n_i
 static real* act_x(const Model* m, int i) { return m->a.x + (size_t)i * m->B * m->T * m->c.C; }
-static real* act_n(const Model* m, int i) { return Norm::post && i == 0 ? m->a.x : m->a.n + (size_t)i * m->B * m->T * m->c.C; }
+static real* act_n(const Model* m, int i) {
+    return Norm::post && i == 0 ? m->a.x : m->a.n + (size_t)i * m->B * m->T * m->c.C;
+}
 template <class P> static P* norm_weight(const Params<P>& p, int i, int L) {
     if (Norm::post) { return i % 2 ? p.layer[i / 2].ln2w : p.layer[i / 2 - 1].ln3w; }
     return i == 2 * L ? p.lnfw : i % 2 ? p.layer[i / 2].ln2w : p.layer[i / 2].ln1w;
@@ -320,10 +334,13 @@ template <class P> static P* norm_weight(const Params<P>& p, int i, int L) {
 static void norm_forward(Model* m, int i) {
     if (Norm::post && i == 0) { return; }
     const int N = m->B * m->T;
-    ops::rmsnorm_forward(act_n(m, i), m->a.rstd + (size_t)i * N, act_x(m, i), norm_weight(m->w, i, m->c.L), m->c.eps, N, m->c.C);
+    acc* rstd = m->a.rstd + (size_t)i * N;
+    ops::rmsnorm_forward(act_n(m, i), rstd, act_x(m, i), norm_weight(m->w, i, m->c.L), m->c.eps, N, m->c.C);
 }
 // a tensor of layer l: shape (L, N, per_row)
-template <class A> static A* of_layer(A* t, const Model* m, int l, int per_row) { return t + (size_t)l * m->B * m->T * per_row; }
+template <class A> static A* of_layer(A* t, const Model* m, int l, int per_row) {
+    return t + (size_t)l * m->B * m->T * per_row;
+}
 
 // x_{i+1} = base_i + W_O heads(attention(n_i)),  i = 2l
 static void attention_block_forward(Model* m, int l) {
@@ -335,7 +352,8 @@ static void attention_block_forward(Model* m, int l) {
     if (Pe::rotary) { ops::rope(qkv, m->turns, +1, s); }
     if (Attn::phi == PHI_ELU1) { ops::phi_elu1_forward(qkv, s); }
     if (Attn::phi == PHI_MLP) { // phi(x) = W2 relu(W1 x) on every head of q and k
-        real *in = of_layer(m->a.phi_in, m, l, QK), *hid = of_layer(m->a.phi_hid, m, l, QK), *act = of_layer(m->a.phi_act, m, l, QK);
+        real *in = of_layer(m->a.phi_in, m, l, QK), *hid = of_layer(m->a.phi_hid, m, l, QK);
+        real* act = of_layer(m->a.phi_act, m, l, QK);
         const int rows = N * (c.NH + c.KV);
         ops::qk_gather(in, qkv, s);
         ops::matmul_forward(hid, in, w.phi1w, NULL, rows, c.HS, c.HS);
@@ -362,7 +380,8 @@ static void ffn_block_forward(Model* m, int l) {
 // tokens -> n_2L
 static void model_body(Model* m) {
     const Config& c = m->c;
-    ops::embed_forward(act_x(m, 0), m->tokens, m->w.wte, Pe::learnable ? m->w.wpe : m->positions, m->w.sink, m->B, m->T, c.C);
+    ops::embed_forward(act_x(m, 0), m->tokens, m->w.wte, Pe::learnable ? m->w.wpe : m->positions, m->w.sink,
+                       m->B, m->T, c.C);
     for (int l = 0; l < c.L; l++) {
         norm_forward(m, 2 * l);
         attention_block_forward(m, l);
@@ -402,7 +421,8 @@ static double model_forward(Model* m, long count, float dloss) { // mean loss ov
 
 // dn_i from a.dx = dx_{i+1}:  in the forward pass this was  x_{i+1} = base_i + W_O heads(attention(n_i))
 static void attention_block_backward(Model* m, int l) {
-    const Config& c = m->c; const auto& w = m->w.layer[l]; const auto& g = m->g.layer[l]; const AttnShape s = attn_shape(m);
+    const Config& c = m->c; const AttnShape s = attn_shape(m);
+    const auto& w = m->w.layer[l]; const auto& g = m->g.layer[l];
     const int N = m->B * m->T, i = 2 * l, QK = (c.NH + c.KV) * c.HS, OC = Combine::sum ? c.HS : c.NH * c.HS;
     real *qkv = of_layer(m->a.qkv, m, l, attn_row(s)), *att = of_layer(m->a.att, m, l, c.NH * c.HS), *dqkv = m->a.dqkv;
     const bool combine = Combine::sum || Bias::add_v;
@@ -413,7 +433,8 @@ static void attention_block_backward(Model* m, int l) {
     ops::attention_backward<Attn, Bias, Pe>(dqkv, g.kstar, Bias::learn_v ? g.vstar : NULL, m->a.datt, att,
                                             of_layer(m->a.stat, m, l, c.NH * 2), qkv, star_k(m, l), star_v(m, l), s);
     if (Attn::phi == PHI_MLP) {
-        real *in = of_layer(m->a.phi_in, m, l, QK), *hid = of_layer(m->a.phi_hid, m, l, QK), *act = of_layer(m->a.phi_act, m, l, QK);
+        real *in = of_layer(m->a.phi_in, m, l, QK), *hid = of_layer(m->a.phi_hid, m, l, QK);
+        real* act = of_layer(m->a.phi_act, m, l, QK);
         real *d1 = m->a.dphi, *d2 = m->a.dphi + (size_t)N * QK;
         const int rows = N * (c.NH + c.KV);
         ops::qk_gather(d1, dqkv, s);
@@ -496,9 +517,12 @@ static Metrics measure(Model* m, const int* seqs, int n, int T, int batch_tokens
         };
         for (int l = 0; l < c.L; l++) {
             const real* qkv = of_layer(m->a.qkv, m, l, W);
-            ops::attention_metrics<Attn, Bias, Pe>(heads, qkv, of_layer(m->a.stat, m, l, c.NH * 2), star_k(m, l), skip, s);
+            const acc* stat = of_layer(m->a.stat, m, l, c.NH * 2);
+            ops::attention_metrics<Attn, Bias, Pe>(heads, qkv, stat, star_k(m, l), skip, s);
             ops::to_host(host.data(), heads, host.size() * sizeof(HeadMetrics));
-            for (int b = 0; b < B; b++) { for (int h = 0; h < c.NH; h++) { r.heads[((size_t)(i + b) * c.L + l) * c.NH + h] = host[b * c.NH + h]; } }
+            for (int b = 0; b < B; b++) {
+                std::copy_n(&host[b * c.NH], c.NH, &r.heads[((size_t)(i + b) * c.L + l) * c.NH]);
+            }
             norm(&r.k, l, qkv + c.NH * c.HS, W, c.HS, c.KV);
             norm(&r.v, l, qkv + (c.NH + c.KV) * c.HS, W, c.HS, c.KV);
         }
@@ -506,7 +530,7 @@ static Metrics measure(Model* m, const int* seqs, int n, int T, int batch_tokens
         for (int l = 0; l <= c.L; l++) {
             const real* t = Norm::post ? act_n(m, 2 * l) : act_x(m, 2 * l);
             norm(&r.h, l, t, c.C, c.C, 1);
-            for (int b = 0; b < B; b++) { r.h_star[l] += x[(size_t)b * m->T] / n; }  // position 0; used if there is a sink token
+            for (int b = 0; b < B; b++) { r.h_star[l] += x[(size_t)b * m->T] / n; }  // position 0; for a sink token
             ops::to_host(h.data(), t, h.size() * sizeof(real));
             for (int b = 0; b < B; b++) {
                 for (long at = ((long)b * m->T + skip) * c.C; at < (long)(b + 1) * m->T * c.C; at++) {
@@ -548,12 +572,12 @@ static const Preset PRESET_ROWS[] = { PRESETS(X) };
 // letter, default, help. The struct, the parser, --help and the config line of the log are made from the rows.
 typedef std::string str;
 #define FLAGS(X) \
-    X("tpb",  str,    data,            'd', "bb",   "bb, FILE.txt, FILE.jsonl, a directory of shards or a NAME under data/; A:3,B:1 mixes") \
+    X("tpb",  str,    data,            'd', "bb",   "bb, .txt, .jsonl, a DIR of shards or NAME in data/; A:3,B:1 mix") \
     X("tpgk", str,    tokenizer,       0,   "",     "tokenizer.json for text; without it text is bytes (257 ids)") \
     X("tpk",  str,    bos,             0,   "none", "put a BOS: none, seq (first token of every sequence) or doc") \
     X("tk",   long,   train_tokens,    0,   0,      "use only the first N training tokens, again and again (0: all)") \
-    X("tp",   str,    random_token,    0,   "",     "1-based positions that get a uniformly random token: 1 or 1,2 (section 5)") \
-    X("tp",   str,    fix_token,       0,   "",     "POS:ID, this token at this 1-based position (section 5, Table 10)") \
+    X("tp",   str,    random_token,    0,   "",     "positions, from 1, that get a random token: 1,2 (section 5)") \
+    X("tp",   str,    fix_token,       0,   "",     "POS:ID, this token at this position, from 1 (Table 10)") \
     X("tpk",  bool,   skip_bad,        0,   false,  "count and skip broken .jsonl records instead of stopping") \
     X("tpb",  long,   bb_vocab,        0,   256,    "bb: ordinary tokens; one more id is <s>") \
     X("tpb",  long,   bb_triggers,     0,   1,      "bb: how many of them are triggers") \
@@ -571,18 +595,18 @@ typedef std::string str;
     X("tb",   long,   seq,             't', 0,      "T, tokens per sequence (0: the preset's)") \
     X("tb",   double, attn_p,          0,   1.0,    "p of softmax_p and sigmoid_p (Eq. 43)") \
     X("tb",   double, attn_alpha,      0,   1.0,    "rows of a normalised attention sum to this (Table 14)") \
-    X("tb",   str,    bias_share,      0,   "none", "learned biases: none (one per head) or heads (one for all heads, Table 12)") \
+    X("tb",   str,    bias_share,      0,   "none", "learned biases: none (one per head) or heads (one for all)") \
     X("tb",   long,   k_dims,          0,   0,      "learnable entries of k* (0: all; Table 13)") \
     X("tb",   str,    v_star,          0,   "",     "BIAS=k: fixed v* of norm M, e1:M or ones:M (Table 5)") \
-    X("tpb",  long,   prefix,          0,   0,      "keys 1..P are visible to all, the loss starts after them (section 6)") \
+    X("tpb",  long,   prefix,          0,   0,      "keys 1..P are visible to all, the loss starts after them") \
     X("tpb",  long,   window,          0,   0,      "query t sees keys t-W+1..t (0: all; section 6)") \
     X("tb",   long,   batch,           'b', 0,      "sequences in memory at once, B (0: the preset's)") \
-    X("tb",   long,   total_batch,     0,   0,      "tokens per optimiser step, a multiple of batch * seq (0: batch * seq)") \
+    X("tb",   long,   total_batch,     0,   0,      "tokens per step, a multiple of batch * seq (0: batch * seq)") \
     X("tb",   long,   steps,           'n', 1000,   "optimiser steps") \
     X("t",    str,    optimizer,       0,   "adamw", "adamw or sgd (momentum beta1)") \
     X("t",    double, lr,              0,   4e-4,   "peak learning rate") \
     X("t",    long,   warmup,          0,   100,    "steps of linear warm-up") \
-    X("t",    str,    schedule,        0,   "constant", "after warm-up: constant (the released configs) or cosine (the paper's text)") \
+    X("t",    str,    schedule,        0,   "constant", "after warm-up: constant (as released) or cosine (the paper)") \
     X("t",    double, min_lr,          0,   0.0,    "where cosine ends") \
     X("t",    double, beta1,           0,   0.9,    "AdamW, SGD") \
     X("t",    double, beta2,           0,   0.95,   "AdamW") \
@@ -597,10 +621,10 @@ typedef std::string str;
     X("tp",   long,   probe_seqs,      0,   100,    "sequences of the sink metrics") \
     X("tp",   str,    eps,             0,   "0.3",  "threshold of Sink_k, or a list") \
     X("tpgb", long,   seed,            0,   1,      "of the initial weights, the order of the data and the samples") \
-    X("tk",   str,    out,             'o', "",     "directory of the run (empty: the next free runs/NNNN-<switches>); of the shards") \
+    X("tk",   str,    out,             'o', "",     "of the run (empty: the next runs/NNNN-<switches>) or shards") \
     X("t",    bool,   resume,          0,   false,  "go on from the newest checkpoint in --out, if there is one") \
     X("t",    double, stop_after,      0,   0.0,    "minutes after which to save and stop (0: never)") \
-    X("p",    str,    probe_input,     0,   "natural", "natural (from -d), random (uniform tokens) or repeated (one token per sequence)") \
+    X("p",    str,    probe_input,     0,   "natural", "natural (from -d), random, or repeated (one token each)") \
     X("p",    str,    json,            0,   "",     "write the eval object here") \
     X("p",    bool,   per_sequence,    0,   false,  "also write alpha[seq][L][H][k]") \
     X("p",    str,    dump,            0,   "",     "write attention maps and QK geometry here as .npy") \
@@ -612,10 +636,9 @@ typedef std::string str;
     X("g",    long,   top_k,           0,   0,      "draw among the k likeliest (0: all)") \
     X("k",    str,    val,             0,   "",     "files whose documents go into val shards, separated by commas") \
     X("k",    double, val_fraction,    0,   0.0,    "this share of the documents goes into val shards") \
-    X("k",    str,    domains,         0,   "",     "shards by meta.pile_set_name: all, paper (its 17), or a,b or a:SHARE,b:SHARE") \
+    X("k",    str,    domains,         0,   "",     "by meta.pile_set_name: all, paper (its 17), a,b or a:SHARE,..") \
     X("k",    long,   shard_tokens,    0,   100000000, "tokens in a shard") \
     X("k",    long,   threads,         0,   0,      "threads (0: all cores); the shards do not depend on it")
-
 
 struct Flags {
     #define X(cmds, type, name, letter, def, help) type name = def; bool given_##name = false;
@@ -627,7 +650,7 @@ static const struct { const char *name; char letter; const char *words, *help; }
     { "train",    't', "",           "train a model (the default command)" },
     { "probe",    'p', "CHECKPOINT", "measure the sink in a checkpoint, ours or a Hugging Face LLaMA directory" },
     { "generate", 'g', "CHECKPOINT", "write text with a checkpoint" },
-    { "tokenize", 'k', "FILE...",    "text (.txt .jsonl .jsonl.zst .jsonl.gz, - for standard input) to shards in --out" },
+    { "tokenize", 'k', "FILE...",    "text (.txt .jsonl .jsonl.zst .jsonl.gz, - standard input) to shards in --out" },
     { "bench",    'b', "",           "time training steps on random tokens" },
 };
 enum FlagKind { FLAG_LONG, FLAG_DOUBLE, FLAG_STR, FLAG_BOOL };
@@ -638,7 +661,8 @@ static FlagKind flag_kind(const str&) { return FLAG_STR; }
 static FlagKind flag_kind(const bool&) { return FLAG_BOOL; }
 static std::vector<FlagRow> flag_rows(Flags* f) {
     return {
-        #define X(cmds, type, name, letter, def, help) { cmds, #name, letter, help, flag_kind(f->name), &f->name, &f->given_##name },
+        #define X(cmds, type, name, letter, def, help) \
+            { cmds, #name, letter, help, flag_kind(f->name), &f->name, &f->given_##name },
         FLAGS(X)
         #undef X
     };
@@ -652,10 +676,10 @@ static void flag_set(const FlagRow& r, const std::string& spelled, const std::st
     if (r.kind == FLAG_STR) { *(str*)r.value = text; }
     if (r.kind == FLAG_BOOL) { *(bool*)r.value = true; }
     if (r.kind == FLAG_LONG && !parse_long(text, (long*)r.value)) {
-        die(EXIT_USER, spelled + ": got '" + text + "', wanted a whole number", "./train_sink --help");
+        die(EXIT_USER, spelled + ": got '" + text + "', wanted a whole number");
     }
     if (r.kind == FLAG_DOUBLE && !parse_double(text, (double*)r.value)) {
-        die(EXIT_USER, spelled + ": got '" + text + "', wanted a number", "./train_sink --help");
+        die(EXIT_USER, spelled + ": got '" + text + "', wanted a number");
     }
 }
 static std::string flag_text(const FlagRow& r, bool json) {
@@ -669,11 +693,13 @@ static void usage(char command) {
     for (auto& c : COMMANDS) { printf("  train_sink %-9s %-10s [flags]   %s\n", c.name, c.words, c.help); }
     printf("\nthis build:");
     for (auto& s : SWITCH_VALUES) { printf(" %s=%s", s[0], s[1]); }
-    printf(" PRECISION=%s BACKEND=%s   (make help)\n\nflags%s:\n", PRECISION_NAME, ops::name, command ? " of this command" : "");
+    printf(" PRECISION=%s BACKEND=%s   (make help)\n\n", PRECISION_NAME, ops::name);
+    printf("flags%s:\n", command ? " of this command" : "");
     Flags defaults;
     for (auto& r : flag_rows(&defaults)) {
         if (command && !strchr(r.cmds, command)) { continue; }
-        const std::string left = (r.letter ? strf("-%c, ", r.letter) : "    ") + flag_spelling(r.name), def = flag_text(r, false);
+        const std::string left = (r.letter ? strf("-%c, ", r.letter) : "    ") + flag_spelling(r.name);
+        const std::string def = flag_text(r, false);
         printf("  %-22s %s%s\n", left.c_str(), r.help, def.empty() ? "" : (" [" + def + "]").c_str());
     }
     printf("  -h, --help             this text\n");
@@ -688,22 +714,27 @@ static Flags flags_parse(int argc, char** argv, char* command) {
         const std::string arg = argv[i];
         if (arg == "-h" || arg == "--help") { usage(i == 1 ? 0 : *command); exit(0); }
         if (arg[0] != '-' || arg == "-") { f.words.push_back(arg); continue; }
-        const size_t eq = arg[1] == '-' ? arg.find('=') : std::string::npos; // --steps=10, or --steps 10
-        const std::string name = arg.substr(0, eq);
+        const bool has_value = arg[1] == '-' && arg.find('=') != std::string::npos; // --steps=10, or --steps 10
+        const std::string name = has_value ? arg.substr(0, arg.find('=')) : arg;
         const FlagRow* row = NULL;
-        for (auto& r : rows) { if (name == flag_spelling(r.name) || (r.letter && name == std::string("-") + r.letter)) { row = &r; } }
-        if (!row) { die(EXIT_USER, "unknown flag " + name, "./train_sink --help"); }
-        if (!strchr(row->cmds, *command)) { die(EXIT_USER, name + ": not a flag of this command", "./train_sink --help"); }
-        if (row->kind == FLAG_BOOL && eq != std::string::npos) { die(EXIT_USER, name + ": takes no value", "./train_sink --help"); }
-        if (row->kind != FLAG_BOOL && eq == std::string::npos && i + 1 >= argc) { die(EXIT_USER, name + ": got no value, wanted one", "./train_sink --help"); }
-        flag_set(*row, name, row->kind == FLAG_BOOL ? "" : eq != std::string::npos ? arg.substr(eq + 1) : argv[++i]);
+        for (auto& r : rows) {
+            if (name == flag_spelling(r.name) || (r.letter && name == std::string("-") + r.letter)) { row = &r; }
+        }
+        if (!row) { die(EXIT_USER, "unknown flag " + name); }
+        if (!strchr(row->cmds, *command)) { die(EXIT_USER, name + ": not a flag of this command"); }
+        const bool wants_value = row->kind != FLAG_BOOL;
+        if (!wants_value && has_value) { die(EXIT_USER, name + ": takes no value"); }
+        if (wants_value && !has_value && i + 1 >= argc) { die(EXIT_USER, name + ": got no value, wanted one"); }
+        flag_set(*row, name, !wants_value ? "" : has_value ? arg.substr(name.size() + 1) : argv[++i]);
         *row->given = true;
     }
     return f;
 }
 static std::string flags_json(Flags f, char command) {
     std::string o = "{";
-    for (auto& r : flag_rows(&f)) { if (strchr(r.cmds, command)) { o += strf("%s\"%s\":", o.size() > 1 ? "," : "", r.name) + flag_text(r, true); } }
+    for (auto& r : flag_rows(&f)) {
+        if (strchr(r.cmds, command)) { o += strf("%s\"%s\":", o.size() > 1 ? "," : "", r.name) + flag_text(r, true); }
+    }
     return o + "}";
 }
 // "1,2,5" -> numbers, strictly
@@ -711,54 +742,68 @@ static std::vector<double> flag_list(const char* spelled, const std::string& tex
     std::vector<double> out;
     for (auto& w : split(text, ',')) {
         double v = 0;
-        if (!parse_double(w, &v)) { die(EXIT_USER, std::string(spelled) + ": got '" + text + "', wanted numbers separated by commas", "./train_sink --help"); }
+        if (!parse_double(w, &v)) {
+            die(EXIT_USER, std::string(spelled) + ": got '" + text + "', wanted numbers separated by commas");
+        }
         out.push_back(v);
     }
     return out;
 }
-static void want(bool ok, const std::string& got, const char* wanted) { // range check of a flag
-    if (!ok) { die(EXIT_USER, got + ": wanted " + wanted, "./train_sink --help"); }
+static void want(bool ok, const std::string& got, const std::string& wanted) { // range check of a flag
+    if (!ok) { die(EXIT_USER, got + ": wanted " + wanted); }
 }
 
 // fills in what the preset says, where no flag did
 static void preset_apply(Flags* f) {
     const Preset* p = NULL;
     for (auto& row : PRESET_ROWS) { if (f->model == row.name) { p = &row; } }
-    if (!p) { die(EXIT_USER, "--model: got '" + f->model + "', wanted one of" PRESETS(PRESET_NAME), "./train_sink --help"); }
+    if (!p) { die(EXIT_USER, "--model: got '" + f->model + "', wanted one of" PRESETS(PRESET_NAME)); }
     auto fill = [](long* flag, long preset) { if (!*flag) { *flag = preset; } };
-    fill(&f->layers, p->L); fill(&f->width, p->C); fill(&f->heads, p->NH); fill(&f->kv_heads, f->heads); fill(&f->ffn_width, p->F);
+    fill(&f->layers, p->L); fill(&f->width, p->C); fill(&f->ffn_width, p->F);
+    fill(&f->heads, p->NH); fill(&f->kv_heads, f->heads);
     fill(&f->seq, p->T); fill(&f->batch, p->B); fill(&f->vocab, p->V);
     const long most = 1L << 30;
     want(f->seq >= 1 && f->seq < most, strf("--seq %ld", f->seq), "1 or more, less than 2^30");
-    want(f->batch >= 1 && f->batch < most / f->seq, strf("--batch %ld --seq %ld", f->batch, f->seq), "1 or more, and less than 2^30 tokens in all");
+    want(f->batch >= 1 && f->batch < most / f->seq, strf("--batch %ld --seq %ld", f->batch, f->seq),
+         "1 or more, and less than 2^30 tokens in all");
 }
 // flags -> the model; V is the data's if nothing else says
 static Config config_from_flags(Flags* f, int data_V) {
     if (!f->vocab) { f->vocab = data_V; }
     want(f->layers >= 1 && f->layers <= 10000, strf("--layers %ld", f->layers), "1 or more");
     want(f->heads >= 1, strf("--heads %ld", f->heads), "1 or more");
-    want(f->width >= 1 && f->width % f->heads == 0, strf("--width %ld --heads %ld", f->width, f->heads), "a width that the heads divide");
-    want(f->kv_heads >= 1 && f->heads % f->kv_heads == 0, strf("--kv-heads %ld --heads %ld", f->kv_heads, f->heads), "a number that divides the heads");
+    const std::string width = strf("--width %ld --heads %ld", f->width, f->heads);
+    want(f->width >= 1 && f->width % f->heads == 0, width, "a width that the heads divide");
+    want(f->kv_heads >= 1 && f->heads % f->kv_heads == 0,
+         strf("--kv-heads %ld --heads %ld", f->kv_heads, f->heads), "a number that divides the heads");
     want(f->ffn_width >= 1, strf("--ffn-width %ld", f->ffn_width), "1 or more");
-    want(f->vocab >= data_V && f->vocab >= 2, strf("--vocab %ld", f->vocab), strf("at least the %d ids of the data", data_V).c_str());
+    want(f->vocab >= data_V && f->vocab >= 2, strf("--vocab %ld", f->vocab),
+         strf("at least the %d ids of the data", data_V));
     const long HS = f->width / f->heads;
-    want(!Pe::rotary || HS % 2 == 0, strf("--width %ld --heads %ld with PE=rotary", f->width, f->heads), "an even head size");
+    want(!Pe::rotary || HS % 2 == 0, width + " with PE=rotary", "an even head size");
     want(!Pe::absolute || f->width % 2 == 0, strf("--width %ld with PE=absolute", f->width), "an even width");
     want(f->attn_p > 0, strf("--attn-p %g", f->attn_p), "a positive number");
-    want(f->attn_p == 1 || Attn::Z == Z_PNORM, strf("--attn-p %g with ATTN=%s", f->attn_p, STR(ATTN)), "ATTN=softmax_p or sigmoid_p, or 1");
+    want(f->attn_p == 1 || Attn::Z == Z_PNORM, strf("--attn-p %g with ATTN=%s", f->attn_p, STR(ATTN)),
+         "ATTN=softmax_p or sigmoid_p, or 1");
     want(f->attn_alpha > 0, strf("--attn-alpha %g", f->attn_alpha), "a positive number");
-    want(f->attn_alpha == 1 || Attn::Z != Z_ONE, strf("--attn-alpha %g with ATTN=%s", f->attn_alpha, STR(ATTN)), "a normalised attention, or 1");
+    want(f->attn_alpha == 1 || Attn::Z != Z_ONE, strf("--attn-alpha %g with ATTN=%s", f->attn_alpha, STR(ATTN)),
+         "a normalised attention, or 1");
     want(f->bias_share == "none" || f->bias_share == "heads", "--bias-share " + f->bias_share, "none or heads");
-    want(f->k_dims >= 0 && f->k_dims <= HS, strf("--k-dims %ld", f->k_dims), strf("0 (all) to the head size %ld", HS).c_str());
+    want(f->k_dims >= 0 && f->k_dims <= HS, strf("--k-dims %ld", f->k_dims),
+         strf("0 (all) to the head size %ld", HS));
     want(f->k_dims == 0 || Bias::learn_k, strf("--k-dims %ld with BIAS=%s", f->k_dims, STR(BIAS)), "BIAS=k or kv");
+    const std::string& v_star = f->v_star;
+    const bool e1 = v_star.compare(0, 3, "e1:") == 0, ones = v_star.compare(0, 5, "ones:") == 0;
     double M = 0;
-    const bool e1 = f->v_star.compare(0, 3, "e1:") == 0, ones = f->v_star.compare(0, 5, "ones:") == 0;
-    want(f->v_star.empty() || ((e1 || ones) && parse_double(f->v_star.substr(e1 ? 3 : 5), &M) && M >= 0), "--v-star " + f->v_star, "e1:M or ones:M, M the norm");
-    want(f->v_star.empty() || (Bias::column && !Bias::learn_v), "--v-star " + f->v_star + " with BIAS=" STR(BIAS), "BIAS=k");
-    want(f->prefix >= 0 && f->prefix < f->seq, strf("--prefix %ld", f->prefix), strf("0 (off) to seq - 1 = %ld", f->seq - 1).c_str());
+    want(v_star.empty() || ((e1 || ones) && parse_double(v_star.substr(e1 ? 3 : 5), &M) && M >= 0),
+         "--v-star " + v_star, "e1:M or ones:M, M the norm");
+    want(v_star.empty() || (Bias::column && !Bias::learn_v), "--v-star " + v_star + " with BIAS=" STR(BIAS), "BIAS=k");
+    want(f->prefix >= 0 && f->prefix < f->seq, strf("--prefix %ld", f->prefix),
+         strf("0 (off) to seq - 1 = %ld", f->seq - 1));
     want(f->window >= 1 || !f->given_window, strf("--window %ld", f->window), "1 or more, or leave it out");
     Config c = Config();
-    c.L = f->layers; c.C = f->width; c.NH = f->heads; c.KV = f->kv_heads; c.HS = HS; c.F = f->ffn_width; c.V = f->vocab; c.T = f->seq;
+    c.L = f->layers; c.C = f->width; c.NH = f->heads; c.KV = f->kv_heads; c.HS = HS;
+    c.F = f->ffn_width; c.V = f->vocab; c.T = f->seq;
     c.eps = 1e-5f; c.rope_base = 10000;
     c.attn_p = f->attn_p; c.attn_alpha = f->attn_alpha; c.bias_shared = f->bias_share == "heads";
     c.k_dims = f->k_dims ? f->k_dims : HS; c.window = f->window; c.prefix = f->prefix; c.v_star = f->v_star;
@@ -776,20 +821,23 @@ static Data data_from_flags(const Flags& f, int T, int probe_len) {
     o.val_seqs = f.val_seqs; o.probe_seqs = f.probe_seqs; o.probe_len = probe_len; o.train_tokens = f.train_tokens;
     o.vocab = f.vocab;
     for (double position : flag_list("--random-token", f.random_token)) {
-        want(position == floor(position) && fabs(position) < 1e9, strf("--random-token %g", position), "a whole number");
+        want(position == floor(position) && fabs(position) < 1e9, strf("--random-token %g", position),
+             "a whole number");
         o.random_token.push_back((int)position);
     }
     for (auto& w : split(f.fix_token, ',')) {
         auto pair = split(w, ':');
         long pos = 0, id = 0;
-        want(pair.size() == 2 && parse_long(pair[0], &pos) && parse_long(pair[1], &id) && labs(pos) < 1L << 30 && labs(id) < 1L << 30, "--fix-token " + w, "POS:ID");
+        const bool numbers = pair.size() == 2 && parse_long(pair[0], &pos) && parse_long(pair[1], &id);
+        want(numbers && labs(pos) < 1L << 30 && labs(id) < 1L << 30, "--fix-token " + w, "POS:ID");
         o.fix_token.push_back({ (int)pos, (int)id });
     }
     o.skip_bad = f.skip_bad;
     o.bb_vocab = f.bb_vocab; o.bb_triggers = f.bb_triggers; o.bb_trigger_prob = f.bb_trigger_prob;
     o.bb_temp = f.bb_temp; o.bb_table = f.bb_table; o.bb_bos = f.bb_bos;
     want(f.bb_vocab >= 2 && f.bb_vocab <= 65535, strf("--bb-vocab %ld", f.bb_vocab), "2 to 65535");
-    want(f.bb_triggers >= 0 && f.bb_triggers < f.bb_vocab, strf("--bb-triggers %ld", f.bb_triggers), "0 or more, less than --bb-vocab");
+    want(f.bb_triggers >= 0 && f.bb_triggers < f.bb_vocab, strf("--bb-triggers %ld", f.bb_triggers),
+         "0 or more, less than --bb-vocab");
     want(f.val_seqs >= 1 && f.val_seqs < 1 << 30, strf("--val-seqs %ld", f.val_seqs), "1 or more");
     want(f.probe_seqs >= 1 && f.probe_seqs < 1 << 30, strf("--probe-seqs %ld", f.probe_seqs), "1 or more");
     want(f.train_tokens >= 0, strf("--train-tokens %ld", f.train_tokens), "0 (all) or more");
@@ -802,7 +850,8 @@ struct Log { FILE* f = NULL; };
 static void log_line(Log* log, const std::string& json) {
     if (!log->f) { return; }
     if (fprintf(log->f, "%s\n", json.c_str()) < 0 || fflush(log->f)) {
-        die(EXIT_MACHINE, strf("log.jsonl: cannot write (%s); the last checkpoint is whole", strerror(errno)), "free some disk space, then run again with --resume");
+        die(EXIT_MACHINE, strf("log.jsonl: cannot write (%s); the last checkpoint is whole", strerror(errno)),
+            "free some disk space, then run again with --resume");
     }
 }
 // of an interrupted run: keeps what happened up to the checkpoint, so that the log ends up as if nothing had happened
@@ -828,11 +877,14 @@ static std::string json_matrix(const std::vector<double>& v, int cols) {
     for (size_t i = 0; i < v.size(); i += cols) { o += (i ? "," : "") + json_array(v, i, cols); }
     return o + "]";
 }
-static std::string switches_json(bool lower) {
+static std::string lower(std::string s) {
+    for (auto& ch : s) { ch = tolower(ch); }
+    return s;
+}
+static std::string switches_json(bool lower_case) {
     std::string o = "{";
     for (auto& s : SWITCH_VALUES) {
-        std::string key = s[0];
-        if (lower) { for (auto& ch : key) { ch = tolower(ch); } }
+        const std::string key = lower_case ? lower(s[0]) : s[0];
         o += strf("%s\"%s\":\"%s\"", o.size() > 1 ? "," : "", key.c_str(), s[1]);
     }
     return o + "}";
@@ -847,10 +899,14 @@ static std::string make_line(const Json* switches) { // the build that a checkpo
     return o;
 }
 static std::string duration(double s) {
-    return s < 60 ? strf("%.0fs", s) : s < 3600 ? strf("%dm%02ds", (int)s / 60, (int)s % 60) : strf("%dh%02dm", (int)s / 3600, (int)s / 60 % 60);
+    const int m = (int)s / 60, h = m / 60;
+    return s < 60 ? strf("%.0fs", s) : h < 1 ? strf("%dm%02ds", m, (int)s % 60) : strf("%dh%02dm", h, m % 60);
 }
 static std::string count_text(double n) { // 28.3k, 136.4M
-    return n < 1e4 ? strf("%.0f", n) : n < 1e6 ? strf("%.1fk", n / 1e3) : n < 1e9 ? strf("%.1fM", n / 1e6) : strf("%.2fB", n / 1e9);
+    return n < 1e4 ? strf("%.0f", n)
+         : n < 1e6 ? strf("%.1fk", n / 1e3)
+         : n < 1e9 ? strf("%.1fM", n / 1e6)
+         :           strf("%.2fB", n / 1e9);
 }
 
 // ============================================================================
@@ -865,17 +921,20 @@ static std::string config_json(const Config& c, const Tokenizer& tok, const std:
     const bool llama = is_llama(c);
     std::string switches = switches_json(true);
     switches.pop_back();
-    return strf("{\n  \"architectures\": [\"%s\"],\n  \"model_type\": \"%s\",\n", llama ? "LlamaForCausalLM" : "TrainSink", llama ? "llama" : "train_sink")
-        + strf("  \"vocab_size\": %d,\n  \"hidden_size\": %d,\n  \"intermediate_size\": %d,\n  \"num_hidden_layers\": %d,\n", c.V, c.C, c.F, c.L)
-        + strf("  \"num_attention_heads\": %d,\n  \"num_key_value_heads\": %d,\n  \"head_dim\": %d,\n", c.NH, c.KV, c.HS)
-        + strf("  \"max_position_embeddings\": %d,\n  \"rms_norm_eps\": %.9g,\n  \"rope_theta\": %.9g,\n", c.T, c.eps, c.rope_base)
-        + "  \"hidden_act\": \"silu\",\n  \"attention_bias\": false,\n  \"mlp_bias\": false,\n  \"tie_word_embeddings\": false,\n"
-        + (tok.eos >= 0 ? strf("  \"bos_token_id\": %d,\n  \"eos_token_id\": %d,\n", tok.bos, tok.eos) : "")
-        + "  \"torch_dtype\": \"float32\",\n"
-        + "  \"train_sink\": " + switches + strf(", \"attn_p\": %.9g, \"attn_alpha\": %.9g, \"bias_share\": \"%s\", \"k_dims\": %d, ",
-              c.attn_p, c.attn_alpha, c.bias_shared ? "heads" : "none", c.k_dims)
-        + strf("\"v_star\": %s, \"prefix\": %d, \"window\": %d, \"tokenizer\": %s}\n}\n", json_str(c.v_star).c_str(), c.prefix, c.window,
-              json_str(tok.kind == TOKENIZER_BYTES ? "bytes" : tokenizer_path).c_str());
+    const char *architecture = llama ? "LlamaForCausalLM" : "TrainSink", *type = llama ? "llama" : "train_sink";
+    std::string o = strf("{\n  \"architectures\": [\"%s\"],\n  \"model_type\": \"%s\",\n", architecture, type);
+    o += strf("  \"vocab_size\": %d,\n  \"hidden_size\": %d,\n  \"intermediate_size\": %d,\n", c.V, c.C, c.F);
+    o += strf("  \"num_hidden_layers\": %d,\n  \"num_attention_heads\": %d,\n", c.L, c.NH);
+    o += strf("  \"num_key_value_heads\": %d,\n  \"head_dim\": %d,\n", c.KV, c.HS);
+    o += strf("  \"max_position_embeddings\": %d,\n  \"rms_norm_eps\": %.9g,\n", c.T, c.eps);
+    o += strf("  \"rope_theta\": %.9g,\n  \"hidden_act\": \"silu\",\n", c.rope_base);
+    o += "  \"attention_bias\": false,\n  \"mlp_bias\": false,\n  \"tie_word_embeddings\": false,\n";
+    if (tok.eos >= 0) { o += strf("  \"bos_token_id\": %d,\n  \"eos_token_id\": %d,\n", tok.bos, tok.eos); }
+    o += "  \"torch_dtype\": \"float32\",\n  \"train_sink\": " + switches;
+    o += strf(", \"attn_p\": %.9g, \"attn_alpha\": %.9g, ", c.attn_p, c.attn_alpha);
+    o += strf("\"bias_share\": \"%s\", \"k_dims\": %d, ", c.bias_shared ? "heads" : "none", c.k_dims);
+    o += "\"v_star\": " + json_str(c.v_star) + strf(", \"prefix\": %d, \"window\": %d, ", c.prefix, c.window);
+    return o + "\"tokenizer\": " + json_str(tok.kind == TOKENIZER_BYTES ? "bytes" : tokenizer_path) + "}\n}\n";
 }
 // num_params numbers as floats in host memory: where they are, if they are that already, else in *copy
 static const float* host_floats(const Model* m, const acc* array, std::vector<float>* copy) {
@@ -886,7 +945,8 @@ static const float* host_floats(const Model* m, const acc* array, std::vector<fl
     return copy->data();
 }
 // arrays of num_params numbers as named tensors, each name with its array's prefix
-static void tensors_save(const Model* m, const std::string& path, const std::vector<std::pair<std::string, const acc*>>& arrays) {
+static void tensors_save(const Model* m, const std::string& path,
+                         const std::vector<std::pair<std::string, const acc*>>& arrays) {
     std::vector<std::vector<float>> copies(arrays.size());
     std::vector<StOut> out;
     for (size_t i = 0; i < arrays.size(); i++) {
@@ -895,7 +955,8 @@ static void tensors_save(const Model* m, const std::string& path, const std::vec
     }
     safetensors_write(path, out, "{\"format\":\"pt\"}");
 }
-static void checkpoint_save(const Model* m, const std::string& out, long step, const std::string& data_state, const Tokenizer& tok, const std::string& tokenizer_path) {
+static void checkpoint_save(const Model* m, const std::string& out, long step, const std::string& data_state,
+                            const Tokenizer& tok, const std::string& tokenizer_path) {
     const std::string dir = checkpoint_begin(out, step);
     tensors_save(m, dir + "/model.safetensors", { { "", m->master } });
     tensors_save(m, dir + "/optimizer.safetensors", { { "m.", m->m }, { "v.", m->v } });
@@ -904,7 +965,8 @@ static void checkpoint_save(const Model* m, const std::string& out, long step, c
     checkpoint_commit(out, step);
 }
 // reads one array by name from the .safetensors files of a directory, checking every shape
-static void tensors_load(const Model* m, const std::vector<Safetensors>& files, const std::string& prefix, acc* device, bool tied = false) {
+static void tensors_load(const Model* m, const std::vector<Safetensors>& files, const std::string& prefix, acc* device,
+                         bool tied = false) {
     std::vector<float> one;
     for (auto& t : m->tensors) {
         const StTensor* found = NULL; const Safetensors* in = NULL;
@@ -913,12 +975,16 @@ static void tensors_load(const Model* m, const std::vector<Safetensors>& files, 
             if (found || !tied || t.name != "lm_head.weight") { break; }
         }
         const std::string dir = files.empty() ? "checkpoint" : files[0].path;
-        if (!found) { die(EXIT_USER, dir + ": has no tensor '" + prefix + t.name + "', which this build wants", "is it a checkpoint of another model? see its config.json"); }
+        if (!found) {
+            die(EXIT_USER, dir + ": has no tensor '" + prefix + t.name + "', which this build wants",
+                "is it a checkpoint of another model? see its config.json");
+        }
         if (found->shape != t.shape) {
             std::string got, wanted;
             for (long d : found->shape) { got += strf(" %ld", d); }
             for (long d : t.shape) { wanted += strf(" %ld", d); }
-            die(EXIT_USER, in->path + ": tensor '" + t.name + "' has shape (" + got + " ), wanted (" + wanted + " )", "config.json and the weights disagree");
+            die(EXIT_USER, in->path + ": tensor '" + t.name + "' has shape (" + got + " ), wanted (" + wanted + " )",
+                "config.json and the weights disagree");
         }
         one.resize(t.count);
         safetensors_read(*in, *found, one.data());
@@ -930,41 +996,58 @@ static double json_number(const Json& j, const char* key, double otherwise) {
     const Json* v = j.get(key);
     return v && v->type == Json::NUMBER ? v->number : otherwise;
 }
-// config.json -> Config; dies if the checkpoint wants another build, and says which. *tokenizer: what it was trained with
+// does this build compute what the checkpoint's switches say? theirs: the "train_sink" object of config.json
+static void checkpoint_check_switches(const std::string& dir, const Json& theirs) {
+    Json wanted;
+    bool same = true;
+    std::string ours;
+    for (auto& s : SWITCH_VALUES) {
+        const std::string key = lower(s[0]);
+        const Json* v = theirs.get(key.c_str());
+        if (!v) { die(EXIT_USER, dir + "/config.json: train_sink has no '" + key + "'"); }
+        wanted.fields.push_back({ key, *v });
+        ours += std::string(" ") + s[0] + "=" + s[1];
+        same = same && v->string == s[1];
+    }
+    if (same) { return; }
+    const std::string make = make_line(&wanted);
+    die(EXIT_USER, dir + ": this checkpoint is of another build, wanted " + make.substr(strlen("make train_sink "))
+        + ", this binary has" + ours, make);
+}
+// config.json -> Config; dies if the checkpoint wants another build. *tokenizer: what it was trained with
 static Config checkpoint_config(const std::string& dir, std::string* tokenizer) {
-    if (!is_dir(dir)) { die(EXIT_USER, dir + ": no such directory, wanted a checkpoint: a directory with config.json and model.safetensors", "ls runs/*/"); }
-    if (!file_exists(dir + "/config.json")) { die(EXIT_USER, dir + ": has no config.json, so it is not a checkpoint", "give a directory such as runs/NAME/step_1000"); }
+    if (!is_dir(dir)) {
+        die(EXIT_USER, dir + ": no such directory, wanted a checkpoint: "
+            "a directory with config.json and model.safetensors", "ls runs/*/");
+    }
+    if (!file_exists(dir + "/config.json")) {
+        die(EXIT_USER, dir + ": has no config.json, so it is not a checkpoint",
+            "give a directory such as runs/NAME/step_1000");
+    }
     const Json j = json_file(dir + "/config.json");
     const Json* mine = j.get("train_sink");
-    Config c = Config();
-    const Json llama = json_of("{\"attn\":\"softmax\",\"bias\":\"none\",\"pe\":\"rotary\",\"norm\":\"pre\",\"ffn\":\"swiglu\",\"combine\":\"concat\"}");
     if (!mine) { // somebody else's
         const Json *type = j.get("model_type"), *scaling = j.get("rope_scaling"), *act = j.get("hidden_act");
-        want(type && type->string == "llama", dir + ": model_type " + (type ? type->string : "missing"), "llama, the one family read so far");
+        want(type && type->string == "llama", dir + ": model_type " + (type ? type->string : "missing"),
+             "llama, the one family read so far");
         want(!scaling || scaling->type == Json::NUL, dir + ": rope_scaling is set", "plain rotary positions");
         want(!act || act->string == "silu", dir + ": hidden_act " + (act ? act->string : ""), "silu");
     }
-    const Json* switches = mine ? mine : &llama;
-    Json theirs;
-    bool same = true;
-    for (auto& s : SWITCH_VALUES) {
-        std::string key = s[0];
-        for (auto& ch : key) { ch = tolower(ch); }
-        const Json* v = switches->get(key.c_str());
-        if (!v) { die(EXIT_USER, dir + "/config.json: train_sink has no '" + key + "'"); }
-        theirs.fields.push_back({ key, *v });
-        same = same && v->string == s[1];
+    const char* llama = "{\"attn\":\"softmax\",\"bias\":\"none\",\"pe\":\"rotary\",\"norm\":\"pre\","
+                        "\"ffn\":\"swiglu\",\"combine\":\"concat\"}";
+    checkpoint_check_switches(dir, mine ? *mine : json_of(llama));
+    Config c = Config();
+    const char* keys[] = { "num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size", "vocab_size",
+                           "max_position_embeddings" };
+    for (const char* key : keys) {
+        const double x = json_number(j, key, 0);
+        want(x >= 1 && x < (key == keys[0] ? 1e4 : 1e9), dir + "/config.json: " + key, "a positive number");
     }
-    if (!same) {
-        die(EXIT_USER, dir + ": this checkpoint is of another build, wanted " + make_line(&theirs).substr(16) + ", this binary has" +
-            [] { std::string o; for (auto& s : SWITCH_VALUES) { o += std::string(" ") + s[0] + "=" + s[1]; } return o; }(), make_line(&theirs));
-    }
-    const char* keys[] = { "num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size", "vocab_size", "max_position_embeddings" };
-    for (const char* key : keys) { want(json_number(j, key, 0) >= 1 && json_number(j, key, 0) < (key == keys[0] ? 1e4 : 1e9), dir + "/config.json: " + key, "a positive number"); }
     c.L = json_number(j, keys[0], 0); c.C = json_number(j, keys[1], 0); c.NH = json_number(j, keys[2], 0);
     c.F = json_number(j, keys[3], 0); c.V = json_number(j, keys[4], 0); c.T = json_number(j, keys[5], 0);
     c.KV = json_number(j, "num_key_value_heads", c.NH);
-    want(c.KV >= 1 && c.NH % c.KV == 0 && c.C % c.NH == 0, dir + "/config.json", "heads that divide the width, and key/value heads that divide the heads");
+    want(c.KV >= 1 && c.NH % c.KV == 0 && c.C % c.NH == 0, dir + "/config.json",
+         "heads that divide the width, and key/value heads that divide the heads");
     c.HS = c.C / c.NH;
     want(json_number(j, "head_dim", c.HS) == c.HS, dir + "/config.json: head_dim", "hidden_size / num_attention_heads");
     c.eps = json_number(j, "rms_norm_eps", 1e-6); c.rope_base = json_number(j, "rope_theta", 10000);
@@ -974,7 +1057,8 @@ static Config checkpoint_config(const std::string& dir, std::string* tokenizer) 
     c.bias_shared = share && share->string == "heads";
     c.k_dims = json_number(*own, "k_dims", c.HS);
     c.v_star = v_star ? v_star->string : "";
-    c.prefix = json_number(*own, "prefix", 0); c.window = json_number(*own, "window", json_number(j, "sliding_window", 0));
+    c.prefix = json_number(*own, "prefix", 0);
+    c.window = json_number(*own, "window", json_number(j, "sliding_window", 0));
     *tokenizer = tok ? tok->string : file_exists(dir + "/tokenizer.json") ? dir + "/tokenizer.json" : "";
     return c;
 }
@@ -983,7 +1067,9 @@ static std::string json_difference(const Json& theirs, const Json& ours) {
     for (auto& f : ours.fields) {
         const Json* v = theirs.get(f.first.c_str());
         if (f.first == "model_type") { continue; }       // follows from the rest
-        if (!v || v->string != f.second.string) { return f.first + ": got " + (v ? v->string : "nothing") + ", wanted " + f.second.string; }
+        if (!v || v->string != f.second.string) {
+            return f.first + ": got " + (v ? v->string : "nothing") + ", wanted " + f.second.string;
+        }
         const std::string inside = json_difference(*v, f.second);
         if (!inside.empty()) { return inside; }
     }
@@ -991,7 +1077,10 @@ static std::string json_difference(const Json& theirs, const Json& ours) {
 }
 static std::vector<Safetensors> checkpoint_files(const std::string& dir) {
     std::vector<Safetensors> files;
-    for (auto& name : dir_list(dir)) { if (ends_with(name, ".safetensors") && name != "optimizer.safetensors") { files.push_back(safetensors_open(dir + "/" + name)); } }
+    for (auto& name : dir_list(dir)) {
+        const bool weights = ends_with(name, ".safetensors") && name != "optimizer.safetensors";
+        if (weights) { files.push_back(safetensors_open(dir + "/" + name)); }
+    }
     if (files.empty()) { die(EXIT_USER, dir + ": has no .safetensors file"); }
     return files;
 }
@@ -1010,7 +1099,8 @@ static void optimizer_load(Model* m, const std::string& dir) {
 }
 static std::string params_hash(const Model* m) {
     std::vector<float> copy;
-    return strf("%016llx", (unsigned long long)hash_bytes(host_floats(m, m->master, &copy), m->num_params * sizeof(float)));
+    const float* x = host_floats(m, m->master, &copy);
+    return strf("%016llx", (unsigned long long)hash_bytes(x, m->num_params * sizeof(float)));
 }
 
 // ============================================================================
@@ -1030,34 +1120,57 @@ static double validate(Model* m, Data* data, int B, int T) { // mean over the ta
 }
 static std::string sink_json(const Metrics& r, double eps) {
     std::vector<double> k, raw, proxy;
-    for (int i = 1; i <= std::min<int>(METRIC_K, r.T); i++) { k.push_back(i); raw.push_back(sink_rate(r, i, eps, false)); proxy.push_back(sink_rate(r, i, eps, true)); }
-    return strf("{\"eps\":%g,\"T\":%d,\"n\":%d,\"k\":", eps, r.T, r.n) + json_array(k) + ",\"sink_k\":" + json_array(raw) + ",\"proxy_k\":" + json_array(proxy)
-        + ",\"sink_star\":" + (r.has_star ? json_num(sink_rate(r, 0, eps, !r.sums_to_one)) : "null") + "}";
+    for (int i = 1; i <= std::min<int>(METRIC_K, r.T); i++) {
+        k.push_back(i);
+        raw.push_back(sink_rate(r, i, eps, false));
+        proxy.push_back(sink_rate(r, i, eps, true));
+    }
+    const std::string star = r.has_star ? json_num(sink_rate(r, 0, eps, !r.sums_to_one)) : "null";
+    return strf("{\"eps\":%g,\"T\":%d,\"n\":%d,\"k\":", eps, r.T, r.n) + json_array(k)
+        + ",\"sink_k\":" + json_array(raw) + ",\"proxy_k\":" + json_array(proxy) + ",\"sink_star\":" + star + "}";
 }
 // the `eval` object of the log and of probe --json, without its braces
 static std::string eval_json(long step, double val_loss, const Metrics& r, const std::vector<double>& eps) {
-    auto matrix = [&](const char* key, double (*get)(const HeadMetrics&)) { return strf(",\"%s\":", key) + json_matrix(head_means(r, get), r.NH); };
-    auto pair = [&](const char* key, const NormPair& p) { return strf(",\"%s_first\":", key) + json_array(p.first) + strf(",\"%s_rest\":", key) + json_array(p.rest); };
-    std::string o = strf("\"event\":\"eval\",\"step\":%ld,\"val_loss\":", step) + json_num(val_loss) + ",\"probe_loss\":" + json_num(r.loss);
-    o += ",\"sink\":" + sink_json(r, eps[0]);
-    if (eps.size() > 1) { o += ",\"sinks\":["; for (size_t i = 0; i < eps.size(); i++) { o += (i ? "," : "") + sink_json(r, eps[i]); } o += "]"; }
-    o += matrix("alpha1", [](const HeadMetrics& h) { return (double)h.alpha[1]; }) + matrix("alpha1_proxy", [](const HeadMetrics& h) { return (double)h.proxy[1]; });
-    if (r.has_star) { o += matrix("alpha_star", [](const HeadMetrics& h) { return (double)h.alpha[0]; }) + matrix("alpha_star_proxy", [](const HeadMetrics& h) { return (double)h.proxy[0]; }); }
-    o += matrix("mass", [](const HeadMetrics& h) { return (double)h.mass; }) + matrix("entropy", [](const HeadMetrics& h) { return (double)h.entropy; });
+    typedef const HeadMetrics& Head;
+    auto array = [](const std::string& key, const std::vector<double>& v) {
+        return ",\"" + key + "\":" + json_array(v);
+    };
+    auto pair = [&](const std::string& key, const NormPair& p) {
+        return array(key + "_first", p.first) + array(key + "_rest", p.rest);
+    };
+    auto matrix = [&](const std::string& key, auto get) {
+        return ",\"" + key + "\":" + json_matrix(head_means(r, get), r.NH);
+    };
+    std::string o = strf("\"event\":\"eval\",\"step\":%ld,\"val_loss\":", step) + json_num(val_loss);
+    o += ",\"probe_loss\":" + json_num(r.loss) + ",\"sink\":" + sink_json(r, eps[0]);
+    if (eps.size() > 1) {
+        o += ",\"sinks\":[";
+        for (size_t i = 0; i < eps.size(); i++) { o += (i ? "," : "") + sink_json(r, eps[i]); }
+        o += "]";
+    }
+    o += matrix("alpha1", [](Head h) { return h.alpha[1]; });
+    o += matrix("alpha1_proxy", [](Head h) { return h.proxy[1]; });
+    if (r.has_star) {
+        o += matrix("alpha_star", [](Head h) { return h.alpha[0]; });
+        o += matrix("alpha_star_proxy", [](Head h) { return h.proxy[0]; });
+    }
+    o += matrix("mass", [](Head h) { return h.mass; }) + matrix("entropy", [](Head h) { return h.entropy; });
     o += pair("h_norm", r.h) + pair("k_norm", r.k) + pair("v_norm", r.v);
     if (Norm::post) { o += pair("pre_norm", r.pre); }
-    if (Bias::token) { o += ",\"h_norm_star\":" + json_array(r.h_star); }
-    return o + ",\"h_max\":" + json_array(r.h_max) + ",\"h_median\":" + json_array(r.h_median);
+    if (Bias::token) { o += array("h_norm_star", r.h_star); }
+    return o + array("h_max", r.h_max) + array("h_median", r.h_median);
 }
 static double mean(const std::vector<double>& v) { double s = 0; for (double x : v) { s += x / v.size(); } return s; }
 static std::string eval_text(double val_loss, const Metrics& r, double eps) { // the same for people, one line
+    typedef const HeadMetrics& Head;
     const bool proxy = !r.sums_to_one;
-    std::string star = "-";
-    if (r.has_star) { star = strf("%.1f%%", 100 * sink_rate(r, 0, eps, proxy)); }
-    const double a1 = mean(head_means(r, proxy ? [](const HeadMetrics& h) { return (double)h.proxy[1]; } : [](const HeadMetrics& h) { return (double)h.alpha[1]; }));
-    return (std::isnan(val_loss) ? "" : strf("val %.4f | ", val_loss)) + strf("%s_1 %.1f%% | sink_* %s | alpha_1 %.3f | mass %.2f | h first/rest %.2f | v first/rest %.2f", proxy ? "proxy" : "sink",
-        100 * sink_rate(r, 1, eps, proxy), star.c_str(), a1, mean(head_means(r, [](const HeadMetrics& h) { return (double)h.mass; })),
-        r.h.first.back() / r.h.rest.back(), mean(r.v.first) / mean(r.v.rest));
+    const std::string star = r.has_star ? strf("%.1f%%", 100 * sink_rate(r, 0, eps, proxy)) : "-";
+    const double alpha_1 = mean(head_means(r, [=](Head h) { return proxy ? h.proxy[1] : h.alpha[1]; }));
+    const double mass = mean(head_means(r, [](Head h) { return h.mass; }));
+    return (std::isnan(val_loss) ? "" : strf("val %.4f | ", val_loss))
+        + strf("%s_1 %.1f%% | sink_* %s | ", proxy ? "proxy" : "sink", 100 * sink_rate(r, 1, eps, proxy), star.c_str())
+        + strf("alpha_1 %.3f | mass %.2f | h first/rest %.2f | v first/rest %.2f",
+               alpha_1, mass, r.h.first.back() / r.h.rest.back(), mean(r.v.first) / mean(r.v.rest));
 }
 
 // continues `tokens` by n more; temperature 0 takes the likeliest. The model sees at most its T last tokens
@@ -1071,15 +1184,21 @@ static void generate(Model* m, std::vector<int>* tokens, long n, double temperat
         seq.push_back(0);
         model_load(m, seq.data(), 1, T);
         model_body(m);
-        ops::matmul_forward(m->a.logits, act_n(m, 2 * m->c.L) + (size_t)(m->T - 1) * m->c.C, m->w.lmw, NULL, 1, m->c.C, V);
+        const real* n_last = act_n(m, 2 * m->c.L) + (size_t)(m->T - 1) * m->c.C;
+        ops::matmul_forward(m->a.logits, n_last, m->w.lmw, NULL, 1, m->c.C, V);
         ops::to_host(logits.data(), m->a.logits, V * sizeof(real));
         for (int v = 0; v < V; v++) { p[v] = { (double)(float)logits[v], v }; }
         const long keep = temperature == 0 ? 1 : top_k > 0 ? std::min<long>(top_k, V) : V;
-        auto likelier = [](const std::pair<double, int>& a, const std::pair<double, int>& b) { return a.first != b.first ? a.first > b.first : a.second < b.second; };
+        auto likelier = [](const std::pair<double, int>& a, const std::pair<double, int>& b) {
+            return a.first != b.first ? a.first > b.first : a.second < b.second;
+        };
         std::partial_sort(p.begin(), p.begin() + (keep < V ? keep : 1), p.end(), likelier);
         double sum = 0;
         const double top = p[0].first;
-        for (long k = 0; k < keep; k++) { p[k].first = keep == 1 ? 1 : exp((p[k].first - top) / temperature); sum += p[k].first; }
+        for (long k = 0; k < keep; k++) {
+            p[k].first = keep == 1 ? 1 : exp((p[k].first - top) / temperature);
+            sum += p[k].first;
+        }
         double u = rng_uniform(rng) * sum;
         long k = 0;
         while (k < keep - 1 && (u -= p[k].first) >= 0) { k++; }
@@ -1090,7 +1209,8 @@ static void generate(Model* m, std::vector<int>* tokens, long n, double temperat
 // ============================================================================
 // 10 commands
 static volatile sig_atomic_t stop_signal = 0;
-static void on_signal(int sig) { // timeout(1) and some schedulers send a signal twice at once: only a later Ctrl-C ends the program at once
+// timeout(1) and some schedulers send a signal twice at once: only a later Ctrl-C ends the program at once
+static void on_signal(int sig) {
     static double first;
     if (sig == SIGINT && stop_signal && now_ms() - first > 500) { _exit(128 + SIGINT); }
     if (!stop_signal) { first = now_ms(); }
@@ -1105,21 +1225,27 @@ static double learning_rate(const Flags& f, long step) { // of the step that mak
 }
 static void memory_table(const Model* m, int B, int T) {
     Acts none;
-    const double MiB = 1 << 20, weights = m->num_params * (sizeof(acc) + (std::is_same<real, acc>::value ? 0 : sizeof(real))) / MiB;
-    const double acts = acts_point(&none, NULL, m->c, B, T + Bias::token, std::min<long>(HEAD_ROWS, (long)B * (T + Bias::token))) / MiB;
-    const double grads = m->grads ? m->num_params * sizeof(acc) / MiB : 0;
-    printf("memory weights %.1f + gradients %.1f + optimiser %.1f + activations %.1f = %.1f MiB\n", weights, grads, 2 * grads, acts, weights + 3 * grads + acts);
+    const long rows = (long)B * (T + Bias::token), n = m->num_params;
+    const bool copied = !std::is_same<real, acc>::value; // the weights exist as master and in `real`
+    const double MiB = 1 << 20, weights = n * (sizeof(acc) + (copied ? sizeof(real) : 0)) / MiB;
+    const double acts = acts_point(&none, NULL, m->c, B, T + Bias::token, std::min<long>(ops::head_rows, rows)) / MiB;
+    const double grads = m->grads ? n * sizeof(acc) / MiB : 0;
+    printf("memory weights %.1f + gradients %.1f + optimiser %.1f + activations %.1f = %.1f MiB\n",
+           weights, grads, 2 * grads, acts, weights + 3 * grads + acts);
 }
 static std::string next_run_dir() { // runs/0001-softmax, runs/0002-sigmoid-k, ..: the switches that are not the default
     std::string name;
     const char* defaults[] = { "", "none", "rotary", "pre", "swiglu", "concat" };
-    for (int i = 0; i < 6; i++) { if (strcmp(SWITCH_VALUES[i][1], defaults[i])) { name += std::string("-") + SWITCH_VALUES[i][1]; } }
+    for (int i = 0; i < 6; i++) {
+        if (strcmp(SWITCH_VALUES[i][1], defaults[i])) { name += std::string("-") + SWITCH_VALUES[i][1]; }
+    }
     long last = 0, n;
     for (auto& d : dir_list("runs")) { if (parse_long(d.substr(0, 4), &n)) { last = std::max(last, n); } }
     return strf("runs/%04ld%s", last + 1, name.c_str());
 }
-// one optimiser step: accumulates gradients over `accum` batches, clips, updates. Returns the mean loss; false: not finite
-static bool train_step(Model* m, Data* data, const Flags& f, long step, int accum, std::vector<int>* seqs, double* loss, double* grad_norm) {
+// one optimiser step: accumulates gradients over `accum` batches, clips, updates. *loss is the mean; false: not finite
+static bool train_step(Model* m, Data* data, const Flags& f, long step, int accum, std::vector<int>* seqs,
+                       double* loss, double* grad_norm) {
     ops::device_zero(m->grads, m->num_params * sizeof(acc));
     *loss = 0;
     for (int i = 0; i < accum; i++) {
@@ -1132,8 +1258,10 @@ static bool train_step(Model* m, Data* data, const Flags& f, long step, int accu
     *grad_norm = model_grad_norm(m);
     if (!std::isfinite(*grad_norm)) { return false; }
     const float scale = f.grad_clip > 0 ? std::min(1.0, f.grad_clip / (*grad_norm + 1e-6)) : 1.0;
-    const ops::AdamW o = { (float)learning_rate(f, step), (float)f.beta1, (float)f.beta2, (float)f.adam_eps, (float)f.weight_decay, scale, step + 1 };
-    (f.optimizer == "sgd" ? ops::sgd_update : ops::adamw_update)(m->params, m->master, m->m, m->v, m->grads, o, m->num_params);
+    const AdamW o = { (float)learning_rate(f, step), (float)f.beta1, (float)f.beta2, (float)f.adam_eps,
+                           (float)f.weight_decay, scale, step + 1 };
+    const auto update = f.optimizer == "sgd" ? ops::sgd_update : ops::adamw_update;
+    update(m->params, m->master, m->m, m->v, m->grads, o, m->num_params);
     return true;
 }
 static void train_checks(const Flags& f) {
@@ -1142,23 +1270,30 @@ static void train_checks(const Flags& f) {
     want(f.schedule == "constant" || f.schedule == "cosine", "--schedule " + f.schedule, "constant or cosine");
     want(f.lr >= 0, strf("--lr %g", f.lr), "0 or more");
     want(f.warmup >= 0, strf("--warmup %ld", f.warmup), "0 or more");
-    want(f.min_lr >= 0 && f.weight_decay >= 0 && f.adam_eps >= 0, strf("--min-lr %g --weight-decay %g --adam-eps %g", f.min_lr, f.weight_decay, f.adam_eps), "0 or more");
+    want(f.min_lr >= 0 && f.weight_decay >= 0 && f.adam_eps >= 0,
+         strf("--min-lr %g --weight-decay %g --adam-eps %g", f.min_lr, f.weight_decay, f.adam_eps), "0 or more");
     want(f.stop_after >= 0, strf("--stop-after %g", f.stop_after), "minutes, or 0 (never)");
-    want(f.beta1 >= 0 && f.beta1 < 1 && f.beta2 >= 0 && f.beta2 < 1, strf("--beta1 %g --beta2 %g", f.beta1, f.beta2), "0 up to, not including, 1");
+    want(f.beta1 >= 0 && f.beta1 < 1 && f.beta2 >= 0 && f.beta2 < 1,
+         strf("--beta1 %g --beta2 %g", f.beta1, f.beta2), "0 up to, not including, 1");
     want(f.grad_clip >= 0, strf("--grad-clip %g", f.grad_clip), "0 (off) or more");
-    want(f.eval_every >= 0 && f.save_every >= 0 && f.sample >= 0, strf("--eval-every %ld --save-every %ld --sample %ld", f.eval_every, f.save_every, f.sample), "0 (off) or more");
-    want(f.total_batch >= 0 && f.total_batch % (f.batch * f.seq) == 0, strf("--total-batch %ld", f.total_batch), strf("a multiple of batch * seq = %ld", f.batch * f.seq).c_str());
+    want(f.eval_every >= 0 && f.save_every >= 0 && f.sample >= 0,
+         strf("--eval-every %ld --save-every %ld --sample %ld", f.eval_every, f.save_every, f.sample),
+         "0 (off) or more");
+    want(f.total_batch >= 0 && f.total_batch % (f.batch * f.seq) == 0, strf("--total-batch %ld", f.total_batch),
+         strf("a multiple of batch * seq = %ld", f.batch * f.seq));
 }
 static std::vector<double> eps_list(const Flags& f) {
     std::vector<double> eps = flag_list("--eps", f.eps);
     want(!eps.empty(), "--eps", "a threshold, such as 0.3");
     return eps;
 }
-static int probe_length(const Flags& f, const std::string& text, long longest) { // the default 64 shrinks to a short model's T
+// the default 64 shrinks to a short model's T
+static int probe_length(const Flags& f, const std::string& text, long longest) {
     long len = 0;
     want(parse_long(text, &len) && len >= 1 && len < 1 << 30, "--probe-len " + text, "a number, 1 or more");
     if (len > longest && !f.given_probe_len) { len = longest; }
-    want(len <= longest || !Pe::learnable, strf("--probe-len %ld", len), strf("at most %ld, the learned positions", longest).c_str());
+    want(len <= longest || !Pe::learnable, strf("--probe-len %ld", len),
+         strf("at most %ld, the learned positions", longest));
     return len;
 }
 
@@ -1184,7 +1319,9 @@ static Run run_open(Flags f) {
     r.tokens_per_step = (double)r.accum * f.batch * f.seq;
     if (f.out.empty()) { want(!f.resume, "--resume", "also --out, the run to go on with"); f.out = next_run_dir(); }
     const std::string log_path = f.out + "/log.jsonl", from = f.resume ? checkpoint_latest(f.out, &r.first) : "";
-    if (!f.resume && file_exists(log_path)) { die(EXIT_USER, f.out + ": holds a run already", "add --resume to go on with it, or choose another --out"); }
+    if (!f.resume && file_exists(log_path)) {
+        die(EXIT_USER, f.out + ": holds a run already", "add --resume to go on with it, or choose another --out");
+    }
     make_dirs(f.out);
     r.m = model_new(r.c, std::max<int>(f.seq, r.probe_len), true);
     r.resumed = !from.empty();
@@ -1193,8 +1330,12 @@ static Run run_open(Flags f) {
     else {
         std::string unused;
         const Config was = checkpoint_config(from, &unused);
-        const std::string difference = json_difference(json_of(config_json(was, r.data.tokenizer, "")), json_of(config_json(r.c, r.data.tokenizer, "")));
-        if (!difference.empty()) { die(EXIT_USER, from + ": holds another model: " + difference, "give the same model flags as before"); }
+        const Json theirs = json_of(config_json(was, r.data.tokenizer, ""));
+        const Json ours = json_of(config_json(r.c, r.data.tokenizer, ""));
+        const std::string difference = json_difference(theirs, ours);
+        if (!difference.empty()) {
+            die(EXIT_USER, from + ": holds another model: " + difference, "give the same model flags as before");
+        }
         checkpoint_load(&r.m, from);
         optimizer_load(&r.m, from);
         const Json state = json_file(from + "/state.json"), *position = state.get("data");
@@ -1216,17 +1357,23 @@ static void run_describe(const Run& r) {
     printf("switch");
     for (auto& s : SWITCH_VALUES) { printf(" %s=%s", s[0], s[1]); }
     printf(" PRECISION=%s BACKEND=%s, commit %s\n", PRECISION_NAME, ops::name, GIT_COMMIT);
-    printf("model  L %d C %d NH %d KV %d HS %d F %d V %d T %d: %s parameters\n", c.L, c.C, c.NH, c.KV, c.HS, c.F, c.V, c.T, count_text(r.m.num_params).c_str());
+    printf("model  L %d C %d NH %d KV %d HS %d F %d V %d T %d: ", c.L, c.C, c.NH, c.KV, c.HS, c.F, c.V, c.T);
+    printf("%s parameters\n", count_text(r.m.num_params).c_str());
     printf("data   %s\n", r.data.description.c_str());
-    printf("batch  %ld x %ld x %d = %s tokens a step, %ld steps = %s tokens\n", f.batch, f.seq, r.accum, count_text(r.tokens_per_step).c_str(), f.steps, count_text(r.tokens_per_step * f.steps).c_str());
-    printf("update %s, lr %g %s after %ld warm-up steps, weight decay %g, clip %g, seed %ld\n", f.optimizer.c_str(), f.lr, f.schedule.c_str(), f.warmup, f.weight_decay, f.grad_clip, f.seed);
+    const std::string step = count_text(r.tokens_per_step), all = count_text(r.tokens_per_step * f.steps);
+    printf("batch  %ld x %ld x %d = %s tokens a step, ", f.batch, f.seq, r.accum, step.c_str());
+    printf("%ld steps = %s tokens\n", f.steps, all.c_str());
+    printf("update %s, lr %g %s after %ld warm-up steps, ", f.optimizer.c_str(), f.lr, f.schedule.c_str(), f.warmup);
+    printf("weight decay %g, clip %g, seed %ld\n", f.weight_decay, f.grad_clip, f.seed);
     memory_table(&r.m, f.batch, f.seq);
+    printf("device %s\n", ops::device_start().c_str());
     printf("out    %s%s\n", f.out.c_str(), r.resumed ? strf(", resumed from step %ld", r.first).c_str() : "");
 }
 static void log_config(Run* r) {
-    log_line(&r->log, "{\"event\":\"config\",\"switches\":" + switches_json(false) + ",\"flags\":" + flags_json(r->f, 't')
-        + strf(",\"params\":%ld,\"backend\":\"%s\",\"precision\":\"%s\",\"commit\":\"%s\",\"data\":%s}",
-               r->m.num_params, ops::name, PRECISION_NAME, GIT_COMMIT, json_str(r->data.description).c_str()));
+    const std::string build = strf("\"params\":%ld,\"backend\":\"%s\",\"precision\":\"%s\",\"commit\":\"%s\"",
+                                   r->m.num_params, ops::name, PRECISION_NAME, GIT_COMMIT);
+    log_line(&r->log, "{\"event\":\"config\",\"switches\":" + switches_json(false)
+        + ",\"flags\":" + flags_json(r->f, 't') + "," + build + ",\"data\":" + json_str(r->data.description) + "}");
 }
 static void run_evaluate(Run* r, long step) { // validation loss, metrics, a sample
     const Flags& f = r->f;
@@ -1246,11 +1393,15 @@ static void run_evaluate(Run* r, long step) { // validation loss, metrics, a sam
 static void run_report_step(Run* r, long step, double loss, double grad_norm, double ms) { // step counts from 1
     const double lr = learning_rate(r->f, step - 1);
     r->smooth_ms = r->smooth_ms ? 0.95 * r->smooth_ms + 0.05 * ms : ms;
-    log_line(&r->log, strf("{\"event\":\"train\",\"step\":%ld,\"loss\":%s,\"grad_norm\":%s,\"lr\":%s,\"tokens\":%.0f,\"ms\":%.3f}", step,
-        json_num(loss).c_str(), json_num(grad_norm).c_str(), json_num(lr).c_str(), r->tokens_per_step * step, ms));
-    printf("%sstep %6ld/%ld | loss %.4f | norm %.3f | lr %.2e | %.1f ms | %s tok/s%s", r->terminal ? "\r\033[K" : "", step, r->f.steps, loss, grad_norm, lr, ms,
-        count_text(r->tokens_per_step / ms * 1e3).c_str(),
-        r->terminal ? strf(" | %.0f%%, %s left", 100.0 * step / r->f.steps, duration(r->smooth_ms / 1e3 * (r->f.steps - step)).c_str()).c_str() : "\n");
+    log_line(&r->log, strf("{\"event\":\"train\",\"step\":%ld,\"loss\":", step) + json_num(loss)
+        + ",\"grad_norm\":" + json_num(grad_norm) + ",\"lr\":" + json_num(lr)
+        + strf(",\"tokens\":%.0f,\"ms\":%.3f}", r->tokens_per_step * step, ms));
+    const std::string speed = count_text(r->tokens_per_step / ms * 1e3);
+    printf("%sstep %6ld/%ld | loss %.4f | norm %.3f | lr %.2e | %.1f ms | %s tok/s", r->terminal ? "\r\033[K" : "",
+           step, r->f.steps, loss, grad_norm, lr, ms, speed.c_str());
+    const std::string left = duration(r->smooth_ms / 1e3 * (r->f.steps - step));
+    if (r->terminal) { printf(" | %.0f%%, %s left", 100.0 * step / r->f.steps, left.c_str()); }
+    else { printf("\n"); }
     fflush(stdout);
 }
 static void on_signals() {
@@ -1281,8 +1432,10 @@ static int train(const Flags& flags) {
         const bool finite = train_step(&r.m, &r.data, f, step, r.accum, &r.seqs, &loss, &grad_norm);
         run_report_step(&r, step + 1, loss, grad_norm, now_ms() - begin);
         if (!finite) {
-            die(EXIT_DIVERGED, strf("%sloss is %g, gradient norm %g at step %ld: not finite, stopped before the update", r.terminal ? "\n" : "", loss, grad_norm, step + 1),
-                strf("try a smaller --lr than %g%s", f.lr, r.saved < 0 ? "" : strf("; %s/step_%ld is whole", f.out.c_str(), r.saved).c_str()));
+            const std::string whole = r.saved < 0 ? "" : strf("; %s/step_%ld is whole", f.out.c_str(), r.saved);
+            const std::string what = strf("loss is %g, gradient norm %g at step %ld", loss, grad_norm, step + 1);
+            die(EXIT_DIVERGED, (r.terminal ? "\n" : "") + what + ": not finite, stopped before the update",
+                strf("try a smaller --lr than %g", f.lr) + whole);
         }
     }
     const std::string hash = params_hash(&r.m);
@@ -1296,7 +1449,10 @@ static int train(const Flags& flags) {
 
 // a checkpoint and the tokenizer its text wants
 static Model model_from_checkpoint(Flags* f, int T_max) {
-    if (f->words.size() != 1) { die(EXIT_USER, strf("got %zu checkpoints, wanted one", f->words.size()), "name its directory, such as runs/NAME/step_1000"); }
+    if (f->words.size() != 1) {
+        die(EXIT_USER, strf("got %zu checkpoints, wanted one", f->words.size()),
+            "name its directory, such as runs/NAME/step_1000");
+    }
     std::string tokenizer;
     Config c = checkpoint_config(f->words[0], &tokenizer);
     if (f->tokenizer.empty() && tokenizer != "bytes") { f->tokenizer = tokenizer; }
@@ -1314,24 +1470,32 @@ static void npy_write(const std::string& path, const std::vector<float>& x, cons
     while ((h.size() + 11) % 64) { h += ' '; }
     h += '\n';
     FileOut o = file_begin(path);
-    const unsigned char magic[10] = { 0x93, 'N', 'U', 'M', 'P', 'Y', 1, 0, (unsigned char)(h.size() & 255), (unsigned char)(h.size() >> 8) };
-    file_put(&o, magic, 10);
+    const unsigned char length[2] = { (unsigned char)(h.size() & 255), (unsigned char)(h.size() >> 8) };
+    file_put(&o, "\x93NUMPY\x01\x00", 8); // format version 1.0
+    file_put(&o, length, 2);
     file_put(&o, h.data(), h.size());
     file_put(&o, x.data(), x.size() * sizeof(float));
     file_commit(&o);
 }
+// LAYER:HEAD,... or all
+static std::vector<std::pair<int, int>> dump_list(const std::string& text, const Config& c) {
+    std::vector<std::pair<int, int>> heads;
+    for (int l = 0; text == "all" && l < c.L; l++) { for (int h = 0; h < c.NH; h++) { heads.push_back({ l, h }); } }
+    if (text == "all") { return heads; }
+    for (auto& w : split(text, ',')) {
+        auto pair = split(w, ':');
+        long l = -1, h = -1;
+        const bool numbers = pair.size() == 2 && parse_long(pair[0], &l) && parse_long(pair[1], &h);
+        want(numbers && l >= 0 && l < c.L && h >= 0 && h < c.NH, "--dump-heads " + w,
+             strf("LAYER:HEAD with layers 0..%d, heads 0..%d", c.L - 1, c.NH - 1));
+        heads.push_back({ (int)l, (int)h });
+    }
+    return heads;
+}
 // maps of chosen heads on one sequence: l_h_{map,cosine,product}.npy, each (T, T + 1), column 0 the extra key
 static void dump_maps(Model* m, const Flags& f, const int* seq, int T) {
     const Config& c = m->c;
-    std::vector<std::pair<int, int>> heads;
-    for (auto& w : split(f.dump_heads == "all" ? "" : f.dump_heads, ',')) {
-        auto pair = split(w, ':');
-        long l = -1, h = -1;
-        want(pair.size() == 2 && parse_long(pair[0], &l) && parse_long(pair[1], &h) && l >= 0 && l < c.L && h >= 0 && h < c.NH,
-             "--dump-heads " + w, strf("LAYER:HEAD with layers 0..%d, heads 0..%d", c.L - 1, c.NH - 1).c_str());
-        heads.push_back({ (int)l, (int)h });
-    }
-    if (f.dump_heads == "all") { for (int l = 0; l < c.L; l++) { for (int h = 0; h < c.NH; h++) { heads.push_back({ l, h }); } } }
+    const std::vector<std::pair<int, int>> heads = dump_list(f.dump_heads, c);
     model_load(m, seq, 1, T);
     model_body(m);
     const AttnShape s = attn_shape(m);
@@ -1339,13 +1503,15 @@ static void dump_maps(Model* m, const Flags& f, const int* seq, int T) {
     make_dirs(f.dump);
     std::vector<float> map((size_t)N * (N + 1)), cosine(map.size()), product(map.size());
     for (auto& lh : heads) {
-        std::vector<real> qkv((size_t)N * W), k_star((size_t)(star_k(m, lh.first) ? bias_rows(c) * c.HS : 0));
+        const int l = lh.first, h = lh.second;
+        std::vector<real> qkv((size_t)N * W), k_star((size_t)(star_k(m, l) ? bias_rows(c) * c.HS : 0));
         std::vector<acc> stat((size_t)c.NH * N * 2);
-        ops::to_host(qkv.data(), of_layer(m->a.qkv, m, lh.first, W), qkv.size() * sizeof(real));
-        ops::to_host(stat.data(), of_layer(m->a.stat, m, lh.first, c.NH * 2), stat.size() * sizeof(acc));
-        if (!k_star.empty()) { ops::to_host(k_star.data(), star_k(m, lh.first), k_star.size() * sizeof(real)); }
-        head_maps<Attn, Bias, Pe>(map.data(), cosine.data(), product.data(), qkv.data(), stat.data(), k_star.empty() ? NULL : k_star.data(), lh.second, s);
-        const std::string name = strf("%s/%d_%d_", f.dump.c_str(), lh.first, lh.second);
+        ops::to_host(qkv.data(), of_layer(m->a.qkv, m, l, W), qkv.size() * sizeof(real));
+        ops::to_host(stat.data(), of_layer(m->a.stat, m, l, c.NH * 2), stat.size() * sizeof(acc));
+        if (!k_star.empty()) { ops::to_host(k_star.data(), star_k(m, l), k_star.size() * sizeof(real)); }
+        head_maps<Attn, Bias, Pe>(map.data(), cosine.data(), product.data(), qkv.data(), stat.data(),
+                                  k_star.empty() ? NULL : k_star.data(), h, s);
+        const std::string name = strf("%s/%d_%d_", f.dump.c_str(), l, h);
         npy_write(name + "map.npy", map, { N, N + 1 });
         npy_write(name + "cosine.npy", cosine, { N, N + 1 });
         npy_write(name + "product.npy", product, { N, N + 1 });
@@ -1359,7 +1525,10 @@ static std::string per_sequence_json(const Metrics& r) { // alpha[seq][L][H][k]
         o += i ? ",[" : "[";
         for (int l = 0; l < r.L; l++) {
             std::vector<double> x;
-            for (int h = 0; h < r.NH; h++) { for (int k = 1; k <= K; k++) { x.push_back(r.sums_to_one ? r.at(i, l, h).alpha[k] : r.at(i, l, h).proxy[k]); } }
+            for (int h = 0; h < r.NH; h++) {
+                const HeadMetrics& head = r.at(i, l, h);
+                for (int k = 1; k <= K; k++) { x.push_back(r.sums_to_one ? head.alpha[k] : head.proxy[k]); }
+            }
             o += (l ? "," : "") + json_matrix(x, K);
         }
         o += "]";
@@ -1372,8 +1541,10 @@ static std::vector<int> probe_inputs(const Flags& f, int T, int V, int* n) {
     *n = f.probe_seqs;
     Rng rng = rng_stream(f.seed, 4);
     if (f.probe_input == "natural" && file_exists(f.data) && text_format(f.data) == TEXT_JSONL) { // a file of prompts
-        const Tokenizer tok = f.tokenizer.empty() || f.tokenizer == "bytes" ? tokenizer_bytes() : tokenizer_load(f.tokenizer);
-        want(tok.vocab_size <= V, strf("tokenizer %s has %d ids, the model %d", tok.name.c_str(), tok.vocab_size, V), "the tokenizer that the model was trained with");
+        const bool bytes = f.tokenizer.empty() || f.tokenizer == "bytes";
+        const Tokenizer tok = bytes ? tokenizer_bytes() : tokenizer_load(f.tokenizer);
+        want(tok.vocab_size <= V, strf("tokenizer %s has %d ids, the model %d", tok.name.c_str(), tok.vocab_size, V),
+             "the tokenizer that the model was trained with");
         long skipped = 0;
         *n = data_prompts(f.data, tok, f.probe_seqs, T, f.skip_bad, x.data(), &skipped);
         if (skipped) { printf("%s: skipped %ld records shorter than %d tokens\n", f.data.c_str(), skipped, T + 1); }
@@ -1384,20 +1555,27 @@ static std::vector<int> probe_inputs(const Flags& f, int T, int V, int* n) {
         *n = data_probe(&data, x.data());
         return x;
     }
-    want(f.probe_input == "random" || f.probe_input == "repeated", "--probe-input " + f.probe_input, "natural, random or repeated");
+    const bool random = f.probe_input == "random";
+    want(random || f.probe_input == "repeated", "--probe-input " + f.probe_input, "natural, random or repeated");
     for (long i = 0; i < f.probe_seqs; i++) {
         const int token = rng_below(&rng, V);
-        for (int t = 0; t <= T; t++) { x[i * (T + 1) + t] = f.probe_input == "random" ? (int)rng_below(&rng, V) : token; }
+        for (int t = 0; t <= T; t++) { x[i * (T + 1) + t] = random ? (int)rng_below(&rng, V) : token; }
     }
     return x;
 }
 // one eval object for each source of -d and each length; --json gets the first, and all of them if there are more
 static int probe(Flags f) {
     const std::vector<double> eps = eps_list(f);
-    const std::vector<std::string> lengths = split(f.probe_len, ','), sources = f.probe_input == "natural" ? split(f.data, ',') : std::vector<std::string>{ f.probe_input };
+    const std::vector<std::string> lengths = split(f.probe_len, ',');
+    const bool natural = f.probe_input == "natural";
+    const std::vector<std::string> sources = natural ? split(f.data, ',') : std::vector<std::string>{ f.probe_input };
     want(!lengths.empty(), "--probe-len", "a length, such as 64");
     long longest = 1;
-    for (auto& w : lengths) { long v = 0; want(parse_long(w, &v) && v >= 1 && v < 1 << 30, "--probe-len " + w, "1 or more"); longest = std::max(longest, v); }
+    for (auto& w : lengths) {
+        long v = 0;
+        want(parse_long(w, &v) && v >= 1 && v < 1 << 30, "--probe-len " + w, "1 or more");
+        longest = std::max(longest, v);
+    }
     Model m = model_from_checkpoint(&f, longest);
     std::vector<std::string> objects;
     for (auto& source : sources) {
@@ -1408,8 +1586,12 @@ static int probe(Flags f) {
             f.data = source;
             const std::vector<int> x = probe_inputs(f, T, m.c.V, &n);
             const Metrics r = measure(&m, x.data(), n, T, 8192);
-            objects.push_back("\"data\":" + json_str(source) + "," + eval_json(0, NAN, r, eps) + (f.per_sequence ? ",\"alpha\":" + per_sequence_json(r) : ""));
-            for (double e : eps) { printf("%s, T %d, n %d, eps %g | loss %.4f | %s\n", source.c_str(), T, n, e, r.loss, eval_text(NAN, r, e).c_str()); }
+            const std::string alpha = f.per_sequence ? ",\"alpha\":" + per_sequence_json(r) : "";
+            objects.push_back("\"data\":" + json_str(source) + "," + eval_json(0, NAN, r, eps) + alpha);
+            for (double e : eps) {
+                printf("%s, T %d, n %d, eps %g | loss %.4f | ", source.c_str(), T, n, e, r.loss);
+                printf("%s\n", eval_text(NAN, r, e).c_str());
+            }
             if (f.dump.empty() || objects.size() > 1) { continue; }
             want(f.dump_seq >= 0 && f.dump_seq < n, strf("--dump-seq %ld", f.dump_seq), strf("0 to %d", n - 1).c_str());
             dump_maps(&m, f, x.data() + (size_t)f.dump_seq * (T + 1), T);
@@ -1433,7 +1615,8 @@ static int generate_text(Flags f) {
     if (tok.kind == TOKENIZER_IDS) { // the prompt is ids
         for (auto& w : split(f.prompt, ' ')) {
             long id = 0;
-            want(parse_long(w, &id) && id >= 0 && id < m.c.V, "--prompt " + w, strf("token ids 0..%d, separated by spaces: this model has no tokenizer", m.c.V - 1).c_str());
+            want(parse_long(w, &id) && id >= 0 && id < m.c.V, "--prompt " + w,
+                 strf("token ids 0..%d, separated by spaces: this model has no tokenizer", m.c.V - 1));
             tokens.push_back(id);
         }
     } else {
@@ -1450,8 +1633,9 @@ static int generate_text(Flags f) {
 
 static int tokenize(const Flags& f) {
     TokenizeOptions o;
-    o.files = f.words; o.val_files = split(f.val, ','); o.tokenizer = f.tokenizer; o.out = f.out; o.bos = f.bos; o.domains = f.domains;
-    o.val_fraction = f.val_fraction; o.tokens = f.train_tokens; o.shard_tokens = f.shard_tokens; o.threads = f.threads; o.skip_bad = f.skip_bad;
+    o.files = f.words; o.val_files = split(f.val, ','); o.tokenizer = f.tokenizer; o.out = f.out; o.bos = f.bos;
+    o.domains = f.domains; o.val_fraction = f.val_fraction; o.tokens = f.train_tokens; o.shard_tokens = f.shard_tokens;
+    o.threads = f.threads; o.skip_bad = f.skip_bad;
     return tokenize_main(o);
 }
 
@@ -1459,7 +1643,10 @@ static int tokenize(const Flags& f) {
 static double flops_per_token(const Model* m, int T) {
     const Config& c = m->c;
     double matrices = 0;
-    for (auto& t : m->tensors) { if (t.shape.size() == 2 && t.name != "model.embed_tokens.weight" && t.name != "model.embed_positions.weight") { matrices += t.count; } }
+    for (auto& t : m->tensors) {
+        const bool looked_up = t.name == "model.embed_tokens.weight" || t.name == "model.embed_positions.weight";
+        if (t.shape.size() == 2 && !looked_up) { matrices += t.count; }
+    }
     return 6 * matrices + 3.0 * 4 * (T / 2.0) * c.NH * c.HS * c.L;
 }
 static int bench(Flags f) {
@@ -1481,15 +1668,18 @@ static int bench(Flags f) {
         const double t1 = now_ms();
         model_backward(&m);
         const double norm = model_grad_norm(&m);
-        ops::adamw_update(m.params, m.master, m.m, m.v, m.grads, { 1e-4f, 0.9f, 0.95f, 1e-8f, 0.1f, (float)std::min(1.0, 1 / norm), i + 1 }, m.num_params);
+        const AdamW o = { 1e-4f, 0.9f, 0.95f, 1e-8f, 0.1f, (float)std::min(1.0, 1 / norm), i + 1 };
+        ops::adamw_update(m.params, m.master, m.m, m.v, m.grads, o, m.num_params);
         if (i) { step_ms.push_back(now_ms() - t0); forward_ms.push_back(t1 - t0); }
     }
     std::sort(step_ms.begin(), step_ms.end());
     std::sort(forward_ms.begin(), forward_ms.end());
-    const double ms = step_ms[step_ms.size() / 2], tokens = (double)f.batch * f.seq, flops = flops_per_token(&m, f.seq);
-    printf("{\"attn\":\"%s\",\"bias\":\"%s\",\"L\":%d,\"C\":%d,\"NH\":%d,\"F\":%d,\"V\":%d,\"T\":%ld,\"B\":%ld,\"params\":%ld,\"ms\":%.3f,\"forward_ms\":%.3f,\"tokens_per_s\":%.0f,"
-           "\"flops_per_token\":%.0f,\"gflops\":%.1f}\n", STR(ATTN), STR(BIAS), c.L, c.C, c.NH, c.F, c.V, f.seq, f.batch, m.num_params, ms, forward_ms[forward_ms.size() / 2],
-           tokens / ms * 1e3, flops, flops * tokens / ms / 1e6);
+    const double ms = step_ms[step_ms.size() / 2], forward = forward_ms[forward_ms.size() / 2];
+    const double tokens = (double)f.batch * f.seq, flops = flops_per_token(&m, f.seq);
+    printf("{\"attn\":\"%s\",\"bias\":\"%s\",\"L\":%d,\"C\":%d,\"NH\":%d,", STR(ATTN), STR(BIAS), c.L, c.C, c.NH);
+    printf("\"F\":%d,\"V\":%d,\"T\":%ld,\"B\":%ld,\"params\":%ld,", c.F, c.V, f.seq, f.batch, m.num_params);
+    printf("\"ms\":%.3f,\"forward_ms\":%.3f,\"tokens_per_s\":%.0f,", ms, forward, tokens / ms * 1e3);
+    printf("\"flops_per_token\":%.0f,\"gflops\":%.1f}\n", flops, flops * tokens / ms / 1e6);
     model_free(&m);
     return 0;
 }
@@ -1498,12 +1688,19 @@ static int bench(Flags f) {
 // 11 main
 #ifndef TESTING
 int main(int argc, char** argv) {
+    // OpenMP threads wait by spinning unless told not to, which on a machine with other work costs ten times more than
+    // sleeping does on a quiet one. The library reads its environment before main: the program starts itself once more
+    if (!getenv("OMP_WAIT_POLICY")) { setenv("OMP_WAIT_POLICY", "passive", 1); execv("/proc/self/exe", argv); }
     char command;
-    std::set_new_handler([] { die(EXIT_MACHINE, "memory: the system gave no more", "lower --batch, --seq or the model size"); });
+    std::set_new_handler([] {
+        die(EXIT_MACHINE, "memory: the system gave no more", "lower --batch, --seq or the model size");
+    });
     const Flags f = flags_parse(argc, argv, &command);
     if (!f.words.empty() && !strchr("pgk", command)) {
-        die(EXIT_USER, "got '" + f.words[0] + "', wanted a command (train, probe, generate, tokenize, bench) or a --flag", "./train_sink --help");
+        die(EXIT_USER, "got '" + f.words[0]
+            + "', wanted a command (train, probe, generate, tokenize, bench) or a --flag");
     }
+    if (command != 'k') { ops::device_start(); }         // no GPU, an old one, an old driver: said before anything else is done
     switch (command) {
         case 'p': return probe(f);
         case 'g': return generate_text(f);

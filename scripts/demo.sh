@@ -74,7 +74,7 @@ printf '\nthree models in %d s\n\n' $(($(date +%s) - start))
 table $runs-softmax/log.jsonl $runs-sigmoid/log.jsonl $runs-k/log.jsonl
 cat <<'END'
 
-Uniform attention would give the first token 0.07 of every query. Sink_1: how many heads give it more than 0.3 (each on 100 sequences).
-Shown: with softmax the spare attention ends on <s>, whose value shrinks; a key with value 0 takes it over; sigmoid trains as well without.
-Not shown: a sink on an ordinary first token or massive activations (needs larger models), nor that sigmoid never has one (dev/LOG-demo.md).
+Uniform attention would give the first token 0.07. Sink_1: in how many of 100 sequences the head gives it more than 0.3.
+Shown: softmax puts its spare attention on <s>, whose value shrinks; a key of value 0 takes it over; sigmoid learns the task without.
+Not shown: massive activations, or a sink on an ordinary first token. And with two layers sigmoid's shares pass 0.3 too: dev/LOG-demo.md.
 END

@@ -4,7 +4,7 @@ unset MAKEFLAGS MAKELEVEL MFLAGS ATTN BIAS PE NORM FFN COMBINE PRECISION BACKEND
 export OMP_WAIT_POLICY=passive                            # programs here are short, and machines busy
 log=build/test/log
 rm -rf $log; mkdir -p $log
-passed=0; failed=0
+passed=0; failed=0; skipped=0
 run() { # name command...
     name=$1; shift
     start=$(date +%s)
@@ -18,6 +18,8 @@ run() { # name command...
     p=${last%% passed*}; f=${last#* passed, }; f=${f%% failed*}
     [ $status -ne 0 ] && [ $f -eq 0 ] && f=1
     passed=$((passed + p)); failed=$((failed + f))
+    s=$(sed -n 's/^skipped: \([0-9]*\).*/\1/p' $log/$name | head -n 1); skipped=$((skipped + ${s:-0}))
+    [ -z "$s" ] || grep '^skipped: ' $log/$name
     [ "$f" -eq 0 ] || grep -v " passed, " $log/$name | head -n 20
     printf '%-24s %s (%ds)\n' "$name" "$last" $(($(date +%s) - start))
 }
@@ -57,8 +59,9 @@ if [ $# -gt 0 ]; then
 else
     for t in build/test/test_* build/test/asan_*; do run $(basename $t) $t; done
     run analytic analytic
-    run model model build/test/model/* build/test/model-double/*
+    run model model build/test/model/* build/test/model-fast/* build/test/model-double/*
     for t in test/test_*.sh; do run $(basename $t .sh) sh $t; done
 fi
+[ $skipped -eq 0 ] || echo "$skipped skipped"
 echo "$passed passed, $failed failed"
 [ $failed -eq 0 ] && [ $passed -gt 0 ]

@@ -8,7 +8,7 @@ A new flag gets a row in the table; bad data files are in test_data.cpp.
 static std::string dir, binary;
 static const char* TINY = " -b 8 -t 16 --bb-vocab 24 --width 16 --heads 2 --ffn-width 24 --val-seqs 8 --probe-seqs 8 --probe-len 16 ";
 
-static Ran train_sink(const std::string& args) { return check_run("cd " + dir + " && " + binary + " " + args); }
+static Ran train_sink(const std::string& args) { return check_run("cd " + dir + " && timeout 30 " + binary + " " + args); } // a mistake that is taken would train
 // `error: ...` and `---> HINT: ...`, nothing else on stderr, and the words that matter
 static void check_refused(const Ran& r, int code, const std::string& what, const std::string& says) {
     const std::vector<std::string> lines = split(r.err, '\n');
@@ -210,9 +210,10 @@ static void test_memory() {
     const Ran r = check_run("cd " + dir + " && ulimit -v 400000 && " + binary + " --width 4096 --layers 64 -o big");
     check_refused(r, EXIT_MACHINE, "a model larger than memory", "memory: wanted");
 }
-static void test_nan() {
-    const Ran r = train_sink(std::string(TINY) + "-n 50 --lr 1e6 --warmup 0 --save-every 1 -o nan");
-    check_refused(r, EXIT_DIVERGED, "--lr 1e6", "not finite, stopped before the update");
+static void test_nan(const char* lr) {
+    remove_tree(dir + "/nan"); remove_tree(dir + "/nan2");
+    const Ran r = train_sink(std::string(TINY) + "-n 50 --lr " + lr + " --warmup 0 --save-every 1 -o nan");
+    check_refused(r, EXIT_DIVERGED, strf("--lr %s", lr), "not finite, stopped before the update");
     const std::vector<std::string> lines = split(file_read(dir + "/nan/log.jsonl"), '\n');
     Json last; std::string error;
     const std::string line = lines.size() > 2 ? lines[lines.size() - 2] : "";
@@ -226,7 +227,7 @@ static void test_nan() {
     long bad = 0;
     for (size_t i = 8 + *header; i + 4 <= model.size(); i += 4) { float x; memcpy(&x, &model[i], 4); bad += !std::isfinite(x); }
     CHECK(bad == 0, "NaN: %ld numbers of the saved weights are not finite", bad);
-    const Ran never = train_sink(std::string(TINY) + "-n 50 --lr 1e6 --warmup 0 -o nan2");
+    const Ran never = train_sink(std::string(TINY) + "-n 50 --lr " + lr + " --warmup 0 -o nan2");
     CHECK(never.code == EXIT_DIVERGED && !never.says("is whole"), "NaN: promises a checkpoint that was never made: %s", never.err.c_str());
 }
 
@@ -244,7 +245,8 @@ int main() {
     test_checkpoints();
     test_disk();
     test_memory();
-    test_nan();
+    test_nan("1e6");                                     // the loss becomes NaN
+    test_nan("1e30");                                    // the gradient does, while the loss is still a number
     remove_tree(dir);
     return check_done();
 }

@@ -229,7 +229,7 @@ static void test_optimisers() {
     for (bool adamw : { true, false }) {
         Numbers w = random_numbers(n, 1, 2), want = w, m(n), v(n), want_m(n), want_v(n);
         for (int step = 1; step <= 3; step++) {
-            const cpu::AdamW o = { lr, b1, b2, eps, decay, scale, step };
+            const AdamW o = { lr, b1, b2, eps, decay, scale, step };
             (adamw ? cpu::adamw_update : cpu::sgd_update)(w.data(), w.data(), m.data(), v.data(), g.data(), o, n);
             for (long i = 0; i < n; i++) {
                 const double gi = (double)scale * g[i];

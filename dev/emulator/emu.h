@@ -527,7 +527,7 @@ RT inline Block* block_new(unsigned n, dim3 d, size_t smem) {
 }
 RT inline void block_free(Block* b) {
     for (Thread* t = b->threads; t < b->threads + b->n; t++) {
-        TSAN(__tsan_destroy_fiber(t->tsan); munmap(t->stack - PAGE, settings.stack + PAGE);)
+        TSAN(__tsan_destroy_fiber(t->tsan); stacks.push(t->stack);) // the host has acquired all that stood on it
         free((void*)t->copies.p); free((void*)t->groups.p);
     }
     unmap(&b->dynamic); unmap(&b->statics);

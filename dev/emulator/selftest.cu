@@ -42,7 +42,8 @@ __global__ void shuffles(unsigned* o) {
 }
 template <int THREADS> __global__ void block_reductions(unsigned* o) {
     unsigned t = threadIdx.x, i = blockIdx.x * THREADS + t;
-    float sum = block_sum<THREADS>((float)t), top = block_max<THREADS>((float)(t ^ 5)), again = block_sum<THREADS>(1.0f);
+    // the second sum must not overwrite what the first still reads
+    float sum = block_sum<THREADS>((float)t), again = block_sum<THREADS>(1.0f), top = block_max<THREADS>((float)(t ^ 5));
     o[i] = (unsigned)sum * 10000 + (unsigned)top * 1000 % 10000 + (unsigned)again;
 }
 // matrix m, row i, column c holds m*64 + i*8 + c

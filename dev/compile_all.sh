@@ -1,0 +1,83 @@
+#!/bin/sh
+# dev/compile_all.sh -- compiles the program's device code with nvcc for many sets of switches and for sm_80 and sm_90, and
+# fails where a kernel does not compile or an attention kernel spills registers. No GPU needed.
+#   usage: dev/compile_all.sh covering      every value of every switch at least once (13 sets, some 20 s each and architecture)
+#          dev/compile_all.sh pairwise      every two values together at least once (make compile-all; long)
+#          dev/compile_all.sh list covering|pairwise           only prints the sets
+#   NVCC, JOBS, ARCHS="sm_80 sm_90". Registers of every attention kernel: build/nvcc/registers.txt
+cd "$(dirname "$0")/.." || exit 1
+NVCC=${NVCC:-nvcc} JOBS=${JOBS:-$(nproc)} ARCHS=${ARCHS:-sm_80 sm_90}
+only_list=; [ "$1" = list ] && { only_list=1; shift; }
+kind=${1:-covering}
+DIR=build/nvcc
+mkdir -p $DIR
+export NVCC DIR
+values() { sed -n "s/^ *X_$1(\([a-z0-9_]*\) *,.*/\1/p" attention_variants.cuh | tr '\n' ' '; }
+# A set starts from a value (covering) or two values together (pairwise) that no set has yet, and grows by the value that
+# brings most that is new; never by a conflict.
+sets() {
+    for s in ATTN BIAS PE NORM FFN COMBINE; do echo "$s $(values $s)"; done
+    echo "PRECISION bf16 fp32"
+    sed -n 's/^ *X_CONFLICT(\(ATTN=[a-z0-9_]*\) *\(BIAS=[a-z0-9_]*\) *,.*/CONFLICT \1 \2/p' attention_variants.cuh
+}
+sets | awk -v kind="$kind" '
+    $1 == "CONFLICT" { conflict[$2, $3] = 1; next }
+    { name[++S] = $1; count[S] = NF - 1; for (i = 2; i <= NF; i++) { value[S, i - 1] = $1 "=" $i } }
+    function clash(s, v, t, u) { return (value[s, v], value[t, u]) in conflict || (value[t, u], value[s, v]) in conflict }
+    function gain(s, v,   t, n) {                      # what value v of switch s would bring to the set that is being built
+        n = ((s, v) in seen ? 0 : 500) - used[s, v]
+        for (t = 1; t <= S; t++) {
+            if (t == s || !set[t]) { continue }
+            if (clash(s, v, t, set[t])) { return -1e9 }
+            if (kind == "pairwise" && !((s, v, t, set[t]) in done)) { n += 1000 }
+        }
+        return n
+    }
+    function start(   s, v, t, u) {                    # false when there is nothing new left
+        for (s = 1; s <= S; s++) { set[s] = 0 }
+        for (s = 1; s <= S; s++) {
+            for (v = 1; v <= count[s]; v++) {
+                if (kind != "pairwise" && !((s, v) in seen)) { set[s] = v; return 1 }
+                for (t = 1; kind == "pairwise" && t < s; t++) {
+                    for (u = 1; u <= count[t]; u++) { if (!((s, v, t, u) in done) && !clash(s, v, t, u)) { set[s] = v; set[t] = u; return 1 } }
+                }
+            }
+        }
+        return 0
+    }
+    END {
+        while (start()) {
+            line = ""
+            for (s = 1; s <= S; s++) {
+                if (set[s]) { continue }
+                best = 1
+                for (v = 2; v <= count[s]; v++) { if (gain(s, v) > gain(s, best)) { best = v } }
+                set[s] = best
+            }
+            for (s = 1; s <= S; s++) {
+                line = line " -D" value[s, set[s]]
+                seen[s, set[s]] = 1
+                used[s, set[s]]++
+                for (t = 1; t <= S; t++) { done[s, set[s], t, set[t]] = 1 }
+            }
+            print line
+        }
+    }' > $DIR/$kind.sets
+[ "$only_list" ] && { cat $DIR/$kind.sets; exit 0; }
+cat > $DIR/one.sh <<'ONE'
+arch=$1; shift
+log=$DIR/$(echo "$arch $*" | sed 's/-D[A-Z]*=//g' | tr ' ' '-').log
+$NVCC -std=c++17 -cubin -arch=$arch -Xptxas -v -DBACKEND=cuda "$@" train_sink.cu -o "$log.cubin" > "$log" 2>&1 || { echo "$arch $*: does not compile"; head -n 5 "$log"; exit; }
+rm -f "$log.cubin"
+# name, registers, bytes spilled, of every kernel of the attention
+awk -v set="$*" -v arch=$arch '/Compiling entry/ { name = $0; sub(/.*_ZN4cuda[0-9]+/, "", name); sub(/EEv.*/, "", name) }
+    /spill stores/ { spill = $0; sub(/ bytes spill stores.*/, "", spill); sub(/.*, /, "", spill) }
+    /Used/ && name ~ /^attention/ { match($0, /Used [0-9]+/); r = substr($0, RSTART + 5, RLENGTH - 5); print arch, name, r, spill
+        if (spill > 0) { bad = 1 } }
+    END { exit bad }' "$log" > "$log.registers" && echo "ok $arch $*" || { echo "$arch $*: spills"; awk '$4 > 0' "$log.registers"; }
+ONE
+for arch in $ARCHS; do sed "s/^/$arch /" $DIR/$kind.sets; done | xargs -d '\n' -P "$JOBS" -I{} sh -c 'sh $DIR/one.sh $1' sh {} | tee $DIR/report
+cat $DIR/*.registers | sort -u > $DIR/registers.txt
+passed=$(grep -c '^ok' $DIR/report) all=$(($(wc -l < $DIR/$kind.sets) * $(echo $ARCHS | wc -w)))
+echo "$passed passed, $((all - passed)) failed"
+[ "$passed" = "$all" ]
