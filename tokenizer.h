@@ -1,7 +1,6 @@
 /*
-tokenizer.h -- text to token ids and back. Three kinds: raw bytes;
-Hugging Face tokenizer.json (or vocab.json + merges.txt),
-the same ids as the `tokenizers` library; and bare ids that nobody can read. In reading order:
+tokenizer.h -- text to token ids and back. Three kinds: raw bytes; Hugging Face tokenizer.json (or vocab.json and
+merges.txt) with the same ids as the `tokenizers` library; and bare ids that nobody can read. In reading order:
 
     unicode     letter, number, space, and the normal form C
     tokenizer   the struct, and tokenizer_load
@@ -232,14 +231,17 @@ static const char* const BLOCK = "\xE2\x96\x81";         // U+2581, SentencePiec
 struct KnownRegex { const char* regex; StepKind kind; int digits; };
 static const KnownRegex known_regexes[] = {
     { "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+", SPLIT_GPT2, 0 },
-    { "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+", SPLIT_CL100K, 3 },
-    { "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+", SPLIT_CL100K, 1 },
-    { "'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}+|\\p{N}{1,2}| ?[^\\s\\p{L}\\p{N}]++[\\r\\n]*|\\s*[\\r\\n]|\\s+(?!\\S)|\\s+", SPLIT_CL100K, 2 },
-    { "'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}+|\\p{N}{1,3}+| ?[^\\s\\p{L}\\p{N}]++[\\r\\n]*|\\s*[\\r\\n]|\\s+(?!\\S)|\\s+", SPLIT_CL100K, 3 },
+    { "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*"
+      "|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+", SPLIT_CL100K, 3 },                                                  // LLaMA-3
+    { "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*"
+      "|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+", SPLIT_CL100K, 1 },
+    { "'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}+|\\p{N}{1,2}| ?[^\\s\\p{L}\\p{N}]++[\\r\\n]*"
+      "|\\s*[\\r\\n]|\\s+(?!\\S)|\\s+", SPLIT_CL100K, 2 },                                                   // nanochat
+    { "'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}+|\\p{N}{1,3}+| ?[^\\s\\p{L}\\p{N}]++[\\r\\n]*"
+      "|\\s*[\\r\\n]|\\s+(?!\\S)|\\s+", SPLIT_CL100K, 3 },
 };
 
-// GPT-2's map from bytes to printable characters: 21-7E, A1-AC, AE-FF stand for themselves, the rest, in order, for
-// U+0100...
+// GPT-2's map from bytes to printable characters: 21-7E, A1-AC, AE-FF are themselves, the rest, in order, U+0100...
 inline bool byte_stays(int b) { return (b >= 0x21 && b <= 0x7E) || (b >= 0xA1 && b <= 0xAC) || b >= 0xAE; }
 // a vocabulary string in that alphabet -> bytes; false if it has other characters
 inline bool byte_level_to_raw(const std::string& s, std::string* raw) {
@@ -259,8 +261,9 @@ inline bool byte_level_to_raw(const std::string& s, std::string* raw) {
 
 // what loading needs to say an error with, and nothing else
 struct TokenizerFile { std::string path; };
-[[noreturn]] inline void refuse(const TokenizerFile& f, const std::string& what,
-    const char* hint = "") { die(EXIT_USER, f.path + ": " + what, hint); }
+[[noreturn]] inline void refuse(const TokenizerFile& f, const std::string& what, const char* hint = "") {
+    die(EXIT_USER, f.path + ": " + what, hint);
+}
 inline const Json& json_need(const TokenizerFile& f, const Json& j, const char* key, Json::Type type) {
     const Json* v = j.get(key);
     if (!v || v->type != type) { refuse(f, strf("got no %s, or of another type: not a tokenizer.json", key)); }
@@ -289,8 +292,8 @@ inline void tokenizer_steps(const TokenizerFile& f, Tokenizer* t, const std::str
     if (json_null(j)) { return; }
     if (depth > 20) { refuse(f, stage + ": nested too deep"); }
     std::string type = json_string(*j, "type");
-    std::vector<Step>& out = stage == "normalizer" ? t->normalizer : stage == "pre_tokenizer" ? t->splitter
-        : t->decoder;
+    const bool norm = stage == "normalizer", pre = stage == "pre_tokenizer", decode = stage == "decoder";
+    std::vector<Step>& out = norm ? t->normalizer : pre ? t->splitter : t->decoder;
     auto add = [&](StepKind kind) { out.emplace_back(); out.back().kind = kind; return &out.back(); };
     auto metaspace = [&](StepKind kind) {
         Step* s = add(kind);
@@ -300,8 +303,8 @@ inline void tokenizer_steps(const TokenizerFile& f, Tokenizer* t, const std::str
         if (!scheme.empty() && scheme != "always" && scheme != "first" && scheme != "never") {
             refuse(f, stage + ": unknown prepend_scheme " + scheme);
         }
-        s->number = scheme == "first" ? PREPEND_FIRST : scheme == "never"
-            || (scheme.empty() && !json_true(*j, "add_prefix_space", true)) ? PREPEND_NEVER : PREPEND_ALWAYS;
+        if (scheme.empty()) { scheme = json_true(*j, "add_prefix_space", true) ? "always" : "never"; } // older files
+        s->number = scheme == "first" ? PREPEND_FIRST : scheme == "never" ? PREPEND_NEVER : PREPEND_ALWAYS;
         s->flag = json_true(*j, "split", true);
     };
     auto pattern = [&](const char* kind) {               // {"String": ...} or {"Regex": ...}
@@ -309,20 +312,18 @@ inline void tokenizer_steps(const TokenizerFile& f, Tokenizer* t, const std::str
         return json_string(p, kind);
     };
     if (type == "Sequence") {
-        const char* key = stage == "normalizer" ? "normalizers" : stage == "pre_tokenizer" ? "pretokenizers"
-            : "decoders";
+        const char* key = norm ? "normalizers" : pre ? "pretokenizers" : "decoders";
         for (auto& item : json_need(f, *j, key, Json::ARRAY).items) { tokenizer_steps(f, t, stage, &item, depth + 1); }
-    } else if (stage == "normalizer" && type == "NFC") { add(NORM_NFC);
-    } else if (stage == "normalizer" && type == "Prepend") { add(NORM_PREPEND)->to = json_need(f, *j, "prepend",
-        Json::STRING).string;
-    } else if (stage != "pre_tokenizer" && type == "Replace" && !pattern("String").empty()) {
-        Step* s = add(stage == "decoder" ? DECODE_REPLACE : NORM_REPLACE);
+    } else if (norm && type == "NFC") { add(NORM_NFC);
+    } else if (norm && type == "Prepend") { add(NORM_PREPEND)->to = json_need(f, *j, "prepend", Json::STRING).string;
+    } else if (!pre && type == "Replace" && !pattern("String").empty()) {
+        Step* s = add(decode ? DECODE_REPLACE : NORM_REPLACE);
         s->from = pattern("String"); s->to = json_need(f, *j, "content", Json::STRING).string;
-    } else if (stage == "pre_tokenizer" && type == "ByteLevel") {
+    } else if (pre && type == "ByteLevel") {
         t->byte_level = true;
         if (json_true(*j, "add_prefix_space", true)) { add(SPLIT_PREFIX); }
         if (json_true(*j, "use_regex", true)) { add(SPLIT_GPT2); }
-    } else if (stage == "pre_tokenizer" && type == "Split") {
+    } else if (pre && type == "Split") {
         const char* names[] = { "Removed", "Isolated", "MergedWithPrevious", "MergedWithNext", "Contiguous" };
         std::string behavior = json_string(*j, "behavior"), regex = pattern("Regex");
         bool invert = json_true(*j, "invert");
@@ -343,14 +344,13 @@ inline void tokenizer_steps(const TokenizerFile& f, Tokenizer* t, const std::str
                 "add it to known_regexes in tokenizer.h, with its splitter");
         }
         add(known->kind)->number = known->digits;
-    } else if (stage == "pre_tokenizer" && type == "Digits") { add(SPLIT_DIGITS)->flag = json_true(*j,
-        "individual_digits");
-    } else if (stage == "pre_tokenizer" && type == "Metaspace") { metaspace(SPLIT_METASPACE);
-    } else if (stage == "decoder" && type == "Metaspace") { metaspace(DECODE_METASPACE);
-    } else if (stage == "decoder" && type == "ByteLevel") { add(DECODE_BYTES);
-    } else if (stage == "decoder" && type == "ByteFallback") { add(DECODE_FALLBACK);
-    } else if (stage == "decoder" && type == "Fuse") { add(DECODE_FUSE);
-    } else if (stage == "decoder" && type == "Strip") {
+    } else if (pre && type == "Digits") { add(SPLIT_DIGITS)->flag = json_true(*j, "individual_digits");
+    } else if (pre && type == "Metaspace") { metaspace(SPLIT_METASPACE);
+    } else if (decode && type == "Metaspace") { metaspace(DECODE_METASPACE);
+    } else if (decode && type == "ByteLevel") { add(DECODE_BYTES);
+    } else if (decode && type == "ByteFallback") { add(DECODE_FALLBACK);
+    } else if (decode && type == "Fuse") { add(DECODE_FUSE);
+    } else if (decode && type == "Strip") {
         Step* s = add(DECODE_STRIP);
         s->from = json_need(f, *j, "content", Json::STRING).string;
         s->number = json_int(f, *j, "start");
@@ -453,8 +453,7 @@ inline void added_insert(AddedTree* tree, const std::string& text, int index) {
 inline void normalize(const Tokenizer& t, std::string* text, bool prepend = true);
 inline void tokenizer_whole(Tokenizer* t);
 
-// may text be cut after a line? Not if a component adds something at the start of each text, or a token crosses the
-// cut.
+// May text be cut after a line? Not if a component adds something at the start of each text, or a token has both sides.
 inline bool tokenizer_cuts_at_lines(const Tokenizer& t) {
     bool word = t.splitter.empty();
     for (auto& s : t.splitter) {
@@ -648,8 +647,8 @@ inline Tokenizer tokenizer_load(const std::string& given) {
     if (is_dir(given)) {
         f.path = given + (file_exists(given + "/tokenizer.json") ? "/tokenizer.json" : "/vocab.json");
     }
-    std::string content = file_read(f.path, hint), error, dir = f.path.find('/') == std::string::npos ? "."
-        : f.path.substr(0, f.path.rfind('/'));
+    std::string content = file_read(f.path, hint), error, dir = ".";
+    if (f.path.find('/') != std::string::npos) { dir = f.path.substr(0, f.path.rfind('/')); }
     Json j;
     if (!json_parse(content.data(), content.size(), &j, &error)) { refuse(f, error, hint); }
     Tokenizer t;
@@ -676,8 +675,7 @@ inline Tokenizer tokenizer_load(const std::string& given) {
 
 typedef std::vector<uint32_t> Ids;
 
-// per thread: room to work in, and the ids of pieces met before. Short pieces repeat so much (Zipf) that most text is
-// found here.
+// Per thread: room to work in, and the ids of pieces met before: short pieces repeat so much that most are found here.
 // up to 15 bytes, the length in the top byte of hi; ids end at NO_ID
 struct PieceSlot { uint64_t lo, hi; uint32_t ids[4]; };
 enum : uint32_t { NO_ID = 0xFFFFFFFF };
@@ -844,8 +842,7 @@ inline size_t contraction(const char* s, size_t i, size_t n, bool any_case) {
     if (a == 's' || a == 't' || a == 'm' || a == 'd') { return 2; }
     return (a == 'r' && b == 'e') || (a == 'v' && b == 'e') || (a == 'l' && b == 'l') ? 3 : 0;
 }
-// whitespace from i, with something after it: all but the last character, which is left for what follows; alone it
-// stays
+// whitespace from i: all of it at the end of the text or if it is one character, else all but the last one
 inline size_t split_space(const Unicode& u, const char* s, size_t i, size_t n) {
     size_t e = i, last = i;
     for (int len; e < n && class_at(u, s + e, &len) == CLASS_S; e += len) { last = e; }
@@ -882,14 +879,18 @@ inline size_t split_cl100k(const Unicode& u, const char* s, size_t i, size_t n, 
     return line ? line : split_space(u, s, i, n);
 }
 
+inline size_t split_known(const Unicode& u, const Step& step, const char* s, size_t i, size_t n) {
+    return step.kind == SPLIT_GPT2 ? split_gpt2(u, s, i, n) : split_cl100k(u, s, i, n, step.number);
+}
+
 struct Span { size_t begin, end; bool match; };
 inline std::vector<Span> split_behave(std::vector<Span> in, int behavior) {
     std::vector<Span> out;
     bool before = false;
     if (behavior == MERGED_WITH_NEXT) { std::reverse(in.begin(), in.end()); }
     for (auto& s : in) {
-        bool join = behavior == CONTIGUOUS ? s.match == before : (behavior == MERGED_WITH_PREVIOUS
-            || behavior == MERGED_WITH_NEXT) && s.match && !before;
+        bool merged = behavior == MERGED_WITH_PREVIOUS || behavior == MERGED_WITH_NEXT;
+        bool join = behavior == CONTIGUOUS ? s.match == before : merged && s.match && !before;
         if (behavior == REMOVED && s.match) { continue; }
         if (join && !out.empty()) {
             out.back().begin = std::min(out.back().begin, s.begin);
@@ -941,17 +942,13 @@ inline void split_step(const Step& step, std::string piece, bool first, std::vec
         }
         std::vector<Span> merged;
         for (auto& s : spans) {
-            if (!merged.empty() && merged.back().match == s.match && !(s.match && step.flag)) {
-                merged.back().end = s.end;
-            else {
-                merged.push_back(s);
-            }
+            bool same = !merged.empty() && merged.back().match == s.match;
+            if (same && !(s.match && step.flag)) { merged.back().end = s.end; } else { merged.push_back(s); }
         }
         spans.swap(merged);
     } else {
         for (size_t i = 0, e; i < n; i = e) {
-            e = step.kind == SPLIT_GPT2 ? split_gpt2(u, piece.data(), i, n) : split_cl100k(u, piece.data(), i, n,
-                step.number);
+            e = split_known(u, step, piece.data(), i, n);
             spans.push_back({i, e, false});
         }
     }
@@ -970,8 +967,7 @@ inline void normalize(const Tokenizer& t, std::string* text, bool prepend) {
         else { replace_all(text, step.from, step.to); }
     }
 }
-// a piece that is done splitting. Words of a SentencePiece vocabulary never merge across "x▁", so they are merged one
-// by one.
+// A piece that is done splitting. SentencePiece words do not merge across "x▁": they are merged one by one.
 inline void encode_word(const Tokenizer& t, Scratch* w, const char* s, size_t n, Ids* out) {
     if (!t.cut_at_blocks) { piece_encode(t, w, s, n, s + n, out); return; }
     auto block = [&](size_t i) { return i + 3 <= n && !memcmp(s + i, BLOCK, 3); };
@@ -988,7 +984,7 @@ inline void encode_text(const Tokenizer& t, Scratch* w, const char* s, size_t n,
         const Unicode& u = unicode();
         const Step& step = t.splitter[0];
         for (size_t i = 0, e; i < n; i = e) {
-            e = step.kind == SPLIT_GPT2 ? split_gpt2(u, s, i, n) : split_cl100k(u, s, i, n, step.number);
+            e = split_known(u, step, s, i, n);
             piece_encode(t, w, s + i, e - i, s + n, out);
         }
         return;
@@ -1015,8 +1011,7 @@ inline size_t text_find(const char* s, size_t i, size_t n, const std::string& wh
     for (; i + 1 < n; i++) { if (s[i] == what[0] && s[i+1] == what[1]) { return i; } }
     return n;
 }
-// the leftmost, then longest, added token at or after i; its place is [*begin, *end). Returns its index, -1 if there is
-// none.
+// the leftmost, then longest, added token at or after i, its place is [*begin, *end): its index, -1 if there is none
 inline int added_find(const Tokenizer& t, const AddedTree& tree, const char* s, size_t i, size_t n, size_t* begin,
     size_t* end) {
     if (tree.next.empty()) { return -1; }
@@ -1136,8 +1131,8 @@ inline void decode_step(const Step& step, std::vector<std::string>* tokens) {
             size_t e = i;
             for (int b; e < v.size() && (b = fallback_byte(v[e])) >= 0; e++) { bytes += (char)b; }
             if (e == i) { out.push_back(v[i]); continue; }
-            // one for each byte
-            if (utf8_valid(bytes)) { out.push_back(bytes); } else { out.insert(out.end(), e - i, "\xEF\xBF\xBD"); }
+            if (utf8_valid(bytes)) { out.push_back(bytes); }
+            else { out.insert(out.end(), e - i, "\xEF\xBF\xBD"); }  // one for each byte
             i = e - 1;
         }
         v.swap(out);
@@ -1183,8 +1178,7 @@ inline std::string tokenizer_decode(const Tokenizer& t, const int* ids, size_t n
     return out;
 }
 // One id at a time, for printing while generating: returns the text that id made certain. The last characters wait
-// while they
-// could still change (half a character, a space that joins the next token).
+// while they could still change (half a character, a space that joins the next token).
 struct TextStream { std::vector<int> ids; size_t shown = 0; };
 inline std::string tokenizer_stream(const Tokenizer& t, TextStream* s, int id) {
     s->ids.push_back(id);

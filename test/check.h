@@ -19,8 +19,7 @@ check.h -- the whole test framework. A test program CHECKs and ends with `return
 
 static long check_passed, check_failed;
 
-__attribute__((format(printf, 4, 5))) static inline bool check_that(bool ok, const char* file, int line,
-    const char* fmt, ...) {
+__attribute__((format(printf, 4, 5))) static inline bool check_that(bool ok, const char* file, int line, const char* fmt, ...) {
     if (ok) { check_passed++; return true; }
     check_failed++;
     if (check_failed > 50) { return false; }             // the first ones tell the story
@@ -33,9 +32,7 @@ __attribute__((format(printf, 4, 5))) static inline bool check_that(bool ok, con
 // |got - want| <= tol; a NaN fails
 #define check_near(got, want, tol, ...) do { \
     double got_ = (got), want_ = (want), tol_ = (tol); \
-    check_that(fabs(got_ - want_) <= tol_, __FILE__, __LINE__, "%s: got %.9g, wanted %.9g +- %.3g",
-        strf(__VA_ARGS__).c_str(), got_, want_, tol_);
-    \
+    check_that(fabs(got_ - want_) <= tol_, __FILE__, __LINE__, "%s: got %.9g, wanted %.9g +- %.3g", strf(__VA_ARGS__).c_str(), got_, want_, tol_); \
 } while (0)
 
 static inline int check_done() {
@@ -79,16 +76,14 @@ static inline std::string check_tmp() {
 struct Ran {
     int code;                                            // exit status; 128 + the signal, as the shell has it
     std::string out, err;
-    bool says(const char* part) const { return out.find(part) != std::string::npos
-        || err.find(part) != std::string::npos; }
+    bool says(const char* part) const { return out.find(part) != std::string::npos || err.find(part) != std::string::npos; }
 };
 static inline Ran check_run(const std::string& command) {
     char path[2][32] = { "/tmp/check_run_XXXXXX", "/tmp/check_run_XXXXXX" };
     for (auto& p : path) { close(mkstemp(p)); }
     fflush(stdout);
     const int status = system(("exec 2>" + std::string(path[1]) + " >" + path[0] + "\n" + command).c_str());
-    Ran r = { WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), file_read(path[0]),
-        file_read(path[1]) };
+    Ran r = { WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), file_read(path[0]), file_read(path[1]) };
     for (auto& p : path) { unlink(p); }
     return r;
 }

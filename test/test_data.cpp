@@ -40,10 +40,11 @@ static std::vector<int> draw(Data* d, int B) {
     return x;
 }
 static Died opening(const DataOptions& o) { return check_dies([&] { data_open(o); }); }
-#define REFUSED(o, what) do { Died d_ = opening(o); \
-    CHECK(d_.code == EXIT_USER && d_.says(what) && d_.says("error: "), "wanted exit 2 and \"%s\", got %d and: %s",
-        what, d_.code, d_.err.c_str());
-    } while (0)
+#define REFUSED(o, what) do { \
+    Died d_ = opening(o); \
+    CHECK(d_.code == EXIT_USER && d_.says(what) && d_.says("error: "), \
+        "wanted exit 2 and \"%s\", got %d and: %s", what, d_.code, d_.err.c_str()); \
+} while (0)
 
 // ----------------------------------------------------------------------------
 
@@ -183,10 +184,6 @@ static void test_order() {
     std::vector<int> x = draw(&few, 100);
     CHECK(*std::max_element(x.begin(), x.end()) == 80, "--train-tokens 80: got token number %d",
         *std::max_element(x.begin(), x.end()));
-    o = options({dir + "/up"}); o.whole = true;
-    Data whole = data_open(o);
-    data_probe(&whole, probe.data());
-    CHECK(probe[0] == 0 && probe[24] == 20, "whole: the probe starts with %d", probe[0]);
 }
 
 // documents + EOS, back to back; the last part held out
@@ -596,23 +593,29 @@ static void test_long_text() {
             want.size());
     }
 }
-static void test_probe_records() {
+static void test_prompts() {
     std::string lines;
     for (int i = 0; i < 12; i++) {
         lines += strf("{\"text\": \"%s\"}\n", std::string(i % 3 ? 4 + i : 4, (char)('a' + i)).c_str());
     }
-    DataOptions o = options({put("probe.jsonl", lines)});
-    o.whole = true; o.T = 4; o.probe_seqs = 6;
-    Data d = data_open(o);
+    std::string path = put("prompts.jsonl", lines);
+    Tokenizer bytes = tokenizer_bytes();
     std::vector<int> x(6 * 5);
-    // 0, 3 and 6 have four tokens
-    CHECK(data_probe(&d, x.data()) == 6 && d.probe_skipped == 3, "probe of records: %ld skipped", d.probe_skipped);
+    long skipped;
+    int n = data_prompts(path, bytes, 6, 4, false, x.data(), &skipped);
+    CHECK(n == 6 && skipped == 3, "prompts: %d, and %ld skipped", n, skipped);   // a, d and g have four tokens
     const char first[] = { 'b', 'c', 'e', 'f', 'h', 'i' };
-    for (int i = 0; i < 30; i++) { CHECK(x[i] == first[i / 5], "probe of records: sequence %d has %c", i / 5, x[i]); }
-    o.bos = "doc";
-    Data b = data_open(o);
-    CHECK(data_probe(&b, x.data()) == 6 && b.probe_skipped == 0 && x[0] == 256 && x[1] == 'a' && x[5] == 256
-        && x[6] == 'b', "probe of records with BOS: %d %d", x[0], x[1]);
+    for (int i = 0; i < 30; i++) { CHECK(x[i] == first[i / 5], "prompts: sequence %d has %c", i / 5, x[i]); }
+    DataOptions how;
+    how.bos = "doc"; how.fix_token = {{3, 7}};
+    n = data_prompts(path, bytes, 6, 4, false, x.data(), &skipped, &how);
+    CHECK(n == 6 && skipped == 0 && x[0] == 256 && x[1] == 'a' && x[2] == 7 && x[5] == 256 && x[6] == 'b',
+        "prompts with BOS: %d %d %d", x[0], x[1], x[2]);
+    how.bos = "seq";
+    n = data_prompts(path, bytes, 6, 4, false, x.data(), &skipped, &how);
+    CHECK(n == 6 && x[0] == 256 && x[1] == 'b' && x[2] == 7, "prompts with BOS in place of the first token: %d %d", x[0], x[1]);
+    Died d = check_dies([&] { data_prompts(path, bytes, 6, 100, false, x.data(), &skipped); });
+    CHECK(d.code == EXIT_USER && d.says("got no record of 101 tokens"), "prompts: %d %s", d.code, d.err.c_str());
 }
 
 static void test_bad_input() {
@@ -736,7 +739,7 @@ int main() {
     test_edits();
     test_tokenize();
     test_long_text();
-    test_probe_records();
+    test_prompts();
     test_bad_input();
     test_bad_text();
     remove_tree(dir);
