@@ -6,9 +6,9 @@ dataloader.h -- from whatever the user has to batches of token ids. In reading o
     bb          the built-in Bigram-Backcopy task, generated on the fly
     data        sources, the held-out part, windows in shuffled order, the position for checkpoints
 
-A training sequence is a window of T+1 tokens at stride T over a source's documents, each followed by EOS: every token is
-a target exactly once per epoch. An epoch visits all windows in an order that is a keyed permutation of (seed, epoch),
-computed in O(1) memory, so a position in the data is one number per source.
+A training sequence is a window of T+1 tokens at stride T over a source's documents, each followed by EOS: every token
+is a target exactly once per epoch. An epoch visits all windows in the order of a permutation keyed by seed and epoch
+and computed in O(1) memory, so a position in the data is one number per source.
 
 To read another shard format: one more case in shard_open. Another text format: text_format, text_next and text_encode.
 */
@@ -25,7 +25,8 @@ To read another shard format: one more case in shard_open. Another text format: 
 #include <thread>
 
 struct DataOptions {
-    std::vector<std::string> data;         // "bb" | FILE.txt | FILE.jsonl[.zst|.gz] | DIR of shards | NAME under data/; SOURCE:WEIGHT in mixtures
+    // "bb" | FILE.txt | FILE.jsonl[.zst|.gz] | DIR of shards | NAME under data/; SOURCE:WEIGHT in mixtures
+    std::vector<std::string> data;
     std::string tokenizer;                 // path of tokenizer.json; "" = bytes
     std::string bos = "none";              // none | seq: first token of every sequence | doc: before every document
     std::string cache;                     // where text is kept as shards once tokenised; "" = data/cache
@@ -34,22 +35,28 @@ struct DataOptions {
     int val_seqs = 100, probe_seqs = 100, probe_len = 64;
     long train_tokens = 0;                 // only the first N training tokens; 0 = all
     int vocab = 0;                         // ids the model has; 0 = as many as the data need
-    bool whole = false;                    // nothing held out: validation and probe read each source from its start
     std::vector<int> random_token;         // 1-based positions replaced by Uniform(V)
     std::vector<std::pair<int, int>> fix_token;  // 1-based position, id
-    int bb_vocab = 256, bb_triggers = 1, bb_bos = 1; double bb_trigger_prob = 0.15, bb_temp = 2.0; uint64_t bb_table = 1;
+    int bb_vocab = 256, bb_triggers = 1, bb_bos = 1;
+    double bb_trigger_prob = 0.15, bb_temp = 2.0;
+    uint64_t bb_table = 1;
     bool skip_bad = false;                 // broken records are counted and left out instead of ending the program
 };
 
 // what a random stream is for: streams of different purposes never meet
 enum { STREAM_TABLE = 1, STREAM_TRAIN, STREAM_VAL, STREAM_PROBE, STREAM_ORDER, STREAM_EDIT };
 
-inline uint64_t mix64(uint64_t a, uint64_t b) { Rng r{a ^ b * 0x9E3779B97F4A7C15ull}; rng_next(&r); return rng_next(&r); }
+inline uint64_t mix64(uint64_t a, uint64_t b) {
+    Rng r{a ^ b * 0x9E3779B97F4A7C15ull};
+    rng_next(&r);
+    return rng_next(&r);
+}
 
 // ----------------------------------------------------------------------------
 // shards
 
-enum { SHARD_HEADER = 1024, SHARD_MAGIC_16 = 20240520, SHARD_VERSION_16 = 1, SHARD_MAGIC_32 = 20240801, SHARD_VERSION_32 = 7 };
+enum { SHARD_HEADER = 1024 };
+enum { SHARD_MAGIC_16 = 20240520, SHARD_VERSION_16 = 1, SHARD_MAGIC_32 = 20240801, SHARD_VERSION_32 = 7 };
 enum { SHARD_TOKENS = 100000000 };         // tokens per shard when we write them
 
 #define RAW_FORMAT "raw uint16"
@@ -83,28 +90,36 @@ inline Shard shard_parse(const std::string& path, const unsigned char* p, long s
         int widths[] = { 0, 1, 1, 2, 4, 8, 0, 0, 2 }, code = p[15];
         s.width = code <= 8 ? widths[code] : 0;
         if (version != 1 || !s.width) {
-            die(EXIT_USER, strf("%s: got LITPKDS version %llu, dtype %d, wanted version 1 and an integer dtype", path.c_str(), (unsigned long long)version, code));
+            die(EXIT_USER, strf("%s: got LITPKDS version %llu, dtype %d, wanted version 1 and an integer dtype",
+                path.c_str(), (unsigned long long)version, code));
         }
         s.format = "LITPKDS"; s.tokens = p + 24; s.n = (size - 24) / s.width;
         if (chunk > (uint64_t)s.n) {
-            die(EXIT_USER, strf("%s: got %ld tokens, wanted the %llu its header promises: truncated", path.c_str(), s.n, (unsigned long long)chunk), hint);
+            die(EXIT_USER, strf("%s: got %ld tokens, wanted the %llu its header promises: truncated", path.c_str(),
+                s.n, (unsigned long long)chunk), hint);
         }
         s.n = chunk;
     } else if (head[0] == SHARD_MAGIC_16 || head[0] == SHARD_MAGIC_32) {
         bool wide = head[0] == SHARD_MAGIC_32;
         int want = wide ? SHARD_VERSION_32 : SHARD_VERSION_16;
-        if (size < SHARD_HEADER) { die(EXIT_USER, strf("%s: got %ld bytes, wanted a header of 1024: truncated", path.c_str(), size), hint); }
-        if (head[1] != want) { die(EXIT_USER, strf("%s: got shard version %d, wanted %d for magic %d", path.c_str(), head[1], want, head[0]), hint); }
+        if (size < SHARD_HEADER) {
+            die(EXIT_USER, strf("%s: got %ld bytes, wanted a header of 1024: truncated", path.c_str(), size), hint);
+        }
+        if (head[1] != want) {
+            die(EXIT_USER, strf("%s: got shard version %d, wanted %d for magic %d", path.c_str(), head[1], want,
+                head[0]), hint);
+        }
         s.format = wide ? "llm.c uint32" : "llm.c uint16"; s.width = wide ? 4 : 2;
         s.tokens = p + SHARD_HEADER; s.n = head[2];
         if (s.n < 0 || SHARD_HEADER + s.n * s.width != size) {
-            die(EXIT_USER, strf("%s: got %ld bytes, wanted %ld for the %ld tokens its header promises: truncated or not a shard",
-                path.c_str(), size, SHARD_HEADER + s.n * s.width, s.n), hint);
+            die(EXIT_USER, strf("%s: got %ld bytes, wanted %ld for the %ld tokens its header promises: truncated or "
+                "not a shard", path.c_str(), size, SHARD_HEADER + s.n * s.width, s.n), hint);
         }
     } else if (size % 2 == 0 && !shard_blank_header(p, size)) { // nanoGPT: ids and nothing else
         s.format = RAW_FORMAT; s.tokens = p; s.n = size / 2;
     } else {
-        die(EXIT_USER, strf("%s: got magic %d, wanted %d (uint16) or %d (uint32): not a token shard", path.c_str(), head[0], SHARD_MAGIC_16, SHARD_MAGIC_32), hint);
+        die(EXIT_USER, strf("%s: got magic %d, wanted %d (uint16) or %d (uint32): not a token shard", path.c_str(),
+            head[0], SHARD_MAGIC_16, SHARD_MAGIC_32), hint);
     }
     return s;
 }
@@ -139,7 +154,9 @@ inline void shard_put(ShardOut* o, const uint32_t* ids, long n) {
     o->n += n;
 }
 inline void shard_commit(ShardOut* o) {
-    int32_t head[3] = { o->width == 4 ? SHARD_MAGIC_32 : SHARD_MAGIC_16, o->width == 4 ? SHARD_VERSION_32 : SHARD_VERSION_16, (int32_t)o->n };
+    bool wide = o->width == 4;
+    int32_t head[3] = { SHARD_MAGIC_16, SHARD_VERSION_16, (int32_t)o->n };
+    if (wide) { head[0] = SHARD_MAGIC_32; head[1] = SHARD_VERSION_32; }
     if (fseek(o->file.f, 0, SEEK_SET)) { file_abort(&o->file); }
     file_put(&o->file, head, sizeof head);
     file_commit(&o->file);
@@ -160,7 +177,8 @@ inline void tokens_copy(const Tokens& t, long at, long n, int V, int* out) {
         for (long j = 0; j < take; j++) {
             long id = shard_token(s, i + j);
             if (id < 0 || id >= V) {
-                die(EXIT_USER, strf("%s: got id %ld at token %ld, wanted ids below the vocabulary of %d", s.path.c_str(), id, i + j, V),
+                die(EXIT_USER, strf("%s: got id %ld at token %ld, wanted ids below the vocabulary of %d",
+                    s.path.c_str(), id, i + j, V),
                     "give the tokenizer these shards were made with: --tokenizer tokenizer.json, or a larger --vocab");
             }
             out[j] = (int)id;
@@ -183,7 +201,8 @@ struct TextFile {
     std::string error;                                   // it could not be read to its end
 };
 struct TextCounts { long documents = 0, tokens = 0, bytes = 0, replaced = 0, skipped = 0; };
-struct TextDoc { size_t end; std::string domain; bool whole; };  // its last id is ids[end-1]; whole: the document ends here
+// its last id is ids[end-1]; whole: the document ends here
+struct TextDoc { size_t end; std::string domain; bool whole; };
 struct TextBlock {
     const TextFile* file; std::string text; long line; bool first, last;          // first, last: of a .txt document
     Ids ids; std::vector<TextDoc> docs; TextCounts counts; std::string error;     // what became of the text
@@ -222,17 +241,25 @@ inline void text_close(TextFile* t) {
     if (t->fd > 0) { close(t->fd); }
     if (t->child) { waitpid(t->child, &status, 0); close(t->raw); }
     t->fd = t->child = 0;
-    if (WIFEXITED(status) && WEXITSTATUS(status) == 127) { t->error = strf("%s: needs the program %s, which is not installed", t->path.c_str(), t->unpack); }
-    else if (status) { t->error = strf("%s: %s cannot unpack it to the end: truncated or damaged", t->path.c_str(), t->unpack); }
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 127) {
+        t->error = strf("%s: needs the program %s, which is not installed", t->path.c_str(), t->unpack);
+    }
+    else if (status) {
+        t->error = strf("%s: %s cannot unpack it to the end: truncated or damaged", t->path.c_str(), t->unpack);
+    }
 }
-// where a long .txt may be cut, short of its end; 0 if nowhere. Between "x\n" and "y" no tokenizer that allows it looks across.
+// Where a long .txt may be cut, short of its end; 0 if nowhere. A tokenizer that allows it never looks across the place
+// between "x\n" and "y".
 inline size_t text_cut(const Tokenizer& tok, const std::string& s) {
     if (tok.kind == TOKENIZER_BYTES) { return s.size() - 1; }
     auto letter = [&](size_t i) { return s[i] > 0x20 && s[i] < 0x7F; };
-    for (size_t i = tok.cut_at_lines ? s.size() : 0; i-- > 2;) { if (s[i-1] == '\n' && letter(i) && letter(i - 2)) { return i; } }
+    for (size_t i = tok.cut_at_lines ? s.size() : 0; i-- > 2;) {
+        if (s[i-1] == '\n' && letter(i) && letter(i - 2)) { return i; }
+    }
     return 0;
 }
-// the next block of t, false at the end; a block with an error if the end came too soon. Of a .jsonl: whole lines. Of a .txt: a part that can be encoded by itself.
+// The next block of t, false at the end; a block with an error if the end came too soon. A block of a .jsonl has whole
+// lines, one of a .txt can be encoded by itself.
 inline bool text_next(TextFile* t, const Tokenizer& tok, TextBlock* b) {
     size_t cut = 0, want = TEXT_BLOCK;
     b->file = t; b->line = t->line; b->first = t->line == 0; b->error.clear();
@@ -254,26 +281,31 @@ inline bool text_next(TextFile* t, const Tokenizer& tok, TextBlock* b) {
     if (b->last) { text_close(t); cut = t->rest.size(); }
     b->error = t->error;
     if (cut == 0 || !b->error.empty()) { b->text.clear(); return !b->error.empty(); }
-    b->text.assign(t->rest, 0, cut);
-    t->rest.erase(0, cut);
+    std::string tail = t->rest.substr(cut);
+    t->rest.resize(cut);
+    b->text.swap(t->rest); t->rest.swap(tail);           // the block is not copied, what is left of it is short
     t->line += t->format == TEXT_TXT ? 1 : std::count(b->text.begin(), b->text.end(), '\n');
     return true;
 }
 
 // What to do with text, for the tokenize command and for -d FILE alike.
 struct TokenizeOptions {
-    std::vector<std::string> files, val_files;   // .txt .jsonl .jsonl.zst .jsonl.gz, directories of them, "-": .jsonl on standard input
+    // .txt .jsonl .jsonl.zst .jsonl.gz, directories of them, "-": .jsonl on standard input
+    std::vector<std::string> files, val_files;
     std::string tokenizer, out;                  // path of tokenizer.json, "" = bytes; the directory of shards to make
     std::string bos = "none";                    // none | doc
-    std::string domains;                         // "": all together; all: a shard series per domain; paper: the paper's 17 only; or a,b:SHARE,c
+    // "": all together; all: a shard series per domain; paper: the paper's 17 only; or a,b:SHARE,c
+    std::string domains;
     double val_fraction = 0;                     // of the documents, chosen by number, into val shards
-    long tokens = 0;                             // stop after so many training tokens; 0 = all. With SHAREs: so many in all, by share
+    // stop after so many training tokens; 0 = all. With SHAREs: so many in all, by share
+    long tokens = 0;
     long shard_tokens = SHARD_TOKENS;
     int threads = 0;                             // 0 = all cores
     bool skip_bad = false, quiet = false;
 };
-static const char* const PAPER_DOMAINS = "arxiv,dm_mathematics,enron_emails,europarl,freelaw,github,gutenberg_pg_19,hackernews,nih_exporter,"
-    "philpapers,pile_cc,pubmed_abstracts,pubmed_central,stackexchange,ubuntu_irc,uspto_backgrounds,wikipedia_en";
+static const char* const PAPER_DOMAINS =
+    "arxiv,dm_mathematics,enron_emails,europarl,freelaw,github,gutenberg_pg_19,hackernews,nih_exporter,philpapers,"
+    "pile_cc,pubmed_abstracts,pubmed_central,stackexchange,ubuntu_irc,uspto_backgrounds,wikipedia_en";
 
 // "Gutenberg (PG-19)" -> gutenberg_pg_19: the Pile's names as RegMix spells them
 inline std::string domain_name(const std::string& set) {
@@ -291,7 +323,8 @@ inline std::string text_domain(const Json& record, const std::string& path) {
     std::string name = path.substr(path.rfind('/') + 1);
     return name.find('-') == std::string::npos ? "" : domain_name(name.substr(0, name.find('-')));
 }
-inline void text_document(const Tokenizer& tok, const TokenizeOptions& o, TextBlock* b, const char* s, size_t n, const std::string& domain, bool first, bool last) {
+inline void text_document(const Tokenizer& tok, const TokenizeOptions& o, TextBlock* b, const char* s, size_t n,
+    const std::string& domain, bool first, bool last) {
     if (first && o.bos == "doc") { b->ids.push_back(tok.bos); }
     tokenizer_encode_to(tok, s, n, first, &b->ids);
     if (last) { b->ids.push_back(tok.eos); }
@@ -305,7 +338,8 @@ inline void text_encode(const Tokenizer& tok, const TokenizeOptions& o, TextBloc
     if (!b->error.empty()) { return; }
     if (b->file->format == TEXT_TXT) {
         if (tok.kind != TOKENIZER_BYTES) { b->counts.replaced += utf8_repair(&b->text); }
-        text_document(tok, o, b, b->text.data(), b->text.size(), o.domains.empty() ? "" : text_domain(Json(), b->file->path), b->first, b->last);
+        std::string domain = o.domains.empty() ? "" : text_domain(Json(), b->file->path);
+        text_document(tok, o, b, b->text.data(), b->text.size(), domain, b->first, b->last);
         return;
     }
     long line = b->line;
@@ -317,8 +351,12 @@ inline void text_encode(const Tokenizer& tok, const TokenizeOptions& o, TextBloc
         const Json* field = NULL;
         if (json_parse(&b->text[i], end - i, &record, &error, &b->counts.replaced)) {
             field = record.get("text");
-            if (!field || field->type != Json::STRING) { error = "wanted {\"text\": \"...\"}, got a record without text"; }
-            else if (!o.domains.empty() && (domain = text_domain(record, b->file->path)).empty()) { error = "wanted meta.pile_set_name, got a record without it"; }
+            if (!field || field->type != Json::STRING) {
+                error = "wanted {\"text\": \"...\"}, got a record without text";
+            }
+            else if (!o.domains.empty() && (domain = text_domain(record, b->file->path)).empty()) {
+                error = "wanted meta.pile_set_name, got a record without it";
+            }
         }
         if (error.empty()) { text_document(tok, o, b, field->string.data(), field->string.size(), domain, true, true); }
         else if (o.skip_bad) { b->counts.skipped++; }
@@ -329,10 +367,13 @@ inline void text_encode(const Tokenizer& tok, const TokenizeOptions& o, TextBloc
 // one series of shards: DIR/NAME_000000.bin, NAME_000001.bin, ...
 struct ShardSeries { std::string name; ShardOut out; int shards = 0; long documents = 0, tokens = 0, limit = 0; };
 
-inline void series_put(ShardSeries* s, const std::string& dir, int width, long shard_tokens, const uint32_t* ids, long n) {
+inline void series_put(ShardSeries* s, const std::string& dir, int width, long shard_tokens, const uint32_t* ids,
+    long n) {
     for (long take; n > 0; ids += take, n -= take) {
         if (s->shards && s->out.n == shard_tokens) { shard_commit(&s->out); }
-        if (!s->shards || s->out.n == shard_tokens) { s->out = shard_begin(strf("%s/%s_%06d.bin", dir.c_str(), s->name.c_str(), s->shards++), width); }
+        if (!s->shards || s->out.n == shard_tokens) {
+            s->out = shard_begin(strf("%s/%s_%06d.bin", dir.c_str(), s->name.c_str(), s->shards++), width);
+        }
         take = std::min(n, shard_tokens - s->out.n);
         shard_put(&s->out, ids, take);
         s->tokens += take;
@@ -393,18 +434,24 @@ inline void tokenizing_write(Tokenizing* z, TextBlock* b) {
     for (auto& doc : b->docs) {
         ShardSeries* s = z->full && !val_file ? NULL : tokenizing_series(z, doc, val_file);
         if (s) {
-            series_put(s, z->o.out, z->tok.vocab_size <= 65536 ? 2 : 4, z->o.shard_tokens, &b->ids[from], (long)(doc.end - from));
+            series_put(s, z->o.out, z->tok.vocab_size <= 65536 ? 2 : 4, z->o.shard_tokens, &b->ids[from],
+                (long)(doc.end - from));
             s->documents += doc.whole;
             z->counts.documents += doc.whole; z->counts.tokens += (long)(doc.end - from);
         } else { z->dropped += doc.whole; }
         from = doc.end;
         z->document += doc.whole;
     }
-    z->counts.bytes += b->counts.bytes; z->counts.replaced += b->counts.replaced; z->counts.skipped += b->counts.skipped;
+    z->counts.bytes += b->counts.bytes;
+    z->counts.replaced += b->counts.replaced;
+    z->counts.skipped += b->counts.skipped;
     if (!z->o.tokens) { return; }
     long tokens = 0, wanted = 0, reached = 0;
     for (auto& s : z->shares) { wanted += s.second > 0; }
-    for (auto& s : z->series) { tokens += s.name.compare(0, 5, "train") ? 0 : s.tokens; reached += s.limit > 0 && s.tokens >= s.limit; }
+    for (auto& s : z->series) {
+        tokens += s.name.compare(0, 5, "train") ? 0 : s.tokens;
+        reached += s.limit > 0 && s.tokens >= s.limit;
+    }
     z->full = wanted ? reached == wanted : tokens >= z->o.tokens;
 }
 inline void tokenizing_progress(Tokenizing* z) {
@@ -413,11 +460,13 @@ inline void tokenizing_progress(Tokenizing* z) {
     long done = 0;
     for (size_t i = 0; i < z->files.size(); i++) {
         TextFile& t = z->files[i];
-        done += i < z->file ? file_size(t.path) : i == z->file && t.raw > 0 ? std::max<long>(0, lseek(t.raw, 0, SEEK_CUR)) : 0;
+        if (i < z->file) { done += file_size(t.path); }
+        if (i == z->file && t.raw > 0) { done += std::max<long>(0, lseek(t.raw, 0, SEEK_CUR)); }
     }
-    double s = (z->shown_ms - z->start_ms) / 1e3, part = std::min(1.0, (double)done / std::max(1L, z->total_bytes)), eta = part > 0 ? s / part - s : 0;
-    fprintf(stderr, "\rtokenize %3.0f%% | %.1f MB text | %.1f MB/s | %.2fM tokens | ETA %d:%02d ", part * 100, z->counts.bytes / 1e6, z->counts.bytes / 1e6 / s,
-        z->counts.tokens / 1e6, (int)(eta / 60), (int)eta % 60);
+    double s = (z->shown_ms - z->start_ms) / 1e3, part = std::min(1.0, (double)done / std::max(1L, z->total_bytes));
+    double eta = part > 0 ? s / part - s : 0, mb = z->counts.bytes / 1e6;
+    fprintf(stderr, "\rtokenize %3.0f%% | %.1f MB text | %.1f MB/s | %.2fM tokens | ETA %d:%02d ",
+        part * 100, mb, mb / s, z->counts.tokens / 1e6, (int)(eta / 60), (int)eta % 60);
 }
 // the main thread: reads blocks, writes blocks, waits when there is neither
 inline void tokenizing_run(Tokenizing* z) {
@@ -430,7 +479,9 @@ inline void tokenizing_run(Tokenizing* z) {
     for (;;) {
         std::unique_lock<std::mutex> hold(z->lock);
         size_t r = z->read % z->ring.size(), w = z->written % z->ring.size();
-        z->change.wait(hold, [&] { return z->state[w] == BLOCK_DONE || (more && z->state[r] == BLOCK_FREE) || (!more && z->written == z->read); });
+        z->change.wait(hold, [&] {
+            return z->state[w] == BLOCK_DONE || (more && z->state[r] == BLOCK_FREE) || (!more && z->written == z->read);
+        });
         if (z->state[w] == BLOCK_DONE) {
             hold.unlock();
             tokenizing_write(z, &z->ring[w]);
@@ -461,7 +512,9 @@ inline void tokenizing_run(Tokenizing* z) {
     if (isatty(2) && !z->o.quiet) { fprintf(stderr, "\r\033[K"); }
     for (auto& s : z->series) { shard_commit(&s.out); }  // what came before a bad record is kept
     if (!error.empty()) {
-        die(EXIT_USER, error, error.find("line ") != std::string::npos ? "repair the line, or leave broken records out with --skip-bad" : "get the file, or the program, again");
+        const bool line = error.find("line ") != std::string::npos;
+        die(EXIT_USER, error, line ? "repair the line, or leave broken records out with --skip-bad"
+                                   : "get the file, or the program, again");
     }
 }
 
@@ -469,39 +522,69 @@ inline void tokenizing_run(Tokenizing* z) {
 inline void tokenizing_files(const std::string& path, std::vector<std::string>* out, bool listed = true) {
     if (is_dir(path)) { for (auto& name : dir_list(path)) { tokenizing_files(path + "/" + name, out, false); } return; }
     bool known = text_format(path) != TEXT_UNKNOWN;
-    if (listed && !known) { die(EXIT_USER, strf("%s: got an unknown kind of file, wanted .txt, .jsonl (.zst, .gz) or a directory of them", path.c_str())); }
-    if (listed && path != "-" && access(path.c_str(), R_OK)) { die(EXIT_USER, strf("%s: cannot open (%s)", path.c_str(), strerror(errno))); }
+    if (listed && !known) {
+        die(EXIT_USER, strf("%s: got an unknown kind of file, wanted .txt, .jsonl (.zst, .gz) or a directory of them",
+            path.c_str()));
+    }
+    if (listed && path != "-" && access(path.c_str(), R_OK)) {
+        die(EXIT_USER, strf("%s: cannot open (%s)", path.c_str(), strerror(errno)));
+    }
     if (known) { out->push_back(path); }
+}
+inline void json_field(std::string* object, const char* key, const std::string& value) {
+    *object += strf("%s\"%s\": ", object->size() > 1 ? ", " : "", key) + value;
 }
 // what decides every token that comes out: two runs in which this is equal make the same shards
 inline std::string tokenizing_made(const Tokenizing& z) {
-    std::string files;
+    std::string files, out = "{";
     for (auto& t : z.files) {
-        struct stat st; char real[PATH_MAX];
+        struct stat st = {};
+        char real[PATH_MAX];
         bool known = t.path != "-" && !stat(t.path.c_str(), &st) && realpath(t.path.c_str(), real);
-        files += strf("%s\n    [%s, %lld, \"%lld.%09ld\"]", files.empty() ? "" : ",", json_str(known ? real : "-").c_str(), known ? (long long)st.st_size : 0,
-            known ? (long long)st.st_mtim.tv_sec : 0, known ? st.st_mtim.tv_nsec : 0);
+        std::string name = json_str(known ? real : "-");
+        files += strf("%s\n    [%s, %lld, \"%lld.%09ld\"]", files.empty() ? "" : ",", name.c_str(),
+            (long long)st.st_size, (long long)st.st_mtim.tv_sec, st.st_mtim.tv_nsec);
     }
-    return strf("{\"bos\": %s, \"domains\": %s, \"val_fraction\": %.9g, \"tokens\": %ld, \"shard_tokens\": %ld, \"skip_bad\": %d, \"tokenizer_hash\": \"%016llx\", \"val_from\": %zu, \"files\": [%s]}",
-        json_str(z.o.bos).c_str(), json_str(z.o.domains).c_str(), z.o.val_fraction, z.o.tokens, z.o.shard_tokens, (int)z.o.skip_bad, (unsigned long long)z.tok.hash, z.val_from, files.c_str());
+    json_field(&out, "bos", json_str(z.o.bos));
+    json_field(&out, "domains", json_str(z.o.domains));
+    json_field(&out, "val_fraction", json_num(z.o.val_fraction));
+    json_field(&out, "tokens", strf("%ld", z.o.tokens));
+    json_field(&out, "shard_tokens", strf("%ld", z.o.shard_tokens));
+    json_field(&out, "skip_bad", z.o.skip_bad ? "true" : "false");
+    json_field(&out, "tokenizer_hash", strf("\"%016llx\"", (unsigned long long)z.tok.hash));
+    json_field(&out, "val_from", strf("%zu", z.val_from));
+    json_field(&out, "files", "[" + files + "]");
+    return out + "}";
 }
 inline void tokenizing_manifest(const Tokenizing& z, bool complete) {
-    std::string series;
+    std::string series, out = "{";
     for (auto& s : z.series) {
-        series += strf("%s\n    {\"name\": %s, \"shards\": %d, \"documents\": %ld, \"tokens\": %ld}", series.empty() ? "" : ",", json_str(s.name).c_str(), s.shards, s.documents, s.tokens);
+        series += strf("%s\n    {\"name\": %s, \"shards\": %d, \"documents\": %ld, \"tokens\": %ld}",
+            series.empty() ? "" : ",", json_str(s.name).c_str(), s.shards, s.documents, s.tokens);
     }
-    file_write(z.o.out + "/manifest.json", strf(
-        "{\"complete\": %s,\n \"tokenizer\": %s, \"tokenizer_hash\": \"%016llx\", \"vocab\": %d, \"eos\": %d, \"bos\": %s,\n"
-        " \"documents\": %ld, \"tokens\": %ld, \"bytes\": %ld, \"replaced\": %ld, \"skipped\": %ld, \"dropped\": %ld,\n \"series\": [%s],\n \"made\": %s}\n",
-        complete ? "true" : "false", json_str(z.tok.name).c_str(), (unsigned long long)z.tok.hash, z.tok.vocab_size, z.tok.eos, json_str(z.o.bos).c_str(),
-        z.counts.documents, z.counts.tokens, z.counts.bytes, z.counts.replaced, z.counts.skipped, z.dropped, series.c_str(), tokenizing_made(z).c_str()));
+    json_field(&out, "complete", complete ? "true" : "false");
+    json_field(&out, "tokenizer", json_str(z.tok.name));
+    json_field(&out, "tokenizer_hash", strf("\"%016llx\"", (unsigned long long)z.tok.hash));
+    json_field(&out, "vocab", strf("%d", z.tok.vocab_size));
+    json_field(&out, "eos", strf("%d", z.tok.eos));
+    json_field(&out, "bos", json_str(z.o.bos));
+    json_field(&out, "documents", strf("%ld", z.counts.documents));
+    json_field(&out, "tokens", strf("%ld", z.counts.tokens));
+    json_field(&out, "bytes", strf("%ld", z.counts.bytes));
+    json_field(&out, "replaced", strf("%ld", z.counts.replaced));
+    json_field(&out, "skipped", strf("%ld", z.counts.skipped));
+    json_field(&out, "dropped", strf("%ld", z.dropped));
+    json_field(&out, "series", "[" + series + "]");
+    json_field(&out, "made", tokenizing_made(z));
+    file_write(z.o.out + "/manifest.json", out + "}\n");
 }
 // the tokenizer goes with its shards: -d DIR needs nothing else
 inline void tokenizing_keep_tokenizer(const Tokenizing& z) {
     const std::string& path = z.o.tokenizer;
     if (path.empty()) { return; }
     std::string dir = is_dir(path) ? path : path.find('/') == std::string::npos ? "." : path.substr(0, path.rfind('/'));
-    for (auto name : {"tokenizer.json", "vocab.json", "merges.txt", "tokenizer_config.json", "special_tokens_map.json"}) {
+    for (auto file : {"tokenizer", "vocab", "tokenizer_config", "special_tokens_map", "merges"}) {
+        std::string name = std::string(file) + (strcmp(file, "merges") ? ".json" : ".txt");
         if (file_exists(dir + "/" + name)) { file_write(z.o.out + "/" + name, file_read(dir + "/" + name)); }
     }
     if (!is_dir(path) && !ends_with(path, "/vocab.json")) { file_write(z.o.out + "/tokenizer.json", file_read(path)); }
@@ -513,32 +596,58 @@ inline void tokenizing_check(Tokenizing* z) {
     for (auto& d : o.domains == "all" ? std::vector<std::string>() : split(o.domains, ',')) {
         std::string name = d; double share = 0;
         size_t colon = d.find(':');
-        if (colon != std::string::npos) { name = d.substr(0, colon); if (!parse_double(d.substr(colon + 1), &share) || share <= 0) { die(EXIT_USER, strf("--domains %s: wanted NAME or NAME:SHARE", d.c_str())); } }
+        if (colon != std::string::npos) {
+            name = d.substr(0, colon);
+            if (!parse_double(d.substr(colon + 1), &share) || share <= 0) {
+                die(EXIT_USER, strf("--domains %s: wanted NAME or NAME:SHARE", d.c_str()));
+            }
+        }
         z->shares.push_back({ domain_name(name), share });
         sum += share;
-        if ((share > 0) != (z->shares[0].second > 0)) { die(EXIT_USER, "--domains: some have a share and some have none"); }
+        if ((share > 0) != (z->shares[0].second > 0)) {
+            die(EXIT_USER, "--domains: some have a share and some have none");
+        }
     }
     for (auto& s : z->shares) { if (sum > 0) { s.second /= sum; } }
-    if (sum > 0 && !o.tokens) { die(EXIT_USER, "--domains with shares: wanted the number of tokens to share out", "add --train-tokens N"); }
-    if (o.val_fraction < 0 || o.val_fraction >= 1) { die(EXIT_USER, strf("--val-fraction %g: wanted 0 or more, and less than 1", o.val_fraction)); }
+    if (sum > 0 && !o.tokens) {
+        die(EXIT_USER, "--domains with shares: wanted the number of tokens to share out", "add --train-tokens N");
+    }
+    if (o.val_fraction < 0 || o.val_fraction >= 1) {
+        die(EXIT_USER, strf("--val-fraction %g: wanted 0 or more, and less than 1", o.val_fraction));
+    }
     if (o.bos != "none" && o.bos != "doc") { die(EXIT_USER, strf("--bos %s: wanted none or doc", o.bos.c_str())); }
-    if (o.shard_tokens < 1 || o.shard_tokens > 2000000000) { die(EXIT_USER, strf("--shard-tokens %ld: wanted 1 to 2000000000", o.shard_tokens)); }
-    if (z->tok.eos < 0) { die(EXIT_USER, strf("%s: the tokenizer has no EOS to put after documents", z->tok.name.c_str()), "name it in tokenizer_config.json: {\"eos_token\": ...}"); }
-    if (o.bos == "doc" && z->tok.bos < 0) { die(EXIT_USER, strf("%s: the tokenizer has no BOS", z->tok.name.c_str()), "leave --bos out"); }
+    if (o.shard_tokens < 1 || o.shard_tokens > 2000000000) {
+        die(EXIT_USER, strf("--shard-tokens %ld: wanted 1 to 2000000000", o.shard_tokens));
+    }
+    if (z->tok.eos < 0) {
+        die(EXIT_USER, strf("%s: the tokenizer has no EOS to put after documents", z->tok.name.c_str()),
+            "name it in tokenizer_config.json: {\"eos_token\": ...}");
+    }
+    if (o.bos == "doc" && z->tok.bos < 0) {
+        die(EXIT_USER, strf("%s: the tokenizer has no BOS", z->tok.name.c_str()), "leave --bos out");
+    }
     if (z->files.empty()) { die(EXIT_USER, "tokenize: got no text files", "train_sink tokenize FILE... -o DIR"); }
 }
-// The output directory: new, or left unfinished by an earlier run, which starts over. Returns false if all is there already.
+// The output directory: new, or left unfinished by an earlier run, which starts over. False if all is there already.
 inline bool tokenizing_directory(const Tokenizing& z) {
     std::string path = z.o.out + "/manifest.json";
     if (file_exists(path)) {
         std::string old = file_read(path);
         bool complete = old.find("{\"complete\": true") == 0;
         if (complete && old.find(tokenizing_made(z)) != std::string::npos) { return false; }
-        if (complete) { die(EXIT_USER, strf("%s: holds shards of other text, or made with other options", z.o.out.c_str()), "choose another -o, or remove that directory"); }
-        for (auto& name : dir_list(z.o.out)) { if (ends_with(name, ".bin") || ends_with(name, ".tmp")) { unlink((z.o.out + "/" + name).c_str()); } }
+        if (complete) {
+            die(EXIT_USER, strf("%s: holds shards of other text, or made with other options", z.o.out.c_str()),
+                "choose another -o, or remove that directory");
+        }
+        for (auto& name : dir_list(z.o.out)) {
+            if (ends_with(name, ".bin") || ends_with(name, ".tmp")) { unlink((z.o.out + "/" + name).c_str()); }
+        }
     } else {
         for (auto& name : dir_list(z.o.out)) {
-            if (name != "manifest.json.tmp") { die(EXIT_USER, strf("%s: holds files that tokenize did not make", z.o.out.c_str()), "choose an empty directory for -o"); }
+            if (name != "manifest.json.tmp") {
+                die(EXIT_USER, strf("%s: holds files that tokenize did not make", z.o.out.c_str()),
+                    "choose an empty directory for -o");
+            }
         }
     }
     make_dirs(z.o.out);
@@ -549,52 +658,78 @@ inline bool tokenizing_directory(const Tokenizing& z) {
 
 // text -> o.out/train*.bin, val*.bin, manifest.json; the same bytes with any number of threads
 inline int tokenize_main(const TokenizeOptions& o) {
-    Tokenizing* z = new Tokenizing;                      // lives to the end: if the program dies, threads may still look at it
+    // lives to the end: if the program dies, threads may still look at it
+    Tokenizing* z = new Tokenizing;
     z->o = o;
-    if (o.out.empty()) { die(EXIT_USER, "tokenize: wanted a directory for the shards", "train_sink tokenize FILE... -o DIR"); }
+    if (o.out.empty()) {
+        die(EXIT_USER, "tokenize: wanted a directory for the shards", "train_sink tokenize FILE... -o DIR");
+    }
     std::vector<std::string> names;
     for (auto& f : o.files) { tokenizing_files(f, &names); }
     z->val_from = names.size();
     for (auto& f : o.val_files) { tokenizing_files(f, &names); }
-    for (auto& name : names) { z->files.push_back(TextFile()); z->files.back().path = name; z->total_bytes += std::max(0L, file_size(name)); }
+    for (auto& name : names) {
+        z->files.push_back(TextFile());
+        z->files.back().path = name;
+        z->total_bytes += std::max(0L, file_size(name));
+    }
     z->tok = o.tokenizer.empty() ? tokenizer_bytes() : tokenizer_load(o.tokenizer);
     tokenizing_check(z);
-    if (!tokenizing_directory(*z)) { fprintf(stderr, "%s: complete already, from the same files\n", o.out.c_str()); delete z; return 0; }
+    if (!tokenizing_directory(*z)) {
+        fprintf(stderr, "%s: complete already, from the same files\n", o.out.c_str());
+        delete z;
+        return 0;
+    }
     z->start_ms = now_ms();
     tokenizing_run(z);
     const TextCounts& c = z->counts;
-    if (c.documents == 0) { die(EXIT_USER, strf("%s: got no documents%s", names[0].c_str(), z->dropped ? " of these domains" : "")); }
+    if (c.documents == 0) {
+        die(EXIT_USER, strf("%s: got no documents%s", names[0].c_str(), z->dropped ? " of these domains" : ""));
+    }
     tokenizing_manifest(*z, true);
     dir_sync(z->o.out);
     double s = std::max(1e-3, (now_ms() - z->start_ms) / 1e3);
     if (!o.quiet) {
-        fprintf(stderr, "%s: %ld documents, %ld tokens (%s), %.1f MB in %.1f s, %.1f MB/s%s%s%s\n", o.out.c_str(), c.documents, c.tokens, z->tok.name.c_str(), c.bytes / 1e6, s, c.bytes / 1e6 / s,
-            c.replaced ? strf("; %ld ill-formed sequences became U+FFFD", c.replaced).c_str() : "", c.skipped ? strf("; %ld bad records skipped", c.skipped).c_str() : "",
-            z->dropped ? strf("; %ld documents of other domains or over their share left out", z->dropped).c_str() : "");
+        std::string also;
+        if (c.replaced) { also += strf("; %ld ill-formed sequences became U+FFFD", c.replaced); }
+        if (c.skipped) { also += strf("; %ld bad records skipped", c.skipped); }
+        if (z->dropped) { also += strf("; %ld documents of other domains or over their share left out", z->dropped); }
+        fprintf(stderr, "%s: %ld documents, %ld tokens (%s), %.1f MB in %.1f s, %.1f MB/s%s\n", o.out.c_str(),
+            c.documents, c.tokens, z->tok.name.c_str(), c.bytes / 1e6, s, c.bytes / 1e6 / s, also.c_str());
     }
     delete z;
     return 0;
 }
 
-// The directory of shards of a text file for training: made now, or found from an earlier run with the same file and tokenizer.
+// The directory of shards of a text file: made now, or found from an earlier run with the same file and tokenizer.
 inline std::string text_cache(const std::string& path, const Tokenizer& tok, const DataOptions& opt) {
     char real[PATH_MAX];
-    if (!realpath(path.c_str(), real) || access(real, R_OK)) { die(EXIT_USER, strf("%s: cannot open (%s)", path.c_str(), strerror(errno))); }
+    if (!realpath(path.c_str(), real) || access(real, R_OK)) {
+        die(EXIT_USER, strf("%s: cannot open (%s)", path.c_str(), strerror(errno)));
+    }
     if (file_size(path) == 0) { die(EXIT_USER, strf("%s: got an empty file, wanted text", path.c_str())); }
     TokenizeOptions o;
-    o.files = { path }; o.tokenizer = tok.kind == TOKENIZER_BPE ? tok.name : ""; o.bos = opt.bos == "doc" ? "doc" : "none"; o.skip_bad = opt.skip_bad;
-    std::string how = strf("%s|%s|%d", real, o.bos.c_str(), (int)o.skip_bad), root = opt.cache.empty() ? "data/cache" : opt.cache;
-    std::string name = strf("%s-%016llx", path.substr(path.rfind('/') + 1).c_str(), (unsigned long long)hash_bytes(how.data(), how.size(), tok.hash)), dir = root + "/" + name;
+    o.files = { path };
+    o.tokenizer = tok.kind == TOKENIZER_BPE ? tok.name : "";
+    o.bos = opt.bos == "doc" ? "doc" : "none";
+    o.skip_bad = opt.skip_bad;
+    std::string how = strf("%s|%s|%d", real, o.bos.c_str(), (int)o.skip_bad);
+    std::string root = opt.cache.empty() ? "data/cache" : opt.cache, name = path.substr(path.rfind('/') + 1);
+    unsigned long long hash = hash_bytes(how.data(), how.size(), tok.hash);
+    std::string dir = strf("%s/%s-%016llx", root.c_str(), name.c_str(), hash);
     Tokenizing same;                                     // as tokenize_main sees this file
     same.o = o; same.tok = tok; same.val_from = 1; same.files.push_back(TextFile()); same.files[0].path = path;
     if (file_exists(dir + "/manifest.json")) {
         std::string old = file_read(dir + "/manifest.json");
-        if (old.find("{\"complete\": true") == 0 && old.find(tokenizing_made(same)) != std::string::npos) { return dir; }
+        if (old.find("{\"complete\": true") == 0 && old.find(tokenizing_made(same)) != std::string::npos) {
+            return dir;
+        }
     }
     make_dirs(root);
     for (auto& left : dir_list(root)) {                  // what a run that was killed left behind
         size_t part = left.rfind(".part"); long pid;
-        if (part != std::string::npos && parse_long(left.substr(part + 5), &pid) && kill((pid_t)pid, 0) && errno == ESRCH) { remove_tree(root + "/" + left); }
+        if (part == std::string::npos || !parse_long(left.substr(part + 5), &pid)) { continue; }
+        if (kill((pid_t)pid, 0) && errno == ESRCH) { remove_tree(root + "/" + left); }
     }
     o.out = strf("%s.part%d", dir.c_str(), (int)getpid());
     tokenize_main(o);
@@ -602,25 +737,32 @@ inline std::string text_cache(const std::string& path, const Tokenizer& tok, con
     if (rename(o.out.c_str(), dir.c_str())) {
         int e = errno;
         remove_tree(o.out);                              // another run was faster with the same file, or
-        if (!file_exists(dir + "/manifest.json")) { die(EXIT_MACHINE, strf("%s: cannot write (%s)", dir.c_str(), strerror(e)), "choose another place with --cache DIR"); }
+        if (!file_exists(dir + "/manifest.json")) {
+            die(EXIT_MACHINE, strf("%s: cannot write (%s)", dir.c_str(), strerror(e)),
+                "choose another place with --cache DIR");
+        }
     }
     return dir;
 }
 
 // ----------------------------------------------------------------------------
-// bb: Bigram-Backcopy (Guo et al. 2024, arXiv:2410.13835). k triggers (ids 0..k-1) follow anything with probability p each;
-// after a trigger comes a copy of the token before it; any other next token is drawn from a fixed bigram table,
+// bb: Bigram-Backcopy (Guo et al. 2024, arXiv:2410.13835). k triggers (ids 0..k-1) follow anything with probability p
+// each; after a trigger comes a copy of the token before it; any other next token is drawn from a fixed bigram table,
 //     P[i,j] = (1 - k p) softmax_j(temp * N(0,1)),  j >= k.
 // x_0 = <s> (id bb_vocab) unless bb_bos is 0, and the first ordinary token is uniform over the non-triggers.
 
-struct Bigram { int n = 0, triggers = 0, bos = 0; std::vector<float> keep; std::vector<int> other; };  // alias tables (n, n)
+struct Bigram {
+    int n = 0, triggers = 0, bos = 0;
+    std::vector<float> keep; std::vector<int> other;     // alias tables (n, n)
+};
 
 inline Bigram bigram_make(const DataOptions& o) {
     int n = o.bb_vocab, k = o.bb_triggers;
     Bigram g; g.n = n; g.triggers = k; g.bos = o.bb_bos;
     if (n < 2 || k < 0 || k > n - 2 || o.bb_trigger_prob < 0 || k * o.bb_trigger_prob >= 1) {
-        die(EXIT_USER, strf("bb: got %d ids, %d triggers of probability %g, wanted two ids more than triggers and probabilities that sum to less than 1",
-            n, k, o.bb_trigger_prob), "try --bb-vocab 256 --bb-triggers 1 --bb-trigger-prob 0.15");
+        die(EXIT_USER, strf("bb: got %d ids, %d triggers of probability %g, wanted two ids more than triggers and "
+            "probabilities that sum to less than 1", n, k, o.bb_trigger_prob),
+            "try --bb-vocab 256 --bb-triggers 1 --bb-trigger-prob 0.15");
     }
     g.keep.resize((size_t)n * n); g.other.resize((size_t)n * n);
     Rng rng = rng_stream(o.bb_table, STREAM_TABLE);
@@ -677,7 +819,6 @@ struct Data {
     Tokenizer tokenizer;
     int V = 0;                                           // ids are 0 .. V-1
     long train_tokens = 0, val_tokens = 0;               // train_tokens 0: without end (bb)
-    long probe_skipped = 0;                              // records that were too short for the probe
     std::string description;
     bool bb = false;
     Bigram bigram;
@@ -693,7 +834,11 @@ inline uint64_t permute(uint64_t i, uint64_t n, uint64_t key) {
     uint64_t mask = (1ull << half) - 1;
     do {
         uint64_t l = i >> half, r = i & mask;
-        for (int round = 0; round < 6; round++) { uint64_t f = mix64(key + round, r) & mask, next = l ^ f; l = r; r = next; }
+        for (int round = 0; round < 6; round++) {
+            uint64_t f = mix64(key + round, r) & mask, next = l ^ f;
+            l = r;
+            r = next;
+        }
         i = l << half | r;
     } while (i >= n);
     return i;
@@ -717,34 +862,37 @@ inline void source_open_dir(Source* s, const std::string& dir) {
         Shard shard = shard_open(dir + "/" + name);
         if (s->format.empty()) { s->format = shard.format; }
         if (s->format != shard.format) {
-            die(EXIT_USER, strf("%s: got %s, wanted %s like its neighbours", shard.path.c_str(), shard.format.c_str(), s->format.c_str()), "one format per directory");
+            die(EXIT_USER, strf("%s: got %s, wanted %s like its neighbours", shard.path.c_str(), shard.format.c_str(),
+                s->format.c_str()), "one format per directory");
         }
         tokens_add(name_has(name, {"val", "valid", "validation"}) ? &s->val : &s->train, shard);
     }
-    if (s->train.n + s->val.n == 0) { die(EXIT_USER, strf("%s: got no tokens, wanted .bin shards in it", dir.c_str()), "make some with: train_sink tokenize FILE... -o DIR"); }
+    if (s->train.n + s->val.n == 0) {
+        die(EXIT_USER, strf("%s: got no tokens, wanted .bin shards in it", dir.c_str()),
+            "make some with: train_sink tokenize FILE... -o DIR");
+    }
 }
 
 // The last 1% is held out when no val shard exists, or more if the probe needs it.
 inline void source_split(Source* s, const DataOptions& o, long probe_seqs) {
-    if (o.whole) {
-        if (s->train.n) { s->val = s->train; }
-        s->val_windows = (s->val.n - 1) / o.T;
-        return;
-    }
     long n = s->train.n, probe = probe_seqs * o.probe_len + 1, hold = std::max({ n / 100, probe, (long)o.T + 1 });
     if (n < o.T + 1) {
-        die(EXIT_USER, strf("%s: got %ld tokens, wanted at least T+1 = %d for one sequence", s->name.c_str(), n, o.T + 1), "use more data, or a shorter --seq");
+        die(EXIT_USER, strf("%s: got %ld tokens, wanted at least T+1 = %d for one sequence", s->name.c_str(), n,
+            o.T + 1), "use more data, or a shorter --seq");
     }
     if (s->val.n == 0) {
         if (n - hold < o.T + 1) {
-            die(EXIT_USER, strf("%s: got %ld tokens, wanted %ld: %ld to train on and %ld held out (the last 1%%, and at least %ld probe sequences of %d)",
-                s->name.c_str(), n, o.T + 1 + hold, (long)o.T + 1, hold, probe_seqs, o.probe_len), "use more data, or smaller --seq, --probe-seqs, --probe-len");
+            die(EXIT_USER, strf("%s: got %ld tokens, wanted %ld: %d to train on and %ld held out (the last 1%%, and "
+                "at least %ld probe sequences of %d)", s->name.c_str(), n, o.T + 1 + hold, o.T + 1, hold, probe_seqs,
+                o.probe_len),
+                "use more data, or smaller --seq, --probe-seqs, --probe-len");
         }
         s->val = s->train;
         s->train.n = s->val.from = n - hold;
         s->val.n = hold;
     } else if (s->val.n < std::max(o.T, o.probe_len) + 1) {
-        die(EXIT_USER, strf("%s: got %ld tokens in the val shards, wanted at least %d", s->name.c_str(), s->val.n, std::max(o.T, o.probe_len) + 1), "use more data, or a shorter --seq");
+        die(EXIT_USER, strf("%s: got %ld tokens in the val shards, wanted at least %d", s->name.c_str(), s->val.n,
+            std::max(o.T, o.probe_len) + 1), "use more data, or a shorter --seq");
     }
     s->windows = (s->train.n - 1) / o.T;
     s->val_windows = (s->val.n - 1) / o.T;
@@ -765,7 +913,9 @@ inline double source_weight(std::string* name) {
     size_t colon = name->rfind(':');
     double weight;
     if (colon == std::string::npos || !parse_double(name->substr(colon + 1), &weight)) { return -1; }
-    if (weight <= 0) { die(EXIT_USER, strf("--data %s: got weight %g, wanted a number above 0", name->c_str(), weight)); }
+    if (weight <= 0) {
+        die(EXIT_USER, strf("--data %s: got weight %g, wanted a number above 0", name->c_str(), weight));
+    }
     name->resize(colon);
     return weight;
 }
@@ -778,10 +928,13 @@ inline Manifest manifest_read(const std::string& dir) {
     std::string path = dir + "/manifest.json", error;
     if (!file_exists(path)) { return m; }
     std::string text = file_read(path);
-    if (!json_parse(text.data(), text.size(), &m.json, &error)) { die(EXIT_USER, strf("%s: %s", path.c_str(), error.c_str()), "tokenize again"); }
+    if (!json_parse(text.data(), text.size(), &m.json, &error)) {
+        die(EXIT_USER, strf("%s: %s", path.c_str(), error.c_str()), "tokenize again");
+    }
     const Json* complete = m.json.get("complete");
     if (!complete || !complete->number) {
-        die(EXIT_USER, strf("%s: got an unfinished directory, wanted all its shards", dir.c_str()), "run the same train_sink tokenize command again: it starts over");
+        die(EXIT_USER, strf("%s: got an unfinished directory, wanted all its shards", dir.c_str()),
+            "run the same train_sink tokenize command again: it starts over");
     }
     if (const Json* j = m.json.get("tokenizer"))      { m.tokenizer = j->string; }
     if (const Json* j = m.json.get("tokenizer_hash")) { m.hash = j->string; }
@@ -796,11 +949,12 @@ inline std::string source_find(const std::string& given, double* weight) {
     *weight = file_exists(name) || file_exists("data/" + name) ? -1 : source_weight(&name);
     if (!file_exists(name) && file_exists("data/" + name)) { name = "data/" + name; }
     if (!file_exists(name)) {
-        die(EXIT_USER, strf("--data %s: no such file or directory, and nothing of that name under data/", given.c_str()),
+        die(EXIT_USER, "--data " + given + ": no such file or directory, and nothing of that name under data/",
             "use bb, a .txt or .jsonl file, or a directory of shards");
     }
     if (!is_dir(name) && text_format(name) == TEXT_UNKNOWN) {
-        die(EXIT_USER, strf("--data %s: got an unknown kind of file, wanted .txt, .jsonl (.zst, .gz) or a directory of shards", given.c_str()));
+        die(EXIT_USER, "--data " + given + ": got an unknown kind of file, wanted .txt, .jsonl (.zst, .gz) or a "
+            "directory of shards");
     }
     return name;
 }
@@ -824,19 +978,25 @@ inline Source source_open(const std::string& name, const Tokenizer& tok, const D
     std::string dir = is_dir(name) ? name : text_cache(name, tok, o);
     Manifest m = manifest_read(dir);
     if (!m.hash.empty() && tok.hash && m.hash != strf("%016llx", (unsigned long long)tok.hash)) {
-        die(EXIT_USER, strf("%s: got shards made with the tokenizer %s, wanted %s", dir.c_str(), m.tokenizer.c_str(), tok.name.c_str()), "give that tokenizer, or tokenize again");
+        die(EXIT_USER, strf("%s: got shards made with the tokenizer %s, wanted %s", dir.c_str(), m.tokenizer.c_str(),
+            tok.name.c_str()), "give that tokenizer, or tokenize again");
     }
     if (o.bos == "doc" && m.bos != "doc") {
-        die(EXIT_USER, strf("%s: got shards without BOS before each document, wanted them for --bos doc", dir.c_str()), "make them with: train_sink tokenize --bos doc");
+        die(EXIT_USER, strf("%s: got shards without BOS before each document, wanted them for --bos doc", dir.c_str()),
+            "make them with: train_sink tokenize --bos doc");
     }
     source_open_dir(&s, dir);
     bool raw = s.format == RAW_FORMAT;
     int need = m.vocab ? m.vocab : tok.kind != TOKENIZER_IDS ? tok.vocab_size : o.vocab;
     if (!need && raw) {
-        die(EXIT_USER, strf("%s: got %s, wanted the vocabulary too, which such files do not tell", dir.c_str(), RAW_FORMAT), "add --tokenizer tokenizer.json, or --vocab 50257 for GPT-2 ids");
+        die(EXIT_USER, strf("%s: got %s, wanted the vocabulary too, which such files do not tell", dir.c_str(),
+            RAW_FORMAT), "add --tokenizer tokenizer.json, or --vocab 50257 for GPT-2 ids");
     }
     long top = !need || raw ? std::max(tokens_vocab(s.train), tokens_vocab(s.val)) : need;
-    if (raw && top > need) { die(EXIT_USER, strf("%s: got ids up to %ld, wanted ids below the vocabulary of %d: not token shards, or another tokenizer's", dir.c_str(), top - 1, need)); }
+    if (raw && top > need) {
+        die(EXIT_USER, strf("%s: got ids up to %ld, wanted ids below the vocabulary of %d: not token shards, or "
+            "another tokenizer's", dir.c_str(), top - 1, need));
+    }
     *V = std::max(*V, need ? need : (int)top);
     return s;
 }
@@ -850,8 +1010,9 @@ inline void data_open_bb(Data* d) {
     d->val_tokens = (long)o.val_seqs * o.T;
     d->tokenizer = tokenizer_ids("bb", d->V);
     d->tokenizer.bos = o.bb_vocab;
-    d->description = strf("bb: Bigram-Backcopy, %d ids, %d trigger%s of probability %g, temperature %g, table %llu, %s", o.bb_vocab, o.bb_triggers,
-        o.bb_triggers == 1 ? "" : "s", o.bb_trigger_prob, o.bb_temp, (unsigned long long)o.bb_table, o.bb_bos ? "<s> first" : "no <s>");
+    d->description = strf("bb: Bigram-Backcopy, %d ids, %d trigger%s of probability %g, temperature %g, table %llu, %s",
+        o.bb_vocab, o.bb_triggers, o.bb_triggers == 1 ? "" : "s", o.bb_trigger_prob, o.bb_temp,
+        (unsigned long long)o.bb_table, o.bb_bos ? "<s> first" : "no <s>");
 }
 inline void data_open_sources(Data* d) {
     const DataOptions& o = d->opt;
@@ -862,7 +1023,10 @@ inline void data_open_sources(Data* d) {
         double weight;
         names.push_back(source_find(given, &weight));
         weights.push_back(weight);
-        if ((weight < 0) != (weights[0] < 0)) { die(EXIT_USER, "--data: some sources have a weight and some have none", "write SOURCE:WEIGHT for all of them, or for none"); }
+        if ((weight < 0) != (weights[0] < 0)) {
+            die(EXIT_USER, "--data: some sources have a weight and some have none",
+                "write SOURCE:WEIGHT for all of them, or for none");
+        }
     }
     d->tokenizer = data_tokenizer(o, names);
     double total = 0;
@@ -874,10 +1038,13 @@ inline void data_open_sources(Data* d) {
         d->sources.push_back(s);
     }
     for (auto& s : d->sources) {                         // --train-tokens is shared out by weight
-        if (o.train_tokens) { s.windows = std::min(s.windows, std::max(1L, (long)(o.train_tokens / o.T * (s.weight / total)))); }
+        if (o.train_tokens) {
+            s.windows = std::min(s.windows, std::max(1L, (long)(o.train_tokens / o.T * (s.weight / total))));
+        }
         if (weights[0] < 0) { s.weight = s.windows; }
         d->train_tokens += s.windows * o.T; d->val_tokens += s.val_windows * o.T;
-        d->description += strf("%s%s (%s, %ld tokens)", d->description.empty() ? "" : " + ", s.name.c_str(), s.format.c_str(), s.windows * o.T);
+        d->description += strf("%s%s (%s, %ld tokens)", d->description.empty() ? "" : " + ", s.name.c_str(),
+            s.format.c_str(), s.windows * o.T);
     }
     if (d->tokenizer.kind == TOKENIZER_IDS) { d->tokenizer.vocab_size = d->V; }
     d->V = std::max(d->V, d->tokenizer.vocab_size);
@@ -888,24 +1055,39 @@ inline Data data_open(const DataOptions& opt) {
     d.opt = opt;
     DataOptions& o = d.opt;
     if (o.data.empty()) { o.data.push_back("bb"); }
-    if (o.T < 1 || o.probe_len < 1) { die(EXIT_USER, strf("--seq %d, --probe-len %d: wanted at least 1", o.T, o.probe_len)); }
-    if (o.bos != "none" && o.bos != "seq" && o.bos != "doc") { die(EXIT_USER, strf("--bos %s: wanted none, seq or doc", o.bos.c_str())); }
+    if (o.T < 1 || o.probe_len < 1) {
+        die(EXIT_USER, strf("--seq %d, --probe-len %d: wanted at least 1", o.T, o.probe_len));
+    }
+    if (o.bos != "none" && o.bos != "seq" && o.bos != "doc") {
+        die(EXIT_USER, strf("--bos %s: wanted none, seq or doc", o.bos.c_str()));
+    }
     if (o.data.size() == 1 && o.data[0] == "bb") { data_open_bb(&d); } else { data_open_sources(&d); }
-    if (o.vocab && o.vocab < d.V) { die(EXIT_USER, strf("--vocab: the data have %d ids, the model has %d", d.V, o.vocab), strf("use data of the tokenizer that the model is for, or train with --vocab %d or more", d.V)); }
-    for (int p : o.random_token) { if (p < 1 || p > o.T + 1) { die(EXIT_USER, strf("--random-token %d: wanted a position from 1 to T+1 = %d", p, o.T + 1)); } }
-    for (auto& f : o.fix_token) {
-        if (f.first < 1 || f.first > o.T + 1 || f.second < 0 || f.second >= d.V) {
-            die(EXIT_USER, strf("--fix-token %d:%d: wanted POS:ID with a position from 1 to T+1 = %d and an id below %d", f.first, f.second, o.T + 1, d.V));
+    if (o.vocab && o.vocab < d.V) {
+        die(EXIT_USER, strf("--vocab: the data have %d ids, the model has %d", d.V, o.vocab),
+            strf("use data of the tokenizer that the model is for, or train with --vocab %d or more", d.V));
+    }
+    for (int p : o.random_token) {
+        if (p < 1 || p > o.T + 1) {
+            die(EXIT_USER, strf("--random-token %d: wanted a position from 1 to T+1 = %d", p, o.T + 1));
         }
     }
-    if (o.bos != "none" && !d.bb && d.tokenizer.bos < 0) { die(EXIT_USER, strf("--bos %s: the tokenizer %s has no BOS", o.bos.c_str(), d.tokenizer.name.c_str())); }
+    for (auto& f : o.fix_token) {
+        if (f.first < 1 || f.first > o.T + 1 || f.second < 0 || f.second >= d.V) {
+            die(EXIT_USER, strf("--fix-token %d:%d: wanted POS:ID with a position from 1 to T+1 = %d and an id "
+                "below %d", f.first, f.second, o.T + 1, d.V));
+        }
+    }
+    if (o.bos != "none" && !d.bb && d.tokenizer.bos < 0) {
+        die(EXIT_USER, strf("--bos %s: the tokenizer %s has no BOS", o.bos.c_str(), d.tokenizer.name.c_str()));
+    }
     return d;
 }
 
-// section 5 of the paper: tokens at chosen positions are random, or fixed. The random ones depend on the sequence, not on when it is read.
+// section 5 of the paper: tokens at chosen positions are random, or fixed. The random ones depend on the sequence, not
+// on when it is read.
 inline void data_edit(const Data& d, uint64_t key, uint64_t index, int T1, int* x) {
     const DataOptions& o = d.opt;
-    if (o.bos == "seq" && !d.bb) { x[0] = d.tokenizer.bos; }  // that token was the last target of the window before: none is lost
+    if (o.bos == "seq" && !d.bb) { x[0] = d.tokenizer.bos; } // was a target in the window before: no token is lost
     if (!o.random_token.empty()) {
         Rng rng = rng_stream(mix64(key, index), STREAM_EDIT);
         for (int p : o.random_token) { int id = (int)rng_below(&rng, d.V); if (p <= T1) { x[p-1] = id; } }
@@ -970,39 +1152,11 @@ inline void data_val(Data* d, int* out, int B, long first) {
     }
 }
 
-// the first len+1 tokens of each record of a .jsonl that has so many; the others are counted
-inline int data_probe_records(Data* d, uint64_t key, int* out) {
-    int len = d->opt.probe_len, n = 0;
-    TokenizeOptions o;
-    o.bos = d->opt.bos == "doc" ? "doc" : "none"; o.skip_bad = d->opt.skip_bad;
-    TextFile file = text_open(d->sources[0].name);
-    TextBlock b;
-    while (n < d->opt.probe_seqs && text_next(&file, d->tokenizer, &b)) {
-        text_encode(d->tokenizer, o, &b);
-        if (!b.error.empty()) { die(EXIT_USER, b.error); }
-        size_t from = 0;
-        for (auto& doc : b.docs) {
-            if (n == d->opt.probe_seqs) { break; }
-            bool enough = doc.end - 1 - from >= (size_t)len + 1;     // EOS does not count
-            if (enough) {
-                std::copy(&b.ids[from], &b.ids[from] + len + 1, out);
-                data_edit(*d, key, n++, len + 1, out);
-                out += len + 1;
-            }
-            d->probe_skipped += !enough;
-            from = doc.end;
-        }
-    }
-    if (file.fd > 0) { text_close(&file); }
-    return n;
-}
 // out (probe_seqs, probe_len+1): held-out sequences for the sink metrics; returns how many there are.
 // Sequence i of a source is its held-out tokens [i len, i len + len]; several sources take turns.
 inline int data_probe(Data* d, int* out) {
     int len = d->opt.probe_len, n = 0;
     uint64_t key = mix64(d->opt.bb_table, STREAM_PROBE);
-    d->probe_skipped = 0;
-    if (d->opt.whole && d->sources.size() == 1 && !is_dir(d->sources[0].name) && text_format(d->sources[0].name) == TEXT_JSONL) { return data_probe_records(d, key, out); }
     for (long round = 0, more = 1; more && n < d->opt.probe_seqs; round++) {
         more = 0;
         for (size_t k = 0; k < std::max<size_t>(1, d->sources.size()) && n < d->opt.probe_seqs; k++) {
@@ -1016,13 +1170,18 @@ inline int data_probe(Data* d, int* out) {
     return n;
 }
 
-// A file of prompts, as the paper's probe files are: the first len + 1 tokens of each record of a .jsonl that has as many,
-// up to n of them, into out (n, len+1). Returns how many; *skipped counts the shorter ones on the way.
-inline int data_prompts(const std::string& path, const Tokenizer& tok, int n, int len, bool skip_bad, int* out, long* skipped) {
+// A file of prompts, as the paper's probe files are: the first len + 1 tokens of each record of a .jsonl that has as
+// many, out (n, len + 1); returns how many there are, skips and counts the shorter ones. how: BOS and edits.
+inline int data_prompts(const std::string& path, const Tokenizer& tok, int n, int len, bool skip_bad, int* out,
+                        long* skipped, const DataOptions* how = NULL) {
     TextFile file = text_open(path);
     TextBlock block;
     TokenizeOptions o;
+    Data d;                                              // what data_edit looks at
+    if (how) { d.opt = *how; d.tokenizer = tok; d.V = tok.vocab_size; }
+    if (d.opt.bos != "none" && tok.bos < 0) { die(EXIT_USER, "--bos: the tokenizer " + tok.name + " has no BOS"); }
     o.skip_bad = skip_bad;
+    o.bos = d.opt.bos == "doc" ? "doc" : "none";
     int found = 0;
     *skipped = 0;
     while (found < n && text_next(&file, tok, &block)) {
@@ -1031,12 +1190,19 @@ inline int data_prompts(const std::string& path, const Tokenizer& tok, int n, in
         size_t from = 0;
         for (auto& doc : block.docs) {
             const bool fits = doc.end - 1 - from >= (size_t)len + 1;         // the last id is EOS
-            if (found < n && fits) { std::copy_n(&block.ids[from], len + 1, out + (size_t)found++ * (len + 1)); }
+            if (found < n && fits) {
+                std::copy_n(&block.ids[from], len + 1, out);
+                data_edit(d, STREAM_PROBE, found++, len + 1, out);
+                out += len + 1;
+            }
             *skipped += found < n && !fits;
             from = doc.end;
         }
     }
-    if (!found) { die(EXIT_USER, strf("%s: got no record of %d tokens or more", path.c_str(), len + 1), "a smaller --probe-len"); }
+    if (file.fd > 0) { text_close(&file); }
+    if (!found) {
+        die(EXIT_USER, strf("%s: got no record of %d tokens or more", path.c_str(), len + 1), "a smaller --probe-len");
+    }
     return found;
 }
 
@@ -1051,19 +1217,26 @@ inline std::string data_state(Data* d) {
         (unsigned long long)d->drawn, d->opt.T, (unsigned long long)d->opt.seed, windows.c_str(), drawn.c_str());
 }
 inline void data_restore(Data* d, const Json& state) {
-    const Json* drawn = state.get("drawn"); const Json* per = state.get("source_drawn"); const Json* windows = state.get("windows");
+    const Json* drawn = state.get("drawn");
+    const Json* per = state.get("source_drawn");
+    const Json* windows = state.get("windows");
     const Json* T = state.get("T"); const Json* seed = state.get("seed");
-    if (!drawn || !per || !windows || !T || !seed || per->items.size() != d->sources.size() || windows->items.size() != d->sources.size()) {
-        die(EXIT_USER, strf("--resume: the checkpoint was made with other data (%zu sources), not with these %zu", per ? per->items.size() : 0, d->sources.size()), "give the same --data as before");
+    if (!drawn || !per || !windows || !T || !seed || per->items.size() != d->sources.size()
+        || windows->items.size() != d->sources.size()) {
+        die(EXIT_USER, strf("--resume: the checkpoint was made with other data (%zu sources), not with these %zu",
+            per ? per->items.size() : 0, d->sources.size()), "give the same --data as before");
     }
     if (T->number != d->opt.T || seed->string != strf("%llu", (unsigned long long)d->opt.seed)) {
-        die(EXIT_USER, strf("--resume: the checkpoint was made with --seq %g --seed %s, not --seq %d --seed %llu", T->number, seed->string.c_str(), d->opt.T, (unsigned long long)d->opt.seed), "give the same flags as before");
+        die(EXIT_USER, strf("--resume: the checkpoint was made with --seq %g --seed %s, not --seq %d --seed %llu",
+            T->number, seed->string.c_str(), d->opt.T, (unsigned long long)d->opt.seed),
+            "give the same flags as before");
     }
     d->drawn = (uint64_t)drawn->number;
     for (size_t i = 0; i < d->sources.size(); i++) {
         Source& s = d->sources[i];
         if (windows->items[i].number != s.windows) {
-            die(EXIT_USER, strf("--resume: %s has %ld training sequences, the checkpoint was made with %.0f: the data changed", s.name.c_str(), s.windows, windows->items[i].number), "give the same --data as before");
+            die(EXIT_USER, strf("--resume: %s has %ld training sequences, the checkpoint was made with %.0f: the data "
+                "changed", s.name.c_str(), s.windows, windows->items[i].number), "give the same --data as before");
         }
         s.drawn = (uint64_t)per->items[i].number;
     }

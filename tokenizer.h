@@ -1,6 +1,6 @@
 /*
-tokenizer.h -- text to token ids and back. Three kinds: raw bytes; Hugging Face tokenizer.json (or vocab.json + merges.txt),
-the same ids as the `tokenizers` library; and bare ids that nobody can read. In reading order:
+tokenizer.h -- text to token ids and back. Three kinds: raw bytes; Hugging Face tokenizer.json (or vocab.json and
+merges.txt) with the same ids as the `tokenizers` library; and bare ids that nobody can read. In reading order:
 
     unicode     letter, number, space, and the normal form C
     tokenizer   the struct, and tokenizer_load
@@ -29,7 +29,8 @@ struct Unicode {
     std::unordered_map<uint32_t, std::pair<uint32_t, uint32_t>> decomposition; // -> one or two (second 0) code points
     std::unordered_map<uint64_t, uint32_t> composition;  // first << 32 | second -> composite
 };
-enum { HANGUL = 0xAC00, JAMO_L = 0x1100, JAMO_V = 0x1161, JAMO_T = 0x11A7, HANGUL_N = 11172 }; // syllable = (l * 21 + v) * 28 + t
+// syllable = (l * 21 + v) * 28 + t
+enum { HANGUL = 0xAC00, JAMO_L = 0x1100, JAMO_V = 0x1161, JAMO_T = 0x11A7, HANGUL_N = 11172 };
 
 inline uint32_t unicode_number(const char** p) {
     uint32_t v = 0;
@@ -69,7 +70,8 @@ inline Unicode unicode_load() {
     for (int j = 1; j < 28; j++) { u.flags[JAMO_T + j] |= NFC_CHECK; }
     return u;
 }
-inline const Unicode& unicode() { static const Unicode* u = new Unicode(unicode_load()); return *u; } // never freed: threads may outlive exit()
+// never freed: threads may outlive exit()
+inline const Unicode& unicode() { static const Unicode* u = new Unicode(unicode_load()); return *u; }
 
 // the code point at valid UTF-8 s, and its length
 inline uint32_t utf8_at(const char* s, int* len) {
@@ -79,14 +81,18 @@ inline uint32_t utf8_at(const char* s, int* len) {
     if (p[0] < 0xF0) { *len = 3; return (p[0] & 15) << 12 | (p[1] & 63) << 6 | (p[2] & 63); }
     *len = 4; return (p[0] & 7) << 18 | (p[1] & 63) << 12 | (p[2] & 63) << 6 | (p[3] & 63);
 }
-inline size_t ascii_run(const char* s, size_t i, size_t n) { // end of the run of bytes below 0x80, in steps of 8, from i
+// end of the run of bytes below 0x80, in steps of 8, from i
+inline size_t ascii_run(const char* s, size_t i, size_t n) {
     for (uint64_t w; i + 8 <= n; i += 8) { memcpy(&w, s + i, 8); if (w & 0x8080808080808080ull) { break; } }
     while (i < n && !(s[i] & 0x80)) { i++; }
     return i;
 }
 inline bool utf8_valid(const std::string& s) {
     size_t n = s.size(), i = ascii_run(s.data(), 0, n);
-    while (i < n) { if (utf8_next(s.data(), n, &i) < 0) { return false; } if (i < n && !(s[i] & 0x80)) { i = ascii_run(s.data(), i, n); } }
+    while (i < n) {
+        if (utf8_next(s.data(), n, &i) < 0) { return false; }
+        if (i < n && !(s[i] & 0x80)) { i = ascii_run(s.data(), i, n); }
+    }
     return true;
 }
 
@@ -125,7 +131,7 @@ inline void nfc_stretch(const Unicode& u, const char* s, size_t n, std::string* 
     for (size_t i = 0; i < c.size(); i++) {
         int ccc = u.ccc[c[i]];
         bool next_to = starter >= 0 && (size_t)starter + 1 == kept;
-        uint32_t both = starter >= 0 && (next_to || (last && last < ccc)) ? nfc_pair(u, c[starter], c[i]) : 0;
+        uint32_t both = starter >= 0 && (next_to || last < ccc) ? nfc_pair(u, c[starter], c[i]) : 0;
         if (both) { c[starter] = both; continue; }
         if (!ccc) { starter = (long)kept; }
         last = ccc;
@@ -136,7 +142,8 @@ inline void nfc_stretch(const Unicode& u, const char* s, size_t n, std::string* 
 // s (valid UTF-8) -> its normal form C. Text with nothing to do is not copied: then false, and out stays empty.
 inline bool nfc(const char* s, size_t n, std::string* out) {
     const Unicode& u = unicode();
-    size_t done = 0, clean = 0;                          // everything before done is in out; clean: the last code point that cannot change
+    // everything before done is in out; clean: the last code point that cannot change
+    size_t done = 0, clean = 0;
     int len;
     out->clear();
     for (size_t i = 0; i < n;) {
@@ -167,7 +174,8 @@ enum Behavior { REMOVED, ISOLATED, MERGED_WITH_PREVIOUS, MERGED_WITH_NEXT, CONTI
 enum Prepend { PREPEND_ALWAYS, PREPEND_FIRST, PREPEND_NEVER };
 struct Step {
     StepKind kind; std::string from, to;                 // what is looked for, what takes its place
-    int number = 0, stop = 0;                            // digits per piece | Prepend | Behavior | how many to strip at start and stop
+    // digits per piece | Prepend | Behavior | how many to strip at start and stop
+    int number = 0, stop = 0;
     bool flag = false;                                   // each digit alone | split at the replacement | invert
 };
 struct AddedToken { std::string text; int id; bool special, normalized, lstrip, rstrip; };
@@ -186,19 +194,23 @@ struct Tokenizer {
     int vocab_size = 257;                                // ids are 0 .. vocab_size-1
     int eos = 256, bos = 256;                            // -1 if there is none; many families use one id for both
     uint64_t hash = 0x6279746573;                        // changes whenever the ids of any text could
-    bool match_special = true;                           // special tokens written out in the text become their ids, as in HF
+    // special tokens written out in the text become their ids, as in HF
+    bool match_special = true;
     // from here on: TOKENIZER_BPE
     std::vector<std::string> text, raw;                  // id -> as in the vocabulary, and as bytes
     std::vector<unsigned char> special;                  // id -> left out by decode(skip_special)
     std::vector<unsigned char> whole;                    // id -> a piece that is this token is encoded as this token
     std::vector<Step> normalizer, splitter, decoder;
     bool byte_level = false, byte_fallback = false, fuse_unk = false, ignore_merges = false;
-    bool cut_at_blocks = false;                          // no token has a U+2581 after anything else: words can be merged one by one
-    int unk = -1, byte_id[256];                          // byte_id: the token of a single byte (byte_level), or of <0xHH>; -1 none
+    // no token has a U+2581 after anything else: words can be merged one by one
+    bool cut_at_blocks = false;
+    // byte_id: the token of a single byte (byte_level), or of <0xHH>; -1 none
+    int unk = -1, byte_id[256];
     std::vector<AddedToken> added;
     AddedTree added_raw, added_normalized;               // looked for before and after the normalizer
     std::vector<int> before, after;                      // template: ids around a text
-    bool cut_at_lines = false;                           // a text may be cut between "x\n" and "y", and its parts encoded one by one
+    // a text may be cut between "x\n" and "y", and its parts encoded one by one
+    bool cut_at_lines = false;
     std::vector<Merge> merges; int merge_shift = 0;      // a hash table
     std::vector<int> slots;                              // another: raw bytes -> id
 };
@@ -219,13 +231,17 @@ static const char* const BLOCK = "\xE2\x96\x81";         // U+2581, SentencePiec
 struct KnownRegex { const char* regex; StepKind kind; int digits; };
 static const KnownRegex known_regexes[] = {
     { "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+", SPLIT_GPT2, 0 },
-    { "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+", SPLIT_CL100K, 3 },
-    { "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+", SPLIT_CL100K, 1 },
-    { "'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}+|\\p{N}{1,2}| ?[^\\s\\p{L}\\p{N}]++[\\r\\n]*|\\s*[\\r\\n]|\\s+(?!\\S)|\\s+", SPLIT_CL100K, 2 },
-    { "'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}+|\\p{N}{1,3}+| ?[^\\s\\p{L}\\p{N}]++[\\r\\n]*|\\s*[\\r\\n]|\\s+(?!\\S)|\\s+", SPLIT_CL100K, 3 },
+    { "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*"
+      "|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+", SPLIT_CL100K, 3 },                                                  // LLaMA-3
+    { "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*"
+      "|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+", SPLIT_CL100K, 1 },
+    { "'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}+|\\p{N}{1,2}| ?[^\\s\\p{L}\\p{N}]++[\\r\\n]*"
+      "|\\s*[\\r\\n]|\\s+(?!\\S)|\\s+", SPLIT_CL100K, 2 },                                                   // nanochat
+    { "'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}+|\\p{N}{1,3}+| ?[^\\s\\p{L}\\p{N}]++[\\r\\n]*"
+      "|\\s*[\\r\\n]|\\s+(?!\\S)|\\s+", SPLIT_CL100K, 3 },
 };
 
-// GPT-2's map from bytes to printable characters: 21-7E, A1-AC, AE-FF stand for themselves, the rest, in order, for U+0100...
+// GPT-2's map from bytes to printable characters: 21-7E, A1-AC, AE-FF are themselves, the rest, in order, U+0100...
 inline bool byte_stays(int b) { return (b >= 0x21 && b <= 0x7E) || (b >= 0xA1 && b <= 0xAC) || b >= 0xAE; }
 // a vocabulary string in that alphabet -> bytes; false if it has other characters
 inline bool byte_level_to_raw(const std::string& s, std::string* raw) {
@@ -245,35 +261,50 @@ inline bool byte_level_to_raw(const std::string& s, std::string* raw) {
 
 // what loading needs to say an error with, and nothing else
 struct TokenizerFile { std::string path; };
-[[noreturn]] inline void refuse(const TokenizerFile& f, const std::string& what, const char* hint = "") { die(EXIT_USER, f.path + ": " + what, hint); }
+[[noreturn]] inline void refuse(const TokenizerFile& f, const std::string& what, const char* hint = "") {
+    die(EXIT_USER, f.path + ": " + what, hint);
+}
 inline const Json& json_need(const TokenizerFile& f, const Json& j, const char* key, Json::Type type) {
     const Json* v = j.get(key);
     if (!v || v->type != type) { refuse(f, strf("got no %s, or of another type: not a tokenizer.json", key)); }
     return *v;
 }
 inline bool json_null(const Json* v) { return !v || v->type == Json::NUL; }
-inline std::string json_string(const Json& j, const char* key) { const Json* v = j.get(key); return v && v->type == Json::STRING ? v->string : ""; }
-inline bool json_true(const Json& j, const char* key, bool absent = false) { const Json* v = j.get(key); return json_null(v) ? absent : v->number != 0; }
+inline std::string json_string(const Json& j, const char* key) {
+    const Json* v = j.get(key);
+    return v && v->type == Json::STRING ? v->string : "";
+}
+inline bool json_true(const Json& j, const char* key, bool absent = false) {
+    const Json* v = j.get(key);
+    return json_null(v) ? absent : v->number != 0;
+}
 inline int json_int(const TokenizerFile& f, const Json& j, const char* key) {
     const Json& v = json_need(f, j, key, Json::NUMBER);
-    if (v.number < 0 || v.number > 100000000 || v.number != floor(v.number)) { refuse(f, strf("got %s for %s, wanted a whole number", v.string.c_str(), key)); }
+    if (v.number < 0 || v.number > 100000000 || v.number != floor(v.number)) {
+        refuse(f, strf("got %s for %s, wanted a whole number", v.string.c_str(), key));
+    }
     return (int)v.number;
 }
 
 // one component of the file -> steps. stage: "normalizer", "pre_tokenizer", "decoder"
-inline void tokenizer_steps(const TokenizerFile& f, Tokenizer* t, const std::string& stage, const Json* j, int depth = 0) {
+inline void tokenizer_steps(const TokenizerFile& f, Tokenizer* t, const std::string& stage, const Json* j,
+    int depth = 0) {
     if (json_null(j)) { return; }
     if (depth > 20) { refuse(f, stage + ": nested too deep"); }
     std::string type = json_string(*j, "type");
-    std::vector<Step>& out = stage == "normalizer" ? t->normalizer : stage == "pre_tokenizer" ? t->splitter : t->decoder;
+    const bool norm = stage == "normalizer", pre = stage == "pre_tokenizer", decode = stage == "decoder";
+    std::vector<Step>& out = norm ? t->normalizer : pre ? t->splitter : t->decoder;
     auto add = [&](StepKind kind) { out.emplace_back(); out.back().kind = kind; return &out.back(); };
     auto metaspace = [&](StepKind kind) {
         Step* s = add(kind);
         std::string scheme = json_string(*j, "prepend_scheme");
         s->from = json_string(*j, "replacement");
         if (s->from.empty()) { refuse(f, stage + ": Metaspace without a replacement"); }
-        if (!scheme.empty() && scheme != "always" && scheme != "first" && scheme != "never") { refuse(f, stage + ": unknown prepend_scheme " + scheme); }
-        s->number = scheme == "first" ? PREPEND_FIRST : scheme == "never" || (scheme.empty() && !json_true(*j, "add_prefix_space", true)) ? PREPEND_NEVER : PREPEND_ALWAYS;
+        if (!scheme.empty() && scheme != "always" && scheme != "first" && scheme != "never") {
+            refuse(f, stage + ": unknown prepend_scheme " + scheme);
+        }
+        if (scheme.empty()) { scheme = json_true(*j, "add_prefix_space", true) ? "always" : "never"; } // older files
+        s->number = scheme == "first" ? PREPEND_FIRST : scheme == "never" ? PREPEND_NEVER : PREPEND_ALWAYS;
         s->flag = json_true(*j, "split", true);
     };
     auto pattern = [&](const char* kind) {               // {"String": ...} or {"Regex": ...}
@@ -281,18 +312,18 @@ inline void tokenizer_steps(const TokenizerFile& f, Tokenizer* t, const std::str
         return json_string(p, kind);
     };
     if (type == "Sequence") {
-        const char* key = stage == "normalizer" ? "normalizers" : stage == "pre_tokenizer" ? "pretokenizers" : "decoders";
+        const char* key = norm ? "normalizers" : pre ? "pretokenizers" : "decoders";
         for (auto& item : json_need(f, *j, key, Json::ARRAY).items) { tokenizer_steps(f, t, stage, &item, depth + 1); }
-    } else if (stage == "normalizer" && type == "NFC") { add(NORM_NFC);
-    } else if (stage == "normalizer" && type == "Prepend") { add(NORM_PREPEND)->to = json_need(f, *j, "prepend", Json::STRING).string;
-    } else if (stage != "pre_tokenizer" && type == "Replace" && !pattern("String").empty()) {
-        Step* s = add(stage == "decoder" ? DECODE_REPLACE : NORM_REPLACE);
+    } else if (norm && type == "NFC") { add(NORM_NFC);
+    } else if (norm && type == "Prepend") { add(NORM_PREPEND)->to = json_need(f, *j, "prepend", Json::STRING).string;
+    } else if (!pre && type == "Replace" && !pattern("String").empty()) {
+        Step* s = add(decode ? DECODE_REPLACE : NORM_REPLACE);
         s->from = pattern("String"); s->to = json_need(f, *j, "content", Json::STRING).string;
-    } else if (stage == "pre_tokenizer" && type == "ByteLevel") {
+    } else if (pre && type == "ByteLevel") {
         t->byte_level = true;
         if (json_true(*j, "add_prefix_space", true)) { add(SPLIT_PREFIX); }
         if (json_true(*j, "use_regex", true)) { add(SPLIT_GPT2); }
-    } else if (stage == "pre_tokenizer" && type == "Split") {
+    } else if (pre && type == "Split") {
         const char* names[] = { "Removed", "Isolated", "MergedWithPrevious", "MergedWithNext", "Contiguous" };
         std::string behavior = json_string(*j, "behavior"), regex = pattern("Regex");
         bool invert = json_true(*j, "invert");
@@ -309,20 +340,26 @@ inline void tokenizer_steps(const TokenizerFile& f, Tokenizer* t, const std::str
         for (auto& k : known_regexes) { if (regex == k.regex) { known = &k; } }
         // these expressions match all of any text, so keeping the matches and isolating them is the same
         if (!known || !((b == ISOLATED && !invert) || (b == REMOVED && invert))) {
-            refuse(f, "pre_tokenizer: unknown expression " + regex + " (" + behavior + ")", "add it to known_regexes in tokenizer.h, with its splitter");
+            refuse(f, "pre_tokenizer: unknown expression " + regex + " (" + behavior + ")",
+                "add it to known_regexes in tokenizer.h, with its splitter");
         }
         add(known->kind)->number = known->digits;
-    } else if (stage == "pre_tokenizer" && type == "Digits") { add(SPLIT_DIGITS)->flag = json_true(*j, "individual_digits");
-    } else if (stage == "pre_tokenizer" && type == "Metaspace") { metaspace(SPLIT_METASPACE);
-    } else if (stage == "decoder" && type == "Metaspace") { metaspace(DECODE_METASPACE);
-    } else if (stage == "decoder" && type == "ByteLevel") { add(DECODE_BYTES);
-    } else if (stage == "decoder" && type == "ByteFallback") { add(DECODE_FALLBACK);
-    } else if (stage == "decoder" && type == "Fuse") { add(DECODE_FUSE);
-    } else if (stage == "decoder" && type == "Strip") {
+    } else if (pre && type == "Digits") { add(SPLIT_DIGITS)->flag = json_true(*j, "individual_digits");
+    } else if (pre && type == "Metaspace") { metaspace(SPLIT_METASPACE);
+    } else if (decode && type == "Metaspace") { metaspace(DECODE_METASPACE);
+    } else if (decode && type == "ByteLevel") { add(DECODE_BYTES);
+    } else if (decode && type == "ByteFallback") { add(DECODE_FALLBACK);
+    } else if (decode && type == "Fuse") { add(DECODE_FUSE);
+    } else if (decode && type == "Strip") {
         Step* s = add(DECODE_STRIP);
-        s->from = json_need(f, *j, "content", Json::STRING).string; s->number = json_int(f, *j, "start"); s->stop = json_int(f, *j, "stop");
+        s->from = json_need(f, *j, "content", Json::STRING).string;
+        s->number = json_int(f, *j, "start");
+        s->stop = json_int(f, *j, "stop");
         if (s->from.empty()) { refuse(f, "decoder: Strip without content"); }
-    } else { refuse(f, stage + ": unknown component " + (type.empty() ? "without a type" : type), "only components whose ids are known to be exact are accepted"); }
+    } else {
+        refuse(f, stage + ": unknown component " + (type.empty() ? "without a type" : type),
+            "only components whose ids are known to be exact are accepted");
+    }
 }
 
 // TemplateProcessing, alone or in a Sequence with ByteLevel (which moves offsets, not ids)
@@ -331,10 +368,15 @@ inline void tokenizer_template(const TokenizerFile& f, Tokenizer* t, const Json*
     std::string type = json_string(*j, "type");
     if (type == "ByteLevel") { return; }
     if (type == "Sequence" && depth < 20) {
-        for (auto& item : json_need(f, *j, "processors", Json::ARRAY).items) { tokenizer_template(f, t, &item, depth + 1); }
+        for (auto& item : json_need(f, *j, "processors", Json::ARRAY).items) {
+            tokenizer_template(f, t, &item, depth + 1);
+        }
         return;
     }
-    if (type != "TemplateProcessing") { refuse(f, "post_processor: unknown component " + type, "only components whose ids are known to be exact are accepted"); }
+    if (type != "TemplateProcessing") {
+        refuse(f, "post_processor: unknown component " + type,
+            "only components whose ids are known to be exact are accepted");
+    }
     const Json& special = json_need(f, *j, "special_tokens", Json::OBJECT);
     bool seen = false;
     for (auto& item : json_need(f, *j, "single", Json::ARRAY).items) {
@@ -349,7 +391,9 @@ inline void tokenizer_template(const TokenizerFile& f, Tokenizer* t, const Json*
     }
 }
 
-inline uint64_t merge_slot(uint64_t pair, int shift) { return (pair * 0x9E3779B97F4A7C15ull ^ (pair >> 32) * 0xC2B2AE3D27D4EB4Full) >> shift; }
+inline uint64_t merge_slot(uint64_t pair, int shift) {
+    return (pair * 0x9E3779B97F4A7C15ull ^ (pair >> 32) * 0xC2B2AE3D27D4EB4Full) >> shift;
+}
 inline const Merge* merge_find(const Tokenizer& t, uint32_t a, uint32_t b) {
     uint64_t pair = (uint64_t)a << 32 | b, mask = t.merges.size() - 1;
     for (uint64_t i = merge_slot(pair, t.merge_shift);; i = (i + 1) & mask) {
@@ -369,7 +413,8 @@ inline int token_find(const Tokenizer& t, const char* s, size_t n) {
 inline size_t table_size(size_t n) { size_t s = 16; while (s < 2 * n) { s *= 2; } return s; }
 
 typedef std::unordered_map<std::string, int> Vocab;
-inline void tokenizer_merges(const TokenizerFile& f, Tokenizer* t, const Vocab& vocab, const std::vector<std::pair<std::string, std::string>>& list) {
+inline void tokenizer_merges(const TokenizerFile& f, Tokenizer* t, const Vocab& vocab,
+    const std::vector<std::pair<std::string, std::string>>& list) {
     size_t size = table_size(list.size());
     t->merges.assign(size, Merge{~0ull, 0, 0});
     t->merge_shift = 64;
@@ -377,15 +422,23 @@ inline void tokenizer_merges(const TokenizerFile& f, Tokenizer* t, const Vocab& 
     for (size_t rank = 0; rank < list.size(); rank++) {
         const std::string& a = list[rank].first; const std::string& b = list[rank].second;
         auto ia = vocab.find(a), ib = vocab.find(b), iab = vocab.find(a + b);
-        if (ia == vocab.end() || ib == vocab.end() || iab == vocab.end()) { refuse(f, strf("merge %zu: %s + %s: not all in the vocabulary", rank + 1, a.c_str(), b.c_str())); }
+        if (ia == vocab.end() || ib == vocab.end() || iab == vocab.end()) {
+            refuse(f, strf("merge %zu: %s + %s: not all in the vocabulary", rank + 1, a.c_str(), b.c_str()));
+        }
         uint64_t pair = (uint64_t)ia->second << 32 | (uint32_t)ib->second, i = merge_slot(pair, t->merge_shift);
         while (t->merges[i].pair != ~0ull && t->merges[i].pair != pair) { i = (i + 1) & (t->merges.size() - 1); }
-        t->merges[i] = Merge{ pair, (uint32_t)rank, (uint32_t)iab->second };   // of a pair written twice, the last counts
+        // of a pair written twice, the last counts
+        t->merges[i] = Merge{ pair, (uint32_t)rank, (uint32_t)iab->second };
     }
 }
 
 inline void added_insert(AddedTree* tree, const std::string& text, int index) {
-    if (tree->next.empty()) { tree->next.emplace_back(); tree->next[0].fill(0); tree->token.push_back(-1); tree->start = text; }
+    if (tree->next.empty()) {
+        tree->next.emplace_back();
+        tree->next[0].fill(0);
+        tree->token.push_back(-1);
+        tree->start = text;
+    }
     while (text.compare(0, tree->start.size(), tree->start)) { tree->start.pop_back(); }
     int node = 0;
     for (unsigned char c : text) {
@@ -400,7 +453,7 @@ inline void added_insert(AddedTree* tree, const std::string& text, int index) {
 inline void normalize(const Tokenizer& t, std::string* text, bool prepend = true);
 inline void tokenizer_whole(Tokenizer* t);
 
-// may text be cut after a line? Not if a component adds something at the start of each text, or a token crosses the cut.
+// May text be cut after a line? Not if a component adds something at the start of each text, or a token has both sides.
 inline bool tokenizer_cuts_at_lines(const Tokenizer& t) {
     bool word = t.splitter.empty();
     for (auto& s : t.splitter) {
@@ -417,7 +470,9 @@ inline bool tokenizer_cuts_at_lines(const Tokenizer& t) {
 inline void tokenizer_finish(const TokenizerFile& f, Tokenizer* t, const Vocab& vocab) {
     for (auto& v : vocab) { t->vocab_size = std::max(t->vocab_size, v.second + 1); }
     for (auto& a : t->added) { t->vocab_size = std::max(t->vocab_size, a.id + 1); }
-    if (t->vocab_size > 4 * 1000000 + 16 * (long)vocab.size()) { refuse(f, strf("got an id of %d for %zu tokens", t->vocab_size - 1, vocab.size())); }
+    if (t->vocab_size > 4 * 1000000 + 16 * (long)vocab.size()) {
+        refuse(f, strf("got an id of %d for %zu tokens", t->vocab_size - 1, vocab.size()));
+    }
     t->text.assign(t->vocab_size, "");
     t->special.assign(t->vocab_size, 0);
     for (auto& v : vocab) { t->text[v.second] = v.first; }
@@ -436,7 +491,8 @@ inline void tokenizer_finish(const TokenizerFile& f, Tokenizer* t, const Vocab& 
     std::string bytes;
     for (auto& r : t->raw) { if ((t->byte_level || byte_decoder) && byte_level_to_raw(r, &bytes)) { r = bytes; } }
     for (auto& v : vocab) {
-        if (t->byte_level && !byte_level_to_raw(v.first, &bytes)) { continue; } // pieces are bytes: they never equal this one
+        // pieces are bytes: they never equal this one
+        if (t->byte_level && !byte_level_to_raw(v.first, &bytes)) { continue; }
         const std::string& r = t->byte_level ? bytes : v.first;
         uint64_t i = hash_bytes(r.data(), r.size()) & (t->slots.size() - 1);
         while (t->slots[i] >= 0) { i = (i + 1) & (t->slots.size() - 1); }
@@ -485,20 +541,30 @@ inline void tokenizer_ends(Tokenizer* t, const Vocab& vocab, const std::string& 
     t->eos = configured("eos_token"); t->bos = configured("bos_token");
     for (auto s : {"<|endoftext|>", "</s>", "<|end_of_text|>", "<eos>"}) { if (t->eos < 0) { t->eos = find(s); } }
     if (t->bos < 0 && !t->before.empty()) { t->bos = t->before[0]; }
-    for (auto s : {"<|begin_of_text|>", "<s>", "<bos>", "<|startoftext|>", "<|endoftext|>"}) { if (t->bos < 0) { t->bos = find(s); } }
+    for (auto s : {"<|begin_of_text|>", "<s>", "<bos>", "<|startoftext|>", "<|endoftext|>"}) {
+        if (t->bos < 0) { t->bos = find(s); }
+    }
 }
 
 // vocab.json + merges.txt: byte-level BPE as in GPT-2, with the special tokens that tokenizer_config.json names
-inline void tokenizer_load_pair(const TokenizerFile& f, Tokenizer* t, Vocab* vocab, const std::string& dir, const Json& v) {
+inline void tokenizer_load_pair(const TokenizerFile& f, Tokenizer* t, Vocab* vocab, const std::string& dir,
+    const Json& v) {
     if (v.type != Json::OBJECT) { refuse(f, "wanted an object of tokens and ids"); }
-    for (auto& field : v.fields) { Json one; one.fields.push_back({"id", field.second}); (*vocab)[field.first] = json_int(f, one, "id"); }
+    for (auto& field : v.fields) {
+        Json one;
+        one.fields.push_back({"id", field.second});
+        (*vocab)[field.first] = json_int(f, one, "id");
+    }
     std::vector<std::pair<std::string, std::string>> list;
     std::string text = file_read(dir + "/merges.txt", "vocab.json needs merges.txt beside it");
     for (auto& line : split(text, '\n')) {
         std::string l = ends_with(line, "\r") ? line.substr(0, line.size() - 1) : line;
         if (l.empty() || l.compare(0, 8, "#version") == 0) { continue; }
         size_t space = l.find(' ');
-        if (space == std::string::npos || l.find(' ', space + 1) != std::string::npos) { die(EXIT_USER, strf("%s/merges.txt: got \"%s\", wanted two tokens with a space between", dir.c_str(), l.c_str())); }
+        if (space == std::string::npos || l.find(' ', space + 1) != std::string::npos) {
+            die(EXIT_USER, strf("%s/merges.txt: got \"%s\", wanted two tokens with a space between", dir.c_str(),
+                l.c_str()));
+        }
         list.push_back({ l.substr(0, space), l.substr(space + 1) });
     }
     t->byte_level = true;
@@ -516,14 +582,22 @@ inline void tokenizer_load_pair(const TokenizerFile& f, Tokenizer* t, Vocab* voc
     if (json_true(j, "add_bos_token") && t->bos >= 0) { t->before.push_back(t->bos); }  // OPT
 }
 
-inline void tokenizer_load_json(const TokenizerFile& f, Tokenizer* t, Vocab* vocab, const std::string& dir, const Json& j) {
+inline void tokenizer_load_json(const TokenizerFile& f, Tokenizer* t, Vocab* vocab, const std::string& dir,
+    const Json& j) {
     const Json& model = json_need(f, j, "model", Json::OBJECT);
     std::string type = json_string(model, "type");
     if (type != "BPE" && !(type.empty() && model.get("merges"))) { refuse(f, "model: got " + type + ", wanted BPE"); }
-    if (!json_null(model.get("dropout")) && model.get("dropout")->number != 0) { refuse(f, "model: dropout is not supported"); }
-    for (auto key : {"continuing_subword_prefix", "end_of_word_suffix"}) { if (!json_string(model, key).empty()) { refuse(f, strf("model: %s is not supported", key)); } }
+    if (!json_null(model.get("dropout")) && model.get("dropout")->number != 0) {
+        refuse(f, "model: dropout is not supported");
+    }
+    for (auto key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
+        if (!json_string(model, key).empty()) { refuse(f, strf("model: %s is not supported", key)); }
+    }
     for (auto& v : json_need(f, model, "vocab", Json::OBJECT).fields) {
-        if (v.second.type != Json::NUMBER || v.second.number < 0 || v.second.number > 1e8 || v.second.number != floor(v.second.number)) { refuse(f, "model: the id of " + json_str(v.first) + " is not a whole number"); }
+        if (v.second.type != Json::NUMBER || v.second.number < 0 || v.second.number > 1e8
+            || v.second.number != floor(v.second.number)) {
+            refuse(f, "model: the id of " + json_str(v.first) + " is not a whole number");
+        }
         (*vocab)[v.first] = (int)v.second.number;
     }
     std::vector<std::pair<std::string, std::string>> list;
@@ -531,11 +605,16 @@ inline void tokenizer_load_json(const TokenizerFile& f, Tokenizer* t, Vocab* voc
         size_t space = m.string.find(' ');
         if (m.type == Json::ARRAY && m.items.size() == 2) { list.push_back({ m.items[0].string, m.items[1].string }); }
         else if (m.type == Json::STRING && m.string.compare(0, 8, "#version") == 0) { continue; }
-        else if (m.type == Json::STRING && space != std::string::npos && m.string.find(' ', space + 1) == std::string::npos) { list.push_back({ m.string.substr(0, space), m.string.substr(space + 1) }); }
+        else if (m.type == Json::STRING && space != std::string::npos
+            && m.string.find(' ', space + 1) == std::string::npos) {
+            list.push_back({ m.string.substr(0, space), m.string.substr(space + 1) });
+        }
         else { refuse(f, strf("merge %zu: wanted two tokens", list.size() + 1)); }
     }
     tokenizer_merges(f, t, *vocab, list);
-    t->byte_fallback = json_true(model, "byte_fallback"); t->fuse_unk = json_true(model, "fuse_unk"); t->ignore_merges = json_true(model, "ignore_merges");
+    t->byte_fallback = json_true(model, "byte_fallback");
+    t->fuse_unk = json_true(model, "fuse_unk");
+    t->ignore_merges = json_true(model, "ignore_merges");
     std::string unk = json_string(model, "unk_token");
     if (!unk.empty()) {
         if (!vocab->count(unk)) { refuse(f, "model: the unk_token " + unk + " is not in the vocabulary"); }
@@ -554,7 +633,8 @@ inline void tokenizer_load_json(const TokenizerFile& f, Tokenizer* t, Vocab* voc
             if (content.empty()) { continue; }
             for (auto& old : t->added) { next = std::max(next, old.id + 1); }
             bool special = json_true(a, "special");
-            tokenizer_add(t, *vocab, AddedToken{content, 0, special, json_true(a, "normalized", !special), json_true(a, "lstrip"), json_true(a, "rstrip")}, &next);
+            tokenizer_add(t, *vocab, AddedToken{content, 0, special, json_true(a, "normalized", !special),
+                json_true(a, "lstrip"), json_true(a, "rstrip")}, &next);
         }
     }
     tokenizer_ends(t, *vocab, dir);
@@ -564,8 +644,11 @@ inline void tokenizer_load_json(const TokenizerFile& f, Tokenizer* t, Vocab* voc
 inline Tokenizer tokenizer_load(const std::string& given) {
     const char* hint = "give --tokenizer tokenizer.json, or leave it out to train on bytes";
     TokenizerFile f = { given };
-    if (is_dir(given)) { f.path = given + (file_exists(given + "/tokenizer.json") ? "/tokenizer.json" : "/vocab.json"); }
-    std::string content = file_read(f.path, hint), error, dir = f.path.find('/') == std::string::npos ? "." : f.path.substr(0, f.path.rfind('/'));
+    if (is_dir(given)) {
+        f.path = given + (file_exists(given + "/tokenizer.json") ? "/tokenizer.json" : "/vocab.json");
+    }
+    std::string content = file_read(f.path, hint), error, dir = ".";
+    if (f.path.find('/') != std::string::npos) { dir = f.path.substr(0, f.path.rfind('/')); }
     Json j;
     if (!json_parse(content.data(), content.size(), &j, &error)) { refuse(f, error, hint); }
     Tokenizer t;
@@ -573,9 +656,17 @@ inline Tokenizer tokenizer_load(const std::string& given) {
     t.kind = TOKENIZER_BPE; t.name = given; t.vocab_size = 0; t.eos = t.bos = -1;
     t.hash = hash_bytes(content.data(), content.size());
     if (j.get("model") && j.get("model")->type == Json::OBJECT) { tokenizer_load_json(f, &t, &vocab, dir, j); }
-    else { tokenizer_load_pair(f, &t, &vocab, dir, j); content = file_read(dir + "/merges.txt"); t.hash = hash_bytes(content.data(), content.size(), t.hash); }
+    else {
+        tokenizer_load_pair(f, &t, &vocab, dir, j);
+        content = file_read(dir + "/merges.txt");
+        t.hash = hash_bytes(content.data(), content.size(), t.hash);
+    }
     tokenizer_finish(f, &t, vocab);
-    for (auto list : {&t.before, &t.after}) { for (int id : *list) { if (id >= t.vocab_size) { refuse(f, strf("post_processor: id %d is not in the vocabulary", id)); } } }
+    for (auto list : {&t.before, &t.after}) {
+        for (int id : *list) {
+            if (id >= t.vocab_size) { refuse(f, strf("post_processor: id %d is not in the vocabulary", id)); }
+        }
+    }
     return t;
 }
 
@@ -584,8 +675,9 @@ inline Tokenizer tokenizer_load(const std::string& given) {
 
 typedef std::vector<uint32_t> Ids;
 
-// per thread: room to work in, and the ids of pieces met before. Short pieces repeat so much (Zipf) that most text is found here.
-struct PieceSlot { uint64_t lo, hi; uint32_t ids[4]; };  // up to 15 bytes, the length in the top byte of hi; ids end at NO_ID
+// Per thread: room to work in, and the ids of pieces met before: short pieces repeat so much that most are found here.
+// up to 15 bytes, the length in the top byte of hi; ids end at NO_ID
+struct PieceSlot { uint64_t lo, hi; uint32_t ids[4]; };
 enum : uint32_t { NO_ID = 0xFFFFFFFF };
 enum { PIECE_BITS = 16 };                                // 2 MiB: fits a second-level cache
 struct Scratch {
@@ -603,7 +695,9 @@ inline void piece_symbols(const Tokenizer& t, const char* s, size_t n, Ids* out)
         for (size_t i = 0; i < n; i++) {
             int id = t.byte_id[(unsigned char)s[i]];
             if (id >= 0) { out->push_back(id); }
-            else if (t.unk >= 0 && !(t.fuse_unk && !out->empty() && out->back() == (uint32_t)t.unk)) { out->push_back(t.unk); }
+            else if (t.unk >= 0 && !(t.fuse_unk && !out->empty() && out->back() == (uint32_t)t.unk)) {
+                out->push_back(t.unk);
+            }
         }
         return;
     }
@@ -615,7 +709,10 @@ inline void piece_symbols(const Tokenizer& t, const char* s, size_t n, Ids* out)
         bool bytes = id < 0 && t.byte_fallback;
         for (int k = 0; k < len && bytes; k++) { bytes = t.byte_id[(unsigned char)s[i+k]] >= 0; }
         if (id >= 0) { out->push_back(id); after_unk = false; }
-        else if (bytes) { for (int k = 0; k < len; k++) { out->push_back(t.byte_id[(unsigned char)s[i+k]]); } after_unk = false; }
+        else if (bytes) {
+            for (int k = 0; k < len; k++) { out->push_back(t.byte_id[(unsigned char)s[i+k]]); }
+            after_unk = false;
+        }
         else if (t.unk >= 0) { if (!(t.fuse_unk && after_unk)) { out->push_back(t.unk); } after_unk = true; }
     }
 }
@@ -634,7 +731,11 @@ inline void merge_short(const Tokenizer& t, Scratch* w) {
         for (size_t i = 1; i + 1 < n; i++) { if (w->rank[i] < w->rank[best]) { best = i; } }
         if (w->rank[best] == NO_ID) { break; }
         id[best] = w->made[best];
-        for (size_t i = best + 1; i + 1 < n; i++) { id[i] = id[i+1]; w->rank[i] = w->rank[i+1]; w->made[i] = w->made[i+1]; }
+        for (size_t i = best + 1; i + 1 < n; i++) {
+            id[i] = id[i+1];
+            w->rank[i] = w->rank[i+1];
+            w->made[i] = w->made[i+1];
+        }
         n--;
         look(best);
         if (best > 0) { look(best - 1); }
@@ -685,7 +786,10 @@ inline void tokenizer_whole(Tokenizer* t) {
     for (int slot : t->slots) {
         if (slot < 0) { continue; }
         bool same = t->ignore_merges;
-        if (!same) { piece_merge(*t, &w, t->raw[slot].data(), t->raw[slot].size()); same = w.id.size() == 1 && (int)w.id[0] == slot; }
+        if (!same) {
+            piece_merge(*t, &w, t->raw[slot].data(), t->raw[slot].size());
+            same = w.id.size() == 1 && (int)w.id[0] == slot;
+        }
         t->whole[slot] = same;
     }
 }
@@ -738,13 +842,13 @@ inline size_t contraction(const char* s, size_t i, size_t n, bool any_case) {
     if (a == 's' || a == 't' || a == 'm' || a == 'd') { return 2; }
     return (a == 'r' && b == 'e') || (a == 'v' && b == 'e') || (a == 'l' && b == 'l') ? 3 : 0;
 }
-// whitespace from i, with something after it: all but the last character, which is left for what follows; alone it stays
+// whitespace from i: all of it at the end of the text or if it is one character, else all but the last one
 inline size_t split_space(const Unicode& u, const char* s, size_t i, size_t n) {
     size_t e = i, last = i;
     for (int len; e < n && class_at(u, s + e, &len) == CLASS_S; e += len) { last = e; }
     return e == n || last == i ? e : last;
 }
-// the end of the piece that starts at i < n:  's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
+// the end of the piece that starts at i < n: 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
 inline size_t split_gpt2(const Unicode& u, const char* s, size_t i, size_t n) {
     if (s[i] == '\'') { if (size_t c = contraction(s, i, n, false)) { return i + c; } }
     size_t j = i + (s[i] == ' ');
@@ -769,8 +873,14 @@ inline size_t split_cl100k(const Unicode& u, const char* s, size_t i, size_t n, 
         return e;
     }
     size_t line = 0;                                     // after the last \r or \n of this whitespace
-    for (size_t e = i; e < n && class_at(u, s + e, &len) == CLASS_S; e += len) { if (s[e] == '\r' || s[e] == '\n') { line = e + 1; } }
+    for (size_t e = i; e < n && class_at(u, s + e, &len) == CLASS_S; e += len) {
+        if (s[e] == '\r' || s[e] == '\n') { line = e + 1; }
+    }
     return line ? line : split_space(u, s, i, n);
+}
+
+inline size_t split_known(const Unicode& u, const Step& step, const char* s, size_t i, size_t n) {
+    return step.kind == SPLIT_GPT2 ? split_gpt2(u, s, i, n) : split_cl100k(u, s, i, n, step.number);
 }
 
 struct Span { size_t begin, end; bool match; };
@@ -779,9 +889,13 @@ inline std::vector<Span> split_behave(std::vector<Span> in, int behavior) {
     bool before = false;
     if (behavior == MERGED_WITH_NEXT) { std::reverse(in.begin(), in.end()); }
     for (auto& s : in) {
-        bool join = behavior == CONTIGUOUS ? s.match == before : (behavior == MERGED_WITH_PREVIOUS || behavior == MERGED_WITH_NEXT) && s.match && !before;
+        bool merged = behavior == MERGED_WITH_PREVIOUS || behavior == MERGED_WITH_NEXT;
+        bool join = behavior == CONTIGUOUS ? s.match == before : merged && s.match && !before;
         if (behavior == REMOVED && s.match) { continue; }
-        if (join && !out.empty()) { out.back().begin = std::min(out.back().begin, s.begin); out.back().end = std::max(out.back().end, s.end); }
+        if (join && !out.empty()) {
+            out.back().begin = std::min(out.back().begin, s.begin);
+            out.back().end = std::max(out.back().end, s.end);
+        }
         else { out.push_back(s); }
         before = s.match;
     }
@@ -813,22 +927,28 @@ inline void split_step(const Step& step, std::string piece, bool first, std::vec
     if (step.kind == SPLIT_METASPACE) {
         replace_all(&piece, " ", step.from);
         bool has = piece.compare(0, step.from.size(), step.from) == 0;
-        if (!has && (step.number == PREPEND_ALWAYS || (step.number == PREPEND_FIRST && first))) { piece = step.from + piece; }
+        if (!has && (step.number == PREPEND_ALWAYS || (step.number == PREPEND_FIRST && first))) {
+            piece = step.from + piece;
+        }
         if (!step.flag) { out->push_back(piece); return; }
         spans = split_behave(spans_of(step.from, false), MERGED_WITH_NEXT);
     }
     else if (step.kind == SPLIT_STRING) { spans = split_behave(spans_of(step.from, step.flag), step.number); }
     else if (step.kind == SPLIT_DIGITS) {
         int len;
-        for (size_t i = 0; i < n; i += len) { int cls = class_at(u, &piece[i], &len); spans.push_back({i, i + len, cls == CLASS_N}); }
+        for (size_t i = 0; i < n; i += len) {
+            int cls = class_at(u, &piece[i], &len);
+            spans.push_back({i, i + len, cls == CLASS_N});
+        }
         std::vector<Span> merged;
         for (auto& s : spans) {
-            if (!merged.empty() && merged.back().match == s.match && !(s.match && step.flag)) { merged.back().end = s.end; } else { merged.push_back(s); }
+            bool same = !merged.empty() && merged.back().match == s.match;
+            if (same && !(s.match && step.flag)) { merged.back().end = s.end; } else { merged.push_back(s); }
         }
         spans.swap(merged);
     } else {
         for (size_t i = 0, e; i < n; i = e) {
-            e = step.kind == SPLIT_GPT2 ? split_gpt2(u, piece.data(), i, n) : split_cl100k(u, piece.data(), i, n, step.number);
+            e = split_known(u, step, piece.data(), i, n);
             spans.push_back({i, e, false});
         }
     }
@@ -847,7 +967,7 @@ inline void normalize(const Tokenizer& t, std::string* text, bool prepend) {
         else { replace_all(text, step.from, step.to); }
     }
 }
-// a piece that is done splitting. Words of a SentencePiece vocabulary never merge across "x▁", so they are merged one by one.
+// A piece that is done splitting. SentencePiece words do not merge across "x▁": they are merged one by one.
 inline void encode_word(const Tokenizer& t, Scratch* w, const char* s, size_t n, Ids* out) {
     if (!t.cut_at_blocks) { piece_encode(t, w, s, n, s + n, out); return; }
     auto block = [&](size_t i) { return i + 3 <= n && !memcmp(s + i, BLOCK, 3); };
@@ -864,7 +984,7 @@ inline void encode_text(const Tokenizer& t, Scratch* w, const char* s, size_t n,
         const Unicode& u = unicode();
         const Step& step = t.splitter[0];
         for (size_t i = 0, e; i < n; i = e) {
-            e = step.kind == SPLIT_GPT2 ? split_gpt2(u, s, i, n) : split_cl100k(u, s, i, n, step.number);
+            e = split_known(u, step, s, i, n);
             piece_encode(t, w, s + i, e - i, s + n, out);
         }
         return;
@@ -891,8 +1011,9 @@ inline size_t text_find(const char* s, size_t i, size_t n, const std::string& wh
     for (; i + 1 < n; i++) { if (s[i] == what[0] && s[i+1] == what[1]) { return i; } }
     return n;
 }
-// the leftmost, then longest, added token at or after i; its place is [*begin, *end). Returns its index, -1 if there is none.
-inline int added_find(const Tokenizer& t, const AddedTree& tree, const char* s, size_t i, size_t n, size_t* begin, size_t* end) {
+// the leftmost, then longest, added token at or after i, its place is [*begin, *end): its index, -1 if there is none
+inline int added_find(const Tokenizer& t, const AddedTree& tree, const char* s, size_t i, size_t n, size_t* begin,
+    size_t* end) {
     if (tree.next.empty()) { return -1; }
     const std::string& start = tree.start;
     for (; i < n; i++) {
@@ -912,7 +1033,8 @@ inline int added_find(const Tokenizer& t, const AddedTree& tree, const char* s, 
     return -1;
 }
 // cuts s at its added tokens: between(begin, end) for the text between them, ids of the tokens to out
-template <class Between> void added_cut(const Tokenizer& t, const AddedTree& tree, const char* s, size_t n, Ids* out, Between between) {
+template <class Between> void added_cut(const Tokenizer& t, const AddedTree& tree, const char* s, size_t n, Ids* out,
+    Between between) {
     const Unicode& u = unicode();
     size_t from = 0, begin, end;
     for (size_t i = 0;;) {
@@ -936,13 +1058,21 @@ template <class Between> void added_cut(const Tokenizer& t, const AddedTree& tre
 }
 inline Scratch* tokenizer_scratch(const Tokenizer& t) {
     static thread_local Scratch w;
-    if (w.owner != t.hash || w.cache.empty()) { w.cache.assign(1 << PIECE_BITS, PieceSlot{0, 0, {0, 0, 0, 0}}); w.owner = t.hash; }
+    if (w.owner != t.hash || w.cache.empty()) {
+        w.cache.assign(1 << PIECE_BITS, PieceSlot{0, 0, {0, 0, 0, 0}});
+        w.owner = t.hash;
+    }
     return &w;
 }
 // appends the ids of text to out; a text given in several calls is the start of a document only in the first
 inline void tokenizer_encode_to(const Tokenizer& t, const char* s, size_t n, bool document_start, Ids* out) {
-    if (t.kind == TOKENIZER_IDS) { die(EXIT_USER, "text: these data have no tokenizer, only ids", "give one with --tokenizer tokenizer.json"); }
-    if (t.kind == TOKENIZER_BYTES) { out->insert(out->end(), (const unsigned char*)s, (const unsigned char*)s + n); return; }
+    if (t.kind == TOKENIZER_IDS) {
+        die(EXIT_USER, "text: these data have no tokenizer, only ids", "give one with --tokenizer tokenizer.json");
+    }
+    if (t.kind == TOKENIZER_BYTES) {
+        out->insert(out->end(), (const unsigned char*)s, (const unsigned char*)s + n);
+        return;
+    }
     Scratch* w = tokenizer_scratch(t);
     if (out->capacity() - out->size() < n / 3) { out->reserve(std::max(2 * out->capacity(), out->size() + n / 3)); }
     added_cut(t, t.added_raw, s, n, out, [&](size_t begin, size_t end) {
@@ -950,15 +1080,25 @@ inline void tokenizer_encode_to(const Tokenizer& t, const char* s, size_t n, boo
         std::string& text = w->text[0];
         if (t.normalizer.size() == 1 && t.normalizer[0].kind == NORM_NFC) {   // most text is in this form already
             if (nfc(p, len, &text)) { p = text.data(); len = text.size(); }
-        } else if (!t.normalizer.empty()) { text.assign(p, len); normalize(t, &text, document_start || begin > 0); p = text.data(); len = text.size(); }
-        added_cut(t, t.added_normalized, p, len, out, [&](size_t b, size_t e) { encode_text(t, w, p + b, e - b, document_start && begin + b == 0, out); });
+        } else if (!t.normalizer.empty()) {
+            text.assign(p, len);
+            normalize(t, &text, document_start || begin > 0);
+            p = text.data();
+            len = text.size();
+        }
+        added_cut(t, t.added_normalized, p, len, out,
+            [&](size_t b, size_t e) { encode_text(t, w, p + b, e - b, document_start && begin + b == 0, out); });
     });
 }
 // specials: put the template around the text (BOS, for the families that want one)
 inline std::vector<int> tokenizer_encode(const Tokenizer& t, const std::string& text, bool specials) {
     Ids ids;
     if (specials) { ids.assign(t.before.begin(), t.before.end()); }
-    if (t.kind == TOKENIZER_BPE && !utf8_valid(text)) { std::string fixed = text; utf8_repair(&fixed); tokenizer_encode_to(t, fixed.data(), fixed.size(), true, &ids); }
+    if (t.kind == TOKENIZER_BPE && !utf8_valid(text)) {
+        std::string fixed = text;
+        utf8_repair(&fixed);
+        tokenizer_encode_to(t, fixed.data(), fixed.size(), true, &ids);
+    }
     else { tokenizer_encode_to(t, text.data(), text.size(), true, &ids); }
     if (specials) { ids.insert(ids.end(), t.after.begin(), t.after.end()); }
     return std::vector<int>(ids.begin(), ids.end());
@@ -969,7 +1109,10 @@ inline std::vector<int> tokenizer_encode(const Tokenizer& t, const std::string& 
 
 // "<0x41>" -> 0x41, -1 if it is not such a token
 inline int fallback_byte(const std::string& s) {
-    if (s.size() != 6 || s.compare(0, 3, "<0x") || s[5] != '>' || !isxdigit((unsigned char)s[3]) || !isxdigit((unsigned char)s[4])) { return -1; }
+    if (s.size() != 6 || s.compare(0, 3, "<0x") || s[5] != '>' || !isxdigit((unsigned char)s[3])
+        || !isxdigit((unsigned char)s[4])) {
+        return -1;
+    }
     return (int)strtol(s.substr(3, 2).c_str(), NULL, 16);
 }
 inline void decode_step(const Step& step, std::vector<std::string>* tokens) {
@@ -988,7 +1131,8 @@ inline void decode_step(const Step& step, std::vector<std::string>* tokens) {
             size_t e = i;
             for (int b; e < v.size() && (b = fallback_byte(v[e])) >= 0; e++) { bytes += (char)b; }
             if (e == i) { out.push_back(v[i]); continue; }
-            if (utf8_valid(bytes)) { out.push_back(bytes); } else { out.insert(out.end(), e - i, "\xEF\xBF\xBD"); } // one for each byte
+            if (utf8_valid(bytes)) { out.push_back(bytes); }
+            else { out.insert(out.end(), e - i, "\xEF\xBF\xBD"); }  // one for each byte
             i = e - 1;
         }
         v.swap(out);
@@ -1001,11 +1145,19 @@ inline void decode_step(const Step& step, std::vector<std::string>* tokens) {
             s = s.substr(b, e - b);
         }
     }
-    else { for (size_t i = 0; i < v.size(); i++) { replace_all(&v[i], step.from, i == 0 && step.number != PREPEND_NEVER ? "" : " "); } } // DECODE_METASPACE
+    // DECODE_METASPACE
+    else {
+        for (size_t i = 0; i < v.size(); i++) {
+            replace_all(&v[i], step.from, i == 0 && step.number != PREPEND_NEVER ? "" : " ");
+        }
+    }
 }
 inline std::string tokenizer_decode(const Tokenizer& t, const int* ids, size_t n, bool skip_special) {
     std::string out;
-    if (t.kind == TOKENIZER_IDS) { for (size_t i = 0; i < n; i++) { out += strf("%s%d", i ? " " : "", ids[i]); } return out; }
+    if (t.kind == TOKENIZER_IDS) {
+        for (size_t i = 0; i < n; i++) { out += strf("%s%d", i ? " " : "", ids[i]); }
+        return out;
+    }
     if (t.kind == TOKENIZER_BYTES) {
         for (size_t i = 0; i < n; i++) {
             if (ids[i] >= 0 && ids[i] < 256) { out += (char)ids[i]; }
@@ -1016,22 +1168,28 @@ inline std::string tokenizer_decode(const Tokenizer& t, const int* ids, size_t n
     bool bytes = !t.decoder.empty() && t.decoder[0].kind == DECODE_BYTES;
     std::vector<std::string> v;
     for (size_t i = 0; i < n; i++) {
-        if (ids[i] < 0 || ids[i] >= t.vocab_size || t.text[ids[i]].empty() || (skip_special && t.special[ids[i]])) { continue; }
+        if (ids[i] < 0 || ids[i] >= t.vocab_size || t.text[ids[i]].empty() || (skip_special && t.special[ids[i]])) {
+            continue;
+        }
         v.push_back(bytes ? t.raw[ids[i]] : t.text[ids[i]]);
     }
     for (auto& step : t.decoder) { decode_step(step, &v); }
     for (size_t i = 0; i < v.size(); i++) { out += t.decoder.empty() && i ? " " + v[i] : v[i]; }
     return out;
 }
-// One id at a time, for printing while generating: returns the text that id made certain. The last characters wait while they
-// could still change (half a character, a space that joins the next token).
+// One id at a time, for printing while generating: returns the text that id made certain. The last characters wait
+// while they could still change (half a character, a space that joins the next token).
 struct TextStream { std::vector<int> ids; size_t shown = 0; };
 inline std::string tokenizer_stream(const Tokenizer& t, TextStream* s, int id) {
     s->ids.push_back(id);
     std::string all = tokenizer_decode(t, s->ids.data(), s->ids.size(), true);
     if (t.kind == TOKENIZER_BYTES) {                     // hold back an unfinished character
         size_t i = 0, end = 0;
-        while (i < all.size()) { size_t at = i; if (utf8_next(all.data(), all.size(), &i) < 0 && i == all.size() && i - at < 4) { break; } end = i; }
+        while (i < all.size()) {
+            size_t at = i;
+            if (utf8_next(all.data(), all.size(), &i) < 0 && i == all.size() && i - at < 4) { break; }
+            end = i;
+        }
         all.resize(end);
     } else if (ends_with(all, "\xEF\xBF\xBD")) { return ""; }
     if (all.size() <= s->shown) { return ""; }

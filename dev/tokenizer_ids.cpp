@@ -1,4 +1,5 @@
-// tokenizer_ids TOKENIZER [specials] < strings.jsonl -- one JSON string a line in, {"ids", "text", "skipped"} a line out: for fuzz_tokenizer.py
+// tokenizer_ids TOKENIZER [specials] < strings.jsonl -- one JSON string a line in, {"ids", "text", "skipped"} a line
+// out: for fuzz_tokenizer.py
 #include "../tokenizer.h"
 #include <iostream>
 
@@ -12,6 +13,7 @@ int main(int argc, char** argv) {
         std::vector<int> ids = tokenizer_encode(t, j.string, argc > 2);
         printf("{\"ids\":[");
         for (size_t i = 0; i < ids.size(); i++) { printf("%s%d", i ? "," : "", ids[i]); }
-        printf("],\"text\":%s,\"skipped\":%s}\n", json_str(tokenizer_decode(t, ids.data(), ids.size(), false)).c_str(), json_str(tokenizer_decode(t, ids.data(), ids.size(), true)).c_str());
+        printf("],\"text\":%s,\"skipped\":%s}\n", json_str(tokenizer_decode(t, ids.data(), ids.size(), false)).c_str(),
+            json_str(tokenizer_decode(t, ids.data(), ids.size(), true)).c_str());
     }
 }

@@ -1,5 +1,7 @@
-// fuzz_text.cpp -- libFuzzer: real tokenizers on any text. Ids in range; the parts of a text that may be cut give the ids of the whole.
-//   clang++ -std=c++17 -g -O1 -fsanitize=fuzzer,address,undefined test/fuzz_text.cpp -o build/fuzz_text && build/fuzz_text -max_total_time=600
+// fuzz_text.cpp -- libFuzzer: real tokenizers on any text. Ids in range; the parts of a text that may be cut give the
+// ids of the whole.
+// clang++ -std=c++17 -g -O1 -fsanitize=fuzzer,address,undefined test/fuzz_text.cpp -o build/fuzz_text &&
+// build/fuzz_text -max_total_time=600
 #include "../dataloader.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -7,7 +9,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
         std::string here = __FILE__;
         here = here.find('/') == std::string::npos ? "." : here.substr(0, here.rfind('/'));
         auto* v = new std::vector<Tokenizer>;
-        for (auto name : {"neox", "gpt2", "llama3", "llama2", "llama2_first"}) { v->push_back(tokenizer_load(here + "/vectors/" + name + ".json")); }
+        for (auto name : {"neox", "gpt2", "llama3", "llama2", "llama2_first"}) {
+            v->push_back(tokenizer_load(here + "/vectors/" + name + ".json"));
+        }
         return v;
     }();
     if (!size) { return 0; }

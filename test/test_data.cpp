@@ -15,20 +15,36 @@ static DataOptions options(const std::vector<std::string>& data) {
     o.T = 8; o.seed = 7; o.val_seqs = 10; o.probe_seqs = 5; o.probe_len = 4;
     return o;
 }
-static std::string put(const std::string& name, const std::string& content) { file_write(dir + "/" + name, content); return dir + "/" + name; }
+static std::string put(const std::string& name, const std::string& content) {
+    file_write(dir + "/" + name, content);
+    return dir + "/" + name;
+}
 
 // a shard in the llm.c format, written by hand
-static std::string put_shard(const std::string& name, const std::vector<int>& ids, int width = 2, int magic = 0, int version = 0) {
-    int32_t head[256] = { magic ? magic : width == 2 ? 20240520 : 20240801, version ? version : width == 2 ? 1 : 7, (int)ids.size() };
+static std::string put_shard(const std::string& name, const std::vector<int>& ids, int width = 2, int magic = 0,
+    int version = 0) {
+    int32_t head[256] = { magic ? magic : width == 2 ? 20240520 : 20240801, version ? version : width == 2 ? 1 : 7,
+        (int)ids.size() };
     std::string s((char*)head, sizeof head);
     for (int id : ids) { s.append((char*)&id, width); }
     return put(name, s);
 }
-static std::vector<int> count_up(int n, int from = 0) { std::vector<int> v(n); for (int i = 0; i < n; i++) { v[i] = from + i; } return v; }
-static std::vector<int> draw(Data* d, int B) { std::vector<int> x((size_t)B * (d->opt.T + 1)); data_next(d, x.data(), B); return x; }
+static std::vector<int> count_up(int n, int from = 0) {
+    std::vector<int> v(n);
+    for (int i = 0; i < n; i++) { v[i] = from + i; }
+    return v;
+}
+static std::vector<int> draw(Data* d, int B) {
+    std::vector<int> x((size_t)B * (d->opt.T + 1));
+    data_next(d, x.data(), B);
+    return x;
+}
 static Died opening(const DataOptions& o) { return check_dies([&] { data_open(o); }); }
-#define REFUSED(o, what) do { Died d_ = opening(o); \
-    CHECK(d_.code == EXIT_USER && d_.says(what) && d_.says("error: "), "wanted exit 2 and \"%s\", got %d and: %s", what, d_.code, d_.err.c_str()); } while (0)
+#define REFUSED(o, what) do { \
+    Died d_ = opening(o); \
+    CHECK(d_.code == EXIT_USER && d_.says(what) && d_.says("error: "), \
+        "wanted exit 2 and \"%s\", got %d and: %s", what, d_.code, d_.err.c_str()); \
+} while (0)
 
 // ----------------------------------------------------------------------------
 
@@ -40,7 +56,9 @@ static std::vector<double> bigram_table(const DataOptions& o) {
     for (int i = 0; i < n; i++) {
         double sum = 0;
         for (int j = 0; j < n; j++) { P[i*n+j] = exp(o.bb_temp * rng_normal(&rng)); if (j >= k) { sum += P[i*n+j]; } }
-        for (int j = 0; j < n; j++) { P[i*n+j] = j < k ? o.bb_trigger_prob : (1 - k * o.bb_trigger_prob) * P[i*n+j] / sum; }
+        for (int j = 0; j < n; j++) {
+            P[i*n+j] = j < k ? o.bb_trigger_prob : (1 - k * o.bb_trigger_prob) * P[i*n+j] / sum;
+        }
     }
     return P;
 }
@@ -65,7 +83,8 @@ static void test_bb(int vocab, int triggers, double prob, int bos) {
             seen[(size_t)s[t-1] * vocab + s[t]]++; rows[s[t-1]]++;
         }
     }
-    CHECK(!wrong_bos && !wrong_copy && !outside, "bb %d: %ld sequences without <s>, %ld wrong copies, %ld ids outside", vocab, wrong_bos, wrong_copy, outside);
+    CHECK(!wrong_bos && !wrong_copy && !outside, "bb %d: %ld sequences without <s>, %ld wrong copies, %ld ids outside",
+        vocab, wrong_bos, wrong_copy, outside);
     // each transition count is binomial: with this many cells the largest of |z| stays below 6, and mean z^2 is 1
     double worst = 0, sum = 0; long cells = 0;
     for (int i = triggers; i < vocab; i++) {
@@ -84,7 +103,8 @@ static void test_bb(int vocab, int triggers, double prob, int bos) {
         chi += (first[j] - expect) * (first[j] - expect) / expect;
     }
     double df = vocab - triggers - 1;
-    CHECK(fabs(chi - df) < 6 * sqrt(2 * df), "bb %d: first token not uniform: chi2 %.1f with %g degrees", vocab, chi, df);
+    CHECK(fabs(chi - df) < 6 * sqrt(2 * df), "bb %d: first token not uniform: chi2 %.1f with %g degrees", vocab, chi,
+        df);
 }
 static void test_bb_streams() {
     DataOptions o = options({"bb"});
@@ -103,7 +123,8 @@ static void test_bb_streams() {
     o.train_tokens = 80;                                 // ten sequences, then again
     Data e = data_open(o);
     std::vector<int> x = draw(&e, 20);
-    CHECK(std::vector<int>(x.begin(), x.begin() + 90) == std::vector<int>(x.begin() + 90, x.end()), "bb: --train-tokens 80 does not repeat after 10 sequences");
+    CHECK(std::vector<int>(x.begin(), x.begin() + 90) == std::vector<int>(x.begin() + 90, x.end()),
+        "bb: --train-tokens 80 does not repeat after 10 sequences");
 }
 
 // ----------------------------------------------------------------------------
@@ -123,11 +144,14 @@ static void test_permute() {
 // windows [8w, 8w+8] over 0,1,2,...: an epoch visits each once
 static void test_order() {
     make_dirs(dir + "/up");
-    put_shard("up/train_0.bin", count_up(1000)); put_shard("up/train_1.bin", count_up(3, 1000)); put_shard("up/train_2.bin", count_up(997, 1003));
+    put_shard("up/train_0.bin", count_up(1000));
+    put_shard("up/train_1.bin", count_up(3, 1000));
+    put_shard("up/train_2.bin", count_up(997, 1003));
     put_shard("up/val_0.bin", count_up(500, 3000)); put_shard("up/test_0.bin", count_up(500, 4000));
     Data d = data_open(options({dir + "/up"}));
     CHECK(d.V == 3500, "order: V %d, wanted the largest id + 1 = 3500", d.V);
-    CHECK(d.sources[0].windows == 249 && d.train_tokens == 1992, "order: %ld windows, %ld tokens", d.sources[0].windows, d.train_tokens);
+    CHECK(d.sources[0].windows == 249 && d.train_tokens == 1992, "order: %ld windows, %ld tokens",
+        d.sources[0].windows, d.train_tokens);
     std::vector<int> epochs[2];
     for (auto& order : epochs) {
         std::set<int> seen;
@@ -144,18 +168,22 @@ static void test_order() {
     CHECK(!std::is_sorted(epochs[0].begin(), epochs[0].end()), "order: not shuffled");
     std::vector<int> val(9 * 10), probe(5 * 5);
     data_val(&d, val.data(), 10, 0);
-    for (int i = 0; i < 10; i++) { int w = i * 62 / 10; CHECK(val[i*9] == 3000 + 8 * w && val[i*9+8] == 3008 + 8 * w, "val %d starts with %d", i, val[i*9]); }
+    for (int i = 0; i < 10; i++) {
+        int w = i * 62 / 10;
+        CHECK(val[i*9] == 3000 + 8 * w && val[i*9+8] == 3008 + 8 * w, "val %d starts with %d", i, val[i*9]);
+    }
     CHECK(data_probe(&d, probe.data()) == 5, "probe: count");
-    for (int i = 0; i < 5; i++) { for (int t = 0; t < 5; t++) { CHECK(probe[i*5+t] == 3000 + 4 * i + t, "probe %d token %d is %d", i, t, probe[i*5+t]); } }
+    for (int i = 0; i < 5; i++) {
+        for (int t = 0; t < 5; t++) {
+            CHECK(probe[i*5+t] == 3000 + 4 * i + t, "probe %d token %d is %d", i, t, probe[i*5+t]);
+        }
+    }
     DataOptions o = options({dir + "/up"});
     o.train_tokens = 80;
     Data few = data_open(o);
     std::vector<int> x = draw(&few, 100);
-    CHECK(*std::max_element(x.begin(), x.end()) == 80, "--train-tokens 80: got token number %d", *std::max_element(x.begin(), x.end()));
-    o = options({dir + "/up"}); o.whole = true;
-    Data whole = data_open(o);
-    data_probe(&whole, probe.data());
-    CHECK(probe[0] == 0 && probe[24] == 20, "whole: the probe starts with %d", probe[0]);
+    CHECK(*std::max_element(x.begin(), x.end()) == 80, "--train-tokens 80: got token number %d",
+        *std::max_element(x.begin(), x.end()));
 }
 
 // documents + EOS, back to back; the last part held out
@@ -163,7 +191,8 @@ static void test_packing() {
     std::string lines, stream;
     for (int i = 0; i < 40; i++) {
         std::string text = strf("document %d \xC3\xA9\n\"quoted\"", i * i);
-        lines += strf("{\"meta\": {\"n\": [%d, null]}, \"text\": %s}\n", i, json_str(text).c_str()) + (i % 7 ? "" : "\n");
+        lines += strf("{\"meta\": {\"n\": [%d, null]}, \"text\": %s}\n", i, json_str(text).c_str())
+            + (i % 7 ? "" : "\n");
         stream += text + '\0';                           // stands for EOS, which is not a byte
     }
     std::string path = put("docs.jsonl", lines);
@@ -172,7 +201,8 @@ static void test_packing() {
     CHECK(d.V == 257 && d.tokenizer.eos == 256, "packing: V %d, EOS %d", d.V, d.tokenizer.eos);
     long n = stream.size(), hold = 5 * 4 + 1;
     auto token = [&](long i) { return stream[i] ? (unsigned char)stream[i] : 256; };
-    CHECK(d.sources[0].train.n == n - hold && d.sources[0].val.n == hold, "packing: %ld + %ld tokens, wanted %ld + %ld", d.sources[0].train.n, d.sources[0].val.n, n - hold, hold);
+    CHECK(d.sources[0].train.n == n - hold && d.sources[0].val.n == hold,
+        "packing: %ld + %ld tokens, wanted %ld + %ld", d.sources[0].train.n, d.sources[0].val.n, n - hold, hold);
     std::vector<int> x = draw(&d, (int)d.sources[0].windows);
     std::set<std::vector<int>> got, want;
     for (long w = 0; w < d.sources[0].windows; w++) {
@@ -184,7 +214,9 @@ static void test_packing() {
     CHECK(got == want, "packing: the windows are not those of documents + EOS");
     std::vector<int> probe(5 * 5);
     data_probe(&d, probe.data());
-    for (int i = 0; i < 25; i++) { CHECK(probe[i] == token(n - hold + i / 5 * 4 + i % 5), "packing: probe token %d", i); }
+    for (int i = 0; i < 25; i++) {
+        CHECK(probe[i] == token(n - hold + i / 5 * 4 + i % 5), "packing: probe token %d", i);
+    }
 
     o.bos = "seq";
     Data seq = data_open(o);
@@ -194,7 +226,8 @@ static void test_packing() {
     }
     o.bos = "doc";
     Data doc = data_open(o);
-    CHECK(doc.sources[0].train.n + doc.sources[0].val.n == n + 40, "--bos doc: %ld tokens, wanted 40 more than %ld", doc.sources[0].train.n + doc.sources[0].val.n, n);
+    CHECK(doc.sources[0].train.n + doc.sources[0].val.n == n + 40, "--bos doc: %ld tokens, wanted 40 more than %ld",
+        doc.sources[0].train.n + doc.sources[0].val.n, n);
     int head[9]; tokens_copy(doc.sources[0].train, 0, 9, 257, head);
     CHECK(head[0] == 256 && head[1] == 'd', "--bos doc: starts with %d %d", head[0], head[1]);
 }
@@ -202,7 +235,8 @@ static void test_packing() {
 // the same text packed with zstd and gzip gives the same tokens; plain text is one document, whatever its bytes
 static void test_formats() {
     std::string text;
-    for (int i = 0; i < 3000000; i++) { text += (char)(i % 7919 * 31 % 251 + i / 1000000); } // longer than one piece, with ill-formed UTF-8
+    // longer than one piece, with ill-formed UTF-8
+    for (int i = 0; i < 3000000; i++) { text += (char)(i % 7919 * 31 % 251 + i / 1000000); }
     std::string plain = put("plain.txt", text);
     Data d = data_open(options({plain}));
     std::vector<int> all(text.size() + 1);
@@ -210,13 +244,16 @@ static void test_formats() {
     tokens_copy(line, 0, all.size(), 257, all.data());
     bool same = all.back() == 256;
     for (size_t i = 0; i < text.size(); i++) { same = same && all[i] == (unsigned char)text[i]; }
-    CHECK(d.sources[0].val.n == 30000 && d.sources[0].train.n == 2970001, "formats: held out %ld tokens, wanted the last 1%%", d.sources[0].val.n);
+    CHECK(d.sources[0].val.n == 30000 && d.sources[0].train.n == 2970001,
+        "formats: held out %ld tokens, wanted the last 1%%", d.sources[0].val.n);
     CHECK(same, "formats: plain.txt does not come back byte for byte");
     if (system(("zstd -q -c " + dir + "/docs.jsonl > " + dir + "/docs2.jsonl.zst 2> /dev/null").c_str()) == 0) {
         Data a = data_open(options({dir + "/docs.jsonl"})), b = data_open(options({dir + "/docs2.jsonl.zst"}));
         CHECK(draw(&a, 100) == draw(&b, 100), "formats: .zst differs");
     }
-    if (system(("cd " + dir + " && gzip -c docs.jsonl > docs3.jsonl.gz && gzip -c docs.jsonl >> docs3.jsonl.gz").c_str()) == 0) { // two members
+    // two members
+    if (system(("cd " + dir
+        + " && gzip -c docs.jsonl > docs3.jsonl.gz && gzip -c docs.jsonl >> docs3.jsonl.gz").c_str()) == 0) {
         Data a = data_open(options({dir + "/docs.jsonl"})), b = data_open(options({dir + "/docs3.jsonl.gz"}));
         long na = a.sources[0].train.n + a.sources[0].val.n, nb = b.sources[0].train.n + b.sources[0].val.n;
         CHECK(nb == 2 * na, "formats: two gzip members give %ld tokens, wanted %ld", nb, 2 * na);
@@ -234,7 +271,11 @@ static void test_formats() {
         lit.append((char*)&version, 8); lit += (char)(width == 2 ? 8 : 4); lit.append((char*)&chunk, 8);
         for (int id : ids) { lit.append((char*)&id, width); }
         put(width == 2 ? "lit/train_a-0_0000000000.bin" : "lit4/train_a-0_0000000000.bin", lit);
-        if (width == 2) { make_dirs(dir + "/litcut"); put("litcut/train_0.bin", lit.substr(0, 1000)); REFUSED(options({dir + "/litcut"}), "truncated"); }
+        if (width == 2) {
+            make_dirs(dir + "/litcut");
+            put("litcut/train_0.bin", lit.substr(0, 1000));
+            REFUSED(options({dir + "/litcut"}), "truncated");
+        }
     }
     std::string nano;
     for (int id : ids) { nano.append((char*)&id, 2); }
@@ -242,7 +283,10 @@ static void test_formats() {
     Data v1 = data_open(options({dir + "/v1"}));
     std::vector<int> want = draw(&v1, 200);
     CHECK(v1.V == 602 || v1.V <= 601, "formats: V %d", v1.V);
-    for (auto name : {"v7", "lit", "lit4"}) { Data o = data_open(options({dir + "/" + name})); CHECK(draw(&o, 200) == want, "formats: %s differs from v1", name); }
+    for (auto name : {"v7", "lit", "lit4"}) {
+        Data o = data_open(options({dir + "/" + name}));
+        CHECK(draw(&o, 200) == want, "formats: %s differs from v1", name);
+    }
     DataOptions o = options({dir + "/nano"});
     REFUSED(o, "wanted the vocabulary");
     o.vocab = 100;
@@ -260,7 +304,8 @@ static void test_cache() {
     stat(shard.c_str(), &before);
     Data b = data_open(options({path}));
     stat(b.sources[0].train.shards[0].path.c_str(), &after);
-    CHECK(before.st_ino == after.st_ino && shard == b.sources[0].train.shards[0].path, "cache: tokenized again though nothing changed");
+    CHECK(before.st_ino == after.st_ino && shard == b.sources[0].train.shards[0].path,
+        "cache: tokenized again though nothing changed");
     put("once.txt", std::string(600, 'c'));
     Data c = data_open(options({path}));
     int x; tokens_copy(c.sources[0].train, 0, 1, 257, &x);
@@ -291,7 +336,8 @@ static void test_mixture() {
         CHECK(abs(from_a * 4 - (n + 1) * 3) <= 4, "mixture 3:1: %d of %d from a", from_a, n + 1);
     }
     std::vector<int> probe(25);
-    CHECK(data_probe(&w, probe.data()) == 5 && probe[0] == 0 && probe[5] == 1000 && probe[10] == 4, "mixture: the probe takes turns: %d %d %d", probe[0], probe[5], probe[10]);
+    CHECK(data_probe(&w, probe.data()) == 5 && probe[0] == 0 && probe[5] == 1000 && probe[10] == 4,
+        "mixture: the probe takes turns: %d %d %d", probe[0], probe[5], probe[10]);
     REFUSED(options({dir + "/a:3", dir + "/b"}), "some sources have a weight");
     REFUSED(options({dir + "/a:-1", dir + "/b:1"}), "wanted a number above 0");
     REFUSED(options({"bb", dir + "/b"}), "cannot be mixed");
@@ -299,7 +345,8 @@ static void test_mixture() {
 
 static void test_restore() {
     for (int kind = 0; kind < 3; kind++) {
-        DataOptions o = options(kind == 0 ? std::vector<std::string>{"bb"} : kind == 1 ? std::vector<std::string>{dir + "/up"}
+        DataOptions o = options(kind == 0 ? std::vector<std::string>{"bb"} : kind == 1 ? std::vector<std::string>{dir
+            + "/up"}
             : std::vector<std::string>{dir + "/a:3", dir + "/b:1"});
         o.random_token = {3};
         Data a = data_open(o);
@@ -315,10 +362,12 @@ static void test_restore() {
         DataOptions other = o; other.seed = 9;
         Data c = data_open(other);
         Died died = check_dies([&] { data_restore(&c, j); });
-        CHECK(died.code == EXIT_USER && died.says("--seed"), "restore with another seed: %d %s", died.code, died.err.c_str());
+        CHECK(died.code == EXIT_USER && died.says("--seed"), "restore with another seed: %d %s", died.code,
+            died.err.c_str());
         Data e = data_open(options({dir + "/a", dir + "/b", dir + "/up"}));
         died = check_dies([&] { data_restore(&e, j); });
-        CHECK(died.code == EXIT_USER && died.says("other data"), "restore with other data: %d %s", died.code, died.err.c_str());
+        CHECK(died.code == EXIT_USER && died.says("other data"), "restore with other data: %d %s", died.code,
+            died.err.c_str());
     }
 }
 
@@ -341,7 +390,8 @@ static void test_edits() {
     CHECK(changed > 2 * B * 0.99, "edits: only %ld tokens changed", changed);
     std::vector<int> probe(25), again(25);
     data_probe(&d, probe.data()); data_probe(&d, again.data());
-    CHECK(probe == again && probe[1] == 42 && probe[0] != 3000 && probe[2] == 3002, "edits: the probe starts %d %d %d", probe[0], probe[1], probe[2]);
+    CHECK(probe == again && probe[1] == 42 && probe[0] != 3000 && probe[2] == 3002, "edits: the probe starts %d %d %d",
+        probe[0], probe[1], probe[2]);
     o.random_token = {10};
     REFUSED(o, "--random-token 10: wanted a position from 1 to T+1 = 9");
     o.random_token = {}; o.fix_token = {{1, 3500}};
@@ -361,7 +411,10 @@ static TokenizeOptions tokenizing(const std::vector<std::string>& files, const s
 static std::vector<int> series_ids(const std::string& out, const std::string& prefix) {
     std::vector<int> ids;
     for (auto& name : dir_list(dir + "/" + out)) {
-        if (name.compare(0, prefix.size() + 1, prefix + "_") || !ends_with(name, ".bin") || name.size() != prefix.size() + 11) { continue; }
+        if (name.compare(0, prefix.size() + 1, prefix + "_") || !ends_with(name, ".bin")
+            || name.size() != prefix.size() + 11) {
+            continue;
+        }
         Shard s = shard_open(dir + "/" + out + "/" + name);
         for (long i = 0; i < s.n; i++) { ids.push_back((int)shard_token(s, i)); }
     }
@@ -369,10 +422,18 @@ static std::vector<int> series_ids(const std::string& out, const std::string& pr
 }
 static std::string files_hash(const std::string& out) { // names and contents of all shards
     std::string all;
-    for (auto& name : dir_list(dir + "/" + out)) { if (ends_with(name, ".bin")) { std::string s = file_read(dir + "/" + out + "/" + name); all += strf("%s %zu %016llx\n", name.c_str(), s.size(), (unsigned long long)hash_bytes(s.data(), s.size())); } }
+    for (auto& name : dir_list(dir + "/" + out)) {
+        if (ends_with(name, ".bin")) {
+            std::string s = file_read(dir + "/" + out + "/" + name);
+            all += strf("%s %zu %016llx\n", name.c_str(), s.size(), (unsigned long long)hash_bytes(s.data(), s.size()));
+        }
+    }
     return all;
 }
-static std::string vectors() { std::string f = __FILE__; return (f.find('/') == std::string::npos ? "." : f.substr(0, f.rfind('/'))) + "/vectors/"; }
+static std::string vectors() {
+    std::string f = __FILE__;
+    return (f.find('/') == std::string::npos ? "." : f.substr(0, f.rfind('/'))) + "/vectors/";
+}
 
 static void test_tokenize() {
     // many documents of many sizes, in blocks larger and smaller than a document
@@ -382,10 +443,13 @@ static void test_tokenize() {
     std::vector<std::string> by_set[4];
     for (int i = 0; i < 4000; i++) {
         std::string text = strf("Document %d of this:", i);
-        for (int n = (int)rng_below(&rng, i % 100 ? 60 : 20000); n > 0; n--) { text += strf(" w%d", (int)rng_below(&rng, 50)); }
+        for (int n = (int)rng_below(&rng, i % 100 ? 60 : 20000); n > 0; n--) {
+            text += strf(" w%d", (int)rng_below(&rng, 50));
+        }
         int k = (int)rng_below(&rng, 4);
         by_set[k].push_back(text);
-        (i < 3000 ? a : b) += strf("{\"text\": %s, \"meta\": {\"pile_set_name\": \"%s\"}}\n", json_str(text).c_str(), sets[k]);
+        (i < 3000 ? a : b) += strf("{\"text\": %s, \"meta\": {\"pile_set_name\": \"%s\"}}\n", json_str(text).c_str(),
+            sets[k]);
     }
     std::string fa = put("a.jsonl", a), fb = put("b.jsonl", b);
     for (int threads : {1, 2, 5}) {
@@ -394,13 +458,17 @@ static void test_tokenize() {
         tokenize_main(o);
     }
     std::string one = files_hash("tok1");
-    CHECK(one == files_hash("tok2") && one == files_hash("tok5") && split(one, '\n').size() > 4, "tokenize: the shards depend on the number of threads");
+    CHECK(one == files_hash("tok2") && one == files_hash("tok5") && split(one, '\n').size() > 4,
+        "tokenize: the shards depend on the number of threads");
     Tokenizer tok = tokenizer_load(vectors() + "gpt2.json");
     std::vector<int> train = series_ids("tok1", "train"), val = series_ids("tok1", "val"), want;
-    long val_docs = std::count(val.begin(), val.end(), tok.eos), docs = std::count(train.begin(), train.end(), tok.eos) + val_docs;
-    CHECK(docs == 4000 && abs(val_docs - 400) < 100, "tokenize: %ld documents, %ld of them in val, wanted 4000 and about 400", docs, val_docs);
+    long val_docs = std::count(val.begin(), val.end(), tok.eos), docs = std::count(train.begin(), train.end(),
+        tok.eos) + val_docs;
+    CHECK(docs == 4000 && abs(val_docs - 400) < 100,
+        "tokenize: %ld documents, %ld of them in val, wanted 4000 and about 400", docs, val_docs);
     Data d = data_open(options({dir + "/tok1"}));       // the directory brings its tokenizer
-    CHECK(d.tokenizer.kind == TOKENIZER_BPE && d.V == tok.vocab_size && d.sources[0].val.n == (long)val.size(), "tokenize: -d DIR: %s", d.description.c_str());
+    CHECK(d.tokenizer.kind == TOKENIZER_BPE && d.V == tok.vocab_size && d.sources[0].val.n == (long)val.size(),
+        "tokenize: -d DIR: %s", d.description.c_str());
     DataOptions other = options({dir + "/tok1"}); other.tokenizer = vectors() + "llama3.json";
     REFUSED(other, "made with the tokenizer");
 
@@ -415,27 +483,36 @@ static void test_tokenize() {
         CHECK(series_ids("domains", std::string("train_") + names[k]) == want, "domains: %s", names[k]);
     }
     Json manifest; std::string error, text = file_read(dir + "/domains/manifest.json");
-    CHECK(json_parse(text.data(), text.size(), &manifest, &error) && manifest.get("dropped") && manifest.get("dropped")->number == (double)by_set[3].size() &&
-          manifest.get("documents")->number == 4000 - (double)by_set[3].size(), "domains: the manifest says %s %s", text.c_str(), error.c_str());
+    CHECK(json_parse(text.data(), text.size(), &manifest, &error) && manifest.get("dropped")
+        && manifest.get("dropped")->number == (double)by_set[3].size() &&
+          manifest.get("documents")->number == 4000 - (double)by_set[3].size(), "domains: the manifest says %s %s",
+              text.c_str(), error.c_str());
     o = tokenizing({fa, fb}, "shares");
     o.domains = "arxiv:1,pile_cc:3"; o.tokens = 40000;
     tokenize_main(o);
     for (int k = 0; k < 2; k++) {                        // until the share is reached, by whole documents
         want.clear();
-        for (auto& t : by_set[k]) { if (want.size() < (k ? 30000 : 10000)) { want.insert(want.end(), t.begin(), t.end()); want.push_back(256); } }
-        CHECK(series_ids("shares", std::string("train_") + names[k]) == want, "shares: %s has %zu tokens, wanted %zu", names[k], series_ids("shares", std::string("train_") + names[k]).size(), want.size());
+        for (auto& t : by_set[k]) {
+            if (want.size() < (k ? 30000 : 10000)) { want.insert(want.end(), t.begin(), t.end()); want.push_back(256); }
+        }
+        CHECK(series_ids("shares", std::string("train_") + names[k]) == want, "shares: %s has %zu tokens, wanted %zu",
+            names[k], series_ids("shares", std::string("train_") + names[k]).size(), want.size());
     }
     o = tokenizing({dir + "/regmix"}, "mixed");      // RegMix: the domain is in the file's name
     make_dirs(dir + "/regmix/deeper");
-    put("regmix/deeper/hackernews-0.jsonl", "{\"text\": \"x\"}\n"); put("regmix/arxiv-10.jsonl", "{\"text\": \"y\"}\n"); put("regmix/README", "no text");
+    put("regmix/deeper/hackernews-0.jsonl", "{\"text\": \"x\"}\n");
+    put("regmix/arxiv-10.jsonl", "{\"text\": \"y\"}\n");
+    put("regmix/README", "no text");
     o.domains = "all";
     tokenize_main(o);
-    CHECK(series_ids("mixed", "train_hackernews") == std::vector<int>({'x', 256}) && series_ids("mixed", "train_arxiv") == std::vector<int>({'y', 256}), "domains from file names");
+    CHECK(series_ids("mixed", "train_hackernews") == std::vector<int>({'x', 256})
+        && series_ids("mixed", "train_arxiv") == std::vector<int>({'y', 256}), "domains from file names");
 
     // again: nothing to do; other text: refused; unfinished: from the start
     o = tokenizing({fb}, "again");
     tokenize_main(o);
-    std::string hash = files_hash("again"), manifest_path = dir + "/again/manifest.json", finished = file_read(manifest_path);
+    std::string hash = files_hash("again"), manifest_path = dir + "/again/manifest.json",
+        finished = file_read(manifest_path);
     struct stat before, after;
     stat((dir + "/again/train_000000.bin").c_str(), &before);
     tokenize_main(o);
@@ -443,16 +520,19 @@ static void test_tokenize() {
     CHECK(before.st_ino == after.st_ino, "tokenize: done again though complete");
     o.files = {fa};
     Died died = check_dies([&] { tokenize_main(o); });
-    CHECK(died.code == EXIT_USER && died.says("other text"), "tokenize over other shards: %d %s", died.code, died.err.c_str());
+    CHECK(died.code == EXIT_USER && died.says("other text"), "tokenize over other shards: %d %s", died.code,
+        died.err.c_str());
     o.files = {fb};
     file_write(manifest_path, "{\"complete\": false" + finished.substr(strlen("{\"complete\": true")));
     put("again/train_000007.bin", "half"); put("again/train_000001.bin.tmp", "half");
     REFUSED(options({dir + "/again"}), "unfinished");
     tokenize_main(o);
-    CHECK(files_hash("again") == hash && !file_exists(dir + "/again/train_000001.bin.tmp") && file_read(manifest_path) == finished, "tokenize: does not start over cleanly");
+    CHECK(files_hash("again") == hash && !file_exists(dir + "/again/train_000001.bin.tmp")
+        && file_read(manifest_path) == finished, "tokenize: does not start over cleanly");
     o.out = dir;
     died = check_dies([&] { tokenize_main(o); });
-    CHECK(died.code == EXIT_USER && died.says("holds files that tokenize did not make"), "tokenize into a used directory: %s", died.err.c_str());
+    CHECK(died.code == EXIT_USER && died.says("holds files that tokenize did not make"),
+        "tokenize into a used directory: %s", died.err.c_str());
 
     // killed at any moment: no directory that looks whole, and the next run makes the same
     for (int ms : {1, 5, 10, 20, 40, 80}) {
@@ -466,21 +546,35 @@ static void test_tokenize() {
         usleep(ms * 1000);
         kill(pid, SIGKILL);
         int status; waitpid(pid, &status, 0);
-        bool complete = file_exists(dir + "/killed/manifest.json") && file_read(dir + "/killed/manifest.json").find("\"complete\": true") != std::string::npos;
-        CHECK(complete || !is_dir(dir + "/killed") || opening(options({dir + "/killed"})).code == EXIT_USER, "killed after %d ms: looks whole", ms);
+        bool complete = file_exists(dir + "/killed/manifest.json")
+            && file_read(dir + "/killed/manifest.json").find("\"complete\": true") != std::string::npos;
+        CHECK(complete || !is_dir(dir + "/killed") || opening(options({dir + "/killed"})).code == EXIT_USER,
+            "killed after %d ms: looks whole", ms);
         TokenizeOptions k = tokenizing({fa, fb}, "killed");
         k.shard_tokens = 50000;
         tokenize_main(k);
         want = series_ids("killed", "train");
-        CHECK(std::count(want.begin(), want.end(), 256) == 4000, "killed after %d ms: then %zu tokens", ms, want.size());
+        CHECK(std::count(want.begin(), want.end(), 256) == 4000, "killed after %d ms: then %zu tokens", ms,
+            want.size());
         remove_tree(dir + "/killed");
     }
 }
 // a .txt is one document however it is cut into blocks
 static void test_long_text() {
+    for (size_t size : {(size_t)TEXT_BLOCK - 1, (size_t)TEXT_BLOCK, (size_t)TEXT_BLOCK + 1, (size_t)2 * TEXT_BLOCK}) {
+        TokenizeOptions o = tokenizing({put("exact.txt", std::string(size, 'x'))}, strf("exact_%zu", size));
+        o.bos = "doc";
+        // all that a run killed at its very start leaves
+        make_dirs(o.out); file_write(o.out + "/manifest.json.tmp", "{");
+        tokenize_main(o);
+        std::vector<int> ids = series_ids(strf("exact_%zu", size), "train");
+        CHECK(ids.size() == size + 2 && ids[0] == 256 && ids.back() == 256 && std::count(ids.begin(), ids.end(),
+            'x') == (long)size, "a text of %zu bytes: %zu ids", size, ids.size());
+    }
     std::string text;
     Rng rng{4};
-    const char* words[] = { "the", " and", "\n", "\n\n", "  ", " caf\xC3\xA9", "\xE6\xBC\xA2", ".\n", "\t", " 12", "'s", "e\xCC\x81", "\r\n", "<s>" };
+    const char* words[] = { "the", " and", "\n", "\n\n", "  ", " caf\xC3\xA9", "\xE6\xBC\xA2", ".\n", "\t", " 12",
+        "'s", "e\xCC\x81", "\r\n", "<s>" };
     while (text.size() < (7 << 18)) { text += words[rng_below(&rng, 14)]; }
     text.insert(1 << 20, std::string(300000, ' '));      // no place to cut for a while
     std::string path = put("long.txt", text);
@@ -489,26 +583,39 @@ static void test_long_text() {
         o.tokenizer = vectors() + name + ".json";
         Tokenizer tok = tokenizer_load(o.tokenizer);
         if (tok.eos < 0) { continue; }                   // the small llama3.json has no EOS
-        CHECK(tok.cut_at_lines == (name[0] != 'l'), "%s: cut at lines: %d", name, tok.cut_at_lines); // the small llama2 has tokens across lines
+        // the small llama2 has tokens across lines
+        CHECK(tok.cut_at_lines == (name[0] != 'l'), "%s: cut at lines: %d", name, tok.cut_at_lines);
         tokenize_main(o);
-        std::vector<int> want = tokenizer_encode(tok, text, false), got = series_ids(o.out.substr(dir.size() + 1), "train");
+        std::vector<int> want = tokenizer_encode(tok, text, false), got = series_ids(o.out.substr(dir.size() + 1),
+            "train");
         want.push_back(tok.eos);
-        CHECK(got == want, "%s: a long text encoded in parts differs: %zu ids, wanted %zu", name, got.size(), want.size());
+        CHECK(got == want, "%s: a long text encoded in parts differs: %zu ids, wanted %zu", name, got.size(),
+            want.size());
     }
 }
-static void test_probe_records() {
+static void test_prompts() {
     std::string lines;
-    for (int i = 0; i < 12; i++) { lines += strf("{\"text\": \"%s\"}\n", std::string(i % 3 ? 4 + i : 4, (char)('a' + i)).c_str()); }
-    DataOptions o = options({put("probe.jsonl", lines)});
-    o.whole = true; o.T = 4; o.probe_seqs = 6;
-    Data d = data_open(o);
+    for (int i = 0; i < 12; i++) {
+        lines += strf("{\"text\": \"%s\"}\n", std::string(i % 3 ? 4 + i : 4, (char)('a' + i)).c_str());
+    }
+    std::string path = put("prompts.jsonl", lines);
+    Tokenizer bytes = tokenizer_bytes();
     std::vector<int> x(6 * 5);
-    CHECK(data_probe(&d, x.data()) == 6 && d.probe_skipped == 3, "probe of records: %ld skipped", d.probe_skipped); // 0, 3 and 6 have four tokens
+    long skipped;
+    int n = data_prompts(path, bytes, 6, 4, false, x.data(), &skipped);
+    CHECK(n == 6 && skipped == 3, "prompts: %d, and %ld skipped", n, skipped);   // a, d and g have four tokens
     const char first[] = { 'b', 'c', 'e', 'f', 'h', 'i' };
-    for (int i = 0; i < 30; i++) { CHECK(x[i] == first[i / 5], "probe of records: sequence %d has %c", i / 5, x[i]); }
-    o.bos = "doc";
-    Data b = data_open(o);
-    CHECK(data_probe(&b, x.data()) == 6 && b.probe_skipped == 0 && x[0] == 256 && x[1] == 'a' && x[5] == 256 && x[6] == 'b', "probe of records with BOS: %d %d", x[0], x[1]);
+    for (int i = 0; i < 30; i++) { CHECK(x[i] == first[i / 5], "prompts: sequence %d has %c", i / 5, x[i]); }
+    DataOptions how;
+    how.bos = "doc"; how.fix_token = {{3, 7}};
+    n = data_prompts(path, bytes, 6, 4, false, x.data(), &skipped, &how);
+    CHECK(n == 6 && skipped == 0 && x[0] == 256 && x[1] == 'a' && x[2] == 7 && x[5] == 256 && x[6] == 'b',
+        "prompts with BOS: %d %d %d", x[0], x[1], x[2]);
+    how.bos = "seq";
+    n = data_prompts(path, bytes, 6, 4, false, x.data(), &skipped, &how);
+    CHECK(n == 6 && x[0] == 256 && x[1] == 'b' && x[2] == 7, "prompts with BOS in place of the first token: %d %d", x[0], x[1]);
+    Died d = check_dies([&] { data_prompts(path, bytes, 6, 100, false, x.data(), &skipped); });
+    CHECK(d.code == EXIT_USER && d.says("got no record of 101 tokens"), "prompts: %d %s", d.code, d.err.c_str());
 }
 
 static void test_bad_input() {
@@ -550,8 +657,10 @@ static void test_bad_input() {
     // the shards hold ids that their manifest, or the model, does not have
     put("bad/manifest.json", "{\"complete\": true, \"vocab\": 100}");
     Died d = check_dies([&] { Data d = data_open(options({dir + "/bad"})); draw(&d, 100); });
-    CHECK(d.code == EXIT_USER && d.says("wanted ids below the vocabulary of 100") && d.says("train_0.bin"), "id >= vocab: %d %s", d.code, d.err.c_str());
-    put("bad/manifest.json", "{\"complete\": true, \"vocab\": 280}"); // the largest training id, held-out ids aside, is 278
+    CHECK(d.code == EXIT_USER && d.says("wanted ids below the vocabulary of 100") && d.says("train_0.bin"),
+        "id >= vocab: %d %s", d.code, d.err.c_str());
+    // the largest training id, held-out ids aside, is 278
+    put("bad/manifest.json", "{\"complete\": true, \"vocab\": 280}");
     Data fits = data_open(options({dir + "/bad"}));
     draw(&fits, 100);
     put("bad/manifest.json", "{\"complete\": true, \"vocab\": 272}");  // an id equal to the vocabulary
@@ -577,19 +686,24 @@ static void test_bad_input() {
 static void test_bad_text() {
     // ill-formed UTF-8 and lone surrogates in jsonl become U+FFFD, and are counted
     std::string ok(200, 'x');
-    std::string path = put("utf8.jsonl", "{\"text\": \"a\xFF\xFE" "b\xE2\x82" "c\\ud800d\"}\n{\"text\": \"" + ok + "\"}\n");
+    std::string path = put("utf8.jsonl", "{\"text\": \"a\xFF\xFE" "b\xE2\x82" "c\\ud800d\"}\n{\"text\": \"" + ok
+        + "\"}\n");
     Data d = data_open(options({path}));
     int x[20]; tokens_copy(d.sources[0].train, 0, 17, 257, x);
-    std::string got = tokenizer_decode(d.tokenizer, x, 16, true), want = "a\xEF\xBF\xBD\xEF\xBF\xBD" "b\xEF\xBF\xBD" "c\xEF\xBF\xBD" "d";
+    std::string got = tokenizer_decode(d.tokenizer, x, 16, true),
+        want = "a\xEF\xBF\xBD\xEF\xBF\xBD" "b\xEF\xBF\xBD" "c\xEF\xBF\xBD" "d";
     CHECK(got == want && x[16] == 256, "ill-formed UTF-8 reads as %s", json_str(got).c_str());
     std::string shard = d.sources[0].train.shards[0].path;
     std::string manifest = file_read(shard.substr(0, shard.rfind('/')) + "/manifest.json");
-    CHECK(manifest.find("\"replaced\": 4,") != std::string::npos, "ill-formed UTF-8: the manifest says %s", manifest.c_str());
+    CHECK(manifest.find("\"replaced\": 4,") != std::string::npos, "ill-formed UTF-8: the manifest says %s",
+        manifest.c_str());
 
     std::string good = "{\"text\": \"" + ok + "\"}\n";
     struct { const char* line; const char* says; } bad[] = {
-        { "{\"text\": \"a\"", "line 3: byte 13: wanted ',' or '}'" }, { "{\"text\": 5}", "line 3: wanted {\"text\"" }, { "{\"txt\": \"a\"}", "got a record without text" },
-        { "[1]", "without text" }, { "{\"text\": \"a\"} x", "more text after" }, { "{\"text\": \"a\x01\"}", "control character" }, { "{\"text\": \"\\q\"}", "unknown escape" },
+        { "{\"text\": \"a\"", "line 3: byte 13: wanted ',' or '}'" }, { "{\"text\": 5}", "line 3: wanted {\"text\"" },
+            { "{\"txt\": \"a\"}", "got a record without text" },
+        { "[1]", "without text" }, { "{\"text\": \"a\"} x", "more text after" },
+            { "{\"text\": \"a\x01\"}", "control character" }, { "{\"text\": \"\\q\"}", "unknown escape" },
         { "{'text': 'a'}", "wanted a key in quotes" },
     };
     for (auto& b : bad) {
@@ -598,10 +712,14 @@ static void test_bad_text() {
         REFUSED(o, b.says); REFUSED(o, "bad.jsonl"); REFUSED(o, "--skip-bad");
         o.skip_bad = true;
         Data s = data_open(o);
-        CHECK(s.sources[0].train.n + s.sources[0].val.n == 402, "--skip-bad after %s: %ld tokens", b.line, s.sources[0].train.n + s.sources[0].val.n);
+        CHECK(s.sources[0].train.n + s.sources[0].val.n == 402, "--skip-bad after %s: %ld tokens", b.line,
+            s.sources[0].train.n + s.sources[0].val.n);
     }
     CHECK(dir_list(dir + "/cache").size() > 0, "no cache");
-    for (auto& name : dir_list(dir + "/cache")) { CHECK(name.find("part") == std::string::npos || !file_exists(dir + "/cache/" + name + "/manifest.json"), "a failed run left %s", name.c_str()); }
+    for (auto& name : dir_list(dir + "/cache")) {
+        CHECK(name.find("part") == std::string::npos || !file_exists(dir + "/cache/" + name + "/manifest.json"),
+            "a failed run left %s", name.c_str());
+    }
 }
 
 int main() {
@@ -621,7 +739,7 @@ int main() {
     test_edits();
     test_tokenize();
     test_long_text();
-    test_probe_records();
+    test_prompts();
     test_bad_input();
     test_bad_text();
     remove_tree(dir);
