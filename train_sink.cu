@@ -814,7 +814,7 @@ static Config config_from_flags(Flags* f, int data_V) {
 // 6 data
 #include "dataloader.h"
 
-static Data data_from_flags(const Flags& f, int T, int probe_len) {
+static DataOptions data_options(const Flags& f, int T, int probe_len) {
     DataOptions o;
     o.data = split(f.data, ',');
     o.tokenizer = f.tokenizer; o.bos = f.bos; o.T = T; o.seed = f.seed;
@@ -841,8 +841,9 @@ static Data data_from_flags(const Flags& f, int T, int probe_len) {
     want(f.val_seqs >= 1 && f.val_seqs < 1 << 30, strf("--val-seqs %ld", f.val_seqs), "1 or more");
     want(f.probe_seqs >= 1 && f.probe_seqs < 1 << 30, strf("--probe-seqs %ld", f.probe_seqs), "1 or more");
     want(f.train_tokens >= 0, strf("--train-tokens %ld", f.train_tokens), "0 (all) or more");
-    return data_open(o);
+    return o;
 }
+static Data data_from_flags(const Flags& f, int T, int probe_len) { return data_open(data_options(f, T, probe_len)); }
 
 // ============================================================================
 // 7 log: OUT/log.jsonl, one object a line, flushed; stdout has the same facts for people
@@ -1546,7 +1547,8 @@ static std::vector<int> probe_inputs(const Flags& f, int T, int V, int* n) {
         want(tok.vocab_size <= V, strf("tokenizer %s has %d ids, the model %d", tok.name.c_str(), tok.vocab_size, V),
              "the tokenizer that the model was trained with");
         long skipped = 0;
-        *n = data_prompts(f.data, tok, f.probe_seqs, T, f.skip_bad, x.data(), &skipped);
+        const DataOptions how = data_options(f, T, T); // --bos, --random-token, --fix-token
+        *n = data_prompts(f.data, tok, f.probe_seqs, T, f.skip_bad, x.data(), &skipped, &how);
         if (skipped) { printf("%s: skipped %ld records shorter than %d tokens\n", f.data.c_str(), skipped, T + 1); }
         return x;
     }
