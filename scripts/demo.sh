@@ -5,7 +5,7 @@
 #   sigmoid            every weight on its own: a query may attend to nothing
 #   softmax + K bias   one more learned key, k*, whose value is 0: a place made for the spare attention. No <s> here
 #
-# One layer, one head, and many more tokens than channels. dev/LOG-demo.md tells how this setting was chosen and where the
+# One layer, one head, and many more tokens than channels. dev/LOG.md tells how this setting was chosen and where the
 # contrast does not appear. sh scripts/demo.sh --seed 2 --bb-table 7 adds flags to all three runs.
 set -e
 recipe="--model bb --lr 5e-3 --beta2 0.99 --weight-decay 1e-4 --warmup 20 --steps 800 --eval-every 200 --sample 0"
@@ -76,5 +76,5 @@ cat <<'END'
 
 Uniform attention would give the first token 0.07. Sink_1: in how many of 100 sequences the head gives it more than 0.3.
 Shown: softmax puts its spare attention on <s>, whose value shrinks; a key of value 0 takes it over; sigmoid learns the task without.
-Not shown: massive activations, or a sink on an ordinary first token. And with two layers sigmoid's shares pass 0.3 too: dev/LOG-demo.md.
+Not shown: massive activations, or a sink on an ordinary first token. And with two layers sigmoid's shares pass 0.3 too: dev/LOG.md.
 END

@@ -1,4 +1,4 @@
-# runs make demo's script and holds its table to the margins of dev/LOG-demo.md. sh test/test_demo.sh --lr 1e-4 must fail
+# runs make demo's script and holds its table to the margins of dev/LOG.md. sh test/test_demo.sh --lr 1e-4 must fail
 passed=0; failed=0
 check() { # what value op limit
     if awk "BEGIN { exit !(\"$2\" != \"\" && \"$2\" + 0 $3 $4) }"; then passed=$((passed + 1)); else echo "$1: got '$2', wanted $3 $4"; failed=$((failed + 1)); fi
