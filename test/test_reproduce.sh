@@ -1,0 +1,159 @@
+# scripts/reproduce: the flags of every row at every scale; two runs end to end, stopped and killed in the middle, against the same
+# two undisturbed; a run that diverges; what is done is skipped; bad input; the array job. About 30 s on 2 cores.
+unset MAKEFLAGS MAKELEVEL MFLAGS
+passed=0; failed=0
+ok() { if [ "$1" -eq 0 ]; then passed=$((passed + 1)); else failed=$((failed + 1)); shift; echo "FAIL $*"; fi; }
+if ! command -v python3 > /dev/null || ! command -v pgrep > /dev/null || ! python3 -c 'import sys; sys.exit(sys.version_info < (3, 9))'; then
+    echo "skipped: 1 (scripts/reproduce needs Python 3.9, its test pgrep)"; echo "0 passed, 0 failed"; exit 0
+fi
+dir=build/test/reproduce
+rm -rf $dir; mkdir -p $dir
+for s in ATTN=softmax ATTN=sigmoid BIAS=k; do make -s train_sink BACKEND=cpu $s > $dir/make.txt 2>&1 || cat $dir/make.txt; done
+
+# 1 every row of experiments.tsv is in the results of every scale once, with flags or with the reason why not; the binary takes the
+# flags. Where a binary is built and the model small it starts (--steps 0), which checks ranges too
+for scale in paper hour laptop laptop2; do
+    scripts/reproduce all --scale $scale --device cpu --seeds 1 --report --runs $dir/none --out $dir/json > $dir/report.txt 2>&1
+    ok $? "$scale --report: $(tail -n 2 $dir/report.txt)"
+    scripts/reproduce all --scale $scale --device cpu --seeds 1 --dry-run --runs $dir/none > $dir/dry.txt 2>&1
+    ok $? "$scale --dry-run: $(tail -n 2 $dir/dry.txt)"
+    grep '^build/' $dir/dry.txt | while read -r binary words; do
+        few=
+        case $scale in laptop*) few="--steps 0 --val-seqs 1 --probe-seqs 1 -o $dir/start/$(printf %s "$binary $words" | cksum | tr -d ' ')" ;; esac
+        [ -x "$binary" ] && [ -n "$few" ] || { binary=build/cpu/train_sink; few=--help; }
+        message=$(OMP_NUM_THREADS=1 $binary $words $few 2>&1 > /dev/null) && echo ok || echo "FAIL $scale: $words: $message"
+    done > $dir/flags.txt
+    grep FAIL $dir/flags.txt; [ "$(grep -c ok $dir/flags.txt)" -ge 50 ] && ! grep -q FAIL $dir/flags.txt; ok $? "$scale: flags"
+done
+python3 - $dir/json > $dir/rows.txt <<'END'
+import glob, json, sys
+ids = [l.split("\t")[0] for l in open("scripts/experiments.tsv") if l[0] != "#" and not l.startswith("id\t")]
+for scale in ("paper", "hour", "laptop", "laptop2"):
+    rows = [r for f in glob.glob(f"{sys.argv[1]}/*-{scale}.json") for r in json.load(open(f))["rows"]]
+    names = [r["id"] for r in rows]
+    for i in ids:
+        if names.count(i) != 1: print(f"{scale}: {i} stands {names.count(i)} times")
+    for r in rows:
+        if bool(r["flags"]) == bool(r.get("skipped")): print(f"{scale}: {r['id']} has flags '{r['flags']}', skipped '{r.get('skipped')}'")
+    flags = {r["id"]: r["flags"] for r in rows}
+    if scale == "paper" and "--heads 4" not in flags["table12-heads4"]: print("paper: --heads")
+    if scale == "laptop":   # the rules, on values worked out by hand
+        for i, want in (("figure6-window512", "--window 16"), ("figure5-data500M", "--train-tokens 78125"), ("table9-lr1e-4-80k", "--steps 3200"),
+                        ("table9-lr1e-4-80k", "--lr 0.00125"), ("table10-batch0.25M", "-b 16"), ("table10-fix2", "--fix-token 2:256 --bb-bos 0"),
+                        ("table2-wd0.1", "--weight-decay 0.2"), ("section5-random2", "--random-token 2 --bb-bos 0")):
+            if want not in flags[i]: print(f"{i}: got {flags[i]}, wanted {want}")
+        if flags["table4-none"] != flags["table3-rotary"]: print("the default setup is two runs")
+END
+[ ! -s $dir/rows.txt ]; ok $? "$(head -n 5 $dir/rows.txt)"
+
+# 2 two runs undisturbed; then stopped by SIGTERM, then one process killed, then finished: the same bits
+tables="table6-softmax table6-sigmoid --seeds 1 --jobs 2"
+short="--steps 1200 -b 16 --eval-every 100 --val-seqs 20 --probe-seqs 20"
+label=$(scripts/reproduce $tables --runs $dir/a --dry-run -- $short | sed -n 's|.*/a/\([^/]*\)/.*|\1|p' | head -n 1)
+soft=$label/table3-rotary-seed1 sigmoid=$label/table6-sigmoid-seed1
+scripts/reproduce $tables --runs $dir/a --out $dir/out -- $short > $dir/a.txt 2>&1; ok $? "undisturbed: $(tail -n 2 $dir/a.txt)"
+steps() { grep -c '"event":"train"' "$1/log.jsonl" 2> /dev/null || true; }
+reach() { # DIR N: waits until its log has N steps
+    for i in $(seq 600); do [ "$(steps "$1")" -ge "$2" ] 2> /dev/null && return; sleep 0.05; done; ok 1 "$1 never reached step $2"
+}
+scripts/reproduce $tables --runs $dir/b --out $dir/out2 -- $short > $dir/b.txt 2>&1 & pid=$!
+reach $dir/b/$soft 60; kill -TERM $pid; wait $pid; code=$?
+[ $code -eq 143 ] && [ "$(steps $dir/b/$soft)" -lt 1200 ] && grep -q '"stopped"' $dir/b/$soft/log.jsonl; ok $? "SIGTERM: exit status $code, $(tail -n 1 $dir/b.txt)"
+scripts/reproduce $tables --runs $dir/b --out $dir/out2 -- $short > $dir/b.txt 2>&1 & pid=$!
+reach $dir/b/$sigmoid 200; sleep 0.1
+kill -9 $pid; wait $pid 2> /dev/null                                    # its children go on, and keep their locks
+scripts/reproduce table6-sigmoid --seeds 1 --runs $dir/b --out $dir/out2 -- $short > $dir/b2.txt 2>&1
+grep -q "another process is at it" $dir/b2.txt; ok $? "two at one run: $(head -n 3 $dir/b2.txt)"
+children=$(pgrep -f "$dir/b/") && kill -9 $children; ok $? "kill -9 came too late"
+scripts/reproduce $tables --runs $dir/b --out $dir/out2 -- $short > $dir/b3.txt 2>&1; ok $? "finishing: $(tail -n 2 $dir/b3.txt)"
+for run in $soft sigmoid; do
+    [ $run = sigmoid ] && run=$sigmoid
+    for event in eval done; do
+        grep "\"event\":\"$event\"" $dir/a/$run/log.jsonl > $dir/1; grep "\"event\":\"$event\"" $dir/b/$run/log.jsonl > $dir/2
+        [ -s $dir/1 ] && cmp -s $dir/1 $dir/2; ok $? "$run: $event lines of the resumed run differ: $(diff $dir/1 $dir/2 | head -n 2 | cut -c 1-200)"
+    done
+done
+
+# 3 what is done is not run again; what was made with another program is
+touch $dir/before; sleep 0.05
+scripts/reproduce $tables --runs $dir/a --out $dir/out -- $short > $dir/again.txt 2>&1; ok $? "again: $(tail -n 2 $dir/again.txt)"
+grep -q '^2 runs, 2 of them done' $dir/again.txt && [ -z "$(find $dir/a -name log.jsonl -newer $dir/before)" ]; ok $? "done runs were run again"
+cmp -s $dir/a/$soft/log.jsonl $dir/a/$sigmoid/log.jsonl; [ $? -eq 1 ]; ok $? "both runs are one"
+sed -i 's/"source": "[0-9a-f]*"/"source": "0"/' $dir/a/$sigmoid/reproduce.json
+scripts/reproduce $tables --report --runs $dir/a --out $dir/out -- $short > $dir/stale.txt 2>&1
+grep -q '^sigmoid .* 0/1' $dir/stale.txt; ok $? "a run of other sources counts as done"
+scripts/reproduce table6-sigmoid --seeds 1 --runs $dir/a --out $dir/out -- $short > $dir/stale.txt 2>&1
+[ -d $dir/a/$sigmoid.old1 ] && grep -q '"done"' $dir/a/$sigmoid/log.jsonl; ok $? "a run of other sources: $(tail -n 2 $dir/stale.txt)"
+
+# 4 the JSON, and a run that diverges
+scripts/reproduce table6-softmax --seeds 1 --runs $dir/c --out $dir/out3 -- --steps 50 --lr 1e30 > $dir/c.txt 2>&1; ok $? "a diverged run stops all: $(tail -n 2 $dir/c.txt)"
+grep -q '^softmax .*0/1, 1 failed' $dir/c.txt; ok $? "a diverged run: $(grep '^softmax' $dir/c.txt)"
+scripts/reproduce table6-softmax --seeds 1 --runs $dir/c --out $dir/out3 -- --steps 50 --lr 1e30 | grep -q '^1 runs, 1 of them done'; ok $? "a diverged run is run again"
+python3 - $dir/out/table6-$label.json $dir/out3/table6-*.json $dir/a/$soft/log.jsonl > $dir/json.txt <<'END'
+import json, sys
+a, c = json.load(open(sys.argv[1])), json.load(open(sys.argv[2]))
+want = lambda ok, what: ok or print(what)
+rows = {r["id"]: r for r in a["rows"]}
+soft = rows["table6-softmax"]
+want(soft["paper"] == {"sink_k": {"1": 18.18}, "sink_star": None, "val_loss": 3.73, "note": ""}, f"paper: {soft['paper']}")
+evals = [e for e in map(json.loads, open(sys.argv[3])) if e["event"] == "eval"]
+mine = soft["ours"][0]
+want((mine["status"], mine["steps"], mine["tokens"], mine["schedule"]) == ("done", 1200, 1200 * 16 * 64, "constant"), f"ours: {mine}")
+for at, e in (("step0", evals[0]), ("last", evals[-1])):
+    want(abs(mine[at]["val_loss"] / e["val_loss"] - 1) < 1e-4, f"{at}: {mine[at]['val_loss']}, the log has {e['val_loss']}")
+    want(abs(mine[at]["sink_1"] - 100 * e["sink"]["sink_k"][0]) < 1e-3, f"{at}: {mine[at]['sink_1']}, the log has {e['sink']}")
+    want(abs(mine[at]["alpha_1"] - e["alpha1"][0][0]) < 1e-4, f"{at}: alpha_1")
+want(rows["table6-mlp"]["ours"][0]["status"] == "missing", "a run that is not there is not missing")
+want({c["id"] for c in a["claims"]} == {"7.15", "7.16", "7.17", "7.18"} and all(c["verdict"] for c in a["claims"]), "claims")
+want(c["rows"][0]["ours"][0]["status"] == "failed", "the diverged run is not failed")
+END
+[ ! -s $dir/json.txt ]; ok $? "$(cat $dir/json.txt)"
+
+# 5 verdicts, on runs made up: sinks of 50% hold the claim, of 3% do not, no sink in softmax leaves nothing to test
+for case in "50 1 1 holds" "50 40 1 does not hold" "2 1 1 cannot be tested at this scale: softmax has no sink either"; do
+    set -- $case; soft_sink=$1 sigmoid_sink=$2 elu_sink=$3; shift 3
+    got=$(python3 - $soft_sink $sigmoid_sink $elu_sink <<'END'
+import importlib.machinery, importlib.util, sys, types
+loader = importlib.machinery.SourceFileLoader("reproduce", "scripts/reproduce")
+sys.dont_write_bytecode = True
+r = importlib.util.module_from_spec(importlib.util.spec_from_loader("reproduce", loader)); loader.exec_module(r)
+sinks = dict(zip(("table6-softmax", "table6-sigmoid", "table6-elu1"), map(float, sys.argv[1:])))
+rows = [types.SimpleNamespace(id=i, skip="") for i in sinks]
+point = lambda x: {"proxy_k": [x] * 10, "sink_star": None, "val_loss": 3.0}
+ours = lambda id: [{"seed": s, "status": "done", "step0": point(0.0), "last": point(sinks[id] if s == 1 else {50: 60}.get(sinks[id], sinks[id]))} for s in (1, 2)]
+o = types.SimpleNamespace(seeds=[1, 2], s={"also": []})
+print(next(c for c in r.verdicts("table6", rows, ours, o) if c["id"] == "7.15")["verdict"])
+END
+)
+    [ "$got" = "$*" ]; ok $? "verdict: got '$got', wanted '$*'"
+done
+
+# 6 bad input: exit status 2, an error and a hint
+refused() { # WHAT MESSAGE command..
+    what=$1 says=$2; shift 2
+    "$@" > $dir/x.txt 2> $dir/err.txt; code=$?
+    [ $code -eq 2 ] && [ "$(wc -l < $dir/err.txt)" -eq 2 ] && head -n 1 $dir/err.txt | grep -q "^error: .*$says" && tail -n 1 $dir/err.txt | grep -q '^---> HINT: ..'
+    ok $? "$what: exit status $code, $(cat $dir/err.txt)"
+}
+refused "no table"      "got no table"                   scripts/reproduce --scale laptop
+refused "unknown table" "got 'table77', wanted list"     scripts/reproduce table77
+refused "unknown scale" "got 'huge', wanted one of"      scripts/reproduce table4 --scale huge
+refused "unknown flag"  "unrecognized arguments"         scripts/reproduce table4 --stepz 4
+refused "seeds"         "got 'many', wanted a number"    scripts/reproduce table4 --seeds many
+refused "part"          "got '5/4', wanted I/N"          scripts/reproduce table4 --part 5/4
+refused "no data"       "got neither nosuch nor data/nosuch" scripts/reproduce table4 -d nosuch --runs $dir/d
+refused "no compiler"   "nosuchcc: got no such program"  env CXX=nosuchcc scripts/reproduce table4 --runs $dir/d
+refused "its flags"     "unknown flag --stpes"           scripts/reproduce table6-softmax --seeds 1 --runs $dir/d -- --stpes 4
+sed -i '3s/^{/[/' $dir/a/$soft/log.jsonl
+refused "a damaged log" "log.jsonl:3: got"               scripts/reproduce table6-softmax --seeds 1 --runs $dir/a --out $dir/out -- $short
+
+# 7 the array job: its task trains its share; SIGTERM saves and queues it again
+mkdir -p $dir/bin; printf '#!/bin/sh\necho "$@" > %s/scontrol.txt\n' $dir > $dir/bin/scontrol; chmod +x $dir/bin/scontrol
+PATH=$PWD/$dir/bin:$PATH SLURM_ARRAY_TASK_ID=1 SLURM_ARRAY_TASK_COUNT=2 SLURM_JOB_ID=77 TABLES="table6-softmax table6-sigmoid" SCALE=laptop \
+    ARGS="--seeds 1 --runs $dir/e --out $dir/out4 -- --steps 100000 -b 16" bash scripts/slurm/reproduce.sbatch > $dir/e.txt 2>&1 & pid=$!
+for i in $(seq 400); do run=$(ls -d $dir/e/laptop*/*-seed1 2> /dev/null | head -n 1); [ "$(steps "$run")" -ge 20 ] 2> /dev/null && break; sleep 0.05; done
+kill -TERM $pid; wait $pid; code=$?
+[ $code -eq 143 ] && grep -q 'requeue 77' $dir/scontrol.txt && [ "$(ls -d $dir/e/laptop*/*-seed1 | wc -l)" -eq 1 ] && grep -q '"stopped"' "$run/log.jsonl"
+ok $? "array job: exit status $code, $(tail -n 2 $dir/e.txt)"
+echo "$passed passed, $failed failed"
+[ $failed -eq 0 ]
