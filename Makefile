@@ -164,6 +164,7 @@ demo: # three small models on the built-in task, one table
 help:
 	@echo "make train_sink [SWITCH=value ...]     build one model; the first value of a switch is its default"
 	@echo "make test | demo | bench | experiments | mutants | compile-all | sanitizer | check | size | clean"
+	@echo "scripts/reproduce list                 the paper's tables by name: build, train, compare"
 	@echo "tools: CXX=$(CXX) ARCH=$(ARCH) OPTIMIZE='$(OPTIMIZE)' JOBS=$(JOBS)"
 	@for s in $(SWITCHES); do echo; echo $$s; \
 	  sed -n "s/^ *X_$$s(\([a-z0-9_]*\) *,[^\"]*\"\(.*\)\").*/\1\t\2/p" attention_variants.cuh | sed 's/" *, *"/\t/' | \

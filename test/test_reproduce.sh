@@ -1,5 +1,5 @@
 # scripts/reproduce: the flags of every row at every scale; two runs end to end, stopped and killed in the middle, against the same
-# two undisturbed; a run that diverges; what is done is skipped; bad input; the array job. About 30 s on 2 cores.
+# two undisturbed; a run that diverges; what is done is skipped; verdicts; bad input; the array job; one run a GPU. 35 s on 2 cores.
 unset MAKEFLAGS MAKELEVEL MFLAGS
 passed=0; failed=0
 ok() { if [ "$1" -eq 0 ]; then passed=$((passed + 1)); else failed=$((failed + 1)); shift; echo "FAIL $*"; fi; }
@@ -109,8 +109,8 @@ want(c["rows"][0]["ours"][0]["status"] == "failed", "the diverged run is not fai
 END
 [ ! -s $dir/json.txt ]; ok $? "$(cat $dir/json.txt)"
 
-# 5 verdicts, on runs made up: sinks of 50% hold the claim, of 3% do not, no sink in softmax leaves nothing to test
-for case in "50 1 1 holds" "50 40 1 does not hold" "2 1 1 cannot be tested at this scale: softmax has no sink either"; do
+# 5 verdicts, on runs made up: softmax has a sink and the others none; one has; one has on the second seed (1.5 -> 40); softmax has none
+for case in "50 1 1 holds" "50 40 1 does not hold" "50 1 1.5 does not hold" "2 1 1 cannot be tested at this scale: softmax has no sink either"; do
     set -- $case; soft_sink=$1 sigmoid_sink=$2 elu_sink=$3; shift 3
     got=$(python3 - $soft_sink $sigmoid_sink $elu_sink <<'END'
 import importlib.machinery, importlib.util, sys, types
@@ -120,7 +120,7 @@ r = importlib.util.module_from_spec(importlib.util.spec_from_loader("reproduce",
 sinks = dict(zip(("table6-softmax", "table6-sigmoid", "table6-elu1"), map(float, sys.argv[1:])))
 rows = [types.SimpleNamespace(id=i, skip="") for i in sinks]
 point = lambda x: {"proxy_k": [x] * 10, "sink_star": None, "val_loss": 3.0}
-ours = lambda id: [{"seed": s, "status": "done", "step0": point(0.0), "last": point(sinks[id] if s == 1 else {50: 60}.get(sinks[id], sinks[id]))} for s in (1, 2)]
+ours = lambda id: [{"seed": s, "status": "done", "step0": point(0.0), "last": point(sinks[id] if s == 1 else {50: 60, 1.5: 40}.get(sinks[id], sinks[id]))} for s in (1, 2)]
 o = types.SimpleNamespace(seeds=[1, 2], s={"also": []})
 print(next(c for c in r.verdicts("table6", rows, ours, o) if c["id"] == "7.15")["verdict"])
 END
@@ -155,5 +155,29 @@ for i in $(seq 400); do run=$(ls -d $dir/e/laptop*/*-seed1 2> /dev/null | head -
 kill -TERM $pid; wait $pid; code=$?
 [ $code -eq 143 ] && grep -q 'requeue 77' $dir/scontrol.txt && [ "$(ls -d $dir/e/laptop*/*-seed1 | wc -l)" -eq 1 ] && grep -q '"stopped"' "$run/log.jsonl"
 ok $? "array job: exit status $code, $(tail -n 2 $dir/e.txt)"
+
+# 8 never two runs on one GPU: two processes, three runs each, two GPUs, and a program that notes when it ran where
+cat > $dir/fake.sh <<'END'
+#!/bin/sh
+while [ $# -gt 1 ]; do case $1 in -o) out=$2 ;; esac; shift; done
+echo "$CUDA_VISIBLE_DEVICES start" >> "$NOTES"; sleep 0.4; echo "$CUDA_VISIBLE_DEVICES end" >> "$NOTES"
+echo '{"event":"done","step":1}' > "$out/log.jsonl"
+END
+chmod +x $dir/fake.sh; rm -f $dir/notes
+for process in 1 2; do
+    CUDA_VISIBLE_DEVICES=test-a,test-b NOTES=$PWD/$dir/notes python3 - $dir $process > $dir/gpu$process.txt 2>&1 <<'END' &
+import importlib.machinery, importlib.util, os, sys, types
+sys.dont_write_bytecode = True
+loader = importlib.machinery.SourceFileLoader("reproduce", "scripts/reproduce")
+r = importlib.util.module_from_spec(importlib.util.spec_from_loader("reproduce", loader)); loader.exec_module(r)
+dir, process = sys.argv[1:]
+o = types.SimpleNamespace(device="cuda", jobs=0, s={"threads": 0}, runs=f"{dir}/gpu", label=process, identity="", source="")
+row = lambda i: types.SimpleNamespace(first=f"run{i}", make="", words=[])
+r.run_all([r.Run(row(i), 1, o) for i in range(3)], {"": os.path.abspath(f"{dir}/fake.sh")}, o)
+END
+done
+wait
+awk '{ n[$1] += $2 == "start" ? 1 : -1; if (n[$1] > 1) { bad = 1 }; if (n["test-a"] + n["test-b"] > 1) { both = 1 }; lines++ } END { exit bad || !both || lines != 12 }' $dir/notes
+ok $? "GPUs: $(tr '\n' ',' < $dir/notes) $(cat $dir/gpu1.txt $dir/gpu2.txt | grep -v '^\[')"
 echo "$passed passed, $failed failed"
 [ $failed -eq 0 ]
