@@ -11,7 +11,7 @@ changes a run is a flag. The file reads from top to bottom:
      3 model         tensors, forward, backward: written once over ops::
      4 measure       sinks and norms of a batch of sequences
      5 flags         the command line, one row each
-     6 data          tokens in, text out                                dataloader.h, tokenizer.h
+     6 data          tokens in, text out                                dataloader.h, shards.h, tokenizer.h
      7 log           a line for people, a JSON object for machines
      8 checkpoint    the model as safetensors + config.json             checkpoint.h
      9 evaluate      validation loss, the eval line, samples
