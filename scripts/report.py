@@ -51,7 +51,8 @@ def run_data(run):
     return {
         "name": run["name"], "path": run["path"], "status": run["status"], "notes": run["notes"],
         "title": runlog.switches(run), "switches": config.get("switches", {}), "flags": config.get("flags", {}),
-        "build": {k: config.get(k) for k in ("params", "backend", "precision", "commit", "data")},
+        "build": {"params": config.get("params"), "backend": config.get("backend"), "precision": config.get("precision"),
+                  "commit": config.get("commit"), "data, in words": config.get("data")},
         "proxy": runlog.uses_proxy(run["evals"]), "evals": run["evals"],
         "samples": [{"step": s.get("step"), "text": s.get("text")} for s in run["samples"]],
         "last": train[-1] if train else None,
