@@ -34,8 +34,10 @@ STYLE = {
 TRAIN_POINTS = 1500      # more than a figure of this size can show
 
 
-def look(i):
-    """Colour and marker of the i-th run: seven colours, then the same with dashes."""
+def look(i, runs=None):
+    """Colour and marker of the i-th line: seven colours, then the same with dashes. Seeds of one run look alike."""
+    if runs:
+        i = list(dict.fromkeys(runlog.group(r) for r in runs)).index(runlog.group(runs[i]))
     return {"color": COLORS[i % 7], "marker": MARKERS[i % 7], "linestyle": ["-", "--", ":"][i // 7 % 3]}
 
 
@@ -59,9 +61,13 @@ def headline(figure, runs, what, step=None):
 
 def label(run, runs, step=None):
     """Legend entry: name, switches, and the flags in which these runs differ."""
+    seeds = [r for r in runs if runlog.group(r) == runlog.group(run)]
+    if run is not seeds[0]:
+        return None
     flags = run["config"].get("flags", {})
     words = [runlog.switches(run)] + [f"{key} {flags.get(key)}" for key in runlog.differing_flags(runs)[:3]]
-    return f"{run['name']}: {', '.join(words)}" + ("" if step is None else f", step {step:,}")
+    name = run["name"] if len(seeds) == 1 else f"{runlog.group(run)} ({len(seeds)} seeds)"
+    return f"{name}: {', '.join(words)}" + ("" if step is None else f", step {step:,}")
 
 
 def legend_below(figure, ax, columns=3):
@@ -86,7 +92,7 @@ def dynamics(paths, options):
     figure, (loss, sink) = panels(2, 5.2, 3.6)
     for i, run in enumerate(runs):
         runlog.at_step(run, None)
-        train, style, proxy = run["train"], look(i), runlog.uses_proxy(run["evals"])
+        train, style, proxy = run["train"], look(i, runs), runlog.uses_proxy(run["evals"])
         shown = train[::max(1, len(train) // TRAIN_POINTS)]
         loss.plot([t["step"] for t in shown], [number(t["loss"]) for t in shown], color=style["color"], lw=0.6, alpha=0.35)
         loss.plot(*series(run["evals"], lambda e: e["val_loss"]), **style, label=label(run, runs))
@@ -185,10 +191,10 @@ def norms(paths, options):
     for i, run in enumerate(runs):
         e = runlog.at_step(run, options.step)
         for (key, _, _), ax in zip(NORMS, axes):
-            ax.plot(ratio(e, key + "_norm"), **look(i), label=label(run, runs, e["step"]))
+            ax.plot(ratio(e, key + "_norm"), **look(i, runs), label=label(run, runs, e["step"]))
         if "pre_norm_first" in e:
             half_blocks = 0.5 * np.arange(1, 1 + len(e["pre_norm_first"]))  # after attention, after FFN, ..
-            axes[0].plot(half_blocks, ratio(e, "pre_norm"), **{**look(i), "linestyle": ":"}, label=f"{run['name']}, before the norm")
+            axes[0].plot(half_blocks, ratio(e, "pre_norm"), **{**look(i, runs), "linestyle": ":"}, label=f"{run['name']}, before the norm")
     for (_, name, where), ax in zip(NORMS, axes):
         ax.axhline(1, color="#888888", lw=0.8, zorder=0)
         ax.set(title=name, xlabel=where)
@@ -316,14 +322,18 @@ def table(paths, options):
     for path in paths:
         results = runlog.read_results(path)
         rows = results["rows"]
-        columns = [c for c in (("Sink$_1$ (%)", runlog.paper_sink, runlog.our_sink), ("Sink$_*$ (%)", runlog.paper_star, runlog.our_star),
+        at_main = lambda get: lambda row: get(row, runlog.main_position(row))
+        columns = [c for c in (("Sink$_k$ (%)", at_main(runlog.paper_sink), at_main(runlog.our_sink)), ("Sink$_*$ (%)", runlog.paper_star, runlog.our_star),
                                ("validation loss (nats per token)", runlog.paper_loss, runlog.our_loss))
                    if any(isinstance(c[1](r), (int, float)) or c[2](r) for r in rows)]
         figure, axes = panels(max(1, len(columns)), 4.0, 1.4 + 0.42 * len(rows), sharey=True)
         for (name, paper, ours), ax in zip(columns, axes):
             bars(ax, rows, paper, ours)
             ax.set(title=name)
-        axes[0].set_yticks(range(len(rows)), [r["id"] for r in rows])
+        others = {r["id"]: f"\nk = {runlog.main_position(r)}" for r in rows if runlog.main_position(r) != 1}
+        axes[0].set_yticks(range(len(rows)), [r["id"] + others.get(r["id"], "") for r in rows])
+        if not others:
+            axes[0].set_title("Sink$_1$ (%)")
         scale = f"{results.get('scale', '')}, {results.get('data', '')}, commit {results.get('commit', '')}"
         figure.suptitle(f"{results['table']}: ours against the paper's\n{scale}", fontsize=10.5, x=0.01, ha="left")
         legend_below(figure, axes[0])

@@ -49,7 +49,7 @@ def run_data(run):
     train, config = run["train"], run["config"]
     steps = [t["step"] for t in train]
     return {
-        "name": run["name"], "path": run["path"], "status": run["status"], "notes": run["notes"],
+        "name": run["name"], "group": runlog.group(run), "path": run["path"], "status": run["status"], "notes": run["notes"],
         "title": runlog.switches(run), "switches": config.get("switches", {}), "flags": config.get("flags", {}),
         "build": {"params": config.get("params"), "backend": config.get("backend"), "precision": config.get("precision"),
                   "commit": config.get("commit"), "data, in words": config.get("data")},
@@ -57,7 +57,7 @@ def run_data(run):
         "samples": [{"step": s.get("step"), "text": s.get("text")} for s in run["samples"]],
         "last": train[-1] if train else None,
         "ms": sum(t.get("ms") or 0 for t in train[-100:]) / max(1, len(train[-100:])),
-        "curves": {key: thin(steps, [t.get(key) for t in train]) for key in ("loss", "grad_norm", "lr")},
+        "curves": {key: thin(steps, [t.get(key) for t in train]) for key in ("loss", "grad_norm")},
     }
 
 
@@ -65,9 +65,13 @@ def results_data(path):
     """The rows of a table with the numbers worked out, so that page and plots say the same."""
     results = runlog.read_results(path)
     for row in results["rows"]:
-        row["shown"] = [[runlog.paper_sink(row), runlog.our_sink(row)], [runlog.paper_star(row), runlog.our_star(row)],
-                        [runlog.paper_loss(row), runlog.our_loss(row)]]
+        row["sinks"] = [[k, runlog.paper_sink(row, k), runlog.our_sink(row, k), runlog.our_sink(row, k, "step0")]
+                        for k in runlog.sink_positions(row)]
+        row["star"] = [runlog.paper_star(row), runlog.our_star(row)]
+        row["loss"] = [runlog.paper_loss(row), runlog.our_loss(row)]
+        row["main"] = runlog.main_position(row)
         row["why_not"] = runlog.why_not(row)
+        row["ours"] = [{k: o.get(k) for k in ("seed", "run", "status", "steps", "tokens", "schedule")} for o in row.get("ours", [])]
     return results
 
 

@@ -6,6 +6,7 @@ To read one more event: one line in read_run.
 """
 import json
 import os
+import re
 import sys
 
 DEFAULTS = {"ATTN": "softmax", "BIAS": "none", "PE": "rotary", "NORM": "pre", "FFN": "swiglu", "COMBINE": "concat"}
@@ -129,6 +130,11 @@ def number(x):
     return float("nan") if x is None else float(x)
 
 
+def group(run):
+    """The name without its seed: runs of one group are drawn alike."""
+    return re.sub(r"[-_.]?seed\d+$", "", run["name"]) or run["name"]
+
+
 def switches(run):
     """ATTN=sigmoid BIAS=k: what differs from the default build."""
     changed = [f"{k}={v}" for k, v in run["config"].get("switches", {}).items() if DEFAULTS.get(k) != v]
@@ -136,7 +142,7 @@ def switches(run):
 
 
 # flags that do not change what is learned or measured
-QUIET_FLAGS = {"out", "eval_every", "save_every", "sample", "resume", "stop_after", "steps"}
+QUIET_FLAGS = {"out", "eval_every", "save_every", "sample", "resume", "stop_after", "steps", "seed"}
 
 
 def differing_flags(runs):
@@ -170,14 +176,21 @@ def at_step(run, step):
     return found[-1]
 
 
-# ---- rows of results/*.json: the paper's number (or a word), and ours, one for each seed that was trained -----------
-def percent(x):
-    return None if x is None else 100 * x
-
-
-def paper_sink(row):
+# ---- rows of results/*.json: the paper's number, or a word in its place, and ours, one for each seed. Sinks in percent --
+def sink_positions(row):
+    """The k of Sink_k that the paper gives, 1 if it gives none."""
     given = row.get("paper", {}).get("sink_k")
-    return given.get("1", "not given") if isinstance(given, dict) else given or "not given"
+    return [int(k) for k in given] if isinstance(given, dict) and given else [1]
+
+
+def main_position(row):
+    """The k of the largest Sink_k of the paper: where the row is about another token than the first, that token."""
+    return max(sink_positions(row), key=lambda k: number(paper_sink(row, k)) if isinstance(paper_sink(row, k), float) else 0)
+
+
+def paper_sink(row, k):
+    given = row.get("paper", {}).get("sink_k")
+    return given.get(str(k)) if isinstance(given, dict) else given
 
 
 def paper_star(row):
@@ -188,17 +201,21 @@ def paper_loss(row):
     return row.get("paper", {}).get("val_loss")
 
 
-def ours(row, get):
-    return [get(o["last"]) for o in row.get("ours", []) if o.get("status") == "done" and get(o.get("last") or {}) is not None]
+def ours(row, get, at="last"):
+    found = [get(o[at]) for o in row.get("ours", []) if o.get("status") == "done" and o.get(at)]
+    return [x for x in found if x is not None]
 
 
-def our_sink(row):
-    key = "proxy_1" if "proxy" in str(row.get("paper", {}).get("note")) else "sink_1"
-    return ours(row, lambda e: percent(e.get(key)))
+def our_sink(row, k, at="last"):
+    """Of the proxy, which is Sink_k itself where rows sum to 1."""
+    def get(e):
+        values = e.get("proxy_k") or [e.get("proxy_1")]
+        return values[k - 1] if k <= len(values) else None
+    return ours(row, get, at)
 
 
 def our_star(row):
-    return ours(row, lambda e: percent(e.get("sink_star")))
+    return ours(row, lambda e: e.get("sink_star"))
 
 
 def our_loss(row):
@@ -206,6 +223,6 @@ def our_loss(row):
 
 
 def why_not(row):
-    """In place of a number of ours: the runs failed, or are missing, or have none."""
+    """In place of a number of ours: the row means nothing at this scale, its runs failed, or are missing, or have none."""
     statuses = {o.get("status") for o in row.get("ours", [])}
-    return "failed" if "failed" in statuses else None if "done" in statuses else "not run"
+    return "skipped" if row.get("skipped") else "failed" if "failed" in statuses else None if "done" in statuses else "not run"

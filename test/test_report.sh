@@ -33,7 +33,9 @@ for a, b in zip(run["evals"], evals):
 losses = [o["loss"] for o in log if o["event"] == "train"]
 assert all(close(a, b) for a, b in zip(run["curves"]["loss"][1], losses)) and len(losses) == 10
 assert run["status"] == "done" and run["proxy"] and run["title"] == "ATTN=sigmoid BIAS=k" and data["reload"] == 0
-assert [r["shown"][0] for r in data["results"][0]["rows"]][:3] == [[18.18, [50.0, 44.0]], [0.0, [0.0]], [0.44, [52.0]]]
+rows = data["results"][0]["rows"]
+assert [r["sinks"] for r in rows[:3]] == [[[1, 18.18, [50.0, 44.0], [1.5, 1.5]]], [[1, 0.0, [0.0], [1.5]]], [[1, 0.0, [2.0], [1.5]], [2, 69.03, [61.0], [0.0]]]], rows
+assert [r["why_not"] for r in rows] == [None, "failed", None, "not run"] and rows[2]["main"] == 2 and rows[1]["star"] == [73.34, [50.0]]
 END
 mkdir -p $out/evil; sed 's/{"event":"sample","step":10,"text":".*/{"event":"sample","step":10,"text":"<\/script><script>document.title=1<\/script>"}/' $tiny/log.jsonl > $out/evil/log.jsonl
 report $out/evil -o $out/evil.html; ok $? "a sample with a tag: $(cat $out/stderr)"
@@ -41,23 +43,30 @@ report $out/evil -o $out/evil.html; ok $? "a sample with a tag: $(cat $out/stder
 
 # ---- what a browser makes of it ------------------------------------------------------------------------------------------
 browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome)
-dom() { # page#state -> the document after its script ran, without it, and the errors of the script
-    timeout 30 "$browser" --headless --no-sandbox --disable-gpu --enable-logging=stderr --user-data-dir=$PWD/$out/browser --window-size=1200,900 \
+dom() { # page#state [flag] -> the document after its script ran, without it, and the errors of the script
+    timeout 30 "$browser" --headless --no-sandbox --disable-gpu --enable-logging=stderr --user-data-dir=$PWD/$out/browser --window-size=1200,900 $2 \
         --dump-dom "file://$PWD/$out/$1" 2> $out/browser.log | sed 's/<\/script>/&\n/g' | sed '/<script type/,/<\/script>/d' > $out/dom   # what it drew, not how
 }
 has() { grep -qF -- "$1" $out/dom; ok $? "the page in a browser lacks '$1'"; }
 if [ -n "$browser" ] && [ $failed -eq 0 ]; then
     dom 'report.html#hover=loss:5'
     ! grep -E 'Uncaught|Refused|CONSOLE.*rror' $out/browser.log; ok $? "errors of the script"
-    has '4.278'; has '>✓ done<'; has 'ATTN=sigmoid BIAS=k'; has '50.00  44.00'; has '✗ not confirmed'    # tables
+    has '4.278'; has '>✓ done<'; has 'ATTN=sigmoid BIAS=k'; has '44.00 – 50.00'; has '✗ does not hold'; has '&lt;not a tag&gt;'    # tables
     has '<b>step 5</b>'; has '>4.902<'; has '>5.003<'                                                   # what the pointer reads
     has 'α₁ by block and head of tiny, step 10: mean 0.09323, largest 0.09469 in block 0, head 1'
     dom 'report.html#step=5&map=mass&off='
     has 'row mass by block and head of tiny, step 5: mean 8.749'; has '>5</output>'
     dom 'evil.html#off=0'
-    has 'data-run="0" aria-pressed="false"'; has '&lt;/script&gt;&lt;script&gt;document.title=1'; has '<title>train_sink report</title>'
+    has 'data-group="0" aria-pressed="false"'; has '&lt;/script&gt;&lt;script&gt;document.title=1'; has '<title>train_sink report</title>'
     has 'no finite numbers to draw'
-else skip 15 "no chromium"; fi
+    # a page that is being watched loads itself again, and keeps what was chosen
+    mkdir -p $out/watched; head -n 10 $tiny/log.jsonl > $out/watched/log.jsonl
+    $PYTHON -c 'import sys; sys.path.insert(0, "scripts"); import report; report.write(sys.argv[2], report.page([sys.argv[1]], live=True)[0])' \
+        $out/watched $out/watched.html
+    (sleep 2; cp $out/report.html $out/next.html; mv $out/next.html $out/watched.html) &
+    dom 'watched.html#step=5&map=mass' --virtual-time-budget=2000000
+    has '>✓ done<'; has 'row mass by block and head of tiny, step 5: mean 8.749'
+else skip 22 "no chromium"; fi
 
 # ---- half a line, nulls, spikes, a growing log -----------------------------------------------------------------------------
 mkdir -p $out/half $out/null $out/live
@@ -175,7 +184,7 @@ holds("threshold-probe", 1, [90, 70])
 image = drawn["maps-maps-0_1"][0].axes[0].images[0].get_array()
 assert image.shape == (T, T + 1) and image.mask[0, 2] and not image.mask[0, 1] and np.isclose(image[4, 5], 29 / 30)
 widths = sorted(round(float(p.get_width()), 2) for p in drawn["table-table"][0].axes[0].patches)
-assert widths[-3:] == [18.18, 47.0, 52.0], widths
+assert widths == [0, 0, 0, 0, 18.18, 47.0, 61.0, 69.03], widths
 END
 P="$PYTHON scripts/plot.py"
 printf 'not an array' > $out/maps/0_1_map.npy
