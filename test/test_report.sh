@@ -9,7 +9,7 @@ end() {
     [ $failed -eq 0 ]; exit
 }
 PYTHON=${PYTHON:-python3}
-command -v "$PYTHON" > /dev/null 2>&1 || { skip 40 "no python3"; end; }
+command -v "$PYTHON" > /dev/null 2>&1 || { skip 51 "no python3"; end; }
 export PYTHONDONTWRITEBYTECODE=1
 out=build/test/report; tiny=test/report/tiny
 rm -rf $out; mkdir -p $out
@@ -17,7 +17,7 @@ report() { $PYTHON scripts/report.py "$@" > $out/stdout 2> $out/stderr; }
 
 # ---- the page holds the numbers, nothing from outside, and no text of a run can become a tag ---------------------------
 report $tiny test/report/table.json -o $out/report.html; ok $? "report: $(cat $out/stderr)"
-! grep -nE 'https?:|src=|href=|@import|url\(' $out/report.html > $out/grep; ok $? "the page refers to something outside: $(head -c 200 $out/grep)"
+[ -s $out/report.html ] && ! grep -nE 'https?:|src=|href=|@import|url\(' $out/report.html > $out/grep; ok $? "the page refers to something outside: $(head -c 200 $out/grep)"
 $PYTHON - $out/report.html $tiny/log.jsonl > $out/stdout 2>&1 <<'END'; ok $? "numbers: $(tail -n 1 $out/stdout)"
 import json, sys
 html = open(sys.argv[1], encoding="utf-8").read()
@@ -39,7 +39,7 @@ assert [r["why_not"] for r in rows] == [None, "failed", None, "not run"] and row
 END
 mkdir -p $out/evil; sed 's/{"event":"sample","step":10,"text":".*/{"event":"sample","step":10,"text":"<\/script><script>document.title=1<\/script>"}/' $tiny/log.jsonl > $out/evil/log.jsonl
 report $out/evil -o $out/evil.html; ok $? "a sample with a tag: $(cat $out/stderr)"
-[ "$(grep -c '</script>' $out/evil.html)" = "$(grep -c '</script>' $out/report.html)" ]; ok $? "a sample ended the script"
+[ "$(grep -c '</script>' $out/evil.html)" = 2 ]; ok $? "a sample ended the script"
 
 # ---- what a browser makes of it ------------------------------------------------------------------------------------------
 browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome)
@@ -50,7 +50,7 @@ dom() { # page#state [flag] -> the document after its script ran, without it, an
 has() { grep -qF -- "$1" $out/dom; ok $? "the page in a browser lacks '$1'"; }
 if [ -n "$browser" ] && [ $failed -eq 0 ]; then
     dom 'report.html#hover=loss:5'
-    ! grep -E 'Uncaught|Refused|CONSOLE.*rror' $out/browser.log; ok $? "errors of the script"
+    [ -s $out/dom ] && ! grep -E 'Uncaught|Refused|CONSOLE.*rror' $out/browser.log; ok $? "errors of the script"
     has '4.278'; has '>✓ done<'; has 'ATTN=sigmoid BIAS=k'; has '44.00 – 50.00'; has '✗ does not hold'; has '&lt;not a tag&gt;'    # tables
     has '<b>step 5</b>'; has '>4.902<'; has '>5.003<'                                                   # what the pointer reads
     has 'α₁ by block and head of tiny, step 10: mean 0.09323, largest 0.09469 in block 0, head 1'
@@ -66,7 +66,7 @@ if [ -n "$browser" ] && [ $failed -eq 0 ]; then
     (sleep 2; cp $out/report.html $out/next.html; mv $out/next.html $out/watched.html) &
     dom 'watched.html#step=5&map=mass' --virtual-time-budget=2000000
     has '>✓ done<'; has 'row mass by block and head of tiny, step 5: mean 8.749'
-else skip 22 "no chromium"; fi
+else skip 19 "no chromium"; fi
 
 # ---- half a line, nulls, spikes, a growing log -----------------------------------------------------------------------------
 mkdir -p $out/half $out/null $out/live
@@ -124,7 +124,7 @@ refused 'numpy: not installed, wanted numpy and matplotlib'                env P
 grep -q 'pip install numpy matplotlib' $out/stderr; ok $? "plot.py does not say what to install"
 
 # ---- figures ------------------------------------------------------------------------------------------------------------
-if ! $PYTHON -c 'import numpy, matplotlib' 2> /dev/null; then skip 20 "no matplotlib"; end; fi
+if ! $PYTHON -c 'import numpy, matplotlib' 2> /dev/null; then skip 6 "no matplotlib"; end; fi
 $PYTHON - $out > $out/stdout 2>&1 <<'END'; ok $? "figures: $(tail -n 3 $out/stdout)"
 # every figure writes both files, the same bytes twice, and its lines and images are the numbers of the log
 import argparse, contextlib, json, os, sys
