@@ -36,9 +36,12 @@ TRAIN_POINTS = 1500      # more than a figure of this size can show
 
 def look(i, runs=None):
     """Colour and marker of the i-th line: seven colours, then the same with dashes. Seeds of one run look alike."""
+    seeds = 1
     if runs:
-        i = list(dict.fromkeys(runlog.group(r) for r in runs)).index(runlog.group(runs[i]))
-    return {"color": COLORS[i % 7], "marker": MARKERS[i % 7], "linestyle": ["-", "--", ":"][i // 7 % 3]}
+        groups, mine = [runlog.group(r) for r in runs], runlog.group(runs[i])
+        i, seeds = list(dict.fromkeys(groups)).index(mine), groups.count(mine)
+    return {"color": COLORS[i % 7], "marker": MARKERS[i % 7], "linestyle": ["-", "--", ":"][i // 7 % 3],
+            "linewidth": 1.6 if seeds == 1 else 1.0, "markersize": 4 if seeds == 1 else 3}
 
 
 def panels(n, width=4.2, height=3.1, columns=3, **more):
@@ -77,8 +80,15 @@ def legend_below(figure, ax, columns=3):
 
 def stem(figure, runs):
     """File name: the figure and its runs."""
-    names = [r["name"].replace("/", "-") for r in runs]
+    names = [name.replace("/", "-") for name in dict.fromkeys(runlog.group(r) for r in runs)]
+    names = [runs[0]["name"].replace("/", "-")] if len(runs) == 1 else names
     return "-".join([figure] + (names if len(names) <= 4 else [names[0], "and", str(len(names) - 1), "more"]))
+
+
+def whole(ax, n, first=0):
+    """An axis of n whole numbers, thinned to a dozen."""
+    ax.set_xticks(range(first, first + n, -(-n // 12)))
+    ax.set_xlim(first - 0.3, first + n - 0.7)
 
 
 def series(evals, get):
@@ -99,7 +109,7 @@ def dynamics(paths, options):
         sink.plot(*series(run["evals"], lambda e: runlog.sink(e, proxy)), **style)
         if any(e["sink"]["sink_star"] is not None for e in run["evals"]):
             star = series(run["evals"], lambda e: None if e["sink"]["sink_star"] is None else 100 * e["sink"]["sink_star"])
-            sink.plot(*star, **{**style, "linestyle": "--", "marker": "*", "markersize": 6})
+            sink.plot(*star, **{**style, "linestyle": "--", "marker": "*", "markersize": 5})
     loss.set(title="Loss: validation (markers), training (thin)", xlabel="step", ylabel="loss (nats per token)")
     sink.set(title="Sink$_1$ (solid), Sink$_*$ of an extra key (dashed, stars)", xlabel="step",
              ylabel=f"Sink at $\\epsilon$ = {runs[0]['evals'][0]['sink']['eps']:g}", ylim=(-3, 103))
@@ -195,14 +205,14 @@ def norms(paths, options):
         if "pre_norm_first" in e:
             half_blocks = 0.5 * np.arange(1, 1 + len(e["pre_norm_first"]))  # after attention, after FFN, ..
             axes[0].plot(half_blocks, ratio(e, "pre_norm"), **{**look(i, runs), "linestyle": ":"}, label=f"{run['name']}, before the norm")
-    for (_, name, where), ax in zip(NORMS, axes):
+    for (key, name, where), ax in zip(NORMS, axes):
         ax.axhline(1, color="#888888", lw=0.8, zorder=0)
         ax.set(title=name, xlabel=where)
         if ax.get_ylim()[1] > 10:
             plain_log(ax)
         else:
             ax.set_ylim(bottom=0)
-        ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+        whole(ax, max(len(runlog.at_step(r, options.step)[key + "_norm_first"]) for r in runs))
     axes[0].set_ylabel("first token / mean of the others")
     headline(figure, runs, r"Ratio of $\ell_2$ norms: the first token against the others")
     legend_below(figure, axes[0], 2)
@@ -237,7 +247,7 @@ def norms_of_one(run, e):
         else:
             ax.set_ylim(bottom=0)
         ax.set(title=name, xlabel=where, ylabel=r"$\ell_2$ norm")
-        ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+        whole(ax, len(e[f"{key}_norm_first"]))
     headline(figure, [run], r"$\ell_2$ norms by block", e["step"])
     legend_below(figure, axes[0], 5)
     return figure
