@@ -90,7 +90,7 @@ assert len(kept) <= report.POINTS + 2 and steps[0] == 1 and steps[-1] == n, (len
 assert {9.0, -9.0, None} <= set(kept) and all(values[s - 1] == v for s, v in zip(steps, kept))
 END
 head -n 4 $tiny/log.jsonl > $out/live/log.jsonl
-$PYTHON scripts/report.py $out/live --watch -o $out/live.html > $out/watch 2>&1 & watcher=$!
+timeout 30 $PYTHON scripts/report.py $out/live --watch -o $out/live.html > $out/watch 2>&1 & watcher=$!
 wait_for() { for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do grep -qF "$1" $out/live.html 2> /dev/null && return 0; sleep 0.3; done; return 1; }
 wait_for '"reload":5'; ok $? "--watch wrote no page: $(cat $out/watch)"
 sed -n '5,$p' $tiny/log.jsonl >> $out/live/log.jsonl
