@@ -104,19 +104,21 @@ def dynamics(paths, options):
         runlog.at_step(run, None)
         train, style, proxy = run["train"], look(i, runs), runlog.uses_proxy(run["evals"])
         shown = train[::max(1, len(train) // TRAIN_POINTS)]
-        loss.plot([t["step"] for t in shown], [number(t["loss"]) for t in shown], color=style["color"], lw=0.6, alpha=0.35)
+        loss.plot(*series(shown, lambda t: t["loss"]), color=style["color"], lw=0.6, alpha=0.35)
         loss.plot(*series(run["evals"], lambda e: e["val_loss"]), **style, label=label(run, runs))
         sink.plot(*series(run["evals"], lambda e: runlog.sink(e, proxy)), **style)
         if any(e["sink"]["sink_star"] is not None for e in run["evals"]):
-            star = series(run["evals"], lambda e: None if e["sink"]["sink_star"] is None else 100 * e["sink"]["sink_star"])
-            sink.plot(*star, **{**style, "linestyle": "--", "marker": "*", "markersize": 5})
+            star = series(run["evals"], lambda e: e["sink"]["sink_star"])
+            style.update(linestyle="--", marker="*", markersize=5)
+            sink.plot(star[0], [100 * y for y in star[1]], **style)
     loss.set(title="Loss: validation (markers), training (thin)", xlabel="step", ylabel="loss (nats per token)")
     sink.set(title="Sink$_1$ (solid), Sink$_*$ of an extra key (dashed, stars)", xlabel="step",
              ylabel=f"Sink at $\\epsilon$ = {runs[0]['evals'][0]['sink']['eps']:g}", ylim=(-3, 103))
     sink.yaxis.set_major_formatter(PercentFormatter())
-    for ax in (loss, sink):
-        if options.logx:
-            ax.set_xscale("symlog", linthresh=max(1, min(e["step"] for r in runs for e in r["evals"] if e["step"] or 1)))
+    if options.logx:
+        first = min((e["step"] for r in runs for e in r["evals"] if e["step"]), default=1)
+        for ax in (loss, sink):
+            ax.set_xscale("symlog", linthresh=first)
     headline(figure, runs, "Loss and attention sink over training")
     legend_below(figure, loss)
     yield stem("dynamics", runs), figure
@@ -185,10 +187,12 @@ def heads(paths, options):
         if len(runs) > 1:
             ax.set_title(f"{run['name']}\n{runlog.switches(run)}, step {e['step']:,}", fontsize=8.5)
     figure.colorbar(image, ax=axes, shrink=0.9, aspect=25).set_label(r"$\alpha_1$")
-    headline(figure, runs, r"Attention to the first token, $\alpha_1$, by block and head", runlog.at_step(runs[0], options.step)["step"])
+    step = runlog.at_step(runs[0], options.step)["step"]
+    headline(figure, runs, r"Attention to the first token, $\alpha_1$, by block and head", step)
     yield stem("heads", runs), figure
 
 
+WHOSE = [("first", "first token"), ("rest", "mean of the others"), ("star", "sink token")]
 NORMS = [("h", "hidden states h", "blocks before it"), ("k", "keys k", "block"), ("v", "values v", "block")]
 
 
@@ -204,7 +208,8 @@ def norms(paths, options):
             ax.plot(ratio(e, key + "_norm"), **look(i, runs), label=label(run, runs, e["step"]))
         if "pre_norm_first" in e:
             half_blocks = 0.5 * np.arange(1, 1 + len(e["pre_norm_first"]))  # after attention, after FFN, ..
-            axes[0].plot(half_blocks, ratio(e, "pre_norm"), **{**look(i, runs), "linestyle": ":"}, label=f"{run['name']}, before the norm")
+            dotted = {**look(i, runs), "linestyle": ":", "label": f"{run['name']}, before the norm"}
+            axes[0].plot(half_blocks, ratio(e, "pre_norm"), **dotted)
     for (key, name, where), ax in zip(NORMS, axes):
         ax.axhline(1, color="#888888", lw=0.8, zorder=0)
         ax.set(title=name, xlabel=where)
@@ -236,7 +241,7 @@ def plain_log(ax):
 def norms_of_one(run, e):
     figure, axes = panels(3, 3.6, 3.2)
     for (key, name, where), ax in zip(NORMS, axes):
-        for i, (which, text) in enumerate((("first", "first token"), ("rest", "mean of the others"), ("star", "sink token"))):
+        for i, (which, text) in enumerate(WHOSE):
             values = e.get(f"{key}_norm_{which}")
             if values:
                 ax.plot([number(v) for v in values], **look(i), label=text)
@@ -292,7 +297,7 @@ def map_of_head(path, head):
         ax.grid(False)
         ax.set(title=name, xlabel="key position j" + (" (0: extra key)" if extra else ""), ylabel="query position t")
         figure.colorbar(image, ax=ax, shrink=0.8, aspect=20)
-    figure.suptitle(f"Block {layer}, head {h}: where the queries look, and why\n{path}", fontsize=10.5, x=0.01, ha="left")
+    headline(figure, [], f"Block {layer}, head {h}: where the queries look, and why\n{path}")
     return figure
 
 
@@ -313,7 +318,7 @@ def threshold(paths, options):
             by_length.set_xticks(sorted({T for T, _, _ in points}), sorted({T for T, _, _ in points}))
             by_length.minorticks_off()
             by_eps.set(title=source, xlabel=r"threshold $\epsilon$")
-        figure.suptitle(f"Sink$_1$ against length and threshold\n{path}", fontsize=10.5, x=0.01, ha="left")
+        headline(figure, [], f"Sink$_1$ against length and threshold\n{path}")
         yield "threshold-" + os.path.splitext(os.path.basename(path))[0], figure
 
 
@@ -327,15 +332,27 @@ def lines(ax, points, text):
 
 
 # ---- a table of the paper --------------------------------------------------------------------------------------------
+def at_main(get):
+    """Of the token that the row is about: the first, if the paper does not say otherwise."""
+    return lambda row: get(row, runlog.main_position(row))
+
+
+def is_number(x):
+    return isinstance(x, (int, float))
+
+
+# title, the paper's number, ours by seed
+COLUMNS = [("Sink$_k$ (%)", at_main(runlog.paper_sink), at_main(runlog.our_sink)),
+           ("Sink$_*$ (%)", runlog.paper_star, runlog.our_star),
+           ("validation loss (nats per token)", runlog.paper_loss, runlog.our_loss)]
+
+
 def table(paths, options):
     """Bars of a table of scripts/reproduce: ours, every seed a dot, beside the paper's number."""
     for path in paths:
         results = runlog.read_results(path)
         rows = results["rows"]
-        at_main = lambda get: lambda row: get(row, runlog.main_position(row))
-        columns = [c for c in (("Sink$_k$ (%)", at_main(runlog.paper_sink), at_main(runlog.our_sink)), ("Sink$_*$ (%)", runlog.paper_star, runlog.our_star),
-                               ("validation loss (nats per token)", runlog.paper_loss, runlog.our_loss))
-                   if any(isinstance(c[1](r), (int, float)) or c[2](r) for r in rows)]
+        columns = [c for c in COLUMNS if any(is_number(c[1](r)) or c[2](r) for r in rows)]
         figure, axes = panels(max(1, len(columns)), 4.0, 1.4 + 0.42 * len(rows), sharey=True)
         for (name, paper, ours), ax in zip(columns, axes):
             bars(ax, rows, paper, ours)
@@ -345,7 +362,7 @@ def table(paths, options):
         if not others:
             axes[0].set_title("Sink$_1$ (%)")
         scale = f"{results.get('scale', '')}, {results.get('data', '')}, commit {results.get('commit', '')}"
-        figure.suptitle(f"{results['table']}: ours against the paper's\n{scale}", fontsize=10.5, x=0.01, ha="left")
+        headline(figure, [], f"{results['table']}: ours against the paper's\n{scale}")
         legend_below(figure, axes[0])
         yield "table-" + os.path.splitext(os.path.basename(path))[0], figure
 
@@ -355,13 +372,14 @@ def bars(ax, rows, paper, ours):
     ends = []
     for y, row in enumerate(rows):
         given, found = paper(row), ours(row)
-        for at, seeds, word, color, name in ((y - 0.2, [given] if isinstance(given, (int, float)) else [], given, "#BBBBBB", "paper"),
-                                             (y + 0.2, found, runlog.why_not(row), COLORS[0], "ours, mean of seeds")):
+        theirs = (y - 0.2, [given] if is_number(given) else [], given, "#BBBBBB", "paper")
+        mine = (y + 0.2, found, runlog.why_not(row), COLORS[0], "ours, mean of seeds")
+        for at, seeds, word, color, name in (theirs, mine):
             mean = np.mean(seeds) if seeds else 0
             ends.append(max(seeds, default=0))
             ax.barh(at, mean, 0.36, color=color, label=name if y == 0 else None)
-            ax.annotate(f"{mean:.2f}" if seeds else word or "\N{EN DASH}", (ends[-1], at), (4, 0), textcoords="offset points",
-                        va="center", fontsize=7.5, color="#444444" if seeds else "#777777")
+            text, gray = (f"{mean:.2f}", "#444444") if seeds else (word or "\N{EN DASH}", "#777777")
+            ax.annotate(text, (ends[-1], at), (4, 0), textcoords="offset points", va="center", fontsize=7.5, color=gray)
             if len(seeds) > 1:
                 ax.plot(seeds, [at] * len(seeds), "o", ms=3, color="#000000", zorder=3)
     ax.plot([], [], "o", ms=3, color="#000000", label="one seed")
@@ -379,9 +397,9 @@ def everything(paths, options):
 FIGURES = {
     "dynamics":  (dynamics,   "RUN..",        "loss, Sink_1 and Sink_* over steps (Figures 4, 28)"),
     "heads":     (heads,      "RUN..",        "attention to the first token by block and head (Figures 19 to 24)"),
-    "norms":     (norms,      "RUN..",        "norms of h, k, v by block and their ratios (Figures 7, 8, 11 to 14, 29)"),
+    "norms":     (norms,      "RUN..",        "norms of h, k, v by block, and ratios (Figures 7, 8, 11 to 14, 29)"),
     "profiles":  (profiles,   "RUN..",        "Sink_k by position k: prefixes, windows (Figures 5, 6)"),
-    "maps":      (maps,       "DIR..",        "attention, cosines, norm products, from probe --dump DIR (Figures 2, 15 to 18)"),
+    "maps":      (maps,       "DIR..",        "attention and QK geometry, from probe --dump DIR (Figures 2, 15 to 18)"),
     "threshold": (threshold,  "PROBE.json..", "Sink_1 against length and threshold, from probe --json (Figure 3)"),
     "table":     (table,      "RESULTS.json..", "a table of scripts/reproduce, ours against the paper's"),
     "all":       (everything, "RUN..",        "the first four of every run"),

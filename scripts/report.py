@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""One self-contained page, report.html, about runs of train_sink and tables of scripts/reproduce. Standard library only.
+"""One self-contained page, report.html, about runs and tables of scripts/reproduce. Standard library only.
 
-The page is scripts/report.html with the data written into it; it needs no server and no network. What it shows is decided
-there, in JavaScript; here the logs are read, thinned and rounded. To show something new of a log: add it in run_data.
+The page is scripts/report.html with the data written into it; it needs no server and no network. What it shows is
+decided there, in JavaScript; here the logs are read, thinned and rounded. To show something new of a log: add it in
+run_data.
 """
 import argparse
 import json
@@ -17,6 +18,7 @@ from runlog import die
 POINTS = 2000            # training steps kept for a curve: the smallest and the largest of each of 1000 stretches
 DIGITS = 6
 RELOAD_SECONDS = 5
+EMPTY = '{"runs":[],"results":[],"differing":[],"reload":0}'  # what stands in report.html in place of the data
 
 
 def thin(steps, values):
@@ -49,10 +51,11 @@ def run_data(run):
     train, config = run["train"], run["config"]
     steps = [t["step"] for t in train]
     return {
-        "name": run["name"], "group": runlog.group(run), "path": run["path"], "status": run["status"], "notes": run["notes"],
+        "name": run["name"], "group": runlog.group(run), "path": run["path"], "status": run["status"],
+        "notes": run["notes"],
         "title": runlog.switches(run), "switches": config.get("switches", {}), "flags": config.get("flags", {}),
-        "build": {"params": config.get("params"), "backend": config.get("backend"), "precision": config.get("precision"),
-                  "commit": config.get("commit"), "data, in words": config.get("data")},
+        "build": {**{k: config.get(k) for k in ("params", "backend", "precision", "commit")},
+                  "data, in words": config.get("data")},
         "proxy": runlog.uses_proxy(run["evals"]), "evals": run["evals"],
         "samples": [{"step": s.get("step"), "text": s.get("text")} for s in run["samples"]],
         "last": train[-1] if train else None,
@@ -71,7 +74,7 @@ def results_data(path):
         row["loss"] = [runlog.paper_loss(row), runlog.our_loss(row)]
         row["main"] = runlog.main_position(row)
         row["why_not"] = runlog.why_not(row)
-        row["ours"] = [{k: o.get(k) for k in ("seed", "run", "status", "steps", "tokens", "schedule")} for o in row.get("ours", [])]
+        row["ours"] = [{k: o.get(k) for k in ("seed", "run", "status", "tokens")} for o in row.get("ours", [])]
     return results
 
 
@@ -83,8 +86,8 @@ def page(paths, live):
     data = {"runs": [run_data(r) for r in runs], "results": results, "differing": runlog.differing_flags(runs),
             "reload": RELOAD_SECONDS if live and not ended else 0}
     text = json.dumps(rounded(data), separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
-    template = runlog.read_text(os.path.join(os.path.dirname(os.path.abspath(__file__)), "report.html"), "git checkout scripts")
-    return template.replace('{"runs":[],"results":[],"differing":[],"reload":0}', text), ended
+    template = runlog.read_text(os.path.join(os.path.dirname(__file__), "report.html"), "git checkout scripts")
+    return template.replace(EMPTY, text), ended
 
 
 def write(path, html):

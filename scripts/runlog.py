@@ -78,15 +78,16 @@ def status(objects):
     last = objects[-1]
     if last["event"] in ("done", "stopped"):
         return last["event"]
-    losses = [o for o in objects if o["event"] == "train"]
-    return "diverged" if losses and (losses[-1].get("loss") is None or losses[-1].get("grad_norm") is None) else "unfinished"
+    step = [o for o in objects if o["event"] == "train"][-1:]
+    return "diverged" if any(o.get(key) is None for o in step for key in ("loss", "grad_norm")) else "unfinished"
 
 
 def expand(path):
     """A directory of runs stands for the runs in it."""
     if not os.path.isdir(path) or os.path.exists(os.path.join(path, "log.jsonl")):
         return [path]
-    inside = sorted(os.path.join(path, d) for d in os.listdir(path) if os.path.exists(os.path.join(path, d, "log.jsonl")))
+    inside = [os.path.join(path, name) for name in sorted(os.listdir(path))]
+    inside = [run for run in inside if os.path.exists(os.path.join(run, "log.jsonl"))]
     if not inside:
         die(f"{path}: got no log.jsonl in it, wanted a run or a directory of runs", "ls runs")
     return inside
@@ -153,7 +154,7 @@ def differing_flags(runs):
 
 
 def uses_proxy(evals):
-    """True where rows of the attention do not sum to 1: there the paper measures |w| / sum |w|, and raw and proxy differ."""
+    """True where rows of the attention do not sum to 1: the paper then measures |w| / sum |w|. Raw and proxy differ."""
     pairs = [(a, b) for e in evals for row, twin in zip(e["alpha1"], e.get("alpha1_proxy", e["alpha1"]))
              for a, b in zip(row, twin) if a is not None and b is not None]
     return any(abs(a - b) > 1e-4 for a, b in pairs)
@@ -176,7 +177,7 @@ def at_step(run, step):
     return found[-1]
 
 
-# ---- rows of results/*.json: the paper's number, or a word in its place, and ours, one for each seed. Sinks in percent --
+# ---- rows of results/*.json: the paper's number, or a word in its place, and ours by seed. Sinks in percent ----------
 def sink_positions(row):
     """The k of Sink_k that the paper gives, 1 if it gives none."""
     given = row.get("paper", {}).get("sink_k")
@@ -185,7 +186,8 @@ def sink_positions(row):
 
 def main_position(row):
     """The k of the largest Sink_k of the paper: where the row is about another token than the first, that token."""
-    return max(sink_positions(row), key=lambda k: number(paper_sink(row, k)) if isinstance(paper_sink(row, k), float) else 0)
+    given = lambda k: paper_sink(row, k)
+    return max(sink_positions(row), key=lambda k: given(k) if isinstance(given(k), (int, float)) else 0)
 
 
 def paper_sink(row, k):
@@ -223,6 +225,8 @@ def our_loss(row):
 
 
 def why_not(row):
-    """In place of a number of ours: the row means nothing at this scale, its runs failed, or are missing, or have none."""
+    """What stands in place of a number of ours."""
     statuses = {o.get("status") for o in row.get("ours", [])}
-    return "skipped" if row.get("skipped") else "failed" if "failed" in statuses else None if "done" in statuses else "not run"
+    if row.get("skipped"):
+        return "skipped"                                     # it means nothing at this scale
+    return "failed" if "failed" in statuses else None if "done" in statuses else "not run"
