@@ -424,7 +424,7 @@ def main(words):
     parser.add_argument("-o", "--out", default="runs/figures")
     parser.add_argument("--step", type=int)
     parser.add_argument("--logx", action="store_true")
-    options = parser.parse_args(words)
+    options = parser.parse_intermixed_args(words)
     if options.figure not in FIGURES:
         die(f"figure: got '{options.figure}', wanted one of {' '.join(FIGURES)}", "scripts/plot.py --help")
     draw, what, _ = FIGURES[options.figure]

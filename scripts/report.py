@@ -130,7 +130,7 @@ def main(words):
                         help="a directory with log.jsonl, a directory of such, a table written by scripts/reproduce")
     parser.add_argument("-o", "--out", default="runs/report.html", help="the page [runs/report.html]")
     parser.add_argument("--watch", action="store_true", help="rewrite the page while the runs train; it reloads itself")
-    options = parser.parse_args(words)
+    options = parser.parse_intermixed_args(words)
     if not options.inputs:
         die("report: got nothing to show, wanted runs or results", "scripts/report.py runs")
     if options.watch:

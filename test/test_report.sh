@@ -16,7 +16,7 @@ rm -rf $out; mkdir -p $out
 report() { $PYTHON scripts/report.py "$@" > $out/stdout 2> $out/stderr; }
 
 # ---- the page holds the numbers, nothing from outside, and no text of a run can become a tag ---------------------------
-report $tiny test/report/table.json -o $out/report.html; ok $? "report: $(cat $out/stderr)"
+report $tiny -o $out/report.html test/report/table.json; ok $? "report: $(cat $out/stderr)"
 [ -s $out/report.html ] && ! grep -nE 'https?:|src=|href=|@import|url\(' $out/report.html > $out/grep; ok $? "the page refers to something outside: $(head -c 200 $out/grep)"
 $PYTHON - $out/report.html $tiny/log.jsonl > $out/stdout 2>&1 <<'END'; ok $? "numbers: $(tail -n 1 $out/stdout)"
 import json, sys
@@ -151,7 +151,7 @@ def keep(figure, where, name):
     save(figure, where, name)
 save, plot.save = plot.save, keep
 with contextlib.redirect_stdout(sys.stderr):
-    for words in (["all", tiny], ["dynamics", tiny, "--logx"], ["maps", out + "/maps"], ["threshold", out + "/probe.json"],
+    for words in (["all", tiny], ["dynamics", "--logx", tiny], ["maps", out + "/maps"], ["threshold", out + "/probe.json"],
                   ["profiles", out + "/probe.json"], ["table", "test/report/table.json"], ["heads", tiny, "--step", "5"]):
         plot.main(words + ["-o", out + "/figures"])
         if words == ["all", tiny]:
