@@ -9,7 +9,7 @@ end() {
     [ $failed -eq 0 ]; exit
 }
 PYTHON=${PYTHON:-python3}
-command -v "$PYTHON" > /dev/null 2>&1 || { skip 52 "no python3"; end; }
+command -v "$PYTHON" > /dev/null 2>&1 || { skip 60 "no python3"; end; }
 export PYTHONDONTWRITEBYTECODE=1
 out=build/test/report; tiny=test/report/tiny
 rm -rf $out; mkdir -p $out
@@ -60,6 +60,30 @@ if [ -n "$browser" ] && [ $failed -eq 0 ]; then
     dom 'evil.html#off=0'
     has 'data-group="0" aria-pressed="false"'; has '&lt;/script&gt;&lt;script&gt;document.title=1'; has '<title>train_sink report</title>'
     has 'no finite numbers to draw'
+    # hands on it: slider, pointer on a cell, a point of a curve clicked, arrow keys, maps over training, legend
+    { sed '/<\/body>/,$d' $out/report.html; cat <<'END'; } > $out/hands.html
+<script>
+const said = [], say = what => said.push(what + ": " + tip.textContent.replace(/\s+/g, " ") + " #" + location.hash);
+const at = (x, y) => ({ clientX: x, clientY: y, bubbles: true }), chart = id => document.querySelector(`[data-chart=${id}]`);
+const part = (el, x) => { const b = el.getBoundingClientRect(); return at(b.left + x * b.width, b.top + b.height / 2); };
+$("step").value = 1; $("step").dispatchEvent(new Event("input", { bubbles: true })); say("slider");
+document.querySelector("[data-cell]").dispatchEvent(new PointerEvent("pointermove", at(300, 300))); say("cell");
+chart("loss").dispatchEvent(new PointerEvent("pointermove", part(chart("loss"), 0.99))); say("pointer");
+chart("loss").dispatchEvent(new MouseEvent("click", part(chart("loss"), 0.13))); say("click");
+chart("grad").dispatchEvent(new KeyboardEvent("keydown", { key: "Home", bubbles: true })); say("home");
+chart("grad").dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowRight", bubbles: true })); say("right");
+document.querySelector("[data-over]").click(); document.querySelector("[data-map=mass]").click();
+const canvas = document.querySelector("canvas");
+canvas.dispatchEvent(new PointerEvent("pointermove", { ...part(canvas, 0.99), clientY: canvas.getBoundingClientRect().bottom - 1 })); say("strip");
+document.querySelector("[data-log=loss]").click(); document.querySelector("[data-group]").click(); say("legend");
+document.body.innerHTML = said.map(s => `<p>${esc(s)}</p>`).join("");
+</script></body></html>
+END
+    dom hands.html
+    has '>slider:  ##step=5&amp;'; has '>cell: tiny, step 5block 0, head 0: α₁ = 0.09'; has '>pointer: step 10 validation, trainingtiny4.2784.065 #'
+    has '>home: step 1tiny1.7'; has '>right: step 2tiny2.'; has '>strip: tiny, step 10block 1, head 1: row mass = '
+    grep '>click: ' $out/dom | grep -q 'step=0&amp;'; ok $? "a click on a curve does not choose its step: $(grep click: $out/dom)"
+    grep '>legend: ' $out/dom | grep 'off=0' | grep -q 'log=[^&]*loss'; ok $? "legend or log button: $(grep legend: $out/dom)"
     # a page that is being watched loads itself again, and keeps what was chosen
     mkdir -p $out/watched; head -n 10 $tiny/log.jsonl > $out/watched/log.jsonl
     $PYTHON -c 'import sys; sys.path.insert(0, "scripts"); import report; report.write(sys.argv[2], report.page([sys.argv[1]], live=True)[0])' \
@@ -67,7 +91,7 @@ if [ -n "$browser" ] && [ $failed -eq 0 ]; then
     (sleep 2; cp $out/report.html $out/next.html; mv $out/next.html $out/watched.html) &
     dom 'watched.html#step=5&map=mass' --virtual-time-budget=2000000
     has '>✓ done<'; has 'row mass by block and head of tiny, step 5: mean 8.749'
-else skip 20 "no chromium"; fi
+else skip 28 "no chromium"; fi
 
 # ---- half a line, nulls, spikes, a growing log -----------------------------------------------------------------------------
 mkdir -p $out/half $out/null $out/live
