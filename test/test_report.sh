@@ -44,7 +44,7 @@ report $out/evil -o $out/evil.html; ok $? "a sample with a tag: $(cat $out/stder
 # ---- what a browser makes of it ------------------------------------------------------------------------------------------
 browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome)
 dom() { # page#state [flag] -> the document after its script ran, without it, and the errors of the script
-    timeout 30 "$browser" --headless --no-sandbox --disable-gpu --enable-logging=stderr --user-data-dir=$PWD/$out/browser --window-size=1200,900 $2 \
+    timeout 100 "$browser" --headless --no-sandbox --disable-gpu --enable-logging=stderr --user-data-dir=$PWD/$out/browser --window-size=1200,900 $2 \
         --dump-dom "file://$PWD/$out/$1" 2> $out/browser.log | sed 's/<\/script>/&\n/g' | sed '/<script type/,/<\/script>/d' > $out/dom   # what it drew, not how
 }
 has() { grep -qF -- "$1" $out/dom; ok $? "the page in a browser lacks '$1'"; }
@@ -114,8 +114,8 @@ assert len(kept) <= report.POINTS + 2 and steps[0] == 1 and steps[-1] == n, (len
 assert {9.0, -9.0, None} <= set(kept) and all(values[s - 1] == v for s, v in zip(steps, kept))
 END
 head -n 4 $tiny/log.jsonl > $out/live/log.jsonl
-timeout 30 $PYTHON scripts/report.py $out/live --watch -o $out/live.html > $out/watch 2>&1 & watcher=$!
-wait_for() { for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do grep -qF "$1" $out/live.html 2> /dev/null && return 0; sleep 0.3; done; return 1; }
+timeout 100 $PYTHON scripts/report.py $out/live --watch -o $out/live.html > $out/watch 2>&1 & watcher=$!
+wait_for() { tries=0; until grep -qF "$1" $out/live.html 2> /dev/null; do tries=$((tries + 1)); [ $tries -lt 200 ] || return 1; sleep 0.3; done; }
 wait_for '"reload":5'; ok $? "--watch wrote no page: $(cat $out/watch)"
 sed -n '5,$p' $tiny/log.jsonl >> $out/live/log.jsonl
 wait_for '"reload":0'; ok $? "--watch did not see the log grow"
