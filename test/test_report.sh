@@ -167,7 +167,9 @@ json.dump(probe, open(out + "/probe.json", "w"))
 os.makedirs(out + "/maps")
 T = 5
 for kind in ("map", "cosine", "product"):
-    np.save(f"{out}/maps/0_1_{kind}.npy", np.tril(np.arange(T * (T + 1), dtype=np.float32).reshape(T, T + 1) / 30, 1) + (kind == "product"))
+    x = np.tril(np.arange(T * (T + 1), dtype=np.float32).reshape(T, T + 1) / 30, 1) + (kind == "product")
+    x[2, 3] = 0                                             # seen, and given nothing
+    np.save(f"{out}/maps/0_1_{kind}.npy", x)
 
 drawn = {}
 def keep(figure, where, name):
@@ -207,7 +209,7 @@ holds("profiles-probe", 1, [0.25] * 10)
 holds("threshold-probe", 0, [90, 90])
 holds("threshold-probe", 1, [90, 70])
 image = drawn["maps-maps-0_1"][0].axes[0].images[0].get_array()
-assert image.shape == (T, T + 1) and image.mask[0, 2] and not image.mask[0, 1] and np.isclose(image[4, 5], 29 / 30)
+assert image.shape == (T, T + 1) and image.mask[0, 2] and not image.mask[0, 1] and not image.mask[2, 3] and np.isclose(image[4, 5], 29 / 30)
 widths = sorted(round(float(p.get_width()), 2) for p in drawn["table-table"][0].axes[0].patches)
 assert widths == [0, 0, 0, 0, 18.18, 47.0, 61.0, 69.03], widths
 END
