@@ -11,16 +11,16 @@ transposes, types) under test. TO ADD an attribute: handle it in the Set functio
 
 namespace emu {
 struct MatmulDesc { int32_t transA = 0, transB = 0; };
-struct MatrixLayout { cudaDataType type; size_t rows, cols; int64_t ld; };
+struct MatrixLayout { cudaDataType type; size_t rows, cols; int64_t ld, offset; int32_t count; };
 static_assert(sizeof(MatmulDesc) <= sizeof(cublasLtMatmulDescOpaque_t) && sizeof(MatrixLayout) <= sizeof(cublasLtMatrixLayoutOpaque_t), "");
 
-// op(X) as floats, (rows, cols) row-major
-inline std::vector<float> widened(const void* x, const MatrixLayout& l, bool trans) {
+// op(X) of product number n as floats, (rows, cols) row-major
+inline std::vector<float> widened(const void* x, const MatrixLayout& l, bool trans, int n) {
     size_t rows = trans ? l.cols : l.rows, cols = trans ? l.rows : l.cols;
     std::vector<float> out(rows * cols);
     for (size_t r = 0; r < rows; r++) {
         for (size_t c = 0; c < cols; c++) {
-            size_t i = trans ? c + r * l.ld : r + c * l.ld;
+            size_t i = n * l.offset + (trans ? c + r * l.ld : r + c * l.ld);
             out[r * cols + c] = l.type == CUDA_R_32F ? ((const float*)x)[i] : widen(((const uint16_t*)x)[i]);
         }
     }
@@ -46,7 +46,14 @@ inline cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t d, cub
 }
 inline cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* l, cudaDataType t, uint64_t rows, uint64_t cols, int64_t ld) {
     if (ld < (int64_t)rows) { emu::fail("cublasLt: leading dimension %ld of a matrix with %lu rows", (long)ld, (unsigned long)rows); }
-    *l = (cublasLtMatrixLayout_t)new emu::MatrixLayout{t, rows, cols, ld};
+    *l = (cublasLtMatrixLayout_t)new emu::MatrixLayout{t, rows, cols, ld, 0, 1};
+    return CUBLAS_STATUS_SUCCESS;
+}
+inline cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t l, cublasLtMatrixLayoutAttribute_t a, const void* v, size_t n) {
+    emu::MatrixLayout* m = (emu::MatrixLayout*)l;
+    if (n == 4 && a == CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT) { m->count = *(int32_t*)v; }
+    else if (n == 8 && a == CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET) { m->offset = *(int64_t*)v; }
+    else { emu::fail("cublasLt: layout attribute %d is not emulated", int(a)); }
     return CUBLAS_STATUS_SUCCESS;
 }
 inline cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t l) { delete (emu::MatrixLayout*)l; return CUBLAS_STATUS_SUCCESS; }
@@ -74,19 +81,22 @@ inline cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc
         emu::fail("cublasLt: the shapes of A, B and D do not fit");
     }
     if (!M || !N || !K) { emu::fail("cublasLt: a matrix has no elements"); }
-    std::vector<float> x = emu::widened(A, a, !m.transA), y = emu::widened(B, b, m.transB != 0), row(M); // x (K, M), y (K, N)
+    if (a.count != d.count || b.count != d.count) { emu::fail("cublasLt: A, B and D differ in the number of products"); }
     float al = *(const float*)alpha, be = *(const float*)beta;
-    for (size_t j = 0; j < N; j++) {
-        std::fill(row.begin(), row.end(), 0.0f);
-        for (size_t k = 0; k < K; k++) {
-            float w = y[k * N + j]; const float* xk = &x[k * M];
-            for (size_t i = 0; i < M; i++) { row[i] += w * xk[i]; }
-        }
-        for (size_t i = 0; i < M; i++) {
-            size_t at = i + j * d.ld;
-            float c = be == 0 ? 0 : be * (d.type == CUDA_R_32F ? ((const float*)C)[at] : emu::widen(((const uint16_t*)C)[at]));
-            if (d.type == CUDA_R_32F) { ((float*)D)[at] = al * row[i] + c; }
-            else { ((__nv_bfloat16*)D)[at] = __float2bfloat16(al * row[i] + c); }
+    for (int n = 0; n < d.count; n++) {
+        std::vector<float> x = emu::widened(A, a, !m.transA, n), y = emu::widened(B, b, m.transB != 0, n), row(M); // (K, M), (K, N)
+        for (size_t j = 0; j < N; j++) {
+            std::fill(row.begin(), row.end(), 0.0f);
+            for (size_t k = 0; k < K; k++) {
+                float w = y[k * N + j]; const float* xk = &x[k * M];
+                for (size_t i = 0; i < M; i++) { row[i] += w * xk[i]; }
+            }
+            for (size_t i = 0; i < M; i++) {
+                size_t at = n * d.offset + i + j * d.ld;
+                float c = be == 0 ? 0 : be * (d.type == CUDA_R_32F ? ((const float*)C)[at] : emu::widen(((const uint16_t*)C)[at]));
+                if (d.type == CUDA_R_32F) { ((float*)D)[at] = al * row[i] + c; }
+                else { ((__nv_bfloat16*)D)[at] = __float2bfloat16(al * row[i] + c); }
+            }
         }
     }
     return CUBLAS_STATUS_SUCCESS;
