@@ -478,7 +478,7 @@ inline void panel_columns(float* sums, const real* w, const real* a, int wa, con
 }
 
 // weights and stat from dot products; with a v*, out_t = w_star v*, to which the product adds the rest
-template <class A, class Bi, class Pe> __global__ void __launch_bounds__(128)
+template <class A, class Bi, class Pe> __global__ void __launch_bounds__(128, 1)
 attention_panel_forward_kernel(real* w, real* out, acc* stat, const float* dots, const real* qkv, const real* kstar,
                                const real* vstar, Panel x, AttnShape s) {
     const int n = blockIdx.x * 4 + threadIdx.x / 32, lane = threadIdx.x % 32, rows = x.t1 - x.t0, keys = x.j1 - x.j0;
@@ -499,14 +499,14 @@ attention_panel_forward_kernel(real* w, real* out, acc* stat, const float* dots,
     if (Bi::column) { l += attn_mass<A>(A::exp_family ? exp_(s_star - m) : A::sim(s_star), s.p); }
     attn_stat<A>(st, m, l, s.p, alpha);
     for (int j = lane; j < keys; j += 32) { w[(long)n * x.ld + j] = real(attn_weight<A>(score(j), st[0], st[1])); }
-    if (lane < 2) { stat[(((long)b * s.NH + x.h) * s.T + t) * 2 + lane] = st[lane]; }
+    if (lane < 2) { stat[(((long)b * s.NH + x.h) * s.T + t) * 2 + lane] = lane ? st[1] : st[0]; }
     const real* vs = attn_star(vstar, s, g);
     for (int i = lane; Bi::column && vs && i < s.HS; i += 32) {
         out[(((long)b * s.T + t) * s.NH + x.h) * s.HS + i] = real(attn_weight<A>(s_star, st[0], st[1]) * (float)vs[i]);
     }
 }
 // weights and ds from both dot products; with a k*, dq_t = ds_star k*
-template <class A, class Bi, class Pe> __global__ void __launch_bounds__(128)
+template <class A, class Bi, class Pe> __global__ void __launch_bounds__(128, 1)
 attention_panel_backward_kernel(real* w, real* ds, real* dqkv, const float* dots, const float* dw, const acc* stat, RowStats r,
                                 const real* kstar, Panel x, AttnShape s) {
     const int n = blockIdx.x * 4 + threadIdx.x / 32, lane = threadIdx.x % 32, rows = x.t1 - x.t0;

@@ -243,6 +243,15 @@ static void test_row_norms(int N, int G, int len, int stride) {
 // ----------------------------------------------------------------------------
 // attention and its metrics
 
+#ifdef EMU
+// what the emulator saw of one shape: tensor cores where there is a kernel for it, and no bank conflict in ldmatrix
+static void check_counts(const char* name, const std::string& shape, const AttnShape& s, emu::Counts before) {
+    const emu::Counts& now = emu::counts;
+    CHECK((now.mma > before.mma) == cuda::on_tensor_cores(s, {}), "%s, %s: %lu mma", name, shape.c_str(), now.mma - before.mma);
+    CHECK(now.conflicts == before.conflicts, "%s, %s: %lu bank conflicts in %lu ldmatrix", name, shape.c_str(),
+          now.conflicts - before.conflicts, now.ldmatrix - before.ldmatrix);
+}
+#endif
 template <class A, class Bi, class Pe> static void test_attention(const char* name, AttnShape s) {
     std::string shape = strf("B %d T %d NH %d KV %d HS %d window %d prefix %d shared %d k_dims %d p %g alpha %g",
                              s.B, s.T, s.NH, s.KV, s.HS, s.window, s.prefix, s.bias_shared, s.k_dims, s.p, s.alpha);
@@ -255,7 +264,9 @@ template <class A, class Bi, class Pe> static void test_attention(const char* na
     Tensor ks = random_tensor(S), vs = random_tensor(S), dks = random_tensor(S, false), dvs = random_tensor(S, false);
     Tensor out = empty_tensor(N * O), stat = empty_tensor(N * s.NH * 2, false), dqkv = empty_tensor(N * W);
     const bool key = Bi::learn_k, value = Bi::column;   // BIAS=k has a v* when --v-star fixes one
-
+#ifdef EMU
+    const emu::Counts before = emu::counts;
+#endif
     cpu::attention_forward<A, Bi, Pe>(out.c(), stat.c(), qkv.c(), key ? ks.c() : NULL, value ? vs.c() : NULL, s);
     cuda::attention_forward<A, Bi, Pe>(out.r(), stat.f(), qkv.r(), key ? ks.r() : NULL, value ? vs.r() : NULL, s);
     same(name, shape, "out", out);
@@ -277,6 +288,9 @@ template <class A, class Bi, class Pe> static void test_attention(const char* na
         cuda::attention_metrics<A, Bi, Pe>((HeadMetrics*)metrics.gpu, qkv.r(), stat.f(), key ? ks.r() : NULL, skip, s);
         same(name, shape, "metrics", metrics, 1e-5);
     }
+#ifdef EMU
+    check_counts(name, shape, s, before);
+#endif
     free_all();
 }
 static std::vector<AttnShape> shapes(bool all) {
@@ -287,27 +301,31 @@ static std::vector<AttnShape> shapes(bool all) {
         { 1, 70,  2, 2, 32, 9,  0,  1, 5,  2.0f, 1.0f } };
     if (all && !SMALL) {
         list.push_back({ 1, 100, 4, 2, 96,  17, 70, 0, 96, 2.0f, 0.5f });
-        list.push_back({ 1, 130, 1, 1, 200, 66, 0,  0, 7,  1.5f, 1.0f }); // two slices; a tile that no query sees
+        list.push_back({ 1, 130, 1, 1, 200, 66, 0,  0, 7,  1.5f, 1.0f }); // panels whose first keys no query sees
+        list.push_back({ 3, 50,  2, 1, 384, 0,  0,  0, 9,  2.0f, 1.0f }); // panels of two sequences and of the third
         if (IS_BF16) { list.push_back({ 1, 200, 2, 1, 96, 70, 3, 1, 96, 0.5f, 1.0f }); } // on tensor cores; prefix, a gap, window
 #ifdef FEW_VARIANTS
-        for (int HS : {64, 128}) { list.push_back({ 2, 90, 2, 1, HS, 0, 0, 0, HS, 2.0f, 1.0f }); }
+        for (int HS : {64, 128, 192}) { list.push_back({ 2, 90, 2, 1, HS, 0, 0, 0, HS, 2.0f, 1.0f }); }
 #endif
     }
     return list;
 }
 template <class A, class Bi, class Pe> static void test_variant(const char* name, bool all) {
-    for (AttnShape s : shapes(all)) { test_attention<A, Bi, Pe>(name, s); }
+    // With steep slopes the positive scores of this one turn negative, their sum nearly cancels, and 1 / Z magnifies rounding
+    constexpr bool cancels = A::phi == PHI_ELU1 && A::Z == Z_SUM && std::is_same<Pe, Pe_alibi>::value;
+    for (AttnShape s : shapes(all)) {
+        if (cancels && s.NH > 2) { test_attention<A, Bi, std::conditional_t<cancels, Pe_nope, Pe>>(name, s); }
+        else { test_attention<A, Bi, Pe>(name, s); }
+    }
 }
 static void test_variants() {
 #ifdef FEW_VARIANTS // for the sanitizers: one of each kind of Z
     test_variant<Attn_softmax, Bias_kv, Pe_alibi>("ATTN=softmax BIAS=kv PE=alibi", true);
     test_variant<Attn_identity_norm, Bias_none, Pe_relative>("ATTN=identity_norm PE=relative", true);
     test_variant<Attn_sigmoid_p, Bias_k, Pe_nope>("ATTN=sigmoid_p BIAS=k", true);
-#else // every ATTN, with an extra column where it may have one; every BIAS and every PE with one ATTN.
-// No ALiBi for kernels: their positive scores would turn negative, their sums nearly cancel, and 1 / Z magnify the rounding
+#else // every ATTN, with an extra column where it may have one; every BIAS and every PE with one ATTN
 #define X_ATTN(a, formula, help) \
-    test_variant<Attn_##a, std::conditional_t<Attn_##a::phi == PHI_NONE, Bias_kv, Bias_none>, \
-                           std::conditional_t<Attn_##a::phi == PHI_NONE, Pe_alibi, Pe_nope>>("ATTN=" #a, true);
+    test_variant<Attn_##a, std::conditional_t<Attn_##a::phi == PHI_NONE, Bias_kv, Bias_none>, Pe_alibi>("ATTN=" #a, true);
     ATTN_VARIANTS(X_ATTN)
 #ifndef ONLY_ATTN // saves half a minute of compiling
 #define X_BIAS(b, COLUMN, K, V, ADD, TOKEN, help) test_variant<Attn_sigmoid_norm, Bias_##b, Pe_rotary>("ATTN=sigmoid_norm BIAS=" #b, false);
