@@ -109,7 +109,7 @@ HD double erf_(double x) { return erf(x); }
 // ----------------------------------------------------------------------------
 // 2 switch ATTN=<name>     X_ATTN(name, "A", "what it is; where in the paper")
 #define ATTN_VARIANTS(X_ATTN) \
-    X_ATTN(softmax,         "exp(s) / sum exp(s)",              "rows sum to 1: spare attention goes somewhere (Eq. 4)") \
+    X_ATTN(softmax,         "exp(s) / sum exp(s)",              "sums to 1: spare attention goes somewhere (Eq. 4)") \
     X_ATTN(sigmoid,         "sigmoid(s)",                       "every key on its own, no normalisation (Table 6)") \
     X_ATTN(sigmoid_norm,    "sigmoid(s) / sum sigmoid(s)",      "sigmoid, made to sum to 1 again (Table 6)") \
     X_ATTN(elu1,            "elu(s) + 1",                       "positive, linear above 0, not normalised (Table 6)") \
@@ -323,7 +323,7 @@ template <class A, class F> HD F attn_mass(F w, F p) {
     return A::Z != Z_PNORM ? w : w > 0 ? exp_(p * log_(w)) : F(0);
 }
 // Z from that sum, for all but the exp family. 1e-8 as in the official code. The floor of the p-norm is for rows whose
-// w^p all underflow in float: then w < e^(-87/p), so no A_j exceeds alpha (with 1e-30 they reached 1e19, s = -25, p = 4)
+// w^p all underflow in float: then w < e^(-87/p), so no A_j exceeds alpha (with 1e-30 they reached 1e19: s -25, p 4)
 template <class A, class F> HD F attn_Z(F l, F p) {
     return A::Z == Z_ONE  ? F(1)
          : A::Z == Z_SUM  ? l + F(1e-8)
@@ -357,11 +357,11 @@ template <class A, class F> HD F attn_ds(F s, F weight, F dweight, F stat0, F de
 // ----------------------------------------------------------------------------
 // 8 CUDA. Parameters and layouts as in cpu::attention_forward and _backward (reference.h). There are two ways:
 //
-// on tensor cores, for bf16 and the head dimensions of MMA_HEADS: scores live in registers only, and what a block sums up
-// belongs to it alone, so there are no atomics and the same seed gives the same bits;
-// by panels, for all else: the scores of some hundred queries at a time are written to memory, cuBLAS makes the products.
+// on tensor cores, for bf16 and the head dimensions of MMA_HEADS: scores live in registers only;
+// by panels, for all else: the scores of some hundred queries at a time go to memory, and cuBLAS makes the products.
 //
-// Neither allocates a T x T tensor. Both go through the two functions below, so a variant is written once.
+// Neither allocates a T x T tensor. Sums belong to one block, or one product, which adds in a fixed order: no atomics,
+// and the same seed gives the same bits. Both ways go through the functions below, so that a variant is written once.
 #if defined(__CUDACC__) || defined(EMU)
 #include "device.cuh"
 namespace cuda {
@@ -381,7 +381,7 @@ DEVICE void weight_ds(float& x, float& y, float scale, float alpha, bool full, i
     x = sees ? attn_weight<A>(score, stat0, stat1) : 0.0f;
     y = sees ? attn_ds<A>(score, x, y, stat0, delta, s.p, alpha) * scale : 0.0f;
 }
-// stat from m, the largest score, and l, the sum under Z relative to it. Returns what turns weights relative to m into A
+// stat from m, the largest score, and l, the sum under Z relative to it; returns what turns those weights into A
 template <class A> DEVICE float attn_stat(float (&stat)[2], float m, float l, float p, float alpha) {
     const float ln_Z = (A::Z == Z_PNORM ? log_(l) / p : log_(l)) - log_(alpha);
     const float factor = A::exp_family ? exp_(-ln_Z) : alpha / attn_Z<A>(l, p);
@@ -395,7 +395,9 @@ DEVICE float warp_dot(const real* a, const real* b, int HS) { // NULL counts as 
     return warp_sum(sum);
 }
 // where head h of sequence b begins in qkv, for queries, keys and values
-HD const real* head_q(const real* qkv, const AttnShape& s, int b, int h) { return qkv + (long)b * s.T * attn_row(s) + h * s.HS; }
+HD const real* head_q(const real* qkv, const AttnShape& s, int b, int h) {
+    return qkv + (long)b * s.T * attn_row(s) + h * s.HS;
+}
 HD const real* head_k(const real* qkv, const AttnShape& s, int b, int g) { return head_q(qkv, s, b, s.NH + g); }
 HD const real* head_v(const real* qkv, const AttnShape& s, int b, int g) { return head_q(qkv, s, b, s.NH + s.KV + g); }
 
@@ -404,18 +406,20 @@ HD const real* head_v(const real* qkv, const AttnShape& s, int b, int g) { retur
 struct RowStats { float *delta, *w_star, *ds_star; };
 
 template <class A, class Bi> __global__ void __launch_bounds__(128)
-attention_rows_kernel(RowStats r, const real* dout, const real* out, const acc* stat, const real* qkv, const real* kstar,
-                      const real* vstar, AttnShape s) {
+attention_rows_kernel(RowStats r, const real* dout, const real* out, const acc* stat, const real* qkv,
+                      const real* kstar, const real* vstar, AttnShape s) {
     const long row = (long)blockIdx.x * 4 + threadIdx.x / 32;
     if (row >= (long)s.B * s.NH * s.T) { return; }
     const int b = row / s.T / s.NH, h = row / s.T % s.NH, t = row % s.T, g = h / (s.NH / s.KV);
     const long o = ((long)b * s.T + t) * s.NH * s.HS + h * s.HS;
-    const float alpha = attn_alpha<A, float>(s), scale = 1.0f / sqrtf((float)s.HS), stat0 = stat[row * 2], stat1 = stat[row * 2 + 1];
+    const float alpha = attn_alpha<A, float>(s), scale = 1.0f / sqrtf((float)s.HS);
+    const float stat0 = stat[row * 2], stat1 = stat[row * 2 + 1];
     const float delta = attn_delta<A>(warp_dot(dout + o, out + o, s.HS), stat1, alpha);
     if (threadIdx.x % 32 == 0) { r.delta[row] = delta; }
     if (Bi::column) {
         const real *q = head_q(qkv, s, b, h) + (long)t * attn_row(s);
-        const float s_star = warp_dot(q, attn_star(kstar, s, g), s.HS) * scale, w_star = attn_weight<A>(s_star, stat0, stat1);
+        const float s_star = warp_dot(q, attn_star(kstar, s, g), s.HS) * scale;
+        const float w_star = attn_weight<A>(s_star, stat0, stat1);
         const float dw_star = warp_dot(dout + o, attn_star(vstar, s, g), s.HS);
         const float ds_star = attn_ds<A>(s_star, w_star, dw_star, stat0, delta, s.p, alpha) * scale;
         if (threadIdx.x % 32 == 0) { r.w_star[row] = w_star; r.ds_star[row] = ds_star; }
@@ -440,30 +444,34 @@ attention_dstar_kernel(float* part_k, float* part_v, const real* dout, RowStats 
     }
 }
 
-// ---- by panels: any head dimension, either precision. A panel is the scores of up to PANEL_ROWS queries of one head and of
-// their keys, for as many sequences as PANEL_FLOATS allow. Between cuBLAS's products stands one kernel forward and one
-// backward, with a warp per query.
+// ---- by panels: any head dimension, either precision. A panel is the scores of up to PANEL_ROWS queries of one head
+// and of their keys, for as many sequences as PANEL_FLOATS allow. Between the products stands one kernel forward and one
+// backward, with a warp per query. Smaller panels would waste less of the causal triangle (at T 2048 a fifth of the
+// work) but read and write dk and dv, which are sums of T / PANEL_ROWS products, more often.
 const int  PANEL_ROWS   = emulated ? 32 : 512;
 const long PANEL_FLOATS = emulated ? 1 << 12 : 1 << 23;
-struct Panel { int b, count, h, t0, t1, j0, j1, ld; }; // (count, t1 - t0, ld): sequences b.., queries t0..t1, keys j0..j1
+struct Panel { int b, count, h, t0, t1, j0, j1, ld; }; // (count, t1 - t0, ld): sequences b.., queries t0.., keys j0..
 
 inline Panel panel_at(const AttnShape& s, int b, int h, int t0) {
     const int rows = std::min(s.T, PANEL_ROWS), ld = CEIL_DIV(s.T, 8) * 8;       // rows of bf16 aligned to 16 bytes
-    const int count = (int)std::min((long)s.B - b, std::max(1L, PANEL_FLOATS / ((long)rows * ld))), t1 = std::min(s.T, t0 + rows);
+    const int count = (int)std::min((long)s.B - b, std::max(1L, PANEL_FLOATS / ((long)rows * ld)));
+    const int t1 = std::min(s.T, t0 + rows);
     const int j0 = s.window && !s.prefix ? std::max(0, t0 - s.window + 1) / 8 * 8 : 0;
     return Panel{ b, count, h, t0, t1, j0, std::min(s.T, std::max(t1, s.prefix)), ld };
 }
 inline long panel_floats(const Panel& x) { return (long)x.count * (x.t1 - x.t0) * x.ld; }
 inline dim3 panel_grid(const Panel& x)   { return dim3((unsigned)CEIL_DIV(x.count * (x.t1 - x.t0), 4)); }
-// Three products. a, b, out: (B, T, *) with rows of wa, wb, wo numbers, from the columns of a head on
+// Three products. a, b, out: (B, T, *) with rows of wa, wb, wo numbers, from the columns of a head on.
 // dots = a_t . b_j
 inline void panel_dots(float* dots, const real* a, int wa, const real* b, int wb, const Panel& x, const AttnShape& s) {
     const int rows = x.t1 - x.t0;
     gemm(dots, (const float*)NULL, a + ((long)x.b * s.T + x.t0) * wa, b + ((long)x.b * s.T + x.j0) * wb,
-         rows, x.j1 - x.j0, s.HS, false, true, Strides{wa, wb, x.ld, x.count, (long)s.T * wa, (long)s.T * wb, (long)rows * x.ld});
+         rows, x.j1 - x.j0, s.HS, false, true,
+         Strides{wa, wb, x.ld, x.count, (long)s.T * wa, (long)s.T * wb, (long)rows * x.ld});
 }
 // out_t = [out_t +] sum_j w_tj b_j
-inline void panel_rows(real* out, int wo, bool add, const real* w, const real* b, int wb, const Panel& x, const AttnShape& s) {
+inline void panel_rows(real* out, int wo, bool add, const real* w, const real* b, int wb,
+                       const Panel& x, const AttnShape& s) {
     const int rows = x.t1 - x.t0;
     out += ((long)x.b * s.T + x.t0) * wo;
     gemm(out, add ? out : NULL, w, b + ((long)x.b * s.T + x.j0) * wb, rows, s.HS, x.j1 - x.j0, false, false,
@@ -494,7 +502,9 @@ attention_panel_forward_kernel(real* w, real* out, acc* stat, const float* dots,
         for (int j = lane; j < keys; j += 32) { m = fmaxf(m, score(j)); }
         m = warp_max(m);
     }
-    for (int j = lane; j < keys; j += 32) { l += attn_mass<A>(A::exp_family ? exp_(score(j) - m) : A::sim(score(j)), s.p); }
+    for (int j = lane; j < keys; j += 32) {
+        l += attn_mass<A>(A::exp_family ? exp_(score(j) - m) : A::sim(score(j)), s.p);
+    }
     l = warp_sum(l);
     if (Bi::column) { l += attn_mass<A>(A::exp_family ? exp_(s_star - m) : A::sim(s_star), s.p); }
     attn_stat<A>(st, m, l, s.p, alpha);
@@ -507,16 +517,17 @@ attention_panel_forward_kernel(real* w, real* out, acc* stat, const float* dots,
 }
 // weights and ds from both dot products; with a k*, dq_t = ds_star k*
 template <class A, class Bi, class Pe> __global__ void __launch_bounds__(128, 1)
-attention_panel_backward_kernel(real* w, real* ds, real* dqkv, const float* dots, const float* dw, const acc* stat, RowStats r,
-                                const real* kstar, Panel x, AttnShape s) {
+attention_panel_backward_kernel(real* w, real* ds, real* dqkv, const float* dots, const float* dw, const acc* stat,
+                                RowStats r, const real* kstar, Panel x, AttnShape s) {
     const int n = blockIdx.x * 4 + threadIdx.x / 32, lane = threadIdx.x % 32, rows = x.t1 - x.t0;
     if (n >= x.count * rows) { return; }
     const int b = x.b + n / rows, t = x.t0 + n % rows;
     const long row = ((long)b * s.NH + x.h) * s.T + t, at = (long)n * x.ld;
     const float scale = 1.0f / sqrtf((float)s.HS), alpha = attn_alpha<A, float>(s);
+    const float stat0 = stat[row * 2], stat1 = stat[row * 2 + 1], delta = r.delta[row];
     for (int j = lane; j < x.j1 - x.j0; j += 32) {
         float weight = dots[at + j], d = dw[at + j];
-        weight_ds<A, Pe>(weight, d, scale, alpha, false, t, x.j0 + j, x.h, stat[row * 2], stat[row * 2 + 1], r.delta[row], s);
+        weight_ds<A, Pe>(weight, d, scale, alpha, false, t, x.j0 + j, x.h, stat0, stat1, delta, s);
         w[at + j] = real(weight);
         ds[at + j] = real(d);
     }
@@ -535,7 +546,8 @@ attention_panel_keys_kernel(real* dqkv, const float* dk, const float* dv, int b0
     }
 }
 template <class A, class Bi, class Pe>
-void attention_forward_panels(real* out, acc* stat, const real* qkv, const real* kstar, const real* vstar, const AttnShape& s) {
+void attention_forward_panels(real* out, acc* stat, const real* qkv, const real* kstar, const real* vstar,
+                              const AttnShape& s) {
     const int W = attn_row(s), O = s.NH * s.HS;
     const long size = panel_floats(panel_at(s, 0, 0, 0));                        // no later one is larger
     float* dots = (float*)device_scratch(size * (sizeof(float) + sizeof(real)));
@@ -560,8 +572,8 @@ inline long panels_scratch(const AttnShape& s) {
     return panel_floats(x) * (sizeof(real) == 4 ? 4 : 3) + (long)x.count * s.T * s.HS * 2;
 }
 template <class A, class Bi, class Pe>
-void attention_dqkv_panels(real* dqkv, const real* dout, const acc* stat, RowStats r, const real* qkv, const real* kstar,
-                           const AttnShape& s, float* scratch) {
+void attention_dqkv_panels(real* dqkv, const real* dout, const acc* stat, RowStats r, const real* qkv,
+                           const real* kstar, const AttnShape& s, float* scratch) {
     const int W = attn_row(s), O = s.NH * s.HS, G = s.NH / s.KV;
     const long size = panel_floats(panel_at(s, 0, 0, 0)), sums = (long)panel_at(s, 0, 0, 0).count * s.T * s.HS;
     float *dots = scratch, *dw = dots + size, *dk = scratch + panels_scratch(s) - 2 * sums, *dv = dk + sums;
@@ -571,7 +583,8 @@ void attention_dqkv_panels(real* dqkv, const real* dout, const acc* stat, RowSta
         for (int g = 0; g < s.KV; g++) {
             device_zero(dk, 2 * sums * sizeof(float));
             for (int h = g * G; h < (g + 1) * G; h++) {
-                const real *q = head_q(qkv, s, 0, h), *k = head_k(qkv, s, 0, g), *v = head_v(qkv, s, 0, g), *d = dout + h * s.HS;
+                const real *q = head_q(qkv, s, 0, h), *k = head_k(qkv, s, 0, g), *v = head_v(qkv, s, 0, g);
+                const real* d = dout + h * s.HS;
                 for (int t0 = 0; t0 < s.T; t0 += PANEL_ROWS) {
                     const Panel x = panel_at(s, b, h, t0);
                     panel_dots(dots, q, W, k, W, x, s);
@@ -588,9 +601,9 @@ void attention_dqkv_panels(real* dqkv, const real* dout, const acc* stat, RowSta
     }
 }
 
-// ---- on tensor cores: bf16 and the head dimensions of MMA_HEADS. A block of 4 warps; each warp owns rows of its tile and
-// everything about them, so weights go from the registers of one product into those of the next (a C fragment is half an A
-// fragment) and never through memory. Tiles of the other operand arrive by cp.async, one ahead.
+// ---- on tensor cores: bf16 and the head dimensions of MMA_HEADS. A block of 4 warps; each warp owns rows of its tile
+// and everything about them, so weights go from the registers of one product into those of the next (a C fragment is
+// half an A fragment) and never through memory. Tiles of the other operand arrive by cp.async, one ahead.
 #ifndef MMA_HEADS
 #define MMA_HEADS(X) X(64) X(96) X(128) X(192)
 #endif
@@ -612,7 +625,7 @@ DEVICE int next_queries(const AttnShape& s, int j0, int keys, int at, int querie
     while (at < s.T && tile_empty(s, at, j0, queries, keys)) { at += queries; }
     return at;
 }
-// where 8 columns of a row of a tile (rows, HS) stand: swizzled, so that 8 rows of ldmatrix meet 8 different groups of banks
+// where 8 columns of a row of a tile (rows, HS) stand: swizzled, so that 8 rows of ldmatrix meet 8 groups of banks
 template <int HS> DEVICE bf16* tile_at(bf16* tile, int row, int chunk) {
     return tile + row * HS + 8 * (HS % 64 == 0 ? chunk ^ (row & 7) : (chunk & ~3) | ((chunk ^ (row >> 1)) & 3));
 }
@@ -641,7 +654,10 @@ template <int HS, int MT, int N> DEVICE void product_rows(float (&c)[MT][N / 8][
         for (int n = 0; n < N / 16; n++) {
             ldmatrix(fb, tile_at<HS>(b, 16 * n + lane / 16 * 8 + lane % 8, 2 * k + lane / 8 % 2));
             #pragma unroll
-            for (int m = 0; m < MT; m++) { mma(c[m][2 * n], fa[m], fb[0], fb[1]); mma(c[m][2 * n + 1], fa[m], fb[2], fb[3]); }
+            for (int m = 0; m < MT; m++) {
+                mma(c[m][2 * n], fa[m], fb[0], fb[1]);
+                mma(c[m][2 * n + 1], fa[m], fb[2], fb[3]);
+            }
         }
     }
 }
@@ -662,14 +678,18 @@ DEVICE void product_weights(float (&c)[MT][HS / 8][4], const float (&w)[MT][N / 
         for (int n = 0; n < HS / 16; n++) {
             ldmatrix_trans(fb, tile_at<HS>(x, 16 * k + lane % 16, 2 * n + lane / 16));
             #pragma unroll
-            for (int m = 0; m < MT; m++) { mma(c[m][2 * n], fa[m], fb[0], fb[1]); mma(c[m][2 * n + 1], fa[m], fb[2], fb[3]); }
+            for (int m = 0; m < MT; m++) {
+                mma(c[m][2 * n], fa[m], fb[0], fb[1]);
+                mma(c[m][2 * n + 1], fa[m], fb[2], fb[3]);
+            }
         }
     }
 }
-// 16 rows of the warp, times one factor for each of the thread's two, to rows t0.. of out. They pass through the rows of a
-// tile that only this warp reads, to leave 16 bytes at a time
-template <int HS> DEVICE void rows_store(bf16* out, long stride, int t0, int T, bf16* tile, int row0, const float (&c)[HS / 8][4],
-                                         float f0, float f1) {
+// 16 rows of the warp, times one factor for each of the thread's two, to rows t0.. of out. They pass through the rows
+// of a tile that only this warp reads, to leave 16 bytes at a time
+template <int HS>
+DEVICE void rows_store(bf16* out, long stride, int t0, int T, bf16* tile, int row0, const float (&c)[HS / 8][4],
+                       float f0, float f1) {
     const int lane = threadIdx.x % 32, g = lane / 4, t2 = lane % 4 * 2;
     __syncwarp();
     #pragma unroll
@@ -685,16 +705,19 @@ template <int HS> DEVICE void rows_store(bf16* out, long stride, int t0, int T, 
 }
 // sums and maxima over the 4 lanes that share a row
 DEVICE float quad_sum(float v) { v += __shfl_xor_sync(~0u, v, 1); return v + __shfl_xor_sync(~0u, v, 2); }
-DEVICE float quad_max(float v) { v = fmaxf(v, __shfl_xor_sync(~0u, v, 1)); return fmaxf(v, __shfl_xor_sync(~0u, v, 2)); }
+DEVICE float quad_max(float v) {
+    v = fmaxf(v, __shfl_xor_sync(~0u, v, 1));
+    return fmaxf(v, __shfl_xor_sync(~0u, v, 2));
+}
 
-// What a thread holds of its 2 MT rows, which are own + 8 r: the largest score so far, the sum under Z relative to it, and of
-// the output two of every 8 columns, from t2 = 0, 2, 4 or 6 on
+// What a thread holds of its 2 MT rows, which are own + 8 r: the largest score so far, the sum under Z relative to it,
+// and of the output two of every 8 columns, from t2 = 0, 2, 4 or 6 on
 template <int HS, int MT> struct OnlineRows { float m[2 * MT], l[2 * MT], o[MT][HS / 8][4]; };
 
 // the extra column is the state that the loop over keys starts from
 template <class A, class Bi, int HS, int MT>
-DEVICE void online_start(OnlineRows<HS, MT>& x, const bf16* q, const bf16* ks, const bf16* vs, float scale, int own, int t2,
-                         const AttnShape& s) {
+DEVICE void online_start(OnlineRows<HS, MT>& x, const bf16* q, const bf16* ks, const bf16* vs, float scale,
+                         int own, int t2, const AttnShape& s) {
     #pragma unroll
     for (int r = 0; r < 2 * MT; r++) {
         float s_star = 0;
@@ -788,7 +811,7 @@ attention_forward_mma_kernel(bf16* out, acc* stat, const bf16* qkv, const bf16* 
         product_rows<HS, MT, BK>(w, sq, row0, sk + buf * BK * HS);
         online_add<A, Pe, HS, MT, BK>(x, w, scale, tile_full(s, t0, j0, BQ, BK), own, j0 + t2, h, s);
         product_weights<HS, MT, BK>(x.o, w, sv + buf * BK * HS);
-        __syncthreads();                                                             // before this buffer is filled again
+        __syncthreads();                                                         // before this buffer is filled again
         j0 = next;
     }
     float factor[2 * MT], st[2];
@@ -809,7 +832,7 @@ attention_forward_mma_kernel(bf16* out, acc* stat, const bf16* qkv, const bf16* 
 }
 
 // dq_t = sum_j ds_tj k_j: 64 queries a block, 16 a warp
-template <int HS> struct DqTile { enum { BQ = 64, BK = HS > 128 ? 32 : 64, SMEM = (2 * BQ + 4 * BK) * HS * 2 }; };
+template <int HS> struct DqTile { enum { BQ = 64, BK = HS > 96 ? 32 : 64, SMEM = (2 * BQ + 4 * BK) * HS * 2 }; };
 template <class A, class Bi, class Pe, int HS> __global__ void __launch_bounds__(128)
 attention_dq_mma_kernel(bf16* dqkv, const bf16* dout, const acc* stat, RowStats r, const bf16* qkv, const bf16* kstar,
                         AttnShape s) {
@@ -839,7 +862,9 @@ attention_dq_mma_kernel(bf16* dqkv, const bf16* dout, const acc* stat, RowStats 
         delta[i] = r.delta[row];
         #pragma unroll
         for (int n = 0; n < HS / 8; n++) {
-            for (int e = 0; e < 2; e++) { dq[0][n][2 * i + e] = Bi::column && ks ? ds_star * (float)ks[8 * n + t2 + e] : 0.0f; }
+            for (int e = 0; e < 2; e++) {
+                dq[0][n][2 * i + e] = Bi::column && ks ? ds_star * (float)ks[8 * n + t2 + e] : 0.0f;
+            }
         }
     }
     for (int buf = 0; j0 < end; buf ^= 1) {
@@ -859,8 +884,8 @@ attention_dq_mma_kernel(bf16* dqkv, const bf16* dout, const acc* stat, RowStats 
         for (int n = 0; n < BK / 8; n++) {
             #pragma unroll
             for (int e = 0; e < 4; e++) {
-                weight_ds<A, Pe>(w[0][n][e], ds[0][n][e], scale, alpha, full, own + e / 2 * 8, j0 + 8 * n + t2 + e % 2, h,
-                                 stat0[e / 2], stat1[e / 2], delta[e / 2], s);
+                weight_ds<A, Pe>(w[0][n][e], ds[0][n][e], scale, alpha, full, own + e / 2 * 8, j0 + 8 * n + t2 + e % 2,
+                                 h, stat0[e / 2], stat1[e / 2], delta[e / 2], s);
             }
         }
         product_weights<HS, 1, BK>(dq, ds, sk + buf * BK * HS);
@@ -870,16 +895,18 @@ attention_dq_mma_kernel(bf16* dqkv, const bf16* dout, const acc* stat, RowStats 
     rows_store<HS>(dqkv + (long)b * s.T * W + h * HS, W, t0, s.T, sq, row0, dq[0], 1.0f, 1.0f);
 }
 
-// dk_j = sum_t ds_tj q_t, dv_j = sum_t A_tj do_t, over all query heads that share these keys: 64 keys a block, 16 a warp, with
-// the transposed tiles S^T = k q^T and dA^T = v do^T. Two sums of HS 192 do not fit the registers: there OUT is one of them,
-// and S is computed twice
+// dk_j = sum_t ds_tj q_t, dv_j = sum_t A_tj do_t, over all query heads that share these keys: 64 keys a block, 16 a
+// warp, with the transposed tiles S^T = k q^T and dA^T = v do^T. Two sums of HS 192 do not fit the registers: there OUT
+// is one of them, and S is computed twice
 enum { DK = 1, DV = 2 };
-template <int HS> struct DkvTile { enum { BQ = HS > 96 ? 32 : 64, BK = 64, SMEM = (2 * BK + 4 * BQ) * HS * 2 + 2 * BQ * 3 * 4 }; };
+template <int HS> struct DkvTile {
+    enum { BQ = HS > 96 ? 32 : 64, BK = 64, SMEM = (2 * BK + 4 * BQ) * HS * 2 + 2 * BQ * 3 * 4 };
+};
 template <class A, class Pe, int HS, int OUT> __global__ void __launch_bounds__(128)
 attention_dkv_mma_kernel(bf16* dqkv, const bf16* dout, const acc* stat, RowStats r, const bf16* qkv, AttnShape s) {
     constexpr int BQ = DkvTile<HS>::BQ, BK = DkvTile<HS>::BK;
     bf16 *sk = dynamic_smem<bf16>(), *sv = sk + BK * HS, *sq = sv + BK * HS, *sd = sq + 2 * BQ * HS;
-    float* rows = (float*)(sd + 2 * BQ * HS);                                        // (2, BQ, 3): stat and delta of every query
+    float* rows = (float*)(sd + 2 * BQ * HS);                                    // (2, BQ, 3): stat and delta
     const int b = blockIdx.x / s.KV, g = blockIdx.x % s.KV, j0 = blockIdx.y * BK, W = attn_row(s), G = s.NH / s.KV;
     const int lane = threadIdx.x % 32, t2 = lane % 4 * 2, row0 = threadIdx.x / 32 * 16, own = j0 + row0 + lane / 4;
     const bf16 *x = qkv + (long)b * s.T * W, *k = x + (s.NH + g) * HS, *v = k + s.KV * HS;
@@ -917,8 +944,9 @@ attention_dkv_mma_kernel(bf16* dqkv, const bf16* dout, const acc* stat, RowStats
             const float* st = rows + (buf * BQ + 8 * n + t2) * 3;
             #pragma unroll
             for (int e = 0; e < 4; e++) {
-                weight_ds<A, Pe>(w[0][n][e], ds[0][n][e], scale, alpha, full, t0 + 8 * n + t2 + e % 2, own + e / 2 * 8, h,
-                                 st[e % 2 * 3], st[e % 2 * 3 + 1], st[e % 2 * 3 + 2], s);
+                const float* st_t = st + e % 2 * 3;
+                weight_ds<A, Pe>(w[0][n][e], ds[0][n][e], scale, alpha, full, t0 + 8 * n + t2 + e % 2, own + e / 2 * 8,
+                                 h, st_t[0], st_t[1], st_t[2], s);
             }
         }
         if constexpr (OUT & DV) { product_weights<HS, 1, BQ>(dv, w, sd + buf * BQ * HS); }
@@ -927,7 +955,7 @@ attention_dkv_mma_kernel(bf16* dqkv, const bf16* dout, const acc* stat, RowStats
         t0 = next;
         h = next_h;
     }
-    cp_async_wait<0>();                                                              // a key that no query sees: nothing was waited for
+    cp_async_wait<0>();                                      // keys that no query sees: nothing has been waited for
     __syncthreads();
     bf16* dx = dqkv + (long)b * s.T * W + (s.NH + g) * HS;
     if constexpr (OUT & DK) { rows_store<HS>(dx, W, j0, s.T, sk, row0, dk[0], 1.0f, 1.0f); }
@@ -935,37 +963,44 @@ attention_dkv_mma_kernel(bf16* dqkv, const bf16* dout, const acc* stat, RowStats
 }
 
 template <class A, class Bi, class Pe, int HS>
-void attention_forward_mma(bf16* out, acc* stat, const bf16* qkv, const bf16* kstar, const bf16* vstar, const AttnShape& s) {
-    static_assert((int)ForwardTile<HS>::SMEM <= SMEM_MOST && (int)DqTile<HS>::SMEM <= SMEM_MOST && (int)DkvTile<HS>::SMEM <= SMEM_MOST,
-                  "a tile is too large for the shared memory of some GPU");
-    LAUNCH((attention_forward_mma_kernel<A, Bi, Pe, HS>), dim3(s.B * s.NH, CEIL_DIV(s.T, ForwardTile<HS>::BQ)), dim3(128),
-           ForwardTile<HS>::SMEM, out, stat, qkv, kstar, vstar, s);
+void attention_forward_mma(bf16* out, acc* stat, const bf16* qkv, const bf16* kstar, const bf16* vstar,
+                           const AttnShape& s) {
+    typedef ForwardTile<HS> Tile;
+    static_assert((int)Tile::SMEM <= SMEM_MOST, "the tiles do not fit the shared memory of sm_86 and sm_89");
+    const dim3 blocks(s.B * s.NH, CEIL_DIV(s.T, Tile::BQ));
+    LAUNCH((attention_forward_mma_kernel<A, Bi, Pe, HS>), blocks, dim3(128), Tile::SMEM,
+           out, stat, qkv, kstar, vstar, s);
 }
 template <class A, class Bi, class Pe, int HS>
 void attention_dqkv_mma(bf16* dqkv, const bf16* dout, const acc* stat, RowStats r, const bf16* qkv, const bf16* kstar,
                         const AttnShape& s) {
-    const dim3 queries(s.B * s.NH, CEIL_DIV(s.T, DqTile<HS>::BQ)), keys(s.B * s.KV, CEIL_DIV(s.T, DkvTile<HS>::BK));
+    typedef DqTile<HS> Queries;
+    typedef DkvTile<HS> Keys;
+    static_assert((int)Queries::SMEM <= SMEM_MOST && (int)Keys::SMEM <= SMEM_MOST, "as above");
     constexpr int first = HS > 128 ? DK : DK | DV;
-    LAUNCH((attention_dq_mma_kernel<A, Bi, Pe, HS>), queries, dim3(128), DqTile<HS>::SMEM, dqkv, dout, stat, r, qkv, kstar, s);
-    LAUNCH((attention_dkv_mma_kernel<A, Pe, HS, first>), keys, dim3(128), DkvTile<HS>::SMEM, dqkv, dout, stat, r, qkv, s);
+    const dim3 queries(s.B * s.NH, CEIL_DIV(s.T, Queries::BQ)), keys(s.B * s.KV, CEIL_DIV(s.T, Keys::BK));
+    LAUNCH((attention_dq_mma_kernel<A, Bi, Pe, HS>), queries, dim3(128), Queries::SMEM,
+           dqkv, dout, stat, r, qkv, kstar, s);
+    LAUNCH((attention_dkv_mma_kernel<A, Pe, HS, first>), keys, dim3(128), Keys::SMEM, dqkv, dout, stat, r, qkv, s);
     if constexpr (first == DK) {
-        LAUNCH((attention_dkv_mma_kernel<A, Pe, HS, DV>), keys, dim3(128), DkvTile<HS>::SMEM, dqkv, dout, stat, r, qkv, s);
+        LAUNCH((attention_dkv_mma_kernel<A, Pe, HS, DV>), keys, dim3(128), Keys::SMEM, dqkv, dout, stat, r, qkv, s);
     }
 }
 
 // ---- the two operations
 inline bool on_tensor_cores(const AttnShape& s, std::initializer_list<const void*> pointers) {
     for (const void* p : pointers) { if ((uintptr_t)p % 16) { return false; } }
-    #define X(HS_) if (sizeof(real) == 2 && s.HS == HS_) { return true; }
+    #define X(D) if (sizeof(real) == 2 && s.HS == D) { return true; }
     MMA_HEADS(X)
     #undef X
     return false;
 }
 template <class A, class Bi, class Pe>
 void attention_forward(real* out, acc* stat, const real* qkv, const real* kstar, const real* vstar, AttnShape s) {
-    if (!on_tensor_cores(s, {out, qkv})) { attention_forward_panels<A, Bi, Pe>(out, stat, qkv, kstar, vstar, s); return; }
+    const bool mma = on_tensor_cores(s, {out, qkv});
+    if (!mma) { attention_forward_panels<A, Bi, Pe>(out, stat, qkv, kstar, vstar, s); }
     if constexpr (sizeof(real) == 2) {
-        #define X(HS_) if (s.HS == HS_) { attention_forward_mma<A, Bi, Pe, HS_>(out, stat, qkv, kstar, vstar, s); }
+        #define X(D) if (mma && s.HS == D) { attention_forward_mma<A, Bi, Pe, D>(out, stat, qkv, kstar, vstar, s); }
         MMA_HEADS(X)
         #undef X
     }
@@ -976,22 +1011,23 @@ template <class A, class Bi, class Pe>
 void attention_backward(real* dqkv, acc* dkstar, acc* dvstar, const real* dout, const real* out, const acc* stat,
                         const real* qkv, const real* kstar, const real* vstar, AttnShape s) {
     const bool mma = on_tensor_cores(s, {dqkv, dout, qkv});
-    const long rows = (long)s.B * s.NH * s.T, panels = mma ? 0 : panels_scratch(s), star_tiles = CEIL_DIV(s.T, STAR_ROWS);
+    const long rows = (long)s.B * s.NH * s.T, star_tiles = CEIL_DIV(s.T, STAR_ROWS);
     const long parts = s.B * (s.NH / s.KV) * star_tiles, width = s.KV * s.HS;
-    float* scratch = (float*)device_scratch((panels + rows * (Bi::column ? 3 : 1) + (Bi::column ? parts * width * 2 : 0)) * sizeof(float));
-    float* delta = scratch + panels;
+    const long panels = mma ? 0 : panels_scratch(s), stars = Bi::column ? 2 * rows + 2 * parts * width : 0;
+    float *scratch = (float*)device_scratch((panels + rows + stars) * sizeof(float)), *delta = scratch + panels;
     const RowStats r = { delta, delta + rows, delta + 2 * rows };
-    LAUNCH((attention_rows_kernel<A, Bi>), dim3((unsigned)CEIL_DIV(rows, 4)), dim3(128), 0, r, dout, out, stat, qkv, kstar, vstar, s);
+    LAUNCH((attention_rows_kernel<A, Bi>), dim3((unsigned)CEIL_DIV(rows, 4)), dim3(128), 0,
+           r, dout, out, stat, qkv, kstar, vstar, s);
     if (!mma) { attention_dqkv_panels<A, Bi, Pe>(dqkv, dout, stat, r, qkv, kstar, s, scratch); }
     if constexpr (sizeof(real) == 2) {
-        #define X(HS_) if (mma && s.HS == HS_) { attention_dqkv_mma<A, Bi, Pe, HS_>(dqkv, dout, stat, r, qkv, kstar, s); }
+        #define X(D) if (mma && s.HS == D) { attention_dqkv_mma<A, Bi, Pe, D>(dqkv, dout, stat, r, qkv, kstar, s); }
         MMA_HEADS(X)
         #undef X
     }
     if (Bi::column) {
         float *part_k = delta + 3 * rows, *part_v = part_k + parts * width;
         LAUNCH(attention_dstar_kernel, dim3(s.B * s.NH, star_tiles), dim3(128), 0, part_k, part_v, dout, r, qkv, s);
-        const long K = s.bias_shared ? parts * s.KV : parts;                         // shared: (parts KV, HS), the same floats
+        const long K = s.bias_shared ? parts * s.KV : parts;                 // shared: (parts KV, HS), the same floats
         const int C = s.bias_shared ? s.HS : width;
         if (dkstar) { column_sum(dkstar, part_k, K, C, s.HS, s.k_dims); }
         if (dvstar) { column_sum(dvstar, part_v, K, C, s.HS, s.HS); }

@@ -162,6 +162,30 @@ template <class TD, class T> static void test_gemm(const char* name) {
     check(name, ok);
 }
 
+// three products at once whose matrices are parts of larger ones; what lies between D's rows stays as it was
+static void test_gemm_strides() {
+    const int M = 5, n = 7, K = 6, lda = 9, ldb = 11, ldd = 10, count = 3, a1 = 70, b1 = 90, d1 = 64;
+    std::vector<float> A(count * a1), B(count * b1), D(count * d1, 0.5f);
+    for (size_t i = 0; i < A.size(); i++) { A[i] = (float)(i * 7 % 5) - 2; }
+    for (size_t i = 0; i < B.size(); i++) { B[i] = (float)(i * 5 % 7) - 3; }
+    float *a = (float*)device_malloc(A.size() * 4), *b = (float*)device_malloc(B.size() * 4), *d = (float*)device_malloc(D.size() * 4);
+    to_device(a, A.data(), A.size() * 4); to_device(b, B.data(), B.size() * 4);
+    for (int flags = 0; flags < 8; flags++) {
+        const bool ta = flags & 1, tb = flags & 2, add = flags & 4;
+        std::vector<float> want = D, got(D.size());
+        for (int at = 0; at < count * M * n; at++) {
+            const int p = at / (M * n), i = at / n % M, j = at % n;
+            float sum = add ? 0.5f : 0.0f;
+            for (int k = 0; k < K; k++) { sum += A[p * a1 + (ta ? k * lda + i : i * lda + k)] * B[p * b1 + (tb ? j * ldb + k : k * ldb + j)]; }
+            want[p * d1 + i * ldd + j] = sum;
+        }
+        to_device(d, D.data(), D.size() * 4);
+        gemm(d, add ? d : (float*)NULL, a, b, M, n, K, ta, tb, Strides{lda, ldb, ldd, count, a1, b1, d1});
+        to_host(got.data(), d, got.size() * 4);
+        check("gemm with strides", got == want);
+    }
+}
+
 // ----------------------------------------------------------------------------
 // misuse
 
@@ -271,6 +295,7 @@ int main() {
     test_gemm<float, float>("gemm fp32");
     test_gemm<bf16, bf16>("gemm bf16");
     test_gemm<float, bf16>("gemm bf16, fp32 output");
+    test_gemm_strides();
     test_refusals();
     if (skipped) { printf("skipped: %d, which need %s\n", skipped, emulated ? "guard pages" : "the emulator"); }
     printf("%d passed, %d failed\n", passed, failed);
