@@ -445,7 +445,7 @@ attention_dstar_kernel(float* part_k, float* part_v, const real* dout, RowStats 
 }
 
 // ---- by panels: any head dimension, either precision. A panel is the scores of up to PANEL_ROWS queries of one head
-// and of their keys, for as many sequences as PANEL_FLOATS allow. Between the products stands one kernel forward and one
+// and of their keys, for as many sequences as PANEL_FLOATS allow. Between the products stand one kernel forward and one
 // backward, with a warp per query. Smaller panels would waste less of the causal triangle (at T 2048 a fifth of the
 // work) but read and write dk and dv, which are sums of T / PANEL_ROWS products, more often.
 const int  PANEL_ROWS   = emulated ? 32 : 512;
