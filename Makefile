@@ -68,10 +68,10 @@ train_sink: $(DIR)/train_sink
 check: # are these switches a model? says so and builds nothing
 	@echo "$(DIR)"
 
-# every build that scripts/experiments.tsv names
+# every build that scripts/experiments.tsv names, JOBS at a time
 experiments:
-	@grep -v '^#' scripts/experiments.tsv | sed 1d | cut -f 3 | sort -u | sed 's/^-$$//' | while read -r set; do \
-	  $(MAKE) -s --no-print-directory train_sink $$set || exit 1; done
+	@grep -v '^#' scripts/experiments.tsv | sed 1d | cut -f 3 | sort -u | sed 's/^-$$/ATTN=$(word 1,$(ATTN_ALL))/' | \
+	  xargs -d '\n' -P $(JOBS) -I{} sh -c '$(MAKE) -s --no-print-directory train_sink $$1 || exit 255' sh {}
 
 # flags.txt is rewritten only when it differs, so a change of flags, compiler or commit rebuilds and nothing else does
 $(DIR)/flags.txt: FORCE

@@ -384,6 +384,13 @@ inline Rng rng_stream(uint64_t seed, uint64_t purpose) {
     Rng a{seed}; Rng b{purpose ^ 0xD1B54A32D192ED03ull};
     return Rng{ rng_next(&a) ^ (rng_next(&b) << 1) };
 }
+// what a random stream is for: streams of different purposes never meet
+enum { STREAM_TABLE = 1, STREAM_TRAIN, STREAM_VAL, STREAM_PROBE, STREAM_ORDER, STREAM_EDIT };
+inline uint64_t mix64(uint64_t a, uint64_t b) {
+    Rng r{a ^ b * 0x9E3779B97F4A7C15ull};
+    rng_next(&r);
+    return rng_next(&r);
+}
 inline double rng_uniform(Rng* r) { return (rng_next(r) >> 11) * 0x1p-53; } // [0, 1)
 inline uint64_t rng_below(Rng* r, uint64_t n) {                             // 0 .. n-1
     return (uint64_t)(((unsigned __int128)rng_next(r) * n) >> 64);

@@ -11,7 +11,7 @@ changes a run is a flag. The file reads from top to bottom:
      3 model         tensors, forward, backward: written once over ops::
      4 measure       sinks and norms of a batch of sequences
      5 flags         the command line, one row each
-     6 data          tokens in, text out                                dataloader.h, tokenizer.h
+     6 data          tokens in, text out                                dataloader.h, shards.h, tokenizer.h
      7 log           a line for people, a JSON object for machines
      8 checkpoint    the model as safetensors + config.json             checkpoint.h
      9 evaluate      validation loss, the eval line, samples
@@ -26,11 +26,13 @@ changes a run is a flag. The file reads from top to bottom:
 // 1 switches
 #include "attention_variants.cuh"
 
-static const char* const SWITCH_VALUES[][2] = { // this build: { "ATTN", "softmax" }, ...
-#define X(SWITCH, Type) { #SWITCH, STR(SWITCH) },
+static const char* const SWITCH_VALUES[][3] = { // this build: { "ATTN", "sigmoid", "softmax sigmoid .." }, ...
+#define NAME_OF(name, ...) #name " "
+#define X(SWITCH, Type) { #SWITCH, STR(SWITCH), SWITCH##_VARIANTS(NAME_OF) },
     SWITCHES(X)
 #undef X
 };
+static bool switch_default(const char* const (&s)[3]) { return !strncmp(s[2], (s[1] + std::string(" ")).c_str(), strlen(s[1]) + 1); }
 #ifndef GIT_COMMIT
 #define GIT_COMMIT "unknown"
 #endif
@@ -817,6 +819,7 @@ static Config config_from_flags(Flags* f, int data_V) {
 static DataOptions data_options(const Flags& f, int T, int probe_len) {
     DataOptions o;
     o.data = split(f.data, ',');
+    want(!o.data.empty(), "--data \"\"", "bb, a file, a directory of shards or a NAME in data/");
     o.tokenizer = f.tokenizer; o.bos = f.bos; o.T = T; o.seed = f.seed;
     o.val_seqs = f.val_seqs; o.probe_seqs = f.probe_seqs; o.probe_len = probe_len; o.train_tokens = f.train_tokens;
     o.vocab = f.vocab;
@@ -1234,12 +1237,9 @@ static void memory_table(const Model* m, int B, int T) {
     printf("memory weights %.1f + gradients %.1f + optimiser %.1f + activations %.1f = %.1f MiB\n",
            weights, grads, 2 * grads, acts, weights + 3 * grads + acts);
 }
-static std::string next_run_dir() { // runs/0001-softmax, runs/0002-sigmoid-k, ..: the switches that are not the default
+static std::string next_run_dir() { // runs/0001-softmax, runs/0002-sigmoid-k, ..: ATTN, then what is not the default
     std::string name;
-    const char* defaults[] = { "", "none", "rotary", "pre", "swiglu", "concat" };
-    for (int i = 0; i < 6; i++) {
-        if (strcmp(SWITCH_VALUES[i][1], defaults[i])) { name += std::string("-") + SWITCH_VALUES[i][1]; }
-    }
+    for (auto& s : SWITCH_VALUES) { if (!strcmp(s[0], "ATTN") || !switch_default(s)) { name += std::string("-") + s[1]; } }
     long last = 0, n;
     for (auto& d : dir_list("runs")) { if (parse_long(d.substr(0, 4), &n)) { last = std::max(last, n); } }
     return strf("runs/%04ld%s", last + 1, name.c_str());
@@ -1311,6 +1311,7 @@ struct Run {
 static Run run_open(Flags f) {
     Run r = Run();
     preset_apply(&f);
+    want(f.data != "bb" || f.tokenizer.empty(), "--tokenizer " + f.tokenizer, "text to read with it: --data FILE");
     r.probe_len = probe_length(f, f.probe_len, f.seq);
     r.data = data_from_flags(f, f.seq, r.probe_len);
     r.c = config_from_flags(&f, r.data.V);
@@ -1572,6 +1573,7 @@ static int probe(Flags f) {
     const bool natural = f.probe_input == "natural";
     const std::vector<std::string> sources = natural ? split(f.data, ',') : std::vector<std::string>{ f.probe_input };
     want(!lengths.empty(), "--probe-len", "a length, such as 64");
+    want(!sources.empty(), "--data \"\"", "bb, a file, a directory of shards or a NAME in data/");
     long longest = 1;
     for (auto& w : lengths) {
         long v = 0;
@@ -1579,6 +1581,8 @@ static int probe(Flags f) {
         longest = std::max(longest, v);
     }
     Model m = model_from_checkpoint(&f, longest);
+    const std::string state = f.words[0] + "/state.json";              // others' models have none: step 0
+    const long step = file_exists(state) ? (long)json_number(json_file(state), "step", 0) : 0;
     std::vector<std::string> objects;
     for (auto& source : sources) {
         for (auto& w : lengths) {
@@ -1589,7 +1593,7 @@ static int probe(Flags f) {
             const std::vector<int> x = probe_inputs(f, T, m.c.V, &n);
             const Metrics r = measure(&m, x.data(), n, T, 8192);
             const std::string alpha = f.per_sequence ? ",\"alpha\":" + per_sequence_json(r) : "";
-            objects.push_back("\"data\":" + json_str(source) + "," + eval_json(0, NAN, r, eps) + alpha);
+            objects.push_back("\"data\":" + json_str(source) + "," + eval_json(step, NAN, r, eps) + alpha);
             for (double e : eps) {
                 printf("%s, T %d, n %d, eps %g | loss %.4f | ", source.c_str(), T, n, e, r.loss);
                 printf("%s\n", eval_text(NAN, r, e).c_str());

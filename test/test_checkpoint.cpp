@@ -180,7 +180,7 @@ static void test_json() {
     CHECK(json_num(NAN) == "null" && json_num(-INFINITY) == "null" && json_num(0.1f) == "0.100000001", "json_num");
 }
 // random changes of good files: they are refused or read, and never touch what is not theirs
-static void test_fuzz(double seconds) {
+static void test_fuzz(long tries) {
     Rng rng{ (uint64_t)(now_ms() * 1e6) };
     const uint64_t seed = rng.state;
     const std::string header = "{\"__metadata__\":{\"format\":\"pt\"},\"a\":{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[0,24]},\"b\\u00e9\":{\"dtype\":\"BF16\",\"shape\":[4],\"data_offsets\":[24,32]}}";
@@ -200,7 +200,7 @@ static void test_fuzz(double seconds) {
         return s;
     };
     long tried = 0, taken = 0, strange = 0, parsed = 0;
-    for (const double end = now_ms() + seconds * 1e3; now_ms() < end; tried++) {
+    for (; tried < tries; tried++) {
         const bool keep_length = tried % 2;                 // half of them have a header length that fits
         const std::string h = mutate(header), s = keep_length ? file_of(h, std::string(32, 'x')) : mutate(whole);
         const int code = reads(s);
@@ -214,7 +214,7 @@ static void test_fuzz(double seconds) {
         else { CHECK(!error.empty(), "fuzz: JSON refused without a reason: %s", json_str(h).c_str()); }
         free(copy);
     }
-    CHECK(tried > 300 && taken > 0 && taken < tried && parsed > 0 && strange == 0, "fuzz: %ld tried, %ld taken, %ld parsed", tried, taken, parsed);
+    CHECK(taken > 0 && taken < tried && parsed > 0 && strange == 0, "fuzz: %ld tried, %ld taken, %ld parsed", tried, taken, parsed);
 }
 
 int main() {
@@ -225,7 +225,7 @@ int main() {
     test_lies();
     test_latest();
     test_json();
-    test_fuzz(3);
+    test_fuzz(2000);
     remove_tree(dir);
     return check_done();
 }

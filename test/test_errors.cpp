@@ -96,6 +96,8 @@ static const struct { const char *args, *says; } FLAGS[] = {
     { "--probe-seqs 0",                "--probe-seqs 0" },
     { "--val-seqs 0",                  "--val-seqs 0" },
     { "--train-tokens -5",             "--train-tokens -5" },
+    { "-d \"\"",                        "--data \"\": wanted bb, a file" },
+    { "--tokenizer t.json",            "--tokenizer t.json: wanted text to read with it" },
     { "-d nowhere",                    "--data nowhere: no such file or directory" },
     { "-d nowhere.txt",                "no such file or directory" },
     { "-d bb,bb",                      "cannot be mixed" },

@@ -189,9 +189,10 @@ static void test_kill(const std::string& whole, double seconds) {
 static void test_stop(const std::string& whole) {
     const std::string slow = std::string(TINY) + " --layers 8 --width 64 --ffn-width 64 -b 32 -n 4000 --eval-every 0"; // would take half a minute
     for (const char* signal : { "TERM", "INT" }) {
-        // once it trains, two signals at once, as timeout(1) and schedulers send them
+        // once it trains, two signals at once, as timeout(1) and schedulers send them; two of one kind might arrive as one
+        const char* other = *signal == 'T' ? "INT" : "TERM";
         const Ran r = check_run(strf("cd %s; %s%s -o sig%s & pid=$!; until grep -qs '\"train\"' sig%s/log.jsonl; do sleep 0.05; kill -0 $pid || exit 99; done;"
-            " kill -%s $pid; kill -%s $pid; wait $pid", dir.c_str(), binary.c_str(), slow.c_str(), signal, signal, signal, signal));
+            " kill -%s $pid; kill -%s $pid; wait $pid", dir.c_str(), binary.c_str(), slow.c_str(), signal, signal, signal, other));
         CHECK(r.code == 0 && r.says("stopped at step") && r.says("saved"), "SIG%s: exit status %d, %s", signal, r.code, r.err.c_str());
         const std::vector<Json> stopped = events(log_read(dir + "/sig" + signal), "stopped");
         const long step = stopped.size() == 1 ? num(stopped[0], "step") : -1;
@@ -201,9 +202,11 @@ static void test_stop(const std::string& whole) {
     CHECK(events(log_read(run), "done").empty() && events(log_read(run), "stopped").size() == 1, "--stop-after 1e-9 did not stop");
     train("minutes", LONG_RUN + " --resume --stop-after 0.0003");
     same_run(train("minutes", LONG_RUN + " --resume"), whole, "stopped by --stop-after");
-    const double begin = now_ms();
-    train("minutes2", slow + " --stop-after 0.005");
-    check_near((now_ms() - begin) / 1e3, 0.3, 3, "seconds of --stop-after 0.005"); // loading, saving and a busy machine included
+    train("minutes2", slow + " --stop-after 0.005"); // by the program's own clock, so that a busy machine changes nothing
+    const std::vector<double> ms = column(dir + "/minutes2", "train", "ms");
+    double before_last = 0;
+    for (size_t i = 0; i + 1 < ms.size(); i++) { before_last += ms[i]; }
+    CHECK(events(log_read(dir + "/minutes2"), "stopped").size() == 1 && before_last < 300, "--stop-after 0.005: %zu steps, %.0f ms before the last", ms.size(), before_last);
 }
 static void test_updates() {
     // four batches of 4 are one batch of 16: same sequences, same gradient up to the order of the sums
@@ -311,7 +314,7 @@ static void test_probe() {
     const std::string how = "log/step_20 --bb-vocab 24 --probe-seqs 8 --probe-len 16 ";
     const Json last = events(log_read(dir + "/log"), "eval").back();
     Json want = last;
-    for (auto& f : want.fields) { if (f.first == "step" || f.first == "val_loss") { f = want.fields[0]; } } // a probe has neither
+    for (auto& f : want.fields) { if (f.first == "val_loss") { f = want.fields[0]; } } // a probe has none
     same_json(probe(how), want, 1e-6, "probe against the last eval");
 
     const Json one = probe(how + "--per-sequence --dump maps --dump-heads 0:1,1:0 --dump-seq 3");
