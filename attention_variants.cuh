@@ -902,7 +902,7 @@ enum { DK = 1, DV = 2 };
 template <int HS> struct DkvTile {
     enum { BQ = HS > 96 ? 32 : 64, BK = 64, SMEM = (2 * BK + 4 * BQ) * HS * 2 + 2 * BQ * 3 * 4 };
 };
-template <class A, class Pe, int HS, int OUT> __global__ void __launch_bounds__(128)
+template <class A, class Pe, int HS, int OUT> __global__ void __launch_bounds__(128, 2)
 attention_dkv_mma_kernel(bf16* dqkv, const bf16* dout, const acc* stat, RowStats r, const bf16* qkv, AttnShape s) {
     constexpr int BQ = DkvTile<HS>::BQ, BK = DkvTile<HS>::BK;
     bf16 *sk = dynamic_smem<bf16>(), *sv = sk + BK * HS, *sq = sv + BK * HS, *sd = sq + 2 * BQ * HS;
