@@ -260,12 +260,15 @@ template <int THREADS, class F> DEVICE F block_max(F v) { return block_reduce<TH
 // (K, N), or (N, K) if transB. Inputs of one type, sums in fp32 (no TF32), output of the inputs' type or fp32. cuBLAS
 // thinks in columns, so it is asked for D^T = op(B)^T op(A)^T + C^T. The algorithm is chosen once per shape; one stream and
 // one workspace: deterministic.
+// Where the matrices are parts of larger ones, Strides says how far apart rows stand (0: dense), how many products of one
+// shape there are, and how far apart their matrices stand. C stands like D.
+struct Strides { int lda = 0, ldb = 0, ldd = 0, count = 1; long a = 0, b = 0, d = 0; };
 
 template <class T> cudaDataType blas_type() { return sizeof(T) == 4 ? CUDA_R_32F : CUDA_R_16BF; }
 inline uint32_t blas_alignment(const void* p) { uintptr_t a = (uintptr_t)p; return a % 256 ? (uint32_t)(a & -a) : 256; }
 
 template <class TD, class T>
-void gemm(TD* D, const TD* C, const T* A, const T* B, int M, int N, int K, bool transA, bool transB) {
+void gemm(TD* D, const TD* C, const T* A, const T* B, int M, int N, int K, bool transA, bool transB, Strides x = {}) {
     device_start();
     if (!device_workspace) { device_workspace = device_reserve(DEVICE_WORKSPACE); }
     const std::string what = strf("matrix product (%d, %d) x (%d, %d)", M, K, K, N);
@@ -274,16 +277,23 @@ void gemm(TD* D, const TD* C, const T* A, const T* B, int M, int N, int K, bool 
     blas_check(cublasLtMatmulDescCreate(&desc, CUBLAS_COMPUTE_32F, CUDA_R_32F), what);
     blas_check(cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_TRANSA, &op1, sizeof op1), what);
     blas_check(cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_TRANSB, &op2, sizeof op2), what);
-    blas_check(cublasLtMatrixLayoutCreate(&l1, blas_type<T>(), transB ? K : N, transB ? N : K, transB ? K : N), what);
-    blas_check(cublasLtMatrixLayoutCreate(&l2, blas_type<T>(), transA ? M : K, transA ? K : M, transA ? M : K), what);
-    blas_check(cublasLtMatrixLayoutCreate(&ld, blas_type<TD>(), N, M, N), what);
+    auto layout = [&](cublasLtMatrixLayout_t* l, cudaDataType type, int rows, int cols, int stride, long apart) { // row-major
+        blas_check(cublasLtMatrixLayoutCreate(l, type, cols, rows, stride ? stride : cols), what);
+        if (x.count == 1) { return; }
+        const int64_t offset = apart;
+        blas_check(cublasLtMatrixLayoutSetAttribute(*l, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &x.count, sizeof x.count), what);
+        blas_check(cublasLtMatrixLayoutSetAttribute(*l, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &offset, sizeof offset), what);
+    };
+    layout(&l1, blas_type<T>(), transB ? N : K, transB ? K : N, x.ldb, x.b);
+    layout(&l2, blas_type<T>(), transA ? K : M, transA ? M : K, x.lda, x.a);
+    layout(&ld, blas_type<TD>(), M, N, x.ldd, x.d);
 
-    typedef std::tuple<int, int, int, int, int, uint32_t, uint32_t, uint32_t> Key;
+    typedef std::tuple<int, int, int, int, int, int, int, int, int, long, long, long, uint32_t, uint32_t, uint32_t> Key;
     static std::map<Key, cublasLtMatmulAlgo_t> chosen;
     const float one = 1.0f, zero = 0.0f, *beta = C ? &one : &zero;
     if (!C) { C = D; }
     uint32_t a1 = blas_alignment(B), a2 = blas_alignment(A), ad = std::min(blas_alignment(C), blas_alignment(D));
-    Key key(M, N, K, op1, op2, a1, a2, ad);
+    Key key(M, N, K, op1, op2, x.lda, x.ldb, x.ldd, x.count, x.a, x.b, x.d, a1, a2, ad);
     auto it = chosen.find(key);
     if (it == chosen.end()) {
         cublasLtMatmulPreference_t pref; cublasLtMatmulHeuristicResult_t found; int n = 0;
