@@ -391,8 +391,51 @@ static void test_operations() {
     }
 }
 
+#ifdef EMU
+// the choice of an algorithm: timed once, kept in a file, taken from there, and timed again where the file is no good
+static void test_gemm_choice() {
+    const std::string home = check_tmp();
+    const int M = 24, K = 32, N = 40;
+    Tensor a = random_tensor(M * K), b = random_tensor(K * N);
+    auto run = [&](const std::string& dir) { // D += A B; which algorithms ran
+        Tensor d = random_tensor(M * N, false);
+        cuda::gemm_cache = home + dir;
+        cuda::gemm_chosen.clear();
+        emu::algorithms.clear();
+        cuda::gemm(d.f(), d.f(), a.r(), b.r(), M, N, K, false, false);
+        for (int i = 0; i < M * N; i++) { for (int k = 0; k < K; k++) { d.c()[i] += a.c()[i / N * K + k] * b.c()[k * N + i % N]; } }
+        same("gemm", "chosen in " + dir, "D", d);
+        return emu::algorithms;
+    };
+    auto file = [&](const std::string& dir) { cuda::gemm_cache = home + dir; return cuda::gemm_file(); };
+    auto kinds = [](std::vector<int> v) { std::sort(v.begin(), v.end()); return std::unique(v.begin(), v.end()) - v.begin(); };
+    const std::vector<int> first = run("/a");
+    const int chosen = first.back(), other = chosen % 3 + 1;
+    CHECK(kinds(first) == 3, "a search tried %ld of 3 algorithms", (long)kinds(first));
+    const std::string line = file_read(file("/a")), key = line.substr(0, line.find(" : "));
+    CHECK(line == key + strf(" : %d 0 0 0 0 0 0 0\n", chosen), "the file says: %s", line.c_str());
+    CHECK(run("/./a") == std::vector<int>(1, chosen), "the second run does not take the first one's algorithm %d", chosen);
+    make_dirs(home + "/b"); make_dirs(home + "/c"); make_dirs(home + "/d");
+    file_write(file("/b"), key + strf(" : %d 0 0 0 0 0 0 0\n", other));
+    CHECK(run("/b") == std::vector<int>(1, other), "the file's algorithm %d is not taken", other);
+    file_write(file("/c"), "nonsense\n" + key + strf(" : %d 0 0 0\n", other));      // cut off
+    CHECK(kinds(run("/c")) == 3 && file_read(file("/c")).find(key + " : ") != std::string::npos, "a broken file is not searched again");
+    file_write(file("/d"), key + " : 9 0 0 0 0 0 0 0\n");                           // one that this cuBLAS does not know
+    CHECK(kinds(run("/d")) == 3, "an unknown algorithm is not searched again");
+    cuda::gemm_cache = "";
+    cuda::gemm_chosen.clear();
+    emu::algorithms.clear();
+    free_all();
+    remove_tree(home);
+}
+#endif
+
 int main() {
     puts(cuda::device_init().c_str());
+#ifdef EMU
+    rng = rng_stream(5, 0);
+    test_gemm_choice();
+#endif
 #ifdef EMU
     uint64_t first = 0;
     for (emu::Sched sched : {emu::FWD, emu::REV, emu::PCT}) {

@@ -11,6 +11,7 @@ the program.
 #include "emu.h"
 
 namespace emu {
+inline std::vector<int> algorithms;                  // of every product so far
 struct MatmulDesc { int32_t transA = 0, transB = 0; };
 struct MatrixLayout { cudaDataType type; size_t rows, cols; int64_t ld, offset; int32_t count; };
 static_assert(sizeof(MatmulDesc) <= sizeof(cublasLtMatmulDescOpaque_t), "");
@@ -82,16 +83,25 @@ inline cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPrefere
                                                            cublasLtMatmulPreferenceAttributes_t, const void*, size_t) {
     return CUBLAS_STATUS_SUCCESS;
 }
+// three algorithms, all of them the same loops; data[0] tells them apart
+inline size_t cublasLtGetVersion() { return 1; }
 inline cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t, emu::Layout, emu::Layout,
-        emu::Layout, emu::Layout, cublasLtMatmulPreference_t, int, cublasLtMatmulHeuristicResult_t* r, int* n) {
-    memset((void*)r, 0, sizeof *r);
-    *n = 1;
+        emu::Layout, emu::Layout, cublasLtMatmulPreference_t, int want, cublasLtMatmulHeuristicResult_t* r, int* n) {
+    *n = want < 3 ? want : 3;
+    memset((void*)r, 0, *n * sizeof *r);
+    for (int i = 0; i < *n; i++) { r[i].algo.data[0] = i + 1; }
     return CUBLAS_STATUS_SUCCESS;
+}
+inline cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t, cublasLtMatmulDesc_t, emu::Layout, emu::Layout, emu::Layout,
+        emu::Layout, const cublasLtMatmulAlgo_t* a, cublasLtMatmulHeuristicResult_t* r) {
+    memset((void*)r, 0, sizeof *r);
+    return a->data[0] >= 1 && a->data[0] <= 3 ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
 }
 inline cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const void* alpha, const void* A,
         emu::Layout la, const void* B, emu::Layout lb, const void* beta, const void* C, emu::Layout, void* D,
-        emu::Layout ld, const cublasLtMatmulAlgo_t*, void*, size_t, cudaStream_t) {
+        emu::Layout ld, const cublasLtMatmulAlgo_t* algo, void*, size_t, cudaStream_t) {
     if (emu::fault("cublas")) { return CUBLAS_STATUS_EXECUTION_FAILED; }
+    emu::algorithms.push_back((int)algo->data[0]);
     for (const void* p : {A, B, C, (const void*)D}) {
         if (!emu::is_device(p)) { emu::fail("cublasLtMatmul of a host pointer"); }
     }
