@@ -109,7 +109,7 @@ HD double erf_(double x) { return erf(x); }
 // ----------------------------------------------------------------------------
 // 2 switch ATTN=<name>     X_ATTN(name, "A", "what it is; where in the paper")
 #define ATTN_VARIANTS(X_ATTN) \
-    X_ATTN(softmax,         "exp(s) / sum exp(s)",              "rows sum to 1: spare attention goes somewhere (Eq. 4)") \
+    X_ATTN(softmax,         "exp(s) / sum exp(s)",              "sums to 1: spare attention goes somewhere (Eq. 4)") \
     X_ATTN(sigmoid,         "sigmoid(s)",                       "every key on its own, no normalisation (Table 6)") \
     X_ATTN(sigmoid_norm,    "sigmoid(s) / sum sigmoid(s)",      "sigmoid, made to sum to 1 again (Table 6)") \
     X_ATTN(elu1,            "elu(s) + 1",                       "positive, linear above 0, not normalised (Table 6)") \
@@ -323,7 +323,7 @@ template <class A, class F> HD F attn_mass(F w, F p) {
     return A::Z != Z_PNORM ? w : w > 0 ? exp_(p * log_(w)) : F(0);
 }
 // Z from that sum, for all but the exp family. 1e-8 as in the official code. The floor of the p-norm is for rows whose
-// w^p all underflow in float: then w < e^(-87/p), so no A_j exceeds alpha (with 1e-30 they reached 1e19, s = -25, p = 4)
+// w^p all underflow in float: then w < e^(-87/p), so no A_j exceeds alpha (with 1e-30 they reached 1e19: s -25, p 4)
 template <class A, class F> HD F attn_Z(F l, F p) {
     return A::Z == Z_ONE  ? F(1)
          : A::Z == Z_SUM  ? l + F(1e-8)
@@ -355,299 +355,82 @@ template <class A, class F> HD F attn_ds(F s, F weight, F dweight, F stat0, F de
 }
 
 // ----------------------------------------------------------------------------
-// 8 CUDA. Parameters and layouts as in cpu::attention_forward and _backward (reference.h).
+// 8 CUDA. Parameters and layouts as in cpu::attention_forward and _backward (reference.h). There are two ways:
 //
-// A block of 256 threads works on tiles of 64 queries x 64 keys: thread (y, x), y, x < 16, holds of a tile the rows
-// 4y..4y+3 and the columns x, x+16, x+32, x+48. A dot product over the head dimension takes it 32 at a time through
-// shared memory; what a block sums up (o, dq, dk, dv) is a slice of at most 128 of its columns, and blockIdx.z says which,
-// so that any head dimension works. Each output belongs to one block, which adds to it in a fixed order: no atomics.
+// on tensor cores, for bf16 and the head dimensions of MMA_HEADS: scores live in registers only;
+// by panels, for all else: the scores of some hundred queries at a time go to memory, and cuBLAS makes the products.
+//
+// Neither allocates a T x T tensor. Sums belong to one block, or one product, which adds in a fixed order: no atomics,
+// and the same seed gives the same bits. Both ways go through the functions below, so that a variant is written once.
 #if defined(__CUDACC__) || defined(EMU)
 #include "device.cuh"
 namespace cuda {
 
-enum { TILE = 64, CHUNK = 32, SLICE = 128, TILE_LD = TILE + 1, CHUNK_LD = CHUNK + 1, STAGE = 2 * TILE * CHUNK_LD };
-static_assert(CHUNK * SLICE <= STAGE, "tile_gather's stage");
-
-struct Rows { const real* p; int stride, n; };   // n rows of a matrix in device memory; those from n on count as zero
-DEVICE Rows rows_of(const real* x, int stride, int from, int T) { return Rows{x + (long)from * stride, stride, min(T - from, (int)TILE)}; }
-
-// sum[i][j] = a_row . b_col over the head dimension, for the thread's 4 x 4 elements
-DEVICE void tile_dot(float (&sum)[4][4], float* stage, Rows a, Rows b, int HS) {
-    const int y = threadIdx.x / 16, x = threadIdx.x % 16;
-    float *sa = stage, *sb = stage + TILE * CHUNK_LD;
-    for (int i = 0; i < 4; i++) { for (int j = 0; j < 4; j++) { sum[i][j] = 0; } }
-    for (int k0 = 0; k0 < HS; k0 += CHUNK) {
-        __syncthreads();                             // the stage may still be read
-        #pragma unroll 2
-        for (int i = threadIdx.x; i < TILE * CHUNK; i += 256) {
-            const int r = i / CHUNK, k = i % CHUNK;
-            sa[r * CHUNK_LD + k] = r < a.n && k0 + k < HS ? (float)a.p[(long)r * a.stride + k0 + k] : 0.0f;
-            sb[r * CHUNK_LD + k] = r < b.n && k0 + k < HS ? (float)b.p[(long)r * b.stride + k0 + k] : 0.0f;
-        }
-        __syncthreads();
-        #pragma unroll 8
-        for (int k = 0; k < CHUNK; k++) {
-            float av[4], bv[4];
-            #pragma unroll
-            for (int i = 0; i < 4; i++) { av[i] = sa[(4 * y + i) * CHUNK_LD + k]; bv[i] = sb[(x + 16 * i) * CHUNK_LD + k]; }
-            #pragma unroll
-            for (int i = 0; i < 4; i++) {
-                #pragma unroll
-                for (int j = 0; j < 4; j++) { sum[i][j] += av[i] * bv[j]; }
-            }
-        }
-    }
-}
-// out[i][j] += sum_n w[4y + i][n] v[n][z + x + 16 j]: a tile of weights, in shared memory, times a slice of 64 rows of v.
-// TRANSPOSED reads w[n][4y + i]
-template <bool TRANSPOSED>
-DEVICE void tile_gather(float (&out)[4][SLICE / 16], float* stage, const float* w, Rows v, int z, int HS) {
-    const int y = threadIdx.x / 16, x = threadIdx.x % 16;
-    for (int n0 = 0; n0 < TILE; n0 += CHUNK) {
-        __syncthreads();                             // the stage may still be read; and w is all there
-        #pragma unroll 2
-        for (int i = threadIdx.x; i < CHUNK * SLICE; i += 256) {
-            const int n = n0 + i / SLICE, c = z + i % SLICE;
-            stage[i] = n < v.n && c < HS ? (float)v.p[(long)n * v.stride + c] : 0.0f;
-        }
-        __syncthreads();
-        #pragma unroll 4
-        for (int n = 0; n < CHUNK; n++) {
-            float wv[4];
-            #pragma unroll
-            for (int i = 0; i < 4; i++) { wv[i] = TRANSPOSED ? w[(n0 + n) * TILE_LD + 4 * y + i] : w[(4 * y + i) * TILE_LD + n0 + n]; }
-            #pragma unroll
-            for (int j = 0; j < SLICE / 16; j++) {
-                const float vv = stage[n * SLICE + x + 16 * j];
-                #pragma unroll
-                for (int i = 0; i < 4; i++) { out[i][j] += wv[i] * vv; }
-            }
-        }
-    }
-}
-// rows t0.. of out, of which the thread has 4 x 8, times factor
-DEVICE void tile_store(real* out, long stride, int t0, int T, int z, int HS, const float (&o)[4][SLICE / 16], const float (&factor)[4]) {
-    const int y = threadIdx.x / 16, x = threadIdx.x % 16;
-    for (int i = 0; i < 4; i++) {
-        #pragma unroll
-        for (int j = 0; j < SLICE / 16; j++) {
-            const int t = t0 + 4 * y + i, c = z + x + 16 * j;
-            if (t < T && c < HS) { out[t * stride + c] = real(o[i][j] * factor[i]); }
-        }
-    }
-}
-// sums and maxima over the 16 threads that share four rows
-DEVICE float rows_sum(float v) { for (int o = 8; o; o >>= 1) { v += __shfl_xor_sync(~0u, v, o); } return v; }
-DEVICE float rows_max(float v) { for (int o = 8; o; o >>= 1) { v = fmaxf(v, __shfl_xor_sync(~0u, v, o)); } return v; }
-DEVICE float rows_dot(const real* a, const real* b, int HS) { // NULL counts as zero
-    float sum = 0;
-    for (int i = threadIdx.x % 16; a && b && i < HS; i += 16) { sum += (float)a[i] * (float)b[i]; }
-    return rows_sum(sum);
-}
-// the score of query t and key j from their dot product
-template <class A, class Pe> DEVICE float attn_score(float dot, float scale, bool full, int t, int j, int h, const AttnShape& s) {
+// the score of query t and key j from their dot product; full: nothing of the tile is masked
+template <class A, class Pe>
+DEVICE float attn_score(float dot, float scale, bool full, int t, int j, int h, const AttnShape& s) {
     const float score = dot * scale + Pe::template bias<float>(t - j, h, s.NH);
     return full || (j < s.T && attn_sees(s, t, j)) ? score : attn_masked<A, float>();
 }
-// is a tile of queries t0.. and keys j0.. all masked; is nothing of it masked
-DEVICE bool tile_empty(const AttnShape& s, int t0, int j0, int queries = TILE, int keys = TILE) {
-    return attn_tile_empty(s, t0, min(t0 + queries, s.T), j0, min(j0 + keys, s.T));
+// from the dot products x = q.k and y = do.v to the weight and ds / sqrt(HS), in place
+template <class A, class Pe>
+DEVICE void weight_ds(float& x, float& y, float scale, float alpha, bool full, int t, int j, int h,
+                      float stat0, float stat1, float delta, const AttnShape& s) {
+    const bool sees = full || (t < s.T && j < s.T && attn_sees(s, t, j));
+    const float score = attn_score<A, Pe>(x, scale, full, t, j, h, s);
+    x = sees ? attn_weight<A>(score, stat0, stat1) : 0.0f;
+    y = sees ? attn_ds<A>(score, x, y, stat0, delta, s.p, alpha) * scale : 0.0f;
 }
-DEVICE bool tile_full(const AttnShape& s, int t0, int j0, int queries = TILE, int keys = TILE) {
-    return max(t0 + queries, j0 + keys) <= s.T && attn_tile_full(s, t0, t0 + queries, j0, j0 + keys);
+// stat from m, the largest score, and l, the sum under Z relative to it; returns what turns those weights into A
+template <class A> DEVICE float attn_stat(float (&stat)[2], float m, float l, float p, float alpha) {
+    const float ln_Z = (A::Z == Z_PNORM ? log_(l) / p : log_(l)) - log_(alpha);
+    const float factor = A::exp_family ? exp_(-ln_Z) : alpha / attn_Z<A>(l, p);
+    stat[0] = A::exp_family ? m : factor;
+    stat[1] = A::exp_family ? ln_Z : l;
+    return factor;
 }
-// where head h of sequence b begins in qkv, for queries, keys and values; and its learned key or value
-DEVICE const real* head_q(const real* qkv, const AttnShape& s, int b, int h) { return qkv + (long)b * s.T * attn_row(s) + h * s.HS; }
-DEVICE const real* head_k(const real* qkv, const AttnShape& s, int b, int g) { return head_q(qkv, s, b, s.NH + g); }
-DEVICE const real* head_v(const real* qkv, const AttnShape& s, int b, int g) { return head_q(qkv, s, b, s.NH + s.KV + g); }
-DEVICE const real* head_star(const real* star, const AttnShape& s, int g) { return star && !s.bias_shared ? star + g * s.HS : star; }
+DEVICE float warp_dot(const real* a, const real* b, int HS) { // NULL counts as zero
+    float sum = 0;
+    for (int i = threadIdx.x % 32; a && b && i < HS; i += 32) { sum += (float)a[i] * (float)b[i]; }
+    return warp_sum(sum);
+}
+// where head h of sequence b begins in qkv, for queries, keys and values
+HD const real* head_q(const real* qkv, const AttnShape& s, int b, int h) {
+    return qkv + (long)b * s.T * attn_row(s) + h * s.HS;
+}
+HD const real* head_k(const real* qkv, const AttnShape& s, int b, int g) { return head_q(qkv, s, b, s.NH + g); }
+HD const real* head_v(const real* qkv, const AttnShape& s, int b, int g) { return head_q(qkv, s, b, s.NH + s.KV + g); }
 
-template <class A, class Bi, class Pe> __global__ void __launch_bounds__(256, 1)
-attention_forward_kernel(real* out, acc* stat, const real* qkv, const real* kstar, const real* vstar, AttnShape s) {
-    float *w = dynamic_smem<float>(), *stage = w + TILE * TILE_LD;
-    const int y = threadIdx.x / 16, x = threadIdx.x % 16, W = attn_row(s), HS = s.HS, z = blockIdx.z * SLICE;
-    const int b = blockIdx.x / s.NH, h = blockIdx.x % s.NH, g = h / (s.NH / s.KV);
-    const int t0 = (gridDim.y - 1 - blockIdx.y) * TILE;                          // those with most keys start first
-    const real *q = head_q(qkv, s, b, h), *k = head_k(qkv, s, b, g), *v = head_v(qkv, s, b, g);
-    const real *ks = head_star(kstar, s, g), *vs = head_star(vstar, s, g);
-    const float scale = 1.0f / sqrtf((float)HS), alpha = attn_alpha<A, float>(s);
-    float m[4], l[4], o[4][SLICE / 16];
-    for (int i = 0; i < 4; i++) { // the extra column is the state that the loop starts from
-        const int t = min(t0 + 4 * y + i, s.T - 1);
-        const float s_star = Bi::column ? rows_dot(q + (long)t * W, ks, HS) * scale : 0.0f;
-        const float w_star = !Bi::column ? 0.0f : A::exp_family ? 1.0f : A::sim(s_star);
-        m[i] = Bi::column ? s_star : -INFINITY;
-        l[i] = attn_mass<A>(w_star, s.p);
-        #pragma unroll
-        for (int j = 0; j < SLICE / 16; j++) {
-            const int c = z + x + 16 * j;
-            o[i][j] = Bi::column && vs && c < HS ? w_star * (float)vs[c] : 0.0f;
-        }
-    }
-    const int end = min(s.T, max(t0 + TILE, s.prefix));
-    for (int j0 = 0; j0 < end; j0 += TILE) {
-        if (tile_empty(s, t0, j0)) { continue; }
-        const bool full = tile_full(s, t0, j0);
-        float score[4][4];
-        tile_dot(score, stage, rows_of(q, W, t0, s.T), rows_of(k, W, j0, s.T), HS);
-        #pragma unroll
-        for (int i = 0; i < 4; i++) {
-            float top = m[i], shrink = 1, sum = 0;
-            for (int j = 0; j < 4; j++) {
-                score[i][j] = attn_score<A, Pe>(score[i][j], scale, full, t0 + 4 * y + i, j0 + x + 16 * j, h, s);
-                top = fmaxf(top, score[i][j]);
-            }
-            if (A::exp_family) {
-                top = rows_max(top);
-                const float base = top == -INFINITY ? 0.0f : top;                // a row that has seen no key yet
-                shrink = exp_(m[i] - base);
-                m[i] = top;
-                top = base;
-            }
-            for (int j = 0; j < 4; j++) {
-                const float w_j = A::exp_family ? exp_(score[i][j] - top) : A::sim(score[i][j]);
-                sum += attn_mass<A>(w_j, s.p);
-                w[(4 * y + i) * TILE_LD + x + 16 * j] = w_j;
-            }
-            l[i] = l[i] * (A::exp_family ? attn_mass<A>(shrink, s.p) : 1.0f) + rows_sum(sum);
-            #pragma unroll
-            for (int j = 0; j < SLICE / 16; j++) { o[i][j] *= shrink; }
-        }
-        tile_gather<false>(o, stage, w, rows_of(v, W, j0, s.T), z, HS);           // w is written again after tile_dot's barriers
-    }
-    float factor[4];
-    for (int i = 0; i < 4; i++) {
-        const float ln_Z = (A::Z == Z_PNORM ? log_(l[i]) / s.p : log_(l[i])) - log_(alpha);
-        factor[i] = A::exp_family ? exp_(-ln_Z) : alpha / attn_Z<A>(l[i], s.p);
-        const int t = t0 + 4 * y + i;
-        if (x || z || t >= s.T) { continue; }
-        acc* st = stat + ((long)blockIdx.x * s.T + t) * 2;
-        st[0] = A::exp_family ? m[i] : factor[i];
-        st[1] = A::exp_family ? ln_Z : l[i];
-    }
-    tile_store(out + (long)b * s.T * s.NH * HS + h * HS, s.NH * HS, t0, s.T, z, HS, o, factor);
-}
-enum { FORWARD_SMEM = (TILE * TILE_LD + STAGE) * 4, BACKWARD_SMEM = (2 * TILE * TILE_LD + STAGE) * 4 };
-
-// What backward needs of a row beside stat: delta, and of the extra column its weight and ds. Row t of head h of sequence b
-// is number (b NH + h) T + t in all three.
+// ---- what backward needs of a row beside stat: delta, and of the extra column its weight and ds. Row t of head h of
+// sequence b is number (b NH + h) T + t in all three. A warp per row
 struct RowStats { float *delta, *w_star, *ds_star; };
 
-template <class A, class Bi> __global__ void __launch_bounds__(256)
-attention_rows_kernel(RowStats r, const real* dout, const real* out, const acc* stat, const real* qkv, const real* kstar,
-                      const real* vstar, AttnShape s) {
-    const long row = (long)blockIdx.x * 16 + threadIdx.x / 16, rows = (long)s.B * s.NH * s.T;
-    const long at = min(row, rows - 1);                                          // all lanes stay for the shuffles
-    const int b = at / s.T / s.NH, h = at / s.T % s.NH, t = at % s.T, g = h / (s.NH / s.KV);
+template <class A, class Bi> __global__ void __launch_bounds__(128)
+attention_rows_kernel(RowStats r, const real* dout, const real* out, const acc* stat, const real* qkv,
+                      const real* kstar, const real* vstar, AttnShape s) {
+    const long row = (long)blockIdx.x * 4 + threadIdx.x / 32;
+    if (row >= (long)s.B * s.NH * s.T) { return; }
+    const int b = row / s.T / s.NH, h = row / s.T % s.NH, t = row % s.T, g = h / (s.NH / s.KV);
     const long o = ((long)b * s.T + t) * s.NH * s.HS + h * s.HS;
-    const float alpha = attn_alpha<A, float>(s), scale = 1.0f / sqrtf((float)s.HS), stat0 = stat[at * 2], stat1 = stat[at * 2 + 1];
-    const float delta = attn_delta<A>(rows_dot(dout + o, out + o, s.HS), stat1, alpha);
-    float w_star = 0, ds_star = 0;
+    const float alpha = attn_alpha<A, float>(s), scale = 1.0f / sqrtf((float)s.HS);
+    const float stat0 = stat[row * 2], stat1 = stat[row * 2 + 1];
+    const float delta = attn_delta<A>(warp_dot(dout + o, out + o, s.HS), stat1, alpha);
+    if (threadIdx.x % 32 == 0) { r.delta[row] = delta; }
     if (Bi::column) {
-        const float s_star = rows_dot(head_q(qkv, s, b, h) + (long)t * attn_row(s), head_star(kstar, s, g), s.HS) * scale;
-        w_star = attn_weight<A>(s_star, stat0, stat1);
-        ds_star = attn_ds<A>(s_star, w_star, rows_dot(dout + o, head_star(vstar, s, g), s.HS), stat0, delta, s.p, alpha) * scale;
-    }
-    if (threadIdx.x % 16 == 0 && row < rows) {
-        r.delta[row] = delta;
-        if (Bi::column) { r.w_star[row] = w_star; r.ds_star[row] = ds_star; }
-    }
-}
-// the weights of a tile and their ds / sqrt(HS), for the thread's 4 x 4 elements
-template <class A, class Pe> DEVICE void tile_ds(float (&weight)[4][4], float (&ds)[4][4], float* stage, Rows q, Rows k, Rows d, Rows v,
-                                                 const acc* stat, const float* delta, int t0, int j0, int h, const AttnShape& s) {
-    const int y = threadIdx.x / 16, x = threadIdx.x % 16;
-    const float scale = 1.0f / sqrtf((float)s.HS), alpha = attn_alpha<A, float>(s);
-    const bool full = tile_full(s, t0, j0);
-    tile_dot(weight, stage, q, k, s.HS);
-    tile_dot(ds, stage, d, v, s.HS);
-    #pragma unroll
-    for (int i = 0; i < 4; i++) {
-        const int t = t0 + 4 * y + i;
-        const int row = min(t, s.T - 1);
-        const float stat0 = stat[row * 2], stat1 = stat[row * 2 + 1], delta_t = delta[row];
-        #pragma unroll
-        for (int j = 0; j < 4; j++) {
-            const int key = j0 + x + 16 * j;
-            const bool sees = t < s.T && (full || (key < s.T && attn_sees(s, t, key)));
-            const float score = attn_score<A, Pe>(weight[i][j], scale, full, t, key, h, s);
-            weight[i][j] = sees ? attn_weight<A>(score, stat0, stat1) : 0.0f;
-            ds[i][j] = sees ? attn_ds<A>(score, weight[i][j], ds[i][j], stat0, delta_t, s.p, alpha) * scale : 0.0f;
-        }
+        const real *q = head_q(qkv, s, b, h) + (long)t * attn_row(s);
+        const float s_star = warp_dot(q, attn_star(kstar, s, g), s.HS) * scale;
+        const float w_star = attn_weight<A>(s_star, stat0, stat1);
+        const float dw_star = warp_dot(dout + o, attn_star(vstar, s, g), s.HS);
+        const float ds_star = attn_ds<A>(s_star, w_star, dw_star, stat0, delta, s.p, alpha) * scale;
+        if (threadIdx.x % 32 == 0) { r.w_star[row] = w_star; r.ds_star[row] = ds_star; }
     }
 }
-DEVICE void tile_put(float* w, const float (&value)[4][4]) {
-    const int y = threadIdx.x / 16, x = threadIdx.x % 16;
-    #pragma unroll
-    for (int i = 0; i < 4; i++) {
-        #pragma unroll
-        for (int j = 0; j < 4; j++) { w[(4 * y + i) * TILE_LD + x + 16 * j] = value[i][j]; }
-    }
-}
-// dq = sum_j ds_j k_j: a block per query tile
-template <class A, class Bi, class Pe> __global__ void __launch_bounds__(256, 1)
-attention_dq_kernel(real* dqkv, const real* dout, const acc* stat, RowStats r, const real* qkv, const real* kstar, AttnShape s) {
-    float *w = dynamic_smem<float>(), *stage = w + TILE * TILE_LD;
-    const int y = threadIdx.x / 16, x = threadIdx.x % 16, W = attn_row(s), HS = s.HS, z = blockIdx.z * SLICE;
-    const int b = blockIdx.x / s.NH, h = blockIdx.x % s.NH, g = h / (s.NH / s.KV);
-    const int t0 = (gridDim.y - 1 - blockIdx.y) * TILE;
-    const real *q = head_q(qkv, s, b, h), *k = head_k(qkv, s, b, g), *v = head_v(qkv, s, b, g), *ks = head_star(kstar, s, g);
-    const real* d = dout + (long)b * s.T * s.NH * HS + h * HS;
-    const long row = (long)blockIdx.x * s.T;
-    float dq[4][SLICE / 16];
-    for (int i = 0; i < 4; i++) {
-        const float ds_star = Bi::column ? r.ds_star[row + min(t0 + 4 * y + i, s.T - 1)] : 0.0f;
-        #pragma unroll
-        for (int j = 0; j < SLICE / 16; j++) {
-            const int c = z + x + 16 * j;
-            dq[i][j] = Bi::column && ks && c < HS ? ds_star * (float)ks[c] : 0.0f;
-        }
-    }
-    const int end = min(s.T, max(t0 + TILE, s.prefix));
-    for (int j0 = 0; j0 < end; j0 += TILE) {
-        if (tile_empty(s, t0, j0)) { continue; }
-        float weight[4][4], ds[4][4];
-        const Rows keys = rows_of(k, W, j0, s.T);
-        tile_ds<A, Pe>(weight, ds, stage, rows_of(q, W, t0, s.T), keys, rows_of(d, s.NH * HS, t0, s.T), rows_of(v, W, j0, s.T),
-                       stat + row * 2, r.delta + row, t0, j0, h, s);
-        tile_put(w, ds);
-        tile_gather<false>(dq, stage, w, keys, z, HS);
-    }
-    const float one[4] = {1, 1, 1, 1};
-    tile_store(dqkv + (long)b * s.T * W + h * HS, W, t0, s.T, z, HS, dq, one);
-}
-// dk_j = sum_t ds_tj q_t, dv_j = sum_t A_tj do_t: a block per key tile, over all query heads that share these keys
-template <class A, class Bi, class Pe> __global__ void __launch_bounds__(256, 1)
-attention_dkv_kernel(real* dqkv, const real* dout, const acc* stat, RowStats r, const real* qkv, AttnShape s) {
-    float *w = dynamic_smem<float>(), *ws = w + TILE * TILE_LD, *stage = ws + TILE * TILE_LD;
-    const int W = attn_row(s), HS = s.HS, z = blockIdx.z * SLICE, j0 = blockIdx.y * TILE, G = s.NH / s.KV;
-    const int b = blockIdx.x / s.KV, g = blockIdx.x % s.KV;
-    const real *k = head_k(qkv, s, b, g), *v = head_v(qkv, s, b, g);
-    float dk[4][SLICE / 16] = {}, dv[4][SLICE / 16] = {};
-    for (int h = g * G; h < (g + 1) * G; h++) {
-        const real *q = head_q(qkv, s, b, h), *d = dout + (long)b * s.T * s.NH * HS + h * HS;
-        const long row = (long)(b * s.NH + h) * s.T;
-        for (int t0 = 0; t0 < s.T; t0 += TILE) {
-            if (tile_empty(s, t0, j0)) { continue; }
-            float weight[4][4], ds[4][4];
-            const Rows queries = rows_of(q, W, t0, s.T), douts = rows_of(d, s.NH * HS, t0, s.T);
-            tile_ds<A, Pe>(weight, ds, stage, queries, rows_of(k, W, j0, s.T), douts, rows_of(v, W, j0, s.T),
-                           stat + row * 2, r.delta + row, t0, j0, h, s);
-            tile_put(w, weight);
-            tile_put(ws, ds);
-            tile_gather<true>(dv, stage, w, douts, z, HS);
-            tile_gather<true>(dk, stage, ws, queries, z, HS);
-        }
-    }
-    const float one[4] = {1, 1, 1, 1};
-    real* dx = dqkv + (long)b * s.T * W + (s.NH + g) * HS;
-    tile_store(dx, W, j0, s.T, z, HS, dk, one);
-    tile_store(dx + s.KV * HS, W, j0, s.T, z, HS, dv, one);
-}
-// part_k, part_v (B NH / KV, tiles of T, KV, HS) = sums over 64 queries of ds* q and of A* do
-__global__ void __launch_bounds__(128) attention_dstar_kernel(float* part_k, float* part_v, const real* dout, RowStats r, const real* qkv, AttnShape s) {
+// part_k, part_v (B NH / KV, parts of T, KV, HS) = sums over 64 queries of ds* q and of A* do
+enum { STAR_ROWS = 64 };
+__global__ void __launch_bounds__(128)
+attention_dstar_kernel(float* part_k, float* part_v, const real* dout, RowStats r, const real* qkv, AttnShape s) {
     const int b = blockIdx.x / s.NH, h = blockIdx.x % s.NH, G = s.NH / s.KV, g = h / G;
-    const int t0 = blockIdx.y * TILE, t1 = min(s.T, t0 + TILE);
+    const int t0 = blockIdx.y * STAR_ROWS, t1 = min(s.T, t0 + STAR_ROWS);
     const long at = (((long)(b * G + h % G) * gridDim.y + blockIdx.y) * s.KV + g) * s.HS;
     for (int c = threadIdx.x; c < s.HS; c += 128) {
         float dk = 0, dv = 0;
@@ -660,13 +443,189 @@ __global__ void __launch_bounds__(128) attention_dstar_kernel(float* part_k, flo
         part_v[at + c] = dv;
     }
 }
-// ---- the same on tensor cores: bf16, and the head dimensions of MMA_HEADS. A block of 4 warps; each warp owns rows of its
-// tile and everything about them, so weights go from the registers of one product into those of the next (a C fragment is
+
+// ---- by panels: any head dimension, either precision. A panel is the scores of up to PANEL_ROWS queries of one head
+// and of their keys, for as many sequences as PANEL_FLOATS allow. Between the products stand one kernel forward and one
+// backward, with a warp per query. Smaller panels would waste less of the causal triangle (at T 2048 a fifth of the
+// work) but read and write dk and dv, which are sums of T / PANEL_ROWS products, more often.
+const int  PANEL_ROWS   = emulated ? 32 : 512;
+const long PANEL_FLOATS = emulated ? 1 << 12 : 1 << 23;
+struct Panel { int b, count, h, t0, t1, j0, j1, ld; }; // (count, t1 - t0, ld): sequences b.., queries t0.., keys j0..
+
+inline Panel panel_at(const AttnShape& s, int b, int h, int t0) {
+    const int rows = std::min(s.T, PANEL_ROWS), ld = CEIL_DIV(s.T, 8) * 8;       // rows of bf16 aligned to 16 bytes
+    const int count = (int)std::min((long)s.B - b, std::max(1L, PANEL_FLOATS / ((long)rows * ld)));
+    const int t1 = std::min(s.T, t0 + rows);
+    const int j0 = s.window && !s.prefix ? std::max(0, t0 - s.window + 1) / 8 * 8 : 0;
+    return Panel{ b, count, h, t0, t1, j0, std::min(s.T, std::max(t1, s.prefix)), ld };
+}
+inline long panel_floats(const Panel& x) { return (long)x.count * (x.t1 - x.t0) * x.ld; }
+inline dim3 panel_grid(const Panel& x)   { return dim3((unsigned)CEIL_DIV(x.count * (x.t1 - x.t0), 4)); }
+// Three products. a, b, out: (B, T, *) with rows of wa, wb, wo numbers, from the columns of a head on.
+// dots = a_t . b_j
+inline void panel_dots(float* dots, const real* a, int wa, const real* b, int wb, const Panel& x, const AttnShape& s) {
+    const int rows = x.t1 - x.t0;
+    gemm(dots, (const float*)NULL, a + ((long)x.b * s.T + x.t0) * wa, b + ((long)x.b * s.T + x.j0) * wb,
+         rows, x.j1 - x.j0, s.HS, false, true,
+         Strides{wa, wb, x.ld, x.count, (long)s.T * wa, (long)s.T * wb, (long)rows * x.ld});
+}
+// out_t = [out_t +] sum_j w_tj b_j
+inline void panel_rows(real* out, int wo, bool add, const real* w, const real* b, int wb,
+                       const Panel& x, const AttnShape& s) {
+    const int rows = x.t1 - x.t0;
+    out += ((long)x.b * s.T + x.t0) * wo;
+    gemm(out, add ? out : NULL, w, b + ((long)x.b * s.T + x.j0) * wb, rows, s.HS, x.j1 - x.j0, false, false,
+         Strides{x.ld, wb, wo, x.count, (long)rows * x.ld, (long)s.T * wb, (long)s.T * wo});
+}
+// sums_j += sum_t w_tj a_t; sums (count, T, HS)
+inline void panel_columns(float* sums, const real* w, const real* a, int wa, const Panel& x, const AttnShape& s) {
+    const int rows = x.t1 - x.t0;
+    sums += (long)x.j0 * s.HS;
+    gemm(sums, sums, w, a + ((long)x.b * s.T + x.t0) * wa, x.j1 - x.j0, s.HS, rows, true, false,
+         Strides{x.ld, wa, s.HS, x.count, (long)rows * x.ld, (long)s.T * wa, (long)s.T * s.HS});
+}
+
+// weights and stat from dot products; with a v*, out_t = w_star v*, to which the product adds the rest
+template <class A, class Bi, class Pe> __global__ void __launch_bounds__(128, 1)
+attention_panel_forward_kernel(real* w, real* out, acc* stat, const float* dots, const real* qkv, const real* kstar,
+                               const real* vstar, Panel x, AttnShape s) {
+    const int n = blockIdx.x * 4 + threadIdx.x / 32, lane = threadIdx.x % 32, rows = x.t1 - x.t0, keys = x.j1 - x.j0;
+    if (n >= x.count * rows) { return; }
+    const int b = x.b + n / rows, t = x.t0 + n % rows, g = x.h / (s.NH / s.KV);
+    const float scale = 1.0f / sqrtf((float)s.HS), alpha = attn_alpha<A, float>(s), *dots_t = dots + (long)n * x.ld;
+    auto score = [&](int j) { return attn_score<A, Pe>(dots_t[j], scale, false, t, x.j0 + j, x.h, s); };
+    float s_star = 0, m = -INFINITY, l = 0, st[2];
+    if (Bi::column) {
+        m = s_star = warp_dot(head_q(qkv, s, b, x.h) + (long)t * attn_row(s), attn_star(kstar, s, g), s.HS) * scale;
+    }
+    if (A::exp_family) {
+        for (int j = lane; j < keys; j += 32) { m = fmaxf(m, score(j)); }
+        m = warp_max(m);
+    }
+    for (int j = lane; j < keys; j += 32) {
+        l += attn_mass<A>(A::exp_family ? exp_(score(j) - m) : A::sim(score(j)), s.p);
+    }
+    l = warp_sum(l);
+    if (Bi::column) { l += attn_mass<A>(A::exp_family ? exp_(s_star - m) : A::sim(s_star), s.p); }
+    attn_stat<A>(st, m, l, s.p, alpha);
+    for (int j = lane; j < keys; j += 32) { w[(long)n * x.ld + j] = real(attn_weight<A>(score(j), st[0], st[1])); }
+    if (lane < 2) { stat[(((long)b * s.NH + x.h) * s.T + t) * 2 + lane] = lane ? st[1] : st[0]; }
+    const real* vs = attn_star(vstar, s, g);
+    for (int i = lane; Bi::column && vs && i < s.HS; i += 32) {
+        out[(((long)b * s.T + t) * s.NH + x.h) * s.HS + i] = real(attn_weight<A>(s_star, st[0], st[1]) * (float)vs[i]);
+    }
+}
+// weights and ds from both dot products; with a k*, dq_t = ds_star k*
+template <class A, class Bi, class Pe> __global__ void __launch_bounds__(128, 1)
+attention_panel_backward_kernel(real* w, real* ds, real* dqkv, const float* dots, const float* dw, const acc* stat,
+                                RowStats r, const real* kstar, Panel x, AttnShape s) {
+    const int n = blockIdx.x * 4 + threadIdx.x / 32, lane = threadIdx.x % 32, rows = x.t1 - x.t0;
+    if (n >= x.count * rows) { return; }
+    const int b = x.b + n / rows, t = x.t0 + n % rows;
+    const long row = ((long)b * s.NH + x.h) * s.T + t, at = (long)n * x.ld;
+    const float scale = 1.0f / sqrtf((float)s.HS), alpha = attn_alpha<A, float>(s);
+    const float stat0 = stat[row * 2], stat1 = stat[row * 2 + 1], delta = r.delta[row];
+    for (int j = lane; j < x.j1 - x.j0; j += 32) {
+        float weight = dots[at + j], d = dw[at + j];
+        weight_ds<A, Pe>(weight, d, scale, alpha, false, t, x.j0 + j, x.h, stat0, stat1, delta, s);
+        w[at + j] = real(weight);
+        ds[at + j] = real(d);
+    }
+    const real* ks = attn_star(kstar, s, x.h / (s.NH / s.KV));
+    for (int i = lane; Bi::column && ks && i < s.HS; i += 32) {
+        dqkv[((long)b * s.T + t) * attn_row(s) + x.h * s.HS + i] = real(r.ds_star[row] * (float)ks[i]);
+    }
+}
+// rows of dqkv, from the columns of a key head g on, <- dk, dv (count, T, HS) of sequences b0..
+__global__ void __launch_bounds__(128)
+attention_panel_keys_kernel(real* dqkv, const float* dk, const float* dv, int b0, int g, AttnShape s) {
+    real* dx = dqkv + ((long)b0 * s.T + blockIdx.x) * attn_row(s) + (s.NH + g) * s.HS;
+    for (int i = threadIdx.x; i < s.HS; i += 128) {
+        dx[i] = real(dk[(long)blockIdx.x * s.HS + i]);
+        dx[s.KV * s.HS + i] = real(dv[(long)blockIdx.x * s.HS + i]);
+    }
+}
+template <class A, class Bi, class Pe>
+void attention_forward_panels(real* out, acc* stat, const real* qkv, const real* kstar, const real* vstar,
+                              const AttnShape& s) {
+    const int W = attn_row(s), O = s.NH * s.HS;
+    const long size = panel_floats(panel_at(s, 0, 0, 0));                        // no later one is larger
+    float* dots = (float*)device_scratch(size * (sizeof(float) + sizeof(real)));
+    real* w = (real*)(dots + size);
+    for (int b = 0, count; b < s.B; b += count) {
+        count = panel_at(s, b, 0, 0).count;
+        for (int h = 0; h < s.NH; h++) {
+            const int g = h / (s.NH / s.KV);
+            for (int t0 = 0; t0 < s.T; t0 += PANEL_ROWS) {
+                const Panel x = panel_at(s, b, h, t0);
+                panel_dots(dots, head_q(qkv, s, 0, h), W, head_k(qkv, s, 0, g), W, x, s);
+                LAUNCH((attention_panel_forward_kernel<A, Bi, Pe>), panel_grid(x), dim3(128), 0,
+                       w, out, stat, dots, qkv, kstar, vstar, x, s);
+                panel_rows(out + h * s.HS, O, Bi::column && vstar, w, head_v(qkv, s, 0, g), W, x, s);
+            }
+        }
+    }
+}
+// memory that it wants, in floats: dots, dw, w, ds, and sums for dk and dv
+inline long panels_scratch(const AttnShape& s) {
+    const Panel x = panel_at(s, 0, 0, 0);
+    return panel_floats(x) * (sizeof(real) == 4 ? 4 : 3) + (long)x.count * s.T * s.HS * 2;
+}
+template <class A, class Bi, class Pe>
+void attention_dqkv_panels(real* dqkv, const real* dout, const acc* stat, RowStats r, const real* qkv,
+                           const real* kstar, const AttnShape& s, float* scratch) {
+    const int W = attn_row(s), O = s.NH * s.HS, G = s.NH / s.KV;
+    const long size = panel_floats(panel_at(s, 0, 0, 0)), sums = (long)panel_at(s, 0, 0, 0).count * s.T * s.HS;
+    float *dots = scratch, *dw = dots + size, *dk = scratch + panels_scratch(s) - 2 * sums, *dv = dk + sums;
+    real *w = (real*)(dw + size), *ds = w + size;
+    for (int b = 0, count; b < s.B; b += count) {
+        count = panel_at(s, b, 0, 0).count;
+        for (int g = 0; g < s.KV; g++) {
+            device_zero(dk, 2 * sums * sizeof(float));
+            for (int h = g * G; h < (g + 1) * G; h++) {
+                const real *q = head_q(qkv, s, 0, h), *k = head_k(qkv, s, 0, g), *v = head_v(qkv, s, 0, g);
+                const real* d = dout + h * s.HS;
+                for (int t0 = 0; t0 < s.T; t0 += PANEL_ROWS) {
+                    const Panel x = panel_at(s, b, h, t0);
+                    panel_dots(dots, q, W, k, W, x, s);
+                    panel_dots(dw, d, O, v, W, x, s);
+                    LAUNCH((attention_panel_backward_kernel<A, Bi, Pe>), panel_grid(x), dim3(128), 0,
+                           w, ds, dqkv, dots, dw, stat, r, kstar, x, s);
+                    panel_rows(dqkv + h * s.HS, W, Bi::column && kstar, ds, k, W, x, s);
+                    panel_columns(dk, ds, q, W, x, s);
+                    panel_columns(dv, w, d, O, x, s);
+                }
+            }
+            LAUNCH(attention_panel_keys_kernel, dim3(count * s.T), dim3(128), 0, dqkv, dk, dv, b, g, s);
+        }
+    }
+}
+
+// ---- on tensor cores: bf16 and the head dimensions of MMA_HEADS. A block of 4 warps; each warp owns rows of its tile
+// and everything about them, so weights go from the registers of one product into those of the next (a C fragment is
 // half an A fragment) and never through memory. Tiles of the other operand arrive by cp.async, one ahead.
 #ifndef MMA_HEADS
-#define MMA_HEADS(X) X(64) X(96) X(128)
+#define MMA_HEADS(X) X(64) X(96) X(128) X(192)
 #endif
-// where 8 columns of a row of a tile (rows, HS) stand: swizzled, so that 8 rows of ldmatrix meet 8 different groups of banks
+enum { SMEM_MOST = 99 << 10 }; // what a block may ask for on sm_86 and sm_89; 163 KiB on sm_80, 227 on sm_90
+
+// is a tile of queries t0.. and keys j0.. all masked; is nothing of it masked
+DEVICE bool tile_empty(const AttnShape& s, int t0, int j0, int queries, int keys) {
+    return attn_tile_empty(s, t0, min(t0 + queries, s.T), j0, min(j0 + keys, s.T));
+}
+DEVICE bool tile_full(const AttnShape& s, int t0, int j0, int queries, int keys) {
+    return max(t0 + queries, j0 + keys) <= s.T && attn_tile_full(s, t0, t0 + queries, j0, j0 + keys);
+}
+// the first tile from `at` on that is not all masked, or `end`
+DEVICE int next_keys(const AttnShape& s, int t0, int queries, int at, int end, int keys) {
+    while (at < end && tile_empty(s, t0, at, queries, keys)) { at += keys; }
+    return at;
+}
+DEVICE int next_queries(const AttnShape& s, int j0, int keys, int at, int queries) {
+    while (at < s.T && tile_empty(s, at, j0, queries, keys)) { at += queries; }
+    return at;
+}
+// where 8 columns of a row of a tile (rows, HS) stand: swizzled, so that 8 rows of ldmatrix meet 8 groups of banks
 template <int HS> DEVICE bf16* tile_at(bf16* tile, int row, int chunk) {
     return tile + row * HS + 8 * (HS % 64 == 0 ? chunk ^ (row & 7) : (chunk & ~3) | ((chunk ^ (row >> 1)) & 3));
 }
@@ -695,12 +654,16 @@ template <int HS, int MT, int N> DEVICE void product_rows(float (&c)[MT][N / 8][
         for (int n = 0; n < N / 16; n++) {
             ldmatrix(fb, tile_at<HS>(b, 16 * n + lane / 16 * 8 + lane % 8, 2 * k + lane / 8 % 2));
             #pragma unroll
-            for (int m = 0; m < MT; m++) { mma(c[m][2 * n], fa[m], fb[0], fb[1]); mma(c[m][2 * n + 1], fa[m], fb[2], fb[3]); }
+            for (int m = 0; m < MT; m++) {
+                mma(c[m][2 * n], fa[m], fb[0], fb[1]);
+                mma(c[m][2 * n + 1], fa[m], fb[2], fb[3]);
+            }
         }
     }
 }
 // c (16 MT, HS) += w (16 MT, N), in registers, times the N rows of x
-template <int HS, int MT, int N> DEVICE void product_weights(float (&c)[MT][HS / 8][4], const float (&w)[MT][N / 8][4], bf16* x) {
+template <int HS, int MT, int N>
+DEVICE void product_weights(float (&c)[MT][HS / 8][4], const float (&w)[MT][N / 8][4], bf16* x) {
     const int lane = threadIdx.x % 32;
     #pragma unroll
     for (int k = 0; k < N / 16; k++) {
@@ -715,14 +678,18 @@ template <int HS, int MT, int N> DEVICE void product_weights(float (&c)[MT][HS /
         for (int n = 0; n < HS / 16; n++) {
             ldmatrix_trans(fb, tile_at<HS>(x, 16 * k + lane % 16, 2 * n + lane / 16));
             #pragma unroll
-            for (int m = 0; m < MT; m++) { mma(c[m][2 * n], fa[m], fb[0], fb[1]); mma(c[m][2 * n + 1], fa[m], fb[2], fb[3]); }
+            for (int m = 0; m < MT; m++) {
+                mma(c[m][2 * n], fa[m], fb[0], fb[1]);
+                mma(c[m][2 * n + 1], fa[m], fb[2], fb[3]);
+            }
         }
     }
 }
-// 16 rows of the warp, times one factor for each of the thread's two, to rows t0.. of out. They pass through the rows of a
-// tile that only this warp reads, to leave 16 bytes at a time
-template <int HS> DEVICE void rows_store(bf16* out, long stride, int t0, int T, bf16* tile, int row0, const float (&c)[HS / 8][4],
-                                         float f0, float f1) {
+// 16 rows of the warp, times one factor for each of the thread's two, to rows t0.. of out. They pass through the rows
+// of a tile that only this warp reads, to leave 16 bytes at a time
+template <int HS>
+DEVICE void rows_store(bf16* out, long stride, int t0, int T, bf16* tile, int row0, const float (&c)[HS / 8][4],
+                       float f0, float f1) {
     const int lane = threadIdx.x % 32, g = lane / 4, t2 = lane % 4 * 2;
     __syncwarp();
     #pragma unroll
@@ -738,54 +705,99 @@ template <int HS> DEVICE void rows_store(bf16* out, long stride, int t0, int T, 
 }
 // sums and maxima over the 4 lanes that share a row
 DEVICE float quad_sum(float v) { v += __shfl_xor_sync(~0u, v, 1); return v + __shfl_xor_sync(~0u, v, 2); }
-DEVICE float quad_max(float v) { v = fmaxf(v, __shfl_xor_sync(~0u, v, 1)); return fmaxf(v, __shfl_xor_sync(~0u, v, 2)); }
-// the first tile from `at` on that is not all masked, or `end`
-DEVICE int next_keys(const AttnShape& s, int t0, int queries, int at, int end, int keys) {
-    while (at < end && tile_empty(s, t0, at, queries, keys)) { at += keys; }
-    return at;
-}
-DEVICE int next_queries(const AttnShape& s, int j0, int keys, int at, int queries) {
-    while (at < s.T && tile_empty(s, at, j0, queries, keys)) { at += queries; }
-    return at;
+DEVICE float quad_max(float v) {
+    v = fmaxf(v, __shfl_xor_sync(~0u, v, 1));
+    return fmaxf(v, __shfl_xor_sync(~0u, v, 2));
 }
 
-// 128 queries a block, 32 a warp; tiles of as many keys as fit the registers without spills
-template <int HS> struct ForwardTile { enum { MT = 2, BQ = 64 * MT, BK = HS > 96 ? 32 : HS > 64 ? 48 : 64, SMEM = (BQ + 4 * BK) * HS * 2 }; };
+// What a thread holds of its 2 MT rows, which are own + 8 r: the largest score so far, the sum under Z relative to it,
+// and of the output two of every 8 columns, from t2 = 0, 2, 4 or 6 on
+template <int HS, int MT> struct OnlineRows { float m[2 * MT], l[2 * MT], o[MT][HS / 8][4]; };
+
+// the extra column is the state that the loop over keys starts from
+template <class A, class Bi, int HS, int MT>
+DEVICE void online_start(OnlineRows<HS, MT>& x, const bf16* q, const bf16* ks, const bf16* vs, float scale,
+                         int own, int t2, const AttnShape& s) {
+    #pragma unroll
+    for (int r = 0; r < 2 * MT; r++) {
+        float s_star = 0;
+        if (Bi::column && ks) {
+            const bf16* q_t = q + (long)min(own + 8 * r, s.T - 1) * attn_row(s);
+            for (int i = t2 / 2; i < HS; i += 4) { s_star += (float)q_t[i] * (float)ks[i]; }
+            s_star = quad_sum(s_star) * scale;
+        }
+        const float w_star = !Bi::column ? 0.0f : A::exp_family ? 1.0f : A::sim(s_star);
+        x.m[r] = Bi::column ? s_star : -INFINITY;
+        x.l[r] = attn_mass<A>(w_star, s.p);
+        #pragma unroll
+        for (int n = 0; n < HS / 8; n++) {
+            for (int e = 0; e < 2; e++) {
+                x.o[r / 2][n][r % 2 * 2 + e] = Bi::column && vs ? w_star * (float)vs[8 * n + t2 + e] : 0.0f;
+            }
+        }
+    }
+}
+// N keys from j on: dot products become weights, in place, and join the rows' sums
+template <class A, class Pe, int HS, int MT, int N>
+DEVICE void online_add(OnlineRows<HS, MT>& x, float (&w)[MT][N / 8][4], float scale, bool full, int own, int j, int h,
+                       const AttnShape& s) {
+    #pragma unroll
+    for (int r = 0; r < 2 * MT; r++) {
+        float top = x.m[r], shrink = 1, sum = 0;
+        #pragma unroll
+        for (int n = 0; n < N / 8; n++) {
+            #pragma unroll
+            for (int e = 0; e < 2; e++) {
+                float& w_j = w[r / 2][n][r % 2 * 2 + e];
+                w_j = attn_score<A, Pe>(w_j, scale, full, own + 8 * r, j + 8 * n + e, h, s);
+                top = fmaxf(top, w_j);
+            }
+        }
+        if (A::exp_family) {
+            top = quad_max(top);
+            const float base = top == -INFINITY ? 0.0f : top;                    // a row that has seen no key yet
+            shrink = exp_(x.m[r] - base);
+            x.m[r] = top;
+            top = base;
+        }
+        #pragma unroll
+        for (int n = 0; n < N / 8; n++) {
+            #pragma unroll
+            for (int e = 0; e < 2; e++) {
+                float& w_j = w[r / 2][n][r % 2 * 2 + e];
+                w_j = A::exp_family ? exp_(w_j - top) : A::sim(w_j);
+                sum += attn_mass<A>(w_j, s.p);
+            }
+        }
+        x.l[r] = x.l[r] * (A::exp_family ? attn_mass<A>(shrink, s.p) : 1.0f) + quad_sum(sum);
+        #pragma unroll
+        for (int n = 0; A::exp_family && n < HS / 8; n++) {
+            for (int e = 0; e < 2; e++) { x.o[r / 2][n][r % 2 * 2 + e] *= shrink; }
+        }
+    }
+}
+// 128 queries a block, 32 a warp; tiles of as many keys as fit the registers without spills. HS 192: half the queries
+template <int HS> struct ForwardTile {
+    enum { MT = HS > 128 ? 1 : 2, BQ = 64 * MT, BK = HS > 96 ? 32 : HS > 64 ? 48 : 64, SMEM = (BQ + 4 * BK) * HS * 2 };
+};
 template <class A, class Bi, class Pe, int HS> __global__ void __launch_bounds__(128)
 attention_forward_mma_kernel(bf16* out, acc* stat, const bf16* qkv, const bf16* kstar, const bf16* vstar, AttnShape s) {
     constexpr int MT = ForwardTile<HS>::MT, BQ = ForwardTile<HS>::BQ, BK = ForwardTile<HS>::BK;
-    bf16 *sq = dynamic_smem<bf16>(), *sk = sq + BQ * HS, *sv = sk + 2 * BK * HS;
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, t2 = lane % 4 * 2, W = attn_row(s);
-    const int b = blockIdx.x / s.NH, h = blockIdx.x % s.NH, g = h / (s.NH / s.KV), t0 = (gridDim.y - 1 - blockIdx.y) * BQ;
-    const int row0 = warp * 16 * MT, own = t0 + row0 + lane / 4;                 // the thread's rows: own + 8 r
-    const bf16* q = qkv + (long)b * s.T * W + h * HS;
-    const bf16 *k = q + (s.NH + g - h) * HS, *v = k + s.KV * HS;
-    const bf16 *ks = kstar && !s.bias_shared ? kstar + g * HS : kstar, *vs = vstar && !s.bias_shared ? vstar + g * HS : vstar;
-    const float scale = 1.0f / sqrtf((float)HS), alpha = attn_alpha<A, float>(s);
+    bf16 *sq = dynamic_smem<bf16>(), *sk = sq + BQ * HS, *sv = sk + 2 * BK * HS;     // Q; two tiles each of K and V
+    const int b = blockIdx.x / s.NH, h = blockIdx.x % s.NH, g = h / (s.NH / s.KV), W = attn_row(s);
+    const int t0 = (gridDim.y - 1 - blockIdx.y) * BQ;                                // those with most keys start first
+    const int lane = threadIdx.x % 32, t2 = lane % 4 * 2, row0 = threadIdx.x / 32 * 16 * MT, own = t0 + row0 + lane / 4;
+    const bf16 *q = qkv + (long)b * s.T * W + h * HS, *k = q + (s.NH + g - h) * HS, *v = k + s.KV * HS;
+    const float scale = 1.0f / sqrtf((float)HS);
     const int end = min(s.T, max(t0 + BQ, s.prefix));
+
     tile_load<HS, BQ>(sq, q, W, t0, s.T);
     int j0 = next_keys(s, t0, BQ, 0, end, BK);
     tile_load<HS, BK>(sk, k, W, j0, s.T);
     tile_load<HS, BK>(sv, v, W, j0, s.T);
     cp_async_commit();
-
-    float m[2 * MT], l[2 * MT], o[MT][HS / 8][4];
-    #pragma unroll
-    for (int r = 0; r < 2 * MT; r++) { // the extra column is the state that the loop starts from
-        float s_star = 0;
-        if (Bi::column && ks) {
-            const bf16* q_t = q + (long)min(own + 8 * r, s.T - 1) * W;
-            for (int i = lane % 4; i < HS; i += 4) { s_star += (float)q_t[i] * (float)ks[i]; }
-            s_star = quad_sum(s_star) * scale;
-        }
-        const float w_star = !Bi::column ? 0.0f : A::exp_family ? 1.0f : A::sim(s_star);
-        m[r] = Bi::column ? s_star : -INFINITY;
-        l[r] = attn_mass<A>(w_star, s.p);
-        #pragma unroll
-        for (int n = 0; n < HS / 8; n++) {
-            for (int e = 0; e < 2; e++) { o[r / 2][n][r % 2 * 2 + e] = Bi::column && vs ? w_star * (float)vs[8 * n + t2 + e] : 0.0f; }
-        }
-    }
+    OnlineRows<HS, MT> x;
+    online_start<A, Bi>(x, q, attn_star(kstar, s, g), attn_star(vstar, s, g), scale, own, t2, s);
     for (int buf = 0; j0 < end; buf ^= 1) {
         const int next = next_keys(s, t0, BQ, j0 + BK, end, BK);
         if (next < end) {
@@ -793,101 +805,66 @@ attention_forward_mma_kernel(bf16* out, acc* stat, const bf16* qkv, const bf16* 
             tile_load<HS, BK>(sv + (buf ^ 1) * BK * HS, v, W, next, s.T);
         }
         cp_async_commit();
-        cp_async_wait<1>();                                                      // all but the tile just asked for
+        cp_async_wait<1>();                                                          // all but the tile just asked for
         __syncthreads();
-        const bool full = tile_full(s, t0, j0, BQ, BK);
         float w[MT][BK / 8][4];
         product_rows<HS, MT, BK>(w, sq, row0, sk + buf * BK * HS);
-        #pragma unroll
-        for (int r = 0; r < 2 * MT; r++) {
-            float top = m[r], shrink = 1, sum = 0;
-            #pragma unroll
-            for (int n = 0; n < BK / 8; n++) {
-                #pragma unroll
-                for (int e = 0; e < 2; e++) {
-                    float& x = w[r / 2][n][r % 2 * 2 + e];
-                    x = attn_score<A, Pe>(x, scale, full, own + 8 * r, j0 + 8 * n + t2 + e, h, s);
-                    top = fmaxf(top, x);
-                }
-            }
-            if (A::exp_family) {
-                top = quad_max(top);
-                const float base = top == -INFINITY ? 0.0f : top;                // a row that has seen no key yet
-                shrink = exp_(m[r] - base);
-                m[r] = top;
-                top = base;
-            }
-            #pragma unroll
-            for (int n = 0; n < BK / 8; n++) {
-                #pragma unroll
-                for (int e = 0; e < 2; e++) {
-                    float& x = w[r / 2][n][r % 2 * 2 + e];
-                    x = A::exp_family ? exp_(x - top) : A::sim(x);
-                    sum += attn_mass<A>(x, s.p);
-                }
-            }
-            l[r] = l[r] * (A::exp_family ? attn_mass<A>(shrink, s.p) : 1.0f) + quad_sum(sum);
-            #pragma unroll
-            for (int n = 0; A::exp_family && n < HS / 8; n++) { o[r / 2][n][r % 2 * 2] *= shrink; o[r / 2][n][r % 2 * 2 + 1] *= shrink; }
-        }
-        product_weights<HS, MT, BK>(o, w, sv + buf * BK * HS);
+        online_add<A, Pe, HS, MT, BK>(x, w, scale, tile_full(s, t0, j0, BQ, BK), own, j0 + t2, h, s);
+        product_weights<HS, MT, BK>(x.o, w, sv + buf * BK * HS);
         __syncthreads();                                                         // before this buffer is filled again
         j0 = next;
     }
-    float factor[2 * MT];
+    float factor[2 * MT], st[2];
     #pragma unroll
     for (int r = 0; r < 2 * MT; r++) {
-        const float ln_Z = (A::Z == Z_PNORM ? log_(l[r]) / s.p : log_(l[r])) - log_(alpha);
-        factor[r] = A::exp_family ? exp_(-ln_Z) : alpha / attn_Z<A>(l[r], s.p);
+        factor[r] = attn_stat<A>(st, x.m[r], x.l[r], s.p, attn_alpha<A, float>(s));
         if (t2 == 0 && own + 8 * r < s.T) {
-            acc* st = stat + ((long)blockIdx.x * s.T + own + 8 * r) * 2;
-            st[0] = A::exp_family ? m[r] : factor[r];
-            st[1] = A::exp_family ? ln_Z : l[r];
+            acc* stat_t = stat + ((long)blockIdx.x * s.T + own + 8 * r) * 2;
+            stat_t[0] = st[0];
+            stat_t[1] = st[1];
         }
     }
     #pragma unroll
     for (int i = 0; i < MT; i++) {
-        rows_store<HS>(out + (long)b * s.T * s.NH * HS + h * HS, s.NH * HS, t0, s.T, sq, row0 + 16 * i, o[i], factor[2 * i], factor[2 * i + 1]);
+        rows_store<HS>(out + (long)b * s.T * s.NH * HS + h * HS, s.NH * HS, t0, s.T, sq, row0 + 16 * i, x.o[i],
+                       factor[2 * i], factor[2 * i + 1]);
     }
 }
-// from scores' dot products x and dA y to weights and ds / sqrt(HS), in place
-template <class A, class Pe> DEVICE void weight_ds(float& x, float& y, float scale, float alpha, bool full, int t, int j, int h,
-                                                   float stat0, float stat1, float delta, const AttnShape& s) {
-    const bool sees = full || (t < s.T && j < s.T && attn_sees(s, t, j));
-    const float score = attn_score<A, Pe>(x, scale, full, t, j, h, s);
-    x = sees ? attn_weight<A>(score, stat0, stat1) : 0.0f;
-    y = sees ? attn_ds<A>(score, x, y, stat0, delta, s.p, alpha) * scale : 0.0f;
-}
-// 64 queries a block, 16 a warp; tiles of 64 keys
+
+// dq_t = sum_j ds_tj k_j: 64 queries a block, 16 a warp
+template <int HS> struct DqTile { enum { BQ = 64, BK = HS > 96 ? 32 : 64, SMEM = (2 * BQ + 4 * BK) * HS * 2 }; };
 template <class A, class Bi, class Pe, int HS> __global__ void __launch_bounds__(128)
-attention_dq_mma_kernel(bf16* dqkv, const bf16* dout, const acc* stat, RowStats r, const bf16* qkv, const bf16* kstar, AttnShape s) {
-    constexpr int BQ = 64, BK = 64;
+attention_dq_mma_kernel(bf16* dqkv, const bf16* dout, const acc* stat, RowStats r, const bf16* qkv, const bf16* kstar,
+                        AttnShape s) {
+    constexpr int BQ = DqTile<HS>::BQ, BK = DqTile<HS>::BK;
     bf16 *sq = dynamic_smem<bf16>(), *sd = sq + BQ * HS, *sk = sd + BQ * HS, *sv = sk + 2 * BK * HS;
-    const int row0 = threadIdx.x / 32 * 16, lane = threadIdx.x % 32, t2 = lane % 4 * 2, W = attn_row(s);
-    const int b = blockIdx.x / s.NH, h = blockIdx.x % s.NH, g = h / (s.NH / s.KV), t0 = (gridDim.y - 1 - blockIdx.y) * BQ;
-    const int own = t0 + row0 + lane / 4;                                        // the thread's rows: own, own + 8
-    const bf16 *q = qkv + (long)b * s.T * W + h * HS, *d = dout + (long)b * s.T * s.NH * HS + h * HS;
-    const bf16 *k = q + (s.NH + g - h) * HS, *v = k + s.KV * HS, *ks = kstar && !s.bias_shared ? kstar + g * HS : kstar;
+    const int b = blockIdx.x / s.NH, h = blockIdx.x % s.NH, g = h / (s.NH / s.KV), W = attn_row(s);
+    const int t0 = (gridDim.y - 1 - blockIdx.y) * BQ;
+    const int lane = threadIdx.x % 32, t2 = lane % 4 * 2, row0 = threadIdx.x / 32 * 16, own = t0 + row0 + lane / 4;
+    const bf16 *q = qkv + (long)b * s.T * W + h * HS, *k = q + (s.NH + g - h) * HS, *v = k + s.KV * HS;
+    const bf16 *d = dout + (long)b * s.T * s.NH * HS + h * HS, *ks = attn_star(kstar, s, g);
     const float scale = 1.0f / sqrtf((float)HS), alpha = attn_alpha<A, float>(s);
     const int end = min(s.T, max(t0 + BQ, s.prefix));
+
     tile_load<HS, BQ>(sq, q, W, t0, s.T);
     tile_load<HS, BQ>(sd, d, s.NH * HS, t0, s.T);
     int j0 = next_keys(s, t0, BQ, 0, end, BK);
     tile_load<HS, BK>(sk, k, W, j0, s.T);
     tile_load<HS, BK>(sv, v, W, j0, s.T);
     cp_async_commit();
-
     float dq[1][HS / 8][4], stat0[2], stat1[2], delta[2];
     #pragma unroll
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 2; i++) { // the extra column's part comes first
         const long row = (long)blockIdx.x * s.T + min(own + 8 * i, s.T - 1);
+        const float ds_star = Bi::column && ks ? r.ds_star[row] : 0.0f;
         stat0[i] = stat[row * 2];
         stat1[i] = stat[row * 2 + 1];
         delta[i] = r.delta[row];
-        const float ds_star = Bi::column && ks ? r.ds_star[row] : 0.0f;
         #pragma unroll
         for (int n = 0; n < HS / 8; n++) {
-            for (int e = 0; e < 2; e++) { dq[0][n][2 * i + e] = Bi::column && ks ? ds_star * (float)ks[8 * n + t2 + e] : 0.0f; }
+            for (int e = 0; e < 2; e++) {
+                dq[0][n][2 * i + e] = Bi::column && ks ? ds_star * (float)ks[8 * n + t2 + e] : 0.0f;
+            }
         }
     }
     for (int buf = 0; j0 < end; buf ^= 1) {
@@ -907,8 +884,8 @@ attention_dq_mma_kernel(bf16* dqkv, const bf16* dout, const acc* stat, RowStats 
         for (int n = 0; n < BK / 8; n++) {
             #pragma unroll
             for (int e = 0; e < 4; e++) {
-                weight_ds<A, Pe>(w[0][n][e], ds[0][n][e], scale, alpha, full, own + e / 2 * 8, j0 + 8 * n + t2 + e % 2, h,
-                                 stat0[e / 2], stat1[e / 2], delta[e / 2], s);
+                weight_ds<A, Pe>(w[0][n][e], ds[0][n][e], scale, alpha, full, own + e / 2 * 8, j0 + 8 * n + t2 + e % 2,
+                                 h, stat0[e / 2], stat1[e / 2], delta[e / 2], s);
             }
         }
         product_weights<HS, 1, BK>(dq, ds, sk + buf * BK * HS);
@@ -917,15 +894,21 @@ attention_dq_mma_kernel(bf16* dqkv, const bf16* dout, const acc* stat, RowStats 
     }
     rows_store<HS>(dqkv + (long)b * s.T * W + h * HS, W, t0, s.T, sq, row0, dq[0], 1.0f, 1.0f);
 }
-// 64 keys a block, 16 a warp: the transposed tiles S^T = k q^T and dA^T = v do^T, over all query heads that share these keys
-template <int HS> struct DkvTile { enum { BQ = HS > 96 ? 32 : 64, SMEM = (2 * 64 + 4 * BQ) * HS * 2 + 2 * BQ * 3 * 4 }; };
-template <class A, class Bi, class Pe, int HS> __global__ void __launch_bounds__(128)
+
+// dk_j = sum_t ds_tj q_t, dv_j = sum_t A_tj do_t, over all query heads that share these keys: 64 keys a block, 16 a
+// warp, with the transposed tiles S^T = k q^T and dA^T = v do^T. Two sums of HS 192 do not fit the registers: there OUT
+// is one of them, and S is computed twice
+enum { DK = 1, DV = 2 };
+template <int HS> struct DkvTile {
+    enum { BQ = HS > 96 ? 32 : 64, BK = 64, SMEM = (2 * BK + 4 * BQ) * HS * 2 + 2 * BQ * 3 * 4 };
+};
+template <class A, class Pe, int HS, int OUT> __global__ void __launch_bounds__(128, 2)
 attention_dkv_mma_kernel(bf16* dqkv, const bf16* dout, const acc* stat, RowStats r, const bf16* qkv, AttnShape s) {
-    constexpr int BQ = DkvTile<HS>::BQ, BK = 64;
+    constexpr int BQ = DkvTile<HS>::BQ, BK = DkvTile<HS>::BK;
     bf16 *sk = dynamic_smem<bf16>(), *sv = sk + BK * HS, *sq = sv + BK * HS, *sd = sq + 2 * BQ * HS;
-    float* rows = (float*)(sd + 2 * BQ * HS);                                    // (2, BQ, 3): stat and delta of every query
-    const int row0 = threadIdx.x / 32 * 16, lane = threadIdx.x % 32, t2 = lane % 4 * 2, W = attn_row(s), G = s.NH / s.KV;
-    const int b = blockIdx.x / s.KV, g = blockIdx.x % s.KV, j0 = blockIdx.y * BK, own = j0 + row0 + lane / 4;
+    float* rows = (float*)(sd + 2 * BQ * HS);                                    // (2, BQ, 3): stat and delta
+    const int b = blockIdx.x / s.KV, g = blockIdx.x % s.KV, j0 = blockIdx.y * BK, W = attn_row(s), G = s.NH / s.KV;
+    const int lane = threadIdx.x % 32, t2 = lane % 4 * 2, row0 = threadIdx.x / 32 * 16, own = j0 + row0 + lane / 4;
     const bf16 *x = qkv + (long)b * s.T * W, *k = x + (s.NH + g) * HS, *v = k + s.KV * HS;
     const float scale = 1.0f / sqrtf((float)HS), alpha = attn_alpha<A, float>(s);
     auto load = [&](int buf, int h, int t0) {
@@ -953,80 +936,98 @@ attention_dkv_mma_kernel(bf16* dqkv, const bf16* dout, const acc* stat, RowStats
         cp_async_wait<1>();
         __syncthreads();
         const bool full = tile_full(s, t0, j0, BQ, BK);
-        float w[1][BQ / 8][4], ds[1][BQ / 8][4];
+        float w[1][BQ / 8][4], ds[1][BQ / 8][4] = {};
         product_rows<HS, 1, BQ>(w, sk, row0, sq + buf * BQ * HS);
-        product_rows<HS, 1, BQ>(ds, sv, row0, sd + buf * BQ * HS);
+        if constexpr (OUT & DK) { product_rows<HS, 1, BQ>(ds, sv, row0, sd + buf * BQ * HS); }
         #pragma unroll
         for (int n = 0; n < BQ / 8; n++) {
             const float* st = rows + (buf * BQ + 8 * n + t2) * 3;
             #pragma unroll
             for (int e = 0; e < 4; e++) {
-                weight_ds<A, Pe>(w[0][n][e], ds[0][n][e], scale, alpha, full, t0 + 8 * n + t2 + e % 2, own + e / 2 * 8, h,
-                                 st[e % 2 * 3], st[e % 2 * 3 + 1], st[e % 2 * 3 + 2], s);
+                const float* st_t = st + e % 2 * 3;
+                weight_ds<A, Pe>(w[0][n][e], ds[0][n][e], scale, alpha, full, t0 + 8 * n + t2 + e % 2, own + e / 2 * 8,
+                                 h, st_t[0], st_t[1], st_t[2], s);
             }
         }
-        product_weights<HS, 1, BQ>(dv, w, sd + buf * BQ * HS);
-        product_weights<HS, 1, BQ>(dk, ds, sq + buf * BQ * HS);
+        if constexpr (OUT & DV) { product_weights<HS, 1, BQ>(dv, w, sd + buf * BQ * HS); }
+        if constexpr (OUT & DK) { product_weights<HS, 1, BQ>(dk, ds, sq + buf * BQ * HS); }
         __syncthreads();
         t0 = next;
         h = next_h;
     }
-    cp_async_wait<0>();                                                          // a key that no query sees: nothing was waited for
+    cp_async_wait<0>();                                      // keys that no query sees: nothing has been waited for
     __syncthreads();
     bf16* dx = dqkv + (long)b * s.T * W + (s.NH + g) * HS;
-    rows_store<HS>(dx, W, j0, s.T, sk, row0, dk[0], 1.0f, 1.0f);
-    rows_store<HS>(dx + s.KV * HS, W, j0, s.T, sv, row0, dv[0], 1.0f, 1.0f);
+    if constexpr (OUT & DK) { rows_store<HS>(dx, W, j0, s.T, sk, row0, dk[0], 1.0f, 1.0f); }
+    if constexpr (OUT & DV) { rows_store<HS>(dx + s.KV * HS, W, j0, s.T, sv, row0, dv[0], 1.0f, 1.0f); }
 }
 
-// ---- the two operations: which kernels, how many blocks
-inline bool mma_fits(int HS, const AttnShape& s, std::initializer_list<const void*> pointers) {
+template <class A, class Bi, class Pe, int HS>
+void attention_forward_mma(bf16* out, acc* stat, const bf16* qkv, const bf16* kstar, const bf16* vstar,
+                           const AttnShape& s) {
+    typedef ForwardTile<HS> Tile;
+    static_assert((int)Tile::SMEM <= SMEM_MOST, "the tiles do not fit the shared memory of sm_86 and sm_89");
+    const dim3 blocks(s.B * s.NH, CEIL_DIV(s.T, Tile::BQ));
+    LAUNCH((attention_forward_mma_kernel<A, Bi, Pe, HS>), blocks, dim3(128), Tile::SMEM,
+           out, stat, qkv, kstar, vstar, s);
+}
+template <class A, class Bi, class Pe, int HS>
+void attention_dqkv_mma(bf16* dqkv, const bf16* dout, const acc* stat, RowStats r, const bf16* qkv, const bf16* kstar,
+                        const AttnShape& s) {
+    typedef DqTile<HS> Queries;
+    typedef DkvTile<HS> Keys;
+    static_assert((int)Queries::SMEM <= SMEM_MOST && (int)Keys::SMEM <= SMEM_MOST, "as above");
+    constexpr int first = HS > 128 ? DK : DK | DV;
+    const dim3 queries(s.B * s.NH, CEIL_DIV(s.T, Queries::BQ)), keys(s.B * s.KV, CEIL_DIV(s.T, Keys::BK));
+    LAUNCH((attention_dq_mma_kernel<A, Bi, Pe, HS>), queries, dim3(128), Queries::SMEM,
+           dqkv, dout, stat, r, qkv, kstar, s);
+    LAUNCH((attention_dkv_mma_kernel<A, Pe, HS, first>), keys, dim3(128), Keys::SMEM, dqkv, dout, stat, r, qkv, s);
+    if constexpr (first == DK) {
+        LAUNCH((attention_dkv_mma_kernel<A, Pe, HS, DV>), keys, dim3(128), Keys::SMEM, dqkv, dout, stat, r, qkv, s);
+    }
+}
+
+// ---- the two operations
+inline bool on_tensor_cores(const AttnShape& s, std::initializer_list<const void*> pointers) {
     for (const void* p : pointers) { if ((uintptr_t)p % 16) { return false; } }
-    return s.HS == HS;
+    #define X(D) if (sizeof(real) == 2 && s.HS == D) { return true; }
+    MMA_HEADS(X)
+    #undef X
+    return false;
 }
 template <class A, class Bi, class Pe>
 void attention_forward(real* out, acc* stat, const real* qkv, const real* kstar, const real* vstar, AttnShape s) {
+    const bool mma = on_tensor_cores(s, {out, qkv});
+    if (!mma) { attention_forward_panels<A, Bi, Pe>(out, stat, qkv, kstar, vstar, s); }
     if constexpr (sizeof(real) == 2) {
-        #define X(HS) if (mma_fits(HS, s, {out, qkv})) { \
-            LAUNCH((attention_forward_mma_kernel<A, Bi, Pe, HS>), dim3(s.B * s.NH, CEIL_DIV(s.T, ForwardTile<HS>::BQ)), dim3(128), ForwardTile<HS>::SMEM, \
-                   out, stat, qkv, kstar, vstar, s); \
-            return; }
+        #define X(D) if (mma && s.HS == D) { attention_forward_mma<A, Bi, Pe, D>(out, stat, qkv, kstar, vstar, s); }
         MMA_HEADS(X)
         #undef X
     }
-    LAUNCH((attention_forward_kernel<A, Bi, Pe>), dim3(s.B * s.NH, CEIL_DIV(s.T, TILE), CEIL_DIV(s.HS, SLICE)), dim3(256), FORWARD_SMEM,
-           out, stat, qkv, kstar, vstar, s);
-}
-template <class A, class Bi, class Pe>
-void attention_dqkv(real* dqkv, const real* dout, const acc* stat, RowStats r, const real* qkv, const real* kstar, AttnShape s) {
-    if constexpr (sizeof(real) == 2) {
-        #define X(HS) if (mma_fits(HS, s, {dqkv, dout, qkv})) { \
-            LAUNCH((attention_dq_mma_kernel<A, Bi, Pe, HS>), dim3(s.B * s.NH, CEIL_DIV(s.T, 64)), dim3(128), 6 * 64 * HS * 2, \
-                   dqkv, dout, stat, r, qkv, kstar, s); \
-            LAUNCH((attention_dkv_mma_kernel<A, Bi, Pe, HS>), dim3(s.B * s.KV, CEIL_DIV(s.T, 64)), dim3(128), DkvTile<HS>::SMEM, \
-                   dqkv, dout, stat, r, qkv, s); \
-            return; }
-        MMA_HEADS(X)
-        #undef X
-    }
-    const int tiles = CEIL_DIV(s.T, TILE), slices = CEIL_DIV(s.HS, SLICE);
-    LAUNCH((attention_dq_kernel<A, Bi, Pe>), dim3(s.B * s.NH, tiles, slices), dim3(256), FORWARD_SMEM, dqkv, dout, stat, r, qkv, kstar, s);
-    LAUNCH((attention_dkv_kernel<A, Bi, Pe>), dim3(s.B * s.KV, tiles, slices), dim3(256), BACKWARD_SMEM, dqkv, dout, stat, r, qkv, s);
 }
 inline void column_sum(acc* out, const float* part, long K, int C, int width, int limit);
 
 template <class A, class Bi, class Pe>
 void attention_backward(real* dqkv, acc* dkstar, acc* dvstar, const real* dout, const real* out, const acc* stat,
                         const real* qkv, const real* kstar, const real* vstar, AttnShape s) {
-    const long rows = (long)s.B * s.NH * s.T, tiles = CEIL_DIV(s.T, TILE);
-    const long parts = s.B * (s.NH / s.KV) * tiles, width = s.KV * s.HS;
-    float* scratch = (float*)device_scratch((rows * (Bi::column ? 3 : 1) + (Bi::column ? parts * width * 2 : 0)) * sizeof(float));
-    const RowStats r = { scratch, scratch + rows, scratch + 2 * rows };
-    LAUNCH((attention_rows_kernel<A, Bi>), dim3((unsigned)CEIL_DIV(rows, 16)), dim3(256), 0, r, dout, out, stat, qkv, kstar, vstar, s);
-    attention_dqkv<A, Bi, Pe>(dqkv, dout, stat, r, qkv, kstar, s);
+    const bool mma = on_tensor_cores(s, {dqkv, dout, qkv});
+    const long rows = (long)s.B * s.NH * s.T, star_tiles = CEIL_DIV(s.T, STAR_ROWS);
+    const long parts = s.B * (s.NH / s.KV) * star_tiles, width = s.KV * s.HS;
+    const long panels = mma ? 0 : panels_scratch(s), stars = Bi::column ? 2 * rows + 2 * parts * width : 0;
+    float *scratch = (float*)device_scratch((panels + rows + stars) * sizeof(float)), *delta = scratch + panels;
+    const RowStats r = { delta, delta + rows, delta + 2 * rows };
+    LAUNCH((attention_rows_kernel<A, Bi>), dim3((unsigned)CEIL_DIV(rows, 4)), dim3(128), 0,
+           r, dout, out, stat, qkv, kstar, vstar, s);
+    if (!mma) { attention_dqkv_panels<A, Bi, Pe>(dqkv, dout, stat, r, qkv, kstar, s, scratch); }
+    if constexpr (sizeof(real) == 2) {
+        #define X(D) if (mma && s.HS == D) { attention_dqkv_mma<A, Bi, Pe, D>(dqkv, dout, stat, r, qkv, kstar, s); }
+        MMA_HEADS(X)
+        #undef X
+    }
     if (Bi::column) {
-        float *part_k = scratch + 3 * rows, *part_v = part_k + parts * width;
-        LAUNCH(attention_dstar_kernel, dim3(s.B * s.NH, tiles), dim3(128), 0, part_k, part_v, dout, r, qkv, s);
-        const long K = s.bias_shared ? parts * s.KV : parts;                      // shared: (parts KV, HS), the same floats
+        float *part_k = delta + 3 * rows, *part_v = part_k + parts * width;
+        LAUNCH(attention_dstar_kernel, dim3(s.B * s.NH, star_tiles), dim3(128), 0, part_k, part_v, dout, r, qkv, s);
+        const long K = s.bias_shared ? parts * s.KV : parts;                 // shared: (parts KV, HS), the same floats
         const int C = s.bias_shared ? s.HS : width;
         if (dkstar) { column_sum(dkstar, part_k, K, C, s.HS, s.k_dims); }
         if (dvstar) { column_sum(dvstar, part_v, K, C, s.HS, s.HS); }

@@ -11,7 +11,6 @@ and another's read; no atomics (the same seed gives the same bits). Everything r
 #define DEVICE_CUH
 #include "common.h"
 #include <map>
-#include <tuple>
 #ifdef EMU
 #include "emu.h"
 #include "emu_cublas.h"
@@ -52,6 +51,7 @@ inline cudaStream_t device_stream;
 inline void* device_workspace;                       // for cuBLAS
 const size_t DEVICE_WORKSPACE = emulated ? 256 : 32 << 20;
 inline cublasLtHandle_t device_blas;
+inline std::string device_name;                      // the GPU's
 
 [[noreturn]] inline void device_die(cudaError_t e, const char* doing) {
     const char* hint = e == cudaErrorNoKernelImageForDevice ? "this binary was compiled for another GPU: make clean, then make on this machine"
@@ -82,6 +82,7 @@ inline std::string device_init() {
     device_check(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, 0), "asking for the GPU's version");
     cudaDeviceProp prop;
     device_check(cudaGetDeviceProperties(&prop, 0), "asking for the GPU's name");
+    device_name = prop.name;
     if (major < 8) {
         die(EXIT_MACHINE, strf("GPU: got %s (sm_%d%d), wanted sm_80 (A100) or newer", prop.name, major, minor), other);
     }
@@ -256,55 +257,158 @@ template <int THREADS, class F> DEVICE F block_sum(F v) { return block_reduce<TH
 template <int THREADS, class F> DEVICE F block_max(F v) { return block_reduce<THREADS, true>(v); }
 
 // ----------------------------------------------------------------------------
-// D (M, N) = op(A) op(B) [+ C (M, N), unless NULL; may be D], all row-major: A is (M, K), or (K, M) if transA; B is
-// (K, N), or (N, K) if transB. Inputs of one type, sums in fp32 (no TF32), output of the inputs' type or fp32. cuBLAS
-// thinks in columns, so it is asked for D^T = op(B)^T op(A)^T + C^T. The algorithm is chosen once per shape; one stream and
-// one workspace: deterministic.
+// Matrix products by cublasLt, which thinks in columns: row-major D = A B is asked for as D^T = B^T A^T. Inputs of one type,
+// sums in fp32 (no TF32), output of the inputs' type or fp32. One stream and one workspace: deterministic.
+
+// Where the matrices are parts of larger ones, Strides says how far apart rows stand (0: dense), how many products of one
+// shape there are, and how far apart their matrices stand. C stands like D.
+struct Strides { int lda = 0, ldb = 0, ldd = 0, count = 1; long a = 0, b = 0, d = 0; };
 
 template <class T> cudaDataType blas_type() { return sizeof(T) == 4 ? CUDA_R_32F : CUDA_R_16BF; }
 inline uint32_t blas_alignment(const void* p) { uintptr_t a = (uintptr_t)p; return a % 256 ? (uint32_t)(a & -a) : 256; }
 
+struct Product { // as cublasLt sees it: d (l, batched) = op(a) op(b) + beta c
+    cublasLtMatmulDesc_t desc; cublasLtMatrixLayout_t la, lb, ld;
+    const void *a, *b, *c; void* d; float beta;
+    double flops; size_t bytes;                      // bytes: from the first to the last element of d
+    std::string key;                                 // everything that an algorithm depends on
+};
+inline cublasStatus_t product_run(const Product& p, const cublasLtMatmulAlgo_t& algo, const void* c, void* d) {
+    const float one = 1.0f;
+    return cublasLtMatmul(device_blas, p.desc, &one, p.a, p.la, p.b, p.lb, &p.beta, c, p.ld, d, p.ld, &algo,
+                          device_workspace, DEVICE_WORKSPACE, device_stream);
+}
+
+// Which algorithm: cuBLAS proposes some for each product. A large product is timed with each of them, once; the fastest is
+// kept in a file of this GPU and this cuBLAS under gemm_cache, so that the next run takes the same one: same seed, same bits.
+// cuBLAS documents that an algorithm may be stored as it is, for the same version of the library.
+inline std::string gemm_cache = emulated ? "" : "data/cache";     // "": no search, the first proposal
+const double GEMM_SEARCH_FLOPS = emulated ? 1e4 : 2e9;
+enum { GEMM_PROPOSALS = 8 };
+inline std::map<std::string, cublasLtMatmulAlgo_t> gemm_chosen;
+
+inline std::string gemm_file() {
+    std::string name = device_name;
+    for (char& ch : name) { if (!isalnum((unsigned char)ch)) { ch = '-'; } }
+    return strf("%s/matmul-%s-%zu.txt", gemm_cache.c_str(), name.c_str(), cublasLtGetVersion());
+}
+// lines of a key, " : " and the algorithm's eight words
+inline std::map<std::string, cublasLtMatmulAlgo_t> gemm_read(const std::string& path) {
+    std::map<std::string, cublasLtMatmulAlgo_t> out;
+    int bad = 0;
+    for (auto& line : split(file_exists(path) ? file_read(path) : "", '\n')) {
+        if (line.empty()) { continue; }
+        const size_t colon = line.find(" : ");
+        cublasLtMatmulAlgo_t algo; unsigned long long w[8]; int end = -1;
+        if (colon != std::string::npos) {
+            sscanf(line.c_str() + colon + 3, "%llx %llx %llx %llx %llx %llx %llx %llx%n",
+                   w, w + 1, w + 2, w + 3, w + 4, w + 5, w + 6, w + 7, &end);
+        }
+        if (end < 0 || line[colon + 3 + end]) { bad++; continue; }
+        for (int i = 0; i < 8; i++) { algo.data[i] = w[i]; }
+        out[line.substr(0, colon)] = algo;
+    }
+    if (bad) {
+        fprintf(stderr, "%s: %d lines are not as this program writes them; those products are timed again\n", path.c_str(), bad);
+    }
+    return out;
+}
+// the fastest of n proposals; writes to a copy of d, and takes the first proposal if there is no memory for one
+inline cublasLtMatmulAlgo_t gemm_search(const Product& p, const cublasLtMatmulHeuristicResult_t* found, int n) {
+    void* d = NULL;
+    if (cudaMalloc(&d, p.bytes) != cudaSuccess) { cudaGetLastError(); return found[0].algo; }
+    int best = 0;
+    double best_ms = 1e30;
+    for (int i = 0; i < n; i++) {
+        enum { ROUNDS = 5 };
+        double start = 0;
+        bool runs = true;
+        for (int k = -1; k < ROUNDS && runs; k++) { // the first warms up
+            runs = product_run(p, found[i].algo, d, d) == CUBLAS_STATUS_SUCCESS;
+            if (k < 0) { device_sync(); start = now_ms(); }
+        }
+        device_sync();
+        const double ms = now_ms() - start;
+        if (runs && ms < best_ms) { best = i; best_ms = ms; }
+    }
+    device_free(d);
+    return found[best].algo;
+}
+inline cublasLtMatmulAlgo_t gemm_propose(const Product& p, uint32_t align_a, uint32_t align_b, uint32_t align_d) {
+    const std::string what = "no algorithm for a matrix product " + p.key;
+    cublasLtMatmulHeuristicResult_t found[GEMM_PROPOSALS];
+    FILE* keep = NULL;                               // a choice that cannot be kept would differ from run to run
+    if (!gemm_cache.empty() && p.flops >= GEMM_SEARCH_FLOPS) {
+        const std::string file = gemm_file();
+        static std::string have; static std::map<std::string, cublasLtMatmulAlgo_t> kept;
+        if (have != file) { have = file; kept = gemm_read(file); }
+        auto it = kept.find(p.key);
+        if (it != kept.end() && cublasLtMatmulAlgoCheck(device_blas, p.desc, p.la, p.lb, p.ld, p.ld, &it->second, found) == CUBLAS_STATUS_SUCCESS
+            && found->workspaceSize <= DEVICE_WORKSPACE) { return it->second; }
+        for (size_t i = 1; i <= gemm_cache.size(); i++) {      // mkdir -p, if it may be
+            if (i == gemm_cache.size() || gemm_cache[i] == '/') { mkdir(gemm_cache.substr(0, i).c_str(), 0777); }
+        }
+        keep = fopen(file.c_str(), "a");
+    }
+    cublasLtMatmulPreference_t pref; int n = 0;
+    blas_check(cublasLtMatmulPreferenceCreate(&pref), what);
+    auto set = [&](cublasLtMatmulPreferenceAttributes_t attr, const void* v, size_t size) {
+        blas_check(cublasLtMatmulPreferenceSetAttribute(pref, attr, v, size), what);
+    };
+    const uint32_t reduction = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;           // partial sums in fp32, in a fixed order
+    set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &DEVICE_WORKSPACE, sizeof DEVICE_WORKSPACE);
+    set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &reduction, sizeof reduction);
+    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &align_a, sizeof align_a);   // it assumes 256 if not told
+    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &align_b, sizeof align_b);
+    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &align_d, sizeof align_d);
+    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &align_d, sizeof align_d);
+    blas_check(cublasLtMatmulAlgoGetHeuristic(device_blas, p.desc, p.la, p.lb, p.ld, p.ld, pref, keep ? GEMM_PROPOSALS : 1,
+                                              found, &n), what);
+    if (n == 0) { blas_check(CUBLAS_STATUS_NOT_SUPPORTED, what); }
+    cublasLtMatmulPreferenceDestroy(pref);
+    if (!keep) { return found[0].algo; }
+    const cublasLtMatmulAlgo_t best = gemm_search(p, found, n);
+    std::string line = p.key + " :";
+    for (uint64_t w : best.data) { line += strf(" %llx", (unsigned long long)w); }
+    fprintf(keep, "%s\n", line.c_str());
+    fclose(keep);
+    return best;
+}
+
+// D (M, N) = op(A) op(B) [+ C (M, N), unless NULL; may be D], all row-major: A is (M, K), or (K, M) if transA; B is
+// (K, N), or (N, K) if transB
 template <class TD, class T>
-void gemm(TD* D, const TD* C, const T* A, const T* B, int M, int N, int K, bool transA, bool transB) {
+void gemm(TD* D, const TD* C, const T* A, const T* B, int M, int N, int K, bool transA, bool transB, Strides x = {}) {
     device_start();
     if (!device_workspace) { device_workspace = device_reserve(DEVICE_WORKSPACE); }
-    const std::string what = strf("matrix product (%d, %d) x (%d, %d)", M, K, K, N);
-    const int32_t op1 = transB ? CUBLAS_OP_T : CUBLAS_OP_N, op2 = transA ? CUBLAS_OP_T : CUBLAS_OP_N;
-    cublasLtMatmulDesc_t desc; cublasLtMatrixLayout_t l1, l2, ld;
-    blas_check(cublasLtMatmulDescCreate(&desc, CUBLAS_COMPUTE_32F, CUDA_R_32F), what);
-    blas_check(cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_TRANSA, &op1, sizeof op1), what);
-    blas_check(cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_TRANSB, &op2, sizeof op2), what);
-    blas_check(cublasLtMatrixLayoutCreate(&l1, blas_type<T>(), transB ? K : N, transB ? N : K, transB ? K : N), what);
-    blas_check(cublasLtMatrixLayoutCreate(&l2, blas_type<T>(), transA ? M : K, transA ? K : M, transA ? M : K), what);
-    blas_check(cublasLtMatrixLayoutCreate(&ld, blas_type<TD>(), N, M, N), what);
-
-    typedef std::tuple<int, int, int, int, int, uint32_t, uint32_t, uint32_t> Key;
-    static std::map<Key, cublasLtMatmulAlgo_t> chosen;
-    const float one = 1.0f, zero = 0.0f, *beta = C ? &one : &zero;
-    if (!C) { C = D; }
-    uint32_t a1 = blas_alignment(B), a2 = blas_alignment(A), ad = std::min(blas_alignment(C), blas_alignment(D));
-    Key key(M, N, K, op1, op2, a1, a2, ad);
-    auto it = chosen.find(key);
-    if (it == chosen.end()) {
-        cublasLtMatmulPreference_t pref; cublasLtMatmulHeuristicResult_t found; int n = 0;
-        blas_check(cublasLtMatmulPreferenceCreate(&pref), what);
-        auto set = [&](cublasLtMatmulPreferenceAttributes_t attr, const void* v, size_t size) {
-            blas_check(cublasLtMatmulPreferenceSetAttribute(pref, attr, v, size), what);
-        };
-        set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &DEVICE_WORKSPACE, sizeof DEVICE_WORKSPACE);
-        set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &a1, sizeof a1);  // it assumes 256 if not told
-        set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &a2, sizeof a2);
-        set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &ad, sizeof ad);
-        set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &ad, sizeof ad);
-        blas_check(cublasLtMatmulAlgoGetHeuristic(device_blas, desc, l1, l2, ld, ld, pref, 1, &found, &n), "no algorithm for a " + what);
-        if (n == 0) { blas_check(CUBLAS_STATUS_NOT_SUPPORTED, "no algorithm for a " + what); }
-        cublasLtMatmulPreferenceDestroy(pref);
-        it = chosen.emplace(key, found.algo).first;
-    }
-    blas_check(cublasLtMatmul(device_blas, desc, &one, B, l1, A, l2, beta, C, ld, D, ld, &it->second,
-                              device_workspace, DEVICE_WORKSPACE, device_stream), what);
-    cublasLtMatrixLayoutDestroy(l1); cublasLtMatrixLayoutDestroy(l2); cublasLtMatrixLayoutDestroy(ld);
-    cublasLtMatmulDescDestroy(desc);
+    const uint32_t align_a = blas_alignment(B), align_b = blas_alignment(A);
+    const uint32_t align_d = std::min(blas_alignment(C ? C : D), blas_alignment(D));
+    Product p = { NULL, NULL, NULL, NULL, B, A, C ? C : D, D, C ? 1.0f : 0.0f, 2.0 * M * N * K * x.count,
+                  ((x.count - 1) * (size_t)x.d + (M - 1) * (size_t)(x.ldd ? x.ldd : N) + N) * sizeof(TD), "" };
+    p.key = strf("(%d, %d) x (%d, %d)%s%s%s %zu->%zu strides %d,%d,%d of %d: %ld,%ld,%ld aligned %u,%u,%u", M, K, K, N,
+                 transA ? " A^T" : "", transB ? " B^T" : "", C ? " +C" : "", sizeof(T), sizeof(TD),
+                 x.lda, x.ldb, x.ldd, x.count, x.a, x.b, x.d, align_a, align_b, align_d);
+    const std::string what = "matrix product " + p.key;
+    const int32_t op_a = transB ? CUBLAS_OP_T : CUBLAS_OP_N, op_b = transA ? CUBLAS_OP_T : CUBLAS_OP_N;
+    blas_check(cublasLtMatmulDescCreate(&p.desc, CUBLAS_COMPUTE_32F, CUDA_R_32F), what);
+    blas_check(cublasLtMatmulDescSetAttribute(p.desc, CUBLASLT_MATMUL_DESC_TRANSA, &op_a, sizeof op_a), what);
+    blas_check(cublasLtMatmulDescSetAttribute(p.desc, CUBLASLT_MATMUL_DESC_TRANSB, &op_b, sizeof op_b), what);
+    auto layout = [&](cublasLtMatrixLayout_t* l, cudaDataType type, int rows, int cols, int stride, long apart) { // row-major
+        blas_check(cublasLtMatrixLayoutCreate(l, type, cols, rows, stride ? stride : cols), what);
+        if (x.count == 1) { return; }
+        const int64_t offset = apart;
+        blas_check(cublasLtMatrixLayoutSetAttribute(*l, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &x.count, sizeof x.count), what);
+        blas_check(cublasLtMatrixLayoutSetAttribute(*l, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &offset,
+                                                    sizeof offset), what);
+    };
+    layout(&p.la, blas_type<T>(), transB ? N : K, transB ? K : N, x.ldb, x.b);
+    layout(&p.lb, blas_type<T>(), transA ? K : M, transA ? M : K, x.lda, x.a);
+    layout(&p.ld, blas_type<TD>(), M, N, x.ldd, x.d);
+    auto it = gemm_chosen.find(p.key);
+    if (it == gemm_chosen.end()) { it = gemm_chosen.emplace(p.key, gemm_propose(p, align_a, align_b, align_d)).first; }
+    blas_check(product_run(p, it->second, p.c, p.d), what);
+    cublasLtMatrixLayoutDestroy(p.la); cublasLtMatrixLayoutDestroy(p.lb); cublasLtMatrixLayoutDestroy(p.ld);
+    cublasLtMatmulDescDestroy(p.desc);
 }
 } // namespace cuda
 #endif // DEVICE_CUH

@@ -137,7 +137,10 @@ attention_metrics_kernel(HeadMetrics* out, const real* qkv, const acc* stat, con
         }
         sum_abs = warp_sum(sum_abs); sum = warp_sum(sum); wlogw = warp_sum(wlogw);
         const float inv = sum_abs > 0 ? 1 / sum_abs : 0;
-        if (lane == 0 || (t >= skip && t - skip + 1 >= lane)) { alpha += own; proxy += fabsf(own) * inv; } // queries i >= k
+        if (lane == 0 || (t >= skip && t - skip + 1 >= lane)) {          // queries i >= k
+            alpha += own;
+            proxy += fabsf(own) * inv;
+        }
         if (t < skip) { continue; }                                      // the sink token's own query is no real query
         mass += sum;
         if (sum_abs > 0) { entropy += logf(sum_abs) - wlogw * inv; }     // -sum P ln P with P = |w| / sum_abs
@@ -153,12 +156,13 @@ attention_metrics_kernel(HeadMetrics* out, const real* qkv, const acc* stat, con
     const bool average = threadIdx.x >= METRIC_SUMS - 2, star = Bi::column || skip;
     float* o = (float*)(out + blockIdx.x) + threadIdx.x;
     if (average)     { *o = total / rows; }
-    else if (i == 0) { *o = star ? (total + (Bi::column ? 1 : 0)) / (rows + 1) : 0.0f; } // + the extra column's one-hot query row
+    else if (i == 0) { *o = star ? (total + (Bi::column ? 1 : 0)) / (rows + 1) : 0.0f; } // + its one-hot query row
     else             { *o = i <= rows ? total / (rows - i + 1) : 0.0f; }
 }
 template <class A, class Bi, class Pe>
 void attention_metrics(HeadMetrics* out, const real* qkv, const acc* stat, const real* kstar, int skip, AttnShape s) {
-    LAUNCH((attention_metrics_kernel<A, Bi, Pe>), dim3(s.B * s.NH), dim3(32 * METRIC_WARPS), 0, out, qkv, stat, kstar, skip, s);
+    LAUNCH((attention_metrics_kernel<A, Bi, Pe>), dim3(s.B * s.NH), dim3(32 * METRIC_WARPS), 0,
+           out, qkv, stat, kstar, skip, s);
 }
 // a warp per norm
 __global__ void __launch_bounds__(128) row_norms_kernel(acc* out, const real* x, int stride, int len, int G, long n) {
@@ -171,7 +175,8 @@ __global__ void __launch_bounds__(128) row_norms_kernel(acc* out, const real* x,
     if (threadIdx.x % 32 == 0) { out[i] = sqrtf(sum); }
 }
 inline void row_norms(acc* out, const real* x, int stride, int len, int G, int N) {
-    LAUNCH(row_norms_kernel, dim3((unsigned)CEIL_DIV((long)N * G, 4)), dim3(128), 0, out, x, stride, len, G, (long)N * G);
+    const long n = (long)N * G;
+    LAUNCH(row_norms_kernel, dim3((unsigned)CEIL_DIV(n, 4)), dim3(128), 0, out, x, stride, len, G, n);
 }
 } // namespace cuda
 #endif

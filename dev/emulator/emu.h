@@ -15,8 +15,8 @@ this file gives the bodies. What it is for is finding bugs, so it is strict wher
   - the runtime fails on demand: EMU_FAULT = nogpu | old | driver | oom:<MiB> | cublas | launch.
 There are no atomics on purpose: a kernel that uses them does not compile here, and our kernels are deterministic.
 It cannot see: the text of the inline PTX, weak memory order, hardware rounding, speed, stream order.
-TO ADD an instruction: a struct of operands and a function that performs it for a whole warp (see ldmatrix), a wrapper in
-device.cuh for both compilers, and a check in selftest.cu.
+TO ADD an instruction: a struct of operands and a function that performs it for a whole warp (see ldmatrix), a wrapper
+in device.cuh for both compilers, and a check in selftest.cu.
 */
 #ifndef EMU_H
 #define EMU_H
@@ -128,7 +128,7 @@ inline Array<Thread*> ring;               // ready threads: ring[head..tail), in
 inline unsigned head, tail;
 inline Array<char*> stacks;               // free fiber stacks
 inline Array<Memory> memory;              // device allocations
-inline Array<Block*> finished;            // TSan only: kept until the launch ends (a reused fiber would be the same thread)
+inline Array<Block*> finished;            // TSan only: kept until the launch ends (a reused fiber is the same thread)
 inline Block* block;                      // the one that runs
 inline const char* kernel = "";
 inline void (*body)(void*); inline void* body_args;
@@ -139,8 +139,8 @@ inline char launch_done;                  // its address is a TSan sync object
     fprintf(stderr, "EMU ERROR: "); vfprintf(stderr, format, ap); fprintf(stderr, "\n");
     va_end(ap);
     if (now != &host) {
-        fprintf(stderr, "  in kernel %s, block (%u,%u,%u), thread (%u,%u,%u)\n", kernel, blockIdx.x, blockIdx.y, blockIdx.z,
-                threadIdx.x, threadIdx.y, threadIdx.z);
+        fprintf(stderr, "  in kernel %s, block (%u,%u,%u), thread (%u,%u,%u)\n", kernel,
+                blockIdx.x, blockIdx.y, blockIdx.z, threadIdx.x, threadIdx.y, threadIdx.z);
     }
     fflush(stderr); abort();
 }
@@ -192,7 +192,7 @@ RT inline Memory guarded(size_t n) {
 }
 RT inline void check_canary(const Memory& m) {
     for (size_t i = m.n; !EMU_ASAN && (i & 15); i++) {
-        if ((unsigned char)m.p[i] != CANARY) { fail("bytes just past a device allocation of %zu bytes were overwritten", m.n); }
+        if ((unsigned char)m.p[i] != CANARY) { fail("bytes past %zu bytes of device memory were overwritten", m.n); }
     }
 }
 RT inline void unmap(Memory* m) {
@@ -218,11 +218,11 @@ struct Access {
 RT inline void segv(int, siginfo_t* info, void*) { // says what the address was nearest to
     char* a = (char*)info->si_addr;
     if (block && a >= block->dynamic.map && a < block->dynamic.map + block->dynamic.mapped) {
-        fail("bad access, %ld bytes past %zu bytes of dynamic shared memory", (long)(a - block->dynamic.p - block->dynamic.n),
-             block->dynamic.n);
+        const Memory& d = block->dynamic;
+        fail("bad access, %ld bytes past %zu bytes of dynamic shared memory", (long)(a - d.p - d.n), d.n);
     }
     for (auto& m : memory) {
-        if (in(m, a, 1)) { fail("host code touched device memory (byte %ld of an allocation of %zu)", (long)(a - m.p), m.n); }
+        if (in(m, a, 1)) { fail("host code touched device memory (byte %ld of %zu allocated)", (long)(a - m.p), m.n); }
         if (a >= m.map && a < m.map + m.mapped) {
             bool past = a >= m.p;
             fail("bad access, %ld bytes %s a device allocation of %zu bytes", (long)(past ? a - m.p - m.n : m.p - a),
@@ -259,7 +259,8 @@ RT inline void emu_switch(void** save, void* to) {
 RT inline void* fiber_new(char* top, void (*f)()) {
     ucontext_t* u = (ucontext_t*)(((uintptr_t)top - sizeof(ucontext_t)) & ~uintptr_t(63));
     getcontext(u);
-    u->uc_stack.ss_sp = top - settings.stack; u->uc_stack.ss_size = (char*)u - (top - settings.stack); u->uc_link = nullptr;
+    u->uc_stack.ss_sp = top - settings.stack; u->uc_stack.ss_size = (char*)u - (top - settings.stack);
+    u->uc_link = nullptr;
     makecontext(u, f, 0);
     return u;
 }
@@ -272,7 +273,9 @@ RT inline Thread* next_ready() {
     if (head == tail) { return nullptr; }
     if (settings.sched == REV) { return ready(--tail); }
     unsigned best = head;
-    for (unsigned i = head; settings.sched == PCT && i != tail; i++) { if (ready(i)->priority > ready(best)->priority) { best = i; } }
+    for (unsigned i = head; settings.sched == PCT && i != tail; i++) {
+        if (ready(i)->priority > ready(best)->priority) { best = i; }
+    }
     Thread* t = ready(best);
     ready(best) = ready(head++);
     return t;
@@ -301,14 +304,16 @@ RT inline void jump(Thread* to, bool dying = false) {
     Thread* me = now;
     if (to->state == NEW) { start_fiber(to); }
     now = to; threadIdx = to->id;
-    ASAN(__sanitizer_start_switch_fiber(dying ? nullptr : &me->fake, to->stack, to == &host ? (size_t)to->arg : settings.stack);)
+    ASAN(__sanitizer_start_switch_fiber(dying ? nullptr : &me->fake, to->stack,
+                                        to == &host ? (size_t)to->arg : settings.stack);)
     TSAN(__tsan_switch_to_fiber(to->tsan, 1);)
     (void)dying;
     emu_switch(&me->sp, to->sp);
     on_new_stack(me->fake);
 }
 [[noreturn]] RT inline void deadlock() {
-    fprintf(stderr, "EMU ERROR: deadlock in kernel %s, block (%u,%u,%u):", kernel, block->id.x, block->id.y, block->id.z);
+    const uint3 id = block->id;
+    fprintf(stderr, "EMU ERROR: deadlock in kernel %s, block (%u,%u,%u):", kernel, id.x, id.y, id.z);
     Thread* t = block->threads;
     for (unsigned i = 0, j; i < block->n; i = j) { // one entry per run of threads at the same place
         for (j = i; j < block->n && t[j].state == t[i].state && t[j].line == t[i].line; j++) {}
@@ -336,7 +341,7 @@ RT inline void draw_priorities() {
 RT inline void barrier(const char* file, int line) {
     if (now == &host) { fail("__syncthreads outside a kernel"); }
     Barrier& b = block->bar;
-    if (block->alive != block->n) { fail("__syncthreads at %s:%d after another thread of the block has exited", file, line); }
+    if (block->alive != block->n) { fail("__syncthreads at %s:%d after a thread of the block has exited", file, line); }
     if (b.arrived == 0) { b.file = file; b.line = line; }
     else if (b.line != line || strcmp(b.file, file)) {
         fail("divergent barrier: this thread is at %s:%d, others wait at %s:%d", file, line, b.file, b.line);
@@ -366,8 +371,8 @@ RT inline void warp_op(uint32_t mask, WarpFn fn, void* arg, const char* what, co
         Pending& x = w.ops[i];
         if (x.mask != mask || x.arrived >> me->lane & 1) { continue; } // another half of the warp, or a later round
         if (x.fn != fn || x.line != line || strcmp(x.file, file)) {
-            fail("divergent warp operation: this lane is at %s %s:%d, lanes %08x are at %s %s:%d", what, file, line, x.arrived,
-                 x.what, x.file, x.line);
+            fail("divergent warp operation: this lane is at %s %s:%d, lanes %08x are at %s %s:%d",
+                 what, file, line, x.arrived, x.what, x.file, x.line);
         }
         p = &x;
     }
@@ -417,7 +422,9 @@ RT inline void mma_fn(Thread* lanes, uint32_t) {
             int row = g + i % 2 * 8, col = t + i / 2 * 8;
             A[row][col] = widen(x->a[i] & 0xFFFF); A[row][col + 1] = widen(x->a[i] >> 16);
         }
-        for (int i = 0; i < 2; i++) { B[t + i * 8][g] = widen(x->b[i] & 0xFFFF); B[t + i * 8 + 1][g] = widen(x->b[i] >> 16); }
+        for (int i = 0; i < 2; i++) {
+            B[t + i * 8][g] = widen(x->b[i] & 0xFFFF); B[t + i * 8 + 1][g] = widen(x->b[i] >> 16);
+        }
         C[g][t] = x->c[0]; C[g][t + 1] = x->c[1]; C[g + 8][t] = x->c[2]; C[g + 8][t + 1] = x->c[3];
     }
     for (int i = 0; i < 16; i++) {
@@ -446,7 +453,10 @@ template <bool TRANS> RT void ldmatrix_fn(Thread* lanes, uint32_t) {
             }
             TSAN(__tsan_read_range((void*)a->row, 16);)
             for (int j = 0; j < i; j++) { // eight rows, eight groups of four banks: two rows in one group cost a cycle
-                if (((uintptr_t)row[j] ^ (uintptr_t)row[i]) % 128 < 16 && row[j] != row[i]) { counts.conflicts++; break; }
+                if (((uintptr_t)row[j] ^ (uintptr_t)row[i]) % 128 < 16 && row[j] != row[i]) {
+                    counts.conflicts++;
+                    break;
+                }
             }
         }
         for (int l = 0; l < 32; l++) {
@@ -461,7 +471,7 @@ template <bool TRANS> RT void ldmatrix_fn(Thread* lanes, uint32_t) {
 // cp.async: 16 bytes, of which the first `from` are read and the others zeroed
 
 RT inline void cp_async(void* dst, const void* src, unsigned from, const char* file, int line) {
-    if ((uintptr_t)dst % 16 || (uintptr_t)src % 16) { fail("cp.async %s:%d: an address is not 16-byte aligned", file, line); }
+    if (((uintptr_t)dst | (uintptr_t)src) % 16) { fail("cp.async %s:%d: not 16-byte aligned", file, line); }
     if (!is_shared(dst, 16)) { fail("cp.async %s:%d: the destination is not in shared memory", file, line); }
     if (from && !is_device(src)) { fail("cp.async %s:%d: the source is not in device memory", file, line); }
     TSAN(__tsan_write_range(dst, 16);)
@@ -491,7 +501,7 @@ RT inline void thread_end() {
     if (t->copies.n) { fail("thread exits with %zu cp.async copies not waited for", t->copies.n); }
     t->groups.n = 0; t->state = DONE; block->alive--; w.exited |= 1u << t->lane;
     for (Pending* p = w.ops; p < w.ops + w.n; p++) {
-        if (p->mask >> t->lane & 1) { fail("thread exits while others wait for it at %s %s:%d", p->what, p->file, p->line); }
+        if (p->mask >> t->lane & 1) { fail("thread exits while others wait at %s %s:%d", p->what, p->file, p->line); }
     }
     Barrier& b = block->bar;
     if (b.arrived) { fail("thread exits while %u others wait at __syncthreads %s:%d", b.arrived, b.file, b.line); }
@@ -581,7 +591,8 @@ RT inline void run_grid(dim3 grid, dim3 threads, size_t smem) {
 }
 template <class T> void check_arg(T v) {
     if constexpr (std::is_pointer_v<T>) {
-        if (v && !is_device((const void*)v)) { fail("kernel %s: argument %p is not a device pointer", kernel, (const void*)v); }
+        const void* p = (const void*)v;
+        if (p && !is_device(p)) { fail("kernel %s: argument %p is not a device pointer", kernel, p); }
     }
 }
 template <class... P, class... A>
@@ -601,7 +612,7 @@ template <class T, class Key> RT T& static_smem(Key) {
     static const int id = static_ids++;
     for (Static* v = block->vars; v < block->vars + block->n_vars; v++) { if (v->id == id) { return *(T*)v->p; } }
     size_t at = (block->statics_used + 127) / 128 * 128, end = at + sizeof(T) + 16;
-    if (block->n_vars == MAX_STATIC || end > STATIC_BYTES) { fail("more than %d SMEM variables or 48 KiB of them", MAX_STATIC); }
+    if (block->n_vars == MAX_STATIC || end > STATIC_BYTES) { fail("over %d SMEM variables or 48 KiB", MAX_STATIC); }
     char* p = block->statics.p + at;
     memset(p, 0xFF, sizeof(T)); memset(p + sizeof(T), CANARY, 16);
     block->vars[block->n_vars++] = Static{id, p, sizeof(T)};
@@ -632,8 +643,14 @@ inline unsigned __ballot_sync(unsigned mask, int vote, EMU_HERE) {
 }
 inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
 inline float __uint_as_float(unsigned u) { float f; memcpy(&f, &u, 4); return f; }
-template <class A, class B> constexpr auto min(A a, B b) { using C = std::common_type_t<A, B>; return C(a) < C(b) ? C(a) : C(b); }
-template <class A, class B> constexpr auto max(A a, B b) { using C = std::common_type_t<A, B>; return C(a) > C(b) ? C(a) : C(b); }
+template <class A, class B> constexpr auto min(A a, B b) {
+    using C = std::common_type_t<A, B>;
+    return C(a) < C(b) ? C(a) : C(b);
+}
+template <class A, class B> constexpr auto max(A a, B b) {
+    using C = std::common_type_t<A, B>;
+    return C(a) > C(b) ? C(a) : C(b);
+}
 
 // ----------------------------------------------------------------------------
 // the runtime, as far as device.cuh uses it
@@ -713,6 +730,8 @@ inline cudaError_t cudaFuncSetAttribute(const void*, cudaFuncAttribute, int v) {
     return v > 99 << 10 ? cudaErrorInvalidValue : cudaSuccess;
 }
 inline cudaError_t cudaGetLastError() { return emu::fault("launch") ? cudaErrorLaunchFailure : cudaSuccess; }
-inline const char* cudaGetErrorString(cudaError_t e) { return e == cudaErrorMemoryAllocation ? "out of memory" : "an emulated error"; }
+inline const char* cudaGetErrorString(cudaError_t e) {
+    return e == cudaErrorMemoryAllocation ? "out of memory" : "an emulated error";
+}
 }
 #endif // EMU_H

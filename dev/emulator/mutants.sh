@@ -1,34 +1,45 @@
 #!/bin/sh
 # dev/emulator/mutants.sh -- plants one bug at a time in a copy of the kernels and demands that test_cuda notices.
-# A line of MUTANTS is: file | text to replace (once, must be there) | replacement | fp32, bf16 or tsan, the build that must fail.
+# A line of MUTANTS is: file | text to replace (once, must be there) | replacement | fp32, bf16 (HS 96), heads (HS 192) or tsan, the build that must fail.
 # Takes some 15 s of one core per mutant. usage: dev/emulator/mutants.sh [number..]
 cd "$(dirname "$0")/../.." || exit 1
 CUDA=${CUDA:-/usr/local/cuda} CXX=${CXX:-g++} JOBS=${JOBS:-$(nproc)}
 work=$(mktemp -d) && trap 'rm -rf "$work"' EXIT
 export CUDA CXX work OMP_NUM_THREADS=1 TSAN_OPTIONS="halt_on_error=1 exitcode=66"
 cat > "$work/list" <<'MUTANTS'
-attention_variants.cuh|cp_async_wait<1>();                                                      // all but|cp_async_wait<2>(); // all but|bf16
-attention_variants.cuh|        product_weights<HS, MT, BK>(o, w, sv + buf * BK * HS);\n        __syncthreads(); |        product_weights<HS, MT, BK>(o, w, sv + buf * BK * HS); |bf16
+attention_variants.cuh|        cp_async_wait<1>();                          |        cp_async_wait<2>();                          |bf16
+attention_variants.cuh|        product_weights<HS, MT, BK>(x.o, w, sv + buf * BK * HS);\n        __syncthreads(); |        product_weights<HS, MT, BK>(x.o, w, sv + buf * BK * HS); |bf16
 attention_variants.cuh|        cp_async_wait<1>();\n        __syncthreads();\n        const bool full = tile_full(s, t0, j0, BQ, BK);\n        float w[1][BQ / 8][4]|        cp_async_wait<1>();\n        const bool full = tile_full(s, t0, j0, BQ, BK);\n        float w[1][BQ / 8][4]|bf16
 attention_variants.cuh|ldmatrix_trans(fb,|ldmatrix(fb,|bf16
 attention_variants.cuh|x + min(t, T - 1) * stride + chunk * 8, t < T);|x + t * stride + chunk * 8, true);|bf16
 attention_variants.cuh|if (t < T) { store<8>|if (t <= T) { store<8>|bf16
-attention_variants.cuh|l[r] = l[r] * (A::exp_family|l[r] = l[r] + 0 * (A::exp_family|bf16
+attention_variants.cuh|x.l[r] = x.l[r] * (A::exp_family|x.l[r] = x.l[r] + 0 * (A::exp_family|bf16
 attention_variants.cuh|next = first; next_h++;|next = t0 + BQ; next_h++;|bf16
 attention_variants.cuh|const bool sees = full \|\| (t < s.T && j < s.T && attn_sees(s, t, j));|const bool sees = true;|bf16
 attention_variants.cuh|{ v += __shfl_xor_sync(~0u, v, 1); return|{ return|bf16
-attention_variants.cuh|        __syncthreads();                             // the stage may still be read\n        #pragma|        #pragma|fp32
-attention_variants.cuh|        __syncthreads();                             // the stage may still be read; and w is all there\n|\n|fp32
-attention_variants.cuh|for (int o = 8; o; o >>= 1) { v += |for (int o = 4; o; o >>= 1) { v += |fp32
-attention_variants.cuh|h < (g + 1) * G; h++) {\n        const real *q = head_q|h < g * G + 1; h++) {\n        const real *q = head_q|fp32
-attention_variants.cuh|return max(t0 + queries, j0 + keys) <= s.T && attn|return attn|fp32
-attention_variants.cuh|if (t < T && c < HS) { out|if (c < HS) { out|fp32
+attention_variants.cuh|(chunk & ~3) \| ((chunk ^ (row >> 1)) & 3));|chunk);|bf16
+attention_variants.cuh|(HS % 64 == 0 ? chunk ^ (row & 7) :|(HS % 64 == 0 ? chunk :|heads
+attention_variants.cuh|HS > 128 ? DK : DK \| DV;|DK;|bf16
+attention_variants.cuh|return max(t0 + queries, j0 + keys) <= s.T && attn|return attn|bf16
+attention_variants.cuh|std::min(s.T, std::max(t1, s.prefix))|t1|fp32
+attention_variants.cuh|std::max(0, t0 - s.window + 1) / 8 * 8 : 0;|std::max(0, t0 - s.window + 1) / 8 * 8 + 8 : 0;|fp32
+attention_variants.cuh|s.window && !s.prefix ? std::max|s.window ? std::max|fp32
+attention_variants.cuh|if (n >= x.count * rows) { return; }|if (n > x.count * rows) { return; }|fp32
+attention_variants.cuh|gemm(out, add ? out : NULL, w|gemm(out, (real*)NULL, w|fp32
+attention_variants.cuh|gemm(sums, sums, w|gemm(sums, (float*)NULL, w|fp32
+attention_variants.cuh|            device_zero(dk, 2 * sums * sizeof(float));|            if (g == 0) { device_zero(dk, 2 * sums * sizeof(float)); }|fp32
+attention_variants.cuh|        m = warp_max(m);|        m = warp_max(m) + 0 * (m = fmaxf(m, 1));|fp32
+attention_variants.cuh|if (Bi::column) { l += attn_mass|if (false) { l += attn_mass|fp32
+attention_variants.cuh|qkv + ((long)b0 * s.T + blockIdx.x)|qkv + blockIdx.x|fp32
+attention_variants.cuh|wa, s.HS, x.count, (long)rows * x.ld, (long)s.T * wa, (long)s.T * s.HS});|wa, s.HS, x.count, (long)rows * x.ld, (long)s.T * wa, 0});|fp32
+attention_variants.cuh|const int b = x.b + n / rows, t = x.t0 + n % rows;|const int b = n / rows, t = x.t0 + n % rows;|fp32
 cuda_ops.cuh|    sums[warp][lane] = sum;\n    __syncthreads();|    sums[warp][lane] = sum;|fp32
 cuda_ops.cuh|{ return; }\n    }\n    for (int c0|{ }\n    }\n    for (int c0|fp32
 cuda_ops.cuh|    __syncthreads();\n    for (int c = threadIdx.x; c < C; c += blockDim.x) {|    for (int c = threadIdx.x; c < C; c += blockDim.x) {|tsan
 cuda_ops.cuh|const float x_y = y < 0 ? 0.0f : (float)x[y], all|const float x_y = 0, all|fp32
 cuda_ops.cuh|const int n1 = min(rows, (int)(blockIdx.x + 1) * NORM_ROWS);|const int n1 = (blockIdx.x + 1) * NORM_ROWS;|fp32
-device.cuh|transB ? K : N, transB ? N : K, transB ? K : N)|transB ? K : N, transB ? N : K, N)|fp32
+device.cuh|transB ? N : K, transB ? K : N, x.ldb, x.b)|transB ? K : N, transB ? N : K, x.ldb, x.b)|fp32
+device.cuh|stride ? stride : cols)|cols)|fp32
 metrics.cuh|if (t < skip) { continue; }                                      // the sink|if (false) { continue; } // the sink|fp32
 MUTANTS
 cat > "$work/one.sh" <<'ONE'
@@ -43,6 +54,7 @@ LINE=$line awk 'BEGIN {
     printf "%s%s%s", substr(text, 1, at - 1), f[3], substr(text, at + length(f[2])) > file }' "$dir" || { echo "mutant $n: its text is gone"; exit; }
 case $kind in
 bf16) flags="-DPRECISION=bf16 -DMMA_HEADS(X)=X(96)" ;;
+heads) flags="-DPRECISION=bf16 -DMMA_HEADS(X)=X(192)" ;;
 tsan) flags="-fsanitize=thread" ;;
 *)    flags= ;;
 esac
@@ -54,7 +66,7 @@ else echo "mutant $n: noticed, $(grep -m 1 -E 'EMU ERROR|SUMMARY|FAIL' "$dir/log
 rm -rf "$dir"
 ONE
 [ $# -gt 0 ] || set -- $(seq "$(wc -l < "$work/list")")
-printf '%s\n' "$@" | xargs -P "$JOBS" -I{} sh "$work/one.sh" {} | sort -t ' ' -k 2n | tee "$work/report"
+printf '%s\n' "$@" | xargs -P "$JOBS" -I{} sh "$work/one.sh" {} | tee "$work/report"
 bad=$(grep -cv ': noticed' "$work/report")
 echo "$(($# - bad)) passed, $bad failed"
 [ "$bad" = 0 ]

@@ -43,7 +43,8 @@ __global__ void shuffles(unsigned* o) {
 template <int THREADS> __global__ void block_reductions(unsigned* o) {
     unsigned t = threadIdx.x, i = blockIdx.x * THREADS + t;
     // the second sum must not overwrite what the first still reads
-    float sum = block_sum<THREADS>((float)t), again = block_sum<THREADS>(1.0f), top = block_max<THREADS>((float)(t ^ 5));
+    float sum = block_sum<THREADS>((float)t), again = block_sum<THREADS>(1.0f);
+    float top = block_max<THREADS>((float)(t ^ 5));
     o[i] = (unsigned)sum * 10000 + (unsigned)top * 1000 % 10000 + (unsigned)again;
 }
 // matrix m, row i, column c holds m*64 + i*8 + c
@@ -64,8 +65,9 @@ __global__ void product(unsigned* o) {
     float av[8], bv[4], c[4];
     for (int row = 0; row < 16; row++) {
         for (int k = 0; k < 16; k++) {
-            if (row % 8 * 4 + k / 2 % 4 == l) { av[k % 2 + row / 8 * 2 + k / 8 * 4] = (float)((row * 3 + k * 5) % 17 - 8); }
-            if (row < 8 && row * 4 + k / 2 % 4 == l) { bv[k % 2 + k / 8 * 2] = (float)((k * 7 + row * 2) % 13 - 6); }
+            const float a = (row * 3 + k * 5) % 17 - 8, b = (k * 7 + row * 2) % 13 - 6;
+            if (row % 8 * 4 + k / 2 % 4 == l) { av[k % 2 + row / 8 * 2 + k / 8 * 4] = a; }
+            if (row < 8 && row * 4 + k / 2 % 4 == l) { bv[k % 2 + k / 8 * 2] = b; }
         }
     }
     uint32_t a[4] = {pack(av[0], av[1]), pack(av[2], av[3]), pack(av[4], av[5]), pack(av[6], av[7])};
@@ -102,8 +104,14 @@ static void test_wrappers() {
     check("block_sum, block_max", ok);
     run(fragments, 32, 1024);
     for (unsigned m = 0; m < 4; m++) {
-        check_lanes("ldmatrix", m * 32, [=](unsigned l) { unsigned a = m * 64 + l / 4 * 8 + l % 4 * 2; return a | (a + 1) << 16; });
-        check_lanes("ldmatrix.trans", 128 + m * 32, [=](unsigned l) { unsigned a = m * 64 + l % 4 * 16 + l / 4; return a | (a + 8) << 16; });
+        check_lanes("ldmatrix", m * 32, [=](unsigned l) {
+            unsigned a = m * 64 + l / 4 * 8 + l % 4 * 2;
+            return a | (a + 1) << 16;
+        });
+        check_lanes("ldmatrix.trans", 128 + m * 32, [=](unsigned l) {
+            unsigned a = m * 64 + l % 4 * 16 + l / 4;
+            return a | (a + 8) << 16;
+        });
     }
     run(product, 32);
     ok = true;
@@ -135,8 +143,9 @@ static void test_wrappers() {
 // D = op(A) op(B) [+ D] for all transposes and both types, against loops; integers, so exact
 template <class TD, class T> static void test_gemm(const char* name) {
     bool ok = true;
-    for (int shape = 0; shape < 3; shape++) {
-        int M = shape == 0 ? 1 : shape == 1 ? 24 : 37, n = shape == 0 ? 1 : shape == 1 ? 48 : 33, K = shape == 0 ? 1 : shape == 1 ? 32 : 21;
+    static const int shapes[][3] = {{1, 1, 1}, {24, 48, 32}, {37, 33, 21}};
+    for (auto& shape : shapes) {
+        const int M = shape[0], n = shape[1], K = shape[2];
         for (int flags = 0; flags < 8; flags++) {
             bool ta = flags & 1, tb = flags & 2, add = flags & 4;
             std::vector<T> A(M * K), B(K * n); std::vector<TD> D(M * n);
@@ -152,7 +161,9 @@ template <class TD, class T> static void test_gemm(const char* name) {
             for (int i = 0; i < M; i++) {
                 for (int j = 0; j < n; j++) {
                     float want = add ? (float)((i * n + j) % 9) : 0.0f;
-                    for (int k = 0; k < K; k++) { want += (float)A[ta ? k * M + i : i * K + k] * (float)B[tb ? j * K + k : k * n + j]; }
+                    for (int k = 0; k < K; k++) {
+                        want += (float)A[ta ? k * M + i : i * K + k] * (float)B[tb ? j * K + k : k * n + j];
+                    }
                     ok = ok && (float)D[i * n + j] == want;
                 }
             }
@@ -160,6 +171,33 @@ template <class TD, class T> static void test_gemm(const char* name) {
         }
     }
     check(name, ok);
+}
+
+// three products at once whose matrices are parts of larger ones; what lies between D's rows stays as it was
+static void test_gemm_strides() {
+    const int M = 5, n = 7, K = 6, lda = 9, ldb = 11, ldd = 10, count = 3, a1 = 70, b1 = 90, d1 = 64;
+    std::vector<float> A(count * a1), B(count * b1), D(count * d1, 0.5f);
+    for (size_t i = 0; i < A.size(); i++) { A[i] = (float)(i * 7 % 5) - 2; }
+    for (size_t i = 0; i < B.size(); i++) { B[i] = (float)(i * 5 % 7) - 3; }
+    float *a = (float*)device_malloc(A.size() * 4), *b = (float*)device_malloc(B.size() * 4);
+    float* d = (float*)device_malloc(D.size() * 4);
+    to_device(a, A.data(), A.size() * 4); to_device(b, B.data(), B.size() * 4);
+    for (int flags = 0; flags < 8; flags++) {
+        const bool ta = flags & 1, tb = flags & 2, add = flags & 4;
+        std::vector<float> want = D, got(D.size());
+        for (int at = 0; at < count * M * n; at++) {
+            const int p = at / (M * n), i = at / n % M, j = at % n;
+            float sum = add ? 0.5f : 0.0f;
+            for (int k = 0; k < K; k++) {
+                sum += A[p * a1 + (ta ? k * lda + i : i * lda + k)] * B[p * b1 + (tb ? j * ldb + k : k * ldb + j)];
+            }
+            want[p * d1 + i * ldd + j] = sum;
+        }
+        to_device(d, D.data(), D.size() * 4);
+        gemm(d, add ? d : (float*)NULL, a, b, M, n, K, ta, tb, Strides{lda, ldb, ldd, count, a1, b1, d1});
+        to_host(got.data(), d, got.size() * 4);
+        check("gemm with strides", got == want);
+    }
 }
 
 // ----------------------------------------------------------------------------
@@ -211,7 +249,9 @@ static void refuse(const char* words, std::function<void()> f) {
     if (!ok) { printf("wanted \"%s\", got \"%s\"\n", words, said.c_str()); }
     check(words, ok);
 }
-static void misuse(const char* words, void (*kernel)(unsigned*), int threads, int smem = 0) { refuse(words, [=] { run(kernel, threads, smem); }); }
+static void misuse(const char* words, void (*kernel)(unsigned*), int threads, int smem = 0) {
+    refuse(words, [=] { run(kernel, threads, smem); });
+}
 // the whole path of a user's error: exit code 1, the fact, the hint
 static void fault(const char* name, const char* words, const char* hint) {
     auto f = [=] {
@@ -271,6 +311,7 @@ int main() {
     test_gemm<float, float>("gemm fp32");
     test_gemm<bf16, bf16>("gemm bf16");
     test_gemm<float, bf16>("gemm bf16, fp32 output");
+    test_gemm_strides();
     test_refusals();
     if (skipped) { printf("skipped: %d, which need %s\n", skipped, emulated ? "guard pages" : "the emulator"); }
     printf("%d passed, %d failed\n", passed, failed);

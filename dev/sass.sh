@@ -1,0 +1,80 @@
+#!/bin/sh
+# dev/sass.sh -- what became of the attention kernels: a markdown table of every kernel and head dimension, four numbers a cell,
+# for sm_80 / sm_86 / sm_89 / sm_90 (one number where they agree). No GPU needed, only the toolkit with cuobjdump and nvdisasm.
+#   usage: dev/sass.sh [ATTN=.. BIAS=.. PE=.. PRECISION=..]       the default set, or with these switches
+# Blocks that fit an SM follow from registers, shared memory (1 KiB more a block) and 128 threads; limits: CUDA programming guide, table of
+# compute capabilities. HMMA mma, LDSM ldmatrix, LDGSTS cp.async, LDL + STL local memory: instructions in the text, not executed.
+# TO ADD an architecture: a row in limits().
+cd "$(dirname "$0")/.." || exit 1
+NVCC=${NVCC:-nvcc} CUOBJDUMP=${CUOBJDUMP:-cuobjdump} CXX=${CXX:-g++} CUDA=${CUDA:-/usr/local/cuda}
+command -v "$CUOBJDUMP" > /dev/null || { echo "error: found no cuobjdump in PATH, wanted the CUDA toolkit's; set CUOBJDUMP="; exit 1; }
+dir=$(mktemp -d) && trap 'rm -rf "$dir"' EXIT
+limits() { # architecture, KiB of shared memory an SM, KiB a block may ask for, warps, blocks
+    echo "sm_80 164 163 64 32
+sm_86 100 99 48 16
+sm_89 100 99 48 24
+sm_90 228 227 64 32"; }
+# dynamic shared memory is decided by the host: ask it
+cat > "$dir/smem.cu" <<'SMEM'
+#define ALL_VARIANTS
+#define PRECISION bf16
+#include "attention_variants.cuh"
+#define X(HS) printf("attention_forward_mma_kernel %d %d\nattention_dq_mma_kernel %d %d\nattention_dkv_mma_kernel %d %d\n", \
+    HS, cuda::ForwardTile<HS>::SMEM, HS, cuda::DqTile<HS>::SMEM, HS, cuda::DkvTile<HS>::SMEM);
+int main() { MMA_HEADS(X) }
+SMEM
+$CXX -x c++ -std=c++17 -O0 -DEMU -fno-strict-aliasing -Wno-unknown-pragmas -I. -I"$CUDA/include" -Idev/emulator "$dir/smem.cu" -o "$dir/smem" &&
+    "$dir/smem" > "$dir/smem.txt" || exit 1
+defs="-DBACKEND=cuda"
+for s in ATTN=softmax BIAS=none PE=rotary NORM=pre FFN=swiglu COMBINE=concat PRECISION=bf16; do
+    for a in "$@"; do case $a in "${s%=*}="*) s=$a ;; esac; done
+    defs="$defs -D$s"
+done
+$NVCC -std=c++17 -fatbin -gencode 'arch=compute_80,code=[sm_80,sm_86,sm_89]' -gencode arch=compute_90,code=sm_90 -Xptxas -v $defs \
+    train_sink.cu -o "$dir/all.fatbin" > "$dir/ptxas" 2>&1 || { cat "$dir/ptxas"; exit 1; }
+$CUOBJDUMP -sass "$dir/all.fatbin" > "$dir/sass" || exit 1
+echo "\`$(echo "$defs" | sed 's/-DBACKEND=cuda //; s/-D//g')\`, $($NVCC --version | sed -n 's/.*release \([0-9.]*\).*/nvcc \1/p'), $(git describe --always --dirty 2>/dev/null)"
+echo
+echo "| kernel | HS | registers | bytes spilled | shared memory, KiB | blocks an SM | warps an SM | HMMA | LDSM | LDGSTS | LDL + STL |"
+echo "|---|---|---|---|---|---|---|---|---|---|---|"
+{ limits; cat "$dir/smem.txt" "$dir/ptxas" "$dir/sass"; } | awk '
+    function name_of(line,   n) { # attention_dkv_mma_kernel 192 dk: kernel, head dimension, which half
+        n = line; sub(/.*_ZN4cuda[0-9]+/, "", n)
+        kernel = n; sub(/_kernel.*/, "_kernel", kernel)
+        HS = "any"; if (match(n, /Li[0-9]+E/)) { HS = substr(n, RSTART + 2, RLENGTH - 3) }
+        out = ""
+        if (kernel ~ /dkv_mma/) { out = n ~ /ELi1E/ ? ", dk" : n ~ /ELi2E/ ? ", dv" : ", both" }
+        return kernel out " | " HS
+    }
+    function least(a, b) { return a < b ? a : b }
+    function cell(array, key,   i, v, all, same) {
+        same = 1; all = array[key, arch[1]] + 0
+        for (i = 2; i <= A; i++) { v = array[key, arch[i]] + 0; if (v != array[key, arch[1]] + 0) { same = 0 }; all = all " / " v }
+        return same ? array[key, arch[1]] + 0 : all
+    }
+    /^sm_[0-9]+ [0-9]/ { arch[++A] = $1; sm[$1] = $2 * 1024; ask[$1] = $3 * 1024; warps[$1] = $4; most[$1] = $5; next }
+    /^attention_[a-z_]* [0-9]+ [0-9]+$/ { dynamic[$1, $2] = $3; next }
+    /Compiling entry/ { on = $NF; gsub("\047", "", on); key = name_of($0); mine = kernel ~ /^attention/
+        if (mine && !(key in seen)) { seen[key] = 1; order[++N] = key }; next }
+    mine && /bytes spill stores/ { s = $0; sub(/ bytes spill stores.*/, "", s); sub(/.*, /, "", s); spill[key, on] = s; next }
+    mine && /Used [0-9]+ registers/ {
+        match($0, /Used [0-9]+/); r = substr($0, RSTART + 5, RLENGTH - 5) + 0; regs[key, on] = r
+        static = match($0, /[0-9]+ bytes smem/) ? substr($0, RSTART, RLENGTH - 11) + 0 : 0
+        bytes = static + dynamic[kernel, HS]
+        if (bytes > ask[on]) { print key " does not fit " on > "/dev/stderr"; bad = 1 }
+        smem[key, on] = sprintf("%.1f", bytes / 1024)
+        per_warp = int((r * 32 + 255) / 256) * 256                            # registers come by 256 a warp, warps by 4 a block
+        b = least(least(int(65536 / (per_warp * 4)), int(sm[on] / (bytes + 1024))), least(most[on], int(warps[on] / 4)))
+        blocks[key, on] = b; active[key, on] = b * 4; mine = 0; next
+    }
+    /code for sm_/ { on = $NF; next }
+    /Function :/ { key = name_of($0); next }
+    / HMMA\./ { hmma[key, on]++ } / LDSM\./ { ldsm[key, on]++ } / LDGSTS\./ { ldgsts[key, on]++ } / (LDL|STL)[. ]/ { local[key, on]++ }
+    END {
+        for (i = 1; i <= N; i++) {
+            k = order[i]
+            print "| " k " | " cell(regs, k) " | " cell(spill, k) " | " cell(smem, k) " | " cell(blocks, k) " | " cell(active, k) \
+                " | " cell(hmma, k) " | " cell(ldsm, k) " | " cell(ldgsts, k) " | " cell(local, k) " |" | "sort"
+        }
+        exit bad
+    }'

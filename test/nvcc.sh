@@ -1,5 +1,0 @@
-# sh test/nvcc.sh (not part of make test: four minutes): nvcc, where there is one, compiles a covering set of builds: every value of every switch, sm_80 and sm_90, no spills in attention
-command -v "${NVCC:-nvcc}" > /dev/null || { echo "skipped: 26 builds by nvcc, which is not in PATH"; echo "0 passed, 0 failed"; exit 0; }
-sh dev/compile_all.sh covering > build/test/nvcc.txt 2>&1; status=$?
-grep -v '^ok ' build/test/nvcc.txt
-exit $status
