@@ -25,8 +25,9 @@ bench() { # tokens/s of both presets, then of every ATTN
     done
 }
 peers() { # the same model in PyTorch: compiled with SDPA (cuDNN, then FA2), FlexAttention and eager
-    [ -f dev/bench_torch.py ] || { echo "no dev/bench_torch.py yet"; return 1; }
-    python3 dev/bench_torch.py
+    for a in softmax sigmoid; do # each against the build of its ATTN
+        make -s train_sink $SWITCHES ATTN=$a && ${PYTHON:-python3} dev/bench_torch.py --attn $a || return 1
+    done
 }
 train() { # NAME SWITCHES..
     local name=$1; shift
