@@ -791,7 +791,7 @@ attention_forward_mma_kernel(bf16* out, acc* stat, const bf16* qkv, const bf16* 
     const float scale = 1.0f / sqrtf((float)HS);
     const int end = min(s.T, max(t0 + BQ, s.prefix));
 
-    OnlineRows<HS, MT> x;                                                        // before the loads: twenty registers less
+    OnlineRows<HS, MT> x;                                                    // before the loads: twenty registers less
     online_start<A, Bi>(x, q, attn_star(kstar, s, g), attn_star(vstar, s, g), scale, own, t2, s);
     tile_load<HS, BQ>(sq, q, W, t0, s.T);
     int j0 = next_keys(s, t0, BQ, 0, end, BK);
