@@ -21,6 +21,10 @@ while IFS= read -r line; do
     case "$command" in
         "make test"|"make demo"|"make bench"|"make mutants"|"make experiments")  # minutes each, or this very test
             make -n ${command#make } > err 2>&1; ok $? "$command: $(tail -n 2 err)" ;;
+        scripts/report.py*)
+            [ $tested = yes ] || continue
+            if ! command -v python3 > /dev/null; then echo "skipped: 1 ($command: no python3)"; continue; fi
+            $command > err 2>&1; ok $? "$command: $(tail -n 2 err)" ;;
         *train_sink\ *--*|*train_sink\ *-[a-z]*|./train_sink*)
             few=$(echo "$command" | sed -E 's/(-n|--steps)[ =]+[0-9]+/-n 2/g')
             if [ $tested = no ]; then case "$command" in ./train_sink*) parse "$command" ;; esac; continue; fi
@@ -33,9 +37,9 @@ done < commands
 
 # flags
 make -s train_sink > /dev/null 2>&1
-./train_sink --help > help
+{ ./train_sink --help; grep -oh '"--[a-z-]*"' scripts/*.py | tr -d '"'; } > help
 grep -o -- '--[a-z][a-z0-9-]*' README.md | sort -u > flags
-while read -r flag; do grep -q -- "$flag\b" help; ok $? "$flag is not a flag of ./train_sink"; done < flags
+while read -r flag; do grep -q -- "$flag\b" help; ok $? "$flag is not a flag of ./train_sink or of scripts/*.py"; done < flags
 # the table of switches is the one in the source, in its order
 for s in ATTN BIAS PE NORM FFN COMBINE; do
     source=$(sed -n "s/^ *X_$s(\([a-z0-9_]*\) *,.*/\1/p" attention_variants.cuh | tr '\n' ' ')

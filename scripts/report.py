@@ -1,0 +1,144 @@
+#!/usr/bin/env python3
+"""One self-contained page, report.html, about runs and tables of scripts/reproduce. Standard library only.
+
+The page is scripts/report.html with the data written into it; it needs no server and no network. What it shows is
+decided there, in JavaScript; here the logs are read, thinned and rounded. To show something new of a log: add it in
+run_data.
+"""
+import argparse
+import json
+import math
+import os
+import sys
+import time
+
+import runlog
+from runlog import die
+
+POINTS = 2000            # training steps kept for a curve: the smallest and the largest of each of 1000 stretches
+DIGITS = 6
+RELOAD_SECONDS = 5
+EMPTY = '{"runs":[],"results":[],"differing":[],"reload":0}'  # what stands in report.html in place of the data
+
+
+def thin(steps, values):
+    """At most POINTS points, spikes kept. Nulls count as extremes: a gap in a curve is news."""
+    n = len(steps)
+    if n <= POINTS:
+        return [steps, values]
+    keep = {0, n - 1}
+    size = 2 * n / POINTS
+    for i in range(POINTS // 2):
+        part = range(int(i * size), min(n, int((i + 1) * size)))
+        height = lambda j: float("inf") if values[j] is None else values[j]
+        keep |= {min(part, key=height), max(part, key=height)}
+    keep = sorted(keep)
+    return [[steps[i] for i in keep], [values[i] for i in keep]]
+
+
+def rounded(x):
+    """Every number of an object at six digits: half the size of the page, and more than a screen shows."""
+    if isinstance(x, float):
+        return float(f"{x:.{DIGITS}g}") if math.isfinite(x) else None
+    if isinstance(x, list):
+        return [rounded(y) for y in x]
+    if isinstance(x, dict):
+        return {k: rounded(v) for k, v in x.items()}
+    return x
+
+
+def run_data(run):
+    train, config = run["train"], run["config"]
+    steps = [t["step"] for t in train]
+    return {
+        "name": run["name"], "group": runlog.group(run), "path": run["path"], "status": run["status"],
+        "notes": run["notes"],
+        "title": runlog.switches(run), "switches": config.get("switches", {}), "flags": config.get("flags", {}),
+        "build": {**{k: config.get(k) for k in ("params", "backend", "precision", "commit")},
+                  "data, in words": config.get("data")},
+        "proxy": runlog.uses_proxy(run["evals"]), "evals": run["evals"],
+        "samples": [{"step": s.get("step"), "text": s.get("text")} for s in run["samples"]],
+        "last": train[-1] if train else None,
+        "ms": sum(t.get("ms") or 0 for t in train[-100:]) / max(1, len(train[-100:])),
+        "curves": {key: thin(steps, [t.get(key) for t in train]) for key in ("loss", "grad_norm")},
+    }
+
+
+def results_data(path):
+    """The rows of a table with the numbers worked out, so that page and plots say the same."""
+    results = runlog.read_results(path)
+    for row in results["rows"]:
+        row["sinks"] = [[k, runlog.paper_sink(row, k), runlog.our_sink(row, k), runlog.our_sink(row, k, "step0")]
+                        for k in runlog.sink_positions(row)]
+        row["star"] = [runlog.paper_star(row), runlog.our_star(row)]
+        row["loss"] = [runlog.paper_loss(row), runlog.our_loss(row)]
+        row["main"] = runlog.main_position(row)
+        row["why_not"] = runlog.why_not(row)
+        row["ours"] = [{k: o.get(k) for k in ("seed", "run", "status", "tokens")} for o in row.get("ours", [])]
+    return results
+
+
+def page(paths, live):
+    """The html, and whether every run in it has ended."""
+    runs = runlog.read_runs([p for p in paths if not p.endswith(".json")], quiet=live)
+    results = [results_data(p) for p in paths if p.endswith(".json")]
+    ended = all(r["status"] in ("done", "stopped") for r in runs)
+    data = {"runs": [run_data(r) for r in runs], "results": results, "differing": runlog.differing_flags(runs),
+            "reload": RELOAD_SECONDS if live and not ended else 0}
+    text = json.dumps(rounded(data), separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
+    template = runlog.read_text(os.path.join(os.path.dirname(__file__), "report.html"), "git checkout scripts")
+    return template.replace(EMPTY, text), ended
+
+
+def write(path, html):
+    """Under another name first: a browser that reloads at this moment reads the old page or the new one."""
+    try:
+        os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+        with open(path + ".part", "w", encoding="utf-8") as f:
+            f.write(html)
+        os.replace(path + ".part", path)
+    except OSError as e:
+        die(f"{path}: got '{e.strerror}', wanted a file to write", "choose another: -o FILE")
+
+
+def sizes(paths):
+    logs = [os.path.join(p, "log.jsonl") if os.path.isdir(p) else p for path in paths for p in runlog.expand(path)]
+    return [(log, os.path.getsize(log)) for log in logs if os.path.exists(log)]
+
+
+def watch(paths, out):
+    """Rewrites the page whenever a log has grown, until every run has ended or Ctrl-C."""
+    print(f"{out}: open it in a browser; it is rewritten as the logs grow. Ctrl-C ends this, not the runs")
+    before, ended = None, False
+    try:
+        while not ended:
+            now = sizes(paths)
+            if now != before and all(size for _, size in now):
+                html, ended = page(paths, live=True)
+                write(out, html)
+                before = now
+            time.sleep(0 if ended else 1)
+        print("every run has ended")
+    except KeyboardInterrupt:
+        write(out, page(paths, live=False)[0])
+
+
+def main(words):
+    parser = argparse.ArgumentParser(prog="scripts/report.py", allow_abbrev=False, description=__doc__.split("\n")[0])
+    parser.error = lambda text: die(f"options: {text}", "scripts/report.py --help")
+    parser.add_argument("inputs", nargs="*", metavar="RUN | RUNS | RESULTS.json",
+                        help="a directory with log.jsonl, a directory of such, a table written by scripts/reproduce")
+    parser.add_argument("-o", "--out", default="runs/report.html", help="the page [runs/report.html]")
+    parser.add_argument("--watch", action="store_true", help="rewrite the page while the runs train; it reloads itself")
+    options = parser.parse_intermixed_args(words)
+    if not options.inputs:
+        die("report: got nothing to show, wanted runs or results", "scripts/report.py runs")
+    if options.watch:
+        return watch(options.inputs, options.out)
+    html, _ = page(options.inputs, live=False)
+    write(options.out, html)
+    print(f"{options.out}: {len(html) / 1e6:.1f} MB")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
