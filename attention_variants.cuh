@@ -791,13 +791,13 @@ attention_forward_mma_kernel(bf16* out, acc* stat, const bf16* qkv, const bf16* 
     const float scale = 1.0f / sqrtf((float)HS);
     const int end = min(s.T, max(t0 + BQ, s.prefix));
 
+    OnlineRows<HS, MT> x;                                                    // before the loads: twenty registers less
+    online_start<A, Bi>(x, q, attn_star(kstar, s, g), attn_star(vstar, s, g), scale, own, t2, s);
     tile_load<HS, BQ>(sq, q, W, t0, s.T);
     int j0 = next_keys(s, t0, BQ, 0, end, BK);
     tile_load<HS, BK>(sk, k, W, j0, s.T);
     tile_load<HS, BK>(sv, v, W, j0, s.T);
     cp_async_commit();
-    OnlineRows<HS, MT> x;
-    online_start<A, Bi>(x, q, attn_star(kstar, s, g), attn_star(vstar, s, g), scale, own, t2, s);
     for (int buf = 0; j0 < end; buf ^= 1) {
         const int next = next_keys(s, t0, BQ, j0 + BK, end, BK);
         if (next < end) {

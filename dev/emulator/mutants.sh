@@ -19,8 +19,7 @@ attention_variants.cuh|const bool sees = full \|\| (t < s.T && j < s.T && attn_s
 attention_variants.cuh|{ v += __shfl_xor_sync(~0u, v, 1); return|{ return|bf16
 attention_variants.cuh|(chunk & ~3) \| ((chunk ^ (row >> 1)) & 3));|chunk);|bf16
 attention_variants.cuh|(HS % 64 == 0 ? chunk ^ (row & 7) :|(HS % 64 == 0 ? chunk :|heads
-attention_variants.cuh|HS > 128 ? DK : DK \| DV;|DK;|bf16
-attention_variants.cuh|return max(t0 + queries, j0 + keys) <= s.T && attn|return attn|bf16
+attention_variants.cuh|    if constexpr (first == DK) {|    if constexpr (false) {|heads
 attention_variants.cuh|std::min(s.T, std::max(t1, s.prefix))|t1|fp32
 attention_variants.cuh|std::max(0, t0 - s.window + 1) / 8 * 8 : 0;|std::max(0, t0 - s.window + 1) / 8 * 8 + 8 : 0;|fp32
 attention_variants.cuh|s.window && !s.prefix ? std::max|s.window ? std::max|fp32
@@ -28,7 +27,7 @@ attention_variants.cuh|if (n >= x.count * rows) { return; }|if (n > x.count * ro
 attention_variants.cuh|gemm(out, add ? out : NULL, w|gemm(out, (real*)NULL, w|fp32
 attention_variants.cuh|gemm(sums, sums, w|gemm(sums, (float*)NULL, w|fp32
 attention_variants.cuh|            device_zero(dk, 2 * sums * sizeof(float));|            if (g == 0) { device_zero(dk, 2 * sums * sizeof(float)); }|fp32
-attention_variants.cuh|        m = warp_max(m);|        m = warp_max(m) + 0 * (m = fmaxf(m, 1));|fp32
+attention_variants.cuh|        m = warp_max(m);\n|\n|fp32
 attention_variants.cuh|if (Bi::column) { l += attn_mass|if (false) { l += attn_mass|fp32
 attention_variants.cuh|qkv + ((long)b0 * s.T + blockIdx.x)|qkv + blockIdx.x|fp32
 attention_variants.cuh|wa, s.HS, x.count, (long)rows * x.ld, (long)s.T * wa, (long)s.T * s.HS});|wa, s.HS, x.count, (long)rows * x.ld, (long)s.T * wa, 0});|fp32
