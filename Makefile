@@ -161,6 +161,9 @@ mutants: # one-line bugs, each of which one test has to notice
 demo: # three small models on the built-in task, one table
 	@sh scripts/demo.sh
 
+bench: # speed and memory, beside PyTorch and other tokenizers where they are installed
+	@sh scripts/bench.sh
+
 help:
 	@echo "make train_sink [SWITCH=value ...]     build one model; the first value of a switch is its default"
 	@echo "make test | demo | bench | experiments | mutants | compile-all | sanitizer | check | size | clean"

@@ -32,7 +32,6 @@ static const char* const SWITCH_VALUES[][3] = { // this build: { "ATTN", "sigmoi
     SWITCHES(X)
 #undef X
 };
-static bool switch_default(const char* const (&s)[3]) { return !strncmp(s[2], (s[1] + std::string(" ")).c_str(), strlen(s[1]) + 1); }
 #ifndef GIT_COMMIT
 #define GIT_COMMIT "unknown"
 #endif
@@ -1236,6 +1235,9 @@ static void memory_table(const Model* m, int B, int T) {
     const double grads = m->grads ? n * sizeof(acc) / MiB : 0;
     printf("memory weights %.1f + gradients %.1f + optimiser %.1f + activations %.1f = %.1f MiB\n",
            weights, grads, 2 * grads, acts, weights + 3 * grads + acts);
+}
+static bool switch_default(const char* const (&s)[3]) { // is the value the first of its table?
+    return !strncmp(s[2], (s[1] + std::string(" ")).c_str(), strlen(s[1]) + 1);
 }
 static std::string next_run_dir() { // runs/0001-softmax, runs/0002-sigmoid-k, ..: ATTN, then what is not the default
     std::string name;

@@ -2,6 +2,8 @@
 # make bench: speed and memory of this machine, side by side in one run. Figures are medians; the machine should be quiet.
 #   1  training tokens/s, GFLOP/s and peak memory of two model sizes; the same in PyTorch eager where python3 has torch
 #   2  every ATTN relative to softmax, round by round: the median of the ratios          (ROUNDS=5)
+#   3  the tokenizer on TEXT='a.jsonl.zst code/ ..' with TOKENIZER=tokenizer.json: against `tokenizers` and `tiktoken` where
+#      python3 has them, ids compared first; and `tokenize` with one core against all
 set -e
 cd "$(dirname "$0")/.."
 unset MAKEFLAGS MAKELEVEL MFLAGS
@@ -42,3 +44,19 @@ for i in $(seq "$rounds"); do
     done
 done
 for v in $variants; do printf '  %-16s %s\n' "$v" "$(awk -v v="$v" '$1 == v { print $2 }' build/bench.rows | median)"; done
+
+echo; echo "tokenizer"
+if [ -z "$TOKENIZER" ] || [ -z "$TEXT" ]; then
+    echo "  left out: TOKENIZER=tokenizer.json TEXT='books.jsonl.zst code/' make bench measures it"; exit 0
+fi
+${CXX:-g++} -std=c++17 -O3 -march=native -fopenmp -x c++ dev/bench_tokenizer.cpp -o build/bench_tokenizer
+$python dev/bench_tokenizer.py build/bench_tokenizer "$TOKENIZER" $TEXT || echo "  no comparison: $python -m pip install tokenizers tiktoken"
+seconds() { start=$(date +%s%N); rm -rf build/bench.tokens; "$@" > /dev/null 2>&1; echo $((($(date +%s%N) - start) / 1000000)) | awk '{ print $1 / 1000 }'; }
+files=; for f in $TEXT; do case $f in *.txt | *.jsonl*) files="$files $f" ;; esac; done
+[ -n "$files" ] || exit 0
+for i in $(seq "$rounds"); do
+    one=$(seconds taskset -c 0 $ours tokenize $files --tokenizer "$TOKENIZER" --threads 1 -o build/bench.tokens)
+    all=$(seconds $ours tokenize $files --tokenizer "$TOKENIZER" -o build/bench.tokens)
+    echo "$one $all" | awk '{ print $1 / $2 }'
+done | median | awk -v n="$(nproc)" '{ printf "tokenize: %d cores are %.2f x as fast as one\n", n, $1 }'
+rm -rf build/bench.tokens

@@ -94,6 +94,9 @@ for s in ATTN BIAS PE NORM FFN COMBINE PRECISION BACKEND; do
     for row in $rows; do awk -v s=$s -v row=$row '$0 == s { on = 1; next } !NF { on = 0 } on && $1 == row && NF > 1 { found = 1 } END { exit !found }' help; ok $? "make help does not explain $s=$row"; done
 done
 for word in train_sink test demo bench mutants clean; do grep -q "$word" help; ok $? "make help does not name $word"; done
+for word in $(sed -n 's/^make test |/test |/p' help | tr -d '|'); do # what it names can be made
+    grep -A 1 "^$word:" Makefile | grep -q "^$(printf '\t')."; ok $? "make $word has no recipe"
+done
 
 # ---- clean
 : > mine; mk CXX=./fake train_sink > /dev/null; make -s clean; ok $? "make clean"
