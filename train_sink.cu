@@ -1657,6 +1657,22 @@ static double flops_per_token(const Model* m, int T) {
     }
     return 6 * matrices + 3.0 * 4 * (T / 2.0) * c.NH * c.HS * c.L;
 }
+// GFLOP/s of one large matrix product: what no training step of this machine and build can pass
+static double product_gflops() {
+    const int N = ops::on_host ? 1024 : 8192;
+    real* x[3];
+    for (real*& p : x) { p = (real*)ops::device_malloc((size_t)N * N * sizeof(real)); }
+    real first;
+    double best = 0;
+    for (int i = 0; i < 6; i++) { // the first warms up; reading a number waits for it
+        const double t0 = now_ms();
+        ops::matmul_forward(x[0], x[1], x[2], NULL, N, N, N);
+        ops::to_host(&first, x[0], sizeof first);
+        if (i) { best = std::max(best, 2.0 * N * N * N / (now_ms() - t0) / 1e6); }
+    }
+    for (real* p : x) { ops::device_free(p); }
+    return best;
+}
 static int bench(Flags f) {
     preset_apply(&f);
     if (!f.given_steps) { f.steps = 12; }
@@ -1687,8 +1703,10 @@ static int bench(Flags f) {
     printf("{\"attn\":\"%s\",\"bias\":\"%s\",\"L\":%d,\"C\":%d,\"NH\":%d,", STR(ATTN), STR(BIAS), c.L, c.C, c.NH);
     printf("\"F\":%d,\"V\":%d,\"T\":%ld,\"B\":%ld,\"params\":%ld,", c.F, c.V, f.seq, f.batch, m.num_params);
     printf("\"ms\":%.3f,\"forward_ms\":%.3f,\"tokens_per_s\":%.0f,", ms, forward, tokens / ms * 1e3);
-    printf("\"flops_per_token\":%.0f,\"gflops\":%.1f}\n", flops, flops * tokens / ms / 1e6);
     model_free(&m);
+    const double gflops = flops * tokens / ms / 1e6, product = product_gflops();
+    printf("\"flops_per_token\":%.0f,\"gflops\":%.1f,", flops, gflops);
+    printf("\"product_gflops\":%.1f,\"of_product\":%.3f}\n", product, gflops / product);
     return 0;
 }
 

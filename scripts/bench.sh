@@ -13,8 +13,14 @@ field() { sed -n "s/.*\"$1\":\([0-9.]*\).*/\1/p"; }                     # of a l
 median() { sort -n | awk '{ x[NR] = $1 } END { print NR % 2 ? x[(NR + 1) / 2] : (x[NR / 2] + x[NR / 2 + 1]) / 2 }'; }
 
 make -s train_sink
-ours=build/cpu/train_sink
-echo "machine: $(nproc) cores, $(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -n 1); commit $(git describe --always --dirty 2>/dev/null)"
+ours=$(make -s check)/train_sink                                        # build/cpu or build/cuda
+machine="$(nproc) cores, $(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -n 1)"
+case $ours in *cuda*) machine="$machine; $(nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null)" ;; esac
+echo "machine: $machine; commit $(git describe --always --dirty 2>/dev/null)"
+report() { # name, a line of JSON: no line break, the peer's ratio follows
+    printf '%-28s %8s tokens/s  %8s GFLOP/s, %s of a large product alone' "$1" "$(echo "$2" | field tokens_per_s)" "$(echo "$2" | field gflops)" \
+           "$(echo "$2" | field of_product)"
+}
 peer() { # name, then the flags that both sides take
     name=$1; shift
     ratios=; for i in 1 2 3; do
@@ -22,14 +28,23 @@ peer() { # name, then the flags that both sides take
         b=$($python dev/bench_torch_cpu.py "$@" --steps 5 2>/dev/null) && theirs=$(echo "$b" | field tokens_per_s) || theirs=
         [ -n "$theirs" ] && ratios="$ratios $(echo "$mine $theirs" | awk '{ print $1 / $2 }')"
     done
-    printf '%-28s %8s tokens/s  %6s GFLOP/s' "$name" "$mine" "$(echo "$a" | field gflops)"
+    report "$name" "$a"
     if [ -n "$ratios" ]; then printf '   %s x PyTorch eager (%s)\n' "$(echo $ratios | tr ' ' '\n' | median)" "$(echo "$b" | sed -n 's/.*"torch": *"\([^"]*\)".*/\1/p')"
     else echo "   (no PyTorch in $python to compare with)"; fi
 }
-peer "d 256, L 4, T 256"  --layers 4 --width 256 --heads 4 --ffn-width 768 --vocab 257 --seq 256 --batch 16
-peer "60M, T 512"         --layers 10 --width 768 --heads 8 --ffn-width 1536 --vocab 50432 --seq 512 --batch 1
+case $ours in
+*cuda*) # PyTorch on the GPU has a program of its own: compiled, cuDNN, FA2, FlexAttention, eager
+    for n in 1 2 3; do report "60M, T 2048, B 16" "$($ours bench -m 60M -b 16)"; echo; done
+    report "1B, T 2048, B 4" "$($ours bench -m 1B -b 4)"; echo
+    for heads in 12 8 6 4; do report "60M, head dim $((768 / heads))" "$($ours bench -m 60M -b 16 --heads $heads)"; echo; done
+    $python dev/bench_torch.py --ours "$ours" || echo "  (no PyTorch in $python to compare with)"
+    small="-m 60M -b 16 -n 4" ;;
+*)  peer "d 256, L 4, T 256"  --layers 4 --width 256 --heads 4 --ffn-width 768 --vocab 257 --seq 256 --batch 16
+    peer "60M, T 512"         --layers 10 --width 768 --heads 8 --ffn-width 1536 --vocab 50432 --seq 512 --batch 1
+    small="--layers 4 --width 256 --heads 4 --ffn-width 768 --vocab 257 --seq 256 --batch 16 -n 4" ;;
+esac
 
-echo; echo "ATTN, tokens/s relative to softmax (d 256, L 4, T 256; $rounds rounds)"
+echo; echo "ATTN, tokens/s relative to softmax ($small; $rounds rounds)"
 variants=$(sed -n 's/^ *X_ATTN(\([a-z0-9_]*\) *,.*/\1/p' attention_variants.cuh)
 for v in $variants; do make -s train_sink ATTN=$v > /dev/null; done
 make -s train_sink > /dev/null
@@ -37,8 +52,7 @@ rm -f build/bench.rows
 for i in $(seq "$rounds"); do
     base=
     for v in $variants; do
-        case $v in softmax) dir=build/cpu ;; *) dir=build/cpu-$v ;; esac
-        x=$($dir/train_sink bench --layers 4 --width 256 --heads 4 --ffn-width 768 --vocab 257 --seq 256 --batch 16 -n 4 | field tokens_per_s)
+        x=$($(make -s check ATTN=$v)/train_sink bench $small | field tokens_per_s)
         [ -n "$base" ] || base=$x
         echo "$v $(echo "$x $base" | awk '{ print $1 / $2 }')" >> build/bench.rows
     done

@@ -361,7 +361,8 @@ static void test_probe() {
 static void test_bench() {
     const Ran r = train_sink("bench -b 2 -t 16 --width 16 --ffn-width 24 -n 3");
     Json j; std::string error;
-    CHECK(r.code == 0 && json_parse(r.out.data(), r.out.size(), &j, &error) && num(j, "tokens_per_s") > 0 && num(j, "ms") > num(j, "forward_ms"), "bench: %s %s", r.out.c_str(), r.err.c_str());
+    CHECK(r.code == 0 && json_parse(r.out.data(), r.out.size(), &j, &error) && num(j, "tokens_per_s") > 0 && num(j, "ms") > num(j, "forward_ms")
+          && fabs(num(j, "of_product") - num(j, "gflops") / num(j, "product_gflops")) < 0.01, "bench: %s %s", r.out.c_str(), r.err.c_str());
 }
 
 int main(int argc, char**) {
