@@ -52,6 +52,7 @@ short="--steps 1200 -b 16 --eval-every 100 --val-seqs 20 --probe-seqs 20"
 label=$(scripts/reproduce $tables --runs $dir/a --dry-run -- $short | sed -n 's|.*/a/\([^/]*\)/.*|\1|p' | head -n 1)
 soft=$label/table3-rotary-seed1 sigmoid=$label/table6-sigmoid-seed1
 scripts/reproduce $tables --runs $dir/a --out $dir/out -- $short > $dir/a.txt 2>&1; ok $? "undisturbed: $(tail -n 2 $dir/a.txt)"
+page=$(ls $dir/out/table6-*.html) && grep -q "table6-sigmoid" "$page"; ok $? "no page beside the results: $(tail -n 3 $dir/a.txt)"
 steps() { grep -c '"event":"train"' "$1/log.jsonl" 2> /dev/null || true; }
 reach() { # DIR N: waits until its log has N steps
     for i in $(seq 600); do [ "$(steps "$1")" -ge "$2" ] 2> /dev/null && return; sleep 0.05; done; ok 1 "$1 never reached step $2"
