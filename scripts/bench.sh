@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.."
 unset MAKEFLAGS MAKELEVEL MFLAGS
 rounds=${ROUNDS:-5}
 python=${PYTHON:-python3}
-field() { sed -n "s/.*\"$1\":\([0-9.]*\).*/\1/p"; }                     # of a line of JSON
+field() { sed -n "s/.*\"$1\": *\([0-9.]*\).*/\1/p"; }                     # of a line of JSON
 median() { sort -n | awk '{ x[NR] = $1 } END { print NR % 2 ? x[(NR + 1) / 2] : (x[NR / 2] + x[NR / 2 + 1]) / 2 }'; }
 
 make -s train_sink
