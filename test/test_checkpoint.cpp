@@ -4,12 +4,15 @@ a file that lies is refused, and whatever bytes are read, nothing outside the fi
 */
 #include <stdio.h>
 #include <stdlib.h>
-// here an error of the program is silent and an exception, so that a hundred thousand damaged files need no hundred thousand processes
+// here an error of the program is an exception and its message a string, so that a hundred thousand damaged files need no
+// hundred thousand processes
 struct Exit { int code; };
-static FILE* const silence = fopen("/dev/null", "w");
+static char* message;
+static size_t message_bytes;
+static FILE* const messages = open_memstream(&message, &message_bytes);
 #define exit(code) throw Exit{ code }
 #undef stderr
-#define stderr silence
+#define stderr messages
 #include "../checkpoint.h"
 #undef exit
 #include "check.h"
@@ -21,9 +24,12 @@ static std::string file_of(const std::string& header, const std::string& data) {
     return std::string((const char*)&n, 8) + header + data;
 }
 static Safetensors open_bytes(const std::string& bytes) { file_write(path, bytes); return safetensors_open(path); }
+// what the last reads() said
+static std::string said() { fflush(messages); return std::string(message, message_bytes); }
 // the exit status that opening and reading all of it ends with, 0 if it is accepted
 static int reads(const std::string& bytes) {
     int code = 0;
+    rewind(messages);
     FILE* f = fopen(path.c_str(), "wb");                 // not file_write: a sync each would take the time
     fwrite(bytes.data(), 1, bytes.size(), f);
     fclose(f);
@@ -131,9 +137,11 @@ static void test_lies() {
     CHECK(reads(file_of("{\"__metadata__\":{}}", "")) == 0 && reads(file_of("{}", "")) == 0, "a file without tensors was refused");
     const std::string whole = file_of(good, data);
     for (size_t n = 0; n < whole.size(); n++) { const int code = reads(whole.substr(0, n)); CHECK(code == EXIT_USER, "cut to %zu bytes: status %d", n, code); }
-    for (uint64_t n : { 0ull, 1ull, 7ull, 200ull, 1ull << 32, 1ull << 63, ~0ull, ~0ull - 7 }) {
+    const uint64_t lengths[] = { 0, 1, 7, 200, 1ull << 32, 1ull << 63, ~0ull, ~0ull - 7 };
+    for (uint64_t n : lengths) {
         const int code = reads(std::string((const char*)&n, 8) + whole.substr(8));
-        CHECK(code == EXIT_USER, "a header length of %llu: status %d", (unsigned long long)n, code);
+        const char* wanted = n < 200 ? "header is not a JSON object" : "header says";
+        CHECK(code == EXIT_USER && said().find(wanted) != std::string::npos, "a header length of %llu: status %d, %s", (unsigned long long)n, code, said().c_str());
     }
     CHECK(reads(file_of(std::string(100000, '['), "")) == EXIT_USER, "100000 brackets");
 }
