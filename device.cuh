@@ -149,7 +149,8 @@ inline void device_copy(void* dst, const void* src, size_t n) {
 inline void* device_scratch(size_t n) {
     static void* p; static size_t have;
     if (n > have || (emulated && n != have)) { // emulated: always exact and fresh, so that overruns and stale reads show
-        if (p) { device_sync(); device_free(p); }
+        if (p && !emulated) { device_sync(); }
+        if (p) { device_free(p); }
         p = device_reserve(n);
         have = n;
     }

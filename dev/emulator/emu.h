@@ -14,6 +14,7 @@ this file gives the bodies. What it is for is finding bugs, so it is strict wher
     -fsanitize=thread every fiber is a thread to ThreadSanitizer, which then finds real races between kernels' threads;
   - copies to the device come from page-locked memory, which is read-only from then on until the host has waited for an
     event after the copy or for the stream;
+  - with EMU_WAITS=1 it says at the end how often the host waited for the device;
   - the runtime fails on demand: EMU_FAULT = nogpu | old | driver | oom:<MiB> | cublas | launch.
 There are no atomics on purpose: a kernel that uses them does not compile here, and our kernels are deterministic.
 It cannot see: the text of the inline PTX, weak memory order, hardware rounding, speed, stream order.
@@ -120,7 +121,7 @@ struct Block {
 };
 enum Sched { FWD, REV, PCT };
 struct Settings { Sched sched = FWD; uint64_t seed = 1; const char* fault = ""; size_t stack = 0; };
-struct Counts { uint64_t launches, blocks, mma, ldmatrix, conflicts; };   // conflicts: extra ldmatrix bank cycles
+struct Counts { uint64_t launches, blocks, mma, ldmatrix, conflicts; long waits; }; // conflicts: extra ldmatrix bank cycles
 
 inline Settings settings;
 inline Counts counts;
@@ -166,6 +167,7 @@ inline void init() {
         struct sigaction sa{}; sa.sa_sigaction = segv; sa.sa_flags = SA_SIGINFO | SA_ONSTACK;
         sigaction(SIGSEGV, &sa, nullptr); sigaction(SIGBUS, &sa, nullptr);
     }
+    if (*env("EMU_WAITS")) { atexit([] { fprintf(stderr, "emulated: the host waited %ld times\n", counts.waits); }); }
     TSAN(host.tsan = __tsan_get_current_fiber();)
 }
 
@@ -209,7 +211,7 @@ RT inline bool is_device(const void* p) {
 RT inline bool is_shared(const void* p, size_t n) { return in(block->dynamic, p, n) || in(block->statics, p, n); }
 
 // page-locked host memory; busy: of each page, the number of the copy that the device may not have made yet
-struct Locked { char* p; size_t n; long copies; Array<long> busy; };
+struct Locked { char* p; size_t n; long copies, known; Array<long> busy; };
 inline Locked locked;
 RT inline void locked_take(const void* p, size_t n) { // a copy from there begins
     char* from = (char*)((uintptr_t)p & ~(PAGE - 1));
@@ -217,7 +219,8 @@ RT inline void locked_take(const void* p, size_t n) { // a copy from there begin
     for (char* a = from; a < (char*)p + n; a += PAGE) { locked.busy[(a - locked.p) / PAGE] = locked.copies; }
     mprotect(from, page_up((char*)p + n - from), PROT_READ);
 }
-RT inline void locked_free(long copy) { // all up to this copy are done
+RT inline void locked_free(long copy) { // the host has waited for all up to this copy
+    if (copy > locked.known) { locked.known = copy; }
     for (size_t i = 0; i < locked.busy.n; i++) {
         if (locked.busy[i] <= copy) { mprotect(locked.p + i * PAGE, PAGE, PROT_READ | PROT_WRITE); }
     }
@@ -751,7 +754,11 @@ inline cudaError_t cudaHostAlloc(void** p, size_t n, unsigned) {
 }
 inline cudaError_t cudaEventCreateWithFlags(cudaEvent_t* e, unsigned) { *e = (cudaEvent_t)new long(0); return cudaSuccess; }
 inline cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t) { *(long*)e = emu::locked.copies; return cudaSuccess; }
-inline cudaError_t cudaEventSynchronize(cudaEvent_t e) { emu::locked_free(*(long*)e); return cudaSuccess; }
+inline cudaError_t cudaEventSynchronize(cudaEvent_t e) {
+    emu::counts.waits += *(long*)e > emu::locked.known;
+    emu::locked_free(*(long*)e);
+    return cudaSuccess;
+}
 inline cudaError_t cudaMemsetAsync(void* p, int v, size_t n, cudaStream_t) {
     if (n && !emu::is_device(p)) { emu::fail("cudaMemset of a host pointer"); }
     emu::Access access;
@@ -759,7 +766,11 @@ inline cudaError_t cudaMemsetAsync(void* p, int v, size_t n, cudaStream_t) {
     return cudaSuccess;
 }
 inline cudaError_t cudaStreamCreateWithFlags(cudaStream_t* s, unsigned) { *s = nullptr; return cudaSuccess; }
-inline cudaError_t cudaStreamSynchronize(cudaStream_t) { emu::locked_free(emu::locked.copies); return cudaSuccess; }
+inline cudaError_t cudaStreamSynchronize(cudaStream_t) {
+    emu::counts.waits++;
+    emu::locked_free(emu::locked.copies);
+    return cudaSuccess;
+}
 inline cudaError_t cudaFuncSetAttribute(const void*, cudaFuncAttribute, int v) {
     return v > 99 << 10 ? cudaErrorInvalidValue : cudaSuccess;
 }

@@ -39,6 +39,11 @@ cuda_ops.cuh|const float x_y = y < 0 ? 0.0f : (float)x[y], all|const float x_y =
 cuda_ops.cuh|const int n1 = min(rows, (int)(blockIdx.x + 1) * NORM_ROWS);|const int n1 = (blockIdx.x + 1) * NORM_ROWS;|fp32
 device.cuh|transB ? N : K, transB ? K : N, x.ldb, x.b)|transB ? K : N, transB ? N : K, x.ldb, x.b)|fp32
 device.cuh|stride ? stride : cols)|cols)|fp32
+cuda_ops.cuh|    if (isnan(scale)) { return; }|    if (false) { return; }|fp32
+cuda_ops.cuh|sums->loss += sum / count;|sums->loss = sum / count;|fp32
+device.cuh|        device_check(cudaEventSynchronize(taken[slot]), "waiting for the GPU");|        |fp32
+metrics.cuh|block_sum<512>(below) <= n / 2|block_sum<512>(below) < n / 2|fp32
+metrics.cuh|(sizeof(real) == 2 ? 16 : 0)|(sizeof(real) == 2 ? 16 : 8)|fp32
 metrics.cuh|if (t < skip) { continue; }                                      // the sink|if (false) { continue; } // the sink|fp32
 MUTANTS
 cat > "$work/one.sh" <<'ONE'
