@@ -431,8 +431,10 @@ static void attention_block_backward(Model* m, int l) {
     ops::matmul_backward_weight(g.ow, m->a.dx, heads, N, OC, c.C);
     ops::matmul_backward_input(dheads, m->a.dx, w.ow, N, OC, c.C);
     if (combine) { ops::heads_backward(m->a.datt, Bias::add_v ? g.vstar : NULL, dheads, Combine::sum, s); }
+    const bool turn = Pe::rotary && Attn::phi == PHI_NONE;                   // at once, unless phi stands in between
     ops::attention_backward<Attn, Bias, Pe>(dqkv, g.kstar, Bias::learn_v ? g.vstar : NULL, m->a.datt, att,
-                                            of_layer(m->a.stat, m, l, c.NH * 2), qkv, star_k(m, l), star_v(m, l), s);
+                                            of_layer(m->a.stat, m, l, c.NH * 2), qkv, star_k(m, l), star_v(m, l),
+                                            turn ? m->turns : NULL, s);
     if (Attn::phi == PHI_MLP) {
         real *in = of_layer(m->a.phi_in, m, l, QK), *hid = of_layer(m->a.phi_hid, m, l, QK);
         real* act = of_layer(m->a.phi_act, m, l, QK);
@@ -447,7 +449,7 @@ static void attention_block_backward(Model* m, int l) {
         ops::qk_scatter(dqkv, d2, s);
     }
     if (Attn::phi == PHI_ELU1) { ops::phi_elu1_backward(dqkv, qkv, s); }
-    if (Pe::rotary) { ops::rope(dqkv, m->turns, -1, s); }
+    if (Pe::rotary && !turn) { ops::rope(dqkv, m->turns, -1, s); }
     ops::matmul_backward_weight(g.qw, dqkv, act_n(m, i), N, c.C, attn_row(s));
     ops::matmul_backward_input(m->a.dn, dqkv, w.qw, N, c.C, attn_row(s));
 }
