@@ -44,10 +44,16 @@ inline void column_sum(acc* out, const float* part, long K, int C, int width, in
 __global__ void __launch_bounds__(256) cast_kernel(real* dst, const acc* src, long n) {
     FOR_FLAT(i, 1, n) { dst[i] = real(src[i]); }
 }
-__global__ void __launch_bounds__(256) add_kernel(real* y, const real* x, long n) {
-    FOR_FLAT(i, 1, n) { y[i] = real((float)y[i] + (float)x[i]); }
+template <int N> __global__ void __launch_bounds__(256) add_kernel(real* y, const real* x, long n) {
+    FOR_FLAT(i, N, n) {
+        Vec<real, N> a = load<N>(y + i), b = load<N>(x + i);
+        for (int k = 0; k < N; k++) { a.v[k] = real((float)a.v[k] + (float)b.v[k]); }
+        store<N>(y + i, a);
+    }
 }
-inline void add(real* y, const real* x, long n) { LAUNCH(add_kernel, flat_grid(n), dim3(256), 0, y, x, n); }
+inline void add(real* y, const real* x, long n) {
+    LAUNCH_WIDE(wide(n % VN, {y, x}), add_kernel, flat_grid(n), dim3(256), 0, y, x, n);
+}
 inline void cast_to_real(real* dst, const acc* src, long n) {
     if ((void*)dst != (const void*)src) { LAUNCH(cast_kernel, flat_grid(n), dim3(256), 0, dst, src, n); }
 }
@@ -362,20 +368,34 @@ __global__ void __launch_bounds__(256) square_norm_kernel(double* part, const ac
     sum = block_sum<256>(sum);
     if (threadIdx.x == 0) { part[blockIdx.x] = sum; }
 }
-inline double square_norm(const acc* x, long n) {
-    std::vector<double> part(CEIL_DIV(n, (long)SQUARE_BLOCK));
-    double* p = (double*)device_scratch(part.size() * sizeof(double));
-    LAUNCH(square_norm_kernel, dim3((unsigned)part.size()), dim3(256), 0, p, x, n);
-    to_host(part.data(), p, part.size() * sizeof(double));
+__global__ void __launch_bounds__(1024) square_norm_sum_kernel(StepSums* sums, const double* part, int n, float clip) {
     double sum = 0;
-    for (double x_k : part) { sum += x_k; }
-    return sum;
+    for (int i = threadIdx.x; i < n; i += 1024) { sum += part[i]; }
+    sum = block_sum<1024>(sum);
+    if (threadIdx.x == 0) { sums->squares = sum; sums->grad_scale = grad_scale(sums->loss, sum, clip); }
+}
+inline void square_norm(StepSums* sums, const acc* x, float clip, long n) {
+    const int blocks = CEIL_DIV(n, (long)SQUARE_BLOCK);
+    double* part = (double*)device_scratch(blocks * sizeof(double));
+    LAUNCH(square_norm_kernel, dim3(blocks), dim3(256), 0, part, x, n);
+    LAUNCH(square_norm_sum_kernel, dim3(1), dim3(1024), 0, sums, part, blocks, clip);
+}
+__global__ void __launch_bounds__(1024) loss_add_kernel(StepSums* sums, const acc* losses, long n, double count) {
+    double sum = 0;
+    for (long i = threadIdx.x; i < n; i += 1024) { sum += losses[i]; }
+    sum = block_sum<1024>(sum);
+    if (threadIdx.x == 0) { sums->loss += sum / count; }
+}
+inline void loss_add(StepSums* sums, const acc* losses, long n, double count) {
+    LAUNCH(loss_add_kernel, dim3(1), dim3(1024), 0, sums, losses, n, count);
 }
 // one element of either optimiser; c1, c2 are Adam's bias corrections
 template <bool ADAM> __global__ void __launch_bounds__(256)
-update_kernel(real* params, acc* master, acc* m, acc* v, const acc* grads, AdamW o, float c1, float c2, long n) {
+update_kernel(real* params, acc* master, acc* m, acc* v, const acc* grads, const StepSums* sums, AdamW o, float c1, float c2, long n) {
+    const float scale = sums->grad_scale;
+    if (isnan(scale)) { return; }
     FOR_FLAT(i, 1, n) {
-        const float g = grads[i] * o.grad_scale, w = master[i];
+        const float g = grads[i] * scale, w = master[i];
         float step;
         if (ADAM) {
             const float m_i = m[i] = o.beta1 * m[i] + (1 - o.beta1) * g;
@@ -388,12 +408,12 @@ update_kernel(real* params, acc* master, acc* m, acc* v, const acc* grads, AdamW
         params[i] = real(master[i]);
     }
 }
-inline void adamw_update(real* params, acc* master, acc* m, acc* v, const acc* grads, AdamW o, long n) {
+inline void adamw_update(real* params, acc* master, acc* m, acc* v, const acc* grads, const StepSums* sums, AdamW o, long n) {
     const float c1 = 1 / (1 - pow((double)o.beta1, o.step)), c2 = 1 / (1 - pow((double)o.beta2, o.step));
-    LAUNCH(update_kernel<true>, flat_grid(n), dim3(256), 0, params, master, m, v, grads, o, c1, c2, n);
+    LAUNCH(update_kernel<true>, flat_grid(n), dim3(256), 0, params, master, m, v, grads, sums, o, c1, c2, n);
 }
-inline void sgd_update(real* params, acc* master, acc* m, acc* v, const acc* grads, AdamW o, long n) {
-    LAUNCH(update_kernel<false>, flat_grid(n), dim3(256), 0, params, master, m, v, grads, o, 0.0f, 0.0f, n);
+inline void sgd_update(real* params, acc* master, acc* m, acc* v, const acc* grads, const StepSums* sums, AdamW o, long n) {
+    LAUNCH(update_kernel<false>, flat_grid(n), dim3(256), 0, params, master, m, v, grads, sums, o, 0.0f, 0.0f, n);
 }
 } // namespace cuda
 #endif // CUDA_OPS_CUH

@@ -118,9 +118,25 @@ inline void* device_malloc(size_t n) { // zeroed
     return p;
 }
 inline void device_free(void* p) { device_check(cudaFree(p), "freeing memory"); }
+// the source may change at once: it is copied to a ring of page-locked memory, from where the GPU takes it in its own
+// time. Only a slot that it has not come to yet makes the host wait
 inline void to_device(void* dst, const void* src, size_t n) {
-    device_check(cudaMemcpyAsync(dst, src, n, cudaMemcpyHostToDevice, device_stream), "copying to the GPU");
-    device_sync();
+    enum { SLOTS = 4 };
+    const size_t SLOT = emulated ? 4096 : 1 << 20;
+    static char* ring; static cudaEvent_t taken[SLOTS]; static int slot;
+    device_start();
+    for (int i = 0; !ring && i < SLOTS; i++) {
+        device_check(cudaEventCreateWithFlags(&taken[i], cudaEventDisableTiming), "making an event");
+    }
+    if (!ring) { device_check(cudaHostAlloc((void**)&ring, SLOTS * SLOT, cudaHostAllocDefault), "page-locking memory"); }
+    for (size_t at = 0, k; at < n; at += k, slot = (slot + 1) % SLOTS) {
+        k = std::min(n - at, SLOT);
+        char* page = ring + slot * SLOT;
+        device_check(cudaEventSynchronize(taken[slot]), "waiting for the GPU");
+        memcpy(page, (const char*)src + at, k);
+        device_check(cudaMemcpyAsync((char*)dst + at, page, k, cudaMemcpyHostToDevice, device_stream), "copying to the GPU");
+        device_check(cudaEventRecord(taken[slot], device_stream), "recording an event");
+    }
 }
 inline void to_host(void* dst, const void* src, size_t n) {
     device_check(cudaMemcpyAsync(dst, src, n, cudaMemcpyDeviceToHost, device_stream), "copying from the GPU");
@@ -133,7 +149,8 @@ inline void device_copy(void* dst, const void* src, size_t n) {
 inline void* device_scratch(size_t n) {
     static void* p; static size_t have;
     if (n > have || (emulated && n != have)) { // emulated: always exact and fresh, so that overruns and stale reads show
-        if (p) { device_sync(); device_free(p); }
+        if (p && !emulated) { device_sync(); }
+        if (p) { device_free(p); }
         p = device_reserve(n);
         have = n;
     }

@@ -11,9 +11,10 @@ official code where the text is silent; A is the attention map of one head on on
     mass        mean over queries of sum_j A_ij over the tokens (the extra column left out)
     entropy     mean over queries of -sum_j P_ij ln P_ij, P the proxy over all columns
     norms       l2 norms of hidden states, keys, values: the first token's and the mean of the others'
+    max, median of the entries |h| of a sequence: the largest over the sequences, the mean of the medians
 
     1 one head           HeadMetrics, attention_metrics (cpu:: a row at a time; cuda::, after section 2, by panels)
-    2 norms              row_norms
+    2 norms              row_norms, magnitudes
     3 reports            Sink_k and averages over heads, on the host
     4 maps               A, cosine and norm product of q and k, for chosen heads
 */
@@ -102,10 +103,22 @@ inline void row_norms(acc* out, const real* x, int stride, int len, int G, int N
         }
     }
 }
+// out (B, 2) = the largest and the median |x| of rows skip.. of each sequence of x (B, T, C); of an even number of values
+// the median is the larger of the two in the middle
+inline void magnitudes(acc* out, const real* x, int skip, int B, int T, int C) {
+    #pragma omp parallel for
+    for (int b = 0; b < B; b++) {
+        std::vector<real> a;
+        for (long i = ((long)b * T + skip) * C; i < (long)(b + 1) * T * C; i++) { a.push_back(x[i] < 0 ? -x[i] : x[i]); }
+        std::nth_element(a.begin(), a.begin() + a.size() / 2, a.end());
+        out[b * 2] = *std::max_element(a.begin(), a.end());
+        out[b * 2 + 1] = a[a.size() / 2];
+    }
+}
 } // namespace cpu
 
 #if defined(__CUDACC__) || defined(EMU)
-#include "device.cuh"
+#include "cuda_ops.cuh"
 namespace cuda {
 // By panels, as the attention without tensor cores: cuBLAS makes the dot products of some hundred queries of one head,
 // one kernel makes of each query's row what it adds to the sums of its head, another adds these up.
@@ -207,6 +220,31 @@ inline void row_norms(acc* out, const real* x, int stride, int len, int G, int N
     const long n = (long)N * G;
     LAUNCH(row_norms_kernel, dim3((unsigned)CEIL_DIV(n, 4)), dim3(128), 0, out, x, stride, len, G, n);
 }
+// a block per sequence. The bits of floats >= 0 are in the order of the floats: the median is the largest number that at
+// most half of the values are below, and is found bit by bit
+template <int N> __global__ void __launch_bounds__(512) magnitudes_kernel(acc* out, const real* x, int skip, int T, int C) {
+    const real* x_b = x + ((long)blockIdx.x * T + skip) * C;
+    const long n = (long)(T - skip) * C;
+    float top = 0;
+    unsigned median = 0;
+    for (int bit = 31; bit >= (sizeof(real) == 2 ? 16 : 0); bit--) {             // the first round finds the largest
+        const float pivot = __uint_as_float(median | 1u << bit);
+        double below = 0;
+        for (long i = threadIdx.x * N; i < n; i += 512 * N) {
+            const Vec<real, N> v = load<N>(x_b + i);
+            for (int k = 0; k < N; k++) {
+                const float a = fabsf((float)v.v[k]);
+                if (bit == 31) { top = max(top, a); } else { below += a < pivot; }
+            }
+        }
+        if (bit < 31 && block_sum<512>(below) <= n / 2) { median |= 1u << bit; }
+    }
+    top = block_max<512>(top);
+    if (threadIdx.x == 0) { out[blockIdx.x * 2] = top; out[blockIdx.x * 2 + 1] = __uint_as_float(median); }
+}
+inline void magnitudes(acc* out, const real* x, int skip, int B, int T, int C) {
+    LAUNCH_WIDE(wide(C, {x}), magnitudes_kernel, dim3(B), dim3(512), 0, out, x, skip, T, C);
+}
 } // namespace cuda
 #endif
 
@@ -236,7 +274,7 @@ template <class Get> std::vector<double> head_means(const Metrics& m, Get get) {
 }
 // adds the norms of one batch, norms (B, T, G), to layer l: first real token against the mean of the others
 template <class F>
-void norms_add(NormPair* p, int l, const std::vector<F>& norms, int B, int T, int G, int skip, int n_total) {
+void norms_add(NormPair* p, int l, const F* norms, int B, int T, int G, int skip, int n_total) {
     if ((int)p->first.size() <= l) { p->first.resize(l + 1); p->rest.resize(l + 1); }
     for (int b = 0; b < B; b++) {
         double first = 0, rest = 0;

@@ -30,7 +30,15 @@ gradients unless it says otherwise. Every sum has a fixed order, whatever the nu
 #endif
 
 // what an optimiser step is told; step counts from 1
-struct AdamW { float lr, beta1, beta2, eps, weight_decay, grad_scale; long step; };
+struct AdamW { float lr, beta1, beta2, eps, weight_decay; long step; };
+// what it reads of the gradients it is to follow. In device memory, so that the host need not wait for it
+struct StepSums { double loss, squares; float grad_scale; };             // mean loss, squared norm of the gradients
+// what the gradients are multiplied with so that their norm is at most clip (0: any). NAN, and no update, if not finite
+HD float grad_scale(double loss, double squares, float clip) {
+    if (loss - loss != 0 || squares - squares != 0) { return NAN; }
+    const double scale = clip > 0 ? clip / (sqrt(squares) + 1e-6) : 1.0;
+    return scale < 1 ? scale : 1.0;
+}
 
 namespace cpu {
 typedef REAL real;
@@ -55,6 +63,8 @@ inline void  device_free(void* p)                                 { free(p); }
 inline void  device_zero(void* p, size_t bytes)                   { memset(p, 0, bytes); }
 inline void  to_device(void* dst, const void* src, size_t bytes)  { memcpy(dst, src, bytes); }
 inline void  to_host(void* dst, const void* src, size_t bytes)    { memcpy(dst, src, bytes); }
+inline void  device_sync()                                        {}
+inline size_t device_left()                                       { return SIZE_MAX; } // the system swaps
 // y (n) += x
 inline void  add(real* y, const real* x, long n) {
     #pragma omp parallel for simd
@@ -737,8 +747,14 @@ inline void classifier(acc* losses, real* logits, const int* targets, float dlos
 // ----------------------------------------------------------------------------
 // 8 optimiser
 
-// sum of squares, blockwise in double
-inline double square_norm(const acc* x, long n) {
+// sums->loss += sum of losses (n) / count
+inline void loss_add(StepSums* sums, const acc* losses, long n, double count) {
+    double sum = 0;
+    for (long i = 0; i < n; i++) { sum += losses[i]; }
+    sums->loss += sum / count;
+}
+// sums->squares = sum of x^2, blockwise in double; and the grad_scale that follows from it and from the loss
+inline void square_norm(StepSums* sums, const acc* x, float clip, long n) {
     const long block = 1 << 14, blocks = (n + block - 1) / block;
     std::vector<double> part(blocks);
     #pragma omp parallel for
@@ -750,14 +766,16 @@ inline double square_norm(const acc* x, long n) {
     }
     double sum = 0;
     for (double x_k : part) { sum += x_k; }
-    return sum;
+    sums->squares = sum;
+    sums->grad_scale = grad_scale(sums->loss, sum, clip);
 }
 // (Loshchilov & Hutter 2017)  m = b1 m + (1-b1) g,  v = b2 v + (1-b2) g^2,  w -= lr (m^ / (sqrt(v^) + eps) + decay w)
 // master is the weight, params its copy in `real` (the same array where both types are one)
-inline void adamw_update(real* params, acc* master, acc* m, acc* v, const acc* grads, AdamW o, long n) {
+inline void adamw_update(real* params, acc* master, acc* m, acc* v, const acc* grads, const StepSums* sums, AdamW o, long n) {
+    if (std::isnan(sums->grad_scale)) { return; }
     const acc b1 = o.beta1, b2 = o.beta2;
     const acc c1 = 1 / (1 - pow((double)o.beta1, o.step)), c2 = 1 / (1 - pow((double)o.beta2, o.step));
-    const acc lr = o.lr, eps = o.eps, decay = o.weight_decay, scale = o.grad_scale;
+    const acc lr = o.lr, eps = o.eps, decay = o.weight_decay, scale = sums->grad_scale;
     #pragma omp parallel for simd
     for (long i = 0; i < n; i++) {
         const acc g = grads[i] * scale;
@@ -768,8 +786,9 @@ inline void adamw_update(real* params, acc* master, acc* m, acc* v, const acc* g
     }
 }
 // SGD with momentum beta1:  m = b1 m + g,  w -= lr (m + decay w)
-inline void sgd_update(real* params, acc* master, acc* m, acc*, const acc* grads, AdamW o, long n) {
-    const acc b1 = o.beta1, lr = o.lr, decay = o.weight_decay, scale = o.grad_scale;
+inline void sgd_update(real* params, acc* master, acc* m, acc*, const acc* grads, const StepSums* sums, AdamW o, long n) {
+    if (std::isnan(sums->grad_scale)) { return; }
+    const acc b1 = o.beta1, lr = o.lr, decay = o.weight_decay, scale = sums->grad_scale;
     #pragma omp parallel for simd
     for (long i = 0; i < n; i++) {
         m[i] = b1 * m[i] + grads[i] * scale;

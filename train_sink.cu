@@ -20,6 +20,7 @@ changes a run is a flag. The file reads from top to bottom:
 */
 #include <math.h>
 #include <signal.h>
+#include <functional>
 #include <new>
 
 // ============================================================================
@@ -160,12 +161,15 @@ struct Acts {
     ACTS(X)
 #undef X
 };
-// points a into base, returns the bytes (base NULL: only counts)
-static size_t acts_point(Acts* a, char* base, const Config& c, long B, long T, long R) {
+// points a into base, returns the bytes (base NULL: only counts); table: the MiB of each tensor, in words
+static size_t acts_point(Acts* a, char* base, const Config& c, long B, long T, long R, std::string* table = NULL) {
     const long L = c.L, C = c.C, NH = c.NH, HS = c.HS, F = c.F, V = c.V, N = B * T, OC = Combine::sum ? HS : NH * HS;
     const long QK = (c.NH + c.KV) * HS, W = QK + c.KV * HS, FH = F * (Ffn::gated ? 2 : 1);
     size_t bytes = 0;
-    #define X(type, name, size) a->name = (type*)(base + bytes); bytes += ((size) * sizeof(type) + 255) / 256 * 256;
+    #define X(type, name, size) \
+        a->name = (type*)(base + bytes); \
+        bytes += ((size) * sizeof(type) + 255) / 256 * 256; \
+        if (table && (size) > 0) { *table += strf(" " #name " %.1f", (size) * sizeof(type) / 0x1p20); }
     ACTS(X)
     #undef X
     (void)OC; (void)QK;
@@ -182,6 +186,7 @@ struct Model {
     Acts a; char* arena; size_t arena_bytes;     // activations
     int B, T, R;                                 // the batch they are laid out for, T with the sink token; rows of head
     int *tokens, *targets; size_t token_room;    // (B, T)
+    StepSums* sums;                              // loss and gradient norm of the step
     real *positions, *v_fixed; acc* turns;       // absolute PE (T, C); fixed v* (HS); rotary cos, sin (T, HS/2, 2)
 };
 
@@ -276,6 +281,7 @@ static Model model_new(const Config& c, int T_max, bool train) {
         m.grads = (acc*)ops::device_malloc(3 * m.num_params * sizeof(acc));
         m.m = m.grads + m.num_params;
         m.v = m.m + m.num_params;
+        m.sums = (StepSums*)ops::device_malloc(sizeof(StepSums));
     }
     params_point<acc>(&m.g, NULL, m.grads, c);
     model_tables(&m, std::max(c.T, T_max));
@@ -298,7 +304,7 @@ static inline void model_init(Model* m, uint64_t seed) {
 static void model_free(Model* m) {
     if ((void*)m->master != (void*)m->params) { ops::device_free(m->master); }
     for (void* p : { (void*)m->params, (void*)m->grads, (void*)m->arena, (void*)m->tokens, (void*)m->targets,
-                     (void*)m->positions, (void*)m->v_fixed, (void*)m->turns }) { ops::device_free(p); }
+                     (void*)m->sums, (void*)m->positions, (void*)m->v_fixed, (void*)m->turns }) { ops::device_free(p); }
     *m = Model();
 }
 
@@ -420,6 +426,15 @@ static double model_forward(Model* m, long count, float dloss) { // mean loss ov
     return sum / count;
 }
 
+static const bool turn_with_attention = Pe::rotary && Attn::phi == PHI_NONE; // phi would stand between the two
+// a.datt -> a.dqkv
+static void attention_backward(Model* m, int l) {
+    const AttnShape s = attn_shape(m); const auto& g = m->g.layer[l];
+    real *qkv = of_layer(m->a.qkv, m, l, attn_row(s)), *att = of_layer(m->a.att, m, l, s.NH * s.HS);
+    ops::attention_backward<Attn, Bias, Pe>(m->a.dqkv, g.kstar, Bias::learn_v ? g.vstar : NULL, m->a.datt, att,
+                                            of_layer(m->a.stat, m, l, s.NH * 2), qkv, star_k(m, l), star_v(m, l),
+                                            turn_with_attention ? m->turns : NULL, s);
+}
 // dn_i from a.dx = dx_{i+1}:  in the forward pass this was  x_{i+1} = base_i + W_O heads(attention(n_i))
 static void attention_block_backward(Model* m, int l) {
     const Config& c = m->c; const AttnShape s = attn_shape(m);
@@ -431,10 +446,7 @@ static void attention_block_backward(Model* m, int l) {
     ops::matmul_backward_weight(g.ow, m->a.dx, heads, N, OC, c.C);
     ops::matmul_backward_input(dheads, m->a.dx, w.ow, N, OC, c.C);
     if (combine) { ops::heads_backward(m->a.datt, Bias::add_v ? g.vstar : NULL, dheads, Combine::sum, s); }
-    const bool turn = Pe::rotary && Attn::phi == PHI_NONE;                   // at once, unless phi stands in between
-    ops::attention_backward<Attn, Bias, Pe>(dqkv, g.kstar, Bias::learn_v ? g.vstar : NULL, m->a.datt, att,
-                                            of_layer(m->a.stat, m, l, c.NH * 2), qkv, star_k(m, l), star_v(m, l),
-                                            turn ? m->turns : NULL, s);
+    attention_backward(m, l);
     if (Attn::phi == PHI_MLP) {
         real *in = of_layer(m->a.phi_in, m, l, QK), *hid = of_layer(m->a.phi_hid, m, l, QK);
         real* act = of_layer(m->a.phi_act, m, l, QK);
@@ -449,7 +461,7 @@ static void attention_block_backward(Model* m, int l) {
         ops::qk_scatter(dqkv, d2, s);
     }
     if (Attn::phi == PHI_ELU1) { ops::phi_elu1_backward(dqkv, qkv, s); }
-    if (Pe::rotary && !turn) { ops::rope(dqkv, m->turns, -1, s); }
+    if (Pe::rotary && !turn_with_attention) { ops::rope(dqkv, m->turns, -1, s); }
     ops::matmul_backward_weight(g.qw, dqkv, act_n(m, i), N, c.C, attn_row(s));
     ops::matmul_backward_input(m->a.dn, dqkv, w.qw, N, c.C, attn_row(s));
 }
@@ -485,7 +497,30 @@ static void model_backward(Model* m) {
     }
     ops::embed_backward(m->g.wte, m->g.wpe, m->g.sink, m->a.dx, m->tokens, m->B, m->T, m->c.C);
 }
-static double model_grad_norm(const Model* m) { return sqrt(ops::square_norm(m->grads, m->num_params)); }
+// a step begins: no gradients, no loss
+static void model_zero(Model* m) {
+    ops::device_zero(m->grads, m->num_params * sizeof(acc));
+    ops::device_zero(m->sums, sizeof(StepSums));
+}
+// one micro-batch of a step of `accum`: seqs (B, T+1) add their part to the gradients and to the mean loss. The host does
+// not wait for any of it
+static void model_accumulate(Model* m, const int* seqs, int B, int T, int accum) {
+    const long count = model_load(m, seqs, B, T) * accum;
+    model_body(m);
+    model_head(m, 1.0f / count);
+    ops::loss_add(m->sums, m->a.losses, (long)m->B * m->T, count);
+    model_backward(m);
+}
+// after all micro-batches: clips the gradients and updates the weights, unless the loss or the gradients are not finite;
+// returns what it went by. Here, once a step, the host waits
+static StepSums model_update(Model* m, const AdamW& o, float clip, bool sgd) {
+    ops::square_norm(m->sums, m->grads, clip, m->num_params);
+    const auto update = sgd ? ops::sgd_update : ops::adamw_update;
+    update(m->params, m->master, m->m, m->v, m->grads, m->sums, o, m->num_params);
+    StepSums sums;
+    ops::to_host(&sums, m->sums, sizeof sums);
+    return sums;
+}
 
 // ============================================================================
 // 4 measure
@@ -493,14 +528,12 @@ static double model_grad_norm(const Model* m) { return sqrt(ops::square_norm(m->
 static Metrics measure(Model* m, const int* seqs, int n, int T, int batch_tokens) {
     const Config& c = m->c;
     const int skip = Bias::token, chunk = std::max(1, std::min(n, batch_tokens / std::max(1, T)));
-    const long sample = 1 << 24;                                     // the median of |h| is of at most so many values
     Metrics r;
     r.n = n; r.T = T; r.L = c.L; r.NH = c.NH;
     r.sums_to_one = attn_sums_to_one<Attn>(c.attn_alpha);
     r.has_star = Bias::column || Bias::token;
     r.heads.resize((size_t)n * c.L * c.NH);
     r.h_star.resize(c.L + 1); r.h_max.resize(c.L + 1); r.h_median.resize(c.L + 1);
-    std::vector<std::vector<float>> magnitudes(c.L + 1);
     double loss = 0; long count = 0;
     for (int i = 0; i < n; i += chunk) {
         const int B = std::min(chunk, n - i);
@@ -509,47 +542,49 @@ static Metrics measure(Model* m, const int* seqs, int n, int T, int batch_tokens
         count += k;
         const AttnShape s = attn_shape(m);
         const int N = B * m->T, W = attn_row(s);
-        HeadMetrics* heads = (HeadMetrics*)ops::device_malloc((size_t)B * c.NH * sizeof(HeadMetrics));
-        acc* norms = (acc*)ops::device_malloc((size_t)N * c.KV * sizeof(acc));
-        std::vector<HeadMetrics> host(B * c.NH);
-        std::vector<acc> x(N * c.KV);
-        auto norm = [&](NormPair* out, int row, const real* t, int stride, int len, int G) {
-            ops::row_norms(norms, t, stride, len, G, N);
-            ops::to_host(x.data(), norms, (size_t)N * G * sizeof(acc));
-            norms_add(out, row, x, B, m->T, G, skip, n);
-        };
+        // everything is computed first and read afterwards, in the same order
+        std::vector<HeadMetrics> heads((size_t)c.L * B * c.NH);
+        std::vector<acc> norms((size_t)N * (2 * c.L * c.KV + c.L + 1 + 2 * c.L * Norm::post)), sizes((size_t)(c.L + 1) * B * 2);
+        HeadMetrics* d_heads = (HeadMetrics*)ops::device_malloc(heads.size() * sizeof(HeadMetrics));
+        acc *d_norms = (acc*)ops::device_malloc(norms.size() * sizeof(acc)), *to = d_norms;
+        acc* d_sizes = (acc*)ops::device_malloc(sizes.size() * sizeof(acc));
+        auto norm = [&](const real* t, int stride, int len, int G) { ops::row_norms(to, t, stride, len, G, N); to += (long)N * G; };
         for (int l = 0; l < c.L; l++) {
             const real* qkv = of_layer(m->a.qkv, m, l, W);
             const acc* stat = of_layer(m->a.stat, m, l, c.NH * 2);
-            ops::attention_metrics<Attn, Bias, Pe>(heads, qkv, stat, star_k(m, l), skip, s);
-            ops::to_host(host.data(), heads, host.size() * sizeof(HeadMetrics));
-            for (int b = 0; b < B; b++) {
-                std::copy_n(&host[b * c.NH], c.NH, &r.heads[((size_t)(i + b) * c.L + l) * c.NH]);
-            }
-            norm(&r.k, l, qkv + c.NH * c.HS, W, c.HS, c.KV);
-            norm(&r.v, l, qkv + (c.NH + c.KV) * c.HS, W, c.HS, c.KV);
+            ops::attention_metrics<Attn, Bias, Pe>(d_heads + (size_t)l * B * c.NH, qkv, stat, star_k(m, l), skip, s);
+            norm(qkv + c.NH * c.HS, W, c.HS, c.KV);
+            norm(qkv + (c.NH + c.KV) * c.HS, W, c.HS, c.KV);
         }
-        std::vector<real> h((size_t)N * c.C);
         for (int l = 0; l <= c.L; l++) {
-            const real* t = Norm::post ? act_n(m, 2 * l) : act_x(m, 2 * l);
-            norm(&r.h, l, t, c.C, c.C, 1);
-            for (int b = 0; b < B; b++) { r.h_star[l] += x[(size_t)b * m->T] / n; }  // position 0; for a sink token
-            ops::to_host(h.data(), t, h.size() * sizeof(real));
-            for (int b = 0; b < B; b++) {
-                for (long at = ((long)b * m->T + skip) * c.C; at < (long)(b + 1) * m->T * c.C; at++) {
-                    const float a = fabsf((float)h[at]);
-                    r.h_max[l] = std::max<double>(r.h_max[l], a);
-                    if ((long)magnitudes[l].size() < sample) { magnitudes[l].push_back(a); }
-                }
-            }
+            const real* h = Norm::post ? act_n(m, 2 * l) : act_x(m, 2 * l);
+            norm(h, c.C, c.C, 1);
+            ops::magnitudes(d_sizes + (size_t)l * B * 2, h, skip, B, m->T, c.C);
         }
-        for (int j = 1; Norm::post && j <= 2 * c.L; j++) { norm(&r.pre, j - 1, act_x(m, j), c.C, c.C, 1); }
-        ops::device_free(heads); ops::device_free(norms);
-    }
-    for (int l = 0; l <= c.L; l++) {
-        auto mid = magnitudes[l].begin() + magnitudes[l].size() / 2;
-        std::nth_element(magnitudes[l].begin(), mid, magnitudes[l].end());
-        r.h_median[l] = *mid;
+        for (int j = 1; Norm::post && j <= 2 * c.L; j++) { norm(act_x(m, j), c.C, c.C, 1); }
+        ops::to_host(heads.data(), d_heads, heads.size() * sizeof(HeadMetrics));
+        ops::to_host(norms.data(), d_norms, norms.size() * sizeof(acc));
+        ops::to_host(sizes.data(), d_sizes, sizes.size() * sizeof(acc));
+        for (void* p : { (void*)d_heads, (void*)d_norms, (void*)d_sizes }) { ops::device_free(p); }
+        const acc* from = norms.data();
+        auto add = [&](NormPair* p, int l, int G) { norms_add(p, l, from, B, m->T, G, skip, n); from += (long)N * G; };
+        for (int l = 0; l < c.L; l++) {
+            for (int b = 0; b < B; b++) {
+                std::copy_n(&heads[((size_t)l * B + b) * c.NH], c.NH, &r.heads[((size_t)(i + b) * c.L + l) * c.NH]);
+            }
+            add(&r.k, l, c.KV);
+            add(&r.v, l, c.KV);
+        }
+        for (int l = 0; l <= c.L; l++) {
+            for (int b = 0; b < B; b++) {
+                const acc* size = &sizes[((size_t)l * B + b) * 2];
+                r.h_star[l] += from[(size_t)b * m->T] / n;                       // position 0; for a sink token
+                r.h_max[l] = std::max<double>(r.h_max[l], size[0]);
+                r.h_median[l] += (double)size[1] / n;
+            }
+            add(&r.h, l, 1);
+        }
+        for (int j = 0; Norm::post && j < 2 * c.L; j++) { add(&r.pre, j, 1); }
     }
     r.loss = count ? loss / count : NAN;
     return r;
@@ -628,11 +663,12 @@ typedef std::string str;
     X("t",    bool,   resume,          0,   false,  "go on from the newest checkpoint in --out, if there is one") \
     X("t",    double, stop_after,      0,   0.0,    "minutes after which to save and stop (0: never)") \
     X("p",    str,    probe_input,     0,   "natural", "natural (from -d), random, or repeated (one token each)") \
-    X("p",    str,    json,            0,   "",     "write the eval object here") \
+    X("pb",   str,    json,            0,   "",     "write the eval object, or what bench measured, here") \
     X("p",    bool,   per_sequence,    0,   false,  "also write alpha[seq][L][H][k]") \
     X("p",    str,    dump,            0,   "",     "write attention maps and QK geometry here as .npy") \
     X("p",    str,    dump_heads,      0,   "0:0",  "LAYER:HEAD,... for --dump, or all") \
     X("p",    long,   dump_seq,        0,   0,      "which probe sequence --dump shows") \
+    X("b",    bool,   ops,             0,   false,  "also the time of every operation against its roof, and memory") \
     X("g",    str,    prompt,          0,   "",     "text to go on from") \
     X("g",    long,   tokens,          0,   200,    "tokens to write") \
     X("g",    double, temperature,     0,   1.0,    "0: always the likeliest token") \
@@ -960,13 +996,14 @@ static void tensors_save(const Model* m, const std::string& path,
     }
     safetensors_write(path, out, "{\"format\":\"pt\"}");
 }
-static void checkpoint_save(const Model* m, const std::string& out, long step, const std::string& data_state,
+static void checkpoint_save(const Model* m, const std::string& out, long step, long batch, const std::string& data_state,
                             const Tokenizer& tok, const std::string& tokenizer_path) {
     const std::string dir = checkpoint_begin(out, step);
     tensors_save(m, dir + "/model.safetensors", { { "", m->master } });
     tensors_save(m, dir + "/optimizer.safetensors", { { "m.", m->m }, { "v.", m->v } });
     file_write(dir + "/config.json", config_json(m->c, tok, tokenizer_path));
-    file_write(dir + "/state.json", strf("{\"step\": %ld, \"data\": %s}\n", step, data_state.c_str()));
+    file_write(dir + "/state.json",
+               strf("{\"step\": %ld, \"batch\": %ld, \"data\": %s}\n", step, batch, data_state.c_str()));
     checkpoint_commit(out, step);
 }
 // reads one array by name from the .safetensors files of a directory, checking every shape
@@ -1228,15 +1265,30 @@ static double learning_rate(const Flags& f, long step) { // of the step that mak
     const double done = f.steps > f.warmup ? (double)(step - f.warmup) / (f.steps - f.warmup) : 1;
     return f.min_lr + 0.5 * (f.lr - f.min_lr) * (1 + cos(M_PI * std::min(1.0, done)));
 }
-static void memory_table(const Model* m, int B, int T) {
+static size_t acts_bytes(const Config& c, long B, long T, std::string* table = NULL) { // of B sequences of T tokens
     Acts none;
-    const long rows = (long)B * (T + Bias::token), n = m->num_params;
+    T += Bias::token;
+    return acts_point(&none, NULL, c, B, T, std::min<long>(ops::head_rows, B * T), table);
+}
+static std::string memory_text(const Model* m, long B, long T) {
+    const long n = m->num_params;
     const bool copied = !std::is_same<real, acc>::value; // the weights exist as master and in `real`
-    const double MiB = 1 << 20, weights = n * (sizeof(acc) + (copied ? sizeof(real) : 0)) / MiB;
-    const double acts = acts_point(&none, NULL, m->c, B, T + Bias::token, std::min<long>(ops::head_rows, rows)) / MiB;
-    const double grads = m->grads ? n * sizeof(acc) / MiB : 0;
-    printf("memory weights %.1f + gradients %.1f + optimiser %.1f + activations %.1f = %.1f MiB\n",
-           weights, grads, 2 * grads, acts, weights + 3 * grads + acts);
+    const double weights = n * (sizeof(acc) + (copied ? sizeof(real) : 0)) / 0x1p20;
+    const double acts = acts_bytes(m->c, B, T) / 0x1p20, grads = m->grads ? n * sizeof(acc) / 0x1p20 : 0;
+    return strf("memory weights %.1f + gradients %.1f + optimiser %.1f + activations %.1f = %.1f MiB",
+                weights, grads, 2 * grads, acts, weights + 3 * grads + acts);
+}
+// The batch in memory: what -b says; else, with --total-batch on a GPU, `kept` by the run that goes on, or as many sequences
+// as fit 7/8 of the free memory, up to 2^16 tokens (more do not make a GPU faster); else the preset's
+static void batch_settle(const Model* m, Flags* f, long kept) {
+    const bool choose = !ops::on_host && !f->given_batch && f->total_batch >= f->seq;
+    const long all = choose ? f->total_batch / f->seq : 0, most = std::max(1L, (1L << 16) / f->seq);
+    if (choose) { f->batch = std::max(1L, kept); }
+    for (long B = 2; !kept && B <= std::min(all, most); B++) {
+        if (all % B == 0 && acts_bytes(m->c, B, f->seq) < ops::device_left() / 8 * 7) { f->batch = B; }
+    }
+    want(f->total_batch >= 0 && f->total_batch % (f->batch * f->seq) == 0, strf("--total-batch %ld", f->total_batch),
+         strf("a multiple of batch * seq = %ld", f->batch * f->seq));
 }
 static bool switch_default(const char* const (&s)[3]) { // is the value the first of its table?
     return !strncmp(s[2], (s[1] + std::string(" ")).c_str(), strlen(s[1]) + 1);
@@ -1248,26 +1300,16 @@ static std::string next_run_dir() { // runs/0001-softmax, runs/0002-sigmoid-k, .
     for (auto& d : dir_list("runs")) { if (parse_long(d.substr(0, 4), &n)) { last = std::max(last, n); } }
     return strf("runs/%04ld%s", last + 1, name.c_str());
 }
-// one optimiser step: accumulates gradients over `accum` batches, clips, updates. *loss is the mean; false: not finite
-static bool train_step(Model* m, Data* data, const Flags& f, long step, int accum, std::vector<int>* seqs,
-                       double* loss, double* grad_norm) {
-    ops::device_zero(m->grads, m->num_params * sizeof(acc));
-    *loss = 0;
+// one optimiser step of `accum` micro-batches
+static StepSums train_step(Model* m, Data* data, const Flags& f, long step, int accum, std::vector<int>* seqs) {
+    model_zero(m);
     for (int i = 0; i < accum; i++) {
         data_next(data, seqs->data(), f.batch);
-        const long count = model_load(m, seqs->data(), f.batch, f.seq);
-        *loss += model_forward(m, count, 1.0f / (count * accum)) / accum;
-        if (!std::isfinite(*loss)) { *grad_norm = NAN; return false; }
-        model_backward(m);
+        model_accumulate(m, seqs->data(), f.batch, f.seq, accum);
     }
-    *grad_norm = model_grad_norm(m);
-    if (!std::isfinite(*grad_norm)) { return false; }
-    const float scale = f.grad_clip > 0 ? std::min(1.0, f.grad_clip / (*grad_norm + 1e-6)) : 1.0;
     const AdamW o = { (float)learning_rate(f, step), (float)f.beta1, (float)f.beta2, (float)f.adam_eps,
-                           (float)f.weight_decay, scale, step + 1 };
-    const auto update = f.optimizer == "sgd" ? ops::sgd_update : ops::adamw_update;
-    update(m->params, m->master, m->m, m->v, m->grads, o, m->num_params);
-    return true;
+                      (float)f.weight_decay, step + 1 };
+    return model_update(m, o, f.grad_clip, f.optimizer == "sgd");
 }
 static void train_checks(const Flags& f) {
     want(f.steps >= 0, strf("--steps %ld", f.steps), "0 or more");
@@ -1284,8 +1326,6 @@ static void train_checks(const Flags& f) {
     want(f.eval_every >= 0 && f.save_every >= 0 && f.sample >= 0,
          strf("--eval-every %ld --save-every %ld --sample %ld", f.eval_every, f.save_every, f.sample),
          "0 (off) or more");
-    want(f.total_batch >= 0 && f.total_batch % (f.batch * f.seq) == 0, strf("--total-batch %ld", f.total_batch),
-         strf("a multiple of batch * seq = %ld", f.batch * f.seq));
 }
 static std::vector<double> eps_list(const Flags& f) {
     std::vector<double> eps = flag_list("--eps", f.eps);
@@ -1321,15 +1361,16 @@ static Run run_open(Flags f) {
     r.c = config_from_flags(&f, r.data.V);
     train_checks(f);
     r.eps = eps_list(f);
-    r.accum = f.total_batch ? f.total_batch / (f.batch * f.seq) : 1;
-    r.tokens_per_step = (double)r.accum * f.batch * f.seq;
     if (f.out.empty()) { want(!f.resume, "--resume", "also --out, the run to go on with"); f.out = next_run_dir(); }
     const std::string log_path = f.out + "/log.jsonl", from = f.resume ? checkpoint_latest(f.out, &r.first) : "";
     if (!f.resume && file_exists(log_path)) {
         die(EXIT_USER, f.out + ": holds a run already", "add --resume to go on with it, or choose another --out");
     }
-    make_dirs(f.out);
     r.m = model_new(r.c, std::max<int>(f.seq, r.probe_len), true);
+    batch_settle(&r.m, &f, from.empty() ? 0 : (long)json_number(json_file(from + "/state.json"), "batch", 0));
+    r.accum = f.total_batch ? f.total_batch / (f.batch * f.seq) : 1;
+    r.tokens_per_step = (double)r.accum * f.batch * f.seq;
+    make_dirs(f.out);
     r.resumed = !from.empty();
     r.saved = r.resumed ? r.first : -1;
     if (!r.resumed) { model_init(&r.m, f.seed); r.first = 0; }
@@ -1371,7 +1412,7 @@ static void run_describe(const Run& r) {
     printf("%ld steps = %s tokens\n", f.steps, all.c_str());
     printf("update %s, lr %g %s after %ld warm-up steps, ", f.optimizer.c_str(), f.lr, f.schedule.c_str(), f.warmup);
     printf("weight decay %g, clip %g, seed %ld\n", f.weight_decay, f.grad_clip, f.seed);
-    memory_table(&r.m, f.batch, f.seq);
+    printf("%s\n", memory_text(&r.m, f.batch, f.seq).c_str());
     printf("device %s\n", ops::device_start().c_str());
     printf("out    %s%s\n", f.out.c_str(), r.resumed ? strf(", resumed from step %ld", r.first).c_str() : "");
 }
@@ -1429,15 +1470,15 @@ static int train(const Flags& flags) {
         const bool stop = stop_signal || (f.stop_after > 0 && now_ms() - r.started > f.stop_after * 60e3);
         if (!loaded && (last || step == 0 || (f.eval_every && step % f.eval_every == 0))) { run_evaluate(&r, step); }
         if (!loaded && (last || stop || (f.save_every && step % f.save_every == 0))) {
-            checkpoint_save(&r.m, f.out, step, data_state(&r.data), r.data.tokenizer, f.tokenizer);
+            checkpoint_save(&r.m, f.out, step, f.batch, data_state(&r.data), r.data.tokenizer, f.tokenizer);
             r.saved = step;
         }
         if (last || stop) { break; }
         const double begin = now_ms();
-        double loss, grad_norm;
-        const bool finite = train_step(&r.m, &r.data, f, step, r.accum, &r.seqs, &loss, &grad_norm);
+        const StepSums sums = train_step(&r.m, &r.data, f, step, r.accum, &r.seqs);
+        const double loss = sums.loss, grad_norm = sqrt(sums.squares);
         run_report_step(&r, step + 1, loss, grad_norm, now_ms() - begin);
-        if (!finite) {
+        if (std::isnan(sums.grad_scale)) {
             const std::string whole = r.saved < 0 ? "" : strf("; %s/step_%ld is whole", f.out.c_str(), r.saved);
             const std::string what = strf("loss is %g, gradient norm %g at step %ld", loss, grad_norm, step + 1);
             die(EXIT_DIVERGED, (r.terminal ? "\n" : "") + what + ": not finite, stopped before the update",
@@ -1659,56 +1700,157 @@ static double flops_per_token(const Model* m, int T) {
     }
     return 6 * matrices + 3.0 * 4 * (T / 2.0) * c.NH * c.HS * c.L;
 }
-// GFLOP/s of one large matrix product: what no training step of this machine and build can pass
+// milliseconds of one call: the median of 5 rounds after a warm-up, each of as many calls as take 20 ms
+static double time_ms(const std::function<void()>& f) {
+    std::vector<double> ms;
+    for (int i = 0, calls = 1; i < 6; i++) {
+        const double t0 = now_ms();
+        for (int k = 0; k < calls; k++) { f(); }
+        ops::device_sync();
+        ms.push_back((now_ms() - t0) / calls);
+        if (i == 0) { calls = std::min(1000.0, 1 + 20 / std::max(ms[0], 1e-3)); ms.clear(); }
+    }
+    std::sort(ms.begin(), ms.end());
+    return ms[2];
+}
+// what no training step of this machine and build can pass: GFLOP/s of a large matrix product, GB/s of y += x
 static double product_gflops() {
     const int N = ops::on_host ? 1024 : 8192;
-    real* x[3];
-    for (real*& p : x) { p = (real*)ops::device_malloc((size_t)N * N * sizeof(real)); }
-    real first;
-    double best = 0;
-    for (int i = 0; i < 6; i++) { // the first warms up; reading a number waits for it
-        const double t0 = now_ms();
-        ops::matmul_forward(x[0], x[1], x[2], NULL, N, N, N);
-        ops::to_host(&first, x[0], sizeof first);
-        if (i) { best = std::max(best, 2.0 * N * N * N / (now_ms() - t0) / 1e6); }
-    }
-    for (real* p : x) { ops::device_free(p); }
-    return best;
+    real* x = (real*)ops::device_malloc(3 * (size_t)N * N * sizeof(real));
+    real *y = x + (size_t)N * N, *z = y + (size_t)N * N;
+    const double ms = time_ms([=] { ops::matmul_forward(x, y, z, NULL, N, N, N); });
+    ops::device_free(x);
+    return 2.0 * N * N * N / ms / 1e6;
 }
+static double memory_gbytes() {
+    const long n = ops::on_host ? 1 << 24 : 1 << 28;
+    real* x = (real*)ops::device_malloc(2 * n * sizeof(real));
+    const double ms = time_ms([=] { ops::add(x, x + n, n); });
+    ops::device_free(x);
+    return 3.0 * n * sizeof(real) / ms / 1e6;
+}
+// An operation of the training step: how often the step calls it, and what one call must compute (matrix products only)
+// and move at the least (every tensor of it once), and how long one takes
+struct OpRow { std::string name; double calls, flops, bytes, ms; };
+
+// every operation of the last step, on its own tensors; those of phi and of the heads' combination are left out
+static std::vector<OpRow> op_rows(Model* m) {
+    const Config& c = m->c; const AttnShape s = attn_shape(m); const Acts& a = m->a;
+    const auto& w = m->w.layer[0]; const auto& g = m->g.layer[0]; const Params<real>& W = m->w; const Params<acc>& G = m->g;
+    const int N = m->B * m->T, L = c.L, C = c.C, QKV = attn_row(s), F = c.F, FH = F * (Ffn::gated ? 2 : 1), V = c.V, R = m->R;
+    const int OC = Combine::sum ? c.HS : c.NH * c.HS, norms = Norm::post ? 2 * L : 2 * L + 1, chunks = (N + R - 1) / R;
+    const bool combine = Combine::sum || Bias::add_v;
+    real *att = combine ? a.heads : a.att, *datt = combine ? a.dheads : a.datt, *x1 = act_x(m, 1), *n1 = act_n(m, 1);
+    acc* rstd = a.rstd + N;                                      // of norm 1, which every build has
+    const double one = sizeof(real), NC = one * N * C, NO = one * N * c.NH * c.HS, NQ = one * N * QKV, P = m->num_params;
+    double pairs = 0;                                            // of a query and a key that it sees
+    for (int t = 0; t < s.T; t++) { for (int j = 0; j < s.T; j++) { pairs += attn_sees(s, t, j); } }
+    const double madds = pairs * m->B * c.NH * c.HS;             // multiply-adds of one product of attention
+    const AdamW o = { 1e-9f, 0.9f, 0.95f, 1e-8f, 0.1f, 1 };
+    std::vector<OpRow> rows;
+    auto row = [&](const std::string& name, double calls, double flops, double bytes, std::function<void()> run) {
+        rows.push_back({ name, calls, flops, bytes, time_ms(run) });
+    };
+    auto product = [&](const std::string& name, int calls, real* out, real* inp, real* weight, real* residual,
+                       real* dinp, real* dout, acc* dweight, int N, int C, int OC) {
+        const double flops = 2.0 * N * C * OC, bytes = one * (1.0 * N * C + 1.0 * C * OC + (residual ? 2.0 : 1.0) * N * OC);
+        row(name, calls, flops, bytes, [=] { ops::matmul_forward(out, inp, weight, residual, N, C, OC); });
+        row(name + ", to weight", calls, flops, one * (1.0 * N * C + 1.0 * N * OC) + 2.0 * sizeof(acc) * C * OC,
+            [=] { ops::matmul_backward_weight(dweight, dout, inp, N, C, OC); });
+        row(name + ", to input", calls, flops, one * (1.0 * N * C + 1.0 * C * OC + 1.0 * N * OC),
+            [=] { ops::matmul_backward_input(dinp, dout, weight, N, C, OC); });
+    };
+    row("embedding", 1, 0, 2 * NC, [=] {
+        ops::embed_forward(a.x, m->tokens, W.wte, Pe::learnable ? W.wpe : m->positions, W.sink, m->B, m->T, C);
+    });
+    row("embedding, backward", 1, 0, 3 * NC, [=] {
+        ops::embed_backward(G.wte, G.wpe, G.sink, a.dx, m->tokens, m->B, m->T, C);
+    });
+    row("norm", norms, 0, 2 * NC, [=] { ops::rmsnorm_forward(n1, rstd, x1, w.ln2w, c.eps, N, C); });
+    row("norm, backward", norms, 0, 4 * NC, [=] {
+        ops::rmsnorm_backward(a.dx, g.ln2w, a.dn, x1, w.ln2w, rstd, !Norm::post, N, C);
+    });
+    product("QKV", L, a.qkv, act_n(m, 0), w.qw, NULL, a.dn, a.dqkv, g.qw, N, C, QKV);
+    if (Pe::rotary) { row("rotary", L, 0, 2 * one * N * (c.NH + c.KV) * c.HS, [=] { ops::rope(a.qkv, m->turns, 1, s); }); }
+    row("attention", L, 4 * madds, NQ + NO, [=] {
+        ops::attention_forward<Attn, Bias, Pe>(a.att, a.stat, a.qkv, star_k(m, 0), star_v(m, 0), s);
+    });
+    row("attention, backward", L, 10 * madds, 2 * NQ + 2 * NO, [=] { attention_backward(m, 0); });
+    product("O", L, x1, att, w.ow, a.x, datt, a.dx, g.ow, N, OC, C);
+    product("gate|up", L, a.fch, n1, Ffn::gated ? w.gatew : w.upw, NULL, a.dn, a.dfch, Ffn::gated ? g.gatew : g.upw, N, C, FH);
+    row("FFN", L, 0, one * N * (FH + F), [=] { ops::ffn_forward<Ffn>(a.fca, a.fch, N, F); });
+    row("FFN, backward", L, 0, one * N * (2.0 * FH + F), [=] { ops::ffn_backward<Ffn>(a.dfch, a.dfca, a.fch, N, F); });
+    product("down", L, act_x(m, 2), a.fca, w.downw, x1, a.dfca, a.dx, g.downw, N, F, C);
+    product("head", chunks, a.logits, act_n(m, 2 * L), W.lmw, NULL, a.dn, a.logits, G.lmw, R, C, V);
+    row("classifier", chunks, 0, 2 * one * R * V, [=] { ops::classifier(a.losses, a.logits, m->targets, 1e-3f, R, V); });
+    row("gradients to 0", 1, 0, sizeof(acc) * P, [=] { model_zero(m); });
+    row("gradient norm", 1, 0, sizeof(acc) * P, [=] { ops::square_norm(m->sums, m->grads, 1, P); });
+    row("AdamW", 1, 0, (7 * sizeof(acc) + (sizeof(real) == sizeof(acc) ? 0 : one)) * P,
+        [=] { ops::adamw_update(m->params, m->master, m->m, m->v, m->grads, m->sums, o, P); });
+    return rows;
+}
+// the table of --ops; returns it as JSON
+static std::string bench_ops(Model* m, double step_ms, double gflops, double gbytes) {
+    const std::vector<OpRow> rows = op_rows(m);
+    double sum = 0;
+    std::string json;
+    printf("%-22s %6s %10s %9s %10s %9s %9s\n", "operation", "calls", "ms a call", "of step", "GFLOP/s", "GB/s", "of roof");
+    for (auto& r : rows) { // the roof: what takes longer at the rates of a large product and of y += x
+        const double roof = std::max(r.flops / gflops, r.bytes / gbytes) / 1e6;
+        sum += r.calls * r.ms;
+        printf("%-22s %6.0f %10.4f %8.1f%% %10.1f %9.1f %8.0f%%\n", r.name.c_str(), r.calls, r.ms, 100 * r.calls * r.ms / step_ms,
+               r.flops / r.ms / 1e6, r.bytes / r.ms / 1e6, 100 * roof / r.ms);
+        json += (json.empty() ? "" : ",") + strf("{\"name\":\"%s\",\"calls\":%.0f,\"ms\":%.5f,\"flops\":%.0f,\"bytes\":%.0f,\"of_roof\":%.3f}",
+                                                 r.name.c_str(), r.calls, r.ms, r.flops, r.bytes, roof / r.ms);
+    }
+    printf("%-22s %6s %10.4f %8.1f%%\n", "sum", "", sum, 100 * sum / step_ms);
+    return ",\"ops\":[" + json + "]";
+}
+// tokens/s of training steps on random tokens, a line of JSON. With --ops also tables: time of every operation against
+// its roof, memory by tensor, what an evaluation of the sinks costs
 static int bench(Flags f) {
     preset_apply(&f);
     if (!f.given_steps) { f.steps = 12; }
     Data data = data_from_flags(f, f.seq, std::min<long>(64, f.seq));
     Config c = config_from_flags(&f, data.V);
+    const double product = product_gflops(), gbytes = f.ops ? memory_gbytes() : 0;
     Model m = model_new(c, f.seq, true);
     model_init(&m, f.seed);
-    std::vector<int> seqs((size_t)f.batch * (f.seq + 1));
+    batch_settle(&m, &f, 0);
+    const double accum = f.total_batch ? f.total_batch / (f.batch * f.seq) : 1, tokens = (double)f.batch * f.seq;
+    std::vector<int> seqs((size_t)f.batch * (f.seq + 1)), probe(100 * 65);
     Rng rng = rng_stream(f.seed, 6);
-    for (auto& s : seqs) { s = rng_below(&rng, c.V); }
-    std::vector<double> step_ms, forward_ms;
+    for (auto* x : { &seqs, &probe }) { for (auto& token : *x) { token = rng_below(&rng, c.V); } }
+    std::vector<double> step_ms;
     for (long i = 0; i <= f.steps; i++) { // the first is a warm-up
         const double t0 = now_ms();
-        ops::device_zero(m.grads, m.num_params * sizeof(acc));
-        const long count = model_load(&m, seqs.data(), f.batch, f.seq);
-        model_forward(&m, count, 1.0f / count);
-        const double t1 = now_ms();
-        model_backward(&m);
-        const double norm = model_grad_norm(&m);
-        const AdamW o = { 1e-4f, 0.9f, 0.95f, 1e-8f, 0.1f, (float)std::min(1.0, 1 / norm), i + 1 };
-        ops::adamw_update(m.params, m.master, m.m, m.v, m.grads, o, m.num_params);
-        if (i) { step_ms.push_back(now_ms() - t0); forward_ms.push_back(t1 - t0); }
+        model_zero(&m);
+        model_accumulate(&m, seqs.data(), f.batch, f.seq, 1);
+        model_update(&m, { 1e-4f, 0.9f, 0.95f, 1e-8f, 0.1f, i + 1 }, 1, false);
+        if (i) { step_ms.push_back(now_ms() - t0); }
     }
     std::sort(step_ms.begin(), step_ms.end());
-    std::sort(forward_ms.begin(), forward_ms.end());
-    const double ms = step_ms[step_ms.size() / 2], forward = forward_ms[forward_ms.size() / 2];
-    const double tokens = (double)f.batch * f.seq, flops = flops_per_token(&m, f.seq);
-    printf("{\"attn\":\"%s\",\"bias\":\"%s\",\"L\":%d,\"C\":%d,\"NH\":%d,", STR(ATTN), STR(BIAS), c.L, c.C, c.NH);
-    printf("\"F\":%d,\"V\":%d,\"T\":%ld,\"B\":%ld,\"params\":%ld,", c.F, c.V, f.seq, f.batch, m.num_params);
-    printf("\"ms\":%.3f,\"forward_ms\":%.3f,\"tokens_per_s\":%.0f,", ms, forward, tokens / ms * 1e3);
+    const double ms = step_ms[step_ms.size() / 2], flops = flops_per_token(&m, f.seq);
+    const double gflops = flops * tokens / ms / 1e6;
+    std::string more;
+    if (f.ops) {
+        std::string table;
+        const double acts = acts_bytes(c, f.batch, f.seq, &table);
+        more = bench_ops(&m, ms, product, gbytes);
+        printf("%s\nactivations, MiB:%s\n", memory_text(&m, f.batch, f.seq).c_str(), table.c_str());
+        const int T = Pe::learnable ? std::min(64, c.T) : 64;
+        const double eval = time_ms([&] { measure(&m, probe.data(), 100, T, f.batch * f.seq); });
+        printf("sinks of 100 x %d tokens: %.2f ms, %.1f%% of a step of %.0f tokens\n", T, eval, 100 * eval / (ms * accum), tokens * accum);
+        more += strf(",\"gbytes\":%.1f,\"activation_bytes\":%.0f,\"eval_ms\":%.3f,\"eval_of_step\":%.4f",
+                     gbytes, acts, eval, eval / (ms * accum));
+    }
+    std::string o = strf("{\"attn\":\"%s\",\"bias\":\"%s\",\"L\":%d,\"C\":%d,\"NH\":%d,", STR(ATTN), STR(BIAS), c.L, c.C, c.NH);
+    o += strf("\"F\":%d,\"V\":%d,\"T\":%ld,\"B\":%ld,\"params\":%ld,", c.F, c.V, f.seq, f.batch, m.num_params);
     model_free(&m);
-    const double gflops = flops * tokens / ms / 1e6, product = product_gflops();
-    printf("\"flops_per_token\":%.0f,\"gflops\":%.1f,", flops, gflops);
-    printf("\"product_gflops\":%.1f,\"of_product\":%.3f}\n", product, gflops / product);
+    o += strf("\"ms\":%.3f,\"tokens_per_s\":%.0f,\"flops_per_token\":%.0f,", ms, tokens / ms * 1e3, flops);
+    o += strf("\"gflops\":%.1f,\"product_gflops\":%.1f,\"of_product\":%.3f", gflops, product, gflops / product);
+    printf("%s}\n", o.c_str());
+    if (!f.json.empty()) { file_write(f.json, o + more + "}\n"); }
     return 0;
 }
 

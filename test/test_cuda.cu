@@ -30,7 +30,7 @@ SAME(matmul_forward); SAME(matmul_backward_input); SAME(matmul_backward_weight);
 SAME(embed_forward); SAME(embed_backward); SAME(rmsnorm_forward); SAME(rmsnorm_backward);
 SAME(rope); SAME(phi_elu1_forward); SAME(phi_elu1_backward); SAME(qk_gather); SAME(qk_scatter);
 SAME(heads_forward); SAME(heads_backward); SAME(ffn_forward<Ffn_relu>); SAME(ffn_backward<Ffn_relu>); SAME(classifier);
-SAME(square_norm); SAME(adamw_update); SAME(sgd_update); SAME(row_norms);
+SAME(square_norm); SAME(adamw_update); SAME(sgd_update); SAME(row_norms); SAME(magnitudes);
 SAME(attention_forward<Attn_softmax, Bias_kv, Pe_alibi>);
 SAME(attention_backward<Attn_softmax, Bias_kv, Pe_alibi>);
 SAME(attention_metrics<Attn_softmax, Bias_kv, Pe_alibi>);
@@ -238,16 +238,30 @@ static void test_optimiser(long n) {
     Tensor v = random_tensor(n, false), g = random_tensor(n, false);
     for (float& x : v.cpu) { x = x * x; }
     v = upload(v.cpu, false);
-    check_near(cuda::square_norm(g.f(), n), cpu::square_norm(g.c(), n), 1e-9 * n, "square_norm, n %ld", n);
-    AdamW o = { 1e-2f, 0.9f, 0.95f, 1e-8f, 0.1f, 0.7f, 3 };
+    StepSums want = { 0.5, 0, 0 }, got = want, none = { NAN, NAN, NAN };
+    StepSums *sums = (StepSums*)cuda::device_malloc(sizeof want), *nothing = (StepSums*)cuda::device_malloc(sizeof none);
+    cuda::to_device(sums, &got, sizeof got);
+    cuda::to_device(nothing, &none, sizeof none);
+    cpu::loss_add(&want, g.c(), n, 3);
+    cpu::square_norm(&want, g.c(), 1, n);
+    cuda::loss_add(sums, g.f(), n, 3);
+    cuda::square_norm(sums, g.f(), 1, n);
+    cuda::to_host(&got, sums, sizeof got);
+    check_near(got.loss, want.loss, 1e-9 * n, "loss_add, n %ld", n);
+    check_near(got.squares, want.squares, 1e-9 * n, "square_norm, n %ld", n);
+    check_near(got.grad_scale, want.grad_scale, 1e-7, "grad_scale, n %ld", n);
+    AdamW o = { 1e-2f, 0.9f, 0.95f, 1e-8f, 0.1f, 3 };
     for (int sgd = 0; sgd < 2; sgd++) {
-        (sgd ? cpu::sgd_update : cpu::adamw_update)(params.c(), w.c(), m.c(), v.c(), g.c(), o, n);
-        (sgd ? cuda::sgd_update : cuda::adamw_update)(params.r(), w.f(), m.f(), v.f(), g.f(), o, n);
+        (sgd ? cpu::sgd_update : cpu::adamw_update)(params.c(), w.c(), m.c(), v.c(), g.c(), &want, o, n);
+        for (StepSums* s : { sums, nothing }) { // the second must do nothing
+            (sgd ? cuda::sgd_update : cuda::adamw_update)(params.r(), w.f(), m.f(), v.f(), g.f(), s, o, n);
+        }
         same("update", shape, "params", params);
         same("update", shape, "master", w, 1e-6);
         same("update", shape, "m", m, 1e-6);
         same("update", shape, "v", v, 1e-6);
     }
+    cuda::device_free(sums); cuda::device_free(nothing);
     Tensor copy = empty_tensor(n);
     cpu::cast_to_real(copy.c(), w.c(), n);
     cuda::cast_to_real(copy.r(), w.f(), n);
@@ -262,6 +276,12 @@ static void test_row_norms(int N, int G, int len, int stride) {
     cpu::row_norms(out.c(), x.c(), stride, len, G, N);
     cuda::row_norms(out.f(), x.r(), stride, len, G, N);
     same("row_norms", strf("N %d G %d len %d", N, G, len), "out", out, 1e-5);
+    for (int skip : { 0, 1 }) { // the same values, found in another way: not one bit apart
+        Tensor sizes = empty_tensor(2 * G, false), y = random_tensor(G * N * len);
+        cpu::magnitudes(sizes.c(), y.c(), skip, G, N, len);
+        cuda::magnitudes(sizes.f(), y.r(), skip, G, N, len);
+        same("magnitudes", strf("B %d T %d C %d skip %d", G, N, len, skip), "out", sizes, 0);
+    }
 }
 
 // ----------------------------------------------------------------------------

@@ -81,6 +81,26 @@ for from in cpu cuda; do
     train b.$from-$to b_$to -n 10 --resume
     same_log "b, from $from to $to" "$dir/b.cpu" "$dir/b.$from-$to" 1e-4
 done
+# without a GPU: how often the host waits for it, and the micro-batch that fits its memory and stays when a run goes on
+if [ "$DEVICE" = emu ]; then
+    waits() { train waits a_bf16 --batch 1 --total-batch 66 --eval-every 0 -n $1; sed -n 's/.*the host waited \([0-9]*\) times/\1/p' "$dir/waits.txt"; }
+    export EMU_WAITS=1
+    few=$(waits 3) more=$(waits 13)
+    [ $((more - few)) = 10 ] && ok || bad "10 more steps of two micro-batches: the host waited $few, then $more times, wanted 10 more"
+    unset EMU_WAITS
+    batch() { sed -n "s/^batch  *//p" "$dir/$1.txt"; }
+    AUTO=$(echo $FLAGS | sed 's/--batch 3//')
+    FIXED=$FLAGS FLAGS=$AUTO
+    train room a_cuda --total-batch 528 -n 2
+    case $(batch room) in "16 x 33 x 1 = "*) ok ;; *) bad "--total-batch 528 with room for all: batch $(batch room)" ;; esac
+    EMU_FAULT=oom:1 train tight a_cuda --total-batch 528 -n 2
+    case $(batch tight) in "4 x 33 x 4 = "*) ok ;; *) bad "--total-batch 528 in 1 MiB: batch $(batch tight)" ;; esac
+    train tight a_cuda --total-batch 528 -n 4 --resume
+    case $(batch tight) in "4 x 33 x 4 = "*) ok ;; *) bad "--total-batch 528, resumed where there is room: batch $(batch tight)" ;; esac
+    train tight a_cuda --total-batch 528 -n 5 --resume -b 2
+    case $(batch tight) in "2 x 33 x 8 = "*) ok ;; *) bad "--total-batch 528, resumed with -b 2: batch $(batch tight)" ;; esac
+    FLAGS=$FIXED
+fi
 # probe and generate
 "$dir/a_cpu" probe "$dir/a.cpu/step_10" --probe-seqs 4 --probe-len 16 --val-seqs 4 --json "$dir/a.cpu.json" > /dev/null && ok || bad "probe on the CPU"
 "$dir/a_cuda" probe "$dir/a.cpu/step_10" --probe-seqs 4 --probe-len 16 --val-seqs 4 --json "$dir/a.cuda.json" > /dev/null && ok || bad "probe on CUDA"

@@ -111,12 +111,19 @@ static void test_reports() {
     Numbers norms(4);
     cpu::row_norms(norms.data(), x.data(), 5, 2, 2, 2);
     CHECK(norms == Numbers({ 5, 2, 10, 1 }), "row_norms: %g %g %g %g", norms[0], norms[1], norms[2], norms[3]);
+    // magnitudes: 2 sequences of 3 rows of 2, with the first row and without it
+    const Numbers h = { -9, 0,  1, -2,  3, 4,     0, 0,  -5, 5,  6, -7 };
+    Numbers sizes(4);
+    cpu::magnitudes(sizes.data(), h.data(), 0, 2, 3, 2);
+    CHECK(sizes == Numbers({ 9, 3, 7, 5 }), "magnitudes: %g %g %g %g", sizes[0], sizes[1], sizes[2], sizes[3]);
+    cpu::magnitudes(sizes.data(), h.data(), 1, 2, 3, 2);
+    CHECK(sizes == Numbers({ 4, 3, 7, 6 }), "magnitudes after a sink token: %g %g %g %g", sizes[0], sizes[1], sizes[2], sizes[3]);
     const Numbers n = { 1, 3,  10, 20,  30, 40,   5, 7,  50, 60,  70, 80 }; // means 2 15 35 | 6 55 75
     NormPair p, q;
-    norms_add(&p, 1, n, 2, 3, 2, 0, 2);
+    norms_add(&p, 1, n.data(), 2, 3, 2, 0, 2);
     check_near(p.first[1], 4, 1e-12, "norms: first"); check_near(p.rest[1], 45, 1e-12, "norms: rest");
     CHECK(p.first[0] == 0, "norms: layer 0 is untouched");
-    norms_add(&q, 0, n, 2, 3, 2, 1, 2);                                    // row 0 is a sink token
+    norms_add(&q, 0, n.data(), 2, 3, 2, 1, 2);                                    // row 0 is a sink token
     check_near(q.first[0], 35, 1e-12, "norms after a sink token: first"); check_near(q.rest[0], 55, 1e-12, "norms after a sink token: rest");
 }
 

@@ -224,13 +224,27 @@ static void test_optimisers() {
     const Numbers g = random_numbers(n, 1, 1);
     double sum = 0;
     for (double x : g) { sum += x * x; }
-    check_near(cpu::square_norm(g.data(), n), sum, 1e-12 * sum, "square_norm");
+    double total = 0;
+    for (double x : g) { total += x; }
+    StepSums sums = { 0.25, 0, 0 };
+    cpu::loss_add(&sums, g.data(), n, 3);
+    check_near(sums.loss, 0.25 + total / 3, 1e-12, "loss_add");
+    for (float clip : { 0.0f, 1e9f, 2.0f }) {
+        cpu::square_norm(&sums, g.data(), clip, n);
+        check_near(sums.squares, sum, 1e-12 * sum, "square_norm");
+        check_near(sums.grad_scale, clip == 2 ? 2 / sqrt(sum) : 1, 1e-7, "grad_scale, clip %g", clip);
+    }
+    CHECK(std::isnan(grad_scale(NAN, 1, 1)) && std::isnan(grad_scale(INFINITY, 1, 1)) && std::isnan(grad_scale(1, NAN, 0))
+          && std::isnan(grad_scale(1, INFINITY, 0)), "a step that is not finite has a scale");
     const float lr = 0.01f, b1 = 0.9f, b2 = 0.95f, eps = 1e-3f, decay = 0.1f, scale = 0.5f;
     for (bool adamw : { true, false }) {
         Numbers w = random_numbers(n, 1, 2), want = w, m(n), v(n), want_m(n), want_v(n);
         for (int step = 1; step <= 3; step++) {
-            const AdamW o = { lr, b1, b2, eps, decay, scale, step };
-            (adamw ? cpu::adamw_update : cpu::sgd_update)(w.data(), w.data(), m.data(), v.data(), g.data(), o, n);
+            const AdamW o = { lr, b1, b2, eps, decay, step };
+            const StepSums half = { 0, 0, scale }, none = { NAN, NAN, NAN };
+            for (auto& s : { half, none }) { // the second must do nothing
+                (adamw ? cpu::adamw_update : cpu::sgd_update)(w.data(), w.data(), m.data(), v.data(), g.data(), &s, o, n);
+            }
             for (long i = 0; i < n; i++) {
                 const double gi = (double)scale * g[i];
                 want_m[i] = (double)b1 * want_m[i] + (adamw ? 1 - (double)b1 : 1) * gi;
@@ -264,8 +278,10 @@ static void test_threads() {
         cpu::matmul_forward(mm.data(), x.data(), w.data(), NULL, N, C, C);
         cpu::matmul_backward_weight(dmm.data(), x.data(), out.data(), N, C, C);
         cpu::classifier(losses.data(), logits.data(), tokens.data(), 1, N, C);
-        const double norm = cpu::square_norm(big.data(), big.size());
-        uint64_t h = hash_bytes(&norm, sizeof norm);
+        StepSums sums = {};
+        cpu::loss_add(&sums, big.data(), big.size(), 7);
+        cpu::square_norm(&sums, big.data(), 1, big.size());
+        uint64_t h = hash_bytes(&sums, sizeof sums);
         for (auto* v : { &out, &rstd, &dx, &dw, &dwte, &mm, &dmm, &losses, &logits }) { h = hash_bytes(v->data(), v->size() * sizeof(double), h); }
         if (threads == 1) { one = h; }
         CHECK(h == one, "other bits with %d threads", threads);

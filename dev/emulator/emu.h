@@ -12,6 +12,9 @@ this file gives the bodies. What it is for is finding bugs, so it is strict wher
     count, and a buffer refilled too early all show as NaN;
   - threads run in the order of EMU_SCHED = fwd | rev | pct (random priority per warp, EMU_SEED), and with
     -fsanitize=thread every fiber is a thread to ThreadSanitizer, which then finds real races between kernels' threads;
+  - copies to the device come from page-locked memory, which is read-only from then on until the host has waited for an
+    event after the copy or for the stream;
+  - with EMU_WAITS=1 it says at the end how often the host waited for the device;
   - the runtime fails on demand: EMU_FAULT = nogpu | old | driver | oom:<MiB> | cublas | launch.
 There are no atomics on purpose: a kernel that uses them does not compile here, and our kernels are deterministic.
 It cannot see: the text of the inline PTX, weak memory order, hardware rounding, speed, stream order.
@@ -118,7 +121,7 @@ struct Block {
 };
 enum Sched { FWD, REV, PCT };
 struct Settings { Sched sched = FWD; uint64_t seed = 1; const char* fault = ""; size_t stack = 0; };
-struct Counts { uint64_t launches, blocks, mma, ldmatrix, conflicts; };   // conflicts: extra ldmatrix bank cycles
+struct Counts { uint64_t launches, blocks, mma, ldmatrix, conflicts; long waits; }; // conflicts: extra ldmatrix bank cycles
 
 inline Settings settings;
 inline Counts counts;
@@ -164,6 +167,7 @@ inline void init() {
         struct sigaction sa{}; sa.sa_sigaction = segv; sa.sa_flags = SA_SIGINFO | SA_ONSTACK;
         sigaction(SIGSEGV, &sa, nullptr); sigaction(SIGBUS, &sa, nullptr);
     }
+    if (*env("EMU_WAITS")) { atexit([] { fprintf(stderr, "emulated: the host waited %ld times\n", counts.waits); }); }
     TSAN(host.tsan = __tsan_get_current_fiber();)
 }
 
@@ -206,6 +210,22 @@ RT inline bool is_device(const void* p) {
 }
 RT inline bool is_shared(const void* p, size_t n) { return in(block->dynamic, p, n) || in(block->statics, p, n); }
 
+// page-locked host memory; busy: of each page, the number of the copy that the device may not have made yet
+struct Locked { char* p; size_t n; long copies, known; Array<long> busy; };
+inline Locked locked;
+RT inline void locked_take(const void* p, size_t n) { // a copy from there begins
+    char* from = (char*)((uintptr_t)p & ~(PAGE - 1));
+    locked.copies++;
+    for (char* a = from; a < (char*)p + n; a += PAGE) { locked.busy[(a - locked.p) / PAGE] = locked.copies; }
+    mprotect(from, page_up((char*)p + n - from), PROT_READ);
+}
+RT inline void locked_free(long copy) { // the host has waited for all up to this copy
+    if (copy > locked.known) { locked.known = copy; }
+    for (size_t i = 0; i < locked.busy.n; i++) {
+        if (locked.busy[i] <= copy) { mprotect(locked.p + i * PAGE, PAGE, PROT_READ | PROT_WRITE); }
+    }
+}
+
 // device memory is out of reach while host code runs; launches, cudaMemcpy and cuBLAS hold an Access
 inline int access_depth;
 RT inline void protect(int how) {
@@ -220,6 +240,9 @@ RT inline void segv(int, siginfo_t* info, void*) { // says what the address was 
     if (block && a >= block->dynamic.map && a < block->dynamic.map + block->dynamic.mapped) {
         const Memory& d = block->dynamic;
         fail("bad access, %ld bytes past %zu bytes of dynamic shared memory", (long)(a - d.p - d.n), d.n);
+    }
+    if (a >= locked.p && a < locked.p + locked.n) {
+        fail("page-locked memory was changed before the device had copied it (byte %ld)", (long)(a - locked.p));
     }
     for (auto& m : memory) {
         if (in(m, a, 1)) { fail("host code touched device memory (byte %ld of %zu allocated)", (long)(a - m.p), m.n); }
@@ -715,8 +738,26 @@ inline cudaError_t cudaMemcpyAsync(void* d, const void* s, size_t n, cudaMemcpyK
     if (n && (emu::is_device(d) != to || emu::is_device(s) != from)) {
         emu::fail("cudaMemcpy: direction %d does not fit its pointers", int(kind));
     }
+    const bool is_locked = (char*)s >= emu::locked.p && (char*)s + n <= emu::locked.p + emu::locked.n;
+    if (n && kind == cudaMemcpyHostToDevice && !is_locked) { emu::fail("cudaMemcpy: the host waits for pageable memory"); }
     emu::Access access;
     memmove(d, s, n);
+    if (kind == cudaMemcpyHostToDevice) { emu::locked_take(s, n); }
+    return cudaSuccess;
+}
+inline cudaError_t cudaHostAlloc(void** p, size_t n, unsigned) {
+    if (emu::locked.p) { emu::fail("cudaHostAlloc: one allocation is emulated"); }
+    n = emu::page_up(n);
+    *p = mmap(nullptr, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    emu::locked.p = (char*)*p; emu::locked.n = n;
+    for (size_t i = 0; i < n / emu::PAGE; i++) { emu::locked.busy.push(0); }
+    return cudaSuccess;
+}
+inline cudaError_t cudaEventCreateWithFlags(cudaEvent_t* e, unsigned) { *e = (cudaEvent_t)new long(0); return cudaSuccess; }
+inline cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t) { *(long*)e = emu::locked.copies; return cudaSuccess; }
+inline cudaError_t cudaEventSynchronize(cudaEvent_t e) {
+    emu::counts.waits += *(long*)e > emu::locked.known;
+    emu::locked_free(*(long*)e);
     return cudaSuccess;
 }
 inline cudaError_t cudaMemsetAsync(void* p, int v, size_t n, cudaStream_t) {
@@ -726,7 +767,11 @@ inline cudaError_t cudaMemsetAsync(void* p, int v, size_t n, cudaStream_t) {
     return cudaSuccess;
 }
 inline cudaError_t cudaStreamCreateWithFlags(cudaStream_t* s, unsigned) { *s = nullptr; return cudaSuccess; }
-inline cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaSuccess; }
+inline cudaError_t cudaStreamSynchronize(cudaStream_t) {
+    emu::counts.waits++;
+    emu::locked_free(emu::locked.copies);
+    return cudaSuccess;
+}
 inline cudaError_t cudaFuncSetAttribute(const void*, cudaFuncAttribute, int v) {
     return v > 99 << 10 ? cudaErrorInvalidValue : cudaSuccess;
 }

@@ -48,6 +48,11 @@ metrics.cuh|return attn_weight<A>(attn_score<A, Pe>(dots_t[j - x.j0]|return attn
 metrics.cuh|(((long)(b - x.b) * s.NH + x.h)|(((long)b * s.NH + x.h)|fp32
 metrics.cuh|out + (long)b * s.NH, sums|out, sums|fp32
 metrics.cuh|t < T; t += METRIC_WARPS|t < T - 1; t += METRIC_WARPS|fp32
+cuda_ops.cuh|    if (isnan(scale)) { return; }|    if (false) { return; }|fp32
+cuda_ops.cuh|sums->loss += sum / count;|sums->loss = sum / count;|fp32
+device.cuh|        device_check(cudaEventSynchronize(taken[slot]), "waiting for the GPU");|        |fp32
+metrics.cuh|block_sum<512>(below) <= n / 2|block_sum<512>(below) < n / 2|fp32
+metrics.cuh|(sizeof(real) == 2 ? 16 : 0)|(sizeof(real) == 2 ? 16 : 8)|fp32
 MUTANTS
 cat > "$work/one.sh" <<'ONE'
 n=$1; dir=$work/$n

@@ -276,13 +276,15 @@ static void test_refusals() {
     misuse("not waited for", no_wait, 32, 512);
     refuse("not a device pointer", [] { LAUNCH(shuffles, dim3(1), dim3(32), 0, h); });
     refuse("does not fit", [] { to_device(h, h, 4); });
+    refuse("pageable memory", [] { cudaMemcpyAsync(out, h, 4, cudaMemcpyHostToDevice, device_stream); });
     refuse("bad launch", [] { LAUNCH(shuffles, dim3(1, 70000), dim3(32), 0, out); });
     if (EMU_ASAN + EMU_TSAN == 0) { // these need guard pages; the sanitizers find them in their own ways
         misuse("of dynamic shared memory", past_dynamic, 32, 64);
         misuse("past the end of a device allocation", past_device, 32);
         misuse("stack overflow", big_stack, 32);
         refuse("host code touched device memory", [] { out[7] = 1; });
-    } else { skipped += 4; }
+        refuse("before the device had copied it", [] { for (int i = 0; i < 4; i++) { to_device(out, h, 4); } emu::locked.p[4095] = 1; });
+    } else { skipped += 5; }
     if (EMU_TSAN) { misuse("data race", no_syncwarp, 32, 128); }
     else {
         run(no_syncwarp, 32, 128);
@@ -302,11 +304,29 @@ static void test_refusals() {
     fault("cublas", "error: cuBLAS: matrix product (8, 8) x (8, 8)", "nvidia-smi");
 }
 #else
-static void test_refusals() { skipped += 31; }
+static void test_refusals() { skipped += 33; }
 #endif
+
+// larger than the ring of page-locked memory, its source overwritten at once
+static void test_to_device() {
+    std::vector<int> x(3 << 20), y(x.size());
+    for (size_t i = 0; i < x.size(); i++) { x[i] = (int)(i * 2654435761u); }
+    int* d = (int*)device_malloc(x.size() * sizeof(int));
+    for (size_t at = 0; at < x.size(); at += 1000) { // in pieces of all sizes, and the last one to the end
+        const size_t n = std::min(x.size() - at, at < 100000 ? (size_t)1000 : x.size());
+        std::vector<int> piece(x.begin() + at, x.begin() + at + n);
+        to_device(d + at, piece.data(), n * sizeof(int));
+        std::fill(piece.begin(), piece.end(), -1);
+        if (n > 1000) { break; }
+    }
+    to_host(y.data(), d, y.size() * sizeof(int));
+    check("to_device", x == y);
+    device_free(d);
+}
 
 int main() {
     out = (unsigned*)device_malloc(sizeof h);
+    test_to_device();
     test_wrappers();
     test_gemm<float, float>("gemm fp32");
     test_gemm<bf16, bf16>("gemm bf16");
