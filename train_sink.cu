@@ -1783,10 +1783,10 @@ static std::vector<OpRow> op_rows(Model* m) {
     product("down", L, act_x(m, 2), a.fca, w.downw, x1, a.dfca, a.dx, g.downw, N, F, C);
     product("head", chunks, a.logits, act_n(m, 2 * L), W.lmw, NULL, a.dn, a.logits, G.lmw, R, C, V);
     row("classifier", chunks, 0, 2 * one * R * V, [=] { ops::classifier(a.losses, a.logits, m->targets, 1e-3f, R, V); });
-    row("gradients to 0", 1, 0, sizeof(acc) * P, [=] { model_zero(m); });
     row("gradient norm", 1, 0, sizeof(acc) * P, [=] { ops::square_norm(m->sums, m->grads, 1, P); });
     row("AdamW", 1, 0, (7 * sizeof(acc) + (sizeof(real) == sizeof(acc) ? 0 : one)) * P,
         [=] { ops::adamw_update(m->params, m->master, m->m, m->v, m->grads, m->sums, o, P); });
+    row("gradients to 0", 1, 0, sizeof(acc) * P, [=] { model_zero(m); });
     return rows;
 }
 // the table of --ops; returns it as JSON

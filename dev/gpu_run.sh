@@ -20,10 +20,17 @@ tests() { # the kernels on the device: the PTX wrappers, every operation and var
     DEVICE=gpu bash test/test_cuda.sh && DEVICE=gpu bash test/test_cuda_train.sh
 }
 sanitizer() { [ "$DRY" ] && { echo "left out: DRY"; return 0; }; DEVICE=sanitizer JOBS=1 bash test/test_cuda.sh; }
-build() { make_it ATTN=softmax && make_it ATTN=sigmoid && make_it BIAS=k; }
-bench() { # tokens/s of both presets, then of every ATTN: a JSON line each
-    make_it && ./train_sink bench $MODEL && ./train_sink bench $LARGE || return 1
-    for a in $(variants); do make_it ATTN=$a && ./train_sink bench $MODEL || return 1; done
+build() { # all at once: nvcc takes a minute for each
+    { for a in $(variants); do echo ATTN=$a; done; echo BIAS=k; } |
+        while read -r s; do echo "$(make -s check $SWITCHES $s)/train_sink $SWITCHES $s"; done | xargs -P "$(nproc)" -L 1 make -s
+}
+bench() { # both presets, then every ATTN and head dimension of the small one: a JSON line each; tables of the operations and of attention
+    make_it && ./train_sink bench $MODEL --total-batch $TOKENS --ops && ./train_sink bench $LARGE && ./train_sink bench $LARGE --ops || return 1
+    for a in $(variants); do make_it ATTN=$a && ./train_sink bench $MODEL --ops > "$OUT/ops-$a.txt" && tail -n 1 "$OUT/ops-$a.txt" || return 1; done
+    make_it || return 1
+    for h in $([ "$DRY" ] && echo 1 || echo 12 8 6 4 2 1); do
+        ./train_sink bench $MODEL --heads $h --ops > "$OUT/ops-heads-$h.txt" && tail -n 1 "$OUT/ops-heads-$h.txt" || return 1
+    done
 }
 peers() { # the same model in PyTorch: compiled with SDPA (cuDNN, then FA2), FlexAttention and eager, each against the build of its ATTN
     for a in softmax sigmoid; do
@@ -52,6 +59,12 @@ summary() {
     echo; echo "| ATTN | L, C, T, B | tokens/s | TFLOP/s | of a large product alone |"; echo "|---|---|---|---|---|"
     sed -n 's/^{"attn":"\([a-z0-9_]*\)".*"L":\([0-9]*\),"C":\([0-9]*\).*"T":\([0-9]*\),"B":\([0-9]*\).*"tokens_per_s":\([0-9]*\).*"gflops":\([0-9.]*\),.*"of_product":\([0-9.]*\).*/\1 \2 \3 \4 \5 \6 \7 \8/p' \
         "$OUT/bench.txt" | awk '{ printf "| %s | %s, %s, %s, %s | %s | %.1f | %s |\n", $1, $2, $3, $4, $5, $6, $7 / 1000, $8 }'
+    echo; echo "| attention | forward, TFLOP/s | backward, TFLOP/s |"; echo "|---|---|---|"
+    for f in "$OUT"/ops-*.txt; do
+        awk -v name="$(basename "$f" .txt)" '$1 == "attention" { forward = $5 / 1000 } $1 == "attention," { backward = $6 / 1000 }
+            END { printf "| %s | %.1f | %.1f |\n", substr(name, 5), forward, backward }' "$f"
+    done
+    echo; sed -n '/^operation/,/^sinks of/p' "$OUT/bench.txt" | sed 's/^/    /'
     [ -f "$OUT/peers.txt" ] && { echo; grep -E '^(ATTN=|path |train_sink |cudnn |fa2 |sdpa |flex |eager )' "$OUT/peers.txt" | sed 's/^/    /'; }
     for run in "$OUT"/60M-*/log.jsonl; do
         [ -f "$run" ] && echo && echo "$(basename "$(dirname "$run")"): $(grep '"event":"eval"' "$run" | tail -n 1 | cut -c 1-300)"

@@ -1,16 +1,23 @@
 #!/bin/sh
 # make bench: speed and memory of this machine, side by side in one run. Figures are medians; the machine should be quiet.
-#   1  training tokens/s, GFLOP/s and peak memory of two model sizes; the same in PyTorch eager where python3 has torch
-#   2  every ATTN relative to softmax, round by round: the median of the ratios          (ROUNDS=5)
-#   3  the tokenizer on TEXT='a.jsonl.zst code/ ..' with TOKENIZER=tokenizer.json: against `tokenizers` and `tiktoken` where
+#   1  training tokens/s, GFLOP/s and share of a large product, of two model sizes; the same in PyTorch where python3 has torch
+#   2  every operation of the step against its roof, memory, what an evaluation of the sinks costs
+#   3  every ATTN: tokens/s relative to softmax, round by round (ROUNDS=5), and attention's own speed; that by head dimension
+#   4  the tokenizer on TEXT='a.jsonl.zst code/ ..' with TOKENIZER=tokenizer.json: against `tokenizers` and `tiktoken` where
 #      python3 has them, ids compared first; and `tokenize` with one core against all
+# All that train_sink bench measured is also in build/bench.json, a list of objects.
 set -e
 cd "$(dirname "$0")/.."
 unset MAKEFLAGS MAKELEVEL MFLAGS
-rounds=${ROUNDS:-5}
+rounds=${ROUNDS:-5} jobs=${JOBS:-$(nproc)}
 python=${PYTHON:-python3}
 field() { sed -n "s/.*\"$1\": *\([0-9.]*\).*/\1/p"; }                     # of a line of JSON
 median() { sort -n | awk '{ x[NR] = $1 } END { print NR % 2 ? x[(NR + 1) / 2] : (x[NR / 2] + x[NR / 2 + 1]) / 2 }'; }
+op_tflops() { grep -o "\"name\":\"$2\"[^}]*" "$1" | awk -F'[:,]' '{ for (i = 1; i < NF; i++) { v[$i] = $(i + 1) } print v["\"flops\""] / v["\"ms\""] / 1e9 }'; }
+rm -rf build/bench; mkdir -p build/bench
+bench() { # name of its file in build/bench, binary, flags: the line of JSON comes last
+    name=$1 binary=$2; shift 2; $binary bench "$@" --json "build/bench/$name.json"
+}
 
 make -s train_sink
 ours=$(make -s check)/train_sink                                        # build/cpu or build/cuda
@@ -22,32 +29,34 @@ report() { # name, a line of JSON: no line break, the peer's ratio follows
            "$(echo "$2" | field of_product)"
 }
 peer() { # name, then the flags that both sides take
-    name=$1; shift
+    title=$1; shift
     ratios=; for i in 1 2 3; do
-        a=$($ours bench "$@" -n 5); mine=$(echo "$a" | field tokens_per_s)
+        a=$(bench "$(echo "$title" | tr -c 'A-Za-z0-9\n' -)-$i" "$ours" "$@" -n 5); mine=$(echo "$a" | field tokens_per_s)
         b=$($python dev/bench_torch_cpu.py "$@" --steps 5 2>/dev/null) && theirs=$(echo "$b" | field tokens_per_s) || theirs=
         [ -n "$theirs" ] && ratios="$ratios $(echo "$mine $theirs" | awk '{ print $1 / $2 }')"
     done
-    report "$name" "$a"
+    report "$title" "$a"
     if [ -n "$ratios" ]; then printf '   %s x PyTorch eager (%s)\n' "$(echo $ratios | tr ' ' '\n' | median)" "$(echo "$b" | sed -n 's/.*"torch": *"\([^"]*\)".*/\1/p')"
     else echo "   (no PyTorch in $python to compare with)"; fi
 }
 case $ours in
 *cuda*) # PyTorch on the GPU has a program of its own: compiled, cuDNN, FA2, FlexAttention, eager
-    for n in 1 2 3; do report "60M, T 2048, B 16" "$($ours bench -m 60M -b 16)"; echo; done
-    report "1B, T 2048, B 4" "$($ours bench -m 1B -b 4)"; echo
-    for heads in 12 8 6 4; do report "60M, head dim $((768 / heads))" "$($ours bench -m 60M -b 16 --heads $heads)"; echo; done
+    for n in 1 2 3; do report "60M, T 2048, B 16" "$(bench 60M-$n "$ours" -m 60M -b 16)"; echo; done
+    report "1B, T 2048, B 4" "$(bench 1B "$ours" -m 1B -b 4)"; echo
     $python dev/bench_torch.py --ours "$ours" || echo "  (no PyTorch in $python to compare with)"
-    small="-m 60M -b 16 -n 4" ;;
+    whole="-m 60M -b 16 --total-batch 1048576" small="-m 60M -b 16 -n 4" heads="12 8 6 4 2 1" width=768 ;;
 *)  peer "d 256, L 4, T 256"  --layers 4 --width 256 --heads 4 --ffn-width 768 --vocab 257 --seq 256 --batch 16
     peer "60M, T 512"         --layers 10 --width 768 --heads 8 --ffn-width 1536 --vocab 50432 --seq 512 --batch 1
-    small="--layers 4 --width 256 --heads 4 --ffn-width 768 --vocab 257 --seq 256 --batch 16 -n 4" ;;
+    whole="-m small -b 16 --total-batch 16384"
+    small="--layers 4 --width 256 --heads 4 --ffn-width 768 --vocab 257 --seq 256 --batch 16 -n 4" heads="8 4 2 1" width=256 ;;
 esac
 
-echo; echo "ATTN, tokens/s relative to softmax ($small; $rounds rounds)"
+echo; echo "every operation of one step ($whole)"
+bench ops "$ours" $whole --ops
+
+echo; echo "ATTN: tokens/s relative to softmax ($small; $rounds rounds); TFLOP/s of attention forward and backward"
 variants=$(sed -n 's/^ *X_ATTN(\([a-z0-9_]*\) *,.*/\1/p' attention_variants.cuh)
-for v in $variants; do make -s train_sink ATTN=$v > /dev/null; done
-make -s train_sink > /dev/null
+for v in $variants; do echo "$(make -s check ATTN=$v)/train_sink ATTN=$v"; done | xargs -P "$jobs" -L 1 make -s > /dev/null
 rm -f build/bench.rows
 for i in $(seq "$rounds"); do
     base=
@@ -57,7 +66,17 @@ for i in $(seq "$rounds"); do
         echo "$v $(echo "$x $base" | awk '{ print $1 / $2 }')" >> build/bench.rows
     done
 done
-for v in $variants; do printf '  %-16s %s\n' "$v" "$(awk -v v="$v" '$1 == v { print $2 }' build/bench.rows | median)"; done
+speed() { op_tflops "$1" attention; op_tflops "$1" "attention, backward"; }
+for v in $variants; do
+    bench "attn-$v" "$(make -s check ATTN=$v)/train_sink" $small --ops > /dev/null
+    printf '  %-16s %-8s %8.3g %8.3g\n' "$v" "$(awk -v v="$v" '$1 == v { print $2 }' build/bench.rows | median)" $(speed "build/bench/attn-$v.json")
+done
+echo "head dimension: tokens/s; TFLOP/s of attention forward and backward"
+for h in $heads; do
+    x=$(bench "heads-$h" "$ours" $small --heads "$h" --ops | tail -n 1 | field tokens_per_s)
+    printf '  %-16s %-8s %8.3g %8.3g\n' $((width / h)) "$x" $(speed "build/bench/heads-$h.json")
+done
+{ echo '['; cat build/bench/*.json | sed '$!s/}$/},/'; echo ']'; } > build/bench.json
 
 echo; echo "tokenizer"
 if [ -z "$TOKENIZER" ] || [ -z "$TEXT" ]; then
