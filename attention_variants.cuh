@@ -703,6 +703,31 @@ DEVICE void rows_store(bf16* out, long stride, int t0, int T, bf16* tile, int ro
         if (t < T) { store<8>(out + t * stride + chunk * 8, load<8>(tile_at<HS>(tile, row0 + row, chunk))); }
     }
 }
+// what rope does with a pair. Rounded after every operation, never fused, so that all who turn give the same bits
+DEVICE void turn_pair(float& a, float& b, float co, float si) {
+    const float x = __fmul_rn(a, co) - __fmul_rn(b, si);
+    b = __fmul_rn(a, si) + __fmul_rn(b, co);
+    a = x;
+}
+// 16 rows of the warp turn back by the table (T, HS/2, 2), rounded to bf16 first: the same bits as rope(.., -1, ..) on
+// what rows_store would have stored. A thread holds both numbers of a pair, so none has to move
+template <int HS> DEVICE void rows_turn(float (&c)[HS / 8][4], const float* turns, int own, int t2, int T) {
+    #pragma unroll
+    for (int r = 0; r < 2; r++) {
+        const float* turn = turns + (long)min(own + 8 * r, T - 1) * HS + 2 * t2;
+        #pragma unroll
+        for (int n = 0; n < HS / 16; n++) {
+            const Vec<float, 4> cos_sin = load<4>(turn + 16 * n);
+            #pragma unroll
+            for (int e = 0; e < 2; e++) {
+                float &a = c[n][2 * r + e], &b = c[n + HS / 16][2 * r + e];
+                a = (float)bf16(a);
+                b = (float)bf16(b);
+                turn_pair(a, b, cos_sin.v[2 * e], -cos_sin.v[2 * e + 1]);
+            }
+        }
+    }
+}
 // sums and maxima over the 4 lanes that share a row
 DEVICE float quad_sum(float v) { v += __shfl_xor_sync(~0u, v, 1); return v + __shfl_xor_sync(~0u, v, 2); }
 DEVICE float quad_max(float v) {
@@ -835,7 +860,7 @@ attention_forward_mma_kernel(bf16* out, acc* stat, const bf16* qkv, const bf16* 
 template <int HS> struct DqTile { enum { BQ = 64, BK = HS > 96 ? 32 : 64, SMEM = (2 * BQ + 4 * BK) * HS * 2 }; };
 template <class A, class Bi, class Pe, int HS> __global__ void __launch_bounds__(128)
 attention_dq_mma_kernel(bf16* dqkv, const bf16* dout, const acc* stat, RowStats r, const bf16* qkv, const bf16* kstar,
-                        AttnShape s) {
+                        const acc* turns, AttnShape s) {
     constexpr int BQ = DqTile<HS>::BQ, BK = DqTile<HS>::BK;
     bf16 *sq = dynamic_smem<bf16>(), *sd = sq + BQ * HS, *sk = sd + BQ * HS, *sv = sk + 2 * BK * HS;
     const int b = blockIdx.x / s.NH, h = blockIdx.x % s.NH, g = h / (s.NH / s.KV), W = attn_row(s);
@@ -892,6 +917,7 @@ attention_dq_mma_kernel(bf16* dqkv, const bf16* dout, const acc* stat, RowStats 
         __syncthreads();
         j0 = next;
     }
+    if (turns) { rows_turn<HS>(dq[0], turns, own, t2, s.T); }
     rows_store<HS>(dqkv + (long)b * s.T * W + h * HS, W, t0, s.T, sq, row0, dq[0], 1.0f, 1.0f);
 }
 
@@ -903,7 +929,8 @@ template <int HS> struct DkvTile {
     enum { BQ = HS > 96 ? 32 : 64, BK = 64, SMEM = (2 * BK + 4 * BQ) * HS * 2 + 2 * BQ * 3 * 4 };
 };
 template <class A, class Pe, int HS, int OUT> __global__ void __launch_bounds__(128, 2)
-attention_dkv_mma_kernel(bf16* dqkv, const bf16* dout, const acc* stat, RowStats r, const bf16* qkv, AttnShape s) {
+attention_dkv_mma_kernel(bf16* dqkv, const bf16* dout, const acc* stat, RowStats r, const bf16* qkv, const acc* turns,
+                         AttnShape s) {
     constexpr int BQ = DkvTile<HS>::BQ, BK = DkvTile<HS>::BK;
     bf16 *sk = dynamic_smem<bf16>(), *sv = sk + BK * HS, *sq = sv + BK * HS, *sd = sq + 2 * BQ * HS;
     float* rows = (float*)(sd + 2 * BQ * HS);                                    // (2, BQ, 3): stat and delta
@@ -958,7 +985,10 @@ attention_dkv_mma_kernel(bf16* dqkv, const bf16* dout, const acc* stat, RowStats
     cp_async_wait<0>();                                      // keys that no query sees: nothing has been waited for
     __syncthreads();
     bf16* dx = dqkv + (long)b * s.T * W + (s.NH + g) * HS;
-    if constexpr (OUT & DK) { rows_store<HS>(dx, W, j0, s.T, sk, row0, dk[0], 1.0f, 1.0f); }
+    if constexpr (OUT & DK) {
+        if (turns) { rows_turn<HS>(dk[0], turns, own, t2, s.T); }
+        rows_store<HS>(dx, W, j0, s.T, sk, row0, dk[0], 1.0f, 1.0f);
+    }
     if constexpr (OUT & DV) { rows_store<HS>(dx + s.KV * HS, W, j0, s.T, sv, row0, dv[0], 1.0f, 1.0f); }
 }
 
@@ -973,17 +1003,19 @@ void attention_forward_mma(bf16* out, acc* stat, const bf16* qkv, const bf16* ks
 }
 template <class A, class Bi, class Pe, int HS>
 void attention_dqkv_mma(bf16* dqkv, const bf16* dout, const acc* stat, RowStats r, const bf16* qkv, const bf16* kstar,
-                        const AttnShape& s) {
+                        const acc* turns, const AttnShape& s) {
     typedef DqTile<HS> Queries;
     typedef DkvTile<HS> Keys;
     static_assert((int)Queries::SMEM <= SMEM_MOST && (int)Keys::SMEM <= SMEM_MOST, "as above");
     constexpr int first = HS > 128 ? DK : DK | DV;
     const dim3 queries(s.B * s.NH, CEIL_DIV(s.T, Queries::BQ)), keys(s.B * s.KV, CEIL_DIV(s.T, Keys::BK));
     LAUNCH((attention_dq_mma_kernel<A, Bi, Pe, HS>), queries, dim3(128), Queries::SMEM,
-           dqkv, dout, stat, r, qkv, kstar, s);
-    LAUNCH((attention_dkv_mma_kernel<A, Pe, HS, first>), keys, dim3(128), Keys::SMEM, dqkv, dout, stat, r, qkv, s);
+           dqkv, dout, stat, r, qkv, kstar, turns, s);
+    LAUNCH((attention_dkv_mma_kernel<A, Pe, HS, first>), keys, dim3(128), Keys::SMEM,
+           dqkv, dout, stat, r, qkv, turns, s);
     if constexpr (first == DK) {
-        LAUNCH((attention_dkv_mma_kernel<A, Pe, HS, DV>), keys, dim3(128), Keys::SMEM, dqkv, dout, stat, r, qkv, s);
+        LAUNCH((attention_dkv_mma_kernel<A, Pe, HS, DV>), keys, dim3(128), Keys::SMEM,
+               dqkv, dout, stat, r, qkv, turns, s);
     }
 }
 
@@ -1005,12 +1037,13 @@ void attention_forward(real* out, acc* stat, const real* qkv, const real* kstar,
         #undef X
     }
 }
-inline void column_sum(acc* out, const float* part, long K, int C, int width, int limit);
+inline void column_sum(acc* out, const float* part, long K, int C, int width, int limit); // both in cuda_ops.cuh
+inline void rope(real* qkv, const acc* table, int sign, AttnShape s);
 
 template <class A, class Bi, class Pe>
 void attention_backward(real* dqkv, acc* dkstar, acc* dvstar, const real* dout, const real* out, const acc* stat,
-                        const real* qkv, const real* kstar, const real* vstar, AttnShape s) {
-    const bool mma = on_tensor_cores(s, {dqkv, dout, qkv});
+                        const real* qkv, const real* kstar, const real* vstar, const acc* turns, AttnShape s) {
+    const bool mma = on_tensor_cores(s, {dqkv, dout, qkv, turns});
     const long rows = (long)s.B * s.NH * s.T, star_tiles = CEIL_DIV(s.T, STAR_ROWS);
     const long parts = s.B * (s.NH / s.KV) * star_tiles, width = s.KV * s.HS;
     const long panels = mma ? 0 : panels_scratch(s), stars = Bi::column ? 2 * rows + 2 * parts * width : 0;
@@ -1018,9 +1051,13 @@ void attention_backward(real* dqkv, acc* dkstar, acc* dvstar, const real* dout, 
     const RowStats r = { delta, delta + rows, delta + 2 * rows };
     LAUNCH((attention_rows_kernel<A, Bi>), dim3((unsigned)CEIL_DIV(rows, 4)), dim3(128), 0,
            r, dout, out, stat, qkv, kstar, vstar, s);
-    if (!mma) { attention_dqkv_panels<A, Bi, Pe>(dqkv, dout, stat, r, qkv, kstar, s, scratch); }
+    if (!mma) {
+        attention_dqkv_panels<A, Bi, Pe>(dqkv, dout, stat, r, qkv, kstar, s, scratch);
+        if (turns) { rope(dqkv, turns, -1, s); }
+    }
     if constexpr (sizeof(real) == 2) {
-        #define X(D) if (mma && s.HS == D) { attention_dqkv_mma<A, Bi, Pe, D>(dqkv, dout, stat, r, qkv, kstar, s); }
+        #define X(D) \
+            if (mma && s.HS == D) { attention_dqkv_mma<A, Bi, Pe, D>(dqkv, dout, stat, r, qkv, kstar, turns, s); }
         MMA_HEADS(X)
         #undef X
     }

@@ -211,9 +211,10 @@ template <int N> __global__ void __launch_bounds__(128) rope_kernel(real* qkv, c
         real* x = qkv + (long)bt * attn_row(s) + h * s.HS + i;
         Vec<real, N> a = load<N>(x), b = load<N>(x + half);
         for (int n = 0; n < N; n++) {
-            const float co = turn[2 * (i + n)], si = sign * turn[2 * (i + n) + 1], an = a.v[n], bn = b.v[n];
-            a.v[n] = real(an * co - bn * si);
-            b.v[n] = real(an * si + bn * co);
+            float an = a.v[n], bn = b.v[n];
+            turn_pair(an, bn, turn[2 * (i + n)], sign * turn[2 * (i + n) + 1]);
+            a.v[n] = real(an);
+            b.v[n] = real(bn);
         }
         store<N>(x, a);
         store<N>(x + half, b);

@@ -13,7 +13,7 @@ official code where the text is silent; A is the attention map of one head on on
     norms       l2 norms of hidden states, keys, values: the first token's and the mean of the others'
     max, median of the entries |h| of a sequence: the largest over the sequences, the mean of the medians
 
-    1 one head           HeadMetrics, attention_metrics (cpu::; the CUDA kernel has the same signature)
+    1 one head           HeadMetrics, attention_metrics (cpu:: a row at a time; cuda::, after section 2, by panels)
     2 norms              row_norms, magnitudes
     3 reports            Sink_k and averages over heads, on the host
     4 maps               A, cosine and norm product of q and k, for chosen heads
@@ -120,62 +120,91 @@ inline void magnitudes(acc* out, const real* x, int skip, int B, int T, int C) {
 #if defined(__CUDACC__) || defined(EMU)
 #include "cuda_ops.cuh"
 namespace cuda {
-enum { METRIC_WARPS = 4, METRIC_SUMS = 2 * (METRIC_K + 1) + 2 }; // alpha, proxy, mass, entropy
-// a block per head and sequence, a warp per query, a lane per key of 32; the first chunk of keys holds those of alpha
-static_assert(METRIC_K + 2 <= 32, "alpha's keys fit the first 32 columns");
-template <class A, class Bi, class Pe> __global__ void __launch_bounds__(32 * METRIC_WARPS, 1)
-attention_metrics_kernel(HeadMetrics* out, const real* qkv, const acc* stat, const real* kstar, int skip, AttnShape s) {
-    SMEM(float[METRIC_WARPS][METRIC_SUMS], sums);
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, T = s.T, HS = s.HS, W = attn_row(s), rows = T - skip;
-    const int b = blockIdx.x / s.NH, h = blockIdx.x % s.NH, g = h / (s.NH / s.KV);
-    const real *q = qkv + (long)b * T * W + h * HS, *k = qkv + (long)b * T * W + (s.NH + g) * HS;
-    const real* ks = kstar ? kstar + (s.bias_shared ? 0 : g * HS) : NULL;
-    const float scale = 1.0f / sqrtf((float)HS);
-    float alpha = 0, proxy = 0, mass = 0, entropy = 0;                   // alpha, proxy: of k = lane; 0 is the star
-    for (int t = warp; t < T; t += METRIC_WARPS) {
-        const float stat0 = stat[((long)blockIdx.x * T + t) * 2], stat1 = stat[((long)blockIdx.x * T + t) * 2 + 1];
-        float sum_abs = 0, sum = 0, wlogw = 0, own = 0;                  // own: the weight whose alpha this lane keeps
-        for (int j0 = -1; j0 < T; j0 += 32) {                            // column -1 is the extra key
-            const int j = j0 + lane;
-            const bool sees = j < 0 ? Bi::column : j < T && attn_sees(s, t, j);
-            const real* k_j = j < 0 ? ks : k + (long)min(j, T - 1) * W;
-            float score = 0;
-            for (int i = 0; sees && k_j && i < HS; i++) { score += (float)q[(long)t * W + i] * (float)k_j[i]; }
-            score = score * scale + (j < 0 ? 0.0f : Pe::template bias<float>(t - j, h, s.NH));
-            const float w = sees ? attn_weight<A, float>(score, stat0, stat1) : 0.0f, a = fabsf(w);
-            sum_abs += a;
-            if (a > 0) { wlogw += a * logf(a); }
-            if (j >= skip) { sum += w; }
-            if (j0 == -1) { own = __shfl_sync(~0u, w, skip + lane); }    // lane 0: the star; lane k: token k
-        }
-        sum_abs = warp_sum(sum_abs); sum = warp_sum(sum); wlogw = warp_sum(wlogw);
-        const float inv = sum_abs > 0 ? 1 / sum_abs : 0;
-        if (lane == 0 || (t >= skip && t - skip + 1 >= lane)) {          // queries i >= k
-            alpha += own;
-            proxy += fabsf(own) * inv;
-        }
-        if (t < skip) { continue; }                                      // the sink token's own query is no real query
-        mass += sum;
-        if (sum_abs > 0) { entropy += logf(sum_abs) - wlogw * inv; }     // -sum P ln P with P = |w| / sum_abs
+// By panels, as the attention without tensor cores: cuBLAS makes the dot products of some hundred queries of one head,
+// one kernel makes of each query's row what it adds to the sums of its head, another adds these up.
+enum { METRIC_SUMS = 2 * (METRIC_K + 1) + 2, METRIC_WARPS = 8 };         // alpha, proxy, mass, entropy
+static_assert(sizeof(HeadMetrics) == METRIC_SUMS * sizeof(float), "sums stand in the order of HeadMetrics");
+static_assert(METRIC_SUMS <= 32, "a lane for each sum");
+DEVICE float x_log_x(float x) { return x > 0 ? x * logf(x) : 0.0f; }
+
+// sums (count, NH, T, METRIC_SUMS) <- dots. A warp per query; lane k keeps the alpha of token k, lane 0 the star's
+template <class A, class Bi, class Pe> __global__ void __launch_bounds__(128, 1)
+attention_metrics_kernel(float* sums, const float* dots, const real* qkv, const acc* stat, const real* kstar, int skip,
+                         Panel x, AttnShape s) {
+    const int n = blockIdx.x * 4 + threadIdx.x / 32, lane = threadIdx.x % 32, rows = x.t1 - x.t0;
+    if (n >= x.count * rows) { return; }
+    const int b = x.b + n / rows, t = x.t0 + n % rows;
+    const float scale = 1.0f / sqrtf((float)s.HS), *dots_t = dots + (long)n * x.ld;
+    const acc* st = stat + (((long)b * s.NH + x.h) * s.T + t) * 2;
+    const float stat0 = st[0], stat1 = st[1];
+    float w_star = 0;
+    if (Bi::column) {
+        const real *q = head_q(qkv, s, b, x.h) + (long)t * attn_row(s), *ks = attn_star(kstar, s, x.h / (s.NH / s.KV));
+        w_star = attn_weight<A>(warp_dot(q, ks, s.HS) * scale, stat0, stat1);
     }
-    if (lane <= METRIC_K) { sums[warp][lane] = alpha; sums[warp][METRIC_K + 1 + lane] = proxy; }
-    if (lane == 0) { sums[warp][METRIC_SUMS - 2] = mass; sums[warp][METRIC_SUMS - 1] = entropy; }
+    auto weight = [&](int j) {                                           // -1: the extra column
+        if (j < 0) { return w_star; }
+        if (j < x.j0 || j >= x.j1) { return 0.0f; }                      // a panel has all keys that its queries see
+        return attn_weight<A>(attn_score<A, Pe>(dots_t[j - x.j0], scale, false, t, j, x.h, s), stat0, stat1);
+    };
+    float sum = 0, sum_abs = lane == 0 ? fabsf(w_star) : 0.0f, wlogw = x_log_x(sum_abs);
+    for (int j = x.j0 + lane; j < x.j1; j += 32) {
+        const float w = weight(j);
+        sum += j >= skip ? w : 0.0f;
+        sum_abs += fabsf(w);
+        wlogw += x_log_x(fabsf(w));
+    }
+    sum = warp_sum(sum); sum_abs = warp_sum(sum_abs); wlogw = warp_sum(wlogw);
+    const float inv = sum_abs > 0 ? 1 / sum_abs : 0;
+    float* out = sums + (((long)(b - x.b) * s.NH + x.h) * s.T + t) * METRIC_SUMS;
+    if (lane <= METRIC_K) {
+        const float own = lane == 0 || t - skip + 1 >= lane ? weight(skip + lane - 1) : 0.0f;   // queries i >= k
+        out[lane] = own;
+        out[METRIC_K + 1 + lane] = fabsf(own) * inv;
+    }
+    if (lane == 0) {                                                     // the sink token's own query is no real query
+        out[METRIC_SUMS - 2] = t < skip ? 0.0f : sum;
+        out[METRIC_SUMS - 1] = t < skip || inv == 0 ? 0.0f : logf(sum_abs) - wlogw * inv;  // P = |w| / sum_abs
+    }
+}
+// a block per head and sequence; each warp adds every eighth query, then one adds the eight: always in this order
+__global__ void __launch_bounds__(32 * METRIC_WARPS)
+attention_metrics_mean_kernel(HeadMetrics* out, const float* sums, int skip, bool column, int T) {
+    SMEM(float[METRIC_WARPS][METRIC_SUMS], part);
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, rows = T - skip, i = lane % (METRIC_K + 1);
+    float total = 0;
+    for (int t = warp; lane < METRIC_SUMS && t < T; t += METRIC_WARPS) {
+        total += sums[((long)blockIdx.x * T + t) * METRIC_SUMS + lane];
+    }
+    if (lane < METRIC_SUMS) { part[warp][lane] = total; }
     __syncthreads();
     if (threadIdx.x >= METRIC_SUMS) { return; }
-    float total = 0;
-    for (int w = 0; w < METRIC_WARPS; w++) { total += sums[w][threadIdx.x]; }
-    static_assert(sizeof(HeadMetrics) == METRIC_SUMS * sizeof(float), "in the order of HeadMetrics");
-    const int i = threadIdx.x % (METRIC_K + 1);
-    const bool average = threadIdx.x >= METRIC_SUMS - 2, star = Bi::column || skip;
-    float* o = (float*)(out + blockIdx.x) + threadIdx.x;
-    if (average)     { *o = total / rows; }
-    else if (i == 0) { *o = star ? (total + (Bi::column ? 1 : 0)) / (rows + 1) : 0.0f; } // + its one-hot query row
-    else             { *o = i <= rows ? total / (rows - i + 1) : 0.0f; }
+    for (int w = 1; w < METRIC_WARPS; w++) { total += part[w][lane]; }
+    float* o = (float*)(out + blockIdx.x) + lane;
+    if (lane >= METRIC_SUMS - 2) { *o = total / rows; }
+    else if (i > 0)         { *o = i <= rows ? total / (rows - i + 1) : 0.0f; }
+    else if (column)        { *o = (total + 1) / (rows + 1); }           // the extra column's one-hot query row
+    else                    { *o = skip ? total / (rows + 1) : 0.0f; }
 }
 template <class A, class Bi, class Pe>
 void attention_metrics(HeadMetrics* out, const real* qkv, const acc* stat, const real* kstar, int skip, AttnShape s) {
-    LAUNCH((attention_metrics_kernel<A, Bi, Pe>), dim3(s.B * s.NH), dim3(32 * METRIC_WARPS), 0,
-           out, qkv, stat, kstar, skip, s);
+    const int W = attn_row(s);
+    const Panel most = panel_at(s, 0, 0, 0);                                     // no later one is larger
+    const long size = panel_floats(most), size_sums = (long)most.count * s.NH * s.T * METRIC_SUMS;
+    float *dots = (float*)device_scratch((size + size_sums) * sizeof(float)), *sums = dots + size;
+    for (int b = 0, count; b < s.B; b += count) {
+        count = panel_at(s, b, 0, 0).count;
+        for (int h = 0; h < s.NH; h++) {
+            for (int t0 = 0; t0 < s.T; t0 += PANEL_ROWS) {
+                const Panel x = panel_at(s, b, h, t0);
+                panel_dots(dots, head_q(qkv, s, 0, h), W, head_k(qkv, s, 0, h / (s.NH / s.KV)), W, x, s);
+                LAUNCH((attention_metrics_kernel<A, Bi, Pe>), panel_grid(x), dim3(128), 0,
+                       sums, dots, qkv, stat, kstar, skip, x, s);
+            }
+        }
+        LAUNCH(attention_metrics_mean_kernel, dim3(count * s.NH), dim3(32 * METRIC_WARPS), 0,
+               out + (long)b * s.NH, sums, skip, Bi::column, s.T);
+    }
 }
 // a warp per norm
 __global__ void __launch_bounds__(128) row_norms_kernel(acc* out, const real* x, int stride, int len, int G, long n) {

@@ -577,12 +577,13 @@ inline void star_backward(real* dq_t, acc* dks, acc* dvs, const real* do_t, cons
         dvs[i] += w_star * do_t[i];
     }
 }
-// dqkv = (overwritten), dkstar, dvstar += (KV or 1, HS), or NULL where there is nothing to learn.
+// dqkv = (overwritten), dkstar, dvstar += (KV or 1, HS), or NULL where there is nothing to learn. turns: NULL, or the
+// table of rope, and dq and dk leave turned back: where q and k came out of rope, this is also its backward.
 // in the forward pass this was:  A_j = alpha f(s_j) / Z,  o = sum_j A_j v_j,  s_j = q . k_j / sqrt(HS) + bias, so
 //     dv_j += A_j do,   dA_j = do . v_j,   ds_j = attn_ds(..),   dq += ds_j k_j / sqrt(HS),   dk_j += ds_j q / sqrt(HS)
 template <class A, class Bi, class Pe>
 void attention_backward(real* dqkv, acc* dkstar, acc* dvstar, const real* dout, const real* out, const acc* stat,
-                        const real* qkv, const real* kstar, const real* vstar, AttnShape s) {
+                        const real* qkv, const real* kstar, const real* vstar, const acc* turns, AttnShape s) {
     const int T = s.T, HS = s.HS, W = attn_row(s), HP = padded(HS), TP = padded_keys(T), G = s.NH / s.KV;
     const real p = s.p, alpha = attn_alpha<A, real>(s), scale = real(1) / sqrt(real(HS));
     std::vector<acc> dstar((size_t)s.B * s.KV * 2 * HS);    // dk*, dv* of every (b, g), summed in order at the end
@@ -650,6 +651,7 @@ void attention_backward(real* dqkv, acc* dkstar, acc* dvstar, const real* dout, 
             if (dvstar) { dvstar[row + i] += dstar[(size_t)bg * 2 * HS + HS + i]; }
         }
     }
+    if (turns) { rope(dqkv, turns, -1, s); }
 }
 
 // ----------------------------------------------------------------------------

@@ -426,12 +426,14 @@ static double model_forward(Model* m, long count, float dloss) { // mean loss ov
     return sum / count;
 }
 
+static const bool turn_with_attention = Pe::rotary && Attn::phi == PHI_NONE; // phi would stand between the two
 // a.datt -> a.dqkv
 static void attention_backward(Model* m, int l) {
     const AttnShape s = attn_shape(m); const auto& g = m->g.layer[l];
     real *qkv = of_layer(m->a.qkv, m, l, attn_row(s)), *att = of_layer(m->a.att, m, l, s.NH * s.HS);
     ops::attention_backward<Attn, Bias, Pe>(m->a.dqkv, g.kstar, Bias::learn_v ? g.vstar : NULL, m->a.datt, att,
-                                            of_layer(m->a.stat, m, l, s.NH * 2), qkv, star_k(m, l), star_v(m, l), s);
+                                            of_layer(m->a.stat, m, l, s.NH * 2), qkv, star_k(m, l), star_v(m, l),
+                                            turn_with_attention ? m->turns : NULL, s);
 }
 // dn_i from a.dx = dx_{i+1}:  in the forward pass this was  x_{i+1} = base_i + W_O heads(attention(n_i))
 static void attention_block_backward(Model* m, int l) {
@@ -459,7 +461,7 @@ static void attention_block_backward(Model* m, int l) {
         ops::qk_scatter(dqkv, d2, s);
     }
     if (Attn::phi == PHI_ELU1) { ops::phi_elu1_backward(dqkv, qkv, s); }
-    if (Pe::rotary) { ops::rope(dqkv, m->turns, -1, s); }
+    if (Pe::rotary && !turn_with_attention) { ops::rope(dqkv, m->turns, -1, s); }
     ops::matmul_backward_weight(g.qw, dqkv, act_n(m, i), N, c.C, attn_row(s));
     ops::matmul_backward_input(m->a.dn, dqkv, w.qw, N, c.C, attn_row(s));
 }

@@ -19,7 +19,8 @@ using cpu::real;
 // ---- one call of the operation under test
 struct Op { // the build of one ATTN, BIAS, PE and what the witness has to know of them
     void (*forward)(real*, real*, const real*, const real*, const real*, AttnShape);
-    void (*backward)(real*, real*, real*, const real*, const real*, const real*, const real*, const real*, const real*, AttnShape);
+    void (*backward)(real*, real*, real*, const real*, const real*, const real*, const real*, const real*, const real*, const real*,
+                     AttnShape);
     NaiveAttn attn; std::string pe; NaivePe pe_bias;
     bool phi_elu1, column, learn_k, learn_v;
 };
@@ -57,7 +58,7 @@ static Run run(const Op& op, const NaiveIn& in, const Numbers& dout) {
     r.dkstar.assign(in.kstar.size(), OLD);
     r.dvstar.assign(op.learn_v ? in.vstar.size() : 0, OLD);
     op.backward(r.dqkv.data(), or_null(r.dkstar), or_null(r.dvstar), dout.data(), r.out.data(), r.stat.data(), in.qkv.data(),
-                or_null(in.kstar), or_null(in.vstar), in.s);
+                or_null(in.kstar), or_null(in.vstar), NULL, in.s);
     return r;
 }
 

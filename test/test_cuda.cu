@@ -160,16 +160,19 @@ static void test_rmsnorm(int N, int C) {
         same("rmsnorm_backward", shape, "dweight", dw, 1e-5);
     }
 }
-static void test_qk(AttnShape s) { // rope, phi, gather and scatter
-    std::string shape = strf("B %d T %d NH %d KV %d HS %d", s.B, s.T, s.NH, s.KV, s.HS);
-    const size_t n = (size_t)s.B * s.T * attn_row(s);
+static Tensor random_turns(AttnShape s) { // a table for rope
     std::vector<float> turns;
     for (int i = 0; i < s.T * s.HS / 2; i++) {
         double a = rng_normal(&rng);
         turns.push_back(cos(a));
         turns.push_back(sin(a));
     }
-    Tensor table = upload(turns, false), x = random_tensor(n), dx = random_tensor(n);
+    return upload(turns, false);
+}
+static void test_qk(AttnShape s) { // rope, phi, gather and scatter
+    std::string shape = strf("B %d T %d NH %d KV %d HS %d", s.B, s.T, s.NH, s.KV, s.HS);
+    const size_t n = (size_t)s.B * s.T * attn_row(s);
+    Tensor table = random_turns(s), x = random_tensor(n), dx = random_tensor(n);
     Tensor qk = empty_tensor((size_t)s.B * s.T * (s.NH + s.KV) * s.HS);
     for (int sign = -1; sign < 2; sign += 2) {
         cpu::rope(x.c(), table.c(), sign, s);
@@ -316,9 +319,9 @@ template <class A, class Bi, class Pe> static void test_attention(const char* na
     out = upload(out.cpu, true);   // backward from the same numbers
     stat = upload(stat.cpu, false);
     cpu::attention_backward<A, Bi, Pe>(dqkv.c(), key ? dks.c() : NULL, Bi::learn_v ? dvs.c() : NULL, dout.c(), out.c(),
-                                       stat.c(), qkv.c(), key ? ks.c() : NULL, value ? vs.c() : NULL, s);
+                                       stat.c(), qkv.c(), key ? ks.c() : NULL, value ? vs.c() : NULL, NULL, s);
     cuda::attention_backward<A, Bi, Pe>(dqkv.r(), key ? dks.f() : NULL, Bi::learn_v ? dvs.f() : NULL, dout.r(), out.r(),
-                                        stat.f(), qkv.r(), key ? ks.r() : NULL, value ? vs.r() : NULL, s);
+                                        stat.f(), qkv.r(), key ? ks.r() : NULL, value ? vs.r() : NULL, NULL, s);
     same(name, shape, "dqkv", dqkv);
     same(name, shape, "dkstar", dks, IS_BF16 ? 1e-3 : 1e-5);
     same(name, shape, "dvstar", dvs, IS_BF16 ? 1e-3 : 1e-5);
@@ -365,6 +368,36 @@ template <class A, class Bi, class Pe> static void test_variant(const char* name
     for (AttnShape s : shapes(all)) {
         if (cancels && s.NH > 2) { test_attention<A, Bi, std::conditional_t<cancels, Pe_nope, Pe>>(name, s); }
         else { test_attention<A, Bi, Pe>(name, s); }
+    }
+}
+// a backward that turns dq and dk back against one that does not, then rope: the same bits
+static void test_turned(int B, int T, int HS, int window) {
+    const AttnShape s = { B, T, 2, 1, HS, window, 0, 0, HS, 1, 1 };
+    const size_t N = (size_t)B * T, W = attn_row(s), O = (size_t)s.NH * HS;
+    Tensor qkv = random_tensor(N * W), dout = random_tensor(N * O), ks = random_tensor(HS), table = random_turns(s);
+    Tensor out = empty_tensor(N * O), stat = empty_tensor(N * s.NH * 2, false);
+    cuda::attention_forward<Attn_softmax, Bias_kv, Pe_alibi>(out.r(), stat.f(), qkv.r(), ks.r(), NULL, s);
+    Tensor two = empty_tensor(N * W), one = empty_tensor(N * W);
+    auto backward = [&](Tensor& dqkv, const float* turns) {
+        cuda::attention_backward<Attn_softmax, Bias_kv, Pe_alibi>(dqkv.r(), NULL, NULL, dout.r(), out.r(), stat.f(), qkv.r(),
+                                                                  ks.r(), NULL, turns, s);
+    };
+    backward(two, NULL);
+    cuda::rope(two.r(), table.f(), -1, s);
+    backward(one, table.f());
+    const std::vector<float> want = download(two), got = download(one);
+    size_t bad = 0;
+    for (size_t i = 0; i < got.size(); i++) { bad += got[i] != want[i]; }
+    CHECK(bad == 0, "attention_backward, B %d T %d HS %d window %d: %zu of %zu numbers are not those of rope",
+          B, T, HS, window, bad, got.size());
+    free_all();
+}
+static void test_all_turned() {
+    for (int HS : {20, 32, 64, 96, 128, 192}) { // on tensor cores where they are, and one by panels
+        const AttnShape s = { 1, 1, 1, 1, HS, 0, 0, 0, HS, 1, 1 };
+        if (HS != 20 && !cuda::on_tensor_cores(s, {})) { continue; }
+        test_turned(1, 33, HS, 9);
+        if (!SMALL) { test_turned(2, 90, HS, 0); }
     }
 }
 static void test_variants() {
@@ -466,6 +499,7 @@ int main() {
         results = hash_bytes("", 0);
         test_operations();
         test_variants();
+        test_all_turned();
         printf("results %016llx\n", (unsigned long long)results);
 #ifdef EMU
         if (!first) { first = results; }

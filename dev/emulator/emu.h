@@ -665,6 +665,7 @@ inline unsigned __ballot_sync(unsigned mask, int vote, EMU_HERE) {
     return a.out;
 }
 inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
+inline float __fmul_rn(float a, float b) { return a * b; }
 inline float __uint_as_float(unsigned u) { float f; memcpy(&f, &u, 4); return f; }
 template <class A, class B> constexpr auto min(A a, B b) {
     using C = std::common_type_t<A, B>;

@@ -39,12 +39,20 @@ cuda_ops.cuh|const float x_y = y < 0 ? 0.0f : (float)x[y], all|const float x_y =
 cuda_ops.cuh|const int n1 = min(rows, (int)(blockIdx.x + 1) * NORM_ROWS);|const int n1 = (blockIdx.x + 1) * NORM_ROWS;|fp32
 device.cuh|transB ? N : K, transB ? K : N, x.ldb, x.b)|transB ? K : N, transB ? N : K, x.ldb, x.b)|fp32
 device.cuh|stride ? stride : cols)|cols)|fp32
+attention_variants.cuh|                a = (float)bf16(a);|                |heads
+attention_variants.cuh|if (turns) { rows_turn<HS>(dk[0]|if (false) { rows_turn<HS>(dk[0]|bf16
+attention_variants.cuh|if (turns) { rope(dqkv|if (false) { rope(dqkv|fp32
+metrics.cuh|= t < skip ? 0.0f : sum;|= sum;|fp32
+metrics.cuh|weight(skip + lane - 1) : 0.0f;|weight(lane - 1) : 0.0f;|fp32
+metrics.cuh|return attn_weight<A>(attn_score<A, Pe>(dots_t[j - x.j0]|return attn_weight<A>(attn_score<A, Pe>(dots_t[j]|fp32
+metrics.cuh|(((long)(b - x.b) * s.NH + x.h)|(((long)b * s.NH + x.h)|fp32
+metrics.cuh|out + (long)b * s.NH, sums|out, sums|fp32
+metrics.cuh|t < T; t += METRIC_WARPS|t < T - 1; t += METRIC_WARPS|fp32
 cuda_ops.cuh|    if (isnan(scale)) { return; }|    if (false) { return; }|fp32
 cuda_ops.cuh|sums->loss += sum / count;|sums->loss = sum / count;|fp32
 device.cuh|        device_check(cudaEventSynchronize(taken[slot]), "waiting for the GPU");|        |fp32
 metrics.cuh|block_sum<512>(below) <= n / 2|block_sum<512>(below) < n / 2|fp32
 metrics.cuh|(sizeof(real) == 2 ? 16 : 0)|(sizeof(real) == 2 ? 16 : 8)|fp32
-metrics.cuh|if (t < skip) { continue; }                                      // the sink|if (false) { continue; } // the sink|fp32
 MUTANTS
 cat > "$work/one.sh" <<'ONE'
 n=$1; dir=$work/$n
