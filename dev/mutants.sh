@@ -4,7 +4,7 @@
 # A mutant that does not change its file or does not compile is counted as surviving: it tests nothing.
 unset MAKEFLAGS MAKELEVEL MFLAGS ATTN BIAS PE NORM FFN COMBINE PRECISION BACKEND
 export OPTIMIZE=${OPTIMIZE:--O0} OMP_WAIT_POLICY=passive  # compiling takes longer than testing
-tree=build/mutants/${1-all}; tab=$(printf '\t')
+tree=build/mutants/$(printf %s "${1-all}" | tr -c A-Za-z0-9_ -); tab=$(printf '\t')
 rm -rf $tree; mkdir -p $tree
 cp -r Makefile README.md *.cu *.cuh *.h scripts dev test $tree
 cd $tree || exit 1
