@@ -43,6 +43,7 @@ typedef float acc;                  // what sums, statistics, weight gradients a
 static const char* const name = "cuda";
 static const bool on_host = false;  // host code may not read device memory
 enum { head_rows = 8192 };          // rows of logits alive at once: enough to fill a GPU
+enum { large = emulated ? 64 : 8192 }; // side of matrices that are large to it
 
 // ----------------------------------------------------------------------------
 // errors: what went wrong, and what to type. Faults of the machine, so exit code 1.
@@ -117,7 +118,10 @@ inline void* device_malloc(size_t n) { // zeroed
     device_zero(p, n);
     return p;
 }
-inline void device_free(void* p) { device_check(cudaFree(p), "freeing memory"); }
+inline void device_free(void* p) { // after all that may still use it; the emulator has nothing under way
+    if (p && !emulated) { device_sync(); }
+    device_check(cudaFree(p), "freeing memory");
+}
 // the source may change at once: it is copied to a ring of page-locked memory, from where the GPU takes it in its own
 // time. Only a slot that it has not come to yet makes the host wait
 inline void to_device(void* dst, const void* src, size_t n) {
@@ -149,8 +153,7 @@ inline void device_copy(void* dst, const void* src, size_t n) {
 inline void* device_scratch(size_t n) {
     static void* p; static size_t have;
     if (n > have || (emulated && n != have)) { // emulated: always exact and fresh, so that overruns and stale reads show
-        if (p && !emulated) { device_sync(); }
-        if (p) { device_free(p); }
+        device_free(p);
         p = device_reserve(n);
         have = n;
     }

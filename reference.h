@@ -46,6 +46,7 @@ typedef REAL acc;
 static const char* const name = "cpu";
 static const bool on_host = true; // host code may read device memory as it is
 enum { head_rows = 512 };         // rows of logits alive at once: they stay in cache
+enum { large = 1024 };            // side of matrices that are large to this machine
 
 // ----------------------------------------------------------------------------
 // 1 memory

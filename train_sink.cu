@@ -184,6 +184,7 @@ struct Model {
     acc *master, *grads, *m, *v;                 // master: the weights in acc; is params itself where real is acc
     Params<real> w; Params<acc> g;
     Acts a; char* arena; size_t arena_bytes;     // activations
+    int longest;                                 // T that the tables of positions are made for
     int B, T, R;                                 // the batch they are laid out for, T with the sink token; rows of head
     int *tokens, *targets; size_t token_room;    // (B, T)
     StepSums* sums;                              // loss and gradient norm of the step
@@ -202,9 +203,8 @@ static const real* star_v(const Model* m, int l) {
 
 // lays the activations out for B sequences of T tokens
 static void model_resize(Model* m, int B, int T) {
-    if (Pe::learnable && T > m->c.T) {
-        die(EXIT_USER, strf("--seq %d: this model has learned positions for %d tokens", T, m->c.T),
-            "use shorter sequences");
+    if (T > m->longest) {
+        die(EXIT_USER, strf("--seq %d: this model has positions for %d tokens", T, m->longest), "use shorter sequences");
     }
     m->B = B; m->T = T + Bias::token;
     m->R = std::min<long>(ops::head_rows, (long)B * m->T);
@@ -284,7 +284,8 @@ static Model model_new(const Config& c, int T_max, bool train) {
         m.sums = (StepSums*)ops::device_malloc(sizeof(StepSums));
     }
     params_point<acc>(&m.g, NULL, m.grads, c);
-    model_tables(&m, std::max(c.T, T_max));
+    m.longest = Pe::learnable ? c.T : std::max(c.T, T_max);
+    model_tables(&m, m.longest);
     return m;
 }
 // every tensor from its own random stream: the same seed gives the same q_proj with and without k*
@@ -1715,7 +1716,7 @@ static double time_ms(const std::function<void()>& f) {
 }
 // what no training step of this machine and build can pass: GFLOP/s of a large matrix product, GB/s of y += x
 static double product_gflops() {
-    const int N = ops::on_host ? 1024 : 8192;
+    const int N = ops::large;
     real* x = (real*)ops::device_malloc(3 * (size_t)N * N * sizeof(real));
     real *y = x + (size_t)N * N, *z = y + (size_t)N * N;
     const double ms = time_ms([=] { ops::matmul_forward(x, y, z, NULL, N, N, N); });
@@ -1723,7 +1724,7 @@ static double product_gflops() {
     return 2.0 * N * N * N / ms / 1e6;
 }
 static double memory_gbytes() {
-    const long n = ops::on_host ? 1 << 24 : 1 << 28;
+    const long n = (long)ops::large * ops::large * (ops::on_host ? 16 : 4);
     real* x = (real*)ops::device_malloc(2 * n * sizeof(real));
     const double ms = time_ms([=] { ops::add(x, x + n, n); });
     ops::device_free(x);
@@ -1838,7 +1839,7 @@ static int bench(Flags f) {
         const double acts = acts_bytes(c, f.batch, f.seq, &table);
         more = bench_ops(&m, ms, product, gbytes);
         printf("%s\nactivations, MiB:%s\n", memory_text(&m, f.batch, f.seq).c_str(), table.c_str());
-        const int T = Pe::learnable ? std::min(64, c.T) : 64;
+        const int T = std::min(64L, f.seq);                      // no longer than the model's tables of positions
         const double eval = time_ms([&] { measure(&m, probe.data(), 100, T, f.batch * f.seq); });
         printf("sinks of 100 x %d tokens: %.2f ms, %.1f%% of a step of %.0f tokens\n", T, eval, 100 * eval / (ms * accum), tokens * accum);
         more += strf(",\"gbytes\":%.1f,\"activation_bytes\":%.0f,\"eval_ms\":%.3f,\"eval_of_step\":%.4f",

@@ -100,6 +100,10 @@ if [ "$DEVICE" = emu ]; then
     train tight a_cuda --total-batch 528 -n 5 --resume -b 2
     case $(batch tight) in "2 x 33 x 8 = "*) ok ;; *) bad "--total-batch 528, resumed with -b 2: batch $(batch tight)" ;; esac
     FLAGS=$FIXED
+    for v in a b c; do # every operation on its own
+        "$dir/${v}_cuda" bench --batch 2 --seq 5 --layers 1 --width 24 --heads 2 --ffn-width 40 -n 1 --ops --json "$dir/ops.json" > "$dir/ops.txt" 2>&1 &&
+            [ "$(grep -o '"calls"' "$dir/ops.json" | wc -l)" -ge 27 ] && ok || bad "bench --ops of $v: $(tail -n 3 "$dir/ops.txt")"
+    done
 fi
 # probe and generate
 "$dir/a_cpu" probe "$dir/a.cpu/step_10" --probe-seqs 4 --probe-len 16 --val-seqs 4 --json "$dir/a.cpu.json" > /dev/null && ok || bad "probe on the CPU"
