@@ -12,9 +12,10 @@ $(foreach s,$(SWITCHES),$(eval $(s)_ALL := $(call rows,$(s))))
 $(foreach s,$(MODEL),$(eval $(s) ?= $(firstword $($(s)_ALL))))
 # cuda where it can be built and run, else cpu, and the first line of output says why
 NVCC    ?= $(shell command -v nvcc 2>/dev/null)
-GPU     := $(wildcard /dev/nvidia0)
+# any card of this container, or under WSL, where the driver's library says that the card is NVIDIA's
+GPU     := $(firstword $(wildcard /dev/nvidia[0-9]*) $(and $(wildcard /dev/dxg),$(wildcard /usr/lib/wsl/lib/libcuda.so.1)))
 BACKEND ?= $(if $(NVCC),$(if $(GPU),cuda,cpu),cpu)
-WHY     := $(if $(NVCC),$(if $(GPU),nvcc and a GPU are here,no GPU here: no /dev/nvidia0),no nvcc in PATH)
+WHY     := $(if $(NVCC),$(if $(GPU),nvcc and a GPU are here,no GPU here: no /dev/nvidia[0-9]*),no nvcc in PATH)
 PRECISION ?= $(if $(filter cuda,$(BACKEND)),bf16,fp32)
 
 # ---- the tools: change them on the command line or in the environment ------------------------------------------------

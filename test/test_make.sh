@@ -86,6 +86,21 @@ echo "$conflicts" > conflicts
 while read -r attn bias; do refused "$attn with $bias means nothing: " $attn $bias; done < conflicts
 ATTN=sigmod make -s train_sink CXX=./fake > /dev/null 2>&1 && bad=1 || bad=0; ok $bad "a wrong switch in the environment"
 
+# ---- a GPU is any /dev/nvidia[0-9]*, or under WSL /dev/dxg with NVIDIA's driver; nvidiactl alone is none
+finds() { # cuda|cpu why files...
+    want=build/$1 why=$2; shift 2
+    rm -rf root; mkdir -p root/dev root/usr/lib/wsl/lib
+    for f in "$@"; do : > "root/$f"; done
+    out=$(sed "s|/dev/nvidia\[|$PWD/root&|; s|/dev/dxg|$PWD/root&|; s|/usr/lib/wsl|$PWD/root&|" Makefile | make --no-print-directory -f - check NVCC=nvcc 2>&1)
+    [ "$out" = "$want" ]; ok $? "$why: wanted $want, got $out"
+}
+finds cuda "GPU 0" dev/nvidia0 dev/nvidiactl
+finds cuda "a container that was given GPU 3" dev/nvidia3 dev/nvidiactl
+finds cuda "WSL" dev/dxg usr/lib/wsl/lib/libcuda.so.1
+finds cpu "the driver without a card" dev/nvidiactl dev/nvidia-uvm
+finds cpu "WSL with another maker's card" dev/dxg
+finds cpu "nothing"
+
 # ---- help names every row of every table, with the reason for it
 make --no-print-directory help > help 2>&1; ok $? "make help"
 for s in ATTN BIAS PE NORM FFN COMBINE PRECISION BACKEND; do
