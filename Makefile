@@ -58,7 +58,7 @@ LINK    = -lcublasLt
 else
 COMPILE = $(CXX) -std=c++17 $(OPTIMIZE) -march=$(ARCH) -fopenmp $(WARN) -x c++
 endif
-HEADERS := $(wildcard *.h *.cuh)
+HEADERS := $(wildcard *.h *.cuh cpu/*.h cuda/*.cuh text/*.h)
 
 .PHONY: train_sink compile-all sanitizer check test tests program analytic demo bench experiments mutants size help clean FORCE
 .DEFAULT_GOAL := train_sink
@@ -151,10 +151,10 @@ sanitizer: # the CUDA tests under compute-sanitizer, on a GPU
 	@DEVICE=sanitizer sh test/test_cuda.sh
 
 size: # lines of each root file, and the longest functions
-	@wc -l *.cu *.cuh *.h
+	@wc -l *.cu *.cuh *.h */*.cuh cpu/*.h text/*.h
 	@awk 'FNR == 1 { name = "" } /^[a-z].*\(/ && !/[;}]$$/ { name = $$0; start = FNR } \
 	      /^}/ && name { print FNR - start + 1, FILENAME, substr(name, 1, 80); name = "" }' \
-	      *.cu *.cuh *.h | sort -rn | head -n 5
+	      *.cu *.cuh *.h cpu/*.h cuda/*.cuh text/*.h | sort -rn | head -n 5
 
 mutants: # one-line bugs, each of which one test has to notice
 	@sh dev/mutants.sh

@@ -1,213 +1,215 @@
 /*
-checkpoint.h -- safetensors files and checkpoint directories, in and out.
-
-safetensors: 8 bytes little-endian header length, a JSON header {name: {dtype, shape, data_offsets}}, then the data. A
-file is believed only after every number in its header has been checked against the file's size.
-A checkpoint is a directory step_N, written under another name, synced, then renamed: it is there whole or not at all.
+checkpoint.h -- OUT/step_N/: the model as safetensors + config.json, optimizer.safetensors, state.json; in and out.
 */
 #ifndef CHECKPOINT_H
 #define CHECKPOINT_H
-#include <sys/mman.h>
-#include "common.h"
+#include "safetensors.h"
 
-// ----------------------------------------------------------------------------
-// safetensors
-
-struct StTensor { std::string name, dtype; std::vector<long> shape; const char* data; size_t bytes; long count; };
-struct Safetensors {
-    std::string path;
-    std::vector<StTensor> tensors;
-    std::vector<std::pair<std::string, std::string>> metadata;
-    void* map = NULL; size_t map_bytes = 0;
-    const StTensor* find(const std::string& name) const {
-        for (auto& t : tensors) { if (t.name == name) { return &t; } }
-        return NULL;
-    }
-    std::string meta(const char* key) const {
-        for (auto& m : metadata) { if (m.first == key) { return m.second; } }
-        return "";
-    }
-};
-inline int dtype_bytes(const std::string& d) {
-    return d == "F32" || d == "I32" || d == "U32" ? 4 : d == "BF16" || d == "F16" || d == "I16" || d == "U16" ? 2
-         : d == "F64" || d == "I64" || d == "U64" ? 8 : d == "I8" || d == "U8" || d == "BOOL" ? 1 : 0;
+static bool is_llama(const Config& c) { // may transformers.LlamaForCausalLM open it?
+    return std::is_same<Attn, Attn_softmax>::value && std::is_same<Bias, Bias_none>::value && Pe::rotary && !Norm::post
+        && std::is_same<Ffn, Ffn_swiglu>::value && !Combine::sum && c.attn_alpha == 1 && !c.window && !c.prefix;
 }
-static const char* const DAMAGED = "the file is damaged or was cut short: use another checkpoint";
-
-// the header of a safetensors file of `size` bytes at `base`; says where the data begin
-inline Json safetensors_header(const std::string& path, const char* base, long size, uint64_t* data_at) {
-    uint64_t header; memcpy(&header, base, 8);
-    if (header > (uint64_t)size - 8 || header > 100000000) {
-        die(EXIT_USER, strf("%s: header says %llu bytes, the file has %ld", path.c_str(),
-            (unsigned long long)header, size), DAMAGED);
-    }
-    Json j; std::string error;
-    if (!json_parse(base + 8, header, &j, &error) || j.type != Json::OBJECT) {
-        die(EXIT_USER, strf("%s: header is not a JSON object (%s)", path.c_str(), error.c_str()), DAMAGED);
-    }
-    *data_at = 8 + header;
-    return j;
+static std::string config_json(const Config& c, const Tokenizer& tok, const std::string& tokenizer_path) {
+    const bool llama = is_llama(c);
+    std::string switches = switches_json(true);
+    switches.pop_back();
+    const char *architecture = llama ? "LlamaForCausalLM" : "TrainSink", *type = llama ? "llama" : "train_sink";
+    std::string o = strf("{\n  \"architectures\": [\"%s\"],\n  \"model_type\": \"%s\",\n", architecture, type);
+    o += strf("  \"vocab_size\": %d,\n  \"hidden_size\": %d,\n  \"intermediate_size\": %d,\n", c.V, c.C, c.F);
+    o += strf("  \"num_hidden_layers\": %d,\n  \"num_attention_heads\": %d,\n", c.L, c.NH);
+    o += strf("  \"num_key_value_heads\": %d,\n  \"head_dim\": %d,\n", c.KV, c.HS);
+    o += strf("  \"max_position_embeddings\": %d,\n  \"rms_norm_eps\": %.9g,\n", c.T, c.eps);
+    o += strf("  \"rope_theta\": %.9g,\n  \"hidden_act\": \"silu\",\n", c.rope_base);
+    o += "  \"attention_bias\": false,\n  \"mlp_bias\": false,\n  \"tie_word_embeddings\": false,\n";
+    if (tok.eos >= 0) { o += strf("  \"bos_token_id\": %d,\n  \"eos_token_id\": %d,\n", tok.bos, tok.eos); }
+    o += "  \"torch_dtype\": \"float32\",\n  \"train_sink\": " + switches;
+    o += strf(", \"attn_p\": %.9g, \"attn_alpha\": %.9g, ", c.attn_p, c.attn_alpha);
+    o += strf("\"bias_share\": \"%s\", \"k_dims\": %d, ", c.bias_shared ? "heads" : "none", c.k_dims);
+    o += "\"v_star\": " + json_str(c.v_star) + strf(", \"prefix\": %d, \"window\": %d, ", c.prefix, c.window);
+    return o + "\"tokenizer\": " + json_str(tok.kind == TOKENIZER_BYTES ? "bytes" : tokenizer_path) + "}\n}\n";
 }
-// one entry of the header, whose data must lie in the `room` bytes at `data`
-inline StTensor safetensors_tensor(const std::string& path, const std::string& name, const Json& entry,
-                                   const char* data, uint64_t room) {
-    auto whole = [](const Json& x) {
-        return x.type == Json::NUMBER && x.number >= 0 && x.number < 9e15 && x.number == floor(x.number);
-    };
-    const Json *dtype = entry.get("dtype"), *shape = entry.get("shape"), *off = entry.get("data_offsets");
-    bool ok = dtype && dtype_bytes(dtype->string) && shape && shape->type == Json::ARRAY
-           && off && off->items.size() == 2 && whole(off->items[0]) && whole(off->items[1]);
-    double count = 1;
-    for (size_t i = 0; ok && i < shape->items.size(); i++) {
-        ok = whole(shape->items[i]); count *= shape->items[i].number;
-    }
-    const double a = ok ? off->items[0].number : 0, b = ok ? off->items[1].number : 0;
-    if (!ok || a > b || b > room || b - a != count * dtype_bytes(dtype->string)) {
-        die(EXIT_USER, strf("%s: tensor '%s' says it lies at bytes %.0f..%.0f of %llu, which does not fit "
-            "its shape and dtype", path.c_str(), name.c_str(), a, b, (unsigned long long)room), DAMAGED);
-    }
-    StTensor t{ name, dtype->string, {}, data + (uint64_t)a, (size_t)(b - a), (long)count };
-    for (auto& d : shape->items) { t.shape.push_back((long)d.number); }
-    return t;
+// num_params numbers as floats in host memory: where they are, if they are that already, else in *copy
+static const float* host_floats(const Model* m, const acc* array, std::vector<float>* copy) {
+    if (ops::on_host && std::is_same<acc, float>::value) { return (const float*)array; }
+    std::vector<acc> x(m->num_params);
+    ops::to_host(x.data(), array, m->num_params * sizeof(acc));
+    copy->assign(x.begin(), x.end());
+    return copy->data();
 }
-inline Safetensors safetensors_open(const std::string& path) {
-    Safetensors st;
-    st.path = path;
-    int fd = open(path.c_str(), O_RDONLY);
-    if (fd < 0) { die(EXIT_USER, strf("%s: cannot open (%s)", path.c_str(), strerror(errno)), "ls runs/*/"); }
-    const long size = file_size(path);
-    if (size < 8) {
-        die(EXIT_USER, strf("%s: got %ld bytes, wanted a safetensors file of at least 8", path.c_str(), size), DAMAGED);
+// arrays of num_params numbers as named tensors, each name with its array's prefix
+static void tensors_save(const Model* m, const std::string& path,
+                         const std::vector<std::pair<std::string, const acc*>>& arrays) {
+    std::vector<std::vector<float>> copies(arrays.size());
+    std::vector<StOut> out;
+    for (size_t i = 0; i < arrays.size(); i++) {
+        const float* x = host_floats(m, arrays[i].second, &copies[i]);
+        for (auto& t : m->tensors) { out.push_back({ arrays[i].first + t.name, t.shape, x + t.at }); }
     }
-    st.map = mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0);
-    st.map_bytes = size;
-    close(fd);
-    if (st.map == MAP_FAILED) { die(EXIT_MACHINE, strf("%s: cannot map (%s)", path.c_str(), strerror(errno))); }
-    const char* base = (const char*)st.map;
-    uint64_t data_at;
-    const Json j = safetensors_header(path, base, size, &data_at);
-    const char* data = base + data_at;
-    for (auto& f : j.fields) {
-        if (f.first != "__metadata__") {
-            st.tensors.push_back(safetensors_tensor(path, f.first, f.second, data, size - data_at));
-            continue;
+    safetensors_write(path, out, "{\"format\":\"pt\"}");
+}
+static void checkpoint_save(const Model* m, const std::string& out, long step, long batch, const std::string& data_state,
+                            const Tokenizer& tok, const std::string& tokenizer_path) {
+    const std::string dir = checkpoint_begin(out, step);
+    tensors_save(m, dir + "/model.safetensors", { { "", m->master } });
+    tensors_save(m, dir + "/optimizer.safetensors", { { "m.", m->m }, { "v.", m->v } });
+    file_write(dir + "/config.json", config_json(m->c, tok, tokenizer_path));
+    file_write(dir + "/state.json",
+               strf("{\"step\": %ld, \"batch\": %ld, \"data\": %s}\n", step, batch, data_state.c_str()));
+    checkpoint_commit(out, step);
+}
+// reads one array by name from the .safetensors files of a directory, checking every shape
+static void tensors_load(const Model* m, const std::vector<Safetensors>& files, const std::string& prefix, acc* device,
+                         bool tied = false) {
+    std::vector<float> one;
+    for (auto& t : m->tensors) {
+        const StTensor* found = NULL; const Safetensors* in = NULL;
+        for (const char* name : { t.name.c_str(), "model.embed_tokens.weight" }) { // a tied lm_head is the embedding
+            for (auto& f : files) { if (!found && (found = f.find(prefix + name))) { in = &f; } }
+            if (found || !tied || t.name != "lm_head.weight") { break; }
         }
-        for (auto& m : f.second.fields) { st.metadata.push_back({ m.first, m.second.string }); }
-    }
-    // the tensors fill the data: no hole, no overlap, nothing behind the last
-    std::vector<const StTensor*> order;
-    for (auto& t : st.tensors) { order.push_back(&t); }
-    std::sort(order.begin(), order.end(), [](const StTensor* a, const StTensor* b) {
-        return a->data != b->data ? a->data < b->data : a->bytes < b->bytes;
-    });
-    const char* end = data;
-    for (auto t : order) {
-        if (t->data != end) {
-            die(EXIT_USER, strf("%s: tensor '%s' begins at byte %ld of the data, wanted %ld, where the one "
-                "before it ends", path.c_str(), t->name.c_str(), (long)(t->data - data), (long)(end - data)), DAMAGED);
+        const std::string dir = files.empty() ? "checkpoint" : files[0].path;
+        if (!found) {
+            die(EXIT_USER, dir + ": has no tensor '" + prefix + t.name + "', which this build wants",
+                "is it a checkpoint of another model? see its config.json");
         }
-        end += t->bytes;
-    }
-    if (end != base + size) {
-        die(EXIT_USER, strf("%s: the tensors end at byte %ld, the file has %ld", path.c_str(), (long)(end - base),
-            size), DAMAGED);
-    }
-    return st;
-}
-inline void safetensors_close(Safetensors* st) {
-    if (st->map) { munmap(st->map, st->map_bytes); }
-    st->map = NULL;
-    st->tensors.clear();
-}
-// out[i] = element i as a float; F32, BF16, F16, F64 can be read
-inline void safetensors_read(const Safetensors& st, const StTensor& t, float* out) {
-    if (t.dtype == "F32") { if (t.bytes) { memcpy(out, t.data, t.bytes); } return; }
-    for (long i = 0; i < t.count; i++) {
-        if (t.dtype == "BF16") {
-            uint16_t h; memcpy(&h, t.data + 2 * i, 2);
-            const uint32_t u = (uint32_t)h << 16; memcpy(&out[i], &u, 4);
+        if (found->shape != t.shape) {
+            std::string got, wanted;
+            for (long d : found->shape) { got += strf(" %ld", d); }
+            for (long d : t.shape) { wanted += strf(" %ld", d); }
+            die(EXIT_USER, in->path + ": tensor '" + t.name + "' has shape (" + got + " ), wanted (" + wanted + " )",
+                "config.json and the weights disagree");
         }
-        else if (t.dtype == "F64") { double d; memcpy(&d, t.data + 8 * i, 8); out[i] = (float)d; }
-        else if (t.dtype == "F16") {
-            uint16_t h; memcpy(&h, t.data + 2 * i, 2);
-            const int e = h >> 10 & 31, f = h & 1023;
-            const double v = e == 0 ? ldexp(f, -24) : e == 31 ? (f ? NAN : INFINITY) : ldexp(1024 + f, e - 25);
-            out[i] = h >> 15 ? -v : v;
-        } else {
-            die(EXIT_USER, strf("%s: tensor '%s' has dtype %s, wanted F32, BF16, F16 or F64", st.path.c_str(),
-                t.name.c_str(), t.dtype.c_str()));
-        }
+        one.resize(t.count);
+        safetensors_read(*in, *found, one.data());
+        const std::vector<acc> x(one.begin(), one.end());
+        ops::to_device(device + t.at, x.data(), t.count * sizeof(acc));
     }
 }
-// what to write: F32 tensors in host memory
-struct StOut { std::string name; std::vector<long> shape; const float* data; };
-inline void safetensors_write(const std::string& path, const std::vector<StOut>& tensors,
-                              const std::string& metadata_json) {
-    std::string h = "{\"__metadata__\":" + metadata_json;
-    size_t at = 0;
-    for (auto& t : tensors) {
-        size_t count = 1;
-        std::string dims;
-        for (long d : t.shape) { count *= d; dims += strf("%s%ld", dims.empty() ? "" : ",", d); }
-        h += "," + json_str(t.name) + ":{\"dtype\":\"F32\",\"shape\":[" + dims;
-        h += strf("],\"data_offsets\":[%zu,%zu]}", at, at + 4 * count);
-        at += 4 * count;
+static double json_number(const Json& j, const char* key, double otherwise) {
+    const Json* v = j.get(key);
+    return v && v->type == Json::NUMBER ? v->number : otherwise;
+}
+// does this build compute what the checkpoint's switches say? theirs: the "train_sink" object of config.json
+static void checkpoint_check_switches(const std::string& dir, const Json& theirs) {
+    Json wanted;
+    bool same = true;
+    std::string ours;
+    for (auto& s : SWITCH_VALUES) {
+        const std::string key = lower(s[0]);
+        const Json* v = theirs.get(key.c_str());
+        if (!v) { die(EXIT_USER, dir + "/config.json: train_sink has no '" + key + "'"); }
+        wanted.fields.push_back({ key, *v });
+        ours += std::string(" ") + s[0] + "=" + s[1];
+        same = same && v->string == s[1];
     }
-    h += "}";
-    while (h.size() % 8) { h += ' '; }
-    FileOut o = file_begin(path);
-    uint64_t n = h.size();
-    file_put(&o, &n, 8);
-    file_put(&o, h.data(), h.size());
-    for (auto& t : tensors) {
-        size_t count = 1;
-        for (long d : t.shape) { count *= d; }
-        file_put(&o, t.data, 4 * count);
+    if (same) { return; }
+    const std::string make = make_line(&wanted);
+    die(EXIT_USER, dir + ": this checkpoint is of another build, wanted " + make.substr(strlen("make train_sink "))
+        + ", this binary has" + ours, make);
+}
+// config.json -> Config; dies if the checkpoint wants another build. *tokenizer: what it was trained with
+static Config checkpoint_config(const std::string& dir, std::string* tokenizer) {
+    if (!is_dir(dir)) {
+        die(EXIT_USER, dir + ": no such directory, wanted a checkpoint: "
+            "a directory with config.json and model.safetensors", "ls runs/*/");
     }
-    file_commit(&o);
+    if (!file_exists(dir + "/config.json")) {
+        die(EXIT_USER, dir + ": has no config.json, so it is not a checkpoint",
+            "give a directory such as runs/NAME/step_1000");
+    }
+    const Json j = json_file(dir + "/config.json");
+    const Json* mine = j.get("train_sink");
+    if (!mine) { // somebody else's
+        const Json *type = j.get("model_type"), *scaling = j.get("rope_scaling"), *act = j.get("hidden_act");
+        want(type && type->string == "llama", dir + ": model_type " + (type ? type->string : "missing"),
+             "llama, the one family read so far");
+        want(!scaling || scaling->type == Json::NUL, dir + ": rope_scaling is set", "plain rotary positions");
+        want(!act || act->string == "silu", dir + ": hidden_act " + (act ? act->string : ""), "silu");
+    }
+    const char* llama = "{\"attn\":\"softmax\",\"bias\":\"none\",\"pe\":\"rotary\",\"norm\":\"pre\","
+                        "\"ffn\":\"swiglu\",\"combine\":\"concat\"}";
+    checkpoint_check_switches(dir, mine ? *mine : json_of(llama));
+    Config c = Config();
+    const char* keys[] = { "num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size", "vocab_size",
+                           "max_position_embeddings" };
+    for (const char* key : keys) {
+        const double x = json_number(j, key, 0);
+        want(x >= 1 && x < (key == keys[0] ? 1e4 : 1e9), dir + "/config.json: " + key, "a positive number");
+    }
+    c.L = json_number(j, keys[0], 0); c.C = json_number(j, keys[1], 0); c.NH = json_number(j, keys[2], 0);
+    c.F = json_number(j, keys[3], 0); c.V = json_number(j, keys[4], 0); c.T = json_number(j, keys[5], 0);
+    c.KV = json_number(j, "num_key_value_heads", c.NH);
+    want(c.KV >= 1 && c.NH % c.KV == 0 && c.C % c.NH == 0, dir + "/config.json",
+         "heads that divide the width, and key/value heads that divide the heads");
+    c.HS = c.C / c.NH;
+    want(json_number(j, "head_dim", c.HS) == c.HS, dir + "/config.json: head_dim", "hidden_size / num_attention_heads");
+    c.eps = json_number(j, "rms_norm_eps", 1e-6); c.rope_base = json_number(j, "rope_theta", 10000);
+    const Json none, *own = mine ? mine : &none;
+    c.attn_p = json_number(*own, "attn_p", 1); c.attn_alpha = json_number(*own, "attn_alpha", 1);
+    const Json *share = own->get("bias_share"), *v_star = own->get("v_star"), *tok = own->get("tokenizer");
+    c.bias_shared = share && share->string == "heads";
+    c.k_dims = json_number(*own, "k_dims", c.HS);
+    c.v_star = v_star ? v_star->string : "";
+    c.prefix = json_number(*own, "prefix", 0);
+    c.window = json_number(*own, "window", json_number(j, "sliding_window", 0));
+    *tokenizer = tok ? tok->string : file_exists(dir + "/tokenizer.json") ? dir + "/tokenizer.json" : "";
+    return c;
+}
+// "" or the first field in which two configs differ
+static std::string json_difference(const Json& theirs, const Json& ours) {
+    for (auto& f : ours.fields) {
+        const Json* v = theirs.get(f.first.c_str());
+        if (f.first == "model_type") { continue; }       // follows from the rest
+        if (!v || v->string != f.second.string) {
+            return f.first + ": got " + (v ? v->string : "nothing") + ", wanted " + f.second.string;
+        }
+        const std::string inside = json_difference(*v, f.second);
+        if (!inside.empty()) { return inside; }
+    }
+    return "";
+}
+static std::vector<Safetensors> checkpoint_files(const std::string& dir) {
+    std::vector<Safetensors> files;
+    for (auto& name : dir_list(dir)) {
+        const bool weights = ends_with(name, ".safetensors") && name != "optimizer.safetensors";
+        if (weights) { files.push_back(safetensors_open(dir + "/" + name)); }
+    }
+    if (files.empty()) { die(EXIT_USER, dir + ": has no .safetensors file"); }
+    return files;
+}
+static void checkpoint_load(Model* m, const std::string& dir) {
+    std::vector<Safetensors> files = checkpoint_files(dir);
+    const Json config = json_file(dir + "/config.json"), *tied = config.get("tie_word_embeddings");
+    tensors_load(m, files, "", m->master, tied && tied->number);
+    ops::cast_to_real(m->params, m->master, m->num_params);
+    for (auto& f : files) { safetensors_close(&f); }
+}
+static void optimizer_load(Model* m, const std::string& dir) {
+    std::vector<Safetensors> file = { safetensors_open(dir + "/optimizer.safetensors") };
+    tensors_load(m, file, "m.", m->m);
+    tensors_load(m, file, "v.", m->v);
+    safetensors_close(&file[0]);
+}
+static std::string params_hash(const Model* m) {
+    std::vector<float> copy;
+    const float* x = host_floats(m, m->master, &copy);
+    return strf("%016llx", (unsigned long long)hash_bytes(x, m->num_params * sizeof(float)));
 }
 
-// ----------------------------------------------------------------------------
-// checkpoint directories OUT/step_N. While one is written it is OUT/step_N.tmp; if a step_N was there before, it steps
-// aside as step_N.old for the instant between two renames, and is found under that name should the machine stop there.
-
-inline std::string checkpoint_begin(const std::string& out, long step) {
-    std::string tmp = strf("%s/step_%ld.tmp", out.c_str(), step);
-    remove_tree(tmp);
-    make_dirs(tmp);
-    return tmp;
-}
-inline void checkpoint_commit(const std::string& out, long step) {
-    std::string dir = strf("%s/step_%ld", out.c_str(), step);
-    dir_sync(dir + ".tmp");
-    if (file_exists(dir)) { remove_tree(dir + ".old"); rename(dir.c_str(), (dir + ".old").c_str()); }
-    if (rename((dir + ".tmp").c_str(), dir.c_str())) {
-        die(EXIT_MACHINE, strf("%s: cannot rename into place (%s)", dir.c_str(), strerror(errno)));
+// a checkpoint and the tokenizer its text wants
+static Model model_from_checkpoint(Flags* f, int T_max) {
+    if (f->words.size() != 1) {
+        die(EXIT_USER, strf("got %zu checkpoints, wanted one", f->words.size()),
+            "name its directory, such as runs/NAME/step_1000");
     }
-    dir_sync(out);
-    remove_tree(dir + ".old");
+    std::string tokenizer;
+    Config c = checkpoint_config(f->words[0], &tokenizer);
+    if (f->tokenizer.empty() && tokenizer != "bytes") { f->tokenizer = tokenizer; }
+    if (f->given_prefix) { want(f->prefix >= 0, strf("--prefix %ld", f->prefix), "0 or more"); c.prefix = f->prefix; }
+    if (f->given_window) { want(f->window >= 1, strf("--window %ld", f->window), "1 or more"); c.window = f->window; }
+    Model m = model_new(c, T_max, false);
+    checkpoint_load(&m, f->words[0]);
+    f->vocab = c.V;
+    return m;
 }
-// the newest whole checkpoint in OUT, or "": *step says which
-inline std::string checkpoint_latest(const std::string& out, long* step) {
-    std::string best;
-    *step = -1;
-    for (auto& name : dir_list(out)) {
-        if (name.compare(0, 5, "step_")) { continue; }
-        std::string digits = name.substr(5);
-        const bool old = ends_with(digits, ".old");
-        if (old) { digits.resize(digits.size() - 4); }
-        long n;
-        if (!parse_long(digits, &n) || n < *step || (n == *step && old)) { continue; } // .tmp ends here: no number
-        if (!file_exists(out + "/" + name + "/state.json")) { continue; }
-        *step = n;
-        best = out + "/" + name;
-    }
-    return best;
-}
-inline Json json_of(const std::string& text, const std::string& name = "JSON") {
-    Json j; std::string error;
-    if (!json_parse(text.data(), text.size(), &j, &error)) { die(EXIT_USER, name + ": not JSON, " + error, DAMAGED); }
-    return j;
-}
-inline Json json_file(const std::string& path) { return json_of(file_read(path), path); }
 #endif // CHECKPOINT_H

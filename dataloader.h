@@ -11,7 +11,7 @@ and computed in O(1) memory, so a position in the data is one number per source.
 */
 #ifndef DATALOADER_H
 #define DATALOADER_H
-#include "shards.h"
+#include "text/shards.h"
 
 struct DataOptions {
     // "bb" | FILE.txt | FILE.jsonl[.zst|.gz] | DIR of shards | NAME under data/; SOURCE:WEIGHT in mixtures

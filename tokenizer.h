@@ -15,7 +15,7 @@ one case where steps of its stage run (normalize_step, split_step, decode_step).
 #ifndef TOKENIZER_H
 #define TOKENIZER_H
 #include "common.h"
-#include "unicode_tables.h"
+#include "text/unicode.h"
 #include <array>
 #include <unordered_map>
 

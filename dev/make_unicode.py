@@ -1,4 +1,4 @@
-"""make_unicode.py CLASSES NFC > unicode_tables.h -- pack the Unicode facts that tokenizers depend on into C strings.
+"""make_unicode.py CLASSES NFC > text/unicode.h -- pack the Unicode facts that tokenizers depend on into C strings.
 
 CLASSES lists the ranges of \\p{L}, \\p{N} and \\s that Hugging Face tokenizers 0.23 matches (Unicode 16); NFC lists combining
 classes, decompositions and compositions of its normaliser (Unicode 9). Numbers are written in base 32, least digit first,
@@ -39,7 +39,7 @@ def ranges(words):
     return out
 
 print('''/*
-unicode_tables.h -- made by dev/make_unicode.py, read by unicode_load in tokenizer.h. Numbers in base 32, least digit first,
+text/unicode.h -- made by dev/make_unicode.py, read by unicode_load in tokenizer.h. Numbers in base 32, least digit first,
 one character a digit: '0' + digit, + 32 if more digits follow. Code points are differences from the one before.
 */
 #ifndef UNICODE_TABLES_H

@@ -18,7 +18,7 @@ sm_90 228 227 64 32"; }
 cat > "$dir/smem.cu" <<'SMEM'
 #define ALL_VARIANTS
 #define PRECISION bf16
-#include "attention_variants.cuh"
+#include "cuda/attention.cuh"
 #define X(HS) printf("attention_forward_mma_kernel %d %d\nattention_dq_mma_kernel %d %d\nattention_dkv_mma_kernel %d %d\n", \
     HS, cuda::ForwardTile<HS>::SMEM, HS, cuda::DqTile<HS>::SMEM, HS, cuda::DkvTile<HS>::SMEM);
 int main() { MMA_HEADS(X) }

@@ -6,7 +6,7 @@ ok() { # what, then a command
     what=$1; shift
     if "$@" > "$tmp/out" 2>&1; then passed=$((passed + 1)); else failed=$((failed + 1)); echo "FAIL $what"; tail -n 5 "$tmp/out"; fi
 }
-cp -r Makefile ./*.cu ./*.h ./*.cuh test "$tmp"
+cp -r Makefile ./*.cu ./*.h ./*.cuh cpu cuda text test "$tmp"
 diff=$PWD/test/add_variant.diff
 cd "$tmp" || exit 1
 

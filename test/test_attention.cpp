@@ -10,7 +10,7 @@ threads. The loops run over the tables of attention_variants.cuh: a new row is t
 */
 #define REAL double
 #define ALL_VARIANTS
-#include "../reference.h"
+#include "../cpu/attention.h"
 #include "../metrics.cuh"
 #include "check.h"
 #include "naive.h"

@@ -13,7 +13,7 @@ static FILE* const messages = open_memstream(&message, &message_bytes);
 #define exit(code) throw Exit{ code }
 #undef stderr
 #define stderr messages
-#include "../checkpoint.h"
+#include "../safetensors.h"
 #undef exit
 #include "check.h"
 

@@ -13,8 +13,8 @@ bits.
 A variant added to the tables of attention_variants.cuh is tested without touching this file.
 */
 #define ALL_VARIANTS
-#include "../cuda_ops.cuh"
-#include "../metrics.cuh"
+#include "../cuda/ops.cuh"
+#include "../cuda/metrics.cuh"
 #include "check.h"
 
 // ----------------------------------------------------------------------------

@@ -4,7 +4,7 @@ one token. For every ATTN x BIAS: nothing is infinite or NaN, forward or backwar
 is normalised, and where float can hold the weights they agree with naive.h in double.
 */
 #define ALL_VARIANTS
-#include "../reference.h"
+#include "../cpu/attention.h"
 #include "check.h"
 #include "naive.h"
 

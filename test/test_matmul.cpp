@@ -14,7 +14,7 @@ To extend: add a size to SIZES or a case to check_gemm's callers.
 #include <omp.h>
 #endif
 #define ALL_VARIANTS
-#include "../reference.h"
+#include "../cpu/attention.h"
 
 static long passed = 0, failed = 0;
 static void check(bool ok, const std::string& what) {

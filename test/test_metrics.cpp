@@ -4,7 +4,7 @@ for every ATTN x BIAS against the definitions at the top of metrics.cuh applied 
 */
 #define REAL double
 #define ALL_VARIANTS
-#include "../reference.h"
+#include "../cpu/attention.h"
 #include "../metrics.cuh"
 #include "check.h"
 #include "naive.h"

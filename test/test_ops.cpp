@@ -5,7 +5,7 @@ with 1, 2 and 3 threads.
 */
 #define REAL double
 #define ALL_VARIANTS
-#include "../reference.h"
+#include "../cpu/attention.h"
 #include "check.h"
 #include "naive.h"
 using cpu::real;

@@ -6,7 +6,7 @@ expectations. The second half (misuse, each in a child process that must die wit
         dev/emulator/selftest.cu -o selftest && ./selftest
     nvcc -std=c++17 -O2 -arch=sm_80 dev/emulator/selftest.cu -lcublasLt -o selftest && ./selftest
 */
-#include "../../device.cuh"
+#include "../../cuda/device.cuh"
 #include <functional>
 #include <sys/wait.h>
 using namespace cuda;

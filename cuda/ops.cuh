@@ -4,8 +4,8 @@
 // and how sums stay in a fixed order. Attention is in attention_variants.cuh, the metrics' kernels in metrics.cuh.
 #ifndef CUDA_OPS_CUH
 #define CUDA_OPS_CUH
-#include "reference.h"
-#include "device.cuh"
+#include "../reference.h"
+#include "attention.cuh"
 
 namespace cuda {
 enum { VN = 16 / sizeof(real) };                       // values in one 16-byte access

@@ -9,8 +9,8 @@ To read another shard format: one more case in shard_parse. Another text format:
 */
 #ifndef SHARDS_H
 #define SHARDS_H
-#include "common.h"
-#include "tokenizer.h"
+#include "../common.h"
+#include "../tokenizer.h"
 #include <limits.h>
 #include <signal.h>
 #include <sys/mman.h>

@@ -9,7 +9,7 @@ and another's read; no atomics (the same seed gives the same bits). Everything r
 */
 #ifndef DEVICE_CUH
 #define DEVICE_CUH
-#include "common.h"
+#include "../common.h"
 #include <map>
 #ifdef EMU
 #include "emu.h"

@@ -1,0 +1,266 @@
+/*
+attention.h -- attention of the fast CPU backend: one forward and one backward for every variant, by tiles, O(T) memory.
+*/
+#ifndef CPU_ATTENTION_H
+#define CPU_ATTENTION_H
+#include "ops.h"
+
+namespace cpu {
+// ----------------------------------------------------------------------------
+// 5 attention. A thread owns one key/value head of one sequence. It walks tiles of BR queries x BC keys; a tile's
+// scores live in a BR x BC buffer and are gone when the next tile starts: memory is O(T HS) a thread.
+
+typedef Vectors<real>::Vec vec;
+enum { BR = 32, BC = 64, VEC = sizeof(vec) / sizeof(real), VEC_COLS = GEMM_VECTOR_BYTES == 64 ? 4 : 2 };
+inline int padded(int n) { return (n + VEC - 1) / VEC * VEC; }
+inline int padded_keys(int T) { return (T + BC - 1) / BC * BC; }
+
+template <int ROWS, int COLS>
+inline void tile_block(real* c, int ldc, const real* a, int row, int col, const real* b, int ldb, int K) {
+    vec sum[ROWS][COLS];
+    for (int r = 0; r < ROWS; r++) { for (int n = 0; n < COLS; n++) { sum[r][n] = *(vec*)(c + r * ldc + n * VEC); } }
+    for (int k = 0; k < K; k++) {
+        for (int n = 0; n < COLS; n++) {
+            const vec x = *(const vec*)(b + k * ldb + n * VEC);
+            for (int r = 0; r < ROWS; r++) { sum[r][n] += a[r * row + k * col] * x; }
+        }
+    }
+    for (int r = 0; r < ROWS; r++) { for (int n = 0; n < COLS; n++) { *(vec*)(c + r * ldc + n * VEC) = sum[r][n]; } }
+}
+// c (M, COLS VEC) += a (M, K) @ b (K, COLS VEC)
+template <int COLS>
+inline void tile_columns(real* c, int ldc, const real* a, int row, int col, const real* b, int ldb, int M, int K) {
+    int m = 0;
+    for (; m + 4 <= M; m += 4) { tile_block<4, COLS>(c + m * ldc, ldc, a + m * row, row, col, b, ldb, K); }
+    for (; m < M; m++)         { tile_block<1, COLS>(c + m * ldc, ldc, a + m * row, row, col, b, ldb, K); }
+}
+// c (M, N) += a (M, K) @ b (K, N), all in cache; a is read at a[m row + k col], N is padded to VEC
+inline void tile_product(real* c, int ldc, const real* a, int row, int col, const real* b, int ldb,
+                         int M, int N, int K) {
+    int n = 0;
+    for (; n + VEC_COLS * VEC <= N; n += VEC_COLS * VEC) {
+        tile_columns<VEC_COLS>(c + n, ldc, a, row, col, b + n, ldb, M, K);
+    }
+    for (; n < N; n += VEC) { tile_columns<1>(c + n, ldc, a, row, col, b + n, ldb, M, K); }
+}
+// a thread's buffer number `slot`, kept from call to call; not zeroed
+inline real* scratch(int slot, size_t n) {
+    static thread_local struct Buffers {
+        real* p[12] = {}; size_t n[12] = {};
+        ~Buffers() { for (auto q : p) { free(q); } }
+    } t;
+    if (t.n[slot] < n) {
+        free(t.p[slot]);
+        t.p[slot] = (real*)aligned_alloc(64, (n * sizeof(real) + 63) / 64 * 64);
+        if (!t.p[slot]) { die(EXIT_MACHINE, "memory: none left for the attention buffers", "lower --batch or --seq"); }
+        t.n[slot] = n;
+    }
+    return t.p[slot];
+}
+// one head (T, HS) out of qkv, rows padded with zeros: rows (T, HP) and/or columns cols (HS, TP)
+inline void head_gather(real* rows, real* cols, const real* x, int stride, int T, int HS) {
+    const int HP = padded(HS), TP = padded_keys(T);
+    for (int t = 0; t < T; t++) {
+        const real* x_t = x + (long)t * stride;
+        if (rows) { for (int i = 0; i < HP; i++) { rows[t * HP + i] = i < HS ? x_t[i] : real(0); } }
+        if (cols) { for (int i = 0; i < HS; i++) { cols[(long)i * TP + t] = x_t[i]; } }
+    }
+    if (cols) { for (int i = 0; i < HS; i++) { for (int t = T; t < TP; t++) { cols[(long)i * TP + t] = 0; } } }
+}
+// and rows (T, HP) back to where one head stands in a tensor like qkv
+inline void head_scatter(real* x, int stride, const real* rows, int T, int HS) {
+    const int HP = padded(HS);
+    for (int t = 0; t < T; t++) {
+        for (int i = 0; i < HS; i++) { x[(long)t * stride + i] = rows[(long)t * HP + i]; }
+    }
+}
+// score (BR, BC) of queries t0..t1 against keys j0..j1: q (.., HP) rows, k_cols (HS, TP) columns; masked, biased
+template <class A, class Pe>
+inline void tile_scores(real* score, const real* q, const real* k_cols, int t0, int t1, int j0, int j1, int h,
+                        AttnShape s) {
+    const int HP = padded(s.HS), TP = padded_keys(s.T), N = padded(j1 - j0);
+    const real scale = real(1) / sqrt(real(s.HS));
+    for (int r = 0; r < t1 - t0; r++) { for (int j = 0; j < N; j++) { score[r * BC + j] = 0; } }
+    tile_product(score, BC, q, HP, 1, k_cols + j0, TP, t1 - t0, N, s.HS);
+    const bool full = attn_tile_full(s, t0, t1, j0, j1);
+    for (int r = 0; r < t1 - t0; r++) {
+        real* x = score + r * BC;
+        for (int j = 0; j < j1 - j0; j++) {
+            x[j] *= scale;
+            if (Pe::score_bias) { x[j] += Pe::template bias<real>(t0 + r - (j0 + j), h, s.NH); }
+        }
+        if (full) { continue; }
+        for (int j = 0; j < j1 - j0; j++) { if (!attn_sees(s, t0 + r, j0 + j)) { x[j] = attn_masked<A, real>(); } }
+    }
+}
+inline real dot(const real* a, const real* b, int n) {
+    real sum = 0;
+    #pragma omp simd reduction(+ : sum)
+    for (int i = 0; i < n; i++) { sum += a[i] * b[i]; }
+    return sum;
+}
+// the last key, rounded to nothing, that a tile of queries ending at t1 can see
+inline int tile_end(int t1, AttnShape s) { return std::min(s.T, std::max(t1, s.prefix)); }
+
+// out (B, T, NH HS), stat (B, NH, T, 2) <- qkv (B, T, (NH + 2 KV) HS), kstar, vstar (KV or 1, HS) or NULL for zero
+template <class A, class Bi, class Pe>
+void attention_forward(real* out, acc* stat, const real* qkv, const real* kstar, const real* vstar, AttnShape s) {
+    const int T = s.T, HS = s.HS, W = attn_row(s), HP = padded(HS), TP = padded_keys(T), G = s.NH / s.KV;
+    const real p = s.p, alpha = attn_alpha<A, real>(s), scale = real(1) / sqrt(real(HS));
+    #pragma omp parallel for schedule(dynamic)
+    for (int bg = 0; bg < s.B * s.KV; bg++) {
+        const int b = bg / s.KV, g = bg % s.KV;
+        const real* x = qkv + (long)b * T * W;                       // this sequence
+        const real *ks = attn_star(kstar, s, g), *vs = attn_star(vstar, s, g);
+        real *k_cols = scratch(0, (long)HS * TP), *v = scratch(1, (long)T * HP), *q = scratch(2, BR * HP);
+        real *o = scratch(3, BR * HP), *score = scratch(4, BR * BC), m[BR], l[BR];
+        head_gather(NULL, k_cols, x + (s.NH + g) * HS, W, T, HS);
+        head_gather(v, NULL, x + (s.NH + s.KV + g) * HS, W, T, HS);
+        for (int h = g * G; h < (g + 1) * G; h++) {
+            for (int t0 = 0; t0 < T; t0 += BR) {
+                const int t1 = std::min(T, t0 + BR);
+                head_gather(q, NULL, x + (long)t0 * W + h * HS, W, t1 - t0, HS);
+                // the extra column is the state that the loop starts from
+                for (int r = 0; r < t1 - t0; r++) {
+                    const real s_star = Bi::column && ks ? dot(q + r * HP, ks, HS) * scale : real(0);
+                    const real w_star = !Bi::column ? real(0) : A::exp_family ? real(1) : A::sim(s_star);
+                    m[r] = Bi::column ? s_star : real(-INFINITY);
+                    l[r] = attn_mass<A>(w_star, p);
+                    for (int i = 0; i < HP; i++) {
+                        o[r * HP + i] = Bi::column && vs && i < HS ? w_star * vs[i] : real(0);
+                    }
+                }
+                const int end = tile_end(t1, s);
+                for (int j0 = 0; j0 < end; j0 += BC) {
+                    const int j1 = std::min(end, j0 + BC);
+                    if (attn_tile_empty(s, t0, t1, j0, j1)) { continue; }
+                    tile_scores<A, Pe>(score, q, k_cols, t0, t1, j0, j1, h, s);
+                    for (int r = 0; r < t1 - t0; r++) {
+                        real* w = score + r * BC;
+                        real sum = 0;
+                        if (A::exp_family) {
+                            real top = m[r];
+                            #pragma omp simd reduction(max : top)
+                            for (int j = 0; j < j1 - j0; j++) { top = max_(top, w[j]); }
+                            if (top == real(-INFINITY)) { for (int j = 0; j < j1 - j0; j++) { w[j] = 0; } continue; }
+                            const real shrink = exp_(m[r] - top);
+                            m[r] = top;
+                            l[r] *= attn_mass<A>(shrink, p);
+                            for (int i = 0; i < HP; i++) { o[r * HP + i] *= shrink; }
+                            for (int j = 0; j < j1 - j0; j++) { w[j] = exp_(w[j] - top); }
+                        } else {
+                            for (int j = 0; j < j1 - j0; j++) { w[j] = A::sim(w[j]); }
+                        }
+                        #pragma omp simd reduction(+ : sum)
+                        for (int j = 0; j < j1 - j0; j++) { sum += attn_mass<A>(w[j], p); }
+                        l[r] += sum;
+                    }
+                    tile_product(o, HP, score, BC, 1, v + (long)j0 * HP, HP, t1 - t0, HP, j1 - j0);
+                }
+                for (int r = 0; r < t1 - t0; r++) {
+                    const real ln_Z = (A::Z == Z_PNORM ? log_(l[r]) / p : log_(l[r])) - log_(alpha);
+                    const real factor = A::exp_family ? exp_(-ln_Z) : alpha / attn_Z<A>(l[r], p);
+                    acc* st = stat + ((long)(b * s.NH + h) * T + t0 + r) * 2;
+                    st[0] = A::exp_family ? m[r] : factor;
+                    st[1] = A::exp_family ? ln_Z : l[r];
+                    real* out_t = out + ((long)b * T + t0 + r) * s.NH * HS + h * HS;
+                    for (int i = 0; i < HS; i++) { out_t[i] = o[r * HP + i] * factor; }
+                }
+            }
+        }
+    }
+}
+
+// the extra column of one query: dq_t, dk*, dv* += ; ks or vs NULL for zero
+template <class A>
+inline void star_backward(real* dq_t, acc* dks, acc* dvs, const real* do_t, const real* q_t, const acc* st_t,
+                          const real* ks, const real* vs, real delta, AttnShape s) {
+    const real scale = real(1) / sqrt(real(s.HS)), alpha = attn_alpha<A, real>(s);
+    const real s_star = ks ? dot(q_t, ks, s.HS) * scale : real(0), dw_star = vs ? dot(do_t, vs, s.HS) : real(0);
+    const real w_star = attn_weight<A>(s_star, st_t[0], st_t[1]);
+    const real ds_star = attn_ds<A>(s_star, w_star, dw_star, st_t[0], delta, real(s.p), alpha) * scale;
+    for (int i = 0; i < s.HS; i++) {
+        if (ks) { dq_t[i] += ds_star * ks[i]; }
+        dks[i] += ds_star * q_t[i];
+        dvs[i] += w_star * do_t[i];
+    }
+}
+// dqkv = (overwritten), dkstar, dvstar += (KV or 1, HS), or NULL where there is nothing to learn. turns: NULL, or the
+// table of rope, and dq and dk leave turned back: where q and k came out of rope, this is also its backward.
+// in the forward pass this was:  A_j = alpha f(s_j) / Z,  o = sum_j A_j v_j,  s_j = q . k_j / sqrt(HS) + bias, so
+//     dv_j += A_j do,   dA_j = do . v_j,   ds_j = attn_ds(..),   dq += ds_j k_j / sqrt(HS),   dk_j += ds_j q / sqrt(HS)
+template <class A, class Bi, class Pe>
+void attention_backward(real* dqkv, acc* dkstar, acc* dvstar, const real* dout, const real* out, const acc* stat,
+                        const real* qkv, const real* kstar, const real* vstar, const acc* turns, AttnShape s) {
+    const int T = s.T, HS = s.HS, W = attn_row(s), HP = padded(HS), TP = padded_keys(T), G = s.NH / s.KV;
+    const real p = s.p, alpha = attn_alpha<A, real>(s), scale = real(1) / sqrt(real(HS));
+    std::vector<acc> dstar((size_t)s.B * s.KV * 2 * HS);    // dk*, dv* of every (b, g), summed in order at the end
+    #pragma omp parallel for schedule(dynamic)
+    for (int bg = 0; bg < s.B * s.KV; bg++) {
+        const int b = bg / s.KV, g = bg % s.KV;
+        const real* x = qkv + (long)b * T * W;
+        real* dx = dqkv + (long)b * T * W;
+        const real *ks = attn_star(kstar, s, g), *vs = attn_star(vstar, s, g);
+        acc *dks = &dstar[(size_t)bg * 2 * HS], *dvs = dks + HS;
+        real *k_cols = scratch(0, (long)HS * TP), *v_cols = scratch(1, (long)HS * TP), *k = scratch(2, (long)T * HP);
+        real *dk = scratch(3, (long)T * HP), *dv = scratch(4, (long)T * HP);
+        real *q = scratch(5, BR * HP), *dq = scratch(6, BR * HP), *d_o = scratch(7, BR * HP);
+        real *weight = scratch(8, BR * BC), *ds = scratch(9, BR * BC), delta[BR];
+        head_gather(k, k_cols, x + (s.NH + g) * HS, W, T, HS);
+        head_gather(NULL, v_cols, x + (s.NH + s.KV + g) * HS, W, T, HS);
+        for (long i = 0; i < (long)T * HP; i++) { dk[i] = 0; dv[i] = 0; }
+        for (int h = g * G; h < (g + 1) * G; h++) {
+            const acc* st = stat + (long)(b * s.NH + h) * T * 2;
+            for (int t0 = 0; t0 < T; t0 += BR) {
+                const int t1 = std::min(T, t0 + BR), end = tile_end(t1, s);
+                head_gather(q, NULL, x + (long)t0 * W + h * HS, W, t1 - t0, HS);
+                head_gather(d_o, NULL, dout + ((long)b * T + t0) * s.NH * HS + h * HS, s.NH * HS, t1 - t0, HS);
+                for (int r = 0; r < t1 - t0; r++) {
+                    const acc* st_t = st + (t0 + r) * 2;
+                    const real* out_t = out + ((long)b * T + t0 + r) * s.NH * HS + h * HS;
+                    real *do_t = d_o + r * HP, *q_t = q + r * HP, *dq_t = dq + r * HP;
+                    delta[r] = attn_delta<A>(dot(do_t, out_t, HS), st_t[1], alpha);
+                    for (int i = 0; i < HP; i++) { dq_t[i] = 0; }
+                    if (Bi::column) { star_backward<A>(dq_t, dks, dvs, do_t, q_t, st_t, ks, vs, delta[r], s); }
+                }
+                for (int j0 = 0; j0 < end; j0 += BC) {
+                    const int j1 = std::min(end, j0 + BC), N = padded(j1 - j0);
+                    if (attn_tile_empty(s, t0, t1, j0, j1)) { continue; }
+                    const bool full = attn_tile_full(s, t0, t1, j0, j1);
+                    tile_scores<A, Pe>(weight, q, k_cols, t0, t1, j0, j1, h, s);
+                    for (int r = 0; r < t1 - t0; r++) { for (int j = 0; j < N; j++) { ds[r * BC + j] = 0; } }
+                    tile_product(ds, BC, d_o, HP, 1, v_cols + j0, TP, t1 - t0, N, HS);            // do . v_j
+                    for (int r = 0; r < t1 - t0; r++) {
+                        real *w = weight + r * BC, *d = ds + r * BC;
+                        const real st0 = st[(t0 + r) * 2], st1 = st[(t0 + r) * 2 + 1], dl = delta[r];
+                        for (int j = 0; j < j1 - j0; j++) {
+                            const real s_j = w[j];
+                            w[j] = attn_weight<A>(s_j, st0, st1);
+                            d[j] = attn_ds<A>(s_j, w[j], d[j], st0, dl, p, alpha) * scale;
+                        }
+                        if (A::is_signed && !full) {
+                            for (int j = 0; j < j1 - j0; j++) { if (!attn_sees(s, t0 + r, j0 + j)) { d[j] = 0; } }
+                        }
+                    }
+                    tile_product(dv + (long)j0 * HP, HP, weight, 1, BC, d_o, HP, j1 - j0, HP, t1 - t0);
+                    tile_product(dk + (long)j0 * HP, HP, ds, 1, BC, q, HP, j1 - j0, HP, t1 - t0);
+                    tile_product(dq, HP, ds, BC, 1, k + (long)j0 * HP, HP, t1 - t0, HP, j1 - j0);
+                }
+                head_scatter(dx + (long)t0 * W + h * HS, W, dq, t1 - t0, HS);
+            }
+        }
+        head_scatter(dx + (s.NH + g) * HS, W, dk, T, HS);
+        head_scatter(dx + (s.NH + s.KV + g) * HS, W, dv, T, HS);
+    }
+    for (int bg = 0; Bi::column && bg < s.B * s.KV; bg++) {
+        const long row = s.bias_shared ? 0 : (bg % s.KV) * HS;
+        for (int i = 0; i < HS; i++) {
+            if (dkstar && i < s.k_dims) { dkstar[row + i] += dstar[(size_t)bg * 2 * HS + i]; }
+            if (dvstar) { dvstar[row + i] += dstar[(size_t)bg * 2 * HS + HS + i]; }
+        }
+    }
+    if (turns) { rope(dqkv, turns, -1, s); }
+}
+
+} // namespace cpu
+#endif // CPU_ATTENTION_H

@@ -1,0 +1,85 @@
+/*
+scalars.h -- exp, log, erf, sigmoid of one number, for float and double, host and device.
+*/
+#ifndef SCALARS_H
+#define SCALARS_H
+#include "../common.h"
+
+// 1 scalars, for float and double, host and device
+// Plain loops over these turn into vector code (-O3 -fno-trapping-math -fno-math-errno are enough, never -ffast-math).
+// float on the host: no branch, no table, polynomials fitted by Remez exchange; double: the library's; on the device:
+// CUDA's.
+
+HD float float_of_bits(uint32_t u) { float x; memcpy(&x, &u, sizeof x); return x; }
+HD uint32_t bits_of_float(float x) { uint32_t u; memcpy(&u, &x, sizeof u); return u; }
+
+// e^x = 2^n e^r with n = round(x / ln 2), |r| <= ln 2 / 2. Within 1.01 ulp where the result is a normal number; below
+// x = -87.336 it is 0 rather than subnormal (those cost a hundred cycles each), above 88.722 inf; NaN stays NaN.
+HD float exp_(float x) {
+#ifdef __CUDA_ARCH__
+    return expf(x);
+#else
+    const float shift = 12582912.0f;                     // 1.5 * 2^23: adding it rounds to an integer, in the low bits
+    const float t = x * 1.44269504f + shift, n = t - shift;
+    const float r = (x - n * 0.693359375f) + n * 2.12194440e-4f; // ln 2 in two parts, the first exact when times n
+    float p = 1.38144671e-3f;
+    p = p * r + 8.36878041e-3f;
+    p = p * r + 4.16683942e-2f;
+    p = p * r + 1.66665201e-1f;
+    p = p * r + 4.99999934e-1f;
+    p = p * (r * r) + r + 1.0f;
+    const float y = float_of_bits(bits_of_float(p) + (bits_of_float(t) << 23)); // n added to the exponent
+    const float bounded = x < -87.3365402f ? 0.0f : x > 88.7228317f ? INFINITY : y;
+    return x == x ? bounded : x;
+#endif
+}
+HD double exp_(double x) { return exp(x); }
+
+// ln x = e ln 2 + ln m, m in [sqrt(1/2), sqrt(2)), ln m = 2 atanh((m-1)/(m+1)) as a series; within 2 ulp for normal
+// x > 0, -inf at 0
+HD float log_(float x) {
+#ifdef __CUDA_ARCH__
+    return logf(x);
+#else
+    const uint32_t u = bits_of_float(x) - 0x3f3504f3u;
+    const float e = (float)((int32_t)u >> 23), m = float_of_bits((u & 0x7fffffu) + 0x3f3504f3u);
+    const float s = (m - 1) / (m + 1), z = s * s;
+    const float p = ((0.2222222f * z + 0.2857143f) * z + 0.4f) * z + 0.6666667f;
+    const float y = e * 0.693359375f + (e * -2.12194440e-4f + (s * z * p + 2 * s));
+    return x > 0 ? (x < INFINITY ? y : x) : x == 0 ? -INFINITY : NAN;
+#endif
+}
+HD double log_(double x) { return log(x); }
+
+template <class F> HD F sigmoid_(F x)  { return F(1) / (F(1) + exp_(-x)); } // within 2.4 ulp
+template <class F> HD F max_(F a, F b) { return a > b ? a : b; }
+template <class F> HD F min_(F a, F b) { return a < b ? a : b; }
+
+// erf, within 2.6 ulp: an odd polynomial near 0, 1 - e^(a polynomial for log erfc) elsewhere; 1 from 3.95 on
+HD float erf_(float x) {
+#ifdef __CUDA_ARCH__
+    return erff(x);
+#else
+    const float z = x * x, a = fabsf(x) < 3.95f ? fabsf(x) : 3.95f;
+    float p = 8.2636226e-5f;
+    p = p * z - 8.11713794e-4f;
+    p = p * z + 5.19874454e-3f;
+    p = p * z - 2.68584616e-2f;
+    p = p * z + 1.12836783e-1f;
+    p = p * z - 3.76126326e-1f;
+    p = p * z + 1.12837917f;
+    float q = 1.94945642e-4f;
+    q = q * a - 3.03368211e-3f;
+    q = q * a + 2.21897381e-2f;
+    q = q * a - 1.03856299e-1f;
+    q = q * a - 6.37265833e-1f;
+    q = q * a - 1.12762736f;
+    q = q * a - 2.07018861e-4f;
+    const float tail = 1.0f - exp_(q), far = x < 0 ? -tail : tail;
+    const float y = fabsf(x) < 0.9375f ? x * p : far;
+    return x == x ? y : x;
+#endif
+}
+HD double erf_(double x) { return erf(x); }
+
+#endif // SCALARS_H

@@ -1,0 +1,261 @@
+/*
+flags.h -- the command line: one row a flag. The struct, the parser, --help and the config line of the log come from it.
+*/
+#ifndef FLAGS_H
+#define FLAGS_H
+// presets:      name      L   C     NH  F     V      T     B
+#define PRESETS(X) \
+               X("bb",     1,  32,   1,  80,   0,     64,   64) \
+               X("nano",   4,  128,  4,  256,  0,     128,  32) \
+               X("small",  4,  256,  4,  768,  0,     256,  16) \
+               X("60M",    10, 768,  8,  1536, 50432, 2048, 8) \
+               X("1B",     22, 2048, 16, 5632, 50432, 2048, 4)
+#define PRESET_NAME(name, ...) " " name
+struct Preset { const char* name; long L, C, NH, F, V, T, B; };
+#define X(...) { __VA_ARGS__ },
+static const Preset PRESET_ROWS[] = { PRESETS(X) };
+#undef X
+
+// Every flag is one row: commands that take it (t train, p probe, g generate, k tokenize, b bench), type, name, short
+// letter, default, help. The struct, the parser, --help and the config line of the log are made from the rows.
+typedef std::string str;
+#define FLAGS(X) \
+    X("tpb",  str,    data,            'd', "bb",   "bb, .txt, .jsonl, a DIR of shards or NAME in data/; A:3,B:1 mix") \
+    X("tpgk", str,    tokenizer,       0,   "",     "tokenizer.json for text; without it text is bytes (257 ids)") \
+    X("tpk",  str,    bos,             0,   "none", "put a BOS: none, seq (first token of every sequence) or doc") \
+    X("tk",   long,   train_tokens,    0,   0,      "use only the first N training tokens, again and again (0: all)") \
+    X("tp",   str,    random_token,    0,   "",     "positions, from 1, that get a random token: 1,2 (section 5)") \
+    X("tp",   str,    fix_token,       0,   "",     "POS:ID, this token at this position, from 1 (Table 10)") \
+    X("tpk",  bool,   skip_bad,        0,   false,  "count and skip broken .jsonl records instead of stopping") \
+    X("tpb",  long,   bb_vocab,        0,   256,    "bb: ordinary tokens; one more id is <s>") \
+    X("tpb",  long,   bb_triggers,     0,   1,      "bb: how many of them are triggers") \
+    X("tpb",  double, bb_trigger_prob, 0,   0.15,   "bb: probability of each trigger") \
+    X("tpb",  double, bb_temp,         0,   2.0,    "bb: standard deviation of the bigram logits") \
+    X("tpb",  long,   bb_table,        0,   1,      "bb: seed of the bigram table") \
+    X("tpb",  long,   bb_bos,          0,   1,      "bb: 1 puts <s> first, 0 does not") \
+    X("tb",   str,    model,           'm', "bb",   "preset:" PRESETS(PRESET_NAME)) \
+    X("tb",   long,   layers,          0,   0,      "L (0: the preset's)") \
+    X("tb",   long,   heads,           0,   0,      "NH") \
+    X("tb",   long,   kv_heads,        0,   0,      "KV, key/value heads (0: as many as heads)") \
+    X("tb",   long,   width,           0,   0,      "C, channels") \
+    X("tb",   long,   ffn_width,       0,   0,      "F") \
+    X("tb",   long,   vocab,           0,   0,      "V (0: the preset's, else the data's)") \
+    X("tb",   long,   seq,             't', 0,      "T, tokens per sequence (0: the preset's)") \
+    X("tb",   double, attn_p,          0,   1.0,    "p of softmax_p and sigmoid_p (Eq. 43)") \
+    X("tb",   double, attn_alpha,      0,   1.0,    "rows of a normalised attention sum to this (Table 14)") \
+    X("tb",   str,    bias_share,      0,   "none", "learned biases: none (one per head) or heads (one for all)") \
+    X("tb",   long,   k_dims,          0,   0,      "learnable entries of k* (0: all; Table 13)") \
+    X("tb",   str,    v_star,          0,   "",     "BIAS=k: fixed v* of norm M, e1:M or ones:M (Table 5)") \
+    X("tpb",  long,   prefix,          0,   0,      "keys 1..P are visible to all, the loss starts after them") \
+    X("tpb",  long,   window,          0,   0,      "query t sees keys t-W+1..t (0: all; section 6)") \
+    X("tb",   long,   batch,           'b', 0,      "sequences in memory at once, B (0: the preset's)") \
+    X("tb",   long,   total_batch,     0,   0,      "tokens per step, a multiple of batch * seq (0: batch * seq)") \
+    X("tb",   long,   steps,           'n', 1000,   "optimiser steps") \
+    X("t",    str,    optimizer,       0,   "adamw", "adamw or sgd (momentum beta1)") \
+    X("t",    double, lr,              0,   4e-4,   "peak learning rate") \
+    X("t",    long,   warmup,          0,   100,    "steps of linear warm-up") \
+    X("t",    str,    schedule,        0,   "constant", "after warm-up: constant (as released) or cosine (the paper)") \
+    X("t",    double, min_lr,          0,   0.0,    "where cosine ends") \
+    X("t",    double, beta1,           0,   0.9,    "AdamW, SGD") \
+    X("t",    double, beta2,           0,   0.95,   "AdamW") \
+    X("t",    double, adam_eps,        0,   1e-8,   "AdamW") \
+    X("t",    double, weight_decay,    0,   0.1,    "on all parameters") \
+    X("t",    double, grad_clip,       0,   1.0,    "global norm (0: off)") \
+    X("t",    long,   eval_every,      0,   100,    "steps between evaluations (0: only the first and the last)") \
+    X("t",    long,   save_every,      0,   0,      "steps between checkpoints (0: only the last)") \
+    X("t",    long,   sample,          0,   64,     "tokens of the sample that every evaluation writes (0: none)") \
+    X("tp",   long,   val_seqs,        0,   100,    "validation sequences") \
+    X("tp",   str,    probe_len,       0,   "64",   "T of the sink metrics; probe takes a list") \
+    X("tp",   long,   probe_seqs,      0,   100,    "sequences of the sink metrics") \
+    X("tp",   str,    eps,             0,   "0.3",  "threshold of Sink_k, or a list") \
+    X("tpgb", long,   seed,            0,   1,      "of the initial weights, the order of the data and the samples") \
+    X("tk",   str,    out,             'o', "",     "of the run (empty: the next runs/NNNN-<switches>) or shards") \
+    X("t",    bool,   resume,          0,   false,  "go on from the newest checkpoint in --out, if there is one") \
+    X("t",    double, stop_after,      0,   0.0,    "minutes after which to save and stop (0: never)") \
+    X("p",    str,    probe_input,     0,   "natural", "natural (from -d), random, or repeated (one token each)") \
+    X("pb",   str,    json,            0,   "",     "write the eval object, or what bench measured, here") \
+    X("p",    bool,   per_sequence,    0,   false,  "also write alpha[seq][L][H][k]") \
+    X("p",    str,    dump,            0,   "",     "write attention maps and QK geometry here as .npy") \
+    X("p",    str,    dump_heads,      0,   "0:0",  "LAYER:HEAD,... for --dump, or all") \
+    X("p",    long,   dump_seq,        0,   0,      "which probe sequence --dump shows") \
+    X("b",    bool,   ops,             0,   false,  "also the time of every operation against its roof, and memory") \
+    X("g",    str,    prompt,          0,   "",     "text to go on from") \
+    X("g",    long,   tokens,          0,   200,    "tokens to write") \
+    X("g",    double, temperature,     0,   1.0,    "0: always the likeliest token") \
+    X("g",    long,   top_k,           0,   0,      "draw among the k likeliest (0: all)") \
+    X("k",    str,    val,             0,   "",     "files whose documents go into val shards, separated by commas") \
+    X("k",    double, val_fraction,    0,   0.0,    "this share of the documents goes into val shards") \
+    X("k",    str,    domains,         0,   "",     "by meta.pile_set_name: all, paper (its 17), a,b or a:SHARE,..") \
+    X("k",    long,   shard_tokens,    0,   100000000, "tokens in a shard") \
+    X("k",    long,   threads,         0,   0,      "threads (0: all cores); the shards do not depend on it")
+
+struct Flags {
+    #define X(cmds, type, name, letter, def, help) type name = def; bool given_##name = false;
+    FLAGS(X)
+    #undef X
+    std::vector<std::string> words;              // what stands on the command line without --
+};
+static const struct { const char *name; char letter; const char *words, *help; } COMMANDS[] = {
+    { "train",    't', "",           "train a model (the default command)" },
+    { "probe",    'p', "CHECKPOINT", "measure the sink in a checkpoint, ours or a Hugging Face LLaMA directory" },
+    { "generate", 'g', "CHECKPOINT", "write text with a checkpoint" },
+    { "tokenize", 'k', "FILE...",    "text (.txt .jsonl .jsonl.zst .jsonl.gz, - standard input) to shards in --out" },
+    { "bench",    'b', "",           "time training steps on random tokens" },
+};
+enum FlagKind { FLAG_LONG, FLAG_DOUBLE, FLAG_STR, FLAG_BOOL };
+struct FlagRow { const char *cmds, *name; char letter; const char* help; FlagKind kind; void* value; bool* given; };
+static FlagKind flag_kind(const long&) { return FLAG_LONG; }
+static FlagKind flag_kind(const double&) { return FLAG_DOUBLE; }
+static FlagKind flag_kind(const str&) { return FLAG_STR; }
+static FlagKind flag_kind(const bool&) { return FLAG_BOOL; }
+static std::vector<FlagRow> flag_rows(Flags* f) {
+    return {
+        #define X(cmds, type, name, letter, def, help) \
+            { cmds, #name, letter, help, flag_kind(f->name), &f->name, &f->given_##name },
+        FLAGS(X)
+        #undef X
+    };
+}
+static std::string flag_spelling(const char* name) { // probe_len -> --probe-len
+    std::string s = std::string("--") + name;
+    for (auto& ch : s) { if (ch == '_') { ch = '-'; } }
+    return s;
+}
+static void flag_set(const FlagRow& r, const std::string& spelled, const std::string& text) {
+    if (r.kind == FLAG_STR) { *(str*)r.value = text; }
+    if (r.kind == FLAG_BOOL) { *(bool*)r.value = true; }
+    if (r.kind == FLAG_LONG && !parse_long(text, (long*)r.value)) {
+        die(EXIT_USER, spelled + ": got '" + text + "', wanted a whole number");
+    }
+    if (r.kind == FLAG_DOUBLE && !parse_double(text, (double*)r.value)) {
+        die(EXIT_USER, spelled + ": got '" + text + "', wanted a number");
+    }
+}
+static std::string flag_text(const FlagRow& r, bool json) {
+    if (r.kind == FLAG_BOOL) { return json ? (*(bool*)r.value ? "true" : "false") : ""; }
+    if (r.kind == FLAG_LONG) { return strf("%ld", *(long*)r.value); }
+    if (r.kind == FLAG_DOUBLE) { return json ? json_num(*(double*)r.value) : strf("%g", *(double*)r.value); }
+    return json ? json_str(*(str*)r.value) : *(str*)r.value;
+}
+static void usage(char command) {
+    printf("usage:\n");
+    for (auto& c : COMMANDS) { printf("  train_sink %-9s %-10s [flags]   %s\n", c.name, c.words, c.help); }
+    printf("\nthis build:");
+    for (auto& s : SWITCH_VALUES) { printf(" %s=%s", s[0], s[1]); }
+    printf(" PRECISION=%s BACKEND=%s   (make help)\n\n", PRECISION_NAME, ops::name);
+    printf("flags%s:\n", command ? " of this command" : "");
+    Flags defaults;
+    for (auto& r : flag_rows(&defaults)) {
+        if (command && !strchr(r.cmds, command)) { continue; }
+        const std::string left = (r.letter ? strf("-%c, ", r.letter) : "    ") + flag_spelling(r.name);
+        const std::string def = flag_text(r, false);
+        printf("  %-22s %s%s\n", left.c_str(), r.help, def.empty() ? "" : (" [" + def + "]").c_str());
+    }
+    printf("  -h, --help             this text\n");
+}
+static Flags flags_parse(int argc, char** argv, char* command) {
+    Flags f;
+    const std::vector<FlagRow> rows = flag_rows(&f);
+    int i = 1;
+    *command = 't';
+    for (auto& c : COMMANDS) { if (argc > 1 && !strcmp(argv[1], c.name)) { *command = c.letter; i = 2; } }
+    for (; i < argc; i++) {
+        const std::string arg = argv[i];
+        if (arg == "-h" || arg == "--help") { usage(i == 1 ? 0 : *command); exit(0); }
+        if (arg[0] != '-' || arg == "-") { f.words.push_back(arg); continue; }
+        const bool has_value = arg[1] == '-' && arg.find('=') != std::string::npos; // --steps=10, or --steps 10
+        const std::string name = has_value ? arg.substr(0, arg.find('=')) : arg;
+        const FlagRow* row = NULL;
+        for (auto& r : rows) {
+            if (name == flag_spelling(r.name) || (r.letter && name == std::string("-") + r.letter)) { row = &r; }
+        }
+        if (!row) { die(EXIT_USER, "unknown flag " + name); }
+        if (!strchr(row->cmds, *command)) { die(EXIT_USER, name + ": not a flag of this command"); }
+        const bool wants_value = row->kind != FLAG_BOOL;
+        if (!wants_value && has_value) { die(EXIT_USER, name + ": takes no value"); }
+        if (wants_value && !has_value && i + 1 >= argc) { die(EXIT_USER, name + ": got no value, wanted one"); }
+        flag_set(*row, name, !wants_value ? "" : has_value ? arg.substr(name.size() + 1) : argv[++i]);
+        *row->given = true;
+    }
+    return f;
+}
+static std::string flags_json(Flags f, char command) {
+    std::string o = "{";
+    for (auto& r : flag_rows(&f)) {
+        if (strchr(r.cmds, command)) { o += strf("%s\"%s\":", o.size() > 1 ? "," : "", r.name) + flag_text(r, true); }
+    }
+    return o + "}";
+}
+// "1,2,5" -> numbers, strictly
+static std::vector<double> flag_list(const char* spelled, const std::string& text) {
+    std::vector<double> out;
+    for (auto& w : split(text, ',')) {
+        double v = 0;
+        if (!parse_double(w, &v)) {
+            die(EXIT_USER, std::string(spelled) + ": got '" + text + "', wanted numbers separated by commas");
+        }
+        out.push_back(v);
+    }
+    return out;
+}
+static void want(bool ok, const std::string& got, const std::string& wanted) { // range check of a flag
+    if (!ok) { die(EXIT_USER, got + ": wanted " + wanted); }
+}
+
+// fills in what the preset says, where no flag did
+static void preset_apply(Flags* f) {
+    const Preset* p = NULL;
+    for (auto& row : PRESET_ROWS) { if (f->model == row.name) { p = &row; } }
+    if (!p) { die(EXIT_USER, "--model: got '" + f->model + "', wanted one of" PRESETS(PRESET_NAME)); }
+    auto fill = [](long* flag, long preset) { if (!*flag) { *flag = preset; } };
+    fill(&f->layers, p->L); fill(&f->width, p->C); fill(&f->ffn_width, p->F);
+    fill(&f->heads, p->NH); fill(&f->kv_heads, f->heads);
+    fill(&f->seq, p->T); fill(&f->batch, p->B); fill(&f->vocab, p->V);
+    const long most = 1L << 30;
+    want(f->seq >= 1 && f->seq < most, strf("--seq %ld", f->seq), "1 or more, less than 2^30");
+    want(f->batch >= 1 && f->batch < most / f->seq, strf("--batch %ld --seq %ld", f->batch, f->seq),
+         "1 or more, and less than 2^30 tokens in all");
+}
+// flags -> the model; V is the data's if nothing else says
+static Config config_from_flags(Flags* f, int data_V) {
+    if (!f->vocab) { f->vocab = data_V; }
+    want(f->layers >= 1 && f->layers <= 10000, strf("--layers %ld", f->layers), "1 or more");
+    want(f->heads >= 1, strf("--heads %ld", f->heads), "1 or more");
+    const std::string width = strf("--width %ld --heads %ld", f->width, f->heads);
+    want(f->width >= 1 && f->width % f->heads == 0, width, "a width that the heads divide");
+    want(f->kv_heads >= 1 && f->heads % f->kv_heads == 0,
+         strf("--kv-heads %ld --heads %ld", f->kv_heads, f->heads), "a number that divides the heads");
+    want(f->ffn_width >= 1, strf("--ffn-width %ld", f->ffn_width), "1 or more");
+    want(f->vocab >= data_V && f->vocab >= 2, strf("--vocab %ld", f->vocab),
+         strf("at least the %d ids of the data", data_V));
+    const long HS = f->width / f->heads;
+    want(!Pe::rotary || HS % 2 == 0, width + " with PE=rotary", "an even head size");
+    want(!Pe::absolute || f->width % 2 == 0, strf("--width %ld with PE=absolute", f->width), "an even width");
+    want(f->attn_p > 0, strf("--attn-p %g", f->attn_p), "a positive number");
+    want(f->attn_p == 1 || Attn::Z == Z_PNORM, strf("--attn-p %g with ATTN=%s", f->attn_p, STR(ATTN)),
+         "ATTN=softmax_p or sigmoid_p, or 1");
+    want(f->attn_alpha > 0, strf("--attn-alpha %g", f->attn_alpha), "a positive number");
+    want(f->attn_alpha == 1 || Attn::Z != Z_ONE, strf("--attn-alpha %g with ATTN=%s", f->attn_alpha, STR(ATTN)),
+         "a normalised attention, or 1");
+    want(f->bias_share == "none" || f->bias_share == "heads", "--bias-share " + f->bias_share, "none or heads");
+    want(f->k_dims >= 0 && f->k_dims <= HS, strf("--k-dims %ld", f->k_dims),
+         strf("0 (all) to the head size %ld", HS));
+    want(f->k_dims == 0 || Bias::learn_k, strf("--k-dims %ld with BIAS=%s", f->k_dims, STR(BIAS)), "BIAS=k or kv");
+    const std::string& v_star = f->v_star;
+    const bool e1 = v_star.compare(0, 3, "e1:") == 0, ones = v_star.compare(0, 5, "ones:") == 0;
+    double M = 0;
+    want(v_star.empty() || ((e1 || ones) && parse_double(v_star.substr(e1 ? 3 : 5), &M) && M >= 0),
+         "--v-star " + v_star, "e1:M or ones:M, M the norm");
+    want(v_star.empty() || (Bias::column && !Bias::learn_v), "--v-star " + v_star + " with BIAS=" STR(BIAS), "BIAS=k");
+    want(f->prefix >= 0 && f->prefix < f->seq, strf("--prefix %ld", f->prefix),
+         strf("0 (off) to seq - 1 = %ld", f->seq - 1));
+    want(f->window >= 1 || !f->given_window, strf("--window %ld", f->window), "1 or more, or leave it out");
+    Config c = Config();
+    c.L = f->layers; c.C = f->width; c.NH = f->heads; c.KV = f->kv_heads; c.HS = HS;
+    c.F = f->ffn_width; c.V = f->vocab; c.T = f->seq;
+    c.eps = 1e-5f; c.rope_base = 10000;
+    c.attn_p = f->attn_p; c.attn_alpha = f->attn_alpha; c.bias_shared = f->bias_share == "heads";
+    c.k_dims = f->k_dims ? f->k_dims : HS; c.window = f->window; c.prefix = f->prefix; c.v_star = f->v_star;
+    return c;
+}
+#endif // FLAGS_H

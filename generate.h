@@ -1,0 +1,65 @@
+/*
+generate.h -- the command generate: text from a checkpoint.
+*/
+#ifndef GENERATE_H
+#define GENERATE_H
+// continues `tokens` by n more; temperature 0 takes the likeliest. The model sees at most its T last tokens
+static void generate(Model* m, std::vector<int>* tokens, long n, double temperature, long top_k, Rng* rng) {
+    const int V = m->c.V;
+    std::vector<real> logits(V);
+    std::vector<std::pair<double, int>> p(V);
+    for (long i = 0; i < n; i++) {
+        const int T = std::min<size_t>(tokens->size(), m->c.T);
+        std::vector<int> seq(tokens->end() - T, tokens->end());
+        seq.push_back(0);
+        model_load(m, seq.data(), 1, T);
+        model_body(m);
+        const real* n_last = act_n(m, 2 * m->c.L) + (size_t)(m->T - 1) * m->c.C;
+        ops::matmul_forward(m->a.logits, n_last, m->w.lmw, NULL, 1, m->c.C, V);
+        ops::to_host(logits.data(), m->a.logits, V * sizeof(real));
+        for (int v = 0; v < V; v++) { p[v] = { (double)(float)logits[v], v }; }
+        const long keep = temperature == 0 ? 1 : top_k > 0 ? std::min<long>(top_k, V) : V;
+        auto likelier = [](const std::pair<double, int>& a, const std::pair<double, int>& b) {
+            return a.first != b.first ? a.first > b.first : a.second < b.second;
+        };
+        std::partial_sort(p.begin(), p.begin() + (keep < V ? keep : 1), p.end(), likelier);
+        double sum = 0;
+        const double top = p[0].first;
+        for (long k = 0; k < keep; k++) {
+            p[k].first = keep == 1 ? 1 : exp((p[k].first - top) / temperature);
+            sum += p[k].first;
+        }
+        double u = rng_uniform(rng) * sum;
+        long k = 0;
+        while (k < keep - 1 && (u -= p[k].first) >= 0) { k++; }
+        tokens->push_back(p[k].second);
+    }
+}
+
+static int generate_text(Flags f) {
+    want(f.tokens >= 0, strf("--tokens %ld", f.tokens), "0 or more");
+    want(f.temperature >= 0, strf("--temperature %g", f.temperature), "0 or more");
+    want(f.top_k >= 0, strf("--top-k %ld", f.top_k), "0 (all) or more");
+    Model m = model_from_checkpoint(&f, 0);
+    const Tokenizer tok = !f.tokenizer.empty() && f.tokenizer != "bytes" ? tokenizer_load(f.tokenizer)
+                        : m.c.V == 257 ? tokenizer_bytes() : tokenizer_ids("ids", m.c.V);
+    std::vector<int> tokens;
+    if (tok.kind == TOKENIZER_IDS) { // the prompt is ids
+        for (auto& w : split(f.prompt, ' ')) {
+            long id = 0;
+            want(parse_long(w, &id) && id >= 0 && id < m.c.V, "--prompt " + w,
+                 strf("token ids 0..%d, separated by spaces: this model has no tokenizer", m.c.V - 1));
+            tokens.push_back(id);
+        }
+    } else {
+        for (int id : tokenizer_encode(tok, f.prompt, true)) { tokens.push_back(id); }
+    }
+    if (tokens.empty()) { tokens.push_back(tok.eos >= 0 ? tok.eos : m.c.V - 1); f.prompt.clear(); }
+    const size_t given = f.prompt.empty() ? tokens.size() : 0;
+    Rng rng = rng_stream(f.seed, 5);
+    generate(&m, &tokens, f.tokens, f.temperature, f.top_k, &rng);
+    printf("%s\n", tokenizer_decode(tok, tokens.data() + given, tokens.size() - given, true).c_str());
+    model_free(&m);
+    return 0;
+}
+#endif // GENERATE_H

@@ -1,0 +1,123 @@
+/*
+log.h -- OUT/log.jsonl, one object a line, flushed; and the same facts as a line for people.
+*/
+#ifndef LOG_H
+#define LOG_H
+struct Log { FILE* f = NULL; };
+static void log_line(Log* log, const std::string& json) {
+    if (!log->f) { return; }
+    if (fprintf(log->f, "%s\n", json.c_str()) < 0 || fflush(log->f)) {
+        die(EXIT_MACHINE, strf("log.jsonl: cannot write (%s); the last checkpoint is whole", strerror(errno)),
+            "free some disk space, then run again with --resume");
+    }
+}
+// of an interrupted run: keeps what happened up to the checkpoint, so that the log ends up as if nothing had happened
+static void log_rewind(const std::string& path, long step) {
+    if (!file_exists(path)) { return; }
+    std::string kept;
+    for (auto& line : split(file_read(path), '\n')) {
+        Json j; std::string error;
+        if (!json_parse(line.data(), line.size(), &j, &error)) { continue; }       // the line the machine died in
+        const Json *s = j.get("step"), *event = j.get("event");
+        if ((s && s->number > step) || (event && (event->string == "done" || event->string == "stopped"))) { continue; }
+        kept += line + "\n";
+    }
+    file_write(path, kept);
+}
+static std::string json_array(const std::vector<double>& v, size_t from = 0, size_t n = (size_t)-1) {
+    std::string o = "[";
+    for (size_t i = from; i < v.size() && i - from < n; i++) { o += (i > from ? "," : "") + json_num(v[i]); }
+    return o + "]";
+}
+static std::string json_matrix(const std::vector<double>& v, int cols) {
+    std::string o = "[";
+    for (size_t i = 0; i < v.size(); i += cols) { o += (i ? "," : "") + json_array(v, i, cols); }
+    return o + "]";
+}
+static std::string lower(std::string s) {
+    for (auto& ch : s) { ch = tolower(ch); }
+    return s;
+}
+static std::string switches_json(bool lower_case) {
+    std::string o = "{";
+    for (auto& s : SWITCH_VALUES) {
+        const std::string key = lower_case ? lower(s[0]) : s[0];
+        o += strf("%s\"%s\":\"%s\"", o.size() > 1 ? "," : "", key.c_str(), s[1]);
+    }
+    return o + "}";
+}
+static std::string make_line(const Json* switches) { // the build that a checkpoint wants
+    std::string o = "make train_sink";
+    for (auto& f : switches->fields) {
+        std::string key = f.first;
+        for (auto& ch : key) { ch = toupper(ch); }
+        o += " " + key + "=" + f.second.string;
+    }
+    return o;
+}
+static std::string duration(double s) {
+    const int m = (int)s / 60, h = m / 60;
+    return s < 60 ? strf("%.0fs", s) : h < 1 ? strf("%dm%02ds", m, (int)s % 60) : strf("%dh%02dm", h, m % 60);
+}
+static std::string count_text(double n) { // 28.3k, 136.4M
+    return n < 1e4 ? strf("%.0f", n)
+         : n < 1e6 ? strf("%.1fk", n / 1e3)
+         : n < 1e9 ? strf("%.1fM", n / 1e6)
+         :           strf("%.2fB", n / 1e9);
+}
+
+static std::string sink_json(const Metrics& r, double eps) {
+    std::vector<double> k, raw, proxy;
+    for (int i = 1; i <= std::min<int>(METRIC_K, r.T); i++) {
+        k.push_back(i);
+        raw.push_back(sink_rate(r, i, eps, false));
+        proxy.push_back(sink_rate(r, i, eps, true));
+    }
+    const std::string star = r.has_star ? json_num(sink_rate(r, 0, eps, !r.sums_to_one)) : "null";
+    return strf("{\"eps\":%g,\"T\":%d,\"n\":%d,\"k\":", eps, r.T, r.n) + json_array(k)
+        + ",\"sink_k\":" + json_array(raw) + ",\"proxy_k\":" + json_array(proxy) + ",\"sink_star\":" + star + "}";
+}
+// the `eval` object of the log and of probe --json, without its braces
+static std::string eval_json(long step, double val_loss, const Metrics& r, const std::vector<double>& eps) {
+    typedef const HeadMetrics& Head;
+    auto array = [](const std::string& key, const std::vector<double>& v) {
+        return ",\"" + key + "\":" + json_array(v);
+    };
+    auto pair = [&](const std::string& key, const NormPair& p) {
+        return array(key + "_first", p.first) + array(key + "_rest", p.rest);
+    };
+    auto matrix = [&](const std::string& key, auto get) {
+        return ",\"" + key + "\":" + json_matrix(head_means(r, get), r.NH);
+    };
+    std::string o = strf("\"event\":\"eval\",\"step\":%ld,\"val_loss\":", step) + json_num(val_loss);
+    o += ",\"probe_loss\":" + json_num(r.loss) + ",\"sink\":" + sink_json(r, eps[0]);
+    if (eps.size() > 1) {
+        o += ",\"sinks\":[";
+        for (size_t i = 0; i < eps.size(); i++) { o += (i ? "," : "") + sink_json(r, eps[i]); }
+        o += "]";
+    }
+    o += matrix("alpha1", [](Head h) { return h.alpha[1]; });
+    o += matrix("alpha1_proxy", [](Head h) { return h.proxy[1]; });
+    if (r.has_star) {
+        o += matrix("alpha_star", [](Head h) { return h.alpha[0]; });
+        o += matrix("alpha_star_proxy", [](Head h) { return h.proxy[0]; });
+    }
+    o += matrix("mass", [](Head h) { return h.mass; }) + matrix("entropy", [](Head h) { return h.entropy; });
+    o += pair("h_norm", r.h) + pair("k_norm", r.k) + pair("v_norm", r.v);
+    if (Norm::post) { o += pair("pre_norm", r.pre); }
+    if (Bias::token) { o += array("h_norm_star", r.h_star); }
+    return o + array("h_max", r.h_max) + array("h_median", r.h_median);
+}
+static double mean(const std::vector<double>& v) { double s = 0; for (double x : v) { s += x / v.size(); } return s; }
+static std::string eval_text(double val_loss, const Metrics& r, double eps) { // the same for people, one line
+    typedef const HeadMetrics& Head;
+    const bool proxy = !r.sums_to_one;
+    const std::string star = r.has_star ? strf("%.1f%%", 100 * sink_rate(r, 0, eps, proxy)) : "-";
+    const double alpha_1 = mean(head_means(r, [=](Head h) { return proxy ? h.proxy[1] : h.alpha[1]; }));
+    const double mass = mean(head_means(r, [](Head h) { return h.mass; }));
+    return (std::isnan(val_loss) ? "" : strf("val %.4f | ", val_loss))
+        + strf("%s_1 %.1f%% | sink_* %s | ", proxy ? "proxy" : "sink", 100 * sink_rate(r, 1, eps, proxy), star.c_str())
+        + strf("alpha_1 %.3f | mass %.2f | h first/rest %.2f | v first/rest %.2f",
+               alpha_1, mass, r.h.first.back() / r.h.rest.back(), mean(r.v.first) / mean(r.v.rest));
+}
+#endif // LOG_H
