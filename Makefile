@@ -106,7 +106,7 @@ value_in = $(patsubst $(2)=%,%,$(filter $(2)=%,$(subst +, ,$(1))))
 set_defs = $(foreach s,$(MODEL),-D$(s)=$(firstword $(call value_in,$(1),$(s)) $($(s)_ALL)))
 
 # those that parse what others wrote run once more under the address and undefined-behaviour sanitizers
-ASAN       := $(foreach t,data checkpoint tokenizer,test/test_$(t).cpp)
+ASAN       := $(foreach t,data checkpoint tokenizer gguf,test/test_$(t).cpp)
 ASAN_TESTS := $(patsubst test/test_%.cpp,build/test/asan_%,$(wildcard $(ASAN)))
 SANITIZE   := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all
 

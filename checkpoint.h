@@ -168,17 +168,8 @@ static std::string json_difference(const Json& theirs, const Json& ours) {
     }
     return "";
 }
-static std::vector<Safetensors> checkpoint_files(const std::string& dir) {
-    std::vector<Safetensors> files;
-    for (auto& name : dir_list(dir)) {
-        const bool weights = ends_with(name, ".safetensors") && name != "optimizer.safetensors";
-        if (weights) { files.push_back(safetensors_open(dir + "/" + name)); }
-    }
-    if (files.empty()) { die(EXIT_USER, dir + ": has no .safetensors file"); }
-    return files;
-}
 static void checkpoint_load(Model* m, const std::string& dir) {
-    std::vector<Safetensors> files = checkpoint_files(dir);
+    std::vector<Safetensors> files = { safetensors_open_dir(dir) };
     const Json config = json_file(dir + "/config.json"), *tied = config.get("tie_word_embeddings");
     tensors_load(m, files, "", m->master, tied && tied->number);
     ops::cast_to_real(m->params, m->master, m->num_params);

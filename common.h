@@ -29,6 +29,12 @@ random numbers, a hash. Nothing here knows what a model is.
 #endif
 
 // ----------------------------------------------------------------------------
+// the 32 bits of a float
+
+HD float float_of_bits(uint32_t u) { float x; memcpy(&x, &u, sizeof x); return x; }
+HD uint32_t bits_of_float(float x) { uint32_t u; memcpy(&u, &x, sizeof u); return u; }
+
+// ----------------------------------------------------------------------------
 // errors: `error: what: got X, wanted Y`, then `---> HINT: what to type next`.
 // Exit codes: 2 the user's mistake, 3 a loss that is not finite, 1 the machine's fault (disk, memory, device).
 

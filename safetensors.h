@@ -1,41 +1,36 @@
 /*
 safetensors.h -- safetensors files and checkpoint directories, in and out.
 
-safetensors: 8 bytes little-endian header length, a JSON header {name: {dtype, shape, data_offsets}}, then the data. A
-file is believed only after every number in its header has been checked against the file's size.
-A checkpoint is a directory step_N, written under another name, synced, then renamed: it is there whole or not at all.
+safetensors: 8 bytes little-endian header length, a JSON header {name: {dtype, shape,
+data_offsets}}, then the data. A file is believed only after every number in its header has been
+checked against the file's size. A checkpoint is a directory step_N, written under another name,
+synced, then renamed: it is there whole or not at all.
 */
 #ifndef SAFETENSORS_H
 #define SAFETENSORS_H
-#include <sys/mman.h>
-#include "common.h"
+#include "weights.h"
 
 // ----------------------------------------------------------------------------
 // safetensors
 
-struct StTensor { std::string name, dtype; std::vector<long> shape; const char* data; size_t bytes; long count; };
-struct Safetensors {
-    std::string path;
-    std::vector<StTensor> tensors;
-    std::vector<std::pair<std::string, std::string>> metadata;
-    void* map = NULL; size_t map_bytes = 0;
-    const StTensor* find(const std::string& name) const {
-        for (auto& t : tensors) { if (t.name == name) { return &t; } }
-        return NULL;
-    }
-    std::string meta(const char* key) const {
-        for (auto& m : metadata) { if (m.first == key) { return m.second; } }
-        return "";
-    }
-};
-inline int dtype_bytes(const std::string& d) {
-    return d == "F32" || d == "I32" || d == "U32" ? 4 : d == "BF16" || d == "F16" || d == "I16" || d == "U16" ? 2
-         : d == "F64" || d == "I64" || d == "U64" ? 8 : d == "I8" || d == "U8" || d == "BOOL" ? 1 : 0;
-}
+typedef Weight StTensor;
+typedef Weights Safetensors;
 static const char* const DAMAGED = "the file is damaged or was cut short: use another checkpoint";
 
+// a text, or the file at path, as JSON; dies if it is none
+inline Json json_of(const std::string& text, const std::string& name = "JSON") {
+    Json j; std::string error;
+    if (!json_parse(text.data(), text.size(), &j, &error)) {
+        die(EXIT_USER, name + ": not JSON, " + error, DAMAGED);
+    }
+    return j;
+}
+
+inline Json json_file(const std::string& path) { return json_of(file_read(path), path); }
+
 // the header of a safetensors file of `size` bytes at `base`; says where the data begin
-inline Json safetensors_header(const std::string& path, const char* base, long size, uint64_t* data_at) {
+inline Json safetensors_header(const std::string& path, const char* base, long size,
+                               uint64_t* data_at) {
     uint64_t header; memcpy(&header, base, 8);
     if (header > (uint64_t)size - 8 || header > 100000000) {
         die(EXIT_USER, strf("%s: header says %llu bytes, the file has %ld", path.c_str(),
@@ -43,102 +38,145 @@ inline Json safetensors_header(const std::string& path, const char* base, long s
     }
     Json j; std::string error;
     if (!json_parse(base + 8, header, &j, &error) || j.type != Json::OBJECT) {
-        die(EXIT_USER, strf("%s: header is not a JSON object (%s)", path.c_str(), error.c_str()), DAMAGED);
+        die(EXIT_USER, path + ": header is not a JSON object (" + error + ")", DAMAGED);
     }
     *data_at = 8 + header;
     return j;
 }
+
 // one entry of the header, whose data must lie in the `room` bytes at `data`
-inline StTensor safetensors_tensor(const std::string& path, const std::string& name, const Json& entry,
-                                   const char* data, uint64_t room) {
+inline Weight safetensors_tensor(const std::string& path, const std::string& name,
+                                 const Json& entry, const char* data, uint64_t room) {
     auto whole = [](const Json& x) {
-        return x.type == Json::NUMBER && x.number >= 0 && x.number < 9e15 && x.number == floor(x.number);
+        const double v = x.number;
+        return x.type == Json::NUMBER && v >= 0 && v < 9e15 && v == floor(v);
     };
-    const Json *dtype = entry.get("dtype"), *shape = entry.get("shape"), *off = entry.get("data_offsets");
-    bool ok = dtype && dtype_bytes(dtype->string) && shape && shape->type == Json::ARRAY
+    const Json *dtype = entry.get("dtype"), *shape = entry.get("shape");
+    const Json* off = entry.get("data_offsets");
+    const WeightType* type = dtype ? number_type(dtype->string) : NULL;
+    bool ok = type && shape && shape->type == Json::ARRAY
            && off && off->items.size() == 2 && whole(off->items[0]) && whole(off->items[1]);
     double count = 1;
     for (size_t i = 0; ok && i < shape->items.size(); i++) {
-        ok = whole(shape->items[i]); count *= shape->items[i].number;
+        ok = whole(shape->items[i]);
+        count *= shape->items[i].number;
     }
     const double a = ok ? off->items[0].number : 0, b = ok ? off->items[1].number : 0;
-    if (!ok || a > b || b > room || b - a != count * dtype_bytes(dtype->string)) {
-        die(EXIT_USER, strf("%s: tensor '%s' says it lies at bytes %.0f..%.0f of %llu, which does not fit "
-            "its shape and dtype", path.c_str(), name.c_str(), a, b, (unsigned long long)room), DAMAGED);
+    if (!ok || a > b || b > room || b - a != count * type->bytes) {
+        die(EXIT_USER, strf("%s: tensor '%s' says it lies at bytes %.0f..%.0f of %llu, which does "
+            "not fit its shape and dtype (%s)", path.c_str(), name.c_str(), a, b,
+            (unsigned long long)room, dtype ? dtype->string.c_str() : "none"), DAMAGED);
     }
-    StTensor t{ name, dtype->string, {}, data + (uint64_t)a, (size_t)(b - a), (long)count };
+    Weight t;
+    t.name = name; t.file = path; t.type = type;
+    t.data = data + (uint64_t)a;
+    t.bytes = (size_t)(b - a);
+    t.count = (long)count;
     for (auto& d : shape->items) { t.shape.push_back((long)d.number); }
     return t;
 }
-inline Safetensors safetensors_open(const std::string& path) {
-    Safetensors st;
-    st.path = path;
-    int fd = open(path.c_str(), O_RDONLY);
-    if (fd < 0) { die(EXIT_USER, strf("%s: cannot open (%s)", path.c_str(), strerror(errno)), "ls runs/*/"); }
-    const long size = file_size(path);
-    if (size < 8) {
-        die(EXIT_USER, strf("%s: got %ld bytes, wanted a safetensors file of at least 8", path.c_str(), size), DAMAGED);
-    }
-    st.map = mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0);
-    st.map_bytes = size;
-    close(fd);
-    if (st.map == MAP_FAILED) { die(EXIT_MACHINE, strf("%s: cannot map (%s)", path.c_str(), strerror(errno))); }
-    const char* base = (const char*)st.map;
-    uint64_t data_at;
-    const Json j = safetensors_header(path, base, size, &data_at);
-    const char* data = base + data_at;
-    for (auto& f : j.fields) {
-        if (f.first != "__metadata__") {
-            st.tensors.push_back(safetensors_tensor(path, f.first, f.second, data, size - data_at));
-            continue;
-        }
-        for (auto& m : f.second.fields) { st.metadata.push_back({ m.first, m.second.string }); }
-    }
-    // the tensors fill the data: no hole, no overlap, nothing behind the last
-    std::vector<const StTensor*> order;
-    for (auto& t : st.tensors) { order.push_back(&t); }
-    std::sort(order.begin(), order.end(), [](const StTensor* a, const StTensor* b) {
+
+// dies unless the tensors fill the data: no hole, no overlap, nothing behind the last
+inline void safetensors_check_places(const Weights& w, const char* data, const char* data_end) {
+    std::vector<const Weight*> order;
+    for (auto& t : w.tensors) { order.push_back(&t); }
+    std::sort(order.begin(), order.end(), [](const Weight* a, const Weight* b) {
         return a->data != b->data ? a->data < b->data : a->bytes < b->bytes;
     });
     const char* end = data;
     for (auto t : order) {
         if (t->data != end) {
-            die(EXIT_USER, strf("%s: tensor '%s' begins at byte %ld of the data, wanted %ld, where the one "
-                "before it ends", path.c_str(), t->name.c_str(), (long)(t->data - data), (long)(end - data)), DAMAGED);
+            die(EXIT_USER, strf("%s: tensor '%s' begins at byte %ld of the data, wanted %ld, where "
+                "the one before it ends", w.path.c_str(), t->name.c_str(), (long)(t->data - data),
+                (long)(end - data)), DAMAGED);
         }
         end += t->bytes;
     }
-    if (end != base + size) {
-        die(EXIT_USER, strf("%s: the tensors end at byte %ld, the file has %ld", path.c_str(), (long)(end - base),
-            size), DAMAGED);
+    if (end != data_end) {
+        die(EXIT_USER, strf("%s: the tensors end at byte %ld of the data, which has %ld",
+            w.path.c_str(), (long)(end - data), (long)(data_end - data)), DAMAGED);
     }
-    return st;
 }
-inline void safetensors_close(Safetensors* st) {
-    if (st->map) { munmap(st->map, st->map_bytes); }
-    st->map = NULL;
-    st->tensors.clear();
+
+// one file, mapped; every number of its header has been checked
+inline Weights safetensors_open(const std::string& path) {
+    Weights w;
+    w.path = path;
+    w.maps.push_back(file_map(path, 8, "safetensors"));
+    const FileMap map = w.maps[0];
+    uint64_t data_at;
+    const Json j = safetensors_header(path, map.data, map.size, &data_at);
+    const char* data = map.data + data_at;
+    for (auto& f : j.fields) {
+        if (f.first != "__metadata__") {
+            weights_add(&w, safetensors_tensor(path, f.first, f.second, data, map.size - data_at));
+            continue;
+        }
+        for (auto& m : f.second.fields) { w.metadata.push_back({ m.first, m.second.string }); }
+    }
+    safetensors_check_places(w, data, map.data + map.size);
+    return w;
 }
+
+// the files that model.safetensors.index.json names. Only what it names is the model: a tensor that
+// it does not mention is left out, and one that it mentions must be in the file it says.
+inline Weights safetensors_open_index(const std::string& dir) {
+    const std::string path = dir + "/model.safetensors.index.json";
+    const Json j = json_file(path);
+    const Json* map = j.get("weight_map");
+    if (!map || map->type != Json::OBJECT || map->fields.empty()) {
+        die(EXIT_USER, path + ": has no weight_map, wanted an object {tensor: file}", DAMAGED);
+    }
+    Weights all;
+    all.path = path;
+    std::unordered_map<std::string, Weights> shards;
+    for (auto& f : map->fields) {
+        const std::string& file = f.second.string;
+        const bool plain = ends_with(file, ".safetensors") && file.find('/') == std::string::npos
+                        && file.find('\\') == std::string::npos && file[0] != '.';
+        if (f.second.type != Json::STRING || !plain) {
+            die(EXIT_USER, path + ": tensor '" + f.first + "': got file " + json_str(file)
+                + ", wanted the name of a .safetensors file beside the index", DAMAGED);
+        }
+        if (!shards.count(file)) {
+            if (!file_exists(dir + "/" + file)) {
+                die(EXIT_USER, dir + "/" + file + ": is not there, but the index names it",
+                    "get the missing files of the model");
+            }
+            shards[file] = safetensors_open(dir + "/" + file);
+            all.maps.push_back(shards[file].maps[0]);
+        }
+        const Weight* t = shards[file].find(f.first);
+        if (!t) {
+            die(EXIT_USER, dir + "/" + file + ": has no tensor '" + f.first
+                + "', but the index says so", "the files are of different models: get them again");
+        }
+        weights_add(&all, *t);
+    }
+    return all;
+}
+
+// the weights of a model's directory: model.safetensors, else the files that the index names. Other
+// .safetensors files beside them are not the model.
+inline Weights safetensors_open_dir(const std::string& dir) {
+    const std::string one = dir + "/model.safetensors";
+    if (file_exists(one)) { return safetensors_open(one); }
+    if (file_exists(one + ".index.json")) { return safetensors_open_index(dir); }
+    std::string hint = "give a directory such as runs/NAME/step_1000";
+    for (auto& name : dir_list(dir)) {
+        if (ends_with(name, ".bin")) { hint = "save the model again with safe_serialization=True"; }
+    }
+    die(EXIT_USER, dir + ": has no weights, wanted model.safetensors, or "
+        "model.safetensors.index.json and the files it names", hint);
+}
+
+inline void safetensors_close(Weights* w) { weights_close(w); }
+
 // out[i] = element i as a float; F32, BF16, F16, F64 can be read
-inline void safetensors_read(const Safetensors& st, const StTensor& t, float* out) {
-    if (t.dtype == "F32") { if (t.bytes) { memcpy(out, t.data, t.bytes); } return; }
-    for (long i = 0; i < t.count; i++) {
-        if (t.dtype == "BF16") {
-            uint16_t h; memcpy(&h, t.data + 2 * i, 2);
-            const uint32_t u = (uint32_t)h << 16; memcpy(&out[i], &u, 4);
-        }
-        else if (t.dtype == "F64") { double d; memcpy(&d, t.data + 8 * i, 8); out[i] = (float)d; }
-        else if (t.dtype == "F16") {
-            uint16_t h; memcpy(&h, t.data + 2 * i, 2);
-            const int e = h >> 10 & 31, f = h & 1023;
-            const double v = e == 0 ? ldexp(f, -24) : e == 31 ? (f ? NAN : INFINITY) : ldexp(1024 + f, e - 25);
-            out[i] = h >> 15 ? -v : v;
-        } else {
-            die(EXIT_USER, strf("%s: tensor '%s' has dtype %s, wanted F32, BF16, F16 or F64", st.path.c_str(),
-                t.name.c_str(), t.dtype.c_str()));
-        }
-    }
+inline void safetensors_read(const Weights&, const Weight& t, float* out) {
+    weight_rows(t, 0, t.rows(), out);
 }
+
 // what to write: F32 tensors in host memory
 struct StOut { std::string name; std::vector<long> shape; const float* data; };
 inline void safetensors_write(const std::string& path, const std::vector<StOut>& tensors,
@@ -204,10 +242,4 @@ inline std::string checkpoint_latest(const std::string& out, long* step) {
     }
     return best;
 }
-inline Json json_of(const std::string& text, const std::string& name = "JSON") {
-    Json j; std::string error;
-    if (!json_parse(text.data(), text.size(), &j, &error)) { die(EXIT_USER, name + ": not JSON, " + error, DAMAGED); }
-    return j;
-}
-inline Json json_file(const std::string& path) { return json_of(file_read(path), path); }
 #endif // SAFETENSORS_H

@@ -10,9 +10,6 @@ scalars.h -- exp, log, erf, sigmoid of one number, for float and double, host an
 // float on the host: no branch, no table, polynomials fitted by Remez exchange; double: the library's; on the device:
 // CUDA's.
 
-HD float float_of_bits(uint32_t u) { float x; memcpy(&x, &u, sizeof x); return x; }
-HD uint32_t bits_of_float(float x) { uint32_t u; memcpy(&u, &x, sizeof u); return u; }
-
 // e^x = 2^n e^r with n = round(x / ln 2), |r| <= ln 2 / 2. Within 1.01 ulp where the result is a normal number; below
 // x = -87.336 it is 0 rather than subnormal (those cost a hundred cycles each), above 88.722 inf; NaN stays NaN.
 HD float exp_(float x) {

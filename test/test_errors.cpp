@@ -187,7 +187,7 @@ static void test_checkpoints() {
     damaged("state.json", "{\"step\": 4", "state.json: not JSON", "state.json cut short");
     damaged("state.json", "{\"step\": 4}", "the position in the data", "state.json without a position");
     unlink((at + "model.safetensors").c_str());
-    refused("probe run/step_4 --bb-vocab 24", "has no .safetensors file");
+    refused("probe run/step_4 --bb-vocab 24", "has no weights");
     file_write(at + "model.safetensors", model);
 }
 static void test_disk() { // a disk that is full is imitated by a limit on the size of files: 20 KiB hold the weights, not the optimiser

@@ -1,0 +1,342 @@
+/*
+test_gguf.cpp -- GGUF files and weights.h. Every type is read to the bit as the package gguf reads it (dev/make_gguf_vectors.py
+wrote the vectors), rows of a tensor are the rows of the whole, a file that lies is refused, and thousands of damaged files
+are refused or read without a step outside of them. Also built with sanitizers.
+*/
+#include <stdio.h>
+#include <stdlib.h>
+// here an error of the program is an exception and its message a string
+struct Exit { int code; };
+static char* message;
+static size_t message_bytes;
+static FILE* const messages = open_memstream(&message, &message_bytes);
+#define exit(code) throw Exit{ code }
+#undef stderr
+#define stderr messages
+#include "../gguf.h"
+#include "../safetensors.h"
+#undef exit
+#include "check.h"
+
+static std::string dir, path;
+static const char* const VECTORS = "test/vectors/gguf/";
+
+// ---- files made here ----
+
+template <class T> static std::string le(T x) { return std::string((const char*)&x, sizeof x); }
+static std::string str(const std::string& s) { return le<uint64_t>(s.size()) + s; }
+
+static std::string key_u32(const std::string& key, uint32_t x) { return str(key) + le<uint32_t>(GGUF_U32) + le(x); }
+
+struct Entry { std::string name; std::vector<uint64_t> sizes; uint32_t type; uint64_t at; };
+
+// a whole file; tensors and data as they are given, true or not
+static std::string file_of(const std::vector<std::string>& keys, const std::vector<Entry>& tensors, const std::string& data,
+                           uint32_t version = 3, uint64_t align = 32) {
+    std::string s = "GGUF" + le(version) + le<uint64_t>(tensors.size()) + le<uint64_t>(keys.size());
+    for (auto& k : keys) { s += k; }
+    for (auto& t : tensors) {
+        s += str(t.name) + le<uint32_t>(t.sizes.size());
+        for (uint64_t n : t.sizes) { s += le(n); }
+        s += le(t.type) + le(t.at);
+    }
+    s.resize((s.size() + align - 1) / align * align);
+    return s + data;
+}
+
+// what the last reads() said
+static std::string said() { fflush(messages); return std::string(message, message_bytes); }
+
+// all of an open file: every key in every way, every tensor; the sum keeps the compiler honest
+static double read_all(const Gguf& g, size_t file_bytes) {
+    double sum = 0;
+    auto attempt = [&](const std::function<void()>& f) { try { f(); } catch (Exit&) {} };
+    for (auto& v : g.values) {
+        attempt([&] { sum += gguf_number(g, v.first, 0); });
+        attempt([&] { for (auto& s : gguf_strings(g, v.first)) { sum += s.size(); } });
+        attempt([&] { for (float x : gguf_floats(g, v.first)) { sum += x; } });
+    }
+    for (auto& t : g.weights.tensors) {
+        const char* base = g.weights.maps[0].data;
+        if (t.count && (t.data < base || t.data + t.bytes > base + file_bytes)) { return NAN; }
+        std::vector<float> x(t.count);
+        attempt([&] { weight_rows(t, 0, t.rows(), x.data()); });
+        if (t.count) { sum += x[0] == x[0] ? x[t.count - 1] != 0 : 0; }
+    }
+    return sum;
+}
+
+// the exit status that opening and reading all of it ends with, 0 if it is accepted
+static int reads(const std::string& bytes) {
+    int code = 0;
+    rewind(messages);
+    FILE* f = fopen(path.c_str(), "wb");
+    fwrite(bytes.data(), 1, bytes.size(), f);
+    fclose(f);
+    try {
+        Gguf g = gguf_open(path);
+        if (std::isnan(read_all(g, bytes.size()))) { code = -1; }
+        weights_close(&g.weights);
+    } catch (Exit& e) { code = e.code; }
+    return code;
+}
+
+// ---- the vectors ----
+
+static void test_types() {
+    Gguf g = gguf_open(std::string(VECTORS) + "types.gguf");
+    Weights want = safetensors_open(std::string(VECTORS) + "types.safetensors");
+    CHECK(want.tensors.size() == 15 && g.weights.tensors.size() == 16, "vectors: %zu and %zu tensors", want.tensors.size(), g.weights.tensors.size());
+    for (auto& w : want.tensors) {
+        const Weight* t = g.weights.find(w.name);
+        if (!CHECK(t && t->shape == w.shape && t->count == w.count, "%s: is missing or of another shape", w.name.c_str())) { continue; }
+        std::vector<float> a(w.count), b(w.count);
+        weight_rows(w, 0, w.rows(), a.data());
+        weight_rows(*t, 0, t->rows(), b.data());
+        long wrong = 0;
+        const bool signed_zero = w.name.compare(0, 5, "MXFP4") == 0;   // the package has 0 for the code of -0
+        for (long i = 0; i < w.count; i++) { wrong += memcmp(&a[i], &b[i], 4) && !(signed_zero && a[i] == 0 && b[i] == 0); }
+        CHECK(wrong == 0, "%s: %ld of %ld numbers have other bits", w.name.c_str(), wrong, w.count);
+        for (long r = 0; r < t->rows(); r++) {
+            std::vector<float> row(t->cols());
+            weight_rows(*t, r, r + 1, row.data());
+            CHECK(!memcmp(row.data(), &b[r * t->cols()], 4 * t->cols()), "%s: row %ld is not that of the whole", w.name.c_str(), r);
+        }
+        const float* there = weight_floats(*t);
+        CHECK((there != NULL) == (w.name == "F32" || w.name == "vector" || w.name == "cube") && (!there || !memcmp(there, a.data(), 4 * w.count)),
+            "%s: floats in the file: %d", w.name.c_str(), there != NULL);
+    }
+    // a type that is only known by name
+    rewind(messages);
+    int code = 0;
+    std::vector<float> x(96);
+    try { weight_rows(*g.weights.find("Q5_0"), 0, 3, x.data()); } catch (Exit& e) { code = e.code; }
+    CHECK(code == EXIT_USER && said().find("tensor 'Q5_0' is of type Q5_0, wanted F32, F16, BF16, F64, Q4_0") != std::string::npos
+        && said().find("scripts/import_gguf.py") != std::string::npos, "Q5_0: status %d, %s", code, said().c_str());
+    weights_close(&g.weights);
+    weights_close(&want);
+}
+
+static void test_values() {
+    Gguf g = gguf_open(std::string(VECTORS) + "types.gguf");
+    const struct { const char* key; double want; } numbers[] = {
+        { "k.u8", 200 }, { "k.i8", -100 }, { "k.u16", 60000 }, { "k.i16", -30000 }, { "k.u32", 4e9 }, { "k.i32", -2e9 },
+        { "k.u64", 1099511627776 }, { "k.i64", -1099511627776 }, { "k.f32", 0.1f }, { "k.f64", 0.1 }, { "k.bool", 1 }, { "none", -7 },
+    };
+    for (auto& n : numbers) { CHECK(gguf_number(g, n.key, -7) == n.want, "%s: got %.17g, wanted %.17g", n.key, gguf_number(g, n.key, -7), n.want); }
+    CHECK(gguf_string(g, "k.string") == "caf\xc3\xa9 \xe2\x96\x81" && gguf_string(g, "k.empty").empty() && gguf_string(g, "none").empty()
+        && gguf_string(g, "general.architecture") == "llama", "strings");
+    CHECK(gguf_strings(g, "k.strings") == std::vector<std::string>({ "a", "", "\xc4\xa0" "bc" }), "an array of strings");
+    CHECK(gguf_floats(g, "k.floats") == std::vector<float>({ 0.5f, -1.25f, 1e-30f }), "an array of floats");
+    CHECK(gguf_floats(g, "k.ints") == std::vector<float>({ 3, -4, 5 }), "an array of whole numbers");
+    CHECK(gguf_strings(g, "none").empty() && gguf_floats(g, "none").empty(), "arrays that are not there");
+    // a value of another kind than wanted
+    const std::function<void()> wrong[] = {
+        [&] { gguf_number(g, "k.string", 0); }, [&] { gguf_number(g, "k.ints", 0); }, [&] { gguf_strings(g, "k.u8"); },
+        [&] { gguf_floats(g, "k.strings"); }, [&] { gguf_floats(g, "k.bools"); },
+    };
+    for (auto& f : wrong) {
+        int code = 0;
+        try { f(); } catch (Exit& e) { code = e.code; }
+        CHECK(code == EXIT_USER, "value %zu of another kind: status %d", (size_t)(&f - wrong), code);
+    }
+    weights_close(&g.weights);
+}
+
+// Hugging Face's row h d + j d/2 + i is the file's h d + 2 i + j
+static void test_pairs() {
+    std::string data;
+    for (int r = 0; r < 24; r++) { for (int c = 0; c < 2; c++) { data += le<float>(100 * r + c); } }
+    file_write(path, file_of({}, { { "q", { 2, 24 }, 0, 0 } }, data));
+    Gguf g = gguf_open(path);
+    Weight w = *g.weights.find("q");
+    w.pairs = 8;                                         // three heads of 8 rows
+    const int order[8] = { 0, 2, 4, 6, 1, 3, 5, 7 };
+    std::vector<float> x(48), part(10);
+    weight_rows(w, 0, 24, x.data());
+    for (int r = 0; r < 24; r++) { for (int c = 0; c < 2; c++) { CHECK(x[2*r + c] == 100 * (r / 8 * 8 + order[r % 8]) + c, "pairs: row %d", r); } }
+    weight_rows(w, 6, 11, part.data());
+    CHECK(!memcmp(part.data(), &x[12], 40), "pairs: a part of the rows");
+    CHECK(!weight_floats(w), "pairs: the file's own order was given out");
+    w.pairs = 0;
+    w.add = -1;
+    weight_rows(w, 1, 2, part.data());
+    CHECK(part[0] == 99 && part[1] == 100 && !weight_floats(w), "add: got %g %g", part[0], part[1]);
+    weights_close(&g.weights);
+}
+
+// ---- what is refused ----
+
+static void refused(const std::string& bytes, const char* wanted) {
+    const int code = reads(bytes);
+    CHECK(code == EXIT_USER && said().find(wanted) != std::string::npos && said().find("---> HINT: ") != std::string::npos,
+        "wanted \"%s\", got status %d, %s", wanted, code, code ? said().c_str() : "");
+}
+
+static void test_lies() {
+    const std::string data(128, 'x');
+    const Entry a = { "a", { 4, 4 }, 0, 0 }, b = { "b", { 16 }, 0, 64 };
+    const std::string good = file_of({ key_u32("x", 5) }, { a, b }, data);
+    CHECK(reads(good) == 0 && reads(file_of({}, { b, a }, data)) == 0 && reads(file_of({}, {}, "")) == 0 && reads(file_of({}, { a, b }, data, 2)) == 0, "a good file: %s", said().c_str());
+    CHECK(reads(file_of({}, { { "none", { 0, 4 }, 0, 0 }, { "one", {}, 0, 0 } }, data)) == 0, "no numbers, or one, in a tensor: %s", said().c_str());
+    CHECK(reads(file_of({ key_u32("general.alignment", 8) }, { { "a", { 4, 4 }, 0, 8 } }, data, 3, 8)) == 0, "another alignment: %s", said().c_str());
+    // all beginnings of it
+    for (size_t n = 0; n < good.size(); n++) { const int code = reads(good.substr(0, n)); CHECK(code == EXIT_USER, "cut to %zu bytes: status %d", n, code); }
+    refused("", "wanted a GGUF file of at least 24");
+    refused("GGML" + good.substr(4), "does not begin with \"GGUF\"");
+    refused(file_of({}, {}, data, 1), "got version 1, wanted 2 or 3");
+    refused(file_of({}, {}, data, 3u << 24), "big-endian");
+    for (uint64_t n : { 1ull << 20, 1ull << 63, ~0ull }) {
+        refused(good.substr(0, 8) + le(n) + good.substr(16), "tensors and 1 keys in");
+        refused(good.substr(0, 16) + le(n) + good.substr(24), "keys in");
+        refused(good.substr(0, 24) + le(n) + good.substr(32), "the name of a key: got");
+    }
+    refused(file_of({ key_u32("x", 5), key_u32("x", 5) }, { a, b }, data), "key x is there twice");
+    refused(file_of({ str("x") + le<uint32_t>(13) }, {}, data), "key x: got a value of kind 13");
+    refused(file_of({ str("x") + le<uint32_t>(GGUF_ARRAY) + le<uint32_t>(77) + le<uint64_t>(1) }, {}, data), "key x: got a value of kind 77");
+    for (uint32_t kind : { GGUF_U8, GGUF_F64, GGUF_STRING, GGUF_ARRAY }) {
+        for (uint64_t n : { 1ull << 20, 1ull << 61, ~0ull }) { refused(file_of({ str("x") + le<uint32_t>(GGUF_ARRAY) + le(kind) + le(n) }, {}, data), "key x: got"); }
+    }
+    std::string deep = str("x") + le<uint32_t>(GGUF_ARRAY);
+    for (int i = 0; i < 20; i++) { deep += le<uint32_t>(GGUF_ARRAY) + le<uint64_t>(1); }
+    refused(file_of({ deep }, {}, data), "key x: got");
+    refused(file_of({ key_u32("split.count", 3) }, { a }, data), "one of several files");
+    for (uint32_t n : { 0u, 3u, 33u, 1u << 31 }) { refused(file_of({ key_u32("general.alignment", n) }, { a }, data), "general.alignment: got"); }
+    refused(file_of({ str("general.alignment") + le<uint32_t>(GGUF_STRING) + str("32") }, { a }, data), "general.alignment is no number");
+    // tensors
+    refused(file_of({}, { a, { "a", { 16 }, 0, 64 } }, data), "tensor 'a' is there twice");
+    refused(file_of({}, { a, { "b", { 16 }, 0, 32 } }, data), "tensors 'a' and 'b' lie on one another");
+    refused(file_of({}, { { "b", { 16 }, 0, 32 }, a }, data), "tensors 'a' and 'b' lie on one another");
+    refused(file_of({}, { { "a", { 4, 4 }, 0, 16 } }, data), "wanted a multiple of 32");
+    refused(file_of({}, { { "a", { 4, 4 }, 0, 96 } }, data), "and an end within 128");
+    refused(file_of({}, { { "a", { 4, 4 }, 0, 128 } }, data), "and an end within 128");
+    refused(file_of({}, { { "a", { 4, 4 }, 0, ~31ull } }, data), "and an end within 128");
+    refused(file_of({}, { { "a", { 33 }, 0, 0 } }, data), "and an end within 128");
+    refused(file_of({}, { { "a", { 1ull << 62, 4 }, 0, 0 } }, data), "too large");
+    refused(file_of({}, { { "a", { 1ull << 32, 1ull << 32 }, 0, 0 } }, data), "too large");
+    refused(file_of({}, { { "a", { 1ull << 40 }, 0, 0 } }, data), "and an end within 128");
+    refused(file_of({}, { { "a", { 1, 1, 1, 1, 1 }, 0, 0 } }, data), "got 5 dimensions");
+    refused(file_of({}, { { "a", { 32 }, 5, 0 } }, data), "is of type 5, which is unknown");
+    refused(file_of({}, { { "a", { 48 }, 2, 0 } }, data), "has rows of 48, wanted a multiple of 32");
+    refused(file_of({}, { { "a", { 128 }, 12, 0 } }, data), "has rows of 128, wanted a multiple of 256");
+    refused(file_of({}, { { "a", { 32, 8 }, 2, 0 } }, data), "and an end within 128");       // 144 bytes
+    CHECK(reads(file_of({}, { { "a", { 32, 7 }, 2, 0 } }, data)) == 0, "126 bytes in 128: %s", said().c_str());
+}
+
+// random changes of good files: they are refused or read, and never touch what is not theirs
+static void test_fuzz(long tries) {
+    Rng rng{ (uint64_t)(now_ms() * 1e6) };
+    const uint64_t seed = rng.state;
+    const std::string vectors = file_read(std::string(VECTORS) + "types.gguf");
+    std::string small = file_of({ key_u32("x", 5), str("s") + le<uint32_t>(GGUF_STRING) + str("text"),
+            str("l") + le<uint32_t>(GGUF_ARRAY) + le<uint32_t>(GGUF_STRING) + le<uint64_t>(2) + str("a") + str("b") },
+        { { "a", { 4, 4 }, 0, 0 }, { "b", { 32, 2 }, 3, 64 }, { "c", { 256 }, 14, 128 } }, std::string(352, 'x'));
+    const uint64_t sizes[] = { 0, 1, 2, 31, 32, 255, 1ull << 31, 1ull << 32, 1ull << 62, 1ull << 63, ~0ull };
+    long taken = 0, strange = 0;
+    for (long k = 0; k < tries; k++) {
+        std::string s = k % 4 ? small : vectors;
+        const size_t header = k % 4 ? small.size() - 352 : 2000;
+        for (int n = 1 + rng_below(&rng, 3); n > 0; n--) {
+            const size_t at = rng_below(&rng, rng_below(&rng, 4) ? header : s.size());
+            const uint64_t value = sizes[rng_below(&rng, sizeof sizes / sizeof *sizes)];
+            const size_t width = std::min<size_t>(1 << rng_below(&rng, 4), s.size() - at);
+            switch (rng_below(&rng, 5)) {
+                case 0: s[at] = (char)rng_below(&rng, 256); break;
+                case 1: s.replace(at, width, le(value).substr(0, width)); break;
+                case 2: s.erase(at, rng_below(&rng, 12)); break;
+                case 3: s.insert(at, s.substr(rng_below(&rng, s.size()), rng_below(&rng, 12))); break;
+                default: s[at] ^= 1 << rng_below(&rng, 8); break;
+            }
+        }
+        const int code = reads(s);
+        taken += code == 0;
+        if (code != 0 && code != EXIT_USER) {
+            strange++;
+            CHECK(false, "fuzz (seed %llu, try %ld): status %d", (unsigned long long)seed, k, code);
+        }
+    }
+    CHECK(taken > tries / 50 && taken < tries && strange == 0, "fuzz: %ld tried, %ld taken", tries, taken);
+}
+
+// ---- MXFP4 and directories of safetensors ----
+
+static void test_mxfp4() {
+    // each of the sixteen numbers under scales 2^0, 2^-3 and 2^5; byte i has numbers 2 i and 2 i + 1
+    const double values[16] = { 0, .5, 1, 1.5, 2, 3, 4, 6, -0., -.5, -1, -1.5, -2, -3, -4, -6 };
+    const unsigned char scales[] = { 127, 124, 132, 0 };
+    std::string blocks;
+    for (int b = 0; b < 4; b++) { for (int i = 0; i < 16; i++) { blocks += (char)((2*i & 15) | ((2*i + 1 + b) & 15) << 4); } }
+    const std::string header = "{\"b\":{\"dtype\":\"U8\",\"shape\":[2,2,16],\"data_offsets\":[0,64]},\"s\":{\"dtype\":\"U8\",\"shape\":[2,2],\"data_offsets\":[64,68]},"
+                               "\"t\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[68,72]}}";
+    file_write(path, le<uint64_t>(header.size()) + header + blocks + std::string((const char*)scales, 4) + "1234");
+    Weights w = safetensors_open(path);
+    std::vector<float> x(128), row(64);
+    mxfp4_rows(*w.find("b"), *w.find("s"), 0, 2, x.data());
+    for (int i = 0; i < 128; i++) {
+        const int b = i / 32, q = i % 2 ? (i % 32 + b) & 15 : i % 32 & 15;
+        const double want = values[q] * ldexp(1, scales[b] - 127);
+        CHECK(x[i] == (float)want && std::signbit(x[i]) == std::signbit(want), "MXFP4 %d: got %g, wanted %g", i, x[i], want);
+    }
+    mxfp4_rows(*w.find("b"), *w.find("s"), 1, 2, row.data());
+    CHECK(!memcmp(row.data(), &x[64], 256), "MXFP4: the second row");
+    int code = 0;
+    try { mxfp4_rows(*w.find("b"), *w.find("t"), 0, 1, row.data()); } catch (Exit& e) { code = e.code; }
+    CHECK(code == EXIT_USER, "MXFP4: scales of another shape: status %d", code);
+    weights_close(&w);
+}
+
+static void test_directory() {
+    const std::string at = dir + "/model", index = at + "/model.safetensors.index.json";
+    make_dirs(at);
+    const float one[] = { 1, 2 }, two[] = { 3, 4 }, three[] = { 5, 6 };
+    safetensors_write(at + "/model-00001-of-00002.safetensors", { { "a", { 2 }, one }, { "both", { 1, 2 }, one } }, "{}");
+    safetensors_write(at + "/model-00002-of-00002.safetensors", { { "b", { 2 }, two }, { "both", { 2 }, two } }, "{}");
+    safetensors_write(at + "/consolidated.safetensors", { { "a", { 2 }, three }, { "c", { 2 }, three } }, "{}");
+    safetensors_write(dir + "/outside.safetensors", { { "a", { 2 }, three } }, "{}");
+    auto first = [&](const Weights& w, const char* name) { float x[2] = { -1, -1 }; if (const Weight* t = w.find(name)) { weight_rows(*t, 0, t->rows(), x); } return x[0]; };
+    auto status = [&](const std::string& map, const char* wanted) {
+        file_write(index, map);
+        int code = 0;
+        rewind(messages);
+        try { Weights w = safetensors_open_dir(at); weights_close(&w); } catch (Exit& e) { code = e.code; }
+        CHECK(code == EXIT_USER && said().find(wanted) != std::string::npos && said().find("---> HINT: ") != std::string::npos, "index %s: status %d, %s", map.c_str(), code, said().c_str());
+    };
+    const std::string s1 = "\"model-00001-of-00002.safetensors\"", s2 = "\"model-00002-of-00002.safetensors\"";
+    int code = 0;
+    try { safetensors_open_dir(at); } catch (Exit& e) { code = e.code; }
+    CHECK(code == EXIT_USER, "a directory without an index: status %d", code);
+    file_write(index, "{\"metadata\":{\"total_size\":1e3},\"weight_map\":{\"b\":" + s2 + ",\"a\":" + s1 + ",\"both\":" + s2 + "}}");
+    Weights w = safetensors_open_dir(at);
+    CHECK(w.tensors.size() == 3 && first(w, "a") == 1 && first(w, "b") == 3 && first(w, "both") == 3 && !w.find("c") && w.maps.size() == 2, "an index: %zu tensors", w.tensors.size());
+    weights_close(&w);
+    for (const char* name : { "../outside.safetensors", "/etc/outside.safetensors", "x/y.safetensors", ".hidden.safetensors", "model.bin", "", "..", "a\\\\b.safetensors" }) {
+        status(strf("{\"weight_map\":{\"a\":\"%s\"}}", name), "wanted the name of a .safetensors file beside the index");
+    }
+    status("{\"weight_map\":{\"a\":5}}", "wanted the name of");
+    status("{\"weight_map\":[]}", "has no weight_map");
+    status("{\"weight_map\":{}}", "has no weight_map");
+    status("{}", "has no weight_map");
+    status("[", "not JSON");
+    status("{\"weight_map\":{\"b\":" + s1 + "}}", "has no tensor 'b', but the index says so");
+    status("{\"weight_map\":{\"a\":\"model-00003-of-00003.safetensors\"}}", "is not there, but the index names it");
+    status("{\"weight_map\":{\"a\":" + s1 + ",\"a\":" + s1 + "}}", "tensor 'a' is there twice");
+    // one file goes before an index
+    safetensors_write(at + "/model.safetensors", { { "a", { 2 }, three } }, "{}");
+    w = safetensors_open_dir(at);
+    CHECK(w.tensors.size() == 1 && first(w, "a") == 5, "model.safetensors beside an index");
+    weights_close(&w);
+}
+
+int main() {
+    dir = check_tmp();
+    path = dir + "/x.gguf";
+    test_types();
+    test_values();
+    test_pairs();
+    test_lies();
+    test_fuzz(3000);
+    test_mxfp4();
+    test_directory();
+    remove_tree(dir);
+    return check_done();
+}
