@@ -3,7 +3,7 @@ attention_variants.cuh -- everything that differs between one train_sink and ano
 
 Attention here is one operation on one row. For the query at position t and its visible keys j:
 
-    s_j = q_t . k_j / sqrt(HS) + bias(t, j)      score; q, k may have gone through PE and a kernel phi before
+    s_j = scale q_t . k_j + bias(t, j)           score; q, k may have gone through PE and a kernel phi before
     w_j = f(s_j)                                 weight
     A_j = alpha w_j / Z                          attention; Z is 1, sum_j w_j, max(|sum_j w_j|, 1), (sum_j w_j^p)^(1/p)
     o_t = sum_j A_j v_j                          output
@@ -89,16 +89,21 @@ struct Attn_sigmoid_p       : Attn_sigmoid  { static constexpr ZKind Z = Z_PNORM
 
 // ----------------------------------------------------------------------------
 // 3 switch BIAS=<name>     X_BIAS(name, extra column, learn k*, learn v*, add v* to every output, extra token, "help")
-// The extra column has no position, is never masked, and joins the sum in Z. k* = 0 or v* = 0 where not learned.
+// The extra column has no position, is never masked, and joins the sum in Z. Its score is `key`: q . k* scale, or
+// `logit`: a number z for each query head. k* = 0 or v* = 0 where not learned.
+enum Column { NO_COLUMN, KEY_COLUMN, LOGIT_COLUMN };
 #define BIAS_VARIANTS(X_BIAS) \
-    X_BIAS(none,       0, 0, 0, 0, 0, "keys and values are the tokens', nothing else") \
-    X_BIAS(sink_token, 0, 0, 0, 0, 1, "one learned token x* before every sequence (Table 4, row 2)") \
-    X_BIAS(kv,         1, 1, 1, 0, 0, "one extra learned key k* and value v* per head (Table 4, row 3)") \
-    X_BIAS(k,          1, 1, 0, 0, 0, "one extra learned key k*, v* = 0 or --v-star (Table 4, row 4; Table 5)") \
-    X_BIAS(v,          0, 0, 0, 1, 0, "a learned v* added to the output of every head (Table 4, row 5)")
+    X_BIAS(none,       NO_COLUMN,    0, 0, 0, 0, "keys and values are the tokens', nothing else") \
+    X_BIAS(sink_token, NO_COLUMN,    0, 0, 0, 1, "one learned token x* before every sequence (Table 4, row 2)") \
+    X_BIAS(kv,         KEY_COLUMN,   1, 1, 0, 0, "one extra learned key k* and value v* per head (Table 4, row 3)") \
+    X_BIAS(k,          KEY_COLUMN,   1, 0, 0, 0, "one extra learned key k*, v* = 0 or --v-star (Table 4, row 4; Table 5)") \
+    X_BIAS(v,          NO_COLUMN,    0, 0, 1, 0, "a learned v* added to the output of every head (Table 4, row 5)")
 
 #define X_BIAS(name, COLUMN, K, V, ADD, TOKEN, help) \
-    struct Bias_##name { static constexpr bool column = COLUMN, learn_k = K, learn_v = V, add_v = ADD, token = TOKEN; };
+    struct Bias_##name { \
+        static constexpr Column column = COLUMN; \
+        static constexpr bool learn_k = K, learn_v = V, add_v = ADD, token = TOKEN; \
+    };
 BIAS_VARIANTS(X_BIAS)
 #undef X_BIAS
 
@@ -143,33 +148,59 @@ struct Pe_alibi : PeBase {
 struct Norm_pre  { static constexpr bool post = false; };
 struct Norm_post { static constexpr bool post = true; };
 
+// X_FFN(name, activation, gated, "formula", "help"). Which it is, is asked at run time, once a call and never in a loop
 #define FFN_VARIANTS(X_FFN) \
-    X_FFN(swiglu, "(swish(h W1) * h W2) W3", "gated, the default (Table 11)") \
-    X_FFN(geglu,  "(gelu(h W1) * h W2) W3",  "gated (Table 11)") \
-    X_FFN(reglu,  "(relu(h W1) * h W2) W3",  "gated (Table 11)") \
-    X_FFN(relu,   "relu(h W2) W3",           "(Table 11)") \
-    X_FFN(gelu,   "gelu(h W2) W3",           "erf form (Table 11)") \
-    X_FFN(swish,  "swish(h W2) W3",          "x sigmoid(x) (Table 11)")
-struct Ffn_relu {
-    static constexpr bool gated = false;
+    X_FFN(swiglu, swish, 1, "(swish(h W1) * h W2) W3", "gated, the default (Table 11)") \
+    X_FFN(geglu,  gelu,  1, "(gelu(h W1) * h W2) W3",  "gated (Table 11)") \
+    X_FFN(reglu,  relu,  1, "(relu(h W1) * h W2) W3",  "gated (Table 11)") \
+    X_FFN(relu,   relu,  0, "relu(h W2) W3",           "(Table 11)") \
+    X_FFN(gelu,   gelu,  0, "gelu(h W2) W3",           "erf form (Table 11)") \
+    X_FFN(swish,  swish, 0, "swish(h W2) W3",          "x sigmoid(x) (Table 11)") \
+    X_FFN(geglu_tanh, gelu_tanh, 1, "(gelu(h W1) * h W2) W3", "gated, tanh form: Gemma") \
+    X_FFN(gelu_tanh,  gelu_tanh, 0, "gelu(h W2) W3",          "tanh form: GPT-2, Phi") \
+    X_FFN(relu2,      relu2,     0, "relu(h W2)^2 W3",        "squared: nanochat")
+
+// an activation: act(x) and its derivative dact(x)
+#define ACTIVATIONS(X) X(relu) X(relu2) X(gelu) X(gelu_tanh) X(swish)
+#define X(name) ACT_##name,
+enum Act { ACTIVATIONS(X) };
+#undef X
+struct Act_relu {
     template <class F> HD static F act(F x)  { return x > 0 ? x : F(0); }
     template <class F> HD static F dact(F x) { return x > 0 ? F(1) : F(0); }
 };
-struct Ffn_gelu { // x Phi(x);  (x Phi)' = Phi + x phi
-    static constexpr bool gated = false;
+struct Act_relu2 {
+    template <class F> HD static F act(F x)  { return x > 0 ? x * x : F(0); }
+    template <class F> HD static F dact(F x) { return x > 0 ? x + x : F(0); }
+};
+struct Act_gelu { // x Phi(x);  (x Phi)' = Phi + x phi
     template <class F> HD static F act(F x)  { return F(0.5) * x * (F(1) + erf_(x * F(0.7071067811865476))); }
     template <class F> HD static F dact(F x) {
         return F(0.5) * (F(1) + erf_(x * F(0.7071067811865476))) + x * F(0.3989422804014327) * exp_(F(-0.5) * x * x);
     }
 };
-struct Ffn_swish { // x sigma(x);  (x sigma)' = sigma (1 + x (1 - sigma))
-    static constexpr bool gated = false;
+struct Act_gelu_tanh { // x (1 + tanh(u)) / 2 = x sigma(2u),  u = sqrt(2/pi) (x + 0.044715 x^3)
+    template <class F> HD static F two_u(F x) { return F(1.5957691216057308) * x * (F(1) + F(0.044715) * x * x); }
+    template <class F> HD static F act(F x)  { return x * sigmoid_(two_u(x)); }
+    template <class F> HD static F dact(F x) {
+        F g = sigmoid_(two_u(x));
+        return g + x * g * (F(1) - g) * F(1.5957691216057308) * (F(1) + F(3 * 0.044715) * x * x);
+    }
+};
+struct Act_swish { // x sigma(x);  (x sigma)' = sigma (1 + x (1 - sigma))
     template <class F> HD static F act(F x)  { return x * sigmoid_(x); }
     template <class F> HD static F dact(F x) { F g = sigmoid_(x); return g * (F(1) + x * (F(1) - g)); }
 };
-struct Ffn_swiglu : Ffn_swish { static constexpr bool gated = true; };
-struct Ffn_geglu  : Ffn_gelu  { static constexpr bool gated = true; };
-struct Ffn_reglu  : Ffn_relu  { static constexpr bool gated = true; };
+// f(Act_relu()) for ACT_relu, and so on: the one place where a number becomes code
+template <class Function> void with_act(Act act, Function f) {
+    #define X(name) if (act == ACT_##name) { f(Act_##name()); }
+    ACTIVATIONS(X)
+    #undef X
+}
+#define X_FFN(name, ACT, GATED, ...) \
+    struct Ffn_##name { static constexpr Act act = ACT_##ACT; static constexpr bool gated = GATED; };
+FFN_VARIANTS(X_FFN)
+#undef X_FFN
 
 #define COMBINE_VARIANTS(X_COMBINE) \
     X_COMBINE(concat, "Concat_h(o_h) W_O", "W_O is (C, NH*HS) (Eq. 4)") \
@@ -223,6 +254,9 @@ struct AttnShape {
     int bias_shared;          // 1: one k*, v* for all heads of a layer (Table 12)
     int k_dims;               // learnable entries of k*, 1..HS (Table 13)
     float p, alpha;           // --attn-p, --attn-alpha
+    double scale = 1;         // of q . k: 1 / sqrt(HS), unless the model says otherwise
+    float cap = 0;            // ATTN=softcap: scores stay within +-cap
+    int rot = 0;              // channels at the front of every head that rope turns: HS, or fewer
 };
 HD int  attn_row(AttnShape s) { return (s.NH + 2 * s.KV) * s.HS; } // one row of qkv: q heads, k heads, v heads
 // the learned key or value of key/value head g; NULL where there is none

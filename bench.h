@@ -31,7 +31,7 @@ static double product_gflops() {
     const int N = ops::large;
     real* x = (real*)ops::device_malloc(3 * (size_t)N * N * sizeof(real));
     real *y = x + (size_t)N * N, *z = y + (size_t)N * N;
-    const double ms = time_ms([=] { ops::matmul_forward(x, y, z, NULL, N, N, N); });
+    const double ms = time_ms([=] { ops::matmul_forward(x, y, z, NULL, NULL, N, N, N); });
     ops::device_free(x);
     return 2.0 * N * N * N / ms / 1e6;
 }
@@ -67,21 +67,21 @@ static std::vector<OpRow> op_rows(Model* m) {
     auto product = [&](const std::string& name, int calls, real* out, real* inp, real* weight, real* residual,
                        real* dinp, real* dout, acc* dweight, int N, int C, int OC) {
         const double flops = 2.0 * N * C * OC, bytes = one * (1.0 * N * C + 1.0 * C * OC + (residual ? 2.0 : 1.0) * N * OC);
-        row(name, calls, flops, bytes, [=] { ops::matmul_forward(out, inp, weight, residual, N, C, OC); });
+        row(name, calls, flops, bytes, [=] { ops::matmul_forward(out, inp, weight, NULL, residual, N, C, OC); });
         row(name + ", to weight", calls, flops, one * (1.0 * N * C + 1.0 * N * OC) + 2.0 * sizeof(acc) * C * OC,
             [=] { ops::matmul_backward_weight(dweight, dout, inp, N, C, OC); });
         row(name + ", to input", calls, flops, one * (1.0 * N * C + 1.0 * C * OC + 1.0 * N * OC),
-            [=] { ops::matmul_backward_input(dinp, dout, weight, N, C, OC); });
+            [=] { ops::matmul_backward_input(dinp, dout, weight, false, N, C, OC); });
     };
     row("embedding", 1, 0, 2 * NC, [=] {
-        ops::embed_forward(a.x, m->tokens, W.wte, Pe::learnable ? W.wpe : m->positions, W.sink, m->B, m->T, C);
+        ops::embed_forward(a.x, m->tokens, W.wte, Pe::learnable ? W.wpe : m->positions, W.sink, 1, m->B, m->T, C);
     });
     row("embedding, backward", 1, 0, 3 * NC, [=] {
-        ops::embed_backward(G.wte, G.wpe, G.sink, a.dx, m->tokens, m->B, m->T, C);
+        ops::embed_backward(G.wte, G.wpe, G.sink, a.dx, m->tokens, 1, m->B, m->T, C);
     });
-    row("norm", norms, 0, 2 * NC, [=] { ops::rmsnorm_forward(n1, rstd, x1, w.ln2w, c.eps, N, C); });
+    row("norm", norms, 0, 2 * NC, [=] { ops::norm_forward(n1, NULL, rstd, x1, w.ln2w, NULL, c.eps, N, C); });
     row("norm, backward", norms, 0, 4 * NC, [=] {
-        ops::rmsnorm_backward(a.dx, g.ln2w, a.dn, x1, w.ln2w, rstd, !Norm::post, N, C);
+        ops::norm_backward(a.dx, g.ln2w, NULL, a.dn, x1, w.ln2w, NULL, rstd, !Norm::post, N, C);
     });
     product("QKV", L, a.qkv, act_n(m, 0), w.qw, NULL, a.dn, a.dqkv, g.qw, N, C, QKV);
     if (Pe::rotary) { row("rotary", L, 0, 2 * one * N * (c.NH + c.KV) * c.HS, [=] { ops::rope(a.qkv, m->turns, 1, s); }); }
@@ -91,11 +91,11 @@ static std::vector<OpRow> op_rows(Model* m) {
     row("attention, backward", L, 10 * madds, 2 * NQ + 2 * NO, [=] { attention_backward(m, 0); });
     product("O", L, x1, att, w.ow, a.x, datt, a.dx, g.ow, N, OC, C);
     product("gate|up", L, a.fch, n1, Ffn::gated ? w.gatew : w.upw, NULL, a.dn, a.dfch, Ffn::gated ? g.gatew : g.upw, N, C, FH);
-    row("FFN", L, 0, one * N * (FH + F), [=] { ops::ffn_forward<Ffn>(a.fca, a.fch, N, F); });
-    row("FFN, backward", L, 0, one * N * (2.0 * FH + F), [=] { ops::ffn_backward<Ffn>(a.dfch, a.dfca, a.fch, N, F); });
+    row("FFN", L, 0, one * N * (FH + F), [=] { ops::ffn_forward(a.fca, a.fch, Ffn::act, Ffn::gated, N, F); });
+    row("FFN, backward", L, 0, one * N * (2.0 * FH + F), [=] { ops::ffn_backward(a.dfch, a.dfca, a.fch, Ffn::act, Ffn::gated, N, F); });
     product("down", L, act_x(m, 2), a.fca, w.downw, x1, a.dfca, a.dx, g.downw, N, F, C);
     product("head", chunks, a.logits, act_n(m, 2 * L), W.lmw, NULL, a.dn, a.logits, G.lmw, R, C, V);
-    row("classifier", chunks, 0, 2 * one * R * V, [=] { ops::classifier(a.losses, a.logits, m->targets, 1e-3f, R, V); });
+    row("classifier", chunks, 0, 2 * one * R * V, [=] { ops::classifier(a.losses, a.logits, m->targets, 1e-3f, 0, R, V); });
     row("gradient norm", 1, 0, sizeof(acc) * P, [=] { ops::square_norm(m->sums, m->grads, 1, P); });
     row("AdamW", 1, 0, (7 * sizeof(acc) + (sizeof(real) == sizeof(acc) ? 0 : one)) * P,
         [=] { ops::adamw_update(m->params, m->master, m->m, m->v, m->grads, m->sums, o, P); });

@@ -38,7 +38,7 @@ namespace cpu {
 template <class A, class Bi, class Pe>
 void attention_metrics(HeadMetrics* out, const real* qkv, const acc* stat, const real* kstar, int skip, AttnShape s) {
     const int T = s.T, HS = s.HS, W = attn_row(s), G = s.NH / s.KV;
-    const real scale = real(1) / sqrt(real(HS));
+    const real scale = s.scale;
     #pragma omp parallel for schedule(dynamic)
     for (int bh = 0; bh < s.B * s.NH; bh++) {
         const int b = bh / s.NH, h = bh % s.NH, rows = T - skip;
@@ -174,7 +174,7 @@ void head_maps(float* map, float* cosine, float* product, const R* qkv, const S*
                 qk += a * b; qq += a * a; kk += b * b;
             }
             const long at = (long)t * (s.T + 1) + j + 1;
-            const double score = qk / sqrt((double)s.HS) + (j >= 0 ? Pe::template bias<double>(t - j, h, s.NH) : 0.0);
+            const double score = qk * s.scale + (j >= 0 ? Pe::template bias<double>(t - j, h, s.NH) : 0.0);
             const bool sees = j >= 0 ? attn_sees(s, t, j) : (bool)Bi::column;
             const S* st = stat + ((long)h * s.T + t) * 2;
             map[at] = sees ? attn_weight<A, double>(score, st[0], st[1]) : 0.0;

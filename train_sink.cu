@@ -194,7 +194,9 @@ struct Model {
 static AttnShape attn_shape(const Model* m) {
     const Config& c = m->c;
     const int prefix = c.prefix ? c.prefix + Bias::token : 0;
-    return { m->B, m->T, c.NH, c.KV, c.HS, c.window, prefix, c.bias_shared, c.k_dims, c.attn_p, c.attn_alpha };
+    const acc scale = acc(1) / sqrt(acc(c.HS));
+    return { m->B, m->T, c.NH, c.KV, c.HS, c.window, prefix, c.bias_shared, c.k_dims, c.attn_p, c.attn_alpha,
+             scale, 0, c.HS };
 }
 static const real* star_k(const Model* m, int l) { return m->w.layer[l].kstar; }
 static const real* star_v(const Model* m, int l) {
@@ -343,7 +345,7 @@ static void norm_forward(Model* m, int i) {
     if (Norm::post && i == 0) { return; }
     const int N = m->B * m->T;
     acc* rstd = m->a.rstd + (size_t)i * N;
-    ops::rmsnorm_forward(act_n(m, i), rstd, act_x(m, i), norm_weight(m->w, i, m->c.L), m->c.eps, N, m->c.C);
+    ops::norm_forward(act_n(m, i), NULL, rstd, act_x(m, i), norm_weight(m->w, i, m->c.L), NULL, m->c.eps, N, m->c.C);
 }
 // a tensor of layer l: shape (L, N, per_row)
 template <class A> static A* of_layer(A* t, const Model* m, int l, int per_row) {
@@ -356,7 +358,7 @@ static void attention_block_forward(Model* m, int l) {
     const int N = m->B * m->T, i = 2 * l, QK = (c.NH + c.KV) * c.HS, OC = Combine::sum ? c.HS : c.NH * c.HS;
     real *qkv = of_layer(m->a.qkv, m, l, attn_row(s)), *att = of_layer(m->a.att, m, l, c.NH * c.HS), *heads = att;
     acc* stat = of_layer(m->a.stat, m, l, c.NH * 2);
-    ops::matmul_forward(qkv, act_n(m, i), w.qw, NULL, N, c.C, attn_row(s));
+    ops::matmul_forward(qkv, act_n(m, i), w.qw, NULL, NULL, N, c.C, attn_row(s));
     if (Pe::rotary) { ops::rope(qkv, m->turns, +1, s); }
     if (Attn::phi == PHI_ELU1) { ops::phi_elu1_forward(qkv, s); }
     if (Attn::phi == PHI_MLP) { // phi(x) = W2 relu(W1 x) on every head of q and k
@@ -364,9 +366,9 @@ static void attention_block_forward(Model* m, int l) {
         real* act = of_layer(m->a.phi_act, m, l, QK);
         const int rows = N * (c.NH + c.KV);
         ops::qk_gather(in, qkv, s);
-        ops::matmul_forward(hid, in, w.phi1w, NULL, rows, c.HS, c.HS);
-        ops::ffn_forward<Ffn_relu>(act, hid, rows, c.HS);
-        ops::matmul_forward(m->a.dphi, act, w.phi2w, NULL, rows, c.HS, c.HS);
+        ops::matmul_forward(hid, in, w.phi1w, NULL, NULL, rows, c.HS, c.HS);
+        ops::ffn_forward(act, hid, ACT_relu, false, rows, c.HS);
+        ops::matmul_forward(m->a.dphi, act, w.phi2w, NULL, NULL, rows, c.HS, c.HS);
         ops::qk_scatter(qkv, m->a.dphi, s);
     }
     ops::attention_forward<Attn, Bias, Pe>(att, stat, qkv, star_k(m, l), star_v(m, l), s);
@@ -374,22 +376,22 @@ static void attention_block_forward(Model* m, int l) {
         heads = of_layer(m->a.heads, m, l, OC);
         ops::heads_forward(heads, att, Bias::add_v ? w.vstar : NULL, Combine::sum, s);
     }
-    ops::matmul_forward(act_x(m, i + 1), heads, w.ow, Norm::post ? act_n(m, i) : act_x(m, i), N, OC, c.C);
+    ops::matmul_forward(act_x(m, i + 1), heads, w.ow, NULL, Norm::post ? act_n(m, i) : act_x(m, i), N, OC, c.C);
 }
 // x_{i+1} = base_i + W_down act(W_gate|up n_i),  i = 2l + 1
 static void ffn_block_forward(Model* m, int l) {
     const Config& c = m->c; const auto& w = m->w.layer[l];
     const int N = m->B * m->T, i = 2 * l + 1, FH = c.F * (Ffn::gated ? 2 : 1);
     real *fch = of_layer(m->a.fch, m, l, FH), *fca = of_layer(m->a.fca, m, l, c.F);
-    ops::matmul_forward(fch, act_n(m, i), Ffn::gated ? w.gatew : w.upw, NULL, N, c.C, FH);
-    ops::ffn_forward<Ffn>(fca, fch, N, c.F);
-    ops::matmul_forward(act_x(m, i + 1), fca, w.downw, Norm::post ? act_n(m, i) : act_x(m, i), N, c.F, c.C);
+    ops::matmul_forward(fch, act_n(m, i), Ffn::gated ? w.gatew : w.upw, NULL, NULL, N, c.C, FH);
+    ops::ffn_forward(fca, fch, Ffn::act, Ffn::gated, N, c.F);
+    ops::matmul_forward(act_x(m, i + 1), fca, w.downw, NULL, Norm::post ? act_n(m, i) : act_x(m, i), N, c.F, c.C);
 }
 // tokens -> n_2L
 static void model_body(Model* m) {
     const Config& c = m->c;
     ops::embed_forward(act_x(m, 0), m->tokens, m->w.wte, Pe::learnable ? m->w.wpe : m->positions, m->w.sink,
-                       m->B, m->T, c.C);
+                       1, m->B, m->T, c.C);
     for (int l = 0; l < c.L; l++) {
         norm_forward(m, 2 * l);
         attention_block_forward(m, l);
@@ -406,10 +408,10 @@ static void model_head(Model* m, float dloss) {
     for (int r = 0; r < N; r += m->R) {
         const int rows = std::min(m->R, N - r);
         real* n = act_n(m, 2 * c.L) + (size_t)r * c.C;
-        ops::matmul_forward(m->a.logits, n, m->w.lmw, NULL, rows, c.C, c.V);
-        ops::classifier(m->a.losses + r, m->a.logits, m->targets + r, dloss, rows, c.V);
+        ops::matmul_forward(m->a.logits, n, m->w.lmw, NULL, NULL, rows, c.C, c.V);
+        ops::classifier(m->a.losses + r, m->a.logits, m->targets + r, dloss, 0, rows, c.V);
         if (dloss == 0) { continue; }
-        ops::matmul_backward_input(m->a.dn + (size_t)r * c.C, m->a.logits, m->w.lmw, rows, c.C, c.V);
+        ops::matmul_backward_input(m->a.dn + (size_t)r * c.C, m->a.logits, m->w.lmw, false, rows, c.C, c.V);
         ops::matmul_backward_weight(m->g.lmw, m->a.logits, n, rows, c.C, c.V);
     }
 }
@@ -445,7 +447,7 @@ static void attention_block_backward(Model* m, int l) {
     const bool combine = Combine::sum || Bias::add_v;
     real *heads = combine ? of_layer(m->a.heads, m, l, OC) : att, *dheads = combine ? m->a.dheads : m->a.datt;
     ops::matmul_backward_weight(g.ow, m->a.dx, heads, N, OC, c.C);
-    ops::matmul_backward_input(dheads, m->a.dx, w.ow, N, OC, c.C);
+    ops::matmul_backward_input(dheads, m->a.dx, w.ow, false, N, OC, c.C);
     if (combine) { ops::heads_backward(m->a.datt, Bias::add_v ? g.vstar : NULL, dheads, Combine::sum, s); }
     attention_backward(m, l);
     if (Attn::phi == PHI_MLP) {
@@ -455,16 +457,16 @@ static void attention_block_backward(Model* m, int l) {
         const int rows = N * (c.NH + c.KV);
         ops::qk_gather(d1, dqkv, s);
         ops::matmul_backward_weight(g.phi2w, d1, act, rows, c.HS, c.HS);
-        ops::matmul_backward_input(d2, d1, w.phi2w, rows, c.HS, c.HS);
-        ops::ffn_backward<Ffn_relu>(d1, d2, hid, rows, c.HS);
+        ops::matmul_backward_input(d2, d1, w.phi2w, false, rows, c.HS, c.HS);
+        ops::ffn_backward(d1, d2, hid, ACT_relu, false, rows, c.HS);
         ops::matmul_backward_weight(g.phi1w, d1, in, rows, c.HS, c.HS);
-        ops::matmul_backward_input(d2, d1, w.phi1w, rows, c.HS, c.HS);
+        ops::matmul_backward_input(d2, d1, w.phi1w, false, rows, c.HS, c.HS);
         ops::qk_scatter(dqkv, d2, s);
     }
     if (Attn::phi == PHI_ELU1) { ops::phi_elu1_backward(dqkv, qkv, s); }
     if (Pe::rotary && !turn_with_attention) { ops::rope(dqkv, m->turns, -1, s); }
     ops::matmul_backward_weight(g.qw, dqkv, act_n(m, i), N, c.C, attn_row(s));
-    ops::matmul_backward_input(m->a.dn, dqkv, w.qw, N, c.C, attn_row(s));
+    ops::matmul_backward_input(m->a.dn, dqkv, w.qw, false, N, c.C, attn_row(s));
 }
 // dn_i from a.dx = dx_{i+1}:  in the forward pass this was  x_{i+1} = base_i + W_down act(W_gate|up n_i)
 static void ffn_block_backward(Model* m, int l) {
@@ -472,10 +474,10 @@ static void ffn_block_backward(Model* m, int l) {
     const int N = m->B * m->T, i = 2 * l + 1, FH = c.F * (Ffn::gated ? 2 : 1);
     real *fch = of_layer(m->a.fch, m, l, FH), *fca = of_layer(m->a.fca, m, l, c.F);
     ops::matmul_backward_weight(g.downw, m->a.dx, fca, N, c.F, c.C);
-    ops::matmul_backward_input(m->a.dfca, m->a.dx, w.downw, N, c.F, c.C);
-    ops::ffn_backward<Ffn>(m->a.dfch, m->a.dfca, fch, N, c.F);
+    ops::matmul_backward_input(m->a.dfca, m->a.dx, w.downw, false, N, c.F, c.C);
+    ops::ffn_backward(m->a.dfch, m->a.dfca, fch, Ffn::act, Ffn::gated, N, c.F);
     ops::matmul_backward_weight(Ffn::gated ? g.gatew : g.upw, m->a.dfch, act_n(m, i), N, c.C, FH);
-    ops::matmul_backward_input(m->a.dn, m->a.dfch, Ffn::gated ? w.gatew : w.upw, N, c.C, FH);
+    ops::matmul_backward_input(m->a.dn, m->a.dfch, Ffn::gated ? w.gatew : w.upw, false, N, c.C, FH);
 }
 // a.dn = dn_i (without the base term) and a.dx = dx_{i+1}  ->  a.dx = dx_i
 //      pre:   dx_i = dx_{i+1} + LN'(dn_i)             since base_i = x_i
@@ -484,8 +486,8 @@ static void norm_backward(Model* m, int i, bool top) {
     const int N = m->B * m->T, C = m->c.C;
     if (Norm::post && !top) { ops::add(m->a.dn, m->a.dx, (long)N * C); }
     if (Norm::post && i == 0) { std::swap(m->a.dx, m->a.dn); return; }
-    ops::rmsnorm_backward(m->a.dx, norm_weight(m->g, i, m->c.L), m->a.dn, act_x(m, i), norm_weight(m->w, i, m->c.L),
-                          m->a.rstd + (size_t)i * N, !Norm::post && !top, N, C);
+    ops::norm_backward(m->a.dx, norm_weight(m->g, i, m->c.L), NULL, m->a.dn, act_x(m, i), norm_weight(m->w, i, m->c.L),
+                       NULL, m->a.rstd + (size_t)i * N, !Norm::post && !top, N, C);
 }
 // after model_forward with dloss: adds the gradient of dloss * sum of losses to every tensor of g
 static void model_backward(Model* m) {
@@ -496,7 +498,7 @@ static void model_backward(Model* m) {
         attention_block_backward(m, l);
         norm_backward(m, 2 * l, false);
     }
-    ops::embed_backward(m->g.wte, m->g.wpe, m->g.sink, m->a.dx, m->tokens, m->B, m->T, m->c.C);
+    ops::embed_backward(m->g.wte, m->g.wpe, m->g.sink, m->a.dx, m->tokens, 1, m->B, m->T, m->c.C);
 }
 // a step begins: no gradients, no loss
 static void model_zero(Model* m) {

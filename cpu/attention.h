@@ -79,7 +79,7 @@ template <class A, class Pe>
 inline void tile_scores(real* score, const real* q, const real* k_cols, int t0, int t1, int j0, int j1, int h,
                         AttnShape s) {
     const int HP = padded(s.HS), TP = padded_keys(s.T), N = padded(j1 - j0);
-    const real scale = real(1) / sqrt(real(s.HS));
+    const real scale = s.scale;
     for (int r = 0; r < t1 - t0; r++) { for (int j = 0; j < N; j++) { score[r * BC + j] = 0; } }
     tile_product(score, BC, q, HP, 1, k_cols + j0, TP, t1 - t0, N, s.HS);
     const bool full = attn_tile_full(s, t0, t1, j0, j1);
@@ -106,7 +106,7 @@ inline int tile_end(int t1, AttnShape s) { return std::min(s.T, std::max(t1, s.p
 template <class A, class Bi, class Pe>
 void attention_forward(real* out, acc* stat, const real* qkv, const real* kstar, const real* vstar, AttnShape s) {
     const int T = s.T, HS = s.HS, W = attn_row(s), HP = padded(HS), TP = padded_keys(T), G = s.NH / s.KV;
-    const real p = s.p, alpha = attn_alpha<A, real>(s), scale = real(1) / sqrt(real(HS));
+    const real p = s.p, alpha = attn_alpha<A, real>(s), scale = s.scale;
     #pragma omp parallel for schedule(dynamic)
     for (int bg = 0; bg < s.B * s.KV; bg++) {
         const int b = bg / s.KV, g = bg % s.KV;
@@ -175,7 +175,7 @@ void attention_forward(real* out, acc* stat, const real* qkv, const real* kstar,
 template <class A>
 inline void star_backward(real* dq_t, acc* dks, acc* dvs, const real* do_t, const real* q_t, const acc* st_t,
                           const real* ks, const real* vs, real delta, AttnShape s) {
-    const real scale = real(1) / sqrt(real(s.HS)), alpha = attn_alpha<A, real>(s);
+    const real scale = s.scale, alpha = attn_alpha<A, real>(s);
     const real s_star = ks ? dot(q_t, ks, s.HS) * scale : real(0), dw_star = vs ? dot(do_t, vs, s.HS) : real(0);
     const real w_star = attn_weight<A>(s_star, st_t[0], st_t[1]);
     const real ds_star = attn_ds<A>(s_star, w_star, dw_star, st_t[0], delta, real(s.p), alpha) * scale;
@@ -187,13 +187,13 @@ inline void star_backward(real* dq_t, acc* dks, acc* dvs, const real* do_t, cons
 }
 // dqkv = (overwritten), dkstar, dvstar += (KV or 1, HS), or NULL where there is nothing to learn. turns: NULL, or the
 // table of rope, and dq and dk leave turned back: where q and k came out of rope, this is also its backward.
-// in the forward pass this was:  A_j = alpha f(s_j) / Z,  o = sum_j A_j v_j,  s_j = q . k_j / sqrt(HS) + bias, so
-//     dv_j += A_j do,   dA_j = do . v_j,   ds_j = attn_ds(..),   dq += ds_j k_j / sqrt(HS),   dk_j += ds_j q / sqrt(HS)
+// in the forward pass this was:  A_j = alpha f(s_j) / Z,  o = sum_j A_j v_j,  s_j = scale q . k_j + bias, so
+//     dv_j += A_j do,   dA_j = do . v_j,   ds_j = attn_ds(..),   dq += scale ds_j k_j,   dk_j += scale ds_j q
 template <class A, class Bi, class Pe>
 void attention_backward(real* dqkv, acc* dkstar, acc* dvstar, const real* dout, const real* out, const acc* stat,
                         const real* qkv, const real* kstar, const real* vstar, const acc* turns, AttnShape s) {
     const int T = s.T, HS = s.HS, W = attn_row(s), HP = padded(HS), TP = padded_keys(T), G = s.NH / s.KV;
-    const real p = s.p, alpha = attn_alpha<A, real>(s), scale = real(1) / sqrt(real(HS));
+    const real p = s.p, alpha = attn_alpha<A, real>(s), scale = s.scale;
     std::vector<acc> dstar((size_t)s.B * s.KV * 2 * HS);    // dk*, dv* of every (b, g), summed in order at the end
     #pragma omp parallel for schedule(dynamic)
     for (int bg = 0; bg < s.B * s.KV; bg++) {

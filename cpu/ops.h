@@ -48,37 +48,72 @@ inline void  cast_to_real(real* dst, const acc* src, long n) {
 // ----------------------------------------------------------------------------
 // 2 matrix product
 
-// out (N, OC) = inp (N, C) @ weight (OC, C)^T  [+ residual (N, OC), unless NULL]
-inline void matmul_forward(real* out, const real* inp, const real* weight, const real* residual, int N, int C, int OC) {
-    if (residual) { memcpy(out, residual, (size_t)N * OC * sizeof(real)); }
-    gemm<real>(N, OC, C, inp, C, 1, weight, 1, C, out, OC, residual != NULL);
+// out (N, OC) = inp (N, C) @ weight (OC, C)^T  [+ bias (OC)]  [+ residual (N, OC)]; NULL where there is none
+inline void matmul_forward(real* out, const real* inp, const real* weight, const real* bias, const real* residual,
+                           int N, int C, int OC) {
+    if (bias) {
+        #pragma omp parallel for
+        for (int n = 0; n < N; n++) {
+            const long row = (long)n * OC;
+            for (int o = 0; o < OC; o++) { out[row + o] = bias[o] + (residual ? residual[row + o] : real(0)); }
+        }
+    } else if (residual) {
+        memcpy(out, residual, (size_t)N * OC * sizeof(real));
+    }
+    gemm<real>(N, OC, C, inp, C, 1, weight, 1, C, out, OC, bias || residual);
 }
-// in the forward pass this was:  out = inp W^T,  so dinp (N, C) = dout (N, OC) @ weight (OC, C)
-inline void matmul_backward_input(real* dinp, const real* dout, const real* weight, int N, int C, int OC) {
-    gemm<real>(N, C, OC, dout, OC, 1, weight, C, 1, dinp, C, false);
+// in the forward pass this was:  out = inp W^T,  so dinp (N, C) = [+= if add]  dout (N, OC) @ weight (OC, C)
+inline void matmul_backward_input(real* dinp, const real* dout, const real* weight, bool add, int N, int C, int OC) {
+    gemm<real>(N, C, OC, dout, OC, 1, weight, C, 1, dinp, C, add);
 }
 // and dweight (OC, C) += dout^T @ inp
 inline void matmul_backward_weight(acc* dweight, const real* dout, const real* inp, int N, int C, int OC) {
     gemm<real>(OC, C, N, dout, 1, OC, inp, C, 1, dweight, C, true);
 }
+// For n = 0..N-1 row(n, sums) adds to sums (P, C), and these go += to the P vectors of `to`, unless NULL. 64 rows at a
+// time, then those in order: the same bits whatever the number of threads
+template <class Row> void row_sums(std::initializer_list<acc*> to, int N, int C, Row row) {
+    const int rows = 64, blocks = div_up(N, rows);
+    const long width = (long)to.size() * C;
+    std::vector<acc> part(blocks * width);
+    #pragma omp parallel for
+    for (int k = 0; k < blocks; k++) {
+        for (int n = k * rows; n < std::min(N, (k + 1) * rows); n++) { row(n, &part[k * width]); }
+    }
+    const acc* from = part.data();
+    for (int k = 0; k < blocks; k++) {
+        for (acc* out : to) {
+            for (int c = 0; out && c < C; c++) { out[c] += from[c]; }
+            from += C;
+        }
+    }
+}
+// and dbias (OC) += sum_n dout
+inline void matmul_backward_bias(acc* dbias, const real* dout, int N, int OC) {
+    row_sums({ dbias }, N, OC, [=](int n, acc* sum) {
+        for (int o = 0; o < OC; o++) { sum[o] += dout[(long)n * OC + o]; }
+    });
+}
 
 // ----------------------------------------------------------------------------
 // 3 embedding and RMSNorm
 
-// out (B, T, C): row t is wte[token] + pos[t]; with a sink token row 0 is sink + pos[0], token t stands at row t + 1.
+// out (B, T, C): row t is scale wte[token] + pos[t]; with a sink token row 0 is sink + pos[0], token t stands at row t + 1.
 // tokens (B, T') with T' = T, or T - 1 if sink; wte (V, C); pos (T, C) or NULL; sink (C) or NULL
 inline void embed_forward(real* out, const int* tokens, const real* wte, const real* pos, const real* sink,
-                          int B, int T, int C) {
+                          float scale, int B, int T, int C) {
     const int skip = sink ? 1 : 0;
     #pragma omp parallel for
     for (int bt = 0; bt < B * T; bt++) {
         const int b = bt / T, t = bt % T;
         const real* x = t < skip ? sink : wte + (long)tokens[b * (T - skip) + t - skip] * C;
-        for (int c = 0; c < C; c++) { out[(long)bt * C + c] = x[c] + (pos ? pos[t * C + c] : real(0)); }
+        const real by = t < skip ? 1 : scale;
+        for (int c = 0; c < C; c++) { out[(long)bt * C + c] = x[c] * by + (pos ? pos[t * C + c] : real(0)); }
     }
 }
 // dwte, dpos, dsink += the rows of dout that read them; dpos, dsink may be NULL, sink as in forward
-inline void embed_backward(acc* dwte, acc* dpos, acc* dsink, const real* dout, const int* tokens, int B, int T, int C) {
+inline void embed_backward(acc* dwte, acc* dpos, acc* dsink, const real* dout, const int* tokens, float scale,
+                           int B, int T, int C) {
     const int skip = dsink ? 1 : 0, chunk = 16;
     #pragma omp parallel for // over channels, so that two equal tokens never meet in two threads
     for (int c0 = 0; c0 < C; c0 += chunk) {
@@ -87,60 +122,89 @@ inline void embed_backward(acc* dwte, acc* dpos, acc* dsink, const real* dout, c
             for (int t = 0; t < T; t++) {
                 acc* dx = t < skip ? dsink : dwte + (long)tokens[b * (T - skip) + t - skip] * C;
                 const real* d = dout + (long)(b * T + t) * C;
-                for (int c = c0; c < c1; c++) { dx[c] += d[c]; }
+                const acc by = t < skip ? 1 : scale;
+                for (int c = c0; c < c1; c++) { dx[c] += d[c] * by; }
                 if (dpos) { for (int c = c0; c < c1; c++) { dpos[t * C + c] += d[c]; } }
             }
         }
     }
 }
 
-// out (N, C) = x rstd * weight,  rstd (N) = 1 / sqrt(mean(x^2) + eps)            (Zhang & Sennrich 2019; section 3.1)
-inline void rmsnorm_forward(real* out, acc* rstd, const real* x, const real* weight, float eps, int N, int C) {
+// out (N, C) = x^ weight + bias (C each, or NULL), where x^ = (x - mean) rstd with, over a row's C channels,
+//      LayerNorm   mean (N) of x,     rstd (N) = 1 / sqrt(mean((x - mean)^2) + eps)                 (Ba et al. 2016)
+//      RMSNorm     mean NULL: no mean, rstd = 1 / sqrt(mean(x^2) + eps)     (Zhang & Sennrich 2019; section 3.1)
+inline void norm_forward(real* out, acc* mean, acc* rstd, const real* inp, const real* weight, const real* bias,
+                         float eps, int N, int C) {
     #pragma omp parallel for
     for (int n = 0; n < N; n++) {
-        const real* x_n = x + (long)n * C;
-        acc sum = 0;
-        #pragma omp simd reduction(+ : sum)
-        for (int c = 0; c < C; c++) { sum += x_n[c] * x_n[c]; }
+        const real* x = inp + (long)n * C;
+        real* o = out + (long)n * C;
+        acc m = 0, sum = 0;
+        if (mean) {
+            #pragma omp simd reduction(+ : m)
+            for (int c = 0; c < C; c++) { m += x[c]; }
+            mean[n] = m = m / C;
+            #pragma omp simd reduction(+ : sum)
+            for (int c = 0; c < C; c++) { sum += (x[c] - m) * (x[c] - m); }
+        } else {
+            #pragma omp simd reduction(+ : sum)
+            for (int c = 0; c < C; c++) { sum += x[c] * x[c]; }
+        }
         const acc r = acc(1) / sqrt(sum / C + acc(eps));
-        for (int c = 0; c < C; c++) { out[(long)n * C + c] = x_n[c] * r * weight[c]; }
         rstd[n] = r;
+        if (!mean && weight && !bias) {
+            for (int c = 0; c < C; c++) { o[c] = x[c] * r * weight[c]; }
+        } else {
+            for (int c = 0; c < C; c++) {
+                o[c] = (x[c] - m) * r * (weight ? weight[c] : real(1)) + (bias ? bias[c] : real(0));
+            }
+        }
     }
 }
-// in the forward pass this was:  out_c = x_c r w_c,  r = (mean(x^2) + eps)^(-1/2),  so dr/dx_c = -r^3 x_c / C
-// dx (N, C) = r (dout w) - x r^3 mean(dout w x)   [+= if add];   dweight (C) += sum_n dout x r
-inline void rmsnorm_backward(real* dx, acc* dweight, const real* dout, const real* x, const real* weight,
-                             const acc* rstd, bool add, int N, int C) {
-    const int rows = 64, blocks = div_up(N, rows);          // each block sums its rows; then the blocks in order
-    std::vector<acc> part((size_t)blocks * C);
-    #pragma omp parallel for
-    for (int k = 0; k < blocks; k++) {
-        acc* dw = &part[(size_t)k * C];
-        for (int n = k * rows; n < std::min(N, (k + 1) * rows); n++) {
-            const real *d = dout + (long)n * C, *x_n = x + (long)n * C;
-            real* dx_n = dx + (long)n * C;
-            const acc r = rstd[n];
-            acc dot = 0;
+// in the forward pass this was:  out = x^ w + b,  x^ = (x - mean) r,  so with g = dout w (dout without a weight)
+//      dx (N, C) = r (g - mean(g) - x^ mean(g x^))    LayerNorm
+//                  r (g           - x^ mean(g x^))    RMSNorm          [+= if add]
+//      dweight (C) += sum_n dout x^,   dbias (C) += sum_n dout         where they are not NULL
+inline void norm_backward(real* dx, acc* dweight, acc* dbias, const real* dout, const real* x, const real* weight,
+                          const acc* mean, const acc* rstd, bool add, int N, int C) {
+    const std::vector<real> ones(weight ? 0 : C, 1);
+    const real* const w = weight ? weight : ones.data();
+    row_sums({ dweight, dbias }, N, C, [=](int n, acc* dw) {
+        const real *d = dout + (long)n * C, *x_n = x + (long)n * C;
+        real* dx_n = dx + (long)n * C;
+        const acc r = rstd[n];
+        acc dot = 0, sum = 0;
+        if (mean) {
+            const acc m = mean[n];
+            #pragma omp simd reduction(+ : dot, sum)
+            for (int c = 0; c < C; c++) { dot += d[c] * w[c] * (x_n[c] - m); sum += d[c] * w[c]; }
+            const acc f = r * r * r * dot / C, r_mean = r * sum / C;
+            for (int c = 0; c < C; c++) {
+                const acc g = d[c] * w[c] * r - (x_n[c] - m) * f - r_mean;
+                dw[c] += d[c] * (x_n[c] - m) * r;
+                dx_n[c] = add ? dx_n[c] + g : g;
+            }
+        } else {
             #pragma omp simd reduction(+ : dot)
-            for (int c = 0; c < C; c++) { dot += d[c] * weight[c] * x_n[c]; }
+            for (int c = 0; c < C; c++) { dot += d[c] * w[c] * x_n[c]; }
             const acc f = r * r * r * dot / C;
             for (int c = 0; c < C; c++) {
-                const acc g = d[c] * weight[c] * r - x_n[c] * f;
+                const acc g = d[c] * w[c] * r - x_n[c] * f;
                 dw[c] += d[c] * x_n[c] * r;
                 dx_n[c] = add ? dx_n[c] + g : g;
             }
         }
-    }
-    for (int k = 0; k < blocks; k++) { for (int c = 0; c < C; c++) { dweight[c] += part[(size_t)k * C + c]; } }
+        for (int c = 0; dbias && c < C; c++) { dw[C + c] += d[c]; }
+    });
 }
 
 // ----------------------------------------------------------------------------
 // 4 rotary and kernels: q and k are the first (NH + KV) * HS columns of every row of qkv (B, T, (NH + 2 KV) HS)
 
-// in place: (x_i, x_{i+HS/2}) turns by sign * t * theta_i; table (T, HS/2, 2) holds cos, sin (Eq. 8, half-split as in
-// LLaMA). Backward is the same turn the other way: sign -1 on the gradient
+// in place, on the first rot channels of every head: (x_i, x_{i+rot/2}) turns by sign * t * theta_i; table (T, rot/2, 2)
+// holds cos, sin (Eq. 8, half-split as in LLaMA). Backward is the same turn the other way: sign -1 on the gradient
 inline void rope(real* qkv, const acc* table, int sign, AttnShape s) {
-    const int H = s.HS / 2;
+    const int H = s.rot / 2;
     #pragma omp parallel for
     for (int bt = 0; bt < s.B * s.T; bt++) {
         const acc* turn = table + (long)(bt % s.T) * H * 2;
@@ -186,8 +250,99 @@ inline void qk_scatter(real* qkv, const real* qk, AttnShape s) {
     }
 }
 
+// RMSNorm of q and k before they turn, in place: of every head by itself with weights wq, wk (HS), which the heads share,
+// or, `all`, of the q heads together and the k heads together with weights wq (NH HS), wk (KV HS).
+// qk_in (B, T, (NH + KV) HS) and rstd (B, T, NH + KV; all: 2) keep what backward needs
+inline void qk_norm_forward(real* qkv, real* qk_in, acc* rstd, const real* wq, const real* wk, bool all, float eps,
+                            AttnShape s) {
+    const int G = all ? 2 : s.NH + s.KV, QK = (s.NH + s.KV) * s.HS;
+    #pragma omp parallel for
+    for (int bt = 0; bt < s.B * s.T; bt++) {
+        real *x = qkv + (long)bt * attn_row(s), *saved = qk_in + (long)bt * QK;
+        memcpy(saved, x, QK * sizeof(real));
+        for (int g = 0; g < G; g++) { // a group: one head, or all heads of q, or of k
+            const bool is_q = g < (all ? 1 : s.NH);
+            const int from = all ? g * s.NH * s.HS : g * s.HS, C = !all ? s.HS : (is_q ? s.NH : s.KV) * s.HS;
+            const real* w = is_q ? wq : wk;
+            acc sum = 0;
+            #pragma omp simd reduction(+ : sum)
+            for (int c = 0; c < C; c++) { sum += x[from + c] * x[from + c]; }
+            const acc r = acc(1) / sqrt(sum / C + acc(eps));
+            for (int c = 0; c < C; c++) { x[from + c] = x[from + c] * r * w[c]; }
+            rstd[(long)bt * G + g] = r;
+        }
+    }
+}
+// in the forward pass this was:  y_c = x_c r w_c of every group,  so as in norm_backward
+//      dx = r (dy w) - x r^3 mean(dy w x),   dw += sum dy x r          dqkv in place: dy on entry, dx on return
+inline void qk_norm_backward(real* dqkv, acc* dwq, acc* dwk, const real* qk_in, const acc* rstd, const real* wq,
+                             const real* wk, bool all, AttnShape s) {
+    const int G = all ? 2 : s.NH + s.KV, QK = (s.NH + s.KV) * s.HS, wide = all ? s.NH * s.HS : s.HS;
+    std::vector<acc> dw((size_t)2 * wide);                       // of q and of k
+    row_sums({ dw.data(), dw.data() + wide }, s.B * s.T, wide, [=](int bt, acc* sum) {
+        const real* saved = qk_in + (long)bt * QK;
+        real* dx = dqkv + (long)bt * attn_row(s);
+        for (int g = 0; g < G; g++) {
+            const bool is_q = g < (all ? 1 : s.NH);
+            const int from = all ? g * s.NH * s.HS : g * s.HS, C = !all ? s.HS : (is_q ? s.NH : s.KV) * s.HS;
+            const real *w = is_q ? wq : wk, *x = saved + from;
+            real *d = dx + from, *dw_g = sum + (is_q ? 0 : wide);
+            const acc r = rstd[(long)bt * G + g];
+            acc dot = 0;
+            #pragma omp simd reduction(+ : dot)
+            for (int c = 0; c < C; c++) { dot += d[c] * w[c] * x[c]; }
+            const acc f = r * r * r * dot / C;
+            for (int c = 0; c < C; c++) {
+                dw_g[c] += d[c] * x[c] * r;
+                d[c] = d[c] * w[c] * r - x[c] * f;
+            }
+        }
+    });
+    for (int c = 0; c < wide; c++) { dwq[c] += dw[c]; }
+    for (int c = 0; c < (all ? s.KV * s.HS : s.HS); c++) { dwk[c] += dw[wide + c]; }
+}
+
 // ----------------------------------------------------------------------------
 // 6 heads and FFN
+
+// out (B, T, NH HS) = att sigmoid(gate); gate (B, T, NH width): a number for every head (width 1) or channel (width HS)
+inline void gate_forward(real* out, const real* att, const real* gate, int width, AttnShape s) {
+    #pragma omp parallel for
+    for (int i = 0; i < s.B * s.T * s.NH; i++) { // one head of one token
+        const real *a = att + (long)i * s.HS, *x = gate + (long)i * width;
+        real* o = out + (long)i * s.HS;
+        if (width == 1) {
+            const real g = sigmoid_(x[0]);
+            for (int c = 0; c < s.HS; c++) { o[c] = a[c] * g; }
+        } else {
+            for (int c = 0; c < s.HS; c++) { o[c] = a[c] * sigmoid_(x[c]); }
+        }
+    }
+}
+// in the forward pass this was:  out = att sigma(x),  so datt = dout sigma,  dx = dout att sigma (1 - sigma), summed over
+// the head's channels where they share it. datt and dgate are overwritten; datt may be dout
+inline void gate_backward(real* datt, real* dgate, const real* dout, const real* att, const real* gate, int width,
+                          AttnShape s) {
+    #pragma omp parallel for
+    for (int i = 0; i < s.B * s.T * s.NH; i++) {
+        const real *a = att + (long)i * s.HS, *d = dout + (long)i * s.HS, *x = gate + (long)i * width;
+        real *da = datt + (long)i * s.HS, *dx = dgate + (long)i * width;
+        if (width == 1) {
+            const real g = sigmoid_(x[0]);
+            real sum = 0;
+            #pragma omp simd reduction(+ : sum)
+            for (int c = 0; c < s.HS; c++) { sum += d[c] * a[c]; }
+            dx[0] = sum * g * (real(1) - g);
+            for (int c = 0; c < s.HS; c++) { da[c] = d[c] * g; }
+        } else {
+            for (int c = 0; c < s.HS; c++) {
+                const real g = sigmoid_(x[c]);
+                dx[c] = d[c] * a[c] * g * (real(1) - g);
+                da[c] = d[c] * g;
+            }
+        }
+    }
+}
 
 // out (B, T, NH HS) or, summed over heads, (B, T, HS) <- att (B, T, NH HS) + v* (NH or 1, HS; NULL without BIAS=v)
 inline void heads_forward(real* out, const real* att, const real* vstar, bool sum, AttnShape s) {
@@ -226,43 +381,53 @@ inline void heads_backward(real* datt, acc* dvstar, const real* dout, bool sum, 
 }
 
 // out (N, F) = act(inp) or, gated, act(gate) * up with inp (N, 2 F) = gate | up
-template <class Ff>
-void ffn_forward(real* out, const real* inp, int N, int F) {
-    #pragma omp parallel for
-    for (int n = 0; n < N; n++) {
-        const real* x = inp + (long)n * F * (Ff::gated ? 2 : 1);
-        real* o = out + (long)n * F;
-        for (int i = 0; i < F; i++) { o[i] = Ff::act(x[i]) * (Ff::gated ? x[F + i] : real(1)); }
-    }
+inline void ffn_forward(real* out, const real* inp, Act act, bool gated, int N, int F) {
+    with_act(act, [=](auto f) {
+        #pragma omp parallel for
+        for (int n = 0; n < N; n++) {
+            const real* x = inp + (long)n * F * (gated ? 2 : 1);
+            real* o = out + (long)n * F;
+            if (gated) { for (int i = 0; i < F; i++) { o[i] = f.act(x[i]) * x[F + i]; } }
+            else       { for (int i = 0; i < F; i++) { o[i] = f.act(x[i]); } }
+        }
+    });
 }
 // in the forward pass this was:  out = act(g) u,  so dg = dout act'(g) u,  du = dout act(g)
-template <class Ff>
-void ffn_backward(real* dinp, const real* dout, const real* inp, int N, int F) {
-    #pragma omp parallel for
-    for (int n = 0; n < N; n++) {
-        const long row = (long)n * F * (Ff::gated ? 2 : 1);
-        const real *x = inp + row, *d = dout + (long)n * F;
-        real* dx = dinp + row;
-        for (int i = 0; i < F; i++) {
-            const real g = x[i], u = Ff::gated ? x[F + i] : real(1);
-            dx[i] = d[i] * Ff::dact(g) * u;
-            if (Ff::gated) { dx[F + i] = d[i] * Ff::act(g); }
+inline void ffn_backward(real* dinp, const real* dout, const real* inp, Act act, bool gated, int N, int F) {
+    with_act(act, [=](auto f) {
+        #pragma omp parallel for
+        for (int n = 0; n < N; n++) {
+            const long row = (long)n * F * (gated ? 2 : 1);
+            const real *x = inp + row, *d = dout + (long)n * F;
+            real* dx = dinp + row;
+            if (gated) {
+                for (int i = 0; i < F; i++) {
+                    const real g = x[i], u = x[F + i];
+                    dx[i] = d[i] * f.dact(g) * u;
+                    dx[F + i] = d[i] * f.act(g);
+                }
+            } else {
+                for (int i = 0; i < F; i++) { dx[i] = d[i] * f.dact(x[i]); }
+            }
         }
-    }
+    });
 }
 
 // ----------------------------------------------------------------------------
 // 7 classifier
 
-// losses (N) = -log softmax(logits)[target]; logits (N, V) become dloss * dlosses/dlogits in place, unless dloss is 0.
+// losses (N) = -log softmax(y)[target],  y = logits, or cap tanh(logits / cap) unless cap is 0.
+// logits (N, V) become y and then, unless dloss is 0, dloss dlosses/dlogits, in place.
 // a target of -1 counts for nothing: loss 0, gradient 0
-inline void classifier(acc* losses, real* logits, const int* targets, float dloss, int N, int V) {
+inline void classifier(acc* losses, real* logits, const int* targets, float dloss, float cap, int N, int V) {
     #pragma omp parallel for
     for (int n = 0; n < N; n++) {
         real* x = logits + (long)n * V;
         const int y = targets[n];
         losses[n] = 0;
-        if (y < 0) { if (dloss != 0) { memset(x, 0, V * sizeof(real)); } continue; }
+        if (y < 0 && dloss != 0) { memset(x, 0, V * sizeof(real)); continue; }
+        if (cap != 0) { for (int v = 0; v < V; v++) { x[v] = cap * tanh_(x[v] / cap); } }
+        if (y < 0) { continue; }
         acc top = x[0], sum = 0;
         #pragma omp simd reduction(max : top)
         for (int v = 0; v < V; v++) { top = max_(top, x[v]); }
@@ -271,8 +436,14 @@ inline void classifier(acc* losses, real* logits, const int* targets, float dlos
         losses[n] = log_(sum) - (x[y] - top);
         if (dloss == 0) { continue; }
         const acc f = dloss / sum;
-        for (int v = 0; v < V; v++) { x[v] = exp_(x[v] - top) * f; }
-        x[y] -= dloss;
+        if (cap == 0) {
+            for (int v = 0; v < V; v++) { x[v] = exp_(x[v] - top) * f; }
+            x[y] -= dloss;
+        } else { // dy/dlogits = 1 - (y / cap)^2
+            const real slope = real(1) - x[y] / cap * (x[y] / cap);
+            for (int v = 0; v < V; v++) { x[v] = exp_(x[v] - top) * f * (real(1) - x[v] / cap * (x[v] / cap)); }
+            x[y] -= dloss * slope;
+        }
     }
 }
 

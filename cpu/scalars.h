@@ -1,5 +1,5 @@
 /*
-scalars.h -- exp, log, erf, sigmoid of one number, for float and double, host and device.
+scalars.h -- exp, log, tanh, erf, sigmoid of one number, for float and double, host and device.
 */
 #ifndef SCALARS_H
 #define SCALARS_H
@@ -47,6 +47,23 @@ HD float log_(float x) {
 #endif
 }
 HD double log_(double x) { return log(x); }
+
+// tanh, within 1.8 ulp: an odd polynomial near 0, 1 - 2 / (e^2|x| + 1) elsewhere
+HD float tanh_(float x) {
+#ifdef __CUDA_ARCH__
+    return tanhf(x);
+#else
+    const float z = x * x, a = fabsf(x);
+    float p = -5.70497848e-3f;
+    p = p * z + 2.06390787e-2f;
+    p = p * z - 5.37397117e-2f;
+    p = p * z + 1.33314416e-1f;
+    p = p * z - 3.33332807e-1f;
+    const float tail = 1.0f - 2.0f / (exp_(2.0f * a) + 1.0f), far = x < 0 ? -tail : tail;
+    return a < 0.625f ? x + x * z * p : far;
+#endif
+}
+HD double tanh_(double x) { return tanh(x); }
 
 template <class F> HD F sigmoid_(F x)  { return F(1) / (F(1) + exp_(-x)); } // within 2.4 ulp
 template <class F> HD F max_(F a, F b) { return a > b ? a : b; }

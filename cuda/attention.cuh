@@ -58,7 +58,7 @@ attention_rows_kernel(RowStats r, const real* dout, const real* out, const acc* 
     if (row >= (long)s.B * s.NH * s.T) { return; }
     const int b = row / s.T / s.NH, h = row / s.T % s.NH, t = row % s.T, g = h / (s.NH / s.KV);
     const long o = ((long)b * s.T + t) * s.NH * s.HS + h * s.HS;
-    const float alpha = attn_alpha<A, float>(s), scale = 1.0f / sqrtf((float)s.HS);
+    const float alpha = attn_alpha<A, float>(s), scale = s.scale;
     const float stat0 = stat[row * 2], stat1 = stat[row * 2 + 1];
     const float delta = attn_delta<A>(warp_dot(dout + o, out + o, s.HS), stat1, alpha);
     if (threadIdx.x % 32 == 0) { r.delta[row] = delta; }
@@ -138,7 +138,7 @@ attention_panel_forward_kernel(real* w, real* out, acc* stat, const float* dots,
     const int n = blockIdx.x * 4 + threadIdx.x / 32, lane = threadIdx.x % 32, rows = x.t1 - x.t0, keys = x.j1 - x.j0;
     if (n >= x.count * rows) { return; }
     const int b = x.b + n / rows, t = x.t0 + n % rows, g = x.h / (s.NH / s.KV);
-    const float scale = 1.0f / sqrtf((float)s.HS), alpha = attn_alpha<A, float>(s), *dots_t = dots + (long)n * x.ld;
+    const float scale = s.scale, alpha = attn_alpha<A, float>(s), *dots_t = dots + (long)n * x.ld;
     auto score = [&](int j) { return attn_score<A, Pe>(dots_t[j], scale, false, t, x.j0 + j, x.h, s); };
     float s_star = 0, m = -INFINITY, l = 0, st[2];
     if (Bi::column) {
@@ -169,7 +169,7 @@ attention_panel_backward_kernel(real* w, real* ds, real* dqkv, const float* dots
     if (n >= x.count * rows) { return; }
     const int b = x.b + n / rows, t = x.t0 + n % rows;
     const long row = ((long)b * s.NH + x.h) * s.T + t, at = (long)n * x.ld;
-    const float scale = 1.0f / sqrtf((float)s.HS), alpha = attn_alpha<A, float>(s);
+    const float scale = s.scale, alpha = attn_alpha<A, float>(s);
     const float stat0 = stat[row * 2], stat1 = stat[row * 2 + 1], delta = r.delta[row];
     for (int j = lane; j < x.j1 - x.j0; j += 32) {
         float weight = dots[at + j], d = dw[at + j];
@@ -459,7 +459,7 @@ attention_forward_mma_kernel(bf16* out, acc* stat, const bf16* qkv, const bf16* 
     const int t0 = (gridDim.y - 1 - blockIdx.y) * BQ;                                // those with most keys start first
     const int lane = threadIdx.x % 32, t2 = lane % 4 * 2, row0 = threadIdx.x / 32 * 16 * MT, own = t0 + row0 + lane / 4;
     const bf16 *q = qkv + (long)b * s.T * W + h * HS, *k = q + (s.NH + g - h) * HS, *v = k + s.KV * HS;
-    const float scale = 1.0f / sqrtf((float)HS);
+    const float scale = s.scale;
     const int end = min(s.T, max(t0 + BQ, s.prefix));
 
     OnlineRows<HS, MT> x;                                                    // before the loads: twenty registers less
@@ -514,7 +514,7 @@ attention_dq_mma_kernel(bf16* dqkv, const bf16* dout, const acc* stat, RowStats 
     const int lane = threadIdx.x % 32, t2 = lane % 4 * 2, row0 = threadIdx.x / 32 * 16, own = t0 + row0 + lane / 4;
     const bf16 *q = qkv + (long)b * s.T * W + h * HS, *k = q + (s.NH + g - h) * HS, *v = k + s.KV * HS;
     const bf16 *d = dout + (long)b * s.T * s.NH * HS + h * HS, *ks = attn_star(kstar, s, g);
-    const float scale = 1.0f / sqrtf((float)HS), alpha = attn_alpha<A, float>(s);
+    const float scale = s.scale, alpha = attn_alpha<A, float>(s);
     const int end = min(s.T, max(t0 + BQ, s.prefix));
 
     tile_load<HS, BQ>(sq, q, W, t0, s.T);
@@ -583,7 +583,7 @@ attention_dkv_mma_kernel(bf16* dqkv, const bf16* dout, const acc* stat, RowStats
     const int b = blockIdx.x / s.KV, g = blockIdx.x % s.KV, j0 = blockIdx.y * BK, W = attn_row(s), G = s.NH / s.KV;
     const int lane = threadIdx.x % 32, t2 = lane % 4 * 2, row0 = threadIdx.x / 32 * 16, own = j0 + row0 + lane / 4;
     const bf16 *x = qkv + (long)b * s.T * W, *k = x + (s.NH + g) * HS, *v = k + s.KV * HS;
-    const float scale = 1.0f / sqrtf((float)HS), alpha = attn_alpha<A, float>(s);
+    const float scale = s.scale, alpha = attn_alpha<A, float>(s);
     auto load = [&](int buf, int h, int t0) {
         tile_load<HS, BQ>(sq + buf * BQ * HS, x + h * HS, W, t0, s.T);
         tile_load<HS, BQ>(sd + buf * BQ * HS, dout + ((long)b * s.T * s.NH + h) * HS, s.NH * HS, t0, s.T);
@@ -699,14 +699,15 @@ void attention_backward(real* dqkv, acc* dkstar, acc* dvstar, const real* dout, 
            r, dout, out, stat, qkv, kstar, vstar, s);
     if (!mma) {
         attention_dqkv_panels<A, Bi, Pe>(dqkv, dout, stat, r, qkv, kstar, s, scratch);
-        if (turns) { rope(dqkv, turns, -1, s); }
     }
+    const bool turn_last = turns && (!mma || s.rot != s.HS);                     // in the kernels a whole head turns
     if constexpr (sizeof(real) == 2) {
         #define X(D) \
-            if (mma && s.HS == D) { attention_dqkv_mma<A, Bi, Pe, D>(dqkv, dout, stat, r, qkv, kstar, turns, s); }
+            if (mma && s.HS == D) { attention_dqkv_mma<A, Bi, Pe, D>(dqkv, dout, stat, r, qkv, kstar, turn_last ? NULL : turns, s); }
         MMA_HEADS(X)
         #undef X
     }
+    if (turn_last) { rope(dqkv, turns, -1, s); }
     if (Bi::column) {
         float *part_k = delta + 3 * rows, *part_v = part_k + parts * width;
         LAUNCH(attention_dstar_kernel, dim3(s.B * s.NH, star_tiles), dim3(128), 0, part_k, part_v, dout, r, qkv, s);

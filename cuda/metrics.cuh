@@ -20,7 +20,7 @@ attention_metrics_kernel(float* sums, const float* dots, const real* qkv, const 
     const int n = blockIdx.x * 4 + threadIdx.x / 32, lane = threadIdx.x % 32, rows = x.t1 - x.t0;
     if (n >= x.count * rows) { return; }
     const int b = x.b + n / rows, t = x.t0 + n % rows;
-    const float scale = 1.0f / sqrtf((float)s.HS), *dots_t = dots + (long)n * x.ld;
+    const float scale = s.scale, *dots_t = dots + (long)n * x.ld;
     const acc* st = stat + (((long)b * s.NH + x.h) * s.T + t) * 2;
     const float stat0 = st[0], stat1 = st[1];
     float w_star = 0;

@@ -22,12 +22,13 @@ inline dim3 flat_grid(long n) { return dim3((unsigned)std::min(CEIL_DIV(n, 1024L
 #define FOR_COLUMNS(c, N, C) for (int c = (blockIdx.y * 128 + threadIdx.x) * N; c < C; c += gridDim.y * 128 * N)
 #define FOR_FLAT(i, N, n) for (long i = ((long)blockIdx.x * 256 + threadIdx.x) * N; i < n; i += (long)gridDim.x * 256 * N)
 
-// out (C) += sum_k part (K, C), in a fixed order; columns with c % width >= limit are left alone
-__global__ void __launch_bounds__(256) column_sum_kernel(acc* out, const float* part, long K, int C, int width, int limit) {
+// out (C) += sum_k part (K, C), rows `stride` apart, in a fixed order; columns with c % width >= limit are left alone
+__global__ void __launch_bounds__(256)
+column_sum_kernel(acc* out, const float* part, long K, int C, int stride, int width, int limit) {
     SMEM(float[8][32], sums);
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, c = blockIdx.x * 32 + lane;
     float sum = 0;
-    for (long k = warp; c < C && k < K; k += 8) { sum += part[k * C + c]; }
+    for (long k = warp; c < C && k < K; k += 8) { sum += part[k * stride + c]; }
     sums[warp][lane] = sum;
     __syncthreads();
     if (warp > 0 || c >= C || c % width >= limit) { return; }
@@ -35,7 +36,7 @@ __global__ void __launch_bounds__(256) column_sum_kernel(acc* out, const float* 
     out[c] += sum;
 }
 inline void column_sum(acc* out, const float* part, long K, int C, int width, int limit) {
-    LAUNCH(column_sum_kernel, dim3(CEIL_DIV(C, 32)), dim3(256), 0, out, part, K, C, width, limit);
+    LAUNCH(column_sum_kernel, dim3(CEIL_DIV(C, 32)), dim3(256), 0, out, part, K, C, C, width, limit);
 }
 
 // ----------------------------------------------------------------------------
@@ -61,40 +62,68 @@ inline void cast_to_real(real* dst, const acc* src, long n) {
 // ----------------------------------------------------------------------------
 // 2 matrix product
 
-inline void matmul_forward(real* out, const real* inp, const real* weight, const real* residual, int N, int C, int OC) {
-    gemm(out, residual, inp, weight, N, OC, C, false, true);
+__global__ void __launch_bounds__(128) bias_kernel(real* out, const real* bias, int OC) {
+    FOR_COLUMNS(o, 1, OC) {
+        real& x = out[(long)blockIdx.x * OC + o];
+        x = real((float)x + (float)bias[o]);
+    }
 }
-inline void matmul_backward_input(real* dinp, const real* dout, const real* weight, int N, int C, int OC) {
-    gemm(dinp, (const real*)NULL, dout, weight, N, C, OC, false, false);
+inline void matmul_forward(real* out, const real* inp, const real* weight, const real* bias, const real* residual,
+                           int N, int C, int OC) {
+    gemm(out, residual, inp, weight, N, OC, C, false, true);
+    if (bias) { LAUNCH(bias_kernel, rows_grid(N, OC), dim3(128), 0, out, bias, OC); }
+}
+inline void matmul_backward_input(real* dinp, const real* dout, const real* weight, bool add, int N, int C, int OC) {
+    gemm(dinp, add ? dinp : (const real*)NULL, dout, weight, N, C, OC, false, false);
 }
 inline void matmul_backward_weight(acc* dweight, const real* dout, const real* inp, int N, int C, int OC) {
     gemm(dweight, dweight, dout, inp, OC, C, N, true, false);
+}
+// part (blocks, W) = sums of ROW_BLOCK rows of x (N, W)
+enum { ROW_BLOCK = 64 };
+__global__ void __launch_bounds__(128) row_sums_kernel(float* part, const real* x, int N, int W) {
+    const int n1 = min(N, (int)(blockIdx.x + 1) * ROW_BLOCK);
+    FOR_COLUMNS(c, 1, W) {
+        float sum = 0;
+        for (int n = blockIdx.x * ROW_BLOCK; n < n1; n++) { sum += (float)x[(long)n * W + c]; }
+        part[(long)blockIdx.x * W + c] = sum;
+    }
+}
+inline void matmul_backward_bias(acc* dbias, const real* dout, int N, int OC) {
+    const int blocks = CEIL_DIV(N, ROW_BLOCK);
+    float* part = (float*)device_scratch((size_t)blocks * OC * sizeof(float));
+    LAUNCH(row_sums_kernel, rows_grid(blocks, OC), dim3(128), 0, part, dout, N, OC);
+    column_sum(dbias, part, blocks, OC, OC, OC);
 }
 
 // ----------------------------------------------------------------------------
 // 3 embedding and RMSNorm
 
 template <int N> __global__ void __launch_bounds__(128)
-embed_forward_kernel(real* out, const int* tokens, const real* wte, const real* pos, const real* sink, int T, int C) {
+embed_forward_kernel(real* out, const int* tokens, const real* wte, const real* pos, const real* sink, float scale,
+                     int T, int C) {
     const int bt = blockIdx.x, b = bt / T, t = bt % T, skip = sink ? 1 : 0;
     const real* x = t < skip ? sink : wte + (long)tokens[b * (T - skip) + t - skip] * C;
     FOR_COLUMNS(c, N, C) {
-        Vec<real, N> v = load<N>(x + c);
-        if (pos) {
-            Vec<real, N> p = load<N>(pos + (long)t * C + c);
-            for (int i = 0; i < N; i++) { v.v[i] = real((float)v.v[i] + (float)p.v[i]); }
+        Vec<real, N> v = load<N>(x + c), p;
+        if (pos) { p = load<N>(pos + (long)t * C + c); }
+        for (int i = 0; i < N; i++) {
+            v.v[i] = real((float)v.v[i] * (t < skip ? 1.0f : scale) + (pos ? (float)p.v[i] : 0.0f));
         }
         store<N>(out + (long)bt * C + c, v);
     }
 }
-inline void embed_forward(real* out, const int* tokens, const real* wte, const real* pos, const real* sink, int B, int T, int C) {
-    LAUNCH_WIDE(wide(C, {out, wte, pos, sink}), embed_forward_kernel, rows_grid(B * T, C), dim3(128), 0, out, tokens, wte, pos, sink, T, C);
+inline void embed_forward(real* out, const int* tokens, const real* wte, const real* pos, const real* sink, float scale,
+                          int B, int T, int C) {
+    LAUNCH_WIDE(wide(C, {out, wte, pos, sink}), embed_forward_kernel, rows_grid(B * T, C), dim3(128), 0,
+                out, tokens, wte, pos, sink, scale, T, C);
 }
 // A token may occur many times, and its row of dwte must be added to in a fixed order, without atomics. So tokens are
 // taken in segments, one launch after the other. Within one, the block of a token's first occurrence adds up all of them.
 enum { EMBED_SEGMENT = 2048 };
 template <int N> __global__ void __launch_bounds__(128)
-embed_backward_kernel(acc* dwte, const real* dout, const int* tokens, int from, int to, int skip, int T, int C) {
+embed_backward_kernel(acc* dwte, const real* dout, const int* tokens, float scale, int from, int to, int skip,
+                      int T, int C) {
     const int i = from + blockIdx.x, lane = threadIdx.x % 32, token = tokens[i];
     for (int j0 = from; j0 < i; j0 += 32) { // every warp finds out by itself
         if (__ballot_sync(~0u, j0 + lane < i && tokens[j0 + lane] == token)) { return; }
@@ -111,7 +140,7 @@ embed_backward_kernel(acc* dwte, const real* dout, const int* tokens, int from, 
                 for (int n = 0; n < N; n++) { sum[n] += (float)d.v[n]; }
             }
         }
-        for (int n = 0; n < N && c < C; n++) { dwte[(long)token * C + c + n] += sum[n]; }
+        for (int n = 0; n < N && c < C; n++) { dwte[(long)token * C + c + n] += scale * sum[n]; }
     }
 }
 // dpos (T, C) += sum_b dout, dsink (C) += its row 0
@@ -124,41 +153,59 @@ __global__ void __launch_bounds__(128) position_backward_kernel(acc* dpos, acc* 
         if (dsink && t == 0) { dsink[c] += sum; }
     }
 }
-inline void embed_backward(acc* dwte, acc* dpos, acc* dsink, const real* dout, const int* tokens, int B, int T, int C) {
+inline void embed_backward(acc* dwte, acc* dpos, acc* dsink, const real* dout, const int* tokens, float scale,
+                           int B, int T, int C) {
     const int skip = dsink ? 1 : 0, n = B * (T - skip);
     for (int from = 0; from < n; from += EMBED_SEGMENT) {
         const int to = std::min(n, from + EMBED_SEGMENT);
-        LAUNCH_WIDE(wide(C, {dout}), embed_backward_kernel, dim3(to - from), dim3(128), 0, dwte, dout, tokens, from, to, skip, T, C);
+        LAUNCH_WIDE(wide(C, {dout}), embed_backward_kernel, dim3(to - from), dim3(128), 0,
+                    dwte, dout, tokens, scale, from, to, skip, T, C);
     }
     if (dpos || dsink) { LAUNCH(position_backward_kernel, rows_grid(dpos ? T : 1, C), dim3(128), 0, dpos, dsink, dout, B, T, C); }
 }
 
-// a warp per row
+// a warp per row, whose first pass reads for the mean, if there is one, and the second for the squares
 template <int N> __global__ void __launch_bounds__(128)
-rmsnorm_forward_kernel(real* out, acc* rstd, const real* x, const real* weight, float eps, int rows, int C) {
+norm_forward_kernel(real* out, acc* mean, acc* rstd, const real* x, const real* weight, const real* bias, float eps,
+                    int rows, int C) {
     const int n = blockIdx.x * 4 + threadIdx.x / 32, lane = threadIdx.x % 32;
     if (n >= rows) { return; }
     const real* x_n = x + (long)n * C;
-    float sum = 0;
+    float m = 0, sum = 0;
+    if (mean) {
+        for (int c = lane * N; c < C; c += 32 * N) {
+            Vec<real, N> v = load<N>(x_n + c);
+            for (int i = 0; i < N; i++) { m += (float)v.v[i]; }
+        }
+        m = warp_sum(m) / C;
+    }
     for (int c = lane * N; c < C; c += 32 * N) {
         Vec<real, N> v = load<N>(x_n + c);
-        for (int i = 0; i < N; i++) { sum += (float)v.v[i] * (float)v.v[i]; }
+        for (int i = 0; i < N; i++) { sum += ((float)v.v[i] - m) * ((float)v.v[i] - m); }
     }
     const float r = 1.0f / sqrtf(warp_sum(sum) / C + eps);
     for (int c = lane * N; c < C; c += 32 * N) {
-        Vec<real, N> v = load<N>(x_n + c), w = load<N>(weight + c);
-        for (int i = 0; i < N; i++) { v.v[i] = real((float)v.v[i] * r * (float)w.v[i]); }
+        Vec<real, N> v = load<N>(x_n + c), w, b;
+        if (weight) { w = load<N>(weight + c); }
+        if (bias) { b = load<N>(bias + c); }
+        for (int i = 0; i < N; i++) {
+            const float y = ((float)v.v[i] - m) * r * (weight ? (float)w.v[i] : 1.0f);
+            v.v[i] = real(y + (bias ? (float)b.v[i] : 0.0f));
+        }
         store<N>(out + (long)n * C + c, v);
     }
-    if (lane == 0) { rstd[n] = r; }
+    if (lane == 0) { rstd[n] = r; if (mean) { mean[n] = m; } }
 }
-inline void rmsnorm_forward(real* out, acc* rstd, const real* x, const real* weight, float eps, int N, int C) {
-    LAUNCH_WIDE(wide(C, {out, x, weight}), rmsnorm_forward_kernel, dim3(CEIL_DIV(N, 4)), dim3(128), 0, out, rstd, x, weight, eps, N, C);
+inline void norm_forward(real* out, acc* mean, acc* rstd, const real* inp, const real* weight, const real* bias,
+                         float eps, int N, int C) {
+    LAUNCH_WIDE(wide(C, {out, inp, weight, bias}), norm_forward_kernel, dim3(CEIL_DIV(N, 4)), dim3(128), 0,
+                out, mean, rstd, inp, weight, bias, eps, N, C);
 }
 // a block takes 64 rows, a warp one at a time; each warp keeps its own sums for dweight in shared memory
 enum { NORM_ROWS = 64 };
 template <int N> __global__ void __launch_bounds__(256)
-rmsnorm_backward_kernel(real* dx, float* part, const real* dout, const real* x, const real* weight, const acc* rstd, bool add, int rows, int C) {
+norm_backward_kernel(real* dx, float* part, const real* dout, const real* x, const real* weight, const acc* mean,
+                     const acc* rstd, bool add, int rows, int C) {
     const int warps = blockDim.x / 32, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     float* sums = dynamic_smem<float>();
     float* dw = sums + warp * C;
@@ -167,19 +214,26 @@ rmsnorm_backward_kernel(real* dx, float* part, const real* dout, const real* x, 
     for (int n = blockIdx.x * NORM_ROWS + warp; n < n1; n += warps) {
         const real *d_n = dout + (long)n * C, *x_n = x + (long)n * C;
         real* dx_n = dx + (long)n * C;
-        float dot = 0;
+        const float m = mean ? mean[n] : 0.0f, r = rstd[n];
+        float dot = 0, sum = 0;
         for (int c = lane * N; c < C; c += 32 * N) {
-            Vec<real, N> d = load<N>(d_n + c), v = load<N>(x_n + c), w = load<N>(weight + c);
-            for (int i = 0; i < N; i++) { dot += (float)d.v[i] * (float)w.v[i] * (float)v.v[i]; }
+            Vec<real, N> d = load<N>(d_n + c), v = load<N>(x_n + c), w;
+            if (weight) { w = load<N>(weight + c); }
+            for (int i = 0; i < N; i++) {
+                const float dy = (float)d.v[i] * (weight ? (float)w.v[i] : 1.0f);
+                dot += dy * ((float)v.v[i] - m);
+                sum += dy;
+            }
         }
-        const float r = rstd[n], f = r * r * r * warp_sum(dot) / C;
+        const float f = r * r * r * warp_sum(dot) / C, r_mean = mean ? r * warp_sum(sum) / C : 0.0f;
         for (int c = lane * N; c < C; c += 32 * N) {
-            Vec<real, N> d = load<N>(d_n + c), v = load<N>(x_n + c), w = load<N>(weight + c), g;
+            Vec<real, N> d = load<N>(d_n + c), v = load<N>(x_n + c), w, g;
+            if (weight) { w = load<N>(weight + c); }
             if (add) { g = load<N>(dx_n + c); }
             for (int i = 0; i < N; i++) {
-                const float dv = d.v[i], xv = v.v[i];
+                const float dv = d.v[i], xv = (float)v.v[i] - m, wv = weight ? (float)w.v[i] : 1.0f;
                 dw[c + i] += dv * xv * r;
-                g.v[i] = real(dv * (float)w.v[i] * r - xv * f + (add ? (float)g.v[i] : 0.0f));
+                g.v[i] = real(dv * wv * r - xv * f - r_mean + (add ? (float)g.v[i] : 0.0f));
             }
             store<N>(dx_n + c, g);
         }
@@ -191,20 +245,21 @@ rmsnorm_backward_kernel(real* dx, float* part, const real* dout, const real* x, 
         part[(long)blockIdx.x * C + c] = sum;
     }
 }
-inline void rmsnorm_backward(real* dx, acc* dweight, const real* dout, const real* x, const real* weight, const acc* rstd,
-                             bool add, int N, int C) {
+inline void norm_backward(real* dx, acc* dweight, acc* dbias, const real* dout, const real* x, const real* weight,
+                          const acc* mean, const acc* rstd, bool add, int N, int C) {
+    if (dbias) { matmul_backward_bias(dbias, dout, N, C); }                        // before dx, which may be dout
     const int blocks = CEIL_DIV(N, NORM_ROWS), warps = std::max(1, std::min(8, 12288 / C)); // 48 KiB of sums
     float* part = (float*)device_scratch((size_t)blocks * C * sizeof(float));
-    LAUNCH_WIDE(wide(C, {dx, dout, x, weight}), rmsnorm_backward_kernel, dim3(blocks), dim3(32 * warps), warps * C * sizeof(float),
-                dx, part, dout, x, weight, rstd, add, N, C);
-    column_sum(dweight, part, blocks, C, C, C);
+    LAUNCH_WIDE(wide(C, {dx, dout, x, weight}), norm_backward_kernel, dim3(blocks), dim3(32 * warps), warps * C * sizeof(float),
+                dx, part, dout, x, weight, mean, rstd, add, N, C);
+    if (dweight) { column_sum(dweight, part, blocks, C, C, C); }
 }
 
 // ----------------------------------------------------------------------------
 // 4 rotary and kernels
 
 template <int N> __global__ void __launch_bounds__(128) rope_kernel(real* qkv, const acc* table, int sign, AttnShape s) {
-    const int bt = blockIdx.x, half = s.HS / 2;
+    const int bt = blockIdx.x, half = s.rot / 2;
     const acc* turn = table + (long)(bt % s.T) * half * 2;
     FOR_COLUMNS(k, N, (s.NH + s.KV) * half) {
         const int h = k / half, i = k % half;
@@ -221,7 +276,8 @@ template <int N> __global__ void __launch_bounds__(128) rope_kernel(real* qkv, c
     }
 }
 inline void rope(real* qkv, const acc* table, int sign, AttnShape s) {
-    LAUNCH_WIDE(wide(s.HS / 2, {qkv}), rope_kernel, rows_grid(s.B * s.T, (s.NH + s.KV) * s.HS / 2), dim3(128), 0, qkv, table, sign, s);
+    const bool ok = wide(s.rot / 2, {qkv}) && s.HS % VN == 0;
+    LAUNCH_WIDE(ok, rope_kernel, rows_grid(s.B * s.T, (s.NH + s.KV) * s.rot / 2), dim3(128), 0, qkv, table, sign, s);
 }
 __global__ void __launch_bounds__(128) phi_elu1_forward_kernel(real* qkv, AttnShape s) {
     FOR_COLUMNS(i, 1, (s.NH + s.KV) * s.HS) {
@@ -254,8 +310,113 @@ inline void qk_scatter(real* qkv, const real* qk, AttnShape s) {
     LAUNCH(copy_rows_kernel, rows_grid(s.B * s.T, n), dim3(128), 0, qkv, attn_row(s), qk, n, n);
 }
 
+// where group g of qk_norm begins in a row of qkv, how many channels it has, and whether they are of q
+struct QkGroup { int from, C; bool is_q; };
+HD QkGroup qk_group(int g, bool all, const AttnShape& s) {
+    const bool is_q = g < (all ? 1 : s.NH);
+    return { all ? g * s.NH * s.HS : g * s.HS, !all ? s.HS : (is_q ? s.NH : s.KV) * s.HS, is_q };
+}
+// a warp per group of a row
+__global__ void __launch_bounds__(128)
+qk_norm_forward_kernel(real* qkv, real* qk_in, acc* rstd, const real* wq, const real* wk, bool all, float eps, AttnShape s) {
+    const int G = all ? 2 : s.NH + s.KV, lane = threadIdx.x % 32;
+    const long i = (long)blockIdx.x * 4 + threadIdx.x / 32, bt = i / G;
+    if (bt >= (long)s.B * s.T) { return; }
+    const QkGroup q = qk_group(i % G, all, s);
+    real *x = qkv + bt * attn_row(s) + q.from, *saved = qk_in + bt * (s.NH + s.KV) * s.HS + q.from;
+    const real* w = q.is_q ? wq : wk;
+    float sum = 0;
+    for (int c = lane; c < q.C; c += 32) { sum += (float)x[c] * (float)x[c]; }
+    const float r = 1.0f / sqrtf(warp_sum(sum) / q.C + eps);
+    for (int c = lane; c < q.C; c += 32) {
+        saved[c] = x[c];
+        x[c] = real((float)x[c] * r * (float)w[c]);
+    }
+    if (lane == 0) { rstd[i] = r; }
+}
+inline void qk_norm_forward(real* qkv, real* qk_in, acc* rstd, const real* wq, const real* wk, bool all, float eps,
+                            AttnShape s) {
+    const long groups = (long)s.B * s.T * (all ? 2 : s.NH + s.KV);
+    LAUNCH(qk_norm_forward_kernel, dim3((unsigned)CEIL_DIV(groups, 4)), dim3(128), 0, qkv, qk_in, rstd, wq, wk, all, eps, s);
+}
+__global__ void __launch_bounds__(128)
+qk_norm_backward_kernel(real* dqkv, const real* qk_in, const acc* rstd, const real* wq, const real* wk, bool all, AttnShape s) {
+    const int G = all ? 2 : s.NH + s.KV, lane = threadIdx.x % 32;
+    const long i = (long)blockIdx.x * 4 + threadIdx.x / 32, bt = i / G;
+    if (bt >= (long)s.B * s.T) { return; }
+    const QkGroup q = qk_group(i % G, all, s);
+    real* d = dqkv + bt * attn_row(s) + q.from;
+    const real *x = qk_in + bt * (s.NH + s.KV) * s.HS + q.from, *w = q.is_q ? wq : wk;
+    const float r = rstd[i];
+    float dot = 0;
+    for (int c = lane; c < q.C; c += 32) { dot += (float)d[c] * (float)w[c] * (float)x[c]; }
+    const float f = r * r * r * warp_sum(dot) / q.C;
+    for (int c = lane; c < q.C; c += 32) { d[c] = real((float)d[c] * (float)w[c] * r - (float)x[c] * f); }
+}
+// part (blocks, 2 wide): sums of dy x r over ROW_BLOCK rows and all groups of q, of k
+__global__ void __launch_bounds__(128)
+qk_norm_weights_kernel(float* part, const real* dqkv, const real* qk_in, const acc* rstd, bool all, int wide, AttnShape s) {
+    const int G = all ? 2 : s.NH + s.KV, n1 = min(s.B * s.T, (int)(blockIdx.x + 1) * ROW_BLOCK);
+    FOR_COLUMNS(k, 1, 2 * wide) {
+        const bool is_q = k < wide;
+        const int c = is_q ? k : k - wide;
+        float sum = 0;
+        for (int bt = blockIdx.x * ROW_BLOCK; bt < n1; bt++) {
+            for (int g = 0; g < G; g++) {
+                const QkGroup q = qk_group(g, all, s);
+                if (q.is_q != is_q || c >= q.C) { continue; }
+                const float x = qk_in[(long)bt * (s.NH + s.KV) * s.HS + q.from + c];
+                sum += (float)dqkv[(long)bt * attn_row(s) + q.from + c] * x * rstd[(long)bt * G + g];
+            }
+        }
+        part[(long)blockIdx.x * 2 * wide + k] = sum;
+    }
+}
+inline void qk_norm_backward(real* dqkv, acc* dwq, acc* dwk, const real* qk_in, const acc* rstd, const real* wq,
+                             const real* wk, bool all, AttnShape s) {
+    const int N = s.B * s.T, wide = all ? s.NH * s.HS : s.HS, wide_k = all ? s.KV * s.HS : s.HS, blocks = CEIL_DIV(N, ROW_BLOCK);
+    const long groups = (long)N * (all ? 2 : s.NH + s.KV);
+    float* part = (float*)device_scratch((size_t)blocks * 2 * wide * sizeof(float));
+    LAUNCH(qk_norm_weights_kernel, rows_grid(blocks, 2 * wide), dim3(128), 0, part, dqkv, qk_in, rstd, all, wide, s);
+    LAUNCH(column_sum_kernel, dim3(CEIL_DIV(wide, 32)), dim3(256), 0, dwq, part, blocks, wide, 2 * wide, wide, wide);
+    LAUNCH(column_sum_kernel, dim3(CEIL_DIV(wide_k, 32)), dim3(256), 0, dwk, part + wide, blocks, wide_k, 2 * wide, wide_k, wide_k);
+    LAUNCH(qk_norm_backward_kernel, dim3((unsigned)CEIL_DIV(groups, 4)), dim3(128), 0, dqkv, qk_in, rstd, wq, wk, all, s);
+}
+
 // ----------------------------------------------------------------------------
 // 6 heads and FFN
+
+__global__ void __launch_bounds__(128) gate_forward_kernel(real* out, const real* att, const real* gate, int width, AttnShape s) {
+    const int W = s.NH * s.HS;
+    FOR_COLUMNS(c, 1, W) {
+        const float x = gate[(long)blockIdx.x * s.NH * width + (width == 1 ? c / s.HS : c)];
+        out[(long)blockIdx.x * W + c] = real((float)att[(long)blockIdx.x * W + c] * sigmoid_(x));
+    }
+}
+inline void gate_forward(real* out, const real* att, const real* gate, int width, AttnShape s) {
+    LAUNCH(gate_forward_kernel, rows_grid(s.B * s.T, s.NH * s.HS), dim3(128), 0, out, att, gate, width, s);
+}
+// a warp per head of a token
+__global__ void __launch_bounds__(128)
+gate_backward_kernel(real* datt, real* dgate, const real* dout, const real* att, const real* gate, int width, AttnShape s) {
+    const long i = (long)blockIdx.x * 4 + threadIdx.x / 32;
+    if (i >= (long)s.B * s.T * s.NH) { return; }
+    float sum = 0;
+    for (int c = threadIdx.x % 32; c < s.HS; c += 32) {
+        const float g = sigmoid_((float)gate[i * width + (width == 1 ? 0 : c)]), d = dout[i * s.HS + c];
+        const float dx = d * (float)att[i * s.HS + c] * g * (1 - g);
+        datt[i * s.HS + c] = real(d * g);
+        sum += dx;
+        if (width > 1) { dgate[i * width + c] = real(dx); }
+    }
+    sum = warp_sum(sum);
+    if (width == 1 && threadIdx.x % 32 == 0) { dgate[i] = real(sum); }
+}
+inline void gate_backward(real* datt, real* dgate, const real* dout, const real* att, const real* gate, int width,
+                          AttnShape s) {
+    LAUNCH(gate_backward_kernel, dim3((unsigned)CEIL_DIV((long)s.B * s.T * s.NH, 4)), dim3(128), 0,
+           datt, dgate, dout, att, gate, width, s);
+}
 
 __global__ void __launch_bounds__(128) heads_forward_kernel(real* out, const real* att, const real* vstar, bool sum, AttnShape s) {
     const real* a = att + (long)blockIdx.x * s.NH * s.HS;
@@ -277,17 +438,8 @@ __global__ void __launch_bounds__(128) heads_backward_kernel(real* datt, const r
         datt[(long)blockIdx.x * W + c] = dout[(long)blockIdx.x * (sum ? s.HS : W) + (sum ? c % s.HS : c)];
     }
 }
-// part (blocks, W) = sums of 64 rows of x (N, W)
-__global__ void __launch_bounds__(128) row_sums_kernel(float* part, const real* x, int N, int W) {
-    const int n1 = min(N, (int)(blockIdx.x + 1) * NORM_ROWS);
-    FOR_COLUMNS(c, 1, W) {
-        float sum = 0;
-        for (int n = blockIdx.x * NORM_ROWS; n < n1; n++) { sum += (float)x[(long)n * W + c]; }
-        part[(long)blockIdx.x * W + c] = sum;
-    }
-}
 inline void heads_backward(real* datt, acc* dvstar, const real* dout, bool sum, AttnShape s) {
-    const int W = s.NH * s.HS, N = s.B * s.T, blocks = CEIL_DIV(N, NORM_ROWS);
+    const int W = s.NH * s.HS, N = s.B * s.T, blocks = CEIL_DIV(N, ROW_BLOCK);
     LAUNCH(heads_backward_kernel, rows_grid(N, W), dim3(128), 0, datt, dout, sum, s);
     if (!dvstar) { return; }
     float* part = (float*)device_scratch((size_t)blocks * W * sizeof(float));
@@ -296,65 +448,80 @@ inline void heads_backward(real* datt, acc* dvstar, const real* dout, bool sum, 
     else { column_sum(dvstar, part, blocks, W, W, W); }
 }
 
-template <class Ff, int N> __global__ void __launch_bounds__(128) ffn_forward_kernel(real* out, const real* inp, int F) {
-    const real* x = inp + (long)blockIdx.x * F * (Ff::gated ? 2 : 1);
+template <class A, int N> __global__ void __launch_bounds__(128)
+ffn_forward_kernel(real* out, const real* inp, bool gated, int F) {
+    const real* x = inp + (long)blockIdx.x * F * (gated ? 2 : 1);
     FOR_COLUMNS(i, N, F) {
         Vec<real, N> g = load<N>(x + i), u;
-        if (Ff::gated) { u = load<N>(x + F + i); }
-        for (int n = 0; n < N; n++) { g.v[n] = real(Ff::act((float)g.v[n]) * (Ff::gated ? (float)u.v[n] : 1.0f)); }
+        if (gated) { u = load<N>(x + F + i); }
+        for (int n = 0; n < N; n++) { g.v[n] = real(A::act((float)g.v[n]) * (gated ? (float)u.v[n] : 1.0f)); }
         store<N>(out + (long)blockIdx.x * F + i, g);
     }
 }
-template <class Ff> void ffn_forward(real* out, const real* inp, int N, int F) {
-    if (wide(F, {out, inp})) { LAUNCH((ffn_forward_kernel<Ff, VN>), rows_grid(N, F), dim3(128), 0, out, inp, F); }
-    else { LAUNCH((ffn_forward_kernel<Ff, 1>), rows_grid(N, F), dim3(128), 0, out, inp, F); }
+inline void ffn_forward(real* out, const real* inp, Act act, bool gated, int N, int F) {
+    with_act(act, [=](auto f) {
+        typedef decltype(f) A;
+        if (wide(F, {out, inp})) { LAUNCH((ffn_forward_kernel<A, VN>), rows_grid(N, F), dim3(128), 0, out, inp, gated, F); }
+        else { LAUNCH((ffn_forward_kernel<A, 1>), rows_grid(N, F), dim3(128), 0, out, inp, gated, F); }
+    });
 }
-template <class Ff, int N> __global__ void __launch_bounds__(128) ffn_backward_kernel(real* dinp, const real* dout, const real* inp, int F) {
-    const long row = (long)blockIdx.x * F * (Ff::gated ? 2 : 1);
+template <class A, int N> __global__ void __launch_bounds__(128)
+ffn_backward_kernel(real* dinp, const real* dout, const real* inp, bool gated, int F) {
+    const long row = (long)blockIdx.x * F * (gated ? 2 : 1);
     FOR_COLUMNS(i, N, F) {
         Vec<real, N> g = load<N>(inp + row + i), d = load<N>(dout + (long)blockIdx.x * F + i), u;
-        if (Ff::gated) { u = load<N>(inp + row + F + i); }
+        if (gated) { u = load<N>(inp + row + F + i); }
         for (int n = 0; n < N; n++) {
-            const float gn = g.v[n], dn = d.v[n], un = Ff::gated ? (float)u.v[n] : 1.0f;
-            g.v[n] = real(dn * Ff::dact(gn) * un);
-            u.v[n] = real(dn * Ff::act(gn));
+            const float gn = g.v[n], dn = d.v[n], un = gated ? (float)u.v[n] : 1.0f;
+            g.v[n] = real(dn * A::dact(gn) * un);
+            u.v[n] = real(dn * A::act(gn));
         }
         store<N>(dinp + row + i, g);
-        if (Ff::gated) { store<N>(dinp + row + F + i, u); }
+        if (gated) { store<N>(dinp + row + F + i, u); }
     }
 }
-template <class Ff> void ffn_backward(real* dinp, const real* dout, const real* inp, int N, int F) {
-    if (wide(F, {dinp, dout, inp})) { LAUNCH((ffn_backward_kernel<Ff, VN>), rows_grid(N, F), dim3(128), 0, dinp, dout, inp, F); }
-    else { LAUNCH((ffn_backward_kernel<Ff, 1>), rows_grid(N, F), dim3(128), 0, dinp, dout, inp, F); }
+inline void ffn_backward(real* dinp, const real* dout, const real* inp, Act act, bool gated, int N, int F) {
+    with_act(act, [=](auto f) {
+        typedef decltype(f) A;
+        const bool ok = wide(F, {dinp, dout, inp});
+        if (ok) { LAUNCH((ffn_backward_kernel<A, VN>), rows_grid(N, F), dim3(128), 0, dinp, dout, inp, gated, F); }
+        else { LAUNCH((ffn_backward_kernel<A, 1>), rows_grid(N, F), dim3(128), 0, dinp, dout, inp, gated, F); }
+    });
 }
 
 // ----------------------------------------------------------------------------
 // 7 classifier: a block per row, which is read twice and written once
 
-template <int N> __global__ void __launch_bounds__(512) classifier_kernel(acc* losses, real* logits, const int* targets, float dloss, int V) {
+template <int N> __global__ void __launch_bounds__(512)
+classifier_kernel(acc* losses, real* logits, const int* targets, float dloss, float cap, int V) {
     real* x = logits + (long)blockIdx.x * V;
     const int y = targets[blockIdx.x];
+    auto capped = [=](float l) { return cap != 0 ? cap * tanh_(l / cap) : l; };
     float top = -INFINITY, sum = 0;
     for (int v = threadIdx.x * N; v < V; v += 512 * N) { // the sum is kept relative to the largest value so far
         Vec<real, N> l = load<N>(x + v);
         float most = top;
-        for (int i = 0; i < N; i++) { most = max_(most, (float)l.v[i]); }
+        for (int i = 0; i < N; i++) { most = max_(most, capped(l.v[i])); }
         if (most > top) { sum *= exp_(top - most); top = most; }
-        for (int i = 0; i < N; i++) { sum += exp_((float)l.v[i] - top); }
+        for (int i = 0; i < N; i++) { sum += exp_(capped(l.v[i]) - top); }
     }
-    const float x_y = y < 0 ? 0.0f : (float)x[y], all = block_max<512>(top);
+    const float x_y = y < 0 ? 0.0f : capped(x[y]), all = block_max<512>(top);
     sum = block_sum<512>(top == -INFINITY ? 0.0f : sum * exp_(top - all)); // a thread without a value has top = -inf
     if (threadIdx.x == 0) { losses[blockIdx.x] = y < 0 ? 0.0f : log_(sum) - (x_y - all); }
-    if (dloss == 0) { return; }
+    if (dloss == 0 && cap == 0) { return; }
     const float f = y < 0 ? 0.0f : dloss / sum;
     for (int v = threadIdx.x * N; v < V; v += 512 * N) {
         Vec<real, N> l = load<N>(x + v);
-        for (int i = 0; i < N; i++) { l.v[i] = real(y < 0 ? 0.0f : exp_((float)l.v[i] - all) * f - (v + i == y ? dloss : 0.0f)); }
+        for (int i = 0; i < N; i++) {
+            const float l_i = capped(l.v[i]), slope = cap != 0 ? 1.0f - l_i / cap * (l_i / cap) : 1.0f;
+            const float d = y < 0 ? 0.0f : (exp_(l_i - all) * f - (v + i == y ? dloss : 0.0f)) * slope;
+            l.v[i] = real(dloss == 0 ? l_i : d);
+        }
         store<N>(x + v, l);
     }
 }
-inline void classifier(acc* losses, real* logits, const int* targets, float dloss, int N, int V) {
-    LAUNCH_WIDE(wide(V, {logits}), classifier_kernel, dim3(N), dim3(512), 0, losses, logits, targets, dloss, V);
+inline void classifier(acc* losses, real* logits, const int* targets, float dloss, float cap, int N, int V) {
+    LAUNCH_WIDE(wide(V, {logits}), classifier_kernel, dim3(N), dim3(512), 0, losses, logits, targets, dloss, cap, V);
 }
 
 // ----------------------------------------------------------------------------

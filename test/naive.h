@@ -11,6 +11,11 @@ a name that is not here yet (a variant just added) lends its own struct's f, f' 
 #include "../attention_variants.cuh"
 
 typedef std::vector<double> Numbers;
+static inline AttnShape whole(AttnShape s) { // fills in what most shapes share
+    s.scale = 1 / sqrt((double)s.HS);
+    s.rot = s.HS;
+    return s;
+}
 static inline Numbers random_numbers(long n, double std, uint64_t seed) {
     Rng r = rng_stream(seed, n);
     Numbers x(n);
@@ -80,7 +85,7 @@ static inline void naive_score_backward(double* dq, double* dk, const double* q,
 static inline NaiveOut naive_attention(const NaiveIn& in, const Numbers& dout = {}) {
     const AttnShape s = in.s;
     const int T = s.T, HS = s.HS, W = (s.NH + 2 * s.KV) * HS, groups = s.bias_shared ? 1 : s.KV;
-    const double scale = 1 / sqrt((double)HS), alpha = in.attn.Z == ONE ? 1 : (double)s.alpha, p = s.p;
+    const double scale = s.scale, alpha = in.attn.Z == ONE ? 1 : (double)s.alpha, p = s.p;
     const Numbers nothing((size_t)groups * HS), &ks = in.kstar.empty() ? nothing : in.kstar, &vs = in.vstar.empty() ? nothing : in.vstar;
     NaiveOut r;
     r.map.resize((size_t)s.B * s.NH * T * (T + 1));

@@ -32,7 +32,7 @@ struct Case { AttnShape s; bool fixed_v, slopes; };
 struct Run { Numbers out, stat, dqkv, dkstar, dvstar; };
 
 static NaiveIn inputs(const Op& op, const Case& c, uint64_t seed) {
-    const AttnShape s = c.s;
+    const AttnShape s = whole(c.s);
     const size_t star = (size_t)(s.bias_shared ? 1 : s.KV) * s.HS;
     NaiveIn in = { op.attn, op.pe, op.pe_bias, op.column, random_numbers((long)s.B * s.T * attn_row(s), 1.2, seed), {}, {}, s };
     if (op.phi_elu1) { cpu::phi_elu1_forward(in.qkv.data(), s); }

@@ -26,10 +26,11 @@ A variant added to the tables of attention_variants.cuh is tested without touchi
                   "parameters differ between cpu:: and cuda::" #__VA_ARGS__)
 SAME(device_malloc); SAME(device_free); SAME(device_zero); SAME(to_device); SAME(to_host);
 SAME(cast_to_real); SAME(add);
-SAME(matmul_forward); SAME(matmul_backward_input); SAME(matmul_backward_weight);
-SAME(embed_forward); SAME(embed_backward); SAME(rmsnorm_forward); SAME(rmsnorm_backward);
+SAME(matmul_forward); SAME(matmul_backward_input); SAME(matmul_backward_weight); SAME(matmul_backward_bias);
+SAME(embed_forward); SAME(embed_backward); SAME(norm_forward); SAME(norm_backward);
+SAME(qk_norm_forward); SAME(qk_norm_backward); SAME(gate_forward); SAME(gate_backward);
 SAME(rope); SAME(phi_elu1_forward); SAME(phi_elu1_backward); SAME(qk_gather); SAME(qk_scatter);
-SAME(heads_forward); SAME(heads_backward); SAME(ffn_forward<Ffn_relu>); SAME(ffn_backward<Ffn_relu>); SAME(classifier);
+SAME(heads_forward); SAME(heads_backward); SAME(ffn_forward); SAME(ffn_backward); SAME(classifier);
 SAME(square_norm); SAME(adamw_update); SAME(sgd_update); SAME(row_norms); SAME(magnitudes);
 SAME(attention_forward<Attn_softmax, Bias_kv, Pe_alibi>);
 SAME(attention_backward<Attn_softmax, Bias_kv, Pe_alibi>);
@@ -114,15 +115,22 @@ static void test_matmul(int N, int C, int OC) {
     std::string shape = strf("N %d C %d OC %d", N, C, OC);
     Tensor inp = random_tensor(N * C), weight = random_tensor(OC * C), residual = random_tensor(N * OC);
     Tensor out = empty_tensor(N * OC);
-    for (int add = 0; add < 2; add++) {
-        cpu::matmul_forward(out.c(), inp.c(), weight.c(), add ? residual.c() : NULL, N, C, OC);
-        cuda::matmul_forward(out.r(), inp.r(), weight.r(), add ? residual.r() : NULL, N, C, OC);
+    Tensor bias = random_tensor(OC);
+    for (int with = 0; with < 4; with++) {
+        float *b = with & 1 ? bias.c() : NULL, *r = with & 2 ? residual.c() : NULL;
+        cpu::matmul_forward(out.c(), inp.c(), weight.c(), b, r, N, C, OC);
+        cuda::matmul_forward(out.r(), inp.r(), weight.r(), b ? bias.r() : NULL, r ? residual.r() : NULL, N, C, OC);
         same("matmul_forward", shape, "out", out);
     }
-    Tensor dinp = empty_tensor(N * C), dweight = random_tensor(OC * C, false);
-    cpu::matmul_backward_input(dinp.c(), residual.c(), weight.c(), N, C, OC);
-    cuda::matmul_backward_input(dinp.r(), residual.r(), weight.r(), N, C, OC);
-    same("matmul_backward_input", shape, "dinp", dinp);
+    Tensor dinp = random_tensor(N * C), dweight = random_tensor(OC * C, false), dbias = random_tensor(OC, false);
+    for (bool add : { true, false }) {
+        cpu::matmul_backward_input(dinp.c(), residual.c(), weight.c(), add, N, C, OC);
+        cuda::matmul_backward_input(dinp.r(), residual.r(), weight.r(), add, N, C, OC);
+        same("matmul_backward_input", shape, "dinp", dinp);
+    }
+    cpu::matmul_backward_bias(dbias.c(), residual.c(), N, OC);
+    cuda::matmul_backward_bias(dbias.f(), residual.r(), N, OC);
+    same("matmul_backward_bias", shape, "dbias", dbias, 1e-5);
     cpu::matmul_backward_weight(dweight.c(), residual.c(), inp.c(), N, C, OC);
     cuda::matmul_backward_weight(dweight.f(), residual.r(), inp.r(), N, C, OC);
     same("matmul_backward_weight", shape, "dweight", dweight, 1e-5);
@@ -134,35 +142,78 @@ static void test_embed(int B, int T, int C, bool pos, bool sink) {
     for (int& x : tokens) { x = (int)rng_below(&rng, V); }
     int* tok = upload_ints(tokens);
     Tensor wte = random_tensor(V * C), p = random_tensor(T * C), x = random_tensor(C), out = empty_tensor(B * T * C);
-    cpu::embed_forward(out.c(), tokens.data(), wte.c(), pos ? p.c() : NULL, sink ? x.c() : NULL, B, T, C);
-    cuda::embed_forward(out.r(), tok, wte.r(), pos ? p.r() : NULL, sink ? x.r() : NULL, B, T, C);
+    cpu::embed_forward(out.c(), tokens.data(), wte.c(), pos ? p.c() : NULL, sink ? x.c() : NULL, 1.5f, B, T, C);
+    cuda::embed_forward(out.r(), tok, wte.r(), pos ? p.r() : NULL, sink ? x.r() : NULL, 1.5f, B, T, C);
     same("embed_forward", shape, "out", out);
     Tensor dwte = random_tensor(V * C, false), dp = random_tensor(T * C, false), dx = random_tensor(C, false);
     Tensor dout = random_tensor(B * T * C);
-    cpu::embed_backward(dwte.c(), pos ? dp.c() : NULL, sink ? dx.c() : NULL, dout.c(), tokens.data(), B, T, C);
-    cuda::embed_backward(dwte.f(), pos ? dp.f() : NULL, sink ? dx.f() : NULL, dout.r(), tok, B, T, C);
+    cpu::embed_backward(dwte.c(), pos ? dp.c() : NULL, sink ? dx.c() : NULL, dout.c(), tokens.data(), 1.5f, B, T, C);
+    cuda::embed_backward(dwte.f(), pos ? dp.f() : NULL, sink ? dx.f() : NULL, dout.r(), tok, 1.5f, B, T, C);
     same("embed_backward", shape, "dwte", dwte, 1e-5);
     same("embed_backward", shape, "dpos", dp, 1e-5);
     same("embed_backward", shape, "dsink", dx, 1e-5);
 }
-static void test_rmsnorm(int N, int C) {
-    std::string shape = strf("N %d C %d", N, C);
-    Tensor x = random_tensor(N * C), w = random_tensor(C), out = empty_tensor(N * C), rstd = empty_tensor(N, false);
-    cpu::rmsnorm_forward(out.c(), rstd.c(), x.c(), w.c(), 1e-5f, N, C);
-    cuda::rmsnorm_forward(out.r(), rstd.f(), x.r(), w.r(), 1e-5f, N, C);
-    same("rmsnorm_forward", shape, "out", out);
-    same("rmsnorm_forward", shape, "rstd", rstd, 1e-5);
-    for (int add = 0; add < 2; add++) {
-        Tensor dx = random_tensor(N * C), dw = random_tensor(C, false), dout = random_tensor(N * C);
-        cpu::rmsnorm_backward(dx.c(), dw.c(), dout.c(), x.c(), w.c(), rstd.c(), add, N, C);
-        cuda::rmsnorm_backward(dx.r(), dw.f(), dout.r(), x.r(), w.r(), rstd.f(), add, N, C);
-        same("rmsnorm_backward", shape, "dx", dx);
-        same("rmsnorm_backward", shape, "dweight", dw, 1e-5);
+static void test_norm(int kind, int N, int C) { // 1: LayerNorm, 2: with a weight, 4: with a bias
+    std::string shape = strf("kind %d N %d C %d", kind, N, C);
+    Tensor x = random_tensor(N * C), w = random_tensor(C), b = random_tensor(C), out = empty_tensor(N * C);
+    Tensor mean = random_tensor(N, false), rstd = empty_tensor(N, false);
+    const bool ln = kind & 1, with_w = kind & 2, with_b = kind & 4;
+    for (float& v : x.cpu) { v += ln; }
+    x = upload(x.cpu, true);
+    cpu::norm_forward(out.c(), ln ? mean.c() : NULL, rstd.c(), x.c(), with_w ? w.c() : NULL, with_b ? b.c() : NULL, 1e-5f, N, C);
+    cuda::norm_forward(out.r(), ln ? mean.f() : NULL, rstd.f(), x.r(), with_w ? w.r() : NULL, with_b ? b.r() : NULL, 1e-5f, N, C);
+    same("norm_forward", shape, "out", out);
+    same("norm_forward", shape, "mean", mean, 1e-5);
+    same("norm_forward", shape, "rstd", rstd, 1e-5);
+    for (bool add : { false, true }) {
+        Tensor dx = random_tensor(N * C), dw = random_tensor(C, false), db = random_tensor(C, false), dout = random_tensor(N * C);
+        cpu::norm_backward(dx.c(), with_w ? dw.c() : NULL, with_b ? db.c() : NULL, dout.c(), x.c(), with_w ? w.c() : NULL,
+                           ln ? mean.c() : NULL, rstd.c(), add, N, C);
+        cuda::norm_backward(dx.r(), with_w ? dw.f() : NULL, with_b ? db.f() : NULL, dout.r(), x.r(), with_w ? w.r() : NULL,
+                            ln ? mean.f() : NULL, rstd.f(), add, N, C);
+        same("norm_backward", shape, "dx", dx);
+        same("norm_backward", shape, "dweight", dw, 1e-5);
+        same("norm_backward", shape, "dbias", db, 1e-5);
     }
+}
+static void test_qk_norm(AttnShape s, bool all) {
+    std::string shape = strf("B %d T %d NH %d KV %d HS %d all %d", s.B, s.T, s.NH, s.KV, s.HS, all);
+    const int N = s.B * s.T, QK = (s.NH + s.KV) * s.HS, Wq = all ? s.NH * s.HS : s.HS, Wk = all ? s.KV * s.HS : s.HS;
+    Tensor qkv = random_tensor(N * attn_row(s)), wq = random_tensor(Wq), wk = random_tensor(Wk);
+    Tensor qk_in = empty_tensor(N * QK), rstd = empty_tensor(N * (all ? 2 : s.NH + s.KV), false);
+    cpu::qk_norm_forward(qkv.c(), qk_in.c(), rstd.c(), wq.c(), wk.c(), all, 1e-5f, s);
+    cuda::qk_norm_forward(qkv.r(), qk_in.r(), rstd.f(), wq.r(), wk.r(), all, 1e-5f, s);
+    same("qk_norm_forward", shape, "qkv", qkv);
+    same("qk_norm_forward", shape, "qk_in", qk_in, 0);
+    same("qk_norm_forward", shape, "rstd", rstd, 1e-5);
+    Tensor dqkv = random_tensor(N * attn_row(s)), dwq = random_tensor(Wq, false), dwk = random_tensor(Wk, false);
+    cpu::qk_norm_backward(dqkv.c(), dwq.c(), dwk.c(), qk_in.c(), rstd.c(), wq.c(), wk.c(), all, s);
+    cuda::qk_norm_backward(dqkv.r(), dwq.f(), dwk.f(), qk_in.r(), rstd.f(), wq.r(), wk.r(), all, s);
+    same("qk_norm_backward", shape, "dqkv", dqkv);
+    same("qk_norm_backward", shape, "dwq", dwq, 1e-5);
+    same("qk_norm_backward", shape, "dwk", dwk, 1e-5);
+}
+static void test_gate(AttnShape s, int width) {
+    std::string shape = strf("B %d T %d NH %d HS %d width %d", s.B, s.T, s.NH, s.HS, width);
+    const int n = s.B * s.T * s.NH;
+    Tensor att = random_tensor(n * s.HS), gate = random_tensor(n * width, true, 2), out = empty_tensor(n * s.HS);
+    cpu::gate_forward(out.c(), att.c(), gate.c(), width, s);
+    cuda::gate_forward(out.r(), att.r(), gate.r(), width, s);
+    same("gate_forward", shape, "out", out);
+    Tensor datt = empty_tensor(n * s.HS), dgate = empty_tensor(n * width), dout = random_tensor(n * s.HS);
+    cpu::gate_backward(datt.c(), dgate.c(), dout.c(), att.c(), gate.c(), width, s);
+    cuda::gate_backward(datt.r(), dgate.r(), dout.r(), att.r(), gate.r(), width, s);
+    same("gate_backward", shape, "datt", datt);
+    same("gate_backward", shape, "dgate", dgate);
+}
+static AttnShape whole(AttnShape s) { // fills in what most shapes share
+    s.scale = 1 / sqrtf(s.HS);
+    s.rot = s.HS;
+    return s;
 }
 static Tensor random_turns(AttnShape s) { // a table for rope
     std::vector<float> turns;
-    for (int i = 0; i < s.T * s.HS / 2; i++) {
+    for (int i = 0; i < s.T * s.rot / 2; i++) {
         double a = rng_normal(&rng);
         turns.push_back(cos(a));
         turns.push_back(sin(a));
@@ -170,7 +221,7 @@ static Tensor random_turns(AttnShape s) { // a table for rope
     return upload(turns, false);
 }
 static void test_qk(AttnShape s) { // rope, phi, gather and scatter
-    std::string shape = strf("B %d T %d NH %d KV %d HS %d", s.B, s.T, s.NH, s.KV, s.HS);
+    std::string shape = strf("B %d T %d NH %d KV %d HS %d rot %d", s.B, s.T, s.NH, s.KV, s.HS, s.rot);
     const size_t n = (size_t)s.B * s.T * attn_row(s);
     Tensor table = random_turns(s), x = random_tensor(n), dx = random_tensor(n);
     Tensor qk = empty_tensor((size_t)s.B * s.T * (s.NH + s.KV) * s.HS);
@@ -207,16 +258,16 @@ static void test_heads(AttnShape s, bool sum, bool learn) {
     same("heads_backward", shape, "datt", datt);
     same("heads_backward", shape, "dvstar", dv, 1e-5);
 }
-template <class Ff> static void test_ffn(const char* name, int N, int F) {
+static void test_ffn(const char* name, Act act, bool gated, int N, int F) {
     std::string shape = strf("%s N %d F %d", name, N, F);
-    const int W = F * (Ff::gated ? 2 : 1);
+    const int W = F * (gated ? 2 : 1);
     Tensor inp = random_tensor(N * W, true, 2), out = empty_tensor(N * F);
     Tensor dinp = empty_tensor(N * W), dout = random_tensor(N * F);
-    cpu::ffn_forward<Ff>(out.c(), inp.c(), N, F);
-    cuda::ffn_forward<Ff>(out.r(), inp.r(), N, F);
+    cpu::ffn_forward(out.c(), inp.c(), act, gated, N, F);
+    cuda::ffn_forward(out.r(), inp.r(), act, gated, N, F);
     same("ffn_forward", shape, "out", out);
-    cpu::ffn_backward<Ff>(dinp.c(), dout.c(), inp.c(), N, F);
-    cuda::ffn_backward<Ff>(dinp.r(), dout.r(), inp.r(), N, F);
+    cpu::ffn_backward(dinp.c(), dout.c(), inp.c(), act, gated, N, F);
+    cuda::ffn_backward(dinp.r(), dout.r(), inp.r(), act, gated, N, F);
     same("ffn_backward", shape, "dinp", dinp);
 }
 static void test_classifier(int N, int V) {
@@ -225,11 +276,14 @@ static void test_classifier(int N, int V) {
     for (int n = 0; n < N; n++) { targets[n] = n % 3 == 2 ? -1 : n % 3 ? V - 1 : (int)rng_below(&rng, V); }
     int* y = upload_ints(targets);
     Tensor logits = random_tensor(N * V, true, 5), losses = empty_tensor(N, false);
-    for (float dloss : {0.0f, 0.25f}) { // the first leaves the logits as they are
-        cpu::classifier(losses.c(), logits.c(), targets.data(), dloss, N, V);
-        cuda::classifier(losses.f(), logits.r(), y, dloss, N, V);
-        same("classifier", shape, "losses", losses, 1e-5);
-        same("classifier", shape, "logits", logits, dloss == 0 ? 0 : TOL);
+    for (float cap : {0.0f, 3.0f}) {
+        for (float dloss : {0.0f, 0.25f}) { // the first leaves the logits as they are, but for the cap
+            Tensor x = upload(logits.cpu, true);
+            cpu::classifier(losses.c(), x.c(), targets.data(), dloss, cap, N, V);
+            cuda::classifier(losses.f(), x.r(), y, dloss, cap, N, V);
+            same("classifier", shape, "losses", losses, 1e-5);
+            same("classifier", shape, "logits", x, dloss == 0 && cap == 0 ? 0 : TOL);
+        }
     }
 }
 static void test_optimiser(long n) {
@@ -366,13 +420,14 @@ template <class A, class Bi, class Pe> static void test_variant(const char* name
     // With steep slopes its positive scores turn negative, their sum nearly cancels, and 1 / Z magnifies the rounding
     constexpr bool cancels = A::phi == PHI_ELU1 && A::Z == Z_SUM && std::is_same<Pe, Pe_alibi>::value;
     for (AttnShape s : shapes(all)) {
+        s = whole(s);
         if (cancels && s.NH > 2) { test_attention<A, Bi, std::conditional_t<cancels, Pe_nope, Pe>>(name, s); }
         else { test_attention<A, Bi, Pe>(name, s); }
     }
 }
 // a backward that turns dq and dk back against one that does not, then rope: the same bits
 static void test_turned(int B, int T, int HS, int window) {
-    const AttnShape s = { B, T, 2, 1, HS, window, 0, 0, HS, 1, 1 };
+    const AttnShape s = whole({ B, T, 2, 1, HS, window, 0, 0, HS, 1, 1 });
     const size_t N = (size_t)B * T, W = attn_row(s), O = (size_t)s.NH * HS;
     Tensor qkv = random_tensor(N * W), dout = random_tensor(N * O), ks = random_tensor(HS), table = random_turns(s);
     Tensor out = empty_tensor(N * O), stat = empty_tensor(N * s.NH * 2, false);
@@ -425,19 +480,24 @@ static void test_operations() {
         const int C = wide ? 136 : 37;
         test_matmul(1, C, 5); test_matmul(33, C, wide ? 48 : 19);
         test_embed(2, 9, C, false, false); test_embed(3, 5, C, true, true);
-        test_rmsnorm(1, C); test_rmsnorm(70, C);
+        for (int kind = SMALL ? 7 : 0; kind < 8; kind++) { test_norm(kind, 1, C); test_norm(kind, 70, C); }
         test_row_norms(7, 3, C, 3 * C + 8);
-        const AttnShape s = { 2, 5, 4, 2, wide ? 16 : 6, 0, 0, 0, 6, 1, 1 };
+        const AttnShape s = whole({ 2, 5, 4, 2, wide ? 16 : 6, 0, 0, 0, 6, 1, 1 });
         test_qk(s);
+        AttnShape part = s;
+        part.rot = wide ? 8 : 2;
+        test_qk(part);
+        for (bool all : { false, true }) { test_qk_norm(s, all); }
+        for (int width : { 1, s.HS }) { test_gate(s, width); }
         for (int k = SMALL ? 7 : 0; k < 8; k++) { AttnShape t = s; t.bias_shared = k & 1; test_heads(t, k & 2, k & 4); }
-#define X_FFN(f, formula, help) test_ffn<Ffn_##f>(#f, 3, C);
+#define X_FFN(name, act, gated, ...) test_ffn(#name, ACT_##act, gated, 3, C);
         FFN_VARIANTS(X_FFN)
         test_classifier(4, C); test_classifier(3, wide ? 5000 : 4999); test_classifier(1, 1);
         test_optimiser(wide ? 4096 : 1001);
         free_all();
     }
     if (!SMALL) {
-        test_rmsnorm(3, 20000);                                            // more than 48 KiB of sums
+        test_norm(7, 3, 20000);                                             // more than 48 KiB of sums
         test_embed(1, 2 * cuda::EMBED_SEGMENT + 3, 4, false, false);       // several segments
         test_optimiser(2 * cuda::SQUARE_BLOCK + 5);
         free_all();

@@ -22,7 +22,7 @@ template <class A, class Bi> std::vector<HeadMetrics> metrics(const Numbers& qkv
     return r;
 }
 enum { T = 12 };
-static const AttnShape ONE_HEAD = { 1, T, 1, 1, T, 0, 0, 0, T, 1, 1 };
+static const AttnShape ONE_HEAD = whole({ 1, T, 1, 1, T, 0, 0, 0, T, 1, 1 });
 // q_t = size e_at(t), k_j = e_j: query t looks at key at(t), wholly if size is large, at all alike if it is 0
 template <class At> Numbers looks_at(double size, At at) {
     Numbers x((size_t)T * 3 * T);
@@ -157,7 +157,7 @@ static Want definitions(const double* A, int rows, bool column, int skip) { // A
 template <class A, class Bi, class Pe> void check_variant(const char* attn, const char* bias, const char* pe) {
     if constexpr (!(A::phi != PHI_NONE && Bi::column)) { // CONFLICTS
         for (int kind = 0; kind < 3; kind++) { // plain; window and prefix; shorter than METRIC_K
-            const AttnShape s = { 2, kind == 2 ? 5 : 37, 4, 2, 6, kind == 1 ? 9 : 0, kind == 1 ? 12 : 0, kind == 1, 6, 2, kind == 1 ? 0.5f : 1 };
+            const AttnShape s = whole({ 2, kind == 2 ? 5 : 37, 4, 2, 6, kind == 1 ? 9 : 0, kind == 1 ? 12 : 0, kind == 1, 6, 2, kind == 1 ? 0.5f : 1 });
             const int skip = Bi::token;
             NaiveIn in = { naive_attn<A>(attn), pe, naive_pe<Pe>, Bi::column, random_numbers((long)s.B * s.T * attn_row(s), 1.3, 5), {}, {}, s };
             if (A::phi == PHI_ELU1) { cpu::phi_elu1_forward(in.qkv.data(), s); }

@@ -42,21 +42,21 @@ static void test_embed() {
         Rng r{ 1 };
         for (auto& t : tokens) { t = rng_below(&r, V); }
         Numbers wte = random_numbers(V * C, 1, 1), wpe = random_numbers(T * C, 1, 2), x = random_numbers(C, 1, 3), out(B * T * C, NAN);
-        cpu::embed_forward(out.data(), tokens.data(), wte.data(), pos ? wpe.data() : NULL, sink ? x.data() : NULL, B, T, C);
+        cpu::embed_forward(out.data(), tokens.data(), wte.data(), pos ? wpe.data() : NULL, sink ? x.data() : NULL, 1.5f, B, T, C);
         const Numbers dout = random_numbers(B * T * C, 1, 4);
         Numbers want(out.size()), dwte(V * C, OLD), dwpe(T * C, OLD), dx(C, OLD), want_wte = dwte, want_wpe = dwpe, want_x = dx;
         for (int b = 0; b < B; b++) {
             for (int t = 0; t < T; t++) {
                 for (int c = 0; c < C; c++) {
                     const int at = (b * T + t) * C + c, id = t < skip ? -1 : tokens[b * (T - skip) + t - skip];
-                    want[at] = (id < 0 ? x[c] : wte[id * C + c]) + (pos ? wpe[t * C + c] : 0);
-                    (id < 0 ? want_x[c] : want_wte[id * C + c]) += dout[at];
+                    want[at] = (id < 0 ? x[c] : 1.5 * wte[id * C + c]) + (pos ? wpe[t * C + c] : 0);
+                    (id < 0 ? want_x[c] : want_wte[id * C + c]) += (id < 0 ? 1 : 1.5) * dout[at];
                     want_wpe[t * C + c] += dout[at];
                 }
             }
         }
         compare(strf("embed, pos %d sink %d", pos, sink), out, want, 0);
-        cpu::embed_backward(dwte.data(), pos ? dwpe.data() : NULL, sink ? dx.data() : NULL, dout.data(), tokens.data(), B, T, C);
+        cpu::embed_backward(dwte.data(), pos ? dwpe.data() : NULL, sink ? dx.data() : NULL, dout.data(), tokens.data(), 1.5f, B, T, C);
         compare("embed dwte", dwte, want_wte, 1e-14);
         if (pos) { compare("embed dpos", dwpe, want_wpe, 1e-14); }
         if (sink) { compare("embed dsink", dx, want_x, 1e-14); }
@@ -66,7 +66,7 @@ static void test_rmsnorm() {
     const int N = 133, C = 37; // more than two blocks of rows
     const float eps = 0.01f;   // large, so that it counts
     Numbers x = random_numbers(N * C, 1, 1), w = random_numbers(C, 1, 2), out(N * C, NAN), rstd(N, NAN), want(N * C);
-    auto f = [&] { cpu::rmsnorm_forward(out.data(), rstd.data(), x.data(), w.data(), eps, N, C); return out; };
+    auto f = [&] { cpu::norm_forward(out.data(), NULL, rstd.data(), x.data(), w.data(), NULL, eps, N, C); return out; };
     f();
     for (int n = 0; n < N; n++) {
         double sum = 0;
@@ -76,8 +76,8 @@ static void test_rmsnorm() {
     compare("rmsnorm", out, want, 1e-14);
     const Numbers dout = random_numbers(N * C, 1, 3), saved = rstd;
     Numbers dx(N * C, NAN), dw(C, OLD), dx_add(N * C, OLD), dw_add(C, OLD);
-    cpu::rmsnorm_backward(dx.data(), dw.data(), dout.data(), x.data(), w.data(), saved.data(), false, N, C);
-    cpu::rmsnorm_backward(dx_add.data(), dw_add.data(), dout.data(), x.data(), w.data(), saved.data(), true, N, C);
+    cpu::norm_backward(dx.data(), dw.data(), NULL, dout.data(), x.data(), w.data(), NULL, saved.data(), false, N, C);
+    cpu::norm_backward(dx_add.data(), dw_add.data(), NULL, dout.data(), x.data(), w.data(), NULL, saved.data(), true, N, C);
     check_slope("rmsnorm dx", x, dx, dout, f);
     check_slope("rmsnorm dweight", w, minus(dw, OLD), dout, f);
     compare("rmsnorm dx, add", minus(dx_add, OLD), dx, 1e-14);
@@ -87,7 +87,7 @@ static void test_matmul() {
     const Numbers x = random_numbers(N * C, 1, 1), w = random_numbers(OC * C, 1, 2), res = random_numbers(N * OC, 1, 3), dout = random_numbers(N * OC, 1, 4);
     for (bool residual : { false, true }) {
         Numbers out(N * OC, NAN), want(N * OC);
-        cpu::matmul_forward(out.data(), x.data(), w.data(), residual ? res.data() : NULL, N, C, OC);
+        cpu::matmul_forward(out.data(), x.data(), w.data(), NULL, residual ? res.data() : NULL, N, C, OC);
         for (int n = 0; n < N; n++) {
             for (int o = 0; o < OC; o++) {
                 want[n * OC + o] = residual ? res[n * OC + o] : 0;
@@ -97,7 +97,7 @@ static void test_matmul() {
         compare(strf("matmul, residual %d", residual), out, want, 1e-14);
     }
     Numbers dx(N * C, NAN), want_x(N * C), dw(OC * C, OLD), want_w(OC * C, OLD);
-    cpu::matmul_backward_input(dx.data(), dout.data(), w.data(), N, C, OC);
+    cpu::matmul_backward_input(dx.data(), dout.data(), w.data(), false, N, C, OC);
     cpu::matmul_backward_weight(dw.data(), dout.data(), x.data(), N, C, OC);
     for (int n = 0; n < N; n++) {
         for (int o = 0; o < OC; o++) {
@@ -110,7 +110,7 @@ static void test_matmul() {
     compare("matmul dinp", dx, want_x, 1e-14);
     compare("matmul dweight", dw, want_w, 1e-14);
 }
-static const AttnShape SHAPE = { 2, 37, 4, 2, 6, 0, 0, 0, 6, 1, 1 };
+static const AttnShape SHAPE = { 2, 37, 4, 2, 6, 0, 0, 0, 6, 1, 1, 0.5, 0, 6 };
 static void test_rope() {
     const AttnShape s = SHAPE;
     const int W = attn_row(s), H = s.HS / 2;
@@ -174,23 +174,28 @@ static void test_heads() {
         if (with_v) { check_slope((what + " dv*").c_str(), v, minus(dv, OLD), dout, f); }
     }
 }
-template <class Ff> void test_ffn(const std::string& name) {
-    const int N = 35, F = 41, W = F * (Ff::gated ? 2 : 1);
+static void test_ffn(const std::string& name, Act act, bool gated) {
+    const int N = 35, F = 41, W = F * (gated ? 2 : 1);
     Numbers x = random_numbers(N * W, 2, 1), want(N * F);
-    auto f = [&] { Numbers out(N * F, NAN); cpu::ffn_forward<Ff>(out.data(), x.data(), N, F); return out; };
+    auto f = [&] { Numbers out(N * F, NAN); cpu::ffn_forward(out.data(), x.data(), act, gated, N, F); return out; };
     const Numbers out = f();
-    const std::string act = Ff::gated && name == "swiglu" ? "swish" : name == "geglu" ? "gelu" : name == "reglu" ? "relu" : name;
     for (int n = 0; n < N; n++) {
         for (int i = 0; i < F; i++) {
-            const double g = x[n * W + i], y = act == "swish" ? g / (1 + exp(-g)) : act == "gelu" ? g * 0.5 * erfc(-g / sqrt(2)) : act == "relu" ? std::max(g, 0.0)
-                : Ff::act(g); // a new one: only its derivative is checked
-            want[n * F + i] = Ff::gated ? y * x[n * W + F + i] : y;
+            const double g = x[n * W + i];
+            double y = 0;
+            with_act(act, [&](auto a) { y = a.act(g); });   // of a new one only the derivative is checked
+            if (act == ACT_relu)  { y = std::max(g, 0.0); }
+            if (act == ACT_relu2) { y = pow(std::max(g, 0.0), 2); }
+            if (act == ACT_gelu)  { y = g * 0.5 * erfc(-g / sqrt(2)); }
+            if (act == ACT_gelu_tanh) { y = 0.5 * g * (1 + tanh(sqrt(2 / M_PI) * (g + 0.044715 * pow(g, 3)))); }
+            if (act == ACT_swish) { y = g / (1 + exp(-g)); }
+            want[n * F + i] = gated ? y * x[n * W + F + i] : y;
         }
     }
     compare("ffn " + name, out, want, 1e-14);
     const Numbers dout = random_numbers(N * F, 1, 2);
     Numbers dx(x.size(), NAN);
-    cpu::ffn_backward<Ff>(dx.data(), dout.data(), x.data(), N, F);
+    cpu::ffn_backward(dx.data(), dout.data(), x.data(), act, gated, N, F);
     check_slope(("ffn " + name).c_str(), x, dx, dout, f);
 }
 static void test_classifier() {
@@ -207,16 +212,16 @@ static void test_classifier() {
         want[n] = log(Z) - logits[n * V + targets[n]];
         for (int v = 0; v < V; v++) { grad[n * V + v] = (double)dloss * (exp(logits[n * V + v]) / Z - (v == targets[n])); }
     }
-    cpu::classifier(losses.data(), x.data(), targets.data(), dloss, N, V);
+    cpu::classifier(losses.data(), x.data(), targets.data(), dloss, 0, N, V);
     compare("classifier losses", losses, want, 1e-14);
     compare("classifier dlogits", x, grad, 1e-14);
     Numbers same = logits;
-    cpu::classifier(plain.data(), same.data(), targets.data(), 0, N, V);
+    cpu::classifier(plain.data(), same.data(), targets.data(), 0, 0, N, V);
     compare("classifier losses, dloss 0", plain, want, 1e-14);
     compare("classifier logits, dloss 0", same, logits, 0);
     Numbers far = { 3000, -3000, 2999 }, one(1);
     const int target = 2;
-    cpu::classifier(one.data(), far.data(), &target, 1, 1, 3);
+    cpu::classifier(one.data(), far.data(), &target, 1, 0, 1, 3);
     check_near(one[0], log(1 + exp(1)), 1e-12, "classifier: logits of 3000");
 }
 static void test_optimisers() {
@@ -271,18 +276,18 @@ static void test_threads() {
     uint64_t one = 0;
     for (int threads : { 1, 2, 3 }) {
         omp_set_num_threads(threads);
-        Numbers out(N * C), rstd(N), dx(N * C), dw(C), dwte(V * C), mm(N * C), dmm(C * C), losses(N), logits = x;
-        cpu::rmsnorm_forward(out.data(), rstd.data(), x.data(), w.data(), 1e-5f, N, C);
-        cpu::rmsnorm_backward(dx.data(), dw.data(), out.data(), x.data(), w.data(), rstd.data(), false, N, C);
-        cpu::embed_backward(dwte.data(), NULL, NULL, x.data(), tokens.data(), 1, N, C);
-        cpu::matmul_forward(mm.data(), x.data(), w.data(), NULL, N, C, C);
+        Numbers out(N * C), mean(N), rstd(N), db(C), dx(N * C), dw(C), dwte(V * C), mm(N * C), dmm(C * C), losses(N), logits = x;
+        cpu::norm_forward(out.data(), mean.data(), rstd.data(), x.data(), w.data(), w.data(), 1e-5f, N, C);
+        cpu::norm_backward(dx.data(), dw.data(), db.data(), out.data(), x.data(), w.data(), mean.data(), rstd.data(), false, N, C);
+        cpu::embed_backward(dwte.data(), NULL, NULL, x.data(), tokens.data(), 1.5f, 1, N, C);
+        cpu::matmul_forward(mm.data(), x.data(), w.data(), NULL, NULL, N, C, C);
         cpu::matmul_backward_weight(dmm.data(), x.data(), out.data(), N, C, C);
-        cpu::classifier(losses.data(), logits.data(), tokens.data(), 1, N, C);
+        cpu::classifier(losses.data(), logits.data(), tokens.data(), 1, 0, N, C);
         StepSums sums = {};
         cpu::loss_add(&sums, big.data(), big.size(), 7);
         cpu::square_norm(&sums, big.data(), 1, big.size());
         uint64_t h = hash_bytes(&sums, sizeof sums);
-        for (auto* v : { &out, &rstd, &dx, &dw, &dwte, &mm, &dmm, &losses, &logits }) { h = hash_bytes(v->data(), v->size() * sizeof(double), h); }
+        for (auto* v : { &out, &mean, &rstd, &dx, &dw, &db, &dwte, &mm, &dmm, &losses, &logits }) { h = hash_bytes(v->data(), v->size() * sizeof(double), h); }
         if (threads == 1) { one = h; }
         CHECK(h == one, "other bits with %d threads", threads);
     }
@@ -296,7 +301,7 @@ int main() {
     test_rope();
     test_phi();
     test_heads();
-    #define X_FFN(name, ...) test_ffn<Ffn_##name>(#name);
+    #define X_FFN(name, act, gated, ...) test_ffn(#name, ACT_##act, gated);
     FFN_VARIANTS(X_FFN)
     test_classifier();
     test_optimisers();
