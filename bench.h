@@ -124,6 +124,8 @@ static std::string bench_ops(Model* m, double step_ms, double gflops, double gby
 static int bench(Flags f) {
     preset_apply(&f);
     if (!f.given_steps) { f.steps = 12; }
+    want(f.steps >= 1, "--steps 0", "1 or more");
+    if (!f.json.empty()) { file_check(f.json); }
     Data data = data_from_flags(f, f.seq, std::min<long>(64, f.seq));
     Config c = config_from_flags(&f, data.V);
     const double product = product_gflops(), gbytes = f.ops ? memory_gbytes() : 0;

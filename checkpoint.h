@@ -196,8 +196,8 @@ static Model model_from_checkpoint(Flags* f, int T_max) {
     std::string tokenizer;
     Config c = checkpoint_config(f->words[0], &tokenizer);
     if (f->tokenizer.empty() && tokenizer != "bytes") { f->tokenizer = tokenizer; }
-    if (f->given_prefix) { want(f->prefix >= 0, strf("--prefix %ld", f->prefix), "0 or more"); c.prefix = f->prefix; }
-    if (f->given_window) { want(f->window >= 1, strf("--window %ld", f->window), "1 or more"); c.window = f->window; }
+    if (f->given_prefix) { c.prefix = f->prefix; }
+    if (f->given_window) { c.window = f->window; }
     Model m = model_new(c, T_max, false);
     checkpoint_load(&m, f->words[0]);
     f->vocab = c.V;

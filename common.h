@@ -51,14 +51,36 @@ __attribute__((format(printf, 1, 2))) inline std::string strf(const char* fmt, .
     s.resize(n);
     return s;
 }
-// ends the program; a user's mistake always gets a hint
+// A line of progress that is not ended yet: whatever is printed next begins a line of its own.
+inline bool& progress_open() { static bool open = false; return open; }
+inline void progress_end() {
+    if (progress_open()) { printf("\n"); }
+    progress_open() = false;
+}
+// What stands in a file may stand in an error, but no control character of it reaches the terminal.
+inline std::string printable(std::string s) {
+    for (auto& ch : s) { if ((unsigned char)ch < 0x20 || ch == 0x7F) { ch = '?'; } }
+    return s;
+}
+// Added to the hint of whatever goes wrong, while the program knows more than the place that fails.
+inline std::string& hint_also() { static std::string also; return also; }
+
+// Ends the program; a user's mistake always gets a hint.
 [[noreturn]] inline void die(int code, const std::string& what, const std::string& hint = "") {
+    progress_end();
     fflush(stdout);
-    fprintf(stderr, "error: %s\n", what.c_str());
-    if (code == EXIT_USER || !hint.empty()) {
-        fprintf(stderr, "---> HINT: %s\n", hint.empty() ? "./train_sink --help" : hint.c_str());
+    const std::string tip = hint.empty() && code == EXIT_USER ? "./train_sink --help" : hint;
+    const char* also = tip.empty() || hint_also().empty() ? "" : "; ";
+    fprintf(stderr, "error: %s\n", printable(what).c_str());
+    if (!tip.empty() || !hint_also().empty()) {
+        fprintf(stderr, "---> HINT: %s\n", printable(tip + also + hint_also()).c_str());
     }
     exit(code);
+}
+// Whose fault a failed call is: the machine's (a full disk, no memory, no file descriptors) or the user's.
+inline int blame(int error) {
+    for (int e : { ENOSPC, EDQUOT, EFBIG, EIO, ENOMEM, EMFILE, ENFILE }) { if (error == e) { return EXIT_MACHINE; } }
+    return EXIT_USER;
 }
 inline void* xmalloc(size_t n) { // zeroed; dies with the size that was asked for
     void* p = calloc(n ? n : 1, 1);
@@ -108,6 +130,10 @@ inline bool file_exists(const std::string& path) {
     struct stat st;
     return stat(path.c_str(), &st) == 0;
 }
+inline bool is_there(const std::string& path) { // also a symlink that leads nowhere
+    struct stat st;
+    return lstat(path.c_str(), &st) == 0;
+}
 inline bool is_dir(const std::string& path) {
     struct stat st;
     return stat(path.c_str(), &st) == 0 && S_ISDIR(st.st_mode);
@@ -132,16 +158,18 @@ inline void make_dirs(const std::string& path) { // mkdir -p
     for (size_t i = 1; i <= path.size(); i++) {
         if (i < path.size() && path[i] != '/') { continue; }
         std::string p = path.substr(0, i);
-        if (mkdir(p.c_str(), 0777) && !is_dir(p)) {
-            die(EXIT_USER, strf("%s: cannot make this directory (%s)", p.c_str(), strerror(errno)),
-                "choose another --out");
+        if (!mkdir(p.c_str(), 0777)) { continue; }
+        const int e = errno;                             // before the next call sets another
+        if (!is_dir(p)) {
+            die(blame(e), strf("%s: cannot make this directory (%s)", p.c_str(), strerror(e)),
+                blame(e) == EXIT_MACHINE ? "free some disk space" : "choose another place");
         }
     }
 }
 inline FILE* xfopen(const std::string& path, const char* mode, const std::string& hint = "") {
     FILE* f = fopen(path.c_str(), mode);
     if (f && is_dir(path)) { fclose(f); f = NULL; errno = EISDIR; }
-    if (!f) { die(EXIT_USER, strf("%s: cannot open (%s)", path.c_str(), strerror(errno)), hint); }
+    if (!f) { die(blame(errno), strf("%s: cannot open (%s)", path.c_str(), strerror(errno)), hint); }
     return f;
 }
 inline std::string file_read(const std::string& path, const std::string& hint = "") {
@@ -156,27 +184,59 @@ inline std::string file_read(const std::string& path, const std::string& hint = 
     fclose(f);
     return s;
 }
+// Where a file of this name ends up: the target of a symlink, be it there or not.
+inline std::string link_target(std::string path) {
+    char to[4096];
+    for (int hops = 0; hops < 40; hops++) {
+        const ssize_t n = readlink(path.c_str(), to, sizeof to);
+        if (n < 0 || n == (ssize_t)sizeof to) { break; }
+        const std::string target(to, n);
+        path = target[0] == '/' ? target : path.substr(0, path.rfind('/') + 1) + target;
+    }
+    return path;
+}
+inline bool is_special(const std::string& path) { // a device, a FIFO: there, but neither a file nor a directory
+    struct stat st;
+    return stat(path.c_str(), &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode);
+}
 // A file that is written whole or not at all: the caller writes to f, then file_commit flushes, syncs and renames it
 // into place. Any failure (a full disk) removes the temporary and dies; what stood at `path` before is untouched.
+// A symlink stays one: its target is written. What is no regular file is written directly, and tmp is empty.
 struct FileOut { std::string path, tmp; FILE* f; };
-inline FileOut file_begin(const std::string& path) {
-    std::string tmp = path + ".tmp";
-    return { path, tmp, xfopen(tmp, "wb", "choose another --out") };
+inline FileOut file_begin(const std::string& given) {
+    const char* hint = "choose another place to write to";
+    const std::string path = link_target(given);
+    if (is_special(path)) { return { path, "", xfopen(path, "wb", hint) }; }
+    if (is_dir(path)) { die(EXIT_USER, given + ": got a directory, wanted a file to write", hint); }
+    return { path, path + ".tmp", xfopen(path + ".tmp", "wb", hint) };
 }
 [[noreturn]] inline void file_abort(FileOut* o) {
-    int e = errno;
-    fclose(o->f); unlink(o->tmp.c_str());
-    die(EXIT_MACHINE, strf("%s: cannot write (%s); what was there before is untouched", o->path.c_str(),
-        strerror(e ? e : EIO)), "free some disk space, then run again with --resume");
+    const int e = errno ? errno : EIO;
+    fclose(o->f);
+    if (!o->tmp.empty()) { unlink(o->tmp.c_str()); }
+    die(EXIT_MACHINE, strf("%s: cannot write (%s); what was there before is untouched", o->path.c_str(), strerror(e)),
+        "free some disk space, then run again with --resume");
 }
 inline void file_put(FileOut* o, const void* p, size_t n) { if (n && fwrite(p, 1, n, o->f) != n) { file_abort(o); } }
 inline void file_commit(FileOut* o) {
-    if (fflush(o->f) || fsync(fileno(o->f))) { file_abort(o); }
-    if (fclose(o->f) || rename(o->tmp.c_str(), o->path.c_str())) {
-        int e = errno; unlink(o->tmp.c_str());
+    const bool direct = o->tmp.empty();
+    if (fflush(o->f) || (!direct && fsync(fileno(o->f)))) { file_abort(o); }
+    if (fclose(o->f) || (!direct && rename(o->tmp.c_str(), o->path.c_str()))) {
+        const int e = errno;
+        if (!direct) { unlink(o->tmp.c_str()); }
         die(EXIT_MACHINE, strf("%s: cannot write (%s)", o->path.c_str(), strerror(e)),
             "free some disk space, then run again with --resume");
     }
+}
+// Dies if file_write(path) could not work: asked before the work whose result is to be written there.
+inline void file_check(const std::string& path) {
+    if (is_special(path)) {
+        if (access(path.c_str(), W_OK)) { die(EXIT_USER, path + ": cannot write (" + strerror(errno) + ")"); }
+        return;
+    }
+    FileOut o = file_begin(path);
+    fclose(o.f);
+    unlink(o.tmp.c_str());
 }
 inline void file_write(const std::string& path, const std::string& content) {
     FileOut o = file_begin(path);
@@ -187,9 +247,13 @@ inline void dir_sync(const std::string& path) { // makes renames inside it durab
     int fd = open(path.c_str(), O_RDONLY);
     if (fd >= 0) { fsync(fd); close(fd); }
 }
+// rm -r; a symlink is removed, never entered
 inline void remove_tree(const std::string& path) {
-    if (is_dir(path)) { for (auto& n : dir_list(path)) { remove_tree(path + "/" + n); } rmdir(path.c_str()); }
-    else { unlink(path.c_str()); }
+    struct stat st;
+    if (lstat(path.c_str(), &st)) { return; }
+    if (!S_ISDIR(st.st_mode)) { unlink(path.c_str()); return; }
+    for (auto& name : dir_list(path)) { remove_tree(path + "/" + name); }
+    rmdir(path.c_str());
 }
 
 // ----------------------------------------------------------------------------
@@ -250,10 +314,32 @@ struct Json {
         return NULL;
     }
 };
+// What a reader may be told of a text that others wrote: `keep`, if not empty, are the only keys whose values are wanted. All
+// else is checked and not stored, nor are elements of arrays, so that a record costs what its wanted fields do.
+enum { JSON_MOST = 4000000 };                            // values in one text: 4 times those of the largest tokenizer.json
 struct JsonReader {
     const char* s; size_t n, i = 0; std::string error; int depth = 0;
     long replaced = 0;                                   // ill-formed UTF-8 and lone surrogates, read as U+FFFD
-    bool fail(const char* why) { if (error.empty()) { error = strf("byte %zu: %s", i + 1, why); } return false; }
+    long values = 0;                                     // stored so far
+    std::vector<const char*> keep;
+    Json unwanted;                                       // where values go that are not stored
+    bool fail(const std::string& why) {
+        if (error.empty()) { error = strf("byte %zu: ", i + 1) + why; }
+        return false;
+    }
+    bool wanted(const std::string& key) const {
+        for (auto k : keep) { if (key == k) { return true; } }
+        return keep.empty();
+    }
+    bool no_key_twice(const Json& object) {              // one rule for every JSON that is read: a key stands once
+        std::vector<const std::string*> keys;
+        for (auto& f : object.fields) { keys.push_back(&f.first); }
+        std::sort(keys.begin(), keys.end(), [](auto a, auto b) { return *a < *b; });
+        for (size_t k = 1; k < keys.size(); k++) {
+            if (*keys[k - 1] == *keys[k]) { return fail("the key \"" + *keys[k] + "\" stands twice in one object"); }
+        }
+        return true;
+    }
     void space() { while (i < n && (s[i] == ' ' || s[i] == '\t' || s[i] == '\n' || s[i] == '\r')) { i++; } }
     bool word(const char* w) {
         size_t l = strlen(w);
@@ -316,43 +402,56 @@ struct JsonReader {
         out->number = strtod(out->string.c_str(), NULL);
         return true;
     }
+    // one key and its value; into `out` if it is wanted
+    bool field(Json* out) {
+        std::string key;
+        space();
+        if (i >= n || s[i] != '"') { return fail("wanted a key in quotes"); }
+        if (!str(&key)) { return false; }
+        space();
+        if (i >= n || s[i] != ':') { return fail("wanted ':'"); }
+        i++;
+        if (out == &unwanted || !wanted(key)) { return value(&unwanted); }
+        out->fields.emplace_back();
+        out->fields.back().first.swap(key);
+        return value(&out->fields.back().second);
+    }
     bool value(Json* out) {
+        const bool stored = out != &unwanted;
         space();
         if (i >= n) { return fail("wanted a JSON value, got the end"); }
         if (depth > 200) { return fail("nested more than 200 deep"); }
-        char c = s[i];
+        if (stored && ++values > JSON_MOST) { return fail(strf("more than %d values", (int)JSON_MOST)); }
+        if (!i && n > 3 && !memcmp(s, "\xEF\xBB\xBF", 3)) { return fail("got a byte order mark (BOM), which JSON has not"); }
+        const char c = s[i];
         if (c == '"') { out->type = Json::STRING; return str(&out->string); }
         if (c == 't') { out->type = Json::BOOL; out->number = 1; return word("true"); }
         if (c == 'f') { out->type = Json::BOOL; return word("false"); }
         if (c == 'n') { return word("null"); }
         if (c != '[' && c != '{') { return num(out); }
-        bool object = c == '{'; char close = object ? '}' : ']';
+        const bool object = c == '{'; const char close = object ? '}' : ']';
         out->type = object ? Json::OBJECT : Json::ARRAY;
         i++; depth++; space();
-        if (i < n && s[i] == close) { i++; depth--; return true; }
-        for (;;) {
-            Json* slot;
-            if (object) {
-                space();
-                if (i >= n || s[i] != '"') { return fail("wanted a key in quotes"); }
-                out->fields.emplace_back();
-                if (!str(&out->fields.back().first)) { return false; }
-                space();
-                if (i >= n || s[i] != ':') { return fail("wanted ':'"); }
-                i++; slot = &out->fields.back().second;
-            } else { out->items.emplace_back(); slot = &out->items.back(); }
-            if (!value(slot)) { return false; }
+        for (bool first = true;; first = false) {
+            if (i < n && s[i] == close && first) { break; }
+            if (object) { if (!field(out)) { return false; } }
+            else if (!stored || !keep.empty()) { if (!value(&unwanted)) { return false; } }
+            else { out->items.emplace_back(); if (!value(&out->items.back())) { return false; } }
             space();
             if (i < n && s[i] == ',') { i++; continue; }
-            if (i < n && s[i] == close) { i++; depth--; return true; }
+            if (i < n && s[i] == close) { break; }
             return fail(object ? "wanted ',' or '}'" : "wanted ',' or ']'");
         }
+        i++; depth--;
+        return !object || no_key_twice(*out);
     }
 };
-// reads exactly one JSON value; on failure says where and why in *error. replaced (may be NULL) += U+FFFDs put in
-inline bool json_parse(const char* s, size_t n, Json* out, std::string* error, long* replaced = NULL) {
+// reads exactly one JSON value; on failure says where and why in *error. replaced (may be NULL) += U+FFFDs put in;
+// keep: only values of these keys, see above
+inline bool json_parse(const char* s, size_t n, Json* out, std::string* error, long* replaced = NULL,
+                       const std::vector<const char*>& keep = {}) {
     JsonReader r = JsonReader();
-    r.s = s; r.n = n;
+    r.s = s; r.n = n; r.keep = keep;
     *out = Json();
     bool ok = r.value(out);
     if (ok) { r.space(); if (r.i < n) { ok = r.fail("more text after the JSON value"); } }
@@ -360,8 +459,9 @@ inline bool json_parse(const char* s, size_t n, Json* out, std::string* error, l
     if (replaced) { *replaced += r.replaced; }
     return ok;
 }
-inline std::string json_str(const std::string& s) {
+inline std::string json_str(std::string s) { // always UTF-8: what is none, as the bytes of a path may be, becomes U+FFFD
     std::string o = "\"";
+    utf8_repair(&s);
     for (unsigned char c : s) {
         if (c == '"' || c == '\\') { o += '\\'; o += (char)c; }
         else if (c == '\n') { o += "\\n"; }

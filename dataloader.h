@@ -327,6 +327,10 @@ inline Source source_open(const std::string& name, const Tokenizer& tok, const D
             RAW_FORMAT), "add --tokenizer tokenizer.json, or --vocab 50257 for GPT-2 ids");
     }
     long top = !need || raw ? std::max(tokens_vocab(s.train), tokens_vocab(s.val)) : need;
+    if (top > 1L << 30) {
+        die(EXIT_USER, strf("%s: got the id %ld, wanted ids below 2^30: not token ids", dir.c_str(), top - 1),
+            "make the shards again with: train_sink tokenize FILE... -o DIR");
+    }
     if (raw && top > need) {
         die(EXIT_USER, strf("%s: got ids up to %ld, wanted ids below the vocabulary of %d: not token shards, or "
             "another tokenizer's", dir.c_str(), top - 1, need));

@@ -16,81 +16,84 @@ struct Preset { const char* name; long L, C, NH, F, V, T, B; };
 static const Preset PRESET_ROWS[] = { PRESETS(X) };
 #undef X
 
-// Every flag is one row: commands that take it (t train, p probe, g generate, k tokenize, b bench), type, name, short
-// letter, default, help. The struct, the parser, --help and the config line of the log are made from the rows.
+// Every flag is one row: commands that take it (t train, p probe, g generate, k tokenize, b bench; T: train, and what goes on
+// with --resume has to keep it), type, name, short letter, default, the smallest and largest number it may be given, help.
+// The struct, the parser, its checks, --help and the config line of the log are made from the rows.
+#define MOST 1e15                                        // no count is larger, and a double holds it exactly
+#define MANY INFINITY
 typedef std::string str;
 #define FLAGS(X) \
-    X("tpb",  str,    data,            'd', "bb",   "bb, .txt, .jsonl, a DIR of shards or NAME in data/; A:3,B:1 mix") \
-    X("tpgk", str,    tokenizer,       0,   "",     "tokenizer.json for text; without it text is bytes (257 ids)") \
-    X("tpk",  str,    bos,             0,   "none", "put a BOS: none, seq (first token of every sequence) or doc") \
-    X("tk",   long,   train_tokens,    0,   0,      "use only the first N training tokens, again and again (0: all)") \
-    X("tp",   str,    random_token,    0,   "",     "positions, from 1, that get a random token: 1,2 (section 5)") \
-    X("tp",   str,    fix_token,       0,   "",     "POS:ID, this token at this position, from 1 (Table 10)") \
-    X("tpk",  bool,   skip_bad,        0,   false,  "count and skip broken .jsonl records instead of stopping") \
-    X("tpb",  long,   bb_vocab,        0,   256,    "bb: ordinary tokens; one more id is <s>") \
-    X("tpb",  long,   bb_triggers,     0,   1,      "bb: how many of them are triggers") \
-    X("tpb",  double, bb_trigger_prob, 0,   0.15,   "bb: probability of each trigger") \
-    X("tpb",  double, bb_temp,         0,   2.0,    "bb: standard deviation of the bigram logits") \
-    X("tpb",  long,   bb_table,        0,   1,      "bb: seed of the bigram table") \
-    X("tpb",  long,   bb_bos,          0,   1,      "bb: 1 puts <s> first, 0 does not") \
-    X("tb",   str,    model,           'm', "bb",   "preset:" PRESETS(PRESET_NAME)) \
-    X("tb",   long,   layers,          0,   0,      "L (0: the preset's)") \
-    X("tb",   long,   heads,           0,   0,      "NH") \
-    X("tb",   long,   kv_heads,        0,   0,      "KV, key/value heads (0: as many as heads)") \
-    X("tb",   long,   width,           0,   0,      "C, channels") \
-    X("tb",   long,   ffn_width,       0,   0,      "F") \
-    X("tb",   long,   vocab,           0,   0,      "V (0: the preset's, else the data's)") \
-    X("tb",   long,   seq,             't', 0,      "T, tokens per sequence (0: the preset's)") \
-    X("tb",   double, attn_p,          0,   1.0,    "p of softmax_p and sigmoid_p (Eq. 43)") \
-    X("tb",   double, attn_alpha,      0,   1.0,    "rows of a normalised attention sum to this (Table 14)") \
-    X("tb",   str,    bias_share,      0,   "none", "learned biases: none (one per head) or heads (one for all)") \
-    X("tb",   long,   k_dims,          0,   0,      "learnable entries of k* (0: all; Table 13)") \
-    X("tb",   str,    v_star,          0,   "",     "BIAS=k: fixed v* of norm M, e1:M or ones:M (Table 5)") \
-    X("tpb",  long,   prefix,          0,   0,      "keys 1..P are visible to all, the loss starts after them") \
-    X("tpb",  long,   window,          0,   0,      "query t sees keys t-W+1..t (0: all; section 6)") \
-    X("tb",   long,   batch,           'b', 0,      "sequences in memory at once, B (0: the preset's)") \
-    X("tb",   long,   total_batch,     0,   0,      "tokens per step, a multiple of batch * seq (0: batch * seq)") \
-    X("tb",   long,   steps,           'n', 1000,   "optimiser steps") \
-    X("t",    str,    optimizer,       0,   "adamw", "adamw or sgd (momentum beta1)") \
-    X("t",    double, lr,              0,   4e-4,   "peak learning rate") \
-    X("t",    long,   warmup,          0,   100,    "steps of linear warm-up") \
-    X("t",    str,    schedule,        0,   "constant", "after warm-up: constant (as released) or cosine (the paper)") \
-    X("t",    double, min_lr,          0,   0.0,    "where cosine ends") \
-    X("t",    double, beta1,           0,   0.9,    "AdamW, SGD") \
-    X("t",    double, beta2,           0,   0.95,   "AdamW") \
-    X("t",    double, adam_eps,        0,   1e-8,   "AdamW") \
-    X("t",    double, weight_decay,    0,   0.1,    "on all parameters") \
-    X("t",    double, grad_clip,       0,   1.0,    "global norm (0: off)") \
-    X("t",    long,   eval_every,      0,   100,    "steps between evaluations (0: only the first and the last)") \
-    X("t",    long,   save_every,      0,   0,      "steps between checkpoints (0: only the last)") \
-    X("t",    long,   sample,          0,   64,     "tokens of the sample that every evaluation writes (0: none)") \
-    X("tp",   long,   val_seqs,        0,   100,    "validation sequences") \
-    X("tp",   str,    probe_len,       0,   "64",   "T of the sink metrics; probe takes a list") \
-    X("tp",   long,   probe_seqs,      0,   100,    "sequences of the sink metrics") \
-    X("tp",   str,    eps,             0,   "0.3",  "threshold of Sink_k, or a list") \
-    X("tpgb", long,   seed,            0,   1,      "of the initial weights, the order of the data and the samples") \
-    X("tk",   str,    out,             'o', "",     "of the run (empty: the next runs/NNNN-<switches>) or shards") \
-    X("t",    bool,   resume,          0,   false,  "go on from the newest checkpoint in --out, if there is one") \
-    X("t",    double, stop_after,      0,   0.0,    "minutes after which to save and stop (0: never)") \
-    X("p",    str,    probe_input,     0,   "natural", "natural (from -d), random, or repeated (one token each)") \
-    X("pb",   str,    json,            0,   "",     "write the eval object, or what bench measured, here") \
-    X("p",    bool,   per_sequence,    0,   false,  "also write alpha[seq][L][H][k]") \
-    X("p",    str,    dump,            0,   "",     "write attention maps and QK geometry here as .npy") \
-    X("p",    str,    dump_heads,      0,   "0:0",  "LAYER:HEAD,... for --dump, or all") \
-    X("p",    long,   dump_seq,        0,   0,      "which probe sequence --dump shows") \
-    X("b",    bool,   ops,             0,   false,  "also the time of every operation against its roof, and memory") \
-    X("g",    str,    prompt,          0,   "",     "text to go on from") \
-    X("g",    long,   tokens,          0,   200,    "tokens to write") \
-    X("g",    double, temperature,     0,   1.0,    "0: always the likeliest token") \
-    X("g",    long,   top_k,           0,   0,      "draw among the k likeliest (0: all)") \
-    X("k",    str,    val,             0,   "",     "files whose documents go into val shards, separated by commas") \
-    X("k",    double, val_fraction,    0,   0.0,    "this share of the documents goes into val shards") \
-    X("k",    str,    domains,         0,   "",     "by meta.pile_set_name: all, paper (its 17), a,b or a:SHARE,..") \
-    X("k",    long,   shard_tokens,    0,   100000000, "tokens in a shard") \
-    X("k",    long,   threads,         0,   0,      "threads (0: all cores); the shards do not depend on it")
+    X("tpb",  str,    data,            'd', "bb",       0, 0,       "bb, .txt, .jsonl, a DIR of shards or NAME in data/; A:3,B:1 mix") \
+    X("tpgk", str,    tokenizer,       0,   "",         0, 0,       "tokenizer.json for text; without it text is bytes (257 ids)") \
+    X("Tpk",  str,    bos,             0,   "none",     0, 0,       "put a BOS: none, seq (first token of every sequence) or doc") \
+    X("Tk",   long,   train_tokens,    0,   0,          0, MOST,    "use only the first N training tokens, again and again (0: all)") \
+    X("Tp",   str,    random_token,    0,   "",         0, 0,       "positions, from 1, that get a random token: 1,2 (section 5)") \
+    X("Tp",   str,    fix_token,       0,   "",         0, 0,       "POS:ID, this token at this position, from 1 (Table 10)") \
+    X("Tpk",  bool,   skip_bad,        0,   false,      0, 0,       "count and skip broken .jsonl records instead of stopping") \
+    X("Tpb",  long,   bb_vocab,        0,   256,        2, 65535,   "bb: ordinary tokens; one more id is <s>") \
+    X("Tpb",  long,   bb_triggers,     0,   1,          0, 65535,   "bb: how many of them are triggers") \
+    X("Tpb",  double, bb_trigger_prob, 0,   0.15,       0, 1,       "bb: probability of each trigger") \
+    X("Tpb",  double, bb_temp,         0,   2.0,        0, 1e3,     "bb: standard deviation of the bigram logits") \
+    X("Tpb",  long,   bb_table,        0,   1,          0, MOST,    "bb: seed of the bigram table") \
+    X("Tpb",  long,   bb_bos,          0,   1,          0, 1,       "bb: 1 puts <s> first, 0 does not") \
+    X("tb",   str,    model,           'm', "bb",       0, 0,       "preset:" PRESETS(PRESET_NAME)) \
+    X("tb",   long,   layers,          0,   0,          0, 10000,   "L (0: the preset's)") \
+    X("tb",   long,   heads,           0,   0,          0, 65536,   "NH") \
+    X("tb",   long,   kv_heads,        0,   0,          0, 65536,   "KV, key/value heads (0: as many as heads)") \
+    X("tb",   long,   width,           0,   0,          0, 1<<20,   "C, channels") \
+    X("tb",   long,   ffn_width,       0,   0,          0, 1<<22,   "F") \
+    X("tb",   long,   vocab,           0,   0,          0, 1<<24,   "V (0: the preset's, else the data's)") \
+    X("tb",   long,   seq,             't', 0,          0, 1<<24,   "T, tokens per sequence (0: the preset's)") \
+    X("tb",   double, attn_p,          0,   1.0,        0, 1e3,     "p of softmax_p and sigmoid_p (Eq. 43)") \
+    X("tb",   double, attn_alpha,      0,   1.0,        0, 1e6,     "rows of a normalised attention sum to this (Table 14)") \
+    X("tb",   str,    bias_share,      0,   "none",     0, 0,       "learned biases: none (one per head) or heads (one for all)") \
+    X("tb",   long,   k_dims,          0,   0,          0, 1<<20,   "learnable entries of k* (0: all; Table 13)") \
+    X("tb",   str,    v_star,          0,   "",         0, 0,       "BIAS=k: fixed v* of norm M, e1:M or ones:M (Table 5)") \
+    X("tpb",  long,   prefix,          0,   0,          0, 1<<24,   "keys 1..P are visible to all, the loss starts after them") \
+    X("tpb",  long,   window,          0,   0,          1, 1<<24,   "query t sees keys t-W+1..t (0: all; section 6)") \
+    X("tb",   long,   batch,           'b', 0,          0, 1<<24,   "sequences in memory at once, B (0: the preset's)") \
+    X("tb",   long,   total_batch,     0,   0,          0, 1L<<40,  "tokens per step, a multiple of batch * seq (0: batch * seq)") \
+    X("tb",   long,   steps,           'n', 1000,       0, MOST,    "optimiser steps") \
+    X("T",    str,    optimizer,       0,   "adamw",    0, 0,       "adamw or sgd (momentum beta1)") \
+    X("t",    double, lr,              0,   4e-4,       0, MANY,    "peak learning rate") \
+    X("t",    long,   warmup,          0,   100,        0, MOST,    "steps of linear warm-up") \
+    X("t",    str,    schedule,        0,   "constant", 0, 0,       "after warm-up: constant (as released) or cosine (the paper)") \
+    X("t",    double, min_lr,          0,   0.0,        0, MANY,    "where cosine ends") \
+    X("T",    double, beta1,           0,   0.9,        0, 1,       "AdamW, SGD") \
+    X("T",    double, beta2,           0,   0.95,       0, 1,       "AdamW") \
+    X("T",    double, adam_eps,        0,   1e-8,       0, MANY,    "AdamW") \
+    X("t",    double, weight_decay,    0,   0.1,        0, MANY,    "on all parameters") \
+    X("t",    double, grad_clip,       0,   1.0,        0, MANY,    "global norm (0: off)") \
+    X("t",    long,   eval_every,      0,   100,        0, MOST,    "steps between evaluations (0: only the first and the last)") \
+    X("t",    long,   save_every,      0,   0,          0, MOST,    "steps between checkpoints (0: only the last)") \
+    X("t",    long,   sample,          0,   64,         0, 1<<20,   "tokens of the sample that every evaluation writes (0: none)") \
+    X("tp",   long,   val_seqs,        0,   100,        1, 1<<24,   "validation sequences") \
+    X("tp",   str,    probe_len,       0,   "64",       0, 0,       "T of the sink metrics; probe takes a list") \
+    X("tp",   long,   probe_seqs,      0,   100,        1, 1<<20,   "sequences of the sink metrics") \
+    X("tp",   str,    eps,             0,   "0.3",      0, 0,       "threshold of Sink_k, or a list") \
+    X("Tpgb", long,   seed,            0,   1,          0, MOST,    "of the initial weights, the order of the data and the samples") \
+    X("tk",   str,    out,             'o', "",         0, 0,       "of the run (empty: the next runs/NNNN-<switches>) or shards") \
+    X("t",    bool,   resume,          0,   false,      0, 0,       "go on from the newest checkpoint in --out, if there is one") \
+    X("t",    double, stop_after,      0,   0.0,        0, MANY,    "minutes after which to save and stop (0: never)") \
+    X("p",    str,    probe_input,     0,   "natural",  0, 0,       "natural (from -d), random, or repeated (one token each)") \
+    X("pb",   str,    json,            0,   "",         0, 0,       "write the eval object, or what bench measured, here") \
+    X("p",    bool,   per_sequence,    0,   false,      0, 0,       "also write alpha[seq][L][H][k]") \
+    X("p",    str,    dump,            0,   "",         0, 0,       "write attention maps and QK geometry here as .npy") \
+    X("p",    str,    dump_heads,      0,   "0:0",      0, 0,       "LAYER:HEAD,... for --dump, or all") \
+    X("p",    long,   dump_seq,        0,   0,          0, 1<<20,   "which probe sequence --dump shows") \
+    X("b",    bool,   ops,             0,   false,      0, 0,       "also the time of every operation against its roof, and memory") \
+    X("g",    str,    prompt,          0,   "",         0, 0,       "text to go on from") \
+    X("g",    long,   tokens,          0,   200,        0, 1<<24,   "tokens to write") \
+    X("g",    double, temperature,     0,   1.0,        0, MANY,    "0: always the likeliest token") \
+    X("g",    long,   top_k,           0,   0,          0, 1<<24,   "draw among the k likeliest (0: all)") \
+    X("k",    str,    val,             0,   "",         0, 0,       "files whose documents go into val shards, separated by commas") \
+    X("k",    double, val_fraction,    0,   0.0,        0, 1,       "this share of the documents goes into val shards") \
+    X("k",    str,    domains,         0,   "",         0, 0,       "by meta.pile_set_name: all, paper (its 17), a,b or a:SHARE,..") \
+    X("k",    long,   shard_tokens,    0,   100000000,  1, 2000000000, "tokens in a shard") \
+    X("k",    long,   threads,         0,   0,          0, 4096,    "threads (0: all cores); the shards do not depend on it")
 
 struct Flags {
-    #define X(cmds, type, name, letter, def, help) type name = def; bool given_##name = false;
+    #define X(cmds, type, name, letter, def, low, high, help) type name = def; bool given_##name = false;
     FLAGS(X)
     #undef X
     std::vector<std::string> words;              // what stands on the command line without --
@@ -103,15 +106,19 @@ static const struct { const char *name; char letter; const char *words, *help; }
     { "bench",    'b', "",           "time training steps on random tokens" },
 };
 enum FlagKind { FLAG_LONG, FLAG_DOUBLE, FLAG_STR, FLAG_BOOL };
-struct FlagRow { const char *cmds, *name; char letter; const char* help; FlagKind kind; void* value; bool* given; };
+struct FlagRow {
+    const char *cmds, *name; char letter; const char* help; double low, high; FlagKind kind; void* value; bool* given;
+    bool of(char command) const { return strchr(cmds, command) || (command == 't' && fixed()); }
+    bool fixed() const { return strchr(cmds, 'T'); }
+};
 static FlagKind flag_kind(const long&) { return FLAG_LONG; }
 static FlagKind flag_kind(const double&) { return FLAG_DOUBLE; }
 static FlagKind flag_kind(const str&) { return FLAG_STR; }
 static FlagKind flag_kind(const bool&) { return FLAG_BOOL; }
 static std::vector<FlagRow> flag_rows(Flags* f) {
     return {
-        #define X(cmds, type, name, letter, def, help) \
-            { cmds, #name, letter, help, flag_kind(f->name), &f->name, &f->given_##name },
+        #define X(cmds, type, name, letter, def, low, high, help) \
+            { cmds, #name, letter, help, low, high, flag_kind(f->name), &f->name, &f->given_##name },
         FLAGS(X)
         #undef X
     };
@@ -121,15 +128,25 @@ static std::string flag_spelling(const char* name) { // probe_len -> --probe-len
     for (auto& ch : s) { if (ch == '_') { ch = '-'; } }
     return s;
 }
+static std::string number_text(double v) { return v == floor(v) && fabs(v) < 1e15 ? strf("%.0f", v) : strf("%g", v); }
+// what a flag may be given: "0 or more", "1 to 65535"
+static std::string flag_range(const FlagRow& r) {
+    const bool open = r.high >= MOST;
+    return number_text(r.low) + (open ? " or more" : " to " + number_text(r.high));
+}
 static void flag_set(const FlagRow& r, const std::string& spelled, const std::string& text) {
+    double v = r.low;
     if (r.kind == FLAG_STR) { *(str*)r.value = text; }
     if (r.kind == FLAG_BOOL) { *(bool*)r.value = true; }
-    if (r.kind == FLAG_LONG && !parse_long(text, (long*)r.value)) {
-        die(EXIT_USER, spelled + ": got '" + text + "', wanted a whole number");
+    if (r.kind == FLAG_LONG) {
+        if (!parse_long(text, (long*)r.value)) { die(EXIT_USER, spelled + ": got '" + text + "', wanted a whole number"); }
+        v = *(long*)r.value;
     }
-    if (r.kind == FLAG_DOUBLE && !parse_double(text, (double*)r.value)) {
-        die(EXIT_USER, spelled + ": got '" + text + "', wanted a number");
+    if (r.kind == FLAG_DOUBLE) {
+        if (!parse_double(text, &v)) { die(EXIT_USER, spelled + ": got '" + text + "', wanted a number"); }
+        *(double*)r.value = v;
     }
+    if (v < r.low || v > r.high) { die(EXIT_USER, spelled + ": got " + text + ", wanted " + flag_range(r)); }
 }
 static std::string flag_text(const FlagRow& r, bool json) {
     if (r.kind == FLAG_BOOL) { return json ? (*(bool*)r.value ? "true" : "false") : ""; }
@@ -146,12 +163,77 @@ static void usage(char command) {
     printf("flags%s:\n", command ? " of this command" : "");
     Flags defaults;
     for (auto& r : flag_rows(&defaults)) {
-        if (command && !strchr(r.cmds, command)) { continue; }
+        if (command && !r.of(command)) { continue; }
         const std::string left = (r.letter ? strf("-%c, ", r.letter) : "    ") + flag_spelling(r.name);
         const std::string def = flag_text(r, false);
         printf("  %-22s %s%s\n", left.c_str(), r.help, def.empty() ? "" : (" [" + def + "]").c_str());
     }
     printf("  -h, --help             this text\n");
+}
+// ./train_sink alone: what there is, and three commands to try
+static void welcome() {
+    printf("train_sink trains small language models and watches where their attention goes.\n\nusage:\n");
+    for (auto& c : COMMANDS) { printf("  train_sink %-9s %-10s [flags]   %s\n", c.name, c.words, c.help); }
+    printf("\ntry:\n"
+           "  ./train_sink train --lr 5e-3 --beta2 0.99 --weight-decay 1e-4 --warmup 20 --steps 800\n"
+           "                                          the sink forms in about half a minute, on the built-in task\n"
+           "  ./train_sink train -d my.txt -m nano    a small model on a text file of yours\n"
+           "  ./train_sink probe runs/NAME/step_800   the sink of a checkpoint, layer by layer with --json FILE\n\n"
+           "every flag: ./train_sink --help, or ./train_sink probe --help; every model: make help\n");
+}
+// how many letters must be put in, left out or changed to get from a to b
+static int edit_distance(const std::string& a, const std::string& b) {
+    std::vector<int> row(b.size() + 1);
+    for (size_t j = 0; j < row.size(); j++) { row[j] = j; }
+    for (size_t i = 0; i < a.size(); i++) {
+        for (int j = 0, corner = row[0]++, above; j < (int)b.size(); j++, corner = above) {
+            above = row[j + 1];
+            row[j + 1] = std::min({ above + 1, row[j] + 1, corner + (a[i] != b[j]) });
+        }
+    }
+    return row.back();
+}
+static const char* const SWITCHES_AND_TOOLS[] = { // what make sets, not the command line
+    #define X(SWITCH, Type) #SWITCH,
+    SWITCHES(X)
+    #undef X
+    "PRECISION", "BACKEND",
+};
+// what other programs call our flags
+static const char* const OTHER_NAMES[][2] = {
+    { "--learning-rate", "--lr" }, { "--batch-size", "--batch" }, { "--max-steps", "--steps" }, { "--iters", "--steps" },
+    { "--num-steps", "--steps" }, { "--context", "--seq" }, { "--seq-len", "--seq" }, { "--block-size", "--seq" },
+    { "--hidden-size", "--width" }, { "--d-model", "--width" }, { "--n-embd", "--width" }, { "--num-layers", "--layers" },
+    { "--n-layer", "--layers" }, { "--num-heads", "--heads" }, { "--n-head", "--heads" }, { "--vocab-size", "--vocab" },
+    { "--output", "--out" }, { "--dataset", "--data" }, { "--max-tokens", "--tokens" }, { "--temp", "--temperature" },
+    { "--threshold", "--eps" }, { "--wd", "--weight-decay" }, { "--clip", "--grad-clip" }, { "--continue", "--resume" },
+};
+// no flag is called `name`: what may have been meant
+static std::string flag_meant(const std::string& name, const std::vector<FlagRow>& rows, char command) {
+    for (auto& s : SWITCHES_AND_TOOLS) {
+        std::string spelled = flag_spelling(s);
+        for (auto& ch : spelled) { ch = tolower(ch); }
+        if (name == spelled) { return std::string(s) + " is a switch of the build: make train_sink " + s + "="; }
+    }
+    for (auto& other : OTHER_NAMES) { if (name == other[0]) { return std::string("did you mean ") + other[1] + "?"; } }
+    std::string best;
+    int least = 1 + (int)name.size() / 3;                // farther away nothing is meant
+    for (auto& r : rows) {
+        const int d = edit_distance(name, flag_spelling(r.name));
+        if (r.of(command) && d < least) { least = d; best = flag_spelling(r.name); }
+    }
+    return best.empty() ? "" : "did you mean " + best + "?";
+}
+[[noreturn]] static void flag_unknown(const std::string& name, const std::string& value, const std::vector<FlagRow>& rows,
+                                      char command) {
+    std::string meant = flag_meant(name, rows, command);
+    if (ends_with(meant, "=")) { meant += value.empty() || value[0] == '-' ? "VALUE, see make help" : value; }
+    die(EXIT_USER, "unknown flag " + name, meant);
+}
+// a word that is no command: the one that is nearest
+static std::string command_meant(const std::string& word) {
+    for (auto& c : COMMANDS) { if (edit_distance(word, c.name) <= 2) { return strf("did you mean %s?", c.name); } }
+    return "";
 }
 static Flags flags_parse(int argc, char** argv, char* command) {
     Flags f;
@@ -165,16 +247,18 @@ static Flags flags_parse(int argc, char** argv, char* command) {
         if (arg[0] != '-' || arg == "-") { f.words.push_back(arg); continue; }
         const bool has_value = arg[1] == '-' && arg.find('=') != std::string::npos; // --steps=10, or --steps 10
         const std::string name = has_value ? arg.substr(0, arg.find('=')) : arg;
+        const std::string next = has_value ? arg.substr(name.size() + 1) : i + 1 < argc ? argv[i + 1] : "";
         const FlagRow* row = NULL;
         for (auto& r : rows) {
             if (name == flag_spelling(r.name) || (r.letter && name == std::string("-") + r.letter)) { row = &r; }
         }
-        if (!row) { die(EXIT_USER, "unknown flag " + name); }
-        if (!strchr(row->cmds, *command)) { die(EXIT_USER, name + ": not a flag of this command"); }
+        if (!row) { flag_unknown(name, next, rows, *command); }
+        if (!row->of(*command)) { die(EXIT_USER, name + ": not a flag of this command"); }
         const bool wants_value = row->kind != FLAG_BOOL;
         if (!wants_value && has_value) { die(EXIT_USER, name + ": takes no value"); }
         if (wants_value && !has_value && i + 1 >= argc) { die(EXIT_USER, name + ": got no value, wanted one"); }
-        flag_set(*row, name, !wants_value ? "" : has_value ? arg.substr(name.size() + 1) : argv[++i]);
+        flag_set(*row, name, wants_value ? next : "");
+        if (wants_value && !has_value) { i++; }
         *row->given = true;
     }
     return f;
@@ -182,7 +266,7 @@ static Flags flags_parse(int argc, char** argv, char* command) {
 static std::string flags_json(Flags f, char command) {
     std::string o = "{";
     for (auto& r : flag_rows(&f)) {
-        if (strchr(r.cmds, command)) { o += strf("%s\"%s\":", o.size() > 1 ? "," : "", r.name) + flag_text(r, true); }
+        if (r.of(command)) { o += strf("%s\"%s\":", o.size() > 1 ? "," : "", r.name) + flag_text(r, true); }
     }
     return o + "}";
 }
@@ -211,21 +295,16 @@ static void preset_apply(Flags* f) {
     fill(&f->layers, p->L); fill(&f->width, p->C); fill(&f->ffn_width, p->F);
     fill(&f->heads, p->NH); fill(&f->kv_heads, f->heads);
     fill(&f->seq, p->T); fill(&f->batch, p->B); fill(&f->vocab, p->V);
-    const long most = 1L << 30;
-    want(f->seq >= 1 && f->seq < most, strf("--seq %ld", f->seq), "1 or more, less than 2^30");
-    want(f->batch >= 1 && f->batch < most / f->seq, strf("--batch %ld --seq %ld", f->batch, f->seq),
-         "1 or more, and less than 2^30 tokens in all");
+    want(f->batch < (1L << 30) / f->seq, strf("--batch %ld --seq %ld", f->batch, f->seq),
+         "less than 2^30 tokens in all");
 }
 // flags -> the model; V is the data's if nothing else says
 static Config config_from_flags(Flags* f, int data_V) {
     if (!f->vocab) { f->vocab = data_V; }
-    want(f->layers >= 1 && f->layers <= 10000, strf("--layers %ld", f->layers), "1 or more");
-    want(f->heads >= 1, strf("--heads %ld", f->heads), "1 or more");
     const std::string width = strf("--width %ld --heads %ld", f->width, f->heads);
-    want(f->width >= 1 && f->width % f->heads == 0, width, "a width that the heads divide");
-    want(f->kv_heads >= 1 && f->heads % f->kv_heads == 0,
+    want(f->width % f->heads == 0, width, "a width that the heads divide");
+    want(f->heads % f->kv_heads == 0,
          strf("--kv-heads %ld --heads %ld", f->kv_heads, f->heads), "a number that divides the heads");
-    want(f->ffn_width >= 1, strf("--ffn-width %ld", f->ffn_width), "1 or more");
     want(f->vocab >= data_V && f->vocab >= 2, strf("--vocab %ld", f->vocab),
          strf("at least the %d ids of the data", data_V));
     const long HS = f->width / f->heads;
@@ -238,7 +317,7 @@ static Config config_from_flags(Flags* f, int data_V) {
     want(f->attn_alpha == 1 || Attn::Z != Z_ONE, strf("--attn-alpha %g with ATTN=%s", f->attn_alpha, STR(ATTN)),
          "a normalised attention, or 1");
     want(f->bias_share == "none" || f->bias_share == "heads", "--bias-share " + f->bias_share, "none or heads");
-    want(f->k_dims >= 0 && f->k_dims <= HS, strf("--k-dims %ld", f->k_dims),
+    want(f->k_dims <= HS, strf("--k-dims %ld", f->k_dims),
          strf("0 (all) to the head size %ld", HS));
     want(f->k_dims == 0 || Bias::learn_k, strf("--k-dims %ld with BIAS=%s", f->k_dims, STR(BIAS)), "BIAS=k or kv");
     const std::string& v_star = f->v_star;
@@ -247,9 +326,8 @@ static Config config_from_flags(Flags* f, int data_V) {
     want(v_star.empty() || ((e1 || ones) && parse_double(v_star.substr(e1 ? 3 : 5), &M) && M >= 0),
          "--v-star " + v_star, "e1:M or ones:M, M the norm");
     want(v_star.empty() || (Bias::column && !Bias::learn_v), "--v-star " + v_star + " with BIAS=" STR(BIAS), "BIAS=k");
-    want(f->prefix >= 0 && f->prefix < f->seq, strf("--prefix %ld", f->prefix),
+    want(f->prefix < f->seq, strf("--prefix %ld", f->prefix),
          strf("0 (off) to seq - 1 = %ld", f->seq - 1));
-    want(f->window >= 1 || !f->given_window, strf("--window %ld", f->window), "1 or more, or leave it out");
     Config c = Config();
     c.L = f->layers; c.C = f->width; c.NH = f->heads; c.KV = f->kv_heads; c.HS = HS;
     c.F = f->ffn_width; c.V = f->vocab; c.T = f->seq;

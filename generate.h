@@ -37,9 +37,6 @@ static void generate(Model* m, std::vector<int>* tokens, long n, double temperat
 }
 
 static int generate_text(Flags f) {
-    want(f.tokens >= 0, strf("--tokens %ld", f.tokens), "0 or more");
-    want(f.temperature >= 0, strf("--temperature %g", f.temperature), "0 or more");
-    want(f.top_k >= 0, strf("--top-k %ld", f.top_k), "0 (all) or more");
     Model m = model_from_checkpoint(&f, 0);
     const Tokenizer tok = !f.tokenizer.empty() && f.tokenizer != "bytes" ? tokenizer_load(f.tokenizer)
                         : m.c.V == 257 ? tokenizer_bytes() : tokenizer_ids("ids", m.c.V);

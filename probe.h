@@ -118,6 +118,7 @@ static int probe(Flags f) {
         want(parse_long(w, &v) && v >= 1 && v < 1 << 30, "--probe-len " + w, "1 or more");
         longest = std::max(longest, v);
     }
+    if (!f.json.empty()) { file_check(f.json); }
     Model m = model_from_checkpoint(&f, longest);
     const std::string state = f.words[0] + "/state.json";              // others' models have none: step 0
     const long step = file_exists(state) ? (long)json_number(json_file(state), "step", 0) : 0;

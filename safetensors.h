@@ -218,7 +218,7 @@ inline std::string checkpoint_begin(const std::string& out, long step) {
 inline void checkpoint_commit(const std::string& out, long step) {
     std::string dir = strf("%s/step_%ld", out.c_str(), step);
     dir_sync(dir + ".tmp");
-    if (file_exists(dir)) { remove_tree(dir + ".old"); rename(dir.c_str(), (dir + ".old").c_str()); }
+    if (is_there(dir)) { remove_tree(dir + ".old"); rename(dir.c_str(), (dir + ".old").c_str()); }
     if (rename((dir + ".tmp").c_str(), dir.c_str())) {
         die(EXIT_MACHINE, strf("%s: cannot rename into place (%s)", dir.c_str(), strerror(errno)));
     }

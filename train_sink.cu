@@ -624,12 +624,8 @@ static DataOptions data_options(const Flags& f, int T, int probe_len) {
     o.skip_bad = f.skip_bad;
     o.bb_vocab = f.bb_vocab; o.bb_triggers = f.bb_triggers; o.bb_trigger_prob = f.bb_trigger_prob;
     o.bb_temp = f.bb_temp; o.bb_table = f.bb_table; o.bb_bos = f.bb_bos;
-    want(f.bb_vocab >= 2 && f.bb_vocab <= 65535, strf("--bb-vocab %ld", f.bb_vocab), "2 to 65535");
-    want(f.bb_triggers >= 0 && f.bb_triggers < f.bb_vocab, strf("--bb-triggers %ld", f.bb_triggers),
+    want(f.bb_triggers < f.bb_vocab, strf("--bb-triggers %ld", f.bb_triggers),
          "0 or more, less than --bb-vocab");
-    want(f.val_seqs >= 1 && f.val_seqs < 1 << 30, strf("--val-seqs %ld", f.val_seqs), "1 or more");
-    want(f.probe_seqs >= 1 && f.probe_seqs < 1 << 30, strf("--probe-seqs %ld", f.probe_seqs), "1 or more");
-    want(f.train_tokens >= 0, strf("--train-tokens %ld", f.train_tokens), "0 (all) or more");
     return o;
 }
 static Data data_from_flags(const Flags& f, int T, int probe_len) { return data_open(data_options(f, T, probe_len)); }
@@ -691,7 +687,7 @@ static void batch_settle(const Model* m, Flags* f, long kept) {
     for (long B = 2; !kept && B <= std::min(all, most); B++) {
         if (all % B == 0 && acts_bytes(m->c, B, f->seq) < ops::device_left() / 8 * 7) { f->batch = B; }
     }
-    want(f->total_batch >= 0 && f->total_batch % (f->batch * f->seq) == 0, strf("--total-batch %ld", f->total_batch),
+    want(f->total_batch % (f->batch * f->seq) == 0, strf("--total-batch %ld", f->total_batch),
          strf("a multiple of batch * seq = %ld", f->batch * f->seq));
 }
 static bool switch_default(const char* const (&s)[3]) { // is the value the first of its table?
@@ -716,20 +712,10 @@ static StepSums train_step(Model* m, Data* data, const Flags& f, long step, int 
     return model_update(m, o, f.grad_clip, f.optimizer == "sgd");
 }
 static void train_checks(const Flags& f) {
-    want(f.steps >= 0, strf("--steps %ld", f.steps), "0 or more");
     want(f.optimizer == "adamw" || f.optimizer == "sgd", "--optimizer " + f.optimizer, "adamw or sgd");
     want(f.schedule == "constant" || f.schedule == "cosine", "--schedule " + f.schedule, "constant or cosine");
-    want(f.lr >= 0, strf("--lr %g", f.lr), "0 or more");
-    want(f.warmup >= 0, strf("--warmup %ld", f.warmup), "0 or more");
-    want(f.min_lr >= 0 && f.weight_decay >= 0 && f.adam_eps >= 0,
-         strf("--min-lr %g --weight-decay %g --adam-eps %g", f.min_lr, f.weight_decay, f.adam_eps), "0 or more");
-    want(f.stop_after >= 0, strf("--stop-after %g", f.stop_after), "minutes, or 0 (never)");
-    want(f.beta1 >= 0 && f.beta1 < 1 && f.beta2 >= 0 && f.beta2 < 1,
+    want(f.beta1 < 1 && f.beta2 < 1,
          strf("--beta1 %g --beta2 %g", f.beta1, f.beta2), "0 up to, not including, 1");
-    want(f.grad_clip >= 0, strf("--grad-clip %g", f.grad_clip), "0 (off) or more");
-    want(f.eval_every >= 0 && f.save_every >= 0 && f.sample >= 0,
-         strf("--eval-every %ld --save-every %ld --sample %ld", f.eval_every, f.save_every, f.sample),
-         "0 (off) or more");
 }
 static std::vector<double> eps_list(const Flags& f) {
     std::vector<double> eps = flag_list("--eps", f.eps);
@@ -831,6 +817,7 @@ static void run_evaluate(Run* r, long step) { // validation loss, metrics, a sam
     const double val = validate(&r->m, &r->data, f.batch, f.seq);
     const Metrics metrics = measure(&r->m, r->probe.data(), r->probes, r->probe_len, f.batch * f.seq);
     log_line(&r->log, "{" + eval_json(step, val, metrics, r->eps) + "}");
+    progress_open() = false;
     printf("%seval %6ld | %s\n", r->terminal ? "\r\033[K" : "", step, eval_text(val, metrics, r->eps[0]).c_str());
     if (!f.sample || r->data.tokenizer.kind == TOKENIZER_IDS) { return; }
     Rng rng = rng_stream(f.seed, mix64(3, step));
@@ -848,6 +835,7 @@ static void run_report_step(Run* r, long step, double loss, double grad_norm, do
         + ",\"grad_norm\":" + json_num(grad_norm) + ",\"lr\":" + json_num(lr)
         + strf(",\"tokens\":%.0f,\"ms\":%.3f}", r->tokens_per_step * step, ms));
     const std::string speed = count_text(r->tokens_per_step / ms * 1e3);
+    progress_open() = r->terminal;
     printf("%sstep %6ld/%ld | loss %.4f | norm %.3f | lr %.2e | %.1f ms | %s tok/s", r->terminal ? "\r\033[K" : "",
            step, r->f.steps, loss, grad_norm, lr, ms, speed.c_str());
     const std::string left = duration(r->smooth_ms / 1e3 * (r->f.steps - step));
@@ -861,6 +849,9 @@ static void on_signals() {
     act.sa_flags = SA_RESTART;
     sigaction(SIGINT, &act, NULL);
     sigaction(SIGTERM, &act, NULL);
+    struct sigaction hangup;                             // the terminal was closed; nohup wants that ignored
+    sigaction(SIGHUP, NULL, &hangup);
+    if (hangup.sa_handler != SIG_IGN) { sigaction(SIGHUP, &act, NULL); }
 }
 static int train(const Flags& flags) {
     Run r = run_open(flags);
@@ -885,7 +876,7 @@ static int train(const Flags& flags) {
         if (std::isnan(sums.grad_scale)) {
             const std::string whole = r.saved < 0 ? "" : strf("; %s/step_%ld is whole", f.out.c_str(), r.saved);
             const std::string what = strf("loss is %g, gradient norm %g at step %ld", loss, grad_norm, step + 1);
-            die(EXIT_DIVERGED, (r.terminal ? "\n" : "") + what + ": not finite, stopped before the update",
+            die(EXIT_DIVERGED, what + ": not finite, stopped before the update",
                 strf("try a smaller --lr than %g", f.lr) + whole);
         }
     }
@@ -893,6 +884,7 @@ static int train(const Flags& flags) {
     const char* how = step >= f.steps ? "done" : "stopped";
     log_line(&r.log, strf("{\"event\":\"%s\",\"step\":%ld,\"params_hash\":\"%s\"}", how, step, hash.c_str()));
     fclose(r.log.f);
+    progress_end();
     printf("%s at step %ld, saved %s/step_%ld, params_hash %s\n", how, step, f.out.c_str(), step, hash.c_str());
     model_free(&r.m);
     return 0;
@@ -915,13 +907,15 @@ int main(int argc, char** argv) {
     __builtin_ia32_ldmxcsr(__builtin_ia32_stmxcsr() | 0x8040);
 #endif
     char command;
+    signal(SIGXFSZ, SIG_IGN);                            // a file at its limit (ulimit -f) is an error of the write
     std::set_new_handler([] {
         die(EXIT_MACHINE, "memory: the system gave no more", "lower --batch, --seq or the model size");
     });
+    if (argc == 1) { welcome(); return 0; }
     const Flags f = flags_parse(argc, argv, &command);
     if (!f.words.empty() && !strchr("pgk", command)) {
         die(EXIT_USER, "got '" + f.words[0]
-            + "', wanted a command (train, probe, generate, tokenize, bench) or a --flag");
+            + "', wanted a command (train, probe, generate, tokenize, bench) or a --flag", command_meant(f.words[0]));
     }
     if (command != 'k') { ops::device_start(); }         // no GPU, an old one, an old driver: said before anything else is done
     switch (command) {

@@ -4,6 +4,7 @@ a file that lies is refused, and whatever bytes are read, nothing outside the fi
 */
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/sysmacros.h>
 // here an error of the program is an exception and its message a string, so that a hundred thousand damaged files need no
 // hundred thousand processes
 struct Exit { int code; };
@@ -187,6 +188,84 @@ static void test_json() {
     }
     CHECK(json_num(NAN) == "null" && json_num(-INFINITY) == "null" && json_num(0.1f) == "0.100000001", "json_num");
 }
+static void test_json_rules() {
+    Json j; std::string error;
+    auto parse = [&](const std::string& text, const std::vector<const char*>& keep = {}) { error.clear(); return json_parse(text.data(), text.size(), &j, &error, NULL, keep); };
+    // a key stands once, at any depth, also when it is written in two ways
+    for (const char* s : { "{\"a\":1,\"a\":2}", "[{\"b\":0,\"a\":1,\"c\":3,\"a\":null}]", "{\"x\":{\"a\":1,\"\\u0061\":1}}" }) {
+        CHECK(!parse(s) && error.find("the key \"a\" stands twice") != std::string::npos, "JSON %s: %s", s, error.c_str());
+    }
+    CHECK(parse("{\"a\":{\"a\":1},\"b\":{\"a\":1}}"), "the same key in different objects: %s", error.c_str());
+    CHECK(!parse("\xEF\xBB\xBF{}") && error.find("byte order mark") != std::string::npos, "a BOM: %s", error.c_str());
+    // what is not wanted is checked, and not stored
+    const std::string record = "{\"x\":[1,2,[3]],\"text\":\"t\",\"meta\":{\"y\":0,\"name\":\"n\"},\"text2\":{\"text\":1}}";
+    CHECK(parse(record, { "text", "meta", "name" }) && j.fields.size() == 2 && j.get("text")->string == "t" && j.get("meta")->fields.size() == 1, "keep: %zu fields, %s", j.fields.size(), error.c_str());
+    CHECK(!parse("{\"x\":[1,2,tru],\"text\":\"t\"}", { "text" }) && !parse("{\"x\":{\"y\" 1}}", { "text" }), "keep: what is not wanted was not checked");
+    std::string zeros = "[0";
+    for (int i = 0; i < 5000000; i++) { zeros += ",0"; }
+    CHECK(!parse(zeros + "]") && error.find("more than 4000000 values") != std::string::npos, "5 million values: %s", error.c_str());
+    j = Json();
+    CHECK(parse("{\"x\":" + zeros + "],\"text\":" + zeros + "]}", { "text" }) && j.get("text")->items.empty(), "5 million values that nobody wants: %s", error.c_str());
+    const std::string path = json_str("a\xff\xc3");
+    CHECK(path == "\"a\xEF\xBF\xBD\xEF\xBF\xBD\"", "json_str of bytes that are no text: %s", path.c_str());
+}
+static void test_files() {
+    const std::string at = dir + "/files";
+    make_dirs(at);
+    // a device and a FIFO are written to, and stay what they are
+    const std::string fifo = at + "/fifo";
+    CHECK(!mkfifo(fifo.c_str(), 0600), "no FIFO");
+    const int reader = open(fifo.c_str(), O_RDONLY | O_NONBLOCK);
+    file_check(fifo);
+    file_write(fifo, "through");
+    char got[16] = {};
+    struct stat st;
+    CHECK(read(reader, got, sizeof got) == 7 && !strcmp(got, "through") && !lstat(fifo.c_str(), &st) && S_ISFIFO(st.st_mode), "a FIFO: '%s'", got);
+    close(reader);
+    if (!mknod((at + "/null").c_str(), S_IFCHR | 0666, makedev(1, 3))) { // only root may
+        file_check(at + "/null");
+        file_write(at + "/null", "nothing");
+        CHECK(!lstat((at + "/null").c_str(), &st) && S_ISCHR(st.st_mode), "a device was replaced");
+    }
+    // a symlink stays one, and its target is written: beside it, elsewhere, not there yet, through another
+    make_dirs(at + "/there");
+    for (auto pair : { std::pair<const char*, const char*>("near", "target"), { "far", "there/target" }, { "abs", NULL } }) {
+        const std::string link = at + "/" + pair.first, to = pair.second ? pair.second : at + "/there/absolute";
+        CHECK(!symlink(to.c_str(), link.c_str()), "no symlink");
+        file_check(link);
+        for (const char* text : { "first", "second" }) {
+            file_write(link, text);
+            const std::string target = to[0] == '/' ? to : at + "/" + to;
+            CHECK(!lstat(link.c_str(), &st) && S_ISLNK(st.st_mode) && file_read(target) == text, "the symlink %s", link.c_str());
+        }
+    }
+    CHECK(!symlink("far", (at + "/chain").c_str()), "no symlink");
+    file_write(at + "/chain", "third");
+    CHECK(file_read(at + "/there/target") == "third", "a symlink to a symlink");
+    CHECK(dir_list(at + "/there").size() == 2, "file_check or file_write left a file");
+    // a tree is removed without what its symlinks point to
+    make_dirs(at + "/keep"); make_dirs(at + "/tree/deep");
+    file_write(at + "/keep/file", "x"); file_write(at + "/tree/deep/file", "x");
+    CHECK(!symlink("../keep", (at + "/tree/link").c_str()) && !symlink("../../keep/file", (at + "/tree/deep/link").c_str()), "no symlink");
+    remove_tree(at + "/tree");
+    CHECK(!file_exists(at + "/tree") && file_exists(at + "/keep/file"), "remove_tree went through a symlink");
+    CHECK(!symlink("keep", (at + "/link").c_str()), "no symlink");
+    remove_tree(at + "/link");
+    CHECK(lstat((at + "/link").c_str(), &st) && file_exists(at + "/keep/file"), "remove_tree of a symlink");
+    // a checkpoint's place that is a symlink
+    CHECK(!symlink("../keep", (at + "/there/step_3").c_str()), "no symlink");
+    checkpoint_begin(at + "/there", 3);
+    checkpoint_commit(at + "/there", 3);
+    CHECK(file_exists(at + "/keep/file") && !lstat((at + "/there/step_3").c_str(), &st) && S_ISDIR(st.st_mode), "a checkpoint over a symlink");
+    // the error is the one of mkdir, not of what came after
+    rewind(messages);
+    try { make_dirs("/proc/nothing"); CHECK(false, "a directory in /proc"); } catch (Exit& e) { CHECK(said().find("No such file") != std::string::npos, "%s", said().c_str()); }
+    rewind(messages);
+    file_write(at + "/file", "x");
+    try { make_dirs(at + "/file/x"); CHECK(false, "a directory in a file"); } catch (Exit& e) { CHECK(said().find("directory (Not a directory)") != std::string::npos || said().find("File exists") != std::string::npos, "%s", said().c_str()); }
+    CHECK(printable("a\x1b[31m\n\x7f") == "a?[31m??", "printable");
+    CHECK(blame(ENOSPC) == EXIT_MACHINE && blame(ENOENT) == EXIT_USER, "blame");
+}
 // random changes of good files: they are refused or read, and never touch what is not theirs
 static void test_fuzz(long tries) {
     Rng rng{ (uint64_t)(now_ms() * 1e6) };
@@ -233,6 +312,8 @@ int main() {
     test_lies();
     test_latest();
     test_json();
+    test_json_rules();
+    test_files();
     test_fuzz(2000);
     remove_tree(dir);
     return check_done();

@@ -22,7 +22,17 @@ static void refused(const std::string& args, const std::string& says, int code =
 }
 
 static const struct { const char *args, *says; } FLAGS[] = {
-    { "--stpes 5",                     "unknown flag --stpes" },
+    { "--stpes 5",                       "did you mean --steps?" },
+    { "--learning-rate 1",             "did you mean --lr?" },
+    { "--attn sigmoid",                "ATTN is a switch of the build: make train_sink ATTN=sigmoid" },
+    { "--precision=bf16",              "make train_sink PRECISION=bf16" },
+    { "--backend",                     "make train_sink BACKEND=VALUE" },
+    { "--batch 1000000 --seq 100000",  "less than 2^30 tokens" },
+    { "--layers 0x10",                 "wanted a whole number" },
+    { "bench -n 0",                    "--steps 0: wanted 1 or more" },
+    { "probe run/step_4 --probe-seqs -1",      "--probe-seqs: got -1" },
+    { "probe run/step_4 --prefix 4294967300",  "--prefix: got 4294967300" },
+    { "tokenize short.txt -o shards2 --threads 100000",  "--threads: got 100000, wanted 0 to 4096" },
     { "-x",                            "unknown flag -x" },
     { "--",                            "unknown flag --" },
     { "--steps",                       "--steps: got no value" },
@@ -30,32 +40,32 @@ static const struct { const char *args, *says; } FLAGS[] = {
     { "--steps ten",                   "--steps: got 'ten', wanted a whole number" },
     { "--steps 1.5",                   "--steps: got '1.5', wanted a whole number" },
     { "--steps 99999999999999999999",  "wanted a whole number" },
-    { "--steps -1",                    "--steps -1: wanted 0 or more" },
+    { "--steps -1",                      "--steps: got -1, wanted 0 or more" },
     { "--resume=1",                    "--resume: takes no value" },
     { "--resume",                      "wanted also --out" },
     { "foo",                           "got 'foo', wanted a command" },
-    { "trian",                         "got 'trian', wanted a command" },
+    { "trian",                           "did you mean train?" },
     { "--tokens 5",                    "--tokens: not a flag of this command" },
     { "bench --lr 1",                  "--lr: not a flag of this command" },
     { "-m huge",                       "got 'huge', wanted one of bb nano small 60M 1B" },
     { "--width 30 --heads 4",          "--width 30 --heads 4: wanted a width that the heads divide" },
     { "--width 36 --heads 4",          "an even head size" },
     { "--heads 4 --kv-heads 3",        "--kv-heads 3 --heads 4" },
-    { "--kv-heads -1",                 "--kv-heads -1" },
-    { "--layers -2",                   "--layers -2: wanted 1 or more" },
-    { "--ffn-width -2",                "--ffn-width -2" },
-    { "--batch -3",                    "--batch -3" },
-    { "--batch 100000000 --seq 100000", "less than 2^30 tokens" },
-    { "--seq -1",                      "--seq -1" },
+    { "--kv-heads -1",                   "--kv-heads: got -1" },
+    { "--layers -2",                     "--layers: got -2, wanted 0 to 10000" },
+    { "--ffn-width -2",                  "--ffn-width: got -2" },
+    { "--batch -3",                      "--batch: got -3" },
+    { "--batch 100000000 --seq 100000",  "--batch: got 100000000" },
+    { "--seq -1",                        "--seq: got -1" },
     { "--vocab 10",                    "have 257 ids, the model has 10" },
     { "--total-batch 100",             "--total-batch 100: wanted a multiple of batch * seq = 4096" },
     { "--attn-p 0",                    "--attn-p 0: wanted a positive number" },
     { "--attn-p 2",                    "--attn-p 2 with ATTN=softmax: wanted ATTN=softmax_p" },
     { "--attn-alpha 0",                "--attn-alpha 0" },
-    { "--window 0",                    "--window 0: wanted 1 or more" },
-    { "--window -1",                   "--window -1" },
+    { "--window 0",                      "--window: got 0, wanted 1 to 16777216" },
+    { "--window -1",                     "--window: got -1" },
     { "--prefix 64",                   "--prefix 64: wanted 0 (off) to seq - 1 = 63" },
-    { "--prefix -1",                   "--prefix -1" },
+    { "--prefix -1",                     "--prefix: got -1" },
     { "--bias-share all",              "--bias-share all: wanted none or heads" },
     { "--k-dims 33",                   "--k-dims 33: wanted 0 (all) to the head size 32" },
     { "--k-dims 4",                    "--k-dims 4 with BIAS=none: wanted BIAS=k" },
@@ -71,31 +81,31 @@ static const struct { const char *args, *says; } FLAGS[] = {
     { "--random-token 66",             "--random-token 66: wanted a position" },
     { "--random-token 1.5",            "--random-token 1.5: wanted a whole number" },
     { "--bos maybe",                   "--bos maybe: wanted none, seq or doc" },
-    { "--bb-vocab 1",                  "--bb-vocab 1" },
-    { "--bb-vocab 100000000",          "--bb-vocab 100000000" },
+    { "--bb-vocab 1",                    "--bb-vocab: got 1, wanted 2 to 65535" },
+    { "--bb-vocab 100000000",            "--bb-vocab: got 100000000" },
     { "--bb-triggers 255",             "255 triggers" },
     { "--bb-triggers 300",             "--bb-triggers 300" },
     { "--optimizer adam",              "--optimizer adam: wanted adamw or sgd" },
     { "--schedule linear",             "--schedule linear: wanted constant or cosine" },
-    { "--lr -1",                       "--lr -1" },
+    { "--lr -1",                         "--lr: got -1" },
     { "--lr nan",                      "--lr: got 'nan', wanted a number" },
     { "--lr 1e999",                    "--lr: got '1e999', wanted a number" },
-    { "--warmup -1",                   "--warmup -1" },
+    { "--warmup -1",                     "--warmup: got -1" },
     { "--beta1 1",                     "--beta1 1" },
-    { "--beta2 -0.1",                  "--beta2 -0.1" },
-    { "--weight-decay -1",             "--weight-decay -1" },
-    { "--min-lr -1",                   "--min-lr -1" },
-    { "--grad-clip -1",                "--grad-clip -1" },
-    { "--eval-every -1",               "--eval-every -1" },
-    { "--save-every -1",               "--save-every -1" },
-    { "--stop-after -1",               "--stop-after -1" },
+    { "--beta2 -0.1",                    "--beta2: got -0.1, wanted 0 to 1" },
+    { "--weight-decay -1",               "--weight-decay: got -1" },
+    { "--min-lr -1",                     "--min-lr: got -1" },
+    { "--grad-clip -1",                  "--grad-clip: got -1" },
+    { "--eval-every -1",                 "--eval-every: got -1" },
+    { "--save-every -1",                 "--save-every: got -1" },
+    { "--stop-after -1",                 "--stop-after: got -1" },
     { "--eps x",                       "--eps: got 'x', wanted numbers separated by commas" },
     { "--eps ''",                      "--eps: wanted a threshold" },
     { "--probe-len 0",                 "--probe-len 0" },
     { "--probe-len 8,16",              "--probe-len 8,16: wanted a number" },
-    { "--probe-seqs 0",                "--probe-seqs 0" },
-    { "--val-seqs 0",                  "--val-seqs 0" },
-    { "--train-tokens -5",             "--train-tokens -5" },
+    { "--probe-seqs 0",                  "--probe-seqs: got 0, wanted 1 to" },
+    { "--val-seqs 0",                    "--val-seqs: got 0" },
+    { "--train-tokens -5",               "--train-tokens: got -5" },
     { "-d \"\"",                        "--data \"\": wanted bb, a file" },
     { "--tokenizer t.json",            "--tokenizer t.json: wanted text to read with it" },
     { "-d nowhere",                    "--data nowhere: no such file or directory" },
@@ -116,17 +126,17 @@ static const struct { const char *args, *says; } FLAGS[] = {
     { "probe run/step_4 --bb-vocab 24 --probe-input odd",  "--probe-input odd: wanted natural, random or repeated" },
     { "probe run/step_4 --bb-vocab 24 --probe-len 8,x",    "--probe-len x" },
     { "probe run/step_4 --bb-vocab 24 --prefix 64",        "prefix 64: wanted less than --probe-len" },
-    { "probe run/step_4 --bb-vocab 24 --prefix -1",        "--prefix -1" },
-    { "probe run/step_4 --bb-vocab 24 --window 0",         "--window 0" },
+    { "probe run/step_4 --bb-vocab 24 --prefix -1", "--prefix: got -1" },
+    { "probe run/step_4 --bb-vocab 24 --window 0", "--window: got 0" },
     { "probe run/step_4 --bb-vocab 24 --dump d --dump-heads 1:0",  "--dump-heads 1:0: wanted LAYER:HEAD with layers 0..0, heads 0..1" },
     { "probe run/step_4 --bb-vocab 24 --dump d --dump-heads 0",    "--dump-heads 0: wanted LAYER:HEAD" },
     { "probe run/step_4 --bb-vocab 24 --dump d --dump-seq 100",    "--dump-seq 100: wanted 0 to 99" },
     { "generate",                      "got 0 checkpoints" },
     { "generate run/step_4 --prompt hello",    "--prompt hello: wanted token ids 0..24" },
     { "generate run/step_4 --prompt '1 25'",   "--prompt 25: wanted token ids 0..24" },
-    { "generate run/step_4 --top-k -1",        "--top-k -1" },
-    { "generate run/step_4 --temperature -1",  "--temperature -1" },
-    { "generate run/step_4 --tokens -1",       "--tokens -1" },
+    { "generate run/step_4 --top-k -1",  "--top-k: got -1" },
+    { "generate run/step_4 --temperature -1", "--temperature: got -1" },
+    { "generate run/step_4 --tokens -1", "--tokens: got -1" },
 };
 static void test_flags() {
     file_write(dir + "/empty.txt", "");
@@ -140,6 +150,31 @@ static void test_flags() {
     file_write(dir + "/magic/train.bin", std::string((char*)head, sizeof head));
     for (auto& f : FLAGS) { refused(f.args, f.says); }
     for (auto& name : dir_list(dir)) { CHECK(name != "runs" && name != "d", "a refused command line left %s/", name.c_str()); }
+}
+// no number of any flag, of any command, may wrap around: the first one that is too large for its place has to be refused
+static void test_ranges() {
+    const std::vector<std::pair<std::string, char>> commands = { { "train", 't' }, { "probe x", 'p' }, { "generate x", 'g' }, { "tokenize x", 'k' }, { "bench", 'b' } };
+    long tried = 0;
+    const char* unbounded[] = { "--train-tokens", "--bb-table", "--steps", "--warmup", "--eval-every", "--save-every", "--seed", "--total-batch" };
+    for (auto& c : commands) {
+        const std::string help = train_sink(c.first + " --help").out;
+        for (auto& line : split(help, '\n')) {
+            const size_t at = line.find("--"), end = line.find(' ', at), value = line.rfind(" [");
+            double unused;
+            const bool number = at < 8 && value != std::string::npos && parse_double(line.substr(value + 2, line.size() - value - 3), &unused);
+            if (!number || line.find("list") != std::string::npos || line.find("--probe-len") < end) { continue; }
+            const std::string flag = line.substr(at, end - at);
+            bool wide = false, real = false;
+            for (auto u : unbounded) { wide = wide || flag == u; }
+            for (auto u : { "--lr", "--min-lr", "--adam-eps", "--weight-decay", "--grad-clip", "--stop-after", "--temperature" }) { real = real || flag == u; }
+            for (const char* v : { "-9223372036854775808", "-1", "2147483648", "4294967296", "9223372036854775807" }) {
+                if ((wide && strlen(v) == 10) || (real && v[0] != '-')) { continue; }
+                refused(c.first + " " + flag + " " + v, flag + ": got " + v);
+                tried++;
+            }
+        }
+    }
+    CHECK(tried > 300, "ranges: only %ld were tried", tried);
 }
 static void test_resume() { // a run goes on only as what it was
     const std::string resume = std::string(TINY) + "-n 8 -o run --resume ";
@@ -242,7 +277,10 @@ int main() {
     CHECK(r.code == 0, "a good run: %s", r.err.c_str());
     const Ran help = train_sink("--help"), help2 = train_sink("probe -h");
     CHECK(help.code == 0 && help.says("--steps") && help.says("ATTN=softmax") && help2.code == 0 && help2.says("--dump-heads") && !help2.says("--steps"), "--help");
+    const Ran alone = train_sink("");
+    CHECK(alone.code == 0 && alone.says("try:") && alone.says("--beta2 0.99") && !file_exists(dir + "/runs"), "./train_sink alone: %d %s", alone.code, alone.out.c_str());
     test_flags();
+    test_ranges();
     test_resume();
     test_checkpoints();
     test_disk();

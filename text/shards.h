@@ -17,6 +17,7 @@ To read another shard format: one more case in shard_parse. Another text format:
 #include <sys/wait.h>
 #include <condition_variable>
 #include <mutex>
+#include <system_error>
 #include <thread>
 
 // ----------------------------------------------------------------------------
@@ -319,7 +320,7 @@ inline void text_encode(const Tokenizer& tok, const TokenizeOptions& o, TextBloc
         if (b->text.find_first_not_of(" \t\r", i) >= end) { continue; }
         Json record; std::string error, domain;
         const Json* field = NULL;
-        if (json_parse(&b->text[i], end - i, &record, &error, &b->counts.replaced)) {
+        if (json_parse(&b->text[i], end - i, &record, &error, &b->counts.replaced, { "text", "meta", "pile_set_name" })) {
             field = record.get("text");
             if (!field || field->type != Json::STRING) {
                 error = "wanted {\"text\": \"...\"}, got a record without text";
@@ -443,7 +444,10 @@ inline void tokenizing_run(Tokenizing* z) {
     int threads = z->o.threads > 0 ? z->o.threads : (int)std::thread::hardware_concurrency();
     z->ring.resize(3 * threads + 2); z->state.assign(z->ring.size(), BLOCK_FREE);
     std::vector<std::thread> pool;
-    for (int i = 0; i < threads; i++) { pool.emplace_back(tokenizing_work, z); }
+    try { for (int i = 0; i < threads; i++) { pool.emplace_back(tokenizing_work, z); } }
+    catch (const std::system_error&) {                   // a limit of processes: those that did start do the work
+        if (pool.empty()) { die(EXIT_MACHINE, "threads: the system gave none", "raise the limit: ulimit -u"); }
+    }
     std::string error;
     bool more = true, opened = false;
     for (;;) {
