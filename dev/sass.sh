@@ -1,14 +1,62 @@
 #!/bin/sh
-# dev/sass.sh -- what became of the attention kernels: a markdown table of every kernel and head dimension, four numbers a cell,
-# for sm_80 / sm_86 / sm_89 / sm_90 (one number where they agree). No GPU needed, only the toolkit with cuobjdump and nvdisasm.
-#   usage: dev/sass.sh [ATTN=.. BIAS=.. PE=.. PRECISION=..]       the default set, or with these switches
-# Blocks that fit an SM follow from registers, shared memory (1 KiB more a block) and 128 threads; limits: CUDA programming guide, table of
-# compute capabilities. HMMA mma, LDSM ldmatrix, LDGSTS cp.async, LDL + STL local memory: instructions in the text, not executed.
-# TO ADD an architecture: a row in limits().
+# dev/sass.sh -- what became of the attention kernels in machine code. No GPU needed, only nvcc, cuobjdump and nvdisasm.
+#   usage: dev/sass.sh quick               softmax, sigmoid and elu1, HS 96, sm_90, against dev/budgets.tsv: half a minute
+#          dev/sass.sh all                 every ATTN, HS 64, 96 and 128, sm_80 and sm_90, one nvcc at a time: five minutes
+#          dev/sass.sh update [quick]      writes today's figures into dev/budgets.tsv
+#          dev/sass.sh table [ATTN=.. BIAS=.. PE=.. PRECISION=..]     a markdown table of every kernel and head dimension, four
+#                                          numbers a cell, for sm_80 / sm_86 / sm_89 / sm_90 (one number where they agree)
+# What is counted against the budgets, and how: dev/sass_loops.py. In the table, blocks that fit an SM follow from registers,
+# shared memory (1 KiB more a block) and 128 threads; limits: CUDA programming guide, table of compute capabilities. There
+# HMMA mma, LDSM ldmatrix, LDGSTS cp.async, LDL + STL local memory are instructions in the text, not executed.
+# cuobjdump and nvdisasm are looked for in PATH, in the toolkit, and where pip puts them (pip install nvidia-cuda-cuobjdump
+# nvidia-cuda-nvdisasm). TO ADD an architecture to the table: a row in limits().
 cd "$(dirname "$0")/.." || exit 1
-NVCC=${NVCC:-nvcc} CUOBJDUMP=${CUOBJDUMP:-cuobjdump} CXX=${CXX:-g++} CUDA=${CUDA:-/usr/local/cuda}
-command -v "$CUOBJDUMP" > /dev/null || { echo "error: found no cuobjdump in PATH, wanted the CUDA toolkit's; set CUOBJDUMP="; exit 1; }
+NVCC=${NVCC:-nvcc} CXX=${CXX:-g++} CUDA=${CUDA:-/usr/local/cuda} PYTHON=${PYTHON:-python3}
+site=$($PYTHON -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])' 2> /dev/null)
+for d in "$CUDA/bin" "$site/nvidia/cu13/bin" "$site/triton/backends/nvidia/bin"; do PATH=$PATH:$d; done
+CUOBJDUMP=${CUOBJDUMP:-cuobjdump}
+for tool in "$NVCC" "$CUOBJDUMP" nvdisasm "$PYTHON"; do
+    command -v "$tool" > /dev/null || { echo "skipped: 1 count of machine code, found no $tool in PATH, wanted the CUDA toolkit's"
+                                        echo "0 passed, 0 failed"; exit 0; }
+done
+what=${1:-quick}; [ $# -gt 0 ] && shift
 dir=$(mktemp -d) && trap 'rm -rf "$dir"' EXIT
+# counts HS.. : every ATTN of $attns on $archs, as rows of dev/budgets.tsv
+counts() {
+    cat > "$dir/tiles.cu" <<'TILES'
+#define ALL_VARIANTS
+#define PRECISION bf16
+#include "cuda/attention.cuh"
+#define X(HS) printf("forward %d %d\ndq %d %d\ndkv %d %d\n", HS, cuda::ForwardTile<HS>::BK * HS / 8, \
+                     HS, cuda::DqTile<HS>::BK * HS / 8, HS, cuda::DkvTile<HS>::BQ * HS / 8);
+int main() { MMA_HEADS(X) }
+TILES
+    $CXX -x c++ -std=c++17 -O0 -DEMU -fno-strict-aliasing -Wno-unknown-pragmas -I. -I"$CUDA/include" -Idev/emulator "$dir/tiles.cu" -o "$dir/tiles" &&
+        "$dir/tiles" > "$dir/tiles.txt" || return 1
+    { echo '#define ALL_VARIANTS'; echo '#include "cuda/attention.cuh"'; echo 'using namespace cuda; void* kernels[] = {'
+      for a in $attns; do
+          echo "(void*)&attention_forward<Attn_$a, Bias_none, Pe_rotary>, (void*)&attention_backward<Attn_$a, Bias_none, Pe_rotary>,"
+      done
+      echo '};'; } > "$dir/kernels.cu"
+    gencode=; for a in $archs; do gencode="$gencode -gencode arch=compute_${a#sm_},code=$a"; done
+    for hs in "$@"; do
+        $NVCC -std=c++17 -fatbin $gencode -Xptxas -v -DPRECISION=bf16 "-DMMA_HEADS(X)=X($hs)" -I. "$dir/kernels.cu" -o "$dir/$hs.fatbin" \
+            > "$dir/$hs.ptxas" 2>&1 || { cat "$dir/$hs.ptxas"; return 1; }
+        $CUOBJDUMP -sass "$dir/$hs.fatbin" | $PYTHON dev/sass_loops.py "$dir/tiles.txt" "$dir/$hs.ptxas" > "$dir/$hs.tsv" || return 1
+    done
+    for hs in "$@"; do cat "$dir/$hs.tsv"; done | awk 'NR == 1 || !/^attn\t/'
+}
+case "$what $1" in quick*|"update quick") attns="softmax sigmoid elu1" archs=sm_90 heads=96 ;;
+*) attns=$(sed -n 's/^ *X_ATTN(\([a-z0-9_]*\) *,.*/\1/p' attention_variants.cuh) archs="sm_80 sm_90" heads="64 96 128" ;;
+esac
+case $what in
+quick|all) counts $heads > "$dir/counts.tsv" || { cat "$dir/counts.tsv"; echo "0 passed, 1 failed"; exit 1; }
+    $PYTHON dev/sass_loops.py --check dev/budgets.tsv "$dir/counts.tsv"; exit ;;
+update) counts $heads > "$dir/counts.tsv" || exit 1
+    $PYTHON dev/sass_loops.py --update dev/budgets.tsv "$dir/counts.tsv"; exit ;;
+table) ;;
+*) echo "usage: dev/sass.sh quick|all|update|table"; exit 2 ;;
+esac
 limits() { # architecture, KiB of shared memory an SM, KiB a block may ask for, warps, blocks
     echo "sm_80 164 163 64 32
 sm_86 100 99 48 16
