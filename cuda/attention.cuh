@@ -94,8 +94,8 @@ attention_dstar_kernel(float* part_k, float* part_v, const real* dout, RowStats 
 // and of their keys, for as many sequences as PANEL_FLOATS allow. Between the products stand one kernel forward and one
 // backward, with a warp per query. Smaller panels would waste less of the causal triangle (at T 2048 a fifth of the
 // work) but read and write dk and dv, which are sums of T / PANEL_ROWS products, more often.
-const int  PANEL_ROWS   = emulated ? 32 : 512;
-const long PANEL_FLOATS = emulated ? 1 << 12 : 1 << 23;
+const int  PANEL_ROWS   = shrunk ? 32 : 512;
+const long PANEL_FLOATS = shrunk ? 1 << 12 : 1 << 23;
 struct Panel { int b, count, h, t0, t1, j0, j1, ld; }; // (count, t1 - t0, ld): sequences b.., queries t0.., keys j0..
 
 inline Panel panel_at(const AttnShape& s, int b, int h, int t0) {

@@ -25,6 +25,11 @@ enum { emulated = 1 };
 #else
 enum { emulated = 0 };
 #endif
+#if defined(EMU) && !defined(REAL_SIZES) // the emulator's tests are small: so are pieces that only large ones would fill
+enum { shrunk = 1 };
+#else
+enum { shrunk = 0 };
+#endif
 typedef __nv_bfloat16 bf16;
 #define CEIL_DIV(a, b) (((a) + (b) - 1) / (b))
 #define DEVICE __device__ __forceinline__
@@ -43,41 +48,63 @@ typedef float acc;                  // what sums, statistics, weight gradients a
 static const char* const name = "cuda";
 static const bool on_host = false;  // host code may not read device memory
 enum { head_rows = 8192 };          // rows of logits alive at once: enough to fill a GPU
-enum { large = emulated ? 64 : 8192 }; // side of matrices that are large to it
+enum { large = shrunk ? 64 : 8192 }; // side of matrices that are large to it
 
 // ----------------------------------------------------------------------------
 // errors: what went wrong, and what to type. Faults of the machine, so exit code 1.
 
 inline cudaStream_t device_stream;
 inline void* device_workspace;                       // for cuBLAS
-const size_t DEVICE_WORKSPACE = emulated ? 256 : 32 << 20;
+const size_t DEVICE_WORKSPACE = shrunk ? 256 : 32 << 20;
 inline cublasLtHandle_t device_blas;
 inline std::string device_name;                      // the GPU's
 
+struct DeviceHint { cudaError_t error; const char* hint; };
+const DeviceHint device_hints[] = {
+    { cudaErrorNoKernelImageForDevice, "this binary was compiled for another GPU: make clean, then make on this machine" },
+    { cudaErrorUnsupportedPtxVersion, "the driver is older than the toolkit: make clean, then make GPU_ARCH=sm_NN with the "
+      "number that nvidia-smi --query-gpu=compute_cap --format=csv shows (9.0: sm_90), or update the driver" },
+    { cudaErrorInsufficientDriver, "update the driver, build with an older toolkit, or make BACKEND=cpu" },
+    { cudaErrorSystemDriverMismatch, "the driver was updated while it ran, or a container brings its own: reboot the "
+      "machine, or start the container anew" },
+    { cudaErrorCompatNotSupportedOnDevice, "LD_LIBRARY_PATH names the cuda-compat libraries, which this GPU cannot use: "
+      "take them out, or update the driver" },
+    { cudaErrorSystemNotReady, "the links between the GPUs are not up: systemctl status nvidia-fabricmanager" },
+    { cudaErrorDevicesUnavailable, "another process holds this GPU: nvidia-smi shows it; CUDA_VISIBLE_DEVICES=1 takes the next" },
+    { cudaErrorMemoryAllocation, "nvidia-smi shows who uses the GPU's memory, free -h the machine's" },
+    { cudaErrorLaunchOutOfResources, "a kernel has more registers than this GPU: make clean, then make on this machine" },
+    { cudaErrorECCUncorrectable, "the GPU's memory is failing: nvidia-smi -q -d ECC; CUDA_VISIBLE_DEVICES=1 takes the next" },
+};
+const char* const device_hint = "compute-sanitizer ./train_sink with the same flags names the kernel and the address";
+
 [[noreturn]] inline void device_die(cudaError_t e, const char* doing) {
-    const char* hint = e == cudaErrorNoKernelImageForDevice ? "this binary was compiled for another GPU: make clean, then make on this machine"
-                     : "compute-sanitizer ./train_sink with the same flags names the kernel and the address";
+    const char* hint = device_hint;
+    for (const DeviceHint& h : device_hints) { if (h.error == e) { hint = h.hint; } }
     die(EXIT_MACHINE, strf("GPU: %s: %s", doing, cudaGetErrorString(e)), hint);
 }
+
 inline void device_check(cudaError_t e, const char* doing) { if (e != cudaSuccess) { device_die(e, doing); } }
 inline void blas_check(cublasStatus_t s, const std::string& doing) {
     if (s != CUBLAS_STATUS_SUCCESS) {
         die(EXIT_MACHINE, strf("cuBLAS: %s: %s", doing.c_str(), cublasLtGetStatusString(s)),
-            "nvidia-smi shows the GPU's health and memory; try a lower --batch, or make BACKEND=cpu");
+            "nvidia-smi shows the GPU's health and memory; try a lower --batch, or make BACKEND=cpu; ldd ./train_sink shows which "
+            "libcublasLt is used");
     }
 }
 
 // finds the GPU and says in one line what it is; called once, before anything else
 inline std::string device_init() {
     int driver = 0, runtime = 0, n = 0, major, minor;
-    const char* other = "make BACKEND=cpu trains on the processor; nvidia-smi shows GPUs and driver";
+    const char* other = "nvidia-smi shows GPUs and driver; a container needs --gpus all; make BACKEND=cpu trains on the processor";
     device_check(cudaRuntimeGetVersion(&runtime), "asking for the toolkit's version");
     device_check(cudaDriverGetVersion(&driver), "asking for the driver's version");
-    if (driver && driver / 1000 < runtime / 1000) {   // within one major version any driver serves any toolkit
+    if (driver && driver / 1000 < runtime / 1000) {   // of one major version, it serves all but PTX
         die(EXIT_MACHINE, strf("GPU driver: got one for CUDA %d.%d, wanted CUDA %d.0 or newer, which this binary was built with",
             driver / 1000, driver % 1000 / 10, runtime / 1000), "update the driver, build with an older toolkit, or make BACKEND=cpu");
     }
-    if (!driver || cudaGetDeviceCount(&n) != cudaSuccess || n == 0) { die(EXIT_MACHINE, "GPU: found none, wanted one", other); }
+    const cudaError_t found = driver ? cudaGetDeviceCount(&n) : cudaErrorNoDevice;
+    if (found == cudaErrorNoDevice || (found == cudaSuccess && n == 0)) { die(EXIT_MACHINE, "GPU: found none, wanted one", other); }
+    device_check(found, "looking for one");
     device_check(cudaSetDevice(0), "choosing GPU 0");
     device_check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0), "asking for the GPU's version");
     device_check(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, 0), "asking for the GPU's version");
@@ -118,15 +145,15 @@ inline void* device_malloc(size_t n) { // zeroed
     device_zero(p, n);
     return p;
 }
-inline void device_free(void* p) { // after all that may still use it; the emulator has nothing under way
-    if (p && !emulated) { device_sync(); }
+inline void device_free(void* p) { // after all that may still use it
+    if (p) { device_sync(); }
     device_check(cudaFree(p), "freeing memory");
 }
 // the source may change at once: it is copied to a ring of page-locked memory, from where the GPU takes it in its own
 // time. Only a slot that it has not come to yet makes the host wait
 inline void to_device(void* dst, const void* src, size_t n) {
     enum { SLOTS = 4 };
-    const size_t SLOT = emulated ? 4096 : 1 << 20;
+    const size_t SLOT = shrunk ? 4096 : 1 << 20;
     static char* ring; static cudaEvent_t taken[SLOTS]; static int slot;
     device_start();
     for (int i = 0; !ring && i < SLOTS; i++) {
@@ -153,7 +180,8 @@ inline void device_copy(void* dst, const void* src, size_t n) {
 inline void* device_scratch(size_t n) {
     static void* p; static size_t have;
     if (n > have || (emulated && n != have)) { // emulated: always exact and fresh, so that overruns and stale reads show
-        device_free(p);
+        if (emulated) { device_check(cudaFreeAsync(p, device_stream), "freeing memory"); } // without a wait that no GPU would see
+        else { device_free(p); }
         p = device_reserve(n);
         have = n;
     }
@@ -174,7 +202,7 @@ inline size_t device_left() { // bytes free
 template <class T> DEVICE T* dynamic_smem() { return (T*)emu::block->dynamic.p; }
 template <class... P, class... A>
 void device_launch_(const char* name, void (*kernel)(P...), dim3 grid, dim3 block, size_t smem, A... a) {
-    emu::launch(name, kernel, grid, block, smem, a...);
+    emu::launch(name, kernel, grid, block, smem, device_stream, a...);
 }
 #else
 template <class T> struct SmemType { typedef T type; };      // lets SMEM(float[4], x) be written before the name
@@ -303,7 +331,7 @@ inline cublasStatus_t product_run(const Product& p, const cublasLtMatmulAlgo_t& 
 // kept in a file of this GPU and this cuBLAS under gemm_cache, so that the next run takes the same one: same seed, same bits.
 // cuBLAS documents that an algorithm may be stored as it is, for the same version of the library.
 inline std::string gemm_cache = emulated ? "" : "data/cache";     // "": no search, the first proposal
-const double GEMM_SEARCH_FLOPS = emulated ? 1e4 : 2e9;
+const double GEMM_SEARCH_FLOPS = shrunk ? 1e4 : 2e9;
 enum { GEMM_PROPOSALS = 8 };
 inline std::map<std::string, cublasLtMatmulAlgo_t> gemm_chosen;
 
@@ -382,8 +410,8 @@ inline cublasLtMatmulAlgo_t gemm_propose(const Product& p, uint32_t align_a, uin
     set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &align_b, sizeof align_b);
     set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &align_d, sizeof align_d);
     set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &align_d, sizeof align_d);
-    blas_check(cublasLtMatmulAlgoGetHeuristic(device_blas, p.desc, p.la, p.lb, p.ld, p.ld, pref, keep ? GEMM_PROPOSALS : 1,
-                                              found, &n), what);
+    blas_check(cublasLtMatmulAlgoGetHeuristic(device_blas, p.desc, p.la, p.lb, p.ld, p.ld, pref, GEMM_PROPOSALS, found, &n), what);
+    n = (int)(std::remove_if(found, found + n, [](auto& f) { return f.state != CUBLAS_STATUS_SUCCESS; }) - found);
     if (n == 0) { blas_check(CUBLAS_STATUS_NOT_SUPPORTED, what); }
     cublasLtMatmulPreferenceDestroy(pref);
     if (!keep) { return found[0].algo; }

@@ -1,6 +1,6 @@
 #!/bin/sh
 # test/test_cuda.sh -- all tests of the CUDA operations: the emulator's self-test, every operation and attention variant in
-# fp32 and bf16, then a few variants under AddressSanitizer and ThreadSanitizer. Needs the CUDA toolkit's headers, no GPU.
+# fp32 and bf16, then a few variants under AddressSanitizer and ThreadSanitizer, and what those shrink at its real size. Needs the CUDA toolkit's headers, no GPU.
 #   usage: test/test_cuda.sh           in the emulator: three schedules, which must give the same bits
 #          DEVICE=gpu test/test_cuda.sh            built by nvcc, on the GPU
 #          DEVICE=sanitizer test/test_cuda.sh      on the GPU under compute-sanitizer (memcheck, racecheck, initcheck)
@@ -12,7 +12,7 @@ mkdir -p $DIR
 export CXX NVCC CUDA DIR DEVICE
 export OMP_NUM_THREADS=1 TSAN_OPTIONS="halt_on_error=1 exitcode=66"
 if [ "$DEVICE" = emu ] && [ ! -f "$CUDA/include/cublasLt.h" ]; then
-    echo "skipped: 8 programs, no CUDA headers in $CUDA/include (set CUDA=)"
+    echo "skipped: 9 programs, no CUDA headers in $CUDA/include (set CUDA=)"
     echo "0 passed, 0 failed"
     exit 0
 fi
@@ -28,7 +28,8 @@ cuda_heads    test/test_cuda.cu          -DPRECISION=bf16 -DFEW_VARIANTS
 cuda_tsan     test/test_cuda.cu          -DPRECISION=bf16 -DFEW_VARIANTS '-DMMA_HEADS(X)=X(32)' $TSAN
 selftest_asan dev/emulator/selftest.cu   $ASAN
 selftest_tsan dev/emulator/selftest.cu   $TSAN
-selftest      dev/emulator/selftest.cu"
+cuda_real     test/test_cuda.cu          -DPRECISION=fp32 -DFEW_VARIANTS -DREAL_SIZES
+selftest      dev/emulator/selftest.cu   -DREAL_SIZES"
     LINK= RUN=
 else
     COMPILE="$NVCC -std=c++17 -O2 -arch=native -Xcompiler -fopenmp"

@@ -13,11 +13,16 @@ this file gives the bodies. What it is for is finding bugs, so it is strict wher
   - threads run in the order of EMU_SCHED = fwd | rev | pct (random priority per warp, EMU_SEED), and with
     -fsanitize=thread every fiber is a thread to ThreadSanitizer, which then finds real races between kernels' threads;
   - copies to the device come from page-locked memory, which is read-only from then on until the host has waited for an
-    event after the copy or for the stream;
-  - with EMU_WAITS=1 it says at the end how often the host waited for the device;
-  - the runtime fails on demand: EMU_FAULT = nogpu | old | driver | oom:<MiB> | cublas | launch.
+    event after the copy or for the stream; what a copy to the host brings is there only after the host has waited;
+  - more than 48 KiB of shared memory must be asked for, kernel by kernel; grids and blocks have the limits of a GPU;
+  - one stream may not touch memory that another one may still be using: an event or a wait has to stand between. Nor may
+    the host free it. Freed addresses do not come back;
+  - an error that nobody asked for comes with the next question (cudaGetLastError), and one of a kernel stays for good;
+  - with EMU_WAITS=1 it says at the end how often the host waited for the device; built with -DEMU_COUNT, what each kernel
+    asked of the memory (emu_counts.h);
+  - the runtime fails on demand: EMU_FAULT = the names in faults[] below, oom:<MiB>, or those of emu_cublas.h.
 There are no atomics on purpose: a kernel that uses them does not compile here, and our kernels are deterministic.
-It cannot see: the text of the inline PTX, weak memory order, hardware rounding, speed, stream order.
+It cannot see: the text of the inline PTX, weak memory order, hardware rounding, speed.
 TO ADD an instruction: a struct of operands and a function that performs it for a whole warp (see ldmatrix), a wrapper
 in device.cuh for both compilers, and a check in selftest.cu.
 */
@@ -42,7 +47,7 @@ in device.cuh for both compilers, and a check in selftest.cu.
 // sanitizers. RT marks the emulator's own functions: invisible to ThreadSanitizer, which would otherwise see one OS
 // thread scheduling itself. For the same reason they use Array below, not std::vector (that stays instrumented).
 
-#ifdef __SANITIZE_THREAD__
+#if defined(__SANITIZE_THREAD__) && !defined(EMU_COUNT)
 extern "C" {
 void* __tsan_get_current_fiber();
 void* __tsan_create_fiber(unsigned);
@@ -58,9 +63,17 @@ void __tsan_write_range(void*, unsigned long);
 #define TSAN(...) __VA_ARGS__
 enum { EMU_TSAN = 1 };
 #else
+#ifdef EMU_COUNT // every load and store is a call: see emu_counts.h
+#define RT __attribute__((no_sanitize_thread))
+#define COUNT(...) __VA_ARGS__
+#else
 #define RT
+#endif
 #define TSAN(...)
 enum { EMU_TSAN = 0 };
+#endif
+#ifndef COUNT
+#define COUNT(...)
 #endif
 #ifdef __SANITIZE_ADDRESS__
 extern "C" {
@@ -112,7 +125,9 @@ typedef void (*WarpFn)(Thread* lanes, uint32_t mask);           // performs a wa
 struct Pending { uint32_t mask, arrived; WarpFn fn; const char *what, *file; int line; };
 struct Warp { uint32_t exist = 0, exited = 0; int n = 0; Pending ops[32]; };
 struct Barrier { unsigned arrived; const char* file; int line; };
-struct Memory { char *p, *map; size_t n, mapped; };             // p[0..n) of use, inside the mapping
+enum { STREAMS = 8 };
+struct Memory { char *p, *map; size_t n, mapped; long wrote[STREAMS], read[STREAMS]; }; // p[0..n) of use, inside the mapping;
+                                                                // the last operations of each stream that used it
 enum { MAX_STATIC = 16, STATIC_BYTES = 48 << 10 };
 struct Static { int id; char* p; size_t n; };                   // an SMEM variable
 struct Block {
@@ -147,8 +162,12 @@ inline char launch_done;                  // its address is a TSan sync object
     }
     fflush(stderr); abort();
 }
-inline bool fault(const char* name) { return strncmp(settings.fault, name, strlen(name)) == 0; }
+inline bool fault(const char* name) { // nogpu, or oom of oom:2048
+    const size_t n = strlen(name);
+    return strncmp(settings.fault, name, n) == 0 && (!settings.fault[n] || settings.fault[n] == ':');
+}
 inline void segv(int, siginfo_t*, void*);
+COUNT(void counts_start(const char*, const char*, const char*);)
 inline void init() {
     static bool done = false;
     if (done) { return; }
@@ -168,6 +187,7 @@ inline void init() {
         sigaction(SIGSEGV, &sa, nullptr); sigaction(SIGBUS, &sa, nullptr);
     }
     if (*env("EMU_WAITS")) { atexit([] { fprintf(stderr, "emulated: the host waited %ld times\n", counts.waits); }); }
+    COUNT(if (*env("EMU_COUNTS")) { counts_start(env("EMU_COUNTS"), env("EMU_L2"), env("EMU_RESIDENT")); })
     TSAN(host.tsan = __tsan_get_current_fiber();)
 }
 
@@ -203,11 +223,19 @@ RT inline void unmap(Memory* m) {
     ASAN(__asan_unpoison_memory_region(m->p, m->mapped); free(m->map); return;)
     munmap(m->map, m->mapped);
 }
-RT inline bool in(const Memory& m, const void* p, size_t n) { return (char*)p >= m.p && (char*)p + n <= m.p + m.n; }
-RT inline bool is_device(const void* p) {
-    for (auto& m : memory) { if (in(m, p, 0)) { return true; } }
-    return false;
+inline Array<Memory> freed;               // device memory: out of reach, and at no address that is given out again
+RT inline void retire(Memory* m) {
+    if (EMU_ASAN || EMU_TSAN) { unmap(m); return; }
+    mmap(m->map, m->mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    freed.push(*m);
+    if (freed.n > 1024) { unmap(&freed[0]); freed.erase(0, 1); }
 }
+RT inline bool in(const Memory& m, const void* p, size_t n) { return (char*)p >= m.p && (char*)p + n <= m.p + m.n; }
+RT inline Memory* device_memory(const void* p) {
+    for (auto& m : memory) { if (in(m, p, 0)) { return &m; } }
+    return nullptr;
+}
+RT inline bool is_device(const void* p) { return device_memory(p) != nullptr; }
 RT inline bool is_shared(const void* p, size_t n) { return in(block->dynamic, p, n) || in(block->statics, p, n); }
 
 // page-locked host memory; busy: of each page, the number of the copy that the device may not have made yet
@@ -252,9 +280,98 @@ RT inline void segv(int, siginfo_t* info, void*) { // says what the address was 
                  past ? "past the end of" : "before", m.n);
         }
     }
+    for (auto& m : freed) {
+        if (a >= m.map && a < m.map + m.mapped) { fail("use of freed device memory (byte %ld of %zu)", (long)(a - m.p), m.n); }
+    }
     fail("bad access at %p: null, a host pointer, freed memory, or a fiber's stack overflow", (void*)a);
 }
 
+// ----------------------------------------------------------------------------
+// streams. Operations of a stream are numbered; a stream comes after those of others that it was told to wait for, by an
+// event or because the host had waited when it asked. Memory remembers who used it last.
+
+struct Stream { long issued; long after[STREAMS]; };           // after[i]: all of stream i up to this number are done before
+inline Stream streams[STREAMS];                                // 0 is CUDA's default stream
+inline int n_streams = 1;
+inline long host_after[STREAMS];
+struct Event { int stream; long number, copies; };
+struct Arriving { int stream; void* dst; char* bytes; size_t n; }; // a copy to the host that it has not waited for
+inline Array<Arriving> arriving;
+
+inline int stream_of(cudaStream_t s) { return s ? (int)((Stream*)s - streams) : 0; }
+// an operation begins on a stream
+RT inline int stream_next(cudaStream_t stream) {
+    const int s = stream_of(stream);
+    streams[s].issued++;
+    for (int i = 0; i < STREAMS; i++) { if (streams[s].after[i] < host_after[i]) { streams[s].after[i] = host_after[i]; } }
+    return s;
+}
+// that operation uses this memory
+RT inline void touch(const void* p, bool write, cudaStream_t stream) {
+    Memory* m = device_memory(p);
+    const int s = stream_of(stream);
+    if (!m) { return; }
+    for (int i = 0; i < n_streams; i++) {
+        const long last = write && m->read[i] > m->wrote[i] ? m->read[i] : m->wrote[i];
+        if (i != s && last > streams[s].after[i]) {
+            fail("two streams use %zu bytes of device memory, and neither waits for the other (%s)", m->n, kernel);
+        }
+    }
+    (write ? m->wrote : m->read)[s] = streams[s].issued;
+}
+// the host, or a stream, waits for stream s up to an operation
+RT inline void wait_for(long* after, int s, long number) {
+    if (after[s] < number) { after[s] = number; }
+    for (int i = 0; i < STREAMS; i++) { if (i != s && after[i] < streams[s].after[i]) { after[i] = streams[s].after[i]; } }
+}
+RT inline void arrive(int s) { // what was copied to the host on stream s is there
+    for (size_t i = 0; i < arriving.n;) {
+        Arriving a = arriving[i];
+        if (a.stream != s) { i++; continue; }
+        memcpy(a.dst, a.bytes, a.n);
+        free(a.bytes);
+        arriving.erase(i, 1);
+    }
+}
+
+// ----------------------------------------------------------------------------
+// errors. One of a call stays until somebody asks; one of a kernel stays for good, and every later call returns it.
+
+struct Fault { const char *name, *where; cudaError_t error; bool sticky; };
+inline const Fault faults[] = { // where it shows: at the first question to the driver, in starting, at a launch, at the next wait
+    { "insufficient", "count",  cudaErrorInsufficientDriver,          false },
+    { "mismatch",     "count",  cudaErrorSystemDriverMismatch,        false },
+    { "notready",     "count",  cudaErrorSystemNotReady,              false },
+    { "compat",       "count",  cudaErrorCompatNotSupportedOnDevice,  false },
+    { "busy",         "start",  cudaErrorDevicesUnavailable,          false },
+    { "locked",       "host",   cudaErrorMemoryAllocation,            false },
+    { "noimage",      "launch", cudaErrorNoKernelImageForDevice,      false },
+    { "ptx",          "launch", cudaErrorUnsupportedPtxVersion,       false },
+    { "resources",    "launch", cudaErrorLaunchOutOfResources,        false },
+    { "launch",       "launch", cudaErrorLaunchFailure,               true },
+    { "async",        "wait",   cudaErrorIllegalAddress,              true },
+    { "ecc",          "wait",   cudaErrorECCUncorrectable,            true },
+};
+inline cudaError_t last_error = cudaSuccess, sticky = cudaSuccess;
+inline cudaError_t result(cudaError_t e) { // of a call of the runtime
+    if (sticky == cudaSuccess && e != cudaSuccess) { last_error = e; }
+    return sticky != cudaSuccess ? sticky : e;
+}
+inline cudaError_t fault_at(const char* where) {
+    for (const Fault& f : faults) {
+        if (!strcmp(f.where, where) && fault(f.name)) {
+            if (f.sticky) { sticky = f.error; }
+            return result(f.error);
+        }
+    }
+    return result(cudaSuccess);
+}
+
+} // namespace emu
+#ifdef EMU_COUNT
+#include "emu_counts.h"
+#endif
+namespace emu {
 // ----------------------------------------------------------------------------
 // fibers: save the callee-saved registers, change the stack pointer, jump. The trailing pop-jmp is a return without
 // confusing the processor's return predictor. Any other CPU than x86-64 uses ucontext (20 times slower).
@@ -498,6 +615,7 @@ RT inline void cp_async(void* dst, const void* src, unsigned from, const char* f
     if (!is_shared(dst, 16)) { fail("cp.async %s:%d: the destination is not in shared memory", file, line); }
     if (from && !is_device(src)) { fail("cp.async %s:%d: the source is not in device memory", file, line); }
     TSAN(__tsan_write_range(dst, 16);)
+    COUNT(if (from) { count_access(src, from, false, nullptr); })
     memset(dst, 0xFF, 16);
     now->copies.push(Copy{dst, src, 16, from});
 }
@@ -572,6 +690,7 @@ RT inline void block_run(uint3 id) {
     memset(b->dynamic.p, 0xFF, b->dynamic.n); memset(b->statics.p, 0xFF, b->statics_used);
     b->statics_used = 0; b->n_vars = 0;
     if (settings.sched == PCT) { draw_priorities(); }
+    COUNT(count_block_begin();)
     for (unsigned i = 0; i < b->n; i++) {
         Thread& t = b->threads[i];
         t.state = NEW; b->warps[i / 32].exited = 0;
@@ -587,13 +706,25 @@ RT inline void block_run(uint3 id) {
         }
     }
     counts.blocks++;
+    COUNT(count_block_end();)
+}
+enum { SMEM_PLAIN = 48 << 10, SMEM_MOST_OPTIN = 99 << 10 }; // the second of sm_86 and sm_89, the least among those we run on
+struct Optin { const void* kernel; int bytes; };                // cudaFuncSetAttribute
+inline Array<Optin> optins;
+inline size_t smem_allowed;                                     // to the kernel that runs
+RT inline size_t allowed(const void* f) {
+    for (auto& o : optins) { if (o.kernel == f) { return o.bytes > SMEM_PLAIN ? o.bytes : (int)SMEM_PLAIN; } }
+    return SMEM_PLAIN;
 }
 RT inline void run_grid(dim3 grid, dim3 threads, size_t smem) {
     init();
+    if (smem > smem_allowed) {
+        fail("kernel %s: %zu bytes of dynamic shared memory, it may use %zu: ask by cudaFuncSetAttribute", kernel, smem, smem_allowed);
+    }
     unsigned n = threads.x * threads.y * threads.z;
     size_t total = size_t(grid.x) * grid.y * grid.z;
     if (now != &host) { fail("launch of %s inside kernel %s", kernel, kernel); }
-    if (!total || grid.y > 65535 || grid.z > 65535 || grid.x > 2147483647u || !n || n > 1024) {
+    if (!total || grid.y > 65535 || grid.z > 65535 || grid.x > 2147483647u || !n || n > 1024 || threads.z > 64) {
         fail("kernel %s: bad launch, grid (%u,%u,%u), block (%u,%u,%u)", kernel, grid.x, grid.y, grid.z,
              threads.x, threads.y, threads.z);
     }
@@ -601,6 +732,7 @@ RT inline void run_grid(dim3 grid, dim3 threads, size_t smem) {
     while (ring.cap < n + 1) { ring.reserve(ring.cap ? 2 * ring.cap : 64); }
     head = tail = 0;
     Access access;
+    COUNT(count_launch(kernel);)
     for (size_t i = 0; i < total; i++) {
         size_t k = settings.sched == REV ? total - 1 - i : i;
         if (i == 0 || EMU_TSAN) { block = block_new(n, threads, smem); }
@@ -610,20 +742,31 @@ RT inline void run_grid(dim3 grid, dim3 threads, size_t smem) {
     TSAN(__tsan_acquire(&launch_done);)
     for (Block* b : finished) { block_free(b); }
     finished.n = 0; block = nullptr;
+    COUNT(count_launch_end();)
     for (auto& m : memory) { check_canary(m); }
 }
-template <class T> void check_arg(T v) {
+template <class T> void check_arg(const T& v, cudaStream_t stream) {
     if constexpr (std::is_pointer_v<T>) {
         const void* p = (const void*)v;
         if (p && !is_device(p)) { fail("kernel %s: argument %p is not a device pointer", kernel, p); }
+        touch(p, !std::is_const_v<std::remove_pointer_t<T>>, stream);
+    } else if constexpr (std::is_class_v<T>) { // pointers in a struct
+        const char* word = (const char*)&v;
+        for (size_t i = 0; i + sizeof(void*) <= sizeof v; i += sizeof(void*)) {
+            const void* p; memcpy(&p, word + i, sizeof p);
+            touch(p, true, stream);
+        }
     }
 }
 template <class... P, class... A>
-void launch(const char* name, void (*f)(P...), dim3 grid, dim3 threads, size_t smem, A... a) {
+void launch(const char* name, void (*f)(P...), dim3 grid, dim3 threads, size_t smem, cudaStream_t stream, A... a) {
     struct Call { void (*f)(P...); std::tuple<std::remove_cv_t<P>...> args; };
     Call call{f, {static_cast<P>(a)...}};
     kernel = name;
-    std::apply([](auto&... v) { (check_arg(v), ...); }, call.args);
+    if (fault_at("launch") != cudaSuccess) { return; }
+    smem_allowed = allowed((const void*)f);
+    stream_next(stream);
+    std::apply([=](auto&... v) { (check_arg(v, stream), ...); }, call.args);
     body = [](void* c) { std::apply(((Call*)c)->f, ((Call*)c)->args); };
     body_args = &call;
     run_grid(grid, threads, smem);
@@ -636,6 +779,11 @@ template <class T, class Key> RT T& static_smem(Key) {
     for (Static* v = block->vars; v < block->vars + block->n_vars; v++) { if (v->id == id) { return *(T*)v->p; } }
     size_t at = (block->statics_used + 127) / 128 * 128, end = at + sizeof(T) + 16;
     if (block->n_vars == MAX_STATIC || end > STATIC_BYTES) { fail("over %d SMEM variables or 48 KiB", MAX_STATIC); }
+    size_t all = block->dynamic.n + sizeof(T);
+    for (Static* v = block->vars; v < block->vars + block->n_vars; v++) { all += v->n; }
+    if (all > (smem_allowed > SMEM_PLAIN ? SMEM_MOST_OPTIN : SMEM_PLAIN)) {
+        fail("kernel %s: %zu bytes of shared memory, dynamic and static, are more than a block may have", kernel, all);
+    }
     char* p = block->statics.p + at;
     memset(p, 0xFF, sizeof(T)); memset(p + sizeof(T), CANARY, 16);
     block->vars[block->n_vars++] = Static{id, p, sizeof(T)};
@@ -683,7 +831,8 @@ extern "C" {
 inline cudaError_t cudaGetDeviceCount(int* n) {
     emu::init();
     *n = !emu::fault("nogpu");
-    return *n ? cudaSuccess : cudaErrorNoDevice;
+    const cudaError_t e = emu::fault_at("count");
+    return *n ? e : emu::result(cudaErrorNoDevice);
 }
 inline cudaError_t cudaDriverGetVersion(int* v) {
     emu::init();
@@ -691,61 +840,85 @@ inline cudaError_t cudaDriverGetVersion(int* v) {
     return cudaSuccess;
 }
 inline cudaError_t cudaRuntimeGetVersion(int* v) { *v = CUDART_VERSION; return cudaSuccess; }
-inline cudaError_t cudaSetDevice(int) { return cudaSuccess; }
+inline cudaError_t cudaSetDevice(int) { return emu::fault_at("start"); }
 inline cudaError_t cudaDeviceGetAttribute(int* v, cudaDeviceAttr a, int) {
     *v = a == cudaDevAttrComputeCapabilityMajor ? (emu::fault("old") ? 7 : 8)
        : a == cudaDevAttrComputeCapabilityMinor ? (emu::fault("old") ? 5 : 6)
-       : a == cudaDevAttrMaxSharedMemoryPerBlockOptin ? 99 << 10 // of sm_86 and sm_89, the least among those we run on
+       : a == cudaDevAttrMaxSharedMemoryPerBlockOptin ? (int)emu::SMEM_MOST_OPTIN
        : a == cudaDevAttrMultiProcessorCount ? 4 : 0;
-    return cudaSuccess;
+    return emu::result(cudaSuccess);
 }
 inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int) {
     memset((void*)p, 0, sizeof *p);
     snprintf(p->name, sizeof p->name, "emulated");
-    return cudaSuccess;
+    return emu::result(cudaSuccess);
 }
 inline cudaError_t cudaMemGetInfo(size_t* left, size_t* total) {
-    *total = emu::fault("oom:") ? strtoull(emu::settings.fault + 4, nullptr, 10) << 20 : size_t(1) << 34;
+    *total = emu::fault("oom") ? strtoull(emu::settings.fault + 4, nullptr, 10) << 20 : size_t(1) << 34;
     size_t used = 0;
     for (auto& m : emu::memory) { used += m.n; }
     *left = used < *total ? *total - used : 0;
-    return cudaSuccess;
+    return emu::result(cudaSuccess);
 }
 inline cudaError_t cudaMalloc(void** p, size_t n) {
     emu::init();
+    if (emu::sticky != cudaSuccess) { return emu::sticky; }
     size_t left, total; cudaMemGetInfo(&left, &total);
-    if (n > left) { return cudaErrorMemoryAllocation; }
+    if (n > left) { return emu::result(cudaErrorMemoryAllocation); }
     emu::Access access;
     emu::memory.push(emu::guarded(n));
     *p = emu::memory[emu::memory.n - 1].p;
     return cudaSuccess;
 }
-inline cudaError_t cudaFree(void* p) {
+// the operations up to `after` of each stream are done: nothing under way may use what is freed
+inline cudaError_t emu_free(void* p, const long* after) {
     emu::Access access;
     for (size_t i = 0; i < emu::memory.n; i++) {
-        if (emu::memory[i].p != p) { continue; }
-        emu::check_canary(emu::memory[i]);
-        emu::unmap(&emu::memory[i]);
+        emu::Memory& m = emu::memory[i];
+        if (m.p != p) { continue; }
+        for (int s = 0; s < emu::STREAMS; s++) {
+            if (m.wrote[s] > after[s] || m.read[s] > after[s]) { emu::fail("cudaFree of memory that a stream may still be using"); }
+        }
+        emu::check_canary(m);
+        emu::retire(&m);
         emu::memory.erase(i, 1);
-        return cudaSuccess;
+        return emu::result(cudaSuccess);
     }
     if (p) { emu::fail("cudaFree of a pointer that cudaMalloc did not return"); }
-    return cudaSuccess;
+    return emu::result(cudaSuccess);
 }
-inline cudaError_t cudaMemcpyAsync(void* d, const void* s, size_t n, cudaMemcpyKind kind, cudaStream_t) {
+inline cudaError_t cudaFree(void* p) { return emu_free(p, emu::host_after); }
+inline cudaError_t cudaFreeAsync(void* p, cudaStream_t stream) { // when the stream comes to it
+    long after[emu::STREAMS];
+    const int s = emu::stream_next(stream);
+    memcpy(after, emu::streams[s].after, sizeof after);
+    after[s] = emu::streams[s].issued;
+    return emu_free(p, after);
+}
+inline cudaError_t cudaMemcpyAsync(void* d, const void* s, size_t n, cudaMemcpyKind kind, cudaStream_t stream) {
     bool to = kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice;
     bool from = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
+    if (emu::sticky != cudaSuccess) { return emu::sticky; }
     if (n && (emu::is_device(d) != to || emu::is_device(s) != from)) {
         emu::fail("cudaMemcpy: direction %d does not fit its pointers", int(kind));
     }
     const bool is_locked = (char*)s >= emu::locked.p && (char*)s + n <= emu::locked.p + emu::locked.n;
     if (n && kind == cudaMemcpyHostToDevice && !is_locked) { emu::fail("cudaMemcpy: the host waits for pageable memory"); }
+    const int on = emu::stream_next(stream);
+    emu::touch(s, false, stream);
+    emu::touch(d, true, stream);
     emu::Access access;
-    memmove(d, s, n);
+    if (to) { memmove(d, s, n); }
+    else if (n) { // it arrives when the host waits; until then it is NaN
+        emu::arriving.push(emu::Arriving{on, d, (char*)malloc(n), n});
+        memcpy(emu::arriving[emu::arriving.n - 1].bytes, s, n);
+        memset(d, 0xFF, n);
+    }
     if (kind == cudaMemcpyHostToDevice) { emu::locked_take(s, n); }
     return cudaSuccess;
 }
 inline cudaError_t cudaHostAlloc(void** p, size_t n, unsigned) {
+    if (emu::fault_at("host") != cudaSuccess) { return emu::last_error; }
     if (emu::locked.p) { emu::fail("cudaHostAlloc: one allocation is emulated"); }
     n = emu::page_up(n);
     *p = mmap(nullptr, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -753,31 +926,67 @@ inline cudaError_t cudaHostAlloc(void** p, size_t n, unsigned) {
     for (size_t i = 0; i < n / emu::PAGE; i++) { emu::locked.busy.push(0); }
     return cudaSuccess;
 }
-inline cudaError_t cudaEventCreateWithFlags(cudaEvent_t* e, unsigned) { *e = (cudaEvent_t)new long(0); return cudaSuccess; }
-inline cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t) { *(long*)e = emu::locked.copies; return cudaSuccess; }
-inline cudaError_t cudaEventSynchronize(cudaEvent_t e) {
-    emu::counts.waits += *(long*)e > emu::locked.known;
-    emu::locked_free(*(long*)e);
-    return cudaSuccess;
+inline cudaError_t cudaEventCreateWithFlags(cudaEvent_t* e, unsigned) {
+    *e = (cudaEvent_t)new emu::Event{0, 0, 0};
+    return emu::result(cudaSuccess);
 }
-inline cudaError_t cudaMemsetAsync(void* p, int v, size_t n, cudaStream_t) {
+inline cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t stream) {
+    const int s = emu::stream_of(stream);
+    *(emu::Event*)e = emu::Event{s, emu::streams[s].issued, emu::locked.copies};
+    return emu::result(cudaSuccess);
+}
+inline cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+    const emu::Event& e = *(emu::Event*)event;
+    emu::counts.waits += e.copies > emu::locked.known;
+    emu::locked_free(e.copies);
+    emu::wait_for(emu::host_after, e.stream, e.number);
+    return emu::fault_at("wait");
+}
+inline cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+    const emu::Event& e = *(emu::Event*)event;
+    emu::wait_for(emu::streams[emu::stream_of(stream)].after, e.stream, e.number);
+    return emu::result(cudaSuccess);
+}
+inline cudaError_t cudaMemsetAsync(void* p, int v, size_t n, cudaStream_t stream) {
+    if (emu::sticky != cudaSuccess) { return emu::sticky; }
     if (n && !emu::is_device(p)) { emu::fail("cudaMemset of a host pointer"); }
+    emu::stream_next(stream);
+    emu::touch(p, true, stream);
     emu::Access access;
     memset(p, v, n);
     return cudaSuccess;
 }
-inline cudaError_t cudaStreamCreateWithFlags(cudaStream_t* s, unsigned) { *s = nullptr; return cudaSuccess; }
-inline cudaError_t cudaStreamSynchronize(cudaStream_t) {
+inline cudaError_t cudaStreamCreateWithFlags(cudaStream_t* s, unsigned flags) {
+    if (flags != cudaStreamNonBlocking || emu::n_streams == emu::STREAMS) { emu::fail("streams: up to %d that do not block are emulated", emu::STREAMS - 1); }
+    *s = (cudaStream_t)&emu::streams[emu::n_streams++];
+    return emu::result(cudaSuccess);
+}
+inline cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+    const int s = emu::stream_of(stream);
     emu::counts.waits++;
     emu::locked_free(emu::locked.copies);
-    return cudaSuccess;
+    emu::wait_for(emu::host_after, s, emu::streams[s].issued);
+    { emu::Access access; emu::arrive(s); }
+    return emu::fault_at("wait");
 }
-inline cudaError_t cudaFuncSetAttribute(const void*, cudaFuncAttribute, int v) {
-    return v > 99 << 10 ? cudaErrorInvalidValue : cudaSuccess;
+inline cudaError_t cudaFuncSetAttribute(const void* f, cudaFuncAttribute a, int v) {
+    if (a != cudaFuncAttributeMaxDynamicSharedMemorySize) { emu::fail("cudaFuncSetAttribute: attribute %d is not emulated", int(a)); }
+    if (v < 0 || v > emu::SMEM_MOST_OPTIN) { return emu::result(cudaErrorInvalidValue); }
+    emu::optins.push(emu::Optin{f, v});
+    for (auto& o : emu::optins) { if (o.kernel == f) { o.bytes = v; emu::optins.n -= &o != emu::optins.end() - 1; break; } }
+    return emu::result(cudaSuccess);
 }
-inline cudaError_t cudaGetLastError() { return emu::fault("launch") ? cudaErrorLaunchFailure : cudaSuccess; }
+inline cudaError_t cudaPeekAtLastError() { return emu::sticky != cudaSuccess ? emu::sticky : emu::last_error; }
+inline cudaError_t cudaGetLastError() {
+    const cudaError_t e = cudaPeekAtLastError();
+    emu::last_error = cudaSuccess;
+    return e;
+}
 inline const char* cudaGetErrorString(cudaError_t e) {
-    return e == cudaErrorMemoryAllocation ? "out of memory" : "an emulated error";
+    static char text[64];
+    if (e == cudaErrorMemoryAllocation) { return "out of memory"; }
+    snprintf(text, sizeof text, "an emulated error %d", int(e));
+    return text;
 }
 }
 #endif // EMU_H

@@ -260,11 +260,164 @@ static void fault(const char* name, const char* words, const char* hint) {
         device_init();
         float* a = (float*)device_malloc(emu::fault("oom") ? size_t(3) << 30 : 1 << 20);
         run(shuffles, 32);
-        gemm(a, a, a, a, 8, 8, 8, false, false);
+        gemm(a, a, a + 1024, a + 2048, 8, 8, 8, false, false);
     };
     refuse(words, f);
     refuse(hint, f);
 }
+// ---- what cublasLt would refuse, or do in silence. A product d (8, 8) = a (8, 8) b (8, 8) in fp32, of which f changes something
+struct Asked {
+    char *a, *b, *c, *d;
+    cublasLtMatmulDesc_t desc; cublasLtMatrixLayout_t la, lb, lc, ld; cublasLtMatmulAlgo_t algo;
+    char* workspace; size_t size, most = 256; uint32_t align = 16; float one = 1, zero = 0;
+    void propose() { // the first algorithm
+        cublasLtMatmulPreference_t pref; cublasLtMatmulHeuristicResult_t r; int n;
+        cublasLtMatmulPreferenceCreate(&pref);
+        cublasLtMatmulPreferenceSetAttribute(pref, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &most, 8);
+        for (int i = 0; i < 4; i++) {
+            const auto attr = (cublasLtMatmulPreferenceAttributes_t)(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES + i);
+            cublasLtMatmulPreferenceSetAttribute(pref, attr, &align, 4);
+        }
+        cublasLtMatmulAlgoGetHeuristic(device_blas, desc, la, lb, lc, ld, pref, 1, &r, &n);
+        algo = r.algo;
+    }
+    void run() {
+        cublasLtMatmul(device_blas, desc, &one, a, la, b, lb, &zero, c, lc, d, ld, &algo, workspace, size, device_stream);
+    }
+};
+static void layout_of(Asked& x, int ld) { cublasLtMatrixLayoutCreate(&x.la, CUDA_R_32F, 8, 8, ld); }
+static Asked asked(cudaDataType ab = CUDA_R_32F, cudaDataType cd = CUDA_R_32F) {
+    Asked x;
+    device_start();
+    for (char** p : {&x.a, &x.b, &x.d}) { *p = (char*)device_malloc(1024); }
+    x.c = x.d; x.workspace = (char*)device_malloc(x.size = 256);
+    cublasLtMatmulDescCreate(&x.desc, CUBLAS_COMPUTE_32F, CUDA_R_32F);
+    cublasLtMatrixLayoutCreate(&x.la, ab, 8, 8, 8); cublasLtMatrixLayoutCreate(&x.lb, ab, 8, 8, 8);
+    cublasLtMatrixLayoutCreate(&x.lc, cd, 8, 8, 8); cublasLtMatrixLayoutCreate(&x.ld, cd, 8, 8, 8);
+    return x;
+}
+static void blas_misuse(const char* words, std::function<void(Asked&)> before, std::function<void(Asked&)> after = [](Asked&) {}) {
+    refuse(words, [=] { Asked x = asked(); before(x); x.propose(); after(x); x.run(); });
+}
+static void test_blas_refusals() {
+    auto same = [](Asked&) {};
+    Asked good = asked(); // and what it does not refuse: nothing changed; C apart from D; halves of one matrix
+    good.propose(); good.run();
+    good.c = (char*)device_malloc(1024); good.run();
+    cublasLtMatrixLayoutCreate(&good.la, CUDA_R_32F, 4, 4, 16); cublasLtMatrixLayoutCreate(&good.ld, CUDA_R_32F, 4, 4, 16);
+    cublasLtMatrixLayoutCreate(&good.lb, CUDA_R_32F, 4, 4, 4);
+    good.lc = good.ld; good.c = good.d = good.a + 32; good.propose(); good.run();
+    check("products that are allowed", true);
+
+    auto layout = [](cublasLtMatrixLayout_t* l, cudaDataType t, int n, int ld) { cublasLtMatrixLayoutCreate(l, t, n, n, ld); };
+    blas_misuse("A and B differ in type", [=](Asked& x) { layout(&x.la, CUDA_R_16BF, 8, 8); });
+    blas_misuse("C and D differ in type", [=](Asked& x) { layout(&x.lc, CUDA_R_16BF, 8, 8); });
+    blas_misuse("C and D differ in shape", [=](Asked& x) { layout(&x.lc, CUDA_R_32F, 4, 8); });
+    refuse("has a bf16 result", [] { Asked x = asked(CUDA_R_32F, CUDA_R_16BF); x.propose(); });
+    refuse("is not emulated", [=] { cublasLtMatrixLayout_t l; layout(&l, CUDA_R_64F, 8, 8); });
+    refuse("leading dimension 7 of 8 rows", [=] { cublasLtMatrixLayout_t l; layout(&l, CUDA_R_32F, 8, 7); });
+    blas_misuse("D shares memory with A or B", same, [](Asked& x) { x.d = x.c = x.a; });
+    blas_misuse("D shares memory with C and is not C", same, [](Asked& x) { x.c = x.d + 16; });
+    blas_misuse("does not lie in one device allocation", same, [](Asked& x) { x.a += 800; });
+    blas_misuse("proposed for another description", same, [=](Asked& x) { layout(&x.la, CUDA_R_32F, 8, 9); });
+    blas_misuse("is not aligned to 256 bytes", [](Asked& x) { x.align = 256; }, [](Asked& x) { x.b += 16; });
+    blas_misuse("the algorithm needs", [](Asked& x) { // whichever is proposed first, one of these descriptions needs some
+        for (int ld = 8; ld < 12; ld++) { layout_of(x, ld); x.propose(); if (x.algo.data[0] > 1) { return; } }
+    }, [](Asked& x) { x.size = 64; });
+    blas_misuse("the workspace is not device memory", same, [](Asked& x) { x.size = 1 << 20; });
+    blas_misuse("a matrix lies in the workspace", same, [](Asked& x) { x.workspace = x.a; });
+    blas_misuse("was destroyed", same, [](Asked& x) { cublasLtMatrixLayoutDestroy(x.lb); });
+    const int64_t eight = 8; const int32_t two = 2;
+    refuse("attribute 3 of 8 bytes, wanted 4", [=] {
+        Asked x = asked();
+        cublasLtMatmulDescSetAttribute(x.desc, CUBLASLT_MATMUL_DESC_TRANSA, &eight, 8);
+    });
+    refuse("attribute 5 of 8 bytes, wanted 4", [=] {
+        Asked x = asked();
+        cublasLtMatrixLayoutSetAttribute(x.la, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &eight, 8);
+    });
+    refuse("2 products into one D", [=] {
+        Asked x = asked();
+        for (auto l : {x.la, x.lb, x.lc, x.ld}) { cublasLtMatrixLayoutSetAttribute(l, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &two, 4); }
+        x.propose(); x.run();
+    });
+    refuse("is not a power of two", [] { Asked x = asked(); x.align = 12; x.propose(); });
+
+    // each algorithm adds in another order: the sums of thirds differ in the last bits, and the workspace is NaN afterwards
+    std::vector<float> thirds(64), sums[3];
+    for (int i = 0; i < 64; i++) { thirds[i] = 1.0f / (3 + i * 7 % 13); }
+    Asked x = asked();
+    to_device(x.a, thirds.data(), 256); to_device(x.b, thirds.data(), 256);
+    x.propose();
+    for (int i = 0; i < 3; i++) {
+        x.algo.data[0] = i + 1;
+        x.run();
+        sums[i].resize(64);
+        to_host(sums[i].data(), x.d, 256);
+    }
+    check("three orders of sums", sums[0] != sums[1] && sums[1] != sums[2] && sums[0] != sums[2]);
+    unsigned left;
+    to_host(&left, x.workspace, 4);
+    check("the workspace is poisoned", left == ~0u);
+}
+
+// ---- streams and memory
+static void test_stream_refusals() {
+    cudaStream_t other; cudaEvent_t event;
+    cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking);
+    cudaEventCreateWithFlags(&event, cudaEventDisableTiming);
+    unsigned* p = (unsigned*)device_malloc(256);
+    device_sync();
+    auto use = [&](cudaStream_t s) { cudaMemsetAsync(p, 0, 256, s); };
+    refuse("neither waits for the other", [=] { use(device_stream); use(other); });
+    refuse("neither waits for the other", [=] { use(other); emu::launch("shuffles", shuffles, dim3(1), dim3(32), 0, device_stream, p); });
+    refuse("may still be using", [=] { use(device_stream); cudaFree(p); });
+    refuse("may still be using", [=] { use(other); cudaFreeAsync(p, device_stream); });
+    use(device_stream);
+    cudaEventRecord(event, device_stream);
+    cudaStreamWaitEvent(other, event, 0);
+    use(other);                                      // after an event
+    cudaStreamSynchronize(other);
+    use(device_stream);                              // after the host has waited
+    device_free(p);
+    check("streams that wait", true);
+    refuse("not a device pointer", [=] { LAUNCH(shuffles, dim3(1), dim3(32), 0, p); });
+    void* again = device_malloc(256);
+    check("freed addresses do not come back", again != (void*)p || EMU_ASAN + EMU_TSAN);
+    unsigned here = 5;
+    to_device(again, &here, 4);
+    cudaMemcpyAsync(&here, again, 4, cudaMemcpyDeviceToHost, device_stream);
+    check("a copy to the host is not there before the wait", here == ~0u);
+    device_sync();
+    check("and is there after it", here == 5);
+}
+
+// ---- shared memory and errors of the runtime
+__global__ void much_static(unsigned* o) { SMEM(char[4096], a); a[threadIdx.x] = 1; o[threadIdx.x] = a[threadIdx.x]; }
+static void test_runtime_refusals() {
+    auto bare = [](void (*kernel)(unsigned*), size_t smem) { // without the wrapper that asks for it
+        emu::launch("kernel", kernel, dim3(1), dim3(32), smem, device_stream, out);
+    };
+    refuse("it may use 49152: ask", [=] { bare(shuffles, (48 << 10) + 16); });
+    refuse("more than a block may have", [=] { bare(much_static, 46 << 10); });
+    refuse("GPU: shuffles: an emulated error 1", [] { LAUNCH(shuffles, dim3(1), dim3(32), 100 << 10, out); });
+    refuse("bad launch", [] { LAUNCH(shuffles, dim3(1, 1, 70000), dim3(32), 0, out); });
+    refuse("bad launch", [] { LAUNCH(shuffles, dim3(1), dim3(2048), 0, out); });
+    refuse("bad launch", [] { LAUNCH(shuffles, dim3(1), dim3(1, 1, 128), 0, out); });
+    void* p; // an error that nobody took away is found after the next launch
+    check("too much memory", cudaMalloc(&p, size_t(1) << 40) == cudaErrorMemoryAllocation);
+    refuse("GPU: shuffles: out of memory", [] { LAUNCH(shuffles, dim3(1), dim3(32), 0, out); });
+    check("it is still there", cudaPeekAtLastError() == cudaErrorMemoryAllocation && cudaGetLastError() == cudaErrorMemoryAllocation);
+    check("and gone when asked for", cudaGetLastError() == cudaSuccess);
+    emu::settings.fault = "async";                   // one of a kernel stays
+    LAUNCH(shuffles, dim3(1), dim3(32), 0, out);
+    check("seen at the next wait", cudaStreamSynchronize(device_stream) == cudaErrorIllegalAddress);
+    emu::settings.fault = "";
+    cudaGetLastError();
+    check("and for ever after", cudaGetLastError() == cudaErrorIllegalAddress && cudaMalloc(&p, 4) == cudaErrorIllegalAddress);
+    emu::sticky = cudaSuccess;
+}
+
 static void test_refusals() {
     misuse("divergent barrier", divergent_barrier, 64);
     misuse("deadlock", dead, 64);
@@ -296,15 +449,37 @@ static void test_refusals() {
     run(bank_conflicts, 32, 32 * 144);
     check("bank conflicts of rows 128 bytes apart, none 144 apart", emu::counts.conflicts == 28);
 
+    test_blas_refusals();
+    test_stream_refusals();
+    test_runtime_refusals();
+    // the likeliest errors of a first run: what the user reads
     fault("nogpu", "error: GPU: found none, wanted one", "make BACKEND=cpu");
     fault("old", "wanted sm_80 (A100) or newer", "make BACKEND=cpu");
     fault("driver", "error: GPU driver: got one for CUDA", "update the driver");
-    fault("oom:2048", "wanted 3.00 GiB more, 2.00 of 2.00 GiB are free", "lower --batch");
-    fault("launch", "error: GPU: kernel: an emulated error", "compute-sanitizer");
+    fault("insufficient", "error: GPU: looking for one: an emulated error 35", "update the driver");
+    fault("mismatch", "error: GPU: looking for one: an emulated error 803", "reboot");
+    fault("notready", "error: GPU: looking for one: an emulated error 802", "nvidia-fabricmanager");
+    fault("compat", "error: GPU: looking for one: an emulated error 804", "LD_LIBRARY_PATH");
+    fault("busy", "error: GPU: choosing GPU 0: an emulated error 46", "CUDA_VISIBLE_DEVICES");
+    fault("noimage", "error: GPU: kernel: an emulated error 209", "make clean, then make on this machine");
+    fault("ptx", "error: GPU: kernel: an emulated error 222", "GPU_ARCH=sm_NN");
+    fault("resources", "error: GPU: kernel: an emulated error 701", "make clean");
+    fault("oom:2048", "wanted 3.00 GiB more, ", "lower --batch");
+    fault("launch", "error: GPU: kernel: an emulated error 719", "compute-sanitizer");
+    fault("async", "error: GPU: waiting for the GPU: an emulated error 700", "compute-sanitizer");
+    fault("ecc", "error: GPU: waiting for the GPU: an emulated error 214", "nvidia-smi -q -d ECC");
+    fault("cublasinit", "error: cuBLAS: starting: CUBLAS_STATUS_NOT_INITIALIZED", "libcublasLt");
+    fault("noalgo", "error: cuBLAS: no algorithm for a matrix product (8, 8) x (8, 8)", "nvidia-smi");
+    fault("badalgo", "error: cuBLAS: matrix product (8, 8) x (8, 8)", "nvidia-smi");
     fault("cublas", "error: cuBLAS: matrix product (8, 8) x (8, 8)", "nvidia-smi");
+    emu::settings.fault = "badstate";                // a proposal that says it cannot is not taken
+    float* a = (float*)device_malloc(1 << 14);
+    gemm(a, a, a + 1024, a + 2048, 8, 8, 9, false, false);
+    check("a proposal in a bad state", true);
+    emu::settings.fault = "";
 }
 #else
-static void test_refusals() { skipped += 33; }
+static void test_refusals() { skipped += 101; }
 #endif
 
 // larger than the ring of page-locked memory, its source overwritten at once

@@ -1,0 +1,233 @@
+/*
+dev/emulator/emu_counts.h -- what a kernel asks of the memory, counted in the emulator. Included by emu.h under EMU_COUNT.
+
+The compiler is made to call a function at every load and store: -fsanitize=thread puts the calls there, and the functions
+below stand in for ThreadSanitizer's library, which is not linked:
+    g++ -c -fsanitize=thread -DEMU -DEMU_COUNT ... -o x.o && g++ x.o -fopenmp -o x
+With EMU_COUNTS=FILE in the environment the program writes a table at its end, a row a kernel:
+    launches, blocks, empty      empty: blocks in which no thread touches device memory
+    read, written                bytes of device memory that threads ask for (cp.async too), each access as often as it is made
+    missed, evicted              bytes that an L2 of EMU_L2 KiB would have to fetch, and those it would write back: an LRU
+                                 over lines of 128 bytes, met by EMU_RESIDENT blocks at a time that take turns
+    conflicts                    extra cycles of plain accesses to shared memory: lanes of a warp that want different words
+                                 of one bank at once. Accesses of a thread to neighbouring words are taken as one
+    ldmatrix                     the same for ldmatrix
+The n-th access of a warp's lanes at one place of the program is taken to be one instruction, which holds where its loops run
+equally often in all lanes. Not counted: registers that spill, caches other than L2, the products of cublasLt.
+*/
+#ifndef EMU_COUNTS_H
+#define EMU_COUNTS_H
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+namespace emu {
+enum { LINE = 128, TURN = 32 };                       // bytes of a line; lines that a block touches before the next one's turn
+struct KernelCounts { uint64_t launches, blocks, empty, read, written, missed, evicted, conflicts, ldmatrix; };
+struct Access1 { uint32_t addr[32]; uint8_t size[32]; uint32_t lanes; };
+struct L2 { // the least recently used line goes
+    struct Line { uint64_t id; bool dirty; int older, newer; };
+    size_t capacity; std::vector<Line> lines; std::unordered_map<uint64_t, int> where; int newest = -1, oldest = -1;
+};
+struct Lines { std::vector<uint64_t> ids; size_t at = 0; }; // of one block: line number * 2, + 1 if written
+
+struct Counting {
+    std::map<std::string, KernelCounts> kernels;
+    KernelCounts* k = nullptr;
+    const char* name = nullptr;
+    bool touched = false;
+    Lines lines; std::deque<Lines> resident; size_t most_resident; L2 l2;
+    std::unordered_map<const void*, uint32_t> places;            // of the program: numbered from 0
+    std::vector<std::vector<uint16_t>> times;                    // how often each thread has been there
+    std::unordered_map<uint64_t, Access1> shared;                // by warp, place and time
+    struct Last { Access1* access; uint32_t end; bool write; };
+    std::vector<Last> last;                                      // of each thread
+    char *lo = nullptr, *hi = nullptr;                           // the allocation touched last
+    uint64_t ldmatrix_before = 0;
+};
+inline Counting& counting = *new Counting;
+inline bool counting_on;                             // apart from it: asked before constructors have run
+
+// a line is touched: fetched if it is not there
+RT inline void l2_touch(uint64_t word) {
+    L2& c = counting.l2;
+    auto unlink = [&](int i) {
+        L2::Line& l = c.lines[i];
+        (l.newer < 0 ? c.newest : c.lines[l.newer].older) = l.older;
+        (l.older < 0 ? c.oldest : c.lines[l.older].newer) = l.newer;
+    };
+    const uint64_t id = word / 2;
+    auto it = c.where.find(id);
+    int i;
+    if (it != c.where.end()) { unlink(i = it->second); }
+    else {
+        if (c.lines.size() < c.capacity) { i = (int)c.lines.size(); c.lines.push_back({}); }
+        else {
+            unlink(i = c.oldest);
+            if (c.lines[i].dirty) { counting.k->evicted += LINE; }
+            c.where.erase(c.lines[i].id);
+        }
+        if (!(word & 1)) { counting.k->missed += LINE; }         // a line that is written first need not be fetched
+        c.lines[i] = L2::Line{id, false, -1, -1};
+        c.where[id] = i;
+    }
+    L2::Line& l = c.lines[i];
+    l.dirty |= word & 1;
+    l.older = c.newest; l.newer = -1;
+    if (c.newest >= 0) { c.lines[c.newest].newer = i; } else { c.oldest = i; }
+    c.newest = i;
+}
+// resident blocks take turns until at most `left` remain
+RT inline void l2_run(size_t left) {
+    while (counting.resident.size() > left) {
+        for (size_t b = 0; b < counting.resident.size();) {
+            Lines& t = counting.resident[b];
+            for (int i = 0; i < TURN && t.at < t.ids.size(); i++) { l2_touch(t.ids[t.at++]); }
+            if (t.at < t.ids.size()) { b++; continue; }
+            counting.resident.erase(counting.resident.begin() + b);
+            if (counting.resident.size() <= left) { return; }    // the next block takes its place
+        }
+    }
+}
+RT inline void count_lines(const void* p, size_t n, bool write) {
+    for (uint64_t l = (uintptr_t)p / LINE; l <= ((uintptr_t)p + n - 1) / LINE; l++) {
+        auto& ids = counting.lines.ids;
+        const uint64_t word = l * 2 + write;
+        bool seen = false;                                       // by a thread just before: one access of the warp
+        for (size_t i = ids.size(); i > 0 && i + 4 > ids.size() && !seen; i--) { seen = ids[i - 1] == word; }
+        if (!seen) { ids.push_back(word); }
+    }
+}
+RT inline void count_shared(const void* p, unsigned size, bool write, const void* place) {
+    Counting& c = counting;
+    const unsigned t = (unsigned)(now - block->threads), addr = (unsigned)(uintptr_t)p;
+    Counting::Last& last = c.last[t];
+    if (last.access && last.write == write && last.end == addr && last.access->size[now->lane] + size <= 16) { // a vector's next word
+        last.access->size[now->lane] += size;
+        last.end += size;
+        return;
+    }
+    auto found = c.places.emplace(place, (uint32_t)c.places.size());
+    const uint32_t at = found.first->second;
+    if (c.times[t].size() <= at) { c.times[t].resize(at + 16); }
+    Access1& a = c.shared[(uint64_t)(t / 32) << 48 | (uint64_t)at << 16 | c.times[t][at]++];
+    a.addr[now->lane] = addr; a.size[now->lane] = size; a.lanes |= 1u << now->lane;
+    last = Counting::Last{&a, addr + size, write};
+}
+// cycles beyond one for each of the phases of a warp's access: 32 lanes of up to 4 bytes, 16 of 8, 8 of 16
+RT inline uint64_t conflicts_of(const Access1& a) {
+    unsigned widest = 4;
+    for (int l = 0; l < 32; l++) { if (a.lanes >> l & 1 && a.size[l] > widest) { widest = a.size[l] > 8 ? 16 : 8; } }
+    const int lanes = 128 / widest;
+    uint64_t extra = 0;
+    for (int from = 0; from < 32; from += lanes) {
+        std::vector<uint32_t> words;
+        for (int l = from; l < from + lanes; l++) {
+            for (unsigned w = a.addr[l] / 4; a.lanes >> l & 1 && w <= (a.addr[l] + a.size[l] - 1) / 4; w++) { words.push_back(w); }
+        }
+        std::sort(words.begin(), words.end());
+        words.erase(std::unique(words.begin(), words.end()), words.end());
+        int bank[32] = {}, most = 1;
+        for (uint32_t w : words) { most = std::max(most, ++bank[w % 32]); }
+        extra += most - 1;
+    }
+    return extra;
+}
+RT inline void count_access(const void* p, unsigned size, bool write, const void* place) {
+    if (!counting_on || now == &host || !block) { return; }
+    Counting& c = counting;
+    if (is_shared(p, size)) { count_shared(p, size, write, place); return; }
+    if ((char*)p < c.lo || (char*)p >= c.hi) {
+        Memory* m = device_memory(p);
+        if (!m) { return; }                                      // a thread's own variables
+        c.lo = m->p; c.hi = m->p + m->n;
+    }
+    c.touched = true;
+    (write ? c.k->written : c.k->read) += size;
+    count_lines(p, size, write);
+}
+RT inline void count_launch(const char* name) { // "(attention_forward_kernel<A, Bi>)" -> attention_forward_kernel
+    if (!counting_on) { return; }
+    Counting& c = counting;
+    std::string plain(name + (*name == '('));
+    plain = plain.substr(0, plain.find('<'));
+    c.k = &c.kernels[plain];
+    c.k->launches++;
+    c.lo = c.hi = nullptr;
+    c.ldmatrix_before = counts.conflicts;
+}
+RT inline void count_block_begin() {
+    if (!counting_on) { return; }
+    Counting& c = counting;
+    c.touched = false;
+    c.times.assign(block->n, {});
+    c.last.assign(block->n, {});
+    c.shared.clear();
+}
+RT inline void count_block_end() {
+    if (!counting_on) { return; }
+    Counting& c = counting;
+    c.k->blocks++;
+    c.k->empty += !c.touched;
+    for (auto& a : c.shared) { c.k->conflicts += conflicts_of(a.second); }
+    c.resident.push_back(std::move(c.lines));
+    c.lines = Lines{};
+    l2_run(c.most_resident - 1);
+}
+RT inline void count_launch_end() {
+    if (!counting_on) { return; }
+    Counting& c = counting;
+    l2_run(0);
+    c.k->ldmatrix += counts.conflicts - c.ldmatrix_before;
+}
+inline const char* counts_file;
+RT inline void counts_start(const char* file, const char* l2, const char* resident) {
+    counts_file = file;
+    counting_on = true;
+    counting.l2.capacity = (*l2 ? strtoull(l2, nullptr, 10) : 40 << 10) * 1024 / LINE;
+    counting.most_resident = *resident ? strtoull(resident, nullptr, 10) : 108;
+    if (!counting.l2.capacity || !counting.most_resident) { fail("EMU_L2 and EMU_RESIDENT: wanted KiB and blocks, above 0"); }
+    atexit([] {
+        FILE* f = fopen(counts_file, "w");
+        if (!f) { fprintf(stderr, "emulated: cannot write %s\n", counts_file); return; }
+        fprintf(f, "kernel\tlaunches\tblocks\tempty\tread\twritten\tmissed\tevicted\tconflicts\tldmatrix\n");
+        for (auto& k : counting.kernels) {
+            const KernelCounts& x = k.second;
+            fprintf(f, "%s", k.first.c_str());
+            for (uint64_t v : {x.launches, x.blocks, x.empty, x.read, x.written, x.missed, x.evicted, x.conflicts, x.ldmatrix}) {
+                fprintf(f, "\t%llu", (unsigned long long)v);
+            }
+            fprintf(f, "\n");
+        }
+        fclose(f);
+    });
+}
+} // namespace emu
+
+// what the compiler calls
+#define EMU_TSAN_ENTRY extern "C" __attribute__((used, weak, no_sanitize_thread))
+#define EMU_ACCESS(name, size, write) \
+    EMU_TSAN_ENTRY void __tsan_##name(void* p) { emu::count_access(p, size, write, __builtin_return_address(0)); }
+EMU_ACCESS(read1, 1, false)   EMU_ACCESS(write1, 1, true)   EMU_ACCESS(read2, 2, false)   EMU_ACCESS(write2, 2, true)
+EMU_ACCESS(read4, 4, false)   EMU_ACCESS(write4, 4, true)   EMU_ACCESS(read8, 8, false)   EMU_ACCESS(write8, 8, true)
+EMU_ACCESS(read16, 16, false) EMU_ACCESS(write16, 16, true)
+EMU_ACCESS(unaligned_read2, 2, false) EMU_ACCESS(unaligned_write2, 2, true)
+EMU_ACCESS(unaligned_read4, 4, false) EMU_ACCESS(unaligned_write4, 4, true)
+EMU_ACCESS(unaligned_read8, 8, false) EMU_ACCESS(unaligned_write8, 8, true)
+EMU_ACCESS(unaligned_read16, 16, false) EMU_ACCESS(unaligned_write16, 16, true)
+EMU_TSAN_ENTRY void __tsan_read_range(void* p, long n) { emu::count_access(p, (unsigned)n, false, __builtin_return_address(0)); }
+EMU_TSAN_ENTRY void __tsan_write_range(void* p, long n) { emu::count_access(p, (unsigned)n, true, __builtin_return_address(0)); }
+EMU_TSAN_ENTRY void __tsan_init() {}
+EMU_TSAN_ENTRY void __tsan_func_entry(void*) {}
+EMU_TSAN_ENTRY void __tsan_func_exit(void*) {}
+EMU_TSAN_ENTRY void __tsan_vptr_update(void**, void*) {}
+EMU_TSAN_ENTRY void __tsan_vptr_read(void**) {}
+EMU_TSAN_ENTRY uint64_t __tsan_atomic64_fetch_add(volatile uint64_t* p, uint64_t v, int) { return __atomic_fetch_add(p, v, __ATOMIC_SEQ_CST); }
+EMU_TSAN_ENTRY uint32_t __tsan_atomic32_fetch_add(volatile uint32_t* p, uint32_t v, int) { return __atomic_fetch_add(p, v, __ATOMIC_SEQ_CST); }
+EMU_TSAN_ENTRY uint8_t __tsan_atomic8_load(const volatile uint8_t* p, int) { return __atomic_load_n(p, __ATOMIC_SEQ_CST); }
+EMU_TSAN_ENTRY uint32_t __tsan_atomic32_load(const volatile uint32_t* p, int) { return __atomic_load_n(p, __ATOMIC_SEQ_CST); }
+EMU_TSAN_ENTRY uint64_t __tsan_atomic64_load(const volatile uint64_t* p, int) { return __atomic_load_n(p, __ATOMIC_SEQ_CST); }
+#endif // EMU_COUNTS_H
