@@ -1,12 +1,12 @@
 # train_sink: one binary per model.          make help
 #
-#   make train_sink ATTN=sigmoid BIAS=k      -> build/cpu-sigmoid-k/train_sink; ./train_sink links to the last one built
+#   make train_sink ATTN=sigmoid BIAS=k      -> build/cpu-ATTN=sigmoid-BIAS=k/train_sink; ./train_sink links to the last one built
 #   make test                                everything that can be tested here
 
 # ---- the switches. Their values are the rows of the tables in attention_variants.cuh; the first row is the default ---
-SWITCHES := ATTN BIAS PE NORM FFN COMBINE PRECISION BACKEND
-MODEL    := ATTN BIAS PE NORM FFN COMBINE
 lp := (
+SWITCHES := $(shell sed -n 's/^.define \([A-Z]*\)_VARIANTS$(lp)X_.*/\1/p' attention_variants.cuh)
+MODEL    := $(filter-out PRECISION BACKEND,$(SWITCHES))
 rows = $(shell sed -n 's/^ *X_$(1)$(lp)\([a-z0-9_]*\) *,.*/\1/p' attention_variants.cuh)
 $(foreach s,$(SWITCHES),$(eval $(s)_ALL := $(call rows,$(s))))
 $(foreach s,$(MODEL),$(eval $(s) ?= $(firstword $($(s)_ALL))))
@@ -45,10 +45,12 @@ $(if $(conflict),$(error ATTN=$(ATTN) with BIAS=$(BIAS) means nothing: $(conflic
 endif
 
 # ---- one directory per model: switching cannot leave a stale binary, and switching back costs nothing ----------------
+# build/cpu, or build/cpu-ATTN=sigmoid-BIAS=k: what is not the default, by name, so that no two models share one
 empty :=
-others = $(foreach s,$(MODEL),$(filter-out $(firstword $($(s)_ALL)),$($(s))))
-fp32  := $(if $(filter cuda-fp32,$(BACKEND)-$(PRECISION)),fp32)
-DIR   := build/$(subst $(empty) $(empty),-,$(strip $(BACKEND) $(fp32) $(others)))
+others = $(foreach s,$(MODEL),$(if $(filter-out $(firstword $($(s)_ALL)),$($(s))),$(s)=$($(s))))
+usual := $(if $(filter cuda,$(BACKEND)),bf16,fp32)
+odd   := $(if $(filter-out $(usual),$(PRECISION)),PRECISION=$(PRECISION))
+DIR   := build/$(subst $(empty) $(empty),-,$(strip $(BACKEND) $(others) $(odd)))
 DEFS   = $(foreach s,$(SWITCHES),-D$(s)=$($(s)))
 COMMIT := $(shell git describe --always --dirty --exclude '*' 2>/dev/null || echo unknown)
 ifeq ($(BACKEND),cuda)
@@ -60,14 +62,19 @@ COMPILE = $(CXX) -std=c++17 $(OPTIMIZE) -march=$(ARCH) -fopenmp $(WARN) -x c++
 endif
 HEADERS := $(wildcard *.h *.cuh cpu/*.h cuda/*.cuh text/*.h)
 
-.PHONY: train_sink compile-all sanitizer check test tests program analytic demo bench experiments mutants size help clean FORCE
+.PHONY: train_sink binary switches compile-all sanitizer check test tests program analytic demo bench experiments mutants size help clean FORCE
 .DEFAULT_GOAL := train_sink
 
 train_sink: $(DIR)/train_sink
 	@ln -sf $< $@ && echo "BACKEND=$(BACKEND) ($(WHY)); ./train_sink -> $<"
 
+binary: $(DIR)/train_sink # the same without the link
+
 check: # are these switches a model? says so and builds nothing
 	@echo "$(DIR)"
+
+switches: # the names of the switches that make a model, for scripts
+	@echo "$(MODEL)"
 
 # every build that scripts/experiments.tsv names, JOBS at a time
 experiments:
@@ -81,29 +88,34 @@ $(DIR)/flags.txt: FORCE
 	 echo "$(COMPILE) $(DEFS) $(COMMIT)" "$$($(CXX) --version | head -n 1)" > $@
 
 $(DIR)/train_sink: train_sink.cu $(DIR)/flags.txt
-	$(COMPILE) $(DEFS) -DGIT_COMMIT='"$(COMMIT)"' -MMD -MP -MF $(DIR)/depends.d $< -o $@ $(LINK)
+	$(COMPILE) $(DEFS) -DGIT_COMMIT='"$(COMMIT)"' -MMD -MP -MF $(DIR)/depends.d -MT '$$(DIR)/train_sink' $< -o $@ $(LINK)
 -include $(DIR)/depends.d
 
 # ---- tests: programs that print `N passed, M failed`, run one after the other by test/run.sh -------------------------
-# every set of switches among the golden cases is a build of test_model.cpp: build/test/model/ATTN=sigmoid+BIAS=k
-SETS    := $(shell awk -F'\t' '!/^\#/ && NF > 1 && $$1 != "name" { gsub(" ", "+", $$2); print $$2 ? $$2 : "default" }' \
-             dev/golden/cases.tsv | sort -u)
-DOUBLES := default ATTN=sigmoid ATTN=sigmoid_norm ATTN=elu1 ATTN=softmax_p ATTN=sigmoid_p ATTN=mlp_norm \
-           ATTN=kernel_elu_norm ATTN=identity_norm BIAS=kv BIAS=k BIAS=v BIAS=sink_token PE=learnable NORM=post \
-           FFN=gelu COMBINE=sum
-ANALYTIC := $(PE_ALL:%=build/test/analytic/PE=%)
+# what is compiled in of every golden case is a build of test_model.cpp: build/test/model/sigmoid-k-rotary.
+# The values of a switch that compile to the same are one: BIAS=k has a key for a column, kv too
+SETS    := $(shell awk -F'\t' '!/^\#/ && NF > 1 && $$1 != "name" { \
+             attn = "softmax"; bias = "none"; pe = "rotary"; n = split($$2, w, " "); \
+             for (i = 1; i <= n; i++) { \
+                 if (w[i] ~ /^ATTN=/) attn = substr(w[i], 6); \
+                 if (w[i] ~ /^BIAS=(k|kv|zero)$$/) bias = "k"; \
+                 if (w[i] == "BIAS=logit") bias = "logit"; \
+                 if (w[i] ~ /^PE=(relative|alibi)$$/) pe = substr(w[i], 4) } \
+             print attn "-" bias "-" pe }' dev/golden/cases.tsv | sort -u)
 # and a few as users compile them
-FASTS   := default ATTN=sigmoid ATTN=elu1_norm ATTN=sigmoid_p BIAS=kv PE=alibi
-MODEL_TESTS := $(SETS:%=build/test/model/%) $(DOUBLES:%=build/test/model-double/%) $(FASTS:%=build/test/model-fast/%) \
+FASTS   := softmax-none-rotary sigmoid-none-rotary elu1_norm-none-rotary softmax-k-rotary
+ANALYTIC := $(PE_ALL:%=build/test/analytic/softmax-none-%)
+# and a few as users compile them
+MODEL_TESTS := $(SETS:%=build/test/model/%) $(SETS:%=build/test/model-double/%) $(FASTS:%=build/test/model-fast/%) \
                $(ANALYTIC)
 # these are built many times, each with its switches
 MODEL_SOURCES := test/test_model.cpp test/test_analytic.cpp
 TESTS   := $(patsubst test/%.cpp,build/test/%,$(filter-out $(MODEL_SOURCES),$(wildcard test/test_*.cpp)))
 TEST_COMPILE = $(CXX) -std=c++17 -march=$(ARCH) -fopenmp $(WARN) -x c++
-MODEL_COMPILE = $(TEST_COMPILE) -O0
-# the value of switch 2 in a set such as ATTN=sigmoid+BIAS=k
-value_in = $(patsubst $(2)=%,%,$(filter $(2)=%,$(subst +, ,$(1))))
-set_defs = $(foreach s,$(MODEL),-D$(s)=$(firstword $(call value_in,$(1),$(s)) $($(s)_ALL)))
+MODEL_COMPILE = $(TEST_COMPILE) -O0 -Wno-unused-function
+# -D of every switch: those of a set such as sigmoid-k-rotary, else the default
+set_defs = -DATTN=$(word 1,$(subst -, ,$(1))) -DBIAS=$(word 2,$(subst -, ,$(1))) -DPE=$(word 3,$(subst -, ,$(1))) \
+           $(foreach s,$(filter-out ATTN BIAS PE,$(MODEL)),-D$(s)=$(firstword $($(s)_ALL)))
 
 # those that parse what others wrote run once more under the address and undefined-behaviour sanitizers
 ASAN       := $(foreach t,data checkpoint tokenizer gguf,test/test_$(t).cpp)
@@ -111,13 +123,12 @@ ASAN_TESTS := $(patsubst test/test_%.cpp,build/test/asan_%,$(wildcard $(ASAN)))
 SANITIZE   := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all
 
 tests: $(TESTS) $(MODEL_TESTS) $(ASAN_TESTS) program
-# whole programs that test_train, test_demo and others run: program-ATTN=sigmoid is build/cpu-sigmoid/train_sink
+# whole programs that test_train, test_demo and others run
 PROGRAMS := program-ATTN=softmax program-ATTN=sigmoid program-BIAS=k
 DEFAULTS  = $(foreach s,$(MODEL),$(s)=$(firstword $($(s)_ALL)))
-dir_of    = build/cpu$(patsubst %,-%,$(filter-out softmax,$(lastword $(subst =, ,$(1)))))
 program: $(PROGRAMS)
 program-%:
-	$(MAKE) $(DEFAULTS) BACKEND=cpu $* $(call dir_of,$*)/train_sink
+	$(MAKE) $(DEFAULTS) BACKEND=cpu $* binary
 analytic: $(ANALYTIC)
 build/test/model/%: test/test_model.cpp test/check.h train_sink.cu $(HEADERS)
 	@mkdir -p $(@D)

@@ -99,6 +99,12 @@ enum Column { NO_COLUMN, KEY_COLUMN, LOGIT_COLUMN };
     X_BIAS(k,          KEY_COLUMN,   1, 0, 0, 0, "one extra learned key k*, v* = 0 or --v-star (Table 4, row 4; Table 5)") \
     X_BIAS(v,          NO_COLUMN,    0, 0, 1, 0, "a learned v* added to the output of every head (Table 4, row 5)")
 
+#define BIAS_NAME(name, ...) BIAS_##name,
+enum { BIAS_VARIANTS(BIAS_NAME) };
+struct BiasRow { const char* name; Column column; bool learn_k, learn_v, add_v, token; };
+#define X_BIAS(name, COLUMN, K, V, ADD, TOKEN, help) { #name, COLUMN, K, V, ADD, TOKEN },
+static const BiasRow BIAS_ROWS[] = { BIAS_VARIANTS(X_BIAS) };
+#undef X_BIAS
 #define X_BIAS(name, COLUMN, K, V, ADD, TOKEN, help) \
     struct Bias_##name { \
         static constexpr Column column = COLUMN; \
@@ -140,13 +146,27 @@ struct Pe_alibi : PeBase {
     }
 };
 
+#define PE_NAME(name, ...) PE_##name,
+enum { PE_VARIANTS(PE_NAME) };
+struct PeRow { const char* name; bool rotary, absolute, learnable, score_bias; };
+#define X_PE(name, ...) { #name, Pe_##name::rotary, Pe_##name::absolute, Pe_##name::learnable, Pe_##name::score_bias },
+static const PeRow PE_ROWS[] = { PE_VARIANTS(X_PE) };
+#undef X_PE
+
 // ----------------------------------------------------------------------------
-// 5 switches NORM, FFN, COMBINE, and how it is computed: PRECISION, BACKEND
+// 5 switches NORM, FFN, COMBINE, QKNORM, GATE, and how it is computed: PRECISION, BACKEND
+// NORM: a norm before the branch, one after it, and whether that one stands on the stream
 #define NORM_VARIANTS(X_NORM) \
-    X_NORM(pre,  "h += f(LN(h))",    "the stream is never normalised, LN stands before each branch (Eq. 2)") \
-    X_NORM(post, "h = LN(h + f(h))", "LN stands on the stream, after each branch (Eq. 3)")
-struct Norm_pre  { static constexpr bool post = false; };
-struct Norm_post { static constexpr bool post = true; };
+    X_NORM(pre,      1, 0, 0, "h += f(n(h))",     "the stream is never normalised, a norm stands before each branch (Eq. 2)") \
+    X_NORM(post,     0, 1, 1, "h = n(h + f(h))",  "the norm stands on the stream, after each branch (Eq. 3)") \
+    X_NORM(sandwich, 1, 1, 0, "h += n(f(n(h)))",  "before and after each branch: Gemma 2 and 3") \
+    X_NORM(branch,   0, 1, 0, "h += n(f(h))",     "after each branch, before it joins the stream: OLMo 2")
+#define NORM_NAME(name, ...) NORM_##name,
+enum { NORM_VARIANTS(NORM_NAME) };
+struct NormRow { const char* name; bool in, out, stream; };
+#define X_NORM(name, IN, OUT, STREAM, ...) { #name, IN, OUT, STREAM },
+static const NormRow NORM_ROWS[] = { NORM_VARIANTS(X_NORM) };
+#undef X_NORM
 
 // X_FFN(name, activation, gated, "formula", "help"). Which it is, is asked at run time, once a call and never in a loop
 #define FFN_VARIANTS(X_FFN) \
@@ -197,16 +217,42 @@ template <class Function> void with_act(Act act, Function f) {
     ACTIVATIONS(X)
     #undef X
 }
-#define X_FFN(name, ACT, GATED, ...) \
-    struct Ffn_##name { static constexpr Act act = ACT_##ACT; static constexpr bool gated = GATED; };
-FFN_VARIANTS(X_FFN)
-#undef X_FFN
-
 #define COMBINE_VARIANTS(X_COMBINE) \
     X_COMBINE(concat, "Concat_h(o_h) W_O", "W_O is (C, NH*HS) (Eq. 4)") \
     X_COMBINE(sum,    "(sum_h o_h) W_O",   "W_O is (C, HS), shared by the heads (Table 12)")
-struct Combine_concat { static constexpr bool sum = false; };
-struct Combine_sum    { static constexpr bool sum = true; };
+#define QKNORM_VARIANTS(X_QKNORM) \
+    X_QKNORM(none, "q, k",             "as they are") \
+    X_QKNORM(head, "rms(q_h), rms(k_h)", "of each head, one weight for all heads, before PE: Qwen 3, Gemma 3") \
+    X_QKNORM(all,  "rms(q), rms(k)",   "of all heads together, before PE: OLMo 2")
+
+#define GATE_VARIANTS(X_GATE) \
+    X_GATE(none, "o_h",                "the heads' outputs as they are") \
+    X_GATE(head, "o_h sigmoid(h w_h)", "a gate for each head, before W_O (Qiu et al. 2025)") \
+    X_GATE(elem, "o sigmoid(h W)",     "a gate for each channel of each head (Qiu et al. 2025)")
+
+#define COMBINE_NAME(name, ...) COMBINE_##name,
+#define QKNORM_NAME(name, ...) QKNORM_##name,
+#define GATE_NAME(name, ...) GATE_##name,
+#define FFN_NAME(name, ...) FFN_##name,
+enum { COMBINE_VARIANTS(COMBINE_NAME) };
+enum { QKNORM_VARIANTS(QKNORM_NAME) };
+enum { GATE_VARIANTS(GATE_NAME) };
+enum { FFN_VARIANTS(FFN_NAME) };
+struct FfnRow { const char* name; Act act; bool gated; };
+#define X_FFN(name, ACT, GATED, ...) { #name, ACT_##ACT, GATED },
+static const FfnRow FFN_ROWS[] = { FFN_VARIANTS(X_FFN) };
+#undef X_FFN
+
+// kinds that a flag sets, not a switch
+#define NORM_KIND_VARIANTS(X) X(rms) X(ln)
+#define SHARE_VARIANTS(X) X(none) X(heads)
+#define ROPE_VARIANTS(X) X(none) X(linear) X(llama3) X(yarn)
+#define NORM_KIND_NAME(name, ...) NORM_KIND_##name,
+#define SHARE_NAME(name, ...) SHARE_##name,
+#define ROPE_NAME(name, ...) ROPE_##name,
+enum { NORM_KIND_VARIANTS(NORM_KIND_NAME) };
+enum { SHARE_VARIANTS(SHARE_NAME) };
+enum { ROPE_VARIANTS(ROPE_NAME) };
 
 #define PRECISION_VARIANTS(X_PRECISION) \
     X_PRECISION(fp32, "float everywhere",    "the reference; the one precision of BACKEND=cpu") \
@@ -232,11 +278,14 @@ struct Combine_sum    { static constexpr bool sum = true; };
 #define CAT(a, b) CAT_(a, b)
 #define STR_(a) #a
 #define STR(a) STR_(a)
-#define SWITCHES(X) X(ATTN, Attn) X(BIAS, Bias) X(PE, Pe) X(NORM, Norm) X(FFN, Ffn) X(COMBINE, Combine)
+#define NAME_OF(name, ...) #name " "
+#define NAMES_OF(SWITCH) SWITCH##_VARIANTS(NAME_OF)
+#define THIS(SWITCH) CAT(SWITCH##_, SWITCH)       // the value that this binary is built with, as a number
+#define SWITCHES(X) X(ATTN) X(BIAS) X(PE) X(NORM) X(FFN) X(COMBINE) X(QKNORM) X(GATE)
 #if defined(ATTN) && defined(BIAS) && defined(PE) && defined(NORM) && defined(FFN) && defined(COMBINE)
-#define X(SWITCH, Type) using Type = CAT(Type##_, SWITCH);
-SWITCHES(X)
-#undef X
+using Attn = CAT(Attn_, ATTN);
+using Bias = CAT(Bias_, BIAS);
+using Pe   = CAT(Pe_, PE);
 static_assert(!(Attn::phi != PHI_NONE && Bias::column), "a kernel phi with a learned key: see CONFLICTS");
 #elif !defined(ALL_VARIANTS) // the op tests go through the tables themselves
 #error "build through the Makefile (make help), or pass -DATTN=softmax -DBIAS=none -DPE=rotary and the other switches"

@@ -5,7 +5,7 @@ bench.h -- the command bench: tokens/s of a training step; its operations, one b
 #define BENCH_H
 // FLOPs of one training step per token: 6 for every weight of a matrix, and causal attention forward + backward
 static double flops_per_token(const Model* m, int T) {
-    const Config& c = m->c;
+    const Arch& c = m->c;
     double matrices = 0;
     for (auto& t : m->tensors) {
         const bool looked_up = t.name == "model.embed_tokens.weight" || t.name == "model.embed_positions.weight";
@@ -46,62 +46,49 @@ static double memory_gbytes() {
 // and move at the least (every tensor of it once), and how long one takes
 struct OpRow { std::string name; double calls, flops, bytes, ms; };
 
-// every operation of the last step, on its own tensors; those of phi and of the heads' combination are left out
-static std::vector<OpRow> op_rows(Model* m) {
-    const Config& c = m->c; const AttnShape s = attn_shape(m); const Acts& a = m->a;
-    const auto& w = m->w.layer[0]; const auto& g = m->g.layer[0]; const Params<real>& W = m->w; const Params<acc>& G = m->g;
-    const int N = m->B * m->T, L = c.L, C = c.C, QKV = attn_row(s), F = c.F, FH = F * (Ffn::gated ? 2 : 1), V = c.V, R = m->R;
-    const int OC = Combine::sum ? c.HS : c.NH * c.HS, norms = Norm::post ? 2 * L : 2 * L + 1, chunks = (N + R - 1) / R;
-    const bool combine = Combine::sum || Bias::add_v;
-    real *att = combine ? a.heads : a.att, *datt = combine ? a.dheads : a.datt, *x1 = act_x(m, 1), *n1 = act_n(m, 1);
-    acc* rstd = a.rstd + N;                                      // of norm 1, which every build has
-    const double one = sizeof(real), NC = one * N * C, NO = one * N * c.NH * c.HS, NQ = one * N * QKV, P = m->num_params;
-    double pairs = 0;                                            // of a query and a key that it sees
+// multiply-adds of one product of attention, of a layer
+static double attention_madds(const Model* m) {
+    const AttnShape s = attn_shape(m, 0);
+    double pairs = 0;                            // of a query and a key that it sees
     for (int t = 0; t < s.T; t++) { for (int j = 0; j < s.T; j++) { pairs += attn_sees(s, t, j); } }
-    const double madds = pairs * m->B * c.NH * c.HS;             // multiply-adds of one product of attention
-    const AdamW o = { 1e-9f, 0.9f, 0.95f, 1e-8f, 0.1f, 1 };
-    std::vector<OpRow> rows;
-    auto row = [&](const std::string& name, double calls, double flops, double bytes, std::function<void()> run) {
-        rows.push_back({ name, calls, flops, bytes, time_ms(run) });
-    };
-    auto product = [&](const std::string& name, int calls, real* out, real* inp, real* weight, real* residual,
-                       real* dinp, real* dout, acc* dweight, int N, int C, int OC) {
-        const double flops = 2.0 * N * C * OC, bytes = one * (1.0 * N * C + 1.0 * C * OC + (residual ? 2.0 : 1.0) * N * OC);
-        row(name, calls, flops, bytes, [=] { ops::matmul_forward(out, inp, weight, NULL, residual, N, C, OC); });
-        row(name + ", to weight", calls, flops, one * (1.0 * N * C + 1.0 * N * OC) + 2.0 * sizeof(acc) * C * OC,
-            [=] { ops::matmul_backward_weight(dweight, dout, inp, N, C, OC); });
-        row(name + ", to input", calls, flops, one * (1.0 * N * C + 1.0 * C * OC + 1.0 * N * OC),
-            [=] { ops::matmul_backward_input(dinp, dout, weight, false, N, C, OC); });
-    };
-    row("embedding", 1, 0, 2 * NC, [=] {
-        ops::embed_forward(a.x, m->tokens, W.wte, Pe::learnable ? W.wpe : m->positions, W.sink, 1, m->B, m->T, C);
-    });
-    row("embedding, backward", 1, 0, 3 * NC, [=] {
-        ops::embed_backward(G.wte, G.wpe, G.sink, a.dx, m->tokens, 1, m->B, m->T, C);
-    });
-    row("norm", norms, 0, 2 * NC, [=] { ops::norm_forward(n1, NULL, rstd, x1, w.ln2w, NULL, c.eps, N, C); });
-    row("norm, backward", norms, 0, 4 * NC, [=] {
-        ops::norm_backward(a.dx, g.ln2w, NULL, a.dn, x1, w.ln2w, NULL, rstd, !Norm::post, N, C);
-    });
-    product("QKV", L, a.qkv, act_n(m, 0), w.qw, NULL, a.dn, a.dqkv, g.qw, N, C, QKV);
-    if (Pe::rotary) { row("rotary", L, 0, 2 * one * N * (c.NH + c.KV) * c.HS, [=] { ops::rope(a.qkv, m->turns, 1, s); }); }
-    row("attention", L, 4 * madds, NQ + NO, [=] {
-        ops::attention_forward<Attn, Bias, Pe>(a.att, a.stat, a.qkv, star_k(m, 0), star_v(m, 0), s);
-    });
-    row("attention, backward", L, 10 * madds, 2 * NQ + 2 * NO, [=] { attention_backward(m, 0); });
-    product("O", L, x1, att, w.ow, a.x, datt, a.dx, g.ow, N, OC, C);
-    product("gate|up", L, a.fch, n1, Ffn::gated ? w.gatew : w.upw, NULL, a.dn, a.dfch, Ffn::gated ? g.gatew : g.upw, N, C, FH);
-    row("FFN", L, 0, one * N * (FH + F), [=] { ops::ffn_forward(a.fca, a.fch, Ffn::act, Ffn::gated, N, F); });
-    row("FFN, backward", L, 0, one * N * (2.0 * FH + F), [=] { ops::ffn_backward(a.dfch, a.dfca, a.fch, Ffn::act, Ffn::gated, N, F); });
-    product("down", L, act_x(m, 2), a.fca, w.downw, x1, a.dfca, a.dx, g.downw, N, F, C);
-    product("head", chunks, a.logits, act_n(m, 2 * L), W.lmw, NULL, a.dn, a.logits, G.lmw, R, C, V);
-    row("classifier", chunks, 0, 2 * one * R * V, [=] { ops::classifier(a.losses, a.logits, m->targets, 1e-3f, 0, R, V); });
-    row("gradient norm", 1, 0, sizeof(acc) * P, [=] { ops::square_norm(m->sums, m->grads, 1, P); });
-    row("AdamW", 1, 0, (7 * sizeof(acc) + (sizeof(real) == sizeof(acc) ? 0 : one)) * P,
-        [=] { ops::adamw_update(m->params, m->master, m->m, m->v, m->grads, m->sums, o, P); });
-    row("gradients to 0", 1, 0, sizeof(acc) * P, [=] { model_zero(m); });
-    return rows;
+    return pairs * m->B * s.NH * s.HS;
 }
+
+// every operation of the last step on its own tensors: the stages of a layer, then what stands around the layers
+static std::vector<OpRow> op_rows(Model* m) {
+    const Arch& c = m->c;
+    const int N = rows(m), R = m->R;
+    const double one = sizeof(real), L = c.L, P = m->num_params, chunks = (N + R - 1) / R, NC = one * N * c.C;
+    std::vector<OpRow> table;
+    auto row = [&](const std::string& name, double calls, double flops, double bytes, const std::function<void()>& run) {
+        table.push_back({ name, calls, flops, bytes, time_ms(run) });
+    };
+    row("embedding", 1, 0, 2 * NC, [=] { embed_forward(m); });
+    for (auto& stage : LAYER_STAGES) {
+        if (!stage.when(m->d)) { continue; }
+        const bool attention = stage.forward == attention_forward;
+        const double weights = stage.flops(m->d) / 2, bytes = one * (stage.moved(m->d) * N + weights);
+        const double flops = attention ? 4 * attention_madds(m) : stage.flops(m->d) * N;
+        row(stage.name, L, flops, bytes, [=] { stage.forward(m, 0); });
+        row(stage.name + std::string(", backward"), L, attention ? 2.5 * flops : 2 * flops, 2 * bytes,
+            [=] { stage.backward(m, 0); });
+    }
+    row("head", chunks, 6.0 * R * c.C * c.V, one * (3.0 * R * c.C + 2.0 * R * c.V) + 3 * one * c.C * c.V, [=] {
+        const int B = m->B, T = m->T;
+        m->B = 1; m->T = R;                      // one chunk of rows
+        model_head(m, 1e-3f);
+        m->B = B; m->T = T;
+    });
+    row("embedding, backward", 1, 0, 3 * NC, [=] { embed_backward(m); });
+    row("gradient norm", 1, 0, sizeof(acc) * P, [=] { ops::square_norm(m->sums, m->grads, 1, m->num_params); });
+    row("AdamW", 1, 0, (7 * sizeof(acc) + (sizeof(real) == sizeof(acc) ? 0 : one)) * P, [=] {
+        const AdamW o = { 1e-9f, 0.9f, 0.95f, 1e-8f, 0.1f, 1 };
+        ops::adamw_update(m->params, m->master, m->m, m->v, m->grads, m->sums, o, m->num_params);
+    });
+    row("gradients to 0", 1, 0, sizeof(acc) * P, [=] { model_zero(m); });
+    return table;
+}
+
 // the table of --ops; returns it as JSON
 static std::string bench_ops(Model* m, double step_ms, double gflops, double gbytes) {
     const std::vector<OpRow> rows = op_rows(m);
@@ -124,43 +111,41 @@ static std::string bench_ops(Model* m, double step_ms, double gflops, double gby
 static int bench(Flags f) {
     preset_apply(&f);
     if (!f.given_steps) { f.steps = 12; }
-    want(f.steps >= 1, "--steps 0", "1 or more");
-    if (!f.json.empty()) { file_check(f.json); }
-    Data data = data_from_flags(f, f.seq, std::min<long>(64, f.seq));
-    Config c = config_from_flags(&f, data.V);
+    Data data = data_from_flags(f, f.arch.T, std::min<long>(64, f.arch.T));
+    Arch c = arch_from_flags(&f, data.V);
     const double product = product_gflops(), gbytes = f.ops ? memory_gbytes() : 0;
-    Model m = model_new(c, f.seq, true);
+    Model m = model_new(c, f.arch.T, true);
     model_init(&m, f.seed);
     batch_settle(&m, &f, 0);
-    const double accum = f.total_batch ? f.total_batch / (f.batch * f.seq) : 1, tokens = (double)f.batch * f.seq;
-    std::vector<int> seqs((size_t)f.batch * (f.seq + 1)), probe(100 * 65);
+    const double accum = f.total_batch ? f.total_batch / (f.batch * f.arch.T) : 1, tokens = (double)f.batch * f.arch.T;
+    std::vector<int> seqs((size_t)f.batch * (f.arch.T + 1)), probe(100 * 65);
     Rng rng = rng_stream(f.seed, 6);
     for (auto* x : { &seqs, &probe }) { for (auto& token : *x) { token = rng_below(&rng, c.V); } }
     std::vector<double> step_ms;
     for (long i = 0; i <= f.steps; i++) { // the first is a warm-up
         const double t0 = now_ms();
         model_zero(&m);
-        model_accumulate(&m, seqs.data(), f.batch, f.seq, 1);
+        model_accumulate(&m, seqs.data(), f.batch, f.arch.T, 1);
         model_update(&m, { 1e-4f, 0.9f, 0.95f, 1e-8f, 0.1f, i + 1 }, 1, false);
         if (i) { step_ms.push_back(now_ms() - t0); }
     }
     std::sort(step_ms.begin(), step_ms.end());
-    const double ms = step_ms[step_ms.size() / 2], flops = flops_per_token(&m, f.seq);
+    const double ms = step_ms[step_ms.size() / 2], flops = flops_per_token(&m, f.arch.T);
     const double gflops = flops * tokens / ms / 1e6;
     std::string more;
     if (f.ops) {
         std::string table;
-        const double acts = acts_bytes(c, f.batch, f.seq, &table);
+        const double acts = acts_bytes(c, f.batch, f.arch.T, &table);
         more = bench_ops(&m, ms, product, gbytes);
-        printf("%s\nactivations, MiB:%s\n", memory_text(&m, f.batch, f.seq).c_str(), table.c_str());
-        const int T = std::min(64L, f.seq);                      // no longer than the model's tables of positions
-        const double eval = time_ms([&] { measure(&m, probe.data(), 100, T, f.batch * f.seq); });
+        printf("%s\nactivations, MiB:%s\n", memory_text(&m, f.batch, f.arch.T).c_str(), table.c_str());
+        const int T = std::min(64, f.arch.T);                      // no longer than the model's tables of positions
+        const double eval = time_ms([&] { measure(&m, probe.data(), 100, T, f.batch * f.arch.T); });
         printf("sinks of 100 x %d tokens: %.2f ms, %.1f%% of a step of %.0f tokens\n", T, eval, 100 * eval / (ms * accum), tokens * accum);
         more += strf(",\"gbytes\":%.1f,\"activation_bytes\":%.0f,\"eval_ms\":%.3f,\"eval_of_step\":%.4f",
                      gbytes, acts, eval, eval / (ms * accum));
     }
     std::string o = strf("{\"attn\":\"%s\",\"bias\":\"%s\",\"L\":%d,\"C\":%d,\"NH\":%d,", STR(ATTN), STR(BIAS), c.L, c.C, c.NH);
-    o += strf("\"F\":%d,\"V\":%d,\"T\":%ld,\"B\":%ld,\"params\":%ld,", c.F, c.V, f.seq, f.batch, m.num_params);
+    o += strf("\"F\":%d,\"V\":%d,\"T\":%d,\"B\":%ld,\"params\":%ld,", c.F, c.V, f.arch.T, f.batch, m.num_params);
     model_free(&m);
     o += strf("\"ms\":%.3f,\"tokens_per_s\":%.0f,\"flops_per_token\":%.0f,", ms, tokens / ms * 1e3, flops);
     o += strf("\"gflops\":%.1f,\"product_gflops\":%.1f,\"of_product\":%.3f", gflops, product, gflops / product);

@@ -37,20 +37,6 @@ typedef std::string str;
     X("Tpb",  long,   bb_table,        0,   1,          0, MOST,    "bb: seed of the bigram table") \
     X("Tpb",  long,   bb_bos,          0,   1,          0, 1,       "bb: 1 puts <s> first, 0 does not") \
     X("tb",   str,    model,           'm', "bb",       0, 0,       "preset:" PRESETS(PRESET_NAME)) \
-    X("tb",   long,   layers,          0,   0,          0, 10000,   "L (0: the preset's)") \
-    X("tb",   long,   heads,           0,   0,          0, 65536,   "NH") \
-    X("tb",   long,   kv_heads,        0,   0,          0, 65536,   "KV, key/value heads (0: as many as heads)") \
-    X("tb",   long,   width,           0,   0,          0, 1<<20,   "C, channels") \
-    X("tb",   long,   ffn_width,       0,   0,          0, 1<<22,   "F") \
-    X("tb",   long,   vocab,           0,   0,          0, 1<<24,   "V (0: the preset's, else the data's)") \
-    X("tb",   long,   seq,             't', 0,          0, 1<<24,   "T, tokens per sequence (0: the preset's)") \
-    X("tb",   double, attn_p,          0,   1.0,        0, 1e3,     "p of softmax_p and sigmoid_p (Eq. 43)") \
-    X("tb",   double, attn_alpha,      0,   1.0,        0, 1e6,     "rows of a normalised attention sum to this (Table 14)") \
-    X("tb",   str,    bias_share,      0,   "none",     0, 0,       "learned biases: none (one per head) or heads (one for all)") \
-    X("tb",   long,   k_dims,          0,   0,          0, 1<<20,   "learnable entries of k* (0: all; Table 13)") \
-    X("tb",   str,    v_star,          0,   "",         0, 0,       "BIAS=k: fixed v* of norm M, e1:M or ones:M (Table 5)") \
-    X("tpb",  long,   prefix,          0,   0,          0, 1<<24,   "keys 1..P are visible to all, the loss starts after them") \
-    X("tpb",  long,   window,          0,   0,          1, 1<<24,   "query t sees keys t-W+1..t (0: all; section 6)") \
     X("tb",   long,   batch,           'b', 0,          0, 1<<24,   "sequences in memory at once, B (0: the preset's)") \
     X("tb",   long,   total_batch,     0,   0,          0, 1L<<40,  "tokens per step, a multiple of batch * seq (0: batch * seq)") \
     X("tb",   long,   steps,           'n', 1000,       0, MOST,    "optimiser steps") \
@@ -96,6 +82,8 @@ struct Flags {
     #define X(cmds, type, name, letter, def, low, high, help) type name = def; bool given_##name = false;
     FLAGS(X)
     #undef X
+    Arch arch;                                   // the flags of ARCH, 0 where the preset or the data decide
+    bool given_arch[sizeof(Arch) / sizeof(int)] = {};
     std::vector<std::string> words;              // what stands on the command line without --
 };
 static const struct { const char *name; char letter; const char *words, *help; } COMMANDS[] = {
@@ -105,9 +93,11 @@ static const struct { const char *name; char letter; const char *words, *help; }
     { "tokenize", 'k', "FILE...",    "text (.txt .jsonl .jsonl.zst .jsonl.gz, - standard input) to shards in --out" },
     { "bench",    'b', "",           "time training steps on random tokens" },
 };
-enum FlagKind { FLAG_LONG, FLAG_DOUBLE, FLAG_STR, FLAG_BOOL };
+enum FlagKind { FLAG_LONG, FLAG_DOUBLE, FLAG_STR, FLAG_BOOL, FLAG_ARCH };
 struct FlagRow {
-    const char *cmds, *name; char letter; const char* help; double low, high; FlagKind kind; void* value; bool* given;
+    const char* cmds; std::string name; char letter; const char* help;
+    double low, high; FlagKind kind; void* value; bool* given;
+    ArchRow arch;                                // of a row of ARCH
     bool of(char command) const { return strchr(cmds, command) || (command == 't' && fixed()); }
     bool fixed() const { return strchr(cmds, 'T'); }
 };
@@ -116,15 +106,30 @@ static FlagKind flag_kind(const double&) { return FLAG_DOUBLE; }
 static FlagKind flag_kind(const str&) { return FLAG_STR; }
 static FlagKind flag_kind(const bool&) { return FLAG_BOOL; }
 static std::vector<FlagRow> flag_rows(Flags* f) {
-    return {
+    std::vector<FlagRow> rows = {
         #define X(cmds, type, name, letter, def, low, high, help) \
-            { cmds, #name, letter, help, low, high, flag_kind(f->name), &f->name, &f->given_##name },
+            { cmds, #name, letter, help, low, high, flag_kind(f->name), &f->name, &f->given_##name, ArchRow() },
         FLAGS(X)
         #undef X
     };
+    const std::vector<ArchRow> arch = arch_rows(&f->arch);
+    for (size_t i = 0; i < arch.size(); i++) {
+        const char letter = strcmp(arch[i].field, "T") ? 0 : 't';
+        if (!is_flag(arch[i])) { continue; }
+        rows.push_back({ arch[i].cmds, log_name(arch[i]), letter, arch[i].help, arch[i].low, arch[i].high, FLAG_ARCH,
+                         arch[i].at, &f->given_arch[i], arch[i] });
+    }
+    return rows;
 }
-static std::string flag_spelling(const char* name) { // probe_len -> --probe-len
-    std::string s = std::string("--") + name;
+
+static bool flag_given(const Flags& flags, const char* name) {
+    Flags f = flags;
+    for (auto& r : flag_rows(&f)) { if (r.name == name) { return *r.given; } }
+    return false;
+}
+
+static std::string flag_spelling(const std::string& name) { // probe_len -> --probe-len
+    std::string s = "--" + name;
     for (auto& ch : s) { if (ch == '_') { ch = '-'; } }
     return s;
 }
@@ -136,6 +141,10 @@ static std::string flag_range(const FlagRow& r) {
 }
 static void flag_set(const FlagRow& r, const std::string& spelled, const std::string& text) {
     double v = r.low;
+    if (r.kind == FLAG_ARCH) {
+        const std::string wanted = arch_set(r.arch, text);
+        if (!wanted.empty()) { die(EXIT_USER, spelled + ": got " + text + ", wanted " + wanted); }
+    }
     if (r.kind == FLAG_STR) { *(str*)r.value = text; }
     if (r.kind == FLAG_BOOL) { *(bool*)r.value = true; }
     if (r.kind == FLAG_LONG) {
@@ -149,6 +158,7 @@ static void flag_set(const FlagRow& r, const std::string& spelled, const std::st
     if (v < r.low || v > r.high) { die(EXIT_USER, spelled + ": got " + text + ", wanted " + flag_range(r)); }
 }
 static std::string flag_text(const FlagRow& r, bool json) {
+    if (r.kind == FLAG_ARCH) { return arch_text(r.arch, json); }
     if (r.kind == FLAG_BOOL) { return json ? (*(bool*)r.value ? "true" : "false") : ""; }
     if (r.kind == FLAG_LONG) { return strf("%ld", *(long*)r.value); }
     if (r.kind == FLAG_DOUBLE) { return json ? json_num(*(double*)r.value) : strf("%g", *(double*)r.value); }
@@ -194,7 +204,7 @@ static int edit_distance(const std::string& a, const std::string& b) {
     return row.back();
 }
 static const char* const SWITCHES_AND_TOOLS[] = { // what make sets, not the command line
-    #define X(SWITCH, Type) #SWITCH,
+    #define X(SWITCH) #SWITCH,
     SWITCHES(X)
     #undef X
     "PRECISION", "BACKEND",
@@ -266,7 +276,7 @@ static Flags flags_parse(int argc, char** argv, char* command) {
 static std::string flags_json(Flags f, char command) {
     std::string o = "{";
     for (auto& r : flag_rows(&f)) {
-        if (r.of(command)) { o += strf("%s\"%s\":", o.size() > 1 ? "," : "", r.name) + flag_text(r, true); }
+        if (r.of(command)) { o += strf("%s\"%s\":", o.size() > 1 ? "," : "", r.name.c_str()) + flag_text(r, true); }
     }
     return o + "}";
 }
@@ -291,49 +301,21 @@ static void preset_apply(Flags* f) {
     const Preset* p = NULL;
     for (auto& row : PRESET_ROWS) { if (f->model == row.name) { p = &row; } }
     if (!p) { die(EXIT_USER, "--model: got '" + f->model + "', wanted one of" PRESETS(PRESET_NAME)); }
-    auto fill = [](long* flag, long preset) { if (!*flag) { *flag = preset; } };
-    fill(&f->layers, p->L); fill(&f->width, p->C); fill(&f->ffn_width, p->F);
-    fill(&f->heads, p->NH); fill(&f->kv_heads, f->heads);
-    fill(&f->seq, p->T); fill(&f->batch, p->B); fill(&f->vocab, p->V);
-    want(f->batch < (1L << 30) / f->seq, strf("--batch %ld --seq %ld", f->batch, f->seq),
-         "less than 2^30 tokens in all");
+    Arch* c = &f->arch;
+    auto fill = [](int* flag, long preset) { if (!*flag) { *flag = preset; } };
+    fill(&c->L, p->L); fill(&c->C, p->C); fill(&c->F, p->F); fill(&c->NH, p->NH);
+    fill(&c->T, p->T); fill(&c->V, p->V);
+    if (!f->batch) { f->batch = p->B; }
+    want(f->batch < (1L << 30) / c->T, strf("--batch %ld --seq %d", f->batch, c->T), "less than 2^30 tokens in all");
 }
+
 // flags -> the model; V is the data's if nothing else says
-static Config config_from_flags(Flags* f, int data_V) {
-    if (!f->vocab) { f->vocab = data_V; }
-    const std::string width = strf("--width %ld --heads %ld", f->width, f->heads);
-    want(f->width % f->heads == 0, width, "a width that the heads divide");
-    want(f->heads % f->kv_heads == 0,
-         strf("--kv-heads %ld --heads %ld", f->kv_heads, f->heads), "a number that divides the heads");
-    want(f->vocab >= data_V && f->vocab >= 2, strf("--vocab %ld", f->vocab),
-         strf("at least the %d ids of the data", data_V));
-    const long HS = f->width / f->heads;
-    want(!Pe::rotary || HS % 2 == 0, width + " with PE=rotary", "an even head size");
-    want(!Pe::absolute || f->width % 2 == 0, strf("--width %ld with PE=absolute", f->width), "an even width");
-    want(f->attn_p > 0, strf("--attn-p %g", f->attn_p), "a positive number");
-    want(f->attn_p == 1 || Attn::Z == Z_PNORM, strf("--attn-p %g with ATTN=%s", f->attn_p, STR(ATTN)),
-         "ATTN=softmax_p or sigmoid_p, or 1");
-    want(f->attn_alpha > 0, strf("--attn-alpha %g", f->attn_alpha), "a positive number");
-    want(f->attn_alpha == 1 || Attn::Z != Z_ONE, strf("--attn-alpha %g with ATTN=%s", f->attn_alpha, STR(ATTN)),
-         "a normalised attention, or 1");
-    want(f->bias_share == "none" || f->bias_share == "heads", "--bias-share " + f->bias_share, "none or heads");
-    want(f->k_dims <= HS, strf("--k-dims %ld", f->k_dims),
-         strf("0 (all) to the head size %ld", HS));
-    want(f->k_dims == 0 || Bias::learn_k, strf("--k-dims %ld with BIAS=%s", f->k_dims, STR(BIAS)), "BIAS=k or kv");
-    const std::string& v_star = f->v_star;
-    const bool e1 = v_star.compare(0, 3, "e1:") == 0, ones = v_star.compare(0, 5, "ones:") == 0;
-    double M = 0;
-    want(v_star.empty() || ((e1 || ones) && parse_double(v_star.substr(e1 ? 3 : 5), &M) && M >= 0),
-         "--v-star " + v_star, "e1:M or ones:M, M the norm");
-    want(v_star.empty() || (Bias::column && !Bias::learn_v), "--v-star " + v_star + " with BIAS=" STR(BIAS), "BIAS=k");
-    want(f->prefix < f->seq, strf("--prefix %ld", f->prefix),
-         strf("0 (off) to seq - 1 = %ld", f->seq - 1));
-    Config c = Config();
-    c.L = f->layers; c.C = f->width; c.NH = f->heads; c.KV = f->kv_heads; c.HS = HS;
-    c.F = f->ffn_width; c.V = f->vocab; c.T = f->seq;
-    c.eps = 1e-5f; c.rope_base = 10000;
-    c.attn_p = f->attn_p; c.attn_alpha = f->attn_alpha; c.bias_shared = f->bias_share == "heads";
-    c.k_dims = f->k_dims ? f->k_dims : HS; c.window = f->window; c.prefix = f->prefix; c.v_star = f->v_star;
-    return c;
+static Arch arch_from_flags(Flags* f, int data_V) {
+    Arch* c = &f->arch;
+    if (!c->V) { c->V = data_V; }
+    want(c->V >= data_V, strf("--vocab %d", c->V), strf("at least the %d ids of the data", data_V));
+    want(c->window >= 1 || !flag_given(*f, "window"), strf("--window %d", c->window), "1 or more, or leave it out");
+    arch_settle(c, "");
+    return *c;
 }
 #endif // FLAGS_H

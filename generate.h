@@ -14,8 +14,8 @@ static void generate(Model* m, std::vector<int>* tokens, long n, double temperat
         seq.push_back(0);
         model_load(m, seq.data(), 1, T);
         model_body(m);
-        const real* n_last = act_n(m, 2 * m->c.L) + (size_t)(m->T - 1) * m->c.C;
-        ops::matmul_forward(m->a.logits, n_last, m->w.lmw, NULL, NULL, 1, m->c.C, V);
+        const real* n_last = act_top(m) + (size_t)(m->T - 1) * m->c.C;
+        ops::matmul_forward(m->a.logits, n_last, m->w.lmw, m->w.lmb, NULL, 1, m->c.C, V);
         ops::to_host(logits.data(), m->a.logits, V * sizeof(real));
         for (int v = 0; v < V; v++) { p[v] = { (double)(float)logits[v], v }; }
         const long keep = temperature == 0 ? 1 : top_k > 0 ? std::min<long>(top_k, V) : V;

@@ -34,27 +34,28 @@ static std::string json_matrix(const std::vector<double>& v, int cols) {
     for (size_t i = 0; i < v.size(); i += cols) { o += (i ? "," : "") + json_array(v, i, cols); }
     return o + "]";
 }
-static std::string lower(std::string s) {
-    for (auto& ch : s) { ch = tolower(ch); }
-    return s;
-}
-static std::string switches_json(bool lower_case) {
-    std::string o = "{";
+// the switches that make this model, with values: what is compiled in, and the rows of ARCH that a switch sets
+static std::vector<std::pair<std::string, std::string>> switches_of(Arch c) {
+    std::vector<std::pair<std::string, std::string>> all;
     for (auto& s : SWITCH_VALUES) {
-        const std::string key = lower_case ? lower(s[0]) : s[0];
-        o += strf("%s\"%s\":\"%s\"", o.size() > 1 ? "," : "", key.c_str(), s[1]);
+        all.push_back({ s[0], s[1] });
+        for (auto& r : arch_rows(&c)) { if (!strcmp(r.by, s[0])) { all.back().second = kind_name(r); } }
     }
+    return all;
+}
+
+static std::string switches_json(const Arch& c) {
+    std::string o;
+    for (auto& s : switches_of(c)) { o += (o.empty() ? "{" : ",") + json_str(s.first) + ":" + json_str(s.second); }
     return o + "}";
 }
-static std::string make_line(const Json* switches) { // the build that a checkpoint wants
-    std::string o = "make train_sink";
-    for (auto& f : switches->fields) {
-        std::string key = f.first;
-        for (auto& ch : key) { ch = toupper(ch); }
-        o += " " + key + "=" + f.second.string;
-    }
+
+static std::string switches_text(const Arch& c) {
+    std::string o;
+    for (auto& s : switches_of(c)) { o += " " + s.first + "=" + s.second; }
     return o;
 }
+
 static std::string duration(double s) {
     const int m = (int)s / 60, h = m / 60;
     return s < 60 ? strf("%.0fs", s) : h < 1 ? strf("%dm%02ds", m, (int)s % 60) : strf("%dh%02dm", h, m % 60);
@@ -104,8 +105,8 @@ static std::string eval_json(long step, double val_loss, const Metrics& r, const
     }
     o += matrix("mass", [](Head h) { return h.mass; }) + matrix("entropy", [](Head h) { return h.entropy; });
     o += pair("h_norm", r.h) + pair("k_norm", r.k) + pair("v_norm", r.v);
-    if (Norm::post) { o += pair("pre_norm", r.pre); }
-    if (Bias::token) { o += array("h_norm_star", r.h_star); }
+    if (!r.pre.first.empty()) { o += pair("pre_norm", r.pre); }
+    if (!r.h_star.empty()) { o += array("h_norm_star", r.h_star); }
     return o + array("h_max", r.h_max) + array("h_median", r.h_median);
 }
 static double mean(const std::vector<double>& v) { double s = 0; for (double x : v) { s += x / v.size(); } return s; }

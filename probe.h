@@ -18,7 +18,7 @@ static void npy_write(const std::string& path, const std::vector<float>& x, cons
     file_commit(&o);
 }
 // LAYER:HEAD,... or all
-static std::vector<std::pair<int, int>> dump_list(const std::string& text, const Config& c) {
+static std::vector<std::pair<int, int>> dump_list(const std::string& text, const Arch& c) {
     std::vector<std::pair<int, int>> heads;
     for (int l = 0; text == "all" && l < c.L; l++) { for (int h = 0; h < c.NH; h++) { heads.push_back({ l, h }); } }
     if (text == "all") { return heads; }
@@ -32,32 +32,40 @@ static std::vector<std::pair<int, int>> dump_list(const std::string& text, const
     }
     return heads;
 }
-// maps of chosen heads on one sequence: l_h_{map,cosine,product}.npy, each (T, T + 1), column 0 the extra key
-static void dump_maps(Model* m, const Flags& f, const int* seq, int T) {
-    const Config& c = m->c;
-    const std::vector<std::pair<int, int>> heads = dump_list(f.dump_heads, c);
-    model_load(m, seq, 1, T);
-    model_body(m);
-    const AttnShape s = attn_shape(m);
+// maps of chosen heads of layer l: l_h_{map,cosine,product}.npy, each (T, T + 1), column 0 the extra key
+static void dump_layer(const Model* m, const std::string& dir, int l, const std::vector<int>& heads) {
+    const Arch& c = m->c;
+    const AttnShape s = attn_shape(m, l);
     const int W = attn_row(s), N = m->T;
-    make_dirs(f.dump);
     std::vector<float> map((size_t)N * (N + 1)), cosine(map.size()), product(map.size());
-    for (auto& lh : heads) {
-        const int l = lh.first, h = lh.second;
-        std::vector<real> qkv((size_t)N * W), k_star((size_t)(star_k(m, l) ? bias_rows(c) * c.HS : 0));
-        std::vector<acc> stat((size_t)c.NH * N * 2);
-        ops::to_host(qkv.data(), of_layer(m->a.qkv, m, l, W), qkv.size() * sizeof(real));
-        ops::to_host(stat.data(), of_layer(m->a.stat, m, l, c.NH * 2), stat.size() * sizeof(acc));
-        if (!k_star.empty()) { ops::to_host(k_star.data(), star_k(m, l), k_star.size() * sizeof(real)); }
+    std::vector<real> qkv((size_t)N * W), k_star((size_t)(star_k(m, l) ? bias_rows(c) * c.HS : 0));
+    std::vector<acc> stat((size_t)c.NH * N * 2);
+    ops::to_host(qkv.data(), act_qkv(m, l), qkv.size() * sizeof(real));
+    ops::to_host(stat.data(), act_stat(m, l), stat.size() * sizeof(acc));
+    if (!k_star.empty()) { ops::to_host(k_star.data(), star_k(m, l), k_star.size() * sizeof(real)); }
+    for (int h : heads) {
         head_maps<Attn, Bias, Pe>(map.data(), cosine.data(), product.data(), qkv.data(), stat.data(),
                                   k_star.empty() ? NULL : k_star.data(), h, s);
-        const std::string name = strf("%s/%d_%d_", f.dump.c_str(), l, h);
+        const std::string name = strf("%s/%d_%d_", dir.c_str(), l, h);
         npy_write(name + "map.npy", map, { N, N + 1 });
         npy_write(name + "cosine.npy", cosine, { N, N + 1 });
         npy_write(name + "product.npy", product, { N, N + 1 });
     }
+}
+
+// the maps that --dump and --dump-heads ask for, of one sequence
+static void dump_maps(Model* m, const Flags& f, const int* seq, int T) {
+    const std::vector<std::pair<int, int>> heads = dump_list(f.dump_heads, m->c);
+    make_dirs(f.dump);
+    model_load(m, seq, 1, T);
+    model_body(m, [&](int l) {
+        std::vector<int> here;
+        for (auto& lh : heads) { if (lh.first == l) { here.push_back(lh.second); } }
+        if (!here.empty()) { dump_layer(m, f.dump, l, here); }
+    });
     printf("wrote %zu files to %s\n", 3 * heads.size(), f.dump.c_str());
 }
+
 static std::string per_sequence_json(const Metrics& r) { // alpha[seq][L][H][k]
     const int K = std::min<int>(METRIC_K, r.T);
     std::string o = "[";
@@ -125,7 +133,7 @@ static int probe(Flags f) {
     std::vector<std::string> objects;
     for (auto& source : sources) {
         for (auto& w : lengths) {
-            const int T = probe_length(f, w, m.c.T);
+            const int T = probe_length(f, w, m.c.T, m.d.pe.learnable);
             want(m.c.prefix < T, strf("prefix %d", m.c.prefix), strf("less than --probe-len %d", T).c_str());
             int n = 0;
             f.data = source;

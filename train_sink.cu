@@ -3,20 +3,20 @@ train_sink.cu -- trains small LLaMA-style language models and watches where thei
 
     make train_sink ATTN=sigmoid BIAS=k && ./train_sink -d pile_5B        (make help, ./train_sink --help)
 
-The attention, its biases, the positions and the norm are switches of the build: they change the mathematics. What
-changes a run is a flag. The file reads from top to bottom:
+What stands in attention's inner loop is compiled in, by switches of the build. Everything else about a model is data: a
+row of ARCH, which a switch, a flag or a checkpoint sets. The file reads from top to bottom:
 
-     1 switches      which model this binary is                         attention_variants.cuh
-     2 operations    cpu:: or cuda::, chosen here and nowhere else      reference.h, metrics.cuh
-     3 model         tensors, forward, backward: written once over ops::
-     4 measure       sinks and norms of a batch of sequences
-     5 flags         the command line, one row each
-     6 data          tokens in, text out                                dataloader.h, shards.h, tokenizer.h
-     7 log           a line for people, a JSON object for machines
-     8 checkpoint    the model as safetensors + config.json             checkpoint.h
-     9 evaluate      validation loss, the eval line, samples
-    10 commands      train, probe, generate, tokenize, bench
-    11 main
+     1 switches      what is compiled in, which backend computes          attention_variants.cuh, reference.h
+     2 the model     ARCH, PARAMS, ACTS; a block is a list of stages, forward and backward of each beside each other
+     3 measure       sinks and norms of a batch of sequences              metrics.cuh
+     4 train         data in, log and checkpoints out                     flags.h, dataloader.h, log.h, checkpoint.h
+     5 main          and the other commands                               probe.h, generate.h, bench.h
+
+TO ADD a value of a switch: one row of its table, and at most one struct (attention_variants.cuh). TO ADD an idea: its
+rows of ARCH, PARAMS and ACTS, one stage, and its operation in reference.h, cpu/ and cuda/.
+
+Letters: B sequences, T tokens of each (with the sink token, if there is one), C channels, NH heads, KV key/value heads,
+HS head size, F FFN width, L layers, V vocabulary, N = B T rows.
 */
 #include <math.h>
 #include <signal.h>
@@ -28,8 +28,7 @@ changes a run is a flag. The file reads from top to bottom:
 #include "attention_variants.cuh"
 
 static const char* const SWITCH_VALUES[][3] = { // this build: { "ATTN", "sigmoid", "softmax sigmoid .." }, ...
-#define NAME_OF(name, ...) #name " "
-#define X(SWITCH, Type) { #SWITCH, STR(SWITCH), SWITCH##_VARIANTS(NAME_OF) },
+#define X(SWITCH) { #SWITCH, STR(SWITCH), SWITCH##_VARIANTS(NAME_OF) },
     SWITCHES(X)
 #undef X
 };
@@ -37,8 +36,6 @@ static const char* const SWITCH_VALUES[][3] = { // this build: { "ATTN", "sigmoi
 #define GIT_COMMIT "unknown"
 #endif
 
-// ============================================================================
-// 2 operations
 #include "cpu/attention.h"
 #include "metrics.cuh"
 #ifndef BACKEND
@@ -56,47 +53,169 @@ typedef ops::acc acc;     // what sums, weight gradients and optimiser state hol
 #define PRECISION_NAME STR(PRECISION)
 
 // ============================================================================
-// 3 model: pre-norm (Eq. 2) or post-norm (Eq. 3) blocks, written as one chain of 2L branches f_0, f_1, .. (attention,
-// FFN, attention, ..):
-//      n_i = LN_i(x_i)            pre: i = 0..2L        post: i = 1..2L, and n_0 = x_0
-//      x_{i+1} = base_i + f_i(n_i),   base_i = x_i (pre) or n_i (post)
-// x_0 is the embedding, n_2L goes to lm_head. The hidden state h^l of the paper is x_2l (pre) or n_2l (post).
+// 2 the model
 
-struct Config {
-    int L, C, NH, KV, HS, F, V, T;               // T: longest sequence, without the sink token
-    float eps, rope_base;
-    float attn_p, attn_alpha;                    // AttnShape
-    int bias_shared, k_dims, window, prefix;
-    std::string v_star;                          // "" | e1:M | ones:M, the fixed v* of BIAS=k (Table 5)
+// ---- ARCH: everything about a model that is not compiled in. The struct, its checks, config.json both ways, the flags
+// with their --help and the log's line are made from these rows. A key that is missing means the default, so a new row
+// breaks no old checkpoint.
+//
+//  type   int, float, str, or kind: one of the names of a table; low, high: what a number may be
+//  by     what sets it: a flag of the commands in `cmds` (t train, b bench, p probe), or a switch of the build
+//  key    in config.json: Hugging Face's own key, or one of the object "train_sink" or "rope_scaling"
+//
+//   (type,  field,        default,       cmds, by,                  key,                                    low, high, names, help)
+#define ARCH(X) \
+    X(int,   L,            0,             "tb", "--layers",          "num_hidden_layers",                   0, 10000,  "", "L, layers (0: the preset's)") \
+    X(int,   NH,           0,             "tb", "--heads",           "num_attention_heads",                 0, 65535,  "", "NH, heads") \
+    X(int,   KV,           0,             "tb", "--kv-heads",        "num_key_value_heads",                 0, 65535,  "", "KV, key/value heads (0: as many as heads)") \
+    X(int,   C,            0,             "tb", "--width",           "hidden_size",                         0, 1 << 20, "", "C, channels") \
+    X(int,   HS,           0,             "tb", "--head-dim",        "head_dim",                            0, 1 << 16, "", "HS, head size (0: width / heads)") \
+    X(int,   F,            0,             "tb", "--ffn-width",       "intermediate_size",                   0, 1 << 24, "", "F, FFN width") \
+    X(int,   V,            0,             "tb", "--vocab",           "vocab_size",                          0, 1 << 24, "", "V, vocabulary (0: the preset's, else the data's)") \
+    X(int,   T,            0,             "tb", "--seq",             "max_position_embeddings",             0, (1 << 30) - 1, "", "T, tokens per sequence (0: the preset's)") \
+    /* norms */ \
+    X(kind,  norm,         THIS(NORM),    "",   "NORM",              "train_sink.norm",                     0, 0, NAMES_OF(NORM), "") \
+    X(kind,  norm_kind,    NORM_KIND_rms, "tb", "--norm-kind",       "train_sink.norm_kind",                0, 0, NAMES_OF(NORM_KIND), "rms or ln, LayerNorm with a bias") \
+    X(float, eps,          1e-5f,         "tb", "--norm-eps",        "rms_norm_eps",                        0, 1, "", "added under the root of every norm") \
+    X(int,   norm_embed,   0,             "tb", "--norm-embed",      "train_sink.norm_embed",               0, 1, "", "1: a norm after the embedding") \
+    X(int,   parallel,     0,             "tb", "--parallel",        "train_sink.parallel",                 0, 1, "", "1: attention and FFN read the same stream, x += attn(x) + ffn(x)") \
+    /* biases of the products, the head */ \
+    X(int,   qkv_bias,     0,             "tb", "--qkv-bias",        "train_sink.qkv_bias",                 0, 1, "", "1: q, k, v have biases") \
+    X(int,   out_bias,     0,             "tb", "--out-bias",        "train_sink.out_bias",                 0, 1, "", "1: W_O has a bias") \
+    X(int,   ffn_bias,     0,             "tb", "--ffn-bias",        "train_sink.ffn_bias",                 0, 1, "", "1: the FFN has biases") \
+    X(int,   head_bias,    0,             "tb", "--head-bias",       "train_sink.head_bias",                0, 1, "", "1: lm_head has a bias") \
+    X(int,   tied,         0,             "tb", "--tied",            "tie_word_embeddings",                 0, 1, "", "1: lm_head is the embedding") \
+    X(float, embed_scale,  1,             "tb", "--embed-scale",     "train_sink.embed_scale",              1e-6, 1e6, "", "the embedding is multiplied by this") \
+    X(float, logit_cap,    0,             "tb", "--logit-cap",       "train_sink.logit_cap",                0, 1e6, "", "logits are cap tanh(logit / cap) (0: as they are)") \
+    /* positions */ \
+    X(kind,  pe,           THIS(PE),      "",   "PE",                "train_sink.pe",                       0, 0, NAMES_OF(PE), "") \
+    X(float, rope_base,    10000,         "tb", "--rope-base",       "rope_theta",                          1e-3, 1e12, "", "base of the rotary angles") \
+    X(float, rope_local,   0,             "tb", "--rope-local",      "train_sink.rope_local",               0, 1e12, "", "their base in layers with a window, without scaling (0: the same)") \
+    X(float, rope_part,    1,             "tb", "--rope-part",       "train_sink.rope_part",                1e-3, 1, "", "the share of a head's channels that turns") \
+    X(str,   rope_layers,  "",            "tb", "--rope-layers",     "train_sink.rope_layers",              0, 0, "", "which layers turn, as 1110, again and again (empty: all)") \
+    X(kind,  rope_scaling, ROPE_none,     "tb", "--rope-scaling",    "rope_scaling.rope_type",              0, 0, NAMES_OF(ROPE), "none, linear, llama3 or yarn, for contexts longer than trained") \
+    X(float, rope_factor,  1,             "tb", "--rope-factor",     "rope_scaling.factor",                 1e-3, 1e6, "", "how much longer") \
+    X(int,   rope_context, 8192,          "tb", "--rope-context",    "rope_scaling.original_max_position_embeddings", 1, (1 << 30) - 1, "", "llama3, yarn: the context that was trained") \
+    X(float, rope_low,     1,             "tb", "--rope-low",        "rope_scaling.low_freq_factor",        0, 1e6, "", "llama3: turns per context below which a channel is stretched") \
+    X(float, rope_high,    4,             "tb", "--rope-high",       "rope_scaling.high_freq_factor",       0, 1e6, "", "llama3: turns per context above which it is left alone") \
+    X(float, rope_fast,    32,            "tb", "--rope-fast",       "rope_scaling.beta_fast",              0, 1e6, "", "yarn: the same, above") \
+    X(float, rope_slow,    1,             "tb", "--rope-slow",       "rope_scaling.beta_slow",              0, 1e6, "", "yarn: the same, below") \
+    X(float, rope_length,  0,             "tb", "--rope-length",     "rope_scaling.attention_factor",       0, 1e6, "", "yarn: length of the turned vectors (0: from the factor)") \
+    X(int,   rope_round,   1,             "tb", "--rope-round",      "rope_scaling.truncate",               0, 1, "", "yarn: 1 rounds the ends of the ramp to whole channels") \
+    /* attention */ \
+    X(kind,  bias,         THIS(BIAS),    "",   "BIAS",              "train_sink.bias",                     0, 0, NAMES_OF(BIAS), "") \
+    X(kind,  bias_share,   SHARE_none,    "tb", "--bias-share",      "train_sink.bias_share",               0, 0, NAMES_OF(SHARE), "learned biases: none (one per head) or heads (one for all)") \
+    X(int,   k_dims,       0,             "tb", "--k-dims",          "train_sink.k_dims",                   0, 1 << 16, "", "learnable entries of k* (0: all; Table 13)") \
+    X(str,   v_star,       "",            "tb", "--v-star",          "train_sink.v_star",                   0, 0, "", "BIAS=k: fixed v* of norm M, e1:M or ones:M (Table 5)") \
+    X(float, attn_p,       1,             "tb", "--attn-p",          "train_sink.attn_p",                   1e-6, 1e6, "", "p of softmax_p and sigmoid_p (Eq. 43)") \
+    X(float, attn_alpha,   1,             "tb", "--attn-alpha",      "train_sink.attn_alpha",               1e-6, 1e6, "", "rows of a normalised attention sum to this (Table 14)") \
+    X(float, attn_cap,     50,            "tb", "--attn-cap",        "train_sink.attn_cap",                 1e-6, 1e6, "", "ATTN=softcap: scores are cap tanh(score / cap)") \
+    X(float, score_scale,  0,             "tb", "--score-scale",     "train_sink.score_scale",              0, 1e6, "", "scores are q.k times this (0: 1 / sqrt(HS))") \
+    X(int,   prefix,       0,             "tpb", "--prefix",         "train_sink.prefix",                   0, (1 << 30) - 1, "", "keys 1..P are visible to all, the loss starts after them") \
+    X(int,   window,       0,             "tpb", "--window",         "train_sink.window",                   0, (1 << 30) - 1, "", "query t sees keys t-W+1..t (0: all; section 6)") \
+    X(str,   local,        "",            "tb", "--local-layers",    "train_sink.local_layers",             0, 0, "", "which layers have the window, as 10, again and again (empty: all)") \
+    X(kind,  qk_norm,      THIS(QKNORM),  "",   "QKNORM",            "train_sink.qknorm",                   0, 0, NAMES_OF(QKNORM), "") \
+    X(kind,  gate,         THIS(GATE),    "",   "GATE",              "train_sink.gate",                     0, 0, NAMES_OF(GATE), "") \
+    X(kind,  combine,      THIS(COMBINE), "",   "COMBINE",           "train_sink.combine",                  0, 0, NAMES_OF(COMBINE), "") \
+    X(kind,  ffn,          THIS(FFN),     "",   "FFN",               "train_sink.ffn",                      0, 0, NAMES_OF(FFN), "")
+
+typedef int kind;
+typedef std::string str;
+struct Arch {
+    #define X(type, field, otherwise, ...) type field = otherwise;
+    ARCH(X)
+    #undef X
 };
-// rows of learned biases: one per key/value head (BIAS=v: per head), or one for all
-static int bias_rows(const Config& c) { return c.bias_shared ? 1 : Bias::add_v ? c.NH : c.KV; }
 
-// ---- parameters. Every tensor is one row: field, Hugging Face name, rows, columns, init std (0: all ones).
-// Rows stand in memory as they stand here: qw kw vw are one matrix, so are gatew upw.
+// ---- what follows from a model's rows
+static const NormRow& norm_of(const Arch& c) { return NORM_ROWS[c.norm]; }
+static const BiasRow& bias_of(const Arch& c) { return BIAS_ROWS[c.bias]; }
+static const PeRow&   pe_of(const Arch& c)   { return PE_ROWS[c.pe]; }
+static const FfnRow&  ffn_of(const Arch& c)  { return FFN_ROWS[c.ffn]; }
+
+// the value for layer l of a pattern such as 1110, which repeats; an empty one says 1
+static bool in_pattern(const std::string& pattern, int l) {
+    return pattern.empty() || pattern[l % pattern.size()] == '1';
+}
+
+// learned biases have one row for each key/value head (BIAS=v: for each head), or one for all
+static int bias_rows(const Arch& c) {
+    if (c.bias_share == SHARE_heads) { return 1; }
+    return bias_of(c).add_v ? c.NH : c.KV;
+}
+
+// sizes that the tables below are written in; their rows are read inside of it
+struct Sizes {
+    Arch c;
+    NormRow norm; BiasRow bias; PeRow pe; FfnRow ffn;
+    bool ln, phi, combine, gate, qkn;
+    long L, C, NH, KV, HS, F, V, T;
+    long QK, W, OC, FH, G;              // q and k of a row; q, k and v; what W_O reads; gate | up; the gate
+    Sizes() : Sizes(Arch()) {}
+    explicit Sizes(const Arch& arch) : c(arch), norm(norm_of(c)), bias(bias_of(c)), pe(pe_of(c)), ffn(ffn_of(c)) {
+        L = c.L; C = c.C; NH = c.NH; KV = c.KV; HS = c.HS; F = c.F; V = c.V; T = c.T;
+        ln = c.norm_kind == NORM_KIND_ln;
+        phi = Attn::phi == PHI_MLP;
+        combine = c.combine == COMBINE_sum || bias.add_v;
+        gate = c.gate != GATE_none;
+        qkn = c.qk_norm != QKNORM_none;
+        QK = (NH + KV) * HS;
+        W = QK + KV * HS;
+        OC = c.combine == COMBINE_sum ? HS : NH * HS;
+        FH = ffn.gated ? 2 * F : F;
+        G = c.gate == GATE_elem ? NH * HS : NH;
+    }
+};
+
+// ---- PARAMS: every tensor is one row: field, Hugging Face name, when there is one, rows (VECTOR: none), columns, initial
+// values. Rows stand in memory as they stand here: qw kw vw are one matrix, so are gatew upw, and their biases.
 // Init of the official code: N(0, sqrt(2 / (5 fan_in))), FFN output 1/sqrt(fan_in)/L, k*, v* and the sink token 0.02
-#define LINEAR(fan_in) sqrt(0.4 / (fan_in))
+enum { VECTOR = -1 };
+struct Init { double std, mean; };
+#define NORMAL(std) Init{ std, 0 }
+#define LINEAR(fan_in) NORMAL(sqrt(0.4 / (fan_in)))
+#define ONES Init{ 0, 1 }
+#define ZEROS Init{ 0, 0 }
 #define PARAMS(HEAD, LAYER, TAIL) \
-    HEAD(wte,     "model.embed_tokens.weight",         V,                                              C, sqrt(0.4 / C)) \
-    HEAD(wpe,     "model.embed_positions.weight",      Pe::learnable ? T + Bias::token : 0,            C, sqrt(0.4 / C)) \
-    HEAD(sink,    "model.sink_token",                  Bias::token ? -1 : 0,                           C, 0.02) \
-    LAYER(ln1w,   "input_layernorm.weight",            Norm::post ? 0 : -1,                            C, 0) \
-    LAYER(qw,     "self_attn.q_proj.weight",           NH * HS,                                        C, LINEAR(C)) \
-    LAYER(kw,     "self_attn.k_proj.weight",           KV * HS,                                        C, LINEAR(C)) \
-    LAYER(vw,     "self_attn.v_proj.weight",           KV * HS,                                        C, LINEAR(C)) \
-    LAYER(kstar,  "self_attn.k_star",                  Bias::learn_k ? bias_rows(c) : 0,               HS, 0.02) \
-    LAYER(vstar,  "self_attn.v_star",                  Bias::learn_v || Bias::add_v ? bias_rows(c) : 0, HS, 0.02) \
-    LAYER(phi1w,  "self_attn.phi_fc1.weight",          Attn::phi == PHI_MLP ? HS : 0,                  HS, LINEAR(HS)) \
-    LAYER(phi2w,  "self_attn.phi_fc2.weight",          Attn::phi == PHI_MLP ? HS : 0,                  HS, LINEAR(HS)) \
-    LAYER(ow,     "self_attn.o_proj.weight",           C,                                              OC, LINEAR(OC)) \
-    LAYER(ln2w,   "post_attention_layernorm.weight",   -1,                                             C, 0) \
-    LAYER(gatew,  "mlp.gate_proj.weight",              Ffn::gated ? F : 0,                             C, LINEAR(C)) \
-    LAYER(upw,    "mlp.up_proj.weight",                F,                                              C, LINEAR(C)) \
-    LAYER(downw,  "mlp.down_proj.weight",              C,                                              F, 1 / sqrt(F) / L) \
-    LAYER(ln3w,   "post_feedforward_layernorm.weight", Norm::post ? -1 : 0,                            C, 0) \
-    TAIL(lnfw,    "model.norm.weight",                 Norm::post ? 0 : -1,                            C, 0) \
-    TAIL(lmw,     "lm_head.weight",                    V,                                              C, LINEAR(C))
-// rows 0: this build has no such tensor; -1: a vector, one row without a row dimension
+    HEAD(wte,      "model.embed_tokens.weight",        true,                  V,        C,  LINEAR(C)) \
+    HEAD(wpe,      "model.embed_positions.weight",     pe.learnable,          T + bias.token, C, LINEAR(C)) \
+    HEAD(sink,     "model.sink_token",                 bias.token,            VECTOR,   C,  NORMAL(0.02)) \
+    HEAD(lnew,     "model.embed_norm.weight",          c.norm_embed,          VECTOR,   C,  ONES) \
+    HEAD(lneb,     "model.embed_norm.bias",            c.norm_embed && ln,    VECTOR,   C,  ZEROS) \
+    LAYER(ln1w,    "input_layernorm.weight",           norm.in,               VECTOR,   C,  ONES) \
+    LAYER(ln1b,    "input_layernorm.bias",             norm.in && ln,         VECTOR,   C,  ZEROS) \
+    LAYER(qw,      "self_attn.q_proj.weight",          true,                  NH * HS,  C,  LINEAR(C)) \
+    LAYER(kw,      "self_attn.k_proj.weight",          true,                  KV * HS,  C,  LINEAR(C)) \
+    LAYER(vw,      "self_attn.v_proj.weight",          true,                  KV * HS,  C,  LINEAR(C)) \
+    LAYER(qb,      "self_attn.q_proj.bias",            c.qkv_bias,            VECTOR,   NH * HS, ZEROS) \
+    LAYER(kb,      "self_attn.k_proj.bias",            c.qkv_bias,            VECTOR,   KV * HS, ZEROS) \
+    LAYER(vb,      "self_attn.v_proj.bias",            c.qkv_bias,            VECTOR,   KV * HS, ZEROS) \
+    LAYER(qnw,     "self_attn.q_norm.weight",          qkn,                   VECTOR,   c.qk_norm == QKNORM_all ? NH * HS : HS, ONES) \
+    LAYER(knw,     "self_attn.k_norm.weight",          qkn,                   VECTOR,   c.qk_norm == QKNORM_all ? KV * HS : HS, ONES) \
+    LAYER(zstar,   "self_attn.sinks",                  bias.column == LOGIT_COLUMN && bias.learn_k,          VECTOR,   NH, ZEROS) \
+    LAYER(kstar,   "self_attn.k_star",                 bias.column == KEY_COLUMN && bias.learn_k, bias_rows(c), HS, NORMAL(0.02)) \
+    LAYER(vstar,   "self_attn.v_star",                 bias.learn_v || bias.add_v, bias_rows(c), HS, NORMAL(0.02)) \
+    LAYER(phi1w,   "self_attn.phi_fc1.weight",         phi,                   HS,       HS, LINEAR(HS)) \
+    LAYER(phi2w,   "self_attn.phi_fc2.weight",         phi,                   HS,       HS, LINEAR(HS)) \
+    LAYER(gw,      "self_attn.gate_proj.weight",       gate,                  G,        C,  LINEAR(C)) \
+    LAYER(ow,      "self_attn.o_proj.weight",          true,                  C,        OC, LINEAR(OC)) \
+    LAYER(ob,      "self_attn.o_proj.bias",            c.out_bias,            VECTOR,   C,  ZEROS) \
+    LAYER(ln1ow,   "post_attention_layernorm.weight",  norm.out,              VECTOR,   C,  ONES) \
+    LAYER(ln1ob,   "post_attention_layernorm.bias",    norm.out && ln,        VECTOR,   C,  ZEROS) \
+    LAYER(ln2w,    ffn_norm + ".weight",                 norm.in,               VECTOR,   C,  ONES) \
+    LAYER(ln2b,    ffn_norm + ".bias",                   norm.in && ln,         VECTOR,   C,  ZEROS) \
+    LAYER(gatew,   "mlp.gate_proj.weight",             ffn.gated,             F,        C,  LINEAR(C)) \
+    LAYER(upw,     "mlp.up_proj.weight",               true,                  F,        C,  LINEAR(C)) \
+    LAYER(gateb,   "mlp.gate_proj.bias",               ffn.gated && c.ffn_bias, VECTOR, F,  ZEROS) \
+    LAYER(upb,     "mlp.up_proj.bias",                 c.ffn_bias,            VECTOR,   F,  ZEROS) \
+    LAYER(downw,   "mlp.down_proj.weight",             true,                  C,        F,  NORMAL(1 / sqrt(F) / L)) \
+    LAYER(downb,   "mlp.down_proj.bias",               c.ffn_bias,            VECTOR,   C,  ZEROS) \
+    LAYER(ln2ow,   "post_feedforward_layernorm.weight", norm.out,             VECTOR,   C,  ONES) \
+    LAYER(ln2ob,   "post_feedforward_layernorm.bias",  norm.out && ln,        VECTOR,   C,  ZEROS) \
+    TAIL(lnfw,     "model.norm.weight",                !norm.stream,          VECTOR,   C,  ONES) \
+    TAIL(lnfb,     "model.norm.bias",                  !norm.stream && ln,    VECTOR,   C,  ZEROS) \
+    TAIL(lmw,      "lm_head.weight",                   !c.tied,               V,        C,  LINEAR(C)) \
+    TAIL(lmb,      "lm_head.bias",                     c.head_bias,           VECTOR,   V,  ZEROS)
 
 #define FIELD(name, ...) P* name;
 #define NOTHING(...)
@@ -105,79 +224,96 @@ template <class P> struct Params {
     struct Layer { PARAMS(NOTHING, FIELD, NOTHING) };
     std::vector<Layer> layer;
 };
-struct Tensor { std::string name; std::vector<long> shape; long at, count; double std; };
+struct Tensor { std::string name; std::vector<long> shape; long at, count; Init init; };
 
-// points p into base, lists the tensors in memory order, returns how many numbers there are (base NULL: only counts)
-template <class P> long params_point(Params<P>* p, std::vector<Tensor>* list, P* base, const Config& c) {
-    const long L = c.L, C = c.C, NH = c.NH, KV = c.KV, HS = c.HS, F = c.F, V = c.V, T = c.T;
-    const long OC = Combine::sum ? HS : NH * HS;
-    long n = 0;
-    auto place = [&](P** field, const std::string& name, long rows, long cols, double std) {
-        const long count = labs(rows) * cols;
-        *field = count && base ? base + n : NULL;
-        if (count && list) {
-            const std::vector<long> shape = rows < 0 ? std::vector<long>{ cols } : std::vector<long>{ rows, cols };
-            list->push_back({ name, shape, n, count, std });
-        }
-        n += count;
-    };
-    p->layer.resize(L);
-    #define ROW(field, hf, rows, cols, std) place(&p->field, hf, rows, cols, std);
-    #define LAYER_ROW(field, hf, rows, cols, std) \
-        place(&p->layer[l].field, strf("model.layers.%d.%s", l, hf), rows, cols, std);
-    PARAMS(ROW, NOTHING, NOTHING)
-    for (int l = 0; l < L; l++) { PARAMS(NOTHING, LAYER_ROW, NOTHING) }
-    PARAMS(NOTHING, NOTHING, ROW)
-    (void)KV; (void)F; (void)V; (void)T;
-    return n;
-}
-
-// ---- activations. N = B T rows; one arena for all, laid out anew for each (B, T)
+// ---- ACTS: activations, one arena for all, laid out anew for each (B, T). Training keeps K = L layers of them and all
+// 2L + 1 states of the stream; a forward pass alone keeps one layer and three states, and nothing of backward (D = 0)
 #define ACTS(X) \
-    X(real, x,       (2 * L + 1) * N * C)                            /* (2L+1, N, C)  the stream (pre), or what enters each LN (post) */ \
-    X(real, n,       (2 * L + 1) * N * C)                            /* (2L+1, N, C)  n_i = LN(x_i)                                   */ \
-    X(acc,  rstd,    (2 * L + 1) * N)                                /* (2L+1, N)                                                     */ \
-    X(real, qkv,     L * N * W)                                      /* (L, N, (NH + 2 KV) HS)  after PE and phi                      */ \
-    X(real, phi_in,  Attn::phi == PHI_MLP ? L * N * QK : 0)          /* (L, N, (NH + KV) HS)    the MLP kernel: input,                */ \
-    X(real, phi_hid, Attn::phi == PHI_MLP ? L * N * QK : 0)          /*                         hidden before and                     */ \
-    X(real, phi_act, Attn::phi == PHI_MLP ? L * N * QK : 0)          /*                         after ReLU                            */ \
-    X(real, att,     L * N * NH * HS)                                /* (L, N, NH HS)                                                 */ \
-    X(acc,  stat,    L * N * NH * 2)                                 /* (L, B, NH, T, 2)                                              */ \
-    X(real, heads,   Combine::sum || Bias::add_v ? L * N * OC : 0)   /* (L, N, NH HS or HS)     att + v*, or summed over heads        */ \
-    X(real, fch,     L * N * FH)                                     /* (L, N, 2F or F)         gate | up                             */ \
-    X(real, fca,     L * N * F)                                      /* (L, N, F)                                                     */ \
-    X(real, logits,  R * V)                                          /* (R, V)   the head works on R rows at a time                   */ \
-    X(acc,  losses,  N)                                              /* (N)                                                           */ \
-    X(real, dx,      N * C)           /* backward */ \
-    X(real, dn,      N * C) \
-    X(real, dqkv,    N * W) \
-    X(real, datt,    N * NH * HS) \
-    X(real, dheads,  Combine::sum || Bias::add_v ? N * OC : 0) \
-    X(real, dphi,    Attn::phi == PHI_MLP ? 2 * N * QK : 0) \
-    X(real, dfch,    N * FH) \
-    X(real, dfca,    N * F)
+    X(real, x,       S * N * C)                       /* (2L+1, N, C)  the stream: x_0 the embedding, x_2l enters layer l */ \
+    X(real, embed,   c.norm_embed ? N * C : 0)        /* (N, C)        the embedding before its norm */ \
+    X(real, n,       (2 * K * norm.in + 1) * N * C)   /* (2L+1, N, C)  what attention and FFN read; the last: the final norm */ \
+    X(real, f,       norm.out ? 2 * K * N * C : 0)    /* (2L, N, C)    what the norms after attention and FFN read */ \
+    X(acc,  rstd,    (4 * K + 2) * N)                 /* of norms: 2L + 1 of n, 2L of f, of the embedding */ \
+    X(acc,  mean,    ln ? (4 * K + 2) * N : 0) \
+    X(real, qkv,     K * N * W)                       /* (L, N, (NH + 2 KV) HS)  after QKNORM, PE and phi */ \
+    X(real, qk_in,   qkn ? K * N * QK : 0)            /* (L, N, (NH + KV) HS)    before QKNORM */ \
+    X(acc,  qk_rstd, qkn ? K * N * (NH + KV) : 0)     /* (L, N, NH + KV) */ \
+    X(real, phi_in,  phi ? K * N * QK : 0)            /* (L, N, (NH + KV) HS)    the MLP kernel: input, */ \
+    X(real, phi_hid, phi ? K * N * QK : 0)            /*                         hidden before and */ \
+    X(real, phi_act, phi ? K * N * QK : 0)            /*                         after ReLU */ \
+    X(real, att,     K * N * NH * HS)                 /* (L, N, NH HS) */ \
+    X(acc,  stat,    K * N * NH * 2)                  /* (L, B, NH, T, 2) */ \
+    X(real, gate,    gate ? K * N * G : 0)            /* (L, N, NH or NH HS)     the gate before its sigmoid */ \
+    X(real, gated,   gate ? K * N * NH * HS : 0)      /* (L, N, NH HS)           att sigmoid(gate) */ \
+    X(real, heads,   combine ? K * N * OC : 0)        /* (L, N, NH HS or HS)     + v*, or summed over heads */ \
+    X(real, fch,     K * N * FH)                      /* (L, N, 2F or F)         gate | up */ \
+    X(real, fca,     K * N * F)                       /* (L, N, F) */ \
+    X(real, logits,  R * V)                           /* (R, V)   the head works on R rows at a time */ \
+    X(acc,  losses,  N)                               /* (N) */ \
+    X(real, dx,      D * C)                           /* backward: as their namesakes, of one layer */ \
+    X(real, dn,      D * C) \
+    X(real, df,      norm.out && !norm.stream ? D * C : 0) \
+    X(real, dside,   c.parallel ? D * C : 0)          /* what the FFN of a parallel layer adds to dx_2l */ \
+    X(real, dqkv,    D * W) \
+    X(real, datt,    D * NH * HS) \
+    X(real, dgate,   gate ? D * G : 0) \
+    X(real, dgated,  gate ? D * NH * HS : 0) \
+    X(real, dheads,  combine ? D * OC : 0) \
+    X(real, dphi,    phi ? 2 * N * QK : 0)            /* the forward pass uses it too */ \
+    X(real, dfch,    D * FH) \
+    X(real, dfca,    D * F)
 struct Acts {
 #define X(type, name, size) type* name;
     ACTS(X)
 #undef X
 };
-// points a into base, returns the bytes (base NULL: only counts); table: the MiB of each tensor, in words
-static size_t acts_point(Acts* a, char* base, const Config& c, long B, long T, long R, std::string* table = NULL) {
-    const long L = c.L, C = c.C, NH = c.NH, HS = c.HS, F = c.F, V = c.V, N = B * T, OC = Combine::sum ? HS : NH * HS;
-    const long QK = (c.NH + c.KV) * HS, W = QK + c.KV * HS, FH = F * (Ffn::gated ? 2 : 1);
-    size_t bytes = 0;
-    #define X(type, name, size) \
-        a->name = (type*)(base + bytes); \
-        bytes += ((size) * sizeof(type) + 255) / 256 * 256; \
-        if (table && (size) > 0) { *table += strf(" " #name " %.1f", (size) * sizeof(type) / 0x1p20); }
-    ACTS(X)
-    #undef X
-    (void)OC; (void)QK;
-    return bytes;
-}
+
+// where every tensor stands: the two tables, read with the sizes of one model
+struct Layout : Sizes {
+    explicit Layout(const Arch& c) : Sizes(c) {}
+
+    // points p into base, lists the tensors in memory order, returns how many numbers there are (base NULL: only counts)
+    template <class P> long params(Params<P>* p, std::vector<Tensor>* list, P* base) const {
+        const std::string ffn_norm = norm.out ? "pre_feedforward_layernorm" : "post_attention_layernorm";
+        long n = 0;
+        auto place = [&](P** field, const std::string& name, bool when, long rows, long cols, Init init) {
+            const long count = when ? labs(rows) * cols : 0;
+            *field = count && base ? base + n : NULL;
+            if (count && list) {
+                const std::vector<long> shape = rows < 0 ? std::vector<long>{ cols } : std::vector<long>{ rows, cols };
+                list->push_back({ name, shape, n, count, init });
+            }
+            n += count;
+        };
+        p->layer.resize(L);
+        #define ROW(field, hf, when, rows, cols, init) place(&p->field, hf, when, rows, cols, init);
+        #define LAYER_ROW(field, hf, when, rows, cols, init) \
+            place(&p->layer[l].field, strf("model.layers.%d.", l) + hf, when, rows, cols, init);
+        PARAMS(ROW, NOTHING, NOTHING)
+        for (int l = 0; l < L; l++) { PARAMS(NOTHING, LAYER_ROW, NOTHING) }
+        PARAMS(NOTHING, NOTHING, ROW)
+        if (c.tied) { p->lmw = p->wte; }
+        return n;
+    }
+
+    // points a into base, returns the bytes (base NULL: only counts); table: the MiB of each tensor, in words
+    size_t acts(Acts* a, char* base, bool train, long B, long T, long R, std::string* table = NULL) const {
+        const long N = B * T, D = train ? N : 0, K = train ? L : 1, S = train ? 2 * L + 1 : 3;
+        size_t bytes = 0;
+        #define X(type, name, size) \
+            a->name = (type*)(base + bytes); \
+            bytes += ((size) * sizeof(type) + 255) / 256 * 256; \
+            if (table && (size) > 0) { *table += strf(" " #name " %.1f", (size) * sizeof(type) / 0x1p20); }
+        ACTS(X)
+        #undef X
+        return bytes;
+    }
+};
 
 struct Model {
-    Config c;
+    Arch c;
+    Sizes d;
+    bool train;                                  // has gradients, and keeps the activations of all layers
     std::vector<Tensor> tensors;
     long num_params;
     real* params;
@@ -188,36 +324,148 @@ struct Model {
     int B, T, R;                                 // the batch they are laid out for, T with the sink token; rows of head
     int *tokens, *targets; size_t token_room;    // (B, T)
     StepSums* sums;                              // loss and gradient norm of the step
-    real *positions, *v_fixed; acc* turns;       // absolute PE (T, C); fixed v* (HS); rotary cos, sin (T, HS/2, 2)
+    real *positions, *v_fixed;                   // absolute PE (T, C); fixed v* (HS)
+    acc *turns, *turns_local;                    // rotary cos, sin (T, rot/2, 2), of all layers and of those with a window
 };
 
-static AttnShape attn_shape(const Model* m) {
-    const Config& c = m->c;
-    const int prefix = c.prefix ? c.prefix + Bias::token : 0;
-    const acc scale = acc(1) / sqrt(acc(c.HS));
-    return { m->B, m->T, c.NH, c.KV, c.HS, c.window, prefix, c.bias_shared, c.k_dims, c.attn_p, c.attn_alpha,
-             scale, 0, c.HS };
+// ---- attention's shape in layer l, and its learned column
+static bool is_local(const Arch& c, int l) { return c.window && in_pattern(c.local, l); }
+
+static int rotated(const Arch& c) { return (int)(c.HS * c.rope_part) / 2 * 2; }
+
+static AttnShape attn_shape(const Model* m, int l) {
+    const Arch& c = m->c;
+    AttnShape s = AttnShape();
+    s.B = m->B; s.T = m->T; s.NH = c.NH; s.KV = c.KV; s.HS = c.HS;
+    s.window = is_local(c, l) ? c.window : 0;
+    s.prefix = c.prefix ? c.prefix + m->d.bias.token : 0;
+    s.bias_shared = c.bias_share == SHARE_heads;
+    s.k_dims = c.k_dims;
+    s.p = c.attn_p; s.alpha = c.attn_alpha; s.cap = c.attn_cap;
+    s.scale = c.score_scale ? c.score_scale : 1 / sqrtf(c.HS);
+    s.rot = rotated(c);
+    return s;
 }
-static const real* star_k(const Model* m, int l) { return m->w.layer[l].kstar; }
+
+// the extra column: k* (or z of BIAS=logit) and v*; NULL is zero
+static const real* star_k(const Model* m, int l) {
+    return m->d.bias.column == LOGIT_COLUMN ? m->w.layer[l].zstar : m->w.layer[l].kstar;
+}
+
 static const real* star_v(const Model* m, int l) {
-    return Bias::learn_v ? m->w.layer[l].vstar : Bias::column ? m->v_fixed : NULL;
+    return m->d.bias.learn_v ? m->w.layer[l].vstar : m->v_fixed;
 }
+
+// the table that layer l turns q and k by; NULL if it does not
+static const acc* layer_turns(const Model* m, int l) {
+    const Arch& c = m->c;
+    if (!m->d.pe.rotary || !in_pattern(c.rope_layers, l)) { return NULL; }
+    return is_local(c, l) && m->turns_local ? m->turns_local : m->turns;
+}
+
+// ---- tables of positions and other constants
+
+// angles per position of the `rot` / 2 pairs, base^(-2i/rot), and, if scaled, what --rope-scaling makes of them;
+// *length is what the turned vectors are multiplied with. (llama3: Meta's models; yarn: Peng et al. 2023, section 3)
+static std::vector<double> rope_angles(const Arch& c, double base, bool scaled, double* length) {
+    const int rot = rotated(c);
+    const kind how = scaled ? c.rope_scaling : ROPE_none;
+    const double turns = c.rope_context / (2 * M_PI), factor = c.rope_factor;
+    auto pair_at = [&](double per_context) { return rot * log(turns / per_context) / (2 * log(base)); };
+    double low = pair_at(c.rope_fast), high = pair_at(c.rope_slow);
+    if (c.rope_round) { low = floor(low); high = ceil(high); }
+    low = std::max(low, 0.0);
+    high = std::max(std::min(high, rot - 1.0), low + 0.001);
+    std::vector<double> angles;
+    for (int i = 0; i < rot / 2; i++) {
+        const double f = pow(base, -2.0 * i / rot);
+        double stretched = 0;                    // the share of this pair that is stretched by the factor
+        if (how == ROPE_linear) { stretched = 1; }
+        if (how == ROPE_llama3) { stretched = 1 - (f * turns - c.rope_low) / (c.rope_high - c.rope_low); }
+        if (how == ROPE_yarn)   { stretched = (i - low) / (high - low); }
+        stretched = std::min(1.0, std::max(0.0, stretched));
+        angles.push_back(stretched == 0 ? f : f / factor * stretched + f * (1 - stretched));
+    }
+    const double from_factor = factor > 1 ? 0.1 * log(factor) + 1 : 1;
+    *length = 1;
+    if (how == ROPE_yarn) { *length = c.rope_length ? c.rope_length : from_factor; }
+    return angles;
+}
+
+// host -> a table of D in device memory
+template <class D> static D* device_table(const std::vector<double>& host) {
+    std::vector<D> x(host.begin(), host.end());
+    D* p = (D*)ops::device_malloc(x.size() * sizeof(D));
+    ops::to_device(p, x.data(), x.size() * sizeof(D));
+    return p;
+}
+
+// cos and sin of T positions: (T, rot/2, 2)
+static acc* rope_table(const Arch& c, double base, bool scaled, int T) {
+    double length;
+    const std::vector<double> angles = rope_angles(c, base, scaled, &length);
+    std::vector<double> p;
+    for (int t = 0; t < T; t++) {
+        for (double angle : angles) { p.push_back(length * cos(t * angle)); p.push_back(length * sin(t * angle)); }
+    }
+    return device_table<acc>(p);
+}
+
+// (Eq. 5) with all sines before all cosines, as in the official code: (T, C)
+static real* absolute_table(int T, int C) {
+    std::vector<double> p((size_t)T * C);
+    for (int t = 0; t < T; t++) {
+        for (int i = 0; i < C / 2; i++) {
+            const double angle = t * pow(10000.0, -2.0 * i / C);
+            p[(size_t)t * C + i] = sin(angle);
+            p[(size_t)t * C + C / 2 + i] = cos(angle);
+        }
+    }
+    return device_table<real>(p);
+}
+
+// (Table 5) M [1, 0, .., 0] or M [1, .., 1] / sqrt(HS), the same for every head
+static real* fixed_v_star(const Arch& c) {
+    const bool ones = c.v_star.compare(0, 5, "ones:") == 0;
+    const double M = atof(c.v_star.c_str() + (ones ? 5 : 3));
+    std::vector<double> p;
+    for (int g = 0; g < bias_rows(c); g++) {
+        for (int i = 0; i < c.HS; i++) {
+            const double e1 = i == 0 ? M : 0;
+            p.push_back(ones ? M / sqrt(c.HS) : e1);
+        }
+    }
+    return device_table<real>(p);
+}
+
+// constant tables: positions from 0, as long as any sequence may be
+static void model_tables(Model* m, int T) {
+    const Arch& c = m->c;
+    T += m->d.bias.token;
+    if (m->d.pe.absolute) { m->positions = absolute_table(T, c.C); }
+    if (m->d.pe.rotary) { m->turns = rope_table(c, c.rope_base, true, T); }
+    if (m->d.pe.rotary && c.rope_local) { m->turns_local = rope_table(c, c.rope_local, false, T); }
+    if (!c.v_star.empty()) { m->v_fixed = fixed_v_star(c); }
+}
+
+// ---- memory
 
 // lays the activations out for B sequences of T tokens
 static void model_resize(Model* m, int B, int T) {
     if (T > m->longest) {
         die(EXIT_USER, strf("--seq %d: this model has positions for %d tokens", T, m->longest), "use shorter sequences");
     }
-    m->B = B; m->T = T + Bias::token;
+    m->B = B; m->T = T + m->d.bias.token;
     m->R = std::min<long>(ops::head_rows, (long)B * m->T);
-    Acts probe;
-    const size_t bytes = acts_point(&probe, NULL, m->c, B, m->T, m->R), words = (size_t)B * m->T;
+    const Layout layout(m->c);
+    Acts none;
+    const size_t bytes = layout.acts(&none, NULL, m->train, B, m->T, m->R), words = (size_t)B * m->T;
     if (bytes > m->arena_bytes) {
         ops::device_free(m->arena);
         m->arena = (char*)ops::device_malloc(bytes);
         m->arena_bytes = bytes;
     }
-    acts_point(&m->a, m->arena, m->c, B, m->T, m->R);
+    layout.acts(&m->a, m->arena, m->train, B, m->T, m->R);
     if (words > m->token_room) {
         ops::device_free(m->tokens); ops::device_free(m->targets);
         m->tokens = (int*)ops::device_malloc(words * sizeof(int));
@@ -225,78 +473,41 @@ static void model_resize(Model* m, int B, int T) {
         m->token_room = words;
     }
 }
-template <class D> static D* device_table(const std::vector<double>& host) {
-    std::vector<D> x(host.begin(), host.end());
-    D* p = (D*)ops::device_malloc(x.size() * sizeof(D));
-    ops::to_device(p, x.data(), x.size() * sizeof(D));
-    return p;
-}
-// constant tables: positions from 0, as long as any sequence may be
-static void model_tables(Model* m, int T) {
-    const Config& c = m->c;
-    T += Bias::token;
-    if (Pe::absolute) { // (Eq. 5) with all sines before all cosines, as in the official code
-        std::vector<double> p((size_t)T * c.C);
-        for (int t = 0; t < T; t++) {
-            for (int i = 0; i < c.C / 2; i++) {
-                const double angle = t * pow(10000.0, -2.0 * i / c.C);
-                p[(size_t)t * c.C + i] = sin(angle);
-                p[(size_t)t * c.C + c.C / 2 + i] = cos(angle);
-            }
-        }
-        m->positions = device_table<real>(p);
-    }
-    if (Pe::rotary) {
-        std::vector<double> p;
-        for (int t = 0; t < T; t++) {
-            for (int i = 0; i < c.HS / 2; i++) {
-                const double angle = t * pow((double)c.rope_base, -2.0 * i / c.HS);
-                p.push_back(cos(angle)); p.push_back(sin(angle));
-            }
-        }
-        m->turns = device_table<acc>(p);
-    }
-    if (!c.v_star.empty()) { // Table 5: M [1, 0, .., 0] or M [1, .., 1] / sqrt(HS), the same for every head
-        const bool ones = c.v_star.compare(0, 5, "ones:") == 0;
-        const double M = atof(c.v_star.c_str() + (ones ? 5 : 3));
-        std::vector<double> p;
-        for (int g = 0; g < bias_rows(c); g++) {
-            for (int i = 0; i < c.HS; i++) { p.push_back(ones ? M / sqrt(c.HS) : i ? 0 : M); }
-        }
-        m->v_fixed = device_table<real>(p);
-    }
-}
+
 // num_params weights from host memory
 static inline void model_set(Model* m, const acc* host) {
     ops::to_device(m->master, host, m->num_params * sizeof(acc));
     ops::cast_to_real(m->params, m->master, m->num_params);
 }
+
 // memory for the weights and, if it is to be trained, for gradients and optimiser state
-static Model model_new(const Config& c, int T_max, bool train) {
+static Model model_new(const Arch& c, int T_max, bool train) {
     Model m = Model();
-    m.c = c;
-    m.num_params = params_point<real>(&m.w, &m.tensors, NULL, c);
+    const Layout layout(c);
+    m.c = c; m.d = layout; m.train = train;
+    m.num_params = layout.params<real>(&m.w, &m.tensors, NULL);
     m.params = (real*)ops::device_malloc(m.num_params * sizeof(real));
     m.master = std::is_same<real, acc>::value ? (acc*)m.params : (acc*)ops::device_malloc(m.num_params * sizeof(acc));
-    params_point<real>(&m.w, NULL, m.params, c);
+    layout.params<real>(&m.w, NULL, m.params);
     if (train) {
         m.grads = (acc*)ops::device_malloc(3 * m.num_params * sizeof(acc));
         m.m = m.grads + m.num_params;
         m.v = m.m + m.num_params;
         m.sums = (StepSums*)ops::device_malloc(sizeof(StepSums));
     }
-    params_point<acc>(&m.g, NULL, m.grads, c);
-    m.longest = Pe::learnable ? c.T : std::max(c.T, T_max);
+    layout.params<acc>(&m.g, NULL, m.grads);
+    m.longest = m.d.pe.learnable ? c.T : std::max(c.T, T_max);
     model_tables(&m, m.longest);
     return m;
 }
+
 // every tensor from its own random stream: the same seed gives the same q_proj with and without k*
 static inline void model_init(Model* m, uint64_t seed) {
     std::vector<acc> host;
     for (auto& t : m->tensors) {
         Rng rng = rng_stream(seed, hash_bytes(t.name.data(), t.name.size()));
         host.resize(t.count);
-        for (auto& w : host) { w = t.std == 0 ? acc(1) : acc(t.std * rng_normal(&rng)); }
+        for (auto& w : host) { w = t.init.std == 0 ? acc(t.init.mean) : acc(t.init.std * rng_normal(&rng)); }
         if (ends_with(t.name, ".k_star")) { // entries that are not learned are zero (Table 13)
             for (long i = 0; i < t.count; i++) { if (i % m->c.HS >= m->c.k_dims) { host[i] = 0; } }
         }
@@ -304,24 +515,27 @@ static inline void model_init(Model* m, uint64_t seed) {
     }
     ops::cast_to_real(m->params, m->master, m->num_params);
 }
+
 static void model_free(Model* m) {
     if ((void*)m->master != (void*)m->params) { ops::device_free(m->master); }
     for (void* p : { (void*)m->params, (void*)m->grads, (void*)m->arena, (void*)m->tokens, (void*)m->targets,
-                     (void*)m->sums, (void*)m->positions, (void*)m->v_fixed, (void*)m->turns }) { ops::device_free(p); }
+                     (void*)m->sums, (void*)m->positions, (void*)m->v_fixed, (void*)m->turns,
+                     (void*)m->turns_local }) { ops::device_free(p); }
     *m = Model();
 }
 
 // seqs (B, T+1) in host memory -> tokens and targets; returns how many targets count. Row 0 of a sink token predicts
 // nothing; with a prefix p the loss starts at the prediction of token p + 1 (section 6)
 static long model_load(Model* m, const int* seqs, int B, int T) {
-    if (m->B != B || m->T != T + Bias::token || !m->arena) { model_resize(m, B, T); }
+    const int skip = m->d.bias.token;
+    if (m->B != B || m->T != T + skip || !m->arena) { model_resize(m, B, T); }
     std::vector<int> tokens((size_t)B * T), targets((size_t)B * m->T);
     long count = 0;
     for (int b = 0; b < B; b++) {
         const int* s = seqs + (size_t)b * (T + 1);
         for (int t = 0; t < T; t++) { tokens[(size_t)b * T + t] = s[t]; }
         for (int t = 0; t < m->T; t++) {
-            const int i = t - Bias::token;
+            const int i = t - skip;
             const bool counts = i >= 0 && i >= m->c.prefix - 1;
             targets[(size_t)b * m->T + t] = counts ? s[i + 1] : -1;
             count += counts;
@@ -332,188 +546,451 @@ static long model_load(Model* m, const int* seqs, int B, int T) {
     return count;
 }
 
-// x_i and n_i
-static real* act_x(const Model* m, int i) { return m->a.x + (size_t)i * m->B * m->T * m->c.C; }
-static real* act_n(const Model* m, int i) {
-    return Norm::post && i == 0 ? m->a.x : m->a.n + (size_t)i * m->B * m->T * m->c.C;
-}
-template <class P> static P* norm_weight(const Params<P>& p, int i, int L) {
-    if (Norm::post) { return i % 2 ? p.layer[i / 2].ln2w : p.layer[i / 2 - 1].ln3w; }
-    return i == 2 * L ? p.lnfw : i % 2 ? p.layer[i / 2].ln2w : p.layer[i / 2].ln1w;
-}
-static void norm_forward(Model* m, int i) {
-    if (Norm::post && i == 0) { return; }
-    const int N = m->B * m->T;
-    acc* rstd = m->a.rstd + (size_t)i * N;
-    ops::norm_forward(act_n(m, i), NULL, rstd, act_x(m, i), norm_weight(m->w, i, m->c.L), NULL, m->c.eps, N, m->c.C);
-}
-// a tensor of layer l: shape (L, N, per_row)
-template <class A> static A* of_layer(A* t, const Model* m, int l, int per_row) {
-    return t + (size_t)l * m->B * m->T * per_row;
+// ---- stages. A layer is two branches, attention and FFN, with numbers i = 2l and 2l + 1, of one stream x_0 .. x_2L:
+//
+//      NORM=pre       x_{i+1} = x_i + f_i(norm(x_i))          (Eq. 2)
+//      post           x_{i+1} = norm(x_i + f_i(x_i))          (Eq. 3)
+//      sandwich       x_{i+1} = x_i + norm(f_i(norm(x_i)))
+//      branch         x_{i+1} = x_i + norm(f_i(x_i))
+//      --parallel 1   the FFN reads x_2l, as attention does
+//
+// x_2L, after a final norm unless NORM=post, goes to lm_head. The hidden state h^l of the paper is x_2l. On the way back
+// a.dx holds the gradient of x_{i+1} when branch i begins and of x_i when it ends; every stage overwrites the gradient of
+// what it read and adds to those of its weights.
+
+static int rows(const Model* m) { return m->B * m->T; }
+
+// a tensor of layer l, or of branch i: shape (.., N, per_row)
+template <class A> static A* of_layer(A* t, const Model* m, int l, long per_row) {
+    return t + (size_t)(m->train ? l : 0) * rows(m) * per_row;
 }
 
-// x_{i+1} = base_i + W_O heads(attention(n_i)),  i = 2l
-static void attention_block_forward(Model* m, int l) {
-    const Config& c = m->c; const auto& w = m->w.layer[l]; const AttnShape s = attn_shape(m);
-    const int N = m->B * m->T, i = 2 * l, QK = (c.NH + c.KV) * c.HS, OC = Combine::sum ? c.HS : c.NH * c.HS;
-    real *qkv = of_layer(m->a.qkv, m, l, attn_row(s)), *att = of_layer(m->a.att, m, l, c.NH * c.HS), *heads = att;
-    acc* stat = of_layer(m->a.stat, m, l, c.NH * 2);
-    ops::matmul_forward(qkv, act_n(m, i), w.qw, NULL, NULL, N, c.C, attn_row(s));
-    if (Pe::rotary) { ops::rope(qkv, m->turns, +1, s); }
-    if (Attn::phi == PHI_ELU1) { ops::phi_elu1_forward(qkv, s); }
-    if (Attn::phi == PHI_MLP) { // phi(x) = W2 relu(W1 x) on every head of q and k
-        real *in = of_layer(m->a.phi_in, m, l, QK), *hid = of_layer(m->a.phi_hid, m, l, QK);
-        real* act = of_layer(m->a.phi_act, m, l, QK);
-        const int rows = N * (c.NH + c.KV);
-        ops::qk_gather(in, qkv, s);
-        ops::matmul_forward(hid, in, w.phi1w, NULL, NULL, rows, c.HS, c.HS);
-        ops::ffn_forward(act, hid, ACT_relu, false, rows, c.HS);
-        ops::matmul_forward(m->a.dphi, act, w.phi2w, NULL, NULL, rows, c.HS, c.HS);
-        ops::qk_scatter(qkv, m->a.dphi, s);
-    }
-    ops::attention_forward<Attn, Bias, Pe>(att, stat, qkv, star_k(m, l), star_v(m, l), s);
-    if (Combine::sum || Bias::add_v) {
-        heads = of_layer(m->a.heads, m, l, OC);
-        ops::heads_forward(heads, att, Bias::add_v ? w.vstar : NULL, Combine::sum, s);
-    }
-    ops::matmul_forward(act_x(m, i + 1), heads, w.ow, NULL, Norm::post ? act_n(m, i) : act_x(m, i), N, OC, c.C);
+template <class A> static A* of_branch(A* t, const Model* m, int i, long per_row) {
+    return t + (size_t)(m->train ? i : i % 2) * rows(m) * per_row;
 }
-// x_{i+1} = base_i + W_down act(W_gate|up n_i),  i = 2l + 1
-static void ffn_block_forward(Model* m, int l) {
-    const Config& c = m->c; const auto& w = m->w.layer[l];
-    const int N = m->B * m->T, i = 2 * l + 1, FH = c.F * (Ffn::gated ? 2 : 1);
-    real *fch = of_layer(m->a.fch, m, l, FH), *fca = of_layer(m->a.fca, m, l, c.F);
-    ops::matmul_forward(fch, act_n(m, i), Ffn::gated ? w.gatew : w.upw, NULL, NULL, N, c.C, FH);
-    ops::ffn_forward(fca, fch, Ffn::act, Ffn::gated, N, c.F);
-    ops::matmul_forward(act_x(m, i + 1), fca, w.downw, NULL, Norm::post ? act_n(m, i) : act_x(m, i), N, c.F, c.C);
+
+static real* act_x(const Model* m, int i) {
+    return m->a.x + (size_t)(m->train ? i : i % 3) * rows(m) * m->c.C;
 }
-// tokens -> n_2L
-static void model_body(Model* m) {
-    const Config& c = m->c;
-    ops::embed_forward(act_x(m, 0), m->tokens, m->w.wte, Pe::learnable ? m->w.wpe : m->positions, m->w.sink,
-                       1, m->B, m->T, c.C);
-    for (int l = 0; l < c.L; l++) {
-        norm_forward(m, 2 * l);
-        attention_block_forward(m, l);
-        norm_forward(m, 2 * l + 1);
-        ffn_block_forward(m, l);
+
+// the stream that branch i reads
+static real* branch_x(const Model* m, int i) { return act_x(m, m->c.parallel ? i / 2 * 2 : i); }
+
+// what branch i reads: its norm, or the stream as it is
+static real* act_n(const Model* m, int i) {
+    return m->d.norm.in ? of_branch(m->a.n, m, i, m->c.C) : branch_x(m, i);
+}
+
+// what lm_head reads
+static real* act_top(const Model* m) {
+    const long K = m->train ? m->c.L : 1;
+    if (m->d.norm.stream) { return act_x(m, 2 * m->c.L); }
+    return m->a.n + (size_t)(2 * K * m->d.norm.in) * rows(m) * m->c.C;
+}
+
+// norms have a number, by which their statistics are found: of n, of f, of the final one and of the embedding
+static int norm_number(const Model* m, int i) { return m->train ? i : i % 2; }
+static int norm_after(const Model* m, int i)  { return (m->train ? 2 * m->c.L : 2) + 2 + norm_number(m, i); }
+static int norm_final(const Model* m)         { return m->train ? 2 * m->c.L : 2; }
+static int norm_embed(const Model* m)         { return norm_final(m) + 1; }
+
+static void norm_forward(Model* m, real* out, const real* x, const real* w, const real* b, int number) {
+    const int N = rows(m);
+    acc* mean = m->d.ln ? m->a.mean + (size_t)number * N : NULL;
+    ops::norm_forward(out, mean, m->a.rstd + (size_t)number * N, x, w, b, m->c.eps, N, m->c.C);
+}
+
+// in the forward pass this was:  out = norm(x);  dx = or += its gradient
+static void norm_backward(Model* m, real* dx, acc* dw, acc* db, const real* dout, const real* x, const real* w,
+                          int number, bool add) {
+    const int N = rows(m);
+    const acc* mean = m->d.ln ? m->a.mean + (size_t)number * N : NULL;
+    ops::norm_backward(dx, dw, db, dout, x, w, mean, m->a.rstd + (size_t)number * N, add, N, m->c.C);
+}
+
+// weights of the norms before and after branch i
+template <class P> struct NormWeights { P *w, *b; };
+
+template <class P> static NormWeights<P> before(const Params<P>& p, int i) {
+    const auto& layer = p.layer[i / 2];
+    if (i % 2) { return { layer.ln2w, layer.ln2b }; }
+    return { layer.ln1w, layer.ln1b };
+}
+
+template <class P> static NormWeights<P> after(const Params<P>& p, int i) {
+    const auto& layer = p.layer[i / 2];
+    if (i % 2) { return { layer.ln2ow, layer.ln2ob }; }
+    return { layer.ln1ow, layer.ln1ob };
+}
+
+// -- the beginning of a branch: n_i = norm(x_i), or x_i itself
+static void input_forward(Model* m, int i) {
+    if (!m->d.norm.in) { return; }
+    const auto w = before(m->w, i);
+    norm_forward(m, act_n(m, i), branch_x(m, i), w.w, w.b, norm_number(m, i));
+}
+
+// a.dn -> a.dx.  in the forward pass this was:  n_i = norm(x_i), and x_{i+1} = x_i + .. beside it
+static void input_backward(Model* m, int i) {
+    const long n = (long)rows(m) * m->c.C;
+    const bool side = m->c.parallel && i % 2; // attention comes next on the way back, and must find dx as it is
+    if (m->d.norm.in) {
+        const auto w = before(m->w, i); const auto g = before(m->g, i);
+        real* dx = side ? m->a.dside : m->a.dx;
+        norm_backward(m, dx, g.w, g.b, m->a.dn, branch_x(m, i), w.w, norm_number(m, i), !side);
+    } else {
+        ops::add(m->a.dx, m->a.dn, n);
     }
-    norm_forward(m, 2 * c.L);
+    if (m->c.parallel && !side) { ops::add(m->a.dx, m->a.dside, n); }
 }
-// the classifier, R rows at a time so that the logits never exist whole. Fills a.losses; if dloss is not 0 also
-// g.lmw += and a.dn = the gradient of dloss * sum of losses
+
+// -- the end of a branch: x_{i+1} = x_i + inp W^T + b, through the norm after it if there is one
+static void output_forward(Model* m, int i, const real* inp, const real* weight, const real* bias, int width) {
+    const Sizes& d = m->d;
+    const int N = rows(m);
+    const real* residual = d.norm.out && !d.norm.stream ? NULL : act_x(m, i);
+    real* out = d.norm.out ? of_branch(m->a.f, m, i, d.C) : act_x(m, i + 1);
+    ops::matmul_forward(out, inp, weight, bias, residual, N, width, d.C);
+    if (!d.norm.out) { return; }
+    const auto w = after(m->w, i);
+    norm_forward(m, act_x(m, i + 1), out, w.w, w.b, norm_after(m, i));
+    if (!d.norm.stream) { ops::add(act_x(m, i + 1), act_x(m, i), (long)N * d.C); }
+}
+
+// a.dx -> dinp.  in the forward pass this was:  x_{i+1} = x_i + inp W^T + b
+static void output_backward(Model* m, int i, real* dinp, acc* dweight, acc* dbias, const real* inp, const real* weight,
+                            int width) {
+    const Sizes& d = m->d;
+    const int N = rows(m);
+    real* df = d.norm.out && !d.norm.stream ? m->a.df : m->a.dx;
+    if (d.norm.out) { // NORM=post: dx itself goes back through the norm, which stands on the stream
+        const auto w = after(m->w, i); const auto g = after(m->g, i);
+        norm_backward(m, df, g.w, g.b, m->a.dx, of_branch(m->a.f, m, i, d.C), w.w, norm_after(m, i), false);
+    }
+    ops::matmul_backward_weight(dweight, df, inp, N, width, d.C);
+    if (dbias) { ops::matmul_backward_bias(dbias, df, N, d.C); }
+    ops::matmul_backward_input(dinp, df, weight, false, N, width, d.C);
+}
+
+static void attn_input_forward(Model* m, int l)  { input_forward(m, 2 * l); }
+static void attn_input_backward(Model* m, int l) { input_backward(m, 2 * l); }
+static void ffn_input_forward(Model* m, int l)   { input_forward(m, 2 * l + 1); }
+static void ffn_input_backward(Model* m, int l)  { input_backward(m, 2 * l + 1); }
+
+// -- q, k, v = n W^T + b
+static real* act_qkv(const Model* m, int l) { return of_layer(m->a.qkv, m, l, m->d.W); }
+
+static void qkv_forward(Model* m, int l) {
+    const auto& w = m->w.layer[l];
+    ops::matmul_forward(act_qkv(m, l), act_n(m, 2 * l), w.qw, w.qb, NULL, rows(m), m->c.C, m->d.W);
+}
+
+// a.dqkv -> a.dn;  the gate, if there is one, has begun dn
+static void qkv_backward(Model* m, int l) {
+    const auto& w = m->w.layer[l]; const auto& g = m->g.layer[l];
+    const int N = rows(m);
+    ops::matmul_backward_weight(g.qw, m->a.dqkv, act_n(m, 2 * l), N, m->c.C, m->d.W);
+    if (g.qb) { ops::matmul_backward_bias(g.qb, m->a.dqkv, N, m->d.W); }
+    ops::matmul_backward_input(m->a.dn, m->a.dqkv, w.qw, m->d.gate, N, m->c.C, m->d.W);
+}
+
+// -- QKNORM: q and k become norm(q), norm(k), of each head or of all heads together
+static void qk_norm_forward(Model* m, int l) {
+    const auto& w = m->w.layer[l];
+    real* saved = of_layer(m->a.qk_in, m, l, m->d.QK);
+    acc* rstd = of_layer(m->a.qk_rstd, m, l, m->c.NH + m->c.KV);
+    const bool all = m->c.qk_norm == QKNORM_all;
+    ops::qk_norm_forward(act_qkv(m, l), saved, rstd, w.qnw, w.knw, all, m->c.eps, attn_shape(m, l));
+}
+
+static void qk_norm_backward(Model* m, int l) {
+    const auto& w = m->w.layer[l]; const auto& g = m->g.layer[l];
+    const real* saved = of_layer(m->a.qk_in, m, l, m->d.QK);
+    const acc* rstd = of_layer(m->a.qk_rstd, m, l, m->c.NH + m->c.KV);
+    const bool all = m->c.qk_norm == QKNORM_all;
+    ops::qk_norm_backward(m->a.dqkv, g.qnw, g.knw, saved, rstd, w.qnw, w.knw, all, attn_shape(m, l));
+}
+
+// -- rotary: q and k turn with their position. Where nothing stands between, attention's backward turns them back
+static bool turns_in_attention(const Model* m) { return Attn::phi == PHI_NONE && rotated(m->c) == m->c.HS; }
+
+static void rotary_forward(Model* m, int l) {
+    const acc* turns = layer_turns(m, l);
+    if (turns) { ops::rope(act_qkv(m, l), turns, +1, attn_shape(m, l)); }
+}
+
+static void rotary_backward(Model* m, int l) {
+    const acc* turns = layer_turns(m, l);
+    if (turns && !turns_in_attention(m)) { ops::rope(m->a.dqkv, turns, -1, attn_shape(m, l)); }
+}
+
+// -- phi, the kernel of linear attention, on every head of q and k: elu + 1, or W2 relu(W1 x)
+static void phi_forward(Model* m, int l) {
+    const Sizes& d = m->d; const auto& w = m->w.layer[l]; const AttnShape s = attn_shape(m, l);
+    real* qkv = act_qkv(m, l);
+    if (Attn::phi == PHI_ELU1) { ops::phi_elu1_forward(qkv, s); return; }
+    real *in = of_layer(m->a.phi_in, m, l, d.QK), *hid = of_layer(m->a.phi_hid, m, l, d.QK);
+    real* act = of_layer(m->a.phi_act, m, l, d.QK);
+    const int n = rows(m) * (d.NH + d.KV);
+    ops::qk_gather(in, qkv, s);
+    ops::matmul_forward(hid, in, w.phi1w, NULL, NULL, n, d.HS, d.HS);
+    ops::ffn_forward(act, hid, ACT_relu, false, n, d.HS);
+    ops::matmul_forward(m->a.dphi, act, w.phi2w, NULL, NULL, n, d.HS, d.HS);
+    ops::qk_scatter(qkv, m->a.dphi, s);
+}
+
+// a.dqkv in place.  in the forward pass this was:  q, k = W2 relu(W1 x)
+static void phi_backward(Model* m, int l) {
+    const Sizes& d = m->d; const auto& w = m->w.layer[l]; const auto& g = m->g.layer[l];
+    const AttnShape s = attn_shape(m, l);
+    if (Attn::phi == PHI_ELU1) { ops::phi_elu1_backward(m->a.dqkv, act_qkv(m, l), s); return; }
+    real *in = of_layer(m->a.phi_in, m, l, d.QK), *hid = of_layer(m->a.phi_hid, m, l, d.QK);
+    real* act = of_layer(m->a.phi_act, m, l, d.QK);
+    real *d1 = m->a.dphi, *d2 = m->a.dphi + (size_t)rows(m) * d.QK;
+    const int n = rows(m) * (d.NH + d.KV);
+    ops::qk_gather(d1, m->a.dqkv, s);
+    ops::matmul_backward_weight(g.phi2w, d1, act, n, d.HS, d.HS);
+    ops::matmul_backward_input(d2, d1, w.phi2w, false, n, d.HS, d.HS);
+    ops::ffn_backward(d1, d2, hid, ACT_relu, false, n, d.HS);
+    ops::matmul_backward_weight(g.phi1w, d1, in, n, d.HS, d.HS);
+    ops::matmul_backward_input(d2, d1, w.phi1w, false, n, d.HS, d.HS);
+    ops::qk_scatter(m->a.dqkv, d2, s);
+}
+
+// -- attention
+static real* act_att(const Model* m, int l) { return of_layer(m->a.att, m, l, m->d.NH * m->d.HS); }
+static acc* act_stat(const Model* m, int l) { return of_layer(m->a.stat, m, l, m->d.NH * 2); }
+
+static void attention_forward(Model* m, int l) {
+    ops::attention_forward<Attn, Bias, Pe>(act_att(m, l), act_stat(m, l), act_qkv(m, l), star_k(m, l), star_v(m, l),
+                                           attn_shape(m, l));
+}
+
+// a.datt -> a.dqkv
+static void attention_backward(Model* m, int l) {
+    const auto& g = m->g.layer[l];
+    acc *dk = m->d.bias.column == LOGIT_COLUMN ? g.zstar : g.kstar, *dv = m->d.bias.learn_v ? g.vstar : NULL;
+    ops::attention_backward<Attn, Bias, Pe>(m->a.dqkv, dk, dv, m->a.datt, act_att(m, l), act_stat(m, l), act_qkv(m, l),
+                                            star_k(m, l), star_v(m, l),
+                                            turns_in_attention(m) ? layer_turns(m, l) : NULL, attn_shape(m, l));
+}
+
+// -- GATE: o sigmoid(g), g = n W_g^T: a number for each head, or for each of its channels
+static int gate_width(const Model* m) { return m->c.gate == GATE_elem ? m->c.HS : 1; }
+static real* act_gate(const Model* m, int l)  { return of_layer(m->a.gate, m, l, m->d.G); }
+static real* act_gated(const Model* m, int l) { return of_layer(m->a.gated, m, l, m->d.NH * m->d.HS); }
+
+static void gate_forward(Model* m, int l) {
+    const auto& w = m->w.layer[l];
+    ops::matmul_forward(act_gate(m, l), act_n(m, 2 * l), w.gw, NULL, NULL, rows(m), m->c.C, m->d.G);
+    ops::gate_forward(act_gated(m, l), act_att(m, l), act_gate(m, l), gate_width(m), attn_shape(m, l));
+}
+
+// a.dgated -> a.datt and, through the gate, a.dn
+static void gate_backward(Model* m, int l) {
+    const auto& w = m->w.layer[l]; const auto& g = m->g.layer[l];
+    const int N = rows(m);
+    ops::gate_backward(m->a.datt, m->a.dgate, m->a.dgated, act_att(m, l), act_gate(m, l), gate_width(m), attn_shape(m, l));
+    ops::matmul_backward_weight(g.gw, m->a.dgate, act_n(m, 2 * l), N, m->c.C, m->d.G);
+    ops::matmul_backward_input(m->a.dn, m->a.dgate, w.gw, false, N, m->c.C, m->d.G);
+}
+
+// what the heads give, after the gate if there is one, and its gradient
+static real* act_out(const Model* m, int l) { return m->d.gate ? act_gated(m, l) : act_att(m, l); }
+static real* dact_out(const Model* m)       { return m->d.gate ? m->a.dgated : m->a.datt; }
+
+// -- COMBINE and BIAS=v: the heads plus v*, side by side or summed
+static real* act_heads(const Model* m, int l) { return of_layer(m->a.heads, m, l, m->d.OC); }
+
+static void combine_forward(Model* m, int l) {
+    const real* v = m->d.bias.add_v ? m->w.layer[l].vstar : NULL;
+    ops::heads_forward(act_heads(m, l), act_out(m, l), v, m->c.combine == COMBINE_sum, attn_shape(m, l));
+}
+
+static void combine_backward(Model* m, int l) {
+    acc* dv = m->d.bias.add_v ? m->g.layer[l].vstar : NULL;
+    ops::heads_backward(dact_out(m), dv, m->a.dheads, m->c.combine == COMBINE_sum, attn_shape(m, l));
+}
+
+// -- W_O, and back onto the stream
+static void attn_output_forward(Model* m, int l) {
+    const auto& w = m->w.layer[l];
+    output_forward(m, 2 * l, m->d.combine ? act_heads(m, l) : act_out(m, l), w.ow, w.ob, m->d.OC);
+}
+
+static void attn_output_backward(Model* m, int l) {
+    const auto& w = m->w.layer[l]; const auto& g = m->g.layer[l];
+    const real* inp = m->d.combine ? act_heads(m, l) : act_out(m, l);
+    output_backward(m, 2 * l, m->d.combine ? m->a.dheads : dact_out(m), g.ow, g.ob, inp, w.ow, m->d.OC);
+}
+
+// -- FFN: gate | up, the activation, down
+static real* act_fch(const Model* m, int l) { return of_layer(m->a.fch, m, l, m->d.FH); }
+static real* act_fca(const Model* m, int l) { return of_layer(m->a.fca, m, l, m->d.F); }
+
+static void up_forward(Model* m, int l) {
+    const auto& w = m->w.layer[l];
+    const bool gated = m->d.ffn.gated;
+    ops::matmul_forward(act_fch(m, l), act_n(m, 2 * l + 1), gated ? w.gatew : w.upw, gated ? w.gateb : w.upb, NULL,
+                        rows(m), m->c.C, m->d.FH);
+}
+
+static void up_backward(Model* m, int l) {
+    const auto& w = m->w.layer[l]; const auto& g = m->g.layer[l];
+    const bool gated = m->d.ffn.gated;
+    const int N = rows(m), C = m->c.C, FH = m->d.FH;
+    acc* dbias = gated ? g.gateb : g.upb;
+    ops::matmul_backward_weight(gated ? g.gatew : g.upw, m->a.dfch, act_n(m, 2 * l + 1), N, C, FH);
+    if (dbias) { ops::matmul_backward_bias(dbias, m->a.dfch, N, FH); }
+    ops::matmul_backward_input(m->a.dn, m->a.dfch, gated ? w.gatew : w.upw, false, N, C, FH);
+}
+
+static void act_forward(Model* m, int l) {
+    ops::ffn_forward(act_fca(m, l), act_fch(m, l), m->d.ffn.act, m->d.ffn.gated, rows(m), m->c.F);
+}
+
+static void act_backward(Model* m, int l) {
+    ops::ffn_backward(m->a.dfch, m->a.dfca, act_fch(m, l), m->d.ffn.act, m->d.ffn.gated, rows(m), m->c.F);
+}
+
+static void down_forward(Model* m, int l) {
+    const auto& w = m->w.layer[l];
+    output_forward(m, 2 * l + 1, act_fca(m, l), w.downw, w.downb, m->c.F);
+}
+
+static void down_backward(Model* m, int l) {
+    const auto& w = m->w.layer[l]; const auto& g = m->g.layer[l];
+    output_backward(m, 2 * l + 1, m->a.dfca, g.downw, g.downb, act_fca(m, l), w.downw, m->c.F);
+}
+
+// ---- a layer is this list, forward; backward is the same list from the end. `flops` are those of the products of one
+// forward pass over N rows, `moved` the numbers that it must read or write; backward does twice both
+struct Stage {
+    const char* name;
+    bool (*when)(const Sizes& d);
+    void (*forward)(Model* m, int l);
+    void (*backward)(Model* m, int l);
+    double (*flops)(const Sizes& d);             // a row; attention's depend on T and are counted in bench.h
+    double (*moved)(const Sizes& d);             // a row, without the weights
+};
+#define IF(condition) [](const Sizes& d) -> bool { (void)d; return condition; }
+#define A_ROW(number) [](const Sizes& d) -> double { (void)d; return number; }
+static const Stage LAYER_STAGES[] = {
+    { "norm",        IF(true),                    attn_input_forward,  attn_input_backward,  A_ROW(0),                  A_ROW(2 * d.C) },
+    { "qkv",         IF(true),                    qkv_forward,         qkv_backward,         A_ROW(2.0 * d.C * d.W),    A_ROW(d.C + d.W) },
+    { "qk norm",     IF(d.qkn),                   qk_norm_forward,     qk_norm_backward,     A_ROW(0),                  A_ROW(3 * d.QK) },
+    { "rotary",      IF(d.pe.rotary),             rotary_forward,      rotary_backward,      A_ROW(0),                  A_ROW(2 * d.QK) },
+    { "phi",         IF(Attn::phi != PHI_NONE),   phi_forward,         phi_backward,         A_ROW(d.phi ? 4.0 * d.QK * d.HS : 0), A_ROW(4 * d.QK) },
+    { "attention",   IF(true),                    attention_forward,   attention_backward,   A_ROW(0),                  A_ROW(d.W + d.NH * d.HS) },
+    { "gate",        IF(d.gate),                  gate_forward,        gate_backward,        A_ROW(2.0 * d.C * d.G),    A_ROW(d.C + 2 * d.NH * d.HS) },
+    { "combine",     IF(d.combine),               combine_forward,     combine_backward,     A_ROW(0),                  A_ROW(d.NH * d.HS + d.OC) },
+    { "out",         IF(true),                    attn_output_forward, attn_output_backward, A_ROW(2.0 * d.OC * d.C),   A_ROW(d.OC + 2 * d.C) },
+    { "FFN norm",    IF(true),                    ffn_input_forward,   ffn_input_backward,   A_ROW(0),                  A_ROW(2 * d.C) },
+    { "gate|up",     IF(true),                    up_forward,          up_backward,          A_ROW(2.0 * d.C * d.FH),   A_ROW(d.C + d.FH) },
+    { "activation",  IF(true),                    act_forward,         act_backward,         A_ROW(0),                  A_ROW(d.FH + d.F) },
+    { "down",        IF(true),                    down_forward,        down_backward,        A_ROW(2.0 * d.F * d.C),    A_ROW(d.F + 2 * d.C) },
+};
+enum { STAGES = sizeof(LAYER_STAGES) / sizeof(LAYER_STAGES[0]) };
+
+// ---- the whole model
+
+// tokens -> x_0
+static void embed_forward(Model* m) {
+    const Arch& c = m->c;
+    const real* positions = m->d.pe.learnable ? m->w.wpe : m->positions;
+    real* out = c.norm_embed ? m->a.embed : act_x(m, 0);
+    ops::embed_forward(out, m->tokens, m->w.wte, positions, m->w.sink, c.embed_scale, m->B, m->T, c.C);
+    if (c.norm_embed) { norm_forward(m, act_x(m, 0), out, m->w.lnew, m->w.lneb, norm_embed(m)); }
+}
+
+static void embed_backward(Model* m) {
+    const Arch& c = m->c;
+    const Params<acc>& g = m->g;
+    if (c.norm_embed) {
+        norm_backward(m, m->a.dn, g.lnew, g.lneb, m->a.dx, m->a.embed, m->w.lnew, norm_embed(m), false);
+    }
+    const real* dx = c.norm_embed ? m->a.dn : m->a.dx;
+    ops::embed_backward(g.wte, g.wpe, g.sink, dx, m->tokens, c.embed_scale, m->B, m->T, c.C);
+}
+
+// tokens -> what lm_head reads. watch(l) is called after layer l, and with -1 after the embedding: its activations are
+// there then, later perhaps no longer
+typedef std::function<void(int l)> Watch;
+static void model_body(Model* m, const Watch& watch = Watch()) {
+    embed_forward(m);
+    if (watch) { watch(-1); }
+    for (int l = 0; l < m->c.L; l++) {
+        for (auto& stage : LAYER_STAGES) { if (stage.when(m->d)) { stage.forward(m, l); } }
+        if (watch) { watch(l); }
+    }
+    if (!m->d.norm.stream) { norm_forward(m, act_top(m), act_x(m, 2 * m->c.L), m->w.lnfw, m->w.lnfb, norm_final(m)); }
+}
+
+// where the gradient of what lm_head reads goes
+static real* dtop(const Model* m) { return m->d.norm.stream ? m->a.dx : m->a.dn; }
+
+// the classifier, R rows at a time so that the logits never exist whole. Fills a.losses; if dloss is not 0 also adds to
+// the gradients of lm_head and makes that of what it reads, both of dloss * sum of losses
 static void model_head(Model* m, float dloss) {
-    const Config& c = m->c;
-    const int N = m->B * m->T;
+    const Arch& c = m->c;
+    const int N = rows(m);
     for (int r = 0; r < N; r += m->R) {
-        const int rows = std::min(m->R, N - r);
-        real* n = act_n(m, 2 * c.L) + (size_t)r * c.C;
-        ops::matmul_forward(m->a.logits, n, m->w.lmw, NULL, NULL, rows, c.C, c.V);
-        ops::classifier(m->a.losses + r, m->a.logits, m->targets + r, dloss, 0, rows, c.V);
+        const int some = std::min(m->R, N - r);
+        real* n = act_top(m) + (size_t)r * c.C;
+        ops::matmul_forward(m->a.logits, n, m->w.lmw, m->w.lmb, NULL, some, c.C, c.V);
+        ops::classifier(m->a.losses + r, m->a.logits, m->targets + r, dloss, c.logit_cap, some, c.V);
         if (dloss == 0) { continue; }
-        ops::matmul_backward_input(m->a.dn + (size_t)r * c.C, m->a.logits, m->w.lmw, false, rows, c.C, c.V);
-        ops::matmul_backward_weight(m->g.lmw, m->a.logits, n, rows, c.C, c.V);
+        ops::matmul_backward_input(dtop(m) + (size_t)r * c.C, m->a.logits, m->w.lmw, false, some, c.C, c.V);
+        ops::matmul_backward_weight(m->g.lmw, m->a.logits, n, some, c.C, c.V);
+        if (m->g.lmb) { ops::matmul_backward_bias(m->g.lmb, m->a.logits, some, c.V); }
     }
 }
+
 // the losses of the loaded batch, (B, T); those that do not count are 0
 static std::vector<acc> model_losses(Model* m) {
-    std::vector<acc> x((size_t)m->B * m->T);
+    std::vector<acc> x((size_t)rows(m));
     ops::to_host(x.data(), m->a.losses, x.size() * sizeof(acc));
     return x;
 }
-static double model_forward(Model* m, long count, float dloss) { // mean loss over the targets that count
-    model_body(m);
+
+// mean loss over the `count` targets that count
+static double model_forward(Model* m, long count, float dloss, const Watch& watch = Watch()) {
+    model_body(m, watch);
     model_head(m, dloss);
     double sum = 0;
     for (acc x : model_losses(m)) { sum += x; }
     return sum / count;
 }
 
-static const bool turn_with_attention = Pe::rotary && Attn::phi == PHI_NONE; // phi would stand between the two
-// a.datt -> a.dqkv
-static void attention_backward(Model* m, int l) {
-    const AttnShape s = attn_shape(m); const auto& g = m->g.layer[l];
-    real *qkv = of_layer(m->a.qkv, m, l, attn_row(s)), *att = of_layer(m->a.att, m, l, s.NH * s.HS);
-    ops::attention_backward<Attn, Bias, Pe>(m->a.dqkv, g.kstar, Bias::learn_v ? g.vstar : NULL, m->a.datt, att,
-                                            of_layer(m->a.stat, m, l, s.NH * 2), qkv, star_k(m, l), star_v(m, l),
-                                            turn_with_attention ? m->turns : NULL, s);
-}
-// dn_i from a.dx = dx_{i+1}:  in the forward pass this was  x_{i+1} = base_i + W_O heads(attention(n_i))
-static void attention_block_backward(Model* m, int l) {
-    const Config& c = m->c; const AttnShape s = attn_shape(m);
-    const auto& w = m->w.layer[l]; const auto& g = m->g.layer[l];
-    const int N = m->B * m->T, i = 2 * l, QK = (c.NH + c.KV) * c.HS, OC = Combine::sum ? c.HS : c.NH * c.HS;
-    real *qkv = of_layer(m->a.qkv, m, l, attn_row(s)), *att = of_layer(m->a.att, m, l, c.NH * c.HS), *dqkv = m->a.dqkv;
-    const bool combine = Combine::sum || Bias::add_v;
-    real *heads = combine ? of_layer(m->a.heads, m, l, OC) : att, *dheads = combine ? m->a.dheads : m->a.datt;
-    ops::matmul_backward_weight(g.ow, m->a.dx, heads, N, OC, c.C);
-    ops::matmul_backward_input(dheads, m->a.dx, w.ow, false, N, OC, c.C);
-    if (combine) { ops::heads_backward(m->a.datt, Bias::add_v ? g.vstar : NULL, dheads, Combine::sum, s); }
-    attention_backward(m, l);
-    if (Attn::phi == PHI_MLP) {
-        real *in = of_layer(m->a.phi_in, m, l, QK), *hid = of_layer(m->a.phi_hid, m, l, QK);
-        real* act = of_layer(m->a.phi_act, m, l, QK);
-        real *d1 = m->a.dphi, *d2 = m->a.dphi + (size_t)N * QK;
-        const int rows = N * (c.NH + c.KV);
-        ops::qk_gather(d1, dqkv, s);
-        ops::matmul_backward_weight(g.phi2w, d1, act, rows, c.HS, c.HS);
-        ops::matmul_backward_input(d2, d1, w.phi2w, false, rows, c.HS, c.HS);
-        ops::ffn_backward(d1, d2, hid, ACT_relu, false, rows, c.HS);
-        ops::matmul_backward_weight(g.phi1w, d1, in, rows, c.HS, c.HS);
-        ops::matmul_backward_input(d2, d1, w.phi1w, false, rows, c.HS, c.HS);
-        ops::qk_scatter(dqkv, d2, s);
-    }
-    if (Attn::phi == PHI_ELU1) { ops::phi_elu1_backward(dqkv, qkv, s); }
-    if (Pe::rotary && !turn_with_attention) { ops::rope(dqkv, m->turns, -1, s); }
-    ops::matmul_backward_weight(g.qw, dqkv, act_n(m, i), N, c.C, attn_row(s));
-    ops::matmul_backward_input(m->a.dn, dqkv, w.qw, false, N, c.C, attn_row(s));
-}
-// dn_i from a.dx = dx_{i+1}:  in the forward pass this was  x_{i+1} = base_i + W_down act(W_gate|up n_i)
-static void ffn_block_backward(Model* m, int l) {
-    const Config& c = m->c; const auto& w = m->w.layer[l]; const auto& g = m->g.layer[l];
-    const int N = m->B * m->T, i = 2 * l + 1, FH = c.F * (Ffn::gated ? 2 : 1);
-    real *fch = of_layer(m->a.fch, m, l, FH), *fca = of_layer(m->a.fca, m, l, c.F);
-    ops::matmul_backward_weight(g.downw, m->a.dx, fca, N, c.F, c.C);
-    ops::matmul_backward_input(m->a.dfca, m->a.dx, w.downw, false, N, c.F, c.C);
-    ops::ffn_backward(m->a.dfch, m->a.dfca, fch, Ffn::act, Ffn::gated, N, c.F);
-    ops::matmul_backward_weight(Ffn::gated ? g.gatew : g.upw, m->a.dfch, act_n(m, i), N, c.C, FH);
-    ops::matmul_backward_input(m->a.dn, m->a.dfch, Ffn::gated ? w.gatew : w.upw, false, N, c.C, FH);
-}
-// a.dn = dn_i (without the base term) and a.dx = dx_{i+1}  ->  a.dx = dx_i
-//      pre:   dx_i = dx_{i+1} + LN'(dn_i)             since base_i = x_i
-//      post:  dx_i = LN'(dx_{i+1} + dn_i)             since base_i = n_i
-static void norm_backward(Model* m, int i, bool top) {
-    const int N = m->B * m->T, C = m->c.C;
-    if (Norm::post && !top) { ops::add(m->a.dn, m->a.dx, (long)N * C); }
-    if (Norm::post && i == 0) { std::swap(m->a.dx, m->a.dn); return; }
-    ops::norm_backward(m->a.dx, norm_weight(m->g, i, m->c.L), NULL, m->a.dn, act_x(m, i), norm_weight(m->w, i, m->c.L),
-                       NULL, m->a.rstd + (size_t)i * N, !Norm::post && !top, N, C);
-}
-// after model_forward with dloss: adds the gradient of dloss * sum of losses to every tensor of g
+// after the forward pass and model_head with dloss: adds the gradient of dloss * sum of losses to every tensor of g
 static void model_backward(Model* m) {
-    norm_backward(m, 2 * m->c.L, true);
-    for (int l = m->c.L - 1; l >= 0; l--) {
-        ffn_block_backward(m, l);
-        norm_backward(m, 2 * l + 1, false);
-        attention_block_backward(m, l);
-        norm_backward(m, 2 * l, false);
+    if (!m->d.norm.stream) {
+        norm_backward(m, m->a.dx, m->g.lnfw, m->g.lnfb, m->a.dn, act_x(m, 2 * m->c.L), m->w.lnfw, norm_final(m), false);
     }
-    ops::embed_backward(m->g.wte, m->g.wpe, m->g.sink, m->a.dx, m->tokens, 1, m->B, m->T, m->c.C);
+    for (int l = m->c.L - 1; l >= 0; l--) {
+        for (int k = STAGES - 1; k >= 0; k--) {
+            if (LAYER_STAGES[k].when(m->d)) { LAYER_STAGES[k].backward(m, l); }
+        }
+    }
+    embed_backward(m);
 }
+
 // a step begins: no gradients, no loss
 static void model_zero(Model* m) {
     ops::device_zero(m->grads, m->num_params * sizeof(acc));
     ops::device_zero(m->sums, sizeof(StepSums));
 }
+
 // one micro-batch of a step of `accum`: seqs (B, T+1) add their part to the gradients and to the mean loss. The host does
 // not wait for any of it
 static void model_accumulate(Model* m, const int* seqs, int B, int T, int accum) {
     const long count = model_load(m, seqs, B, T) * accum;
     model_body(m);
     model_head(m, 1.0f / count);
-    ops::loss_add(m->sums, m->a.losses, (long)m->B * m->T, count);
+    ops::loss_add(m->sums, m->a.losses, rows(m), count);
     model_backward(m);
 }
+
 // after all micro-batches: clips the gradients and updates the weights, unless the loss or the gradients are not finite;
 // returns what it went by. Here, once a step, the host waits
 static StepSums model_update(Model* m, const AdamW& o, float clip, bool sgd) {
@@ -526,76 +1003,106 @@ static StepSums model_update(Model* m, const AdamW& o, float clip, bool sgd) {
 }
 
 // ============================================================================
-// 4 measure
-// the metrics of section 3 on n sequences of T + 1 tokens
+// 3 measure
+
+// what is measured of one batch of sequences, in device memory until all layers are done
+struct Measured {
+    HeadMetrics* heads;                          // (L, B, NH)
+    acc *h, *k, *v, *pre, *sizes;                // norms (L+1, N), (L, N, KV) twice, (2L, N); largest and median (L+1, B, 2)
+    size_t bytes;
+};
+
+// points into base, or only counts
+static Measured measured_point(const Model* m, char* base) {
+    const size_t L = m->c.L, N = rows(m), KV = m->c.KV;
+    Measured r = Measured();
+    auto place = [&](size_t bytes) { char* p = base + r.bytes; r.bytes += (bytes + 255) / 256 * 256; return p; };
+    r.heads = (HeadMetrics*)place(L * m->B * m->c.NH * sizeof(HeadMetrics));
+    r.h = (acc*)place((L + 1) * N * sizeof(acc));
+    r.k = (acc*)place(L * N * KV * sizeof(acc));
+    r.v = (acc*)place(L * N * KV * sizeof(acc));
+    r.pre = (acc*)place(m->d.norm.stream ? 2 * L * N * sizeof(acc) : 0);
+    r.sizes = (acc*)place((L + 1) * m->B * 2 * sizeof(acc));
+    return r;
+}
+
+// after layer l (-1: after the embedding)
+static void measure_layer(const Model* m, const Measured& r, int l) {
+    const Sizes& d = m->d;
+    const int N = rows(m), skip = d.bias.token;
+    const real* h = act_x(m, 2 * l + 2);
+    ops::row_norms(r.h + (size_t)(l + 1) * N, h, d.C, d.C, 1, N);
+    ops::magnitudes(r.sizes + (size_t)(l + 1) * m->B * 2, h, skip, m->B, m->T, d.C);
+    if (l < 0) { return; }
+    const real* qkv = act_qkv(m, l);
+    ops::attention_metrics<Attn, Bias, Pe>(r.heads + (size_t)l * m->B * d.NH, qkv, act_stat(m, l), star_k(m, l), skip,
+                                           attn_shape(m, l));
+    ops::row_norms(r.k + (size_t)l * N * d.KV, qkv + d.NH * d.HS, d.W, d.HS, d.KV, N);
+    ops::row_norms(r.v + (size_t)l * N * d.KV, qkv + d.QK, d.W, d.HS, d.KV, N);
+    for (int i = 2 * l; d.norm.stream && i < 2 * l + 2; i++) {
+        ops::row_norms(r.pre + (size_t)i * N, of_branch(m->a.f, m, i, d.C), d.C, d.C, 1, N);
+    }
+}
+
+// adds sequences i.. of n, now in host memory, to the report
+static void measure_add(Metrics* out, const Model* m, const Measured& r, int i, int n) {
+    const Sizes& d = m->d;
+    const int B = m->B, T = m->T, N = rows(m), skip = d.bias.token;
+    for (int l = 0; l < d.L; l++) {
+        for (int b = 0; b < B; b++) {
+            std::copy_n(&r.heads[((size_t)l * B + b) * d.NH], d.NH, &out->heads[((size_t)(i + b) * d.L + l) * d.NH]);
+        }
+        norms_add(&out->k, l, r.k + (size_t)l * N * d.KV, B, T, d.KV, skip, n);
+        norms_add(&out->v, l, r.v + (size_t)l * N * d.KV, B, T, d.KV, skip, n);
+    }
+    for (int l = 0; l <= d.L; l++) {
+        const acc* h = r.h + (size_t)l * N;
+        for (int b = 0; b < B; b++) {
+            const acc* size = r.sizes + ((size_t)l * B + b) * 2;
+            if (d.bias.token) { out->h_star[l] += h[(size_t)b * T] / n; }       // position 0
+            out->h_max[l] = std::max<double>(out->h_max[l], size[0]);
+            out->h_median[l] += (double)size[1] / n;
+        }
+        norms_add(&out->h, l, h, B, T, 1, skip, n);
+    }
+    for (int j = 0; d.norm.stream && j < 2 * d.L; j++) {
+        norms_add(&out->pre, j, r.pre + (size_t)j * N, B, T, 1, skip, n);
+    }
+}
+
+// the metrics of metrics.cuh on n sequences of T + 1 tokens, at most batch_tokens of them at a time
 static Metrics measure(Model* m, const int* seqs, int n, int T, int batch_tokens) {
-    const Config& c = m->c;
-    const int skip = Bias::token, chunk = std::max(1, std::min(n, batch_tokens / std::max(1, T)));
+    const Arch& c = m->c;
+    const int chunk = std::max(1, std::min(n, batch_tokens / std::max(1, T)));
     Metrics r;
     r.n = n; r.T = T; r.L = c.L; r.NH = c.NH;
     r.sums_to_one = attn_sums_to_one<Attn>(c.attn_alpha);
-    r.has_star = Bias::column || Bias::token;
+    r.has_star = Bias::column || m->d.bias.token;
     r.heads.resize((size_t)n * c.L * c.NH);
-    r.h_star.resize(c.L + 1); r.h_max.resize(c.L + 1); r.h_median.resize(c.L + 1);
+    if (m->d.bias.token) { r.h_star.resize(c.L + 1); }
+    r.h_max.resize(c.L + 1); r.h_median.resize(c.L + 1);
     double loss = 0; long count = 0;
     for (int i = 0; i < n; i += chunk) {
         const int B = std::min(chunk, n - i);
         const long k = model_load(m, seqs + (size_t)i * (T + 1), B, T);
-        loss += model_forward(m, k, 0) * k;
+        const size_t bytes = measured_point(m, NULL).bytes;
+        char* device = (char*)ops::device_malloc(bytes);
+        const Measured there = measured_point(m, device);
+        loss += model_forward(m, k, 0, [&](int l) { measure_layer(m, there, l); }) * k;
         count += k;
-        const AttnShape s = attn_shape(m);
-        const int N = B * m->T, W = attn_row(s);
-        // everything is computed first and read afterwards, in the same order
-        std::vector<HeadMetrics> heads((size_t)c.L * B * c.NH);
-        std::vector<acc> norms((size_t)N * (2 * c.L * c.KV + c.L + 1 + 2 * c.L * Norm::post)), sizes((size_t)(c.L + 1) * B * 2);
-        HeadMetrics* d_heads = (HeadMetrics*)ops::device_malloc(heads.size() * sizeof(HeadMetrics));
-        acc *d_norms = (acc*)ops::device_malloc(norms.size() * sizeof(acc)), *to = d_norms;
-        acc* d_sizes = (acc*)ops::device_malloc(sizes.size() * sizeof(acc));
-        auto norm = [&](const real* t, int stride, int len, int G) { ops::row_norms(to, t, stride, len, G, N); to += (long)N * G; };
-        for (int l = 0; l < c.L; l++) {
-            const real* qkv = of_layer(m->a.qkv, m, l, W);
-            const acc* stat = of_layer(m->a.stat, m, l, c.NH * 2);
-            ops::attention_metrics<Attn, Bias, Pe>(d_heads + (size_t)l * B * c.NH, qkv, stat, star_k(m, l), skip, s);
-            norm(qkv + c.NH * c.HS, W, c.HS, c.KV);
-            norm(qkv + (c.NH + c.KV) * c.HS, W, c.HS, c.KV);
-        }
-        for (int l = 0; l <= c.L; l++) {
-            const real* h = Norm::post ? act_n(m, 2 * l) : act_x(m, 2 * l);
-            norm(h, c.C, c.C, 1);
-            ops::magnitudes(d_sizes + (size_t)l * B * 2, h, skip, B, m->T, c.C);
-        }
-        for (int j = 1; Norm::post && j <= 2 * c.L; j++) { norm(act_x(m, j), c.C, c.C, 1); }
-        ops::to_host(heads.data(), d_heads, heads.size() * sizeof(HeadMetrics));
-        ops::to_host(norms.data(), d_norms, norms.size() * sizeof(acc));
-        ops::to_host(sizes.data(), d_sizes, sizes.size() * sizeof(acc));
-        for (void* p : { (void*)d_heads, (void*)d_norms, (void*)d_sizes }) { ops::device_free(p); }
-        const acc* from = norms.data();
-        auto add = [&](NormPair* p, int l, int G) { norms_add(p, l, from, B, m->T, G, skip, n); from += (long)N * G; };
-        for (int l = 0; l < c.L; l++) {
-            for (int b = 0; b < B; b++) {
-                std::copy_n(&heads[((size_t)l * B + b) * c.NH], c.NH, &r.heads[((size_t)(i + b) * c.L + l) * c.NH]);
-            }
-            add(&r.k, l, c.KV);
-            add(&r.v, l, c.KV);
-        }
-        for (int l = 0; l <= c.L; l++) {
-            for (int b = 0; b < B; b++) {
-                const acc* size = &sizes[((size_t)l * B + b) * 2];
-                r.h_star[l] += from[(size_t)b * m->T] / n;                       // position 0; for a sink token
-                r.h_max[l] = std::max<double>(r.h_max[l], size[0]);
-                r.h_median[l] += (double)size[1] / n;
-            }
-            add(&r.h, l, 1);
-        }
-        for (int j = 0; Norm::post && j < 2 * c.L; j++) { add(&r.pre, j, 1); }
+        std::vector<char> host(bytes);
+        ops::to_host(host.data(), device, bytes);
+        ops::device_free(device);
+        measure_add(&r, m, measured_point(m, host.data()), i, n);
     }
     r.loss = count ? loss / count : NAN;
     return r;
 }
 
+#include "arch.h"
 #ifndef MODEL_ONLY // the tests of the model stop reading here
 // ============================================================================
-// 5 flags
+// 4 train
 #include "flags.h"
 
 // ============================================================================
@@ -608,7 +1115,7 @@ static DataOptions data_options(const Flags& f, int T, int probe_len) {
     want(!o.data.empty(), "--data \"\"", "bb, a file, a directory of shards or a NAME in data/");
     o.tokenizer = f.tokenizer; o.bos = f.bos; o.T = T; o.seed = f.seed;
     o.val_seqs = f.val_seqs; o.probe_seqs = f.probe_seqs; o.probe_len = probe_len; o.train_tokens = f.train_tokens;
-    o.vocab = f.vocab;
+    o.vocab = f.arch.V;
     for (double position : flag_list("--random-token", f.random_token)) {
         want(position == floor(position) && fabs(position) < 1e9, strf("--random-token %g", position),
              "a whole number");
@@ -665,11 +1172,14 @@ static double learning_rate(const Flags& f, long step) { // of the step that mak
     const double done = f.steps > f.warmup ? (double)(step - f.warmup) / (f.steps - f.warmup) : 1;
     return f.min_lr + 0.5 * (f.lr - f.min_lr) * (1 + cos(M_PI * std::min(1.0, done)));
 }
-static size_t acts_bytes(const Config& c, long B, long T, std::string* table = NULL) { // of B sequences of T tokens
+// bytes of the activations of B sequences of T tokens, in training; table: by tensor, in words
+static size_t acts_bytes(const Arch& c, long B, long T, std::string* table = NULL) {
+    const Layout layout(c);
     Acts none;
-    T += Bias::token;
-    return acts_point(&none, NULL, c, B, T, std::min<long>(ops::head_rows, B * T), table);
+    T += layout.bias.token;
+    return layout.acts(&none, NULL, true, B, T, std::min<long>(ops::head_rows, B * T), table);
 }
+
 static std::string memory_text(const Model* m, long B, long T) {
     const long n = m->num_params;
     const bool copied = !std::is_same<real, acc>::value; // the weights exist as master and in `real`
@@ -681,19 +1191,20 @@ static std::string memory_text(const Model* m, long B, long T) {
 // The batch in memory: what -b says; else, with --total-batch on a GPU, `kept` by the run that goes on, or as many sequences
 // as fit 7/8 of the free memory, up to 2^16 tokens (more do not make a GPU faster); else the preset's
 static void batch_settle(const Model* m, Flags* f, long kept) {
-    const bool choose = !ops::on_host && !f->given_batch && f->total_batch >= f->seq;
-    const long all = choose ? f->total_batch / f->seq : 0, most = std::max(1L, (1L << 16) / f->seq);
+    const bool choose = !ops::on_host && !f->given_batch && f->total_batch >= f->arch.T;
+    const long all = choose ? f->total_batch / f->arch.T : 0, most = std::max(1L, (1L << 16) / f->arch.T);
     if (choose) { f->batch = std::max(1L, kept); }
     for (long B = 2; !kept && B <= std::min(all, most); B++) {
-        if (all % B == 0 && acts_bytes(m->c, B, f->seq) < ops::device_left() / 8 * 7) { f->batch = B; }
+        if (all % B == 0 && acts_bytes(m->c, B, f->arch.T) < ops::device_left() / 8 * 7) { f->batch = B; }
     }
-    want(f->total_batch % (f->batch * f->seq) == 0, strf("--total-batch %ld", f->total_batch),
-         strf("a multiple of batch * seq = %ld", f->batch * f->seq));
+    want(f->total_batch % (f->batch * f->arch.T) == 0, strf("--total-batch %ld", f->total_batch),
+         strf("a multiple of batch * seq = %ld", f->batch * f->arch.T));
 }
 static bool switch_default(const char* const (&s)[3]) { // is the value the first of its table?
     return !strncmp(s[2], (s[1] + std::string(" ")).c_str(), strlen(s[1]) + 1);
 }
-static std::string next_run_dir() { // runs/0001-softmax, runs/0002-sigmoid-k, ..: ATTN, then what is not the default
+// runs/0001-softmax, runs/0002-sigmoid-k, ..: ATTN, then what is not the default
+static std::string next_run_dir() {
     std::string name;
     for (auto& s : SWITCH_VALUES) { if (!strcmp(s[0], "ATTN") || !switch_default(s)) { name += std::string("-") + s[1]; } }
     long last = 0, n;
@@ -705,7 +1216,7 @@ static StepSums train_step(Model* m, Data* data, const Flags& f, long step, int 
     model_zero(m);
     for (int i = 0; i < accum; i++) {
         data_next(data, seqs->data(), f.batch);
-        model_accumulate(m, seqs->data(), f.batch, f.seq, accum);
+        model_accumulate(m, seqs->data(), f.batch, f.arch.T, accum);
     }
     const AdamW o = { (float)learning_rate(f, step), (float)f.beta1, (float)f.beta2, (float)f.adam_eps,
                       (float)f.weight_decay, step + 1 };
@@ -723,56 +1234,68 @@ static std::vector<double> eps_list(const Flags& f) {
     return eps;
 }
 // the default 64 shrinks to a short model's T
-static int probe_length(const Flags& f, const std::string& text, long longest) {
+static int probe_length(const Flags& f, const std::string& text, long longest, bool learned) {
     long len = 0;
     want(parse_long(text, &len) && len >= 1 && len < 1 << 30, "--probe-len " + text, "a number, 1 or more");
     if (len > longest && !f.given_probe_len) { len = longest; }
-    want(len <= longest || !Pe::learnable, strf("--probe-len %ld", len),
+    want(len <= longest || !learned, strf("--probe-len %ld", len),
          strf("at most %ld, the learned positions", longest));
     return len;
 }
 
 // a run: what train() carries from step to step
 struct Run {
-    Flags f; Config c; Data data; Model m; Log log;
+    Flags f; Arch c; Data data; Model m; Log log;
     std::vector<double> eps;
     int accum, probe_len, probes;                // batches a step; T and number of the probe sequences
     std::vector<int> seqs, probe;                // one batch (B, T+1); the probe (probes, probe_len+1)
     long first, saved; bool resumed;             // the step it starts from; that of the newest checkpoint, or -1
     double tokens_per_step, started, smooth_ms; bool terminal;
 };
+// a run that goes on keeps its model: what the flags and the preset say of it must agree
+static void arch_resume(Flags* f, const std::string& from) {
+    std::string unused;
+    Arch was = checkpoint_arch(from, &unused);
+    Flags said = *f;
+    if (f->given_model) { preset_apply(&said); }
+    const std::vector<ArchRow> theirs = arch_rows(&was), ours = arch_rows(&said.arch);
+    for (size_t i = 0; i < ours.size(); i++) {
+        const bool size = ours[i].type == ARCH_int && *(int*)ours[i].at && f->given_model && strchr("LCF", *ours[i].field);
+        const std::string got = arch_text(ours[i], false), wanted = arch_text(theirs[i], false);
+        if ((!f->given_arch[i] && !size) || got == wanted) { continue; }
+        die(EXIT_USER, from + ": holds another model: " + ours[i].by + " " + wanted + ", got " + got,
+            "leave the flags of the model out: a run that goes on takes them from its checkpoint");
+    }
+    f->arch = was;
+}
+
 // flags -> data, model and log; fresh, or as they were at the newest checkpoint in --out
 static Run run_open(Flags f) {
     Run r = Run();
+    want(!f.resume || !f.out.empty(), "--resume", "also --out, the run to go on with");
+    const std::string from = f.resume ? checkpoint_latest(f.out, &r.first) : "";
+    if (!from.empty()) { arch_resume(&f, from); }
     preset_apply(&f);
     want(f.data != "bb" || f.tokenizer.empty(), "--tokenizer " + f.tokenizer, "text to read with it: --data FILE");
-    r.probe_len = probe_length(f, f.probe_len, f.seq);
-    r.data = data_from_flags(f, f.seq, r.probe_len);
-    r.c = config_from_flags(&f, r.data.V);
+    r.probe_len = probe_length(f, f.probe_len, f.arch.T, PE_ROWS[f.arch.pe].learnable);
+    r.data = data_from_flags(f, f.arch.T, r.probe_len);
+    r.c = arch_from_flags(&f, r.data.V);
     train_checks(f);
     r.eps = eps_list(f);
-    if (f.out.empty()) { want(!f.resume, "--resume", "also --out, the run to go on with"); f.out = next_run_dir(); }
-    const std::string log_path = f.out + "/log.jsonl", from = f.resume ? checkpoint_latest(f.out, &r.first) : "";
+    if (f.out.empty()) { f.out = next_run_dir(); }
+    const std::string log_path = f.out + "/log.jsonl";
     if (!f.resume && file_exists(log_path)) {
         die(EXIT_USER, f.out + ": holds a run already", "add --resume to go on with it, or choose another --out");
     }
-    r.m = model_new(r.c, std::max<int>(f.seq, r.probe_len), true);
+    r.m = model_new(r.c, std::max<int>(f.arch.T, r.probe_len), true);
     batch_settle(&r.m, &f, from.empty() ? 0 : (long)json_number(json_file(from + "/state.json"), "batch", 0));
-    r.accum = f.total_batch ? f.total_batch / (f.batch * f.seq) : 1;
-    r.tokens_per_step = (double)r.accum * f.batch * f.seq;
+    r.accum = f.total_batch ? f.total_batch / (f.batch * f.arch.T) : 1;
+    r.tokens_per_step = (double)r.accum * f.batch * f.arch.T;
     make_dirs(f.out);
     r.resumed = !from.empty();
     r.saved = r.resumed ? r.first : -1;
     if (!r.resumed) { model_init(&r.m, f.seed); r.first = 0; }
     else {
-        std::string unused;
-        const Config was = checkpoint_config(from, &unused);
-        const Json theirs = json_of(config_json(was, r.data.tokenizer, ""));
-        const Json ours = json_of(config_json(r.c, r.data.tokenizer, ""));
-        const std::string difference = json_difference(theirs, ours);
-        if (!difference.empty()) {
-            die(EXIT_USER, from + ": holds another model: " + difference, "give the same model flags as before");
-        }
         checkpoint_load(&r.m, from);
         optimizer_load(&r.m, from);
         const Json state = json_file(from + "/state.json"), *position = state.get("data");
@@ -781,7 +1304,7 @@ static Run run_open(Flags f) {
         log_rewind(log_path, r.first);
     }
     r.log.f = xfopen(log_path, r.resumed ? "a" : "w");
-    r.seqs.resize((size_t)f.batch * (f.seq + 1));
+    r.seqs.resize((size_t)f.batch * (f.arch.T + 1));
     r.probe.resize((size_t)f.probe_seqs * (r.probe_len + 1));
     r.probes = data_probe(&r.data, r.probe.data());
     r.started = now_ms();
@@ -790,32 +1313,32 @@ static Run run_open(Flags f) {
     return r;
 }
 static void run_describe(const Run& r) {
-    const Flags& f = r.f; const Config& c = r.c;
+    const Flags& f = r.f; const Arch& c = r.c;
     printf("switch");
-    for (auto& s : SWITCH_VALUES) { printf(" %s=%s", s[0], s[1]); }
+    printf("%s", switches_text(c).c_str());
     printf(" PRECISION=%s BACKEND=%s, commit %s\n", PRECISION_NAME, ops::name, GIT_COMMIT);
     printf("model  L %d C %d NH %d KV %d HS %d F %d V %d T %d: ", c.L, c.C, c.NH, c.KV, c.HS, c.F, c.V, c.T);
     printf("%s parameters\n", count_text(r.m.num_params).c_str());
     printf("data   %s\n", r.data.description.c_str());
     const std::string step = count_text(r.tokens_per_step), all = count_text(r.tokens_per_step * f.steps);
-    printf("batch  %ld x %ld x %d = %s tokens a step, ", f.batch, f.seq, r.accum, step.c_str());
+    printf("batch  %ld x %d x %d = %s tokens a step, ", f.batch, f.arch.T, r.accum, step.c_str());
     printf("%ld steps = %s tokens\n", f.steps, all.c_str());
     printf("update %s, lr %g %s after %ld warm-up steps, ", f.optimizer.c_str(), f.lr, f.schedule.c_str(), f.warmup);
     printf("weight decay %g, clip %g, seed %ld\n", f.weight_decay, f.grad_clip, f.seed);
-    printf("%s\n", memory_text(&r.m, f.batch, f.seq).c_str());
+    printf("%s\n", memory_text(&r.m, f.batch, f.arch.T).c_str());
     printf("device %s\n", ops::device_start().c_str());
     printf("out    %s%s\n", f.out.c_str(), r.resumed ? strf(", resumed from step %ld", r.first).c_str() : "");
 }
 static void log_config(Run* r) {
     const std::string build = strf("\"params\":%ld,\"backend\":\"%s\",\"precision\":\"%s\",\"commit\":\"%s\"",
                                    r->m.num_params, ops::name, PRECISION_NAME, GIT_COMMIT);
-    log_line(&r->log, "{\"event\":\"config\",\"switches\":" + switches_json(false)
+    log_line(&r->log, "{\"event\":\"config\",\"switches\":" + switches_json(r->c)
         + ",\"flags\":" + flags_json(r->f, 't') + "," + build + ",\"data\":" + json_str(r->data.description) + "}");
 }
 static void run_evaluate(Run* r, long step) { // validation loss, metrics, a sample
     const Flags& f = r->f;
-    const double val = validate(&r->m, &r->data, f.batch, f.seq);
-    const Metrics metrics = measure(&r->m, r->probe.data(), r->probes, r->probe_len, f.batch * f.seq);
+    const double val = validate(&r->m, &r->data, f.batch, f.arch.T);
+    const Metrics metrics = measure(&r->m, r->probe.data(), r->probes, r->probe_len, f.batch * f.arch.T);
     log_line(&r->log, "{" + eval_json(step, val, metrics, r->eps) + "}");
     progress_open() = false;
     printf("%seval %6ld | %s\n", r->terminal ? "\r\033[K" : "", step, eval_text(val, metrics, r->eps[0]).c_str());

@@ -74,7 +74,7 @@ table() {
 
 # the build takes a minute or two the first time
 unset MAKEFLAGS MFLAGS MAKELEVEL
-echo "building build/cpu, build/cpu-sigmoid and build/cpu-k"
+echo "building build/cpu, build/cpu-ATTN=sigmoid and build/cpu-BIAS=k"
 build ATTN=sigmoid BIAS=none & other=$!
 build ATTN=softmax BIAS=k
 wait $other
@@ -85,8 +85,8 @@ echo "train_sink" $recipe "$@"
 echo
 start=$(date +%s)
 train softmax "softmax" build/cpu/train_sink "$@" &
-train sigmoid "sigmoid, not normalised" build/cpu-sigmoid/train_sink "$@" &
-train k "$keyed" build/cpu-k/train_sink $k_flags "$@" &
+train sigmoid "sigmoid, not normalised" build/cpu-ATTN=sigmoid/train_sink "$@" &
+train k "$keyed" build/cpu-BIAS=k/train_sink $k_flags "$@" &
 wait
 for model in softmax sigmoid k; do
     grep -q '"event":"done"' "$runs-$model/log.jsonl" || { echo "$runs-$model did not finish"; exit 1; }

@@ -14,11 +14,11 @@ double. The Makefile compiles it once for each PE.
 
 int main() {
     omp_set_num_threads(1);
-    const bool in_embedding = Pe::absolute || Pe::learnable;
-    Config c = Config();
+    const bool in_embedding = PE_ROWS[THIS(PE)].absolute || PE_ROWS[THIS(PE)].learnable;
+    Arch c;
     c.L = 3; c.C = 24; c.NH = 4; c.KV = 2; c.HS = 6; c.F = 20; c.V = 11; c.T = 150; // past 128, the last relative bucket
-    c.eps = 1e-5f; c.rope_base = 10000; c.attn_p = c.attn_alpha = 1; c.k_dims = c.HS;
-    Model m = model_new(c, c.T, false);
+    c.k_dims = c.HS;
+    Model m = model_new(c, c.T, true);
     model_init(&m, 5);
     const std::vector<int> seq(c.T + 1, 7);
     model_forward(&m, model_load(&m, seq.data(), 1, c.T), 0);
@@ -37,7 +37,7 @@ int main() {
     if (in_embedding) { CHECK(spread > 0.1 * size, "hidden states differ by %g of %g only", spread, size); }
     else { CHECK(spread < 1e-12 * size, "hidden states of equal tokens differ by %g of %g", spread, size); }
 
-    const AttnShape s = attn_shape(&m);
+    const AttnShape s = attn_shape(&m, 0);
     double off_uniform = 0; // the largest |t A - 1|
     for (int l = 0; l < c.L; l++) {
         for (int h = 0; h < c.NH; h++) {
@@ -60,11 +60,11 @@ int main() {
                 for (int i = 1; i <= t; i++) {
                     off_uniform = std::max(off_uniform, fabs(t * A(i) - 1));
                     if (Pe::score_bias) { worst = std::max(worst, fabs(A(i) - exp(g(t - i)) / sum)); }
-                    if (Pe::rotary) { above = std::max(above, A(i) / (exp(2 * xi) / (exp(2 * xi) + t - 1))); }
+                    if (PE_ROWS[THIS(PE)].rotary) { above = std::max(above, A(i) / (exp(2 * xi) / (exp(2 * xi) + t - 1))); }
                 }
             }
             if (Pe::score_bias) { CHECK(worst < 1e-13, "layer %d head %d: attention is off its closed form by %g", l, h, worst); }
-            if (Pe::rotary) { CHECK(above <= 1 + 1e-13 && above > 0.5, "layer %d head %d: attention is %g of its bound", l, h, above); }
+            if (PE_ROWS[THIS(PE)].rotary) { CHECK(above <= 1 + 1e-13 && above > 0.5, "layer %d head %d: attention is %g of its bound", l, h, above); }
         }
     }
     if (!strcmp(STR(PE), "nope")) { CHECK(off_uniform < 1e-12, "NoPE: t A is 1 within %g", off_uniform); }

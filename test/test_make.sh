@@ -11,17 +11,17 @@ mk() { make --no-print-directory OPTIMIZE=-O0 JOBS=1 "$@" 2>&1; }
 # ---- what is built is what was asked for
 out=$(mk train_sink)
 [ -x build/cpu/train_sink ] && [ "$(readlink train_sink)" = build/cpu/train_sink ]; ok $? "make train_sink: $out"
-./train_sink --help | grep -q "^this build: ATTN=softmax BIAS=none PE=rotary NORM=pre FFN=swiglu COMBINE=concat PRECISION=fp32 BACKEND=cpu"
+./train_sink --help | grep -q "^this build: ATTN=softmax BIAS=none PE=rotary NORM=pre FFN=swiglu COMBINE=concat QKNORM=none GATE=none PRECISION=fp32 BACKEND=cpu"
 ok $? "--help of the default build: $(./train_sink --help | grep '^this build')"
 out=$(mk train_sink FFN=gelu ATTN=sigmoid BIAS=k)
-[ "$(readlink train_sink)" = build/cpu-sigmoid-k-gelu/train_sink ]; ok $? "where ATTN=sigmoid BIAS=k FFN=gelu went: $(readlink train_sink) $out"
+[ "$(readlink train_sink)" = build/cpu-ATTN=sigmoid-BIAS=k-FFN=gelu/train_sink ]; ok $? "where ATTN=sigmoid BIAS=k FFN=gelu went: $(readlink train_sink) $out"
 ./train_sink --help | grep -q "^this build: ATTN=sigmoid BIAS=k PE=rotary NORM=pre FFN=gelu COMBINE=concat"; ok $? "--help of ATTN=sigmoid BIAS=k FFN=gelu"
 # it has what the switches promise: k* in the checkpoint, and a refusal of the other build with the right make line
 tiny="-b 4 -t 8 --bb-vocab 12 --width 8 --ffn-width 8 --val-seqs 4 --probe-seqs 4 --probe-len 8"
 export OMP_NUM_THREADS=1
 out=$(./train_sink $tiny -n 2 -o k 2>&1) && grep -aq 'k_star' k/step_2/model.safetensors && ! grep -aq 'gate_proj\|v_star' k/step_2/model.safetensors; ok $? "the tensors of BIAS=k FFN=gelu: $out"
 out=$(build/cpu/train_sink probe k/step_2 --bb-vocab 12 2>&1); code=$?
-[ $code -eq 2 ] && echo "$out" | grep -q "HINT: make train_sink ATTN=sigmoid BIAS=k PE=rotary NORM=pre FFN=gelu COMBINE=concat$"; ok $? "a checkpoint of another build: exit $code, $out"
+[ $code -eq 2 ] && echo "$out" | grep -q "HINT: make train_sink ATTN=sigmoid BIAS=k PE=rotary$"; ok $? "a checkpoint of another build: exit $code, $out"
 out=$(./train_sink probe k/step_2 --bb-vocab 12 --probe-seqs 4 --probe-len 8 2>&1); ok $? "a checkpoint of this build: $out"
 
 # ---- nothing is built twice, and everything that goes into a binary rebuilds it
@@ -36,7 +36,7 @@ rebuilds() { # yes|no why make-arguments...
 cat > fake <<'X'
 #!/bin/sh
 [ "$1" = --version ] && { echo "fake 1"; exit 0; }
-for a; do case $last in -o) : > "$a" ;; -MF) echo "build/cpu/train_sink: train_sink.cu $(echo *.h *.cuh cpu/*.h text/*.h)" > "$a" ;; esac; last=$a; done
+for a; do case $last in -o) : > "$a" ;; -MF) echo "\$(DIR)/train_sink: train_sink.cu $(echo *.h *.cuh cpu/*.h text/*.h)" > "$a" ;; esac; last=$a; done
 X
 chmod +x fake; sed 's/fake 1/fake 2/' fake > fake2; chmod +x fake2
 rebuilds yes "another compiler" CXX=./fake OPTIMIZE=-O0
@@ -56,7 +56,7 @@ mk CXX=./fake2 ATTN=elu1 train_sink > /dev/null
 rebuilds no "another model was built" CXX=./fake2 OPTIMIZE=-O1 ARCH=x86-64
 [ "$(readlink train_sink)" = build/cpu/train_sink ]; ok $? "the link follows the last make, built or not: $(readlink train_sink)"
 # the list of headers that g++ really writes has all that are included; two belong to BACKEND=cuda alone
-out=$(g++ -std=c++17 -MM -DATTN=softmax -DBIAS=none -DPE=rotary -DNORM=pre -DFFN=swiglu -DCOMBINE=concat -x c++ train_sink.cu)
+out=$(g++ -std=c++17 -MM -DATTN=softmax -DBIAS=none -DPE=rotary -DNORM=pre -DFFN=swiglu -DCOMBINE=concat -DQKNORM=none -DGATE=none -x c++ train_sink.cu)
 for header in $(ls *.h *.cuh cpu/*.h text/*.h); do echo "$out" | grep -q "$header"; ok $? "$header is not among what train_sink.cu depends on"; done
 
 # ---- wrong names, wrong values, meaningless pairs

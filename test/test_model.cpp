@@ -1,5 +1,6 @@
 /*
-test_model.cpp -- the whole model of one build, by tensor name. The Makefile compiles it once per set of switches.
+test_model.cpp -- whole models, by tensor name. The Makefile compiles it once for each set of what is compiled in; the
+fixtures of other builds are passed over.
 
     REAL=float    every golden fixture of this build (test/golden/README.md): loss, gradients, metrics, 20 AdamW steps, to 1e-5
     REAL=double   the same fixtures to 1e-6 (they are stored as floats), and every gradient against central differences
@@ -34,15 +35,20 @@ static std::vector<float> generated(const std::string& name, long n) {
     for (auto& v : x) { const double u = 2 * rng_uniform(&rng) - 1; v = ends_with(name, "norm.weight") ? 1 + 0.2 * u : 0.5 * u; }
     return x;
 }
-static Config fixture_config(const Words& f) {
-    Config c = Config();
-    c.L = f.num("--layers", 2); c.C = f.num("--width", 8); c.NH = f.num("--heads", 2); c.KV = f.num("--kv-heads", c.NH);
-    c.HS = c.C / c.NH; c.F = f.num("--ffn-width", 12); c.V = f.num("--vocab", 13); c.T = f.num("--seq", 11);
-    c.eps = 1e-5f; c.rope_base = 10000;
-    c.attn_p = f.num("--attn-p", 1); c.attn_alpha = f.num("--attn-alpha", 1);
-    c.bias_shared = f.get("--bias-share", "none") == "heads";
-    c.k_dims = f.num("--k-dims", c.HS); c.v_star = f.get("--v-star", "");
-    c.prefix = f.num("--prefix", 0); c.window = f.num("--window", 0);
+static Words fixture_words(const Safetensors& st) { return { split(st.meta("make") + " " + st.meta("flags"), ' ') }; }
+static Arch fixture_arch(const Words& f) { // "--name value", and "NORM=post" for what a switch sets
+    Arch c;
+    c.L = 2; c.C = 8; c.NH = 2; c.F = 12; c.V = 13; c.T = 11;
+    for (auto& r : arch_rows(&c)) {
+        if (r.type == ARCH_kind && !is_flag(r)) { *(kind*)r.at = 0; }
+        for (size_t i = 0; i < f.w.size(); i++) {
+            std::string text;
+            if (f.w[i] == r.by && i + 1 < f.w.size()) { text = f.w[i + 1]; }
+            const std::string assign = r.by + std::string("=");
+            if (f.w[i].compare(0, assign.size(), assign) == 0) { text = f.w[i].substr(assign.size()); }
+            if (!text.empty()) { CHECK(arch_set(r, text).empty(), "%s %s", r.by, text.c_str()); }
+        }
+    }
     return c;
 }
 static void weights_set(Model* m) {
@@ -71,9 +77,10 @@ static void compare(const std::string& what, const std::vector<double>& got, con
 }
 static void fixture_check(const std::string& path) {
     Safetensors st = safetensors_open(path);
-    const Words f = { split(st.meta("flags"), ' ') };
-    const Config c = fixture_config(f);
-    const int B = f.num("--batch", 2), T = c.T, skip = Bias::token;
+    const Words f = fixture_words(st);
+    Arch c = fixture_arch(f);
+    arch_settle(&c, "");
+    const int B = f.num("--batch", 2), T = c.T, skip = bias_of(c).token;
     const double tol = is_double ? 1e-6 : 1e-5;
     Model m = model_new(c, T, true);
     weights_set(&m);
@@ -134,8 +141,9 @@ static void fixture_check(const std::string& path) {
 // every gradient against (f(w+h) - f(w-h)) / 2h, by name; ReLU-like kinks show as two step sizes that disagree
 static void differences_check(const std::string& path) {
     Safetensors st = safetensors_open(path);
-    const Words f = { split(st.meta("flags"), ' ') };
-    const Config c = fixture_config(f);
+    const Words f = fixture_words(st);
+    Arch c = fixture_arch(f);
+    arch_settle(&c, "");
     const int B = f.num("--batch", 2), T = c.T;
     const int* seqs = (const int*)st.find("tokens")->data;
     Model m = model_new(c, T, true);
@@ -166,11 +174,25 @@ static void differences_check(const std::string& path) {
     model_free(&m);
     safetensors_close(&st);
 }
+// is this fixture of a model that this binary computes? what is not compiled in is data
+static bool fixture_fits(const std::string& path) {
+    Safetensors st = safetensors_open(path);
+    const Words f = fixture_words(st);
+    std::string attn = "softmax";
+    for (auto& word : f.w) { if (word.compare(0, 5, "ATTN=") == 0) { attn = word.substr(5); } }
+    const Arch c = fixture_arch(f);
+    safetensors_close(&st);
+    return attn == STR(ATTN) && bias_of(c).column == Bias::column && pe_of(c).score_bias == Pe::score_bias
+        && (!Pe::score_bias || c.pe == THIS(PE));
+}
 int main(int argc, char** argv) {
-    CHECK(argc > 1, "no fixture was given");
+    int looked = 0;
     for (int i = 1; i < argc; i++) {
+        if (!fixture_fits(argv[i])) { continue; }
+        looked++;
         fixture_check(argv[i]);
         if (is_double) { differences_check(argv[i]); }
     }
+    CHECK(looked, "no fixture is of this build");
     return check_done();
 }
