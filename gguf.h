@@ -373,4 +373,17 @@ inline Gguf gguf_open(const std::string& path) {
     gguf_parse(file_map(path, 24, "GGUF"), &g);
     return g;
 }
+
+// The one GGUF file in a directory, "" if there is none. Dies if there are several.
+inline std::string gguf_in(const std::string& dir) {
+    std::string found;
+    for (auto& name : dir_list(dir)) {
+        if (!ends_with(name, ".gguf")) { continue; }
+        if (!found.empty()) {
+            die(EXIT_USER, dir + ": has several GGUF files, wanted one", "name the file: " + found);
+        }
+        found = dir + "/" + name;
+    }
+    return found;
+}
 #endif // GGUF_H

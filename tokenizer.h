@@ -1,6 +1,7 @@
 /*
 tokenizer.h -- text to token ids and back. Three kinds: raw bytes; Hugging Face tokenizer.json (or vocab.json and
-merges.txt) with the same ids as the `tokenizers` library; and bare ids that nobody can read. In reading order:
+merges.txt, or a GGUF file) with the same ids as the `tokenizers` library; and bare ids that nobody can read. In reading
+order:
 
     unicode     letter, number, space, and the normal form C
     tokenizer   the struct, and tokenizer_load
@@ -15,6 +16,7 @@ one case where steps of its stage run (normalize_step, split_step, decode_step).
 #ifndef TOKENIZER_H
 #define TOKENIZER_H
 #include "common.h"
+#include "gguf.h"
 #include "text/unicode.h"
 #include <array>
 #include <unordered_map>
@@ -412,24 +414,35 @@ inline int token_find(const Tokenizer& t, const char* s, size_t n) {
 }
 inline size_t table_size(size_t n) { size_t s = 16; while (s < 2 * n) { s *= 2; } return s; }
 
-typedef std::unordered_map<std::string, int> Vocab;
-inline void tokenizer_merges(const TokenizerFile& f, Tokenizer* t, const Vocab& vocab,
-    const std::vector<std::pair<std::string, std::string>>& list) {
+// the hash table of these merges; of a pair that is there twice, the last counts
+inline void merges_table(Tokenizer* t, const std::vector<Merge>& list) {
     size_t size = table_size(list.size());
     t->merges.assign(size, Merge{~0ull, 0, 0});
     t->merge_shift = 64;
     while (size > 1) { size /= 2; t->merge_shift--; }
+    for (auto& m : list) {
+        uint64_t i = merge_slot(m.pair, t->merge_shift);
+        while (t->merges[i].pair != ~0ull && t->merges[i].pair != m.pair) {
+            i = (i + 1) & (t->merges.size() - 1);
+        }
+        t->merges[i] = m;
+    }
+}
+
+typedef std::unordered_map<std::string, int> Vocab;
+inline void tokenizer_merges(const TokenizerFile& f, Tokenizer* t, const Vocab& vocab,
+    const std::vector<std::pair<std::string, std::string>>& list) {
+    std::vector<Merge> merges;
     for (size_t rank = 0; rank < list.size(); rank++) {
         const std::string& a = list[rank].first; const std::string& b = list[rank].second;
         auto ia = vocab.find(a), ib = vocab.find(b), iab = vocab.find(a + b);
         if (ia == vocab.end() || ib == vocab.end() || iab == vocab.end()) {
             refuse(f, strf("merge %zu: %s + %s: not all in the vocabulary", rank + 1, a.c_str(), b.c_str()));
         }
-        uint64_t pair = (uint64_t)ia->second << 32 | (uint32_t)ib->second, i = merge_slot(pair, t->merge_shift);
-        while (t->merges[i].pair != ~0ull && t->merges[i].pair != pair) { i = (i + 1) & (t->merges.size() - 1); }
-        // of a pair written twice, the last counts
-        t->merges[i] = Merge{ pair, (uint32_t)rank, (uint32_t)iab->second };
+        const uint64_t pair = (uint64_t)ia->second << 32 | (uint32_t)ib->second;
+        merges.push_back(Merge{ pair, (uint32_t)rank, (uint32_t)iab->second });
     }
+    merges_table(t, merges);
 }
 
 inline void added_insert(AddedTree* tree, const std::string& text, int index) {
@@ -640,26 +653,33 @@ inline void tokenizer_load_json(const TokenizerFile& f, Tokenizer* t, Vocab* voc
     tokenizer_ends(t, *vocab, dir);
 }
 
-// path: tokenizer.json, or a directory that has it, or vocab.json + merges.txt
+#include "text/tokenizer_gguf.h"
+
+// path: tokenizer.json, a GGUF file, or a directory that has one of them, or vocab.json + merges.txt
 inline Tokenizer tokenizer_load(const std::string& given) {
     const char* hint = "give --tokenizer tokenizer.json, or leave it out to train on bytes";
     TokenizerFile f = { given };
     if (is_dir(given)) {
         f.path = given + (file_exists(given + "/tokenizer.json") ? "/tokenizer.json" : "/vocab.json");
+        if (!file_exists(f.path) && !gguf_in(given).empty()) { f.path = gguf_in(given); }
     }
-    std::string content = file_read(f.path, hint), error, dir = ".";
-    if (f.path.find('/') != std::string::npos) { dir = f.path.substr(0, f.path.rfind('/')); }
-    Json j;
-    if (!json_parse(content.data(), content.size(), &j, &error)) { refuse(f, error, hint); }
     Tokenizer t;
     Vocab vocab;
     t.kind = TOKENIZER_BPE; t.name = given; t.vocab_size = 0; t.eos = t.bos = -1;
-    t.hash = hash_bytes(content.data(), content.size());
-    if (j.get("model") && j.get("model")->type == Json::OBJECT) { tokenizer_load_json(f, &t, &vocab, dir, j); }
+    if (ends_with(f.path, ".gguf")) { tokenizer_load_gguf(f, &t, &vocab); }
     else {
-        tokenizer_load_pair(f, &t, &vocab, dir, j);
-        content = file_read(dir + "/merges.txt");
-        t.hash = hash_bytes(content.data(), content.size(), t.hash);
+        std::string content = file_read(f.path, hint), error, dir = ".";
+        if (f.path.find('/') != std::string::npos) { dir = f.path.substr(0, f.path.rfind('/')); }
+        Json j;
+        if (!json_parse(content.data(), content.size(), &j, &error)) { refuse(f, error, hint); }
+        t.hash = hash_bytes(content.data(), content.size());
+        if (j.get("model") && j.get("model")->type == Json::OBJECT) {
+            tokenizer_load_json(f, &t, &vocab, dir, j);
+        } else {
+            tokenizer_load_pair(f, &t, &vocab, dir, j);
+            content = file_read(dir + "/merges.txt");
+            t.hash = hash_bytes(content.data(), content.size(), t.hash);
+        }
     }
     tokenizer_finish(f, &t, vocab);
     for (auto list : {&t.before, &t.after}) {

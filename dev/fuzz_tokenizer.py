@@ -1,4 +1,5 @@
-"""fuzz_tokenizer.py BINARY TOKENIZER.json [COUNT] [SEED] -- compare tokenizer.h with the `tokenizers` library on random strings.
+"""fuzz_tokenizer.py BINARY TOKENIZER.json [COUNT] [SEED] [FILE.gguf] -- compare tokenizer.h with the `tokenizers` library on random strings.
+With FILE.gguf the library reads TOKENIZER.json and tokenizer.h reads FILE.gguf (dev/gguf_to_json.py makes the one from the other).
 
 BINARY is dev/tokenizer_ids.cpp compiled (g++ -std=c++17 -O2). Compared: ids, decode with and without special tokens. Strings
 mix scripts, runs of spaces and newlines, emoji, combining marks, look-alikes of special tokens, and pieces of the vocabulary.
@@ -9,6 +10,7 @@ from tokenizers import Tokenizer
 binary, path = sys.argv[1:3]
 count = int(sys.argv[3]) if len(sys.argv) > 3 else 20000
 rng = random.Random(int(sys.argv[4]) if len(sys.argv) > 4 else 0)
+ours = sys.argv[5] if len(sys.argv) > 5 else path
 reference = Tokenizer.from_file(path)
 spec = json.load(open(path))
 vocab = [reference.decoder.decode([v]) if reference.decoder else v for v in list(spec['model']['vocab'])[::7]]
@@ -44,7 +46,7 @@ bad = 0
 for specials in (False, True):
     with tempfile.NamedTemporaryFile('w', suffix='.jsonl') as f:
         f.write('\n'.join(json.dumps(s) for s in strings) + '\n'); f.flush()
-        out = subprocess.run([binary, path] + ['specials'] * specials, stdin=open(f.name), capture_output=True, check=True).stdout.decode().split('\n')
+        out = subprocess.run([binary, ours] + ['specials'] * specials, stdin=open(f.name), capture_output=True, check=True).stdout.decode().split('\n')
     for s, line in zip(strings, out):
         got = json.loads(line)
         ids = reference.encode(s, add_special_tokens=specials).ids

@@ -1,11 +1,12 @@
-// fuzz_gguf.cpp -- libFuzzer: any file is opened as GGUF, or refused, and all that it promises can be read.
+// fuzz_gguf.cpp -- libFuzzer: any file is opened as GGUF, or refused, and all that it promises can be read; its tokenizer
+// is taken or refused, and encodes and decodes.
 // clang++ -std=c++17 -g -O1 -fsanitize=fuzzer,address,undefined test/fuzz_gguf.cpp -o build/fuzz_gguf &&
 // build/fuzz_gguf -close_fd_mask=3 -max_total_time=600 -max_len=8192 CORPUS test/vectors/gguf
 #include <stdlib.h>
 struct Refused {};
 [[noreturn]] static void fuzz_exit(int) { throw Refused(); }
 #define exit fuzz_exit
-#include "../gguf.h"
+#include "../tokenizer.h"
 #undef exit
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -25,5 +26,15 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
         try { weight_rows(t, 0, t.rows(), x.data()); } catch (Refused&) { continue; }
         for (float y : x) { sum += y; }
     }
+    Tokenizer tok;
+    Vocab vocab;
+    tok.kind = TOKENIZER_BPE; tok.vocab_size = 0;
+    try {
+        gguf_tokenizer({ "fuzz" }, g, &tok, &vocab);
+        tokenizer_finish({ "fuzz" }, &tok, vocab);
+    } catch (Refused&) { return 0; }
+    std::vector<int> ids = tokenizer_encode(tok, "Hello  <s>world\n\nit's 123 caf\xC3\xA9 e\xCC\x81 \xE2\x96\x81x", true);
+    for (int id : ids) { if (id < 0 || id >= tok.vocab_size) { abort(); } }
+    for (int skip = 0; skip < 2; skip++) { tokenizer_decode(tok, ids.data(), ids.size(), skip); }
     return sum == 42e42;                                 // 0; but the compiler must do every read to know it
 }

@@ -15,6 +15,7 @@ static FILE* const messages = open_memstream(&message, &message_bytes);
 #define stderr messages
 #include "../gguf.h"
 #include "../safetensors.h"
+#include "../tokenizer.h"
 #undef exit
 #include "check.h"
 
@@ -258,6 +259,156 @@ static void test_fuzz(long tries) {
     CHECK(taken > tries / 50 && taken < tries && strange == 0, "fuzz: %ld tried, %ld taken", tries, taken);
 }
 
+// ---- tokenizers ----
+
+static std::string key_string(const std::string& key, const std::string& x) { return str(key) + le<uint32_t>(GGUF_STRING) + str(x); }
+static std::string key_bool(const std::string& key, bool x) { return str(key) + le<uint32_t>(GGUF_BOOL) + le<uint8_t>(x); }
+static std::string key_strings(const std::string& key, const std::vector<std::string>& list) {
+    std::string s = str(key) + le<uint32_t>(GGUF_ARRAY) + le<uint32_t>(GGUF_STRING) + le<uint64_t>(list.size());
+    for (auto& x : list) { s += str(x); }
+    return s;
+}
+template <class T> static std::string key_numbers(const std::string& key, uint32_t kind, const std::vector<T>& list) {
+    std::string s = str(key) + le<uint32_t>(GGUF_ARRAY) + le(kind) + le<uint64_t>(list.size());
+    for (T x : list) { s += le(x); }
+    return s;
+}
+
+struct Vocabulary { std::vector<std::string> tokens, merges; std::vector<int32_t> types; std::vector<float> scores; };
+
+// what a converter writes of vectors/NAME.json: tokens by id, holes as unused ones, a score for each token that a merge makes
+static Vocabulary vocabulary_of(const std::string& name) {
+    const Json j = json_file("test/vectors/" + name + ".json");
+    const Json& model = *j.get("model");
+    Vocabulary v;
+    auto put = [&](const std::string& text, int id, int type) {
+        for (int i = v.tokens.size(); i <= id; i++) { v.tokens.push_back(strf("[PAD%d]", i)); v.types.push_back(GGUF_UNUSED); v.scores.push_back(-1e9f); }
+        v.tokens[id] = text; v.types[id] = type; v.scores[id] = 0;
+    };
+    std::unordered_map<std::string, int> ids;
+    for (auto& t : model.get("vocab")->fields) {
+        put(t.first, t.second.number, fallback_byte(t.first) >= 0 ? GGUF_BYTE : GGUF_NORMAL);
+        ids[t.first] = t.second.number;
+    }
+    for (auto& a : j.get("added_tokens")->items) {
+        put(a.get("content")->string, a.get("id")->number, a.get("special")->number ? GGUF_CONTROL : GGUF_USER_DEFINED);
+    }
+    for (auto& m : model.get("merges")->items) {
+        const std::string a = m.items.empty() ? m.string.substr(0, m.string.find(' ')) : m.items[0].string;
+        const std::string b = m.items.empty() ? m.string.substr(m.string.find(' ') + 1) : m.items[1].string;
+        float& score = v.scores[ids.at(a + b)];
+        v.merges.push_back(a + " " + b);
+        if (score == 0) { score = -(float)v.merges.size(); }
+    }
+    return v;
+}
+
+static std::string tokenizer_file(const Vocabulary& v, const std::string& model, const std::string& pre, std::vector<std::string> keys = {}) {
+    keys.push_back(key_string("tokenizer.ggml.model", model));
+    if (!pre.empty()) { keys.push_back(key_string("tokenizer.ggml.pre", pre)); }
+    keys.push_back(key_strings("tokenizer.ggml.tokens", v.tokens));
+    keys.push_back(key_numbers("tokenizer.ggml.token_type", GGUF_I32, v.types));
+    if (model == "gpt2") { keys.push_back(key_strings("tokenizer.ggml.merges", v.merges)); }
+    else { keys.push_back(key_numbers("tokenizer.ggml.scores", GGUF_F32, v.scores)); }
+    return file_of(keys, {}, "");
+}
+
+// the same ids and the same text back as from tokenizer.json, on the golden strings of that file
+static void test_tokenizers() {
+    const struct { const char *name, *model, *pre; std::vector<std::string> keys; } cases[] = {
+        { "gpt2", "gpt2", "gpt-2", {} }, { "neox", "gpt2", "olmo", {} }, { "llama3", "gpt2", "llama-bpe", { key_u32("tokenizer.ggml.bos_token_id", 0) } },
+        { "llama2", "llama", "", {} },
+    };
+    for (auto& c : cases) {
+        file_write(path, tokenizer_file(vocabulary_of(c.name), c.model, c.pre, c.keys));
+        const Tokenizer ours = tokenizer_load(path), theirs = tokenizer_load(std::string("test/vectors/") + c.name + ".json");
+        CHECK(ours.before == theirs.before && ours.after == theirs.after && ours.vocab_size == theirs.vocab_size, "%s: template or size", c.name);
+        long checked = 0, wrong = 0;
+        for (auto& line : split(file_read(std::string("test/vectors/") + c.name + ".jsonl"), '\n')) {
+            if (line.empty()) { continue; }
+            const Json j = json_of(line);
+            const Json *text = j.get("text"), *ids = j.get("ids");
+            if (!text || !ids) { continue; }
+            const std::vector<int> got = tokenizer_encode(ours, text->string, false), same = tokenizer_encode(theirs, text->string, false);
+            bool equal = got.size() == ids->items.size() && got == same;
+            for (size_t i = 0; equal && i < got.size(); i++) { equal = got[i] == (int)ids->items[i].number; }
+            for (bool skip : { false, true }) {
+                equal = equal && tokenizer_decode(ours, got.data(), got.size(), skip) == tokenizer_decode(theirs, got.data(), got.size(), skip);
+            }
+            checked++;
+            wrong += !equal;
+            CHECK(equal, "%s: %s", c.name, json_str(text->string).c_str());
+        }
+        CHECK(checked > 100 && !wrong, "%s: %ld of %ld strings differ", c.name, wrong, checked);
+    }
+    // smollm cuts each digit out before it splits; gpt-2 does not
+    Vocabulary v = vocabulary_of("gpt2");
+    v.tokens.push_back("12"); v.types.push_back(GGUF_NORMAL);
+    v.merges.insert(v.merges.begin(), "1 2");
+    auto length = [&](const char* pre) { file_write(path, tokenizer_file(v, "gpt2", pre)); return tokenizer_encode(tokenizer_load(path), "12", false).size(); };
+    CHECK(length("smollm") == 2 && length("gpt-2") == 1, "12 is %zu and %zu tokens", length("smollm"), length("gpt-2"));
+    // BOS and EOS: by the family, or as the file says; a directory that has the file
+    auto load = [&](const char* model, const char* pre, std::vector<std::string> keys) {
+        const Vocabulary v = vocabulary_of(!strcmp(model, "llama") ? "llama2" : "gpt2");
+        file_write(path, tokenizer_file(v, model, pre, keys));
+        return tokenizer_load(dir);
+    };
+    const std::string bos = key_u32("tokenizer.ggml.bos_token_id", 7), eos = key_u32("tokenizer.ggml.eos_token_id", 8);
+    const std::string add_bos = key_bool("tokenizer.ggml.add_bos_token", true), no_bos = key_bool("tokenizer.ggml.add_bos_token", false);
+    const std::string add_eos = key_bool("tokenizer.ggml.add_eos_token", true), no_prefix = key_bool("tokenizer.ggml.add_space_prefix", false);
+    typedef std::vector<int> Ids_;
+    Tokenizer t = load("gpt2", "gpt-2", { bos, eos });
+    CHECK(t.before.empty() && t.after.empty() && t.bos == 7 && t.eos == 8, "gpt-2: %zu before", t.before.size());
+    t = load("gpt2", "gpt-2", { bos, eos, add_bos, add_eos });
+    CHECK(t.before == Ids_{ 7 } && t.after == Ids_{ 8 }, "gpt-2 with BOS and EOS");
+    t = load("gpt2", "llama-bpe", { bos });
+    CHECK(t.before == Ids_{ 7 } && t.eos == -1, "llama-bpe: BOS");
+    t = load("gpt2", "llama-bpe", { bos, no_bos });
+    CHECK(t.before.empty(), "llama-bpe without BOS");
+    t = load("llama", "", { no_bos });
+    CHECK(t.before.empty() && t.bos == 1 && t.eos == 2 && t.unk == 0, "llama without BOS");
+    const std::vector<int> with = tokenizer_encode(load("llama", "", {}), " a", false), without = tokenizer_encode(load("llama", "", { no_prefix }), " a", false);
+    CHECK(with.size() == without.size() + 1, "llama with and without a space in front: %zu and %zu tokens", with.size(), without.size());
+    const std::vector<int> two = tokenizer_encode(load("llama", "", { no_prefix }), "a", false);
+    CHECK(tokenizer_decode(load("llama", "", { no_prefix }), two.data(), two.size(), false) == "a", "llama without a space in front: decode");
+}
+
+static void test_tokenizer_refused() {
+    const Vocabulary good = vocabulary_of("gpt2"), scores = vocabulary_of("llama2");
+    auto refuses = [&](const std::string& bytes, const char* wanted) {
+        file_write(path, bytes);
+        int code = 0;
+        rewind(messages);
+        try { tokenizer_load(path); } catch (Exit& e) { code = e.code; }
+        CHECK(code == EXIT_USER && said().find(wanted) != std::string::npos && said().find("---> HINT: ") != std::string::npos, "wanted \"%s\", got status %d, %s", wanted, code, said().c_str());
+    };
+    refuses(file_of({}, {}, ""), "tokenizer.ggml.model: got ''");
+    refuses(tokenizer_file(good, "t5", "gpt-2"), "tokenizer.ggml.model: got 't5'");
+    refuses(tokenizer_file(good, "gpt2", "tekken"), "tokenizer.ggml.pre: got 'tekken', wanted one of gpt-2, ");
+    refuses(tokenizer_file(good, "gpt2", ""), "tokenizer.ggml.pre: got ''");
+    Vocabulary v = good;
+    v.types.pop_back();
+    refuses(tokenizer_file(v, "gpt2", "gpt-2"), "a type for each token");
+    v = good; v.types[3] = 9;
+    refuses(tokenizer_file(v, "gpt2", "gpt-2"), "got 9 for token 3");
+    v = good; v.merges[2] = "nothing";
+    refuses(tokenizer_file(v, "gpt2", "gpt-2"), "merge 3: wanted two tokens");
+    v = good; v.merges[2] = "no thing";
+    refuses(tokenizer_file(v, "gpt2", "gpt-2"), "merge 3: no + thing: not all in the vocabulary");
+    v = good; v.merges.clear();
+    refuses(tokenizer_file(v, "gpt2", "gpt-2"), "has no tokenizer.ggml.merges");
+    v = scores; v.scores.pop_back();
+    refuses(tokenizer_file(v, "llama", ""), "scores for");
+    v = scores; v.scores[5] = NAN;
+    refuses(tokenizer_file(v, "llama", ""), "a score is not finite");
+    refuses(tokenizer_file(good, "gpt2", "gpt-2", { key_u32("tokenizer.ggml.bos_token_id", 100000) }), "bos_token_id: got 100000 for a vocabulary of 450");
+    file_write(dir + "/y.gguf", "");
+    int code = 0;
+    try { tokenizer_load(dir); } catch (Exit& e) { code = e.code; }
+    CHECK(code == EXIT_USER, "a directory with two GGUF files: status %d", code);
+    unlink((dir + "/y.gguf").c_str());
+}
+
 // ---- MXFP4 and directories of safetensors ----
 
 static void test_mxfp4() {
@@ -335,6 +486,8 @@ int main() {
     test_pairs();
     test_lies();
     test_fuzz(3000);
+    test_tokenizers();
+    test_tokenizer_refused();
     test_mxfp4();
     test_directory();
     remove_tree(dir);
