@@ -36,7 +36,10 @@ $(foreach s,$(SWITCHES),$(call one_of,$(s)))
 typed   := $(foreach o,$(MAKEOVERRIDES),$(firstword $(subst =, ,$(o))))
 strange := $(filter-out $(KNOWN),$(typed))
 $(if $(strange),$(error unknown switch $(strange); known are: $(KNOWN)))
-conflict := $(shell sed -n 's/^ *X_CONFLICT(ATTN=$(ATTN) *BIAS=$(BIAS) *, *"\(.*\)").*/\1/p' attention_variants.cuh)
+# one of a set a|b|c: (a name and |) any number of times, this name, (| and a name) any number of times
+in_set = ([a-z0-9_]*[|])*$(1)([|][a-z0-9_]*)*
+conflict := $(shell sed -nE 's/^ *X_CONFLICT\(ATTN=$(call in_set,$(ATTN)) +BIAS=$(call in_set,$(BIAS)) *, *"(.*)"\).*/\5/p' \
+              attention_variants.cuh)
 no_nvcc  := $(if $(filter cuda,$(BACKEND)),$(if $(NVCC),,BACKEND=cuda needs nvcc, which is not in PATH))
 $(if $(filter cpu-bf16,$(BACKEND)-$(PRECISION)),\
   $(error PRECISION=bf16 needs BACKEND=cuda; BACKEND=cpu computes in fp32))

@@ -43,14 +43,18 @@ TO ADD A VARIANT: one row in its table and, for ATTN, PE and FFN, one struct und
     X_ATTN(mlp,             "phi(q).phi(k), phi = MLP",         "learned kernel, no normalisation (Table 15)") \
     X_ATTN(mlp_norm,        "phi(q).phi(k) / max(|sum|, 1)",    "learned kernel, bounded (Table 6)") \
     X_ATTN(softmax_p,       "exp(s) / (sum exp(p s))^(1/p)",    "p-normalised softmax, --attn-p (Eq. 44)") \
-    X_ATTN(sigmoid_p,       "w / (sum w^p)^(1/p), w = sigmoid", "p-normalised sigmoid, --attn-p (Eq. 43)")
+    X_ATTN(sigmoid_p,       "w / (sum w^p)^(1/p), w = sigmoid", "p-normalised sigmoid, --attn-p (Eq. 43)") \
+    X_ATTN(softpick,        "relu(e^s - 1) / sum |e^s - 1|",    "rectified: a row may weigh nothing (Zuhri et al. 2025)") \
+    X_ATTN(softcap,         "softmax(cap tanh(s / cap))",       "scores within +-cap: Gemma 2")
 
-enum ZKind { Z_ONE, Z_SUM, Z_MAX1, Z_PNORM };  // Z = 1 | sum w (+ eps) | max(|sum w|, 1) | (sum w^p)^(1/p)
+// Z = 1 | sum w (+ eps) | sum |w| + eps, and w < 0 counts there only | max(|sum w|, 1) | (sum w^p)^(1/p)
+enum ZKind { Z_ONE, Z_SUM, Z_ABS, Z_MAX1, Z_PNORM };
 enum Phi   { PHI_NONE, PHI_ELU1, PHI_MLP };    // the kernel on q and k, after PE
 
 struct AttnBase {
     static constexpr bool  exp_family = false; // f = exp: overflows at s = 89, so rows are shifted by their running max
     static constexpr bool  is_signed  = false; // f(-inf) is no mask, as w may have either sign
+    static constexpr bool  capped     = false; // the score is cap tanh(s / cap)
     static constexpr ZKind Z          = Z_ONE;
     static constexpr Phi   phi        = PHI_NONE;
 };
@@ -59,7 +63,7 @@ struct Attn_softmax : AttnBase {
     static constexpr ZKind Z          = Z_SUM;
     template <class F> HD static F sim(F s)       { return exp_(s); }
     template <class F> HD static F dsim(F, F w)   { return w; }                  // (e^s)' = e^s
-    template <class F> HD static F dlog(F)        { return F(1); }               // f' / f, from w
+    template <class F> HD static F dlog(F)        { return F(1); }               // f' / f, from w: for the p-norm
 };
 struct Attn_sigmoid : AttnBase {
     template <class F> HD static F sim(F s)       { return sigmoid_(s); }
@@ -70,14 +74,12 @@ struct Attn_sigmoid_norm : Attn_sigmoid { static constexpr ZKind Z = Z_SUM; };
 struct Attn_elu1 : AttnBase {
     template <class F> HD static F sim(F s)       { return s > 0 ? s + F(1) : exp_(min_(s, F(0))); }
     template <class F> HD static F dsim(F, F w)   { return min_(w, F(1)); }      // 1 above 0, e^s below
-    template <class F> HD static F dlog(F w)      { return w > F(1) ? F(1) / w : F(1); }
 };
 struct Attn_elu1_norm : Attn_elu1 { static constexpr ZKind Z = Z_SUM; };
 struct Attn_identity : AttnBase {
     static constexpr bool is_signed = true;
     template <class F> HD static F sim(F s)       { return s; }
     template <class F> HD static F dsim(F, F)     { return F(1); }
-    template <class F> HD static F dlog(F w)      { return F(1) / w; }
 };
 struct Attn_identity_norm   : Attn_identity { static constexpr ZKind Z = Z_MAX1; };
 struct Attn_kernel_elu      : Attn_identity { static constexpr Phi phi = PHI_ELU1; };
@@ -86,17 +88,26 @@ struct Attn_mlp             : Attn_identity { static constexpr Phi phi = PHI_MLP
 struct Attn_mlp_norm        : Attn_identity { static constexpr Phi phi = PHI_MLP; static constexpr ZKind Z = Z_MAX1; };
 struct Attn_softmax_p       : Attn_softmax  { static constexpr ZKind Z = Z_PNORM; };
 struct Attn_sigmoid_p       : Attn_sigmoid  { static constexpr ZKind Z = Z_PNORM; };
+struct Attn_softcap         : Attn_softmax  { static constexpr bool capped = true; };
+struct Attn_softpick        : AttnBase {
+    static constexpr bool  exp_family = true, is_signed = true;
+    static constexpr ZKind Z          = Z_ABS;
+    template <class F> HD static F sim(F s)       { return exp_(s) - F(1); }
+    template <class F> HD static F dsim(F, F w)   { return w + F(1); }           // (e^s - 1)' = e^s
+};
 
 // ----------------------------------------------------------------------------
 // 3 switch BIAS=<name>     X_BIAS(name, extra column, learn k*, learn v*, add v* to every output, extra token, "help")
-// The extra column has no position, is never masked, and joins the sum in Z. Its score is `key`: q . k* scale, or
-// `logit`: a number z for each query head. k* = 0 or v* = 0 where not learned.
+// The extra column has no position, is never masked, and joins the sum in Z. Its score is that of a key k*, scale q . k*,
+// or a logit z of each query head, which needs no k*. What is not learned is 0.
 enum Column { NO_COLUMN, KEY_COLUMN, LOGIT_COLUMN };
 #define BIAS_VARIANTS(X_BIAS) \
     X_BIAS(none,       NO_COLUMN,    0, 0, 0, 0, "keys and values are the tokens', nothing else") \
     X_BIAS(sink_token, NO_COLUMN,    0, 0, 0, 1, "one learned token x* before every sequence (Table 4, row 2)") \
     X_BIAS(kv,         KEY_COLUMN,   1, 1, 0, 0, "one extra learned key k* and value v* per head (Table 4, row 3)") \
     X_BIAS(k,          KEY_COLUMN,   1, 0, 0, 0, "one extra learned key k*, v* = 0 or --v-star (Table 4, row 4; Table 5)") \
+    X_BIAS(zero,       KEY_COLUMN,   0, 0, 0, 0, "an extra key k* = 0, v* = 0: softmax off by one, exp(s) / (1 + sum exp(s))") \
+    X_BIAS(logit,      LOGIT_COLUMN, 1, 0, 0, 0, "a learned logit z per query head, v* = 0: exp(s) / (exp(z) + sum exp(s)), gpt-oss") \
     X_BIAS(v,          NO_COLUMN,    0, 0, 1, 0, "a learned v* added to the output of every head (Table 4, row 5)")
 
 #define BIAS_NAME(name, ...) BIAS_##name,
@@ -261,16 +272,12 @@ enum { ROPE_VARIANTS(ROPE_NAME) };
     X_BACKEND(cpu,    "reference.h",         "plain C++ with OpenMP, runs anywhere") \
     X_BACKEND(cuda,   "cuda_ops.cuh",        "one GPU, sm_80 or newer; needs nvcc and cuBLASLt to build")
 
-// pairs that mean nothing; the Makefile stops with the reason, the static_assert below guards direct compilation
+// pairs that mean nothing: any value of the first set with any of the second. The Makefile stops with the reason, the
+// static_assert below guards direct compilation
 #define CONFLICTS(X_CONFLICT) \
-    X_CONFLICT(ATTN=kernel_elu      BIAS=kv, "phi of k* is not defined: it would pass the kernel without a position") \
-    X_CONFLICT(ATTN=kernel_elu      BIAS=k,  "phi of k* is not defined: it would pass the kernel without a position") \
-    X_CONFLICT(ATTN=kernel_elu_norm BIAS=kv, "phi of k* is not defined: it would pass the kernel without a position") \
-    X_CONFLICT(ATTN=kernel_elu_norm BIAS=k,  "phi of k* is not defined: it would pass the kernel without a position") \
-    X_CONFLICT(ATTN=mlp             BIAS=kv, "phi of k* is not defined: it would pass the kernel without a position") \
-    X_CONFLICT(ATTN=mlp             BIAS=k,  "phi of k* is not defined: it would pass the kernel without a position") \
-    X_CONFLICT(ATTN=mlp_norm        BIAS=kv, "phi of k* is not defined: it would pass the kernel without a position") \
-    X_CONFLICT(ATTN=mlp_norm        BIAS=k,  "phi of k* is not defined: it would pass the kernel without a position")
+    X_CONFLICT(ATTN=kernel_elu|kernel_elu_norm BIAS=kv|k|zero|logit, "phi of k* is not defined") \
+    X_CONFLICT(ATTN=mlp|mlp_norm               BIAS=kv|k|zero|logit, "phi of k* is not defined") \
+    X_CONFLICT(ATTN=identity|identity_norm|softpick BIAS=zero, "a score of 0 weighs nothing there")
 
 // ----------------------------------------------------------------------------
 // 6 the choice: -DATTN=<name> -DBIAS=<name> ..., set by the Makefile
@@ -294,13 +301,14 @@ static_assert(!(Attn::phi != PHI_NONE && Bias::column), "a kernel phi with a lea
 // ----------------------------------------------------------------------------
 // 7 row mathematics. What a row keeps from forward for backward and for the metrics is two numbers, never the row:
 //      exp family:  A_j = exp((s_j - stat[0]) - stat[1]);   stat[0] = max_j s_j,  stat[1] = ln(Z exp(-stat[0]) / alpha)
+//      softpick:    A_j = max(0, that - exp(-stat[0] - stat[1])),   stat[0] = max(0, max_j s_j)
 //      the others:  A_j = f(s_j) stat[0];                   stat[0] = alpha / Z,   stat[1] = sum_j w_j (or w_j^p)
 // (One number L = ln Z would do for the exp family, but at scores near 30 it costs five bits of A: gradients 1e-5 off.)
 
 struct AttnShape {
     int B, T, NH, KV, HS;     // KV key/value heads; query head h reads key/value head h / (NH / KV)
     int window, prefix;       // query t sees keys t-window+1..t (0: all up to t), and every key < prefix
-    int bias_shared;          // 1: one k*, v* for all heads of a layer (Table 12)
+    int bias_shared;          // 1: one k*, v* or z for all heads of a layer (Table 12)
     int k_dims;               // learnable entries of k*, 1..HS (Table 13)
     float p, alpha;           // --attn-p, --attn-alpha
     double scale = 1;         // of q . k: 1 / sqrt(HS), unless the model says otherwise
@@ -311,6 +319,10 @@ HD int  attn_row(AttnShape s) { return (s.NH + 2 * s.KV) * s.HS; } // one row of
 // the learned key or value of key/value head g; NULL where there is none
 template <class R> HD const R* attn_star(const R* star, AttnShape s, int g) {
     return star && !s.bias_shared ? star + g * s.HS : star;
+}
+// what the score of query head h's extra column is made of: its z, or the k* of its key/value head
+template <class Bi, class R> HD const R* attn_column(const R* star, AttnShape s, int h) {
+    return Bi::column != LOGIT_COLUMN ? attn_star(star, s, h / (s.NH / s.KV)) : s.bias_shared ? star : star + h;
 }
 HD bool attn_sees(AttnShape s, int t, int j) { return (j <= t && (!s.window || j > t - s.window)) || j < s.prefix; }
 // of a tile of queries t0 <= t < t1 and keys j0 <= j < j1: is none visible, are all
@@ -323,10 +335,24 @@ HD bool attn_tile_full(AttnShape s, int t0, int t1, int j0, int j1) {
 // what a masked score is set to, so that its weight is 0. (Where w is signed f' is not 0: backward masks ds itself)
 template <class A, class F> HD F attn_masked() { return A::is_signed ? F(0) : F(-INFINITY); }
 
-// one weight joins the sum under Z
+// the score from scale q . k + bias, and its derivative from the score itself; 0 where the score is masked
+template <class A, class F> HD F attn_capped(F s, F cap) { return A::capped ? cap * tanh_(s / cap) : s; }
+template <class A, class F> HD F attn_slope(F s, F cap) {
+    return A::capped ? max_(F(1) - s / cap * (s / cap), F(0)) : F(1);
+}
+// what m, the largest score, starts from
+template <class A, class F> HD F attn_least() { return A::Z == Z_ABS ? F(0) : F(-INFINITY); }
+// f(s); for the exp family f(s) exp(-m), which is what its loop sums
+template <class A, class F> HD F attn_term(F s, F m) {
+    return !A::exp_family ? A::sim(s) : A::Z == Z_ABS ? exp_(s - m) - exp_(-m) : exp_(s - m);
+}
+// what that adds to the sum under Z
 template <class A, class F> HD F attn_mass(F w, F p) {
+    if (A::Z == Z_ABS) { return w < 0 ? -w : w; }
     return A::Z != Z_PNORM ? w : w > 0 ? exp_(p * log_(w)) : F(0);
 }
+// and what v is multiplied with
+template <class A, class F> HD F attn_share(F w) { return A::Z == Z_ABS ? max_(w, F(0)) : w; }
 // Z from that sum, for all but the exp family. 1e-8 as in the official code. The floor of the p-norm is for rows whose
 // w^p all underflow in float: then w < e^(-87/p), so no A_j exceeds alpha (with 1e-30 they reached 1e19: s -25, p 4)
 template <class A, class F> HD F attn_Z(F l, F p) {
@@ -336,9 +362,21 @@ template <class A, class F> HD F attn_Z(F l, F p) {
          :                  max_(l > 0 ? exp_(log_(l) / p) : F(0), max_(exp_(F(-87) / p), F(1e-37)));
 }
 template <class A, class F> HD F attn_alpha(AttnShape s) { return A::Z == Z_ONE ? F(1) : F(s.alpha); }
+// stat from m, the largest score, and l, the sum under Z; returns alpha / Z, with which the loop's sum of w_j v_j is the
+// output. Of the exp family both are relative to m
+template <class A, class F> HD F attn_stat(F (&stat)[2], F m, F l, F p, F alpha) {
+    const F sum = A::Z == Z_ABS ? l + F(1e-6) * exp_(-m) : l;
+    const F ln_Z = (A::Z == Z_PNORM ? log_(sum) / p : log_(sum)) - log_(alpha);
+    const F factor = A::exp_family ? exp_(-ln_Z) : alpha / attn_Z<A>(l, p);
+    stat[0] = A::exp_family ? m : factor;
+    stat[1] = A::exp_family ? ln_Z : l;
+    return factor;
+}
 // A_j from its score
 template <class A, class F> HD F attn_weight(F s, F stat0, F stat1) {
-    return A::exp_family ? exp_((s - stat0) - stat1) : A::sim(s) * stat0;
+    if (!A::exp_family) { return A::sim(s) * stat0; }
+    const F w = exp_((s - stat0) - stat1);
+    return A::Z == Z_ABS ? max_(w - exp_(-stat0 - stat1), F(0)) : w;
 }
 // delta = (dZ/dw) (do . o) / alpha, the one number per row that backward adds to (stat0, stat1). For Z_PNORM the factor
 // dZ/dw_j = (w_j / Z)^(p-1) depends on j and stays in attn_ds
@@ -349,11 +387,15 @@ template <class A, class F> HD F attn_delta(F do_o, F stat1, F alpha) {
 // from o = sum_j A_j v_j, A_j = alpha f(s_j) / Z:
 //     ds_j = f'(s_j) (alpha/Z) (dA_j - delta (w_j/Z)^(p-1)),  p = 1 unless Z_PNORM
 // weight = A_j, dweight = do . v_j
-template <class A, class F> HD F attn_ds(F s, F weight, F dweight, F stat0, F delta, F p, F alpha) {
-    if (A::Z == Z_PNORM) { // f' (w/Z)^(p-1) / Z = (f'/f) (w/Z)^p, finite also where w -> 0 and p < 1
+template <class A, class F> HD F attn_ds(F s, F weight, F dweight, F stat0, F stat1, F delta, F p, F alpha) {
+    if constexpr (A::Z == Z_PNORM) { // f' (w/Z)^(p-1) / Z = (f'/f) (w/Z)^p, finite also where w -> 0 and p < 1
         F share = weight > 0 ? exp_(p * log_(weight / alpha)) : F(0);
         F w = A::exp_family ? F(1) : weight / stat0;
         return (weight * dweight - alpha * delta * share) * A::dlog(w);
+    }
+    if (A::Z == Z_ABS) { // f = e^s - 1 weighs v where s > 0, and adds |f| to Z: f' (alpha/Z) ([s > 0] dA_j - sign(s) delta)
+        const F d = s > 0 ? dweight - delta : s < 0 ? delta : F(0);
+        return exp_((s - stat0) - stat1) * d;
     }
     if (A::exp_family) { return weight * (dweight - delta); }
     return A::dsim(s, A::sim(s)) * stat0 * (dweight - delta);

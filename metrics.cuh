@@ -38,13 +38,13 @@ namespace cpu {
 template <class A, class Bi, class Pe>
 void attention_metrics(HeadMetrics* out, const real* qkv, const acc* stat, const real* kstar, int skip, AttnShape s) {
     const int T = s.T, HS = s.HS, W = attn_row(s), G = s.NH / s.KV;
-    const real scale = s.scale;
+    const real scale = s.scale, cap = s.cap;
     #pragma omp parallel for schedule(dynamic)
     for (int bh = 0; bh < s.B * s.NH; bh++) {
         const int b = bh / s.NH, h = bh % s.NH, rows = T - skip;
         const real* x = qkv + (long)b * T * W;
         const real* k = x + (s.NH + h / G) * HS;
-        const real* ks = attn_star(kstar, s, h / G);
+        const real* star = attn_column<Bi>(kstar, s, h);
         double alpha[METRIC_K + 1] = {}, proxy[METRIC_K + 1] = {}, mass = 0, entropy = 0;
         std::vector<double> weight(T + 1);                               // one row: star column, then the T keys
         for (int t = 0; t < T; t++) {
@@ -52,12 +52,12 @@ void attention_metrics(HeadMetrics* out, const real* qkv, const acc* stat, const
             const acc* st = stat + ((long)bh * T + t) * 2;
             double sum_abs = 0, sum = 0, plogp = 0;
             weight[0] = 0;
-            if (Bi::column) { weight[0] = attn_weight<A, real>(ks ? dot(q, ks, HS) * scale : real(0), st[0], st[1]); }
+            if (Bi::column) { weight[0] = attn_weight<A, real>(star_score<A, Bi>(q, star, s), st[0], st[1]); }
             for (int j = 0; j < T; j++) {
                 weight[j + 1] = 0;
                 if (!attn_sees(s, t, j)) { continue; }
                 const real score = dot(q, k + (long)j * W, HS) * scale + Pe::template bias<real>(t - j, h, s.NH);
-                weight[j + 1] = attn_weight<A, real>(score, st[0], st[1]);
+                weight[j + 1] = attn_weight<A, real>(attn_capped<A>(score, cap), st[0], st[1]);
             }
             for (int j = 0; j <= T; j++) { sum_abs += fabs(weight[j]); sum += j > skip ? weight[j] : 0; }
             const double inv = sum_abs > 0 ? 1 / sum_abs : 0;
@@ -77,7 +77,7 @@ void attention_metrics(HeadMetrics* out, const real* qkv, const acc* stat, const
         HeadMetrics* o = out + bh;
         memset(o, 0, sizeof(*o));
         if (Bi::column || skip) {
-            const int own = Bi::column ? 1 : 0, n = rows + 1;            // the extra column's one-hot query row
+            const int own = Bi::column != NO_COLUMN, n = rows + 1;            // the extra column's one-hot query row
             o->alpha[0] = (alpha[0] + own) / n;
             o->proxy[0] = (proxy[0] + own) / n;
         }
@@ -163,18 +163,20 @@ template <class A, class Bi, class Pe, class R, class S>
 void head_maps(float* map, float* cosine, float* product, const R* qkv, const S* stat, const R* kstar, int h,
                AttnShape s) {
     const int W = attn_row(s), g = h / (s.NH / s.KV);
-    const R* ks = attn_star(kstar, s, g);
+    const R* star = attn_column<Bi>(kstar, s, h);
     for (int t = 0; t < s.T; t++) {
         for (int j = -1; j < s.T; j++) {
             const R* q = qkv + (long)t * W + h * s.HS;
-            const R* k = j >= 0 ? qkv + (long)j * W + (s.NH + g) * s.HS : ks;
+            const R* k_star = Bi::column == KEY_COLUMN ? star : NULL;
+            const R* k = j >= 0 ? qkv + (long)j * W + (s.NH + g) * s.HS : k_star;
             double qk = 0, qq = 0, kk = 0;
             for (int i = 0; i < s.HS; i++) {
                 const double a = (float)q[i], b = k ? (double)(float)k[i] : 0.0;
                 qk += a * b; qq += a * a; kk += b * b;
             }
             const long at = (long)t * (s.T + 1) + j + 1;
-            const double score = qk * s.scale + (j >= 0 ? Pe::template bias<double>(t - j, h, s.NH) : 0.0);
+            double score = qk * s.scale + (j >= 0 ? Pe::template bias<double>(t - j, h, s.NH) : 0.0);
+            score = j < 0 && Bi::column == LOGIT_COLUMN ? (double)(float)star[0] : attn_capped<A>(score, (double)s.cap);
             const bool sees = j >= 0 ? attn_sees(s, t, j) : (bool)Bi::column;
             const S* st = stat + ((long)h * s.T + t) * 2;
             map[at] = sees ? attn_weight<A, double>(score, st[0], st[1]) : 0.0;

@@ -79,7 +79,7 @@ template <class A, class Pe>
 inline void tile_scores(real* score, const real* q, const real* k_cols, int t0, int t1, int j0, int j1, int h,
                         AttnShape s) {
     const int HP = padded(s.HS), TP = padded_keys(s.T), N = padded(j1 - j0);
-    const real scale = s.scale;
+    const real scale = s.scale, cap = s.cap;
     for (int r = 0; r < t1 - t0; r++) { for (int j = 0; j < N; j++) { score[r * BC + j] = 0; } }
     tile_product(score, BC, q, HP, 1, k_cols + j0, TP, t1 - t0, N, s.HS);
     const bool full = attn_tile_full(s, t0, t1, j0, j1);
@@ -88,6 +88,7 @@ inline void tile_scores(real* score, const real* q, const real* k_cols, int t0, 
         for (int j = 0; j < j1 - j0; j++) {
             x[j] *= scale;
             if (Pe::score_bias) { x[j] += Pe::template bias<real>(t0 + r - (j0 + j), h, s.NH); }
+            x[j] = attn_capped<A>(x[j], cap);
         }
         if (full) { continue; }
         for (int j = 0; j < j1 - j0; j++) { if (!attn_sees(s, t0 + r, j0 + j)) { x[j] = attn_masked<A, real>(); } }
@@ -99,35 +100,44 @@ inline real dot(const real* a, const real* b, int n) {
     for (int i = 0; i < n; i++) { sum += a[i] * b[i]; }
     return sum;
 }
+// the score of the extra column for query q; star: z of its head or, of its key/value head, k* or NULL
+template <class A, class Bi> inline real star_score(const real* q, const real* star, AttnShape s) {
+    if (Bi::column == LOGIT_COLUMN) { return star[0]; }
+    return star ? attn_capped<A>(dot(q, star, s.HS) * real(s.scale), real(s.cap)) : real(0);
+}
 // the last key, rounded to nothing, that a tile of queries ending at t1 can see
 inline int tile_end(int t1, AttnShape s) { return std::min(s.T, std::max(t1, s.prefix)); }
 
-// out (B, T, NH HS), stat (B, NH, T, 2) <- qkv (B, T, (NH + 2 KV) HS), kstar, vstar (KV or 1, HS) or NULL for zero
+// out (B, T, NH HS), stat (B, NH, T, 2) <- qkv (B, T, (NH + 2 KV) HS), kstar, vstar (KV or 1, HS) or NULL for zero;
+// BIAS=logit: kstar is z (NH or 1)
 template <class A, class Bi, class Pe>
 void attention_forward(real* out, acc* stat, const real* qkv, const real* kstar, const real* vstar, AttnShape s) {
     const int T = s.T, HS = s.HS, W = attn_row(s), HP = padded(HS), TP = padded_keys(T), G = s.NH / s.KV;
-    const real p = s.p, alpha = attn_alpha<A, real>(s), scale = s.scale;
+    const real p = s.p, alpha = attn_alpha<A, real>(s);
     #pragma omp parallel for schedule(dynamic)
     for (int bg = 0; bg < s.B * s.KV; bg++) {
         const int b = bg / s.KV, g = bg % s.KV;
-        const real* x = qkv + (long)b * T * W;                       // this sequence
-        const real *ks = attn_star(kstar, s, g), *vs = attn_star(vstar, s, g);
+        const real *x = qkv + (long)b * T * W, *vs = attn_star(vstar, s, g); // this sequence, this value head
         real *k_cols = scratch(0, (long)HS * TP), *v = scratch(1, (long)T * HP), *q = scratch(2, BR * HP);
         real *o = scratch(3, BR * HP), *score = scratch(4, BR * BC), m[BR], l[BR];
         head_gather(NULL, k_cols, x + (s.NH + g) * HS, W, T, HS);
         head_gather(v, NULL, x + (s.NH + s.KV + g) * HS, W, T, HS);
         for (int h = g * G; h < (g + 1) * G; h++) {
+            const real* star = attn_column<Bi>(kstar, s, h);
             for (int t0 = 0; t0 < T; t0 += BR) {
                 const int t1 = std::min(T, t0 + BR);
                 head_gather(q, NULL, x + (long)t0 * W + h * HS, W, t1 - t0, HS);
                 // the extra column is the state that the loop starts from
                 for (int r = 0; r < t1 - t0; r++) {
-                    const real s_star = Bi::column && ks ? dot(q + r * HP, ks, HS) * scale : real(0);
-                    const real w_star = !Bi::column ? real(0) : A::exp_family ? real(1) : A::sim(s_star);
-                    m[r] = Bi::column ? s_star : real(-INFINITY);
-                    l[r] = attn_mass<A>(w_star, p);
-                    for (int i = 0; i < HP; i++) {
-                        o[r * HP + i] = Bi::column && vs && i < HS ? w_star * vs[i] : real(0);
+                    m[r] = attn_least<A, real>();
+                    l[r] = 0;
+                    for (int i = 0; i < HP; i++) { o[r * HP + i] = 0; }
+                    const real s_star = Bi::column != NO_COLUMN ? star_score<A, Bi>(q + r * HP, star, s) : real(0);
+                    if (Bi::column != NO_COLUMN && s_star != real(-INFINITY)) {
+                        m[r] = max_(m[r], s_star);
+                        const real w_star = attn_term<A>(s_star, m[r]);
+                        l[r] = attn_mass<A>(w_star, p);
+                        for (int i = 0; vs && i < HS; i++) { o[r * HP + i] = attn_share<A>(w_star) * vs[i]; }
                     }
                 }
                 const int end = tile_end(t1, s);
@@ -137,9 +147,8 @@ void attention_forward(real* out, acc* stat, const real* qkv, const real* kstar,
                     tile_scores<A, Pe>(score, q, k_cols, t0, t1, j0, j1, h, s);
                     for (int r = 0; r < t1 - t0; r++) {
                         real* w = score + r * BC;
-                        real sum = 0;
+                        real sum = 0, top = m[r];
                         if (A::exp_family) {
-                            real top = m[r];
                             #pragma omp simd reduction(max : top)
                             for (int j = 0; j < j1 - j0; j++) { top = max_(top, w[j]); }
                             if (top == real(-INFINITY)) { for (int j = 0; j < j1 - j0; j++) { w[j] = 0; } continue; }
@@ -147,22 +156,19 @@ void attention_forward(real* out, acc* stat, const real* qkv, const real* kstar,
                             m[r] = top;
                             l[r] *= attn_mass<A>(shrink, p);
                             for (int i = 0; i < HP; i++) { o[r * HP + i] *= shrink; }
-                            for (int j = 0; j < j1 - j0; j++) { w[j] = exp_(w[j] - top); }
-                        } else {
-                            for (int j = 0; j < j1 - j0; j++) { w[j] = A::sim(w[j]); }
                         }
+                        for (int j = 0; j < j1 - j0; j++) { w[j] = attn_term<A>(w[j], top); }
                         #pragma omp simd reduction(+ : sum)
                         for (int j = 0; j < j1 - j0; j++) { sum += attn_mass<A>(w[j], p); }
                         l[r] += sum;
+                        for (int j = 0; A::Z == Z_ABS && j < j1 - j0; j++) { w[j] = attn_share<A>(w[j]); }
                     }
                     tile_product(o, HP, score, BC, 1, v + (long)j0 * HP, HP, t1 - t0, HP, j1 - j0);
                 }
                 for (int r = 0; r < t1 - t0; r++) {
-                    const real ln_Z = (A::Z == Z_PNORM ? log_(l[r]) / p : log_(l[r])) - log_(alpha);
-                    const real factor = A::exp_family ? exp_(-ln_Z) : alpha / attn_Z<A>(l[r], p);
-                    acc* st = stat + ((long)(b * s.NH + h) * T + t0 + r) * 2;
-                    st[0] = A::exp_family ? m[r] : factor;
-                    st[1] = A::exp_family ? ln_Z : l[r];
+                    acc st[2];
+                    const real factor = attn_stat<A>(st, m[r], l[r], p, alpha);
+                    memcpy(stat + ((long)(b * s.NH + h) * T + t0 + r) * 2, st, sizeof st);
                     real* out_t = out + ((long)b * T + t0 + r) * s.NH * HS + h * HS;
                     for (int i = 0; i < HS; i++) { out_t[i] = o[r * HP + i] * factor; }
                 }
@@ -171,36 +177,38 @@ void attention_forward(real* out, acc* stat, const real* qkv, const real* kstar,
     }
 }
 
-// the extra column of one query: dq_t, dk*, dv* += ; ks or vs NULL for zero
-template <class A>
-inline void star_backward(real* dq_t, acc* dks, acc* dvs, const real* do_t, const real* q_t, const acc* st_t,
-                          const real* ks, const real* vs, real delta, AttnShape s) {
-    const real scale = s.scale, alpha = attn_alpha<A, real>(s);
-    const real s_star = ks ? dot(q_t, ks, s.HS) * scale : real(0), dw_star = vs ? dot(do_t, vs, s.HS) : real(0);
+// the extra column of one query: dq_t, dk* (or dz), dv* += ; star or vs NULL for zero
+template <class A, class Bi>
+inline void star_backward(real* dq_t, acc* dstar, acc* dvs, const real* do_t, const real* q_t, const acc* st_t,
+                          const real* star, const real* vs, real delta, AttnShape s) {
+    const real s_star = star_score<A, Bi>(q_t, star, s), dw_star = vs ? dot(do_t, vs, s.HS) : real(0);
     const real w_star = attn_weight<A>(s_star, st_t[0], st_t[1]);
-    const real ds_star = attn_ds<A>(s_star, w_star, dw_star, st_t[0], delta, real(s.p), alpha) * scale;
+    const real ds = attn_ds<A>(s_star, w_star, dw_star, st_t[0], st_t[1], delta, real(s.p), attn_alpha<A, real>(s));
+    const real ds_star = ds * attn_slope<A>(s_star, real(s.cap)) * real(s.scale);
+    for (int i = 0; i < s.HS; i++) { dvs[i] += w_star * do_t[i]; }
+    if (Bi::column == LOGIT_COLUMN) { *dstar += ds; return; }
     for (int i = 0; i < s.HS; i++) {
-        if (ks) { dq_t[i] += ds_star * ks[i]; }
-        dks[i] += ds_star * q_t[i];
-        dvs[i] += w_star * do_t[i];
+        if (star) { dq_t[i] += ds_star * star[i]; }
+        dstar[i] += ds_star * q_t[i];
     }
 }
-// dqkv = (overwritten), dkstar, dvstar += (KV or 1, HS), or NULL where there is nothing to learn. turns: NULL, or the
+// dqkv = (overwritten), dkstar, dvstar += as kstar, vstar, or NULL where there is nothing to learn. turns: NULL, or the
 // table of rope, and dq and dk leave turned back: where q and k came out of rope, this is also its backward.
-// in the forward pass this was:  A_j = alpha f(s_j) / Z,  o = sum_j A_j v_j,  s_j = scale q . k_j + bias, so
-//     dv_j += A_j do,   dA_j = do . v_j,   ds_j = attn_ds(..),   dq += scale ds_j k_j,   dk_j += scale ds_j q
+// in the forward pass this was:  A_j = alpha f(s_j) / Z,  o = sum_j A_j v_j,  s_j = capped(scale q . k_j + bias), so
+//     dv_j += A_j do,   dA_j = do . v_j,   ds_j = attn_ds(..) attn_slope(s_j),   dq += scale ds_j k_j,   dk_j += scale ds_j q
 template <class A, class Bi, class Pe>
 void attention_backward(real* dqkv, acc* dkstar, acc* dvstar, const real* dout, const real* out, const acc* stat,
                         const real* qkv, const real* kstar, const real* vstar, const acc* turns, AttnShape s) {
     const int T = s.T, HS = s.HS, W = attn_row(s), HP = padded(HS), TP = padded_keys(T), G = s.NH / s.KV;
-    const real p = s.p, alpha = attn_alpha<A, real>(s), scale = s.scale;
+    const real p = s.p, alpha = attn_alpha<A, real>(s), scale = s.scale, cap = s.cap;
     std::vector<acc> dstar((size_t)s.B * s.KV * 2 * HS);    // dk*, dv* of every (b, g), summed in order at the end
+    std::vector<acc> dz((size_t)s.B * s.NH);                // BIAS=logit: dz of every (b, h)
     #pragma omp parallel for schedule(dynamic)
     for (int bg = 0; bg < s.B * s.KV; bg++) {
         const int b = bg / s.KV, g = bg % s.KV;
         const real* x = qkv + (long)b * T * W;
         real* dx = dqkv + (long)b * T * W;
-        const real *ks = attn_star(kstar, s, g), *vs = attn_star(vstar, s, g);
+        const real* vs = attn_star(vstar, s, g);
         acc *dks = &dstar[(size_t)bg * 2 * HS], *dvs = dks + HS;
         real *k_cols = scratch(0, (long)HS * TP), *v_cols = scratch(1, (long)HS * TP), *k = scratch(2, (long)T * HP);
         real *dk = scratch(3, (long)T * HP), *dv = scratch(4, (long)T * HP);
@@ -211,6 +219,8 @@ void attention_backward(real* dqkv, acc* dkstar, acc* dvstar, const real* dout, 
         for (long i = 0; i < (long)T * HP; i++) { dk[i] = 0; dv[i] = 0; }
         for (int h = g * G; h < (g + 1) * G; h++) {
             const acc* st = stat + (long)(b * s.NH + h) * T * 2;
+            const real* star = attn_column<Bi>(kstar, s, h);
+            acc* d_star = Bi::column == LOGIT_COLUMN ? &dz[b * s.NH + h] : dks;
             for (int t0 = 0; t0 < T; t0 += BR) {
                 const int t1 = std::min(T, t0 + BR), end = tile_end(t1, s);
                 head_gather(q, NULL, x + (long)t0 * W + h * HS, W, t1 - t0, HS);
@@ -221,7 +231,7 @@ void attention_backward(real* dqkv, acc* dkstar, acc* dvstar, const real* dout, 
                     real *do_t = d_o + r * HP, *q_t = q + r * HP, *dq_t = dq + r * HP;
                     delta[r] = attn_delta<A>(dot(do_t, out_t, HS), st_t[1], alpha);
                     for (int i = 0; i < HP; i++) { dq_t[i] = 0; }
-                    if (Bi::column) { star_backward<A>(dq_t, dks, dvs, do_t, q_t, st_t, ks, vs, delta[r], s); }
+                    if (Bi::column) { star_backward<A, Bi>(dq_t, d_star, dvs, do_t, q_t, st_t, star, vs, delta[r], s); }
                 }
                 for (int j0 = 0; j0 < end; j0 += BC) {
                     const int j1 = std::min(end, j0 + BC), N = padded(j1 - j0);
@@ -236,7 +246,7 @@ void attention_backward(real* dqkv, acc* dkstar, acc* dvstar, const real* dout, 
                         for (int j = 0; j < j1 - j0; j++) {
                             const real s_j = w[j];
                             w[j] = attn_weight<A>(s_j, st0, st1);
-                            d[j] = attn_ds<A>(s_j, w[j], d[j], st0, dl, p, alpha) * scale;
+                            d[j] = attn_ds<A>(s_j, w[j], d[j], st0, st1, dl, p, alpha) * attn_slope<A>(s_j, cap) * scale;
                         }
                         if (A::is_signed && !full) {
                             for (int j = 0; j < j1 - j0; j++) { if (!attn_sees(s, t0 + r, j0 + j)) { d[j] = 0; } }
@@ -255,9 +265,12 @@ void attention_backward(real* dqkv, acc* dkstar, acc* dvstar, const real* dout, 
     for (int bg = 0; Bi::column && bg < s.B * s.KV; bg++) {
         const long row = s.bias_shared ? 0 : (bg % s.KV) * HS;
         for (int i = 0; i < HS; i++) {
-            if (dkstar && i < s.k_dims) { dkstar[row + i] += dstar[(size_t)bg * 2 * HS + i]; }
+            if (dkstar && Bi::column == KEY_COLUMN && i < s.k_dims) { dkstar[row + i] += dstar[(size_t)bg * 2 * HS + i]; }
             if (dvstar) { dvstar[row + i] += dstar[(size_t)bg * 2 * HS + HS + i]; }
         }
+    }
+    for (int bh = 0; Bi::column == LOGIT_COLUMN && dkstar && bh < s.B * s.NH; bh++) {
+        dkstar[s.bias_shared ? 0 : bh % s.NH] += dz[bh];
     }
     if (turns) { rope(dqkv, turns, -1, s); }
 }

@@ -15,7 +15,7 @@ namespace cuda {
 // the score of query t and key j from their dot product; full: nothing of the tile is masked
 template <class A, class Pe>
 DEVICE float attn_score(float dot, float scale, bool full, int t, int j, int h, const AttnShape& s) {
-    const float score = dot * scale + Pe::template bias<float>(t - j, h, s.NH);
+    const float score = attn_capped<A>(dot * scale + Pe::template bias<float>(t - j, h, s.NH), s.cap);
     return full || (j < s.T && attn_sees(s, t, j)) ? score : attn_masked<A, float>();
 }
 // from the dot products x = q.k and y = do.v to the weight and ds / sqrt(HS), in place
@@ -25,20 +25,18 @@ DEVICE void weight_ds(float& x, float& y, float scale, float alpha, bool full, i
     const bool sees = full || (t < s.T && j < s.T && attn_sees(s, t, j));
     const float score = attn_score<A, Pe>(x, scale, full, t, j, h, s);
     x = sees ? attn_weight<A>(score, stat0, stat1) : 0.0f;
-    y = sees ? attn_ds<A>(score, x, y, stat0, delta, s.p, alpha) * scale : 0.0f;
-}
-// stat from m, the largest score, and l, the sum under Z relative to it; returns what turns those weights into A
-template <class A> DEVICE float attn_stat(float (&stat)[2], float m, float l, float p, float alpha) {
-    const float ln_Z = (A::Z == Z_PNORM ? log_(l) / p : log_(l)) - log_(alpha);
-    const float factor = A::exp_family ? exp_(-ln_Z) : alpha / attn_Z<A>(l, p);
-    stat[0] = A::exp_family ? m : factor;
-    stat[1] = A::exp_family ? ln_Z : l;
-    return factor;
+    y = sees ? attn_ds<A>(score, x, y, stat0, stat1, delta, s.p, alpha) * attn_slope<A>(score, s.cap) * scale : 0.0f;
 }
 DEVICE float warp_dot(const real* a, const real* b, int HS) { // NULL counts as zero
     float sum = 0;
     for (int i = threadIdx.x % 32; a && b && i < HS; i += 32) { sum += (float)a[i] * (float)b[i]; }
     return warp_sum(sum);
+}
+// the score of the extra column for query q of head h, in every lane of a warp
+template <class A, class Bi> DEVICE float star_score(const real* q, const real* kstar, int h, const AttnShape& s) {
+    const real* star = attn_column<Bi>(kstar, s, h);
+    if (Bi::column == LOGIT_COLUMN) { return *star; }
+    return attn_capped<A>(warp_dot(q, star, s.HS) * (float)s.scale, s.cap);
 }
 // where head h of sequence b begins in qkv, for queries, keys and values
 HD const real* head_q(const real* qkv, const AttnShape& s, int b, int h) {
@@ -64,10 +62,10 @@ attention_rows_kernel(RowStats r, const real* dout, const real* out, const acc* 
     if (threadIdx.x % 32 == 0) { r.delta[row] = delta; }
     if (Bi::column) {
         const real *q = head_q(qkv, s, b, h) + (long)t * attn_row(s);
-        const float s_star = warp_dot(q, attn_star(kstar, s, g), s.HS) * scale;
-        const float w_star = attn_weight<A>(s_star, stat0, stat1);
+        const float s_star = star_score<A, Bi>(q, kstar, h, s), w_star = attn_weight<A>(s_star, stat0, stat1);
         const float dw_star = warp_dot(dout + o, attn_star(vstar, s, g), s.HS);
-        const float ds_star = attn_ds<A>(s_star, w_star, dw_star, stat0, delta, s.p, alpha) * scale;
+        const float ds = attn_ds<A>(s_star, w_star, dw_star, stat0, stat1, delta, s.p, alpha);
+        const float ds_star = Bi::column == LOGIT_COLUMN ? ds : ds * attn_slope<A>(s_star, s.cap) * scale;
         if (threadIdx.x % 32 == 0) { r.w_star[row] = w_star; r.ds_star[row] = ds_star; }
     }
 }
@@ -88,6 +86,18 @@ attention_dstar_kernel(float* part_k, float* part_v, const real* dout, RowStats 
         part_k[at + c] = dk;
         part_v[at + c] = dv;
     }
+}
+
+// dz (NH or 1) += the sums of ds* over all queries: a block for each number
+__global__ void __launch_bounds__(128) attention_dlogit_kernel(acc* dz, RowStats r, AttnShape s) {
+    const int heads = s.bias_shared ? s.NH : 1;
+    float sum = 0;
+    for (int b = 0; b < s.B; b++) {
+        const long from = ((long)b * s.NH + blockIdx.x) * s.T;
+        for (int i = threadIdx.x; i < heads * s.T; i += 128) { sum += r.ds_star[from + i]; }
+    }
+    sum = block_sum<128>(sum);
+    if (threadIdx.x == 0) { dz[blockIdx.x] += sum; }
 }
 
 // ---- by panels: any head dimension, either precision. A panel is the scores of up to PANEL_ROWS queries of one head
@@ -140,19 +150,20 @@ attention_panel_forward_kernel(real* w, real* out, acc* stat, const float* dots,
     const int b = x.b + n / rows, t = x.t0 + n % rows, g = x.h / (s.NH / s.KV);
     const float scale = s.scale, alpha = attn_alpha<A, float>(s), *dots_t = dots + (long)n * x.ld;
     auto score = [&](int j) { return attn_score<A, Pe>(dots_t[j], scale, false, t, x.j0 + j, x.h, s); };
-    float s_star = 0, m = -INFINITY, l = 0, st[2];
+    float s_star = 0, m = attn_least<A, float>(), l = 0, st[2];
     if (Bi::column) {
-        m = s_star = warp_dot(head_q(qkv, s, b, x.h) + (long)t * attn_row(s), attn_star(kstar, s, g), s.HS) * scale;
+        s_star = star_score<A, Bi>(head_q(qkv, s, b, x.h) + (long)t * attn_row(s), kstar, x.h, s);
+        m = max_(m, s_star);
     }
     if (A::exp_family) {
         for (int j = lane; j < keys; j += 32) { m = fmaxf(m, score(j)); }
         m = warp_max(m);
     }
     for (int j = lane; j < keys; j += 32) {
-        l += attn_mass<A>(A::exp_family ? exp_(score(j) - m) : A::sim(score(j)), s.p);
+        l += attn_mass<A>(attn_term<A>(score(j), m), s.p);
     }
     l = warp_sum(l);
-    if (Bi::column) { l += attn_mass<A>(A::exp_family ? exp_(s_star - m) : A::sim(s_star), s.p); }
+    if (Bi::column) { l += attn_mass<A>(attn_term<A>(s_star, m), s.p); }
     attn_stat<A>(st, m, l, s.p, alpha);
     for (int j = lane; j < keys; j += 32) { w[(long)n * x.ld + j] = real(attn_weight<A>(score(j), st[0], st[1])); }
     if (lane < 2) { stat[(((long)b * s.NH + x.h) * s.T + t) * 2 + lane] = lane ? st[1] : st[0]; }
@@ -177,8 +188,8 @@ attention_panel_backward_kernel(real* w, real* ds, real* dqkv, const float* dots
         w[at + j] = real(weight);
         ds[at + j] = real(d);
     }
-    const real* ks = attn_star(kstar, s, x.h / (s.NH / s.KV));
-    for (int i = lane; Bi::column && ks && i < s.HS; i += 32) {
+    const real* ks = attn_column<Bi>(kstar, s, x.h);
+    for (int i = lane; Bi::column == KEY_COLUMN && ks && i < s.HS; i += 32) {
         dqkv[((long)b * s.T + t) * attn_row(s) + x.h * s.HS + i] = real(r.ds_star[row] * (float)ks[i]);
     }
 }
@@ -237,7 +248,7 @@ void attention_dqkv_panels(real* dqkv, const real* dout, const acc* stat, RowSta
                     panel_dots(dw, d, O, v, W, x, s);
                     LAUNCH((attention_panel_backward_kernel<A, Bi, Pe>), panel_grid(x), dim3(128), 0,
                            w, ds, dqkv, dots, dw, stat, r, kstar, x, s);
-                    panel_rows(dqkv + h * s.HS, W, Bi::column && kstar, ds, k, W, x, s);
+                    panel_rows(dqkv + h * s.HS, W, Bi::column == KEY_COLUMN && kstar, ds, k, W, x, s);
                     panel_columns(dk, ds, q, W, x, s);
                     panel_columns(dv, w, d, O, x, s);
                 }
@@ -665,7 +676,8 @@ void attention_dqkv_mma(bf16* dqkv, const bf16* dout, const acc* stat, RowStats 
     }
 }
 
-// ---- the two operations
+// ---- the two operations. These variants go by panels everywhere
+template <class A, class Bi> constexpr bool by_panels = A::capped || A::Z == Z_ABS || Bi::column == LOGIT_COLUMN;
 inline bool on_tensor_cores(const AttnShape& s, std::initializer_list<const void*> pointers) {
     for (const void* p : pointers) { if ((uintptr_t)p % 16) { return false; } }
     #define X(D) if (sizeof(real) == 2 && s.HS == D) { return true; }
@@ -675,9 +687,9 @@ inline bool on_tensor_cores(const AttnShape& s, std::initializer_list<const void
 }
 template <class A, class Bi, class Pe>
 void attention_forward(real* out, acc* stat, const real* qkv, const real* kstar, const real* vstar, AttnShape s) {
-    const bool mma = on_tensor_cores(s, {out, qkv});
+    const bool mma = !by_panels<A, Bi> && on_tensor_cores(s, {out, qkv});
     if (!mma) { attention_forward_panels<A, Bi, Pe>(out, stat, qkv, kstar, vstar, s); }
-    if constexpr (sizeof(real) == 2) {
+    if constexpr (sizeof(real) == 2 && !by_panels<A, Bi>) {
         #define X(D) if (mma && s.HS == D) { attention_forward_mma<A, Bi, Pe, D>(out, stat, qkv, kstar, vstar, s); }
         MMA_HEADS(X)
         #undef X
@@ -689,10 +701,10 @@ inline void rope(real* qkv, const acc* table, int sign, AttnShape s);
 template <class A, class Bi, class Pe>
 void attention_backward(real* dqkv, acc* dkstar, acc* dvstar, const real* dout, const real* out, const acc* stat,
                         const real* qkv, const real* kstar, const real* vstar, const acc* turns, AttnShape s) {
-    const bool mma = on_tensor_cores(s, {dqkv, dout, qkv, turns});
+    const bool mma = !by_panels<A, Bi> && on_tensor_cores(s, {dqkv, dout, qkv, turns});
     const long rows = (long)s.B * s.NH * s.T, star_tiles = CEIL_DIV(s.T, STAR_ROWS);
     const long parts = s.B * (s.NH / s.KV) * star_tiles, width = s.KV * s.HS;
-    const long panels = mma ? 0 : panels_scratch(s), stars = Bi::column ? 2 * rows + 2 * parts * width : 0;
+    const long panels = mma ? 0 : panels_scratch(s), stars = Bi::column != NO_COLUMN ? 2 * rows + 2 * parts * width : 0;
     float *scratch = (float*)device_scratch((panels + rows + stars) * sizeof(float)), *delta = scratch + panels;
     const RowStats r = { delta, delta + rows, delta + 2 * rows };
     LAUNCH((attention_rows_kernel<A, Bi>), dim3((unsigned)CEIL_DIV(rows, 4)), dim3(128), 0,
@@ -701,7 +713,7 @@ void attention_backward(real* dqkv, acc* dkstar, acc* dvstar, const real* dout, 
         attention_dqkv_panels<A, Bi, Pe>(dqkv, dout, stat, r, qkv, kstar, s, scratch);
     }
     const bool turn_last = turns && (!mma || s.rot != s.HS);                     // in the kernels a whole head turns
-    if constexpr (sizeof(real) == 2) {
+    if constexpr (sizeof(real) == 2 && !by_panels<A, Bi>) {
         #define X(D) \
             if (mma && s.HS == D) { attention_dqkv_mma<A, Bi, Pe, D>(dqkv, dout, stat, r, qkv, kstar, turn_last ? NULL : turns, s); }
         MMA_HEADS(X)
@@ -713,7 +725,9 @@ void attention_backward(real* dqkv, acc* dkstar, acc* dvstar, const real* dout, 
         LAUNCH(attention_dstar_kernel, dim3(s.B * s.NH, star_tiles), dim3(128), 0, part_k, part_v, dout, r, qkv, s);
         const long K = s.bias_shared ? parts * s.KV : parts;                 // shared: (parts KV, HS), the same floats
         const int C = s.bias_shared ? s.HS : width;
-        if (dkstar) { column_sum(dkstar, part_k, K, C, s.HS, s.k_dims); }
+        if (Bi::column == LOGIT_COLUMN && dkstar) {
+            LAUNCH(attention_dlogit_kernel, dim3(s.bias_shared ? 1 : s.NH), dim3(128), 0, dkstar, r, s);
+        } else if (dkstar) { column_sum(dkstar, part_k, K, C, s.HS, s.k_dims); }
         if (dvstar) { column_sum(dvstar, part_v, K, C, s.HS, s.HS); }
     }
 }

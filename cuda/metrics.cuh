@@ -25,8 +25,8 @@ attention_metrics_kernel(float* sums, const float* dots, const real* qkv, const 
     const float stat0 = st[0], stat1 = st[1];
     float w_star = 0;
     if (Bi::column) {
-        const real *q = head_q(qkv, s, b, x.h) + (long)t * attn_row(s), *ks = attn_star(kstar, s, x.h / (s.NH / s.KV));
-        w_star = attn_weight<A>(warp_dot(q, ks, s.HS) * scale, stat0, stat1);
+        const real* q = head_q(qkv, s, b, x.h) + (long)t * attn_row(s);
+        w_star = attn_weight<A>(star_score<A, Bi>(q, kstar, x.h, s), stat0, stat1);
     }
     auto weight = [&](int j) {                                           // -1: the extra column
         if (j < 0) { return w_star; }

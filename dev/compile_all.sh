@@ -19,10 +19,14 @@ values() { sed -n "s/^ *X_$1(\([a-z0-9_]*\) *,.*/\1/p" attention_variants.cuh | 
 sets() {
     for s in ATTN BIAS PE NORM FFN COMBINE; do echo "$s $(values $s)"; done
     echo "PRECISION bf16 fp32"
-    sed -n 's/^ *X_CONFLICT(\(ATTN=[a-z0-9_]*\) *\(BIAS=[a-z0-9_]*\) *,.*/CONFLICT \1 \2/p' attention_variants.cuh
+    sed -n 's/^ *X_CONFLICT(ATTN=\([a-z0-9_|]*\) *BIAS=\([a-z0-9_|]*\) *,.*/CONFLICT \1 \2/p' attention_variants.cuh
 }
 sets | awk -v kind="$kind" '
-    $1 == "CONFLICT" { conflict[$2, $3] = 1; next }
+    $1 == "CONFLICT" {
+        A = split($2, attn, "|"); B = split($3, bias, "|")
+        for (a = 1; a <= A; a++) { for (b = 1; b <= B; b++) { conflict["ATTN=" attn[a], "BIAS=" bias[b]] = 1 } }
+        next
+    }
     { name[++S] = $1; count[S] = NF - 1; for (i = 2; i <= NF; i++) { value[S, i - 1] = $1 "=" $i } }
     function clash(s, v, t, u) { return (value[s, v], value[t, u]) in conflict || (value[t, u], value[s, v]) in conflict }
     function gain(s, v,   t, n) {                      # what value v of switch s would bring to the set that is being built

@@ -14,6 +14,7 @@ typedef std::vector<double> Numbers;
 static inline AttnShape whole(AttnShape s) { // fills in what most shapes share
     s.scale = 1 / sqrt((double)s.HS);
     s.rot = s.HS;
+    s.cap = 1.5;
     return s;
 }
 static inline Numbers random_numbers(long n, double std, uint64_t seed) {
@@ -24,13 +25,14 @@ static inline Numbers random_numbers(long n, double std, uint64_t seed) {
 }
 
 // ---- the operation: weight f(s), its derivative, and what Z is made of
-enum NaiveZ { ONE, SUM, SUM_EPS, MAX_1, P_NORM };
-struct NaiveAttn { std::string name; double (*f)(double), (*df)(double); NaiveZ Z; };
+enum NaiveZ { ONE, SUM, SUM_EPS, ABS_EPS, MAX_1, P_NORM };       // ABS_EPS: and only what is positive weighs v
+struct NaiveAttn { std::string name; double (*f)(double), (*df)(double); NaiveZ Z; bool capped = false; };
 static inline double exp_of(double s)       { return exp(s); }
 static inline double logistic(double s)     { return 1 / (1 + exp(-s)); }
 static inline double d_logistic(double s)   { return exp(-fabs(s)) / ((1 + exp(-fabs(s))) * (1 + exp(-fabs(s)))); }
 static inline double elu_plus_1(double s)   { return s > 0 ? s + 1 : exp(s); }
 static inline double d_elu_plus_1(double s) { return s > 0 ? 1 : exp(s); }
+static inline double exp_minus_1(double s)  { return expm1(s); }
 static inline double itself(double s)       { return s; }
 static inline double d_itself(double)       { return 1; }
 static const NaiveAttn NAIVE_ATTN[] = {
@@ -47,11 +49,13 @@ static const NaiveAttn NAIVE_ATTN[] = {
     { "mlp_norm",        itself,     d_itself,     MAX_1 },
     { "softmax_p",       exp_of,     exp_of,       P_NORM },
     { "sigmoid_p",       logistic,   d_logistic,   P_NORM },
+    { "softpick",        exp_minus_1, exp_of,      ABS_EPS },
+    { "softcap",         exp_of,     exp_of,       SUM, true }, // score: cap tanh(s / cap)
 };
 template <class A> NaiveAttn naive_attn(const char* name) {
     for (auto& a : NAIVE_ATTN) { if (a.name == name) { return a; } }
     return { name, [](double s) { return A::sim(s); }, [](double s) { return A::dsim(s, A::sim(s)); },
-             A::Z == Z_ONE ? ONE : A::Z == Z_MAX1 ? MAX_1 : A::Z == Z_PNORM ? P_NORM : A::exp_family ? SUM : SUM_EPS };
+             A::Z == Z_ONE ? ONE : A::Z == Z_MAX1 ? MAX_1 : A::Z == Z_PNORM ? P_NORM : A::Z == Z_ABS ? ABS_EPS : A::exp_family ? SUM : SUM_EPS, A::capped };
 }
 // ---- positions: what is added to the score of a key `distance` tokens back, in head h (from 0) of NH
 static inline double t5_bucket(int distance) { // 0..15 each their own, then bucket 16 + k from distance 16 * 8^(k/16) on
@@ -70,7 +74,7 @@ typedef double (*NaivePe)(const std::string& name, int distance, int h, int NH);
 struct NaiveIn {
     NaiveAttn attn;
     std::string pe; NaivePe bias;
-    bool column;                       // the extra key: k*, v* (groups, HS), zero where empty
+    Column column;                     // the extra key: k*, v* (groups, HS), or the logit z (heads); zero where empty
     Numbers qkv, kstar, vstar;
     AttnShape s;
 };
@@ -86,26 +90,28 @@ static inline NaiveOut naive_attention(const NaiveIn& in, const Numbers& dout = 
     const AttnShape s = in.s;
     const int T = s.T, HS = s.HS, W = (s.NH + 2 * s.KV) * HS, groups = s.bias_shared ? 1 : s.KV;
     const double scale = s.scale, alpha = in.attn.Z == ONE ? 1 : (double)s.alpha, p = s.p;
-    const Numbers nothing((size_t)groups * HS), &ks = in.kstar.empty() ? nothing : in.kstar, &vs = in.vstar.empty() ? nothing : in.vstar;
+    const bool logit = in.column == LOGIT_COLUMN;
+    const Numbers nothing(std::max(groups * HS, s.NH)), &ks = in.kstar.empty() ? nothing : in.kstar, &vs = in.vstar.empty() ? nothing : in.vstar;
     NaiveOut r;
     r.map.resize((size_t)s.B * s.NH * T * (T + 1));
     r.out.resize((size_t)s.B * T * s.NH * HS);
     r.dqkv.resize(in.qkv.size()); r.dkstar.resize(nothing.size()); r.dvstar.resize(nothing.size());
-    Numbers score(T + 1), w(T + 1), dA(T + 1);
+    Numbers score(T + 1), slope(T + 1), w(T + 1), dA(T + 1);
     for (int b = 0; b < s.B; b++) {
         for (int h = 0; h < s.NH; h++) {
             for (int t = 0; t < T; t++) {
-                const int g = h / (s.NH / s.KV), gs = s.bias_shared ? 0 : g;
+                const int g = h / (s.NH / s.KV), gs = s.bias_shared ? 0 : g, zs = s.bias_shared ? 0 : h;
                 const double* x = &in.qkv[(size_t)b * T * W];
                 const double *q = x + (size_t)t * W + h * HS;
                 // column 0 is the extra key, column j the token j-1
-                auto key   = [&](int j) { return j ? x + (size_t)(j - 1) * W + (s.NH + g) * HS : &ks[gs * HS]; };
+                auto key   = [&](int j) { return j ? x + (size_t)(j - 1) * W + (s.NH + g) * HS : logit ? nothing.data() : &ks[gs * HS]; };
                 auto value = [&](int j) { return j ? x + (size_t)(j - 1) * W + (s.NH + s.KV + g) * HS : &vs[gs * HS]; };
                 auto sees  = [&](int j) {
-                    if (j == 0) { return in.column; }
+                    if (j == 0) { return in.column != NO_COLUMN; }
                     const int at = j - 1;
                     return (at <= t && (s.window == 0 || t - at < s.window)) || at < s.prefix;
                 };
+                auto share = [&](double w) { return in.attn.Z == ABS_EPS ? std::max(w, 0.0) : w; };
                 double* A = &r.map[(((size_t)b * s.NH + h) * T + t) * (T + 1)];
                 double* o = &r.out[((size_t)b * T + t) * s.NH * HS + h * HS];
                 double sum = 0, Z = 1;
@@ -116,15 +122,23 @@ static inline NaiveOut naive_attention(const NaiveIn& in, const Numbers& dout = 
                     score[j] = 0;
                     for (int i = 0; i < HS; i++) { score[j] += q[i] * k[i]; }
                     score[j] = score[j] * scale + (j ? in.bias(in.pe, t - (j - 1), h, s.NH) : 0);
+                    slope[j] = 1;
+                    if (in.attn.capped) {
+                        const double y = tanh(score[j] / s.cap);
+                        score[j] = s.cap * y;
+                        slope[j] = 1 - y * y;
+                    }
+                    if (!j && logit) { score[0] = ks[zs]; }
                     w[j] = in.attn.f(score[j]);
-                    sum += in.attn.Z == P_NORM ? pow(w[j], p) : w[j];
+                    sum += in.attn.Z == P_NORM ? pow(w[j], p) : in.attn.Z == ABS_EPS ? fabs(w[j]) : w[j];
                 }
                 if (in.attn.Z == SUM)     { Z = sum; }
                 if (in.attn.Z == SUM_EPS) { Z = sum + 1e-8; }
+                if (in.attn.Z == ABS_EPS) { Z = sum + 1e-6; }
                 if (in.attn.Z == MAX_1)   { Z = std::max(fabs(sum), 1.0); }
                 if (in.attn.Z == P_NORM)  { Z = pow(sum, 1 / p); }
                 for (int j = 0; j <= T; j++) {
-                    A[j] = alpha * w[j] / Z;
+                    A[j] = alpha * share(w[j]) / Z;
                     if (A[j] == 0) { continue; }
                     const double* v = value(j);
                     for (int i = 0; i < HS; i++) { o[i] += A[j] * v[i]; }
@@ -139,16 +153,19 @@ static inline NaiveOut naive_attention(const NaiveIn& in, const Numbers& dout = 
                     if (!sees(j)) { continue; }
                     const double* v = value(j);
                     for (int i = 0; i < HS; i++) { dA[j] += d_o[i] * v[i]; }
-                    dAw += dA[j] * w[j];
+                    dAw += dA[j] * share(w[j]);
                 }
                 for (int j = 0; j <= T; j++) {
                     if (!sees(j)) { continue; }
                     const NaiveZ kind = in.attn.Z;
-                    const double dZ = kind == ONE ? 0 : kind == MAX_1 ? (sum > 1) - (sum < -1) : kind == P_NORM ? pow(w[j] / Z, p - 1) : 1;
-                    const double dw = alpha * dA[j] / Z - alpha * dZ / (Z * Z) * dAw;
+                    const double weighs = kind == ABS_EPS ? w[j] > 0 : 1, sign = (w[j] > 0) - (w[j] < 0);
+                    const double dZ = kind == ONE ? 0 : kind == MAX_1 ? (sum > 1) - (sum < -1) : kind == P_NORM ? pow(w[j] / Z, p - 1) : kind == ABS_EPS ? sign : 1;
+                    const double dw = alpha * dA[j] * weighs / Z - alpha * dZ / (Z * Z) * dAw;
                     double* dk = j ? dx + (size_t)(j - 1) * W + (s.NH + g) * HS : &r.dkstar[gs * HS];
                     double* dv = j ? dx + (size_t)(j - 1) * W + (s.NH + s.KV + g) * HS : &r.dvstar[gs * HS];
-                    naive_score_backward(dx + (size_t)t * W + h * HS, dk, q, key(j), dw * in.attn.df(score[j]) * scale, HS);
+                    const double ds = dw * in.attn.df(score[j]);
+                    if (!j && logit) { r.dkstar[zs] += ds; }
+                    else { naive_score_backward(dx + (size_t)t * W + h * HS, dk, q, key(j), ds * slope[j] * scale, HS); }
                     for (int i = 0; i < HS; i++) { dv[i] += A[j] * d_o[i]; }
                 }
             }

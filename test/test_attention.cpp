@@ -6,7 +6,7 @@ test_attention.cpp -- attention_forward and attention_backward of every ATTN x B
 
 and what must hold between variants: p-norm and softmax, k* far away and no bias, buckets, slopes, masks, any number of
 threads. The loops run over the tables of attention_variants.cuh: a new row is tested with no edit here.
--DBIAS_ONLY=k compiles that one row of BIAS alone (test_add_variant.sh).
+-DATTN_ONLY=sigmoid compiles that one row of ATTN alone (test_add_variant.sh).
 */
 #define REAL double
 #define ALL_VARIANTS
@@ -22,7 +22,7 @@ struct Op { // the build of one ATTN, BIAS, PE and what the witness has to know 
     void (*backward)(real*, real*, real*, const real*, const real*, const real*, const real*, const real*, const real*, const real*,
                      AttnShape);
     NaiveAttn attn; std::string pe; NaivePe pe_bias;
-    bool phi_elu1, column, learn_k, learn_v;
+    bool phi_elu1; Column column; bool learn_k, learn_v;
 };
 template <class A, class Bi, class Pe> Op op_of(const char* attn, const char* pe) {
     return { cpu::attention_forward<A, Bi, Pe>, cpu::attention_backward<A, Bi, Pe>, naive_attn<A>(attn), pe, naive_pe<Pe>,
@@ -33,12 +33,12 @@ struct Run { Numbers out, stat, dqkv, dkstar, dvstar; };
 
 static NaiveIn inputs(const Op& op, const Case& c, uint64_t seed) {
     const AttnShape s = whole(c.s);
-    const size_t star = (size_t)(s.bias_shared ? 1 : s.KV) * s.HS;
+    const size_t star = (size_t)(s.bias_shared ? 1 : s.KV) * s.HS, z = s.bias_shared ? 1 : s.NH;
     NaiveIn in = { op.attn, op.pe, op.pe_bias, op.column, random_numbers((long)s.B * s.T * attn_row(s), 1.2, seed), {}, {}, s };
     if (op.phi_elu1) { cpu::phi_elu1_forward(in.qkv.data(), s); }
-    if (op.column && op.learn_k) { in.kstar = random_numbers(star, 1, seed + 1); }
+    if (op.column && op.learn_k) { in.kstar = random_numbers(op.column == LOGIT_COLUMN ? z : star, 1, seed + 1); }
     if (op.column && (op.learn_v || c.fixed_v)) { in.vstar = random_numbers(star, 1, seed + 2); }
-    for (size_t i = 0; i < in.kstar.size(); i++) { if ((int)(i % s.HS) >= s.k_dims) { in.kstar[i] = 0; } }
+    for (size_t i = 0; op.column == KEY_COLUMN && i < in.kstar.size(); i++) { if ((int)(i % s.HS) >= s.k_dims) { in.kstar[i] = 0; } }
     return in;
 }
 static real* or_null(Numbers& x) { return x.empty() ? NULL : x.data(); }
@@ -100,7 +100,12 @@ static void check_case(const std::string& what, const Op& op, const Case& c) {
     const double tol = 1e-11;
     compare(what + " out", r.out, n.out, tol);
     compare(what + " dqkv", r.dqkv, n.dqkv, tol);
-    for (size_t i = 0; i < n.dkstar.size(); i++) { n.dkstar[i] = OLD + ((int)(i % s.HS) < s.k_dims ? n.dkstar[i] : 0); n.dvstar[i] += OLD; }
+    n.dkstar.resize(r.dkstar.size()); n.dvstar.resize(r.dvstar.size());
+    for (size_t i = 0; i < n.dkstar.size(); i++) {
+        const bool learned = op.column == LOGIT_COLUMN || (int)(i % s.HS) < s.k_dims;
+        n.dkstar[i] = OLD + (learned ? n.dkstar[i] : 0);
+    }
+    for (auto& x : n.dvstar) { x += OLD; }
     if (!in.kstar.empty()) { compare(what + " dk*", r.dkstar, n.dkstar, tol); }
     if (!r.dvstar.empty()) { compare(what + " dv*", r.dvstar, n.dvstar, tol); }
 
@@ -111,7 +116,8 @@ static void check_case(const std::string& what, const Op& op, const Case& c) {
     difference(what + " dv", op, in, &NaiveIn::qkv, r.dqkv, dout, row, q + kv, kv);
     for (auto& x : r.dkstar) { x -= OLD; }
     for (auto& x : r.dvstar) { x -= OLD; }
-    if (!in.kstar.empty()) { difference(what + " dk*", op, in, &NaiveIn::kstar, r.dkstar, dout, s.HS, 0, s.k_dims); }
+    const bool logit = op.column == LOGIT_COLUMN;
+    if (!in.kstar.empty()) { difference(what + " dk*", op, in, &NaiveIn::kstar, r.dkstar, dout, logit ? 1 : s.HS, 0, logit ? 1 : s.k_dims); }
     if (!r.dvstar.empty()) { difference(what + " dv*", op, in, &NaiveIn::vstar, r.dvstar, dout, s.HS, 0, s.HS); }
 }
 
@@ -125,8 +131,8 @@ static const Case CASES[] = {
     { { 1, 135, 1, 1, 9,  70,    0,     0,     5,     1,    2 },    false, false }, // tiles that all, some or no query sees whole
 };
 template <class A, class Bi, class Pe> void check_variant(const char* attn, const char* bias, const char* pe) {
-#ifdef BIAS_ONLY
-    if constexpr (!std::is_same<Bi, CAT(Bias_, BIAS_ONLY)>::value) { return; } else
+#ifdef ATTN_ONLY
+    if constexpr (!std::is_same<A, CAT(Attn_, ATTN_ONLY)>::value) { return; } else
 #endif
     // Without CONFLICTS. The operation asks of BIAS only for the column and of PE only for the score's bias, so the others
     // would be the same code once more
@@ -174,7 +180,7 @@ static void check_p_norm() { // softmax_p(s) = softmax(p s)^(1/p)
 }
 // an extra key that every query is far from is no extra key (where f(-inf) = 0)
 template <class A> void check_far_star(const char* attn) {
-    if constexpr (!A::is_signed) {
+    if constexpr (!A::is_signed && !A::capped) {
         const Op with_star = op_of<A, Bias_kv, Pe_nope>(attn, "nope"), no_star = op_of<A, Bias_none, Pe_nope>(attn, "nope");
         NaiveIn in = inputs(with_star, PLAIN, 5);
         const AttnShape s = in.s;
@@ -186,6 +192,23 @@ template <class A> void check_far_star(const char* attn) {
         const Run without = run(no_star, in, dout);
         compare(strf("%s, k* -> -inf: out", attn), with.out, without.out, 1e-13);
         compare(strf("%s, k* -> -inf: dqkv", attn), with.dqkv, without.dqkv, 1e-12);
+    }
+}
+// BIAS=zero is BIAS=logit with z = 0, and z = -inf is BIAS=none: not one bit apart
+template <class A> void check_logit(const char* attn) {
+    if constexpr (A::phi == PHI_NONE) {
+        const Op logit = op_of<A, Bias_logit, Pe_nope>(attn, "nope");
+        NaiveIn in = inputs(logit, CASES[0], 9);
+        const Numbers dout = random_numbers((long)in.s.B * in.s.T * in.s.NH * in.s.HS, 1, 6);
+        auto same = [&](const char* what, double z, const Op& other) {
+            NaiveIn with = in, without = in;
+            with.vstar.clear(); without.vstar.clear(); without.kstar.clear();
+            for (auto& x : with.kstar) { x = z; }
+            const Run a = run(logit, with, dout), b = run(other, without, dout);
+            CHECK(a.out == b.out && a.stat == b.stat && a.dqkv == b.dqkv, "%s, %s: other bits", attn, what);
+        };
+        same("z = 0 and BIAS=zero", 0, op_of<A, Bias_zero, Pe_nope>(attn, "nope"));
+        if (!A::is_signed) { same("z = -inf and BIAS=none", -INFINITY, op_of<A, Bias_none, Pe_nope>(attn, "nope")); }
     }
 }
 // the future is not seen: what stands at t has no share in the outputs before t (and, with a prefix, has)
@@ -245,8 +268,8 @@ int main() {
     #define X_ATTN(attn, ...) check_bias<Attn_##attn>(#attn);
     ATTN_VARIANTS(X_ATTN)
     #undef X_ATTN
-#ifndef BIAS_ONLY
-    #define X_ATTN(attn, ...) check_far_star<Attn_##attn>(#attn); check_causal<Attn_##attn>(#attn); check_threads<Attn_##attn>(#attn);
+#ifndef ATTN_ONLY
+    #define X_ATTN(attn, ...) check_far_star<Attn_##attn>(#attn); check_logit<Attn_##attn>(#attn); check_causal<Attn_##attn>(#attn); check_threads<Attn_##attn>(#attn);
     ATTN_VARIANTS(X_ATTN)
     check_p_norm();
     check_positions();

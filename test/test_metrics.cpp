@@ -161,7 +161,8 @@ template <class A, class Bi, class Pe> void check_variant(const char* attn, cons
             const int skip = Bi::token;
             NaiveIn in = { naive_attn<A>(attn), pe, naive_pe<Pe>, Bi::column, random_numbers((long)s.B * s.T * attn_row(s), 1.3, 5), {}, {}, s };
             if (A::phi == PHI_ELU1) { cpu::phi_elu1_forward(in.qkv.data(), s); }
-            if (Bi::learn_k) { in.kstar = random_numbers((s.bias_shared ? 1 : s.KV) * s.HS, 1, 6); }
+            const bool logit = Bi::column == LOGIT_COLUMN;
+            if (Bi::learn_k) { in.kstar = random_numbers(s.bias_shared ? s.HS : logit ? s.NH : s.KV * s.HS, 1, 6); }
             const real* ks = in.kstar.empty() ? NULL : in.kstar.data();
             Numbers out((size_t)s.B * s.T * s.NH * s.HS), stat((size_t)s.B * s.NH * s.T * 2);
             std::vector<HeadMetrics> m((size_t)s.B * s.NH);
@@ -188,7 +189,7 @@ template <class A, class Bi, class Pe> void check_variant(const char* attn, cons
                 for (int j = 0; j <= s.T; j++) {
                     const double *q = &in.qkv[(long)t * W + h * s.HS], *k = j ? &in.qkv[(long)(j - 1) * W + (s.NH + 1) * s.HS] : NULL;
                     const Numbers zero(s.HS);
-                    if (!j) { k = ks ? ks + (s.bias_shared ? 0 : s.HS) : zero.data(); }
+                    if (!j) { k = ks && !logit ? ks + (s.bias_shared ? 0 : s.HS) : zero.data(); }
                     double qk = 0, qq = 0, kk = 0;
                     for (int x = 0; x < s.HS; x++) { qk += q[x] * k[x]; qq += q[x] * q[x]; kk += k[x] * k[x]; }
                     const long at = (long)t * (s.T + 1) + j;
