@@ -79,10 +79,10 @@ check: # are these switches a model? says so and builds nothing
 switches: # the names of the switches that make a model, for scripts
 	@echo "$(MODEL)"
 
-# every build that scripts/experiments.tsv names, JOBS at a time
+# every build that scripts/experiments.tsv names, JOBS at a time; ./train_sink stays where it points
 experiments:
 	@grep -v '^#' scripts/experiments.tsv | sed 1d | cut -f 3 | sort -u | sed 's/^-$$/ATTN=$(word 1,$(ATTN_ALL))/' | \
-	  xargs -d '\n' -P $(JOBS) -I{} sh -c '$(MAKE) -s --no-print-directory train_sink $$1 || exit 255' sh {}
+	  xargs -d '\n' -P $(JOBS) -I{} sh -c '$(MAKE) -s --no-print-directory binary $$1 || exit 255' sh {}
 
 # flags.txt is rewritten only when it differs, so a change of flags, compiler or commit rebuilds and nothing else does
 $(DIR)/flags.txt: FORCE

@@ -6,7 +6,10 @@ Numbers of figures are those of Gu et al., When Attention Sink Emerges in Langua
 """
 import argparse
 import os
+import re
 import sys
+import textwrap
+import time
 
 import runlog
 from runlog import die, number
@@ -54,12 +57,24 @@ def panels(n, width=4.2, height=3.1, columns=3, **more):
     return figure, list(axes.flat[:n])
 
 
+def plain(text):
+    """A text of a run as matplotlib may draw it: $ would begin a formula."""
+    text = "".join(c if c.isprintable() or c == "\n" else "?" for c in text)
+    return text[:400].replace("$", r"\$")
+
+
 def headline(figure, runs, what, step=None):
-    """Title of a figure: what it shows; of one run also its name, switches and step."""
+    """Title of a figure, as wide as it is: what it shows; of one run also its name, switches and step."""
+    lines = textwrap.wrap(what, letters(figure))
     if len(runs) == 1:
-        what += f"\n{runs[0]['name']}: {runlog.switches(runs[0])}"
-        what += "" if step is None else f", step {step:,}"
-    figure.suptitle(what, fontsize=10.5, x=0.01, ha="left")
+        about = f"{runs[0]['name']}: {runlog.switches(runs[0])}" + ("" if step is None else f", step {step:,}")
+        lines += textwrap.wrap(plain(about), letters(figure))
+    figure.suptitle("\n".join(lines), fontsize=10.5, x=0.01, ha="left")
+
+
+def letters(figure):
+    """How many letters of a title a figure has room for."""
+    return int(13.5 * figure.get_figwidth())
 
 
 def label(run, runs, step=None):
@@ -67,21 +82,26 @@ def label(run, runs, step=None):
     seeds = [r for r in runs if runlog.group(r) == runlog.group(run)]
     if run is not seeds[0]:
         return None
-    flags = run["config"].get("flags", {})
-    words = [runlog.switches(run)] + [f"{key} {flags.get(key)}" for key in runlog.differing_flags(runs)[:3]]
+    flags = run["config"]["flags"]
+    words = [runlog.switches(run)] + [f"{key} {flags[key]}" for key in runlog.differing_flags(runs) if key in flags
+                                      and (key != "seed" or len(seeds) == 1)]
     name = run["name"] if len(seeds) == 1 else f"{runlog.group(run)} ({len(seeds)} seeds)"
-    return f"{name}: {', '.join(words)}" + ("" if step is None else f", step {step:,}")
+    text = f"{name}: {', '.join(words)}" + ("" if step is None or run["status"] == "probed" else f", step {step:,}")
+    return "\n".join(textwrap.wrap(plain(text), 110))
 
 
 def legend_below(figure, ax, columns=3):
     handles, labels = ax.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=min(columns, len(labels)))
+    fit = max(1, int(15 * figure.get_figwidth() / (max(map(len, labels), default=1) + 8)))
+    if labels:
+        figure.legend(handles, labels, loc="outside lower center", ncols=min(columns, fit, len(labels)))
 
 
 def stem(figure, runs):
     """File name: the figure and its runs."""
-    names = [name.replace("/", "-") for name in dict.fromkeys(runlog.group(r) for r in runs)]
-    names = [runs[0]["name"].replace("/", "-")] if len(runs) == 1 else names
+    names = list(dict.fromkeys(r.get("file") or runlog.group(r) for r in runs))
+    names = [runs[0]["name"]] if len(runs) == 1 else names
+    names = [re.sub(r"[^\w.=,+-]+", "-", name)[:60] for name in names]
     return "-".join([figure] + (names if len(names) <= 4 else [names[0], "and", str(len(names) - 1), "more"]))
 
 
@@ -95,20 +115,32 @@ def series(evals, get):
     return [e["step"] for e in evals], [number(get(e)) for e in evals]
 
 
+def trained(paths, figure):
+    """Runs that have steps: a probe has none."""
+    runs = runlog.read_runs(paths)
+    for run in runs:
+        if run["status"] == "probed":
+            die(f"{run['path']}: got a probe, wanted a run", f"scripts/plot.py heads {run['path']}, or {figure} RUN")
+    return runs
+
+
 # ---- figures over steps ----------------------------------------------------------------------------------------------
 def dynamics(paths, options):
     """Loss, Sink_1 and Sink_* (Figures 4, 5 right, 28)."""
-    runs = runlog.read_runs(paths)
+    runs = trained(paths, "dynamics")
     figure, (loss, sink) = panels(2, 5.2, 3.6)
     for i, run in enumerate(runs):
         runlog.at_step(run, None)
         train, style, proxy = run["train"], look(i, runs), runlog.uses_proxy(run["evals"])
         shown = train[::max(1, len(train) // TRAIN_POINTS)]
         loss.plot(*series(shown, lambda t: t["loss"]), color=style["color"], lw=0.6, alpha=0.35)
-        loss.plot(*series(run["evals"], lambda e: e["val_loss"]), **style, label=label(run, runs))
+        loss.plot(*series(run["evals"], lambda e: e.get("val_loss")), **style, label=label(run, runs))
         sink.plot(*series(run["evals"], lambda e: runlog.sink(e, proxy)), **style)
-        if any(e["sink"]["sink_star"] is not None for e in run["evals"]):
-            star = series(run["evals"], lambda e: e["sink"]["sink_star"])
+        for resume in run["resumes"]:
+            for ax in (loss, sink):
+                edge(ax, resume["step"], " resumed" * (ax is sink), style["color"])
+        if any(e["sink"].get("sink_star") is not None for e in run["evals"]):
+            star = series(run["evals"], lambda e: e["sink"].get("sink_star"))
             style.update(linestyle="--", marker="*", markersize=5)
             sink.plot(star[0], [100 * y for y in star[1]], **style)
     loss.set(title="Loss: validation (markers), training (thin)", xlabel="step", ylabel="loss (nats per token)")
@@ -125,22 +157,24 @@ def dynamics(paths, options):
 
 
 def profiles(paths, options):
-    """Sink_k by position k of runs (Figures 5 and 6, middle), and the mean alpha_k of a probe --per-sequence --json."""
-    runs = runlog.read_runs([p for p in paths if not p.endswith(".json")])
-    probes = [(os.path.basename(p), o) for p in paths if p.endswith(".json") for o in runlog.read_probe(p)]
-    curves = [(label(r, runs, runlog.at_step(r, options.step)["step"]), runlog.at_step(r, options.step), r["evals"],
-               r["config"].get("flags", {})) for r in runs]
-    curves += [(f"{name}: {o.get('data', '')}, T = {o['sink']['T']}", o, [o], {}) for name, o in probes]
-    with_alpha = any("alpha" in e for _, e, _, _ in curves)
+    """Sink_k by position k (Figures 5 and 6, middle) of runs and probes, at every threshold of a probe; and the mean
+    alpha_k of a probe --per-sequence."""
+    runs = runlog.read_runs(paths)
+    curves = [(run, e, s) for run in runs for e in [runlog.at_step(run, options.step)]
+              for s in e.get("sinks") or [e["sink"]]]
+    with_alpha = any("alpha" in e for _, e, _ in curves)
     figure, axes = panels(2 if with_alpha else 1, 4.8 if with_alpha else 6.0, 3.6)
-    for i, (text, e, evals, flags) in enumerate(curves):
-        ks, proxy = e["sink"]["k"], runlog.uses_proxy(evals)
-        axes[0].plot(ks, [number(runlog.sink(e, proxy, k)) for k in ks], **look(i), label=text)
+    for i, (run, e, s) in enumerate(curves):
+        ks, proxy = s["k"], runlog.uses_proxy(run["evals"])
+        axes[0].plot(ks, [number(runlog.sink({"sink": s}, proxy, k)) for k in ks], **look(i),
+                     label=label_of_profile(run, runs, e, s))
         for flag in ("prefix", "window"):
-            if 0 < flags.get(flag, 0) <= ks[-1]:
-                edge(axes[0], flags[flag] + 0.5, f" {flag} {flags[flag]}", COLORS[i % 7])
-        if "alpha" in e:
-            axes[1].plot(ks, np.array(e["alpha"], float).mean(axis=(0, 1, 2)), **look(i))
+            size = run["config"]["flags"].get(flag, 0)
+            if runlog.is_number(size) and 0 < size <= ks[-1]:
+                edge(axes[0], size + 0.5, f" {flag} {size:g}", COLORS[i % 7])
+        if "alpha" in e and s is (e.get("sinks") or [e["sink"]])[0]:
+            alpha = np.nanmean(np.array(e["alpha"], float), axis=(0, 1, 2))
+            axes[1].plot(range(1, 1 + len(alpha)), alpha, **look(i))
             axes[1].set(xlabel="position k", ylabel=r"mean of $\alpha_k$", ylim=(0, None))
     axes[0].set(xlabel="position k", ylabel="Sink$_k$", ylim=(-3, 103))
     axes[0].yaxis.set_major_formatter(PercentFormatter())
@@ -148,8 +182,14 @@ def profiles(paths, options):
         ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     headline(figure, [], "Which tokens are sinks")
     legend_below(figure, axes[0], 1)
-    names = runs + [{"name": os.path.splitext(name)[0]} for name in dict.fromkeys(name for name, _ in probes)]
-    yield stem("profiles", names), figure
+    yield stem("profiles", runs), figure
+
+
+def label_of_profile(run, runs, e, s):
+    """Every seed has a line of its own here; several thresholds are told apart."""
+    step = None if run["status"] == "probed" else e["step"]
+    text = label(run, [r for r in runs if r is run or runlog.group(r) != runlog.group(run)], step)
+    return text + (f", $\\epsilon$ = {s['eps']:g}" if len(e.get("sinks") or []) > 1 else "")
 
 
 def edge(ax, x, text, color):
@@ -164,8 +204,8 @@ def heat(ax, values, text=True, **more):
     image = ax.imshow(x, aspect="auto" if max(x.shape) > 24 else "equal", **more)
     ax.grid(False)
     ax.set(xlabel="head", ylabel="block")
-    for axis in (ax.xaxis, ax.yaxis):
-        axis.set_major_locator(MaxNLocator(integer=True, nbins=12))
+    ax.set_xticks(range(0, x.shape[1], -(-x.shape[1] // 12)))
+    ax.set_yticks(range(0, x.shape[0], -(-x.shape[0] // 12)))
     if text and x.size <= 64:
         low, high = image.get_clim()
         for (l, h), v in np.ndenumerate(x):
@@ -175,19 +215,21 @@ def heat(ax, values, text=True, **more):
 
 
 def heads(paths, options):
-    """alpha_1 of every head (Figures 19 to 24)."""
+    """alpha_1 of every head (Figures 19 to 24), of runs and of probes."""
     runs = runlog.read_runs(paths)
     shape = np.array(runlog.at_step(runs[0], options.step)["alpha1"]).shape
-    figure, axes = panels(len(runs), 1.0 + min(4.6, max(1.5, 0.4 * shape[1])), 1.3 + min(4.6, max(1.5, 0.4 * shape[0])),
+    width, height = (min(4.6, max(1.5, 0.4 * n)) for n in shape[::-1])
+    figure, axes = panels(len(runs), max(1.0 + width, 5.0 if len(runs) == 1 else 3.2), 1.3 + height,
                           layout="compressed")
     for run, ax in zip(runs, axes):
         e = runlog.at_step(run, options.step)
         proxy = runlog.uses_proxy(run["evals"])
         image = heat(ax, e["alpha1_proxy" if proxy else "alpha1"], vmin=0, vmax=1)
         if len(runs) > 1:
-            ax.set_title(f"{run['name']}\n{runlog.switches(run)}, step {e['step']:,}", fontsize=8.5)
+            about = plain(runlog.switches(run) + ("" if run["status"] == "probed" else f", step {e['step']:,}"))
+            ax.set_title("\n".join(textwrap.wrap(plain(run["name"]), 34) + textwrap.wrap(about, 34)), fontsize=8.5)
     figure.colorbar(image, ax=axes, shrink=0.9, aspect=25).set_label(r"$\alpha_1$")
-    step = runlog.at_step(runs[0], options.step)["step"]
+    step = None if runs[0]["status"] == "probed" else runlog.at_step(runs[0], options.step)["step"]
     headline(figure, runs, r"Attention to the first token, $\alpha_1$, by block and head", step)
     yield stem("heads", runs), figure
 
@@ -200,6 +242,7 @@ def norms(paths, options):
     """Norms of h, k and v, first token and the others (Figures 11 to 14), and their ratio (Figures 7, 8, 29)."""
     runs = runlog.read_runs(paths)
     for run in runs:
+        need_norms(run, runlog.at_step(run, options.step))
         yield stem("norms", [run]), norms_of_one(run, runlog.at_step(run, options.step))
     figure, axes = panels(3, 3.6, 3.4)
     for i, run in enumerate(runs):
@@ -208,7 +251,7 @@ def norms(paths, options):
             ax.plot(ratio(e, key + "_norm"), **look(i, runs), label=label(run, runs, e["step"]))
         if "pre_norm_first" in e:
             half_blocks = 0.5 * np.arange(1, 1 + len(e["pre_norm_first"]))  # after attention, after FFN, ..
-            dotted = {**look(i, runs), "linestyle": ":", "label": f"{run['name']}, before the norm"}
+            dotted = {**look(i, runs), "linestyle": ":", "label": plain(run["name"]) + ", before the norm"}
             axes[0].plot(half_blocks, ratio(e, "pre_norm"), **dotted)
     for (key, name, where), ax in zip(NORMS, axes):
         ax.axhline(1, color="#888888", lw=0.8, zorder=0)
@@ -222,6 +265,13 @@ def norms(paths, options):
     headline(figure, runs, r"Ratio of $\ell_2$ norms: the first token against the others")
     legend_below(figure, axes[0], 2)
     yield stem("ratios", runs), figure
+
+
+def need_norms(run, e):
+    """A picture of norms needs those of the first token and of the others."""
+    for name in runlog.NORMS[:2] + runlog.NORMS[5:9]:
+        if not e.get(name):
+            die(f"{run['log']}: got no {name} at step {e['step']}, wanted one for each block", "measure it again")
 
 
 def ratio(e, key):
@@ -246,38 +296,97 @@ def norms_of_one(run, e):
             if values:
                 ax.plot([number(v) for v in values], **look(i), label=text)
         if key == "h":
-            ax.plot([number(v) for v in e["h_max"]], **look(3), label="largest entry, max|h|")
-            ax.plot([number(v) for v in e["h_median"]], **look(4), label="median entry, median|h|")
+            ax.plot([number(v) for v in e.get("h_max") or []], **look(3), label="largest entry, max|h|")
+            ax.plot([number(v) for v in e.get("h_median") or []], **look(4), label="median entry, median|h|")
             plain_log(ax)
         else:
             ax.set_ylim(bottom=0)
         ax.set(title=name, xlabel=where, ylabel=r"$\ell_2$ norm")
         whole(ax, len(e[f"{key}_norm_first"]))
-    headline(figure, [run], r"$\ell_2$ norms by block", e["step"])
+    headline(figure, [run], r"$\ell_2$ norms by block", None if run["status"] == "probed" else e["step"])
     legend_below(figure, axes[0], 5)
     return figure
 
 
 # ---- figures of a probe ----------------------------------------------------------------------------------------------
 def maps(paths, options):
-    """Attention, cosines and norm products of the heads in a --dump directory (Figures 2 bottom, 15 to 18)."""
+    """The heads of a --dump directory: up to DETAILED of them, or those of --head, each with attention, cosines and
+    norm products (Figures 2 bottom, 15 to 18); of more than that the attention of all, in one picture."""
     for path in paths:
-        names = sorted(os.listdir(path)) if os.path.isdir(path) else []
-        found = [n[:-len("_map.npy")] for n in names if n.endswith("_map.npy")]
-        if not found:
-            die(f"{path}: got no LAYER_HEAD_map.npy, wanted a --dump directory",
-                "write one: train_sink probe RUN/step_N --dump DIR --dump-heads all")
-        for head in sorted(found, key=lambda n: [int(x) if x.isdigit() else -1 for x in n.split("_")]):
-            yield f"maps-{os.path.basename(os.path.abspath(path))}-{head}", map_of_head(path, head)
+        name, found = f"maps-{os.path.basename(os.path.abspath(path))}", heads_in(path)
+        chosen = [h for h in found if h in options.head] or ([] if len(found) > DETAILED else found)
+        for l, h in chosen:
+            yield f"{name}-{l}_{h}", map_of_head(path, f"{l}_{h}")
+        if not chosen:
+            l, h = found[0]
+            print(f"{path}: {len(found)} heads, so one picture of all their attention; of single heads, with cosines "
+                  f"and norms: scripts/plot.py maps {path} --head {l}:{h}", flush=True)
+            yield name, all_maps(path, found)
+
+
+DETAILED = 4             # more heads than this are drawn together
+PIXELS = 2400            # and about as wide as this
+
+
+def heads_in(path):
+    """(layer, head) of every map in a directory, in order."""
+    names = os.listdir(path) if os.path.isdir(path) else []
+    found = [re.fullmatch(r"([0-9]{1,6})_([0-9]{1,6})_map\.npy", n) for n in names]
+    if not any(found):
+        die(f"{path}: got no LAYER_HEAD_map.npy, wanted a --dump directory",
+            "write one: train_sink probe RUN/step_N --dump DIR --dump-heads all")
+    return sorted((int(m[1]), int(m[2])) for m in found if m)
+
+
+def all_maps(path, found):
+    """Attention of all heads side by side: rows are blocks, columns heads, as one image."""
+    rows, columns = (sorted({head[i] for head in found}) for i in (0, 1))
+    size = max(16, PIXELS // max(len(rows), len(columns)))
+    tiles, started = {}, time.time()
+    for i, (l, h) in enumerate(found):
+        tiles[l, h] = shrink(load_map(f"{path}/{l}_{h}_map.npy"), size)
+        if time.time() - started > 2:
+            started = time.time()
+            print(f"{path}: read {i + 1} of {len(found)} heads", file=sys.stderr, flush=True)
+    side = max(max(tile.shape) for tile in tiles.values())
+    picture = np.full((len(rows) * (side + 2), len(columns) * (side + 2)), np.nan)
+    for (l, h), tile in tiles.items():
+        y, x = rows.index(l) * (side + 2), columns.index(h) * (side + 2)
+        picture[y:y + tile.shape[0], x:x + tile.shape[1]] = tile
+    return draw_all_maps(picture, rows, columns, side + 2, path)
+
+
+def draw_all_maps(picture, rows, columns, pitch, path):
+    inch = min(1.3, 11 / max(len(rows), len(columns)))
+    figure, (ax,) = panels(1, max(4.5, 1.2 + inch * len(columns)), 1.4 + inch * len(rows), layout="compressed")
+    image = ax.imshow(picture, vmin=0, vmax=1, interpolation="antialiased")
+    ax.set(xlabel="head", ylabel="block")
+    for axis, names in ((ax.xaxis, columns), (ax.yaxis, rows)):
+        every = range(0, len(names), -(-len(names) // 24))
+        axis.set_ticks([(i + 0.5) * pitch - 1.5 for i in every], [names[i] for i in every])
+    ax.grid(False)
+    figure.colorbar(image, ax=ax, shrink=0.8, aspect=25)
+    headline(figure, [], f"Attention of every head: queries downwards, keys to the right. {plain(path)}")
+    return figure
+
+
+def shrink(x, size):
+    """A map at most `size` wide: the largest weight of each square, so that no sink is lost. Unseen keys are blank."""
+    T, step = len(x), -(-x.shape[1] // size)
+    unseen = np.arange(T + 1)[None, :] > np.arange(T)[:, None] + 1
+    x = np.where(unseen & (x == 0), np.nan, x)
+    pad = [(0, -n % step) for n in x.shape]
+    x = np.pad(x, pad, constant_values=np.nan)
+    return np.fmax.reduce(np.fmax.reduce(x.reshape(x.shape[0] // step, step, -1, step), axis=3), axis=1)
 
 
 def load_map(path):
     try:
         x = np.load(path)
-    except (OSError, ValueError) as e:
+    except (OSError, ValueError, EOFError) as e:
         die(f"{path}: got '{e}', wanted an array of --dump", "write it again: train_sink probe RUN/step_N --dump DIR")
-    if x.ndim != 2 or x.shape[1] != x.shape[0] + 1:
-        die(f"{path}: got shape {x.shape}, wanted (T, T + 1)", "write it again: train_sink probe RUN/step_N --dump DIR")
+    if x.dtype.kind != "f" or x.ndim != 2 or x.shape[1] != x.shape[0] + 1 or x.shape[0] < 1:
+        die(f"{path}: got {x.dtype} of shape {x.shape}, wanted floats of shape (T, T + 1)", "write it again: train_sink probe RUN/step_N --dump DIR")
     return x
 
 
@@ -286,6 +395,8 @@ def map_of_head(path, head):
     kinds = [("map", "attention A", "viridis"), ("cosine", "cos(q$_t$, k$_j$)", "PuOr"),
              ("product", "|q$_t$| |k$_j$|", "viridis")]
     arrays = [load_map(f"{path}/{head}_{kind}.npy") for kind, _, _ in kinds]
+    if len({x.shape for x in arrays}) > 1:
+        die(f"{path}: {head}: got maps of several sizes, wanted one", "write them again: train_sink probe .. --dump DIR")
     extra = arrays[2][:, 0].any()                            # column 0 is the extra key; without one it is all zeros
     T = len(arrays[0])
     unseen = np.arange(T + 1)[None, :] > np.arange(T)[:, None] + 1
@@ -297,28 +408,30 @@ def map_of_head(path, head):
         ax.grid(False)
         ax.set(title=name, xlabel="key position j" + (" (0: extra key)" if extra else ""), ylabel="query position t")
         figure.colorbar(image, ax=ax, shrink=0.8, aspect=20)
-    headline(figure, [], f"Block {layer}, head {h}: where the queries look, and why\n{path}")
+    headline(figure, [], f"Block {layer}, head {h}: where the queries look, and why. {plain(path)}")
     return figure
 
 
 def threshold(paths, options):
     """Sink_1 against length and threshold (Figure 3)."""
     for path in paths:
-        objects = runlog.read_probe(path)
+        objects = [e for run in runlog.read_probe(path) for e in run["evals"]]
         proxy = runlog.uses_proxy(objects)
         sources = list(dict.fromkeys(o.get("data", "") for o in objects))
         figure, axes = panels(2 * len(sources), 4.4, 3.2, columns=2)
-        for s, source in enumerate(sources):
-            points = [(e["T"], e["eps"], number(runlog.sink({"sink": e}, proxy))) for o in objects
-                      if o.get("data", "") == source for e in o.get("sinks", [o["sink"]])]
-            by_length, by_eps = axes[2 * s:2 * s + 2]
+        for source, by_length, by_eps in zip(sources, axes[::2], axes[1::2]):
+            points = [(s["T"], s["eps"], number(runlog.sink({"sink": s}, proxy))) for o in objects
+                      if o.get("data", "") == source for s in o.get("sinks") or [o["sink"]]]
             lines(by_length, [(e, T, y) for T, e, y in points], r"$\epsilon$ = {:g}")
             lines(by_eps, [(T, e, y) for T, e, y in points], "T = {:g}")
-            by_length.set(title=source, xlabel="length T (tokens)", xscale="log")
-            by_length.set_xticks(sorted({T for T, _, _ in points}), sorted({T for T, _, _ in points}))
+            lengths = sorted({T for T, _, _ in points})
+            by_length.set(title=plain(source), xlabel="length T (tokens)")
+            if lengths[0] > 0:
+                by_length.set_xscale("log")
+            by_length.set_xticks(lengths, lengths)
             by_length.minorticks_off()
-            by_eps.set(title=source, xlabel=r"threshold $\epsilon$")
-        headline(figure, [], f"Sink$_1$ against length and threshold\n{path}")
+            by_eps.set(title=plain(source), xlabel=r"threshold $\epsilon$")
+        headline(figure, [], f"Sink$_1$ against length and threshold. {plain(path)}")
         yield "threshold-" + os.path.splitext(os.path.basename(path))[0], figure
 
 
@@ -337,14 +450,14 @@ def at_main(get):
     return lambda row: get(row, runlog.main_position(row))
 
 
-def is_number(x):
-    return isinstance(x, (int, float))
-
-
-# title, the paper's number, ours by seed
-COLUMNS = [("Sink$_k$ (%)", at_main(runlog.paper_sink), at_main(runlog.our_sink)),
-           ("Sink$_*$ (%)", runlog.paper_star, runlog.our_star),
-           ("validation loss (nats per token)", runlog.paper_loss, runlog.our_loss)]
+def columns_of(results):
+    """(title, the paper's number, ours by seed) of each panel. A loss on other data than the paper's stands alone."""
+    here = results.get("data", "").split(" ")[0] or "other data"
+    loss = ("validation loss (nats per token)", runlog.paper_loss, runlog.our_loss) if runlog.same_data(results) else \
+        (f"validation loss on {plain(here)}, nats\n(the paper's is of the Pile)", lambda row: "", runlog.our_loss)
+    found = [("Sink$_k$ (%)", at_main(runlog.paper_sink), at_main(runlog.our_sink)),
+             ("Sink$_*$ (%)", runlog.paper_star, runlog.our_star), loss]
+    return [c for c in found if any(runlog.is_number(c[1](row)) or c[2](row) for row in results["rows"])]
 
 
 def table(paths, options):
@@ -352,17 +465,19 @@ def table(paths, options):
     for path in paths:
         results = runlog.read_results(path)
         rows = results["rows"]
-        columns = [c for c in COLUMNS if any(is_number(c[1](r)) or c[2](r) for r in rows)]
+        if not rows:
+            die(f"{path}: got no rows, wanted one or more", "write it again: scripts/reproduce")
+        columns = columns_of(results)
         figure, axes = panels(max(1, len(columns)), 4.0, 1.4 + 0.42 * len(rows), sharey=True)
         for (name, paper, ours), ax in zip(columns, axes):
             bars(ax, rows, paper, ours)
             ax.set(title=name)
         others = {r["id"]: f"\nk = {runlog.main_position(r)}" for r in rows if runlog.main_position(r) != 1}
-        axes[0].set_yticks(range(len(rows)), [r["id"] + others.get(r["id"], "") for r in rows])
+        axes[0].set_yticks(range(len(rows)), [plain(r["id"] + others.get(r["id"], "")) for r in rows])
         if not others:
             axes[0].set_title("Sink$_1$ (%)")
         scale = f"{results.get('scale', '')}, {results.get('data', '')}, commit {results.get('commit', '')}"
-        headline(figure, [], f"{results['table']}: ours against the paper's\n{scale}")
+        headline(figure, [], plain(f"{results['table']}: ours against the paper's. {scale}"))
         legend_below(figure, axes[0])
         yield "table-" + os.path.splitext(os.path.basename(path))[0], figure
 
@@ -372,14 +487,14 @@ def bars(ax, rows, paper, ours):
     ends = []
     for y, row in enumerate(rows):
         given, found = paper(row), ours(row)
-        theirs = (y - 0.2, [given] if is_number(given) else [], given, "#BBBBBB", "paper")
+        theirs = (y - 0.2, [given] if runlog.is_number(given) else [], given, "#BBBBBB", "paper")
         mine = (y + 0.2, found, runlog.why_not(row), COLORS[0], "ours, mean of seeds")
         for at, seeds, word, color, name in (theirs, mine):
             mean = np.mean(seeds) if seeds else 0
             ends.append(max(seeds, default=0))
             ax.barh(at, mean, 0.36, color=color, label=name if y == 0 else None)
             text, gray = (f"{mean:.2f}", "#444444") if seeds else (word or "\N{EN DASH}", "#777777")
-            ax.annotate(text, (ends[-1], at), (4, 0), textcoords="offset points", va="center", fontsize=7.5, color=gray)
+            ax.annotate(plain(text), (ends[-1], at), (4, 0), textcoords="offset points", va="center", fontsize=7.5, color=gray)
             if len(seeds) > 1:
                 ax.plot(seeds, [at] * len(seeds), "o", ms=3, color="#000000", zorder=3)
     ax.plot([], [], "o", ms=3, color="#000000", label="one seed")
@@ -390,7 +505,7 @@ def bars(ax, rows, paper, ours):
 def everything(paths, options):
     """dynamics, heads, norms and profiles of each run."""
     for path in paths:
-        for draw in (dynamics, heads, norms, profiles):
+        for draw in (heads, norms, profiles) if path.endswith(".json") else (dynamics, heads, norms, profiles):
             yield from draw([path], options)
 
 
@@ -408,10 +523,19 @@ FIGURES = {
 
 def usage():
     rows = "".join(f"  plot.py {name + ' ' + what:24} {text}\n" for name, (_, what, text) in FIGURES.items())
-    return f"usage: (a RUN is a directory with log.jsonl)\n{rows}\noptions:\n" \
+    return "usage: (a RUN is a directory with log.jsonl; for heads, norms and profiles also what\n" \
+           f"train_sink probe --json wrote, so any model that can be probed can be drawn)\n{rows}\noptions:\n" \
            "  -o DIR      where the .png and .svg go [runs/figures]\n" \
            "  --step N    the evaluation that heads, norms and profiles show [the last]\n" \
+           "  --head L:H,..  maps: these heads in detail [all if they are few]\n" \
            "  --logx      dynamics: a logarithmic axis of steps\n"
+
+
+def heads_of(text):
+    """0:1,2:3 -> {(0, 1), (2, 3)}"""
+    if not re.fullmatch(r"[0-9]{1,6}:[0-9]{1,6}(,[0-9]{1,6}:[0-9]{1,6})*", text):
+        die(f"--head: got {runlog.shown(text)}, wanted LAYER:HEAD,..", "--head 0:0,0:1")
+    return {tuple(map(int, pair.split(":"))) for pair in text.split(",")}
 
 
 def main(words):
@@ -423,6 +547,7 @@ def main(words):
     parser.add_argument("inputs", nargs="*")
     parser.add_argument("-o", "--out", default="runs/figures")
     parser.add_argument("--step", type=int)
+    parser.add_argument("--head", type=heads_of, default=set())
     parser.add_argument("--logx", action="store_true")
     options = parser.parse_intermixed_args(words)
     if options.figure not in FIGURES:
@@ -432,6 +557,7 @@ def main(words):
         die(f"{options.figure}: got nothing to draw, wanted {what}", f"scripts/plot.py {options.figure} {what}")
     plt.rcParams.update(STYLE)
     plt.rcParams["axes.prop_cycle"] = matplotlib.cycler(color=COLORS)
+    np.seterr(all="ignore")                                  # numbers that are not finite are gaps
     for name, figure in draw(options.inputs, options):
         save(figure, options.out, name)
 

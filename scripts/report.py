@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""One self-contained page, report.html, about runs and tables of scripts/reproduce. Standard library only.
+"""One self-contained page, report.html, about runs, probes and tables of scripts/reproduce. Standard library only.
 
 The page is scripts/report.html with the data written into it; it needs no server and no network. What it shows is
 decided there, in JavaScript; here the logs are read, thinned and rounded. To show something new of a log: add it in
@@ -9,9 +9,11 @@ import argparse
 import json
 import math
 import os
+import shlex
 import sys
 import time
 
+import export
 import runlog
 from runlog import die
 
@@ -48,25 +50,26 @@ def rounded(x):
 
 
 def run_data(run):
-    train, config = run["train"], run["config"]
+    train, config, evals = run["train"], run["config"], run["evals"]
     steps = [t["step"] for t in train]
+    always = set.intersection(*map(set, evals)) - {"alpha", "all"} if evals else ()   # fields of every evaluation
     return {
         "name": run["name"], "group": runlog.group(run), "path": run["path"], "status": run["status"],
-        "notes": run["notes"],
-        "title": runlog.switches(run), "switches": config.get("switches", {}), "flags": config.get("flags", {}),
+        "file": run.get("file"), "notes": run["notes"], "title": runlog.switches(run),
+        "switches": config["switches"], "flags": config["flags"],
         "build": {**{k: config.get(k) for k in ("params", "backend", "precision", "commit")},
                   "data, in words": config.get("data")},
-        "proxy": runlog.uses_proxy(run["evals"]), "evals": run["evals"],
-        "samples": [{"step": s.get("step"), "text": s.get("text")} for s in run["samples"]],
+        "proxy": runlog.uses_proxy(evals), "evals": [{k: e[k] for k in e if k in always} for e in evals],
+        "samples": [{"step": s["step"], "text": s["text"]} for s in run["samples"]],
+        "resumes": [{k: v for k, v in r.items() if k != "event"} for r in run["resumes"]],
         "last": train[-1] if train else None,
         "ms": sum(t.get("ms") or 0 for t in train[-100:]) / max(1, len(train[-100:])),
-        "curves": {key: thin(steps, [t.get(key) for t in train]) for key in ("loss", "grad_norm")},
+        "curves": {key: thin(steps, [t.get(key) for t in train]) for key in ("loss", "grad_norm")} if train else {},
     }
 
 
-def results_data(path):
+def results_data(results):
     """The rows of a table with the numbers worked out, so that page and plots say the same."""
-    results = runlog.read_results(path)
     for row in results["rows"]:
         row["sinks"] = [[k, runlog.paper_sink(row, k), runlog.our_sink(row, k), runlog.our_sink(row, k, "step0")]
                         for k in runlog.sink_positions(row)]
@@ -74,28 +77,38 @@ def results_data(path):
         row["loss"] = [runlog.paper_loss(row), runlog.our_loss(row)]
         row["main"] = runlog.main_position(row)
         row["why_not"] = runlog.why_not(row)
-        row["ours"] = [{k: o.get(k) for k in ("seed", "run", "status", "tokens")} for o in row.get("ours", [])]
+        row["ours"] = [{k: o.get(k) for k in ("seed", "run", "status", "tokens")} for o in row.get("ours") or []]
     return results
+
+
+def name_by_rows(runs, tables):
+    """Beside a table its runs are called as its rows are: a run may be shared by several tables."""
+    names = {os.path.abspath(o["run"]): f"{row['id']}-seed{o.get('seed', 0)}" for results in reversed(tables)
+             for row in results["rows"] for o in row.get("ours") or [] if o.get("run")}
+    for run in runs:
+        run["name"] = names.get(os.path.abspath(run["path"]), run["name"])
 
 
 def page(paths, live):
     """The html, and whether every run in it has ended."""
-    runs = runlog.read_runs([p for p in paths if not p.endswith(".json")], quiet=live)
-    results = [results_data(p) for p in paths if p.endswith(".json")]
-    ended = all(r["status"] in ("done", "stopped") for r in runs)
-    data = {"runs": [run_data(r) for r in runs], "results": results, "differing": runlog.differing_flags(runs),
-            "reload": RELOAD_SECONDS if live and not ended else 0}
+    tables = [p for p in paths if p.endswith(".json") and runlog.is_results(p)]
+    runs = runlog.read_runs([p for p in paths if p not in tables], quiet=live)
+    results = [runlog.read_results(p) for p in tables]
+    name_by_rows(runs, results)
+    ended = all(r["status"] in ("done", "stopped", "probed") for r in runs)
+    data = {"runs": [run_data(r) for r in runs], "results": [results_data(r) for r in results],
+            "differing": runlog.differing_flags(runs), "reload": RELOAD_SECONDS if live and not ended else 0}
     text = json.dumps(rounded(data), separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
     template = runlog.read_text(os.path.join(os.path.dirname(__file__), "report.html"), "git checkout scripts")
     return template.replace(EMPTY, text), ended
 
 
-def write(path, html):
+def write(path, text):
     """Under another name first: a browser that reloads at this moment reads the old page or the new one."""
     try:
         os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
-        with open(path + ".part", "w", encoding="utf-8") as f:
-            f.write(html)
+        with open(path + ".part", "w", encoding="utf-8", errors="replace") as f:
+            f.write(text)
         os.replace(path + ".part", path)
     except OSError as e:
         die(f"{path}: got '{e.strerror}', wanted a file to write", "choose another: -o FILE")
@@ -123,22 +136,56 @@ def watch(paths, out):
         write(out, page(paths, live=False)[0])
 
 
-def main(words):
+def write_csv(runs, out):
+    text = export.csv_text(runs)
+    if not out:
+        return sys.stdout.buffer.write(text.encode("utf-8", "replace"))
+    write(out, text)
+    print(f"{out}: {max(0, len(text.splitlines()) - 1)} rows")
+
+
+def write_events(runs, out):
+    out = out or "runs/tensorboard"
+    try:
+        export.tensorboard(runs, out)
+    except OSError as e:
+        die(f"{out}: got '{e.strerror}', wanted a directory to write to", "choose another: -o DIR")
+    print(f"{out}: {len(runs)} runs; tensorboard --logdir {shlex.quote(out)}")
+
+
+def arguments(words):
     parser = argparse.ArgumentParser(prog="scripts/report.py", allow_abbrev=False, description=__doc__.split("\n")[0])
     parser.error = lambda text: die(f"options: {text}", "scripts/report.py --help")
-    parser.add_argument("inputs", nargs="*", metavar="RUN | RUNS | RESULTS.json",
-                        help="a directory with log.jsonl, a directory of such, a table written by scripts/reproduce")
-    parser.add_argument("-o", "--out", default="runs/report.html", help="the page [runs/report.html]")
-    parser.add_argument("--watch", action="store_true", help="rewrite the page while the runs train; it reloads itself")
+    parser.add_argument("inputs", nargs="*", metavar="RUN | RUNS | PROBE.json | RESULTS.json",
+                        help="a directory with log.jsonl, a directory of such, what train_sink probe --json wrote, "
+                             "a table written by scripts/reproduce")
+    parser.add_argument("-o", "--out", help="the page [runs/report.html], the CSV file [printed], "
+                                            "the directory for TensorBoard [runs/tensorboard]")
+    kinds = parser.add_mutually_exclusive_group()
+    kinds.add_argument("--watch", action="store_true", help="rewrite the page while the runs train; it reloads itself")
+    kinds.add_argument("--csv", action="store_true", help="no page but CSV: a row for each run and evaluation")
+    kinds.add_argument("--tensorboard", action="store_true", help="no page but TensorBoard's event files")
     options = parser.parse_intermixed_args(words)
     if not options.inputs:
-        die("report: got nothing to show, wanted runs or results", "scripts/report.py runs")
+        die("report: got nothing to show, wanted runs, probes or results", "scripts/report.py runs")
+    return options
+
+
+def main(words):
+    options = arguments(words)
+    out = options.out or "runs/report.html"
+    if options.csv or options.tensorboard:
+        runs = runlog.read_runs(options.inputs)
+        return (write_csv if options.csv else write_events)(runs, options.out)
     if options.watch:
-        return watch(options.inputs, options.out)
+        return watch(options.inputs, out)
     html, _ = page(options.inputs, live=False)
-    write(options.out, html)
-    print(f"{options.out}: {len(html) / 1e6:.1f} MB")
+    write(out, html)
+    print(f"{out}: {len(html) / 1e6:.1f} MB")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    try:
+        main(sys.argv[1:])
+    except BrokenPipeError:
+        os._exit(0)                                          # report.py --csv runs | head

@@ -1,25 +1,39 @@
-"""What plot.py and report.py share: logs, probes and results in, errors out. Standard library only.
+"""What the scripts share: logs, probes and results in, errors out. Standard library only.
 
-A run is a dict: name, path, config (the first line), train, evals, samples (lists of the log's objects), status, notes.
-A null in a log (a number that was NaN or infinite) stays None here; number() makes it a nan for those who draw.
-To read one more event: one line in read_run.
+A run is a dict: name, path, config (the first line), train, evals, samples, resumes (lists of the log's objects),
+status, notes. A null in a log (a number that was NaN or infinite) stays None here; number() makes it a nan for those
+who draw. Every field that a script uses stands in section 2 with its kind and is checked when it is read, so a damaged
+file is one line of error and never a traceback. Events and fields that are not listed are let through.
+
+    1 errors    2 what the files hold    3 logs and runs    4 probes, results    5 numbers of a run    6 rows of results
 """
 import json
+import math
 import os
 import re
 import sys
 
-DEFAULTS = {"ATTN": "softmax", "BIAS": "none", "PE": "rotary", "NORM": "pre", "FFN": "swiglu", "COMBINE": "concat"}
+DEFAULTS = {"ATTN": "softmax", "BIAS": "none", "PE": "rotary", "NORM": "pre", "FFN": "swiglu", "COMBINE": "concat",
+            "GATE": "none", "QKNORM": "none"}
 
 
-def die(what, hint):
+# ---- 1 errors --------------------------------------------------------------------------------------------------------
+def die(what, hint, code=2):
     """The house form of an error; 2 is the exit status of a user's mistake."""
+    sys.stdout.flush()
     sys.stderr.write(f"error: {what}\n---> HINT: {hint}\n")
-    sys.exit(2)
+    sys.exit(code)
 
 
 def note(text):
     sys.stderr.write(f"note: {text}\n")
+
+
+def shown(x):
+    """A value inside an error: short, on one line, nothing that a terminal would obey."""
+    text = x if isinstance(x, str) else json.dumps(x)
+    text = "".join(c if c.isprintable() else "?" for c in text[:60])
+    return f"'{text[:40]}..'" if len(text) > 40 else f"'{text}'"
 
 
 def read_text(path, hint):
@@ -30,13 +44,156 @@ def read_text(path, hint):
         die(f"{path}: got '{e.strerror}', wanted a file", hint)
 
 
+def finite(text):
+    return float(text) if math.isfinite(float(text)) else None
+
+
 def parse(text):
-    """One JSON value; NaN and Infinity, which JSON does not have, become None as the log's nulls are."""
-    return json.loads(text, parse_constant=lambda _: None)
+    """One JSON value. NaN, Infinity and 1e999 become None, as the log's nulls are; ValueError if it is none."""
+    try:
+        return json.loads(text, parse_constant=lambda _: None, parse_float=finite,
+                          parse_int=lambda digits: int(digits) if len(digits) < 19 else finite(digits))
+    except RecursionError:
+        raise ValueError("nested too deep") from None
 
 
+# ---- 2 what the files hold -------------------------------------------------------------------------------------------
+def is_number(x):
+    return isinstance(x, (int, float)) and not isinstance(x, bool)
+
+
+def is_count(x):
+    return isinstance(x, int) and not isinstance(x, bool) and x >= 0
+
+
+def is_numbers(x):
+    return isinstance(x, list) and all(y is None or is_number(y) for y in x)
+
+
+def is_map(x):
+    return isinstance(x, list) and len(x) > 0 and all(is_numbers(y) and len(y) == len(x[0]) > 0 for y in x)
+
+
+def is_cube(x, depth=4):
+    if depth == 2:
+        return is_map(x)
+    return isinstance(x, list) and len(x) > 0 and all(is_cube(y, depth - 1) and len(y) == len(x[0]) for y in x)
+
+
+def is_words(x):
+    return isinstance(x, dict) and all(isinstance(y, str) for y in x.values())
+
+
+def is_positions(x):
+    return isinstance(x, dict) and all(k.isascii() and k.isdigit() and k != "0" and len(k) < 5 for k in x) \
+        and all(y is None or is_number(y) for y in x.values())
+
+
+KINDS = {
+    "text":    (lambda x: isinstance(x, str), "text"),
+    "count":   (is_count, "a whole number from 0 on"),
+    "number":  (lambda x: x is None or is_number(x), "a number or null"),
+    "value":   (is_number, "a number"),
+    "numbers": (is_numbers, "a list of numbers"),
+    "map":     (is_map, "rows of numbers, one for each block, all as long as its heads"),
+    "blocks":  (lambda x: is_map(x) or is_numbers(x), "a number for each block, or for each block and head"),
+    "alphas":  (is_cube, "alpha by sequence, block, head and position"),
+    "words":   (is_words, "an object of texts"),
+    "flags":   (lambda x: isinstance(x, dict), "an object"),
+    "rate":    (lambda x: x is None or is_number(x) or is_numbers(x), "a number or a list of numbers"),
+    "paper":   (lambda x: x is None or is_number(x) or isinstance(x, str), "a number, a word or null"),
+    "papers":  (lambda x: x is None or isinstance(x, str) or is_positions(x), "{position: number}, a word or null"),
+    "seeds":   (lambda x: isinstance(x, list) and all(is_count(y) for y in x), "a list of seeds"),
+}
+# field: kind, or the fields inside it. [..]: a list of such. ! after the name: it has to be there
+SINK = {"eps!": "value", "T!": "count", "n": "count", "k!": "numbers", "sink_k!": "numbers", "proxy_k!": "numbers",
+        "sink_star": "number", "sink_effective": "rate"}
+MAPS = ["alpha1", "alpha1_proxy", "alpha_star", "alpha_star_proxy", "mass", "entropy"]
+GATES = ["gate_mean", "gate_low", "gate_first", "gate_rest"]
+NORMS = ["h_norm_first", "h_norm_rest", "h_norm_star", "h_max", "h_median", "k_norm_first", "k_norm_rest",
+         "v_norm_first", "v_norm_rest", "pre_norm_first", "pre_norm_rest"]
+EVAL = {"step!": "count", "time": "text", "data": "text", "val_loss": "number", "probe_loss": "number",
+        "sink_effective": "rate", "alpha": "alphas", "sink!": SINK, "sinks": [SINK],
+        **{name: "map" for name in MAPS}, **{name: "numbers" for name in NORMS}, **{name: "blocks" for name in GATES},
+        "alpha1!": "map"}
+EVENTS = {
+    "config": {"switches!": "words", "flags!": "flags", "params": "number", "backend": "text", "precision": "text",
+               "commit": "text", "data": "text", "time": "text"},
+    "train": {"step!": "count", "loss!": "number", "grad_norm": "number", "lr": "number", "tokens": "number",
+              "ms": "number", "time": "text"},
+    "eval": EVAL,
+    "sample": {"step!": "count", "text!": "text"},
+    "resume": {"step": "count", "time": "text"},
+}
+POINT = {"val_loss": "number", "sink_star": "number", "proxy_1": "number", "proxy_k": "numbers"}
+RESULTS = {
+    "table!": "text", "scale": "text", "about": "text", "setting": "text", "commit": "text", "machine": "text",
+    "data": "text", "seeds": "seeds",
+    "rows!": [{"id!": "text", "where": "text", "make": "text", "flags": "text", "skipped": "text",
+               "paper": {"sink_k": "papers", "sink_star": "paper", "val_loss": "paper", "note": "text"},
+               "ours": [{"seed": "count", "run": "text", "status": "text", "tokens": "number",
+                         "step0": POINT, "last": POINT}]}],
+    "claims": [{"id!": "text", "text!": "text", "verdict!": "text", "numbers": "text"}],
+}
+LOOK = "that line or field is damaged: write the file again"
+
+
+def check(where, x, spec, name=""):
+    """Every field of the object x is of its kind, or the error names file, line and field."""
+    for key, kind in spec.items():
+        key, required = key.rstrip("!"), key.endswith("!")
+        value, field = x.get(key), name + key
+        if key not in x or (value is None and not isinstance(kind, str) and not required):
+            if required:
+                die(f"{where}: {field}: got nothing, wanted {describe(kind)}", LOOK)
+        elif isinstance(kind, str):
+            if not KINDS[kind][0](value):
+                die(f"{where}: {field}: got {shown(value)}, wanted {KINDS[kind][1]}", LOOK)
+        elif isinstance(kind, dict):
+            check_object(where, value, kind, field)
+        else:
+            if not isinstance(value, list):
+                die(f"{where}: {field}: got {shown(value)}, wanted {describe(kind)}", LOOK)
+            for i, item in enumerate(value):
+                check_object(where, item, kind[0], f"{field}[{i}]")
+
+
+def check_object(where, value, spec, field):
+    if not isinstance(value, dict):
+        die(f"{where}: {field}: got {shown(value)}, wanted {describe(spec)}", LOOK)
+    check(where, value, spec, field + ".")
+
+
+def describe(kind):
+    if isinstance(kind, str):
+        return KINDS[kind][1]
+    needed = [key.rstrip("!") for key in (kind if isinstance(kind, dict) else kind[0]) if key.endswith("!")]
+    return ("a list of objects" if isinstance(kind, list) else "an object") + (" with " + ", ".join(needed)) * bool(needed)
+
+
+def check_eval(where, e):
+    """An eval object: its fields, and that what belongs together has one shape."""
+    check(where, e, EVAL)
+    wrong = misshapen(e, MAPS, lambda x: (len(x), len(x[0])))
+    for letter in ("h_", "k_", "v_", "pre_"):
+        wrong += misshapen(e, [n for n in NORMS if n.startswith(letter)], len)
+    for field in wrong:
+        die(f"{where}: {field}: got another shape than the fields beside it, wanted the same", LOOK)
+    for s in [e["sink"]] + (e.get("sinks") or []):
+        ks = list(range(1, len(s["k"]) + 1))
+        if not ks or s["k"] != ks or len(s["sink_k"]) != len(ks) or len(s["proxy_k"]) != len(ks):
+            die(f"{where}: sink: got k {shown(s['k'])}, wanted 1, 2, .. and a sink_k and a proxy_k for each", LOOK)
+
+
+def misshapen(e, names, size):
+    """Those of the names whose size is not that of the first of them."""
+    there = [n for n in names if n in e]
+    return [n for n in there if size(e[n]) != size(e[there[0]])]
+
+
+# ---- 3 logs and runs -------------------------------------------------------------------------------------------------
 def read_log(path):
-    """The objects of a log.jsonl, and what had to be ignored."""
+    """The objects of a log.jsonl with their line numbers, and what had to be ignored."""
     lines = read_text(path, "name a run, the directory that holds log.jsonl: ls runs").split("\n")
     lines = [(i + 1, line) for i, line in enumerate(lines) if line.strip()]
     if not lines:
@@ -47,24 +204,35 @@ def read_log(path):
             o = parse(line)
             if not isinstance(o, dict) or not isinstance(o.get("event"), str):
                 raise ValueError
-            objects.append(o)
+            objects.append((i, o))
         except ValueError:
             if i != lines[-1][0]:
-                die(f"{path}, line {i}: got '{line[:40]}', wanted an object with an event",
+                die(f"{path}, line {i}: got {shown(line)}, wanted an object with an event",
                     "only the last line may be half written; train_sink --resume mends a log")
             notes.append(f"{path}, line {i} is half written and was ignored")
-    if not objects or objects[0]["event"] != "config":
-        got = objects[0]["event"] if objects else "half a line"
+    if not objects or objects[0][1]["event"] != "config":
+        got = shown(objects[0][1]["event"]) if objects else "half a line"
         die(f"{path}: got {got} in the first line, wanted config", "name the log.jsonl that train_sink wrote")
+    for i, o in objects:
+        check_event(f"{path}, line {i}", o)
     return objects, notes
+
+
+def check_event(where, o):
+    if o["event"] == "eval":
+        check_eval(where, o)
+    else:
+        check(where, o, EVENTS.get(o["event"], {}))
 
 
 def read_run(path):
     log = os.path.join(path, "log.jsonl") if os.path.isdir(path) else path
     objects, notes = read_log(log)
+    one_shape(log, [(i, o) for i, o in objects if o["event"] == "eval"])
+    objects = [o for _, o in objects]
     of = lambda event: [o for o in objects if o["event"] == event]
-    run = {"path": os.path.dirname(log) or ".", "config": objects[0], "train": of("train"), "evals": of("eval"),
-           "samples": of("sample"), "notes": notes}
+    run = {"path": os.path.dirname(log) or ".", "log": log, "config": objects[0], "train": of("train"), "evals": of("eval"),
+           "samples": of("sample"), "resumes": resumes(objects), "notes": notes}
     run["name"] = os.path.basename(os.path.abspath(run["path"]))
     run["status"] = status(objects)
     for key in ("loss", "grad_norm"):
@@ -72,6 +240,24 @@ def read_run(path):
         if nulls:
             notes.append(f"{log}: {key} is null (not finite) at {len(nulls)} steps, the first is {nulls[0]}")
     return run
+
+
+def one_shape(log, evals):
+    """The model does not change in the course of a run."""
+    shape = lambda e: (len(e["alpha1"]), len(e["alpha1"][0]))
+    for i, e in evals:
+        if shape(e) != shape(evals[0][1]):
+            die(f"{log}, line {i}: alpha1: got {shape(e)} blocks and heads, wanted {shape(evals[0][1])} as before", LOOK)
+
+
+def resumes(objects):
+    """Where a run went on, each with a step: its own, or that of the last line before it."""
+    step, found = 0, []
+    for o in objects:
+        step = o["step"] if is_count(o.get("step")) else step
+        if o["event"] == "resume":
+            found.append({**o, "step": step})
+    return found
 
 
 def status(objects):
@@ -86,7 +272,10 @@ def expand(path):
     """A directory of runs stands for the runs in it."""
     if not os.path.isdir(path) or os.path.exists(os.path.join(path, "log.jsonl")):
         return [path]
-    inside = [os.path.join(path, name) for name in sorted(os.listdir(path))]
+    try:
+        inside = [os.path.join(path, name) for name in sorted(os.listdir(path))]
+    except OSError as e:
+        die(f"{path}: got '{e.strerror}', wanted a run or a directory of runs", "ls runs")
     inside = [run for run in inside if os.path.exists(os.path.join(run, "log.jsonl"))]
     if not inside:
         die(f"{path}: got no log.jsonl in it, wanted a run or a directory of runs", "ls runs")
@@ -94,39 +283,69 @@ def expand(path):
 
 
 def read_runs(paths, quiet=False):
-    """Runs with names that differ: where two directories share theirs, the parent's comes before it."""
-    runs = [read_run(p) for path in paths for p in expand(path)]
+    """Runs and probes with names that differ: where two directories share theirs, the parent's comes before it."""
+    runs = [run for path in paths for run in (read_probe(path) if path.endswith(".json") else
+                                              [read_run(p) for p in expand(path)])]
+    names = [run["name"] for run in runs]
     for run in runs:
-        twins = [r for r in runs if os.path.basename(os.path.abspath(r["path"])) == run["name"]]
-        if len(twins) > 1:
+        if names.count(run["name"]) > 1 and run["train"]:
             run["name"] = "/".join(os.path.abspath(run["path"]).split(os.sep)[-2:])
         for text in [] if quiet else run["notes"]:
             note(text)
     return runs
 
 
-def read_json(path, keys, hint):
+# ---- 4 probes, results -----------------------------------------------------------------------------------------------
+def read_json(path, spec, hint):
     text = read_text(path, hint)
+    needed = [key.rstrip("!") for key in spec if key.endswith("!")]
     try:
         o = parse(text)
     except ValueError as e:
-        die(f"{path}: got no JSON ({e}), wanted an object with {', '.join(keys)}", hint)
-    missing = [k for k in keys if not isinstance(o, dict) or k not in o]
+        die(f"{path}: got no JSON ({e}), wanted an object with {', '.join(needed)}", hint)
+    missing = [k for k in needed if not isinstance(o, dict) or k not in o]
     if missing:
-        die(f"{path}: got an object without {', '.join(missing)}, wanted {', '.join(keys)}", hint)
+        die(f"{path}: got an object without {', '.join(missing)}, wanted {', '.join(needed)}", hint)
     return o
 
 
 def read_probe(path):
-    """The eval objects of probe --json, one for each source and length."""
-    o = read_json(path, ["sink", "alpha1"], "write one: train_sink probe RUN/step_N --json FILE")
-    return o.get("all", [o])
+    """probe --json as runs of one evaluation, one for each source of data and length."""
+    o = read_json(path, {"sink!": "", "alpha1!": ""}, "write one: train_sink probe RUN/step_N --json FILE")
+    several = o.get("all", [o])
+    check(path, {"all": several}, {"all": [{}]})
+    for i, e in enumerate(several or [o]):
+        check_eval(f"{path}, all[{i}]" if "all" in o else path, {"step": 0, **e})
+    name = os.path.splitext(os.path.basename(path))[0]
+    differ = lambda get: len({get(e) for e in several}) > 1
+    data, length = differ(lambda e: e.get("data")), differ(lambda e: e["sink"]["T"])
+    return [probed(path, name, {"step": 0, **e}, data, length) for e in several or [o]]
+
+
+def probed(path, file, e, data, length):
+    """One evaluation in the shape of a run. Its name says in what it differs from the others of its file."""
+    config = {"switches": {}, "flags": {}, "data": f"{e.get('data', '')}, T {e['sink']['T']}"}
+    name = file + f" {os.path.basename(e.get('data', ''))}" * data + f" T {e['sink']['T']}" * length
+    return {"path": path, "log": path, "name": name, "file": file, "config": config, "train": [], "evals": [e], "samples": [],
+            "resumes": [], "notes": [], "status": "probed"}
 
 
 def read_results(path):
-    return read_json(path, ["table", "rows"], "write one: scripts/reproduce")
+    o = read_json(path, RESULTS, "write one: scripts/reproduce")
+    check(path, o, RESULTS)
+    return o
 
 
+def is_results(path):
+    """True for a table of scripts/reproduce, False for a probe."""
+    try:
+        o = parse(read_text(path, "write one: scripts/reproduce, or train_sink probe RUN/step_N --json FILE"))
+    except ValueError as e:
+        die(f"{path}: got no JSON ({e}), wanted a table of scripts/reproduce or a probe", "name another file")
+    return isinstance(o, dict) and "table" in o
+
+
+# ---- 5 numbers of a run ----------------------------------------------------------------------------------------------
 def number(x):
     return float("nan") if x is None else float(x)
 
@@ -137,18 +356,20 @@ def group(run):
 
 
 def switches(run):
-    """ATTN=sigmoid BIAS=k: what differs from the default build."""
-    changed = [f"{k}={v}" for k, v in run["config"].get("switches", {}).items() if DEFAULTS.get(k) != v]
+    """ATTN=sigmoid BIAS=k: what differs from the default build. Of a probe: its data and length."""
+    if run["status"] == "probed":
+        return run["config"]["data"]
+    changed = [f"{k}={v}" for k, v in run["config"]["switches"].items() if DEFAULTS.get(k) != v]
     return " ".join(changed) or "ATTN=softmax"
 
 
-# flags that do not change what is learned or measured
-QUIET_FLAGS = {"out", "eval_every", "save_every", "sample", "resume", "stop_after", "steps", "seed"}
+# flags that say where a run went, not what it was
+QUIET_FLAGS = {"out", "resume"}
 
 
 def differing_flags(runs):
     """Names of the flags in which these runs differ, in the order of the log."""
-    flags = [r["config"].get("flags", {}) for r in runs]
+    flags = [r["config"]["flags"] for r in runs if r["status"] != "probed"]
     names = dict.fromkeys(key for f in flags for key in f)
     return [n for n in names if n not in QUIET_FLAGS and len({str(f.get(n)) for f in flags}) > 1]
 
@@ -177,34 +398,39 @@ def at_step(run, step):
     return found[-1]
 
 
-# ---- rows of results/*.json: the paper's number, or a word in its place, and ours by seed. Sinks in percent ----------
+# ---- 6 rows of results/*.json: the paper's number, or a word in its place, and ours by seed. Sinks in percent --------
 def sink_positions(row):
     """The k of Sink_k that the paper gives, 1 if it gives none."""
-    given = row.get("paper", {}).get("sink_k")
+    given = (row.get("paper") or {}).get("sink_k")
     return [int(k) for k in given] if isinstance(given, dict) and given else [1]
 
 
 def main_position(row):
     """The k of the largest Sink_k of the paper: where the row is about another token than the first, that token."""
     given = lambda k: paper_sink(row, k)
-    return max(sink_positions(row), key=lambda k: given(k) if isinstance(given(k), (int, float)) else 0)
+    return max(sink_positions(row), key=lambda k: given(k) if is_number(given(k)) else 0)
 
 
 def paper_sink(row, k):
-    given = row.get("paper", {}).get("sink_k")
+    given = (row.get("paper") or {}).get("sink_k")
     return given.get(str(k)) if isinstance(given, dict) else given
 
 
 def paper_star(row):
-    return row.get("paper", {}).get("sink_star")
+    return (row.get("paper") or {}).get("sink_star")
 
 
 def paper_loss(row):
-    return row.get("paper", {}).get("val_loss")
+    return (row.get("paper") or {}).get("val_loss")
+
+
+def same_data(results):
+    """True where our losses stand beside the paper's: both of the Pile. Losses of other data are other quantities."""
+    return results.get("data", "").startswith("pile")
 
 
 def ours(row, get, at="last"):
-    found = [get(o[at]) for o in row.get("ours", []) if o.get("status") == "done" and o.get(at)]
+    found = [get(o[at]) for o in row.get("ours") or [] if o.get("status") == "done" and o.get(at)]
     return [x for x in found if x is not None]
 
 
@@ -226,7 +452,7 @@ def our_loss(row):
 
 def why_not(row):
     """What stands in place of a number of ours."""
-    statuses = {o.get("status") for o in row.get("ours", [])}
+    statuses = {o.get("status") for o in row.get("ours") or []}
     if row.get("skipped"):
         return "skipped"                                     # it means nothing at this scale
     return "failed" if "failed" in statuses else None if "done" in statuses else "not run"

@@ -138,7 +138,7 @@ refused "missing: got 'No such file or directory', wanted"                 $R ru
 refused 'none: got no log.jsonl in it, wanted a run'                       $R $out/none
 refused 'empty/log.jsonl: got an empty file, wanted a line of config'      $R $out/empty
 refused 'broken/log.jsonl, line 3: got .* wanted an object'                $R $out/broken
-refused 'headless/log.jsonl: got eval in the first line, wanted config'    $R $out/headless
+refused 'headless/log.jsonl: got .eval. in the first line, wanted config'  $R $out/headless
 refused 'rows.json: got an object without rows, wanted table, rows'        $R $out/rows.json
 refused 'bad.json: got no JSON'                                            $R $out/bad.json
 refused 'options: .*--wach'                                                $R $tiny --wach
@@ -152,7 +152,7 @@ grep -q 'pip install numpy matplotlib' $out/stderr; ok $? "plot.py does not say 
 if ! $PYTHON -c 'import numpy, matplotlib' 2> /dev/null; then skip 6 "no matplotlib"; end; fi
 $PYTHON - $out > $out/stdout 2>&1 <<'END'; ok $? "figures: $(tail -n 3 $out/stdout)"
 # every figure writes both files, the same bytes twice, and its lines and images are the numbers of the log
-import argparse, contextlib, json, os, sys
+import argparse, contextlib, json, os, sys, time
 sys.path.insert(0, "scripts")
 import numpy as np
 import plot, runlog
@@ -162,7 +162,7 @@ log = [json.loads(line) for line in open(tiny + "/log.jsonl", encoding="utf-8")]
 evals = [o for o in log if o["event"] == "eval"]
 e = evals[-1]
 probe = dict(e, data="bb", sinks=[dict(e["sink"], eps=x, proxy_k=[1 - x] * 10) for x in (0.1, 0.3)])
-probe["all"] = [dict(probe), dict(probe, sinks=[dict(s, T=64) for s in probe["sinks"]], alpha=np.full((3, 2, 2, 10), 0.25).tolist())]
+probe["all"] = [dict(probe), dict(probe, sink=dict(e["sink"], T=64), sinks=[dict(s, T=64, proxy_k=[0] * 10 if s["eps"] == 0.1 else s["proxy_k"]) for s in probe["sinks"]], alpha=np.full((3, 2, 2, 10), 0.25).tolist())]
 json.dump(probe, open(out + "/probe.json", "w"))
 os.makedirs(out + "/maps")
 T = 5
@@ -183,8 +183,21 @@ with contextlib.redirect_stdout(sys.stderr):
         if words == ["all", tiny]:
             first = {n: open(f"{out}/figures/{n}", "rb").read() for n in os.listdir(out + "/figures") if n.startswith("profiles")}
     plot.main(["profiles", tiny, "-o", out + "/figures"])
+    # a probe in place of a run; one block and one head; the heads of a large model, in one picture
+    one = dict(e, alpha1=[[0.25]], alpha1_proxy=[[0.25]], data="a long path/to some text.txt", **{k: [[0.5]] for k in ("alpha_star", "alpha_star_proxy", "mass", "entropy")})
+    json.dump(one, open(out + "/one.json", "w"))
+    os.makedirs(out + "/big")
+    for l in range(30):
+        for h in range(9):
+            np.save(f"{out}/big/{l}_{h}_map.npy", np.tril(np.full((64, 65), 0.5 if (l, h) == (29, 8) else 0.01, np.float32), 1))
+    started = time.time()
+    plot.main(["maps", out + "/big", "-o", out + "/figures"])
+    assert time.time() - started < 60, "270 heads took %.0f s" % (time.time() - started)
+    for words in (["all", out + "/one.json"], ["heads", out + "/probe.json", tiny], ["norms", out + "/probe.json"], ["maps", out + "/maps", "--head", "0:1"]):
+        plot.main(words + ["-o", out + "/figures"])
 assert all(open(f"{out}/figures/{n}", "rb").read() == data for n, data in first.items()) and len(first) == 2, "not the same bytes"
-wanted = {"dynamics-tiny", "heads-tiny", "norms-tiny", "ratios-tiny", "profiles-tiny", "maps-maps-0_1", "threshold-probe", "profiles-probe", "table-table"}
+wanted = {"dynamics-tiny", "heads-tiny", "norms-tiny", "ratios-tiny", "profiles-tiny", "maps-maps-0_1", "threshold-probe", "profiles-probe", "table-table",
+          "maps-big", "heads-one", "norms-one", "ratios-one", "profiles-one", "heads-probe-tiny", "norms-probe-T-32", "norms-probe-T-64", "ratios-probe"}
 assert set(drawn) == wanted, set(drawn) ^ wanted
 for name in wanted:
     assert open(f"{out}/figures/{name}.png", "rb").read(8) == b"\x89PNG\r\n\x1a\n"
@@ -206,7 +219,20 @@ for axis, key in enumerate("hkv"):
     holds("ratios-tiny", axis, np.array(e[key + "_norm_first"]) / e[key + "_norm_rest"])
 holds("profiles-tiny", 0, [100 * x for x in e["sink"]["proxy_k"]])
 holds("profiles-probe", 1, [0.25] * 10)
-holds("threshold-probe", 0, [90, 90])
+for share in (0, 70, 90):                                   # T 32 and 64 at both thresholds of the probe
+    holds("profiles-probe", 0, [share] * 10)
+ax = drawn["heads-one"][0].axes[0]
+assert list(ax.get_xticks()) == [0] and list(ax.get_yticks()) == [0] and ax.images[0].get_array().tolist() == [[0.25]], ax.get_xticks()
+figure = drawn["heads-one"][0]
+box = figure._suptitle.get_window_extent()
+assert 0 <= box.x0 and box.x1 <= figure.bbox.x1 and "a long path" in figure._suptitle.get_text(), (box, figure.bbox)
+assert len(drawn["heads-probe-tiny"][0].axes) >= 3
+holds("norms-probe-T-64", 0, e["h_norm_first"])
+picture = drawn["maps-big"][0].axes[0].images[0].get_array()
+assert np.isclose(np.nanmax(picture.filled(np.nan)[:, :8 * 66]), 0.01) and np.isclose(np.nanmax(picture.filled(np.nan)), 0.5)
+titles = [ax.get_title(loc="left") for ax in drawn["table-table"][0].axes]
+assert "on bb" in titles[2] and sorted(round(float(p.get_width()), 2) for p in drawn["table-table"][0].axes[2].patches)[-1] < 3.71, titles   # the paper's 3.73 is of the Pile
+holds("threshold-probe", 0, [90, 0])
 holds("threshold-probe", 1, [90, 70])
 image = drawn["maps-maps-0_1"][0].axes[0].images[0].get_array()
 assert image.shape == (T, T + 1) and image.mask[0, 2] and not image.mask[0, 1] and not image.mask[2, 3] and np.isclose(image[4, 5], 29 / 30)
@@ -219,5 +245,7 @@ refused "figure: got 'haeds', wanted one of dynamics"                       $P h
 refused 'heads: got nothing to draw, wanted RUN'                            $P heads
 refused 'none: got no LAYER_HEAD_map.npy'                                   $P maps $out/none
 refused 'maps/0_1_map.npy: got .* wanted an array'                          $P maps $out/maps
+refused 'one.json: got a probe, wanted a run'                               $P dynamics $out/one.json
+refused "head: got '1', wanted LAYER:HEAD"                                  $P maps $out/maps --head 1
 refused 'step 7: .* was not measured there, wanted one of 0 5 10'           $P heads $tiny --step 7
 end

@@ -9,9 +9,11 @@ fi
 dir=build/test/reproduce
 rm -rf $dir; mkdir -p $dir
 for s in ATTN=softmax ATTN=sigmoid BIAS=k; do make -s train_sink BACKEND=cpu $s > $dir/make.txt 2>&1 || cat $dir/make.txt; done
+link=$(readlink train_sink)                              # what the last make left; scripts/reproduce must not move it
 
 # 1 every row of experiments.tsv is in the results of every scale once, with flags or with the reason why not; the binary takes the
 # flags. Where a binary is built and the model small it starts (--steps 0), which checks ranges too
+default=$(make -s check BACKEND=cpu)
 for scale in paper hour laptop laptop2; do
     scripts/reproduce all --scale $scale --device cpu --seeds 1 --report --runs $dir/none --out $dir/json > $dir/report.txt 2>&1
     ok $? "$scale --report: $(tail -n 2 $dir/report.txt)"
@@ -20,7 +22,7 @@ for scale in paper hour laptop laptop2; do
     grep '^build/' $dir/dry.txt | while read -r binary words; do
         few=
         case $scale in laptop*) few="--steps 0 --val-seqs 1 --probe-seqs 1 -o $dir/start/$(printf %s "$binary $words" | cksum | tr -d ' ')" ;; esac
-        [ -x "$binary" ] && [ -n "$few" ] || { binary=build/cpu/train_sink; few=--help; }
+        [ -x "$binary" ] && [ -n "$few" ] || { binary=$default/train_sink; few=--help; }
         message=$(OMP_NUM_THREADS=1 $binary $words $few 2>&1 > /dev/null) && echo ok || echo "FAIL $scale: $words: $message"
     done > $dir/flags.txt
     grep FAIL $dir/flags.txt; [ "$(grep -c ok $dir/flags.txt)" -ge 50 ] && ! grep -q FAIL $dir/flags.txt; ok $? "$scale: flags"
@@ -50,9 +52,12 @@ END
 tables="table6-softmax table6-sigmoid --seeds 1 --jobs 2"
 short="--steps 1200 -b 16 --eval-every 100 --val-seqs 20 --probe-seqs 20"
 label=$(scripts/reproduce $tables --runs $dir/a --dry-run -- $short | sed -n 's|.*/a/\([^/]*\)/.*|\1|p' | head -n 1)
-soft=$label/table3-rotary-seed1 sigmoid=$label/table6-sigmoid-seed1
+soft=$label/default-seed1 sigmoid=$label/ATTN=sigmoid-seed1
+rm -f $(make -s check BACKEND=cpu)/reproduce.txt          # so that there is something to build
 scripts/reproduce $tables --runs $dir/a --out $dir/out -- $short > $dir/a.txt 2>&1; ok $? "undisturbed: $(tail -n 2 $dir/a.txt)"
-page=$(ls $dir/out/table6-*.html) && grep -q "table6-sigmoid" "$page"; ok $? "no page beside the results: $(tail -n 3 $dir/a.txt)"
+[ "$(readlink train_sink)" = "$link" ]; ok $? "./train_sink was moved to $(readlink train_sink)"
+grep -q '^\[1/2\] table6-softmax seed 1$' $dir/a.txt && ! grep -q table3 $dir/a.txt; ok $? "a row is not called by its own name: $(grep '^\[' $dir/a.txt | head -n 2)"
+page=$(ls $dir/out/table6-*.html) && grep -q '"name":"table6-softmax-seed1"' "$page"; ok $? "no page beside the results: $(tail -n 3 $dir/a.txt)"
 steps() { grep -c '"event":"train"' "$1/log.jsonl" 2> /dev/null || true; }
 reach() { # DIR N: waits until its log has N steps
     for i in $(seq 600); do [ "$(steps "$1")" -ge "$2" ] 2> /dev/null && return; sleep 0.05; done; ok 1 "$1 never reached step $2"
@@ -74,6 +79,10 @@ for run in $soft sigmoid; do
         [ -s $dir/1 ] && cmp -s $dir/1 $dir/2; ok $? "$run: $event lines of the resumed run differ: $(diff $dir/1 $dir/2 | head -n 2 | cut -c 1-200)"
     done
 done
+
+# the table fits the terminal; a table for a file is one line a row
+COLUMNS=80 scripts/reproduce $tables --report --runs $dir/a --out $dir/out -- $short > $dir/narrow.txt 2>&1
+awk 'length > 80 && !/^build/ { print }' $dir/narrow.txt > $dir/wide.txt; [ ! -s $dir/wide.txt ] && grep -q 0.44 $dir/narrow.txt; ok $? "COLUMNS=80: $(head -n 1 $dir/wide.txt)"
 
 # 3 what is done is not run again; what was made with another program is
 touch $dir/before; sleep 0.05
@@ -133,7 +142,7 @@ done
 refused() { # WHAT MESSAGE command..
     what=$1 says=$2; shift 2
     "$@" > $dir/x.txt 2> $dir/err.txt; code=$?
-    [ $code -eq 2 ] && [ "$(wc -l < $dir/err.txt)" -eq 2 ] && head -n 1 $dir/err.txt | grep -q "^error: .*$says" && tail -n 1 $dir/err.txt | grep -q '^---> HINT: ..'
+    [ $code -eq ${status:-2} ] && [ "$(wc -l < $dir/err.txt)" -eq 2 ] && head -n 1 $dir/err.txt | grep -q "^error: .*$says" && tail -n 1 $dir/err.txt | grep -q '^---> HINT: ..'
     ok $? "$what: exit status $code, $(cat $dir/err.txt)"
 }
 refused "no table"      "got no table"                   scripts/reproduce --scale laptop
@@ -142,11 +151,23 @@ refused "unknown scale" "got 'huge', wanted one of"      scripts/reproduce table
 refused "unknown flag"  "unrecognized arguments"         scripts/reproduce table4 --stepz 4
 refused "seeds"         "got 'many', wanted a number"    scripts/reproduce table4 --seeds many
 refused "part"          "got '5/4', wanted I/N"          scripts/reproduce table4 --part 5/4
+refused "many seeds"    "--seeds: got '99999999999999999999', wanted a whole" scripts/reproduce table4 --seeds 99999999999999999999
+refused "odd digits"    "--seeds: got '²', wanted a number" scripts/reproduce table4 --seeds ²
+refused "many jobs"     "--jobs: got '9999999999', wanted a whole" scripts/reproduce table4 --jobs 9999999999
+touch $dir/file
+status=1 refused "runs a file"   "file/x: got 'Not a directory'" scripts/reproduce table6-softmax --seeds 1 --runs $dir/file/x
 refused "no data"       "got neither nosuch nor data/nosuch" scripts/reproduce table4 -d nosuch --runs $dir/d
 refused "no compiler"   "nosuchcc: got no such program"  env CXX=nosuchcc scripts/reproduce table4 --runs $dir/d
 refused "its flags"     "unknown flag --stpes"           scripts/reproduce table6-softmax --seeds 1 --runs $dir/d -- --stpes 4
 sed -i '3s/^{/[/' $dir/a/$soft/log.jsonl
-refused "a damaged log" "log.jsonl:3: got"               scripts/reproduce table6-softmax --seeds 1 --runs $dir/a --out $dir/out -- $short
+refused "a damaged log" "log.jsonl, line 3: got"         scripts/reproduce table6-softmax --seeds 1 --runs $dir/a --out $dir/out -- $short
+
+sed -i '3s/.*/{"event":"eval","step":1,"alpha1":[]}/' $dir/a/$soft/log.jsonl
+refused "a field"       "log.jsonl, line 3: sink: got nothing, wanted an object with eps" scripts/reproduce table6-softmax --seeds 1 --runs $dir/a --out $dir/out -- $short
+sed -i '3d; 1s/"batch":[0-9]*,//' $dir/a/$soft/log.jsonl
+refused "a flag"        "log.jsonl, line 1: flags.batch: got nothing, wanted a number" scripts/reproduce table6-softmax --seeds 1 --runs $dir/a --out $dir/out -- $short
+echo '[1]' > $dir/a/$soft/reproduce.json
+scripts/reproduce table6-softmax --seeds 1 --report --runs $dir/a --out $dir/out -- $short > $dir/x.txt 2>&1; ok $? "a reproduce.json that is a list: $(tail -n 1 $dir/x.txt)"
 
 # 7 the array job: its task trains its share; SIGTERM saves and queues it again
 mkdir -p $dir/bin; printf '#!/bin/sh\necho "$@" > %s/scontrol.txt\n' $dir > $dir/bin/scontrol; chmod +x $dir/bin/scontrol
@@ -172,13 +193,34 @@ sys.dont_write_bytecode = True
 loader = importlib.machinery.SourceFileLoader("reproduce", "scripts/reproduce")
 r = importlib.util.module_from_spec(importlib.util.spec_from_loader("reproduce", loader)); loader.exec_module(r)
 dir, process = sys.argv[1:]
-o = types.SimpleNamespace(device="cuda", jobs=0, s={"threads": 0}, runs=f"{dir}/gpu", label=process, identity="", source="")
-row = lambda i: types.SimpleNamespace(first=f"run{i}", make="", words=[])
-r.run_all([r.Run(row(i), 1, o) for i in range(3)], {"": os.path.abspath(f"{dir}/fake.sh")}, o)
+o = types.SimpleNamespace(device="cuda", jobs=0, threads=0, runs=f"{dir}/gpu", label=process, identity="", source="")
+row = lambda i: types.SimpleNamespace(id=f"run{i}", first=f"run{i}", make="", words=[])
+r.jobs.run_all([r.Run(row(i), 1, o) for i in range(3)], {"": os.path.abspath(f"{dir}/fake.sh")}, o)
 END
 done
 wait
 awk '{ n[$1] += $2 == "start" ? 1 : -1; if (n[$1] > 1) { bad = 1 }; if (n["test-a"] + n["test-b"] > 1) { both = 1 }; lines++ } END { exit bad || !both || lines != 12 }' $dir/notes
 ok $? "GPUs: $(tr '\n' ',' < $dir/notes) $(cat $dir/gpu1.txt $dir/gpu2.txt | grep -v '^\[')"
+
+# 9 with a compiler that only writes an empty file: one run a GPU (jobs 0) builds too; make experiments leaves ./train_sink alone
+tree=$dir/tree; mkdir -p $tree
+cp -r Makefile *.cu *.cuh *.h scripts $tree; for d in cpu cuda text; do [ -d $d ] && cp -r $d $tree; done
+cat > $tree/compiler <<'END'
+#!/bin/sh
+[ "$1" = --version ] && echo 1 && exit
+while [ $# -gt 1 ]; do [ "$1" = -o ] && echo '#!/bin/sh' > "$2" && chmod +x "$2"; shift; done
+END
+chmod +x $tree/compiler; ln -s elsewhere $tree/train_sink
+(cd $tree && CXX=./compiler python3 - <<'END'
+import sys, types
+sys.dont_write_bytecode = True
+sys.path.insert(0, "scripts")
+import jobs
+built = jobs.build_all(["", "ATTN=sigmoid"], types.SimpleNamespace(device="cpu", jobs=0, source="x"))
+assert len(set(built.values())) == 2, built
+END
+) > $dir/tree.txt 2>&1; ok $? "jobs 0: $(tail -n 1 $dir/tree.txt)"
+(cd $tree && make -s experiments CXX=./compiler BACKEND=cpu) > $dir/tree.txt 2>&1; ok $? "make experiments: $(tail -n 1 $dir/tree.txt)"
+[ "$(ls -d $tree/build/*/train_sink | wc -l)" -ge 25 ] && [ "$(readlink $tree/train_sink)" = elsewhere ]; ok $? "make experiments: $(ls -d $tree/build/*/train_sink | wc -l) binaries, ./train_sink -> $(readlink $tree/train_sink)"
 echo "$passed passed, $failed failed"
 [ $failed -eq 0 ]

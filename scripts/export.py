@@ -1,0 +1,117 @@
+"""Runs and probes for other tools: a CSV file, and event files for TensorBoard. report.py --csv and --tensorboard.
+
+Numbers are the log's own: rates from 0 to 1, losses in nats; maps by block and head as mean and maximum.
+"""
+import csv
+import datetime
+import io
+import os
+import sys
+
+import runlog
+from runlog import die
+
+
+def finite(xs):
+    return [x for x in xs if x is not None]
+
+
+def mean(xs):
+    xs = finite(xs)
+    return sum(xs) / len(xs) if xs else None
+
+
+def most(xs):
+    return max(finite(xs), default=None)
+
+
+def flat(x):
+    return [z for y in x for z in y] if x and isinstance(x[0], list) else x
+
+
+def ratios(e, above, below):
+    """Block by block, where both were measured."""
+    return [a / b for a, b in zip(e.get(above) or [], e.get(below) or []) if a is not None and b]
+
+
+def scalars(e, sink):
+    """The numbers of one evaluation at one threshold."""
+    out = {"val_loss": e.get("val_loss"), "probe_loss": e.get("probe_loss")}
+    out.update({f"sink_{k}": x for k, x in zip(sink["k"], sink["sink_k"])})
+    out.update({f"proxy_{k}": x for k, x in zip(sink["k"], sink["proxy_k"])})
+    out["sink_star"] = sink.get("sink_star")
+    effective = sink.get("sink_effective", e.get("sink_effective"))
+    if effective is not None:
+        out["sink_effective"] = effective[0] if isinstance(effective, list) and effective else effective or None
+    for name in runlog.MAPS + runlog.GATES:
+        if e.get(name):
+            out[name + "_mean"], out[name + "_max"] = mean(flat(e[name])), most(flat(e[name]))
+    out["h_first_over_rest_max"] = most(ratios(e, "h_norm_first", "h_norm_rest"))
+    out["v_first_over_rest_mean"] = mean(ratios(e, "v_norm_first", "v_norm_rest"))
+    out["h_max_over_median_max"] = most(ratios(e, "h_max", "h_median"))
+    return out
+
+
+# ---- CSV: one row for each run and evaluation, and threshold where a probe has several ------------------------------
+def rows(run):
+    train = {t["step"]: t for t in run["train"]}
+    about = {"run": run["name"], "path": run["path"], "status": run["status"], **run["config"]["switches"],
+             **{k: v for k, v in run["config"]["flags"].items() if k not in ("out", "resume")},
+             "params": run["config"].get("params"), "commit": run["config"].get("commit")}
+    for e in run["evals"]:
+        now = train.get(e["step"], {})
+        for sink in e.get("sinks") or [e["sink"]]:
+            yield {**about, "step": e["step"], "time": e.get("time"), "tokens": now.get("tokens"),
+                   "train_loss": now.get("loss"), "probe_data": e.get("data"), "probe_eps": sink["eps"],
+                   "probe_T": sink["T"], "probe_n": sink.get("n"), **scalars(e, sink)}
+
+
+def csv_text(runs):
+    table = [row for run in runs for row in rows(run)]
+    columns = list(dict.fromkeys(name for row in table for name in row))
+    out = io.StringIO()
+    writer = csv.DictWriter(out, columns, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(table)
+    return out.getvalue()
+
+
+# ---- TensorBoard -----------------------------------------------------------------------------------------------------
+def wall_time(o, otherwise):
+    """Seconds since 1970 of a line with a time, else those of the file."""
+    try:
+        return datetime.datetime.fromisoformat(o["time"].replace("Z", "+00:00")).timestamp()
+    except (KeyError, ValueError, OverflowError):
+        return otherwise
+
+
+def points(run):
+    """(tag, number, step, line of the log) of everything that is a number at a step."""
+    for t in run["train"]:
+        for key in ("loss", "grad_norm", "lr"):
+            yield "train/" + key, t.get(key), t["step"], t
+    for e in run["evals"]:
+        for key, x in scalars(e, e["sink"]).items():
+            yield "eval/" + key, x, e["step"], e
+
+
+def tensorboard(runs, out):
+    """One directory of event files for each run. Numbers that are not finite are left out."""
+    try:
+        from tensorboard.compat.proto.event_pb2 import Event
+        from tensorboard.compat.proto.summary_pb2 import Summary
+        from tensorboard.summary.writer.event_file_writer import EventFileWriter
+    except ImportError:
+        python = os.path.basename(sys.executable)
+        die("tensorboard: not installed, wanted for --tensorboard", f"{python} -m pip install tensorboard")
+    for run in runs:
+        where = os.path.join(out, run["name"].replace("/", "-"))
+        if os.path.exists(where):
+            die(f"{where}: got an earlier export, wanted a new directory", f"rm -r {out}, or choose another")
+        writer, written = EventFileWriter(where), os.path.getmtime(run["log"])
+        for tag, x, step, line in points(run):
+            if x is not None:
+                value = Summary.Value(tag=tag, simple_value=x)
+                writer.add_event(Event(wall_time=wall_time(line, written), step=min(step, 2 ** 63 - 1),
+                                       summary=Summary(value=[value])))
+        writer.close()
