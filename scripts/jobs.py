@@ -87,7 +87,8 @@ class Run:
         self.name, self.seed, self.make, self.words = row.id, seed, row.make, row.words
         self.dir = os.path.join(o.runs, o.label, f"{row.first}-seed{seed}")
         self.lock = os.path.join(o.runs, o.label, f".lock-{row.first}-seed{seed}")
-        self.key = {"switches": row.make, "flags": " ".join(row.words), "seed": seed, "data": o.identity,
+        self.key = {"switches": row.make, "flags": " ".join(row.words), "seed": seed,
+                    "data": row.identity if hasattr(row, "identity") else o.identity,
                     "source": o.source, "device": o.device}
 
     def stored(self):
@@ -408,7 +409,7 @@ def spread(values, form="{:.1f}"):
 
 
 def print_text(text, indent="", hang=""):
-    print(textwrap.fill(text, max(40, terminal_width()), initial_indent=indent, subsequent_indent=hang,
+    print(textwrap.fill(text, max(40, min(120, terminal_width())), initial_indent=indent, subsequent_indent=hang,
                         break_long_words=False, break_on_hyphens=False))
 
 

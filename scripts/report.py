@@ -58,7 +58,7 @@ def run_data(run):
         "file": run.get("file"), "notes": run["notes"], "title": runlog.switches(run),
         "switches": config["switches"], "flags": config["flags"],
         "build": {**{k: config.get(k) for k in ("params", "backend", "precision", "commit")},
-                  "data, in words": config.get("data")},
+                  "data, in words": config.get("data"), "started": config.get("time")},
         "proxy": runlog.uses_proxy(evals), "evals": [{k: e[k] for k in e if k in always} for e in evals],
         "samples": [{"step": s["step"], "text": s["text"]} for s in run["samples"]],
         "resumes": [{k: v for k, v in r.items() if k != "event"} for r in run["resumes"]],
@@ -78,6 +78,7 @@ def results_data(results):
         row["main"] = runlog.main_position(row)
         row["why_not"] = runlog.why_not(row)
         row["ours"] = [{k: o.get(k) for k in ("seed", "run", "status", "tokens")} for o in row.get("ours") or []]
+    results["same_data"] = runlog.same_data(results)
     return results
 
 

@@ -60,6 +60,30 @@ if [ -n "$browser" ] && [ $failed -eq 0 ]; then
     dom 'evil.html#off=0'
     has 'data-group="0" aria-pressed="false"'; has '&lt;/script&gt;&lt;script&gt;document.title=1'; has '<title>train_sink report</title>'
     has 'no finite numbers to draw'
+    # a probed model: its maps, norms, Sink_k, and Sink_1 by threshold and length; a run that went on, with a gate, and every flag that differs
+    mkdir -p $out/went
+    $PYTHON - $tiny/log.jsonl $out <<'END'
+import json, sys
+log = [json.loads(line) for line in open(sys.argv[1], encoding="utf-8")]
+e = [o for o in log if o["event"] == "eval"][-1]
+probe = dict(e, data="my <b>text", sinks=[e["sink"], dict(e["sink"], eps=0.1, proxy_k=[0.5] * 10)])
+json.dump(dict(probe, all=[probe, dict(probe, sink=dict(e["sink"], T=16), sinks=None)]), open(sys.argv[2] + "/model.json", "w"))
+for o in log:
+    o["time"] = "2026-11-22T00:00:00Z"
+    if o["event"] == "eval": o.update(gate_mean=[0.25, 0.75], gate_low=[0.1, 0.2], gate_first=[[0.1, 0.2], [0.3, 0.4]]); del o["h_median"], o["mass"]
+log[0]["flags"].update(beta1=0.8, beta2=0.5, adam_eps=1, weight_decay=0.7, grad_clip=9, warmup=7, lr=0.25, min_lr=0.125)
+log.insert(9, {"event": "resume", "step": 7, "changed": {"lr": [0.01, 0.25]}})
+log.insert(9, {"event": "of another version", "step": "x"})
+open(sys.argv[2] + "/went/log.jsonl", "w").write("\n".join(map(json.dumps, log)))
+END
+    report $out/model.json -o $out/model.html; ok $? "a probe: $(cat $out/stderr)"
+    dom model.html
+    [ -s $out/dom ] && ! grep -E 'Uncaught|Refused|CONSOLE.*rror' $out/browser.log; ok $? "errors of the script on a probe"
+    has '2 probes'; has 'model T 32'; has '>probed<'; has 'Sink₁ by threshold ε'; has 'Sink₁ by length T'; has 'α₁ by block and head of model T 16'; has '&lt;b&gt;text'
+    report $tiny $out/went $out/model.json -o $out/went.html; ok $? "a run with new fields: $(cat $out/stderr)"
+    dom 'went.html#map=gatefirst'
+    [ -s $out/dom ] && ! grep -E 'Uncaught|Refused|CONSOLE.*rror' $out/browser.log; ok $? "errors of the script on new fields"
+    has 'went went on at step 7'; has 'lr 0.25'; has 'min_lr 0.125'; has 'beta2 0.5'; has 'gate of token 1 by block and head of went, step 10: mean 0.2500'
     # hands on it: slider, pointer on a cell, a point of a curve clicked, arrow keys, maps over training, legend
     { sed '/<\/body>/,$d' $out/report.html; cat <<'END'; } > $out/hands.html
 <script>
@@ -91,7 +115,7 @@ END
     (sleep 2; cp $out/report.html $out/next.html; mv $out/next.html $out/watched.html) &
     dom 'watched.html#step=5&map=mass' --virtual-time-budget=2000000
     has '>✓ done<'; has 'row mass by block and head of tiny, step 5: mean 8.749'
-else skip 28 "no chromium"; fi
+else skip 45 "no chromium"; fi
 
 # ---- half a line, nulls, spikes, a growing log -----------------------------------------------------------------------------
 mkdir -p $out/half $out/null $out/live
@@ -144,6 +168,63 @@ refused 'bad.json: got no JSON'                                            $R $o
 refused 'options: .*--wach'                                                $R $tiny --wach
 refused 'report: got nothing to show'                                      $R
 refused 'got .*, wanted a file to write'                                   $R $tiny -o $out/report.html/x.html
+# one line that names file, line and field, of whatever is damaged; before, these were tracebacks
+damaged() { # name, words of the error, the words of sed that do the damage
+    mkdir -p $out/damaged/$1; sed "$3" $tiny/log.jsonl > $out/damaged/$1/log.jsonl
+    refused "damaged/$1/log.jsonl, $2" $R $out/damaged/$1 -o $out/x.html
+    [ "$(wc -l < $out/stderr)" -eq 2 ]; ok $? "damaged/$1: more than one line of error and one of hint"
+}
+damaged alpha  'line 2: alpha1: got nothing, wanted rows of numbers' '2s/"alpha1":/"alfa":/'
+damaged step   'line 4: step: got nothing, wanted a whole number'           '4s/"step":1,//'
+damaged sink   'line 2: sink.k: got .7., wanted a list of numbers'          '2s/"k":\[[0-9,]*\]/"k":7/'
+damaged flags  'line 1: flags: got .\[1\]., wanted an object'             '1s/"flags":{[^}]*}/"flags":[1]/'
+damaged deep   "line 3: got .*, wanted an object with an event"             "3s/.*/$(printf '%050000d' 0 | tr 0 '[')/"
+damaged number 'line 4: got .5., wanted an object with an event'            '4s/.*/5/'
+damaged config 'line 1: flags: got nothing, wanted an object'               '1s/.*/{"event":"config","switches":{}}/'
+damaged shape  'line 2: mass: got another shape'                            '2s/"mass":\[\[[^]]*\]/"mass":[[1]/; 2s/"mass":\[\[1\],\[[^]]*\]/"mass":[[1],[1]/'
+damaged loss   'line 4: loss: got .{}., wanted a number or null'            '4s/"loss":[0-9.]*/"loss":{}/'
+mkdir -p $out/garbage; head -c 5000 /dev/urandom > $out/garbage/log.jsonl
+refused 'garbage/log.jsonl'                                                $R $out/garbage
+LC_ALL=C grep -q '[[:cntrl:]]' $out/stderr; [ $? -eq 1 ]; ok $? "garbage of a file in an error"
+echo '{"table":"x","rows":[1]}' > $out/rows1.json; echo '{"sink":[],"alpha1":[]}' > $out/probe1.json
+refused 'rows1.json: rows\[0\]: got .1., wanted an object with id'         $R $out/rows1.json
+refused 'probe1.json: sink: got .\[\]., wanted an object with eps'         $R $out/probe1.json
+mkdir -p $out/huge; sed '3s/"loss":[0-9.]*/"loss":1e999/; 5s/"loss":[0-9.]*/"loss":'"$(printf '%0400d' 0 | tr 0 9)"'/' $tiny/log.jsonl > $out/huge/log.jsonl
+report $out/huge -o $out/huge.html; ok $? "numbers too large for floats: $(cat $out/stderr)"
+$PYTHON dev/fuzz_logs.py 300 $$ > $out/fuzz; ok $? "fuzz_logs.py 300 $$: $(head -n 20 $out/fuzz)"
+
+# ---- CSV and TensorBoard -----------------------------------------------------------------------------------------------
+$R $tiny --csv > $out/rows.csv 2> $out/stderr; ok $? "--csv: $(cat $out/stderr)"
+$PYTHON - $out/rows.csv $tiny/log.jsonl > $out/stdout 2>&1 <<'END'; ok $? "CSV: $(tail -n 1 $out/stdout)"
+import csv, json, sys
+rows = list(csv.DictReader(open(sys.argv[1], encoding="utf-8")))
+log = [json.loads(line) for line in open(sys.argv[2], encoding="utf-8")]
+evals = [o for o in log if o["event"] == "eval"]
+assert len(rows) == 3 and [r["step"] for r in rows] == ["0", "5", "10"]
+for r, e in zip(rows, evals):
+    assert r["run"] == "tiny" and r["ATTN"] == "sigmoid" and r["lr"] == "0.01" and r["status"] == "done"
+    assert float(r["val_loss"]) == e["val_loss"] and [float(r[f"proxy_{k}"]) for k in range(1, 11)] == e["sink"]["proxy_k"]
+    assert abs(float(r["alpha1_mean"]) - sum(sum(e["alpha1"], [])) / 4) < 1e-12 and float(r["mass_max"]) == max(sum(e["mass"], []))
+train = {o["step"]: o for o in log if o["event"] == "train"}
+assert rows[0]["train_loss"] == "" and float(rows[2]["train_loss"]) == train[10]["loss"] and int(rows[2]["tokens"]) == train[10]["tokens"]
+END
+if $PYTHON -c 'import tensorboard' 2> /dev/null; then
+    report $tiny --tensorboard -o $out/events; ok $? "--tensorboard: $(cat $out/stderr)"
+    $PYTHON - $out/events/tiny $tiny/log.jsonl > $out/stdout 2>&1 <<'END'; ok $? "TensorBoard: $(tail -n 1 $out/stdout)"
+import json, sys
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+events = EventAccumulator(sys.argv[1]).Reload()
+log = [json.loads(line) for line in open(sys.argv[2], encoding="utf-8")]
+losses = [(o["step"], o["loss"]) for o in log if o["event"] == "train"]
+found = [(s.step, s.value) for s in events.Scalars("train/loss")]
+assert len(found) == 10 and all(a[0] == b[0] and abs(a[1] - b[1]) < 1e-5 for a, b in zip(found, losses)), found
+assert [s.step for s in events.Scalars("eval/sink_1")] == [0, 5, 10] and "eval/alpha1_mean" in events.Tags()["scalars"]
+END
+    refused 'events/tiny: got an earlier export'                            $R $tiny --tensorboard -o $out/events
+else
+    skip 3 "no tensorboard"
+    refused 'tensorboard: not installed'                                    $R $tiny --tensorboard -o $out/events
+fi
 mkdir -p $out/stub; echo 'raise ModuleNotFoundError("no", name="numpy")' > $out/stub/numpy.py
 refused 'numpy: not installed, wanted numpy and matplotlib'                env PYTHONPATH=$out/stub $PYTHON scripts/plot.py heads $tiny
 grep -q 'pip install numpy matplotlib' $out/stderr; ok $? "plot.py does not say what to install"
