@@ -8,6 +8,7 @@ moved aside. Ctrl-C and SIGTERM save every run in progress. Runs that diverge (e
 each GPU), threads (of a run on the CPU, 0: the program's choice), identity (of the data), source (source_hash()).
 """
 import fcntl
+import functools
 import glob
 import hashlib
 import json
@@ -26,9 +27,6 @@ from runlog import die
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 ROOMS = ("", "cpu", "cuda", "text")              # directories that hold sources of the program
-# the Makefile takes switches from the environment too
-CLEAN = {k: v for k, v in os.environ.items() if k not in "MAKEFLAGS MFLAGS MAKELEVEL ATTN BIAS PE NORM FFN COMBINE "
-         "GATE QKNORM PRECISION BACKEND".split()}
 stop = 0                                         # the signal that asked us to stop
 
 
@@ -171,12 +169,21 @@ def lock(path, wait=False):
 
 
 # ---- builds ----------------------------------------------------------------------------------------------------------
+@functools.lru_cache(None)
+def clean():
+    """The environment without switches, which the Makefile would take from it."""
+    bare = {"PATH": os.environ.get("PATH", os.defpath)}
+    r = subprocess.run(["make", "-s", "switches"], cwd=ROOT, env=bare, capture_output=True, text=True)
+    names = r.stdout.split() + "MAKEFLAGS MFLAGS MAKELEVEL PRECISION BACKEND".split()
+    return {k: v for k, v in os.environ.items() if k not in names}
+
+
 def make_words(make, device):
     return ["make", "-s"] + make.split() + ([f"BACKEND={device}"] if device else [])
 
 
 def ask_make(words):
-    r = subprocess.run(words, cwd=ROOT, env=CLEAN, capture_output=True, text=True, errors="replace")
+    r = subprocess.run(words, cwd=ROOT, env=clean(), capture_output=True, text=True, errors="replace")
     if r.returncode:
         message = re.sub(r"^Makefile:\d+: \*\*\* |\.  Stop\.$", "", (r.stderr or "").strip())
         die(f"{shlex.join(words)}: {message}", "make help lists the switches")
@@ -188,9 +195,9 @@ def build_dir(make, device):
     return ask_make(make_words(make, device) + nvcc + ["check"])
 
 
-def build_words(make, directory, device):
+def build_words(make, device):
     """The binary alone: ./train_sink, which somebody may be using, stays where it points."""
-    return make_words(make, device) + [directory + "/train_sink"]
+    return make_words(make, device) + ["binary"]
 
 
 def build_stamp(directory, o):
@@ -221,7 +228,7 @@ def build_all(makes, o):
     while todo or running:
         while todo and len(running) < (o.jobs or os.cpu_count() or 1) and not stop:
             m = todo.pop(0)
-            p = subprocess.Popen(build_words(m, directories[m], o.device), cwd=ROOT, env=CLEAN, text=True,
+            p = subprocess.Popen(build_words(m, o.device), cwd=ROOT, env=clean(), text=True,
                                  stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True)
             running.append((m, p))
         m, p = running.pop(0)
@@ -245,7 +252,7 @@ def build_wait(m, p, others, directory, o):
         for q in [p] + [q for _, q in others]:
             os.killpg(q.pid, signal.SIGTERM)
         sys.exit(128 + stop)
-    words = shlex.join(build_words(m, directory, o.device))
+    words = shlex.join(build_words(m, o.device))
     if p.returncode:
         die(f"{words}: got {p.stderr.read().strip()[-600:]}", words)
     with open(os.path.join(ROOT, directory, "reproduce.txt"), "w") as f:
@@ -309,7 +316,7 @@ class Pool:
     def start(self, run, held, state):
         os.makedirs(run.dir, exist_ok=True)
         run.mark()
-        slot, env = self.free.pop(0), dict(CLEAN)
+        slot, env = self.free.pop(0), dict(clean())
         if slot[0] is not None:
             env["CUDA_VISIBLE_DEVICES"] = slot[0]
         if self.o.threads and self.o.device == "cpu":
