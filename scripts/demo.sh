@@ -100,10 +100,10 @@ table $runs-softmax/log.jsonl $runs-sigmoid/log.jsonl $runs-k/log.jsonl
 case $task in
 text) cat <<'END'
 
-One novel, Bleak House; two heads. Uniform attention would give the first token 0.07. Sink_1: in how many of 2 x 100 heads and sequences it gets more than 0.3.
-Shown: on natural text softmax comes to put its spare attention on the token that begins every sequence, whose value shrinks; a key of value 0 takes
-all of it over, at no loss; sigmoid attends to it no more than uniformly.
-Not shown: a sink on an ordinary first token (without --fix-token there is none), massive activations, many layers: docs/text.md.
+One novel, Bleak House. Uniform attention would give the first token 0.07. Sink_1: in how many of the 100 sequences x 2 heads it gets more than 0.3.
+Shown: on natural text softmax comes to put its spare attention on the token that begins every sequence, whose value shrinks; a key of value 0
+takes all of that over, at no loss; sigmoid gives the first token hardly more than its even share.
+Not shown: a sink on an ordinary first token, massive activations, a deep model: docs/text.md.
 END
 ;;
 bb) cat <<'END'
