@@ -26,9 +26,13 @@ case $task in
     *)    echo "error: $task: wanted text, bb or table" >&2; exit 2 ;;
 esac
 
-build() { make -s train_sink BACKEND=cpu PE=rotary NORM=pre FFN=swiglu COMBINE=concat "$@" > /dev/null; }
+# Builds a variant and prints where its binary is; ./train_sink stays where it points.
+build() {
+    switches="BACKEND=cpu PE=rotary NORM=pre FFN=swiglu COMBINE=concat $*"
+    make -s binary $switches >&2 && echo "$(make -s check $switches)/train_sink"
+}
 
-# One run on one core. Prints the evaluations as they come, with the model's name before them.
+# One run with one thread. Prints the evaluations as they come, with the model's name before them.
 train() { # name title binary flags..
     out=$runs-$1 title=$2 binary=$3
     shift 3
@@ -78,19 +82,20 @@ if [ "$task" = table ]; then table "$@"; exit; fi
 
 # the build takes a minute or two the first time
 unset MAKEFLAGS MFLAGS MAKELEVEL
-echo "building build/cpu, build/cpu-ATTN=sigmoid and build/cpu-BIAS=k"
-build ATTN=sigmoid BIAS=none & other=$!
-build ATTN=softmax BIAS=k
+echo "building three binaries"
+build ATTN=sigmoid BIAS=none > /dev/null & other=$!
+keyed_binary=$(build ATTN=softmax BIAS=k)
 wait $other
-build ATTN=softmax BIAS=none
+sigmoid_binary=$(build ATTN=sigmoid BIAS=none)
+softmax_binary=$(build ATTN=softmax BIAS=none)
 
-echo "training three models at once, one core each:"
+echo "training three models at once, one thread each:"
 echo "train_sink" $recipe "$@"
 echo
 start=$(date +%s)
-train softmax "softmax" build/cpu/train_sink "$@" &
-train sigmoid "sigmoid, not normalised" build/cpu-ATTN=sigmoid/train_sink "$@" &
-train k "$keyed" build/cpu-BIAS=k/train_sink $k_flags "$@" &
+train softmax "softmax" $softmax_binary "$@" &
+train sigmoid "sigmoid, not normalised" $sigmoid_binary "$@" &
+train k "$keyed" $keyed_binary $k_flags "$@" &
 wait
 for model in softmax sigmoid k; do
     grep -q '"event":"done"' "$runs-$model/log.jsonl" || { echo "$runs-$model did not finish"; exit 1; }
