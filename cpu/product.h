@@ -252,7 +252,7 @@ inline Tile sum_tile(const Product& p, TileA a, TileB b, long i, long j, long i0
         t.ld = c.ld;
         add = add || c.accumulate || c.residual;
         const float* from = (const float*)c.residual + i*c.ld + j;
-        for (int r = 0; c.residual && l0 == 0 && r < t.rows; r++) { memcpy(t.sums + r*t.ld, from + r*c.ld, t.cols * 4); }
+        for (int r = 0; c.residual && c.residual != c.x && l0 == 0 && r < t.rows; r++) { memcpy(t.sums + r*t.ld, from + r*c.ld, t.cols * 4); }
     }
     if (!c.bf16 || l1 == p.lanes) { expect_writes(c, i, j, t.rows, t.cols); }
     p.kernel.tile(t.sums, t.ld, t.rows, t.cols, a, b, l1 - l0, add);
