@@ -662,11 +662,13 @@ static void output_backward(Model* m, int i, real* dinp, acc* dweight, acc* dbia
                             int width) {
     const Sizes& d = m->d;
     const int N = rows(m);
-    real* df = d.norm.out && !d.norm.stream ? m->a.df : m->a.dx;
-    if (d.norm.out) { // NORM=post: dx itself goes back through the norm, which stands on the stream
+    real* df = m->a.dx;
+    if (d.norm.out) {
         const auto w = after(m->w, i); const auto g = after(m->g, i);
+        df = d.norm.stream ? m->a.dn : m->a.df;
         norm_backward(m, df, g.w, g.b, m->a.dx, of_branch(m->a.f, m, i, d.C), w.w, norm_after(m, i), false);
     }
+    if (d.norm.stream) { std::swap(m->a.dx, m->a.dn); } // NORM=post: what came through the norm is dx_i's first part
     ops::matmul_backward_weight(dweight, df, inp, N, width, d.C);
     if (dbias) { ops::matmul_backward_bias(dbias, df, N, d.C); }
     ops::matmul_backward_input(dinp, df, weight, false, N, width, d.C);
