@@ -23,20 +23,14 @@ enum { large = 1024 };            // side of matrices that are large to this mac
 
 inline const std::string& device_start() { // what there is to compute with, in one line
 #ifdef _OPENMP
-    static const std::string once = strf("%d threads; %s", omp_get_max_threads(), product_name().c_str());
+    static const std::string once = strf("%d threads", omp_get_max_threads());
 #else
-    static const std::string once = "1 thread, built without OpenMP; " + product_name();
+    static const std::string once = "1 thread, built without OpenMP";
 #endif
     return once;
 }
-// zeroed, on a cache line, so that whole vectors and tiles are read; where the block began stands before it
-inline void* device_malloc(size_t bytes) {
-    void* block = xmalloc(bytes + 128);
-    void** p = (void**)(((uintptr_t)block + 127) & ~(uintptr_t)63);
-    p[-1] = block;
-    return p;
-}
-inline void  device_free(void* p)                                 { if (p) { free(((void**)p)[-1]); } }
+inline void* device_malloc(size_t bytes)                          { return xmalloc(bytes); }
+inline void  device_free(void* p)                                 { free(p); }
 inline void  device_zero(void* p, size_t bytes)                   { memset(p, 0, bytes); }
 inline void  to_device(void* dst, const void* src, size_t bytes)  { memcpy(dst, src, bytes); }
 inline void  to_host(void* dst, const void* src, size_t bytes)    { memcpy(dst, src, bytes); }
@@ -57,15 +51,24 @@ inline void  cast_to_real(real* dst, const acc* src, long n) {
 // out (N, OC) = inp (N, C) @ weight (OC, C)^T  [+ bias (OC)]  [+ residual (N, OC)]; NULL where there is none
 inline void matmul_forward(real* out, const real* inp, const real* weight, const real* bias, const real* residual,
                            int N, int C, int OC) {
-    gemm(N, OC, C, inp, C, 1, weight, 1, C, out, OC, false, residual, bias);
+    if (bias) {
+        #pragma omp parallel for
+        for (int n = 0; n < N; n++) {
+            const long row = (long)n * OC;
+            for (int o = 0; o < OC; o++) { out[row + o] = bias[o] + (residual ? residual[row + o] : real(0)); }
+        }
+    } else if (residual) {
+        memcpy(out, residual, (size_t)N * OC * sizeof(real));
+    }
+    gemm<real>(N, OC, C, inp, C, 1, weight, 1, C, out, OC, bias || residual);
 }
 // in the forward pass this was:  out = inp W^T,  so dinp (N, C) = [+= if add]  dout (N, OC) @ weight (OC, C)
 inline void matmul_backward_input(real* dinp, const real* dout, const real* weight, bool add, int N, int C, int OC) {
-    gemm(N, C, OC, dout, OC, 1, weight, C, 1, dinp, C, add);
+    gemm<real>(N, C, OC, dout, OC, 1, weight, C, 1, dinp, C, add);
 }
 // and dweight (OC, C) += dout^T @ inp
 inline void matmul_backward_weight(acc* dweight, const real* dout, const real* inp, int N, int C, int OC) {
-    gemm(OC, C, N, dout, 1, OC, inp, C, 1, dweight, C, true);
+    gemm<real>(OC, C, N, dout, 1, OC, inp, C, 1, dweight, C, true);
 }
 // For n = 0..N-1 row(n, sums) adds to sums (P, C), and these go += to the P vectors of `to`, unless NULL. 64 rows at a
 // time, then those in order: the same bits whatever the number of threads

@@ -560,7 +560,7 @@ static void test_gemm_choice() {
 #ifdef REAL_SIZES
 // what the other builds shrink, at its real size: two panels and a ragged third of 512 queries, more sequences than fit one
 static void test_real_sizes() {
-    CHECK(!cuda::shrunk && cuda::PANEL_ROWS == 512, "REAL_SIZES: panels of %d rows", cuda::PANEL_ROWS);
+    CHECK(!shrunk && cuda::PANEL_ROWS == 512, "REAL_SIZES: panels of %d rows", cuda::PANEL_ROWS);
     test_attention<Attn_softmax, Bias_kv, Pe_alibi>("real sizes", { 1, 1100, 2, 1, 6, 0, 0, 0, 6, 1, 1 });
     const int B = (int)(cuda::PANEL_FLOATS / (512 * 520)) + 1;
     test_attention<Attn_sigmoid_norm, Bias_none, Pe_rotary>("real sizes", { B, 515, 1, 1, 2, 0, 0, 0, 2, 1, 1 });

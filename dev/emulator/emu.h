@@ -72,8 +72,11 @@ enum { EMU_TSAN = 1 };
 #define TSAN(...)
 enum { EMU_TSAN = 0 };
 #endif
-#ifndef COUNT
+#ifdef COUNT
+enum { EMU_COUNTING = 1 };
+#else
 #define COUNT(...)
+enum { EMU_COUNTING = 0 };
 #endif
 #ifdef __SANITIZE_ADDRESS__
 extern "C" {
@@ -257,7 +260,7 @@ RT inline void locked_free(long copy) { // the host has waited for all up to thi
 // device memory is out of reach while host code runs; launches, cudaMemcpy and cuBLAS hold an Access
 inline int access_depth;
 RT inline void protect(int how) {
-    for (auto& m : memory) { if (!EMU_ASAN && !EMU_TSAN) { mprotect(m.map + PAGE, m.mapped - 2 * PAGE, how); } }
+    for (auto& m : memory) { if (!EMU_ASAN && !EMU_TSAN && !EMU_COUNTING) { mprotect(m.map + PAGE, m.mapped - 2 * PAGE, how); } }
 }
 struct Access {
     RT Access()  { if (access_depth++ == 0) { protect(PROT_READ | PROT_WRITE); } }

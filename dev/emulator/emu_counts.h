@@ -8,7 +8,8 @@ With EMU_COUNTS=FILE in the environment the program writes a table at its end, a
     launches, blocks, empty      empty: blocks in which no thread touches device memory
     read, written                bytes of device memory that threads ask for (cp.async too), each access as often as it is made
     missed, evicted              bytes that an L2 of EMU_L2 KiB would have to fetch, and those it would write back: an LRU
-                                 over lines of 128 bytes, met by EMU_RESIDENT blocks at a time that take turns
+                                 over lines of 128 bytes, met by EMU_RESIDENT blocks at a time that take turns, the threads
+                                 of each in step
     conflicts                    extra cycles of plain accesses to shared memory: lanes of a warp that want different words
                                  of one bank at once. Accesses of a thread to neighbouring words are taken as one
     ldmatrix                     the same for ldmatrix
@@ -39,7 +40,9 @@ struct Counting {
     KernelCounts* k = nullptr;
     const char* name = nullptr;
     bool touched = false;
-    Lines lines; std::deque<Lines> resident; size_t most_resident; L2 l2;
+    std::vector<std::pair<uint32_t, uint64_t>> touches;          // of the block: a thread's n-th access, and the line
+    std::vector<uint32_t> nth;
+    std::deque<Lines> resident; size_t most_resident; L2 l2;
     std::unordered_map<const void*, uint32_t> places;            // of the program: numbered from 0
     std::vector<std::vector<uint16_t>> times;                    // how often each thread has been there
     std::unordered_map<uint64_t, Access1> shared;                // by warp, place and time
@@ -50,6 +53,11 @@ struct Counting {
 };
 inline Counting& counting = *new Counting;
 inline bool counting_on;                             // apart from it: asked before constructors have run
+inline bool counting_busy;                           // the standard library's containers below are instrumented too
+struct Busy {
+    RT Busy() { counting_busy = true; }
+    RT ~Busy() { counting_busy = false; }
+};
 
 // a line is touched: fetched if it is not there
 RT inline void l2_touch(uint64_t word) {
@@ -93,13 +101,18 @@ RT inline void l2_run(size_t left) {
     }
 }
 RT inline void count_lines(const void* p, size_t n, bool write) {
-    for (uint64_t l = (uintptr_t)p / LINE; l <= ((uintptr_t)p + n - 1) / LINE; l++) {
-        auto& ids = counting.lines.ids;
-        const uint64_t word = l * 2 + write;
-        bool seen = false;                                       // by a thread just before: one access of the warp
-        for (size_t i = ids.size(); i > 0 && i + 4 > ids.size() && !seen; i--) { seen = ids[i - 1] == word; }
-        if (!seen) { ids.push_back(word); }
-    }
+    const uint32_t nth = counting.nth[now - block->threads]++;
+    for (uint64_t l = (uintptr_t)p / LINE; l <= ((uintptr_t)p + n - 1) / LINE; l++) { counting.touches.push_back({nth, l * 2 + write}); }
+}
+// a block's threads as if all went in step: their n-th accesses together, each line once
+RT inline Lines in_step() {
+    auto& t = counting.touches;
+    std::sort(t.begin(), t.end());
+    t.erase(std::unique(t.begin(), t.end()), t.end());
+    Lines out;
+    for (auto& x : t) { out.ids.push_back(x.second); }
+    t.clear();
+    return out;
 }
 RT inline void count_shared(const void* p, unsigned size, bool write, const void* place) {
     Counting& c = counting;
@@ -137,12 +150,14 @@ RT inline uint64_t conflicts_of(const Access1& a) {
     return extra;
 }
 RT inline void count_access(const void* p, unsigned size, bool write, const void* place) {
-    if (!counting_on || now == &host || !block) { return; }
+    if (!counting_on || counting_busy || now == &host || !block) { return; }
+    if ((char*)p >= now->stack && (char*)p < now->stack + settings.stack) { return; } // a thread's own variables
+    Busy busy;
     Counting& c = counting;
     if (is_shared(p, size)) { count_shared(p, size, write, place); return; }
     if ((char*)p < c.lo || (char*)p >= c.hi) {
         Memory* m = device_memory(p);
-        if (!m) { return; }                                      // a thread's own variables
+        if (!m) { return; }
         c.lo = m->p; c.hi = m->p + m->n;
     }
     c.touched = true;
@@ -161,24 +176,27 @@ RT inline void count_launch(const char* name) { // "(attention_forward_kernel<A,
 }
 RT inline void count_block_begin() {
     if (!counting_on) { return; }
+    Busy busy;
     Counting& c = counting;
     c.touched = false;
     c.times.assign(block->n, {});
+    c.nth.assign(block->n, 0);
     c.last.assign(block->n, {});
     c.shared.clear();
 }
 RT inline void count_block_end() {
     if (!counting_on) { return; }
+    Busy busy;
     Counting& c = counting;
     c.k->blocks++;
     c.k->empty += !c.touched;
     for (auto& a : c.shared) { c.k->conflicts += conflicts_of(a.second); }
-    c.resident.push_back(std::move(c.lines));
-    c.lines = Lines{};
+    c.resident.push_back(in_step());
     l2_run(c.most_resident - 1);
 }
 RT inline void count_launch_end() {
     if (!counting_on) { return; }
+    Busy busy;
     Counting& c = counting;
     l2_run(0);
     c.k->ldmatrix += counts.conflicts - c.ldmatrix_before;

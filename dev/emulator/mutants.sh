@@ -53,6 +53,13 @@ cuda/ops.cuh|sums->loss += sum / count;|sums->loss = sum / count;|fp32
 cuda/device.cuh|        device_check(cudaEventSynchronize(taken[slot]), "waiting for the GPU");|        |fp32
 cuda/metrics.cuh|block_sum<512>(below) <= n / 2|block_sum<512>(below) < n / 2|fp32
 cuda/metrics.cuh|(sizeof(real) == 2 ? 16 : 0)|(sizeof(real) == 2 ? 16 : 8)|fp32
+cuda/device.cuh|[](auto& f) { return f.state != CUBLAS_STATUS_SUCCESS; }|[](auto&) { return false; }|fp32
+cuda/device.cuh|const uint32_t align_a = blas_alignment(B)|const uint32_t align_a = 256|fp32
+cuda/device.cuh|CUBLASLT_MATMUL_DESC_TRANSA, &op_a, sizeof op_a)|CUBLASLT_MATMUL_DESC_TRANSA, &op_a, 8)|fp32
+cuda/device.cuh|device_workspace, DEVICE_WORKSPACE, device_stream|device_workspace, 16, device_stream|fp32
+cuda/device.cuh|    if (smem > 48 << 10) { // more|    if (false) { // more|bf16
+cuda/device.cuh|    if (p) { device_sync(); }\n|\n|fp32
+cuda/device.cuh|"copying from the GPU");\n    device_sync();|"copying from the GPU");|fp32
 MUTANTS
 cat > "$work/one.sh" <<'ONE'
 n=$1; dir=$work/$n

@@ -1,0 +1,39 @@
+#!/bin/sh
+# dev/counts.sh -- what every kernel of one training step asks of the memory, counted in the emulator (dev/emulator/emu_counts.h),
+# against dev/counts.tsv. A layer of the 60M preset on 512 tokens; products are not computed. Half a minute, no GPU.
+#   usage: dev/counts.sh                   `N passed, M failed`
+#          dev/counts.sh update            writes today's figures into dev/counts.tsv
+# A figure may rise by 2 %, empty blocks not at all. CXX, CUDA (the toolkit's directory)
+cd "$(dirname "$0")/.." || exit 1
+CXX=${CXX:-g++} CUDA=${CUDA:-/usr/local/cuda}
+[ -f "$CUDA/include/cublasLt.h" ] || { echo "skipped: 1 count of memory accesses, no CUDA headers in $CUDA/include (set CUDA=)"; echo "0 passed, 0 failed"; exit 0; }
+dir=$(mktemp -d) && trap 'rm -rf "$dir"' EXIT
+defs="-DPRECISION=bf16 -DBACKEND=cuda"                           # and the first value of every other switch
+for s in $(sed -n 's/^.define \([A-Z]*\)_VARIANTS(X_.*/\1/p' attention_variants.cuh | grep -v 'PRECISION\|BACKEND'); do
+    defs="$defs -D$s=$(sed -n "s/^ *X_$s(\([a-z0-9_]*\) *,.*/\1/p" attention_variants.cuh | head -n 1)"
+done
+$CXX -x c++ -std=c++17 -O1 -c -fsanitize=thread -DEMU -DEMU_COUNT -DREAL_SIZES '-DMMA_HEADS(X)=X(96)' -fno-strict-aliasing -fstack-clash-protection \
+    -fopenmp -Wno-unknown-pragmas -I"$CUDA/include" -Idev/emulator $defs train_sink.cu -o "$dir/count.o" > "$dir/log" 2>&1 &&
+    $CXX "$dir/count.o" -fopenmp -o "$dir/count" > "$dir/log" 2>&1 || { head -n 5 "$dir/log"; echo "0 passed, 1 failed"; exit 1; }
+# 8 blocks at a time and an L2 of 256 KiB: less than any tensor here, as on a GPU
+EMU_COUNTS=$dir/all.tsv EMU_L2=256 EMU_RESIDENT=8 OMP_NUM_THREADS=1 "$dir/count" train -d bb --bb-vocab 500 --layers 1 --width 768 --heads 8 \
+    --ffn-width 1536 -t 256 -b 2 -n 1 --eval-every 0 --save-every 0 --sample 0 --val-seqs 2 --probe-seqs 2 --probe-len 8 -o "$dir/run" \
+    > "$dir/log" 2>&1 || { tail -n 5 "$dir/log"; echo "0 passed, 1 failed"; exit 1; }
+vocab=$(grep -o '"vocab":[0-9]*' "$dir/run/log.jsonl" | head -n 1 | cut -d: -f2) params=$(grep -o '"params":[0-9]*' "$dir/run/log.jsonl" | head -n 1 | cut -d: -f2)
+awk -v tail="512\t$vocab\t$params" '{ print $0 "\t" (NR == 1 ? "tokens\tvocab\tparameters" : tail) }' "$dir/all.tsv" > "$dir/counts.tsv"
+if [ "$1" = update ]; then
+    { grep '^#' dev/counts.tsv; cat "$dir/counts.tsv"; } > "$dir/new" && cp "$dir/new" dev/counts.tsv
+    echo "$(($(wc -l < "$dir/counts.tsv") - 1)) rows written to dev/counts.tsv"
+    exit
+fi
+awk -F'\t' '
+    /^#/ { next }
+    $1 == "kernel" { split($0, name, "\t"); next }
+    FNR == NR { for (i = 4; i <= 10; i++) { want[$1, i] = $i / $2 }; have[$1] = 1; next }
+    !($1 in have) { print "FAIL " $1 ": no row in dev/counts.tsv; dev/counts.sh update adds it"; bad++; next }
+    {
+        for (i = 4; i <= 10; i++) {
+            if ($i / $2 > want[$1, i] * (i == 4 ? 1 : 1.02)) { print "FAIL " $1 ": " name[i] " is " $i / $2 " a launch, budget " want[$1, i]; bad++ } else { good++ }
+        }
+    }
+    END { if (!good) { bad++; print "FAIL nothing was counted" }; print good + 0 " passed, " bad + 0 " failed"; exit bad > 0 }' dev/counts.tsv "$dir/counts.tsv"

@@ -1,0 +1,154 @@
+#!/usr/bin/env python3
+"""predict.py -- how long a training step of the 60M preset should take on a GPU that nobody has run it on yet.
+
+    python3 dev/predict.py            prints the tables
+    python3 dev/predict.py --write    also puts them into docs/gpu.md, between its markers
+    python3 dev/predict.py --json     one object a card, for dev/gpu_run.sh to lay a real run beside
+
+What is counted, not assumed: the instructions of the attention kernels (dev/budgets.tsv, from the machine code) and what the
+other kernels ask of the memory (dev/counts.tsv, from the emulator). Everything that is assumed stands in the next lines.
+A kernel takes as long as its tightest bound: issue (one instruction a cycle and scheduler), tensor cores, shared memory
+(128 bytes a cycle and SM), special functions (16 results a cycle and SM) or DRAM.
+"""
+import csv
+import json
+import os
+import sys
+
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
+
+# ---- the assumptions -------------------------------------------------------------------------------------------------
+# name: architecture whose machine code is counted, SMs, GHz under load, cycles of a scheduler's tensor core for one
+# mma.m16n8k16 (2048 multiply-adds), bf16 TFLOP/s that cuBLAS reaches in large products, GB/s of DRAM.
+# SMs, clocks, dense bf16 rates and DRAM: the makers' data sheets. H100 and H200: mma.sync reaches 0.62 of the rate that
+# wgmma has, so 4 / 0.62 cycles. cuBLAS: 0.8 of the data sheet on A100, 0.61 on H100 and H200, 0.9 on the 4090.
+CARDS = {
+    "A100 80GB SXM": dict(arch="sm_80", sms=108, ghz=1.41, mma=8.0, gemm=250, dram=2039),
+    "H100 SXM":      dict(arch="sm_90", sms=132, ghz=1.75, mma=6.45, gemm=600, dram=3352),
+    "H200 SXM":      dict(arch="sm_90", sms=132, ghz=1.75, mma=6.45, gemm=600, dram=4800),
+    "RTX 4090":      dict(arch="sm_80", sms=128, ghz=2.52, mma=32.0, gemm=148, dram=1008),
+}
+ATTENTION_OF_BOUND = 0.50    # eight warps an SM hide latency badly. FlashAttention-2 reaches 35 % of the data sheet on an H100
+                             # (Shah et al. 2024, FlashAttention-3), which is 0.57 of what mma.sync allows
+DRAM_OF_PEAK = 0.85          # of the data sheet, in kernels that stream
+EMPTY_BLOCK_NS = 0.6         # a block that starts and finds nothing to do
+LAUNCH_US = 3.0              # between two kernels, where the stream is never empty
+# the 60M preset, 131,072 tokens a step in micro-batches of 16 sequences (the micro-batch changes launches only)
+L, C, NH, HS, F, V, T, TOKENS, MICRO = 10, 768, 8, 96, 1536, 50432, 2048, 131072, 16 * 2048
+ATTN = "softmax"
+# ----------------------------------------------------------------------------------------------------------------------
+
+BF16, FP32 = 2, 4
+# kernel: how often it runs a step for each micro-batch, and what that hangs on: tokens, or all parameters once a step
+ELEMENTWISE = {
+    "embed_forward_kernel":     (1, "tokens"),
+    "norm_forward_kernel":      (2 * L + 1, "tokens"),
+    "norm_backward_kernel":     (2 * L + 1, "tokens"),
+    "rope_kernel":              (L, "tokens"),
+    "attention_rows_kernel":    (L, "tokens"),
+    "ffn_forward_kernel":       (L, "tokens"),
+    "ffn_backward_kernel":      (L, "tokens"),
+    "classifier_kernel":        (1, "logits"),
+    "embed_backward_kernel":    (1, "tokens"),
+    "square_norm_kernel":       (1, "parameters"),
+    "update_kernel":            (1, "parameters"),
+}
+
+
+def rows(path):
+    lines = [line for line in open(os.path.join(ROOT, path)) if not line.startswith("#")]
+    return list(csv.DictReader(lines, delimiter="\t"))
+
+
+def parameters():
+    return L * (C * 3 * C + C * C + 3 * C * F + 2 * C) + C + 2 * V * C
+
+
+def products():
+    """multiply-adds of the matrix products of a step, forward and backward, times 2"""
+    return 6.0 * TOKENS * (L * (4 * C * C + 3 * C * F) + V * C)
+
+
+def attention(card, kernel, budgets):
+    """(seconds, which bound) of one attention kernel, all layers"""
+    b = next(r for r in budgets if (r["attn"], r["kernel"], r["HS"], r["arch"]) == (ATTN, kernel, str(HS), card["arch"]))
+    hmma = float(b["hmma"])
+    cycles = {                                        # of one scheduler, for one HMMA
+        "tensor": card["mma"],
+        "issue": float(b["per_hmma"]),
+        "shared": 16 * (float(b["ldsm"]) + float(b["ldgsts"])) / hmma,     # 512 bytes each, 128 a cycle, four schedulers
+        "mufu": 8 * float(b["mufu"]) / hmma,
+    }
+    bound = max(cycles, key=cycles.get)
+    count = {"forward": 2, "dq": 3, "dkv": 4}[kernel]                      # products of (T, HS) by (HS, T), half of it masked
+    pairs = T * (T + 128) / 2 * (TOKENS / T) * NH * L                      # + 128: the tiles on the diagonal are computed whole
+    mmas = count * pairs * HS / 2048
+    return mmas * cycles[bound] / (card["sms"] * 4 * card["ghz"] * 1e9) / ATTENTION_OF_BOUND, bound
+
+
+def elementwise(card, counts):
+    """{kernel: (seconds, gigabytes)}: DRAM traffic as counted, scaled to the step; and the seconds of empty blocks"""
+    out, empty = {}, 0
+    for r in counts:
+        name = r["kernel"]
+        if name not in ELEMENTWISE:
+            continue
+        times, by = ELEMENTWISE[name]
+        scale = {"tokens": TOKENS / float(r["tokens"]), "logits": TOKENS * V / float(r["tokens"]) / float(r["vocab"]),
+                 "parameters": parameters() / float(r["parameters"])}[by] * times / float(r["launches"])
+        gb = (float(r["missed"]) + float(r["evicted"])) * scale / 1e9
+        launches = times * (1 if by == "parameters" else TOKENS / MICRO)
+        out[name] = (gb / card["dram"] / DRAM_OF_PEAK + launches * LAUNCH_US * 1e-6, gb)
+        empty += float(r["empty"]) * scale * EMPTY_BLOCK_NS * 1e-9
+    return out, empty
+
+
+def predict(card, budgets, counts):
+    """[(part, milliseconds, bound)]"""
+    parts = [("matrix products", products() / card["gemm"] / 1e9, "tensor")]
+    for kernel in ("forward", "dq", "dkv"):
+        seconds, bound = attention(card, kernel, budgets)
+        parts.append(("attention " + kernel, seconds * 1e3, bound))
+    each, empty = elementwise(card, counts)
+    for name, (seconds, _) in each.items():
+        parts.append((name.replace("_kernel", "").replace("_", " "), seconds * 1e3, "DRAM"))
+    parts.append(("empty blocks", empty * 1e3, "launch"))
+    return parts
+
+
+def tables(budgets, counts):
+    found = {name: predict(card, budgets, counts) for name, card in CARDS.items()}
+    flops = products() + 3 * 2 * 2 * T * T / 2 * HS * NH * L * (TOKENS / T)
+    lines = ["| milliseconds | " + " | ".join(CARDS) + " |", "|---|" + "---|" * len(CARDS)]
+    for i, (part, _, _) in enumerate(next(iter(found.values()))):
+        cells = ["%.1f%s" % (p[i][1], " (%s)" % p[i][2] if part.startswith("attention ") and part.split()[1] != "rows" else "")
+                 for p in found.values()]
+        lines.append("| %s | %s |" % (part, " | ".join(cells)))
+    total = {name: sum(ms for _, ms, _ in p) for name, p in found.items()}
+    lines.append("| **a step of %s tokens** | " % format(TOKENS, ",") + " | ".join("**%.0f**" % t for t in total.values()) + " |")
+    lines.append("| thousand tokens a second | " + " | ".join("%.0f" % (TOKENS / t) for t in total.values()) + " |")
+    lines.append("| TFLOP/s | " + " | ".join("%.0f" % (flops / t / 1e9) for t in total.values()) + " |")
+    lines.append("| measured | " + " | ".join("no run yet" for _ in total) + " |")
+    return lines, found, total
+
+
+def main():
+    budgets, counts = rows("dev/budgets.tsv"), rows("dev/counts.tsv")
+    lines, found, total = tables(budgets, counts)
+    if "--json" in sys.argv:
+        for name in CARDS:
+            print(json.dumps({"card": name, "step_ms": round(total[name], 1), "tokens_per_s": round(TOKENS / total[name] * 1e3),
+                              "parts": {part: round(ms, 2) for part, ms, _ in found[name]}}))
+        return 0
+    print("\n".join(lines))
+    if "--write" in sys.argv:
+        path = os.path.join(ROOT, "docs/gpu.md")
+        text = open(path).read()
+        begin, end = "<!-- dev/predict.py writes from here -->\n", "<!-- to here -->"
+        head, rest = text.split(begin)
+        open(path, "w").write(head + begin + "\n".join(lines) + "\n" + end + rest.split(end)[1])
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
