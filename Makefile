@@ -41,8 +41,8 @@ in_set = ([a-z0-9_]*[|])*$(1)([|][a-z0-9_]*)*
 conflict := $(shell sed -nE 's/^ *X_CONFLICT\(ATTN=$(call in_set,$(ATTN)) +BIAS=$(call in_set,$(BIAS)) *, *"(.*)"\).*/\5/p' \
               attention_variants.cuh)
 no_nvcc  := $(if $(filter cuda,$(BACKEND)),$(if $(NVCC),,BACKEND=cuda needs nvcc, which is not in PATH))
-$(if $(filter cpu-bf16,$(BACKEND)-$(PRECISION)),\
-  $(error PRECISION=bf16 needs BACKEND=cuda; BACKEND=cpu computes in fp32))
+$(if $(filter cpu-bf16 ref-bf16,$(BACKEND)-$(PRECISION)),\
+  $(error PRECISION=bf16 needs BACKEND=cuda; BACKEND=$(BACKEND) computes in fp32))
 $(if $(no_nvcc),$(error $(no_nvcc); ---> HINT: install the CUDA toolkit, or make BACKEND=cpu))
 $(if $(conflict),$(error ATTN=$(ATTN) with BIAS=$(BIAS) means nothing: $(conflict)))
 endif
@@ -141,15 +141,15 @@ build/test/model-fast/%: test/test_model.cpp test/check.h train_sink.cu $(HEADER
 	$(TEST_COMPILE) $(OPTIMIZE) $(call set_defs,$*) $< -o $@
 build/test/model-double/%: test/test_model.cpp test/check.h train_sink.cu $(HEADERS)
 	@mkdir -p $(@D)
-	$(MODEL_COMPILE) -DREAL=double $(call set_defs,$*) $< -o $@
+	$(MODEL_COMPILE) -DBACKEND=ref -DREAL=double $(call set_defs,$*) $< -o $@
 build/test/asan_%: test/test_%.cpp test/check.h $(HEADERS)
 	@mkdir -p $(@D)
 	$(TEST_COMPILE) $(SANITIZE) $< -o $@
 build/test/analytic/%: test/test_analytic.cpp test/check.h train_sink.cu $(HEADERS)
 	@mkdir -p $(@D)
-	$(MODEL_COMPILE) -Wno-unused-function -DREAL=double $(call set_defs,$*) $< -o $@
+	$(MODEL_COMPILE) -DBACKEND=ref -DREAL=double $(call set_defs,$*) $< -o $@
 # these hold the operations of every variant at once: at -O3 a minute and a half to compile
-build/test/test_attention build/test/test_metrics build/test/test_extremes: OPTIMIZE = -O0
+build/test/test_attention build/test/test_cpu build/test/test_metrics build/test/test_extremes: OPTIMIZE = -O0
 build/test/%: test/%.cpp test/check.h test/naive.h $(HEADERS)
 	@mkdir -p $(@D)
 	$(TEST_COMPILE) $(OPTIMIZE) $< -o $@

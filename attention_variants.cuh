@@ -269,8 +269,9 @@ enum { ROPE_VARIANTS(ROPE_NAME) };
     X_PRECISION(fp32, "float everywhere",    "the reference; the one precision of BACKEND=cpu") \
     X_PRECISION(bf16, "bfloat16 and float",  "activations, weights in bf16; masters, sums in float; BACKEND=cuda")
 #define BACKEND_VARIANTS(X_BACKEND) \
-    X_BACKEND(cpu,    "reference.h",         "plain C++ with OpenMP, runs anywhere") \
-    X_BACKEND(cuda,   "cuda_ops.cuh",        "one GPU, sm_80 or newer; needs nvcc and cuBLASLt to build")
+    X_BACKEND(cpu,    "cpu/",                "C++ with OpenMP, runs anywhere, as fast as it can") \
+    X_BACKEND(cuda,   "cuda/",               "one GPU, sm_80 or newer; needs nvcc and cuBLASLt to build") \
+    X_BACKEND(ref,    "reference.h",         "every operation as a textbook writes it: slow, to read and to check by")
 
 // pairs that mean nothing: any value of the first set with any of the second. The Makefile stops with the reason, the
 // static_assert below guards direct compilation

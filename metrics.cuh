@@ -13,14 +13,14 @@ official code where the text is silent; A is the attention map of one head on on
     norms       l2 norms of hidden states, keys, values: the first token's and the mean of the others'
     max, median of the entries |h| of a sequence: the largest over the sequences, the mean of the medians
 
-    1 one head           HeadMetrics, attention_metrics (cpu:: a row at a time; cuda::, after section 2, by panels)
+    1 one head           HeadMetrics, attention_metrics (ref:: a row at a time; cuda:: by panels)
     2 norms              row_norms, magnitudes
     3 reports            Sink_k and averages over heads, on the host
     4 maps               A, cosine and norm product of q and k, for chosen heads
 */
 #ifndef METRICS_CUH
 #define METRICS_CUH
-#include "cpu/attention.h"
+#include "reference.h"
 
 enum { METRIC_K = 10 }; // alpha_k is kept for k = 1..10
 
@@ -33,60 +33,68 @@ struct HeadMetrics {
 // do the rows of this map sum to 1 by construction? if not, Sink is computed from the proxy
 template <class A> bool attn_sums_to_one(float alpha) { return A::Z == Z_SUM && alpha == 1.0f; }
 
-namespace cpu {
+namespace ref {
+// the sums that HeadMetrics are made of: a row of weights (T tokens, then the extra column) of query t joins them. The
+// star is the extra column, or the sink token: then skip is 1
+struct HeadSums {
+    double alpha[METRIC_K + 1] = {}, proxy[METRIC_K + 1] = {}, mass = 0, entropy = 0;
+
+    void add(const std::vector<double>& w, int t, int T, int skip) {
+        double sum_abs = 0, sum = 0, plogp = 0;
+        for (int j = 0; j <= T; j++) {
+            sum_abs += fabs(w[j]);
+            sum += j >= skip && j < T ? w[j] : 0;
+        }
+        const double inv = sum_abs > 0 ? 1 / sum_abs : 0, star = skip ? w[0] : w[T];
+        alpha[0] += star;
+        proxy[0] += fabs(star) * inv;
+        if (t < skip) { return; }                                        // the sink token's own query is no real query
+        const int i = t - skip + 1;                                      // query i counts for tokens k <= i only, also with a prefix
+        for (int k = 1; k <= std::min<int>(METRIC_K, i); k++) {
+            alpha[k] += w[skip + k - 1];
+            proxy[k] += fabs(w[skip + k - 1]) * inv;
+        }
+        for (int j = 0; j <= T; j++) {
+            const double P = fabs(w[j]) * inv;
+            plogp += P > 0 ? P * log(P) : 0;
+        }
+        mass += sum;
+        entropy -= plogp;
+    }
+    // means over the queries of `tokens` tokens; own: what the star's own query row gives it, if there is such a row
+    HeadMetrics means(int tokens, bool has_star, int own) const {
+        HeadMetrics o = {};
+        if (has_star) {
+            o.alpha[0] = (alpha[0] + own) / (tokens + 1);
+            o.proxy[0] = (proxy[0] + own) / (tokens + 1);
+        }
+        for (int k = 1; k <= std::min<int>(METRIC_K, tokens); k++) {
+            o.alpha[k] = alpha[k] / (tokens - k + 1);
+            o.proxy[k] = proxy[k] / (tokens - k + 1);
+        }
+        o.mass = mass / tokens;
+        o.entropy = entropy / tokens;
+        return o;
+    }
+};
+
 // out (B, NH) <- qkv and stat of the forward pass; kstar as there; skip = 1 if row 0 is a sink token. O(T) a thread
 template <class A, class Bi, class Pe>
 void attention_metrics(HeadMetrics* out, const real* qkv, const acc* stat, const real* kstar, int skip, AttnShape s) {
-    const int T = s.T, HS = s.HS, W = attn_row(s), G = s.NH / s.KV;
-    const real scale = s.scale, cap = s.cap;
     #pragma omp parallel for schedule(dynamic)
     for (int bh = 0; bh < s.B * s.NH; bh++) {
-        const int b = bh / s.NH, h = bh % s.NH, rows = T - skip;
-        const real* x = qkv + (long)b * T * W;
-        const real* k = x + (s.NH + h / G) * HS;
-        const real* star = attn_column<Bi>(kstar, s, h);
-        double alpha[METRIC_K + 1] = {}, proxy[METRIC_K + 1] = {}, mass = 0, entropy = 0;
-        std::vector<double> weight(T + 1);                               // one row: star column, then the T keys
-        for (int t = 0; t < T; t++) {
-            const real* q = x + (long)t * W + h * HS;
-            const acc* st = stat + ((long)bh * T + t) * 2;
-            double sum_abs = 0, sum = 0, plogp = 0;
-            weight[0] = 0;
-            if (Bi::column) { weight[0] = attn_weight<A, real>(star_score<A, Bi>(q, star, s), st[0], st[1]); }
-            for (int j = 0; j < T; j++) {
-                weight[j + 1] = 0;
-                if (!attn_sees(s, t, j)) { continue; }
-                const real score = dot(q, k + (long)j * W, HS) * scale + Pe::template bias<real>(t - j, h, s.NH);
-                weight[j + 1] = attn_weight<A, real>(attn_capped<A>(score, cap), st[0], st[1]);
+        const Head<A, Bi, Pe> head(qkv, kstar, NULL, bh / s.NH, bh % s.NH, s);
+        HeadSums sums;
+        std::vector<double> weight(s.T + 1);                             // one row
+        for (int t = 0; t < s.T; t++) {
+            const acc* st = stat + ((long)bh * s.T + t) * 2;
+            for (int j = 0; j <= s.T; j++) {
+                weight[j] = head.sees(t, j) ? attn_weight<A>(head.score(t, j), st[0], st[1]) : 0;
             }
-            for (int j = 0; j <= T; j++) { sum_abs += fabs(weight[j]); sum += j > skip ? weight[j] : 0; }
-            const double inv = sum_abs > 0 ? 1 / sum_abs : 0;
-            const int star = skip ? 1 : 0;                               // where the star's weight stands in this row
-            alpha[0] += weight[star];
-            proxy[0] += fabs(weight[star]) * inv;
-            if (t < skip) { continue; }                                  // the sink token's own query is no real query
-            for (int i = 1; i <= std::min<int>(METRIC_K, rows); i++) {
-                if (t - skip + 1 < i) { continue; }                      // queries i >= k only, also with a prefix
-                alpha[i] += weight[skip + i];
-                proxy[i] += fabs(weight[skip + i]) * inv;
-            }
-            for (int j = 0; j <= T; j++) { const double P = fabs(weight[j]) * inv; if (P > 0) { plogp += P * log(P); } }
-            mass += sum;
-            entropy -= plogp;
+            sums.add(weight, t, s.T, skip);
         }
-        HeadMetrics* o = out + bh;
-        memset(o, 0, sizeof(*o));
-        if (Bi::column || skip) {
-            const int own = Bi::column != NO_COLUMN, n = rows + 1;            // the extra column's one-hot query row
-            o->alpha[0] = (alpha[0] + own) / n;
-            o->proxy[0] = (proxy[0] + own) / n;
-        }
-        for (int i = 1; i <= std::min<int>(METRIC_K, rows); i++) {
-            o->alpha[i] = alpha[i] / (rows - i + 1);
-            o->proxy[i] = proxy[i] / (rows - i + 1);
-        }
-        o->mass = mass / rows;
-        o->entropy = entropy / rows;
+        const bool column = Bi::column != NO_COLUMN;                     // its query row is one-hot on itself
+        out[bh] = sums.means(s.T - skip, column || skip, column);
     }
 }
 
@@ -115,7 +123,8 @@ inline void magnitudes(acc* out, const real* x, int skip, int B, int T, int C) {
         out[b * 2 + 1] = a[a.size() / 2];
     }
 }
-} // namespace cpu
+} // namespace ref
+namespace cpu { using ref::attention_metrics; using ref::row_norms; using ref::magnitudes; }
 
 
 // ----------------------------------------------------------------------------

@@ -1,34 +1,508 @@
 /*
-reference.h -- namespace cpu: every operation of the model as plain OpenMP loops. It is the reference that the CUDA
-kernels are tested against (same names, same parameter lists), and the backend of a machine without a GPU.
+reference.h -- namespace ref: every operation of the model as a textbook writes it: one row after the other, loops over
+single numbers. Read this to know what is computed. It is what gradients and golden values are checked against, what the
+fast backends must agree with, and a backend itself: make train_sink BACKEND=ref. The fast ones, cpu/ and cuda/, have the
+same functions with the same parameters.
 
-    1 memory                 the device is the host
-    2 matrix product         forward, backward to the input, backward to the weight
-    3 embedding, norms       tokens in, RMSNorm
-    4 rotary and kernels     what happens to q and k before they meet
-    5 attention              one forward and one backward for every variant, O(T) memory
-    6 heads, FFN             combine heads, activations
-    7 classifier             softmax cross-entropy, in place
-    8 optimiser              norm, AdamW, SGD
+    1 matrix product         forward; backward to the input, the weight, the bias
+    2 embedding, norms       tokens in; LayerNorm and RMSNorm
+    3 before attention       norms of q and k, rotary positions, the kernel phi
+    4 attention              one forward and one backward for every variant
+    5 after attention        the gate, heads combined, the FFN's activation
+    6 classifier             softmax cross-entropy
+    7 optimiser              norm of the gradients, AdamW, SGD
 
-Letters: B batch, T time (with the sink token, if there is one), C channels, NH heads, KV key/value heads, HS head size,
-V vocabulary, OC output channels, F FFN width, N rows (B*T). `real` is what tensors hold, `acc` what sums, statistics,
-weight gradients and optimiser state hold; here both are the same type, float (the tests also build double).
-Parameter order: outputs, inputs, weights, sizes. Backward adds (+=) into weight gradients and overwrites activations'
-gradients unless it says otherwise. Every sum has a fixed order, whatever the number of threads: same seed, same bits.
+Letters: B sequences of T tokens (with the sink token, if there is one), N = B T rows, C channels, NH query heads, KV
+key/value heads, HS head size, F FFN width, V vocabulary, OC output channels. `real` is what tensors hold; `acc` what
+sums, statistics, gradients of weights and the optimiser hold. Here both are float, or double in tests.
+
+Parameters: outputs, inputs, weights, sizes. A gradient of a weight is added to (+=), that of an activation overwritten,
+unless a line says otherwise. Every sum has one order, whatever the number of threads: same seed, same bits.
 */
 #ifndef REFERENCE_H
 #define REFERENCE_H
 #include "attention_variants.cuh"
+#include "cpu/host.h"
 
 // what an optimiser step is told; step counts from 1
 struct AdamW { float lr, beta1, beta2, eps, weight_decay; long step; };
+
 // what it reads of the gradients it is to follow. In device memory, so that the host need not wait for it
 struct StepSums { double loss, squares; float grad_scale; };             // mean loss, squared norm of the gradients
+
 // what the gradients are multiplied with so that their norm is at most clip (0: any). NAN, and no update, if not finite
 HD float grad_scale(double loss, double squares, float clip) {
     if (loss - loss != 0 || squares - squares != 0) { return NAN; }
     const double scale = clip > 0 ? clip / (sqrt(squares) + 1e-6) : 1.0;
     return scale < 1 ? scale : 1.0;
 }
+
+namespace ref {
+using namespace host;              // device_malloc and the like
+typedef REAL real;
+typedef REAL acc;
+static const char* const name = "ref";
+enum { large = 256 };              // side of matrices that are large to this backend
+
+// the weights as `real`: the same numbers, where `acc` is no wider
+inline void cast_to_real(real* dst, const acc* src, long n) {
+    for (long i = 0; i < n && dst != src; i++) { dst[i] = src[i]; }
+}
+
+// y (n) += x
+inline void add(real* y, const real* x, long n) {
+    for (long i = 0; i < n; i++) { y[i] += x[i]; }
+}
+
+// a . b, of n numbers each; NULL counts as zeros
+inline acc dot(const real* a, const real* b, int n) {
+    acc sum = 0;
+    #pragma omp simd reduction(+ : sum)
+    for (int i = 0; i < (b ? n : 0); i++) { sum += a[i] * b[i]; }
+    return sum;
+}
+
+// y (n) += a x; where either is NULL there is nothing to do
+inline void add_times(real* y, acc a, const real* x, int n) {
+    for (int i = 0; x && y && i < n; i++) { y[i] += a * x[i]; }
+}
+
+// ----------------------------------------------------------------------------
+// 1 matrix product
+
+// out (N, OC) = inp (N, C) @ weight (OC, C)^T  [+ bias (OC)]  [+ residual (N, OC)];  NULL where there is none
+inline void matmul_forward(real* out, const real* inp, const real* weight, const real* bias, const real* residual,
+                           int N, int C, int OC) {
+    #pragma omp parallel for
+    for (int n = 0; n < N; n++) {
+        for (int o = 0; o < OC; o++) {
+            const long at = (long)n * OC + o;
+            out[at] = dot(inp + (long)n * C, weight + (long)o * C, C);
+            if (bias) { out[at] += bias[o]; }
+            if (residual) { out[at] += residual[at]; }
+        }
+    }
+}
+
+// in the forward pass this was:  out_o = sum_c inp_c W_oc + bias_o,  so dinp_c = sum_o dout_o W_oc       [+= if add]
+inline void matmul_backward_input(real* dinp, const real* dout, const real* weight, bool add, int N, int C, int OC) {
+    #pragma omp parallel for
+    for (int n = 0; n < N; n++) {
+        real* dinp_n = dinp + (long)n * C;
+        for (int c = 0; c < C && !add; c++) { dinp_n[c] = 0; }
+        for (int o = 0; o < OC; o++) { add_times(dinp_n, dout[(long)n * OC + o], weight + (long)o * C, C); }
+    }
+}
+
+// and dW_oc += sum_n dout_no inp_nc
+inline void matmul_backward_weight(acc* dweight, const real* dout, const real* inp, int N, int C, int OC) {
+    #pragma omp parallel for
+    for (int o = 0; o < OC; o++) {
+        for (int n = 0; n < N; n++) { add_times(dweight + (long)o * C, dout[(long)n * OC + o], inp + (long)n * C, C); }
+    }
+}
+
+// and dbias_o += sum_n dout_no
+inline void matmul_backward_bias(acc* dbias, const real* dout, int N, int OC) {
+    for (int n = 0; n < N; n++) { add_times(dbias, 1, dout + (long)n * OC, OC); }
+}
+
+// ----------------------------------------------------------------------------
+// 2 embedding and norms
+
+// out (B, T, C): row t is scale wte[token] + pos[t]. With a sink token row 0 is sink + pos[0], and token t stands at row
+// t + 1. tokens (B, T), or (B, T - 1) if sink; wte (V, C); pos (T, C) or NULL; sink (C) or NULL
+inline void embed_forward(real* out, const int* tokens, const real* wte, const real* pos, const real* sink, float scale,
+                          int B, int T, int C) {
+    const int skip = sink ? 1 : 0;
+    for (int b = 0; b < B; b++) {
+        for (int t = 0; t < T; t++) {
+            const real* x = t < skip ? sink : wte + (long)tokens[b * (T - skip) + t - skip] * C;
+            const acc by = t < skip ? 1 : scale;
+            for (int c = 0; c < C; c++) {
+                out[((long)b * T + t) * C + c] = x[c] * by + (pos ? pos[(long)t * C + c] : real(0));
+            }
+        }
+    }
+}
+
+// in the forward pass this was:  out = scale wte[token] + pos,  so dwte[token] += scale dout, dpos += dout, and for the
+// sink token dsink += dout. dpos and dsink may be NULL
+inline void embed_backward(acc* dwte, acc* dpos, acc* dsink, const real* dout, const int* tokens, float scale,
+                           int B, int T, int C) {
+    const int skip = dsink ? 1 : 0;
+    for (int b = 0; b < B; b++) {
+        for (int t = 0; t < T; t++) {
+            const real* d = dout + ((long)b * T + t) * C;
+            if (t < skip) { add_times(dsink, 1, d, C); }
+            else          { add_times(dwte + (long)tokens[b * (T - skip) + t - skip] * C, scale, d, C); }
+            if (dpos)     { add_times(dpos + (long)t * C, 1, d, C); }
+        }
+    }
+}
+
+// one row of a norm:  out = x^ weight + bias (C each, or NULL),  x^ = (x - mean) rstd, where
+//      LayerNorm   mean of the row,   rstd = 1 / sqrt(mean((x - mean)^2) + eps)                     (Ba et al. 2016)
+//      RMSNorm     mean NULL: no mean, rstd = 1 / sqrt(mean(x^2) + eps)     (Zhang & Sennrich 2019; section 3.1)
+inline void norm_row(real* out, acc* mean, acc* rstd, const real* x, const real* weight, const real* bias, float eps, int C) {
+    acc m = 0, variance = 0;
+    for (int c = 0; c < C && mean; c++) { m += x[c] / C; }
+    for (int c = 0; c < C; c++) { variance += (x[c] - m) * (x[c] - m) / C; }
+    const acc r = acc(1) / sqrt(variance + acc(eps));
+    for (int c = 0; c < C; c++) {
+        out[c] = (x[c] - m) * r * (weight ? weight[c] : real(1)) + (bias ? bias[c] : real(0));
+    }
+    *rstd = r;
+    if (mean) { *mean = m; }
+}
+
+// in the forward pass this was:  out = x^ w + b,  x^ = (x - mean) r.  With g = dout w
+//      dx = r (g - mean(g) - x^ mean(g x^))    LayerNorm: mean and r both depend on every x
+//      dx = r (g           - x^ mean(g x^))    RMSNorm: only r does                                [+= if add]
+//      dw += dout x^,   db += dout
+inline void norm_row_backward(real* dx, acc* dweight, acc* dbias, const real* dout, const real* x, const real* weight,
+                              const acc* mean, acc r, bool add, int C) {
+    const acc m = mean ? *mean : acc(0);
+    auto g = [=](int c) { return dout[c] * (weight ? weight[c] : real(1)); };
+    auto normed = [=](int c) { return (x[c] - m) * r; };
+    acc mean_g = 0, mean_gx = 0;
+    for (int c = 0; c < C; c++) {
+        mean_g += mean ? g(c) / C : acc(0);
+        mean_gx += g(c) * normed(c) / C;
+    }
+    for (int c = 0; c < C; c++) {
+        const acc d = r * (g(c) - mean_g - normed(c) * mean_gx);
+        if (dweight) { dweight[c] += dout[c] * normed(c); }
+        if (dbias)   { dbias[c] += dout[c]; }
+        dx[c] = add ? dx[c] + d : d;              // the last to be written: dx may be dout
+    }
+}
+
+// out (N, C) <- inp (N, C);  mean (N), or NULL for RMSNorm; rstd (N)
+inline void norm_forward(real* out, acc* mean, acc* rstd, const real* inp, const real* weight, const real* bias,
+                         float eps, int N, int C) {
+    for (int n = 0; n < N; n++) {
+        const long row = (long)n * C;
+        norm_row(out + row, mean ? mean + n : NULL, rstd + n, inp + row, weight, bias, eps, C);
+    }
+}
+
+// dx (N, C), dweight (C) or NULL, dbias (C) or NULL <- dout (N, C)
+inline void norm_backward(real* dx, acc* dweight, acc* dbias, const real* dout, const real* x, const real* weight,
+                          const acc* mean, const acc* rstd, bool add, int N, int C) {
+    for (int n = 0; n < N; n++) {
+        const long row = (long)n * C;
+        norm_row_backward(dx + row, dweight, dbias, dout + row, x + row, weight, mean ? mean + n : NULL, rstd[n], add, C);
+    }
+}
+
+// ----------------------------------------------------------------------------
+// 3 before attention. A row of qkv is (q of NH heads | k of KV heads | v of KV heads), HS channels each
+
+// f(at, i) for every number of q and k: at is its place in qkv, i in a tensor (N, (NH + KV) HS) without v
+template <class F> void each_qk(AttnShape s, F f) {
+    const long QK = (s.NH + s.KV) * s.HS;
+    for (long i = 0; i < s.B * s.T * QK; i++) { f(i / QK * attn_row(s) + i % QK, i); }
+}
+
+// that tensor, qk <- qkv, and back. ATTN=mlp makes its phi of it by two matrix products
+inline void qk_gather(real* qk, const real* qkv, AttnShape s) { each_qk(s, [=](long at, long i) { qk[i] = qkv[at]; }); }
+inline void qk_scatter(real* qkv, const real* qk, AttnShape s) { each_qk(s, [=](long at, long i) { qkv[at] = qk[i]; }); }
+
+// what qk_norm norms together: a head, or `all` heads of q, or of k
+struct QkGroup { int from, C; bool is_q; };
+inline int qk_groups(bool all, AttnShape s) { return all ? 2 : s.NH + s.KV; }
+inline QkGroup qk_group(int g, bool all, AttnShape s) {
+    if (!all) { return { g * s.HS, s.HS, g < s.NH }; }
+    return g == 0 ? QkGroup{ 0, s.NH * s.HS, true } : QkGroup{ s.NH * s.HS, s.KV * s.HS, false };
+}
+
+// RMSNorm of q and k, in place: of every head, with weights wq, wk (HS) that all heads share, or of `all` heads together,
+// wq (NH HS), wk (KV HS). qk_in (N, (NH + KV) HS) <- q and k as they were; rstd (N, NH + KV), or (N, 2) for all
+inline void qk_norm_forward(real* qkv, real* qk_in, acc* rstd, const real* wq, const real* wk, bool all, float eps,
+                            AttnShape s) {
+    const int QK = (s.NH + s.KV) * s.HS, G = qk_groups(all, s);
+    qk_gather(qk_in, qkv, s);
+    for (int i = 0; i < s.B * s.T * G; i++) {
+        const QkGroup a = qk_group(i % G, all, s);
+        const real* x = qk_in + (long)(i / G) * QK + a.from;
+        norm_row(qkv + (long)(i / G) * attn_row(s) + a.from, NULL, rstd + i, x, a.is_q ? wq : wk, NULL, eps, a.C);
+    }
+}
+
+// in the forward pass this was:  q = x r w of every group.  dqkv in place: dq, dk become their dx;  dwq, dwk +=
+inline void qk_norm_backward(real* dqkv, acc* dwq, acc* dwk, const real* qk_in, const acc* rstd, const real* wq,
+                             const real* wk, bool all, AttnShape s) {
+    const int QK = (s.NH + s.KV) * s.HS, G = qk_groups(all, s);
+    for (int i = 0; i < s.B * s.T * G; i++) {
+        const QkGroup a = qk_group(i % G, all, s);
+        const real *x = qk_in + (long)(i / G) * QK + a.from, *w = a.is_q ? wq : wk;
+        real* d = dqkv + (long)(i / G) * attn_row(s) + a.from;
+        norm_row_backward(d, a.is_q ? dwq : dwk, NULL, d, x, w, NULL, rstd[i], false, a.C);
+    }
+}
+
+// rotary positions, in place, on the first rot channels of every head of q and k: at token t the pair (x_i, x_{i+rot/2})
+// turns by sign * t * theta_i. table (T, rot/2, 2) holds cos and sin (Eq. 8; pairs as in LLaMA).
+// Backward is the turn the other way: sign -1, on the gradient
+inline void rope(real* qkv, const acc* table, int sign, AttnShape s) {
+    const int half = s.rot / 2;
+    for (int n = 0; n < s.B * s.T; n++) {
+        const acc* turn = table + (long)(n % s.T) * half * 2;
+        for (int h = 0; h < s.NH + s.KV; h++) {
+            real* x = qkv + (long)n * attn_row(s) + h * s.HS;
+            for (int i = 0; i < half; i++) {
+                const acc co = turn[2 * i], si = sign * turn[2 * i + 1], a = x[i], b = x[i + half];
+                x[i] = a * co - b * si;
+                x[i + half] = a * si + b * co;
+            }
+        }
+    }
+}
+
+// ATTN=kernel_elu: phi(x) = elu(x) + 1, that is x + 1 above 0 and e^x below, in place on q and k
+inline void phi_elu1_forward(real* qkv, AttnShape s) {
+    each_qk(s, [=](long at, long) { qkv[at] = qkv[at] > 0 ? qkv[at] + real(1) : exp_(qkv[at]); });
+}
+
+// in the forward pass this was:  y = x > 0 ? x + 1 : e^x,  so dy/dx = min(y, 1). dqkv in place, qkv holds y
+inline void phi_elu1_backward(real* dqkv, const real* qkv, AttnShape s) {
+    each_qk(s, [=](long at, long) { dqkv[at] *= min_(qkv[at], real(1)); });
+}
+
+// ----------------------------------------------------------------------------
+// 4 attention
+
+// What query head h of sequence b sees. Column j < T is token j; column T is the extra one of BIAS, which has no position
+template <class A, class Bi, class Pe> struct Head {
+    const real *qkv, *star, *v_star;             // star: k*, or the logit z; NULL is zero
+    AttnShape s;
+    int h, g;                                    // query head h reads key/value head g
+
+    Head(const real* all, const real* kstar, const real* vstar, int b, int h, AttnShape s)
+        : qkv(all + (long)b * s.T * attn_row(s)), star(attn_column<Bi>(kstar, s, h)), s(s), h(h), g(h / (s.NH / s.KV)) {
+        v_star = attn_star(vstar, s, g);
+    }
+    const real* row(int t, int head) const { return qkv + (long)t * attn_row(s) + head * s.HS; }
+    const real* q(int t) const { return row(t, h); }
+    const real* k(int j) const { return j < s.T ? row(j, s.NH + g) : Bi::column == KEY_COLUMN ? star : NULL; }
+    const real* v(int j) const { return j < s.T ? row(j, s.NH + s.KV + g) : v_star; }
+
+    bool sees(int t, int j) const { return j < s.T ? attn_sees(s, t, j) : Bi::column != NO_COLUMN; }
+
+    real score(int t, int j) const {
+        if (j == s.T && Bi::column == LOGIT_COLUMN) { return *star; }
+        const real bias = j < s.T ? Pe::template bias<real>(t - j, h, s.NH) : real(0);
+        return attn_capped<A>(dot(q(t), k(j), s.HS) * real(s.scale) + bias, real(s.cap));
+    }
+};
+
+// out (B, T, NH HS), stat (B, NH, T, 2) <- qkv (B, T, (NH + 2 KV) HS).
+// The extra column: kstar, vstar (KV or 1, HS), or kstar = z (NH or 1) of BIAS=logit; NULL is zero
+template <class A, class Bi, class Pe>
+void attention_forward(real* out, acc* stat, const real* qkv, const real* kstar, const real* vstar, AttnShape s) {
+    #pragma omp parallel for
+    for (int bh = 0; bh < s.B * s.NH; bh++) {
+        const int b = bh / s.NH, h = bh % s.NH;
+        const Head<A, Bi, Pe> head(qkv, kstar, vstar, b, h, s);
+        std::vector<real> score(s.T + 1);                        // of one row
+        for (int t = 0; t < s.T; t++) {
+            // pass 1: the scores, and the largest of them
+            real m = attn_least<A, real>();
+            for (int j = 0; j <= s.T; j++) {
+                if (!head.sees(t, j)) { continue; }
+                score[j] = head.score(t, j);
+                m = max_(m, score[j]);
+            }
+            // pass 2: the weights w_j = f(s_j), their sum under Z, and sum_j w_j v_j
+            real *o = out + (((long)b * s.T + t) * s.NH + h) * s.HS, sum = 0;
+            for (int i = 0; i < s.HS; i++) { o[i] = 0; }
+            for (int j = 0; j <= s.T; j++) {
+                if (!head.sees(t, j)) { continue; }
+                const real w = attn_term<A>(score[j], m);
+                sum += attn_mass<A>(w, real(s.p));
+                add_times(o, attn_share<A>(w), head.v(j), s.HS);
+            }
+            // o_t = sum_j A_j v_j,  A_j = alpha w_j / Z
+            acc row[2];
+            const real factor = attn_stat<A>(row, m, sum, real(s.p), attn_alpha<A, real>(s));
+            for (int i = 0; i < s.HS; i++) { o[i] *= factor; }
+            memcpy(stat + ((long)bh * s.T + t) * 2, row, sizeof row);
+        }
+    }
+}
+
+// in the forward pass this was:  o = sum_j A_j v_j,  A_j = alpha f(s_j) / Z,  s_j = capped(scale q . k_j + bias),  so
+//      dv_j += A_j do,   ds_j = attn_ds(.., do . v_j, ..),   d = ds_j attn_slope(s_j) scale,   dq += d k_j,   dk_j += d q
+// dqkv is overwritten; dkstar, dvstar += as kstar, vstar, or NULL where there is nothing to learn. With turns, the table
+// of rope, dq and dk leave turned back: where q and k came out of rope, this is its backward, too
+template <class A, class Bi, class Pe>
+void attention_backward(real* dqkv, acc* dkstar, acc* dvstar, const real* dout, const real* out, const acc* stat,
+                        const real* qkv, const real* kstar, const real* vstar, const acc* turns, AttnShape s) {
+    const int W = attn_row(s), HS = s.HS;
+    const real alpha = attn_alpha<A, real>(s);
+    memset(dqkv, 0, (size_t)s.B * s.T * W * sizeof(real));
+    for (int bh = 0; bh < s.B * s.NH; bh++) {
+        const int b = bh / s.NH, h = bh % s.NH;
+        const Head<A, Bi, Pe> head(qkv, kstar, vstar, b, h, s);
+        acc* dk_star = Bi::column == KEY_COLUMN && dkstar ? dkstar + (s.bias_shared ? 0 : head.g * HS) : NULL;
+        acc* dz      = Bi::column == LOGIT_COLUMN && dkstar ? dkstar + (s.bias_shared ? 0 : h) : NULL;
+        acc* dv_star = dvstar ? dvstar + (s.bias_shared ? 0 : head.g * HS) : NULL;
+        for (int t = 0; t < s.T; t++) {
+            const long at = (((long)b * s.T + t) * s.NH + h) * HS;
+            const real *do_t = dout + at, *st = stat + ((long)bh * s.T + t) * 2;
+            const real delta = attn_delta<A>(dot(do_t, out + at, HS), st[1], alpha);
+            real* dq = dqkv + ((long)b * s.T + t) * W + h * HS;
+            for (int j = 0; j <= s.T; j++) {
+                if (!head.sees(t, j)) { continue; }
+                const bool extra = j == s.T;
+                const real s_j = head.score(t, j), A_j = attn_weight<A>(s_j, st[0], st[1]), dA = dot(do_t, head.v(j), HS);
+                const real ds = attn_ds<A>(s_j, A_j, dA, st[0], st[1], delta, real(s.p), alpha);
+                const real d = ds * attn_slope<A>(s_j, real(s.cap)) * real(s.scale);
+                real* dk = extra ? dk_star : dqkv + ((long)b * s.T + j) * W + (s.NH + head.g) * HS;
+                add_times(extra ? dv_star : dk + s.KV * HS, A_j, do_t, HS);
+                add_times(dk, d, head.q(t), extra ? s.k_dims : HS);
+                add_times(dq, d, head.k(j), HS);
+                if (extra && dz) { *dz += ds; }
+            }
+        }
+    }
+    if (turns) { rope(dqkv, turns, -1, s); }
+}
+
+// ----------------------------------------------------------------------------
+// 5 after attention
+
+// out (N, NH HS) = att sigmoid(gate);  gate (N, NH width): a number for every head (width 1), or every channel (width HS)
+inline void gate_forward(real* out, const real* att, const real* gate, int width, AttnShape s) {
+    for (long i = 0; i < (long)s.B * s.T * s.NH * s.HS; i++) {
+        out[i] = att[i] * sigmoid_(gate[width == 1 ? i / s.HS : i]);
+    }
+}
+
+// in the forward pass this was:  out = att sigma(gate),  so datt = dout sigma,  dgate = dout att sigma (1 - sigma), summed
+// over the head where its channels share the number. datt may be dout
+inline void gate_backward(real* datt, real* dgate, const real* dout, const real* att, const real* gate, int width,
+                          AttnShape s) {
+    const long n = (long)s.B * s.T * s.NH * s.HS;
+    memset(dgate, 0, n / s.HS * width * sizeof(real));
+    for (long i = 0; i < n; i++) {
+        const long at = width == 1 ? i / s.HS : i;
+        const real g = sigmoid_(gate[at]), d = dout[i];
+        dgate[at] += d * att[i] * g * (real(1) - g);
+        datt[i] = d * g;
+    }
+}
+
+// out_h = att_h + v*_h (vstar: (NH or 1, HS), or NULL), side by side (N, NH HS), or their sum over the heads (N, HS)
+inline void heads_forward(real* out, const real* att, const real* vstar, bool sum, AttnShape s) {
+    const long W = s.NH * s.HS, OC = sum ? s.HS : W, N = s.B * s.T;
+    memset(out, 0, N * OC * sizeof(real));
+    for (long i = 0; i < N * W; i++) {
+        out[i / W * OC + i % OC] += att[i] + (vstar ? vstar[s.bias_shared ? i % s.HS : i % W] : real(0));
+    }
+}
+
+// in the forward pass this was:  out_h = att_h + v*_h, or their sum,  so datt_h = dout_h, or dout;  dvstar += the same
+inline void heads_backward(real* datt, acc* dvstar, const real* dout, bool sum, AttnShape s) {
+    const long W = s.NH * s.HS, OC = sum ? s.HS : W, N = s.B * s.T;
+    for (long i = 0; i < N * W; i++) {
+        datt[i] = dout[i / W * OC + i % OC];
+        if (dvstar) { dvstar[s.bias_shared ? i % s.HS : i % W] += datt[i]; }
+    }
+}
+
+// out (N, F) = act(inp), or, gated, act(gate) up with inp (N, 2 F) = gate | up
+inline void ffn_forward(real* out, const real* inp, Act act, bool gated, int N, int F) {
+    with_act(act, [=](auto f) {
+        for (int n = 0; n < N; n++) {
+            const real *gate = inp + (long)n * F * (gated ? 2 : 1), *up = gate + F;
+            for (int i = 0; i < F; i++) { out[(long)n * F + i] = f.act(gate[i]) * (gated ? up[i] : real(1)); }
+        }
+    });
+}
+
+// in the forward pass this was:  out = act(g) u,  so dg = dout act'(g) u,  du = dout act(g)
+inline void ffn_backward(real* dinp, const real* dout, const real* inp, Act act, bool gated, int N, int F) {
+    with_act(act, [=](auto f) {
+        for (int n = 0; n < N; n++) {
+            const long row = (long)n * F * (gated ? 2 : 1);
+            for (int i = 0; i < F; i++) {
+                const real g = inp[row + i], u = gated ? inp[row + F + i] : real(1), d = dout[(long)n * F + i];
+                dinp[row + i] = d * f.dact(g) * u;
+                if (gated) { dinp[row + F + i] = d * f.act(g); }
+            }
+        }
+    });
+}
+
+// ----------------------------------------------------------------------------
+// 6 classifier
+
+// losses (N) = -ln softmax(y)[target],  y = logits, or cap tanh(logits / cap) unless cap is 0.
+// logits (N, V) become y and then, unless dloss is 0, dloss dlosses/dlogits. A target of -1 has no loss and no gradient
+inline void classifier(acc* losses, real* logits, const int* targets, float dloss, float cap, int N, int V) {
+    #pragma omp parallel for
+    for (int n = 0; n < N; n++) {
+        real* y = logits + (long)n * V;
+        const int target = targets[n];
+        acc top = -INFINITY, sum = 0;
+        for (int v = 0; v < V; v++) {
+            if (cap != 0) { y[v] = cap * tanh_(y[v] / cap); }
+            top = max_(top, y[v]);
+        }
+        for (int v = 0; v < V; v++) { sum += exp_(y[v] - top); }
+        losses[n] = target < 0 ? acc(0) : log_(sum) - (y[target] - top);
+        // dloss/dy_v = softmax(y)_v - [v is the target],  dy/dlogit = 1 - (y / cap)^2
+        for (int v = 0; v < V && dloss != 0; v++) {
+            const acc slope = cap != 0 ? acc(1) - y[v] / cap * (y[v] / cap) : acc(1);
+            const acc d = (exp_(y[v] - top) / sum - (v == target)) * slope;
+            y[v] = target < 0 ? acc(0) : dloss * d;
+        }
+    }
+}
+
+// ----------------------------------------------------------------------------
+// 7 optimiser
+
+// sums->loss += sum of losses (n) / count
+inline void loss_add(StepSums* sums, const acc* losses, long n, double count) {
+    double sum = 0;
+    for (long i = 0; i < n; i++) { sum += losses[i]; }
+    sums->loss += sum / count;
+}
+
+// sums->squares = sum of x^2, and the grad_scale that follows from it and from the loss
+inline void square_norm(StepSums* sums, const acc* x, float clip, long n) {
+    double sum = 0;
+    for (long i = 0; i < n; i++) { sum += (double)x[i] * x[i]; }
+    sums->squares = sum;
+    sums->grad_scale = grad_scale(sums->loss, sum, clip);
+}
+
+// (Loshchilov & Hutter 2017)  m = b1 m + (1 - b1) g,  v = b2 v + (1 - b2) g^2,
+//      w -= lr (m^ / (sqrt(v^) + eps) + decay w),   m^ = m / (1 - b1^step),  v^ = v / (1 - b2^step)
+// master holds the weights, params their copy as `real`, which may be the same array
+inline void adamw_update(real* params, acc* master, acc* m, acc* v, const acc* grads, const StepSums* sums, AdamW o, long n) {
+    if (std::isnan(sums->grad_scale)) { return; }
+    const acc b1 = o.beta1, b2 = o.beta2, c1 = 1 - pow((double)o.beta1, o.step), c2 = 1 - pow((double)o.beta2, o.step);
+    for (long i = 0; i < n; i++) {
+        const acc g = grads[i] * acc(sums->grad_scale);
+        m[i] = b1 * m[i] + (1 - b1) * g;
+        v[i] = b2 * v[i] + (1 - b2) * g * g;
+        master[i] -= acc(o.lr) * (m[i] / c1 / (sqrt(v[i] / c2) + acc(o.eps)) + acc(o.weight_decay) * master[i]);
+        params[i] = master[i];
+    }
+}
+
+// SGD with momentum beta1:  m = b1 m + g,  w -= lr (m + decay w)
+inline void sgd_update(real* params, acc* master, acc* m, acc*, const acc* grads, const StepSums* sums, AdamW o, long n) {
+    if (std::isnan(sums->grad_scale)) { return; }
+    for (long i = 0; i < n; i++) {
+        m[i] = acc(o.beta1) * m[i] + grads[i] * acc(sums->grad_scale);
+        master[i] -= acc(o.lr) * (m[i] + acc(o.weight_decay) * master[i]);
+        params[i] = master[i];
+    }
+}
+} // namespace ref
 #endif // REFERENCE_H

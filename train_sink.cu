@@ -36,8 +36,8 @@ static const char* const SWITCH_VALUES[][3] = { // this build: { "ATTN", "sigmoi
 #define GIT_COMMIT "unknown"
 #endif
 
-#include "cpu/attention.h"
 #include "metrics.cuh"
+#include "cpu/attention.h"
 #ifndef BACKEND
 #define BACKEND cpu
 #endif

@@ -6,36 +6,17 @@ ops.h -- the operations of the fast CPU backend, all but attention.
 #include <type_traits>
 #include "../reference.h"
 #include "product.h"
-#ifndef REAL
-#define REAL float
-#endif
 
 namespace cpu {
+using namespace host;
 typedef REAL real;
 typedef REAL acc;
 static const char* const name = "cpu";
-static const bool on_host = true; // host code may read device memory as it is
-enum { head_rows = 512 };         // rows of logits alive at once: they stay in cache
 enum { large = 1024 };            // side of matrices that are large to this machine
 
 // ----------------------------------------------------------------------------
-// 1 memory
+// 1 memory (the rest is in host.h)
 
-inline const std::string& device_start() { // what there is to compute with, in one line
-#ifdef _OPENMP
-    static const std::string once = strf("%d threads", omp_get_max_threads());
-#else
-    static const std::string once = "1 thread, built without OpenMP";
-#endif
-    return once;
-}
-inline void* device_malloc(size_t bytes)                          { return xmalloc(bytes); }
-inline void  device_free(void* p)                                 { free(p); }
-inline void  device_zero(void* p, size_t bytes)                   { memset(p, 0, bytes); }
-inline void  to_device(void* dst, const void* src, size_t bytes)  { memcpy(dst, src, bytes); }
-inline void  to_host(void* dst, const void* src, size_t bytes)    { memcpy(dst, src, bytes); }
-inline void  device_sync()                                        {}
-inline size_t device_left()                                       { return SIZE_MAX; } // the system swaps
 // y (n) += x
 inline void  add(real* y, const real* x, long n) {
     #pragma omp parallel for simd
@@ -174,6 +155,7 @@ inline void norm_backward(real* dx, acc* dweight, acc* dbias, const real* dout, 
         real* dx_n = dx + (long)n * C;
         const acc r = rstd[n];
         acc dot = 0, sum = 0;
+        for (int c = 0; dbias && c < C; c++) { dw[C + c] += d[c]; }         // first: dx may be dout
         if (mean) {
             const acc m = mean[n];
             #pragma omp simd reduction(+ : dot, sum)
@@ -194,7 +176,6 @@ inline void norm_backward(real* dx, acc* dweight, acc* dbias, const real* dout, 
                 dx_n[c] = add ? dx_n[c] + g : g;
             }
         }
-        for (int c = 0; dbias && c < C; c++) { dw[C + c] += d[c]; }
     });
 }
 

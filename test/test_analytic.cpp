@@ -47,10 +47,10 @@ int main() {
             for (int t = 1; t <= c.T; t++) { // the paper's t and i, from 1
                 const real *q = qkv + (t - 1) * W + h * c.HS, *k = qkv + (c.NH + h / (c.NH / c.KV)) * c.HS, *st = stat + (h * c.T + t - 1) * 2;
                 auto A = [&](int i) {
-                    const real score = cpu::dot(q, k + (i - 1) * W, c.HS) / sqrt(c.HS) + Pe::bias<real>(t - i, h, c.NH);
+                    const real score = ref::dot(q, k + (i - 1) * W, c.HS) / sqrt(c.HS) + Pe::bias<real>(t - i, h, c.NH);
                     return attn_weight<Attn, real>(score, st[0], st[1]);
                 };
-                const double xi = sqrt(cpu::dot(q, q, c.HS) * cpu::dot(k, k, c.HS) / c.HS); // turning q and k keeps their norms
+                const double xi = sqrt(ref::dot(q, q, c.HS) * ref::dot(k, k, c.HS) / c.HS); // turning q and k keeps their norms
                 auto g = [&](int distance) -> double { // the paper's g_rel and g_alibi
                     if (!strcmp(STR(PE), "alibi")) { return -distance * pow(2, -8.0 * (h + 1) / c.NH); }
                     return distance < 16 ? distance : std::min(31.0, 16 + floor(log(distance / 16.0) / log(8) * 16));

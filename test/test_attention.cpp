@@ -10,11 +10,11 @@ threads. The loops run over the tables of attention_variants.cuh: a new row is t
 */
 #define REAL double
 #define ALL_VARIANTS
-#include "../cpu/attention.h"
+#include "../reference.h"
 #include "../metrics.cuh"
 #include "check.h"
 #include "naive.h"
-using cpu::real;
+using ref::real;
 
 // ---- one call of the operation under test
 struct Op { // the build of one ATTN, BIAS, PE and what the witness has to know of them
@@ -25,7 +25,7 @@ struct Op { // the build of one ATTN, BIAS, PE and what the witness has to know 
     bool phi_elu1; Column column; bool learn_k, learn_v;
 };
 template <class A, class Bi, class Pe> Op op_of(const char* attn, const char* pe) {
-    return { cpu::attention_forward<A, Bi, Pe>, cpu::attention_backward<A, Bi, Pe>, naive_attn<A>(attn), pe, naive_pe<Pe>,
+    return { ref::attention_forward<A, Bi, Pe>, ref::attention_backward<A, Bi, Pe>, naive_attn<A>(attn), pe, naive_pe<Pe>,
              A::phi == PHI_ELU1, Bi::column, Bi::learn_k, Bi::learn_v };
 }
 struct Case { AttnShape s; bool fixed_v, slopes; };
@@ -35,7 +35,7 @@ static NaiveIn inputs(const Op& op, const Case& c, uint64_t seed) {
     const AttnShape s = whole(c.s);
     const size_t star = (size_t)(s.bias_shared ? 1 : s.KV) * s.HS, z = s.bias_shared ? 1 : s.NH;
     NaiveIn in = { op.attn, op.pe, op.pe_bias, op.column, random_numbers((long)s.B * s.T * attn_row(s), 1.2, seed), {}, {}, s };
-    if (op.phi_elu1) { cpu::phi_elu1_forward(in.qkv.data(), s); }
+    if (op.phi_elu1) { ref::phi_elu1_forward(in.qkv.data(), s); }
     if (op.column && op.learn_k) { in.kstar = random_numbers(op.column == LOGIT_COLUMN ? z : star, 1, seed + 1); }
     if (op.column && (op.learn_v || c.fixed_v)) { in.vstar = random_numbers(star, 1, seed + 2); }
     for (size_t i = 0; op.column == KEY_COLUMN && i < in.kstar.size(); i++) { if ((int)(i % s.HS) >= s.k_dims) { in.kstar[i] = 0; } }

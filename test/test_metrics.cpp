@@ -4,11 +4,11 @@ for every ATTN x BIAS against the definitions at the top of metrics.cuh applied 
 */
 #define REAL double
 #define ALL_VARIANTS
-#include "../cpu/attention.h"
+#include "../reference.h"
 #include "../metrics.cuh"
 #include "check.h"
 #include "naive.h"
-using cpu::real;
+using ref::real;
 
 static double harmonic(int from, int to) { double x = 0; for (int i = from; i <= to; i++) { x += 1.0 / i; } return x; }
 
@@ -17,8 +17,8 @@ template <class A, class Bi> std::vector<HeadMetrics> metrics(const Numbers& qkv
     Numbers out((size_t)s.B * s.T * s.NH * s.HS), stat((size_t)s.B * s.NH * s.T * 2);
     std::vector<HeadMetrics> r((size_t)s.B * s.NH);
     const real* ks = kstar.empty() ? NULL : kstar.data();
-    cpu::attention_forward<A, Bi, Pe_nope>(out.data(), stat.data(), qkv.data(), ks, NULL, s);
-    cpu::attention_metrics<A, Bi, Pe_nope>(r.data(), qkv.data(), stat.data(), ks, skip, s);
+    ref::attention_forward<A, Bi, Pe_nope>(out.data(), stat.data(), qkv.data(), ks, NULL, s);
+    ref::attention_metrics<A, Bi, Pe_nope>(r.data(), qkv.data(), stat.data(), ks, skip, s);
     return r;
 }
 enum { T = 12 };
@@ -109,14 +109,14 @@ static void test_reports() {
     // row_norms: two groups of two in rows of five, and what they add to a layer: 2 sequences of 3, 2 groups
     const Numbers x = { 3, 4, 0, -2, 9,   6, 8, 1, 0, 9 };
     Numbers norms(4);
-    cpu::row_norms(norms.data(), x.data(), 5, 2, 2, 2);
+    ref::row_norms(norms.data(), x.data(), 5, 2, 2, 2);
     CHECK(norms == Numbers({ 5, 2, 10, 1 }), "row_norms: %g %g %g %g", norms[0], norms[1], norms[2], norms[3]);
     // magnitudes: 2 sequences of 3 rows of 2, with the first row and without it
     const Numbers h = { -9, 0,  1, -2,  3, 4,     0, 0,  -5, 5,  6, -7 };
     Numbers sizes(4);
-    cpu::magnitudes(sizes.data(), h.data(), 0, 2, 3, 2);
+    ref::magnitudes(sizes.data(), h.data(), 0, 2, 3, 2);
     CHECK(sizes == Numbers({ 9, 3, 7, 5 }), "magnitudes: %g %g %g %g", sizes[0], sizes[1], sizes[2], sizes[3]);
-    cpu::magnitudes(sizes.data(), h.data(), 1, 2, 3, 2);
+    ref::magnitudes(sizes.data(), h.data(), 1, 2, 3, 2);
     CHECK(sizes == Numbers({ 4, 3, 7, 6 }), "magnitudes after a sink token: %g %g %g %g", sizes[0], sizes[1], sizes[2], sizes[3]);
     const Numbers n = { 1, 3,  10, 20,  30, 40,   5, 7,  50, 60,  70, 80 }; // means 2 15 35 | 6 55 75
     NormPair p, q;
@@ -160,14 +160,14 @@ template <class A, class Bi, class Pe> void check_variant(const char* attn, cons
             const AttnShape s = whole({ 2, kind == 2 ? 5 : 37, 4, 2, 6, kind == 1 ? 9 : 0, kind == 1 ? 12 : 0, kind == 1, 6, 2, kind == 1 ? 0.5f : 1 });
             const int skip = Bi::token;
             NaiveIn in = { naive_attn<A>(attn), pe, naive_pe<Pe>, Bi::column, random_numbers((long)s.B * s.T * attn_row(s), 1.3, 5), {}, {}, s };
-            if (A::phi == PHI_ELU1) { cpu::phi_elu1_forward(in.qkv.data(), s); }
+            if (A::phi == PHI_ELU1) { ref::phi_elu1_forward(in.qkv.data(), s); }
             const bool logit = Bi::column == LOGIT_COLUMN;
             if (Bi::learn_k) { in.kstar = random_numbers(s.bias_shared ? s.HS : logit ? s.NH : s.KV * s.HS, 1, 6); }
             const real* ks = in.kstar.empty() ? NULL : in.kstar.data();
             Numbers out((size_t)s.B * s.T * s.NH * s.HS), stat((size_t)s.B * s.NH * s.T * 2);
             std::vector<HeadMetrics> m((size_t)s.B * s.NH);
-            cpu::attention_forward<A, Bi, Pe>(out.data(), stat.data(), in.qkv.data(), ks, NULL, s);
-            cpu::attention_metrics<A, Bi, Pe>(m.data(), in.qkv.data(), stat.data(), ks, skip, s);
+            ref::attention_forward<A, Bi, Pe>(out.data(), stat.data(), in.qkv.data(), ks, NULL, s);
+            ref::attention_metrics<A, Bi, Pe>(m.data(), in.qkv.data(), stat.data(), ks, skip, s);
             const NaiveOut n = naive_attention(in);
             const long size = (long)s.T * (s.T + 1);
             for (int i = 0; i < s.B * s.NH; i++) {

@@ -1,14 +1,14 @@
 /*
 test_ops.cpp -- every operation of reference.h but attention (test_attention.cpp), in double, at odd shapes: what comes out
 against the formula written once more, gradients against central differences of a random linear functional, and the same bits
-with 1, 2 and 3 threads.
+with 1, 2 and 3 threads. The fast backends are checked against reference.h: test_cpu.cpp, test_cuda.cu.
 */
 #define REAL double
 #define ALL_VARIANTS
-#include "../cpu/attention.h"
+#include "../reference.h"
 #include "check.h"
 #include "naive.h"
-using cpu::real;
+using ref::real;
 
 static double inner(const Numbers& a, const Numbers& b) { double x = 0; for (size_t i = 0; i < a.size(); i++) { x += a[i] * b[i]; } return x; }
 static void compare(const std::string& what, const Numbers& got, const Numbers& want, double tol) { // tol * max |want|
@@ -42,7 +42,7 @@ static void test_embed() {
         Rng r{ 1 };
         for (auto& t : tokens) { t = rng_below(&r, V); }
         Numbers wte = random_numbers(V * C, 1, 1), wpe = random_numbers(T * C, 1, 2), x = random_numbers(C, 1, 3), out(B * T * C, NAN);
-        cpu::embed_forward(out.data(), tokens.data(), wte.data(), pos ? wpe.data() : NULL, sink ? x.data() : NULL, 1.5f, B, T, C);
+        ref::embed_forward(out.data(), tokens.data(), wte.data(), pos ? wpe.data() : NULL, sink ? x.data() : NULL, 1.5f, B, T, C);
         const Numbers dout = random_numbers(B * T * C, 1, 4);
         Numbers want(out.size()), dwte(V * C, OLD), dwpe(T * C, OLD), dx(C, OLD), want_wte = dwte, want_wpe = dwpe, want_x = dx;
         for (int b = 0; b < B; b++) {
@@ -56,51 +56,73 @@ static void test_embed() {
             }
         }
         compare(strf("embed, pos %d sink %d", pos, sink), out, want, 0);
-        cpu::embed_backward(dwte.data(), pos ? dwpe.data() : NULL, sink ? dx.data() : NULL, dout.data(), tokens.data(), 1.5f, B, T, C);
+        ref::embed_backward(dwte.data(), pos ? dwpe.data() : NULL, sink ? dx.data() : NULL, dout.data(), tokens.data(), 1.5f, B, T, C);
         compare("embed dwte", dwte, want_wte, 1e-14);
         if (pos) { compare("embed dpos", dwpe, want_wpe, 1e-14); }
         if (sink) { compare("embed dsink", dx, want_x, 1e-14); }
     }
 }
-static void test_rmsnorm() {
-    const int N = 133, C = 37; // more than two blocks of rows
+static void test_norm(bool ln, bool with_w, bool with_b) {
+    const int N = 133, C = 37;
     const float eps = 0.01f;   // large, so that it counts
-    Numbers x = random_numbers(N * C, 1, 1), w = random_numbers(C, 1, 2), out(N * C, NAN), rstd(N, NAN), want(N * C);
-    auto f = [&] { cpu::norm_forward(out.data(), NULL, rstd.data(), x.data(), w.data(), NULL, eps, N, C); return out; };
+    const std::string what = strf("%s, weight %d bias %d", ln ? "LayerNorm" : "RMSNorm", with_w, with_b);
+    Numbers x = random_numbers(N * C, 1, 1), w = random_numbers(C, 1, 2), b = random_numbers(C, 1, 4);
+    Numbers out(N * C, NAN), mean(N, NAN), rstd(N, NAN), want(N * C);
+    for (auto& v : x) { v += 0.7; }
+    auto pointer = [](bool is, Numbers& v) { return is ? v.data() : (double*)NULL; };
+    auto f = [&] {
+        ref::norm_forward(out.data(), pointer(ln, mean), rstd.data(), x.data(), pointer(with_w, w), pointer(with_b, b), eps, N, C);
+        return out;
+    };
     f();
     for (int n = 0; n < N; n++) {
-        double sum = 0;
-        for (int c = 0; c < C; c++) { sum += x[n * C + c] * x[n * C + c]; }
-        for (int c = 0; c < C; c++) { want[n * C + c] = x[n * C + c] / sqrt(sum / C + (double)eps) * w[c]; }
+        double m = 0, square = 0;
+        for (int c = 0; c < C; c++) { m += x[n * C + c] / C; square += x[n * C + c] * x[n * C + c] / C; }
+        if (!ln) { m = 0; }
+        for (int c = 0; c < C; c++) { // the variance as E x^2 - (E x)^2
+            const double y = (x[n * C + c] - m) / sqrt(square - m * m + (double)eps);
+            want[n * C + c] = y * (with_w ? w[c] : 1) + (with_b ? b[c] : 0);
+        }
     }
-    compare("rmsnorm", out, want, 1e-14);
-    const Numbers dout = random_numbers(N * C, 1, 3), saved = rstd;
-    Numbers dx(N * C, NAN), dw(C, OLD), dx_add(N * C, OLD), dw_add(C, OLD);
-    cpu::norm_backward(dx.data(), dw.data(), NULL, dout.data(), x.data(), w.data(), NULL, saved.data(), false, N, C);
-    cpu::norm_backward(dx_add.data(), dw_add.data(), NULL, dout.data(), x.data(), w.data(), NULL, saved.data(), true, N, C);
-    check_slope("rmsnorm dx", x, dx, dout, f);
-    check_slope("rmsnorm dweight", w, minus(dw, OLD), dout, f);
-    compare("rmsnorm dx, add", minus(dx_add, OLD), dx, 1e-14);
+    compare(what, out, want, 1e-14);
+    const Numbers dout = random_numbers(N * C, 1, 3), saved_mean = mean, saved = rstd;
+    Numbers dx(N * C, NAN), dw(C, OLD), db(C, OLD), dx_add(N * C, OLD), in_place = dout;
+    auto backward = [&](Numbers& dx, const Numbers& dout, bool add) {
+        ref::norm_backward(dx.data(), pointer(with_w, dw), pointer(with_b, db), dout.data(), x.data(), pointer(with_w, w),
+                           ln ? saved_mean.data() : NULL, saved.data(), add, N, C);
+    };
+    backward(dx, dout, false);
+    check_slope((what + " dx").c_str(), x, dx, dout, f);
+    if (with_w) { check_slope((what + " dweight").c_str(), w, minus(dw, OLD), dout, f); }
+    if (with_b) { check_slope((what + " dbias").c_str(), b, minus(db, OLD), dout, f); }
+    backward(dx_add, dout, true);
+    compare(what + " dx, add", minus(dx_add, OLD), dx, 1e-14);
+    backward(in_place, in_place, false);
+    compare(what + " dx, in place", in_place, dx, 0);
 }
 static void test_matmul() {
     const int N = 41, C = 35, OC = 51;
-    const Numbers x = random_numbers(N * C, 1, 1), w = random_numbers(OC * C, 1, 2), res = random_numbers(N * OC, 1, 3), dout = random_numbers(N * OC, 1, 4);
-    for (bool residual : { false, true }) {
+    const Numbers x = random_numbers(N * C, 1, 1), w = random_numbers(OC * C, 1, 2), dout = random_numbers(N * OC, 1, 4);
+    Numbers res = random_numbers(N * OC, 1, 3), bias = random_numbers(OC, 1, 5);
+    for (int with = 0; with < 4; with++) {
         Numbers out(N * OC, NAN), want(N * OC);
-        cpu::matmul_forward(out.data(), x.data(), w.data(), NULL, residual ? res.data() : NULL, N, C, OC);
+        ref::matmul_forward(out.data(), x.data(), w.data(), with & 1 ? bias.data() : NULL, with & 2 ? res.data() : NULL, N, C, OC);
         for (int n = 0; n < N; n++) {
             for (int o = 0; o < OC; o++) {
-                want[n * OC + o] = residual ? res[n * OC + o] : 0;
+                want[n * OC + o] = (with & 1 ? bias[o] : 0) + (with & 2 ? res[n * OC + o] : 0);
                 for (int c = 0; c < C; c++) { want[n * OC + o] += x[n * C + c] * w[o * C + c]; }
             }
         }
-        compare(strf("matmul, residual %d", residual), out, want, 1e-14);
+        compare(strf("matmul, bias %d residual %d", with & 1, with >> 1), out, want, 1e-14);
     }
-    Numbers dx(N * C, NAN), want_x(N * C), dw(OC * C, OLD), want_w(OC * C, OLD);
-    cpu::matmul_backward_input(dx.data(), dout.data(), w.data(), false, N, C, OC);
-    cpu::matmul_backward_weight(dw.data(), dout.data(), x.data(), N, C, OC);
+    Numbers dx(N * C, NAN), dx_add(N * C, OLD), want_x(N * C), dw(OC * C, OLD), want_w(OC * C, OLD), db(OC, OLD), want_b(OC, OLD);
+    ref::matmul_backward_input(dx.data(), dout.data(), w.data(), false, N, C, OC);
+    ref::matmul_backward_input(dx_add.data(), dout.data(), w.data(), true, N, C, OC);
+    ref::matmul_backward_weight(dw.data(), dout.data(), x.data(), N, C, OC);
+    ref::matmul_backward_bias(db.data(), dout.data(), N, OC);
     for (int n = 0; n < N; n++) {
         for (int o = 0; o < OC; o++) {
+            want_b[o] += dout[n * OC + o];
             for (int c = 0; c < C; c++) {
                 want_x[n * C + c] += dout[n * OC + o] * w[o * C + c];
                 want_w[o * C + c] += dout[n * OC + o] * x[n * C + c];
@@ -108,17 +130,20 @@ static void test_matmul() {
         }
     }
     compare("matmul dinp", dx, want_x, 1e-14);
+    compare("matmul dinp, add", minus(dx_add, OLD), want_x, 1e-14);
     compare("matmul dweight", dw, want_w, 1e-14);
+    compare("matmul dbias", db, want_b, 1e-14);
 }
 static const AttnShape SHAPE = { 2, 37, 4, 2, 6, 0, 0, 0, 6, 1, 1, 0.5, 0, 6 };
-static void test_rope() {
-    const AttnShape s = SHAPE;
-    const int W = attn_row(s), H = s.HS / 2;
+static void test_rope(int rot) {
+    AttnShape s = SHAPE;
+    s.rot = rot;
+    const int W = attn_row(s), H = rot / 2;
     Numbers turns, x = random_numbers((long)s.B * s.T * W, 1, 1), y = x, want = x;
     for (int t = 0; t < s.T; t++) { for (int i = 0; i < H; i++) { turns.push_back(cos(t * (i + 1) * 0.1)); turns.push_back(sin(t * (i + 1) * 0.1)); } }
-    cpu::rope(y.data(), turns.data(), +1, s);
+    ref::rope(y.data(), turns.data(), +1, s);
     for (int bt = 0; bt < s.B * s.T; bt++) {
-        for (int h = 0; h < s.NH + s.KV; h++) { // v stays
+        for (int h = 0; h < s.NH + s.KV; h++) { // v stays, and channels from rot on
             for (int i = 0; i < H; i++) {
                 const long a = (long)bt * W + h * s.HS + i, b = a + H;
                 const double angle = bt % s.T * (i + 1) * 0.1; // (a + ib) e^(i angle)
@@ -130,28 +155,74 @@ static void test_rope() {
     compare("rope", y, want, 1e-14);
     // <dout, R x> = <R' dout, x>: backward is the transpose, and R' R = 1
     Numbers dout = random_numbers(x.size(), 1, 2), dx = dout;
-    cpu::rope(dx.data(), turns.data(), -1, s);
+    ref::rope(dx.data(), turns.data(), -1, s);
     check_near(inner(dout, y), inner(dx, x), 1e-11, "rope backward is the transpose");
-    cpu::rope(y.data(), turns.data(), -1, s);
+    ref::rope(y.data(), turns.data(), -1, s);
     compare("rope there and back", y, x, 1e-14);
 }
 static void test_phi() {
     const AttnShape s = SHAPE;
     const int W = attn_row(s), QK = (s.NH + s.KV) * s.HS;
     Numbers x = random_numbers((long)s.B * s.T * W, 1, 1), y = x, want = x;
-    cpu::phi_elu1_forward(y.data(), s);
+    ref::phi_elu1_forward(y.data(), s);
     for (size_t i = 0; i < x.size(); i++) { if ((int)(i % W) < QK) { want[i] = elu_plus_1(x[i]); } }
     compare("phi_elu1", y, want, 1e-15);
     const Numbers dout = random_numbers(x.size(), 1, 2);
     Numbers dx = dout;
-    cpu::phi_elu1_backward(dx.data(), y.data(), s);
-    check_slope("phi_elu1", x, dx, dout, [&] { Numbers z = x; cpu::phi_elu1_forward(z.data(), s); return z; });
+    ref::phi_elu1_backward(dx.data(), y.data(), s);
+    check_slope("phi_elu1", x, dx, dout, [&] { Numbers z = x; ref::phi_elu1_forward(z.data(), s); return z; });
     Numbers qk((long)s.B * s.T * QK, NAN), back(x.size(), OLD), want_back(x.size(), OLD), want_qk;
-    cpu::qk_gather(qk.data(), x.data(), s);
-    cpu::qk_scatter(back.data(), qk.data(), s);
+    ref::qk_gather(qk.data(), x.data(), s);
+    ref::qk_scatter(back.data(), qk.data(), s);
     for (size_t i = 0; i < x.size(); i++) { if ((int)(i % W) < QK) { want_qk.push_back(x[i]); want_back[i] = x[i]; } }
     compare("qk_gather", qk, want_qk, 0);
     compare("qk_scatter", back, want_back, 0);
+}
+static void test_qk_norm(bool all) {
+    const AttnShape s = SHAPE;
+    const int N = s.B * s.T, W = attn_row(s), Q = s.NH * s.HS, K = s.KV * s.HS, G = all ? 2 : s.NH + s.KV;
+    const float eps = 0.01f;
+    const std::string what = all ? "qk_norm, all" : "qk_norm, head";
+    Numbers x = random_numbers((long)N * W, 1, 1), wq = random_numbers(all ? Q : s.HS, 1, 2), wk = random_numbers(all ? K : s.HS, 1, 3);
+    Numbers qk_in((long)N * (Q + K), NAN), rstd((long)N * G, NAN), want = x;
+    auto f = [&] {
+        Numbers y = x;
+        ref::qk_norm_forward(y.data(), qk_in.data(), rstd.data(), wq.data(), wk.data(), all, eps, s);
+        return y;
+    };
+    const Numbers out = f();
+    for (int n = 0; n < N; n++) {
+        for (int c = 0; c < Q + K; c++) { // the group of channel c is [from, to)
+            const int part = c < Q ? 0 : Q, from = all ? part : c / s.HS * s.HS, to = all ? (c < Q ? Q : Q + K) : from + s.HS;
+            double sum = 0;
+            for (int i = from; i < to; i++) { sum += x[n * W + i] * x[n * W + i]; }
+            const double w = (c < Q ? wq : wk)[all ? c - part : c % s.HS];
+            want[n * W + c] = x[n * W + c] / sqrt(sum / (to - from) + (double)eps) * w;
+        }
+    }
+    compare(what, out, want, 1e-14);
+    const Numbers dout = random_numbers(x.size(), 1, 4), saved_in = qk_in, saved = rstd;
+    Numbers dx = dout, dwq(wq.size(), OLD), dwk(wk.size(), OLD);
+    ref::qk_norm_backward(dx.data(), dwq.data(), dwk.data(), saved_in.data(), saved.data(), wq.data(), wk.data(), all, s);
+    check_slope((what + " dqkv").c_str(), x, dx, dout, f);
+    check_slope((what + " dwq").c_str(), wq, minus(dwq, OLD), dout, f);
+    check_slope((what + " dwk").c_str(), wk, minus(dwk, OLD), dout, f);
+}
+static void test_gate(int width) {
+    const AttnShape s = SHAPE;
+    const long n = (long)s.B * s.T * s.NH * s.HS;
+    const std::string what = strf("gate, width %d", width);
+    Numbers att = random_numbers(n, 1, 1), gate = random_numbers(n / s.HS * width, 2, 2), want(n);
+    auto f = [&] { Numbers out(n, NAN); ref::gate_forward(out.data(), att.data(), gate.data(), width, s); return out; };
+    for (long i = 0; i < n; i++) { want[i] = att[i] / (1 + exp(-gate[width == 1 ? i / s.HS : i])); }
+    compare(what, f(), want, 1e-14);
+    const Numbers dout = random_numbers(n, 1, 3);
+    Numbers datt(n, NAN), dgate(gate.size(), NAN), in_place = dout;
+    ref::gate_backward(datt.data(), dgate.data(), dout.data(), att.data(), gate.data(), width, s);
+    check_slope((what + " datt").c_str(), att, datt, dout, f);
+    check_slope((what + " dgate").c_str(), gate, dgate, dout, f);
+    ref::gate_backward(in_place.data(), dgate.data(), in_place.data(), att.data(), gate.data(), width, s);
+    compare(what + ", in place", in_place, datt, 0);
 }
 static void test_heads() {
     for (int kind = 0; kind < 8; kind++) {
@@ -160,7 +231,7 @@ static void test_heads() {
         s.bias_shared = kind >> 2;
         const int OC = sum ? s.HS : s.NH * s.HS, N = s.B * s.T;
         Numbers att = random_numbers((long)N * s.NH * s.HS, 1, 1), v = random_numbers((s.bias_shared ? 1 : s.NH) * s.HS, 1, 2), want((long)N * OC);
-        auto f = [&] { Numbers out((long)N * OC, NAN); cpu::heads_forward(out.data(), att.data(), with_v ? v.data() : NULL, sum, s); return out; };
+        auto f = [&] { Numbers out((long)N * OC, NAN); ref::heads_forward(out.data(), att.data(), with_v ? v.data() : NULL, sum, s); return out; };
         for (size_t i = 0; i < att.size(); i++) {
             const int c = i % (s.NH * s.HS);
             want[i / (s.NH * s.HS) * OC + c % OC] += att[i] + (with_v ? v[c % v.size()] : 0);
@@ -169,7 +240,7 @@ static void test_heads() {
         compare(what, f(), want, 1e-14);
         const Numbers dout = random_numbers((long)N * OC, 1, 3);
         Numbers datt(att.size(), NAN), dv(v.size(), OLD);
-        cpu::heads_backward(datt.data(), with_v ? dv.data() : NULL, dout.data(), sum, s);
+        ref::heads_backward(datt.data(), with_v ? dv.data() : NULL, dout.data(), sum, s);
         check_slope((what + " datt").c_str(), att, datt, dout, f);
         if (with_v) { check_slope((what + " dv*").c_str(), v, minus(dv, OLD), dout, f); }
     }
@@ -177,7 +248,7 @@ static void test_heads() {
 static void test_ffn(const std::string& name, Act act, bool gated) {
     const int N = 35, F = 41, W = F * (gated ? 2 : 1);
     Numbers x = random_numbers(N * W, 2, 1), want(N * F);
-    auto f = [&] { Numbers out(N * F, NAN); cpu::ffn_forward(out.data(), x.data(), act, gated, N, F); return out; };
+    auto f = [&] { Numbers out(N * F, NAN); ref::ffn_forward(out.data(), x.data(), act, gated, N, F); return out; };
     const Numbers out = f();
     for (int n = 0; n < N; n++) {
         for (int i = 0; i < F; i++) {
@@ -195,34 +266,40 @@ static void test_ffn(const std::string& name, Act act, bool gated) {
     compare("ffn " + name, out, want, 1e-14);
     const Numbers dout = random_numbers(N * F, 1, 2);
     Numbers dx(x.size(), NAN);
-    cpu::ffn_backward(dx.data(), dout.data(), x.data(), act, gated, N, F);
+    ref::ffn_backward(dx.data(), dout.data(), x.data(), act, gated, N, F);
     check_slope(("ffn " + name).c_str(), x, dx, dout, f);
 }
-static void test_classifier() {
+static void test_classifier(float cap) {
     const int N = 35, V = 67;
     const float dloss = 0.25f;
-    Numbers logits = random_numbers(N * V, 3, 1), losses(N, NAN), x = logits, want(N), grad(N * V), plain(N, NAN);
+    const std::string what = strf("classifier, cap %g", cap);
+    const Numbers logits = random_numbers(N * V, 3, 1);
+    Numbers losses(N, NAN), x = logits, y = logits, want(N), grad(N * V), plain(N, NAN);
     std::vector<int> targets(N);
     Rng r{ 2 };
     for (int n = 0; n < N; n++) { targets[n] = n % 7 == 3 ? -1 : rng_below(&r, V); }
+    for (auto& v : y) { v = cap ? cap * tanh(v / cap) : v; }
     for (int n = 0; n < N; n++) {
         double Z = 0;
         if (targets[n] < 0) { continue; }
-        for (int v = 0; v < V; v++) { Z += exp(logits[n * V + v]); }
-        want[n] = log(Z) - logits[n * V + targets[n]];
-        for (int v = 0; v < V; v++) { grad[n * V + v] = (double)dloss * (exp(logits[n * V + v]) / Z - (v == targets[n])); }
+        for (int v = 0; v < V; v++) { Z += exp(y[n * V + v]); }
+        want[n] = log(Z) - y[n * V + targets[n]];
+        for (int v = 0; v < V; v++) {
+            const double slope = cap ? 1 / pow(cosh(logits[n * V + v] / cap), 2) : 1;
+            grad[n * V + v] = (double)dloss * (exp(y[n * V + v]) / Z - (v == targets[n])) * slope;
+        }
     }
-    cpu::classifier(losses.data(), x.data(), targets.data(), dloss, 0, N, V);
-    compare("classifier losses", losses, want, 1e-14);
-    compare("classifier dlogits", x, grad, 1e-14);
+    ref::classifier(losses.data(), x.data(), targets.data(), dloss, cap, N, V);
+    compare(what + " losses", losses, want, 1e-14);
+    compare(what + " dlogits", x, grad, 1e-14);
     Numbers same = logits;
-    cpu::classifier(plain.data(), same.data(), targets.data(), 0, 0, N, V);
-    compare("classifier losses, dloss 0", plain, want, 1e-14);
-    compare("classifier logits, dloss 0", same, logits, 0);
+    ref::classifier(plain.data(), same.data(), targets.data(), 0, cap, N, V);
+    compare(what + " losses, dloss 0", plain, want, 1e-14);
+    compare(what + " logits, dloss 0", same, y, cap ? 1e-15 : 0);
     Numbers far = { 3000, -3000, 2999 }, one(1);
     const int target = 2;
-    cpu::classifier(one.data(), far.data(), &target, 1, 0, 1, 3);
-    check_near(one[0], log(1 + exp(1)), 1e-12, "classifier: logits of 3000");
+    ref::classifier(one.data(), far.data(), &target, 1, cap, 1, 3);
+    check_near(one[0], cap ? log(2 + exp(-2.0 * cap)) : log(1 + exp(1)), 1e-12, "%s: logits of 3000", what.c_str());
 }
 static void test_optimisers() {
     const long n = 40001;
@@ -232,10 +309,10 @@ static void test_optimisers() {
     double total = 0;
     for (double x : g) { total += x; }
     StepSums sums = { 0.25, 0, 0 };
-    cpu::loss_add(&sums, g.data(), n, 3);
+    ref::loss_add(&sums, g.data(), n, 3);
     check_near(sums.loss, 0.25 + total / 3, 1e-12, "loss_add");
     for (float clip : { 0.0f, 1e9f, 2.0f }) {
-        cpu::square_norm(&sums, g.data(), clip, n);
+        ref::square_norm(&sums, g.data(), clip, n);
         check_near(sums.squares, sum, 1e-12 * sum, "square_norm");
         check_near(sums.grad_scale, clip == 2 ? 2 / sqrt(sum) : 1, 1e-7, "grad_scale, clip %g", clip);
     }
@@ -248,7 +325,7 @@ static void test_optimisers() {
             const AdamW o = { lr, b1, b2, eps, decay, step };
             const StepSums half = { 0, 0, scale }, none = { NAN, NAN, NAN };
             for (auto& s : { half, none }) { // the second must do nothing
-                (adamw ? cpu::adamw_update : cpu::sgd_update)(w.data(), w.data(), m.data(), v.data(), g.data(), &s, o, n);
+                (adamw ? ref::adamw_update : ref::sgd_update)(w.data(), w.data(), m.data(), v.data(), g.data(), &s, o, n);
             }
             for (long i = 0; i < n; i++) {
                 const double gi = (double)scale * g[i];
@@ -264,7 +341,7 @@ static void test_optimisers() {
         if (adamw) { compare("adamw v", v, want_v, 1e-14); }
     }
     Numbers a = { 1, 2 }, b = { 10, 20 };
-    cpu::add(a.data(), b.data(), 2);
+    ref::add(a.data(), b.data(), 2);
     compare("add", a, { 11, 22 }, 0);
 }
 // everything that sums over rows, at sizes that several threads share: not one bit may change
@@ -277,15 +354,15 @@ static void test_threads() {
     for (int threads : { 1, 2, 3 }) {
         omp_set_num_threads(threads);
         Numbers out(N * C), mean(N), rstd(N), db(C), dx(N * C), dw(C), dwte(V * C), mm(N * C), dmm(C * C), losses(N), logits = x;
-        cpu::norm_forward(out.data(), mean.data(), rstd.data(), x.data(), w.data(), w.data(), 1e-5f, N, C);
-        cpu::norm_backward(dx.data(), dw.data(), db.data(), out.data(), x.data(), w.data(), mean.data(), rstd.data(), false, N, C);
-        cpu::embed_backward(dwte.data(), NULL, NULL, x.data(), tokens.data(), 1.5f, 1, N, C);
-        cpu::matmul_forward(mm.data(), x.data(), w.data(), NULL, NULL, N, C, C);
-        cpu::matmul_backward_weight(dmm.data(), x.data(), out.data(), N, C, C);
-        cpu::classifier(losses.data(), logits.data(), tokens.data(), 1, 0, N, C);
+        ref::norm_forward(out.data(), mean.data(), rstd.data(), x.data(), w.data(), w.data(), 1e-5f, N, C);
+        ref::norm_backward(dx.data(), dw.data(), db.data(), out.data(), x.data(), w.data(), mean.data(), rstd.data(), false, N, C);
+        ref::embed_backward(dwte.data(), NULL, NULL, x.data(), tokens.data(), 1.5f, 1, N, C);
+        ref::matmul_forward(mm.data(), x.data(), w.data(), NULL, NULL, N, C, C);
+        ref::matmul_backward_weight(dmm.data(), x.data(), out.data(), N, C, C);
+        ref::classifier(losses.data(), logits.data(), tokens.data(), 1, 0, N, C);
         StepSums sums = {};
-        cpu::loss_add(&sums, big.data(), big.size(), 7);
-        cpu::square_norm(&sums, big.data(), 1, big.size());
+        ref::loss_add(&sums, big.data(), big.size(), 7);
+        ref::square_norm(&sums, big.data(), 1, big.size());
         uint64_t h = hash_bytes(&sums, sizeof sums);
         for (auto* v : { &out, &mean, &rstd, &dx, &dw, &db, &dwte, &mm, &dmm, &losses, &logits }) { h = hash_bytes(v->data(), v->size() * sizeof(double), h); }
         if (threads == 1) { one = h; }
@@ -296,14 +373,16 @@ static void test_threads() {
 int main() {
     omp_set_num_threads(1);
     test_embed();
-    test_rmsnorm();
+    for (int kind = 0; kind < 8; kind++) { test_norm(kind & 1, kind & 2, kind & 4); }
     test_matmul();
-    test_rope();
+    for (int rot : { 6, 4, 2, 0 }) { test_rope(rot); }
     test_phi();
+    for (bool all : { false, true }) { test_qk_norm(all); }
+    for (int width : { 1, SHAPE.HS }) { test_gate(width); }
     test_heads();
     #define X_FFN(name, act, gated, ...) test_ffn(#name, ACT_##act, gated);
     FFN_VARIANTS(X_FFN)
-    test_classifier();
+    for (float cap : { 0.0f, 4.0f }) { test_classifier(cap); }
     test_optimisers();
     test_threads();
     return check_done();

@@ -1,0 +1,36 @@
+/*
+host.h -- what a backend on the CPU says of its device, which is the host itself: names of cuda/device.cuh.
+*/
+#ifndef HOST_H
+#define HOST_H
+#include "../common.h"
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+#ifndef REAL
+#define REAL float
+#endif
+
+namespace host {
+static const bool on_host = true;  // host code may read device memory as it is
+enum { head_rows = 512 };          // rows of logits alive at once: they stay in cache
+
+// what there is to compute with, in one line
+inline const std::string& device_start() {
+#ifdef _OPENMP
+    static const std::string once = strf("%d threads", omp_get_max_threads());
+#else
+    static const std::string once = "1 thread, built without OpenMP";
+#endif
+    return once;
+}
+
+inline void*  device_malloc(size_t bytes)                         { return xmalloc(bytes); }
+inline void   device_free(void* p)                                { free(p); }
+inline void   device_zero(void* p, size_t bytes)                  { memset(p, 0, bytes); }
+inline void   to_device(void* dst, const void* src, size_t bytes) { memcpy(dst, src, bytes); }
+inline void   to_host(void* dst, const void* src, size_t bytes)   { memcpy(dst, src, bytes); }
+inline void   device_sync()                                       {}
+inline size_t device_left()                                       { return SIZE_MAX; } // the system swaps
+} // namespace host
+#endif // HOST_H
