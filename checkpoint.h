@@ -5,6 +5,7 @@ checkpoint.h -- OUT/step_N/: the model as safetensors + config.json, optimizer.s
 #define CHECKPOINT_H
 #include "safetensors.h"
 #include "import.h"
+#include "import_gguf.h"
 
 static std::string config_json(const Arch& c, const Tokenizer& tok, const std::string& tokenizer_path) {
     const bool llama = is_llama(c);
@@ -131,20 +132,40 @@ static Arch arch_of_checkpoint(const Json& j, const Json& mine, const std::strin
     return c;
 }
 
-// config.json -> a model; dies if it wants another build. *tokenizer: what it was trained with
-static Arch checkpoint_arch(const std::string& dir, std::string* tokenizer) {
+// the GGUF file that the path is, or that a directory without a config.json has in it; "" if none
+static std::string checkpoint_gguf(const std::string& path) {
+    if (!is_dir(path)) { return ends_with(path, ".gguf") ? path : ""; }
+    return file_exists(path + "/config.json") ? "" : gguf_in(path);
+}
+
+// the config.json of a directory, or what a GGUF file has in its place; *where: its name for errors
+static Json checkpoint_config(const std::string& dir, std::string* where, std::string* tokenizer) {
+    const std::string gguf = checkpoint_gguf(dir);
+    if (!gguf.empty()) {
+        Gguf g = gguf_open(gguf);
+        const Json j = gguf_config(g);
+        *tokenizer = g.find("tokenizer.ggml.model") ? gguf : "";
+        weights_close(&g.weights);
+        *where = gguf;
+        return j;
+    }
     if (!is_dir(dir)) {
         die(EXIT_USER, dir + ": no such directory, wanted a checkpoint: "
-            "a directory with config.json and model.safetensors", "ls runs/*/");
+            "a directory with config.json and model.safetensors, or a GGUF file", "ls runs/*/");
     }
-    const std::string where = dir + "/config.json";
-    if (!file_exists(where)) {
+    *where = dir + "/config.json";
+    *tokenizer = file_exists(dir + "/tokenizer.json") ? dir + "/tokenizer.json" : "";
+    if (!file_exists(*where)) {
         die(EXIT_USER, dir + ": has no config.json, so it is not a checkpoint",
             "give a directory such as runs/NAME/step_1000");
     }
-    const Json j = json_file(where), *mine = j.get("train_sink");
-    std::string attn = "softmax";
-    *tokenizer = file_exists(dir + "/tokenizer.json") ? dir + "/tokenizer.json" : "";
+    return json_file(*where);
+}
+
+// config.json -> a model; dies if it wants another build. *tokenizer: what it was trained with
+static Arch checkpoint_arch(const std::string& dir, std::string* tokenizer) {
+    std::string where, attn = "softmax";
+    const Json j = checkpoint_config(dir, &where, tokenizer), *mine = j.get("train_sink");
     Arch c = mine ? arch_of_checkpoint(j, *mine, where, &attn, tokenizer) : arch_import(j, where);
     arch_settle(&c, where);
     checkpoint_check_build(dir, c, attn);
@@ -152,7 +173,9 @@ static Arch checkpoint_arch(const std::string& dir, std::string* tokenizer) {
 }
 
 static void checkpoint_load(Model* m, const std::string& dir) {
-    std::vector<Safetensors> files = { safetensors_open_dir(dir) };
+    const std::string path = checkpoint_gguf(dir);
+    Gguf g = path.empty() ? Gguf() : gguf_open(path);
+    std::vector<Safetensors> files = { path.empty() ? safetensors_open_dir(dir) : gguf_weights(&g) };
     tensors_load(m, files, "", m->master);
     tensors_all_used(m, files);
     ops::cast_to_real(m->params, m->master, m->num_params);

@@ -88,7 +88,7 @@ struct Flags {
 };
 static const struct { const char *name; char letter; const char *words, *help; } COMMANDS[] = {
     { "train",    't', "",           "train a model (the default command)" },
-    { "probe",    'p', "CHECKPOINT", "measure the sink in a checkpoint, ours or a Hugging Face LLaMA directory" },
+    { "probe",    'p', "CHECKPOINT", "measure the sink in a checkpoint, ours, a Hugging Face directory or a GGUF file" },
     { "generate", 'g', "CHECKPOINT", "write text with a checkpoint" },
     { "tokenize", 'k', "FILE...",    "text (.txt .jsonl .jsonl.zst .jsonl.gz, - standard input) to shards in --out" },
     { "bench",    'b', "",           "time training steps on random tokens" },

@@ -152,8 +152,13 @@ inline void weight_rows(const Weight& w, long r0, long r1, float* out) {
         const bool gguf = ends_with(w.file, ".gguf");
         die(EXIT_USER, w.file + ": tensor '" + w.name + "' is of type " + w.type->name + ", wanted "
             + (gguf ? GGUF_READABLE : "F32, F16, BF16 or F64"),
-            gguf ? "python3 scripts/import_gguf.py " + w.file + " NEW_DIRECTORY"
+            gguf ? "python3 scripts/import_gguf.py " + w.file + " NEW.gguf"
                  : "save the weights as one of these types");
+    }
+    if (w.pairs && w.shape.size() == 1) {                // a bias: each number is a row of its own
+        Weight column = w;
+        column.shape = { w.count, 1 };
+        return weight_rows(column, 0, w.count, out);
     }
     const long cols = w.cols(), row_bytes = cols / w.type->block * w.type->bytes;
     const unsigned char* data = (const unsigned char*)w.data;

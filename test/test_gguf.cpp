@@ -16,6 +16,7 @@ static FILE* const messages = open_memstream(&message, &message_bytes);
 #include "../gguf.h"
 #include "../safetensors.h"
 #include "../tokenizer.h"
+#include "../import_gguf.h"
 #undef exit
 #include "check.h"
 
@@ -409,6 +410,188 @@ static void test_tokenizer_refused() {
     unlink((dir + "/y.gguf").c_str());
 }
 
+// ---- a model ----
+
+// the inverse of what weight_rows undoes: pairs of rows side by side
+static std::vector<float> paired(const std::vector<float>& x, long rows, long per_head) {
+    const long cols = x.size() / rows, half = per_head / 2;
+    std::vector<float> y(x.size());
+    for (long r = 0; r < rows; r++) {
+        const long i = r % per_head, to = r - i + 2 * (i % half) + i / half;
+        std::copy(&x[r * cols], &x[r * cols] + cols, &y[to * cols]);
+    }
+    return y;
+}
+
+// a float that a half can hold: the top 10 bits of the fraction, for scales between 2^-14 and 2^15
+static uint16_t half_of(float x) {
+    const uint32_t u = bits_of_float(x);
+    return x == 0 ? 0 : (u >> 31) << 15 | ((u >> 23 & 255) - 112) << 10 | (u >> 13 & 1023);
+}
+
+// blocks of Q8_0: the largest of 32 numbers becomes 127 or less
+static std::string q8_0(const std::vector<float>& x) {
+    std::string s;
+    for (size_t i = 0; i < x.size(); i += 32) {
+        float most = 0;
+        for (int k = 0; k < 32; k++) { most = std::max(most, fabsf(x[i + k])); }
+        const uint16_t d = half_of(std::max(most / 126, 0x1p-14f));
+        s += le(d);
+        for (int k = 0; k < 32; k++) { s += (char)(int)roundf(x[i + k] / float_of_half(d)); }
+    }
+    return s;
+}
+
+static std::string raw(const std::vector<float>& x) { return std::string((const char*)x.data(), 4 * x.size()); }
+static std::string key_f32(const std::string& key, float x) { return str(key) + le<uint32_t>(GGUF_F32) + le(x); }
+
+static const std::vector<std::string> LLAMA = {
+    key_string("general.architecture", "llama"), key_u32("llama.block_count", 2), key_u32("llama.embedding_length", 32),
+    key_u32("llama.feed_forward_length", 64), key_u32("llama.attention.head_count", 4), key_u32("llama.attention.head_count_kv", 2),
+    key_u32("llama.context_length", 32), key_f32("llama.attention.layer_norm_rms_epsilon", 1e-5f),
+    key_u32("llama.rope.dimension_count", 8), key_f32("llama.rope.freq_base", 10000),
+};
+
+// what a converter makes of a checkpoint of ours: GGUF's names, q and k in pairs, matrices as Q8_0
+static std::string gguf_of(const Weights& w) {
+    std::vector<Entry> tensors;
+    std::string data;
+    for (auto& t : w.tensors) {
+        std::string name;
+        for (int l = 0; l < 3; l++) {
+            for (auto& row : GGUF_NAMES) {
+                std::string theirs = row[0], ours = row[1];
+                for (std::string* s : { &theirs, &ours }) { if (s->find('#') != std::string::npos) { s->replace(s->find('#'), 1, strf("%d", l)); } }
+                if (ours + ".weight" == t.name) { name = theirs + ".weight"; }
+            }
+        }
+        CHECK(!name.empty(), "no GGUF name for %s", t.name.c_str());
+        std::vector<float> x(t.count);
+        weight_rows(t, 0, t.rows(), x.data());
+        if (name.find("attn_q.") != std::string::npos || name.find("attn_k.") != std::string::npos) { x = paired(x, t.rows(), 8); }
+        data.resize((data.size() + 31) / 32 * 32);
+        const bool matrix = t.shape.size() == 2;
+        Entry e = { name, {}, matrix ? 8u : 0u, data.size() };
+        for (size_t d = t.shape.size(); d-- > 0;) { e.sizes.push_back(t.shape[d]); }
+        tensors.push_back(e);
+        data += matrix ? q8_0(x) : raw(x);
+    }
+    return file_of(LLAMA, tensors, data);
+}
+
+// a GGUF file of Q8_0 and the directory of its floats are the same model, to the bit
+static void test_model() {
+    const std::string binary = "build/cpu/train_sink ", run = dir + "/run", plain = dir + "/plain", file = dir + "/model.gguf";
+    const std::string tiny = "-d bb --bb-vocab 24 --layers 2 --heads 4 --kv-heads 2 --width 32 --ffn-width 64 --seq 32 -b 2 ";
+    const Ran r = check_run(binary + "train " + tiny + "--norm-eps 1e-5 -n 20 --lr 0.01 --eval-every 0 -o " + run);
+    if (!CHECK(r.code == 0, "training: %s", r.err.c_str())) { return; }
+    Weights w = safetensors_open_dir(run + "/step_20");
+    file_write(file, gguf_of(w));
+    Gguf g = gguf_open(file);
+    Weights ours = gguf_weights(&g);
+    CHECK(ours.tensors.size() == w.tensors.size(), "%zu tensors of %zu", ours.tensors.size(), w.tensors.size());
+    std::vector<std::vector<float>> floats;
+    std::vector<StOut> out;
+    floats.reserve(ours.tensors.size());
+    double apart = 0;
+    for (auto& t : ours.tensors) {
+        const Weight* was = w.find(t.name);
+        if (!CHECK(was && was->shape == t.shape, "%s: shape", t.name.c_str())) { return; }
+        floats.emplace_back(t.count);
+        std::vector<float> x(t.count);
+        weight_rows(t, 0, t.rows(), floats.back().data());
+        weight_rows(*was, 0, was->rows(), x.data());
+        for (long i = 0; i < t.count; i++) { apart = std::max(apart, (double)fabsf(x[i] - floats.back()[i])); }
+        out.push_back({ t.name, t.shape, floats.back().data() });
+    }
+    CHECK(apart > 1e-5 && apart < 0.02, "Q8_0 is %g from the floats", apart);
+    make_dirs(plain);
+    safetensors_write(plain + "/model.safetensors", out, "{\"format\":\"pt\"}");
+    file_write(plain + "/config.json", file_read(run + "/step_20/config.json"));
+    weights_close(&ours);
+    weights_close(&w);
+    const std::string probe = " -d bb --bb-vocab 24 --probe-len 31 --probe-seqs 5 --per-sequence --json " + dir;
+    const Ran a = check_run(binary + "probe " + file + probe + "/a.json"), b = check_run(binary + "probe " + plain + probe + "/b.json");
+    const Ran c = check_run(binary + "probe " + run + "/step_20" + probe + "/c.json");
+    if (!CHECK(a.code == 0 && b.code == 0 && c.code == 0, "probe: %s%s%s", a.err.c_str(), b.err.c_str(), c.err.c_str())) { return; }
+    auto numbers = [&](const char* name) { const std::string s = file_read(dir + name); return s.substr(s.find("\"probe_loss\"")); };
+    CHECK(numbers("/a.json").size() > 1000 && numbers("/a.json") == numbers("/b.json"), "the GGUF file and its floats are probed differently");
+    CHECK(numbers("/a.json") != numbers("/c.json"), "Q8_0 changed nothing");
+    // a directory with the file in it; and what says that it is none
+    make_dirs(dir + "/inside");
+    file_write(dir + "/inside/x.gguf", file_read(file));
+    const Ran d = check_run(binary + "probe " + dir + "/inside" + probe + "/d.json");
+    CHECK(d.code == 0 && numbers("/d.json") == numbers("/a.json"), "a directory with a GGUF file: %s", d.err.c_str());
+    file_write(dir + "/inside/y.gguf", "");
+    const Ran e = check_run(binary + "probe " + dir + "/inside" + probe + "/d.json");
+    CHECK(e.code == EXIT_USER && e.says("has several GGUF files"), "two GGUF files: %s", e.err.c_str());
+    remove_tree(dir + "/inside");
+    unlink(file.c_str());
+}
+
+// the keys as config.json, and keys and tensors that are refused
+static void test_config() {
+    typedef std::vector<std::string> Keys;
+    auto opened = [&](Keys more, const std::vector<Entry>& tensors, const std::string& data, Keys keys = LLAMA) {
+        for (auto& k : more) { keys.push_back(k); }
+        file_write(path, file_of(keys, tensors, data));
+        return gguf_open(path);
+    };
+    auto number = [](const Json& j, const char* key) { const Json* v = j.get(key); return v ? v->number : -1; };
+    const std::string zeros(8192, 0);
+    const std::vector<Entry> two = { { "token_embd.weight", { 32, 25 }, 0, 0 }, { "output.weight", { 32, 25 }, 0, 3200 } };
+    Gguf g = opened({ key_u32("llama.expert_count", 0), key_u32("llama.vocab_size", 99) }, two, zeros);
+    Json j = gguf_config(g);
+    CHECK(number(j, "hidden_size") == 32 && number(j, "num_hidden_layers") == 2 && number(j, "num_attention_heads") == 4 && number(j, "num_key_value_heads") == 2
+        && number(j, "intermediate_size") == 64 && number(j, "max_position_embeddings") == 32 && number(j, "rope_theta") == 10000 && number(j, "vocab_size") == 25
+        && (float)number(j, "rms_norm_eps") == 1e-5f && number(j, "tie_word_embeddings") == 0 && number(j, "attention_bias") == 0
+        && j.get("model_type")->string == "llama" && j.get("hidden_act")->string == "silu" && !j.get("partial_rotary_factor") && !j.get("rope_scaling"), "config.json of a GGUF file");
+    weights_close(&g.weights);
+    // a tied head, biases, which are in pairs too
+    std::string bias(8192, 0);
+    for (int i = 0; i < 32; i++) { const float x = i; memcpy(&bias[3200 + 4 * i], &x, 4); }
+    g = opened({}, { { "token_embd.weight", { 32, 25 }, 0, 0 }, { "blk.0.attn_q.bias", { 32 }, 0, 3200 } }, bias);
+    j = gguf_config(g);
+    CHECK(number(j, "tie_word_embeddings") == 1 && number(j, "attention_bias") == 1, "a tied head, biases");
+    Weights w = gguf_weights(&g);
+    std::vector<float> x(32);
+    const Weight* q = w.find("model.layers.0.self_attn.q_proj.bias");
+    if (CHECK(q && q->shape == std::vector<long>{ 32 } && q->rows() == 1, "the bias of q")) {
+        weight_rows(*q, 0, 1, x.data());
+        CHECK(x[1] == 2 && x[4] == 1 && x[8] == 8 && x[12] == 9, "the bias of q: got %g %g %g %g", x[1], x[4], x[8], x[12]);
+    }
+    weights_close(&w);
+    // LLaMA 3.2's divisors: 32 for slow frequencies, 1 for fast ones, between them its rule; one that is off is refused
+    std::string divisors;
+    for (int i = 0; i < 32; i++) {
+        const double f = pow(500000., -i / 32.), turns = 8192 * f / 6.283185307179586, s = (turns - 1) / 3;
+        divisors += le<float>(turns < 1 ? 32 : turns > 4 ? 1 : 1 / ((1 - s) / 32 + s));
+    }
+    const Keys llama32 = { key_string("general.architecture", "llama"), key_f32("llama.rope.freq_base", 500000) };
+    g = opened({}, { { "rope_freqs.weight", { 32 }, 0, 0 } }, divisors, llama32);
+    j = gguf_config(g);
+    const Json* rope = j.get("rope_scaling");
+    CHECK(rope && rope->get("rope_type")->string == "llama3" && number(*rope, "factor") == 32 && number(*rope, "high_freq_factor") == 4, "rope_freqs");
+    weights_close(&g.weights);
+    auto refuses = [&](Keys more, const std::vector<Entry>& tensors, const char* wanted, Keys keys = LLAMA, const std::string& data = std::string(8192, 0)) {
+        int code = 0;
+        rewind(messages);
+        try { Gguf g = opened(more, tensors, data, keys); gguf_config(g); gguf_weights(&g); } catch (Exit& e) { code = e.code; }
+        CHECK(code == EXIT_USER && said().find(wanted) != std::string::npos, "wanted \"%s\", got status %d, %s", wanted, code, said().c_str());
+    };
+    divisors[4 * 16 + 2] ^= 1;
+    refuses({}, { { "rope_freqs.weight", { 32 }, 0, 0 } }, "rope_freqs.weight: got", llama32, divisors);
+    refuses({}, {}, "general.architecture is 'mamba', wanted llama", { key_string("general.architecture", "mamba") });
+    refuses({}, {}, "general.architecture is ''", { key_u32("x", 1) });
+    refuses({ key_u32("llama.expert_count", 8) }, two, "the key 'llama.expert_count' is not understood");
+    refuses({ key_f32("llama.logit_scale", 2) }, two, "the key 'llama.logit_scale' is not understood");
+    refuses({ key_u32("llama.attention.value_length", 4) }, two, "keys and values of different lengths");
+    refuses({}, { { "blk.0.attn_foo.weight", { 4 }, 0, 0 } }, "the tensor 'blk.0.attn_foo.weight' is not understood");
+    refuses({}, { { "blk.0.attn_q.scale", { 4 }, 0, 0 } }, "the tensor 'blk.0.attn_q.scale' is not understood");
+    refuses({}, { { "output", { 4 }, 0, 0 } }, "the tensor 'output' is not understood");
+    refuses({}, { { "blk.0.attn_q.weight", { 4, 6 }, 0, 0 } }, "has 6 rows for 4 heads");
+}
+
 // ---- MXFP4 and directories of safetensors ----
 
 static void test_mxfp4() {
@@ -470,7 +653,7 @@ static void test_directory() {
     status("[", "not JSON");
     status("{\"weight_map\":{\"b\":" + s1 + "}}", "has no tensor 'b', but the index says so");
     status("{\"weight_map\":{\"a\":\"model-00003-of-00003.safetensors\"}}", "is not there, but the index names it");
-    status("{\"weight_map\":{\"a\":" + s1 + ",\"a\":" + s1 + "}}", "tensor 'a' is there twice");
+    status("{\"weight_map\":{\"a\":" + s1 + ",\"a\":" + s1 + "}}", "stands twice");
     // one file goes before an index
     safetensors_write(at + "/model.safetensors", { { "a", { 2 }, three } }, "{}");
     w = safetensors_open_dir(at);
@@ -488,6 +671,8 @@ int main() {
     test_fuzz(3000);
     test_tokenizers();
     test_tokenizer_refused();
+    test_config();
+    test_model();
     test_mxfp4();
     test_directory();
     remove_tree(dir);

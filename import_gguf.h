@@ -1,0 +1,206 @@
+/*
+import_gguf.h -- what a GGUF file says of a model, as Hugging Face would say it: the keys as a
+config.json, the tensors under its names, folded as it folds them. From there on import.h does not
+know the difference.
+
+A key that is not understood is an error that names it. TO ADD a family: a row of GGUF_MODELS, and
+what is new in it: rows of GGUF_CONFIG and GGUF_NAMES.
+*/
+#ifndef IMPORT_GGUF_H
+#define IMPORT_GGUF_H
+#include "gguf.h"
+
+// pairs: rows of q and k have rotary pairs side by side. add: from its norms to Hugging Face's.
+struct GgufModel { const char *arch, *model_type, *act; bool pairs; float add; };
+static const GgufModel GGUF_MODELS[] = {
+    { "llama", "llama", "silu", true, 0 },
+};
+
+// a key after the family's name, and its key in config.json; "" stands for one that changes nothing
+static const char* const GGUF_CONFIG[][2] = {
+    { "block_count", "num_hidden_layers" },
+    { "embedding_length", "hidden_size" },
+    { "feed_forward_length", "intermediate_size" },
+    { "context_length", "max_position_embeddings" },
+    { "attention.head_count", "num_attention_heads" },
+    { "attention.head_count_kv", "num_key_value_heads" },
+    { "attention.key_length", "head_dim" },
+    { "attention.layer_norm_rms_epsilon", "rms_norm_eps" },
+    { "rope.freq_base", "rope_theta" },
+    { "vocab_size", "" },                                // the rows of the embedding
+    { "attention.value_length", "" },                    // gguf_config looks at these two itself
+    { "rope.dimension_count", "" },
+    { "rope.scaling.finetuned", "" },
+};
+
+// a tensor and its name there; # is the number of a layer
+static const char* const GGUF_NAMES[][2] = {
+    { "token_embd", "model.embed_tokens" },
+    { "output_norm", "model.norm" },
+    { "output", "lm_head" },
+    { "blk.#.attn_norm", "model.layers.#.input_layernorm" },
+    { "blk.#.attn_q", "model.layers.#.self_attn.q_proj" },
+    { "blk.#.attn_k", "model.layers.#.self_attn.k_proj" },
+    { "blk.#.attn_v", "model.layers.#.self_attn.v_proj" },
+    { "blk.#.attn_output", "model.layers.#.self_attn.o_proj" },
+    { "blk.#.ffn_norm", "model.layers.#.post_attention_layernorm" },
+    { "blk.#.ffn_gate", "model.layers.#.mlp.gate_proj" },
+    { "blk.#.ffn_up", "model.layers.#.mlp.up_proj" },
+    { "blk.#.ffn_down", "model.layers.#.mlp.down_proj" },
+};
+
+inline void json_put(Json* j, const char* key, double number) {
+    Json v;
+    v.type = Json::NUMBER;
+    v.number = number;
+    v.string = strf("%.9g", number);
+    j->fields.push_back({ key, v });
+}
+
+inline void json_put(Json* j, const char* key, const char* text) {
+    Json v;
+    v.type = Json::STRING;
+    v.string = text;
+    j->fields.push_back({ key, v });
+}
+
+inline void json_put(Json* j, const char* key, bool yes) {
+    Json v;
+    v.type = Json::BOOL;
+    v.number = yes;
+    j->fields.push_back({ key, v });
+}
+
+inline const GgufModel& gguf_model(const Gguf& g) {
+    const std::string arch = gguf_string(g, "general.architecture");
+    std::string known;
+    for (auto& m : GGUF_MODELS) {
+        if (arch == m.arch) { return m; }
+        known += std::string(known.empty() ? "" : ", ") + m.arch;
+    }
+    die(EXIT_USER, g.weights.path + ": general.architecture is '" + arch + "', wanted " + known,
+        "give its Hugging Face directory, config.json and .safetensors");
+}
+
+// rope_freqs.weight: by what each frequency is divided. LLaMA 3.1 and 3.2 have it. It must be what
+// their rule makes (rope_type llama3); the rule's factor is then the largest of them.
+inline void gguf_rope_factors(const Gguf& g, Json* config, double theta) {
+    const Weight* w = g.weights.find("rope_freqs.weight");
+    if (!w) { return; }
+    std::vector<float> by(w->count);
+    weight_rows(*w, 0, w->rows(), by.data());
+    const double factor = by.empty() ? 1 : *std::max_element(by.begin(), by.end());
+    const double context = 8192, low = 1, high = 4;
+    for (long i = 0; i < w->count; i++) {
+        const double turns = context * pow(theta, -(double)i / w->count) / 6.283185307179586;
+        const double blend = std::min(1.0, std::max(0.0, (turns - low) / (high - low)));
+        const double wanted = 1 / ((1 - blend) / factor + blend);
+        if (!(fabs(by[i] - wanted) <= 1e-4 * wanted)) {
+            die(EXIT_USER, strf("%s: rope_freqs.weight: got %g at %ld, wanted %g, LLaMA 3's rule",
+                g.weights.path.c_str(), by[i], i, wanted), "give its Hugging Face directory");
+        }
+    }
+    Json rope;
+    rope.type = Json::OBJECT;
+    json_put(&rope, "rope_type", "llama3");
+    json_put(&rope, "factor", factor);
+    json_put(&rope, "low_freq_factor", low);
+    json_put(&rope, "high_freq_factor", high);
+    json_put(&rope, "original_max_position_embeddings", context);
+    config->fields.push_back({ "rope_scaling", rope });
+}
+
+// The config.json that this file's keys stand for.
+inline Json gguf_config(const Gguf& g) {
+    const GgufModel& model = gguf_model(g);
+    const std::string arch = std::string(model.arch) + ".";
+    Json config;
+    config.type = Json::OBJECT;
+    json_put(&config, "model_type", model.model_type);
+    json_put(&config, "hidden_act", model.act);
+    for (auto& v : g.values) {
+        const std::string& key = v.first;
+        const std::string group = key.substr(0, key.find('.'));
+        if (group == "general" || group == "tokenizer" || group == "quantize") { continue; }
+        const char* name = NULL;
+        for (auto& row : GGUF_CONFIG) { if (key == arch + row[0]) { name = row[1]; } }
+        const bool no_experts = key == arch + "expert_count" || key == arch + "expert_used_count";
+        if (no_experts && gguf_number(g, key, 0) == 0) { continue; }
+        if (!name) {
+            die(EXIT_USER, g.weights.path + ": the key '" + key + "' is not understood, and may "
+                "change what the model computes", "give its Hugging Face directory");
+        }
+        if (*name) { json_put(&config, name, gguf_number(g, key, 0)); }
+    }
+    auto number = [&](const char* key, double otherwise) {
+        return gguf_number(g, arch + key, otherwise);
+    };
+    const double heads = number("attention.head_count", 0), width = number("embedding_length", 0);
+    const double head = number("attention.key_length", heads > 0 ? width / heads : 0);
+    const double turns = number("rope.dimension_count", head);
+    if (number("attention.value_length", head) != head) {
+        die(EXIT_USER, g.weights.path + ": keys and values of different lengths", "another model");
+    }
+    if (turns != head) { json_put(&config, "partial_rotary_factor", turns / head); }
+    gguf_rope_factors(g, &config, number("rope.freq_base", 10000));
+    const Weight* embedding = g.weights.find("token_embd.weight");
+    json_put(&config, "vocab_size", embedding ? (double)embedding->rows() : 0);
+    json_put(&config, "tie_word_embeddings", !g.weights.find("output.weight"));
+    json_put(&config, "attention_bias", g.weights.find("blk.0.attn_q.bias") != NULL);
+    json_put(&config, "mlp_bias", g.weights.find("blk.0.ffn_up.bias") != NULL);
+    return config;
+}
+
+// Hugging Face's name of "blk.3.attn_q.weight"; "" if it is not known.
+inline std::string gguf_name(const std::string& name) {
+    const size_t dot = name.rfind('.');
+    const std::string end = dot == std::string::npos ? "" : name.substr(dot);
+    std::string layer, stem = name.substr(0, dot);
+    if (stem.compare(0, 4, "blk.") == 0) {
+        const size_t digits = stem.find_first_not_of("0123456789", 4);
+        layer = stem.substr(4, digits == std::string::npos ? digits : digits - 4);
+        stem.replace(4, layer.size(), "#");
+    }
+    for (auto& row : GGUF_NAMES) {
+        if (stem != row[0] || (end != ".weight" && end != ".bias")) { continue; }
+        std::string out = row[1];
+        const size_t number = out.find('#');
+        if (number != std::string::npos) { out.replace(number, 1, layer); }
+        return out + end;
+    }
+    return "";
+}
+
+// The file's tensors as Hugging Face has them. Takes the map over from g.
+inline Weights gguf_weights(Gguf* g) {
+    const GgufModel& model = gguf_model(*g);
+    const std::string arch = std::string(model.arch) + ".";
+    const long heads = (long)gguf_number(*g, arch + "attention.head_count", 0);
+    const long kv = (long)gguf_number(*g, arch + "attention.head_count_kv", heads);
+    Weights out;
+    out.path = g->weights.path;
+    out.maps.swap(g->weights.maps);
+    for (Weight w : g->weights.tensors) {
+        if (w.name == "rope_freqs.weight") { continue; } // gguf_config has read it
+        const std::string name = gguf_name(w.name);
+        if (name.empty()) {
+            die(EXIT_USER, w.file + ": the tensor '" + w.name + "' is not understood",
+                "give the model's Hugging Face directory");
+        }
+        const bool q = w.name.find(".attn_q.") != std::string::npos;
+        const bool k = w.name.find(".attn_k.") != std::string::npos;
+        if (model.pairs && (q || k)) {
+            const long rows = w.shape.empty() ? 1 : w.shape[0], n = q ? heads : kv;
+            if (n < 1 || rows % n || rows / n % 2) {
+                die(EXIT_USER, strf("%s: tensor '%s' has %ld rows for %ld heads, wanted pairs of "
+                    "rows in each", w.file.c_str(), w.name.c_str(), rows, n), GGUF_DAMAGED);
+            }
+            w.pairs = rows / n;
+        }
+        if (ends_with(w.name, "norm.weight")) { w.add = model.add; }
+        w.name = name;
+        weights_add(&out, w);
+    }
+    return out;
+}
+#endif // IMPORT_GGUF_H
