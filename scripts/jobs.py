@@ -73,7 +73,7 @@ def whole(flag, text, low, high):
 
 def run_name(make, pairs):
     """The name of a run's directory: ATTN=sigmoid,lr=0.001"""
-    words = make.split() + [f"{flag.lstrip('-')}={value}" for flag, value in pairs]
+    words = make.split() + [flag.lstrip("-") + f"={value}" * (value != "") for flag, value in pairs]
     return re.sub(r"[^A-Za-z0-9_=.,+-]", "_", ",".join(words)) or "default"
 
 

@@ -468,6 +468,8 @@ def table(paths, options):
         if not rows:
             die(f"{path}: got no rows, wanted one or more", "write it again: scripts/reproduce")
         columns = columns_of(results)
+        paper = any(runlog.is_number(c[1](row)) for c in columns for row in rows)
+        against = ": ours against the paper's" if paper else ""
         figure, axes = panels(max(1, len(columns)), 4.0, 1.4 + 0.42 * len(rows), sharey=True)
         for (name, paper, ours), ax in zip(columns, axes):
             bars(ax, rows, paper, ours)
@@ -477,7 +479,7 @@ def table(paths, options):
         if not others:
             axes[0].set_title("Sink$_1$ (%)")
         scale = f"{results.get('scale', '')}, {results.get('data', '')}, commit {results.get('commit', '')}"
-        headline(figure, [], plain(f"{results['table']}: ours against the paper's. {scale}"))
+        headline(figure, [], plain(f"{results['table']}{against}. {scale}"))
         legend_below(figure, axes[0])
         yield "table-" + os.path.splitext(os.path.basename(path))[0], figure
 

@@ -79,6 +79,8 @@ def results_data(results):
         row["why_not"] = runlog.why_not(row)
         row["ours"] = [{k: o.get(k) for k in ("seed", "run", "status", "tokens")} for o in row.get("ours") or []]
     results["same_data"] = runlog.same_data(results)
+    results["has_paper"] = any(x is not None for row in results["rows"]
+                               for x in [s[1] for s in row["sinks"]] + [row["star"][0], row["loss"][0]])
     return results
 
 
