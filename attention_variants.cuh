@@ -72,7 +72,7 @@ struct Attn_sigmoid : AttnBase {
 };
 struct Attn_sigmoid_norm : Attn_sigmoid { static constexpr ZKind Z = Z_SUM; };
 struct Attn_elu1 : AttnBase {
-    template <class F> HD static F sim(F s)       { return s > 0 ? s + F(1) : exp_(min_(s, F(0))); }
+    template <class F> HD static F sim(F s)       { return max_(s, F(0)) + exp_(min_(s, F(0))); }
     template <class F> HD static F dsim(F, F w)   { return min_(w, F(1)); }      // 1 above 0, e^s below
 };
 struct Attn_elu1_norm : Attn_elu1 { static constexpr ZKind Z = Z_SUM; };
@@ -145,15 +145,15 @@ struct Pe_learnable : PeBase { static constexpr bool learnable = true; };
 struct Pe_relative  : PeBase {
     static constexpr bool score_bias = true;
     template <class F> HD static F bias(int distance, int, int) { // 32 buckets, distances from 128 on share the last
-        if (distance < 16)   { return F(distance > 0 ? distance : 0); }
-        if (distance >= 128) { return F(31); }
-        return F(16 + (int)(logf(distance / 16.0f) / logf(8.0f) * 16.0f));
+        const F log_8 = log_(F(max_(distance, 16)) * F(1 / 16.0)) * F(1 / 2.0794415416798357);  // 0 at 16, 1 at 128
+        const int far = min_(16 + (int)(log_8 * F(16)), 31);
+        return F(distance < 16 ? max_(distance, 0) : far);
     }
 };
 struct Pe_alibi : PeBase {
     static constexpr bool score_bias = true;
     template <class F> HD static F bias(int distance, int h, int NH) { // a prefix key that lies ahead counts as near
-        return distance > 0 ? F(-distance) * F(exp2f(-8.0f * (h + 1) / NH)) : F(0);
+        return F(min_(-distance, 0)) * F(exp2f(-8.0f * (h + 1) / NH));
     }
 };
 
@@ -325,7 +325,7 @@ template <class R> HD const R* attn_star(const R* star, AttnShape s, int g) {
 template <class Bi, class R> HD const R* attn_column(const R* star, AttnShape s, int h) {
     return Bi::column != LOGIT_COLUMN ? attn_star(star, s, h / (s.NH / s.KV)) : s.bias_shared ? star : star + h;
 }
-HD bool attn_sees(AttnShape s, int t, int j) { return (j <= t && (!s.window || j > t - s.window)) || j < s.prefix; }
+HD bool attn_sees(AttnShape s, int t, int j) { return ((j <= t) & (!s.window | (j > t - s.window))) | (j < s.prefix); }
 // of a tile of queries t0 <= t < t1 and keys j0 <= j < j1: is none visible, are all
 HD bool attn_tile_empty(AttnShape s, int t0, int t1, int j0, int j1) {
     return (j0 >= t1 || (s.window && j1 - 1 <= t0 - s.window)) && j0 >= s.prefix;
@@ -350,7 +350,7 @@ template <class A, class F> HD F attn_term(F s, F m) {
 // what that adds to the sum under Z
 template <class A, class F> HD F attn_mass(F w, F p) {
     if (A::Z == Z_ABS) { return w < 0 ? -w : w; }
-    return A::Z != Z_PNORM ? w : w > 0 ? exp_(p * log_(w)) : F(0);
+    return A::Z == Z_PNORM ? exp_(p * log_(w)) : w;         // w = 0: exp(-inf)
 }
 // and what v is multiplied with
 template <class A, class F> HD F attn_share(F w) { return A::Z == Z_ABS ? max_(w, F(0)) : w; }
@@ -390,7 +390,7 @@ template <class A, class F> HD F attn_delta(F do_o, F stat1, F alpha) {
 // weight = A_j, dweight = do . v_j
 template <class A, class F> HD F attn_ds(F s, F weight, F dweight, F stat0, F stat1, F delta, F p, F alpha) {
     if constexpr (A::Z == Z_PNORM) { // f' (w/Z)^(p-1) / Z = (f'/f) (w/Z)^p, finite also where w -> 0 and p < 1
-        F share = weight > 0 ? exp_(p * log_(weight / alpha)) : F(0);
+        F share = exp_(p * log_(weight / alpha));          // weight 0: exp(-inf)
         F w = A::exp_family ? F(1) : weight / stat0;
         return (weight * dweight - alpha * delta * share) * A::dlog(w);
     }

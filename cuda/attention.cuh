@@ -12,20 +12,10 @@
 #include "device.cuh"
 namespace cuda {
 
-// the score of query t and key j from their dot product; full: nothing of the tile is masked
-template <class A, class Pe>
-DEVICE float attn_score(float dot, float scale, bool full, int t, int j, int h, const AttnShape& s) {
+// the score of query t and key j from their dot product
+template <class A, class Pe> DEVICE float attn_score(float dot, float scale, int t, int j, int h, const AttnShape& s) {
     const float score = attn_capped<A>(dot * scale + Pe::template bias<float>(t - j, h, s.NH), s.cap);
-    return full || (j < s.T && attn_sees(s, t, j)) ? score : attn_masked<A, float>();
-}
-// from the dot products x = q.k and y = do.v to the weight and ds / sqrt(HS), in place
-template <class A, class Pe>
-DEVICE void weight_ds(float& x, float& y, float scale, float alpha, bool full, int t, int j, int h,
-                      float stat0, float stat1, float delta, const AttnShape& s) {
-    const bool sees = full || (t < s.T && j < s.T && attn_sees(s, t, j));
-    const float score = attn_score<A, Pe>(x, scale, full, t, j, h, s);
-    x = sees ? attn_weight<A>(score, stat0, stat1) : 0.0f;
-    y = sees ? attn_ds<A>(score, x, y, stat0, stat1, delta, s.p, alpha) * attn_slope<A>(score, s.cap) * scale : 0.0f;
+    return attn_sees(s, t, j) ? score : attn_masked<A, float>();
 }
 DEVICE float warp_dot(const real* a, const real* b, int HS) { // NULL counts as zero
     float sum = 0;
@@ -45,31 +35,41 @@ HD const real* head_q(const real* qkv, const AttnShape& s, int b, int h) {
 HD const real* head_k(const real* qkv, const AttnShape& s, int b, int g) { return head_q(qkv, s, b, s.NH + g); }
 HD const real* head_v(const real* qkv, const AttnShape& s, int b, int g) { return head_q(qkv, s, b, s.NH + s.KV + g); }
 
-// ---- what backward needs of a row beside stat: delta, and of the extra column its weight and ds. Row t of head h of
-// sequence b is number (b NH + h) T + t in all three. A warp per row
-struct RowStats { float *delta, *w_star, *ds_star; };
+// ---- what backward needs of a row: in `row` (B NH, TP, 2) the number that makes weights of its scores, and delta; of the
+// extra column its weight and ds, in row t of head h of sequence b, number (b NH + h) T + t. TP is T rounded up to 64; the
+// rows added have weights of 0, and so have 64 more at the end: whoever loads rows loads 64. A warp per row
+struct RowStats { float *row, *w_star, *ds_star; int TP; };
+typedef Vec<float, 2> RowStat;
+inline int rows_padded(int T) { return CEIL_DIV(T, 64) * 64; }
+DEVICE RowStat row_stat(const RowStats& r, int bh, int t) { return load<2>(r.row + ((long)bh * r.TP + t) * 2); }
 
 template <class A, class Bi> __global__ void __launch_bounds__(128)
 attention_rows_kernel(RowStats r, const real* dout, const real* out, const acc* stat, const real* qkv,
                       const real* kstar, const real* vstar, AttnShape s) {
-    const long row = (long)blockIdx.x * 4 + threadIdx.x / 32;
-    if (row >= (long)s.B * s.NH * s.T) { return; }
-    const int b = row / s.T / s.NH, h = row / s.T % s.NH, t = row % s.T, g = h / (s.NH / s.KV);
-    const long o = ((long)b * s.T + t) * s.NH * s.HS + h * s.HS;
+    const long padded = (long)blockIdx.x * 4 + threadIdx.x / 32;
+    const int bh = padded / r.TP, t = padded % r.TP, b = bh / s.NH, h = bh % s.NH, g = h / (s.NH / s.KV);
+    const bool first = threadIdx.x % 32 == 0;
+    if (bh > s.B * s.NH || (bh == s.B * s.NH && t >= 64)) { return; }
+    if (t >= s.T || bh == s.B * s.NH) {
+        if (first) { store<2>(r.row + padded * 2, RowStat{{A::exp_family ? INFINITY : 0.0f, 0.0f}}); }
+        return;
+    }
+    const long row = (long)bh * s.T + t, o = ((long)b * s.T + t) * s.NH * s.HS + h * s.HS;
     const float alpha = attn_alpha<A, float>(s), scale = s.scale;
     const float stat0 = stat[row * 2], stat1 = stat[row * 2 + 1];
     const float delta = attn_delta<A>(warp_dot(dout + o, out + o, s.HS), stat1, alpha);
-    if (threadIdx.x % 32 == 0) { r.delta[row] = delta; }
+    // of the exp family one number, -log2 of what exp(score) is multiplied with: enough where weights are rounded to bf16
+    if (first) { store<2>(r.row + padded * 2, RowStat{{A::exp_family ? (stat0 + stat1) * LOG2_E : stat0, delta}}); }
     if (Bi::column) {
         const real *q = head_q(qkv, s, b, h) + (long)t * attn_row(s);
         const float s_star = star_score<A, Bi>(q, kstar, h, s), w_star = attn_weight<A>(s_star, stat0, stat1);
         const float dw_star = warp_dot(dout + o, attn_star(vstar, s, g), s.HS);
-        const float ds = attn_ds<A>(s_star, w_star, dw_star, stat0, stat1, delta, s.p, alpha);
-        const float ds_star = Bi::column == LOGIT_COLUMN ? ds : ds * attn_slope<A>(s_star, s.cap) * scale;
-        if (threadIdx.x % 32 == 0) { r.w_star[row] = w_star; r.ds_star[row] = ds_star; }
+        float ds_star = attn_ds<A>(s_star, w_star, dw_star, stat0, stat1, delta, s.p, alpha);
+        if (Bi::column == KEY_COLUMN) { ds_star *= attn_slope<A>(s_star, s.cap); }
+        if (first) { r.w_star[row] = w_star; r.ds_star[row] = ds_star; }
     }
 }
-// part_k, part_v (B NH / KV, parts of T, KV, HS) = sums over 64 queries of ds* q and of A* do
+// part_k, part_v (B NH / KV, parts of T, KV, HS) = sums over 64 queries of scale ds* q and of A* do
 enum { STAR_ROWS = 64 };
 __global__ void __launch_bounds__(128)
 attention_dstar_kernel(float* part_k, float* part_v, const real* dout, RowStats r, const real* qkv, AttnShape s) {
@@ -83,7 +83,7 @@ attention_dstar_kernel(float* part_k, float* part_v, const real* dout, RowStats 
             dk += r.ds_star[row] * (float)head_q(qkv, s, b, h)[(long)t * attn_row(s) + c];
             dv += r.w_star[row] * (float)dout[((long)b * s.T + t) * s.NH * s.HS + h * s.HS + c];
         }
-        part_k[at + c] = dk;
+        part_k[at + c] = dk * (float)s.scale;
         part_v[at + c] = dv;
     }
 }
@@ -149,7 +149,7 @@ attention_panel_forward_kernel(real* w, real* out, acc* stat, const float* dots,
     if (n >= x.count * rows) { return; }
     const int b = x.b + n / rows, t = x.t0 + n % rows, g = x.h / (s.NH / s.KV);
     const float scale = s.scale, alpha = attn_alpha<A, float>(s), *dots_t = dots + (long)n * x.ld;
-    auto score = [&](int j) { return attn_score<A, Pe>(dots_t[j], scale, false, t, x.j0 + j, x.h, s); };
+    auto score = [&](int j) { return attn_score<A, Pe>(dots_t[j], scale, t, x.j0 + j, x.h, s); };
     float s_star = 0, m = attn_least<A, float>(), l = 0, st[2];
     if (Bi::column) {
         s_star = star_score<A, Bi>(head_q(qkv, s, b, x.h) + (long)t * attn_row(s), kstar, x.h, s);
@@ -181,16 +181,18 @@ attention_panel_backward_kernel(real* w, real* ds, real* dqkv, const float* dots
     const int b = x.b + n / rows, t = x.t0 + n % rows;
     const long row = ((long)b * s.NH + x.h) * s.T + t, at = (long)n * x.ld;
     const float scale = s.scale, alpha = attn_alpha<A, float>(s);
-    const float stat0 = stat[row * 2], stat1 = stat[row * 2 + 1], delta = r.delta[row];
+    const float stat0 = stat[row * 2], stat1 = stat[row * 2 + 1], delta = row_stat(r, b * s.NH + x.h, t).v[1];
     for (int j = lane; j < x.j1 - x.j0; j += 32) {
-        float weight = dots[at + j], d = dw[at + j];
-        weight_ds<A, Pe>(weight, d, scale, alpha, false, t, x.j0 + j, x.h, stat0, stat1, delta, s);
-        w[at + j] = real(weight);
-        ds[at + j] = real(d);
+        const bool sees = attn_sees(s, t, x.j0 + j);
+        const float score = attn_score<A, Pe>(dots[at + j], scale, t, x.j0 + j, x.h, s);
+        const float weight = attn_weight<A>(score, stat0, stat1);
+        w[at + j] = real(sees ? weight : 0.0f);
+        const float d = attn_ds<A>(score, weight, dw[at + j], stat0, stat1, delta, s.p, alpha) * attn_slope<A>(score, s.cap);
+        ds[at + j] = real(sees ? d * scale : 0.0f);
     }
-    const real* ks = attn_column<Bi>(kstar, s, x.h);
-    for (int i = lane; Bi::column == KEY_COLUMN && ks && i < s.HS; i += 32) {
-        dqkv[((long)b * s.T + t) * attn_row(s) + x.h * s.HS + i] = real(r.ds_star[row] * (float)ks[i]);
+    const real* ks = Bi::column == KEY_COLUMN ? attn_column<Bi>(kstar, s, x.h) : NULL;
+    for (int i = lane; ks && i < s.HS; i += 32) {
+        dqkv[((long)b * s.T + t) * attn_row(s) + x.h * s.HS + i] = real(r.ds_star[row] * scale * (float)ks[i]);
     }
 }
 // rows of dqkv, from the columns of a key head g on, <- dk, dv (count, T, HS) of sequences b0..
@@ -283,33 +285,60 @@ DEVICE int next_queries(const AttnShape& s, int j0, int keys, int at, int querie
     return at;
 }
 // where 8 columns of a row of a tile (rows, HS) stand: swizzled, so that 8 rows of ldmatrix meet 8 groups of banks
-template <int HS> DEVICE bf16* tile_at(bf16* tile, int row, int chunk) {
-    return tile + row * HS + 8 * (HS % 64 == 0 ? chunk ^ (row & 7) : (chunk & ~3) | ((chunk ^ (row >> 1)) & 3));
+template <int HS> HD constexpr int tile_offset(int row, int chunk) {
+    return row * HS + 8 * (HS % 64 == 0 ? chunk ^ (row & 7) : (chunk & ~3) | ((chunk ^ (row >> 1)) & 3));
 }
-// rows from.. of x, those from T on as zeros; arrives with the next cp_async_commit
-template <int HS, int ROWS> DEVICE void tile_load(bf16* tile, const bf16* x, long stride, int from, int T) {
-    #pragma unroll 1
-    for (int i = threadIdx.x; i < ROWS * HS / 8; i += 128) {
-        const int row = i / (HS / 8), chunk = i % (HS / 8), t = from + row;
-        cp_async(tile_at<HS>(tile, row, chunk), x + min(t, T - 1) * stride + chunk * 8, t < T);
-    }
-}
-// c (16 MT, N) = rows a0.. of a times rows of b, over the head dimension
-template <int HS, int MT, int N> DEVICE void product_rows(float (&c)[MT][N / 8][4], bf16* a, int a0, bf16* b) {
-    const int lane = threadIdx.x % 32;
-    #pragma unroll
-    for (int m = 0; m < MT; m++) {
+template <int HS> DEVICE bf16* tile_at(bf16* tile, int row, int chunk) { return tile + tile_offset<HS>(row, chunk); }
+// where ldmatrix finds its lane's row and, of columns 16 k.., the half that it reads. The swizzle comes back every V steps
+// of k and every 8 rows: V numbers serve the whole tile, all else is constant
+template <int HS> struct LaneChunks {
+    enum { V = HS % 64 == 0 ? 4 : 2 };
+    int at[V];
+    DEVICE LaneChunks(int row, int half) {
         #pragma unroll
-        for (int n = 0; n < N / 8; n++) { c[m][n][0] = c[m][n][1] = c[m][n][2] = c[m][n][3] = 0; }
+        for (int k = 0; k < V; k++) { at[k] = tile_offset<HS>(row, 2 * k + half); }
     }
+    DEVICE int operator()(int rows, int k) const { return at[k % V] + rows * HS + k / V * V * 16; }
+};
+template <int HS> DEVICE LaneChunks<HS> lanes_by_column() { // matrices: rows 0-7, 8-15, then their right halves
+    return LaneChunks<HS>(threadIdx.x % 16, threadIdx.x % 32 / 16);
+}
+template <int HS> DEVICE LaneChunks<HS> lanes_by_row() {    // rows 0-7, their right half, then rows 8-15
+    return LaneChunks<HS>(threadIdx.x % 32 / 16 * 8 + threadIdx.x % 8, threadIdx.x / 8 % 2);
+}
+// rows from.. of x, those from T on as zeros; arrives with the next cp_async_commit. W threads a row, each with every
+// W-th chunk of 16 bytes: R rows further the swizzle is the same, so addresses are constants apart
+template <bool WHOLE, int HS, int ROWS> DEVICE void tile_load_part(bf16* tile, const bf16* x, long stride, int rows) {
+    constexpr int W = HS % 64 == 0 ? 8 : 4, R = 128 / W;
+    const int row = threadIdx.x / W, chunk = threadIdx.x % W;
+    const bf16* at = x + row * stride + chunk * 8;
+    tile = tile_at<HS>(tile, row, chunk);
+    #pragma unroll
+    for (int i = 0; i < ROWS; i += R, at += R * stride) {
+        if (i + R > ROWS && row >= ROWS - i) { break; }
+        const bool valid = WHOLE || row + i < rows;
+        #pragma unroll
+        for (int c = 0; c < HS / 8; c += W) { cp_async(tile + i * HS + c * 8, valid ? at + c * 8 : x, valid); }
+    }
+}
+template <int HS, int ROWS> DEVICE void tile_load(bf16* tile, const bf16* x, long stride, int from, int T) {
+    x += from * stride;
+    if (from + ROWS <= T) { tile_load_part<true, HS, ROWS>(tile, x, stride, ROWS); }
+    else                  { tile_load_part<false, HS, ROWS>(tile, x, stride, T - from); }
+}
+// c (16 MT, N) = 16 MT rows of a times rows of b, over the head dimension
+template <int HS, int MT, int N>
+DEVICE void product_rows(float (&c)[MT][N / 8][4], bf16* a, bf16* b, LaneChunks<HS> by_column, LaneChunks<HS> by_row) {
+    #pragma unroll
+    for (int i = 0; i < MT * N / 2; i++) { c[i / (N / 2)][i / 4 % (N / 8)][i % 4] = 0; }
     #pragma unroll
     for (int k = 0; k < HS / 16; k++) {
         uint32_t fa[MT][4], fb[4];
         #pragma unroll
-        for (int m = 0; m < MT; m++) { ldmatrix(fa[m], tile_at<HS>(a, a0 + 16 * m + lane % 16, 2 * k + lane / 16)); }
+        for (int m = 0; m < MT; m++) { ldmatrix(fa[m], a + by_column(16 * m, k)); }
         #pragma unroll
         for (int n = 0; n < N / 16; n++) {
-            ldmatrix(fb, tile_at<HS>(b, 16 * n + lane / 16 * 8 + lane % 8, 2 * k + lane / 8 % 2));
+            ldmatrix(fb, b + by_row(16 * n, k));
             #pragma unroll
             for (int m = 0; m < MT; m++) {
                 mma(c[m][2 * n], fa[m], fb[0], fb[1]);
@@ -320,8 +349,7 @@ template <int HS, int MT, int N> DEVICE void product_rows(float (&c)[MT][N / 8][
 }
 // c (16 MT, HS) += w (16 MT, N), in registers, times the N rows of x
 template <int HS, int MT, int N>
-DEVICE void product_weights(float (&c)[MT][HS / 8][4], const float (&w)[MT][N / 8][4], bf16* x) {
-    const int lane = threadIdx.x % 32;
+DEVICE void product_weights(float (&c)[MT][HS / 8][4], const float (&w)[MT][N / 8][4], bf16* x, LaneChunks<HS> by_column) {
     #pragma unroll
     for (int k = 0; k < N / 16; k++) {
         uint32_t fa[MT][4], fb[4];
@@ -333,7 +361,7 @@ DEVICE void product_weights(float (&c)[MT][HS / 8][4], const float (&w)[MT][N / 
         }
         #pragma unroll
         for (int n = 0; n < HS / 16; n++) {
-            ldmatrix_trans(fb, tile_at<HS>(x, 16 * k + lane % 16, 2 * n + lane / 16));
+            ldmatrix_trans(fb, x + by_column(16 * k, n));
             #pragma unroll
             for (int m = 0; m < MT; m++) {
                 mma(c[m][2 * n], fa[m], fb[0], fb[1]);
@@ -385,6 +413,10 @@ template <int HS> DEVICE void rows_turn(float (&c)[HS / 8][4], const float* turn
         }
     }
 }
+template <int HS> DEVICE void rows_scale(float (&c)[HS / 8][4], float f) {
+    #pragma unroll
+    for (int i = 0; i < HS / 2; i++) { c[i / 4][i % 4] *= f; }
+}
 // sums and maxima over the 4 lanes that share a row
 DEVICE float quad_sum(float v) { v += __shfl_xor_sync(~0u, v, 1); return v + __shfl_xor_sync(~0u, v, 2); }
 DEVICE float quad_max(float v) {
@@ -392,89 +424,111 @@ DEVICE float quad_max(float v) {
     return fmaxf(v, __shfl_xor_sync(~0u, v, 2));
 }
 
-// What a thread holds of its 2 MT rows, which are own + 8 r: the largest score so far, the sum under Z relative to it,
-// and of the output two of every 8 columns, from t2 = 0, 2, 4 or 6 on
+// What a thread holds of its 2 MT rows, which are own + 8 r: the largest score so far, its part of the sum under Z relative
+// to that, and of the output two of every 8 columns, from t2 = 0, 2, 4 or 6 on
 template <int HS, int MT> struct OnlineRows { float m[2 * MT], l[2 * MT], o[MT][HS / 8][4]; };
 
+// What a tile of scores needs. The exp family's weights are powers of 2, weight = 2^(score unit - base): a score is the dot
+// product itself, if nothing is added to it, and all factors stand in unit. Of the others a score is what it is elsewhere.
+template <class A, class Pe> struct TileScore {
+    static constexpr bool plain = A::exp_family && !A::capped && !Pe::score_bias;
+    float scale, unit; int h;
+    DEVICE TileScore(int h, const AttnShape& s) : h(h) {
+        scale = s.scale;
+        unit = plain ? scale * LOG2_E : 1.0f;
+    }
+    // of query t and key j from their dot product
+    DEVICE float operator()(float dot, int t, int j, const AttnShape& s) const {
+        if (plain) { return dot; }
+        const float bias = Pe::template bias<Fast>(t - j, h, s.NH).v;
+        if (A::exp_family && !A::capped) { return fmaf(dot, scale * LOG2_E, bias * LOG2_E); }
+        const float score = attn_capped<A>(Fast(fmaf(dot, scale, bias)), Fast(s.cap)).v;
+        return A::exp_family ? score * LOG2_E : score;
+    }
+    DEVICE float of_natural(float score) const { return A::exp_family ? score * LOG2_E / unit : score; }
+    DEVICE float slope(float score, const AttnShape& s) const { return attn_slope<A>(Fast(score * LN_2), Fast(s.cap)).v; }
+};
+
 // the extra column is the state that the loop over keys starts from
-template <class A, class Bi, int HS, int MT>
-DEVICE void online_start(OnlineRows<HS, MT>& x, const bf16* q, const bf16* ks, const bf16* vs, float scale,
-                         int own, int t2, const AttnShape& s) {
+template <class A, class Bi, class Pe, int HS, int MT>
+DEVICE void online_start(OnlineRows<HS, MT>& x, const bf16* q, const bf16* ks, const bf16* vs,
+                         const TileScore<A, Pe>& score, int own, int t2, const AttnShape& s) {
     #pragma unroll
     for (int r = 0; r < 2 * MT; r++) {
-        float s_star = 0;
-        if (Bi::column && ks) {
+        float s_star = Bi::column == LOGIT_COLUMN ? (float)*ks : 0.0f;
+        if (Bi::column == KEY_COLUMN && ks) {
             const bf16* q_t = q + (long)min(own + 8 * r, s.T - 1) * attn_row(s);
             for (int i = t2 / 2; i < HS; i += 4) { s_star += (float)q_t[i] * (float)ks[i]; }
-            s_star = quad_sum(s_star) * scale;
+            s_star = attn_capped<A>(quad_sum(s_star) * (float)s.scale, s.cap);
         }
-        const float w_star = !Bi::column ? 0.0f : A::exp_family ? 1.0f : A::sim(s_star);
-        x.m[r] = Bi::column ? s_star : -INFINITY;
-        x.l[r] = attn_mass<A>(w_star, s.p);
+        const float m = Bi::column ? max_(attn_least<A, float>(), s_star) : attn_least<A, float>();
+        const float w_star = Bi::column ? attn_term<A>(s_star, m) : 0.0f;
+        x.m[r] = score.of_natural(m);
+        x.l[r] = Bi::column && t2 == 0 ? attn_mass<A>(w_star, s.p) : 0.0f;
         #pragma unroll
         for (int n = 0; n < HS / 8; n++) {
             for (int e = 0; e < 2; e++) {
-                x.o[r / 2][n][r % 2 * 2 + e] = Bi::column && vs ? w_star * (float)vs[8 * n + t2 + e] : 0.0f;
+                x.o[r / 2][n][r % 2 * 2 + e] = Bi::column && vs ? attn_share<A>(w_star) * (float)vs[8 * n + t2 + e] : 0.0f;
             }
         }
     }
 }
-// N keys from j on: dot products become weights, in place, and join the rows' sums
-template <class A, class Pe, int HS, int MT, int N>
-DEVICE void online_add(OnlineRows<HS, MT>& x, float (&w)[MT][N / 8][4], float scale, bool full, int own, int j, int h,
+// N keys from j on: dot products become weights, in place, and join the rows' sums. FULL: none of them is masked
+template <bool FULL, class A, class Pe, int HS, int MT, int N>
+DEVICE void online_add(OnlineRows<HS, MT>& x, float (&w)[MT][N / 8][4], const TileScore<A, Pe>& score, int own, int j,
                        const AttnShape& s) {
     #pragma unroll
     for (int r = 0; r < 2 * MT; r++) {
-        float top = x.m[r], shrink = 1, sum = 0;
+        const int t = own + 8 * r;
+        float top = x.m[r], base = 0, shrink = 1, one = 0;
         #pragma unroll
-        for (int n = 0; n < N / 8; n++) {
-            #pragma unroll
-            for (int e = 0; e < 2; e++) {
-                float& w_j = w[r / 2][n][r % 2 * 2 + e];
-                w_j = attn_score<A, Pe>(w_j, scale, full, own + 8 * r, j + 8 * n + e, h, s);
-                top = fmaxf(top, w_j);
-            }
+        for (int i = 0; i < N / 4; i++) {
+            float& w_j = w[r / 2][i / 2][r % 2 * 2 + i % 2];
+            const int at = j + i / 2 * 8 + i % 2;
+            w_j = score(w_j, t, at, s);
+            if (!FULL) { w_j = (at < s.T) & attn_sees(s, t, at) ? w_j : attn_masked<A, float>(); }
+            top = fmaxf(top, w_j);
         }
         if (A::exp_family) {
             top = quad_max(top);
-            const float base = top == -INFINITY ? 0.0f : top;                    // a row that has seen no key yet
-            shrink = exp_(x.m[r] - base);
+            base = top == -INFINITY ? 0.0f : __fmul_rn(top, score.unit);             // a row that has seen no key yet
+            shrink = ex2_approx(__fmul_rn(x.m[r], score.unit) - base);
+            one = A::Z == Z_ABS ? ex2_approx(-base) : 0.0f;                          // softpick's f is e^s - 1
             x.m[r] = top;
-            top = base;
-        }
-        #pragma unroll
-        for (int n = 0; n < N / 8; n++) {
+            x.l[r] *= attn_mass<A>(Fast(shrink), Fast(s.p)).v;
             #pragma unroll
-            for (int e = 0; e < 2; e++) {
-                float& w_j = w[r / 2][n][r % 2 * 2 + e];
-                w_j = A::exp_family ? exp_(w_j - top) : A::sim(w_j);
-                sum += attn_mass<A>(w_j, s.p);
+            for (int n = 0; n < HS / 8; n++) {
+                for (int e = 0; e < 2; e++) { x.o[r / 2][n][r % 2 * 2 + e] *= shrink; }
             }
         }
-        x.l[r] = x.l[r] * (A::exp_family ? attn_mass<A>(shrink, s.p) : 1.0f) + quad_sum(sum);
         #pragma unroll
-        for (int n = 0; A::exp_family && n < HS / 8; n++) {
-            for (int e = 0; e < 2; e++) { x.o[r / 2][n][r % 2 * 2 + e] *= shrink; }
+        for (int i = 0; i < N / 4; i++) {
+            float& w_j = w[r / 2][i / 2][r % 2 * 2 + i % 2];
+            w_j = A::exp_family ? ex2_approx(fmaf(w_j, score.unit, -base)) : A::sim(Fast(w_j)).v;
+            if (A::Z == Z_ABS) { w_j -= one; }
+            x.l[r] += A::Z == Z_ABS ? fabsf(w_j) : attn_mass<A>(Fast(w_j), Fast(s.p)).v;
+            w_j = attn_share<A>(Fast(w_j)).v;
         }
     }
 }
 // 128 queries a block, 32 a warp; tiles of as many keys as fit the registers without spills. HS 192: half the queries
 template <int HS> struct ForwardTile {
-    enum { MT = HS > 128 ? 1 : 2, BQ = 64 * MT, BK = HS > 96 ? 32 : HS > 64 ? 48 : 64, SMEM = (BQ + 4 * BK) * HS * 2 };
+    enum { MT = HS > 128 ? 1 : 2, BQ = 64 * MT, BK = HS > 96 ? 32 : 64, SMEM = (BQ + 4 * BK) * HS * 2 };
 };
 template <class A, class Bi, class Pe, int HS> __global__ void __launch_bounds__(128)
 attention_forward_mma_kernel(bf16* out, acc* stat, const bf16* qkv, const bf16* kstar, const bf16* vstar, AttnShape s) {
     constexpr int MT = ForwardTile<HS>::MT, BQ = ForwardTile<HS>::BQ, BK = ForwardTile<HS>::BK;
     bf16 *sq = dynamic_smem<bf16>(), *sk = sq + BQ * HS, *sv = sk + 2 * BK * HS;     // Q; two tiles each of K and V
-    const int b = blockIdx.x / s.NH, h = blockIdx.x % s.NH, g = h / (s.NH / s.KV), W = attn_row(s);
-    const int t0 = (gridDim.y - 1 - blockIdx.y) * BQ;                                // those with most keys start first
+    const int tiles = CEIL_DIV(s.T, BQ), bh = blockIdx.x / tiles, t0 = (tiles - 1 - blockIdx.x % tiles) * BQ;
+    const int b = bh / s.NH, h = bh % s.NH, g = h / (s.NH / s.KV), W = attn_row(s);
     const int lane = threadIdx.x % 32, t2 = lane % 4 * 2, row0 = threadIdx.x / 32 * 16 * MT, own = t0 + row0 + lane / 4;
     const bf16 *q = qkv + (long)b * s.T * W + h * HS, *k = q + (s.NH + g - h) * HS, *v = k + s.KV * HS;
-    const float scale = s.scale;
+    const LaneChunks<HS> by_column = lanes_by_column<HS>(), by_row = lanes_by_row<HS>();
+    const TileScore<A, Pe> score(h, s);
     const int end = min(s.T, max(t0 + BQ, s.prefix));
 
     OnlineRows<HS, MT> x;                                                    // before the loads: twenty registers less
-    online_start<A, Bi>(x, q, attn_star(kstar, s, g), attn_star(vstar, s, g), scale, own, t2, s);
+    online_start<A, Bi>(x, q, attn_column<Bi>(kstar, s, h), attn_star(vstar, s, g), score, own, t2, s);
     tile_load<HS, BQ>(sq, q, W, t0, s.T);
     int j0 = next_keys(s, t0, BQ, 0, end, BK);
     tile_load<HS, BK>(sk, k, W, j0, s.T);
@@ -490,18 +544,20 @@ attention_forward_mma_kernel(bf16* out, acc* stat, const bf16* qkv, const bf16* 
         cp_async_wait<1>();                                                          // all but the tile just asked for
         __syncthreads();
         float w[MT][BK / 8][4];
-        product_rows<HS, MT, BK>(w, sq, row0, sk + buf * BK * HS);
-        online_add<A, Pe, HS, MT, BK>(x, w, scale, tile_full(s, t0, j0, BQ, BK), own, j0 + t2, h, s);
-        product_weights<HS, MT, BK>(x.o, w, sv + buf * BK * HS);
+        product_rows<HS, MT, BK>(w, sq + row0 * HS, sk + buf * BK * HS, by_column, by_row);
+        if (tile_full(s, t0, j0, BQ, BK)) { online_add<true, A, Pe, HS, MT, BK>(x, w, score, own, j0 + t2, s); }
+        else                              { online_add<false, A, Pe, HS, MT, BK>(x, w, score, own, j0 + t2, s); }
+        product_weights<HS, MT, BK>(x.o, w, sv + buf * BK * HS, by_column);
         __syncthreads();                                                         // before this buffer is filled again
         j0 = next;
     }
     float factor[2 * MT], st[2];
     #pragma unroll
     for (int r = 0; r < 2 * MT; r++) {
-        factor[r] = attn_stat<A>(st, x.m[r], x.l[r], s.p, attn_alpha<A, float>(s));
+        const float m = __fmul_rn(x.m[r], score.unit) * LN_2;
+        factor[r] = attn_stat<A>(st, m, quad_sum(x.l[r]), s.p, attn_alpha<A, float>(s));
         if (t2 == 0 && own + 8 * r < s.T) {
-            acc* stat_t = stat + ((long)blockIdx.x * s.T + own + 8 * r) * 2;
+            acc* stat_t = stat + ((long)bh * s.T + own + 8 * r) * 2;
             stat_t[0] = st[0];
             stat_t[1] = st[1];
         }
@@ -513,19 +569,46 @@ attention_forward_mma_kernel(bf16* out, acc* stat, const bf16* qkv, const bf16* 
     }
 }
 
-// dq_t = sum_j ds_tj k_j: 64 queries a block, 16 a warp
-template <int HS> struct DqTile { enum { BQ = 64, BK = HS > 96 ? 32 : 64, SMEM = (2 * BQ + 4 * BK) * HS * 2 }; };
+// from the dot products x = q.k and y = do.v to the weight and ds, in place
+template <bool FULL, class A, class Pe>
+DEVICE void weight_ds(float& x, float& y, const TileScore<A, Pe>& score, float row, float delta, int t, int j,
+                      const AttnShape& s) {
+    const bool sees = FULL | ((t < s.T) & (j < s.T) & attn_sees(s, t, j));
+    x = score(x, t, j, s);
+    if (A::Z == Z_ABS) { // f = e^s - 1; one is alpha / Z
+        const float one = ex2_approx(-row), e = ex2_approx(fmaf(x, score.unit, -row));
+        const float d = x > 0 ? y - delta : delta;
+        y = sees & (x != 0) ? e * d : 0.0f;
+        x = sees ? fmaxf(e - one, 0) : 0.0f;
+    } else if (A::exp_family && A::Z != Z_PNORM) {
+        const float slope = A::capped ? score.slope(x, s) : 1.0f;
+        x = ex2_approx(fmaf(sees ? x : -INFINITY, score.unit, -row));
+        y = x * (y - delta) * slope;
+    } else {
+        const Fast w(A::exp_family ? ex2_approx(fmaf(x, score.unit, -row)) : (A::sim(Fast(x)) * Fast(row)).v);
+        const Fast alpha(attn_alpha<A, float>(s));
+        y = attn_ds<A>(Fast(x), w, Fast(y), Fast(row), Fast(0), Fast(delta), Fast(s.p), alpha).v;
+        x = sees ? w.v : 0.0f;
+        y = sees ? y : 0.0f;
+    }
+}
+// dq_t = sum_j scale ds_tj k_j: 32 queries a warp where the registers allow, so that a key read from shared memory
+// serves two products
+template <int HS> struct DqTile {
+    enum { MT = HS > 96 ? 1 : 2, BQ = 64 * MT, BK = 32, SMEM = (2 * BQ + 4 * BK) * HS * 2 };
+};
 template <class A, class Bi, class Pe, int HS> __global__ void __launch_bounds__(128)
-attention_dq_mma_kernel(bf16* dqkv, const bf16* dout, const acc* stat, RowStats r, const bf16* qkv, const bf16* kstar,
-                        const acc* turns, AttnShape s) {
-    constexpr int BQ = DqTile<HS>::BQ, BK = DqTile<HS>::BK;
+attention_dq_mma_kernel(bf16* dqkv, const bf16* dout, RowStats r, const bf16* qkv, const bf16* kstar, const acc* turns,
+                        AttnShape s) {
+    constexpr int MT = DqTile<HS>::MT, BQ = DqTile<HS>::BQ, BK = DqTile<HS>::BK;
     bf16 *sq = dynamic_smem<bf16>(), *sd = sq + BQ * HS, *sk = sd + BQ * HS, *sv = sk + 2 * BK * HS;
-    const int b = blockIdx.x / s.NH, h = blockIdx.x % s.NH, g = h / (s.NH / s.KV), W = attn_row(s);
-    const int t0 = (gridDim.y - 1 - blockIdx.y) * BQ;
-    const int lane = threadIdx.x % 32, t2 = lane % 4 * 2, row0 = threadIdx.x / 32 * 16, own = t0 + row0 + lane / 4;
+    const int tiles = CEIL_DIV(s.T, BQ), bh = blockIdx.x / tiles, t0 = (tiles - 1 - blockIdx.x % tiles) * BQ;
+    const int b = bh / s.NH, h = bh % s.NH, g = h / (s.NH / s.KV), W = attn_row(s);
+    const int lane = threadIdx.x % 32, t2 = lane % 4 * 2, row0 = threadIdx.x / 32 * 16 * MT, own = t0 + row0 + lane / 4;
     const bf16 *q = qkv + (long)b * s.T * W + h * HS, *k = q + (s.NH + g - h) * HS, *v = k + s.KV * HS;
-    const bf16 *d = dout + (long)b * s.T * s.NH * HS + h * HS, *ks = attn_star(kstar, s, g);
-    const float scale = s.scale, alpha = attn_alpha<A, float>(s);
+    const bf16 *d = dout + (long)b * s.T * s.NH * HS + h * HS, *ks = Bi::column == KEY_COLUMN ? attn_star(kstar, s, g) : NULL;
+    const LaneChunks<HS> by_column = lanes_by_column<HS>(), by_row = lanes_by_row<HS>();
+    const TileScore<A, Pe> score(h, s);
     const int end = min(s.T, max(t0 + BQ, s.prefix));
 
     tile_load<HS, BQ>(sq, q, W, t0, s.T);
@@ -534,18 +617,17 @@ attention_dq_mma_kernel(bf16* dqkv, const bf16* dout, const acc* stat, RowStats 
     tile_load<HS, BK>(sk, k, W, j0, s.T);
     tile_load<HS, BK>(sv, v, W, j0, s.T);
     cp_async_commit();
-    float dq[1][HS / 8][4], stat0[2], stat1[2], delta[2];
+    float dq[MT][HS / 8][4];
+    RowStat row[2 * MT];
     #pragma unroll
-    for (int i = 0; i < 2; i++) { // the extra column's part comes first
-        const long row = (long)blockIdx.x * s.T + min(own + 8 * i, s.T - 1);
-        const float ds_star = Bi::column && ks ? r.ds_star[row] : 0.0f;
-        stat0[i] = stat[row * 2];
-        stat1[i] = stat[row * 2 + 1];
-        delta[i] = r.delta[row];
+    for (int i = 0; i < 2 * MT; i++) { // the extra column's part comes first
+        const int t = min(own + 8 * i, s.T - 1);
+        const float ds_star = ks ? r.ds_star[(long)bh * s.T + t] : 0.0f;
+        row[i] = row_stat(r, bh, t);
         #pragma unroll
         for (int n = 0; n < HS / 8; n++) {
             for (int e = 0; e < 2; e++) {
-                dq[0][n][2 * i + e] = Bi::column && ks ? ds_star * (float)ks[8 * n + t2 + e] : 0.0f;
+                dq[i / 2][n][i % 2 * 2 + e] = ks ? ds_star * (float)ks[8 * n + t2 + e] : 0.0f;
             }
         }
     }
@@ -558,52 +640,52 @@ attention_dq_mma_kernel(bf16* dqkv, const bf16* dout, const acc* stat, RowStats 
         cp_async_commit();
         cp_async_wait<1>();
         __syncthreads();
-        const bool full = tile_full(s, t0, j0, BQ, BK);
-        float w[1][BK / 8][4], ds[1][BK / 8][4];
-        product_rows<HS, 1, BK>(w, sq, row0, sk + buf * BK * HS);
-        product_rows<HS, 1, BK>(ds, sd, row0, sv + buf * BK * HS);
-        #pragma unroll
-        for (int n = 0; n < BK / 8; n++) {
+        float w[MT][BK / 8][4], ds[MT][BK / 8][4];
+        product_rows<HS, MT, BK>(w, sq + row0 * HS, sk + buf * BK * HS, by_column, by_row);
+        product_rows<HS, MT, BK>(ds, sd + row0 * HS, sv + buf * BK * HS, by_column, by_row);
+        auto scores = [&](auto full) {
             #pragma unroll
-            for (int e = 0; e < 4; e++) {
-                weight_ds<A, Pe>(w[0][n][e], ds[0][n][e], scale, alpha, full, own + e / 2 * 8, j0 + 8 * n + t2 + e % 2,
-                                 h, stat0[e / 2], stat1[e / 2], delta[e / 2], s);
+            for (int i = 0; i < MT * BK / 2; i++) {
+                const int m = i / 4 % MT, n = i / 4 / MT, e = i % 4;
+                const RowStat x = row[2 * m + e / 2];
+                weight_ds<full.value>(w[m][n][e], ds[m][n][e], score, x.v[0], x.v[1], own + 16 * m + e / 2 * 8,
+                                      j0 + 8 * n + t2 + e % 2, s);
             }
-        }
-        product_weights<HS, 1, BK>(dq, ds, sk + buf * BK * HS);
+        };
+        if (tile_full(s, t0, j0, BQ, BK)) { scores(std::true_type()); } else { scores(std::false_type()); }
+        product_weights<HS, MT, BK>(dq, ds, sk + buf * BK * HS, by_column);
         __syncthreads();
         j0 = next;
     }
-    if (turns) { rows_turn<HS>(dq[0], turns, own, t2, s.T); }
-    rows_store<HS>(dqkv + (long)b * s.T * W + h * HS, W, t0, s.T, sq, row0, dq[0], 1.0f, 1.0f);
+    #pragma unroll
+    for (int i = 0; i < MT; i++) {
+        rows_scale<HS>(dq[i], s.scale);
+        if (turns) { rows_turn<HS>(dq[i], turns, own + 16 * i, t2, s.T); }
+        rows_store<HS>(dqkv + (long)b * s.T * W + h * HS, W, t0, s.T, sq, row0 + 16 * i, dq[i], 1.0f, 1.0f);
+    }
 }
 
-// dk_j = sum_t ds_tj q_t, dv_j = sum_t A_tj do_t, over all query heads that share these keys: 64 keys a block, 16 a
+// dk_j = sum_t scale ds_tj q_t, dv_j = sum_t A_tj do_t, over all query heads that share these keys: 64 keys a block, 16 a
 // warp, with the transposed tiles S^T = k q^T and dA^T = v do^T. Two sums of HS 192 do not fit the registers: there OUT
 // is one of them, and S is computed twice
 enum { DK = 1, DV = 2 };
 template <int HS> struct DkvTile {
-    enum { BQ = HS > 96 ? 32 : 64, BK = 64, SMEM = (2 * BK + 4 * BQ) * HS * 2 + 2 * BQ * 3 * 4 };
+    enum { BQ = HS > 96 ? 32 : 64, BK = 64, SMEM = (2 * BK + 4 * BQ) * HS * 2 + 2 * 128 * 4 };
 };
 template <class A, class Pe, int HS, int OUT> __global__ void __launch_bounds__(128, 2)
-attention_dkv_mma_kernel(bf16* dqkv, const bf16* dout, const acc* stat, RowStats r, const bf16* qkv, const acc* turns,
-                         AttnShape s) {
+attention_dkv_mma_kernel(bf16* dqkv, const bf16* dout, RowStats r, const bf16* qkv, const acc* turns, AttnShape s) {
     constexpr int BQ = DkvTile<HS>::BQ, BK = DkvTile<HS>::BK;
     bf16 *sk = dynamic_smem<bf16>(), *sv = sk + BK * HS, *sq = sv + BK * HS, *sd = sq + 2 * BQ * HS;
-    float* rows = (float*)(sd + 2 * BQ * HS);                                    // (2, BQ, 3): stat and delta
-    const int b = blockIdx.x / s.KV, g = blockIdx.x % s.KV, j0 = blockIdx.y * BK, W = attn_row(s), G = s.NH / s.KV;
+    float* rows = (float*)(sd + 2 * BQ * HS);                                    // (2, 64, 2): BQ rows are used
+    const int tiles = CEIL_DIV(s.T, BK), bg = blockIdx.x / tiles, j0 = blockIdx.x % tiles * BK;
+    const int b = bg / s.KV, g = bg % s.KV, W = attn_row(s), G = s.NH / s.KV;
     const int lane = threadIdx.x % 32, t2 = lane % 4 * 2, row0 = threadIdx.x / 32 * 16, own = j0 + row0 + lane / 4;
     const bf16 *x = qkv + (long)b * s.T * W, *k = x + (s.NH + g) * HS, *v = k + s.KV * HS;
-    const float scale = s.scale, alpha = attn_alpha<A, float>(s);
+    const LaneChunks<HS> by_column = lanes_by_column<HS>(), by_row = lanes_by_row<HS>();
     auto load = [&](int buf, int h, int t0) {
         tile_load<HS, BQ>(sq + buf * BQ * HS, x + h * HS, W, t0, s.T);
         tile_load<HS, BQ>(sd + buf * BQ * HS, dout + ((long)b * s.T * s.NH + h) * HS, s.NH * HS, t0, s.T);
-        for (int i = threadIdx.x; i < BQ; i += 128) {
-            const long row = (long)(b * s.NH + h) * s.T + min(t0 + i, s.T - 1);
-            rows[(buf * BQ + i) * 3] = stat[row * 2];
-            rows[(buf * BQ + i) * 3 + 1] = stat[row * 2 + 1];
-            rows[(buf * BQ + i) * 3 + 2] = r.delta[row];
-        }
+        cp_async_float(rows + buf * 128 + threadIdx.x, r.row + ((long)(b * s.NH + h) * r.TP + t0) * 2 + threadIdx.x);
     };
     tile_load<HS, BK>(sk, k, W, j0, s.T);
     tile_load<HS, BK>(sv, v, W, j0, s.T);
@@ -619,22 +701,24 @@ attention_dkv_mma_kernel(bf16* dqkv, const bf16* dout, const acc* stat, RowStats
         cp_async_commit();
         cp_async_wait<1>();
         __syncthreads();
-        const bool full = tile_full(s, t0, j0, BQ, BK);
         float w[1][BQ / 8][4], ds[1][BQ / 8][4] = {};
-        product_rows<HS, 1, BQ>(w, sk, row0, sq + buf * BQ * HS);
-        if constexpr (OUT & DK) { product_rows<HS, 1, BQ>(ds, sv, row0, sd + buf * BQ * HS); }
-        #pragma unroll
-        for (int n = 0; n < BQ / 8; n++) {
-            const float* st = rows + (buf * BQ + 8 * n + t2) * 3;
+        product_rows<HS, 1, BQ>(w, sk + row0 * HS, sq + buf * BQ * HS, by_column, by_row);
+        if constexpr (OUT & DK) { product_rows<HS, 1, BQ>(ds, sv + row0 * HS, sd + buf * BQ * HS, by_column, by_row); }
+        const TileScore<A, Pe> score(h, s);
+        auto scores = [&](auto full) {
             #pragma unroll
-            for (int e = 0; e < 4; e++) {
-                const float* st_t = st + e % 2 * 3;
-                weight_ds<A, Pe>(w[0][n][e], ds[0][n][e], scale, alpha, full, t0 + 8 * n + t2 + e % 2, own + e / 2 * 8,
-                                 h, st_t[0], st_t[1], st_t[2], s);
+            for (int n = 0; n < BQ / 8; n++) {
+                const Vec<float, 4> x = ::cuda::load<4>(rows + buf * 128 + (8 * n + t2) * 2); // of two queries
+                #pragma unroll
+                for (int e = 0; e < 4; e++) {
+                    weight_ds<full.value>(w[0][n][e], ds[0][n][e], score, x.v[e % 2 * 2], x.v[e % 2 * 2 + 1],
+                                          t0 + 8 * n + t2 + e % 2, own + e / 2 * 8, s);
+                }
             }
-        }
-        if constexpr (OUT & DV) { product_weights<HS, 1, BQ>(dv, w, sd + buf * BQ * HS); }
-        if constexpr (OUT & DK) { product_weights<HS, 1, BQ>(dk, ds, sq + buf * BQ * HS); }
+        };
+        if (tile_full(s, t0, j0, BQ, BK)) { scores(std::true_type()); } else { scores(std::false_type()); }
+        if constexpr (OUT & DV) { product_weights<HS, 1, BQ>(dv, w, sd + buf * BQ * HS, by_column); }
+        if constexpr (OUT & DK) { product_weights<HS, 1, BQ>(dk, ds, sq + buf * BQ * HS, by_column); }
         __syncthreads();
         t0 = next;
         h = next_h;
@@ -643,6 +727,7 @@ attention_dkv_mma_kernel(bf16* dqkv, const bf16* dout, const acc* stat, RowStats
     __syncthreads();
     bf16* dx = dqkv + (long)b * s.T * W + (s.NH + g) * HS;
     if constexpr (OUT & DK) {
+        rows_scale<HS>(dk[0], s.scale);
         if (turns) { rows_turn<HS>(dk[0], turns, own, t2, s.T); }
         rows_store<HS>(dx, W, j0, s.T, sk, row0, dk[0], 1.0f, 1.0f);
     }
@@ -654,30 +739,30 @@ void attention_forward_mma(bf16* out, acc* stat, const bf16* qkv, const bf16* ks
                            const AttnShape& s) {
     typedef ForwardTile<HS> Tile;
     static_assert((int)Tile::SMEM <= SMEM_MOST, "the tiles do not fit the shared memory of sm_86 and sm_89");
-    const dim3 blocks(s.B * s.NH, CEIL_DIV(s.T, Tile::BQ));
+    const dim3 blocks((unsigned)(s.B * s.NH * CEIL_DIV(s.T, Tile::BQ)));
     LAUNCH((attention_forward_mma_kernel<A, Bi, Pe, HS>), blocks, dim3(128), Tile::SMEM,
            out, stat, qkv, kstar, vstar, s);
 }
 template <class A, class Bi, class Pe, int HS>
-void attention_dqkv_mma(bf16* dqkv, const bf16* dout, const acc* stat, RowStats r, const bf16* qkv, const bf16* kstar,
-                        const acc* turns, const AttnShape& s) {
+void attention_dqkv_mma(bf16* dqkv, const bf16* dout, RowStats r, const bf16* qkv, const bf16* kstar, const acc* turns,
+                        const AttnShape& s) {
     typedef DqTile<HS> Queries;
     typedef DkvTile<HS> Keys;
     static_assert((int)Queries::SMEM <= SMEM_MOST && (int)Keys::SMEM <= SMEM_MOST, "as above");
     constexpr int first = HS > 128 ? DK : DK | DV;
-    const dim3 queries(s.B * s.NH, CEIL_DIV(s.T, Queries::BQ)), keys(s.B * s.KV, CEIL_DIV(s.T, Keys::BK));
+    const dim3 queries((unsigned)(s.B * s.NH * CEIL_DIV(s.T, Queries::BQ)));
+    const dim3 keys((unsigned)(s.B * s.KV * CEIL_DIV(s.T, Keys::BK)));
     LAUNCH((attention_dq_mma_kernel<A, Bi, Pe, HS>), queries, dim3(128), Queries::SMEM,
-           dqkv, dout, stat, r, qkv, kstar, turns, s);
+           dqkv, dout, r, qkv, kstar, turns, s);
     LAUNCH((attention_dkv_mma_kernel<A, Pe, HS, first>), keys, dim3(128), Keys::SMEM,
-           dqkv, dout, stat, r, qkv, turns, s);
+           dqkv, dout, r, qkv, turns, s);
     if constexpr (first == DK) {
         LAUNCH((attention_dkv_mma_kernel<A, Pe, HS, DV>), keys, dim3(128), Keys::SMEM,
-               dqkv, dout, stat, r, qkv, turns, s);
+               dqkv, dout, r, qkv, turns, s);
     }
 }
 
-// ---- the two operations. These variants go by panels everywhere
-template <class A, class Bi> constexpr bool by_panels = A::capped || A::Z == Z_ABS || Bi::column == LOGIT_COLUMN;
+// ---- the two operations
 inline bool on_tensor_cores(const AttnShape& s, std::initializer_list<const void*> pointers) {
     for (const void* p : pointers) { if ((uintptr_t)p % 16) { return false; } }
     #define X(D) if (sizeof(real) == 2 && s.HS == D) { return true; }
@@ -687,9 +772,9 @@ inline bool on_tensor_cores(const AttnShape& s, std::initializer_list<const void
 }
 template <class A, class Bi, class Pe>
 void attention_forward(real* out, acc* stat, const real* qkv, const real* kstar, const real* vstar, AttnShape s) {
-    const bool mma = !by_panels<A, Bi> && on_tensor_cores(s, {out, qkv});
+    const bool mma = on_tensor_cores(s, {out, qkv});
     if (!mma) { attention_forward_panels<A, Bi, Pe>(out, stat, qkv, kstar, vstar, s); }
-    if constexpr (sizeof(real) == 2 && !by_panels<A, Bi>) {
+    if constexpr (sizeof(real) == 2) {
         #define X(D) if (mma && s.HS == D) { attention_forward_mma<A, Bi, Pe, D>(out, stat, qkv, kstar, vstar, s); }
         MMA_HEADS(X)
         #undef X
@@ -701,27 +786,31 @@ inline void rope(real* qkv, const acc* table, int sign, AttnShape s);
 template <class A, class Bi, class Pe>
 void attention_backward(real* dqkv, acc* dkstar, acc* dvstar, const real* dout, const real* out, const acc* stat,
                         const real* qkv, const real* kstar, const real* vstar, const acc* turns, AttnShape s) {
-    const bool mma = !by_panels<A, Bi> && on_tensor_cores(s, {dqkv, dout, qkv, turns});
+    const bool mma = on_tensor_cores(s, {dqkv, dout, qkv, turns});
     const long rows = (long)s.B * s.NH * s.T, star_tiles = CEIL_DIV(s.T, STAR_ROWS);
     const long parts = s.B * (s.NH / s.KV) * star_tiles, width = s.KV * s.HS;
     const long panels = mma ? 0 : panels_scratch(s), stars = Bi::column != NO_COLUMN ? 2 * rows + 2 * parts * width : 0;
-    float *scratch = (float*)device_scratch((panels + rows + stars) * sizeof(float)), *delta = scratch + panels;
-    const RowStats r = { delta, delta + rows, delta + 2 * rows };
-    LAUNCH((attention_rows_kernel<A, Bi>), dim3((unsigned)CEIL_DIV(rows, 4)), dim3(128), 0,
+    const int TP = rows_padded(s.T);
+    const long all_rows = (long)s.B * s.NH * TP + 64;
+    float* scratch = (float*)device_scratch((2 * all_rows + stars + panels) * sizeof(float));
+    float *panel = scratch + 2 * all_rows, *star = panel + panels;
+    const RowStats r = { scratch, star, star + rows, TP };
+    LAUNCH((attention_rows_kernel<A, Bi>), dim3((unsigned)CEIL_DIV(all_rows, 4)), dim3(128), 0,
            r, dout, out, stat, qkv, kstar, vstar, s);
     if (!mma) {
-        attention_dqkv_panels<A, Bi, Pe>(dqkv, dout, stat, r, qkv, kstar, s, scratch);
+        attention_dqkv_panels<A, Bi, Pe>(dqkv, dout, stat, r, qkv, kstar, s, panel);
     }
     const bool turn_last = turns && (!mma || s.rot != s.HS);                     // in the kernels a whole head turns
-    if constexpr (sizeof(real) == 2 && !by_panels<A, Bi>) {
+    const acc* turn_now = turn_last ? NULL : turns;
+    if constexpr (sizeof(real) == 2) {
         #define X(D) \
-            if (mma && s.HS == D) { attention_dqkv_mma<A, Bi, Pe, D>(dqkv, dout, stat, r, qkv, kstar, turn_last ? NULL : turns, s); }
+            if (mma && s.HS == D) { attention_dqkv_mma<A, Bi, Pe, D>(dqkv, dout, r, qkv, kstar, turn_now, s); }
         MMA_HEADS(X)
         #undef X
     }
     if (turn_last) { rope(dqkv, turns, -1, s); }
     if (Bi::column) {
-        float *part_k = delta + 3 * rows, *part_v = part_k + parts * width;
+        float *part_k = star + 2 * rows, *part_v = part_k + parts * width;
         LAUNCH(attention_dstar_kernel, dim3(s.B * s.NH, star_tiles), dim3(128), 0, part_k, part_v, dout, r, qkv, s);
         const long K = s.bias_shared ? parts * s.KV : parts;                 // shared: (parts KV, HS), the same floats
         const int C = s.bias_shared ? s.HS : width;

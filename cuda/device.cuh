@@ -9,7 +9,7 @@ and another's read; no atomics (the same seed gives the same bits). Everything r
 */
 #ifndef DEVICE_CUH
 #define DEVICE_CUH
-#include "../common.h"
+#include "../cpu/scalars.h"
 #include <map>
 #ifdef EMU
 #include "emu.h"
@@ -231,6 +231,7 @@ void device_launch(const char* name, void (*kernel)(P...), dim3 grid, dim3 block
 
 #ifdef EMU
 inline void cp_async(void* s, const void* g, bool valid, EMU_HERE) { emu::cp_async(s, g, valid ? 16 : 0, file, line); }
+inline void cp_async_float(float* s, const float* g, EMU_HERE) { emu::cp_async(s, g, 4, file, line, 4); }
 inline void cp_async_commit() { emu::cp_commit(); }
 template <int KEEP> void cp_async_wait() { emu::cp_wait(KEEP); }
 inline void ldmatrix(uint32_t (&r)[4], const void* row, EMU_HERE) {
@@ -251,6 +252,9 @@ DEVICE uint32_t smem_address(const void* p) { return (uint32_t)__cvta_generic_to
 DEVICE void cp_async(void* s, const void* g, bool valid) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" :: "r"(smem_address(s)), "l"(g), "r"(valid ? 16 : 0) : "memory");
 }
+DEVICE void cp_async_float(float* s, const float* g) {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" :: "r"(smem_address(s)), "l"(g) : "memory");
+}
 DEVICE void cp_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 template <int KEEP> DEVICE void cp_async_wait() { asm volatile("cp.async.wait_group %0;" :: "n"(KEEP) : "memory"); }
 DEVICE void ldmatrix(uint32_t (&r)[4], const void* row) {
@@ -266,6 +270,52 @@ DEVICE void mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
                  : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 #endif
+// Approximate instructions, which also flush subnormal numbers to zero. The emulator returns the true value with an error
+// of up to the PTX manual's bound, whose size and sign follow from the operand's bits.
+#ifdef EMU
+inline float approximate(double exact, float operand, double relative) {
+    const double part = (bits_of_float(operand) * 2654435761u) / 0x1p31 - 1;    // -1 to 1
+    const float y = (float)(exact * (1 + relative * part));
+    return fabsf(y) < 0x1p-126f ? 0.0f : y;
+}
+inline float ex2_approx(float x) { return x == 0 ? 1.0f : approximate(exp2((double)x), x, 0x1p-22); }
+inline float rcp_approx(float x) { return approximate(1 / (double)x, x, 0x1p-23); }
+inline float lg2_approx(float x) {
+    const double exact = log2((double)x), error = 0x1p-22 * (x > 0.5f && x < 2 ? 1 : fabs(exact));
+    return x > 0 && x < INFINITY ? (float)(exact + error * (approximate(1, x, 0.5) * 2 - 2)) : (float)exact;
+}
+#else
+DEVICE float ex2_approx(float x) { float y; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
+DEVICE float rcp_approx(float x) { float y; asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
+DEVICE float lg2_approx(float x) { float y; asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
+#endif
+const float LOG2_E = 1.44269504f, LN_2 = 0.693147181f;
+
+// A float whose exponential, logarithm and division are those instructions: about 2^-21 off where bf16 keeps 2^-9. The row
+// mathematics of attention_variants.cuh is compiled for it as it is for float and double.
+struct Fast {
+    float v;
+    Fast() = default;
+    template <class T> DEVICE explicit Fast(T x) : v((float)x) {}
+    // an integer up to 2^22: two additions instead of a conversion, which goes at a quarter of their rate or less
+    DEVICE explicit Fast(int i) : v(float_of_bits(0x4B400000u + i) - 12582912.0f) {}
+    DEVICE explicit operator int() const { return (int)v; }
+};
+DEVICE Fast operator-(Fast a)         { return Fast(-a.v); }
+DEVICE Fast operator+(Fast a, Fast b) { return Fast(a.v + b.v); }
+DEVICE Fast operator-(Fast a, Fast b) { return Fast(a.v - b.v); }
+DEVICE Fast operator*(Fast a, Fast b) { return Fast(a.v * b.v); }
+DEVICE Fast operator/(Fast a, Fast b) { return Fast(a.v * rcp_approx(b.v)); }
+DEVICE bool operator>(Fast a, Fast b) { return a.v > b.v; }
+DEVICE bool operator<(Fast a, Fast b) { return a.v < b.v; }
+DEVICE bool operator>(Fast a, float b) { return a.v > b; }
+DEVICE bool operator<(Fast a, float b) { return a.v < b; }
+using ::exp_; using ::log_; using ::max_; using ::min_;                         // of float and double, beside these:
+DEVICE Fast max_(Fast a, Fast b) { return Fast(fmaxf(a.v, b.v)); }
+DEVICE Fast min_(Fast a, Fast b) { return Fast(fminf(a.v, b.v)); }
+DEVICE Fast exp_(Fast x) { return Fast(ex2_approx(x.v * LOG2_E)); }
+DEVICE Fast log_(Fast x) { return Fast(lg2_approx(x.v) * LN_2); }
+
 DEVICE uint32_t pack(float lo, float hi) { // two bf16 in a register, as mma wants them
     __nv_bfloat162 v = __floats2bfloat162_rn(lo, hi);
     uint32_t u; memcpy(&u, &v, 4);

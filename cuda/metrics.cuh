@@ -31,7 +31,7 @@ attention_metrics_kernel(float* sums, const float* dots, const real* qkv, const 
     auto weight = [&](int j) {                                           // -1: the extra column
         if (j < 0) { return w_star; }
         if (j < x.j0 || j >= x.j1) { return 0.0f; }                      // a panel has all keys that its queries see
-        return attn_weight<A>(attn_score<A, Pe>(dots_t[j - x.j0], scale, false, t, j, x.h, s), stat0, stat1);
+        return attn_weight<A>(attn_score<A, Pe>(dots_t[j - x.j0], scale, t, j, x.h, s), stat0, stat1);
     };
     float sum = 0, sum_abs = lane == 0 ? fabsf(w_star) : 0.0f, wlogw = x_log_x(sum_abs);
     for (int j = x.j0 + lane; j < x.j1; j += 32) {

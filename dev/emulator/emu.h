@@ -611,16 +611,16 @@ template <bool TRANS> RT void ldmatrix_fn(Thread* lanes, uint32_t) {
 }
 
 // ----------------------------------------------------------------------------
-// cp.async: 16 bytes, of which the first `from` are read and the others zeroed
+// cp.async: n = 4, 8 or 16 bytes, of which the first `from` are read and the others zeroed
 
-RT inline void cp_async(void* dst, const void* src, unsigned from, const char* file, int line) {
-    if (((uintptr_t)dst | (uintptr_t)src) % 16) { fail("cp.async %s:%d: not 16-byte aligned", file, line); }
-    if (!is_shared(dst, 16)) { fail("cp.async %s:%d: the destination is not in shared memory", file, line); }
+RT inline void cp_async(void* dst, const void* src, unsigned from, const char* file, int line, unsigned n = 16) {
+    if (((uintptr_t)dst | (uintptr_t)src) % n) { fail("cp.async %s:%d: not %u-byte aligned", file, line, n); }
+    if (!is_shared(dst, n)) { fail("cp.async %s:%d: the destination is not in shared memory", file, line); }
     if (from && !is_device(src)) { fail("cp.async %s:%d: the source is not in device memory", file, line); }
-    TSAN(__tsan_write_range(dst, 16);)
+    TSAN(__tsan_write_range(dst, n);)
     COUNT(if (from) { count_access(src, from, false, nullptr); })
-    memset(dst, 0xFF, 16);
-    now->copies.push(Copy{dst, src, 16, from});
+    memset(dst, 0xFF, n);
+    now->copies.push(Copy{dst, src, n, from});
 }
 RT inline void cp_commit() { now->groups.push(now->copies.n); }
 RT inline void cp_wait(size_t keep) { // all but the newest `keep` groups arrive
