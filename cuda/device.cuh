@@ -310,10 +310,12 @@ DEVICE bool operator>(Fast a, Fast b) { return a.v > b.v; }
 DEVICE bool operator<(Fast a, Fast b) { return a.v < b.v; }
 DEVICE bool operator>(Fast a, float b) { return a.v > b; }
 DEVICE bool operator<(Fast a, float b) { return a.v < b; }
-using ::exp_; using ::log_; using ::max_; using ::min_;                         // of float and double, beside these:
+using ::exp_; using ::log_; using ::erf_; using ::tanh_; using ::max_; using ::min_;                         // of float and double, beside these:
 DEVICE Fast max_(Fast a, Fast b) { return Fast(fmaxf(a.v, b.v)); }
 DEVICE Fast min_(Fast a, Fast b) { return Fast(fminf(a.v, b.v)); }
 DEVICE Fast exp_(Fast x) { return Fast(ex2_approx(x.v * LOG2_E)); }
+DEVICE Fast erf_(Fast x) { return Fast(erf_(x.v)); }
+DEVICE Fast tanh_(Fast x) { return Fast(1 - 2 * rcp_approx(1 + ex2_approx(x.v * (2 * LOG2_E)))); }   // 2^-21 of 1, not of itself
 DEVICE Fast log_(Fast x) { return Fast(lg2_approx(x.v) * LN_2); }
 
 DEVICE uint32_t pack(float lo, float hi) { // two bf16 in a register, as mma wants them

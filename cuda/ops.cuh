@@ -16,12 +16,48 @@ inline bool wide(int C, std::initializer_list<const void*> pointers) {
 }
 // every kernel with a template parameter N exists for N = VN and for N = 1, which takes any shape
 #define LAUNCH_WIDE(ok, kernel, ...) if (ok) { LAUNCH(kernel<VN>, __VA_ARGS__); } else { LAUNCH(kernel<1>, __VA_ARGS__); }
-// two ways to cover a tensor: a block of 128 threads per row and 128 N columns, or a flat loop over n values
-inline dim3 rows_grid(int rows, int C) { return dim3(rows, CEIL_DIV(C, 128)); }
-inline dim3 flat_grid(long n) { return dim3((unsigned)std::min(CEIL_DIV(n, 1024L), 1L << 16)); }
-#define FOR_COLUMNS(c, N, C) for (int c = (blockIdx.y * 128 + threadIdx.x) * N; c < C; c += gridDim.y * 128 * N)
+// two ways to cover a tensor: by rows, a thread for N columns at a time and as many rows a block as make 256 threads, or
+// a flat loop over n values
+struct RowBlocks {
+    dim3 grid, block;
+    RowBlocks(int rows, int C, int N) {
+        const int threads = CEIL_DIV(C, N), x = CEIL_DIV(threads, CEIL_DIV(threads, 256)), y = std::min(rows, 256 / x);
+        grid = dim3(CEIL_DIV(rows, y));
+        block = dim3(x, y);
+    }
+};
+// LAUNCH_ROWS(N, kernel, rows, columns, arguments...); LAUNCH_WIDE_ROWS(ok, ..) as LAUNCH_WIDE
+#define LAUNCH_ROWS(N, kernel, rows, C, ...) { \
+    const RowBlocks blocks_(rows, C, N); \
+    LAUNCH(kernel, blocks_.grid, blocks_.block, 0, __VA_ARGS__); \
+}
+#define LAUNCH_WIDE_ROWS(ok, kernel, rows, C, ...) \
+    if (ok) LAUNCH_ROWS(VN, kernel<VN>, rows, C, __VA_ARGS__) else LAUNCH_ROWS(1, kernel<1>, rows, C, __VA_ARGS__)
+DEVICE int own_row() { return blockIdx.x * blockDim.y + threadIdx.y; }
+#define FOR_COLUMNS(c, N, C) for (int c = threadIdx.x * N; c < C; c += blockDim.x * N)
+inline dim3 flat_grid(long n, int N) { return dim3((unsigned)std::min(CEIL_DIV(n, 256L * N), 1L << 16)); }
 #define FOR_FLAT(i, N, n) for (long i = ((long)blockIdx.x * 256 + threadIdx.x) * N; i < n; i += (long)gridDim.x * 256 * N)
 
+// N floats, N = 1 or a multiple of 4, 16 bytes at a time
+template <int N> DEVICE Vec<float, N> load_floats(const float* p) {
+    constexpr int M = N < 4 ? N : 4;
+    Vec<float, N> x;
+    #pragma unroll
+    for (int i = 0; i < N; i += M) {
+        const Vec<float, M> part = load<M>(p + i);
+        for (int k = 0; k < M; k++) { x.v[i + k] = part.v[k]; }
+    }
+    return x;
+}
+template <int N> DEVICE void store_floats(float* p, const Vec<float, N>& x) {
+    constexpr int M = N < 4 ? N : 4;
+    #pragma unroll
+    for (int i = 0; i < N; i += M) {
+        Vec<float, M> part;
+        for (int k = 0; k < M; k++) { part.v[k] = x.v[i + k]; }
+        store<M>(p + i, part);
+    }
+}
 // out (C) += sum_k part (K, C), rows `stride` apart, in a fixed order; columns with c % width >= limit are left alone
 __global__ void __launch_bounds__(256)
 column_sum_kernel(acc* out, const float* part, long K, int C, int stride, int width, int limit) {
@@ -42,8 +78,13 @@ inline void column_sum(acc* out, const float* part, long K, int C, int width, in
 // ----------------------------------------------------------------------------
 // 1 memory (the rest is in device.cuh)
 
-__global__ void __launch_bounds__(256) cast_kernel(real* dst, const acc* src, long n) {
-    FOR_FLAT(i, 1, n) { dst[i] = real(src[i]); }
+template <int N> __global__ void __launch_bounds__(256) cast_kernel(real* dst, const acc* src, long n) {
+    FOR_FLAT(i, N, n) {
+        const Vec<acc, N> x = load<N>(src + i);
+        Vec<real, N> y;
+        for (int k = 0; k < N; k++) { y.v[k] = real(x.v[k]); }
+        store<N>(dst + i, y);
+    }
 }
 template <int N> __global__ void __launch_bounds__(256) add_kernel(real* y, const real* x, long n) {
     FOR_FLAT(i, N, n) {
@@ -53,25 +94,31 @@ template <int N> __global__ void __launch_bounds__(256) add_kernel(real* y, cons
     }
 }
 inline void add(real* y, const real* x, long n) {
-    LAUNCH_WIDE(wide(n % VN, {y, x}), add_kernel, flat_grid(n), dim3(256), 0, y, x, n);
+    if (wide(n % VN, {y, x})) { LAUNCH(add_kernel<VN>, flat_grid(n, VN), dim3(256), 0, y, x, n); }
+    else { LAUNCH(add_kernel<1>, flat_grid(n, 1), dim3(256), 0, y, x, n); }
 }
 inline void cast_to_real(real* dst, const acc* src, long n) {
-    if ((void*)dst != (const void*)src) { LAUNCH(cast_kernel, flat_grid(n), dim3(256), 0, dst, src, n); }
+    if ((void*)dst == (const void*)src) { return; }
+    if (wide(n % VN, {dst, src})) { LAUNCH(cast_kernel<4>, flat_grid(n, 4), dim3(256), 0, dst, src, n); }
+    else { LAUNCH(cast_kernel<1>, flat_grid(n, 1), dim3(256), 0, dst, src, n); }
 }
 
 // ----------------------------------------------------------------------------
 // 2 matrix product
 
-__global__ void __launch_bounds__(128) bias_kernel(real* out, const real* bias, int OC) {
-    FOR_COLUMNS(o, 1, OC) {
-        real& x = out[(long)blockIdx.x * OC + o];
-        x = real((float)x + (float)bias[o]);
+template <int N> __global__ void __launch_bounds__(256) bias_kernel(real* out, const real* bias, int rows, int OC) {
+    const int n = own_row();
+    if (n >= rows) { return; }
+    FOR_COLUMNS(o, N, OC) {
+        Vec<real, N> x = load<N>(out + (long)n * OC + o), b = load<N>(bias + o);
+        for (int i = 0; i < N; i++) { x.v[i] = real((float)x.v[i] + (float)b.v[i]); }
+        store<N>(out + (long)n * OC + o, x);
     }
 }
 inline void matmul_forward(real* out, const real* inp, const real* weight, const real* bias, const real* residual,
                            int N, int C, int OC) {
     gemm(out, residual, inp, weight, N, OC, C, false, true);
-    if (bias) { LAUNCH(bias_kernel, rows_grid(N, OC), dim3(128), 0, out, bias, OC); }
+    if (bias) { LAUNCH_WIDE_ROWS(wide(OC, {out, bias}), bias_kernel, N, OC, out, bias, N, OC) }
 }
 inline void matmul_backward_input(real* dinp, const real* dout, const real* weight, bool add, int N, int C, int OC) {
     gemm(dinp, add ? dinp : (const real*)NULL, dout, weight, N, C, OC, false, false);
@@ -81,28 +128,37 @@ inline void matmul_backward_weight(acc* dweight, const real* dout, const real* i
 }
 // part (blocks, W) = sums of ROW_BLOCK rows of x (N, W)
 enum { ROW_BLOCK = 64 };
-__global__ void __launch_bounds__(128) row_sums_kernel(float* part, const real* x, int N, int W) {
-    const int n1 = min(N, (int)(blockIdx.x + 1) * ROW_BLOCK);
-    FOR_COLUMNS(c, 1, W) {
-        float sum = 0;
-        for (int n = blockIdx.x * ROW_BLOCK; n < n1; n++) { sum += (float)x[(long)n * W + c]; }
-        part[(long)blockIdx.x * W + c] = sum;
+template <int N> __global__ void __launch_bounds__(256) row_sums_kernel(float* part, const real* x, int rows, int W) {
+    const int k = own_row(), n0 = k * ROW_BLOCK, n1 = min(rows, n0 + ROW_BLOCK);
+    if (n0 >= rows) { return; }
+    FOR_COLUMNS(c, N, W) {
+        Vec<float, N> sum = {};
+        for (int n = n0; n < n1; n++) {
+            const Vec<real, N> v = load<N>(x + (long)n * W + c);
+            for (int i = 0; i < N; i++) { sum.v[i] += (float)v.v[i]; }
+        }
+        for (int i = 0; i < N; i++) { part[(long)k * W + c + i] = sum.v[i]; }
     }
+}
+inline void row_sums(float* part, const real* x, int rows, int W) {
+    LAUNCH_WIDE_ROWS(wide(W, {x}), row_sums_kernel, CEIL_DIV(rows, ROW_BLOCK), W, part, x, rows, W)
 }
 inline void matmul_backward_bias(acc* dbias, const real* dout, int N, int OC) {
     const int blocks = CEIL_DIV(N, ROW_BLOCK);
     float* part = (float*)device_scratch((size_t)blocks * OC * sizeof(float));
-    LAUNCH(row_sums_kernel, rows_grid(blocks, OC), dim3(128), 0, part, dout, N, OC);
+    row_sums(part, dout, N, OC);
     column_sum(dbias, part, blocks, OC, OC, OC);
 }
 
 // ----------------------------------------------------------------------------
 // 3 embedding and RMSNorm
 
-template <int N> __global__ void __launch_bounds__(128)
+template <int N> __global__ void __launch_bounds__(256)
 embed_forward_kernel(real* out, const int* tokens, const real* wte, const real* pos, const real* sink, float scale,
-                     int T, int C) {
-    const int bt = blockIdx.x, b = bt / T, t = bt % T, skip = sink ? 1 : 0;
+                     int rows, int T, int C) {
+    const int bt = own_row();
+    if (bt >= rows) { return; }
+    const int b = bt / T, t = bt % T, skip = sink ? 1 : 0;
     const real* x = t < skip ? sink : wte + (long)tokens[b * (T - skip) + t - skip] * C;
     FOR_COLUMNS(c, N, C) {
         Vec<real, N> v = load<N>(x + c), p;
@@ -115,37 +171,108 @@ embed_forward_kernel(real* out, const int* tokens, const real* wte, const real* 
 }
 inline void embed_forward(real* out, const int* tokens, const real* wte, const real* pos, const real* sink, float scale,
                           int B, int T, int C) {
-    LAUNCH_WIDE(wide(C, {out, wte, pos, sink}), embed_forward_kernel, rows_grid(B * T, C), dim3(128), 0,
-                out, tokens, wte, pos, sink, scale, T, C);
+    LAUNCH_WIDE_ROWS(wide(C, {out, wte, pos, sink}), embed_forward_kernel, B * T, C,
+                     out, tokens, wte, pos, sink, scale, B * T, T, C)
 }
-// A token may occur many times, and its row of dwte must be added to in a fixed order, without atomics. So tokens are
-// taken in segments, one launch after the other. Within one, the block of a token's first occurrence adds up all of them.
-enum { EMBED_SEGMENT = 2048 };
-template <int N> __global__ void __launch_bounds__(128)
-embed_backward_kernel(acc* dwte, const real* dout, const int* tokens, float scale, int from, int to, int skip,
-                      int T, int C) {
-    const int i = from + blockIdx.x, lane = threadIdx.x % 32, token = tokens[i];
-    for (int j0 = from; j0 < i; j0 += 32) { // every warp finds out by itself
-        if (__ballot_sync(~0u, j0 + lane < i && tokens[j0 + lane] == token)) { return; }
+// A token may occur many times, and its row of dwte must be added to in a fixed order, without atomics. So the positions are
+// sorted by token: keys (token, position), ascending, by bitonic sort. Stages that reach further than SORT_CHUNK keys go
+// through memory, a launch each; all others run in shared memory, a block to SORT_CHUNK keys.
+enum { SORT_CHUNK = shrunk ? 64 : 2048, SORT_THREADS = SORT_CHUNK / 8 };
+DEVICE void sort_pair(uint64_t& lo, uint64_t& hi, bool up) {
+    const uint64_t a = lo, b = hi;
+    if ((a > b) == up) { lo = b; hi = a; }
+}
+__global__ void __launch_bounds__(256) sort_keys_kernel(uint64_t* keys, const int* tokens, int n, int padded) {
+    FOR_FLAT(i, 1, padded) { keys[i] = i < n ? (uint64_t)tokens[i] << 32 | (uint64_t)i : ~0ull; }
+}
+// one stage, which joins runs of `size` by comparing keys `apart` from each other
+__global__ void __launch_bounds__(256) sort_stage_kernel(uint64_t* keys, int size, int apart, int pairs) {
+    FOR_FLAT(i, 1, pairs) {
+        const long lo = 2 * i - (i & (apart - 1));
+        sort_pair(keys[lo], keys[lo + apart], (lo & size) == 0);
     }
-    for (int c0 = 0; c0 < C; c0 += 128 * N) {
-        const int c = c0 + threadIdx.x * N;
-        float sum[N] = {};
-        for (int j0 = i; j0 < to; j0 += 32) {
-            unsigned same = __ballot_sync(~0u, j0 + lane < to && tokens[j0 + lane] == token);
-            for (int k = 0; same; k++, same >>= 1) {
-                if (!(same & 1) || c >= C) { continue; }
-                const int j = j0 + k, row = j / (T - skip) * T + j % (T - skip) + skip;
-                Vec<real, N> d = load<N>(dout + (long)row * C + c);
-                for (int n = 0; n < N; n++) { sum[n] += (float)d.v[n]; }
+}
+// all stages of sizes size..last that stay in a chunk
+__global__ void __launch_bounds__(256) sort_chunk_kernel(uint64_t* keys, int size, int last) {
+    SMEM(uint64_t[SORT_CHUNK], x);
+    const int from = blockIdx.x * SORT_CHUNK;
+    for (int i = threadIdx.x; i < SORT_CHUNK; i += SORT_THREADS) { x[i] = keys[from + i]; }
+    __syncthreads();
+    for (; size <= last; size *= 2) {
+        for (int apart = min(size, (int)SORT_CHUNK) / 2; apart; apart /= 2) {
+            for (int i = threadIdx.x; i < SORT_CHUNK / 2; i += SORT_THREADS) {
+                const int lo = 2 * i - (i & (apart - 1));
+                sort_pair(x[lo], x[lo + apart], ((from + lo) & size) == 0);
             }
+            __syncthreads();
         }
-        for (int n = 0; n < N && c < C; n++) { dwte[(long)token * C + c + n] += scale * sum[n]; }
+    }
+    for (int i = threadIdx.x; i < SORT_CHUNK; i += SORT_THREADS) { keys[from + i] = x[i]; }
+}
+inline int sort_padded(int n) { int k = SORT_CHUNK; while (k < n) { k *= 2; } return k; }
+inline void sort_positions(uint64_t* keys, const int* tokens, int n) { // keys: sort_padded(n)
+    const int padded = sort_padded(n), chunks = padded / SORT_CHUNK;
+    LAUNCH(sort_keys_kernel, flat_grid(padded, 1), dim3(256), 0, keys, tokens, n, padded);
+    LAUNCH(sort_chunk_kernel, dim3(chunks), dim3(SORT_THREADS), 0, keys, 2, (int)SORT_CHUNK);
+    for (int size = 2 * SORT_CHUNK; size <= padded; size *= 2) {
+        for (int apart = size / 2; apart >= SORT_CHUNK; apart /= 2) {
+            LAUNCH(sort_stage_kernel, flat_grid(padded / 2, 1), dim3(256), 0, keys, size, apart, padded / 2);
+        }
+        LAUNCH(sort_chunk_kernel, dim3(chunks), dim3(SORT_THREADS), 0, keys, size, size);
+    }
+}
+// A block adds up the rows of PIECE sorted positions. Of a token that stands in one piece only it finishes the sum; what
+// reaches over a border goes to part (pieces, 2, C): [0] the token that began before, [1] the one that goes on after
+enum { PIECE = 32 };
+struct Piece { // of the sorted positions: from, to; do its first and last token reach over the borders?
+    const uint64_t* keys; int from, to; bool before, after;
+    DEVICE int token(int i) const { return (int)(keys[i] >> 32); }
+    DEVICE Piece(const uint64_t* keys, int piece, int n) : keys(keys), from(piece * PIECE), to(min(n, from + PIECE)) {
+        before = from > 0 && token(from - 1) == token(from);
+        after = to < n && token(to) == token(to - 1);
+    }
+    DEVICE bool one_token() const { return token(from) == token(to - 1); }
+};
+template <int N> __global__ void __launch_bounds__(256)
+embed_backward_kernel(acc* dwte, float* part, const real* dout, const uint64_t* keys, float scale, int n, int skip,
+                      int T, int C) {
+    const Piece p(keys, blockIdx.x, n);
+    FOR_COLUMNS(c, N, C) {
+        Vec<float, N> sum = {};
+        bool begun_before = p.before;
+        for (int i = p.from; i < p.to; i++) {
+            const int j = (int)keys[i], row = j / (T - skip) * T + j % (T - skip) + skip, token = p.token(i);
+            const Vec<real, N> d = load<N>(dout + (long)row * C + c);
+            for (int k = 0; k < N; k++) { sum.v[k] += (float)d.v[k]; }
+            const bool last = i + 1 == p.to;
+            if (!last && p.token(i + 1) == token) { continue; }
+            if (begun_before || (last && p.after)) {
+                store_floats(part + ((long)blockIdx.x * 2 + !begun_before) * C + c, sum);
+            } else {
+                for (int k = 0; k < N; k++) { dwte[(long)token * C + c + k] += scale * sum.v[k]; }
+            }
+            begun_before = false;
+            sum = {};
+        }
+    }
+}
+// a token that goes over borders is finished by the block of the piece where it begins, a piece after the other
+__global__ void __launch_bounds__(256)
+embed_backward_join_kernel(acc* dwte, const float* part, const uint64_t* keys, float scale, int n, int C) {
+    const Piece p(keys, blockIdx.x, n);
+    if (!p.after || (p.before && p.one_token())) { return; }
+    const int token = p.token(p.to - 1);
+    FOR_COLUMNS(c, 1, C) {
+        float sum = part[((long)blockIdx.x * 2 + 1) * C + c];
+        for (int k = blockIdx.x + 1; k * PIECE < n && p.token(k * PIECE) == token; k++) { sum += part[(long)k * 2 * C + c]; }
+        dwte[(long)token * C + c] += scale * sum;
     }
 }
 // dpos (T, C) += sum_b dout, dsink (C) += its row 0
-__global__ void __launch_bounds__(128) position_backward_kernel(acc* dpos, acc* dsink, const real* dout, int B, int T, int C) {
-    const int t = blockIdx.x;
+__global__ void __launch_bounds__(256)
+position_backward_kernel(acc* dpos, acc* dsink, const real* dout, int B, int rows, int T, int C) {
+    const int t = own_row();
+    if (t >= rows) { return; }
     FOR_COLUMNS(c, 1, C) {
         float sum = 0;
         for (int b = 0; b < B; b++) { sum += (float)dout[((long)b * T + t) * C + c]; }
@@ -155,37 +282,64 @@ __global__ void __launch_bounds__(128) position_backward_kernel(acc* dpos, acc* 
 }
 inline void embed_backward(acc* dwte, acc* dpos, acc* dsink, const real* dout, const int* tokens, float scale,
                            int B, int T, int C) {
-    const int skip = dsink ? 1 : 0, n = B * (T - skip);
-    for (int from = 0; from < n; from += EMBED_SEGMENT) {
-        const int to = std::min(n, from + EMBED_SEGMENT);
-        LAUNCH_WIDE(wide(C, {dout}), embed_backward_kernel, dim3(to - from), dim3(128), 0,
-                    dwte, dout, tokens, scale, from, to, skip, T, C);
+    const int skip = dsink ? 1 : 0, n = B * (T - skip), pieces = CEIL_DIV(n, PIECE);
+    uint64_t* keys = (uint64_t*)device_scratch(sort_padded(n) * sizeof(uint64_t) + (size_t)pieces * 2 * C * sizeof(float));
+    float* part = (float*)(keys + sort_padded(n));
+    if (n > 0) {
+        sort_positions(keys, tokens, n);
+        const bool ok = wide(C, {dout});
+        const dim3 block = RowBlocks(1, C, ok ? VN : 1).block;
+        LAUNCH_WIDE(ok, embed_backward_kernel, dim3(pieces), block, 0, dwte, part, dout, keys, scale, n, skip, T, C);
+        LAUNCH(embed_backward_join_kernel, dim3(pieces), RowBlocks(1, C, 1).block, 0, dwte, part, keys, scale, n, C);
     }
-    if (dpos || dsink) { LAUNCH(position_backward_kernel, rows_grid(dpos ? T : 1, C), dim3(128), 0, dpos, dsink, dout, B, T, C); }
+    const int rows = dpos ? T : 1;
+    if (dpos || dsink) { LAUNCH_ROWS(1, position_backward_kernel, rows, C, dpos, dsink, dout, B, rows, T, C) }
 }
 
-// a warp per row, whose first pass reads for the mean, if there is one, and the second for the squares
-template <int N> __global__ void __launch_bounds__(128)
+// The norms give a warp a row. Its lanes hold the row in K registers of N values each, so that it is read once; where it
+// is too long for that, K = 0, they read it again for each pass. FOR_ROW: c, of the lane's chunk k
+#define FOR_ROW(k, c, N, K, C) \
+    for (int k = 0, c = threadIdx.x % 32 * N; K ? k < K : c < C; k++, c += 32 * N) if (c < C)
+template <int N, int K> struct WarpRow {
+    const real* x; Vec<real, N> own[K ? K : 1];
+    DEVICE WarpRow(const real* x, int C) : x(x) {
+        if (!K) { return; }
+        #pragma unroll
+        FOR_ROW(k, c, N, K, C) { own[k] = load<N>(x + c); }
+    }
+    DEVICE Vec<real, N> at(int k, int c) const { return K ? own[K ? k : 0] : load<N>(x + c); }
+};
+// LAUNCH_NORM(kernel, rows are wide, C, grid, block, shared memory, arguments...): with the K that C needs
+#define LAUNCH_NORM(kernel, ok, C, ...) \
+    if (!(ok))                   { LAUNCH((kernel<1, 0>), __VA_ARGS__); } \
+    else if ((C) <= 4 * 32 * VN) { LAUNCH((kernel<VN, 4>), __VA_ARGS__); } \
+    else if ((C) <= 8 * 32 * VN) { LAUNCH((kernel<VN, 8>), __VA_ARGS__); } \
+    else                         { LAUNCH((kernel<VN, 0>), __VA_ARGS__); }
+
+template <int N, int K> __global__ void __launch_bounds__(128)
 norm_forward_kernel(real* out, acc* mean, acc* rstd, const real* x, const real* weight, const real* bias, float eps,
                     int rows, int C) {
-    const int n = blockIdx.x * 4 + threadIdx.x / 32, lane = threadIdx.x % 32;
+    const int n = blockIdx.x * 4 + threadIdx.x / 32;
     if (n >= rows) { return; }
-    const real* x_n = x + (long)n * C;
+    const WarpRow<N, K> row(x + (long)n * C, C);
     float m = 0, sum = 0;
     if (mean) {
-        for (int c = lane * N; c < C; c += 32 * N) {
-            Vec<real, N> v = load<N>(x_n + c);
+        #pragma unroll
+        FOR_ROW(k, c, N, K, C) {
+            const Vec<real, N> v = row.at(k, c);
             for (int i = 0; i < N; i++) { m += (float)v.v[i]; }
         }
         m = warp_sum(m) / C;
     }
-    for (int c = lane * N; c < C; c += 32 * N) {
-        Vec<real, N> v = load<N>(x_n + c);
+    #pragma unroll
+    FOR_ROW(k, c, N, K, C) {
+        const Vec<real, N> v = row.at(k, c);
         for (int i = 0; i < N; i++) { sum += ((float)v.v[i] - m) * ((float)v.v[i] - m); }
     }
     const float r = 1.0f / sqrtf(warp_sum(sum) / C + eps);
-    for (int c = lane * N; c < C; c += 32 * N) {
-        Vec<real, N> v = load<N>(x_n + c), w, b;
+    #pragma unroll
+    FOR_ROW(k, c, N, K, C) {
+        Vec<real, N> v = row.at(k, c), w, b;
         if (weight) { w = load<N>(weight + c); }
         if (bias) { b = load<N>(bias + c); }
         for (int i = 0; i < N; i++) {
@@ -194,30 +348,32 @@ norm_forward_kernel(real* out, acc* mean, acc* rstd, const real* x, const real* 
         }
         store<N>(out + (long)n * C + c, v);
     }
-    if (lane == 0) { rstd[n] = r; if (mean) { mean[n] = m; } }
+    if (threadIdx.x % 32 == 0) { rstd[n] = r; if (mean) { mean[n] = m; } }
 }
 inline void norm_forward(real* out, acc* mean, acc* rstd, const real* inp, const real* weight, const real* bias,
                          float eps, int N, int C) {
-    LAUNCH_WIDE(wide(C, {out, inp, weight, bias}), norm_forward_kernel, dim3(CEIL_DIV(N, 4)), dim3(128), 0,
-                out, mean, rstd, inp, weight, bias, eps, N, C);
+    LAUNCH_NORM(norm_forward_kernel, wide(C, {out, inp, weight, bias}), C, dim3(CEIL_DIV(N, 4)), dim3(128), 0,
+                out, mean, rstd, inp, weight, bias, eps, N, C)
 }
-// a block takes 64 rows, a warp one at a time; each warp keeps its own sums for dweight in shared memory
+// A block takes 64 rows, a warp one at a time, and keeps its sums for dweight in registers too (K = 0: in shared memory)
 enum { NORM_ROWS = 64 };
-template <int N> __global__ void __launch_bounds__(256)
+template <int N, int K> __global__ void __launch_bounds__(256)
 norm_backward_kernel(real* dx, float* part, const real* dout, const real* x, const real* weight, const acc* mean,
                      const acc* rstd, bool add, int rows, int C) {
-    const int warps = blockDim.x / 32, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    float* sums = dynamic_smem<float>();
-    float* dw = sums + warp * C;
-    for (int c = lane * N; c < C; c += 32 * N) { for (int i = 0; i < N; i++) { dw[c + i] = 0; } }
+    const int warps = blockDim.x / 32, warp = threadIdx.x / 32;
+    float *sums = dynamic_smem<float>(), *own = sums + warp * C;
+    Vec<float, N> dw[K ? K : 1] = {};
+    if (!K) { FOR_ROW(k, c, N, K, C) { store_floats(own + c, Vec<float, N>{}); } }
     const int n1 = min(rows, (int)(blockIdx.x + 1) * NORM_ROWS);
     for (int n = blockIdx.x * NORM_ROWS + warp; n < n1; n += warps) {
-        const real *d_n = dout + (long)n * C, *x_n = x + (long)n * C;
+        const WarpRow<N, K> d_n(dout + (long)n * C, C), x_n(x + (long)n * C, C);
         real* dx_n = dx + (long)n * C;
         const float m = mean ? mean[n] : 0.0f, r = rstd[n];
         float dot = 0, sum = 0;
-        for (int c = lane * N; c < C; c += 32 * N) {
-            Vec<real, N> d = load<N>(d_n + c), v = load<N>(x_n + c), w;
+        #pragma unroll
+        FOR_ROW(k, c, N, K, C) {
+            const Vec<real, N> d = d_n.at(k, c), v = x_n.at(k, c);
+            Vec<real, N> w;
             if (weight) { w = load<N>(weight + c); }
             for (int i = 0; i < N; i++) {
                 const float dy = (float)d.v[i] * (weight ? (float)w.v[i] : 1.0f);
@@ -226,18 +382,24 @@ norm_backward_kernel(real* dx, float* part, const real* dout, const real* x, con
             }
         }
         const float f = r * r * r * warp_sum(dot) / C, r_mean = mean ? r * warp_sum(sum) / C : 0.0f;
-        for (int c = lane * N; c < C; c += 32 * N) {
-            Vec<real, N> d = load<N>(d_n + c), v = load<N>(x_n + c), w, g;
+        #pragma unroll
+        FOR_ROW(k, c, N, K, C) {
+            const Vec<real, N> d = d_n.at(k, c), v = x_n.at(k, c);
+            Vec<real, N> w, g;
+            Vec<float, N> dw_c = K ? dw[K ? k : 0] : load_floats<N>(own + c);
             if (weight) { w = load<N>(weight + c); }
             if (add) { g = load<N>(dx_n + c); }
             for (int i = 0; i < N; i++) {
                 const float dv = d.v[i], xv = (float)v.v[i] - m, wv = weight ? (float)w.v[i] : 1.0f;
-                dw[c + i] += dv * xv * r;
+                dw_c.v[i] += dv * xv * r;
                 g.v[i] = real(dv * wv * r - xv * f - r_mean + (add ? (float)g.v[i] : 0.0f));
             }
+            if (K) { dw[K ? k : 0] = dw_c; } else { store_floats(own + c, dw_c); }
             store<N>(dx_n + c, g);
         }
     }
+    #pragma unroll
+    FOR_ROW(k, c, N, K, C) { if (K) { store_floats(own + c, dw[K ? k : 0]); } }
     __syncthreads();
     for (int c = threadIdx.x; c < C; c += blockDim.x) {
         float sum = 0;
@@ -250,24 +412,26 @@ inline void norm_backward(real* dx, acc* dweight, acc* dbias, const real* dout, 
     if (dbias) { matmul_backward_bias(dbias, dout, N, C); }                        // before dx, which may be dout
     const int blocks = CEIL_DIV(N, NORM_ROWS), warps = std::max(1, std::min(8, 12288 / C)); // 48 KiB of sums
     float* part = (float*)device_scratch((size_t)blocks * C * sizeof(float));
-    LAUNCH_WIDE(wide(C, {dx, dout, x, weight}), norm_backward_kernel, dim3(blocks), dim3(32 * warps), warps * C * sizeof(float),
-                dx, part, dout, x, weight, mean, rstd, add, N, C);
+    LAUNCH_NORM(norm_backward_kernel, wide(C, {dx, dout, x, weight}), C, dim3(blocks), dim3(32 * warps), warps * C * sizeof(float),
+                dx, part, dout, x, weight, mean, rstd, add, N, C)
     if (dweight) { column_sum(dweight, part, blocks, C, C, C); }
 }
 
 // ----------------------------------------------------------------------------
 // 4 rotary and kernels
 
-template <int N> __global__ void __launch_bounds__(128) rope_kernel(real* qkv, const acc* table, int sign, AttnShape s) {
-    const int bt = blockIdx.x, half = s.rot / 2;
+template <int N> __global__ void __launch_bounds__(256) rope_kernel(real* qkv, const acc* table, int sign, AttnShape s) {
+    const int bt = own_row(), half = s.rot / 2;
+    if (bt >= s.B * s.T) { return; }
     const acc* turn = table + (long)(bt % s.T) * half * 2;
     FOR_COLUMNS(k, N, (s.NH + s.KV) * half) {
         const int h = k / half, i = k % half;
         real* x = qkv + (long)bt * attn_row(s) + h * s.HS + i;
         Vec<real, N> a = load<N>(x), b = load<N>(x + half);
         for (int n = 0; n < N; n++) {
+            const Vec<acc, 2> cos_sin = load<2>(turn + 2 * (i + n));
             float an = a.v[n], bn = b.v[n];
-            turn_pair(an, bn, turn[2 * (i + n)], sign * turn[2 * (i + n) + 1]);
+            turn_pair(an, bn, cos_sin.v[0], sign * cos_sin.v[1]);
             a.v[n] = real(an);
             b.v[n] = real(bn);
         }
@@ -277,37 +441,49 @@ template <int N> __global__ void __launch_bounds__(128) rope_kernel(real* qkv, c
 }
 inline void rope(real* qkv, const acc* table, int sign, AttnShape s) {
     const bool ok = wide(s.rot / 2, {qkv}) && s.HS % VN == 0;
-    LAUNCH_WIDE(ok, rope_kernel, rows_grid(s.B * s.T, (s.NH + s.KV) * s.rot / 2), dim3(128), 0, qkv, table, sign, s);
+    LAUNCH_WIDE_ROWS(ok, rope_kernel, s.B * s.T, (s.NH + s.KV) * s.rot / 2, qkv, table, sign, s)
 }
-__global__ void __launch_bounds__(128) phi_elu1_forward_kernel(real* qkv, AttnShape s) {
-    FOR_COLUMNS(i, 1, (s.NH + s.KV) * s.HS) {
-        real* x = qkv + (long)blockIdx.x * attn_row(s) + i;
-        const float v = *x;
-        *x = real(v > 0 ? v + 1.0f : exp_(v));
+template <int N> __global__ void __launch_bounds__(256) phi_elu1_forward_kernel(real* qkv, AttnShape s) {
+    const int bt = own_row();
+    if (bt >= s.B * s.T) { return; }
+    FOR_COLUMNS(i, N, (s.NH + s.KV) * s.HS) {
+        real* x = qkv + (long)bt * attn_row(s) + i;
+        Vec<real, N> v = load<N>(x);
+        for (int k = 0; k < N; k++) { v.v[k] = real(Attn_elu1::sim((float)v.v[k])); }
+        store<N>(x, v);
     }
 }
 inline void phi_elu1_forward(real* qkv, AttnShape s) {
-    LAUNCH(phi_elu1_forward_kernel, rows_grid(s.B * s.T, (s.NH + s.KV) * s.HS), dim3(128), 0, qkv, s);
+    const int n = (s.NH + s.KV) * s.HS;
+    LAUNCH_WIDE_ROWS(wide(s.HS, {qkv}), phi_elu1_forward_kernel, s.B * s.T, n, qkv, s)
 }
-__global__ void __launch_bounds__(128) phi_elu1_backward_kernel(real* dqkv, const real* qkv, AttnShape s) {
-    FOR_COLUMNS(i, 1, (s.NH + s.KV) * s.HS) {
-        const long at = (long)blockIdx.x * attn_row(s) + i;
-        dqkv[at] = real((float)dqkv[at] * min_((float)qkv[at], 1.0f));
+template <int N> __global__ void __launch_bounds__(256) phi_elu1_backward_kernel(real* dqkv, const real* qkv, AttnShape s) {
+    const int bt = own_row();
+    if (bt >= s.B * s.T) { return; }
+    FOR_COLUMNS(i, N, (s.NH + s.KV) * s.HS) {
+        const long at = (long)bt * attn_row(s) + i;
+        Vec<real, N> d = load<N>(dqkv + at), x = load<N>(qkv + at);
+        for (int k = 0; k < N; k++) { d.v[k] = real((float)d.v[k] * min_((float)x.v[k], 1.0f)); }
+        store<N>(dqkv + at, d);
     }
 }
 inline void phi_elu1_backward(real* dqkv, const real* qkv, AttnShape s) {
-    LAUNCH(phi_elu1_backward_kernel, rows_grid(s.B * s.T, (s.NH + s.KV) * s.HS), dim3(128), 0, dqkv, qkv, s);
+    const int n = (s.NH + s.KV) * s.HS;
+    LAUNCH_WIDE_ROWS(wide(s.HS, {dqkv, qkv}), phi_elu1_backward_kernel, s.B * s.T, n, dqkv, qkv, s)
 }
-__global__ void __launch_bounds__(128) copy_rows_kernel(real* out, int out_stride, const real* inp, int inp_stride, int n) {
-    FOR_COLUMNS(i, 1, n) { out[(long)blockIdx.x * out_stride + i] = inp[(long)blockIdx.x * inp_stride + i]; }
+template <int N> __global__ void __launch_bounds__(256)
+copy_rows_kernel(real* out, int out_stride, const real* inp, int inp_stride, int rows, int C) {
+    const int n = own_row();
+    if (n >= rows) { return; }
+    FOR_COLUMNS(i, N, C) { store<N>(out + (long)n * out_stride + i, load<N>(inp + (long)n * inp_stride + i)); }
 }
 inline void qk_gather(real* qk, const real* qkv, AttnShape s) {
-    const int n = (s.NH + s.KV) * s.HS;
-    LAUNCH(copy_rows_kernel, rows_grid(s.B * s.T, n), dim3(128), 0, qk, n, qkv, attn_row(s), n);
+    const int n = (s.NH + s.KV) * s.HS, rows = s.B * s.T;
+    LAUNCH_WIDE_ROWS(wide(s.HS, {qk, qkv}), copy_rows_kernel, rows, n, qk, n, qkv, attn_row(s), rows, n)
 }
 inline void qk_scatter(real* qkv, const real* qk, AttnShape s) {
-    const int n = (s.NH + s.KV) * s.HS;
-    LAUNCH(copy_rows_kernel, rows_grid(s.B * s.T, n), dim3(128), 0, qkv, attn_row(s), qk, n, n);
+    const int n = (s.NH + s.KV) * s.HS, rows = s.B * s.T;
+    LAUNCH_WIDE_ROWS(wide(s.HS, {qk, qkv}), copy_rows_kernel, rows, n, qkv, attn_row(s), qk, n, rows, n)
 }
 
 // where group g of qk_norm begins in a row of qkv, how many channels it has, and whether they are of q
@@ -354,14 +530,15 @@ qk_norm_backward_kernel(real* dqkv, const real* qk_in, const acc* rstd, const re
     for (int c = lane; c < q.C; c += 32) { d[c] = real((float)d[c] * (float)w[c] * r - (float)x[c] * f); }
 }
 // part (blocks, 2 wide): sums of dy x r over ROW_BLOCK rows and all groups of q, of k
-__global__ void __launch_bounds__(128)
+__global__ void __launch_bounds__(256)
 qk_norm_weights_kernel(float* part, const real* dqkv, const real* qk_in, const acc* rstd, bool all, int wide, AttnShape s) {
-    const int G = all ? 2 : s.NH + s.KV, n1 = min(s.B * s.T, (int)(blockIdx.x + 1) * ROW_BLOCK);
+    const int G = all ? 2 : s.NH + s.KV, block = own_row(), n0 = block * ROW_BLOCK, n1 = min(s.B * s.T, n0 + ROW_BLOCK);
+    if (n0 >= n1) { return; }
     FOR_COLUMNS(k, 1, 2 * wide) {
         const bool is_q = k < wide;
         const int c = is_q ? k : k - wide;
         float sum = 0;
-        for (int bt = blockIdx.x * ROW_BLOCK; bt < n1; bt++) {
+        for (int bt = n0; bt < n1; bt++) {
             for (int g = 0; g < G; g++) {
                 const QkGroup q = qk_group(g, all, s);
                 if (q.is_q != is_q || c >= q.C) { continue; }
@@ -369,7 +546,7 @@ qk_norm_weights_kernel(float* part, const real* dqkv, const real* qk_in, const a
                 sum += (float)dqkv[(long)bt * attn_row(s) + q.from + c] * x * rstd[(long)bt * G + g];
             }
         }
-        part[(long)blockIdx.x * 2 * wide + k] = sum;
+        part[(long)block * 2 * wide + k] = sum;
     }
 }
 inline void qk_norm_backward(real* dqkv, acc* dwq, acc* dwk, const real* qk_in, const acc* rstd, const real* wq,
@@ -377,7 +554,7 @@ inline void qk_norm_backward(real* dqkv, acc* dwq, acc* dwk, const real* qk_in, 
     const int N = s.B * s.T, wide = all ? s.NH * s.HS : s.HS, wide_k = all ? s.KV * s.HS : s.HS, blocks = CEIL_DIV(N, ROW_BLOCK);
     const long groups = (long)N * (all ? 2 : s.NH + s.KV);
     float* part = (float*)device_scratch((size_t)blocks * 2 * wide * sizeof(float));
-    LAUNCH(qk_norm_weights_kernel, rows_grid(blocks, 2 * wide), dim3(128), 0, part, dqkv, qk_in, rstd, all, wide, s);
+    LAUNCH_ROWS(1, qk_norm_weights_kernel, blocks, 2 * wide, part, dqkv, qk_in, rstd, all, wide, s)
     LAUNCH(column_sum_kernel, dim3(CEIL_DIV(wide, 32)), dim3(256), 0, dwq, part, blocks, wide, 2 * wide, wide, wide);
     LAUNCH(column_sum_kernel, dim3(CEIL_DIV(wide_k, 32)), dim3(256), 0, dwk, part + wide, blocks, wide_k, 2 * wide, wide_k, wide_k);
     LAUNCH(qk_norm_backward_kernel, dim3((unsigned)CEIL_DIV(groups, 4)), dim3(128), 0, dqkv, qk_in, rstd, wq, wk, all, s);
@@ -386,15 +563,23 @@ inline void qk_norm_backward(real* dqkv, acc* dwq, acc* dwk, const real* qk_in, 
 // ----------------------------------------------------------------------------
 // 6 heads and FFN
 
-__global__ void __launch_bounds__(128) gate_forward_kernel(real* out, const real* att, const real* gate, int width, AttnShape s) {
-    const int W = s.NH * s.HS;
-    FOR_COLUMNS(c, 1, W) {
-        const float x = gate[(long)blockIdx.x * s.NH * width + (width == 1 ? c / s.HS : c)];
-        out[(long)blockIdx.x * W + c] = real((float)att[(long)blockIdx.x * W + c] * sigmoid_(x));
+template <int N> __global__ void __launch_bounds__(256)
+gate_forward_kernel(real* out, const real* att, const real* gate, int width, AttnShape s) {
+    const int W = s.NH * s.HS, bt = own_row();
+    if (bt >= s.B * s.T) { return; }
+    FOR_COLUMNS(c, N, W) {
+        Vec<real, N> a = load<N>(att + (long)bt * W + c), g;
+        if (width > 1) { g = load<N>(gate + (long)bt * W + c); }
+        const real of_head = gate[(long)bt * s.NH * width + (width == 1 ? c / s.HS : 0)];
+        for (int i = 0; i < N; i++) {
+            a.v[i] = real((float)a.v[i] * sigmoid_((float)(width == 1 ? of_head : g.v[i])));
+        }
+        store<N>(out + (long)bt * W + c, a);
     }
 }
 inline void gate_forward(real* out, const real* att, const real* gate, int width, AttnShape s) {
-    LAUNCH(gate_forward_kernel, rows_grid(s.B * s.T, s.NH * s.HS), dim3(128), 0, out, att, gate, width, s);
+    const bool ok = wide(s.HS, {out, att, width > 1 ? gate : NULL});
+    LAUNCH_WIDE_ROWS(ok, gate_forward_kernel, s.B * s.T, s.NH * s.HS, out, att, gate, width, s)
 }
 // a warp per head of a token
 __global__ void __launch_bounds__(128)
@@ -418,63 +603,80 @@ inline void gate_backward(real* datt, real* dgate, const real* dout, const real*
            datt, dgate, dout, att, gate, width, s);
 }
 
-__global__ void __launch_bounds__(128) heads_forward_kernel(real* out, const real* att, const real* vstar, bool sum, AttnShape s) {
-    const real* a = att + (long)blockIdx.x * s.NH * s.HS;
+__global__ void __launch_bounds__(256)
+heads_forward_kernel(real* out, const real* att, const real* vstar, bool sum, AttnShape s) {
+    const int bt = own_row();
+    if (bt >= s.B * s.T) { return; }
+    const real* a = att + (long)bt * s.NH * s.HS;
     const int OC = sum ? s.HS : s.NH * s.HS;
     FOR_COLUMNS(c, 1, OC) {
         float o = 0;
         for (int k = c; k < (sum ? s.NH * s.HS : c + 1); k += s.HS) { // one head, or all of them
             o += (float)a[k] + (vstar ? (float)vstar[s.bias_shared ? k % s.HS : k] : 0.0f);
         }
-        out[(long)blockIdx.x * OC + c] = real(o);
+        out[(long)bt * OC + c] = real(o);
     }
 }
 inline void heads_forward(real* out, const real* att, const real* vstar, bool sum, AttnShape s) {
-    LAUNCH(heads_forward_kernel, rows_grid(s.B * s.T, sum ? s.HS : s.NH * s.HS), dim3(128), 0, out, att, vstar, sum, s);
+    LAUNCH_ROWS(1, heads_forward_kernel, s.B * s.T, sum ? s.HS : s.NH * s.HS, out, att, vstar, sum, s)
 }
-__global__ void __launch_bounds__(128) heads_backward_kernel(real* datt, const real* dout, bool sum, AttnShape s) {
-    const int W = s.NH * s.HS;
-    FOR_COLUMNS(c, 1, W) {
-        datt[(long)blockIdx.x * W + c] = dout[(long)blockIdx.x * (sum ? s.HS : W) + (sum ? c % s.HS : c)];
+template <int N> __global__ void __launch_bounds__(256)
+heads_backward_kernel(real* datt, const real* dout, bool sum, AttnShape s) {
+    const int W = s.NH * s.HS, bt = own_row();
+    if (bt >= s.B * s.T) { return; }
+    FOR_COLUMNS(c, N, W) {
+        store<N>(datt + (long)bt * W + c, load<N>(dout + (long)bt * (sum ? s.HS : W) + (sum ? c % s.HS : c)));
     }
 }
 inline void heads_backward(real* datt, acc* dvstar, const real* dout, bool sum, AttnShape s) {
     const int W = s.NH * s.HS, N = s.B * s.T, blocks = CEIL_DIV(N, ROW_BLOCK);
-    LAUNCH(heads_backward_kernel, rows_grid(N, W), dim3(128), 0, datt, dout, sum, s);
+    LAUNCH_WIDE_ROWS(wide(s.HS, {datt, dout}), heads_backward_kernel, N, W, datt, dout, sum, s)
     if (!dvstar) { return; }
     float* part = (float*)device_scratch((size_t)blocks * W * sizeof(float));
-    LAUNCH(row_sums_kernel, rows_grid(blocks, W), dim3(128), 0, part, datt, N, W);
+    row_sums(part, datt, N, W);
     if (s.bias_shared) { column_sum(dvstar, part, (long)blocks * s.NH, s.HS, s.HS, s.HS); } // (blocks NH, HS): the same floats
     else { column_sum(dvstar, part, blocks, W, W, W); }
 }
 
-template <class A, int N> __global__ void __launch_bounds__(128)
-ffn_forward_kernel(real* out, const real* inp, bool gated, int F) {
-    const real* x = inp + (long)blockIdx.x * F * (gated ? 2 : 1);
+// What elementwise functions compute with: bf16 tensors keep 8 bits, for which Fast is exact enough by far
+typedef std::conditional_t<sizeof(real) == 2, Fast, float> Elem;
+DEVICE float number(float x) { return x; }
+DEVICE float number(Fast x)  { return x.v; }
+
+template <class A, int N> __global__ void __launch_bounds__(256)
+ffn_forward_kernel(real* out, const real* inp, bool gated, int rows, int F) {
+    const int n = own_row();
+    if (n >= rows) { return; }
+    const real* x = inp + (long)n * F * (gated ? 2 : 1);
     FOR_COLUMNS(i, N, F) {
         Vec<real, N> g = load<N>(x + i), u;
         if (gated) { u = load<N>(x + F + i); }
-        for (int n = 0; n < N; n++) { g.v[n] = real(A::act((float)g.v[n]) * (gated ? (float)u.v[n] : 1.0f)); }
-        store<N>(out + (long)blockIdx.x * F + i, g);
+        for (int k = 0; k < N; k++) {
+            g.v[k] = real(number(A::act(Elem((float)g.v[k]))) * (gated ? (float)u.v[k] : 1.0f));
+        }
+        store<N>(out + (long)n * F + i, g);
     }
 }
 inline void ffn_forward(real* out, const real* inp, Act act, bool gated, int N, int F) {
     with_act(act, [=](auto f) {
         typedef decltype(f) A;
-        if (wide(F, {out, inp})) { LAUNCH((ffn_forward_kernel<A, VN>), rows_grid(N, F), dim3(128), 0, out, inp, gated, F); }
-        else { LAUNCH((ffn_forward_kernel<A, 1>), rows_grid(N, F), dim3(128), 0, out, inp, gated, F); }
+        if (wide(F, {out, inp})) LAUNCH_ROWS(VN, (ffn_forward_kernel<A, VN>), N, F, out, inp, gated, N, F)
+        else LAUNCH_ROWS(1, (ffn_forward_kernel<A, 1>), N, F, out, inp, gated, N, F)
     });
 }
-template <class A, int N> __global__ void __launch_bounds__(128)
-ffn_backward_kernel(real* dinp, const real* dout, const real* inp, bool gated, int F) {
-    const long row = (long)blockIdx.x * F * (gated ? 2 : 1);
+template <class A, int N> __global__ void __launch_bounds__(256)
+ffn_backward_kernel(real* dinp, const real* dout, const real* inp, bool gated, int rows, int F) {
+    const int n = own_row();
+    if (n >= rows) { return; }
+    const long row = (long)n * F * (gated ? 2 : 1);
     FOR_COLUMNS(i, N, F) {
-        Vec<real, N> g = load<N>(inp + row + i), d = load<N>(dout + (long)blockIdx.x * F + i), u;
+        Vec<real, N> g = load<N>(inp + row + i), d = load<N>(dout + (long)n * F + i), u;
         if (gated) { u = load<N>(inp + row + F + i); }
-        for (int n = 0; n < N; n++) {
-            const float gn = g.v[n], dn = d.v[n], un = gated ? (float)u.v[n] : 1.0f;
-            g.v[n] = real(dn * A::dact(gn) * un);
-            u.v[n] = real(dn * A::act(gn));
+        for (int k = 0; k < N; k++) {
+            const Elem x((float)g.v[k]);
+            const float d_k = d.v[k], u_k = gated ? (float)u.v[k] : 1.0f;
+            g.v[k] = real(d_k * number(A::dact(x)) * u_k);
+            u.v[k] = real(d_k * number(A::act(x)));
         }
         store<N>(dinp + row + i, g);
         if (gated) { store<N>(dinp + row + F + i, u); }
@@ -484,44 +686,60 @@ inline void ffn_backward(real* dinp, const real* dout, const real* inp, Act act,
     with_act(act, [=](auto f) {
         typedef decltype(f) A;
         const bool ok = wide(F, {dinp, dout, inp});
-        if (ok) { LAUNCH((ffn_backward_kernel<A, VN>), rows_grid(N, F), dim3(128), 0, dinp, dout, inp, gated, F); }
-        else { LAUNCH((ffn_backward_kernel<A, 1>), rows_grid(N, F), dim3(128), 0, dinp, dout, inp, gated, F); }
+        if (ok) LAUNCH_ROWS(VN, (ffn_backward_kernel<A, VN>), N, F, dinp, dout, inp, gated, N, F)
+        else LAUNCH_ROWS(1, (ffn_backward_kernel<A, 1>), N, F, dinp, dout, inp, gated, N, F)
     });
 }
 
 // ----------------------------------------------------------------------------
-// 7 classifier: a block per row, which is read twice and written once
+// 7 classifier: a block per row. A row that fits shared memory (KEEP) is read once, all of it at once, and written once;
+// a thread takes back only what it has copied itself. Any other is read twice
 
-template <int N> __global__ void __launch_bounds__(512)
+template <int N, bool KEEP> __global__ void __launch_bounds__(512)
 classifier_kernel(acc* losses, real* logits, const int* targets, float dloss, float cap, int V) {
-    real* x = logits + (long)blockIdx.x * V;
+    real *x = logits + (long)blockIdx.x * V, *kept = KEEP ? dynamic_smem<real>() : x;
     const int y = targets[blockIdx.x];
-    auto capped = [=](float l) { return cap != 0 ? cap * tanh_(l / cap) : l; };
+    auto capped = [=](real l) { return cap != 0 ? cap * tanh_((float)l / cap) : (float)l; };
+    const float x_y = y < 0 ? 0.0f : capped(x[y]);
+    if (KEEP) {
+        for (int v = threadIdx.x * N; v < V; v += 512 * N) { cp_async(kept + v, x + v, true); }
+        cp_async_commit();
+        cp_async_wait<0>();
+    }
     float top = -INFINITY, sum = 0;
     for (int v = threadIdx.x * N; v < V; v += 512 * N) { // the sum is kept relative to the largest value so far
-        Vec<real, N> l = load<N>(x + v);
+        const Vec<real, N> l = load<N>(kept + v);
         float most = top;
         for (int i = 0; i < N; i++) { most = max_(most, capped(l.v[i])); }
         if (most > top) { sum *= exp_(top - most); top = most; }
-        for (int i = 0; i < N; i++) { sum += exp_(capped(l.v[i]) - top); }
+        for (int i = 0; i < N; i++) { sum += number(exp_(Elem(capped(l.v[i]) - top))); }
     }
-    const float x_y = y < 0 ? 0.0f : capped(x[y]), all = block_max<512>(top);
+    const float all = block_max<512>(top);
     sum = block_sum<512>(top == -INFINITY ? 0.0f : sum * exp_(top - all)); // a thread without a value has top = -inf
     if (threadIdx.x == 0) { losses[blockIdx.x] = y < 0 ? 0.0f : log_(sum) - (x_y - all); }
     if (dloss == 0 && cap == 0) { return; }
     const float f = y < 0 ? 0.0f : dloss / sum;
     for (int v = threadIdx.x * N; v < V; v += 512 * N) {
-        Vec<real, N> l = load<N>(x + v);
+        Vec<real, N> l = load<N>(kept + v);
         for (int i = 0; i < N; i++) {
             const float l_i = capped(l.v[i]), slope = cap != 0 ? 1.0f - l_i / cap * (l_i / cap) : 1.0f;
-            const float d = y < 0 ? 0.0f : (exp_(l_i - all) * f - (v + i == y ? dloss : 0.0f)) * slope;
+            const float p = number(exp_(Elem(l_i - all))) * f;
+            const float d = y < 0 ? 0.0f : (p - (v + i == y ? dloss : 0.0f)) * slope;
             l.v[i] = real(dloss == 0 ? l_i : d);
         }
         store<N>(x + v, l);
     }
 }
 inline void classifier(acc* losses, real* logits, const int* targets, float dloss, float cap, int N, int V) {
-    LAUNCH_WIDE(wide(V, {logits}), classifier_kernel, dim3(N), dim3(512), 0, losses, logits, targets, dloss, cap, V);
+    const size_t row = (size_t)V * sizeof(real);
+    const bool ok = wide(V, {logits});
+    if (ok && row + 256 <= (size_t)SMEM_MOST) {                              // 256 bytes for block_max and block_sum
+        LAUNCH((classifier_kernel<VN, true>), dim3(N), dim3(512), row, losses, logits, targets, dloss, cap, V);
+    } else if (ok) {
+        LAUNCH((classifier_kernel<VN, false>), dim3(N), dim3(512), 0, losses, logits, targets, dloss, cap, V);
+    } else {
+        LAUNCH((classifier_kernel<1, false>), dim3(N), dim3(512), 0, losses, logits, targets, dloss, cap, V);
+    }
 }
 
 // ----------------------------------------------------------------------------
@@ -556,31 +774,49 @@ __global__ void __launch_bounds__(1024) loss_add_kernel(StepSums* sums, const ac
 inline void loss_add(StepSums* sums, const acc* losses, long n, double count) {
     LAUNCH(loss_add_kernel, dim3(1), dim3(1024), 0, sums, losses, n, count);
 }
-// one element of either optimiser; c1, c2 are Adam's bias corrections
-template <bool ADAM> __global__ void __launch_bounds__(256)
+// N elements at a time of either optimiser; c1, c2 are Adam's bias corrections
+template <bool ADAM, int N> __global__ void __launch_bounds__(256)
 update_kernel(real* params, acc* master, acc* m, acc* v, const acc* grads, const StepSums* sums, AdamW o, float c1, float c2, long n) {
     const float scale = sums->grad_scale;
     if (isnan(scale)) { return; }
-    FOR_FLAT(i, 1, n) {
-        const float g = grads[i] * scale, w = master[i];
-        float step;
-        if (ADAM) {
-            const float m_i = m[i] = o.beta1 * m[i] + (1 - o.beta1) * g;
-            const float v_i = v[i] = o.beta2 * v[i] + (1 - o.beta2) * g * g;
-            step = m_i * c1 / (sqrtf(v_i * c2) + o.eps);
-        } else {
-            step = m[i] = o.beta1 * m[i] + g;
+    FOR_FLAT(i, N, n) {
+        Vec<acc, N> g = load<N>(grads + i), w = load<N>(master + i), m_i = load<N>(m + i), v_i;
+        if (ADAM) { v_i = load<N>(v + i); }
+        Vec<real, N> p;
+        #pragma unroll
+        for (int k = 0; k < N; k++) {
+            const float g_k = g.v[k] * scale;
+            float step;
+            if (ADAM) {
+                m_i.v[k] = o.beta1 * m_i.v[k] + (1 - o.beta1) * g_k;
+                v_i.v[k] = o.beta2 * v_i.v[k] + (1 - o.beta2) * g_k * g_k;
+                step = m_i.v[k] * c1 / (sqrtf(v_i.v[k] * c2) + o.eps);
+            } else {
+                step = m_i.v[k] = o.beta1 * m_i.v[k] + g_k;
+            }
+            w.v[k] -= o.lr * (step + o.weight_decay * w.v[k]);
+            p.v[k] = real(w.v[k]);
         }
-        master[i] = w - o.lr * (step + o.weight_decay * w);
-        params[i] = real(master[i]);
+        store<N>(m + i, m_i);
+        if (ADAM) { store<N>(v + i, v_i); }
+        store<N>(master + i, w);
+        store<N>(params + i, p);
+    }
+}
+template <bool ADAM> void update(real* params, acc* master, acc* m, acc* v, const acc* grads, const StepSums* sums,
+                                 const AdamW& o, float c1, float c2, long n) {
+    if (n % 4 == 0 && wide(0, {params, master, m, v, grads})) {
+        LAUNCH((update_kernel<ADAM, 4>), flat_grid(n, 4), dim3(256), 0, params, master, m, v, grads, sums, o, c1, c2, n);
+    } else {
+        LAUNCH((update_kernel<ADAM, 1>), flat_grid(n, 1), dim3(256), 0, params, master, m, v, grads, sums, o, c1, c2, n);
     }
 }
 inline void adamw_update(real* params, acc* master, acc* m, acc* v, const acc* grads, const StepSums* sums, AdamW o, long n) {
     const float c1 = 1 / (1 - pow((double)o.beta1, o.step)), c2 = 1 / (1 - pow((double)o.beta2, o.step));
-    LAUNCH(update_kernel<true>, flat_grid(n), dim3(256), 0, params, master, m, v, grads, sums, o, c1, c2, n);
+    update<true>(params, master, m, v, grads, sums, o, c1, c2, n);
 }
 inline void sgd_update(real* params, acc* master, acc* m, acc* v, const acc* grads, const StepSums* sums, AdamW o, long n) {
-    LAUNCH(update_kernel<false>, flat_grid(n), dim3(256), 0, params, master, m, v, grads, sums, o, 0.0f, 0.0f, n);
+    update<false>(params, master, m, v, grads, sums, o, 0.0f, 0.0f, n);
 }
 } // namespace cuda
 #endif // CUDA_OPS_CUH

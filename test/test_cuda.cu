@@ -135,9 +135,8 @@ static void test_matmul(int N, int C, int OC) {
     cuda::matmul_backward_weight(dweight.f(), residual.r(), inp.r(), N, C, OC);
     same("matmul_backward_weight", shape, "dweight", dweight, 1e-5);
 }
-static void test_embed(int B, int T, int C, bool pos, bool sink) {
-    std::string shape = strf("B %d T %d C %d pos %d sink %d", B, T, C, pos, sink);
-    const int V = 11;
+static void test_embed(int B, int T, int C, bool pos, bool sink, int V = 11) {
+    std::string shape = strf("B %d T %d C %d pos %d sink %d V %d", B, T, C, pos, sink, V);
     std::vector<int> tokens(B * (T - sink));
     for (int& x : tokens) { x = (int)rng_below(&rng, V); }
     int* tok = upload_ints(tokens);
@@ -271,12 +270,12 @@ static void test_ffn(const char* name, Act act, bool gated, int N, int F) {
     cuda::ffn_backward(dinp.r(), dout.r(), inp.r(), act, gated, N, F);
     same("ffn_backward", shape, "dinp", dinp);
 }
-static void test_classifier(int N, int V) {
+static void test_classifier(int N, int V, float scale = 5) {
     std::string shape = strf("N %d V %d", N, V);
     std::vector<int> targets(N);
     for (int n = 0; n < N; n++) { targets[n] = n % 3 == 2 ? -1 : n % 3 ? V - 1 : (int)rng_below(&rng, V); }
     int* y = upload_ints(targets);
-    Tensor logits = random_tensor(N * V, true, 5), losses = empty_tensor(N, false);
+    Tensor logits = random_tensor(N * V, true, scale), losses = empty_tensor(N, false);
     for (float cap : {0.0f, 3.0f}) {
         for (float dloss : {0.0f, 0.25f}) { // the first leaves the logits as they are, but for the cap
             Tensor x = upload(logits.cpu, true);
@@ -502,7 +501,12 @@ static void test_operations() {
     }
     if (!SMALL) {
         test_norm(7, 3, 20000);                                             // more than 48 KiB of sums
-        test_embed(1, 2 * cuda::EMBED_SEGMENT + 3, 4, false, false);       // several segments
+        for (int V : {1, 2, 11, 999}) {                                     // several chunks to sort, tokens over many pieces
+            test_embed(1, 2 * cuda::SORT_CHUNK + 3, 4, false, false, V);
+            test_embed(2, cuda::SORT_CHUNK + 1, 8, true, true, V);
+        }
+        // rows that do not fit shared memory; few large terms, as the CPU adds them all in one float
+        test_classifier(2, IS_BF16 ? 60000 : 26000, 30);
         test_optimiser(2 * cuda::SQUARE_BLOCK + 5);
         free_all();
     }
