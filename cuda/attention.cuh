@@ -55,7 +55,7 @@ attention_rows_kernel(RowStats r, const real* dout, const real* out, const acc* 
         return;
     }
     const long row = (long)bh * s.T + t, o = ((long)b * s.T + t) * s.NH * s.HS + h * s.HS;
-    const float alpha = attn_alpha<A, float>(s), scale = s.scale;
+    const float alpha = attn_alpha<A, float>(s);
     const float stat0 = stat[row * 2], stat1 = stat[row * 2 + 1];
     const float delta = attn_delta<A>(warp_dot(dout + o, out + o, s.HS), stat1, alpha);
     // of the exp family one number, -log2 of what exp(score) is multiplied with: enough where weights are rounded to bf16
@@ -461,8 +461,8 @@ DEVICE void online_start(OnlineRows<HS, MT>& x, const bf16* q, const bf16* ks, c
             for (int i = t2 / 2; i < HS; i += 4) { s_star += (float)q_t[i] * (float)ks[i]; }
             s_star = attn_capped<A>(quad_sum(s_star) * (float)s.scale, s.cap);
         }
-        const float m = Bi::column ? max_(attn_least<A, float>(), s_star) : attn_least<A, float>();
-        const float w_star = Bi::column ? attn_term<A>(s_star, m) : 0.0f;
+        const float m = Bi::column != NO_COLUMN ? max_(attn_least<A, float>(), s_star) : attn_least<A, float>();
+        const float w_star = Bi::column != NO_COLUMN ? attn_term<A>(s_star, m) : 0.0f;
         x.m[r] = score.of_natural(m);
         x.l[r] = Bi::column && t2 == 0 ? attn_mass<A>(w_star, s.p) : 0.0f;
         #pragma unroll
