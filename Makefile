@@ -65,7 +65,7 @@ COMPILE = $(CXX) -std=c++17 $(OPTIMIZE) -march=$(ARCH) -fopenmp $(WARN) -x c++
 endif
 HEADERS := $(wildcard *.h *.cuh cpu/*.h cuda/*.cuh text/*.h)
 
-.PHONY: train_sink binary switches compile-all sanitizer check test tests program analytic demo bench experiments mutants size help clean FORCE
+.PHONY: train_sink binary switches compile-all sanitizer check test tests program analytic demo demo-bb bench experiments mutants size help clean FORCE
 .DEFAULT_GOAL := train_sink
 
 train_sink: $(DIR)/train_sink
@@ -173,15 +173,18 @@ size: # lines of each root file, and the longest functions
 mutants: # one-line bugs, each of which one test has to notice
 	@sh dev/mutants.sh
 
-demo: # three small models on the built-in task, one table
-	@sh scripts/demo.sh
+demo: # three small models on a novel, one table
+	@sh scripts/demo.sh text
+
+demo-bb: # the same on the built-in task
+	@sh scripts/demo.sh bb
 
 bench: # speed and memory, beside PyTorch and other tokenizers where they are installed
 	@sh scripts/bench.sh
 
 help:
 	@echo "make train_sink [SWITCH=value ...]     build one model; the first value of a switch is its default"
-	@echo "make test | demo | bench | experiments | mutants | compile-all | sanitizer | check | size | clean"
+	@echo "make test | demo | demo-bb | bench | experiments | mutants | compile-all | sanitizer | check | size | clean"
 	@echo "scripts/reproduce list                 the paper's tables by name: build, train, compare"
 	@echo "tools: CXX=$(CXX) ARCH=$(ARCH) OPTIMIZE='$(OPTIMIZE)' JOBS=$(JOBS)"
 	@for s in $(SWITCHES); do echo; echo $$s; \

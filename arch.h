@@ -64,7 +64,7 @@ static std::string arch_set(const ArchRow& r, const std::string& text) {
     if (r.type == ARCH_int && !parse_long(text, &whole)) { return "a whole number"; }
     if (r.type == ARCH_float && !parse_double(text, &number)) { return "a number"; }
     if (r.type == ARCH_int) { number = whole; }
-    if (number < r.low || number > r.high) { return strf("%g to %g", r.low, r.high); }
+    if (number < r.low || number > r.high) { return number_text(r.low) + " to " + number_text(r.high); }
     if (r.type == ARCH_int) { *(int*)r.at = whole; }
     if (r.type == ARCH_float) { *(float*)r.at = number; }
     return "";

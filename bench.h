@@ -111,8 +111,11 @@ static std::string bench_ops(Model* m, double step_ms, double gflops, double gby
 static int bench(Flags f) {
     preset_apply(&f);
     if (!f.given_steps) { f.steps = 12; }
+    want(f.steps >= 1, "--steps 0", "1 or more");
+    if (!f.json.empty()) { file_check(f.json); }
     Data data = data_from_flags(f, f.arch.T, std::min<long>(64, f.arch.T));
     Arch c = arch_from_flags(&f, data.V);
+    memory_check(c, f.batch, f.arch.T, true);
     const double product = product_gflops(), gbytes = f.ops ? memory_gbytes() : 0;
     Model m = model_new(c, f.arch.T, true);
     model_init(&m, f.seed);
@@ -135,9 +138,11 @@ static int bench(Flags f) {
     std::string more;
     if (f.ops) {
         std::string table;
-        const double acts = acts_bytes(c, f.batch, f.arch.T, &table);
+        const double acts = acts_bytes(c, true, f.batch, f.arch.T, &table);
         more = bench_ops(&m, ms, product, gbytes);
-        printf("%s\nactivations, MiB:%s\n", memory_text(&m, f.batch, f.arch.T).c_str(), table.c_str());
+        double bytes;
+        printf("memory %s\n", memory_text(c, f.batch, f.arch.T, true, &bytes).c_str());
+        printf("activations, MiB:%s\n", table.c_str());
         const int T = std::min(64, f.arch.T);                      // no longer than the model's tables of positions
         const double eval = time_ms([&] { measure(&m, probe.data(), 100, T, f.batch * f.arch.T); });
         printf("sinks of 100 x %d tokens: %.2f ms, %.1f%% of a step of %.0f tokens\n", T, eval, 100 * eval / (ms * accum), tokens * accum);

@@ -39,14 +39,17 @@ static void tensors_save(const Model* m, const std::string& path,
     }
     safetensors_write(path, out, "{\"format\":\"pt\"}");
 }
-static void checkpoint_save(const Model* m, const std::string& out, long step, long batch, const std::string& data_state,
-                            const Tokenizer& tok, const std::string& tokenizer_path) {
+// state: what a run needs to go on, as JSON. The tokenizer's files go with the model
+static void checkpoint_save(const Model* m, const std::string& out, long step, const std::string& state,
+                            const Tokenizer& tok) {
     const std::string dir = checkpoint_begin(out, step);
     tensors_save(m, dir + "/model.safetensors", { { "", m->master } });
     tensors_save(m, dir + "/optimizer.safetensors", { { "m.", m->m }, { "v.", m->v } });
-    file_write(dir + "/config.json", config_json(m->c, tok, tokenizer_path));
-    file_write(dir + "/state.json",
-               strf("{\"step\": %ld, \"batch\": %ld, \"data\": %s}\n", step, batch, data_state.c_str()));
+    const bool named = tok.files.empty() && tok.kind == TOKENIZER_BPE;                // a model's GGUF file: not copied
+    const std::string tokenizer = tok.files.empty() ? "" : tok.files[0].first;
+    file_write(dir + "/config.json", config_json(m->c, tok, named ? tok.name : tokenizer));
+    for (auto& file : tok.files) { file_write(dir + "/" + file.first, file.second); }
+    file_write(dir + "/state.json", state + "\n");
     checkpoint_commit(out, step);
 }
 // reads one array by name from the .safetensors files of a directory, checking every shape
@@ -90,6 +93,12 @@ static void tensors_all_used(const Model* m, const std::vector<Safetensors>& fil
 static double json_number(const Json& j, const char* key, double otherwise) {
     const Json* v = j.get(key);
     return v && v->type == Json::NUMBER ? v->number : otherwise;
+}
+// The tokenizer of a checkpoint: the files in it; without any "bytes", "" (none), or what older checkpoints name.
+static std::string checkpoint_tokenizer(const std::string& dir, const std::string& recorded) {
+    const bool here = file_exists(dir + "/tokenizer.json") || file_exists(dir + "/vocab.json");
+    if (recorded == "bytes") { return recorded; }
+    return here ? dir : file_exists(recorded) ? recorded : "";
 }
 // does this build compute what the rows of the checkpoint say? attn: its operation
 static void checkpoint_check_build(const std::string& dir, const Arch& c, const std::string& attn) {
@@ -169,6 +178,7 @@ static Arch checkpoint_arch(const std::string& dir, std::string* tokenizer) {
     Arch c = mine ? arch_of_checkpoint(j, *mine, where, &attn, tokenizer) : arch_import(j, where);
     arch_settle(&c, where);
     checkpoint_check_build(dir, c, attn);
+    *tokenizer = checkpoint_tokenizer(dir, *tokenizer);
     return c;
 }
 
@@ -201,10 +211,11 @@ static Model model_from_checkpoint(Flags* f, int T_max) {
     }
     std::string tokenizer;
     Arch c = checkpoint_arch(f->words[0], &tokenizer);
-    if (f->tokenizer.empty() && tokenizer != "bytes") { f->tokenizer = tokenizer; }
+    if (f->tokenizer.empty()) { f->tokenizer = tokenizer; }
     if (flag_given(*f, "prefix")) { c.prefix = f->arch.prefix; }
     if (flag_given(*f, "window")) { c.window = f->arch.window; }
     want(!flag_given(*f, "window") || c.window >= 1, strf("--window %d", c.window), "1 or more, or leave it out");
+    memory_check(c, 1, std::max(1, T_max), false);
     Model m = model_new(c, T_max, false);
     checkpoint_load(&m, f->words[0]);
     f->arch.V = c.V;

@@ -122,6 +122,8 @@ inline bool parse_double(const std::string& s, double* out) {
     *out = v;
     return true;
 }
+// the shortest text of a number: 16777216, 0.3, 1e+20
+inline std::string number_text(double v) { return v == floor(v) && fabs(v) < 1e15 ? strf("%.0f", v) : strf("%g", v); }
 
 // ----------------------------------------------------------------------------
 // files

@@ -23,6 +23,7 @@ struct DataOptions {
     uint64_t seed = 1;
     int val_seqs = 100, probe_seqs = 100, probe_len = 64;
     long train_tokens = 0;                 // only the first N training tokens; 0 = all
+    std::vector<long> held;                // tokens held out of each source, as another run did; empty = by the rule
     int vocab = 0;                         // ids the model has; 0 = as many as the data need
     std::vector<int> random_token;         // 1-based positions replaced by Uniform(V)
     std::vector<std::pair<int, int>> fix_token;  // 1-based position, id
@@ -66,6 +67,7 @@ inline std::string text_cache(const std::string& path, const Tokenizer& tok, con
         if (kill((pid_t)pid, 0) && errno == ESRCH) { remove_tree(root + "/" + left); }
     }
     o.out = strf("%s.part%d", dir.c_str(), (int)getpid());
+    o.shown = dir;                                       // the name it has when it is done
     tokenize_main(o);
     remove_tree(dir);
     if (rename(o.out.c_str(), dir.c_str())) {
@@ -147,6 +149,7 @@ struct Source {
     Tokens train, val;
     long windows = 0, val_windows = 0;                   // training windows in use; validation windows there are
     uint64_t weight = 1, drawn = 0;                      // share of the mixture; sequences given out so far
+    std::string fingerprint;                             // of its tokens, once it is known
 };
 struct Data {
     DataOptions opt;
@@ -208,8 +211,9 @@ inline void source_open_dir(Source* s, const std::string& dir) {
 }
 
 // The last 1% is held out when no val shard exists, or more if the probe needs it.
-inline void source_split(Source* s, const DataOptions& o, long probe_seqs) {
+inline void source_split(Source* s, const DataOptions& o, long probe_seqs, long held) {
     long n = s->train.n, probe = probe_seqs * o.probe_len + 1, hold = std::max({ n / 100, probe, (long)o.T + 1 });
+    if (held) { hold = held; }
     if (n < o.T + 1) {
         die(EXIT_USER, strf("%s: got %ld tokens, wanted at least T+1 = %d for one sequence", s->name.c_str(), n,
             o.T + 1), "use more data, or a shorter --seq");
@@ -295,8 +299,7 @@ inline std::string source_find(const std::string& given, double* weight) {
 
 // --tokenizer, or the one that made the shards, or bytes for text, or none
 inline Tokenizer data_tokenizer(const DataOptions& o, const std::vector<std::string>& names) {
-    if (o.tokenizer == "bytes") { return tokenizer_bytes(); }
-    if (!o.tokenizer.empty()) { return tokenizer_load(o.tokenizer); }
+    if (!o.tokenizer.empty()) { return tokenizer_of(o.tokenizer); }
     bool text = false;
     for (auto& name : names) {
         if (file_exists(name + "/tokenizer.json") || file_exists(name + "/vocab.json")) { return tokenizer_load(name); }
@@ -370,7 +373,7 @@ inline void data_open_sources(Data* d) {
     double total = 0;
     for (size_t i = 0; i < names.size(); i++) {
         Source s = source_open(names[i], d->tokenizer, o, &d->V);
-        source_split(&s, o, (o.probe_seqs + names.size() - 1) / names.size());
+        source_split(&s, o, (o.probe_seqs + names.size() - 1) / names.size(), i < o.held.size() ? o.held[i] : 0);
         s.weight = weights[i] > 0 ? (uint64_t)llround(weights[i] * 1e6) : s.windows;
         total += s.weight;
         d->sources.push_back(s);
@@ -509,9 +512,10 @@ inline int data_probe(Data* d, int* out) {
 }
 
 // A file of prompts, as the paper's probe files are: the first len + 1 tokens of each record of a .jsonl that has as
-// many, out (n, len + 1); returns how many there are, skips and counts the shorter ones. how: BOS and edits.
+// many, out (n, len + 1); returns how many there are, skips and counts the shorter ones. windows: all records laid end to
+// end, each followed by EOS, and sequence i is their tokens [i len, i len + len]. how: BOS and edits.
 inline int data_prompts(const std::string& path, const Tokenizer& tok, int n, int len, bool skip_bad, int* out,
-                        long* skipped, const DataOptions* how = NULL) {
+                        long* skipped, const DataOptions* how = NULL, bool windows = false) {
     TextFile file = text_open(path);
     TextBlock block;
     TokenizeOptions o;
@@ -521,38 +525,71 @@ inline int data_prompts(const std::string& path, const Tokenizer& tok, int n, in
     o.skip_bad = skip_bad;
     o.bos = d.opt.bos == "doc" ? "doc" : "none";
     int found = 0;
+    Ids line;                                            // windows: what no sequence has begun with yet
     *skipped = 0;
+    auto take = [&](const uint32_t* ids) {
+        std::copy_n(ids, len + 1, out);
+        data_edit(d, STREAM_PROBE, found++, len + 1, out);
+        out += len + 1;
+    };
     while (found < n && text_next(&file, tok, &block)) {
         text_encode(tok, o, &block);
         if (!block.error.empty()) { die(EXIT_USER, block.error, "mend the record, or add --skip-bad"); }
         size_t from = 0;
+        if (windows) {
+            size_t at = 0;
+            line.insert(line.end(), block.ids.begin(), block.ids.end());
+            for (; found < n && at + len + 1 <= line.size(); at += len) { take(&line[at]); }
+            line.erase(line.begin(), line.begin() + at);
+            continue;
+        }
         for (auto& doc : block.docs) {
             const bool fits = doc.end - 1 - from >= (size_t)len + 1;         // the last id is EOS
-            if (found < n && fits) {
-                std::copy_n(&block.ids[from], len + 1, out);
-                data_edit(d, STREAM_PROBE, found++, len + 1, out);
-                out += len + 1;
-            }
             *skipped += found < n && !fits;
+            if (found < n && fits) { take(&block.ids[from]); }
             from = doc.end;
         }
     }
     if (file.fd > 0) { text_close(&file); }
     if (!found) {
-        die(EXIT_USER, strf("%s: got no record of %d tokens or more", path.c_str(), len + 1), "a smaller --probe-len");
+        die(EXIT_USER, strf("%s: got no %s of %d tokens or more", path.c_str(), windows ? "text" : "record", len + 1),
+            windows ? "a smaller --probe-len" : "a smaller --probe-len, or --probe-from windows");
     }
     return found;
 }
 
-// The position, as JSON for the checkpoint: how many sequences were drawn, in all and from each source.
+// Tells whether the tokens of a source are the same as before: a hash of all of them, of 256 stretches where there are
+// more than 2^24.
+inline std::string source_fingerprint(const Source& s) {
+    uint64_t hash = 0xCBF29CE484222325ull;
+    std::vector<int> ids;
+    for (const Tokens* t : { &s.train, &s.val }) {
+        const long whole = 1 << 24, part = 1 << 16, parts = t->n <= whole ? (t->n + part - 1) / part : whole / part;
+        hash = mix64(hash, t->n);
+        for (long i = 0; i < parts; i++) {
+            const long at = t->n <= whole ? i * part : (long)((__int128)i * (t->n - part) / (parts - 1));
+            ids.resize(std::min(part, t->n - at));
+            tokens_copy(*t, at, ids.size(), INT_MAX, ids.data());
+            hash = hash_bytes(ids.data(), ids.size() * sizeof(int), hash);
+        }
+    }
+    return strf("%016llx", (unsigned long long)hash);
+}
+// The position, as JSON for the checkpoint: how many sequences were drawn, in all and from each source; and what tells
+// whether the data are still the same.
 inline std::string data_state(Data* d) {
-    std::string windows, drawn;
+    std::string windows, drawn, held, weights, hashes;
     for (auto& s : d->sources) {
         const char* comma = windows.empty() ? "" : ",";
+        if (s.fingerprint.empty()) { s.fingerprint = source_fingerprint(s); }
         windows += strf("%s%ld", comma, s.windows); drawn += strf("%s%llu", comma, (unsigned long long)s.drawn);
+        held += strf("%s%ld", comma, s.val.n);
+        weights += strf("%s%llu", comma, (unsigned long long)s.weight);
+        hashes += strf("%s\"%s\"", comma, s.fingerprint.c_str());
     }
-    return strf("{\"drawn\":%llu,\"T\":%d,\"seed\":\"%llu\",\"windows\":[%s],\"source_drawn\":[%s]}",
+    const std::string position = strf("{\"drawn\":%llu,\"T\":%d,\"seed\":\"%llu\",\"windows\":[%s],\"source_drawn\":[%s]",
         (unsigned long long)d->drawn, d->opt.T, (unsigned long long)d->opt.seed, windows.c_str(), drawn.c_str());
+    return position + strf(",\"held\":[%s],\"weights\":[%s],\"hash\":[%s]}", held.c_str(), weights.c_str(), hashes.c_str());
 }
 inline void data_restore(Data* d, const Json& state) {
     const Json* drawn = state.get("drawn");
@@ -570,8 +607,20 @@ inline void data_restore(Data* d, const Json& state) {
             "give the same flags as before");
     }
     d->drawn = (uint64_t)drawn->number;
+    const Json *hash = state.get("hash"), *weights = state.get("weights");
     for (size_t i = 0; i < d->sources.size(); i++) {
         Source& s = d->sources[i];
+        if (hash && i < hash->items.size()) {            // older checkpoints have none
+            s.fingerprint = source_fingerprint(s);
+            if (s.fingerprint != hash->items[i].string) {
+                die(EXIT_USER, "--resume: " + s.name + ": got other tokens than the checkpoint was made with: the data "
+                    "changed", "give the same --data as before, or begin a run in another --out");
+            }
+        }
+        if (weights && i < weights->items.size() && weights->items[i].number != (double)s.weight) {
+            die(EXIT_USER, strf("--resume: %s has another weight in the mixture than before", s.name.c_str()),
+                "give the same --data as before");
+        }
         if (windows->items[i].number != s.windows) {
             die(EXIT_USER, strf("--resume: %s has %ld training sequences, the checkpoint was made with %.0f: the data "
                 "changed", s.name.c_str(), s.windows, windows->items[i].number), "give the same --data as before");

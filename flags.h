@@ -61,6 +61,7 @@ typedef std::string str;
     X("tk",   str,    out,             'o', "",         0, 0,       "of the run (empty: the next runs/NNNN-<switches>) or shards") \
     X("t",    bool,   resume,          0,   false,      0, 0,       "go on from the newest checkpoint in --out, if there is one") \
     X("t",    double, stop_after,      0,   0.0,        0, MANY,    "minutes after which to save and stop (0: never)") \
+    X("p",    str,    probe_from,      0,   "",         0, 0,       "of a .jsonl: the start of each record (default), or windows of all") \
     X("p",    str,    probe_input,     0,   "natural",  0, 0,       "natural (from -d), random, or repeated (one token each)") \
     X("pb",   str,    json,            0,   "",         0, 0,       "write the eval object, or what bench measured, here") \
     X("p",    bool,   per_sequence,    0,   false,      0, 0,       "also write alpha[seq][L][H][k]") \
@@ -133,7 +134,6 @@ static std::string flag_spelling(const std::string& name) { // probe_len -> --pr
     for (auto& ch : s) { if (ch == '_') { ch = '-'; } }
     return s;
 }
-static std::string number_text(double v) { return v == floor(v) && fabs(v) < 1e15 ? strf("%.0f", v) : strf("%g", v); }
 // what a flag may be given: "0 or more", "1 to 65535"
 static std::string flag_range(const FlagRow& r) {
     const bool open = r.high >= MOST;

@@ -3,6 +3,28 @@ generate.h -- the command generate: text from a checkpoint.
 */
 #ifndef GENERATE_H
 #define GENERATE_H
+// the first place in the model where what is loaded gives values that are not all finite, in words. Layers count from 0
+static std::string first_not_finite(Model* m) {
+    std::vector<real> x((size_t)rows(m) * m->c.C);
+    std::string first;
+    auto look = [&](const real* device, const std::string& name) {
+        ops::to_host(x.data(), device, x.size() * sizeof(real));
+        const bool bad = std::any_of(x.begin(), x.end(), [](real v) { return !std::isfinite((float)v); });
+        if (bad && first.empty()) { first = name; }
+    };
+    model_body(m, [&](int l) {
+        if (l < 0) { look(act_x(m, 0), "the embedding"); return; }
+        if (!m->c.parallel) { look(act_x(m, 2 * l + 1), strf("the attention of layer %d", l)); }
+        look(act_x(m, 2 * l + 2), strf(m->c.parallel ? "layer %d" : "the FFN of layer %d", l));
+    });
+    look(act_top(m), "the last norm");
+    return first.empty() ? "the head" : first;
+}
+[[noreturn]] static void die_not_finite(Model* m) {
+    const std::string where = first_not_finite(m);
+    die(EXIT_DIVERGED, "the model gives numbers that are not finite, first in " + where,
+        "the run it is from diverged: use an earlier checkpoint");
+}
 // continues `tokens` by n more; temperature 0 takes the likeliest. The model sees at most its T last tokens
 static void generate(Model* m, std::vector<int>* tokens, long n, double temperature, long top_k, Rng* rng) {
     const int V = m->c.V;
@@ -17,7 +39,12 @@ static void generate(Model* m, std::vector<int>* tokens, long n, double temperat
         const real* n_last = act_top(m) + (size_t)(m->T - 1) * m->c.C;
         ops::matmul_forward(m->a.logits, n_last, m->w.lmw, m->w.lmb, NULL, 1, m->c.C, V);
         ops::to_host(logits.data(), m->a.logits, V * sizeof(real));
-        for (int v = 0; v < V; v++) { p[v] = { (double)(float)logits[v], v }; }
+        const double cap = m->c.logit_cap;
+        for (int v = 0; v < V; v++) {
+            const double l = (float)logits[v];
+            p[v] = { cap ? cap * tanh(l / cap) : l, v };
+        }
+        for (auto& l : p) { if (!std::isfinite(l.first)) { die_not_finite(m); } }
         const long keep = temperature == 0 ? 1 : top_k > 0 ? std::min<long>(top_k, V) : V;
         auto likelier = [](const std::pair<double, int>& a, const std::pair<double, int>& b) {
             return a.first != b.first ? a.first > b.first : a.second < b.second;
@@ -38,8 +65,9 @@ static void generate(Model* m, std::vector<int>* tokens, long n, double temperat
 
 static int generate_text(Flags f) {
     Model m = model_from_checkpoint(&f, 0);
-    const Tokenizer tok = !f.tokenizer.empty() && f.tokenizer != "bytes" ? tokenizer_load(f.tokenizer)
-                        : m.c.V == 257 ? tokenizer_bytes() : tokenizer_ids("ids", m.c.V);
+    const Tokenizer tok = f.tokenizer.empty() ? tokenizer_ids("ids", m.c.V) : tokenizer_of(f.tokenizer);
+    want(tok.vocab_size <= m.c.V, strf("tokenizer %s: got %d ids", tok.name.c_str(), tok.vocab_size),
+         strf("at most the model's %d", m.c.V));
     std::vector<int> tokens;
     if (tok.kind == TOKENIZER_IDS) { // the prompt is ids
         for (auto& w : split(f.prompt, ' ')) {

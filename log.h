@@ -3,18 +3,32 @@ log.h -- OUT/log.jsonl, one object a line, flushed; and the same facts as a line
 */
 #ifndef LOG_H
 #define LOG_H
-struct Log { FILE* f = NULL; };
-static void log_line(Log* log, const std::string& json) {
+struct Log { FILE* f = NULL; std::string path; };
+static std::string time_text() { // now, as 2025-01-31T23:59:59Z
+    char text[32];
+    const time_t now = time(NULL);
+    struct tm utc;
+    strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
+    return text;
+}
+// writes one JSON object, with the time as its last field; a log that is gone or full ends the run
+static void log_line(Log* log, std::string json) {
     if (!log->f) { return; }
-    if (fprintf(log->f, "%s\n", json.c_str()) < 0 || fflush(log->f)) {
-        die(EXIT_MACHINE, strf("log.jsonl: cannot write (%s); the last checkpoint is whole", strerror(errno)),
+    json.pop_back();
+    if (fprintf(log->f, "%s,\"time\":\"%s\"}\n", json.c_str(), time_text().c_str()) < 0 || fflush(log->f)) {
+        die(EXIT_MACHINE, strf("%s: cannot write (%s); the last checkpoint is whole", log->path.c_str(), strerror(errno)),
             "free some disk space, then run again with --resume");
+    }
+    struct stat open, there;
+    if (fstat(fileno(log->f), &open) || stat(log->path.c_str(), &there) || open.st_ino != there.st_ino) {
+        die(EXIT_MACHINE, log->path + ": was removed or moved while the run wrote to it",
+            "what was saved before is in its checkpoints: run again with --resume");
     }
 }
 // of an interrupted run: keeps what happened up to the checkpoint, so that the log ends up as if nothing had happened
 static void log_rewind(const std::string& path, long step) {
-    if (!file_exists(path)) { return; }
     std::string kept;
+    if (!file_exists(path)) { return; }
     for (auto& line : split(file_read(path), '\n')) {
         Json j; std::string error;
         if (!json_parse(line.data(), line.size(), &j, &error)) { continue; }       // the line the machine died in

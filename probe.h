@@ -83,71 +83,148 @@ static std::string per_sequence_json(const Metrics& r) { // alpha[seq][L][H][k]
     }
     return o + "]";
 }
-// the probe sequences (n, T + 1) that --probe-input asks for
-static std::vector<int> probe_inputs(const Flags& f, int T, int V, int* n) {
-    std::vector<int> x((size_t)f.probe_seqs * (T + 1));
-    *n = f.probe_seqs;
-    Rng rng = rng_stream(f.seed, 4);
-    if (f.probe_input == "natural" && file_exists(f.data) && text_format(f.data) == TEXT_JSONL) { // a file of prompts
-        const bool bytes = f.tokenizer.empty() || f.tokenizer == "bytes";
-        const Tokenizer tok = bytes ? tokenizer_bytes() : tokenizer_load(f.tokenizer);
-        want(tok.vocab_size <= V, strf("tokenizer %s has %d ids, the model %d", tok.name.c_str(), tok.vocab_size, V),
-             "the tokenizer that the model was trained with");
-        long skipped = 0;
-        const DataOptions how = data_options(f, T, T); // --bos, --random-token, --fix-token
-        *n = data_prompts(f.data, tok, f.probe_seqs, T, f.skip_bad, x.data(), &skipped, &how);
-        if (skipped) { printf("%s: skipped %ld records shorter than %d tokens\n", f.data.c_str(), skipped, T + 1); }
-        return x;
+// What a checkpoint says about the data it was trained on; without it, or with -d, `own` is false.
+struct ProbeData { bool own = false; int T = 0; std::vector<long> held; std::vector<std::string> sources; };
+
+// a source as a run named it, from where it ran
+static std::string source_from(const std::string& name, const std::string& directory) {
+    std::string bare = name;
+    if (name == "bb" || file_exists(name) || file_exists("data/" + name)) { return name; }
+    source_weight(&bare);
+    for (auto& path : { bare, "data/" + bare, directory + "/" + bare, directory + "/data/" + bare }) {
+        if (file_exists(path)) { return path; }
     }
+    return bare;
+}
+// -d; without it what the checkpoint was trained on, its held-out part
+static ProbeData probe_data(Flags* f, const Json& state) {
+    ProbeData p;
+    const Json *flags = state.get("flags"), *data = state.get("data"), *directory = state.get("directory");
+    if (f->given_data) { p.sources = split(f->data, ','); return p; }
+    if (!flags || !data) {
+        die(EXIT_USER, f->words[0] + ": does not say what it was trained on",
+            "name text to probe it with: --data FILE, or --probe-input random");
+    }
+    p.own = true;
+    flags_take_data(f, *flags);
+    p.T = (int)json_number(*data, "T", 64);
+    if (const Json* held = data->get("held")) { for (auto& n : held->items) { p.held.push_back((long)n.number); } }
+    for (auto& name : split(f->data, ',')) { p.sources.push_back(source_from(name, directory ? directory->string : ".")); }
+    return p;
+}
+struct ProbeInput { std::vector<int> x; int n = 0; std::string how; };   // (n, T + 1); what they are, in words
+
+// the start of each record of a .jsonl, or windows of its text
+static ProbeInput probe_records(const Flags& f, int T, int V) {
+    ProbeInput in;
+    const Tokenizer tok = tokenizer_of(f.tokenizer);
+    const DataOptions how = data_options(f, T, T);       // --bos, --random-token, --fix-token
+    const bool windows = f.probe_from == "windows";
+    long skipped = 0;
+    want(tok.vocab_size <= V, strf("tokenizer %s has %d ids, the model %d", tok.name.c_str(), tok.vocab_size, V),
+         "the tokenizer that the model was trained with");
+    in.x.resize((size_t)f.probe_seqs * (T + 1));
+    in.n = data_prompts(f.data, tok, f.probe_seqs, T, f.skip_bad, in.x.data(), &skipped, &how, windows);
+    in.how = windows ? strf("%d windows of %d tokens", in.n, T + 1)
+                     : strf("%d records, the first %d tokens of each", in.n, T + 1);
+    if (skipped) { in.how += strf(", %ld shorter ones skipped", skipped); }
+    return in;
+}
+// the probe sequences that --probe-input asks for; source k of p
+static ProbeInput probe_inputs(const Flags& f, const ProbeData& p, size_t k, int T, int V) {
+    ProbeInput in;
+    const bool text = f.data != "bb" && file_exists(f.data) && !is_dir(f.data);
+    const bool records = text && text_format(f.data) == TEXT_JSONL && !p.own;
+    in.x.resize((size_t)f.probe_seqs * (T + 1));
     if (f.probe_input == "natural") {
-        Data data = data_from_flags(f, T, T);
-        *n = data_probe(&data, x.data());
-        return x;
+        want(!text || !f.tokenizer.empty(), f.data + ": the checkpoint has no tokenizer to read text with",
+             "--tokenizer tokenizer.json, or bytes");
+        want(f.probe_from != "start" || records, "--probe-from start of " + f.data, "a .jsonl of records");
+        if (records) { return probe_records(f, T, V); }
+        DataOptions o = data_options(f, p.own ? p.T : T, T);
+        if (k < p.held.size()) { o.held = { p.held[k] }; }
+        Data data = data_open(o);
+        in.n = data_probe(&data, in.x.data());
+        in.how = strf("%d %s of %d tokens", in.n, data.bb ? "sequences" : "windows", T + 1);
+        in.how += p.own ? ", held out by the run" : "";
+        return in;
     }
     const bool random = f.probe_input == "random";
+    Rng rng = rng_stream(f.seed, 4);
     want(random || f.probe_input == "repeated", "--probe-input " + f.probe_input, "natural, random or repeated");
+    want(!f.given_bos && !f.given_random_token && !f.given_fix_token, "--bos, --random-token, --fix-token with "
+         "--probe-input " + f.probe_input, "--probe-input natural");
     for (long i = 0; i < f.probe_seqs; i++) {
         const int token = rng_below(&rng, V);
-        for (int t = 0; t <= T; t++) { x[i * (T + 1) + t] = random ? (int)rng_below(&rng, V) : token; }
+        for (int t = 0; t <= T; t++) { in.x[i * (T + 1) + t] = random ? (int)rng_below(&rng, V) : token; }
     }
-    return x;
+    in.n = f.probe_seqs;
+    in.how = strf("%d sequences of %d tokens", in.n, T + 1);
+    return in;
+}
+// one source at one length: prints what was taken and what was measured, returns the eval object without its braces
+static std::string probe_once(Model* m, const Flags& f, const ProbeInput& in, int T, long step, const std::vector<double>& eps) {
+    const bool natural = f.probe_input == "natural", bb = f.data == "bb" && natural;
+    const std::string bos = !natural ? "none" : bb ? (f.bb_bos ? "<s>" : "none") : f.bos;
+    const std::string name = natural ? f.data : f.probe_input;
+    progress_end();
+    const std::string few = strf(", fewer than the %ld asked for: there are no more", f.probe_seqs);
+    printf("%s: %s%s\n", name.c_str(), in.how.c_str(), in.n < f.probe_seqs ? few.c_str() : "");
+    const Metrics r = measure(m, in.x.data(), in.n, T, ops::on_host ? 2048 : 8192);
+    if (progress_open()) { printf("\r\033[K"); progress_open() = false; }
+    for (int i = 0; i < in.n && !std::isfinite(r.loss); i++) { // which sequence, which layer?
+        const long count = model_load(m, &in.x[(size_t)i * (T + 1)], 1, T);
+        if (!std::isfinite(model_forward(m, count, 0))) { die_not_finite(m); }
+    }
+    for (double e : eps) {
+        printf("%s, T %d, n %d, eps %g, bos %s | loss %.4f | ", name.c_str(), T, in.n, e, bos.c_str(), r.loss);
+        printf("%s\n", eval_text(NAN, r, e).c_str());
+    }
+    return "\"data\":" + json_str(name) + ",\"bos\":" + json_str(bos) + ",\"input\":" + json_str(in.how) + ","
+        + eval_json(step, NAN, r, eps) + (f.per_sequence ? ",\"alpha\":" + per_sequence_json(r) : "");
+}
+// refuses at once what could only fail after the work is done
+static void probe_check(const Flags& f, const Arch& c) {
+    want(f.probe_from.empty() || f.probe_from == "start" || f.probe_from == "windows", "--probe-from " + f.probe_from,
+         "start or windows");
+    if (f.dump.empty()) { return; }
+    dump_list(f.dump_heads, c);
+    want(f.dump_seq < f.probe_seqs, strf("--dump-seq %ld", f.dump_seq), strf("0 to %ld", f.probe_seqs - 1));
+    make_dirs(f.dump);
+    file_check(f.dump + "/0_0_map.npy");
 }
 // one eval object for each source of -d and each length; --json gets the first, and all of them if there are more
 static int probe(Flags f) {
     const std::vector<double> eps = eps_list(f);
     const std::vector<std::string> lengths = split(f.probe_len, ',');
-    const bool natural = f.probe_input == "natural";
-    const std::vector<std::string> sources = natural ? split(f.data, ',') : std::vector<std::string>{ f.probe_input };
     want(!lengths.empty(), "--probe-len", "a length, such as 64");
-    want(!sources.empty(), "--data \"\"", "bb, a file, a directory of shards or a NAME in data/");
+    want(!split(f.data, ',').empty(), "--data \"\"", "bb, a file, a directory of shards or a NAME in data/");
     long longest = 1;
     for (auto& w : lengths) {
         long v = 0;
-        want(parse_long(w, &v) && v >= 1 && v < 1 << 30, "--probe-len " + w, "1 or more");
+        want(parse_long(w, &v) && v >= 1 && v <= 1 << 24, "--probe-len " + w, "1 or more");
         longest = std::max(longest, v);
     }
     if (!f.json.empty()) { file_check(f.json); }
     Model m = model_from_checkpoint(&f, longest);
-    const std::string state = f.words[0] + "/state.json";              // others' models have none: step 0
-    const long step = file_exists(state) ? (long)json_number(json_file(state), "step", 0) : 0;
+    const std::string file = f.words[0] + "/state.json";               // others' models have none: step 0
+    const Json state = file_exists(file) ? json_file(file) : Json();
+    const ProbeData p = f.probe_input == "natural" ? probe_data(&f, state) : ProbeData{ false, 0, {}, { f.probe_input } };
+    probe_check(f, m.c);
+    if (terminal_columns()) {
+        measure_progress = [](int done, int n) { progress_show({ strf("%d of %d sequences", done, n) }, terminal_columns()); };
+    }
     std::vector<std::string> objects;
-    for (auto& source : sources) {
+    for (size_t k = 0; k < p.sources.size(); k++) {
         for (auto& w : lengths) {
             const int T = probe_length(f, w, m.c.T, m.d.pe.learnable);
             want(m.c.prefix < T, strf("prefix %d", m.c.prefix), strf("less than --probe-len %d", T).c_str());
-            int n = 0;
-            f.data = source;
-            const std::vector<int> x = probe_inputs(f, T, m.c.V, &n);
-            const Metrics r = measure(&m, x.data(), n, T, 8192);
-            const std::string alpha = f.per_sequence ? ",\"alpha\":" + per_sequence_json(r) : "";
-            objects.push_back("\"data\":" + json_str(source) + "," + eval_json(step, NAN, r, eps) + alpha);
-            for (double e : eps) {
-                printf("%s, T %d, n %d, eps %g | loss %.4f | ", source.c_str(), T, n, e, r.loss);
-                printf("%s\n", eval_text(NAN, r, e).c_str());
-            }
+            f.data = p.sources[k];
+            const ProbeInput in = probe_inputs(f, p, k, T, m.c.V);
+            objects.push_back(probe_once(&m, f, in, T, (long)json_number(state, "step", 0), eps));
             if (f.dump.empty() || objects.size() > 1) { continue; }
-            want(f.dump_seq >= 0 && f.dump_seq < n, strf("--dump-seq %ld", f.dump_seq), strf("0 to %d", n - 1).c_str());
-            dump_maps(&m, f, x.data() + (size_t)f.dump_seq * (T + 1), T);
+            want(f.dump_seq < in.n, strf("--dump-seq %ld", f.dump_seq), strf("0 to %d", in.n - 1).c_str());
+            dump_maps(&m, f, in.x.data() + (size_t)f.dump_seq * (T + 1), T);
         }
     }
     std::string all;

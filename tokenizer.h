@@ -196,6 +196,7 @@ struct Tokenizer {
     int vocab_size = 257;                                // ids are 0 .. vocab_size-1
     int eos = 256, bos = 256;                            // -1 if there is none; many families use one id for both
     uint64_t hash = 0x6279746573;                        // changes whenever the ids of any text could
+    std::vector<std::pair<std::string, std::string>> files; // name, content: what it was read from, so that it can be kept
     // special tokens written out in the text become their ids, as in HF
     bool match_special = true;
     // from here on: TOKENIZER_BPE
@@ -655,6 +656,17 @@ inline void tokenizer_load_json(const TokenizerFile& f, Tokenizer* t, Vocab* voc
 
 #include "text/tokenizer_gguf.h"
 
+// The files that make a tokenizer, under the names they have beside each other in a directory.
+inline void tokenizer_keep(Tokenizer* t, const std::string& path) {
+    const std::string dir = path.find('/') == std::string::npos ? "." : path.substr(0, path.rfind('/'));
+    if (ends_with(path, ".gguf")) { return; }            // a whole model
+    const bool json = !ends_with(path, "/vocab.json") && path != "vocab.json";
+    t->files.push_back({ json ? "tokenizer.json" : "vocab.json", file_read(path) });
+    for (auto name : { "merges.txt", "tokenizer_config.json", "special_tokens_map.json" }) {
+        if (json && !strcmp(name, "merges.txt")) { continue; }
+        if (file_exists(dir + "/" + name)) { t->files.push_back({ name, file_read(dir + "/" + name) }); }
+    }
+}
 // path: tokenizer.json, a GGUF file, or a directory that has one of them, or vocab.json + merges.txt
 inline Tokenizer tokenizer_load(const std::string& given) {
     const char* hint = "give --tokenizer tokenizer.json, or leave it out to train on bytes";
@@ -682,6 +694,7 @@ inline Tokenizer tokenizer_load(const std::string& given) {
         }
     }
     tokenizer_finish(f, &t, vocab);
+    tokenizer_keep(&t, f.path);
     for (auto list : {&t.before, &t.after}) {
         for (int id : *list) {
             if (id >= t.vocab_size) { refuse(f, strf("post_processor: id %d is not in the vocabulary", id)); }
@@ -689,6 +702,9 @@ inline Tokenizer tokenizer_load(const std::string& given) {
     }
     return t;
 }
+
+// what --tokenizer names, or a checkpoint
+inline Tokenizer tokenizer_of(const std::string& name) { return name == "bytes" ? tokenizer_bytes() : tokenizer_load(name); }
 
 // ----------------------------------------------------------------------------
 // bpe: one piece -> ids. Of all neighbours that merge, the pair of lowest rank merges first, the leftmost of equals.

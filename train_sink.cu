@@ -662,11 +662,13 @@ static void output_backward(Model* m, int i, real* dinp, acc* dweight, acc* dbia
                             int width) {
     const Sizes& d = m->d;
     const int N = rows(m);
-    real* df = d.norm.out && !d.norm.stream ? m->a.df : m->a.dx;
-    if (d.norm.out) { // NORM=post: dx itself goes back through the norm, which stands on the stream
+    real* df = m->a.dx;
+    if (d.norm.out) {
         const auto w = after(m->w, i); const auto g = after(m->g, i);
+        df = d.norm.stream ? m->a.dn : m->a.df;
         norm_backward(m, df, g.w, g.b, m->a.dx, of_branch(m->a.f, m, i, d.C), w.w, norm_after(m, i), false);
     }
+    if (d.norm.stream) { std::swap(m->a.dx, m->a.dn); } // NORM=post: what came through the norm is dx_i's first part
     ops::matmul_backward_weight(dweight, df, inp, N, width, d.C);
     if (dbias) { ops::matmul_backward_bias(dbias, df, N, d.C); }
     ops::matmul_backward_input(dinp, df, weight, false, N, width, d.C);
@@ -1070,6 +1072,8 @@ static void measure_add(Metrics* out, const Model* m, const Measured& r, int i, 
     }
 }
 
+static void (*measure_progress)(int done, int n) = NULL; // called now and then by measure, if it is set
+
 // the metrics of metrics.cuh on n sequences of T + 1 tokens, at most batch_tokens of them at a time
 static Metrics measure(Model* m, const int* seqs, int n, int T, int batch_tokens) {
     const Arch& c = m->c;
@@ -1084,6 +1088,7 @@ static Metrics measure(Model* m, const int* seqs, int n, int T, int batch_tokens
     double loss = 0; long count = 0;
     for (int i = 0; i < n; i += chunk) {
         const int B = std::min(chunk, n - i);
+        if (measure_progress) { measure_progress(i, n); }
         const long k = model_load(m, seqs + (size_t)i * (T + 1), B, T);
         const size_t bytes = measured_point(m, NULL).bytes;
         char* device = (char*)ops::device_malloc(bytes);
@@ -1138,6 +1143,36 @@ static DataOptions data_options(const Flags& f, int T, int probe_len) {
 static Data data_from_flags(const Flags& f, int T, int probe_len) { return data_open(data_options(f, T, probe_len)); }
 
 #include "log.h"
+#include "run.h"
+
+// bytes of the activations of B sequences of T tokens; table: by tensor, in words
+static size_t acts_bytes(const Arch& c, bool train, long B, long T, std::string* table = NULL) {
+    const Layout layout(c);
+    Acts none;
+    T += layout.bias.token;
+    return layout.acts(&none, NULL, train, B, T, std::min<long>(ops::head_rows, B * T), table);
+}
+// MiB of weights, gradients, optimiser and activations, in words; *bytes their sum
+static std::string memory_text(const Arch& c, long B, long T, bool train, double* bytes) {
+    Params<real> none;
+    const double n = Layout(c).params<real>(&none, NULL, NULL);
+    const double rough = (double)B * T * (train ? c.L : 1) * (4.0 * c.C + 4.0 * c.F);
+    const bool copied = !std::is_same<real, acc>::value; // the weights exist as master and in `real`
+    const double weights = n * (sizeof(acc) + (copied ? sizeof(real) : 0)), grads = train ? n * sizeof(acc) : 0;
+    const double acts = rough > 1e15 ? rough * sizeof(real) : acts_bytes(c, train, B, T);   // beyond what a size_t holds
+    *bytes = weights + 3 * grads + acts;
+    return strf("weights %.1f + gradients %.1f + optimiser %.1f + activations %.1f = %.1f MiB", weights / 0x1p20,
+                grads / 0x1p20, 2 * grads / 0x1p20, acts / 0x1p20, *bytes / 0x1p20);
+}
+// on the CPU, before anything is allocated: does it fit? (On a GPU the allocation itself fails.)
+static void memory_check(const Arch& c, long B, long T, bool train) {
+    double bytes;
+    const std::string parts = memory_text(c, B, T, train, &bytes);
+    const double free = ops::on_host ? memory_free() : INFINITY;
+    if (bytes <= free) { return; }
+    die(EXIT_MACHINE, "memory: wanted " + bytes_text(bytes) + " (" + parts + "), " + bytes_text(free) + " are free",
+        "lower --batch, --seq or the model size");
+}
 #include "checkpoint.h"
 
 // ============================================================================
@@ -1172,22 +1207,6 @@ static double learning_rate(const Flags& f, long step) { // of the step that mak
     const double done = f.steps > f.warmup ? (double)(step - f.warmup) / (f.steps - f.warmup) : 1;
     return f.min_lr + 0.5 * (f.lr - f.min_lr) * (1 + cos(M_PI * std::min(1.0, done)));
 }
-// bytes of the activations of B sequences of T tokens, in training; table: by tensor, in words
-static size_t acts_bytes(const Arch& c, long B, long T, std::string* table = NULL) {
-    const Layout layout(c);
-    Acts none;
-    T += layout.bias.token;
-    return layout.acts(&none, NULL, true, B, T, std::min<long>(ops::head_rows, B * T), table);
-}
-
-static std::string memory_text(const Model* m, long B, long T) {
-    const long n = m->num_params;
-    const bool copied = !std::is_same<real, acc>::value; // the weights exist as master and in `real`
-    const double weights = n * (sizeof(acc) + (copied ? sizeof(real) : 0)) / 0x1p20;
-    const double acts = acts_bytes(m->c, B, T) / 0x1p20, grads = m->grads ? n * sizeof(acc) / 0x1p20 : 0;
-    return strf("memory weights %.1f + gradients %.1f + optimiser %.1f + activations %.1f = %.1f MiB",
-                weights, grads, 2 * grads, acts, weights + 3 * grads + acts);
-}
 // The batch in memory: what -b says; else, with --total-batch on a GPU, `kept` by the run that goes on, or as many sequences
 // as fit 7/8 of the free memory, up to 2^16 tokens (more do not make a GPU faster); else the preset's
 static void batch_settle(const Model* m, Flags* f, long kept) {
@@ -1195,21 +1214,10 @@ static void batch_settle(const Model* m, Flags* f, long kept) {
     const long all = choose ? f->total_batch / f->arch.T : 0, most = std::max(1L, (1L << 16) / f->arch.T);
     if (choose) { f->batch = std::max(1L, kept); }
     for (long B = 2; !kept && B <= std::min(all, most); B++) {
-        if (all % B == 0 && acts_bytes(m->c, B, f->arch.T) < ops::device_left() / 8 * 7) { f->batch = B; }
+        if (all % B == 0 && acts_bytes(m->c, true, B, f->arch.T) < ops::device_left() / 8 * 7) { f->batch = B; }
     }
     want(f->total_batch % (f->batch * f->arch.T) == 0, strf("--total-batch %ld", f->total_batch),
          strf("a multiple of batch * seq = %ld", f->batch * f->arch.T));
-}
-static bool switch_default(const char* const (&s)[3]) { // is the value the first of its table?
-    return !strncmp(s[2], (s[1] + std::string(" ")).c_str(), strlen(s[1]) + 1);
-}
-// runs/0001-softmax, runs/0002-sigmoid-k, ..: ATTN, then what is not the default
-static std::string next_run_dir() {
-    std::string name;
-    for (auto& s : SWITCH_VALUES) { if (!strcmp(s[0], "ATTN") || !switch_default(s)) { name += std::string("-") + s[1]; } }
-    long last = 0, n;
-    for (auto& d : dir_list("runs")) { if (parse_long(d.substr(0, 4), &n)) { last = std::max(last, n); } }
-    return strf("runs/%04ld%s", last + 1, name.c_str());
 }
 // one optimiser step of `accum` micro-batches
 static StepSums train_step(Model* m, Data* data, const Flags& f, long step, int accum, std::vector<int>* seqs) {
@@ -1240,6 +1248,7 @@ static int probe_length(const Flags& f, const std::string& text, long longest, b
     if (len > longest && !f.given_probe_len) { len = longest; }
     want(len <= longest || !learned, strf("--probe-len %ld", len),
          strf("at most %ld, the learned positions", longest));
+    if (len > longest) { printf("note   --probe-len %ld goes beyond the %ld positions of the model\n", len, longest); }
     return len;
 }
 
@@ -1250,7 +1259,8 @@ struct Run {
     int accum, probe_len, probes;                // batches a step; T and number of the probe sequences
     std::vector<int> seqs, probe;                // one batch (B, T+1); the probe (probes, probe_len+1)
     long first, saved; bool resumed;             // the step it starts from; that of the newest checkpoint, or -1
-    double tokens_per_step, started, smooth_ms; bool terminal;
+    double tokens_per_step, started, smooth_ms; int columns;       // columns of the terminal, 0 if there is none
+    std::string changed;                         // flags that are not what they were before --resume, as JSON
 };
 // a run that goes on keeps its model: what the flags and the preset say of it must agree
 static void arch_resume(Flags* f, const std::string& from) {
@@ -1269,46 +1279,75 @@ static void arch_resume(Flags* f, const std::string& from) {
     f->arch = was;
 }
 
+// the checkpoint that --resume goes on from, "" if the run has none yet; dies if there is no run, or one that is not wanted
+static std::string run_find(const Flags& f, long* step) {
+    *step = 0;
+    want(!f.resume || !f.out.empty(), "--resume", "also --out, the run to go on with");
+    if (f.resume && !is_dir(f.out)) {
+        die(EXIT_USER, f.out + ": no such directory, so there is no run to go on with",
+            "see ls runs; without --resume a new run begins there");
+    }
+    if (!f.resume && !f.out.empty() && file_exists(f.out + "/log.jsonl")) {
+        die(EXIT_USER, f.out + ": holds a run already", "add --resume to go on with it, or choose another --out");
+    }
+    return f.resume ? checkpoint_latest(f.out, step) : "";
+}
+// what else can be done about a damaged checkpoint
+static std::string run_other(const std::string& from) {
+    return "or remove " + from + " to go on from the checkpoint before it";
+}
+// model, optimiser, data and log as they were at the checkpoint `from`; dies if the flags make another run of it
+static void run_restore(Run* r, const Flags& f, const std::string& from) {
+    hint_also() = run_other(from);
+    const Json state = json_file(from + "/state.json"), *position = state.get("data"), *flags = state.get("flags");
+    want(position, from + "/state.json: data", "the position in the data");
+    hint_also().clear();
+    const std::string again = "begin another run in another --out";
+    const std::string kept = flags ? flags_changed(*flags, f, &r->changed) : "";
+    if (!kept.empty()) { die(EXIT_USER, "--resume: " + kept, "give the same flags as before, or " + again); }
+    const double tokens = json_number(state, "tokens_per_step", r->tokens_per_step);
+    if (tokens != r->tokens_per_step) {
+        die(EXIT_USER, strf("--resume: got %.0f tokens a step, wanted %.0f as before", r->tokens_per_step, tokens),
+            "give the same --batch and --total-batch as before, or " + again);
+    }
+    data_restore(&r->data, *position);
+    hint_also() = run_other(from);
+    checkpoint_load(&r->m, from);
+    optimizer_load(&r->m, from);
+    hint_also().clear();
+    log_rewind(f.out + "/log.jsonl", r->first);
+}
 // flags -> data, model and log; fresh, or as they were at the newest checkpoint in --out
 static Run run_open(Flags f) {
     Run r = Run();
-    want(!f.resume || !f.out.empty(), "--resume", "also --out, the run to go on with");
-    const std::string from = f.resume ? checkpoint_latest(f.out, &r.first) : "";
-    if (!from.empty()) { arch_resume(&f, from); }
+    if (f.resume && is_dir(f.out)) { run_lock(f.out); }
+    const std::string from = run_find(f, &r.first);
+    if (!from.empty()) { hint_also() = run_other(from); arch_resume(&f, from); hint_also().clear(); }
     preset_apply(&f);
     want(f.data != "bb" || f.tokenizer.empty(), "--tokenizer " + f.tokenizer, "text to read with it: --data FILE");
     r.probe_len = probe_length(f, f.probe_len, f.arch.T, PE_ROWS[f.arch.pe].learnable);
-    r.data = data_from_flags(f, f.arch.T, r.probe_len);
-    r.c = arch_from_flags(&f, r.data.V);
     train_checks(f);
     r.eps = eps_list(f);
-    if (f.out.empty()) { f.out = next_run_dir(); }
-    const std::string log_path = f.out + "/log.jsonl";
-    if (!f.resume && file_exists(log_path)) {
-        die(EXIT_USER, f.out + ": holds a run already", "add --resume to go on with it, or choose another --out");
-    }
+    r.data = data_from_flags(f, f.arch.T, r.probe_len);
+    r.c = arch_from_flags(&f, r.data.V);
+    memory_check(r.c, f.batch, f.arch.T, true);
     r.m = model_new(r.c, std::max<int>(f.arch.T, r.probe_len), true);
     batch_settle(&r.m, &f, from.empty() ? 0 : (long)json_number(json_file(from + "/state.json"), "batch", 0));
     r.accum = f.total_batch ? f.total_batch / (f.batch * f.arch.T) : 1;
     r.tokens_per_step = (double)r.accum * f.batch * f.arch.T;
+    if (f.out.empty()) { f.out = next_run_dir(); }
     make_dirs(f.out);
+    if (!f.resume) { run_lock(f.out); run_find(f, &r.first); }       // again, now that nobody else can begin one
     r.resumed = !from.empty();
     r.saved = r.resumed ? r.first : -1;
-    if (!r.resumed) { model_init(&r.m, f.seed); r.first = 0; }
-    else {
-        checkpoint_load(&r.m, from);
-        optimizer_load(&r.m, from);
-        const Json state = json_file(from + "/state.json"), *position = state.get("data");
-        want(position, from + "/state.json: data", "the position in the data");
-        data_restore(&r.data, *position);
-        log_rewind(log_path, r.first);
-    }
-    r.log.f = xfopen(log_path, r.resumed ? "a" : "w");
+    if (r.resumed) { run_restore(&r, f, from); } else { model_init(&r.m, f.seed); r.first = 0; }
+    r.log.path = f.out + "/log.jsonl";
+    r.log.f = xfopen(r.log.path, r.resumed ? "a" : "w");
     r.seqs.resize((size_t)f.batch * (f.arch.T + 1));
     r.probe.resize((size_t)f.probe_seqs * (r.probe_len + 1));
     r.probes = data_probe(&r.data, r.probe.data());
     r.started = now_ms();
-    r.terminal = isatty(1);
+    r.columns = terminal_columns();
     r.f = f;
     return r;
 }
@@ -1325,7 +1364,10 @@ static void run_describe(const Run& r) {
     printf("%ld steps = %s tokens\n", f.steps, all.c_str());
     printf("update %s, lr %g %s after %ld warm-up steps, ", f.optimizer.c_str(), f.lr, f.schedule.c_str(), f.warmup);
     printf("weight decay %g, clip %g, seed %ld\n", f.weight_decay, f.grad_clip, f.seed);
-    printf("%s\n", memory_text(&r.m, f.batch, f.arch.T).c_str());
+    double bytes;
+    printf("memory %s", memory_text(c, f.batch, f.arch.T, true, &bytes).c_str());
+    if (ops::on_host) { printf(", free %s", bytes_text(memory_free()).c_str()); }  // with the weights there already
+    printf("\n");
     printf("device %s\n", ops::device_start().c_str());
     printf("out    %s%s\n", f.out.c_str(), r.resumed ? strf(", resumed from step %ld", r.first).c_str() : "");
 }
@@ -1335,13 +1377,28 @@ static void log_config(Run* r) {
     log_line(&r->log, "{\"event\":\"config\",\"switches\":" + switches_json(r->c)
         + ",\"flags\":" + flags_json(r->f, 't') + "," + build + ",\"data\":" + json_str(r->data.description) + "}");
 }
+// the first line of a new log, and of one that was lost; flags that changed on the way are told
+static void log_begin(Run* r) {
+    if (file_size(r->log.path) == 0) { log_config(r); }
+    if (r->changed.empty()) { return; }
+    printf("change %s\n", r->changed.c_str());
+    log_line(&r->log, strf("{\"event\":\"resume\",\"step\":%ld,\"changed\":{", r->first) + r->changed
+        + strf("},\"commit\":\"%s\"}", GIT_COMMIT));
+}
+// what a run needs to go on from here, and a probe to know what it was trained on
+static std::string run_state(Run* r, long step) {
+    char here[PATH_MAX];
+    return strf("{\"step\": %ld, \"batch\": %ld, \"tokens_per_step\": %.0f, ", step, r->f.batch, r->tokens_per_step)
+        + "\"data\": " + data_state(&r->data) + ", \"directory\": " + json_str(getcwd(here, sizeof here) ? here : "")
+        + ", \"flags\": " + flags_json(r->f, 't') + "}";
+}
 static void run_evaluate(Run* r, long step) { // validation loss, metrics, a sample
     const Flags& f = r->f;
     const double val = validate(&r->m, &r->data, f.batch, f.arch.T);
     const Metrics metrics = measure(&r->m, r->probe.data(), r->probes, r->probe_len, f.batch * f.arch.T);
     log_line(&r->log, "{" + eval_json(step, val, metrics, r->eps) + "}");
     progress_open() = false;
-    printf("%seval %6ld | %s\n", r->terminal ? "\r\033[K" : "", step, eval_text(val, metrics, r->eps[0]).c_str());
+    printf("%seval %6ld | %s\n", r->columns ? "\r\033[K" : "", step, eval_text(val, metrics, r->eps[0]).c_str());
     if (!f.sample || r->data.tokenizer.kind == TOKENIZER_IDS) { return; }
     Rng rng = rng_stream(f.seed, mix64(3, step));
     std::vector<int> tokens(1, r->data.tokenizer.eos);
@@ -1357,14 +1414,14 @@ static void run_report_step(Run* r, long step, double loss, double grad_norm, do
     log_line(&r->log, strf("{\"event\":\"train\",\"step\":%ld,\"loss\":", step) + json_num(loss)
         + ",\"grad_norm\":" + json_num(grad_norm) + ",\"lr\":" + json_num(lr)
         + strf(",\"tokens\":%.0f,\"ms\":%.3f}", r->tokens_per_step * step, ms));
-    const std::string speed = count_text(r->tokens_per_step / ms * 1e3);
-    progress_open() = r->terminal;
-    printf("%sstep %6ld/%ld | loss %.4f | norm %.3f | lr %.2e | %.1f ms | %s tok/s", r->terminal ? "\r\033[K" : "",
-           step, r->f.steps, loss, grad_norm, lr, ms, speed.c_str());
-    const std::string left = duration(r->smooth_ms / 1e3 * (r->f.steps - step));
-    if (r->terminal) { printf(" | %.0f%%, %s left", 100.0 * step / r->f.steps, left.c_str()); }
-    else { printf("\n"); }
-    fflush(stdout);
+    const std::string at = strf("step %6ld/%ld | loss %.4f | ", step, r->f.steps, loss);
+    const std::string rest = strf("norm %.3f | lr %.2e | %.1f ms | ", grad_norm, lr, ms);
+    const std::string speed = count_text(r->tokens_per_step / ms * 1e3) + " tok/s";
+    const std::string left = duration(r->smooth_ms / 1e3 * (r->f.steps - step)) + " left";
+    const std::string done = strf(" | %.0f%%, ", 100.0 * step / r->f.steps) + left;
+    if (!r->columns) { printf("%s\n", (at + rest + speed).c_str()); fflush(stdout); return; }
+    progress_show({ at + rest + speed + done, at + strf("norm %.3f | ", grad_norm) + speed + done, at + speed + done,
+                    at + left, strf("%ld/%ld %.4f", step, r->f.steps, loss) }, terminal_columns());
 }
 static void on_signals() {
     struct sigaction act = {};
@@ -1380,7 +1437,7 @@ static int train(const Flags& flags) {
     Run r = run_open(flags);
     const Flags& f = r.f;
     run_describe(r);
-    if (!r.resumed) { log_config(&r); }
+    log_begin(&r);
     on_signals();
     long step = r.first;
     for (;; step++) { // at the top, `step` updates have been made
@@ -1388,7 +1445,7 @@ static int train(const Flags& flags) {
         const bool stop = stop_signal || (f.stop_after > 0 && now_ms() - r.started > f.stop_after * 60e3);
         if (!loaded && (last || step == 0 || (f.eval_every && step % f.eval_every == 0))) { run_evaluate(&r, step); }
         if (!loaded && (last || stop || (f.save_every && step % f.save_every == 0))) {
-            checkpoint_save(&r.m, f.out, step, f.batch, data_state(&r.data), r.data.tokenizer, f.tokenizer);
+            checkpoint_save(&r.m, f.out, step, run_state(&r, step), r.data.tokenizer);
             r.saved = step;
         }
         if (last || stop) { break; }

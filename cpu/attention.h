@@ -10,8 +10,15 @@ namespace cpu {
 // 5 attention. A thread owns one key/value head of one sequence. It walks tiles of BR queries x BC keys; a tile's
 // scores live in a BR x BC buffer and are gone when the next tile starts: memory is O(T HS) a thread.
 
-typedef Vectors<real>::Vec vec;
-enum { BR = 32, BC = 64, VEC = sizeof(vec) / sizeof(real), VEC_COLS = GEMM_VECTOR_BYTES == 64 ? 4 : 2 };
+#if defined __AVX512F__
+enum { VECTOR_BYTES = 64, VEC_COLS = 4 };   // of a register; so many of them across a block of sums
+#elif defined __AVX__
+enum { VECTOR_BYTES = 32, VEC_COLS = 2 };
+#else
+enum { VECTOR_BYTES = 16, VEC_COLS = 2 };
+#endif
+typedef real vec __attribute__((vector_size(VECTOR_BYTES), aligned(sizeof(real)), may_alias));
+enum { BR = 32, BC = 64, VEC = VECTOR_BYTES / sizeof(real) };
 inline int padded(int n) { return (n + VEC - 1) / VEC * VEC; }
 inline int padded_keys(int T) { return (T + BC - 1) / BC * BC; }
 

@@ -25,8 +25,15 @@ inline const std::string& device_start() {
     return once;
 }
 
-inline void*  device_malloc(size_t bytes)                         { return xmalloc(bytes); }
-inline void   device_free(void* p)                                { free(p); }
+// zeroed, on a cache line, so that whole vectors and tiles are read; where the block began stands before it
+inline void* device_malloc(size_t bytes) {
+    void* block = xmalloc(bytes + 128);
+    void** p = (void**)(((uintptr_t)block + 127) & ~(uintptr_t)63);
+    p[-1] = block;
+    return p;
+}
+
+inline void   device_free(void* p)                                { if (p) { free(((void**)p)[-1]); } }
 inline void   device_zero(void* p, size_t bytes)                  { memset(p, 0, bytes); }
 inline void   to_device(void* dst, const void* src, size_t bytes) { memcpy(dst, src, bytes); }
 inline void   to_host(void* dst, const void* src, size_t bytes)   { memcpy(dst, src, bytes); }

@@ -17,6 +17,12 @@ enum { large = 1024 };            // side of matrices that are large to this mac
 // ----------------------------------------------------------------------------
 // 1 memory (the rest is in host.h)
 
+// what there is to compute with, in one line
+inline const std::string& device_start() {
+    static const std::string once = host::device_start() + "; " + product_name();
+    return once;
+}
+
 // y (n) += x
 inline void  add(real* y, const real* x, long n) {
     #pragma omp parallel for simd
@@ -32,24 +38,15 @@ inline void  cast_to_real(real* dst, const acc* src, long n) {
 // out (N, OC) = inp (N, C) @ weight (OC, C)^T  [+ bias (OC)]  [+ residual (N, OC)]; NULL where there is none
 inline void matmul_forward(real* out, const real* inp, const real* weight, const real* bias, const real* residual,
                            int N, int C, int OC) {
-    if (bias) {
-        #pragma omp parallel for
-        for (int n = 0; n < N; n++) {
-            const long row = (long)n * OC;
-            for (int o = 0; o < OC; o++) { out[row + o] = bias[o] + (residual ? residual[row + o] : real(0)); }
-        }
-    } else if (residual) {
-        memcpy(out, residual, (size_t)N * OC * sizeof(real));
-    }
-    gemm<real>(N, OC, C, inp, C, 1, weight, 1, C, out, OC, bias || residual);
+    gemm(N, OC, C, inp, C, 1, weight, 1, C, out, OC, false, residual, bias);
 }
 // in the forward pass this was:  out = inp W^T,  so dinp (N, C) = [+= if add]  dout (N, OC) @ weight (OC, C)
 inline void matmul_backward_input(real* dinp, const real* dout, const real* weight, bool add, int N, int C, int OC) {
-    gemm<real>(N, C, OC, dout, OC, 1, weight, C, 1, dinp, C, add);
+    gemm(N, C, OC, dout, OC, 1, weight, C, 1, dinp, C, add);
 }
 // and dweight (OC, C) += dout^T @ inp
 inline void matmul_backward_weight(acc* dweight, const real* dout, const real* inp, int N, int C, int OC) {
-    gemm<real>(OC, C, N, dout, 1, OC, inp, C, 1, dweight, C, true);
+    gemm(OC, C, N, dout, 1, OC, inp, C, 1, dweight, C, true);
 }
 // For n = 0..N-1 row(n, sums) adds to sums (P, C), and these go += to the P vectors of `to`, unless NULL. 64 rows at a
 // time, then those in order: the same bits whatever the number of threads

@@ -1,200 +1,381 @@
 /*
-product.h -- the matrix product of the fast CPU backend.
+product.h -- the matrix product of the CPU, for the forward pass and both gradients: C (M, N) = or += A (M, K) @ B (K, N)
+of floats, of bf16 summed in float, or of doubles. A and B may have any strides.
+
+    1 which kernel         the fastest that the processor and the system allow, asked at run time
+    2 packing              copies of A and B, so that the innermost loop reads memory in order
+    3 blocks and threads   what stays in which cache, who does what
+    4 gemm                 the call
+
+Blocks are as in Goto and van de Geijn, "Anatomy of high-performance matrix multiplication" (2008). Threads share the
+packing and the tiles but never the sum over k, so the bits do not depend on how many threads there are.
 */
 #ifndef CPU_PRODUCT_H
 #define CPU_PRODUCT_H
 #include <atomic>
+#include <string>
+#include <type_traits>
 #include "../common.h"
+#include "bf16.h"
+#include "kernels.h"
 #ifdef _OPENMP
 #include <omp.h>
 #endif
 
 namespace cpu {
-// ----------------------------------------------------------------------------
-// 2 matrix product. One kernel for the forward pass and both gradients: C (M, N) = or += A (M, K) @ B (K, N), where
-// A and B have any strides. Copies of A and B are packed so that the innermost loop reads memory in order; a tile of C
-// is then a sum of outer products kept in registers: for every k, MR scalars of A times two vectors of B. Blocks are
-// as in Goto and van de Geijn, "Anatomy of high-performance matrix multiplication" (2008): KC deep, so that a sliver of
-// B (KC, NR) stays in the first cache, MC tall, so that the block of A stays in the second, NC wide for the third.
-// Threads share the packing and the tiles but never the sum over k, so the bits do not depend on how many there are.
-
-#if defined __AVX512F__      // 32 registers of 64 bytes: 14 x 2 sums, 2 vectors of B, one scalar of A spread out
-#define GEMM_VECTOR_BYTES 64
-#define GEMM_TILE_ROWS 14
-#elif defined __AVX__        // 16 registers of 32 bytes: 6 x 2 sums
-#define GEMM_VECTOR_BYTES 32
-#define GEMM_TILE_ROWS 6
-#else                        // 16 registers of 16 bytes, as in SSE2; ARM has more
-#define GEMM_VECTOR_BYTES 16
-#define GEMM_TILE_ROWS 6
-#endif
-
-template <class R> struct Vectors; // as wide as a register, and of four; at any address
-template <> struct Vectors<float> {
-    typedef float Vec __attribute__((vector_size(GEMM_VECTOR_BYTES), aligned(4), may_alias));
-    typedef float Vec4 __attribute__((vector_size(16), aligned(4), may_alias));
-};
-template <> struct Vectors<double> {
-    typedef double Vec __attribute__((vector_size(GEMM_VECTOR_BYTES), aligned(8), may_alias));
-    typedef double Vec4 __attribute__((vector_size(32), aligned(8), may_alias));
-};
-
-template <class R> struct Gemm {
-    typedef typename Vectors<R>::Vec Vec;
-    typedef typename Vectors<R>::Vec4 Vec4;
-    static constexpr long LANES = GEMM_VECTOR_BYTES / sizeof(R), MR = GEMM_TILE_ROWS, NR = 2 * LANES;
-    static constexpr long KC = 384, MC = 64 * MR, NC = 64 * NR;
-    static constexpr long ROW = KC + 16; // of packed A; not a power of two, which would crowd the rows into a cache set
-
-    // What depends on the height H of a sliver of A. It is packed along its own memory order, so that packing it is a
-    // copy: BY_ROWS, A(i, k) is a[i*ROW + k], else a[k*H + i]. The compiler sees both strides.
-    template <int H, bool BY_ROWS> struct Sliver {
-        // element (i, k) of x is x[i*s + k*sk]
-        static void pack(R* a, const R* x, long s, long sk, long k, long k_end) {
-            if (BY_ROWS) {
-                for (int i = 0; i < H; i++) { memcpy(a + i*ROW + k, x + i*s + k, (k_end - k) * sizeof(R)); }
-            } else if (s == 1) {
-                for (; k < k_end; k++) { memcpy(a + k*H, x + k*sk, H * sizeof(R)); }
-            } else {
-                for (; k < k_end; k++) { for (int i = 0; i < H; i++) { a[k*H + i] = x[i*s + k*sk]; } }
-            }
-        }
-        // c (H, cols) = or += A (H, kc) @ b (kc, NR), both packed
-        static void multiply(long kc, const R* a, const R* b, R* c, long ldc, long cols, bool add) {
-            if (cols < NR) { // the right edge of C: a whole tile elsewhere, of which a part is taken
-                R whole[H * NR];
-                multiply(kc, a, b, whole, NR, NR, false);
-                for (int i = 0; i < H; i++) {
-                    for (long j = 0; j < cols; j++) { c[i*ldc + j] = whole[i*NR + j] + (add ? c[i*ldc + j] : 0); }
-                }
-                return;
-            }
-            Vec sum[H][2];
-            for (int i = 0; i < H; i++) { sum[i][0] = sum[i][1] = Vec{}; }
-            for (long k = 0; k < kc; k++, b += NR) {
-                const Vec b0 = *(const Vec*)b, b1 = *(const Vec*)(b + LANES);
-                for (int i = 0; i < H; i++) {
-                    const R s = BY_ROWS ? a[i*ROW + k] : a[k*H + i];
-                    sum[i][0] += s * b0;
-                    sum[i][1] += s * b1;
-                }
-            }
-            for (int i = 0; i < H; i++, c += ldc) {
-                Vec* to = (Vec*)c;
-                to[0] = add ? to[0] + sum[i][0] : sum[i][0];
-                to[1] = add ? to[1] + sum[i][1] : sum[i][1];
-            }
-        }
-    };
-    struct SliverCalls {
-        void (*pack)(R*, const R*, long, long, long, long);
-        void (*multiply)(long, const R*, const R*, R*, long, long, bool);
-    };
-    template <int H, bool BY_ROWS> static SliverCalls sliver(long h) {
-        if constexpr (H > 1) { if (h < H) { return sliver<H - 1, BY_ROWS>(h); } }
-        return { Sliver<H, BY_ROWS>::pack, Sliver<H, BY_ROWS>::multiply };
-    }
-
-    // a sliver of B: to (kc, NR) <- x (cols <= NR, kc) with strides s and sk, the other columns zero
-    static void pack_b(R* to, const R* x, long s, long sk, long cols, long kc) {
-        long k = 0;
-        if (cols == NR && s == 1) {
-            for (; k < kc; k++) { memcpy(to + k*NR, x + k*sk, NR * sizeof(R)); }
-        } else if (cols == NR && sk == 1) { // blocks of 4 x 4 turned around in registers
-            for (; k + 4 <= kc; k += 4) {
-                for (long j = 0; j < NR; j += 4) {
-                    const R* f = x + j*s + k; R* t = to + k*NR + j;
-                    const Vec4 a = *(const Vec4*)f, b = *(const Vec4*)(f + s);
-                    const Vec4 c = *(const Vec4*)(f + 2*s), d = *(const Vec4*)(f + 3*s);
-                    const Vec4 p = { a[0], b[0], a[1], b[1] }, q = { a[2], b[2], a[3], b[3] };
-                    const Vec4 u = { c[0], d[0], c[1], d[1] }, v = { c[2], d[2], c[3], d[3] };
-                    *(Vec4*)t          = Vec4{ p[0], p[1], u[0], u[1] };
-                    *(Vec4*)(t + NR)   = Vec4{ p[2], p[3], u[2], u[3] };
-                    *(Vec4*)(t + 2*NR) = Vec4{ q[0], q[1], v[0], v[1] };
-                    *(Vec4*)(t + 3*NR) = Vec4{ q[2], q[3], v[2], v[3] };
-                }
-            }
-        }
-        for (; k < kc; k++) { for (long j = 0; j < NR; j++) { to[k*NR + j] = j < cols ? x[j*s + k*sk] : 0; } }
-    }
-    static R* buffer(long n) { // one per thread, grown on demand, on a cache line
-        static thread_local std::vector<R> v;
-        if ((long)v.size() < n + 64) { v.resize(n + 64); }
-        return (R*)(((uintptr_t)v.data() + 63) & ~(uintptr_t)63);
-    }
-};
-
 inline long div_up(long a, long b) { return (a + b - 1) / b; }
 
-// C (M, N), rows ldc apart, = or += A (M, K) @ B (K, N); element (i, k) of A is A[i*rs_a + k*cs_a]. Inside a parallel
-// region it runs on the calling thread alone.
-template <class R> void gemm(long M, long N, long K, const R* A, long rs_a, long cs_a, const R* B, long rs_b, long cs_b,
-                            R* C, long ldc, bool accumulate) {
-    typedef Gemm<R> G;
-    if (M < 1 || N < 1) { return; }
-    const long MR = G::MR, NR = G::NR;
-    const auto calls = [=](long h) {
-        return cs_a == 1 ? G::template sliver<G::MR, true>(h) : G::template sliver<G::MR, false>(h);
-    };
-    const auto full = calls(MR), last = calls(M % MR);
-    const long a_size = div_up(std::min(M, G::MC), MR) * MR * G::ROW;
-    const long b_size = div_up(std::min(N, G::NC), NR) * NR * std::min(K, G::KC);
-    R* const buffer = G::buffer(2 * (a_size + b_size));
-    std::atomic<long> tickets(0);
+inline long round_up(long a, long b) { return div_up(a, b) * b; }
 
-    auto run = [&](int threads) {
-        long ticket = tickets++, past = 0;      // work is handed out by numbered tickets, so a slow core takes less
-        auto share = [&](long n, auto work) {   // work(0..n-1) over the threads; returns when all of it is taken
-            for (; ticket < past + n; ticket = tickets++) { work(ticket - past); }
-            past += n;
-        };
-        // Two buffers each, so that one barrier a block is enough: who is done packs the next while others multiply.
-        R *pa = buffer, *pa_next = pa + a_size, *pb = pa_next + a_size, *pb_next = pb + b_size;
-        for (long j0 = 0; j0 < N; j0 += G::NC) {
-            const long nc = std::min(G::NC, N - j0), nj = div_up(nc, NR);
-            for (long k0 = 0; k0 == 0 || k0 < K; k0 += G::KC) { // once even if K is 0: then C = 0
-                const long kc = std::min(G::KC, K - k0);
-                std::swap(pb, pb_next);
-                share(nj, [&](long j) {
-                    G::pack_b(pb + j*NR*kc, B + k0*rs_b + (j0 + j*NR)*cs_b, cs_b, rs_b, std::min(NR, nc - j*NR), kc);
+// ----------------------------------------------------------------------------
+// 1 which kernel
+
+// the last row of the table that may be used; tests lower it, so that every kernel is seen on one machine
+inline int product_kernel = KERNELS - 1;
+
+// whether row k of the table can run here; asked once
+inline bool kernel_here(int k) {
+    static const std::vector<bool> here = [] {
+        std::vector<bool> all;
+        for (const Kernel& kernel : kernels) { all.push_back(kernel.here()); }
+        return all;
+    }();
+    return here[k];
+}
+
+// the kernel for factors in float, or in bf16: without one for bf16, these are made floats while they are packed
+inline const Kernel& kernel_for(bool bf16) {
+    int k = product_kernel;
+    while (k > 0 && (!kernel_here(k) || (kernels[k].bf16 && !bf16))) { k--; }
+    return kernels[k];
+}
+
+// what products are computed with: "fp32 avx512, bf16 amx"
+inline std::string product_name() {
+    return strf("fp32 %s, bf16 %s", kernel_for(false).name, kernel_for(true).name);
+}
+
+// ----------------------------------------------------------------------------
+// 2 packing
+
+enum Lanes { FLOATS, PAIRS, WIDENED };  // a lane of 32 bits is a float, two bf16, or a bf16 made float
+
+// A factor: element (v, k) stands at x[v*s + k*sk], where v is one of `count` rows of A or columns of B
+struct Factor {
+    const void* x;
+    long s, sk, count, K;
+    Lanes lanes;
+
+    long size() const { return lanes == FLOATS ? 4 : 2; }                   // bytes of an element
+    long pair() const { return lanes == PAIRS ? 2 : 1; }                    // elements of a lane
+    const char* at(long v, long l) const { return (const char*)x + (v*s + l*pair()*sk) * size(); }
+};
+
+// lane l of v, zero where there is nothing
+inline lane lane_at(const Factor& f, long v, long l) {
+    if (v >= f.count || l * f.pair() >= f.K) { return 0; }
+    if (f.lanes == FLOATS) { return *(const lane*)f.at(v, l); }
+    const uint16_t* x = (const uint16_t*)f.at(v, l);
+    if (f.lanes == WIDENED) { return (lane)*x << 16; }
+    return *x | (l*2 + 1 < f.K ? (lane)x[f.sk] << 16 : 0);
+}
+
+// to (16) = 16 bf16 made floats
+inline void widen16(lane* to, const char* from) {
+    const uint16_t* x = (const uint16_t*)from;
+    for (int i = 0; i < 16; i++) { to[i] = (lane)x[i] << 16; }
+}
+
+// to (16, 16): lanes l.. of columns v.., lane by lane. The whole block must be there
+inline void pack_block(lane* to, const Kernel& kernel, const Factor& f, long v, long l) {
+    if (f.s == 1) {             // rows of memory far apart: the processor does not guess which will be next
+        const long ahead = std::min(l + 32, f.K / f.pair() - 16);
+        for (int i = 0; i < 16 * f.pair(); i++) { __builtin_prefetch(f.at(v, ahead) + i * f.sk * f.size()); }
+    }
+    if (f.sk == 1 && f.lanes == WIDENED) {
+        lane wide[16][16];
+        for (int j = 0; j < 16; j++) { widen16(wide[j], f.at(v + j, l)); }
+        kernel.transpose(to, 16, (const char*)wide, sizeof *wide);
+    } else if (f.sk == 1) {
+        kernel.transpose(to, 16, f.at(v, l), f.s * f.size());
+    } else if (f.lanes == PAIRS) {
+        kernel.pairs(to, f.at(v, l), f.sk * f.size());
+    } else {
+        for (int i = 0; i < 16; i++, to += 16) {
+            if (f.lanes == FLOATS) { memcpy(to, f.at(v, l + i), 64); }
+            else                   { widen16(to, f.at(v, l + i)); }
+        }
+    }
+}
+
+// a panel: to (l1 - l0, 16) = lanes l0..l1 of columns v..v+16, zero where there is nothing
+inline void pack_panel(lane* to, const Kernel& kernel, const Factor& f, long v, long l0, long l1) {
+    const bool whole = v + 16 <= f.count && (f.s == 1 || f.sk == 1);
+    for (long l = l0; l < l1; ) {
+        if (whole && l + 16 <= std::min(l1, f.K / f.pair())) {
+            pack_block(to, kernel, f, v, l);
+            l += 16;
+            to += 16 * 16;
+        } else {
+            for (int j = 0; j < 16; j++) { to[j] = lane_at(f, v + j, l); }
+            l++;
+            to += 16;
+        }
+    }
+}
+
+// rows: to (rows, l1 - l0), `row` lanes apart, = lanes l0..l1 of rows v.., zero where there is nothing. Writes up to the
+// next multiple of 16 rows and lanes
+inline void pack_rows(lane* to, long row, const Kernel& kernel, const Factor& f, long v, int rows, long l0, long l1) {
+    for (int i = 0; f.sk == 1 && i < rows; i++, to += row) {
+        const long there = v + i < f.count ? std::min(l1, f.K / f.pair()) : l0;
+        long l = l0;
+        if (f.lanes == WIDENED) {
+            for (; l + 16 <= there; l += 16) { widen16(to + l - l0, f.at(v + i, l)); }
+        } else if (l < there) {
+            memcpy(to, f.at(v + i, l0), (there - l0) * 4);
+            l = there;
+        }
+        for (; l < l1; l++) { to[l - l0] = lane_at(f, v + i, l); }
+    }
+    for (long l = l0; f.sk != 1 && l < l1; l += 16) {
+        for (int i = 0; i < rows; i += 16) {
+            lane block[16 * 16];
+            pack_panel(block, kernel, f, v + i, l, l + 16);
+            kernel.transpose(to + i*row + l - l0, row, (const char*)block, 64);
+        }
+    }
+}
+
+// one per thread and slot, grown on demand, on a cache line
+inline lane* product_buffer(int slot, size_t n) {
+    static thread_local std::vector<uint32_t> buffers[3];
+    std::vector<uint32_t>& v = buffers[slot];
+    if (v.size() < n + 16) { v.resize(n + 16); }
+    return (lane*)(((uintptr_t)v.data() + 63) & ~(uintptr_t)63);
+}
+
+// ----------------------------------------------------------------------------
+// 3 blocks and threads. A block of B, `deep` lanes by `wide` columns, is packed by all threads and stays in the second
+// cache. Then a thread takes some rows of A, as many as a tile has, packs them if it pays, and multiplies them with the
+// block, tile after tile. Sums longer than `deep` are continued in C, or in a buffer of floats if C is bf16.
+
+enum { BLOCK_BYTES = 1200 << 10, SUM_BYTES = 4 << 20, SEGMENT = 128 };
+
+// where the product goes
+struct Result {
+    void* x;
+    long ld;                        // from row to row
+    bool bf16, accumulate;          // accumulate: += instead of =
+    const void *residual, *bias;    // (M, N), rows ld apart, and (N), to be added; of the type of x; NULL, none
+};
+
+struct Product {
+    long M, N;
+    Factor a, b;
+    Result c;
+    const Kernel& kernel;
+    long lanes, deep, wide, tall;   // of the sum; of a block of B; rows of C that are summed at once
+    bool by_rows, direct;           // how a kernel finds A: packed by rows or as a panel; or where it is
+    float* sums;                    // (tall, wide), for a C in bf16 of more than one block of lanes
+    lane* block[2];                 // one is packed while the other is still read
+    std::atomic<long> tickets;
+};
+
+// Hands out work by numbered tickets, so that a slow core takes less of it
+struct Tickets {
+    std::atomic<long>& next;
+    long mine, past;
+
+    Tickets(std::atomic<long>& next) : next(next), mine(next++), past(0) {}
+    template <class Work> void share(long n, Work work) {   // work(0..n-1); returns when all of it is taken
+        for (; mine < past + n; mine = next++) { work(mine - past); }
+        past += n;
+    }
+};
+
+// rows i.. of A, lanes l0..l1, as a kernel wants them
+inline TileA tile_a(const Product& p, long i, long l0, long l1) {
+    if (p.direct) {
+        const bool last = p.kernel.deep > 1 && i + p.kernel.rows > p.M;
+        if (!last) { return { p.a.at(i, l0), p.a.s * p.a.size(), p.a.sk * p.a.size() * p.a.pair() }; }
+    }
+    const long row = p.by_rows ? p.deep + 16 : 1;  // + 16: rows a power of two apart would crowd into few sets of a cache
+    lane* to = product_buffer(0, 32 * (p.deep + 16));
+    if (p.by_rows) { pack_rows(to, row, p.kernel, p.a, i, std::min<long>(p.kernel.rows, round_up(p.M - i, p.kernel.deep)), l0, l1); }
+    else           { pack_panel(to, p.kernel, p.a, i, l0, l1); }
+    return { (const char*)to, row * 4, p.by_rows ? 4 : PANEL * 4 };
+}
+
+// a tile of C, and where its sums are
+struct Tile {
+    long i, j;
+    int rows, cols;
+    float* sums;
+    long ld;
+};
+
+// C <- a tile's sums [+ residual] [+ bias], rounded; a C of floats holds all but the bias already
+inline void finish(const Product& p, const Tile& t) {
+    const Result& c = p.c;
+    const long at = t.i * c.ld + t.j;
+    if (c.bf16) {
+        const bf16 *x = (const bf16*)(c.accumulate ? c.x : c.residual), *y = (const bf16*)c.bias;
+        p.kernel.round((bf16*)c.x + at, c.ld, t.sums, t.ld, x ? x + at : NULL, y ? y + t.j : NULL, t.rows, t.cols);
+    } else if (c.bias) {
+        for (int r = 0; r < t.rows; r++) {
+            for (int n = 0; n < t.cols; n++) { t.sums[r*t.ld + n] += ((const float*)c.bias)[t.j + n]; }
+        }
+    }
+}
+
+// asks for the memory of a tile of C while it is still being summed: its rows lie too far apart to be foreseen. Without
+// this a product of 4096 x 256 x 768 in bf16 takes 1.6 times as long
+inline void expect_writes(const Result& c, long i, long j, int rows, int cols) {
+    const long size = c.bf16 ? 2 : 4;
+    for (int r = 0; r < rows; r++) {
+        const char* row = (const char*)c.x + ((i + r)*c.ld + j) * size;
+        for (int at = 0; at < cols * size; at += 64) { __builtin_prefetch(row + at, 1); }
+    }
+}
+
+// sums lanes l0..l1 of the tile of C at (i, j); i0, j0 is where p.sums begin, `one` a tile to use where there are none
+inline Tile sum_tile(const Product& p, TileA a, TileB b, long i, long j, long i0, long j0, long l0, long l1, float* one) {
+    const Result& c = p.c;
+    Tile t = { i, j, (int)std::min<long>(p.kernel.rows, p.M - i), (int)std::min<long>(TILE_COLS, p.N - j), one, TILE_COLS };
+    bool add = l0 > 0;
+    if (p.sums) {
+        t.sums = p.sums + (i - i0)*p.wide + j - j0;
+        t.ld = p.wide;
+    } else if (!c.bf16) {
+        t.sums = (float*)c.x + i*c.ld + j;
+        t.ld = c.ld;
+        add = add || c.accumulate || c.residual;
+        const float* from = (const float*)c.residual + i*c.ld + j;
+        for (int r = 0; c.residual && c.residual != c.x && l0 == 0 && r < t.rows; r++) { memcpy(t.sums + r*t.ld, from + r*c.ld, t.cols * 4); }
+    }
+    if (!c.bf16 || l1 == p.lanes) { expect_writes(c, i, j, t.rows, t.cols); }
+    p.kernel.tile(t.sums, t.ld, t.rows, t.cols, a, b, l1 - l0, add);
+    return t;
+}
+
+// what one of `threads` threads does for a block of B, lanes l0..l1 of columns j0..j1, and rows i0..i1
+inline void multiply(const Product& p, Tickets& tickets, int threads, const lane* block, long i0, long i1, long j0, long j1,
+                     long l0, long l1) {
+    const long deep = l1 - l0, H = p.kernel.rows, ni = div_up(i1 - i0, H), nj = div_up(j1 - j0, TILE_COLS);
+    const long parts = std::min(nj, div_up(4 * threads, ni)), some = div_up(nj, parts); // few rows: columns are shared too
+    tickets.share(ni * div_up(nj, some), [&](long t) {
+        const long i = i0 + t % ni * H, first = t / ni * some;
+        const TileA a = tile_a(p, i, l0, l1);
+        alignas(64) float two[2][32 * TILE_COLS];
+        Tile before;            // a tile is finished after the next one was begun: its sums need a while to arrive
+        for (long j = first, end = std::min(nj, first + some); j < end + 1; j++) {
+            const Tile last = before;
+            if (j < end) {
+                const TileB b = { block + j * TILE_COLS * deep, PANEL * deep };
+                before = sum_tile(p, a, b, i, j0 + j*TILE_COLS, i0, j0, l0, l1, two[j % 2]);
+            }
+            if (j > first && l1 == p.lanes) { finish(p, last); }
+        }
+    });
+}
+
+// one thread's part of a product
+inline void product_run(Product& p, int threads) {
+    Tickets tickets(p.tickets);
+    lane *block = p.block[0], *next = p.block[1];
+    if (p.kernel.begin) { p.kernel.begin(); }
+    for (long j0 = 0; j0 < p.N; j0 += p.wide) {
+        const long j1 = std::min(p.N, j0 + p.wide);
+        for (long i0 = 0; i0 < p.M; i0 += p.tall) {
+            for (long l0 = 0; l0 == 0 || l0 < p.lanes; l0 += p.deep) {      // once even if K is 0: then C = 0
+                const long deep = std::min(p.deep, p.lanes - l0), segments = std::max(1L, div_up(deep, SEGMENT));
+                std::swap(block, next);
+                tickets.share(div_up(j1 - j0, PANEL) * segments, [&](long t) {
+                    const long panel = t / segments, from = t % segments * SEGMENT;
+                    pack_panel(block + panel * PANEL * deep + from * PANEL, p.kernel, p.b, j0 + panel * PANEL,
+                               l0 + from, l0 + std::min(deep, from + SEGMENT));
                 });
-                for (long i0 = 0; i0 < M; i0 += G::MC) {
-                    const long mc = std::min(G::MC, M - i0), ni = div_up(mc, MR);
-                    std::swap(pa, pa_next);
-                    const long deep = cs_a == 1 ? kc : 16;  // few rows of memory at a time, neighbours in turn
-                    share(div_up(ni, 4), [&](long four) {
-                        for (long k = 0; k < kc; k += deep) {
-                            for (long i = 4*four; i < std::min(ni, 4*four + 4); i++) {
-                                const R* from = A + (i0 + i*MR)*rs_a + k0*cs_a;
-                                (mc - i*MR >= MR ? full : last).pack(pa + i*MR*G::ROW, from, rs_a, cs_a,
-                                                                     k, std::min(kc, k + deep));
-                            }
-                        }
-                    });
-                    if (threads > 1) {
-                        #pragma omp barrier
-                    }
-                    const long some = std::max(1L, std::min(ni, ni*nj / (8 * threads))); // tiles per ticket
-                    share(div_up(ni*nj, some), [&](long t) {
-                        for (long ij = t*some; ij < std::min(ni*nj, (t + 1)*some); ij++) {
-                            const long i = ij % ni, j = ij / ni;
-                            (mc - i*MR >= MR ? full : last).multiply(kc, pa + i*MR*G::ROW, pb + j*NR*kc,
-                                C + (i0 + i*MR)*ldc + j0 + j*NR, ldc, std::min(NR, nc - j*NR), accumulate || k0 > 0);
-                        }
-                    });
+                if (threads > 1) {
+                    #pragma omp barrier
                 }
+                multiply(p, tickets, threads, block, i0, std::min(p.M, i0 + p.tall), j0, j1, l0, l0 + deep);
             }
         }
-    };
+    }
+    if (p.kernel.end) { p.kernel.end(); }
+}
+
+// whether a kernel may read A where it is: packing costs as much as a tile of 32 columns or two
+inline bool reads_direct(const Product& p) {
+    const Factor& a = p.a;
+    const long row = a.s * a.size();
+    if (a.lanes == WIDENED || a.K % a.pair() || p.lanes * a.pair() != a.K) { return false; }
+    const bool aligned = p.kernel.deep == 1 || ((uintptr_t)a.x | row) % 64 == 0;
+    if (a.sk == 1) { return aligned && (p.N <= 256 || row * p.kernel.rows <= 16 << 10 || row % 2048); }
+    return a.s == 1 && a.lanes == FLOATS && p.N <= 256 && a.sk <= 256;
+}
+
+// sets the blocks of a product and runs it
+inline void product(long M, long N, Factor a, Factor b, Result c) {
+    if (M < 1 || N < 1) { return; }
+    const Kernel& kernel = kernel_for(a.lanes != FLOATS);
+    if (a.lanes != FLOATS) { a.lanes = b.lanes = kernel.bf16 ? PAIRS : WIDENED; }
+    Product p = { M, N, a, b, c, kernel, round_up(div_up(a.K, a.pair()), kernel.deep), 0, 0, M, false, false, NULL, {}, {} };
+    p.deep = std::max(1L, std::min(p.lanes, kernel.chunk));
+    p.wide = std::max<long>(TILE_COLS, std::min(round_up(N, TILE_COLS), BLOCK_BYTES / 4 / p.deep / TILE_COLS * TILE_COLS));
+    p.by_rows = a.sk == 1 || kernel.deep > 1;
+    p.direct = reads_direct(p);
+    p.block[0] = product_buffer(1, 2 * p.deep * p.wide);
+    p.block[1] = p.block[0] + p.deep * p.wide;
+    if (c.bf16 && p.lanes > p.deep) {
+        p.tall = std::min(round_up(M, kernel.rows), SUM_BYTES / 4 / p.wide / kernel.rows * kernel.rows);
+        p.sums = (float*)product_buffer(2, p.tall * p.wide);
+    }
 #ifdef _OPENMP
-    if (2.0 * M * N * K > 4e6 && omp_get_max_threads() > 1 && !omp_in_parallel()) {
+    const double worth_waking_threads = kernel.bf16 ? 2e7 : 4e6;
+    if (2.0 * M * N * a.K > worth_waking_threads && omp_get_max_threads() > 1 && !omp_in_parallel()) {
         #pragma omp parallel
-        run(omp_get_num_threads());
+        product_run(p, omp_get_num_threads());
         return;
     }
 #endif
-    run(1);
+    product_run(p, 1);
 }
 
+// ----------------------------------------------------------------------------
+// 4 gemm
+
+// the same in double, for tests: plain loops, a row of C is one thread's
+inline void product_double(long M, long N, long K, const double* A, long rs_a, long cs_a, const double* B, long rs_b,
+                           long cs_b, double* C, long ldc, bool accumulate, const double* residual, const double* bias) {
+    #pragma omp parallel for if (2.0 * M * N * K > 4e6)
+    for (long i = 0; i < M; i++) {
+        for (long j = 0; j < N; j++) {
+            double sum = 0;
+            for (long k = 0; k < K; k++) { sum += A[i*rs_a + k*cs_a] * B[k*rs_b + j*cs_b]; }
+            double& c = C[i*ldc + j];
+            if (accumulate) { sum += c; }
+            if (residual)   { sum += residual[i*ldc + j]; }
+            if (bias)       { sum += bias[j]; }
+            c = sum;
+        }
+    }
+}
+
+// C (M, N), rows ldc apart, = or += A (M, K) @ B (K, N) [+ residual (M, N), rows ldc apart] [+ bias (N)]. Element (i, k)
+// of A is A[i*rs_a + k*cs_a]. Of bf16 the sums are floats, rounded once, where C is bf16. Inside a parallel region it
+// runs on the calling thread alone.
+template <class R, class O>
+void gemm(long M, long N, long K, const R* A, long rs_a, long cs_a, const R* B, long rs_b, long cs_b, O* C, long ldc,
+          bool accumulate, const O* residual = NULL, const O* bias = NULL) {
+    if constexpr (std::is_same<R, double>::value) {
+        product_double(M, N, K, A, rs_a, cs_a, B, rs_b, cs_b, C, ldc, accumulate, residual, bias);
+    } else {
+        const Lanes lanes = std::is_same<R, float>::value ? FLOATS : PAIRS;
+        const Factor a = { A, rs_a, cs_a, M, K, lanes }, b = { B, cs_b, rs_b, N, K, lanes };
+        product(M, N, a, b, { C, ldc, std::is_same<O, bf16>::value, accumulate, residual, bias });
+    }
+}
 } // namespace cpu
 #endif // CPU_PRODUCT_H

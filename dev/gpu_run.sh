@@ -90,7 +90,7 @@ bits() { # two runs of one seed
 }
 train() { # NAME SWITCHES..
     local name=$1; shift
-    make_it "$@" && ./train_sink $TRAIN --steps "$STEPS" --stop-after "$MINUTES" --eval-every 100 --resume -o "$OUT/60M-$name"
+    mkdir -p "$OUT/60M-$name" && make_it "$@" && ./train_sink $TRAIN --steps "$STEPS" --stop-after "$MINUTES" --eval-every 100 --resume -o "$OUT/60M-$name"
 }
 softmax() { train softmax ATTN=softmax; }
 sigmoid() { train sigmoid ATTN=sigmoid; }

@@ -7,9 +7,10 @@
 #
 #   scripts/demo.sh text  one novel, one layer, two heads; every sequence begins with the same token (make demo)
 #   scripts/demo.sh bb    the built-in Bigram-Backcopy task, one layer, one head (make demo-bb)
+#   scripts/demo.sh table LOG..   only the table, of runs that are done
 #
-# Flags after the name go to all three runs: sh scripts/demo.sh text --seed 7. How the settings were found, and where
-# the contrast does not appear: dev/LOG.md, docs/text.md.
+# Flags after the name go to all three runs: sh scripts/demo.sh text --seed 7. How the settings were found (text: with
+# seed 1; seed 2 came after), and where the contrast does not appear: dev/LOG.md, docs/text.md.
 set -e
 task=${1:-text}
 [ $# -eq 0 ] || shift
@@ -17,16 +18,21 @@ runs=${RUNS:-runs/demo-$task}
 case $task in
     text) recipe="-d demo/bleak-house.jsonl.gz --tokenizer demo/tokenizer.json --fix-token 1:0
                   --layers 1 --width 64 --heads 2 --ffn-width 128 --seq 64 --batch 16
-                  --lr 4e-3 --warmup 100 --weight-decay 0.1 --steps 4000 --eval-every 500"
+                  --lr 4e-3 --warmup 100 --weight-decay 0.1 --steps 4000 --eval-every 500 --seed 2"
           keyed="softmax, K bias" k_flags="" ;;
     bb)   recipe="-d bb --lr 5e-3 --beta2 0.99 --weight-decay 1e-4 --warmup 20 --steps 800 --eval-every 200"
           keyed="softmax, K bias, no <s>" k_flags="--bb-bos 0" ;;
-    *)    echo "error: $task: wanted text or bb" >&2; exit 2 ;;
+    table) ;;
+    *)    echo "error: $task: wanted text, bb or table" >&2; exit 2 ;;
 esac
 
-build() { make -s train_sink BACKEND=cpu PE=rotary NORM=pre FFN=swiglu COMBINE=concat "$@" > /dev/null; }
+# Builds a variant and prints where its binary is; ./train_sink stays where it points.
+build() {
+    switches="BACKEND=cpu PE=rotary NORM=pre FFN=swiglu COMBINE=concat $*"
+    make -s binary $switches >&2 && echo "$(make -s check $switches)/train_sink"
+}
 
-# One run on one core. Prints the evaluations as they come, with the model's name before them.
+# One run with one thread. Prints the evaluations as they come, with the model's name before them.
 train() { # name title binary flags..
     out=$runs-$1 title=$2 binary=$3
     shift 3
@@ -72,21 +78,24 @@ table() {
     /"event":"done"/ { $0 = eval; rows() }' "$@"
 }
 
+if [ "$task" = table ]; then table "$@"; exit; fi
+
 # the build takes a minute or two the first time
 unset MAKEFLAGS MFLAGS MAKELEVEL
-echo "building build/cpu, build/cpu-ATTN=sigmoid and build/cpu-BIAS=k"
-build ATTN=sigmoid BIAS=none & other=$!
-build ATTN=softmax BIAS=k
+echo "building three binaries"
+build ATTN=sigmoid BIAS=none > /dev/null & other=$!
+keyed_binary=$(build ATTN=softmax BIAS=k)
 wait $other
-build ATTN=softmax BIAS=none
+sigmoid_binary=$(build ATTN=sigmoid BIAS=none)
+softmax_binary=$(build ATTN=softmax BIAS=none)
 
-echo "training three models at once, one core each:"
+echo "training three models at once, one thread each:"
 echo "train_sink" $recipe "$@"
 echo
 start=$(date +%s)
-train softmax "softmax" build/cpu/train_sink "$@" &
-train sigmoid "sigmoid, not normalised" build/cpu-ATTN=sigmoid/train_sink "$@" &
-train k "$keyed" build/cpu-BIAS=k/train_sink $k_flags "$@" &
+train softmax "softmax" $softmax_binary "$@" &
+train sigmoid "sigmoid, not normalised" $sigmoid_binary "$@" &
+train k "$keyed" $keyed_binary $k_flags "$@" &
 wait
 for model in softmax sigmoid k; do
     grep -q '"event":"done"' "$runs-$model/log.jsonl" || { echo "$runs-$model did not finish"; exit 1; }
@@ -95,6 +104,11 @@ printf '\nthree models in %d s\n\n' $(($(date +%s) - start))
 table $runs-softmax/log.jsonl $runs-sigmoid/log.jsonl $runs-k/log.jsonl
 case $task in
 text) cat <<'END'
+
+One novel, Bleak House. Uniform attention would give the first token 0.07. Sink_1: in how many of the 100 sequences x 2 heads it gets more than 0.3.
+Shown: on natural text softmax comes to put its spare attention on the token that begins every sequence, whose value shrinks; a key of value 0
+takes all of that over, at no loss; sigmoid gives the first token hardly more than its even share.
+Not shown: a sink on an ordinary first token, massive activations, a deep model: docs/text.md.
 END
 ;;
 bb) cat <<'END'

@@ -48,7 +48,7 @@ static const struct { const char *args, *says; } FLAGS[] = {
     { "--tokens 5",                    "--tokens: not a flag of this command" },
     { "bench --lr 1",                  "--lr: not a flag of this command" },
     { "-m huge",                       "got 'huge', wanted one of bb nano small 60M 1B" },
-    { "--width 30 --heads 4",          "--width 30 --heads 4: wanted a width that the heads divide" },
+    { "--width 30 --heads 4",            "--width 30 --heads 4 --head-dim 0: wanted a width that the heads divide" },
     { "--width 36 --heads 4",          "an even head size" },
     { "--heads 4 --kv-heads 3",        "--kv-heads 3 --heads 4" },
     { "--kv-heads -1",                   "--kv-heads: got -1" },
@@ -59,19 +59,19 @@ static const struct { const char *args, *says; } FLAGS[] = {
     { "--seq -1",                        "--seq: got -1" },
     { "--vocab 10",                    "have 257 ids, the model has 10" },
     { "--total-batch 100",             "--total-batch 100: wanted a multiple of batch * seq = 4096" },
-    { "--attn-p 0",                    "--attn-p 0: wanted a positive number" },
-    { "--attn-p 2",                    "--attn-p 2 with ATTN=softmax: wanted ATTN=softmax_p" },
-    { "--attn-alpha 0",                "--attn-alpha 0" },
-    { "--window 0",                      "--window: got 0, wanted 1 to 16777216" },
+    { "--attn-p 0",                      "--attn-p: got 0, wanted 1e-06 to 1000000" },
+    { "--attn-p 2",                      "--attn-p 2: wanted ATTN=softmax_p" },
+    { "--attn-alpha 0",                  "--attn-alpha: got 0" },
+    { "--window 0",                      "--window 0: wanted 1 or more, or leave it out" },
     { "--window -1",                     "--window: got -1" },
-    { "--prefix 64",                   "--prefix 64: wanted 0 (off) to seq - 1 = 63" },
+    { "--prefix 64",                     "--prefix 64 --seq 64: wanted a prefix shorter" },
     { "--prefix -1",                     "--prefix: got -1" },
-    { "--bias-share all",              "--bias-share all: wanted none or heads" },
-    { "--k-dims 33",                   "--k-dims 33: wanted 0 (all) to the head size 32" },
-    { "--k-dims 4",                    "--k-dims 4 with BIAS=none: wanted BIAS=k" },
+    { "--bias-share all",                "--bias-share: got all, wanted one of: none heads" },
+    { "--k-dims 33",                     "--k-dims 33 --head-dim 32: wanted at most the head size" },
+    { "--k-dims 4",                      "--k-dims 4 BIAS=none: wanted BIAS=k" },
     { "--v-star e2:1",                 "--v-star e2:1: wanted e1:M or ones:M" },
     { "--v-star e1:x",                 "--v-star e1:x: wanted e1:M" },
-    { "--v-star e1:1",                 "--v-star e1:1 with BIAS=none: wanted BIAS=k" },
+    { "--v-star e1:1",                   "--v-star e1:1 BIAS=none: wanted BIAS=k" },
     { "--fix-token 1:257",             "--fix-token 1:257" },
     { "--fix-token 66:1",              "from 1 to T+1 = 65" },
     { "--fix-token 0:1",               "--fix-token 0:1" },
@@ -122,12 +122,21 @@ static const struct { const char *args, *says; } FLAGS[] = {
     { "probe run/step_4 run/step_4",   "got 2 checkpoints, wanted one" },
     { "probe nowhere",                 "nowhere: no such directory" },
     { "probe run",                     "run: has no config.json" },
-    { "probe run/step_4",              "the data have 257 ids, the model has 25" },
+    { "probe run/step_4 -d bb",        "the data have 257 ids, the model has 25" },
+    { "probe run/step_4 -d short.txt", "the checkpoint has no tokenizer to read text with" },
+    { "probe run/step_4 --probe-from end",         "--probe-from end: wanted start or windows" },
+    { "probe run/step_4 --probe-from start",       "--probe-from start of bb: wanted a .jsonl" },
+    { "probe run/step_4 --probe-input random --bos seq",  "wanted --probe-input natural" },
+    { "probe run/step_4 --json nowhere/x.json",    "nowhere/x.json.tmp: cannot open (No such file" },
+    { "probe run/step_4 --json run",               "run: got a directory, wanted a file" },
+    { "probe run/step_4 --dump run/log.jsonl",     "run/log.jsonl: cannot make this directory" },
+    { "bench --json nowhere/x.json",               "nowhere/x.json.tmp: cannot open" },
+    { "--resume -o nothere",           "nothere: no such directory, so there is no run" },
     { "probe run/step_4 --bb-vocab 24 --probe-input odd",  "--probe-input odd: wanted natural, random or repeated" },
     { "probe run/step_4 --bb-vocab 24 --probe-len 8,x",    "--probe-len x" },
     { "probe run/step_4 --bb-vocab 24 --prefix 64",        "prefix 64: wanted less than --probe-len" },
     { "probe run/step_4 --bb-vocab 24 --prefix -1", "--prefix: got -1" },
-    { "probe run/step_4 --bb-vocab 24 --window 0", "--window: got 0" },
+    { "probe run/step_4 --bb-vocab 24 --window 0", "--window 0: wanted 1 or more" },
     { "probe run/step_4 --bb-vocab 24 --dump d --dump-heads 1:0",  "--dump-heads 1:0: wanted LAYER:HEAD with layers 0..0, heads 0..1" },
     { "probe run/step_4 --bb-vocab 24 --dump d --dump-heads 0",    "--dump-heads 0: wanted LAYER:HEAD" },
     { "probe run/step_4 --bb-vocab 24 --dump d --dump-seq 100",    "--dump-seq 100: wanted 0 to 99" },
@@ -166,7 +175,7 @@ static void test_ranges() {
             const std::string flag = line.substr(at, end - at);
             bool wide = false, real = false;
             for (auto u : unbounded) { wide = wide || flag == u; }
-            for (auto u : { "--lr", "--min-lr", "--adam-eps", "--weight-decay", "--grad-clip", "--stop-after", "--temperature" }) { real = real || flag == u; }
+            for (auto u : { "--lr", "--min-lr", "--adam-eps", "--weight-decay", "--grad-clip", "--stop-after", "--temperature", "--rope-base", "--rope-local" }) { real = real || flag == u; }
             for (const char* v : { "-9223372036854775808", "-1", "2147483648", "4294967296", "9223372036854775807" }) {
                 if ((wide && strlen(v) == 10) || (real && v[0] != '-')) { continue; }
                 refused(c.first + " " + flag + " " + v, flag + ": got " + v);
@@ -178,9 +187,9 @@ static void test_ranges() {
 }
 static void test_resume() { // a run goes on only as what it was
     const std::string resume = std::string(TINY) + "-n 8 -o run --resume ";
-    refused(resume + "--width 32", "hidden_size: got 16, wanted 32");
-    refused(resume + "--seed 5", "--seed 1, not --seq 16 --seed 5");
-    refused(resume + "--window 3", "window: got 0, wanted 3");
+    refused(resume + "--width 32", "holds another model: --width 16, got 32");
+    refused(resume + "--seed 5", "--seed: got 5, wanted 1 as before");
+    refused(resume + "--window 3", "holds another model: --window 0, got 3");
 }
 // a copy of the checkpoint in which one file is changed
 static void damaged(const char* file, const std::string& content, const std::string& says, const char* what) {
@@ -199,14 +208,17 @@ static std::string replaced(std::string s, const std::string& from, const std::s
 }
 static void test_checkpoints() {
     const std::string at = dir + "/run/step_4/", config = file_read(at + "config.json"), model = file_read(at + "model.safetensors"), opt = file_read(at + "optimizer.safetensors");
-    damaged("config.json", replaced(replaced(config, "\"attn\":\"softmax\"", "\"attn\":\"sigmoid\""), "\"bias\":\"none\"", "\"bias\":\"k\""),
-        "make train_sink ATTN=sigmoid BIAS=k PE=rotary NORM=pre FFN=swiglu COMBINE=concat", "a checkpoint of other switches");
+    damaged("config.json", replaced(replaced(config, "\"attn\": \"softmax\"", "\"attn\": \"sigmoid\""), "\"bias\": \"none\"", "\"bias\": \"k\""),
+        "make train_sink ATTN=sigmoid BIAS=k PE=rotary", "a checkpoint of other switches");
+    damaged("config.json", replaced(config, "\"attn\": \"softmax\"", "\"attn\": \"sigmoid; rm -rf ~\""), "attn is \"sigmoid; rm -rf ~\", wanted one of: softmax", "a command in a switch");
+    CHECK(!train_sink("probe damaged/step_4").says("make train_sink"), "text of a checkpoint reached a command");
     damaged("config.json", config.substr(0, 100), "config.json: not JSON", "config.json cut short");
     damaged("config.json", replaced(config, "\"hidden_size\": 16", "\"hidden_size\": 0"), "hidden_size", "no width");
     damaged("config.json", replaced(config, "\"num_hidden_layers\": 1,", "\"num_hidden_layers\": 900000000,"), "num_hidden_layers", "a billion layers");
-    damaged("config.json", replaced(config, "\"num_attention_heads\": 2", "\"num_attention_heads\": 3"), "heads that divide", "heads that do not divide");
-    damaged("config.json", replaced(config, "\"attn\":", "\"atn\":"), "has no 'attn'", "no attn");
+    damaged("config.json", replaced(config, "\"num_attention_heads\": 2", "\"num_attention_heads\": 3"), "a number that divides the heads", "heads that do not divide");
+    damaged("config.json", replaced(config, "\"attn\":", "\"atn\":"), "the key 'atn' is not understood", "no attn");
     damaged("model.safetensors", "", "model.safetensors: got 0 bytes", "an empty file");
+    CHECK(train_sink(std::string(TINY) + "-n 8 -o damaged --resume").says("or remove damaged/step_4 to go on from the checkpoint before it"), "a damaged checkpoint: no way out in the hint");
     damaged("model.safetensors", model.substr(0, model.size() - 4), "does not fit its shape", "cut short by a number");
     damaged("model.safetensors", model + "1234", "the tensors end at byte", "four bytes too many");
     damaged("model.safetensors", model.substr(0, 20), "header says", "cut short in its header");
@@ -225,6 +237,25 @@ static void test_checkpoints() {
     refused("probe run/step_4 --bb-vocab 24", "has no weights");
     file_write(at + "model.safetensors", model);
 }
+// a model of NaN is no model without a sink: exit status 3 and the first place
+static void test_not_finite() {
+    check_run("cd " + dir + " && rm -rf deep && " + binary + TINY + "--layers 3 -n 1 -o deep");
+    const std::string path = dir + "/deep/step_1/model.safetensors", model = file_read(path);
+    uint64_t header; memcpy(&header, model.data(), 8);
+    const struct { const char *tensor, *says; } rows[] = { { "model.layers.1.mlp.up_proj.weight", "the FFN of layer 1" }, { "model.layers.2.self_attn.o_proj.weight", "the attention of layer 2" },
+        { "model.embed_tokens.weight", "the embedding" }, { "model.norm.weight", "the last norm" }, { "lm_head.weight", "the head" } };
+    for (auto& row : rows) {
+        std::string bad = model;
+        const size_t name = bad.find("\"" + std::string(row.tensor) + "\""), at = bad.find("data_offsets\":[", name) + 15;
+        const float nan = NAN;
+        const size_t begin = 8 + header + atol(&bad[at]), bytes = atol(&bad[bad.find(',', at) + 1]) - atol(&bad[at]);
+        for (size_t i = 0; i < bytes; i += 4) { memcpy(&bad[begin + i], &nan, 4); }
+        file_write(path, bad);
+        for (const char* args : { "probe deep/step_1", "probe deep/step_1 --probe-input random", "generate deep/step_1 --tokens 3 --prompt 5" }) {
+            refused(args, "not finite, first in " + std::string(row.says), EXIT_DIVERGED);
+        }
+    }
+}
 static void test_disk() { // a disk that is full is imitated by a limit on the size of files: 20 KiB hold the weights, not the optimiser
     const std::string limit = "cd " + dir + " && trap '' XFSZ && ulimit -f 40 && ";
     Ran r = check_run(limit + binary + TINY + "-n 8 -o run --resume");
@@ -232,6 +263,8 @@ static void test_disk() { // a disk that is full is imitated by a limit on the s
     CHECK(!file_exists(dir + "/run/step_8"), "a full disk left step_8");
     r = check_run(limit + binary + TINY + "-n 4 -o run4 --save-every 0");
     check_refused(r, EXIT_MACHINE, "a full disk from the start", "cannot write");
+    r = check_run("cd " + dir + " && ulimit -f 40 && " + binary + TINY + "-n 4 -o run6");   // and nobody ignores the signal for us
+    check_refused(r, EXIT_MACHINE, "a limit on files", "cannot write (File too large)");
     r = check_run("cd " + dir + " && trap '' XFSZ && ulimit -f 1 && " + binary + TINY + "-n 4 -o run5");
     check_refused(r, EXIT_MACHINE, "a disk too full for the log", "log.jsonl: cannot write");
     // the old checkpoint is as good as it was
@@ -246,6 +279,10 @@ static void test_disk() { // a disk that is full is imitated by a limit on the s
 static void test_memory() {
     const Ran r = check_run("cd " + dir + " && ulimit -v 400000 && " + binary + " --width 4096 --layers 64 -o big");
     check_refused(r, EXIT_MACHINE, "a model larger than memory", "memory: wanted");
+    for (const char* args : { "-m 1B -b 60000 -o big", "bench -m 1B -b 60000", "-t 16000000 -b 60 --layers 1000 -o big", "-m 1B --layers 1000 -b 1000000 -t 1000 -o big" }) {
+        refused(args, " are free", EXIT_MACHINE);
+    }
+    CHECK(!file_exists(dir + "/big"), "a run that does not fit left its directory");
 }
 static void test_nan(const char* lr) {
     remove_tree(dir + "/nan"); remove_tree(dir + "/nan2");
@@ -283,6 +320,7 @@ int main() {
     test_ranges();
     test_resume();
     test_checkpoints();
+    test_not_finite();
     test_disk();
     test_memory();
     test_nan("1e6");                                     // the loss becomes NaN

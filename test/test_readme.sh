@@ -19,7 +19,7 @@ while IFS= read -r line; do
     command=$(echo "$line" | sed 's/  *#.*//')
     case "$line" in *'# not tested'*) tested=no ;; *) tested=yes ;; esac
     case "$command" in
-        "make test"|"make demo"|"make bench"|"make mutants"|"make experiments")  # minutes each, or this very test
+        "make test"|"make demo"|"make demo-bb"|"make bench"|"make mutants"|"make experiments")  # minutes each, or this very test
             make -n ${command#make } > err 2>&1; ok $? "$command: $(tail -n 2 err)" ;;
         scripts/reproduce*)                                                      # test_reproduce.sh trains; here the lines
             if ! command -v python3 > /dev/null; then echo "skipped: 1 ($command: no python3)"; continue; fi

@@ -264,6 +264,7 @@ struct TokenizeOptions {
     // .txt .jsonl .jsonl.zst .jsonl.gz, directories of them, "-": .jsonl on standard input
     std::vector<std::string> files, val_files;
     std::string tokenizer, out;                  // path of tokenizer.json, "" = bytes; the directory of shards to make
+    std::string shown;                           // what to call that directory, "" = by its name
     std::string bos = "none";                    // none | doc
     // "": all together; all: a shard series per domain; paper: the paper's 17 only; or a,b:SHARE,c
     std::string domains;
@@ -554,14 +555,7 @@ inline void tokenizing_manifest(const Tokenizing& z, bool complete) {
 }
 // the tokenizer goes with its shards: -d DIR needs nothing else
 inline void tokenizing_keep_tokenizer(const Tokenizing& z) {
-    const std::string& path = z.o.tokenizer;
-    if (path.empty()) { return; }
-    std::string dir = is_dir(path) ? path : path.find('/') == std::string::npos ? "." : path.substr(0, path.rfind('/'));
-    for (auto file : {"tokenizer", "vocab", "tokenizer_config", "special_tokens_map", "merges"}) {
-        std::string name = std::string(file) + (strcmp(file, "merges") ? ".json" : ".txt");
-        if (file_exists(dir + "/" + name)) { file_write(z.o.out + "/" + name, file_read(dir + "/" + name)); }
-    }
-    if (!is_dir(path) && !ends_with(path, "/vocab.json")) { file_write(z.o.out + "/tokenizer.json", file_read(path)); }
+    for (auto& file : z.tok.files) { file_write(z.o.out + "/" + file.first, file.second); }
 }
 inline void tokenizing_check(Tokenizing* z) {
     TokenizeOptions& o = z->o;
@@ -647,7 +641,7 @@ inline int tokenize_main(const TokenizeOptions& o) {
         z->files.back().path = name;
         z->total_bytes += std::max(0L, file_size(name));
     }
-    z->tok = o.tokenizer.empty() ? tokenizer_bytes() : tokenizer_load(o.tokenizer);
+    z->tok = tokenizer_of(o.tokenizer.empty() ? "bytes" : o.tokenizer);
     tokenizing_check(z);
     if (!tokenizing_directory(*z)) {
         fprintf(stderr, "%s: complete already, from the same files\n", o.out.c_str());
@@ -668,7 +662,8 @@ inline int tokenize_main(const TokenizeOptions& o) {
         if (c.replaced) { also += strf("; %ld ill-formed sequences became U+FFFD", c.replaced); }
         if (c.skipped) { also += strf("; %ld bad records skipped", c.skipped); }
         if (z->dropped) { also += strf("; %ld documents of other domains or over their share left out", z->dropped); }
-        fprintf(stderr, "%s: %ld documents, %ld tokens (%s), %.1f MB in %.1f s, %.1f MB/s%s\n", o.out.c_str(),
+        const std::string name = o.shown.empty() ? o.out : o.shown;
+        fprintf(stderr, "%s: %ld documents, %ld tokens (%s), %.1f MB in %.1f s, %.1f MB/s%s\n", name.c_str(),
             c.documents, c.tokens, z->tok.name.c_str(), c.bytes / 1e6, s, c.bytes / 1e6 / s, also.c_str());
     }
     delete z;

@@ -19,7 +19,12 @@ OUT = os.path.join(HERE, "..", "..", "test", "golden")
 FLAGS = {"layers": 2, "heads": 2, "kv-heads": 0, "width": 8, "ffn-width": 12, "vocab": 13, "seq": 11, "batch": 2,
          "steps": 20, "lr": 0.001, "warmup": 0, "weight-decay": 0.1, "grad-clip": 1.0}
 MODEL_FLAGS = {"attn-p": 1.0, "attn-alpha": 1.0, "bias-share": "none", "k-dims": 0, "v-star": "",
-               "prefix": 0, "window": 0}
+               "prefix": 0, "window": 0, "head-dim": 0, "norm-kind": "rms", "norm-eps": 1e-5, "norm-embed": 0, "parallel": 0,
+               "qkv-bias": 0, "out-bias": 0, "ffn-bias": 0, "head-bias": 0, "tied": 0, "embed-scale": 1.0,
+               "logit-cap": 0.0, "rope-base": 10000.0, "rope-local": 0.0, "rope-part": 1.0, "rope-layers": "",
+               "rope-scaling": "none", "rope-factor": 1.0, "rope-context": 8192, "rope-low": 1.0, "rope-high": 4.0,
+               "rope-fast": 32.0, "rope-slow": 1.0, "rope-length": 0.0, "rope-round": 1, "attn-cap": 50.0,
+               "score-scale": 0.0, "local-layers": ""}
 
 def read_cases():
     rows = [line.rstrip("\n").split("\t") for line in open(os.path.join(HERE, "cases.tsv")) if line[0] != "#"]

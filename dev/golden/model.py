@@ -12,10 +12,12 @@ import numpy as np
 import torch
 import torch.nn.functional as fn
 
-SWITCHES = dict(ATTN="softmax", BIAS="none", PE="rotary", NORM="pre", FFN="swiglu", COMBINE="concat")
-GLU = {"swiglu": fn.silu, "geglu": fn.gelu, "reglu": torch.relu}          # fn.gelu is the erf form
-ACT = {"swish": fn.silu, "gelu": fn.gelu, "relu": torch.relu}
-SUMS_TO_ONE = ("softmax", "sigmoid_norm", "elu1_norm", "kernel_elu_norm")  # by construction, if alpha = 1
+SWITCHES = dict(ATTN="softmax", BIAS="none", PE="rotary", NORM="pre", FFN="swiglu", COMBINE="concat", QKNORM="none",
+                GATE="none")
+gelu_tanh = lambda x: 0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+GLU = {"swiglu": fn.silu, "geglu": fn.gelu, "reglu": torch.relu, "geglu_tanh": gelu_tanh}  # fn.gelu is the erf form
+ACT = {"swish": fn.silu, "gelu": fn.gelu, "relu": torch.relu, "gelu_tanh": gelu_tanh, "relu2": lambda x: torch.relu(x)**2}
+SUMS_TO_ONE = ("softmax", "softcap", "sigmoid_norm", "elu1_norm", "kernel_elu_norm")  # by construction, if alpha = 1
 UNNORMED = ("sigmoid", "elu1", "kernel_elu", "identity", "mlp")
 
 # ----------------------------------------------------------------------------
@@ -34,39 +36,66 @@ def uniforms(name, n):
         out[i] = ((z ^ z >> 31) >> 11) * 2.0**-53
     return out
 
+def norms_of(c):
+    """our names of the norms of a layer, by place: before and after attention, before and after the FFN"""
+    ffn_in = "pre_feedforward_layernorm" if c.NORM == "sandwich" else "post_attention_layernorm"
+    places = dict(attn_in="input_layernorm", attn_out="post_attention_layernorm", ffn_in=ffn_in,
+                  ffn_out="post_feedforward_layernorm")
+    wanted = {"pre": ("attn_in", "ffn_in"), "sandwich": tuple(places)}.get(c.NORM, ("attn_out", "ffn_out"))
+    return {place: places[place] for place in wanted}
+
 def shapes(c):
     """name -> shape of every parameter; c holds the switches and the flags"""
-    HS, s = c.width // c.heads, {}
+    HS, s = c.head_dim or c.width // c.heads, {}
     rows = dict(none=c.heads if c.BIAS == "v" else c.kv_heads, heads=1)[c.bias_share]
+    OC = HS if c.COMBINE == "sum" else c.heads * HS
+    def linear(name, rows, columns, bias):
+        s[name + ".weight"] = (rows, columns)
+        if bias:
+            s[name + ".bias"] = (rows,)
+    def norm(name):
+        s[name + ".weight"] = (c.width,)
+        if c.norm_kind == "ln":
+            s[name + ".bias"] = (c.width,)
     s["model.embed_tokens.weight"] = (c.vocab, c.width)
     if c.PE == "learnable":
         s["model.embed_positions.weight"] = (c.seq + (c.BIAS == "sink_token"), c.width)
     if c.BIAS == "sink_token":
         s["model.sink_token"] = (c.width,)
+    if c.norm_embed:
+        norm("model.embed_norm")
     for n in range(c.layers):
-        at, mlp = f"model.layers.{n}.self_attn.", f"model.layers.{n}.mlp."
-        if c.NORM == "pre":
-            s[f"model.layers.{n}.input_layernorm.weight"] = (c.width,)
-        s[at + "q_proj.weight"] = (c.heads * HS, c.width)
-        s[at + "k_proj.weight"] = (c.kv_heads * HS, c.width)
-        s[at + "v_proj.weight"] = (c.kv_heads * HS, c.width)
-        s[at + "o_proj.weight"] = (c.width, HS if c.COMBINE == "sum" else c.heads * HS)
+        layer = f"model.layers.{n}."
+        at, mlp = layer + "self_attn.", layer + "mlp."
+        for name in norms_of(c).values():
+            norm(layer + name)
+        linear(at + "q_proj", c.heads * HS, c.width, c.qkv_bias)
+        linear(at + "k_proj", c.kv_heads * HS, c.width, c.qkv_bias)
+        linear(at + "v_proj", c.kv_heads * HS, c.width, c.qkv_bias)
+        linear(at + "o_proj", c.width, OC, c.out_bias)
+        if c.QKNORM != "none":
+            s[at + "q_norm.weight"] = (HS * (c.heads if c.QKNORM == "all" else 1),)
+            s[at + "k_norm.weight"] = (HS * (c.kv_heads if c.QKNORM == "all" else 1),)
+        if c.GATE != "none":
+            s[at + "gate_proj.weight"] = (c.heads * (HS if c.GATE == "elem" else 1), c.width)
+        if c.BIAS == "logit":
+            s[at + "sinks"] = (c.heads,)
         if c.BIAS in ("k", "kv"):
             s[at + "k_star"] = (rows, HS)
         if c.BIAS in ("v", "kv"):
             s[at + "v_star"] = (rows, HS)
         if c.ATTN.startswith("mlp"):
             s[at + "phi_fc1.weight"] = s[at + "phi_fc2.weight"] = (HS, HS)
-        s[f"model.layers.{n}.post_attention_layernorm.weight"] = (c.width,)
         if c.FFN in GLU:
-            s[mlp + "gate_proj.weight"] = (c.ffn_width, c.width)
-        s[mlp + "up_proj.weight"] = (c.ffn_width, c.width)
-        s[mlp + "down_proj.weight"] = (c.width, c.ffn_width)
-        if c.NORM == "post":
-            s[f"model.layers.{n}.post_feedforward_layernorm.weight"] = (c.width,)
-    if c.NORM == "pre":
-        s["model.norm.weight"] = (c.width,)
-    s["lm_head.weight"] = (c.vocab, c.width)
+            linear(mlp + "gate_proj", c.ffn_width, c.width, c.ffn_bias)
+        linear(mlp + "up_proj", c.ffn_width, c.width, c.ffn_bias)
+        linear(mlp + "down_proj", c.width, c.ffn_width, c.ffn_bias)
+    if c.NORM != "post":
+        norm("model.norm")
+    if not c.tied:
+        s["lm_head.weight"] = (c.vocab, c.width)
+    if c.head_bias:
+        s["lm_head.bias"] = (c.vocab,)
     return s
 
 def weights(c, dtype=torch.float64):
@@ -90,13 +119,45 @@ def absolute_rows(T, C):
     angle = torch.arange(T).double()[:, None] * 10000.0 ** (-2 * torch.arange(C // 2).double() / C)
     return torch.cat([angle.sin(), angle.cos()], 1)
 
-def rotary(x):
-    """x (.., T, HS): the pair (i, i + HS/2) turns by t * 10000^(-2i/HS)"""
-    T, HS = x.shape[-2:]
-    angle = torch.arange(T).double()[:, None] * 10000.0 ** (-2 * torch.arange(HS // 2).double() / HS)
-    cos, sin = angle.cos().to(x.dtype), angle.sin().to(x.dtype)
-    a, b = x[..., :HS // 2], x[..., HS // 2:]
-    return torch.cat([a * cos - b * sin, b * cos + a * sin], -1)
+def inverse_frequencies(c, base, scaled):
+    """theta_i of the rot / 2 pairs, and the length of the turned vectors (notation of the papers and of Meta's code)"""
+    HS = c.head_dim or c.width // c.heads
+    rot = int(HS * c.rope_part) // 2 * 2
+    theta = base ** (-2 * torch.arange(rot // 2).double() / rot)
+    kind, factor, L0 = c.rope_scaling if scaled else "none", c.rope_factor, c.rope_context
+    if kind == "linear":
+        return theta / factor, 1.0
+    if kind == "llama3":            # wavelengths above L0 / low are stretched, below L0 / high kept, between blended
+        wave = 2 * math.pi / theta
+        smooth = (L0 / wave - c.rope_low) / (c.rope_high - c.rope_low)
+        blend = (1 - smooth) * theta / factor + smooth * theta
+        out = torch.where(wave > L0 / c.rope_low, theta / factor, torch.where(wave < L0 / c.rope_high, theta, blend))
+        return out, 1.0
+    if kind == "yarn":
+        dim = lambda turns: rot * math.log(L0 / (turns * 2 * math.pi)) / (2 * math.log(base))
+        low, high = dim(c.rope_fast), dim(c.rope_slow)
+        if c.rope_round:
+            low, high = math.floor(low), math.ceil(high)
+        low, high = max(low, 0), min(high, rot - 1)
+        ramp = ((torch.arange(rot // 2).double() - low) / max(high - low, 0.001)).clamp(0, 1)
+        return theta / factor * ramp + theta * (1 - ramp), c.rope_length or 0.1 * math.log(factor) + 1
+    return theta, 1.0
+
+def rotary(c, x, n):
+    """x (.., T, HS) of layer n: the pair (i, i + rot/2) of the first rot channels turns by t theta_i"""
+    if c.rope_layers and c.rope_layers[n % len(c.rope_layers)] == "0":
+        return x
+    local = local_layer(c, n) and c.rope_local
+    theta, length = inverse_frequencies(c, c.rope_local if local else c.rope_base, not local)
+    half = len(theta)
+    angle = torch.arange(x.shape[-2]).double()[:, None] * theta
+    cos, sin = (length * angle.cos()).to(x.dtype), (length * angle.sin()).to(x.dtype)
+    a, b, rest = x[..., :half], x[..., half:2 * half], x[..., 2 * half:]
+    return torch.cat([a * cos - b * sin, b * cos + a * sin, rest], -1)
+
+def local_layer(c, n):
+    """has layer n the window?"""
+    return bool(c.window) and (not c.local_layers or c.local_layers[n % len(c.local_layers)] == "1")
 
 def relative_bucket(d, buckets=32, farthest=128):
     """Eq. 6, with the floor around the product as in T5 (as printed, all of 16..127 would share one bucket)"""
@@ -118,24 +179,41 @@ def score_bias(c, T):
 # ----------------------------------------------------------------------------
 # the block
 
-def rmsnorm(x, g):
-    return x / (x.pow(2).mean(-1, keepdim=True) + 1e-5).sqrt() * g
+def rmsnorm(c, x, g):
+    return x / (x.pow(2).mean(-1, keepdim=True) + c.norm_eps).sqrt() * g
 
-def visible(c, T):
+def norm(c, p, name, x):
+    """p holds name.weight and, of a LayerNorm, name.bias"""
+    if c.norm_kind == "rms":
+        return rmsnorm(c, x, p[name + ".weight"])
+    centred = x - x.mean(-1, keepdim=True)
+    return centred / (centred.pow(2).mean(-1, keepdim=True) + c.norm_eps).sqrt() * p[name + ".weight"] + p[name + ".bias"]
+
+def linear(p, name, x):
+    y = x @ p[name + ".weight"].T
+    return y + p[name + ".bias"] if name + ".bias" in p else y
+
+def visible(c, T, n):
     t, j = torch.arange(T)[:, None], torch.arange(T)[None, :]
     seen = j <= t
-    if c.window:
+    if local_layer(c, n):
         seen = seen & (j > t - c.window)
     return seen | (j < c.prefix)
 
-def attention(c, p, x):
+def attention(c, p, x, n):
     """x (B, T, C) -> output (B, T, C) and what the metrics need. Column 0 of the map is k* if there is one."""
     B, T, C = x.shape
-    NH, KV, HS = c.heads, c.kv_heads, c.width // c.heads
-    heads = lambda name, n: (x @ p[name + "_proj.weight"].T).view(B, T, n, HS).transpose(1, 2)
-    q, k, v = heads("q", NH), heads("k", KV), heads("v", KV)
+    NH, KV, HS = c.heads, c.kv_heads, c.head_dim or c.width // c.heads
+    scale = c.score_scale or 1 / math.sqrt(HS)
+    split = lambda z: z.view(B, T, -1, HS).transpose(1, 2)
+    q, k, v = (linear(p, name + "_proj", x) for name in "qkv")
+    if c.QKNORM == "all":
+        q, k = rmsnorm(c, q, p["q_norm.weight"]), rmsnorm(c, k, p["k_norm.weight"])
+    q, k, v = split(q), split(k), split(v)
+    if c.QKNORM == "head":
+        q, k = rmsnorm(c, q, p["q_norm.weight"]), rmsnorm(c, k, p["k_norm.weight"])
     if c.PE == "rotary":
-        q, k = rotary(q), rotary(k)
+        q, k = rotary(c, q, n), rotary(c, k, n)
     if c.ATTN.startswith("kernel_elu"):
         q, k = fn.elu(q) + 1, fn.elu(k) + 1
     if c.ATTN.startswith("mlp"):
@@ -143,12 +221,12 @@ def attention(c, p, x):
     norms = k.norm(dim=-1).mean(1), v.norm(dim=-1).mean(1)                # (B, T), heads averaged
     k, v = (z.repeat_interleave(NH // KV, 1) for z in (k, v))             # query head h uses kv head h / (NH/KV)
 
-    s = q @ k.transpose(-1, -2) / math.sqrt(HS) + score_bias(c, T).to(x.dtype)
-    seen = visible(c, T)
+    s = q @ k.transpose(-1, -2) * scale + score_bias(c, T).to(x.dtype)
+    seen = visible(c, T, n)
     if c.BIAS in ("k", "kv"):
         per_head = lambda z: z.repeat_interleave(NH // z.shape[0], 0)[:, None, :].expand(NH, 1, HS)
         keep = torch.arange(HS) < (c.k_dims or HS)
-        s = torch.cat([q @ per_head(p["k_star"] * keep).transpose(-1, -2) / math.sqrt(HS), s], -1)
+        s = torch.cat([q @ per_head(p["k_star"] * keep).transpose(-1, -2) * scale, s], -1)
         seen = torch.cat([torch.ones(T, 1, dtype=torch.bool), seen], 1)
         if c.BIAS == "kv":
             v_star = per_head(p["v_star"])
@@ -158,7 +236,19 @@ def attention(c, p, x):
             v_star = per_head((float(norm) * v_star.double()).to(x.dtype)[None])
         v = torch.cat([v_star.expand(B, NH, 1, HS), v], 2)
 
-    if c.ATTN.startswith("softmax"):                                       # shifted by the row's maximum: A is the same
+    if c.BIAS in ("zero", "logit"):                                        # a score of its own, and no value
+        z = p["sinks"] if c.BIAS == "logit" else torch.zeros(NH, dtype=x.dtype)
+        s = torch.cat([z[:, None, None].expand(B, NH, T, 1), s], -1)
+        seen = torch.cat([torch.ones(T, 1, dtype=torch.bool), seen], 1)
+        v = torch.cat([torch.zeros(B, NH, 1, HS, dtype=x.dtype), v], 2)
+    if c.ATTN == "softcap":
+        s = c.attn_cap * torch.tanh(s / c.attn_cap)
+
+    if c.ATTN == "softpick":                                               # shifted by m >= 0: A is the same but for 1e-6
+        m = s.masked_fill(~seen, 0).amax(-1, keepdim=True).clamp(min=0).detach()
+        w = torch.where(seen, (s - m).exp() - (-m).exp(), torch.zeros_like(s))
+        return finish(c, p, torch.relu(w), w.abs().sum(-1, keepdim=True) + 1e-6, x, v, norms)
+    if c.ATTN.startswith("softmax") or c.ATTN == "softcap":                # shifted by the row's maximum: A is the same
         s = s.masked_fill(~seen, -math.inf)
         w = (s - s.amax(-1, keepdim=True).detach()).exp()
     elif c.ATTN.startswith("sigmoid"):
@@ -175,25 +265,32 @@ def attention(c, p, x):
     elif c.ATTN in ("identity_norm", "mlp_norm"):
         Z = total.abs().clamp(min=1)
     else:
-        Z = total if c.ATTN == "softmax" else total + 1e-8
-    A = c.attn_alpha * w / Z                                               # Eq. 30
+        Z = total if c.ATTN in ("softmax", "softcap") else total + 1e-8
+    return finish(c, p, w, Z, x, v, norms)
 
+def finish(c, p, w, Z, x, v, norms):
+    """weights and their Z -> output, and what the metrics need"""
+    B, T, NH, HS = len(x), x.shape[1], c.heads, v.shape[-1]
+    A = c.attn_alpha * w / Z                                               # Eq. 30
     o = A @ v                                                              # (B, NH, T, HS)
+    if c.GATE != "none":                                                   # a number per head, or per channel of it
+        gate = torch.sigmoid(x @ p["gate_proj.weight"].T)
+        o = o * gate.view(B, T, NH, -1).transpose(1, 2)
     if c.BIAS == "v":
         o = o + p["v_star"][:, None, :]
     o = o.sum(1) if c.COMBINE == "sum" else o.transpose(1, 2).reshape(B, T, NH * HS)
     proxy = w.abs() / w.abs().sum(-1, keepdim=True).clamp(min=1e-30)     # a row of zeros stays zeros
-    return o @ p["o_proj.weight"].T, (A, proxy, *norms)
+    return linear(p, "o_proj", o), (A, proxy, *norms)
 
 def ffn(c, p, x):
-    up = x @ p["up_proj.weight"].T
-    h = GLU[c.FFN](x @ p["gate_proj.weight"].T) * up if c.FFN in GLU else ACT[c.FFN](up)
-    return h @ p["down_proj.weight"].T
+    up = linear(p, "up_proj", x)
+    h = GLU[c.FFN](linear(p, "gate_proj", x)) * up if c.FFN in GLU else ACT[c.FFN](up)
+    return linear(p, "down_proj", h)
 
 def forward(c, p, ids):
     """ids (B, T+1) -> loss, loss of every token (B, T; 0 where not counted), hidden states L+1, map statistics L"""
     sub = lambda prefix: {k[len(prefix):]: v for k, v in p.items() if k.startswith(prefix)}
-    x = p["model.embed_tokens.weight"][ids[:, :-1]]
+    x = p["model.embed_tokens.weight"][ids[:, :-1]] * c.embed_scale
     sink = int(c.BIAS == "sink_token")
     if sink:
         x = torch.cat([p["model.sink_token"].expand(len(ids), 1, c.width), x], 1)
@@ -201,23 +298,29 @@ def forward(c, p, ids):
         x = x + p["model.embed_positions.weight"]
     if c.PE == "absolute":
         x = x + absolute_rows(x.shape[1], c.width).to(x.dtype)
+    if c.norm_embed:
+        x = norm(c, p, "model.embed_norm", x)
     hidden, maps = [x], []
     for n in range(c.layers):
-        layer = f"model.layers.{n}."
-        g = {k[:-7]: v for k, v in sub(layer).items() if k.endswith("norm.weight")}
+        layer, names = f"model.layers.{n}.", norms_of(c)
         at, ff = sub(layer + "self_attn."), sub(layer + "mlp.")
-        if c.NORM == "pre":                                                # Eq. 2
-            o, m = attention(c, at, rmsnorm(x, g["input_layernorm"]))
-            x = x + o
-            x = x + ffn(c, ff, rmsnorm(x, g["post_attention_layernorm"]))
-        else:                                                              # Eq. 3
-            o, m = attention(c, at, x)
-            x = rmsnorm(x + o, g["post_attention_layernorm"])
-            x = rmsnorm(x + ffn(c, ff, x), g["post_feedforward_layernorm"])
+        at_place = lambda place, z: norm(c, p, layer + names[place], z) if place in names else z
+        if c.NORM == "post":                                               # Eq. 3: the norm stands on the stream
+            o, m = attention(c, at, x, n)
+            x = at_place("attn_out", x + o)
+            x = at_place("ffn_out", x + ffn(c, ff, x))
+        else:                                                              # Eq. 2, and what Gemma and OLMo made of it
+            before = x
+            o, m = attention(c, at, at_place("attn_in", x), n)
+            x = x + at_place("attn_out", o)
+            x = x + at_place("ffn_out", ffn(c, ff, at_place("ffn_in", before if c.parallel else x)))
         hidden.append(x)
         maps.append(m)
-    y = rmsnorm(x, p["model.norm.weight"]) if c.NORM == "pre" else x
-    logits = y[:, sink:] @ p["lm_head.weight"].T
+    y = x if c.NORM == "post" else norm(c, p, "model.norm", x)
+    head = p["model.embed_tokens.weight" if c.tied else "lm_head.weight"]
+    logits = y[:, sink:] @ head.T + (p["lm_head.bias"] if c.head_bias else 0)
+    if c.logit_cap:
+        logits = c.logit_cap * torch.tanh(logits / c.logit_cap)
     token_loss = fn.cross_entropy(logits.transpose(1, 2), ids[:, 1:], reduction="none")
     counted = torch.arange(c.seq) >= max(c.prefix - 1, 0)                  # the targets after the prefix
     token_loss = token_loss * counted
@@ -227,7 +330,7 @@ def forward(c, p, ids):
 # metrics; "real" leaves out the sink token and k*
 
 def metrics(c, hidden, maps, K=10):
-    sink, extra, T = int(c.BIAS == "sink_token"), int(c.BIAS in ("sink_token", "k", "kv")), c.seq
+    sink, extra, T = int(c.BIAS == "sink_token"), int(c.BIAS in ("sink_token", "k", "kv", "zero", "logit")), c.seq
     first = lambda z: z[:, sink].mean()
     rest = lambda z: z[:, sink + 1:].mean()
     def alphas(A):      # alpha_k = mean over i >= k of A_ik (section 3.2); 0 for k > T

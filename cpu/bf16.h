@@ -1,0 +1,33 @@
+/*
+bf16.h -- bfloat16 on the CPU: the upper half of a float. Two bytes are kept; every sum is made in float and rounded once
+when it is stored. The bits are those of CUDA's __nv_bfloat16, its rounding that of __float2bfloat16_rn.
+*/
+#ifndef CPU_BF16_H
+#define CPU_BF16_H
+#include <stdint.h>
+#include <string.h>
+
+namespace cpu {
+// the bits of the bf16 nearest to x; of two equally near the even one; NaN becomes CUDA's NaN, whatever its sign
+inline uint16_t bf16_bits(float x) {
+    uint32_t u;
+    memcpy(&u, &x, 4);
+    const uint32_t nearest = (u + 0x7fff + (u >> 16 & 1)) >> 16;
+    return x != x ? 0x7fff : nearest;
+}
+
+// a float of which 8 bits of exponent and 7 of fraction are kept
+struct bf16 {
+    uint16_t bits;
+
+    bf16() = default;
+    bf16(float x) : bits(bf16_bits(x)) {}
+    operator float() const {
+        const uint32_t u = (uint32_t)bits << 16;
+        float x;
+        memcpy(&x, &u, 4);
+        return x;
+    }
+};
+} // namespace cpu
+#endif // CPU_BF16_H
