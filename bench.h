@@ -109,6 +109,7 @@ static std::string bench_ops(Model* m, double step_ms, double gflops, double gby
 // tokens/s of training steps on random tokens, a line of JSON. With --ops also tables: time of every operation against
 // its roof, memory by tensor, what an evaluation of the sinks costs
 static int bench(Flags f) {
+    ops::expect_many_steps();
     preset_apply(&f);
     if (!f.given_steps) { f.steps = 12; }
     want(f.steps >= 1, "--steps 0", "1 or more");

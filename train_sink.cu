@@ -1434,6 +1434,7 @@ static void on_signals() {
     if (hangup.sa_handler != SIG_IGN) { sigaction(SIGHUP, &act, NULL); }
 }
 static int train(const Flags& flags) {
+    ops::expect_many_steps();
     Run r = run_open(flags);
     const Flags& f = r.f;
     run_describe(r);

@@ -10,7 +10,11 @@ and another's read; no atomics (the same seed gives the same bits). Everything r
 #ifndef DEVICE_CUH
 #define DEVICE_CUH
 #include "../cpu/scalars.h"
+#include <fcntl.h>
+#include <functional>
 #include <map>
+#include <sys/file.h>
+#include <unistd.h>
 #ifdef EMU
 #include "emu.h"
 #include "emu_cublas.h"
@@ -379,13 +383,18 @@ inline cublasStatus_t product_run(const Product& p, const cublasLtMatmulAlgo_t& 
                           device_workspace, DEVICE_WORKSPACE, device_stream);
 }
 
-// Which algorithm: cuBLAS proposes some for each product. A large product is timed with each of them, once; the fastest is
-// kept in a file of this GPU and this cuBLAS under gemm_cache, so that the next run takes the same one: same seed, same bits.
-// cuBLAS documents that an algorithm may be stored as it is, for the same version of the library.
-inline std::string gemm_cache = emulated ? "" : "data/cache";     // "": no search, the first proposal
+// Which algorithm: cuBLAS proposes some for each product. Before many steps a large product is timed with each of them, once;
+// the fastest is kept in a file of this GPU and this cuBLAS under gemm_cache, so that the next run takes the same one: same
+// seed, same bits. cuBLAS documents that an algorithm may be stored as it is, for the same version of the library.
+// Jobs that share the file agree: a line is only ever added at its end, in one piece and under a lock, and of all lines of a
+// product the first that can run counts, also for the job that has just added another.
+inline std::string gemm_cache = emulated ? "" : "data/cache";     // "": no file, the first proposal
+inline bool gemm_search_wanted;
+inline void expect_many_steps() { gemm_search_wanted = true; }
 const double GEMM_SEARCH_FLOPS = shrunk ? 1e4 : 2e9;
 enum { GEMM_PROPOSALS = 8 };
 inline std::map<std::string, cublasLtMatmulAlgo_t> gemm_chosen;
+typedef std::map<std::string, std::vector<cublasLtMatmulAlgo_t>> GemmKept;       // of each product, in the file's order
 
 inline std::string gemm_file() {
     std::string name = device_name;
@@ -393,8 +402,8 @@ inline std::string gemm_file() {
     return strf("%s/matmul-%s-%zu.txt", gemm_cache.c_str(), name.c_str(), cublasLtGetVersion());
 }
 // lines of a key, " : " and the algorithm's eight words
-inline std::map<std::string, cublasLtMatmulAlgo_t> gemm_read(const std::string& path) {
-    std::map<std::string, cublasLtMatmulAlgo_t> out;
+inline GemmKept gemm_read(const std::string& path, bool complain) {
+    GemmKept out;
     int bad = 0;
     for (auto& line : split(file_exists(path) ? file_read(path) : "", '\n')) {
         if (line.empty()) { continue; }
@@ -406,50 +415,72 @@ inline std::map<std::string, cublasLtMatmulAlgo_t> gemm_read(const std::string& 
         }
         if (end < 0 || line[colon + 3 + end]) { bad++; continue; }
         for (int i = 0; i < 8; i++) { algo.data[i] = w[i]; }
-        out[line.substr(0, colon)] = algo;
+        out[line.substr(0, colon)].push_back(algo);
     }
-    if (bad) {
+    if (bad && complain) {
         fprintf(stderr, "%s: %d lines are not as this program writes them; those products are timed again\n", path.c_str(), bad);
     }
     return out;
 }
-// the fastest of n proposals; writes to a copy of d, and takes the first proposal if there is no memory for one
-inline cublasLtMatmulAlgo_t gemm_search(const Product& p, const cublasLtMatmulHeuristicResult_t* found, int n) {
-    void* d = NULL;
-    if (cudaMalloc(&d, p.bytes) != cudaSuccess) { cudaGetLastError(); return found[0].algo; }
-    int best = 0;
-    double best_ms = 1e30;
-    for (int i = 0; i < n; i++) {
-        enum { ROUNDS = 5 };
-        double start = 0;
-        bool runs = true;
-        for (int k = -1; k < ROUNDS && runs; k++) { // the first warms up
-            runs = product_run(p, found[i].algo, d, d) == CUBLAS_STATUS_SUCCESS;
-            if (k < 0) { device_sync(); start = now_ms(); }
-        }
-        device_sync();
-        const double ms = now_ms() - start;
-        if (runs && ms < best_ms) { best = i; best_ms = ms; }
+// the first algorithm kept for a product that can run here
+inline bool gemm_kept(const GemmKept& kept, const Product& p, cublasLtMatmulAlgo_t* algo) {
+    auto it = kept.find(p.key);
+    if (it == kept.end()) { return false; }
+    for (auto& x : it->second) {
+        cublasLtMatmulHeuristicResult_t found;
+        if (cublasLtMatmulAlgoCheck(device_blas, p.desc, p.la, p.lb, p.ld, p.ld, &x, &found) != CUBLAS_STATUS_SUCCESS) { continue; }
+        if (found.workspaceSize <= DEVICE_WORKSPACE) { *algo = x; return true; }
     }
-    device_free(d);
-    return found[best].algo;
+    return false;
 }
-inline cublasLtMatmulAlgo_t gemm_propose(const Product& p, uint32_t align_a, uint32_t align_b, uint32_t align_d) {
-    const std::string what = "no algorithm for a matrix product " + p.key;
-    cublasLtMatmulHeuristicResult_t found[GEMM_PROPOSALS];
-    FILE* keep = NULL;                               // a choice that cannot be kept would differ from run to run
-    if (!gemm_cache.empty() && p.flops >= GEMM_SEARCH_FLOPS) {
-        const std::string file = gemm_file();
-        static std::string have; static std::map<std::string, cublasLtMatmulAlgo_t> kept;
-        if (have != file) { have = file; kept = gemm_read(file); }
-        auto it = kept.find(p.key);
-        if (it != kept.end() && cublasLtMatmulAlgoCheck(device_blas, p.desc, p.la, p.lb, p.ld, p.ld, &it->second, found) == CUBLAS_STATUS_SUCCESS
-            && found->workspaceSize <= DEVICE_WORKSPACE) { return it->second; }
-        for (size_t i = 1; i <= gemm_cache.size(); i++) {      // mkdir -p, if it may be
-            if (i == gemm_cache.size() || gemm_cache[i] == '/') { mkdir(gemm_cache.substr(0, i).c_str(), 0777); }
+inline std::function<void()> gemm_before_keeping;    // for the test: what another job does at the worst moment
+// adds a line to the file and says whose choice counts from now on: the first one's. Without a file, the own
+inline cublasLtMatmulAlgo_t gemm_keep(const std::string& file, const Product& p, cublasLtMatmulAlgo_t algo) {
+    std::string line = p.key + " :";
+    for (uint64_t w : algo.data) { line += strf(" %llx", (unsigned long long)w); }
+    line += "\n";
+    if (gemm_before_keeping) { gemm_before_keeping(); }
+    const int fd = open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0666);
+    if (fd < 0) { return algo; }
+    flock(fd, LOCK_EX);                              // where the file system knows no locks, O_APPEND has to do
+    const bool written = write(fd, line.data(), line.size()) == (ssize_t)line.size();
+    close(fd);
+    if (written) { gemm_kept(gemm_read(file, false), p, &algo); }
+    return algo;
+}
+// The fastest of n proposals, by events: all are run in turn until the clocks are up, then in turn again, and the shortest
+// time of each counts. Writes to a copy of d; false if there is no memory for one
+inline bool gemm_search(const Product& p, const cublasLtMatmulHeuristicResult_t* found, int n, cublasLtMatmulAlgo_t* best) {
+    enum { ROUNDS = 10 };
+    const double WARM_UP_MS = shrunk ? 0 : 50;
+    void* d = NULL;
+    if (cudaMalloc(&d, p.bytes) != cudaSuccess) { cudaGetLastError(); return false; }
+    cudaEvent_t from, to;
+    for (cudaEvent_t* e : {&from, &to}) { device_check(cudaEventCreateWithFlags(e, cudaEventDefault), "making an event"); }
+    std::vector<float> ms(n, 0);                     // infinite: cannot run
+    auto round = [&](bool timed) {
+        for (int i = 0; i < n; i++) {
+            if (ms[i] == INFINITY) { continue; }
+            device_check(cudaEventRecord(from, device_stream), "recording an event");
+            if (product_run(p, found[i].algo, d, d) != CUBLAS_STATUS_SUCCESS) { ms[i] = INFINITY; continue; }
+            device_check(cudaEventRecord(to, device_stream), "recording an event");
+            device_check(cudaEventSynchronize(to), "timing a matrix product");
+            float took = 0;
+            device_check(cudaEventElapsedTime(&took, from, to), "timing a matrix product");
+            if (timed) { ms[i] = ms[i] == 0 ? took : std::min(ms[i], took); }
         }
-        keep = fopen(file.c_str(), "a");
-    }
+    };
+    for (const double start = now_ms(); now_ms() - start <= WARM_UP_MS;) { round(false); }
+    for (int k = 0; k < ROUNDS; k++) { round(true); }
+    for (cudaEvent_t e : {from, to}) { device_check(cudaEventDestroy(e), "freeing an event"); }
+    device_free(d);
+    *best = found[std::min_element(ms.begin(), ms.end()) - ms.begin()].algo;
+    return true;
+}
+// what cuBLAS proposes, best first; at least one, at most GEMM_PROPOSALS
+inline int gemm_propose(const Product& p, uint32_t align_a, uint32_t align_b, uint32_t align_d,
+                        cublasLtMatmulHeuristicResult_t* found) {
+    const std::string what = "no algorithm for a matrix product " + p.key;
     cublasLtMatmulPreference_t pref; int n = 0;
     blas_check(cublasLtMatmulPreferenceCreate(&pref), what);
     auto set = [&](cublasLtMatmulPreferenceAttributes_t attr, const void* v, size_t size) {
@@ -466,13 +497,26 @@ inline cublasLtMatmulAlgo_t gemm_propose(const Product& p, uint32_t align_a, uin
     n = (int)(std::remove_if(found, found + n, [](auto& f) { return f.state != CUBLAS_STATUS_SUCCESS; }) - found);
     if (n == 0) { blas_check(CUBLAS_STATUS_NOT_SUPPORTED, what); }
     cublasLtMatmulPreferenceDestroy(pref);
-    if (!keep) { return found[0].algo; }
-    const cublasLtMatmulAlgo_t best = gemm_search(p, found, n);
-    std::string line = p.key + " :";
-    for (uint64_t w : best.data) { line += strf(" %llx", (unsigned long long)w); }
-    fprintf(keep, "%s\n", line.c_str());
-    fclose(keep);
-    return best;
+    return n;
+}
+// the algorithm of a product that this run has not met before
+inline cublasLtMatmulAlgo_t gemm_choose(const Product& p, uint32_t align_a, uint32_t align_b, uint32_t align_d) {
+    cublasLtMatmulAlgo_t algo;
+    const bool large = !gemm_cache.empty() && p.flops >= GEMM_SEARCH_FLOPS;
+    const std::string file = large ? gemm_file() : "";
+    if (large) {
+        static std::string have; static GemmKept kept;
+        if (have != file) { have = file; kept = gemm_read(file, true); }
+        if (gemm_kept(kept, p, &algo)) { return algo; }
+    }
+    cublasLtMatmulHeuristicResult_t found[GEMM_PROPOSALS];
+    const int n = gemm_propose(p, align_a, align_b, align_d, found);
+    if (!large || !gemm_search_wanted) { return found[0].algo; }
+    for (size_t i = 1; i <= gemm_cache.size(); i++) {          // mkdir -p, if it may be
+        if (i == gemm_cache.size() || gemm_cache[i] == '/') { mkdir(gemm_cache.substr(0, i).c_str(), 0777); }
+    }
+    if (access(gemm_cache.c_str(), W_OK) != 0) { return found[0].algo; }     // a choice that is not kept would change from run to run
+    return gemm_search(p, found, n, &algo) ? gemm_keep(file, p, algo) : found[0].algo;
 }
 
 // D (M, N) = op(A) op(B) [+ C (M, N), unless NULL; may be D], all row-major: A is (M, K), or (K, M) if transA; B is
@@ -505,7 +549,7 @@ void gemm(TD* D, const TD* C, const T* A, const T* B, int M, int N, int K, bool 
     layout(&p.lb, blas_type<T>(), transA ? K : M, transA ? M : K, x.lda, x.a);
     layout(&p.ld, blas_type<TD>(), M, N, x.ldd, x.d);
     auto it = gemm_chosen.find(p.key);
-    if (it == gemm_chosen.end()) { it = gemm_chosen.emplace(p.key, gemm_propose(p, align_a, align_b, align_d)).first; }
+    if (it == gemm_chosen.end()) { it = gemm_chosen.emplace(p.key, gemm_choose(p, align_a, align_b, align_d)).first; }
     blas_check(product_run(p, it->second, p.c, p.d), what);
     cublasLtMatrixLayoutDestroy(p.la); cublasLtMatrixLayoutDestroy(p.lb); cublasLtMatrixLayoutDestroy(p.ld);
     cublasLtMatmulDescDestroy(p.desc);

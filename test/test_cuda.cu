@@ -13,6 +13,7 @@ bits.
 A variant added to the tables of attention_variants.cuh is tested without touching this file.
 */
 #define ALL_VARIANTS
+#include "../cpu/attention.h"
 #include "../cuda/ops.cuh"
 #include "../cuda/metrics.cuh"
 #include "check.h"
@@ -24,7 +25,7 @@ A variant added to the tables of attention_variants.cuh is tested without touchi
     static_assert(sizeof(cuda::real) != 4 || \
                   std::is_same<decltype(&cpu::__VA_ARGS__), decltype(&cuda::__VA_ARGS__)>::value, \
                   "parameters differ between cpu:: and cuda::" #__VA_ARGS__)
-SAME(device_malloc); SAME(device_free); SAME(device_zero); SAME(to_device); SAME(to_host);
+SAME(expect_many_steps); SAME(device_malloc); SAME(device_free); SAME(device_zero); SAME(to_device); SAME(to_host);
 SAME(cast_to_real); SAME(add);
 SAME(matmul_forward); SAME(matmul_backward_input); SAME(matmul_backward_weight); SAME(matmul_backward_bias);
 SAME(embed_forward); SAME(embed_backward); SAME(norm_forward); SAME(norm_backward);
@@ -513,6 +514,17 @@ static void test_operations() {
 }
 
 #ifdef EMU
+// another job adds its line while this one searches: this one takes that line's algorithm
+template <class Run>
+static void test_gemm_race(const std::string& file, const std::string& dir, Run run, const std::string& others_line) {
+    make_dirs(dir);
+    file_write(file, "");
+    cuda::gemm_before_keeping = [&] { file_write(file, others_line); };
+    const std::vector<int> ran = run();
+    cuda::gemm_before_keeping = nullptr;
+    const int other = atoi(others_line.substr(others_line.find(" : ") + 3).c_str());
+    CHECK(ran.size() > 1 && ran.back() == other, "after a search beside another job algorithm %d ran, not %d", ran.back(), other);
+}
 // the choice of an algorithm: timed once, kept in a file, taken from there, and timed again where the file is no good
 static void test_gemm_choice() {
     const std::string home = check_tmp();
@@ -530,6 +542,8 @@ static void test_gemm_choice() {
     };
     auto file = [&](const std::string& dir) { cuda::gemm_cache = home + dir; return cuda::gemm_file(); };
     auto kinds = [](std::vector<int> v) { std::sort(v.begin(), v.end()); return std::unique(v.begin(), v.end()) - v.begin(); };
+    CHECK(run("/z").size() == 1 && !file_exists(file("/z")), "a search although no training was announced");
+    cuda::expect_many_steps();
     const std::vector<int> first = run("/a");
     const int chosen = first.back(), other = chosen % 3 + 1;
     CHECK(kinds(first) == 3, "a search tried %ld of 3 algorithms", (long)kinds(first));
@@ -548,6 +562,12 @@ static void test_gemm_choice() {
     CHECK(kinds(run("/d")) == 3, "an unknown algorithm is not searched again");
     file_write(file("/e"), key + strf(" : %d 1 0 0 0 0 0 0\n", other));             // and one of another product
     CHECK(kinds(run("/e")) == 3, "another product's algorithm is not searched again");
+    make_dirs(home + "/f");
+    file_write(file("/f"), with(other) + with(chosen));                             // two jobs: the first line wins
+    CHECK(run("/f") == std::vector<int>(1, other), "not the first line of the file is taken");
+    file_write(file("/f"), with(9) + with(other));                                  // unless it cannot run here
+    CHECK(run("/./f") == std::vector<int>(1, other), "not the first line that can run is taken");
+    test_gemm_race(file("/g"), home + "/g", [&] { return run("/g"); }, with(other));
     for (const char* fault : {"badstate", "badalgo"}) { // a proposal that cannot, or cannot after all, is left out
         emu::settings.fault = fault;
         CHECK(kinds(run(strf("/%s", fault))) == 2, "with EMU_FAULT=%s the search did not try the two others", fault);

@@ -38,6 +38,7 @@ in device.cuh for both compilers, and a check in selftest.cu.
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 #include <tuple>
 #include <type_traits>
@@ -297,7 +298,7 @@ struct Stream { long issued; long after[STREAMS]; };           // after[i]: all 
 inline Stream streams[STREAMS];                                // 0 is CUDA's default stream
 inline int n_streams = 1;
 inline long host_after[STREAMS];
-struct Event { int stream; long number, copies; };
+struct Event { int stream; long number, copies; bool untimed; double ms; };
 struct Arriving { int stream; void* dst; char* bytes; size_t n; }; // a copy to the host that it has not waited for
 inline Array<Arriving> arriving;
 
@@ -929,13 +930,25 @@ inline cudaError_t cudaHostAlloc(void** p, size_t n, unsigned) {
     for (size_t i = 0; i < n / emu::PAGE; i++) { emu::locked.busy.push(0); }
     return cudaSuccess;
 }
-inline cudaError_t cudaEventCreateWithFlags(cudaEvent_t* e, unsigned) {
-    *e = (cudaEvent_t)new emu::Event{0, 0, 0};
+inline cudaError_t cudaEventCreateWithFlags(cudaEvent_t* e, unsigned flags) {
+    *e = (cudaEvent_t)new emu::Event{0, 0, 0, (flags & cudaEventDisableTiming) != 0, 0};
+    return emu::result(cudaSuccess);
+}
+inline cudaError_t cudaEventDestroy(cudaEvent_t e) {
+    delete (emu::Event*)e;
+    return emu::result(cudaSuccess);
+}
+inline cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t from, cudaEvent_t to) {
+    const emu::Event &a = *(emu::Event*)from, &b = *(emu::Event*)to;
+    if (a.untimed || b.untimed) { return emu::result(cudaErrorInvalidResourceHandle); }
+    *ms = (float)(b.ms - a.ms);
     return emu::result(cudaSuccess);
 }
 inline cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t stream) {
     const int s = emu::stream_of(stream);
-    *(emu::Event*)e = emu::Event{s, emu::streams[s].issued, emu::locked.copies};
+    timespec now; clock_gettime(CLOCK_MONOTONIC, &now);
+    *(emu::Event*)e = emu::Event{s, emu::streams[s].issued, emu::locked.copies, ((emu::Event*)e)->untimed,
+                                 now.tv_sec * 1e3 + now.tv_nsec * 1e-6};
     return emu::result(cudaSuccess);
 }
 inline cudaError_t cudaEventSynchronize(cudaEvent_t event) {
