@@ -171,26 +171,70 @@ static Json checkpoint_config(const std::string& dir, std::string* where, std::s
     return json_file(*where);
 }
 
+// the weights of a directory, or of a GGUF file
+static Weights checkpoint_weights(const std::string& dir) {
+    const std::string path = checkpoint_gguf(dir);
+    if (path.empty()) { return safetensors_open_dir(dir); }
+    Gguf g = gguf_open(path);
+    return gguf_weights(&g);
+}
+
 // config.json -> a model; dies if it wants another build. *tokenizer: what it was trained with
 static Arch checkpoint_arch(const std::string& dir, std::string* tokenizer) {
     std::string where, attn = "softmax";
     const Json j = checkpoint_config(dir, &where, tokenizer), *mine = j.get("train_sink");
-    Arch c = mine ? arch_of_checkpoint(j, *mine, where, &attn, tokenizer) : arch_import(j, where);
+    Arch c = mine ? arch_of_checkpoint(j, *mine, where, &attn, tokenizer) : arch_import(j, where, &attn);
+    if (!mine && !c.tied) { // transformers ties the head of a file that has none
+        Weights files = checkpoint_weights(dir);
+        c.tied = !import_source(*family_of(j), c, files, "lm_head.weight").w;
+        weights_close(&files);
+    }
     arch_settle(&c, where);
     checkpoint_check_build(dir, c, attn);
     *tokenizer = checkpoint_tokenizer(dir, *tokenizer);
     return c;
 }
 
+// another family's weights, by our names
+static void weights_import(Model* m, const Family& family, const Weights& files) {
+    std::set<std::string> used;
+    std::vector<float> one;
+    for (auto& t : m->tensors) {
+        one.assign(t.count, 0);
+        const long cols = t.shape.back(), rows = t.count / cols;
+        std::string wrong;
+        if (!import_projected(files, m->c, t.name, one.data(), &used)) {
+            wrong = import_tensor(family, m->c, files, t.name, rows, cols, one.data(), &used);
+        }
+        if (!wrong.empty()) {
+            die(EXIT_USER, files.path + ": '" + t.name + "', by its " + family.type + " name, " + wrong,
+                "config.json and the weights disagree");
+        }
+        const std::vector<acc> x(one.begin(), one.end());
+        ops::to_device(m->master + t.at, x.data(), t.count * sizeof(acc));
+    }
+    for (auto& w : files.tensors) {
+        const bool head = m->c.tied && (w.name == "lm_head.weight" || w.name == "embed_out.weight");
+        if (used.count(w.name) || is_buffer(w.name) || head) { continue; }
+        die(EXIT_USER, w.file + ": holds the tensor '" + w.name + "', which this model does not have",
+            "config.json and the weights disagree");
+    }
+}
+
 static void checkpoint_load(Model* m, const std::string& dir) {
-    const std::string path = checkpoint_gguf(dir);
-    Gguf g = path.empty() ? Gguf() : gguf_open(path);
-    std::vector<Safetensors> files = { path.empty() ? safetensors_open_dir(dir) : gguf_weights(&g) };
-    tensors_load(m, files, "", m->master);
-    tensors_all_used(m, files);
+    std::string where, unused;
+    const Family* family = family_of(checkpoint_config(dir, &where, &unused));
+    std::vector<Safetensors> files = { checkpoint_weights(dir) };
+    if (family) {
+        weights_import(m, *family, files[0]);
+    } else {
+        tensors_load(m, files, "", m->master);
+        tensors_all_used(m, files);
+    }
     ops::cast_to_real(m->params, m->master, m->num_params);
     for (auto& f : files) { safetensors_close(&f); }
 }
+
 static void optimizer_load(Model* m, const std::string& dir) {
     std::vector<Safetensors> file = { safetensors_open(dir + "/optimizer.safetensors") };
     tensors_load(m, file, "m.", m->m);
