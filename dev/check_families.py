@@ -1,0 +1,132 @@
+"""Does train_sink compute what transformers computes, for every family that it opens? Tiny random models in unfriendly shapes are
+saved by transformers and probed by ./train_sink: loss, alpha_1..10 of every head, norms of h, k and v. Then each config is
+changed where it must not be taken in silence: an unknown activation, an unknown rope type, a key nobody knows.
+
+    python3 dev/check_families.py BINARY [NAME..]        BINARY-softcap and BINARY-alibi, beside it, are the builds
+                                                         ATTN=softcap and PE=alibi (needs torch, transformers, numpy)
+"""
+import json, os, shutil, subprocess, sys, tempfile
+import numpy as np, torch, transformers as tf
+
+T, N, V = 33, 4, 101
+BASE = dict(vocab_size=V, hidden_size=24, intermediate_size=40, num_hidden_layers=3, num_attention_heads=4,
+            num_key_value_heads=2, max_position_embeddings=64)
+GPT = dict(vocab_size=V, n_embd=24, n_layer=3, n_head=4, n_positions=64)
+FLAT = {k: v for k, v in BASE.items() if k != "num_key_value_heads"}
+rope = lambda **k: dict(rope_parameters=dict(rope_theta=5000.0, **k))
+# name: (class of the config, its arguments, suffix of the binary)
+CASES = {
+    "llama": (tf.LlamaConfig, BASE, ""),
+    "llama_tied": (tf.LlamaConfig, dict(BASE, tie_word_embeddings=True, head_dim=8), ""),
+    "llama_bias": (tf.LlamaConfig, dict(BASE, attention_bias=True, mlp_bias=True), ""),
+    "llama_linear": (tf.LlamaConfig, dict(BASE, **rope(rope_type="linear", factor=4.0)), ""),
+    "llama_llama3": (tf.LlamaConfig, dict(BASE, **rope(rope_type="llama3", factor=8.0, low_freq_factor=1.0,
+                     high_freq_factor=4.0, original_max_position_embeddings=16)), ""),
+    "llama_yarn": (tf.LlamaConfig, dict(BASE, **rope(rope_type="yarn", factor=4.0, original_max_position_embeddings=16)), ""),
+    "mistral": (tf.MistralConfig, dict(BASE, sliding_window=9), ""),
+    "mistral_full": (tf.MistralConfig, dict(BASE, sliding_window=None), ""),
+    "smollm3": (tf.SmolLM3Config, dict(BASE, num_hidden_layers=5, pad_token_id=0), ""),
+    "qwen2": (tf.Qwen2Config, BASE, ""),
+    "qwen2_window": (tf.Qwen2Config, dict(BASE, use_sliding_window=True, sliding_window=7, max_window_layers=1), ""),
+    "qwen3": (tf.Qwen3Config, dict(BASE, head_dim=10), ""),
+    "gemma": (tf.GemmaConfig, dict(BASE, head_dim=10), ""),
+    "gemma2": (tf.Gemma2Config, dict(BASE, head_dim=10, sliding_window=9, query_pre_attn_scalar=13), "-softcap"),
+    "gemma3": (tf.Gemma3TextConfig, dict(BASE, head_dim=10, sliding_window=9, num_hidden_layers=7, query_pre_attn_scalar=13), ""),
+    "olmo2": (tf.Olmo2Config, BASE, ""),
+    "phi3": (tf.Phi3Config, dict(BASE, pad_token_id=0, sliding_window=9), ""),
+    "stablelm": (tf.StableLmConfig, dict(BASE, use_qkv_bias=True, hidden_size=32), ""),
+    "gpt2": (tf.GPT2Config, GPT, ""),
+    "gpt_neo": (tf.GPTNeoConfig, dict(vocab_size=V, hidden_size=24, num_layers=4, num_heads=4, max_position_embeddings=64,
+                attention_types=[[["global", "local"], 2]], window_size=9), ""),
+    "opt": (tf.OPTConfig, dict(vocab_size=V, hidden_size=24, ffn_dim=40, num_hidden_layers=3, num_attention_heads=4,
+            max_position_embeddings=64, word_embed_proj_dim=24), ""),
+    "opt_350m": (tf.OPTConfig, dict(vocab_size=V, hidden_size=24, ffn_dim=40, num_hidden_layers=3, num_attention_heads=4,
+                 max_position_embeddings=64, word_embed_proj_dim=12, do_layer_norm_before=False), ""),
+    "gpt_neox": (tf.GPTNeoXConfig, dict(FLAT, hidden_size=64), ""),
+    "gpt_neox_serial": (tf.GPTNeoXConfig, dict(FLAT, hidden_size=64, use_parallel_residual=False), ""),
+    "phi": (tf.PhiConfig, dict(FLAT, hidden_size=32), ""),
+    "falcon_7b": (tf.FalconConfig, dict(vocab_size=V, hidden_size=24, num_hidden_layers=3, num_attention_heads=4), ""),
+    "falcon_40b": (tf.FalconConfig, dict(vocab_size=V, hidden_size=24, num_hidden_layers=3, num_attention_heads=4, num_kv_heads=2,
+                   new_decoder_architecture=True), ""),
+    "bloom": (tf.BloomConfig, dict(vocab_size=V, hidden_size=24, n_layer=3, n_head=4), "-alibi"),
+}
+ODD = {"hidden_act": "quick_gelu", "activation_function": "quick_gelu", "activation": "quick_gelu",
+       "hidden_activation": "quick_gelu", "rope_scaling": {"rope_type": "dynamic", "factor": 2.0},
+       "residual_multiplier_x": 2.0}
+
+
+def make(config, seed=0):
+    """a random model whose every tensor matters: norms and biases too"""
+    torch.manual_seed(seed)
+    model = tf.AutoModelForCausalLM.from_config(config, attn_implementation="eager", dtype=torch.float32).eval()
+    with torch.no_grad():
+        for name, p in model.named_parameters():
+            norm = p.dim() == 1 and name.endswith("weight")
+            plus_one = "gemma" in config.model_type
+            p.copy_(torch.randn_like(p) * (0.2 if p.dim() == 1 else 0.6 / p.shape[-1] ** 0.5) + float(norm and not plus_one))
+    return model
+
+
+def reference(model, ids):
+    """loss, alpha (n, L, H, 10), norms of h, and of k and v where the model keeps them"""
+    with torch.no_grad():
+        r = model(ids[:, :-1], output_attentions=True, output_hidden_states=True)
+    loss = torch.nn.functional.cross_entropy(r.logits.double().transpose(1, 2), ids[:, 1:]).item()
+    maps = torch.stack(r.attentions, 1).double()
+    alpha = torch.stack([maps[..., k:, k].mean(-1) for k in range(10)], -1).numpy()
+    h = [x.double().norm(dim=-1) for x in r.hidden_states[:-1]]            # the last one is after the final norm
+    return loss, alpha, [x[:, 0].mean().item() for x in h], [x[:, 1:].mean().item() for x in h]
+
+
+def shards(d, tokens):
+    header = np.zeros(256, np.int32)
+    header[:3] = 20240520, 1, len(tokens)
+    for name in ("train.bin", "val.bin"):
+        with open(os.path.join(d, name), "wb") as f:
+            f.write(header.tobytes() + tokens.astype(np.uint16).tobytes())
+
+
+def probe(binary, checkpoint, d):
+    out = os.path.join(d, "probe.json")
+    r = subprocess.run([binary, "probe", checkpoint, "-d", d, "--probe-len", str(T), "--probe-seqs", str(N), "--per-sequence",
+                        "--json", out], capture_output=True, text=True)
+    return r, json.load(open(out)) if r.returncode == 0 else None
+
+
+def check(name, binary):
+    kind, arguments, suffix = CASES[name]
+    tokens = np.random.default_rng(1).integers(0, V, (N + 1) * T + 1)
+    ids = torch.tensor(np.stack([tokens[i * T:i * T + T + 1] for i in range(N)]))
+    with tempfile.TemporaryDirectory() as d:
+        model = make(kind(**arguments))
+        loss, alpha, first, rest = reference(model, ids)
+        model.save_pretrained(os.path.join(d, "m"))
+        shards(d, tokens)
+        r, ours = probe(binary + suffix, os.path.join(d, "m"), d)
+        if not ours:
+            return [f"refused: {r.stderr.strip().splitlines()[0] if r.stderr else r.returncode}"]
+        far = {"loss": abs(loss - ours["probe_loss"]), "alpha": np.abs(alpha - np.array(ours["alpha"])).max(),
+               "h first": max(abs(a / b - 1) for a, b in zip(ours["h_norm_first"], first)),
+               "h rest": max(abs(a / b - 1) for a, b in zip(ours["h_norm_rest"], rest))}
+        bad = [f"{k} is {v:.2g} away" for k, v in far.items() if not v < 2e-5]
+        path = os.path.join(d, "m", "config.json")
+        config = json.load(open(path))
+        for key, value in ODD.items():                                    # none of these may be taken in silence
+            if key not in config and not key.endswith("_x") and key != "rope_scaling":
+                continue
+            json.dump(dict(config, **{key: value}), open(path, "w"))
+            if probe(binary + suffix, os.path.join(d, "m"), d)[0].returncode != 2:
+                bad.append(f"{key} = {value} was taken")
+        return bad
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    tf.logging.set_verbosity_error()
+    binary, failed = sys.argv[1], 0
+    for name in sys.argv[2:] or CASES:
+        bad = check(name, binary)
+        failed += bool(bad)
+        print(f"{name:16s} {'; '.join(bad) or 'agrees'}", flush=True)
+    print(f"{len(sys.argv[2:] or CASES) - failed} passed, {failed} failed")
+    sys.exit(failed > 0)
