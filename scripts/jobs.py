@@ -210,7 +210,7 @@ def build_stamp(directory, o):
 
 def need_compiler(device):
     tool = "nvcc" if device == "cuda" else (shlex.split(os.environ.get("CXX", "g++")) or ["g++"])[0]
-    hint = "apt install g++ make" if device == "cpu" else "install the CUDA toolkit, or --device cpu"
+    hint = "apt install g++ make" if device != "cuda" else "install the CUDA toolkit, or --device cpu"
     for t in ("make", tool):
         if not shutil.which(t):
             die(f"{t}: got no such program in PATH, wanted a compiler", hint)
@@ -319,7 +319,7 @@ class Pool:
         slot, env = self.free.pop(0), dict(clean())
         if slot[0] is not None:
             env["CUDA_VISIBLE_DEVICES"] = slot[0]
-        if self.o.threads and self.o.device == "cpu":
+        if self.o.threads and self.o.device != "cuda":
             env["OMP_NUM_THREADS"] = str(self.o.threads)
         with open(os.path.join(run.dir, "output.txt"), "a") as out:
             p = subprocess.Popen([self.binaries[run.make]] + run.all_words(), env=env, stdout=out, stderr=out,

@@ -83,7 +83,7 @@ END
     report $tiny $out/went $out/model.json -o $out/went.html; ok $? "a run with new fields: $(cat $out/stderr)"
     dom 'went.html#map=gatefirst'
     [ -s $out/dom ] && ! grep -E 'Uncaught|Refused|CONSOLE.*rror' $out/browser.log; ok $? "errors of the script on new fields"
-    has 'went went on at step 7'; has 'lr 0.25'; has 'min_lr 0.125'; has 'beta2 0.5'; has 'gate of token 1 by block and head of went, step 10: mean 0.2500'
+    has 'went went on at step 7: lr [0.01,0.25]'; has 'lr 0.25'; has 'min_lr 0.125'; has 'beta2 0.5'; has 'gate of token 1 by block and head of went, step 10: mean 0.2500'
     # hands on it: slider, pointer on a cell, a point of a curve clicked, arrow keys, maps over training, legend
     { sed '/<\/body>/,$d' $out/report.html; cat <<'END'; } > $out/hands.html
 <script>
