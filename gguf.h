@@ -49,25 +49,78 @@ inline void read_q8_0(const unsigned char* p, long n, float* out) {
     }
 }
 
-// A block of Q4_K: d, dmin, 12 bytes with 8 scales and 8 minima of 6 bits, then 256 numbers q of
-// 4 bits in 8 groups. Value d scale q - dmin minimum.
-// Of the 12 bytes s, s[g] and s[4+g] hold scale and minimum g in their low 6 bits, g < 4. Those of
-// group 4 + g have their low 4 bits in s[8+g] and their high 2 bits on top of s[g] and s[4+g].
+// A block of Q5_0: as Q4_0, but the fifth bits come before the 32 numbers. Value d (q - 16).
+inline void read_q5_0(const unsigned char* p, long n, float* out) {
+    for (; n > 0; n -= 32, p += 22, out += 32) {
+        const float d = half_at(p);
+        const uint32_t high = load<uint32_t>(p + 2);
+        for (int i = 0; i < 16; i++) {
+            const int a = (p[6+i] & 15) | (high >> i & 1) << 4;
+            const int b = (p[6+i] >> 4) | (high >> (16 + i) & 1) << 4;
+            out[i]      = d * (a - 16);
+            out[16 + i] = d * (b - 16);
+        }
+    }
+}
+
+// A block of Q5_1: as Q4_1, but with the fifth bits before the numbers. Value d q + m.
+inline void read_q5_1(const unsigned char* p, long n, float* out) {
+    for (; n > 0; n -= 32, p += 24, out += 32) {
+        const float d = half_at(p), m = half_at(p + 2);
+        const uint32_t high = load<uint32_t>(p + 4);
+        for (int i = 0; i < 16; i++) {
+            const int a = (p[8+i] & 15) | (high >> i & 1) << 4;
+            const int b = (p[8+i] >> 4) | (high >> (16 + i) & 1) << 4;
+            out[i]      = d * a + m;
+            out[16 + i] = d * b + m;
+        }
+    }
+}
+
+// The head of a block of Q4_K or Q5_K: d, dmin, and 8 scales and 8 minima of 6 bits in 12 bytes s.
+// s[g] and s[4+g] hold scale and minimum g in their low 6 bits, g < 4. Those of group 4 + g have
+// their low 4 bits in s[8+g] and their high 2 bits on top of s[g] and s[4+g].
+struct GgufScales { float scale[8], minimum[8]; };
+inline GgufScales gguf_scales(const unsigned char* p) {
+    const float d = half_at(p), dmin = half_at(p + 2);
+    const unsigned char* s = p + 4;
+    GgufScales out;
+    for (int g = 0; g < 4; g++) {
+        out.scale[g]     = d * (s[g] & 63);
+        out.minimum[g]   = dmin * (s[4+g] & 63);
+        out.scale[4+g]   = d * ((s[8+g] & 15) | (s[g] >> 6) << 4);
+        out.minimum[4+g] = dmin * ((s[8+g] >> 4) | (s[4+g] >> 6) << 4);
+    }
+    return out;
+}
+
+// A block of Q4_K: the head, then 256 numbers q of 4 bits in 8 groups. Value scale q - minimum.
+// Groups 2 j and 2 j + 1 share 32 bytes.
 inline void read_q4_k(const unsigned char* p, long n, float* out) {
     for (; n > 0; n -= 256, p += 144, out += 256) {
-        const float d = half_at(p), dmin = half_at(p + 2);
-        const unsigned char *s = p + 4, *q = p + 16;
-        int scale[8], minimum[8];
-        for (int g = 0; g < 4; g++) {
-            scale[g]       = s[g] & 63;
-            minimum[g]     = s[4+g] & 63;
-            scale[4+g]     = (s[8+g] & 15) | (s[g] >> 6) << 4;
-            minimum[4+g]   = (s[8+g] >> 4) | (s[4+g] >> 6) << 4;
-        }
-        for (int g = 0; g < 8; g++) {                    // groups 2 j and 2 j + 1 share 32 bytes
-            const float a = d * scale[g], b = dmin * minimum[g];
+        const GgufScales s = gguf_scales(p);
+        for (int g = 0; g < 8; g++) {
+            const unsigned char* q = p + 16 + g / 2 * 32;
             const int shift = g % 2 * 4;
-            for (int i = 0; i < 32; i++) { out[32*g + i] = a * (q[g/2*32 + i] >> shift & 15) - b; }
+            for (int i = 0; i < 32; i++) {
+                out[32*g + i] = s.scale[g] * (q[i] >> shift & 15) - s.minimum[g];
+            }
+        }
+    }
+}
+
+// A block of Q5_K: the head, then 32 bytes, byte i with the fifth bits of number i of all groups,
+// then the low 4 bits as in Q4_K. Value scale q - minimum.
+inline void read_q5_k(const unsigned char* p, long n, float* out) {
+    for (; n > 0; n -= 256, p += 176, out += 256) {
+        const GgufScales s = gguf_scales(p);
+        for (int g = 0; g < 8; g++) {
+            const unsigned char *high = p + 16, *low = p + 48 + g / 2 * 32;
+            const int shift = g % 2 * 4;
+            for (int i = 0; i < 32; i++) {
+                const int q = (low[i] >> shift & 15) | (high[i] >> g & 1) << 4;
+                out[32*g + i] = s.scale[g] * q - s.minimum[g];
+            }
         }
     }
 }
@@ -111,9 +164,9 @@ static const GgufType GGUF_TYPES[] = {
     { 2,  { "Q4_0", 32, 18, read_q4_0 } },     { 3,  { "Q4_1", 32, 20, read_q4_1 } },
     { 8,  { "Q8_0", 32, 34, read_q8_0 } },     { 12, { "Q4_K", 256, 144, read_q4_k } },
     { 14, { "Q6_K", 256, 210, read_q6_k } },   { 39, { "MXFP4", 32, 17, read_mxfp4 } },
-    { 6,  { "Q5_0", 32, 22, NULL } },          { 7,  { "Q5_1", 32, 24, NULL } },
+    { 6,  { "Q5_0", 32, 22, read_q5_0 } },          { 7,  { "Q5_1", 32, 24, read_q5_1 } },
     { 9,  { "Q8_1", 32, 40, NULL } },          { 10, { "Q2_K", 256, 84, NULL } },
-    { 11, { "Q3_K", 256, 110, NULL } },        { 13, { "Q5_K", 256, 176, NULL } },
+    { 11, { "Q3_K", 256, 110, NULL } },        { 13, { "Q5_K", 256, 176, read_q5_k } },
     { 15, { "Q8_K", 256, 292, NULL } },        { 16, { "IQ2_XXS", 256, 66, NULL } },
     { 17, { "IQ2_XS", 256, 74, NULL } },       { 18, { "IQ3_XXS", 256, 98, NULL } },
     { 19, { "IQ1_S", 256, 50, NULL } },        { 20, { "IQ4_NL", 32, 18, NULL } },

@@ -144,7 +144,7 @@ inline void weights_add(Weights* w, const Weight& one) {
 }
 
 static const char* const GGUF_READABLE =
-    "F32, F16, BF16, F64, Q4_0, Q4_1, Q8_0, Q4_K, Q6_K or MXFP4";
+    "F32, F16, BF16, F64, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K, Q6_K or MXFP4";
 
 // out = rows r0 .. r1 - 1 as floats, cols() of them each. Dies if the type has no reader.
 inline void weight_rows(const Weight& w, long r0, long r1, float* out) {

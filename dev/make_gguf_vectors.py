@@ -4,7 +4,7 @@ that its dequantisers make of every tensor in it, as safetensors.
 
     python3 dev/make_gguf_vectors.py [test/vectors/gguf]        needs numpy, gguf and safetensors (pip install)
 
-The package has quantisers for all types but Q4_K and Q6_K. Blocks of these are random bits with scales that are finite;
+The package has quantisers for all types but Q4_K, Q5_K and Q6_K. Blocks of these are random bits with scales that are finite;
 so are some rows of the other types: that way every bit of a block has been seen at work.
 """
 import sys
@@ -15,7 +15,8 @@ from gguf import GGMLQuantizationType as Type
 from safetensors.numpy import save_file
 
 # where a block keeps its 16-bit floats: random ones there could be infinite
-HALVES = {Type.Q4_0: [0], Type.Q4_1: [0, 2], Type.Q8_0: [0], Type.Q4_K: [0, 2], Type.Q6_K: [208], Type.MXFP4: []}
+HALVES = {Type.Q4_0: [0], Type.Q4_1: [0, 2], Type.Q5_0: [0], Type.Q5_1: [0, 2], Type.Q8_0: [0], Type.MXFP4: [],
+          Type.Q4_K: [0, 2], Type.Q5_K: [0, 2], Type.Q6_K: [208], Type.IQ4_NL: [0]}
 
 
 def random_blocks(rng, kind, rows, cols):
@@ -58,13 +59,13 @@ def main():
     put("BF16", gguf.quantize(x, Type.BF16), Type.BF16)
     w.add_tensor("vector", x[1, :5].copy()); want["vector"] = x[1, :5].copy()
     w.add_tensor("cube", x[:, :8].reshape(2, 3, 4).copy()); want["cube"] = x[:, :8].reshape(2, 3, 4).copy()
-    for kind in (Type.Q4_0, Type.Q4_1, Type.Q8_0, Type.MXFP4):
+    for kind in (Type.Q4_0, Type.Q4_1, Type.Q5_0, Type.Q5_1, Type.Q8_0, Type.MXFP4):
         put(kind.name, gguf.quantize(x, kind), kind)
         put(kind.name + ".bits", random_blocks(rng, kind, 3, 64), kind)
-    for kind in (Type.Q4_K, Type.Q6_K):
+    for kind in (Type.Q4_K, Type.Q5_K, Type.Q6_K):
         put(kind.name + ".bits", random_blocks(rng, kind, 2, 512), kind)
     # a type that is known by name and size only
-    w.add_tensor("Q5_0", gguf.quantize(x[:, :32], Type.Q5_0), raw_dtype=Type.Q5_0)
+    w.add_tensor("IQ4_NL", random_blocks(rng, Type.IQ4_NL, 3, 32), raw_dtype=Type.IQ4_NL)
     w.write_header_to_file(); w.write_kv_data_to_file(); w.write_tensors_to_file(); w.close()
     save_file(want, out + "/types.safetensors")
 
