@@ -41,8 +41,7 @@ in_set = ([a-z0-9_]*[|])*$(1)([|][a-z0-9_]*)*
 conflict := $(shell sed -nE 's/^ *X_CONFLICT\(ATTN=$(call in_set,$(ATTN)) +BIAS=$(call in_set,$(BIAS)) *, *"(.*)"\).*/\5/p' \
               attention_variants.cuh)
 no_nvcc  := $(if $(filter cuda,$(BACKEND)),$(if $(NVCC),,BACKEND=cuda needs nvcc, which is not in PATH))
-$(if $(filter cpu-bf16 ref-bf16,$(BACKEND)-$(PRECISION)),\
-  $(error PRECISION=bf16 needs BACKEND=cuda; BACKEND=$(BACKEND) computes in fp32))
+$(if $(filter ref-bf16,$(BACKEND)-$(PRECISION)),$(error PRECISION=bf16 needs BACKEND=cuda or cpu; BACKEND=ref computes in fp32))
 $(if $(no_nvcc),$(error $(no_nvcc); ---> HINT: install the CUDA toolkit, or make BACKEND=cpu))
 $(if $(conflict),$(error ATTN=$(ATTN) with BIAS=$(BIAS) means nothing: $(conflict)))
 endif
@@ -54,7 +53,7 @@ others = $(foreach s,$(MODEL),$(if $(filter-out $(firstword $($(s)_ALL)),$($(s))
 usual := $(if $(filter cuda,$(BACKEND)),bf16,fp32)
 odd   := $(if $(filter-out $(usual),$(PRECISION)),PRECISION=$(PRECISION))
 DIR   := build/$(subst $(empty) $(empty),-,$(strip $(BACKEND) $(others) $(odd)))
-DEFS   = $(foreach s,$(SWITCHES),-D$(s)=$($(s)))
+DEFS   = $(foreach s,$(SWITCHES),-D$(s)=$($(s))) $(if $(filter cpu-bf16,$(BACKEND)-$(PRECISION)),-DCPU_REAL=bf16)
 COMMIT := $(shell git describe --always --dirty --exclude '*' 2>/dev/null || echo unknown)
 ifeq ($(BACKEND),cuda)
 HOST_FLAGS = $(filter-out -O3,$(OPTIMIZE)) -march=$(ARCH) -fopenmp -Wall

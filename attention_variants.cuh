@@ -266,8 +266,8 @@ enum { SHARE_VARIANTS(SHARE_NAME) };
 enum { ROPE_VARIANTS(ROPE_NAME) };
 
 #define PRECISION_VARIANTS(X_PRECISION) \
-    X_PRECISION(fp32, "float everywhere",    "the reference; the one precision of BACKEND=cpu") \
-    X_PRECISION(bf16, "bfloat16 and float",  "activations, weights in bf16; masters, sums in float; BACKEND=cuda")
+    X_PRECISION(fp32, "float everywhere",    "the reference, and the default of BACKEND=cpu") \
+    X_PRECISION(bf16, "bfloat16 and float",  "activations, weights in bf16; masters, sums in float")
 #define BACKEND_VARIANTS(X_BACKEND) \
     X_BACKEND(cpu,    "cpu/",                "C++ with OpenMP, runs anywhere, as fast as it can") \
     X_BACKEND(cuda,   "cuda/",               "one GPU, sm_80 or newer; needs nvcc and cuBLASLt to build") \

@@ -106,7 +106,7 @@ inline void row_norms(acc* out, const real* x, int stride, int len, int G, int N
         for (int g = 0; g < G; g++) {
             const real* y = x + (long)n * stride + g * len;
             double sum = 0;
-            for (int i = 0; i < len; i++) { sum += (double)y[i] * y[i]; }
+            for (int i = 0; i < len; i++) { sum += (double)y[i] * (double)y[i]; }
             out[(long)n * G + g] = sqrt(sum);
         }
     }
@@ -124,8 +124,41 @@ inline void magnitudes(acc* out, const real* x, int skip, int B, int T, int C) {
     }
 }
 } // namespace ref
-namespace cpu { using ref::attention_metrics; using ref::row_norms; using ref::magnitudes; }
 
+// the fast backend measures with the reference: its bf16 are made floats first
+namespace cpu {
+template <class R> std::vector<ref::real> widened(const R* x, long n) {
+    return x ? std::vector<ref::real>(x, x + n) : std::vector<ref::real>();
+}
+
+template <class A, class Bi, class Pe, class R>
+void attention_metrics(HeadMetrics* out, const R* qkv, const ref::acc* stat, const R* kstar, int skip, AttnShape s) {
+    if constexpr (std::is_same<R, ref::real>::value) {
+        ref::attention_metrics<A, Bi, Pe>(out, qkv, stat, kstar, skip, s);
+    } else {
+        const int of_head = Bi::column == LOGIT_COLUMN ? s.NH : s.KV * s.HS;
+        const int of_all = Bi::column == LOGIT_COLUMN ? 1 : s.HS;
+        const auto x = widened(qkv, (long)s.B * s.T * attn_row(s)), star = widened(kstar, s.bias_shared ? of_all : of_head);
+        ref::attention_metrics<A, Bi, Pe>(out, x.data(), stat, kstar ? star.data() : NULL, skip, s);
+    }
+}
+
+template <class R> void row_norms(ref::acc* out, const R* x, int stride, int len, int G, int N) {
+    if constexpr (std::is_same<R, ref::real>::value) {
+        ref::row_norms(out, x, stride, len, G, N);
+    } else {
+        ref::row_norms(out, widened(x, (long)(N - 1) * stride + G * len).data(), stride, len, G, N);
+    }
+}
+
+template <class R> void magnitudes(ref::acc* out, const R* x, int skip, int B, int T, int C) {
+    if constexpr (std::is_same<R, ref::real>::value) {
+        ref::magnitudes(out, x, skip, B, T, C);
+    } else {
+        ref::magnitudes(out, widened(x, (long)B * T * C).data(), skip, B, T, C);
+    }
+}
+} // namespace cpu
 
 // ----------------------------------------------------------------------------
 // 3 reports, on the host, from the heads of all probe sequences: heads (n, L, NH)

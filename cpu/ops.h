@@ -6,11 +6,14 @@ ops.h -- the operations of the fast CPU backend, all but attention.
 #include <type_traits>
 #include "../reference.h"
 #include "product.h"
+#ifndef CPU_REAL
+#define CPU_REAL REAL           // float, or double in tests; or bf16
+#endif
 
 namespace cpu {
 using namespace host;
-typedef REAL real;
-typedef REAL acc;
+typedef CPU_REAL real;                                                              // what tensors hold
+typedef std::conditional<std::is_same<real, bf16>::value, float, real>::type acc;   // what is computed with
 static const char* const name = "cpu";
 enum { large = 1024 };            // side of matrices that are large to this machine
 
@@ -26,10 +29,12 @@ inline const std::string& device_start() {
 // y (n) += x
 inline void  add(real* y, const real* x, long n) {
     #pragma omp parallel for simd
-    for (long i = 0; i < n; i++) { y[i] += x[i]; }
+    for (long i = 0; i < n; i++) { y[i] = y[i] + x[i]; }
 }
 inline void  cast_to_real(real* dst, const acc* src, long n) {
-    if (dst != src) { memcpy(dst, src, n * sizeof(real)); }
+    if ((const void*)dst == (const void*)src) { return; }
+    #pragma omp parallel for simd
+    for (long i = 0; i < n; i++) { dst[i] = src[i]; }
 }
 
 // ----------------------------------------------------------------------------
@@ -85,7 +90,7 @@ inline void embed_forward(real* out, const int* tokens, const real* wte, const r
     for (int bt = 0; bt < B * T; bt++) {
         const int b = bt / T, t = bt % T;
         const real* x = t < skip ? sink : wte + (long)tokens[b * (T - skip) + t - skip] * C;
-        const real by = t < skip ? 1 : scale;
+        const acc by = t < skip ? 1 : scale;
         for (int c = 0; c < C; c++) { out[(long)bt * C + c] = x[c] * by + (pos ? pos[t * C + c] : real(0)); }
     }
 }
@@ -145,7 +150,7 @@ inline void norm_forward(real* out, acc* mean, acc* rstd, const real* inp, const
 //      dweight (C) += sum_n dout x^,   dbias (C) += sum_n dout         where they are not NULL
 inline void norm_backward(real* dx, acc* dweight, acc* dbias, const real* dout, const real* x, const real* weight,
                           const acc* mean, const acc* rstd, bool add, int N, int C) {
-    const std::vector<real> ones(weight ? 0 : C, 1);
+    const std::vector<real> ones(weight ? 0 : C, real(1));
     const real* const w = weight ? weight : ones.data();
     row_sums({ dweight, dbias }, N, C, [=](int n, acc* dw) {
         const real *d = dout + (long)n * C, *x_n = x + (long)n * C;
@@ -201,7 +206,10 @@ inline void phi_elu1_forward(real* qkv, AttnShape s) {
     #pragma omp parallel for
     for (int bt = 0; bt < s.B * s.T; bt++) {
         real* x = qkv + (long)bt * attn_row(s);
-        for (int i = 0; i < (s.NH + s.KV) * s.HS; i++) { x[i] = x[i] > 0 ? x[i] + real(1) : exp_(min_(x[i], real(0))); }
+        for (int i = 0; i < (s.NH + s.KV) * s.HS; i++) {
+            const acc y = x[i];
+            x[i] = y > 0 ? y + acc(1) : exp_(min_(y, acc(0)));
+        }
     }
 }
 // in the forward pass this was:  y = x > 0 ? x + 1 : e^x,  so y' = min(y, 1). dqkv in place, qkv holds y
@@ -209,7 +217,9 @@ inline void phi_elu1_backward(real* dqkv, const real* qkv, AttnShape s) {
     #pragma omp parallel for
     for (int bt = 0; bt < s.B * s.T; bt++) {
         const long row = (long)bt * attn_row(s);
-        for (int i = 0; i < (s.NH + s.KV) * s.HS; i++) { dqkv[row + i] *= min_(qkv[row + i], real(1)); }
+        for (int i = 0; i < (s.NH + s.KV) * s.HS; i++) {
+            dqkv[row + i] = dqkv[row + i] * min_(acc(qkv[row + i]), acc(1));
+        }
     }
 }
 // qk (B, T, (NH + KV) HS) <- qkv, and back: the MLP kernel wants its rows without v between them
@@ -264,7 +274,8 @@ inline void qk_norm_backward(real* dqkv, acc* dwq, acc* dwk, const real* qk_in, 
             const bool is_q = g < (all ? 1 : s.NH);
             const int from = all ? g * s.NH * s.HS : g * s.HS, C = !all ? s.HS : (is_q ? s.NH : s.KV) * s.HS;
             const real *w = is_q ? wq : wk, *x = saved + from;
-            real *d = dx + from, *dw_g = sum + (is_q ? 0 : wide);
+            real* d = dx + from;
+            acc* dw_g = sum + (is_q ? 0 : wide);
             const acc r = rstd[(long)bt * G + g];
             acc dot = 0;
             #pragma omp simd reduction(+ : dot)
@@ -290,10 +301,10 @@ inline void gate_forward(real* out, const real* att, const real* gate, int width
         const real *a = att + (long)i * s.HS, *x = gate + (long)i * width;
         real* o = out + (long)i * s.HS;
         if (width == 1) {
-            const real g = sigmoid_(x[0]);
+            const acc g = sigmoid_(acc(x[0]));
             for (int c = 0; c < s.HS; c++) { o[c] = a[c] * g; }
         } else {
-            for (int c = 0; c < s.HS; c++) { o[c] = a[c] * sigmoid_(x[c]); }
+            for (int c = 0; c < s.HS; c++) { o[c] = a[c] * sigmoid_(acc(x[c])); }
         }
     }
 }
@@ -306,17 +317,17 @@ inline void gate_backward(real* datt, real* dgate, const real* dout, const real*
         const real *a = att + (long)i * s.HS, *d = dout + (long)i * s.HS, *x = gate + (long)i * width;
         real *da = datt + (long)i * s.HS, *dx = dgate + (long)i * width;
         if (width == 1) {
-            const real g = sigmoid_(x[0]);
-            real sum = 0;
+            const acc g = sigmoid_(acc(x[0]));
+            acc sum = 0;
             #pragma omp simd reduction(+ : sum)
             for (int c = 0; c < s.HS; c++) { sum += d[c] * a[c]; }
-            dx[0] = sum * g * (real(1) - g);
+            dx[0] = sum * g * (acc(1) - g);
             for (int c = 0; c < s.HS; c++) { da[c] = d[c] * g; }
         } else {
             for (int c = 0; c < s.HS; c++) {
-                const real g = sigmoid_(x[c]);
-                dx[c] = d[c] * a[c] * g * (real(1) - g);
-                da[c] = d[c] * g;
+                const acc g = sigmoid_(acc(x[c])), d_c = d[c];
+                dx[c] = d_c * a[c] * g * (acc(1) - g);
+                da[c] = d_c * g;
             }
         }
     }
@@ -328,14 +339,18 @@ inline void heads_forward(real* out, const real* att, const real* vstar, bool su
     #pragma omp parallel for
     for (int bt = 0; bt < s.B * s.T; bt++) {
         real* o = out + (long)bt * OC;
-        if (sum) { for (int i = 0; i < HS; i++) { o[i] = 0; } }
-        for (int h = 0; h < s.NH; h++) {
-            const real* a = att + ((long)bt * s.NH + h) * HS;
-            const real* v = vstar ? vstar + (s.bias_shared ? 0 : h * HS) : NULL;
+        const real* a = att + (long)bt * s.NH * HS;
+        const auto y = [=](int h, int i) {
+            return a[h * HS + i] + (vstar ? acc(vstar[(s.bias_shared ? 0 : h * HS) + i]) : acc(0));
+        };
+        if (sum) {
             for (int i = 0; i < HS; i++) {
-                const real y = a[i] + (v ? v[i] : real(0));
-                if (sum) { o[i] += y; } else { o[h * HS + i] = y; }
+                acc total = 0;
+                for (int h = 0; h < s.NH; h++) { total += y(h, i); }
+                o[i] = total;
             }
+        } else {
+            for (int h = 0; h < s.NH; h++) { for (int i = 0; i < HS; i++) { o[h * HS + i] = y(h, i); } }
         }
     }
 }
@@ -365,8 +380,8 @@ inline void ffn_forward(real* out, const real* inp, Act act, bool gated, int N, 
         for (int n = 0; n < N; n++) {
             const real* x = inp + (long)n * F * (gated ? 2 : 1);
             real* o = out + (long)n * F;
-            if (gated) { for (int i = 0; i < F; i++) { o[i] = f.act(x[i]) * x[F + i]; } }
-            else       { for (int i = 0; i < F; i++) { o[i] = f.act(x[i]); } }
+            if (gated) { for (int i = 0; i < F; i++) { o[i] = f.act(acc(x[i])) * x[F + i]; } }
+            else       { for (int i = 0; i < F; i++) { o[i] = f.act(acc(x[i])); } }
         }
     });
 }
@@ -380,12 +395,12 @@ inline void ffn_backward(real* dinp, const real* dout, const real* inp, Act act,
             real* dx = dinp + row;
             if (gated) {
                 for (int i = 0; i < F; i++) {
-                    const real g = x[i], u = x[F + i];
+                    const acc g = x[i], u = x[F + i];
                     dx[i] = d[i] * f.dact(g) * u;
                     dx[F + i] = d[i] * f.act(g);
                 }
             } else {
-                for (int i = 0; i < F; i++) { dx[i] = d[i] * f.dact(x[i]); }
+                for (int i = 0; i < F; i++) { dx[i] = d[i] * f.dact(acc(x[i])); }
             }
         }
     });
@@ -394,33 +409,49 @@ inline void ffn_backward(real* dinp, const real* dout, const real* inp, Act act,
 // ----------------------------------------------------------------------------
 // 7 classifier
 
+// one row of the classifier: its loss. l (V) holds y and, unless dloss is 0, becomes dloss dloss/dlogits
+inline acc classifier_row(acc* l, int target, acc dloss, acc cap, int V) {
+    acc top = l[0], sum = 0;
+    #pragma omp simd reduction(max : top)
+    for (int v = 0; v < V; v++) { top = max_(top, l[v]); }
+    const acc l_y = l[target];
+    if (dloss == 0 || cap != 0) {
+        #pragma omp simd reduction(+ : sum)
+        for (int v = 0; v < V; v++) { sum += exp_(l[v] - top); }
+    } else {
+        #pragma omp simd reduction(+ : sum)
+        for (int v = 0; v < V; v++) { l[v] = exp_(l[v] - top); sum += l[v]; }
+    }
+    const acc f = dloss / sum;
+    if (dloss != 0 && cap == 0) {
+        for (int v = 0; v < V; v++) { l[v] *= f; }
+        l[target] -= dloss;
+    } else if (dloss != 0) { // dy/dlogits = 1 - (y / cap)^2
+        for (int v = 0; v < V; v++) { l[v] = exp_(l[v] - top) * f * (acc(1) - l[v] / cap * (l[v] / cap)); }
+        l[target] -= dloss * (acc(1) - l_y / cap * (l_y / cap));
+    }
+    return log_(sum) - (l_y - top);
+}
+
 // losses (N) = -log softmax(y)[target],  y = logits, or cap tanh(logits / cap) unless cap is 0.
 // logits (N, V) become y and then, unless dloss is 0, dloss dlosses/dlogits, in place.
 // a target of -1 counts for nothing: loss 0, gradient 0
 inline void classifier(acc* losses, real* logits, const int* targets, float dloss, float cap, int N, int V) {
-    #pragma omp parallel for
-    for (int n = 0; n < N; n++) {
-        real* x = logits + (long)n * V;
-        const int y = targets[n];
-        losses[n] = 0;
-        if (y < 0 && dloss != 0) { memset(x, 0, V * sizeof(real)); continue; }
-        if (cap != 0) { for (int v = 0; v < V; v++) { x[v] = cap * tanh_(x[v] / cap); } }
-        if (y < 0) { continue; }
-        acc top = x[0], sum = 0;
-        #pragma omp simd reduction(max : top)
-        for (int v = 0; v < V; v++) { top = max_(top, x[v]); }
-        #pragma omp simd reduction(+ : sum)
-        for (int v = 0; v < V; v++) { sum += exp_(x[v] - top); }
-        losses[n] = log_(sum) - (x[y] - top);
-        if (dloss == 0) { continue; }
-        const acc f = dloss / sum;
-        if (cap == 0) {
-            for (int v = 0; v < V; v++) { x[v] = exp_(x[v] - top) * f; }
-            x[y] -= dloss;
-        } else { // dy/dlogits = 1 - (y / cap)^2
-            const real slope = real(1) - x[y] / cap * (x[y] / cap);
-            for (int v = 0; v < V; v++) { x[v] = exp_(x[v] - top) * f * (real(1) - x[v] / cap * (x[v] / cap)); }
-            x[y] -= dloss * slope;
+    const bool in_place = std::is_same<real, acc>::value;
+    #pragma omp parallel
+    {
+        std::vector<acc> row(in_place ? 0 : V);
+        #pragma omp for
+        for (int n = 0; n < N; n++) {
+            real* x = logits + (long)n * V;
+            acc* l = in_place ? (acc*)x : row.data();
+            losses[n] = 0;
+            if (targets[n] < 0 && dloss != 0) { memset((void*)x, 0, V * sizeof(real)); continue; }
+            if (!in_place) { for (int v = 0; v < V; v++) { l[v] = x[v]; } }
+            if (cap != 0)  { for (int v = 0; v < V; v++) { l[v] = cap * tanh_(l[v] / cap); } }
+            if (!in_place && dloss == 0) { for (int v = 0; v < V; v++) { x[v] = l[v]; } }
+            if (targets[n] >= 0) { losses[n] = classifier_row(l, targets[n], dloss, cap, V); }
+            if (!in_place && dloss != 0) { for (int v = 0; v < V; v++) { x[v] = l[v]; } }
         }
     }
 }
