@@ -38,20 +38,21 @@ L, C, NH, HS, F, V, T, TOKENS, MICRO = 10, 768, 8, 96, 1536, 50432, 2048, 131072
 ATTN = "softmax"
 # ----------------------------------------------------------------------------------------------------------------------
 
-BF16, FP32 = 2, 4
-# kernel: how often it runs a step for each micro-batch, and what that hangs on: tokens, or all parameters once a step
-ELEMENTWISE = {
-    "embed_forward_kernel":     (1, "tokens"),
-    "norm_forward_kernel":      (2 * L + 1, "tokens"),
-    "norm_backward_kernel":     (2 * L + 1, "tokens"),
-    "rope_kernel":              (L, "tokens"),
-    "attention_rows_kernel":    (L, "tokens"),
-    "ffn_forward_kernel":       (L, "tokens"),
-    "ffn_backward_kernel":      (L, "tokens"),
-    "classifier_kernel":        (1, "logits"),
-    "embed_backward_kernel":    (1, "tokens"),
-    "square_norm_kernel":       (1, "parameters"),
-    "update_kernel":            (1, "parameters"),
+# how often a kernel of dev/counts.tsv, where one layer was run, runs in a step of L layers, and what its work grows with
+LAYER, ONCE = L, 1
+SMALL = ("sort_", "loss_", "column_sum", "square_norm_sum", "cast_", "embed_backward_join")      # one row of the table together
+GROWTH = {
+    "norm_forward_kernel": ((2 * L + 1) / 3, "tokens"),
+    "norm_backward_kernel": ((2 * L + 1) / 3, "tokens"),
+    "column_sum_kernel": ((2 * L + 1) / 3, "tokens"),
+    "rope_kernel": (LAYER, "tokens"), "attention_rows_kernel": (LAYER, "tokens"),
+    "ffn_forward_kernel": (LAYER, "tokens"), "ffn_backward_kernel": (LAYER, "tokens"), "add_kernel": (LAYER, "tokens"),
+    "embed_forward_kernel": (ONCE, "tokens"), "embed_backward_kernel": (ONCE, "tokens"),
+    "embed_backward_join_kernel": (ONCE, "tokens"), "sort_keys_kernel": (ONCE, "tokens"),
+    "sort_chunk_kernel": (ONCE, "tokens"), "sort_stage_kernel": (ONCE, "tokens"), "loss_add_kernel": (ONCE, "tokens"),
+    "classifier_kernel": (ONCE, "logits"),
+    "square_norm_kernel": (ONCE, "parameters"), "square_norm_sum_kernel": (ONCE, "parameters"),
+    "update_kernel": (ONCE, "parameters"), "cast_kernel": (ONCE, "parameters"),
 }
 
 
@@ -87,18 +88,19 @@ def attention(card, kernel, budgets):
 
 
 def elementwise(card, counts):
-    """{kernel: (seconds, gigabytes)}: DRAM traffic as counted, scaled to the step; and the seconds of empty blocks"""
+    """{kernel: seconds} of what is not a matrix product: DRAM traffic as counted, scaled to the step; seconds of empty blocks"""
     out, empty = {}, 0
     for r in counts:
         name = r["kernel"]
-        if name not in ELEMENTWISE:
+        if "_mma_" in name:                           # attention(), by its instructions
             continue
-        times, by = ELEMENTWISE[name]
-        scale = {"tokens": TOKENS / float(r["tokens"]), "logits": TOKENS * V / float(r["tokens"]) / float(r["vocab"]),
-                 "parameters": parameters() / float(r["parameters"])}[by] * times / float(r["launches"])
-        gb = (float(r["missed"]) + float(r["evicted"])) * scale / 1e9
-        launches = times * (1 if by == "parameters" else TOKENS / MICRO)
-        out[name] = (gb / card["dram"] / DRAM_OF_PEAK + launches * LAUNCH_US * 1e-6, gb)
+        if name not in GROWTH:
+            sys.exit("error: dev/predict.py: got a kernel %s in dev/counts.tsv, wanted a row of it in GROWTH" % name)
+        times, by = GROWTH[name]
+        scale = times * {"tokens": TOKENS / float(r["tokens"]), "logits": TOKENS * V / float(r["tokens"]) / float(r["vocab"]),
+                         "parameters": parameters() / float(r["parameters"])}[by]
+        launches = times * float(r["launches"]) * (1 if by == "parameters" else TOKENS / MICRO)
+        out[name] = (float(r["missed"]) + float(r["evicted"])) * scale / 1e9 / card["dram"] / DRAM_OF_PEAK + launches * LAUNCH_US * 1e-6
         empty += float(r["empty"]) * scale * EMPTY_BLOCK_NS * 1e-9
     return out, empty
 
@@ -110,8 +112,10 @@ def predict(card, budgets, counts):
         seconds, bound = attention(card, kernel, budgets)
         parts.append(("attention " + kernel, seconds * 1e3, bound))
     each, empty = elementwise(card, counts)
-    for name, (seconds, _) in each.items():
-        parts.append((name.replace("_kernel", "").replace("_", " "), seconds * 1e3, "DRAM"))
+    large = [name for name in each if not name.startswith(SMALL)]
+    for name in large:
+        parts.append((name.replace("_kernel", "").replace("_", " "), each[name] * 1e3, "DRAM"))
+    parts.append(("sorts, sums and the like", sum(s for name, s in each.items() if name not in large) * 1e3, "DRAM"))
     parts.append(("empty blocks", empty * 1e3, "launch"))
     return parts
 

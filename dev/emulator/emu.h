@@ -171,7 +171,7 @@ inline bool fault(const char* name) { // nogpu, or oom of oom:2048
     return strncmp(settings.fault, name, n) == 0 && (!settings.fault[n] || settings.fault[n] == ':');
 }
 inline void segv(int, siginfo_t*, void*);
-COUNT(void counts_start(const char*, const char*, const char*);)
+COUNT(void counts_start(const char*, const char*, const char*, const char*);)
 inline void init() {
     static bool done = false;
     if (done) { return; }
@@ -191,7 +191,7 @@ inline void init() {
         sigaction(SIGSEGV, &sa, nullptr); sigaction(SIGBUS, &sa, nullptr);
     }
     if (*env("EMU_WAITS")) { atexit([] { fprintf(stderr, "emulated: the host waited %ld times\n", counts.waits); }); }
-    COUNT(if (*env("EMU_COUNTS")) { counts_start(env("EMU_COUNTS"), env("EMU_L2"), env("EMU_RESIDENT")); })
+    COUNT(if (*env("EMU_COUNTS")) { counts_start(env("EMU_COUNTS"), env("EMU_L2"), env("EMU_RESIDENT"), env("EMU_COUNTS_BETWEEN")); })
     TSAN(host.tsan = __tsan_get_current_fiber();)
 }
 

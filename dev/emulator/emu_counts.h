@@ -13,6 +13,7 @@ With EMU_COUNTS=FILE in the environment the program writes a table at its end, a
     conflicts                    extra cycles of plain accesses to shared memory: lanes of a warp that want different words
                                  of one bank at once. Accesses of a thread to neighbouring words are taken as one
     ldmatrix                     the same for ldmatrix
+With EMU_COUNTS_BETWEEN=KERNEL counting begins after its first launch and ends with its second: one training step.
 The n-th access of a warp's lanes at one place of the program is taken to be one instruction, which holds where its loops run
 equally often in all lanes. Not counted: registers that spill, caches other than L2, the products of cublasLt.
 */
@@ -50,9 +51,11 @@ struct Counting {
     std::vector<Last> last;                                      // of each thread
     char *lo = nullptr, *hi = nullptr;                           // the allocation touched last
     uint64_t ldmatrix_before = 0;
+    std::string between; int met = 0;                            // the kernel that begins and ends the count; how often launched
 };
 inline Counting& counting = *new Counting;
 inline bool counting_on;                             // apart from it: asked before constructors have run
+inline bool counting_active = true;                  // between the two launches, if EMU_COUNTS_BETWEEN is given
 inline bool counting_busy;                           // the standard library's containers below are instrumented too
 struct Busy {
     RT Busy() { counting_busy = true; }
@@ -150,7 +153,7 @@ RT inline uint64_t conflicts_of(const Access1& a) {
     return extra;
 }
 RT inline void count_access(const void* p, unsigned size, bool write, const void* place) {
-    if (!counting_on || counting_busy || now == &host || !block) { return; }
+    if (!counting_on || !counting_active || counting_busy || now == &host || !block) { return; }
     if ((char*)p >= now->stack && (char*)p < now->stack + settings.stack) { return; } // a thread's own variables
     Busy busy;
     Counting& c = counting;
@@ -169,13 +172,18 @@ RT inline void count_launch(const char* name) { // "(attention_forward_kernel<A,
     Counting& c = counting;
     std::string plain(name + (*name == '('));
     plain = plain.substr(0, plain.find('<'));
+    if (!c.between.empty()) {
+        counting_active = c.met == 1;
+        c.met += plain == c.between;
+        if (!counting_active) { return; }
+    }
     c.k = &c.kernels[plain];
     c.k->launches++;
     c.lo = c.hi = nullptr;
     c.ldmatrix_before = counts.conflicts;
 }
 RT inline void count_block_begin() {
-    if (!counting_on) { return; }
+    if (!counting_on || !counting_active) { return; }
     Busy busy;
     Counting& c = counting;
     c.touched = false;
@@ -185,7 +193,7 @@ RT inline void count_block_begin() {
     c.shared.clear();
 }
 RT inline void count_block_end() {
-    if (!counting_on) { return; }
+    if (!counting_on || !counting_active) { return; }
     Busy busy;
     Counting& c = counting;
     c.k->blocks++;
@@ -195,16 +203,17 @@ RT inline void count_block_end() {
     l2_run(c.most_resident - 1);
 }
 RT inline void count_launch_end() {
-    if (!counting_on) { return; }
+    if (!counting_on || !counting_active) { return; }
     Busy busy;
     Counting& c = counting;
     l2_run(0);
     c.k->ldmatrix += counts.conflicts - c.ldmatrix_before;
 }
 inline const char* counts_file;
-RT inline void counts_start(const char* file, const char* l2, const char* resident) {
+RT inline void counts_start(const char* file, const char* l2, const char* resident, const char* between) {
     counts_file = file;
     counting_on = true;
+    counting.between = between;
     counting.l2.capacity = (*l2 ? strtoull(l2, nullptr, 10) : 40 << 10) * 1024 / LINE;
     counting.most_resident = *resident ? strtoull(resident, nullptr, 10) : 108;
     if (!counting.l2.capacity || !counting.most_resident) { fail("EMU_L2 and EMU_RESIDENT: wanted KiB and blocks, above 0"); }

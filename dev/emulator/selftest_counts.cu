@@ -70,6 +70,13 @@ int main() {
     check("L2: bytes missed, large", kernels["twice"].missed, 128 << 10);
     LAUNCH(async_reads, dim3(1), dim3(32), 512, b);
     check("cp.async: bytes read", kernels["async_reads"].read, 256);
+    emu::counting.between = "copies";                // from after its first launch to its second
+    for (int i = 0; i < 3; i++) {
+        LAUNCH(vector_copies, dim3(1), dim3(32), 0, a, b);
+        LAUNCH(copies, dim3(8), dim3(32), 0, a, b, 128);
+    }
+    check("between: vector copies", kernels["vector_copies"].launches, 2);
+    check("between: copies", kernels["copies"].launches, 2);
     printf("%d passed, %d failed\n", passed, failed);
     return failed != 0;
 }
