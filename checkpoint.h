@@ -184,9 +184,10 @@ static Arch checkpoint_arch(const std::string& dir, std::string* tokenizer) {
     std::string where, attn = "softmax";
     const Json j = checkpoint_config(dir, &where, tokenizer), *mine = j.get("train_sink");
     Arch c = mine ? arch_of_checkpoint(j, *mine, where, &attn, tokenizer) : arch_import(j, where, &attn);
-    if (!mine && !c.tied) { // transformers ties the head of a file that has none
+    if (!mine) { // transformers ties the head of a file that has none; OPT-350m's is the embedding times a matrix
         Weights files = checkpoint_weights(dir);
-        c.tied = !import_source(*family_of(j), c, files, "lm_head.weight").w;
+        const bool projected = files.find("model.decoder.project_out.weight");
+        c.tied = !projected && (c.tied || !import_source(*family_of(j), c, files, "lm_head.weight").w);
         weights_close(&files);
     }
     arch_settle(&c, where);

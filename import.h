@@ -314,7 +314,7 @@ static void more_falcon(Import* in) {
     const bool grouped = in->number("new_decoder_architecture", 0) != 0, multi = in->number("multi_query", 1) != 0;
     const int kv = in->number("num_kv_heads", in->number("n_head_kv", in->c.NH));
     in->c.KV = grouped ? kv : multi ? 1 : in->c.NH;
-    in->c.parallel = grouped || in->number("parallel_attn", 1) != 0;
+    in->c.parallel = in->number("parallel_attn", 1) != 0 || grouped;
     in->number("num_ln_in_parallel_attn", 0);    // the names of the norms say it
     in->c.qkv_bias = in->c.out_bias = in->c.ffn_bias = in->number("bias", 0) != 0;
     import_wanted(in, "alibi=false");            // there the positions are divided by the root of the head size
