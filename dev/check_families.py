@@ -2,6 +2,7 @@
 saved by transformers and probed by ./train_sink: loss, alpha_1..10 of every head, norms of h, k and v. Then each config is
 changed where it must not be taken in silence: an unknown activation, an unknown rope type, a key nobody knows.
 
+    python3 dev/check_families.py --save DIR             a dozen smaller ones with their answers: test/families
     python3 dev/check_families.py BINARY [NAME..]        BINARY-softcap and BINARY-alibi, beside it, are the builds
                                                          ATTN=softcap and PE=alibi (needs torch, transformers, numpy)
 """
@@ -120,7 +121,35 @@ def check(name, binary):
         return bad
 
 
+def save(out):
+    """small models, their tokens and transformers' answers, for test/test_families.cpp"""
+    small = dict(vocab_size=29, hidden_size=16, intermediate_size=12, n_embd=16, n_layer=2, num_hidden_layers=2, num_layers=2, ffn_dim=12,
+                 word_embed_proj_dim=16, n_inner=12)
+    names = ("llama_llama3 llama_yarn mistral smollm3 qwen2 qwen3 gemma gemma3 olmo2 phi3 stablelm gpt2 gpt_neo opt gpt_neox phi "
+             "falcon_7b falcon_40b").split()
+    tokens = np.random.default_rng(1).integers(0, 29, (N + 1) * T + 1)
+    ids = torch.tensor(np.stack([tokens[i * T:i * T + T + 1] for i in range(N)]))
+    os.makedirs(os.path.join(out, "tokens"), exist_ok=True)
+    shards(os.path.join(out, "tokens"), tokens)
+    for name in names:
+        kind, arguments, _ = CASES[name]
+        arguments = {k: small.get(k, v) for k, v in arguments.items()}
+        arguments.update({k: small[k] for k in ("n_inner",) if name == "gpt2"})
+        arguments.update(dict(hidden_size=32) if name in ("gpt_neox", "stablelm") else {})    # a quarter of a head turns
+        arguments.update(dict(attention_types=[[["global", "local"], 1]]) if name == "gpt_neo" else {})
+        model = make(kind(**arguments))
+        loss, alpha, first, rest = reference(model, ids)
+        model.save_pretrained(os.path.join(out, name))
+        extra = os.path.join(out, name, "generation_config.json")
+        if os.path.exists(extra):
+            os.remove(extra)
+        answer = {"loss": loss, "alpha": alpha.round(8).reshape(-1).tolist(), "h_norm_first": first, "h_norm_rest": rest}
+        json.dump(answer, open(os.path.join(out, name, "answer.json"), "w"))
+
+
 if __name__ == "__main__":
+    if sys.argv[1] == "--save":
+        sys.exit(save(sys.argv[2]))
     torch.set_num_threads(1)
     tf.logging.set_verbosity_error()
     binary, failed = sys.argv[1], 0

@@ -1,0 +1,82 @@
+/*
+test_families.cpp -- models of other families, as transformers saved them: loss, attention to the first ten tokens and the
+norms of the stream must be what transformers computed (dev/check_families.py --save). And their configs, changed so that the
+model would compute something else, must be refused by name.
+*/
+#include "check.h"
+
+static const char* const TRAIN_SINK = "build/cpu/train_sink";
+static const std::string FAMILIES = "test/families/", SCRATCH = "build/test/families/";
+
+static Json json_of_file(const std::string& path) {
+    const std::string text = file_read(path);
+    Json j;
+    std::string error;
+    CHECK(json_parse(text.data(), text.size(), &j, &error), "%s: %s", path.c_str(), error.c_str());
+    return j;
+}
+static std::vector<double> numbers(const Json& j, std::vector<double> out = {}) { // all of them, in order
+    if (j.type == Json::NUMBER) { out.push_back(j.number); }
+    for (auto& item : j.items) { out = numbers(item, out); }
+    return out;
+}
+
+static Ran probe(const std::string& dir, const std::string& json) {
+    return check_run(std::string("OMP_NUM_THREADS=1 ") + TRAIN_SINK + " probe " + dir + " -d " + FAMILIES
+                     + "tokens --probe-len 33 --probe-seqs 4 --per-sequence --json " + json);
+}
+
+static void same(const std::string& what, const std::vector<double>& got, const std::vector<double>& want, double relative) {
+    if (!CHECK(got.size() == want.size() && !want.empty(), "%s: got %zu numbers, wanted %zu", what.c_str(), got.size(), want.size())) { return; }
+    double worst = 0;
+    for (size_t i = 0; i < want.size(); i++) {
+        worst = std::max(worst, fabs(got[i] - want[i]) / (relative ? fabs(want[i]) : 1));
+    }
+    CHECK(worst < 2e-5, "%s: %.2g away", what.c_str(), worst);
+}
+
+static void family_check(const std::string& name) {
+    const std::string out = SCRATCH + name + ".json";
+    const Ran r = probe(FAMILIES + name, out);
+    if (!CHECK(r.code == 0, "%s: exit %d, %s", name.c_str(), r.code, r.err.c_str())) { return; }
+    const Json ours = json_of_file(out), theirs = json_of_file(FAMILIES + name + "/answer.json");
+    check_near(ours.get("probe_loss")->number, theirs.get("loss")->number, 2e-5, "%s: loss", name.c_str());
+    same(name + ": alpha", numbers(*ours.get("alpha")), numbers(*theirs.get("alpha")), 0);
+    std::vector<double> first = numbers(*ours.get("h_norm_first")), rest = numbers(*ours.get("h_norm_rest"));
+    first.pop_back();                            // transformers keeps the last one after the final norm only
+    rest.pop_back();
+    same(name + ": h first", first, numbers(*theirs.get("h_norm_first")), 1);
+    same(name + ": h rest", rest, numbers(*theirs.get("h_norm_rest")), 1);
+}
+
+// the config with one more key, before all others, or with `from` replaced
+static void refused(const std::string& name, const std::string& from, const std::string& to, const std::string& says) {
+    const std::string dir = SCRATCH + name + "-changed";
+    check_run("rm -rf " + dir + " && cp -r " + FAMILIES + name + " " + dir);
+    std::string config = file_read(dir + "/config.json");
+    const size_t at = config.find(from);
+    if (!CHECK(at != std::string::npos, "%s: its config has no %s", name.c_str(), from.c_str())) { return; }
+    config.replace(at, from.size(), to);
+    file_write(dir + "/config.json", config);
+    const Ran r = probe(dir, SCRATCH + "refused.json");
+    CHECK(r.code == EXIT_USER && r.err.find(says) != std::string::npos, "%s with %s: exit %d, wanted '%s', got %s", name.c_str(),
+          to.c_str(), r.code, says.c_str(), r.err.c_str());
+}
+
+int main() {
+    make_dirs(SCRATCH);
+    for (auto& name : dir_list(FAMILIES)) { if (name != "tokens") { family_check(name); } }
+    for (auto& name : dir_list(FAMILIES)) {
+        if (name != "tokens") { refused(name, "{", "{\"residual_multiplier_x\": 2.0,", "residual_multiplier_x"); }
+    }
+    refused("llama_llama3", "\"rope_type\": \"llama3\"", "\"rope_type\": \"dynamic\"", "rope_type is 'dynamic'");
+    refused("llama_llama3", "\"silu\"", "\"quick_gelu\"", "hidden_act is \"quick_gelu\"");
+    refused("llama_llama3", "\"hidden_size\": 16", "\"hidden_size\": 16.5", "wanted a whole number");
+    refused("llama_llama3", "\"hidden_size\": 16", "\"hidden_size\": \"16\"", "wanted a number");
+    refused("gpt2", "\"scale_attn_weights\": true", "\"scale_attn_weights\": false", "scale_attn_weights");
+    refused("gpt2", "\"gelu_new\"", "\"gelu_fastest\"", "activation_function");
+    refused("falcon_7b", "\"alibi\": false", "\"alibi\": true", "alibi is true");
+    refused("qwen3", "\"qwen3\"", "\"qwen9\"", "model_type is \"qwen9\"");
+    refused("gpt_neox", "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 1", "holds the tensor");
+    return check_done();
+}
