@@ -33,7 +33,7 @@ ifeq ($(filter help clean size,$(MAKECMDGOALS)),)
 not_one = $(filter-out 1,$(words $($(1))))$(filter-out $($(1)_ALL),$($(1)))
 one_of  = $(if $(not_one),$(error $(1)=$($(1)) is unknown; choose one of: $($(1)_ALL)))
 $(foreach s,$(SWITCHES),$(call one_of,$(s)))
-typed   := $(foreach o,$(MAKEOVERRIDES),$(firstword $(subst =, ,$(o))))
+typed   := $(foreach o,$(subst \ ,-,$(MAKEOVERRIDES)),$(firstword $(subst =, ,$(o))))
 strange := $(filter-out $(KNOWN),$(typed))
 $(if $(strange),$(error unknown switch $(strange); known are: $(KNOWN)))
 # one of a set a|b|c: (a name and |) any number of times, this name, (| and a name) any number of times

@@ -16,7 +16,7 @@ struct Preset { const char* name; long L, C, NH, F, V, T, B; };
 static const Preset PRESET_ROWS[] = { PRESETS(X) };
 #undef X
 
-// Every flag is one row: commands that take it (t train, p probe, g generate, k tokenize, b bench; T: train, and what goes on
+// Every flag is one row: commands that take it (t train, p probe, g generate, k tokenize, b bench, c check; T: train, and what goes on
 // with --resume has to keep it), type, name, short letter, default, the smallest and largest number it may be given, help.
 // The struct, the parser, its checks, --help and the config line of the log are made from the rows.
 #define MOST 1e15                                        // no count is larger, and a double holds it exactly
@@ -57,7 +57,7 @@ typedef std::string str;
     X("tp",   str,    probe_len,       0,   "64",       0, 0,       "T of the sink metrics; probe takes a list") \
     X("tp",   long,   probe_seqs,      0,   100,        1, 1<<20,   "sequences of the sink metrics") \
     X("tp",   str,    eps,             0,   "0.3",      0, 0,       "threshold of Sink_k, or a list") \
-    X("Tpgb", long,   seed,            0,   1,          0, MOST,    "of the initial weights, the order of the data and the samples") \
+    X("Tpgbc", long,  seed,            0,   1,          0, MOST,    "of the initial weights, the order of the data and the samples") \
     X("tk",   str,    out,             'o', "",         0, 0,       "of the run (empty: the next runs/NNNN-<switches>) or shards") \
     X("t",    bool,   resume,          0,   false,      0, 0,       "go on from the newest checkpoint in --out, if there is one") \
     X("t",    double, stop_after,      0,   0.0,        0, MANY,    "minutes after which to save and stop (0: never)") \
@@ -93,13 +93,16 @@ static const struct { const char *name; char letter; const char *words, *help; }
     { "generate", 'g', "CHECKPOINT", "write text with a checkpoint" },
     { "tokenize", 'k', "FILE...",    "text (.txt .jsonl .jsonl.zst .jsonl.gz, - standard input) to shards in --out" },
     { "bench",    'b', "",           "time training steps on random tokens" },
+    { "check",    'c', "",           "compare the gradients of this build with the slopes of its loss" },
 };
 enum FlagKind { FLAG_LONG, FLAG_DOUBLE, FLAG_STR, FLAG_BOOL, FLAG_ARCH };
 struct FlagRow {
     const char* cmds; std::string name; char letter; const char* help;
     double low, high; FlagKind kind; void* value; bool* given;
     ArchRow arch;                                // of a row of ARCH
-    bool of(char command) const { return strchr(cmds, command) || (command == 't' && fixed()); }
+    bool of(char command) const { // a model's flags are those of check, too
+        return strchr(cmds, command) || (command == 't' && fixed()) || (command == 'c' && kind == FLAG_ARCH);
+    }
     bool fixed() const { return strchr(cmds, 'T'); }
 };
 static FlagKind flag_kind(const long&) { return FLAG_LONG; }

@@ -499,11 +499,9 @@ inline void tokenizer_finish(const TokenizerFile& f, Tokenizer* t, const Vocab& 
     }
     t->raw = t->text;
     t->slots.assign(table_size(t->vocab_size), -1);
-    bool byte_decoder = false;
-    for (auto& s : t->decoder) { byte_decoder = byte_decoder || s.kind == DECODE_BYTES; }
     t->cut_at_blocks = !t->byte_level;
     std::string bytes;
-    for (auto& r : t->raw) { if ((t->byte_level || byte_decoder) && byte_level_to_raw(r, &bytes)) { r = bytes; } }
+    for (auto& r : t->raw) { if (t->byte_level && byte_level_to_raw(r, &bytes)) { r = bytes; } }
     for (auto& v : vocab) {
         // pieces are bytes: they never equal this one
         if (t->byte_level && !byte_level_to_raw(v.first, &bytes)) { continue; }
@@ -642,6 +640,7 @@ inline void tokenizer_load_json(const TokenizerFile& f, Tokenizer* t, Vocab* voc
     if (const Json* added = j.get("added_tokens")) {
         for (auto& a : added->items) {
             if (a.type != Json::OBJECT) { refuse(f, "added_tokens: wanted objects"); }
+            if (a.get("id")) { json_int(f, a, "id"); }   // not believed (see tokenizer_add), but a number it must be
             std::string content = json_need(f, a, "content", Json::STRING).string;
             if (json_true(a, "single_word")) { refuse(f, "added token " + content + ": single_word is not supported"); }
             if (content.empty()) { continue; }
@@ -1154,10 +1153,11 @@ inline int fallback_byte(const std::string& s) {
 inline void decode_step(const Step& step, std::vector<std::string>* tokens) {
     std::vector<std::string>& v = *tokens;
     if (step.kind == DECODE_REPLACE) { for (auto& s : v) { replace_all(&s, step.from, step.to); } }
-    else if (step.kind == DECODE_FUSE || step.kind == DECODE_BYTES) { // DECODE_BYTES: the tokens are bytes already
-        std::string all;
-        for (auto& s : v) { all += s; }
-        if (step.kind == DECODE_BYTES) { utf8_repair(&all); }
+    else if (step.kind == DECODE_FUSE || step.kind == DECODE_BYTES) {
+        std::string all, bytes;
+        const bool decode = step.kind == DECODE_BYTES;   // a token with other characters than its alphabet stays as it is
+        for (auto& s : v) { all += decode && byte_level_to_raw(s, &bytes) ? bytes : s; }
+        if (decode) { utf8_repair(&all); }
         v.assign(1, all);
     }
     else if (step.kind == DECODE_FALLBACK) {
@@ -1201,13 +1201,12 @@ inline std::string tokenizer_decode(const Tokenizer& t, const int* ids, size_t n
         }
         return out;
     }
-    bool bytes = !t.decoder.empty() && t.decoder[0].kind == DECODE_BYTES;
     std::vector<std::string> v;
     for (size_t i = 0; i < n; i++) {
         if (ids[i] < 0 || ids[i] >= t.vocab_size || t.text[ids[i]].empty() || (skip_special && t.special[ids[i]])) {
             continue;
         }
-        v.push_back(bytes ? t.raw[ids[i]] : t.text[ids[i]]);
+        v.push_back(t.text[ids[i]]);
     }
     for (auto& step : t.decoder) { decode_step(step, &v); }
     for (size_t i = 0; i < v.size(); i++) { out += t.decoder.empty() && i ? " " + v[i] : v[i]; }

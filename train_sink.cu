@@ -1476,6 +1476,7 @@ static int train(const Flags& flags) {
 #include "probe.h"
 #include "text/tokenize.h"
 #include "bench.h"
+#include "gradients.h"
 
 // ============================================================================
 // 11 main
@@ -1496,7 +1497,7 @@ int main(int argc, char** argv) {
     const Flags f = flags_parse(argc, argv, &command);
     if (!f.words.empty() && !strchr("pgk", command)) {
         die(EXIT_USER, "got '" + f.words[0]
-            + "', wanted a command (train, probe, generate, tokenize, bench) or a --flag", command_meant(f.words[0]));
+            + "', wanted a command (train, probe, generate, tokenize, bench, check) or a --flag", command_meant(f.words[0]));
     }
     if (command != 'k') { ops::device_start(); }         // no GPU, an old one, an old driver: said before anything else is done
     switch (command) {
@@ -1504,6 +1505,7 @@ int main(int argc, char** argv) {
         case 'g': return generate_text(f);
         case 'k': return tokenize(f);
         case 'b': return bench(f);
+        case 'c': return check_gradients(f);
         default:  return train(f);
     }
 }

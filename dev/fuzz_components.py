@@ -43,6 +43,9 @@ for b in ('Removed', 'Isolated', 'MergedWithPrevious', 'MergedWithNext', 'Contig
     for inv in (False, True):
         pre(f'string {b} {inv}', split(dict(String='e'), b, inv), bytelevel)
 case('no split', level, lambda j: j.update(pre_tokenizer=bytelevel))
+case('no pre_tokenizer, decoder of bytes', level, lambda j: j.update(pre_tokenizer=None))
+case('metaspace, decoder of bytes', level, lambda j: j.update(pre_tokenizer=dict(type='Metaspace', replacement=block, prepend_scheme='always', split=True)))
+case('replace, then decoder of bytes', level, lambda j: j.update(decoder=dict(type='Sequence', decoders=[dict(type='Replace', pattern=dict(String='t'), content='u'), dict(bytelevel)])))
 case('NFC', level, lambda j: j.update(normalizer=dict(type='NFC')))
 for scheme in ('always', 'first', 'never'):
     for cut in (True, False):

@@ -316,6 +316,10 @@ int main() {
     CHECK(help.code == 0 && help.says("--steps") && help.says("ATTN=softmax") && help2.code == 0 && help2.says("--dump-heads") && !help2.says("--steps"), "--help");
     const Ran alone = train_sink("");
     CHECK(alone.code == 0 && alone.says("try:") && alone.says("--beta2 0.99") && !file_exists(dir + "/runs"), "./train_sink alone: %d %s", alone.code, alone.out.c_str());
+    for (const char* args : { "check", "check --seed 3 --qkv-bias 1 --out-bias 1 --ffn-bias 1 --norm-kind ln --tied 1 --parallel 1 --window 3" }) {
+        const Ran c = train_sink(args);
+        CHECK(c.code == 0 && c.says("are the slopes of the loss") && c.says("model.layers.1.self_attn.q_proj.weight") && !c.says("WRONG"), "%s: %d %s %s", args, c.code, c.out.c_str(), c.err.c_str());
+    }
     test_flags();
     test_ranges();
     test_resume();

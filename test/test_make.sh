@@ -79,6 +79,7 @@ refused "BACKEND=tpu is unknown; choose one of:" BACKEND=tpu
 refused "PRECISION=fp8 is unknown; choose one of:" PRECISION=fp8
 refused "unknown switch ATN; known are: ATTN BIAS PE NORM FFN COMBINE" ATN=sigmoid
 refused "unknown switch attn" attn=sigmoid
+out=$(make --no-print-directory check BACKEND=cpu "OPTIMIZE=-O2 -march=x86-64" 2>&1); ok $? "a value with blanks and =: $out"
 refused "unknown switch steps" steps=10
 sed -n 's/^ *X_CONFLICT(ATTN=\([a-z0-9_|]*\) *BIAS=\([a-z0-9_|]*\) *,.*/\1 \2/p' attention_variants.cuh |
     while read -r attns biases; do

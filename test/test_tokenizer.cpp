@@ -284,6 +284,14 @@ static void test_components() {
     CHECK(show(tokenizer_encode(tokenizer_load(put("t.json", two)), "abb", false)) == " 0 3",
         "a merge written twice has its last rank");
 }
+// without a byte-level pre_tokenizer, pieces are text and are looked up as text; the decoder alone knows of bytes
+static void test_byte_decoder() {
+    const std::string vocab = "{\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0, \"\u0120\": 1, \"\u0120a\": 2, \"\u00e9\": 3, \"<|endoftext|>\": 4}, \"merges\": [\"\u0120 a\"]}";
+    const Tokenizer t = tokenizer_load(put("t.json", vocab + ", \"decoder\": {\"type\": \"ByteLevel\"}}"));
+    CHECK(show(tokenizer_encode(t, "\u0120aa\u00e9", false)) == " 2 0 3", "a decoder of bytes without a splitter of bytes: %s", show(tokenizer_encode(t, "\u0120aa\u00e9", false)).c_str());
+    const int ids[] = { 2, 0, 3 };
+    CHECK(tokenizer_decode(t, ids, 3, true) == " aa\xEF\xBF\xBD", "it decodes to bytes: %s", tokenizer_decode(t, ids, 3, true).c_str());
+}
 static void test_refused() {
     struct { std::string file; const char* says; } cases[] = {
         { "", "wanted a JSON value" }, { "{", "byte 2" }, { "[]", "wanted an object" },
@@ -327,6 +335,9 @@ static void test_refused() {
         { with(", \"post_processor\": {\"type\": \"TemplateProcessing\", \"single\": [{\"SpecialToken\": {\"id\": \"x\"}}], \"special_tokens\": {}}"), "undefined token x" },
         { with(", \"post_processor\": {\"type\": \"TemplateProcessing\", \"single\": [{\"SpecialToken\": {\"id\": \"x\"}}], \"special_tokens\": {\"x\": {\"ids\": [500]}}}"), "id 500 is not in the vocabulary" },
         { with(", \"added_tokens\": [{\"content\": \"x\", \"single_word\": true}]"), "single_word" },
+            { with(", \"added_tokens\": [{\"content\": \"x\", \"id\": -5}]"), "got -5 for id, wanted a whole number" },
+            { with(", \"added_tokens\": [{\"content\": \"x\", \"id\": 1099511627776}]"), "for id, wanted a whole number" },
+            { "{\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0, \"a\": 1}, \"merges\": []}}", "stands twice" },
             { with(", \"added_tokens\": [5]"), "wanted objects" }, { with(", \"added_tokens\": [{}]"),
             "got no content" },
         { std::string(1000, '['), "nested more than" },
@@ -357,6 +368,7 @@ int main(int argc, char** argv) {
     test_pair();
     test_split();
     test_components();
+    test_byte_decoder();
     test_refused();
     remove_tree(dir);
     return check_done();
