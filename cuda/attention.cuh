@@ -594,13 +594,15 @@ DEVICE void weight_ds(float& x, float& y, const TileScore<A, Pe>& score, float r
 }
 // dq_t = sum_j scale ds_tj k_j: 32 queries a warp where the registers allow, so that a key read from shared memory
 // serves two products
-template <int HS> struct DqTile {
-    enum { MT = HS > 96 ? 1 : 2, BQ = 64 * MT, BK = 32, SMEM = (2 * BQ + 4 * BK) * HS * 2 };
+template <int HS, bool MANY = false> struct DqTile {                            // MANY: a row mathematics of many registers
+    enum { MT = HS > 96 || MANY ? 1 : 2, BQ = 64 * MT, BK = 32, SMEM = (2 * BQ + 4 * BK) * HS * 2 };
 };
+template <class A, class Pe> constexpr bool many_registers = A::Z == Z_PNORM && Pe::score_bias;
 template <class A, class Bi, class Pe, int HS> __global__ void __launch_bounds__(128)
 attention_dq_mma_kernel(bf16* dqkv, const bf16* dout, RowStats r, const bf16* qkv, const bf16* kstar, const acc* turns,
                         AttnShape s) {
-    constexpr int MT = DqTile<HS>::MT, BQ = DqTile<HS>::BQ, BK = DqTile<HS>::BK;
+    typedef DqTile<HS, many_registers<A, Pe>> Tile;
+    constexpr int MT = Tile::MT, BQ = Tile::BQ, BK = Tile::BK;
     bf16 *sq = dynamic_smem<bf16>(), *sd = sq + BQ * HS, *sk = sd + BQ * HS, *sv = sk + 2 * BK * HS;
     const int tiles = CEIL_DIV(s.T, BQ), bh = blockIdx.x / tiles, t0 = (tiles - 1 - blockIdx.x % tiles) * BQ;
     const int b = bh / s.NH, h = bh % s.NH, g = h / (s.NH / s.KV), W = attn_row(s);
@@ -746,7 +748,7 @@ void attention_forward_mma(bf16* out, acc* stat, const bf16* qkv, const bf16* ks
 template <class A, class Bi, class Pe, int HS>
 void attention_dqkv_mma(bf16* dqkv, const bf16* dout, RowStats r, const bf16* qkv, const bf16* kstar, const acc* turns,
                         const AttnShape& s) {
-    typedef DqTile<HS> Queries;
+    typedef DqTile<HS, many_registers<A, Pe>> Queries;
     typedef DkvTile<HS> Keys;
     static_assert((int)Queries::SMEM <= SMEM_MOST && (int)Keys::SMEM <= SMEM_MOST, "as above");
     constexpr int first = HS > 128 ? DK : DK | DV;
