@@ -32,10 +32,9 @@ SAME(embed_forward); SAME(embed_backward); SAME(norm_forward); SAME(norm_backwar
 SAME(qk_norm_forward); SAME(qk_norm_backward); SAME(gate_forward); SAME(gate_backward);
 SAME(rope); SAME(phi_elu1_forward); SAME(phi_elu1_backward); SAME(qk_gather); SAME(qk_scatter);
 SAME(heads_forward); SAME(heads_backward); SAME(ffn_forward); SAME(ffn_backward); SAME(classifier);
-SAME(square_norm); SAME(adamw_update); SAME(sgd_update); SAME(row_norms); SAME(magnitudes);
+SAME(square_norm); SAME(adamw_update); SAME(sgd_update); // not the metrics: on the CPU they take any type
 SAME(attention_forward<Attn_softmax, Bias_kv, Pe_alibi>);
 SAME(attention_backward<Attn_softmax, Bias_kv, Pe_alibi>);
-SAME(attention_metrics<Attn_softmax, Bias_kv, Pe_alibi>);
 
 // ----------------------------------------------------------------------------
 // tensors that exist twice
