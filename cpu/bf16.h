@@ -1,6 +1,7 @@
 /*
-bf16.h -- bfloat16 on the CPU: the upper half of a float. Two bytes are kept; every sum is made in float and rounded once
-when it is stored. The bits are those of CUDA's __nv_bfloat16, its rounding that of __float2bfloat16_rn.
+bf16.h -- bfloat16 on the CPU: the upper half of a float. Two bytes are kept; every sum is made in
+float and rounded once when it is stored. The bits are those of CUDA's __nv_bfloat16, its rounding that
+of __float2bfloat16_rn.
 */
 #ifndef CPU_BF16_H
 #define CPU_BF16_H

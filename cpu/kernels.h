@@ -1,9 +1,11 @@
 /*
-kernels.h -- the innermost loops of the matrix product, one for each kind of processor. All have the same parameters and
-are in every binary; product.h asks at run time which of them the processor and the system allow.
+kernels.h -- the innermost loops of the matrix product, one for each kind of processor. All have the
+same parameters and are in every binary; product.h asks at run time which of them the processor and the
+system allow.
 
-A kernel makes one tile of C, at most `rows` x 32, a sum over k of outer products that never leaves the registers until
-the last k. What it reads comes in lanes of 32 bits: a lane is one float, or two bf16 that follow each other in k.
+A kernel makes one tile of C, at most `rows` x 32, a sum over k of outer products that never leaves the
+registers until the last k. What it reads comes in lanes of 32 bits: a lane is one float, or two bf16
+that follow each other in k.
 
     a      lane l of row i of A stands at (char*)a + i*row + l*step
     b      two panels of 16 columns of B, `panel` lanes apart; lane l of column j of a panel is b[l*16 + j]
@@ -15,7 +17,8 @@ the last k. What it reads comes in lanes of 32 bits: a lane is one float, or two
 #include <string.h>
 #include <algorithm>
 #include "bf16.h"
-// nvcc's front end does not know the vector instructions; what it compiles uses the kernel of any machine
+// nvcc's front end does not know the vector instructions; what it compiles uses the kernel of any
+// machine
 #if defined __x86_64__ && !defined __CUDACC__
 #define HAVE_X86_KERNELS 1
 #include <cpuid.h>
@@ -35,12 +38,14 @@ enum { PANEL = 16, TILE_COLS = 2 * PANEL };
 struct TileA { const char* at; long row, step; };
 struct TileB { const lane* at; long panel; };
 typedef void TileKernel(float* c, long ldc, int rows, int cols, TileA a, TileB b, long lanes, bool add);
-// to (16, 16) lanes, rows to_row lanes apart, = from (16, 16) transposed, its rows from_row bytes apart
+// to (16, 16) lanes, rows to_row lanes apart, = from (16, 16) transposed, its rows from_row bytes
+// apart
 typedef void Transpose(lane* to, long to_row, const char* from, long from_row);
-// to (16, 16) lanes = pairs of bf16, of rows 2l and 2l + 1 of from (32, 16), rows from_row bytes apart
+// to (16, 16) lanes = pairs of bf16, of rows 2l and 2l + 1 of from (32, 16), rows from_row bytes
+// apart
 typedef void Pairs(lane* to, const char* from, long from_row);
-// out (rows, cols) bf16 = sum [+ x (rows, cols)] [+ y (cols)], rounded once. Rows of out and x are ld apart, those of
-// sum ld_sum; x, y may be NULL
+// out (rows, cols) bf16 = sum [+ x (rows, cols)] [+ y (cols)], rounded once. Rows of out and x are
+// ld apart, those of sum ld_sum; x, y may be NULL
 typedef void Round(bf16* out, long ld, const float* sum, long ld_sum, const bf16* x, const bf16* y, int rows, int cols);
 
 // ----------------------------------------------------------------------------
@@ -67,7 +72,8 @@ void any_block(float* c, long ldc, TileA a, const lane* b, long lanes, bool add)
     }
 }
 
-// the part of a tile that is there, of floats: whole blocks go to c, the one at the right edge by way of a copy
+// the part of a tile that is there, of floats: whole blocks go to c, the one at the right edge by
+// way of a copy
 inline void any_tile(float* c, long ldc, int rows, int cols, TileA a, TileB b, long lanes, bool add) {
     for (int j = 0; j < cols; j += 8) {
         const lane* b_j = b.at + j / PANEL * b.panel + j % PANEL;
@@ -161,8 +167,8 @@ inline void avx2_tile(float* c, long ldc, int rows, int cols, TileA a, TileB b, 
         TileA a_i = a;
         for (int i = 0; i < rows; ) {
             const int left = rows - i, H = left >= 6 ? 6 : left >= 4 ? 4 : left >= 2 ? 2 : 1;
-            const auto block = H == 6 ? avx2_block<6> : H == 4 ? avx2_block<4> : H == 2 ? avx2_block<2> : avx2_block<1>;
-            block(c + i*ldc + j, ldc, std::min<int>(PANEL, cols - j), a_i, b.at, lanes, add);
+            const auto tall = H == 6 ? avx2_block<6> : avx2_block<4>, low = H == 2 ? avx2_block<2> : avx2_block<1>;
+            (H > 2 ? tall : low)(c + i*ldc + j, ldc, std::min<int>(PANEL, cols - j), a_i, b.at, lanes, add);
             i += H;
             a_i.at += H * a.row;
         }
@@ -259,7 +265,8 @@ TARGET_AVX512 inline __m512 avx512_widen(const bf16* x, __mmask16 there) {
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(there, x)), 16));
 }
 
-// by the processor's own instruction: a NaN keeps its sign, and what is below 1.2e-38 becomes 0, as in its products
+// by the processor's own instruction: a NaN keeps its sign, and what is below 1.2e-38 becomes 0, as
+// in its products
 TARGET_AVX512 inline void avx512_round(bf16* out, long ld, const float* sum, long ld_sum, const bf16* x, const bf16* y,
                                        int rows, int cols) {
     for (int n = 0; n < cols; n += 16) {
@@ -275,8 +282,9 @@ TARGET_AVX512 inline void avx512_round(bf16* out, long ld, const float* sum, lon
 }
 
 // ----------------------------------------------------------------------------
-// AMX: 8 registers of 16 rows x 64 bytes. Four hold a tile of C (32, 32), two of A, two of B: four products of
-// (16, 32) @ (32, 16) bf16 for four loads. The rows of A must be packed to 32, its lanes to a multiple of 16.
+// AMX: 8 registers of 16 rows x 64 bytes. Four hold a tile of C (32, 32), two of A, two of B: four
+// products of (16, 32) @ (32, 16) bf16 for four loads. The rows of A must be packed to 32, its
+// lanes to a multiple of 16.
 
 #define TARGET_AMX __attribute__((target("amx-tile,amx-bf16,avx512f")))
 
@@ -340,8 +348,9 @@ inline void amx_tile(float* c, long ldc, int rows, int cols, TileA a, TileB b, l
     for (int i = 0; i < rows; i++) { memcpy(c + i*ldc, whole + i*32, cols * 4); }
 }
 
-// whether the processor has AMX for bf16 (CPUID leaf 7) and Linux lets this process use it: it must be asked, because
-// the registers make every saved state of a thread 8 kB larger. Linux's Documentation/arch/x86/xstate.rst
+// whether the processor has AMX for bf16 (CPUID leaf 7) and Linux lets this process use it: it must
+// be asked, because the registers make every saved state of a thread 8 kB larger. Linux's
+// Documentation/arch/x86/xstate.rst
 inline bool amx_allowed() {
     unsigned a, b, c, d;
     const unsigned bf16_and_tiles = 1u << 22 | 1u << 24, ask = 0x1023 /* ARCH_REQ_XCOMP_PERM */;

@@ -1,14 +1,15 @@
 /*
-product.h -- the matrix product of the CPU, for the forward pass and both gradients: C (M, N) = or += A (M, K) @ B (K, N)
-of floats, of bf16 summed in float, or of doubles. A and B may have any strides.
+product.h -- the matrix product of the CPU, for the forward pass and both gradients:
+C (M, N) = or += A (M, K) @ B (K, N) of floats, of bf16 summed in float, or of doubles, with any strides.
 
     1 which kernel         the fastest that the processor and the system allow, asked at run time
     2 packing              copies of A and B, so that the innermost loop reads memory in order
     3 blocks and threads   what stays in which cache, who does what
     4 gemm                 the call
 
-Blocks are as in Goto and van de Geijn, "Anatomy of high-performance matrix multiplication" (2008). Threads share the
-packing and the tiles but never the sum over k, so the bits do not depend on how many threads there are.
+Blocks are as in Goto and van de Geijn, "Anatomy of high-performance matrix multiplication" (2008).
+Threads share the packing and the tiles but never the sum over k, so the bits do not depend on how
+many threads there are.
 */
 #ifndef CPU_PRODUCT_H
 #define CPU_PRODUCT_H
@@ -30,7 +31,8 @@ inline long round_up(long a, long b) { return div_up(a, b) * b; }
 // ----------------------------------------------------------------------------
 // 1 which kernel
 
-// the last row of the table that may be used; tests lower it, so that every kernel is seen on one machine
+// the last row of the table that may be used; tests lower it, so that every kernel is seen on one
+// machine
 inline int product_kernel = KERNELS - 1;
 
 // whether row k of the table can run here; asked once
@@ -43,7 +45,8 @@ inline bool kernel_here(int k) {
     return here[k];
 }
 
-// the kernel for factors in float, or in bf16: without one for bf16, these are made floats while they are packed
+// the kernel for factors in float, or in bf16: without one for bf16, these are made floats while
+// they are packed
 inline const Kernel& kernel_for(bool bf16) {
     int k = product_kernel;
     while (k > 0 && (!kernel_here(k) || (kernels[k].bf16 && !bf16))) { k--; }
@@ -60,7 +63,8 @@ inline std::string product_name() {
 
 enum Lanes { FLOATS, PAIRS, WIDENED };  // a lane of 32 bits is a float, two bf16, or a bf16 made float
 
-// A factor: element (v, k) stands at x[v*s + k*sk], where v is one of `count` rows of A or columns of B
+// A factor: element (v, k) stands at x[v*s + k*sk], where v is one of `count` rows of A or columns
+// of B
 struct Factor {
     const void* x;
     long s, sk, count, K;
@@ -124,9 +128,10 @@ inline void pack_panel(lane* to, const Kernel& kernel, const Factor& f, long v, 
     }
 }
 
-// rows: to (rows, l1 - l0), `row` lanes apart, = lanes l0..l1 of rows v.., zero where there is nothing. Writes up to the
-// next multiple of 16 rows and lanes
-inline void pack_rows(lane* to, long row, const Kernel& kernel, const Factor& f, long v, int rows, long l0, long l1) {
+// rows: to (rows, l1 - l0), `row` lanes apart, = lanes l0..l1 of rows v.., zero where there is
+// nothing. Writes up to the next multiple of 16 rows and lanes
+inline void pack_rows(lane* to, long row, const Kernel& kernel, const Factor& f, long v, int rows,
+                      long l0, long l1) {
     for (int i = 0; f.sk == 1 && i < rows; i++, to += row) {
         const long there = v + i < f.count ? std::min(l1, f.K / f.pair()) : l0;
         long l = l0;
@@ -156,9 +161,10 @@ inline lane* product_buffer(int slot, size_t n) {
 }
 
 // ----------------------------------------------------------------------------
-// 3 blocks and threads. A block of B, `deep` lanes by `wide` columns, is packed by all threads and stays in the second
-// cache. Then a thread takes some rows of A, as many as a tile has, packs them if it pays, and multiplies them with the
-// block, tile after tile. Sums longer than `deep` are continued in C, or in a buffer of floats if C is bf16.
+// 3 blocks and threads. A block of B, `deep` lanes by `wide` columns, is packed by all threads and
+// stays in the second cache. Then a thread takes some rows of A, as many as a tile has, packs them
+// if it pays, and multiplies them with the block, tile after tile. Sums longer than `deep` are
+// continued in C, or in a buffer of floats if C is bf16.
 
 enum { BLOCK_BYTES = 1200 << 10, SUM_BYTES = 4 << 20, SEGMENT = 128 };
 
@@ -200,10 +206,15 @@ inline TileA tile_a(const Product& p, long i, long l0, long l1) {
         const bool last = p.kernel.deep > 1 && i + p.kernel.rows > p.M;
         if (!last) { return { p.a.at(i, l0), p.a.s * p.a.size(), p.a.sk * p.a.size() * p.a.pair() }; }
     }
-    const long row = p.by_rows ? p.deep + 16 : 1;  // + 16: rows a power of two apart would crowd into few sets of a cache
+    // + 16: rows a power of two apart would crowd into few sets of a cache
+    const long row = p.by_rows ? p.deep + 16 : 1;
     lane* to = product_buffer(0, 32 * (p.deep + 16));
-    if (p.by_rows) { pack_rows(to, row, p.kernel, p.a, i, std::min<long>(p.kernel.rows, round_up(p.M - i, p.kernel.deep)), l0, l1); }
-    else           { pack_panel(to, p.kernel, p.a, i, l0, l1); }
+    if (p.by_rows) {
+        const long rows = std::min<long>(p.kernel.rows, round_up(p.M - i, p.kernel.deep));
+        pack_rows(to, row, p.kernel, p.a, i, rows, l0, l1);
+    } else {
+        pack_panel(to, p.kernel, p.a, i, l0, l1);
+    }
     return { (const char*)to, row * 4, p.by_rows ? 4 : PANEL * 4 };
 }
 
@@ -221,7 +232,8 @@ inline void finish(const Product& p, const Tile& t) {
     const long at = t.i * c.ld + t.j;
     if (c.bf16) {
         const bf16 *x = (const bf16*)(c.accumulate ? c.x : c.residual), *y = (const bf16*)c.bias;
-        p.kernel.round((bf16*)c.x + at, c.ld, t.sums, t.ld, x ? x + at : NULL, y ? y + t.j : NULL, t.rows, t.cols);
+        const bf16 *x_t = x ? x + at : NULL, *y_t = y ? y + t.j : NULL;
+        p.kernel.round((bf16*)c.x + at, c.ld, t.sums, t.ld, x_t, y_t, t.rows, t.cols);
     } else if (c.bias) {
         for (int r = 0; r < t.rows; r++) {
             for (int n = 0; n < t.cols; n++) { t.sums[r*t.ld + n] += ((const float*)c.bias)[t.j + n]; }
@@ -229,8 +241,8 @@ inline void finish(const Product& p, const Tile& t) {
     }
 }
 
-// asks for the memory of a tile of C while it is still being summed: its rows lie too far apart to be foreseen. Without
-// this a product of 4096 x 256 x 768 in bf16 takes 1.6 times as long
+// asks for the memory of a tile of C while it is still being summed: its rows lie too far apart to
+// be foreseen. Without this a product of 4096 x 256 x 768 in bf16 takes 1.6 times as long
 inline void expect_writes(const Result& c, long i, long j, int rows, int cols) {
     const long size = c.bf16 ? 2 : 4;
     for (int r = 0; r < rows; r++) {
@@ -239,10 +251,13 @@ inline void expect_writes(const Result& c, long i, long j, int rows, int cols) {
     }
 }
 
-// sums lanes l0..l1 of the tile of C at (i, j); i0, j0 is where p.sums begin, `one` a tile to use where there are none
-inline Tile sum_tile(const Product& p, TileA a, TileB b, long i, long j, long i0, long j0, long l0, long l1, float* one) {
+// sums lanes l0..l1 of the tile of C at (i, j); i0, j0 is where p.sums begin, `one` a tile to use
+// where there are none
+inline Tile sum_tile(const Product& p, TileA a, TileB b, long i, long j, long i0, long j0, long l0,
+                     long l1, float* one) {
     const Result& c = p.c;
-    Tile t = { i, j, (int)std::min<long>(p.kernel.rows, p.M - i), (int)std::min<long>(TILE_COLS, p.N - j), one, TILE_COLS };
+    const int rows = std::min<long>(p.kernel.rows, p.M - i), cols = std::min<long>(TILE_COLS, p.N - j);
+    Tile t = { i, j, rows, cols, one, TILE_COLS };
     bool add = l0 > 0;
     if (p.sums) {
         t.sums = p.sums + (i - i0)*p.wide + j - j0;
@@ -252,18 +267,21 @@ inline Tile sum_tile(const Product& p, TileA a, TileB b, long i, long j, long i0
         t.ld = c.ld;
         add = add || c.accumulate || c.residual;
         const float* from = (const float*)c.residual + i*c.ld + j;
-        for (int r = 0; c.residual && c.residual != c.x && l0 == 0 && r < t.rows; r++) { memcpy(t.sums + r*t.ld, from + r*c.ld, t.cols * 4); }
+        const bool begin = c.residual && c.residual != c.x && l0 == 0;
+        for (int r = 0; begin && r < rows; r++) { memcpy(t.sums + r*t.ld, from + r*c.ld, cols * 4); }
     }
     if (!c.bf16 || l1 == p.lanes) { expect_writes(c, i, j, t.rows, t.cols); }
     p.kernel.tile(t.sums, t.ld, t.rows, t.cols, a, b, l1 - l0, add);
     return t;
 }
 
-// what one of `threads` threads does for a block of B, lanes l0..l1 of columns j0..j1, and rows i0..i1
+// what one of `threads` threads does for a block of B, lanes l0..l1 of columns j0..j1, and rows
+// i0..i1
 inline void multiply(const Product& p, Tickets& tickets, int threads, const lane* block, long i0, long i1, long j0, long j1,
                      long l0, long l1) {
     const long deep = l1 - l0, H = p.kernel.rows, ni = div_up(i1 - i0, H), nj = div_up(j1 - j0, TILE_COLS);
-    const long parts = std::min(nj, div_up(4 * threads, ni)), some = div_up(nj, parts); // few rows: columns are shared too
+    const long parts = std::min(nj, div_up(4 * threads, ni));       // few rows: columns are shared too
+    const long some = div_up(nj, parts);
     tickets.share(ni * div_up(nj, some), [&](long t) {
         const long i = i0 + t % ni * H, first = t / ni * some;
         const TileA a = tile_a(p, i, l0, l1);
@@ -321,9 +339,11 @@ inline void product(long M, long N, Factor a, Factor b, Result c) {
     if (M < 1 || N < 1) { return; }
     const Kernel& kernel = kernel_for(a.lanes != FLOATS);
     if (a.lanes != FLOATS) { a.lanes = b.lanes = kernel.bf16 ? PAIRS : WIDENED; }
-    Product p = { M, N, a, b, c, kernel, round_up(div_up(a.K, a.pair()), kernel.deep), 0, 0, M, false, false, NULL, {}, {} };
-    p.deep = std::max(1L, std::min(p.lanes, kernel.chunk));
-    p.wide = std::max<long>(TILE_COLS, std::min(round_up(N, TILE_COLS), BLOCK_BYTES / 4 / p.deep / TILE_COLS * TILE_COLS));
+    const long lanes = round_up(div_up(a.K, a.pair()), kernel.deep);
+    Product p = { M, N, a, b, c, kernel, lanes, 0, 0, M, false, false, NULL, {}, {} };
+    p.deep = std::max(1L, std::min(lanes, kernel.chunk));
+    const long fits = BLOCK_BYTES / 4 / p.deep / TILE_COLS * TILE_COLS;
+    p.wide = std::max<long>(TILE_COLS, std::min(round_up(N, TILE_COLS), fits));
     p.by_rows = a.sk == 1 || kernel.deep > 1;
     p.direct = reads_direct(p);
     p.block[0] = product_buffer(1, 2 * p.deep * p.wide);
@@ -363,9 +383,9 @@ inline void product_double(long M, long N, long K, const double* A, long rs_a, l
     }
 }
 
-// C (M, N), rows ldc apart, = or += A (M, K) @ B (K, N) [+ residual (M, N), rows ldc apart] [+ bias (N)]. Element (i, k)
-// of A is A[i*rs_a + k*cs_a]. Of bf16 the sums are floats, rounded once, where C is bf16. Inside a parallel region it
-// runs on the calling thread alone.
+// C (M, N), rows ldc apart, = or += A (M, K) @ B (K, N) [+ residual (M, N), rows ldc apart] [+ bias
+// (N)]. Element (i, k) of A is A[i*rs_a + k*cs_a]. Of bf16 the sums are floats, rounded once, where
+// C is bf16. Inside a parallel region it runs on the calling thread alone.
 template <class R, class O>
 void gemm(long M, long N, long K, const R* A, long rs_a, long cs_a, const R* B, long rs_b, long cs_b, O* C, long ldc,
           bool accumulate, const O* residual = NULL, const O* bias = NULL) {

@@ -68,7 +68,9 @@ def main():
                 rows.append(dict(N=N, C=C, OC=OC, layout=layout, precision=name, ours=g[0], onednn=g[1], ratio=g[0] / g[1]))
                 print(f"{N:5} {C:4} {OC:6} {layout:7} {name} {g[0]:6.0f} {g[1]:6.0f} {g[0] / g[1]:6.2f}", flush=True)
     with open("build/bench_product.json", "w") as f:
-        json.dump(dict(threads=a.threads, processor_time=a.processor_time, kernels=names, torch=torch.__version__, load=os.getloadavg()[0], rows=rows), f, indent=1)
+        about = dict(threads=a.threads, processor_time=a.processor_time, kernels=names,
+                     torch=torch.__version__, load=os.getloadavg()[0])
+        json.dump(dict(about, rows=rows), f, indent=1)
 
 
 if __name__ == "__main__":
