@@ -303,9 +303,10 @@ inline void embed_backward(acc* dwte, acc* dpos, acc* dsink, const real* dout, c
 template <int N, int K> struct WarpRow {
     const real* x; Vec<real, N> own[K ? K : 1];
     DEVICE WarpRow(const real* x, int C) : x(x) {
-        if (!K) { return; }
-        #pragma unroll
-        FOR_ROW(k, c, N, K, C) { own[k] = load<N>(x + c); }
+        if constexpr (K > 0) {
+            #pragma unroll
+            FOR_ROW(k, c, N, K, C) { own[k] = load<N>(x + c); }
+        }
     }
     DEVICE Vec<real, N> at(int k, int c) const { return K ? own[K ? k : 0] : load<N>(x + c); }
 };
