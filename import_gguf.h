@@ -10,10 +10,17 @@ what is new in it: rows of GGUF_CONFIG and GGUF_NAMES.
 #define IMPORT_GGUF_H
 #include "gguf.h"
 
-// pairs: rows of q and k have rotary pairs side by side. add: from its norms to Hugging Face's.
-struct GgufModel { const char *arch, *model_type, *act; bool pairs; float add; };
+// key, act: the activation in config.json. pairs: rows of q and k have rotary pairs side by side.
+// add: from its norms to Hugging Face's. sandwich: norms before and after attention and FFN.
+struct GgufModel {
+    const char *arch, *model_type, *key, *act;
+    bool pairs;
+    float add;
+    bool sandwich;
+};
 static const GgufModel GGUF_MODELS[] = {
-    { "llama", "llama", "silu", true, 0 },
+    { "llama",  "llama",       "hidden_act",        "silu",              true,  0,  false },
+    { "gemma3", "gemma3_text", "hidden_activation", "gelu_pytorch_tanh", false, -1, true },
 };
 
 // a key after the family's name, and its key in config.json; "" stands for one that changes nothing
@@ -26,6 +33,7 @@ static const char* const GGUF_CONFIG[][2] = {
     { "attention.head_count_kv", "num_key_value_heads" },
     { "attention.key_length", "head_dim" },
     { "attention.layer_norm_rms_epsilon", "rms_norm_eps" },
+    { "attention.sliding_window", "sliding_window" },
     { "rope.freq_base", "rope_theta" },
     { "vocab_size", "" },                                // the rows of the embedding
     { "attention.value_length", "" },                    // gguf_config looks at these two itself
@@ -43,10 +51,19 @@ static const char* const GGUF_NAMES[][2] = {
     { "blk.#.attn_k", "model.layers.#.self_attn.k_proj" },
     { "blk.#.attn_v", "model.layers.#.self_attn.v_proj" },
     { "blk.#.attn_output", "model.layers.#.self_attn.o_proj" },
+    { "blk.#.attn_q_norm", "model.layers.#.self_attn.q_norm" },
+    { "blk.#.attn_k_norm", "model.layers.#.self_attn.k_norm" },
     { "blk.#.ffn_norm", "model.layers.#.post_attention_layernorm" },
     { "blk.#.ffn_gate", "model.layers.#.mlp.gate_proj" },
     { "blk.#.ffn_up", "model.layers.#.mlp.up_proj" },
     { "blk.#.ffn_down", "model.layers.#.mlp.down_proj" },
+};
+
+// these stand before the rows above in a model with norms on both sides
+static const char* const GGUF_SANDWICH[][2] = {
+    { "blk.#.post_attention_norm", "model.layers.#.post_attention_layernorm" },
+    { "blk.#.ffn_norm", "model.layers.#.pre_feedforward_layernorm" },
+    { "blk.#.post_ffw_norm", "model.layers.#.post_feedforward_layernorm" },
 };
 
 inline void json_put(Json* j, const char* key, double number) {
@@ -116,8 +133,9 @@ inline Json gguf_config(const Gguf& g) {
     const std::string arch = std::string(model.arch) + ".";
     Json config;
     config.type = Json::OBJECT;
-    json_put(&config, "model_type", model.model_type);
-    json_put(&config, "hidden_act", model.act);
+    const bool mistral = g.find("llama.attention.sliding_window") != NULL;
+    json_put(&config, "model_type", mistral ? "mistral" : model.model_type);
+    json_put(&config, model.key, model.act);
     for (auto& v : g.values) {
         const std::string& key = v.first;
         const std::string group = key.substr(0, key.find('.'));
@@ -146,13 +164,18 @@ inline Json gguf_config(const Gguf& g) {
     const Weight* embedding = g.weights.find("token_embd.weight");
     json_put(&config, "vocab_size", embedding ? (double)embedding->rows() : 0);
     json_put(&config, "tie_word_embeddings", !g.weights.find("output.weight"));
-    json_put(&config, "attention_bias", g.weights.find("blk.0.attn_q.bias") != NULL);
-    json_put(&config, "mlp_bias", g.weights.find("blk.0.ffn_up.bias") != NULL);
+    if (arch == "llama." && !mistral) {
+        json_put(&config, "attention_bias", g.weights.find("blk.0.attn_q.bias") != NULL);
+        json_put(&config, "mlp_bias", g.weights.find("blk.0.ffn_up.bias") != NULL);
+    }
+    if (arch == "gemma3.") {                             // not in the file; 27B is the odd one
+        json_put(&config, "query_pre_attn_scalar", number("block_count", 0) == 62 ? 168 : head);
+    }
     return config;
 }
 
 // Hugging Face's name of "blk.3.attn_q.weight"; "" if it is not known.
-inline std::string gguf_name(const std::string& name) {
+inline std::string gguf_name(const GgufModel& model, const std::string& name) {
     const size_t dot = name.rfind('.');
     const std::string end = dot == std::string::npos ? "" : name.substr(dot);
     std::string layer, stem = name.substr(0, dot);
@@ -161,14 +184,13 @@ inline std::string gguf_name(const std::string& name) {
         layer = stem.substr(4, digits == std::string::npos ? digits : digits - 4);
         stem.replace(4, layer.size(), "#");
     }
-    for (auto& row : GGUF_NAMES) {
-        if (stem != row[0] || (end != ".weight" && end != ".bias")) { continue; }
-        std::string out = row[1];
-        const size_t number = out.find('#');
-        if (number != std::string::npos) { out.replace(number, 1, layer); }
-        return out + end;
-    }
-    return "";
+    std::string out;
+    for (auto& row : GGUF_NAMES) { if (stem == row[0]) { out = row[1]; } }
+    for (auto& row : GGUF_SANDWICH) { if (model.sandwich && stem == row[0]) { out = row[1]; } }
+    if (out.empty() || (end != ".weight" && end != ".bias")) { return ""; }
+    const size_t number = out.find('#');
+    if (number != std::string::npos) { out.replace(number, 1, layer); }
+    return out + end;
 }
 
 // The file's tensors as Hugging Face has them. Takes the map over from g.
@@ -182,7 +204,7 @@ inline Weights gguf_weights(Gguf* g) {
     out.maps.swap(g->weights.maps);
     for (Weight w : g->weights.tensors) {
         if (w.name == "rope_freqs.weight") { continue; } // gguf_config has read it
-        const std::string name = gguf_name(w.name);
+        const std::string name = gguf_name(model, w.name);
         if (name.empty()) {
             die(EXIT_USER, w.file + ": the tensor '" + w.name + "' is not understood",
                 "give the model's Hugging Face directory");
