@@ -118,6 +118,14 @@ static std::string eval_json(long step, double val_loss, const Metrics& r, const
         o += matrix("alpha_star_proxy", [](Head h) { return h.proxy[0]; });
     }
     o += matrix("mass", [](Head h) { return h.mass; }) + matrix("entropy", [](Head h) { return h.entropy; });
+    if (r.has_gate) {
+        const double most = std::max(1, r.T - 1);
+        o += matrix("alpha1_gated", [](Head h) { return h.effective; });
+        o += matrix("gate_mean", [](Head h) { return h.gate; }) + matrix("gate_low", [](Head h) { return h.gate_low; });
+        o += matrix("gate_first", [](Head h) { return h.gate_first; });
+        o += matrix("gate_rest", [&](Head h) { return (h.gate * r.T - h.gate_first) / most; });
+        o += ",\"sink_effective\":" + json_num(gated_sink_rate(r, eps[0]));
+    }
     o += pair("h_norm", r.h) + pair("k_norm", r.k) + pair("v_norm", r.v);
     if (!r.pre.first.empty()) { o += pair("pre_norm", r.pre); }
     if (!r.h_star.empty()) { o += array("h_norm_star", r.h_star); }

@@ -29,6 +29,8 @@ enum { METRIC_K = 10 }; // alpha_k is kept for k = 1..10
 struct HeadMetrics {
     float alpha[METRIC_K + 1], proxy[METRIC_K + 1]; // [0] is the star, [k] token k
     float mass, entropy;
+    float effective;                                // alpha_1 of the gate times A; all four are 0 without a gate
+    float gate, gate_low, gate_first;               // mean, share below 0.1, and the first token's
 };
 // do the rows of this map sum to 1 by construction? if not, Sink is computed from the proxy
 template <class A> bool attn_sums_to_one(float alpha) { return A::Z == Z_SUM && alpha == 1.0f; }
@@ -38,6 +40,21 @@ namespace ref {
 // star is the extra column, or the sink token: then skip is 1
 struct HeadSums {
     double alpha[METRIC_K + 1] = {}, proxy[METRIC_K + 1] = {}, mass = 0, entropy = 0;
+    double effective = 0, gate = 0, gate_low = 0, gate_first = 0;
+
+    // the gate of query t, `width` numbers before their sigmoid; first: its weight of the first token
+    template <class R> void add_gate(const R* pre, int width, double first, bool is_first) {
+        double mean = 0, low = 0;
+        for (int i = 0; i < width; i++) {
+            const double g = 1 / (1 + exp(-(double)pre[i]));
+            mean += g / width;
+            low += (g < 0.1) / (double)width;
+        }
+        effective += mean * first;
+        gate += mean;
+        gate_low += low;
+        if (is_first) { gate_first = mean; }
+    }
 
     void add(const std::vector<double>& w, int t, int T, int skip) {
         double sum_abs = 0, sum = 0, plogp = 0;
@@ -74,13 +91,19 @@ struct HeadSums {
         }
         o.mass = mass / tokens;
         o.entropy = entropy / tokens;
+        o.effective = effective / tokens;
+        o.gate = gate / tokens;
+        o.gate_low = gate_low / tokens;
+        o.gate_first = gate_first;
         return o;
     }
 };
 
-// out (B, NH) <- qkv and stat of the forward pass; kstar as there; skip = 1 if row 0 is a sink token. O(T) a thread
+// out (B, NH) <- qkv and stat of the forward pass; kstar as there; gate (N, NH width) before its sigmoid, or NULL;
+// skip = 1 if row 0 is a sink token. O(T) a thread
 template <class A, class Bi, class Pe>
-void attention_metrics(HeadMetrics* out, const real* qkv, const acc* stat, const real* kstar, int skip, AttnShape s) {
+void attention_metrics(HeadMetrics* out, const real* qkv, const acc* stat, const real* kstar, const real* gate, int width,
+                       int skip, AttnShape s) {
     #pragma omp parallel for schedule(dynamic)
     for (int bh = 0; bh < s.B * s.NH; bh++) {
         const Head<A, Bi, Pe> head(qkv, kstar, NULL, bh / s.NH, bh % s.NH, s);
@@ -92,6 +115,8 @@ void attention_metrics(HeadMetrics* out, const real* qkv, const acc* stat, const
                 weight[j] = head.sees(t, j) ? attn_weight<A>(head.score(t, j), st[0], st[1]) : 0;
             }
             sums.add(weight, t, s.T, skip);
+            const long row = (long)(bh / s.NH) * s.T + t;
+            if (gate && t >= skip) { sums.add_gate(gate + (row * s.NH + bh % s.NH) * width, width, weight[skip], t == skip); }
         }
         const bool column = Bi::column != NO_COLUMN;                     // its query row is one-hot on itself
         out[bh] = sums.means(s.T - skip, column || skip, column);
@@ -132,14 +157,17 @@ template <class R> std::vector<ref::real> widened(const R* x, long n) {
 }
 
 template <class A, class Bi, class Pe, class R>
-void attention_metrics(HeadMetrics* out, const R* qkv, const ref::acc* stat, const R* kstar, int skip, AttnShape s) {
+void attention_metrics(HeadMetrics* out, const R* qkv, const ref::acc* stat, const R* kstar, const R* gate, int width,
+                       int skip, AttnShape s) {
     if constexpr (std::is_same<R, ref::real>::value) {
-        ref::attention_metrics<A, Bi, Pe>(out, qkv, stat, kstar, skip, s);
+        ref::attention_metrics<A, Bi, Pe>(out, qkv, stat, kstar, gate, width, skip, s);
     } else {
         const int of_head = Bi::column == LOGIT_COLUMN ? s.NH : s.KV * s.HS;
         const int of_all = Bi::column == LOGIT_COLUMN ? 1 : s.HS;
         const auto x = widened(qkv, (long)s.B * s.T * attn_row(s)), star = widened(kstar, s.bias_shared ? of_all : of_head);
-        ref::attention_metrics<A, Bi, Pe>(out, x.data(), stat, kstar ? star.data() : NULL, skip, s);
+        const auto g = widened(gate, (long)s.B * s.T * s.NH * width);
+        ref::attention_metrics<A, Bi, Pe>(out, x.data(), stat, kstar ? star.data() : NULL, gate ? g.data() : NULL, width,
+                                          skip, s);
     }
 }
 
@@ -165,7 +193,7 @@ template <class R> void magnitudes(ref::acc* out, const R* x, int skip, int B, i
 struct NormPair { std::vector<double> first, rest; };                    // by layer
 struct Metrics {
     int n = 0, T = 0, L = 0, NH = 0;                                     // sequences, their length, layers, heads
-    bool sums_to_one = true, has_star = false;
+    bool sums_to_one = true, has_star = false, has_gate = false;
     double loss = 0;                                                     // mean over the probe sequences
     std::vector<HeadMetrics> heads;                                      // (n, L, NH)
     NormPair h, k, v, pre;                                               // h: L+1 rows; k, v: L; pre: 2L, post-norm
@@ -176,6 +204,12 @@ struct Metrics {
 inline double sink_rate(const Metrics& m, int k, double eps, bool proxy) {
     double hits = 0;
     for (auto& x : m.heads) { hits += (proxy ? x.proxy[k] : x.alpha[k]) > eps; }
+    return m.heads.empty() ? NAN : hits / m.heads.size();
+}
+// Sink_1^eps of what passes the gate
+inline double gated_sink_rate(const Metrics& m, double eps) {
+    double hits = 0;
+    for (auto& x : m.heads) { hits += x.effective > eps; }
     return m.heads.empty() ? NAN : hits / m.heads.size();
 }
 // mean over sequences of one number of every head: (L, NH)

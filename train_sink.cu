@@ -1037,8 +1037,8 @@ static void measure_layer(const Model* m, const Measured& r, int l) {
     ops::magnitudes(r.sizes + (size_t)(l + 1) * m->B * 2, h, skip, m->B, m->T, d.C);
     if (l < 0) { return; }
     const real* qkv = act_qkv(m, l);
-    ops::attention_metrics<Attn, Bias, Pe>(r.heads + (size_t)l * m->B * d.NH, qkv, act_stat(m, l), star_k(m, l), skip,
-                                           attn_shape(m, l));
+    ops::attention_metrics<Attn, Bias, Pe>(r.heads + (size_t)l * m->B * d.NH, qkv, act_stat(m, l), star_k(m, l),
+                                           d.gate ? act_gate(m, l) : NULL, gate_width(m), skip, attn_shape(m, l));
     ops::row_norms(r.k + (size_t)l * N * d.KV, qkv + d.NH * d.HS, d.W, d.HS, d.KV, N);
     ops::row_norms(r.v + (size_t)l * N * d.KV, qkv + d.QK, d.W, d.HS, d.KV, N);
     for (int i = 2 * l; d.norm.stream && i < 2 * l + 2; i++) {
@@ -1082,6 +1082,7 @@ static Metrics measure(Model* m, const int* seqs, int n, int T, int batch_tokens
     r.n = n; r.T = T; r.L = c.L; r.NH = c.NH;
     r.sums_to_one = attn_sums_to_one<Attn>(c.attn_alpha);
     r.has_star = Bias::column || m->d.bias.token;
+    r.has_gate = m->d.gate;
     r.heads.resize((size_t)n * c.L * c.NH);
     if (m->d.bias.token) { r.h_star.resize(c.L + 1); }
     r.h_max.resize(c.L + 1); r.h_median.resize(c.L + 1);

@@ -8,15 +8,15 @@ metrics.cuh -- the measurements of ../metrics.cuh as kernels.
 namespace cuda {
 // By panels, as the attention without tensor cores: cuBLAS makes the dot products of some hundred queries of one head,
 // one kernel makes of each query's row what it adds to the sums of its head, another adds these up.
-enum { METRIC_SUMS = 2 * (METRIC_K + 1) + 2, METRIC_WARPS = 8 };         // alpha, proxy, mass, entropy
+enum { METRIC_MASS = 2 * (METRIC_K + 1), METRIC_SUMS = METRIC_MASS + 6, METRIC_WARPS = 8 };
 static_assert(sizeof(HeadMetrics) == METRIC_SUMS * sizeof(float), "sums stand in the order of HeadMetrics");
 static_assert(METRIC_SUMS <= 32, "a lane for each sum");
 DEVICE float x_log_x(float x) { return x > 0 ? x * logf(x) : 0.0f; }
 
 // sums (count, NH, T, METRIC_SUMS) <- dots. A warp per query; lane k keeps the alpha of token k, lane 0 the star's
 template <class A, class Bi, class Pe> __global__ void __launch_bounds__(128, 1)
-attention_metrics_kernel(float* sums, const float* dots, const real* qkv, const acc* stat, const real* kstar, int skip,
-                         Panel x, AttnShape s) {
+attention_metrics_kernel(float* sums, const float* dots, const real* qkv, const acc* stat, const real* kstar,
+                         const real* gate, int width, int skip, Panel x, AttnShape s) {
     const int n = blockIdx.x * 4 + threadIdx.x / 32, lane = threadIdx.x % 32, rows = x.t1 - x.t0;
     if (n >= x.count * rows) { return; }
     const int b = x.b + n / rows, t = x.t0 + n % rows;
@@ -48,9 +48,23 @@ attention_metrics_kernel(float* sums, const float* dots, const real* qkv, const 
         out[lane] = own;
         out[METRIC_K + 1 + lane] = fabsf(own) * inv;
     }
+    float mean = 0, low = 0;                                             // of the gate of this query
+    const real* pre = gate ? gate + (((long)b * s.T + t) * s.NH + x.h) * width : NULL;
+    for (int i = lane; gate && i < width; i += 32) {
+        const float g = 1.0f / (1.0f + expf(-(float)pre[i]));
+        mean += g / width;
+        low += (g < 0.1f) / (float)width;
+    }
+    mean = warp_sum(mean); low = warp_sum(low);
+    const float first = weight(skip);
     if (lane == 0) {                                                     // the sink token's own query is no real query
-        out[METRIC_SUMS - 2] = t < skip ? 0.0f : sum;
-        out[METRIC_SUMS - 1] = t < skip || inv == 0 ? 0.0f : logf(sum_abs) - wlogw * inv;  // P = |w| / sum_abs
+        const bool real_query = t >= skip;
+        out[METRIC_MASS] = real_query ? sum : 0.0f;
+        out[METRIC_MASS + 1] = real_query && inv != 0 ? logf(sum_abs) - wlogw * inv : 0.0f; // P = |w| / sum_abs
+        out[METRIC_MASS + 2] = real_query ? mean * first : 0.0f;
+        out[METRIC_MASS + 3] = real_query ? mean : 0.0f;
+        out[METRIC_MASS + 4] = real_query ? low : 0.0f;
+        out[METRIC_MASS + 5] = t == skip ? mean : 0.0f;
     }
 }
 // a block per head and sequence; each warp adds every eighth query, then one adds the eight: always in this order
@@ -67,13 +81,15 @@ attention_metrics_mean_kernel(HeadMetrics* out, const float* sums, int skip, boo
     if (threadIdx.x >= METRIC_SUMS) { return; }
     for (int w = 1; w < METRIC_WARPS; w++) { total += part[w][lane]; }
     float* o = (float*)(out + blockIdx.x) + lane;
-    if (lane >= METRIC_SUMS - 2) { *o = total / rows; }
+    if (lane == METRIC_SUMS - 1) { *o = total; }
+    else if (lane >= METRIC_MASS) { *o = total / rows; }
     else if (i > 0)         { *o = i <= rows ? total / (rows - i + 1) : 0.0f; }
     else if (column)        { *o = (total + 1) / (rows + 1); }           // the extra column's one-hot query row
     else                    { *o = skip ? total / (rows + 1) : 0.0f; }
 }
 template <class A, class Bi, class Pe>
-void attention_metrics(HeadMetrics* out, const real* qkv, const acc* stat, const real* kstar, int skip, AttnShape s) {
+void attention_metrics(HeadMetrics* out, const real* qkv, const acc* stat, const real* kstar, const real* gate, int width,
+                       int skip, AttnShape s) {
     const int W = attn_row(s);
     const Panel most = panel_at(s, 0, 0, 0);                                     // no later one is larger
     const long size = panel_floats(most), size_sums = (long)most.count * s.NH * s.T * METRIC_SUMS;
@@ -85,7 +101,7 @@ void attention_metrics(HeadMetrics* out, const real* qkv, const acc* stat, const
                 const Panel x = panel_at(s, b, h, t0);
                 panel_dots(dots, head_q(qkv, s, 0, h), W, head_k(qkv, s, 0, h / (s.NH / s.KV)), W, x, s);
                 LAUNCH((attention_metrics_kernel<A, Bi, Pe>), panel_grid(x), dim3(128), 0,
-                       sums, dots, qkv, stat, kstar, skip, x, s);
+                       sums, dots, qkv, stat, kstar, gate, width, skip, x, s);
             }
         }
         LAUNCH(attention_metrics_mean_kernel, dim3(count * s.NH), dim3(32 * METRIC_WARPS), 0,

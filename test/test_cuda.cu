@@ -384,8 +384,8 @@ template <class A, class Bi, class Pe> static void test_attention(const char* na
     for (int skip = 0; skip < (Bi::token && s.T > 1 ? 2 : 1); skip++) {
         const size_t n = s.B * s.NH * sizeof(HeadMetrics) / 4;
         Tensor metrics = empty_tensor(n, false);
-        cpu::attention_metrics<A, Bi, Pe>((HeadMetrics*)metrics.c(), qkv.c(), stat.c(), key ? ks.c() : NULL, skip, s);
-        cuda::attention_metrics<A, Bi, Pe>((HeadMetrics*)metrics.gpu, qkv.r(), stat.f(), key ? ks.r() : NULL, skip, s);
+        cpu::attention_metrics<A, Bi, Pe>((HeadMetrics*)metrics.c(), qkv.c(), stat.c(), key ? ks.c() : NULL, NULL, 0, skip, s);
+        cuda::attention_metrics<A, Bi, Pe>((HeadMetrics*)metrics.gpu, qkv.r(), stat.f(), key ? ks.r() : NULL, NULL, 0, skip, s);
         same(name, shape, "metrics", metrics, 1e-5);
     }
 #ifdef EMU

@@ -18,7 +18,7 @@ template <class A, class Bi> std::vector<HeadMetrics> metrics(const Numbers& qkv
     std::vector<HeadMetrics> r((size_t)s.B * s.NH);
     const real* ks = kstar.empty() ? NULL : kstar.data();
     ref::attention_forward<A, Bi, Pe_nope>(out.data(), stat.data(), qkv.data(), ks, NULL, s);
-    ref::attention_metrics<A, Bi, Pe_nope>(r.data(), qkv.data(), stat.data(), ks, skip, s);
+    ref::attention_metrics<A, Bi, Pe_nope>(r.data(), qkv.data(), stat.data(), ks, NULL, 0, skip, s);
     return r;
 }
 enum { T = 12 };
@@ -167,7 +167,7 @@ template <class A, class Bi, class Pe> void check_variant(const char* attn, cons
             Numbers out((size_t)s.B * s.T * s.NH * s.HS), stat((size_t)s.B * s.NH * s.T * 2);
             std::vector<HeadMetrics> m((size_t)s.B * s.NH);
             ref::attention_forward<A, Bi, Pe>(out.data(), stat.data(), in.qkv.data(), ks, NULL, s);
-            ref::attention_metrics<A, Bi, Pe>(m.data(), in.qkv.data(), stat.data(), ks, skip, s);
+            ref::attention_metrics<A, Bi, Pe>(m.data(), in.qkv.data(), stat.data(), ks, NULL, 0, skip, s);
             const NaiveOut n = naive_attention(in);
             const long size = (long)s.T * (s.T + 1);
             for (int i = 0; i < s.B * s.NH; i++) {
@@ -203,9 +203,25 @@ template <class A, class Bi, class Pe> void check_variant(const char* attn, cons
         }
     }
 }
+// attention is even, so token 1 gets 1/t of query t; two channels of a gate: one always half open, one shut but for query 1
+static void test_gate() {
+    const Numbers qkv = looks_at(0, [](int) { return 0; });
+    Numbers out((size_t)T * T), stat(T * 2), gate(T * 2);
+    for (int t = 0; t < T; t++) { gate[2 * t + 1] = t ? -100 : 100; }
+    HeadMetrics m = {};
+    ref::attention_forward<Attn_softmax, Bias_none, Pe_nope>(out.data(), stat.data(), qkv.data(), NULL, NULL, ONE_HEAD);
+    ref::attention_metrics<Attn_softmax, Bias_none, Pe_nope>(&m, qkv.data(), stat.data(), NULL, gate.data(), 2, 0, ONE_HEAD);
+    // the gate's mean over its channels is (.5 + 1) / 2 at query 1 and .25 at the others
+    check_near(m.gate_first, 0.75, 1e-6, "gate of the first token");
+    check_near(m.gate, (0.75 + 11 * 0.25) / 12, 1e-6, "mean gate");
+    check_near(m.gate_low, 11 * 0.5 / 12, 1e-6, "share of gates below 0.1");
+    check_near(m.effective, (0.75 + 0.25 * harmonic(2, 12)) / 12, 1e-6, "alpha_1 behind the gate");
+    check_near(m.alpha[1], harmonic(1, 12) / 12, 1e-6, "alpha_1 itself does not know of the gate");
+}
 int main() {
     omp_set_num_threads(1);
     test_by_hand();
+    test_gate();
     test_reports();
     #define X_BIAS(bias, ...) check_variant<A, Bias_##bias, Pe_nope>(attn, #bias, "nope");
     auto every_bias = [](auto a, const char* attn) {
