@@ -134,6 +134,7 @@ struct ArchCheck {
         need(c.attn_p == 1 || Attn::Z == Z_PNORM, { "attn_p" }, "ATTN=softmax_p or sigmoid_p, or 1");
         need(c.attn_alpha == 1 || Attn::Z != Z_ONE, { "attn_alpha" }, "a normalised attention, or 1");
         need(c.attn_cap == Arch().attn_cap || strcmp(STR(ATTN), "softcap") == 0, { "attn_cap" }, "ATTN=softcap");
+        need(b.column != LOGIT_COLUMN || c.bias_share == SHARE_none, { "bias_share", "bias" }, "none: a logit is one number a head");
         need(c.k_dims <= c.HS, { "k_dims", "HS" }, "at most the head size");
         need(!c.k_dims || c.k_dims == c.HS || b.learn_k, { "k_dims", "bias" }, "BIAS=k or kv");
         const str& v = c.v_star;

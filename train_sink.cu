@@ -342,7 +342,7 @@ static AttnShape attn_shape(const Model* m, int l) {
     s.bias_shared = c.bias_share == SHARE_heads;
     s.k_dims = c.k_dims;
     s.p = c.attn_p; s.alpha = c.attn_alpha; s.cap = c.attn_cap;
-    s.scale = c.score_scale ? c.score_scale : 1 / sqrtf(c.HS);
+    s.scale = c.score_scale ? c.score_scale : acc(1) / std::sqrt(acc(c.HS));
     s.rot = rotated(c);
     return s;
 }

@@ -383,9 +383,12 @@ template <class A, class Bi, class Pe> static void test_attention(const char* na
 
     for (int skip = 0; skip < (Bi::token && s.T > 1 ? 2 : 1); skip++) {
         const size_t n = s.B * s.NH * sizeof(HeadMetrics) / 4;
-        Tensor metrics = empty_tensor(n, false);
-        cpu::attention_metrics<A, Bi, Pe>((HeadMetrics*)metrics.c(), qkv.c(), stat.c(), key ? ks.c() : NULL, NULL, 0, skip, s);
-        cuda::attention_metrics<A, Bi, Pe>((HeadMetrics*)metrics.gpu, qkv.r(), stat.f(), key ? ks.r() : NULL, NULL, 0, skip, s);
+        const int width = s.HS % 3 ? 1 : s.HS;
+        Tensor metrics = empty_tensor(n, false), gate = random_tensor((long)s.B * s.T * s.NH * width, true, 3);
+        cpu::attention_metrics<A, Bi, Pe>((HeadMetrics*)metrics.c(), qkv.c(), stat.c(), key ? ks.c() : NULL, gate.c(), width,
+                                          skip, s);
+        cuda::attention_metrics<A, Bi, Pe>((HeadMetrics*)metrics.gpu, qkv.r(), stat.f(), key ? ks.r() : NULL, gate.r(), width,
+                                           skip, s);
         same(name, shape, "metrics", metrics, 1e-5);
     }
 #ifdef EMU
