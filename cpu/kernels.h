@@ -32,7 +32,7 @@ that follow each other in k.
 #endif
 
 namespace cpu {
-typedef uint32_t lane __attribute__((may_alias));
+typedef uint32_t lane __attribute__((may_alias, aligned(2)));     // two bf16 need not stand at a multiple of 4
 enum { PANEL = 16, TILE_COLS = 2 * PANEL };
 
 struct TileA { const char* at; long row, step; };
@@ -189,7 +189,7 @@ TARGET_AVX512 void avx512_block(float* c, long ldc, int cols, TileA a, TileB b, 
         __m512 y[V];
         for (int v = 0; v < V; v++) { y[v] = _mm512_loadu_ps(b.at + v*b.panel); }
         for (int i = 0; i < H; i++) {
-            const __m512 x = _mm512_set1_ps(*(const float*)(a.at + i*a.row));
+            const __m512 x = _mm512_castsi512_ps(_mm512_set1_epi32(*(const lane*)(a.at + i*a.row)));
             for (int v = 0; v < V; v++) {
                 if (PAIRS) { sum[i][v] = _mm512_dpbf16_ps(sum[i][v], (__m512bh)x, (__m512bh)y[v]); }
                 else       { sum[i][v] = _mm512_fmadd_ps(x, y[v], sum[i][v]); }

@@ -266,9 +266,10 @@ inline Tile sum_tile(const Product& p, TileA a, TileB b, long i, long j, long i0
         t.sums = (float*)c.x + i*c.ld + j;
         t.ld = c.ld;
         add = add || c.accumulate || c.residual;
-        const float* from = (const float*)c.residual + i*c.ld + j;
-        const bool begin = c.residual && c.residual != c.x && l0 == 0;
-        for (int r = 0; begin && r < rows; r++) { memcpy(t.sums + r*t.ld, from + r*c.ld, cols * 4); }
+        const float* from = (const float*)c.residual;
+        for (int r = 0; from && from != c.x && l0 == 0 && r < rows; r++) {
+            memcpy(t.sums + r*t.ld, from + (i + r)*c.ld + j, cols * 4);
+        }
     }
     if (!c.bf16 || l1 == p.lanes) { expect_writes(c, i, j, t.rows, t.cols); }
     p.kernel.tile(t.sums, t.ld, t.rows, t.cols, a, b, l1 - l0, add);
