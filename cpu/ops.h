@@ -144,6 +144,38 @@ inline void norm_forward(real* out, acc* mean, acc* rstd, const real* inp, const
         }
     }
 }
+// one row of norm_backward. Rows do not overlap, or dx is dout: the compiler is told that no turn of the loop needs another
+inline void rmsnorm_backward_row(real* dx, acc* dw, const real* d, const real* x, const real* w, acc r, bool add, int C) {
+    acc dot = 0;
+    #pragma omp simd reduction(+ : dot)
+    for (int c = 0; c < C; c++) { dot += d[c] * w[c] * x[c]; }
+    const acc f = r * r * r * dot / C;
+    #pragma omp simd
+    for (int c = 0; c < C; c++) {
+        const acc g = d[c] * w[c] * r - x[c] * f;
+        dw[c] += d[c] * x[c] * r;
+        dx[c] = add ? dx[c] + g : g;
+    }
+}
+
+inline void layernorm_backward_row(real* dx, acc* dw, const real* d, const real* x, const real* w, acc m, acc r, bool add,
+                                   int C) {
+    acc dot = 0, sum = 0;
+    #pragma omp simd reduction(+ : dot, sum)
+    for (int c = 0; c < C; c++) { dot += d[c] * w[c] * (x[c] - m); sum += d[c] * w[c]; }
+    const acc f = r * r * r * dot / C, r_mean = r * sum / C;
+    #pragma omp simd
+    for (int c = 0; c < C; c++) {
+        const acc g = d[c] * w[c] * r - (x[c] - m) * f - r_mean;
+        dw[c] += d[c] * (x[c] - m) * r;
+        dx[c] = add ? dx[c] + g : g;
+    }
+}
+
+inline void add_row(acc* sum, const real* x, int C) {
+    for (int c = 0; c < C; c++) { sum[c] += x[c]; }
+}
+
 // in the forward pass this was:  out = x^ w + b,  x^ = (x - mean) r,  so with g = dout w (dout without a weight)
 //      dx (N, C) = r (g - mean(g) - x^ mean(g x^))    LayerNorm
 //                  r (g           - x^ mean(g x^))    RMSNorm          [+= if add]
@@ -153,31 +185,10 @@ inline void norm_backward(real* dx, acc* dweight, acc* dbias, const real* dout, 
     const std::vector<real> ones(weight ? 0 : C, real(1));
     const real* const w = weight ? weight : ones.data();
     row_sums({ dweight, dbias }, N, C, [=](int n, acc* dw) {
-        const real *d = dout + (long)n * C, *x_n = x + (long)n * C;
-        real* dx_n = dx + (long)n * C;
-        const acc r = rstd[n];
-        acc dot = 0, sum = 0;
-        for (int c = 0; dbias && c < C; c++) { dw[C + c] += d[c]; }         // first: dx may be dout
-        if (mean) {
-            const acc m = mean[n];
-            #pragma omp simd reduction(+ : dot, sum)
-            for (int c = 0; c < C; c++) { dot += d[c] * w[c] * (x_n[c] - m); sum += d[c] * w[c]; }
-            const acc f = r * r * r * dot / C, r_mean = r * sum / C;
-            for (int c = 0; c < C; c++) {
-                const acc g = d[c] * w[c] * r - (x_n[c] - m) * f - r_mean;
-                dw[c] += d[c] * (x_n[c] - m) * r;
-                dx_n[c] = add ? dx_n[c] + g : g;
-            }
-        } else {
-            #pragma omp simd reduction(+ : dot)
-            for (int c = 0; c < C; c++) { dot += d[c] * w[c] * x_n[c]; }
-            const acc f = r * r * r * dot / C;
-            for (int c = 0; c < C; c++) {
-                const acc g = d[c] * w[c] * r - x_n[c] * f;
-                dw[c] += d[c] * x_n[c] * r;
-                dx_n[c] = add ? dx_n[c] + g : g;
-            }
-        }
+        const long at = (long)n * C;
+        if (dbias) { add_row(dw + C, dout + at, C); }                       // first: dx may be dout
+        if (mean) { layernorm_backward_row(dx + at, dw, dout + at, x + at, w, mean[n], rstd[n], add, C); }
+        else      { rmsnorm_backward_row(dx + at, dw, dout + at, x + at, w, rstd[n], add, C); }
     });
 }
 
