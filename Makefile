@@ -64,7 +64,7 @@ COMPILE = $(CXX) -std=c++17 $(OPTIMIZE) -march=$(ARCH) -fopenmp $(WARN) -x c++
 endif
 HEADERS := $(wildcard *.h *.cuh cpu/*.h cuda/*.cuh text/*.h)
 
-.PHONY: train_sink binary switches compile-all sanitizer check test tests program analytic demo demo-bb bench experiments mutants size help clean FORCE
+.PHONY: train_sink binary switches quick slow test-all compile-all sanitizer check test tests program analytic demo demo-bb bench experiments mutants size help clean FORCE
 .DEFAULT_GOAL := train_sink
 
 train_sink: $(DIR)/train_sink
@@ -124,7 +124,18 @@ ASAN       := $(foreach t,data checkpoint tokenizer gguf,test/test_$(t).cpp)
 ASAN_TESTS := $(patsubst test/test_%.cpp,build/test/asan_%,$(wildcard $(ASAN)))
 SANITIZE   := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all
 
-tests: $(TESTS) $(MODEL_TESTS) $(ASAN_TESTS) program
+# `make test` is what a change needs, some five minutes on two cores; `make test-all` is the rest: all golden sets, the
+# sanitizers, scripts, the emulator's long runs and nvcc. CI runs both
+QUICK_BUILDS := $(filter-out build/test/test_train build/test/test_bf16 build/test/test_extremes,$(TESTS)) \
+    build/test/model/softmax-none-rotary build/test/model/sigmoid-none-rotary build/test/model/softmax-k-rotary \
+    build/test/model-double/softmax-none-rotary
+SLOW_BUILDS  := $(filter-out $(QUICK_BUILDS),$(TESTS) $(MODEL_TESTS) $(ASAN_TESTS))
+QUICK_SCRIPTS := test/test_make.sh
+SLOW_SCRIPTS := $(filter-out $(QUICK_SCRIPTS),$(wildcard test/test_*.sh))
+# their names, as test/run.sh knows them
+names_of = $(patsubst test/%.sh,%,$(patsubst build/test/%,%,$(1)))
+quick: $(QUICK_BUILDS) program
+slow: $(SLOW_BUILDS) program
 # whole programs that test_train, test_demo and others run
 PROGRAMS := program-ATTN=softmax program-ATTN=sigmoid program-BIAS=k
 DEFAULTS  = $(foreach s,$(MODEL),$(s)=$(firstword $($(s)_ALL)))
@@ -154,8 +165,12 @@ build/test/%: test/%.cpp test/check.h test/naive.h $(HEADERS)
 	$(TEST_COMPILE) $(OPTIMIZE) $< -o $@
 
 test:
-	@$(MAKE) --no-print-directory -s -j$(JOBS) tests
-	@sh test/run.sh
+	@$(MAKE) --no-print-directory -s -j$(JOBS) quick
+	@sh test/run.sh $(call names_of,$(QUICK_BUILDS) $(QUICK_SCRIPTS))
+
+test-all: # what make test leaves out
+	@$(MAKE) --no-print-directory -s -j$(JOBS) slow
+	@SASS=all COUNTS=all sh test/run.sh $(call names_of,$(filter-out build/test/analytic/%,$(SLOW_BUILDS)) $(SLOW_SCRIPTS)) analytic
 
 compile-all: # nvcc on every two switch values together, sm_80 and sm_90; an attention kernel that spills is a failure
 	@sh dev/compile_all.sh pairwise
@@ -183,7 +198,7 @@ bench: # speed and memory, beside PyTorch and other tokenizers where they are in
 
 help:
 	@echo "make train_sink [SWITCH=value ...]     build one model; the first value of a switch is its default"
-	@echo "make test | demo | demo-bb | bench | experiments | mutants | compile-all | sanitizer | check | size | clean"
+	@echo "make test | test-all | demo | demo-bb | bench | experiments | mutants | compile-all | sanitizer | check | size | clean"
 	@echo "scripts/reproduce list                 the paper's tables by name: build, train, compare"
 	@echo "tools: CXX=$(CXX) ARCH=$(ARCH) OPTIMIZE='$(OPTIMIZE)' JOBS=$(JOBS)"
 	@for s in $(SWITCHES); do echo; echo $$s; \
