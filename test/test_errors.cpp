@@ -66,6 +66,12 @@ static const struct { const char *args, *says; } FLAGS[] = {
     { "--window -1",                     "--window: got -1" },
     { "--prefix 64",                     "--prefix 64 --seq 64: wanted a prefix shorter" },
     { "--prefix -1",                     "--prefix: got -1" },
+    { "--rope-factor 2",                 "--rope-factor 2 --rope-scaling none: wanted --rope-scaling linear" },
+    { "--rope-scaling llama3 --rope-low 4",  "--rope-low 4 --rope-high 4: wanted low less than high" },
+    { "--rope-local 500",                "--rope-local 500 --window 0: wanted a window in some layers" },
+    { "--rope-layers 0120",              "--rope-layers 0120: wanted a pattern of 0 and 1" },
+    { "--local-layers 10",               "--local-layers 10 --window 0: wanted a window for those layers" },
+    { "--attn-cap 30",                   "--attn-cap 30: wanted ATTN=softcap" },
     { "--bias-share all",                "--bias-share: got all, wanted one of: none heads" },
     { "--k-dims 33",                     "--k-dims 33 --head-dim 32: wanted at most the head size" },
     { "--k-dims 4",                      "--k-dims 4 BIAS=none: wanted BIAS=k" },
@@ -233,6 +239,13 @@ static void test_checkpoints() {
     damaged("optimizer.safetensors", replaced(opt, "\"v.lm_head", "\"w.lm_head"), "has no tensor 'v.lm_head.weight'", "the optimiser without a tensor");
     damaged("state.json", "{\"step\": 4", "state.json: not JSON", "state.json cut short");
     damaged("state.json", "{\"step\": 4}", "the position in the data", "state.json without a position");
+    // what transformers may open as LLaMA is told apart, and a tensor that no row of the config asks for is refused
+    train_sink(std::string(TINY) + "-n 1 --head-bias 1 -o biased");
+    const std::string biased = dir + "/biased/step_1/config.json", said = file_read(biased);
+    CHECK(config.find("\"LlamaForCausalLM\"") != std::string::npos, "the default model does not call itself LLaMA: %s", config.c_str());
+    CHECK(said.find("\"TrainSink\"") != std::string::npos, "a model with a bias at its head calls itself LLaMA: %s", said.c_str());
+    file_write(biased, replaced(said, "\"head_bias\": 1", "\"head_bias\": 0"));
+    refused("probe biased/step_1 --bb-vocab 24", "holds the tensor 'lm_head.bias', which this model does not have");
     unlink((at + "model.safetensors").c_str());
     refused("probe run/step_4 --bb-vocab 24", "has no weights");
     file_write(at + "model.safetensors", model);

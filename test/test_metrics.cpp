@@ -102,6 +102,8 @@ static void test_reports() {
     check_near(sink_rate(m, 1, 0.5, true), 0.75, 0, "Sink_1 of the proxy");
     check_near(sink_rate(m, 0, 0.3, false), 1, 0, "Sink_*");
     check_near(sink_rate(m, 2, 0.3, false), 0, 0, "Sink_2");
+    m.heads[0].effective = 0.4f;                                                  // the others' gates are shut
+    check_near(gated_sink_rate(m, 0.3), 0.25, 0, "Sink_1 behind the gate");
     const std::vector<double> mean = head_means(m, [](const HeadMetrics& h) { return (double)h.alpha[1]; });
     check_near(mean[0], 0.6, 1e-6, "mean over sequences, head 0");
     check_near(mean[1], 0.205, 1e-6, "mean over sequences, head 1");
