@@ -713,8 +713,8 @@ static void qk_norm_backward(Model* m, int l) {
     ops::qk_norm_backward(m->a.dqkv, g.qnw, g.knw, saved, rstd, w.qnw, w.knw, all, attn_shape(m, l));
 }
 
-// -- rotary: q and k turn with their position. Where nothing stands between, attention's backward turns them back
-static bool turns_in_attention(const Model* m) { return Attn::phi == PHI_NONE && rotated(m->c) == m->c.HS; }
+// -- rotary: q and k turn with their position. Where no stage stands between, attention's backward turns them back
+static bool turns_in_attention(const Model* m);
 
 static void rotary_forward(Model* m, int l) {
     const acc* turns = layer_turns(m, l);
@@ -893,6 +893,14 @@ static const Stage LAYER_STAGES[] = {
     { "down",        IF(true),                    down_forward,        down_backward,        A_ROW(2.0 * d.F * d.C),    A_ROW(d.F + 2 * d.C) },
 };
 enum { STAGES = sizeof(LAYER_STAGES) / sizeof(LAYER_STAGES[0]) };
+
+// Is rotary the last stage before attention, and does it turn whole heads?
+static bool turns_in_attention(const Model* m) {
+    int k = STAGES - 1;
+    while (LAYER_STAGES[k].forward != attention_forward) { k--; }
+    do { k--; } while (!LAYER_STAGES[k].when(m->d));
+    return LAYER_STAGES[k].forward == rotary_forward && rotated(m->c) == m->c.HS;
+}
 
 // ---- the whole model
 
