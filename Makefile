@@ -181,11 +181,8 @@ compile-all: # nvcc on every two switch values together, sm_80 and sm_90; an att
 sanitizer: # the CUDA tests under compute-sanitizer, on a GPU
 	@DEVICE=sanitizer sh test/test_cuda.sh
 
-size: # lines of each root file, and the longest functions
-	@wc -l *.cu *.cuh *.h */*.cuh cpu/*.h text/*.h
-	@awk 'FNR == 1 { name = "" } /^[a-z].*\(/ && !/[;}]$$/ { name = $$0; start = FNR } \
-	      /^}/ && name { print FNR - start + 1, FILENAME, substr(name, 1, 80); name = "" }' \
-	      *.cu *.cuh *.h cpu/*.h cuda/*.cuh text/*.h | sort -rn | head -n 5
+size: # lines of every file, and the budgets of the house: fails above one
+	@sh dev/size.sh
 
 mutants: # one-line bugs, each of which one test has to notice
 	@sh dev/mutants.sh

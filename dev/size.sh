@@ -1,0 +1,23 @@
+# dev/size.sh -- how large the book and its rooms are, against their budgets; fails above one. `make size` runs it
+cd "$(dirname "$0")/.." || exit 1
+over=0
+budget() { # what, lines or functions there are, most
+    mark=; [ "$2" -le "$3" ] || { mark="  over by $(($2 - $3))"; over=$((over + 1)); }
+    printf '%-44s %6d of %5d%s\n' "$1" "$2" "$3" "$mark"
+}
+lines() { cat "$@" | wc -l; }
+for f in *.cu *.cuh *.h cpu/*.h cuda/*.cuh text/*.h; do printf '%-44s %6d\n' "$f" "$(lines "$f")"; done
+echo
+budget train_sink.cu "$(lines train_sink.cu)" 900
+budget attention_variants.cuh "$(lines attention_variants.cuh)" 350
+budget reference.h "$(lines reference.h)" 450
+budget "the book: all files of the root" "$(lines ./*.cu ./*.cuh ./*.h)" 4500
+# code lines: neither a comment nor a row of a table (those end in a backslash)
+budget "code lines over 100 columns" "$(awk 'length > 100 && !/^ *\/\// && !/\\$/' ./*.cu ./*.cuh ./*.h cpu/*.h cuda/*.cuh text/*.h | wc -l)" 0
+awk 'FNR == 1 { name = "" } /^[a-z].*\(/ && !/[;}]$/ { name = $0; start = FNR }
+     /^}/ && name { if (FNR - start >= 80) { print FNR - start + 1 " lines: " FILENAME " " substr(name, 1, 70) } name = "" }' \
+    ./*.cu ./*.cuh ./*.h cpu/*.h cuda/*.cuh text/*.h | sort -rn > /tmp/size.$$
+budget "functions over 80 lines" "$(wc -l < /tmp/size.$$)" 0
+cat /tmp/size.$$; rm -f /tmp/size.$$
+echo "$over budgets are passed"
+[ $over -eq 0 ]
