@@ -30,13 +30,9 @@ static void generate(Model* m, std::vector<int>* tokens, long n, double temperat
     const int V = m->c.V;
     std::vector<real> logits(V);
     std::vector<std::pair<double, int>> p(V);
+    model_cache(m, std::min<size_t>(tokens->size() + n, m->c.T));
     for (long i = 0; i < n; i++) {
-        const int T = std::min<size_t>(tokens->size(), m->c.T);
-        std::vector<int> seq(tokens->end() - T, tokens->end());
-        seq.push_back(0);
-        model_load(m, seq.data(), 1, T);
-        model_body(m);
-        const real* n_last = act_top(m) + (size_t)(m->T - 1) * m->c.C;
+        const real* n_last = model_read(m, *tokens);
         ops::matmul_forward(m->a.logits, n_last, m->w.lmw, m->w.lmb, NULL, 1, m->c.C, V);
         ops::to_host(logits.data(), m->a.logits, V * sizeof(real));
         const double cap = m->c.logit_cap;
@@ -61,6 +57,7 @@ static void generate(Model* m, std::vector<int>* tokens, long n, double temperat
         while (k < keep - 1 && (u -= p[k].first) >= 0) { k++; }
         tokens->push_back(p[k].second);
     }
+    model_cache(m, 0);
 }
 
 static int generate_text(Flags f) {

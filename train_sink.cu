@@ -326,6 +326,8 @@ struct Model {
     StepSums* sums;                              // loss and gradient norm of the step
     real *positions, *v_fixed;                   // absolute PE (T, C); fixed v* (HS)
     acc *turns, *turns_local;                    // rotary cos, sin (T, rot/2, 2), of all layers and of those with a window
+    real* cache; int room;                       // generation: k, v of rows that were read, (L, room, 2 KV HS), or NULL
+    int past;                                    // so many rows of it stand before the one that is loaded; 0: a whole batch
 };
 
 // ---- attention's shape in layer l, and its learned column
@@ -356,11 +358,11 @@ static const real* star_v(const Model* m, int l) {
     return m->d.bias.learn_v ? m->w.layer[l].vstar : m->v_fixed;
 }
 
-// the table that layer l turns q and k by; NULL if it does not
+// the table that layer l turns q and k by, from the first row that is loaded; NULL if it does not
 static const acc* layer_turns(const Model* m, int l) {
     const Arch& c = m->c;
     if (!m->d.pe.rotary || !in_pattern(c.rope_layers, l)) { return NULL; }
-    return is_local(c, l) && m->turns_local ? m->turns_local : m->turns;
+    return (is_local(c, l) && m->turns_local ? m->turns_local : m->turns) + (size_t)m->past * rotated(c);
 }
 
 // ---- tables of positions and other constants
@@ -520,7 +522,7 @@ static void model_free(Model* m) {
     if ((void*)m->master != (void*)m->params) { ops::device_free(m->master); }
     for (void* p : { (void*)m->params, (void*)m->grads, (void*)m->arena, (void*)m->tokens, (void*)m->targets,
                      (void*)m->sums, (void*)m->positions, (void*)m->v_fixed, (void*)m->turns,
-                     (void*)m->turns_local }) { ops::device_free(p); }
+                     (void*)m->turns_local, (void*)m->cache }) { ops::device_free(p); }
     *m = Model();
 }
 
@@ -528,6 +530,7 @@ static void model_free(Model* m) {
 // nothing; with a prefix p the loss starts at the prediction of token p + 1 (section 6)
 static long model_load(Model* m, const int* seqs, int B, int T) {
     const int skip = m->d.bias.token;
+    m->past = 0;
     if (m->B != B || m->T != T + skip || !m->arena) { model_resize(m, B, T); }
     std::vector<int> tokens((size_t)B * T), targets((size_t)B * m->T);
     long count = 0;
@@ -544,6 +547,23 @@ static long model_load(Model* m, const int* seqs, int B, int T) {
     ops::to_device(m->tokens, tokens.data(), tokens.size() * sizeof(int));
     ops::to_device(m->targets, targets.data(), targets.size() * sizeof(int));
     return count;
+}
+
+// one token, the next after `past` rows, whose k and v are in the cache. The sink token, if there is one, is among those
+static inline void model_load_next(Model* m, int token, int past) {
+    model_resize(m, 1, 1 - m->d.bias.token);
+    m->past = past;
+    ops::to_device(m->tokens, &token, sizeof token);
+}
+
+// an empty cache for sequences of T tokens, if host code can read it; T = 0: none
+static inline void model_cache(Model* m, int T) {
+    ops::device_free(m->cache);
+    m->cache = NULL;
+    m->past = m->T = 0;
+    m->room = T + m->d.bias.token;
+    const size_t row = 2 * m->d.KV * m->d.HS * sizeof(real);
+    if (T && ops::on_host) { m->cache = (real*)ops::device_malloc(m->d.L * m->room * row); }
 }
 
 // ---- stages. A layer is two branches, attention and FFN, with numbers i = 2l and 2l + 1, of one stream x_0 .. x_2L:
@@ -763,7 +783,23 @@ static void phi_backward(Model* m, int l) {
 static real* act_att(const Model* m, int l) { return of_layer(m->a.att, m, l, m->d.NH * m->d.HS); }
 static acc* act_stat(const Model* m, int l) { return of_layer(m->a.stat, m, l, m->d.NH * 2); }
 
+// copies k and v of the rows that are loaded to their places in the cache; returns where layer l begins there
+static const real* cache_keep(Model* m, int l) {
+    const size_t q = m->d.NH * m->d.HS, kv = m->d.W - q;
+    real* cache = m->cache + (size_t)l * m->room * kv;
+    for (int t = 0; t < rows(m); t++) {
+        memcpy((void*)(cache + (m->past + t) * kv), act_qkv(m, l) + t * m->d.W + q, kv * sizeof(real));
+    }
+    return cache;
+}
+
 static void attention_forward(Model* m, int l) {
+    const real* cache = m->cache ? cache_keep(m, l) : NULL;
+    if (m->past) {
+        cpu::attention_row<Attn, Bias, Pe>(act_att(m, l), act_qkv(m, l), cache, star_k(m, l), star_v(m, l), m->past,
+                                           attn_shape(m, l));
+        return;
+    }
     ops::attention_forward<Attn, Bias, Pe>(act_att(m, l), act_stat(m, l), act_qkv(m, l), star_k(m, l), star_v(m, l),
                                            attn_shape(m, l));
 }
@@ -908,8 +944,10 @@ static bool turns_in_attention(const Model* m) {
 static void embed_forward(Model* m) {
     const Arch& c = m->c;
     const real* positions = m->d.pe.learnable ? m->w.wpe : m->positions;
+    const real* sink = m->past ? NULL : m->w.sink;
     real* out = c.norm_embed ? m->a.embed : act_x(m, 0);
-    ops::embed_forward(out, m->tokens, m->w.wte, positions, m->w.sink, c.embed_scale, m->B, m->T, c.C);
+    if (positions) { positions += (size_t)m->past * c.C; }
+    ops::embed_forward(out, m->tokens, m->w.wte, positions, sink, c.embed_scale, m->B, m->T, c.C);
     if (c.norm_embed) { norm_forward(m, act_x(m, 0), out, m->w.lnew, m->w.lneb, norm_embed(m)); }
 }
 
@@ -934,6 +972,22 @@ static void model_body(Model* m, const Watch& watch = Watch()) {
         if (watch) { watch(l); }
     }
     if (!m->d.norm.stream) { norm_forward(m, act_top(m), act_x(m, 2 * m->c.L), m->w.lnfw, m->w.lnfb, norm_final(m)); }
+}
+
+// runs the model on its T last `tokens`; returns what lm_head reads of the last one. If the cache holds all rows before
+// it, only its own is computed. Not within a prefix: there earlier rows see later ones, and change
+static inline const real* model_read(Model* m, const std::vector<int>& tokens) {
+    const int T = std::min<size_t>(tokens.size(), m->c.T), row = T - 1 + m->d.bias.token;
+    const bool next = m->cache && row > 0 && m->past + m->T == row && row >= attn_shape(m, 0).prefix;
+    if (next) {
+        model_load_next(m, tokens.back(), row);
+    } else {
+        std::vector<int> seq(tokens.end() - T, tokens.end());
+        seq.push_back(0);
+        model_load(m, seq.data(), 1, T);
+    }
+    model_body(m);
+    return act_top(m) + (size_t)(m->T - 1) * m->c.C;
 }
 
 // where the gradient of what lm_head reads goes

@@ -111,7 +111,7 @@ template <class X, class Y> acc dot(const X* a, const Y* b, int n) {
     return sum;
 }
 // the score of the extra column for query q; star: z of its head or, of its key/value head, k* or NULL
-template <class A, class Bi, class Q> acc star_score(const Q* q, const real* star, AttnShape s) {
+template <class A, class Bi, class Q, class R> acc star_score(const Q* q, const R* star, AttnShape s) {
     if (Bi::column == LOGIT_COLUMN) { return star[0]; }
     return star ? attn_capped<A>(dot(q, star, s.HS) * acc(s.scale), acc(s.cap)) : acc(0);
 }
@@ -185,6 +185,42 @@ void attention_forward(real* out, acc* stat, const real* qkv, const real* kstar,
                 }
             }
         }
+    }
+}
+
+// Generation: one query q (NH HS) at position t and the keys and values kv (t + 1, 2 KV HS) of positions 0..t
+// -> out (NH HS). The same as row t of attention_forward, with all scores of the row at hand. R: where host code can read
+template <class A, class Bi, class Pe, class R>
+void attention_row(R* out, const R* q, const R* kv, const R* kstar, const R* vstar, int t, AttnShape s) {
+    const int HS = s.HS, row = 2 * s.KV * HS, extra = t + 1;             // column t + 1 is the extra one of BIAS
+    const acc p = s.p, scale = s.scale, cap = s.cap;
+    auto sees = [=](int j) { return j < extra ? attn_sees(s, t, j) : Bi::column != NO_COLUMN; };
+    #pragma omp parallel for if ((long)t * s.NH * HS > 1 << 16)
+    for (int h = 0; h < s.NH; h++) {
+        const int g = h / (s.NH / s.KV);
+        const R *q_h = q + h * HS, *k = kv + g * HS, *v = k + s.KV * HS;
+        const R *star = attn_column<Bi>(kstar, s, h), *v_star = attn_star(vstar, s, g);
+        acc *score = scratch(0, extra + 1), *o = scratch(1, HS), stat[2], sum = 0, m = attn_least<A, acc>();
+        for (int j = 0; j <= extra; j++) {
+            if (!sees(j)) { continue; }
+            if (j < extra) {
+                const acc bias = Pe::template bias<acc>(t - j, h, s.NH);
+                score[j] = attn_capped<A>(dot(q_h, k + (long)j * row, HS) * scale + bias, cap);
+            } else {
+                score[j] = star_score<A, Bi>(q_h, star, s);
+            }
+            m = max_(m, score[j]);
+        }
+        for (int i = 0; i < HS; i++) { o[i] = 0; }
+        for (int j = 0; j <= extra; j++) {
+            if (!sees(j)) { continue; }
+            const acc w = attn_term<A>(score[j], m), share = attn_share<A>(w);
+            const R* v_j = j < extra ? v + (long)j * row : v_star;
+            sum += attn_mass<A>(w, p);
+            for (int i = 0; v_j && i < HS; i++) { o[i] += share * acc(v_j[i]); }
+        }
+        const acc factor = attn_stat<A>(stat, m, sum, p, attn_alpha<A, acc>(s));
+        for (int i = 0; i < HS; i++) { out[h * HS + i] = R(o[i] * factor); }
     }
 }
 

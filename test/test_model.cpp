@@ -174,6 +174,35 @@ static void differences_check(const std::string& path) {
     model_free(&m);
     safetensors_close(&st);
 }
+// what lm_head reads after each token, the last beyond the context: with a cache of keys and values, and without
+static void cache_check(const std::string& path, bool train) {
+    Safetensors st = safetensors_open(path);
+    Arch c = fixture_arch(fixture_words(st));
+    arch_settle(&c, "");
+    const int* seq = (const int*)st.find("tokens")->data;
+    Model m = model_new(c, c.T, train);
+    weights_set(&m);
+    std::vector<double> rows[2];
+    int rows_alone = 0;
+    for (int with : { 0, 1 }) {
+        model_cache(&m, with ? c.T : 0);
+        for (int n = 3; n <= c.T + 1; n++) {
+            const real* row = model_read(&m, std::vector<int>(seq, seq + n));
+            rows[with].insert(rows[with].end(), row, row + c.C);
+            rows_alone += m.past > 0;
+        }
+    }
+    const int first = c.prefix ? std::max(4, c.prefix + 1) : 4; // the first that is read alone
+    CHECK(rows_alone == c.T - first + 1, "%s: %d tokens were read alone", path.c_str(), rows_alone);
+    double worst = 0, top = 0;
+    for (size_t i = 0; i < rows[0].size(); i++) {
+        worst = std::max(worst, fabs(rows[0][i] - rows[1][i]));
+        top = std::max(top, fabs(rows[0][i]));
+    }
+    CHECK(worst < (is_double ? 1e-12 : 1e-5) * top, "%s: cache: %.2g of %.2g away", path.c_str(), worst, top);
+    model_free(&m);
+    safetensors_close(&st);
+}
 // is this fixture of a model that this binary computes? what is not compiled in is data
 static bool fixture_fits(const std::string& path) {
     Safetensors st = safetensors_open(path);
@@ -191,6 +220,8 @@ int main(int argc, char** argv) {
         if (!fixture_fits(argv[i])) { continue; }
         looked++;
         fixture_check(argv[i]);
+        cache_check(argv[i], false);
+        cache_check(argv[i], true);
         if (is_double) { differences_check(argv[i]); }
     }
     CHECK(looked, "no fixture is of this build");
