@@ -107,7 +107,7 @@ inline void tile_scores(acc* score, const acc* q, const acc* k_cols, int t0, int
 template <class X, class Y> acc dot(const X* a, const Y* b, int n) {
     acc sum = 0;
     #pragma omp simd reduction(+ : sum)
-    for (int i = 0; i < n; i++) { sum += a[i] * b[i]; }
+    for (int i = 0; i < n; i++) { sum += acc(a[i]) * acc(b[i]); }
     return sum;
 }
 // the score of the extra column for query q; star: z of its head or, of its key/value head, k* or NULL
