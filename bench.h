@@ -154,7 +154,7 @@ static int bench(Flags f) {
     o += strf("\"F\":%d,\"V\":%d,\"T\":%d,\"B\":%ld,\"params\":%ld,", c.F, c.V, f.arch.T, f.batch, m.num_params);
     model_free(&m);
     o += strf("\"ms\":%.3f,\"tokens_per_s\":%.0f,\"flops_per_token\":%.0f,", ms, tokens / ms * 1e3, flops);
-    o += strf("\"gflops\":%.1f,\"product_gflops\":%.1f,\"of_product\":%.3f", gflops, product, gflops / product);
+    o += strf("\"gflops\":%.3f,\"product_gflops\":%.3f,\"of_product\":%.3f", gflops, product, gflops / product);
     printf("%s}\n", o.c_str());
     if (!f.json.empty()) { file_write(f.json, o + more + "}\n"); }
     return 0;

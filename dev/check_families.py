@@ -137,6 +137,8 @@ def save(out):
         arguments.update({k: small[k] for k in ("n_inner",) if name == "gpt2"})
         arguments.update(dict(hidden_size=32) if name in ("gpt_neox", "stablelm") else {})    # a quarter of a head turns
         arguments.update(dict(attention_types=[[["global", "local"], 1]]) if name == "gpt_neo" else {})
+        arguments.update(dict(no_rope_layer_interval=2) if name == "smollm3" else {})         # the second layer does not turn
+        arguments.update(dict(sliding_window_pattern=2) if name == "gemma3" else {})          # and has no window
         model = make(kind(**arguments))
         loss, alpha, first, rest = reference(model, ids)
         model.save_pretrained(os.path.join(out, name))

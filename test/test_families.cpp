@@ -35,9 +35,10 @@ static void same(const std::string& what, const std::vector<double>& got, const 
     CHECK(worst < 2e-5, "%s: %.2g away", what.c_str(), worst);
 }
 
-static void family_check(const std::string& name) {
+// dir: the family's own directory, or a copy of it that must say the same
+static void family_check(const std::string& name, const std::string& dir) {
     const std::string out = SCRATCH + name + ".json";
-    const Ran r = probe(FAMILIES + name, out);
+    const Ran r = probe(dir, out);
     if (!CHECK(r.code == 0, "%s: exit %d, %s", name.c_str(), r.code, r.err.c_str())) { return; }
     const Json ours = json_of_file(out), theirs = json_of_file(FAMILIES + name + "/answer.json");
     check_near(ours.get("probe_loss")->number, theirs.get("loss")->number, 2e-5, "%s: loss", name.c_str());
@@ -49,15 +50,21 @@ static void family_check(const std::string& name) {
     same(name + ": h rest", rest, numbers(*theirs.get("h_norm_rest")), 1);
 }
 
-// the config with one more key, before all others, or with `from` replaced
-static void refused(const std::string& name, const std::string& from, const std::string& to, const std::string& says) {
+// a copy of the family whose config has `to` in the place of the first `from`
+static std::string changed(const std::string& name, const std::string& from, const std::string& to) {
     const std::string dir = SCRATCH + name + "-changed";
     check_run("rm -rf " + dir + " && cp -r " + FAMILIES + name + " " + dir);
     std::string config = file_read(dir + "/config.json");
     const size_t at = config.find(from);
-    if (!CHECK(at != std::string::npos, "%s: its config has no %s", name.c_str(), from.c_str())) { return; }
+    if (!CHECK(at != std::string::npos, "%s: its config has no %s", name.c_str(), from.c_str())) { return dir; }
     config.replace(at, from.size(), to);
     file_write(dir + "/config.json", config);
+    return dir;
+}
+
+// the config with one more key, before all others, or with `from` replaced
+static void refused(const std::string& name, const std::string& from, const std::string& to, const std::string& says) {
+    const std::string dir = changed(name, from, to);
     const Ran r = probe(dir, SCRATCH + "refused.json");
     CHECK(r.code == EXIT_USER && r.err.find(says) != std::string::npos, "%s with %s: exit %d, wanted '%s', got %s", name.c_str(),
           to.c_str(), r.code, says.c_str(), r.err.c_str());
@@ -65,10 +72,12 @@ static void refused(const std::string& name, const std::string& from, const std:
 
 int main() {
     make_dirs(SCRATCH);
-    for (auto& name : dir_list(FAMILIES)) { if (name != "tokens") { family_check(name); } }
+    for (auto& name : dir_list(FAMILIES)) { if (name != "tokens") { family_check(name, FAMILIES + name); } }
     for (auto& name : dir_list(FAMILIES)) {
         if (name != "tokens") { refused(name, "{", "{\"residual_multiplier_x\": 2.0,", "residual_multiplier_x"); }
     }
+    // files without the list say every how many layers one does not turn
+    family_check("smollm3", changed("smollm3", "\"no_rope_layers\": [\n    1,\n    0\n  ]", "\"no_rope_layers\": null"));
     refused("llama_llama3", "\"rope_type\": \"llama3\"", "\"rope_type\": \"dynamic\"", "rope_type is 'dynamic'");
     refused("llama_llama3", "\"silu\"", "\"quick_gelu\"", "hidden_act is \"quick_gelu\"");
     refused("llama_llama3", "\"hidden_size\": 16", "\"hidden_size\": 16.5", "wanted a whole number");

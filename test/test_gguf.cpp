@@ -561,6 +561,19 @@ static void test_config() {
         CHECK(x[1] == 2 && x[4] == 1 && x[8] == 8 && x[12] == 9, "the bias of q: got %g %g %g %g", x[1], x[4], x[8], x[12]);
     }
     weights_close(&w);
+    // Gemma 3: norms have their 1 in the file, two more of them, and q has no pairs
+    const Keys gemma = { key_string("general.architecture", "gemma3"), key_u32("gemma3.attention.key_length", 8) };
+    g = opened({}, { { "blk.0.ffn_norm.weight", { 32 }, 0, 0 }, { "blk.0.attn_q.weight", { 4, 8 }, 0, 3200 } }, bias, gemma);
+    CHECK(number(gguf_config(g), "query_pre_attn_scalar") == 8, "Gemma 3: the scale of its scores");
+    w = gguf_weights(&g);
+    const Weight *norm = w.find("model.layers.0.pre_feedforward_layernorm.weight"), *plain = w.find("model.layers.0.self_attn.q_proj.weight");
+    if (CHECK(norm && plain, "Gemma 3: names")) {
+        weight_rows(*norm, 0, 1, x.data());
+        CHECK(x[0] == -1 && x[31] == -1, "Gemma 3: a norm of 0 is %g .. %g, wanted -1", x[0], x[31]);
+        weight_rows(*plain, 0, 8, x.data());
+        CHECK(x[0] == 0 && x[31] == 31, "Gemma 3: q is %g .. %g", x[0], x[31]);
+    }
+    weights_close(&w);
     // LLaMA 3.2's divisors: 32 for slow frequencies, 1 for fast ones, between them its rule; one that is off is refused
     std::string divisors;
     for (int i = 0; i < 32; i++) {
