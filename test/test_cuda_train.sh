@@ -36,7 +36,7 @@ train() { local out=$dir/$1 bin=$dir/$2; shift 2; case "$*" in *--resume*) ;; *)
 # all numbers of the train and eval lines of two logs, one against the other
 same_log() { # NAME LOG LOG TOLERANCE
     for f in "$2" "$3"; do
-        grep -E '"event":"(train|eval)"' "$f/log.jsonl" | sed -E 's/"ms":[0-9.e+-]+//' | grep -oE '"[a-z_0-9]+"|-?[0-9][0-9.e+-]*|null' > "$f.numbers"
+        grep -E '"event":"(train|eval)"' "$f/log.jsonl" | sed -E 's/"ms":[0-9.e+-]+//; s/"time":"[^"]*"//' | grep -oE '"[a-z_0-9]+"|-?[0-9][0-9.e+-]*|null' > "$f.numbers"
     done
     if paste "$2.numbers" "$3.numbers" | awk -v tol="$4" '
         $1 ~ /^-?[0-9]/ && $2 ~ /^-?[0-9]/ { d = $1 - $2; if (d < 0) { d = -d }; a = $1 < 0 ? -$1 : $1; n++
@@ -46,11 +46,12 @@ same_log() { # NAME LOG LOG TOLERANCE
         END { if (n < 100) { print "  only " n + 0 " numbers"; bad++ } exit bad > 0 }'
     then ok; else bad "$1: the logs differ by more than $4"; fi
 }
-same_hash() { if [ "$(tail -1 "$2/log.jsonl")" = "$(tail -1 "$3/log.jsonl")" ]; then ok; else bad "$1: $(tail -1 "$2/log.jsonl") and $(tail -1 "$3/log.jsonl")"; fi; }
+last() { tail -1 "$1/log.jsonl" | sed -E 's/"time":"[^"]*",?//'; } # params_hash and step
+same_hash() { if [ "$(last "$2")" = "$(last "$3")" ]; then ok; else bad "$1: $(last "$2") and $(last "$3")"; fi; }
 
-DEFAULT="ATTN=softmax BIAS=none PE=rotary NORM=pre FFN=swiglu COMBINE=concat"
-OTHER="ATTN=sigmoid_norm BIAS=kv PE=learnable NORM=post FFN=gelu COMBINE=sum"
-THIRD="ATTN=mlp_norm BIAS=sink_token PE=alibi NORM=pre FFN=reglu COMBINE=concat"
+DEFAULT="ATTN=softmax BIAS=none PE=rotary NORM=pre FFN=swiglu COMBINE=concat QKNORM=none GATE=none"
+OTHER="ATTN=sigmoid_norm BIAS=kv PE=learnable NORM=post FFN=gelu COMBINE=sum QKNORM=all GATE=head"
+THIRD="ATTN=mlp_norm BIAS=sink_token PE=alibi NORM=pre FFN=reglu COMBINE=concat QKNORM=head GATE=elem"
 { build a_cpu cpu fp32 $DEFAULT && build a_cuda cuda fp32 $DEFAULT && build a_bf16 cuda bf16 $DEFAULT && build b_cpu cpu fp32 $OTHER; } & one=$!
 { build b_cuda cuda fp32 $OTHER && build c_cpu cpu fp32 $THIRD && build c_cuda cuda fp32 $THIRD && build b_bf16 cuda bf16 $OTHER; } & two=$!
 wait $one; wait $two

@@ -42,21 +42,22 @@ static void test_embed() {
         Rng r{ 1 };
         for (auto& t : tokens) { t = rng_below(&r, V); }
         Numbers wte = random_numbers(V * C, 1, 1), wpe = random_numbers(T * C, 1, 2), x = random_numbers(C, 1, 3), out(B * T * C, NAN);
-        ref::embed_forward(out.data(), tokens.data(), wte.data(), pos ? wpe.data() : NULL, sink ? x.data() : NULL, 1.5f, B, T, C);
+        // the embedding times 2, which is exact: a fused multiply and add gives the same bits
+        ref::embed_forward(out.data(), tokens.data(), wte.data(), pos ? wpe.data() : NULL, sink ? x.data() : NULL, 2.0f, B, T, C);
         const Numbers dout = random_numbers(B * T * C, 1, 4);
         Numbers want(out.size()), dwte(V * C, OLD), dwpe(T * C, OLD), dx(C, OLD), want_wte = dwte, want_wpe = dwpe, want_x = dx;
         for (int b = 0; b < B; b++) {
             for (int t = 0; t < T; t++) {
                 for (int c = 0; c < C; c++) {
                     const int at = (b * T + t) * C + c, id = t < skip ? -1 : tokens[b * (T - skip) + t - skip];
-                    want[at] = (id < 0 ? x[c] : 1.5 * wte[id * C + c]) + (pos ? wpe[t * C + c] : 0);
-                    (id < 0 ? want_x[c] : want_wte[id * C + c]) += (id < 0 ? 1 : 1.5) * dout[at];
+                    want[at] = (id < 0 ? x[c] : 2 * wte[id * C + c]) + (pos ? wpe[t * C + c] : 0);
+                    (id < 0 ? want_x[c] : want_wte[id * C + c]) += (id < 0 ? 1 : 2) * dout[at];
                     want_wpe[t * C + c] += dout[at];
                 }
             }
         }
         compare(strf("embed, pos %d sink %d", pos, sink), out, want, 0);
-        ref::embed_backward(dwte.data(), pos ? dwpe.data() : NULL, sink ? dx.data() : NULL, dout.data(), tokens.data(), 1.5f, B, T, C);
+        ref::embed_backward(dwte.data(), pos ? dwpe.data() : NULL, sink ? dx.data() : NULL, dout.data(), tokens.data(), 2.0f, B, T, C);
         compare("embed dwte", dwte, want_wte, 1e-14);
         if (pos) { compare("embed dpos", dwpe, want_wpe, 1e-14); }
         if (sink) { compare("embed dsink", dx, want_x, 1e-14); }
