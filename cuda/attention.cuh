@@ -598,7 +598,7 @@ template <int HS, bool MANY = false> struct DqTile {                            
     enum { MT = HS > 96 || MANY ? 1 : 2, BQ = 64 * MT, BK = 32, SMEM = (2 * BQ + 4 * BK) * HS * 2 };
 };
 template <class A, class Pe> constexpr bool many_registers = A::Z == Z_PNORM && Pe::score_bias;
-template <class A, class Bi, class Pe, int HS> __global__ void __launch_bounds__(128)
+template <class A, class Bi, class Pe, int HS> __global__ void __launch_bounds__(128, 2)
 attention_dq_mma_kernel(bf16* dqkv, const bf16* dout, RowStats r, const bf16* qkv, const bf16* kstar, const acc* turns,
                         AttnShape s) {
     typedef DqTile<HS, many_registers<A, Pe>> Tile;
