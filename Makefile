@@ -107,7 +107,6 @@ SETS    := $(shell awk -F'\t' '!/^\#/ && NF > 1 && $$1 != "name" { \
 # and a few as users compile them
 FASTS   := softmax-none-rotary sigmoid-none-rotary elu1_norm-none-rotary softmax-k-rotary
 ANALYTIC := $(PE_ALL:%=build/test/analytic/softmax-none-%)
-# and a few as users compile them
 MODEL_TESTS := $(SETS:%=build/test/model/%) $(SETS:%=build/test/model-double/%) $(FASTS:%=build/test/model-fast/%) \
                $(ANALYTIC)
 # these are built many times, each with its switches

@@ -57,9 +57,9 @@ static const char* const HARMLESS_KEYS =
     " finetuning_task task_specific_params pruned_heads gradient_checkpointing auto_map use_flash_attention"
     " attn_implementation _attn_implementation _attn_implementation_autoset cache_implementation prefix"
     " summary_activation summary_first_dropout summary_proj_to_labels summary_type summary_use_proj"
-    " quantization_config_none masked_softmax_fusion bias_dropout_fusion skip_bias_add skip_bias_add_qkv n_positions_none"
-    " attention_softmax_in_fp32 apply_residual_connection_post_layernorm_none offset_alibi seq_length_none"
-    " transformers.js_config vocab_size_none torch_dtype_none max_window_layers_none mlp_activation_none ";
+    " masked_softmax_fusion bias_dropout_fusion skip_bias_add skip_bias_add_qkv"
+    " attention_softmax_in_fp32 offset_alibi"
+    " transformers.js_config ";
 
 static bool is_harmless(const std::string& key) {
     return strstr(HARMLESS_KEYS, (" " + key + " ").c_str()) != NULL;
@@ -302,8 +302,7 @@ static void more_neox(Import* in) {
 
 static void more_phi3(Import* in) {
     in->c.window = in->number("sliding_window", 0);
-    const double original = in->number("original_max_position_embeddings", 4096);
-    (void)original;                              // only longrope reads it, and that is refused
+    in->get("original_max_position_embeddings"); // only longrope reads it, and that is refused
 }
 
 static void more_stablelm(Import* in) {
