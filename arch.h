@@ -1,7 +1,9 @@
 /*
-arch.h -- what is made from the rows of ARCH (train_sink.cu): the checks of a model, config.json both ways, its flags.
+arch.h -- what is made from the rows of ARCH (train_sink.cu): the checks of a model, config.json
+both ways, its flags.
 
-Nothing here names a row that has nothing special about it: a new row of ARCH needs no edit in this file.
+Nothing here names a row that has nothing special about it: a new row of ARCH needs no edit in this
+file.
 */
 #ifndef ARCH_H
 #define ARCH_H
@@ -18,7 +20,8 @@ struct ArchRow {
 
 static std::vector<ArchRow> arch_rows(Arch* c) {
     #define X(type, field, otherwise, cmds, by, key, low, high, names, help) \
-        { ARCH_##type, #field, cmds, by, key, (double)(low), (double)(high), names, help, &c->field },
+        { ARCH_##type, #field, cmds, by, key, (double)(low), (double)(high), names, help, \
+          &c->field },
     return { ARCH(X) };
     #undef X
 }
@@ -64,7 +67,9 @@ static std::string arch_set(const ArchRow& r, const std::string& text) {
     if (r.type == ARCH_int && !parse_long(text, &whole)) { return "a whole number"; }
     if (r.type == ARCH_float && !parse_double(text, &number)) { return "a number"; }
     if (r.type == ARCH_int) { number = whole; }
-    if (number < r.low || number > r.high) { return number_text(r.low) + " to " + number_text(r.high); }
+    if (number < r.low || number > r.high) {
+        return number_text(r.low) + " to " + number_text(r.high);
+    }
     if (r.type == ARCH_int) { *(int*)r.at = whole; }
     if (r.type == ARCH_float) { *(float*)r.at = number; }
     return "";
@@ -84,8 +89,8 @@ struct ArchCheck {
             for (auto& r : arch_rows(&c)) {
                 if (strcmp(r.field, field)) { continue; }
                 const char* label = where.empty() ? r.by : r.key;
-                text += std::string(text.empty() ? "" : " ") + label + (r.by[0] == '-' || !where.empty() ? " " : "=")
-                      + arch_text(r, false);
+                text += std::string(text.empty() ? "" : " ") + label +
+                        (r.by[0] == '-' || !where.empty() ? " " : "=") + arch_text(r, false);
             }
         }
         return text;
@@ -105,36 +110,47 @@ struct ArchCheck {
         need(c.T >= 1, { "T" }, "1 or more");
         need(c.V >= 2, { "V" }, "2 or more");
         need(c.prefix < c.T, { "prefix", "T" }, "a prefix shorter than the sequence");
-        const double weights = 4.0 * c.L * ((double)c.C * c.NH * c.HS + (double)c.C * c.F) + 2.0 * c.V * c.C;
-        need(weights < 1e13, { "L", "C", "NH", "HS", "F", "V" }, "a model of less than 1e13 parameters");
+        const double weights = 4.0 * c.L * ((double)c.C * c.NH * c.HS + (double)c.C * c.F) +
+                               2.0 * c.V * c.C;
+        need(weights < 1e13, { "L", "C", "NH", "HS", "F", "V" },
+             "a model of less than 1e13 parameters");
     }
 
     void positions() {
         const bool rotary = pe_of(c).rotary;
-        need(!rotary || rotated(c) >= 2, { "HS", "rope_part", "pe" }, "at least two channels that turn");
-        need(!rotary || c.rope_part < 1 || c.HS % 2 == 0, { "HS", "C", "NH", "pe" }, "an even head size");
+        need(!rotary || rotated(c) >= 2, { "HS", "rope_part", "pe" },
+             "at least two channels that turn");
+        need(!rotary || c.rope_part < 1 || c.HS % 2 == 0, { "HS", "C", "NH", "pe" },
+             "an even head size");
         need(!pe_of(c).absolute || c.C % 2 == 0, { "C", "pe" }, "an even width");
         const Arch plain;
-        #define TURNS(field) need(rotary || c.field == plain.field, { #field, "pe" }, "PE=rotary, or leave it out");
-        TURNS(rope_base) TURNS(rope_local) TURNS(rope_part) TURNS(rope_layers) TURNS(rope_scaling)
-        #undef TURNS
-        need(c.rope_scaling != ROPE_llama3 || c.rope_high > c.rope_low, { "rope_low", "rope_high" }, "low less than high");
+#define TURNS(field) \
+    need(rotary || c.field == plain.field, { #field, "pe" }, "PE=rotary, or leave it out");
+        TURNS(rope_base)
+        TURNS(rope_local) TURNS(rope_part) TURNS(rope_layers) TURNS(rope_scaling)
+#undef TURNS
+            need(c.rope_scaling != ROPE_llama3 || c.rope_high > c.rope_low,
+                 { "rope_low", "rope_high" }, "low less than high");
         need(c.rope_scaling != ROPE_none || c.rope_factor == 1, { "rope_factor", "rope_scaling" },
              "--rope-scaling linear, llama3 or yarn");
         need(!c.rope_local || c.window, { "rope_local", "window" }, "a window in some layers");
         for (const str* p : { &c.rope_layers, &c.local }) {
-            need(p->find_first_not_of("01") == std::string::npos, { p == &c.local ? "local" : "rope_layers" },
-                 "a pattern of 0 and 1, such as 1110");
+            need(p->find_first_not_of("01") == std::string::npos,
+                 { p == &c.local ? "local" : "rope_layers" }, "a pattern of 0 and 1, such as 1110");
         }
         need(c.local.empty() || c.window, { "local", "window" }, "a window for those layers");
     }
 
     void attention() {
         const BiasRow& b = bias_of(c);
-        need(c.attn_p == 1 || Attn::Z == Z_PNORM, { "attn_p" }, "ATTN=softmax_p or sigmoid_p, or 1");
-        need(c.attn_alpha == 1 || Attn::Z != Z_ONE, { "attn_alpha" }, "a normalised attention, or 1");
-        need(c.attn_cap == Arch().attn_cap || strcmp(STR(ATTN), "softcap") == 0, { "attn_cap" }, "ATTN=softcap");
-        need(b.column != LOGIT_COLUMN || c.bias_share == SHARE_none, { "bias_share", "bias" }, "none: a logit is one number a head");
+        need(c.attn_p == 1 || Attn::Z == Z_PNORM, { "attn_p" },
+             "ATTN=softmax_p or sigmoid_p, or 1");
+        need(c.attn_alpha == 1 || Attn::Z != Z_ONE, { "attn_alpha" },
+             "a normalised attention, or 1");
+        need(c.attn_cap == Arch().attn_cap || strcmp(STR(ATTN), "softcap") == 0, { "attn_cap" },
+             "ATTN=softcap");
+        need(b.column != LOGIT_COLUMN || c.bias_share == SHARE_none, { "bias_share", "bias" },
+             "none: a logit is one number a head");
         need(c.k_dims <= c.HS, { "k_dims", "HS" }, "at most the head size");
         need(!c.k_dims || c.k_dims == c.HS || b.learn_k, { "k_dims", "bias" }, "BIAS=k or kv");
         const str& v = c.v_star;
@@ -171,15 +187,19 @@ static std::string key_name(const ArchRow& r) {
     return dot ? dot + 1 : r.key;
 }
 
-// may transformers.LlamaForCausalLM open it? if all that LLaMA's config cannot say is as LLaMA has it: an allow-list
+// may transformers.LlamaForCausalLM open it? if all that LLaMA's config cannot say is as LLaMA has
+// it: an allow-list
 static bool is_llama(Arch c) {
     Arch plain;
-    for (auto& r : arch_rows(&plain)) { if (r.type == ARCH_kind) { *(kind*)r.at = 0; } } // the first of every table
+    // the first of every table
+    for (auto& r : arch_rows(&plain)) { if (r.type == ARCH_kind) { *(kind*)r.at = 0; } }
     plain.k_dims = c.k_dims = 0;
     const std::vector<ArchRow> ours = arch_rows(&c), llama = arch_rows(&plain);
     bool same = std::is_same<Attn, Attn_softmax>::value;
     for (size_t i = 0; i < ours.size(); i++) {
-        if (key_object(ours[i]) == "train_sink") { same = same && arch_text(ours[i], true) == arch_text(llama[i], true); }
+        if (key_object(ours[i]) == "train_sink") {
+            same = same && arch_text(ours[i], true) == arch_text(llama[i], true);
+        }
     }
     return same;
 }
@@ -198,7 +218,8 @@ static std::string arch_json(Arch c, const std::string& object, const char* betw
 
 // a value for an error message
 static std::string json_short(const Json& v) {
-    const char* names[] = { "null", v.number ? "true" : "false", v.string.c_str(), "", "a list", "an object" };
+    const char* names[] = { "null",     v.number ? "true" : "false", v.string.c_str(), "", "a list",
+                            "an object" };
     return v.type == Json::STRING ? json_str(v.string) : names[v.type];
 }
 
@@ -206,12 +227,16 @@ static std::string json_short(const Json& v) {
 static void arch_read(const ArchRow& r, const Json& v, const std::string& where) {
     std::string text = v.string, wanted;
     if (v.type == Json::BOOL) { text = v.number ? "1" : "0"; }
-    const bool is_text = v.type == Json::STRING, wants_text = r.type == ARCH_str || r.type == ARCH_kind;
-    if (is_text != wants_text || (v.type != Json::STRING && v.type != Json::NUMBER && v.type != Json::BOOL)) {
+    const bool is_text = v.type == Json::STRING,
+               wants_text = r.type == ARCH_str || r.type == ARCH_kind;
+    if (is_text != wants_text ||
+        (v.type != Json::STRING && v.type != Json::NUMBER && v.type != Json::BOOL)) {
         wanted = wants_text ? "text" : "a number";
     } else {
         wanted = arch_set(r, text);
     }
-    if (!wanted.empty()) { die(EXIT_USER, where + ": " + r.key + " is " + json_short(v) + ", wanted " + wanted); }
+    if (!wanted.empty()) {
+        die(EXIT_USER, where + ": " + r.key + " is " + json_short(v) + ", wanted " + wanted);
+    }
 }
 #endif // ARCH_H

@@ -8,12 +8,14 @@ Attention here is one operation on one row. For the query at position t and its 
     A_j = alpha w_j / Z                          attention; Z is 1, sum_j w_j, max(|sum_j w_j|, 1), (sum_j w_j^p)^(1/p)
     o_t = sum_j A_j v_j                          output
 
-An ATTN variant says what f, f', Z and phi are (Gu et al. 2024, section 7.4 and Table 15). BIAS may add one extra column
-that belongs to no token (Table 4); PE may turn q and k or add to the score (Table 3, Appendix A). Nothing else in the
-repository knows their names: the Makefile, `make help`, --help, the CPU reference, the CUDA kernels, the tests, the log
-and the checkpoints read the tables below. The Makefile reads them with sed, so keep one row per line, as they stand.
+An ATTN variant says what f, f', Z and phi are (Gu et al. 2024, section 7.4 and Table 15). BIAS may
+add one extra column that belongs to no token (Table 4); PE may turn q and k or add to the score
+(Table 3, Appendix A). Nothing else in the repository knows their names: the Makefile, `make help`,
+--help, the CPU reference, the CUDA kernels, the tests, the log and the checkpoints read the tables
+below. The Makefile reads them with sed, so keep one row per line, as they stand.
 
-TO ADD A VARIANT: one row in its table and, for ATTN, PE and FFN, one struct under it. Then `make test` checks it.
+TO ADD A VARIANT: one row in its table and, for ATTN, PE and FFN, one struct under it. Then `make
+test` checks it.
 
     1 scalars                exp_, log_, erf_, sigmoid_
     2 ATTN                   the attention operation
@@ -47,12 +49,14 @@ TO ADD A VARIANT: one row in its table and, for ATTN, PE and FFN, one struct und
     X_ATTN(softpick,        "relu(e^s - 1) / sum |e^s - 1|",    "rectified: a row may weigh nothing (Zuhri et al. 2025)") \
     X_ATTN(softcap,         "softmax(cap tanh(s / cap))",       "scores within +-cap: Gemma 2")
 
-// Z = 1 | sum w (+ eps) | sum |w| + eps, and w < 0 counts there only | max(|sum w|, 1) | (sum w^p)^(1/p)
+// Z = 1 | sum w (+ eps) | sum |w| + eps, and w < 0 counts there only | max(|sum w|, 1) | (sum
+// w^p)^(1/p)
 enum ZKind { Z_ONE, Z_SUM, Z_ABS, Z_MAX1, Z_PNORM };
 enum Phi   { PHI_NONE, PHI_ELU1, PHI_MLP };    // the kernel on q and k, after PE
 
 struct AttnBase {
-    static constexpr bool  exp_family = false; // f = exp: overflows at s = 89, so rows are shifted by their running max
+    // f = exp: overflows at s = 89, so rows are shifted by their running max
+    static constexpr bool  exp_family = false;
     static constexpr bool  is_signed  = false; // f(-inf) is no mask, as w may have either sign
     static constexpr bool  capped     = false; // the score is cap tanh(s / cap)
     static constexpr ZKind Z          = Z_ONE;
@@ -63,17 +67,18 @@ struct Attn_softmax : AttnBase {
     static constexpr ZKind Z          = Z_SUM;
     template <class F> HD static F sim(F s)       { return exp_(s); }
     template <class F> HD static F dsim(F, F w)   { return w; }                  // (e^s)' = e^s
-    template <class F> HD static F dlog(F)        { return F(1); }               // f' / f, from w: for the p-norm
+    template <class F> HD static F dlog(F)        { return F(1); } // f' / f, from w: for the p-norm
 };
 struct Attn_sigmoid : AttnBase {
     template <class F> HD static F sim(F s)       { return sigmoid_(s); }
-    template <class F> HD static F dsim(F, F w)   { return w * (F(1) - w); }     // sigma' = sigma (1 - sigma)
+    // sigma' = sigma (1 - sigma)
+    template <class F> HD static F dsim(F, F w)   { return w * (F(1) - w); }
     template <class F> HD static F dlog(F w)      { return F(1) - w; }
 };
 struct Attn_sigmoid_norm : Attn_sigmoid { static constexpr ZKind Z = Z_SUM; };
 struct Attn_elu1 : AttnBase {
     template <class F> HD static F sim(F s)       { return max_(s, F(0)) + exp_(min_(s, F(0))); }
-    template <class F> HD static F dsim(F, F w)   { return min_(w, F(1)); }      // 1 above 0, e^s below
+    template <class F> HD static F dsim(F, F w)   { return min_(w, F(1)); } // 1 above 0, e^s below
 };
 struct Attn_elu1_norm : Attn_elu1 { static constexpr ZKind Z = Z_SUM; };
 struct Attn_identity : AttnBase {
@@ -83,9 +88,15 @@ struct Attn_identity : AttnBase {
 };
 struct Attn_identity_norm   : Attn_identity { static constexpr ZKind Z = Z_MAX1; };
 struct Attn_kernel_elu      : Attn_identity { static constexpr Phi phi = PHI_ELU1; };
-struct Attn_kernel_elu_norm : Attn_identity { static constexpr Phi phi = PHI_ELU1; static constexpr ZKind Z = Z_SUM; };
+struct Attn_kernel_elu_norm : Attn_identity {
+    static constexpr Phi phi = PHI_ELU1;
+    static constexpr ZKind Z = Z_SUM;
+};
 struct Attn_mlp             : Attn_identity { static constexpr Phi phi = PHI_MLP; };
-struct Attn_mlp_norm        : Attn_identity { static constexpr Phi phi = PHI_MLP; static constexpr ZKind Z = Z_MAX1; };
+struct Attn_mlp_norm : Attn_identity {
+    static constexpr Phi phi = PHI_MLP;
+    static constexpr ZKind Z = Z_MAX1;
+};
 struct Attn_softmax_p       : Attn_softmax  { static constexpr ZKind Z = Z_PNORM; };
 struct Attn_sigmoid_p       : Attn_sigmoid  { static constexpr ZKind Z = Z_PNORM; };
 struct Attn_softcap         : Attn_softmax  { static constexpr bool capped = true; };
@@ -98,8 +109,9 @@ struct Attn_softpick        : AttnBase {
 
 // ----------------------------------------------------------------------------
 // 3 switch BIAS=<name>     X_BIAS(name, extra column, learn k*, learn v*, add v* to every output, extra token, "help")
-// The extra column has no position, is never masked, and joins the sum in Z. Its score is that of a key k*, scale q . k*,
-// or a logit z of each query head, which needs no k*. What is not learned is 0.
+// The extra column has no position, is never masked, and joins the sum in Z. Its score is that of a
+// key k*, scale q . k*, or a logit z of each query head, which needs no k*. What is not learned is
+// 0.
 enum Column { NO_COLUMN, KEY_COLUMN, LOGIT_COLUMN };
 #define BIAS_VARIANTS(X_BIAS) \
     X_BIAS(none,       NO_COLUMN,    0, 0, 0, 0, "keys and values are the tokens', nothing else") \
@@ -136,7 +148,8 @@ BIAS_VARIANTS(X_BIAS)
 
 struct PeBase {
     static constexpr bool rotary = false, absolute = false, learnable = false, score_bias = false;
-    template <class F> HD static F bias(int, int, int) { return F(0); } // added to the score; t - j, h, NH
+    // added to the score; t - j, h, NH
+    template <class F> HD static F bias(int, int, int) { return F(0); }
 };
 struct Pe_rotary    : PeBase { static constexpr bool rotary = true; };
 struct Pe_nope      : PeBase {};
@@ -144,15 +157,18 @@ struct Pe_absolute  : PeBase { static constexpr bool absolute = true; };
 struct Pe_learnable : PeBase { static constexpr bool learnable = true; };
 struct Pe_relative  : PeBase {
     static constexpr bool score_bias = true;
-    template <class F> HD static F bias(int distance, int, int) { // 32 buckets, distances from 128 on share the last
-        const F log_8 = log_(F(max_(distance, 16)) * F(1 / 16.0)) * F(1 / 2.0794415416798357);  // 0 at 16, 1 at 128
+    // 32 buckets, distances from 128 on share the last
+    template <class F> HD static F bias(int distance, int, int) {
+        // 0 at 16, 1 at 128
+        const F log_8 = log_(F(max_(distance, 16)) * F(1 / 16.0)) * F(1 / 2.0794415416798357);
         const int far = min_(16 + (int)(log_8 * F(16)), 31);
         return F(distance < 16 ? max_(distance, 0) : far);
     }
 };
 struct Pe_alibi : PeBase {
     static constexpr bool score_bias = true;
-    template <class F> HD static F bias(int distance, int h, int NH) { // a prefix key that lies ahead counts as near
+    // a prefix key that lies ahead counts as near
+    template <class F> HD static F bias(int distance, int h, int NH) {
         return F(min_(-distance, 0)) * F(exp2f(-8.0f * (h + 1) / NH));
     }
 };
@@ -160,7 +176,8 @@ struct Pe_alibi : PeBase {
 #define PE_NAME(name, ...) PE_##name,
 enum { PE_VARIANTS(PE_NAME) };
 struct PeRow { const char* name; bool rotary, absolute, learnable, score_bias; };
-#define X_PE(name, ...) { #name, Pe_##name::rotary, Pe_##name::absolute, Pe_##name::learnable, Pe_##name::score_bias },
+#define X_PE(name, ...) \
+    { #name, Pe_##name::rotary, Pe_##name::absolute, Pe_##name::learnable, Pe_##name::score_bias },
 static const PeRow PE_ROWS[] = { PE_VARIANTS(X_PE) };
 #undef X_PE
 
@@ -179,7 +196,8 @@ struct NormRow { const char* name; bool in, out, stream; };
 static const NormRow NORM_ROWS[] = { NORM_VARIANTS(X_NORM) };
 #undef X_NORM
 
-// X_FFN(name, activation, gated, "formula", "help"). Which it is, is asked at run time, once a call and never in a loop
+// X_FFN(name, activation, gated, "formula", "help"). Which it is, is asked at run time, once a call
+// and never in a loop
 #define FFN_VARIANTS(X_FFN) \
     X_FFN(swiglu, swish, 1, "(swish(h W1) * h W2) W3", "gated, the default (Table 11)") \
     X_FFN(geglu,  gelu,  1, "(gelu(h W1) * h W2) W3",  "gated (Table 11)") \
@@ -205,13 +223,20 @@ struct Act_relu2 {
     template <class F> HD static F dact(F x) { return x > 0 ? x + x : F(0); }
 };
 struct Act_gelu { // x Phi(x);  (x Phi)' = Phi + x phi
-    template <class F> HD static F act(F x)  { return F(0.5) * x * (F(1) + erf_(x * F(0.7071067811865476))); }
+    template <class F>
+    HD static F act(F x) {
+        return F(0.5) * x * (F(1) + erf_(x * F(0.7071067811865476)));
+    }
     template <class F> HD static F dact(F x) {
-        return F(0.5) * (F(1) + erf_(x * F(0.7071067811865476))) + x * F(0.3989422804014327) * exp_(F(-0.5) * x * x);
+        return F(0.5) * (F(1) + erf_(x * F(0.7071067811865476))) +
+               x * F(0.3989422804014327) * exp_(F(-0.5) * x * x);
     }
 };
 struct Act_gelu_tanh { // x (1 + tanh(u)) / 2 = x sigma(2u),  u = sqrt(2/pi) (x + 0.044715 x^3)
-    template <class F> HD static F two_u(F x) { return F(1.5957691216057308) * x * (F(1) + F(0.044715) * x * x); }
+    template <class F>
+    HD static F two_u(F x) {
+        return F(1.5957691216057308) * x * (F(1) + F(0.044715) * x * x);
+    }
     template <class F> HD static F act(F x)  { return x * sigmoid_(two_u(x)); }
     template <class F> HD static F dact(F x) {
         F g = sigmoid_(two_u(x));
@@ -220,7 +245,11 @@ struct Act_gelu_tanh { // x (1 + tanh(u)) / 2 = x sigma(2u),  u = sqrt(2/pi) (x 
 };
 struct Act_swish { // x sigma(x);  (x sigma)' = sigma (1 + x (1 - sigma))
     template <class F> HD static F act(F x)  { return x * sigmoid_(x); }
-    template <class F> HD static F dact(F x) { F g = sigmoid_(x); return g * (F(1) + x * (F(1) - g)); }
+    template <class F>
+    HD static F dact(F x) {
+        F g = sigmoid_(x);
+        return g * (F(1) + x * (F(1) - g));
+    }
 };
 // f(Act_relu()) for ACT_relu, and so on: the one place where a number becomes code
 template <class Function> void with_act(Act act, Function f) {
@@ -273,8 +302,8 @@ enum { ROPE_VARIANTS(ROPE_NAME) };
     X_BACKEND(cuda,   "cuda/",               "one GPU, sm_80 or newer; needs nvcc and cuBLASLt to build") \
     X_BACKEND(ref,    "reference.h",         "every operation as a textbook writes it: slow, to read and to check by")
 
-// pairs that mean nothing: any value of the first set with any of the second. The Makefile stops with the reason, the
-// static_assert below guards direct compilation
+// pairs that mean nothing: any value of the first set with any of the second. The Makefile stops
+// with the reason, the static_assert below guards direct compilation
 #define CONFLICTS(X_CONFLICT) \
     X_CONFLICT(ATTN=kernel_elu|kernel_elu_norm BIAS=kv|k|zero|logit, "phi of k* is not defined") \
     X_CONFLICT(ATTN=mlp|mlp_norm               BIAS=kv|k|zero|logit, "phi of k* is not defined") \
@@ -288,27 +317,32 @@ enum { ROPE_VARIANTS(ROPE_NAME) };
 #define STR(a) STR_(a)
 #define NAME_OF(name, ...) #name " "
 #define NAMES_OF(SWITCH) SWITCH##_VARIANTS(NAME_OF)
-#define THIS(SWITCH) CAT(SWITCH##_, SWITCH)       // the value that this binary is built with, as a number
+#define THIS(SWITCH) CAT(SWITCH##_, SWITCH) // the value that this binary is built with, as a number
 #define SWITCHES(X) X(ATTN) X(BIAS) X(PE) X(NORM) X(FFN) X(COMBINE) X(QKNORM) X(GATE)
-#if defined(ATTN) && defined(BIAS) && defined(PE) && defined(NORM) && defined(FFN) && defined(COMBINE)
+#if defined(ATTN) && defined(BIAS) && defined(PE) && defined(NORM) && defined(FFN) && \
+    defined(COMBINE)
 using Attn = CAT(Attn_, ATTN);
 using Bias = CAT(Bias_, BIAS);
 using Pe   = CAT(Pe_, PE);
-static_assert(!(Attn::phi != PHI_NONE && Bias::column), "a kernel phi with a learned key: see CONFLICTS");
+static_assert(!(Attn::phi != PHI_NONE && Bias::column),
+              "a kernel phi with a learned key: see CONFLICTS");
 #elif !defined(ALL_VARIANTS) // the op tests go through the tables themselves
-#error "build through the Makefile (make help), or pass -DATTN=softmax -DBIAS=none -DPE=rotary and the other switches"
+#error \
+    "build through the Makefile (make help), or pass -DATTN=softmax -DBIAS=none -DPE=rotary and the other switches"
 #endif
 
 // ----------------------------------------------------------------------------
-// 7 row mathematics. What a row keeps from forward for backward and for the metrics is two numbers, never the row:
+// 7 row mathematics. What a row keeps from forward for backward and for the metrics is two numbers,
+// never the row:
 //      exp family:  A_j = exp((s_j - stat[0]) - stat[1]);   stat[0] = max_j s_j,  stat[1] = ln(Z exp(-stat[0]) / alpha)
 //      softpick:    A_j = max(0, that - exp(-stat[0] - stat[1])),   stat[0] = max(0, max_j s_j)
 //      the others:  A_j = f(s_j) stat[0];                   stat[0] = alpha / Z,   stat[1] = sum_j w_j (or w_j^p)
-// (One number L = ln Z would do for the exp family, but at scores near 30 it costs five bits of A: gradients 1e-5 off.)
+// (One number L = ln Z would do for the exp family, but at scores near 30 it costs five bits of A:
+// gradients 1e-5 off.)
 
 struct AttnShape {
     int B, T, NH, KV, HS;     // KV key/value heads; query head h reads key/value head h / (NH / KV)
-    int window, prefix;       // query t sees keys t-window+1..t (0: all up to t), and every key < prefix
+    int window, prefix; // query t sees keys t-window+1..t (0: all up to t), and every key < prefix
     int bias_shared;          // 1: one k*, v* or z for all heads of a layer (Table 12)
     int k_dims;               // learnable entries of k*, 1..HS (Table 13)
     float p, alpha;           // --attn-p, --attn-alpha
@@ -316,55 +350,81 @@ struct AttnShape {
     float cap = 0;            // ATTN=softcap: scores stay within +-cap
     int rot = 0;              // channels at the front of every head that rope turns: HS, or fewer
 };
-HD int  attn_row(AttnShape s) { return (s.NH + 2 * s.KV) * s.HS; } // one row of qkv: q heads, k heads, v heads
+// one row of qkv: q heads, k heads, v heads
+HD int  attn_row(AttnShape s) { return (s.NH + 2 * s.KV) * s.HS; }
 // the learned key or value of key/value head g; NULL where there is none
 template <class R> HD const R* attn_star(const R* star, AttnShape s, int g) {
     return star && !s.bias_shared ? star + g * s.HS : star;
 }
+
 // what the score of query head h's extra column is made of: its z, or the k* of its key/value head
 template <class Bi, class R> HD const R* attn_column(const R* star, AttnShape s, int h) {
-    return Bi::column != LOGIT_COLUMN ? attn_star(star, s, h / (s.NH / s.KV)) : s.bias_shared ? star : star + h;
+    if (Bi::column != LOGIT_COLUMN) { return attn_star(star, s, h / (s.NH / s.KV)); }
+    return s.bias_shared ? star : star + h;
 }
-HD bool attn_sees(AttnShape s, int t, int j) { return ((j <= t) & (!s.window | (j > t - s.window))) | (j < s.prefix); }
+
+HD bool attn_sees(AttnShape s, int t, int j) {
+    return ((j <= t) & (!s.window | (j > t - s.window))) | (j < s.prefix);
+}
+
 // of a tile of queries t0 <= t < t1 and keys j0 <= j < j1: is none visible, are all
 HD bool attn_tile_empty(AttnShape s, int t0, int t1, int j0, int j1) {
     return (j0 >= t1 || (s.window && j1 - 1 <= t0 - s.window)) && j0 >= s.prefix;
 }
+
 HD bool attn_tile_full(AttnShape s, int t0, int t1, int j0, int j1) {
     return (j1 - 1 <= t0 && (!s.window || j0 > t1 - 1 - s.window)) || j1 <= s.prefix;
 }
-// what a masked score is set to, so that its weight is 0. (Where w is signed f' is not 0: backward masks ds itself)
+
+// what a masked score is set to, so that its weight is 0. (Where w is signed f' is not 0: backward
+// masks ds itself)
 template <class A, class F> HD F attn_masked() { return A::is_signed ? F(0) : F(-INFINITY); }
 
-// the score from scale q . k + bias, and its derivative from the score itself; 0 where the score is masked
-template <class A, class F> HD F attn_capped(F s, F cap) { return A::capped ? cap * tanh_(s / cap) : s; }
+// the score from scale q . k + bias, and its derivative from the score itself; 0 where the score is
+// masked
+template <class A, class F>
+HD F attn_capped(F s, F cap) {
+    return A::capped ? cap * tanh_(s / cap) : s;
+}
+
 template <class A, class F> HD F attn_slope(F s, F cap) {
     return A::capped ? max_(F(1) - s / cap * (s / cap), F(0)) : F(1);
 }
+
 // what m, the largest score, starts from
 template <class A, class F> HD F attn_least() { return A::Z == Z_ABS ? F(0) : F(-INFINITY); }
 // f(s); for the exp family f(s) exp(-m), which is what its loop sums
 template <class A, class F> HD F attn_term(F s, F m) {
-    return !A::exp_family ? A::sim(s) : A::Z == Z_ABS ? exp_(s - m) - exp_(-m) : exp_(s - m);
+    if (!A::exp_family) { return A::sim(s); }
+    return A::Z == Z_ABS ? exp_(s - m) - exp_(-m) : exp_(s - m);
 }
+
 // what that adds to the sum under Z
 template <class A, class F> HD F attn_mass(F w, F p) {
     if (A::Z == Z_ABS) { return w < 0 ? -w : w; }
     return A::Z == Z_PNORM ? exp_(p * log_(w)) : w;         // w = 0: exp(-inf)
 }
+
 // and what v is multiplied with
 template <class A, class F> HD F attn_share(F w) { return A::Z == Z_ABS ? max_(w, F(0)) : w; }
-// Z from that sum, for all but the exp family. 1e-8 as in the official code. The floor of the p-norm is for rows whose
-// w^p all underflow in float: then w < e^(-87/p), so no A_j exceeds alpha (with 1e-30 they reached 1e19: s -25, p 4)
+// Z from that sum, for all but the exp family. 1e-8 as in the official code. The floor of the
+// p-norm is for rows whose w^p all underflow in float: then w < e^(-87/p), so no A_j exceeds alpha
+// (with 1e-30 they reached 1e19: s -25, p 4)
 template <class A, class F> HD F attn_Z(F l, F p) {
-    return A::Z == Z_ONE  ? F(1)
-         : A::Z == Z_SUM  ? l + F(1e-8)
-         : A::Z == Z_MAX1 ? max_(l < 0 ? -l : l, F(1))
-         :                  max_(l > 0 ? exp_(log_(l) / p) : F(0), max_(exp_(F(-87) / p), F(1e-37)));
+    return A::Z == Z_ONE   ? F(1)
+           : A::Z == Z_SUM ? l + F(1e-8)
+           : A::Z == Z_MAX1
+               ? max_(l < 0 ? -l : l, F(1))
+               : max_(l > 0 ? exp_(log_(l) / p) : F(0), max_(exp_(F(-87) / p), F(1e-37)));
 }
-template <class A, class F> HD F attn_alpha(AttnShape s) { return A::Z == Z_ONE ? F(1) : F(s.alpha); }
-// stat from m, the largest score, and l, the sum under Z; returns alpha / Z, with which the loop's sum of w_j v_j is the
-// output. Of the exp family both are relative to m
+
+template <class A, class F>
+HD F attn_alpha(AttnShape s) {
+    return A::Z == Z_ONE ? F(1) : F(s.alpha);
+}
+
+// stat from m, the largest score, and l, the sum under Z; returns alpha / Z, with which the loop's
+// sum of w_j v_j is the output. Of the exp family both are relative to m
 template <class A, class F> HD F attn_stat(F (&stat)[2], F m, F l, F p, F alpha) {
     const F sum = A::Z == Z_ABS ? l + F(1e-6) * exp_(-m) : l;
     const F ln_Z = (A::Z == Z_PNORM ? log_(sum) / p : log_(sum)) - log_(alpha);
@@ -373,29 +433,37 @@ template <class A, class F> HD F attn_stat(F (&stat)[2], F m, F l, F p, F alpha)
     stat[1] = A::exp_family ? ln_Z : l;
     return factor;
 }
+
 // A_j from its score
 template <class A, class F> HD F attn_weight(F s, F stat0, F stat1) {
     if (!A::exp_family) { return A::sim(s) * stat0; }
     const F w = exp_((s - stat0) - stat1);
     return A::Z == Z_ABS ? max_(w - exp_(-stat0 - stat1), F(0)) : w;
 }
-// delta = (dZ/dw) (do . o) / alpha, the one number per row that backward adds to (stat0, stat1). For Z_PNORM the factor
-// dZ/dw_j = (w_j / Z)^(p-1) depends on j and stays in attn_ds
+
+// delta = (dZ/dw) (do . o) / alpha, the one number per row that backward adds to (stat0, stat1).
+// For Z_PNORM the factor dZ/dw_j = (w_j / Z)^(p-1) depends on j and stays in attn_ds
 template <class A, class F> HD F attn_delta(F do_o, F stat1, F alpha) {
-    F g = A::Z == Z_ONE ? F(0) : A::Z == Z_MAX1 ? (stat1 > F(1) ? F(1) : stat1 < F(-1) ? F(-1) : F(0)) : F(1);
+    F g = A::Z == Z_ONE ? F(0) : F(1);
+    if (A::Z == Z_MAX1 && stat1 <= F(1)) { g = stat1 < F(-1) ? F(-1) : F(0); }
     return g * do_o / alpha;
 }
+
 // from o = sum_j A_j v_j, A_j = alpha f(s_j) / Z:
 //     ds_j = f'(s_j) (alpha/Z) (dA_j - delta (w_j/Z)^(p-1)),  p = 1 unless Z_PNORM
 // weight = A_j, dweight = do . v_j
-template <class A, class F> HD F attn_ds(F s, F weight, F dweight, F stat0, F stat1, F delta, F p, F alpha) {
-    if constexpr (A::Z == Z_PNORM) { // f' (w/Z)^(p-1) / Z = (f'/f) (w/Z)^p, finite also where w -> 0 and p < 1
+template <class A, class F>
+HD F attn_ds(F s, F weight, F dweight, F stat0, F stat1, F delta, F p, F alpha) {
+    // f' (w/Z)^(p-1) / Z = (f'/f) (w/Z)^p, finite also where w -> 0 and p < 1
+    if constexpr (A::Z == Z_PNORM) {
         F share = exp_(p * log_(weight / alpha));          // weight 0: exp(-inf)
         F w = A::exp_family ? F(1) : weight / stat0;
         return (weight * dweight - alpha * delta * share) * A::dlog(w);
     }
-    if (A::Z == Z_ABS) { // f = e^s - 1 weighs v where s > 0, and adds |f| to Z: f' (alpha/Z) ([s > 0] dA_j - sign(s) delta)
-        const F d = s > 0 ? dweight - delta : s < 0 ? delta : F(0);
+    // f = e^s - 1 weighs v where s > 0, and adds |f| to Z: f' (alpha/Z) ([s > 0] dA_j - sign(s)
+    // delta)
+    if (A::Z == Z_ABS) {
+        const F below = s < 0 ? delta : F(0), d = s > 0 ? dweight - delta : below;
         return exp_((s - stat0) - stat1) * d;
     }
     if (A::exp_family) { return weight * (dweight - delta); }

@@ -1,19 +1,24 @@
 /*
-bench.h -- the command bench: tokens/s of a training step; its operations, one by one; memory; the cost of an evaluation.
+bench.h -- the command bench: tokens/s of a training step; its operations, one by one; memory; the
+cost of an evaluation.
 */
 #ifndef BENCH_H
 #define BENCH_H
-// FLOPs of one training step per token: 6 for every weight of a matrix, and causal attention forward + backward
+// FLOPs of one training step per token: 6 for every weight of a matrix, and causal attention
+// forward + backward
 static double flops_per_token(const Model* m, int T) {
     const Arch& c = m->c;
     double matrices = 0;
     for (auto& t : m->tensors) {
-        const bool looked_up = t.name == "model.embed_tokens.weight" || t.name == "model.embed_positions.weight";
+        const bool looked_up = t.name == "model.embed_tokens.weight" ||
+                               t.name == "model.embed_positions.weight";
         if (t.shape.size() == 2 && !looked_up) { matrices += t.count; }
     }
     return 6 * matrices + 3.0 * 4 * (T / 2.0) * c.NH * c.HS * c.L;
 }
-// milliseconds of one call: the median of 5 rounds after a warm-up, each of as many calls as take 20 ms
+
+// milliseconds of one call: the median of 5 rounds after a warm-up, each of as many calls as take
+// 20 ms
 static double time_ms(const std::function<void()>& f) {
     std::vector<double> ms;
     for (int i = 0, calls = 1; i < 6; i++) {
@@ -26,7 +31,9 @@ static double time_ms(const std::function<void()>& f) {
     std::sort(ms.begin(), ms.end());
     return ms[2];
 }
-// what no training step of this machine and build can pass: GFLOP/s of a large matrix product, GB/s of y += x
+
+// what no training step of this machine and build can pass: GFLOP/s of a large matrix product, GB/s
+// of y += x
 static double product_gflops() {
     const int N = ops::large;
     real* x = (real*)ops::device_malloc(3 * (size_t)N * N * sizeof(real));
@@ -35,6 +42,7 @@ static double product_gflops() {
     ops::device_free(x);
     return 2.0 * N * N * N / ms / 1e6;
 }
+
 static double memory_gbytes() {
     const long n = (long)ops::large * ops::large * (ops::on_host ? 16 : 4);
     real* x = (real*)ops::device_malloc(2 * n * sizeof(real));
@@ -42,8 +50,9 @@ static double memory_gbytes() {
     ops::device_free(x);
     return 3.0 * n * sizeof(real) / ms / 1e6;
 }
-// An operation of the training step: how often the step calls it, and what one call must compute (matrix products only)
-// and move at the least (every tensor of it once), and how long one takes
+
+// An operation of the training step: how often the step calls it, and what one call must compute
+// (matrix products only) and move at the least (every tensor of it once), and how long one takes
 struct OpRow { std::string name; double calls, flops, bytes, ms; };
 
 // multiply-adds of one product of attention, of a layer
@@ -54,33 +63,41 @@ static double attention_madds(const Model* m) {
     return pairs * m->B * s.NH * s.HS;
 }
 
-// every operation of the last step on its own tensors: the stages of a layer, then what stands around the layers
+// every operation of the last step on its own tensors: the stages of a layer, then what stands
+// around the layers
 static std::vector<OpRow> op_rows(Model* m) {
     const Arch& c = m->c;
     const int N = rows(m), R = m->R;
-    const double one = sizeof(real), L = c.L, P = m->num_params, chunks = (N + R - 1) / R, NC = one * N * c.C;
+    const double one = sizeof(real), L = c.L, P = m->num_params, chunks = (N + R - 1) / R,
+                 NC = one * N * c.C;
     std::vector<OpRow> table;
-    auto row = [&](const std::string& name, double calls, double flops, double bytes, const std::function<void()>& run) {
+    auto row = [&](const std::string& name, double calls, double flops, double bytes,
+                   const std::function<void()>& run) {
         table.push_back({ name, calls, flops, bytes, time_ms(run) });
     };
     row("embedding", 1, 0, 2 * NC, [=] { embed_forward(m); });
     for (auto& stage : LAYER_STAGES) {
         if (!stage.when(m->d)) { continue; }
         const bool attention = stage.forward == attention_forward;
-        const double weights = stage.flops(m->d) / 2, bytes = one * (stage.moved(m->d) * N + weights);
+        const double weights = stage.flops(m->d) / 2,
+                     bytes = one * (stage.moved(m->d) * N + weights);
         const double flops = attention ? 4 * attention_madds(m) : stage.flops(m->d) * N;
         row(stage.name, L, flops, bytes, [=] { stage.forward(m, 0); });
-        row(stage.name + std::string(", backward"), L, attention ? 2.5 * flops : 2 * flops, 2 * bytes,
-            [=] { stage.backward(m, 0); });
+        row(stage.name + std::string(", backward"), L, attention ? 2.5 * flops : 2 * flops,
+            2 * bytes, [=] { stage.backward(m, 0); });
     }
-    row("head", chunks, 6.0 * R * c.C * c.V, one * (3.0 * R * c.C + 2.0 * R * c.V) + 3 * one * c.C * c.V, [=] {
-        const int B = m->B, T = m->T;
-        m->B = 1; m->T = R;                      // one chunk of rows
-        model_head(m, 1e-3f);
-        m->B = B; m->T = T;
-    });
+    row("head", chunks, 6.0 * R * c.C * c.V,
+        one * (3.0 * R * c.C + 2.0 * R * c.V) + 3 * one * c.C * c.V, [=] {
+            const int B = m->B, T = m->T;
+            m->B = 1;
+            m->T = R; // one chunk of rows
+            model_head(m, 1e-3f);
+            m->B = B;
+            m->T = T;
+        });
     row("embedding, backward", 1, 0, 3 * NC, [=] { embed_backward(m); });
-    row("gradient norm", 1, 0, sizeof(acc) * P, [=] { ops::square_norm(m->sums, m->grads, 1, m->num_params); });
+    row("gradient norm", 1, 0, sizeof(acc) * P,
+        [=] { ops::square_norm(m->sums, m->grads, 1, m->num_params); });
     row("AdamW", 1, 0, (7 * sizeof(acc) + (sizeof(real) == sizeof(acc) ? 0 : one)) * P, [=] {
         const AdamW o = { 1e-9f, 0.9f, 0.95f, 1e-8f, 0.1f, 1 };
         ops::adamw_update(m->params, m->master, m->m, m->v, m->grads, m->sums, o, m->num_params);
@@ -94,20 +111,27 @@ static std::string bench_ops(Model* m, double step_ms, double gflops, double gby
     const std::vector<OpRow> rows = op_rows(m);
     double sum = 0;
     std::string json;
-    printf("%-22s %6s %10s %9s %10s %9s %9s\n", "operation", "calls", "ms a call", "of step", "GFLOP/s", "GB/s", "of roof");
-    for (auto& r : rows) { // the roof: what takes longer at the rates of a large product and of y += x
+    printf("%-22s %6s %10s %9s %10s %9s %9s\n", "operation", "calls", "ms a call", "of step",
+           "GFLOP/s", "GB/s", "of roof");
+    // the roof: what takes longer at the rates of a large product and of y += x
+    for (auto& r : rows) {
         const double roof = std::max(r.flops / gflops, r.bytes / gbytes) / 1e6;
         sum += r.calls * r.ms;
-        printf("%-22s %6.0f %10.4f %8.1f%% %10.1f %9.1f %8.0f%%\n", r.name.c_str(), r.calls, r.ms, 100 * r.calls * r.ms / step_ms,
-               r.flops / r.ms / 1e6, r.bytes / r.ms / 1e6, 100 * roof / r.ms);
-        json += (json.empty() ? "" : ",") + strf("{\"name\":\"%s\",\"calls\":%.0f,\"ms\":%.5f,\"flops\":%.0f,\"bytes\":%.0f,\"of_roof\":%.3f}",
-                                                 r.name.c_str(), r.calls, r.ms, r.flops, r.bytes, roof / r.ms);
+        printf("%-22s %6.0f %10.4f %8.1f%% %10.1f %9.1f %8.0f%%\n", r.name.c_str(), r.calls, r.ms,
+               100 * r.calls * r.ms / step_ms, r.flops / r.ms / 1e6, r.bytes / r.ms / 1e6,
+               100 * roof / r.ms);
+        json += (json.empty() ? "" : ",") + strf(
+                                                "{\"name\":\"%s\",\"calls\":%.0f,\"ms\":%.5f,"
+                                                "\"flops\":%.0f,\"bytes\":%.0f,\"of_roof\":%.3f}",
+                                                r.name.c_str(), r.calls, r.ms, r.flops, r.bytes,
+                                                roof / r.ms);
     }
     printf("%-22s %6s %10.4f %8.1f%%\n", "sum", "", sum, 100 * sum / step_ms);
     return ",\"ops\":[" + json + "]";
 }
-// tokens/s of training steps on random tokens, a line of JSON. With --ops also tables: time of every operation against
-// its roof, memory by tensor, what an evaluation of the sinks costs
+
+// tokens/s of training steps on random tokens, a line of JSON. With --ops also tables: time of
+// every operation against its roof, memory by tensor, what an evaluation of the sinks costs
 static int bench(Flags f) {
     ops::expect_many_steps();
     preset_apply(&f);
@@ -121,7 +145,8 @@ static int bench(Flags f) {
     Model m = model_new(c, f.arch.T, true);
     model_init(&m, f.seed);
     batch_settle(&m, &f, 0);
-    const double accum = f.total_batch ? f.total_batch / (f.batch * f.arch.T) : 1, tokens = (double)f.batch * f.arch.T;
+    const double accum = f.total_batch ? f.total_batch / (f.batch * f.arch.T) : 1,
+                 tokens = (double)f.batch * f.arch.T;
     std::vector<int> seqs((size_t)f.batch * (f.arch.T + 1)), probe(100 * 65);
     Rng rng = rng_stream(f.seed, 6);
     for (auto* x : { &seqs, &probe }) { for (auto& token : *x) { token = rng_below(&rng, c.V); } }
@@ -144,17 +169,23 @@ static int bench(Flags f) {
         double bytes;
         printf("memory %s\n", memory_text(c, f.batch, f.arch.T, true, &bytes).c_str());
         printf("activations, MiB:%s\n", table.c_str());
-        const int T = std::min(64, f.arch.T);                      // no longer than the model's tables of positions
+        const int T = std::min(64, f.arch.T); // no longer than the model's tables of positions
         const double eval = time_ms([&] { measure(&m, probe.data(), 100, T, f.batch * f.arch.T); });
-        printf("sinks of 100 x %d tokens: %.2f ms, %.1f%% of a step of %.0f tokens\n", T, eval, 100 * eval / (ms * accum), tokens * accum);
-        more += strf(",\"gbytes\":%.1f,\"activation_bytes\":%.0f,\"eval_ms\":%.3f,\"eval_of_step\":%.4f",
-                     gbytes, acts, eval, eval / (ms * accum));
+        printf("sinks of 100 x %d tokens: %.2f ms, %.1f%% of a step of %.0f tokens\n", T, eval,
+               100 * eval / (ms * accum), tokens * accum);
+        more += strf(
+            ",\"gbytes\":%.1f,\"activation_bytes\":%.0f,\"eval_ms\":%.3f,\"eval_of_step\":%.4f",
+            gbytes, acts, eval, eval / (ms * accum));
     }
-    std::string o = strf("{\"attn\":\"%s\",\"bias\":\"%s\",\"L\":%d,\"C\":%d,\"NH\":%d,", STR(ATTN), STR(BIAS), c.L, c.C, c.NH);
-    o += strf("\"F\":%d,\"V\":%d,\"T\":%d,\"B\":%ld,\"params\":%ld,", c.F, c.V, f.arch.T, f.batch, m.num_params);
+    std::string o = strf("{\"attn\":\"%s\",\"bias\":\"%s\",\"L\":%d,\"C\":%d,\"NH\":%d,", STR(ATTN),
+                         STR(BIAS), c.L, c.C, c.NH);
+    o += strf("\"F\":%d,\"V\":%d,\"T\":%d,\"B\":%ld,\"params\":%ld,", c.F, c.V, f.arch.T, f.batch,
+              m.num_params);
     model_free(&m);
-    o += strf("\"ms\":%.3f,\"tokens_per_s\":%.0f,\"flops_per_token\":%.0f,", ms, tokens / ms * 1e3, flops);
-    o += strf("\"gflops\":%.3f,\"product_gflops\":%.3f,\"of_product\":%.3f", gflops, product, gflops / product);
+    o += strf("\"ms\":%.3f,\"tokens_per_s\":%.0f,\"flops_per_token\":%.0f,", ms, tokens / ms * 1e3,
+              flops);
+    o += strf("\"gflops\":%.3f,\"product_gflops\":%.3f,\"of_product\":%.3f", gflops, product,
+              gflops / product);
     printf("%s}\n", o.c_str());
     if (!f.json.empty()) { file_write(f.json, o + more + "}\n"); }
     return 0;

@@ -1,5 +1,6 @@
 /*
-checkpoint.h -- OUT/step_N/: the model as safetensors + config.json, optimizer.safetensors, state.json; in and out.
+checkpoint.h -- OUT/step_N/: the model as safetensors + config.json, optimizer.safetensors,
+state.json; in and out.
 */
 #ifndef CHECKPOINT_H
 #define CHECKPOINT_H
@@ -7,20 +8,30 @@ checkpoint.h -- OUT/step_N/: the model as safetensors + config.json, optimizer.s
 #include "import.h"
 #include "import_gguf.h"
 
-static std::string config_json(const Arch& c, const Tokenizer& tok, const std::string& tokenizer_path) {
+static std::string config_json(const Arch& c, const Tokenizer& tok,
+                               const std::string& tokenizer_path) {
     const bool llama = is_llama(c);
-    const char *architecture = llama ? "LlamaForCausalLM" : "TrainSink", *type = llama ? "llama" : "train_sink";
-    std::string o = strf("{\n  \"architectures\": [\"%s\"],\n  \"model_type\": \"%s\",\n  ", architecture, type);
+    const char *architecture = llama ? "LlamaForCausalLM" : "TrainSink",
+               *type = llama ? "llama" : "train_sink";
+    std::string o = strf("{\n  \"architectures\": [\"%s\"],\n  \"model_type\": \"%s\",\n  ",
+                         architecture, type);
     o += arch_json(c, "", ",\n  ") + ",\n  \"hidden_act\": \"silu\",\n";
     o += "  \"attention_bias\": false,\n  \"mlp_bias\": false,\n";
-    if (c.rope_scaling != ROPE_none) { o += "  \"rope_scaling\": {" + arch_json(c, "rope_scaling", ", ") + "},\n"; }
-    if (tok.eos >= 0) { o += strf("  \"bos_token_id\": %d,\n  \"eos_token_id\": %d,\n", tok.bos, tok.eos); }
+    if (c.rope_scaling != ROPE_none) {
+        o += "  \"rope_scaling\": {" + arch_json(c, "rope_scaling", ", ") + "},\n";
+    }
+    if (tok.eos >= 0) {
+        o += strf("  \"bos_token_id\": %d,\n  \"eos_token_id\": %d,\n", tok.bos, tok.eos);
+    }
     o += "  \"torch_dtype\": \"float32\",\n  \"train_sink\": {\"attn\": \"" STR(ATTN) "\", ";
     o += arch_json(c, "train_sink", ", ");
-    return o + ", \"tokenizer\": " + json_str(tok.kind == TOKENIZER_BYTES ? "bytes" : tokenizer_path) + "}\n}\n";
+    return o +
+           ", \"tokenizer\": " + json_str(tok.kind == TOKENIZER_BYTES ? "bytes" : tokenizer_path) +
+           "}\n}\n";
 }
 
-// num_params numbers as floats in host memory: where they are, if they are that already, else in *copy
+// num_params numbers as floats in host memory: where they are, if they are that already, else in
+// *copy
 static const float* host_floats(const Model* m, const acc* array, std::vector<float>* copy) {
     if (ops::on_host && std::is_same<acc, float>::value) { return (const float*)array; }
     std::vector<acc> x(m->num_params);
@@ -28,6 +39,7 @@ static const float* host_floats(const Model* m, const acc* array, std::vector<fl
     copy->assign(x.begin(), x.end());
     return copy->data();
 }
+
 // arrays of num_params numbers as named tensors, each name with its array's prefix
 static void tensors_save(const Model* m, const std::string& path,
                          const std::vector<std::pair<std::string, const acc*>>& arrays) {
@@ -35,39 +47,48 @@ static void tensors_save(const Model* m, const std::string& path,
     std::vector<StOut> out;
     for (size_t i = 0; i < arrays.size(); i++) {
         const float* x = host_floats(m, arrays[i].second, &copies[i]);
-        for (auto& t : m->tensors) { out.push_back({ arrays[i].first + t.name, t.shape, x + t.at }); }
+        for (auto& t : m->tensors) {
+            out.push_back({ arrays[i].first + t.name, t.shape, x + t.at });
+        }
     }
     safetensors_write(path, out, "{\"format\":\"pt\"}");
 }
+
 // state: what a run needs to go on, as JSON. The tokenizer's files go with the model
-static void checkpoint_save(const Model* m, const std::string& out, long step, const std::string& state,
-                            const Tokenizer& tok) {
+static void checkpoint_save(const Model* m, const std::string& out, long step,
+                            const std::string& state, const Tokenizer& tok) {
     const std::string dir = checkpoint_begin(out, step);
     tensors_save(m, dir + "/model.safetensors", { { "", m->master } });
     tensors_save(m, dir + "/optimizer.safetensors", { { "m.", m->m }, { "v.", m->v } });
-    const bool named = tok.files.empty() && tok.kind == TOKENIZER_BPE;                // a model's GGUF file: not copied
+    // a model's GGUF file: not copied
+    const bool named = tok.files.empty() && tok.kind == TOKENIZER_BPE;
     const std::string tokenizer = tok.files.empty() ? "" : tok.files[0].first;
     file_write(dir + "/config.json", config_json(m->c, tok, named ? tok.name : tokenizer));
     for (auto& file : tok.files) { file_write(dir + "/" + file.first, file.second); }
     file_write(dir + "/state.json", state + "\n");
     checkpoint_commit(out, step);
 }
+
 // reads one array by name from the .safetensors files of a directory, checking every shape
-static void tensors_load(const Model* m, const std::vector<Safetensors>& files, const std::string& prefix, acc* device) {
+static void tensors_load(const Model* m, const std::vector<Safetensors>& files,
+                         const std::string& prefix, acc* device) {
     std::vector<float> one;
     for (auto& t : m->tensors) {
         const StTensor* found = NULL; const Safetensors* in = NULL;
         for (auto& f : files) { if (!found && (found = f.find(prefix + t.name))) { in = &f; } }
         const std::string dir = files.empty() ? "checkpoint" : files[0].path;
         if (!found) {
-            die(EXIT_USER, dir + ": has no tensor '" + prefix + t.name + "', which this model wants",
+            die(EXIT_USER,
+                dir + ": has no tensor '" + prefix + t.name + "', which this model wants",
                 "is it a checkpoint of another model? see its config.json");
         }
         if (found->shape != t.shape) {
             std::string got, wanted;
             for (long d : found->shape) { got += strf(" %ld", d); }
             for (long d : t.shape) { wanted += strf(" %ld", d); }
-            die(EXIT_USER, in->path + ": tensor '" + t.name + "' has shape (" + got + " ), wanted (" + wanted + " )",
+            die(EXIT_USER,
+                in->path + ": tensor '" + t.name + "' has shape (" + got + " ), wanted (" + wanted +
+                    " )",
                 "config.json and the weights disagree");
         }
         one.resize(t.count);
@@ -81,10 +102,12 @@ static void tensors_load(const Model* m, const std::vector<Safetensors>& files, 
 static void tensors_all_used(const Model* m, const std::vector<Safetensors>& files) {
     for (auto& f : files) {
         for (auto& t : f.tensors) {
-            bool used = ends_with(t.name, "rotary_emb.inv_freq") || (m->c.tied && t.name == "lm_head.weight");
+            bool used = ends_with(t.name, "rotary_emb.inv_freq") ||
+                        (m->c.tied && t.name == "lm_head.weight");
             for (auto& ours : m->tensors) { used = used || ours.name == t.name; }
             if (used) { continue; }
-            die(EXIT_USER, f.path + ": holds the tensor '" + t.name + "', which this model does not have",
+            die(EXIT_USER,
+                f.path + ": holds the tensor '" + t.name + "', which this model does not have",
                 "config.json and the weights disagree");
         }
     }
@@ -94,46 +117,59 @@ static double json_number(const Json& j, const char* key, double otherwise) {
     const Json* v = j.get(key);
     return v && v->type == Json::NUMBER ? v->number : otherwise;
 }
-// The tokenizer of a checkpoint: the files in it; without any "bytes", "" (none), or what older checkpoints name.
+
+// The tokenizer of a checkpoint: the files in it; without any "bytes", "" (none), or what older
+// checkpoints name.
 static std::string checkpoint_tokenizer(const std::string& dir, const std::string& recorded) {
     const bool here = file_exists(dir + "/tokenizer.json") || file_exists(dir + "/vocab.json");
     if (recorded == "bytes") { return recorded; }
-    return here ? dir : file_exists(recorded) ? recorded : "";
+    if (here) { return dir; }
+    return file_exists(recorded) ? recorded : "";
 }
+
 // does this build compute what the rows of the checkpoint say? attn: its operation
 static void checkpoint_check_build(const std::string& dir, const Arch& c, const std::string& attn) {
     const BiasRow& b = bias_of(c);
     const PeRow& pe = pe_of(c);
-    const bool same = attn == STR(ATTN) && b.column == Bias::column && pe.score_bias == Pe::score_bias
-                      && (!pe.score_bias || c.pe == THIS(PE));
+    const bool same = attn == STR(ATTN) && b.column == Bias::column &&
+                      pe.score_bias == Pe::score_bias && (!pe.score_bias || c.pe == THIS(PE));
     if (same) { return; }
     if (!strstr(NAMES_OF(ATTN), (attn + " ").c_str())) {
-        die(EXIT_USER, dir + "/config.json: attn is " + json_str(attn) + ", wanted one of: " NAMES_OF(ATTN));
+        die(EXIT_USER,
+            dir + "/config.json: attn is " + json_str(attn) + ", wanted one of: " NAMES_OF(ATTN));
     }
     const std::string theirs = "ATTN=" + attn + " BIAS=" + b.name + " PE=" + pe.name;
-    die(EXIT_USER, dir + ": this checkpoint is of another build, wanted " + theirs
-        + ", this binary has ATTN=" STR(ATTN) " BIAS=" STR(BIAS) " PE=" STR(PE), "make train_sink " + theirs);
+    die(EXIT_USER,
+        dir + ": this checkpoint is of another build, wanted " + theirs +
+            ", this binary has ATTN=" STR(ATTN) " BIAS=" STR(BIAS) " PE=" STR(PE),
+        "make train_sink " + theirs);
 }
 
 // our own config.json -> a model; *attn, *tokenizer: what else it says
-static Arch arch_of_checkpoint(const Json& j, const Json& mine, const std::string& where, std::string* attn,
-                               std::string* tokenizer) {
+static Arch arch_of_checkpoint(const Json& j, const Json& mine, const std::string& where,
+                               std::string* attn, std::string* tokenizer) {
     Arch c;
-    for (auto& r : arch_rows(&c)) { if (r.type == ARCH_kind) { *(kind*)r.at = 0; } }  // absent: the first of its table
+    // absent: the first of its table
+    for (auto& r : arch_rows(&c)) { if (r.type == ARCH_kind) { *(kind*)r.at = 0; } }
     const Json *scaling = j.get("rope_scaling"), none;
     const struct { const char* name; const Json& object; } objects[] =
         { { "", j }, { "train_sink", mine }, { "rope_scaling", scaling ? *scaling : none } };
     for (auto& o : objects) {
         for (auto& f : o.object.fields) {
-            bool known = *o.name ? f.first == "attn" || f.first == "tokenizer"
-                                 : strstr(" hidden_act attention_bias mlp_bias rope_scaling train_sink ",
-                                          (" " + f.first + " ").c_str()) || is_harmless(f.first);
+            bool known =
+                *o.name ? f.first == "attn" || f.first == "tokenizer"
+                        : strstr(" hidden_act attention_bias mlp_bias rope_scaling train_sink ",
+                                 (" " + f.first + " ").c_str()) ||
+                              is_harmless(f.first);
             for (auto& r : arch_rows(&c)) {
                 if (key_object(r) != o.name || key_name(r) != f.first) { continue; }
                 known = true;
                 arch_read(r, f.second, where);
             }
-            if (!known) { die(EXIT_USER, where + ": the key '" + f.first + "' is not understood", "a newer train_sink"); }
+            if (!known) {
+                die(EXIT_USER, where + ": the key '" + f.first + "' is not understood",
+                    "a newer train_sink");
+            }
         }
     }
     if (const Json* v = mine.get("attn")) { *attn = v->string; }
@@ -183,11 +219,15 @@ static Weights checkpoint_weights(const std::string& dir) {
 static Arch checkpoint_arch(const std::string& dir, std::string* tokenizer) {
     std::string where, attn = "softmax";
     const Json j = checkpoint_config(dir, &where, tokenizer), *mine = j.get("train_sink");
-    Arch c = mine ? arch_of_checkpoint(j, *mine, where, &attn, tokenizer) : arch_import(j, where, &attn);
-    if (!mine) { // transformers ties the head of a file that has none; OPT-350m's is the embedding times a matrix
+    Arch c = mine ? arch_of_checkpoint(j, *mine, where, &attn, tokenizer)
+                  : arch_import(j, where, &attn);
+    // transformers ties the head of a file that has none; OPT-350m's is the embedding times a
+    // matrix
+    if (!mine) {
         Weights files = checkpoint_weights(dir);
         const bool projected = files.find("model.decoder.project_out.weight");
-        c.tied = !projected && (c.tied || !import_source(*family_of(j), c, files, "lm_head.weight").w);
+        c.tied = !projected &&
+                 (c.tied || !import_source(*family_of(j), c, files, "lm_head.weight").w);
         weights_close(&files);
     }
     arch_settle(&c, where);
@@ -208,7 +248,8 @@ static void weights_import(Model* m, const Family& family, const Weights& files)
             wrong = import_tensor(family, m->c, files, t.name, rows, cols, one.data(), &used);
         }
         if (!wrong.empty()) {
-            die(EXIT_USER, files.path + ": '" + t.name + "', by its " + family.type + " name, " + wrong,
+            die(EXIT_USER,
+                files.path + ": '" + t.name + "', by its " + family.type + " name, " + wrong,
                 "config.json and the weights disagree");
         }
         const std::vector<acc> x(one.begin(), one.end());
@@ -217,7 +258,8 @@ static void weights_import(Model* m, const Family& family, const Weights& files)
     for (auto& w : files.tensors) {
         const bool head = m->c.tied && (w.name == "lm_head.weight" || w.name == "embed_out.weight");
         if (used.count(w.name) || is_buffer(w.name) || head) { continue; }
-        die(EXIT_USER, w.file + ": holds the tensor '" + w.name + "', which this model does not have",
+        die(EXIT_USER,
+            w.file + ": holds the tensor '" + w.name + "', which this model does not have",
             "config.json and the weights disagree");
     }
 }
@@ -242,6 +284,7 @@ static void optimizer_load(Model* m, const std::string& dir) {
     tensors_load(m, file, "v.", m->v);
     safetensors_close(&file[0]);
 }
+
 static std::string params_hash(const Model* m) {
     std::vector<float> copy;
     const float* x = host_floats(m, m->master, &copy);
@@ -259,7 +302,8 @@ static Model model_from_checkpoint(Flags* f, int T_max) {
     if (f->tokenizer.empty()) { f->tokenizer = tokenizer; }
     if (flag_given(*f, "prefix")) { c.prefix = f->arch.prefix; }
     if (flag_given(*f, "window")) { c.window = f->arch.window; }
-    want(!flag_given(*f, "window") || c.window >= 1, strf("--window %d", c.window), "1 or more, or leave it out");
+    want(!flag_given(*f, "window") || c.window >= 1, strf("--window %d", c.window),
+         "1 or more, or leave it out");
     memory_check(c, 1, std::max(1, T_max), false);
     Model m = model_new(c, T_max, false);
     checkpoint_load(&m, f->words[0]);

@@ -1,6 +1,6 @@
 /*
-common.h -- what every other file leans on: one form of error, one way to read and write files, JSON, UTF-8,
-random numbers, a hash. Nothing here knows what a model is.
+common.h -- what every other file leans on: one form of error, one way to read and write files,
+JSON, UTF-8, random numbers, a hash. Nothing here knows what a model is.
 */
 #ifndef COMMON_H
 #define COMMON_H
@@ -36,7 +36,8 @@ HD uint32_t bits_of_float(float x) { uint32_t u; memcpy(&u, &x, sizeof u); retur
 
 // ----------------------------------------------------------------------------
 // errors: `error: what: got X, wanted Y`, then `---> HINT: what to type next`.
-// Exit codes: 2 the user's mistake, 3 a loss that is not finite, 1 the machine's fault (disk, memory, device).
+// Exit codes: 2 the user's mistake, 3 a loss that is not finite, 1 the machine's fault (disk,
+// memory, device).
 
 enum { EXIT_MACHINE = 1, EXIT_USER = 2, EXIT_DIVERGED = 3 };
 
@@ -51,17 +52,20 @@ __attribute__((format(printf, 1, 2))) inline std::string strf(const char* fmt, .
     s.resize(n);
     return s;
 }
+
 // A line of progress that is not ended yet: whatever is printed next begins a line of its own.
 inline bool& progress_open() { static bool open = false; return open; }
 inline void progress_end() {
     if (progress_open()) { printf("\n"); }
     progress_open() = false;
 }
+
 // What stands in a file may stand in an error, but no control character of it reaches the terminal.
 inline std::string printable(std::string s) {
     for (auto& ch : s) { if ((unsigned char)ch < 0x20 || ch == 0x7F) { ch = '?'; } }
     return s;
 }
+
 // Added to the hint of whatever goes wrong, while the program knows more than the place that fails.
 inline std::string& hint_also() { static std::string also; return also; }
 
@@ -77,11 +81,16 @@ inline std::string& hint_also() { static std::string also; return also; }
     }
     exit(code);
 }
-// Whose fault a failed call is: the machine's (a full disk, no memory, no file descriptors) or the user's.
+
+// Whose fault a failed call is: the machine's (a full disk, no memory, no file descriptors) or the
+// user's.
 inline int blame(int error) {
-    for (int e : { ENOSPC, EDQUOT, EFBIG, EIO, ENOMEM, EMFILE, ENFILE }) { if (error == e) { return EXIT_MACHINE; } }
+    for (int e : { ENOSPC, EDQUOT, EFBIG, EIO, ENOMEM, EMFILE, ENFILE }) {
+        if (error == e) { return EXIT_MACHINE; }
+    }
     return EXIT_USER;
 }
+
 inline void* xmalloc(size_t n) { // zeroed; dies with the size that was asked for
     void* p = calloc(n ? n : 1, 1);
     if (!p) {
@@ -97,7 +106,9 @@ inline void* xmalloc(size_t n) { // zeroed; dies with the size that was asked fo
 inline bool ends_with(const std::string& s, const std::string& tail) {
     return s.size() >= tail.size() && s.compare(s.size() - tail.size(), tail.size(), tail) == 0;
 }
-inline std::vector<std::string> split(const std::string& s, char by) { // "a,,b" -> a, "", b;  "" -> nothing
+
+// "a,,b" -> a, "", b;  "" -> nothing
+inline std::vector<std::string> split(const std::string& s, char by) {
     std::vector<std::string> out;
     for (size_t i = 0; !s.empty() && i <= s.size();) {
         size_t j = s.find(by, i);
@@ -107,6 +118,7 @@ inline std::vector<std::string> split(const std::string& s, char by) { // "a,,b"
     }
     return out;
 }
+
 // strict numbers: the whole text or nothing
 inline bool parse_long(const std::string& s, long* out) {
     char* end; errno = 0;
@@ -115,6 +127,7 @@ inline bool parse_long(const std::string& s, long* out) {
     *out = v;
     return true;
 }
+
 inline bool parse_double(const std::string& s, double* out) {
     char* end; errno = 0;
     double v = strtod(s.c_str(), &end);
@@ -122,8 +135,11 @@ inline bool parse_double(const std::string& s, double* out) {
     *out = v;
     return true;
 }
+
 // the shortest text of a number: 16777216, 0.3, 1e+20
-inline std::string number_text(double v) { return v == floor(v) && fabs(v) < 1e15 ? strf("%.0f", v) : strf("%g", v); }
+inline std::string number_text(double v) {
+    return v == floor(v) && fabs(v) < 1e15 ? strf("%.0f", v) : strf("%g", v);
+}
 
 // ----------------------------------------------------------------------------
 // files
@@ -132,18 +148,22 @@ inline bool file_exists(const std::string& path) {
     struct stat st;
     return stat(path.c_str(), &st) == 0;
 }
+
 inline bool is_there(const std::string& path) { // also a symlink that leads nowhere
     struct stat st;
     return lstat(path.c_str(), &st) == 0;
 }
+
 inline bool is_dir(const std::string& path) {
     struct stat st;
     return stat(path.c_str(), &st) == 0 && S_ISDIR(st.st_mode);
 }
+
 inline long file_size(const std::string& path) { // -1 if there is none
     struct stat st;
     return stat(path.c_str(), &st) == 0 ? (long)st.st_size : -1;
 }
+
 // the names in a directory, sorted, without . and ..
 inline std::vector<std::string> dir_list(const std::string& path) {
     std::vector<std::string> names;
@@ -156,6 +176,7 @@ inline std::vector<std::string> dir_list(const std::string& path) {
     std::sort(names.begin(), names.end());
     return names;
 }
+
 inline void make_dirs(const std::string& path) { // mkdir -p
     for (size_t i = 1; i <= path.size(); i++) {
         if (i < path.size() && path[i] != '/') { continue; }
@@ -168,12 +189,16 @@ inline void make_dirs(const std::string& path) { // mkdir -p
         }
     }
 }
+
 inline FILE* xfopen(const std::string& path, const char* mode, const std::string& hint = "") {
     FILE* f = fopen(path.c_str(), mode);
     if (f && is_dir(path)) { fclose(f); f = NULL; errno = EISDIR; }
-    if (!f) { die(blame(errno), strf("%s: cannot open (%s)", path.c_str(), strerror(errno)), hint); }
+    if (!f) {
+        die(blame(errno), strf("%s: cannot open (%s)", path.c_str(), strerror(errno)), hint);
+    }
     return f;
 }
+
 inline std::string file_read(const std::string& path, const std::string& hint = "") {
     FILE* f = xfopen(path, "rb", hint);
     std::string s;
@@ -182,10 +207,13 @@ inline std::string file_read(const std::string& path, const std::string& hint = 
     size_t n = fread(&s[0], 1, s.size(), f);
     s.resize(n);
     for (int c; (c = fgetc(f)) != EOF;) { s.push_back((char)c); }  // pipes, and files that grew
-    if (ferror(f)) { die(EXIT_MACHINE, strf("%s: cannot read (%s)", path.c_str(), strerror(errno))); }
+    if (ferror(f)) {
+        die(EXIT_MACHINE, strf("%s: cannot read (%s)", path.c_str(), strerror(errno)));
+    }
     fclose(f);
     return s;
 }
+
 // Where a file of this name ends up: the target of a symlink, be it there or not.
 inline std::string link_target(std::string path) {
     char to[4096];
@@ -197,13 +225,17 @@ inline std::string link_target(std::string path) {
     }
     return path;
 }
-inline bool is_special(const std::string& path) { // a device, a FIFO: there, but neither a file nor a directory
+
+// a device, a FIFO: there, but neither a file nor a directory
+inline bool is_special(const std::string& path) {
     struct stat st;
     return stat(path.c_str(), &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode);
 }
-// A file that is written whole or not at all: the caller writes to f, then file_commit flushes, syncs and renames it
-// into place. Any failure (a full disk) removes the temporary and dies; what stood at `path` before is untouched.
-// A symlink stays one: its target is written. What is no regular file is written directly, and tmp is empty.
+
+// A file that is written whole or not at all: the caller writes to f, then file_commit flushes,
+// syncs and renames it into place. Any failure (a full disk) removes the temporary and dies; what
+// stood at `path` before is untouched. A symlink stays one: its target is written. What is no
+// regular file is written directly, and tmp is empty.
 struct FileOut { std::string path, tmp; FILE* f; };
 inline FileOut file_begin(const std::string& given) {
     const char* hint = "choose another place to write to";
@@ -212,14 +244,21 @@ inline FileOut file_begin(const std::string& given) {
     if (is_dir(path)) { die(EXIT_USER, given + ": got a directory, wanted a file to write", hint); }
     return { path, path + ".tmp", xfopen(path + ".tmp", "wb", hint) };
 }
+
 [[noreturn]] inline void file_abort(FileOut* o) {
     const int e = errno ? errno : EIO;
     fclose(o->f);
     if (!o->tmp.empty()) { unlink(o->tmp.c_str()); }
-    die(EXIT_MACHINE, strf("%s: cannot write (%s); what was there before is untouched", o->path.c_str(), strerror(e)),
+    die(EXIT_MACHINE,
+        strf("%s: cannot write (%s); what was there before is untouched", o->path.c_str(),
+             strerror(e)),
         "free some disk space, then run again with --resume");
 }
-inline void file_put(FileOut* o, const void* p, size_t n) { if (n && fwrite(p, 1, n, o->f) != n) { file_abort(o); } }
+
+inline void file_put(FileOut* o, const void* p, size_t n) {
+    if (n && fwrite(p, 1, n, o->f) != n) { file_abort(o); }
+}
+
 inline void file_commit(FileOut* o) {
     const bool direct = o->tmp.empty();
     if (fflush(o->f) || (!direct && fsync(fileno(o->f)))) { file_abort(o); }
@@ -230,25 +269,32 @@ inline void file_commit(FileOut* o) {
             "free some disk space, then run again with --resume");
     }
 }
-// Dies if file_write(path) could not work: asked before the work whose result is to be written there.
+
+// Dies if file_write(path) could not work: asked before the work whose result is to be written
+// there.
 inline void file_check(const std::string& path) {
     if (is_special(path)) {
-        if (access(path.c_str(), W_OK)) { die(EXIT_USER, path + ": cannot write (" + strerror(errno) + ")"); }
+        if (access(path.c_str(), W_OK)) {
+            die(EXIT_USER, path + ": cannot write (" + strerror(errno) + ")");
+        }
         return;
     }
     FileOut o = file_begin(path);
     fclose(o.f);
     unlink(o.tmp.c_str());
 }
+
 inline void file_write(const std::string& path, const std::string& content) {
     FileOut o = file_begin(path);
     file_put(&o, content.data(), content.size());
     file_commit(&o);
 }
+
 inline void dir_sync(const std::string& path) { // makes renames inside it durable
     int fd = open(path.c_str(), O_RDONLY);
     if (fd >= 0) { fsync(fd); close(fd); }
 }
+
 // rm -r; a symlink is removed, never entered
 inline void remove_tree(const std::string& path) {
     struct stat st;
@@ -269,16 +315,26 @@ inline void utf8_append(std::string* s, uint32_t c) {
     else if (c < 0x10000) { lead(0xE0 | c >> 12); tail(6);  tail(0); }
     else                  { lead(0xF0 | c >> 18); tail(12); tail(6); tail(0); }
 }
-// Reads one code point at s[*i] and moves *i past it. On ill-formed input returns -1 and moves past one maximal
-// ill-formed subpart (Unicode 16, 3.9, table 3-8), so that a replacement character stands for it.
+
+// Reads one code point at s[*i] and moves *i past it. On ill-formed input returns -1 and moves past
+// one maximal ill-formed subpart (Unicode 16, 3.9, table 3-8), so that a replacement character
+// stands for it.
 inline long utf8_next(const char* s, size_t n, size_t* i) {
     const unsigned char* p = (const unsigned char*)s + *i;
     size_t left = n - *i;
     unsigned char a = p[0];
     if (a < 0x80) { *i += 1; return a; }
-    int len = a >= 0xC2 && a <= 0xDF ? 2 : a >= 0xE0 && a <= 0xEF ? 3 : a >= 0xF0 && a <= 0xF4 ? 4 : 0;
+    int len = a >= 0xC2 && a <= 0xDF   ? 2
+              : a >= 0xE0 && a <= 0xEF ? 3
+              : a >= 0xF0 && a <= 0xF4 ? 4
+                                       : 0;
     if (!len) { *i += 1; return -1; }
-    unsigned char lo = a == 0xE0 ? 0xA0 : a == 0xF0 ? 0x90 : 0x80, hi = a == 0xED ? 0x9F : a == 0xF4 ? 0x8F : 0xBF;
+    unsigned char lo = a == 0xE0   ? 0xA0
+                       : a == 0xF0 ? 0x90
+                                   : 0x80,
+                  hi = a == 0xED   ? 0x9F
+                       : a == 0xF4 ? 0x8F
+                                   : 0xBF;
     long c = a & (len == 2 ? 31 : len == 3 ? 15 : 7);
     for (int k = 1; k < len; k++, lo = 0x80, hi = 0xBF) {
         if ((size_t)k >= left || p[k] < lo || p[k] > hi) { *i += k; return -1; }
@@ -287,6 +343,7 @@ inline long utf8_next(const char* s, size_t n, size_t* i) {
     *i += len;
     return c;
 }
+
 // replaces every ill-formed subpart by U+FFFD; returns how many there were
 inline long utf8_repair(std::string* s) {
     long bad = 0;
@@ -296,7 +353,11 @@ inline long utf8_repair(std::string* s) {
     std::string out;
     for (i = 0; i < n;) {
         size_t start = i;
-        if (utf8_next(s->data(), n, &i) < 0) { out += "\xEF\xBF\xBD"; } else { out.append(*s, start, i - start); }
+        if (utf8_next(s->data(), n, &i) < 0) {
+            out += "\xEF\xBF\xBD";
+        } else {
+            out.append(*s, start, i - start);
+        }
     }
     s->swap(out);
     return bad;
@@ -308,7 +369,7 @@ inline long utf8_repair(std::string* s) {
 struct Json {
     enum Type { NUL, BOOL, NUMBER, STRING, ARRAY, OBJECT } type = NUL;
     double number = 0;                                   // NUMBER, and BOOL as 0 or 1
-    std::string string;                                  // STRING, in UTF-8; NUMBER as it was written
+    std::string string; // STRING, in UTF-8; NUMBER as it was written
     std::vector<Json> items;                             // ARRAY
     std::vector<std::pair<std::string, Json>> fields;    // OBJECT, in the order of the text
     const Json* get(const char* key) const {             // NULL if absent
@@ -316,12 +377,13 @@ struct Json {
         return NULL;
     }
 };
-// What a reader may be told of a text that others wrote: `keep`, if not empty, are the only keys whose values are wanted. All
-// else is checked and not stored, nor are elements of arrays, so that a record costs what its wanted fields do.
-enum { JSON_MOST = 4000000 };                            // values in one text: 4 times those of the largest tokenizer.json
+// What a reader may be told of a text that others wrote: `keep`, if not empty, are the only keys
+// whose values are wanted. All else is checked and not stored, nor are elements of arrays, so that
+// a record costs what its wanted fields do.
+enum { JSON_MOST = 4000000 }; // values in one text: 4 times those of the largest tokenizer.json
 struct JsonReader {
     const char* s; size_t n, i = 0; std::string error; int depth = 0;
-    long replaced = 0;                                   // ill-formed UTF-8 and lone surrogates, read as U+FFFD
+    long replaced = 0; // ill-formed UTF-8 and lone surrogates, read as U+FFFD
     long values = 0;                                     // stored so far
     std::vector<const char*> keep;
     Json unwanted;                                       // where values go that are not stored
@@ -333,16 +395,21 @@ struct JsonReader {
         for (auto k : keep) { if (key == k) { return true; } }
         return keep.empty();
     }
-    bool no_key_twice(const Json& object) {              // one rule for every JSON that is read: a key stands once
+    // one rule for every JSON that is read: a key stands once
+    bool no_key_twice(const Json& object) {
         std::vector<const std::string*> keys;
         for (auto& f : object.fields) { keys.push_back(&f.first); }
         std::sort(keys.begin(), keys.end(), [](auto a, auto b) { return *a < *b; });
         for (size_t k = 1; k < keys.size(); k++) {
-            if (*keys[k - 1] == *keys[k]) { return fail("the key \"" + *keys[k] + "\" stands twice in one object"); }
+            if (*keys[k - 1] == *keys[k]) {
+                return fail("the key \"" + *keys[k] + "\" stands twice in one object");
+            }
         }
         return true;
     }
-    void space() { while (i < n && (s[i] == ' ' || s[i] == '\t' || s[i] == '\n' || s[i] == '\r')) { i++; } }
+    void space() {
+        while (i < n && (s[i] == ' ' || s[i] == '\t' || s[i] == '\n' || s[i] == '\r')) { i++; }
+    }
     bool word(const char* w) {
         size_t l = strlen(w);
         if (n - i < l || memcmp(s + i, w, l)) { return fail("wanted a JSON value"); }
@@ -353,7 +420,9 @@ struct JsonReader {
         *out = 0;
         for (int k = 0; k < 4; k++, i++) {
             const char c = s[i];
-            const char base = c >= '0' && c <= '9' ? '0' : c >= 'a' && c <= 'f' ? 'a' - 10 : 'A' - 10;
+            const char base = c >= '0' && c <= '9'   ? '0'
+                              : c >= 'a' && c <= 'f' ? 'a' - 10
+                                                     : 'A' - 10;
             if (!isxdigit((unsigned char)c)) { return fail("wanted four hex digits after \\u"); }
             *out = *out * 16 + (c - base);
         }
@@ -379,7 +448,11 @@ struct JsonReader {
                     size_t back = i; i += 2;
                     if (!hex4(&v)) { return false; }
                     const bool pair = v >= 0xDC00 && v < 0xE000;
-                    if (pair) { u = 0x10000 + ((u - 0xD800) << 10) + (v - 0xDC00); } else { i = back; }
+                    if (pair) {
+                        u = 0x10000 + ((u - 0xD800) << 10) + (v - 0xDC00);
+                    } else {
+                        i = back;
+                    }
                 }
                 if (u >= 0xD800 && u < 0xE000) { u = 0xFFFD; replaced++; }
                 utf8_append(out, u);
@@ -391,10 +464,21 @@ struct JsonReader {
     }
     bool num(Json* out) {
         size_t start = i;
-        auto digits = [&] { size_t from = i; while (i < n && s[i] >= '0' && s[i] <= '9') { i++; } return i > from; };
+        auto digits = [&] {
+            size_t from = i;
+            while (i < n && s[i] >= '0' && s[i] <= '9') { i++; }
+            return i > from;
+        };
         if (s[i] == '-') { i++; }
-        if (i < n && s[i] == '0') { i++; } else if (!digits()) { return fail("wanted a JSON value"); }
-        if (i < n && s[i] == '.') { i++; if (!digits()) { return fail("wanted a digit after the point"); } }
+        if (i < n && s[i] == '0') {
+            i++;
+        } else if (!digits()) {
+            return fail("wanted a JSON value");
+        }
+        if (i < n && s[i] == '.') {
+            i++;
+            if (!digits()) { return fail("wanted a digit after the point"); }
+        }
         if (i < n && (s[i] == 'e' || s[i] == 'E')) {
             i++; if (i < n && (s[i] == '+' || s[i] == '-')) { i++; }
             if (!digits()) { return fail("wanted a digit in the exponent"); }
@@ -423,8 +507,12 @@ struct JsonReader {
         space();
         if (i >= n) { return fail("wanted a JSON value, got the end"); }
         if (depth > 200) { return fail("nested more than 200 deep"); }
-        if (stored && ++values > JSON_MOST) { return fail(strf("more than %d values", (int)JSON_MOST)); }
-        if (!i && n > 3 && !memcmp(s, "\xEF\xBB\xBF", 3)) { return fail("got a byte order mark (BOM), which JSON has not"); }
+        if (stored && ++values > JSON_MOST) {
+            return fail(strf("more than %d values", (int)JSON_MOST));
+        }
+        if (!i && n > 3 && !memcmp(s, "\xEF\xBB\xBF", 3)) {
+            return fail("got a byte order mark (BOM), which JSON has not");
+        }
         const char c = s[i];
         if (c == '"') { out->type = Json::STRING; return str(&out->string); }
         if (c == 't') { out->type = Json::BOOL; out->number = 1; return word("true"); }
@@ -448,10 +536,10 @@ struct JsonReader {
         return !object || no_key_twice(*out);
     }
 };
-// reads exactly one JSON value; on failure says where and why in *error. replaced (may be NULL) += U+FFFDs put in;
-// keep: only values of these keys, see above
-inline bool json_parse(const char* s, size_t n, Json* out, std::string* error, long* replaced = NULL,
-                       const std::vector<const char*>& keep = {}) {
+// reads exactly one JSON value; on failure says where and why in *error. replaced (may be NULL) +=
+// U+FFFDs put in; keep: only values of these keys, see above
+inline bool json_parse(const char* s, size_t n, Json* out, std::string* error,
+                       long* replaced = NULL, const std::vector<const char*>& keep = {}) {
     JsonReader r = JsonReader();
     r.s = s; r.n = n; r.keep = keep;
     *out = Json();
@@ -461,7 +549,9 @@ inline bool json_parse(const char* s, size_t n, Json* out, std::string* error, l
     if (replaced) { *replaced += r.replaced; }
     return ok;
 }
-inline std::string json_str(std::string s) { // always UTF-8: what is none, as the bytes of a path may be, becomes U+FFFD
+
+// always UTF-8: what is none, as the bytes of a path may be, becomes U+FFFD
+inline std::string json_str(std::string s) {
     std::string o = "\"";
     utf8_repair(&s);
     for (unsigned char c : s) {
@@ -473,12 +563,14 @@ inline std::string json_str(std::string s) { // always UTF-8: what is none, as t
     }
     return o + "\"";
 }
+
 inline std::string json_num(double v) { // JSON has no NaN and no infinity
     return v - v == 0 ? strf("%.9g", v) : "null";
 }
 
 // ----------------------------------------------------------------------------
-// random numbers: splitmix64 (Steele, Lea, Flood 2014). The whole state is one word, so a checkpoint can hold it.
+// random numbers: splitmix64 (Steele, Lea, Flood 2014). The whole state is one word, so a
+// checkpoint can hold it.
 
 struct Rng { uint64_t state; };
 inline uint64_t rng_next(Rng* r) {
@@ -487,11 +579,13 @@ inline uint64_t rng_next(Rng* r) {
     z = (z ^ z >> 27) * 0x94D049BB133111EBull;
     return z ^ z >> 31;
 }
+
 // an independent stream for each (seed, purpose)
 inline Rng rng_stream(uint64_t seed, uint64_t purpose) {
     Rng a{seed}; Rng b{purpose ^ 0xD1B54A32D192ED03ull};
     return Rng{ rng_next(&a) ^ (rng_next(&b) << 1) };
 }
+
 // what a random stream is for: streams of different purposes never meet
 enum { STREAM_TABLE = 1, STREAM_TRAIN, STREAM_VAL, STREAM_PROBE, STREAM_ORDER, STREAM_EDIT };
 inline uint64_t mix64(uint64_t a, uint64_t b) {
@@ -499,11 +593,13 @@ inline uint64_t mix64(uint64_t a, uint64_t b) {
     rng_next(&r);
     return rng_next(&r);
 }
+
 inline double rng_uniform(Rng* r) { return (rng_next(r) >> 11) * 0x1p-53; } // [0, 1)
 inline uint64_t rng_below(Rng* r, uint64_t n) {                             // 0 .. n-1
     return (uint64_t)(((unsigned __int128)rng_next(r) * n) >> 64);
 }
-inline double rng_normal(Rng* r) {                                          // Box-Muller, one of the pair
+
+inline double rng_normal(Rng* r) { // Box-Muller, one of the pair
     double u = 1.0 - rng_uniform(r), v = rng_uniform(r);
     return sqrt(-2.0 * log(u)) * cos(6.283185307179586 * v);
 }
@@ -512,10 +608,16 @@ inline double rng_normal(Rng* r) {                                          // B
 // FNV-1a over 64-bit words: tells whether two runs ended in the same bits (not cryptographic)
 inline uint64_t hash_bytes(const void* data, size_t n, uint64_t h = 0xCBF29CE484222325ull) {
     const unsigned char* p = (const unsigned char*)data;
-    for (; n >= 8; n -= 8, p += 8) { uint64_t w; memcpy(&w, p, 8); h = (h ^ w) * 0x100000001B3ull; h ^= h >> 29; }
+    for (; n >= 8; n -= 8, p += 8) {
+        uint64_t w;
+        memcpy(&w, p, 8);
+        h = (h ^ w) * 0x100000001B3ull;
+        h ^= h >> 29;
+    }
     for (; n; n--, p++) { h = (h ^ *p) * 0x100000001B3ull; }
     return h;
 }
+
 inline double now_ms() {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);

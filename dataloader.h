@@ -5,58 +5,72 @@ dataloader.h -- from whatever the user has to batches of token ids. In reading o
     bb          the built-in Bigram-Backcopy task, generated on the fly
     data        sources, the held-out part, windows in shuffled order, the position for checkpoints
 
-A training sequence is a window of T+1 tokens at stride T over a source's documents, each followed by EOS: every token
-is a target exactly once per epoch. An epoch visits all windows in the order of a permutation keyed by seed and epoch
-and computed in O(1) memory, so a position in the data is one number per source.
+A training sequence is a window of T+1 tokens at stride T over a source's documents, each followed
+by EOS: every token is a target exactly once per epoch. An epoch visits all windows in the order of
+a permutation keyed by seed and epoch and computed in O(1) memory, so a position in the data is one
+number per source.
 */
 #ifndef DATALOADER_H
 #define DATALOADER_H
 #include "text/shards.h"
 
 struct DataOptions {
-    // "bb" | FILE.txt | FILE.jsonl[.zst|.gz] | DIR of shards | NAME under data/; SOURCE:WEIGHT in mixtures
+    // "bb" | FILE.txt | FILE.jsonl[.zst|.gz] | DIR of shards | NAME under data/; SOURCE:WEIGHT in
+    // mixtures
     std::vector<std::string> data;
     std::string tokenizer;                 // path of tokenizer.json; "" = bytes
-    std::string bos = "none";              // none | seq: first token of every sequence | doc: before every document
-    std::string cache;                     // where text is kept as shards once tokenised; "" = data/cache
+    // none | seq: first token of every sequence | doc: before every document
+    std::string bos = "none";
+    std::string cache; // where text is kept as shards once tokenised; "" = data/cache
     int T = 64;
     uint64_t seed = 1;
     int val_seqs = 100, probe_seqs = 100, probe_len = 64;
     long train_tokens = 0;                 // only the first N training tokens; 0 = all
-    std::vector<long> held;                // tokens held out of each source, as another run did; empty = by the rule
+    // tokens held out of each source, as another run did; empty = by the rule
+    std::vector<long> held;
     int vocab = 0;                         // ids the model has; 0 = as many as the data need
     std::vector<int> random_token;         // 1-based positions replaced by Uniform(V)
     std::vector<std::pair<int, int>> fix_token;  // 1-based position, id
     int bb_vocab = 256, bb_triggers = 1, bb_bos = 1;
     double bb_trigger_prob = 0.15, bb_temp = 2.0;
     uint64_t bb_table = 1;
-    bool skip_bad = false;                 // broken records are counted and left out instead of ending the program
+    bool skip_bad = false; // broken records are counted and left out instead of ending the program
 };
 
 // ----------------------------------------------------------------------------
 // text
 
-// The directory of shards of a text file: made now, or found from an earlier run with the same file and tokenizer.
-inline std::string text_cache(const std::string& path, const Tokenizer& tok, const DataOptions& opt) {
+// The directory of shards of a text file: made now, or found from an earlier run with the same file
+// and tokenizer.
+inline std::string text_cache(const std::string& path, const Tokenizer& tok,
+                              const DataOptions& opt) {
     char real[PATH_MAX];
     if (!realpath(path.c_str(), real) || access(real, R_OK)) {
         die(EXIT_USER, strf("%s: cannot open (%s)", path.c_str(), strerror(errno)));
     }
-    if (file_size(path) == 0) { die(EXIT_USER, strf("%s: got an empty file, wanted text", path.c_str())); }
+    if (file_size(path) == 0) {
+        die(EXIT_USER, strf("%s: got an empty file, wanted text", path.c_str()));
+    }
     TokenizeOptions o;
     o.files = { path };
     o.tokenizer = tok.kind == TOKENIZER_BPE ? tok.name : "";
     o.bos = opt.bos == "doc" ? "doc" : "none";
     o.skip_bad = opt.skip_bad;
     std::string how = strf("%s|%s|%d", real, o.bos.c_str(), (int)o.skip_bad);
-    std::string root = opt.cache.empty() ? "data/cache" : opt.cache, name = path.substr(path.rfind('/') + 1);
+    std::string root = opt.cache.empty() ? "data/cache" : opt.cache,
+                name = path.substr(path.rfind('/') + 1);
     unsigned long long hash = hash_bytes(how.data(), how.size(), tok.hash);
     std::string dir = strf("%s/%s-%016llx", root.c_str(), name.c_str(), hash);
     Tokenizing same;                                     // as tokenize_main sees this file
-    same.o = o; same.tok = tok; same.val_from = 1; same.files.push_back(TextFile()); same.files[0].path = path;
+    same.o = o;
+    same.tok = tok;
+    same.val_from = 1;
+    same.files.push_back(TextFile());
+    same.files[0].path = path;
     if (file_exists(dir + "/manifest.json")) {
         std::string old = file_read(dir + "/manifest.json");
-        if (old.find("{\"complete\": true") == 0 && old.find(tokenizing_made(same)) != std::string::npos) {
+        if (old.find("{\"complete\": true") == 0 &&
+            old.find(tokenizing_made(same)) != std::string::npos) {
             return dir;
         }
     }
@@ -72,7 +86,7 @@ inline std::string text_cache(const std::string& path, const Tokenizer& tok, con
     remove_tree(dir);
     if (rename(o.out.c_str(), dir.c_str())) {
         int e = errno;
-        remove_tree(o.out);                              // another run was faster with the same file, or
+        remove_tree(o.out); // another run was faster with the same file, or
         if (!file_exists(dir + "/manifest.json")) {
             die(EXIT_MACHINE, strf("%s: cannot write (%s)", dir.c_str(), strerror(e)),
                 "choose another place with --cache DIR");
@@ -82,10 +96,12 @@ inline std::string text_cache(const std::string& path, const Tokenizer& tok, con
 }
 
 // ----------------------------------------------------------------------------
-// bb: Bigram-Backcopy (Guo et al. 2024, arXiv:2410.13835). k triggers (ids 0..k-1) follow anything with probability p
-// each; after a trigger comes a copy of the token before it; any other next token is drawn from a fixed bigram table,
+// bb: Bigram-Backcopy (Guo et al. 2024, arXiv:2410.13835). k triggers (ids 0..k-1) follow anything
+// with probability p each; after a trigger comes a copy of the token before it; any other next
+// token is drawn from a fixed bigram table,
 //     P[i,j] = (1 - k p) softmax_j(temp * N(0,1)),  j >= k.
-// x_0 = <s> (id bb_vocab) unless bb_bos is 0, and the first ordinary token is uniform over the non-triggers.
+// x_0 = <s> (id bb_vocab) unless bb_bos is 0, and the first ordinary token is uniform over the
+// non-triggers.
 
 struct Bigram {
     int n = 0, triggers = 0, bos = 0;
@@ -96,8 +112,11 @@ inline Bigram bigram_make(const DataOptions& o) {
     int n = o.bb_vocab, k = o.bb_triggers;
     Bigram g; g.n = n; g.triggers = k; g.bos = o.bb_bos;
     if (n < 2 || k < 0 || k > n - 2 || o.bb_trigger_prob < 0 || k * o.bb_trigger_prob >= 1) {
-        die(EXIT_USER, strf("bb: got %d ids, %d triggers of probability %g, wanted two ids more than triggers and "
-            "probabilities that sum to less than 1", n, k, o.bb_trigger_prob),
+        die(EXIT_USER,
+            strf("bb: got %d ids, %d triggers of probability %g, wanted two ids more than triggers "
+                 "and "
+                 "probabilities that sum to less than 1",
+                 n, k, o.bb_trigger_prob),
             "try --bb-vocab 256 --bb-triggers 1 --bb-trigger-prob 0.15");
     }
     g.keep.resize((size_t)n * n); g.other.resize((size_t)n * n);
@@ -106,8 +125,13 @@ inline Bigram bigram_make(const DataOptions& o) {
     std::vector<int> small, large;
     for (int i = 0; i < n; i++) {
         double sum = 0;
-        for (int j = 0; j < n; j++) { p[j] = exp(o.bb_temp * rng_normal(&rng)); sum += j < k ? 0 : p[j]; }
-        for (int j = 0; j < n; j++) { p[j] = j < k ? o.bb_trigger_prob : p[j] / sum * (1 - k * o.bb_trigger_prob); }
+        for (int j = 0; j < n; j++) {
+            p[j] = exp(o.bb_temp * rng_normal(&rng));
+            sum += j < k ? 0 : p[j];
+        }
+        for (int j = 0; j < n; j++) {
+            p[j] = j < k ? o.bb_trigger_prob : p[j] / sum * (1 - k * o.bb_trigger_prob);
+        }
         // Walker's alias method: column j is kept with probability keep, else gives `other`
         small.clear(); large.clear();
         for (int j = 0; j < n; j++) { p[j] *= n; (p[j] < 1 ? small : large).push_back(j); }
@@ -122,6 +146,7 @@ inline Bigram bigram_make(const DataOptions& o) {
     }
     return g;
 }
+
 // out (T1): sequence number `index` of the stream `key`
 inline void bigram_sequence(const Bigram& g, uint64_t key, uint64_t index, int T1, int* out) {
     Rng rng{mix64(key, index)};
@@ -130,12 +155,15 @@ inline void bigram_sequence(const Bigram& g, uint64_t key, uint64_t index, int T
     int before = -1;                                     // the ordinary token before out[t-1]
     for (int start = t; t < T1; t++) {
         int last = t > 0 ? out[t-1] : -1;
-        if (t == start)             { out[t] = g.triggers + (int)rng_below(&rng, g.n - g.triggers); }
-        else if (last < g.triggers) { out[t] = before; }
-        else {
-            uint64_t r = rng_next(&rng);                 // high half: the column; low half: keep or alias
+        if (t == start) {
+            out[t] = g.triggers + (int)rng_below(&rng, g.n - g.triggers);
+        } else if (last < g.triggers) {
+            out[t] = before;
+        } else {
+            uint64_t r = rng_next(&rng); // high half: the column; low half: keep or alias
             size_t cell = (size_t)last * g.n + (((r >> 32) * g.n) >> 32);
-            out[t] = (uint32_t)r * 0x1p-32f < g.keep[cell] ? (int)(cell - (size_t)last * g.n) : g.other[cell];
+            out[t] = (uint32_t)r * 0x1p-32f < g.keep[cell] ? (int)(cell - (size_t)last * g.n)
+                                                           : g.other[cell];
         }
         before = last;
     }
@@ -147,8 +175,8 @@ inline void bigram_sequence(const Bigram& g, uint64_t key, uint64_t index, int T
 struct Source {
     std::string name, format;
     Tokens train, val;
-    long windows = 0, val_windows = 0;                   // training windows in use; validation windows there are
-    uint64_t weight = 1, drawn = 0;                      // share of the mixture; sequences given out so far
+    long windows = 0, val_windows = 0; // training windows in use; validation windows there are
+    uint64_t weight = 1, drawn = 0; // share of the mixture; sequences given out so far
     std::string fingerprint;                             // of its tokens, once it is known
 };
 struct Data {
@@ -163,8 +191,8 @@ struct Data {
     std::vector<Source> sources;
 };
 
-// i -> its place in a permutation of 0..n-1 chosen by key: a Feistel network on the next even number of bits, walked
-// until it lands inside (fewer than four steps on average)
+// i -> its place in a permutation of 0..n-1 chosen by key: a Feistel network on the next even
+// number of bits, walked until it lands inside (fewer than four steps on average)
 inline uint64_t permute(uint64_t i, uint64_t n, uint64_t key) {
     int half = 1;
     while (1ull << 2 * half < n) { half++; }
@@ -192,15 +220,18 @@ inline bool name_has(const std::string& name, const std::vector<std::string>& wo
     return false;
 }
 
-// the shards of a directory: *.bin with val, valid or validation in the name are held out, test is left alone
+// the shards of a directory: *.bin with val, valid or validation in the name are held out, test is
+// left alone
 inline void source_open_dir(Source* s, const std::string& dir) {
     for (auto& name : dir_list(dir)) {
         if (!ends_with(name, ".bin") || name_has(name, {"test"})) { continue; }
         Shard shard = shard_open(dir + "/" + name);
         if (s->format.empty()) { s->format = shard.format; }
         if (s->format != shard.format) {
-            die(EXIT_USER, strf("%s: got %s, wanted %s like its neighbours", shard.path.c_str(), shard.format.c_str(),
-                s->format.c_str()), "one format per directory");
+            die(EXIT_USER,
+                strf("%s: got %s, wanted %s like its neighbours", shard.path.c_str(),
+                     shard.format.c_str(), s->format.c_str()),
+                "one format per directory");
         }
         tokens_add(name_has(name, {"val", "valid", "validation"}) ? &s->val : &s->train, shard);
     }
@@ -212,25 +243,32 @@ inline void source_open_dir(Source* s, const std::string& dir) {
 
 // The last 1% is held out when no val shard exists, or more if the probe needs it.
 inline void source_split(Source* s, const DataOptions& o, long probe_seqs, long held) {
-    long n = s->train.n, probe = probe_seqs * o.probe_len + 1, hold = std::max({ n / 100, probe, (long)o.T + 1 });
+    long n = s->train.n, probe = probe_seqs * o.probe_len + 1,
+         hold = std::max({ n / 100, probe, (long)o.T + 1 });
     if (held) { hold = held; }
     if (n < o.T + 1) {
-        die(EXIT_USER, strf("%s: got %ld tokens, wanted at least T+1 = %d for one sequence", s->name.c_str(), n,
-            o.T + 1), "use more data, or a shorter --seq");
+        die(EXIT_USER,
+            strf("%s: got %ld tokens, wanted at least T+1 = %d for one sequence", s->name.c_str(),
+                 n, o.T + 1),
+            "use more data, or a shorter --seq");
     }
     if (s->val.n == 0) {
         if (n - hold < o.T + 1) {
-            die(EXIT_USER, strf("%s: got %ld tokens, wanted %ld: %d to train on and %ld held out (the last 1%%, and "
-                "at least %ld probe sequences of %d)", s->name.c_str(), n, o.T + 1 + hold, o.T + 1, hold, probe_seqs,
-                o.probe_len),
+            die(EXIT_USER,
+                strf("%s: got %ld tokens, wanted %ld: %d to train on and %ld held out (the last "
+                     "1%%, and "
+                     "at least %ld probe sequences of %d)",
+                     s->name.c_str(), n, o.T + 1 + hold, o.T + 1, hold, probe_seqs, o.probe_len),
                 "use more data, or smaller --seq, --probe-seqs, --probe-len");
         }
         s->val = s->train;
         s->train.n = s->val.from = n - hold;
         s->val.n = hold;
     } else if (s->val.n < std::max(o.T, o.probe_len) + 1) {
-        die(EXIT_USER, strf("%s: got %ld tokens in the val shards, wanted at least %d", s->name.c_str(), s->val.n,
-            std::max(o.T, o.probe_len) + 1), "use more data, or a shorter --seq");
+        die(EXIT_USER,
+            strf("%s: got %ld tokens in the val shards, wanted at least %d", s->name.c_str(),
+                 s->val.n, std::max(o.T, o.probe_len) + 1),
+            "use more data, or a shorter --seq");
     }
     s->windows = (s->train.n - 1) / o.T;
     s->val_windows = (s->val.n - 1) / o.T;
@@ -250,9 +288,12 @@ inline long tokens_vocab(const Tokens& t) {
 inline double source_weight(std::string* name) {
     size_t colon = name->rfind(':');
     double weight;
-    if (colon == std::string::npos || !parse_double(name->substr(colon + 1), &weight)) { return -1; }
+    if (colon == std::string::npos || !parse_double(name->substr(colon + 1), &weight)) {
+        return -1;
+    }
     if (weight <= 0) {
-        die(EXIT_USER, strf("--data %s: got weight %g, wanted a number above 0", name->c_str(), weight));
+        die(EXIT_USER,
+            strf("--data %s: got weight %g, wanted a number above 0", name->c_str(), weight));
     }
     name->resize(colon);
     return weight;
@@ -281,18 +322,21 @@ inline Manifest manifest_read(const std::string& dir) {
     return m;
 }
 
-// "NAME" -> a file or directory that exists, under data/ if need be; *weight is -1 when none is given
+// "NAME" -> a file or directory that exists, under data/ if need be; *weight is -1 when none is
+// given
 inline std::string source_find(const std::string& given, double* weight) {
     std::string name = given;
     *weight = file_exists(name) || file_exists("data/" + name) ? -1 : source_weight(&name);
     if (!file_exists(name) && file_exists("data/" + name)) { name = "data/" + name; }
     if (!file_exists(name)) {
-        die(EXIT_USER, "--data " + given + ": no such file or directory, and nothing of that name under data/",
+        die(EXIT_USER,
+            "--data " + given + ": no such file or directory, and nothing of that name under data/",
             "use bb, a .txt or .jsonl file, or a directory of shards");
     }
     if (!is_dir(name) && text_format(name) == TEXT_UNKNOWN) {
-        die(EXIT_USER, "--data " + given + ": got an unknown kind of file, wanted .txt, .jsonl (.zst, .gz) or a "
-            "directory of shards");
+        die(EXIT_USER, "--data " + given +
+                           ": got an unknown kind of file, wanted .txt, .jsonl (.zst, .gz) or a "
+                           "directory of shards");
     }
     return name;
 }
@@ -302,41 +346,53 @@ inline Tokenizer data_tokenizer(const DataOptions& o, const std::vector<std::str
     if (!o.tokenizer.empty()) { return tokenizer_of(o.tokenizer); }
     bool text = false;
     for (auto& name : names) {
-        if (file_exists(name + "/tokenizer.json") || file_exists(name + "/vocab.json")) { return tokenizer_load(name); }
+        if (file_exists(name + "/tokenizer.json") || file_exists(name + "/vocab.json")) {
+            return tokenizer_load(name);
+        }
         text = text || !is_dir(name) || manifest_read(name).tokenizer == "bytes";
     }
     return text ? tokenizer_bytes() : tokenizer_ids("ids", o.vocab);
 }
 
 // one source: its shards, its own largest vocabulary into *V
-inline Source source_open(const std::string& name, const Tokenizer& tok, const DataOptions& o, int* V) {
+inline Source source_open(const std::string& name, const Tokenizer& tok, const DataOptions& o,
+                          int* V) {
     Source s;
     s.name = name;
     std::string dir = is_dir(name) ? name : text_cache(name, tok, o);
     Manifest m = manifest_read(dir);
     if (!m.hash.empty() && tok.hash && m.hash != strf("%016llx", (unsigned long long)tok.hash)) {
-        die(EXIT_USER, strf("%s: got shards made with the tokenizer %s, wanted %s", dir.c_str(), m.tokenizer.c_str(),
-            tok.name.c_str()), "give that tokenizer, or tokenize again");
+        die(EXIT_USER,
+            strf("%s: got shards made with the tokenizer %s, wanted %s", dir.c_str(),
+                 m.tokenizer.c_str(), tok.name.c_str()),
+            "give that tokenizer, or tokenize again");
     }
     if (o.bos == "doc" && m.bos != "doc") {
-        die(EXIT_USER, strf("%s: got shards without BOS before each document, wanted them for --bos doc", dir.c_str()),
+        die(EXIT_USER,
+            strf("%s: got shards without BOS before each document, wanted them for --bos doc",
+                 dir.c_str()),
             "make them with: train_sink tokenize --bos doc");
     }
     source_open_dir(&s, dir);
     bool raw = s.format == RAW_FORMAT;
     int need = m.vocab ? m.vocab : tok.kind != TOKENIZER_IDS ? tok.vocab_size : o.vocab;
     if (!need && raw) {
-        die(EXIT_USER, strf("%s: got %s, wanted the vocabulary too, which such files do not tell", dir.c_str(),
-            RAW_FORMAT), "add --tokenizer tokenizer.json, or --vocab 50257 for GPT-2 ids");
+        die(EXIT_USER,
+            strf("%s: got %s, wanted the vocabulary too, which such files do not tell", dir.c_str(),
+                 RAW_FORMAT),
+            "add --tokenizer tokenizer.json, or --vocab 50257 for GPT-2 ids");
     }
     long top = !need || raw ? std::max(tokens_vocab(s.train), tokens_vocab(s.val)) : need;
     if (top > 1L << 30) {
-        die(EXIT_USER, strf("%s: got the id %ld, wanted ids below 2^30: not token ids", dir.c_str(), top - 1),
+        die(EXIT_USER,
+            strf("%s: got the id %ld, wanted ids below 2^30: not token ids", dir.c_str(), top - 1),
             "make the shards again with: train_sink tokenize FILE... -o DIR");
     }
     if (raw && top > need) {
-        die(EXIT_USER, strf("%s: got ids up to %ld, wanted ids below the vocabulary of %d: not token shards, or "
-            "another tokenizer's", dir.c_str(), top - 1, need));
+        die(EXIT_USER, strf("%s: got ids up to %ld, wanted ids below the vocabulary of %d: not "
+                            "token shards, or "
+                            "another tokenizer's",
+                            dir.c_str(), top - 1, need));
     }
     *V = std::max(*V, need ? need : (int)top);
     return s;
@@ -351,16 +407,21 @@ inline void data_open_bb(Data* d) {
     d->val_tokens = (long)o.val_seqs * o.T;
     d->tokenizer = tokenizer_ids("bb", d->V);
     d->tokenizer.bos = o.bb_vocab;
-    d->description = strf("bb: Bigram-Backcopy, %d ids, %d trigger%s of probability %g, temperature %g, table %llu, %s",
+    d->description = strf(
+        "bb: Bigram-Backcopy, %d ids, %d trigger%s of probability %g, temperature %g, table %llu, "
+        "%s",
         o.bb_vocab, o.bb_triggers, o.bb_triggers == 1 ? "" : "s", o.bb_trigger_prob, o.bb_temp,
         (unsigned long long)o.bb_table, o.bb_bos ? "<s> first" : "no <s>");
 }
+
 inline void data_open_sources(Data* d) {
     const DataOptions& o = d->opt;
     std::vector<std::string> names;
     std::vector<double> weights;
     for (auto& given : o.data) {
-        if (given == "bb") { die(EXIT_USER, "--data bb: the built-in task cannot be mixed with other data"); }
+        if (given == "bb") {
+            die(EXIT_USER, "--data bb: the built-in task cannot be mixed with other data");
+        }
         double weight;
         names.push_back(source_find(given, &weight));
         weights.push_back(weight);
@@ -373,24 +434,27 @@ inline void data_open_sources(Data* d) {
     double total = 0;
     for (size_t i = 0; i < names.size(); i++) {
         Source s = source_open(names[i], d->tokenizer, o, &d->V);
-        source_split(&s, o, (o.probe_seqs + names.size() - 1) / names.size(), i < o.held.size() ? o.held[i] : 0);
+        source_split(&s, o, (o.probe_seqs + names.size() - 1) / names.size(),
+                     i < o.held.size() ? o.held[i] : 0);
         s.weight = weights[i] > 0 ? (uint64_t)llround(weights[i] * 1e6) : s.windows;
         total += s.weight;
         d->sources.push_back(s);
     }
     for (auto& s : d->sources) {                         // --train-tokens is shared out by weight
         if (o.train_tokens) {
-            s.windows = std::min(s.windows, std::max(1L, (long)(o.train_tokens / o.T * (s.weight / total))));
+            s.windows = std::min(s.windows,
+                                 std::max(1L, (long)(o.train_tokens / o.T * (s.weight / total))));
         }
         if (weights[0] < 0) { s.weight = s.windows; }
         d->train_tokens += s.windows * o.T; d->val_tokens += s.val_windows * o.T;
-        d->description += strf("%s%s (%s, %ld tokens)", d->description.empty() ? "" : " + ", s.name.c_str(),
-            s.format.c_str(), s.windows * o.T);
+        d->description += strf("%s%s (%s, %ld tokens)", d->description.empty() ? "" : " + ",
+                               s.name.c_str(), s.format.c_str(), s.windows * o.T);
     }
     if (d->tokenizer.kind == TOKENIZER_IDS) { d->tokenizer.vocab_size = d->V; }
     d->V = std::max(d->V, d->tokenizer.vocab_size);
     d->description += strf(", tokenizer %s, %d ids", d->tokenizer.name.c_str(), d->V);
 }
+
 inline Data data_open(const DataOptions& opt) {
     Data d;
     d.opt = opt;
@@ -402,36 +466,51 @@ inline Data data_open(const DataOptions& opt) {
     if (o.bos != "none" && o.bos != "seq" && o.bos != "doc") {
         die(EXIT_USER, strf("--bos %s: wanted none, seq or doc", o.bos.c_str()));
     }
-    if (o.data.size() == 1 && o.data[0] == "bb") { data_open_bb(&d); } else { data_open_sources(&d); }
+    if (o.data.size() == 1 && o.data[0] == "bb") {
+        data_open_bb(&d);
+    } else {
+        data_open_sources(&d);
+    }
     if (o.vocab && o.vocab < d.V) {
         die(EXIT_USER, strf("--vocab: the data have %d ids, the model has %d", d.V, o.vocab),
-            strf("use data of the tokenizer that the model is for, or train with --vocab %d or more", d.V));
+            strf(
+                "use data of the tokenizer that the model is for, or train with --vocab %d or more",
+                d.V));
     }
     for (int p : o.random_token) {
         if (p < 1 || p > o.T + 1) {
-            die(EXIT_USER, strf("--random-token %d: wanted a position from 1 to T+1 = %d", p, o.T + 1));
+            die(EXIT_USER,
+                strf("--random-token %d: wanted a position from 1 to T+1 = %d", p, o.T + 1));
         }
     }
     for (auto& f : o.fix_token) {
         if (f.first < 1 || f.first > o.T + 1 || f.second < 0 || f.second >= d.V) {
-            die(EXIT_USER, strf("--fix-token %d:%d: wanted POS:ID with a position from 1 to T+1 = %d and an id "
-                "below %d", f.first, f.second, o.T + 1, d.V));
+            die(EXIT_USER,
+                strf(
+                    "--fix-token %d:%d: wanted POS:ID with a position from 1 to T+1 = %d and an id "
+                    "below %d",
+                    f.first, f.second, o.T + 1, d.V));
         }
     }
     if (o.bos != "none" && !d.bb && d.tokenizer.bos < 0) {
-        die(EXIT_USER, strf("--bos %s: the tokenizer %s has no BOS", o.bos.c_str(), d.tokenizer.name.c_str()));
+        die(EXIT_USER,
+            strf("--bos %s: the tokenizer %s has no BOS", o.bos.c_str(), d.tokenizer.name.c_str()));
     }
     return d;
 }
 
-// section 5 of the paper: tokens at chosen positions are random, or fixed. The random ones depend on the sequence, not
-// on when it is read.
+// section 5 of the paper: tokens at chosen positions are random, or fixed. The random ones depend
+// on the sequence, not on when it is read.
 inline void data_edit(const Data& d, uint64_t key, uint64_t index, int T1, int* x) {
     const DataOptions& o = d.opt;
-    if (o.bos == "seq" && !d.bb) { x[0] = d.tokenizer.bos; } // was a target in the window before: no token is lost
+    // was a target in the window before: no token is lost
+    if (o.bos == "seq" && !d.bb) { x[0] = d.tokenizer.bos; }
     if (!o.random_token.empty()) {
         Rng rng = rng_stream(mix64(key, index), STREAM_EDIT);
-        for (int p : o.random_token) { int id = (int)rng_below(&rng, d.V); if (p <= T1) { x[p-1] = id; } }
+        for (int p : o.random_token) {
+            int id = (int)rng_below(&rng, d.V);
+            if (p <= T1) { x[p - 1] = id; }
+        }
     }
     for (auto& f : o.fix_token) { if (f.first <= T1) { x[f.first-1] = f.second; } }
 }
@@ -448,8 +527,8 @@ inline void data_next(Data* d, int* out, int B) {
             data_edit(*d, key, n, T + 1, out);
             continue;
         }
-        // the source that is furthest behind its share (n+1) w / W. Whole numbers: with w = windows, an epoch of the
-        // mixture is exactly one epoch of each source.
+        // the source that is furthest behind its share (n+1) w / W. Whole numbers: with w =
+        // windows, an epoch of the mixture is exactly one epoch of each source.
         uint64_t total = 0;
         for (auto& s : d->sources) { total += s.weight; }
         size_t pick = 0; __int128 most = 0;
@@ -473,7 +552,9 @@ inline long data_val_count(Data* d) {
     for (auto& s : d->sources) { n += s.val_windows; }
     return d->bb ? d->opt.val_seqs : std::min(n, (long)d->opt.val_seqs);
 }
-// out (B, T+1): validation sequences first .. first+B-1, the same ones every time, spread evenly over what is held out
+
+// out (B, T+1): validation sequences first .. first+B-1, the same ones every time, spread evenly
+// over what is held out
 inline void data_val(Data* d, int* out, int B, long first) {
     int T = d->opt.T;
     long count = data_val_count(d), all = 0;
@@ -493,14 +574,16 @@ inline void data_val(Data* d, int* out, int B, long first) {
     }
 }
 
-// out (probe_seqs, probe_len+1): held-out sequences for the sink metrics; returns how many there are.
-// Sequence i of a source is its held-out tokens [i len, i len + len]; several sources take turns.
+// out (probe_seqs, probe_len+1): held-out sequences for the sink metrics; returns how many there
+// are. Sequence i of a source is its held-out tokens [i len, i len + len]; several sources take
+// turns.
 inline int data_probe(Data* d, int* out) {
     int len = d->opt.probe_len, n = 0;
     uint64_t key = mix64(d->opt.bb_table, STREAM_PROBE);
     for (long round = 0, more = 1; more && n < d->opt.probe_seqs; round++) {
         more = 0;
-        for (size_t k = 0; k < std::max<size_t>(1, d->sources.size()) && n < d->opt.probe_seqs; k++) {
+        for (size_t k = 0; k < std::max<size_t>(1, d->sources.size()) && n < d->opt.probe_seqs;
+             k++) {
             if (d->bb) { bigram_sequence(d->bigram, key, round, len + 1, out); }
             else if (round * len + len + 1 > d->sources[k].val.n) { continue; }
             else { tokens_copy(d->sources[k].val, round * len, len + 1, d->V, out); }
@@ -511,21 +594,25 @@ inline int data_probe(Data* d, int* out) {
     return n;
 }
 
-// A file of prompts, as the paper's probe files are: the first len + 1 tokens of each record of a .jsonl that has as
-// many, out (n, len + 1); returns how many there are, skips and counts the shorter ones. windows: all records laid end to
-// end, each followed by EOS, and sequence i is their tokens [i len, i len + len]. how: BOS and edits.
-inline int data_prompts(const std::string& path, const Tokenizer& tok, int n, int len, bool skip_bad, int* out,
-                        long* skipped, const DataOptions* how = NULL, bool windows = false) {
+// A file of prompts, as the paper's probe files are: the first len + 1 tokens of each record of a
+// .jsonl that has as many, out (n, len + 1); returns how many there are, skips and counts the
+// shorter ones. windows: all records laid end to end, each followed by EOS, and sequence i is their
+// tokens [i len, i len + len]. how: BOS and edits.
+inline int data_prompts(const std::string& path, const Tokenizer& tok, int n, int len,
+                        bool skip_bad, int* out, long* skipped, const DataOptions* how = NULL,
+                        bool windows = false) {
     TextFile file = text_open(path);
     TextBlock block;
     TokenizeOptions o;
     Data d;                                              // what data_edit looks at
     if (how) { d.opt = *how; d.tokenizer = tok; d.V = tok.vocab_size; }
-    if (d.opt.bos != "none" && tok.bos < 0) { die(EXIT_USER, "--bos: the tokenizer " + tok.name + " has no BOS"); }
+    if (d.opt.bos != "none" && tok.bos < 0) {
+        die(EXIT_USER, "--bos: the tokenizer " + tok.name + " has no BOS");
+    }
     o.skip_bad = skip_bad;
     o.bos = d.opt.bos == "doc" ? "doc" : "none";
     int found = 0;
-    Ids line;                                            // windows: what no sequence has begun with yet
+    Ids line; // windows: what no sequence has begun with yet
     *skipped = 0;
     auto take = [&](const uint32_t* ids) {
         std::copy_n(ids, len + 1, out);
@@ -534,7 +621,9 @@ inline int data_prompts(const std::string& path, const Tokenizer& tok, int n, in
     };
     while (found < n && text_next(&file, tok, &block)) {
         text_encode(tok, o, &block);
-        if (!block.error.empty()) { die(EXIT_USER, block.error, "mend the record, or add --skip-bad"); }
+        if (!block.error.empty()) {
+            die(EXIT_USER, block.error, "mend the record, or add --skip-bad");
+        }
         size_t from = 0;
         if (windows) {
             size_t at = 0;
@@ -552,22 +641,26 @@ inline int data_prompts(const std::string& path, const Tokenizer& tok, int n, in
     }
     if (file.fd > 0) { text_close(&file); }
     if (!found) {
-        die(EXIT_USER, strf("%s: got no %s of %d tokens or more", path.c_str(), windows ? "text" : "record", len + 1),
+        die(EXIT_USER,
+            strf("%s: got no %s of %d tokens or more", path.c_str(), windows ? "text" : "record",
+                 len + 1),
             windows ? "a smaller --probe-len" : "a smaller --probe-len, or --probe-from windows");
     }
     return found;
 }
 
-// Tells whether the tokens of a source are the same as before: a hash of all of them, of 256 stretches where there are
-// more than 2^24.
+// Tells whether the tokens of a source are the same as before: a hash of all of them, of 256
+// stretches where there are more than 2^24.
 inline std::string source_fingerprint(const Source& s) {
     uint64_t hash = 0xCBF29CE484222325ull;
     std::vector<int> ids;
     for (const Tokens* t : { &s.train, &s.val }) {
-        const long whole = 1 << 24, part = 1 << 16, parts = t->n <= whole ? (t->n + part - 1) / part : whole / part;
+        const long whole = 1 << 24, part = 1 << 16,
+                   parts = t->n <= whole ? (t->n + part - 1) / part : whole / part;
         hash = mix64(hash, t->n);
         for (long i = 0; i < parts; i++) {
-            const long at = t->n <= whole ? i * part : (long)((__int128)i * (t->n - part) / (parts - 1));
+            const long at = t->n <= whole ? i * part
+                                          : (long)((__int128)i * (t->n - part) / (parts - 1));
             ids.resize(std::min(part, t->n - at));
             tokens_copy(*t, at, ids.size(), INT_MAX, ids.data());
             hash = hash_bytes(ids.data(), ids.size() * sizeof(int), hash);
@@ -575,22 +668,28 @@ inline std::string source_fingerprint(const Source& s) {
     }
     return strf("%016llx", (unsigned long long)hash);
 }
-// The position, as JSON for the checkpoint: how many sequences were drawn, in all and from each source; and what tells
-// whether the data are still the same.
+
+// The position, as JSON for the checkpoint: how many sequences were drawn, in all and from each
+// source; and what tells whether the data are still the same.
 inline std::string data_state(Data* d) {
     std::string windows, drawn, held, weights, hashes;
     for (auto& s : d->sources) {
         const char* comma = windows.empty() ? "" : ",";
         if (s.fingerprint.empty()) { s.fingerprint = source_fingerprint(s); }
-        windows += strf("%s%ld", comma, s.windows); drawn += strf("%s%llu", comma, (unsigned long long)s.drawn);
+        windows += strf("%s%ld", comma, s.windows);
+        drawn += strf("%s%llu", comma, (unsigned long long)s.drawn);
         held += strf("%s%ld", comma, s.val.n);
         weights += strf("%s%llu", comma, (unsigned long long)s.weight);
         hashes += strf("%s\"%s\"", comma, s.fingerprint.c_str());
     }
-    const std::string position = strf("{\"drawn\":%llu,\"T\":%d,\"seed\":\"%llu\",\"windows\":[%s],\"source_drawn\":[%s]",
-        (unsigned long long)d->drawn, d->opt.T, (unsigned long long)d->opt.seed, windows.c_str(), drawn.c_str());
-    return position + strf(",\"held\":[%s],\"weights\":[%s],\"hash\":[%s]}", held.c_str(), weights.c_str(), hashes.c_str());
+    const std::string position =
+        strf("{\"drawn\":%llu,\"T\":%d,\"seed\":\"%llu\",\"windows\":[%s],\"source_drawn\":[%s]",
+             (unsigned long long)d->drawn, d->opt.T, (unsigned long long)d->opt.seed,
+             windows.c_str(), drawn.c_str());
+    return position + strf(",\"held\":[%s],\"weights\":[%s],\"hash\":[%s]}", held.c_str(),
+                           weights.c_str(), hashes.c_str());
 }
+
 inline void data_restore(Data* d, const Json& state) {
     const Json* drawn = state.get("drawn");
     const Json* per = state.get("source_drawn");
@@ -598,12 +697,17 @@ inline void data_restore(Data* d, const Json& state) {
     const Json* T = state.get("T"); const Json* seed = state.get("seed");
     if (!drawn || !per || !windows || !T || !seed || per->items.size() != d->sources.size()
         || windows->items.size() != d->sources.size()) {
-        die(EXIT_USER, strf("--resume: the checkpoint was made with other data (%zu sources), not with these %zu",
-            per ? per->items.size() : 0, d->sources.size()), "give the same --data as before");
+        die(EXIT_USER,
+            strf("--resume: the checkpoint was made with other data (%zu sources), not with these "
+                 "%zu",
+                 per ? per->items.size() : 0, d->sources.size()),
+            "give the same --data as before");
     }
     if (T->number != d->opt.T || seed->string != strf("%llu", (unsigned long long)d->opt.seed)) {
-        die(EXIT_USER, strf("--resume: the checkpoint was made with --seq %g --seed %s, not --seq %d --seed %llu",
-            T->number, seed->string.c_str(), d->opt.T, (unsigned long long)d->opt.seed),
+        die(EXIT_USER,
+            strf("--resume: the checkpoint was made with --seq %g --seed %s, not --seq %d --seed "
+                 "%llu",
+                 T->number, seed->string.c_str(), d->opt.T, (unsigned long long)d->opt.seed),
             "give the same flags as before");
     }
     d->drawn = (uint64_t)drawn->number;
@@ -613,17 +717,25 @@ inline void data_restore(Data* d, const Json& state) {
         if (hash && i < hash->items.size()) {            // older checkpoints have none
             s.fingerprint = source_fingerprint(s);
             if (s.fingerprint != hash->items[i].string) {
-                die(EXIT_USER, "--resume: " + s.name + ": got other tokens than the checkpoint was made with: the data "
-                    "changed", "give the same --data as before, or begin a run in another --out");
+                die(EXIT_USER,
+                    "--resume: " + s.name +
+                        ": got other tokens than the checkpoint was made with: the data "
+                        "changed",
+                    "give the same --data as before, or begin a run in another --out");
             }
         }
         if (weights && i < weights->items.size() && weights->items[i].number != (double)s.weight) {
-            die(EXIT_USER, strf("--resume: %s has another weight in the mixture than before", s.name.c_str()),
+            die(EXIT_USER,
+                strf("--resume: %s has another weight in the mixture than before", s.name.c_str()),
                 "give the same --data as before");
         }
         if (windows->items[i].number != s.windows) {
-            die(EXIT_USER, strf("--resume: %s has %ld training sequences, the checkpoint was made with %.0f: the data "
-                "changed", s.name.c_str(), s.windows, windows->items[i].number), "give the same --data as before");
+            die(EXIT_USER,
+                strf("--resume: %s has %ld training sequences, the checkpoint was made with %.0f: "
+                     "the data "
+                     "changed",
+                     s.name.c_str(), s.windows, windows->items[i].number),
+                "give the same --data as before");
         }
         s.drawn = (uint64_t)per->items[i].number;
     }

@@ -1,5 +1,6 @@
 /*
-flags.h -- the command line: one row a flag. The struct, the parser, --help and the config line of the log come from it.
+flags.h -- the command line: one row a flag. The struct, the parser, --help and the config line of
+the log come from it.
 */
 #ifndef FLAGS_H
 #define FLAGS_H
@@ -16,10 +17,11 @@ struct Preset { const char* name; long L, C, NH, F, V, T, B; };
 static const Preset PRESET_ROWS[] = { PRESETS(X) };
 #undef X
 
-// Every flag is one row: commands that take it (t train, p probe, g generate, k tokenize, b bench, c check; T: train, and what goes on
-// with --resume has to keep it), type, name, short letter, default, the smallest and largest number it may be given, help.
-// The struct, the parser, its checks, --help and the config line of the log are made from the rows.
-#define MOST 1e15                                        // no count is larger, and a double holds it exactly
+// Every flag is one row: commands that take it (t train, p probe, g generate, k tokenize, b bench,
+// c check; T: train, and what goes on with --resume has to keep it), type, name, short letter,
+// default, the smallest and largest number it may be given, help. The struct, the parser, its
+// checks, --help and the config line of the log are made from the rows.
+#define MOST 1e15 // no count is larger, and a double holds it exactly
 #define MANY INFINITY
 typedef std::string str;
 #define FLAGS(X) \
@@ -80,20 +82,25 @@ typedef std::string str;
     X("k",    long,   threads,         0,   0,          0, 4096,    "threads (0: all cores); the shards do not depend on it")
 
 struct Flags {
-    #define X(cmds, type, name, letter, def, low, high, help) type name = def; bool given_##name = false;
+#define X(cmds, type, name, letter, def, low, high, help) \
+    type name = def;                                      \
+    bool given_##name = false;
     FLAGS(X)
     #undef X
-    Arch arch;                                   // the flags of ARCH, 0 where the preset or the data decide
+    Arch arch; // the flags of ARCH, 0 where the preset or the data decide
     bool given_arch[sizeof(Arch) / sizeof(int)] = {};
     std::vector<std::string> words;              // what stands on the command line without --
 };
-static const struct { const char *name; char letter; const char *words, *help; } COMMANDS[] = {
-    { "train",    't', "",           "train a model (the default command)" },
-    { "probe",    'p', "CHECKPOINT", "measure the sink in a checkpoint, ours, a Hugging Face directory or a GGUF file" },
+static const struct { const char *name; char letter; const char *words, *help;
+} COMMANDS[] = {
+    { "train", 't', "", "train a model (the default command)" },
+    { "probe", 'p', "CHECKPOINT",
+      "measure the sink in a checkpoint, ours, a Hugging Face directory or a GGUF file" },
     { "generate", 'g', "CHECKPOINT", "write text with a checkpoint" },
-    { "tokenize", 'k', "FILE...",    "text (.txt .jsonl .jsonl.zst .jsonl.gz, - standard input) to shards in --out" },
-    { "bench",    'b', "",           "time training steps on random tokens" },
-    { "check",    'c', "",           "compare the gradients of this build with the slopes of its loss" },
+    { "tokenize", 'k', "FILE...",
+      "text (.txt .jsonl .jsonl.zst .jsonl.gz, - standard input) to shards in --out" },
+    { "bench", 'b', "", "time training steps on random tokens" },
+    { "check", 'c', "", "compare the gradients of this build with the slopes of its loss" },
 };
 enum FlagKind { FLAG_LONG, FLAG_DOUBLE, FLAG_STR, FLAG_BOOL, FLAG_ARCH };
 struct FlagRow {
@@ -101,7 +108,8 @@ struct FlagRow {
     double low, high; FlagKind kind; void* value; bool* given;
     ArchRow arch;                                // of a row of ARCH
     bool of(char command) const { // a model's flags are those of check, too
-        return strchr(cmds, command) || (command == 't' && fixed()) || (command == 'c' && kind == FLAG_ARCH);
+        return strchr(cmds, command) || (command == 't' && fixed()) ||
+               (command == 'c' && kind == FLAG_ARCH);
     }
     bool fixed() const { return strchr(cmds, 'T'); }
 };
@@ -112,7 +120,8 @@ static FlagKind flag_kind(const bool&) { return FLAG_BOOL; }
 static std::vector<FlagRow> flag_rows(Flags* f) {
     std::vector<FlagRow> rows = {
         #define X(cmds, type, name, letter, def, low, high, help) \
-            { cmds, #name, letter, help, low, high, flag_kind(f->name), &f->name, &f->given_##name, ArchRow() },
+            { cmds, #name, letter, help, low, high, flag_kind(f->name), &f->name, \
+              &f->given_##name, ArchRow() },
         FLAGS(X)
         #undef X
     };
@@ -120,8 +129,8 @@ static std::vector<FlagRow> flag_rows(Flags* f) {
     for (size_t i = 0; i < arch.size(); i++) {
         const char letter = strcmp(arch[i].field, "T") ? 0 : 't';
         if (!is_flag(arch[i])) { continue; }
-        rows.push_back({ arch[i].cmds, log_name(arch[i]), letter, arch[i].help, arch[i].low, arch[i].high, FLAG_ARCH,
-                         arch[i].at, &f->given_arch[i], arch[i] });
+        rows.push_back({ arch[i].cmds, log_name(arch[i]), letter, arch[i].help, arch[i].low,
+                         arch[i].high, FLAG_ARCH, arch[i].at, &f->given_arch[i], arch[i] });
     }
     return rows;
 }
@@ -137,11 +146,13 @@ static std::string flag_spelling(const std::string& name) { // probe_len -> --pr
     for (auto& ch : s) { if (ch == '_') { ch = '-'; } }
     return s;
 }
+
 // what a flag may be given: "0 or more", "1 to 65535"
 static std::string flag_range(const FlagRow& r) {
     const bool open = r.high >= MOST;
     return number_text(r.low) + (open ? " or more" : " to " + number_text(r.high));
 }
+
 static void flag_set(const FlagRow& r, const std::string& spelled, const std::string& text) {
     double v = r.low;
     if (r.kind == FLAG_ARCH) {
@@ -151,25 +162,37 @@ static void flag_set(const FlagRow& r, const std::string& spelled, const std::st
     if (r.kind == FLAG_STR) { *(str*)r.value = text; }
     if (r.kind == FLAG_BOOL) { *(bool*)r.value = true; }
     if (r.kind == FLAG_LONG) {
-        if (!parse_long(text, (long*)r.value)) { die(EXIT_USER, spelled + ": got '" + text + "', wanted a whole number"); }
+        if (!parse_long(text, (long*)r.value)) {
+            die(EXIT_USER, spelled + ": got '" + text + "', wanted a whole number");
+        }
         v = *(long*)r.value;
     }
     if (r.kind == FLAG_DOUBLE) {
-        if (!parse_double(text, &v)) { die(EXIT_USER, spelled + ": got '" + text + "', wanted a number"); }
+        if (!parse_double(text, &v)) {
+            die(EXIT_USER, spelled + ": got '" + text + "', wanted a number");
+        }
         *(double*)r.value = v;
     }
-    if (v < r.low || v > r.high) { die(EXIT_USER, spelled + ": got " + text + ", wanted " + flag_range(r)); }
+    if (v < r.low || v > r.high) {
+        die(EXIT_USER, spelled + ": got " + text + ", wanted " + flag_range(r));
+    }
 }
+
 static std::string flag_text(const FlagRow& r, bool json) {
     if (r.kind == FLAG_ARCH) { return arch_text(r.arch, json); }
     if (r.kind == FLAG_BOOL) { return json ? (*(bool*)r.value ? "true" : "false") : ""; }
     if (r.kind == FLAG_LONG) { return strf("%ld", *(long*)r.value); }
-    if (r.kind == FLAG_DOUBLE) { return json ? json_num(*(double*)r.value) : strf("%g", *(double*)r.value); }
+    if (r.kind == FLAG_DOUBLE) {
+        return json ? json_num(*(double*)r.value) : strf("%g", *(double*)r.value);
+    }
     return json ? json_str(*(str*)r.value) : *(str*)r.value;
 }
+
 static void usage(char command) {
     printf("usage:\n");
-    for (auto& c : COMMANDS) { printf("  train_sink %-9s %-10s [flags]   %s\n", c.name, c.words, c.help); }
+    for (auto& c : COMMANDS) {
+        printf("  train_sink %-9s %-10s [flags]   %s\n", c.name, c.words, c.help);
+    }
     printf("\nthis build:");
     for (auto& s : SWITCH_VALUES) { printf(" %s=%s", s[0], s[1]); }
     printf(" PRECISION=%s BACKEND=%s   (make help)\n\n", PRECISION_NAME, ops::name);
@@ -177,23 +200,34 @@ static void usage(char command) {
     Flags defaults;
     for (auto& r : flag_rows(&defaults)) {
         if (command && !r.of(command)) { continue; }
-        const std::string left = (r.letter ? strf("-%c, ", r.letter) : "    ") + flag_spelling(r.name);
+        const std::string left = (r.letter ? strf("-%c, ", r.letter) : "    ") +
+                                 flag_spelling(r.name);
         const std::string def = flag_text(r, false);
-        printf("  %-22s %s%s\n", left.c_str(), r.help, def.empty() ? "" : (" [" + def + "]").c_str());
+        printf("  %-22s %s%s\n", left.c_str(), r.help,
+               def.empty() ? "" : (" [" + def + "]").c_str());
     }
     printf("  -h, --help             this text\n");
 }
+
 // ./train_sink alone: what there is, and three commands to try
 static void welcome() {
-    printf("train_sink trains small language models and watches where their attention goes.\n\nusage:\n");
-    for (auto& c : COMMANDS) { printf("  train_sink %-9s %-10s [flags]   %s\n", c.name, c.words, c.help); }
-    printf("\ntry:\n"
-           "  ./train_sink train --lr 5e-3 --beta2 0.99 --weight-decay 1e-4 --warmup 20 --steps 800\n"
-           "                                          the sink forms in about half a minute, on the built-in task\n"
-           "  ./train_sink train -d my.txt -m nano    a small model on a text file of yours\n"
-           "  ./train_sink probe runs/NAME/step_800   the sink of a checkpoint, layer by layer with --json FILE\n\n"
-           "every flag: ./train_sink --help, or ./train_sink probe --help; every model: make help\n");
+    printf(
+        "train_sink trains small language models and watches where their attention "
+        "goes.\n\nusage:\n");
+    for (auto& c : COMMANDS) {
+        printf("  train_sink %-9s %-10s [flags]   %s\n", c.name, c.words, c.help);
+    }
+    printf(
+        "\ntry:\n"
+        "  ./train_sink train --lr 5e-3 --beta2 0.99 --weight-decay 1e-4 --warmup 20 --steps 800\n"
+        "                                          the sink forms in about half a minute, on the "
+        "built-in task\n"
+        "  ./train_sink train -d my.txt -m nano    a small model on a text file of yours\n"
+        "  ./train_sink probe runs/NAME/step_800   the sink of a checkpoint, layer by layer with "
+        "--json FILE\n\n"
+        "every flag: ./train_sink --help, or ./train_sink probe --help; every model: make help\n");
 }
+
 // how many letters must be put in, left out or changed to get from a to b
 static int edit_distance(const std::string& a, const std::string& b) {
     std::vector<int> row(b.size() + 1);
@@ -206,6 +240,7 @@ static int edit_distance(const std::string& a, const std::string& b) {
     }
     return row.back();
 }
+
 static const char* const SWITCHES_AND_TOOLS[] = { // what make sets, not the command line
     #define X(SWITCH) #SWITCH,
     SWITCHES(X)
@@ -214,21 +249,28 @@ static const char* const SWITCHES_AND_TOOLS[] = { // what make sets, not the com
 };
 // what other programs call our flags
 static const char* const OTHER_NAMES[][2] = {
-    { "--learning-rate", "--lr" }, { "--batch-size", "--batch" }, { "--max-steps", "--steps" }, { "--iters", "--steps" },
-    { "--num-steps", "--steps" }, { "--context", "--seq" }, { "--seq-len", "--seq" }, { "--block-size", "--seq" },
-    { "--hidden-size", "--width" }, { "--d-model", "--width" }, { "--n-embd", "--width" }, { "--num-layers", "--layers" },
-    { "--n-layer", "--layers" }, { "--num-heads", "--heads" }, { "--n-head", "--heads" }, { "--vocab-size", "--vocab" },
-    { "--output", "--out" }, { "--dataset", "--data" }, { "--max-tokens", "--tokens" }, { "--temp", "--temperature" },
-    { "--threshold", "--eps" }, { "--wd", "--weight-decay" }, { "--clip", "--grad-clip" }, { "--continue", "--resume" },
+    { "--learning-rate", "--lr" },  { "--batch-size", "--batch" }, { "--max-steps", "--steps" },
+    { "--iters", "--steps" },       { "--num-steps", "--steps" },  { "--context", "--seq" },
+    { "--seq-len", "--seq" },       { "--block-size", "--seq" },   { "--hidden-size", "--width" },
+    { "--d-model", "--width" },     { "--n-embd", "--width" },     { "--num-layers", "--layers" },
+    { "--n-layer", "--layers" },    { "--num-heads", "--heads" },  { "--n-head", "--heads" },
+    { "--vocab-size", "--vocab" },  { "--output", "--out" },       { "--dataset", "--data" },
+    { "--max-tokens", "--tokens" }, { "--temp", "--temperature" }, { "--threshold", "--eps" },
+    { "--wd", "--weight-decay" },   { "--clip", "--grad-clip" },   { "--continue", "--resume" },
 };
 // no flag is called `name`: what may have been meant
-static std::string flag_meant(const std::string& name, const std::vector<FlagRow>& rows, char command) {
+static std::string flag_meant(const std::string& name, const std::vector<FlagRow>& rows,
+                              char command) {
     for (auto& s : SWITCHES_AND_TOOLS) {
         std::string spelled = flag_spelling(s);
         for (auto& ch : spelled) { ch = tolower(ch); }
-        if (name == spelled) { return std::string(s) + " is a switch of the build: make train_sink " + s + "="; }
+        if (name == spelled) {
+            return std::string(s) + " is a switch of the build: make train_sink " + s + "=";
+        }
     }
-    for (auto& other : OTHER_NAMES) { if (name == other[0]) { return std::string("did you mean ") + other[1] + "?"; } }
+    for (auto& other : OTHER_NAMES) {
+        if (name == other[0]) { return std::string("did you mean ") + other[1] + "?"; }
+    }
     std::string best;
     int least = 1 + (int)name.size() / 3;                // farther away nothing is meant
     for (auto& r : rows) {
@@ -237,65 +279,92 @@ static std::string flag_meant(const std::string& name, const std::vector<FlagRow
     }
     return best.empty() ? "" : "did you mean " + best + "?";
 }
-[[noreturn]] static void flag_unknown(const std::string& name, const std::string& value, const std::vector<FlagRow>& rows,
-                                      char command) {
+
+[[noreturn]] static void flag_unknown(const std::string& name, const std::string& value,
+                                      const std::vector<FlagRow>& rows, char command) {
     std::string meant = flag_meant(name, rows, command);
-    if (ends_with(meant, "=")) { meant += value.empty() || value[0] == '-' ? "VALUE, see make help" : value; }
+    if (ends_with(meant, "=")) {
+        meant += value.empty() || value[0] == '-' ? "VALUE, see make help" : value;
+    }
     die(EXIT_USER, "unknown flag " + name, meant);
 }
+
 // a word that is no command: the one that is nearest
 static std::string command_meant(const std::string& word) {
-    for (auto& c : COMMANDS) { if (edit_distance(word, c.name) <= 2) { return strf("did you mean %s?", c.name); } }
+    for (auto& c : COMMANDS) {
+        if (edit_distance(word, c.name) <= 2) { return strf("did you mean %s?", c.name); }
+    }
     return "";
 }
+
 static Flags flags_parse(int argc, char** argv, char* command) {
     Flags f;
     const std::vector<FlagRow> rows = flag_rows(&f);
     int i = 1;
     *command = 't';
-    for (auto& c : COMMANDS) { if (argc > 1 && !strcmp(argv[1], c.name)) { *command = c.letter; i = 2; } }
+    for (auto& c : COMMANDS) {
+        if (argc > 1 && !strcmp(argv[1], c.name)) {
+            *command = c.letter;
+            i = 2;
+        }
+    }
     for (; i < argc; i++) {
         const std::string arg = argv[i];
         if (arg == "-h" || arg == "--help") { usage(i == 1 ? 0 : *command); exit(0); }
         if (arg[0] != '-' || arg == "-") { f.words.push_back(arg); continue; }
-        const bool has_value = arg[1] == '-' && arg.find('=') != std::string::npos; // --steps=10, or --steps 10
+        // --steps=10, or --steps 10
+        const bool has_value = arg[1] == '-' && arg.find('=') != std::string::npos;
         const std::string name = has_value ? arg.substr(0, arg.find('=')) : arg;
-        const std::string next = has_value ? arg.substr(name.size() + 1) : i + 1 < argc ? argv[i + 1] : "";
+        const std::string next = has_value      ? arg.substr(name.size() + 1)
+                                 : i + 1 < argc ? argv[i + 1]
+                                                : "";
         const FlagRow* row = NULL;
         for (auto& r : rows) {
-            if (name == flag_spelling(r.name) || (r.letter && name == std::string("-") + r.letter)) { row = &r; }
+            if (name == flag_spelling(r.name) ||
+                (r.letter && name == std::string("-") + r.letter)) {
+                row = &r;
+            }
         }
         if (!row) { flag_unknown(name, next, rows, *command); }
         if (!row->of(*command)) { die(EXIT_USER, name + ": not a flag of this command"); }
         const bool wants_value = row->kind != FLAG_BOOL;
         if (!wants_value && has_value) { die(EXIT_USER, name + ": takes no value"); }
-        if (wants_value && !has_value && i + 1 >= argc) { die(EXIT_USER, name + ": got no value, wanted one"); }
+        if (wants_value && !has_value && i + 1 >= argc) {
+            die(EXIT_USER, name + ": got no value, wanted one");
+        }
         flag_set(*row, name, wants_value ? next : "");
         if (wants_value && !has_value) { i++; }
         *row->given = true;
     }
     return f;
 }
+
 static std::string flags_json(Flags f, char command) {
     std::string o = "{";
     for (auto& r : flag_rows(&f)) {
-        if (r.of(command)) { o += strf("%s\"%s\":", o.size() > 1 ? "," : "", r.name.c_str()) + flag_text(r, true); }
+        if (r.of(command)) {
+            o += strf("%s\"%s\":", o.size() > 1 ? "," : "", r.name.c_str()) + flag_text(r, true);
+        }
     }
     return o + "}";
 }
+
 // "1,2,5" -> numbers, strictly
 static std::vector<double> flag_list(const char* spelled, const std::string& text) {
     std::vector<double> out;
     for (auto& w : split(text, ',')) {
         double v = 0;
         if (!parse_double(w, &v)) {
-            die(EXIT_USER, std::string(spelled) + ": got '" + text + "', wanted numbers separated by commas");
+            die(EXIT_USER,
+                std::string(spelled) + ": got '" + text + "', wanted numbers separated by commas");
         }
         out.push_back(v);
     }
     return out;
 }
-static void want(bool ok, const std::string& got, const std::string& wanted) { // range check of a flag
+
+// range check of a flag
+static void want(bool ok, const std::string& got, const std::string& wanted) {
     if (!ok) { die(EXIT_USER, got + ": wanted " + wanted); }
 }
 
@@ -303,13 +372,16 @@ static void want(bool ok, const std::string& got, const std::string& wanted) { /
 static void preset_apply(Flags* f) {
     const Preset* p = NULL;
     for (auto& row : PRESET_ROWS) { if (f->model == row.name) { p = &row; } }
-    if (!p) { die(EXIT_USER, "--model: got '" + f->model + "', wanted one of" PRESETS(PRESET_NAME)); }
+    if (!p) {
+        die(EXIT_USER, "--model: got '" + f->model + "', wanted one of" PRESETS(PRESET_NAME));
+    }
     Arch* c = &f->arch;
     auto fill = [](int* flag, long preset) { if (!*flag) { *flag = preset; } };
     fill(&c->L, p->L); fill(&c->C, p->C); fill(&c->F, p->F); fill(&c->NH, p->NH);
     fill(&c->T, p->T); fill(&c->V, p->V);
     if (!f->batch) { f->batch = p->B; }
-    want(f->batch < (1L << 30) / c->T, strf("--batch %ld --seq %d", f->batch, c->T), "less than 2^30 tokens in all");
+    want(f->batch < (1L << 30) / c->T, strf("--batch %ld --seq %d", f->batch, c->T),
+         "less than 2^30 tokens in all");
 }
 
 // flags -> the model; V is the data's if nothing else says
@@ -317,7 +389,8 @@ static Arch arch_from_flags(Flags* f, int data_V) {
     Arch* c = &f->arch;
     if (!c->V) { c->V = data_V; }
     want(c->V >= data_V, strf("--vocab %d", c->V), strf("at least the %d ids of the data", data_V));
-    want(c->window >= 1 || !flag_given(*f, "window"), strf("--window %d", c->window), "1 or more, or leave it out");
+    want(c->window >= 1 || !flag_given(*f, "window"), strf("--window %d", c->window),
+         "1 or more, or leave it out");
     arch_settle(c, "");
     return *c;
 }

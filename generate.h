@@ -3,13 +3,15 @@ generate.h -- the command generate: text from a checkpoint.
 */
 #ifndef GENERATE_H
 #define GENERATE_H
-// the first place in the model where what is loaded gives values that are not all finite, in words. Layers count from 0
+// the first place in the model where what is loaded gives values that are not all finite, in words.
+// Layers count from 0
 static std::string first_not_finite(Model* m) {
     std::vector<real> x((size_t)rows(m) * m->c.C);
     std::string first;
     auto look = [&](const real* device, const std::string& name) {
         ops::to_host(x.data(), device, x.size() * sizeof(real));
-        const bool bad = std::any_of(x.begin(), x.end(), [](real v) { return !std::isfinite((float)v); });
+        const bool bad = std::any_of(x.begin(), x.end(),
+                                     [](real v) { return !std::isfinite((float)v); });
         if (bad && first.empty()) { first = name; }
     };
     model_body(m, [&](int l) {
@@ -20,13 +22,17 @@ static std::string first_not_finite(Model* m) {
     look(act_top(m), "the last norm");
     return first.empty() ? "the head" : first;
 }
+
 [[noreturn]] static void die_not_finite(Model* m) {
     const std::string where = first_not_finite(m);
     die(EXIT_DIVERGED, "the model gives numbers that are not finite, first in " + where,
         "the run it is from diverged: use an earlier checkpoint");
 }
-// continues `tokens` by n more; temperature 0 takes the likeliest. The model sees at most its T last tokens
-static void generate(Model* m, std::vector<int>* tokens, long n, double temperature, long top_k, Rng* rng) {
+
+// continues `tokens` by n more; temperature 0 takes the likeliest. The model sees at most its T
+// last tokens
+static void generate(Model* m, std::vector<int>* tokens, long n, double temperature, long top_k,
+                     Rng* rng) {
     const int V = m->c.V;
     std::vector<real> logits(V);
     std::vector<std::pair<double, int>> p(V);
@@ -41,7 +47,8 @@ static void generate(Model* m, std::vector<int>* tokens, long n, double temperat
             p[v] = { cap ? cap * tanh(l / cap) : l, v };
         }
         for (auto& l : p) { if (!std::isfinite(l.first)) { die_not_finite(m); } }
-        const long keep = temperature == 0 ? 1 : top_k > 0 ? std::min<long>(top_k, V) : V;
+        long keep = top_k > 0 ? std::min<long>(top_k, V) : V;
+        if (temperature == 0) { keep = 1; }
         auto likelier = [](const std::pair<double, int>& a, const std::pair<double, int>& b) {
             return a.first != b.first ? a.first > b.first : a.second < b.second;
         };
@@ -62,15 +69,18 @@ static void generate(Model* m, std::vector<int>* tokens, long n, double temperat
 
 static int generate_text(Flags f) {
     Model m = model_from_checkpoint(&f, 0);
-    const Tokenizer tok = f.tokenizer.empty() ? tokenizer_ids("ids", m.c.V) : tokenizer_of(f.tokenizer);
-    want(tok.vocab_size <= m.c.V, strf("tokenizer %s: got %d ids", tok.name.c_str(), tok.vocab_size),
+    const Tokenizer tok = f.tokenizer.empty() ? tokenizer_ids("ids", m.c.V)
+                                              : tokenizer_of(f.tokenizer);
+    want(tok.vocab_size <= m.c.V,
+         strf("tokenizer %s: got %d ids", tok.name.c_str(), tok.vocab_size),
          strf("at most the model's %d", m.c.V));
     std::vector<int> tokens;
     if (tok.kind == TOKENIZER_IDS) { // the prompt is ids
         for (auto& w : split(f.prompt, ' ')) {
             long id = 0;
             want(parse_long(w, &id) && id >= 0 && id < m.c.V, "--prompt " + w,
-                 strf("token ids 0..%d, separated by spaces: this model has no tokenizer", m.c.V - 1));
+                 strf("token ids 0..%d, separated by spaces: this model has no tokenizer",
+                      m.c.V - 1));
             tokens.push_back(id);
         }
     } else {
@@ -80,7 +90,8 @@ static int generate_text(Flags f) {
     const size_t given = f.prompt.empty() ? tokens.size() : 0;
     Rng rng = rng_stream(f.seed, 5);
     generate(&m, &tokens, f.tokens, f.temperature, f.top_k, &rng);
-    printf("%s\n", tokenizer_decode(tok, tokens.data() + given, tokens.size() - given, true).c_str());
+    printf("%s\n",
+           tokenizer_decode(tok, tokens.data() + given, tokens.size() - given, true).c_str());
     model_free(&m);
     return 0;
 }

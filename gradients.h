@@ -1,16 +1,18 @@
 /*
-gradients.h -- the command check: are the gradients of this build the slopes of its loss? For whoever changed the mathematics.
+gradients.h -- the command check: are the gradients of this build the slopes of its loss? For
+whoever changed the mathematics.
 
-A tiny model with the switches of this build (and any flags of the model), random weights, random tokens. Each tensor is moved a
-little along some directions u, and the slope of the loss, by differences of four losses, has to be the product of gradient
-and u. u is the gradient itself, which shows a wrong size or sign, and, where the precision allows, random directions, which
-show entries that are missing.
+A tiny model with the switches of this build (and any flags of the model), random weights, random
+tokens. Each tensor is moved a little along some directions u, and the slope of the loss, by
+differences of four losses, has to be the product of gradient and u. u is the gradient itself, which
+shows a wrong size or sign, and, where the precision allows, random directions, which show entries
+that are missing.
 */
 #ifndef GRADIENTS_H
 #define GRADIENTS_H
 
-// What float losses can show: errors are measured in lengths of the gradient. bf16 weights have 8 bits, so that only large
-// moves along the gradient change the loss by more than rounding does.
+// What float losses can show: errors are measured in lengths of the gradient. bf16 weights have 8
+// bits, so that only large moves along the gradient change the loss by more than rounding does.
 struct GradientTest { int directions; double move, tolerance; };
 static GradientTest gradient_test() {
     return sizeof(real) == 2 ? GradientTest{ 1, 0.1, 0.25 } : GradientTest{ 4, 0.004, 5e-3 };
@@ -32,13 +34,17 @@ static std::vector<acc> weights_shaken(Model* m, Rng* rng) {
     std::vector<acc> w = from_device(m->master, m->num_params);
     for (auto& t : m->tensors) {
         const double size = t.shape.size() == 1 ? 0.3 : 1 / sqrt((double)t.shape[1]);
-        for (long i = 0; i < t.count; i++) { if (is_learned(*m, t, i)) { w[t.at + i] += size * rng_normal(rng); } }
+        for (long i = 0; i < t.count; i++) {
+            if (is_learned(*m, t, i)) { w[t.at + i] += size * rng_normal(rng); }
+        }
     }
     return w;
 }
 
-// the slope of the loss at w when tensor t moves along u, in steps of h: (8 (f(h) - f(-h)) - (f(2h) - f(-2h))) / 12 h
-static double slope(Model* m, long count, const std::vector<acc>& w, const Tensor& t, const std::vector<double>& u, double h) {
+// the slope of the loss at w when tensor t moves along u, in steps of h: (8 (f(h) - f(-h)) - (f(2h)
+// - f(-2h))) / 12 h
+static double slope(Model* m, long count, const std::vector<acc>& w, const Tensor& t,
+                    const std::vector<double>& u, double h) {
     const double weights[] = { 8, -8, -1, 1 }, steps[] = { h, -h, 2 * h, -2 * h };
     double sum = 0;
     for (int k = 0; k < 4; k++) {
@@ -57,14 +63,19 @@ static double length(const std::vector<double>& u) {
 }
 
 // the worst difference between gradient and slope of one tensor, in lengths of the gradient
-static double gradient_error(Model* m, long count, const std::vector<acc>& w, const std::vector<acc>& grads, const Tensor& t,
-                             Rng* rng) {
+static double gradient_error(Model* m, long count, const std::vector<acc>& w,
+                             const std::vector<acc>& grads, const Tensor& t, Rng* rng) {
     const GradientTest test = gradient_test();
-    std::vector<double> here(&w[t.at], &w[t.at] + t.count), g(&grads[t.at], &grads[t.at] + t.count), u(t.count);
+    std::vector<double> here(&w[t.at], &w[t.at] + t.count), g(&grads[t.at], &grads[t.at] + t.count),
+        u(t.count);
     const double size = std::max(length(g), 1e-6), h = test.move * std::max(length(here), 0.1);
     double worst = 0;
     for (int k = 0; k < test.directions; k++) {
-        for (long i = 0; i < t.count; i++) { u[i] = k == 0 ? g[i] : is_learned(*m, t, i) ? rng_normal(rng) : 0; }
+        for (long i = 0; i < t.count; i++) {
+            const bool random = k > 0 && is_learned(*m, t, i);
+            u[i] = k == 0 ? g[i] : 0;
+            if (random) { u[i] = rng_normal(rng); }
+        }
         const double scale = std::max(length(u), 1e-30);
         double product = 0;
         for (long i = 0; i < t.count; i++) { u[i] /= scale; product += g[i] * u[i]; }
@@ -79,7 +90,13 @@ static int check_gradients(Flags f) {
     const int B = 2;
     auto fill = [](int* size, int tiny) { if (!*size) { *size = tiny; } };
     Arch& a = f.arch;
-    fill(&a.L, 2); fill(&a.NH, 4); fill(&a.KV, a.NH % 2 ? a.NH : a.NH / 2); fill(&a.C, 32); fill(&a.F, 24); fill(&a.T, 12); fill(&a.V, 29);
+    fill(&a.L, 2);
+    fill(&a.NH, 4);
+    fill(&a.KV, a.NH % 2 ? a.NH : a.NH / 2);
+    fill(&a.C, 32);
+    fill(&a.F, 24);
+    fill(&a.T, 12);
+    fill(&a.V, 29);
     const Arch c = arch_from_flags(&f, a.V);
     Model m = model_new(c, c.T, true);
     Rng rng = rng_stream(f.seed, 7);
@@ -92,7 +109,11 @@ static int check_gradients(Flags f) {
     model_accumulate(&m, seqs.data(), B, c.T, 1);
     const std::vector<acc> grads = from_device(m.grads, m.num_params);
     const long count = model_load(&m, seqs.data(), B, c.T);
-    if (test.directions == 1) { printf("PRECISION=bf16: only sizes and signs can be checked, not single entries; fp32 checks both\n"); }
+    if (test.directions == 1) {
+        printf(
+            "PRECISION=bf16: only sizes and signs can be checked, not single entries; fp32 checks "
+            "both\n");
+    }
     printf("%-52s %12s %12s\n", "tensor", "|gradient|", "error / it");
     double worst = 0;
     std::string bad;
@@ -107,10 +128,14 @@ static int check_gradients(Flags f) {
     const size_t tensors = m.tensors.size();
     model_free(&m);
     if (!bad.empty()) {
-        die(EXIT_MACHINE, strf("gradients: more than %g of their length from the slopes of the loss: ", test.tolerance) + bad,
+        die(EXIT_MACHINE,
+            strf("gradients: more than %g of their length from the slopes of the loss: ",
+                 test.tolerance) +
+                bad,
             "look at the backward pass of the first stage whose weights these are");
     }
-    printf("the gradients of %zu tensors are the slopes of the loss, to %.1e (tolerance %g)\n", tensors, worst, test.tolerance);
+    printf("the gradients of %zu tensors are the slopes of the loss, to %.1e (tolerance %g)\n",
+           tensors, worst, test.tolerance);
     return 0;
 }
 #endif // GRADIENTS_H

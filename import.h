@@ -1,12 +1,13 @@
 /*
 import.h -- models of other families: their config.json as rows of ARCH, their tensors by our names.
 
-A family is a row of FAMILIES: the model type, the rows of ARCH that it begins with, its own names for keys, the keys that
-may only have one value, and a table of tensor names, each with the way it is folded. Nothing is ignored in silence: a key
-that is read nowhere is refused by name, and so is a tensor, unless it stands in a list of what changes nothing.
+A family is a row of FAMILIES: the model type, the rows of ARCH that it begins with, its own names
+for keys, the keys that may only have one value, and a table of tensor names, each with the way it
+is folded. Nothing is ignored in silence: a key that is read nowhere is refused by name, and so is a
+tensor, unless it stands in a list of what changes nothing.
 
-TO ADD a family that needs no new operation: its row, and a table of names where they are not LLaMA's.
-Facts: transformers 5.23, configuration_*.py and modeling_*.py of each family.
+TO ADD a family that needs no new operation: its row, and a table of names where they are not
+LLaMA's. Facts: transformers 5.23, configuration_*.py and modeling_*.py of each family.
 */
 #ifndef IMPORT_H
 #define IMPORT_H
@@ -40,22 +41,31 @@ struct Import {
 
     [[noreturn]] void refuse(const std::string& key, const std::string& wanted) {
         const Json* v = json.get(key.c_str());
-        die(EXIT_USER, where + ": " + key + " is " + (v ? json_short(*v) : "missing") + ", wanted " + wanted,
+        die(EXIT_USER,
+            where + ": " + key + " is " + (v ? json_short(*v) : "missing") + ", wanted " + wanted,
             "this model computes something that train_sink does not");
     }
 };
 
 // keys that say nothing about the forward pass
 static const char* const HARMLESS_KEYS =
-    " architectures model_type bos_token_id eos_token_id pad_token_id unk_token_id sep_token_id cls_token_id"
-    " decoder_start_token_id torch_dtype dtype use_cache transformers_version _name_or_path name_or_path"
-    " initializer_range initializer_factor init_std init_device attention_dropout hidden_dropout classifier_dropout"
-    " activation_dropout dropout layerdrop embed_dropout resid_dropout resid_pdrop embd_pdrop attn_pdrop"
-    " pretraining_tp slow_but_exact tokenizer_class return_dict output_hidden_states output_attentions torchscript"
+    " architectures model_type bos_token_id eos_token_id pad_token_id unk_token_id sep_token_id "
+    "cls_token_id"
+    " decoder_start_token_id torch_dtype dtype use_cache transformers_version _name_or_path "
+    "name_or_path"
+    " initializer_range initializer_factor init_std init_device attention_dropout hidden_dropout "
+    "classifier_dropout"
+    " activation_dropout dropout layerdrop embed_dropout resid_dropout resid_pdrop embd_pdrop "
+    "attn_pdrop"
+    " pretraining_tp slow_but_exact tokenizer_class return_dict output_hidden_states "
+    "output_attentions torchscript"
     " is_decoder is_encoder_decoder is_llama_config add_cross_attention tie_encoder_decoder"
-    " cross_attention_hidden_size chunk_size_feed_forward id2label label2id num_labels problem_type use_bfloat16"
-    " finetuning_task task_specific_params pruned_heads gradient_checkpointing auto_map use_flash_attention"
-    " attn_implementation _attn_implementation _attn_implementation_autoset cache_implementation prefix"
+    " cross_attention_hidden_size chunk_size_feed_forward id2label label2id num_labels "
+    "problem_type use_bfloat16"
+    " finetuning_task task_specific_params pruned_heads gradient_checkpointing auto_map "
+    "use_flash_attention"
+    " attn_implementation _attn_implementation _attn_implementation_autoset cache_implementation "
+    "prefix"
     " summary_activation summary_first_dropout summary_proj_to_labels summary_type summary_use_proj"
     " masked_softmax_fusion bias_dropout_fusion skip_bias_add skip_bias_add_qkv"
     " attention_softmax_in_fp32 offset_alibi"
@@ -68,7 +78,9 @@ static bool is_harmless(const std::string& key) {
 // sets the row of ARCH with this field
 static void import_set(Import* in, const std::string& field, const std::string& value) {
     for (auto& r : arch_rows(&in->c)) {
-        if (field == r.field && !arch_set(r, value).empty()) { die(EXIT_USER, in->where + ": " + field + " " + value); }
+        if (field == r.field && !arch_set(r, value).empty()) {
+            die(EXIT_USER, in->where + ": " + field + " " + value);
+        }
     }
 }
 
@@ -77,7 +89,9 @@ static void import_renamed(Import* in, const std::string& pair) {
     const size_t colon = pair.find(':');
     const std::string key = pair.substr(0, colon), field = pair.substr(colon + 1);
     const Json* v = in->get(key);
-    for (auto& r : arch_rows(&in->c)) { if (v && field == r.field) { arch_read(r, *v, in->where + ": " + key); } }
+    for (auto& r : arch_rows(&in->c)) {
+        if (v && field == r.field) { arch_read(r, *v, in->where + ": " + key); }
+    }
 }
 
 // "key=value": absent, or just this
@@ -85,23 +99,29 @@ static void import_wanted(Import* in, const std::string& pair) {
     const size_t equals = pair.find('=');
     const std::string key = pair.substr(0, equals), value = pair.substr(equals + 1);
     const Json* v = in->get(key);
-    const std::string got = v && v->type == Json::BOOL ? (v->number ? "true" : "false") : v ? v->string : value;
+    const std::string got = v && v->type == Json::BOOL ? (v->number ? "true" : "false")
+                            : v                        ? v->string
+                                                       : value;
     if (got != value) { in->refuse(key, value); }
 }
 
-// rope_scaling of transformers 4, rope_parameters of 5: the base, and how it is stretched. Keys of one layer type may be
-// nested; `local` is that of layers with a window
+// rope_scaling of transformers 4, rope_parameters of 5: the base, and how it is stretched. Keys of
+// one layer type may be nested; `local` is that of layers with a window
 static void import_rope_object(Import* in, const Json& rope, bool local) {
     const Json *type = rope.get("rope_type"), *old = rope.get("type");
     std::string how = "default";
     if (type || old) { how = (type ? type : old)->string; }
-    if (local && how != "default") { in->refuse("rope_parameters", "plain positions in layers with a window"); }
+    if (local && how != "default") {
+        in->refuse("rope_parameters", "plain positions in layers with a window");
+    }
     for (auto& f : rope.fields) {
         bool known = f.first == "type" || f.first == "rope_type" || f.second.type == Json::NUL;
         for (auto& r : arch_rows(&in->c)) {
-            const bool base = f.first == "rope_theta" && !strcmp(r.field, local ? "rope_local" : "rope_base");
+            const bool base = f.first == "rope_theta" &&
+                              !strcmp(r.field, local ? "rope_local" : "rope_base");
             const bool part = f.first == "partial_rotary_factor" && !strcmp(r.field, "rope_part");
-            const bool scaling = !local && key_object(r) == "rope_scaling" && key_name(r) == f.first;
+            const bool scaling = !local && key_object(r) == "rope_scaling" &&
+                                 key_name(r) == f.first;
             if (!base && !part && (!scaling || r.type == ARCH_kind)) { continue; }
             known = true;
             arch_read(r, f.second, in->where);
@@ -114,7 +134,8 @@ static void import_rope_object(Import* in, const Json& rope, bool local) {
     for (auto& r : arch_rows(&in->c)) {
         const bool scaling = !local && !strcmp(r.field, "rope_scaling") && how != "default";
         if (scaling && !kind_set(r, how)) {
-            die(EXIT_USER, in->where + ": rope_type is '" + how + "', wanted default, linear, llama3 or yarn",
+            die(EXIT_USER,
+                in->where + ": rope_type is '" + how + "', wanted default, linear, llama3 or yarn",
                 "this model computes something that train_sink does not");
         }
     }
@@ -129,7 +150,8 @@ static void import_rope(Import* in) {
         if (local) { import_rope_object(in, *local, true); }
     }
     if (in->c.rope_scaling == ROPE_yarn || in->c.rope_scaling == ROPE_llama3) {
-        const Json* rope = in->json.get("rope_scaling") ? in->json.get("rope_scaling") : in->json.get("rope_parameters");
+        const Json* rope = in->json.get("rope_scaling") ? in->json.get("rope_scaling")
+                                                        : in->json.get("rope_parameters");
         const bool said = rope && rope->get("original_max_position_embeddings");
         if (!said) { in->c.rope_context = in->c.T; }
     }
@@ -137,12 +159,19 @@ static void import_rope(Import* in) {
 
 // the activation, by any of its keys; gated: as the family is
 static void import_activation(Import* in, bool gated) {
-    static const char* const ROWS[][3] = { // their name, ours plain, ours gated
-        { "relu", "relu", "reglu" }, { "relu2", "relu2", "" }, { "gelu", "gelu", "geglu" },
-        { "gelu_new", "gelu_tanh", "geglu_tanh" }, { "gelu_pytorch_tanh", "gelu_tanh", "geglu_tanh" },
-        { "gelu_fast", "gelu_tanh", "geglu_tanh" }, { "silu", "swish", "swiglu" }, { "swish", "swish", "swiglu" },
+    static const char* const ROWS[][3] = {
+        // their name, ours plain, ours gated
+        { "relu", "relu", "reglu" },
+        { "relu2", "relu2", "" },
+        { "gelu", "gelu", "geglu" },
+        { "gelu_new", "gelu_tanh", "geglu_tanh" },
+        { "gelu_pytorch_tanh", "gelu_tanh", "geglu_tanh" },
+        { "gelu_fast", "gelu_tanh", "geglu_tanh" },
+        { "silu", "swish", "swiglu" },
+        { "swish", "swish", "swiglu" },
     };
-    for (const char* key : { "hidden_activation", "hidden_act", "activation_function", "activation" }) {
+    for (const char* key :
+         { "hidden_activation", "hidden_act", "activation_function", "activation" }) {
         const Json* v = in->get(key);
         bool known = !v;
         for (auto& row : ROWS) {
@@ -151,7 +180,8 @@ static void import_activation(Import* in, bool gated) {
             import_set(in, "ffn", row[1 + gated]);
         }
         if (!known) { in->refuse(key, "relu, gelu, gelu_new, gelu_pytorch_tanh or silu"); }
-        if (v && !strcmp(key, "hidden_activation")) { in->get("hidden_act"); return; } // Gemma: the newer key decides
+        // Gemma: the newer key decides
+        if (v && !strcmp(key, "hidden_activation")) { in->get("hidden_act"); return; }
     }
 }
 
@@ -166,12 +196,17 @@ static void import_layer_types(Import* in) {
         }
         in->c.local += item.string == "sliding_attention" ? '1' : '0';
     }
-    if ((int)types->items.size() != in->c.L) { in->refuse("layer_types", strf("%d layers", in->c.L)); }
+    if ((int)types->items.size() != in->c.L) {
+        in->refuse("layer_types", strf("%d layers", in->c.L));
+    }
 }
 
 // a window in no layer is none, and in all is no pattern
 static void import_window_settle(Arch* c) {
-    if (!c->window || (!c->local.empty() && c->local.find('1') == std::string::npos)) { c->window = 0; c->local.clear(); }
+    if (!c->window || (!c->local.empty() && c->local.find('1') == std::string::npos)) {
+        c->window = 0;
+        c->local.clear();
+    }
     if (!c->local.empty() && c->local.find('0') == std::string::npos) { c->local.clear(); }
     if (!c->window) { c->rope_local = 0; }
 }
@@ -192,7 +227,8 @@ static void more_smollm3(Import* in) {
     const Json* list = in->get("no_rope_layers");
     const int every = in->number("no_rope_layer_interval", 4);
     for (int l = 0; l < in->c.L; l++) {
-        const bool turns = list && l < (int)list->items.size() ? list->items[l].number != 0 : (l + 1) % every != 0;
+        const bool turns = list && l < (int)list->items.size() ? list->items[l].number != 0
+                                                               : (l + 1) % every != 0;
         in->c.rope_layers += turns ? '1' : '0';
     }
     in->c.qkv_bias = in->c.out_bias = in->number("attention_bias", 0) != 0;
@@ -237,7 +273,8 @@ static void more_gemma(Import* in) {
 static void more_gemma2(Import* in) {
     gemma_scale(in);
     in->c.score_scale = 1 / sqrtf(in->number("query_pre_attn_scalar", 256));
-    const double cap = in->number("attn_logit_softcapping", 0), logits = in->number("final_logit_softcapping", 0);
+    const double cap = in->number("attn_logit_softcapping", 0),
+                 logits = in->number("final_logit_softcapping", 0);
     in->c.logit_cap = logits;
     if (cap) { in->attn = "softcap"; in->c.attn_cap = cap; }
     in->c.window = in->number("sliding_window", 4096);
@@ -251,10 +288,13 @@ static void more_gemma3(Import* in) {
     in->get("attn_logit_softcapping");           // never passed on in this family
     in->c.logit_cap = in->number("final_logit_softcapping", 0);
     in->c.window = in->number("sliding_window", 4096);
-    const int every = in->number("sliding_window_pattern", in->number("_sliding_window_pattern", 6));
+    const int every = in->number("sliding_window_pattern",
+                                 in->number("_sliding_window_pattern", 6));
     for (int l = 0; l < in->c.L; l++) { in->c.local += (l + 1) % every ? '1' : '0'; }
     import_layer_types(in);
-    if (!in->json.get("rope_parameters")) { in->c.rope_local = in->number("rope_local_base_freq", 10000); }
+    if (!in->json.get("rope_parameters")) {
+        in->c.rope_local = in->number("rope_local_base_freq", 10000);
+    }
     in->get("rope_local_base_freq");
 }
 
@@ -267,14 +307,17 @@ static void more_gpt2(Import* in) {
     in->get("n_ctx"); in->get("n_inner");
 }
 
-static void more_gpt_neo(Import* in) {           // no scaling of the scores; attention_types: [[["global","local"], 6]]
+// no scaling of the scores; attention_types: [[["global","local"], 6]]
+static void more_gpt_neo(Import* in) {
     in->c.score_scale = 1;
     in->c.window = in->number("window_size", 256);
     if (!in->c.F) { in->c.F = 4 * in->c.C; }
     const Json* layers = in->get("attention_layers");
     const Json* types = in->get("attention_types");
     std::vector<std::string> names;
-    for (size_t i = 0; layers && i < layers->items.size(); i++) { names.push_back(layers->items[i].string); }
+    for (size_t i = 0; layers && i < layers->items.size(); i++) {
+        names.push_back(layers->items[i].string);
+    }
     for (size_t i = 0; !layers && types && i < types->items.size(); i++) {
         const Json& group = types->items[i];
         if (group.items.size() != 2) { in->refuse("attention_types", "[[[names], times], ..]"); }
@@ -282,9 +325,13 @@ static void more_gpt_neo(Import* in) {           // no scaling of the scores; at
             for (auto& name : group.items[0].items) { names.push_back(name.string); }
         }
     }
-    if ((int)names.size() != in->c.L) { in->refuse("attention_types", strf("%d layers of global or local", in->c.L)); }
+    if ((int)names.size() != in->c.L) {
+        in->refuse("attention_types", strf("%d layers of global or local", in->c.L));
+    }
     for (auto& name : names) {
-        if (name != "global" && name != "local") { in->refuse("attention_types", "global and local"); }
+        if (name != "global" && name != "local") {
+            in->refuse("attention_types", "global and local");
+        }
         in->c.local += name == "local" ? '1' : '0';
     }
 }
@@ -310,13 +357,16 @@ static void more_stablelm(Import* in) {
 }
 
 static void more_falcon(Import* in) {
-    const bool grouped = in->number("new_decoder_architecture", 0) != 0, multi = in->number("multi_query", 1) != 0;
+    const bool grouped = in->number("new_decoder_architecture", 0) != 0,
+               multi = in->number("multi_query", 1) != 0;
     const int kv = in->number("num_kv_heads", in->number("n_head_kv", in->c.NH));
-    in->c.KV = grouped ? kv : multi ? 1 : in->c.NH;
+    in->c.KV = multi ? 1 : in->c.NH;
+    if (grouped) { in->c.KV = kv; }
     in->c.parallel = in->number("parallel_attn", 1) != 0 || grouped;
     in->number("num_ln_in_parallel_attn", 0);    // the names of the norms say it
     in->c.qkv_bias = in->c.out_bias = in->c.ffn_bias = in->number("bias", 0) != 0;
-    import_wanted(in, "alibi=false");            // there the positions are divided by the root of the head size
+    // there the positions are divided by the root of the head size
+    import_wanted(in, "alibi=false");
     in->c.F = in->number("ffn_hidden_size", 4 * in->c.C);
     if (!in->c.T) { in->c.T = 2048; }
 }
@@ -325,45 +375,83 @@ static void more_bloom(Import* in) {
     in->c.F = in->number("n_inner", 4 * in->c.C);
     in->c.T = in->number("seq_length", 2048);
     import_wanted(in, "apply_residual_connection_post_layernorm=false");
-    if (in->c.NH & (in->c.NH - 1)) { in->refuse("n_head", "a power of two: other slopes are not built in"); }
+    if (in->c.NH & (in->c.NH - 1)) {
+        in->refuse("n_head", "a power of two: other slopes are not built in");
+    }
 }
 
 // ---- tensors: ours without .weight and .bias, theirs, and how ours is part of it
-enum Fold { AS_IT_IS, STACKED_Q, STACKED_K, STACKED_V, GROUPS_Q, GROUPS_K, GROUPS_V, FIRST_HALF, SECOND_HALF, SKIP_TWO };
+enum Fold {
+    AS_IT_IS,
+    STACKED_Q,
+    STACKED_K,
+    STACKED_V,
+    GROUPS_Q,
+    GROUPS_K,
+    GROUPS_V,
+    FIRST_HALF,
+    SECOND_HALF,
+    SKIP_TWO
+};
 struct NameRow { const char *ours, *theirs; Fold fold; };
 
-static const NameRow GPT2_NAMES[] = {
-    { "model.embed_tokens", "wte", AS_IT_IS },                    { "model.embed_positions", "wpe", AS_IT_IS },
-    { "input_layernorm", "h.N.ln_1", AS_IT_IS },                  { "post_attention_layernorm", "h.N.ln_2", AS_IT_IS },
-    { "self_attn.q_proj", "h.N.attn.c_attn", STACKED_Q },         { "self_attn.k_proj", "h.N.attn.c_attn", STACKED_K },
-    { "self_attn.v_proj", "h.N.attn.c_attn", STACKED_V },         { "self_attn.o_proj", "h.N.attn.c_proj", AS_IT_IS },
-    { "mlp.up_proj", "h.N.mlp.c_fc", AS_IT_IS },                  { "mlp.down_proj", "h.N.mlp.c_proj", AS_IT_IS },
-    { "model.norm", "ln_f", AS_IT_IS }, { NULL, NULL, AS_IT_IS } };
+static const NameRow GPT2_NAMES[] = { { "model.embed_tokens", "wte", AS_IT_IS },
+                                      { "model.embed_positions", "wpe", AS_IT_IS },
+                                      { "input_layernorm", "h.N.ln_1", AS_IT_IS },
+                                      { "post_attention_layernorm", "h.N.ln_2", AS_IT_IS },
+                                      { "self_attn.q_proj", "h.N.attn.c_attn", STACKED_Q },
+                                      { "self_attn.k_proj", "h.N.attn.c_attn", STACKED_K },
+                                      { "self_attn.v_proj", "h.N.attn.c_attn", STACKED_V },
+                                      { "self_attn.o_proj", "h.N.attn.c_proj", AS_IT_IS },
+                                      { "mlp.up_proj", "h.N.mlp.c_fc", AS_IT_IS },
+                                      { "mlp.down_proj", "h.N.mlp.c_proj", AS_IT_IS },
+                                      { "model.norm", "ln_f", AS_IT_IS },
+                                      { NULL, NULL, AS_IT_IS } };
 static const NameRow GPT_NEO_NAMES[] = {
-    { "model.embed_tokens", "wte", AS_IT_IS },                    { "model.embed_positions", "wpe", AS_IT_IS },
-    { "input_layernorm", "h.N.ln_1", AS_IT_IS },                  { "post_attention_layernorm", "h.N.ln_2", AS_IT_IS },
-    { "self_attn.q_proj", "h.N.attn.attention.q_proj", AS_IT_IS }, { "self_attn.k_proj", "h.N.attn.attention.k_proj", AS_IT_IS },
-    { "self_attn.v_proj", "h.N.attn.attention.v_proj", AS_IT_IS }, { "self_attn.o_proj", "h.N.attn.attention.out_proj", AS_IT_IS },
-    { "mlp.up_proj", "h.N.mlp.c_fc", AS_IT_IS },                  { "mlp.down_proj", "h.N.mlp.c_proj", AS_IT_IS },
-    { "model.norm", "ln_f", AS_IT_IS }, { NULL, NULL, AS_IT_IS } };
+    { "model.embed_tokens", "wte", AS_IT_IS },
+    { "model.embed_positions", "wpe", AS_IT_IS },
+    { "input_layernorm", "h.N.ln_1", AS_IT_IS },
+    { "post_attention_layernorm", "h.N.ln_2", AS_IT_IS },
+    { "self_attn.q_proj", "h.N.attn.attention.q_proj", AS_IT_IS },
+    { "self_attn.k_proj", "h.N.attn.attention.k_proj", AS_IT_IS },
+    { "self_attn.v_proj", "h.N.attn.attention.v_proj", AS_IT_IS },
+    { "self_attn.o_proj", "h.N.attn.attention.out_proj", AS_IT_IS },
+    { "mlp.up_proj", "h.N.mlp.c_fc", AS_IT_IS },
+    { "mlp.down_proj", "h.N.mlp.c_proj", AS_IT_IS },
+    { "model.norm", "ln_f", AS_IT_IS },
+    { NULL, NULL, AS_IT_IS }
+};
 static const NameRow OPT_NAMES[] = {
-    { "model.embed_tokens", "embed_tokens", AS_IT_IS },           { "model.embed_positions", "embed_positions", SKIP_TWO },
+    { "model.embed_tokens", "embed_tokens", AS_IT_IS },
+    { "model.embed_positions", "embed_positions", SKIP_TWO },
     { "input_layernorm", "layers.N.self_attn_layer_norm", AS_IT_IS },
     { "post_attention_layernorm", "layers.N.final_layer_norm", AS_IT_IS },
-    { "self_attn.q_proj", "layers.N.self_attn.q_proj", AS_IT_IS }, { "self_attn.k_proj", "layers.N.self_attn.k_proj", AS_IT_IS },
-    { "self_attn.v_proj", "layers.N.self_attn.v_proj", AS_IT_IS }, { "self_attn.o_proj", "layers.N.self_attn.out_proj", AS_IT_IS },
-    { "mlp.up_proj", "layers.N.fc1", AS_IT_IS },                  { "mlp.down_proj", "layers.N.fc2", AS_IT_IS },
-    { "model.norm", "final_layer_norm", AS_IT_IS }, { NULL, NULL, AS_IT_IS } };
-static const NameRow OPT_POST_NAMES[] = {        // of do_layer_norm_before false: the norms stand on the stream
-    { "model.embed_tokens", "embed_tokens", AS_IT_IS },           { "model.embed_positions", "embed_positions", SKIP_TWO },
+    { "self_attn.q_proj", "layers.N.self_attn.q_proj", AS_IT_IS },
+    { "self_attn.k_proj", "layers.N.self_attn.k_proj", AS_IT_IS },
+    { "self_attn.v_proj", "layers.N.self_attn.v_proj", AS_IT_IS },
+    { "self_attn.o_proj", "layers.N.self_attn.out_proj", AS_IT_IS },
+    { "mlp.up_proj", "layers.N.fc1", AS_IT_IS },
+    { "mlp.down_proj", "layers.N.fc2", AS_IT_IS },
+    { "model.norm", "final_layer_norm", AS_IT_IS },
+    { NULL, NULL, AS_IT_IS }
+};
+// of do_layer_norm_before false: the norms stand on the stream
+static const NameRow OPT_POST_NAMES[] = {
+    { "model.embed_tokens", "embed_tokens", AS_IT_IS },
+    { "model.embed_positions", "embed_positions", SKIP_TWO },
     { "post_attention_layernorm", "layers.N.self_attn_layer_norm", AS_IT_IS },
     { "post_feedforward_layernorm", "layers.N.final_layer_norm", AS_IT_IS },
-    { "self_attn.q_proj", "layers.N.self_attn.q_proj", AS_IT_IS }, { "self_attn.k_proj", "layers.N.self_attn.k_proj", AS_IT_IS },
-    { "self_attn.v_proj", "layers.N.self_attn.v_proj", AS_IT_IS }, { "self_attn.o_proj", "layers.N.self_attn.out_proj", AS_IT_IS },
-    { "mlp.up_proj", "layers.N.fc1", AS_IT_IS },                  { "mlp.down_proj", "layers.N.fc2", AS_IT_IS },
-    { NULL, NULL, AS_IT_IS } };
+    { "self_attn.q_proj", "layers.N.self_attn.q_proj", AS_IT_IS },
+    { "self_attn.k_proj", "layers.N.self_attn.k_proj", AS_IT_IS },
+    { "self_attn.v_proj", "layers.N.self_attn.v_proj", AS_IT_IS },
+    { "self_attn.o_proj", "layers.N.self_attn.out_proj", AS_IT_IS },
+    { "mlp.up_proj", "layers.N.fc1", AS_IT_IS },
+    { "mlp.down_proj", "layers.N.fc2", AS_IT_IS },
+    { NULL, NULL, AS_IT_IS }
+};
 static const NameRow NEOX_NAMES[] = {
-    { "model.embed_tokens", "gpt_neox.embed_in", AS_IT_IS },      { "lm_head", "embed_out", AS_IT_IS },
+    { "model.embed_tokens", "gpt_neox.embed_in", AS_IT_IS },
+    { "lm_head", "embed_out", AS_IT_IS },
     { "input_layernorm", "gpt_neox.layers.N.input_layernorm", AS_IT_IS },
     { "post_attention_layernorm", "gpt_neox.layers.N.post_attention_layernorm", AS_IT_IS },
     { "self_attn.q_proj", "gpt_neox.layers.N.attention.query_key_value", GROUPS_Q },
@@ -372,19 +460,26 @@ static const NameRow NEOX_NAMES[] = {
     { "self_attn.o_proj", "gpt_neox.layers.N.attention.dense", AS_IT_IS },
     { "mlp.up_proj", "gpt_neox.layers.N.mlp.dense_h_to_4h", AS_IT_IS },
     { "mlp.down_proj", "gpt_neox.layers.N.mlp.dense_4h_to_h", AS_IT_IS },
-    { "model.norm", "gpt_neox.final_layer_norm", AS_IT_IS }, { NULL, NULL, AS_IT_IS } };
-static const NameRow PHI_NAMES[] = {             // one norm for both branches
-    { "model.embed_tokens", "model.embed_tokens", AS_IT_IS },     { "lm_head", "lm_head", AS_IT_IS },
+    { "model.norm", "gpt_neox.final_layer_norm", AS_IT_IS },
+    { NULL, NULL, AS_IT_IS }
+};
+static const NameRow PHI_NAMES[] = { // one norm for both branches
+    { "model.embed_tokens", "model.embed_tokens", AS_IT_IS },
+    { "lm_head", "lm_head", AS_IT_IS },
     { "input_layernorm", "model.layers.N.input_layernorm", AS_IT_IS },
     { "post_attention_layernorm", "model.layers.N.input_layernorm", AS_IT_IS },
     { "self_attn.q_proj", "model.layers.N.self_attn.q_proj", AS_IT_IS },
     { "self_attn.k_proj", "model.layers.N.self_attn.k_proj", AS_IT_IS },
     { "self_attn.v_proj", "model.layers.N.self_attn.v_proj", AS_IT_IS },
     { "self_attn.o_proj", "model.layers.N.self_attn.dense", AS_IT_IS },
-    { "mlp.up_proj", "model.layers.N.mlp.fc1", AS_IT_IS },        { "mlp.down_proj", "model.layers.N.mlp.fc2", AS_IT_IS },
-    { "model.norm", "model.final_layernorm", AS_IT_IS }, { NULL, NULL, AS_IT_IS } };
+    { "mlp.up_proj", "model.layers.N.mlp.fc1", AS_IT_IS },
+    { "mlp.down_proj", "model.layers.N.mlp.fc2", AS_IT_IS },
+    { "model.norm", "model.final_layernorm", AS_IT_IS },
+    { NULL, NULL, AS_IT_IS }
+};
 static const NameRow PHI3_NAMES[] = {
-    { "model.embed_tokens", "model.embed_tokens", AS_IT_IS },     { "lm_head", "lm_head", AS_IT_IS },
+    { "model.embed_tokens", "model.embed_tokens", AS_IT_IS },
+    { "lm_head", "lm_head", AS_IT_IS },
     { "input_layernorm", "model.layers.N.input_layernorm", AS_IT_IS },
     { "post_attention_layernorm", "model.layers.N.post_attention_layernorm", AS_IT_IS },
     { "self_attn.q_proj", "model.layers.N.self_attn.qkv_proj", STACKED_Q },
@@ -394,7 +489,9 @@ static const NameRow PHI3_NAMES[] = {
     { "mlp.gate_proj", "model.layers.N.mlp.gate_up_proj", FIRST_HALF },
     { "mlp.up_proj", "model.layers.N.mlp.gate_up_proj", SECOND_HALF },
     { "mlp.down_proj", "model.layers.N.mlp.down_proj", AS_IT_IS },
-    { "model.norm", "model.norm", AS_IT_IS }, { NULL, NULL, AS_IT_IS } };
+    { "model.norm", "model.norm", AS_IT_IS },
+    { NULL, NULL, AS_IT_IS }
+};
 #define FALCON_NAMES(ATTN_NORM, FFN_NORM) { \
     { "model.embed_tokens", "word_embeddings", AS_IT_IS },        { "model.embed_norm", "word_embeddings_layernorm", AS_IT_IS }, \
     { "input_layernorm", ATTN_NORM, AS_IT_IS },                   { "post_attention_layernorm", FFN_NORM, AS_IT_IS }, \
@@ -407,7 +504,8 @@ static const NameRow PHI3_NAMES[] = {
     { NULL, NULL, AS_IT_IS } }
 static const NameRow FALCON_ONE_NORM[] = FALCON_NAMES("h.N.input_layernorm", "h.N.input_layernorm");
 static const NameRow FALCON_TWO_NORMS[] = FALCON_NAMES("h.N.ln_attn", "h.N.ln_mlp");
-static const NameRow BLOOM_NAMES[] = FALCON_NAMES("h.N.input_layernorm", "h.N.post_attention_layernorm");
+static const NameRow BLOOM_NAMES[] = FALCON_NAMES("h.N.input_layernorm",
+                                                  "h.N.post_attention_layernorm");
 
 // ---- the families
 struct Family {
@@ -421,45 +519,63 @@ struct Family {
     const NameRow* names;                        // NULL: LLaMA's
     bool transposed, plus_one;                   // products as [in, out]; norms are x (1 + w)
 };
-static const char* const GPT2_KEYS = "n_embd:C n_head:NH n_layer:L n_positions:T n_inner:F layer_norm_epsilon:eps";
+static const char* const GPT2_KEYS =
+    "n_embd:C n_head:NH n_layer:L n_positions:T n_inner:F layer_norm_epsilon:eps";
 static const Family FAMILIES[] = {
     { "llama", "eps=1e-6", "", "rope_interleaved=false", true, more_llama, "", NULL, false, false },
     { "mistral", "eps=1e-6 KV=8", "", "", true, more_mistral, "", NULL, false, false },
-    { "smollm3", "eps=1e-6 KV=4 tied=1 rope_base=2000000", "", "", true, more_smollm3, "", NULL, false, false },
-    { "qwen2", "eps=1e-6 qkv_bias=1", "", "use_mrope=false", true, more_qwen, "", NULL, false, false },
+    { "smollm3", "eps=1e-6 KV=4 tied=1 rope_base=2000000", "", "", true, more_smollm3, "", NULL,
+      false, false },
+    { "qwen2", "eps=1e-6 qkv_bias=1", "", "use_mrope=false", true, more_qwen, "", NULL, false,
+      false },
     { "qwen3", "eps=1e-6 qk_norm=head", "", "", true, more_qwen3, "", NULL, false, false },
     { "gemma", "eps=1e-6 tied=1", "", "", true, more_gemma, "", NULL, false, true },
-    { "gemma2", "eps=1e-6 tied=1 norm=sandwich ffn=geglu_tanh", "", "", true, more_gemma2, "", NULL, false, true },
-    { "gemma3_text", "eps=1e-6 tied=1 norm=sandwich ffn=geglu_tanh qk_norm=head rope_base=1000000", "", "", true,
-      more_gemma3, "", NULL, false, true },
-    { "olmo2", "eps=1e-5 norm=branch qk_norm=all", "", "", true, more_olmo2, "", NULL, false, false },
-    { "phi3", "eps=1e-5", "", "", true, more_phi3, "", PHI3_NAMES, false, false },
-    { "stablelm", "eps=1e-5 norm_kind=ln rope_part=0.25", "layer_norm_eps:eps partial_rotary_factor:rope_part",
-      "use_parallel_residual=false qk_layernorm=false", true, more_stablelm, "", NULL, false, false },
-    { "gpt2", "eps=1e-5 norm_kind=ln tied=1 pe=learnable qkv_bias=1 out_bias=1 ffn_bias=1 ffn=gelu_tanh", GPT2_KEYS,
-      "scale_attn_weights=true scale_attn_by_inverse_layer_idx=false reorder_and_upcast_attn=false", false, more_gpt2,
-      "transformer.", GPT2_NAMES, true, false },
-    { "gpt_neo", "eps=1e-5 norm_kind=ln tied=1 pe=learnable out_bias=1 ffn_bias=1 ffn=gelu_tanh",
-      "num_layers:L num_heads:NH layer_norm_epsilon:eps", "", false, more_gpt_neo, "transformer.", GPT_NEO_NAMES, false, false },
-    { "opt", "eps=1e-5 norm_kind=ln tied=1 pe=learnable ffn=relu", "ffn_dim:F",
-      "layer_norm_elementwise_affine=true _remove_final_layer_norm=false", false, more_opt, "model.decoder.", OPT_NAMES,
-      false, false },
-    { "gpt_neox", "eps=1e-5 norm_kind=ln ffn_bias=1 ffn=gelu rope_part=0.25",
-      "layer_norm_eps:eps rotary_pct:rope_part rotary_emb_base:rope_base partial_rotary_factor:rope_part", "", false,
-      more_neox, "", NEOX_NAMES, false, false },
-    { "phi", "eps=1e-5 norm_kind=ln parallel=1 qkv_bias=1 out_bias=1 ffn_bias=1 head_bias=1 ffn=gelu_tanh rope_part=0.5",
-      "layer_norm_eps:eps partial_rotary_factor:rope_part", "qk_layernorm=false", false, NULL, "", PHI_NAMES, false, false },
-    { "falcon", "eps=1e-5 norm_kind=ln tied=1 ffn=gelu", "layer_norm_epsilon:eps", "", false, more_falcon,
-      "transformer.", FALCON_ONE_NORM, false, false },
-    { "bloom", "eps=1e-5 norm_kind=ln norm_embed=1 tied=1 pe=alibi qkv_bias=1 out_bias=1 ffn_bias=1 ffn=gelu_tanh",
-      "n_embed:C n_layer:L n_head:NH layer_norm_epsilon:eps", "", false, more_bloom, "transformer.", BLOOM_NAMES, false,
+    { "gemma2", "eps=1e-6 tied=1 norm=sandwich ffn=geglu_tanh", "", "", true, more_gemma2, "", NULL,
+      false, true },
+    { "gemma3_text", "eps=1e-6 tied=1 norm=sandwich ffn=geglu_tanh qk_norm=head rope_base=1000000",
+      "", "", true, more_gemma3, "", NULL, false, true },
+    { "olmo2", "eps=1e-5 norm=branch qk_norm=all", "", "", true, more_olmo2, "", NULL, false,
       false },
+    { "phi3", "eps=1e-5", "", "", true, more_phi3, "", PHI3_NAMES, false, false },
+    { "stablelm", "eps=1e-5 norm_kind=ln rope_part=0.25",
+      "layer_norm_eps:eps partial_rotary_factor:rope_part",
+      "use_parallel_residual=false qk_layernorm=false", true, more_stablelm, "", NULL, false,
+      false },
+    { "gpt2",
+      "eps=1e-5 norm_kind=ln tied=1 pe=learnable qkv_bias=1 out_bias=1 ffn_bias=1 ffn=gelu_tanh",
+      GPT2_KEYS,
+      "scale_attn_weights=true scale_attn_by_inverse_layer_idx=false reorder_and_upcast_attn=false",
+      false, more_gpt2, "transformer.", GPT2_NAMES, true, false },
+    { "gpt_neo", "eps=1e-5 norm_kind=ln tied=1 pe=learnable out_bias=1 ffn_bias=1 ffn=gelu_tanh",
+      "num_layers:L num_heads:NH layer_norm_epsilon:eps", "", false, more_gpt_neo, "transformer.",
+      GPT_NEO_NAMES, false, false },
+    { "opt", "eps=1e-5 norm_kind=ln tied=1 pe=learnable ffn=relu", "ffn_dim:F",
+      "layer_norm_elementwise_affine=true _remove_final_layer_norm=false", false, more_opt,
+      "model.decoder.", OPT_NAMES, false, false },
+    { "gpt_neox", "eps=1e-5 norm_kind=ln ffn_bias=1 ffn=gelu rope_part=0.25",
+      "layer_norm_eps:eps rotary_pct:rope_part rotary_emb_base:rope_base "
+      "partial_rotary_factor:rope_part",
+      "", false, more_neox, "", NEOX_NAMES, false, false },
+    { "phi",
+      "eps=1e-5 norm_kind=ln parallel=1 qkv_bias=1 out_bias=1 ffn_bias=1 head_bias=1 ffn=gelu_tanh "
+      "rope_part=0.5",
+      "layer_norm_eps:eps partial_rotary_factor:rope_part", "qk_layernorm=false", false, NULL, "",
+      PHI_NAMES, false, false },
+    { "falcon", "eps=1e-5 norm_kind=ln tied=1 ffn=gelu", "layer_norm_epsilon:eps", "", false,
+      more_falcon, "transformer.", FALCON_ONE_NORM, false, false },
+    { "bloom",
+      "eps=1e-5 norm_kind=ln norm_embed=1 tied=1 pe=alibi qkv_bias=1 out_bias=1 ffn_bias=1 "
+      "ffn=gelu_tanh",
+      "n_embed:C n_layer:L n_head:NH layer_norm_epsilon:eps", "", false, more_bloom, "transformer.",
+      BLOOM_NAMES, false, false },
 };
 
 // the family of a config.json; NULL if it is ours, or of none that is known
 static const Family* family_of(const Json& config) {
     const Json* type = config.get("model_type");
-    for (auto& f : FAMILIES) { if (type && type->string == f.type && !config.get("train_sink")) { return &f; } }
+    for (auto& f : FAMILIES) {
+        if (type && type->string == f.type && !config.get("train_sink")) { return &f; }
+    }
     return NULL;
 }
 
@@ -470,8 +586,11 @@ static Arch arch_import(const Json& json, const std::string& where, std::string*
     std::string all;
     for (auto& f : FAMILIES) { all += std::string(all.empty() ? "" : ", ") + f.type; }
     if (!family) { in.refuse("model_type", "one of: " + all); }
-    for (auto& r : arch_rows(&in.c)) { if (r.type == ARCH_kind) { *(kind*)r.at = 0; } } // the first value of every switch
-    for (auto& row : split(family->rows, ' ')) { import_set(&in, row.substr(0, row.find('=')), row.substr(row.find('=') + 1)); }
+    // the first value of every switch
+    for (auto& r : arch_rows(&in.c)) { if (r.type == ARCH_kind) { *(kind*)r.at = 0; } }
+    for (auto& row : split(family->rows, ' ')) {
+        import_set(&in, row.substr(0, row.find('=')), row.substr(row.find('=') + 1));
+    }
     for (auto& r : arch_rows(&in.c)) {
         const Json* v = key_object(r).empty() ? in.get(r.key) : NULL;
         if (v) { arch_read(r, *v, where); }
@@ -484,7 +603,9 @@ static Arch arch_import(const Json& json, const std::string& where, std::string*
     import_window_settle(&in.c);
     for (auto& f : json.fields) {
         if (in.used.count(f.first) || is_harmless(f.first)) { continue; }
-        die(EXIT_USER, where + ": the key '" + f.first + "' is not understood, and may change what the model computes",
+        die(EXIT_USER,
+            where + ": the key '" + f.first +
+                "' is not understood, and may change what the model computes",
             "remove it if it does not");
     }
     *attn = in.attn;
@@ -514,13 +635,16 @@ static OurName our_name(const std::string& name) {
 // their tensor that holds our tensor, and how
 struct TensorSource { const Weight* w; Fold fold; };
 
-static TensorSource import_source(const Family& family, const Arch& c, const Weights& files, const std::string& ours) {
+static TensorSource import_source(const Family& family, const Arch& c, const Weights& files,
+                                  const std::string& ours) {
     const OurName n = our_name(ours);
     const NameRow* names = family.names;
     if (names == OPT_NAMES && c.norm == NORM_post) { names = OPT_POST_NAMES; }
     if (names == FALCON_ONE_NORM) {
         const std::string h = "h.0.", p = family.prefix;
-        if (files.find(p + h + "ln_attn.weight") || files.find(h + "ln_attn.weight")) { names = FALCON_TWO_NORMS; }
+        if (files.find(p + h + "ln_attn.weight") || files.find(h + "ln_attn.weight")) {
+            names = FALCON_TWO_NORMS;
+        }
         const char* serial = "post_attention_layernorm.weight";
         if (files.find(p + h + serial) || files.find(h + serial)) { names = BLOOM_NAMES; }
     }
@@ -530,7 +654,8 @@ static TensorSource import_source(const Family& family, const Arch& c, const Wei
         std::string theirs = names->theirs;
         const size_t at = theirs.find(".N.");
         if (at != std::string::npos) { theirs.replace(at + 1, 1, n.layer); }
-        for (const std::string& prefix : { std::string(family.prefix), std::string("decoder."), std::string() }) {
+        for (const std::string& prefix :
+             { std::string(family.prefix), std::string("decoder."), std::string() }) {
             const Weight* w = files.find(prefix + theirs + n.kind);
             if (w) { return { w, names->fold }; }
         }
@@ -554,13 +679,15 @@ static long import_row(Fold fold, const Arch& c, long i, long theirs_rows) {
 }
 
 // one of our tensors out of their files, rows x cols floats; returns what is wrong, or ""
-static std::string import_tensor(const Family& family, const Arch& c, const Weights& files, const std::string& name,
-                                 long rows, long cols, float* out, std::set<std::string>* used) {
+static std::string import_tensor(const Family& family, const Arch& c, const Weights& files,
+                                 const std::string& name, long rows, long cols, float* out,
+                                 std::set<std::string>* used) {
     const TensorSource from = import_source(family, c, files, name);
     if (!from.w) { return "is missing"; }
     used->insert(from.w->name);
     const Weight& w = *from.w;
-    const bool vector = w.shape.size() == 1, turned = family.transposed && !vector && name.find("embed_") == std::string::npos;
+    const bool vector = w.shape.size() == 1,
+               turned = family.transposed && !vector && name.find("embed_") == std::string::npos;
     std::vector<float> theirs(w.count);
     weight_rows(w, 0, w.rows(), theirs.data());
     long R = vector ? w.count : w.rows(), K = vector ? 1 : w.cols();
@@ -569,31 +696,41 @@ static std::string import_tensor(const Family& family, const Arch& c, const Weig
     if (K != k) { return strf("has rows of %ld numbers, wanted %ld", K, k); }
     for (long i = 0; i < n; i++) {
         const long r = import_row(from.fold, c, i, R);
-        if (r >= R || (from.fold == AS_IT_IS && R != n)) { return strf("has %ld rows, wanted %ld", R, n); }
-        for (long j = 0; j < K; j++) { out[i * K + j] = turned ? theirs[j * R + r] : theirs[r * K + j]; }
+        if (r >= R || (from.fold == AS_IT_IS && R != n)) {
+            return strf("has %ld rows, wanted %ld", R, n);
+        }
+        for (long j = 0; j < K; j++) {
+            out[i * K + j] = turned ? theirs[j * R + r] : theirs[r * K + j];
+        }
     }
     const bool norm = name.find("norm.weight") != std::string::npos;
     for (long i = 0; family.plus_one && norm && i < n * k; i++) { out[i] += 1; }
     return "";
 }
 
-// OPT-350m: the embedding and the head pass a matrix, E P_in^T and E P_out; both are folded into what we keep
-static bool import_projected(const Weights& files, const Arch& c, const std::string& name, float* out,
-                             std::set<std::string>* used) {
+// OPT-350m: the embedding and the head pass a matrix, E P_in^T and E P_out; both are folded into
+// what we keep
+static bool import_projected(const Weights& files, const Arch& c, const std::string& name,
+                             float* out, std::set<std::string>* used) {
     const bool head = name == "lm_head.weight";
     const Weight* E = files.find("model.decoder.embed_tokens.weight");
-    const Weight* P = files.find(std::string("model.decoder.project_") + (head ? "out.weight" : "in.weight"));
+    const Weight* P = files.find(std::string("model.decoder.project_") +
+                                 (head ? "out.weight" : "in.weight"));
     if (!E || !P || (!head && name != "model.embed_tokens.weight")) { return false; }
     used->insert({ E->name, P->name });
     std::vector<float> e(E->count), p(P->count);
     weight_rows(*E, 0, E->rows(), e.data());
     weight_rows(*P, 0, P->rows(), p.data());
     const long W = E->cols(), C = c.C;
-    if (E->rows() != c.V || P->count != W * C) { die(EXIT_USER, P->file + ": project_in and project_out do not fit"); }
+    if (E->rows() != c.V || P->count != W * C) {
+        die(EXIT_USER, P->file + ": project_in and project_out do not fit");
+    }
     for (long v = 0; v < c.V; v++) {
         for (long i = 0; i < C; i++) {
             double sum = 0;
-            for (long k = 0; k < W; k++) { sum += (double)e[v * W + k] * (head ? p[k * C + i] : p[i * W + k]); }
+            for (long k = 0; k < W; k++) {
+                sum += (double)e[v * W + k] * (head ? p[k * C + i] : p[i * W + k]);
+            }
             out[v * C + i] = sum;
         }
     }
@@ -602,8 +739,9 @@ static bool import_projected(const Weights& files, const Arch& c, const std::str
 
 // tensors that are no parameters
 static bool is_buffer(const std::string& name) {
-    for (const char* tail : { "rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias", ".attention.bias",
-                              ".attention.masked_bias", "attn.attention.bias", "attn.attention.masked_bias" }) {
+    for (const char* tail :
+         { "rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias", ".attention.bias",
+           ".attention.masked_bias", "attn.attention.bias", "attn.attention.masked_bias" }) {
         if (ends_with(name, tail)) { return true; }
     }
     return false;

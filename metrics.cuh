@@ -1,7 +1,7 @@
 /*
-metrics.cuh -- what this program exists to measure, defined once. Formulas: Gu et al. 2024, section 3.2 and 7.4, and the
-official code where the text is silent; A is the attention map of one head on one sequence, rows are queries,
-1 <= k <= T.
+metrics.cuh -- what this program exists to measure, defined once. Formulas: Gu et al. 2024, section
+3.2 and 7.4, and the official code where the text is silent; A is the attention map of one head on
+one sequence, rows are queries, 1 <= k <= T.
 
     alpha_k     mean over queries i >= k of A_ik: how much of its audience's attention token k gets
     Sink_k      mean over sequences, layers, heads of [alpha_k > eps]: threshold first, then average; eps 0.3, T 64
@@ -29,20 +29,21 @@ enum { METRIC_K = 10 }; // alpha_k is kept for k = 1..10
 struct HeadMetrics {
     float alpha[METRIC_K + 1], proxy[METRIC_K + 1]; // [0] is the star, [k] token k
     float mass, entropy;
-    float effective;                                // alpha_1 of the gate times A; all four are 0 without a gate
+    float effective; // alpha_1 of the gate times A; all four are 0 without a gate
     float gate, gate_low, gate_first;               // mean, share below 0.1, and the first token's
 };
 // do the rows of this map sum to 1 by construction? if not, Sink is computed from the proxy
 template <class A> bool attn_sums_to_one(float alpha) { return A::Z == Z_SUM && alpha == 1.0f; }
 
 namespace ref {
-// the sums that HeadMetrics are made of: a row of weights (T tokens, then the extra column) of query t joins them. The
-// star is the extra column, or the sink token: then skip is 1
+// the sums that HeadMetrics are made of: a row of weights (T tokens, then the extra column) of
+// query t joins them. The star is the extra column, or the sink token: then skip is 1
 struct HeadSums {
     double alpha[METRIC_K + 1] = {}, proxy[METRIC_K + 1] = {}, mass = 0, entropy = 0;
     double effective = 0, gate = 0, gate_low = 0, gate_first = 0;
 
-    // the gate of query t, `width` numbers before their sigmoid; first: its weight of the first token
+    // the gate of query t, `width` numbers before their sigmoid; first: its weight of the first
+    // token
     template <class R> void add_gate(const R* pre, int width, double first, bool is_first) {
         double mean = 0, low = 0;
         for (int i = 0; i < width; i++) {
@@ -65,8 +66,8 @@ struct HeadSums {
         const double inv = sum_abs > 0 ? 1 / sum_abs : 0, star = skip ? w[0] : w[T];
         alpha[0] += star;
         proxy[0] += fabs(star) * inv;
-        if (t < skip) { return; }                                        // the sink token's own query is no real query
-        const int i = t - skip + 1;                                      // query i counts for tokens k <= i only, also with a prefix
+        if (t < skip) { return; } // the sink token's own query is no real query
+        const int i = t - skip + 1; // query i counts for tokens k <= i only, also with a prefix
         for (int k = 1; k <= std::min<int>(METRIC_K, i); k++) {
             alpha[k] += w[skip + k - 1];
             proxy[k] += fabs(w[skip + k - 1]) * inv;
@@ -78,7 +79,8 @@ struct HeadSums {
         mass += sum;
         entropy -= plogp;
     }
-    // means over the queries of `tokens` tokens; own: what the star's own query row gives it, if there is such a row
+    // means over the queries of `tokens` tokens; own: what the star's own query row gives it, if
+    // there is such a row
     HeadMetrics means(int tokens, bool has_star, int own) const {
         HeadMetrics o = {};
         if (has_star) {
@@ -99,12 +101,12 @@ struct HeadSums {
     }
 };
 
-// out (B, NH) <- qkv and stat of the forward pass; kstar as there; gate (N, NH width) before its sigmoid, or NULL;
-// skip = 1 if row 0 is a sink token. O(T) a thread
+// out (B, NH) <- qkv and stat of the forward pass; kstar as there; gate (N, NH width) before its
+// sigmoid, or NULL; skip = 1 if row 0 is a sink token. O(T) a thread
 template <class A, class Bi, class Pe>
-void attention_metrics(HeadMetrics* out, const real* qkv, const acc* stat, const real* kstar, const real* gate, int width,
-                       int skip, AttnShape s) {
-    #pragma omp parallel for schedule(dynamic)
+void attention_metrics(HeadMetrics* out, const real* qkv, const acc* stat, const real* kstar,
+                       const real* gate, int width, int skip, AttnShape s) {
+#pragma omp parallel for schedule(dynamic)
     for (int bh = 0; bh < s.B * s.NH; bh++) {
         const Head<A, Bi, Pe> head(qkv, kstar, NULL, bh / s.NH, bh % s.NH, s);
         HeadSums sums;
@@ -116,9 +118,12 @@ void attention_metrics(HeadMetrics* out, const real* qkv, const acc* stat, const
             }
             sums.add(weight, t, s.T, skip);
             const long row = (long)(bh / s.NH) * s.T + t;
-            if (gate && t >= skip) { sums.add_gate(gate + (row * s.NH + bh % s.NH) * width, width, weight[skip], t == skip); }
+            if (gate && t >= skip) {
+                sums.add_gate(gate + (row * s.NH + bh % s.NH) * width, width, weight[skip],
+                              t == skip);
+            }
         }
-        const bool column = Bi::column != NO_COLUMN;                     // its query row is one-hot on itself
+        const bool column = Bi::column != NO_COLUMN; // its query row is one-hot on itself
         out[bh] = sums.means(s.T - skip, column || skip, column);
     }
 }
@@ -136,13 +141,16 @@ inline void row_norms(acc* out, const real* x, int stride, int len, int G, int N
         }
     }
 }
-// out (B, 2) = the largest and the median |x| of rows skip.. of each sequence of x (B, T, C); of an even number of values
-// the median is the larger of the two in the middle
+
+// out (B, 2) = the largest and the median |x| of rows skip.. of each sequence of x (B, T, C); of an
+// even number of values the median is the larger of the two in the middle
 inline void magnitudes(acc* out, const real* x, int skip, int B, int T, int C) {
     #pragma omp parallel for
     for (int b = 0; b < B; b++) {
         std::vector<real> a;
-        for (long i = ((long)b * T + skip) * C; i < (long)(b + 1) * T * C; i++) { a.push_back(x[i] < 0 ? -x[i] : x[i]); }
+        for (long i = ((long)b * T + skip) * C; i < (long)(b + 1) * T * C; i++) {
+            a.push_back(x[i] < 0 ? -x[i] : x[i]);
+        }
         std::nth_element(a.begin(), a.begin() + a.size() / 2, a.end());
         out[b * 2] = *std::max_element(a.begin(), a.end());
         out[b * 2 + 1] = a[a.size() / 2];
@@ -157,17 +165,18 @@ template <class R> std::vector<ref::real> widened(const R* x, long n) {
 }
 
 template <class A, class Bi, class Pe, class R>
-void attention_metrics(HeadMetrics* out, const R* qkv, const ref::acc* stat, const R* kstar, const R* gate, int width,
-                       int skip, AttnShape s) {
+void attention_metrics(HeadMetrics* out, const R* qkv, const ref::acc* stat, const R* kstar,
+                       const R* gate, int width, int skip, AttnShape s) {
     if constexpr (std::is_same<R, ref::real>::value) {
         ref::attention_metrics<A, Bi, Pe>(out, qkv, stat, kstar, gate, width, skip, s);
     } else {
         const int of_head = Bi::column == LOGIT_COLUMN ? s.NH : s.KV * s.HS;
         const int of_all = Bi::column == LOGIT_COLUMN ? 1 : s.HS;
-        const auto x = widened(qkv, (long)s.B * s.T * attn_row(s)), star = widened(kstar, s.bias_shared ? of_all : of_head);
+        const auto x = widened(qkv, (long)s.B * s.T * attn_row(s)),
+                   star = widened(kstar, s.bias_shared ? of_all : of_head);
         const auto g = widened(gate, (long)s.B * s.T * s.NH * width);
-        ref::attention_metrics<A, Bi, Pe>(out, x.data(), stat, kstar ? star.data() : NULL, gate ? g.data() : NULL, width,
-                                          skip, s);
+        ref::attention_metrics<A, Bi, Pe>(out, x.data(), stat, kstar ? star.data() : NULL,
+                                          gate ? g.data() : NULL, width, skip, s);
     }
 }
 
@@ -192,13 +201,15 @@ template <class R> void magnitudes(ref::acc* out, const R* x, int skip, int B, i
 // 3 reports, on the host, from the heads of all probe sequences: heads (n, L, NH)
 struct NormPair { std::vector<double> first, rest; };                    // by layer
 struct Metrics {
-    int n = 0, T = 0, L = 0, NH = 0;                                     // sequences, their length, layers, heads
+    int n = 0, T = 0, L = 0, NH = 0; // sequences, their length, layers, heads
     bool sums_to_one = true, has_star = false, has_gate = false;
-    double loss = 0;                                                     // mean over the probe sequences
+    double loss = 0; // mean over the probe sequences
     std::vector<HeadMetrics> heads;                                      // (n, L, NH)
-    NormPair h, k, v, pre;                                               // h: L+1 rows; k, v: L; pre: 2L, post-norm
+    NormPair h, k, v, pre; // h: L+1 rows; k, v: L; pre: 2L, post-norm
     std::vector<double> h_star, h_max, h_median;                         // L+1
-    const HeadMetrics& at(int i, int l, int h_) const { return heads[((size_t)i * L + l) * NH + h_]; }
+    const HeadMetrics& at(int i, int l, int h_) const {
+        return heads[((size_t)i * L + l) * NH + h_];
+    }
 };
 // Sink_k^eps; k = 0 is the star
 inline double sink_rate(const Metrics& m, int k, double eps, bool proxy) {
@@ -206,26 +217,34 @@ inline double sink_rate(const Metrics& m, int k, double eps, bool proxy) {
     for (auto& x : m.heads) { hits += (proxy ? x.proxy[k] : x.alpha[k]) > eps; }
     return m.heads.empty() ? NAN : hits / m.heads.size();
 }
+
 // Sink_1^eps of what passes the gate
 inline double gated_sink_rate(const Metrics& m, double eps) {
     double hits = 0;
     for (auto& x : m.heads) { hits += x.effective > eps; }
     return m.heads.empty() ? NAN : hits / m.heads.size();
 }
+
 // mean over sequences of one number of every head: (L, NH)
 template <class Get> std::vector<double> head_means(const Metrics& m, Get get) {
     std::vector<double> out((size_t)m.L * m.NH);
-    for (size_t i = 0; i < m.heads.size(); i++) { out[i % out.size()] += (double)get(m.heads[i]) / m.n; }
+    for (size_t i = 0; i < m.heads.size(); i++) {
+        out[i % out.size()] += (double)get(m.heads[i]) / m.n;
+    }
     return out;
 }
-// adds the norms of one batch, norms (B, T, G), to layer l: first real token against the mean of the others
+
+// adds the norms of one batch, norms (B, T, G), to layer l: first real token against the mean of
+// the others
 template <class F>
 void norms_add(NormPair* p, int l, const F* norms, int B, int T, int G, int skip, int n_total) {
     if ((int)p->first.size() <= l) { p->first.resize(l + 1); p->rest.resize(l + 1); }
     for (int b = 0; b < B; b++) {
         double first = 0, rest = 0;
         for (int t = skip; t < T; t++) {
-            for (int g = 0; g < G; g++) { (t == skip ? first : rest) += norms[((size_t)b * T + t) * G + g] / G; }
+            for (int g = 0; g < G; g++) {
+                (t == skip ? first : rest) += norms[((size_t)b * T + t) * G + g] / G;
+            }
         }
         p->first[l] += first / n_total;
         p->rest[l] += T - skip > 1 ? rest / (T - skip - 1) / n_total : NAN;
@@ -233,11 +252,12 @@ void norms_add(NormPair* p, int l, const F* norms, int B, int T, int G, int skip
 }
 
 // ----------------------------------------------------------------------------
-// 4 maps of one head on one sequence (qkv (T, W), stat (NH, T, 2), in host memory), each (T, T + 1), column 0 the extra
-// key: A; cosine of q_t and k_j; product of their norms (Figure 2, bottom). What a query does not see is 0 in A only
+// 4 maps of one head on one sequence (qkv (T, W), stat (NH, T, 2), in host memory), each (T, T +
+// 1), column 0 the extra key: A; cosine of q_t and k_j; product of their norms (Figure 2, bottom).
+// What a query does not see is 0 in A only
 template <class A, class Bi, class Pe, class R, class S>
-void head_maps(float* map, float* cosine, float* product, const R* qkv, const S* stat, const R* kstar, int h,
-               AttnShape s) {
+void head_maps(float* map, float* cosine, float* product, const R* qkv, const S* stat,
+               const R* kstar, int h, AttnShape s) {
     const int W = attn_row(s), g = h / (s.NH / s.KV);
     const R* star = attn_column<Bi>(kstar, s, h);
     for (int t = 0; t < s.T; t++) {
@@ -251,8 +271,10 @@ void head_maps(float* map, float* cosine, float* product, const R* qkv, const S*
                 qk += a * b; qq += a * a; kk += b * b;
             }
             const long at = (long)t * (s.T + 1) + j + 1;
-            double score = qk * s.scale + (j >= 0 ? Pe::template bias<double>(t - j, h, s.NH) : 0.0);
-            score = j < 0 && Bi::column == LOGIT_COLUMN ? (double)(float)star[0] : attn_capped<A>(score, (double)s.cap);
+            double score = qk * s.scale +
+                           (j >= 0 ? Pe::template bias<double>(t - j, h, s.NH) : 0.0);
+            score = j < 0 && Bi::column == LOGIT_COLUMN ? (double)(float)star[0]
+                                                        : attn_capped<A>(score, (double)s.cap);
             const bool sees = j >= 0 ? attn_sees(s, t, j) : (bool)Bi::column;
             const S* st = stat + ((long)h * s.T + t) * 2;
             map[at] = sees ? attn_weight<A, double>(score, st[0], st[1]) : 0.0;

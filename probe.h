@@ -1,26 +1,32 @@
 /*
-probe.h -- the command probe: the sinks of a checkpoint, on text, random or repeated tokens; maps of its heads.
+probe.h -- the command probe: the sinks of a checkpoint, on text, random or repeated tokens; maps of
+its heads.
 */
 #ifndef PROBE_H
 #define PROBE_H
-static void npy_write(const std::string& path, const std::vector<float>& x, const std::vector<long>& shape) {
+static void npy_write(const std::string& path, const std::vector<float>& x,
+                      const std::vector<long>& shape) {
     std::string dims;
     for (long d : shape) { dims += strf("%ld,", d); }
     std::string h = "{'descr': '<f4', 'fortran_order': False, 'shape': (" + dims + "), }";
     while ((h.size() + 11) % 64) { h += ' '; }
     h += '\n';
     FileOut o = file_begin(path);
-    const unsigned char length[2] = { (unsigned char)(h.size() & 255), (unsigned char)(h.size() >> 8) };
+    const unsigned char length[2] = { (unsigned char)(h.size() & 255),
+                                      (unsigned char)(h.size() >> 8) };
     file_put(&o, "\x93NUMPY\x01\x00", 8); // format version 1.0
     file_put(&o, length, 2);
     file_put(&o, h.data(), h.size());
     file_put(&o, x.data(), x.size() * sizeof(float));
     file_commit(&o);
 }
+
 // LAYER:HEAD,... or all
 static std::vector<std::pair<int, int>> dump_list(const std::string& text, const Arch& c) {
     std::vector<std::pair<int, int>> heads;
-    for (int l = 0; text == "all" && l < c.L; l++) { for (int h = 0; h < c.NH; h++) { heads.push_back({ l, h }); } }
+    for (int l = 0; text == "all" && l < c.L; l++) {
+        for (int h = 0; h < c.NH; h++) { heads.push_back({ l, h }); }
+    }
     if (text == "all") { return heads; }
     for (auto& w : split(text, ',')) {
         auto pair = split(w, ':');
@@ -32,8 +38,11 @@ static std::vector<std::pair<int, int>> dump_list(const std::string& text, const
     }
     return heads;
 }
-// maps of chosen heads of layer l: l_h_{map,cosine,product}.npy, each (T, T + 1), column 0 the extra key
-static void dump_layer(const Model* m, const std::string& dir, int l, const std::vector<int>& heads) {
+
+// maps of chosen heads of layer l: l_h_{map,cosine,product}.npy, each (T, T + 1), column 0 the
+// extra key
+static void dump_layer(const Model* m, const std::string& dir, int l,
+                       const std::vector<int>& heads) {
     const Arch& c = m->c;
     const AttnShape s = attn_shape(m, l);
     const int W = attn_row(s), N = m->T;
@@ -42,10 +51,12 @@ static void dump_layer(const Model* m, const std::string& dir, int l, const std:
     std::vector<acc> stat((size_t)c.NH * N * 2);
     ops::to_host(qkv.data(), act_qkv(m, l), qkv.size() * sizeof(real));
     ops::to_host(stat.data(), act_stat(m, l), stat.size() * sizeof(acc));
-    if (!k_star.empty()) { ops::to_host(k_star.data(), star_k(m, l), k_star.size() * sizeof(real)); }
+    if (!k_star.empty()) {
+        ops::to_host(k_star.data(), star_k(m, l), k_star.size() * sizeof(real));
+    }
     for (int h : heads) {
-        head_maps<Attn, Bias, Pe>(map.data(), cosine.data(), product.data(), qkv.data(), stat.data(),
-                                  k_star.empty() ? NULL : k_star.data(), h, s);
+        head_maps<Attn, Bias, Pe>(map.data(), cosine.data(), product.data(), qkv.data(),
+                                  stat.data(), k_star.empty() ? NULL : k_star.data(), h, s);
         const std::string name = strf("%s/%d_%d_", dir.c_str(), l, h);
         npy_write(name + "map.npy", map, { N, N + 1 });
         npy_write(name + "cosine.npy", cosine, { N, N + 1 });
@@ -75,7 +86,9 @@ static std::string per_sequence_json(const Metrics& r) { // alpha[seq][L][H][k]
             std::vector<double> x;
             for (int h = 0; h < r.NH; h++) {
                 const HeadMetrics& head = r.at(i, l, h);
-                for (int k = 1; k <= K; k++) { x.push_back(r.sums_to_one ? head.alpha[k] : head.proxy[k]); }
+                for (int k = 1; k <= K; k++) {
+                    x.push_back(r.sums_to_one ? head.alpha[k] : head.proxy[k]);
+                }
             }
             o += (l ? "," : "") + json_matrix(x, K);
         }
@@ -83,23 +96,32 @@ static std::string per_sequence_json(const Metrics& r) { // alpha[seq][L][H][k]
     }
     return o + "]";
 }
+
 // What a checkpoint says about the data it was trained on; without it, or with -d, `own` is false.
-struct ProbeData { bool own = false; int T = 0; std::vector<long> held; std::vector<std::string> sources; };
+struct ProbeData {
+    bool own = false;
+    int T = 0;
+    std::vector<long> held;
+    std::vector<std::string> sources;
+};
 
 // a source as a run named it, from where it ran
 static std::string source_from(const std::string& name, const std::string& directory) {
     std::string bare = name;
     if (name == "bb" || file_exists(name) || file_exists("data/" + name)) { return name; }
     source_weight(&bare);
-    for (auto& path : { bare, "data/" + bare, directory + "/" + bare, directory + "/data/" + bare }) {
+    for (auto& path :
+         { bare, "data/" + bare, directory + "/" + bare, directory + "/data/" + bare }) {
         if (file_exists(path)) { return path; }
     }
     return bare;
 }
+
 // -d; without it what the checkpoint was trained on, its held-out part
 static ProbeData probe_data(Flags* f, const Json& state) {
     ProbeData p;
-    const Json *flags = state.get("flags"), *data = state.get("data"), *directory = state.get("directory");
+    const Json *flags = state.get("flags"), *data = state.get("data"),
+               *directory = state.get("directory");
     if (f->given_data) { p.sources = split(f->data, ','); return p; }
     if (!flags || !data) {
         die(EXIT_USER, f->words[0] + ": does not say what it was trained on",
@@ -108,11 +130,17 @@ static ProbeData probe_data(Flags* f, const Json& state) {
     p.own = true;
     flags_take_data(f, *flags);
     p.T = (int)json_number(*data, "T", 64);
-    if (const Json* held = data->get("held")) { for (auto& n : held->items) { p.held.push_back((long)n.number); } }
-    for (auto& name : split(f->data, ',')) { p.sources.push_back(source_from(name, directory ? directory->string : ".")); }
+    if (const Json* held = data->get("held")) {
+        for (auto& n : held->items) { p.held.push_back((long)n.number); }
+    }
+    for (auto& name : split(f->data, ',')) {
+        p.sources.push_back(source_from(name, directory ? directory->string : "."));
+    }
     return p;
 }
-struct ProbeInput { std::vector<int> x; int n = 0; std::string how; };   // (n, T + 1); what they are, in words
+
+// (n, T + 1); what they are, in words
+struct ProbeInput { std::vector<int> x; int n = 0; std::string how; };
 
 // the start of each record of a .jsonl, or windows of its text
 static ProbeInput probe_records(const Flags& f, int T, int V) {
@@ -121,15 +149,18 @@ static ProbeInput probe_records(const Flags& f, int T, int V) {
     const DataOptions how = data_options(f, T, T);       // --bos, --random-token, --fix-token
     const bool windows = f.probe_from == "windows";
     long skipped = 0;
-    want(tok.vocab_size <= V, strf("tokenizer %s has %d ids, the model %d", tok.name.c_str(), tok.vocab_size, V),
+    want(tok.vocab_size <= V,
+         strf("tokenizer %s has %d ids, the model %d", tok.name.c_str(), tok.vocab_size, V),
          "the tokenizer that the model was trained with");
     in.x.resize((size_t)f.probe_seqs * (T + 1));
-    in.n = data_prompts(f.data, tok, f.probe_seqs, T, f.skip_bad, in.x.data(), &skipped, &how, windows);
+    in.n = data_prompts(f.data, tok, f.probe_seqs, T, f.skip_bad, in.x.data(), &skipped, &how,
+                        windows);
     in.how = windows ? strf("%d windows of %d tokens", in.n, T + 1)
                      : strf("%d records, the first %d tokens of each", in.n, T + 1);
     if (skipped) { in.how += strf(", %ld shorter ones skipped", skipped); }
     return in;
 }
+
 // the probe sequences that --probe-input asks for; source k of p
 static ProbeInput probe_inputs(const Flags& f, const ProbeData& p, size_t k, int T, int V) {
     ProbeInput in;
@@ -137,9 +168,11 @@ static ProbeInput probe_inputs(const Flags& f, const ProbeData& p, size_t k, int
     const bool records = text && text_format(f.data) == TEXT_JSONL && !p.own;
     in.x.resize((size_t)f.probe_seqs * (T + 1));
     if (f.probe_input == "natural") {
-        want(!text || !f.tokenizer.empty(), f.data + ": the checkpoint has no tokenizer to read text with",
+        want(!text || !f.tokenizer.empty(),
+             f.data + ": the checkpoint has no tokenizer to read text with",
              "--tokenizer tokenizer.json, or bytes");
-        want(f.probe_from != "start" || records, "--probe-from start of " + f.data, "a .jsonl of records");
+        want(f.probe_from != "start" || records, "--probe-from start of " + f.data,
+             "a .jsonl of records");
         if (records) { return probe_records(f, T, V); }
         DataOptions o = data_options(f, p.own ? p.T : T, T);
         if (k < p.held.size()) { o.held = { p.held[k] }; }
@@ -151,19 +184,28 @@ static ProbeInput probe_inputs(const Flags& f, const ProbeData& p, size_t k, int
     }
     const bool random = f.probe_input == "random";
     Rng rng = rng_stream(f.seed, 4);
-    want(random || f.probe_input == "repeated", "--probe-input " + f.probe_input, "natural, random or repeated");
-    want(!f.given_bos && !f.given_random_token && !f.given_fix_token, "--bos, --random-token, --fix-token with "
-         "--probe-input " + f.probe_input, "--probe-input natural");
+    want(random || f.probe_input == "repeated", "--probe-input " + f.probe_input,
+         "natural, random or repeated");
+    want(!f.given_bos && !f.given_random_token && !f.given_fix_token,
+         "--bos, --random-token, --fix-token with "
+         "--probe-input " +
+             f.probe_input,
+         "--probe-input natural");
     for (long i = 0; i < f.probe_seqs; i++) {
         const int token = rng_below(&rng, V);
-        for (int t = 0; t <= T; t++) { in.x[i * (T + 1) + t] = random ? (int)rng_below(&rng, V) : token; }
+        for (int t = 0; t <= T; t++) {
+            in.x[i * (T + 1) + t] = random ? (int)rng_below(&rng, V) : token;
+        }
     }
     in.n = f.probe_seqs;
     in.how = strf("%d sequences of %d tokens", in.n, T + 1);
     return in;
 }
-// one source at one length: prints what was taken and what was measured, returns the eval object without its braces
-static std::string probe_once(Model* m, const Flags& f, const ProbeInput& in, int T, long step, const std::vector<double>& eps) {
+
+// one source at one length: prints what was taken and what was measured, returns the eval object
+// without its braces
+static std::string probe_once(Model* m, const Flags& f, const ProbeInput& in, int T, long step,
+                              const std::vector<double>& eps) {
     const bool natural = f.probe_input == "natural", bb = f.data == "bb" && natural;
     const std::string bos = !natural ? "none" : bb ? (f.bb_bos ? "<s>" : "none") : f.bos;
     const std::string name = natural ? f.data : f.probe_input;
@@ -177,28 +219,35 @@ static std::string probe_once(Model* m, const Flags& f, const ProbeInput& in, in
         if (!std::isfinite(model_forward(m, count, 0))) { die_not_finite(m); }
     }
     for (double e : eps) {
-        printf("%s, T %d, n %d, eps %g, bos %s | loss %.4f | ", name.c_str(), T, in.n, e, bos.c_str(), r.loss);
+        printf("%s, T %d, n %d, eps %g, bos %s | loss %.4f | ", name.c_str(), T, in.n, e,
+               bos.c_str(), r.loss);
         printf("%s\n", eval_text(NAN, r, e).c_str());
     }
-    return "\"data\":" + json_str(name) + ",\"bos\":" + json_str(bos) + ",\"input\":" + json_str(in.how) + ","
-        + eval_json(step, NAN, r, eps) + (f.per_sequence ? ",\"alpha\":" + per_sequence_json(r) : "");
+    return "\"data\":" + json_str(name) + ",\"bos\":" + json_str(bos) +
+           ",\"input\":" + json_str(in.how) + "," + eval_json(step, NAN, r, eps) +
+           (f.per_sequence ? ",\"alpha\":" + per_sequence_json(r) : "");
 }
+
 // refuses at once what could only fail after the work is done
 static void probe_check(const Flags& f, const Arch& c) {
-    want(f.probe_from.empty() || f.probe_from == "start" || f.probe_from == "windows", "--probe-from " + f.probe_from,
-         "start or windows");
+    want(f.probe_from.empty() || f.probe_from == "start" || f.probe_from == "windows",
+         "--probe-from " + f.probe_from, "start or windows");
     if (f.dump.empty()) { return; }
     dump_list(f.dump_heads, c);
-    want(f.dump_seq < f.probe_seqs, strf("--dump-seq %ld", f.dump_seq), strf("0 to %ld", f.probe_seqs - 1));
+    want(f.dump_seq < f.probe_seqs, strf("--dump-seq %ld", f.dump_seq),
+         strf("0 to %ld", f.probe_seqs - 1));
     make_dirs(f.dump);
     file_check(f.dump + "/0_0_map.npy");
 }
-// one eval object for each source of -d and each length; --json gets the first, and all of them if there are more
+
+// one eval object for each source of -d and each length; --json gets the first, and all of them if
+// there are more
 static int probe(Flags f) {
     const std::vector<double> eps = eps_list(f);
     const std::vector<std::string> lengths = split(f.probe_len, ',');
     want(!lengths.empty(), "--probe-len", "a length, such as 64");
-    want(!split(f.data, ',').empty(), "--data \"\"", "bb, a file, a directory of shards or a NAME in data/");
+    want(!split(f.data, ',').empty(), "--data \"\"",
+         "bb, a file, a directory of shards or a NAME in data/");
     long longest = 1;
     for (auto& w : lengths) {
         long v = 0;
@@ -207,29 +256,36 @@ static int probe(Flags f) {
     }
     if (!f.json.empty()) { file_check(f.json); }
     Model m = model_from_checkpoint(&f, longest);
-    const std::string file = f.words[0] + "/state.json";               // others' models have none: step 0
+    const std::string file = f.words[0] + "/state.json"; // others' models have none: step 0
     const Json state = file_exists(file) ? json_file(file) : Json();
-    const ProbeData p = f.probe_input == "natural" ? probe_data(&f, state) : ProbeData{ false, 0, {}, { f.probe_input } };
+    const ProbeData p = f.probe_input == "natural" ? probe_data(&f, state)
+                                                   : ProbeData{ false, 0, {}, { f.probe_input } };
     probe_check(f, m.c);
     if (terminal_columns()) {
-        measure_progress = [](int done, int n) { progress_show({ strf("%d of %d sequences", done, n) }, terminal_columns()); };
+        measure_progress = [](int done, int n) {
+            progress_show({ strf("%d of %d sequences", done, n) }, terminal_columns());
+        };
     }
     std::vector<std::string> objects;
     for (size_t k = 0; k < p.sources.size(); k++) {
         for (auto& w : lengths) {
             const int T = probe_length(f, w, m.c.T, m.d.pe.learnable);
-            want(m.c.prefix < T, strf("prefix %d", m.c.prefix), strf("less than --probe-len %d", T).c_str());
+            want(m.c.prefix < T, strf("prefix %d", m.c.prefix),
+                 strf("less than --probe-len %d", T).c_str());
             f.data = p.sources[k];
             const ProbeInput in = probe_inputs(f, p, k, T, m.c.V);
             objects.push_back(probe_once(&m, f, in, T, (long)json_number(state, "step", 0), eps));
             if (f.dump.empty() || objects.size() > 1) { continue; }
-            want(f.dump_seq < in.n, strf("--dump-seq %ld", f.dump_seq), strf("0 to %d", in.n - 1).c_str());
+            want(f.dump_seq < in.n, strf("--dump-seq %ld", f.dump_seq),
+                 strf("0 to %d", in.n - 1).c_str());
             dump_maps(&m, f, in.x.data() + (size_t)f.dump_seq * (T + 1), T);
         }
     }
     std::string all;
     for (auto& o : objects) { all += (all.empty() ? ",\"all\":[{" : ",{") + o + "}"; }
-    if (!f.json.empty()) { file_write(f.json, "{" + objects[0] + (objects.size() > 1 ? all + "]" : "") + "}\n"); }
+    if (!f.json.empty()) {
+        file_write(f.json, "{" + objects[0] + (objects.size() > 1 ? all + "]" : "") + "}\n");
+    }
     model_free(&m);
     return 0;
 }

@@ -1,8 +1,9 @@
 /*
-reference.h -- namespace ref: every operation of the model as a textbook writes it: one row after the other, loops over
-single numbers. Read this to know what is computed. It is what gradients and golden values are checked against, what the
-fast backends must agree with, and a backend itself: make train_sink BACKEND=ref. The fast ones, cpu/ and cuda/, have the
-same functions with the same parameters.
+reference.h -- namespace ref: every operation of the model as a textbook writes it: one row after
+the other, loops over single numbers. Read this to know what is computed. It is what gradients and
+golden values are checked against, what the fast backends must agree with, and a backend itself:
+make train_sink BACKEND=ref. The fast ones, cpu/ and cuda/, have the same functions with the same
+parameters.
 
     1 matrix product         forward; backward to the input, the weight, the bias
     2 embedding, norms       tokens in; LayerNorm and RMSNorm
@@ -12,12 +13,14 @@ same functions with the same parameters.
     6 classifier             softmax cross-entropy
     7 optimiser              norm of the gradients, AdamW, SGD
 
-Letters: B sequences of T tokens (with the sink token, if there is one), N = B T rows, C channels, NH query heads, KV
-key/value heads, HS head size, F FFN width, V vocabulary, OC output channels. `real` is what tensors hold; `acc` what
-sums, statistics, gradients of weights and the optimiser hold. Here both are float, or double in tests.
+Letters: B sequences of T tokens (with the sink token, if there is one), N = B T rows, C channels,
+NH query heads, KV key/value heads, HS head size, F FFN width, V vocabulary, OC output channels.
+`real` is what tensors hold; `acc` what sums, statistics, gradients of weights and the optimiser
+hold. Here both are float, or double in tests.
 
-Parameters: outputs, inputs, weights, sizes. A gradient of a weight is added to (+=), that of an activation overwritten,
-unless a line says otherwise. Every sum has one order, whatever the number of threads: same seed, same bits.
+Parameters: outputs, inputs, weights, sizes. A gradient of a weight is added to (+=), that of an
+activation overwritten, unless a line says otherwise. Every sum has one order, whatever the number
+of threads: same seed, same bits.
 */
 #ifndef REFERENCE_H
 #define REFERENCE_H
@@ -27,10 +30,13 @@ unless a line says otherwise. Every sum has one order, whatever the number of th
 // what an optimiser step is told; step counts from 1
 struct AdamW { float lr, beta1, beta2, eps, weight_decay; long step; };
 
-// what it reads of the gradients it is to follow. In device memory, so that the host need not wait for it
-struct StepSums { double loss, squares; float grad_scale; };             // mean loss, squared norm of the gradients
+// what it reads of the gradients it is to follow. In device memory, so that the host need not wait
+// for it
+// mean loss, squared norm of the gradients
+struct StepSums { double loss, squares; float grad_scale; };
 
-// what the gradients are multiplied with so that their norm is at most clip (0: any). NAN, and no update, if not finite
+// what the gradients are multiplied with so that their norm is at most clip (0: any). NAN, and no
+// update, if not finite
 HD float grad_scale(double loss, double squares, float clip) {
     if (loss - loss != 0 || squares - squares != 0) { return NAN; }
     const double scale = clip > 0 ? clip / (sqrt(squares) + 1e-6) : 1.0;
@@ -71,9 +77,9 @@ inline void add_times(real* y, acc a, const real* x, int n) {
 // 1 matrix product
 
 // out (N, OC) = inp (N, C) @ weight (OC, C)^T  [+ bias (OC)]  [+ residual (N, OC)];  NULL where there is none
-inline void matmul_forward(real* out, const real* inp, const real* weight, const real* bias, const real* residual,
-                           int N, int C, int OC) {
-    #pragma omp parallel for
+inline void matmul_forward(real* out, const real* inp, const real* weight, const real* bias,
+                           const real* residual, int N, int C, int OC) {
+#pragma omp parallel for
     for (int n = 0; n < N; n++) {
         for (int o = 0; o < OC; o++) {
             const long at = (long)n * OC + o;
@@ -85,20 +91,26 @@ inline void matmul_forward(real* out, const real* inp, const real* weight, const
 }
 
 // in the forward pass this was:  out_o = sum_c inp_c W_oc + bias_o,  so dinp_c = sum_o dout_o W_oc       [+= if add]
-inline void matmul_backward_input(real* dinp, const real* dout, const real* weight, bool add, int N, int C, int OC) {
-    #pragma omp parallel for
+inline void matmul_backward_input(real* dinp, const real* dout, const real* weight, bool add, int N,
+                                  int C, int OC) {
+#pragma omp parallel for
     for (int n = 0; n < N; n++) {
         real* dinp_n = dinp + (long)n * C;
         for (int c = 0; c < C && !add; c++) { dinp_n[c] = 0; }
-        for (int o = 0; o < OC; o++) { add_times(dinp_n, dout[(long)n * OC + o], weight + (long)o * C, C); }
+        for (int o = 0; o < OC; o++) {
+            add_times(dinp_n, dout[(long)n * OC + o], weight + (long)o * C, C);
+        }
     }
 }
 
 // and dW_oc += sum_n dout_no inp_nc
-inline void matmul_backward_weight(acc* dweight, const real* dout, const real* inp, int N, int C, int OC) {
-    #pragma omp parallel for
+inline void matmul_backward_weight(acc* dweight, const real* dout, const real* inp, int N, int C,
+                                   int OC) {
+#pragma omp parallel for
     for (int o = 0; o < OC; o++) {
-        for (int n = 0; n < N; n++) { add_times(dweight + (long)o * C, dout[(long)n * OC + o], inp + (long)n * C, C); }
+        for (int n = 0; n < N; n++) {
+            add_times(dweight + (long)o * C, dout[(long)n * OC + o], inp + (long)n * C, C);
+        }
     }
 }
 
@@ -110,10 +122,11 @@ inline void matmul_backward_bias(acc* dbias, const real* dout, int N, int OC) {
 // ----------------------------------------------------------------------------
 // 2 embedding and norms
 
-// out (B, T, C): row t is scale wte[token] + pos[t]. With a sink token row 0 is sink + pos[0], and token t stands at row
-// t + 1. tokens (B, T), or (B, T - 1) if sink; wte (V, C); pos (T, C) or NULL; sink (C) or NULL
-inline void embed_forward(real* out, const int* tokens, const real* wte, const real* pos, const real* sink, float scale,
-                          int B, int T, int C) {
+// out (B, T, C): row t is scale wte[token] + pos[t]. With a sink token row 0 is sink + pos[0], and
+// token t stands at row t + 1. tokens (B, T), or (B, T - 1) if sink; wte (V, C); pos (T, C) or
+// NULL; sink (C) or NULL
+inline void embed_forward(real* out, const int* tokens, const real* wte, const real* pos,
+                          const real* sink, float scale, int B, int T, int C) {
     const int skip = sink ? 1 : 0;
     for (int b = 0; b < B; b++) {
         for (int t = 0; t < T; t++) {
@@ -128,14 +141,16 @@ inline void embed_forward(real* out, const int* tokens, const real* wte, const r
 
 // in the forward pass this was:  out = scale wte[token] + pos,  so dwte[token] += scale dout, dpos += dout, and for the
 // sink token dsink += dout. dpos and dsink may be NULL
-inline void embed_backward(acc* dwte, acc* dpos, acc* dsink, const real* dout, const int* tokens, float scale,
-                           int B, int T, int C) {
+inline void embed_backward(acc* dwte, acc* dpos, acc* dsink, const real* dout, const int* tokens,
+                           float scale, int B, int T, int C) {
     const int skip = dsink ? 1 : 0;
     for (int b = 0; b < B; b++) {
         for (int t = 0; t < T; t++) {
             const real* d = dout + ((long)b * T + t) * C;
-            if (t < skip) { add_times(dsink, 1, d, C); }
-            else          { add_times(dwte + (long)tokens[b * (T - skip) + t - skip] * C, scale, d, C); }
+            if (t < skip) { add_times(dsink, 1, d, C);
+            } else {
+                add_times(dwte + (long)tokens[b * (T - skip) + t - skip] * C, scale, d, C);
+            }
             if (dpos)     { add_times(dpos + (long)t * C, 1, d, C); }
         }
     }
@@ -144,7 +159,8 @@ inline void embed_backward(acc* dwte, acc* dpos, acc* dsink, const real* dout, c
 // one row of a norm:  out = x^ weight + bias (C each, or NULL),  x^ = (x - mean) rstd, where
 //      LayerNorm   mean of the row,   rstd = 1 / sqrt(mean((x - mean)^2) + eps)                     (Ba et al. 2016)
 //      RMSNorm     mean NULL: no mean, rstd = 1 / sqrt(mean(x^2) + eps)     (Zhang & Sennrich 2019; section 3.1)
-inline void norm_row(real* out, acc* mean, acc* rstd, const real* x, const real* weight, const real* bias, float eps, int C) {
+inline void norm_row(real* out, acc* mean, acc* rstd, const real* x, const real* weight,
+                     const real* bias, float eps, int C) {
     acc m = 0, variance = 0;
     for (int c = 0; c < C && mean; c++) { m += x[c] / C; }
     for (int c = 0; c < C; c++) { variance += (x[c] - m) * (x[c] - m) / C; }
@@ -160,8 +176,8 @@ inline void norm_row(real* out, acc* mean, acc* rstd, const real* x, const real*
 //      dx = r (g - mean(g) - x^ mean(g x^))    LayerNorm: mean and r both depend on every x
 //      dx = r (g           - x^ mean(g x^))    RMSNorm: only r does                                [+= if add]
 //      dw += dout x^,   db += dout
-inline void norm_row_backward(real* dx, acc* dweight, acc* dbias, const real* dout, const real* x, const real* weight,
-                              const acc* mean, acc r, bool add, int C) {
+inline void norm_row_backward(real* dx, acc* dweight, acc* dbias, const real* dout, const real* x,
+                              const real* weight, const acc* mean, acc r, bool add, int C) {
     const acc m = mean ? *mean : acc(0);
     auto g = [=](int c) { return dout[c] * (weight ? weight[c] : real(1)); };
     auto normed = [=](int c) { return (x[c] - m) * r; };
@@ -179,8 +195,8 @@ inline void norm_row_backward(real* dx, acc* dweight, acc* dbias, const real* do
 }
 
 // out (N, C) <- inp (N, C);  mean (N), or NULL for RMSNorm; rstd (N)
-inline void norm_forward(real* out, acc* mean, acc* rstd, const real* inp, const real* weight, const real* bias,
-                         float eps, int N, int C) {
+inline void norm_forward(real* out, acc* mean, acc* rstd, const real* inp, const real* weight,
+                         const real* bias, float eps, int N, int C) {
     for (int n = 0; n < N; n++) {
         const long row = (long)n * C;
         norm_row(out + row, mean ? mean + n : NULL, rstd + n, inp + row, weight, bias, eps, C);
@@ -188,26 +204,35 @@ inline void norm_forward(real* out, acc* mean, acc* rstd, const real* inp, const
 }
 
 // dx (N, C), dweight (C) or NULL, dbias (C) or NULL <- dout (N, C)
-inline void norm_backward(real* dx, acc* dweight, acc* dbias, const real* dout, const real* x, const real* weight,
-                          const acc* mean, const acc* rstd, bool add, int N, int C) {
+inline void norm_backward(real* dx, acc* dweight, acc* dbias, const real* dout, const real* x,
+                          const real* weight, const acc* mean, const acc* rstd, bool add, int N,
+                          int C) {
     for (int n = 0; n < N; n++) {
         const long row = (long)n * C;
-        norm_row_backward(dx + row, dweight, dbias, dout + row, x + row, weight, mean ? mean + n : NULL, rstd[n], add, C);
+        norm_row_backward(dx + row, dweight, dbias, dout + row, x + row, weight,
+                          mean ? mean + n : NULL, rstd[n], add, C);
     }
 }
 
 // ----------------------------------------------------------------------------
-// 3 before attention. A row of qkv is (q of NH heads | k of KV heads | v of KV heads), HS channels each
+// 3 before attention. A row of qkv is (q of NH heads | k of KV heads | v of KV heads), HS channels
+// each
 
-// f(at, i) for every number of q and k: at is its place in qkv, i in a tensor (N, (NH + KV) HS) without v
+// f(at, i) for every number of q and k: at is its place in qkv, i in a tensor (N, (NH + KV) HS)
+// without v
 template <class F> void each_qk(AttnShape s, F f) {
     const long QK = (s.NH + s.KV) * s.HS;
     for (long i = 0; i < s.B * s.T * QK; i++) { f(i / QK * attn_row(s) + i % QK, i); }
 }
 
 // that tensor, qk <- qkv, and back. ATTN=mlp makes its phi of it by two matrix products
-inline void qk_gather(real* qk, const real* qkv, AttnShape s) { each_qk(s, [=](long at, long i) { qk[i] = qkv[at]; }); }
-inline void qk_scatter(real* qkv, const real* qk, AttnShape s) { each_qk(s, [=](long at, long i) { qkv[at] = qk[i]; }); }
+inline void qk_gather(real* qk, const real* qkv, AttnShape s) {
+    each_qk(s, [=](long at, long i) { qk[i] = qkv[at]; });
+}
+
+inline void qk_scatter(real* qkv, const real* qk, AttnShape s) {
+    each_qk(s, [=](long at, long i) { qkv[at] = qk[i]; });
+}
 
 // what qk_norm norms together: a head, or `all` heads of q, or of k
 struct QkGroup { int from, C; bool is_q; };
@@ -217,22 +242,24 @@ inline QkGroup qk_group(int g, bool all, AttnShape s) {
     return g == 0 ? QkGroup{ 0, s.NH * s.HS, true } : QkGroup{ s.NH * s.HS, s.KV * s.HS, false };
 }
 
-// RMSNorm of q and k, in place: of every head, with weights wq, wk (HS) that all heads share, or of `all` heads together,
-// wq (NH HS), wk (KV HS). qk_in (N, (NH + KV) HS) <- q and k as they were; rstd (N, NH + KV), or (N, 2) for all
-inline void qk_norm_forward(real* qkv, real* qk_in, acc* rstd, const real* wq, const real* wk, bool all, float eps,
-                            AttnShape s) {
+// RMSNorm of q and k, in place: of every head, with weights wq, wk (HS) that all heads share, or of
+// `all` heads together, wq (NH HS), wk (KV HS). qk_in (N, (NH + KV) HS) <- q and k as they were;
+// rstd (N, NH + KV), or (N, 2) for all
+inline void qk_norm_forward(real* qkv, real* qk_in, acc* rstd, const real* wq, const real* wk,
+                            bool all, float eps, AttnShape s) {
     const int QK = (s.NH + s.KV) * s.HS, G = qk_groups(all, s);
     qk_gather(qk_in, qkv, s);
     for (int i = 0; i < s.B * s.T * G; i++) {
         const QkGroup a = qk_group(i % G, all, s);
         const real* x = qk_in + (long)(i / G) * QK + a.from;
-        norm_row(qkv + (long)(i / G) * attn_row(s) + a.from, NULL, rstd + i, x, a.is_q ? wq : wk, NULL, eps, a.C);
+        norm_row(qkv + (long)(i / G) * attn_row(s) + a.from, NULL, rstd + i, x, a.is_q ? wq : wk,
+                 NULL, eps, a.C);
     }
 }
 
 // in the forward pass this was:  q = x r w of every group.  dqkv in place: dq, dk become their dx;  dwq, dwk +=
-inline void qk_norm_backward(real* dqkv, acc* dwq, acc* dwk, const real* qk_in, const acc* rstd, const real* wq,
-                             const real* wk, bool all, AttnShape s) {
+inline void qk_norm_backward(real* dqkv, acc* dwq, acc* dwk, const real* qk_in, const acc* rstd,
+                             const real* wq, const real* wk, bool all, AttnShape s) {
     const int QK = (s.NH + s.KV) * s.HS, G = qk_groups(all, s);
     for (int i = 0; i < s.B * s.T * G; i++) {
         const QkGroup a = qk_group(i % G, all, s);
@@ -242,9 +269,9 @@ inline void qk_norm_backward(real* dqkv, acc* dwq, acc* dwk, const real* qk_in, 
     }
 }
 
-// rotary positions, in place, on the first rot channels of every head of q and k: at token t the pair (x_i, x_{i+rot/2})
-// turns by sign * t * theta_i. table (T, rot/2, 2) holds cos and sin (Eq. 8; pairs as in LLaMA).
-// Backward is the turn the other way: sign -1, on the gradient
+// rotary positions, in place, on the first rot channels of every head of q and k: at token t the
+// pair (x_i, x_{i+rot/2}) turns by sign * t * theta_i. table (T, rot/2, 2) holds cos and sin (Eq.
+// 8; pairs as in LLaMA). Backward is the turn the other way: sign -1, on the gradient
 inline void rope(real* qkv, const acc* table, int sign, AttnShape s) {
     const int half = s.rot / 2;
     for (int n = 0; n < s.B * s.T; n++) {
@@ -273,19 +300,27 @@ inline void phi_elu1_backward(real* dqkv, const real* qkv, AttnShape s) {
 // ----------------------------------------------------------------------------
 // 4 attention
 
-// What query head h of sequence b sees. Column j < T is token j; column T is the extra one of BIAS, which has no position
+// What query head h of sequence b sees. Column j < T is token j; column T is the extra one of BIAS,
+// which has no position
 template <class A, class Bi, class Pe> struct Head {
     const real *qkv, *star, *v_star;             // star: k*, or the logit z; NULL is zero
     AttnShape s;
     int h, g;                                    // query head h reads key/value head g
 
     Head(const real* all, const real* kstar, const real* vstar, int b, int h, AttnShape s)
-        : qkv(all + (long)b * s.T * attn_row(s)), star(attn_column<Bi>(kstar, s, h)), s(s), h(h), g(h / (s.NH / s.KV)) {
+        : qkv(all + (long)b * s.T * attn_row(s)),
+          star(attn_column<Bi>(kstar, s, h)),
+          s(s),
+          h(h),
+          g(h / (s.NH / s.KV)) {
         v_star = attn_star(vstar, s, g);
     }
     const real* row(int t, int head) const { return qkv + (long)t * attn_row(s) + head * s.HS; }
     const real* q(int t) const { return row(t, h); }
-    const real* k(int j) const { return j < s.T ? row(j, s.NH + g) : Bi::column == KEY_COLUMN ? star : NULL; }
+    const real* k(int j) const {
+        if (j < s.T) { return row(j, s.NH + g); }
+        return Bi::column == KEY_COLUMN ? star : NULL;
+    }
     const real* v(int j) const { return j < s.T ? row(j, s.NH + s.KV + g) : v_star; }
 
     bool sees(int t, int j) const { return j < s.T ? attn_sees(s, t, j) : Bi::column != NO_COLUMN; }
@@ -300,8 +335,9 @@ template <class A, class Bi, class Pe> struct Head {
 // out (B, T, NH HS), stat (B, NH, T, 2) <- qkv (B, T, (NH + 2 KV) HS).
 // The extra column: kstar, vstar (KV or 1, HS), or kstar = z (NH or 1) of BIAS=logit; NULL is zero
 template <class A, class Bi, class Pe>
-void attention_forward(real* out, acc* stat, const real* qkv, const real* kstar, const real* vstar, AttnShape s) {
-    #pragma omp parallel for
+void attention_forward(real* out, acc* stat, const real* qkv, const real* kstar, const real* vstar,
+                       AttnShape s) {
+#pragma omp parallel for
     for (int bh = 0; bh < s.B * s.NH; bh++) {
         const int b = bh / s.NH, h = bh % s.NH;
         const Head<A, Bi, Pe> head(qkv, kstar, vstar, b, h, s);
@@ -334,19 +370,23 @@ void attention_forward(real* out, acc* stat, const real* qkv, const real* kstar,
 
 // in the forward pass this was:  o = sum_j A_j v_j,  A_j = alpha f(s_j) / Z,  s_j = capped(scale q . k_j + bias),  so
 //      dv_j += A_j do,   ds_j = attn_ds(.., do . v_j, ..),   d = ds_j attn_slope(s_j) scale,   dq += d k_j,   dk_j += d q
-// dqkv is overwritten; dkstar, dvstar += as kstar, vstar, or NULL where there is nothing to learn. With turns, the table
-// of rope, dq and dk leave turned back: where q and k came out of rope, this is its backward, too
+// dqkv is overwritten; dkstar, dvstar += as kstar, vstar, or NULL where there is nothing to learn.
+// With turns, the table of rope, dq and dk leave turned back: where q and k came out of rope, this
+// is its backward, too
 template <class A, class Bi, class Pe>
-void attention_backward(real* dqkv, acc* dkstar, acc* dvstar, const real* dout, const real* out, const acc* stat,
-                        const real* qkv, const real* kstar, const real* vstar, const acc* turns, AttnShape s) {
+void attention_backward(real* dqkv, acc* dkstar, acc* dvstar, const real* dout, const real* out,
+                        const acc* stat, const real* qkv, const real* kstar, const real* vstar,
+                        const acc* turns, AttnShape s) {
     const int W = attn_row(s), HS = s.HS;
     const real alpha = attn_alpha<A, real>(s);
     memset(dqkv, 0, (size_t)s.B * s.T * W * sizeof(real));
     for (int bh = 0; bh < s.B * s.NH; bh++) {
         const int b = bh / s.NH, h = bh % s.NH;
         const Head<A, Bi, Pe> head(qkv, kstar, vstar, b, h, s);
-        acc* dk_star = Bi::column == KEY_COLUMN && dkstar ? dkstar + (s.bias_shared ? 0 : head.g * HS) : NULL;
-        acc* dz      = Bi::column == LOGIT_COLUMN && dkstar ? dkstar + (s.bias_shared ? 0 : h) : NULL;
+        acc* dk_star = Bi::column == KEY_COLUMN && dkstar
+                           ? dkstar + (s.bias_shared ? 0 : head.g * HS)
+                           : NULL;
+        acc* dz = Bi::column == LOGIT_COLUMN && dkstar ? dkstar + (s.bias_shared ? 0 : h) : NULL;
         acc* dv_star = dvstar ? dvstar + (s.bias_shared ? 0 : head.g * HS) : NULL;
         for (int t = 0; t < s.T; t++) {
             const long at = (((long)b * s.T + t) * s.NH + h) * HS;
@@ -356,7 +396,8 @@ void attention_backward(real* dqkv, acc* dkstar, acc* dvstar, const real* dout, 
             for (int j = 0; j <= s.T; j++) {
                 if (!head.sees(t, j)) { continue; }
                 const bool extra = j == s.T;
-                const real s_j = head.score(t, j), A_j = attn_weight<A>(s_j, st[0], st[1]), dA = dot(do_t, head.v(j), HS);
+                const real s_j = head.score(t, j), A_j = attn_weight<A>(s_j, st[0], st[1]),
+                           dA = dot(do_t, head.v(j), HS);
                 const real ds = attn_ds<A>(s_j, A_j, dA, st[0], st[1], delta, real(s.p), alpha);
                 const real d = ds * attn_slope<A>(s_j, real(s.cap)) * real(s.scale);
                 real* dk = extra ? dk_star : dqkv + ((long)b * s.T + j) * W + (s.NH + head.g) * HS;
@@ -382,8 +423,8 @@ inline void gate_forward(real* out, const real* att, const real* gate, int width
 
 // in the forward pass this was:  out = att sigma(gate),  so datt = dout sigma,  dgate = dout att sigma (1 - sigma), summed
 // over the head where its channels share the number. datt may be dout
-inline void gate_backward(real* datt, real* dgate, const real* dout, const real* att, const real* gate, int width,
-                          AttnShape s) {
+inline void gate_backward(real* datt, real* dgate, const real* dout, const real* att,
+                          const real* gate, int width, AttnShape s) {
     const long n = (long)s.B * s.T * s.NH * s.HS;
     memset(dgate, 0, n / s.HS * width * sizeof(real));
     for (long i = 0; i < n; i++) {
@@ -394,12 +435,14 @@ inline void gate_backward(real* datt, real* dgate, const real* dout, const real*
     }
 }
 
-// out_h = att_h + v*_h (vstar: (NH or 1, HS), or NULL), side by side (N, NH HS), or their sum over the heads (N, HS)
+// out_h = att_h + v*_h (vstar: (NH or 1, HS), or NULL), side by side (N, NH HS), or their sum over
+// the heads (N, HS)
 inline void heads_forward(real* out, const real* att, const real* vstar, bool sum, AttnShape s) {
     const long W = s.NH * s.HS, OC = sum ? s.HS : W, N = s.B * s.T;
     memset(out, 0, N * OC * sizeof(real));
     for (long i = 0; i < N * W; i++) {
-        out[i / W * OC + i % OC] += att[i] + (vstar ? vstar[s.bias_shared ? i % s.HS : i % W] : real(0));
+        out[i / W * OC + i % OC] += att[i] +
+                                    (vstar ? vstar[s.bias_shared ? i % s.HS : i % W] : real(0));
     }
 }
 
@@ -417,18 +460,22 @@ inline void ffn_forward(real* out, const real* inp, Act act, bool gated, int N, 
     with_act(act, [=](auto f) {
         for (int n = 0; n < N; n++) {
             const real *gate = inp + (long)n * F * (gated ? 2 : 1), *up = gate + F;
-            for (int i = 0; i < F; i++) { out[(long)n * F + i] = f.act(gate[i]) * (gated ? up[i] : real(1)); }
+            for (int i = 0; i < F; i++) {
+                out[(long)n * F + i] = f.act(gate[i]) * (gated ? up[i] : real(1));
+            }
         }
     });
 }
 
 // in the forward pass this was:  out = act(g) u,  so dg = dout act'(g) u,  du = dout act(g)
-inline void ffn_backward(real* dinp, const real* dout, const real* inp, Act act, bool gated, int N, int F) {
+inline void ffn_backward(real* dinp, const real* dout, const real* inp, Act act, bool gated, int N,
+                         int F) {
     with_act(act, [=](auto f) {
         for (int n = 0; n < N; n++) {
             const long row = (long)n * F * (gated ? 2 : 1);
             for (int i = 0; i < F; i++) {
-                const real g = inp[row + i], u = gated ? inp[row + F + i] : real(1), d = dout[(long)n * F + i];
+                const real g = inp[row + i], u = gated ? inp[row + F + i] : real(1),
+                           d = dout[(long)n * F + i];
                 dinp[row + i] = d * f.dact(g) * u;
                 if (gated) { dinp[row + F + i] = d * f.act(g); }
             }
@@ -440,9 +487,11 @@ inline void ffn_backward(real* dinp, const real* dout, const real* inp, Act act,
 // 6 classifier
 
 // losses (N) = -ln softmax(y)[target],  y = logits, or cap tanh(logits / cap) unless cap is 0.
-// logits (N, V) become y and then, unless dloss is 0, dloss dlosses/dlogits. A target of -1 has no loss and no gradient
-inline void classifier(acc* losses, real* logits, const int* targets, float dloss, float cap, int N, int V) {
-    #pragma omp parallel for
+// logits (N, V) become y and then, unless dloss is 0, dloss dlosses/dlogits. A target of -1 has no
+// loss and no gradient
+inline void classifier(acc* losses, real* logits, const int* targets, float dloss, float cap, int N,
+                       int V) {
+#pragma omp parallel for
     for (int n = 0; n < N; n++) {
         real* y = logits + (long)n * V;
         const int target = targets[n];
@@ -483,20 +532,24 @@ inline void square_norm(StepSums* sums, const acc* x, float clip, long n) {
 // (Loshchilov & Hutter 2017)  m = b1 m + (1 - b1) g,  v = b2 v + (1 - b2) g^2,
 //      w -= lr (m^ / (sqrt(v^) + eps) + decay w),   m^ = m / (1 - b1^step),  v^ = v / (1 - b2^step)
 // master holds the weights, params their copy as `real`, which may be the same array
-inline void adamw_update(real* params, acc* master, acc* m, acc* v, const acc* grads, const StepSums* sums, AdamW o, long n) {
+inline void adamw_update(real* params, acc* master, acc* m, acc* v, const acc* grads,
+                         const StepSums* sums, AdamW o, long n) {
     if (std::isnan(sums->grad_scale)) { return; }
-    const acc b1 = o.beta1, b2 = o.beta2, c1 = 1 - pow((double)o.beta1, o.step), c2 = 1 - pow((double)o.beta2, o.step);
+    const acc b1 = o.beta1, b2 = o.beta2, c1 = 1 - pow((double)o.beta1, o.step),
+              c2 = 1 - pow((double)o.beta2, o.step);
     for (long i = 0; i < n; i++) {
         const acc g = grads[i] * acc(sums->grad_scale);
         m[i] = b1 * m[i] + (1 - b1) * g;
         v[i] = b2 * v[i] + (1 - b2) * g * g;
-        master[i] -= acc(o.lr) * (m[i] / c1 / (sqrt(v[i] / c2) + acc(o.eps)) + acc(o.weight_decay) * master[i]);
+        master[i] -= acc(o.lr) *
+                     (m[i] / c1 / (sqrt(v[i] / c2) + acc(o.eps)) + acc(o.weight_decay) * master[i]);
         params[i] = master[i];
     }
 }
 
 // SGD with momentum beta1:  m = b1 m + g,  w -= lr (m + decay w)
-inline void sgd_update(real* params, acc* master, acc* m, acc*, const acc* grads, const StepSums* sums, AdamW o, long n) {
+inline void sgd_update(real* params, acc* master, acc* m, acc*, const acc* grads,
+                       const StepSums* sums, AdamW o, long n) {
     if (std::isnan(sums->grad_scale)) { return; }
     for (long i = 0; i < n; i++) {
         m[i] = acc(o.beta1) * m[i] + grads[i] * acc(sums->grad_scale);

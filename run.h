@@ -1,6 +1,6 @@
 /*
-run.h -- a run's place and its room: the directory that it alone writes to, the memory it wants and the memory there is, and
-what may change when it goes on with --resume.
+run.h -- a run's place and its room: the directory that it alone writes to, the memory it wants and
+the memory there is, and what may change when it goes on with --resume.
 */
 #ifndef RUN_H
 #define RUN_H
@@ -20,6 +20,7 @@ static double number_in(const std::string& path) {
     }
     return v;
 }
+
 // the number after `key` in a file of lines such as "MemAvailable:   123 kB"; 0 if there is none
 static double number_after(const std::string& path, const char* key) {
     double v = 0;
@@ -31,18 +32,24 @@ static double number_after(const std::string& path, const char* key) {
     if (f) { fclose(f); }
     return v;
 }
+
 // Bytes that a control group leaves; what it holds of files can be dropped, so it counts as free.
 static double cgroup_free(const std::string& dir) {
-    const double most = number_in(dir + "/memory.max"), most1 = number_in(dir + "/memory.limit_in_bytes");
+    const double most = number_in(dir + "/memory.max"),
+                 most1 = number_in(dir + "/memory.limit_in_bytes");
     if (most >= 0) {
-        return most - number_in(dir + "/memory.current") + number_after(dir + "/memory.stat", "file ");
+        return most - number_in(dir + "/memory.current") +
+               number_after(dir + "/memory.stat", "file ");
     }
     if (most1 >= 0) {
-        return most1 - number_in(dir + "/memory.usage_in_bytes") + number_after(dir + "/memory.stat", "total_cache ");
+        return most1 - number_in(dir + "/memory.usage_in_bytes") +
+               number_after(dir + "/memory.stat", "total_cache ");
     }
     return INFINITY;
 }
-// Bytes of main memory that a run may still take: of the machine, of its control groups, of ulimit -v.
+
+// Bytes of main memory that a run may still take: of the machine, of its control groups, of ulimit
+// -v.
 static double memory_free() {
     const double kib = number_after("/proc/meminfo", "MemAvailable:");
     double free = kib > 0 ? kib * 1024 : INFINITY;
@@ -52,12 +59,17 @@ static double memory_free() {
             if (line.compare(0, 3, "0::") == 0) { own += line.substr(3); }
         }
     }
-    for (; own.size() >= strlen("/sys/fs/cgroup"); own.resize(own.rfind('/'))) { free = std::min(free, cgroup_free(own)); }
+    for (; own.size() >= strlen("/sys/fs/cgroup"); own.resize(own.rfind('/'))) {
+        free = std::min(free, cgroup_free(own));
+    }
     free = std::min(free, cgroup_free("/sys/fs/cgroup/memory"));
     struct rlimit limit;
-    if (!getrlimit(RLIMIT_AS, &limit) && limit.rlim_cur != RLIM_INFINITY) { free = std::min<double>(free, limit.rlim_cur); }
+    if (!getrlimit(RLIMIT_AS, &limit) && limit.rlim_cur != RLIM_INFINITY) {
+        free = std::min<double>(free, limit.rlim_cur);
+    }
     return free;
 }
+
 static std::string bytes_text(double n) {
     return n < 0x1p30 ? strf("%.1f MiB", n / 0x1p20) : strf("%.1f GiB", n / 0x1p30);
 }
@@ -67,8 +79,9 @@ static std::string bytes_text(double n) {
 static bool switch_default(const char* const (&s)[3]) { // is the value the first of its table?
     return !strncmp(s[2], (s[1] + std::string(" ")).c_str(), strlen(s[1]) + 1);
 }
-// runs/0001-softmax, runs/0002-sigmoid-k, ..: ATTN, then what is not the default. Made here, under a lock, so that of
-// many runs that start at once each gets a number of its own
+
+// runs/0001-softmax, runs/0002-sigmoid-k, ..: ATTN, then what is not the default. Made here, under
+// a lock, so that of many runs that start at once each gets a number of its own
 static std::string next_run_dir() {
     std::string name;
     for (auto& s : SWITCH_VALUES) {
@@ -78,12 +91,15 @@ static std::string next_run_dir() {
     const int fd = open("runs", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd >= 0) { flock(fd, LOCK_EX); }
     long last = 0, n;
-    for (auto& d : dir_list("runs")) { if (parse_long(d.substr(0, 4), &n)) { last = std::max(last, n); } }
+    for (auto& d : dir_list("runs")) {
+        if (parse_long(d.substr(0, 4), &n)) { last = std::max(last, n); }
+    }
     const std::string dir = strf("runs/%04ld%s", last + 1, name.c_str());
     make_dirs(dir);
     if (fd >= 0) { close(fd); }
     return dir;
 }
+
 // OUT/lock holds the number of the process that writes to OUT, and is locked as long as that lives
 static std::string& lock_path() { static std::string path; return path; }
 static void run_unlock() { if (!lock_path().empty()) { unlink(lock_path().c_str()); } }
@@ -92,21 +108,26 @@ static void run_lock(const std::string& out) {
     for (;;) {
         const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
         if (fd < 0) {
-            die(blame(errno), strf("%s: cannot write (%s)", path.c_str(), strerror(errno)), "choose another --out");
+            die(blame(errno), strf("%s: cannot write (%s)", path.c_str(), strerror(errno)),
+                "choose another --out");
         }
-        bool taken = true;                               // one that was just killed holds it for some milliseconds more
+        bool taken = true; // one that was just killed holds it for some milliseconds more
         for (int tries = 0; taken && tries < 40; tries++) {
             if (tries) { usleep(50000); }
             taken = flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK;
         }
         if (taken) {
-            die(EXIT_USER, strf("%s: process %.0f is at work on this run", out.c_str(), number_in(path)),
+            die(EXIT_USER,
+                strf("%s: process %.0f is at work on this run", out.c_str(), number_in(path)),
                 "wait until it ends, or choose another --out");
         }
         struct stat mine, there;
-        const bool same = !fstat(fd, &mine) && !stat(path.c_str(), &there) && mine.st_ino == there.st_ino;
-        if (!same) { close(fd); continue; }              // its owner removed it between open and flock
-        if (ftruncate(fd, 0) || dprintf(fd, "%d\n", (int)getpid()) < 0) { /* the lock holds without a number in it */ }
+        const bool same = !fstat(fd, &mine) && !stat(path.c_str(), &there) &&
+                          mine.st_ino == there.st_ino;
+        if (!same) { close(fd); continue; } // its owner removed it between open and flock
+        if (ftruncate(fd, 0) ||
+            dprintf(fd, "%d\n", (int)getpid()) < 0) { /* the lock holds without a number in it */
+        }
         lock_path() = path;
         atexit(run_unlock);
         return;
@@ -115,25 +136,34 @@ static void run_lock(const std::string& out) {
 
 // ---- what may change on the way. state.json holds the flags that a run had at its checkpoint
 
-// `key: got A, wanted B` for the first flag that a run must keep and that is another now; else "". *changed: the others
-// that differ, as JSON {"lr":[before, now], ..}
+// `key: got A, wanted B` for the first flag that a run must keep and that is another now; else "".
+// *changed: the others that differ, as JSON {"lr":[before, now], ..}
 static std::string flags_changed(const Json& was, const Flags& now, std::string* changed) {
     const Json is = json_of(flags_json(now, 't'));
     const char* free[] = { "out", "resume", "stop_after" };          // say nothing about the model
     Flags copy = now;
     for (auto& r : flag_rows(&copy)) {
         const Json *a = was.get(r.name.c_str()), *b = is.get(r.name.c_str());
-        const bool ignored = std::any_of(std::begin(free), std::end(free), [&](auto name) { return r.name == name; });
+        const bool ignored = std::any_of(std::begin(free), std::end(free),
+                                         [&](auto name) { return r.name == name; });
         if (!a || !b || ignored || (a->string == b->string && a->number == b->number)) { continue; }
         auto text = [](const Json& j) {
-            return j.type == Json::BOOL ? (j.number ? "true" : "false") : j.type == Json::STRING ? json_str(j.string) : j.string;
+            return j.type == Json::BOOL     ? (j.number ? "true" : "false")
+                   : j.type == Json::STRING ? json_str(j.string)
+                                            : j.string;
         };
-        if (r.fixed()) { return flag_spelling(r.name) + ": got " + text(*b) + ", wanted " + text(*a) + " as before"; }
-        *changed += (changed->empty() ? "" : ",") + strf("\"%s\":[", r.name.c_str()) + text(*a) + "," + text(*b) + "]";
+        if (r.fixed()) {
+            return flag_spelling(r.name) + ": got " + text(*b) + ", wanted " + text(*a) +
+                   " as before";
+        }
+        *changed += (changed->empty() ? "" : ",") + strf("\"%s\":[", r.name.c_str()) + text(*a) +
+                    "," + text(*b) + "]";
     }
     return "";
 }
-// takes the flags of data (all that a run must keep, and --data) from the run that made a checkpoint, where none is given
+
+// takes the flags of data (all that a run must keep, and --data) from the run that made a
+// checkpoint, where none is given
 static void flags_take_data(Flags* f, const Json& was) {
     for (auto& r : flag_rows(f)) {
         const Json* v = was.get(r.name.c_str());
@@ -150,10 +180,14 @@ static int terminal_columns() { // 0: standard output is no terminal
     if (!isatty(1)) { return 0; }
     return ioctl(1, TIOCGWINSZ, &w) || !w.ws_col ? 80 : w.ws_col;
 }
-// shows the longest of these that fits, in the place of the last one; narrower than all: as much of the last as there is room for
+
+// shows the longest of these that fits, in the place of the last one; narrower than all: as much of
+// the last as there is room for
 static void progress_show(const std::vector<std::string>& forms, int columns) {
     std::string line = forms.back().substr(0, columns - 1);
-    for (size_t i = forms.size(); i-- > 0;) { if ((int)forms[i].size() < columns) { line = forms[i]; } }
+    for (size_t i = forms.size(); i-- > 0;) {
+        if ((int)forms[i].size() < columns) { line = forms[i]; }
+    }
     printf("\r\033[K%s", line.c_str());
     progress_open() = true;
     fflush(stdout);

@@ -206,8 +206,9 @@ inline void safetensors_write(const std::string& path, const std::vector<StOut>&
 }
 
 // ----------------------------------------------------------------------------
-// checkpoint directories OUT/step_N. While one is written it is OUT/step_N.tmp; if a step_N was there before, it steps
-// aside as step_N.old for the instant between two renames, and is found under that name should the machine stop there.
+// checkpoint directories OUT/step_N. While one is written it is OUT/step_N.tmp; if a step_N was
+// there before, it steps aside as step_N.old for the instant between two renames, and is found
+// under that name should the machine stop there.
 
 inline std::string checkpoint_begin(const std::string& out, long step) {
     std::string tmp = strf("%s/step_%ld.tmp", out.c_str(), step);
@@ -215,6 +216,7 @@ inline std::string checkpoint_begin(const std::string& out, long step) {
     make_dirs(tmp);
     return tmp;
 }
+
 inline void checkpoint_commit(const std::string& out, long step) {
     std::string dir = strf("%s/step_%ld", out.c_str(), step);
     dir_sync(dir + ".tmp");
@@ -225,6 +227,7 @@ inline void checkpoint_commit(const std::string& out, long step) {
     dir_sync(out);
     remove_tree(dir + ".old");
 }
+
 // the newest whole checkpoint in OUT, or "": *step says which
 inline std::string checkpoint_latest(const std::string& out, long* step) {
     std::string best;
@@ -235,7 +238,8 @@ inline std::string checkpoint_latest(const std::string& out, long* step) {
         const bool old = ends_with(digits, ".old");
         if (old) { digits.resize(digits.size() - 4); }
         long n;
-        if (!parse_long(digits, &n) || n < *step || (n == *step && old)) { continue; } // .tmp ends here: no number
+        // .tmp ends here: no number
+        if (!parse_long(digits, &n) || n < *step || (n == *step && old)) { continue; }
         if (!file_exists(out + "/" + name + "/state.json")) { continue; }
         *step = n;
         best = out + "/" + name;

@@ -1,7 +1,7 @@
 /*
-tokenizer.h -- text to token ids and back. Three kinds: raw bytes; Hugging Face tokenizer.json (or vocab.json and
-merges.txt, or a GGUF file) with the same ids as the `tokenizers` library; and bare ids that nobody can read. In reading
-order:
+tokenizer.h -- text to token ids and back. Three kinds: raw bytes; Hugging Face tokenizer.json (or
+vocab.json and merges.txt, or a GGUF file) with the same ids as the `tokenizers` library; and bare
+ids that nobody can read. In reading order:
 
     unicode     letter, number, space, and the normal form C
     tokenizer   the struct, and tokenizer_load
@@ -9,9 +9,10 @@ order:
     split       text -> pieces
     encode      special tokens, normalise, split, merge        decode      and back
 
-The engine is driven by the file: each component of tokenizer.json becomes a Step, or the file is refused, because a
-tokenizer that is nearly right trains another model. To support a component: one Step kind, one case in tokenizer_steps,
-one case where steps of its stage run (normalize_step, split_step, decode_step).
+The engine is driven by the file: each component of tokenizer.json becomes a Step, or the file is
+refused, because a tokenizer that is nearly right trains another model. To support a component: one
+Step kind, one case in tokenizer_steps, one case where steps of its stage run (normalize_step,
+split_step, decode_step).
 */
 #ifndef TOKENIZER_H
 #define TOKENIZER_H
@@ -22,13 +23,15 @@ one case where steps of its stage run (normalize_step, split_step, decode_step).
 #include <unordered_map>
 
 // ----------------------------------------------------------------------------
-// unicode: classes as in Unicode 16, normal form C as in Unicode 9: what Hugging Face tokenizers 0.23 has inside
+// unicode: classes as in Unicode 16, normal form C as in Unicode 9: what Hugging Face tokenizers
+// 0.23 has inside
 
 enum { CLASS_OTHER, CLASS_L, CLASS_N, CLASS_S, CLASS_MASK = 3, NFC_CHECK = 4 };
 
 struct Unicode {
-    std::vector<unsigned char> flags, ccc;               // per code point: class and NFC_CHECK; combining class
-    std::unordered_map<uint32_t, std::pair<uint32_t, uint32_t>> decomposition; // -> one or two (second 0) code points
+    std::vector<unsigned char> flags, ccc; // per code point: class and NFC_CHECK; combining class
+    // -> one or two (second 0) code points
+    std::unordered_map<uint32_t, std::pair<uint32_t, uint32_t>> decomposition;
     std::unordered_map<uint64_t, uint32_t> composition;  // first << 32 | second -> composite
 };
 // syllable = (l * 21 + v) * 28 + t
@@ -36,8 +39,13 @@ enum { HANGUL = 0xAC00, JAMO_L = 0x1100, JAMO_V = 0x1161, JAMO_T = 0x11A7, HANGU
 
 inline uint32_t unicode_number(const char** p) {
     uint32_t v = 0;
-    for (int shift = 0;; shift += 5) { uint32_t d = *(*p)++ - '0'; v |= (d & 31) << shift; if (d < 32) { return v; } }
+    for (int shift = 0;; shift += 5) {
+        uint32_t d = *(*p)++ - '0';
+        v |= (d & 31) << shift;
+        if (d < 32) { return v; }
+    }
 }
+
 inline Unicode unicode_load() {
     Unicode u;
     u.flags.assign(0x110000, CLASS_OTHER);
@@ -47,14 +55,20 @@ inline Unicode unicode_load() {
         uint32_t cp = 0;
         for (const char* p = classes[c]; *p;) {
             cp += unicode_number(&p);
-            for (uint32_t n = unicode_number(&p) + 1; n > 0; n--) { u.flags[cp] = (unsigned char)c; cp += n > 1; }
+            for (uint32_t n = unicode_number(&p) + 1; n > 0; n--) {
+                u.flags[cp] = (unsigned char)c;
+                cp += n > 1;
+            }
         }
     }
     uint32_t cp = 0;
     for (const char* p = unicode_ccc; *p;) {
         cp += unicode_number(&p);
         uint32_t n = unicode_number(&p), ccc = unicode_number(&p);
-        for (uint32_t i = 0; i <= n; i++) { u.ccc[cp + i] = (unsigned char)ccc; u.flags[cp + i] |= NFC_CHECK; }
+        for (uint32_t i = 0; i <= n; i++) {
+            u.ccc[cp + i] = (unsigned char)ccc;
+            u.flags[cp + i] |= NFC_CHECK;
+        }
         cp += n;
     }
     auto zigzag = [](uint32_t v) { return v & 1 ? -(long)(v / 2) - 1 : (long)(v / 2); };
@@ -65,15 +79,23 @@ inline Unicode unicode_load() {
         uint32_t kind = unicode_number(&p), a = (uint32_t)(cp + zigzag(unicode_number(&p)));
         if (kind) { second += zigzag(unicode_number(&p)); }
         u.decomposition[cp] = { a, kind ? (uint32_t)second : 0 };
-        if (kind == 1) { u.composition[(uint64_t)a << 32 | second] = cp; u.flags[second] |= NFC_CHECK; }
-        else           { u.flags[cp] |= NFC_CHECK; }
+        if (kind == 1) {
+            u.composition[(uint64_t)a << 32 | second] = cp;
+            u.flags[second] |= NFC_CHECK;
+        } else {
+            u.flags[cp] |= NFC_CHECK;
+        }
     }
     for (int j = 0; j < 21; j++) { u.flags[JAMO_V + j] |= NFC_CHECK; }
     for (int j = 1; j < 28; j++) { u.flags[JAMO_T + j] |= NFC_CHECK; }
     return u;
 }
+
 // never freed: threads may outlive exit()
-inline const Unicode& unicode() { static const Unicode* u = new Unicode(unicode_load()); return *u; }
+inline const Unicode& unicode() {
+    static const Unicode* u = new Unicode(unicode_load());
+    return *u;
+}
 
 // the code point at valid UTF-8 s, and its length
 inline uint32_t utf8_at(const char* s, int* len) {
@@ -83,12 +105,17 @@ inline uint32_t utf8_at(const char* s, int* len) {
     if (p[0] < 0xF0) { *len = 3; return (p[0] & 15) << 12 | (p[1] & 63) << 6 | (p[2] & 63); }
     *len = 4; return (p[0] & 7) << 18 | (p[1] & 63) << 12 | (p[2] & 63) << 6 | (p[3] & 63);
 }
+
 // end of the run of bytes below 0x80, in steps of 8, from i
 inline size_t ascii_run(const char* s, size_t i, size_t n) {
-    for (uint64_t w; i + 8 <= n; i += 8) { memcpy(&w, s + i, 8); if (w & 0x8080808080808080ull) { break; } }
+    for (uint64_t w; i + 8 <= n; i += 8) {
+        memcpy(&w, s + i, 8);
+        if (w & 0x8080808080808080ull) { break; }
+    }
     while (i < n && !(s[i] & 0x80)) { i++; }
     return i;
 }
+
 inline bool utf8_valid(const std::string& s) {
     size_t n = s.size(), i = ascii_run(s.data(), 0, n);
     while (i < n) {
@@ -110,13 +137,19 @@ inline void nfc_decompose(const Unicode& u, uint32_t cp, std::vector<uint32_t>* 
     nfc_decompose(u, d->second.first, out);
     if (d->second.second) { nfc_decompose(u, d->second.second, out); }
 }
+
 // the composite of two code points, 0 if there is none
 inline uint32_t nfc_pair(const Unicode& u, uint32_t a, uint32_t b) {
-    if (a - JAMO_L < 19u && b - JAMO_V < 21u) { return HANGUL + ((a - JAMO_L) * 21 + (b - JAMO_V)) * 28; }
-    if (a - HANGUL < (uint32_t)HANGUL_N && (a - HANGUL) % 28 == 0 && b - JAMO_T - 1 < 27u) { return a + (b - JAMO_T); }
+    if (a - JAMO_L < 19u && b - JAMO_V < 21u) {
+        return HANGUL + ((a - JAMO_L) * 21 + (b - JAMO_V)) * 28;
+    }
+    if (a - HANGUL < (uint32_t)HANGUL_N && (a - HANGUL) % 28 == 0 && b - JAMO_T - 1 < 27u) {
+        return a + (b - JAMO_T);
+    }
     auto c = u.composition.find((uint64_t)a << 32 | b);
     return c == u.composition.end() ? 0 : c->second;
 }
+
 // decompose, order the marks, compose (UAX 15), on a stretch whose neighbours cannot take part
 inline void nfc_stretch(const Unicode& u, const char* s, size_t n, std::string* out) {
     static thread_local std::vector<uint32_t> c;
@@ -126,10 +159,12 @@ inline void nfc_stretch(const Unicode& u, const char* s, size_t n, std::string* 
     for (size_t i = 0; i < c.size(); i++) {              // runs of marks, stably by combining class
         size_t e = i;
         while (e < c.size() && u.ccc[c[e]]) { e++; }
-        std::stable_sort(c.begin() + i, c.begin() + e, [&](uint32_t a, uint32_t b) { return u.ccc[a] < u.ccc[b]; });
+        std::stable_sort(c.begin() + i, c.begin() + e,
+                         [&](uint32_t a, uint32_t b) { return u.ccc[a] < u.ccc[b]; });
         i = e > i ? e - 1 : i;
     }
-    size_t kept = 0; long starter = -1; int last = 0;    // last: class of the mark kept since the starter, 0 if none
+    // last: class of the mark kept since the starter, 0 if none
+    size_t kept = 0; long starter = -1; int last = 0;
     for (size_t i = 0; i < c.size(); i++) {
         int ccc = u.ccc[c[i]];
         bool next_to = starter >= 0 && (size_t)starter + 1 == kept;
@@ -141,7 +176,9 @@ inline void nfc_stretch(const Unicode& u, const char* s, size_t n, std::string* 
     }
     for (size_t i = 0; i < kept; i++) { utf8_append(out, c[i]); }
 }
-// s (valid UTF-8) -> its normal form C. Text with nothing to do is not copied: then false, and out stays empty.
+
+// s (valid UTF-8) -> its normal form C. Text with nothing to do is not copied: then false, and out
+// stays empty.
 inline bool nfc(const char* s, size_t n, std::string* out) {
     const Unicode& u = unicode();
     // everything before done is in out; clean: the last code point that cannot change
@@ -168,8 +205,9 @@ inline bool nfc(const char* s, size_t n, std::string* out) {
 
 enum TokenizerKind { TOKENIZER_BYTES, TOKENIZER_IDS, TOKENIZER_BPE };
 enum StepKind {
-    NORM_NFC, NORM_PREPEND, NORM_REPLACE,                                                // text -> text
-    SPLIT_GPT2, SPLIT_CL100K, SPLIT_STRING, SPLIT_DIGITS, SPLIT_METASPACE, SPLIT_PREFIX, // piece -> pieces
+    NORM_NFC, NORM_PREPEND, NORM_REPLACE, // text -> text
+    // piece -> pieces
+    SPLIT_GPT2, SPLIT_CL100K, SPLIT_STRING, SPLIT_DIGITS, SPLIT_METASPACE, SPLIT_PREFIX,
     DECODE_BYTES, DECODE_REPLACE, DECODE_FALLBACK, DECODE_FUSE, DECODE_STRIP, DECODE_METASPACE
 };
 enum Behavior { REMOVED, ISOLATED, MERGED_WITH_PREVIOUS, MERGED_WITH_NEXT, CONTIGUOUS };
@@ -178,10 +216,11 @@ struct Step {
     StepKind kind; std::string from, to;                 // what is looked for, what takes its place
     // digits per piece | Prepend | Behavior | how many to strip at start and stop
     int number = 0, stop = 0;
-    bool flag = false;                                   // each digit alone | split at the replacement | invert
+    bool flag = false; // each digit alone | split at the replacement | invert
 };
 struct AddedToken { std::string text; int id; bool special, normalized, lstrip, rstrip; };
-struct Merge { uint64_t pair; uint32_t rank, id; };      // pair = left << 32 | right; ~0 marks an empty slot
+// pair = left << 32 | right; ~0 marks an empty slot
+struct Merge { uint64_t pair; uint32_t rank, id; };
 
 // all added tokens of one pass as a tree of bytes
 struct AddedTree {
@@ -194,15 +233,16 @@ struct Tokenizer {
     TokenizerKind kind = TOKENIZER_BYTES;
     std::string name = "bytes";
     int vocab_size = 257;                                // ids are 0 .. vocab_size-1
-    int eos = 256, bos = 256;                            // -1 if there is none; many families use one id for both
-    uint64_t hash = 0x6279746573;                        // changes whenever the ids of any text could
-    std::vector<std::pair<std::string, std::string>> files; // name, content: what it was read from, so that it can be kept
+    int eos = 256, bos = 256; // -1 if there is none; many families use one id for both
+    uint64_t hash = 0x6279746573; // changes whenever the ids of any text could
+    // name, content: what it was read from, so that it can be kept
+    std::vector<std::pair<std::string, std::string>> files;
     // special tokens written out in the text become their ids, as in HF
     bool match_special = true;
     // from here on: TOKENIZER_BPE
     std::vector<std::string> text, raw;                  // id -> as in the vocabulary, and as bytes
     std::vector<unsigned char> special;                  // id -> left out by decode(skip_special)
-    std::vector<unsigned char> whole;                    // id -> a piece that is this token is encoded as this token
+    std::vector<unsigned char> whole; // id -> a piece that is this token is encoded as this token
     std::vector<Step> normalizer, splitter, decoder;
     bool byte_level = false, byte_fallback = false, fuse_unk = false, ignore_merges = false;
     // no token has a U+2581 after anything else: words can be merged one by one
@@ -210,7 +250,7 @@ struct Tokenizer {
     // byte_id: the token of a single byte (byte_level), or of <0xHH>; -1 none
     int unk = -1, byte_id[256];
     std::vector<AddedToken> added;
-    AddedTree added_raw, added_normalized;               // looked for before and after the normalizer
+    AddedTree added_raw, added_normalized; // looked for before and after the normalizer
     std::vector<int> before, after;                      // template: ids around a text
     // a text may be cut between "x\n" and "y", and its parts encoded one by one
     bool cut_at_lines = false;
@@ -221,7 +261,8 @@ struct Tokenizer {
 // id = byte; 256 ends a document. Nothing is normalised: any file comes back bit for bit.
 inline Tokenizer tokenizer_bytes() { return Tokenizer(); }
 
-// ids that mean nothing to us: shards whose tokenizer is unknown, and the built-in task; they decode to numbers
+// ids that mean nothing to us: shards whose tokenizer is unknown, and the built-in task; they
+// decode to numbers
 inline Tokenizer tokenizer_ids(const std::string& name, int V) {
     Tokenizer t;
     t.kind = TOKENIZER_IDS; t.name = name; t.vocab_size = V; t.eos = t.bos = -1; t.hash = 0;
@@ -233,19 +274,32 @@ static const char* const BLOCK = "\xE2\x96\x81";         // U+2581, SentencePiec
 // the expressions we know by heart; anything else is refused
 struct KnownRegex { const char* regex; StepKind kind; int digits; };
 static const KnownRegex known_regexes[] = {
-    { "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+", SPLIT_GPT2, 0 },
-    { "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*"
-      "|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+", SPLIT_CL100K, 3 },                                                  // LLaMA-3
-    { "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*"
-      "|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+", SPLIT_CL100K, 1 },
-    { "'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}+|\\p{N}{1,2}| ?[^\\s\\p{L}\\p{N}]++[\\r\\n]*"
-      "|\\s*[\\r\\n]|\\s+(?!\\S)|\\s+", SPLIT_CL100K, 2 },                                                   // nanochat
-    { "'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}+|\\p{N}{1,3}+| ?[^\\s\\p{L}\\p{N}]++[\\r\\n]*"
-      "|\\s*[\\r\\n]|\\s+(?!\\S)|\\s+", SPLIT_CL100K, 3 },
+    { "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+",
+      SPLIT_GPT2, 0 },
+    { "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| "
+      "?[^\\s\\p{L}\\p{N}]+[\\r\\n]*"
+      "|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
+      SPLIT_CL100K, 3 }, // LLaMA-3
+    { "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| "
+      "?[^\\s\\p{L}\\p{N}]+[\\r\\n]*"
+      "|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
+      SPLIT_CL100K, 1 },
+    { "'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}+|\\p{N}{1,2}| "
+      "?[^\\s\\p{L}\\p{N}]++[\\r\\n]*"
+      "|\\s*[\\r\\n]|\\s+(?!\\S)|\\s+",
+      SPLIT_CL100K, 2 }, // nanochat
+    { "'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}+|\\p{N}{1,3}+| "
+      "?[^\\s\\p{L}\\p{N}]++[\\r\\n]*"
+      "|\\s*[\\r\\n]|\\s+(?!\\S)|\\s+",
+      SPLIT_CL100K, 3 },
 };
 
-// GPT-2's map from bytes to printable characters: 21-7E, A1-AC, AE-FF are themselves, the rest, in order, U+0100...
-inline bool byte_stays(int b) { return (b >= 0x21 && b <= 0x7E) || (b >= 0xA1 && b <= 0xAC) || b >= 0xAE; }
+// GPT-2's map from bytes to printable characters: 21-7E, A1-AC, AE-FF are themselves, the rest, in
+// order, U+0100...
+inline bool byte_stays(int b) {
+    return (b >= 0x21 && b <= 0x7E) || (b >= 0xA1 && b <= 0xAC) || b >= 0xAE;
+}
+
 // a vocabulary string in that alphabet -> bytes; false if it has other characters
 inline bool byte_level_to_raw(const std::string& s, std::string* raw) {
     static const std::vector<int> back = [] {
@@ -264,23 +318,31 @@ inline bool byte_level_to_raw(const std::string& s, std::string* raw) {
 
 // what loading needs to say an error with, and nothing else
 struct TokenizerFile { std::string path; };
-[[noreturn]] inline void refuse(const TokenizerFile& f, const std::string& what, const char* hint = "") {
+[[noreturn]] inline void refuse(const TokenizerFile& f, const std::string& what,
+                                const char* hint = "") {
     die(EXIT_USER, f.path + ": " + what, hint);
 }
-inline const Json& json_need(const TokenizerFile& f, const Json& j, const char* key, Json::Type type) {
+
+inline const Json& json_need(const TokenizerFile& f, const Json& j, const char* key,
+                             Json::Type type) {
     const Json* v = j.get(key);
-    if (!v || v->type != type) { refuse(f, strf("got no %s, or of another type: not a tokenizer.json", key)); }
+    if (!v || v->type != type) {
+        refuse(f, strf("got no %s, or of another type: not a tokenizer.json", key));
+    }
     return *v;
 }
+
 inline bool json_null(const Json* v) { return !v || v->type == Json::NUL; }
 inline std::string json_string(const Json& j, const char* key) {
     const Json* v = j.get(key);
     return v && v->type == Json::STRING ? v->string : "";
 }
+
 inline bool json_true(const Json& j, const char* key, bool absent = false) {
     const Json* v = j.get(key);
     return json_null(v) ? absent : v->number != 0;
 }
+
 inline int json_int(const TokenizerFile& f, const Json& j, const char* key) {
     const Json& v = json_need(f, j, key, Json::NUMBER);
     if (v.number < 0 || v.number > 100000000 || v.number != floor(v.number)) {
@@ -290,14 +352,19 @@ inline int json_int(const TokenizerFile& f, const Json& j, const char* key) {
 }
 
 // one component of the file -> steps. stage: "normalizer", "pre_tokenizer", "decoder"
-inline void tokenizer_steps(const TokenizerFile& f, Tokenizer* t, const std::string& stage, const Json* j,
-    int depth = 0) {
+inline void tokenizer_steps(const TokenizerFile& f, Tokenizer* t, const std::string& stage,
+                            const Json* j, int depth = 0) {
     if (json_null(j)) { return; }
     if (depth > 20) { refuse(f, stage + ": nested too deep"); }
     std::string type = json_string(*j, "type");
-    const bool norm = stage == "normalizer", pre = stage == "pre_tokenizer", decode = stage == "decoder";
+    const bool norm = stage == "normalizer", pre = stage == "pre_tokenizer",
+               decode = stage == "decoder";
     std::vector<Step>& out = norm ? t->normalizer : pre ? t->splitter : t->decoder;
-    auto add = [&](StepKind kind) { out.emplace_back(); out.back().kind = kind; return &out.back(); };
+    auto add = [&](StepKind kind) {
+        out.emplace_back();
+        out.back().kind = kind;
+        return &out.back();
+    };
     auto metaspace = [&](StepKind kind) {
         Step* s = add(kind);
         std::string scheme = json_string(*j, "prepend_scheme");
@@ -306,8 +373,13 @@ inline void tokenizer_steps(const TokenizerFile& f, Tokenizer* t, const std::str
         if (!scheme.empty() && scheme != "always" && scheme != "first" && scheme != "never") {
             refuse(f, stage + ": unknown prepend_scheme " + scheme);
         }
-        if (scheme.empty()) { scheme = json_true(*j, "add_prefix_space", true) ? "always" : "never"; } // older files
-        s->number = scheme == "first" ? PREPEND_FIRST : scheme == "never" ? PREPEND_NEVER : PREPEND_ALWAYS;
+        // older files
+        if (scheme.empty()) {
+            scheme = json_true(*j, "add_prefix_space", true) ? "always" : "never";
+        }
+        s->number = scheme == "first"   ? PREPEND_FIRST
+                    : scheme == "never" ? PREPEND_NEVER
+                                        : PREPEND_ALWAYS;
         s->flag = json_true(*j, "split", true);
     };
     auto pattern = [&](const char* kind) {               // {"String": ...} or {"Regex": ...}
@@ -316,9 +388,12 @@ inline void tokenizer_steps(const TokenizerFile& f, Tokenizer* t, const std::str
     };
     if (type == "Sequence") {
         const char* key = norm ? "normalizers" : pre ? "pretokenizers" : "decoders";
-        for (auto& item : json_need(f, *j, key, Json::ARRAY).items) { tokenizer_steps(f, t, stage, &item, depth + 1); }
+        for (auto& item : json_need(f, *j, key, Json::ARRAY).items) {
+            tokenizer_steps(f, t, stage, &item, depth + 1);
+        }
     } else if (norm && type == "NFC") { add(NORM_NFC);
-    } else if (norm && type == "Prepend") { add(NORM_PREPEND)->to = json_need(f, *j, "prepend", Json::STRING).string;
+    } else if (norm && type == "Prepend") {
+        add(NORM_PREPEND)->to = json_need(f, *j, "prepend", Json::STRING).string;
     } else if (!pre && type == "Replace" && !pattern("String").empty()) {
         Step* s = add(decode ? DECODE_REPLACE : NORM_REPLACE);
         s->from = pattern("String"); s->to = json_need(f, *j, "content", Json::STRING).string;
@@ -327,7 +402,8 @@ inline void tokenizer_steps(const TokenizerFile& f, Tokenizer* t, const std::str
         if (json_true(*j, "add_prefix_space", true)) { add(SPLIT_PREFIX); }
         if (json_true(*j, "use_regex", true)) { add(SPLIT_GPT2); }
     } else if (pre && type == "Split") {
-        const char* names[] = { "Removed", "Isolated", "MergedWithPrevious", "MergedWithNext", "Contiguous" };
+        const char* names[] = { "Removed", "Isolated", "MergedWithPrevious", "MergedWithNext",
+                                "Contiguous" };
         std::string behavior = json_string(*j, "behavior"), regex = pattern("Regex");
         bool invert = json_true(*j, "invert");
         int b = 0;
@@ -341,18 +417,25 @@ inline void tokenizer_steps(const TokenizerFile& f, Tokenizer* t, const std::str
         }
         const KnownRegex* known = NULL;
         for (auto& k : known_regexes) { if (regex == k.regex) { known = &k; } }
-        // these expressions match all of any text, so keeping the matches and isolating them is the same
+        // these expressions match all of any text, so keeping the matches and isolating them is the
+        // same
         if (!known || !((b == ISOLATED && !invert) || (b == REMOVED && invert))) {
             refuse(f, "pre_tokenizer: unknown expression " + regex + " (" + behavior + ")",
                 "add it to known_regexes in tokenizer.h, with its splitter");
         }
         add(known->kind)->number = known->digits;
-    } else if (pre && type == "Digits") { add(SPLIT_DIGITS)->flag = json_true(*j, "individual_digits");
-    } else if (pre && type == "Metaspace") { metaspace(SPLIT_METASPACE);
-    } else if (decode && type == "Metaspace") { metaspace(DECODE_METASPACE);
-    } else if (decode && type == "ByteLevel") { add(DECODE_BYTES);
-    } else if (decode && type == "ByteFallback") { add(DECODE_FALLBACK);
-    } else if (decode && type == "Fuse") { add(DECODE_FUSE);
+    } else if (pre && type == "Digits") {
+        add(SPLIT_DIGITS)->flag = json_true(*j, "individual_digits");
+    } else if (pre && type == "Metaspace") {
+        metaspace(SPLIT_METASPACE);
+    } else if (decode && type == "Metaspace") {
+        metaspace(DECODE_METASPACE);
+    } else if (decode && type == "ByteLevel") {
+        add(DECODE_BYTES);
+    } else if (decode && type == "ByteFallback") {
+        add(DECODE_FALLBACK);
+    } else if (decode && type == "Fuse") {
+        add(DECODE_FUSE);
     } else if (decode && type == "Strip") {
         Step* s = add(DECODE_STRIP);
         s->from = json_need(f, *j, "content", Json::STRING).string;
@@ -386,7 +469,10 @@ inline void tokenizer_template(const TokenizerFile& f, Tokenizer* t, const Json*
         if (item.get("Sequence")) { seen = true; continue; }
         const Json& name = json_need(f, item, "SpecialToken", Json::OBJECT);
         const Json* entry = special.get(json_string(name, "id").c_str());
-        if (!entry) { refuse(f, "post_processor: the template uses an undefined token " + json_string(name, "id")); }
+        if (!entry) {
+            refuse(f, "post_processor: the template uses an undefined token " +
+                          json_string(name, "id"));
+        }
         for (auto& id : json_need(f, *entry, "ids", Json::ARRAY).items) {
             if (id.number < 0 || id.number > 1e8) { refuse(f, "post_processor: not an id"); }
             (seen ? t->after : t->before).push_back((int)id.number);
@@ -397,6 +483,7 @@ inline void tokenizer_template(const TokenizerFile& f, Tokenizer* t, const Json*
 inline uint64_t merge_slot(uint64_t pair, int shift) {
     return (pair * 0x9E3779B97F4A7C15ull ^ (pair >> 32) * 0xC2B2AE3D27D4EB4Full) >> shift;
 }
+
 inline const Merge* merge_find(const Tokenizer& t, uint32_t a, uint32_t b) {
     uint64_t pair = (uint64_t)a << 32 | b, mask = t.merges.size() - 1;
     for (uint64_t i = merge_slot(pair, t.merge_shift);; i = (i + 1) & mask) {
@@ -404,6 +491,7 @@ inline const Merge* merge_find(const Tokenizer& t, uint32_t a, uint32_t b) {
         if (t.merges[i].pair == ~0ull) { return NULL; }
     }
 }
+
 // the id of exactly these bytes, -1 if there is none
 inline int token_find(const Tokenizer& t, const char* s, size_t n) {
     uint64_t mask = t.slots.size() - 1;
@@ -413,6 +501,7 @@ inline int token_find(const Tokenizer& t, const char* s, size_t n) {
     }
     return -1;
 }
+
 inline size_t table_size(size_t n) { size_t s = 16; while (s < 2 * n) { s *= 2; } return s; }
 
 // the hash table of these merges; of a pair that is there twice, the last counts
@@ -438,7 +527,8 @@ inline void tokenizer_merges(const TokenizerFile& f, Tokenizer* t, const Vocab& 
         const std::string& a = list[rank].first; const std::string& b = list[rank].second;
         auto ia = vocab.find(a), ib = vocab.find(b), iab = vocab.find(a + b);
         if (ia == vocab.end() || ib == vocab.end() || iab == vocab.end()) {
-            refuse(f, strf("merge %zu: %s + %s: not all in the vocabulary", rank + 1, a.c_str(), b.c_str()));
+            refuse(f, strf("merge %zu: %s + %s: not all in the vocabulary", rank + 1, a.c_str(),
+                           b.c_str()));
         }
         const uint64_t pair = (uint64_t)ia->second << 32 | (uint32_t)ib->second;
         merges.push_back(Merge{ pair, (uint32_t)rank, (uint32_t)iab->second });
@@ -464,10 +554,12 @@ inline void added_insert(AddedTree* tree, const std::string& text, int index) {
     }
     tree->token[node] = index;
 }
+
 inline void normalize(const Tokenizer& t, std::string* text, bool prepend = true);
 inline void tokenizer_whole(Tokenizer* t);
 
-// May text be cut after a line? Not if a component adds something at the start of each text, or a token has both sides.
+// May text be cut after a line? Not if a component adds something at the start of each text, or a
+// token has both sides.
 inline bool tokenizer_cuts_at_lines(const Tokenizer& t) {
     bool word = t.splitter.empty();
     for (auto& s : t.splitter) {
@@ -476,10 +568,15 @@ inline bool tokenizer_cuts_at_lines(const Tokenizer& t) {
         word = first;
     }
     for (auto& s : t.normalizer) { if (s.kind == NORM_REPLACE && s.from != " ") { return false; } }
-    for (auto& a : t.added) { if (a.lstrip || a.rstrip || a.text.find('\n') != std::string::npos) { return false; } }
-    for (auto& r : t.raw) { if (word && r.size() > 1 && r.find('\n') != std::string::npos) { return false; } }
+    for (auto& a : t.added) {
+        if (a.lstrip || a.rstrip || a.text.find('\n') != std::string::npos) { return false; }
+    }
+    for (auto& r : t.raw) {
+        if (word && r.size() > 1 && r.find('\n') != std::string::npos) { return false; }
+    }
     return true;
 }
+
 // everything that follows from vocabulary and components
 inline void tokenizer_finish(const TokenizerFile& f, Tokenizer* t, const Vocab& vocab) {
     for (auto& v : vocab) { t->vocab_size = std::max(t->vocab_size, v.second + 1); }
@@ -495,7 +592,9 @@ inline void tokenizer_finish(const TokenizerFile& f, Tokenizer* t, const Vocab& 
         std::string text = a.text;
         if (a.normalized) { normalize(*t, &text); }
         t->text[a.id] = text; t->special[a.id] = a.special;
-        if (!text.empty()) { added_insert(a.normalized ? &t->added_normalized : &t->added_raw, text, (int)k); }
+        if (!text.empty()) {
+            added_insert(a.normalized ? &t->added_normalized : &t->added_raw, text, (int)k);
+        }
     }
     t->raw = t->text;
     t->slots.assign(table_size(t->vocab_size), -1);
@@ -509,22 +608,31 @@ inline void tokenizer_finish(const TokenizerFile& f, Tokenizer* t, const Vocab& 
         uint64_t i = hash_bytes(r.data(), r.size()) & (t->slots.size() - 1);
         while (t->slots[i] >= 0) { i = (i + 1) & (t->slots.size() - 1); }
         t->slots[i] = v.second;
-        for (size_t k = r.find(BLOCK, 1); t->cut_at_blocks && k != std::string::npos; k = r.find(BLOCK, k + 3)) {
+        for (size_t k = r.find(BLOCK, 1); t->cut_at_blocks && k != std::string::npos;
+             k = r.find(BLOCK, k + 3)) {
             t->cut_at_blocks = k >= 3 && !r.compare(k - 3, 3, BLOCK);
         }
     }
     for (int b = 0; b < 256; b++) {
         char c = (char)b;
         auto hex = vocab.find(strf("<0x%02X>", b));
-        t->byte_id[b] = t->byte_level ? token_find(*t, &c, 1) : hex == vocab.end() ? -1 : hex->second;
+        t->byte_id[b] = t->byte_level        ? token_find(*t, &c, 1)
+                        : hex == vocab.end() ? -1
+                                             : hex->second;
     }
     t->cut_at_lines = tokenizer_cuts_at_lines(*t);
     tokenizer_whole(t);
 }
 
-// an added token gets the id it has in the vocabulary, else the next free one: the id in the file is not believed
+// an added token gets the id it has in the vocabulary, else the next free one: the id in the file
+// is not believed
 inline void tokenizer_add(Tokenizer* t, const Vocab& vocab, AddedToken a, int* next) {
-    for (auto& old : t->added) { if (old.text == a.text) { old.special = old.special || a.special; return; } }
+    for (auto& old : t->added) {
+        if (old.text == a.text) {
+            old.special = old.special || a.special;
+            return;
+        }
+    }
     auto v = vocab.find(a.text);
     a.id = v != vocab.end() ? v->second : (*next)++;
     t->added.push_back(a);
@@ -543,24 +651,31 @@ inline void tokenizer_ends(Tokenizer* t, const Vocab& vocab, const std::string& 
             Json j;
             if (!file_exists(path)) { continue; }
             text = file_read(path);
-            if (!json_parse(text.data(), text.size(), &j, &error)) { die(EXIT_USER, path + ": " + error); }
+            if (!json_parse(text.data(), text.size(), &j, &error)) {
+                die(EXIT_USER, path + ": " + error);
+            }
             const Json* v = j.get(key);
-            std::string s = json_null(v) ? "" : v->type == Json::STRING ? v->string : json_string(*v, "content");
+            std::string s = json_null(v)              ? ""
+                            : v->type == Json::STRING ? v->string
+                                                      : json_string(*v, "content");
             if (!s.empty()) { return find(s); }
         }
         return -1;
     };
     t->eos = configured("eos_token"); t->bos = configured("bos_token");
-    for (auto s : {"<|endoftext|>", "</s>", "<|end_of_text|>", "<eos>"}) { if (t->eos < 0) { t->eos = find(s); } }
+    for (auto s : { "<|endoftext|>", "</s>", "<|end_of_text|>", "<eos>" }) {
+        if (t->eos < 0) { t->eos = find(s); }
+    }
     if (t->bos < 0 && !t->before.empty()) { t->bos = t->before[0]; }
     for (auto s : {"<|begin_of_text|>", "<s>", "<bos>", "<|startoftext|>", "<|endoftext|>"}) {
         if (t->bos < 0) { t->bos = find(s); }
     }
 }
 
-// vocab.json + merges.txt: byte-level BPE as in GPT-2, with the special tokens that tokenizer_config.json names
-inline void tokenizer_load_pair(const TokenizerFile& f, Tokenizer* t, Vocab* vocab, const std::string& dir,
-    const Json& v) {
+// vocab.json + merges.txt: byte-level BPE as in GPT-2, with the special tokens that
+// tokenizer_config.json names
+inline void tokenizer_load_pair(const TokenizerFile& f, Tokenizer* t, Vocab* vocab,
+                                const std::string& dir, const Json& v) {
     if (v.type != Json::OBJECT) { refuse(f, "wanted an object of tokens and ids"); }
     for (auto& field : v.fields) {
         Json one;
@@ -574,8 +689,8 @@ inline void tokenizer_load_pair(const TokenizerFile& f, Tokenizer* t, Vocab* voc
         if (l.empty() || l.compare(0, 8, "#version") == 0) { continue; }
         size_t space = l.find(' ');
         if (space == std::string::npos || l.find(' ', space + 1) != std::string::npos) {
-            die(EXIT_USER, strf("%s/merges.txt: got \"%s\", wanted two tokens with a space between", dir.c_str(),
-                l.c_str()));
+            die(EXIT_USER, strf("%s/merges.txt: got \"%s\", wanted two tokens with a space between",
+                                dir.c_str(), l.c_str()));
         }
         list.push_back({ l.substr(0, space), l.substr(space + 1) });
     }
@@ -585,25 +700,34 @@ inline void tokenizer_load_pair(const TokenizerFile& f, Tokenizer* t, Vocab* voc
     tokenizer_merges(f, t, *vocab, list);
     int next = 0;
     for (auto s : {"<|endoftext|>", "<s>", "</s>", "<pad>", "<unk>", "<mask>"}) {
-        if (vocab->count(s)) { tokenizer_add(t, *vocab, AddedToken{s, 0, true, false, false, false}, &next); }
+        if (vocab->count(s)) {
+            tokenizer_add(t, *vocab, AddedToken{ s, 0, true, false, false, false }, &next);
+        }
     }
     tokenizer_ends(t, *vocab, dir);
     std::string config = dir + "/tokenizer_config.json", error;
     Json j;
-    if (file_exists(config)) { std::string s = file_read(config); json_parse(s.data(), s.size(), &j, &error); }
+    if (file_exists(config)) {
+        std::string s = file_read(config);
+        json_parse(s.data(), s.size(), &j, &error);
+    }
     if (json_true(j, "add_bos_token") && t->bos >= 0) { t->before.push_back(t->bos); }  // OPT
 }
 
-inline void tokenizer_load_json(const TokenizerFile& f, Tokenizer* t, Vocab* vocab, const std::string& dir,
-    const Json& j) {
+inline void tokenizer_load_json(const TokenizerFile& f, Tokenizer* t, Vocab* vocab,
+                                const std::string& dir, const Json& j) {
     const Json& model = json_need(f, j, "model", Json::OBJECT);
     std::string type = json_string(model, "type");
-    if (type != "BPE" && !(type.empty() && model.get("merges"))) { refuse(f, "model: got " + type + ", wanted BPE"); }
+    if (type != "BPE" && !(type.empty() && model.get("merges"))) {
+        refuse(f, "model: got " + type + ", wanted BPE");
+    }
     if (!json_null(model.get("dropout")) && model.get("dropout")->number != 0) {
         refuse(f, "model: dropout is not supported");
     }
     for (auto key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
-        if (!json_string(model, key).empty()) { refuse(f, strf("model: %s is not supported", key)); }
+        if (!json_string(model, key).empty()) {
+            refuse(f, strf("model: %s is not supported", key));
+        }
     }
     for (auto& v : json_need(f, model, "vocab", Json::OBJECT).fields) {
         if (v.second.type != Json::NUMBER || v.second.number < 0 || v.second.number > 1e8
@@ -615,13 +739,16 @@ inline void tokenizer_load_json(const TokenizerFile& f, Tokenizer* t, Vocab* voc
     std::vector<std::pair<std::string, std::string>> list;
     for (auto& m : json_need(f, model, "merges", Json::ARRAY).items) {
         size_t space = m.string.find(' ');
-        if (m.type == Json::ARRAY && m.items.size() == 2) { list.push_back({ m.items[0].string, m.items[1].string }); }
-        else if (m.type == Json::STRING && m.string.compare(0, 8, "#version") == 0) { continue; }
-        else if (m.type == Json::STRING && space != std::string::npos
-            && m.string.find(' ', space + 1) == std::string::npos) {
+        if (m.type == Json::ARRAY && m.items.size() == 2) {
+            list.push_back({ m.items[0].string, m.items[1].string });
+        } else if (m.type == Json::STRING && m.string.compare(0, 8, "#version") == 0) {
+            continue;
+        } else if (m.type == Json::STRING && space != std::string::npos &&
+                   m.string.find(' ', space + 1) == std::string::npos) {
             list.push_back({ m.string.substr(0, space), m.string.substr(space + 1) });
+        } else {
+            refuse(f, strf("merge %zu: wanted two tokens", list.size() + 1));
         }
-        else { refuse(f, strf("merge %zu: wanted two tokens", list.size() + 1)); }
     }
     tokenizer_merges(f, t, *vocab, list);
     t->byte_fallback = json_true(model, "byte_fallback");
@@ -629,7 +756,9 @@ inline void tokenizer_load_json(const TokenizerFile& f, Tokenizer* t, Vocab* voc
     t->ignore_merges = json_true(model, "ignore_merges");
     std::string unk = json_string(model, "unk_token");
     if (!unk.empty()) {
-        if (!vocab->count(unk)) { refuse(f, "model: the unk_token " + unk + " is not in the vocabulary"); }
+        if (!vocab->count(unk)) {
+            refuse(f, "model: the unk_token " + unk + " is not in the vocabulary");
+        }
         t->unk = (*vocab)[unk];
     }
     tokenizer_steps(f, t, "normalizer", j.get("normalizer"));
@@ -640,14 +769,19 @@ inline void tokenizer_load_json(const TokenizerFile& f, Tokenizer* t, Vocab* voc
     if (const Json* added = j.get("added_tokens")) {
         for (auto& a : added->items) {
             if (a.type != Json::OBJECT) { refuse(f, "added_tokens: wanted objects"); }
-            if (a.get("id")) { json_int(f, a, "id"); }   // not believed (see tokenizer_add), but a number it must be
+            // not believed (see tokenizer_add), but a number it must be
+            if (a.get("id")) { json_int(f, a, "id"); }
             std::string content = json_need(f, a, "content", Json::STRING).string;
-            if (json_true(a, "single_word")) { refuse(f, "added token " + content + ": single_word is not supported"); }
+            if (json_true(a, "single_word")) {
+                refuse(f, "added token " + content + ": single_word is not supported");
+            }
             if (content.empty()) { continue; }
             for (auto& old : t->added) { next = std::max(next, old.id + 1); }
             bool special = json_true(a, "special");
-            tokenizer_add(t, *vocab, AddedToken{content, 0, special, json_true(a, "normalized", !special),
-                json_true(a, "lstrip"), json_true(a, "rstrip")}, &next);
+            tokenizer_add(t, *vocab,
+                          AddedToken{ content, 0, special, json_true(a, "normalized", !special),
+                                      json_true(a, "lstrip"), json_true(a, "rstrip") },
+                          &next);
         }
     }
     tokenizer_ends(t, *vocab, dir);
@@ -657,21 +791,27 @@ inline void tokenizer_load_json(const TokenizerFile& f, Tokenizer* t, Vocab* voc
 
 // The files that make a tokenizer, under the names they have beside each other in a directory.
 inline void tokenizer_keep(Tokenizer* t, const std::string& path) {
-    const std::string dir = path.find('/') == std::string::npos ? "." : path.substr(0, path.rfind('/'));
+    const std::string dir = path.find('/') == std::string::npos ? "."
+                                                                : path.substr(0, path.rfind('/'));
     if (ends_with(path, ".gguf")) { return; }            // a whole model
     const bool json = !ends_with(path, "/vocab.json") && path != "vocab.json";
     t->files.push_back({ json ? "tokenizer.json" : "vocab.json", file_read(path) });
     for (auto name : { "merges.txt", "tokenizer_config.json", "special_tokens_map.json" }) {
         if (json && !strcmp(name, "merges.txt")) { continue; }
-        if (file_exists(dir + "/" + name)) { t->files.push_back({ name, file_read(dir + "/" + name) }); }
+        if (file_exists(dir + "/" + name)) {
+            t->files.push_back({ name, file_read(dir + "/" + name) });
+        }
     }
 }
-// path: tokenizer.json, a GGUF file, or a directory that has one of them, or vocab.json + merges.txt
+
+// path: tokenizer.json, a GGUF file, or a directory that has one of them, or vocab.json +
+// merges.txt
 inline Tokenizer tokenizer_load(const std::string& given) {
     const char* hint = "give --tokenizer tokenizer.json, or leave it out to train on bytes";
     TokenizerFile f = { given };
     if (is_dir(given)) {
-        f.path = given + (file_exists(given + "/tokenizer.json") ? "/tokenizer.json" : "/vocab.json");
+        f.path = given +
+                 (file_exists(given + "/tokenizer.json") ? "/tokenizer.json" : "/vocab.json");
         if (!file_exists(f.path) && !gguf_in(given).empty()) { f.path = gguf_in(given); }
     }
     Tokenizer t;
@@ -696,22 +836,27 @@ inline Tokenizer tokenizer_load(const std::string& given) {
     tokenizer_keep(&t, f.path);
     for (auto list : {&t.before, &t.after}) {
         for (int id : *list) {
-            if (id >= t.vocab_size) { refuse(f, strf("post_processor: id %d is not in the vocabulary", id)); }
+            if (id >= t.vocab_size) {
+                refuse(f, strf("post_processor: id %d is not in the vocabulary", id));
+            }
         }
     }
     return t;
 }
 
 // what --tokenizer names, or a checkpoint
-inline Tokenizer tokenizer_of(const std::string& name) { return name == "bytes" ? tokenizer_bytes() : tokenizer_load(name); }
+inline Tokenizer tokenizer_of(const std::string& name) {
+    return name == "bytes" ? tokenizer_bytes() : tokenizer_load(name);
+}
 
 // ----------------------------------------------------------------------------
-// bpe: one piece -> ids. Of all neighbours that merge, the pair of lowest rank merges first, the leftmost of equals.
+// bpe: one piece -> ids. Of all neighbours that merge, the pair of lowest rank merges first, the
+// leftmost of equals.
 
 typedef std::vector<uint32_t> Ids;
 
-// Per thread: room to work in, and the ids of pieces met before: short pieces repeat so much that most are found here.
-// up to 15 bytes, the length in the top byte of hi; ids end at NO_ID
+// Per thread: room to work in, and the ids of pieces met before: short pieces repeat so much that
+// most are found here. up to 15 bytes, the length in the top byte of hi; ids end at NO_ID
 struct PieceSlot { uint64_t lo, hi; uint32_t ids[4]; };
 enum : uint32_t { NO_ID = 0xFFFFFFFF };
 enum { PIECE_BITS = 16 };                                // 2 MiB: fits a second-level cache
@@ -723,14 +868,16 @@ struct Scratch {
     std::string text[3];
 };
 
-// the symbols merging starts from: bytes, or characters, or what stands for those the vocabulary does not have
+// the symbols merging starts from: bytes, or characters, or what stands for those the vocabulary
+// does not have
 inline void piece_symbols(const Tokenizer& t, const char* s, size_t n, Ids* out) {
     out->clear();
     if (t.byte_level) {
         for (size_t i = 0; i < n; i++) {
             int id = t.byte_id[(unsigned char)s[i]];
-            if (id >= 0) { out->push_back(id); }
-            else if (t.unk >= 0 && !(t.fuse_unk && !out->empty() && out->back() == (uint32_t)t.unk)) {
+            if (id >= 0) { out->push_back(id);
+            } else if (t.unk >= 0 &&
+                       !(t.fuse_unk && !out->empty() && out->back() == (uint32_t)t.unk)) {
                 out->push_back(t.unk);
             }
         }
@@ -747,10 +894,13 @@ inline void piece_symbols(const Tokenizer& t, const char* s, size_t n, Ids* out)
         else if (bytes) {
             for (int k = 0; k < len; k++) { out->push_back(t.byte_id[(unsigned char)s[i+k]]); }
             after_unk = false;
+        } else if (t.unk >= 0) {
+            if (!(t.fuse_unk && after_unk)) { out->push_back(t.unk); }
+            after_unk = true;
         }
-        else if (t.unk >= 0) { if (!(t.fuse_unk && after_unk)) { out->push_back(t.unk); } after_unk = true; }
     }
 }
+
 // few symbols: look for the best pair again after every merge
 inline void merge_short(const Tokenizer& t, Scratch* w) {
     Ids& id = w->id;
@@ -777,11 +927,16 @@ inline void merge_short(const Tokenizer& t, Scratch* w) {
     }
     id.resize(n);
 }
+
 // many symbols: a heap of (rank, position) over a linked list, stale entries dropped: n log n
 inline void merge_long(const Tokenizer& t, Scratch* w) {
     Ids& id = w->id;
     uint32_t n = (uint32_t)id.size();
-    w->rank.assign(n, NO_ID); w->made.resize(n); w->next.resize(n); w->prev.resize(n); w->heap.clear();
+    w->rank.assign(n, NO_ID);
+    w->made.resize(n);
+    w->next.resize(n);
+    w->prev.resize(n);
+    w->heap.clear();
     auto look = [&](uint32_t i) {
         const Merge* m = w->next[i] < n ? merge_find(t, id[i], id[w->next[i]]) : NULL;
         w->rank[i] = m ? m->rank : (uint32_t)NO_ID; w->made[i] = m ? m->id : 0;
@@ -808,13 +963,16 @@ inline void merge_long(const Tokenizer& t, Scratch* w) {
     for (uint32_t i = 0; i < n; i = w->next[i]) { id[kept++] = id[i]; }
     id.resize(kept);
 }
+
 inline void piece_merge(const Tokenizer& t, Scratch* w, const char* s, size_t n) { // -> w->id
     int id = token_find(t, s, n);
     if (id >= 0 && t.whole[id]) { w->id.assign(1, id); return; }
     piece_symbols(t, s, n, &w->id);
     if (w->id.size() <= 48) { merge_short(t, w); } else { merge_long(t, w); }
 }
-// which pieces are one token: with ignore_merges all that are in the vocabulary, else those that merging does give back
+
+// which pieces are one token: with ignore_merges all that are in the vocabulary, else those that
+// merging does give back
 inline void tokenizer_whole(Tokenizer* t) {
     Scratch w;
     t->whole.assign(t->vocab_size, 0);
@@ -828,20 +986,29 @@ inline void tokenizer_whole(Tokenizer* t) {
         t->whole[slot] = same;
     }
 }
+
 // end: how far memory may be read
-inline void piece_encode(const Tokenizer& t, Scratch* w, const char* s, size_t n, const char* end, Ids* out) {
-    if (n > 15) { piece_merge(t, w, s, n); out->insert(out->end(), w->id.begin(), w->id.end()); return; }
+inline void piece_encode(const Tokenizer& t, Scratch* w, const char* s, size_t n, const char* end,
+                         Ids* out) {
+    if (n > 15) {
+        piece_merge(t, w, s, n);
+        out->insert(out->end(), w->id.begin(), w->id.end());
+        return;
+    }
     uint64_t lo, hi;
     if (end - s >= 16) { memcpy(&lo, s, 8); memcpy(&hi, s + 8, 8); }
     else { char b[16] = {0}; memcpy(b, s, n); memcpy(&lo, b, 8); memcpy(&hi, b + 8, 8); }
     if (n < 8) { lo &= (1ull << 8 * n) - 1; hi = 0; } else { hi &= (1ull << 8 * (n - 8)) - 1; }
     hi |= (uint64_t)n << 56;
-    PieceSlot* c = &w->cache[(lo * 0x9E3779B97F4A7C15ull ^ hi * 0xC2B2AE3D27D4EB4Full) >> (64 - PIECE_BITS)];
+    PieceSlot* c =
+        &w->cache[(lo * 0x9E3779B97F4A7C15ull ^ hi * 0xC2B2AE3D27D4EB4Full) >> (64 - PIECE_BITS)];
     if (c->lo != lo || c->hi != hi) {
         piece_merge(t, w, s, n);
         if (w->id.size() > 4) { out->insert(out->end(), w->id.begin(), w->id.end()); return; }
         c->lo = lo; c->hi = hi;
-        for (size_t k = 0; k < 4; k++) { c->ids[k] = k < w->id.size() ? w->id[k] : (uint32_t)NO_ID; }
+        for (size_t k = 0; k < 4; k++) {
+            c->ids[k] = k < w->id.size() ? w->id[k] : (uint32_t)NO_ID;
+        }
     }
     for (int k = 0; k < 4 && c->ids[k] != NO_ID; k++) { out->push_back(c->ids[k]); }
 }
@@ -855,19 +1022,24 @@ inline int class_at(const Unicode& u, const char* s, int* len) {
     if (c < 0x80) { *len = 1; return u.flags[c] & CLASS_MASK; }
     return u.flags[utf8_at(s, len)] & CLASS_MASK;
 }
+
 inline size_t class_run(const Unicode& u, const char* s, size_t i, size_t n, int cls) {
     const uint64_t ones = 0x0101010101010101ull, high = 0x80 * ones;
-    for (uint64_t w, x, stop; cls == CLASS_L && i + 8 <= n; i += 8) {  // most runs: ASCII letters, eight at a time
+    // most runs: ASCII letters, eight at a time
+    for (uint64_t w, x, stop; cls == CLASS_L && i + 8 <= n; i += 8) {
         memcpy(&w, s + i, 8);
         x = (w | 0x20 * ones) & ~high;
-        stop = ~((x + 0x1F * ones) & ~(x + 0x05 * ones)) & high;       // high bit set where x is not a .. z
+        // high bit set where x is not a .. z
+        stop = ~((x + 0x1F * ones) & ~(x + 0x05 * ones)) & high;
         stop |= w & high;
         if (stop) { i += __builtin_ctzll(stop) >> 3; break; }
     }
     for (int len; i < n && class_at(u, s + i, &len) == cls; i += len) {}
     return i;
 }
-// length of 's 't 're 've 'm 'll 'd at s[i], which is an apostrophe; 0 if none. U+017F is an s in any case.
+
+// length of 's 't 're 've 'm 'll 'd at s[i], which is an apostrophe; 0 if none. U+017F is an s in
+// any case.
 inline size_t contraction(const char* s, size_t i, size_t n, bool any_case) {
     if (i + 1 >= n) { return 0; }
     int low = any_case ? 0x20 : 0;
@@ -877,13 +1049,17 @@ inline size_t contraction(const char* s, size_t i, size_t n, bool any_case) {
     if (a == 's' || a == 't' || a == 'm' || a == 'd') { return 2; }
     return (a == 'r' && b == 'e') || (a == 'v' && b == 'e') || (a == 'l' && b == 'l') ? 3 : 0;
 }
-// whitespace from i: all of it at the end of the text or if it is one character, else all but the last one
+
+// whitespace from i: all of it at the end of the text or if it is one character, else all but the
+// last one
 inline size_t split_space(const Unicode& u, const char* s, size_t i, size_t n) {
     size_t e = i, last = i;
     for (int len; e < n && class_at(u, s + e, &len) == CLASS_S; e += len) { last = e; }
     return e == n || last == i ? e : last;
 }
-// the end of the piece that starts at i < n: 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
+
+// the end of the piece that starts at i < n: 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+|
+// ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
 inline size_t split_gpt2(const Unicode& u, const char* s, size_t i, size_t n) {
     if (s[i] == '\'') { if (size_t c = contraction(s, i, n, false)) { return i + c; } }
     size_t j = i + (s[i] == ' ');
@@ -891,23 +1067,29 @@ inline size_t split_gpt2(const Unicode& u, const char* s, size_t i, size_t n) {
     if (cls != CLASS_S) { return class_run(u, s, j + len, n, cls); }
     return split_space(u, s, i, n);
 }
-// (?i:'s|...)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,digits}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+
+
+// (?i:'s|...)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,digits}|
+// ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+
 inline size_t split_cl100k(const Unicode& u, const char* s, size_t i, size_t n, int digits) {
     if (s[i] == '\'') { if (size_t c = contraction(s, i, n, true)) { return i + c; } }
     int len, len2, cls = class_at(u, s + i, &len);
     if (cls == CLASS_L) { return class_run(u, s, i + len, n, CLASS_L); }
     if (cls == CLASS_N) {
-        for (int k = 0; k < digits && i < n && class_at(u, s + i, &len) == CLASS_N; k++) { i += len; }
+        for (int k = 0; k < digits && i < n && class_at(u, s + i, &len) == CLASS_N; k++) {
+            i += len;
+        }
         return i;
     }
     int cls2 = i + len < n ? class_at(u, s + i + len, &len2) : CLASS_S;
-    if (cls2 == CLASS_L && s[i] != '\r' && s[i] != '\n') { return class_run(u, s, i + len + len2, n, CLASS_L); }
+    if (cls2 == CLASS_L && s[i] != '\r' && s[i] != '\n') {
+        return class_run(u, s, i + len + len2, n, CLASS_L);
+    }
     if (cls == CLASS_OTHER || (s[i] == ' ' && cls2 == CLASS_OTHER)) {
         size_t e = class_run(u, s, i + len, n, CLASS_OTHER);
         while (e < n && (s[e] == '\r' || s[e] == '\n')) { e++; }
         return e;
     }
-    size_t line = 0;                                     // after the last \r or \n of this whitespace
+    size_t line = 0; // after the last \r or \n of this whitespace
     for (size_t e = i; e < n && class_at(u, s + e, &len) == CLASS_S; e += len) {
         if (s[e] == '\r' || s[e] == '\n') { line = e + 1; }
     }
@@ -937,14 +1119,20 @@ inline std::vector<Span> split_behave(std::vector<Span> in, int behavior) {
     if (behavior == MERGED_WITH_NEXT) { std::reverse(out.begin(), out.end()); }
     return out;
 }
+
 inline void replace_all(std::string* s, const std::string& from, const std::string& to) {
     std::string out;
     size_t i = 0, k;
-    for (; (k = s->find(from, i)) != std::string::npos; i = k + from.size()) { out.append(*s, i, k - i); out += to; }
+    for (; (k = s->find(from, i)) != std::string::npos; i = k + from.size()) {
+        out.append(*s, i, k - i);
+        out += to;
+    }
     if (i) { out.append(*s, i, std::string::npos); s->swap(out); }
 }
+
 // one step on one piece; first: it stands at the very start of the text
-inline void split_step(const Step& step, std::string piece, bool first, std::vector<std::string>* out) {
+inline void split_step(const Step& step, std::string piece, bool first,
+                       std::vector<std::string>* out) {
     const Unicode& u = unicode();
     size_t n = piece.size();
     auto spans_of = [&](const std::string& pattern, bool invert) {
@@ -958,7 +1146,10 @@ inline void split_step(const Step& step, std::string piece, bool first, std::vec
         return spans;
     };
     std::vector<Span> spans;
-    if (step.kind == SPLIT_PREFIX) { out->push_back(piece[0] == ' ' ? piece : " " + piece); return; }
+    if (step.kind == SPLIT_PREFIX) {
+        out->push_back(piece[0] == ' ' ? piece : " " + piece);
+        return;
+    }
     if (step.kind == SPLIT_METASPACE) {
         replace_all(&piece, " ", step.from);
         bool has = piece.compare(0, step.from.size(), step.from) == 0;
@@ -967,9 +1158,9 @@ inline void split_step(const Step& step, std::string piece, bool first, std::vec
         }
         if (!step.flag) { out->push_back(piece); return; }
         spans = split_behave(spans_of(step.from, false), MERGED_WITH_NEXT);
-    }
-    else if (step.kind == SPLIT_STRING) { spans = split_behave(spans_of(step.from, step.flag), step.number); }
-    else if (step.kind == SPLIT_DIGITS) {
+    } else if (step.kind == SPLIT_STRING) {
+        spans = split_behave(spans_of(step.from, step.flag), step.number);
+    } else if (step.kind == SPLIT_DIGITS) {
         int len;
         for (size_t i = 0; i < n; i += len) {
             int cls = class_at(u, &piece[i], &len);
@@ -978,7 +1169,11 @@ inline void split_step(const Step& step, std::string piece, bool first, std::vec
         std::vector<Span> merged;
         for (auto& s : spans) {
             bool same = !merged.empty() && merged.back().match == s.match;
-            if (same && !(s.match && step.flag)) { merged.back().end = s.end; } else { merged.push_back(s); }
+            if (same && !(s.match && step.flag)) {
+                merged.back().end = s.end;
+            } else {
+                merged.push_back(s);
+            }
         }
         spans.swap(merged);
     } else {
@@ -987,7 +1182,9 @@ inline void split_step(const Step& step, std::string piece, bool first, std::vec
             spans.push_back({i, e, false});
         }
     }
-    for (auto& s : spans) { if (s.end > s.begin) { out->push_back(piece.substr(s.begin, s.end - s.begin)); } }
+    for (auto& s : spans) {
+        if (s.end > s.begin) { out->push_back(piece.substr(s.begin, s.end - s.begin)); }
+    }
 }
 
 // ----------------------------------------------------------------------------
@@ -997,12 +1194,18 @@ inline void split_step(const Step& step, std::string piece, bool first, std::vec
 inline void normalize(const Tokenizer& t, std::string* text, bool prepend) {
     std::string out;
     for (auto& step : t.normalizer) {
-        if (step.kind == NORM_NFC) { if (nfc(text->data(), text->size(), &out)) { text->swap(out); } }
-        else if (step.kind == NORM_PREPEND) { if (prepend && !text->empty()) { *text = step.to + *text; } }
-        else { replace_all(text, step.from, step.to); }
+        if (step.kind == NORM_NFC) {
+            if (nfc(text->data(), text->size(), &out)) { text->swap(out); }
+        } else if (step.kind == NORM_PREPEND) {
+            if (prepend && !text->empty()) { *text = step.to + *text; }
+        } else {
+            replace_all(text, step.from, step.to);
+        }
     }
 }
-// A piece that is done splitting. SentencePiece words do not merge across "x▁": they are merged one by one.
+
+// A piece that is done splitting. SentencePiece words do not merge across "x▁": they are merged one
+// by one.
 inline void encode_word(const Tokenizer& t, Scratch* w, const char* s, size_t n, Ids* out) {
     if (!t.cut_at_blocks) { piece_encode(t, w, s, n, s + n, out); return; }
     auto block = [&](size_t i) { return i + 3 <= n && !memcmp(s + i, BLOCK, 3); };
@@ -1012,10 +1215,13 @@ inline void encode_word(const Tokenizer& t, Scratch* w, const char* s, size_t n,
         piece_encode(t, w, s + i, e - i, s + n, out);
     }
 }
+
 // text without added tokens in it
-inline void encode_text(const Tokenizer& t, Scratch* w, const char* s, size_t n, bool first, Ids* out) {
+inline void encode_text(const Tokenizer& t, Scratch* w, const char* s, size_t n, bool first,
+                        Ids* out) {
     if (!n) { return; }
-    if (t.splitter.size() == 1 && t.splitter[0].kind <= SPLIT_CL100K) { // nearly every tokenizer: no copies
+    // nearly every tokenizer: no copies
+    if (t.splitter.size() == 1 && t.splitter[0].kind <= SPLIT_CL100K) {
         const Unicode& u = unicode();
         const Step& step = t.splitter[0];
         for (size_t i = 0, e; i < n; i = e) {
@@ -1027,15 +1233,22 @@ inline void encode_text(const Tokenizer& t, Scratch* w, const char* s, size_t n,
     std::vector<std::string> pieces(1, std::string(s, n)), split;
     for (auto& step : t.splitter) {
         split.clear();
-        for (size_t k = 0; k < pieces.size(); k++) { split_step(step, pieces[k], first && k == 0, &split); }
+        for (size_t k = 0; k < pieces.size(); k++) {
+            split_step(step, pieces[k], first && k == 0, &split);
+        }
         pieces.swap(split);
     }
     for (auto& p : pieces) { encode_word(t, w, p.data(), p.size(), out); }
 }
-// where `what` may start in s[i..n), n if nowhere: its first two bytes are looked for, eight places at a time
+
+// where `what` may start in s[i..n), n if nowhere: its first two bytes are looked for, eight places
+// at a time
 inline size_t text_find(const char* s, size_t i, size_t n, const std::string& what) {
     const uint64_t ones = 0x0101010101010101ull, high = 0x80 * ones;
-    if (what.size() < 2) { const void* p = memchr(s + i, what[0], n - i); return p ? (const char*)p - s : n; }
+    if (what.size() < 2) {
+        const void* p = memchr(s + i, what[0], n - i);
+        return p ? (const char*)p - s : n;
+    }
     const uint64_t a = (unsigned char)what[0] * ones, b = (unsigned char)what[1] * ones;
     for (uint64_t x, y; i + 9 <= n; i += 8) {
         memcpy(&x, s + i, 8); memcpy(&y, s + i + 1, 8);
@@ -1046,9 +1259,11 @@ inline size_t text_find(const char* s, size_t i, size_t n, const std::string& wh
     for (; i + 1 < n; i++) { if (s[i] == what[0] && s[i+1] == what[1]) { return i; } }
     return n;
 }
-// the leftmost, then longest, added token at or after i, its place is [*begin, *end): its index, -1 if there is none
-inline int added_find(const Tokenizer& t, const AddedTree& tree, const char* s, size_t i, size_t n, size_t* begin,
-    size_t* end) {
+
+// the leftmost, then longest, added token at or after i, its place is [*begin, *end): its index, -1
+// if there is none
+inline int added_find(const Tokenizer& t, const AddedTree& tree, const char* s, size_t i, size_t n,
+                      size_t* begin, size_t* end) {
     if (tree.next.empty()) { return -1; }
     const std::string& start = tree.start;
     for (; i < n; i++) {
@@ -1060,22 +1275,29 @@ inline int added_find(const Tokenizer& t, const AddedTree& tree, const char* s, 
         if (!node) { continue; }
         for (size_t e = i + 1;; e++) {
             int k = tree.token[node];
-            if (k >= 0 && (t.match_special || !t.added[k].special)) { found = k; *begin = i; *end = e; }
+            if (k >= 0 && (t.match_special || !t.added[k].special)) {
+                found = k;
+                *begin = i;
+                *end = e;
+            }
             if (e >= n || !(node = tree.next[node][(unsigned char)s[e]])) { break; }
         }
         if (found >= 0) { return found; }
     }
     return -1;
 }
-// cuts s at its added tokens: between(begin, end) for the text between them, ids of the tokens to out
-template <class Between> void added_cut(const Tokenizer& t, const AddedTree& tree, const char* s, size_t n, Ids* out,
-    Between between) {
+
+// cuts s at its added tokens: between(begin, end) for the text between them, ids of the tokens to
+// out
+template <class Between>
+void added_cut(const Tokenizer& t, const AddedTree& tree, const char* s, size_t n, Ids* out,
+               Between between) {
     const Unicode& u = unicode();
     size_t from = 0, begin, end;
     for (size_t i = 0;;) {
         int k = added_find(t, tree, s, i, n, &begin, &end);
         if (k < 0) { break; }
-        i = end;                                         // the next match does not depend on what stripping takes here
+        i = end; // the next match does not depend on what stripping takes here
         if (t.added[k].lstrip) {
             while (begin > from) {
                 size_t p = begin - 1; int len;
@@ -1091,6 +1313,7 @@ template <class Between> void added_cut(const Tokenizer& t, const AddedTree& tre
     }
     if (from < n) { between(from, n); }
 }
+
 inline Scratch* tokenizer_scratch(const Tokenizer& t) {
     static thread_local Scratch w;
     if (w.owner != t.hash || w.cache.empty()) {
@@ -1099,21 +1322,28 @@ inline Scratch* tokenizer_scratch(const Tokenizer& t) {
     }
     return &w;
 }
-// appends the ids of text to out; a text given in several calls is the start of a document only in the first
-inline void tokenizer_encode_to(const Tokenizer& t, const char* s, size_t n, bool document_start, Ids* out) {
+
+// appends the ids of text to out; a text given in several calls is the start of a document only in
+// the first
+inline void tokenizer_encode_to(const Tokenizer& t, const char* s, size_t n, bool document_start,
+                                Ids* out) {
     if (t.kind == TOKENIZER_IDS) {
-        die(EXIT_USER, "text: these data have no tokenizer, only ids", "give one with --tokenizer tokenizer.json");
+        die(EXIT_USER, "text: these data have no tokenizer, only ids",
+            "give one with --tokenizer tokenizer.json");
     }
     if (t.kind == TOKENIZER_BYTES) {
         out->insert(out->end(), (const unsigned char*)s, (const unsigned char*)s + n);
         return;
     }
     Scratch* w = tokenizer_scratch(t);
-    if (out->capacity() - out->size() < n / 3) { out->reserve(std::max(2 * out->capacity(), out->size() + n / 3)); }
+    if (out->capacity() - out->size() < n / 3) {
+        out->reserve(std::max(2 * out->capacity(), out->size() + n / 3));
+    }
     added_cut(t, t.added_raw, s, n, out, [&](size_t begin, size_t end) {
         const char* p = s + begin; size_t len = end - begin;
         std::string& text = w->text[0];
-        if (t.normalizer.size() == 1 && t.normalizer[0].kind == NORM_NFC) {   // most text is in this form already
+        // most text is in this form already
+        if (t.normalizer.size() == 1 && t.normalizer[0].kind == NORM_NFC) {
             if (nfc(p, len, &text)) { p = text.data(); len = text.size(); }
         } else if (!t.normalizer.empty()) {
             text.assign(p, len);
@@ -1121,12 +1351,15 @@ inline void tokenizer_encode_to(const Tokenizer& t, const char* s, size_t n, boo
             p = text.data();
             len = text.size();
         }
-        added_cut(t, t.added_normalized, p, len, out,
-            [&](size_t b, size_t e) { encode_text(t, w, p + b, e - b, document_start && begin + b == 0, out); });
+        added_cut(t, t.added_normalized, p, len, out, [&](size_t b, size_t e) {
+            encode_text(t, w, p + b, e - b, document_start && begin + b == 0, out);
+        });
     });
 }
+
 // specials: put the template around the text (BOS, for the families that want one)
-inline std::vector<int> tokenizer_encode(const Tokenizer& t, const std::string& text, bool specials) {
+inline std::vector<int> tokenizer_encode(const Tokenizer& t, const std::string& text,
+                                         bool specials) {
     Ids ids;
     if (specials) { ids.assign(t.before.begin(), t.before.end()); }
     if (t.kind == TOKENIZER_BPE && !utf8_valid(text)) {
@@ -1150,12 +1383,14 @@ inline int fallback_byte(const std::string& s) {
     }
     return (int)strtol(s.substr(3, 2).c_str(), NULL, 16);
 }
+
 inline void decode_step(const Step& step, std::vector<std::string>* tokens) {
     std::vector<std::string>& v = *tokens;
     if (step.kind == DECODE_REPLACE) { for (auto& s : v) { replace_all(&s, step.from, step.to); } }
     else if (step.kind == DECODE_FUSE || step.kind == DECODE_BYTES) {
         std::string all, bytes;
-        const bool decode = step.kind == DECODE_BYTES;   // a token with other characters than its alphabet stays as it is
+        // a token with other characters than its alphabet stays as it is
+        const bool decode = step.kind == DECODE_BYTES;
         for (auto& s : v) { all += decode && byte_level_to_raw(s, &bytes) ? bytes : s; }
         if (decode) { utf8_repair(&all); }
         v.assign(1, all);
@@ -1176,8 +1411,12 @@ inline void decode_step(const Step& step, std::vector<std::string>* tokens) {
     else if (step.kind == DECODE_STRIP) {
         for (auto& s : v) {
             size_t c = step.from.size(), b = 0, e = s.size();
-            for (int k = 0; k < step.number && e - b >= c && !s.compare(b, c, step.from); k++) { b += c; }
-            for (int k = 0; k < step.stop && e - b >= c && !s.compare(e - c, c, step.from); k++) { e -= c; }
+            for (int k = 0; k < step.number && e - b >= c && !s.compare(b, c, step.from); k++) {
+                b += c;
+            }
+            for (int k = 0; k < step.stop && e - b >= c && !s.compare(e - c, c, step.from); k++) {
+                e -= c;
+            }
             s = s.substr(b, e - b);
         }
     }
@@ -1188,7 +1427,9 @@ inline void decode_step(const Step& step, std::vector<std::string>* tokens) {
         }
     }
 }
-inline std::string tokenizer_decode(const Tokenizer& t, const int* ids, size_t n, bool skip_special) {
+
+inline std::string tokenizer_decode(const Tokenizer& t, const int* ids, size_t n,
+                                    bool skip_special) {
     std::string out;
     if (t.kind == TOKENIZER_IDS) {
         for (size_t i = 0; i < n; i++) { out += strf("%s%d", i ? " " : "", ids[i]); }
@@ -1203,7 +1444,8 @@ inline std::string tokenizer_decode(const Tokenizer& t, const int* ids, size_t n
     }
     std::vector<std::string> v;
     for (size_t i = 0; i < n; i++) {
-        if (ids[i] < 0 || ids[i] >= t.vocab_size || t.text[ids[i]].empty() || (skip_special && t.special[ids[i]])) {
+        if (ids[i] < 0 || ids[i] >= t.vocab_size || t.text[ids[i]].empty() ||
+            (skip_special && t.special[ids[i]])) {
             continue;
         }
         v.push_back(t.text[ids[i]]);
@@ -1212,8 +1454,10 @@ inline std::string tokenizer_decode(const Tokenizer& t, const int* ids, size_t n
     for (size_t i = 0; i < v.size(); i++) { out += t.decoder.empty() && i ? " " + v[i] : v[i]; }
     return out;
 }
-// One id at a time, for printing while generating: returns the text that id made certain. The last characters wait
-// while they could still change (half a character, a space that joins the next token).
+
+// One id at a time, for printing while generating: returns the text that id made certain. The last
+// characters wait while they could still change (half a character, a space that joins the next
+// token).
 struct TextStream { std::vector<int> ids; size_t shown = 0; };
 inline std::string tokenizer_stream(const Tokenizer& t, TextStream* s, int id) {
     s->ids.push_back(id);
@@ -1222,7 +1466,9 @@ inline std::string tokenizer_stream(const Tokenizer& t, TextStream* s, int id) {
         size_t i = 0, end = 0;
         while (i < all.size()) {
             size_t at = i;
-            if (utf8_next(all.data(), all.size(), &i) < 0 && i == all.size() && i - at < 4) { break; }
+            if (utf8_next(all.data(), all.size(), &i) < 0 && i == all.size() && i - at < 4) {
+                break;
+            }
             end = i;
         }
         all.resize(end);

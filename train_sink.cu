@@ -3,8 +3,9 @@ train_sink.cu -- trains small LLaMA-style language models and watches where thei
 
     make train_sink ATTN=sigmoid BIAS=k && ./train_sink -d pile_5B        (make help, ./train_sink --help)
 
-What stands in attention's inner loop is compiled in, by switches of the build. Everything else about a model is data: a
-row of ARCH, which a switch, a flag or a checkpoint sets. The file reads from top to bottom:
+What stands in attention's inner loop is compiled in, by switches of the build. Everything else
+about a model is data: a row of ARCH, which a switch, a flag or a checkpoint sets. The file reads
+from top to bottom:
 
      1 switches      what is compiled in, which backend computes          attention_variants.cuh, reference.h
      2 the model     ARCH, PARAMS, ACTS; a block is a list of stages, forward and backward of each beside each other
@@ -12,11 +13,12 @@ row of ARCH, which a switch, a flag or a checkpoint sets. The file reads from to
      4 train         data in, log and checkpoints out                     flags.h, dataloader.h, log.h, checkpoint.h
      5 main          and the other commands                               probe.h, generate.h, bench.h
 
-TO ADD a value of a switch: one row of its table, and at most one struct (attention_variants.cuh). TO ADD an idea: its
-rows of ARCH, PARAMS and ACTS, one stage, and its operation in reference.h, cpu/ and cuda/.
+TO ADD a value of a switch: one row of its table, and at most one struct (attention_variants.cuh).
+TO ADD an idea: its rows of ARCH, PARAMS and ACTS, one stage, and its operation in reference.h, cpu/
+and cuda/.
 
-Letters: B sequences, T tokens of each (with the sink token, if there is one), C channels, NH heads, KV key/value heads,
-HS head size, F FFN width, L layers, V vocabulary, N = B T rows.
+Letters: B sequences, T tokens of each (with the sink token, if there is one), C channels, NH heads,
+KV key/value heads, HS head size, F FFN width, L layers, V vocabulary, N = B T rows.
 */
 #include <math.h>
 #include <signal.h>
@@ -27,7 +29,8 @@ HS head size, F FFN width, L layers, V vocabulary, N = B T rows.
 // 1 switches
 #include "attention_variants.cuh"
 
-static const char* const SWITCH_VALUES[][3] = { // this build: { "ATTN", "sigmoid", "softmax sigmoid .." }, ...
+// this build: { "ATTN", "sigmoid", "softmax sigmoid .." }, ...
+static const char* const SWITCH_VALUES[][3] = {
 #define X(SWITCH) { #SWITCH, STR(SWITCH), SWITCH##_VARIANTS(NAME_OF) },
     SWITCHES(X)
 #undef X
@@ -55,9 +58,9 @@ typedef ops::acc acc;     // what sums, weight gradients and optimiser state hol
 // ============================================================================
 // 2 the model
 
-// ---- ARCH: everything about a model that is not compiled in. The struct, its checks, config.json both ways, the flags
-// with their --help and the log's line are made from these rows. A key that is missing means the default, so a new row
-// breaks no old checkpoint.
+// ---- ARCH: everything about a model that is not compiled in. The struct, its checks, config.json
+// both ways, the flags with their --help and the log's line are made from these rows. A key that is
+// missing means the default, so a new row breaks no old checkpoint.
 //
 //  type   int, float, str, or kind: one of the names of a table; low, high: what a number may be
 //  by     what sets it: a flag of the commands in `cmds` (t train, b bench, p probe), or a switch of the build
@@ -150,9 +153,10 @@ struct Sizes {
     NormRow norm; BiasRow bias; PeRow pe; FfnRow ffn;
     bool ln, phi, combine, gate, qkn;
     long L, C, NH, KV, HS, F, V, T;
-    long QK, W, OC, FH, G;              // q and k of a row; q, k and v; what W_O reads; gate | up; the gate
+    long QK, W, OC, FH, G; // q and k of a row; q, k and v; what W_O reads; gate | up; the gate
     Sizes() : Sizes(Arch()) {}
-    explicit Sizes(const Arch& arch) : c(arch), norm(norm_of(c)), bias(bias_of(c)), pe(pe_of(c)), ffn(ffn_of(c)) {
+    explicit Sizes(const Arch& arch)
+        : c(arch), norm(norm_of(c)), bias(bias_of(c)), pe(pe_of(c)), ffn(ffn_of(c)) {
         L = c.L; C = c.C; NH = c.NH; KV = c.KV; HS = c.HS; F = c.F; V = c.V; T = c.T;
         ln = c.norm_kind == NORM_KIND_ln;
         phi = Attn::phi == PHI_MLP;
@@ -167,9 +171,10 @@ struct Sizes {
     }
 };
 
-// ---- PARAMS: every tensor is one row: field, Hugging Face name, when there is one, rows (VECTOR: none), columns, initial
-// values. Rows stand in memory as they stand here: qw kw vw are one matrix, so are gatew upw, and their biases.
-// Init of the official code: N(0, sqrt(2 / (5 fan_in))), FFN output 1/sqrt(fan_in)/L, k*, v* and the sink token 0.02
+// ---- PARAMS: every tensor is one row: field, Hugging Face name, when there is one, rows (VECTOR:
+// none), columns, initial values. Rows stand in memory as they stand here: qw kw vw are one matrix,
+// so are gatew upw, and their biases. Init of the official code: N(0, sqrt(2 / (5 fan_in))), FFN
+// output 1/sqrt(fan_in)/L, k*, v* and the sink token 0.02
 enum { VECTOR = -1 };
 struct Init { double std, mean; };
 #define NORMAL(std) Init{ std, 0 }
@@ -226,8 +231,9 @@ template <class P> struct Params {
 };
 struct Tensor { std::string name; std::vector<long> shape; long at, count; Init init; };
 
-// ---- ACTS: activations, one arena for all, laid out anew for each (B, T). Training keeps K = L layers of them and all
-// 2L + 1 states of the stream; a forward pass alone keeps one layer and three states, and nothing of backward (D = 0)
+// ---- ACTS: activations, one arena for all, laid out anew for each (B, T). Training keeps K = L
+// layers of them and all 2L + 1 states of the stream; a forward pass alone keeps one layer and
+// three states, and nothing of backward (D = 0)
 #define ACTS(X) \
     X(real, x,       S * N * C)                       /* (2L+1, N, C)  the stream: x_0 the embedding, x_2l enters layer l */ \
     X(real, embed,   c.norm_embed ? N * C : 0)        /* (N, C)        the embedding before its norm */ \
@@ -272,15 +278,19 @@ struct Acts {
 struct Layout : Sizes {
     explicit Layout(const Arch& c) : Sizes(c) {}
 
-    // points p into base, lists the tensors in memory order, returns how many numbers there are (base NULL: only counts)
+    // points p into base, lists the tensors in memory order, returns how many numbers there are
+    // (base NULL: only counts)
     template <class P> long params(Params<P>* p, std::vector<Tensor>* list, P* base) const {
-        const std::string ffn_norm = norm.out ? "pre_feedforward_layernorm" : "post_attention_layernorm";
+        const std::string ffn_norm = norm.out ? "pre_feedforward_layernorm"
+                                              : "post_attention_layernorm";
         long n = 0;
-        auto place = [&](P** field, const std::string& name, bool when, long rows, long cols, Init init) {
+        auto place = [&](P** field, const std::string& name, bool when, long rows, long cols,
+                         Init init) {
             const long count = when ? labs(rows) * cols : 0;
             *field = count && base ? base + n : NULL;
             if (count && list) {
-                const std::vector<long> shape = rows < 0 ? std::vector<long>{ cols } : std::vector<long>{ rows, cols };
+                const std::vector<long> shape = rows < 0 ? std::vector<long>{ cols }
+                                                         : std::vector<long>{ rows, cols };
                 list->push_back({ name, shape, n, count, init });
             }
             n += count;
@@ -296,14 +306,16 @@ struct Layout : Sizes {
         return n;
     }
 
-    // points a into base, returns the bytes (base NULL: only counts); table: the MiB of each tensor, in words
-    size_t acts(Acts* a, char* base, bool train, long B, long T, long R, std::string* table = NULL) const {
+    // points a into base, returns the bytes (base NULL: only counts); table: the MiB of each
+    // tensor, in words
+    size_t acts(Acts* a, char* base, bool train, long B, long T, long R,
+                std::string* table = NULL) const {
         const long N = B * T, D = train ? N : 0, K = train ? L : 1, S = train ? 2 * L + 1 : 3;
         size_t bytes = 0;
-        #define X(type, name, size) \
-            a->name = (type*)(base + bytes); \
-            bytes += ((size) * sizeof(type) + 255) / 256 * 256; \
-            if (table && (size) > 0) { *table += strf(" " #name " %.1f", (size) * sizeof(type) / 0x1p20); }
+#define X(type, name, size)                             \
+    a->name = (type*)(base + bytes);                    \
+    bytes += ((size) * sizeof(type) + 255) / 256 * 256; \
+    if (table && (size) > 0) { *table += strf(" " #name " %.1f", (size) * sizeof(type) / 0x1p20); }
         ACTS(X)
         #undef X
         return bytes;
@@ -313,21 +325,22 @@ struct Layout : Sizes {
 struct Model {
     Arch c;
     Sizes d;
-    bool train;                                  // has gradients, and keeps the activations of all layers
+    bool train; // has gradients, and keeps the activations of all layers
     std::vector<Tensor> tensors;
     long num_params;
     real* params;
-    acc *master, *grads, *m, *v;                 // master: the weights in acc; is params itself where real is acc
+    acc *master, *grads, *m, *v; // master: the weights in acc; is params itself where real is acc
     Params<real> w; Params<acc> g;
     Acts a; char* arena; size_t arena_bytes;     // activations
     int longest;                                 // T that the tables of positions are made for
-    int B, T, R;                                 // the batch they are laid out for, T with the sink token; rows of head
+    int B, T, R; // the batch they are laid out for, T with the sink token; rows of head
     int *tokens, *targets; size_t token_room;    // (B, T)
     StepSums* sums;                              // loss and gradient norm of the step
     real *positions, *v_fixed;                   // absolute PE (T, C); fixed v* (HS)
-    acc *turns, *turns_local;                    // rotary cos, sin (T, rot/2, 2), of all layers and of those with a window
-    real* cache; int room;                       // generation: k, v of rows that were read, (L, room, 2 KV HS), or NULL
-    int past;                                    // so many rows of it stand before the one that is loaded; 0: a whole batch
+    // rotary cos, sin (T, rot/2, 2), of all layers and of those with a window
+    acc *turns, *turns_local;
+    real* cache; int room; // generation: k, v of rows that were read, (L, room, 2 KV HS), or NULL
+    int past; // so many rows of it stand before the one that is loaded; 0: a whole batch
 };
 
 // ---- attention's shape in layer l, and its learned column
@@ -362,18 +375,22 @@ static const real* star_v(const Model* m, int l) {
 static const acc* layer_turns(const Model* m, int l) {
     const Arch& c = m->c;
     if (!m->d.pe.rotary || !in_pattern(c.rope_layers, l)) { return NULL; }
-    return (is_local(c, l) && m->turns_local ? m->turns_local : m->turns) + (size_t)m->past * rotated(c);
+    return (is_local(c, l) && m->turns_local ? m->turns_local : m->turns) +
+           (size_t)m->past * rotated(c);
 }
 
 // ---- tables of positions and other constants
 
-// angles per position of the `rot` / 2 pairs, base^(-2i/rot), and, if scaled, what --rope-scaling makes of them;
-// *length is what the turned vectors are multiplied with. (llama3: Meta's models; yarn: Peng et al. 2023, section 3)
+// angles per position of the `rot` / 2 pairs, base^(-2i/rot), and, if scaled, what --rope-scaling
+// makes of them; *length is what the turned vectors are multiplied with. (llama3: Meta's models;
+// yarn: Peng et al. 2023, section 3)
 static std::vector<double> rope_angles(const Arch& c, double base, bool scaled, double* length) {
     const int rot = rotated(c);
     const kind how = scaled ? c.rope_scaling : ROPE_none;
     const double turns = c.rope_context / (2 * M_PI), factor = c.rope_factor;
-    auto pair_at = [&](double per_context) { return rot * log(turns / per_context) / (2 * log(base)); };
+    auto pair_at = [&](double per_context) {
+        return rot * log(turns / per_context) / (2 * log(base));
+    };
     double low = pair_at(c.rope_fast), high = pair_at(c.rope_slow);
     if (c.rope_round) { low = floor(low); high = ceil(high); }
     low = std::max(low, 0.0);
@@ -381,9 +398,11 @@ static std::vector<double> rope_angles(const Arch& c, double base, bool scaled, 
     std::vector<double> angles;
     for (int i = 0; i < rot / 2; i++) {
         const double f = pow(base, -2.0 * i / rot);
-        double stretched = 0;                    // the share of this pair that is stretched by the factor
+        double stretched = 0; // the share of this pair that is stretched by the factor
         if (how == ROPE_linear) { stretched = 1; }
-        if (how == ROPE_llama3) { stretched = 1 - (f * turns - c.rope_low) / (c.rope_high - c.rope_low); }
+        if (how == ROPE_llama3) {
+            stretched = 1 - (f * turns - c.rope_low) / (c.rope_high - c.rope_low);
+        }
         if (how == ROPE_yarn)   { stretched = (i - low) / (high - low); }
         stretched = std::min(1.0, std::max(0.0, stretched));
         angles.push_back(stretched == 0 ? f : f / factor * stretched + f * (1 - stretched));
@@ -408,7 +427,10 @@ static acc* rope_table(const Arch& c, double base, bool scaled, int T) {
     const std::vector<double> angles = rope_angles(c, base, scaled, &length);
     std::vector<double> p;
     for (int t = 0; t < T; t++) {
-        for (double angle : angles) { p.push_back(length * cos(t * angle)); p.push_back(length * sin(t * angle)); }
+        for (double angle : angles) {
+            p.push_back(length * cos(t * angle));
+            p.push_back(length * sin(t * angle));
+        }
     }
     return device_table<acc>(p);
 }
@@ -455,13 +477,15 @@ static void model_tables(Model* m, int T) {
 // lays the activations out for B sequences of T tokens
 static void model_resize(Model* m, int B, int T) {
     if (T > m->longest) {
-        die(EXIT_USER, strf("--seq %d: this model has positions for %d tokens", T, m->longest), "use shorter sequences");
+        die(EXIT_USER, strf("--seq %d: this model has positions for %d tokens", T, m->longest),
+            "use shorter sequences");
     }
     m->B = B; m->T = T + m->d.bias.token;
     m->R = std::min<long>(ops::head_rows, (long)B * m->T);
     const Layout layout(m->c);
     Acts none;
-    const size_t bytes = layout.acts(&none, NULL, m->train, B, m->T, m->R), words = (size_t)B * m->T;
+    const size_t bytes = layout.acts(&none, NULL, m->train, B, m->T, m->R),
+                 words = (size_t)B * m->T;
     if (bytes > m->arena_bytes) {
         ops::device_free(m->arena);
         m->arena = (char*)ops::device_malloc(bytes);
@@ -489,7 +513,9 @@ static Model model_new(const Arch& c, int T_max, bool train) {
     m.c = c; m.d = layout; m.train = train;
     m.num_params = layout.params<real>(&m.w, &m.tensors, NULL);
     m.params = (real*)ops::device_malloc(m.num_params * sizeof(real));
-    m.master = std::is_same<real, acc>::value ? (acc*)m.params : (acc*)ops::device_malloc(m.num_params * sizeof(acc));
+    m.master = std::is_same<real, acc>::value
+                   ? (acc*)m.params
+                   : (acc*)ops::device_malloc(m.num_params * sizeof(acc));
     layout.params<real>(&m.w, NULL, m.params);
     if (train) {
         m.grads = (acc*)ops::device_malloc(3 * m.num_params * sizeof(acc));
@@ -509,7 +535,9 @@ static inline void model_init(Model* m, uint64_t seed) {
     for (auto& t : m->tensors) {
         Rng rng = rng_stream(seed, hash_bytes(t.name.data(), t.name.size()));
         host.resize(t.count);
-        for (auto& w : host) { w = t.init.std == 0 ? acc(t.init.mean) : acc(t.init.std * rng_normal(&rng)); }
+        for (auto& w : host) {
+            w = t.init.std == 0 ? acc(t.init.mean) : acc(t.init.std * rng_normal(&rng));
+        }
         if (ends_with(t.name, ".k_star")) { // entries that are not learned are zero (Table 13)
             for (long i = 0; i < t.count; i++) { if (i % m->c.HS >= m->c.k_dims) { host[i] = 0; } }
         }
@@ -520,14 +548,17 @@ static inline void model_init(Model* m, uint64_t seed) {
 
 static void model_free(Model* m) {
     if ((void*)m->master != (void*)m->params) { ops::device_free(m->master); }
-    for (void* p : { (void*)m->params, (void*)m->grads, (void*)m->arena, (void*)m->tokens, (void*)m->targets,
-                     (void*)m->sums, (void*)m->positions, (void*)m->v_fixed, (void*)m->turns,
-                     (void*)m->turns_local, (void*)m->cache }) { ops::device_free(p); }
+    for (void* p : { (void*)m->params, (void*)m->grads, (void*)m->arena, (void*)m->tokens,
+                     (void*)m->targets, (void*)m->sums, (void*)m->positions, (void*)m->v_fixed,
+                     (void*)m->turns, (void*)m->turns_local, (void*)m->cache }) {
+        ops::device_free(p);
+    }
     *m = Model();
 }
 
-// seqs (B, T+1) in host memory -> tokens and targets; returns how many targets count. Row 0 of a sink token predicts
-// nothing; with a prefix p the loss starts at the prediction of token p + 1 (section 6)
+// seqs (B, T+1) in host memory -> tokens and targets; returns how many targets count. Row 0 of a
+// sink token predicts nothing; with a prefix p the loss starts at the prediction of token p + 1
+// (section 6)
 static long model_load(Model* m, const int* seqs, int B, int T) {
     const int skip = m->d.bias.token;
     m->past = 0;
@@ -549,7 +580,8 @@ static long model_load(Model* m, const int* seqs, int B, int T) {
     return count;
 }
 
-// one token, the next after `past` rows, whose k and v are in the cache. The sink token, if there is one, is among those
+// one token, the next after `past` rows, whose k and v are in the cache. The sink token, if there
+// is one, is among those
 static inline void model_load_next(Model* m, int token, int past) {
     model_resize(m, 1, 1 - m->d.bias.token);
     m->past = past;
@@ -566,7 +598,8 @@ static inline void model_cache(Model* m, int T) {
     if (T && ops::on_host) { m->cache = (real*)ops::device_malloc(m->d.L * m->room * row); }
 }
 
-// ---- stages. A layer is two branches, attention and FFN, with numbers i = 2l and 2l + 1, of one stream x_0 .. x_2L:
+// ---- stages. A layer is two branches, attention and FFN, with numbers i = 2l and 2l + 1, of one
+// stream x_0 .. x_2L:
 //
 //      NORM=pre       x_{i+1} = x_i + f_i(norm(x_i))          (Eq. 2)
 //      post           x_{i+1} = norm(x_i + f_i(x_i))          (Eq. 3)
@@ -574,9 +607,9 @@ static inline void model_cache(Model* m, int T) {
 //      branch         x_{i+1} = x_i + norm(f_i(x_i))
 //      --parallel 1   the FFN reads x_2l, as attention does
 //
-// x_2L, after a final norm unless NORM=post, goes to lm_head. The hidden state h^l of the paper is x_2l. On the way back
-// a.dx holds the gradient of x_{i+1} when branch i begins and of x_i when it ends; every stage overwrites the gradient of
-// what it read and adds to those of its weights.
+// x_2L, after a final norm unless NORM=post, goes to lm_head. The hidden state h^l of the paper is
+// x_2l. On the way back a.dx holds the gradient of x_{i+1} when branch i begins and of x_i when it
+// ends; every stage overwrites the gradient of what it read and adds to those of its weights.
 
 static int rows(const Model* m) { return m->B * m->T; }
 
@@ -608,24 +641,30 @@ static real* act_top(const Model* m) {
     return m->a.n + (size_t)(2 * K * m->d.norm.in) * rows(m) * m->c.C;
 }
 
-// norms have a number, by which their statistics are found: of n, of f, of the final one and of the embedding
+// norms have a number, by which their statistics are found: of n, of f, of the final one and of the
+// embedding
 static int norm_number(const Model* m, int i) { return m->train ? i : i % 2; }
-static int norm_after(const Model* m, int i)  { return (m->train ? 2 * m->c.L : 2) + 2 + norm_number(m, i); }
+static int norm_after(const Model* m, int i) {
+    return (m->train ? 2 * m->c.L : 2) + 2 + norm_number(m, i);
+}
+
 static int norm_final(const Model* m)         { return m->train ? 2 * m->c.L : 2; }
 static int norm_embed(const Model* m)         { return norm_final(m) + 1; }
 
-static void norm_forward(Model* m, real* out, const real* x, const real* w, const real* b, int number) {
+static void norm_forward(Model* m, real* out, const real* x, const real* w, const real* b,
+                         int number) {
     const int N = rows(m);
     acc* mean = m->d.ln ? m->a.mean + (size_t)number * N : NULL;
     ops::norm_forward(out, mean, m->a.rstd + (size_t)number * N, x, w, b, m->c.eps, N, m->c.C);
 }
 
 // in the forward pass this was:  out = norm(x);  dx = or += its gradient
-static void norm_backward(Model* m, real* dx, acc* dw, acc* db, const real* dout, const real* x, const real* w,
-                          int number, bool add) {
+static void norm_backward(Model* m, real* dx, acc* dw, acc* db, const real* dout, const real* x,
+                          const real* w, int number, bool add) {
     const int N = rows(m);
     const acc* mean = m->d.ln ? m->a.mean + (size_t)number * N : NULL;
-    ops::norm_backward(dx, dw, db, dout, x, w, mean, m->a.rstd + (size_t)number * N, add, N, m->c.C);
+    ops::norm_backward(dx, dw, db, dout, x, w, mean, m->a.rstd + (size_t)number * N, add, N,
+                       m->c.C);
 }
 
 // weights of the norms before and after branch i
@@ -653,7 +692,8 @@ static void input_forward(Model* m, int i) {
 // a.dn -> a.dx.  in the forward pass this was:  n_i = norm(x_i), and x_{i+1} = x_i + .. beside it
 static void input_backward(Model* m, int i) {
     const long n = (long)rows(m) * m->c.C;
-    const bool side = m->c.parallel && i % 2; // attention comes next on the way back, and must find dx as it is
+    // attention comes next on the way back, and must find dx as it is
+    const bool side = m->c.parallel && i % 2;
     if (m->d.norm.in) {
         const auto w = before(m->w, i); const auto g = before(m->g, i);
         real* dx = side ? m->a.dside : m->a.dx;
@@ -665,7 +705,8 @@ static void input_backward(Model* m, int i) {
 }
 
 // -- the end of a branch: x_{i+1} = x_i + inp W^T + b, through the norm after it if there is one
-static void output_forward(Model* m, int i, const real* inp, const real* weight, const real* bias, int width) {
+static void output_forward(Model* m, int i, const real* inp, const real* weight, const real* bias,
+                           int width) {
     const Sizes& d = m->d;
     const int N = rows(m);
     const real* residual = d.norm.out && !d.norm.stream ? NULL : act_x(m, i);
@@ -678,17 +719,19 @@ static void output_forward(Model* m, int i, const real* inp, const real* weight,
 }
 
 // a.dx -> dinp.  in the forward pass this was:  x_{i+1} = x_i + inp W^T + b
-static void output_backward(Model* m, int i, real* dinp, acc* dweight, acc* dbias, const real* inp, const real* weight,
-                            int width) {
+static void output_backward(Model* m, int i, real* dinp, acc* dweight, acc* dbias, const real* inp,
+                            const real* weight, int width) {
     const Sizes& d = m->d;
     const int N = rows(m);
     real* df = m->a.dx;
     if (d.norm.out) {
         const auto w = after(m->w, i); const auto g = after(m->g, i);
         df = d.norm.stream ? m->a.dn : m->a.df;
-        norm_backward(m, df, g.w, g.b, m->a.dx, of_branch(m->a.f, m, i, d.C), w.w, norm_after(m, i), false);
+        norm_backward(m, df, g.w, g.b, m->a.dx, of_branch(m->a.f, m, i, d.C), w.w, norm_after(m, i),
+                      false);
     }
-    if (d.norm.stream) { std::swap(m->a.dx, m->a.dn); } // NORM=post: what came through the norm is dx_i's first part
+    // NORM=post: what came through the norm is dx_i's first part
+    if (d.norm.stream) { std::swap(m->a.dx, m->a.dn); }
     ops::matmul_backward_weight(dweight, df, inp, N, width, d.C);
     if (dbias) { ops::matmul_backward_bias(dbias, df, N, d.C); }
     ops::matmul_backward_input(dinp, df, weight, false, N, width, d.C);
@@ -730,10 +773,12 @@ static void qk_norm_backward(Model* m, int l) {
     const real* saved = of_layer(m->a.qk_in, m, l, m->d.QK);
     const acc* rstd = of_layer(m->a.qk_rstd, m, l, m->c.NH + m->c.KV);
     const bool all = m->c.qk_norm == QKNORM_all;
-    ops::qk_norm_backward(m->a.dqkv, g.qnw, g.knw, saved, rstd, w.qnw, w.knw, all, attn_shape(m, l));
+    ops::qk_norm_backward(m->a.dqkv, g.qnw, g.knw, saved, rstd, w.qnw, w.knw, all,
+                          attn_shape(m, l));
 }
 
-// -- rotary: q and k turn with their position. Where no stage stands between, attention's backward turns them back
+// -- rotary: q and k turn with their position. Where no stage stands between, attention's backward
+// turns them back
 static bool turns_in_attention(const Model* m);
 
 static void rotary_forward(Model* m, int l) {
@@ -783,12 +828,14 @@ static void phi_backward(Model* m, int l) {
 static real* act_att(const Model* m, int l) { return of_layer(m->a.att, m, l, m->d.NH * m->d.HS); }
 static acc* act_stat(const Model* m, int l) { return of_layer(m->a.stat, m, l, m->d.NH * 2); }
 
-// copies k and v of the rows that are loaded to their places in the cache; returns where layer l begins there
+// copies k and v of the rows that are loaded to their places in the cache; returns where layer l
+// begins there
 static const real* cache_keep(Model* m, int l) {
     const size_t q = m->d.NH * m->d.HS, kv = m->d.W - q;
     real* cache = m->cache + (size_t)l * m->room * kv;
     for (int t = 0; t < rows(m); t++) {
-        memcpy((void*)(cache + (m->past + t) * kv), act_qkv(m, l) + t * m->d.W + q, kv * sizeof(real));
+        memcpy((void*)(cache + (m->past + t) * kv), act_qkv(m, l) + t * m->d.W + q,
+               kv * sizeof(real));
     }
     return cache;
 }
@@ -796,39 +843,46 @@ static const real* cache_keep(Model* m, int l) {
 static void attention_forward(Model* m, int l) {
     const real* cache = m->cache ? cache_keep(m, l) : NULL;
     if (m->past) {
-        cpu::attention_row<Attn, Bias, Pe>(act_att(m, l), act_qkv(m, l), cache, star_k(m, l), star_v(m, l), m->past,
-                                           attn_shape(m, l));
+        cpu::attention_row<Attn, Bias, Pe>(act_att(m, l), act_qkv(m, l), cache, star_k(m, l),
+                                           star_v(m, l), m->past, attn_shape(m, l));
         return;
     }
-    ops::attention_forward<Attn, Bias, Pe>(act_att(m, l), act_stat(m, l), act_qkv(m, l), star_k(m, l), star_v(m, l),
-                                           attn_shape(m, l));
+    ops::attention_forward<Attn, Bias, Pe>(act_att(m, l), act_stat(m, l), act_qkv(m, l),
+                                           star_k(m, l), star_v(m, l), attn_shape(m, l));
 }
 
 // a.datt -> a.dqkv
 static void attention_backward(Model* m, int l) {
     const auto& g = m->g.layer[l];
-    acc *dk = m->d.bias.column == LOGIT_COLUMN ? g.zstar : g.kstar, *dv = m->d.bias.learn_v ? g.vstar : NULL;
-    ops::attention_backward<Attn, Bias, Pe>(m->a.dqkv, dk, dv, m->a.datt, act_att(m, l), act_stat(m, l), act_qkv(m, l),
-                                            star_k(m, l), star_v(m, l),
-                                            turns_in_attention(m) ? layer_turns(m, l) : NULL, attn_shape(m, l));
+    acc *dk = m->d.bias.column == LOGIT_COLUMN ? g.zstar : g.kstar,
+        *dv = m->d.bias.learn_v ? g.vstar : NULL;
+    ops::attention_backward<Attn, Bias, Pe>(m->a.dqkv, dk, dv, m->a.datt, act_att(m, l),
+                                            act_stat(m, l), act_qkv(m, l), star_k(m, l),
+                                            star_v(m, l),
+                                            turns_in_attention(m) ? layer_turns(m, l) : NULL,
+                                            attn_shape(m, l));
 }
 
 // -- GATE: o sigmoid(g), g = n W_g^T: a number for each head, or for each of its channels
 static int gate_width(const Model* m) { return m->c.gate == GATE_elem ? m->c.HS : 1; }
 static real* act_gate(const Model* m, int l)  { return of_layer(m->a.gate, m, l, m->d.G); }
-static real* act_gated(const Model* m, int l) { return of_layer(m->a.gated, m, l, m->d.NH * m->d.HS); }
+static real* act_gated(const Model* m, int l) {
+    return of_layer(m->a.gated, m, l, m->d.NH * m->d.HS);
+}
 
 static void gate_forward(Model* m, int l) {
     const auto& w = m->w.layer[l];
     ops::matmul_forward(act_gate(m, l), act_n(m, 2 * l), w.gw, NULL, NULL, rows(m), m->c.C, m->d.G);
-    ops::gate_forward(act_gated(m, l), act_att(m, l), act_gate(m, l), gate_width(m), attn_shape(m, l));
+    ops::gate_forward(act_gated(m, l), act_att(m, l), act_gate(m, l), gate_width(m),
+                      attn_shape(m, l));
 }
 
 // a.dgated -> a.datt and, through the gate, a.dn
 static void gate_backward(Model* m, int l) {
     const auto& w = m->w.layer[l]; const auto& g = m->g.layer[l];
     const int N = rows(m);
-    ops::gate_backward(m->a.datt, m->a.dgate, m->a.dgated, act_att(m, l), act_gate(m, l), gate_width(m), attn_shape(m, l));
+    ops::gate_backward(m->a.datt, m->a.dgate, m->a.dgated, act_att(m, l), act_gate(m, l),
+                       gate_width(m), attn_shape(m, l));
     ops::matmul_backward_weight(g.gw, m->a.dgate, act_n(m, 2 * l), N, m->c.C, m->d.G);
     ops::matmul_backward_input(m->a.dn, m->a.dgate, w.gw, false, N, m->c.C, m->d.G);
 }
@@ -842,12 +896,14 @@ static real* act_heads(const Model* m, int l) { return of_layer(m->a.heads, m, l
 
 static void combine_forward(Model* m, int l) {
     const real* v = m->d.bias.add_v ? m->w.layer[l].vstar : NULL;
-    ops::heads_forward(act_heads(m, l), act_out(m, l), v, m->c.combine == COMBINE_sum, attn_shape(m, l));
+    ops::heads_forward(act_heads(m, l), act_out(m, l), v, m->c.combine == COMBINE_sum,
+                       attn_shape(m, l));
 }
 
 static void combine_backward(Model* m, int l) {
     acc* dv = m->d.bias.add_v ? m->g.layer[l].vstar : NULL;
-    ops::heads_backward(dact_out(m), dv, m->a.dheads, m->c.combine == COMBINE_sum, attn_shape(m, l));
+    ops::heads_backward(dact_out(m), dv, m->a.dheads, m->c.combine == COMBINE_sum,
+                        attn_shape(m, l));
 }
 
 // -- W_O, and back onto the stream
@@ -859,7 +915,8 @@ static void attn_output_forward(Model* m, int l) {
 static void attn_output_backward(Model* m, int l) {
     const auto& w = m->w.layer[l]; const auto& g = m->g.layer[l];
     const real* inp = m->d.combine ? act_heads(m, l) : act_out(m, l);
-    output_backward(m, 2 * l, m->d.combine ? m->a.dheads : dact_out(m), g.ow, g.ob, inp, w.ow, m->d.OC);
+    output_backward(m, 2 * l, m->d.combine ? m->a.dheads : dact_out(m), g.ow, g.ob, inp, w.ow,
+                    m->d.OC);
 }
 
 // -- FFN: gate | up, the activation, down
@@ -869,8 +926,8 @@ static real* act_fca(const Model* m, int l) { return of_layer(m->a.fca, m, l, m-
 static void up_forward(Model* m, int l) {
     const auto& w = m->w.layer[l];
     const bool gated = m->d.ffn.gated;
-    ops::matmul_forward(act_fch(m, l), act_n(m, 2 * l + 1), gated ? w.gatew : w.upw, gated ? w.gateb : w.upb, NULL,
-                        rows(m), m->c.C, m->d.FH);
+    ops::matmul_forward(act_fch(m, l), act_n(m, 2 * l + 1), gated ? w.gatew : w.upw,
+                        gated ? w.gateb : w.upb, NULL, rows(m), m->c.C, m->d.FH);
 }
 
 static void up_backward(Model* m, int l) {
@@ -888,7 +945,8 @@ static void act_forward(Model* m, int l) {
 }
 
 static void act_backward(Model* m, int l) {
-    ops::ffn_backward(m->a.dfch, m->a.dfca, act_fch(m, l), m->d.ffn.act, m->d.ffn.gated, rows(m), m->c.F);
+    ops::ffn_backward(m->a.dfch, m->a.dfca, act_fch(m, l), m->d.ffn.act, m->d.ffn.gated, rows(m),
+                      m->c.F);
 }
 
 static void down_forward(Model* m, int l) {
@@ -901,32 +959,38 @@ static void down_backward(Model* m, int l) {
     output_backward(m, 2 * l + 1, m->a.dfca, g.downw, g.downb, act_fca(m, l), w.downw, m->c.F);
 }
 
-// ---- a layer is this list, forward; backward is the same list from the end. `flops` are those of the products of one
-// forward pass over N rows, `moved` the numbers that it must read or write; backward does twice both
+// ---- a layer is this list, forward; backward is the same list from the end. `flops` are those of
+// the products of one forward pass over N rows, `moved` the numbers that it must read or write;
+// backward does twice both
 struct Stage {
     const char* name;
     bool (*when)(const Sizes& d);
     void (*forward)(Model* m, int l);
     void (*backward)(Model* m, int l);
-    double (*flops)(const Sizes& d);             // a row; attention's depend on T and are counted in bench.h
+    double (*flops)(const Sizes& d); // a row; attention's depend on T and are counted in bench.h
     double (*moved)(const Sizes& d);             // a row, without the weights
 };
 #define IF(condition) [](const Sizes& d) -> bool { (void)d; return condition; }
 #define A_ROW(number) [](const Sizes& d) -> double { (void)d; return number; }
 static const Stage LAYER_STAGES[] = {
-    { "norm",        IF(true),                    attn_input_forward,  attn_input_backward,  A_ROW(0),                  A_ROW(2 * d.C) },
-    { "qkv",         IF(true),                    qkv_forward,         qkv_backward,         A_ROW(2.0 * d.C * d.W),    A_ROW(d.C + d.W) },
-    { "qk norm",     IF(d.qkn),                   qk_norm_forward,     qk_norm_backward,     A_ROW(0),                  A_ROW(3 * d.QK) },
-    { "rotary",      IF(d.pe.rotary),             rotary_forward,      rotary_backward,      A_ROW(0),                  A_ROW(2 * d.QK) },
-    { "phi",         IF(Attn::phi != PHI_NONE),   phi_forward,         phi_backward,         A_ROW(d.phi ? 4.0 * d.QK * d.HS : 0), A_ROW(4 * d.QK) },
-    { "attention",   IF(true),                    attention_forward,   attention_backward,   A_ROW(0),                  A_ROW(d.W + d.NH * d.HS) },
-    { "gate",        IF(d.gate),                  gate_forward,        gate_backward,        A_ROW(2.0 * d.C * d.G),    A_ROW(d.C + 2 * d.NH * d.HS) },
-    { "combine",     IF(d.combine),               combine_forward,     combine_backward,     A_ROW(0),                  A_ROW(d.NH * d.HS + d.OC) },
-    { "out",         IF(true),                    attn_output_forward, attn_output_backward, A_ROW(2.0 * d.OC * d.C),   A_ROW(d.OC + 2 * d.C) },
-    { "FFN norm",    IF(true),                    ffn_input_forward,   ffn_input_backward,   A_ROW(0),                  A_ROW(2 * d.C) },
-    { "gate|up",     IF(true),                    up_forward,          up_backward,          A_ROW(2.0 * d.C * d.FH),   A_ROW(d.C + d.FH) },
-    { "activation",  IF(true),                    act_forward,         act_backward,         A_ROW(0),                  A_ROW(d.FH + d.F) },
-    { "down",        IF(true),                    down_forward,        down_backward,        A_ROW(2.0 * d.F * d.C),    A_ROW(d.F + 2 * d.C) },
+    { "norm", IF(true), attn_input_forward, attn_input_backward, A_ROW(0), A_ROW(2 * d.C) },
+    { "qkv", IF(true), qkv_forward, qkv_backward, A_ROW(2.0 * d.C * d.W), A_ROW(d.C + d.W) },
+    { "qk norm", IF(d.qkn), qk_norm_forward, qk_norm_backward, A_ROW(0), A_ROW(3 * d.QK) },
+    { "rotary", IF(d.pe.rotary), rotary_forward, rotary_backward, A_ROW(0), A_ROW(2 * d.QK) },
+    { "phi", IF(Attn::phi != PHI_NONE), phi_forward, phi_backward,
+      A_ROW(d.phi ? 4.0 * d.QK* d.HS : 0), A_ROW(4 * d.QK) },
+    { "attention", IF(true), attention_forward, attention_backward, A_ROW(0),
+      A_ROW(d.W + d.NH * d.HS) },
+    { "gate", IF(d.gate), gate_forward, gate_backward, A_ROW(2.0 * d.C * d.G),
+      A_ROW(d.C + 2 * d.NH * d.HS) },
+    { "combine", IF(d.combine), combine_forward, combine_backward, A_ROW(0),
+      A_ROW(d.NH* d.HS + d.OC) },
+    { "out", IF(true), attn_output_forward, attn_output_backward, A_ROW(2.0 * d.OC * d.C),
+      A_ROW(d.OC + 2 * d.C) },
+    { "FFN norm", IF(true), ffn_input_forward, ffn_input_backward, A_ROW(0), A_ROW(2 * d.C) },
+    { "gate|up", IF(true), up_forward, up_backward, A_ROW(2.0 * d.C * d.FH), A_ROW(d.C + d.FH) },
+    { "activation", IF(true), act_forward, act_backward, A_ROW(0), A_ROW(d.FH + d.F) },
+    { "down", IF(true), down_forward, down_backward, A_ROW(2.0 * d.F * d.C), A_ROW(d.F + 2 * d.C) },
 };
 enum { STAGES = sizeof(LAYER_STAGES) / sizeof(LAYER_STAGES[0]) };
 
@@ -955,14 +1019,15 @@ static void embed_backward(Model* m) {
     const Arch& c = m->c;
     const Params<acc>& g = m->g;
     if (c.norm_embed) {
-        norm_backward(m, m->a.dn, g.lnew, g.lneb, m->a.dx, m->a.embed, m->w.lnew, norm_embed(m), false);
+        norm_backward(m, m->a.dn, g.lnew, g.lneb, m->a.dx, m->a.embed, m->w.lnew, norm_embed(m),
+                      false);
     }
     const real* dx = c.norm_embed ? m->a.dn : m->a.dx;
     ops::embed_backward(g.wte, g.wpe, g.sink, dx, m->tokens, c.embed_scale, m->B, m->T, c.C);
 }
 
-// tokens -> what lm_head reads. watch(l) is called after layer l, and with -1 after the embedding: its activations are
-// there then, later perhaps no longer
+// tokens -> what lm_head reads. watch(l) is called after layer l, and with -1 after the embedding:
+// its activations are there then, later perhaps no longer
 typedef std::function<void(int l)> Watch;
 static void model_body(Model* m, const Watch& watch = Watch()) {
     embed_forward(m);
@@ -971,14 +1036,18 @@ static void model_body(Model* m, const Watch& watch = Watch()) {
         for (auto& stage : LAYER_STAGES) { if (stage.when(m->d)) { stage.forward(m, l); } }
         if (watch) { watch(l); }
     }
-    if (!m->d.norm.stream) { norm_forward(m, act_top(m), act_x(m, 2 * m->c.L), m->w.lnfw, m->w.lnfb, norm_final(m)); }
+    if (!m->d.norm.stream) {
+        norm_forward(m, act_top(m), act_x(m, 2 * m->c.L), m->w.lnfw, m->w.lnfb, norm_final(m));
+    }
 }
 
-// runs the model on its T last `tokens`; returns what lm_head reads of the last one. If the cache holds all rows before
-// it, only its own is computed. Not within a prefix: there earlier rows see later ones, and change
+// runs the model on its T last `tokens`; returns what lm_head reads of the last one. If the cache
+// holds all rows before it, only its own is computed. Not within a prefix: there earlier rows see
+// later ones, and change
 static inline const real* model_read(Model* m, const std::vector<int>& tokens) {
     const int T = std::min<size_t>(tokens.size(), m->c.T), row = T - 1 + m->d.bias.token;
-    const bool next = m->cache && row > 0 && m->past + m->T == row && row >= attn_shape(m, 0).prefix;
+    const bool next = m->cache && row > 0 && m->past + m->T == row &&
+                      row >= attn_shape(m, 0).prefix;
     if (next) {
         model_load_next(m, tokens.back(), row);
     } else {
@@ -993,8 +1062,9 @@ static inline const real* model_read(Model* m, const std::vector<int>& tokens) {
 // where the gradient of what lm_head reads goes
 static real* dtop(const Model* m) { return m->d.norm.stream ? m->a.dx : m->a.dn; }
 
-// the classifier, R rows at a time so that the logits never exist whole. Fills a.losses; if dloss is not 0 also adds to
-// the gradients of lm_head and makes that of what it reads, both of dloss * sum of losses
+// the classifier, R rows at a time so that the logits never exist whole. Fills a.losses; if dloss
+// is not 0 also adds to the gradients of lm_head and makes that of what it reads, both of dloss *
+// sum of losses
 static void model_head(Model* m, float dloss) {
     const Arch& c = m->c;
     const int N = rows(m);
@@ -1002,9 +1072,11 @@ static void model_head(Model* m, float dloss) {
         const int some = std::min(m->R, N - r);
         real* n = act_top(m) + (size_t)r * c.C;
         ops::matmul_forward(m->a.logits, n, m->w.lmw, m->w.lmb, NULL, some, c.C, c.V);
-        ops::classifier(m->a.losses + r, m->a.logits, m->targets + r, dloss, c.logit_cap, some, c.V);
+        ops::classifier(m->a.losses + r, m->a.logits, m->targets + r, dloss, c.logit_cap, some,
+                        c.V);
         if (dloss == 0) { continue; }
-        ops::matmul_backward_input(dtop(m) + (size_t)r * c.C, m->a.logits, m->w.lmw, false, some, c.C, c.V);
+        ops::matmul_backward_input(dtop(m) + (size_t)r * c.C, m->a.logits, m->w.lmw, false, some,
+                                   c.C, c.V);
         ops::matmul_backward_weight(m->g.lmw, m->a.logits, n, some, c.C, c.V);
         if (m->g.lmb) { ops::matmul_backward_bias(m->g.lmb, m->a.logits, some, c.V); }
     }
@@ -1026,10 +1098,12 @@ static double model_forward(Model* m, long count, float dloss, const Watch& watc
     return sum / count;
 }
 
-// after the forward pass and model_head with dloss: adds the gradient of dloss * sum of losses to every tensor of g
+// after the forward pass and model_head with dloss: adds the gradient of dloss * sum of losses to
+// every tensor of g
 static void model_backward(Model* m) {
     if (!m->d.norm.stream) {
-        norm_backward(m, m->a.dx, m->g.lnfw, m->g.lnfb, m->a.dn, act_x(m, 2 * m->c.L), m->w.lnfw, norm_final(m), false);
+        norm_backward(m, m->a.dx, m->g.lnfw, m->g.lnfb, m->a.dn, act_x(m, 2 * m->c.L), m->w.lnfw,
+                      norm_final(m), false);
     }
     for (int l = m->c.L - 1; l >= 0; l--) {
         for (int k = STAGES - 1; k >= 0; k--) {
@@ -1045,8 +1119,8 @@ static void model_zero(Model* m) {
     ops::device_zero(m->sums, sizeof(StepSums));
 }
 
-// one micro-batch of a step of `accum`: seqs (B, T+1) add their part to the gradients and to the mean loss. The host does
-// not wait for any of it
+// one micro-batch of a step of `accum`: seqs (B, T+1) add their part to the gradients and to the
+// mean loss. The host does not wait for any of it
 static void model_accumulate(Model* m, const int* seqs, int B, int T, int accum) {
     const long count = model_load(m, seqs, B, T) * accum;
     model_body(m);
@@ -1055,8 +1129,8 @@ static void model_accumulate(Model* m, const int* seqs, int B, int T, int accum)
     model_backward(m);
 }
 
-// after all micro-batches: clips the gradients and updates the weights, unless the loss or the gradients are not finite;
-// returns what it went by. Here, once a step, the host waits
+// after all micro-batches: clips the gradients and updates the weights, unless the loss or the
+// gradients are not finite; returns what it went by. Here, once a step, the host waits
 static StepSums model_update(Model* m, const AdamW& o, float clip, bool sgd) {
     ops::square_norm(m->sums, m->grads, clip, m->num_params);
     const auto update = sgd ? ops::sgd_update : ops::adamw_update;
@@ -1072,7 +1146,8 @@ static StepSums model_update(Model* m, const AdamW& o, float clip, bool sgd) {
 // what is measured of one batch of sequences, in device memory until all layers are done
 struct Measured {
     HeadMetrics* heads;                          // (L, B, NH)
-    acc *h, *k, *v, *pre, *sizes;                // norms (L+1, N), (L, N, KV) twice, (2L, N); largest and median (L+1, B, 2)
+    // norms (L+1, N), (L, N, KV) twice, (2L, N); largest and median (L+1, B, 2)
+    acc *h, *k, *v, *pre, *sizes;
     size_t bytes;
 };
 
@@ -1080,7 +1155,11 @@ struct Measured {
 static Measured measured_point(const Model* m, char* base) {
     const size_t L = m->c.L, N = rows(m), KV = m->c.KV;
     Measured r = Measured();
-    auto place = [&](size_t bytes) { char* p = base + r.bytes; r.bytes += (bytes + 255) / 256 * 256; return p; };
+    auto place = [&](size_t bytes) {
+        char* p = base + r.bytes;
+        r.bytes += (bytes + 255) / 256 * 256;
+        return p;
+    };
     r.heads = (HeadMetrics*)place(L * m->B * m->c.NH * sizeof(HeadMetrics));
     r.h = (acc*)place((L + 1) * N * sizeof(acc));
     r.k = (acc*)place(L * N * KV * sizeof(acc));
@@ -1099,8 +1178,9 @@ static void measure_layer(const Model* m, const Measured& r, int l) {
     ops::magnitudes(r.sizes + (size_t)(l + 1) * m->B * 2, h, skip, m->B, m->T, d.C);
     if (l < 0) { return; }
     const real* qkv = act_qkv(m, l);
-    ops::attention_metrics<Attn, Bias, Pe>(r.heads + (size_t)l * m->B * d.NH, qkv, act_stat(m, l), star_k(m, l),
-                                           d.gate ? act_gate(m, l) : NULL, gate_width(m), skip, attn_shape(m, l));
+    ops::attention_metrics<Attn, Bias, Pe>(r.heads + (size_t)l * m->B * d.NH, qkv, act_stat(m, l),
+                                           star_k(m, l), d.gate ? act_gate(m, l) : NULL,
+                                           gate_width(m), skip, attn_shape(m, l));
     ops::row_norms(r.k + (size_t)l * N * d.KV, qkv + d.NH * d.HS, d.W, d.HS, d.KV, N);
     ops::row_norms(r.v + (size_t)l * N * d.KV, qkv + d.QK, d.W, d.HS, d.KV, N);
     for (int i = 2 * l; d.norm.stream && i < 2 * l + 2; i++) {
@@ -1114,7 +1194,8 @@ static void measure_add(Metrics* out, const Model* m, const Measured& r, int i, 
     const int B = m->B, T = m->T, N = rows(m), skip = d.bias.token;
     for (int l = 0; l < d.L; l++) {
         for (int b = 0; b < B; b++) {
-            std::copy_n(&r.heads[((size_t)l * B + b) * d.NH], d.NH, &out->heads[((size_t)(i + b) * d.L + l) * d.NH]);
+            std::copy_n(&r.heads[((size_t)l * B + b) * d.NH], d.NH,
+                        &out->heads[((size_t)(i + b) * d.L + l) * d.NH]);
         }
         norms_add(&out->k, l, r.k + (size_t)l * N * d.KV, B, T, d.KV, skip, n);
         norms_add(&out->v, l, r.v + (size_t)l * N * d.KV, B, T, d.KV, skip, n);
@@ -1134,7 +1215,8 @@ static void measure_add(Metrics* out, const Model* m, const Measured& r, int i, 
     }
 }
 
-static void (*measure_progress)(int done, int n) = NULL; // called now and then by measure, if it is set
+// called now and then by measure, if it is set
+static void (*measure_progress)(int done, int n) = NULL;
 
 // the metrics of metrics.cuh on n sequences of T + 1 tokens, at most batch_tokens of them at a time
 static Metrics measure(Model* m, const int* seqs, int n, int T, int batch_tokens) {
@@ -1182,17 +1264,21 @@ static DataOptions data_options(const Flags& f, int T, int probe_len) {
     o.data = split(f.data, ',');
     want(!o.data.empty(), "--data \"\"", "bb, a file, a directory of shards or a NAME in data/");
     o.tokenizer = f.tokenizer; o.bos = f.bos; o.T = T; o.seed = f.seed;
-    o.val_seqs = f.val_seqs; o.probe_seqs = f.probe_seqs; o.probe_len = probe_len; o.train_tokens = f.train_tokens;
+    o.val_seqs = f.val_seqs;
+    o.probe_seqs = f.probe_seqs;
+    o.probe_len = probe_len;
+    o.train_tokens = f.train_tokens;
     o.vocab = f.arch.V;
     for (double position : flag_list("--random-token", f.random_token)) {
-        want(position == floor(position) && fabs(position) < 1e9, strf("--random-token %g", position),
-             "a whole number");
+        want(position == floor(position) && fabs(position) < 1e9,
+             strf("--random-token %g", position), "a whole number");
         o.random_token.push_back((int)position);
     }
     for (auto& w : split(f.fix_token, ',')) {
         auto pair = split(w, ':');
         long pos = 0, id = 0;
-        const bool numbers = pair.size() == 2 && parse_long(pair[0], &pos) && parse_long(pair[1], &id);
+        const bool numbers = pair.size() == 2 && parse_long(pair[0], &pos) &&
+                             parse_long(pair[1], &id);
         want(numbers && labs(pos) < 1L << 30 && labs(id) < 1L << 30, "--fix-token " + w, "POS:ID");
         o.fix_token.push_back({ (int)pos, (int)id });
     }
@@ -1203,7 +1289,10 @@ static DataOptions data_options(const Flags& f, int T, int probe_len) {
          "0 or more, less than --bb-vocab");
     return o;
 }
-static Data data_from_flags(const Flags& f, int T, int probe_len) { return data_open(data_options(f, T, probe_len)); }
+
+static Data data_from_flags(const Flags& f, int T, int probe_len) {
+    return data_open(data_options(f, T, probe_len));
+}
 
 #include "log.h"
 #include "run.h"
@@ -1215,25 +1304,33 @@ static size_t acts_bytes(const Arch& c, bool train, long B, long T, std::string*
     T += layout.bias.token;
     return layout.acts(&none, NULL, train, B, T, std::min<long>(ops::head_rows, B * T), table);
 }
+
 // MiB of weights, gradients, optimiser and activations, in words; *bytes their sum
 static std::string memory_text(const Arch& c, long B, long T, bool train, double* bytes) {
     Params<real> none;
     const double n = Layout(c).params<real>(&none, NULL, NULL);
     const double rough = (double)B * T * (train ? c.L : 1) * (4.0 * c.C + 4.0 * c.F);
-    const bool copied = !std::is_same<real, acc>::value; // the weights exist as master and in `real`
-    const double weights = n * (sizeof(acc) + (copied ? sizeof(real) : 0)), grads = train ? n * sizeof(acc) : 0;
-    const double acts = rough > 1e15 ? rough * sizeof(real) : acts_bytes(c, train, B, T);   // beyond what a size_t holds
+    // the weights exist as master and in `real`
+    const bool copied = !std::is_same<real, acc>::value;
+    const double weights = n * (sizeof(acc) + (copied ? sizeof(real) : 0)),
+                 grads = train ? n * sizeof(acc) : 0;
+    // beyond what a size_t holds
+    const double acts = rough > 1e15 ? rough * sizeof(real) : acts_bytes(c, train, B, T);
     *bytes = weights + 3 * grads + acts;
-    return strf("weights %.1f + gradients %.1f + optimiser %.1f + activations %.1f = %.1f MiB", weights / 0x1p20,
-                grads / 0x1p20, 2 * grads / 0x1p20, acts / 0x1p20, *bytes / 0x1p20);
+    return strf("weights %.1f + gradients %.1f + optimiser %.1f + activations %.1f = %.1f MiB",
+                weights / 0x1p20, grads / 0x1p20, 2 * grads / 0x1p20, acts / 0x1p20,
+                *bytes / 0x1p20);
 }
+
 // on the CPU, before anything is allocated: does it fit? (On a GPU the allocation itself fails.)
 static void memory_check(const Arch& c, long B, long T, bool train) {
     double bytes;
     const std::string parts = memory_text(c, B, T, train, &bytes);
     const double free = ops::on_host ? memory_free() : INFINITY;
     if (bytes <= free) { return; }
-    die(EXIT_MACHINE, "memory: wanted " + bytes_text(bytes) + " (" + parts + "), " + bytes_text(free) + " are free",
+    die(EXIT_MACHINE,
+        "memory: wanted " + bytes_text(bytes) + " (" + parts + "), " + bytes_text(free) +
+            " are free",
         "lower --batch, --seq or the model size");
 }
 #include "checkpoint.h"
@@ -1256,7 +1353,8 @@ static double validate(Model* m, Data* data, int B, int T) { // mean over the ta
 #include "generate.h"
 
 static volatile sig_atomic_t stop_signal = 0;
-// timeout(1) and some schedulers send a signal twice at once: only a later Ctrl-C ends the program at once
+// timeout(1) and some schedulers send a signal twice at once: only a later Ctrl-C ends the program
+// at once
 static void on_signal(int sig) {
     static double first;
     if (sig == SIGINT && stop_signal && now_ms() - first > 500) { _exit(128 + SIGINT); }
@@ -1264,54 +1362,72 @@ static void on_signal(int sig) {
     stop_signal = sig;
 }
 
-static double learning_rate(const Flags& f, long step) { // of the step that makes update number step + 1
+// of the step that makes update number step + 1
+static double learning_rate(const Flags& f, long step) {
     if (step < f.warmup) { return f.lr * (step + 1) / f.warmup; }
     if (f.schedule == "constant") { return f.lr; }
     const double done = f.steps > f.warmup ? (double)(step - f.warmup) / (f.steps - f.warmup) : 1;
     return f.min_lr + 0.5 * (f.lr - f.min_lr) * (1 + cos(M_PI * std::min(1.0, done)));
 }
-// The batch in memory: what -b says; else, with --total-batch on a GPU, `kept` by the run that goes on, or as many sequences
-// as fit 7/8 of the free memory, up to 2^16 tokens (more do not make a GPU faster); else the preset's
+
+// The batch in memory: what -b says; else, with --total-batch on a GPU, `kept` by the run that goes
+// on, or as many sequences as fit 7/8 of the free memory, up to 2^16 tokens (more do not make a GPU
+// faster); else the preset's
 static void batch_settle(const Model* m, Flags* f, long kept) {
     const bool choose = !ops::on_host && !f->given_batch && f->total_batch >= f->arch.T;
-    const long all = choose ? f->total_batch / f->arch.T : 0, most = std::max(1L, (1L << 16) / f->arch.T);
+    const long all = choose ? f->total_batch / f->arch.T : 0,
+               most = std::max(1L, (1L << 16) / f->arch.T);
     if (choose) { f->batch = std::max(1L, kept); }
     for (long B = 2; !kept && B <= std::min(all, most); B++) {
-        if (all % B == 0 && acts_bytes(m->c, true, B, f->arch.T) < ops::device_left() / 8 * 7) { f->batch = B; }
+        if (all % B == 0 && acts_bytes(m->c, true, B, f->arch.T) < ops::device_left() / 8 * 7) {
+            f->batch = B;
+        }
     }
     want(f->total_batch % (f->batch * f->arch.T) == 0, strf("--total-batch %ld", f->total_batch),
          strf("a multiple of batch * seq = %ld", f->batch * f->arch.T));
 }
+
 // one optimiser step of `accum` micro-batches
-static StepSums train_step(Model* m, Data* data, const Flags& f, long step, int accum, std::vector<int>* seqs) {
+static StepSums train_step(Model* m, Data* data, const Flags& f, long step, int accum,
+                           std::vector<int>* seqs) {
     model_zero(m);
     for (int i = 0; i < accum; i++) {
         data_next(data, seqs->data(), f.batch);
         model_accumulate(m, seqs->data(), f.batch, f.arch.T, accum);
     }
-    const AdamW o = { (float)learning_rate(f, step), (float)f.beta1, (float)f.beta2, (float)f.adam_eps,
-                      (float)f.weight_decay, step + 1 };
+    const AdamW o = {
+        (float)learning_rate(f, step), (float)f.beta1, (float)f.beta2, (float)f.adam_eps,
+        (float)f.weight_decay,         step + 1
+    };
     return model_update(m, o, f.grad_clip, f.optimizer == "sgd");
 }
+
 static void train_checks(const Flags& f) {
-    want(f.optimizer == "adamw" || f.optimizer == "sgd", "--optimizer " + f.optimizer, "adamw or sgd");
-    want(f.schedule == "constant" || f.schedule == "cosine", "--schedule " + f.schedule, "constant or cosine");
+    want(f.optimizer == "adamw" || f.optimizer == "sgd", "--optimizer " + f.optimizer,
+         "adamw or sgd");
+    want(f.schedule == "constant" || f.schedule == "cosine", "--schedule " + f.schedule,
+         "constant or cosine");
     want(f.beta1 < 1 && f.beta2 < 1,
          strf("--beta1 %g --beta2 %g", f.beta1, f.beta2), "0 up to, not including, 1");
 }
+
 static std::vector<double> eps_list(const Flags& f) {
     std::vector<double> eps = flag_list("--eps", f.eps);
     want(!eps.empty(), "--eps", "a threshold, such as 0.3");
     return eps;
 }
+
 // the default 64 shrinks to a short model's T
 static int probe_length(const Flags& f, const std::string& text, long longest, bool learned) {
     long len = 0;
-    want(parse_long(text, &len) && len >= 1 && len < 1 << 30, "--probe-len " + text, "a number, 1 or more");
+    want(parse_long(text, &len) && len >= 1 && len < 1 << 30, "--probe-len " + text,
+         "a number, 1 or more");
     if (len > longest && !f.given_probe_len) { len = longest; }
     want(len <= longest || !learned, strf("--probe-len %ld", len),
          strf("at most %ld, the learned positions", longest));
-    if (len > longest) { printf("note   --probe-len %ld goes beyond the %ld positions of the model\n", len, longest); }
+    if (len > longest) {
+        printf("note   --probe-len %ld goes beyond the %ld positions of the model\n", len, longest);
+    }
     return len;
 }
 
@@ -1319,11 +1435,13 @@ static int probe_length(const Flags& f, const std::string& text, long longest, b
 struct Run {
     Flags f; Arch c; Data data; Model m; Log log;
     std::vector<double> eps;
-    int accum, probe_len, probes;                // batches a step; T and number of the probe sequences
-    std::vector<int> seqs, probe;                // one batch (B, T+1); the probe (probes, probe_len+1)
-    long first, saved; bool resumed;             // the step it starts from; that of the newest checkpoint, or -1
-    double tokens_per_step, started, smooth_ms; int columns;       // columns of the terminal, 0 if there is none
-    std::string changed;                         // flags that are not what they were before --resume, as JSON
+    int accum, probe_len, probes; // batches a step; T and number of the probe sequences
+    std::vector<int> seqs, probe; // one batch (B, T+1); the probe (probes, probe_len+1)
+    // the step it starts from; that of the newest checkpoint, or -1
+    long first, saved; bool resumed;
+    // columns of the terminal, 0 if there is none
+    double tokens_per_step, started, smooth_ms; int columns;
+    std::string changed; // flags that are not what they were before --resume, as JSON
 };
 // a run that goes on keeps its model: what the flags and the preset say of it must agree
 static void arch_resume(Flags* f, const std::string& from) {
@@ -1333,16 +1451,19 @@ static void arch_resume(Flags* f, const std::string& from) {
     if (f->given_model) { preset_apply(&said); }
     const std::vector<ArchRow> theirs = arch_rows(&was), ours = arch_rows(&said.arch);
     for (size_t i = 0; i < ours.size(); i++) {
-        const bool size = ours[i].type == ARCH_int && *(int*)ours[i].at && f->given_model && strchr("LCF", *ours[i].field);
+        const bool size = ours[i].type == ARCH_int && *(int*)ours[i].at && f->given_model &&
+                          strchr("LCF", *ours[i].field);
         const std::string got = arch_text(ours[i], false), wanted = arch_text(theirs[i], false);
         if ((!f->given_arch[i] && !size) || got == wanted) { continue; }
-        die(EXIT_USER, from + ": holds another model: " + ours[i].by + " " + wanted + ", got " + got,
+        die(EXIT_USER,
+            from + ": holds another model: " + ours[i].by + " " + wanted + ", got " + got,
             "leave the flags of the model out: a run that goes on takes them from its checkpoint");
     }
     f->arch = was;
 }
 
-// the checkpoint that --resume goes on from, "" if the run has none yet; dies if there is no run, or one that is not wanted
+// the checkpoint that --resume goes on from, "" if the run has none yet; dies if there is no run,
+// or one that is not wanted
 static std::string run_find(const Flags& f, long* step) {
     *step = 0;
     want(!f.resume || !f.out.empty(), "--resume", "also --out, the run to go on with");
@@ -1351,26 +1472,35 @@ static std::string run_find(const Flags& f, long* step) {
             "see ls runs; without --resume a new run begins there");
     }
     if (!f.resume && !f.out.empty() && file_exists(f.out + "/log.jsonl")) {
-        die(EXIT_USER, f.out + ": holds a run already", "add --resume to go on with it, or choose another --out");
+        die(EXIT_USER, f.out + ": holds a run already",
+            "add --resume to go on with it, or choose another --out");
     }
     return f.resume ? checkpoint_latest(f.out, step) : "";
 }
+
 // what else can be done about a damaged checkpoint
 static std::string run_other(const std::string& from) {
     return "or remove " + from + " to go on from the checkpoint before it";
 }
-// model, optimiser, data and log as they were at the checkpoint `from`; dies if the flags make another run of it
+
+// model, optimiser, data and log as they were at the checkpoint `from`; dies if the flags make
+// another run of it
 static void run_restore(Run* r, const Flags& f, const std::string& from) {
     hint_also() = run_other(from);
-    const Json state = json_file(from + "/state.json"), *position = state.get("data"), *flags = state.get("flags");
+    const Json state = json_file(from + "/state.json"), *position = state.get("data"),
+               *flags = state.get("flags");
     want(position, from + "/state.json: data", "the position in the data");
     hint_also().clear();
     const std::string again = "begin another run in another --out";
     const std::string kept = flags ? flags_changed(*flags, f, &r->changed) : "";
-    if (!kept.empty()) { die(EXIT_USER, "--resume: " + kept, "give the same flags as before, or " + again); }
+    if (!kept.empty()) {
+        die(EXIT_USER, "--resume: " + kept, "give the same flags as before, or " + again);
+    }
     const double tokens = json_number(state, "tokens_per_step", r->tokens_per_step);
     if (tokens != r->tokens_per_step) {
-        die(EXIT_USER, strf("--resume: got %.0f tokens a step, wanted %.0f as before", r->tokens_per_step, tokens),
+        die(EXIT_USER,
+            strf("--resume: got %.0f tokens a step, wanted %.0f as before", r->tokens_per_step,
+                 tokens),
             "give the same --batch and --total-batch as before, or " + again);
     }
     data_restore(&r->data, *position);
@@ -1380,14 +1510,20 @@ static void run_restore(Run* r, const Flags& f, const std::string& from) {
     hint_also().clear();
     log_rewind(f.out + "/log.jsonl", r->first);
 }
+
 // flags -> data, model and log; fresh, or as they were at the newest checkpoint in --out
 static Run run_open(Flags f) {
     Run r = Run();
     if (f.resume && is_dir(f.out)) { run_lock(f.out); }
     const std::string from = run_find(f, &r.first);
-    if (!from.empty()) { hint_also() = run_other(from); arch_resume(&f, from); hint_also().clear(); }
+    if (!from.empty()) {
+        hint_also() = run_other(from);
+        arch_resume(&f, from);
+        hint_also().clear();
+    }
     preset_apply(&f);
-    want(f.data != "bb" || f.tokenizer.empty(), "--tokenizer " + f.tokenizer, "text to read with it: --data FILE");
+    want(f.data != "bb" || f.tokenizer.empty(), "--tokenizer " + f.tokenizer,
+         "text to read with it: --data FILE");
     r.probe_len = probe_length(f, f.probe_len, f.arch.T, PE_ROWS[f.arch.pe].learnable);
     train_checks(f);
     r.eps = eps_list(f);
@@ -1395,12 +1531,14 @@ static Run run_open(Flags f) {
     r.c = arch_from_flags(&f, r.data.V);
     memory_check(r.c, f.batch, f.arch.T, true);
     r.m = model_new(r.c, std::max<int>(f.arch.T, r.probe_len), true);
-    batch_settle(&r.m, &f, from.empty() ? 0 : (long)json_number(json_file(from + "/state.json"), "batch", 0));
+    batch_settle(&r.m, &f,
+                 from.empty() ? 0 : (long)json_number(json_file(from + "/state.json"), "batch", 0));
     r.accum = f.total_batch ? f.total_batch / (f.batch * f.arch.T) : 1;
     r.tokens_per_step = (double)r.accum * f.batch * f.arch.T;
     if (f.out.empty()) { f.out = next_run_dir(); }
     make_dirs(f.out);
-    if (!f.resume) { run_lock(f.out); run_find(f, &r.first); }       // again, now that nobody else can begin one
+    // again, now that nobody else can begin one
+    if (!f.resume) { run_lock(f.out); run_find(f, &r.first); }
     r.resumed = !from.empty();
     r.saved = r.resumed ? r.first : -1;
     if (r.resumed) { run_restore(&r, f, from); } else { model_init(&r.m, f.seed); r.first = 0; }
@@ -1414,64 +1552,84 @@ static Run run_open(Flags f) {
     r.f = f;
     return r;
 }
+
 static void run_describe(const Run& r) {
     const Flags& f = r.f; const Arch& c = r.c;
     printf("switch");
     printf("%s", switches_text(c).c_str());
     printf(" PRECISION=%s BACKEND=%s, commit %s\n", PRECISION_NAME, ops::name, GIT_COMMIT);
-    printf("model  L %d C %d NH %d KV %d HS %d F %d V %d T %d: ", c.L, c.C, c.NH, c.KV, c.HS, c.F, c.V, c.T);
+    printf("model  L %d C %d NH %d KV %d HS %d F %d V %d T %d: ", c.L, c.C, c.NH, c.KV, c.HS, c.F,
+           c.V, c.T);
     printf("%s parameters\n", count_text(r.m.num_params).c_str());
     printf("data   %s\n", r.data.description.c_str());
-    const std::string step = count_text(r.tokens_per_step), all = count_text(r.tokens_per_step * f.steps);
+    const std::string step = count_text(r.tokens_per_step),
+                      all = count_text(r.tokens_per_step * f.steps);
     printf("batch  %ld x %d x %d = %s tokens a step, ", f.batch, f.arch.T, r.accum, step.c_str());
     printf("%ld steps = %s tokens\n", f.steps, all.c_str());
-    printf("update %s, lr %g %s after %ld warm-up steps, ", f.optimizer.c_str(), f.lr, f.schedule.c_str(), f.warmup);
+    printf("update %s, lr %g %s after %ld warm-up steps, ", f.optimizer.c_str(), f.lr,
+           f.schedule.c_str(), f.warmup);
     printf("weight decay %g, clip %g, seed %ld\n", f.weight_decay, f.grad_clip, f.seed);
     double bytes;
     printf("memory %s", memory_text(c, f.batch, f.arch.T, true, &bytes).c_str());
-    if (ops::on_host) { printf(", free %s", bytes_text(memory_free()).c_str()); }  // with the weights there already
+    // with the weights there already
+    if (ops::on_host) { printf(", free %s", bytes_text(memory_free()).c_str()); }
     printf("\n");
     printf("device %s\n", ops::device_start().c_str());
-    printf("out    %s%s\n", f.out.c_str(), r.resumed ? strf(", resumed from step %ld", r.first).c_str() : "");
+    printf("out    %s%s\n", f.out.c_str(),
+           r.resumed ? strf(", resumed from step %ld", r.first).c_str() : "");
 }
+
 static void log_config(Run* r) {
-    const std::string build = strf("\"params\":%ld,\"backend\":\"%s\",\"precision\":\"%s\",\"commit\":\"%s\"",
-                                   r->m.num_params, ops::name, PRECISION_NAME, GIT_COMMIT);
-    log_line(&r->log, "{\"event\":\"config\",\"switches\":" + switches_json(r->c)
-        + ",\"flags\":" + flags_json(r->f, 't') + "," + build + ",\"data\":" + json_str(r->data.description) + "}");
+    const std::string build =
+        strf("\"params\":%ld,\"backend\":\"%s\",\"precision\":\"%s\",\"commit\":\"%s\"",
+             r->m.num_params, ops::name, PRECISION_NAME, GIT_COMMIT);
+    log_line(&r->log, "{\"event\":\"config\",\"switches\":" + switches_json(r->c) +
+                          ",\"flags\":" + flags_json(r->f, 't') + "," + build +
+                          ",\"data\":" + json_str(r->data.description) + "}");
 }
+
 // the first line of a new log, and of one that was lost; flags that changed on the way are told
 static void log_begin(Run* r) {
     if (file_size(r->log.path) == 0) { log_config(r); }
     if (r->changed.empty()) { return; }
     printf("change %s\n", r->changed.c_str());
-    log_line(&r->log, strf("{\"event\":\"resume\",\"step\":%ld,\"changed\":{", r->first) + r->changed
-        + strf("},\"commit\":\"%s\"}", GIT_COMMIT));
+    log_line(&r->log, strf("{\"event\":\"resume\",\"step\":%ld,\"changed\":{", r->first) +
+                          r->changed + strf("},\"commit\":\"%s\"}", GIT_COMMIT));
 }
+
 // what a run needs to go on from here, and a probe to know what it was trained on
 static std::string run_state(Run* r, long step) {
     char here[PATH_MAX];
-    return strf("{\"step\": %ld, \"batch\": %ld, \"tokens_per_step\": %.0f, ", step, r->f.batch, r->tokens_per_step)
-        + "\"data\": " + data_state(&r->data) + ", \"directory\": " + json_str(getcwd(here, sizeof here) ? here : "")
-        + ", \"flags\": " + flags_json(r->f, 't') + "}";
+    return strf("{\"step\": %ld, \"batch\": %ld, \"tokens_per_step\": %.0f, ", step, r->f.batch,
+                r->tokens_per_step) +
+           "\"data\": " + data_state(&r->data) +
+           ", \"directory\": " + json_str(getcwd(here, sizeof here) ? here : "") +
+           ", \"flags\": " + flags_json(r->f, 't') + "}";
 }
+
 static void run_evaluate(Run* r, long step) { // validation loss, metrics, a sample
     const Flags& f = r->f;
     const double val = validate(&r->m, &r->data, f.batch, f.arch.T);
-    const Metrics metrics = measure(&r->m, r->probe.data(), r->probes, r->probe_len, f.batch * f.arch.T);
+    const Metrics metrics = measure(&r->m, r->probe.data(), r->probes, r->probe_len,
+                                    f.batch * f.arch.T);
     log_line(&r->log, "{" + eval_json(step, val, metrics, r->eps) + "}");
     progress_open() = false;
-    printf("%seval %6ld | %s\n", r->columns ? "\r\033[K" : "", step, eval_text(val, metrics, r->eps[0]).c_str());
+    printf("%seval %6ld | %s\n", r->columns ? "\r\033[K" : "", step,
+           eval_text(val, metrics, r->eps[0]).c_str());
     if (!f.sample || r->data.tokenizer.kind == TOKENIZER_IDS) { return; }
     Rng rng = rng_stream(f.seed, mix64(3, step));
     std::vector<int> tokens(1, r->data.tokenizer.eos);
     generate(&r->m, &tokens, f.sample, 1.0, 0, &rng);
-    std::string text = tokenizer_decode(r->data.tokenizer, tokens.data() + 1, tokens.size() - 1, true);
+    std::string text = tokenizer_decode(r->data.tokenizer, tokens.data() + 1, tokens.size() - 1,
+                                        true);
     utf8_repair(&text);
-    log_line(&r->log, strf("{\"event\":\"sample\",\"step\":%ld,\"text\":", step) + json_str(text) + "}");
+    log_line(&r->log,
+             strf("{\"event\":\"sample\",\"step\":%ld,\"text\":", step) + json_str(text) + "}");
     printf("sample %s\n", json_str(text).c_str());
 }
-static void run_report_step(Run* r, long step, double loss, double grad_norm, double ms) { // step counts from 1
+
+// step counts from 1
+static void run_report_step(Run* r, long step, double loss, double grad_norm, double ms) {
     const double lr = learning_rate(r->f, step - 1);
     r->smooth_ms = r->smooth_ms ? 0.95 * r->smooth_ms + 0.05 * ms : ms;
     log_line(&r->log, strf("{\"event\":\"train\",\"step\":%ld,\"loss\":", step) + json_num(loss)
@@ -1483,19 +1641,22 @@ static void run_report_step(Run* r, long step, double loss, double grad_norm, do
     const std::string left = duration(r->smooth_ms / 1e3 * (r->f.steps - step)) + " left";
     const std::string done = strf(" | %.0f%%, ", 100.0 * step / r->f.steps) + left;
     if (!r->columns) { printf("%s\n", (at + rest + speed).c_str()); fflush(stdout); return; }
-    progress_show({ at + rest + speed + done, at + strf("norm %.3f | ", grad_norm) + speed + done, at + speed + done,
-                    at + left, strf("%ld/%ld %.4f", step, r->f.steps, loss) }, terminal_columns());
+    progress_show({ at + rest + speed + done, at + strf("norm %.3f | ", grad_norm) + speed + done,
+                    at + speed + done, at + left, strf("%ld/%ld %.4f", step, r->f.steps, loss) },
+                  terminal_columns());
 }
+
 static void on_signals() {
     struct sigaction act = {};
     act.sa_handler = on_signal;
     act.sa_flags = SA_RESTART;
     sigaction(SIGINT, &act, NULL);
     sigaction(SIGTERM, &act, NULL);
-    struct sigaction hangup;                             // the terminal was closed; nohup wants that ignored
+    struct sigaction hangup; // the terminal was closed; nohup wants that ignored
     sigaction(SIGHUP, NULL, &hangup);
     if (hangup.sa_handler != SIG_IGN) { sigaction(SIGHUP, &act, NULL); }
 }
+
 static int train(const Flags& flags) {
     ops::expect_many_steps();
     Run r = run_open(flags);
@@ -1506,8 +1667,11 @@ static int train(const Flags& flags) {
     long step = r.first;
     for (;; step++) { // at the top, `step` updates have been made
         const bool loaded = r.resumed && step == r.first, last = step >= f.steps;
-        const bool stop = stop_signal || (f.stop_after > 0 && now_ms() - r.started > f.stop_after * 60e3);
-        if (!loaded && (last || step == 0 || (f.eval_every && step % f.eval_every == 0))) { run_evaluate(&r, step); }
+        const bool stop = stop_signal ||
+                          (f.stop_after > 0 && now_ms() - r.started > f.stop_after * 60e3);
+        if (!loaded && (last || step == 0 || (f.eval_every && step % f.eval_every == 0))) {
+            run_evaluate(&r, step);
+        }
         if (!loaded && (last || stop || (f.save_every && step % f.save_every == 0))) {
             checkpoint_save(&r.m, f.out, step, run_state(&r, step), r.data.tokenizer);
             r.saved = step;
@@ -1518,18 +1682,23 @@ static int train(const Flags& flags) {
         const double loss = sums.loss, grad_norm = sqrt(sums.squares);
         run_report_step(&r, step + 1, loss, grad_norm, now_ms() - begin);
         if (std::isnan(sums.grad_scale)) {
-            const std::string whole = r.saved < 0 ? "" : strf("; %s/step_%ld is whole", f.out.c_str(), r.saved);
-            const std::string what = strf("loss is %g, gradient norm %g at step %ld", loss, grad_norm, step + 1);
+            const std::string whole = r.saved < 0
+                                          ? ""
+                                          : strf("; %s/step_%ld is whole", f.out.c_str(), r.saved);
+            const std::string what = strf("loss is %g, gradient norm %g at step %ld", loss,
+                                          grad_norm, step + 1);
             die(EXIT_DIVERGED, what + ": not finite, stopped before the update",
                 strf("try a smaller --lr than %g", f.lr) + whole);
         }
     }
     const std::string hash = params_hash(&r.m);
     const char* how = step >= f.steps ? "done" : "stopped";
-    log_line(&r.log, strf("{\"event\":\"%s\",\"step\":%ld,\"params_hash\":\"%s\"}", how, step, hash.c_str()));
+    log_line(&r.log, strf("{\"event\":\"%s\",\"step\":%ld,\"params_hash\":\"%s\"}", how, step,
+                          hash.c_str()));
     fclose(r.log.f);
     progress_end();
-    printf("%s at step %ld, saved %s/step_%ld, params_hash %s\n", how, step, f.out.c_str(), step, hash.c_str());
+    printf("%s at step %ld, saved %s/step_%ld, params_hash %s\n", how, step, f.out.c_str(), step,
+           hash.c_str());
     model_free(&r.m);
     return 0;
 }
@@ -1545,24 +1714,34 @@ static int train(const Flags& flags) {
 // 11 main
 #ifndef TESTING
 int main(int argc, char** argv) {
-    // OpenMP threads wait by spinning unless told not to, which on a machine with other work costs ten times more than
-    // sleeping does on a quiet one. The library reads its environment before main: the program starts itself once more
-    if (!getenv("OMP_WAIT_POLICY")) { setenv("OMP_WAIT_POLICY", "passive", 1); execv("/proc/self/exe", argv); }
-#ifdef __SSE__ // numbers below 1e-38 count as 0 (FTZ, DAZ): a model that decays to nothing took five times as long with them
+    // OpenMP threads wait by spinning unless told not to, which on a machine with other work costs
+    // ten times more than sleeping does on a quiet one. The library reads its environment before
+    // main: the program starts itself once more
+    if (!getenv("OMP_WAIT_POLICY")) {
+        setenv("OMP_WAIT_POLICY", "passive", 1);
+        execv("/proc/self/exe", argv);
+    }
+    // numbers below 1e-38 count as 0 (FTZ, DAZ): a model that decays to nothing took five times as
+    // long with them
+#ifdef __SSE__
     __builtin_ia32_ldmxcsr(__builtin_ia32_stmxcsr() | 0x8040);
 #endif
     char command;
-    signal(SIGXFSZ, SIG_IGN);                            // a file at its limit (ulimit -f) is an error of the write
+    signal(SIGXFSZ, SIG_IGN); // a file at its limit (ulimit -f) is an error of the write
     std::set_new_handler([] {
-        die(EXIT_MACHINE, "memory: the system gave no more", "lower --batch, --seq or the model size");
+        die(EXIT_MACHINE, "memory: the system gave no more",
+            "lower --batch, --seq or the model size");
     });
     if (argc == 1) { welcome(); return 0; }
     const Flags f = flags_parse(argc, argv, &command);
     if (!f.words.empty() && !strchr("pgk", command)) {
-        die(EXIT_USER, "got '" + f.words[0]
-            + "', wanted a command (train, probe, generate, tokenize, bench, check) or a --flag", command_meant(f.words[0]));
+        die(EXIT_USER,
+            "got '" + f.words[0] +
+                "', wanted a command (train, probe, generate, tokenize, bench, check) or a --flag",
+            command_meant(f.words[0]));
     }
-    if (command != 'k') { ops::device_start(); }         // no GPU, an old one, an old driver: said before anything else is done
+    // no GPU, an old one, an old driver: said before anything else is done
+    if (command != 'k') { ops::device_start(); }
     switch (command) {
         case 'p': return probe(f);
         case 'g': return generate_text(f);

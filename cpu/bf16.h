@@ -1,7 +1,7 @@
 /*
 bf16.h -- bfloat16 on the CPU: the upper half of a float. Two bytes are kept; every sum is made in
-float and rounded once when it is stored. The bits are those of CUDA's __nv_bfloat16, its rounding that
-of __float2bfloat16_rn.
+float and rounded once when it is stored. The bits are those of CUDA's __nv_bfloat16, its rounding
+that of __float2bfloat16_rn.
 */
 #ifndef CPU_BF16_H
 #define CPU_BF16_H
@@ -9,7 +9,8 @@ of __float2bfloat16_rn.
 #include <string.h>
 
 namespace cpu {
-// the bits of the bf16 nearest to x; of two equally near the even one; NaN becomes CUDA's NaN, whatever its sign
+// the bits of the bf16 nearest to x; of two equally near the even one; NaN becomes CUDA's NaN,
+// whatever its sign
 inline uint16_t bf16_bits(float x) {
     uint32_t u;
     memcpy(&u, &x, 4);

@@ -1,5 +1,6 @@
 /*
-host.h -- what a backend on the CPU says of its device, which is the host itself: names of cuda/device.cuh.
+host.h -- what a backend on the CPU says of its device, which is the host itself: names of
+cuda/device.cuh.
 */
 #ifndef HOST_H
 #define HOST_H
@@ -25,7 +26,8 @@ inline const std::string& device_start() {
     return once;
 }
 
-// zeroed, on a cache line, so that whole vectors and tiles are read; where the block began stands before it
+// zeroed, on a cache line, so that whole vectors and tiles are read; where the block began stands
+// before it
 inline void* device_malloc(size_t bytes) {
     void* block = xmalloc(bytes + 128);
     void** p = (void**)(((uintptr_t)block + 127) & ~(uintptr_t)63);
@@ -33,12 +35,17 @@ inline void* device_malloc(size_t bytes) {
     return p;
 }
 
-inline void   expect_many_steps()                                 {}                    // cuda: worth timing its products
-inline void   device_free(void* p)                                { if (p) { free(((void**)p)[-1]); } }
+// cuda: worth timing its products
+inline void   expect_many_steps()                                 {}
+inline void device_free(void* p) {
+    if (p) { free(((void**)p)[-1]); }
+}
+
 inline void   device_zero(void* p, size_t bytes)                  { memset(p, 0, bytes); }
 inline void   to_device(void* dst, const void* src, size_t bytes) { memcpy(dst, src, bytes); }
 inline void   to_host(void* dst, const void* src, size_t bytes)   { memcpy(dst, src, bytes); }
 inline void   device_sync()                                       {}
-inline size_t device_left()                                       { return SIZE_MAX; } // the system swaps
+// the system swaps
+inline size_t device_left()                                       { return SIZE_MAX; }
 } // namespace host
 #endif // HOST_H

@@ -1,11 +1,11 @@
 /*
 kernels.h -- the innermost loops of the matrix product, one for each kind of processor. All have the
-same parameters and are in every binary; product.h asks at run time which of them the processor and the
-system allow.
+same parameters and are in every binary; product.h asks at run time which of them the processor and
+the system allow.
 
-A kernel makes one tile of C, at most `rows` x 32, a sum over k of outer products that never leaves the
-registers until the last k. What it reads comes in lanes of 32 bits: a lane is one float, or two bf16
-that follow each other in k.
+A kernel makes one tile of C, at most `rows` x 32, a sum over k of outer products that never leaves
+the registers until the last k. What it reads comes in lanes of 32 bits: a lane is one float, or two
+bf16 that follow each other in k.
 
     a      lane l of row i of A stands at (char*)a + i*row + l*step
     b      two panels of 16 columns of B, `panel` lanes apart; lane l of column j of a panel is b[l*16 + j]
@@ -32,12 +32,14 @@ that follow each other in k.
 #endif
 
 namespace cpu {
-typedef uint32_t lane __attribute__((may_alias, aligned(2)));     // two bf16 need not stand at a multiple of 4
+// two bf16 need not stand at a multiple of 4
+typedef uint32_t lane __attribute__((may_alias, aligned(2)));
 enum { PANEL = 16, TILE_COLS = 2 * PANEL };
 
 struct TileA { const char* at; long row, step; };
 struct TileB { const lane* at; long panel; };
-typedef void TileKernel(float* c, long ldc, int rows, int cols, TileA a, TileB b, long lanes, bool add);
+typedef void TileKernel(float* c, long ldc, int rows, int cols, TileA a, TileB b, long lanes,
+                        bool add);
 // to (16, 16) lanes, rows to_row lanes apart, = from (16, 16) transposed, its rows from_row bytes
 // apart
 typedef void Transpose(lane* to, long to_row, const char* from, long from_row);
@@ -46,7 +48,8 @@ typedef void Transpose(lane* to, long to_row, const char* from, long from_row);
 typedef void Pairs(lane* to, const char* from, long from_row);
 // out (rows, cols) bf16 = sum [+ x (rows, cols)] [+ y (cols)], rounded once. Rows of out and x are
 // ld apart, those of sum ld_sum; x, y may be NULL
-typedef void Round(bf16* out, long ld, const float* sum, long ld_sum, const bf16* x, const bf16* y, int rows, int cols);
+typedef void Round(bf16* out, long ld, const float* sum, long ld_sum, const bf16* x, const bf16* y,
+                   int rows, int cols);
 
 // ----------------------------------------------------------------------------
 // any machine: vectors of 16 bytes, which compilers know how to make for all of them
@@ -74,7 +77,8 @@ void any_block(float* c, long ldc, TileA a, const lane* b, long lanes, bool add)
 
 // the part of a tile that is there, of floats: whole blocks go to c, the one at the right edge by
 // way of a copy
-inline void any_tile(float* c, long ldc, int rows, int cols, TileA a, TileB b, long lanes, bool add) {
+inline void any_tile(float* c, long ldc, int rows, int cols, TileA a, TileB b, long lanes,
+                     bool add) {
     for (int j = 0; j < cols; j += 8) {
         const lane* b_j = b.at + j / PANEL * b.panel + j % PANEL;
         for (int i = 0; i < rows; ) {
@@ -82,10 +86,13 @@ inline void any_tile(float* c, long ldc, int rows, int cols, TileA a, TileB b, l
             const TileA a_i = { a.at + i*a.row, a.row, a.step };
             float edge[4 * 8], *to = width < 8 ? edge : c + i*ldc + j;
             const bool add_here = add && width == 8;
-            (H == 4 ? any_block<4> : any_block<1>)(to, width < 8 ? 8 : ldc, a_i, b_j, lanes, add_here);
+            (H == 4 ? any_block<4> : any_block<1>)(to, width < 8 ? 8 : ldc, a_i, b_j, lanes,
+                                                   add_here);
             for (int r = 0; width < 8 && r < H; r++) {
                 float* c_r = c + (i + r)*ldc + j;
-                for (int n = 0; n < width; n++) { c_r[n] = add ? c_r[n] + edge[r*8 + n] : edge[r*8 + n]; }
+                for (int n = 0; n < width; n++) {
+                    c_r[n] = add ? c_r[n] + edge[r * 8 + n] : edge[r * 8 + n];
+                }
             }
             i += H;
         }
@@ -117,8 +124,8 @@ inline void any_pairs(lane* to, const char* from, long from_row) {
     }
 }
 
-inline void any_round(bf16* out, long ld, const float* sum, long ld_sum, const bf16* x, const bf16* y, int rows,
-                      int cols) {
+inline void any_round(bf16* out, long ld, const float* sum, long ld_sum, const bf16* x,
+                      const bf16* y, int rows, int cols) {
     for (int r = 0; r < rows; r++) {
         for (int n = 0; n < cols; n++) {
             const float with_x = x ? sum[r*ld_sum + n] + (float)x[r*ld + n] : sum[r*ld_sum + n];
@@ -140,11 +147,13 @@ TARGET_AVX2 inline __m256i avx2_mask(int cols) {
 
 // c (H, cols <= 16) = or += a (H, lanes) @ a panel
 template <int H>
-TARGET_AVX2 void avx2_block(float* c, long ldc, int cols, TileA a, const lane* b, long lanes, bool add) {
+TARGET_AVX2 void avx2_block(float* c, long ldc, int cols, TileA a, const lane* b, long lanes,
+                            bool add) {
     __m256 sum[H][2];
     for (int i = 0; i < H; i++) { sum[i][0] = sum[i][1] = _mm256_setzero_ps(); }
     for (long l = 0; l < lanes; l++, b += PANEL, a.at += a.step) {
-        const __m256 b0 = _mm256_loadu_ps((const float*)b), b1 = _mm256_loadu_ps((const float*)b + 8);
+        const __m256 b0 = _mm256_loadu_ps((const float*)b),
+                     b1 = _mm256_loadu_ps((const float*)b + 8);
         for (int i = 0; i < H; i++) {
             const __m256 x = _mm256_broadcast_ss((const float*)(a.at + i*a.row));
             sum[i][0] = _mm256_fmadd_ps(x, b0, sum[i][0]);
@@ -162,13 +171,16 @@ TARGET_AVX2 void avx2_block(float* c, long ldc, int cols, TileA a, const lane* b
 }
 
 // a tile of floats, panel by panel
-inline void avx2_tile(float* c, long ldc, int rows, int cols, TileA a, TileB b, long lanes, bool add) {
+inline void avx2_tile(float* c, long ldc, int rows, int cols, TileA a, TileB b, long lanes,
+                      bool add) {
     for (int j = 0; j < cols; j += PANEL, b.at += b.panel) {
         TileA a_i = a;
         for (int i = 0; i < rows; ) {
             const int left = rows - i, H = left >= 6 ? 6 : left >= 4 ? 4 : left >= 2 ? 2 : 1;
-            const auto tall = H == 6 ? avx2_block<6> : avx2_block<4>, low = H == 2 ? avx2_block<2> : avx2_block<1>;
-            (H > 2 ? tall : low)(c + i*ldc + j, ldc, std::min<int>(PANEL, cols - j), a_i, b.at, lanes, add);
+            const auto tall = H == 6 ? avx2_block<6> : avx2_block<4>,
+                       low = H == 2 ? avx2_block<2> : avx2_block<1>;
+            (H > 2 ? tall : low)(c + i * ldc + j, ldc, std::min<int>(PANEL, cols - j), a_i, b.at,
+                                 lanes, add);
             i += H;
             a_i.at += H * a.row;
         }
@@ -182,7 +194,8 @@ inline void avx2_tile(float* c, long ldc, int rows, int cols, TileA a, TileB b, 
 
 // c (H, cols <= 16 V) = or += a (H, lanes) @ V panels; if PAIRS, a lane is two bf16 (AVX512-BF16)
 template <int H, int V, bool PAIRS>
-TARGET_AVX512 void avx512_block(float* c, long ldc, int cols, TileA a, TileB b, long lanes, bool add) {
+TARGET_AVX512 void avx512_block(float* c, long ldc, int cols, TileA a, TileB b, long lanes,
+                                bool add) {
     __m512 sum[H][V];
     for (int i = 0; i < H; i++) { for (int v = 0; v < V; v++) { sum[i][v] = _mm512_setzero_ps(); } }
     for (long l = 0; l < lanes; l++, b.at += PANEL, a.at += a.step) {
@@ -200,7 +213,9 @@ TARGET_AVX512 void avx512_block(float* c, long ldc, int cols, TileA a, TileB b, 
     for (int i = 0; i < H; i++, c += ldc) {
         for (int v = 0; v < V; v++) {
             const __mmask16 there = mask >> 16*v;
-            if (add) { sum[i][v] = _mm512_add_ps(_mm512_maskz_loadu_ps(there, c + 16*v), sum[i][v]); }
+            if (add) {
+                sum[i][v] = _mm512_add_ps(_mm512_maskz_loadu_ps(there, c + 16 * v), sum[i][v]);
+            }
             _mm512_mask_storeu_ps(c + 16*v, there, sum[i][v]);
         }
     }
@@ -210,7 +225,9 @@ TARGET_AVX512 void avx512_block(float* c, long ldc, int cols, TileA a, TileB b, 
 template <int V, bool PAIRS>
 void avx512_rows(float* c, long ldc, int rows, int cols, TileA a, TileB b, long lanes, bool add) {
     const auto block = [&](int H, auto call) {
-        for (; rows >= H; rows -= H, c += H * ldc, a.at += H * a.row) { call(c, ldc, cols, a, b, lanes, add); }
+        for (; rows >= H; rows -= H, c += H * ldc, a.at += H * a.row) {
+            call(c, ldc, cols, a, b, lanes, add);
+        }
     };
     block(14, avx512_block<14, V, PAIRS>);
     block(12, avx512_block<12, V, PAIRS>);
@@ -223,7 +240,8 @@ void avx512_rows(float* c, long ldc, int rows, int cols, TileA a, TileB b, long 
 // a tile of floats, or of pairs of bf16
 template <bool PAIRS>
 void avx512_tile(float* c, long ldc, int rows, int cols, TileA a, TileB b, long lanes, bool add) {
-    (cols > PANEL ? avx512_rows<2, PAIRS> : avx512_rows<1, PAIRS>)(c, ldc, rows, cols, a, b, lanes, add);
+    (cols > PANEL ? avx512_rows<2, PAIRS> : avx512_rows<1, PAIRS>)(c, ldc, rows, cols, a, b, lanes,
+                                                                   add);
 }
 
 // lanes change places in pairs of registers, then pairs of lanes, then quarters of registers
@@ -255,20 +273,22 @@ TARGET_AVX512 inline void avx512_transpose(lane* to, long to_row, const char* fr
 TARGET_AVX512 inline void avx512_pairs(lane* to, const char* from, long from_row) {
     for (int l = 0; l < 16; l++, to += 16, from += 2*from_row) {
         const __m512i even = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i*)from));
-        const __m512i odd  = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i*)(from + from_row)));
+        const __m512i odd = _mm512_cvtepu16_epi32(
+            _mm256_loadu_si256((const __m256i*)(from + from_row)));
         _mm512_storeu_si512(to, _mm512_or_si512(even, _mm512_slli_epi32(odd, 16)));
     }
 }
 
 // 16 bf16, those that the mask names, as floats
 TARGET_AVX512 inline __m512 avx512_widen(const bf16* x, __mmask16 there) {
-    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(there, x)), 16));
+    return _mm512_castsi512_ps(
+        _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(there, x)), 16));
 }
 
 // by the processor's own instruction: a NaN keeps its sign, and what is below 1.2e-38 becomes 0, as
 // in its products
-TARGET_AVX512 inline void avx512_round(bf16* out, long ld, const float* sum, long ld_sum, const bf16* x, const bf16* y,
-                                       int rows, int cols) {
+TARGET_AVX512 inline void avx512_round(bf16* out, long ld, const float* sum, long ld_sum,
+                                       const bf16* x, const bf16* y, int rows, int cols) {
     for (int n = 0; n < cols; n += 16) {
         const __mmask16 there = cols - n < 16 ? (1 << (cols - n)) - 1 : -1;
         const __m512 y_n = y ? avx512_widen(y + n, there) : _mm512_setzero_ps();
@@ -308,7 +328,8 @@ TARGET_AMX inline void amx_end() {
 TARGET_AMX inline void amx_block(float* c, long ldc, TileA a, TileB b, long lanes, bool add) {
     const long row = a.row, c_row = ldc * 4;
     float *c0 = c, *c1 = c + 16*ldc;
-    asm volatile("" ::: "memory");          // GCC's tile loads do not tell it that they read memory: finish all writes
+    // GCC's tile loads do not tell it that they read memory: finish all writes
+    asm volatile("" ::: "memory");
     if (add) {
         _tile_loadd(0, c0, c_row);
         _tile_loadd(1, c0 + 16, c_row);
@@ -339,7 +360,8 @@ TARGET_AMX inline void amx_block(float* c, long ldc, TileA a, TileB b, long lane
 }
 
 // a tile of pairs; at the edges of C by way of a whole one
-inline void amx_tile(float* c, long ldc, int rows, int cols, TileA a, TileB b, long lanes, bool add) {
+inline void amx_tile(float* c, long ldc, int rows, int cols, TileA a, TileB b, long lanes,
+                     bool add) {
     if (rows == 32 && cols == 32) { return amx_block(c, ldc, a, b, lanes, add); }
     alignas(64) float whole[32 * 32];
     if (add) { memset(whole, 0, sizeof whole); }
@@ -354,7 +376,9 @@ inline void amx_tile(float* c, long ldc, int rows, int cols, TileA a, TileB b, l
 inline bool amx_allowed() {
     unsigned a, b, c, d;
     const unsigned bf16_and_tiles = 1u << 22 | 1u << 24, ask = 0x1023 /* ARCH_REQ_XCOMP_PERM */;
-    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || (d & bf16_and_tiles) != bf16_and_tiles) { return false; }
+    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || (d & bf16_and_tiles) != bf16_and_tiles) {
+        return false;
+    }
     return syscall(SYS_arch_prctl, ask, 18 /* the state of the tiles */) == 0;
 }
 #endif // HAVE_X86_KERNELS
@@ -365,28 +389,34 @@ inline bool amx_allowed() {
 struct Kernel {
     const char* name;
     bool bf16;              // its lanes are pairs of bf16, else floats
-    int rows, deep;         // a tile has that many rows at most; A and B are padded to a multiple of `deep` lanes
-    long chunk;             // so many lanes are summed in registers, then added to C: what of A and B stays in cache
+    // a tile has that many rows at most; A and B are padded to a multiple of `deep` lanes
+    int rows, deep;
+    // so many lanes are summed in registers, then added to C: what of A and B stays in cache
+    long chunk;
     TileKernel* tile;
     Transpose* transpose;
     Pairs* pairs;
     Round* round;
     bool (*here)();
-    void (*begin)();        // on every thread, before the first tile and after the last; NULL, nothing to do
+    // on every thread, before the first tile and after the last; NULL, nothing to do
+    void (*begin)();
     void (*end)();
 };
 
 static const Kernel kernels[] = {
-    { "any", false, 4, 1, 384, any_tile, any_transpose, any_pairs, any_round,
-      [] { return true; }, NULL, NULL },
+    { "any", false, 4, 1, 384, any_tile, any_transpose, any_pairs, any_round, [] { return true; },
+      NULL, NULL },
 #ifdef HAVE_X86_KERNELS
     { "avx2", false, 6, 1, 384, avx2_tile, any_transpose, any_pairs, any_round,
       [] { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }, NULL, NULL },
     { "avx512", false, 14, 1, 384, avx512_tile<false>, avx512_transpose, avx512_pairs, any_round,
-      [] { return __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl")
-               && __builtin_cpu_supports("avx512dq"); }, NULL, NULL },
-    { "avx512-bf16", true, 14, 1, 384, avx512_tile<true>, avx512_transpose, avx512_pairs, avx512_round,
-      [] { return (bool)__builtin_cpu_supports("avx512bf16"); }, NULL, NULL },
+      [] {
+          return __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+                 __builtin_cpu_supports("avx512dq");
+      },
+      NULL, NULL },
+    { "avx512-bf16", true, 14, 1, 384, avx512_tile<true>, avx512_transpose, avx512_pairs,
+      avx512_round, [] { return (bool)__builtin_cpu_supports("avx512bf16"); }, NULL, NULL },
     { "amx", true, 32, 16, 1024, amx_tile, avx512_transpose, avx512_pairs, avx512_round,
       amx_allowed, amx_begin, amx_end },
 #endif

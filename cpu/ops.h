@@ -12,8 +12,9 @@ ops.h -- the operations of the fast CPU backend, all but attention.
 
 namespace cpu {
 using namespace host;
-typedef CPU_REAL real;                                                              // what tensors hold
-typedef std::conditional<std::is_same<real, bf16>::value, float, real>::type acc;   // what is computed with
+typedef CPU_REAL real; // what tensors hold
+// what is computed with
+typedef std::conditional<std::is_same<real, bf16>::value, float, real>::type acc;
 static const char* const name = "cpu";
 enum { large = 1024 };            // side of matrices that are large to this machine
 
@@ -31,6 +32,7 @@ inline void  add(real* y, const real* x, long n) {
     #pragma omp parallel for simd
     for (long i = 0; i < n; i++) { y[i] = y[i] + x[i]; }
 }
+
 inline void  cast_to_real(real* dst, const acc* src, long n) {
     if ((const void*)dst == (const void*)src) { return; }
     #pragma omp parallel for simd
@@ -41,20 +43,25 @@ inline void  cast_to_real(real* dst, const acc* src, long n) {
 // 2 matrix product
 
 // out (N, OC) = inp (N, C) @ weight (OC, C)^T  [+ bias (OC)]  [+ residual (N, OC)]; NULL where there is none
-inline void matmul_forward(real* out, const real* inp, const real* weight, const real* bias, const real* residual,
-                           int N, int C, int OC) {
+inline void matmul_forward(real* out, const real* inp, const real* weight, const real* bias,
+                           const real* residual, int N, int C, int OC) {
     gemm(N, OC, C, inp, C, 1, weight, 1, C, out, OC, false, residual, bias);
 }
+
 // in the forward pass this was:  out = inp W^T,  so dinp (N, C) = [+= if add]  dout (N, OC) @ weight (OC, C)
-inline void matmul_backward_input(real* dinp, const real* dout, const real* weight, bool add, int N, int C, int OC) {
+inline void matmul_backward_input(real* dinp, const real* dout, const real* weight, bool add, int N,
+                                  int C, int OC) {
     gemm(N, C, OC, dout, OC, 1, weight, C, 1, dinp, C, add);
 }
+
 // and dweight (OC, C) += dout^T @ inp
-inline void matmul_backward_weight(acc* dweight, const real* dout, const real* inp, int N, int C, int OC) {
+inline void matmul_backward_weight(acc* dweight, const real* dout, const real* inp, int N, int C,
+                                   int OC) {
     gemm(OC, C, N, dout, 1, OC, inp, C, 1, dweight, C, true);
 }
-// For n = 0..N-1 row(n, sums) adds to sums (P, C), and these go += to the P vectors of `to`, unless NULL. 64 rows at a
-// time, then those in order: the same bits whatever the number of threads
+
+// For n = 0..N-1 row(n, sums) adds to sums (P, C), and these go += to the P vectors of `to`, unless
+// NULL. 64 rows at a time, then those in order: the same bits whatever the number of threads
 template <class Row> void row_sums(std::initializer_list<acc*> to, int N, int C, Row row) {
     const int rows = 64, blocks = div_up(N, rows);
     const long width = (long)to.size() * C;
@@ -71,6 +78,7 @@ template <class Row> void row_sums(std::initializer_list<acc*> to, int N, int C,
         }
     }
 }
+
 // and dbias (OC) += sum_n dout
 inline void matmul_backward_bias(acc* dbias, const real* dout, int N, int OC) {
     row_sums({ dbias }, N, OC, [=](int n, acc* sum) {
@@ -81,22 +89,26 @@ inline void matmul_backward_bias(acc* dbias, const real* dout, int N, int OC) {
 // ----------------------------------------------------------------------------
 // 3 embedding and RMSNorm
 
-// out (B, T, C): row t is scale wte[token] + pos[t]; with a sink token row 0 is sink + pos[0], token t stands at row t + 1.
-// tokens (B, T') with T' = T, or T - 1 if sink; wte (V, C); pos (T, C) or NULL; sink (C) or NULL
-inline void embed_forward(real* out, const int* tokens, const real* wte, const real* pos, const real* sink,
-                          float scale, int B, int T, int C) {
+// out (B, T, C): row t is scale wte[token] + pos[t]; with a sink token row 0 is sink + pos[0],
+// token t stands at row t + 1. tokens (B, T') with T' = T, or T - 1 if sink; wte (V, C); pos (T, C)
+// or NULL; sink (C) or NULL
+inline void embed_forward(real* out, const int* tokens, const real* wte, const real* pos,
+                          const real* sink, float scale, int B, int T, int C) {
     const int skip = sink ? 1 : 0;
     #pragma omp parallel for
     for (int bt = 0; bt < B * T; bt++) {
         const int b = bt / T, t = bt % T;
         const real* x = t < skip ? sink : wte + (long)tokens[b * (T - skip) + t - skip] * C;
         const acc by = t < skip ? 1 : scale;
-        for (int c = 0; c < C; c++) { out[(long)bt * C + c] = x[c] * by + (pos ? pos[t * C + c] : real(0)); }
+        for (int c = 0; c < C; c++) {
+            out[(long)bt * C + c] = x[c] * by + (pos ? pos[t * C + c] : real(0));
+        }
     }
 }
+
 // dwte, dpos, dsink += the rows of dout that read them; dpos, dsink may be NULL, sink as in forward
-inline void embed_backward(acc* dwte, acc* dpos, acc* dsink, const real* dout, const int* tokens, float scale,
-                           int B, int T, int C) {
+inline void embed_backward(acc* dwte, acc* dpos, acc* dsink, const real* dout, const int* tokens,
+                           float scale, int B, int T, int C) {
     const int skip = dsink ? 1 : 0, chunk = 16;
     #pragma omp parallel for // over channels, so that two equal tokens never meet in two threads
     for (int c0 = 0; c0 < C; c0 += chunk) {
@@ -113,12 +125,13 @@ inline void embed_backward(acc* dwte, acc* dpos, acc* dsink, const real* dout, c
     }
 }
 
-// out (N, C) = x^ weight + bias (C each, or NULL), where x^ = (x - mean) rstd with, over a row's C channels,
+// out (N, C) = x^ weight + bias (C each, or NULL), where x^ = (x - mean) rstd with, over a row's C
+// channels,
 //      LayerNorm   mean (N) of x,     rstd (N) = 1 / sqrt(mean((x - mean)^2) + eps)                 (Ba et al. 2016)
 //      RMSNorm     mean NULL: no mean, rstd = 1 / sqrt(mean(x^2) + eps)     (Zhang & Sennrich 2019; section 3.1)
-inline void norm_forward(real* out, acc* mean, acc* rstd, const real* inp, const real* weight, const real* bias,
-                         float eps, int N, int C) {
-    #pragma omp parallel for
+inline void norm_forward(real* out, acc* mean, acc* rstd, const real* inp, const real* weight,
+                         const real* bias, float eps, int N, int C) {
+#pragma omp parallel for
     for (int n = 0; n < N; n++) {
         const real* x = inp + (long)n * C;
         real* o = out + (long)n * C;
@@ -144,8 +157,11 @@ inline void norm_forward(real* out, acc* mean, acc* rstd, const real* inp, const
         }
     }
 }
-// one row of norm_backward. Rows do not overlap, or dx is dout: the compiler is told that no turn of the loop needs another
-inline void rmsnorm_backward_row(real* dx, acc* dw, const real* d, const real* x, const real* w, acc r, bool add, int C) {
+
+// one row of norm_backward. Rows do not overlap, or dx is dout: the compiler is told that no turn
+// of the loop needs another
+inline void rmsnorm_backward_row(real* dx, acc* dw, const real* d, const real* x, const real* w,
+                                 acc r, bool add, int C) {
     acc dot = 0;
     #pragma omp simd reduction(+ : dot)
     for (int c = 0; c < C; c++) { dot += d[c] * w[c] * x[c]; }
@@ -158,8 +174,8 @@ inline void rmsnorm_backward_row(real* dx, acc* dw, const real* d, const real* x
     }
 }
 
-inline void layernorm_backward_row(real* dx, acc* dw, const real* d, const real* x, const real* w, acc m, acc r, bool add,
-                                   int C) {
+inline void layernorm_backward_row(real* dx, acc* dw, const real* d, const real* x, const real* w,
+                                   acc m, acc r, bool add, int C) {
     acc dot = 0, sum = 0;
     #pragma omp simd reduction(+ : dot, sum)
     for (int c = 0; c < C; c++) { dot += d[c] * w[c] * (x[c] - m); sum += d[c] * w[c]; }
@@ -180,23 +196,29 @@ inline void add_row(acc* sum, const real* x, int C) {
 //      dx (N, C) = r (g - mean(g) - x^ mean(g x^))    LayerNorm
 //                  r (g           - x^ mean(g x^))    RMSNorm          [+= if add]
 //      dweight (C) += sum_n dout x^,   dbias (C) += sum_n dout         where they are not NULL
-inline void norm_backward(real* dx, acc* dweight, acc* dbias, const real* dout, const real* x, const real* weight,
-                          const acc* mean, const acc* rstd, bool add, int N, int C) {
+inline void norm_backward(real* dx, acc* dweight, acc* dbias, const real* dout, const real* x,
+                          const real* weight, const acc* mean, const acc* rstd, bool add, int N,
+                          int C) {
     const std::vector<real> ones(weight ? 0 : C, real(1));
     const real* const w = weight ? weight : ones.data();
     row_sums({ dweight, dbias }, N, C, [=](int n, acc* dw) {
         const long at = (long)n * C;
         if (dbias) { add_row(dw + C, dout + at, C); }                       // first: dx may be dout
-        if (mean) { layernorm_backward_row(dx + at, dw, dout + at, x + at, w, mean[n], rstd[n], add, C); }
-        else      { rmsnorm_backward_row(dx + at, dw, dout + at, x + at, w, rstd[n], add, C); }
+        if (mean) {
+            layernorm_backward_row(dx + at, dw, dout + at, x + at, w, mean[n], rstd[n], add, C);
+        } else {
+            rmsnorm_backward_row(dx + at, dw, dout + at, x + at, w, rstd[n], add, C);
+        }
     });
 }
 
 // ----------------------------------------------------------------------------
-// 4 rotary and kernels: q and k are the first (NH + KV) * HS columns of every row of qkv (B, T, (NH + 2 KV) HS)
+// 4 rotary and kernels: q and k are the first (NH + KV) * HS columns of every row of qkv (B, T, (NH
+// + 2 KV) HS)
 
-// in place, on the first rot channels of every head: (x_i, x_{i+rot/2}) turns by sign * t * theta_i; table (T, rot/2, 2)
-// holds cos, sin (Eq. 8, half-split as in LLaMA). Backward is the same turn the other way: sign -1 on the gradient
+// in place, on the first rot channels of every head: (x_i, x_{i+rot/2}) turns by sign * t *
+// theta_i; table (T, rot/2, 2) holds cos, sin (Eq. 8, half-split as in LLaMA). Backward is the same
+// turn the other way: sign -1 on the gradient
 inline void rope(real* qkv, const acc* table, int sign, AttnShape s) {
     const int H = s.rot / 2;
     #pragma omp parallel for
@@ -212,6 +234,7 @@ inline void rope(real* qkv, const acc* table, int sign, AttnShape s) {
         }
     }
 }
+
 // phi = elu + 1, in place on q and k
 inline void phi_elu1_forward(real* qkv, AttnShape s) {
     #pragma omp parallel for
@@ -223,6 +246,7 @@ inline void phi_elu1_forward(real* qkv, AttnShape s) {
         }
     }
 }
+
 // in the forward pass this was:  y = x > 0 ? x + 1 : e^x,  so y' = min(y, 1). dqkv in place, qkv holds y
 inline void phi_elu1_backward(real* dqkv, const real* qkv, AttnShape s) {
     #pragma omp parallel for
@@ -233,6 +257,7 @@ inline void phi_elu1_backward(real* dqkv, const real* qkv, AttnShape s) {
         }
     }
 }
+
 // qk (B, T, (NH + KV) HS) <- qkv, and back: the MLP kernel wants its rows without v between them
 inline void qk_gather(real* qk, const real* qkv, AttnShape s) {
     const int n = (s.NH + s.KV) * s.HS;
@@ -241,6 +266,7 @@ inline void qk_gather(real* qk, const real* qkv, AttnShape s) {
         memcpy(qk + (long)bt * n, qkv + (long)bt * attn_row(s), n * sizeof(real));
     }
 }
+
 inline void qk_scatter(real* qkv, const real* qk, AttnShape s) {
     const int n = (s.NH + s.KV) * s.HS;
     #pragma omp parallel for
@@ -249,11 +275,12 @@ inline void qk_scatter(real* qkv, const real* qk, AttnShape s) {
     }
 }
 
-// RMSNorm of q and k before they turn, in place: of every head by itself with weights wq, wk (HS), which the heads share,
-// or, `all`, of the q heads together and the k heads together with weights wq (NH HS), wk (KV HS).
-// qk_in (B, T, (NH + KV) HS) and rstd (B, T, NH + KV; all: 2) keep what backward needs
-inline void qk_norm_forward(real* qkv, real* qk_in, acc* rstd, const real* wq, const real* wk, bool all, float eps,
-                            AttnShape s) {
+// RMSNorm of q and k before they turn, in place: of every head by itself with weights wq, wk (HS),
+// which the heads share, or, `all`, of the q heads together and the k heads together with weights
+// wq (NH HS), wk (KV HS). qk_in (B, T, (NH + KV) HS) and rstd (B, T, NH + KV; all: 2) keep what
+// backward needs
+inline void qk_norm_forward(real* qkv, real* qk_in, acc* rstd, const real* wq, const real* wk,
+                            bool all, float eps, AttnShape s) {
     const int G = all ? 2 : s.NH + s.KV, QK = (s.NH + s.KV) * s.HS;
     #pragma omp parallel for
     for (int bt = 0; bt < s.B * s.T; bt++) {
@@ -261,7 +288,8 @@ inline void qk_norm_forward(real* qkv, real* qk_in, acc* rstd, const real* wq, c
         memcpy(saved, x, QK * sizeof(real));
         for (int g = 0; g < G; g++) { // a group: one head, or all heads of q, or of k
             const bool is_q = g < (all ? 1 : s.NH);
-            const int from = all ? g * s.NH * s.HS : g * s.HS, C = !all ? s.HS : (is_q ? s.NH : s.KV) * s.HS;
+            const int from = all ? g * s.NH * s.HS : g * s.HS,
+                      C = !all ? s.HS : (is_q ? s.NH : s.KV) * s.HS;
             const real* w = is_q ? wq : wk;
             acc sum = 0;
             #pragma omp simd reduction(+ : sum)
@@ -272,10 +300,11 @@ inline void qk_norm_forward(real* qkv, real* qk_in, acc* rstd, const real* wq, c
         }
     }
 }
+
 // in the forward pass this was:  y_c = x_c r w_c of every group,  so as in norm_backward
 //      dx = r (dy w) - x r^3 mean(dy w x),   dw += sum dy x r          dqkv in place: dy on entry, dx on return
-inline void qk_norm_backward(real* dqkv, acc* dwq, acc* dwk, const real* qk_in, const acc* rstd, const real* wq,
-                             const real* wk, bool all, AttnShape s) {
+inline void qk_norm_backward(real* dqkv, acc* dwq, acc* dwk, const real* qk_in, const acc* rstd,
+                             const real* wq, const real* wk, bool all, AttnShape s) {
     const int G = all ? 2 : s.NH + s.KV, QK = (s.NH + s.KV) * s.HS, wide = all ? s.NH * s.HS : s.HS;
     std::vector<acc> dw((size_t)2 * wide);                       // of q and of k
     row_sums({ dw.data(), dw.data() + wide }, s.B * s.T, wide, [=](int bt, acc* sum) {
@@ -283,7 +312,8 @@ inline void qk_norm_backward(real* dqkv, acc* dwq, acc* dwk, const real* qk_in, 
         real* dx = dqkv + (long)bt * attn_row(s);
         for (int g = 0; g < G; g++) {
             const bool is_q = g < (all ? 1 : s.NH);
-            const int from = all ? g * s.NH * s.HS : g * s.HS, C = !all ? s.HS : (is_q ? s.NH : s.KV) * s.HS;
+            const int from = all ? g * s.NH * s.HS : g * s.HS,
+                      C = !all ? s.HS : (is_q ? s.NH : s.KV) * s.HS;
             const real *w = is_q ? wq : wk, *x = saved + from;
             real* d = dx + from;
             acc* dw_g = sum + (is_q ? 0 : wide);
@@ -305,7 +335,8 @@ inline void qk_norm_backward(real* dqkv, acc* dwq, acc* dwk, const real* qk_in, 
 // ----------------------------------------------------------------------------
 // 6 heads and FFN
 
-// out (B, T, NH HS) = att sigmoid(gate); gate (B, T, NH width): a number for every head (width 1) or channel (width HS)
+// out (B, T, NH HS) = att sigmoid(gate); gate (B, T, NH width): a number for every head (width 1)
+// or channel (width HS)
 inline void gate_forward(real* out, const real* att, const real* gate, int width, AttnShape s) {
     #pragma omp parallel for
     for (int i = 0; i < s.B * s.T * s.NH; i++) { // one head of one token
@@ -319,13 +350,15 @@ inline void gate_forward(real* out, const real* att, const real* gate, int width
         }
     }
 }
+
 // in the forward pass this was:  out = att sigma(x),  so datt = dout sigma,  dx = dout att sigma (1 - sigma), summed over
 // the head's channels where they share it. datt and dgate are overwritten; datt may be dout
-inline void gate_backward(real* datt, real* dgate, const real* dout, const real* att, const real* gate, int width,
-                          AttnShape s) {
-    #pragma omp parallel for
+inline void gate_backward(real* datt, real* dgate, const real* dout, const real* att,
+                          const real* gate, int width, AttnShape s) {
+#pragma omp parallel for
     for (int i = 0; i < s.B * s.T * s.NH; i++) {
-        const real *a = att + (long)i * s.HS, *d = dout + (long)i * s.HS, *x = gate + (long)i * width;
+        const real *a = att + (long)i * s.HS, *d = dout + (long)i * s.HS,
+                   *x = gate + (long)i * width;
         real *da = datt + (long)i * s.HS, *dx = dgate + (long)i * width;
         if (width == 1) {
             const acc g = sigmoid_(acc(x[0]));
@@ -344,7 +377,8 @@ inline void gate_backward(real* datt, real* dgate, const real* dout, const real*
     }
 }
 
-// out (B, T, NH HS) or, summed over heads, (B, T, HS) <- att (B, T, NH HS) + v* (NH or 1, HS; NULL without BIAS=v)
+// out (B, T, NH HS) or, summed over heads, (B, T, HS) <- att (B, T, NH HS) + v* (NH or 1, HS; NULL
+// without BIAS=v)
 inline void heads_forward(real* out, const real* att, const real* vstar, bool sum, AttnShape s) {
     const int HS = s.HS, OC = sum ? HS : s.NH * HS;
     #pragma omp parallel for
@@ -361,10 +395,13 @@ inline void heads_forward(real* out, const real* att, const real* vstar, bool su
                 o[i] = total;
             }
         } else {
-            for (int h = 0; h < s.NH; h++) { for (int i = 0; i < HS; i++) { o[h * HS + i] = y(h, i); } }
+            for (int h = 0; h < s.NH; h++) {
+                for (int i = 0; i < HS; i++) { o[h * HS + i] = y(h, i); }
+            }
         }
     }
 }
+
 // in the forward pass this was:  out_h = att_h + v*_h, or their sum over h. datt = dout_h or dout; dvstar += their sum
 inline void heads_backward(real* datt, acc* dvstar, const real* dout, bool sum, AttnShape s) {
     const int HS = s.HS, OC = sum ? HS : s.NH * HS, N = s.B * s.T;
@@ -396,8 +433,10 @@ inline void ffn_forward(real* out, const real* inp, Act act, bool gated, int N, 
         }
     });
 }
+
 // in the forward pass this was:  out = act(g) u,  so dg = dout act'(g) u,  du = dout act(g)
-inline void ffn_backward(real* dinp, const real* dout, const real* inp, Act act, bool gated, int N, int F) {
+inline void ffn_backward(real* dinp, const real* dout, const real* inp, Act act, bool gated, int N,
+                         int F) {
     with_act(act, [=](auto f) {
         #pragma omp parallel for
         for (int n = 0; n < N; n++) {
@@ -420,7 +459,8 @@ inline void ffn_backward(real* dinp, const real* dout, const real* inp, Act act,
 // ----------------------------------------------------------------------------
 // 7 classifier
 
-// one row of the classifier: its loss. l (V) holds y and, unless dloss is 0, becomes dloss dloss/dlogits
+// one row of the classifier: its loss. l (V) holds y and, unless dloss is 0, becomes dloss
+// dloss/dlogits
 inline acc classifier_row(acc* l, int target, acc dloss, acc cap, int V) {
     acc top = l[0], sum = 0;
     #pragma omp simd reduction(max : top)
@@ -438,7 +478,9 @@ inline acc classifier_row(acc* l, int target, acc dloss, acc cap, int V) {
         for (int v = 0; v < V; v++) { l[v] *= f; }
         l[target] -= dloss;
     } else if (dloss != 0) { // dy/dlogits = 1 - (y / cap)^2
-        for (int v = 0; v < V; v++) { l[v] = exp_(l[v] - top) * f * (acc(1) - l[v] / cap * (l[v] / cap)); }
+        for (int v = 0; v < V; v++) {
+            l[v] = exp_(l[v] - top) * f * (acc(1) - l[v] / cap * (l[v] / cap));
+        }
         l[target] -= dloss * (acc(1) - l_y / cap * (l_y / cap));
     }
     return log_(sum) - (l_y - top);
@@ -447,7 +489,8 @@ inline acc classifier_row(acc* l, int target, acc dloss, acc cap, int V) {
 // losses (N) = -log softmax(y)[target],  y = logits, or cap tanh(logits / cap) unless cap is 0.
 // logits (N, V) become y and then, unless dloss is 0, dloss dlosses/dlogits, in place.
 // a target of -1 counts for nothing: loss 0, gradient 0
-inline void classifier(acc* losses, real* logits, const int* targets, float dloss, float cap, int N, int V) {
+inline void classifier(acc* losses, real* logits, const int* targets, float dloss, float cap, int N,
+                       int V) {
     const bool in_place = std::is_same<real, acc>::value;
     #pragma omp parallel
     {
@@ -476,7 +519,9 @@ inline void loss_add(StepSums* sums, const acc* losses, long n, double count) {
     for (long i = 0; i < n; i++) { sum += losses[i]; }
     sums->loss += sum / count;
 }
-// sums->squares = sum of x^2, blockwise in double; and the grad_scale that follows from it and from the loss
+
+// sums->squares = sum of x^2, blockwise in double; and the grad_scale that follows from it and from
+// the loss
 inline void square_norm(StepSums* sums, const acc* x, float clip, long n) {
     const long block = 1 << 14, blocks = (n + block - 1) / block;
     std::vector<double> part(blocks);
@@ -484,7 +529,9 @@ inline void square_norm(StepSums* sums, const acc* x, float clip, long n) {
     for (long k = 0; k < blocks; k++) {
         double sum = 0;
         #pragma omp simd reduction(+ : sum)
-        for (long i = k * block; i < std::min(n, (k + 1) * block); i++) { sum += (double)x[i] * x[i]; }
+        for (long i = k * block; i < std::min(n, (k + 1) * block); i++) {
+            sum += (double)x[i] * x[i];
+        }
         part[k] = sum;
     }
     double sum = 0;
@@ -492,12 +539,15 @@ inline void square_norm(StepSums* sums, const acc* x, float clip, long n) {
     sums->squares = sum;
     sums->grad_scale = grad_scale(sums->loss, sum, clip);
 }
+
 // (Loshchilov & Hutter 2017)  m = b1 m + (1-b1) g,  v = b2 v + (1-b2) g^2,  w -= lr (m^ / (sqrt(v^) + eps) + decay w)
 // master is the weight, params its copy in `real` (the same array where both types are one)
-inline void adamw_update(real* params, acc* master, acc* m, acc* v, const acc* grads, const StepSums* sums, AdamW o, long n) {
+inline void adamw_update(real* params, acc* master, acc* m, acc* v, const acc* grads,
+                         const StepSums* sums, AdamW o, long n) {
     if (std::isnan(sums->grad_scale)) { return; }
     const acc b1 = o.beta1, b2 = o.beta2;
-    const acc c1 = 1 / (1 - pow((double)o.beta1, o.step)), c2 = 1 / (1 - pow((double)o.beta2, o.step));
+    const acc c1 = 1 / (1 - pow((double)o.beta1, o.step)),
+              c2 = 1 / (1 - pow((double)o.beta2, o.step));
     const acc lr = o.lr, eps = o.eps, decay = o.weight_decay, scale = sums->grad_scale;
     #pragma omp parallel for simd
     for (long i = 0; i < n; i++) {
@@ -508,8 +558,10 @@ inline void adamw_update(real* params, acc* master, acc* m, acc* v, const acc* g
         params[i] = master[i];
     }
 }
+
 // SGD with momentum beta1:  m = b1 m + g,  w -= lr (m + decay w)
-inline void sgd_update(real* params, acc* master, acc* m, acc*, const acc* grads, const StepSums* sums, AdamW o, long n) {
+inline void sgd_update(real* params, acc* master, acc* m, acc*, const acc* grads,
+                       const StepSums* sums, AdamW o, long n) {
     if (std::isnan(sums->grad_scale)) { return; }
     const acc b1 = o.beta1, lr = o.lr, decay = o.weight_decay, scale = sums->grad_scale;
     #pragma omp parallel for simd

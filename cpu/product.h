@@ -1,6 +1,7 @@
 /*
 product.h -- the matrix product of the CPU, for the forward pass and both gradients:
-C (M, N) = or += A (M, K) @ B (K, N) of floats, of bf16 summed in float, or of doubles, with any strides.
+C (M, N) = or += A (M, K) @ B (K, N) of floats, of bf16 summed in float, or of doubles, with any
+strides.
 
     1 which kernel         the fastest that the processor and the system allow, asked at run time
     2 packing              copies of A and B, so that the innermost loop reads memory in order
@@ -61,7 +62,8 @@ inline std::string product_name() {
 // ----------------------------------------------------------------------------
 // 2 packing
 
-enum Lanes { FLOATS, PAIRS, WIDENED };  // a lane of 32 bits is a float, two bf16, or a bf16 made float
+// a lane of 32 bits is a float, two bf16, or a bf16 made float
+enum Lanes { FLOATS, PAIRS, WIDENED };
 
 // A factor: element (v, k) stands at x[v*s + k*sk], where v is one of `count` rows of A or columns
 // of B
@@ -92,9 +94,11 @@ inline void widen16(lane* to, const char* from) {
 
 // to (16, 16): lanes l.. of columns v.., lane by lane. The whole block must be there
 inline void pack_block(lane* to, const Kernel& kernel, const Factor& f, long v, long l) {
-    if (f.s == 1) {             // rows of memory far apart: the processor does not guess which will be next
+    if (f.s == 1) { // rows of memory far apart: the processor does not guess which will be next
         const long ahead = std::min(l + 32, f.K / f.pair() - 16);
-        for (int i = 0; i < 16 * f.pair(); i++) { __builtin_prefetch(f.at(v, ahead) + i * f.sk * f.size()); }
+        for (int i = 0; i < 16 * f.pair(); i++) {
+            __builtin_prefetch(f.at(v, ahead) + i * f.sk * f.size());
+        }
     }
     if (f.sk == 1 && f.lanes == WIDENED) {
         lane wide[16][16];
@@ -173,7 +177,8 @@ struct Result {
     void* x;
     long ld;                        // from row to row
     bool bf16, accumulate;          // accumulate: += instead of =
-    const void *residual, *bias;    // (M, N), rows ld apart, and (N), to be added; of the type of x; NULL, none
+    // (M, N), rows ld apart, and (N), to be added; of the type of x; NULL, none
+    const void *residual, *bias;
 };
 
 struct Product {
@@ -181,8 +186,8 @@ struct Product {
     Factor a, b;
     Result c;
     const Kernel& kernel;
-    long lanes, deep, wide, tall;   // of the sum; of a block of B; rows of C that are summed at once
-    bool by_rows, direct;           // how a kernel finds A: packed by rows or as a panel; or where it is
+    long lanes, deep, wide, tall; // of the sum; of a block of B; rows of C that are summed at once
+    bool by_rows, direct; // how a kernel finds A: packed by rows or as a panel; or where it is
     float* sums;                    // (tall, wide), for a C in bf16 of more than one block of lanes
     lane* block[2];                 // one is packed while the other is still read
     std::atomic<long> tickets;
@@ -194,7 +199,8 @@ struct Tickets {
     long mine, past;
 
     Tickets(std::atomic<long>& next) : next(next), mine(next++), past(0) {}
-    template <class Work> void share(long n, Work work) {   // work(0..n-1); returns when all of it is taken
+    // work(0..n-1); returns when all of it is taken
+    template <class Work> void share(long n, Work work) {
         for (; mine < past + n; mine = next++) { work(mine - past); }
         past += n;
     }
@@ -204,7 +210,9 @@ struct Tickets {
 inline TileA tile_a(const Product& p, long i, long l0, long l1) {
     if (p.direct) {
         const bool last = p.kernel.deep > 1 && i + p.kernel.rows > p.M;
-        if (!last) { return { p.a.at(i, l0), p.a.s * p.a.size(), p.a.sk * p.a.size() * p.a.pair() }; }
+        if (!last) {
+            return { p.a.at(i, l0), p.a.s * p.a.size(), p.a.sk * p.a.size() * p.a.pair() };
+        }
     }
     // + 16: rows a power of two apart would crowd into few sets of a cache
     const long row = p.by_rows ? p.deep + 16 : 1;
@@ -236,7 +244,9 @@ inline void finish(const Product& p, const Tile& t) {
         p.kernel.round((bf16*)c.x + at, c.ld, t.sums, t.ld, x_t, y_t, t.rows, t.cols);
     } else if (c.bias) {
         for (int r = 0; r < t.rows; r++) {
-            for (int n = 0; n < t.cols; n++) { t.sums[r*t.ld + n] += ((const float*)c.bias)[t.j + n]; }
+            for (int n = 0; n < t.cols; n++) {
+                t.sums[r * t.ld + n] += ((const float*)c.bias)[t.j + n];
+            }
         }
     }
 }
@@ -256,7 +266,8 @@ inline void expect_writes(const Result& c, long i, long j, int rows, int cols) {
 inline Tile sum_tile(const Product& p, TileA a, TileB b, long i, long j, long i0, long j0, long l0,
                      long l1, float* one) {
     const Result& c = p.c;
-    const int rows = std::min<long>(p.kernel.rows, p.M - i), cols = std::min<long>(TILE_COLS, p.N - j);
+    const int rows = std::min<long>(p.kernel.rows, p.M - i),
+              cols = std::min<long>(TILE_COLS, p.N - j);
     Tile t = { i, j, rows, cols, one, TILE_COLS };
     bool add = l0 > 0;
     if (p.sums) {
@@ -278,16 +289,18 @@ inline Tile sum_tile(const Product& p, TileA a, TileB b, long i, long j, long i0
 
 // what one of `threads` threads does for a block of B, lanes l0..l1 of columns j0..j1, and rows
 // i0..i1
-inline void multiply(const Product& p, Tickets& tickets, int threads, const lane* block, long i0, long i1, long j0, long j1,
-                     long l0, long l1) {
-    const long deep = l1 - l0, H = p.kernel.rows, ni = div_up(i1 - i0, H), nj = div_up(j1 - j0, TILE_COLS);
-    const long parts = std::min(nj, div_up(4 * threads, ni));       // few rows: columns are shared too
+inline void multiply(const Product& p, Tickets& tickets, int threads, const lane* block, long i0,
+                     long i1, long j0, long j1, long l0, long l1) {
+    const long deep = l1 - l0, H = p.kernel.rows, ni = div_up(i1 - i0, H),
+               nj = div_up(j1 - j0, TILE_COLS);
+    const long parts = std::min(nj, div_up(4 * threads, ni)); // few rows: columns are shared too
     const long some = div_up(nj, parts);
     tickets.share(ni * div_up(nj, some), [&](long t) {
         const long i = i0 + t % ni * H, first = t / ni * some;
         const TileA a = tile_a(p, i, l0, l1);
         alignas(64) float two[2][32 * TILE_COLS];
-        Tile before;            // a tile is finished after the next one was begun: its sums need a while to arrive
+        // a tile is finished after the next one was begun: its sums need a while to arrive
+        Tile before;
         for (long j = first, end = std::min(nj, first + some); j < end + 1; j++) {
             const Tile last = before;
             if (j < end) {
@@ -307,18 +320,21 @@ inline void product_run(Product& p, int threads) {
     for (long j0 = 0; j0 < p.N; j0 += p.wide) {
         const long j1 = std::min(p.N, j0 + p.wide);
         for (long i0 = 0; i0 < p.M; i0 += p.tall) {
-            for (long l0 = 0; l0 == 0 || l0 < p.lanes; l0 += p.deep) {      // once even if K is 0: then C = 0
-                const long deep = std::min(p.deep, p.lanes - l0), segments = std::max(1L, div_up(deep, SEGMENT));
+            // once even if K is 0: then C = 0
+            for (long l0 = 0; l0 == 0 || l0 < p.lanes; l0 += p.deep) {
+                const long deep = std::min(p.deep, p.lanes - l0),
+                           segments = std::max(1L, div_up(deep, SEGMENT));
                 std::swap(block, next);
                 tickets.share(div_up(j1 - j0, PANEL) * segments, [&](long t) {
                     const long panel = t / segments, from = t % segments * SEGMENT;
-                    pack_panel(block + panel * PANEL * deep + from * PANEL, p.kernel, p.b, j0 + panel * PANEL,
-                               l0 + from, l0 + std::min(deep, from + SEGMENT));
+                    pack_panel(block + panel * PANEL * deep + from * PANEL, p.kernel, p.b,
+                               j0 + panel * PANEL, l0 + from, l0 + std::min(deep, from + SEGMENT));
                 });
                 if (threads > 1) {
                     #pragma omp barrier
                 }
-                multiply(p, tickets, threads, block, i0, std::min(p.M, i0 + p.tall), j0, j1, l0, l0 + deep);
+                multiply(p, tickets, threads, block, i0, std::min(p.M, i0 + p.tall), j0, j1, l0,
+                         l0 + deep);
             }
         }
     }
@@ -331,7 +347,9 @@ inline bool reads_direct(const Product& p) {
     const long row = a.s * a.size();
     if (a.lanes == WIDENED || a.K % a.pair() || p.lanes * a.pair() != a.K) { return false; }
     const bool aligned = p.kernel.deep == 1 || ((uintptr_t)a.x | row) % 64 == 0;
-    if (a.sk == 1) { return aligned && (p.N <= 256 || row * p.kernel.rows <= 16 << 10 || row % 2048); }
+    if (a.sk == 1) {
+        return aligned && (p.N <= 256 || row * p.kernel.rows <= 16 << 10 || row % 2048);
+    }
     return a.s == 1 && a.lanes == FLOATS && p.N <= 256 && a.sk <= 256;
 }
 
@@ -350,13 +368,15 @@ inline void product(long M, long N, Factor a, Factor b, Result c) {
     p.block[0] = product_buffer(1, 2 * p.deep * p.wide);
     p.block[1] = p.block[0] + p.deep * p.wide;
     if (c.bf16 && p.lanes > p.deep) {
-        p.tall = std::min(round_up(M, kernel.rows), SUM_BYTES / 4 / p.wide / kernel.rows * kernel.rows);
+        p.tall = std::min(round_up(M, kernel.rows),
+                          SUM_BYTES / 4 / p.wide / kernel.rows * kernel.rows);
         p.sums = (float*)product_buffer(2, p.tall * p.wide);
     }
 #ifdef _OPENMP
     const double worth_waking_threads = kernel.bf16 ? 2e7 : 4e6;
-    if (2.0 * M * N * a.K > worth_waking_threads && omp_get_max_threads() > 1 && !omp_in_parallel()) {
-        #pragma omp parallel
+    if (2.0 * M * N * a.K > worth_waking_threads && omp_get_max_threads() > 1 &&
+        !omp_in_parallel()) {
+#pragma omp parallel
         product_run(p, omp_get_num_threads());
         return;
     }
@@ -368,9 +388,10 @@ inline void product(long M, long N, Factor a, Factor b, Result c) {
 // 4 gemm
 
 // the same in double, for tests: plain loops, a row of C is one thread's
-inline void product_double(long M, long N, long K, const double* A, long rs_a, long cs_a, const double* B, long rs_b,
-                           long cs_b, double* C, long ldc, bool accumulate, const double* residual, const double* bias) {
-    #pragma omp parallel for if (2.0 * M * N * K > 4e6)
+inline void product_double(long M, long N, long K, const double* A, long rs_a, long cs_a,
+                           const double* B, long rs_b, long cs_b, double* C, long ldc,
+                           bool accumulate, const double* residual, const double* bias) {
+#pragma omp parallel for if (2.0 * M * N * K > 4e6)
     for (long i = 0; i < M; i++) {
         for (long j = 0; j < N; j++) {
             double sum = 0;
@@ -388,8 +409,9 @@ inline void product_double(long M, long N, long K, const double* A, long rs_a, l
 // (N)]. Element (i, k) of A is A[i*rs_a + k*cs_a]. Of bf16 the sums are floats, rounded once, where
 // C is bf16. Inside a parallel region it runs on the calling thread alone.
 template <class R, class O>
-void gemm(long M, long N, long K, const R* A, long rs_a, long cs_a, const R* B, long rs_b, long cs_b, O* C, long ldc,
-          bool accumulate, const O* residual = NULL, const O* bias = NULL) {
+void gemm(long M, long N, long K, const R* A, long rs_a, long cs_a, const R* B, long rs_b,
+          long cs_b, O* C, long ldc, bool accumulate, const O* residual = NULL,
+          const O* bias = NULL) {
     if constexpr (std::is_same<R, double>::value) {
         product_double(M, N, K, A, rs_a, cs_a, B, rs_b, cs_b, C, ldc, accumulate, residual, bias);
     } else {

@@ -6,34 +6,39 @@ scalars.h -- exp, log, tanh, erf, sigmoid of one number, for float and double, h
 #include "../common.h"
 
 // 1 scalars, for float and double, host and device
-// Plain loops over these turn into vector code (-O3 -fno-trapping-math -fno-math-errno are enough, never -ffast-math).
-// float on the host: no branch, no table, polynomials fitted by Remez exchange; double: the library's; on the device:
-// CUDA's.
+// Plain loops over these turn into vector code (-O3 -fno-trapping-math -fno-math-errno are enough,
+// never -ffast-math). float on the host: no branch, no table, polynomials fitted by Remez exchange;
+// double: the library's; on the device: CUDA's.
 
-// e^x = 2^n e^r with n = round(x / ln 2), |r| <= ln 2 / 2. Within 1.01 ulp where the result is a normal number; below
-// x = -87.336 it is 0 rather than subnormal (those cost a hundred cycles each), above 88.722 inf; NaN stays NaN.
+// e^x = 2^n e^r with n = round(x / ln 2), |r| <= ln 2 / 2. Within 1.01 ulp where the result is a
+// normal number; below x = -87.336 it is 0 rather than subnormal (those cost a hundred cycles
+// each), above 88.722 inf; NaN stays NaN.
 HD float exp_(float x) {
 #ifdef __CUDA_ARCH__
     return expf(x);
 #else
-    const float shift = 12582912.0f;                     // 1.5 * 2^23: adding it rounds to an integer, in the low bits
+    const float shift = 12582912.0f; // 1.5 * 2^23: adding it rounds to an integer, in the low bits
     const float t = x * 1.44269504f + shift, n = t - shift;
-    const float r = (x - n * 0.693359375f) + n * 2.12194440e-4f; // ln 2 in two parts, the first exact when times n
+    // ln 2 in two parts, the first exact when times n
+    const float r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
     float p = 1.38144671e-3f;
     p = p * r + 8.36878041e-3f;
     p = p * r + 4.16683942e-2f;
     p = p * r + 1.66665201e-1f;
     p = p * r + 4.99999934e-1f;
     p = p * (r * r) + r + 1.0f;
-    const float y = float_of_bits(bits_of_float(p) + (bits_of_float(t) << 23)); // n added to the exponent
-    const float bounded = x < -87.3365402f ? 0.0f : x > 88.7228317f ? INFINITY : y;
+    // n added to the exponent
+    const float y = float_of_bits(bits_of_float(p) + (bits_of_float(t) << 23));
+    const float from_below = x < -87.3365402f ? 0.0f : y;
+    const float bounded = x > 88.7228317f ? INFINITY : from_below;
     return x == x ? bounded : x;
 #endif
 }
+
 HD double exp_(double x) { return exp(x); }
 
-// ln x = e ln 2 + ln m, m in [sqrt(1/2), sqrt(2)), ln m = 2 atanh((m-1)/(m+1)) as a series; within 2 ulp for normal
-// x > 0, -inf at 0
+// ln x = e ln 2 + ln m, m in [sqrt(1/2), sqrt(2)), ln m = 2 atanh((m-1)/(m+1)) as a series; within
+// 2 ulp for normal x > 0, -inf at 0
 HD float log_(float x) {
 #ifdef __CUDA_ARCH__
     return logf(x);
@@ -46,6 +51,7 @@ HD float log_(float x) {
     return x > 0 ? (x < INFINITY ? y : x) : x == 0 ? -INFINITY : NAN;
 #endif
 }
+
 HD double log_(double x) { return log(x); }
 
 // tanh, within 1.8 ulp: an odd polynomial near 0, 1 - 2 / (e^2|x| + 1) elsewhere
@@ -63,13 +69,15 @@ HD float tanh_(float x) {
     return a < 0.625f ? x + x * z * p : far;
 #endif
 }
+
 HD double tanh_(double x) { return tanh(x); }
 
 template <class F> HD F sigmoid_(F x)  { return F(1) / (F(1) + exp_(-x)); } // within 2.4 ulp
 template <class F> HD F max_(F a, F b) { return a > b ? a : b; }
 template <class F> HD F min_(F a, F b) { return a < b ? a : b; }
 
-// erf, within 2.6 ulp: an odd polynomial near 0, 1 - e^(a polynomial for log erfc) elsewhere; 1 from 3.95 on
+// erf, within 2.6 ulp: an odd polynomial near 0, 1 - e^(a polynomial for log erfc) elsewhere; 1
+// from 3.95 on
 HD float erf_(float x) {
 #ifdef __CUDA_ARCH__
     return erff(x);
@@ -94,6 +102,7 @@ HD float erf_(float x) {
     return x == x ? y : x;
 #endif
 }
+
 HD double erf_(double x) { return erf(x); }
 
 #endif // SCALARS_H

@@ -1,11 +1,12 @@
 /*
 device.cuh -- the only file that knows a GPU compiler from the emulator.
 
-Built by nvcc, the wrappers below are CUDA; built by g++ with -DEMU, the same kernels run on the CPU in
-dev/emulator/emu.h, which is how CI tests them. So <<<>>>, __shared__, PTX and CUDA's own headers stand here and nowhere
-else. Rules for kernels: start with LAUNCH; shared memory through SMEM(type, name) and dynamic_smem<T>(); warps leave
-together and nobody leaves before a barrier; full 32-lane masks; __syncwarp() between one lane's write to shared memory
-and another's read; no atomics (the same seed gives the same bits). Everything runs on one stream, device_stream.
+Built by nvcc, the wrappers below are CUDA; built by g++ with -DEMU, the same kernels run on the CPU
+in dev/emulator/emu.h, which is how CI tests them. So <<<>>>, __shared__, PTX and CUDA's own headers
+stand here and nowhere else. Rules for kernels: start with LAUNCH; shared memory through SMEM(type,
+name) and dynamic_smem<T>(); warps leave together and nobody leaves before a barrier; full 32-lane
+masks; __syncwarp() between one lane's write to shared memory and another's read; no atomics (the
+same seed gives the same bits). Everything runs on one stream, device_stream.
 */
 #ifndef DEVICE_CUH
 #define DEVICE_CUH
@@ -29,7 +30,9 @@ enum { emulated = 1 };
 #else
 enum { emulated = 0 };
 #endif
-#if defined(EMU) && !defined(REAL_SIZES) // the emulator's tests are small: so are pieces that only large ones would fill
+#if defined(EMU) && \
+    !defined(       \
+        REAL_SIZES) // the emulator's tests are small: so are pieces that only large ones would fill
 enum { shrunk = 1 };
 #else
 enum { shrunk = 0 };
@@ -48,7 +51,7 @@ typedef bf16  real_bf16;
 #define REAL_OF_(precision) real_##precision
 #define REAL_OF(precision) REAL_OF_(precision)
 typedef REAL_OF(PRECISION) real;    // what tensors hold
-typedef float acc;                  // what sums, statistics, weight gradients and optimiser state hold
+typedef float acc; // what sums, statistics, weight gradients and optimiser state hold
 static const char* const name = "cuda";
 static const bool on_host = false;  // host code may not read device memory
 enum { head_rows = 8192 };          // rows of logits alive at once: enough to fill a GPU
@@ -65,21 +68,34 @@ inline std::string device_name;                      // the GPU's
 
 struct DeviceHint { cudaError_t error; const char* hint; };
 const DeviceHint device_hints[] = {
-    { cudaErrorNoKernelImageForDevice, "this binary was compiled for another GPU: make clean, then make on this machine" },
-    { cudaErrorUnsupportedPtxVersion, "the driver is older than the toolkit: make clean, then make GPU_ARCH=sm_NN with the "
-      "number that nvidia-smi --query-gpu=compute_cap --format=csv shows (9.0: sm_90), or update the driver" },
-    { cudaErrorInsufficientDriver, "update the driver, build with an older toolkit, or make BACKEND=cpu" },
-    { cudaErrorSystemDriverMismatch, "the driver was updated while it ran, or a container brings its own: reboot the "
+    { cudaErrorNoKernelImageForDevice,
+      "this binary was compiled for another GPU: make clean, then make on this machine" },
+    { cudaErrorUnsupportedPtxVersion,
+      "the driver is older than the toolkit: make clean, then make GPU_ARCH=sm_NN with the "
+      "number that nvidia-smi --query-gpu=compute_cap --format=csv shows (9.0: sm_90), or update "
+      "the driver" },
+    { cudaErrorInsufficientDriver,
+      "update the driver, build with an older toolkit, or make BACKEND=cpu" },
+    { cudaErrorSystemDriverMismatch,
+      "the driver was updated while it ran, or a container brings its own: reboot the "
       "machine, or start the container anew" },
-    { cudaErrorCompatNotSupportedOnDevice, "LD_LIBRARY_PATH names the cuda-compat libraries, which this GPU cannot use: "
+    { cudaErrorCompatNotSupportedOnDevice,
+      "LD_LIBRARY_PATH names the cuda-compat libraries, which this GPU cannot use: "
       "take them out, or update the driver" },
-    { cudaErrorSystemNotReady, "the links between the GPUs are not up: systemctl status nvidia-fabricmanager" },
-    { cudaErrorDevicesUnavailable, "another process holds this GPU: nvidia-smi shows it; CUDA_VISIBLE_DEVICES=1 takes the next" },
-    { cudaErrorMemoryAllocation, "nvidia-smi shows who uses the GPU's memory, free -h the machine's" },
-    { cudaErrorLaunchOutOfResources, "a kernel has more registers than this GPU: make clean, then make on this machine" },
-    { cudaErrorECCUncorrectable, "the GPU's memory is failing: nvidia-smi -q -d ECC; CUDA_VISIBLE_DEVICES=1 takes the next" },
+    { cudaErrorSystemNotReady,
+      "the links between the GPUs are not up: systemctl status nvidia-fabricmanager" },
+    { cudaErrorDevicesUnavailable,
+      "another process holds this GPU: nvidia-smi shows it; CUDA_VISIBLE_DEVICES=1 takes the "
+      "next" },
+    { cudaErrorMemoryAllocation,
+      "nvidia-smi shows who uses the GPU's memory, free -h the machine's" },
+    { cudaErrorLaunchOutOfResources,
+      "a kernel has more registers than this GPU: make clean, then make on this machine" },
+    { cudaErrorECCUncorrectable,
+      "the GPU's memory is failing: nvidia-smi -q -d ECC; CUDA_VISIBLE_DEVICES=1 takes the next" },
 };
-const char* const device_hint = "compute-sanitizer ./train_sink with the same flags names the kernel and the address";
+const char* const device_hint =
+    "compute-sanitizer ./train_sink with the same flags names the kernel and the address";
 
 [[noreturn]] inline void device_die(cudaError_t e, const char* doing) {
     const char* hint = device_hint;
@@ -87,11 +103,15 @@ const char* const device_hint = "compute-sanitizer ./train_sink with the same fl
     die(EXIT_MACHINE, strf("GPU: %s: %s", doing, cudaGetErrorString(e)), hint);
 }
 
-inline void device_check(cudaError_t e, const char* doing) { if (e != cudaSuccess) { device_die(e, doing); } }
+inline void device_check(cudaError_t e, const char* doing) {
+    if (e != cudaSuccess) { device_die(e, doing); }
+}
+
 inline void blas_check(cublasStatus_t s, const std::string& doing) {
     if (s != CUBLAS_STATUS_SUCCESS) {
         die(EXIT_MACHINE, strf("cuBLAS: %s: %s", doing.c_str(), cublasLtGetStatusString(s)),
-            "nvidia-smi shows the GPU's health and memory; try a lower --batch, or make BACKEND=cpu; ldd ./train_sink shows which "
+            "nvidia-smi shows the GPU's health and memory; try a lower --batch, or make "
+            "BACKEND=cpu; ldd ./train_sink shows which "
             "libcublasLt is used");
     }
 }
@@ -99,38 +119,61 @@ inline void blas_check(cublasStatus_t s, const std::string& doing) {
 // finds the GPU and says in one line what it is; called once, before anything else
 inline std::string device_init() {
     int driver = 0, runtime = 0, n = 0, major, minor;
-    const char* other = "nvidia-smi shows GPUs and driver; a container needs --gpus all; make BACKEND=cpu trains on the processor";
+    const char* other =
+        "nvidia-smi shows GPUs and driver; a container needs --gpus all; make BACKEND=cpu trains "
+        "on the processor";
     device_check(cudaRuntimeGetVersion(&runtime), "asking for the toolkit's version");
     device_check(cudaDriverGetVersion(&driver), "asking for the driver's version");
     if (driver && driver / 1000 < runtime / 1000) {   // of one major version, it serves all but PTX
-        die(EXIT_MACHINE, strf("GPU driver: got one for CUDA %d.%d, wanted CUDA %d.0 or newer, which this binary was built with",
-            driver / 1000, driver % 1000 / 10, runtime / 1000), "update the driver, build with an older toolkit, or make BACKEND=cpu");
+        die(EXIT_MACHINE,
+            strf("GPU driver: got one for CUDA %d.%d, wanted CUDA %d.0 or newer, which this binary "
+                 "was built with",
+                 driver / 1000, driver % 1000 / 10, runtime / 1000),
+            "update the driver, build with an older toolkit, or make BACKEND=cpu");
     }
     const cudaError_t found = driver ? cudaGetDeviceCount(&n) : cudaErrorNoDevice;
-    if (found == cudaErrorNoDevice || (found == cudaSuccess && n == 0)) { die(EXIT_MACHINE, "GPU: found none, wanted one", other); }
+    if (found == cudaErrorNoDevice || (found == cudaSuccess && n == 0)) {
+        die(EXIT_MACHINE, "GPU: found none, wanted one", other);
+    }
     device_check(found, "looking for one");
     device_check(cudaSetDevice(0), "choosing GPU 0");
-    device_check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0), "asking for the GPU's version");
-    device_check(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, 0), "asking for the GPU's version");
+    device_check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0),
+                 "asking for the GPU's version");
+    device_check(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, 0),
+                 "asking for the GPU's version");
     cudaDeviceProp prop;
     device_check(cudaGetDeviceProperties(&prop, 0), "asking for the GPU's name");
     device_name = prop.name;
     if (major < 8) {
-        die(EXIT_MACHINE, strf("GPU: got %s (sm_%d%d), wanted sm_80 (A100) or newer", prop.name, major, minor), other);
+        die(EXIT_MACHINE,
+            strf("GPU: got %s (sm_%d%d), wanted sm_80 (A100) or newer", prop.name, major, minor),
+            other);
     }
-    device_check(cudaStreamCreateWithFlags(&device_stream, cudaStreamNonBlocking), "making a stream");
+    device_check(cudaStreamCreateWithFlags(&device_stream, cudaStreamNonBlocking),
+                 "making a stream");
     size_t left = 0, total = 0;
     device_check(cudaMemGetInfo(&left, &total), "asking for free memory");
     blas_check(cublasLtCreate(&device_blas), "starting");
-    return strf("%s (sm_%d%d), %.1f of %.1f GiB free", prop.name, major, minor, left / 0x1p30, total / 0x1p30);
+    return strf("%s (sm_%d%d), %.1f of %.1f GiB free", prop.name, major, minor, left / 0x1p30,
+                total / 0x1p30);
 }
 
 // ----------------------------------------------------------------------------
 // memory. The first call to any of these starts the device.
 
-inline const std::string& device_start() { static const std::string once = device_init(); return once; }
-inline void device_zero(void* p, size_t n) { device_check(cudaMemsetAsync(p, 0, n, device_stream), "zeroing memory"); }
-inline void device_sync() { device_check(cudaStreamSynchronize(device_stream), "waiting for the GPU"); }
+inline const std::string& device_start() {
+    static const std::string once = device_init();
+    return once;
+}
+
+inline void device_zero(void* p, size_t n) {
+    device_check(cudaMemsetAsync(p, 0, n, device_stream), "zeroing memory");
+}
+
+inline void device_sync() {
+    device_check(cudaStreamSynchronize(device_stream), "waiting for the GPU");
+}
+
 inline void* device_reserve(size_t n) { // not zeroed
     device_start();
     void* p = NULL;
@@ -138,59 +181,80 @@ inline void* device_reserve(size_t n) { // not zeroed
     if (e == cudaErrorMemoryAllocation) {
         size_t left = 0, total = 0;
         cudaMemGetInfo(&left, &total);
-        die(EXIT_MACHINE, strf("GPU memory: wanted %.2f GiB more, %.2f of %.2f GiB are free", n / 0x1p30, left / 0x1p30, total / 0x1p30),
-            "lower --batch (--total-batch keeps the step the same), then --seq or the model; nvidia-smi shows other users");
+        die(EXIT_MACHINE,
+            strf("GPU memory: wanted %.2f GiB more, %.2f of %.2f GiB are free", n / 0x1p30,
+                 left / 0x1p30, total / 0x1p30),
+            "lower --batch (--total-batch keeps the step the same), then --seq or the model; "
+            "nvidia-smi shows other users");
     }
     device_check(e, "allocating memory");
     return p;
 }
+
 inline void* device_malloc(size_t n) { // zeroed
     void* p = device_reserve(n);
     device_zero(p, n);
     return p;
 }
+
 inline void device_free(void* p) { // after all that may still use it
     if (p) { device_sync(); }
     device_check(cudaFree(p), "freeing memory");
 }
-// the source may change at once: it is copied to a ring of page-locked memory, from where the GPU takes it in its own
-// time. Only a slot that it has not come to yet makes the host wait
+
+// the source may change at once: it is copied to a ring of page-locked memory, from where the GPU
+// takes it in its own time. Only a slot that it has not come to yet makes the host wait
 inline void to_device(void* dst, const void* src, size_t n) {
     enum { SLOTS = 4 };
     const size_t SLOT = shrunk ? 4096 : 1 << 20;
     static char* ring; static cudaEvent_t taken[SLOTS]; static int slot;
     device_start();
     for (int i = 0; !ring && i < SLOTS; i++) {
-        device_check(cudaEventCreateWithFlags(&taken[i], cudaEventDisableTiming), "making an event");
+        device_check(cudaEventCreateWithFlags(&taken[i], cudaEventDisableTiming),
+                     "making an event");
     }
-    if (!ring) { device_check(cudaHostAlloc((void**)&ring, SLOTS * SLOT, cudaHostAllocDefault), "page-locking memory"); }
+    if (!ring) {
+        device_check(cudaHostAlloc((void**)&ring, SLOTS * SLOT, cudaHostAllocDefault),
+                     "page-locking memory");
+    }
     for (size_t at = 0, k; at < n; at += k, slot = (slot + 1) % SLOTS) {
         k = std::min(n - at, SLOT);
         char* page = ring + slot * SLOT;
         device_check(cudaEventSynchronize(taken[slot]), "waiting for the GPU");
         memcpy(page, (const char*)src + at, k);
-        device_check(cudaMemcpyAsync((char*)dst + at, page, k, cudaMemcpyHostToDevice, device_stream), "copying to the GPU");
+        device_check(cudaMemcpyAsync((char*)dst + at, page, k, cudaMemcpyHostToDevice,
+                                     device_stream),
+                     "copying to the GPU");
         device_check(cudaEventRecord(taken[slot], device_stream), "recording an event");
     }
 }
+
 inline void to_host(void* dst, const void* src, size_t n) {
-    device_check(cudaMemcpyAsync(dst, src, n, cudaMemcpyDeviceToHost, device_stream), "copying from the GPU");
+    device_check(cudaMemcpyAsync(dst, src, n, cudaMemcpyDeviceToHost, device_stream),
+                 "copying from the GPU");
     device_sync();
 }
+
 inline void device_copy(void* dst, const void* src, size_t n) {
-    device_check(cudaMemcpyAsync(dst, src, n, cudaMemcpyDeviceToDevice, device_stream), "copying on the GPU");
+    device_check(cudaMemcpyAsync(dst, src, n, cudaMemcpyDeviceToDevice, device_stream),
+                 "copying on the GPU");
 }
-// memory that one operation uses between its kernels; the next call may take it back. Its content is undefined
+
+// memory that one operation uses between its kernels; the next call may take it back. Its content
+// is undefined
 inline void* device_scratch(size_t n) {
     static void* p; static size_t have;
-    if (n > have || (emulated && n != have)) { // emulated: always exact and fresh, so that overruns and stale reads show
-        if (emulated) { device_check(cudaFreeAsync(p, device_stream), "freeing memory"); } // without a wait that no GPU would see
+    // emulated: always exact and fresh, so that overruns and stale reads show
+    if (n > have || (emulated && n != have)) {
+        // without a wait that no GPU would see
+        if (emulated) { device_check(cudaFreeAsync(p, device_stream), "freeing memory"); }
         else { device_free(p); }
         p = device_reserve(n);
         have = n;
     }
     return p;
 }
+
 inline size_t device_left() { // bytes free
     device_start();
     size_t left = 0, total = 0;
@@ -205,13 +269,20 @@ inline size_t device_left() { // bytes free
 #define SMEM(T, name) auto& name = emu::static_smem<T>([] {})
 template <class T> DEVICE T* dynamic_smem() { return (T*)emu::block->dynamic.p; }
 template <class... P, class... A>
-void device_launch_(const char* name, void (*kernel)(P...), dim3 grid, dim3 block, size_t smem, A... a) {
+void device_launch_(const char* name, void (*kernel)(P...), dim3 grid, dim3 block, size_t smem,
+                    A... a) {
     emu::launch(name, kernel, grid, block, smem, device_stream, a...);
 }
 #else
-template <class T> struct SmemType { typedef T type; };      // lets SMEM(float[4], x) be written before the name
+// lets SMEM(float[4], x) be written before the name
+template <class T> struct SmemType { typedef T type; };
 #define SMEM(T, name) __shared__ typename ::cuda::SmemType<T>::type name
-template <class T> DEVICE T* dynamic_smem() { extern __shared__ __align__(128) unsigned char smem_bytes[]; return (T*)smem_bytes; }
+template <class T>
+DEVICE T* dynamic_smem() {
+    extern __shared__ __align__(128) unsigned char smem_bytes[];
+    return (T*)smem_bytes;
+}
+
 template <class... P, class... A>
 void device_launch_(const char*, void (*kernel)(P...), dim3 grid, dim3 block, size_t smem, A... a) {
     kernel<<<grid, block, smem, device_stream>>>(static_cast<P>(a)...);
@@ -220,32 +291,44 @@ void device_launch_(const char*, void (*kernel)(P...), dim3 grid, dim3 block, si
 // LAUNCH(kernel, grid, block, bytes of dynamic shared memory, arguments...)
 #define LAUNCH(kernel, ...) ::cuda::device_launch(#kernel, kernel, __VA_ARGS__)
 template <class... P, class... A>
-void device_launch(const char* name, void (*kernel)(P...), dim3 grid, dim3 block, size_t smem, A... a) {
+void device_launch(const char* name, void (*kernel)(P...), dim3 grid, dim3 block, size_t smem,
+                   A... a) {
     if (smem > 48 << 10) { // more must be asked for
-        device_check(cudaFuncSetAttribute((const void*)kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)smem), name);
+        device_check(cudaFuncSetAttribute((const void*)kernel,
+                                          cudaFuncAttributeMaxDynamicSharedMemorySize, (int)smem),
+                     name);
     }
     device_launch_(name, kernel, grid, block, smem, a...);
     device_check(cudaGetLastError(), name);
 }
 
 // ----------------------------------------------------------------------------
-// instructions. cp.async copies 16 bytes to shared memory behind the threads' back (zeros if !valid); ldmatrix loads four
-// 8x8 matrices of 16-bit values, lane 8m + i giving the address of row i of matrix m; mma multiplies 16x16 by 16x8, with
-// lane l holding of c the rows l/4 and l/4 + 8, columns 2(l%4) and 2(l%4) + 1.
+// instructions. cp.async copies 16 bytes to shared memory behind the threads' back (zeros if
+// !valid); ldmatrix loads four 8x8 matrices of 16-bit values, lane 8m + i giving the address of row
+// i of matrix m; mma multiplies 16x16 by 16x8, with lane l holding of c the rows l/4 and l/4 + 8,
+// columns 2(l%4) and 2(l%4) + 1.
 
 #ifdef EMU
-inline void cp_async(void* s, const void* g, bool valid, EMU_HERE) { emu::cp_async(s, g, valid ? 16 : 0, file, line); }
-inline void cp_async_float(float* s, const float* g, EMU_HERE) { emu::cp_async(s, g, 4, file, line, 4); }
+inline void cp_async(void* s, const void* g, bool valid, EMU_HERE) {
+    emu::cp_async(s, g, valid ? 16 : 0, file, line);
+}
+
+inline void cp_async_float(float* s, const float* g, EMU_HERE) {
+    emu::cp_async(s, g, 4, file, line, 4);
+}
+
 inline void cp_async_commit() { emu::cp_commit(); }
 template <int KEEP> void cp_async_wait() { emu::cp_wait(KEEP); }
 inline void ldmatrix(uint32_t (&r)[4], const void* row, EMU_HERE) {
     emu::LdmatrixArg a{r, row, file, line};
     emu::warp_op(~0u, emu::ldmatrix_fn<false>, &a, "ldmatrix", file, line);
 }
+
 inline void ldmatrix_trans(uint32_t (&r)[4], const void* row, EMU_HERE) {
     emu::LdmatrixArg a{r, row, file, line};
     emu::warp_op(~0u, emu::ldmatrix_fn<true>, &a, "ldmatrix.trans", file, line);
 }
+
 inline void mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, EMU_HERE) {
     uint32_t b[2] = {b0, b1};
     emu::MmaArg x{c, a, b};
@@ -254,54 +337,94 @@ inline void mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1,
 #else
 DEVICE uint32_t smem_address(const void* p) { return (uint32_t)__cvta_generic_to_shared(p); }
 DEVICE void cp_async(void* s, const void* g, bool valid) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" :: "r"(smem_address(s)), "l"(g), "r"(valid ? 16 : 0) : "memory");
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(smem_address(s)), "l"(g),
+                 "r"(valid ? 16 : 0)
+                 : "memory");
 }
+
 DEVICE void cp_async_float(float* s, const float* g) {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" :: "r"(smem_address(s)), "l"(g) : "memory");
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(smem_address(s)), "l"(g)
+                 : "memory");
 }
+
 DEVICE void cp_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-template <int KEEP> DEVICE void cp_async_wait() { asm volatile("cp.async.wait_group %0;" :: "n"(KEEP) : "memory"); }
+template <int KEEP>
+DEVICE void cp_async_wait() {
+    asm volatile("cp.async.wait_group %0;" ::"n"(KEEP) : "memory");
+}
+
 DEVICE void ldmatrix(uint32_t (&r)[4], const void* row) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(smem_address(row)) : "memory");
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(smem_address(row))
+                 : "memory");
 }
+
 DEVICE void ldmatrix_trans(uint32_t (&r)[4], const void* row) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(smem_address(row)) : "memory");
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(smem_address(row))
+                 : "memory");
 }
+
 DEVICE void mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+        "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 #endif
-// Approximate instructions, which also flush subnormal numbers to zero. The emulator returns the true value with an error
-// of up to the PTX manual's bound, whose size and sign follow from the operand's bits.
+// Approximate instructions, which also flush subnormal numbers to zero. The emulator returns the
+// true value with an error of up to the PTX manual's bound, whose size and sign follow from the
+// operand's bits.
 #ifdef EMU
 inline float approximate(double exact, float operand, double relative) {
     const double part = (bits_of_float(operand) * 2654435761u) / 0x1p31 - 1;    // -1 to 1
     const float y = (float)(exact * (1 + relative * part));
     return fabsf(y) < 0x1p-126f ? 0.0f : y;
 }
-inline float ex2_approx(float x) { return x == 0 ? 1.0f : approximate(exp2((double)x), x, 0x1p-22); }
+
+inline float ex2_approx(float x) {
+    return x == 0 ? 1.0f : approximate(exp2((double)x), x, 0x1p-22);
+}
+
 inline float rcp_approx(float x) { return approximate(1 / (double)x, x, 0x1p-23); }
 inline float lg2_approx(float x) {
     const double exact = log2((double)x), error = 0x1p-22 * (x > 0.5f && x < 2 ? 1 : fabs(exact));
-    return x > 0 && x < INFINITY ? (float)(exact + error * (approximate(1, x, 0.5) * 2 - 2)) : (float)exact;
+    return x > 0 && x < INFINITY ? (float)(exact + error * (approximate(1, x, 0.5) * 2 - 2))
+                                 : (float)exact;
 }
 #else
-DEVICE float ex2_approx(float x) { float y; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
-DEVICE float rcp_approx(float x) { float y; asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
-DEVICE float lg2_approx(float x) { float y; asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
+DEVICE float ex2_approx(float x) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+DEVICE float rcp_approx(float x) {
+    float y;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+DEVICE float lg2_approx(float x) {
+    float y;
+    asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
 #endif
 const float LOG2_E = 1.44269504f, LN_2 = 0.693147181f;
 
-// A float whose exponential, logarithm and division are those instructions: about 2^-21 off where bf16 keeps 2^-9. The row
-// mathematics of attention_variants.cuh is compiled for it as it is for float and double.
+// A float whose exponential, logarithm and division are those instructions: about 2^-21 off where
+// bf16 keeps 2^-9. The row mathematics of attention_variants.cuh is compiled for it as it is for
+// float and double.
 struct Fast {
     float v;
     Fast() = default;
     template <class T> DEVICE explicit Fast(T x) : v((float)x) {}
-    // an integer up to 2^22: two additions instead of a conversion, which goes at a quarter of their rate or less
+    // an integer up to 2^22: two additions instead of a conversion, which goes at a quarter of
+    // their rate or less
     DEVICE explicit Fast(int i) : v(float_of_bits(0x4B400000u + i) - 12582912.0f) {}
     DEVICE explicit operator int() const { return (int)v; }
 };
@@ -314,12 +437,14 @@ DEVICE bool operator>(Fast a, Fast b) { return a.v > b.v; }
 DEVICE bool operator<(Fast a, Fast b) { return a.v < b.v; }
 DEVICE bool operator>(Fast a, float b) { return a.v > b; }
 DEVICE bool operator<(Fast a, float b) { return a.v < b; }
-using ::exp_; using ::log_; using ::erf_; using ::tanh_; using ::max_; using ::min_;                         // of float and double, beside these:
+// of float and double, beside these:
+using ::exp_; using ::log_; using ::erf_; using ::tanh_; using ::max_; using ::min_;
 DEVICE Fast max_(Fast a, Fast b) { return Fast(fmaxf(a.v, b.v)); }
 DEVICE Fast min_(Fast a, Fast b) { return Fast(fminf(a.v, b.v)); }
 DEVICE Fast exp_(Fast x) { return Fast(ex2_approx(x.v * LOG2_E)); }
 DEVICE Fast erf_(Fast x) { return Fast(erf_(x.v)); }
-DEVICE Fast tanh_(Fast x) { return Fast(1 - 2 * rcp_approx(1 + ex2_approx(x.v * (2 * LOG2_E)))); }   // 2^-21 of 1, not of itself
+// 2^-21 of 1, not of itself
+DEVICE Fast tanh_(Fast x) { return Fast(1 - 2 * rcp_approx(1 + ex2_approx(x.v * (2 * LOG2_E)))); }
 DEVICE Fast log_(Fast x) { return Fast(lg2_approx(x.v) * LN_2); }
 
 DEVICE uint32_t pack(float lo, float hi) { // two bf16 in a register, as mma wants them
@@ -334,18 +459,21 @@ template <int N, class T> DEVICE Vec<T, N> load(const T* p) { return *(const Vec
 template <int N, class T> DEVICE void store(T* p, const Vec<T, N>& v) { *(Vec<T, N>*)p = v; }
 
 // ----------------------------------------------------------------------------
-// reductions, in a fixed order. Every lane of the warp, or thread of the block, takes part and gets the result.
+// reductions, in a fixed order. Every lane of the warp, or thread of the block, takes part and gets
+// the result.
 
 template <class F> DEVICE F warp_sum(F v) {
     #pragma unroll
     for (int o = 16; o; o >>= 1) { v += __shfl_xor_sync(~0u, v, o); }
     return v;
 }
+
 template <class F> DEVICE F warp_max(F v) {
     #pragma unroll
     for (int o = 16; o; o >>= 1) { v = max(v, __shfl_xor_sync(~0u, v, o)); }
     return v;
 }
+
 template <int THREADS, bool MAX, class F> DEVICE F block_reduce(F v) {
     SMEM(F[THREADS / 32], part);
     v = MAX ? warp_max(v) : warp_sum(v);
@@ -357,50 +485,60 @@ template <int THREADS, bool MAX, class F> DEVICE F block_reduce(F v) {
     for (int i = 1; i < THREADS / 32; i++) { v = MAX ? max(v, part[i]) : v + part[i]; }
     return v;
 }
+
 template <int THREADS, class F> DEVICE F block_sum(F v) { return block_reduce<THREADS, false>(v); }
 template <int THREADS, class F> DEVICE F block_max(F v) { return block_reduce<THREADS, true>(v); }
 
 // ----------------------------------------------------------------------------
-// Matrix products by cublasLt, which thinks in columns: row-major D = A B is asked for as D^T = B^T A^T. Inputs of one type,
-// sums in fp32 (no TF32), output of the inputs' type or fp32. One stream and one workspace: deterministic.
+// Matrix products by cublasLt, which thinks in columns: row-major D = A B is asked for as D^T = B^T
+// A^T. Inputs of one type, sums in fp32 (no TF32), output of the inputs' type or fp32. One stream
+// and one workspace: deterministic.
 
-// Where the matrices are parts of larger ones, Strides says how far apart rows stand (0: dense), how many products of one
-// shape there are, and how far apart their matrices stand. C stands like D.
+// Where the matrices are parts of larger ones, Strides says how far apart rows stand (0: dense),
+// how many products of one shape there are, and how far apart their matrices stand. C stands like
+// D.
 struct Strides { int lda = 0, ldb = 0, ldd = 0, count = 1; long a = 0, b = 0, d = 0; };
 
 template <class T> cudaDataType blas_type() { return sizeof(T) == 4 ? CUDA_R_32F : CUDA_R_16BF; }
-inline uint32_t blas_alignment(const void* p) { uintptr_t a = (uintptr_t)p; return a % 256 ? (uint32_t)(a & -a) : 256; }
+inline uint32_t blas_alignment(const void* p) {
+    uintptr_t a = (uintptr_t)p;
+    return a % 256 ? (uint32_t)(a & -a) : 256;
+}
 
 struct Product { // as cublasLt sees it: d (l, batched) = op(a) op(b) + beta c
     cublasLtMatmulDesc_t desc; cublasLtMatrixLayout_t la, lb, ld;
     const void *a, *b, *c; void* d; float beta;
-    double flops; size_t bytes;                      // bytes: from the first to the last element of d
+    double flops; size_t bytes; // bytes: from the first to the last element of d
     std::string key;                                 // everything that an algorithm depends on
 };
-inline cublasStatus_t product_run(const Product& p, const cublasLtMatmulAlgo_t& algo, const void* c, void* d) {
+inline cublasStatus_t product_run(const Product& p, const cublasLtMatmulAlgo_t& algo, const void* c,
+                                  void* d) {
     const float one = 1.0f;
-    return cublasLtMatmul(device_blas, p.desc, &one, p.a, p.la, p.b, p.lb, &p.beta, c, p.ld, d, p.ld, &algo,
-                          device_workspace, DEVICE_WORKSPACE, device_stream);
+    return cublasLtMatmul(device_blas, p.desc, &one, p.a, p.la, p.b, p.lb, &p.beta, c, p.ld, d,
+                          p.ld, &algo, device_workspace, DEVICE_WORKSPACE, device_stream);
 }
 
-// Which algorithm: cuBLAS proposes some for each product. Before many steps a large product is timed with each of them, once;
-// the fastest is kept in a file of this GPU and this cuBLAS under gemm_cache, so that the next run takes the same one: same
-// seed, same bits. cuBLAS documents that an algorithm may be stored as it is, for the same version of the library.
-// Jobs that share the file agree: a line is only ever added at its end, in one piece and under a lock, and of all lines of a
-// product the first that can run counts, also for the job that has just added another.
+// Which algorithm: cuBLAS proposes some for each product. Before many steps a large product is
+// timed with each of them, once; the fastest is kept in a file of this GPU and this cuBLAS under
+// gemm_cache, so that the next run takes the same one: same seed, same bits. cuBLAS documents that
+// an algorithm may be stored as it is, for the same version of the library. Jobs that share the
+// file agree: a line is only ever added at its end, in one piece and under a lock, and of all lines
+// of a product the first that can run counts, also for the job that has just added another.
 inline std::string gemm_cache = emulated ? "" : "data/cache";     // "": no file, the first proposal
 inline bool gemm_search_wanted;
 inline void expect_many_steps() { gemm_search_wanted = true; }
 const double GEMM_SEARCH_FLOPS = shrunk ? 1e4 : 2e9;
 enum { GEMM_PROPOSALS = 8 };
 inline std::map<std::string, cublasLtMatmulAlgo_t> gemm_chosen;
-typedef std::map<std::string, std::vector<cublasLtMatmulAlgo_t>> GemmKept;       // of each product, in the file's order
+// of each product, in the file's order
+typedef std::map<std::string, std::vector<cublasLtMatmulAlgo_t>> GemmKept;
 
 inline std::string gemm_file() {
     std::string name = device_name;
     for (char& ch : name) { if (!isalnum((unsigned char)ch)) { ch = '-'; } }
     return strf("%s/matmul-%s-%zu.txt", gemm_cache.c_str(), name.c_str(), cublasLtGetVersion());
 }
+
 // lines of a key, " : " and the algorithm's eight words
 inline GemmKept gemm_read(const std::string& path, bool complain) {
     GemmKept out;
@@ -418,51 +556,70 @@ inline GemmKept gemm_read(const std::string& path, bool complain) {
         out[line.substr(0, colon)].push_back(algo);
     }
     if (bad && complain) {
-        fprintf(stderr, "%s: %d lines are not as this program writes them; those products are timed again\n", path.c_str(), bad);
+        fprintf(
+            stderr,
+            "%s: %d lines are not as this program writes them; those products are timed again\n",
+            path.c_str(), bad);
     }
     return out;
 }
+
 // the first algorithm kept for a product that can run here
 inline bool gemm_kept(const GemmKept& kept, const Product& p, cublasLtMatmulAlgo_t* algo) {
     auto it = kept.find(p.key);
     if (it == kept.end()) { return false; }
     for (auto& x : it->second) {
         cublasLtMatmulHeuristicResult_t found;
-        if (cublasLtMatmulAlgoCheck(device_blas, p.desc, p.la, p.lb, p.ld, p.ld, &x, &found) != CUBLAS_STATUS_SUCCESS) { continue; }
+        if (cublasLtMatmulAlgoCheck(device_blas, p.desc, p.la, p.lb, p.ld, p.ld, &x, &found) !=
+            CUBLAS_STATUS_SUCCESS) {
+            continue;
+        }
         if (found.workspaceSize <= DEVICE_WORKSPACE) { *algo = x; return true; }
     }
     return false;
 }
-inline std::function<void()> gemm_before_keeping;    // for the test: what another job does at the worst moment
-// adds a line to the file and says whose choice counts from now on: the first one's. Without a file, the own
-inline cublasLtMatmulAlgo_t gemm_keep(const std::string& file, const Product& p, cublasLtMatmulAlgo_t algo) {
+
+// for the test: what another job does at the worst moment
+inline std::function<void()> gemm_before_keeping;
+// adds a line to the file and says whose choice counts from now on: the first one's. Without a
+// file, the own
+inline cublasLtMatmulAlgo_t gemm_keep(const std::string& file, const Product& p,
+                                      cublasLtMatmulAlgo_t algo) {
     std::string line = p.key + " :";
     for (uint64_t w : algo.data) { line += strf(" %llx", (unsigned long long)w); }
     line += "\n";
     if (gemm_before_keeping) { gemm_before_keeping(); }
     const int fd = open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0666);
     if (fd < 0) { return algo; }
-    flock(fd, LOCK_EX);                              // where the file system knows no locks, O_APPEND has to do
+    flock(fd, LOCK_EX); // where the file system knows no locks, O_APPEND has to do
     const bool written = write(fd, line.data(), line.size()) == (ssize_t)line.size();
     close(fd);
     if (written) { gemm_kept(gemm_read(file, false), p, &algo); }
     return algo;
 }
-// The fastest of n proposals, by events: all are run in turn until the clocks are up, then in turn again, and the shortest
-// time of each counts. Writes to a copy of d; false if there is no memory for one
-inline bool gemm_search(const Product& p, const cublasLtMatmulHeuristicResult_t* found, int n, cublasLtMatmulAlgo_t* best) {
+
+// The fastest of n proposals, by events: all are run in turn until the clocks are up, then in turn
+// again, and the shortest time of each counts. Writes to a copy of d; false if there is no memory
+// for one
+inline bool gemm_search(const Product& p, const cublasLtMatmulHeuristicResult_t* found, int n,
+                        cublasLtMatmulAlgo_t* best) {
     enum { ROUNDS = 10 };
     const double WARM_UP_MS = shrunk ? 0 : 50;
     void* d = NULL;
     if (cudaMalloc(&d, p.bytes) != cudaSuccess) { cudaGetLastError(); return false; }
     cudaEvent_t from, to;
-    for (cudaEvent_t* e : {&from, &to}) { device_check(cudaEventCreateWithFlags(e, cudaEventDefault), "making an event"); }
+    for (cudaEvent_t* e : { &from, &to }) {
+        device_check(cudaEventCreateWithFlags(e, cudaEventDefault), "making an event");
+    }
     std::vector<float> ms(n, 0);                     // infinite: cannot run
     auto round = [&](bool timed) {
         for (int i = 0; i < n; i++) {
             if (ms[i] == INFINITY) { continue; }
             device_check(cudaEventRecord(from, device_stream), "recording an event");
-            if (product_run(p, found[i].algo, d, d) != CUBLAS_STATUS_SUCCESS) { ms[i] = INFINITY; continue; }
+            if (product_run(p, found[i].algo, d, d) != CUBLAS_STATUS_SUCCESS) {
+                ms[i] = INFINITY;
+                continue;
+            }
             device_check(cudaEventRecord(to, device_stream), "recording an event");
             device_check(cudaEventSynchronize(to), "timing a matrix product");
             float took = 0;
@@ -477,6 +634,7 @@ inline bool gemm_search(const Product& p, const cublasLtMatmulHeuristicResult_t*
     *best = found[std::min_element(ms.begin(), ms.end()) - ms.begin()].algo;
     return true;
 }
+
 // what cuBLAS proposes, best first; at least one, at most GEMM_PROPOSALS
 inline int gemm_propose(const Product& p, uint32_t align_a, uint32_t align_b, uint32_t align_d,
                         cublasLtMatmulHeuristicResult_t* found) {
@@ -486,21 +644,29 @@ inline int gemm_propose(const Product& p, uint32_t align_a, uint32_t align_b, ui
     auto set = [&](cublasLtMatmulPreferenceAttributes_t attr, const void* v, size_t size) {
         blas_check(cublasLtMatmulPreferenceSetAttribute(pref, attr, v, size), what);
     };
-    const uint32_t reduction = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;           // partial sums in fp32, in a fixed order
+    // partial sums in fp32, in a fixed order
+    const uint32_t reduction = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
     set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &DEVICE_WORKSPACE, sizeof DEVICE_WORKSPACE);
     set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &reduction, sizeof reduction);
-    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &align_a, sizeof align_a);   // it assumes 256 if not told
+    // it assumes 256 if not told
+    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &align_a, sizeof align_a);
     set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &align_b, sizeof align_b);
     set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &align_d, sizeof align_d);
     set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &align_d, sizeof align_d);
-    blas_check(cublasLtMatmulAlgoGetHeuristic(device_blas, p.desc, p.la, p.lb, p.ld, p.ld, pref, GEMM_PROPOSALS, found, &n), what);
-    n = (int)(std::remove_if(found, found + n, [](auto& f) { return f.state != CUBLAS_STATUS_SUCCESS; }) - found);
+    blas_check(cublasLtMatmulAlgoGetHeuristic(device_blas, p.desc, p.la, p.lb, p.ld, p.ld, pref,
+                                              GEMM_PROPOSALS, found, &n),
+               what);
+    n = (int)(std::remove_if(found, found + n,
+                             [](auto& f) { return f.state != CUBLAS_STATUS_SUCCESS; }) -
+              found);
     if (n == 0) { blas_check(CUBLAS_STATUS_NOT_SUPPORTED, what); }
     cublasLtMatmulPreferenceDestroy(pref);
     return n;
 }
+
 // the algorithm of a product that this run has not met before
-inline cublasLtMatmulAlgo_t gemm_choose(const Product& p, uint32_t align_a, uint32_t align_b, uint32_t align_d) {
+inline cublasLtMatmulAlgo_t gemm_choose(const Product& p, uint32_t align_a, uint32_t align_b,
+                                        uint32_t align_d) {
     cublasLtMatmulAlgo_t algo;
     const bool large = !gemm_cache.empty() && p.flops >= GEMM_SEARCH_FLOPS;
     const std::string file = large ? gemm_file() : "";
@@ -513,45 +679,75 @@ inline cublasLtMatmulAlgo_t gemm_choose(const Product& p, uint32_t align_a, uint
     const int n = gemm_propose(p, align_a, align_b, align_d, found);
     if (!large || !gemm_search_wanted) { return found[0].algo; }
     for (size_t i = 1; i <= gemm_cache.size(); i++) {          // mkdir -p, if it may be
-        if (i == gemm_cache.size() || gemm_cache[i] == '/') { mkdir(gemm_cache.substr(0, i).c_str(), 0777); }
+        if (i == gemm_cache.size() || gemm_cache[i] == '/') {
+            mkdir(gemm_cache.substr(0, i).c_str(), 0777);
+        }
     }
-    if (access(gemm_cache.c_str(), W_OK) != 0) { return found[0].algo; }     // a choice that is not kept would change from run to run
+    // a choice that is not kept would change from run to run
+    if (access(gemm_cache.c_str(), W_OK) != 0) { return found[0].algo; }
     return gemm_search(p, found, n, &algo) ? gemm_keep(file, p, algo) : found[0].algo;
 }
 
-// D (M, N) = op(A) op(B) [+ C (M, N), unless NULL; may be D], all row-major: A is (M, K), or (K, M) if transA; B is
-// (K, N), or (N, K) if transB
+// D (M, N) = op(A) op(B) [+ C (M, N), unless NULL; may be D], all row-major: A is (M, K), or (K, M)
+// if transA; B is (K, N), or (N, K) if transB
 template <class TD, class T>
-void gemm(TD* D, const TD* C, const T* A, const T* B, int M, int N, int K, bool transA, bool transB, Strides x = {}) {
+void gemm(TD* D, const TD* C, const T* A, const T* B, int M, int N, int K, bool transA, bool transB,
+          Strides x = {}) {
     device_start();
     if (!device_workspace) { device_workspace = device_reserve(DEVICE_WORKSPACE); }
     const uint32_t align_a = blas_alignment(B), align_b = blas_alignment(A);
     const uint32_t align_d = std::min(blas_alignment(C ? C : D), blas_alignment(D));
-    Product p = { NULL, NULL, NULL, NULL, B, A, C ? C : D, D, C ? 1.0f : 0.0f, 2.0 * M * N * K * x.count,
-                  ((x.count - 1) * (size_t)x.d + (M - 1) * (size_t)(x.ldd ? x.ldd : N) + N) * sizeof(TD), "" };
-    p.key = strf("(%d, %d) x (%d, %d)%s%s%s %zu->%zu strides %d,%d,%d of %d: %ld,%ld,%ld aligned %u,%u,%u", M, K, K, N,
-                 transA ? " A^T" : "", transB ? " B^T" : "", C ? " +C" : "", sizeof(T), sizeof(TD),
-                 x.lda, x.ldb, x.ldd, x.count, x.a, x.b, x.d, align_a, align_b, align_d);
+    Product p = { NULL,
+                  NULL,
+                  NULL,
+                  NULL,
+                  B,
+                  A,
+                  C ? C : D,
+                  D,
+                  C ? 1.0f : 0.0f,
+                  2.0 * M * N * K * x.count,
+                  ((x.count - 1) * (size_t)x.d + (M - 1) * (size_t)(x.ldd ? x.ldd : N) + N) *
+                      sizeof(TD),
+                  "" };
+    p.key = strf(
+        "(%d, %d) x (%d, %d)%s%s%s %zu->%zu strides %d,%d,%d of %d: %ld,%ld,%ld aligned %u,%u,%u",
+        M, K, K, N, transA ? " A^T" : "", transB ? " B^T" : "", C ? " +C" : "", sizeof(T),
+        sizeof(TD), x.lda, x.ldb, x.ldd, x.count, x.a, x.b, x.d, align_a, align_b, align_d);
     const std::string what = "matrix product " + p.key;
-    const int32_t op_a = transB ? CUBLAS_OP_T : CUBLAS_OP_N, op_b = transA ? CUBLAS_OP_T : CUBLAS_OP_N;
+    const int32_t op_a = transB ? CUBLAS_OP_T : CUBLAS_OP_N,
+                  op_b = transA ? CUBLAS_OP_T : CUBLAS_OP_N;
     blas_check(cublasLtMatmulDescCreate(&p.desc, CUBLAS_COMPUTE_32F, CUDA_R_32F), what);
-    blas_check(cublasLtMatmulDescSetAttribute(p.desc, CUBLASLT_MATMUL_DESC_TRANSA, &op_a, sizeof op_a), what);
-    blas_check(cublasLtMatmulDescSetAttribute(p.desc, CUBLASLT_MATMUL_DESC_TRANSB, &op_b, sizeof op_b), what);
-    auto layout = [&](cublasLtMatrixLayout_t* l, cudaDataType type, int rows, int cols, int stride, long apart) { // row-major
+    blas_check(cublasLtMatmulDescSetAttribute(p.desc, CUBLASLT_MATMUL_DESC_TRANSA, &op_a,
+                                              sizeof op_a),
+               what);
+    blas_check(cublasLtMatmulDescSetAttribute(p.desc, CUBLASLT_MATMUL_DESC_TRANSB, &op_b,
+                                              sizeof op_b),
+               what);
+    // row-major
+    auto layout = [&](cublasLtMatrixLayout_t* l, cudaDataType type, int rows, int cols, int stride,
+                      long apart) {
         blas_check(cublasLtMatrixLayoutCreate(l, type, cols, rows, stride ? stride : cols), what);
         if (x.count == 1) { return; }
         const int64_t offset = apart;
-        blas_check(cublasLtMatrixLayoutSetAttribute(*l, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &x.count, sizeof x.count), what);
-        blas_check(cublasLtMatrixLayoutSetAttribute(*l, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &offset,
-                                                    sizeof offset), what);
+        blas_check(cublasLtMatrixLayoutSetAttribute(*l, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT,
+                                                    &x.count, sizeof x.count),
+                   what);
+        blas_check(cublasLtMatrixLayoutSetAttribute(*l, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
+                                                    &offset, sizeof offset),
+                   what);
     };
     layout(&p.la, blas_type<T>(), transB ? N : K, transB ? K : N, x.ldb, x.b);
     layout(&p.lb, blas_type<T>(), transA ? K : M, transA ? M : K, x.lda, x.a);
     layout(&p.ld, blas_type<TD>(), M, N, x.ldd, x.d);
     auto it = gemm_chosen.find(p.key);
-    if (it == gemm_chosen.end()) { it = gemm_chosen.emplace(p.key, gemm_choose(p, align_a, align_b, align_d)).first; }
+    if (it == gemm_chosen.end()) {
+        it = gemm_chosen.emplace(p.key, gemm_choose(p, align_a, align_b, align_d)).first;
+    }
     blas_check(product_run(p, it->second, p.c, p.d), what);
-    cublasLtMatrixLayoutDestroy(p.la); cublasLtMatrixLayoutDestroy(p.lb); cublasLtMatrixLayoutDestroy(p.ld);
+    cublasLtMatrixLayoutDestroy(p.la);
+    cublasLtMatrixLayoutDestroy(p.lb);
+    cublasLtMatrixLayoutDestroy(p.ld);
     cublasLtMatmulDescDestroy(p.desc);
 }
 } // namespace cuda

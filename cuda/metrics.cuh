@@ -6,17 +6,22 @@ metrics.cuh -- the measurements of ../metrics.cuh as kernels.
 #include "../metrics.cuh"
 #include "ops.cuh"
 namespace cuda {
-// By panels, as the attention without tensor cores: cuBLAS makes the dot products of some hundred queries of one head,
-// one kernel makes of each query's row what it adds to the sums of its head, another adds these up.
+// By panels, as the attention without tensor cores: cuBLAS makes the dot products of some hundred
+// queries of one head, one kernel makes of each query's row what it adds to the sums of its head,
+// another adds these up.
 enum { METRIC_MASS = 2 * (METRIC_K + 1), METRIC_SUMS = METRIC_MASS + 6, METRIC_WARPS = 8 };
-static_assert(sizeof(HeadMetrics) == METRIC_SUMS * sizeof(float), "sums stand in the order of HeadMetrics");
+static_assert(sizeof(HeadMetrics) == METRIC_SUMS * sizeof(float),
+              "sums stand in the order of HeadMetrics");
 static_assert(METRIC_SUMS <= 32, "a lane for each sum");
 DEVICE float x_log_x(float x) { return x > 0 ? x * logf(x) : 0.0f; }
 
-// sums (count, NH, T, METRIC_SUMS) <- dots. A warp per query; lane k keeps the alpha of token k, lane 0 the star's
-template <class A, class Bi, class Pe> __global__ void __launch_bounds__(128, 1)
-attention_metrics_kernel(float* sums, const float* dots, const real* qkv, const acc* stat, const real* kstar,
-                         const real* gate, int width, int skip, Panel x, AttnShape s) {
+// sums (count, NH, T, METRIC_SUMS) <- dots. A warp per query; lane k keeps the alpha of token k,
+// lane 0 the star's
+template <class A, class Bi, class Pe>
+__global__ void __launch_bounds__(128, 1)
+    attention_metrics_kernel(float* sums, const float* dots, const real* qkv, const acc* stat,
+                             const real* kstar, const real* gate, int width, int skip, Panel x,
+                             AttnShape s) {
     const int n = blockIdx.x * 4 + threadIdx.x / 32, lane = threadIdx.x % 32, rows = x.t1 - x.t0;
     if (n >= x.count * rows) { return; }
     const int b = x.b + n / rows, t = x.t0 + n % rows;
@@ -30,8 +35,9 @@ attention_metrics_kernel(float* sums, const float* dots, const real* qkv, const 
     }
     auto weight = [&](int j) {                                           // -1: the extra column
         if (j < 0) { return w_star; }
-        if (j < x.j0 || j >= x.j1) { return 0.0f; }                      // a panel has all keys that its queries see
-        return attn_weight<A>(attn_score<A, Pe>(dots_t[j - x.j0], scale, t, j, x.h, s), stat0, stat1);
+        if (j < x.j0 || j >= x.j1) { return 0.0f; } // a panel has all keys that its queries see
+        return attn_weight<A>(attn_score<A, Pe>(dots_t[j - x.j0], scale, t, j, x.h, s), stat0,
+                              stat1);
     };
     float sum = 0, sum_abs = lane == 0 ? fabsf(w_star) : 0.0f, wlogw = x_log_x(sum_abs);
     for (int j = x.j0 + lane; j < x.j1; j += 32) {
@@ -44,11 +50,12 @@ attention_metrics_kernel(float* sums, const float* dots, const real* qkv, const 
     const float inv = sum_abs > 0 ? 1 / sum_abs : 0;
     float* out = sums + (((long)(b - x.b) * s.NH + x.h) * s.T + t) * METRIC_SUMS;
     if (lane <= METRIC_K) {
-        const float own = lane == 0 || t - skip + 1 >= lane ? weight(skip + lane - 1) : 0.0f;   // queries i >= k
+        // queries i >= k
+        const float own = lane == 0 || t - skip + 1 >= lane ? weight(skip + lane - 1) : 0.0f;
         out[lane] = own;
         out[METRIC_K + 1 + lane] = fabsf(own) * inv;
     }
-    float mean = 0, low = 0;                                             // of the gate of this query
+    float mean = 0, low = 0; // of the gate of this query
     const real* pre = gate ? gate + (((long)b * s.T + t) * s.NH + x.h) * width : NULL;
     for (int i = lane; gate && i < width; i += 32) {
         const float g = 1.0f / (1.0f + expf(-(float)pre[i]));
@@ -57,21 +64,25 @@ attention_metrics_kernel(float* sums, const float* dots, const real* qkv, const 
     }
     mean = warp_sum(mean); low = warp_sum(low);
     const float first = weight(skip);
-    if (lane == 0) {                                                     // the sink token's own query is no real query
+    if (lane == 0) { // the sink token's own query is no real query
         const bool real_query = t >= skip;
         out[METRIC_MASS] = real_query ? sum : 0.0f;
-        out[METRIC_MASS + 1] = real_query && inv != 0 ? logf(sum_abs) - wlogw * inv : 0.0f; // P = |w| / sum_abs
+        // P = |w| / sum_abs
+        out[METRIC_MASS + 1] = real_query && inv != 0 ? logf(sum_abs) - wlogw * inv : 0.0f;
         out[METRIC_MASS + 2] = real_query ? mean * first : 0.0f;
         out[METRIC_MASS + 3] = real_query ? mean : 0.0f;
         out[METRIC_MASS + 4] = real_query ? low : 0.0f;
         out[METRIC_MASS + 5] = t == skip ? mean : 0.0f;
     }
 }
-// a block per head and sequence; each warp adds every eighth query, then one adds the eight: always in this order
+
+// a block per head and sequence; each warp adds every eighth query, then one adds the eight: always
+// in this order
 __global__ void __launch_bounds__(32 * METRIC_WARPS)
 attention_metrics_mean_kernel(HeadMetrics* out, const float* sums, int skip, bool column, int T) {
     SMEM(float[METRIC_WARPS][METRIC_SUMS], part);
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, rows = T - skip, i = lane % (METRIC_K + 1);
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, rows = T - skip,
+              i = lane % (METRIC_K + 1);
     float total = 0;
     for (int t = warp; lane < METRIC_SUMS && t < T; t += METRIC_WARPS) {
         total += sums[((long)blockIdx.x * T + t) * METRIC_SUMS + lane];
@@ -84,14 +95,16 @@ attention_metrics_mean_kernel(HeadMetrics* out, const float* sums, int skip, boo
     if (lane == METRIC_SUMS - 1) { *o = total; }
     else if (lane >= METRIC_MASS) { *o = total / rows; }
     else if (i > 0)         { *o = i <= rows ? total / (rows - i + 1) : 0.0f; }
-    else if (column)        { *o = (total + 1) / (rows + 1); }           // the extra column's one-hot query row
+    // the extra column's one-hot query row
+    else if (column)        { *o = (total + 1) / (rows + 1); }
     else                    { *o = skip ? total / (rows + 1) : 0.0f; }
 }
+
 template <class A, class Bi, class Pe>
-void attention_metrics(HeadMetrics* out, const real* qkv, const acc* stat, const real* kstar, const real* gate, int width,
-                       int skip, AttnShape s) {
+void attention_metrics(HeadMetrics* out, const real* qkv, const acc* stat, const real* kstar,
+                       const real* gate, int width, int skip, AttnShape s) {
     const int W = attn_row(s);
-    const Panel most = panel_at(s, 0, 0, 0);                                     // no later one is larger
+    const Panel most = panel_at(s, 0, 0, 0); // no later one is larger
     const long size = panel_floats(most), size_sums = (long)most.count * s.NH * s.T * METRIC_SUMS;
     float *dots = (float*)device_scratch((size + size_sums) * sizeof(float)), *sums = dots + size;
     for (int b = 0, count; b < s.B; b += count) {
@@ -99,7 +112,8 @@ void attention_metrics(HeadMetrics* out, const real* qkv, const acc* stat, const
         for (int h = 0; h < s.NH; h++) {
             for (int t0 = 0; t0 < s.T; t0 += PANEL_ROWS) {
                 const Panel x = panel_at(s, b, h, t0);
-                panel_dots(dots, head_q(qkv, s, 0, h), W, head_k(qkv, s, 0, h / (s.NH / s.KV)), W, x, s);
+                panel_dots(dots, head_q(qkv, s, 0, h), W, head_k(qkv, s, 0, h / (s.NH / s.KV)), W,
+                           x, s);
                 LAUNCH((attention_metrics_kernel<A, Bi, Pe>), panel_grid(x), dim3(128), 0,
                        sums, dots, qkv, stat, kstar, gate, width, skip, x, s);
             }
@@ -108,8 +122,10 @@ void attention_metrics(HeadMetrics* out, const real* qkv, const acc* stat, const
                out + (long)b * s.NH, sums, skip, Bi::column, s.T);
     }
 }
+
 // a warp per norm
-__global__ void __launch_bounds__(128) row_norms_kernel(acc* out, const real* x, int stride, int len, int G, long n) {
+__global__ void __launch_bounds__(128)
+    row_norms_kernel(acc* out, const real* x, int stride, int len, int G, long n) {
     const long i = (long)blockIdx.x * 4 + threadIdx.x / 32;
     if (i >= n) { return; }
     const real* y = x + i / G * stride + i % G * len;
@@ -118,18 +134,24 @@ __global__ void __launch_bounds__(128) row_norms_kernel(acc* out, const real* x,
     sum = warp_sum(sum);
     if (threadIdx.x % 32 == 0) { out[i] = sqrtf(sum); }
 }
+
 inline void row_norms(acc* out, const real* x, int stride, int len, int G, int N) {
     const long n = (long)N * G;
-    LAUNCH(row_norms_kernel, dim3((unsigned)CEIL_DIV(n, 4)), dim3(128), 0, out, x, stride, len, G, n);
+    LAUNCH(row_norms_kernel, dim3((unsigned)CEIL_DIV(n, 4)), dim3(128), 0, out, x, stride, len, G,
+           n);
 }
-// a block per sequence. The bits of floats >= 0 are in the order of the floats: the median is the largest number that at
-// most half of the values are below, and is found bit by bit
-template <int N> __global__ void __launch_bounds__(512) magnitudes_kernel(acc* out, const real* x, int skip, int T, int C) {
+
+// a block per sequence. The bits of floats >= 0 are in the order of the floats: the median is the
+// largest number that at most half of the values are below, and is found bit by bit
+template <int N>
+__global__ void __launch_bounds__(512)
+    magnitudes_kernel(acc* out, const real* x, int skip, int T, int C) {
     const real* x_b = x + ((long)blockIdx.x * T + skip) * C;
     const long n = (long)(T - skip) * C;
     float top = 0;
     unsigned median = 0;
-    for (int bit = 31; bit >= (sizeof(real) == 2 ? 16 : 0); bit--) {             // the first round finds the largest
+    // the first round finds the largest
+    for (int bit = 31; bit >= (sizeof(real) == 2 ? 16 : 0); bit--) {
         const float pivot = __uint_as_float(median | 1u << bit);
         double below = 0;
         for (long i = threadIdx.x * N; i < n; i += 512 * N) {
@@ -142,8 +164,12 @@ template <int N> __global__ void __launch_bounds__(512) magnitudes_kernel(acc* o
         if (bit < 31 && block_sum<512>(below) <= n / 2) { median |= 1u << bit; }
     }
     top = block_max<512>(top);
-    if (threadIdx.x == 0) { out[blockIdx.x * 2] = top; out[blockIdx.x * 2 + 1] = __uint_as_float(median); }
+    if (threadIdx.x == 0) {
+        out[blockIdx.x * 2] = top;
+        out[blockIdx.x * 2 + 1] = __uint_as_float(median);
+    }
 }
+
 inline void magnitudes(acc* out, const real* x, int skip, int B, int T, int C) {
     LAUNCH_WIDE(wide(C, {x}), magnitudes_kernel, dim3(B), dim3(512), 0, out, x, skip, T, C);
 }

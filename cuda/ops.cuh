@@ -1,7 +1,8 @@
 // ============================================================================
-// CUDA operations: namespace cuda, the same names and parameter lists as namespace cpu in reference.h, which is where each
-// is explained and what each is tested against (test/test_cuda.cu). What is added here is only how threads share the work
-// and how sums stay in a fixed order. Attention is in attention_variants.cuh, the metrics' kernels in metrics.cuh.
+// CUDA operations: namespace cuda, the same names and parameter lists as namespace cpu in
+// reference.h, which is where each is explained and what each is tested against
+// (test/test_cuda.cu). What is added here is only how threads share the work and how sums stay in a
+// fixed order. Attention is in attention_variants.cuh, the metrics' kernels in metrics.cuh.
 #ifndef CUDA_OPS_CUH
 #define CUDA_OPS_CUH
 #include "../reference.h"
@@ -14,14 +15,21 @@ inline bool wide(int C, std::initializer_list<const void*> pointers) {
     for (const void* p : pointers) { if ((uintptr_t)p % 16) { return false; } }
     return C % VN == 0;
 }
+
 // every kernel with a template parameter N exists for N = VN and for N = 1, which takes any shape
-#define LAUNCH_WIDE(ok, kernel, ...) if (ok) { LAUNCH(kernel<VN>, __VA_ARGS__); } else { LAUNCH(kernel<1>, __VA_ARGS__); }
-// two ways to cover a tensor: by rows, a thread for N columns at a time and as many rows a block as make 256 threads, or
-// a flat loop over n values
+#define LAUNCH_WIDE(ok, kernel, ...)     \
+    if (ok) {                            \
+        LAUNCH(kernel<VN>, __VA_ARGS__); \
+    } else {                             \
+        LAUNCH(kernel<1>, __VA_ARGS__);  \
+    }
+// two ways to cover a tensor: by rows, a thread for N columns at a time and as many rows a block as
+// make 256 threads, or a flat loop over n values
 struct RowBlocks {
     dim3 grid, block;
     RowBlocks(int rows, int C, int N) {
-        const int threads = CEIL_DIV(C, N), x = CEIL_DIV(threads, CEIL_DIV(threads, 256)), y = std::min(rows, 256 / x);
+        const int threads = CEIL_DIV(C, N), x = CEIL_DIV(threads, CEIL_DIV(threads, 256)),
+                  y = std::min(rows, 256 / x);
         grid = dim3(CEIL_DIV(rows, y));
         block = dim3(x, y);
     }
@@ -32,11 +40,15 @@ struct RowBlocks {
     LAUNCH(kernel, blocks_.grid, blocks_.block, 0, __VA_ARGS__); \
 }
 #define LAUNCH_WIDE_ROWS(ok, kernel, rows, C, ...) \
-    if (ok) LAUNCH_ROWS(VN, kernel<VN>, rows, C, __VA_ARGS__) else LAUNCH_ROWS(1, kernel<1>, rows, C, __VA_ARGS__)
+    if (ok) LAUNCH_ROWS(VN, kernel<VN>, rows, C, __VA_ARGS__) \
+    else LAUNCH_ROWS(1, kernel<1>, rows, C, __VA_ARGS__)
 DEVICE int own_row() { return blockIdx.x * blockDim.y + threadIdx.y; }
 #define FOR_COLUMNS(c, N, C) for (int c = threadIdx.x * N; c < C; c += blockDim.x * N)
-inline dim3 flat_grid(long n, int N) { return dim3((unsigned)std::min(CEIL_DIV(n, 256L * N), 1L << 16)); }
-#define FOR_FLAT(i, N, n) for (long i = ((long)blockIdx.x * 256 + threadIdx.x) * N; i < n; i += (long)gridDim.x * 256 * N)
+inline dim3 flat_grid(long n, int N) {
+    return dim3((unsigned)std::min(CEIL_DIV(n, 256L * N), 1L << 16));
+}
+#define FOR_FLAT(i, N, n) \
+    for (long i = ((long)blockIdx.x * 256 + threadIdx.x) * N; i < n; i += (long)gridDim.x * 256 * N)
 
 // N floats, N = 1 or a multiple of 4, 16 bytes at a time
 template <int N> DEVICE Vec<float, N> load_floats(const float* p) {
@@ -49,6 +61,7 @@ template <int N> DEVICE Vec<float, N> load_floats(const float* p) {
     }
     return x;
 }
+
 template <int N> DEVICE void store_floats(float* p, const Vec<float, N>& x) {
     constexpr int M = N < 4 ? N : 4;
     #pragma unroll
@@ -58,7 +71,9 @@ template <int N> DEVICE void store_floats(float* p, const Vec<float, N>& x) {
         store<M>(p + i, part);
     }
 }
-// out (C) += sum_k part (K, C), rows `stride` apart, in a fixed order; columns with c % width >= limit are left alone
+
+// out (C) += sum_k part (K, C), rows `stride` apart, in a fixed order; columns with c % width >=
+// limit are left alone
 __global__ void __launch_bounds__(256)
 column_sum_kernel(acc* out, const float* part, long K, int C, int stride, int width, int limit) {
     SMEM(float[8][32], sums);
@@ -71,14 +86,17 @@ column_sum_kernel(acc* out, const float* part, long K, int C, int stride, int wi
     for (int w = 1; w < 8; w++) { sum += sums[w][lane]; }
     out[c] += sum;
 }
+
 inline void column_sum(acc* out, const float* part, long K, int C, int width, int limit) {
-    LAUNCH(column_sum_kernel, dim3(CEIL_DIV(C, 32)), dim3(256), 0, out, part, K, C, C, width, limit);
+    LAUNCH(column_sum_kernel, dim3(CEIL_DIV(C, 32)), dim3(256), 0, out, part, K, C, C, width,
+           limit);
 }
 
 // ----------------------------------------------------------------------------
 // 1 memory (the rest is in device.cuh)
 
-template <int N> __global__ void __launch_bounds__(256) cast_kernel(real* dst, const acc* src, long n) {
+template <int N>
+__global__ void __launch_bounds__(256) cast_kernel(real* dst, const acc* src, long n) {
     FOR_FLAT(i, N, n) {
         const Vec<acc, N> x = load<N>(src + i);
         Vec<real, N> y;
@@ -86,6 +104,7 @@ template <int N> __global__ void __launch_bounds__(256) cast_kernel(real* dst, c
         store<N>(dst + i, y);
     }
 }
+
 template <int N> __global__ void __launch_bounds__(256) add_kernel(real* y, const real* x, long n) {
     FOR_FLAT(i, N, n) {
         Vec<real, N> a = load<N>(y + i), b = load<N>(x + i);
@@ -93,20 +112,26 @@ template <int N> __global__ void __launch_bounds__(256) add_kernel(real* y, cons
         store<N>(y + i, a);
     }
 }
+
 inline void add(real* y, const real* x, long n) {
     if (wide(n % VN, {y, x})) { LAUNCH(add_kernel<VN>, flat_grid(n, VN), dim3(256), 0, y, x, n); }
     else { LAUNCH(add_kernel<1>, flat_grid(n, 1), dim3(256), 0, y, x, n); }
 }
+
 inline void cast_to_real(real* dst, const acc* src, long n) {
     if ((void*)dst == (const void*)src) { return; }
-    if (wide(n % VN, {dst, src})) { LAUNCH(cast_kernel<4>, flat_grid(n, 4), dim3(256), 0, dst, src, n); }
-    else { LAUNCH(cast_kernel<1>, flat_grid(n, 1), dim3(256), 0, dst, src, n); }
+    if (wide(n % VN, { dst, src })) {
+        LAUNCH(cast_kernel<4>, flat_grid(n, 4), dim3(256), 0, dst, src, n);
+    } else {
+        LAUNCH(cast_kernel<1>, flat_grid(n, 1), dim3(256), 0, dst, src, n);
+    }
 }
 
 // ----------------------------------------------------------------------------
 // 2 matrix product
 
-template <int N> __global__ void __launch_bounds__(256) bias_kernel(real* out, const real* bias, int rows, int OC) {
+template <int N>
+__global__ void __launch_bounds__(256) bias_kernel(real* out, const real* bias, int rows, int OC) {
     const int n = own_row();
     if (n >= rows) { return; }
     FOR_COLUMNS(o, N, OC) {
@@ -115,20 +140,28 @@ template <int N> __global__ void __launch_bounds__(256) bias_kernel(real* out, c
         store<N>(out + (long)n * OC + o, x);
     }
 }
-inline void matmul_forward(real* out, const real* inp, const real* weight, const real* bias, const real* residual,
-                           int N, int C, int OC) {
+
+inline void matmul_forward(real* out, const real* inp, const real* weight, const real* bias,
+                           const real* residual, int N, int C, int OC) {
     gemm(out, residual, inp, weight, N, OC, C, false, true);
     if (bias) { LAUNCH_WIDE_ROWS(wide(OC, {out, bias}), bias_kernel, N, OC, out, bias, N, OC) }
 }
-inline void matmul_backward_input(real* dinp, const real* dout, const real* weight, bool add, int N, int C, int OC) {
+
+inline void matmul_backward_input(real* dinp, const real* dout, const real* weight, bool add, int N,
+                                  int C, int OC) {
     gemm(dinp, add ? dinp : (const real*)NULL, dout, weight, N, C, OC, false, false);
 }
-inline void matmul_backward_weight(acc* dweight, const real* dout, const real* inp, int N, int C, int OC) {
+
+inline void matmul_backward_weight(acc* dweight, const real* dout, const real* inp, int N, int C,
+                                   int OC) {
     gemm(dweight, dweight, dout, inp, OC, C, N, true, false);
 }
+
 // part (blocks, W) = sums of ROW_BLOCK rows of x (N, W)
 enum { ROW_BLOCK = 64 };
-template <int N> __global__ void __launch_bounds__(256) row_sums_kernel(float* part, const real* x, int rows, int W) {
+template <int N>
+__global__ void __launch_bounds__(256)
+    row_sums_kernel(float* part, const real* x, int rows, int W) {
     const int k = own_row(), n0 = k * ROW_BLOCK, n1 = min(rows, n0 + ROW_BLOCK);
     if (n0 >= rows) { return; }
     FOR_COLUMNS(c, N, W) {
@@ -140,9 +173,11 @@ template <int N> __global__ void __launch_bounds__(256) row_sums_kernel(float* p
         for (int i = 0; i < N; i++) { part[(long)k * W + c + i] = sum.v[i]; }
     }
 }
+
 inline void row_sums(float* part, const real* x, int rows, int W) {
     LAUNCH_WIDE_ROWS(wide(W, {x}), row_sums_kernel, CEIL_DIV(rows, ROW_BLOCK), W, part, x, rows, W)
 }
+
 inline void matmul_backward_bias(acc* dbias, const real* dout, int N, int OC) {
     const int blocks = CEIL_DIV(N, ROW_BLOCK);
     float* part = (float*)device_scratch((size_t)blocks * OC * sizeof(float));
@@ -153,9 +188,10 @@ inline void matmul_backward_bias(acc* dbias, const real* dout, int N, int OC) {
 // ----------------------------------------------------------------------------
 // 3 embedding and RMSNorm
 
-template <int N> __global__ void __launch_bounds__(256)
-embed_forward_kernel(real* out, const int* tokens, const real* wte, const real* pos, const real* sink, float scale,
-                     int rows, int T, int C) {
+template <int N>
+__global__ void __launch_bounds__(256)
+    embed_forward_kernel(real* out, const int* tokens, const real* wte, const real* pos,
+                         const real* sink, float scale, int rows, int T, int C) {
     const int bt = own_row();
     if (bt >= rows) { return; }
     const int b = bt / T, t = bt % T, skip = sink ? 1 : 0;
@@ -169,29 +205,37 @@ embed_forward_kernel(real* out, const int* tokens, const real* wte, const real* 
         store<N>(out + (long)bt * C + c, v);
     }
 }
-inline void embed_forward(real* out, const int* tokens, const real* wte, const real* pos, const real* sink, float scale,
-                          int B, int T, int C) {
+
+inline void embed_forward(real* out, const int* tokens, const real* wte, const real* pos,
+                          const real* sink, float scale, int B, int T, int C) {
     LAUNCH_WIDE_ROWS(wide(C, {out, wte, pos, sink}), embed_forward_kernel, B * T, C,
                      out, tokens, wte, pos, sink, scale, B * T, T, C)
 }
-// A token may occur many times, and its row of dwte must be added to in a fixed order, without atomics. So the positions are
-// sorted by token: keys (token, position), ascending, by bitonic sort. Stages that reach further than SORT_CHUNK keys go
-// through memory, a launch each; all others run in shared memory, a block to SORT_CHUNK keys.
+
+// A token may occur many times, and its row of dwte must be added to in a fixed order, without
+// atomics. So the positions are sorted by token: keys (token, position), ascending, by bitonic
+// sort. Stages that reach further than SORT_CHUNK keys go through memory, a launch each; all others
+// run in shared memory, a block to SORT_CHUNK keys.
 enum { SORT_CHUNK = shrunk ? 64 : 2048, SORT_THREADS = SORT_CHUNK / 8 };
 DEVICE void sort_pair(uint64_t& lo, uint64_t& hi, bool up) {
     const uint64_t a = lo, b = hi;
     if ((a > b) == up) { lo = b; hi = a; }
 }
-__global__ void __launch_bounds__(256) sort_keys_kernel(uint64_t* keys, const int* tokens, int n, int padded) {
+
+__global__ void __launch_bounds__(256)
+    sort_keys_kernel(uint64_t* keys, const int* tokens, int n, int padded) {
     FOR_FLAT(i, 1, padded) { keys[i] = i < n ? (uint64_t)tokens[i] << 32 | (uint64_t)i : ~0ull; }
 }
+
 // one stage, which joins runs of `size` by comparing keys `apart` from each other
-__global__ void __launch_bounds__(256) sort_stage_kernel(uint64_t* keys, int size, int apart, int pairs) {
+__global__ void __launch_bounds__(256)
+    sort_stage_kernel(uint64_t* keys, int size, int apart, int pairs) {
     FOR_FLAT(i, 1, pairs) {
         const long lo = 2 * i - (i & (apart - 1));
         sort_pair(keys[lo], keys[lo + apart], (lo & size) == 0);
     }
 }
+
 // all stages of sizes size..last that stay in a chunk
 __global__ void __launch_bounds__(256) sort_chunk_kernel(uint64_t* keys, int size, int last) {
     SMEM(uint64_t[SORT_CHUNK], x);
@@ -209,6 +253,7 @@ __global__ void __launch_bounds__(256) sort_chunk_kernel(uint64_t* keys, int siz
     }
     for (int i = threadIdx.x; i < SORT_CHUNK; i += SORT_THREADS) { keys[from + i] = x[i]; }
 }
+
 inline int sort_padded(int n) { int k = SORT_CHUNK; while (k < n) { k *= 2; } return k; }
 inline void sort_positions(uint64_t* keys, const int* tokens, int n) { // keys: sort_padded(n)
     const int padded = sort_padded(n), chunks = padded / SORT_CHUNK;
@@ -216,32 +261,39 @@ inline void sort_positions(uint64_t* keys, const int* tokens, int n) { // keys: 
     LAUNCH(sort_chunk_kernel, dim3(chunks), dim3(SORT_THREADS), 0, keys, 2, (int)SORT_CHUNK);
     for (int size = 2 * SORT_CHUNK; size <= padded; size *= 2) {
         for (int apart = size / 2; apart >= SORT_CHUNK; apart /= 2) {
-            LAUNCH(sort_stage_kernel, flat_grid(padded / 2, 1), dim3(256), 0, keys, size, apart, padded / 2);
+            LAUNCH(sort_stage_kernel, flat_grid(padded / 2, 1), dim3(256), 0, keys, size, apart,
+                   padded / 2);
         }
         LAUNCH(sort_chunk_kernel, dim3(chunks), dim3(SORT_THREADS), 0, keys, size, size);
     }
 }
-// A block adds up the rows of PIECE sorted positions. Of a token that stands in one piece only it finishes the sum; what
-// reaches over a border goes to part (pieces, 2, C): [0] the token that began before, [1] the one that goes on after
+
+// A block adds up the rows of PIECE sorted positions. Of a token that stands in one piece only it
+// finishes the sum; what reaches over a border goes to part (pieces, 2, C): [0] the token that
+// began before, [1] the one that goes on after
 enum { PIECE = 32 };
-struct Piece { // of the sorted positions: from, to; do its first and last token reach over the borders?
+// of the sorted positions: from, to; do its first and last token reach over the borders?
+struct Piece {
     const uint64_t* keys; int from, to; bool before, after;
     DEVICE int token(int i) const { return (int)(keys[i] >> 32); }
-    DEVICE Piece(const uint64_t* keys, int piece, int n) : keys(keys), from(piece * PIECE), to(min(n, from + PIECE)) {
+    DEVICE Piece(const uint64_t* keys, int piece, int n)
+        : keys(keys), from(piece * PIECE), to(min(n, from + PIECE)) {
         before = from > 0 && token(from - 1) == token(from);
         after = to < n && token(to) == token(to - 1);
     }
     DEVICE bool one_token() const { return token(from) == token(to - 1); }
 };
-template <int N> __global__ void __launch_bounds__(256)
-embed_backward_kernel(acc* dwte, float* part, const real* dout, const uint64_t* keys, float scale, int n, int skip,
-                      int T, int C) {
+template <int N>
+__global__ void __launch_bounds__(256)
+    embed_backward_kernel(acc* dwte, float* part, const real* dout, const uint64_t* keys,
+                          float scale, int n, int skip, int T, int C) {
     const Piece p(keys, blockIdx.x, n);
     FOR_COLUMNS(c, N, C) {
         Vec<float, N> sum = {};
         bool begun_before = p.before;
         for (int i = p.from; i < p.to; i++) {
-            const int j = (int)keys[i], row = j / (T - skip) * T + j % (T - skip) + skip, token = p.token(i);
+            const int j = (int)keys[i], row = j / (T - skip) * T + j % (T - skip) + skip,
+                      token = p.token(i);
             const Vec<real, N> d = load<N>(dout + (long)row * C + c);
             for (int k = 0; k < N; k++) { sum.v[k] += (float)d.v[k]; }
             const bool last = i + 1 == p.to;
@@ -256,18 +308,24 @@ embed_backward_kernel(acc* dwte, float* part, const real* dout, const uint64_t* 
         }
     }
 }
-// a token that goes over borders is finished by the block of the piece where it begins, a piece after the other
+
+// a token that goes over borders is finished by the block of the piece where it begins, a piece
+// after the other
 __global__ void __launch_bounds__(256)
-embed_backward_join_kernel(acc* dwte, const float* part, const uint64_t* keys, float scale, int n, int C) {
+    embed_backward_join_kernel(acc* dwte, const float* part, const uint64_t* keys, float scale,
+                               int n, int C) {
     const Piece p(keys, blockIdx.x, n);
     if (!p.after || (p.before && p.one_token())) { return; }
     const int token = p.token(p.to - 1);
     FOR_COLUMNS(c, 1, C) {
         float sum = part[((long)blockIdx.x * 2 + 1) * C + c];
-        for (int k = blockIdx.x + 1; k * PIECE < n && p.token(k * PIECE) == token; k++) { sum += part[(long)k * 2 * C + c]; }
+        for (int k = blockIdx.x + 1; k * PIECE < n && p.token(k * PIECE) == token; k++) {
+            sum += part[(long)k * 2 * C + c];
+        }
         dwte[(long)token * C + c] += scale * sum;
     }
 }
+
 // dpos (T, C) += sum_b dout, dsink (C) += its row 0
 __global__ void __launch_bounds__(256)
 position_backward_kernel(acc* dpos, acc* dsink, const real* dout, int B, int rows, int T, int C) {
@@ -280,24 +338,31 @@ position_backward_kernel(acc* dpos, acc* dsink, const real* dout, int B, int row
         if (dsink && t == 0) { dsink[c] += sum; }
     }
 }
-inline void embed_backward(acc* dwte, acc* dpos, acc* dsink, const real* dout, const int* tokens, float scale,
-                           int B, int T, int C) {
+
+inline void embed_backward(acc* dwte, acc* dpos, acc* dsink, const real* dout, const int* tokens,
+                           float scale, int B, int T, int C) {
     const int skip = dsink ? 1 : 0, n = B * (T - skip), pieces = CEIL_DIV(n, PIECE);
-    uint64_t* keys = (uint64_t*)device_scratch(sort_padded(n) * sizeof(uint64_t) + (size_t)pieces * 2 * C * sizeof(float));
+    uint64_t* keys = (uint64_t*)device_scratch(sort_padded(n) * sizeof(uint64_t) +
+                                               (size_t)pieces * 2 * C * sizeof(float));
     float* part = (float*)(keys + sort_padded(n));
     if (n > 0) {
         sort_positions(keys, tokens, n);
         const bool ok = wide(C, {dout});
         const dim3 block = RowBlocks(1, C, ok ? VN : 1).block;
-        LAUNCH_WIDE(ok, embed_backward_kernel, dim3(pieces), block, 0, dwte, part, dout, keys, scale, n, skip, T, C);
-        LAUNCH(embed_backward_join_kernel, dim3(pieces), RowBlocks(1, C, 1).block, 0, dwte, part, keys, scale, n, C);
+        LAUNCH_WIDE(ok, embed_backward_kernel, dim3(pieces), block, 0, dwte, part, dout, keys,
+                    scale, n, skip, T, C);
+        LAUNCH(embed_backward_join_kernel, dim3(pieces), RowBlocks(1, C, 1).block, 0, dwte, part,
+               keys, scale, n, C);
     }
     const int rows = dpos ? T : 1;
-    if (dpos || dsink) { LAUNCH_ROWS(1, position_backward_kernel, rows, C, dpos, dsink, dout, B, rows, T, C) }
+    if (dpos || dsink) {
+        LAUNCH_ROWS(1, position_backward_kernel, rows, C, dpos, dsink, dout, B, rows, T, C)
+    }
 }
 
-// The norms give a warp a row. Its lanes hold the row in K registers of N values each, so that it is read once; where it
-// is too long for that, K = 0, they read it again for each pass. FOR_ROW: c, of the lane's chunk k
+// The norms give a warp a row. Its lanes hold the row in K registers of N values each, so that it
+// is read once; where it is too long for that, K = 0, they read it again for each pass. FOR_ROW: c,
+// of the lane's chunk k
 #define FOR_ROW(k, c, N, K, C) \
     for (int k = 0, c = threadIdx.x % 32 * N; K ? k < K : c < C; k++, c += 32 * N) if (c < C)
 template <int N, int K> struct WarpRow {
@@ -310,16 +375,18 @@ template <int N, int K> struct WarpRow {
     }
     DEVICE Vec<real, N> at(int k, int c) const { return K ? own[K ? k : 0] : load<N>(x + c); }
 };
-// LAUNCH_NORM(kernel, rows are wide, C, grid, block, shared memory, arguments...): with the K that C needs
+// LAUNCH_NORM(kernel, rows are wide, C, grid, block, shared memory, arguments...): with the K that
+// C needs
 #define LAUNCH_NORM(kernel, ok, C, ...) \
     if (!(ok))                   { LAUNCH((kernel<1, 0>), __VA_ARGS__); } \
     else if ((C) <= 4 * 32 * VN) { LAUNCH((kernel<VN, 4>), __VA_ARGS__); } \
     else if ((C) <= 8 * 32 * VN) { LAUNCH((kernel<VN, 8>), __VA_ARGS__); } \
     else                         { LAUNCH((kernel<VN, 0>), __VA_ARGS__); }
 
-template <int N, int K> __global__ void __launch_bounds__(128)
-norm_forward_kernel(real* out, acc* mean, acc* rstd, const real* x, const real* weight, const real* bias, float eps,
-                    int rows, int C) {
+template <int N, int K>
+__global__ void __launch_bounds__(128)
+    norm_forward_kernel(real* out, acc* mean, acc* rstd, const real* x, const real* weight,
+                        const real* bias, float eps, int rows, int C) {
     const int n = blockIdx.x * 4 + threadIdx.x / 32;
     if (n >= rows) { return; }
     const WarpRow<N, K> row(x + (long)n * C, C);
@@ -351,16 +418,20 @@ norm_forward_kernel(real* out, acc* mean, acc* rstd, const real* x, const real* 
     }
     if (threadIdx.x % 32 == 0) { rstd[n] = r; if (mean) { mean[n] = m; } }
 }
-inline void norm_forward(real* out, acc* mean, acc* rstd, const real* inp, const real* weight, const real* bias,
-                         float eps, int N, int C) {
-    LAUNCH_NORM(norm_forward_kernel, wide(C, {out, inp, weight, bias}), C, dim3(CEIL_DIV(N, 4)), dim3(128), 0,
-                out, mean, rstd, inp, weight, bias, eps, N, C)
+
+inline void norm_forward(real* out, acc* mean, acc* rstd, const real* inp, const real* weight,
+                         const real* bias, float eps, int N, int C) {
+    LAUNCH_NORM(norm_forward_kernel, wide(C, { out, inp, weight, bias }), C, dim3(CEIL_DIV(N, 4)),
+                dim3(128), 0, out, mean, rstd, inp, weight, bias, eps, N, C)
 }
-// A block takes 64 rows, a warp one at a time, and keeps its sums for dweight in registers too (K = 0: in shared memory)
+
+// A block takes 64 rows, a warp one at a time, and keeps its sums for dweight in registers too (K =
+// 0: in shared memory)
 enum { NORM_ROWS = 64 };
-template <int N, int K> __global__ void __launch_bounds__(256)
-norm_backward_kernel(real* dx, float* part, const real* dout, const real* x, const real* weight, const acc* mean,
-                     const acc* rstd, bool add, int rows, int C) {
+template <int N, int K>
+__global__ void __launch_bounds__(256)
+    norm_backward_kernel(real* dx, float* part, const real* dout, const real* x, const real* weight,
+                         const acc* mean, const acc* rstd, bool add, int rows, int C) {
     const int warps = blockDim.x / 32, warp = threadIdx.x / 32;
     float *sums = dynamic_smem<float>(), *own = sums + warp * C;
     Vec<float, N> dw[K ? K : 1] = {};
@@ -408,20 +479,26 @@ norm_backward_kernel(real* dx, float* part, const real* dout, const real* x, con
         part[(long)blockIdx.x * C + c] = sum;
     }
 }
-inline void norm_backward(real* dx, acc* dweight, acc* dbias, const real* dout, const real* x, const real* weight,
-                          const acc* mean, const acc* rstd, bool add, int N, int C) {
-    if (dbias) { matmul_backward_bias(dbias, dout, N, C); }                        // before dx, which may be dout
-    const int blocks = CEIL_DIV(N, NORM_ROWS), warps = std::max(1, std::min(8, 12288 / C)); // 48 KiB of sums
+
+inline void norm_backward(real* dx, acc* dweight, acc* dbias, const real* dout, const real* x,
+                          const real* weight, const acc* mean, const acc* rstd, bool add, int N,
+                          int C) {
+    if (dbias) { matmul_backward_bias(dbias, dout, N, C); } // before dx, which may be dout
+    // 48 KiB of sums
+    const int blocks = CEIL_DIV(N, NORM_ROWS), warps = std::max(1, std::min(8, 12288 / C));
     float* part = (float*)device_scratch((size_t)blocks * C * sizeof(float));
-    LAUNCH_NORM(norm_backward_kernel, wide(C, {dx, dout, x, weight}), C, dim3(blocks), dim3(32 * warps), warps * C * sizeof(float),
-                dx, part, dout, x, weight, mean, rstd, add, N, C)
+    LAUNCH_NORM(norm_backward_kernel, wide(C, { dx, dout, x, weight }), C, dim3(blocks),
+                dim3(32 * warps), warps * C * sizeof(float), dx, part, dout, x, weight, mean, rstd,
+                add, N, C)
     if (dweight) { column_sum(dweight, part, blocks, C, C, C); }
 }
 
 // ----------------------------------------------------------------------------
 // 4 rotary and kernels
 
-template <int N> __global__ void __launch_bounds__(256) rope_kernel(real* qkv, const acc* table, int sign, AttnShape s) {
+template <int N>
+__global__ void __launch_bounds__(256)
+    rope_kernel(real* qkv, const acc* table, int sign, AttnShape s) {
     const int bt = own_row(), half = s.rot / 2;
     if (bt >= s.B * s.T) { return; }
     const acc* turn = table + (long)(bt % s.T) * half * 2;
@@ -440,11 +517,14 @@ template <int N> __global__ void __launch_bounds__(256) rope_kernel(real* qkv, c
         store<N>(x + half, b);
     }
 }
+
 inline void rope(real* qkv, const acc* table, int sign, AttnShape s) {
     const bool ok = wide(s.rot / 2, {qkv}) && s.HS % VN == 0;
     LAUNCH_WIDE_ROWS(ok, rope_kernel, s.B * s.T, (s.NH + s.KV) * s.rot / 2, qkv, table, sign, s)
 }
-template <int N> __global__ void __launch_bounds__(256) phi_elu1_forward_kernel(real* qkv, AttnShape s) {
+
+template <int N>
+__global__ void __launch_bounds__(256) phi_elu1_forward_kernel(real* qkv, AttnShape s) {
     const int bt = own_row();
     if (bt >= s.B * s.T) { return; }
     FOR_COLUMNS(i, N, (s.NH + s.KV) * s.HS) {
@@ -454,11 +534,15 @@ template <int N> __global__ void __launch_bounds__(256) phi_elu1_forward_kernel(
         store<N>(x, v);
     }
 }
+
 inline void phi_elu1_forward(real* qkv, AttnShape s) {
     const int n = (s.NH + s.KV) * s.HS;
     LAUNCH_WIDE_ROWS(wide(s.HS, {qkv}), phi_elu1_forward_kernel, s.B * s.T, n, qkv, s)
 }
-template <int N> __global__ void __launch_bounds__(256) phi_elu1_backward_kernel(real* dqkv, const real* qkv, AttnShape s) {
+
+template <int N>
+__global__ void __launch_bounds__(256)
+    phi_elu1_backward_kernel(real* dqkv, const real* qkv, AttnShape s) {
     const int bt = own_row();
     if (bt >= s.B * s.T) { return; }
     FOR_COLUMNS(i, N, (s.NH + s.KV) * s.HS) {
@@ -468,34 +552,45 @@ template <int N> __global__ void __launch_bounds__(256) phi_elu1_backward_kernel
         store<N>(dqkv + at, d);
     }
 }
+
 inline void phi_elu1_backward(real* dqkv, const real* qkv, AttnShape s) {
     const int n = (s.NH + s.KV) * s.HS;
     LAUNCH_WIDE_ROWS(wide(s.HS, {dqkv, qkv}), phi_elu1_backward_kernel, s.B * s.T, n, dqkv, qkv, s)
 }
+
 template <int N> __global__ void __launch_bounds__(256)
 copy_rows_kernel(real* out, int out_stride, const real* inp, int inp_stride, int rows, int C) {
     const int n = own_row();
     if (n >= rows) { return; }
-    FOR_COLUMNS(i, N, C) { store<N>(out + (long)n * out_stride + i, load<N>(inp + (long)n * inp_stride + i)); }
-}
-inline void qk_gather(real* qk, const real* qkv, AttnShape s) {
-    const int n = (s.NH + s.KV) * s.HS, rows = s.B * s.T;
-    LAUNCH_WIDE_ROWS(wide(s.HS, {qk, qkv}), copy_rows_kernel, rows, n, qk, n, qkv, attn_row(s), rows, n)
-}
-inline void qk_scatter(real* qkv, const real* qk, AttnShape s) {
-    const int n = (s.NH + s.KV) * s.HS, rows = s.B * s.T;
-    LAUNCH_WIDE_ROWS(wide(s.HS, {qk, qkv}), copy_rows_kernel, rows, n, qkv, attn_row(s), qk, n, rows, n)
+    FOR_COLUMNS(i, N, C) {
+        store<N>(out + (long)n * out_stride + i, load<N>(inp + (long)n * inp_stride + i));
+    }
 }
 
-// where group g of qk_norm begins in a row of qkv, how many channels it has, and whether they are of q
+inline void qk_gather(real* qk, const real* qkv, AttnShape s) {
+    const int n = (s.NH + s.KV) * s.HS, rows = s.B * s.T;
+    LAUNCH_WIDE_ROWS(wide(s.HS, { qk, qkv }), copy_rows_kernel, rows, n, qk, n, qkv, attn_row(s),
+                     rows, n)
+}
+
+inline void qk_scatter(real* qkv, const real* qk, AttnShape s) {
+    const int n = (s.NH + s.KV) * s.HS, rows = s.B * s.T;
+    LAUNCH_WIDE_ROWS(wide(s.HS, { qk, qkv }), copy_rows_kernel, rows, n, qkv, attn_row(s), qk, n,
+                     rows, n)
+}
+
+// where group g of qk_norm begins in a row of qkv, how many channels it has, and whether they are
+// of q
 struct QkGroup { int from, C; bool is_q; };
 HD QkGroup qk_group(int g, bool all, const AttnShape& s) {
     const bool is_q = g < (all ? 1 : s.NH);
     return { all ? g * s.NH * s.HS : g * s.HS, !all ? s.HS : (is_q ? s.NH : s.KV) * s.HS, is_q };
 }
+
 // a warp per group of a row
 __global__ void __launch_bounds__(128)
-qk_norm_forward_kernel(real* qkv, real* qk_in, acc* rstd, const real* wq, const real* wk, bool all, float eps, AttnShape s) {
+    qk_norm_forward_kernel(real* qkv, real* qk_in, acc* rstd, const real* wq, const real* wk,
+                           bool all, float eps, AttnShape s) {
     const int G = all ? 2 : s.NH + s.KV, lane = threadIdx.x % 32;
     const long i = (long)blockIdx.x * 4 + threadIdx.x / 32, bt = i / G;
     if (bt >= (long)s.B * s.T) { return; }
@@ -511,13 +606,17 @@ qk_norm_forward_kernel(real* qkv, real* qk_in, acc* rstd, const real* wq, const 
     }
     if (lane == 0) { rstd[i] = r; }
 }
-inline void qk_norm_forward(real* qkv, real* qk_in, acc* rstd, const real* wq, const real* wk, bool all, float eps,
-                            AttnShape s) {
+
+inline void qk_norm_forward(real* qkv, real* qk_in, acc* rstd, const real* wq, const real* wk,
+                            bool all, float eps, AttnShape s) {
     const long groups = (long)s.B * s.T * (all ? 2 : s.NH + s.KV);
-    LAUNCH(qk_norm_forward_kernel, dim3((unsigned)CEIL_DIV(groups, 4)), dim3(128), 0, qkv, qk_in, rstd, wq, wk, all, eps, s);
+    LAUNCH(qk_norm_forward_kernel, dim3((unsigned)CEIL_DIV(groups, 4)), dim3(128), 0, qkv, qk_in,
+           rstd, wq, wk, all, eps, s);
 }
+
 __global__ void __launch_bounds__(128)
-qk_norm_backward_kernel(real* dqkv, const real* qk_in, const acc* rstd, const real* wq, const real* wk, bool all, AttnShape s) {
+    qk_norm_backward_kernel(real* dqkv, const real* qk_in, const acc* rstd, const real* wq,
+                            const real* wk, bool all, AttnShape s) {
     const int G = all ? 2 : s.NH + s.KV, lane = threadIdx.x % 32;
     const long i = (long)blockIdx.x * 4 + threadIdx.x / 32, bt = i / G;
     if (bt >= (long)s.B * s.T) { return; }
@@ -528,12 +627,17 @@ qk_norm_backward_kernel(real* dqkv, const real* qk_in, const acc* rstd, const re
     float dot = 0;
     for (int c = lane; c < q.C; c += 32) { dot += (float)d[c] * (float)w[c] * (float)x[c]; }
     const float f = r * r * r * warp_sum(dot) / q.C;
-    for (int c = lane; c < q.C; c += 32) { d[c] = real((float)d[c] * (float)w[c] * r - (float)x[c] * f); }
+    for (int c = lane; c < q.C; c += 32) {
+        d[c] = real((float)d[c] * (float)w[c] * r - (float)x[c] * f);
+    }
 }
+
 // part (blocks, 2 wide): sums of dy x r over ROW_BLOCK rows and all groups of q, of k
 __global__ void __launch_bounds__(256)
-qk_norm_weights_kernel(float* part, const real* dqkv, const real* qk_in, const acc* rstd, bool all, int wide, AttnShape s) {
-    const int G = all ? 2 : s.NH + s.KV, block = own_row(), n0 = block * ROW_BLOCK, n1 = min(s.B * s.T, n0 + ROW_BLOCK);
+    qk_norm_weights_kernel(float* part, const real* dqkv, const real* qk_in, const acc* rstd,
+                           bool all, int wide, AttnShape s) {
+    const int G = all ? 2 : s.NH + s.KV, block = own_row(), n0 = block * ROW_BLOCK,
+              n1 = min(s.B * s.T, n0 + ROW_BLOCK);
     if (n0 >= n1) { return; }
     FOR_COLUMNS(k, 1, 2 * wide) {
         const bool is_q = k < wide;
@@ -544,21 +648,27 @@ qk_norm_weights_kernel(float* part, const real* dqkv, const real* qk_in, const a
                 const QkGroup q = qk_group(g, all, s);
                 if (q.is_q != is_q || c >= q.C) { continue; }
                 const float x = qk_in[(long)bt * (s.NH + s.KV) * s.HS + q.from + c];
-                sum += (float)dqkv[(long)bt * attn_row(s) + q.from + c] * x * rstd[(long)bt * G + g];
+                sum += (float)dqkv[(long)bt * attn_row(s) + q.from + c] * x *
+                       rstd[(long)bt * G + g];
             }
         }
         part[(long)block * 2 * wide + k] = sum;
     }
 }
-inline void qk_norm_backward(real* dqkv, acc* dwq, acc* dwk, const real* qk_in, const acc* rstd, const real* wq,
-                             const real* wk, bool all, AttnShape s) {
-    const int N = s.B * s.T, wide = all ? s.NH * s.HS : s.HS, wide_k = all ? s.KV * s.HS : s.HS, blocks = CEIL_DIV(N, ROW_BLOCK);
+
+inline void qk_norm_backward(real* dqkv, acc* dwq, acc* dwk, const real* qk_in, const acc* rstd,
+                             const real* wq, const real* wk, bool all, AttnShape s) {
+    const int N = s.B * s.T, wide = all ? s.NH * s.HS : s.HS, wide_k = all ? s.KV * s.HS : s.HS,
+              blocks = CEIL_DIV(N, ROW_BLOCK);
     const long groups = (long)N * (all ? 2 : s.NH + s.KV);
     float* part = (float*)device_scratch((size_t)blocks * 2 * wide * sizeof(float));
     LAUNCH_ROWS(1, qk_norm_weights_kernel, blocks, 2 * wide, part, dqkv, qk_in, rstd, all, wide, s)
-    LAUNCH(column_sum_kernel, dim3(CEIL_DIV(wide, 32)), dim3(256), 0, dwq, part, blocks, wide, 2 * wide, wide, wide);
-    LAUNCH(column_sum_kernel, dim3(CEIL_DIV(wide_k, 32)), dim3(256), 0, dwk, part + wide, blocks, wide_k, 2 * wide, wide_k, wide_k);
-    LAUNCH(qk_norm_backward_kernel, dim3((unsigned)CEIL_DIV(groups, 4)), dim3(128), 0, dqkv, qk_in, rstd, wq, wk, all, s);
+    LAUNCH(column_sum_kernel, dim3(CEIL_DIV(wide, 32)), dim3(256), 0, dwq, part, blocks, wide,
+           2 * wide, wide, wide);
+    LAUNCH(column_sum_kernel, dim3(CEIL_DIV(wide_k, 32)), dim3(256), 0, dwk, part + wide, blocks,
+           wide_k, 2 * wide, wide_k, wide_k);
+    LAUNCH(qk_norm_backward_kernel, dim3((unsigned)CEIL_DIV(groups, 4)), dim3(128), 0, dqkv, qk_in,
+           rstd, wq, wk, all, s);
 }
 
 // ----------------------------------------------------------------------------
@@ -578,18 +688,22 @@ gate_forward_kernel(real* out, const real* att, const real* gate, int width, Att
         store<N>(out + (long)bt * W + c, a);
     }
 }
+
 inline void gate_forward(real* out, const real* att, const real* gate, int width, AttnShape s) {
     const bool ok = wide(s.HS, {out, att, width > 1 ? gate : NULL});
     LAUNCH_WIDE_ROWS(ok, gate_forward_kernel, s.B * s.T, s.NH * s.HS, out, att, gate, width, s)
 }
+
 // a warp per head of a token
 __global__ void __launch_bounds__(128)
-gate_backward_kernel(real* datt, real* dgate, const real* dout, const real* att, const real* gate, int width, AttnShape s) {
+    gate_backward_kernel(real* datt, real* dgate, const real* dout, const real* att,
+                         const real* gate, int width, AttnShape s) {
     const long i = (long)blockIdx.x * 4 + threadIdx.x / 32;
     if (i >= (long)s.B * s.T * s.NH) { return; }
     float sum = 0;
     for (int c = threadIdx.x % 32; c < s.HS; c += 32) {
-        const float g = sigmoid_((float)gate[i * width + (width == 1 ? 0 : c)]), d = dout[i * s.HS + c];
+        const float g = sigmoid_((float)gate[i * width + (width == 1 ? 0 : c)]),
+                    d = dout[i * s.HS + c];
         const float dx = d * (float)att[i * s.HS + c] * g * (1 - g);
         datt[i * s.HS + c] = real(d * g);
         sum += dx;
@@ -598,8 +712,9 @@ gate_backward_kernel(real* datt, real* dgate, const real* dout, const real* att,
     sum = warp_sum(sum);
     if (width == 1 && threadIdx.x % 32 == 0) { dgate[i] = real(sum); }
 }
-inline void gate_backward(real* datt, real* dgate, const real* dout, const real* att, const real* gate, int width,
-                          AttnShape s) {
+
+inline void gate_backward(real* datt, real* dgate, const real* dout, const real* att,
+                          const real* gate, int width, AttnShape s) {
     LAUNCH(gate_backward_kernel, dim3((unsigned)CEIL_DIV((long)s.B * s.T * s.NH, 4)), dim3(128), 0,
            datt, dgate, dout, att, gate, width, s);
 }
@@ -618,28 +733,35 @@ heads_forward_kernel(real* out, const real* att, const real* vstar, bool sum, At
         out[(long)bt * OC + c] = real(o);
     }
 }
+
 inline void heads_forward(real* out, const real* att, const real* vstar, bool sum, AttnShape s) {
-    LAUNCH_ROWS(1, heads_forward_kernel, s.B * s.T, sum ? s.HS : s.NH * s.HS, out, att, vstar, sum, s)
+    LAUNCH_ROWS(1, heads_forward_kernel, s.B * s.T, sum ? s.HS : s.NH * s.HS, out, att, vstar, sum,
+                s)
 }
+
 template <int N> __global__ void __launch_bounds__(256)
 heads_backward_kernel(real* datt, const real* dout, bool sum, AttnShape s) {
     const int W = s.NH * s.HS, bt = own_row();
     if (bt >= s.B * s.T) { return; }
     FOR_COLUMNS(c, N, W) {
-        store<N>(datt + (long)bt * W + c, load<N>(dout + (long)bt * (sum ? s.HS : W) + (sum ? c % s.HS : c)));
+        store<N>(datt + (long)bt * W + c,
+                 load<N>(dout + (long)bt * (sum ? s.HS : W) + (sum ? c % s.HS : c)));
     }
 }
+
 inline void heads_backward(real* datt, acc* dvstar, const real* dout, bool sum, AttnShape s) {
     const int W = s.NH * s.HS, N = s.B * s.T, blocks = CEIL_DIV(N, ROW_BLOCK);
     LAUNCH_WIDE_ROWS(wide(s.HS, {datt, dout}), heads_backward_kernel, N, W, datt, dout, sum, s)
     if (!dvstar) { return; }
     float* part = (float*)device_scratch((size_t)blocks * W * sizeof(float));
     row_sums(part, datt, N, W);
-    if (s.bias_shared) { column_sum(dvstar, part, (long)blocks * s.NH, s.HS, s.HS, s.HS); } // (blocks NH, HS): the same floats
+    // (blocks NH, HS): the same floats
+    if (s.bias_shared) { column_sum(dvstar, part, (long)blocks * s.NH, s.HS, s.HS, s.HS); }
     else { column_sum(dvstar, part, blocks, W, W, W); }
 }
 
-// What elementwise functions compute with: bf16 tensors keep 8 bits, for which Fast is exact enough by far
+// What elementwise functions compute with: bf16 tensors keep 8 bits, for which Fast is exact enough
+// by far
 typedef std::conditional_t<sizeof(real) == 2, Fast, float> Elem;
 DEVICE float number(float x) { return x; }
 DEVICE float number(Fast x)  { return x.v; }
@@ -658,13 +780,16 @@ ffn_forward_kernel(real* out, const real* inp, bool gated, int rows, int F) {
         store<N>(out + (long)n * F + i, g);
     }
 }
+
 inline void ffn_forward(real* out, const real* inp, Act act, bool gated, int N, int F) {
     with_act(act, [=](auto f) {
         typedef decltype(f) A;
-        if (wide(F, {out, inp})) LAUNCH_ROWS(VN, (ffn_forward_kernel<A, VN>), N, F, out, inp, gated, N, F)
+        if (wide(F, { out, inp }))
+            LAUNCH_ROWS(VN, (ffn_forward_kernel<A, VN>), N, F, out, inp, gated, N, F)
         else LAUNCH_ROWS(1, (ffn_forward_kernel<A, 1>), N, F, out, inp, gated, N, F)
     });
 }
+
 template <class A, int N> __global__ void __launch_bounds__(256)
 ffn_backward_kernel(real* dinp, const real* dout, const real* inp, bool gated, int rows, int F) {
     const int n = own_row();
@@ -683,7 +808,9 @@ ffn_backward_kernel(real* dinp, const real* dout, const real* inp, bool gated, i
         if (gated) { store<N>(dinp + row + F + i, u); }
     }
 }
-inline void ffn_backward(real* dinp, const real* dout, const real* inp, Act act, bool gated, int N, int F) {
+
+inline void ffn_backward(real* dinp, const real* dout, const real* inp, Act act, bool gated, int N,
+                         int F) {
     with_act(act, [=](auto f) {
         typedef decltype(f) A;
         const bool ok = wide(F, {dinp, dout, inp});
@@ -693,8 +820,9 @@ inline void ffn_backward(real* dinp, const real* dout, const real* inp, Act act,
 }
 
 // ----------------------------------------------------------------------------
-// 7 classifier: a block per row. A row that fits shared memory (KEEP) is read once, all of it at once, and written once;
-// a thread takes back only what it has copied itself. Any other is read twice
+// 7 classifier: a block per row. A row that fits shared memory (KEEP) is read once, all of it at
+// once, and written once; a thread takes back only what it has copied itself. Any other is read
+// twice
 
 template <int N, bool KEEP> __global__ void __launch_bounds__(512)
 classifier_kernel(acc* losses, real* logits, const int* targets, float dloss, float cap, int V) {
@@ -708,7 +836,8 @@ classifier_kernel(acc* losses, real* logits, const int* targets, float dloss, fl
         cp_async_wait<0>();
     }
     float top = -INFINITY, sum = 0;
-    for (int v = threadIdx.x * N; v < V; v += 512 * N) { // the sum is kept relative to the largest value so far
+    // the sum is kept relative to the largest value so far
+    for (int v = threadIdx.x * N; v < V; v += 512 * N) {
         const Vec<real, N> l = load<N>(kept + v);
         float most = top;
         for (int i = 0; i < N; i++) { most = max_(most, capped(l.v[i])); }
@@ -716,14 +845,16 @@ classifier_kernel(acc* losses, real* logits, const int* targets, float dloss, fl
         for (int i = 0; i < N; i++) { sum += number(exp_(Elem(capped(l.v[i]) - top))); }
     }
     const float all = block_max<512>(top);
-    sum = block_sum<512>(top == -INFINITY ? 0.0f : sum * exp_(top - all)); // a thread without a value has top = -inf
+    // a thread without a value has top = -inf
+    sum = block_sum<512>(top == -INFINITY ? 0.0f : sum * exp_(top - all));
     if (threadIdx.x == 0) { losses[blockIdx.x] = y < 0 ? 0.0f : log_(sum) - (x_y - all); }
     if (dloss == 0 && cap == 0) { return; }
     const float f = y < 0 ? 0.0f : dloss / sum;
     for (int v = threadIdx.x * N; v < V; v += 512 * N) {
         Vec<real, N> l = load<N>(kept + v);
         for (int i = 0; i < N; i++) {
-            const float l_i = capped(l.v[i]), slope = cap != 0 ? 1.0f - l_i / cap * (l_i / cap) : 1.0f;
+            const float l_i = capped(l.v[i]),
+                        slope = cap != 0 ? 1.0f - l_i / cap * (l_i / cap) : 1.0f;
             const float p = number(exp_(Elem(l_i - all))) * f;
             const float d = y < 0 ? 0.0f : (p - (v + i == y ? dloss : 0.0f)) * slope;
             l.v[i] = real(dloss == 0 ? l_i : d);
@@ -731,15 +862,20 @@ classifier_kernel(acc* losses, real* logits, const int* targets, float dloss, fl
         store<N>(x + v, l);
     }
 }
-inline void classifier(acc* losses, real* logits, const int* targets, float dloss, float cap, int N, int V) {
+
+inline void classifier(acc* losses, real* logits, const int* targets, float dloss, float cap, int N,
+                       int V) {
     const size_t row = (size_t)V * sizeof(real);
     const bool ok = wide(V, {logits});
-    if (ok && row + 256 <= (size_t)SMEM_MOST) {                              // 256 bytes for block_max and block_sum
-        LAUNCH((classifier_kernel<VN, true>), dim3(N), dim3(512), row, losses, logits, targets, dloss, cap, V);
+    if (ok && row + 256 <= (size_t)SMEM_MOST) { // 256 bytes for block_max and block_sum
+        LAUNCH((classifier_kernel<VN, true>), dim3(N), dim3(512), row, losses, logits, targets,
+               dloss, cap, V);
     } else if (ok) {
-        LAUNCH((classifier_kernel<VN, false>), dim3(N), dim3(512), 0, losses, logits, targets, dloss, cap, V);
+        LAUNCH((classifier_kernel<VN, false>), dim3(N), dim3(512), 0, losses, logits, targets,
+               dloss, cap, V);
     } else {
-        LAUNCH((classifier_kernel<1, false>), dim3(N), dim3(512), 0, losses, logits, targets, dloss, cap, V);
+        LAUNCH((classifier_kernel<1, false>), dim3(N), dim3(512), 0, losses, logits, targets, dloss,
+               cap, V);
     }
 }
 
@@ -754,30 +890,42 @@ __global__ void __launch_bounds__(256) square_norm_kernel(double* part, const ac
     sum = block_sum<256>(sum);
     if (threadIdx.x == 0) { part[blockIdx.x] = sum; }
 }
-__global__ void __launch_bounds__(1024) square_norm_sum_kernel(StepSums* sums, const double* part, int n, float clip) {
+
+__global__ void __launch_bounds__(1024)
+    square_norm_sum_kernel(StepSums* sums, const double* part, int n, float clip) {
     double sum = 0;
     for (int i = threadIdx.x; i < n; i += 1024) { sum += part[i]; }
     sum = block_sum<1024>(sum);
-    if (threadIdx.x == 0) { sums->squares = sum; sums->grad_scale = grad_scale(sums->loss, sum, clip); }
+    if (threadIdx.x == 0) {
+        sums->squares = sum;
+        sums->grad_scale = grad_scale(sums->loss, sum, clip);
+    }
 }
+
 inline void square_norm(StepSums* sums, const acc* x, float clip, long n) {
     const int blocks = CEIL_DIV(n, (long)SQUARE_BLOCK);
     double* part = (double*)device_scratch(blocks * sizeof(double));
     LAUNCH(square_norm_kernel, dim3(blocks), dim3(256), 0, part, x, n);
     LAUNCH(square_norm_sum_kernel, dim3(1), dim3(1024), 0, sums, part, blocks, clip);
 }
-__global__ void __launch_bounds__(1024) loss_add_kernel(StepSums* sums, const acc* losses, long n, double count) {
+
+__global__ void __launch_bounds__(1024)
+    loss_add_kernel(StepSums* sums, const acc* losses, long n, double count) {
     double sum = 0;
     for (long i = threadIdx.x; i < n; i += 1024) { sum += losses[i]; }
     sum = block_sum<1024>(sum);
     if (threadIdx.x == 0) { sums->loss += sum / count; }
 }
+
 inline void loss_add(StepSums* sums, const acc* losses, long n, double count) {
     LAUNCH(loss_add_kernel, dim3(1), dim3(1024), 0, sums, losses, n, count);
 }
+
 // N elements at a time of either optimiser; c1, c2 are Adam's bias corrections
-template <bool ADAM, int N> __global__ void __launch_bounds__(256)
-update_kernel(real* params, acc* master, acc* m, acc* v, const acc* grads, const StepSums* sums, AdamW o, float c1, float c2, long n) {
+template <bool ADAM, int N>
+__global__ void __launch_bounds__(256)
+    update_kernel(real* params, acc* master, acc* m, acc* v, const acc* grads, const StepSums* sums,
+                  AdamW o, float c1, float c2, long n) {
     const float scale = sums->grad_scale;
     if (isnan(scale)) { return; }
     FOR_FLAT(i, N, n) {
@@ -804,19 +952,28 @@ update_kernel(real* params, acc* master, acc* m, acc* v, const acc* grads, const
         store<N>(params + i, p);
     }
 }
-template <bool ADAM> void update(real* params, acc* master, acc* m, acc* v, const acc* grads, const StepSums* sums,
-                                 const AdamW& o, float c1, float c2, long n) {
+
+template <bool ADAM>
+void update(real* params, acc* master, acc* m, acc* v, const acc* grads, const StepSums* sums,
+            const AdamW& o, float c1, float c2, long n) {
     if (n % 4 == 0 && wide(0, {params, master, m, v, grads})) {
-        LAUNCH((update_kernel<ADAM, 4>), flat_grid(n, 4), dim3(256), 0, params, master, m, v, grads, sums, o, c1, c2, n);
+        LAUNCH((update_kernel<ADAM, 4>), flat_grid(n, 4), dim3(256), 0, params, master, m, v, grads,
+               sums, o, c1, c2, n);
     } else {
-        LAUNCH((update_kernel<ADAM, 1>), flat_grid(n, 1), dim3(256), 0, params, master, m, v, grads, sums, o, c1, c2, n);
+        LAUNCH((update_kernel<ADAM, 1>), flat_grid(n, 1), dim3(256), 0, params, master, m, v, grads,
+               sums, o, c1, c2, n);
     }
 }
-inline void adamw_update(real* params, acc* master, acc* m, acc* v, const acc* grads, const StepSums* sums, AdamW o, long n) {
-    const float c1 = 1 / (1 - pow((double)o.beta1, o.step)), c2 = 1 / (1 - pow((double)o.beta2, o.step));
+
+inline void adamw_update(real* params, acc* master, acc* m, acc* v, const acc* grads,
+                         const StepSums* sums, AdamW o, long n) {
+    const float c1 = 1 / (1 - pow((double)o.beta1, o.step)),
+                c2 = 1 / (1 - pow((double)o.beta2, o.step));
     update<true>(params, master, m, v, grads, sums, o, c1, c2, n);
 }
-inline void sgd_update(real* params, acc* master, acc* m, acc* v, const acc* grads, const StepSums* sums, AdamW o, long n) {
+
+inline void sgd_update(real* params, acc* master, acc* m, acc* v, const acc* grads,
+                       const StepSums* sums, AdamW o, long n) {
     update<false>(params, master, m, v, grads, sums, o, 0.0f, 0.0f, n);
 }
 } // namespace cuda

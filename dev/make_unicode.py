@@ -19,7 +19,7 @@ def signed(v):
 def literal(name, comment, s):
     print(f'// {comment}')
     print(f'static const char* const {name} =')
-    print('\n'.join(f'    R"({line})"' for line in textwrap.wrap(s, 112)) + ';')
+    print('\n'.join(f'    R"({line})"' for line in textwrap.wrap(s, 90)) + ';')
 
 sections, name = {}, None
 for path in sys.argv[1:3]:

@@ -5,7 +5,8 @@ shards.h -- files of token ids, and how text becomes them. In reading order:
     text        .txt and .jsonl(.zst|.gz) -> documents
     tokenize    documents -> ids, on all cores -> shards and a manifest.json (`train_sink tokenize`)
 
-To read another shard format: one more case in shard_parse. Another text format: text_format, text_next and text_encode.
+To read another shard format: one more case in shard_parse. Another text format: text_format,
+text_next and text_encode.
 */
 #ifndef SHARDS_H
 #define SHARDS_H
@@ -24,18 +25,26 @@ To read another shard format: one more case in shard_parse. Another text format:
 // shards
 
 enum { SHARD_HEADER = 1024 };
-enum { SHARD_MAGIC_16 = 20240520, SHARD_VERSION_16 = 1, SHARD_MAGIC_32 = 20240801, SHARD_VERSION_32 = 7 };
+enum {
+    SHARD_MAGIC_16 = 20240520,
+    SHARD_VERSION_16 = 1,
+    SHARD_MAGIC_32 = 20240801,
+    SHARD_VERSION_32 = 7
+};
 enum { SHARD_TOKENS = 100000000 };         // tokens per shard when we write them
 
 #define RAW_FORMAT "raw uint16"
 
-struct Shard { std::string path, format; const unsigned char* tokens; int width; long n; };  // width: bytes per token
+// width: bytes per token
+struct Shard { std::string path, format; const unsigned char* tokens; int width; long n; };
 
 inline const unsigned char* file_map(const std::string& path, long* size) {
     int fd = open(path.c_str(), O_RDONLY);
     *size = file_size(path);
     void* p = fd < 0 || *size <= 0 ? NULL : mmap(NULL, *size, PROT_READ, MAP_SHARED, fd, 0);
-    if (fd < 0 || p == MAP_FAILED) { die(EXIT_USER, strf("%s: cannot read (%s)", path.c_str(), strerror(errno))); }
+    if (fd < 0 || p == MAP_FAILED) {
+        die(EXIT_USER, strf("%s: cannot read (%s)", path.c_str(), strerror(errno)));
+    }
     if (fd >= 0) { close(fd); }
     return (const unsigned char*)p;
 }
@@ -50,52 +59,71 @@ inline bool shard_blank_header(const unsigned char* p, long size) {
 inline Shard shard_parse(const std::string& path, const unsigned char* p, long size) {
     const char* hint = "make it again with: train_sink tokenize FILE... -o DIR";
     Shard s = { path, "", p, 2, 0 };
-    if (size == 0) { die(EXIT_USER, strf("%s: got an empty file, wanted token ids", path.c_str()), hint); }
+    if (size == 0) {
+        die(EXIT_USER, strf("%s: got an empty file, wanted token ids", path.c_str()), hint);
+    }
     int32_t head[3] = {0};
     memcpy(head, p, std::min(size, 12L));
-    if (size >= 24 && !memcmp(p, "LITPKDS", 7)) {        // lit-gpt, TinyLlama: 24-byte header, then chunk_size tokens
+    // lit-gpt, TinyLlama: 24-byte header, then chunk_size tokens
+    if (size >= 24 && !memcmp(p, "LITPKDS", 7)) {
         uint64_t version, chunk; memcpy(&version, p + 7, 8); memcpy(&chunk, p + 16, 8);
         int widths[] = { 0, 1, 1, 2, 4, 8, 0, 0, 2 }, code = p[15];
         s.width = code <= 8 ? widths[code] : 0;
         if (version != 1 || !s.width) {
-            die(EXIT_USER, strf("%s: got LITPKDS version %llu, dtype %d, wanted version 1 and an integer dtype",
-                path.c_str(), (unsigned long long)version, code));
+            die(EXIT_USER,
+                strf(
+                    "%s: got LITPKDS version %llu, dtype %d, wanted version 1 and an integer dtype",
+                    path.c_str(), (unsigned long long)version, code));
         }
         s.format = "LITPKDS"; s.tokens = p + 24; s.n = (size - 24) / s.width;
         if (chunk > (uint64_t)s.n) {
-            die(EXIT_USER, strf("%s: got %ld tokens, wanted the %llu its header promises: truncated", path.c_str(),
-                s.n, (unsigned long long)chunk), hint);
+            die(EXIT_USER,
+                strf("%s: got %ld tokens, wanted the %llu its header promises: truncated",
+                     path.c_str(), s.n, (unsigned long long)chunk),
+                hint);
         }
         s.n = chunk;
     } else if (head[0] == SHARD_MAGIC_16 || head[0] == SHARD_MAGIC_32) {
         bool wide = head[0] == SHARD_MAGIC_32;
         int want = wide ? SHARD_VERSION_32 : SHARD_VERSION_16;
         if (size < SHARD_HEADER) {
-            die(EXIT_USER, strf("%s: got %ld bytes, wanted a header of 1024: truncated", path.c_str(), size), hint);
+            die(EXIT_USER,
+                strf("%s: got %ld bytes, wanted a header of 1024: truncated", path.c_str(), size),
+                hint);
         }
         if (head[1] != want) {
-            die(EXIT_USER, strf("%s: got shard version %d, wanted %d for magic %d", path.c_str(), head[1], want,
-                head[0]), hint);
+            die(EXIT_USER,
+                strf("%s: got shard version %d, wanted %d for magic %d", path.c_str(), head[1],
+                     want, head[0]),
+                hint);
         }
         s.format = wide ? "llm.c uint32" : "llm.c uint16"; s.width = wide ? 4 : 2;
         s.tokens = p + SHARD_HEADER; s.n = head[2];
         if (s.n < 0 || SHARD_HEADER + s.n * s.width != size) {
-            die(EXIT_USER, strf("%s: got %ld bytes, wanted %ld for the %ld tokens its header promises: truncated or "
-                "not a shard", path.c_str(), size, SHARD_HEADER + s.n * s.width, s.n), hint);
+            die(EXIT_USER,
+                strf("%s: got %ld bytes, wanted %ld for the %ld tokens its header promises: "
+                     "truncated or "
+                     "not a shard",
+                     path.c_str(), size, SHARD_HEADER + s.n * s.width, s.n),
+                hint);
         }
     } else if (size % 2 == 0 && !shard_blank_header(p, size)) { // nanoGPT: ids and nothing else
         s.format = RAW_FORMAT; s.tokens = p; s.n = size / 2;
     } else {
-        die(EXIT_USER, strf("%s: got magic %d, wanted %d (uint16) or %d (uint32): not a token shard", path.c_str(),
-            head[0], SHARD_MAGIC_16, SHARD_MAGIC_32), hint);
+        die(EXIT_USER,
+            strf("%s: got magic %d, wanted %d (uint16) or %d (uint32): not a token shard",
+                 path.c_str(), head[0], SHARD_MAGIC_16, SHARD_MAGIC_32),
+            hint);
     }
     return s;
 }
+
 inline Shard shard_open(const std::string& path) {
     long size;
     const unsigned char* p = file_map(path, &size);
     return shard_parse(path, p, size);
 }
+
 inline long shard_token(const Shard& s, long i) {
     const unsigned char* p = s.tokens + i * s.width;
     if (s.width == 2) { uint16_t v; memcpy(&v, p, 2); return v; }
@@ -104,7 +132,8 @@ inline long shard_token(const Shard& s, long i) {
     return *p;
 }
 
-// Writes one shard; the count goes into the header last, and the name appears only when all of it is on the disk.
+// Writes one shard; the count goes into the header last, and the name appears only when all of it
+// is on the disk.
 struct ShardOut { FileOut file; int width; long n; };
 inline ShardOut shard_begin(const std::string& path, int width) {
     ShardOut o = { file_begin(path), width, 0 };
@@ -112,6 +141,7 @@ inline ShardOut shard_begin(const std::string& path, int width) {
     file_put(&o.file, head, sizeof head);
     return o;
 }
+
 inline void shard_put(ShardOut* o, const uint32_t* ids, long n) {
     if (o->width == 4) { file_put(&o->file, ids, n * 4); }
     else {
@@ -121,6 +151,7 @@ inline void shard_put(ShardOut* o, const uint32_t* ids, long n) {
     }
     o->n += n;
 }
+
 inline void shard_commit(ShardOut* o) {
     bool wide = o->width == 4;
     int32_t head[3] = { SHARD_MAGIC_16, SHARD_VERSION_16, (int32_t)o->n };
@@ -133,7 +164,11 @@ inline void shard_commit(ShardOut* o) {
 // A stretch of a line of shards: tokens [from, from + n) of all shards laid end to end.
 struct Tokens { std::vector<Shard> shards; std::vector<long> end; long from = 0, n = 0; };
 
-inline void tokens_add(Tokens* t, const Shard& s) { t->shards.push_back(s); t->n += s.n; t->end.push_back(t->n); }
+inline void tokens_add(Tokens* t, const Shard& s) {
+    t->shards.push_back(s);
+    t->n += s.n;
+    t->end.push_back(t->n);
+}
 
 // out (n) <- tokens at..at+n; an id >= V is the user's mistake
 inline void tokens_copy(const Tokens& t, long at, long n, int V, int* out) {
@@ -145,9 +180,11 @@ inline void tokens_copy(const Tokens& t, long at, long n, int V, int* out) {
         for (long j = 0; j < take; j++) {
             long id = shard_token(s, i + j);
             if (id < 0 || id >= V) {
-                die(EXIT_USER, strf("%s: got id %ld at token %ld, wanted ids below the vocabulary of %d",
-                    s.path.c_str(), id, i + j, V),
-                    "give the tokenizer these shards were made with: --tokenizer tokenizer.json, or a larger --vocab");
+                die(EXIT_USER,
+                    strf("%s: got id %ld at token %ld, wanted ids below the vocabulary of %d",
+                         s.path.c_str(), id, i + j, V),
+                    "give the tokenizer these shards were made with: --tokenizer tokenizer.json, "
+                    "or a larger --vocab");
             }
             out[j] = (int)id;
         }
@@ -156,24 +193,27 @@ inline void tokens_copy(const Tokens& t, long at, long n, int V, int* out) {
 }
 
 // ----------------------------------------------------------------------------
-// text: files of documents, read in blocks of whole lines, so that many threads can encode what one reads and writes
+// text: files of documents, read in blocks of whole lines, so that many threads can encode what one
+// reads and writes
 
 enum TextFormat { TEXT_UNKNOWN, TEXT_TXT, TEXT_JSONL };
-enum { TEXT_BLOCK = 1 << 20 };             // bytes read at a time; a longer line makes a longer block
+enum { TEXT_BLOCK = 1 << 20 }; // bytes read at a time; a longer line makes a longer block
 
 struct TextFile {
     std::string path; TextFormat format; const char* unpack;
-    int fd; pid_t child;                                 // what is read; the process that unpacks, 0 if none
-    int raw;                                             // the file itself: its position tells how far a child has come
-    std::string rest; bool at_end; long line;            // read, but not yet given out; lines given out
+    int fd; pid_t child; // what is read; the process that unpacks, 0 if none
+    int raw; // the file itself: its position tells how far a child has come
+    std::string rest; bool at_end; long line; // read, but not yet given out; lines given out
     std::string error;                                   // it could not be read to its end
 };
 struct TextCounts { long documents = 0, tokens = 0, bytes = 0, replaced = 0, skipped = 0; };
 // its last id is ids[end-1]; whole: the document ends here
 struct TextDoc { size_t end; std::string domain; bool whole; };
 struct TextBlock {
-    const TextFile* file; std::string text; long line; bool first, last;          // first, last: of a .txt document
-    Ids ids; std::vector<TextDoc> docs; TextCounts counts; std::string error;     // what became of the text
+    // first, last: of a .txt document
+    const TextFile* file; std::string text; long line; bool first, last;
+    // what became of the text
+    Ids ids; std::vector<TextDoc> docs; TextCounts counts; std::string error;
 };
 
 inline TextFormat text_format(const std::string& path, const char** unpack = NULL) {
@@ -181,8 +221,11 @@ inline TextFormat text_format(const std::string& path, const char** unpack = NUL
     const char* tool = ends_with(name, ".zst") ? "zstd" : ends_with(name, ".gz") ? "gzip" : NULL;
     if (tool) { name.resize(name.rfind('.')); }
     if (unpack) { *unpack = tool; }
-    return path == "-" || ends_with(name, ".jsonl") ? TEXT_JSONL : ends_with(name, ".txt") ? TEXT_TXT : TEXT_UNKNOWN;
+    return path == "-" || ends_with(name, ".jsonl") ? TEXT_JSONL
+           : ends_with(name, ".txt")                ? TEXT_TXT
+                                                    : TEXT_UNKNOWN;
 }
+
 inline TextFile text_open(const std::string& path) {
     TextFile t = { path, TEXT_UNKNOWN, NULL, 0, 0, 0, "", false, 0, "" };
     t.format = text_format(path, &t.unpack);
@@ -194,30 +237,37 @@ inline TextFile text_open(const std::string& path) {
     if (pipe2(ends, O_CLOEXEC)) { die(EXIT_MACHINE, strf("pipe: %s", strerror(errno))); }
     fflush(stdout);
     t.child = fork();
-    if (t.child == 0) {                                  // the file is its standard input: no name needs quoting
+    if (t.child == 0) { // the file is its standard input: no name needs quoting
         dup2(t.raw, 0); dup2(ends[1], 1);
         execlp(t.unpack, t.unpack, "-dcq", (char*)NULL);
         _exit(127);
     }
     close(ends[1]);
     t.fd = ends[0];
-    if (t.child < 0) { die(EXIT_MACHINE, strf("%s: cannot start %s (%s)", path.c_str(), t.unpack, strerror(errno))); }
+    if (t.child < 0) {
+        die(EXIT_MACHINE,
+            strf("%s: cannot start %s (%s)", path.c_str(), t.unpack, strerror(errno)));
+    }
     return t;
 }
+
 inline void text_close(TextFile* t) {
     int status = 0;
     if (t->fd > 0) { close(t->fd); }
     if (t->child) { waitpid(t->child, &status, 0); close(t->raw); }
     t->fd = t->child = 0;
     if (WIFEXITED(status) && WEXITSTATUS(status) == 127) {
-        t->error = strf("%s: needs the program %s, which is not installed", t->path.c_str(), t->unpack);
+        t->error = strf("%s: needs the program %s, which is not installed", t->path.c_str(),
+                        t->unpack);
     }
     else if (status) {
-        t->error = strf("%s: %s cannot unpack it to the end: truncated or damaged", t->path.c_str(), t->unpack);
+        t->error = strf("%s: %s cannot unpack it to the end: truncated or damaged", t->path.c_str(),
+                        t->unpack);
     }
 }
-// Where a long .txt may be cut, short of its end; 0 if nowhere. A tokenizer that allows it never looks across the place
-// between "x\n" and "y".
+
+// Where a long .txt may be cut, short of its end; 0 if nowhere. A tokenizer that allows it never
+// looks across the place between "x\n" and "y".
 inline size_t text_cut(const Tokenizer& tok, const std::string& s) {
     if (tok.kind == TOKENIZER_BYTES) { return s.size() - 1; }
     auto letter = [&](size_t i) { return s[i] > 0x20 && s[i] < 0x7F; };
@@ -226,8 +276,9 @@ inline size_t text_cut(const Tokenizer& tok, const std::string& s) {
     }
     return 0;
 }
-// The next block of t, false at the end; a block with an error if the end came too soon. A block of a .jsonl has whole
-// lines, one of a .txt can be encoded by itself.
+
+// The next block of t, false at the end; a block with an error if the end came too soon. A block of
+// a .jsonl has whole lines, one of a .txt can be encoded by itself.
 inline bool text_next(TextFile* t, const Tokenizer& tok, TextBlock* b) {
     size_t cut = 0, want = TEXT_BLOCK;
     b->file = t; b->line = t->line; b->first = t->line == 0; b->error.clear();
@@ -237,12 +288,18 @@ inline bool text_next(TextFile* t, const Tokenizer& tok, TextBlock* b) {
             t->rest.resize(want);
             ssize_t n = read(t->fd, &t->rest[have], want - have);
             bool broken = n < 0 && errno != EINTR;
-            if (broken) { t->error = strf("%s: cannot read (%s)", t->path.c_str(), strerror(errno)); }
+            if (broken) {
+                t->error = strf("%s: cannot read (%s)", t->path.c_str(), strerror(errno));
+            }
             t->rest.resize(have + std::max<ssize_t>(n, 0));
             t->at_end = n == 0 || broken;
             continue;
         }
-        if (t->format == TEXT_TXT) { cut = text_cut(tok, t->rest); } else { cut = t->rest.rfind('\n') + 1; }
+        if (t->format == TEXT_TXT) {
+            cut = text_cut(tok, t->rest);
+        } else {
+            cut = t->rest.rfind('\n') + 1;
+        }
         want *= 2;                                       // no place to cut: read on
     }
     b->last = cut == 0;
@@ -251,24 +308,27 @@ inline bool text_next(TextFile* t, const Tokenizer& tok, TextBlock* b) {
     if (cut == 0 || !b->error.empty()) { b->text.clear(); return !b->error.empty(); }
     std::string tail = t->rest.substr(cut);
     t->rest.resize(cut);
-    b->text.swap(t->rest); t->rest.swap(tail);           // the block is not copied, what is left of it is short
+    // the block is not copied, what is left of it is short
+    b->text.swap(t->rest); t->rest.swap(tail);
     t->line += t->format == TEXT_TXT ? 1 : std::count(b->text.begin(), b->text.end(), '\n');
     return true;
 }
 
 // ----------------------------------------------------------------------------
-// tokenize: one thread reads blocks and writes shards, the others encode; the order is the text's with any number of them
+// tokenize: one thread reads blocks and writes shards, the others encode; the order is the text's
+// with any number of them
 
 // What to do with text, for the tokenize command and for -d FILE alike.
 struct TokenizeOptions {
     // .txt .jsonl .jsonl.zst .jsonl.gz, directories of them, "-": .jsonl on standard input
     std::vector<std::string> files, val_files;
-    std::string tokenizer, out;                  // path of tokenizer.json, "" = bytes; the directory of shards to make
+    // path of tokenizer.json, "" = bytes; the directory of shards to make
+    std::string tokenizer, out;
     std::string shown;                           // what to call that directory, "" = by its name
     std::string bos = "none";                    // none | doc
     // "": all together; all: a shard series per domain; paper: the paper's 17 only; or a,b:SHARE,c
     std::string domains;
-    double val_fraction = 0;                     // of the documents, chosen by number, into val shards
+    double val_fraction = 0; // of the documents, chosen by number, into val shards
     // stop after so many training tokens; 0 = all. With SHAREs: so many in all, by share
     long tokens = 0;
     long shard_tokens = SHARD_TOKENS;
@@ -276,34 +336,47 @@ struct TokenizeOptions {
     bool skip_bad = false, quiet = false;
 };
 static const char* const PAPER_DOMAINS =
-    "arxiv,dm_mathematics,enron_emails,europarl,freelaw,github,gutenberg_pg_19,hackernews,nih_exporter,philpapers,"
-    "pile_cc,pubmed_abstracts,pubmed_central,stackexchange,ubuntu_irc,uspto_backgrounds,wikipedia_en";
+    "arxiv,dm_mathematics,enron_emails,europarl,freelaw,github,gutenberg_pg_19,hackernews,nih_"
+    "exporter,philpapers,"
+    "pile_cc,pubmed_abstracts,pubmed_central,stackexchange,ubuntu_irc,uspto_backgrounds,wikipedia_"
+    "en";
 
 // "Gutenberg (PG-19)" -> gutenberg_pg_19: the Pile's names as RegMix spells them
 inline std::string domain_name(const std::string& set) {
     std::string out;
     for (unsigned char c : set) {
-        if (isalnum(c)) { out += (char)tolower(c); } else if (!out.empty() && out.back() != '_') { out += '_'; }
+        if (isalnum(c)) {
+            out += (char)tolower(c);
+        } else if (!out.empty() && out.back() != '_') {
+            out += '_';
+        }
     }
     while (!out.empty() && out.back() == '_') { out.pop_back(); }
     return out;
 }
-// the domain of a record: meta.pile_set_name, else what stands before '-' in the file's name (RegMix)
+
+// the domain of a record: meta.pile_set_name, else what stands before '-' in the file's name
+// (RegMix)
 inline std::string text_domain(const Json& record, const std::string& path) {
-    const Json* meta = record.get("meta"); const Json* set = meta ? meta->get("pile_set_name") : NULL;
+    const Json* meta = record.get("meta");
+    const Json* set = meta ? meta->get("pile_set_name") : NULL;
     if (set) { return domain_name(set->string); }
     std::string name = path.substr(path.rfind('/') + 1);
     return name.find('-') == std::string::npos ? "" : domain_name(name.substr(0, name.find('-')));
 }
-inline void text_document(const Tokenizer& tok, const TokenizeOptions& o, TextBlock* b, const char* s, size_t n,
-    const std::string& domain, bool first, bool last) {
+
+inline void text_document(const Tokenizer& tok, const TokenizeOptions& o, TextBlock* b,
+                          const char* s, size_t n, const std::string& domain, bool first,
+                          bool last) {
     if (first && o.bos == "doc") { b->ids.push_back(tok.bos); }
     tokenizer_encode_to(tok, s, n, first, &b->ids);
     if (last) { b->ids.push_back(tok.eos); }
     b->docs.push_back({ b->ids.size(), domain, last });
     b->counts.documents += last;
 }
-// block -> ids; runs on many threads. The first bad record ends the block with an error that names its line.
+
+// block -> ids; runs on many threads. The first bad record ends the block with an error that names
+// its line.
 inline void text_encode(const Tokenizer& tok, const TokenizeOptions& o, TextBlock* b) {
     b->ids.clear(); b->docs.clear(); b->counts = TextCounts();
     b->counts.bytes = (long)b->text.size();
@@ -321,7 +394,8 @@ inline void text_encode(const Tokenizer& tok, const TokenizeOptions& o, TextBloc
         if (b->text.find_first_not_of(" \t\r", i) >= end) { continue; }
         Json record; std::string error, domain;
         const Json* field = NULL;
-        if (json_parse(&b->text[i], end - i, &record, &error, &b->counts.replaced, { "text", "meta", "pile_set_name" })) {
+        if (json_parse(&b->text[i], end - i, &record, &error, &b->counts.replaced,
+                       { "text", "meta", "pile_set_name" })) {
             field = record.get("text");
             if (!field || field->type != Json::STRING) {
                 error = "wanted {\"text\": \"...\"}, got a record without text";
@@ -330,21 +404,33 @@ inline void text_encode(const Tokenizer& tok, const TokenizeOptions& o, TextBloc
                 error = "wanted meta.pile_set_name, got a record without it";
             }
         }
-        if (error.empty()) { text_document(tok, o, b, field->string.data(), field->string.size(), domain, true, true); }
-        else if (o.skip_bad) { b->counts.skipped++; }
-        else { b->error = strf("%s: line %ld: %s", b->file->path.c_str(), line, error.c_str()); return; }
+        if (error.empty()) {
+            text_document(tok, o, b, field->string.data(), field->string.size(), domain, true,
+                          true);
+        } else if (o.skip_bad) {
+            b->counts.skipped++;
+        } else {
+            b->error = strf("%s: line %ld: %s", b->file->path.c_str(), line, error.c_str());
+            return;
+        }
     }
 }
 
 // one series of shards: DIR/NAME_000000.bin, NAME_000001.bin, ...
-struct ShardSeries { std::string name; ShardOut out; int shards = 0; long documents = 0, tokens = 0, limit = 0; };
+struct ShardSeries {
+    std::string name;
+    ShardOut out;
+    int shards = 0;
+    long documents = 0, tokens = 0, limit = 0;
+};
 
-inline void series_put(ShardSeries* s, const std::string& dir, int width, long shard_tokens, const uint32_t* ids,
-    long n) {
+inline void series_put(ShardSeries* s, const std::string& dir, int width, long shard_tokens,
+                       const uint32_t* ids, long n) {
     for (long take; n > 0; ids += take, n -= take) {
         if (s->shards && s->out.n == shard_tokens) { shard_commit(&s->out); }
         if (!s->shards || s->out.n == shard_tokens) {
-            s->out = shard_begin(strf("%s/%s_%06d.bin", dir.c_str(), s->name.c_str(), s->shards++), width);
+            s->out = shard_begin(strf("%s/%s_%06d.bin", dir.c_str(), s->name.c_str(), s->shards++),
+                                 width);
         }
         take = std::min(n, shard_tokens - s->out.n);
         shard_put(&s->out, ids, take);
@@ -352,19 +438,22 @@ inline void series_put(ShardSeries* s, const std::string& dir, int width, long s
     }
 }
 
-// Everything the threads share. Blocks go round a ring: read, encode, write, in the order of the text.
+// Everything the threads share. Blocks go round a ring: read, encode, write, in the order of the
+// text.
 enum BlockState { BLOCK_FREE, BLOCK_READ, BLOCK_BUSY, BLOCK_DONE };
 struct Tokenizing {
     TokenizeOptions o;
     Tokenizer tok;
-    std::vector<TextFile> files; size_t val_from = 0, file = 0;   // files from val_from on go into val shards
+    // files from val_from on go into val shards
+    std::vector<TextFile> files; size_t val_from = 0, file = 0;
     std::vector<TextBlock> ring; std::vector<BlockState> state;
-    uint64_t read = 0, taken = 0, written = 0;           // blocks so far; block k has place k % ring.size()
+    uint64_t read = 0, taken = 0, written = 0; // blocks so far; block k has place k % ring.size()
     bool stop = false;
     std::mutex lock; std::condition_variable change;
     std::vector<ShardSeries> series;
-    std::vector<std::pair<std::string, double>> shares;  // the domains wanted; share 0 when none is given
-    TextCounts counts; long dropped = 0;                 // documents of other domains, or over their share
+    // the domains wanted; share 0 when none is given
+    std::vector<std::pair<std::string, double>> shares;
+    TextCounts counts; long dropped = 0; // documents of other domains, or over their share
     uint64_t document = 0; bool full = false;
     double start_ms = 0, shown_ms = 0; long total_bytes = 0;
 };
@@ -383,6 +472,7 @@ inline void tokenizing_work(Tokenizing* z) {
         z->change.notify_all();
     }
 }
+
 // the series a document goes to, made when it is first met; NULL if it is not wanted
 inline ShardSeries* tokenizing_series(Tokenizing* z, const TextDoc& doc, bool val_file) {
     bool val = val_file || mix64(z->document, STREAM_VAL) < z->o.val_fraction * 0x1p64;
@@ -393,21 +483,25 @@ inline ShardSeries* tokenizing_series(Tokenizing* z, const TextDoc& doc, bool va
         if (k == z->shares.size()) { return NULL; }
         share = z->shares[k].second;
     }
-    std::string name = std::string(val ? "val" : "train") + (doc.domain.empty() ? "" : "_" + doc.domain);
-    for (auto& s : z->series) { if (s.name == name) { return s.limit && s.tokens >= s.limit ? NULL : &s; } }
+    std::string name = std::string(val ? "val" : "train") +
+                       (doc.domain.empty() ? "" : "_" + doc.domain);
+    for (auto& s : z->series) {
+        if (s.name == name) { return s.limit && s.tokens >= s.limit ? NULL : &s; }
+    }
     z->series.emplace_back();
     z->series.back().name = name;
     z->series.back().limit = val ? 0 : (long)(z->o.tokens * share);
     return &z->series.back();
 }
+
 inline void tokenizing_write(Tokenizing* z, TextBlock* b) {
     bool val_file = z->val_from <= (size_t)(b->file - z->files.data());
     size_t from = 0;
     for (auto& doc : b->docs) {
         ShardSeries* s = z->full && !val_file ? NULL : tokenizing_series(z, doc, val_file);
         if (s) {
-            series_put(s, z->o.out, z->tok.vocab_size <= 65536 ? 2 : 4, z->o.shard_tokens, &b->ids[from],
-                (long)(doc.end - from));
+            series_put(s, z->o.out, z->tok.vocab_size <= 65536 ? 2 : 4, z->o.shard_tokens,
+                       &b->ids[from], (long)(doc.end - from));
             s->documents += doc.whole;
             z->counts.documents += doc.whole; z->counts.tokens += (long)(doc.end - from);
         } else { z->dropped += doc.whole; }
@@ -426,6 +520,7 @@ inline void tokenizing_write(Tokenizing* z, TextBlock* b) {
     }
     z->full = wanted ? reached == wanted : tokens >= z->o.tokens;
 }
+
 inline void tokenizing_progress(Tokenizing* z) {
     if (z->o.quiet || !isatty(2) || now_ms() - z->shown_ms < 300) { return; }
     z->shown_ms = now_ms();
@@ -435,19 +530,23 @@ inline void tokenizing_progress(Tokenizing* z) {
         if (i < z->file) { done += file_size(t.path); }
         if (i == z->file && t.raw > 0) { done += std::max<long>(0, lseek(t.raw, 0, SEEK_CUR)); }
     }
-    double s = (z->shown_ms - z->start_ms) / 1e3, part = std::min(1.0, (double)done / std::max(1L, z->total_bytes));
+    double s = (z->shown_ms - z->start_ms) / 1e3,
+           part = std::min(1.0, (double)done / std::max(1L, z->total_bytes));
     double eta = part > 0 ? s / part - s : 0, mb = z->counts.bytes / 1e6;
     fprintf(stderr, "\rtokenize %3.0f%% | %.1f MB text | %.1f MB/s | %.2fM tokens | ETA %d:%02d ",
         part * 100, mb, mb / s, z->counts.tokens / 1e6, (int)(eta / 60), (int)eta % 60);
 }
+
 // the main thread: reads blocks, writes blocks, waits when there is neither
 inline void tokenizing_run(Tokenizing* z) {
     int threads = z->o.threads > 0 ? z->o.threads : (int)std::thread::hardware_concurrency();
     z->ring.resize(3 * threads + 2); z->state.assign(z->ring.size(), BLOCK_FREE);
     std::vector<std::thread> pool;
     try { for (int i = 0; i < threads; i++) { pool.emplace_back(tokenizing_work, z); } }
-    catch (const std::system_error&) {                   // a limit of processes: those that did start do the work
-        if (pool.empty()) { die(EXIT_MACHINE, "threads: the system gave none", "raise the limit: ulimit -u"); }
+    catch (const std::system_error&) { // a limit of processes: those that did start do the work
+        if (pool.empty()) {
+            die(EXIT_MACHINE, "threads: the system gave none", "raise the limit: ulimit -u");
+        }
     }
     std::string error;
     bool more = true, opened = false;
@@ -455,7 +554,8 @@ inline void tokenizing_run(Tokenizing* z) {
         std::unique_lock<std::mutex> hold(z->lock);
         size_t r = z->read % z->ring.size(), w = z->written % z->ring.size();
         z->change.wait(hold, [&] {
-            return z->state[w] == BLOCK_DONE || (more && z->state[r] == BLOCK_FREE) || (!more && z->written == z->read);
+            return z->state[w] == BLOCK_DONE || (more && z->state[r] == BLOCK_FREE) ||
+                   (!more && z->written == z->read);
         });
         if (z->state[w] == BLOCK_DONE) {
             hold.unlock();
@@ -494,21 +594,28 @@ inline void tokenizing_run(Tokenizing* z) {
 }
 
 // every .txt and .jsonl below a directory, or the file itself
-inline void tokenizing_files(const std::string& path, std::vector<std::string>* out, bool listed = true) {
-    if (is_dir(path)) { for (auto& name : dir_list(path)) { tokenizing_files(path + "/" + name, out, false); } return; }
+inline void tokenizing_files(const std::string& path, std::vector<std::string>* out,
+                             bool listed = true) {
+    if (is_dir(path)) {
+        for (auto& name : dir_list(path)) { tokenizing_files(path + "/" + name, out, false); }
+        return;
+    }
     bool known = text_format(path) != TEXT_UNKNOWN;
     if (listed && !known) {
-        die(EXIT_USER, strf("%s: got an unknown kind of file, wanted .txt, .jsonl (.zst, .gz) or a directory of them",
-            path.c_str()));
+        die(EXIT_USER, strf("%s: got an unknown kind of file, wanted .txt, .jsonl (.zst, .gz) or a "
+                            "directory of them",
+                            path.c_str()));
     }
     if (listed && path != "-" && access(path.c_str(), R_OK)) {
         die(EXIT_USER, strf("%s: cannot open (%s)", path.c_str(), strerror(errno)));
     }
     if (known) { out->push_back(path); }
 }
+
 inline void json_field(std::string* object, const char* key, const std::string& value) {
     *object += strf("%s\"%s\": ", object->size() > 1 ? ", " : "", key) + value;
 }
+
 // what decides every token that comes out: two runs in which this is equal make the same shards
 inline std::string tokenizing_made(const Tokenizing& z) {
     std::string files, out = "{";
@@ -531,11 +638,14 @@ inline std::string tokenizing_made(const Tokenizing& z) {
     json_field(&out, "files", "[" + files + "]");
     return out + "}";
 }
+
 inline void tokenizing_manifest(const Tokenizing& z, bool complete) {
     std::string series, out = "{";
     for (auto& s : z.series) {
-        series += strf("%s\n    {\"name\": %s, \"shards\": %d, \"documents\": %ld, \"tokens\": %ld}",
-            series.empty() ? "" : ",", json_str(s.name).c_str(), s.shards, s.documents, s.tokens);
+        series +=
+            strf("%s\n    {\"name\": %s, \"shards\": %d, \"documents\": %ld, \"tokens\": %ld}",
+                 series.empty() ? "" : ",", json_str(s.name).c_str(), s.shards, s.documents,
+                 s.tokens);
     }
     json_field(&out, "complete", complete ? "true" : "false");
     json_field(&out, "tokenizer", json_str(z.tok.name));
@@ -553,10 +663,12 @@ inline void tokenizing_manifest(const Tokenizing& z, bool complete) {
     json_field(&out, "made", tokenizing_made(z));
     file_write(z.o.out + "/manifest.json", out + "}\n");
 }
+
 // the tokenizer goes with its shards: -d DIR needs nothing else
 inline void tokenizing_keep_tokenizer(const Tokenizing& z) {
     for (auto& file : z.tok.files) { file_write(z.o.out + "/" + file.first, file.second); }
 }
+
 inline void tokenizing_check(Tokenizing* z) {
     TokenizeOptions& o = z->o;
     if (o.domains == "paper") { o.domains = PAPER_DOMAINS; }
@@ -578,25 +690,35 @@ inline void tokenizing_check(Tokenizing* z) {
     }
     for (auto& s : z->shares) { if (sum > 0) { s.second /= sum; } }
     if (sum > 0 && !o.tokens) {
-        die(EXIT_USER, "--domains with shares: wanted the number of tokens to share out", "add --train-tokens N");
+        die(EXIT_USER, "--domains with shares: wanted the number of tokens to share out",
+            "add --train-tokens N");
     }
     if (o.val_fraction < 0 || o.val_fraction >= 1) {
-        die(EXIT_USER, strf("--val-fraction %g: wanted 0 or more, and less than 1", o.val_fraction));
+        die(EXIT_USER,
+            strf("--val-fraction %g: wanted 0 or more, and less than 1", o.val_fraction));
     }
-    if (o.bos != "none" && o.bos != "doc") { die(EXIT_USER, strf("--bos %s: wanted none or doc", o.bos.c_str())); }
+    if (o.bos != "none" && o.bos != "doc") {
+        die(EXIT_USER, strf("--bos %s: wanted none or doc", o.bos.c_str()));
+    }
     if (o.shard_tokens < 1 || o.shard_tokens > 2000000000) {
         die(EXIT_USER, strf("--shard-tokens %ld: wanted 1 to 2000000000", o.shard_tokens));
     }
     if (z->tok.eos < 0) {
-        die(EXIT_USER, strf("%s: the tokenizer has no EOS to put after documents", z->tok.name.c_str()),
+        die(EXIT_USER,
+            strf("%s: the tokenizer has no EOS to put after documents", z->tok.name.c_str()),
             "name it in tokenizer_config.json: {\"eos_token\": ...}");
     }
     if (o.bos == "doc" && z->tok.bos < 0) {
-        die(EXIT_USER, strf("%s: the tokenizer has no BOS", z->tok.name.c_str()), "leave --bos out");
+        die(EXIT_USER, strf("%s: the tokenizer has no BOS", z->tok.name.c_str()),
+            "leave --bos out");
     }
-    if (z->files.empty()) { die(EXIT_USER, "tokenize: got no text files", "train_sink tokenize FILE... -o DIR"); }
+    if (z->files.empty()) {
+        die(EXIT_USER, "tokenize: got no text files", "train_sink tokenize FILE... -o DIR");
+    }
 }
-// The output directory: new, or left unfinished by an earlier run, which starts over. False if all is there already.
+
+// The output directory: new, or left unfinished by an earlier run, which starts over. False if all
+// is there already.
 inline bool tokenizing_directory(const Tokenizing& z) {
     std::string path = z.o.out + "/manifest.json";
     if (file_exists(path)) {
@@ -604,11 +726,14 @@ inline bool tokenizing_directory(const Tokenizing& z) {
         bool complete = old.find("{\"complete\": true") == 0;
         if (complete && old.find(tokenizing_made(z)) != std::string::npos) { return false; }
         if (complete) {
-            die(EXIT_USER, strf("%s: holds shards of other text, or made with other options", z.o.out.c_str()),
+            die(EXIT_USER,
+                strf("%s: holds shards of other text, or made with other options", z.o.out.c_str()),
                 "choose another -o, or remove that directory");
         }
         for (auto& name : dir_list(z.o.out)) {
-            if (ends_with(name, ".bin") || ends_with(name, ".tmp")) { unlink((z.o.out + "/" + name).c_str()); }
+            if (ends_with(name, ".bin") || ends_with(name, ".tmp")) {
+                unlink((z.o.out + "/" + name).c_str());
+            }
         }
     } else {
         for (auto& name : dir_list(z.o.out)) {
@@ -630,7 +755,8 @@ inline int tokenize_main(const TokenizeOptions& o) {
     Tokenizing* z = new Tokenizing;
     z->o = o;
     if (o.out.empty()) {
-        die(EXIT_USER, "tokenize: wanted a directory for the shards", "train_sink tokenize FILE... -o DIR");
+        die(EXIT_USER, "tokenize: wanted a directory for the shards",
+            "train_sink tokenize FILE... -o DIR");
     }
     std::vector<std::string> names;
     for (auto& f : o.files) { tokenizing_files(f, &names); }
@@ -652,7 +778,8 @@ inline int tokenize_main(const TokenizeOptions& o) {
     tokenizing_run(z);
     const TextCounts& c = z->counts;
     if (c.documents == 0) {
-        die(EXIT_USER, strf("%s: got no documents%s", names[0].c_str(), z->dropped ? " of these domains" : ""));
+        die(EXIT_USER, strf("%s: got no documents%s", names[0].c_str(),
+                            z->dropped ? " of these domains" : ""));
     }
     tokenizing_manifest(*z, true);
     dir_sync(z->o.out);
@@ -661,10 +788,14 @@ inline int tokenize_main(const TokenizeOptions& o) {
         std::string also;
         if (c.replaced) { also += strf("; %ld ill-formed sequences became U+FFFD", c.replaced); }
         if (c.skipped) { also += strf("; %ld bad records skipped", c.skipped); }
-        if (z->dropped) { also += strf("; %ld documents of other domains or over their share left out", z->dropped); }
+        if (z->dropped) {
+            also += strf("; %ld documents of other domains or over their share left out",
+                         z->dropped);
+        }
         const std::string name = o.shown.empty() ? o.out : o.shown;
-        fprintf(stderr, "%s: %ld documents, %ld tokens (%s), %.1f MB in %.1f s, %.1f MB/s%s\n", name.c_str(),
-            c.documents, c.tokens, z->tok.name.c_str(), c.bytes / 1e6, s, c.bytes / 1e6 / s, also.c_str());
+        fprintf(stderr, "%s: %ld documents, %ld tokens (%s), %.1f MB in %.1f s, %.1f MB/s%s\n",
+                name.c_str(), c.documents, c.tokens, z->tok.name.c_str(), c.bytes / 1e6, s,
+                c.bytes / 1e6 / s, also.c_str());
     }
     delete z;
     return 0;

@@ -5,8 +5,15 @@ tokenize.h -- the command tokenize.
 #define TOKENIZE_H
 static int tokenize(const Flags& f) {
     TokenizeOptions o;
-    o.files = f.words; o.val_files = split(f.val, ','); o.tokenizer = f.tokenizer; o.out = f.out; o.bos = f.bos;
-    o.domains = f.domains; o.val_fraction = f.val_fraction; o.tokens = f.train_tokens; o.shard_tokens = f.shard_tokens;
+    o.files = f.words;
+    o.val_files = split(f.val, ',');
+    o.tokenizer = f.tokenizer;
+    o.out = f.out;
+    o.bos = f.bos;
+    o.domains = f.domains;
+    o.val_fraction = f.val_fraction;
+    o.tokens = f.train_tokens;
+    o.shard_tokens = f.shard_tokens;
     o.threads = f.threads; o.skip_bad = f.skip_bad;
     return tokenize_main(o);
 }
