@@ -171,7 +171,7 @@ def score_bias(c, T):
     d = torch.arange(T)[:, None] - torch.arange(T)[None, :]
     if c.PE == "alibi":     # Eq. 7
         slope = 2.0 ** (-8 * torch.arange(1, c.heads + 1).double() / c.heads)
-        return -slope[:, None, None] * d
+        return -slope[:, None, None] * d.clamp(min=0)   # a prefix key ahead of its query counts as near
     if c.PE == "relative":
         return torch.tensor([[relative_bucket(x) for x in row] for row in d.tolist()]).double()
     return torch.zeros(())
@@ -236,18 +236,20 @@ def attention(c, p, x, n):
             v_star = per_head((float(norm) * v_star.double()).to(x.dtype)[None])
         v = torch.cat([v_star.expand(B, NH, 1, HS), v], 2)
 
+    if c.ATTN == "softcap":                                                # of q . k; a logit z is no such score:
+        s = c.attn_cap * torch.tanh(s / c.attn_cap)                        # z = -inf must give softcap without it
     if c.BIAS in ("zero", "logit"):                                        # a score of its own, and no value
         z = p["sinks"] if c.BIAS == "logit" else torch.zeros(NH, dtype=x.dtype)
         s = torch.cat([z[:, None, None].expand(B, NH, T, 1), s], -1)
         seen = torch.cat([torch.ones(T, 1, dtype=torch.bool), seen], 1)
         v = torch.cat([torch.zeros(B, NH, 1, HS, dtype=x.dtype), v], 2)
-    if c.ATTN == "softcap":
-        s = c.attn_cap * torch.tanh(s / c.attn_cap)
 
-    if c.ATTN == "softpick":                                               # shifted by m >= 0: A is the same but for 1e-6
+    # relu(e^s - 1) / (sum |e^s - 1| + 1e-6), over and under e^m with m >= 0. (Its authors' code adds the 1e-6 after that
+    # shift: A then differs by less than 1e-6, and its gradient is no longer that of a formula)
+    if c.ATTN == "softpick":
         m = s.masked_fill(~seen, 0).amax(-1, keepdim=True).clamp(min=0).detach()
         w = torch.where(seen, (s - m).exp() - (-m).exp(), torch.zeros_like(s))
-        return finish(c, p, torch.relu(w), w.abs().sum(-1, keepdim=True) + 1e-6, x, v, norms)
+        return finish(c, p, torch.relu(w), w.abs().sum(-1, keepdim=True) + 1e-6 * (-m).exp(), x, v, norms)
     if c.ATTN.startswith("softmax") or c.ATTN == "softcap":                # shifted by the row's maximum: A is the same
         s = s.masked_fill(~seen, -math.inf)
         w = (s - s.amax(-1, keepdim=True).detach()).exp()
