@@ -1,20 +1,24 @@
 #!/usr/bin/env python3
-"""bench_torch_cpu.py -- training speed of this project's model in PyTorch eager on the CPU, the peer of `make bench`.
+"""bench_torch_cpu.py -- training speed of this project's model in PyTorch on the CPU, the peer of `make bench`.
 
 The model is DESIGN section 4, written as a PyTorch user would: token embedding, L blocks of RMSNorm (eps 1e-5), q k v with
 half-split RoPE (base 10000), causal F.scaled_dot_product_attention, output projection, RMSNorm, SwiGLU; a last RMSNorm
-and an untied head; no biases; float32. A step is forward, backward, clip_grad_norm_(1.0) and torch.optim.AdamW with
-PyTorch's own choice of foreach/fused. Prints one JSON line: the median, best and worst tokens/s of --steps steps after two
-warm-up steps, the tokens per second of processor time (with --threads 1 hardly disturbed by other programs), the load
-of the machine before, and FLOPs per token by the formula below, to compare at equal work.
+and an untied head; no biases; float32, or bf16 by autocast; eager, or by torch.compile. A step is forward, backward,
+clip_grad_norm_(1.0) and the fused torch.optim.AdamW. Prints one JSON line: the median, best and worst tokens/s of --steps
+steps after two warm-up steps, the tokens per second of processor time (with --threads 1 hardly disturbed by other
+programs), the load of the machine before, and FLOPs per token by the formula below, to compare at equal work. With
+--serve it prints `ready` after the warm-up, and such a line for each line that it reads: for programs that measure in turn.
 
     python3 dev/bench_torch_cpu.py                                            # d 256, L 4, T 256
-    python3 dev/bench_torch_cpu.py --preset 60M --seq 512 --batch 2           # the 60M model
+    python3 dev/bench_torch_cpu.py --precision bf16 --compile                 # what a user would pick
+    python3 dev/bench_torch_cpu.py --preset 60M --batch 4                     # the 60M model
 """
 import argparse
+import contextlib
 import json
 import os
 import statistics
+import sys
 import time
 
 PRESETS = {
@@ -38,6 +42,9 @@ def parse():
         p.add_argument("--" + name, type=int)
     p.add_argument("--steps", type=int, default=10)
     p.add_argument("--threads", type=int, default=os.cpu_count())
+    p.add_argument("--precision", choices=["fp32", "bf16"], default="fp32", help="bf16: autocast")
+    p.add_argument("--compile", action="store_true", help="by torch.compile")
+    p.add_argument("--serve", action="store_true", help="measure once for each line of standard input")
     a = p.parse_args()
     for key, value in PRESETS[a.preset].items():
         if getattr(a, key) is None:
@@ -112,29 +119,46 @@ def main():
             return F.cross_entropy(self.head(self.lnf(x)).flatten(0, 1), targets.flatten())
 
     model = Model()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=4e-4, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1)
-    times, cpu = [], []
-    for _ in range(a.steps + 2):
+    forward = torch.compile(model, dynamic=False) if a.compile else model
+    optimizer = torch.optim.AdamW(model.parameters(), lr=4e-4, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1, fused=True)
+
+    def precision():
+        return torch.autocast("cpu", torch.bfloat16) if a.precision == "bf16" else contextlib.nullcontext()
+
+    def step():
+        """One training step; its loss, and seconds by the clock on the wall and of the processor."""
         window = torch.randint(a.vocab, (a.batch, a.seq + 1))
         start, start_cpu = time.perf_counter(), time.process_time()
-        loss = model(window[:, :-1], window[:, 1:])
+        with precision():
+            loss = forward(window[:, :-1], window[:, 1:])
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad()
-        loss = loss.item()
-        times.append(time.perf_counter() - start)
-        cpu.append(time.process_time() - start_cpu)
-    rate = sorted(a.batch * a.seq / t for t in times[2:])
-    median = statistics.median(rate)
-    print(json.dumps({
-        "peer": "pytorch eager " + torch.__version__, "threads": a.threads, "load_before": load,
-        "width": a.width, "layers": a.layers, "heads": a.heads, "ffn_width": a.ffn_width, "vocab": a.vocab,
-        "seq": a.seq, "batch": a.batch, "params": sum(p.numel() for p in model.parameters()),
-        "flops_per_token": flops_per_token(a), "tokens_per_s": round(median, 1),
-        "tokens_per_s_best": round(rate[-1], 1), "tokens_per_s_worst": round(rate[0], 1),
-        "tokens_per_cpu_s": round(a.batch * a.seq / statistics.median(cpu[2:]), 1),
-        "gflops": round(median * flops_per_token(a) * 1e-9, 1), "loss": round(loss, 4)}))
+        return loss.item(), time.perf_counter() - start, time.process_time() - start_cpu
+
+    def measure():
+        losses, wall, processor = zip(*[step() for _ in range(a.steps)])
+        rate = sorted(a.batch * a.seq / t for t in wall)
+        median = statistics.median(rate)
+        print(json.dumps({
+            "peer": ("torch.compile " if a.compile else "eager ") + a.precision, "torch": torch.__version__,
+            "threads": a.threads, "load_before": load, "width": a.width, "layers": a.layers, "heads": a.heads,
+            "ffn_width": a.ffn_width, "vocab": a.vocab, "seq": a.seq, "batch": a.batch,
+            "params": sum(p.numel() for p in model.parameters()), "flops_per_token": flops_per_token(a),
+            "tokens_per_s": round(median, 1), "tokens_per_s_best": round(rate[-1], 1),
+            "tokens_per_s_worst": round(rate[0], 1),
+            "tokens_per_cpu_s": round(a.batch * a.seq / statistics.median(processor), 1),
+            "gflops": round(median * flops_per_token(a) * 1e-9, 1), "loss": round(losses[-1], 4)}), flush=True)
+
+    for _ in range(2):
+        step()
+    if not a.serve:
+        measure()
+        return
+    print("ready", flush=True)
+    for _ in sys.stdin:
+        measure()
 
 
 if __name__ == "__main__":

@@ -1,0 +1,95 @@
+#!/usr/bin/env python3
+"""bench_step.py -- a training step of `train_sink bench` beside PyTorch's, in turn, for `make bench`.
+
+PyTorch runs eager and by torch.compile, in float32 and under bf16 autocast (dev/bench_torch_cpu.py); a peer that does not
+start is left out, and says why. --ours names programs, one for each precision. Every round asks each of them once; the
+figures are medians of the rounds, ratios are taken within a round. A table, and all of it as JSON in --json.
+
+    python3 dev/bench_step.py --ours fp32=build/cpu/train_sink --ours bf16=build/cpu-PRECISION=bf16/train_sink
+    python3 dev/bench_step.py --preset 60M --batch 4 --ours .. --peers compile-bf16 --rounds 3
+"""
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+SHAPES = {
+    "small": dict(layers=4, width=256, heads=4, ffn_width=768, vocab=257, seq=256, batch=16),
+    "60M": dict(layers=10, width=768, heads=8, ffn_width=1536, vocab=50432, seq=512, batch=4),
+}
+PEERS = ("eager-fp32", "compile-fp32", "eager-bf16", "compile-bf16")
+
+
+def parse():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--preset", choices=SHAPES, default="small")
+    p.add_argument("--batch", type=int)
+    p.add_argument("--ours", action="append", default=[], metavar="NAME=PROGRAM")
+    p.add_argument("--peers", default=",".join(PEERS))
+    p.add_argument("--rounds", type=int, default=5)
+    p.add_argument("--steps", type=int, default=3, help="of one turn")
+    p.add_argument("--json")
+    return p.parse_args()
+
+
+def shape_flags(shape):
+    return [w for key, value in shape.items() for w in ("--" + key.replace("_", "-"), str(value))]
+
+
+class Torch:
+    """PyTorch in a process of its own, which measures when it is asked."""
+
+    def __init__(self, peer, shape, steps):
+        how, precision = peer.split("-")
+        words = [sys.executable, os.path.join(HERE, "bench_torch_cpu.py"), "--serve", "--precision", precision,
+                 "--steps", str(steps), *shape_flags(shape)] + (["--compile"] if how == "compile" else [])
+        self.process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.ready = self.process.stdout.readline().strip() == "ready"
+        if not self.ready:
+            lines = self.process.communicate()[1].strip().splitlines()
+            print(f"  {peer}: left out: {lines[-1] if lines else 'it ended without a word'}")
+
+    def measure(self):
+        print(file=self.process.stdin, flush=True)
+        return json.loads(self.process.stdout.readline())
+
+
+class Ours:
+    def __init__(self, program, shape, steps):
+        self.words = [program, "bench", "-n", str(steps), *shape_flags(shape)]
+
+    def measure(self):
+        out = subprocess.run(self.words, check=True, capture_output=True, text=True).stdout
+        return json.loads(out.strip().splitlines()[-1])
+
+
+def main():
+    a = parse()
+    shape = dict(SHAPES[a.preset])
+    shape["batch"] = a.batch or shape["batch"]
+    ours = {"train_sink " + name: Ours(program, shape, a.steps) for name, program in (w.split("=", 1) for w in a.ours)}
+    peers = {name: Torch(name, shape, a.steps) for name in a.peers.split(",") if name}
+    everyone = {**ours, **{name: peer for name, peer in peers.items() if peer.ready}}
+    rounds = [{name: one.measure() for name, one in everyone.items()} for _ in range(a.rounds)]
+    speed = {name: [r[name]["tokens_per_s"] for r in rounds] for name in everyone}
+    print(f"L {shape['layers']} C {shape['width']} T {shape['seq']} B {shape['batch']} V {shape['vocab']}: tokens/s, median of "
+          f"{a.rounds} rounds (worst, best)" + "".join(f"; x {name}" for name in ours))
+    rows = []
+    for name in everyone:
+        ratio = {mine: round(statistics.median(m / t for m, t in zip(speed[mine], speed[name])), 3) for mine in ours}
+        rows.append(dict(name=name, tokens_per_s=statistics.median(speed[name]), worst=min(speed[name]),
+                         best=max(speed[name]), ratio=ratio, rounds=speed[name]))
+        print(f"  {name:16} {rows[-1]['tokens_per_s']:9.0f} ({min(speed[name]):.0f}, {max(speed[name]):.0f})"
+              + "".join(f" {r:8.2f}" for r in ratio.values()), flush=True)
+    if a.json:
+        torch = next((rounds[0][name]["torch"] for name in everyone if name not in ours), None)
+        with open(a.json, "w") as f:
+            json.dump(dict(shape, peer_version=torch, rows=rows), f)
+            f.write("\n")
+
+
+if __name__ == "__main__":
+    main()
