@@ -24,6 +24,11 @@ struct bf16 {
 
     bf16() = default;
     bf16(float x) : bits(bf16_bits(x)) {}
+    // without a temporary bf16, which would keep loops from becoming vector code
+    bf16& operator=(float x) {
+        bits = bf16_bits(x);
+        return *this;
+    }
     operator float() const {
         const uint32_t u = (uint32_t)bits << 16;
         float x;
