@@ -505,12 +505,27 @@ inline uint32_t blas_alignment(const void* p) {
     return a % 256 ? (uint32_t)(a & -a) : 256;
 }
 
-struct Product { // as cublasLt sees it: d (l, batched) = op(a) op(b) + beta c
-    cublasLtMatmulDesc_t desc; cublasLtMatrixLayout_t la, lb, ld;
-    const void *a, *b, *c; void* d; float beta;
-    double flops; size_t bytes; // bytes: from the first to the last element of d
-    std::string key;                                 // everything that an algorithm depends on
+// as cublasLt sees it: d (l, batched) = op(a) op(b) + beta c. Its descriptions go with it, however
+// it ends
+struct Product {
+    cublasLtMatmulDesc_t desc = NULL;
+    cublasLtMatrixLayout_t la = NULL, lb = NULL, ld = NULL;
+    const void *a = NULL, *b = NULL, *c = NULL;
+    void* d = NULL;
+    float beta = 0;
+    double flops = 0;
+    size_t bytes = 0; // from the first to the last element of d
+    std::string key;  // everything that an algorithm depends on
+
+    Product() {}
+    Product(const Product&) = delete;
+
+    ~Product() {
+        for (cublasLtMatrixLayout_t l : { la, lb, ld }) { if (l) { cublasLtMatrixLayoutDestroy(l); } }
+        if (desc) { cublasLtMatmulDescDestroy(desc); }
+    }
 };
+
 inline cublasStatus_t product_run(const Product& p, const cublasLtMatmulAlgo_t& algo, const void* c,
                                   void* d) {
     const float one = 1.0f;
@@ -697,19 +712,12 @@ void gemm(TD* D, const TD* C, const T* A, const T* B, int M, int N, int K, bool 
     if (!device_workspace) { device_workspace = device_reserve(DEVICE_WORKSPACE); }
     const uint32_t align_a = blas_alignment(B), align_b = blas_alignment(A);
     const uint32_t align_d = std::min(blas_alignment(C ? C : D), blas_alignment(D));
-    Product p = { NULL,
-                  NULL,
-                  NULL,
-                  NULL,
-                  B,
-                  A,
-                  C ? C : D,
-                  D,
-                  C ? 1.0f : 0.0f,
-                  2.0 * M * N * K * x.count,
-                  ((x.count - 1) * (size_t)x.d + (M - 1) * (size_t)(x.ldd ? x.ldd : N) + N) *
-                      sizeof(TD),
-                  "" };
+    Product p; // column-major: B comes first
+    p.a = B; p.b = A; p.c = C ? C : D; p.d = D;
+    p.beta = C ? 1.0f : 0.0f;
+    p.flops = 2.0 * M * N * K * x.count;
+    p.bytes = ((x.count - 1) * (size_t)x.d + (M - 1) * (size_t)(x.ldd ? x.ldd : N) + N) *
+              sizeof(TD);
     p.key = strf(
         "(%d, %d) x (%d, %d)%s%s%s %zu->%zu strides %d,%d,%d of %d: %ld,%ld,%ld aligned %u,%u,%u",
         M, K, K, N, transA ? " A^T" : "", transB ? " B^T" : "", C ? " +C" : "", sizeof(T),
@@ -745,10 +753,6 @@ void gemm(TD* D, const TD* C, const T* A, const T* B, int M, int N, int K, bool 
         it = gemm_chosen.emplace(p.key, gemm_choose(p, align_a, align_b, align_d)).first;
     }
     blas_check(product_run(p, it->second, p.c, p.d), what);
-    cublasLtMatrixLayoutDestroy(p.la);
-    cublasLtMatrixLayoutDestroy(p.lb);
-    cublasLtMatrixLayoutDestroy(p.ld);
-    cublasLtMatmulDescDestroy(p.desc);
 }
 } // namespace cuda
 #endif // DEVICE_CUH

@@ -280,6 +280,15 @@ struct Asked {
         }
         cublasLtMatmulAlgoGetHeuristic(device_blas, desc, la, lb, lc, ld, pref, 1, &r, &n);
         algo = r.algo;
+        cublasLtMatmulPreferenceDestroy(pref);
+    }
+    void forget_layouts() {
+        for (auto l : {la, lb, lc}) { cublasLtMatrixLayoutDestroy(l); }
+        if (ld != lc) { cublasLtMatrixLayoutDestroy(ld); }
+    }
+    void forget() {
+        forget_layouts();
+        cublasLtMatmulDescDestroy(desc);
     }
     void run() {
         cublasLtMatmul(device_blas, desc, &one, a, la, b, lb, &zero, c, lc, d, ld, &algo, workspace, size, device_stream);
@@ -304,9 +313,11 @@ static void test_blas_refusals() {
     Asked good = asked(); // and what it does not refuse: nothing changed; C apart from D; halves of one matrix
     good.propose(); good.run();
     good.c = (char*)device_malloc(1024); good.run();
+    good.forget_layouts();
     cublasLtMatrixLayoutCreate(&good.la, CUDA_R_32F, 4, 4, 16); cublasLtMatrixLayoutCreate(&good.ld, CUDA_R_32F, 4, 4, 16);
     cublasLtMatrixLayoutCreate(&good.lb, CUDA_R_32F, 4, 4, 4);
     good.lc = good.ld; good.c = good.d = good.a + 32; good.propose(); good.run();
+    good.forget();
     check("products that are allowed", true);
 
     auto layout = [](cublasLtMatrixLayout_t* l, cudaDataType t, int n, int ld) { cublasLtMatrixLayoutCreate(l, t, n, n, ld); };
@@ -359,6 +370,7 @@ static void test_blas_refusals() {
     unsigned left;
     to_host(&left, x.workspace, 4);
     check("the workspace is poisoned", left == ~0u);
+    x.forget();
 }
 
 // ---- streams and memory
@@ -390,6 +402,7 @@ static void test_stream_refusals() {
     check("a copy to the host is not there before the wait", here == ~0u);
     device_sync();
     check("and is there after it", here == 5);
+    cudaEventDestroy(event);
 }
 
 // ---- shared memory and errors of the runtime
