@@ -158,7 +158,8 @@ build/test/analytic/%: test/test_analytic.cpp test/check.h train_sink.cu $(HEADE
 	@mkdir -p $(@D)
 	$(MODEL_COMPILE) -DBACKEND=ref -DREAL=double $(call set_defs,$*) $< -o $@
 # these hold the operations of every variant at once: at -O3 a minute and a half to compile
-build/test/test_attention build/test/test_cpu build/test/test_metrics build/test/test_extremes: OPTIMIZE = -O0
+build/test/test_attention build/test/test_cpu build/test/test_metrics build/test/test_extremes \
+build/test/test_eval: OPTIMIZE = -O0
 # and these read text and files, or only run the program: at -O1 they compile in a third of the time
 build/test/test_data build/test/test_tokenizer build/test/test_errors build/test/test_families build/test/test_train \
 build/test/test_gguf build/test/test_checkpoint: OPTIMIZE = -O1

@@ -25,19 +25,19 @@ static const Preset PRESET_ROWS[] = { PRESETS(X) };
 #define MANY INFINITY
 typedef std::string str;
 #define FLAGS(X) \
-    X("tpb",  str,    data,            'd', "bb",       0, 0,       "bb, .txt, .jsonl, a DIR of shards or NAME in data/; A:3,B:1 mix") \
-    X("tpgk", str,    tokenizer,       0,   "",         0, 0,       "tokenizer.json for text; without it text is bytes (257 ids)") \
-    X("Tpk",  str,    bos,             0,   "none",     0, 0,       "put a BOS: none, seq (first token of every sequence) or doc") \
+    X("tpbe", str,    data,            'd', "bb",       0, 0,       "bb, .txt, .jsonl, a DIR of shards or NAME in data/; A:3,B:1 mix") \
+    X("tpgke", str,    tokenizer,       0,   "",         0, 0,       "tokenizer.json for text; without it text is bytes (257 ids)") \
+    X("Tpke", str,    bos,             0,   "none",     0, 0,       "put a BOS: none, seq (first token of every sequence) or doc") \
     X("Tk",   long,   train_tokens,    0,   0,          0, MOST,    "use only the first N training tokens, again and again (0: all)") \
-    X("Tp",   str,    random_token,    0,   "",         0, 0,       "positions, from 1, that get a random token: 1,2 (section 5)") \
-    X("Tp",   str,    fix_token,       0,   "",         0, 0,       "POS:ID, this token at this position, from 1 (Table 10)") \
-    X("Tpk",  bool,   skip_bad,        0,   false,      0, 0,       "count and skip broken .jsonl records instead of stopping") \
-    X("Tpb",  long,   bb_vocab,        0,   256,        2, 65535,   "bb: ordinary tokens; one more id is <s>") \
-    X("Tpb",  long,   bb_triggers,     0,   1,          0, 65535,   "bb: how many of them are triggers") \
-    X("Tpb",  double, bb_trigger_prob, 0,   0.15,       0, 1,       "bb: probability of each trigger") \
-    X("Tpb",  double, bb_temp,         0,   2.0,        0, 1e3,     "bb: standard deviation of the bigram logits") \
-    X("Tpb",  long,   bb_table,        0,   1,          0, MOST,    "bb: seed of the bigram table") \
-    X("Tpb",  long,   bb_bos,          0,   1,          0, 1,       "bb: 1 puts <s> first, 0 does not") \
+    X("Tpe",  str,    random_token,    0,   "",         0, 0,       "positions, from 1, that get a random token: 1,2 (section 5)") \
+    X("Tpe",  str,    fix_token,       0,   "",         0, 0,       "POS:ID, this token at this position, from 1 (Table 10)") \
+    X("Tpke", bool,   skip_bad,        0,   false,      0, 0,       "count and skip broken .jsonl records instead of stopping") \
+    X("Tpbe", long,   bb_vocab,        0,   256,        2, 65535,   "bb: ordinary tokens; one more id is <s>") \
+    X("Tpbe", long,   bb_triggers,     0,   1,          0, 65535,   "bb: how many of them are triggers") \
+    X("Tpbe", double, bb_trigger_prob, 0,   0.15,       0, 1,       "bb: probability of each trigger") \
+    X("Tpbe", double, bb_temp,         0,   2.0,        0, 1e3,     "bb: standard deviation of the bigram logits") \
+    X("Tpbe", long,   bb_table,        0,   1,          0, MOST,    "bb: seed of the bigram table") \
+    X("Tpbe", long,   bb_bos,          0,   1,          0, 1,       "bb: 1 puts <s> first, 0 does not") \
     X("tb",   str,    model,           'm', "bb",       0, 0,       "preset:" PRESETS(PRESET_NAME)) \
     X("tb",   long,   batch,           'b', 0,          0, 1<<24,   "sequences in memory at once, B (0: the preset's)") \
     X("tb",   long,   total_batch,     0,   0,          0, 1L<<40,  "tokens per step, a multiple of batch * seq (0: batch * seq)") \
@@ -55,21 +55,27 @@ typedef std::string str;
     X("t",    long,   eval_every,      0,   100,        0, MOST,    "steps between evaluations (0: only the first and the last)") \
     X("t",    long,   save_every,      0,   0,          0, MOST,    "steps between checkpoints (0: only the last)") \
     X("t",    long,   sample,          0,   64,         0, 1<<20,   "tokens of the sample that every evaluation writes (0: none)") \
-    X("tp",   long,   val_seqs,        0,   100,        1, 1<<24,   "validation sequences") \
-    X("tp",   str,    probe_len,       0,   "64",       0, 0,       "T of the sink metrics; probe takes a list") \
-    X("tp",   long,   probe_seqs,      0,   100,        1, 1<<20,   "sequences of the sink metrics") \
+    X("tpe",  long,   val_seqs,        0,   100,        1, 1<<24,   "validation sequences") \
+    X("tpe",  str,    probe_len,       0,   "64",       0, 0,       "T of the sink metrics; probe takes a list") \
+    X("tpe",  long,   probe_seqs,      0,   100,        1, 1<<20,   "sequences of the sink metrics") \
     X("tp",   str,    eps,             0,   "0.3",      0, 0,       "threshold of Sink_k, or a list") \
-    X("Tpgbc", long,  seed,            0,   1,          0, MOST,    "of the initial weights, the order of the data and the samples") \
+    X("Tpgbce", long,  seed,            0,   1,          0, MOST,    "of the initial weights, the order of the data and the samples") \
     X("tk",   str,    out,             'o', "",         0, 0,       "of the run (empty: the next runs/NNNN-<switches>) or shards") \
     X("t",    bool,   resume,          0,   false,      0, 0,       "go on from the newest checkpoint in --out, if there is one") \
     X("t",    double, stop_after,      0,   0.0,        0, MANY,    "minutes after which to save and stop (0: never)") \
-    X("p",    str,    probe_from,      0,   "",         0, 0,       "of a .jsonl: the start of each record (default), or windows of all") \
-    X("p",    str,    probe_input,     0,   "natural",  0, 0,       "natural (from -d), random, or repeated (one token each)") \
-    X("pb",   str,    json,            0,   "",         0, 0,       "write the eval object, or what bench measured, here") \
+    X("pe",   str,    probe_from,      0,   "",         0, 0,       "of a .jsonl: the start of each record (default), or windows of all") \
+    X("pe",   str,    probe_input,     0,   "natural",  0, 0,       "natural (from -d), random, or repeated (one token each)") \
+    X("pbe",  str,    json,            0,   "",         0, 0,       "write the eval object, or what bench measured, here") \
     X("p",    bool,   per_sequence,    0,   false,      0, 0,       "also write alpha[seq][L][H][k]") \
     X("p",    str,    dump,            0,   "",         0, 0,       "write attention maps and QK geometry here as .npy") \
     X("p",    str,    dump_heads,      0,   "0:0",      0, 0,       "LAYER:HEAD,... for --dump, or all") \
     X("p",    long,   dump_seq,        0,   0,          0, 1<<20,   "which probe sequence --dump shows") \
+    X("e",    str,    stream,          0,   "",         0, 0,       "n+W,..: keys but the first n and the last W are gone") \
+    X("e",    str,    evict,           0,   "",         0, 0,       "POLICY:RATIO,.. of a prompt's keys: streaming, knorm, observed, snapkv") \
+    X("e",    str,    quant,           0,   "",         0, 0,       "w8a8, w4a4, kv8, kv4,.. and :static, :dynamic or :token (default)") \
+    X("e",    str,    quant_keep,      0,   "0,1",      0, 0,       "so many first tokens stay in float, a run for each number") \
+    X("e",    long,   calibrate,       0,   16,         1, 1<<20,   "sequences that the ranges of :static come from, and no loss") \
+    X("e",    str,    edit,            0,   "",         0, 0,       "PLACE:LAYERS:TOKENS[:CHANNELS]=VALUE, and more after ;") \
     X("b",    bool,   ops,             0,   false,      0, 0,       "also the time of every operation against its roof, and memory") \
     X("g",    str,    prompt,          0,   "",         0, 0,       "text to go on from") \
     X("g",    long,   tokens,          0,   200,        0, 1<<24,   "tokens to write") \
@@ -96,6 +102,7 @@ static const struct { const char *name; char letter; const char *words, *help;
     { "train", 't', "", "train a model (the default command)" },
     { "probe", 'p', "CHECKPOINT",
       "measure the sink in a checkpoint, ours, a Hugging Face directory or a GGUF file" },
+    { "eval",     'e', "CHECKPOINT", "what a checkpoint loses: a shorter cache, fewer bits, edited numbers" },
     { "generate", 'g', "CHECKPOINT", "write text with a checkpoint" },
     { "tokenize", 'k', "FILE...",
       "text (.txt .jsonl .jsonl.zst .jsonl.gz, - standard input) to shards in --out" },

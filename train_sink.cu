@@ -322,6 +322,12 @@ struct Layout : Sizes {
     }
 };
 
+struct Model;
+struct Stage;
+
+// runs a stage of layer l, or does something else in its place: how eval changes what a model computes
+typedef std::function<void(Model* m, const Stage& stage, int l)> Around;
+
 struct Model {
     Arch c;
     Sizes d;
@@ -341,6 +347,7 @@ struct Model {
     acc *turns, *turns_local;
     real* cache; int room; // generation: k, v of rows that were read, (L, room, 2 KV HS), or NULL
     int past; // so many rows of it stand before the one that is loaded; 0: a whole batch
+    Around around; // if it is set, every stage of a forward pass goes through it
 };
 
 // ---- attention's shape in layer l, and its learned column
@@ -1033,7 +1040,10 @@ static void model_body(Model* m, const Watch& watch = Watch()) {
     embed_forward(m);
     if (watch) { watch(-1); }
     for (int l = 0; l < m->c.L; l++) {
-        for (auto& stage : LAYER_STAGES) { if (stage.when(m->d)) { stage.forward(m, l); } }
+        for (auto& stage : LAYER_STAGES) {
+            if (!stage.when(m->d)) { continue; }
+            if (m->around) { m->around(m, stage, l); } else { stage.forward(m, l); }
+        }
         if (watch) { watch(l); }
     }
     if (!m->d.norm.stream) {
@@ -1219,7 +1229,8 @@ static void measure_add(Metrics* out, const Model* m, const Measured& r, int i, 
 static void (*measure_progress)(int done, int n) = NULL;
 
 // the metrics of metrics.cuh on n sequences of T + 1 tokens, at most batch_tokens of them at a time
-static Metrics measure(Model* m, const int* seqs, int n, int T, int batch_tokens) {
+static Metrics measure(Model* m, const int* seqs, int n, int T, int batch_tokens,
+                       const std::function<void(int first)>& each = nullptr) {
     const Arch& c = m->c;
     const int chunk = std::max(1, std::min(n, batch_tokens / std::max(1, T)));
     Metrics r;
@@ -1240,6 +1251,7 @@ static Metrics measure(Model* m, const int* seqs, int n, int T, int batch_tokens
         const Measured there = measured_point(m, device);
         loss += model_forward(m, k, 0, [&](int l) { measure_layer(m, there, l); }) * k;
         count += k;
+        if (each) { each(i); }
         std::vector<char> host(bytes);
         ops::to_host(host.data(), device, bytes);
         ops::device_free(device);
@@ -1706,6 +1718,7 @@ static int train(const Flags& flags) {
 // ============================================================================
 // 7 the other commands
 #include "probe.h"
+#include "eval.h"
 #include "text/tokenize.h"
 #include "bench.h"
 #include "gradients.h"
@@ -1734,16 +1747,17 @@ int main(int argc, char** argv) {
     });
     if (argc == 1) { welcome(); return 0; }
     const Flags f = flags_parse(argc, argv, &command);
-    if (!f.words.empty() && !strchr("pgk", command)) {
+    if (!f.words.empty() && !strchr("pgke", command)) {
         die(EXIT_USER,
             "got '" + f.words[0] +
-                "', wanted a command (train, probe, generate, tokenize, bench, check) or a --flag",
+                "', wanted a command (train, probe, eval, generate, tokenize, bench, check) or a --flag",
             command_meant(f.words[0]));
     }
     // no GPU, an old one, an old driver: said before anything else is done
     if (command != 'k') { ops::device_start(); }
     switch (command) {
         case 'p': return probe(f);
+        case 'e': return eval(f);
         case 'g': return generate_text(f);
         case 'k': return tokenize(f);
         case 'b': return bench(f);

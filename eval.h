@@ -1,0 +1,400 @@
+/*
+eval.h -- the command eval: what a checkpoint loses when something is taken away from it.
+
+    --stream n+W     the keys but the first n and the last W: StreamingLLM's cache (Xiao et al.
+2023), in one pass
+    --evict P:R      the share R of a prompt's keys, chosen by a policy P
+    --quant BITS     bits: of weights and of what the products read, or of keys and values
+    --edit PLACE..   any numbers of the model, for others
+
+Each is a run over the same sequences, beside a plain one, and prints its loss, the change to the
+plain run, and the standard error of both over the sequences. What a run changes is in change.h.
+
+    1 runs         losses and metrics of a changed model
+    2 outliers     of the stream
+    3 the command
+*/
+#ifndef EVAL_H
+#define EVAL_H
+#include "change.h"
+
+// ----------------------------------------------------------------------------
+// 1 runs
+struct EvalRun {
+    std::string kind, name;                      // stream, evict, ..; what of it
+    Change change;
+    int from = 0;                                // the first token, from 0, whose prediction counts
+    bool plain() const { return kind == "plain"; }
+};
+
+// what a run gave: the losses (n, T) of predicting the next token from each; metrics, unless it
+// sees less than they assume
+struct EvalResult { std::vector<double> losses; Metrics metrics; bool measured = false; };
+
+// writes into the learned positions what the edits of pe say; returns what the weights were, empty
+// if there is no such edit
+static Host edit_positions(Model* m, const std::vector<Edit>& edits) {
+    Host was, now;
+    const int C = m->c.C, T = m->c.T + m->d.bias.token;
+    for (auto& e : edits) {
+        if (e.place != PLACE_pe) { continue; }
+        if (was.empty()) {
+            was.resize(m->num_params);
+            ops::to_host(was.data(), m->master, was.size() * sizeof(acc));
+            now = was;
+        }
+        for (auto& t : m->tensors) {
+            if (t.name != "model.embed_positions.weight") { continue; }
+            Host rows(now.begin() + t.at, now.begin() + t.at + t.count);
+            edit_apply(e, 0, { &rows, NULL, 1, T, m->d.bias.token, C, 0, C, 1 });
+            std::copy(rows.begin(), rows.end(), now.begin() + t.at);
+        }
+        model_set(m, now.data());
+    }
+    return was;
+}
+
+// the model with a change, on n sequences of T + 1 tokens, at most batch_tokens of them at a time;
+// then as it was
+static EvalResult eval_run(Model* m, Change* e, const int* seqs, int n, int T, int batch_tokens) {
+    EvalResult r;
+    const int skip = m->d.bias.token;
+    r.losses.resize((size_t)n * T);
+    const auto keep = [&](int first) {
+        const std::vector<acc> x = model_losses(m);
+        for (int b = 0; b < m->B; b++) {
+            for (int t = 0; t < T; t++) {
+                r.losses[(size_t)(first + b) * T + t] = x[(size_t)b * m->T + skip + t];
+            }
+        }
+    };
+    Host was;
+    if (e->bits.weights && !e->bits.calibrating) { was = bits_weights(m, e->bits.weights); }
+    if (!e->record && !e->edits.empty()) { was = edit_positions(m, e->edits); }
+    m->around = [e](Model* m, const Stage& stage, int l) { change_stage(e, m, stage, l); };
+    r.measured = !e->sees_less();
+    if (r.measured) {
+        r.metrics = measure(m, seqs, n, T, batch_tokens, keep);
+    } else {
+        const int chunk = std::max(1, std::min(n, batch_tokens / T));
+        for (int i = 0; i < n; i += chunk) {
+            if (measure_progress) { measure_progress(i, n); }
+            model_forward(m, model_load(m, seqs + (size_t)i * (T + 1), std::min(chunk, n - i), T),
+                          0);
+            keep(i);
+        }
+    }
+    m->around = nullptr;
+    if (!was.empty()) { model_set(m, was.data()); }
+    for (auto& edit : e->edits) { if (e->record) { edit.count += n; } }
+    return r;
+}
+
+// mean over sequences of their mean loss from token `from` on, minus that of `other` if there is
+// one, and its standard error
+struct Mean { double mean, error; };
+static Mean eval_mean(const std::vector<double>& losses, const std::vector<double>* other, int n,
+                      int T, int from) {
+    std::vector<double> of(n);
+    Mean r = { 0, NAN };
+    double squares = 0;
+    for (int i = 0; i < n; i++) {
+        for (int t = from; t < T; t++) {
+            const size_t at = (size_t)i * T + t;
+            of[i] += (losses[at] - (other ? (*other)[at] : 0)) / (T - from);
+        }
+        r.mean += of[i] / n;
+    }
+    for (double x : of) { squares += (x - r.mean) * (x - r.mean); }
+    if (n > 1) { r.error = sqrt(squares / (n - 1) / n); }
+    return r;
+}
+
+// ----------------------------------------------------------------------------
+// 2 outliers of the stream after each layer, by token: the first, the others
+struct Outliers {
+    int sequences = 0;
+    std::vector<double> largest;                 // sum over sequences of max |h|
+    std::vector<double> kurtosis[2],
+        share[2]; // sums over sequences of a row's, of the mean of the other rows'
+};
+
+// Kurtosis of a row of C channels: m4 / (s^4 + 1e-6), s^2 the unbiased variance; a normal
+// distribution has 3 (Bondarenko et al. 2023). Share: of channels more than 6 s away from the row's
+// mean
+static void outliers_add(Outliers* o, const Model* m, int l) {
+    const int C = m->c.C, T = m->T, skip = m->d.bias.token;
+    const Host x = host_read(act_x(m, 2 * l + 2), (size_t)rows(m) * C);
+    for (auto* v : { &o->largest, &o->kurtosis[0], &o->kurtosis[1], &o->share[0], &o->share[1] }) {
+        v->resize(m->c.L);
+    }
+    for (int b = 0; b < m->B; b++) {
+        double top = 0;
+        for (int t = skip; t < T; t++) {
+            const acc* h = &x[((size_t)b * T + t) * C];
+            double mean = 0, squares = 0, fourth = 0, far = 0;
+            for (int c = 0; c < C; c++) {
+                mean += h[c] / (double)C;
+                top = std::max(top, fabs((double)h[c]));
+            }
+            for (int c = 0; c < C; c++) {
+                const double d = h[c] - mean;
+                squares += d * d / (C - 1.0);
+                fourth += d * d * d * d / C;
+            }
+            for (int c = 0; c < C; c++) {
+                far += fabs(h[c] - mean) > 6 * sqrt(squares) ? 1.0 / C : 0;
+            }
+            const bool other = t > skip;
+            const double weight = other ? 1.0 / (T - skip - 1) : 1;
+            o->kurtosis[other][l] += weight * fourth / (squares * squares + 1e-6);
+            o->share[other][l] += weight * far;
+        }
+        o->largest[l] += top;
+    }
+    if (l == m->c.L - 1) { o->sequences += m->B; }
+}
+
+static double most_of(const std::vector<double>& x, double n) {
+    return *std::max_element(x.begin(), x.end()) / n;
+}
+
+static std::string outliers_text(const Outliers& o) {
+    const double n = o.sequences;
+    return strf("largest %.4g, kurtosis %.4g first, %.4g others, channels beyond 6 sigma %.3g%% "
+                "first, %.3g%% others",
+                most_of(o.largest, n), most_of(o.kurtosis[0], n), most_of(o.kurtosis[1], n),
+                100 * most_of(o.share[0], n), 100 * most_of(o.share[1], n));
+}
+
+#ifndef MODEL_ONLY // the tests of the model stop reading here
+// ----------------------------------------------------------------------------
+// 3 the command
+static std::string outliers_json(const Outliers& o) {
+    auto list = [&](const char* name, std::vector<double> x) {
+        for (auto& v : x) { v /= o.sequences; }
+        return strf("\"%s\":", name) + json_array(x);
+    };
+    return "{" + list("largest", o.largest) + "," + list("kurtosis_first", o.kurtosis[0]) + ","
+        + list("kurtosis_rest", o.kurtosis[1]) + "," + list("share_first", o.share[0]) + ","
+        + list("share_rest", o.share[1]) + "}";
+}
+
+// "4+60" -> 4, 60;  "observed:0.5" -> observed, 0.5
+static std::vector<std::string> two_parts(const std::string& flag, const std::string& text,
+                                          char between, const std::string& wanted) {
+    const std::vector<std::string> part = split(text, between);
+    want(part.size() == 2 && !part[0].empty() && !part[1].empty(), flag + " " + text, wanted);
+    return part;
+}
+
+// --stream n+W,..: with positions in the cache, where they matter, and with those of the text
+static void runs_stream(const Flags& f, const Model& m, std::vector<EvalRun>* runs) {
+    const std::string wanted = "n+W, such as 4+60: the first n keys and the last W before a token";
+    for (auto& text : split(f.stream, ',')) {
+        const std::vector<std::string> part = two_parts("--stream", text, '+', wanted);
+        long n = 0, W = 0;
+        const bool numbers = parse_long(part[0], &n) && parse_long(part[1], &W);
+        want(numbers && n >= 0 && W >= 0 && n + W < 1 << 24, "--stream " + text, wanted);
+        for (bool cached : { true, false }) {
+            if (cached && !m.d.pe.rotary && !m.d.pe.score_bias) { continue; }
+            EvalRun r;
+            r.kind = "stream";
+            r.name = text + (cached ? ", positions in the cache" : ", positions in the text");
+            r.change.stream = { true, (int)n, (int)W, cached };
+            runs->push_back(r);
+        }
+    }
+}
+
+// --evict POLICY:RATIO,..: as the policy scores, and with the first token always kept and always
+// dropped. The prompt is the first four fifths, and what comes after it is predicted
+static void runs_evict(const Flags& f, const Model& m, int T, std::vector<EvalRun>* runs) {
+    const std::string wanted =
+        "POLICY:RATIO with streaming, knorm, observed or snapkv, and 0 <= RATIO < 1";
+    static const char* const firsts[] = { "", ", token 1 kept", ", token 1 dropped" };
+    for (auto& text : split(f.evict, ',')) {
+        const std::vector<std::string> part = two_parts("--evict", text, ':', wanted);
+        double ratio = -1;
+        int policy = 0;
+        while (policy < POLICIES && part[0] != POLICY_NAMES[policy]) { policy++; }
+        want(policy < POLICIES && parse_double(part[1], &ratio) && ratio >= 0 && ratio < 1,
+             "--evict " + text, wanted);
+        for (FirstToken first : { FIRST_AS_SCORED, FIRST_KEPT, FIRST_DROPPED }) {
+            EvalRun r;
+            const int prompt = T * 4 / 5 + m.d.bias.token;
+            r.kind = "evict";
+            r.name = text + firsts[first];
+            r.from = prompt - m.d.bias.token;
+            r.change.evict = { true, (Policy)policy, prompt, (int)(prompt * (1 - ratio) + 1e-9),
+                               first };
+            runs->push_back(r);
+        }
+    }
+}
+
+// "w8a8", "kv4": bits from 2 to 8. Is it one of these?
+static bool bits_parse(const std::string& text, Bits* q) {
+    long w = 0, a = 0, kv = 0;
+    const size_t at = text.find('a');
+    if (text.compare(0, 2, "kv") == 0 && parse_long(text.substr(2), &kv)) {
+        q->kv = kv;
+        return kv >= 2 && kv <= 8;
+    }
+    if (text[0] != 'w' || at == std::string::npos) { return false; }
+    if (!parse_long(text.substr(1, at - 1), &w) || !parse_long(text.substr(at + 1), &a)) {
+        return false;
+    }
+    q->weights = w;
+    q->inputs = a;
+    return w >= 2 && w <= 8 && a >= 2 && a <= 8;
+}
+
+// --quant BITS[:SCOPE],.., each with every number of first tokens that --quant-keep names
+static void runs_quant(const Flags& f, std::vector<EvalRun>* runs) {
+    const std::string wanted = "w8a8, w4a4, kv8 or kv4, and :static, :dynamic or :token";
+    for (auto& text : split(f.quant, ',')) {
+        const std::vector<std::string> part = split(text, ':');
+        Bits bits;
+        int scope = BITS_TOKEN;
+        if (part.size() == 2) { scope = 0; }
+        while (part.size() == 2 && scope < 3 && part[1] != SCOPES[scope]) { scope++; }
+        want(!part.empty() && part.size() <= 2 && scope < 3 && bits_parse(part[0], &bits),
+             "--quant " + text, wanted);
+        bits.scope = (Scope)scope;
+        for (double keep : flag_list("--quant-keep", f.quant_keep)) {
+            want(keep >= 0 && keep == floor(keep) && keep < 1 << 20, strf("--quant-keep %g", keep),
+                 "whole numbers");
+            EvalRun r;
+            bits.keep = keep;
+            r.kind = "quant";
+            r.name = part[0] + ":" + SCOPES[scope] +
+                     (keep ? strf(", first %d in float", bits.keep) : "");
+            r.change.bits = bits;
+            runs->push_back(r);
+        }
+    }
+}
+
+// --edit 'A;B': one run with all of them; what comes after the edited tokens counts
+static void runs_edit(const Flags& f, std::vector<EvalRun>* runs) {
+    if (f.edit.empty()) { return; }
+    EvalRun r;
+    r.kind = "edit";
+    r.name = f.edit;
+    for (auto& text : split(f.edit, ';')) {
+        r.change.edits.push_back(edit_parse(text));
+        const long last = r.change.edits.back().tokens.last();
+        if (last < LONG_MAX) { r.from = std::max<long>(r.from, last); }
+    }
+    runs->push_back(r);
+}
+
+// one run beside the plain one: a line, and its JSON
+static std::string eval_report(const EvalRun& run, const EvalResult& r, const EvalResult& plain,
+                               int n, int T) {
+    const Mean loss = eval_mean(r.losses, NULL, n, T, run.from);
+    const Mean change = eval_mean(r.losses, &plain.losses, n, T, run.from);
+    const std::string what = run.kind + (run.plain() ? "" : " " + run.name);
+    std::string line = strf("%-44s loss %.4f +- %.4f", what.c_str(), loss.mean, loss.error), o;
+    if (!run.plain()) { line += strf(" | change %+.4f +- %.4f", change.mean, change.error); }
+    if (r.measured) {
+        double spike = 0;
+        for (size_t l = 0; l < r.metrics.h_max.size(); l++) {
+            spike = std::max(spike, r.metrics.h_max[l] / r.metrics.h_median[l]);
+        }
+        const double sink = 100 * sink_rate(r.metrics, 1, 0.3, !r.metrics.sums_to_one);
+        line += strf(" | Sink_1 %.1f%%, spike %.4g", sink, spike);
+        o = strf(",\"sink_1\":%.6g,\"spike\":", sink / 100) + json_num(spike);
+    }
+    printf("%s\n", line.c_str());
+    std::vector<double> by_position;
+    for (int k = 0; k < 8; k++) {
+        const int a = k * T / 8, b = (k + 1) * T / 8;
+        double sum = 0;
+        for (int i = 0; i < n; i++) {
+            for (int t = a; t < b; t++) { sum += r.losses[(size_t)i * T + t]; }
+        }
+        by_position.push_back(sum / n / std::max(1, b - a));
+    }
+    return "{\"kind\":" + json_str(run.kind) + ",\"name\":" + json_str(run.name) +
+           strf(",\"from\":%d", run.from + 1) + ",\"loss\":" + json_num(loss.mean) +
+           ",\"loss_error\":" + json_num(loss.error) + ",\"change\":" + json_num(change.mean) +
+           ",\"change_error\":" + json_num(change.error) + o +
+           ",\"by_position\":" + json_array(by_position) + "}";
+}
+
+// what the flags ask for, after a plain run
+static std::vector<EvalRun> eval_runs(const Flags& f, const Model& m, int T) {
+    std::vector<EvalRun> runs(1);
+    runs[0].kind = "plain";
+    runs_stream(f, m, &runs);
+    runs_evict(f, m, T, &runs);
+    runs_quant(f, &runs);
+    runs_edit(f, &runs);
+    for (auto& r : runs) { change_check(r.change, &m, T); }
+    if (m.c.prefix) { for (auto& r : runs) { r.from = std::max(r.from, m.c.prefix - 1); } }
+    return runs;
+}
+
+static int eval(Flags f) {
+    const bool calibrates = f.quant.find("static") != std::string::npos;
+    const std::string file = f.words.empty() ? "" : f.words[0] + "/state.json";
+    long T_asked = 0;
+    want(parse_long(f.probe_len, &T_asked), "--probe-len " + f.probe_len, "one length");
+    want(f.probe_from.empty() || f.probe_from == "start" || f.probe_from == "windows",
+         "--probe-from " + f.probe_from, "start or windows");
+    if (!f.json.empty()) { file_check(f.json); }
+    Model m = model_from_checkpoint(&f, T_asked);
+    const Json state = file_exists(file) ? json_file(file) : Json();
+    const ProbeData p = f.probe_input == "natural" ? probe_data(&f, state)
+                                                   : ProbeData{ false, 0, {}, { f.probe_input } };
+    want(p.sources.size() == 1, "--data " + f.data, "one source");
+    const int T = probe_length(f, f.probe_len, m.c.T, m.d.pe.learnable),
+              spare = calibrates ? f.calibrate : 0;
+    want(T >= 2 && m.c.prefix < T, strf("--probe-len %d", T),
+         "2 or more, and more than the prefix");
+    std::vector<EvalRun> runs = eval_runs(f, m, T);
+    f.probe_seqs += spare;
+    f.data = p.sources[0];
+    const ProbeInput in = probe_inputs(f, p, 0, T, m.c.V);
+    const int n = in.n - spare, batch_tokens = ops::on_host ? 2048 : 8192;
+    want(n >= 1, strf("%s: %d sequences", f.data.c_str(), in.n),
+         strf("more than the %d of --calibrate", spare));
+    printf("%s: %s", f.data.c_str(), in.how.c_str());
+    printf(spare ? ", the last %d of them for calibration\n" : "\n", spare);
+    Outliers outliers;
+    Change& plain = runs[0].change;
+    plain.record = true;
+    plain.after_layer = [&](int l) { outliers_add(&outliers, &m, l); };
+    for (auto& r : runs) { if (r.kind == "edit") { plain.edits = r.change.edits; } }
+    std::vector<EvalResult> results;
+    std::string o;
+    for (auto& r : runs) {
+        if (r.kind == "edit") {
+            r.change.edits = plain.edits;
+        } // with the means that the plain run found
+        if (r.change.bits.any() && r.change.bits.scope == BITS_STATIC) {
+            r.change.bits.calibrating = true;
+            eval_run(&m, &r.change, in.x.data() + (size_t)n * (T + 1), spare, T, batch_tokens);
+            r.change.bits.calibrating = false;
+        }
+        const EvalResult result = eval_run(&m, &r.change, in.x.data(), n, T, batch_tokens);
+        for (double x : result.losses) {
+            if (r.plain() && !std::isfinite(x)) { die_not_finite(&m); }
+        }
+        if (r.plain()) { results.push_back(result); }
+        o += (o.empty() ? "" : ",") + eval_report(r, result, results[0], n, T);
+        if (r.plain()) { printf("%-44s %s\n", "outliers", outliers_text(outliers).c_str()); }
+        fflush(stdout);
+    }
+    if (!f.json.empty()) {
+        file_write(f.json, "{\"data\":" + json_str(f.data) + strf(",\"T\":%d,\"n\":%d,", T, n) +
+                               "\"input\":" + json_str(in.how) + ",\"runs\":[" + o +
+                               "],\"outliers\":" + outliers_json(outliers) + "}\n");
+    }
+    model_free(&m);
+    return 0;
+}
+#endif // MODEL_ONLY
+#endif // EVAL_H

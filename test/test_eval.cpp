@@ -1,0 +1,465 @@
+/*
+test_eval.cpp -- what eval changes of a model, against a model written out here a second time: one token after the other with a cache
+of keys and values (streaming, eviction), or whole maps with a hook at every place (edits, bits). In double, to 1e-9.
+*/
+#define MODEL_ONLY
+#define TESTING
+#define ATTN softmax
+#define BIAS none
+#define PE rotary
+#define NORM pre
+#define FFN swiglu
+#define COMBINE concat
+#define QKNORM none
+#define GATE none
+#define BACKEND ref
+#define REAL double
+#pragma GCC diagnostic ignored "-Wunused-function"
+#include "../train_sink.cu"
+#include "../eval.h"
+#include "check.h"
+
+typedef std::vector<double> Row;
+typedef std::vector<Row> Mat;
+
+enum { T = 24, B = 3, PROMPT = 20 };
+
+// ---- the model, from its weights by name
+struct Naive {
+    Arch c;
+    std::map<std::string, Mat> w;                // a vector is one row
+
+    explicit Naive(const Model& m) : c(m.c) {
+        for (auto& t : m.tensors) {
+            const long cols = t.shape.back();
+            for (long i = 0; i < t.count; i += cols) { w[t.name].push_back(Row(m.params + t.at + i, m.params + t.at + i + cols)); }
+        }
+    }
+    const Mat& of(int l, const char* name) const { return w.at(strf("model.layers.%d.%s.weight", l, name)); }
+
+    static Row times(const Mat& matrix, const Row& x) {
+        Row y;
+        for (auto& row : matrix) {
+            double sum = 0;
+            for (size_t i = 0; i < x.size(); i++) { sum += row[i] * x[i]; }
+            y.push_back(sum);
+        }
+        return y;
+    }
+    Row norm(const Row& x, const Mat& weight) const {
+        double squares = 0;
+        for (double v : x) { squares += v * v / x.size(); }
+        Row y = x;
+        for (size_t i = 0; i < x.size(); i++) { y[i] *= weight[0][i] / sqrt(squares + (double)c.eps); }
+        return y;
+    }
+    // every head of x turned to a position
+    Row turned(const Row& x, double position) const {
+        Row y = x;
+        const int half = c.HS / 2;
+        for (size_t head = 0; head < x.size(); head += c.HS) {
+            for (int i = 0; i < half; i++) {
+                const double angle = position * pow((double)c.rope_base, -2.0 * i / c.HS), a = x[head + i], b = x[head + i + half];
+                y[head + i] = a * cos(angle) - b * sin(angle);
+                y[head + i + half] = b * cos(angle) + a * sin(angle);
+            }
+        }
+        return y;
+    }
+    Row activation(const Row& n, int l) const {
+        Row gate = times(of(l, "mlp.gate_proj"), n), up = times(of(l, "mlp.up_proj"), n);
+        for (size_t i = 0; i < up.size(); i++) { up[i] *= gate[i] / (1 + exp(-gate[i])); }
+        return up;
+    }
+    double loss(const Row& x, int target) const {
+        const Row logits = times(w.at("lm_head.weight"), norm(x, w.at("model.norm.weight")));
+        double sum = 0;
+        for (double v : logits) { sum += exp(v); }
+        return log(sum) - logits[target];
+    }
+};
+static void add(Row* x, const Row& y) { for (size_t i = 0; i < y.size(); i++) { (*x)[i] += y[i]; } }
+static double dot(const Row& q, int from_q, const Row& k, int from_k, int n) {
+    double sum = 0;
+    for (int i = 0; i < n; i++) { sum += q[from_q + i] * k[from_k + i]; }
+    return sum;
+}
+
+// ---- one token after the other. A cache has keys before they turn, values, and where their tokens stand
+struct Entry { Row k, v; int place; };
+struct Loop {
+    const Naive& net; const Arch& c;
+    std::vector<std::vector<std::vector<Entry>>> cache;          // by layer, by key/value head
+    std::vector<std::vector<Mat>> A;                             // by layer and head: rows of weights, by entry
+
+    explicit Loop(const Naive& net) : net(net), c(net.c), cache(c.L), A(c.L) {
+        for (int l = 0; l < c.L; l++) { cache[l].resize(c.KV); A[l].resize(c.NH); }
+    }
+    // reads a token that stands at `place`. in_cache: positions are those in the cache, and the query's is the last of them
+    Row read(int token, int place, bool in_cache) {
+        Row x = net.w.at("model.embed_tokens.weight")[token];
+        for (int l = 0; l < c.L; l++) {
+            const Row n = net.norm(x, net.of(l, "input_layernorm"));
+            const Row q = Naive::times(net.of(l, "self_attn.q_proj"), n), k = Naive::times(net.of(l, "self_attn.k_proj"), n);
+            const Row v = Naive::times(net.of(l, "self_attn.v_proj"), n);
+            Row o(c.NH * c.HS);
+            for (int g = 0; g < c.KV; g++) {
+                cache[l][g].push_back({ Row(&k[g * c.HS], &k[g * c.HS] + c.HS), Row(&v[g * c.HS], &v[g * c.HS] + c.HS), place });
+            }
+            for (int h = 0; h < c.NH; h++) {
+                const std::vector<Entry>& seen = cache[l][h / (c.NH / c.KV)];
+                const Row q_h = net.turned(Row(&q[h * c.HS], &q[h * c.HS] + c.HS), in_cache ? seen.size() - 1 : place);
+                Row a;
+                double sum = 0;
+                for (size_t j = 0; j < seen.size(); j++) {
+                    const Row k_j = net.turned(seen[j].k, in_cache ? (int)j : seen[j].place);
+                    a.push_back(exp(dot(q_h, 0, k_j, 0, c.HS) / sqrt((double)c.HS)));
+                    sum += a[j];
+                }
+                for (size_t j = 0; j < seen.size(); j++) {
+                    a[j] /= sum;
+                    for (int i = 0; i < c.HS; i++) { o[h * c.HS + i] += a[j] * seen[j].v[i]; }
+                }
+                A[l][h].push_back(a);
+            }
+            add(&x, Naive::times(net.of(l, "self_attn.o_proj"), o));
+            add(&x, Naive::times(net.of(l, "mlp.down_proj"), net.activation(net.norm(x, net.of(l, "post_attention_layernorm")), l)));
+        }
+        return x;
+    }
+};
+
+// StreamingLLM: after each token the cache is cut to its first n and its last W entries
+static Row literal_stream(const Naive& net, const int* seq, int n, int W, bool in_cache) {
+    Loop loop(net);
+    Row losses;
+    for (int i = 0; i < T; i++) {
+        losses.push_back(net.loss(loop.read(seq[i], i, in_cache), seq[i + 1]));
+        for (auto& layer : loop.cache) {
+            for (auto& head : layer) {
+                if ((int)head.size() > n + W) { head.erase(head.begin() + n, head.end() - W); }
+            }
+        }
+    }
+    return losses;
+}
+
+// eviction: the prompt is read, each key/value head keeps its best, and the rest is read
+static Row literal_evict(const Naive& net, const int* seq, const Evict& e) {
+    Loop loop(net);
+    const Arch& c = net.c;
+    Row losses;
+    for (int i = 0; i < e.prompt; i++) { losses.push_back(net.loss(loop.read(seq[i], i, false), seq[i + 1])); }
+    const int P = e.prompt, window = P / 4, group = c.NH / c.KV; // P < 256
+    for (int l = 0; l < c.L; l++) {
+        for (int g = 0; g < c.KV; g++) {
+            std::vector<std::pair<double, int>> order;           // minus the score, and the row
+            Row mean(P);
+            for (int h = g * group; h < (g + 1) * group; h++) {
+                for (int i = 0; i < P; i++) {
+                    for (int j = 0; j <= i; j++) {
+                        const double a = loop.A[l][h][i][j] / group;
+                        if (e.policy == EVICT_observed) { mean[j] += a / (P - j); }
+                        if (e.policy == EVICT_snapkv && i >= P - window) { mean[j] += a / window; }
+                    }
+                }
+            }
+            for (int j = 0; j < P; j++) {
+                double score = mean[j];
+                if (e.policy == EVICT_streaming) { score = j < 4 || j >= P - (e.kept - 4); }
+                if (e.policy == EVICT_knorm) { score = -sqrt(dot(loop.cache[l][g][j].k, 0, loop.cache[l][g][j].k, 0, c.HS)); }
+                if (e.policy == EVICT_snapkv) {
+                    score = 0;
+                    for (int i = -2; i <= 2; i++) { if (j + i >= 0 && j + i < P - window) { score += mean[j + i] / 5; } }
+                    if (j >= P - window) { score = 1e9; }
+                }
+                if (j == 0 && e.first == FIRST_KEPT) { score = 1e9; }
+                if (j == 0 && e.first == FIRST_DROPPED) { score = -1e9; }
+                order.push_back({ -score, j });
+            }
+            std::sort(order.begin(), order.end());
+            std::vector<int> stay;
+            for (int k = 0; k < e.kept; k++) { stay.push_back(order[k].second); }
+            std::sort(stay.begin(), stay.end());
+            std::vector<Entry> kept;
+            for (int j : stay) { kept.push_back(loop.cache[l][g][j]); }
+            loop.cache[l][g] = kept;
+        }
+    }
+    for (int i = P; i < T; i++) { losses.push_back(net.loss(loop.read(seq[i], i, false), seq[i + 1])); }
+    return losses;
+}
+
+// ---- whole maps, a hook at every place: (place, layer, rows of the sequence); "score" and "A" have h behind the place
+typedef std::function<void(const std::string&, int, Mat*)> Hook;
+static Row literal_whole(const Naive& net, const int* seq, const Hook& hook) {
+    const Arch& c = net.c;
+    Mat x;
+    for (int i = 0; i < T; i++) { x.push_back(net.w.at("model.embed_tokens.weight")[seq[i]]); }
+    for (int l = 0; l < c.L; l++) {
+        Mat n, q, k, v, o, attn, mlp, up, down;
+        for (auto& r : x) { n.push_back(net.norm(r, net.of(l, "input_layernorm"))); }
+        hook("qkv", l, &n);
+        for (int i = 0; i < T; i++) {
+            q.push_back(net.turned(Naive::times(net.of(l, "self_attn.q_proj"), n[i]), i));
+            k.push_back(net.turned(Naive::times(net.of(l, "self_attn.k_proj"), n[i]), i));
+            v.push_back(Naive::times(net.of(l, "self_attn.v_proj"), n[i]));
+        }
+        hook("q", l, &q); hook("k", l, &k); hook("v", l, &v);
+        o.assign(T, Row(c.NH * c.HS));
+        for (int h = 0; h < c.NH; h++) {
+            const int g = h / (c.NH / c.KV) * c.HS;
+            Mat A(T, Row(T, -INFINITY));
+            for (int i = 0; i < T; i++) { for (int j = 0; j <= i; j++) { A[i][j] = dot(q[i], h * c.HS, k[j], g, c.HS) / sqrt((double)c.HS); } }
+            hook(strf("score%d", h), l, &A);
+            for (auto& row : A) {
+                double sum = 0;
+                for (auto& s : row) { s = exp(s); sum += s; }
+                for (auto& s : row) { s /= sum; }
+            }
+            hook(strf("A%d", h), l, &A);
+            for (int i = 0; i < T; i++) { for (int j = 0; j <= i; j++) { for (int e = 0; e < c.HS; e++) { o[i][h * c.HS + e] += A[i][j] * v[j][g + e]; } } }
+        }
+        hook("head", l, &o);
+        hook("out", l, &o);
+        for (auto& r : o) { attn.push_back(Naive::times(net.of(l, "self_attn.o_proj"), r)); }
+        hook("attn", l, &attn);
+        for (int i = 0; i < T; i++) { add(&x[i], attn[i]); }
+        for (auto& r : x) { up.push_back(net.norm(r, net.of(l, "post_attention_layernorm"))); }
+        hook("gate|up", l, &up);
+        for (auto& r : up) { down.push_back(net.activation(r, l)); }
+        hook("down", l, &down);
+        for (auto& r : down) { mlp.push_back(Naive::times(net.of(l, "mlp.down_proj"), r)); }
+        hook("mlp", l, &mlp);
+        for (int i = 0; i < T; i++) { add(&x[i], mlp[i]); }
+        hook("h", l, &x);
+    }
+    Row losses;
+    for (int i = 0; i < T; i++) { losses.push_back(net.loss(x[i], seq[i + 1])); }
+    return losses;
+}
+
+// ---- the tests
+struct Setting { Model m; std::vector<int> seqs; };
+
+static Setting setting() {
+    Arch c;
+    c.L = 3; c.C = 16; c.NH = 4; c.KV = 2; c.HS = 6; c.F = 20; c.V = 40; c.T = T; // heads wider than C / NH
+    for (auto& r : arch_rows(&c)) { if (r.type == ARCH_kind && !is_flag(r)) { *(kind*)r.at = 0; } }
+    arch_settle(&c, "");
+    Setting s = { model_new(c, T, false), {} };
+    std::vector<acc> x(s.m.num_params);
+    Rng rng = rng_stream(7, 7);
+    for (auto& v : x) { v = 0.7 * rng_normal(&rng); }
+    model_set(&s.m, x.data());
+    for (int b = 0; b < B; b++) { // no token twice in a sequence: equal keys would be a draw
+        std::vector<int> ids;
+        for (int v = 0; v < c.V; v++) { ids.push_back(v); }
+        for (int t = 0; t <= T; t++) { std::swap(ids[t], ids[t + rng_below(&rng, c.V - t)]); s.seqs.push_back(ids[t]); }
+    }
+    return s;
+}
+
+static double furthest(const std::vector<double>& a, const std::vector<double>& b, int from = 0) {
+    double most = a.size() == b.size() ? 0 : INFINITY;
+    for (size_t i = from; i < a.size() && i < b.size(); i++) { most = std::max(most, fabs(a[i] - b[i])); }
+    return most;
+}
+
+// all sequences by a literal function
+static Row all_of(const Setting& s, const std::function<Row(const int*)>& one) {
+    Row all;
+    for (int b = 0; b < B; b++) { const Row r = one(&s.seqs[b * (T + 1)]); all.insert(all.end(), r.begin(), r.end()); }
+    return all;
+}
+
+static Row run(Setting* s, Change e) { return eval_run(&s->m, &e, s->seqs.data(), B, T, 2 * T).losses; } // two at a time, then one
+
+static void test_stream(Setting* s, const Naive& net, const Row& plain) {
+    for (bool cached : { true, false }) {
+        for (auto& nW : { std::pair<int, int>{ 4, 8 }, { 0, 12 }, { 1, 5 }, { 3, 0 }, { 2, 100 } }) {
+            Change e;
+            e.stream = { true, nW.first, nW.second, cached };
+            const Row got = run(s, e), want = all_of(*s, [&](const int* seq) { return literal_stream(net, seq, nW.first, nW.second, cached); });
+            CHECK(furthest(got, want) < 1e-9, "stream %d+%d, cached %d: %g away", nW.first, nW.second, cached, furthest(got, want));
+            const bool all = nW.first + nW.second >= T;
+            CHECK((furthest(got, plain) < 1e-12) == all, "stream %d+%d is %g from the plain run", nW.first, nW.second, furthest(got, plain));
+        }
+    }
+    Change a, b;
+    a.stream = { true, 4, 8, true }; b.stream = { true, 4, 8, false };
+    CHECK(furthest(run(s, a), run(s, b)) > 1e-4, "the two conventions of positions do not differ");
+}
+
+static void test_evict(Setting* s, const Naive& net) {
+    for (Policy policy : { EVICT_streaming, EVICT_knorm, EVICT_observed, EVICT_snapkv }) {
+        for (FirstToken first : { FIRST_AS_SCORED, FIRST_KEPT, FIRST_DROPPED }) {
+            for (int kept : { 5, 10, (int)PROMPT }) {
+                Change e;
+                e.evict = { true, policy, PROMPT, kept, first };
+                const Row got = run(s, e), want = all_of(*s, [&](const int* seq) { return literal_evict(net, seq, e.evict); });
+                CHECK(furthest(got, want) < 1e-9, "evict %s, %d kept, first %d: %g away", POLICY_NAMES[policy], kept, first, furthest(got, want));
+            }
+        }
+    }
+}
+
+static void test_edits(Setting* s, const Naive& net, const Row& plain) {
+    Mat mean[3];                                 // of h, by layer: (T, C), over the sequences
+    for (auto& m : mean) { m.assign(T, Row(s->m.c.C)); }
+    all_of(*s, [&](const int* seq) { return literal_whole(net, seq, [&](const std::string& place, int l, Mat* x) {
+        for (int t = 0; t < T && place == "h"; t++) { for (int c = 0; c < s->m.c.C; c++) { mean[l][t][c] += (*x)[t][c] / B; } }
+    }); });
+    auto largest = [](const Row& r) { int at = 0; for (size_t i = 0; i < r.size(); i++) { if (fabs(r[i]) > fabs(r[at])) { at = i; } } return at; };
+    const struct { const char* text; Hook hook; } cases[] = {
+        { "h:1:1=0",            [](const std::string& p, int l, Mat* x) { if (p == "h" && l == 1) { for (auto& v : (*x)[0]) { v = 0; } } } },
+        { "h:0..1:2,5..6:3=1.5", [](const std::string& p, int l, Mat* x) { if (p == "h" && l <= 1) { for (int t : { 1, 4, 5 }) { (*x)[t][3] = 1.5; } } } },
+        { "h:2:1:top1=0",       [&](const std::string& p, int l, Mat* x) { if (p == "h" && l == 2) { (*x)[0][largest((*x)[0])] = 0; } } },
+        { "h:0:3:1..2=mean",    [&](const std::string& p, int l, Mat* x) { if (p == "h" && l == 0) { for (int c : { 1, 2 }) { (*x)[2][c] = mean[0][2][c]; } } } },
+        { "attn:*:1=0",         [](const std::string& p, int, Mat* x) { if (p == "attn") { for (auto& v : (*x)[0]) { v = 0; } } } },
+        { "mlp:1:*=x0.5",       [](const std::string& p, int l, Mat* x) { if (p == "mlp" && l == 1) { for (auto& r : *x) { for (auto& v : r) { v *= 0.5; } } } } },
+        { "mlp:0:4=from 2",     [](const std::string& p, int l, Mat* x) { if (p == "mlp" && l == 0) { (*x)[3] = (*x)[1]; } } },
+        { "q:1:7..=x2",         [](const std::string& p, int l, Mat* x) { if (p == "q" && l == 1) { for (int t = 6; t < T; t++) { for (auto& v : (*x)[t]) { v *= 2; } } } } },
+        { "k:*:1:1=from2",      [](const std::string& p, int, Mat* x) { if (p == "k") { for (int i = 6; i < 12; i++) { (*x)[0][i] = (*x)[1][i]; } } } },
+        { "v:2:1=0",            [](const std::string& p, int l, Mat* x) { if (p == "v" && l == 2) { for (auto& v : (*x)[0]) { v = 0; } } } },
+        { "head:1:*:0,3=0",     [](const std::string& p, int l, Mat* x) { if (p == "head" && l == 1) { for (auto& r : *x) { for (int i = 0; i < 6; i++) { r[i] = r[18 + i] = 0; } } } } },
+        { "A:1..:1=0",          [](const std::string& p, int l, Mat* x) { if (p[0] == 'A' && l >= 1) { for (int i = 1; i < T; i++) { (*x)[i][0] = 0; } } } },
+        { "A:0:1,2:2=x0.25",    [](const std::string& p, int l, Mat* x) { if (p == "A2" && l == 0) { for (int i = 1; i < T; i++) { (*x)[i][0] *= 0.25; if (i > 1) { (*x)[i][1] *= 0.25; } } } } },
+        { "A:2:1=mask",         [](const std::string& p, int l, Mat* x) { if (p.find("score") == 0 && l == 2) { for (int i = 1; i < T; i++) { (*x)[i][0] = -INFINITY; } } } },
+        { "A:*:2..4:1=mask",    [](const std::string& p, int, Mat* x) { if (p == "score1") { for (int i = 0; i < T; i++) { for (int j = 1; j < 4 && j < i; j++) { (*x)[i][j] = -INFINITY; } } } } },
+    };
+    for (auto& one : cases) {
+        Change record, e;
+        record.record = true;
+        record.edits = { edit_parse(one.text) };
+        CHECK(furthest(run(s, record), plain) == 0, "%s: a run that records is not the plain one", one.text);
+        eval_run(&s->m, &record, s->seqs.data(), B, T, 2 * T);   // once more: a mean of the same is the same
+        e.edits = record.edits;
+        const Row got = run(s, e), want = all_of(*s, [&](const int* seq) { return literal_whole(net, seq, one.hook); });
+        CHECK(furthest(got, want) < 1e-9, "edit %s: %g away", one.text, furthest(got, want));
+        CHECK(furthest(got, plain) > 1e-4, "edit %s changes nothing", one.text);
+        CHECK(furthest(run(s, Change()), plain) == 0, "edit %s: the model is not what it was", one.text);
+    }
+}
+
+// a literal rounding: range of what `ranges` says, then each number
+static double rounded_to(double x, double low, double high, int bits, bool symmetric) {
+    if (symmetric) { const double top = std::max(fabs(low), fabs(high)), n = pow(2, bits - 1) - 1; return rint(x * n / top) * top / n; }
+    low = std::min(low, 0.0); high = std::max(high, 0.0);
+    const double step = (high - low) / (pow(2, bits) - 1);
+    return (rint(x / step) + rint(-low / step)) * step - rint(-low / step) * step;
+}
+
+static void test_bits(Setting* s, const Naive& net, const Row& plain) {
+    const std::string inputs = " qkv out gate|up down ";
+    for (int keep : { 0, 2 }) {
+        for (Scope scope : { BITS_TOKEN, BITS_DYNAMIC, BITS_STATIC }) {
+            for (bool kv : { false, true }) {
+                Change e;
+                e.bits.scope = scope; e.bits.keep = keep;
+                if (kv) { e.bits.kv = 4; } else { e.bits.weights = 6; e.bits.inputs = 5; }
+                Naive rounded = net;
+                for (auto& t : rounded.w) {
+                    for (auto& row : t.second) {
+                        double top = 0;
+                        for (double v : row) { top = std::max(top, fabs(v)); }
+                        if (!kv && ends_with(t.first, "proj.weight")) { for (auto& v : row) { v = rounded_to(v, -top, top, 6, true); } }
+                    }
+                }
+                // ranges of the tensor in a sequence; static: their running mean, over sequences that calibrate
+                std::map<std::string, std::pair<double, double>> running;
+                bool calibrating = false;
+                auto hook = [&](const std::string& place, int l, Mat* x) {
+                    const bool mine = kv ? place == "k" || place == "v" : inputs.find(" " + place + " ") != std::string::npos;
+                    const std::string key = place + strf("%d", l);
+                    const int width = kv ? 6 : (*x)[0].size();
+                    double low = INFINITY, high = -INFINITY;
+                    for (int t = keep; t < T; t++) { for (double v : (*x)[t]) { low = std::min(low, v); high = std::max(high, v); } }
+                    if (!mine) { return; }
+                    if (calibrating) {
+                        auto& r = running.insert({ key, { low, high } }).first->second;
+                        r = { 0.9 * r.first + 0.1 * low, 0.9 * r.second + 0.1 * high };
+                        return;
+                    }
+                    if (scope == BITS_STATIC) { low = running.at(key).first; high = running.at(key).second; }
+                    for (int t = keep; t < T; t++) {
+                        for (size_t from = 0; from < (*x)[t].size(); from += width) {
+                            double a = low, b = high;
+                            if (scope == BITS_TOKEN) { a = INFINITY; b = -INFINITY; for (int i = 0; i < width; i++) { a = std::min(a, (*x)[t][from + i]); b = std::max(b, (*x)[t][from + i]); } }
+                            const double steps = kv ? 7 : 31;    // beyond the range: its end
+                            for (int i = 0; i < width; i++) {
+                                double& v = (*x)[t][from + i];
+                                if (kv) { const double top = std::max(fabs(a), fabs(b)); v = rounded_to(std::min(top, std::max(-top, v)), a, b, 4, true); continue; }
+                                const double lo = std::min(a, 0.0), hi = std::max(b, 0.0), step = (hi - lo) / steps, zero = rint(-lo / step);
+                                v = (std::min(steps, std::max(0.0, rint(v / step) + zero)) - zero) * step;
+                            }
+                        }
+                    }
+                };
+                if (scope == BITS_STATIC) {
+                    calibrating = true;
+                    literal_whole(net, &s->seqs[2 * (T + 1)], hook); // the last two, one of them twice
+                    literal_whole(net, &s->seqs[1 * (T + 1)], hook);
+                    calibrating = false;
+                    e.bits.calibrating = true;
+                    for (int b : { 2, 1 }) { eval_run(&s->m, &e, &s->seqs[b * (T + 1)], 1, T, T); }
+                    e.bits.calibrating = false;
+                }
+                const Row got = run(s, e), want = all_of(*s, [&](const int* seq) { return literal_whole(rounded, seq, hook); });
+                CHECK(furthest(got, want) < 1e-9, "bits %s, %s, keep %d: %g away", kv ? "kv4" : "w6a5", SCOPES[scope], keep, furthest(got, want));
+                CHECK(furthest(got, plain) > 1e-4, "bits change nothing");
+                CHECK(furthest(run(s, Change()), plain) == 0, "bits: the model is not what it was");
+            }
+        }
+    }
+}
+
+static void test_numbers() {
+    const Mean m = eval_mean({ 1, 2, 3, 4, 8, 6 }, NULL, 3, 2, 0);         // means of sequences 1.5, 3.5, 7
+    check_near(m.mean, 4, 1e-12, "mean");
+    check_near(m.error, sqrt((2.5 * 2.5 + .25 + 9) / 2 / 3), 1e-12, "standard error");
+    const std::vector<double> other = { 1, 1, 1, 1, 1, 1 };
+    check_near(eval_mean({ 1, 2, 3, 4, 8, 6 }, &other, 3, 2, 1).mean, 3, 1e-12, "change from token 2 on");
+    Picks p;
+    CHECK(picks_parse("2..4,7", &p) && p.has(2) && p.has(4) && p.has(7) && !p.has(5) && !p.has(1) && p.last() == 7, "2..4,7");
+    CHECK(picks_parse("3..", &p) && p.has(1000) && !p.has(2), "3..");
+    CHECK(picks_parse("top3", &p) && p.top == 3, "top3");
+    for (auto bad : { "", "a", "4..2", "1,,2", "..3", "top", "top0", "-1" }) { CHECK(!picks_parse(bad, &p), "'%s' was taken for a set", bad); }
+    for (auto bad : { "h:1:1", "x:1:1=0", "h:1=0", "h:1:1:top2:3=0", "q:1:1:top2=0", "h:1:1=nan", "h:1:1=mask", "A:1:1=mean", "h:1:1=from 0",
+                      "h:1:1=from", "=0", "h:top2:1=0", "pe:1=mean", "h:1:1=x" }) {
+        const Died d = check_dies([&] { edit_parse(bad); });
+        CHECK(d.code == EXIT_USER && d.says("--edit") && d.says("HINT"), "--edit '%s': %s", bad, d.err.c_str());
+    }
+}
+
+// rows of two channels of -1 and 1 have kurtosis 1 n / (n-1)^2 ..: counted by hand for a small stream
+static void test_outliers(Setting* s) {
+    model_load(&s->m, s->seqs.data(), 1, T);
+    Host x((size_t)T * s->m.c.C);
+    for (int t = 0; t < T; t++) { for (int c = 0; c < 16; c++) { x[t * 16 + c] = t == 0 ? (c == 5 ? 160 : 0) : (c % 2 ? 1 : -1); } }
+    host_write(act_x(&s->m, 2), x);
+    Outliers o;
+    outliers_add(&o, &s->m, 0);
+    check_near(o.largest[0], 160, 1e-9, "largest");
+    // one of 16 is 160: mean 10, m4 = (150^4 + 15 10^4) / 16, s^2 = (150^2 + 15 10^2) / 15 = 1600
+    check_near(o.kurtosis[0][0], (506250000.0 + 150000) / 16 / (1600.0 * 1600), 1e-6, "kurtosis of the first");
+    check_near(o.kurtosis[1][0], 1 / (256.0 / 225), 1e-5, "kurtosis of the others");
+    check_near(o.share[0][0], 0, 1e-12, "150 is less than 6 x 40");
+    for (int c = 0; c < 16; c++) { x[16 + c] = 0; }
+    CHECK(o.sequences == 0, "counted after the last layer");
+}
+
+int main() {
+    Setting s = setting();
+    const Naive net(s.m);
+    const Row plain = run(&s, Change()), want = all_of(s, [&](const int* seq) { return literal_whole(net, seq, [](const std::string&, int, Mat*) {}); });
+    CHECK(furthest(plain, want) < 1e-10, "the plain model: %g away", furthest(plain, want));
+    test_numbers();
+    test_outliers(&s);
+    test_stream(&s, net, plain);
+    test_evict(&s, net);
+    test_edits(&s, net, plain);
+    test_bits(&s, net, plain);
+    model_free(&s.m);
+    return check_done();
+}
