@@ -57,28 +57,36 @@ struct HeadSums {
         if (is_first) { gate_first = mean; }
     }
 
+    // query t joins them by its row's weights of tokens 1.. (METRIC_K of them) and of the star, the sum
+    // of all |w|, that of w over the tokens, and the row's entropy
+    template <class W>
+    void add_row(const W* token, double star, int t, int skip, double sum_abs, double sum, double h) {
+        const double inv = sum_abs > 0 ? 1 / sum_abs : 0;
+        alpha[0] += star;
+        proxy[0] += fabs(star) * inv;
+        if (t < skip) { return; } // the sink token's own query is no real query
+        const int i = t - skip + 1; // query i counts for tokens k <= i only, also with a prefix
+        for (int k = 1; k <= std::min<int>(METRIC_K, i); k++) {
+            alpha[k] += token[k - 1];
+            proxy[k] += fabs(token[k - 1]) * inv;
+        }
+        mass += sum;
+        entropy += h;
+    }
+
     void add(const std::vector<double>& w, int t, int T, int skip) {
         double sum_abs = 0, sum = 0, plogp = 0;
         for (int j = 0; j <= T; j++) {
             sum_abs += fabs(w[j]);
             sum += j >= skip && j < T ? w[j] : 0;
         }
-        const double inv = sum_abs > 0 ? 1 / sum_abs : 0, star = skip ? w[0] : w[T];
-        alpha[0] += star;
-        proxy[0] += fabs(star) * inv;
-        if (t < skip) { return; } // the sink token's own query is no real query
-        const int i = t - skip + 1; // query i counts for tokens k <= i only, also with a prefix
-        for (int k = 1; k <= std::min<int>(METRIC_K, i); k++) {
-            alpha[k] += w[skip + k - 1];
-            proxy[k] += fabs(w[skip + k - 1]) * inv;
-        }
         for (int j = 0; j <= T; j++) {
-            const double P = fabs(w[j]) * inv;
+            const double P = sum_abs > 0 ? fabs(w[j]) / sum_abs : 0;
             plogp += P > 0 ? P * log(P) : 0;
         }
-        mass += sum;
-        entropy -= plogp;
+        add_row(&w[skip], skip ? w[0] : w[T], t, skip, sum_abs, sum, -plogp);
     }
+
     // means over the queries of `tokens` tokens; own: what the star's own query row gives it, if
     // there is such a row
     HeadMetrics means(int tokens, bool has_star, int own) const {
@@ -157,45 +165,6 @@ inline void magnitudes(acc* out, const real* x, int skip, int B, int T, int C) {
     }
 }
 } // namespace ref
-
-// the fast backend measures with the reference: its bf16 are made floats first
-namespace cpu {
-template <class R> std::vector<ref::real> widened(const R* x, long n) {
-    return x ? std::vector<ref::real>(x, x + n) : std::vector<ref::real>();
-}
-
-template <class A, class Bi, class Pe, class R>
-void attention_metrics(HeadMetrics* out, const R* qkv, const ref::acc* stat, const R* kstar,
-                       const R* gate, int width, int skip, AttnShape s) {
-    if constexpr (std::is_same<R, ref::real>::value) {
-        ref::attention_metrics<A, Bi, Pe>(out, qkv, stat, kstar, gate, width, skip, s);
-    } else {
-        const int of_head = Bi::column == LOGIT_COLUMN ? s.NH : s.KV * s.HS;
-        const int of_all = Bi::column == LOGIT_COLUMN ? 1 : s.HS;
-        const auto x = widened(qkv, (long)s.B * s.T * attn_row(s)),
-                   star = widened(kstar, s.bias_shared ? of_all : of_head);
-        const auto g = widened(gate, (long)s.B * s.T * s.NH * width);
-        ref::attention_metrics<A, Bi, Pe>(out, x.data(), stat, kstar ? star.data() : NULL,
-                                          gate ? g.data() : NULL, width, skip, s);
-    }
-}
-
-template <class R> void row_norms(ref::acc* out, const R* x, int stride, int len, int G, int N) {
-    if constexpr (std::is_same<R, ref::real>::value) {
-        ref::row_norms(out, x, stride, len, G, N);
-    } else {
-        ref::row_norms(out, widened(x, (long)(N - 1) * stride + G * len).data(), stride, len, G, N);
-    }
-}
-
-template <class R> void magnitudes(ref::acc* out, const R* x, int skip, int B, int T, int C) {
-    if constexpr (std::is_same<R, ref::real>::value) {
-        ref::magnitudes(out, x, skip, B, T, C);
-    } else {
-        ref::magnitudes(out, widened(x, (long)B * T * C).data(), skip, B, T, C);
-    }
-}
-} // namespace cpu
 
 // ----------------------------------------------------------------------------
 // 3 reports, on the host, from the heads of all probe sequences: heads (n, L, NH)

@@ -41,6 +41,7 @@ static const char* const SWITCH_VALUES[][3] = {
 
 #include "metrics.cuh"
 #include "cpu/attention.h"
+#include "cpu/metrics.h"
 #ifndef BACKEND
 #define BACKEND cpu
 #endif

@@ -5,9 +5,12 @@ odd shapes, with 1 and 3 threads: the same numbers to rounding, and not one bit 
 #define REAL double
 #define ALL_VARIANTS
 #include "../cpu/attention.h"
+#include "../cpu/metrics.h"
 #include "check.h"
 #include "naive.h"
 using ref::real;
+
+static double within = 1e-11;                    // of the largest number
 
 // the tensors that a call may write: as they were, and as ref leaves them
 struct Outputs {
@@ -24,7 +27,7 @@ struct Outputs {
             for (double x : ref) { top = std::max(top, fabs(x)); }
             for (size_t i = 0; i < ref.size(); i++) { const double d = fabs(got[i] - ref[i]); if (!(d <= worst)) { worst = d; n = i; } }
             if (ref.empty()) { continue; }
-            CHECK(worst <= 1e-11 * top, "%s, %d threads: output %zu[%zu] is %.12g, ref says %.12g (largest %.3g)",
+            CHECK(worst <= within * top, "%s, %d threads: output %zu[%zu] is %.12g, ref says %.12g (largest %.3g)",
                   what.c_str(), threads, k, n, got[n], ref[n], top);
             if (threads == 1) { first.push_back(got); continue; }
             CHECK(!memcmp(got.data(), first[k].data(), got.size() * sizeof(double)), "%s: output %zu has other bits with %d threads",
@@ -157,6 +160,13 @@ static void test_optimisers() {
         AGREE("adamw_update", ({ &w, &m, &v }), ops::adamw_update(w.data(), w.data(), m.data(), v.data(), g.data(), s, o, n));
         AGREE("sgd_update", ({ &w, &m, &v }), ops::sgd_update(w.data(), w.data(), m.data(), v.data(), g.data(), s, o, n));
     }
+    Numbers norms(3 * 4), sizes(2 * 3);
+    AGREE("row_norms", ({ &norms }), ops::row_norms(norms.data(), g.data(), 40, 9, 4, 3));
+    for (int skip : { 0, 1 }) { // 15 x 7 numbers a sequence, and without a row 14 x 7; some of them equal
+        Numbers x = numbers(3 * 15 * 7, 5);
+        for (size_t i = 0; i < x.size(); i += 3) { x[i] = i % 2 ? 0.25 : -0.25; }
+        AGREE("magnitudes", ({ &sizes }), ops::magnitudes(sizes.data(), x.data(), skip, 3, 15, 7));
+    }
     AGREE("add", ({ &w }), ops::add(w.data(), g.data(), n));
     AGREE("cast_to_real", ({ &w }), ops::cast_to_real(w.data(), g.data(), n));
 }
@@ -183,6 +193,19 @@ template <class A, class Bi, class Pe> void check_attention(const std::string& w
         real *k = or_null(Bi::learn_k, ks), *v = or_null(value, vs);
         AGREE(strf("%s T=%d", what.c_str(), s.T), ({ &out, &stat }),
               ops::attention_forward<A, Bi, Pe>(out.data(), stat.data(), qkv.data(), k, v, s));
+        for (int width : { 0, 1, s.HS }) {           // gates: none, one number a head, one a channel
+            const Numbers gate = numbers(N * s.NH * width, 5);
+            const int skip = Bi::token || (width && s.T > 1);
+            within = 1e-6;                           // HeadMetrics are floats
+            Numbers heads((size_t)s.B * s.NH * sizeof(HeadMetrics) / sizeof(float), NAN);
+            AGREE(strf("%s T=%d, metrics, gate %d", what.c_str(), s.T, width), ({ &heads }), {
+                std::vector<HeadMetrics> m(s.B * s.NH);
+                ops::attention_metrics<A, Bi, Pe>(m.data(), qkv.data(), stat.data(), k, width ? gate.data() : NULL,
+                                                  width, skip, s);
+                heads.assign((float*)m.data(), (float*)(m.data() + m.size()));
+            });
+            within = 1e-11;
+        }
         for (const real* turns : { (const real*)NULL, table.data() }) {
             if (turns && &c > CASES) { continue; }
             AGREE(strf("%s T=%d, backward", what.c_str(), s.T), ({ &dqkv, &dks, &dvs }),

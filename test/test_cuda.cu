@@ -14,6 +14,7 @@ A variant added to the tables of attention_variants.cuh is tested without touchi
 */
 #define ALL_VARIANTS
 #include "../cpu/attention.h"
+#include "../cpu/metrics.h"
 #include "../cuda/ops.cuh"
 #include "../cuda/metrics.cuh"
 #include "check.h"
