@@ -26,13 +26,17 @@ GPU_ARCH ?= $(if $(GPU),native,sm_80)
 OPTIMIZE ?= -O3 -fno-math-errno -fno-trapping-math
 WARN     := -Wall -Wextra
 JOBS     ?= $(shell nproc)
-KNOWN    := $(SWITCHES) CXX ARCH OPTIMIZE JOBS NVCC GPU_ARCH
+# many processes: none, mpi (on the CPU) or nccl (on GPUs); docs/many.md
+DIST     ?= none
+DIST_ALL := none mpi nccl
+MPICXX   ?= mpicxx
+KNOWN    := $(SWITCHES) CXX ARCH OPTIMIZE JOBS NVCC GPU_ARCH DIST MPICXX
 
 # ---- a misspelt value, or a misspelt switch (ATN=sigmoid), must not quietly train softmax ----------------------------
 ifeq ($(filter help clean size,$(MAKECMDGOALS)),)
 not_one = $(filter-out 1,$(words $($(1))))$(filter-out $($(1)_ALL),$($(1)))
 one_of  = $(if $(not_one),$(error $(1)=$($(1)) is unknown; choose one of: $($(1)_ALL)))
-$(foreach s,$(SWITCHES),$(call one_of,$(s)))
+$(foreach s,$(SWITCHES) DIST,$(call one_of,$(s)))
 typed   := $(foreach o,$(subst \ ,-,$(MAKEOVERRIDES)),$(firstword $(subst =, ,$(o))))
 strange := $(filter-out $(KNOWN),$(typed))
 $(if $(strange),$(error unknown switch $(strange); known are: $(KNOWN)))
@@ -42,6 +46,11 @@ conflict := $(shell sed -nE 's/^ *X_CONFLICT\(ATTN=$(call in_set,$(ATTN)) +BIAS=
               attention_variants.cuh)
 no_nvcc  := $(if $(filter cuda,$(BACKEND)),$(if $(NVCC),,BACKEND=cuda needs nvcc, which is not in PATH))
 $(if $(filter ref-bf16,$(BACKEND)-$(PRECISION)),$(error PRECISION=bf16 needs BACKEND=cuda or cpu; BACKEND=ref computes in fp32))
+fits := cpu-none ref-none cuda-none cpu-mpi ref-mpi cuda-nccl
+$(if $(filter $(BACKEND)-$(DIST),$(fits)),,$(error DIST=$(DIST) does not go with BACKEND=$(BACKEND): mpi is for cpu, nccl for cuda (mpirun \
+  and srun start both)))
+$(if $(filter mpi,$(DIST)),$(if $(shell command -v $(MPICXX)),,$(error DIST=mpi needs $(MPICXX), which is not in PATH \
+  ---> HINT: apt-get install libopenmpi-dev openmpi-bin, or module load openmpi)))
 $(if $(no_nvcc),$(error $(no_nvcc); ---> HINT: install the CUDA toolkit, or make BACKEND=cpu))
 $(if $(conflict),$(error ATTN=$(ATTN) with BIAS=$(BIAS) means nothing: $(conflict)))
 endif
@@ -52,17 +61,18 @@ empty :=
 others = $(foreach s,$(MODEL),$(if $(filter-out $(firstword $($(s)_ALL)),$($(s))),$(s)=$($(s))))
 usual := $(if $(filter cuda,$(BACKEND)),bf16,fp32)
 odd   := $(if $(filter-out $(usual),$(PRECISION)),PRECISION=$(PRECISION))
-DIR   := build/$(subst $(empty) $(empty),-,$(strip $(BACKEND) $(others) $(odd)))
-DEFS   = $(foreach s,$(SWITCHES),-D$(s)=$($(s))) $(if $(filter cpu-bf16,$(BACKEND)-$(PRECISION)),-DCPU_REAL=bf16)
+many  := $(if $(filter-out none,$(DIST)),DIST=$(DIST))
+DIR   := build/$(subst $(empty) $(empty),-,$(strip $(BACKEND) $(others) $(odd) $(many)))
+DEFS   = $(foreach s,$(SWITCHES) DIST,-D$(s)=$($(s))) $(if $(filter cpu-bf16,$(BACKEND)-$(PRECISION)),-DCPU_REAL=bf16)
 COMMIT := $(shell git describe --always --dirty --exclude '*' 2>/dev/null || echo unknown)
 ifeq ($(BACKEND),cuda)
 HOST_FLAGS = $(filter-out -O3,$(OPTIMIZE)) -march=$(ARCH) -fopenmp -Wall
 COMPILE    = $(NVCC) -std=c++17 -O3 -arch=$(GPU_ARCH) -ccbin $(CXX) -Xcompiler '$(HOST_FLAGS)'
-LINK    = -lcublasLt
+LINK    = -lcublasLt $(if $(filter nccl,$(DIST)),-lnccl)
 else
-COMPILE = $(CXX) -std=c++17 $(OPTIMIZE) -march=$(ARCH) -fopenmp $(WARN) -x c++
+COMPILE = $(if $(filter mpi,$(DIST)),OMPI_CXX='$(CXX)' MPICH_CXX='$(CXX)' $(MPICXX),$(CXX)) -std=c++17 $(OPTIMIZE) -march=$(ARCH) -fopenmp $(WARN) -x c++
 endif
-HEADERS := $(wildcard *.h *.cuh cpu/*.h cuda/*.cuh text/*.h)
+HEADERS := $(wildcard *.h *.cuh cpu/*.h cuda/*.cuh text/*.h dist/*.h)
 
 .PHONY: train_sink binary switches quick slow test-all compile-all sanitizer check test tests program analytic demo demo-bb bench experiments mutants size help clean FORCE
 .DEFAULT_GOAL := train_sink

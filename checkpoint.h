@@ -30,19 +30,22 @@ static std::string config_json(const Arch& c, const Tokenizer& tok,
            "}\n}\n";
 }
 
-// num_params numbers as floats in host memory: where they are, if they are that already, else in
-// *copy
-static const float* host_floats(const Model* m, const acc* array, std::vector<float>* copy) {
-    if (ops::on_host && std::is_same<acc, float>::value) { return (const float*)array; }
+// all num_params numbers of which each rank has a shard, as floats in host memory: where they are, if
+// they are that already, else in *copy
+static const float* host_floats(const Model* m, acc* shard, std::vector<float>* copy) {
+    const acc* array = array_whole(m, shard);
+    const bool here = array == shard && ops::on_host && std::is_same<acc, float>::value;
+    if (here) { return (const float*)array; }
     std::vector<acc> x(m->num_params);
     ops::to_host(x.data(), array, m->num_params * sizeof(acc));
     copy->assign(x.begin(), x.end());
     return copy->data();
 }
 
-// arrays of num_params numbers as named tensors, each name with its array's prefix
+// arrays of num_params numbers as named tensors, each name with its array's prefix. All ranks give
+// their shards, rank 0 writes
 static void tensors_save(const Model* m, const std::string& path,
-                         const std::vector<std::pair<std::string, const acc*>>& arrays) {
+                         const std::vector<std::pair<std::string, acc*>>& arrays) {
     std::vector<std::vector<float>> copies(arrays.size());
     std::vector<StOut> out;
     for (size_t i = 0; i < arrays.size(); i++) {
@@ -51,15 +54,16 @@ static void tensors_save(const Model* m, const std::string& path,
             out.push_back({ arrays[i].first + t.name, t.shape, x + t.at });
         }
     }
-    safetensors_write(path, out, "{\"format\":\"pt\"}");
+    if (dist::rank == 0) { safetensors_write(path, out, "{\"format\":\"pt\"}"); }
 }
 
 // state: what a run needs to go on, as JSON. The tokenizer's files go with the model
 static void checkpoint_save(const Model* m, const std::string& out, long step,
                             const std::string& state, const Tokenizer& tok) {
-    const std::string dir = checkpoint_begin(out, step);
+    const std::string dir = dist::rank == 0 ? checkpoint_begin(out, step) : "";
     tensors_save(m, dir + "/model.safetensors", { { "", m->master } });
     tensors_save(m, dir + "/optimizer.safetensors", { { "m.", m->m }, { "v.", m->v } });
+    if (dist::rank > 0) { return; }
     // a model's GGUF file: not copied
     const bool named = tok.files.empty() && tok.kind == TOKENIZER_BPE;
     const std::string tokenizer = tok.files.empty() ? "" : tok.files[0].first;
@@ -253,7 +257,7 @@ static void weights_import(Model* m, const Family& family, const Weights& files)
                 "config.json and the weights disagree");
         }
         const std::vector<acc> x(one.begin(), one.end());
-        ops::to_device(m->master + t.at, x.data(), t.count * sizeof(acc));
+        ops::to_device(array_place(m, m->master) + t.at, x.data(), t.count * sizeof(acc));
     }
     for (auto& w : files.tensors) {
         const bool head = m->c.tied && (w.name == "lm_head.weight" || w.name == "embed_out.weight");
@@ -271,17 +275,19 @@ static void checkpoint_load(Model* m, const std::string& dir) {
     if (family) {
         weights_import(m, *family, files[0]);
     } else {
-        tensors_load(m, files, "", m->master);
+        tensors_load(m, files, "", array_place(m, m->master));
         tensors_all_used(m, files);
     }
-    ops::cast_to_real(m->params, m->master, m->num_params);
+    weights_keep(m);
     for (auto& f : files) { safetensors_close(&f); }
 }
 
 static void optimizer_load(Model* m, const std::string& dir) {
     std::vector<Safetensors> file = { safetensors_open(dir + "/optimizer.safetensors") };
-    tensors_load(m, file, "m.", m->m);
-    tensors_load(m, file, "v.", m->v);
+    for (auto& array : { std::make_pair("m.", m->m), std::make_pair("v.", m->v) }) {
+        tensors_load(m, file, array.first, array_place(m, array.second));
+        array_keep(m, array.second);
+    }
     safetensors_close(&file[0]);
 }
 

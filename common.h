@@ -69,16 +69,22 @@ inline std::string printable(std::string s) {
 // Added to the hint of whatever goes wrong, while the program knows more than the place that fails.
 inline std::string& hint_also() { static std::string also; return also; }
 
+// Of many processes (dist/processes.h) this ends all, with one error: what went wrong, and the text of it.
+typedef void (*DieHook)(int code, const std::string& what, const std::string& message);
+inline DieHook& die_hook() { static DieHook hook = NULL; return hook; }
+
 // Ends the program; a user's mistake always gets a hint.
 [[noreturn]] inline void die(int code, const std::string& what, const std::string& hint = "") {
     progress_end();
     fflush(stdout);
     const std::string tip = hint.empty() && code == EXIT_USER ? "./train_sink --help" : hint;
     const char* also = tip.empty() || hint_also().empty() ? "" : "; ";
-    fprintf(stderr, "error: %s\n", printable(what).c_str());
+    std::string message = "error: " + printable(what) + "\n";
     if (!tip.empty() || !hint_also().empty()) {
-        fprintf(stderr, "---> HINT: %s\n", printable(tip + also + hint_also()).c_str());
+        message += "---> HINT: " + printable(tip + also + hint_also()) + "\n";
     }
+    if (die_hook()) { die_hook()(code, printable(what), message); }
+    fputs(message.c_str(), stderr);
     exit(code);
 }
 

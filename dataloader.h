@@ -515,13 +515,15 @@ inline void data_edit(const Data& d, uint64_t key, uint64_t index, int T1, int* 
     for (auto& f : o.fix_token) { if (f.first <= T1) { x[f.first-1] = f.second; } }
 }
 
-// out (B, T+1): the next B training sequences
-inline void data_next(Data* d, int* out, int B) {
+// batch (B, T+1): the next B training sequences; NULL: another process takes them
+inline void data_next(Data* d, int* batch, int B) {
     int T = d->opt.T;
     uint64_t key = mix64(d->opt.seed, STREAM_TRAIN);
-    for (int b = 0; b < B; b++, out += T + 1) {
+    for (int b = 0; b < B; b++) {
+        int* out = batch ? batch + (size_t)b * (T + 1) : NULL;
         uint64_t n = d->drawn++;
         if (d->bb) {
+            if (!out) { continue; }
             if (d->train_tokens) { n %= std::max(1L, d->train_tokens / T); }
             bigram_sequence(d->bigram, key, n, T + 1, out);
             data_edit(*d, key, n, T + 1, out);
@@ -540,6 +542,7 @@ inline void data_next(Data* d, int* out, int B) {
         Source& s = d->sources[pick];
         uint64_t epoch = s.drawn / s.windows, i = s.drawn % s.windows;
         s.drawn++;
+        if (!out) { continue; }
         uint64_t order = mix64(mix64(d->opt.seed, STREAM_ORDER), mix64(pick, epoch));
         uint64_t w = permute(i, s.windows, order);
         tokens_copy(s.train, w * T, T + 1, d->V, out);

@@ -130,6 +130,7 @@ static void run_lock(const std::string& out) {
         }
         lock_path() = path;
         atexit(run_unlock);
+        at_quick_exit(run_unlock);
         return;
     }
 }

@@ -51,6 +51,7 @@ static const char* const SWITCH_VALUES[][3] = {
 #if defined(__CUDACC__) || defined(EMU)
 #include "cuda/metrics.cuh"
 #endif
+#include "dist/dist.h"
 namespace ops = BACKEND;
 typedef ops::real real;   // what tensors hold
 typedef ops::acc acc;     // what sums, weight gradients and optimiser state hold
@@ -328,6 +329,7 @@ struct Stage;
 
 // runs a stage of layer l, or does something else in its place: how eval changes what a model computes
 typedef std::function<void(Model* m, const Stage& stage, int l)> Around;
+#include "dist/shard.h"
 
 struct Model {
     Arch c;
@@ -337,6 +339,11 @@ struct Model {
     long num_params;
     real* params;
     acc *master, *grads, *m, *v; // master: the weights in acc; is params itself where real is acc
+    // of many processes each updates its shard: master, m and v are only that; what it is summed
+    // into and what comes of it. Of one, these two are grads and params themselves
+    ParamShard shard; acc* shard_grads; real* shard_params;
+    long sent;                                   // buckets of gradients that are on their way
+    std::vector<long> layer_at;                  // where each layer's parameters begin; the last ends
     Params<real> w; Params<acc> g;
     Acts a; char* arena; size_t arena_bytes;     // activations
     int longest;                                 // T that the tables of positions are made for
@@ -508,10 +515,61 @@ static void model_resize(Model* m, int B, int T) {
     }
 }
 
+// where a whole array stands while it is filled or read, of which this rank keeps a shard: there,
+// or in the place of the gradients, which are not needed between steps
+static acc* array_place(const Model* m, acc* shard) {
+    return m->shard.mine == m->num_params ? shard : m->grads;
+}
+
+// the whole array of all ranks' shards
+static const acc* array_whole(const Model* m, acc* shard) {
+    acc* all = array_place(m, shard);
+    if (all != shard) { shard_gather(m->shard, all, shard); }
+    return all;
+}
+
+// keeps what was filled in
+static void array_keep(const Model* m, acc* shard) {
+    const acc* all = array_place(m, shard);
+    if (all != shard) { shard_keep(m->shard, shard, all); }
+}
+
+// the weights were filled in: params are their copy in `real`
+static void weights_keep(Model* m) {
+    ops::cast_to_real(m->params, array_place(m, m->master), m->num_params);
+    array_keep(m, m->master);
+}
+
 // num_params weights from host memory
 static inline void model_set(Model* m, const acc* host) {
-    ops::to_device(m->master, host, m->num_params * sizeof(acc));
-    ops::cast_to_real(m->params, m->master, m->num_params);
+    ops::to_device(array_place(m, m->master), host, m->num_params * sizeof(acc));
+    weights_keep(m);
+}
+
+// where each layer begins in the array of parameters, and where the last one ends
+static std::vector<long> layers_at(const Model& m) {
+    std::vector<long> at;
+    long end = 0;
+    for (auto& t : m.tensors) {
+        if (t.name.find(strf("model.layers.%zu.", at.size())) == 0) { at.push_back(t.at); }
+        if (t.name.find("model.layers.") == 0) { end = t.at + t.count; }
+    }
+    at.push_back(end);
+    return at;
+}
+
+// gradients and optimiser state, all of it or a shard
+static void model_training(Model* m) {
+    const long all = m->shard.whole, mine = m->shard.mine;
+    m->grads = (acc*)ops::device_malloc((all + 2 * mine) * sizeof(acc));
+    m->m = m->grads + all;
+    m->v = m->m + mine;
+    m->sums = (StepSums*)ops::device_malloc(sizeof(StepSums));
+    m->shard_grads = m->grads;
+    m->shard_params = m->params;
+    if (mine == m->num_params) { return; }
+    m->shard_grads = (acc*)ops::device_malloc(mine * sizeof(acc));
+    m->shard_params = (real*)ops::device_malloc(mine * sizeof(real));
 }
 
 // memory for the weights and, if it is to be trained, for gradients and optimiser state
@@ -520,17 +578,13 @@ static Model model_new(const Arch& c, int T_max, bool train) {
     const Layout layout(c);
     m.c = c; m.d = layout; m.train = train;
     m.num_params = layout.params<real>(&m.w, &m.tensors, NULL);
-    m.params = (real*)ops::device_malloc(m.num_params * sizeof(real));
-    m.master = std::is_same<real, acc>::value
-                   ? (acc*)m.params
-                   : (acc*)ops::device_malloc(m.num_params * sizeof(acc));
+    m.shard = shard_of(m.num_params, train);
+    m.params = (real*)ops::device_malloc(m.shard.whole * sizeof(real));
+    const bool copied = !std::is_same<real, acc>::value || m.shard.mine < m.num_params;
+    m.master = copied ? (acc*)ops::device_malloc(m.shard.mine * sizeof(acc)) : (acc*)m.params;
     layout.params<real>(&m.w, NULL, m.params);
-    if (train) {
-        m.grads = (acc*)ops::device_malloc(3 * m.num_params * sizeof(acc));
-        m.m = m.grads + m.num_params;
-        m.v = m.m + m.num_params;
-        m.sums = (StepSums*)ops::device_malloc(sizeof(StepSums));
-    }
+    if (train) { model_training(&m); }
+    m.layer_at = layers_at(m);
     layout.params<acc>(&m.g, NULL, m.grads);
     m.longest = m.d.pe.learnable ? c.T : std::max(c.T, T_max);
     model_tables(&m, m.longest);
@@ -549,13 +603,17 @@ static inline void model_init(Model* m, uint64_t seed) {
         if (ends_with(t.name, ".k_star")) { // entries that are not learned are zero (Table 13)
             for (long i = 0; i < t.count; i++) { if (i % m->c.HS >= m->c.k_dims) { host[i] = 0; } }
         }
-        ops::to_device(m->master + t.at, host.data(), t.count * sizeof(acc));
+        ops::to_device(array_place(m, m->master) + t.at, host.data(), t.count * sizeof(acc));
     }
-    ops::cast_to_real(m->params, m->master, m->num_params);
+    weights_keep(m);
 }
 
 static void model_free(Model* m) {
     if ((void*)m->master != (void*)m->params) { ops::device_free(m->master); }
+    if (m->shard_grads != m->grads) {
+        ops::device_free(m->shard_grads);
+        ops::device_free(m->shard_params);
+    }
     for (void* p : { (void*)m->params, (void*)m->grads, (void*)m->arena, (void*)m->tokens,
                      (void*)m->targets, (void*)m->sums, (void*)m->positions, (void*)m->v_fixed,
                      (void*)m->turns, (void*)m->turns_local, (void*)m->cache }) {
@@ -1110,42 +1168,65 @@ static double model_forward(Model* m, long count, float dloss, const Watch& watc
 }
 
 // after the forward pass and model_head with dloss: adds the gradient of dloss * sum of losses to
-// every tensor of g
-static void model_backward(Model* m) {
+// every tensor of g. last: no more is added in this step, so what is done goes to the other ranks
+static void model_backward(Model* m, bool last) {
+    auto done = [=](long from) {
+        if (last) { shard_send(m->shard, m->shard_grads, m->grads, from, &m->sent); }
+    };
     if (!m->d.norm.stream) {
         norm_backward(m, m->a.dx, m->g.lnfw, m->g.lnfb, m->a.dn, act_x(m, 2 * m->c.L), m->w.lnfw,
                       norm_final(m), false);
     }
+    done(m->layer_at[m->c.L]);
     for (int l = m->c.L - 1; l >= 0; l--) {
         for (int k = STAGES - 1; k >= 0; k--) {
             if (LAYER_STAGES[k].when(m->d)) { LAYER_STAGES[k].backward(m, l); }
         }
+        done(m->layer_at[l]);
     }
     embed_backward(m);
+    done(0);
 }
 
 // a step begins: no gradients, no loss
 static void model_zero(Model* m) {
     ops::device_zero(m->grads, m->num_params * sizeof(acc));
     ops::device_zero(m->sums, sizeof(StepSums));
+    m->sent = 0;
 }
 
-// one micro-batch of a step of `accum`: seqs (B, T+1) add their part to the gradients and to the
-// mean loss. The host does not wait for any of it
-static void model_accumulate(Model* m, const int* seqs, int B, int T, int accum) {
+// one micro-batch of a step of `accum` over all ranks, the last of this one? seqs (B, T+1) add their
+// part to the gradients and to the mean loss. The host does not wait for any of it
+static void model_accumulate(Model* m, const int* seqs, int B, int T, int accum,
+                             bool last = false) {
     const long count = model_load(m, seqs, B, T) * accum;
     model_body(m);
     model_head(m, 1.0f / count);
     ops::loss_add(m->sums, m->a.losses, rows(m), count);
-    model_backward(m);
+    model_backward(m, last);
+}
+
+// of many ranks: m->sums become the sums over all of them
+static void model_sums(Model* m, float clip) {
+    if (dist::world == 1) { return; }
+    StepSums sums;
+    ops::to_host(&sums, m->sums, sizeof sums);
+    double both[] = { sums.loss, sums.squares };
+    dist::sum(both, 2);
+    sums = { both[0], both[1], grad_scale(both[0], both[1], clip) };
+    ops::to_device(m->sums, &sums, sizeof sums);
 }
 
 // after all micro-batches: clips the gradients and updates the weights, unless the loss or the
 // gradients are not finite; returns what it went by. Here, once a step, the host waits
 static StepSums model_update(Model* m, const AdamW& o, float clip, bool sgd) {
-    ops::square_norm(m->sums, m->grads, clip, m->num_params);
+    const long n = m->shard.mine;
+    dist::reduce_end();
+    ops::square_norm(m->sums, m->shard_grads, clip, n);
+    model_sums(m, clip);
     const auto update = sgd ? ops::sgd_update : ops::adamw_update;
-    update(m->params, m->master, m->m, m->v, m->grads, m->sums, o, m->num_params);
+    update(m->shard_params, m->master, m->m, m->v, m->shard_grads, m->sums, o, n);
+    if (n < m->num_params) { shard_gather(m->shard, m->params, m->shard_params); }
     StepSums sums;
     ops::to_host(&sums, m->sums, sizeof sums);
     return sums;
@@ -1227,6 +1308,34 @@ static void measure_add(Metrics* out, const Model* m, const Measured& r, int i, 
 }
 
 // called now and then by measure, if it is set
+// of many ranks, each of which has measured some of the sequences: all of them on every rank
+static void measure_sum(Metrics* r, const Model* m, double* loss, long* count) {
+    const size_t L = m->c.L, floats = sizeof(HeadMetrics) / sizeof(float);
+    float* heads = (float*)r->heads.data();
+    std::vector<double> all = { *loss, (double)*count };
+    std::vector<double> largest((L + 1) * dist::world);
+    all.insert(all.end(), heads, heads + r->heads.size() * floats);
+    std::vector<std::vector<double>*> sums = { &r->h_star, &r->h_median };
+    const size_t by_layer[] = { L + 1, L, L, m->d.norm.stream ? 2 * L : 0 };
+    NormPair* const pairs[] = { &r->h, &r->k, &r->v, &r->pre };
+    for (int i = 0; i < 4; i++) {                    // a rank may have measured nothing
+        pairs[i]->first.resize(by_layer[i]); sums.push_back(&pairs[i]->first);
+        pairs[i]->rest.resize(by_layer[i]);  sums.push_back(&pairs[i]->rest);
+    }
+    for (auto v : sums) { all.insert(all.end(), v->begin(), v->end()); }
+    std::copy(r->h_max.begin(), r->h_max.end(), &largest[(L + 1) * dist::rank]);
+    dist::sum(all.data(), all.size());
+    dist::sum(largest.data(), largest.size());
+    const double* from = all.data();
+    *loss = *from++;
+    *count = (long)*from++;
+    for (size_t i = 0; i < r->heads.size() * floats; i++) { heads[i] = (float)*from++; }
+    for (auto v : sums) { for (auto& x : *v) { x = *from++; } }
+    for (size_t i = 0; i < largest.size(); i++) {
+        r->h_max[i % (L + 1)] = std::max(r->h_max[i % (L + 1)], largest[i]);
+    }
+}
+
 static void (*measure_progress)(int done, int n) = NULL;
 
 // the metrics of metrics.cuh on n sequences of T + 1 tokens, at most batch_tokens of them at a time
@@ -1245,6 +1354,7 @@ static Metrics measure(Model* m, const int* seqs, int n, int T, int batch_tokens
     double loss = 0; long count = 0;
     for (int i = 0; i < n; i += chunk) {
         const int B = std::min(chunk, n - i);
+        if (i / chunk % dist::world != dist::rank) { continue; }
         if (measure_progress) { measure_progress(i, n); }
         const long k = model_load(m, seqs + (size_t)i * (T + 1), B, T);
         const size_t bytes = measured_point(m, NULL).bytes;
@@ -1258,6 +1368,7 @@ static Metrics measure(Model* m, const int* seqs, int n, int T, int batch_tokens
         ops::device_free(device);
         measure_add(&r, m, measured_point(m, host.data()), i, n);
     }
+    if (dist::world > 1) { measure_sum(&r, m, &loss, &count); }
     r.loss = count ? loss / count : NAN;
     return r;
 }
@@ -1325,13 +1436,17 @@ static std::string memory_text(const Arch& c, long B, long T, bool train, double
     const double rough = (double)B * T * (train ? c.L : 1) * (4.0 * c.C + 4.0 * c.F);
     // the weights exist as master and in `real`
     const bool copied = !std::is_same<real, acc>::value;
-    const double weights = n * (sizeof(acc) + (copied ? sizeof(real) : 0)),
-                 grads = train ? n * sizeof(acc) : 0;
+    // of many ranks each has a shard of master, of the optimiser's state, and of two copies
+    const double parts = train ? dist::world : 1, sharded = parts > 1;
+    const double weights = n * (sizeof(acc) / parts + (copied || sharded ? sizeof(real) : 0)),
+                 shard = sharded ? n / parts * (sizeof(acc) + sizeof(real)) : 0,
+                 grads = train ? n * sizeof(acc) + shard : 0,
+                 optimiser = train ? 2 * n / parts * sizeof(acc) : 0;
     // beyond what a size_t holds
     const double acts = rough > 1e15 ? rough * sizeof(real) : acts_bytes(c, train, B, T);
-    *bytes = weights + 3 * grads + acts;
+    *bytes = weights + grads + optimiser + acts;
     return strf("weights %.1f + gradients %.1f + optimiser %.1f + activations %.1f = %.1f MiB",
-                weights / 0x1p20, grads / 0x1p20, 2 * grads / 0x1p20, acts / 0x1p20,
+                weights / 0x1p20, grads / 0x1p20, optimiser / 0x1p20, acts / 0x1p20,
                 *bytes / 0x1p20);
 }
 
@@ -1340,10 +1455,10 @@ static void memory_check(const Arch& c, long B, long T, bool train) {
     double bytes;
     const std::string parts = memory_text(c, B, T, train, &bytes);
     const double free = ops::on_host ? memory_free() : INFINITY;
-    if (bytes <= free) { return; }
+    if (dist::local > 0 || bytes * dist::neighbours <= free) { return; } // one asks for all here
     die(EXIT_MACHINE,
-        "memory: wanted " + bytes_text(bytes) + " (" + parts + "), " + bytes_text(free) +
-            " are free",
+        "memory: wanted " + bytes_text(bytes) + (dist::neighbours > 1 ? " for each rank" : "") +
+            " (" + parts + "), " + bytes_text(free) + " are free",
         "lower --batch, --seq or the model size");
 }
 #include "checkpoint.h"
@@ -1355,13 +1470,16 @@ static double validate(Model* m, Data* data, int B, int T) { // mean over the ta
     double sum = 0; long count = 0;
     std::vector<int> seqs((size_t)B * (T + 1));
     for (long i = 0; i < n; i += B) {
+        if (i / B % dist::world != dist::rank) { continue; }
         const int rows = std::min<long>(B, n - i);
         data_val(data, seqs.data(), rows, i);
         const long k = model_load(m, seqs.data(), rows, T);
         sum += model_forward(m, k, 0) * k;
         count += k;
     }
-    return count ? sum / count : NAN;
+    double both[] = { sum, (double)count };
+    dist::sum(both, 2);
+    return both[1] ? both[0] / both[1] : NAN;
 }
 #include "generate.h"
 
@@ -1388,25 +1506,41 @@ static double learning_rate(const Flags& f, long step) {
 // faster); else the preset's
 static void batch_settle(const Model* m, Flags* f, long kept) {
     const bool choose = !ops::on_host && !f->given_batch && f->total_batch >= f->arch.T;
-    const long all = choose ? f->total_batch / f->arch.T : 0,
+    const long all = choose ? f->total_batch / f->arch.T / dist::world : 0,
                most = std::max(1L, (1L << 16) / f->arch.T);
+    if (choose && kept && all % kept) { kept = 0; }              // of another number of ranks
     if (choose) { f->batch = std::max(1L, kept); }
     for (long B = 2; !kept && B <= std::min(all, most); B++) {
         if (all % B == 0 && acts_bytes(m->c, true, B, f->arch.T) < ops::device_left() / 8 * 7) {
             f->batch = B;
         }
     }
-    want(f->total_batch % (f->batch * f->arch.T) == 0, strf("--total-batch %ld", f->total_batch),
-         strf("a multiple of batch * seq = %ld", f->batch * f->arch.T));
+    f->batch = dist::least(f->batch);
+    const long at_once = f->batch * f->arch.T * dist::world;
+    want(f->total_batch % at_once == 0, strf("--total-batch %ld", f->total_batch),
+         strf(dist::world == 1 ? "a multiple of batch * seq = %ld"
+                               : "a multiple of batch * seq * ranks = %ld", at_once));
 }
 
-// one optimiser step of `accum` micro-batches
+// A step is the same for any number of ranks: each takes an equal part of its sequences
+static void batch_share(Flags* f) {
+    if (dist::world == 1) { return; }
+    const long T = f->arch.T, step = f->total_batch ? f->total_batch : f->batch * T;
+    want(step % (T * dist::world) == 0,
+         strf("a step of %ld sequences of %ld tokens, %d ranks", step / T, T, dist::world),
+         "as many sequences for each rank: another --total-batch, or without it another --batch");
+    f->batch = std::min(f->batch, step / T / dist::world);
+}
+
+// one optimiser step: the micro-batches of all ranks in one order, `accum` for each of them
 static StepSums train_step(Model* m, Data* data, const Flags& f, long step, int accum,
                            std::vector<int>* seqs) {
     model_zero(m);
-    for (int i = 0; i < accum; i++) {
-        data_next(data, seqs->data(), f.batch);
-        model_accumulate(m, seqs->data(), f.batch, f.arch.T, accum);
+    const int all = accum * dist::world;
+    for (int i = 0; i < all; i++) {
+        const bool mine = i / accum == dist::rank, last = i % accum == accum - 1;
+        data_next(data, mine ? seqs->data() : NULL, f.batch);
+        if (mine) { model_accumulate(m, seqs->data(), f.batch, f.arch.T, all, last); }
     }
     const AdamW o = {
         (float)learning_rate(f, step), (float)f.beta1, (float)f.beta2, (float)f.adam_eps,
@@ -1521,13 +1655,17 @@ static void run_restore(Run* r, const Flags& f, const std::string& from) {
     checkpoint_load(&r->m, from);
     optimizer_load(&r->m, from);
     hint_also().clear();
-    log_rewind(f.out + "/log.jsonl", r->first);
+    if (dist::rank == 0) { log_rewind(f.out + "/log.jsonl", r->first); }
 }
 
 // flags -> data, model and log; fresh, or as they were at the newest checkpoint in --out
 static Run run_open(Flags f) {
     Run r = Run();
-    if (f.resume && is_dir(f.out)) { run_lock(f.out); }
+    const bool first = dist::rank == 0;
+    dist::agree("build", switches_text(f.arch) + ", commit " GIT_COMMIT, "start one program everywhere");
+    dist::agree("command line", flags_json(f, 't'), "give all ranks the same flags");
+    if (first && f.resume && is_dir(f.out)) { run_lock(f.out); }
+    dist::barrier();
     const std::string from = run_find(f, &r.first);
     if (!from.empty()) {
         hint_also() = run_other(from);
@@ -1535,28 +1673,37 @@ static Run run_open(Flags f) {
         hint_also().clear();
     }
     preset_apply(&f);
+    batch_share(&f);
     want(f.data != "bb" || f.tokenizer.empty(), "--tokenizer " + f.tokenizer,
          "text to read with it: --data FILE");
     r.probe_len = probe_length(f, f.probe_len, f.arch.T, PE_ROWS[f.arch.pe].learnable);
     train_checks(f);
     r.eps = eps_list(f);
-    r.data = data_from_flags(f, f.arch.T, r.probe_len);
+    // text is made into shards by one rank, and found by the others
+    if (first) { r.data = data_from_flags(f, f.arch.T, r.probe_len); }
+    dist::barrier();
+    if (!first) { r.data = data_from_flags(f, f.arch.T, r.probe_len); }
     r.c = arch_from_flags(&f, r.data.V);
     memory_check(r.c, f.batch, f.arch.T, true);
     r.m = model_new(r.c, std::max<int>(f.arch.T, r.probe_len), true);
     batch_settle(&r.m, &f,
                  from.empty() ? 0 : (long)json_number(json_file(from + "/state.json"), "batch", 0));
-    r.accum = f.total_batch ? f.total_batch / (f.batch * f.arch.T) : 1;
-    r.tokens_per_step = (double)r.accum * f.batch * f.arch.T;
-    if (f.out.empty()) { f.out = next_run_dir(); }
-    make_dirs(f.out);
+    const double at_once = (double)f.batch * f.arch.T * dist::world;
+    r.accum = f.total_batch ? f.total_batch / at_once : 1;
+    r.tokens_per_step = r.accum * at_once;
+    if (first && f.out.empty()) { f.out = next_run_dir(); }
+    dist::spread(&f.out, "the name of the run");
+    if (first) { make_dirs(f.out); }
     // again, now that nobody else can begin one
-    if (!f.resume) { run_lock(f.out); run_find(f, &r.first); }
+    if (first && !f.resume) { run_lock(f.out); run_find(f, &r.first); }
     r.resumed = !from.empty();
     r.saved = r.resumed ? r.first : -1;
     if (r.resumed) { run_restore(&r, f, from); } else { model_init(&r.m, f.seed); r.first = 0; }
     r.log.path = f.out + "/log.jsonl";
-    r.log.f = xfopen(r.log.path, r.resumed ? "a" : "w");
+    if (first) { r.log.f = xfopen(r.log.path, r.resumed ? "a" : "w"); }
+    if (dist::world > 1) {
+        dist::agree("data", data_state(&r.data), "all ranks must see the same files");
+    }
     r.seqs.resize((size_t)f.batch * (f.arch.T + 1));
     r.probe.resize((size_t)f.probe_seqs * (r.probe_len + 1));
     r.probes = data_probe(&r.data, r.probe.data());
@@ -1577,7 +1724,9 @@ static void run_describe(const Run& r) {
     printf("data   %s\n", r.data.description.c_str());
     const std::string step = count_text(r.tokens_per_step),
                       all = count_text(r.tokens_per_step * f.steps);
-    printf("batch  %ld x %d x %d = %s tokens a step, ", f.batch, f.arch.T, r.accum, step.c_str());
+    const std::string ranks = dist::world > 1 ? strf(" x %d ranks", dist::world) : "";
+    printf("batch  %ld x %d x %d%s = %s tokens a step, ", f.batch, f.arch.T, r.accum, ranks.c_str(),
+           step.c_str());
     printf("%ld steps = %s tokens\n", f.steps, all.c_str());
     printf("update %s, lr %g %s after %ld warm-up steps, ", f.optimizer.c_str(), f.lr,
            f.schedule.c_str(), f.warmup);
@@ -1588,6 +1737,10 @@ static void run_describe(const Run& r) {
     if (ops::on_host) { printf(", free %s", bytes_text(memory_free()).c_str()); }
     printf("\n");
     printf("device %s\n", ops::device_start().c_str());
+    if (dist::world > 1) {
+        printf("ranks  %d by %s, %d of them on this machine\n", dist::world, dist::name,
+               dist::neighbours);
+    }
     printf("out    %s%s\n", f.out.c_str(),
            r.resumed ? strf(", resumed from step %ld", r.first).c_str() : "");
 }
@@ -1629,7 +1782,7 @@ static void run_evaluate(Run* r, long step) { // validation loss, metrics, a sam
     progress_open() = false;
     printf("%seval %6ld | %s\n", r->columns ? "\r\033[K" : "", step,
            eval_text(val, metrics, r->eps[0]).c_str());
-    if (!f.sample || r->data.tokenizer.kind == TOKENIZER_IDS) { return; }
+    if (dist::rank > 0 || !f.sample || r->data.tokenizer.kind == TOKENIZER_IDS) { return; }
     Rng rng = rng_stream(f.seed, mix64(3, step));
     std::vector<int> tokens(1, r->data.tokenizer.eos);
     generate(&r->m, &tokens, f.sample, 1.0, 0, &rng);
@@ -1680,8 +1833,8 @@ static int train(const Flags& flags) {
     long step = r.first;
     for (;; step++) { // at the top, `step` updates have been made
         const bool loaded = r.resumed && step == r.first, last = step >= f.steps;
-        const bool stop = stop_signal ||
-                          (f.stop_after > 0 && now_ms() - r.started > f.stop_after * 60e3);
+        const bool over = f.stop_after > 0 && now_ms() - r.started > f.stop_after * 60e3;
+        const bool stop = dist::any(stop_signal || over);
         if (!loaded && (last || step == 0 || (f.eval_every && step % f.eval_every == 0))) {
             run_evaluate(&r, step);
         }
@@ -1708,11 +1861,12 @@ static int train(const Flags& flags) {
     const char* how = step >= f.steps ? "done" : "stopped";
     log_line(&r.log, strf("{\"event\":\"%s\",\"step\":%ld,\"params_hash\":\"%s\"}", how, step,
                           hash.c_str()));
-    fclose(r.log.f);
+    if (r.log.f) { fclose(r.log.f); }
     progress_end();
     printf("%s at step %ld, saved %s/step_%ld, params_hash %s\n", how, step, f.out.c_str(), step,
            hash.c_str());
     model_free(&r.m);
+    dist::stop();
     return 0;
 }
 
@@ -1747,12 +1901,18 @@ int main(int argc, char** argv) {
             "lower --batch, --seq or the model size");
     });
     if (argc == 1) { welcome(); return 0; }
+    dist::start();
     const Flags f = flags_parse(argc, argv, &command);
     if (!f.words.empty() && !strchr("pgke", command)) {
         die(EXIT_USER,
             "got '" + f.words[0] +
                 "', wanted a command (train, probe, eval, generate, tokenize, bench, check) or a --flag",
             command_meant(f.words[0]));
+    }
+    if (dist::world > 1 && command != 't') {
+        die(EXIT_USER,
+            strf("%d processes were started, and only train shares its work out", dist::world),
+            "run this command without mpirun, srun or torchrun");
     }
     // no GPU, an old one, an old driver: said before anything else is done
     if (command != 'k') { ops::device_start(); }

@@ -43,6 +43,7 @@ inline void device_free(void* p) {
 
 inline void   device_zero(void* p, size_t bytes)                  { memset(p, 0, bytes); }
 inline void   to_device(void* dst, const void* src, size_t bytes) { memcpy(dst, src, bytes); }
+inline void   device_copy(void* dst, const void* src, size_t n)   { memcpy(dst, src, n); }
 inline void   to_host(void* dst, const void* src, size_t bytes)   { memcpy(dst, src, bytes); }
 inline void   device_sync()                                       {}
 // the system swaps

@@ -4,7 +4,7 @@ passed=0; failed=0
 ok() { if [ "$1" -eq 0 ]; then passed=$((passed + 1)); else failed=$((failed + 1)); shift; echo "FAIL test_make: $*"; fi; }
 copy=build/test/make
 rm -rf $copy; mkdir -p $copy/test $copy/dev/golden
-cp -r Makefile *.cu *.cuh *.h cpu cuda text $copy; cp dev/golden/cases.tsv $copy/dev/golden; cp test/test_*.cpp test/check.h $copy/test
+cp -r Makefile *.cu *.cuh *.h cpu cuda dist text $copy; cp dev/golden/cases.tsv $copy/dev/golden; cp test/test_*.cpp test/check.h $copy/test
 cd $copy || exit 1
 mk() { make --no-print-directory OPTIMIZE=-O0 JOBS=1 "$@" 2>&1; }
 

@@ -63,7 +63,7 @@ cuda/device.cuh|"copying from the GPU");\n    device_sync();|"copying from the G
 MUTANTS
 cat > "$work/one.sh" <<'ONE'
 n=$1; dir=$work/$n
-mkdir -p "$dir" && cp -r ./*.h ./*.cuh cpu cuda text test dev "$dir"
+mkdir -p "$dir" && cp -r ./*.h ./*.cuh cpu cuda dist text test dev "$dir"
 line=$(sed -n "${n}p" "$work/list")
 kind=${line##*|}
 LINE=$line awk 'BEGIN {

@@ -1,0 +1,35 @@
+/*
+dist/dist.h -- many processes train one model (data parallel), if the build says so:
+
+    make train_sink DIST=mpi        tensors in host memory, by MPI         mpi.h
+    make train_sink DIST=nccl       tensors on GPUs, by NCCL               nccl.h
+                                    one process, the default               none.h
+
+Each process, a rank, holds all weights and works on its own sequences of a step. Then the gradients
+are summed, each rank updates its shard of the weights, and all weights are gathered again (ZeRO
+stage 1: Rajbhandari et al. 2019, arXiv:1910.02054). Of the sum of the gradients, of the optimiser's
+state and of the weights in acc a rank holds its shard only: shard.h.
+
+What each of the three gives, under namespace dist. All ranks call in the same order:
+
+    rank, world            which process this is, of how many
+    local, neighbours      the same among those on this machine
+    start(), stop()        finds the others; leaves them
+    any(x), least(x), sum(x, n), barrier()                      small things, on the host: the same
+    spread(&text, what), agree(what, text, hint)                on all ranks afterwards
+    reduce_begin(mine, all, piece)       all (world pieces) -> this rank's piece of their sum over
+    reduce_end()                         ranks; only at the end is it there, and may all change
+    all_gather(all, mine, piece)         a piece of each rank -> all of them, on every rank
+
+Small things, errors and the end of the run go by TCP, whatever the tensors go by: processes.h.
+*/
+#ifndef DIST_H
+#define DIST_H
+#ifndef DIST
+#define DIST none
+#endif
+#define DIST_TEXT(file) #file
+#define DIST_FILE(name) DIST_TEXT(name.h)
+#define DIST_FILE_OF(name) DIST_FILE(name)
+#include DIST_FILE_OF(DIST)
+#endif // DIST_H

@@ -1,0 +1,73 @@
+/*
+dist/shard.h -- which numbers of the model a rank updates, and how they come and go.
+
+All parameters stand in one array. It is cut into buckets, and each bucket into as many pieces as
+there are ranks; piece r of every bucket is rank r's, and its pieces side by side are its shard:
+
+    parameters   | 0 0 1 1 2 2 | 0 0 1 1 2 2 | 0 1 2 |      three ranks, three buckets
+    shard of 1         1 1           1 1         1
+
+Backward finishes the gradients from the end of the array to its beginning, so a bucket is on its
+way to the other ranks while the layers before it are still at work. With one process the shard is
+the array itself.
+*/
+#ifndef DIST_SHARD_H
+#define DIST_SHARD_H
+
+#ifndef DIST_BUCKET
+#define DIST_BUCKET (1 << 22) // numbers in a bucket: 16 MiB of gradients
+#endif
+
+// the cut of an array
+struct ParamShard {
+    long whole = 0, mine = 0; // numbers in all buckets, the last one rounded up; in one shard
+    long buckets = 1, piece = 0, last = 0; // numbers in a piece of every bucket, and of the last
+
+    long size(long bucket) const { return bucket + 1 < buckets ? piece : last; }
+    long in_array(long bucket) const {
+        return bucket * piece * dist::world;
+    } // where a bucket begins
+    long in_shard(long bucket) const { return bucket * piece; }
+};
+
+// the cut of n numbers among all ranks, or for this one alone. Pieces are multiples of 64 numbers,
+// so that vectors of them are loaded at once wherever they stand
+static ParamShard shard_of(long n, bool many) {
+    ParamShard s;
+    s.whole = s.mine = s.last = n;
+    const long world = many ? dist::world : 1, unit = 64 * world;
+    if (world == 1) { return s; }
+    const long most = std::max(1L, DIST_BUCKET / unit) * unit;
+    s.buckets = (n + most - 1) / most;
+    s.piece = most / world;
+    s.last = (n - (s.buckets - 1) * most + unit - 1) / unit * 64;
+    s.mine = (s.buckets - 1) * s.piece + s.last;
+    s.whole = s.mine * world;
+    return s;
+}
+
+// The gradients from number `from` on are final: sends the buckets that lie there. *sent: how many
+// went before, from the end.
+template <class T> void shard_send(const ParamShard& s, T* shard, T* all, long from, long* sent) {
+    if (s.mine == s.whole) { return; }
+    for (; *sent < s.buckets && s.in_array(s.buckets - 1 - *sent) >= from; ++*sent) {
+        const long k = s.buckets - 1 - *sent;
+        dist::reduce_begin(shard + s.in_shard(k), all + s.in_array(k), s.size(k));
+    }
+}
+
+// all ranks' shards -> the whole array on each
+template <class T> void shard_gather(const ParamShard& s, T* all, const T* shard) {
+    for (long k = 0; k < s.buckets; k++) {
+        dist::all_gather(all + s.in_array(k), shard + s.in_shard(k), s.size(k));
+    }
+}
+
+// the whole array, which this rank has -> its shard
+template <class T> void shard_keep(const ParamShard& s, T* shard, const T* all) {
+    for (long k = 0; k < s.buckets; k++) {
+        const T* piece = all + s.in_array(k) + dist::rank * s.size(k);
+        ops::device_copy(shard + s.in_shard(k), piece, s.size(k) * sizeof(T));
+    }
+}
+#endif // DIST_SHARD_H
