@@ -329,6 +329,7 @@ struct Stage;
 
 // runs a stage of layer l, or does something else in its place: how eval changes what a model computes
 typedef std::function<void(Model* m, const Stage& stage, int l)> Around;
+
 #include "dist/shard.h"
 
 struct Model {
