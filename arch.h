@@ -149,6 +149,8 @@ struct ArchCheck {
              "a normalised attention, or 1");
         need(c.attn_cap == Arch().attn_cap || strcmp(STR(ATTN), "softcap") == 0, { "attn_cap" },
              "ATTN=softcap");
+        need(!c.attn_bias || (!Attn::exp_family && Attn::phi == PHI_NONE), { "attn_bias" },
+             "0, or an ATTN where a shift of all scores matters, such as sigmoid");
         need(b.column != LOGIT_COLUMN || c.bias_share == SHARE_none, { "bias_share", "bias" },
              "none: a logit is one number a head");
         need(c.k_dims <= c.HS, { "k_dims", "HS" }, "at most the head size");

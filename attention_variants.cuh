@@ -348,6 +348,7 @@ struct AttnShape {
     float p, alpha;           // --attn-p, --attn-alpha
     double scale = 1;         // of q . k: 1 / sqrt(HS), unless the model says otherwise
     float cap = 0;            // ATTN=softcap: scores stay within +-cap
+    float shift = 0;          // added to the score of every token's key; not where f = exp: no effect
     int rot = 0;              // channels at the front of every head that rope turns: HS, or fewer
 };
 // one row of qkv: q heads, k heads, v heads
@@ -374,6 +375,12 @@ HD bool attn_tile_empty(AttnShape s, int t0, int t1, int j0, int j1) {
 
 HD bool attn_tile_full(AttnShape s, int t0, int t1, int j0, int j1) {
     return (j1 - 1 <= t0 && (!s.window || j0 > t1 - 1 - s.window)) || j1 <= s.prefix;
+}
+
+// what is added to scale q . k: what the position says, and the shift
+template <class A, class Pe, class F> HD F attn_bias(AttnShape s, int distance, int h) {
+    const F bias = Pe::template bias<F>(distance, h, s.NH);
+    return A::exp_family ? bias : bias + F(s.shift);
 }
 
 // what a masked score is set to, so that its weight is 0. (Where w is signed f' is not 0: backward

@@ -155,7 +155,7 @@ static int bench(Flags f) {
         const double t0 = now_ms();
         model_zero(&m);
         model_accumulate(&m, seqs.data(), f.batch, f.arch.T, 1);
-        model_update(&m, { 1e-4f, 0.9f, 0.95f, 1e-8f, 0.1f, i + 1 }, 1, false);
+        model_update(&m, { 1e-4f, 0.9f, 0.95f, 1e-8f, 0.1f, i + 1 }, 1, ADAMW);
         if (i) { step_ms.push_back(now_ms() - t0); }
     }
     std::sort(step_ms.begin(), step_ms.end());

@@ -413,7 +413,7 @@ struct EvalHead : ref::Head<Attn, Bias, Pe> {
 
     acc score_still(int t, int j, int by) const {
         if (!by || j >= stream.n) { return score(t, j); }
-        const acc bias = Pe::template bias<acc>(t - by - j, h, s.NH);
+        const acc bias = attn_bias<Attn, Pe, acc>(s, t - by - j, h);
         return attn_capped<Attn>(ref::dot(turned.data(), k(j), s.HS) * acc(s.scale) + bias,
                                  acc(s.cap));
     }

@@ -42,7 +42,8 @@ typedef std::string str;
     X("tb",   long,   batch,           'b', 0,          0, 1<<24,   "sequences in memory at once, B (0: the preset's)") \
     X("tb",   long,   total_batch,     0,   0,          0, 1L<<40,  "tokens per step, a multiple of batch * seq (0: batch * seq)") \
     X("tb",   long,   steps,           'n', 1000,       0, MOST,    "optimiser steps") \
-    X("T",    str,    optimizer,       0,   "adamw",    0, 0,       "adamw or sgd (momentum beta1)") \
+    X("T",    str,    optimizer,       0,   "adamw",    0, 0,       "adamw, muon (matrices of layers, adamw the rest) or sgd (momentum beta1)") \
+    X("T",    long,   min_context,     0,   0,          0, 1<<30,   "train on targets with so many tokens before them only (0: all)") \
     X("t",    double, lr,              0,   4e-4,       0, MANY,    "peak learning rate") \
     X("t",    long,   warmup,          0,   100,        0, MOST,    "steps of linear warm-up") \
     X("t",    str,    schedule,        0,   "constant", 0, 0,       "after warm-up: constant (as released) or cosine (the paper)") \

@@ -241,7 +241,7 @@ void head_maps(float* map, float* cosine, float* product, const R* qkv, const S*
             }
             const long at = (long)t * (s.T + 1) + j + 1;
             double score = qk * s.scale +
-                           (j >= 0 ? Pe::template bias<double>(t - j, h, s.NH) : 0.0);
+                           (j >= 0 ? attn_bias<A, Pe, double>(s, t - j, h) : 0.0);
             score = j < 0 && Bi::column == LOGIT_COLUMN ? (double)(float)star[0]
                                                         : attn_capped<A>(score, (double)s.cap);
             const bool sees = j >= 0 ? attn_sees(s, t, j) : (bool)Bi::column;

@@ -43,6 +43,18 @@ HD float grad_scale(double loss, double squares, float clip) {
     return scale < 1 ? scale : 1.0;
 }
 
+// ---- Muon's part in elementwise steps, for a matrix of weights (rows, cols). x is wide, (r, c) with
+// r <= c: the matrix itself, or turned over where it has more rows than columns
+
+// where x has what stands at (i, j) of the weights
+HD long muon_place(int i, int j, int rows, int cols) {
+    return rows > cols ? (long)j * rows + i : (long)i * cols + j;
+}
+
+// of the polynomial of a Newton-Schulz step, of the momentum, and of the length of a step
+static constexpr double MUON_A = 3.4445, MUON_B = -4.7750, MUON_C = 2.0315;
+static constexpr double MUON_BETA = 0.95, MUON_LENGTH = 0.2;
+
 namespace ref {
 using namespace host;              // device_malloc and the like
 typedef REAL real;
@@ -327,7 +339,7 @@ template <class A, class Bi, class Pe> struct Head {
 
     real score(int t, int j) const {
         if (j == s.T && Bi::column == LOGIT_COLUMN) { return *star; }
-        const real bias = j < s.T ? Pe::template bias<real>(t - j, h, s.NH) : real(0);
+        const real bias = j < s.T ? attn_bias<A, Pe, real>(s, t - j, h) : real(0);
         return attn_capped<A>(dot(q(t), k(j), s.HS) * real(s.scale) + bias, real(s.cap));
     }
 };
@@ -555,6 +567,42 @@ inline void sgd_update(real* params, acc* master, acc* m, acc*, const acc* grads
         m[i] = acc(o.beta1) * m[i] + grads[i] * acc(sums->grad_scale);
         master[i] -= acc(o.lr) * (m[i] + acc(o.weight_decay) * master[i]);
         params[i] = master[i];
+    }
+}
+
+// x <- u / |u|,  u = g + beta m (Nesterov),  after m = beta m + g
+inline void muon_begin(real* x, acc* m, const acc* grads, const StepSums* sums, int rows,
+                       int cols) {
+    if (std::isnan(sums->grad_scale)) { return; }
+    const acc beta = MUON_BETA, scale = sums->grad_scale;
+    double squares = 0;
+    for (long k = 0; k < (long)rows * cols; k++) {
+        m[k] = beta * m[k] + grads[k] * scale;
+        const acc u = grads[k] * scale + beta * m[k];
+        squares += (double)u * u;
+    }
+    for (long k = 0; k < (long)rows * cols; k++) {
+        const acc u = grads[k] * scale + beta * m[k];
+        x[muon_place(k / cols, k % cols, rows, cols)] = u / (sqrt(squares) + 1e-7);
+    }
+}
+
+// aa (r, r), which is A A, <- a I + b A + c A A
+inline void muon_mix(real* aa, const real* a, int r) {
+    for (long k = 0; k < (long)r * r; k++) {
+        aa[k] = MUON_C * aa[k] + MUON_B * a[k] + (k / r == k % r ? MUON_A : 0);
+    }
+}
+
+// w -= lr (length sqrt(max(rows, cols)) x + decay w)
+inline void muon_end(real* params, acc* master, const real* x, const StepSums* sums, AdamW o,
+                     int rows, int cols) {
+    if (std::isnan(sums->grad_scale)) { return; }
+    const acc length = MUON_LENGTH * sqrt((double)max_(rows, cols));
+    for (long k = 0; k < (long)rows * cols; k++) {
+        const acc step = length * x[muon_place(k / cols, k % cols, rows, cols)];
+        master[k] -= acc(o.lr) * (step + acc(o.weight_decay) * master[k]);
+        params[k] = master[k];
     }
 }
 } // namespace ref

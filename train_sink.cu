@@ -11,7 +11,7 @@ from top to bottom:
      2 the model     ARCH, PARAMS, ACTS; a block is a list of stages, forward and backward of each beside each other
      3 measure       sinks and norms of a batch of sequences              metrics.cuh
      4 train         data in, log and checkpoints out                     flags.h, dataloader.h, log.h, checkpoint.h
-     5 main          and the other commands                               probe.h, generate.h, bench.h
+     5 main          and the other commands                               probe.h, eval.h, generate.h, bench.h
 
 TO ADD a value of a switch: one row of its table, and at most one struct (attention_variants.cuh).
 TO ADD an idea: its rows of ARCH, PARAMS and ACTS, one stage, and its operation in reference.h, cpu/
@@ -114,6 +114,7 @@ typedef ops::acc acc;     // what sums, weight gradients and optimiser state hol
     X(str,   v_star,       "",            "tb", "--v-star",          "train_sink.v_star",                   0, 0, "", "BIAS=k: fixed v* of norm M, e1:M or ones:M (Table 5)") \
     X(float, attn_p,       1,             "tb", "--attn-p",          "train_sink.attn_p",                   1e-6, 1e6, "", "p of softmax_p and sigmoid_p (Eq. 43)") \
     X(float, attn_alpha,   1,             "tb", "--attn-alpha",      "train_sink.attn_alpha",               1e-6, 1e6, "", "rows of a normalised attention sum to this (Table 14)") \
+    X(float, attn_bias,    0,             "tb", "--attn-bias-init",  "train_sink.attn_bias_init",           -1e6, 1e6, "", "ATTN=sigmoid and others without exp: a constant that scores begin from; -ln T") \
     X(float, attn_cap,     50,            "tb", "--attn-cap",        "train_sink.attn_cap",                 1e-6, 1e6, "", "ATTN=softcap: scores are cap tanh(score / cap)") \
     X(float, score_scale,  0,             "tb", "--score-scale",     "train_sink.score_scale",              0, 1e6, "", "scores are q.k times this (0: 1 / sqrt(HS))") \
     X(int,   prefix,       0,             "tpb", "--prefix",         "train_sink.prefix",                   0, (1 << 30) - 1, "", "keys 1..P are visible to all, the loss starts after them") \
@@ -233,6 +234,12 @@ template <class P> struct Params {
 };
 struct Tensor { std::string name; std::vector<long> shape; long at, count; Init init; };
 
+// is it the matrix of a product inside a layer? Those are what --optimizer muon is for
+static bool is_hidden_matrix(const Tensor& t) {
+    const bool product = ends_with(t.name, "proj.weight") || t.name.find(".phi_fc") != t.name.npos;
+    return product && !ends_with(t.name, "self_attn.gate_proj.weight");
+}
+
 // ---- ACTS: activations, one arena for all, laid out anew for each (B, T). Training keeps K = L
 // layers of them and all 2L + 1 states of the stream; a forward pass alone keeps one layer and
 // three states, and nothing of backward (D = 0)
@@ -351,6 +358,8 @@ struct Model {
     int B, T, R; // the batch they are laid out for, T with the sink token; rows of head
     int *tokens, *targets; size_t token_room;    // (B, T)
     StepSums* sums;                              // loss and gradient norm of the step
+    real* muon;                                  // what --optimizer muon works with, or NULL
+    int min_context;                             // --min-context, of training alone
     real *positions, *v_fixed;                   // absolute PE (T, C); fixed v* (HS)
     // rotary cos, sin (T, rot/2, 2), of all layers and of those with a window
     acc *turns, *turns_local;
@@ -372,7 +381,7 @@ static AttnShape attn_shape(const Model* m, int l) {
     s.prefix = c.prefix ? c.prefix + m->d.bias.token : 0;
     s.bias_shared = c.bias_share == SHARE_heads;
     s.k_dims = c.k_dims;
-    s.p = c.attn_p; s.alpha = c.attn_alpha; s.cap = c.attn_cap;
+    s.p = c.attn_p; s.alpha = c.attn_alpha; s.cap = c.attn_cap; s.shift = c.attn_bias;
     s.scale = c.score_scale ? c.score_scale : acc(1) / std::sqrt(acc(c.HS));
     s.rot = rotated(c);
     return s;
@@ -617,7 +626,7 @@ static void model_free(Model* m) {
     }
     for (void* p : { (void*)m->params, (void*)m->grads, (void*)m->arena, (void*)m->tokens,
                      (void*)m->targets, (void*)m->sums, (void*)m->positions, (void*)m->v_fixed,
-                     (void*)m->turns, (void*)m->turns_local, (void*)m->cache }) {
+                     (void*)m->turns, (void*)m->turns_local, (void*)m->cache, (void*)m->muon }) {
         ops::device_free(p);
     }
     *m = Model();
@@ -625,8 +634,9 @@ static void model_free(Model* m) {
 
 // seqs (B, T+1) in host memory -> tokens and targets; returns how many targets count. Row 0 of a
 // sink token predicts nothing; with a prefix p the loss starts at the prediction of token p + 1
-// (section 6)
-static long model_load(Model* m, const int* seqs, int B, int T) {
+// (section 6), and a target with fewer than min_context tokens before it does not count. A token that
+// no loss asks for is given as ~id
+static long model_load(Model* m, const int* seqs, int B, int T, int min_context = 0) {
     const int skip = m->d.bias.token;
     m->past = 0;
     if (m->B != B || m->T != T + skip || !m->arena) { model_resize(m, B, T); }
@@ -634,10 +644,11 @@ static long model_load(Model* m, const int* seqs, int B, int T) {
     long count = 0;
     for (int b = 0; b < B; b++) {
         const int* s = seqs + (size_t)b * (T + 1);
-        for (int t = 0; t < T; t++) { tokens[(size_t)b * T + t] = s[t]; }
+        for (int t = 0; t < T; t++) { tokens[(size_t)b * T + t] = s[t] < 0 ? ~s[t] : s[t]; }
         for (int t = 0; t < m->T; t++) {
             const int i = t - skip;
-            const bool counts = i >= 0 && i >= m->c.prefix - 1;
+            const int first = std::max(m->c.prefix, min_context) - 1;
+            const bool counts = i >= 0 && i >= first && s[i + 1] >= 0;
             targets[(size_t)b * m->T + t] = counts ? s[i + 1] : -1;
             count += counts;
         }
@@ -1200,7 +1211,7 @@ static void model_zero(Model* m) {
 // part to the gradients and to the mean loss. The host does not wait for any of it
 static void model_accumulate(Model* m, const int* seqs, int B, int T, int accum,
                              bool last = false) {
-    const long count = model_load(m, seqs, B, T) * accum;
+    const long count = std::max(1L, model_load(m, seqs, B, T, m->min_context)) * accum;
     model_body(m);
     model_head(m, 1.0f / count);
     ops::loss_add(m->sums, m->a.losses, rows(m), count);
@@ -1218,15 +1229,53 @@ static void model_sums(Model* m, float clip) {
     ops::to_device(m->sums, &sums, sizeof sums);
 }
 
+// ---- the optimisers
+enum Optimizer { ADAMW, SGD, MUON };
+static const char* const OPTIMIZERS[] = { "adamw", "sgd", "muon" };
+
+// Muon (Jordan et al. 2024): the momentum of a matrix, with its singular values brought near to 1 by
+// five Newton-Schulz steps  x <- a x + (b A + c A A) x,  A = x x^T,  and the length that AdamW's step
+// would have (Liu et al. 2025), so that --lr and --weight-decay mean what they mean there
+static void muon_update(Model* m, const Tensor& t, const AdamW& o) {
+    const int rows = t.shape[0], cols = t.shape[1];
+    const int r = std::min(rows, cols), c = std::max(rows, cols);
+    if (!m->muon) { // for the largest of these matrices
+        size_t most = 0;
+        for (auto& one : m->tensors) {
+            const size_t small = std::min(one.shape[0], one.shape.back());
+            if (is_hidden_matrix(one)) { most = std::max(most, 2 * one.count + 2 * small * small); }
+        }
+        m->muon = (real*)ops::device_malloc(most * sizeof(real));
+    }
+    real *x = m->muon, *y = x + t.count, *A = y + t.count, *AA = A + (size_t)r * r;
+    ops::muon_begin(x, m->m + t.at, m->grads + t.at, m->sums, rows, cols);
+    for (int step = 0; step < 5; step++) {
+        ops::matmul_forward(A, x, x, NULL, NULL, r, c, r);             // A = x x^T
+        ops::matmul_forward(AA, A, A, NULL, NULL, r, r, r);            // A A, as A is symmetric
+        ops::muon_mix(AA, A, r);                                       // a + b A + c A A
+        ops::matmul_backward_input(y, AA, x, false, r, c, r);          // that times x
+        std::swap(x, y);
+    }
+    ops::muon_end(m->params + t.at, m->master + t.at, x, m->sums, o, rows, cols);
+}
+
 // after all micro-batches: clips the gradients and updates the weights, unless the loss or the
 // gradients are not finite; returns what it went by. Here, once a step, the host waits
-static StepSums model_update(Model* m, const AdamW& o, float clip, bool sgd) {
+static StepSums model_update(Model* m, const AdamW& o, float clip, Optimizer how) {
     const long n = m->shard.mine;
     dist::reduce_end();
     ops::square_norm(m->sums, m->shard_grads, clip, n);
     model_sums(m, clip);
-    const auto update = sgd ? ops::sgd_update : ops::adamw_update;
-    update(m->shard_params, m->master, m->m, m->v, m->shard_grads, m->sums, o, n);
+    const auto update = [&](long at, long count) {
+        const auto f = how == SGD ? ops::sgd_update : ops::adamw_update;
+        f(m->shard_params + at, m->master + at, m->m + at, m->v + at, m->shard_grads + at, m->sums, o,
+          count);
+    };
+    if (how != MUON) { update(0, n); }
+    for (auto& t : m->tensors) { // of one rank, which has them whole
+        if (how != MUON) { break; }
+        if (is_hidden_matrix(t)) { muon_update(m, t, o); } else { update(t.at, t.count); }
+    }
     if (n < m->num_params) { shard_gather(m->shard, m->params, m->shard_params); }
     StepSums sums;
     ops::to_host(&sums, m->sums, sizeof sums);
@@ -1533,6 +1582,14 @@ static void batch_share(Flags* f) {
     f->batch = std::min(f->batch, step / T / dist::world);
 }
 
+// --optimizer by its name
+static Optimizer optimizer_of(const Flags& f) {
+    int i = 0;
+    while (i < 3 && f.optimizer != OPTIMIZERS[i]) { i++; }
+    want(i < 3, "--optimizer " + f.optimizer, "adamw, muon or sgd");
+    return (Optimizer)i;
+}
+
 // one optimiser step: the micro-batches of all ranks in one order, `accum` for each of them
 static StepSums train_step(Model* m, Data* data, const Flags& f, long step, int accum,
                            std::vector<int>* seqs) {
@@ -1547,12 +1604,14 @@ static StepSums train_step(Model* m, Data* data, const Flags& f, long step, int 
         (float)learning_rate(f, step), (float)f.beta1, (float)f.beta2, (float)f.adam_eps,
         (float)f.weight_decay,         step + 1
     };
-    return model_update(m, o, f.grad_clip, f.optimizer == "sgd");
+    return model_update(m, o, f.grad_clip, optimizer_of(f));
 }
 
 static void train_checks(const Flags& f) {
-    want(f.optimizer == "adamw" || f.optimizer == "sgd", "--optimizer " + f.optimizer,
-         "adamw or sgd");
+    want(optimizer_of(f) != MUON || dist::world == 1, "--optimizer muon",
+         "one process: it needs whole matrices, and of many processes each keeps a part");
+    want(f.min_context <= f.arch.T, strf("--min-context %ld", f.min_context),
+         strf("at most --seq %d", f.arch.T));
     want(f.schedule == "constant" || f.schedule == "cosine", "--schedule " + f.schedule,
          "constant or cosine");
     want(f.beta1 < 1 && f.beta2 < 1,
@@ -1687,6 +1746,7 @@ static Run run_open(Flags f) {
     r.c = arch_from_flags(&f, r.data.V);
     memory_check(r.c, f.batch, f.arch.T, true);
     r.m = model_new(r.c, std::max<int>(f.arch.T, r.probe_len), true);
+    r.m.min_context = f.min_context;
     batch_settle(&r.m, &f,
                  from.empty() ? 0 : (long)json_number(json_file(from + "/state.json"), "batch", 0));
     const double at_once = (double)f.batch * f.arch.T * dist::world;
@@ -1907,7 +1967,8 @@ int main(int argc, char** argv) {
     if (!f.words.empty() && !strchr("pgke", command)) {
         die(EXIT_USER,
             "got '" + f.words[0] +
-                "', wanted a command (train, probe, eval, generate, tokenize, bench, check) or a --flag",
+                "', wanted a command (train, probe, eval, generate, tokenize, bench, check) or a "
+                "--flag",
             command_meant(f.words[0]));
     }
     if (dist::world > 1 && command != 't') {

@@ -34,7 +34,9 @@ inline void tile_scores(acc* score, TileAt at, int h, AttnShape s) {
     for (int t = at.t0; t < at.t1; t++, score += BC) {
         for (int j = 0; j < BC; j++) {
             score[j] *= scale;
-            if (Pe::score_bias) { score[j] += Pe::template bias<acc>(t - (at.j0 + j), h, s.NH); }
+            if (Pe::score_bias || !A::exp_family) {
+                score[j] += attn_bias<A, Pe, acc>(s, t - (at.j0 + j), h);
+            }
             score[j] = attn_capped<A>(score[j], cap);
         }
         if (at.full) { continue; }
@@ -167,7 +169,7 @@ void attention_row(R* out, const R* q, const R* kv, const R* kstar, const R* vst
         for (int j = 0; j <= extra; j++) {
             if (!sees(j)) { continue; }
             if (j < extra) {
-                const acc bias = Pe::template bias<acc>(t - j, h, s.NH);
+                const acc bias = attn_bias<A, Pe, acc>(s, t - j, h);
                 score[j] = attn_capped<A>(dot(q_h, k + (long)j * row, HS) * scale + bias, cap);
             } else {
                 score[j] = star_score<A, Bi>(q_h, star, s);

@@ -571,5 +571,63 @@ inline void sgd_update(real* params, acc* master, acc* m, acc*, const acc* grads
         params[i] = master[i];
     }
 }
+
+// Muon: x <- u / |u|,  u = g + beta m,  after m = beta m + g. The sum goes by rows, in their order
+inline void muon_begin(real* x, acc* m, const acc* grads, const StepSums* sums, int rows,
+                       int cols) {
+    if (std::isnan(sums->grad_scale)) { return; }
+    const acc beta = MUON_BETA, scale = sums->grad_scale;
+    std::vector<double> part(rows);
+    #pragma omp parallel for
+    for (int i = 0; i < rows; i++) {
+        const long row = (long)i * cols;
+        double sum = 0;
+        #pragma omp simd reduction(+ : sum)
+        for (long k = row; k < row + cols; k++) {
+            m[k] = beta * m[k] + grads[k] * scale;
+            const acc u = grads[k] * scale + beta * m[k];
+            sum += (double)u * u;
+        }
+        part[i] = sum;
+    }
+    double squares = 0;
+    for (double sum : part) { squares += sum; }
+    const acc by = 1 / (sqrt(squares) + 1e-7);
+    #pragma omp parallel for
+    for (int i = 0; i < rows; i++) {
+        for (int j = 0; j < cols; j++) {
+            const long k = (long)i * cols + j;
+            x[muon_place(i, j, rows, cols)] = (grads[k] * scale + beta * m[k]) * by;
+        }
+    }
+}
+
+// aa (r, r), which is A A, <- a I + b A + c A A
+inline void muon_mix(real* aa, const real* a, int r) {
+    #pragma omp parallel for
+    for (int i = 0; i < r; i++) {
+        for (long k = (long)i * r; k < (long)(i + 1) * r; k++) {
+            aa[k] = acc(MUON_C) * acc(aa[k]) + acc(MUON_B) * acc(a[k]);
+        }
+        aa[(long)i * r + i] = acc(aa[(long)i * r + i]) + acc(MUON_A);
+    }
+}
+
+// w -= lr (length sqrt(max(rows, cols)) x + decay w)
+inline void muon_end(real* params, acc* master, const real* x, const StepSums* sums, AdamW o,
+                     int rows, int cols) {
+    if (std::isnan(sums->grad_scale)) { return; }
+    const acc length = MUON_LENGTH * sqrt((double)std::max(rows, cols));
+    const acc lr = o.lr, decay = o.weight_decay;
+    #pragma omp parallel for
+    for (int i = 0; i < rows; i++) {
+        for (int j = 0; j < cols; j++) {
+            const long k = (long)i * cols + j;
+            const acc step = length * acc(x[muon_place(i, j, rows, cols)]);
+            master[k] -= lr * (step + decay * master[k]);
+            params[k] = master[k];
+        }
+    }
+}
 } // namespace cpu
 #endif // CPU_OPS_H

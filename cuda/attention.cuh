@@ -18,8 +18,7 @@ namespace cuda {
 // the score of query t and key j from their dot product
 template <class A, class Pe>
 DEVICE float attn_score(float dot, float scale, int t, int j, int h, const AttnShape& s) {
-    const float score = attn_capped<A>(dot * scale + Pe::template bias<float>(t - j, h, s.NH),
-                                       s.cap);
+    const float score = attn_capped<A>(dot * scale + attn_bias<A, Pe, float>(s, t - j, h), s.cap);
     return attn_sees(s, t, j) ? score : attn_masked<A, float>();
 }
 
@@ -550,7 +549,7 @@ template <class A, class Pe> struct TileScore {
     // of query t and key j from their dot product
     DEVICE float operator()(float dot, int t, int j, const AttnShape& s) const {
         if (plain) { return dot; }
-        const float bias = Pe::template bias<Fast>(t - j, h, s.NH).v;
+        const float bias = attn_bias<A, Pe, Fast>(s, t - j, h).v;
         if (A::exp_family && !A::capped) { return fmaf(dot, scale * LOG2_E, bias * LOG2_E); }
         const float score = attn_capped<A>(Fast(fmaf(dot, scale, bias)), Fast(s.cap)).v;
         return A::exp_family ? score * LOG2_E : score;

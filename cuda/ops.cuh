@@ -976,5 +976,81 @@ inline void sgd_update(real* params, acc* master, acc* m, acc* v, const acc* gra
                        const StepSums* sums, AdamW o, long n) {
     update<false>(params, master, m, v, grads, sums, o, 0.0f, 0.0f, n);
 }
+
+// Muon: m = beta m + g, and part (blocks) the squares of u = g + beta m
+__global__ void __launch_bounds__(256)
+    muon_momentum_kernel(double* part, acc* m, const acc* grads, const StepSums* sums, long n) {
+    const long from = (long)blockIdx.x * SQUARE_BLOCK, to = min(n, from + SQUARE_BLOCK);
+    const float beta = MUON_BETA, scale = sums->grad_scale;
+    if (isnan(scale)) { return; }
+    double sum = 0;
+    for (long k = from + threadIdx.x; k < to; k += 256) {
+        const float m_k = beta * m[k] + grads[k] * scale, u = grads[k] * scale + beta * m_k;
+        m[k] = m_k;
+        sum += (double)u * u;
+    }
+    sum = block_sum<256>(sum);
+    if (threadIdx.x == 0) { part[blockIdx.x] = sum; }
+}
+
+// part[0] <- the sum of n of them
+__global__ void __launch_bounds__(1024) muon_sum_kernel(double* part, int n) {
+    double sum = 0;
+    for (int i = threadIdx.x; i < n; i += 1024) { sum += part[i]; }
+    sum = block_sum<1024>(sum);
+    if (threadIdx.x == 0) { part[0] = sum; }
+}
+
+__global__ void __launch_bounds__(256)
+    muon_begin_kernel(real* x, const acc* m, const acc* grads, const double* squares,
+                      const StepSums* sums, int rows, int cols) {
+    const float beta = MUON_BETA, scale = sums->grad_scale;
+    if (isnan(scale)) { return; }
+    const float by = 1 / (sqrt(*squares) + 1e-7);
+    FOR_FLAT(k, 1, (long)rows * cols) {
+        const float u = grads[k] * scale + beta * m[k];
+        x[muon_place(k / cols, k % cols, rows, cols)] = real(u * by);
+    }
+}
+
+inline void muon_begin(real* x, acc* m, const acc* grads, const StepSums* sums, int rows,
+                       int cols) {
+    const long n = (long)rows * cols;
+    const int blocks = CEIL_DIV(n, (long)SQUARE_BLOCK);
+    double* part = (double*)device_scratch(blocks * sizeof(double));
+    LAUNCH(muon_momentum_kernel, dim3(blocks), dim3(256), 0, part, m, grads, sums, n);
+    LAUNCH(muon_sum_kernel, dim3(1), dim3(1024), 0, part, blocks);
+    LAUNCH(muon_begin_kernel, flat_grid(n, 1), dim3(256), 0, x, m, grads, part, sums, rows, cols);
+}
+
+__global__ void __launch_bounds__(256) muon_mix_kernel(real* aa, const real* a, int r) {
+    FOR_FLAT(k, 1, (long)r * r) {
+        const float one = k / r == k % r ? (float)MUON_A : 0.0f;
+        aa[k] = real((float)MUON_C * (float)aa[k] + (float)MUON_B * (float)a[k] + one);
+    }
+}
+
+inline void muon_mix(real* aa, const real* a, int r) {
+    LAUNCH(muon_mix_kernel, flat_grid((long)r * r, 1), dim3(256), 0, aa, a, r);
+}
+
+__global__ void __launch_bounds__(256)
+    muon_end_kernel(real* params, acc* master, const real* x, const StepSums* sums, AdamW o,
+                    float length, int rows, int cols) {
+    if (isnan(sums->grad_scale)) { return; }
+    FOR_FLAT(k, 1, (long)rows * cols) {
+        const float step = length * (float)x[muon_place(k / cols, k % cols, rows, cols)];
+        const float w = master[k] - o.lr * (step + o.weight_decay * master[k]);
+        master[k] = w;
+        params[k] = real(w);
+    }
+}
+
+inline void muon_end(real* params, acc* master, const real* x, const StepSums* sums, AdamW o,
+                     int rows, int cols) {
+    const float length = MUON_LENGTH * sqrt((double)std::max(rows, cols));
+    LAUNCH(muon_end_kernel, flat_grid((long)rows * cols, 1), dim3(256), 0, params, master, x, sums,
+           o, length, rows, cols);
+}
 } // namespace cuda
 #endif // CUDA_OPS_CUH

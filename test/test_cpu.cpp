@@ -167,6 +167,16 @@ static void test_optimisers() {
         for (size_t i = 0; i < x.size(); i += 3) { x[i] = i % 2 ? 0.25 : -0.25; }
         AGREE("magnitudes", ({ &sizes }), ops::magnitudes(sizes.data(), x.data(), skip, 3, 15, 7));
     }
+    for (int rows : { 30, 97, 211 }) { // wide, square, tall; the second scale must do nothing
+        const int cols = 97, r = std::min(rows, cols);
+        const long count = (long)rows * cols;
+        Numbers u = numbers(count, 5), momentum = numbers(count, 6), x = numbers(count, 7), a = numbers((long)r * r, 8), aa = numbers((long)r * r, 9);
+        for (const StepSums* s : { &half, &none }) {
+            AGREE("muon_begin", ({ &x, &momentum }), ops::muon_begin(x.data(), momentum.data(), u.data(), s, rows, cols));
+            AGREE("muon_end", ({ &u }), ops::muon_end(u.data(), u.data(), x.data(), s, o, rows, cols));
+        }
+        AGREE("muon_mix", ({ &aa }), ops::muon_mix(aa.data(), a.data(), r));
+    }
     AGREE("add", ({ &w }), ops::add(w.data(), g.data(), n));
     AGREE("cast_to_real", ({ &w }), ops::cast_to_real(w.data(), g.data(), n));
 }

@@ -33,7 +33,7 @@ SAME(embed_forward); SAME(embed_backward); SAME(norm_forward); SAME(norm_backwar
 SAME(qk_norm_forward); SAME(qk_norm_backward); SAME(gate_forward); SAME(gate_backward);
 SAME(rope); SAME(phi_elu1_forward); SAME(phi_elu1_backward); SAME(qk_gather); SAME(qk_scatter);
 SAME(heads_forward); SAME(heads_backward); SAME(ffn_forward); SAME(ffn_backward); SAME(classifier);
-SAME(square_norm); SAME(adamw_update); SAME(sgd_update); // not the metrics: on the CPU they take any type
+SAME(muon_begin); SAME(muon_mix); SAME(muon_end); SAME(square_norm); SAME(adamw_update); SAME(sgd_update); // not the metrics: on the CPU they take any type
 SAME(attention_forward<Attn_softmax, Bias_kv, Pe_alibi>);
 SAME(attention_backward<Attn_softmax, Bias_kv, Pe_alibi>);
 
@@ -326,6 +326,30 @@ static void test_optimiser(long n) {
     cuda::add(y.r(), copy.r(), n);
     same("add", shape, "y", y);
 }
+static void test_muon(int rows, int cols) {
+    const std::string shape = strf("%d x %d", rows, cols);
+    const long n = (long)rows * cols;
+    const int r = std::min(rows, cols);
+    Tensor x = empty_tensor(n), m = random_tensor(n, false), g = random_tensor(n, false), w = random_tensor(n, false);
+    Tensor params = empty_tensor(n), a = random_tensor(r * r), aa = random_tensor(r * r);
+    const StepSums some = { 0, 0, 0.5 }, none = { NAN, NAN, NAN };
+    StepSums *sums = (StepSums*)cuda::device_malloc(sizeof some), *nothing = (StepSums*)cuda::device_malloc(sizeof none);
+    cuda::to_device(sums, &some, sizeof some);
+    cuda::to_device(nothing, &none, sizeof none);
+    const AdamW o = { 1e-2f, 0.9f, 0.95f, 1e-8f, 0.1f, 3 };
+    cpu::muon_begin(x.c(), m.c(), g.c(), &some, rows, cols);
+    for (StepSums* s : { sums, nothing }) { cuda::muon_begin(x.r(), m.f(), g.f(), s, rows, cols); } // the second does nothing
+    same("muon_begin", shape, "x", x);
+    same("muon_begin", shape, "m", m, 1e-6);
+    cpu::muon_end(params.c(), w.c(), x.c(), &some, o, rows, cols);
+    for (StepSums* s : { sums, nothing }) { cuda::muon_end(params.r(), w.f(), x.r(), s, o, rows, cols); }
+    same("muon_end", shape, "params", params);
+    same("muon_end", shape, "master", w, IS_BF16 ? 1e-4 : 1e-6);
+    cpu::muon_mix(aa.c(), a.c(), r);
+    cuda::muon_mix(aa.r(), a.r(), r);
+    same("muon_mix", shape, "aa", aa);
+    cuda::device_free(sums); cuda::device_free(nothing);
+}
 static void test_row_norms(int N, int G, int len, int stride) {
     Tensor x = random_tensor(N * stride), out = empty_tensor(N * G, false);
     cpu::row_norms(out.c(), x.c(), stride, len, G, N);
@@ -501,6 +525,7 @@ static void test_operations() {
         FFN_VARIANTS(X_FFN)
         test_classifier(4, C); test_classifier(3, wide ? 5000 : 4999); test_classifier(1, 1);
         test_optimiser(wide ? 4096 : 1001);
+        test_muon(wide ? 16 : 13, wide ? 24 : 7); test_muon(wide ? 40 : 5, wide ? 8 : 5);
         free_all();
     }
     if (!SMALL) {

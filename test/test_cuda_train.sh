@@ -67,6 +67,20 @@ for v in a b; do
     train $v.bf16 ${v}_bf16 -n 10
     same_log "$v bf16" "$dir/$v.cpu" "$dir/$v.bf16" 5e-2
 done
+# the other optimiser, a loss that begins later, scores that begin elsewhere; and what eval changes of a checkpoint
+for v in cpu cuda; do
+    train muon.$v a_$v -n 6 --optimizer muon --min-context 5
+    train shift.$v b_$v -n 6 --attn-bias-init -1.5
+done
+same_log "muon, min-context" "$dir/muon.cpu" "$dir/muon.cuda" 1e-4
+same_log "attn-bias-init" "$dir/shift.cpu" "$dir/shift.cuda" 1e-4
+for v in cpu cuda; do
+    "$dir/a_$v" eval "$dir/muon.cpu/step_6" --probe-seqs 3 --probe-len 20 --stream 2+6 --evict snapkv:0.5 --quant w8a8:token,kv4 \
+        --edit 'h:0:1:top2=0;A:1:1=0' --json "$dir/eval.$v.json" > "$dir/eval.$v.txt" 2>&1 || bad "eval: $(tail -n 2 "$dir/eval.$v.txt")"
+    grep -o '"loss":[0-9.]*' "$dir/eval.$v.json" > "$dir/eval.$v.losses"
+done
+paste -d : "$dir/eval.cpu.losses" "$dir/eval.cuda.losses" | awk -F: '{ d = $2 - $4; n += d < 1e-3 && d > -1e-3 } END { exit !(n == 11 && NR == 11) }' &&
+    ok || bad "eval on CUDA: $(paste "$dir/eval.cpu.losses" "$dir/eval.cuda.losses" | tr '\n' ' ')"
 # the same seed gives the same bits, in any schedule of the threads; so does a run stopped in the middle
 for sched in rev pct; do
     export EMU_SCHED=$sched; train a.$sched a_bf16 -n 10; unset EMU_SCHED

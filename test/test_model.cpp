@@ -83,6 +83,7 @@ static void fixture_check(const std::string& path) {
     const int B = f.num("--batch", 2), T = c.T, skip = bias_of(c).token;
     const double tol = is_double ? 1e-6 : 1e-5;
     Model m = model_new(c, T, true);
+    m.min_context = f.num("--min-context", 0);
     weights_set(&m);
     const StTensor* tokens = st.find("tokens");
     if (!CHECK(tokens && tokens->count == B * (T + 1), "%s: tokens", path.c_str())) { return; }
@@ -127,11 +128,12 @@ static void fixture_check(const std::string& path) {
     compare(path, r.k.first, st, "k_norm_first", 1e-5); compare(path, r.k.rest, st, "k_norm_rest", 1e-5);
     compare(path, r.v.first, st, "v_norm_first", 1e-5); compare(path, r.v.rest, st, "v_norm_rest", 1e-5);
 
-    // 20 AdamW steps
+    // 20 steps of the optimiser
+    const Optimizer how = f.get("--optimizer", "adamw") == "muon" ? MUON : ADAMW;
     std::vector<double> step_losses, norms;
     for (int step = 1; step <= 20; step++) {
         step_losses.push_back(step_loss(&m, seqs, B, T));
-        norms.push_back(sqrt(model_update(&m, { (float)f.num("--lr", 0.001), 0.9f, 0.95f, 1e-8f, 0.1f, step }, 1, false).squares));
+        norms.push_back(sqrt(model_update(&m, { (float)f.num("--lr", 0.001), 0.9f, 0.95f, 1e-8f, 0.1f, step }, 1, how).squares));
     }
     compare(path, step_losses, st, "losses", 1e-5);
     compare(path, norms, st, "grad_norms", is_double ? 1e-5 : 2e-5); // PyTorch's own float32 is 1.1e-5 from the fixtures here
@@ -147,6 +149,7 @@ static void differences_check(const std::string& path) {
     const int B = f.num("--batch", 2), T = c.T;
     const int* seqs = (const int*)st.find("tokens")->data;
     Model m = model_new(c, T, true);
+    m.min_context = f.num("--min-context", 0);
     weights_set(&m);
     step_loss(&m, seqs, B, T);
     const std::vector<acc> grads(m.grads, m.grads + m.num_params);
@@ -160,7 +163,7 @@ static void differences_check(const std::string& path) {
             const real was = *w;
             auto slope = [&](double h) {
                 double y[2];
-                for (int side = 0; side < 2; side++) { *w = was + (side ? -h : h); y[side] = model_forward(&m, model_load(&m, seqs, B, T), 0); }
+                for (int side = 0; side < 2; side++) { *w = was + (side ? -h : h); y[side] = model_forward(&m, model_load(&m, seqs, B, T, m.min_context), 0); }
                 *w = was;
                 return (y[0] - y[1]) / (2 * h);
             };

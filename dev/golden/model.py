@@ -223,6 +223,7 @@ def attention(c, p, x, n):
 
     s = q @ k.transpose(-1, -2) * scale + score_bias(c, T).to(x.dtype)
     seen = visible(c, T, n)
+    s = s + c.attn_bias_init
     if c.BIAS in ("k", "kv"):
         per_head = lambda z: z.repeat_interleave(NH // z.shape[0], 0)[:, None, :].expand(NH, 1, HS)
         keep = torch.arange(HS) < (c.k_dims or HS)
@@ -324,7 +325,7 @@ def forward(c, p, ids):
     if c.logit_cap:
         logits = c.logit_cap * torch.tanh(logits / c.logit_cap)
     token_loss = fn.cross_entropy(logits.transpose(1, 2), ids[:, 1:], reduction="none")
-    counted = torch.arange(c.seq) >= max(c.prefix - 1, 0)                  # the targets after the prefix
+    counted = torch.arange(c.seq) >= max(c.prefix, c.min_context, 1) - 1   # targets after the prefix, with enough before them
     token_loss = token_loss * counted
     return token_loss.sum() / (len(ids) * counted.sum()), token_loss, hidden, maps
 
@@ -368,6 +369,22 @@ def gradients(c, p, ids):
     grads = torch.autograd.grad(loss, list(p.values()))
     return loss, dict(zip(p, grads)), token_loss, hidden, maps
 
+def by_muon(name):
+    """the matrices of a layer's products; not the gate's"""
+    if "self_attn.gate_proj" in name:
+        return False
+    return any(x in name for x in ("q_proj.w", "k_proj.w", "v_proj.w", "o_proj.w", "mlp.gate_proj.w", "up_proj.w", "down_proj.w", "phi_fc"))
+
+def orthogonal(u):
+    """five Newton-Schulz steps (Jordan et al. 2024)"""
+    a, b, d = 3.4445, -4.7750, 2.0315
+    x = u / (u.norm() + 1e-7)
+    x = x.T if u.shape[0] > u.shape[1] else x
+    for _ in range(5):
+        A = x @ x.T
+        x = a * x + (b * A + d * A @ A) @ x
+    return x.T if u.shape[0] > u.shape[1] else x
+
 def train(c, p, ids, beta1=0.9, beta2=0.95, eps=1e-8):
     losses, norms = [], []
     m = {k: torch.zeros_like(v) for k, v in p.items()}
@@ -380,6 +397,11 @@ def train(c, p, ids, beta1=0.9, beta2=0.95, eps=1e-8):
         with torch.no_grad():
             for k, w in p.items():
                 g = grads[k] * min(1.0, c.grad_clip / (norm.item() + 1e-6))
+                if c.optimizer == "muon" and by_muon(k):
+                    m[k] = 0.95 * m[k] + g
+                    step = 0.2 * math.sqrt(max(w.shape)) * orthogonal(g + 0.95 * m[k])
+                    w -= c.lr * (step + c.weight_decay * w)
+                    continue
                 m[k] = beta1 * m[k] + (1 - beta1) * g
                 v[k] = beta2 * v[k] + (1 - beta2) * g * g
                 step = m[k] / (1 - beta1**t) / ((v[k] / (1 - beta2**t)).sqrt() + eps)
