@@ -71,10 +71,17 @@ COMPILE    = $(NVCC) -std=c++17 -O3 -arch=$(GPU_ARCH) -ccbin $(CXX) -Xcompiler '
 LINK    = -lcublasLt $(if $(filter nccl,$(DIST)),-lnccl)
 else
 COMPILE = $(if $(filter mpi,$(DIST)),OMPI_CXX='$(CXX)' MPICH_CXX='$(CXX)' $(MPICXX),$(CXX)) -std=c++17 $(OPTIMIZE) -march=$(ARCH) -fopenmp $(WARN) -x c++
+LINK    = -x none
 endif
 HEADERS := $(wildcard *.h *.cuh cpu/*.h cuda/*.cuh text/*.h dist/*.h)
 
-.PHONY: train_sink binary switches quick slow test-all compile-all sanitizer check test tests program analytic demo demo-bb bench experiments mutants size help clean FORCE
+# what no switch touches is compiled once, for all models, by a compiler and its flags: build/once/NUMBER/text/tokenizer.o
+ONCE_COMPILE := $(CXX) -std=c++17 $(OPTIMIZE) -march=$(ARCH) -fopenmp $(WARN)
+ONCE_DIR     := build/once/$(firstword $(shell echo "$(ONCE_COMPILE)" "$$($(CXX) --version | head -n 1)" | cksum))
+ONCE_SOURCES := $(wildcard text/*.cpp)
+ONCE         := $(ONCE_SOURCES:%.cpp=$(ONCE_DIR)/%.o)
+
+.PHONY: train_sink binary once switches quick slow test-all compile-all sanitizer check test tests program analytic demo demo-bb bench experiments mutants size help clean FORCE
 .DEFAULT_GOAL := train_sink
 
 train_sink: $(DIR)/train_sink
@@ -99,9 +106,17 @@ $(DIR)/flags.txt: FORCE
 	@echo "$(COMPILE) $(DEFS) $(COMMIT)" "$$($(CXX) --version | head -n 1)" | cmp -s - $@ || \
 	 echo "$(COMPILE) $(DEFS) $(COMMIT)" "$$($(CXX) --version | head -n 1)" > $@
 
-$(DIR)/train_sink: train_sink.cu $(DIR)/flags.txt
-	$(COMPILE) $(DEFS) -DGIT_COMMIT='"$(COMMIT)"' -MMD -MP -MF $(DIR)/depends.d -MT '$$(DIR)/train_sink' $< -o $@ $(LINK)
+$(DIR)/train_sink: train_sink.cu $(DIR)/flags.txt $(ONCE)
+	$(COMPILE) $(DEFS) -DGIT_COMMIT='"$(COMMIT)"' -MMD -MP -MF $(DIR)/depends.d -MT '$$(DIR)/train_sink' $< -o $@ $(LINK) $(ONCE)
 -include $(DIR)/depends.d
+
+$(ONCE_DIR)/%.o: %.cpp
+	@mkdir -p $(@D)
+	$(ONCE_COMPILE) -MMD -MP -MF $(@:.o=.d) -MT $@ -c $< -o $@
+-include $(ONCE:.o=.d)
+
+once: $(ONCE) # for scripts that compile by themselves: the objects, made and named
+	@echo $(ONCE)
 
 # ---- tests: programs that print `N passed, M failed`, run one after the other by test/run.sh -------------------------
 # what is compiled in of every golden case is a build of test_model.cpp: build/test/model/sigmoid-k-rotary.
@@ -152,30 +167,30 @@ program: $(PROGRAMS)
 program-%:
 	$(MAKE) $(DEFAULTS) BACKEND=cpu $* binary
 analytic: $(ANALYTIC)
-build/test/model/%: test/test_model.cpp test/check.h train_sink.cu $(HEADERS)
+build/test/model/%: test/test_model.cpp test/check.h train_sink.cu $(HEADERS) $(ONCE)
 	@mkdir -p $(@D)
-	$(MODEL_COMPILE) $(call set_defs,$*) $< -o $@
-build/test/model-fast/%: test/test_model.cpp test/check.h train_sink.cu $(HEADERS)
+	$(MODEL_COMPILE) $(call set_defs,$*) $< -o $@ -x none $(ONCE)
+build/test/model-fast/%: test/test_model.cpp test/check.h train_sink.cu $(HEADERS) $(ONCE)
 	@mkdir -p $(@D)
-	$(TEST_COMPILE) $(OPTIMIZE) $(call set_defs,$*) $< -o $@
-build/test/model-double/%: test/test_model.cpp test/check.h train_sink.cu $(HEADERS)
+	$(TEST_COMPILE) $(OPTIMIZE) $(call set_defs,$*) $< -o $@ -x none $(ONCE)
+build/test/model-double/%: test/test_model.cpp test/check.h train_sink.cu $(HEADERS) $(ONCE)
 	@mkdir -p $(@D)
-	$(MODEL_COMPILE) -DBACKEND=ref -DREAL=double $(call set_defs,$*) $< -o $@
-build/test/asan_%: test/test_%.cpp test/check.h $(HEADERS)
+	$(MODEL_COMPILE) -DBACKEND=ref -DREAL=double $(call set_defs,$*) $< -o $@ -x none $(ONCE)
+build/test/asan_%: test/test_%.cpp test/check.h $(HEADERS) $(ONCE_SOURCES)
 	@mkdir -p $(@D)
-	$(TEST_COMPILE) $(SANITIZE) $< -o $@
-build/test/analytic/%: test/test_analytic.cpp test/check.h train_sink.cu $(HEADERS)
+	$(TEST_COMPILE) $(SANITIZE) $< $(ONCE_SOURCES) -o $@
+build/test/analytic/%: test/test_analytic.cpp test/check.h train_sink.cu $(HEADERS) $(ONCE)
 	@mkdir -p $(@D)
-	$(MODEL_COMPILE) -DBACKEND=ref -DREAL=double $(call set_defs,$*) $< -o $@
+	$(MODEL_COMPILE) -DBACKEND=ref -DREAL=double $(call set_defs,$*) $< -o $@ -x none $(ONCE)
 # these hold the operations of every variant at once: at -O3 a minute and a half to compile
 build/test/test_attention build/test/test_cpu build/test/test_metrics build/test/test_extremes \
 build/test/test_eval: OPTIMIZE = -O0
 # and these read text and files, or only run the program: at -O1 they compile in a third of the time
 build/test/test_data build/test/test_tokenizer build/test/test_errors build/test/test_families build/test/test_train \
 build/test/test_gguf build/test/test_checkpoint: OPTIMIZE = -O1
-build/test/%: test/%.cpp test/check.h test/naive.h $(HEADERS)
+build/test/%: test/%.cpp test/check.h test/naive.h $(HEADERS) $(ONCE)
 	@mkdir -p $(@D)
-	$(TEST_COMPILE) $(OPTIMIZE) $< -o $@
+	$(TEST_COMPILE) $(OPTIMIZE) $< -o $@ -x none $(ONCE)
 
 test:
 	@$(MAKE) --no-print-directory -s -j$(JOBS) quick

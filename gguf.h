@@ -181,6 +181,9 @@ static const GgufType GGUF_TYPES[] = {
 // ----------------------------------------------------------------------------
 // the file
 
+// types of tokens
+enum { GGUF_NORMAL = 1, GGUF_UNKNOWN, GGUF_CONTROL, GGUF_USER_DEFINED, GGUF_UNUSED, GGUF_BYTE };
+
 enum GgufKind {                                          // of a value
     GGUF_U8, GGUF_I8, GGUF_U16, GGUF_I16, GGUF_U32, GGUF_I32, GGUF_F32, GGUF_BOOL, GGUF_STRING,
     GGUF_ARRAY, GGUF_U64, GGUF_I64, GGUF_F64, GGUF_KINDS

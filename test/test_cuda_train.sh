@@ -17,15 +17,16 @@ passed=0 failed=0
 ok()  { passed=$((passed + 1)); }
 bad() { failed=$((failed + 1)); echo "FAIL $*"; }
 
+ONCE=$(make -s once BACKEND=cpu CXX="$CXX" OPTIMIZE=-O1)
 # build NAME BACKEND PRECISION SWITCHES..
 build() {
     local out=$dir/$1 defs="-DBACKEND=$2 -DPRECISION=$3"; shift 3
     for s in "$@"; do defs="$defs -D$s"; done
     case $out in
-    *cpu*) $CXX -x c++ -std=c++17 -O1 -fopenmp ${CXXFLAGS:-} $defs train_sink.cu -o "$out" ;;
-    *) if [ "$DEVICE" = gpu ]; then $NVCC -std=c++17 -O2 -arch=native -Xcompiler -fopenmp $defs train_sink.cu -lcublasLt -o "$out"
+    *cpu*) $CXX -x c++ -std=c++17 -O1 -fopenmp ${CXXFLAGS:-} $defs train_sink.cu -x none $ONCE -o "$out" ;;
+    *) if [ "$DEVICE" = gpu ]; then $NVCC -std=c++17 -O2 -arch=native -Xcompiler -fopenmp $defs train_sink.cu $ONCE -lcublasLt -o "$out"
        else $CXX -x c++ -std=c++17 -O1 -DEMU -fno-strict-aliasing -fstack-clash-protection -fopenmp -I"$CUDA/include" -Idev/emulator \
-                 ${CXXFLAGS:-} $defs train_sink.cu -o "$out"; fi ;;
+                 ${CXXFLAGS:-} $defs train_sink.cu -x none $ONCE -o "$out"; fi ;;
     esac
 }
 FLAGS="--batch 3 --seq 33 --layers 2 --width 24 --heads 2 --kv-heads 1 --ffn-width 40 --lr 0.01 --warmup 2 --eval-every 5

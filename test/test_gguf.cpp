@@ -15,6 +15,7 @@ static FILE* const messages = open_memstream(&message, &message_bytes);
 #define stderr messages
 #include "../gguf.h"
 #include "../safetensors.h"
+#include "../gguf.h"
 #include "../tokenizer.h"
 #include "../import_gguf.h"
 #undef exit

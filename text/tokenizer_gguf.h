@@ -27,9 +27,6 @@ static const GgufFamily gguf_families[] = {
     { "qwen2",            true,  SPLIT_CL100K, 1, false },
     { "deepseek-r1-qwen", true,  SPLIT_CL100K, 1, false },
 };
-// the types of tokens
-enum { GGUF_NORMAL = 1, GGUF_UNKNOWN, GGUF_CONTROL, GGUF_USER_DEFINED, GGUF_UNUSED, GGUF_BYTE };
-
 static const char* const GGUF_TOKENIZER_HINT =
     "get the tokenizer.json of this model and give it with --tokenizer";
 

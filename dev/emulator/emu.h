@@ -112,7 +112,7 @@ template <class T> struct Array {
     RT T* end() { return p + n; }
     RT void reserve(size_t k) { if (k > cap) { cap = k; p = (T*)realloc((void*)p, cap * sizeof(T)); } }
     RT void push(T v) { if (n == cap) { reserve(cap ? 2 * cap : 8); } p[n++] = v; }
-    RT void erase(size_t i, size_t k) { memmove((void*)(p + i), (void*)(p + i + k), (n - i - k) * sizeof(T)); n -= k; }
+    RT void erase(size_t i, size_t k) { if (!k) { return; } memmove((void*)(p + i), (void*)(p + i + k), (n - i - k) * sizeof(T)); n -= k; }
 };
 struct Block;
 struct Copy { void* dst; const void* src; unsigned n, from; };  // cp.async: n bytes, the first `from` read, the rest 0

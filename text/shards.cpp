@@ -1,0 +1,697 @@
+/*
+text/shards.cpp -- what shards.h declares.
+*/
+#include "shards.h"
+
+// ----------------------------------------------------------------------------
+// shards
+
+enum { SHARD_HEADER = 1024 };
+enum {
+    SHARD_MAGIC_16 = 20240520,
+    SHARD_VERSION_16 = 1,
+    SHARD_MAGIC_32 = 20240801,
+    SHARD_VERSION_32 = 7
+};
+
+static const unsigned char* file_map(const std::string& path, long* size) {
+    int fd = open(path.c_str(), O_RDONLY);
+    *size = file_size(path);
+    void* p = fd < 0 || *size <= 0 ? NULL : mmap(NULL, *size, PROT_READ, MAP_SHARED, fd, 0);
+    if (fd < 0 || p == MAP_FAILED) {
+        die(EXIT_USER, strf("%s: cannot read (%s)", path.c_str(), strerror(errno)));
+    }
+    if (fd >= 0) { close(fd); }
+    return (const unsigned char*)p;
+}
+
+// a header of llm.c is zeros after its third word: this file has one, whatever its magic says
+static bool shard_blank_header(const unsigned char* p, long size) {
+    for (long i = 12; i < std::min(size, (long)SHARD_HEADER); i++) { if (p[i]) { return false; } }
+    return true;
+}
+
+Shard shard_parse(const std::string& path, const unsigned char* p, long size) {
+    const char* hint = "make it again with: train_sink tokenize FILE... -o DIR";
+    Shard s = { path, "", p, 2, 0 };
+    if (size == 0) {
+        die(EXIT_USER, strf("%s: got an empty file, wanted token ids", path.c_str()), hint);
+    }
+    int32_t head[3] = {0};
+    memcpy(head, p, std::min(size, 12L));
+    // lit-gpt, TinyLlama: 24-byte header, then chunk_size tokens
+    if (size >= 24 && !memcmp(p, "LITPKDS", 7)) {
+        uint64_t version, chunk; memcpy(&version, p + 7, 8); memcpy(&chunk, p + 16, 8);
+        int widths[] = { 0, 1, 1, 2, 4, 8, 0, 0, 2 }, code = p[15];
+        s.width = code <= 8 ? widths[code] : 0;
+        if (version != 1 || !s.width) {
+            die(EXIT_USER,
+                strf(
+                    "%s: got LITPKDS version %llu, dtype %d, wanted version 1 and an integer dtype",
+                    path.c_str(), (unsigned long long)version, code));
+        }
+        s.format = "LITPKDS"; s.tokens = p + 24; s.n = (size - 24) / s.width;
+        if (chunk > (uint64_t)s.n) {
+            die(EXIT_USER,
+                strf("%s: got %ld tokens, wanted the %llu its header promises: truncated",
+                     path.c_str(), s.n, (unsigned long long)chunk),
+                hint);
+        }
+        s.n = chunk;
+    } else if (head[0] == SHARD_MAGIC_16 || head[0] == SHARD_MAGIC_32) {
+        bool wide = head[0] == SHARD_MAGIC_32;
+        int want = wide ? SHARD_VERSION_32 : SHARD_VERSION_16;
+        if (size < SHARD_HEADER) {
+            die(EXIT_USER,
+                strf("%s: got %ld bytes, wanted a header of 1024: truncated", path.c_str(), size),
+                hint);
+        }
+        if (head[1] != want) {
+            die(EXIT_USER,
+                strf("%s: got shard version %d, wanted %d for magic %d", path.c_str(), head[1],
+                     want, head[0]),
+                hint);
+        }
+        s.format = wide ? "llm.c uint32" : "llm.c uint16"; s.width = wide ? 4 : 2;
+        s.tokens = p + SHARD_HEADER; s.n = head[2];
+        if (s.n < 0 || SHARD_HEADER + s.n * s.width != size) {
+            die(EXIT_USER,
+                strf("%s: got %ld bytes, wanted %ld for the %ld tokens its header promises: "
+                     "truncated or "
+                     "not a shard",
+                     path.c_str(), size, SHARD_HEADER + s.n * s.width, s.n),
+                hint);
+        }
+    } else if (size % 2 == 0 && !shard_blank_header(p, size)) { // nanoGPT: ids and nothing else
+        s.format = RAW_FORMAT; s.tokens = p; s.n = size / 2;
+    } else {
+        die(EXIT_USER,
+            strf("%s: got magic %d, wanted %d (uint16) or %d (uint32): not a token shard",
+                 path.c_str(), head[0], SHARD_MAGIC_16, SHARD_MAGIC_32),
+            hint);
+    }
+    return s;
+}
+
+Shard shard_open(const std::string& path) {
+    long size;
+    const unsigned char* p = file_map(path, &size);
+    return shard_parse(path, p, size);
+}
+
+long shard_token(const Shard& s, long i) {
+    const unsigned char* p = s.tokens + i * s.width;
+    if (s.width == 2) { uint16_t v; memcpy(&v, p, 2); return v; }
+    if (s.width == 4) { uint32_t v; memcpy(&v, p, 4); return v; }
+    if (s.width == 8) { int64_t v; memcpy(&v, p, 8); return v; }
+    return *p;
+}
+
+static ShardOut shard_begin(const std::string& path, int width) {
+    ShardOut o = { file_begin(path), width, 0 };
+    char head[SHARD_HEADER] = {0};
+    file_put(&o.file, head, sizeof head);
+    return o;
+}
+
+static void shard_put(ShardOut* o, const uint32_t* ids, long n) {
+    if (o->width == 4) { file_put(&o->file, ids, n * 4); }
+    else {
+        static thread_local std::vector<uint16_t> narrow;
+        narrow.assign(ids, ids + n);
+        file_put(&o->file, narrow.data(), n * 2);
+    }
+    o->n += n;
+}
+
+static void shard_commit(ShardOut* o) {
+    bool wide = o->width == 4;
+    int32_t head[3] = { SHARD_MAGIC_16, SHARD_VERSION_16, (int32_t)o->n };
+    if (wide) { head[0] = SHARD_MAGIC_32; head[1] = SHARD_VERSION_32; }
+    if (fseek(o->file.f, 0, SEEK_SET)) { file_abort(&o->file); }
+    file_put(&o->file, head, sizeof head);
+    file_commit(&o->file);
+}
+
+void tokens_add(Tokens* t, const Shard& s) {
+    t->shards.push_back(s);
+    t->n += s.n;
+    t->end.push_back(t->n);
+}
+
+void tokens_copy(const Tokens& t, long at, long n, int V, int* out) {
+    at += t.from;
+    size_t k = std::upper_bound(t.end.begin(), t.end.end(), at) - t.end.begin();
+    while (n > 0) {
+        const Shard& s = t.shards[k];
+        long i = at - (t.end[k] - s.n), take = std::min(n, s.n - i);
+        for (long j = 0; j < take; j++) {
+            long id = shard_token(s, i + j);
+            if (id < 0 || id >= V) {
+                die(EXIT_USER,
+                    strf("%s: got id %ld at token %ld, wanted ids below the vocabulary of %d",
+                         s.path.c_str(), id, i + j, V),
+                    "give the tokenizer these shards were made with: --tokenizer tokenizer.json, "
+                    "or a larger --vocab");
+            }
+            out[j] = (int)id;
+        }
+        out += take; at += take; n -= take; k++;
+    }
+}
+
+// ----------------------------------------------------------------------------
+// text: files of documents, read in blocks of whole lines, so that many threads can encode what one
+// reads and writes
+
+TextFormat text_format(const std::string& path, const char** unpack) {
+    std::string name = path;
+    const char* tool = ends_with(name, ".zst") ? "zstd" : ends_with(name, ".gz") ? "gzip" : NULL;
+    if (tool) { name.resize(name.rfind('.')); }
+    if (unpack) { *unpack = tool; }
+    return path == "-" || ends_with(name, ".jsonl") ? TEXT_JSONL
+           : ends_with(name, ".txt")                ? TEXT_TXT
+                                                    : TEXT_UNKNOWN;
+}
+
+TextFile text_open(const std::string& path) {
+    TextFile t = { path, TEXT_UNKNOWN, NULL, 0, 0, 0, "", false, 0, "" };
+    t.format = text_format(path, &t.unpack);
+    if (path == "-") { return t; }
+    t.raw = t.fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    if (t.fd < 0) { die(EXIT_USER, strf("%s: cannot open (%s)", path.c_str(), strerror(errno))); }
+    if (!t.unpack) { return t; }
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC)) { die(EXIT_MACHINE, strf("pipe: %s", strerror(errno))); }
+    fflush(stdout);
+    t.child = fork();
+    if (t.child == 0) { // the file is its standard input: no name needs quoting
+        dup2(t.raw, 0); dup2(ends[1], 1);
+        execlp(t.unpack, t.unpack, "-dcq", (char*)NULL);
+        _exit(127);
+    }
+    close(ends[1]);
+    t.fd = ends[0];
+    if (t.child < 0) {
+        die(EXIT_MACHINE,
+            strf("%s: cannot start %s (%s)", path.c_str(), t.unpack, strerror(errno)));
+    }
+    return t;
+}
+
+void text_close(TextFile* t) {
+    int status = 0;
+    if (t->fd > 0) { close(t->fd); }
+    if (t->child) { waitpid(t->child, &status, 0); close(t->raw); }
+    t->fd = t->child = 0;
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 127) {
+        t->error = strf("%s: needs the program %s, which is not installed", t->path.c_str(),
+                        t->unpack);
+    }
+    else if (status) {
+        t->error = strf("%s: %s cannot unpack it to the end: truncated or damaged", t->path.c_str(),
+                        t->unpack);
+    }
+}
+
+size_t text_cut(const Tokenizer& tok, const std::string& s) {
+    if (tok.kind == TOKENIZER_BYTES) { return s.size() - 1; }
+    auto letter = [&](size_t i) { return s[i] > 0x20 && s[i] < 0x7F; };
+    for (size_t i = tok.cut_at_lines ? s.size() : 0; i-- > 2;) {
+        if (s[i-1] == '\n' && letter(i) && letter(i - 2)) { return i; }
+    }
+    return 0;
+}
+
+bool text_next(TextFile* t, const Tokenizer& tok, TextBlock* b) {
+    size_t cut = 0, want = TEXT_BLOCK;
+    b->file = t; b->line = t->line; b->first = t->line == 0; b->error.clear();
+    while (!t->at_end && cut == 0) {
+        size_t have = t->rest.size();
+        if (have < want) {
+            t->rest.resize(want);
+            ssize_t n = read(t->fd, &t->rest[have], want - have);
+            bool broken = n < 0 && errno != EINTR;
+            if (broken) {
+                t->error = strf("%s: cannot read (%s)", t->path.c_str(), strerror(errno));
+            }
+            t->rest.resize(have + std::max<ssize_t>(n, 0));
+            t->at_end = n == 0 || broken;
+            continue;
+        }
+        if (t->format == TEXT_TXT) {
+            cut = text_cut(tok, t->rest);
+        } else {
+            cut = t->rest.rfind('\n') + 1;
+        }
+        want *= 2;                                       // no place to cut: read on
+    }
+    b->last = cut == 0;
+    if (b->last) { text_close(t); cut = t->rest.size(); }
+    b->error = t->error;
+    if (cut == 0 || !b->error.empty()) { b->text.clear(); return !b->error.empty(); }
+    std::string tail = t->rest.substr(cut);
+    t->rest.resize(cut);
+    // the block is not copied, what is left of it is short
+    b->text.swap(t->rest); t->rest.swap(tail);
+    t->line += t->format == TEXT_TXT ? 1 : std::count(b->text.begin(), b->text.end(), '\n');
+    return true;
+}
+
+// ----------------------------------------------------------------------------
+// tokenize: one thread reads blocks and writes shards, the others encode; the order is the text's
+// with any number of them
+
+static const char* const PAPER_DOMAINS =
+    "arxiv,dm_mathematics,enron_emails,europarl,freelaw,github,gutenberg_pg_19,hackernews,nih_"
+    "exporter,philpapers,"
+    "pile_cc,pubmed_abstracts,pubmed_central,stackexchange,ubuntu_irc,uspto_backgrounds,wikipedia_"
+    "en";
+
+// "Gutenberg (PG-19)" -> gutenberg_pg_19: the Pile's names as RegMix spells them
+static std::string domain_name(const std::string& set) {
+    std::string out;
+    for (unsigned char c : set) {
+        if (isalnum(c)) {
+            out += (char)tolower(c);
+        } else if (!out.empty() && out.back() != '_') {
+            out += '_';
+        }
+    }
+    while (!out.empty() && out.back() == '_') { out.pop_back(); }
+    return out;
+}
+
+// the domain of a record: meta.pile_set_name, else what stands before '-' in the file's name
+// (RegMix)
+static std::string text_domain(const Json& record, const std::string& path) {
+    const Json* meta = record.get("meta");
+    const Json* set = meta ? meta->get("pile_set_name") : NULL;
+    if (set) { return domain_name(set->string); }
+    std::string name = path.substr(path.rfind('/') + 1);
+    return name.find('-') == std::string::npos ? "" : domain_name(name.substr(0, name.find('-')));
+}
+
+static void text_document(const Tokenizer& tok, const TokenizeOptions& o, TextBlock* b,
+                          const char* s, size_t n, const std::string& domain, bool first,
+                          bool last) {
+    if (first && o.bos == "doc") { b->ids.push_back(tok.bos); }
+    tokenizer_encode_to(tok, s, n, first, &b->ids);
+    if (last) { b->ids.push_back(tok.eos); }
+    b->docs.push_back({ b->ids.size(), domain, last });
+    b->counts.documents += last;
+}
+
+void text_encode(const Tokenizer& tok, const TokenizeOptions& o, TextBlock* b) {
+    b->ids.clear(); b->docs.clear(); b->counts = TextCounts();
+    b->counts.bytes = (long)b->text.size();
+    if (!b->error.empty()) { return; }
+    if (b->file->format == TEXT_TXT) {
+        if (tok.kind != TOKENIZER_BYTES) { b->counts.replaced += utf8_repair(&b->text); }
+        std::string domain = o.domains.empty() ? "" : text_domain(Json(), b->file->path);
+        text_document(tok, o, b, b->text.data(), b->text.size(), domain, b->first, b->last);
+        return;
+    }
+    long line = b->line;
+    for (size_t i = 0, end; i < b->text.size(); i = end + 1) {
+        end = std::min(b->text.find('\n', i), b->text.size());
+        line++;
+        if (b->text.find_first_not_of(" \t\r", i) >= end) { continue; }
+        Json record; std::string error, domain;
+        const Json* field = NULL;
+        if (json_parse(&b->text[i], end - i, &record, &error, &b->counts.replaced,
+                       { "text", "meta", "pile_set_name" })) {
+            field = record.get("text");
+            if (!field || field->type != Json::STRING) {
+                error = "wanted {\"text\": \"...\"}, got a record without text";
+            }
+            else if (!o.domains.empty() && (domain = text_domain(record, b->file->path)).empty()) {
+                error = "wanted meta.pile_set_name, got a record without it";
+            }
+        }
+        if (error.empty()) {
+            text_document(tok, o, b, field->string.data(), field->string.size(), domain, true,
+                          true);
+        } else if (o.skip_bad) {
+            b->counts.skipped++;
+        } else {
+            b->error = strf("%s: line %ld: %s", b->file->path.c_str(), line, error.c_str());
+            return;
+        }
+    }
+}
+
+static void series_put(ShardSeries* s, const std::string& dir, int width, long shard_tokens,
+                       const uint32_t* ids, long n) {
+    for (long take; n > 0; ids += take, n -= take) {
+        if (s->shards && s->out.n == shard_tokens) { shard_commit(&s->out); }
+        if (!s->shards || s->out.n == shard_tokens) {
+            s->out = shard_begin(strf("%s/%s_%06d.bin", dir.c_str(), s->name.c_str(), s->shards++),
+                                 width);
+        }
+        take = std::min(n, shard_tokens - s->out.n);
+        shard_put(&s->out, ids, take);
+        s->tokens += take;
+    }
+}
+
+static void tokenizing_work(Tokenizing* z) {
+    for (;;) {
+        std::unique_lock<std::mutex> hold(z->lock);
+        z->change.wait(hold, [&] { return z->stop || z->taken < z->read; });
+        if (z->taken == z->read) { return; }
+        size_t k = z->taken++ % z->ring.size();
+        z->state[k] = BLOCK_BUSY;
+        hold.unlock();
+        text_encode(z->tok, z->o, &z->ring[k]);
+        hold.lock();
+        z->state[k] = BLOCK_DONE;
+        z->change.notify_all();
+    }
+}
+
+// the series a document goes to, made when it is first met; NULL if it is not wanted
+static ShardSeries* tokenizing_series(Tokenizing* z, const TextDoc& doc, bool val_file) {
+    bool val = val_file || mix64(z->document, STREAM_VAL) < z->o.val_fraction * 0x1p64;
+    double share = 0;
+    if (!z->shares.empty()) {
+        size_t k = 0;
+        while (k < z->shares.size() && z->shares[k].first != doc.domain) { k++; }
+        if (k == z->shares.size()) { return NULL; }
+        share = z->shares[k].second;
+    }
+    std::string name = std::string(val ? "val" : "train") +
+                       (doc.domain.empty() ? "" : "_" + doc.domain);
+    for (auto& s : z->series) {
+        if (s.name == name) { return s.limit && s.tokens >= s.limit ? NULL : &s; }
+    }
+    z->series.emplace_back();
+    z->series.back().name = name;
+    z->series.back().limit = val ? 0 : (long)(z->o.tokens * share);
+    return &z->series.back();
+}
+
+static void tokenizing_write(Tokenizing* z, TextBlock* b) {
+    bool val_file = z->val_from <= (size_t)(b->file - z->files.data());
+    size_t from = 0;
+    for (auto& doc : b->docs) {
+        ShardSeries* s = z->full && !val_file ? NULL : tokenizing_series(z, doc, val_file);
+        if (s) {
+            series_put(s, z->o.out, z->tok.vocab_size <= 65536 ? 2 : 4, z->o.shard_tokens,
+                       &b->ids[from], (long)(doc.end - from));
+            s->documents += doc.whole;
+            z->counts.documents += doc.whole; z->counts.tokens += (long)(doc.end - from);
+        } else { z->dropped += doc.whole; }
+        from = doc.end;
+        z->document += doc.whole;
+    }
+    z->counts.bytes += b->counts.bytes;
+    z->counts.replaced += b->counts.replaced;
+    z->counts.skipped += b->counts.skipped;
+    if (!z->o.tokens) { return; }
+    long tokens = 0, wanted = 0, reached = 0;
+    for (auto& s : z->shares) { wanted += s.second > 0; }
+    for (auto& s : z->series) {
+        tokens += s.name.compare(0, 5, "train") ? 0 : s.tokens;
+        reached += s.limit > 0 && s.tokens >= s.limit;
+    }
+    z->full = wanted ? reached == wanted : tokens >= z->o.tokens;
+}
+
+static void tokenizing_progress(Tokenizing* z) {
+    if (z->o.quiet || !isatty(2) || now_ms() - z->shown_ms < 300) { return; }
+    z->shown_ms = now_ms();
+    long done = 0;
+    for (size_t i = 0; i < z->files.size(); i++) {
+        TextFile& t = z->files[i];
+        if (i < z->file) { done += file_size(t.path); }
+        if (i == z->file && t.raw > 0) { done += std::max<long>(0, lseek(t.raw, 0, SEEK_CUR)); }
+    }
+    double s = (z->shown_ms - z->start_ms) / 1e3,
+           part = std::min(1.0, (double)done / std::max(1L, z->total_bytes));
+    double eta = part > 0 ? s / part - s : 0, mb = z->counts.bytes / 1e6;
+    fprintf(stderr, "\rtokenize %3.0f%% | %.1f MB text | %.1f MB/s | %.2fM tokens | ETA %d:%02d ",
+        part * 100, mb, mb / s, z->counts.tokens / 1e6, (int)(eta / 60), (int)eta % 60);
+}
+
+// the main thread: reads blocks, writes blocks, waits when there is neither
+static void tokenizing_run(Tokenizing* z) {
+    int threads = z->o.threads > 0 ? z->o.threads : (int)std::thread::hardware_concurrency();
+    z->ring.resize(3 * threads + 2); z->state.assign(z->ring.size(), BLOCK_FREE);
+    std::vector<std::thread> pool;
+    try { for (int i = 0; i < threads; i++) { pool.emplace_back(tokenizing_work, z); } }
+    catch (const std::system_error&) { // a limit of processes: those that did start do the work
+        if (pool.empty()) {
+            die(EXIT_MACHINE, "threads: the system gave none", "raise the limit: ulimit -u");
+        }
+    }
+    std::string error;
+    bool more = true, opened = false;
+    for (;;) {
+        std::unique_lock<std::mutex> hold(z->lock);
+        size_t r = z->read % z->ring.size(), w = z->written % z->ring.size();
+        z->change.wait(hold, [&] {
+            return z->state[w] == BLOCK_DONE || (more && z->state[r] == BLOCK_FREE) ||
+                   (!more && z->written == z->read);
+        });
+        if (z->state[w] == BLOCK_DONE) {
+            hold.unlock();
+            tokenizing_write(z, &z->ring[w]);
+            error = z->ring[w].error;
+            tokenizing_progress(z);
+            hold.lock();
+            z->state[w] = BLOCK_FREE; z->written++;
+            if (!error.empty()) { break; }
+            continue;
+        }
+        if (!more) { break; }
+        hold.unlock();
+        if (z->full && z->file < z->val_from) { z->file = z->val_from; opened = false; }
+        bool got = false;
+        while (!got && z->file < z->files.size()) {
+            TextFile& t = z->files[z->file];
+            if (!opened) { t = text_open(t.path); opened = true; }
+            got = text_next(&t, z->tok, &z->ring[r]);
+            if (!got || z->ring[r].last) { z->file++; opened = false; }
+        }
+        hold.lock();
+        more = got;
+        if (got) { z->state[r] = BLOCK_READ; z->read++; z->change.notify_all(); }
+    }
+    { std::lock_guard<std::mutex> hold(z->lock); z->stop = true; z->taken = z->read; }
+    z->change.notify_all();
+    for (auto& t : pool) { t.join(); }
+    if (isatty(2) && !z->o.quiet) { fprintf(stderr, "\r\033[K"); }
+    for (auto& s : z->series) { shard_commit(&s.out); }  // what came before a bad record is kept
+    if (!error.empty()) {
+        const bool line = error.find("line ") != std::string::npos;
+        die(EXIT_USER, error, line ? "repair the line, or leave broken records out with --skip-bad"
+                                   : "get the file, or the program, again");
+    }
+}
+
+// every .txt and .jsonl below a directory, or the file itself
+static void tokenizing_files(const std::string& path, std::vector<std::string>* out,
+                             bool listed = true) {
+    if (is_dir(path)) {
+        for (auto& name : dir_list(path)) { tokenizing_files(path + "/" + name, out, false); }
+        return;
+    }
+    bool known = text_format(path) != TEXT_UNKNOWN;
+    if (listed && !known) {
+        die(EXIT_USER, strf("%s: got an unknown kind of file, wanted .txt, .jsonl (.zst, .gz) or a "
+                            "directory of them",
+                            path.c_str()));
+    }
+    if (listed && path != "-" && access(path.c_str(), R_OK)) {
+        die(EXIT_USER, strf("%s: cannot open (%s)", path.c_str(), strerror(errno)));
+    }
+    if (known) { out->push_back(path); }
+}
+
+static void json_field(std::string* object, const char* key, const std::string& value) {
+    *object += strf("%s\"%s\": ", object->size() > 1 ? ", " : "", key) + value;
+}
+
+std::string tokenizing_made(const Tokenizing& z) {
+    std::string files, out = "{";
+    for (auto& t : z.files) {
+        struct stat st = {};
+        char real[PATH_MAX];
+        bool known = t.path != "-" && !stat(t.path.c_str(), &st) && realpath(t.path.c_str(), real);
+        std::string name = json_str(known ? real : "-");
+        files += strf("%s\n    [%s, %lld, \"%lld.%09ld\"]", files.empty() ? "" : ",", name.c_str(),
+            (long long)st.st_size, (long long)st.st_mtim.tv_sec, st.st_mtim.tv_nsec);
+    }
+    json_field(&out, "bos", json_str(z.o.bos));
+    json_field(&out, "domains", json_str(z.o.domains));
+    json_field(&out, "val_fraction", json_num(z.o.val_fraction));
+    json_field(&out, "tokens", strf("%ld", z.o.tokens));
+    json_field(&out, "shard_tokens", strf("%ld", z.o.shard_tokens));
+    json_field(&out, "skip_bad", z.o.skip_bad ? "true" : "false");
+    json_field(&out, "tokenizer_hash", strf("\"%016llx\"", (unsigned long long)z.tok.hash));
+    json_field(&out, "val_from", strf("%zu", z.val_from));
+    json_field(&out, "files", "[" + files + "]");
+    return out + "}";
+}
+
+static void tokenizing_manifest(const Tokenizing& z, bool complete) {
+    std::string series, out = "{";
+    for (auto& s : z.series) {
+        series +=
+            strf("%s\n    {\"name\": %s, \"shards\": %d, \"documents\": %ld, \"tokens\": %ld}",
+                 series.empty() ? "" : ",", json_str(s.name).c_str(), s.shards, s.documents,
+                 s.tokens);
+    }
+    json_field(&out, "complete", complete ? "true" : "false");
+    json_field(&out, "tokenizer", json_str(z.tok.name));
+    json_field(&out, "tokenizer_hash", strf("\"%016llx\"", (unsigned long long)z.tok.hash));
+    json_field(&out, "vocab", strf("%d", z.tok.vocab_size));
+    json_field(&out, "eos", strf("%d", z.tok.eos));
+    json_field(&out, "bos", json_str(z.o.bos));
+    json_field(&out, "documents", strf("%ld", z.counts.documents));
+    json_field(&out, "tokens", strf("%ld", z.counts.tokens));
+    json_field(&out, "bytes", strf("%ld", z.counts.bytes));
+    json_field(&out, "replaced", strf("%ld", z.counts.replaced));
+    json_field(&out, "skipped", strf("%ld", z.counts.skipped));
+    json_field(&out, "dropped", strf("%ld", z.dropped));
+    json_field(&out, "series", "[" + series + "]");
+    json_field(&out, "made", tokenizing_made(z));
+    file_write(z.o.out + "/manifest.json", out + "}\n");
+}
+
+// the tokenizer goes with its shards: -d DIR needs nothing else
+static void tokenizing_keep_tokenizer(const Tokenizing& z) {
+    for (auto& file : z.tok.files) { file_write(z.o.out + "/" + file.first, file.second); }
+}
+
+static void tokenizing_check(Tokenizing* z) {
+    TokenizeOptions& o = z->o;
+    if (o.domains == "paper") { o.domains = PAPER_DOMAINS; }
+    double sum = 0;
+    for (auto& d : o.domains == "all" ? std::vector<std::string>() : split(o.domains, ',')) {
+        std::string name = d; double share = 0;
+        size_t colon = d.find(':');
+        if (colon != std::string::npos) {
+            name = d.substr(0, colon);
+            if (!parse_double(d.substr(colon + 1), &share) || share <= 0) {
+                die(EXIT_USER, strf("--domains %s: wanted NAME or NAME:SHARE", d.c_str()));
+            }
+        }
+        z->shares.push_back({ domain_name(name), share });
+        sum += share;
+        if ((share > 0) != (z->shares[0].second > 0)) {
+            die(EXIT_USER, "--domains: some have a share and some have none");
+        }
+    }
+    for (auto& s : z->shares) { if (sum > 0) { s.second /= sum; } }
+    if (sum > 0 && !o.tokens) {
+        die(EXIT_USER, "--domains with shares: wanted the number of tokens to share out",
+            "add --train-tokens N");
+    }
+    if (o.val_fraction < 0 || o.val_fraction >= 1) {
+        die(EXIT_USER,
+            strf("--val-fraction %g: wanted 0 or more, and less than 1", o.val_fraction));
+    }
+    if (o.bos != "none" && o.bos != "doc") {
+        die(EXIT_USER, strf("--bos %s: wanted none or doc", o.bos.c_str()));
+    }
+    if (o.shard_tokens < 1 || o.shard_tokens > 2000000000) {
+        die(EXIT_USER, strf("--shard-tokens %ld: wanted 1 to 2000000000", o.shard_tokens));
+    }
+    if (z->tok.eos < 0) {
+        die(EXIT_USER,
+            strf("%s: the tokenizer has no EOS to put after documents", z->tok.name.c_str()),
+            "name it in tokenizer_config.json: {\"eos_token\": ...}");
+    }
+    if (o.bos == "doc" && z->tok.bos < 0) {
+        die(EXIT_USER, strf("%s: the tokenizer has no BOS", z->tok.name.c_str()),
+            "leave --bos out");
+    }
+    if (z->files.empty()) {
+        die(EXIT_USER, "tokenize: got no text files", "train_sink tokenize FILE... -o DIR");
+    }
+}
+
+// The output directory: new, or left unfinished by an earlier run, which starts over. False if all
+// is there already.
+static bool tokenizing_directory(const Tokenizing& z) {
+    std::string path = z.o.out + "/manifest.json";
+    if (file_exists(path)) {
+        std::string old = file_read(path);
+        bool complete = old.find("{\"complete\": true") == 0;
+        if (complete && old.find(tokenizing_made(z)) != std::string::npos) { return false; }
+        if (complete) {
+            die(EXIT_USER,
+                strf("%s: holds shards of other text, or made with other options", z.o.out.c_str()),
+                "choose another -o, or remove that directory");
+        }
+        for (auto& name : dir_list(z.o.out)) {
+            if (ends_with(name, ".bin") || ends_with(name, ".tmp")) {
+                unlink((z.o.out + "/" + name).c_str());
+            }
+        }
+    } else {
+        for (auto& name : dir_list(z.o.out)) {
+            if (name != "manifest.json.tmp") {
+                die(EXIT_USER, strf("%s: holds files that tokenize did not make", z.o.out.c_str()),
+                    "choose an empty directory for -o");
+            }
+        }
+    }
+    make_dirs(z.o.out);
+    tokenizing_manifest(z, false);                       // nobody takes what follows for all of it
+    tokenizing_keep_tokenizer(z);
+    return true;
+}
+
+int tokenize_main(const TokenizeOptions& o) {
+    // lives to the end: if the program dies, threads may still look at it
+    Tokenizing* z = new Tokenizing;
+    z->o = o;
+    if (o.out.empty()) {
+        die(EXIT_USER, "tokenize: wanted a directory for the shards",
+            "train_sink tokenize FILE... -o DIR");
+    }
+    std::vector<std::string> names;
+    for (auto& f : o.files) { tokenizing_files(f, &names); }
+    z->val_from = names.size();
+    for (auto& f : o.val_files) { tokenizing_files(f, &names); }
+    for (auto& name : names) {
+        z->files.push_back(TextFile());
+        z->files.back().path = name;
+        z->total_bytes += std::max(0L, file_size(name));
+    }
+    z->tok = tokenizer_of(o.tokenizer.empty() ? "bytes" : o.tokenizer);
+    tokenizing_check(z);
+    if (!tokenizing_directory(*z)) {
+        fprintf(stderr, "%s: complete already, from the same files\n", o.out.c_str());
+        delete z;
+        return 0;
+    }
+    z->start_ms = now_ms();
+    tokenizing_run(z);
+    const TextCounts& c = z->counts;
+    if (c.documents == 0) {
+        die(EXIT_USER, strf("%s: got no documents%s", names[0].c_str(),
+                            z->dropped ? " of these domains" : ""));
+    }
+    tokenizing_manifest(*z, true);
+    dir_sync(z->o.out);
+    double s = std::max(1e-3, (now_ms() - z->start_ms) / 1e3);
+    if (!o.quiet) {
+        std::string also;
+        if (c.replaced) { also += strf("; %ld ill-formed sequences became U+FFFD", c.replaced); }
+        if (c.skipped) { also += strf("; %ld bad records skipped", c.skipped); }
+        if (z->dropped) {
+            also += strf("; %ld documents of other domains or over their share left out",
+                         z->dropped);
+        }
+        const std::string name = o.shown.empty() ? o.out : o.shown;
+        fprintf(stderr, "%s: %ld documents, %ld tokens (%s), %.1f MB in %.1f s, %.1f MB/s%s\n",
+                name.c_str(), c.documents, c.tokens, z->tok.name.c_str(), c.bytes / 1e6, s,
+                c.bytes / 1e6 / s, also.c_str());
+    }
+    delete z;
+    return 0;
+}
