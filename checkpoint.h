@@ -187,76 +187,90 @@ static std::string checkpoint_gguf(const std::string& path) {
     return file_exists(path + "/config.json") ? "" : gguf_in(path);
 }
 
-// the config.json of a directory, or what a GGUF file has in its place; *where: its name for errors
-static Json checkpoint_config(const std::string& dir, std::string* where, std::string* tokenizer) {
+// a model's files, opened: what its config.json says, or a GGUF file in its place, and its tensors
+struct Checkpoint {
+    std::string where, attn = "softmax", tokenizer;      // config's name for errors; the operation
+    Json config;
+    Weights weights;
+    Arch c;
+};
+
+// the two files of a directory, or the GGUF file; nothing but these is read
+static Checkpoint checkpoint_files(const std::string& dir) {
+    Checkpoint k;
     const std::string gguf = checkpoint_gguf(dir);
     if (!gguf.empty()) {
         Gguf g = gguf_open(gguf);
-        const Json j = gguf_config(g);
-        *tokenizer = g.find("tokenizer.ggml.model") ? gguf : "";
-        weights_close(&g.weights);
-        *where = gguf;
-        return j;
+        k.where = gguf;
+        k.config = gguf_config(g);
+        k.tokenizer = g.find("tokenizer.ggml.model") ? gguf : "";
+        k.weights = gguf_weights(&g);
+        return k;
     }
     if (!is_dir(dir)) {
         die(EXIT_USER, dir + ": no such directory, wanted a checkpoint: "
             "a directory with config.json and model.safetensors, or a GGUF file", "ls runs/*/");
     }
-    *where = dir + "/config.json";
-    *tokenizer = file_exists(dir + "/tokenizer.json") ? dir + "/tokenizer.json" : "";
-    if (!file_exists(*where)) {
+    k.where = dir + "/config.json";
+    k.tokenizer = file_exists(dir + "/tokenizer.json") ? dir + "/tokenizer.json" : "";
+    if (!file_exists(k.where)) {
         die(EXIT_USER, dir + ": has no config.json, so it is not a checkpoint",
             "give a directory such as runs/NAME/step_1000");
     }
-    return json_file(*where);
+    k.config = json_file(k.where);
+    return k;
 }
 
-// the weights of a directory, or of a GGUF file
-static Weights checkpoint_weights(const std::string& dir) {
-    const std::string path = checkpoint_gguf(dir);
-    if (path.empty()) { return safetensors_open_dir(dir); }
-    Gguf g = gguf_open(path);
-    return gguf_weights(&g);
+// a model's directory or GGUF file; dies if it wants another build
+static Checkpoint checkpoint_open(const std::string& dir) {
+    Checkpoint k = checkpoint_files(dir);
+    const Json* mine = k.config.get("train_sink");
+    k.c = mine ? arch_of_checkpoint(k.config, *mine, k.where, &k.attn, &k.tokenizer)
+               : arch_import(k.config, k.where, &k.attn);
+    if (!mine && k.weights.maps.empty()) { k.weights = safetensors_open_dir(dir); }
+    // transformers ties the head of a file that has none; OPT-350m's is the embedding times a
+    // matrix
+    if (!mine) {
+        const bool projected = k.weights.find("model.decoder.project_out.weight");
+        const Family& family = *family_of(k.config);
+        const bool head = import_source(family, k.c, k.weights, "lm_head.weight").w;
+        k.c.tied = !projected && (k.c.tied || !head);
+    }
+    arch_settle(&k.c, k.where);
+    checkpoint_check_build(dir, k.c, k.attn);
+    if (mine) { k.weights = safetensors_open_dir(dir); }
+    k.tokenizer = checkpoint_tokenizer(dir, k.tokenizer);
+    return k;
 }
 
 // config.json -> a model; dies if it wants another build. *tokenizer: what it was trained with
 static Arch checkpoint_arch(const std::string& dir, std::string* tokenizer) {
-    std::string where, attn = "softmax";
-    const Json j = checkpoint_config(dir, &where, tokenizer), *mine = j.get("train_sink");
-    Arch c = mine ? arch_of_checkpoint(j, *mine, where, &attn, tokenizer)
-                  : arch_import(j, where, &attn);
-    // transformers ties the head of a file that has none; OPT-350m's is the embedding times a
-    // matrix
-    if (!mine) {
-        Weights files = checkpoint_weights(dir);
-        const bool projected = files.find("model.decoder.project_out.weight");
-        c.tied = !projected &&
-                 (c.tied || !import_source(*family_of(j), c, files, "lm_head.weight").w);
-        weights_close(&files);
-    }
-    arch_settle(&c, where);
-    checkpoint_check_build(dir, c, attn);
-    *tokenizer = checkpoint_tokenizer(dir, *tokenizer);
-    return c;
+    Checkpoint k = checkpoint_open(dir);
+    *tokenizer = k.tokenizer;
+    weights_close(&k.weights);
+    return k.c;
 }
 
 // another family's weights, by our names
 static void weights_import(Model* m, const Family& family, const Weights& files) {
     std::set<std::string> used;
-    std::vector<float> one;
+    std::vector<float> copy;
+    const bool in_place = ops::on_host && std::is_same<acc, float>::value;
     for (auto& t : m->tensors) {
-        one.assign(t.count, 0);
+        if (!in_place) { copy.resize(t.count); }
+        float* one = in_place ? (float*)(m->master + t.at) : copy.data();
         const long cols = t.shape.back(), rows = t.count / cols;
         std::string wrong;
-        if (!import_projected(files, m->c, t.name, one.data(), &used)) {
-            wrong = import_tensor(family, m->c, files, t.name, rows, cols, one.data(), &used);
+        if (!import_projected(files, m->c, t.name, one, &used)) {
+            wrong = import_tensor(family, m->c, files, t.name, rows, cols, one, &used);
         }
         if (!wrong.empty()) {
             die(EXIT_USER,
                 files.path + ": '" + t.name + "', by its " + family.type + " name, " + wrong,
                 "config.json and the weights disagree");
         }
-        const std::vector<acc> x(one.begin(), one.end());
+        if (in_place) { continue; }
+        const std::vector<acc> x(copy.begin(), copy.end());
         ops::to_device(array_place(m, m->master) + t.at, x.data(), t.count * sizeof(acc));
     }
     for (auto& w : files.tensors) {
@@ -268,18 +282,21 @@ static void weights_import(Model* m, const Family& family, const Weights& files)
     }
 }
 
-static void checkpoint_load(Model* m, const std::string& dir) {
-    std::string where, unused;
-    const Family* family = family_of(checkpoint_config(dir, &where, &unused));
-    std::vector<Safetensors> files = { checkpoint_weights(dir) };
-    if (family) {
-        weights_import(m, *family, files[0]);
+// the weights of an opened checkpoint, which is closed then
+static void checkpoint_read(Model* m, Checkpoint* k) {
+    if (const Family* family = family_of(k->config)) {
+        weights_import(m, *family, k->weights);
     } else {
-        tensors_load(m, files, "", array_place(m, m->master));
-        tensors_all_used(m, files);
+        tensors_load(m, { k->weights }, "", m->master);
+        tensors_all_used(m, { k->weights });
     }
-    weights_keep(m);
-    for (auto& f : files) { safetensors_close(&f); }
+    ops::cast_to_real(m->params, m->master, m->num_params);
+    weights_close(&k->weights);
+}
+
+static void checkpoint_load(Model* m, const std::string& dir) {
+    Checkpoint k = checkpoint_open(dir);
+    checkpoint_read(m, &k);
 }
 
 static void optimizer_load(Model* m, const std::string& dir) {
@@ -303,16 +320,17 @@ static Model model_from_checkpoint(Flags* f, int T_max) {
         die(EXIT_USER, strf("got %zu checkpoints, wanted one", f->words.size()),
             "name its directory, such as runs/NAME/step_1000");
     }
-    std::string tokenizer;
-    Arch c = checkpoint_arch(f->words[0], &tokenizer);
-    if (f->tokenizer.empty()) { f->tokenizer = tokenizer; }
+    Checkpoint k = checkpoint_open(f->words[0]);
+    Arch c = k.c;
+    if (f->tokenizer.empty()) { f->tokenizer = k.tokenizer; }
     if (flag_given(*f, "prefix")) { c.prefix = f->arch.prefix; }
     if (flag_given(*f, "window")) { c.window = f->arch.window; }
     want(!flag_given(*f, "window") || c.window >= 1, strf("--window %d", c.window),
          "1 or more, or leave it out");
     memory_check(c, 1, std::max(1, T_max), false);
     Model m = model_new(c, T_max, false);
-    checkpoint_load(&m, f->words[0]);
+    checkpoint_read(&m, &k);
+    cpu::split_floats = true;                            // for it is only run forward
     f->arch.V = c.V;
     return m;
 }

@@ -688,18 +688,22 @@ static std::string import_tensor(const Family& family, const Arch& c, const Weig
     const Weight& w = *from.w;
     const bool vector = w.shape.size() == 1,
                turned = family.transposed && !vector && name.find("embed_") == std::string::npos;
-    std::vector<float> theirs(w.count);
-    weight_rows(w, 0, w.rows(), theirs.data());
     long R = vector ? w.count : w.rows(), K = vector ? 1 : w.cols();
     if (turned) { std::swap(R, K); }
     const long n = vector ? rows * cols : rows, k = vector ? 1 : cols;
     if (K != k) { return strf("has rows of %ld numbers, wanted %ld", K, k); }
+    if (from.fold == AS_IT_IS && R != n) { return strf("has %ld rows, wanted %ld", R, n); }
+    for (long i = 0; i < n; i++) {
+        if (import_row(from.fold, c, i, R) >= R) { return strf("has %ld rows, wanted %ld", R, n); }
+    }
+    const bool whole = vector || turned;
+    std::vector<float> theirs(whole ? w.count : 0);
+    weight_rows(w, 0, whole ? w.rows() : 0, theirs.data());      // dies if the type has no reader
+    #pragma omp parallel for
     for (long i = 0; i < n; i++) {
         const long r = import_row(from.fold, c, i, R);
-        if (r >= R || (from.fold == AS_IT_IS && R != n)) {
-            return strf("has %ld rows, wanted %ld", R, n);
-        }
-        for (long j = 0; j < K; j++) {
+        if (!whole) { weight_rows(w, r, r + 1, out + i * K); }
+        for (long j = 0; whole && j < K; j++) {
             out[i * K + j] = turned ? theirs[j * R + r] : theirs[r * K + j];
         }
     }

@@ -661,7 +661,7 @@ static long model_load(Model* m, const int* seqs, int B, int T, int min_context 
 // one token, the next after `past` rows, whose k and v are in the cache. The sink token, if there
 // is one, is among those
 static inline void model_load_next(Model* m, int token, int past) {
-    model_resize(m, 1, 1 - m->d.bias.token);
+    if (m->B != 1 || m->T != 1 || !m->arena) { model_resize(m, 1, 1 - m->d.bias.token); }
     m->past = past;
     ops::to_device(m->tokens, &token, sizeof token);
 }

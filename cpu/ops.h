@@ -5,7 +5,7 @@ ops.h -- the operations of the fast CPU backend, all but attention.
 #define CPU_OPS_H
 #include <type_traits>
 #include "../reference.h"
-#include "product.h"
+#include "split.h"
 #ifndef CPU_REAL
 #define CPU_REAL REAL           // float, or double in tests; or bf16
 #endif
@@ -45,6 +45,16 @@ inline void  cast_to_real(real* dst, const acc* src, long n) {
 // out (N, OC) = inp (N, C) @ weight (OC, C)^T  [+ bias (OC)]  [+ residual (N, OC)]; NULL where there is none
 inline void matmul_forward(real* out, const real* inp, const real* weight, const real* bias,
                            const real* residual, int N, int C, int OC) {
+    if constexpr (std::is_same<real, float>::value) {
+        if (split_pays(N, OC, C)) {
+            split_forward(out, inp, weight, bias, residual, N, C, OC);
+            return;
+        }
+    }
+    if (N == 1) {
+        vector_forward(out, inp, weight, bias, residual, C, OC);
+        return;
+    }
     gemm(N, OC, C, inp, C, 1, weight, 1, C, out, OC, false, residual, bias);
 }
 

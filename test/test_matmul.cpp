@@ -15,7 +15,7 @@ To extend: add a size to SIZES or a case to check_kernel.
 #include <omp.h>
 #endif
 #define ALL_VARIANTS
-#include "../cpu/product.h"
+#include "../cpu/split.h"
 using cpu::bf16;
 
 static long passed = 0, failed = 0;
@@ -212,7 +212,48 @@ static void check_stores() {
     }
 }
 
+// products of floats by bf16: within 2^-16 of the sum of |x w|, not one bit apart between numbers of threads
+static void check_split(int N, int C, int OC) {
+    const auto x = numbers<float>(N * C), w = numbers<float>(OC * C), bias = numbers<float>(OC), res = numbers<float>(N * OC);
+    std::vector<float> out(N * OC, NAN), again(out);
+    cpu::split_forward(out.data(), x.data(), w.data(), bias.data(), res.data(), N, C, OC);
+    double worst = 0;
+    for (int n = 0; n < N; n++) {
+        for (int o = 0; o < OC; o++) {
+            double sum = (double)bias[o] + res[n * OC + o], most = 0;
+            for (int i = 0; i < C; i++) {
+                const double p = (double)x[n * C + i] * w[o * C + i];
+                sum += p;
+                most += fabs(p);
+            }
+            worst = std::max(worst, fabs(out[n * OC + o] - sum) / most);
+        }
+    }
+    const std::string what = strf("split %d x %d x %d", N, C, OC);
+    check(worst < 0x1p-17, what + strf(": %g of sum |x w|", worst));
+#ifdef _OPENMP
+    omp_set_num_threads(3);
+    cpu::split_forward(again.data(), x.data(), w.data(), bias.data(), res.data(), N, C, OC);
+    omp_set_num_threads(1);
+    check(!memcmp(out.data(), again.data(), out.size() * 4), what + ": other bits with 3 threads");
+#endif
+    for (int with = 0; with < 4; with++) { // one row: of floats, of bf16
+        std::vector<float> row(OC, NAN);
+        cpu::vector_forward(row.data(), x.data(), w.data(), with & 1 ? bias.data() : NULL, with & 2 ? res.data() : NULL, C, OC);
+        double most = 0;
+        for (int o = 0; o < OC; o++) {
+            double sum = (with & 1 ? bias[o] : 0) + (with & 2 ? res[o] : 0);
+            for (int i = 0; i < C; i++) { sum += (double)x[i] * w[o * C + i]; }
+            most = std::max(most, fabs(sum - row[o]));
+        }
+        check(most < 1e-4, what + strf(": one row is %g away", most));
+    }
+}
+
 int main() {
+    check_split(33, 300, 130);
+    check_split(1, 17, 65);
+    check_split(70, 257, 5000);
     check_rounding();
     check_stores();
     check_kernel<double>();
