@@ -46,8 +46,8 @@ typedef void Transpose(lane* to, long to_row, const char* from, long from_row);
 // to (16, 16) lanes = pairs of bf16, of rows 2l and 2l + 1 of from (32, 16), rows from_row bytes
 // apart
 typedef void Pairs(lane* to, const char* from, long from_row);
-// out (rows, cols) bf16 = sum [+ x (rows, cols)] [+ y (cols)], rounded once. Rows of out and x are
-// ld apart, those of sum ld_sum; x, y may be NULL
+// out (rows, cols) bf16 = sum [+ x (rows, cols)], rounded; then, as the CUDA backend does, [+ y
+// (cols), rounded again]. Rows of out and x are ld apart, those of sum ld_sum; x, y may be NULL
 typedef void Round(bf16* out, long ld, const float* sum, long ld_sum, const bf16* x, const bf16* y,
                    int rows, int cols);
 
@@ -128,8 +128,9 @@ inline void any_round(bf16* out, long ld, const float* sum, long ld_sum, const b
                       const bf16* y, int rows, int cols) {
     for (int r = 0; r < rows; r++) {
         for (int n = 0; n < cols; n++) {
-            const float with_x = x ? sum[r*ld_sum + n] + (float)x[r*ld + n] : sum[r*ld_sum + n];
-            out[r*ld + n] = y ? with_x + (float)y[n] : with_x;
+            bf16& to = out[r*ld + n];
+            to = x ? sum[r*ld_sum + n] + (float)x[r*ld + n] : sum[r*ld_sum + n];
+            if (y) { to = (float)to + (float)y[n]; }
         }
     }
 }
@@ -279,10 +280,13 @@ TARGET_AVX512 inline void avx512_pairs(lane* to, const char* from, long from_row
     }
 }
 
-// 16 bf16, those that the mask names, as floats
+// 16 bf16 as floats; of those in memory the ones that the mask names
+TARGET_AVX512 inline __m512 avx512_widen(__m256i x) {
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(x), 16));
+}
+
 TARGET_AVX512 inline __m512 avx512_widen(const bf16* x, __mmask16 there) {
-    return _mm512_castsi512_ps(
-        _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(there, x)), 16));
+    return avx512_widen(_mm256_maskz_loadu_epi16(there, x));
 }
 
 // by the processor's own instruction: a NaN keeps its sign, and what is below 1.2e-38 becomes 0, as
@@ -295,8 +299,12 @@ TARGET_AVX512 inline void avx512_round(bf16* out, long ld, const float* sum, lon
         for (int r = 0; r < rows; r++) {
             __m512 s = _mm512_maskz_loadu_ps(there, sum + r*ld_sum + n);
             if (x) { s = _mm512_add_ps(s, avx512_widen(x + r*ld + n, there)); }
-            if (y) { s = _mm512_add_ps(s, y_n); }
-            _mm256_mask_storeu_epi16(out + r*ld + n, there, (__m256i)_mm512_cvtneps_pbh(s));
+            __m256i rounded = (__m256i)_mm512_cvtneps_pbh(s);
+            if (y) {
+                s = _mm512_add_ps(avx512_widen(rounded), y_n);
+                rounded = (__m256i)_mm512_cvtneps_pbh(s);
+            }
+            _mm256_mask_storeu_epi16(out + r*ld + n, there, rounded);
         }
     }
 }
@@ -324,6 +332,11 @@ TARGET_AMX inline void amx_end() {
     _tile_release();
 }
 
+// asks for 1 kB that will be loaded two turns later: what comes from the second cache is there then
+inline void expect_tile(const lane* b) {
+    for (int i = 0; i < 16; i++) { __builtin_prefetch(b + 16*i); }
+}
+
 // c (32, 32) = or += a (32, lanes) @ two panels
 TARGET_AMX inline void amx_block(float* c, long ldc, TileA a, TileB b, long lanes, bool add) {
     const long row = a.row, c_row = ldc * 4;
@@ -347,8 +360,10 @@ TARGET_AMX inline void amx_block(float* c, long ldc, TileA a, TileB b, long lane
         _tile_loadd(4, a0, row);
         _tile_loadd(6, b0, 64);
         _tile_dpbf16ps(0, 4, 6);
+        expect_tile(b0 + 512);
         _tile_loadd(7, b1, 64);
         _tile_dpbf16ps(1, 4, 7);
+        expect_tile(b1 + 512);
         _tile_loadd(5, a1, row);
         _tile_dpbf16ps(2, 5, 6);
         _tile_dpbf16ps(3, 5, 7);
