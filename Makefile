@@ -22,8 +22,9 @@ PRECISION ?= $(if $(filter cuda,$(BACKEND)),bf16,fp32)
 CXX      ?= g++
 ARCH     ?= native
 GPU_ARCH ?= $(if $(GPU),native,sm_80)
-# -fno-math-errno -fno-trapping-math change no value, only whether errno and exception flags are kept; never -ffast-math
-OPTIMIZE ?= -O3 -fno-math-errno -fno-trapping-math
+# -fno-math-errno -fno-trapping-math change no value, only whether errno and exception flags are kept; never -ffast-math.
+# Vectors as wide as the processor has them: of AVX-512 GCC would take half
+OPTIMIZE ?= -O3 -fno-math-errno -fno-trapping-math $(if $(filter x86_64,$(shell uname -m)),-mprefer-vector-width=512)
 WARN     := -Wall -Wextra
 JOBS     ?= $(shell nproc)
 # many processes: none, mpi (on the CPU) or nccl (on GPUs); docs/many.md

@@ -506,7 +506,7 @@ static void model_resize(Model* m, int B, int T) {
             "use shorter sequences");
     }
     m->B = B; m->T = T + m->d.bias.token;
-    m->R = std::min<long>(ops::head_rows, (long)B * m->T);
+    m->R = std::min<long>(ops::head_rows(m->c.V, sizeof(real)), (long)B * m->T);
     const Layout layout(m->c);
     Acts none;
     const size_t bytes = layout.acts(&none, NULL, m->train, B, m->T, m->R),
@@ -1476,7 +1476,8 @@ static size_t acts_bytes(const Arch& c, bool train, long B, long T, std::string*
     const Layout layout(c);
     Acts none;
     T += layout.bias.token;
-    return layout.acts(&none, NULL, train, B, T, std::min<long>(ops::head_rows, B * T), table);
+    const long R = std::min<long>(ops::head_rows(c.V, sizeof(real)), B * T);
+    return layout.acts(&none, NULL, train, B, T, R, table);
 }
 
 // MiB of weights, gradients, optimiser and activations, in words; *bytes their sum

@@ -14,7 +14,12 @@ cuda/device.cuh.
 
 namespace host {
 static const bool on_host = true;  // host code may read device memory as it is
-enum { head_rows = 512 };          // rows of logits alive at once: they stay in cache
+
+// rows of V logits, of `size` bytes each, that are alive at once: each chunk of rows reads all of
+// lm_head and adds to all of its gradient, so few chunks, of 256 MiB
+inline long head_rows(long V, long size) {
+    return std::max(512L, (256L << 20) / (V * size) / 512 * 512);
+}
 
 // what there is to compute with, in one line
 inline const std::string& device_start() {

@@ -361,6 +361,10 @@ inline void product(long M, long N, Factor a, Factor b, Result c) {
     const long lanes = round_up(div_up(a.K, a.pair()), kernel.deep);
     Product p = { M, N, a, b, c, kernel, lanes, 0, 0, M, false, false, NULL, {}, {} };
     p.deep = std::max(1L, std::min(lanes, kernel.chunk));
+    if (kernel.bf16 && a.sk != 1) {     // A must be turned over: not once for each block of columns
+        const long least = 256, all = BLOCK_BYTES / 4 / round_up(N, TILE_COLS);
+        p.deep = std::min(p.deep, std::max(least, all / kernel.deep * kernel.deep));
+    }
     const long fits = BLOCK_BYTES / 4 / p.deep / TILE_COLS * TILE_COLS;
     p.wide = std::max<long>(TILE_COLS, std::min(round_up(N, TILE_COLS), fits));
     p.by_rows = a.sk == 1 || kernel.deep > 1;

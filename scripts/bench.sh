@@ -1,6 +1,7 @@
 #!/bin/sh
 # make bench: speed and memory of this machine, side by side in one run. Figures are medians; the machine should be quiet.
-#   1  training tokens/s, GFLOP/s and share of a large product, of two model sizes; the same in PyTorch where python3 has torch
+#   1  training tokens/s of two model sizes, on a CPU in fp32 and bf16; where python3 has torch in turn with PyTorch, eager and
+#      by torch.compile, and the ratios
 #   2  every operation of the step against its roof, memory, what an evaluation of the sinks costs
 #   3  every ATTN: tokens/s relative to softmax, round by round (ROUNDS=5), and attention's own speed; that by head dimension
 #   4  the tokenizer on TEXT='a.jsonl.zst code/ ..' with TOKENIZER=tokenizer.json: against `tokenizers` and `tiktoken` where
@@ -24,20 +25,15 @@ ours=$(make -s check)/train_sink                                        # build/
 machine="$(nproc) cores, $(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -n 1)"
 case $ours in *cuda*) machine="$machine; $(nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null)" ;; esac
 echo "machine: $machine; commit $(git describe --always --dirty 2>/dev/null)"
+small_model="--layers 4 --width 256 --heads 4 --ffn-width 768 --vocab 257 --seq 256 --batch 16"
 report() { # name, a line of JSON: no line break, the peer's ratio follows
     printf '%-28s %8s tokens/s  %8s GFLOP/s, %s of a large product alone' "$1" "$(echo "$2" | field tokens_per_s)" "$(echo "$2" | field gflops)" \
            "$(echo "$2" | field of_product)"
 }
-peer() { # name, then the flags that both sides take
-    title=$1; shift
-    ratios=; for i in 1 2 3; do
-        a=$(bench "$(echo "$title" | tr -c 'A-Za-z0-9\n' -)-$i" "$ours" "$@" -n 5); mine=$(echo "$a" | field tokens_per_s)
-        b=$($python dev/bench_torch_cpu.py "$@" --steps 5 2>/dev/null) && theirs=$(echo "$b" | field tokens_per_s) || theirs=
-        [ -n "$theirs" ] && ratios="$ratios $(echo "$mine $theirs" | awk '{ print $1 / $2 }')"
-    done
-    report "$title" "$a"
-    if [ -n "$ratios" ]; then printf '   %s x PyTorch eager (%s)\n' "$(echo $ratios | tr ' ' '\n' | median)" "$(echo "$b" | sed -n 's/.*"torch": *"\([^"]*\)".*/\1/p')"
-    else echo "   (no PyTorch in $python to compare with)"; fi
+# a training step of this model, in fp32 and bf16, in turn with PyTorch's: eager and by torch.compile, fp32 and bf16 autocast
+steps() { # name in build/bench, rounds, flags of dev/bench_step.py
+    name=$1 n=$2; shift 2
+    $python dev/bench_step.py "$@" --rounds "$n" --ours "fp32=$fp32" --ours "bf16=$bf16" --json "build/bench/$name.json"
 }
 case $ours in
 *cuda*) # PyTorch on the GPU has a program of its own: compiled, cuDNN, FA2, FlexAttention, eager
@@ -45,10 +41,18 @@ case $ours in
     report "1B, T 2048, B 4" "$(bench 1B "$ours" -m 1B -b 4)"; echo
     $python dev/bench_torch.py --ours "$ours" || echo "  (no PyTorch in $python to compare with)"
     whole="-m 60M -b 16 --total-batch 1048576" small="-m 60M -b 16 -n 4" heads="12 8 6 4 2 1" width=768 ;;
-*)  peer "d 256, L 4, T 256"  --layers 4 --width 256 --heads 4 --ffn-width 768 --vocab 257 --seq 256 --batch 16
-    peer "60M, T 512"         --layers 10 --width 768 --heads 8 --ffn-width 1536 --vocab 50432 --seq 512 --batch 1
+*)  fp32=$(make -s check PRECISION=fp32)/train_sink bf16=$(make -s check PRECISION=bf16)/train_sink
+    for p in fp32 bf16; do make -s binary PRECISION=$p; done
+    if command -v "$python" > /dev/null; then
+        steps step-256 "$rounds" --preset small
+        for p in fp32 bf16; do # two peers at a time: each holds the model, its gradients and its optimiser
+            steps step-60M-$p 3 --preset 60M --steps 1 --peers "eager-$p,compile-$p"
+        done
+    else # our own steps alone
+        for p in "$fp32" "$bf16"; do report "$p" "$(bench "alone-$(basename "$(dirname "$p")")" "$p" $small_model)"; echo; done
+    fi
     whole="-m small -b 16 --total-batch 16384"
-    small="--layers 4 --width 256 --heads 4 --ffn-width 768 --vocab 257 --seq 256 --batch 16 -n 4" heads="8 4 2 1" width=256 ;;
+    small="$small_model -n 4" heads="8 4 2 1" width=256 ;;
 esac
 
 echo; echo "every operation of one step ($whole)"
