@@ -79,7 +79,7 @@ HEADERS := $(wildcard *.h *.cuh cpu/*.h cuda/*.cuh text/*.h dist/*.h)
 # what no switch touches is compiled once, for all models, by a compiler and its flags: build/once/NUMBER/text/tokenizer.o
 ONCE_COMPILE := $(CXX) -std=c++17 $(OPTIMIZE) -march=$(ARCH) -fopenmp $(WARN)
 ONCE_DIR     := build/once/$(firstword $(shell echo "$(ONCE_COMPILE)" "$$($(CXX) --version | head -n 1)" | cksum))
-ONCE_SOURCES := $(wildcard text/*.cpp)
+ONCE_SOURCES := $(wildcard text/*.cpp cpu/*.cpp)
 ONCE         := $(ONCE_SOURCES:%.cpp=$(ONCE_DIR)/%.o)
 
 .PHONY: train_sink binary once switches quick slow test-all compile-all sanitizer check test tests program analytic demo demo-bb bench experiments mutants size help clean FORCE

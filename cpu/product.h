@@ -3,10 +3,10 @@ product.h -- the matrix product of the CPU, for the forward pass and both gradie
 C (M, N) = or += A (M, K) @ B (K, N) of floats, of bf16 summed in float, or of doubles, with any
 strides.
 
-    1 which kernel         the fastest that the processor and the system allow, asked at run time
-    2 packing              copies of A and B, so that the innermost loop reads memory in order
-    3 blocks and threads   what stays in which cache, who does what
-    4 gemm                 the call
+    which kernel           the fastest that the processor and the system allow, asked at run time
+    packing                copies of A and B, so that the innermost loop reads memory in order
+    blocks and threads     what stays in which cache, who does what (product.cpp)
+    gemm                   the call
 
 Blocks are as in Goto and van de Geijn, "Anatomy of high-performance matrix multiplication" (2008).
 Threads share the packing and the tiles but never the sum over k, so the bits do not depend on how
@@ -14,55 +14,34 @@ many threads there are.
 */
 #ifndef CPU_PRODUCT_H
 #define CPU_PRODUCT_H
-#include <atomic>
 #include <string>
 #include <type_traits>
 #include "../common.h"
-#include "bf16.h"
 #include "kernels.h"
-#ifdef _OPENMP
-#include <omp.h>
-#endif
 
 namespace cpu {
 inline long div_up(long a, long b) { return (a + b - 1) / b; }
 
 inline long round_up(long a, long b) { return div_up(a, b) * b; }
 
-// ----------------------------------------------------------------------------
-// 1 which kernel
+// ---- which kernel
 
 // the last row of the table that may be used; tests lower it, so that every kernel is seen on one
 // machine
-inline int product_kernel = KERNELS - 1;
+extern int product_kernel;
 
 // whether row k of the table can run here; asked once
-inline bool kernel_here(int k) {
-    static const std::vector<bool> here = [] {
-        std::vector<bool> all;
-        for (const Kernel& kernel : kernels) { all.push_back(kernel.here()); }
-        return all;
-    }();
-    return here[k];
-}
+bool kernel_here(int k);
 
 // the kernel for factors in float, or in bf16: without one for bf16, these are made floats while
 // they are packed
-inline const Kernel& kernel_for(bool bf16) {
-    int k = product_kernel;
-    while (k > 0 && (!kernel_here(k) || (kernels[k].bf16 && !bf16))) { k--; }
-    return kernels[k];
-}
+const Kernel& kernel_for(bool bf16);
 
 // what products are computed with: "fp32 avx512, bf16 amx"
-inline std::string product_name() {
-    return strf("fp32 %s, bf16 %s", kernel_for(false).name, kernel_for(true).name);
-}
+std::string product_name();
 
-// ----------------------------------------------------------------------------
-// 2 packing
+// ---- packing
 
-// a lane of 32 bits is a float, two bf16, or a bf16 made float
 enum Lanes { FLOATS, PAIRS, WIDENED };
 
 // A factor: element (v, k) stands at x[v*s + k*sk], where v is one of `count` rows of A or columns
@@ -77,100 +56,15 @@ struct Factor {
     const char* at(long v, long l) const { return (const char*)x + (v*s + l*pair()*sk) * size(); }
 };
 
-// lane l of v, zero where there is nothing
-inline lane lane_at(const Factor& f, long v, long l) {
-    if (v >= f.count || l * f.pair() >= f.K) { return 0; }
-    if (f.lanes == FLOATS) { return *(const lane*)f.at(v, l); }
-    const uint16_t* x = (const uint16_t*)f.at(v, l);
-    if (f.lanes == WIDENED) { return (lane)*x << 16; }
-    return *x | (l*2 + 1 < f.K ? (lane)x[f.sk] << 16 : 0);
-}
-
-// to (16) = 16 bf16 made floats
-inline void widen16(lane* to, const char* from) {
-    const uint16_t* x = (const uint16_t*)from;
-    for (int i = 0; i < 16; i++) { to[i] = (lane)x[i] << 16; }
-}
-
-// to (16, 16): lanes l.. of columns v.., lane by lane. The whole block must be there
-inline void pack_block(lane* to, const Kernel& kernel, const Factor& f, long v, long l) {
-    if (f.s == 1) { // rows of memory far apart: the processor does not guess which will be next
-        const long ahead = std::min(l + 32, f.K / f.pair() - 16);
-        for (int i = 0; i < 16 * f.pair(); i++) {
-            __builtin_prefetch(f.at(v, ahead) + i * f.sk * f.size());
-        }
-    }
-    if (f.sk == 1 && f.lanes == WIDENED) {
-        lane wide[16][16];
-        for (int j = 0; j < 16; j++) { widen16(wide[j], f.at(v + j, l)); }
-        kernel.transpose(to, 16, (const char*)wide, sizeof *wide);
-    } else if (f.sk == 1) {
-        kernel.transpose(to, 16, f.at(v, l), f.s * f.size());
-    } else if (f.lanes == PAIRS) {
-        kernel.pairs(to, f.at(v, l), f.sk * f.size());
-    } else {
-        for (int i = 0; i < 16; i++, to += 16) {
-            if (f.lanes == FLOATS) { memcpy(to, f.at(v, l + i), 64); }
-            else                   { widen16(to, f.at(v, l + i)); }
-        }
-    }
-}
-
 // a panel: to (l1 - l0, 16) = lanes l0..l1 of columns v..v+16, zero where there is nothing
-inline void pack_panel(lane* to, const Kernel& kernel, const Factor& f, long v, long l0, long l1) {
-    const bool whole = v + 16 <= f.count && (f.s == 1 || f.sk == 1);
-    for (long l = l0; l < l1; ) {
-        if (whole && l + 16 <= std::min(l1, f.K / f.pair())) {
-            pack_block(to, kernel, f, v, l);
-            l += 16;
-            to += 16 * 16;
-        } else {
-            for (int j = 0; j < 16; j++) { to[j] = lane_at(f, v + j, l); }
-            l++;
-            to += 16;
-        }
-    }
-}
+void pack_panel(lane* to, const Kernel& kernel, const Factor& f, long v, long l0, long l1);
 
 // rows: to (rows, l1 - l0), `row` lanes apart, = lanes l0..l1 of rows v.., zero where there is
 // nothing. Writes up to the next multiple of 16 rows and lanes
-inline void pack_rows(lane* to, long row, const Kernel& kernel, const Factor& f, long v, int rows,
-                      long l0, long l1) {
-    for (int i = 0; f.sk == 1 && i < rows; i++, to += row) {
-        const long there = v + i < f.count ? std::min(l1, f.K / f.pair()) : l0;
-        long l = l0;
-        if (f.lanes == WIDENED) {
-            for (; l + 16 <= there; l += 16) { widen16(to + l - l0, f.at(v + i, l)); }
-        } else if (l < there) {
-            memcpy(to, f.at(v + i, l0), (there - l0) * 4);
-            l = there;
-        }
-        for (; l < l1; l++) { to[l - l0] = lane_at(f, v + i, l); }
-    }
-    for (long l = l0; f.sk != 1 && l < l1; l += 16) {
-        for (int i = 0; i < rows; i += 16) {
-            lane block[16 * 16];
-            pack_panel(block, kernel, f, v + i, l, l + 16);
-            kernel.transpose(to + i*row + l - l0, row, (const char*)block, 64);
-        }
-    }
-}
+void pack_rows(lane* to, long row, const Kernel& kernel, const Factor& f, long v, int rows,
+                      long l0, long l1);
 
-// one per thread and slot, grown on demand, on a cache line
-inline lane* product_buffer(int slot, size_t n) {
-    static thread_local std::vector<uint32_t> buffers[3];
-    std::vector<uint32_t>& v = buffers[slot];
-    if (v.size() < n + 16) { v.resize(n + 16); }
-    return (lane*)(((uintptr_t)v.data() + 63) & ~(uintptr_t)63);
-}
-
-// ----------------------------------------------------------------------------
-// 3 blocks and threads. A block of B, `deep` lanes by `wide` columns, is packed by all threads and
-// stays in the second cache. Then a thread takes some rows of A, as many as a tile has, packs them
-// if it pays, and multiplies them with the block, tile after tile. Sums longer than `deep` are
-// continued in C, or in a buffer of floats if C is bf16.
-
-enum { BLOCK_BYTES = 1200 << 10, SUM_BYTES = 4 << 20, SEGMENT = 128 };
+// ---- the product
 
 // where the product goes
 struct Result {
@@ -181,233 +75,13 @@ struct Result {
     const void *residual, *bias;
 };
 
-struct Product {
-    long M, N;
-    Factor a, b;
-    Result c;
-    const Kernel& kernel;
-    long lanes, deep, wide, tall; // of the sum; of a block of B; rows of C that are summed at once
-    bool by_rows, direct; // how a kernel finds A: packed by rows or as a panel; or where it is
-    float* sums;                    // (tall, wide), for a C in bf16 of more than one block of lanes
-    lane* block[2];                 // one is packed while the other is still read
-    std::atomic<long> tickets;
-};
-
-// Hands out work by numbered tickets, so that a slow core takes less of it
-struct Tickets {
-    std::atomic<long>& next;
-    long mine, past;
-
-    Tickets(std::atomic<long>& next) : next(next), mine(next++), past(0) {}
-    // work(0..n-1); returns when all of it is taken
-    template <class Work> void share(long n, Work work) {
-        for (; mine < past + n; mine = next++) { work(mine - past); }
-        past += n;
-    }
-};
-
-// rows i.. of A, lanes l0..l1, as a kernel wants them
-inline TileA tile_a(const Product& p, long i, long l0, long l1) {
-    if (p.direct) {
-        const bool last = p.kernel.deep > 1 && i + p.kernel.rows > p.M;
-        if (!last) {
-            return { p.a.at(i, l0), p.a.s * p.a.size(), p.a.sk * p.a.size() * p.a.pair() };
-        }
-    }
-    // + 16: rows a power of two apart would crowd into few sets of a cache
-    const long row = p.by_rows ? p.deep + 16 : 1;
-    lane* to = product_buffer(0, 32 * (p.deep + 16));
-    if (p.by_rows) {
-        const long rows = std::min<long>(p.kernel.rows, round_up(p.M - i, p.kernel.deep));
-        pack_rows(to, row, p.kernel, p.a, i, rows, l0, l1);
-    } else {
-        pack_panel(to, p.kernel, p.a, i, l0, l1);
-    }
-    return { (const char*)to, row * 4, p.by_rows ? 4 : PANEL * 4 };
-}
-
-// a tile of C, and where its sums are
-struct Tile {
-    long i, j;
-    int rows, cols;
-    float* sums;
-    long ld;
-};
-
-// C <- a tile's sums [+ residual] [+ bias], rounded; a C of floats holds all but the bias already
-inline void finish(const Product& p, const Tile& t) {
-    const Result& c = p.c;
-    const long at = t.i * c.ld + t.j;
-    if (c.bf16) {
-        const bf16 *x = (const bf16*)(c.accumulate ? c.x : c.residual), *y = (const bf16*)c.bias;
-        const bf16 *x_t = x ? x + at : NULL, *y_t = y ? y + t.j : NULL;
-        p.kernel.round((bf16*)c.x + at, c.ld, t.sums, t.ld, x_t, y_t, t.rows, t.cols);
-    } else if (c.bias) {
-        for (int r = 0; r < t.rows; r++) {
-            for (int n = 0; n < t.cols; n++) {
-                t.sums[r * t.ld + n] += ((const float*)c.bias)[t.j + n];
-            }
-        }
-    }
-}
-
-// asks for the memory of a tile of C while it is still being summed: its rows lie too far apart to
-// be foreseen. Without this a product of 4096 x 256 x 768 in bf16 takes 1.6 times as long
-inline void expect_writes(const Result& c, long i, long j, int rows, int cols) {
-    const long size = c.bf16 ? 2 : 4;
-    for (int r = 0; r < rows; r++) {
-        const char* row = (const char*)c.x + ((i + r)*c.ld + j) * size;
-        for (int at = 0; at < cols * size; at += 64) { __builtin_prefetch(row + at, 1); }
-    }
-}
-
-// sums lanes l0..l1 of the tile of C at (i, j); i0, j0 is where p.sums begin, `one` a tile to use
-// where there are none
-inline Tile sum_tile(const Product& p, TileA a, TileB b, long i, long j, long i0, long j0, long l0,
-                     long l1, float* one) {
-    const Result& c = p.c;
-    const int rows = std::min<long>(p.kernel.rows, p.M - i),
-              cols = std::min<long>(TILE_COLS, p.N - j);
-    Tile t = { i, j, rows, cols, one, TILE_COLS };
-    bool add = l0 > 0;
-    if (p.sums) {
-        t.sums = p.sums + (i - i0)*p.wide + j - j0;
-        t.ld = p.wide;
-    } else if (!c.bf16) {
-        t.sums = (float*)c.x + i*c.ld + j;
-        t.ld = c.ld;
-        add = add || c.accumulate || c.residual;
-        const float* from = (const float*)c.residual;
-        for (int r = 0; from && from != c.x && l0 == 0 && r < rows; r++) {
-            memcpy(t.sums + r*t.ld, from + (i + r)*c.ld + j, cols * 4);
-        }
-    }
-    if (!c.bf16 || l1 == p.lanes) { expect_writes(c, i, j, t.rows, t.cols); }
-    p.kernel.tile(t.sums, t.ld, t.rows, t.cols, a, b, l1 - l0, add);
-    return t;
-}
-
-// what one of `threads` threads does for a block of B, lanes l0..l1 of columns j0..j1, and rows
-// i0..i1
-inline void multiply(const Product& p, Tickets& tickets, int threads, const lane* block, long i0,
-                     long i1, long j0, long j1, long l0, long l1) {
-    const long deep = l1 - l0, H = p.kernel.rows, ni = div_up(i1 - i0, H),
-               nj = div_up(j1 - j0, TILE_COLS);
-    const long parts = std::min(nj, div_up(4 * threads, ni)); // few rows: columns are shared too
-    const long some = div_up(nj, parts);
-    tickets.share(ni * div_up(nj, some), [&](long t) {
-        const long i = i0 + t % ni * H, first = t / ni * some;
-        const TileA a = tile_a(p, i, l0, l1);
-        alignas(64) float two[2][32 * TILE_COLS];
-        // a tile is finished after the next one was begun: its sums need a while to arrive
-        Tile before;
-        for (long j = first, end = std::min(nj, first + some); j < end + 1; j++) {
-            const Tile last = before;
-            if (j < end) {
-                const TileB b = { block + j * TILE_COLS * deep, PANEL * deep };
-                before = sum_tile(p, a, b, i, j0 + j*TILE_COLS, i0, j0, l0, l1, two[j % 2]);
-            }
-            if (j > first && l1 == p.lanes) { finish(p, last); }
-        }
-    });
-}
-
-// one thread's part of a product
-inline void product_run(Product& p, int threads) {
-    Tickets tickets(p.tickets);
-    lane *block = p.block[0], *next = p.block[1];
-    if (p.kernel.begin) { p.kernel.begin(); }
-    for (long j0 = 0; j0 < p.N; j0 += p.wide) {
-        const long j1 = std::min(p.N, j0 + p.wide);
-        for (long i0 = 0; i0 < p.M; i0 += p.tall) {
-            // once even if K is 0: then C = 0
-            for (long l0 = 0; l0 == 0 || l0 < p.lanes; l0 += p.deep) {
-                const long deep = std::min(p.deep, p.lanes - l0),
-                           segments = std::max(1L, div_up(deep, SEGMENT));
-                std::swap(block, next);
-                tickets.share(div_up(j1 - j0, PANEL) * segments, [&](long t) {
-                    const long panel = t / segments, from = t % segments * SEGMENT;
-                    pack_panel(block + panel * PANEL * deep + from * PANEL, p.kernel, p.b,
-                               j0 + panel * PANEL, l0 + from, l0 + std::min(deep, from + SEGMENT));
-                });
-                if (threads > 1) {
-                    #pragma omp barrier
-                }
-                multiply(p, tickets, threads, block, i0, std::min(p.M, i0 + p.tall), j0, j1, l0,
-                         l0 + deep);
-            }
-        }
-    }
-    if (p.kernel.end) { p.kernel.end(); }
-}
-
-// whether a kernel may read A where it is: packing costs as much as a tile of 32 columns or two
-inline bool reads_direct(const Product& p) {
-    const Factor& a = p.a;
-    const long row = a.s * a.size();
-    if (a.lanes == WIDENED || a.K % a.pair() || p.lanes * a.pair() != a.K) { return false; }
-    const bool aligned = p.kernel.deep == 1 || ((uintptr_t)a.x | row) % 64 == 0;
-    if (a.sk == 1) {
-        return aligned && (p.N <= 256 || row * p.kernel.rows <= 16 << 10 || row % 2048);
-    }
-    return a.s == 1 && a.lanes == FLOATS && p.N <= 256 && a.sk <= 256;
-}
-
-// sets the blocks of a product and runs it
-inline void product(long M, long N, Factor a, Factor b, Result c) {
-    if (M < 1 || N < 1) { return; }
-    const Kernel& kernel = kernel_for(a.lanes != FLOATS);
-    if (a.lanes != FLOATS) { a.lanes = b.lanes = kernel.bf16 ? PAIRS : WIDENED; }
-    const long lanes = round_up(div_up(a.K, a.pair()), kernel.deep);
-    Product p = { M, N, a, b, c, kernel, lanes, 0, 0, M, false, false, NULL, {}, {} };
-    p.deep = std::max(1L, std::min(lanes, kernel.chunk));
-    if (kernel.bf16 && a.sk != 1) {     // A must be turned over: not once for each block of columns
-        const long least = 256, all = BLOCK_BYTES / 4 / round_up(N, TILE_COLS);
-        p.deep = std::min(p.deep, std::max(least, all / kernel.deep * kernel.deep));
-    }
-    const long fits = BLOCK_BYTES / 4 / p.deep / TILE_COLS * TILE_COLS;
-    p.wide = std::max<long>(TILE_COLS, std::min(round_up(N, TILE_COLS), fits));
-    p.by_rows = a.sk == 1 || kernel.deep > 1;
-    p.direct = reads_direct(p);
-    p.block[0] = product_buffer(1, 2 * p.deep * p.wide);
-    p.block[1] = p.block[0] + p.deep * p.wide;
-    if (c.bf16 && p.lanes > p.deep) {
-        p.tall = std::min(round_up(M, kernel.rows),
-                          SUM_BYTES / 4 / p.wide / kernel.rows * kernel.rows);
-        p.sums = (float*)product_buffer(2, p.tall * p.wide);
-    }
-#ifdef _OPENMP
-    const double worth_waking_threads = kernel.bf16 ? 2e7 : 4e6;
-    if (2.0 * M * N * a.K > worth_waking_threads && omp_get_max_threads() > 1 &&
-        !omp_in_parallel()) {
-#pragma omp parallel
-        product_run(p, omp_get_num_threads());
-        return;
-    }
-#endif
-    product_run(p, 1);
-}
-
-// ----------------------------------------------------------------------------
-// 4 gemm
+// C (M, N) = or += A (M, K) @ B (K, N)
+void product(long M, long N, Factor a, Factor b, Result c);
 
 // the same in double, for tests: plain loops, a row of C is one thread's
-inline void product_double(long M, long N, long K, const double* A, long rs_a, long cs_a,
+void product_double(long M, long N, long K, const double* A, long rs_a, long cs_a,
                            const double* B, long rs_b, long cs_b, double* C, long ldc,
-                           bool accumulate, const double* residual, const double* bias) {
-#pragma omp parallel for if (2.0 * M * N * K > 4e6)
-    for (long i = 0; i < M; i++) {
-        for (long j = 0; j < N; j++) {
-            double sum = 0;
-            for (long k = 0; k < K; k++) { sum += A[i*rs_a + k*cs_a] * B[k*rs_b + j*cs_b]; }
-            double& c = C[i*ldc + j];
-            if (accumulate) { sum += c; }
-            if (residual)   { sum += residual[i*ldc + j]; }
-            if (bias)       { sum += bias[j]; }
-            c = sum;
-        }
-    }
-}
+                           bool accumulate, const double* residual, const double* bias);
 
 // C (M, N), rows ldc apart, = or += A (M, K) @ B (K, N) [+ residual (M, N), rows ldc apart] [+ bias
 // (N)]. Element (i, k) of A is A[i*rs_a + k*cs_a]. Of bf16 the sums are floats; where C is bf16 they

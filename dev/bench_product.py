@@ -21,7 +21,7 @@ LAYOUTS = ("forward", "input", "weight")
 
 def build():
     os.makedirs("build", exist_ok=True)
-    subprocess.run(["g++", "-std=c++17", "-O3", "-march=native", "-fopenmp", "dev/bench_product.cpp",
+    subprocess.run(["g++", "-std=c++17", "-O3", "-march=native", "-fopenmp", "dev/bench_product.cpp", "cpu/product.cpp", "cpu/kernels.cpp",
                     "-o", "build/bench_product"], check=True)
 
 

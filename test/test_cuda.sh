@@ -45,12 +45,15 @@ racecheck     test/test_cuda.cu          -DPRECISION=bf16 -DFEW_VARIANTS
 initcheck     test/test_cuda.cu          -DPRECISION=bf16 -DFEW_VARIANTS"
     fi
 fi
-export COMPILE LINK
+# the products of the CPU, which attention there is compared with; nvcc takes objects as they are
+PRODUCT=$(make -s once BACKEND=cpu CXX="$CXX" OPTIMIZE=-O1 | tr ' ' '\n' | grep '/cpu/' | tr '\n' ' ')
+[ "$DEVICE" = emu ] && PRODUCT="-x none $PRODUCT"
+export COMPILE LINK PRODUCT
 # builds and runs one program; its last line is `N passed, M failed`
 cat > $DIR/one.sh <<'ONE'
 name=$1 source=$2; shift 2
 case $DEVICE in sanitizer) run="compute-sanitizer --error-exitcode 9 --tool $name" ;; *) run= ;; esac
-if $COMPILE "$@" $source $LINK -o $DIR/$name > $DIR/$name.log 2>&1; then
+if $COMPILE "$@" $source $PRODUCT $LINK -o $DIR/$name > $DIR/$name.log 2>&1; then
     start=$(date +%s)
     if ! $run $DIR/$name > $DIR/$name.log 2>&1; then
         tail -n 1 $DIR/$name.log | grep -q ' [1-9][0-9]* failed' || echo "0 passed, 1 failed" >> $DIR/$name.log
