@@ -26,8 +26,8 @@ static const Preset PRESET_ROWS[] = { PRESETS(X) };
 typedef std::string str;
 #define FLAGS(X) \
     X("tpbe", str,    data,            'd', "bb",       0, 0,       "bb, .txt, .jsonl, a DIR of shards or NAME in data/; A:3,B:1 mix") \
-    X("tpgke", str,    tokenizer,       0,   "",         0, 0,       "tokenizer.json for text; without it text is bytes (257 ids)") \
-    X("Tpke", str,    bos,             0,   "none",     0, 0,       "put a BOS: none, seq (first token of every sequence) or doc") \
+    X("tpgske", str,   tokenizer,       0,   "",         0, 0,       "tokenizer.json for text; without it text is bytes (257 ids)") \
+    X("Tpske", str,   bos,             0,   "none",     0, 0,       "put a BOS: none, seq (first token of every sequence) or doc; score: default, none") \
     X("Tk",   long,   train_tokens,    0,   0,          0, MOST,    "use only the first N training tokens, again and again (0: all)") \
     X("Tpe",  str,    random_token,    0,   "",         0, 0,       "positions, from 1, that get a random token: 1,2 (section 5)") \
     X("Tpe",  str,    fix_token,       0,   "",         0, 0,       "POS:ID, this token at this position, from 1 (Table 10)") \
@@ -66,7 +66,7 @@ typedef std::string str;
     X("t",    double, stop_after,      0,   0.0,        0, MANY,    "minutes after which to save and stop (0: never)") \
     X("pe",   str,    probe_from,      0,   "",         0, 0,       "of a .jsonl: the start of each record (default), or windows of all") \
     X("pe",   str,    probe_input,     0,   "natural",  0, 0,       "natural (from -d), random, or repeated (one token each)") \
-    X("pbe",  str,    json,            0,   "",         0, 0,       "write the eval object, or what bench measured, here") \
+    X("psbe", str,    json,            0,   "",         0, 0,       "write the eval object, or what score or bench measured, here") \
     X("p",    bool,   per_sequence,    0,   false,      0, 0,       "also write alpha[seq][L][H][k]") \
     X("p",    str,    dump,            0,   "",         0, 0,       "write attention maps and QK geometry here as .npy") \
     X("p",    str,    dump_heads,      0,   "0:0",      0, 0,       "LAYER:HEAD,... for --dump, or all") \
@@ -79,9 +79,15 @@ typedef std::string str;
     X("e",    str,    edit,            0,   "",         0, 0,       "PLACE:LAYERS:TOKENS[:CHANNELS]=VALUE, and more after ;") \
     X("b",    bool,   ops,             0,   false,      0, 0,       "also the time of every operation against its roof, and memory") \
     X("g",    str,    prompt,          0,   "",         0, 0,       "text to go on from") \
+    X("g",    bool,   chat,            0,   false,      0, 0,       "the prompt is a question, asked as the model's chat template does") \
+    X("g",    str,    system,          0,   "",         0, 0,       "--chat: the system message (empty: the template's own)") \
     X("g",    long,   tokens,          0,   200,        0, 1<<24,   "tokens to write") \
     X("g",    double, temperature,     0,   1.0,        0, MANY,    "0: always the likeliest token") \
     X("g",    long,   top_k,           0,   0,          0, 1<<24,   "draw among the k likeliest (0: all)") \
+    X("s",    str,    task,            0,   "",         0, 0,       ".jsonl of contexts and choices, or several: A,B (scripts/tasks.py)") \
+    X("s",    str,    items,           0,   "",         0, 0,       "write the log-likelihoods of every item here, one line each") \
+    X("s",    long,   limit,           0,   0,          0, MOST,    "only the first N items of a task (0: all)") \
+    X("s",    long,   max_length,      0,   0,          0, 1<<30,   "tokens that are read at once (0: the positions of the model)") \
     X("k",    str,    val,             0,   "",         0, 0,       "files whose documents go into val shards, separated by commas") \
     X("k",    double, val_fraction,    0,   0.0,        0, 1,       "this share of the documents goes into val shards") \
     X("k",    str,    domains,         0,   "",         0, 0,       "by meta.pile_set_name: all, paper (its 17), a,b or a:SHARE,..") \
@@ -105,6 +111,7 @@ static const struct { const char *name; char letter; const char *words, *help;
       "measure the sink in a checkpoint, ours, a Hugging Face directory or a GGUF file" },
     { "eval",     'e', "CHECKPOINT", "what a checkpoint loses: a shorter cache, fewer bits, edited numbers" },
     { "generate", 'g', "CHECKPOINT", "write text with a checkpoint" },
+    { "score", 's', "CHECKPOINT", "log-likelihood of choices, and perplexity: --task FILE.jsonl" },
     { "tokenize", 'k', "FILE...",
       "text (.txt .jsonl .jsonl.zst .jsonl.gz, - standard input) to shards in --out" },
     { "bench", 'b', "", "time training steps on random tokens" },

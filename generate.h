@@ -3,6 +3,8 @@ generate.h -- the command generate: text from a checkpoint.
 */
 #ifndef GENERATE_H
 #define GENERATE_H
+#include "chat.h"
+
 // the first place in the model where what is loaded gives values that are not all finite, in words.
 // Layers count from 0
 static std::string first_not_finite(Model* m) {
@@ -29,10 +31,10 @@ static std::string first_not_finite(Model* m) {
         "the run it is from diverged: use an earlier checkpoint");
 }
 
-// continues `tokens` by n more; temperature 0 takes the likeliest. The model sees at most its T
-// last tokens
+// continues `tokens` by n more, or to the token `stop`; temperature 0 takes the likeliest. The model
+// sees at most its T last tokens
 static void generate(Model* m, std::vector<int>* tokens, long n, double temperature, long top_k,
-                     Rng* rng) {
+                     Rng* rng, int stop = -1) {
     const int V = m->c.V;
     std::vector<real> logits(V);
     std::vector<std::pair<double, int>> p(V);
@@ -62,9 +64,51 @@ static void generate(Model* m, std::vector<int>* tokens, long n, double temperat
         double u = rng_uniform(rng) * sum;
         long k = 0;
         while (k < keep - 1 && (u -= p[k].first) >= 0) { k++; }
+        if (p[k].second == stop) { break; }
         tokens->push_back(p[k].second);
     }
     model_cache(m, 0);
+}
+
+// the prompt of --chat as tokens; *stop: the token that ends an answer
+static std::vector<int> chat_tokens_of(const Flags& f, const Tokenizer& tok, int* stop) {
+    std::string text = chat_template_of(f.words[0]);
+    const std::string gguf = checkpoint_gguf(f.words[0]);
+    if (!gguf.empty()) {
+        Gguf g = gguf_open(gguf);
+        const char* key = "tokenizer.chat_template";
+        if (g.find(key)) { text = gguf_string(g, key); }
+        weights_close(&g.weights);
+    }
+    want(!f.prompt.empty(), "--chat", "also --prompt, the question");
+    if (text.empty()) {
+        die(EXIT_USER, f.words[0] + ": has no chat template, so it was not trained to answer",
+            "leave --chat out: it goes on from the prompt");
+    }
+    const ChatForm* form;
+    const std::string bos = tok.bos >= 0 ? tok.text[tok.bos] : "";
+    const std::string prompt = chat_prompt(text, bos, f.system, f.prompt, &form);
+    const std::vector<int> end = tokenizer_encode(tok, form->stop, false);
+    want(end.size() == 1, f.words[0] + ": " + form->stop + strf(" is %zu tokens", end.size()),
+         strf("one, as in chat templates of the form %s", form->name));
+    *stop = end[0];
+    return tokenizer_encode(tok, prompt, false);
+}
+
+// the prompt as tokens: ids, a chat, or text
+static std::vector<int> prompt_tokens(const Flags& f, const Tokenizer& tok, int V, int* stop) {
+    want(f.system.empty() || f.chat, "--system", "also --chat");
+    if (tok.kind == TOKENIZER_BPE && f.chat) { return chat_tokens_of(f, tok, stop); }
+    want(!f.chat, "--chat: this model has no tokenizer of words", "leave it out");
+    if (tok.kind != TOKENIZER_IDS) { return tokenizer_encode(tok, f.prompt, true); }
+    std::vector<int> tokens;
+    for (auto& w : split(f.prompt, ' ')) {
+        long id = 0;
+        want(parse_long(w, &id) && id >= 0 && id < V, "--prompt " + w,
+             strf("token ids 0..%d, separated by spaces: this model has no tokenizer", V - 1));
+        tokens.push_back(id);
+    }
+    return tokens;
 }
 
 static int generate_text(Flags f) {
@@ -74,22 +118,12 @@ static int generate_text(Flags f) {
     want(tok.vocab_size <= m.c.V,
          strf("tokenizer %s: got %d ids", tok.name.c_str(), tok.vocab_size),
          strf("at most the model's %d", m.c.V));
-    std::vector<int> tokens;
-    if (tok.kind == TOKENIZER_IDS) { // the prompt is ids
-        for (auto& w : split(f.prompt, ' ')) {
-            long id = 0;
-            want(parse_long(w, &id) && id >= 0 && id < m.c.V, "--prompt " + w,
-                 strf("token ids 0..%d, separated by spaces: this model has no tokenizer",
-                      m.c.V - 1));
-            tokens.push_back(id);
-        }
-    } else {
-        for (int id : tokenizer_encode(tok, f.prompt, true)) { tokens.push_back(id); }
-    }
+    int stop = -1;
+    std::vector<int> tokens = prompt_tokens(f, tok, m.c.V, &stop);
     if (tokens.empty()) { tokens.push_back(tok.eos >= 0 ? tok.eos : m.c.V - 1); f.prompt.clear(); }
-    const size_t given = f.prompt.empty() ? tokens.size() : 0;
+    const size_t given = f.prompt.empty() || f.chat ? tokens.size() : 0;
     Rng rng = rng_stream(f.seed, 5);
-    generate(&m, &tokens, f.tokens, f.temperature, f.top_k, &rng);
+    generate(&m, &tokens, f.tokens, f.temperature, f.top_k, &rng, stop);
     printf("%s\n",
            tokenizer_decode(tok, tokens.data() + given, tokens.size() - given, true).c_str());
     model_free(&m);

@@ -1,0 +1,172 @@
+/*
+chat.h -- one question to a model that was trained to answer, as its chat template writes it.
+
+A template is a program (Jinja) that comes with a tokenizer. It is not run here: its text says which
+of the forms below it has, whether BOS begins it, and what stands in for a system message where none
+is given. A template with other special tokens is refused by name. White space at the ends
+of question and system message is dropped, as most templates do.
+*/
+#ifndef CHAT_H
+#define CHAT_H
+#include <time.h>
+#include "common.h"
+
+// % stands for the system message, and for the question.
+struct ChatForm {
+    const char *name, *marker;   // marker: a token that only templates of this form have
+    const char* system;          // NULL: the system message stands in front of the question
+    const char *question, *answer, *stop;
+    const char* tokens;          // all special tokens that its templates may have
+    const char* never;           // a word of templates that say more than this form does
+};
+
+static const ChatForm CHAT_FORMS[] = {
+    { "chatml", "<|im_start|>", "<|im_start|>system\n%<|im_end|>\n",
+      "<|im_start|>user\n%<|im_end|>\n", "<|im_start|>assistant\n", "<|im_end|>",
+      " <|im_start|> <|im_end|> <|endoftext|> <think> </think> <tool_call> </tool_call> <tools>"
+      " </tools> <tool_response> </tool_response> ", "strftime_now" },
+    { "llama3", "<|start_header_id|>", "<|start_header_id|>system<|end_header_id|>\n\n%<|eot_id|>",
+      "<|start_header_id|>user<|end_header_id|>\n\n%<|eot_id|>",
+      "<|start_header_id|>assistant<|end_header_id|>\n\n", "<|eot_id|>",
+      " <|begin_of_text|> <|start_header_id|> <|end_header_id|> <|eot_id|> <|eom_id|>"
+      " <|python_tag|> ", "" },
+    { "gemma", "<start_of_turn>", NULL, "<start_of_turn>user\n%<end_of_turn>\n",
+      "<start_of_turn>model\n", "<end_of_turn>",
+      " <bos> <start_of_turn> <end_of_turn> <start_of_image> ", "" },
+    { "llama2", "<<SYS>>", "<<SYS>>\n%\n<</SYS>>\n\n", "[INST] % [/INST]", "", "</s>",
+      " <s> </s> [INST] [/INST] <<SYS>> <</SYS>> ", "" },
+    { "mistral", "[INST]", NULL, "[INST] % [/INST]", "", "</s>",
+      " <s> </s> [INST] [/INST] [AVAILABLE_TOOLS] [/AVAILABLE_TOOLS] [TOOL_CALLS] [TOOL_RESULTS]"
+      " [/TOOL_RESULTS] ", "" },
+    { "phi3", "<|end|>", "<|system|>\n%<|end|>\n", "<|user|>\n%<|end|>\n", "<|assistant|>\n",
+      "<|end|>",
+      " <|system|> <|user|> <|assistant|> <|end|> <|endoftext|> ", "" },
+    { "zephyr", "<|user|>", "<|system|>\n%</s>\n", "<|user|>\n%</s>\n", "<|assistant|>\n", "</s>",
+      " <|system|> <|user|> <|assistant|> </s> ", "" },
+};
+
+// The special tokens that a template names: <|..|>, <..>, <<..>> and [CAPITALS].
+inline std::vector<std::string> chat_tokens(const std::string& text) {
+    std::vector<std::string> found;
+    for (size_t i = 0; i < text.size(); i++) {
+        const bool angle = text[i] == '<', bracket = text[i] == '[';
+        if (!angle && !bracket) { continue; }
+        const size_t end = text.find(angle ? '>' : ']', i);
+        if (end == std::string::npos) { continue; }
+        std::string token = text.substr(i, end + 1 - i);
+        if (text.compare(i, 2, "<<") == 0 && text.compare(end, 2, ">>") == 0) { token += '>'; }
+        const char* letters = angle ? "<>|/_abcdefghijklmnopqrstuvwxyzSYI0123456789"
+                                    : "[]/_ABCDEFGHIJKLMNOPQRSTUVWXYZ";
+        if (token.size() < 3 || token.find_first_not_of(letters) != std::string::npos) { continue; }
+        found.push_back(token);
+        i += token.size() - 1;
+    }
+    return found;
+}
+
+// The form of a template; NULL if it has none of these. *strange: a token or word that the form has
+// not, or "".
+inline const ChatForm* chat_form(const std::string& text, std::string* strange) {
+    strange->clear();
+    for (auto& form : CHAT_FORMS) {
+        if (text.find(form.marker) == std::string::npos) { continue; }
+        for (auto& token : chat_tokens(text)) {
+            const bool known = strstr(form.tokens, (" " + token + " ").c_str());
+            if (!known && strange->empty()) { *strange = token; }
+        }
+        if (*form.never && text.find(form.never) != std::string::npos) { *strange = form.never; }
+        return &form;
+    }
+    return NULL;
+}
+
+// `form` with `text` in the place of its %.
+inline std::string chat_fill(std::string form, const std::string& text) {
+    return form.replace(form.find('%'), 1, text);
+}
+
+inline std::string chat_trim(const std::string& s) {
+    const char* space = " \t\n\v\f\r";
+    const size_t first = s.find_first_not_of(space);
+    return first == std::string::npos ? "" : s.substr(first, s.find_last_not_of(space) + 1 - first);
+}
+
+// What a template says where no system message is given: words between head and tail of one.
+inline std::string chat_default_system(const ChatForm& form, const std::string& text) {
+    if (!form.system) { return ""; }
+    const std::string whole = form.system, head = whole.substr(0, whole.find('%')),
+                      tail = whole.substr(whole.find('%') + 1);
+    for (size_t at = text.find(head); at != std::string::npos; at = text.find(head, at + 1)) {
+        const size_t begin = at + head.size(), end = text.find(tail, begin);
+        const std::string words = end == std::string::npos ? "" : text.substr(begin, end - begin);
+        if (!words.empty() && words.find_first_of("'\"{}") == std::string::npos) { return words; }
+    }
+    return "";
+}
+
+// The system message of LLaMA 3.1 and later begins with two dates.
+inline std::string chat_dates(const std::string& text) {
+    char today[32] = "26 Jul 2024";
+    const time_t now = time(NULL);
+    if (text.find("strftime_now") != std::string::npos) {
+        strftime(today, sizeof today, "%d %b %Y", localtime(&now));
+    }
+    return "Cutting Knowledge Date: December 2023\nToday Date: " + std::string(today) + "\n\n";
+}
+
+// The text that a model with this template is to go on from. bos: as its tokenizer writes BOS. Dies
+// if the template has no form that is known, or no place for a system message.
+inline std::string chat_prompt(std::string text, const std::string& bos, std::string system,
+                               const std::string& question, const ChatForm** form) {
+    std::string names, strange;
+    for (auto& f : CHAT_FORMS) { names += std::string(names.empty() ? "" : ", ") + f.name; }
+    *form = chat_form(text, &strange);
+    if (!*form || !strange.empty()) {
+        const std::string got = *form ? "has " + strange + ", which no template of the form " +
+                                            (*form)->name + " has"
+                                      : "is none of " + names;
+        die(EXIT_USER, "the chat template " + got, "write the whole prompt, without --chat");
+    }
+    const ChatForm& f = **form;
+    for (size_t at; (at = text.find("\\n")) != std::string::npos;) { text.replace(at, 2, "\n"); }
+    auto has = [&](const char* part) { return text.find(part) != std::string::npos; };
+    const std::string name = f.name;
+    const bool needed = !system.empty();
+    system = chat_trim(system);
+    if (!needed) { system = chat_default_system(f, text); }
+    if (has("Cutting Knowledge Date")) { system = chat_dates(text) + system; }
+    std::string out = has("bos_token") || has("<bos>") || has("<s>") ? bos : "";
+    std::string q = chat_trim(question);
+    const bool place = f.system || has("first_user_prefix") || has("system_message");
+    if (needed && !place) {
+        die(EXIT_USER, "--system: the model's chat template, " + name + ", has no place for it",
+            "say it in --prompt");
+    }
+    if (name == "llama2" && !system.empty()) { q = chat_fill(f.system, system) + q; }
+    else if (!f.system && !system.empty()) { q = system + "\n\n" + q; }
+    else if (!system.empty()) { out += chat_fill(f.system, system); }
+    std::string asks = f.question;
+    if (name == "mistral" && !has("[INST] ")) { asks.replace(asks.find("] "), 2, "]"); }
+    if (name == "mistral" && !has(" [/INST]")) { asks.replace(asks.find(" [/"), 3, "[/"); }
+    return out + chat_fill(asks, q) + f.answer;
+}
+
+// The chat template of a directory: chat_template.jinja, or in tokenizer_config.json; "" if none.
+inline std::string chat_template_of(const std::string& dir) {
+    const std::string alone = dir + "/chat_template.jinja", config = dir + "/tokenizer_config.json";
+    if (file_exists(alone)) { return file_read(alone); }
+    if (!file_exists(config)) { return ""; }
+    const std::string text = file_read(config);
+    Json j;
+    std::string error;
+    const bool good = json_parse(text.data(), text.size(), &j, &error);
+    if (!good) { die(EXIT_USER, config + ": " + error); }
+    const Json* v = j.get("chat_template");
+    if (!v) { return ""; }
+    for (auto& named : v->items) {               // a list of {"name", "template"}
+        const Json *name = named.get("name"), *one = named.get("template");
+        if (name && one && name->string == "default") { return one->string; }
+    }
+    return v->string;
+}
+#endif // CHAT_H
