@@ -141,6 +141,21 @@ struct ArchCheck {
         need(c.local.empty() || c.window, { "local", "window" }, "a window for those layers");
     }
 
+    void experts() {
+        if (!c.experts) {
+            need(c.experts_used == 0 && c.expert_layers.empty(), { "experts_used", "expert_layers" },
+                 "--experts, or leave them out");
+            return;
+        }
+        need(c.experts_used >= 1 && c.experts_used <= c.experts, { "experts_used", "experts" },
+             "1 up to all of them");
+        need(ffn_of(c).gated, { "experts", "ffn" }, "a gated FFN");
+        need(norm_of(c).in && !norm_of(c).out && !c.parallel, { "experts", "norm", "parallel" },
+             "NORM=pre, not parallel");
+        need(c.expert_layers.find_first_not_of("01") == str::npos, { "expert_layers" },
+             "a pattern of 0 and 1, such as 01");
+    }
+
     void attention() {
         const BiasRow& b = bias_of(c);
         need(c.attn_p == 1 || Attn::Z == Z_PNORM, { "attn_p" },
@@ -174,6 +189,7 @@ static void arch_settle(Arch* c, const std::string& where) {
     check.sizes();
     check.positions();
     check.attention();
+    check.experts();
 }
 
 // ---- config.json

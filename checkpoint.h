@@ -6,6 +6,7 @@ state.json; in and out.
 #define CHECKPOINT_H
 #include "safetensors.h"
 #include "import.h"
+#include "import_experts.h"
 #include "import_gguf.h"
 
 static std::string config_json(const Arch& c, const Tokenizer& tok,
@@ -261,7 +262,8 @@ static void weights_import(Model* m, const Family& family, const Weights& files)
         float* one = in_place ? (float*)(m->master + t.at) : copy.data();
         const long cols = t.shape.back(), rows = t.count / cols;
         std::string wrong;
-        if (!import_projected(files, m->c, t.name, one, &used)) {
+        if (!import_projected(files, m->c, t.name, one, &used) &&
+            !import_experts(files, m->c, t.name, one, &used, &wrong)) {
             wrong = import_tensor(family, m->c, files, t.name, rows, cols, one, &used);
         }
         if (!wrong.empty()) {

@@ -69,6 +69,7 @@ static const char* const HARMLESS_KEYS =
     " summary_activation summary_first_dropout summary_proj_to_labels summary_type summary_use_proj"
     " masked_softmax_fusion bias_dropout_fusion skip_bias_add skip_bias_add_qkv"
     " attention_softmax_in_fp32 offset_alibi"
+    " output_router_logits router_aux_loss_coef router_jitter_noise initial_context_length"
     " transformers.js_config ";
 
 static bool is_harmless(const std::string& key) {
@@ -380,6 +381,35 @@ static void more_bloom(Import* in) {
     }
 }
 
+static void more_mixtral(Import* in) {
+    in->c.window = in->number("sliding_window", 0);
+}
+
+static void more_qwen3_moe(Import* in) {
+    in->c.expert_shares = in->number("norm_topk_prob", 0) == 0;
+    if (in->number("decoder_sparse_step", 1) != 1) { in->refuse("decoder_sparse_step", "1"); }
+    const Json* dense = in->get("mlp_only_layers");
+    if (dense && !dense->items.empty()) { in->refuse("mlp_only_layers", "experts in all layers"); }
+    in->c.qkv_bias = in->c.out_bias = in->number("attention_bias", 0) != 0;
+    more_qwen(in);
+}
+
+static void more_gpt_oss(Import* in) {
+    import_wanted(in, "attention_bias=true");
+    if (in->number("swiglu_alpha", 1.702) != 1.702) { in->refuse("swiglu_alpha", "1.702"); }
+    if (!in->get("rope_scaling") && !in->get("rope_parameters")) {
+        in->refuse("rope_scaling", "its object");
+    }
+    const Json* packed = in->get("quantization_config");
+    const Json* method = packed ? packed->get("quant_method") : NULL;
+    if (packed && (!method || method->string != "mxfp4")) {
+        in->refuse("quantization_config", "quant_method mxfp4");
+    }
+    in->c.window = in->number("sliding_window", 128);
+    in->c.local = "10";
+    import_layer_types(in);
+}
+
 // ---- tensors: ours without .weight and .bias, theirs, and how ours is part of it
 enum Fold {
     AS_IT_IS,
@@ -534,6 +564,18 @@ static const Family FAMILIES[] = {
       false, true },
     { "gemma3_text", "eps=1e-6 tied=1 norm=sandwich ffn=geglu_tanh qk_norm=head rope_base=1000000",
       "", "", true, more_gemma3, "", NULL, false, true },
+    { "mixtral", "eps=1e-5 KV=8 rope_base=1000000 experts=8 experts_used=2",
+      "num_local_experts:experts num_experts_per_tok:experts_used", "", true, more_mixtral, "",
+      NULL, false, false },
+    { "qwen3_moe", "eps=1e-6 KV=4 qk_norm=head experts=128 experts_used=8 F=768",
+      "num_local_experts:experts num_experts:experts num_experts_per_tok:experts_used "
+      "moe_intermediate_size:F",
+      "", true, more_qwen3_moe, "", NULL, false, false },
+    { "gpt_oss", "eps=1e-5 KV=8 HS=64 bias=logit qkv_bias=1 out_bias=1 ffn_bias=1 router_bias=1 "
+      "rope_base=150000 experts=128 experts_used=4 expert_limit=7",
+      "num_local_experts:experts num_experts_per_tok:experts_used experts_per_token:experts_used "
+      "swiglu_limit:expert_limit",
+      "", true, more_gpt_oss, "", NULL, false, false },
     { "olmo2", "eps=1e-5 norm=branch qk_norm=all", "", "", true, more_olmo2, "", NULL, false,
       false },
     { "phi3", "eps=1e-5", "", "", true, more_phi3, "", PHI3_NAMES, false, false },

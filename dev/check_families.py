@@ -2,9 +2,9 @@
 saved by transformers and probed by ./train_sink: loss, alpha_1..10 of every head, norms of h, k and v. Then each config is
 changed where it must not be taken in silence: an unknown activation, an unknown rope type, a key nobody knows.
 
-    python3 dev/check_families.py --save DIR             a dozen smaller ones with their answers: test/families
-    python3 dev/check_families.py BINARY [NAME..]        BINARY-softcap and BINARY-alibi, beside it, are the builds
-                                                         ATTN=softcap and PE=alibi (needs torch, transformers, numpy)
+    python3 dev/check_families.py --save DIR [NAME..]    smaller ones with their answers: test/families, gpt_oss in test/experts
+    python3 dev/check_families.py BINARY [NAME..]        BINARY-softcap, -alibi and -logit, beside it, are the builds
+                                                         ATTN=softcap, PE=alibi, BIAS=logit (needs torch, transformers, numpy)
 """
 import json, os, shutil, subprocess, sys, tempfile
 import numpy as np, torch, transformers as tf
@@ -34,6 +34,16 @@ CASES = {
     "gemma2": (tf.Gemma2Config, dict(BASE, head_dim=10, sliding_window=9, query_pre_attn_scalar=13), "-softcap"),
     "gemma3": (tf.Gemma3TextConfig, dict(BASE, head_dim=10, sliding_window=9, num_hidden_layers=7, query_pre_attn_scalar=13), ""),
     "olmo2": (tf.Olmo2Config, BASE, ""),
+    "mixtral": (tf.MixtralConfig, dict(BASE, num_local_experts=5, num_experts_per_tok=2, sliding_window=9), ""),
+    "qwen3_moe": (tf.Qwen3MoeConfig, dict(BASE, head_dim=10, num_experts=5, num_experts_per_tok=3, moe_intermediate_size=20,
+                  norm_topk_prob=False), ""),
+    "qwen3_moe_norm": (tf.Qwen3MoeConfig, dict(BASE, head_dim=10, num_experts=5, num_experts_per_tok=3, moe_intermediate_size=20,
+                       norm_topk_prob=True), ""),
+    "gpt_oss": (tf.GptOssConfig, dict(BASE, head_dim=10, num_local_experts=5, num_experts_per_tok=2, sliding_window=9,
+                rope_parameters=dict(rope_theta=5000.0, rope_type="yarn", factor=4.0, original_max_position_embeddings=16,
+                                     truncate=False)), "-logit"),
+    "gpt_oss_mxfp4": (tf.GptOssConfig, dict(BASE, hidden_size=64, intermediate_size=32, head_dim=10, num_local_experts=3,
+                      num_experts_per_tok=2, sliding_window=9), "-logit"),
     "phi3": (tf.Phi3Config, dict(BASE, pad_token_id=0, sliding_window=9), ""),
     "stablelm": (tf.StableLmConfig, dict(BASE, use_qkv_bias=True, hidden_size=32), ""),
     "gpt2": (tf.GPT2Config, GPT, ""),
@@ -68,6 +78,31 @@ def make(config, seed=0):
     return model
 
 
+def mxfp4(model, path):
+    """the experts of a gpt-oss as its release has them: 4 bits a number, a scale for 32 of them. The model gets what that means"""
+    from safetensors.torch import load_file, save_file
+    values = torch.tensor([0, .5, 1, 1.5, 2, 3, 4, 6, 0, -.5, -1, -1.5, -2, -3, -4, -6])
+    tensors = load_file(path)
+    for name in [n for n in tensors if n.endswith(("gate_up_proj", "down_proj")) and "experts" in n]:
+        w = tensors.pop(name).transpose(1, 2)                              # [experts, out, in]
+        parts = w.reshape(*w.shape[:2], -1, 32)
+        exponent = torch.floor(torch.log2(parts.abs().amax(-1) / 6 + 1e-9)).clamp(-20, 20)
+        codes = ((parts / 2 ** exponent[..., None])[..., None] - values).abs().argmin(-1).to(torch.uint8)
+        tensors[name + "_blocks"] = (codes[..., 0::2] | codes[..., 1::2] << 4).contiguous()
+        tensors[name + "_scales"] = (exponent + 127).to(torch.uint8)
+        means = (values[codes.long()] * 2 ** exponent[..., None]).reshape(w.shape).transpose(1, 2)
+        with torch.no_grad():
+            model.get_parameter(name).copy_(means)
+    save_file(tensors, path)
+
+
+def packed(name, model, d):
+    if name.endswith("_mxfp4"):
+        mxfp4(model, os.path.join(d, "model.safetensors"))
+        path = os.path.join(d, "config.json")
+        json.dump(dict(json.load(open(path)), quantization_config={"quant_method": "mxfp4"}), open(path, "w"))
+
+
 def reference(model, ids):
     """loss, alpha (n, L, H, 10), norms of h, and of k and v where the model keeps them"""
     with torch.no_grad():
@@ -100,8 +135,9 @@ def check(name, binary):
     ids = torch.tensor(np.stack([tokens[i * T:i * T + T + 1] for i in range(N)]))
     with tempfile.TemporaryDirectory() as d:
         model = make(kind(**arguments))
-        loss, alpha, first, rest = reference(model, ids)
         model.save_pretrained(os.path.join(d, "m"))
+        packed(name, model, os.path.join(d, "m"))
+        loss, alpha, first, rest = reference(model, ids)
         shards(d, tokens)
         r, ours = probe(binary + suffix, os.path.join(d, "m"), d)
         if not ours:
@@ -121,12 +157,12 @@ def check(name, binary):
         return bad
 
 
-def save(out):
+def save(out, names):
     """small models, their tokens and transformers' answers, for test/test_families.cpp"""
     small = dict(vocab_size=29, hidden_size=16, intermediate_size=12, n_embd=16, n_layer=2, num_hidden_layers=2, num_layers=2, ffn_dim=12,
                  word_embed_proj_dim=16, n_inner=12)
-    names = ("llama_llama3 llama_yarn mistral smollm3 qwen2 qwen3 gemma gemma3 olmo2 phi3 stablelm gpt2 gpt_neo opt gpt_neox phi "
-             "falcon_7b falcon_40b").split()
+    names = names or ("llama_llama3 llama_yarn mistral smollm3 qwen2 qwen3 gemma gemma3 olmo2 phi3 stablelm gpt2 gpt_neo opt gpt_neox phi "
+             "falcon_7b falcon_40b mixtral qwen3_moe").split()
     tokens = np.random.default_rng(1).integers(0, 29, (N + 1) * T + 1)
     ids = torch.tensor(np.stack([tokens[i * T:i * T + T + 1] for i in range(N)]))
     os.makedirs(os.path.join(out, "tokens"), exist_ok=True)
@@ -137,11 +173,14 @@ def save(out):
         arguments.update({k: small[k] for k in ("n_inner",) if name == "gpt2"})
         arguments.update(dict(hidden_size=32) if name in ("gpt_neox", "stablelm") else {})    # a quarter of a head turns
         arguments.update(dict(attention_types=[[["global", "local"], 1]]) if name == "gpt_neo" else {})
+        arguments.update(dict(moe_intermediate_size=12) if name == "qwen3_moe" else {})
+        arguments.update(dict(hidden_size=32, intermediate_size=32) if name == "gpt_oss_mxfp4" else {})
         arguments.update(dict(no_rope_layer_interval=2) if name == "smollm3" else {})         # the second layer does not turn
         arguments.update(dict(sliding_window_pattern=2) if name == "gemma3" else {})          # and has no window
         model = make(kind(**arguments))
-        loss, alpha, first, rest = reference(model, ids)
         model.save_pretrained(os.path.join(out, name))
+        packed(name, model, os.path.join(out, name))
+        loss, alpha, first, rest = reference(model, ids)
         extra = os.path.join(out, name, "generation_config.json")
         if os.path.exists(extra):
             os.remove(extra)
@@ -151,7 +190,7 @@ def save(out):
 
 if __name__ == "__main__":
     if sys.argv[1] == "--save":
-        sys.exit(save(sys.argv[2]))
+        sys.exit(save(sys.argv[2], sys.argv[3:]))
     torch.set_num_threads(1)
     tf.logging.set_verbosity_error()
     binary, failed = sys.argv[1], 0
