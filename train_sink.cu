@@ -11,7 +11,7 @@ from top to bottom:
      2 the model     ARCH, PARAMS, ACTS; a block is a list of stages, forward and backward of each beside each other
      3 measure       sinks and norms of a batch of sequences              metrics.cuh
      4 train         data in, log and checkpoints out                     flags.h, dataloader.h, log.h, checkpoint.h
-     5 main          and the other commands                               probe.h, eval.h, generate.h, bench.h
+     5 main          and the other commands                               probe.h, eval.h, generate.h, score.h, bench.h
 
 TO ADD a value of a switch: one row of its table, and at most one struct (attention_variants.cuh).
 TO ADD an idea: its rows of ARCH, PARAMS and ACTS, one stage, and its operation in reference.h, cpu/
@@ -123,7 +123,14 @@ typedef ops::acc acc;     // what sums, weight gradients and optimiser state hol
     X(kind,  qk_norm,      THIS(QKNORM),  "",   "QKNORM",            "train_sink.qknorm",                   0, 0, NAMES_OF(QKNORM), "") \
     X(kind,  gate,         THIS(GATE),    "",   "GATE",              "train_sink.gate",                     0, 0, NAMES_OF(GATE), "") \
     X(kind,  combine,      THIS(COMBINE), "",   "COMBINE",           "train_sink.combine",                  0, 0, NAMES_OF(COMBINE), "") \
-    X(kind,  ffn,          THIS(FFN),     "",   "FFN",               "train_sink.ffn",                      0, 0, NAMES_OF(FFN), "")
+    X(kind,  ffn,          THIS(FFN),     "",   "FFN",               "train_sink.ffn",                      0, 0, NAMES_OF(FFN), "") \
+    /* mixture of experts: other families' models, forward only */ \
+    X(int,   experts,      0,             "",   "--experts",         "train_sink.experts",                  0, 4096, "", "FFNs of which a router picks some for each token (0: one FFN)") \
+    X(int,   experts_used, 0,             "",   "--experts-used",    "train_sink.experts_used",             0, 4096, "", "how many it picks") \
+    X(int,   expert_shares, 0,            "",   "--expert-shares",   "train_sink.expert_shares",            0, 1, "", "1: their weights are shares of all experts, 0: sum to one") \
+    X(float, expert_limit, 0,             "",   "--expert-limit",    "train_sink.expert_limit",             0, 1e6, "", "gpt-oss: (up + 1) gate sigmoid(1.702 gate), both cut here (0: as FFN)") \
+    X(int,   router_bias,  0,             "",   "--router-bias",     "train_sink.router_bias",              0, 1, "", "1: the router has a bias") \
+    X(str,   expert_layers, "",           "",   "--expert-layers",   "train_sink.expert_layers",            0, 0, "", "which layers have experts, as 01, again and again (empty: all)")
 
 typedef int kind;
 typedef std::string str;
@@ -172,6 +179,9 @@ struct Sizes {
         FH = ffn.gated ? 2 * F : F;
         G = c.gate == GATE_elem ? NH * HS : NH;
     }
+
+    // is the FFN of layer l a mixture of experts?
+    bool mixture(long l) const { return c.experts && in_pattern(c.expert_layers, l); }
 };
 
 // ---- PARAMS: every tensor is one row: field, Hugging Face name, when there is one, rows (VECTOR:
@@ -212,12 +222,18 @@ struct Init { double std, mean; };
     LAYER(ln1ob,   "post_attention_layernorm.bias",    norm.out && ln,        VECTOR,   C,  ZEROS) \
     LAYER(ln2w,    ffn_norm + ".weight",                 norm.in,               VECTOR,   C,  ONES) \
     LAYER(ln2b,    ffn_norm + ".bias",                   norm.in && ln,         VECTOR,   C,  ZEROS) \
-    LAYER(gatew,   "mlp.gate_proj.weight",             ffn.gated,             F,        C,  LINEAR(C)) \
-    LAYER(upw,     "mlp.up_proj.weight",               true,                  F,        C,  LINEAR(C)) \
-    LAYER(gateb,   "mlp.gate_proj.bias",               ffn.gated && c.ffn_bias, VECTOR, F,  ZEROS) \
-    LAYER(upb,     "mlp.up_proj.bias",                 c.ffn_bias,            VECTOR,   F,  ZEROS) \
-    LAYER(downw,   "mlp.down_proj.weight",             true,                  C,        F,  NORMAL(1 / sqrt(F) / L)) \
-    LAYER(downb,   "mlp.down_proj.bias",               c.ffn_bias,            VECTOR,   C,  ZEROS) \
+    LAYER(gatew,   "mlp.gate_proj.weight",             ffn.gated && !mixture(l),             F,        C,  LINEAR(C)) \
+    LAYER(upw,     "mlp.up_proj.weight",               !mixture(l),                  F,        C,  LINEAR(C)) \
+    LAYER(gateb,   "mlp.gate_proj.bias",               ffn.gated && c.ffn_bias && !mixture(l), VECTOR, F,  ZEROS) \
+    LAYER(upb,     "mlp.up_proj.bias",                 c.ffn_bias && !mixture(l),            VECTOR,   F,  ZEROS) \
+    LAYER(downw,   "mlp.down_proj.weight",             !mixture(l),                  C,        F,  NORMAL(1 / sqrt(F) / L)) \
+    LAYER(downb,   "mlp.down_proj.bias",               c.ffn_bias && !mixture(l),            VECTOR,   C,  ZEROS) \
+    LAYER(routerw, "mlp.router.weight",                mixture(l),            c.experts, C, LINEAR(C)) \
+    LAYER(routerb, "mlp.router.bias",                  mixture(l) && c.router_bias, VECTOR, c.experts, ZEROS) \
+    LAYER(egw,     "mlp.experts.gate_up_proj.weight",  mixture(l),            c.experts * FH, C, LINEAR(C)) \
+    LAYER(egb,     "mlp.experts.gate_up_proj.bias",    mixture(l) && c.ffn_bias, VECTOR, c.experts * FH, ZEROS) \
+    LAYER(edw,     "mlp.experts.down_proj.weight",     mixture(l),            c.experts * C, F, LINEAR(F)) \
+    LAYER(edb,     "mlp.experts.down_proj.bias",       mixture(l) && c.ffn_bias, VECTOR, c.experts * C, ZEROS) \
     LAYER(ln2ow,   "post_feedforward_layernorm.weight", norm.out,             VECTOR,   C,  ONES) \
     LAYER(ln2ob,   "post_feedforward_layernorm.bias",  norm.out && ln,        VECTOR,   C,  ZEROS) \
     TAIL(lnfw,     "model.norm.weight",                !norm.stream,          VECTOR,   C,  ONES) \
@@ -263,6 +279,9 @@ static bool is_hidden_matrix(const Tensor& t) {
     X(real, heads,   combine ? K * N * OC : 0)        /* (L, N, NH HS or HS)     + v*, or summed over heads */ \
     X(real, fch,     K * N * FH)                      /* (L, N, 2F or F)         gate | up */ \
     X(real, fca,     K * N * F)                       /* (L, N, F) */ \
+    X(real, router,  N * c.experts)                   /* (N, experts)            its logits */ \
+    X(real, gathered, c.experts ? N * C : 0)          /* (N, C)                  what one expert reads, */ \
+    X(real, answer,  c.experts ? N * C : 0)           /* (N, C)                  and what it answers */ \
     X(real, logits,  R * V)                           /* (R, V)   the head works on R rows at a time */ \
     X(acc,  losses,  N)                               /* (N) */ \
     X(real, dx,      D * C)                           /* backward: as their namesakes, of one layer */ \
@@ -339,6 +358,10 @@ typedef std::function<void(Model* m, const Stage& stage, int l)> Around;
 
 #include "dist/shard.h"
 
+// A part of a sequence: n rows of the batch from row `at`, at positions past, past + 1, .. They see
+// each other and, unless `parent` is -1, the first `past` rows of that segment
+struct Segment { int at, n, past, parent; };
+
 struct Model {
     Arch c;
     Sizes d;
@@ -366,6 +389,7 @@ struct Model {
     real* cache; int room; // generation: k, v of rows that were read, (L, room, 2 KV HS), or NULL
     int past; // so many rows of it stand before the one that is loaded; 0: a whole batch
     Around around; // if it is set, every stage of a forward pass goes through it
+    std::vector<Segment> forest;                 // what is loaded if not whole sequences, else empty
 };
 
 // ---- attention's shape in layer l, and its learned column
@@ -586,6 +610,11 @@ static void model_training(Model* m) {
 static Model model_new(const Arch& c, int T_max, bool train) {
     Model m = Model();
     const Layout layout(c);
+    if (c.experts && (train || !ops::on_host)) {
+        die(EXIT_USER, strf("a mixture of %d experts: wanted a forward pass, ", c.experts) +
+                           "BACKEND=cpu or ref: other backends, and training, have none",
+            train ? "train a model with one FFN" : "make train_sink BACKEND=cpu");
+    }
     m.c = c; m.d = layout; m.train = train;
     m.num_params = layout.params<real>(&m.w, &m.tensors, NULL);
     m.shard = shard_of(m.num_params, train);
@@ -639,6 +668,7 @@ static void model_free(Model* m) {
 static long model_load(Model* m, const int* seqs, int B, int T, int min_context = 0) {
     const int skip = m->d.bias.token;
     m->past = 0;
+    m->forest.clear();
     if (m->B != B || m->T != T + skip || !m->arena) { model_resize(m, B, T); }
     std::vector<int> tokens((size_t)B * T), targets((size_t)B * m->T);
     long count = 0;
@@ -664,6 +694,21 @@ static inline void model_load_next(Model* m, int token, int past) {
     if (m->B != 1 || m->T != 1 || !m->arena) { model_resize(m, 1, 1 - m->d.bias.token); }
     m->past = past;
     ops::to_device(m->tokens, &token, sizeof token);
+}
+
+// Can sequences share what they begin with? Where host code can attend, and the beginning neither has
+// a sink token nor sees what comes after it
+static inline bool forest_fits(const Model* m) {
+    return ops::on_host && !m->d.bias.token && !m->c.prefix;
+}
+
+// the tokens of all segments, for a forward pass alone
+static inline void model_load_forest(Model* m, const std::vector<int>& tokens,
+                                     const std::vector<Segment>& forest) {
+    m->past = 0;
+    model_resize(m, tokens.size(), 1);
+    ops::to_device(m->tokens, tokens.data(), tokens.size() * sizeof(int));
+    m->forest = forest;
 }
 
 // an empty cache for sequences of T tokens, if host code can read it; T = 0: none
@@ -861,7 +906,14 @@ static bool turns_in_attention(const Model* m);
 
 static void rotary_forward(Model* m, int l) {
     const acc* turns = layer_turns(m, l);
-    if (turns) { ops::rope(act_qkv(m, l), turns, +1, attn_shape(m, l)); }
+    if (!turns) { return; }
+    AttnShape s = attn_shape(m, l);
+    if (m->forest.empty()) { ops::rope(act_qkv(m, l), turns, +1, s); }
+    s.B = 1;
+    for (auto& part : m->forest) {
+        s.T = part.n;
+        ops::rope(act_qkv(m, l) + part.at * m->d.W, turns + (size_t)part.past * s.rot, +1, s);
+    }
 }
 
 static void rotary_backward(Model* m, int l) {
@@ -918,7 +970,42 @@ static const real* cache_keep(Model* m, int l) {
     return cache;
 }
 
+// a segment that goes on from another: its rows see the keys and values of that one, then their own
+static void attention_branch(Model* m, int l, const Segment& part) {
+    const size_t W = m->d.W, q = m->d.NH * m->d.HS, kv = W - q;
+    const real* qkv = act_qkv(m, l);
+    std::vector<real> seen((part.past + part.n) * kv);
+    for (int t = 0; t < part.past + part.n; t++) {
+        const int row = t < part.past ? m->forest[part.parent].at + t : part.at + t - part.past;
+        std::copy_n(qkv + row * W + q, kv, &seen[t * kv]);
+    }
+    for (int t = 0; t < part.n; t++) {
+        const size_t row = part.at + t;
+        cpu::attention_row<Attn, Bias, Pe>(act_att(m, l) + row * q, qkv + row * W, seen.data(),
+                                           star_k(m, l), star_v(m, l), part.past + t,
+                                           attn_shape(m, l));
+    }
+}
+
+static void attention_forest(Model* m, int l) {
+    AttnShape s = attn_shape(m, l);
+    s.B = 1;
+    for (auto& part : m->forest) {
+        if (part.parent >= 0) { continue; }
+        s.T = part.n;
+        ops::attention_forward<Attn, Bias, Pe>(
+            act_att(m, l) + (size_t)part.at * m->d.NH * m->d.HS,
+            act_stat(m, l) + (size_t)part.at * m->d.NH * 2, act_qkv(m, l) + part.at * m->d.W,
+            star_k(m, l), star_v(m, l), s);
+    }
+    #pragma omp parallel for schedule(dynamic)
+    for (size_t i = 0; i < m->forest.size(); i++) {
+        if (m->forest[i].parent >= 0) { attention_branch(m, l, m->forest[i]); }
+    }
+}
+
 static void attention_forward(Model* m, int l) {
+    if (!m->forest.empty()) { attention_forest(m, l); return; }
     const real* cache = m->cache ? cache_keep(m, l) : NULL;
     if (m->past) {
         cpu::attention_row<Attn, Bias, Pe>(act_att(m, l), act_qkv(m, l), cache, star_k(m, l),
@@ -1002,6 +1089,7 @@ static real* act_fch(const Model* m, int l) { return of_layer(m->a.fch, m, l, m-
 static real* act_fca(const Model* m, int l) { return of_layer(m->a.fca, m, l, m->d.F); }
 
 static void up_forward(Model* m, int l) {
+    if (m->d.mixture(l)) { return; }
     const auto& w = m->w.layer[l];
     const bool gated = m->d.ffn.gated;
     ops::matmul_forward(act_fch(m, l), act_n(m, 2 * l + 1), gated ? w.gatew : w.upw,
@@ -1019,6 +1107,7 @@ static void up_backward(Model* m, int l) {
 }
 
 static void act_forward(Model* m, int l) {
+    if (m->d.mixture(l)) { return; }
     ops::ffn_forward(act_fca(m, l), act_fch(m, l), m->d.ffn.act, m->d.ffn.gated, rows(m), m->c.F);
 }
 
@@ -1028,6 +1117,7 @@ static void act_backward(Model* m, int l) {
 }
 
 static void down_forward(Model* m, int l) {
+    if (m->d.mixture(l)) { return; }
     const auto& w = m->w.layer[l];
     output_forward(m, 2 * l + 1, act_fca(m, l), w.downw, w.downb, m->c.F);
 }
@@ -1036,6 +1126,8 @@ static void down_backward(Model* m, int l) {
     const auto& w = m->w.layer[l]; const auto& g = m->g.layer[l];
     output_backward(m, 2 * l + 1, m->a.dfca, g.downw, g.downb, act_fca(m, l), w.downw, m->c.F);
 }
+
+#include "experts.h"
 
 // ---- a layer is this list, forward; backward is the same list from the end. `flops` are those of
 // the products of one forward pass over N rows, `moved` the numbers that it must read or write;
@@ -1068,6 +1160,7 @@ static const Stage LAYER_STAGES[] = {
     { "FFN norm", IF(true), ffn_input_forward, ffn_input_backward, A_ROW(0), A_ROW(2 * d.C) },
     { "gate|up", IF(true), up_forward, up_backward, A_ROW(2.0 * d.C * d.FH), A_ROW(d.C + d.FH) },
     { "activation", IF(true), act_forward, act_backward, A_ROW(0), A_ROW(d.FH + d.F) },
+    { "experts", IF(d.c.experts), experts_forward, experts_backward, A_ROW(0), A_ROW(0) },
     { "down", IF(true), down_forward, down_backward, A_ROW(2.0 * d.F * d.C), A_ROW(d.F + 2 * d.C) },
 };
 enum { STAGES = sizeof(LAYER_STAGES) / sizeof(LAYER_STAGES[0]) };
@@ -1088,8 +1181,13 @@ static void embed_forward(Model* m) {
     const real* positions = m->d.pe.learnable ? m->w.wpe : m->positions;
     const real* sink = m->past ? NULL : m->w.sink;
     real* out = c.norm_embed ? m->a.embed : act_x(m, 0);
-    if (positions) { positions += (size_t)m->past * c.C; }
-    ops::embed_forward(out, m->tokens, m->w.wte, positions, sink, c.embed_scale, m->B, m->T, c.C);
+    auto embed = [&](int at, int past, int B, int T) {
+        const real* from = positions ? positions + (size_t)past * c.C : NULL;
+        ops::embed_forward(out + (size_t)at * c.C, m->tokens + at, m->w.wte, from, sink,
+                           c.embed_scale, B, T, c.C);
+    };
+    if (m->forest.empty()) { embed(0, m->past, m->B, m->T); }
+    for (auto& part : m->forest) { embed(part.at, part.past, 1, part.n); }
     if (c.norm_embed) { norm_forward(m, act_x(m, 0), out, m->w.lnew, m->w.lneb, norm_embed(m)); }
 }
 
@@ -1937,6 +2035,7 @@ static int train(const Flags& flags) {
 #include "probe.h"
 #include "eval.h"
 #include "text/tokenize.h"
+#include "score.h"
 #include "bench.h"
 #include "gradients.h"
 
@@ -1965,10 +2064,10 @@ int main(int argc, char** argv) {
     if (argc == 1) { welcome(); return 0; }
     dist::start();
     const Flags f = flags_parse(argc, argv, &command);
-    if (!f.words.empty() && !strchr("pgke", command)) {
+    if (!f.words.empty() && !strchr("pgske", command)) {
         die(EXIT_USER,
             "got '" + f.words[0] +
-                "', wanted a command (train, probe, eval, generate, tokenize, bench, check) or a "
+                "', wanted a command (train, probe, eval, generate, score, tokenize, bench, check) or a "
                 "--flag",
             command_meant(f.words[0]));
     }
@@ -1983,6 +2082,7 @@ int main(int argc, char** argv) {
         case 'p': return probe(f);
         case 'e': return eval(f);
         case 'g': return generate_text(f);
+        case 's': return score(f);
         case 'k': return tokenize(f);
         case 'b': return bench(f);
         case 'c': return check_gradients(f);
