@@ -1361,7 +1361,7 @@ static void muon_update(Model* m, const Tensor& t, const AdamW& o) {
 // gradients are not finite; returns what it went by. Here, once a step, the host waits
 static StepSums model_update(Model* m, const AdamW& o, float clip, Optimizer how) {
     const long n = m->shard.mine;
-    dist::reduce_end();
+    dist::arrive();
     ops::square_norm(m->sums, m->shard_grads, clip, n);
     model_sums(m, clip);
     const auto update = [&](long at, long count) {
@@ -1821,6 +1821,7 @@ static void run_restore(Run* r, const Flags& f, const std::string& from) {
 static Run run_open(Flags f) {
     Run r = Run();
     const bool first = dist::rank == 0;
+    dist::tensors_start();
     dist::agree("build", switches_text(f.arch) + ", commit " GIT_COMMIT, "start one program everywhere");
     dist::agree("command line", flags_json(f, 't'), "give all ranks the same flags");
     if (first && f.resume && is_dir(f.out)) { run_lock(f.out); }
@@ -1868,7 +1869,7 @@ static Run run_open(Flags f) {
     r.probe.resize((size_t)f.probe_seqs * (r.probe_len + 1));
     r.probes = data_probe(&r.data, r.probe.data());
     r.started = now_ms();
-    r.columns = terminal_columns();
+    r.columns = dist::world > 1 ? 0 : terminal_columns();        // mpirun passes whole lines on
     r.f = f;
     return r;
 }

@@ -64,6 +64,7 @@ inline cudaStream_t device_stream;
 inline void* device_workspace;                       // for cuBLAS
 const size_t DEVICE_WORKSPACE = shrunk ? 256 : 32 << 20;
 inline cublasLtHandle_t device_blas;
+inline int device_number;                            // which of the machine's GPUs
 inline std::string device_name;                      // the GPU's
 
 struct DeviceHint { cudaError_t error; const char* hint; };
@@ -136,13 +137,21 @@ inline std::string device_init() {
         die(EXIT_MACHINE, "GPU: found none, wanted one", other);
     }
     device_check(found, "looking for one");
-    device_check(cudaSetDevice(0), "choosing GPU 0");
-    device_check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0),
+    // a process that was given one of its own sees no other
+    if (n == 1) { device_number = 0; }
+    const int d = device_number;
+    if (d >= n) {
+        die(EXIT_MACHINE, strf("GPU %d: there are %d, and each process needs one of its own", d, n),
+            "start as many processes on each machine as it has GPUs: torchrun --nproc-per-node, "
+            "mpirun -N, srun --ntasks-per-node");
+    }
+    device_check(cudaSetDevice(d), strf("choosing GPU %d", d).c_str());
+    device_check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, d),
                  "asking for the GPU's version");
-    device_check(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, 0),
+    device_check(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, d),
                  "asking for the GPU's version");
     cudaDeviceProp prop;
-    device_check(cudaGetDeviceProperties(&prop, 0), "asking for the GPU's name");
+    device_check(cudaGetDeviceProperties(&prop, d), "asking for the GPU's name");
     device_name = prop.name;
     if (major < 8) {
         die(EXIT_MACHINE,

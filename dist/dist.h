@@ -17,9 +17,11 @@ What each of the three gives, under namespace dist. All ranks call in the same o
     start(), stop()        finds the others; leaves them
     any(x), least(x), sum(x, n), barrier()                      small things, on the host: the same
     spread(&text, what), agree(what, text, hint)                on all ranks afterwards
-    reduce_begin(mine, all, piece)       all (world pieces) -> this rank's piece of their sum over
-    reduce_end()                         ranks; only at the end is it there, and may all change
-    all_gather(all, mine, piece)         a piece of each rank -> all of them, on every rank
+    tensors_start()                      before the first tensor
+    group_begin(), group_end()           tensors leave between these two,
+    reduce_scatter(mine, all, piece)         all (world pieces) -> this rank's piece of the sum
+    all_gather(all, mine, piece)             a piece of each rank -> all of them, on every rank
+    arrive()                             and are there after this. Until then they stay as they are
 
 Small things, errors and the end of the run go by TCP, whatever the tensors go by: processes.h.
 */

@@ -97,6 +97,10 @@ inline void mpi_wait(MPI_Request* request, const char* doing) {
     }
 }
 
+inline void tensors_start() {}
+inline void group_begin() {}
+inline void group_end() {}
+
 // ----------------------------------------------------------------------------
 // a bucket on its way: pieces of all ranks come in, and are summed when they are there. Two at a
 // time
@@ -109,7 +113,7 @@ struct Arriving {
     long piece;
 };
 inline Arriving arriving[2];
-inline long reduces; // begun since reduce_end
+inline long reduces; // begun since arrive()
 
 template <class T> void arriving_add(Arriving* a) {
     const T* from = (const T*)a->pieces.data();
@@ -129,7 +133,7 @@ inline void arriving_end(Arriving* a) {
 
 // all (world, piece) of each rank -> mine (piece) += over ranks of their row `rank`. The types of
 // T: float, double
-template <class T> void reduce_begin(T* mine, const T* all, long piece) {
+template <class T> void reduce_scatter(T* mine, const T* all, long piece) {
     Arriving* a = &arriving[reduces % 2];
     if (reduces++ >= 2) { arriving_end(a); }
     a->mine = mine;
@@ -142,12 +146,12 @@ template <class T> void reduce_begin(T* mine, const T* all, long piece) {
               "sending gradients");
 }
 
-inline void reduce_end() {
+inline void arrive() {
     for (long k = std::max(0L, reduces - 2); k < reduces; k++) { arriving_end(&arriving[k % 2]); }
     reduces = 0;
 }
 
-// mine (piece) of each rank -> all (world, piece)
+// mine (piece) of each rank -> all (world, piece), at once
 template <class T> void all_gather(T* all, const T* mine, long piece) {
     MPI_Request request;
     const int bytes = (int)(piece * sizeof(T));

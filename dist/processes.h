@@ -332,8 +332,12 @@ inline void watch_check() {
 
 // the thread: beats, listens, checks, until all leave
 inline void watch_loop() {
-    double beat = 0;
+    double beat = 0, last = now_ms();
     while (!leaving) {
+        if (now_ms() - last > 2000) { // this process was stopped, and may be behind with its reading
+            for (auto& p : peers) { p.heard = p.changed = now_ms(); }
+        }
+        last = now_ms();
         std::vector<pollfd> fds;
         std::vector<int> of;
         for (int r = 0; r < (int)peers.size(); r++) {

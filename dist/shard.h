@@ -50,17 +50,22 @@ static ParamShard shard_of(long n, bool many) {
 // went before, from the end.
 template <class T> void shard_send(const ParamShard& s, T* shard, T* all, long from, long* sent) {
     if (s.mine == s.whole) { return; }
+    dist::group_begin();
     for (; *sent < s.buckets && s.in_array(s.buckets - 1 - *sent) >= from; ++*sent) {
         const long k = s.buckets - 1 - *sent;
-        dist::reduce_begin(shard + s.in_shard(k), all + s.in_array(k), s.size(k));
+        dist::reduce_scatter(shard + s.in_shard(k), all + s.in_array(k), s.size(k));
     }
+    dist::group_end();
 }
 
 // all ranks' shards -> the whole array on each
 template <class T> void shard_gather(const ParamShard& s, T* all, const T* shard) {
+    dist::group_begin();
     for (long k = 0; k < s.buckets; k++) {
         dist::all_gather(all + s.in_array(k), shard + s.in_shard(k), s.size(k));
     }
+    dist::group_end();
+    dist::arrive();
 }
 
 // the whole array, which this rank has -> its shard

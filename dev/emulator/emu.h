@@ -324,7 +324,9 @@ RT inline void touch(const void* p, bool write, cudaStream_t stream) {
     (write ? m->wrote : m->read)[s] = streams[s].issued;
 }
 // the host, or a stream, waits for stream s up to an operation
+inline void (*on_wait)(int stream, long number);                // set by nccl.h
 RT inline void wait_for(long* after, int s, long number) {
+    if (on_wait) { on_wait(s, number); }
     if (after[s] < number) { after[s] = number; }
     for (int i = 0; i < STREAMS; i++) { if (i != s && after[i] < streams[s].after[i]) { after[i] = streams[s].after[i]; } }
 }
@@ -337,6 +339,11 @@ RT inline void arrive(int s) { // what was copied to the host on stream s is the
         arriving.erase(i, 1);
     }
 }
+
+// ----------------------------------------------------------------------------
+// devices: EMU_DEVICES, or one; this process uses the one that it has set
+inline int device;
+inline int devices() { const char* n = getenv("EMU_DEVICES"); return n && atoi(n) > 0 ? atoi(n) : 1; }
 
 // ----------------------------------------------------------------------------
 // errors. One of a call stays until somebody asks; one of a kernel stays for good, and every later call returns it.
@@ -834,7 +841,7 @@ template <class A, class B> constexpr auto max(A a, B b) {
 extern "C" {
 inline cudaError_t cudaGetDeviceCount(int* n) {
     emu::init();
-    *n = !emu::fault("nogpu");
+    *n = emu::fault("nogpu") ? 0 : emu::devices();
     const cudaError_t e = emu::fault_at("count");
     return *n ? e : emu::result(cudaErrorNoDevice);
 }
@@ -844,7 +851,11 @@ inline cudaError_t cudaDriverGetVersion(int* v) {
     return cudaSuccess;
 }
 inline cudaError_t cudaRuntimeGetVersion(int* v) { *v = CUDART_VERSION; return cudaSuccess; }
-inline cudaError_t cudaSetDevice(int) { return emu::fault_at("start"); }
+inline cudaError_t cudaSetDevice(int i) {
+    if (i < 0 || i >= emu::devices()) { return emu::result(cudaErrorInvalidDevice); }
+    emu::device = i;
+    return emu::fault_at("start");
+}
 inline cudaError_t cudaDeviceGetAttribute(int* v, cudaDeviceAttr a, int) {
     *v = a == cudaDevAttrComputeCapabilityMajor ? (emu::fault("old") ? 7 : 8)
        : a == cudaDevAttrComputeCapabilityMinor ? (emu::fault("old") ? 5 : 6)
@@ -954,6 +965,12 @@ inline cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t stream) {
 inline cudaError_t cudaEventSynchronize(cudaEvent_t event) {
     const emu::Event& e = *(emu::Event*)event;
     emu::counts.waits += e.copies > emu::locked.known;
+    emu::locked_free(e.copies);
+    emu::wait_for(emu::host_after, e.stream, e.number);
+    return emu::fault_at("wait");
+}
+inline cudaError_t cudaEventQuery(cudaEvent_t event) { // done, and the host knows it
+    const emu::Event& e = *(emu::Event*)event;
     emu::locked_free(e.copies);
     emu::wait_for(emu::host_after, e.stream, e.number);
     return emu::fault_at("wait");

@@ -1,0 +1,116 @@
+/*
+dist/nccl.h -- tensors on GPUs, between them and between machines, by NCCL. One process a GPU, started
+by torchrun, mpirun or srun; none of them is linked, only what they leave in the environment is read.
+
+Tensors travel on a stream of their own beside the one that computes. It waits for the computation
+where a group begins, and the computation waits for it where a group arrives: between these two both
+are at work.
+*/
+#ifndef DIST_NCCL_H
+#define DIST_NCCL_H
+#include "processes.h"
+#include "../cuda/device.cuh"
+#include <nccl.h>
+
+namespace dist {
+static const char* const name = "nccl";
+
+inline ncclComm_t comm;
+inline cudaStream_t comm_stream;
+inline cudaEvent_t computed, transferred;
+
+inline void nccl_check(ncclResult_t result, const char* doing) {
+    if (result == ncclSuccess) { return; }
+    const std::string last = comm || result != ncclSuccess ? ncclGetLastError(comm) : "";
+    sleep(1); // if a rank has died, the watch says which
+    die(EXIT_MACHINE, strf("NCCL: %s: %s. %s", doing, ncclGetErrorString(result), last.c_str()),
+        "NCCL_DEBUG=INFO shows what it tries; each rank needs a GPU of its own, and a network that "
+        "NCCL_SOCKET_IFNAME or NCCL_IB_HCA may have to name");
+}
+
+// finds the other processes, and this one's GPU
+inline void start() {
+    Place p = place_of_environment();
+    if (p.world == 1) { return; }
+    cuda::device_number = p.local;
+    meet(p, p.rank == 0 ? socket_listen(&p.port) : -1);
+}
+
+// joins all ranks' GPUs
+inline void tensors_start() {
+    if (world == 1) { return; }
+    setenv("NCCL_ALGO", "Ring", 0); // one order of the sums: a switch in the network may change it
+    cuda::device_start();
+    int version = 0;
+    ncclGetVersion(&version);
+    agree("NCCL", strf("version %d", version), "load the same NCCL on all machines: ldd ./train_sink");
+    ncclUniqueId id = {};
+    if (rank == 0) { nccl_check(ncclGetUniqueId(&id), "making an id"); }
+    std::string text((const char*)&id, sizeof id);
+    gather("", "NCCL's id");
+    spread(&text, "NCCL's id");
+    memcpy(&id, text.data(), sizeof id);
+    {
+        const Waiting wait("NCCL's start");
+        nccl_check(ncclCommInitRank(&comm, world, id, rank), "joining the ranks");
+    }
+    cuda::device_check(cudaStreamCreateWithFlags(&comm_stream, cudaStreamNonBlocking), "making a stream");
+    for (cudaEvent_t* e : { &computed, &transferred }) {
+        cuda::device_check(cudaEventCreateWithFlags(e, cudaEventDisableTiming), "making an event");
+    }
+}
+
+inline void stop() {
+    if (world == 1) { return; }
+    cuda::device_sync();
+    nccl_check(ncclCommDestroy(comm), "leaving the ranks");
+    barrier();
+    watch_stop();
+}
+
+// ----------------------------------------------------------------------------
+// tensors
+
+template <class T> ncclDataType_t nccl_type() {
+    return std::is_same<T, bf16>::value ? ncclBfloat16 : ncclFloat32;
+}
+
+// what is computed so far comes before what is sent
+inline void group_begin() {
+    cuda::device_check(cudaEventRecord(computed, cuda::device_stream), "recording an event");
+    cuda::device_check(cudaStreamWaitEvent(comm_stream, computed, 0), "waiting for an event");
+    nccl_check(ncclGroupStart(), "beginning a group");
+}
+
+inline void group_end() { nccl_check(ncclGroupEnd(), "sending a group"); }
+
+// all (world, piece) of each rank -> mine (piece), the sum over ranks of their row `rank`
+template <class T> void reduce_scatter(T* mine, const T* all, long piece) {
+    nccl_check(ncclReduceScatter(all, mine, piece, nccl_type<T>(), ncclSum, comm, comm_stream),
+               "summing gradients");
+}
+
+// mine (piece) of each rank -> all (world, piece)
+template <class T> void all_gather(T* all, const T* mine, long piece) {
+    nccl_check(ncclAllGather(mine, all, piece, nccl_type<T>(), comm, comm_stream), "gathering");
+}
+
+// The host waits, first for this rank's computation, then for the others: if that takes for ever, the
+// watch sees it; and NCCL says what it knows.
+inline void arrive() {
+    if (world == 1) { return; }
+    cuda::device_check(cudaEventRecord(transferred, comm_stream), "recording an event");
+    cuda::device_check(cudaEventSynchronize(computed), "computing gradients");
+    cuda::device_check(cudaStreamWaitEvent(cuda::device_stream, transferred, 0), "waiting");
+    const Waiting wait("tensors on their way");
+    for (;;) {
+        const cudaError_t there = cudaEventQuery(transferred);
+        if (there != cudaErrorNotReady) { cuda::device_check(there, "sending tensors"); return; }
+        ncclResult_t result = ncclSuccess;
+        nccl_check(ncclCommGetAsyncError(comm, &result), "asking how it goes");
+        if (result != ncclInProgress) { nccl_check(result, "sending tensors"); }
+        usleep(20);
+    }
+}
+} // namespace dist
+#endif // DIST_NCCL_H
