@@ -259,7 +259,7 @@ static void weights_import(Model* m, const Family& family, const Weights& files)
     const bool in_place = ops::on_host && std::is_same<acc, float>::value;
     for (auto& t : m->tensors) {
         if (!in_place) { copy.resize(t.count); }
-        float* one = in_place ? (float*)(m->master + t.at) : copy.data();
+        float* one = in_place ? (float*)(array_place(m, m->master) + t.at) : copy.data();
         const long cols = t.shape.back(), rows = t.count / cols;
         std::string wrong;
         if (!import_projected(files, m->c, t.name, one, &used) &&
@@ -289,10 +289,10 @@ static void checkpoint_read(Model* m, Checkpoint* k) {
     if (const Family* family = family_of(k->config)) {
         weights_import(m, *family, k->weights);
     } else {
-        tensors_load(m, { k->weights }, "", m->master);
+        tensors_load(m, { k->weights }, "", array_place(m, m->master));
         tensors_all_used(m, { k->weights });
     }
-    ops::cast_to_real(m->params, m->master, m->num_params);
+    weights_keep(m);
     weights_close(&k->weights);
 }
 

@@ -1910,8 +1910,9 @@ static void log_config(Run* r) {
     const std::string build =
         strf("\"params\":%ld,\"backend\":\"%s\",\"precision\":\"%s\",\"commit\":\"%s\"",
              r->m.num_params, ops::name, PRECISION_NAME, GIT_COMMIT);
+    const std::string ranks = dist::world > 1 ? strf(",\"ranks\":%d", dist::world) : "";
     log_line(&r->log, "{\"event\":\"config\",\"switches\":" + switches_json(r->c) +
-                          ",\"flags\":" + flags_json(r->f, 't') + "," + build +
+                          ",\"flags\":" + flags_json(r->f, 't') + "," + build + ranks +
                           ",\"data\":" + json_str(r->data.description) + "}");
 }
 

@@ -37,7 +37,9 @@ static ParamShard shard_of(long n, bool many) {
     s.whole = s.mine = s.last = n;
     const long world = many ? dist::world : 1, unit = 64 * world;
     if (world == 1) { return s; }
-    const long most = std::max(1L, DIST_BUCKET / unit) * unit;
+    // many ranks pass a bucket on many times: it is larger then, or that takes longer than the bytes
+    const long bucket = DIST_BUCKET * std::max(1L, world / 8);
+    const long most = std::max(1L, bucket / unit) * unit;
     s.buckets = (n + most - 1) / most;
     s.piece = most / world;
     s.last = (n - (s.buckets - 1) * most + unit - 1) / unit * 64;

@@ -359,6 +359,17 @@ static void test_restore() {
         data_restore(&b, j);
         CHECK(draw(&b, 500) == want, "restore %d: does not continue where it was", kind);
         CHECK(data_state(&b) == data_state(&a), "restore %d: the states differ afterwards", kind);
+        // three ranks, each with every third pair of a step, and the others' passed over: together what one process draws
+        std::vector<int> together;
+        Data ranks[3] = { b, b, b };
+        for (int pair = 0; pair < 60; pair++) {
+            for (int r = 0; r < 3; r++) {
+                if (r != pair % 3) { data_next(&ranks[r], NULL, 2); continue; }
+                for (int id : draw(&ranks[r], 2)) { together.push_back(id); }
+            }
+        }
+        CHECK(together == draw(&b, 120), "restore %d: three ranks draw other sequences than one process", kind);
+        CHECK(data_state(&ranks[1]) == data_state(&b), "restore %d: a rank is elsewhere in the data than the others", kind);
         DataOptions other = o; other.seed = 9;
         Data c = data_open(other);
         Died died = check_dies([&] { data_restore(&c, j); });

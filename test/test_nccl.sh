@@ -14,7 +14,7 @@ dir=$(mktemp -d) built=${BUILT:-}
 [ -n "$built" ] || built=$dir
 mkdir -p "$built"
 EMULATED="$CXX -x c++ -std=c++17 -O1 -DEMU -fno-strict-aliasing -fstack-clash-protection -fopenmp -Idev/emulator -I$CUDA/include"
-sources=$(make -s sources 2> /dev/null || echo train_sink.cu)
+ONCE=$(make -s once BACKEND=cpu CXX="${CXX:-g++}" OPTIMIZE=-O1)
 
 # ---- the emulator refuses what NCCL refuses, or would hang on
 $EMULATED dev/emulator/selftest_nccl.cu -o "$dir/selftest" && "$dir/selftest" > "$dir/selftest.txt" 2>&1 && ok || bad "selftest: $(tail -n 5 "$dir/selftest.txt")"
@@ -22,7 +22,7 @@ $EMULATED dev/emulator/selftest_nccl.cu -o "$dir/selftest" && "$dir/selftest" > 
 # ---- training. PRECISION of a BIAS: bf16 for none, so that both are there
 build() { # BIAS PRECISION
     [ -x "$built/$1-$2" ] || $EMULATED $(default_switches | grep -v 'BIAS\|PRECISION\|BACKEND') -DBIAS=$1 -DBACKEND=cuda -DPRECISION=$2 \
-        -DDIST=nccl -DDIST_BUCKET=4096 $sources -o "$built/$1-$2" || { bad "$1 $2 does not compile"; exit 1; }
+        -DDIST=nccl -DDIST_BUCKET=4096 train_sink.cu -x none $ONCE -o "$built/$1-$2" || { bad "$1 $2 does not compile"; exit 1; }
 }
 FLAGS="train --batch 3 --total-batch 396 --seq 33 --layers 2 --width 24 --heads 2 --kv-heads 1 --ffn-width 40 --lr 0.003 --warmup 2
        --grad-clip 0.5 --eval-every 5 --val-seqs 5 --probe-seqs 5 --probe-len 16 --sample 0"
