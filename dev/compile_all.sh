@@ -68,6 +68,8 @@ sets | awk -v kind="$kind" '
             print line
         }
     }' > $DIR/$kind.sets
+# the first set with NCCL, where that is installed
+echo '#include <nccl.h>' | $NVCC -E -x cu - > /dev/null 2>&1 && sed -i '1s/$/ -DDIST=nccl/' $DIR/$kind.sets
 [ "$only_list" ] && { cat $DIR/$kind.sets; exit 0; }
 ampere=$(echo $ARCHS | tr ' ' '\n' | grep sm_8 | paste -sd, -) hopper=$(echo $ARCHS | tr ' ' '\n' | grep sm_9 | paste -sd, -)
 GENCODE="${ampere:+-gencode arch=compute_80,code=[$ampere]} ${hopper:+-gencode arch=compute_90,code=[$hopper]}"

@@ -9,7 +9,18 @@ compiler drops it.
 namespace dist {
 static const char* const name = "none";
 enum { rank = 0, world = 1, local = 0, neighbours = 1 };
-inline void start() {}
+
+// Were many started? Each is a run of its own then, which may be meant
+inline void start() {
+    for (auto key : { "WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS" }) {
+        const char* size = getenv(key);
+        if (!size || atoi(size) < 2) { continue; }
+        fprintf(stderr, "note   one of %s processes, each a run of its own: to share one run out, "
+                "make DIST=mpi or DIST=nccl\n", size);
+        return;
+    }
+}
+
 inline void stop() {}
 inline bool any(bool mine) { return mine; }
 inline long least(long mine) { return mine; }

@@ -20,13 +20,13 @@ the array itself.
 
 // the cut of an array
 struct ParamShard {
-    long whole = 0, mine = 0; // numbers in all buckets, the last one rounded up; in one shard
-    long buckets = 1, piece = 0, last = 0; // numbers in a piece of every bucket, and of the last
+    long whole = 0, mine = 0;  // numbers in all buckets, the last one rounded up; in one shard
+    long buckets = 1;
+    long piece = 0, last = 0;  // numbers in a piece of every bucket, and in one of the last bucket
 
+    // numbers in a piece of this bucket; where the bucket begins in the array, its piece in the shard
     long size(long bucket) const { return bucket + 1 < buckets ? piece : last; }
-    long in_array(long bucket) const {
-        return bucket * piece * dist::world;
-    } // where a bucket begins
+    long in_array(long bucket) const { return bucket * piece * dist::world; }
     long in_shard(long bucket) const { return bucket * piece; }
 };
 
