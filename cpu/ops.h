@@ -45,11 +45,10 @@ inline void  cast_to_real(real* dst, const acc* src, long n) {
 // out (N, OC) = inp (N, C) @ weight (OC, C)^T  [+ bias (OC)]  [+ residual (N, OC)]; NULL where there is none
 inline void matmul_forward(real* out, const real* inp, const real* weight, const real* bias,
                            const real* residual, int N, int C, int OC) {
-    if constexpr (std::is_same<real, float>::value) {
-        if (split_pays(N, OC, C)) {
-            split_forward(out, inp, weight, bias, residual, N, C, OC);
-            return;
-        }
+    if (std::is_same<real, float>::value && split_pays(N, OC, C)) {
+        split_forward((float*)out, (const float*)inp, (const float*)weight, (const float*)bias,
+                      (const float*)residual, N, C, OC);
+        return;
     }
     if (N == 1) {
         vector_forward(out, inp, weight, bias, residual, C, OC);
