@@ -53,16 +53,20 @@ static double cgroup_free(const std::string& dir) {
 static double memory_free() {
     const double kib = number_after("/proc/meminfo", "MemAvailable:");
     double free = kib > 0 ? kib * 1024 : INFINITY;
-    std::string own = "/sys/fs/cgroup";
-    if (file_exists("/proc/self/cgroup")) {
-        for (auto& line : split(file_read("/proc/self/cgroup"), '\n')) {
-            if (line.compare(0, 3, "0::") == 0) { own += line.substr(3); }
+    // this process's group, of version 2 (0::PATH) and of version 1 (N:memory:PATH), and those it
+    // is in
+    const std::string root = "/sys/fs/cgroup", lines = "/proc/self/cgroup";
+    std::vector<std::string> groups = { root, root + "/memory" };
+    for (auto& line : split(file_exists(lines) ? file_read(lines) : "", '\n')) {
+        const size_t memory = line.find(":memory:");
+        if (line.compare(0, 3, "0::") == 0) { groups[0] += line.substr(3); }
+        if (memory != std::string::npos) { groups[1] += line.substr(memory + 8); }
+    }
+    for (std::string group : groups) {
+        for (; group.size() >= root.size(); group.resize(group.rfind('/'))) {
+            free = std::min(free, cgroup_free(group));
         }
     }
-    for (; own.size() >= strlen("/sys/fs/cgroup"); own.resize(own.rfind('/'))) {
-        free = std::min(free, cgroup_free(own));
-    }
-    free = std::min(free, cgroup_free("/sys/fs/cgroup/memory"));
     struct rlimit limit;
     if (!getrlimit(RLIMIT_AS, &limit) && limit.rlim_cur != RLIM_INFINITY) {
         free = std::min<double>(free, limit.rlim_cur);

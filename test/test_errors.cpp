@@ -91,7 +91,7 @@ static const struct { const char *args, *says; } FLAGS[] = {
     { "--bb-vocab 100000000",            "--bb-vocab: got 100000000" },
     { "--bb-triggers 255",             "255 triggers" },
     { "--bb-triggers 300",             "--bb-triggers 300" },
-    { "--optimizer adam",              "--optimizer adam: wanted adamw or sgd" },
+    { "--optimizer adam",              "--optimizer adam: wanted adamw, muon or sgd" },
     { "--schedule linear",             "--schedule linear: wanted constant or cosine" },
     { "--lr -1",                         "--lr: got -1" },
     { "--lr nan",                      "--lr: got 'nan', wanted a number" },
@@ -183,7 +183,8 @@ static void test_ranges() {
             for (auto u : unbounded) { wide = wide || flag == u; }
             for (auto u : { "--lr", "--min-lr", "--adam-eps", "--weight-decay", "--grad-clip", "--stop-after", "--temperature", "--rope-base", "--rope-local" }) { real = real || flag == u; }
             for (const char* v : { "-9223372036854775808", "-1", "2147483648", "4294967296", "9223372036854775807" }) {
-                if ((wide && strlen(v) == 10) || (real && v[0] != '-')) { continue; }
+                const bool may_be_below_0 = flag == "--attn-bias-init";
+                if ((wide && strlen(v) == 10) || (real && v[0] != '-') || (may_be_below_0 && v == std::string("-1"))) { continue; }
                 refused(c.first + " " + flag + " " + v, flag + ": got " + v);
                 tried++;
             }
@@ -297,6 +298,45 @@ static void test_memory() {
     }
     CHECK(!file_exists(dir + "/big"), "a run that does not fit left its directory");
 }
+// ids of four bytes that no int holds
+static void test_large_ids() {
+    check_run("mkdir " + dir + "/wide");
+    for (const char* name : { "train", "val" }) {
+        std::vector<uint32_t> shard(256 + 3000);
+        shard[0] = 20240801; shard[1] = 7; shard[2] = 3000;
+        for (int i = 0; i < 3000; i++) { shard[256 + i] = i % 50; }
+        shard[256 + 100] = 0x80000001u;
+        file_write(dir + "/wide/" + name + ".bin", std::string((const char*)shard.data(), shard.size() * 4));
+    }
+    refused("-d wide --seq 16 -n 2 -o large", "got the id 2147483649, wanted ids below 2^30");
+    refused("-d wide --seq 16 -n 2 -o large --vocab 60", "got id 2147483649 at token 100");
+}
+// what only the administrator of a machine can set up: a file system without a free inode, a memory group, a limit of processes
+static void test_limits() {
+    const std::string here = "cd " + dir + " && ";
+    if (getuid() || check_run(here + "mkdir -p full && mount -t tmpfs -o nr_inodes=6 none full").code) {
+        printf("skipped: 4, which need to mount\n");
+        return;
+    }
+    Ran r = check_run(here + binary + TINY + "-n 2 -o full/run");
+    check_run(here + "umount full");
+    check_refused(r, EXIT_MACHINE, "no free inode", "No space left on device");
+
+    const std::string group = file_exists("/sys/fs/cgroup/memory/memory.limit_in_bytes") ? "/sys/fs/cgroup/memory/train_sink_test" : "/sys/fs/cgroup/train_sink_test";
+    const std::string limit = group + (group.find("/memory/") != std::string::npos ? "/memory.limit_in_bytes" : "/memory.max");
+    if (check_run("mkdir -p " + group + " && echo 300M > " + limit).code == 0) {
+        r = check_run("echo $$ > " + group + "/cgroup.procs && " + here + binary + " --width 1024 --layers 16 -o big");
+        check_refused(r, EXIT_MACHINE, "a memory group", "memory: wanted");
+        CHECK(r.says(" MiB are free"), "a memory group: %s", r.err.c_str());
+        check_run("rmdir " + group);
+    } else { printf("skipped: 2, which need a memory group\n"); }
+
+    file_write(dir + "/words.txt", std::string(3000000, 'a'));
+    check_run("chmod 777 " + dir);
+    r = check_run(here + "prlimit --nproc=3 setpriv --reuid 65534 --clear-groups " + binary + " tokenize words.txt --threads 64 -o many");
+    CHECK(r.code == 0 || r.code == EXIT_MACHINE, "a limit of processes: status %d: %s", r.code, r.err.c_str());
+    CHECK(r.code == 0 || r.says("error: "), "a limit of processes ended with: %s", r.err.c_str());
+}
 static void test_nan(const char* lr) {
     remove_tree(dir + "/nan"); remove_tree(dir + "/nan2");
     const Ran r = train_sink(std::string(TINY) + "-n 50 --lr " + lr + " --warmup 0 --save-every 1 -o nan");
@@ -339,6 +379,8 @@ int main() {
     test_checkpoints();
     test_not_finite();
     test_disk();
+    test_large_ids();
+    test_limits();
     test_memory();
     test_nan("1e6");                                     // the loss becomes NaN
     test_nan("1e30");                                    // the gradient does, while the loss is still a number
