@@ -233,7 +233,7 @@ static Checkpoint checkpoint_open(const std::string& dir) {
     // matrix
     if (!mine) {
         const bool projected = k.weights.find("model.decoder.project_out.weight");
-        const Family& family = *family_of(k.config);
+        const Family family = family_of_file(k.config, ends_with(k.where, ".gguf"));
         const bool head = import_source(family, k.c, k.weights, "lm_head.weight").w;
         k.c.tied = !projected && (k.c.tied || !head);
     }
@@ -286,8 +286,8 @@ static void weights_import(Model* m, const Family& family, const Weights& files)
 
 // the weights of an opened checkpoint, which is closed then
 static void checkpoint_read(Model* m, Checkpoint* k) {
-    if (const Family* family = family_of(k->config)) {
-        weights_import(m, *family, k->weights);
+    if (family_of(k->config)) {
+        weights_import(m, family_of_file(k->config, ends_with(k->where, ".gguf")), k->weights);
     } else {
         tensors_load(m, { k->weights }, "", array_place(m, m->master));
         tensors_all_used(m, { k->weights });

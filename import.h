@@ -420,7 +420,7 @@ enum Fold {
     GROUPS_K,
     GROUPS_V,
     FIRST_HALF,
-    SECOND_HALF,
+    LAST_ROWS,
     SKIP_TWO
 };
 struct NameRow { const char *ours, *theirs; Fold fold; };
@@ -517,7 +517,7 @@ static const NameRow PHI3_NAMES[] = {
     { "self_attn.v_proj", "model.layers.N.self_attn.qkv_proj", STACKED_V },
     { "self_attn.o_proj", "model.layers.N.self_attn.o_proj", AS_IT_IS },
     { "mlp.gate_proj", "model.layers.N.mlp.gate_up_proj", FIRST_HALF },
-    { "mlp.up_proj", "model.layers.N.mlp.gate_up_proj", SECOND_HALF },
+    { "mlp.up_proj", "model.layers.N.mlp.gate_up_proj", LAST_ROWS },
     { "mlp.down_proj", "model.layers.N.mlp.down_proj", AS_IT_IS },
     { "model.norm", "model.norm", AS_IT_IS },
     { NULL, NULL, AS_IT_IS }
@@ -536,6 +536,32 @@ static const NameRow FALCON_ONE_NORM[] = FALCON_NAMES("h.N.input_layernorm", "h.
 static const NameRow FALCON_TWO_NORMS[] = FALCON_NAMES("h.N.ln_attn", "h.N.ln_mlp");
 static const NameRow BLOOM_NAMES[] = FALCON_NAMES("h.N.input_layernorm",
                                                   "h.N.post_attention_layernorm");
+
+// Of GGUF files, by what import_gguf.h calls their tensors: in its place if the family has a table
+// of its own. A row counts if its tensor is there: q, k and v may be one, gate and up one, and
+// attention's norm the FFN's, too.
+static const NameRow GGUF_FAMILY_NAMES[] = {
+    { "model.embed_tokens", "model.embed_tokens", AS_IT_IS },
+    { "model.embed_norm", "model.embed_norm", AS_IT_IS },
+    { "model.embed_positions", "model.embed_positions", AS_IT_IS },
+    { "model.norm", "model.norm", AS_IT_IS },
+    { "lm_head", "lm_head", AS_IT_IS },
+    { "input_layernorm", "model.layers.N.input_layernorm", AS_IT_IS },
+    { "post_attention_layernorm", "model.layers.N.post_attention_layernorm", AS_IT_IS },
+    { "post_attention_layernorm", "model.layers.N.input_layernorm", AS_IT_IS },
+    { "self_attn.q_proj", "model.layers.N.self_attn.q_proj", AS_IT_IS },
+    { "self_attn.k_proj", "model.layers.N.self_attn.k_proj", AS_IT_IS },
+    { "self_attn.v_proj", "model.layers.N.self_attn.v_proj", AS_IT_IS },
+    { "self_attn.q_proj", "model.layers.N.self_attn.qkv_proj", STACKED_Q },
+    { "self_attn.k_proj", "model.layers.N.self_attn.qkv_proj", STACKED_K },
+    { "self_attn.v_proj", "model.layers.N.self_attn.qkv_proj", STACKED_V },
+    { "self_attn.o_proj", "model.layers.N.self_attn.o_proj", AS_IT_IS },
+    { "mlp.gate_proj", "model.layers.N.mlp.gate_proj", AS_IT_IS },
+    { "mlp.gate_proj", "model.layers.N.mlp.up_proj", FIRST_HALF },
+    { "mlp.up_proj", "model.layers.N.mlp.up_proj", LAST_ROWS },
+    { "mlp.down_proj", "model.layers.N.mlp.down_proj", AS_IT_IS },
+    { NULL, NULL, AS_IT_IS },
+};
 
 // ---- the families
 struct Family {
@@ -619,6 +645,14 @@ static const Family* family_of(const Json& config) {
         if (type && type->string == f.type && !config.get("train_sink")) { return &f; }
     }
     return NULL;
+}
+
+// the same for a file: a GGUF file has its products as [out, in], under names of its own
+static Family family_of_file(const Json& config, bool gguf) {
+    Family f = *family_of(config);
+    f.transposed = f.transposed && !gguf;
+    if (f.names && gguf) { f.names = GGUF_FAMILY_NAMES; }
+    return f;
 }
 
 // somebody else's config.json -> a model; *attn: the operation it wants
@@ -714,7 +748,7 @@ static long import_row(Fold fold, const Arch& c, long i, long theirs_rows) {
         case GROUPS_Q:    return h / group * width + h % group * HS + d;
         case GROUPS_K:    return h * width + group * HS + d;
         case GROUPS_V:    return h * width + (group + 1) * HS + d;
-        case SECOND_HALF: return theirs_rows / 2 + i;
+        case LAST_ROWS:   return theirs_rows - c.F + i;
         case SKIP_TWO:    return i + 2;
         default:          return i;
     }
@@ -736,7 +770,8 @@ static std::string import_tensor(const Family& family, const Arch& c, const Weig
     if (K != k) { return strf("has rows of %ld numbers, wanted %ld", K, k); }
     if (from.fold == AS_IT_IS && R != n) { return strf("has %ld rows, wanted %ld", R, n); }
     for (long i = 0; i < n; i++) {
-        if (import_row(from.fold, c, i, R) >= R) { return strf("has %ld rows, wanted %ld", R, n); }
+        const long r = import_row(from.fold, c, i, R);
+        if (r < 0 || r >= R) { return strf("has %ld rows, wanted %ld", R, n); }
     }
     const bool whole = vector || turned;
     std::vector<float> theirs(whole ? w.count : 0);

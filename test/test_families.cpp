@@ -73,6 +73,12 @@ static void refused(const std::string& name, const std::string& from, const std:
 int main() {
     make_dirs(SCRATCH);
     for (auto& name : dir_list(FAMILIES)) { if (name != "tokens") { family_check(name, FAMILIES + name); } }
+    int files = 0;                               // the same weights as llama.cpp writes them
+    for (auto& name : dir_list(FAMILIES)) {
+        const std::string file = FAMILIES + name + "/model.gguf";
+        if (file_exists(file)) { family_check(name, file); files++; }
+    }
+    CHECK(files >= 11, "%d GGUF files", files);
     for (auto& name : dir_list(FAMILIES)) {
         if (name != "tokens") { refused(name, "{", "{\"residual_multiplier_x\": 2.0,", "residual_multiplier_x"); }
     }

@@ -595,7 +595,7 @@ static void test_config() {
     };
     divisors[4 * 16 + 2] ^= 1;
     refuses({}, { { "rope_freqs.weight", { 32 }, 0, 0 } }, "rope_freqs.weight: got", llama32, divisors);
-    refuses({}, {}, "general.architecture is 'mamba', wanted llama, gemma3", { key_string("general.architecture", "mamba") });
+    refuses({}, {}, "general.architecture is 'mamba', wanted llama, qwen2", { key_string("general.architecture", "mamba") });
     refuses({}, {}, "general.architecture is ''", { key_u32("x", 1) });
     refuses({ key_u32("llama.expert_count", 8) }, two, "the key 'llama.expert_count' is not understood");
     refuses({ key_f32("llama.logit_scale", 2) }, two, "the key 'llama.logit_scale' is not understood");
