@@ -1,0 +1,159 @@
+"""The paper's tables and figures of open models, for scripts/reproduce NAME --models DIR.. -d TEXT.jsonl: rows of experiments.tsv
+that probe models/NAME are run on the directory whose name is NAME, and models that are not there are named.
+
+    1 probes     a row's probe, kept as results/models/ID.json: what report.py and plot.py draw
+    2 tables     what is printed of each: Sink_1 beside the paper's, norms by block, angles of queries and keys
+    3 run
+"""
+import array, glob, json, os, re, subprocess, sys
+
+import jobs, runlog
+from runlog import die
+
+
+# ======================================================================================================================
+# 1 probes
+def is_open(row):
+    return row.words[0] == "probe" and row.words[1].startswith("models/") or row.table == "figure3"
+
+
+def directories(paths):
+    """their last name, in lower case -> directory or GGUF file"""
+    found = {}
+    for path in paths:
+        if not os.path.exists(path):
+            die(f"--models: got {path}, wanted a model's directory or a GGUF file", "ls models")
+        found[os.path.basename(os.path.normpath(path)).lower()] = path
+    return found
+
+
+def words_of(row, directory, data, dump):
+    """the probe of a row on a directory and this text"""
+    words, out = row.words[2:], []
+    while words:
+        flag, value, words = words[0], words[1], words[2:]
+        out += [flag, {"-d": data, "--dump": dump}.get(flag, value)]
+    windows = ["--probe-from", "windows"] if row.table == "figure3" else []           # records are seldom as long as that
+    return ["probe", directory] + out + windows
+
+
+def bos_words(binary, words):
+    """natural text begins with what the tokenizer puts there, where the binary can say so"""
+    help = subprocess.run([binary, "probe", "--help"], capture_output=True, text=True).stdout
+    row = next((line for line in help.split("\n") if " --bos " in line), "")
+    return ["--bos", "default"] if "default" in row.split("score:")[0] and "-d" in words else []
+
+
+def probe(binary, row, directory, data, out, done):
+    """the eval object of a row; of equal probes the first is taken"""
+    path = os.path.join(out, "models", row.id + ".json")
+    dump = os.path.join(out, "models", row.id) if "--dump" in row.words else ""
+    words = words_of(row, directory, data, dump)
+    key = tuple(w for w in words if w != dump)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    if key not in done:
+        command = [binary] + words + bos_words(binary, words) + ["--json", path]
+        r = subprocess.run(command, capture_output=True, text=True)
+        if r.returncode: return {"error": (r.stderr.strip().split("\n") or [""])[0]}
+        done[key] = path
+    if done[key] != path:
+        with open(done[key]) as f, open(path, "w") as g: g.write(f.read())
+    with open(path) as f: return json.load(f)
+
+
+# ======================================================================================================================
+# 2 tables
+def sink1(e): return e["sink"]["sink_k"][0] * 100
+
+
+def npy(path):
+    """rows of a (T, T + 1) array of floats that probe --dump wrote"""
+    with open(path, "rb") as f: data = f.read()
+    start = 10 + int.from_bytes(data[8:10], "little")
+    shape = [int(x) for x in re.search(rb"'shape': \(([^)]*)\)", data).group(1).split(b",") if x.strip()]
+    x = array.array("f", data[start:])
+    return [x[i * shape[1]:(i + 1) * shape[1]] for i in range(shape[0])]
+
+
+def angles(dump):
+    """by block: means over heads and queries t > 1 of cosine and norm product with key 1, and with keys 2..t; column 0 is the extra key"""
+    blocks = {}
+    for path in glob.glob(os.path.join(dump, "*_cosine.npy")):
+        block = int(os.path.basename(path).split("_")[0])
+        for k, kind in enumerate(("cosine", "product")):
+            rows = npy(path.replace("_cosine", "_" + kind))
+            for t in range(1, len(rows)):
+                sums = blocks.setdefault(block, [[0.0, 0.0], [0.0, 0.0], 0])
+                sums[k][0] += rows[t][1]
+                sums[k][1] += sum(rows[t][2:t + 2]) / t
+                sums[2] += k == 0
+    return [[b] + [x / n for x in cosine] + [x / n for x in product] for b, (cosine, product, n) in sorted(blocks.items())]
+
+
+def numbers(rows, head):
+    print("      " + "".join(f"{h:>14}" for h in head))
+    for r in rows: print(f"{r[0]:6d}" + "".join(f"{x:14.3f}" for x in r[1:]))
+
+
+def details(row, e, dump):
+    figure = int(row.table[6:]) if re.fullmatch(r"figure[0-9]+", row.table) else 0
+    if figure == 3:
+        for one in e.get("all", [e]):
+            sinks = one.get("sinks") or [one["sink"]]
+            print(f"  T {sinks[0]['T']:5d}  " + "  ".join(f"eps {s['eps']:g}: {s['sink_k'][0] * 100:6.2f}" for s in sinks))
+    if figure in (2, 11, 12, 13, 14):
+        keys = ("h_norm_first", "h_norm_rest", "k_norm_first", "k_norm_rest", "v_norm_first", "v_norm_rest")
+        value = lambda k, l: e[k][l] if k[0] == "h" else e[k][l - 1] if l else float("nan")
+        numbers([[l] + [value(k, l) for k in keys] for l in range(len(e["h_norm_first"]))], [k.replace("_norm", "") for k in keys])
+    if dump: numbers(angles(dump), ["cos(q, k_1)", "cos, others", "|q||k_1|", "others"])
+    if 19 <= figure <= 27:
+        alpha = e["alpha1"]
+        numbers([[l + 1, sum(a) / len(a), max(a), sum(x > e["sink"]["eps"] for x in a)] for l, a in enumerate(alpha)],
+                ["mean alpha_1", "largest", "heads above"])
+
+
+def hellaswag(binary, directory, task):
+    r = subprocess.run([binary, "score", directory, "--task", task, "--json", "/dev/stdout"], capture_output=True, text=True)
+    found = re.search(r"\{\"checkpoint\".*", r.stdout)
+    if not found: return "  HellaSwag: " + r.stderr.strip().split("\n")[0]
+    one = json.loads(found.group(0))["tasks"][0]
+    return f"  acc {one['acc'] * 100:.2f}, acc_norm {one['acc_norm'] * 100:.2f}"
+
+
+# ======================================================================================================================
+# 3 run
+def rows_of(rows, models):
+    """(row, model's name, directory or None); Figure 3 is of any model"""
+    for row in rows:
+        if row.table == "figure3":
+            for name, directory in models.items(): yield row, name, directory
+        else:
+            name = os.path.basename(row.words[1])
+            yield row, name, models.get(name.lower())
+
+
+def run(rows, o):
+    rows = [r for r in rows if is_open(r)]
+    if not rows: die("--models: none of these tables is of open models", "scripts/reproduce table1 --models DIR.. -d TEXT.jsonl")
+    if not os.path.isfile(o.data): die(f"--models: got data {o.data}, wanted text for each model's own tokenizer", "-d TEXT.jsonl")
+    binary = o.binary or jobs.build_all([""], o)[""]
+    models, done, missing, written, table = directories(o.models), {}, {}, [], ""
+    for row, name, directory in rows_of(rows, models):
+        if row.table != table:
+            table = row.table
+            print(f"\n{row.where.split(' l')[0].split(' r')[0]}: Sink_1 in %, ours beside the paper's")
+        if not directory:
+            missing[name] = row.paper["note"].split(": ")[-1].split(";")[0]
+            continue
+        e = probe(binary, row, directory, o.data, o.out, done)
+        if "error" in e: print(f"{row.id:36} {e['error']}"); continue
+        written.append(os.path.join(o.out, "models", row.id + ".json"))
+        paper = row.paper["sink_k"]["1"] if row.paper["sink_k"] else None
+        more = hellaswag(binary, directory, o.task) if table == "figure10" and o.task else ""
+        print(f"{row.id:36} {sink1(e):7.2f}  paper {f'{paper:6.2f}' if paper is not None else '     -'}  loss {e['probe_loss']:.3f}"
+              f"  bos {e['bos']}{more}", flush=True)
+        details(row, e, os.path.join(o.out, "models", row.id) if "--dump" in row.words else "")
+    if missing: print("\nnot there, so not probed: " + ", ".join(f"{n} ({link})" for n, link in missing.items()))
+    if written:
+        page = os.path.join(o.out, "-".join(dict.fromkeys(r.table for r in rows)) + "-models.html")
+        subprocess.run([sys.executable, os.path.join(jobs.ROOT, "scripts", "report.py"), *written, "-o", page])

@@ -1,0 +1,48 @@
+# scripts/reproduce --models on tiny models under the paper's names: each number is that of its probe, and what is not there is named
+passed=0; failed=0
+ok() { if [ "$1" -eq 0 ]; then passed=$((passed + 1)); else failed=$((failed + 1)); shift; echo "FAIL test_open_models: $*"; fi; }
+PYTHON=${PYTHON:-python3}
+command -v "$PYTHON" > /dev/null 2>&1 || { echo "skipped: 14 checks of test_open_models (no python3)"; echo "0 passed, 0 failed"; exit 0; }
+export PYTHONDONTWRITEBYTECODE=1 OMP_NUM_THREADS=1
+binary=build/cpu/train_sink; out=build/test/open_models
+rm -rf $out; mkdir -p $out
+cp -r test/score/gpt2 $out/gpt2-xl; cp -r test/score/llama $out/Llama-2-7b-hf; cp -r test/score/gpt2 $out/gpt2-large
+$PYTHON -c 'for i in range(6): print("{\"text\": \"%s\"}" % " ".join(["the river", "a door", "light", "house %d" % i][(i * k) % 4] for k in range(1, 60)))' > $out/text.jsonl
+run() { $PYTHON scripts/reproduce "$@" -d $out/text.jsonl --out $out/results --binary $binary > $out/stdout 2> $out/stderr; }
+run table1 figure12 figure18 figure19 --models $out/gpt2-xl $out/Llama-2-7b-hf $out/gpt2-large; ok $? "reproduce: $(cat $out/stderr)"
+for input in natural random repeated; do
+    data=; [ $input = natural ] && data="-d $out/text.jsonl"
+    $binary probe $out/Llama-2-7b-hf --probe-input $input $data --json $out/probe.json > $out/probe.txt 2>&1
+    loss=$($PYTHON -c 'import json, sys; print("%.3f" % json.load(open(sys.argv[1]))["probe_loss"])' $out/probe.json)
+    grep -q "^table1-llama2-7b-base-$input .* loss $loss " $out/stdout; ok $? "$input: wanted loss $loss, got $(grep "^table1-llama2-7b-base-$input" $out/stdout)"
+done
+grep -q "^table1-gpt2-xl-repeated .* paper  62.28 " $out/stdout; ok $? "the paper's number: $(grep gpt2-xl-repeated $out/stdout)"
+grep -q "^not there, so not probed: .*Meta-Llama-3-8B (meta-llama/Meta-Llama-3-8B)" $out/stdout; ok $? "what is missing: $(tail -n 2 $out/stdout)"
+[ "$(grep -c 'h_first *h_rest' $out/stdout)" -eq 1 ] && grep -q 'heads above' $out/stdout; ok $? "norms and heads"
+$PYTHON - $out > $out/py.txt 2>&1 <<'END'; ok $? "angles: $(tail -n 1 $out/py.txt)"
+import json, sys
+sys.path.insert(0, "scripts")
+import open_models
+out = sys.argv[1]
+rows = open_models.angles(out + "/results/models/figure18-gpt2-large")
+assert [r[0] for r in rows] == [0, 1], rows
+maps = [[open_models.npy(f"{out}/results/models/figure18-gpt2-large/1_{h}_{kind}.npy") for kind in ("cosine", "product")] for h in (0, 1)]
+first = sum(m[0][t][1] for m in maps for t in range(1, 64)) / 126
+other = sum(sum(m[1][t][2:t + 2]) / t for m in maps for t in range(1, 64)) / 126
+assert abs(rows[1][1] - first) < 1e-6 and abs(rows[1][4] - other) < 1e-5, (rows, first, other)
+assert all(-1 <= x <= 1 for m in maps for x in m[0][40][1:42]) and len(maps[0][0]) == 64
+END
+grep -q '"alpha1"' $out/results/*-models.html; ok $? "the page holds the probes"
+grep -q "probes of open models, with --models" - <<END; ok $? "without --models"
+$($PYTHON scripts/reproduce table8 --dry-run 2>&1; $PYTHON scripts/reproduce table8 --out $out/results 2>&1 | head -n 3)
+END
+refused() { # what, words that stderr must have, command..
+    what=$1 says=$2; shift 2
+    "$@" > $out/stdout 2> $out/stderr; code=$?
+    [ $code -ne 0 ] && grep -q "$says" $out/stderr && ! grep -q Traceback $out/stderr; ok $? "$what: exit $code, $(head -n 2 $out/stderr)"
+}
+refused "no such model" "wanted a model's directory" $PYTHON scripts/reproduce table1 --models $out/nothing -d $out/text.jsonl --binary $binary
+refused "no text" "wanted text for each model's own tokenizer" $PYTHON scripts/reproduce table1 --models $out/gpt2-xl --binary $binary
+refused "no open models" "none of these tables is of open models" $PYTHON scripts/reproduce table4 --models $out/gpt2-xl -d $out/text.jsonl --binary $binary
+echo "$passed passed, $failed failed"
+[ $failed -eq 0 ]
