@@ -357,7 +357,7 @@ static int eval(Flags f) {
     std::vector<EvalRun> runs = eval_runs(f, m, T);
     f.probe_seqs += spare;
     f.data = p.sources[0];
-    const ProbeInput in = probe_inputs(f, p, 0, T, m.c.V);
+    const ProbeInput in = probe_inputs(f, probe_bos(f, m.c.V), p, 0, T, m.c.V);
     const int n = in.n - spare, batch_tokens = ops::on_host ? 2048 : 8192;
     want(n >= 1, strf("%s: %d sequences", f.data.c_str(), in.n),
          strf("more than the %d of --calibrate", spare));

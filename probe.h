@@ -139,15 +139,45 @@ static ProbeData probe_data(Flags* f, const Json& state) {
     return p;
 }
 
+// What stands first: --bos default (the tokenizer's own), none, seq or doc (its BOS), or a token, by
+// its text or its id. id: -1, nothing; label: as it is printed
+struct ProbeBos { int id = -1; std::string label = "none"; };
+
+static ProbeBos probe_bos(const Flags& f, int V) {
+    ProbeBos bos;
+    if (f.tokenizer.empty()) { bos.label = f.bos; }      // of shards that say it themselves
+    if (f.bos == "none" || f.data == "bb" || f.tokenizer.empty()) { return bos; }
+    const Tokenizer tok = tokenizer_of(f.tokenizer);
+    const bool tokenizers = f.bos == "default", its = f.bos == "seq" || f.bos == "doc";
+    long id = its ? tok.bos : -1;
+    if (!its) {
+        const auto ids = tokenizer_encode(tok, tokenizers ? "" : f.bos, tokenizers);
+        if (ids.size() == 1) { id = ids[0]; }
+        const bool number = !tokenizers && parse_long(f.bos, &id);
+        want(tokenizers || ids.size() == 1 || number, "--bos " + f.bos,
+             "default, none, seq, doc, or one token of the model");
+    }
+    want(!its || id >= 0, "--bos " + f.bos + ": the tokenizer " + tok.name + " has no BOS", "none");
+    want(id < V && (id >= 0 || tokenizers), "--bos " + f.bos, strf("an id below %d", V));
+    if (id < 0) { bos.label = "default: none"; return bos; }
+    const int one = id;
+    bos.id = id;
+    bos.label = (tokenizers ? "default: " : "") + tokenizer_decode(tok, &one, 1, false);
+    return bos;
+}
+
 // (n, T + 1); what they are, in words
 struct ProbeInput { std::vector<int> x; int n = 0; std::string how; };
 
 // the start of each record of a .jsonl, or windows of its text
-static ProbeInput probe_records(const Flags& f, int T, int V) {
+static ProbeInput probe_records(const Flags& f, const ProbeBos& bos, int T, int V) {
     ProbeInput in;
-    const Tokenizer tok = tokenizer_of(f.tokenizer);
-    const DataOptions how = data_options(f, T, T);       // --bos, --random-token, --fix-token
+    Tokenizer tok = tokenizer_of(f.tokenizer);
+    DataOptions how = data_options(f, T, T);             // --random-token, --fix-token
     const bool windows = f.probe_from == "windows";
+    how.bos = windows ? "seq" : "doc";                   // before each record, or for a first token
+    if (bos.id < 0) { how.bos = "none"; }
+    tok.bos = bos.id;
     long skipped = 0;
     want(tok.vocab_size <= V,
          strf("tokenizer %s has %d ids, the model %d", tok.name.c_str(), tok.vocab_size, V),
@@ -162,7 +192,8 @@ static ProbeInput probe_records(const Flags& f, int T, int V) {
 }
 
 // the probe sequences that --probe-input asks for; source k of p
-static ProbeInput probe_inputs(const Flags& f, const ProbeData& p, size_t k, int T, int V) {
+static ProbeInput probe_inputs(const Flags& f, const ProbeBos& bos, const ProbeData& p, size_t k,
+                               int T, int V) {
     ProbeInput in;
     const bool text = f.data != "bb" && file_exists(f.data) && !is_dir(f.data);
     const bool records = text && text_format(f.data) == TEXT_JSONL && !p.own;
@@ -173,10 +204,12 @@ static ProbeInput probe_inputs(const Flags& f, const ProbeData& p, size_t k, int
              "--tokenizer tokenizer.json, or bytes");
         want(f.probe_from != "start" || records, "--probe-from start of " + f.data,
              "a .jsonl of records");
-        if (records) { return probe_records(f, T, V); }
+        if (records) { return probe_records(f, bos, T, V); }
         DataOptions o = data_options(f, p.own ? p.T : T, T);
+        if (!f.tokenizer.empty() && f.bos != "doc") { o.bos = "none"; }
         if (k < p.held.size()) { o.held = { p.held[k] }; }
         Data data = data_open(o);
+        if (f.bos != "doc" && bos.id >= 0) { data.opt.bos = "seq"; data.tokenizer.bos = bos.id; }
         in.n = data_probe(&data, in.x.data());
         in.how = strf("%d %s of %d tokens", in.n, data.bb ? "sequences" : "windows", T + 1);
         in.how += p.own ? ", held out by the run" : "";
@@ -204,10 +237,11 @@ static ProbeInput probe_inputs(const Flags& f, const ProbeData& p, size_t k, int
 
 // one source at one length: prints what was taken and what was measured, returns the eval object
 // without its braces
-static std::string probe_once(Model* m, const Flags& f, const ProbeInput& in, int T, long step,
+static std::string probe_once(Model* m, const Flags& f, const ProbeInput& in,
+                              const std::string& first, int T, long step,
                               const std::vector<double>& eps) {
     const bool natural = f.probe_input == "natural", bb = f.data == "bb" && natural;
-    const std::string bos = !natural ? "none" : bb ? (f.bb_bos ? "<s>" : "none") : f.bos;
+    const std::string bos = bb && f.bb_bos ? "<s>" : natural ? first : "none";
     const std::string name = natural ? f.data : f.probe_input;
     progress_end();
     const std::string few = strf(", fewer than the %ld asked for: there are no more", f.probe_seqs);
@@ -273,8 +307,10 @@ static int probe(Flags f) {
             want(m.c.prefix < T, strf("prefix %d", m.c.prefix),
                  strf("less than --probe-len %d", T).c_str());
             f.data = p.sources[k];
-            const ProbeInput in = probe_inputs(f, p, k, T, m.c.V);
-            objects.push_back(probe_once(&m, f, in, T, (long)json_number(state, "step", 0), eps));
+            const ProbeBos bos = probe_bos(f, m.c.V);
+            const ProbeInput in = probe_inputs(f, bos, p, k, T, m.c.V);
+            const long step = (long)json_number(state, "step", 0);
+            objects.push_back(probe_once(&m, f, in, bos.label, T, step, eps));
             if (f.dump.empty() || objects.size() > 1) { continue; }
             want(f.dump_seq < in.n, strf("--dump-seq %ld", f.dump_seq),
                  strf("0 to %d", in.n - 1).c_str());

@@ -1428,14 +1428,32 @@ static void measure_layer(const Model* m, const Measured& r, int l) {
     }
 }
 
+// In a model with local and other layers, a local one is asked what token k gets of the queries that
+// still see it: the rest of the means over all queries i >= k are zeros
+static void measure_seen(const Model* m, int l, HeadMetrics* heads, int n) {
+    const Arch& c = m->c;
+    const int T = m->T - m->d.bias.token;
+    if (!is_local(c, l) || c.local.empty() || c.prefix) { return; }
+    for (int i = 0; i < n; i++) {
+        for (int k = 1; k <= std::min<int>(METRIC_K, T); k++) {
+            const int all = T - k + 1;
+            const float factor = (float)all / std::min(all, c.window);
+            heads[i].alpha[k] *= factor;
+            heads[i].proxy[k] *= factor;
+            if (k == 1) { heads[i].effective *= factor; }
+        }
+    }
+}
+
 // adds sequences i.. of n, now in host memory, to the report
 static void measure_add(Metrics* out, const Model* m, const Measured& r, int i, int n) {
     const Sizes& d = m->d;
     const int B = m->B, T = m->T, N = rows(m), skip = d.bias.token;
     for (int l = 0; l < d.L; l++) {
         for (int b = 0; b < B; b++) {
-            std::copy_n(&r.heads[((size_t)l * B + b) * d.NH], d.NH,
-                        &out->heads[((size_t)(i + b) * d.L + l) * d.NH]);
+            HeadMetrics* heads = &out->heads[((size_t)(i + b) * d.L + l) * d.NH];
+            std::copy_n(&r.heads[((size_t)l * B + b) * d.NH], d.NH, heads);
+            measure_seen(m, l, heads, d.NH);
         }
         norms_add(&out->k, l, r.k + (size_t)l * N * d.KV, B, T, d.KV, skip, n);
         norms_add(&out->v, l, r.v + (size_t)l * N * d.KV, B, T, d.KV, skip, n);

@@ -103,6 +103,17 @@ def packed(name, model, d):
         json.dump(dict(json.load(open(path)), quantization_config={"quant_method": "mxfp4"}), open(path, "w"))
 
 
+def window(config):
+    return getattr(config, "sliding_window", None) or getattr(config, "window_size", None)
+
+
+def local_layers(config):
+    """those with a window, in a model that has others, too"""
+    types = getattr(config, "layer_types", None) or getattr(config, "attention_layers", None) or []
+    local = [l for l, t in enumerate(types) if t in ("sliding_attention", "local")]
+    return local if len(local) < config.num_hidden_layers and window(config) else []
+
+
 def reference(model, ids):
     """loss, alpha (n, L, H, 10), norms of h, and of k and v where the model keeps them"""
     with torch.no_grad():
@@ -110,6 +121,9 @@ def reference(model, ids):
     loss = torch.nn.functional.cross_entropy(r.logits.double().transpose(1, 2), ids[:, 1:]).item()
     maps = torch.stack(r.attentions, 1).double()
     alpha = torch.stack([maps[..., k:, k].mean(-1) for k in range(10)], -1).numpy()
+    for l in local_layers(model.config):                                   # over the queries that still see the token
+        for k in range(10):
+            alpha[:, l, :, k] *= (T - k) / min(window(model.config), T - k)
     h = [x.double().norm(dim=-1) for x in r.hidden_states[:-1]]            # the last one is after the final norm
     return loss, alpha, [x[:, 0].mean().item() for x in h], [x[:, 1:].mean().item() for x in h]
 

@@ -413,6 +413,22 @@ static void test_text() {
     CHECK(records.code == 0 && records.says(strf("%ld records, the first 85 tokens of each, %ld shorter ones skipped, fewer than the 500 asked for: there are no more", taken, 400 - taken).c_str()) && records.says("bos none | loss"), "records: %d %s %s", records.code, records.out.c_str(), records.err.c_str());
     CHECK(windows.code == 0 && windows.says(strf("%ld windows of 85 tokens, fewer than", (tokens - 1) / 84).c_str()) && windows.says("goes beyond the 32 positions of the model"), "windows: %d %s %s", windows.code, windows.out.c_str(), windows.err.c_str());
 
+    // --bos TOKEN stands before each record, as if the record began with it
+    std::string led;
+    for (auto& line : split(lines, '\n')) { if (!line.empty()) { led += "{\"text\": \"A" + line.substr(10) + "\n"; } }
+    file_write(dir + "/led.jsonl", led);
+    auto after_bos = [](const Ran& r) { const size_t at = r.out.find("| loss"); return at == std::string::npos ? "none" : r.out.substr(at); };
+    const std::string eight = "probe song/step_60 --probe-seqs 8 --probe-len 16 -d ";
+    const Ran written = train_sink(eight + "led.jsonl"), put = train_sink(eight + "song.jsonl --bos A"), number = train_sink(eight + "song.jsonl --bos 65");
+    CHECK(put.says("bos A | loss") && after_bos(put) == after_bos(written), "--bos A: %s %s", put.out.c_str(), put.err.c_str());
+    CHECK(after_bos(number) == after_bos(put), "--bos 65: %s %s", number.out.c_str(), number.err.c_str());
+    const Ran own = train_sink(eight + "song.jsonl --bos default"), plain = train_sink(eight + "song.jsonl");
+    CHECK(own.says("bos default: none") && after_bos(own) == after_bos(plain) && after_bos(own) != after_bos(put), "--bos default: %s", own.out.c_str());
+    const Ran window = train_sink(eight + "song.jsonl --probe-from windows --bos A");
+    CHECK(window.says("bos A | loss") && after_bos(window) != after_bos(put), "windows with --bos A: %s", window.out.c_str());
+    const Ran two = train_sink(eight + "song.jsonl --bos ab");
+    CHECK(two.code == EXIT_USER && two.says("--bos ab: wanted default, none, seq, doc, or one token"), "--bos ab: %d %s", two.code, two.err.c_str());
+
     // generate: the end of a half-learned line
     const std::string g = "generate song/step_60 --tokens 30 --prompt '12 green bott'";
     const Ran a = train_sink(g + " --temperature 0"), b = train_sink(g + " --temperature 0 --seed 9"), k1 = train_sink(g + " --top-k 1 --seed 5");
