@@ -3,7 +3,9 @@ fuzz.cpp -- the whole program on command lines, checkpoints and configs that nob
 reads, it has to end by itself: with 0, 1, 2 or 3, never by a signal, a sanitizer or an exception.
 
     g++ -std=c++17 -O0 -g1 -fsanitize=address,undefined -fno-sanitize-recover=all -fopenmp -x c++ dev/fuzz.cpp text/*.cpp cpu/*.cpp -o build/fuzz
-    build/fuzz flags|checkpoints|configs SCRATCH [TRIES [SEED]]
+    build/fuzz flags|checkpoints|configs|models SCRATCH [TRIES [SEED]]
+
+models: those of test/families, of other families, as a directory, as several files with an index, or as a GGUF file.
 
 Every try is a child of this process that runs in SCRATCH, which must not be there yet. It may write wherever a flag says, so
 the paths it is given are plain names inside SCRATCH and nothing else. A try that takes more than two seconds of its own time is stopped and
@@ -158,14 +160,60 @@ static std::vector<std::string> checkpoint_try(bool configs, const std::vector<s
     return words;
 }
 
+// ---- models of other families
+struct FamilyFiles { std::string config, weights, gguf; };
+static std::vector<FamilyFiles> families;
+
+static void families_read(const std::string& dir) {
+    for (auto& name : dir_list(dir)) {
+        const std::string at = dir + "/" + name + "/";
+        if (!file_exists(at + "config.json")) { continue; }
+        families.push_back({ file_read(at + "config.json"), file_read(at + "model.safetensors"), "" });
+        if (file_exists(at + "model.gguf")) { families.back().gguf = file_read(at + "model.gguf"); }
+    }
+}
+// the beginning of a file is other bytes, what follows stays; `length`, its first 8 bytes, may be made to fit again
+static std::string head_mutated(const std::string& file, size_t head, bool length) {
+    std::string begin = mutated(file.substr(length ? 8 : 0, head));
+    const uint64_t n = begin.size();
+    if (length) { begin.insert(0, pick(8) ? std::string((const char*)&n, 8) : mutated(file.substr(0, 8))); }
+    return begin + file.substr((length ? 8 : 0) + head);
+}
+static std::vector<std::string> model_try() {
+    const FamilyFiles& f = families[pick((int)families.size())];
+    uint64_t header;
+    memcpy(&header, f.weights.data(), 8);
+    remove_tree("model");
+    make_dirs("model");
+    const int kind = pick(f.gguf.empty() ? 3 : 5);
+    if (kind < 3) { file_write("model/config.json", kind == 0 ? config_of(f.config) : f.config); }
+    if (kind == 0) { file_write("model/model.safetensors", f.weights); }
+    if (kind == 1) { file_write("model/model.safetensors", head_mutated(f.weights, header, true)); }
+    if (kind == 2) {                                     // an index, and what it names
+        std::string map;
+        for (auto& t : json_of(f.weights.substr(8, header)).fields) {
+            if (t.first != "__metadata__") { map += (map.empty() ? "" : ", ") + json_str(t.first) + ": \"a.safetensors\""; }
+        }
+        const std::string index = "{\"weight_map\": {" + map + "}}";
+        file_write("model/model.safetensors.index.json", pick(20) ? mutated(index) : index);
+        file_write("model/a.safetensors", f.weights);
+    }
+    if (kind > 2) { file_write("model/model.gguf", head_mutated(f.gguf, std::min<size_t>(f.gguf.size(), 3000), false)); }
+    const std::string how = pick(3) ? "probe model --probe-input random --probe-seqs 2 --probe-len 4" : "generate model --tokens 3 --prompt 1";
+    std::vector<std::string> words = { "train_sink" };
+    for (auto& w : split(how, ' ')) { words.push_back(w); }
+    return words;
+}
+
 int main(int argc, char** argv) {
     const std::string what = argc > 2 ? argv[1] : "", scratch = argc > 2 ? argv[2] : "";
     const long tries = argc > 3 ? atol(argv[3]) : 10000;
-    if ((what != "flags" && what != "checkpoints" && what != "configs") || is_there(scratch)) {
-        fprintf(stderr, "usage: fuzz flags|checkpoints|configs SCRATCH [TRIES [SEED]], SCRATCH a directory that is not there yet\n");
+    if ((what != "flags" && what != "checkpoints" && what != "configs" && what != "models") || is_there(scratch)) {
+        fprintf(stderr, "usage: fuzz flags|checkpoints|configs|models SCRATCH [TRIES [SEED]], SCRATCH a directory that is not there yet\n");
         return 2;
     }
     setenv("OMP_NUM_THREADS", "1", 1); setenv("OMP_WAIT_POLICY", "passive", 1);
+    if (what == "models") { families_read("test/families"); }
     make_dirs(scratch);
     if (chdir(scratch.c_str())) { return 2; }
     const uint64_t seed = argc > 4 ? strtoull(argv[4], NULL, 10) : (uint64_t)time(NULL);
@@ -185,7 +233,7 @@ int main(int argc, char** argv) {
         " \"vocab_size\": 13, \"max_position_embeddings\": 8, \"rms_norm_eps\": 1e-5, \"rope_theta\": 10000, \"hidden_act\": \"silu\", \"tie_word_embeddings\": false}\n";
     long ended[4] = {}, slow = 0, findings = 0;
     for (long i = 0; i < tries; i++) {
-        words = what == "flags" ? command_line() : checkpoint_try(what == "configs", files, llama);
+        words = what == "flags" ? command_line() : what == "models" ? model_try() : checkpoint_try(what == "configs", files, llama);
         const int code = attempt(words);
         slow += code == -1;
         if (code >= 0 && code < 4) { ended[code]++; continue; }
@@ -195,6 +243,7 @@ int main(int argc, char** argv) {
         printf("\n");
         fflush(stdout);
         file_write(strf("finding-%ld", findings), file_read("said"));
+        if (what == "models") { rename("model", strf("finding-%ld.model", findings).c_str()); continue; }
         if (what != "flags") { file_write(strf("finding-%ld.config", findings), file_read("mutant/step_2/config.json")); }
         for (auto& name : dir_list(".")) { if (name[0] == 'o' && name.size() == 2) { remove_tree(name); } }
     }
