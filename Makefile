@@ -74,7 +74,7 @@ else
 COMPILE = $(if $(filter mpi,$(DIST)),OMPI_CXX='$(CXX)' MPICH_CXX='$(CXX)' $(MPICXX),$(CXX)) -std=c++17 $(OPTIMIZE) -march=$(ARCH) -fopenmp $(WARN) -x c++
 LINK    = -x none
 endif
-HEADERS := $(wildcard *.h *.cuh cpu/*.h cuda/*.cuh text/*.h dist/*.h)
+HEADERS := $(wildcard *.h *.cuh cpu/*.h cuda/*.cuh dist/*.h models/*.h text/*.h)
 
 # what no switch touches is compiled once, for all models, by a compiler and its flags: build/once/NUMBER/text/tokenizer.o
 ONCE_COMPILE := $(CXX) -std=c++17 $(OPTIMIZE) -march=$(ARCH) -fopenmp $(WARN)

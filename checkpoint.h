@@ -4,10 +4,10 @@ state.json; in and out.
 */
 #ifndef CHECKPOINT_H
 #define CHECKPOINT_H
-#include "safetensors.h"
-#include "import.h"
-#include "import_experts.h"
-#include "import_gguf.h"
+#include "models/safetensors.h"
+#include "models/import.h"
+#include "models/import_experts.h"
+#include "models/import_gguf.h"
 
 static std::string config_json(const Arch& c, const Tokenizer& tok,
                                const std::string& tokenizer_path) {

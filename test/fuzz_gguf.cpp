@@ -6,7 +6,7 @@
 struct Refused {};
 [[noreturn]] static void fuzz_exit(int) { throw Refused(); }
 #define exit fuzz_exit
-#include "../gguf.h"
+#include "../models/gguf.h"
 #include "../tokenizer.h"
 #undef exit
 

@@ -14,7 +14,7 @@ static FILE* const messages = open_memstream(&message, &message_bytes);
 #define exit(code) throw Exit{ code }
 #undef stderr
 #define stderr messages
-#include "../safetensors.h"
+#include "../models/safetensors.h"
 #undef exit
 #include "check.h"
 

@@ -13,11 +13,11 @@ static FILE* const messages = open_memstream(&message, &message_bytes);
 #define exit(code) throw Exit{ code }
 #undef stderr
 #define stderr messages
-#include "../gguf.h"
-#include "../safetensors.h"
-#include "../gguf.h"
+#include "../models/gguf.h"
+#include "../models/safetensors.h"
+#include "../models/gguf.h"
 #include "../tokenizer.h"
-#include "../import_gguf.h"
+#include "../models/import_gguf.h"
 #undef exit
 #include "check.h"
 

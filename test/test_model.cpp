@@ -10,7 +10,7 @@ usage: test_model FIXTURE.safetensors ...
 #define MODEL_ONLY
 #define TESTING
 #include "../train_sink.cu"
-#include "../safetensors.h"
+#include "../models/safetensors.h"
 #include "check.h"
 
 static const bool is_double = sizeof(real) == 8;

@@ -2,7 +2,7 @@
 text/tokenizer.cpp -- what tokenizer.h declares.
 */
 #include "../tokenizer.h"
-#include "../gguf.h"
+#include "../models/gguf.h"
 #include "unicode.h"
 
 // ----------------------------------------------------------------------------

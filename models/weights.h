@@ -7,7 +7,7 @@ floats of any rows of it. safetensors.h fills a Weights, and so does gguf.h.
 #define WEIGHTS_H
 #include <sys/mman.h>
 #include <unordered_map>
-#include "common.h"
+#include "../common.h"
 
 // ----------------------------------------------------------------------------
 // types of one number each; the types of blocks are in gguf.h
