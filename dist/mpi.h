@@ -29,9 +29,8 @@ inline void mpi_check(int error, const char* doing) {
 inline void mpi_init(const Place& p) {
     std::atomic<bool> done(false);
     std::thread alarm([&] {
-        const double until = now_ms() +
-                             (patience() + std::min(p.rank, 10)) * 1e3; // the lowest rank says it
-        while (!done && now_ms() < until) { usleep(20000); }
+        Countdown wait(patience() + std::min(p.rank, 10));       // the lowest rank says it
+        while (!done && !wait.over()) { usleep(20000); }
         if (done) { return; }
         fprintf(stderr,
                 "error: %d processes were started, and after %d s not all have come to MPI_Init\n"

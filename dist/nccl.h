@@ -3,7 +3,7 @@ dist/nccl.h -- tensors on GPUs, between them and between machines, by NCCL. One 
 by torchrun, mpirun or srun; none of them is linked, only what they leave in the environment is read.
 
 Tensors travel on a stream of their own beside the one that computes. It waits for the computation
-where a group begins, and the computation waits for it where a group arrives: between these two both
+where a group begins, and the host for it where the tensors arrive: between these two both streams
 are at work.
 */
 #ifndef DIST_NCCL_H
@@ -101,7 +101,6 @@ inline void arrive() {
     if (world == 1) { return; }
     cuda::device_check(cudaEventRecord(transferred, comm_stream), "recording an event");
     cuda::device_check(cudaEventSynchronize(computed), "computing gradients");
-    cuda::device_check(cudaStreamWaitEvent(cuda::device_stream, transferred, 0), "waiting");
     const Waiting wait("tensors on their way");
     for (;;) {
         const cudaError_t there = cudaEventQuery(transferred);

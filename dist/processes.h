@@ -65,6 +65,19 @@ inline int environment_int(const char* key, int otherwise) {
 // seconds after which a process that is not there, or says nothing, is given up
 inline int patience() { return std::max(1, environment_int("DIST_TIMEOUT", 45)); }
 
+// so many seconds more; a while in which this process was stopped, as a laptop that sleeps, does not
+// count
+struct Countdown {
+    double left, last = now_ms();
+    explicit Countdown(double seconds) : left(seconds * 1e3) {}
+    bool over() {
+        const double now = now_ms();
+        left -= std::min(now - last, 500.0);
+        last = now;
+        return left <= 0;
+    }
+};
+
 // what a starter calls rank, world size, the same on this machine, and the job
 struct Starter {
     const char *name, *rank, *world, *local, *neighbours, *job;
@@ -396,16 +409,15 @@ struct Hello {
 
 // rank 0: until all have come, each twice
 inline void meet_all(const Place& p, int listener) {
-    const double until = now_ms() + patience() * 1e3;
+    Countdown wait(patience());
     for (int missing = 2 * (p.world - 1); missing > 0;) {
         pollfd in = { listener, POLLIN, 0 };
-        const double left = until - now_ms();
-        if (left <= 0 || poll(&in, 1, (int)left + 1) < 0) {
+        if (poll(&in, 1, 100) < 0) { continue; }
+        if (wait.over()) {
             std::string who;
             for (int r = 1; r < p.world; r++) {
                 if (peers[r].watch < 0) { who += strf(" %d", r); }
             }
-            if (left > 0) { continue; }
             die(EXIT_MACHINE,
                 strf("%d processes were started, and after %d s these ranks have not come:",
                      p.world, patience()) +
@@ -420,10 +432,10 @@ inline void meet_all(const Place& p, int listener) {
         setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &soon, sizeof soon);
         const bool ours = receive_all(fd, &h, sizeof h) && !memcmp(h.magic, "train_sink", 11) &&
                           h.job == p.job;
-        if (!ours) {
+        if (!ours) { // a stranger, or another run's
             close(fd);
             continue;
-        } // a stranger, or another run's
+        }
         setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &never, sizeof never);
         const int on = 1;
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
@@ -447,7 +459,7 @@ inline void meet_all(const Place& p, int listener) {
 
 // another rank: to rank 0, which may start later
 inline void meet_first(const Place& p) {
-    const double until = now_ms() + (patience() + 1 + std::min(p.rank, 5)) * 1e3;
+    Countdown wait(patience() + 1 + std::min(p.rank, 5));        // the lowest rank says it
     Peer& first = peers[0];
     uint32_t number;
     for (int watch = 0; watch < 2;) {
@@ -461,7 +473,7 @@ inline void meet_first(const Place& p) {
             continue;
         }
         if (fd >= 0) { close(fd); }
-        if (now_ms() > until) {
+        if (wait.over()) {
             die(EXIT_MACHINE,
                 strf("rank %d (%s) does not reach rank 0 at %s port %d (%s)", p.rank,
                      host_name().c_str(), p.address.c_str(), p.port, strerror(errno)),
