@@ -430,39 +430,60 @@ inline void heads_backward(real* datt, acc* dvstar, const real* dout, bool sum, 
     }
 }
 
-// out (N, F) = act(inp) or, gated, act(gate) * up with inp (N, 2 F) = gate | up
-inline void ffn_forward(real* out, const real* inp, Act act, bool gated, int N, int F) {
+// y (n) = act(x) and, unless slope is NULL, slope (n) = act'(x): the one loop for each activation
+inline void act_row(acc* y, acc* slope, const real* x, Act act, int n) {
     with_act(act, [=](auto f) {
-        #pragma omp parallel for
-        for (int n = 0; n < N; n++) {
-            const real* x = inp + (long)n * F * (gated ? 2 : 1);
-            real* o = out + (long)n * F;
-            if (gated) { for (int i = 0; i < F; i++) { o[i] = f.act(acc(x[i])) * x[F + i]; } }
-            else       { for (int i = 0; i < F; i++) { o[i] = f.act(acc(x[i])); } }
+        if (!slope) {
+            for (int i = 0; i < n; i++) { y[i] = f.act(acc(x[i])); }
+            return;
+        }
+        #pragma omp simd
+        for (int i = 0; i < n; i++) {
+            const acc x_i = x[i];
+            y[i] = f.act(x_i);
+            slope[i] = f.dact(x_i);
         }
     });
+}
+
+enum { ACT_SOME = 256 };            // channels whose activations wait in the first cache
+
+// out (N, F) = act(inp) or, gated, act(gate) * up with inp (N, 2 F) = gate | up
+inline void ffn_forward(real* out, const real* inp, Act act, bool gated, int N, int F) {
+    #pragma omp parallel for
+    for (int n = 0; n < N; n++) {
+        const real* x = inp + (long)n * F * (gated ? 2 : 1);
+        real* o = out + (long)n * F;
+        for (int c = 0; c < F; c += ACT_SOME) {
+            const int some = std::min<int>(ACT_SOME, F - c);
+            acc y[ACT_SOME];
+            act_row(y, NULL, x + c, act, some);
+            #pragma omp simd
+            for (int i = 0; i < some; i++) { o[c + i] = gated ? y[i] * x[F + c + i] : y[i]; }
+        }
+    }
 }
 
 // in the forward pass this was:  out = act(g) u,  so dg = dout act'(g) u,  du = dout act(g)
 inline void ffn_backward(real* dinp, const real* dout, const real* inp, Act act, bool gated, int N,
                          int F) {
-    with_act(act, [=](auto f) {
-        #pragma omp parallel for
-        for (int n = 0; n < N; n++) {
-            const long row = (long)n * F * (gated ? 2 : 1);
-            const real *x = inp + row, *d = dout + (long)n * F;
-            real* dx = dinp + row;
-            if (gated) {
-                for (int i = 0; i < F; i++) {
-                    const acc g = x[i], u = x[F + i];
-                    dx[i] = d[i] * f.dact(g) * u;
-                    dx[F + i] = d[i] * f.act(g);
-                }
-            } else {
-                for (int i = 0; i < F; i++) { dx[i] = d[i] * f.dact(acc(x[i])); }
+    #pragma omp parallel for
+    for (int n = 0; n < N; n++) {
+        const long row = (long)n * F * (gated ? 2 : 1);
+        const real *x = inp + row, *d = dout + (long)n * F;
+        real* dx = dinp + row;
+        for (int c = 0; c < F; c += ACT_SOME) {
+            const int some = std::min<int>(ACT_SOME, F - c);
+            acc y[ACT_SOME], slope[ACT_SOME];
+            act_row(y, slope, x + c, act, some);
+            #pragma omp simd
+            for (int i = 0; i < some; i++) {
+                const acc d_i = d[c + i], dg = d_i * slope[i];
+                dx[c + i] = gated ? dg * x[F + c + i] : dg;
+                if (gated) { dx[F + c + i] = d_i * y[i]; }
             }
         }
-    });
+    }
 }
 
 // ----------------------------------------------------------------------------

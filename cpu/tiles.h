@@ -2,10 +2,10 @@
 tiles.h -- the matrix products of attention on the CPU: c (M, N) = or += a (M, K) @ b (K, N), whose
 factors are some rows of a head (q, k, v, do) or a tile of weights, and stay in cache.
 
-    Tiles<float>, <double>   vectors of the machine that this is compiled for; most factors stay
-                             where they are
-    Tiles<bf16>              the kernels of product.h, AMX where there is; factors are packed as the
-                             kernel wants them
+    Tiles<float>, <bf16>     the kernels of product.h, of bf16 AMX where there is; factors are packed
+                             as the kernel wants them
+    Tiles<double>            for tests: vectors of the machine that this is compiled for; most factors
+                             stay where they are
 
 Both have the same functions, so attention.h is written once. A factor on the left, a, is made by
 rows() or columns(), one on the right, b, by across() or along(), from a matrix x (n, HS), whose
@@ -16,27 +16,19 @@ rows are `stride` apart; columns() and across() turn it over. `slot` is where a 
 #include "ops.h"
 
 namespace cpu {
-#if defined __AVX512F__
-enum { VECTOR_BYTES = 64, VEC_COLS = 4 };   // of a register; so many of them across a block of sums
-#elif defined __AVX__
-enum { VECTOR_BYTES = 32, VEC_COLS = 2 };
-#else
-enum { VECTOR_BYTES = 16, VEC_COLS = 2 };
-#endif
-typedef acc vec __attribute__((vector_size(VECTOR_BYTES), aligned(sizeof(acc)), may_alias));
-enum { BR = 32, BC = 64, VEC = VECTOR_BYTES / sizeof(acc) };    // a tile: queries, keys
-inline int padded(int n) { return (n + VEC - 1) / VEC * VEC; }
+enum { BR = 32, BC = 64, VECTOR = 16 };     // a tile: queries, keys; the widest vector
+inline int padded(int n) { return (n + VECTOR - 1) / VECTOR * VECTOR; }
 inline int padded_keys(int T) { return (T + BC - 1) / BC * BC; }
 
 // a thread's buffer number `slot`, kept from call to call; not zeroed
-inline acc* scratch(int slot, size_t n) {
+template <class X = acc> X* scratch(int slot, size_t n) {
     static thread_local struct Buffers {
-        acc* p[16] = {}; size_t n[16] = {};
+        X* p[16] = {}; size_t n[16] = {};
         ~Buffers() { for (auto q : p) { free(q); } }
     } t;
     if (t.n[slot] < n) {
         free(t.p[slot]);
-        t.p[slot] = (acc*)aligned_alloc(64, (n * sizeof(acc) + 63) / 64 * 64);
+        t.p[slot] = (X*)aligned_alloc(64, (n * sizeof(X) + 63) / 64 * 64);
         if (!t.p[slot]) {
             die(EXIT_MACHINE, "memory: none left for the attention buffers",
                 "lower --batch or --seq");
@@ -47,11 +39,102 @@ inline acc* scratch(int slot, size_t n) {
 }
 
 // ----------------------------------------------------------------------------
-// of float and double
+// of float and bf16
+
+template <class R> struct Tiles {
+    typedef TileA Left;
+    struct Right {
+        TileB b;
+        int pair;                                   // k's of a lane
+        Right from(int k, int n) const {
+            return { { b.at + n / PANEL * b.panel + k / pair * PANEL, b.panel }, pair };
+        }
+    };
+
+    static constexpr bool floats = std::is_same<R, float>::value;
+    const Kernel& kernel = kernel_for(!floats);
+    const Lanes widened = kernel.bf16 ? PAIRS : WIDENED, lanes = floats ? FLOATS : widened;
+    const int pair = kernel.bf16 ? 2 : 1;
+
+    // its thread's tile registers are set while it lives
+    Tiles() { if (kernel.begin) { kernel.begin(); } }
+    ~Tiles() { if (kernel.end) { kernel.end(); } }
+
+    long lanes_of(int K) const { return round_up(div_up(K, pair), kernel.deep); }
+
+    // element (v, k) of x stands at x[v*s + k*sk]
+    Left left(int slot, const R* x, long s, long sk, int count, int K) {
+        if (floats) { return { (const char*)x, s * 4, sk * 4 }; }   // any distances are as good
+        const long L = lanes_of(K), row = L + 16;   // + 16: rows apart in the cache's sets
+        lane* to = (lane*)scratch(slot, round_up(count, 32) * row);
+        pack_rows(to, row, kernel, { x, s, sk, count, K, lanes }, 0, count, 0, L);
+        return { (const char*)to, row * 4, 4 };
+    }
+
+    Right right(int slot, const R* x, long s, long sk, int count, int K) {
+        const long panel = lanes_of(K) * PANEL, panels = round_up(div_up(count, PANEL), 2);
+        lane* to = (lane*)scratch(slot, panels * panel);
+        for (long i = 0; i < panels; i++) {
+            pack_panel(to + i*panel, kernel, { x, s, sk, count, K, lanes }, i * PANEL, 0,
+                       lanes_of(K));
+        }
+        return { { to, panel }, pair };
+    }
+
+    // as above; K is filled up with zeros to what the kernel sums at once
+    Left rows(int slot, const R* x, long stride, int n, int HS) {
+        return left(slot, x, stride, 1, n, HS);
+    }
+    Left columns(int slot, const R* x, long stride, int n, int HS) {
+        return left(slot, x, 1, stride, HS, n);
+    }
+    Right across(int slot, const R* x, long stride, int n, int HS) {
+        return right(slot, x, stride, 1, n, HS);
+    }
+    Right along(int slot, const R* x, long stride, int n, int HS) {
+        return right(slot, x, 1, stride, HS, n);
+    }
+
+    // the first M rows of a tile of weights as R: (M, BC)
+    const R* weights(int slot, const float* tile, int M) {
+        if (floats) { return (const R*)tile; }
+        bf16* to = (bf16*)scratch(slot, BR * BC / 2);
+        kernel.round(to, BC, tile, BC, NULL, NULL, M, BC);
+        return (const R*)to;
+    }
+    Left weights_left(int slot, const R* tile, int M) {
+        if (lanes == PAIRS) { return { (const char*)tile, BC * 2, 4 }; }
+        return rows(slot, tile, BC, M, BC);
+    }
+    Right weights_right(int slot, const R* tile, int M) { return along(slot, tile, BC, M, BC); }
+
+    void product(float* c, long ldc, Left a, Right b, int M, int N, int K, bool add) {
+        for (int n = 0; n < N; n += TILE_COLS) {
+            const Right b_n = b.from(0, n);
+            for (int m = 0; m < M; m += kernel.rows) {
+                const Left a_m = { a.at + m*a.row, a.row, a.step };
+                kernel.tile(c + m*ldc + n, ldc, std::min(kernel.rows, M - m),
+                            std::min<int>(TILE_COLS, N - n), a_m, b_n.b, lanes_of(K), add);
+            }
+        }
+    }
+};
+
+// ----------------------------------------------------------------------------
+// of double
+#if defined __AVX512F__
+enum { VECTOR_BYTES = 64, VEC_COLS = 4 };   // of a register; so many of them across a block of sums
+#elif defined __AVX__
+enum { VECTOR_BYTES = 32, VEC_COLS = 2 };
+#else
+enum { VECTOR_BYTES = 16, VEC_COLS = 2 };
+#endif
+typedef double vec __attribute__((vector_size(VECTOR_BYTES), aligned(sizeof(double)), may_alias));
+enum { VEC = VECTOR_BYTES / sizeof(double) };
 
 template <int ROWS, int COLS>
-inline void tile_block(acc* c, long ldc, const acc* a, long row, long col, const acc* b, long ldb,
-                       int K) {
+inline void tile_block(double* c, long ldc, const double* a, long row, long col, const double* b,
+                       long ldb, int K) {
     vec sum[ROWS][COLS];
     for (int r = 0; r < ROWS; r++) {
         for (int n = 0; n < COLS; n++) { sum[r][n] = *(vec*)(c + r * ldc + n * VEC); }
@@ -69,8 +152,8 @@ inline void tile_block(acc* c, long ldc, const acc* a, long row, long col, const
 
 // c (M, COLS VEC) += a (M, K) @ b (K, COLS VEC)
 template <int COLS>
-inline void tile_columns(acc* c, long ldc, const acc* a, long row, long col, const acc* b, long ldb,
-                         int M, int K) {
+inline void tile_columns(double* c, long ldc, const double* a, long row, long col, const double* b,
+                         long ldb, int M, int K) {
     int m = 0;
     for (; m + 4 <= M; m += 4) {
         tile_block<4, COLS>(c + m * ldc, ldc, a + m * row, row, col, b, ldb, K);
@@ -78,47 +161,47 @@ inline void tile_columns(acc* c, long ldc, const acc* a, long row, long col, con
     for (; m < M; m++) { tile_block<1, COLS>(c + m * ldc, ldc, a + m * row, row, col, b, ldb, K); }
 }
 
-template <class R> struct Tiles {
-    struct Left { const R* at; long row, col; };    // element (m, k) is at[m*row + k*col]
+template <> struct Tiles<double> {
+    struct Left { const double* at; long row, col; };    // element (m, k) is at[m*row + k*col]
     struct Right {                                  // element (k, n) is at[k*ld + n]
-        const R* at;
+        const double* at;
         long ld;
         Right from(int k, int n) const { return { at + k*ld + n, ld }; }
     };
 
     // a (n, HS) = x
-    Left rows(int, const R* x, long stride, int, int) { return { x, stride, 1 }; }
+    Left rows(int, const double* x, long stride, int, int) { return { x, stride, 1 }; }
 
     // a (HS, n) = x turned over
-    Left columns(int, const R* x, long stride, int, int) { return { x, 1, stride }; }
+    Left columns(int, const double* x, long stride, int, int) { return { x, 1, stride }; }
 
     // b (HS, n) = x turned over, filled up with zeros to whole tiles of keys
-    Right across(int slot, const R* x, long stride, int n, int HS) {
+    Right across(int slot, const double* x, long stride, int n, int HS) {
         const int ld = padded_keys(n);
-        R* to = scratch(slot, (long)HS * ld);
+        double* to = scratch<double>(slot, (long)HS * ld);
         for (int i = 0; i < HS; i++) {
-            for (int t = 0; t < ld; t++) { to[(long)i*ld + t] = t < n ? x[t*stride + i] : R(0); }
+            for (int t = 0; t < ld; t++) { to[(long)i*ld + t] = t < n ? x[t*stride + i] : 0; }
         }
         return { to, ld };
     }
 
     // b (n, HS) = x, filled up with zeros to whole vectors
-    Right along(int slot, const R* x, long stride, int n, int HS) {
+    Right along(int slot, const double* x, long stride, int n, int HS) {
         const int ld = padded(HS);
-        R* to = scratch(slot, (long)n * ld);
+        double* to = scratch<double>(slot, (long)n * ld);
         for (int t = 0; t < n; t++) {
-            for (int i = 0; i < ld; i++) { to[(long)t*ld + i] = i < HS ? x[t*stride + i] : R(0); }
+            for (int i = 0; i < ld; i++) { to[(long)t*ld + i] = i < HS ? x[t*stride + i] : 0; }
         }
         return { to, ld };
     }
 
     // a tile of weights (BR, BC), as the products read it
-    const R* weights(int, const R* tile, int) { return tile; }
-    Left weights_left(int, const R* tile, int) { return { tile, BC, 1 }; }
-    Right weights_right(int, const R* tile, int) { return { tile, BC }; }
+    const double* weights(int, const double* tile, int) { return tile; }
+    Left weights_left(int, const double* tile, int) { return { tile, BC, 1 }; }
+    Right weights_right(int, const double* tile, int) { return { tile, BC }; }
 
     // c (M, N) = or += a (M, K) @ b (K, N); writes up to the next multiple of VEC columns
-    void product(R* c, long ldc, Left a, Right b, int M, int N, int K, bool add) {
+    void product(double* c, long ldc, Left a, Right b, int M, int N, int K, bool add) {
         for (int m = 0; !add && m < M; m++) {
             for (int n = 0; n < padded(N); n++) { c[m*ldc + n] = 0; }
         }
@@ -128,85 +211,6 @@ template <class R> struct Tiles {
         }
         for (; n < N; n += VEC) {
             tile_columns<1>(c + n, ldc, a.at, a.row, a.col, b.at + n, b.ld, M, K);
-        }
-    }
-};
-
-// ----------------------------------------------------------------------------
-// of bf16
-
-template <> struct Tiles<bf16> {
-    typedef TileA Left;
-    struct Right {
-        TileB b;
-        int pair;                                   // k's of a lane
-        Right from(int k, int n) const {
-            return { { b.at + n / PANEL * b.panel + k / pair * PANEL, b.panel }, pair };
-        }
-    };
-
-    const Kernel& kernel = kernel_for(true);
-    const Lanes lanes = kernel.bf16 ? PAIRS : WIDENED;
-    const int pair = kernel.bf16 ? 2 : 1;
-
-    // its thread's tile registers are set while it lives
-    Tiles() { if (kernel.begin) { kernel.begin(); } }
-    ~Tiles() { if (kernel.end) { kernel.end(); } }
-
-    long lanes_of(int K) const { return round_up(div_up(K, pair), kernel.deep); }
-
-    // element (v, k) of x stands at x[v*s + k*sk]
-    Left left(int slot, const bf16* x, long s, long sk, int count, int K) {
-        const long L = lanes_of(K), row = L + 16;   // + 16: rows apart in the cache's sets
-        lane* to = (lane*)scratch(slot, round_up(count, 32) * row);
-        pack_rows(to, row, kernel, { x, s, sk, count, K, lanes }, 0, count, 0, L);
-        return { (const char*)to, row * 4, 4 };
-    }
-
-    Right right(int slot, const bf16* x, long s, long sk, int count, int K) {
-        const long panel = lanes_of(K) * PANEL, panels = round_up(div_up(count, PANEL), 2);
-        lane* to = (lane*)scratch(slot, panels * panel);
-        for (long i = 0; i < panels; i++) {
-            pack_panel(to + i*panel, kernel, { x, s, sk, count, K, lanes }, i * PANEL, 0,
-                       lanes_of(K));
-        }
-        return { { to, panel }, pair };
-    }
-
-    // as above; K is filled up with zeros to what the kernel sums at once
-    Left rows(int slot, const bf16* x, long stride, int n, int HS) {
-        return left(slot, x, stride, 1, n, HS);
-    }
-    Left columns(int slot, const bf16* x, long stride, int n, int HS) {
-        return left(slot, x, 1, stride, HS, n);
-    }
-    Right across(int slot, const bf16* x, long stride, int n, int HS) {
-        return right(slot, x, stride, 1, n, HS);
-    }
-    Right along(int slot, const bf16* x, long stride, int n, int HS) {
-        return right(slot, x, 1, stride, HS, n);
-    }
-
-    // the first M rows of a tile of weights, rounded: (M, BC)
-    const bf16* weights(int slot, const float* tile, int M) {
-        bf16* to = (bf16*)scratch(slot, BR * BC / 2);
-        kernel.round(to, BC, tile, BC, NULL, NULL, M, BC);
-        return to;
-    }
-    Left weights_left(int slot, const bf16* tile, int M) {
-        if (lanes == PAIRS) { return { (const char*)tile, BC * 2, 4 }; }
-        return rows(slot, tile, BC, M, BC);
-    }
-    Right weights_right(int slot, const bf16* tile, int M) { return along(slot, tile, BC, M, BC); }
-
-    void product(float* c, long ldc, Left a, Right b, int M, int N, int K, bool add) {
-        for (int n = 0; n < N; n += TILE_COLS) {
-            const Right b_n = b.from(0, n);
-            for (int m = 0; m < M; m += kernel.rows) {
-                const Left a_m = { a.at + m*a.row, a.row, a.step };
-                kernel.tile(c + m*ldc + n, ldc, std::min(kernel.rows, M - m),
-                            std::min<int>(TILE_COLS, N - n), a_m, b_n.b, lanes_of(K), add);
-            }
         }
     }
 };
