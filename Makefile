@@ -189,7 +189,7 @@ build/test/test_eval build/test/test_experts: OPTIMIZE = -O0
 build/test/test_experts: train_sink.cu
 # and these read text and files, or only run the program: at -O1 they compile in a third of the time
 build/test/test_data build/test/test_tokenizer build/test/test_errors build/test/test_families build/test/test_train \
-build/test/test_gguf build/test/test_checkpoint build/test/test_score build/test/test_chat: OPTIMIZE = -O1
+build/test/test_gguf build/test/test_checkpoint build/test/test_score build/test/test_chat build/test/test_sft: OPTIMIZE = -O1
 build/test/%: test/%.cpp test/check.h test/naive.h $(HEADERS) $(ONCE)
 	@mkdir -p $(@D)
 	$(TEST_COMPILE) $(OPTIMIZE) $< -o $@ -x none $(ONCE)

@@ -12,6 +12,7 @@ number per source.
 */
 #ifndef DATALOADER_H
 #define DATALOADER_H
+#include "text/sft.h"
 #include "text/shards.h"
 
 struct DataOptions {
@@ -34,11 +35,28 @@ struct DataOptions {
     int bb_vocab = 256, bb_triggers = 1, bb_bos = 1;
     double bb_trigger_prob = 0.15, bb_temp = 2.0;
     uint64_t bb_table = 1;
+    std::string sft, sft_loss;             // conversations: zephyr or chatml; assistant or all
     bool skip_bad = false; // broken records are counted and left out instead of ending the program
 };
 
 // ----------------------------------------------------------------------------
 // text
+
+// --sft: how the records of a .jsonl become conversations; dies if they or the tokenizer cannot
+inline void data_sft(const DataOptions& opt, const std::string& path, const Tokenizer& tok,
+                      TokenizeOptions* o) {
+    if (opt.sft.empty()) { return; }
+    const std::string what = "--sft " + opt.sft, wanted = sft_check(tok, opt.sft);
+    if (!wanted.empty()) { die(EXIT_USER, what + ": wanted " + wanted); }
+    if (opt.bos == "doc" || text_format(path) != TEXT_JSONL) {
+        die(EXIT_USER, what + ": wanted a .jsonl of {\"messages\": [..]}, and no --bos doc");
+    }
+    if (opt.sft_loss != "assistant" && opt.sft_loss != "all") {
+        die(EXIT_USER, "--sft-loss " + opt.sft_loss + ": wanted assistant or all");
+    }
+    o->sft = opt.sft;
+    o->assistant_only = opt.sft_loss == "assistant";
+}
 
 // The directory of shards of a text file: made now, or found from an earlier run with the same file
 // and tokenizer.
@@ -56,7 +74,9 @@ inline std::string text_cache(const std::string& path, const Tokenizer& tok,
     o.tokenizer = tok.kind == TOKENIZER_BPE ? tok.name : "";
     o.bos = opt.bos == "doc" ? "doc" : "none";
     o.skip_bad = opt.skip_bad;
+    data_sft(opt, path, tok, &o);
     std::string how = strf("%s|%s|%d", real, o.bos.c_str(), (int)o.skip_bad);
+    if (!o.sft.empty()) { how += "|" + o.sft + (o.assistant_only ? "|assistant" : "|all"); }
     std::string root = opt.cache.empty() ? "data/cache" : opt.cache,
                 name = path.substr(path.rfind('/') + 1);
     unsigned long long hash = hash_bytes(how.data(), how.size(), tok.hash);
@@ -359,6 +379,9 @@ inline Source source_open(const std::string& name, const Tokenizer& tok, const D
                           int* V) {
     Source s;
     s.name = name;
+    if (is_dir(name) && !o.sft.empty()) {
+        die(EXIT_USER, "--sft " + o.sft + ": got a directory, wanted a .jsonl of conversations");
+    }
     std::string dir = is_dir(name) ? name : text_cache(name, tok, o);
     Manifest m = manifest_read(dir);
     if (!m.hash.empty() && tok.hash && m.hash != strf("%016llx", (unsigned long long)tok.hash)) {
@@ -614,6 +637,7 @@ inline int data_prompts(const std::string& path, const Tokenizer& tok, int n, in
     }
     o.skip_bad = skip_bad;
     o.bos = d.opt.bos == "doc" ? "doc" : "none";
+    data_sft(d.opt, path, tok, &o);
     int found = 0;
     Ids line; // windows: what no sequence has begun with yet
     *skipped = 0;

@@ -28,6 +28,8 @@ typedef std::string str;
     X("tpbe", str,    data,            'd', "bb",       0, 0,       "bb, .txt, .jsonl, a DIR of shards or NAME in data/; A:3,B:1 mix") \
     X("tpgske", str,   tokenizer,       0,   "",         0, 0,       "tokenizer.json for text; without it text is bytes (257 ids)") \
     X("Tpske", str,   bos,             0,   "none",     0, 0,       "put a BOS: none, seq (first token of every sequence) or doc; probe: default, or a token; score: default, none") \
+    X("Tpe",  str,    sft,             0,   "",         0, 0,       "-d is a .jsonl of {messages}; template: zephyr or chatml") \
+    X("Tpe",  str,    sft_loss,        0,   "assistant", 0, 0,      "of --sft: on the assistant's tokens and their end, or all") \
     X("Tk",   long,   train_tokens,    0,   0,          0, MOST,    "use only the first N training tokens, again and again (0: all)") \
     X("Tpe",  str,    random_token,    0,   "",         0, 0,       "positions, from 1, that get a random token: 1,2 (section 5)") \
     X("Tpe",  str,    fix_token,       0,   "",         0, 0,       "POS:ID, this token at this position, from 1 (Table 10)") \

@@ -1573,6 +1573,7 @@ static DataOptions data_options(const Flags& f, int T, int probe_len) {
         o.fix_token.push_back({ (int)pos, (int)id });
     }
     o.skip_bad = f.skip_bad;
+    o.sft = f.sft; o.sft_loss = f.sft_loss;
     o.bb_vocab = f.bb_vocab; o.bb_triggers = f.bb_triggers; o.bb_trigger_prob = f.bb_trigger_prob;
     o.bb_temp = f.bb_temp; o.bb_table = f.bb_table; o.bb_bos = f.bb_bos;
     want(f.bb_triggers < f.bb_vocab, strf("--bb-triggers %ld", f.bb_triggers),

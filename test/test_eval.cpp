@@ -432,6 +432,24 @@ static void test_numbers() {
     }
 }
 
+// a token given as ~id is read as id and asked for by no loss
+static void test_masked(Setting* s) {
+    std::vector<int> seq(s->seqs.begin(), s->seqs.begin() + T + 1);
+    const long all = model_load(&s->m, seq.data(), 1, T);
+    model_forward(&s->m, all, 0);
+    const std::vector<acc> want = model_losses(&s->m);
+    for (int t : { 0, 5, 6, (int)T }) { seq[t] = ~seq[t]; }
+    const long some = model_load(&s->m, seq.data(), 1, T);
+    model_forward(&s->m, some, 0);
+    const std::vector<acc> got = model_losses(&s->m);
+    CHECK(all == T && some == T - 3, "%ld of %ld targets count", some, all);   // token 0 is no target
+    for (int t = 0; t < T; t++) {
+        const bool masked = t == 4 || t == 5 || t == T - 1;
+        CHECK(got[t] == (masked ? 0 : want[t]), "loss %d is %g, wanted %g", t, got[t], masked ? 0.0 : want[t]);
+    }
+    CHECK(model_load(&s->m, seq.data(), 1, T, 10) == T - 10, "with 10 tokens before a target %ld count", model_load(&s->m, seq.data(), 1, T, 10));
+}
+
 // rows of two channels of -1 and 1 have kurtosis 1 n / (n-1)^2 ..: counted by hand for a small stream
 static void test_outliers(Setting* s) {
     model_load(&s->m, s->seqs.data(), 1, T);
@@ -456,6 +474,7 @@ int main() {
     CHECK(furthest(plain, want) < 1e-10, "the plain model: %g away", furthest(plain, want));
     test_numbers();
     test_outliers(&s);
+    test_masked(&s);
     test_stream(&s, net, plain);
     test_evict(&s, net);
     test_edits(&s, net, plain);

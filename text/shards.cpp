@@ -2,6 +2,7 @@
 text/shards.cpp -- what shards.h declares.
 */
 #include "shards.h"
+#include "sft.h"
 
 // ----------------------------------------------------------------------------
 // shards
@@ -147,14 +148,15 @@ void tokens_copy(const Tokens& t, long at, long n, int V, int* out) {
         long i = at - (t.end[k] - s.n), take = std::min(n, s.n - i);
         for (long j = 0; j < take; j++) {
             long id = shard_token(s, i + j);
-            if (id < 0 || id >= V) {
+            const bool masked = s.width == 4 && sft_is_masked(id) && ~(int)(uint32_t)id < V;
+            if (!masked && (id < 0 || id >= V)) {
                 die(EXIT_USER,
                     strf("%s: got id %ld at token %ld, wanted ids below the vocabulary of %d",
                          s.path.c_str(), id, i + j, V),
                     "give the tokenizer these shards were made with: --tokenizer tokenizer.json, "
                     "or a larger --vocab");
             }
-            out[j] = (int)id;
+            out[j] = (int)(uint32_t)id;
         }
         out += take; at += take; n -= take; k++;
     }
@@ -302,6 +304,18 @@ static void text_document(const Tokenizer& tok, const TokenizeOptions& o, TextBl
     b->counts.documents += last;
 }
 
+// a record of --sft; returns "" or what is wrong with it
+static std::string text_conversation(const Tokenizer& tok, const TokenizeOptions& o, TextBlock* b,
+                                     const Json& record) {
+    const size_t before = b->ids.size();
+    const Json* messages = record.get("messages");
+    const std::string error = sft_encode(tok, o.sft, o.assistant_only, messages, &b->ids);
+    if (!error.empty()) { b->ids.resize(before); return error; }
+    b->docs.push_back({ b->ids.size(), "", true });
+    b->counts.documents++;
+    return "";
+}
+
 void text_encode(const Tokenizer& tok, const TokenizeOptions& o, TextBlock* b) {
     b->ids.clear(); b->docs.clear(); b->counts = TextCounts();
     b->counts.bytes = (long)b->text.size();
@@ -312,6 +326,8 @@ void text_encode(const Tokenizer& tok, const TokenizeOptions& o, TextBlock* b) {
         text_document(tok, o, b, b->text.data(), b->text.size(), domain, b->first, b->last);
         return;
     }
+    std::vector<const char*> keep;               // of a conversation all: its messages are a list
+    if (o.sft.empty()) { keep = { "text", "meta", "pile_set_name" }; }
     long line = b->line;
     for (size_t i = 0, end; i < b->text.size(); i = end + 1) {
         end = std::min(b->text.find('\n', i), b->text.size());
@@ -319,13 +335,15 @@ void text_encode(const Tokenizer& tok, const TokenizeOptions& o, TextBlock* b) {
         if (b->text.find_first_not_of(" \t\r", i) >= end) { continue; }
         Json record; std::string error, domain;
         const Json* field = NULL;
-        if (json_parse(&b->text[i], end - i, &record, &error, &b->counts.replaced,
-                       { "text", "meta", "pile_set_name" })) {
+        if (json_parse(&b->text[i], end - i, &record, &error, &b->counts.replaced, keep)) {
             field = record.get("text");
-            if (!field || field->type != Json::STRING) {
+            if (!o.sft.empty()) {
+                error = text_conversation(tok, o, b, record);
+                if (error.empty()) { continue; }
+            } else if (!field || field->type != Json::STRING) {
                 error = "wanted {\"text\": \"...\"}, got a record without text";
-            }
-            else if (!o.domains.empty() && (domain = text_domain(record, b->file->path)).empty()) {
+            } else if (!o.domains.empty() &&
+                       (domain = text_domain(record, b->file->path)).empty()) {
                 error = "wanted meta.pile_set_name, got a record without it";
             }
         }
@@ -397,7 +415,9 @@ static void tokenizing_write(Tokenizing* z, TextBlock* b) {
     for (auto& doc : b->docs) {
         ShardSeries* s = z->full && !val_file ? NULL : tokenizing_series(z, doc, val_file);
         if (s) {
-            series_put(s, z->o.out, z->tok.vocab_size <= 65536 ? 2 : 4, z->o.shard_tokens,
+            // masked ids take 4 bytes
+            const int width = z->tok.vocab_size <= 65536 && z->o.sft.empty() ? 2 : 4;
+            series_put(s, z->o.out, width, z->o.shard_tokens,
                        &b->ids[from], (long)(doc.end - from));
             s->documents += doc.whole;
             z->counts.documents += doc.whole; z->counts.tokens += (long)(doc.end - from);
@@ -525,6 +545,8 @@ std::string tokenizing_made(const Tokenizing& z) {
     }
     json_field(&out, "bos", json_str(z.o.bos));
     json_field(&out, "domains", json_str(z.o.domains));
+    if (!z.o.sft.empty()) { json_field(&out, "sft", json_str(z.o.sft)); }
+    if (z.o.assistant_only) { json_field(&out, "sft_loss", "\"assistant\""); }
     json_field(&out, "val_fraction", json_num(z.o.val_fraction));
     json_field(&out, "tokens", strf("%ld", z.o.tokens));
     json_field(&out, "shard_tokens", strf("%ld", z.o.shard_tokens));

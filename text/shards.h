@@ -108,6 +108,8 @@ struct TokenizeOptions {
     long shard_tokens = SHARD_TOKENS;
     int threads = 0;                             // 0 = all cores
     bool skip_bad = false, quiet = false;
+    std::string sft;                 // "", or the template of the conversations that records are
+    bool assistant_only = false;     // of those: no loss but on what the assistant says
 };
 
 // block -> ids; runs on many threads. The first bad record ends the block with an error that names
