@@ -45,10 +45,10 @@ def chapters(path, n):
 
 
 def probe(a, out, *flags):
-    """one probe: its JSON, seconds, peak memory in MB"""
+    """one probe, made where its JSON goes, so that pictures name no other place: its JSON, seconds, peak memory in MB"""
     command = [a.binary, "probe", a.model, "--probe-seqs", "20", "--json", out, *flags]
     begin = time.time()
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, cwd=os.path.dirname(out))
     _, status, usage = os.wait4(process.pid, 0)
     if status:
         sys.exit(f"error: {' '.join(command)} failed")
@@ -89,7 +89,8 @@ def page(a, rows, pictures, apart):
     for name, p, _, _ in rows:
         alpha = sum(map(sum, p["alpha1"])) / (L * H)
         k = p["sink"]["sink_k"]
-        table.append(f"| {name} | {p['bos']} | {p['probe_loss']:.3f} | {100 * k[0]:.1f} | {100 * k[1]:.1f} | {alpha:.3f} | "
+        bos = "`" + p["bos"].replace("|", "\\|") + "`"
+        table.append(f"| {name} | {bos} | {p['probe_loss']:.3f} | {100 * k[0]:.1f} | {100 * k[1]:.1f} | {alpha:.3f} | "
                      f"{max(p['h_max']):,.0f} |")
     seconds, memory = rows[0][2], rows[0][3]
     return f"""# A real model: SmolLM2-135M
@@ -126,16 +127,16 @@ def main():
     p.add_argument("--model")
     p.add_argument("--theirs")
     a = p.parse_args()
-    a.model = a.model or fetch()
+    a.binary, a.model = os.path.abspath(a.binary), os.path.abspath(a.model or fetch())
     with tempfile.TemporaryDirectory() as d:
         out, text = os.path.join(d, "SmolLM2-135M.json"), chapters(os.path.join(d, "book.jsonl"), 20)
-        natural = probe(a, out, "-d", text, "--bos", "none")
+        natural = probe(a, out, "-d", "book.jsonl", "--bos", "none")
         pictures = [picture("heads", out, "open-heads.png", d), picture("norms", out, "open-norms.png", d)]
         other = os.path.join(d, "p.json")
         rows = [("natural", *natural)]
-        rows.append(("natural, 512 tokens", *probe(a, other, "-d", text, "--probe-len", "512")))
-        rows.append(("natural", *probe(a, other, "-d", text, "--bos", "<|im_start|>")))
-        rows.append(("natural", *probe(a, other, "-d", text, "--bos", "<|endoftext|>")))
+        rows.append(("natural, 512 tokens", *probe(a, other, "-d", "book.jsonl", "--probe-len", "512")))
+        rows.append(("natural", *probe(a, other, "-d", "book.jsonl", "--bos", "<|im_start|>")))
+        rows.append(("natural", *probe(a, other, "-d", "book.jsonl", "--bos", "<|endoftext|>")))
         rows.append(("random tokens", *probe(a, other, "--probe-input", "random")))
         rows.append(("one token repeated", *probe(a, other, "--probe-input", "repeated")))
         apart = compared(a, text)
