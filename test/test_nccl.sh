@@ -41,6 +41,7 @@ ranks() {
     for r in $pids; do wait "$r" || status=$?; done
     return $status
 }
+build ${BIASES%% *} fp32 & build none bf16; wait
 for bias in $BIASES; do
     build $bias fp32
     for n in 1 2 4; do ranks $n "$dir/$bias.$n" "$built/$bias-fp32" -n 10 || bad "$bias, $n ranks: $(tail -n 3 "$dir/$bias.$n.txt")"; done
