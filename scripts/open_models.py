@@ -37,13 +37,6 @@ def words_of(row, directory, data, dump):
     return ["probe", directory] + out + windows
 
 
-def bos_words(binary, words):
-    """natural text begins with what the tokenizer puts there, where the binary can say so"""
-    help = subprocess.run([binary, "probe", "--help"], capture_output=True, text=True).stdout
-    row = next((line for line in help.split("\n") if " --bos " in line), "")
-    return ["--bos", "default"] if "default" in row.split("score:")[0] and "-d" in words else []
-
-
 def probe(binary, row, directory, data, out, done):
     """the eval object of a row; of equal probes the first is taken"""
     path = os.path.join(out, "models", row.id + ".json")
@@ -52,7 +45,8 @@ def probe(binary, row, directory, data, out, done):
     key = tuple(w for w in words if w != dump)
     os.makedirs(os.path.dirname(path), exist_ok=True)
     if key not in done:
-        command = [binary] + words + bos_words(binary, words) + ["--json", path]
+        bos = ["--bos", "default"] if "-d" in words else []                # the paper's natural text has the tokenizer's BOS
+        command = [binary] + words + bos + ["--json", path]
         r = subprocess.run(command, capture_output=True, text=True)
         if r.returncode: return {"error": (r.stderr.strip().split("\n") or [""])[0]}
         done[key] = path

@@ -11,7 +11,7 @@ $PYTHON -c 'for i in range(6): print("{\"text\": \"%s\"}" % " ".join(["the river
 run() { $PYTHON scripts/reproduce "$@" -d $out/text.jsonl --out $out/results --binary $binary > $out/stdout 2> $out/stderr; }
 run table1 figure12 figure18 figure19 --models $out/gpt2-xl $out/Llama-2-7b-hf $out/gpt2-large; ok $? "reproduce: $(cat $out/stderr)"
 for input in natural random repeated; do
-    data=; [ $input = natural ] && data="-d $out/text.jsonl"
+    data=; [ $input = natural ] && data="-d $out/text.jsonl --bos default"
     $binary probe $out/Llama-2-7b-hf --probe-input $input $data --json $out/probe.json > $out/probe.txt 2>&1
     loss=$($PYTHON -c 'import json, sys; print("%.3f" % json.load(open(sys.argv[1]))["probe_loss"])' $out/probe.json)
     grep -q "^table1-llama2-7b-base-$input .* loss $loss " $out/stdout; ok $? "$input: wanted loss $loss, got $(grep "^table1-llama2-7b-base-$input" $out/stdout)"
