@@ -30,7 +30,7 @@ selftest_asan dev/emulator/selftest.cu   $ASAN
 selftest_tsan dev/emulator/selftest.cu   $TSAN
 cuda_real     test/test_cuda.cu          -DPRECISION=fp32 -DFEW_VARIANTS -DREAL_SIZES
 selftest      dev/emulator/selftest.cu   -DREAL_SIZES"
-    LINK= RUN=
+    LINK=-lgomp RUN=
 else
     COMPILE="$NVCC -std=c++17 -O2 -arch=native -Xcompiler -fopenmp"
     LINK=-lcublasLt RUN=
