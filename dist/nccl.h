@@ -1,6 +1,7 @@
 /*
-dist/nccl.h -- tensors on GPUs, between them and between machines, by NCCL. One process a GPU, started
-by torchrun, mpirun or srun; none of them is linked, only what they leave in the environment is read.
+dist/nccl.h -- tensors on GPUs, between them and between machines, by NCCL. One process a GPU,
+started by torchrun, mpirun or srun; none of them is linked, only what they leave in the environment
+is read.
 
 Tensors travel on a stream of their own beside the one that computes. It waits for the computation
 where a group begins, and the host for it where the tensors arrive: between these two both streams
@@ -43,7 +44,8 @@ inline void tensors_start() {
     cuda::device_start();
     int version = 0;
     ncclGetVersion(&version);
-    agree("NCCL", strf("version %d", version), "load the same NCCL on all machines: ldd ./train_sink");
+    agree("NCCL", strf("version %d", version),
+          "load the same NCCL on all machines: ldd ./train_sink");
     ncclUniqueId id = {};
     if (rank == 0) { nccl_check(ncclGetUniqueId(&id), "making an id"); }
     std::string text((const char*)&id, sizeof id);
@@ -54,7 +56,8 @@ inline void tensors_start() {
         const Waiting wait("NCCL's start");
         nccl_check(ncclCommInitRank(&comm, world, id, rank), "joining the ranks");
     }
-    cuda::device_check(cudaStreamCreateWithFlags(&comm_stream, cudaStreamNonBlocking), "making a stream");
+    cuda::device_check(cudaStreamCreateWithFlags(&comm_stream, cudaStreamNonBlocking),
+                       "making a stream");
     for (cudaEvent_t* e : { &computed, &transferred }) {
         cuda::device_check(cudaEventCreateWithFlags(e, cudaEventDisableTiming), "making an event");
     }
@@ -95,8 +98,8 @@ template <class T> void all_gather(T* all, const T* mine, long piece) {
     nccl_check(ncclAllGather(mine, all, piece, nccl_type<T>(), comm, comm_stream), "gathering");
 }
 
-// The host waits, first for this rank's computation, then for the others: if that takes for ever, the
-// watch sees it; and NCCL says what it knows.
+// The host waits, first for this rank's computation, then for the others: if that takes for ever,
+// the watch sees it; and NCCL says what it knows.
 inline void arrive() {
     if (world == 1) { return; }
     cuda::device_check(cudaEventRecord(transferred, comm_stream), "recording an event");
@@ -104,7 +107,10 @@ inline void arrive() {
     const Waiting wait("tensors on their way");
     for (;;) {
         const cudaError_t there = cudaEventQuery(transferred);
-        if (there != cudaErrorNotReady) { cuda::device_check(there, "sending tensors"); return; }
+        if (there != cudaErrorNotReady) {
+            cuda::device_check(there, "sending tensors");
+            return;
+        }
         ncclResult_t result = ncclSuccess;
         nccl_check(ncclCommGetAsyncError(comm, &result), "asking how it goes");
         if (result != ncclInProgress) { nccl_check(result, "sending tensors"); }

@@ -65,8 +65,8 @@ inline int environment_int(const char* key, int otherwise) {
 // seconds after which a process that is not there, or says nothing, is given up
 inline int patience() { return std::max(1, environment_int("DIST_TIMEOUT", 45)); }
 
-// so many seconds more; a while in which this process was stopped, as a laptop that sleeps, does not
-// count
+// so many seconds more; a while in which this process was stopped, as on a laptop that sleeps, does
+// not count
 struct Countdown {
     double left, last = now_ms();
     explicit Countdown(double seconds) : left(seconds * 1e3) {}
@@ -347,7 +347,7 @@ inline void watch_check() {
 inline void watch_loop() {
     double beat = 0, last = now_ms();
     while (!leaving) {
-        if (now_ms() - last > 2000) { // this process was stopped, and may be behind with its reading
+        if (now_ms() - last > 2000) { // it was stopped, and may be behind with its reading
             for (auto& p : peers) { p.heard = p.changed = now_ms(); }
         }
         last = now_ms();

@@ -24,7 +24,7 @@ struct ParamShard {
     long buckets = 1;
     long piece = 0, last = 0;  // numbers in a piece of every bucket, and in one of the last bucket
 
-    // numbers in a piece of this bucket; where the bucket begins in the array, its piece in the shard
+    // numbers in a piece of this bucket; where it begins in the array, and its piece in the shard
     long size(long bucket) const { return bucket + 1 < buckets ? piece : last; }
     long in_array(long bucket) const { return bucket * piece * dist::world; }
     long in_shard(long bucket) const { return bucket * piece; }
@@ -37,7 +37,7 @@ static ParamShard shard_of(long n, bool many) {
     s.whole = s.mine = s.last = n;
     const long world = many ? dist::world : 1, unit = 64 * world;
     if (world == 1) { return s; }
-    // many ranks pass a bucket on many times: it is larger then, or that takes longer than the bytes
+    // many ranks pass a bucket on many times: a larger one then, or that takes longer than the bytes
     const long bucket = DIST_BUCKET * std::max(1L, world / 8);
     const long most = std::max(1L, bucket / unit) * unit;
     s.buckets = (n + most - 1) / most;
