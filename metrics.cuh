@@ -57,10 +57,11 @@ struct HeadSums {
         if (is_first) { gate_first = mean; }
     }
 
-    // query t joins them by its row's weights of tokens 1.. (METRIC_K of them) and of the star, the sum
-    // of all |w|, that of w over the tokens, and the row's entropy
+    // query t joins them by its row's weights of tokens 1.. (METRIC_K of them) and of the star, the
+    // sum of all |w|, that of w over the tokens, and the row's entropy
     template <class W>
-    void add_row(const W* token, double star, int t, int skip, double sum_abs, double sum, double h) {
+    void add_row(const W* token, double star, int t, int skip, double sum_abs, double sum,
+                 double h) {
         const double inv = sum_abs > 0 ? 1 / sum_abs : 0;
         alpha[0] += star;
         proxy[0] += fabs(star) * inv;

@@ -46,8 +46,11 @@ static void dump_layer(const Model* m, const std::string& dir, int l,
     const Arch& c = m->c;
     const AttnShape s = attn_shape(m, l);
     const int W = attn_row(s), N = m->T;
+    // z of each head, or k* of each key/value head; BIAS=zero learns neither
+    const size_t star = m->d.bias.column == LOGIT_COLUMN ? c.NH : (size_t)bias_rows(c) * c.HS;
+    const size_t star_numbers = star_k(m, l) ? star : 0;
     std::vector<float> map((size_t)N * (N + 1)), cosine(map.size()), product(map.size());
-    std::vector<real> qkv((size_t)N * W), k_star((size_t)(star_k(m, l) ? bias_rows(c) * c.HS : 0));
+    std::vector<real> qkv((size_t)N * W), k_star(star_numbers);
     std::vector<acc> stat((size_t)c.NH * N * 2);
     ops::to_host(qkv.data(), act_qkv(m, l), qkv.size() * sizeof(real));
     ops::to_host(stat.data(), act_stat(m, l), stat.size() * sizeof(acc));

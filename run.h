@@ -197,4 +197,87 @@ static void progress_show(const std::vector<std::string>& forms, int columns) {
     progress_open() = true;
     fflush(stdout);
 }
+
+// ---- the data
+
+static DataOptions data_options(const Flags& f, int T, int probe_len) {
+    DataOptions o;
+    o.data = split(f.data, ',');
+    want(!o.data.empty(), "--data \"\"", "bb, a file, a directory of shards or a NAME in data/");
+    o.tokenizer = f.tokenizer; o.bos = f.bos; o.T = T; o.seed = f.seed;
+    o.val_seqs = f.val_seqs;
+    o.probe_seqs = f.probe_seqs;
+    o.probe_len = probe_len;
+    o.train_tokens = f.train_tokens;
+    o.vocab = f.arch.V;
+    for (double position : flag_list("--random-token", f.random_token)) {
+        want(position == floor(position) && fabs(position) < 1e9,
+             strf("--random-token %g", position), "a whole number");
+        o.random_token.push_back((int)position);
+    }
+    for (auto& w : split(f.fix_token, ',')) {
+        auto pair = split(w, ':');
+        long pos = 0, id = 0;
+        const bool numbers = pair.size() == 2 && parse_long(pair[0], &pos) &&
+                             parse_long(pair[1], &id);
+        want(numbers && labs(pos) < 1L << 30 && labs(id) < 1L << 30, "--fix-token " + w, "POS:ID");
+        o.fix_token.push_back({ (int)pos, (int)id });
+    }
+    o.skip_bad = f.skip_bad;
+    o.sft = f.sft; o.sft_loss = f.sft_loss;
+    o.bb_vocab = f.bb_vocab; o.bb_triggers = f.bb_triggers; o.bb_trigger_prob = f.bb_trigger_prob;
+    o.bb_temp = f.bb_temp; o.bb_table = f.bb_table; o.bb_bos = f.bb_bos;
+    want(f.bb_triggers < f.bb_vocab, strf("--bb-triggers %ld", f.bb_triggers),
+         "0 or more, less than --bb-vocab");
+    return o;
+}
+
+static Data data_from_flags(const Flags& f, int T, int probe_len) {
+    return data_open(data_options(f, T, probe_len));
+}
+
+// ---- what a model takes
+
+// bytes of the activations of B sequences of T tokens; table: by tensor, in words
+static size_t acts_bytes(const Arch& c, bool train, long B, long T, std::string* table = NULL) {
+    const Layout layout(c);
+    Acts none;
+    T += layout.bias.token;
+    const long R = std::min<long>(ops::head_rows(c.V, sizeof(real)), B * T);
+    return layout.acts(&none, NULL, train, B, T, R, table);
+}
+
+// MiB of weights, gradients, optimiser and activations, in words; *bytes their sum
+static std::string memory_text(const Arch& c, long B, long T, bool train, double* bytes) {
+    Params<real> none;
+    const double n = Layout(c).params<real>(&none, NULL, NULL);
+    const double rough = (double)B * T * (train ? c.L : 1) * (4.0 * c.C + 4.0 * c.F);
+    // the weights exist as master and in `real`
+    const bool copied = !std::is_same<real, acc>::value;
+    // of many ranks each has a shard of master, of the optimiser's state, and of two copies
+    const double parts = train ? dist::world : 1, sharded = parts > 1;
+    const double weights = n * (sizeof(acc) / parts + (copied || sharded ? sizeof(real) : 0)),
+                 shard = sharded ? n / parts * (sizeof(acc) + sizeof(real)) : 0,
+                 grads = train ? n * sizeof(acc) + shard : 0,
+                 optimiser = train ? 2 * n / parts * sizeof(acc) : 0;
+    // beyond what a size_t holds
+    const double acts = rough > 1e15 ? rough * sizeof(real) : acts_bytes(c, train, B, T);
+    *bytes = weights + grads + optimiser + acts;
+    return strf("weights %.1f + gradients %.1f + optimiser %.1f + activations %.1f = %.1f MiB",
+                weights / 0x1p20, grads / 0x1p20, optimiser / 0x1p20, acts / 0x1p20,
+                *bytes / 0x1p20);
+}
+
+// on the CPU, before anything is allocated: does it fit? (On a GPU the allocation itself fails.)
+static void memory_check(const Arch& c, long B, long T, bool train) {
+    double bytes;
+    const std::string parts = memory_text(c, B, T, train, &bytes);
+    const double free = ops::on_host ? memory_free() : INFINITY;
+    if (dist::local > 0 || bytes * dist::neighbours <= free) { return; } // one asks for all here
+    die(EXIT_MACHINE,
+        "memory: wanted " + bytes_text(bytes) + (dist::neighbours > 1 ? " for each rank" : "") +
+            " (" + parts + "), " + bytes_text(free) + " are free",
+        "lower --batch, --seq or the model size");
+}
+
 #endif // RUN_H

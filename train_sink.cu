@@ -7,11 +7,12 @@ What stands in attention's inner loop is compiled in, by switches of the build. 
 about a model is data: a row of ARCH, which a switch, a flag or a checkpoint sets. The file reads
 from top to bottom:
 
-     1 switches      what is compiled in, which backend computes          attention_variants.cuh, reference.h
-     2 the model     ARCH, PARAMS, ACTS; a block is a list of stages, forward and backward of each beside each other
-     3 measure       sinks and norms of a batch of sequences              metrics.cuh
-     4 train         data in, log and checkpoints out                     flags.h, dataloader.h, log.h, checkpoint.h
-     5 main          and the other commands                               probe.h, eval.h, generate.h, score.h, bench.h
+     1 switches      what is compiled in, which backend computes     attention_variants.cuh
+     2 the model     ARCH, PARAMS, ACTS; a block is a list of stages, forward and backward of each
+                     beside each other                               model.h, reference.h, cpu/, cuda/
+     3 measure       sinks and norms of a batch of sequences         metrics.cuh
+     4 train         the steps; a run around them                    optimizer.h, train.h
+     5 main          and the other commands                          probe.h, eval.h, generate.h, ..
 
 TO ADD a value of a switch: one row of its table, and at most one struct (attention_variants.cuh).
 TO ADD an idea: its rows of ARCH, PARAMS and ACTS, one stage, and its operation in reference.h, cpu/
@@ -132,58 +133,6 @@ typedef ops::acc acc;     // what sums, weight gradients and optimiser state hol
     X(int,   router_bias,  0,             "",   "--router-bias",     "train_sink.router_bias",              0, 1, "", "1: the router has a bias") \
     X(str,   expert_layers, "",           "",   "--expert-layers",   "train_sink.expert_layers",            0, 0, "", "which layers have experts, as 01, again and again (empty: all)")
 
-typedef int kind;
-typedef std::string str;
-struct Arch {
-    #define X(type, field, otherwise, ...) type field = otherwise;
-    ARCH(X)
-    #undef X
-};
-
-// ---- what follows from a model's rows
-static const NormRow& norm_of(const Arch& c) { return NORM_ROWS[c.norm]; }
-static const BiasRow& bias_of(const Arch& c) { return BIAS_ROWS[c.bias]; }
-static const PeRow&   pe_of(const Arch& c)   { return PE_ROWS[c.pe]; }
-static const FfnRow&  ffn_of(const Arch& c)  { return FFN_ROWS[c.ffn]; }
-
-// the value for layer l of a pattern such as 1110, which repeats; an empty one says 1
-static bool in_pattern(const std::string& pattern, int l) {
-    return pattern.empty() || pattern[l % pattern.size()] == '1';
-}
-
-// learned biases have one row for each key/value head (BIAS=v: for each head), or one for all
-static int bias_rows(const Arch& c) {
-    if (c.bias_share == SHARE_heads) { return 1; }
-    return bias_of(c).add_v ? c.NH : c.KV;
-}
-
-// sizes that the tables below are written in; their rows are read inside of it
-struct Sizes {
-    Arch c;
-    NormRow norm; BiasRow bias; PeRow pe; FfnRow ffn;
-    bool ln, phi, combine, gate, qkn;
-    long L, C, NH, KV, HS, F, V, T;
-    long QK, W, OC, FH, G; // q and k of a row; q, k and v; what W_O reads; gate | up; the gate
-    Sizes() : Sizes(Arch()) {}
-    explicit Sizes(const Arch& arch)
-        : c(arch), norm(norm_of(c)), bias(bias_of(c)), pe(pe_of(c)), ffn(ffn_of(c)) {
-        L = c.L; C = c.C; NH = c.NH; KV = c.KV; HS = c.HS; F = c.F; V = c.V; T = c.T;
-        ln = c.norm_kind == NORM_KIND_ln;
-        phi = Attn::phi == PHI_MLP;
-        combine = c.combine == COMBINE_sum || bias.add_v;
-        gate = c.gate != GATE_none;
-        qkn = c.qk_norm != QKNORM_none;
-        QK = (NH + KV) * HS;
-        W = QK + KV * HS;
-        OC = c.combine == COMBINE_sum ? HS : NH * HS;
-        FH = ffn.gated ? 2 * F : F;
-        G = c.gate == GATE_elem ? NH * HS : NH;
-    }
-
-    // is the FFN of layer l a mixture of experts?
-    bool mixture(long l) const { return c.experts && in_pattern(c.expert_layers, l); }
-};
-
 // ---- PARAMS: every tensor is one row: field, Hugging Face name, when there is one, rows (VECTOR:
 // none), columns, initial values. Rows stand in memory as they stand here: qw kw vw are one matrix,
 // so are gatew upw, and their biases. Init of the official code: N(0, sqrt(2 / (5 fan_in))), FFN
@@ -241,21 +190,6 @@ struct Init { double std, mean; };
     TAIL(lmw,      "lm_head.weight",                   !c.tied,               V,        C,  LINEAR(C)) \
     TAIL(lmb,      "lm_head.bias",                     c.head_bias,           VECTOR,   V,  ZEROS)
 
-#define FIELD(name, ...) P* name;
-#define NOTHING(...)
-template <class P> struct Params {
-    PARAMS(FIELD, NOTHING, FIELD)
-    struct Layer { PARAMS(NOTHING, FIELD, NOTHING) };
-    std::vector<Layer> layer;
-};
-struct Tensor { std::string name; std::vector<long> shape; long at, count; Init init; };
-
-// is it the matrix of a product inside a layer? Those are what --optimizer muon is for
-static bool is_hidden_matrix(const Tensor& t) {
-    const bool product = ends_with(t.name, "proj.weight") || t.name.find(".phi_fc") != t.name.npos;
-    return product && !ends_with(t.name, "self_attn.gate_proj.weight");
-}
-
 // ---- ACTS: activations, one arena for all, laid out anew for each (B, T). Training keeps K = L
 // layers of them and all 2L + 1 states of the stream; a forward pass alone keeps one layer and
 // three states, and nothing of backward (D = 0)
@@ -296,430 +230,7 @@ static bool is_hidden_matrix(const Tensor& t) {
     X(real, dphi,    phi ? 2 * N * QK : 0)            /* the forward pass uses it too */ \
     X(real, dfch,    D * FH) \
     X(real, dfca,    D * F)
-struct Acts {
-#define X(type, name, size) type* name;
-    ACTS(X)
-#undef X
-};
-
-// where every tensor stands: the two tables, read with the sizes of one model
-struct Layout : Sizes {
-    explicit Layout(const Arch& c) : Sizes(c) {}
-
-    // points p into base, lists the tensors in memory order, returns how many numbers there are
-    // (base NULL: only counts)
-    template <class P> long params(Params<P>* p, std::vector<Tensor>* list, P* base) const {
-        const std::string ffn_norm = norm.out ? "pre_feedforward_layernorm"
-                                              : "post_attention_layernorm";
-        long n = 0;
-        auto place = [&](P** field, const std::string& name, bool when, long rows, long cols,
-                         Init init) {
-            const long count = when ? labs(rows) * cols : 0;
-            *field = count && base ? base + n : NULL;
-            if (count && list) {
-                const std::vector<long> shape = rows < 0 ? std::vector<long>{ cols }
-                                                         : std::vector<long>{ rows, cols };
-                list->push_back({ name, shape, n, count, init });
-            }
-            n += count;
-        };
-        p->layer.resize(L);
-        #define ROW(field, hf, when, rows, cols, init) place(&p->field, hf, when, rows, cols, init);
-        #define LAYER_ROW(field, hf, when, rows, cols, init) \
-            place(&p->layer[l].field, strf("model.layers.%d.", l) + hf, when, rows, cols, init);
-        PARAMS(ROW, NOTHING, NOTHING)
-        for (int l = 0; l < L; l++) { PARAMS(NOTHING, LAYER_ROW, NOTHING) }
-        PARAMS(NOTHING, NOTHING, ROW)
-        if (c.tied) { p->lmw = p->wte; }
-        return n;
-    }
-
-    // points a into base, returns the bytes (base NULL: only counts); table: the MiB of each
-    // tensor, in words
-    size_t acts(Acts* a, char* base, bool train, long B, long T, long R,
-                std::string* table = NULL) const {
-        const long N = B * T, D = train ? N : 0, K = train ? L : 1, S = train ? 2 * L + 1 : 3;
-        size_t bytes = 0;
-#define X(type, name, size)                             \
-    a->name = (type*)(base + bytes);                    \
-    bytes += ((size) * sizeof(type) + 255) / 256 * 256; \
-    if (table && (size) > 0) { *table += strf(" " #name " %.1f", (size) * sizeof(type) / 0x1p20); }
-        ACTS(X)
-        #undef X
-        return bytes;
-    }
-};
-
-struct Model;
-struct Stage;
-
-// runs a stage of layer l, or does something else in its place: how eval changes what a model computes
-typedef std::function<void(Model* m, const Stage& stage, int l)> Around;
-
-#include "dist/shard.h"
-
-// A part of a sequence: n rows of the batch from row `at`, at positions past, past + 1, .. They see
-// each other and, unless `parent` is -1, the first `past` rows of that segment
-struct Segment { int at, n, past, parent; };
-
-struct Model {
-    Arch c;
-    Sizes d;
-    bool train; // has gradients, and keeps the activations of all layers
-    std::vector<Tensor> tensors;
-    long num_params;
-    real* params;
-    acc *master, *grads, *m, *v; // master: the weights in acc; is params itself where real is acc
-    // of many processes each updates its shard: master, m and v are only that; what it is summed
-    // into and what comes of it. Of one, these two are grads and params themselves
-    ParamShard shard; acc* shard_grads; real* shard_params;
-    long sent;                                   // buckets of gradients that are on their way
-    std::vector<long> layer_at;                  // where each layer's parameters begin; the last ends
-    Params<real> w; Params<acc> g;
-    Acts a; char* arena; size_t arena_bytes;     // activations
-    int longest;                                 // T that the tables of positions are made for
-    int B, T, R; // the batch they are laid out for, T with the sink token; rows of head
-    int *tokens, *targets; size_t token_room;    // (B, T)
-    StepSums* sums;                              // loss and gradient norm of the step
-    real* muon;                                  // what --optimizer muon works with, or NULL
-    int min_context;                             // --min-context, of training alone
-    real *positions, *v_fixed;                   // absolute PE (T, C); fixed v* (HS)
-    // rotary cos, sin (T, rot/2, 2), of all layers and of those with a window
-    acc *turns, *turns_local;
-    real* cache; int room; // generation: k, v of rows that were read, (L, room, 2 KV HS), or NULL
-    int past; // so many rows of it stand before the one that is loaded; 0: a whole batch
-    Around around; // if it is set, every stage of a forward pass goes through it
-    std::vector<Segment> forest;                 // what is loaded if not whole sequences, else empty
-};
-
-// ---- attention's shape in layer l, and its learned column
-static bool is_local(const Arch& c, int l) { return c.window && in_pattern(c.local, l); }
-
-static int rotated(const Arch& c) { return (int)(c.HS * c.rope_part) / 2 * 2; }
-
-static AttnShape attn_shape(const Model* m, int l) {
-    const Arch& c = m->c;
-    AttnShape s = AttnShape();
-    s.B = m->B; s.T = m->T; s.NH = c.NH; s.KV = c.KV; s.HS = c.HS;
-    s.window = is_local(c, l) ? c.window : 0;
-    s.prefix = c.prefix ? c.prefix + m->d.bias.token : 0;
-    s.bias_shared = c.bias_share == SHARE_heads;
-    s.k_dims = c.k_dims;
-    s.p = c.attn_p; s.alpha = c.attn_alpha; s.cap = c.attn_cap; s.shift = c.attn_bias;
-    s.scale = c.score_scale ? c.score_scale : acc(1) / std::sqrt(acc(c.HS));
-    s.rot = rotated(c);
-    return s;
-}
-
-// the extra column: k* (or z of BIAS=logit) and v*; NULL is zero
-static const real* star_k(const Model* m, int l) {
-    return m->d.bias.column == LOGIT_COLUMN ? m->w.layer[l].zstar : m->w.layer[l].kstar;
-}
-
-static const real* star_v(const Model* m, int l) {
-    return m->d.bias.learn_v ? m->w.layer[l].vstar : m->v_fixed;
-}
-
-// the table that layer l turns q and k by, from the first row that is loaded; NULL if it does not
-static const acc* layer_turns(const Model* m, int l) {
-    const Arch& c = m->c;
-    if (!m->d.pe.rotary || !in_pattern(c.rope_layers, l)) { return NULL; }
-    return (is_local(c, l) && m->turns_local ? m->turns_local : m->turns) +
-           (size_t)m->past * rotated(c);
-}
-
-// ---- tables of positions and other constants
-
-// angles per position of the `rot` / 2 pairs, base^(-2i/rot), and, if scaled, what --rope-scaling
-// makes of them; *length is what the turned vectors are multiplied with. (llama3: Meta's models;
-// yarn: Peng et al. 2023, section 3)
-static std::vector<double> rope_angles(const Arch& c, double base, bool scaled, double* length) {
-    const int rot = rotated(c);
-    const kind how = scaled ? c.rope_scaling : ROPE_none;
-    const double turns = c.rope_context / (2 * M_PI), factor = c.rope_factor;
-    auto pair_at = [&](double per_context) {
-        return rot * log(turns / per_context) / (2 * log(base));
-    };
-    double low = pair_at(c.rope_fast), high = pair_at(c.rope_slow);
-    if (c.rope_round) { low = floor(low); high = ceil(high); }
-    low = std::max(low, 0.0);
-    high = std::max(std::min(high, rot - 1.0), low + 0.001);
-    std::vector<double> angles;
-    for (int i = 0; i < rot / 2; i++) {
-        const double f = pow(base, -2.0 * i / rot);
-        double stretched = 0; // the share of this pair that is stretched by the factor
-        if (how == ROPE_linear) { stretched = 1; }
-        if (how == ROPE_llama3) {
-            stretched = 1 - (f * turns - c.rope_low) / (c.rope_high - c.rope_low);
-        }
-        if (how == ROPE_yarn)   { stretched = (i - low) / (high - low); }
-        stretched = std::min(1.0, std::max(0.0, stretched));
-        angles.push_back(stretched == 0 ? f : f / factor * stretched + f * (1 - stretched));
-    }
-    const double from_factor = factor > 1 ? 0.1 * log(factor) + 1 : 1;
-    *length = 1;
-    if (how == ROPE_yarn) { *length = c.rope_length ? c.rope_length : from_factor; }
-    return angles;
-}
-
-// host -> a table of D in device memory
-template <class D> static D* device_table(const std::vector<double>& host) {
-    std::vector<D> x(host.begin(), host.end());
-    D* p = (D*)ops::device_malloc(x.size() * sizeof(D));
-    ops::to_device(p, x.data(), x.size() * sizeof(D));
-    return p;
-}
-
-// cos and sin of T positions: (T, rot/2, 2)
-static acc* rope_table(const Arch& c, double base, bool scaled, int T) {
-    double length;
-    const std::vector<double> angles = rope_angles(c, base, scaled, &length);
-    std::vector<double> p;
-    for (int t = 0; t < T; t++) {
-        for (double angle : angles) {
-            p.push_back(length * cos(t * angle));
-            p.push_back(length * sin(t * angle));
-        }
-    }
-    return device_table<acc>(p);
-}
-
-// (Eq. 5) with all sines before all cosines, as in the official code: (T, C)
-static real* absolute_table(int T, int C) {
-    std::vector<double> p((size_t)T * C);
-    for (int t = 0; t < T; t++) {
-        for (int i = 0; i < C / 2; i++) {
-            const double angle = t * pow(10000.0, -2.0 * i / C);
-            p[(size_t)t * C + i] = sin(angle);
-            p[(size_t)t * C + C / 2 + i] = cos(angle);
-        }
-    }
-    return device_table<real>(p);
-}
-
-// (Table 5) M [1, 0, .., 0] or M [1, .., 1] / sqrt(HS), the same for every head
-static real* fixed_v_star(const Arch& c) {
-    const bool ones = c.v_star.compare(0, 5, "ones:") == 0;
-    const double M = atof(c.v_star.c_str() + (ones ? 5 : 3));
-    std::vector<double> p;
-    for (int g = 0; g < bias_rows(c); g++) {
-        for (int i = 0; i < c.HS; i++) {
-            const double e1 = i == 0 ? M : 0;
-            p.push_back(ones ? M / sqrt(c.HS) : e1);
-        }
-    }
-    return device_table<real>(p);
-}
-
-// constant tables: positions from 0, as long as any sequence may be
-static void model_tables(Model* m, int T) {
-    const Arch& c = m->c;
-    T += m->d.bias.token;
-    if (m->d.pe.absolute) { m->positions = absolute_table(T, c.C); }
-    if (m->d.pe.rotary) { m->turns = rope_table(c, c.rope_base, true, T); }
-    if (m->d.pe.rotary && c.rope_local) { m->turns_local = rope_table(c, c.rope_local, false, T); }
-    if (!c.v_star.empty()) { m->v_fixed = fixed_v_star(c); }
-}
-
-// ---- memory
-
-// lays the activations out for B sequences of T tokens
-static void model_resize(Model* m, int B, int T) {
-    if (T > m->longest) {
-        die(EXIT_USER, strf("--seq %d: this model has positions for %d tokens", T, m->longest),
-            "use shorter sequences");
-    }
-    m->B = B; m->T = T + m->d.bias.token;
-    m->R = std::min<long>(ops::head_rows(m->c.V, sizeof(real)), (long)B * m->T);
-    const Layout layout(m->c);
-    Acts none;
-    const size_t bytes = layout.acts(&none, NULL, m->train, B, m->T, m->R),
-                 words = (size_t)B * m->T;
-    if (bytes > m->arena_bytes) {
-        ops::device_free(m->arena);
-        m->arena = (char*)ops::device_malloc(bytes);
-        m->arena_bytes = bytes;
-    }
-    layout.acts(&m->a, m->arena, m->train, B, m->T, m->R);
-    if (words > m->token_room) {
-        ops::device_free(m->tokens); ops::device_free(m->targets);
-        m->tokens = (int*)ops::device_malloc(words * sizeof(int));
-        m->targets = (int*)ops::device_malloc(words * sizeof(int));
-        m->token_room = words;
-    }
-}
-
-// where a whole array stands while it is filled or read, of which this rank keeps a shard: there,
-// or in the place of the gradients, which are not needed between steps
-static acc* array_place(const Model* m, acc* shard) {
-    return m->shard.mine == m->num_params ? shard : m->grads;
-}
-
-// the whole array of all ranks' shards
-static const acc* array_whole(const Model* m, acc* shard) {
-    acc* all = array_place(m, shard);
-    if (all != shard) { shard_gather(m->shard, all, shard); }
-    return all;
-}
-
-// keeps what was filled in
-static void array_keep(const Model* m, acc* shard) {
-    const acc* all = array_place(m, shard);
-    if (all != shard) { shard_keep(m->shard, shard, all); }
-}
-
-// the weights were filled in: params are their copy in `real`
-static void weights_keep(Model* m) {
-    ops::cast_to_real(m->params, array_place(m, m->master), m->num_params);
-    array_keep(m, m->master);
-}
-
-// num_params weights from host memory
-static inline void model_set(Model* m, const acc* host) {
-    ops::to_device(array_place(m, m->master), host, m->num_params * sizeof(acc));
-    weights_keep(m);
-}
-
-// where each layer begins in the array of parameters, and where the last one ends
-static std::vector<long> layers_at(const Model& m) {
-    std::vector<long> at;
-    long end = 0;
-    for (auto& t : m.tensors) {
-        if (t.name.find(strf("model.layers.%zu.", at.size())) == 0) { at.push_back(t.at); }
-        if (t.name.find("model.layers.") == 0) { end = t.at + t.count; }
-    }
-    at.push_back(end);
-    return at;
-}
-
-// gradients and optimiser state, all of it or a shard
-static void model_training(Model* m) {
-    const long all = m->shard.whole, mine = m->shard.mine;
-    m->grads = (acc*)ops::device_malloc((all + 2 * mine) * sizeof(acc));
-    m->m = m->grads + all;
-    m->v = m->m + mine;
-    m->sums = (StepSums*)ops::device_malloc(sizeof(StepSums));
-    m->shard_grads = m->grads;
-    m->shard_params = m->params;
-    if (mine == m->num_params) { return; }
-    m->shard_grads = (acc*)ops::device_malloc(mine * sizeof(acc));
-    m->shard_params = (real*)ops::device_malloc(mine * sizeof(real));
-}
-
-// memory for the weights and, if it is to be trained, for gradients and optimiser state
-static Model model_new(const Arch& c, int T_max, bool train) {
-    Model m = Model();
-    const Layout layout(c);
-    if (c.experts && (train || !ops::on_host)) {
-        die(EXIT_USER, strf("a mixture of %d experts: wanted a forward pass, ", c.experts) +
-                           "BACKEND=cpu or ref: other backends, and training, have none",
-            train ? "train a model with one FFN" : "make train_sink BACKEND=cpu");
-    }
-    m.c = c; m.d = layout; m.train = train;
-    m.num_params = layout.params<real>(&m.w, &m.tensors, NULL);
-    m.shard = shard_of(m.num_params, train);
-    m.params = (real*)ops::device_malloc(m.shard.whole * sizeof(real));
-    const bool copied = !std::is_same<real, acc>::value || m.shard.mine < m.num_params;
-    m.master = copied ? (acc*)ops::device_malloc(m.shard.mine * sizeof(acc)) : (acc*)m.params;
-    layout.params<real>(&m.w, NULL, m.params);
-    if (train) { model_training(&m); }
-    m.layer_at = layers_at(m);
-    layout.params<acc>(&m.g, NULL, m.grads);
-    m.longest = m.d.pe.learnable ? c.T : std::max(c.T, T_max);
-    model_tables(&m, m.longest);
-    return m;
-}
-
-// every tensor from its own random stream: the same seed gives the same q_proj with and without k*
-static inline void model_init(Model* m, uint64_t seed) {
-    std::vector<acc> host;
-    for (auto& t : m->tensors) {
-        Rng rng = rng_stream(seed, hash_bytes(t.name.data(), t.name.size()));
-        host.resize(t.count);
-        for (auto& w : host) {
-            w = t.init.std == 0 ? acc(t.init.mean) : acc(t.init.std * rng_normal(&rng));
-        }
-        if (ends_with(t.name, ".k_star")) { // entries that are not learned are zero (Table 13)
-            for (long i = 0; i < t.count; i++) { if (i % m->c.HS >= m->c.k_dims) { host[i] = 0; } }
-        }
-        ops::to_device(array_place(m, m->master) + t.at, host.data(), t.count * sizeof(acc));
-    }
-    weights_keep(m);
-}
-
-static void model_free(Model* m) {
-    if ((void*)m->master != (void*)m->params) { ops::device_free(m->master); }
-    if (m->shard_grads != m->grads) {
-        ops::device_free(m->shard_grads);
-        ops::device_free(m->shard_params);
-    }
-    for (void* p : { (void*)m->params, (void*)m->grads, (void*)m->arena, (void*)m->tokens,
-                     (void*)m->targets, (void*)m->sums, (void*)m->positions, (void*)m->v_fixed,
-                     (void*)m->turns, (void*)m->turns_local, (void*)m->cache, (void*)m->muon }) {
-        ops::device_free(p);
-    }
-    *m = Model();
-}
-
-// seqs (B, T+1) in host memory -> tokens and targets; returns how many targets count. Row 0 of a
-// sink token predicts nothing; with a prefix p the loss starts at the prediction of token p + 1
-// (section 6), and a target with fewer than min_context tokens before it does not count. A token that
-// no loss asks for is given as ~id
-static long model_load(Model* m, const int* seqs, int B, int T, int min_context = 0) {
-    const int skip = m->d.bias.token;
-    m->past = 0;
-    m->forest.clear();
-    if (m->B != B || m->T != T + skip || !m->arena) { model_resize(m, B, T); }
-    std::vector<int> tokens((size_t)B * T), targets((size_t)B * m->T);
-    long count = 0;
-    for (int b = 0; b < B; b++) {
-        const int* s = seqs + (size_t)b * (T + 1);
-        for (int t = 0; t < T; t++) { tokens[(size_t)b * T + t] = s[t] < 0 ? ~s[t] : s[t]; }
-        for (int t = 0; t < m->T; t++) {
-            const int i = t - skip;
-            const int first = std::max(m->c.prefix, min_context) - 1;
-            const bool counts = i >= 0 && i >= first && s[i + 1] >= 0;
-            targets[(size_t)b * m->T + t] = counts ? s[i + 1] : -1;
-            count += counts;
-        }
-    }
-    ops::to_device(m->tokens, tokens.data(), tokens.size() * sizeof(int));
-    ops::to_device(m->targets, targets.data(), targets.size() * sizeof(int));
-    return count;
-}
-
-// one token, the next after `past` rows, whose k and v are in the cache. The sink token, if there
-// is one, is among those
-static inline void model_load_next(Model* m, int token, int past) {
-    if (m->B != 1 || m->T != 1 || !m->arena) { model_resize(m, 1, 1 - m->d.bias.token); }
-    m->past = past;
-    ops::to_device(m->tokens, &token, sizeof token);
-}
-
-// Can sequences share what they begin with? Where host code can attend, and the beginning neither has
-// a sink token nor sees what comes after it
-static inline bool forest_fits(const Model* m) {
-    return ops::on_host && !m->d.bias.token && !m->c.prefix;
-}
-
-// the tokens of all segments, for a forward pass alone
-static inline void model_load_forest(Model* m, const std::vector<int>& tokens,
-                                     const std::vector<Segment>& forest) {
-    m->past = 0;
-    model_resize(m, tokens.size(), 1);
-    ops::to_device(m->tokens, tokens.data(), tokens.size() * sizeof(int));
-    m->forest = forest;
-}
-
-// an empty cache for sequences of T tokens, if host code can read it; T = 0: none
-static inline void model_cache(Model* m, int T) {
-    ops::device_free(m->cache);
-    m->cache = NULL;
-    m->past = m->T = 0;
-    m->room = T + m->d.bias.token;
-    const size_t row = 2 * m->d.KV * m->d.HS * sizeof(real);
-    if (T && ops::on_host) { m->cache = (real*)ops::device_malloc(m->d.L * m->room * row); }
-}
+#include "model.h"
 
 // ---- stages. A layer is two branches, attention and FFN, with numbers i = 2l and 2l + 1, of one
 // stream x_0 .. x_2L:
@@ -1305,8 +816,8 @@ static void model_zero(Model* m) {
     m->sent = 0;
 }
 
-// one micro-batch of a step of `accum` over all ranks, the last of this one? seqs (B, T+1) add their
-// part to the gradients and to the mean loss. The host does not wait for any of it
+// one micro-batch of a step of `accum` over all ranks, the last of this one? seqs (B, T+1) add
+// their part to the gradients and to the mean loss. The host does not wait for any of it
 static void model_accumulate(Model* m, const int* seqs, int B, int T, int accum,
                              bool last = false) {
     const long count = std::max(1L, model_load(m, seqs, B, T, m->min_context)) * accum;
@@ -1327,58 +838,7 @@ static void model_sums(Model* m, float clip) {
     ops::to_device(m->sums, &sums, sizeof sums);
 }
 
-// ---- the optimisers
-enum Optimizer { ADAMW, SGD, MUON };
-static const char* const OPTIMIZERS[] = { "adamw", "sgd", "muon" };
-
-// Muon (Jordan et al. 2024): the momentum of a matrix, with its singular values brought near to 1 by
-// five Newton-Schulz steps  x <- a x + (b A + c A A) x,  A = x x^T,  and the length that AdamW's step
-// would have (Liu et al. 2025), so that --lr and --weight-decay mean what they mean there
-static void muon_update(Model* m, const Tensor& t, const AdamW& o) {
-    const int rows = t.shape[0], cols = t.shape[1];
-    const int r = std::min(rows, cols), c = std::max(rows, cols);
-    if (!m->muon) { // for the largest of these matrices
-        size_t most = 0;
-        for (auto& one : m->tensors) {
-            const size_t small = std::min(one.shape[0], one.shape.back());
-            if (is_hidden_matrix(one)) { most = std::max(most, 2 * one.count + 2 * small * small); }
-        }
-        m->muon = (real*)ops::device_malloc(most * sizeof(real));
-    }
-    real *x = m->muon, *y = x + t.count, *A = y + t.count, *AA = A + (size_t)r * r;
-    ops::muon_begin(x, m->m + t.at, m->grads + t.at, m->sums, rows, cols);
-    for (int step = 0; step < 5; step++) {
-        ops::matmul_forward(A, x, x, NULL, NULL, r, c, r);             // A = x x^T
-        ops::matmul_forward(AA, A, A, NULL, NULL, r, r, r);            // A A, as A is symmetric
-        ops::muon_mix(AA, A, r);                                       // a + b A + c A A
-        ops::matmul_backward_input(y, AA, x, false, r, c, r);          // that times x
-        std::swap(x, y);
-    }
-    ops::muon_end(m->params + t.at, m->master + t.at, x, m->sums, o, rows, cols);
-}
-
-// after all micro-batches: clips the gradients and updates the weights, unless the loss or the
-// gradients are not finite; returns what it went by. Here, once a step, the host waits
-static StepSums model_update(Model* m, const AdamW& o, float clip, Optimizer how) {
-    const long n = m->shard.mine;
-    dist::arrive();
-    ops::square_norm(m->sums, m->shard_grads, clip, n);
-    model_sums(m, clip);
-    const auto update = [&](long at, long count) {
-        const auto f = how == SGD ? ops::sgd_update : ops::adamw_update;
-        f(m->shard_params + at, m->master + at, m->m + at, m->v + at, m->shard_grads + at, m->sums, o,
-          count);
-    };
-    if (how != MUON) { update(0, n); }
-    for (auto& t : m->tensors) { // of one rank, which has them whole
-        if (how != MUON) { break; }
-        if (is_hidden_matrix(t)) { muon_update(m, t, o); } else { update(t.at, t.count); }
-    }
-    if (n < m->num_params) { shard_gather(m->shard, m->params, m->shard_params); }
-    StepSums sums;
-    ops::to_host(&sums, m->sums, sizeof sums);
-    return sums;
-}
+#include "optimizer.h"
 
 // ============================================================================
 // 3 measure
@@ -1428,8 +888,8 @@ static void measure_layer(const Model* m, const Measured& r, int l) {
     }
 }
 
-// In a model with local and other layers, a local one is asked what token k gets of the queries that
-// still see it: the rest of the means over all queries i >= k are zeros
+// In a model with local and other layers, a local one is asked what token k gets of the queries
+// that still see it: the rest of the means over all queries i >= k are zeros
 static void measure_seen(const Model* m, int l, HeadMetrics* heads, int n) {
     const Arch& c = m->c;
     const int T = m->T - m->d.bias.token;
@@ -1544,122 +1004,11 @@ static Metrics measure(Model* m, const int* seqs, int n, int T, int batch_tokens
 // ============================================================================
 // 4 train
 #include "flags.h"
-
-// ============================================================================
-// 6 data
 #include "dataloader.h"
-
-static DataOptions data_options(const Flags& f, int T, int probe_len) {
-    DataOptions o;
-    o.data = split(f.data, ',');
-    want(!o.data.empty(), "--data \"\"", "bb, a file, a directory of shards or a NAME in data/");
-    o.tokenizer = f.tokenizer; o.bos = f.bos; o.T = T; o.seed = f.seed;
-    o.val_seqs = f.val_seqs;
-    o.probe_seqs = f.probe_seqs;
-    o.probe_len = probe_len;
-    o.train_tokens = f.train_tokens;
-    o.vocab = f.arch.V;
-    for (double position : flag_list("--random-token", f.random_token)) {
-        want(position == floor(position) && fabs(position) < 1e9,
-             strf("--random-token %g", position), "a whole number");
-        o.random_token.push_back((int)position);
-    }
-    for (auto& w : split(f.fix_token, ',')) {
-        auto pair = split(w, ':');
-        long pos = 0, id = 0;
-        const bool numbers = pair.size() == 2 && parse_long(pair[0], &pos) &&
-                             parse_long(pair[1], &id);
-        want(numbers && labs(pos) < 1L << 30 && labs(id) < 1L << 30, "--fix-token " + w, "POS:ID");
-        o.fix_token.push_back({ (int)pos, (int)id });
-    }
-    o.skip_bad = f.skip_bad;
-    o.sft = f.sft; o.sft_loss = f.sft_loss;
-    o.bb_vocab = f.bb_vocab; o.bb_triggers = f.bb_triggers; o.bb_trigger_prob = f.bb_trigger_prob;
-    o.bb_temp = f.bb_temp; o.bb_table = f.bb_table; o.bb_bos = f.bb_bos;
-    want(f.bb_triggers < f.bb_vocab, strf("--bb-triggers %ld", f.bb_triggers),
-         "0 or more, less than --bb-vocab");
-    return o;
-}
-
-static Data data_from_flags(const Flags& f, int T, int probe_len) {
-    return data_open(data_options(f, T, probe_len));
-}
-
 #include "log.h"
 #include "run.h"
-
-// bytes of the activations of B sequences of T tokens; table: by tensor, in words
-static size_t acts_bytes(const Arch& c, bool train, long B, long T, std::string* table = NULL) {
-    const Layout layout(c);
-    Acts none;
-    T += layout.bias.token;
-    const long R = std::min<long>(ops::head_rows(c.V, sizeof(real)), B * T);
-    return layout.acts(&none, NULL, train, B, T, R, table);
-}
-
-// MiB of weights, gradients, optimiser and activations, in words; *bytes their sum
-static std::string memory_text(const Arch& c, long B, long T, bool train, double* bytes) {
-    Params<real> none;
-    const double n = Layout(c).params<real>(&none, NULL, NULL);
-    const double rough = (double)B * T * (train ? c.L : 1) * (4.0 * c.C + 4.0 * c.F);
-    // the weights exist as master and in `real`
-    const bool copied = !std::is_same<real, acc>::value;
-    // of many ranks each has a shard of master, of the optimiser's state, and of two copies
-    const double parts = train ? dist::world : 1, sharded = parts > 1;
-    const double weights = n * (sizeof(acc) / parts + (copied || sharded ? sizeof(real) : 0)),
-                 shard = sharded ? n / parts * (sizeof(acc) + sizeof(real)) : 0,
-                 grads = train ? n * sizeof(acc) + shard : 0,
-                 optimiser = train ? 2 * n / parts * sizeof(acc) : 0;
-    // beyond what a size_t holds
-    const double acts = rough > 1e15 ? rough * sizeof(real) : acts_bytes(c, train, B, T);
-    *bytes = weights + grads + optimiser + acts;
-    return strf("weights %.1f + gradients %.1f + optimiser %.1f + activations %.1f = %.1f MiB",
-                weights / 0x1p20, grads / 0x1p20, optimiser / 0x1p20, acts / 0x1p20,
-                *bytes / 0x1p20);
-}
-
-// on the CPU, before anything is allocated: does it fit? (On a GPU the allocation itself fails.)
-static void memory_check(const Arch& c, long B, long T, bool train) {
-    double bytes;
-    const std::string parts = memory_text(c, B, T, train, &bytes);
-    const double free = ops::on_host ? memory_free() : INFINITY;
-    if (dist::local > 0 || bytes * dist::neighbours <= free) { return; } // one asks for all here
-    die(EXIT_MACHINE,
-        "memory: wanted " + bytes_text(bytes) + (dist::neighbours > 1 ? " for each rank" : "") +
-            " (" + parts + "), " + bytes_text(free) + " are free",
-        "lower --batch, --seq or the model size");
-}
 #include "checkpoint.h"
-
-// ============================================================================
-// 6 train
-static double validate(Model* m, Data* data, int B, int T) { // mean over the targets that count
-    const long n = data_val_count(data);
-    double sum = 0; long count = 0;
-    std::vector<int> seqs((size_t)B * (T + 1));
-    for (long i = 0; i < n; i += B) {
-        if (i / B % dist::world != dist::rank) { continue; }
-        const int rows = std::min<long>(B, n - i);
-        data_val(data, seqs.data(), rows, i);
-        const long k = model_load(m, seqs.data(), rows, T);
-        sum += model_forward(m, k, 0) * k;
-        count += k;
-    }
-    double both[] = { sum, (double)count };
-    dist::sum(both, 2);
-    return both[1] ? both[0] / both[1] : NAN;
-}
 #include "generate.h"
-
-static volatile sig_atomic_t stop_signal = 0;
-// timeout(1) and some schedulers send a signal twice at once: only a later Ctrl-C ends the program
-// at once
-static void on_signal(int sig) {
-    static double first;
-    if (sig == SIGINT && stop_signal && now_ms() - first > 500) { _exit(128 + SIGINT); }
-    if (!stop_signal) { first = now_ms(); }
-    stop_signal = sig;
-}
 
 // of the step that makes update number step + 1
 static double learning_rate(const Flags& f, long step) {
@@ -1667,37 +1016,6 @@ static double learning_rate(const Flags& f, long step) {
     if (f.schedule == "constant") { return f.lr; }
     const double done = f.steps > f.warmup ? (double)(step - f.warmup) / (f.steps - f.warmup) : 1;
     return f.min_lr + 0.5 * (f.lr - f.min_lr) * (1 + cos(M_PI * std::min(1.0, done)));
-}
-
-// The batch in memory: what -b says; else, with --total-batch on a GPU, `kept` by the run that goes
-// on, or as many sequences as fit 7/8 of the free memory, up to 2^16 tokens (more do not make a GPU
-// faster); else the preset's
-static void batch_settle(const Model* m, Flags* f, long kept) {
-    const bool choose = !ops::on_host && !f->given_batch && f->total_batch >= f->arch.T;
-    const long all = choose ? f->total_batch / f->arch.T / dist::world : 0,
-               most = std::max(1L, (1L << 16) / f->arch.T);
-    if (choose && kept && all % kept) { kept = 0; }              // of another number of ranks
-    if (choose) { f->batch = std::max(1L, kept); }
-    for (long B = 2; !kept && B <= std::min(all, most); B++) {
-        if (all % B == 0 && acts_bytes(m->c, true, B, f->arch.T) < ops::device_left() / 8 * 7) {
-            f->batch = B;
-        }
-    }
-    f->batch = dist::least(f->batch);
-    const long at_once = f->batch * f->arch.T * dist::world;
-    want(f->total_batch % at_once == 0, strf("--total-batch %ld", f->total_batch),
-         strf(dist::world == 1 ? "a multiple of batch * seq = %ld"
-                               : "a multiple of batch * seq * ranks = %ld", at_once));
-}
-
-// A step is the same for any number of ranks: each takes an equal part of its sequences
-static void batch_share(Flags* f) {
-    if (dist::world == 1) { return; }
-    const long T = f->arch.T, step = f->total_batch ? f->total_batch : f->batch * T;
-    want(step % (T * dist::world) == 0,
-         strf("a step of %ld sequences of %ld tokens, %d ranks", step / T, T, dist::world),
-         "as many sequences for each rank: another --total-batch, or without it another --batch");
-    f->batch = std::min(f->batch, step / T / dist::world);
 }
 
 // --optimizer by its name
@@ -1725,284 +1043,7 @@ static StepSums train_step(Model* m, Data* data, const Flags& f, long step, int 
     return model_update(m, o, f.grad_clip, optimizer_of(f));
 }
 
-static void train_checks(const Flags& f) {
-    want(optimizer_of(f) != MUON || dist::world == 1, "--optimizer muon",
-         "one process: it needs whole matrices, and of many processes each keeps a part");
-    want(f.min_context <= f.arch.T, strf("--min-context %ld", f.min_context),
-         strf("at most --seq %d", f.arch.T));
-    want(f.schedule == "constant" || f.schedule == "cosine", "--schedule " + f.schedule,
-         "constant or cosine");
-    want(f.beta1 < 1 && f.beta2 < 1,
-         strf("--beta1 %g --beta2 %g", f.beta1, f.beta2), "0 up to, not including, 1");
-}
-
-static std::vector<double> eps_list(const Flags& f) {
-    std::vector<double> eps = flag_list("--eps", f.eps);
-    want(!eps.empty(), "--eps", "a threshold, such as 0.3");
-    return eps;
-}
-
-// the default 64 shrinks to a short model's T
-static int probe_length(const Flags& f, const std::string& text, long longest, bool learned) {
-    long len = 0;
-    want(parse_long(text, &len) && len >= 1 && len < 1 << 30, "--probe-len " + text,
-         "a number, 1 or more");
-    if (len > longest && !f.given_probe_len) { len = longest; }
-    want(len <= longest || !learned, strf("--probe-len %ld", len),
-         strf("at most %ld, the learned positions", longest));
-    if (len > longest) {
-        printf("note   --probe-len %ld goes beyond the %ld positions of the model\n", len, longest);
-    }
-    return len;
-}
-
-// a run: what train() carries from step to step
-struct Run {
-    Flags f; Arch c; Data data; Model m; Log log;
-    std::vector<double> eps;
-    int accum, probe_len, probes; // batches a step; T and number of the probe sequences
-    std::vector<int> seqs, probe; // one batch (B, T+1); the probe (probes, probe_len+1)
-    // the step it starts from; that of the newest checkpoint, or -1
-    long first, saved; bool resumed;
-    // columns of the terminal, 0 if there is none
-    double tokens_per_step, started, smooth_ms; int columns;
-    std::string changed; // flags that are not what they were before --resume, as JSON
-};
-// a run that goes on keeps its model: what the flags and the preset say of it must agree
-static void arch_resume(Flags* f, const std::string& from) {
-    std::string unused;
-    Arch was = checkpoint_arch(from, &unused);
-    Flags said = *f;
-    if (f->given_model) { preset_apply(&said); }
-    const std::vector<ArchRow> theirs = arch_rows(&was), ours = arch_rows(&said.arch);
-    for (size_t i = 0; i < ours.size(); i++) {
-        const bool size = ours[i].type == ARCH_int && *(int*)ours[i].at && f->given_model &&
-                          strchr("LCF", *ours[i].field);
-        const std::string got = arch_text(ours[i], false), wanted = arch_text(theirs[i], false);
-        if ((!f->given_arch[i] && !size) || got == wanted) { continue; }
-        die(EXIT_USER,
-            from + ": holds another model: " + ours[i].by + " " + wanted + ", got " + got,
-            "leave the flags of the model out: a run that goes on takes them from its checkpoint");
-    }
-    f->arch = was;
-}
-
-// the checkpoint that --resume goes on from, "" if the run has none yet; dies if there is no run,
-// or one that is not wanted
-static std::string run_find(const Flags& f, long* step) {
-    *step = 0;
-    want(!f.resume || !f.out.empty(), "--resume", "also --out, the run to go on with");
-    if (f.resume && !is_dir(f.out)) {
-        die(EXIT_USER, f.out + ": no such directory, so there is no run to go on with",
-            "see ls runs; without --resume a new run begins there");
-    }
-    if (!f.resume && !f.out.empty() && file_exists(f.out + "/log.jsonl")) {
-        die(EXIT_USER, f.out + ": holds a run already",
-            "add --resume to go on with it, or choose another --out");
-    }
-    return f.resume ? checkpoint_latest(f.out, step) : "";
-}
-
-// what else can be done about a damaged checkpoint
-static std::string run_other(const std::string& from) {
-    return "or remove " + from + " to go on from the checkpoint before it";
-}
-
-// model, optimiser, data and log as they were at the checkpoint `from`; dies if the flags make
-// another run of it
-static void run_restore(Run* r, const Flags& f, const std::string& from) {
-    hint_also() = run_other(from);
-    const Json state = json_file(from + "/state.json"), *position = state.get("data"),
-               *flags = state.get("flags");
-    want(position, from + "/state.json: data", "the position in the data");
-    hint_also().clear();
-    const std::string again = "begin another run in another --out";
-    const std::string kept = flags ? flags_changed(*flags, f, &r->changed) : "";
-    if (!kept.empty()) {
-        die(EXIT_USER, "--resume: " + kept, "give the same flags as before, or " + again);
-    }
-    const double tokens = json_number(state, "tokens_per_step", r->tokens_per_step);
-    if (tokens != r->tokens_per_step) {
-        die(EXIT_USER,
-            strf("--resume: got %.0f tokens a step, wanted %.0f as before", r->tokens_per_step,
-                 tokens),
-            "give the same --batch and --total-batch as before, or " + again);
-    }
-    data_restore(&r->data, *position);
-    hint_also() = run_other(from);
-    checkpoint_load(&r->m, from);
-    optimizer_load(&r->m, from);
-    hint_also().clear();
-    if (dist::rank == 0) { log_rewind(f.out + "/log.jsonl", r->first); }
-}
-
-// flags -> data, model and log; fresh, or as they were at the newest checkpoint in --out
-static Run run_open(Flags f) {
-    Run r = Run();
-    const bool first = dist::rank == 0;
-    dist::tensors_start();
-    dist::agree("build", switches_text(f.arch) + ", commit " GIT_COMMIT, "start one program everywhere");
-    dist::agree("command line", flags_json(f, 't'), "give all ranks the same flags");
-    if (first && f.resume && is_dir(f.out)) { run_lock(f.out); }
-    dist::barrier();
-    const std::string from = run_find(f, &r.first);
-    if (!from.empty()) {
-        hint_also() = run_other(from);
-        arch_resume(&f, from);
-        hint_also().clear();
-    }
-    preset_apply(&f);
-    batch_share(&f);
-    want(f.data != "bb" || f.tokenizer.empty(), "--tokenizer " + f.tokenizer,
-         "text to read with it: --data FILE");
-    r.probe_len = probe_length(f, f.probe_len, f.arch.T, PE_ROWS[f.arch.pe].learnable);
-    train_checks(f);
-    r.eps = eps_list(f);
-    // text is made into shards by one rank, and found by the others
-    if (first) { r.data = data_from_flags(f, f.arch.T, r.probe_len); }
-    dist::barrier();
-    if (!first) { r.data = data_from_flags(f, f.arch.T, r.probe_len); }
-    r.c = arch_from_flags(&f, r.data.V);
-    memory_check(r.c, f.batch, f.arch.T, true);
-    r.m = model_new(r.c, std::max<int>(f.arch.T, r.probe_len), true);
-    r.m.min_context = f.min_context;
-    batch_settle(&r.m, &f,
-                 from.empty() ? 0 : (long)json_number(json_file(from + "/state.json"), "batch", 0));
-    const double at_once = (double)f.batch * f.arch.T * dist::world;
-    r.accum = f.total_batch ? f.total_batch / at_once : 1;
-    r.tokens_per_step = r.accum * at_once;
-    if (first && f.out.empty()) { f.out = next_run_dir(); }
-    dist::spread(&f.out, "the name of the run");
-    if (first) { make_dirs(f.out); }
-    // again, now that nobody else can begin one
-    if (first && !f.resume) { run_lock(f.out); run_find(f, &r.first); }
-    r.resumed = !from.empty();
-    r.saved = r.resumed ? r.first : -1;
-    if (r.resumed) { run_restore(&r, f, from); } else { model_init(&r.m, f.seed); r.first = 0; }
-    r.log.path = f.out + "/log.jsonl";
-    if (first) { r.log.f = xfopen(r.log.path, r.resumed ? "a" : "w"); }
-    if (dist::world > 1) {
-        dist::agree("data", data_state(&r.data), "all ranks must see the same files");
-    }
-    r.seqs.resize((size_t)f.batch * (f.arch.T + 1));
-    r.probe.resize((size_t)f.probe_seqs * (r.probe_len + 1));
-    r.probes = data_probe(&r.data, r.probe.data());
-    r.started = now_ms();
-    r.columns = dist::world > 1 ? 0 : terminal_columns();        // mpirun passes whole lines on
-    r.f = f;
-    return r;
-}
-
-static void run_describe(const Run& r) {
-    const Flags& f = r.f; const Arch& c = r.c;
-    printf("switch");
-    printf("%s", switches_text(c).c_str());
-    printf(" PRECISION=%s BACKEND=%s, commit %s\n", PRECISION_NAME, ops::name, GIT_COMMIT);
-    printf("model  L %d C %d NH %d KV %d HS %d F %d V %d T %d: ", c.L, c.C, c.NH, c.KV, c.HS, c.F,
-           c.V, c.T);
-    printf("%s parameters\n", count_text(r.m.num_params).c_str());
-    printf("data   %s\n", r.data.description.c_str());
-    const std::string step = count_text(r.tokens_per_step),
-                      all = count_text(r.tokens_per_step * f.steps);
-    const std::string ranks = dist::world > 1 ? strf(" x %d ranks", dist::world) : "";
-    printf("batch  %ld x %d x %d%s = %s tokens a step, ", f.batch, f.arch.T, r.accum, ranks.c_str(),
-           step.c_str());
-    printf("%ld steps = %s tokens\n", f.steps, all.c_str());
-    printf("update %s, lr %g %s after %ld warm-up steps, ", f.optimizer.c_str(), f.lr,
-           f.schedule.c_str(), f.warmup);
-    printf("weight decay %g, clip %g, seed %ld\n", f.weight_decay, f.grad_clip, f.seed);
-    double bytes;
-    printf("memory %s", memory_text(c, f.batch, f.arch.T, true, &bytes).c_str());
-    // with the weights there already
-    if (ops::on_host) { printf(", free %s", bytes_text(memory_free()).c_str()); }
-    printf("\n");
-    printf("device %s\n", ops::device_start().c_str());
-    if (dist::world > 1) {
-        printf("ranks  %d by %s, %d of them on this machine\n", dist::world, dist::name,
-               dist::neighbours);
-    }
-    printf("out    %s%s\n", f.out.c_str(),
-           r.resumed ? strf(", resumed from step %ld", r.first).c_str() : "");
-}
-
-static void log_config(Run* r) {
-    const std::string build =
-        strf("\"params\":%ld,\"backend\":\"%s\",\"precision\":\"%s\",\"commit\":\"%s\"",
-             r->m.num_params, ops::name, PRECISION_NAME, GIT_COMMIT);
-    const std::string ranks = dist::world > 1 ? strf(",\"ranks\":%d", dist::world) : "";
-    log_line(&r->log, "{\"event\":\"config\",\"switches\":" + switches_json(r->c) +
-                          ",\"flags\":" + flags_json(r->f, 't') + "," + build + ranks +
-                          ",\"data\":" + json_str(r->data.description) + "}");
-}
-
-// the first line of a new log, and of one that was lost; flags that changed on the way are told
-static void log_begin(Run* r) {
-    if (file_size(r->log.path) == 0) { log_config(r); }
-    if (r->changed.empty()) { return; }
-    printf("change %s\n", r->changed.c_str());
-    log_line(&r->log, strf("{\"event\":\"resume\",\"step\":%ld,\"changed\":{", r->first) +
-                          r->changed + strf("},\"commit\":\"%s\"}", GIT_COMMIT));
-}
-
-// what a run needs to go on from here, and a probe to know what it was trained on
-static std::string run_state(Run* r, long step) {
-    char here[PATH_MAX];
-    return strf("{\"step\": %ld, \"batch\": %ld, \"tokens_per_step\": %.0f, ", step, r->f.batch,
-                r->tokens_per_step) +
-           "\"data\": " + data_state(&r->data) +
-           ", \"directory\": " + json_str(getcwd(here, sizeof here) ? here : "") +
-           ", \"flags\": " + flags_json(r->f, 't') + "}";
-}
-
-static void run_evaluate(Run* r, long step) { // validation loss, metrics, a sample
-    const Flags& f = r->f;
-    const double val = validate(&r->m, &r->data, f.batch, f.arch.T);
-    const Metrics metrics = measure(&r->m, r->probe.data(), r->probes, r->probe_len,
-                                    f.batch * f.arch.T);
-    log_line(&r->log, "{" + eval_json(step, val, metrics, r->eps) + "}");
-    progress_open() = false;
-    printf("%seval %6ld | %s\n", r->columns ? "\r\033[K" : "", step,
-           eval_text(val, metrics, r->eps[0]).c_str());
-    if (dist::rank > 0 || !f.sample || r->data.tokenizer.kind == TOKENIZER_IDS) { return; }
-    Rng rng = rng_stream(f.seed, mix64(3, step));
-    std::vector<int> tokens(1, r->data.tokenizer.eos);
-    generate(&r->m, &tokens, f.sample, 1.0, 0, &rng);
-    std::string text = tokenizer_decode(r->data.tokenizer, tokens.data() + 1, tokens.size() - 1,
-                                        true);
-    utf8_repair(&text);
-    log_line(&r->log,
-             strf("{\"event\":\"sample\",\"step\":%ld,\"text\":", step) + json_str(text) + "}");
-    printf("sample %s\n", json_str(text).c_str());
-}
-
-// step counts from 1
-static void run_report_step(Run* r, long step, double loss, double grad_norm, double ms) {
-    const double lr = learning_rate(r->f, step - 1);
-    r->smooth_ms = r->smooth_ms ? 0.95 * r->smooth_ms + 0.05 * ms : ms;
-    log_line(&r->log, strf("{\"event\":\"train\",\"step\":%ld,\"loss\":", step) + json_num(loss)
-        + ",\"grad_norm\":" + json_num(grad_norm) + ",\"lr\":" + json_num(lr)
-        + strf(",\"tokens\":%.0f,\"ms\":%.3f}", r->tokens_per_step * step, ms));
-    const std::string at = strf("step %6ld/%ld | loss %.4f | ", step, r->f.steps, loss);
-    const std::string rest = strf("norm %.3f | lr %.2e | %.1f ms | ", grad_norm, lr, ms);
-    const std::string speed = count_text(r->tokens_per_step / ms * 1e3) + " tok/s";
-    const std::string left = duration(r->smooth_ms / 1e3 * (r->f.steps - step)) + " left";
-    const std::string done = strf(" | %.0f%%, ", 100.0 * step / r->f.steps) + left;
-    if (!r->columns) { printf("%s\n", (at + rest + speed).c_str()); fflush(stdout); return; }
-    progress_show({ at + rest + speed + done, at + strf("norm %.3f | ", grad_norm) + speed + done,
-                    at + speed + done, at + left, strf("%ld/%ld %.4f", step, r->f.steps, loss) },
-                  terminal_columns());
-}
-
-static void on_signals() {
-    struct sigaction act = {};
-    act.sa_handler = on_signal;
-    act.sa_flags = SA_RESTART;
-    sigaction(SIGINT, &act, NULL);
-    sigaction(SIGTERM, &act, NULL);
-    struct sigaction hangup; // the terminal was closed; nohup wants that ignored
-    sigaction(SIGHUP, NULL, &hangup);
-    if (hangup.sa_handler != SIG_IGN) { sigaction(SIGHUP, &act, NULL); }
-}
+#include "train.h"
 
 static int train(const Flags& flags) {
     ops::expect_many_steps();
@@ -2052,7 +1093,7 @@ static int train(const Flags& flags) {
 }
 
 // ============================================================================
-// 7 the other commands
+// 5 the other commands, and main
 #include "probe.h"
 #include "eval.h"
 #include "text/tokenize.h"
@@ -2060,8 +1101,6 @@ static int train(const Flags& flags) {
 #include "bench.h"
 #include "gradients.h"
 
-// ============================================================================
-// 11 main
 #ifndef TESTING
 int main(int argc, char** argv) {
     // OpenMP threads wait by spinning unless told not to, which on a machine with other work costs
@@ -2088,7 +1127,8 @@ int main(int argc, char** argv) {
     if (!f.words.empty() && !strchr("pgske", command)) {
         die(EXIT_USER,
             "got '" + f.words[0] +
-                "', wanted a command (train, probe, eval, generate, score, tokenize, bench, check) or a "
+                "', wanted a command (train, probe, eval, generate, score, tokenize, bench, check) "
+                "or a "
                 "--flag",
             command_meant(f.words[0]));
     }

@@ -18,8 +18,8 @@ struct RowSums {
     }
 };
 
-// The scores x (BC) of one query become weights and join its sums. The exponential variants know ln w
-// before w
+// The scores x (BC) of one query become weights and join its sums. The exponential variants know ln
+// w before w
 template <class A> void row_weights(RowSums* sums, acc* x, acc stat0, acc stat1) {
     acc magnitude = 0, total = 0, w_log_w = 0;
     if constexpr (A::exp_family && A::Z != Z_ABS) {
@@ -62,7 +62,7 @@ HeadMetrics head_metrics(const real* qkv, const acc* stat, const real* kstar, co
         const real* q_0 = x + (long)t0 * W + h * HS;
         const auto q = tiles.rows(4, q_0, W, M, HS);
         RowSums sums[BR];
-        acc first[BR][METRIC_K + 1] = {}, w_star[BR] = {};   // weights of columns 0.., the extra one
+        acc first[BR][METRIC_K + 1] = {}, w_star[BR] = {}; // weights of columns 0.., the extra one
         for (int r = 0; Bi::column != NO_COLUMN && r < M; r++) {
             const acc s_star = star_score<A, Bi>(q_0 + (long)r * W, star, s);
             w_star[r] = attn_weight<A>(s_star, st[2 * r], st[2 * r + 1]);

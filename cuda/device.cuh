@@ -530,7 +530,9 @@ struct Product {
     Product(const Product&) = delete;
 
     ~Product() {
-        for (cublasLtMatrixLayout_t l : { la, lb, ld }) { if (l) { cublasLtMatrixLayoutDestroy(l); } }
+        for (cublasLtMatrixLayout_t l : { la, lb, ld }) {
+            if (l) { cublasLtMatrixLayoutDestroy(l); }
+        }
         if (desc) { cublasLtMatmulDescDestroy(desc); }
     }
 };

@@ -1,9 +1,9 @@
 /*
 import_experts.h -- the weights of a mixture of experts, by our names.
 
-We keep the experts of a layer as two matrices, one expert under the other: gate over up, and down. Others have a tensor
-for each matrix of each expert, or, gpt-oss, one for all experts: turned, with the rows of gate and up in turn, or as
-MXFP4.
+We keep the experts of a layer as two matrices, one expert under the other: gate over up, and down.
+Others have a tensor for each matrix of each expert, or, gpt-oss, one for all experts: turned, with
+the rows of gate and up in turn, or as MXFP4.
 */
 #ifndef IMPORT_EXPERTS_H
 #define IMPORT_EXPERTS_H
@@ -51,13 +51,15 @@ struct ExpertsImport {
         return true;
     }
 
-    // the same as MXFP4, blocks [experts, rows, cols / 32, 16] and scales [experts, rows, cols / 32]
+    // the same as MXFP4, blocks [experts, rows, cols / 32, 16] and scales [experts, rows, cols /
+    // 32]
     bool packed(const std::string& name, int e, long rows, long cols, float* out) const {
         const Weight *blocks = files.find(layer + name + "_blocks");
         const Weight *scales = files.find(layer + name + "_scales");
         if (!blocks || !scales) { return false; }
         used->insert(blocks->name);
-        fits(*scales, cols % 32 == 0 && scales->shape == std::vector<long>{ c.experts, rows, cols / 32 });
+        fits(*scales,
+             cols % 32 == 0 && scales->shape == std::vector<long>{ c.experts, rows, cols / 32 });
         mxfp4_rows(*blocks, *scales, e * rows, (e + 1) * rows, out);
         return true;
     }
@@ -111,7 +113,8 @@ struct ExpertsImport {
     }
 };
 
-// Is `name` a tensor of a mixture of experts? Then it is read; *wrong says what is not there, or "".
+// Is `name` a tensor of a mixture of experts? Then it is read; *wrong says what is not there, or
+// "".
 static bool import_experts(const Weights& files, const Arch& c, const std::string& name, float* out,
                            std::set<std::string>* used, std::string* wrong) {
     const OurName n = our_name(name);

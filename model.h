@@ -1,0 +1,508 @@
+/*
+model.h -- what a model's rows become: its sizes, its memory, its tables of positions, and how a
+batch is loaded. In reading order:
+
+    Arch, Sizes         the rows of ARCH as a struct, and what follows from them
+    Params, Acts        the rows of PARAMS and ACTS as pointers
+    Layout              where each of them stands in memory
+    Model               all of it; model_new, model_init, model_load
+
+The rows themselves stand in train_sink.cu, which includes this.
+*/
+#ifndef MODEL_H
+#define MODEL_H
+
+typedef int kind;
+typedef std::string str;
+struct Arch {
+    #define X(type, field, otherwise, ...) type field = otherwise;
+    ARCH(X)
+    #undef X
+};
+
+// ---- what follows from a model's rows
+static const NormRow& norm_of(const Arch& c) { return NORM_ROWS[c.norm]; }
+static const BiasRow& bias_of(const Arch& c) { return BIAS_ROWS[c.bias]; }
+static const PeRow&   pe_of(const Arch& c)   { return PE_ROWS[c.pe]; }
+static const FfnRow&  ffn_of(const Arch& c)  { return FFN_ROWS[c.ffn]; }
+
+// the value for layer l of a pattern such as 1110, which repeats; an empty one says 1
+static bool in_pattern(const std::string& pattern, int l) {
+    return pattern.empty() || pattern[l % pattern.size()] == '1';
+}
+
+// learned biases have one row for each key/value head (BIAS=v: for each head), or one for all
+static int bias_rows(const Arch& c) {
+    if (c.bias_share == SHARE_heads) { return 1; }
+    return bias_of(c).add_v ? c.NH : c.KV;
+}
+
+// sizes that the tables below are written in; their rows are read inside of it
+struct Sizes {
+    Arch c;
+    NormRow norm; BiasRow bias; PeRow pe; FfnRow ffn;
+    bool ln, phi, combine, gate, qkn;
+    long L, C, NH, KV, HS, F, V, T;
+    long QK, W, OC, FH, G; // q and k of a row; q, k and v; what W_O reads; gate | up; the gate
+    Sizes() : Sizes(Arch()) {}
+    explicit Sizes(const Arch& arch)
+        : c(arch), norm(norm_of(c)), bias(bias_of(c)), pe(pe_of(c)), ffn(ffn_of(c)) {
+        L = c.L; C = c.C; NH = c.NH; KV = c.KV; HS = c.HS; F = c.F; V = c.V; T = c.T;
+        ln = c.norm_kind == NORM_KIND_ln;
+        phi = Attn::phi == PHI_MLP;
+        combine = c.combine == COMBINE_sum || bias.add_v;
+        gate = c.gate != GATE_none;
+        qkn = c.qk_norm != QKNORM_none;
+        QK = (NH + KV) * HS;
+        W = QK + KV * HS;
+        OC = c.combine == COMBINE_sum ? HS : NH * HS;
+        FH = ffn.gated ? 2 * F : F;
+        G = c.gate == GATE_elem ? NH * HS : NH;
+    }
+
+    // is the FFN of layer l a mixture of experts?
+    bool mixture(long l) const { return c.experts && in_pattern(c.expert_layers, l); }
+};
+
+#define FIELD(name, ...) P* name;
+#define NOTHING(...)
+template <class P> struct Params {
+    PARAMS(FIELD, NOTHING, FIELD)
+    struct Layer { PARAMS(NOTHING, FIELD, NOTHING) };
+    std::vector<Layer> layer;
+};
+struct Tensor { std::string name; std::vector<long> shape; long at, count; Init init; };
+
+// is it the matrix of a product inside a layer? Those are what --optimizer muon is for
+static bool is_hidden_matrix(const Tensor& t) {
+    const bool product = ends_with(t.name, "proj.weight") || t.name.find(".phi_fc") != t.name.npos;
+    return product && !ends_with(t.name, "self_attn.gate_proj.weight");
+}
+
+struct Acts {
+#define X(type, name, size) type* name;
+    ACTS(X)
+#undef X
+};
+
+// where every tensor stands: the two tables, read with the sizes of one model
+struct Layout : Sizes {
+    explicit Layout(const Arch& c) : Sizes(c) {}
+
+    // points p into base, lists the tensors in memory order, returns how many numbers there are
+    // (base NULL: only counts)
+    template <class P> long params(Params<P>* p, std::vector<Tensor>* list, P* base) const {
+        const std::string ffn_norm = norm.out ? "pre_feedforward_layernorm"
+                                              : "post_attention_layernorm";
+        long n = 0;
+        auto place = [&](P** field, const std::string& name, bool when, long rows, long cols,
+                         Init init) {
+            const long count = when ? labs(rows) * cols : 0;
+            *field = count && base ? base + n : NULL;
+            if (count && list) {
+                const std::vector<long> shape = rows < 0 ? std::vector<long>{ cols }
+                                                         : std::vector<long>{ rows, cols };
+                list->push_back({ name, shape, n, count, init });
+            }
+            n += count;
+        };
+        p->layer.resize(L);
+        #define ROW(field, hf, when, rows, cols, init) place(&p->field, hf, when, rows, cols, init);
+        #define LAYER_ROW(field, hf, when, rows, cols, init) \
+            place(&p->layer[l].field, strf("model.layers.%d.", l) + hf, when, rows, cols, init);
+        PARAMS(ROW, NOTHING, NOTHING)
+        for (int l = 0; l < L; l++) { PARAMS(NOTHING, LAYER_ROW, NOTHING) }
+        PARAMS(NOTHING, NOTHING, ROW)
+        if (c.tied) { p->lmw = p->wte; }
+        return n;
+    }
+
+    // points a into base, returns the bytes (base NULL: only counts); table: the MiB of each
+    // tensor, in words
+    size_t acts(Acts* a, char* base, bool train, long B, long T, long R,
+                std::string* table = NULL) const {
+        const long N = B * T, D = train ? N : 0, K = train ? L : 1, S = train ? 2 * L + 1 : 3;
+        size_t bytes = 0;
+#define X(type, name, size)                             \
+    a->name = (type*)(base + bytes);                    \
+    bytes += ((size) * sizeof(type) + 255) / 256 * 256; \
+    if (table && (size) > 0) { *table += strf(" " #name " %.1f", (size) * sizeof(type) / 0x1p20); }
+        ACTS(X)
+        #undef X
+        return bytes;
+    }
+};
+
+struct Model;
+struct Stage;
+
+// runs a stage of layer l, or does something else in its place: how eval changes what a model
+// computes
+typedef std::function<void(Model* m, const Stage& stage, int l)> Around;
+
+#include "dist/shard.h"
+
+// A part of a sequence: n rows of the batch from row `at`, at positions past, past + 1, .. They see
+// each other and, unless `parent` is -1, the first `past` rows of that segment
+struct Segment { int at, n, past, parent; };
+
+struct Model {
+    Arch c;
+    Sizes d;
+    bool train; // has gradients, and keeps the activations of all layers
+    std::vector<Tensor> tensors;
+    long num_params;
+    real* params;
+    acc *master, *grads, *m, *v; // master: the weights in acc; is params itself where real is acc
+    // of many processes each updates its shard: master, m and v are only that; what it is summed
+    // into and what comes of it. Of one, these two are grads and params themselves
+    ParamShard shard; acc* shard_grads; real* shard_params;
+    long sent;                                   // buckets of gradients that are on their way
+    std::vector<long> layer_at; // where each layer's parameters begin; the last ends
+    Params<real> w; Params<acc> g;
+    Acts a; char* arena; size_t arena_bytes;     // activations
+    int longest;                                 // T that the tables of positions are made for
+    int B, T, R; // the batch they are laid out for, T with the sink token; rows of head
+    int *tokens, *targets; size_t token_room;    // (B, T)
+    StepSums* sums;                              // loss and gradient norm of the step
+    real* muon;                                  // what --optimizer muon works with, or NULL
+    int min_context;                             // --min-context, of training alone
+    real *positions, *v_fixed;                   // absolute PE (T, C); fixed v* (HS)
+    // rotary cos, sin (T, rot/2, 2), of all layers and of those with a window
+    acc *turns, *turns_local;
+    real* cache; int room; // generation: k, v of rows that were read, (L, room, 2 KV HS), or NULL
+    int past; // so many rows of it stand before the one that is loaded; 0: a whole batch
+    Around around; // if it is set, every stage of a forward pass goes through it
+    std::vector<Segment> forest; // what is loaded if not whole sequences, else empty
+};
+
+// ---- attention's shape in layer l, and its learned column
+static bool is_local(const Arch& c, int l) { return c.window && in_pattern(c.local, l); }
+
+static int rotated(const Arch& c) { return (int)(c.HS * c.rope_part) / 2 * 2; }
+
+static AttnShape attn_shape(const Model* m, int l) {
+    const Arch& c = m->c;
+    AttnShape s = AttnShape();
+    s.B = m->B; s.T = m->T; s.NH = c.NH; s.KV = c.KV; s.HS = c.HS;
+    s.window = is_local(c, l) ? c.window : 0;
+    s.prefix = c.prefix ? c.prefix + m->d.bias.token : 0;
+    s.bias_shared = c.bias_share == SHARE_heads;
+    s.k_dims = c.k_dims;
+    s.p = c.attn_p; s.alpha = c.attn_alpha; s.cap = c.attn_cap; s.shift = c.attn_bias;
+    s.scale = c.score_scale ? c.score_scale : acc(1) / std::sqrt(acc(c.HS));
+    s.rot = rotated(c);
+    return s;
+}
+
+// the extra column: k* (or z of BIAS=logit) and v*; NULL is zero
+static const real* star_k(const Model* m, int l) {
+    return m->d.bias.column == LOGIT_COLUMN ? m->w.layer[l].zstar : m->w.layer[l].kstar;
+}
+
+static const real* star_v(const Model* m, int l) {
+    return m->d.bias.learn_v ? m->w.layer[l].vstar : m->v_fixed;
+}
+
+// the table that layer l turns q and k by, from the first row that is loaded; NULL if it does not
+static const acc* layer_turns(const Model* m, int l) {
+    const Arch& c = m->c;
+    if (!m->d.pe.rotary || !in_pattern(c.rope_layers, l)) { return NULL; }
+    return (is_local(c, l) && m->turns_local ? m->turns_local : m->turns) +
+           (size_t)m->past * rotated(c);
+}
+
+// ---- tables of positions and other constants
+
+// angles per position of the `rot` / 2 pairs, base^(-2i/rot), and, if scaled, what --rope-scaling
+// makes of them; *length is what the turned vectors are multiplied with. (llama3: Meta's models;
+// yarn: Peng et al. 2023, section 3)
+static std::vector<double> rope_angles(const Arch& c, double base, bool scaled, double* length) {
+    const int rot = rotated(c);
+    const kind how = scaled ? c.rope_scaling : ROPE_none;
+    const double turns = c.rope_context / (2 * M_PI), factor = c.rope_factor;
+    auto pair_at = [&](double per_context) {
+        return rot * log(turns / per_context) / (2 * log(base));
+    };
+    double low = pair_at(c.rope_fast), high = pair_at(c.rope_slow);
+    if (c.rope_round) { low = floor(low); high = ceil(high); }
+    low = std::max(low, 0.0);
+    high = std::max(std::min(high, rot - 1.0), low + 0.001);
+    std::vector<double> angles;
+    for (int i = 0; i < rot / 2; i++) {
+        const double f = pow(base, -2.0 * i / rot);
+        double stretched = 0; // the share of this pair that is stretched by the factor
+        if (how == ROPE_linear) { stretched = 1; }
+        if (how == ROPE_llama3) {
+            stretched = 1 - (f * turns - c.rope_low) / (c.rope_high - c.rope_low);
+        }
+        if (how == ROPE_yarn)   { stretched = (i - low) / (high - low); }
+        stretched = std::min(1.0, std::max(0.0, stretched));
+        angles.push_back(stretched == 0 ? f : f / factor * stretched + f * (1 - stretched));
+    }
+    const double from_factor = factor > 1 ? 0.1 * log(factor) + 1 : 1;
+    *length = 1;
+    if (how == ROPE_yarn) { *length = c.rope_length ? c.rope_length : from_factor; }
+    return angles;
+}
+
+// host -> a table of D in device memory
+template <class D> static D* device_table(const std::vector<double>& host) {
+    std::vector<D> x(host.begin(), host.end());
+    D* p = (D*)ops::device_malloc(x.size() * sizeof(D));
+    ops::to_device(p, x.data(), x.size() * sizeof(D));
+    return p;
+}
+
+// cos and sin of T positions: (T, rot/2, 2)
+static acc* rope_table(const Arch& c, double base, bool scaled, int T) {
+    double length;
+    const std::vector<double> angles = rope_angles(c, base, scaled, &length);
+    std::vector<double> p;
+    for (int t = 0; t < T; t++) {
+        for (double angle : angles) {
+            p.push_back(length * cos(t * angle));
+            p.push_back(length * sin(t * angle));
+        }
+    }
+    return device_table<acc>(p);
+}
+
+// (Eq. 5) with all sines before all cosines, as in the official code: (T, C)
+static real* absolute_table(int T, int C) {
+    std::vector<double> p((size_t)T * C);
+    for (int t = 0; t < T; t++) {
+        for (int i = 0; i < C / 2; i++) {
+            const double angle = t * pow(10000.0, -2.0 * i / C);
+            p[(size_t)t * C + i] = sin(angle);
+            p[(size_t)t * C + C / 2 + i] = cos(angle);
+        }
+    }
+    return device_table<real>(p);
+}
+
+// (Table 5) M [1, 0, .., 0] or M [1, .., 1] / sqrt(HS), the same for every head
+static real* fixed_v_star(const Arch& c) {
+    const bool ones = c.v_star.compare(0, 5, "ones:") == 0;
+    const double M = atof(c.v_star.c_str() + (ones ? 5 : 3));
+    std::vector<double> p;
+    for (int g = 0; g < bias_rows(c); g++) {
+        for (int i = 0; i < c.HS; i++) {
+            const double e1 = i == 0 ? M : 0;
+            p.push_back(ones ? M / sqrt(c.HS) : e1);
+        }
+    }
+    return device_table<real>(p);
+}
+
+// constant tables: positions from 0, as long as any sequence may be
+static void model_tables(Model* m, int T) {
+    const Arch& c = m->c;
+    T += m->d.bias.token;
+    if (m->d.pe.absolute) { m->positions = absolute_table(T, c.C); }
+    if (m->d.pe.rotary) { m->turns = rope_table(c, c.rope_base, true, T); }
+    if (m->d.pe.rotary && c.rope_local) { m->turns_local = rope_table(c, c.rope_local, false, T); }
+    if (!c.v_star.empty()) { m->v_fixed = fixed_v_star(c); }
+}
+
+// ---- memory
+
+// lays the activations out for B sequences of T tokens
+static void model_resize(Model* m, int B, int T) {
+    if (T > m->longest) {
+        die(EXIT_USER, strf("--seq %d: this model has positions for %d tokens", T, m->longest),
+            "use shorter sequences");
+    }
+    m->B = B; m->T = T + m->d.bias.token;
+    m->R = std::min<long>(ops::head_rows(m->c.V, sizeof(real)), (long)B * m->T);
+    const Layout layout(m->c);
+    Acts none;
+    const size_t bytes = layout.acts(&none, NULL, m->train, B, m->T, m->R),
+                 words = (size_t)B * m->T;
+    if (bytes > m->arena_bytes) {
+        ops::device_free(m->arena);
+        m->arena = (char*)ops::device_malloc(bytes);
+        m->arena_bytes = bytes;
+    }
+    layout.acts(&m->a, m->arena, m->train, B, m->T, m->R);
+    if (words > m->token_room) {
+        ops::device_free(m->tokens); ops::device_free(m->targets);
+        m->tokens = (int*)ops::device_malloc(words * sizeof(int));
+        m->targets = (int*)ops::device_malloc(words * sizeof(int));
+        m->token_room = words;
+    }
+}
+
+// where a whole array stands while it is filled or read, of which this rank keeps a shard: there,
+// or in the place of the gradients, which are not needed between steps
+static acc* array_place(const Model* m, acc* shard) {
+    return m->shard.mine == m->num_params ? shard : m->grads;
+}
+
+// the whole array of all ranks' shards
+static const acc* array_whole(const Model* m, acc* shard) {
+    acc* all = array_place(m, shard);
+    if (all != shard) { shard_gather(m->shard, all, shard); }
+    return all;
+}
+
+// keeps what was filled in
+static void array_keep(const Model* m, acc* shard) {
+    const acc* all = array_place(m, shard);
+    if (all != shard) { shard_keep(m->shard, shard, all); }
+}
+
+// the weights were filled in: params are their copy in `real`
+static void weights_keep(Model* m) {
+    ops::cast_to_real(m->params, array_place(m, m->master), m->num_params);
+    array_keep(m, m->master);
+}
+
+// num_params weights from host memory
+static inline void model_set(Model* m, const acc* host) {
+    ops::to_device(array_place(m, m->master), host, m->num_params * sizeof(acc));
+    weights_keep(m);
+}
+
+// where each layer begins in the array of parameters, and where the last one ends
+static std::vector<long> layers_at(const Model& m) {
+    std::vector<long> at;
+    long end = 0;
+    for (auto& t : m.tensors) {
+        if (t.name.find(strf("model.layers.%zu.", at.size())) == 0) { at.push_back(t.at); }
+        if (t.name.find("model.layers.") == 0) { end = t.at + t.count; }
+    }
+    at.push_back(end);
+    return at;
+}
+
+// gradients and optimiser state, all of it or a shard
+static void model_training(Model* m) {
+    const long all = m->shard.whole, mine = m->shard.mine;
+    m->grads = (acc*)ops::device_malloc((all + 2 * mine) * sizeof(acc));
+    m->m = m->grads + all;
+    m->v = m->m + mine;
+    m->sums = (StepSums*)ops::device_malloc(sizeof(StepSums));
+    m->shard_grads = m->grads;
+    m->shard_params = m->params;
+    if (mine == m->num_params) { return; }
+    m->shard_grads = (acc*)ops::device_malloc(mine * sizeof(acc));
+    m->shard_params = (real*)ops::device_malloc(mine * sizeof(real));
+}
+
+// memory for the weights and, if it is to be trained, for gradients and optimiser state
+static Model model_new(const Arch& c, int T_max, bool train) {
+    Model m = Model();
+    const Layout layout(c);
+    if (c.experts && (train || !ops::on_host)) {
+        die(EXIT_USER, strf("a mixture of %d experts: wanted a forward pass, ", c.experts) +
+                           "BACKEND=cpu or ref: other backends, and training, have none",
+            train ? "train a model with one FFN" : "make train_sink BACKEND=cpu");
+    }
+    m.c = c; m.d = layout; m.train = train;
+    m.num_params = layout.params<real>(&m.w, &m.tensors, NULL);
+    m.shard = shard_of(m.num_params, train);
+    m.params = (real*)ops::device_malloc(m.shard.whole * sizeof(real));
+    const bool copied = !std::is_same<real, acc>::value || m.shard.mine < m.num_params;
+    m.master = copied ? (acc*)ops::device_malloc(m.shard.mine * sizeof(acc)) : (acc*)m.params;
+    layout.params<real>(&m.w, NULL, m.params);
+    if (train) { model_training(&m); }
+    m.layer_at = layers_at(m);
+    layout.params<acc>(&m.g, NULL, m.grads);
+    m.longest = m.d.pe.learnable ? c.T : std::max(c.T, T_max);
+    model_tables(&m, m.longest);
+    return m;
+}
+
+// every tensor from its own random stream: the same seed gives the same q_proj with and without k*
+static inline void model_init(Model* m, uint64_t seed) {
+    std::vector<acc> host;
+    for (auto& t : m->tensors) {
+        Rng rng = rng_stream(seed, hash_bytes(t.name.data(), t.name.size()));
+        host.resize(t.count);
+        for (auto& w : host) {
+            w = t.init.std == 0 ? acc(t.init.mean) : acc(t.init.std * rng_normal(&rng));
+        }
+        if (ends_with(t.name, ".k_star")) { // entries that are not learned are zero (Table 13)
+            for (long i = 0; i < t.count; i++) { if (i % m->c.HS >= m->c.k_dims) { host[i] = 0; } }
+        }
+        ops::to_device(array_place(m, m->master) + t.at, host.data(), t.count * sizeof(acc));
+    }
+    weights_keep(m);
+}
+
+static void model_free(Model* m) {
+    if ((void*)m->master != (void*)m->params) { ops::device_free(m->master); }
+    if (m->shard_grads != m->grads) {
+        ops::device_free(m->shard_grads);
+        ops::device_free(m->shard_params);
+    }
+    for (void* p : { (void*)m->params, (void*)m->grads, (void*)m->arena, (void*)m->tokens,
+                     (void*)m->targets, (void*)m->sums, (void*)m->positions, (void*)m->v_fixed,
+                     (void*)m->turns, (void*)m->turns_local, (void*)m->cache, (void*)m->muon }) {
+        ops::device_free(p);
+    }
+    *m = Model();
+}
+
+// seqs (B, T+1) in host memory -> tokens and targets; returns how many targets count. Row 0 of a
+// sink token predicts nothing; with a prefix p the loss starts at the prediction of token p + 1
+// (section 6), and a target with fewer than min_context tokens before it does not count. A token
+// that no loss asks for is given as ~id
+static long model_load(Model* m, const int* seqs, int B, int T, int min_context = 0) {
+    const int skip = m->d.bias.token;
+    m->past = 0;
+    m->forest.clear();
+    if (m->B != B || m->T != T + skip || !m->arena) { model_resize(m, B, T); }
+    std::vector<int> tokens((size_t)B * T), targets((size_t)B * m->T);
+    long count = 0;
+    for (int b = 0; b < B; b++) {
+        const int* s = seqs + (size_t)b * (T + 1);
+        for (int t = 0; t < T; t++) { tokens[(size_t)b * T + t] = s[t] < 0 ? ~s[t] : s[t]; }
+        for (int t = 0; t < m->T; t++) {
+            const int i = t - skip;
+            const int first = std::max(m->c.prefix, min_context) - 1;
+            const bool counts = i >= 0 && i >= first && s[i + 1] >= 0;
+            targets[(size_t)b * m->T + t] = counts ? s[i + 1] : -1;
+            count += counts;
+        }
+    }
+    ops::to_device(m->tokens, tokens.data(), tokens.size() * sizeof(int));
+    ops::to_device(m->targets, targets.data(), targets.size() * sizeof(int));
+    return count;
+}
+
+// one token, the next after `past` rows, whose k and v are in the cache. The sink token, if there
+// is one, is among those
+static inline void model_load_next(Model* m, int token, int past) {
+    if (m->B != 1 || m->T != 1 || !m->arena) { model_resize(m, 1, 1 - m->d.bias.token); }
+    m->past = past;
+    ops::to_device(m->tokens, &token, sizeof token);
+}
+
+// Can sequences share what they begin with? Where host code can attend, and the beginning neither
+// has a sink token nor sees what comes after it
+static inline bool forest_fits(const Model* m) {
+    return ops::on_host && !m->d.bias.token && !m->c.prefix;
+}
+
+// the tokens of all segments, for a forward pass alone
+static inline void model_load_forest(Model* m, const std::vector<int>& tokens,
+                                     const std::vector<Segment>& forest) {
+    m->past = 0;
+    model_resize(m, tokens.size(), 1);
+    ops::to_device(m->tokens, tokens.data(), tokens.size() * sizeof(int));
+    m->forest = forest;
+}
+
+// an empty cache for sequences of T tokens, if host code can read it; T = 0: none
+static inline void model_cache(Model* m, int T) {
+    ops::device_free(m->cache);
+    m->cache = NULL;
+    m->past = m->T = 0;
+    m->room = T + m->d.bias.token;
+    const size_t row = 2 * m->d.KV * m->d.HS * sizeof(real);
+    if (T && ops::on_host) { m->cache = (real*)ops::device_malloc(m->d.L * m->room * row); }
+}
+
+#endif // MODEL_H

@@ -1,0 +1,60 @@
+/*
+optimizer.h -- the update after a step's gradients: AdamW, SGD, Muon.
+*/
+#ifndef OPTIMIZER_H
+#define OPTIMIZER_H
+
+enum Optimizer { ADAMW, SGD, MUON };
+static const char* const OPTIMIZERS[] = { "adamw", "sgd", "muon" };
+
+// Muon (Jordan et al. 2024): the momentum of a matrix, with its singular values brought near to 1
+// by
+// five Newton-Schulz steps  x <- a x + (b A + c A A) x,  A = x x^T,  and the length that AdamW's step
+// would have (Liu et al. 2025), so that --lr and --weight-decay mean what they mean there
+static void muon_update(Model* m, const Tensor& t, const AdamW& o) {
+    const int rows = t.shape[0], cols = t.shape[1];
+    const int r = std::min(rows, cols), c = std::max(rows, cols);
+    if (!m->muon) { // for the largest of these matrices
+        size_t most = 0;
+        for (auto& one : m->tensors) {
+            const size_t small = std::min(one.shape[0], one.shape.back());
+            if (is_hidden_matrix(one)) { most = std::max(most, 2 * one.count + 2 * small * small); }
+        }
+        m->muon = (real*)ops::device_malloc(most * sizeof(real));
+    }
+    real *x = m->muon, *y = x + t.count, *A = y + t.count, *AA = A + (size_t)r * r;
+    ops::muon_begin(x, m->m + t.at, m->grads + t.at, m->sums, rows, cols);
+    for (int step = 0; step < 5; step++) {
+        ops::matmul_forward(A, x, x, NULL, NULL, r, c, r);             // A = x x^T
+        ops::matmul_forward(AA, A, A, NULL, NULL, r, r, r);            // A A, as A is symmetric
+        ops::muon_mix(AA, A, r);                                       // a + b A + c A A
+        ops::matmul_backward_input(y, AA, x, false, r, c, r);          // that times x
+        std::swap(x, y);
+    }
+    ops::muon_end(m->params + t.at, m->master + t.at, x, m->sums, o, rows, cols);
+}
+
+// after all micro-batches: clips the gradients and updates the weights, unless the loss or the
+// gradients are not finite; returns what it went by. Here, once a step, the host waits
+static StepSums model_update(Model* m, const AdamW& o, float clip, Optimizer how) {
+    const long n = m->shard.mine;
+    dist::arrive();
+    ops::square_norm(m->sums, m->shard_grads, clip, n);
+    model_sums(m, clip);
+    const auto update = [&](long at, long count) {
+        const auto f = how == SGD ? ops::sgd_update : ops::adamw_update;
+        f(m->shard_params + at, m->master + at, m->m + at, m->v + at, m->shard_grads + at, m->sums,
+          o, count);
+    };
+    if (how != MUON) { update(0, n); }
+    for (auto& t : m->tensors) { // of one rank, which has them whole
+        if (how != MUON) { break; }
+        if (is_hidden_matrix(t)) { muon_update(m, t, o); } else { update(t.at, t.count); }
+    }
+    if (n < m->num_params) { shard_gather(m->shard, m->params, m->shard_params); }
+    StepSums sums;
+    ops::to_host(&sums, m->sums, sizeof sums);
+    return sums;
+}
+
+#endif // OPTIMIZER_H

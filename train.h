@@ -1,0 +1,345 @@
+/*
+train.h -- a run around its steps: how it is opened, checked, described, gone on with, evaluated,
+reported and stopped. The steps themselves stand in train_sink.cu, which includes this.
+*/
+#ifndef TRAIN_H
+#define TRAIN_H
+
+static double validate(Model* m, Data* data, int B, int T) { // mean over the targets that count
+    const long n = data_val_count(data);
+    double sum = 0; long count = 0;
+    std::vector<int> seqs((size_t)B * (T + 1));
+    for (long i = 0; i < n; i += B) {
+        if (i / B % dist::world != dist::rank) { continue; }
+        const int rows = std::min<long>(B, n - i);
+        data_val(data, seqs.data(), rows, i);
+        const long k = model_load(m, seqs.data(), rows, T);
+        sum += model_forward(m, k, 0) * k;
+        count += k;
+    }
+    double both[] = { sum, (double)count };
+    dist::sum(both, 2);
+    return both[1] ? both[0] / both[1] : NAN;
+}
+static volatile sig_atomic_t stop_signal = 0;
+// timeout(1) and some schedulers send a signal twice at once: only a later Ctrl-C ends the program
+// at once
+static void on_signal(int sig) {
+    static double first;
+    if (sig == SIGINT && stop_signal && now_ms() - first > 500) { _exit(128 + SIGINT); }
+    if (!stop_signal) { first = now_ms(); }
+    stop_signal = sig;
+}
+
+static void on_signals() {
+    struct sigaction act = {};
+    act.sa_handler = on_signal;
+    act.sa_flags = SA_RESTART;
+    sigaction(SIGINT, &act, NULL);
+    sigaction(SIGTERM, &act, NULL);
+    struct sigaction hangup; // the terminal was closed; nohup wants that ignored
+    sigaction(SIGHUP, NULL, &hangup);
+    if (hangup.sa_handler != SIG_IGN) { sigaction(SIGHUP, &act, NULL); }
+}
+
+// The batch in memory: what -b says; else, with --total-batch on a GPU, `kept` by the run that goes
+// on, or as many sequences as fit 7/8 of the free memory, up to 2^16 tokens (more do not make a GPU
+// faster); else the preset's
+static void batch_settle(const Model* m, Flags* f, long kept) {
+    const bool choose = !ops::on_host && !f->given_batch && f->total_batch >= f->arch.T;
+    const long all = choose ? f->total_batch / f->arch.T / dist::world : 0,
+               most = std::max(1L, (1L << 16) / f->arch.T);
+    if (choose && kept && all % kept) { kept = 0; }              // of another number of ranks
+    if (choose) { f->batch = std::max(1L, kept); }
+    for (long B = 2; !kept && B <= std::min(all, most); B++) {
+        if (all % B == 0 && acts_bytes(m->c, true, B, f->arch.T) < ops::device_left() / 8 * 7) {
+            f->batch = B;
+        }
+    }
+    f->batch = dist::least(f->batch);
+    const long at_once = f->batch * f->arch.T * dist::world;
+    want(f->total_batch % at_once == 0, strf("--total-batch %ld", f->total_batch),
+         strf(dist::world == 1 ? "a multiple of batch * seq = %ld"
+                               : "a multiple of batch * seq * ranks = %ld", at_once));
+}
+
+// A step is the same for any number of ranks: each takes an equal part of its sequences
+static void batch_share(Flags* f) {
+    if (dist::world == 1) { return; }
+    const long T = f->arch.T, step = f->total_batch ? f->total_batch : f->batch * T;
+    want(step % (T * dist::world) == 0,
+         strf("a step of %ld sequences of %ld tokens, %d ranks", step / T, T, dist::world),
+         "as many sequences for each rank: another --total-batch, or without it another --batch");
+    f->batch = std::min(f->batch, step / T / dist::world);
+}
+
+static void train_checks(const Flags& f) {
+    want(optimizer_of(f) != MUON || dist::world == 1, "--optimizer muon",
+         "one process: it needs whole matrices, and of many processes each keeps a part");
+    want(f.min_context <= f.arch.T, strf("--min-context %ld", f.min_context),
+         strf("at most --seq %d", f.arch.T));
+    want(f.schedule == "constant" || f.schedule == "cosine", "--schedule " + f.schedule,
+         "constant or cosine");
+    want(f.beta1 < 1 && f.beta2 < 1,
+         strf("--beta1 %g --beta2 %g", f.beta1, f.beta2), "0 up to, not including, 1");
+}
+
+static std::vector<double> eps_list(const Flags& f) {
+    std::vector<double> eps = flag_list("--eps", f.eps);
+    want(!eps.empty(), "--eps", "a threshold, such as 0.3");
+    return eps;
+}
+
+// the default 64 shrinks to a short model's T
+static int probe_length(const Flags& f, const std::string& text, long longest, bool learned) {
+    long len = 0;
+    want(parse_long(text, &len) && len >= 1 && len < 1 << 30, "--probe-len " + text,
+         "a number, 1 or more");
+    if (len > longest && !f.given_probe_len) { len = longest; }
+    want(len <= longest || !learned, strf("--probe-len %ld", len),
+         strf("at most %ld, the learned positions", longest));
+    if (len > longest) {
+        printf("note   --probe-len %ld goes beyond the %ld positions of the model\n", len, longest);
+    }
+    return len;
+}
+
+// a run: what train() carries from step to step
+struct Run {
+    Flags f; Arch c; Data data; Model m; Log log;
+    std::vector<double> eps;
+    int accum, probe_len, probes; // batches a step; T and number of the probe sequences
+    std::vector<int> seqs, probe; // one batch (B, T+1); the probe (probes, probe_len+1)
+    // the step it starts from; that of the newest checkpoint, or -1
+    long first, saved; bool resumed;
+    // columns of the terminal, 0 if there is none
+    double tokens_per_step, started, smooth_ms; int columns;
+    std::string changed; // flags that are not what they were before --resume, as JSON
+};
+// a run that goes on keeps its model: what the flags and the preset say of it must agree
+static void arch_resume(Flags* f, const std::string& from) {
+    std::string unused;
+    Arch was = checkpoint_arch(from, &unused);
+    Flags said = *f;
+    if (f->given_model) { preset_apply(&said); }
+    const std::vector<ArchRow> theirs = arch_rows(&was), ours = arch_rows(&said.arch);
+    for (size_t i = 0; i < ours.size(); i++) {
+        const bool size = ours[i].type == ARCH_int && *(int*)ours[i].at && f->given_model &&
+                          strchr("LCF", *ours[i].field);
+        const std::string got = arch_text(ours[i], false), wanted = arch_text(theirs[i], false);
+        if ((!f->given_arch[i] && !size) || got == wanted) { continue; }
+        die(EXIT_USER,
+            from + ": holds another model: " + ours[i].by + " " + wanted + ", got " + got,
+            "leave the flags of the model out: a run that goes on takes them from its checkpoint");
+    }
+    f->arch = was;
+}
+
+// the checkpoint that --resume goes on from, "" if the run has none yet; dies if there is no run,
+// or one that is not wanted
+static std::string run_find(const Flags& f, long* step) {
+    *step = 0;
+    want(!f.resume || !f.out.empty(), "--resume", "also --out, the run to go on with");
+    if (f.resume && !is_dir(f.out)) {
+        die(EXIT_USER, f.out + ": no such directory, so there is no run to go on with",
+            "see ls runs; without --resume a new run begins there");
+    }
+    if (!f.resume && !f.out.empty() && file_exists(f.out + "/log.jsonl")) {
+        die(EXIT_USER, f.out + ": holds a run already",
+            "add --resume to go on with it, or choose another --out");
+    }
+    return f.resume ? checkpoint_latest(f.out, step) : "";
+}
+
+// what else can be done about a damaged checkpoint
+static std::string run_other(const std::string& from) {
+    return "or remove " + from + " to go on from the checkpoint before it";
+}
+
+// model, optimiser, data and log as they were at the checkpoint `from`; dies if the flags make
+// another run of it
+static void run_restore(Run* r, const Flags& f, const std::string& from) {
+    hint_also() = run_other(from);
+    const Json state = json_file(from + "/state.json"), *position = state.get("data"),
+               *flags = state.get("flags");
+    want(position, from + "/state.json: data", "the position in the data");
+    hint_also().clear();
+    const std::string again = "begin another run in another --out";
+    const std::string kept = flags ? flags_changed(*flags, f, &r->changed) : "";
+    if (!kept.empty()) {
+        die(EXIT_USER, "--resume: " + kept, "give the same flags as before, or " + again);
+    }
+    const double tokens = json_number(state, "tokens_per_step", r->tokens_per_step);
+    if (tokens != r->tokens_per_step) {
+        die(EXIT_USER,
+            strf("--resume: got %.0f tokens a step, wanted %.0f as before", r->tokens_per_step,
+                 tokens),
+            "give the same --batch and --total-batch as before, or " + again);
+    }
+    data_restore(&r->data, *position);
+    hint_also() = run_other(from);
+    checkpoint_load(&r->m, from);
+    optimizer_load(&r->m, from);
+    hint_also().clear();
+    if (dist::rank == 0) { log_rewind(f.out + "/log.jsonl", r->first); }
+}
+
+// flags -> data, model and log; fresh, or as they were at the newest checkpoint in --out
+static Run run_open(Flags f) {
+    Run r = Run();
+    const bool first = dist::rank == 0;
+    dist::tensors_start();
+    dist::agree("build", switches_text(f.arch) + ", commit " GIT_COMMIT,
+                "start one program everywhere");
+    dist::agree("command line", flags_json(f, 't'), "give all ranks the same flags");
+    if (first && f.resume && is_dir(f.out)) { run_lock(f.out); }
+    dist::barrier();
+    const std::string from = run_find(f, &r.first);
+    if (!from.empty()) {
+        hint_also() = run_other(from);
+        arch_resume(&f, from);
+        hint_also().clear();
+    }
+    preset_apply(&f);
+    batch_share(&f);
+    want(f.data != "bb" || f.tokenizer.empty(), "--tokenizer " + f.tokenizer,
+         "text to read with it: --data FILE");
+    r.probe_len = probe_length(f, f.probe_len, f.arch.T, PE_ROWS[f.arch.pe].learnable);
+    train_checks(f);
+    r.eps = eps_list(f);
+    // text is made into shards by one rank, and found by the others
+    if (first) { r.data = data_from_flags(f, f.arch.T, r.probe_len); }
+    dist::barrier();
+    if (!first) { r.data = data_from_flags(f, f.arch.T, r.probe_len); }
+    r.c = arch_from_flags(&f, r.data.V);
+    memory_check(r.c, f.batch, f.arch.T, true);
+    r.m = model_new(r.c, std::max<int>(f.arch.T, r.probe_len), true);
+    r.m.min_context = f.min_context;
+    batch_settle(&r.m, &f,
+                 from.empty() ? 0 : (long)json_number(json_file(from + "/state.json"), "batch", 0));
+    const double at_once = (double)f.batch * f.arch.T * dist::world;
+    r.accum = f.total_batch ? f.total_batch / at_once : 1;
+    r.tokens_per_step = r.accum * at_once;
+    if (first && f.out.empty()) { f.out = next_run_dir(); }
+    dist::spread(&f.out, "the name of the run");
+    if (first) { make_dirs(f.out); }
+    // again, now that nobody else can begin one
+    if (first && !f.resume) { run_lock(f.out); run_find(f, &r.first); }
+    r.resumed = !from.empty();
+    r.saved = r.resumed ? r.first : -1;
+    if (r.resumed) { run_restore(&r, f, from); } else { model_init(&r.m, f.seed); r.first = 0; }
+    r.log.path = f.out + "/log.jsonl";
+    if (first) { r.log.f = xfopen(r.log.path, r.resumed ? "a" : "w"); }
+    if (dist::world > 1) {
+        dist::agree("data", data_state(&r.data), "all ranks must see the same files");
+    }
+    r.seqs.resize((size_t)f.batch * (f.arch.T + 1));
+    r.probe.resize((size_t)f.probe_seqs * (r.probe_len + 1));
+    r.probes = data_probe(&r.data, r.probe.data());
+    r.started = now_ms();
+    r.columns = dist::world > 1 ? 0 : terminal_columns();        // mpirun passes whole lines on
+    r.f = f;
+    return r;
+}
+
+static void run_describe(const Run& r) {
+    const Flags& f = r.f; const Arch& c = r.c;
+    printf("switch");
+    printf("%s", switches_text(c).c_str());
+    printf(" PRECISION=%s BACKEND=%s, commit %s\n", PRECISION_NAME, ops::name, GIT_COMMIT);
+    printf("model  L %d C %d NH %d KV %d HS %d F %d V %d T %d: ", c.L, c.C, c.NH, c.KV, c.HS, c.F,
+           c.V, c.T);
+    printf("%s parameters\n", count_text(r.m.num_params).c_str());
+    printf("data   %s\n", r.data.description.c_str());
+    const std::string step = count_text(r.tokens_per_step),
+                      all = count_text(r.tokens_per_step * f.steps);
+    const std::string ranks = dist::world > 1 ? strf(" x %d ranks", dist::world) : "";
+    printf("batch  %ld x %d x %d%s = %s tokens a step, ", f.batch, f.arch.T, r.accum, ranks.c_str(),
+           step.c_str());
+    printf("%ld steps = %s tokens\n", f.steps, all.c_str());
+    printf("update %s, lr %g %s after %ld warm-up steps, ", f.optimizer.c_str(), f.lr,
+           f.schedule.c_str(), f.warmup);
+    printf("weight decay %g, clip %g, seed %ld\n", f.weight_decay, f.grad_clip, f.seed);
+    double bytes;
+    printf("memory %s", memory_text(c, f.batch, f.arch.T, true, &bytes).c_str());
+    // with the weights there already
+    if (ops::on_host) { printf(", free %s", bytes_text(memory_free()).c_str()); }
+    printf("\n");
+    printf("device %s\n", ops::device_start().c_str());
+    if (dist::world > 1) {
+        printf("ranks  %d by %s, %d of them on this machine\n", dist::world, dist::name,
+               dist::neighbours);
+    }
+    printf("out    %s%s\n", f.out.c_str(),
+           r.resumed ? strf(", resumed from step %ld", r.first).c_str() : "");
+}
+
+static void log_config(Run* r) {
+    const std::string build =
+        strf("\"params\":%ld,\"backend\":\"%s\",\"precision\":\"%s\",\"commit\":\"%s\"",
+             r->m.num_params, ops::name, PRECISION_NAME, GIT_COMMIT);
+    const std::string ranks = dist::world > 1 ? strf(",\"ranks\":%d", dist::world) : "";
+    log_line(&r->log, "{\"event\":\"config\",\"switches\":" + switches_json(r->c) +
+                          ",\"flags\":" + flags_json(r->f, 't') + "," + build + ranks +
+                          ",\"data\":" + json_str(r->data.description) + "}");
+}
+
+// the first line of a new log, and of one that was lost; flags that changed on the way are told
+static void log_begin(Run* r) {
+    if (file_size(r->log.path) == 0) { log_config(r); }
+    if (r->changed.empty()) { return; }
+    printf("change %s\n", r->changed.c_str());
+    log_line(&r->log, strf("{\"event\":\"resume\",\"step\":%ld,\"changed\":{", r->first) +
+                          r->changed + strf("},\"commit\":\"%s\"}", GIT_COMMIT));
+}
+
+// what a run needs to go on from here, and a probe to know what it was trained on
+static std::string run_state(Run* r, long step) {
+    char here[PATH_MAX];
+    return strf("{\"step\": %ld, \"batch\": %ld, \"tokens_per_step\": %.0f, ", step, r->f.batch,
+                r->tokens_per_step) +
+           "\"data\": " + data_state(&r->data) +
+           ", \"directory\": " + json_str(getcwd(here, sizeof here) ? here : "") +
+           ", \"flags\": " + flags_json(r->f, 't') + "}";
+}
+
+static void run_evaluate(Run* r, long step) { // validation loss, metrics, a sample
+    const Flags& f = r->f;
+    const double val = validate(&r->m, &r->data, f.batch, f.arch.T);
+    const Metrics metrics = measure(&r->m, r->probe.data(), r->probes, r->probe_len,
+                                    f.batch * f.arch.T);
+    log_line(&r->log, "{" + eval_json(step, val, metrics, r->eps) + "}");
+    progress_open() = false;
+    printf("%seval %6ld | %s\n", r->columns ? "\r\033[K" : "", step,
+           eval_text(val, metrics, r->eps[0]).c_str());
+    if (dist::rank > 0 || !f.sample || r->data.tokenizer.kind == TOKENIZER_IDS) { return; }
+    Rng rng = rng_stream(f.seed, mix64(3, step));
+    std::vector<int> tokens(1, r->data.tokenizer.eos);
+    generate(&r->m, &tokens, f.sample, 1.0, 0, &rng);
+    std::string text = tokenizer_decode(r->data.tokenizer, tokens.data() + 1, tokens.size() - 1,
+                                        true);
+    utf8_repair(&text);
+    log_line(&r->log,
+             strf("{\"event\":\"sample\",\"step\":%ld,\"text\":", step) + json_str(text) + "}");
+    printf("sample %s\n", json_str(text).c_str());
+}
+
+// step counts from 1
+static void run_report_step(Run* r, long step, double loss, double grad_norm, double ms) {
+    const double lr = learning_rate(r->f, step - 1);
+    r->smooth_ms = r->smooth_ms ? 0.95 * r->smooth_ms + 0.05 * ms : ms;
+    log_line(&r->log, strf("{\"event\":\"train\",\"step\":%ld,\"loss\":", step) + json_num(loss)
+        + ",\"grad_norm\":" + json_num(grad_norm) + ",\"lr\":" + json_num(lr)
+        + strf(",\"tokens\":%.0f,\"ms\":%.3f}", r->tokens_per_step * step, ms));
+    const std::string at = strf("step %6ld/%ld | loss %.4f | ", step, r->f.steps, loss);
+    const std::string rest = strf("norm %.3f | lr %.2e | %.1f ms | ", grad_norm, lr, ms);
+    const std::string speed = count_text(r->tokens_per_step / ms * 1e3) + " tok/s";
+    const std::string left = duration(r->smooth_ms / 1e3 * (r->f.steps - step)) + " left";
+    const std::string done = strf(" | %.0f%%, ", 100.0 * step / r->f.steps) + left;
+    if (!r->columns) { printf("%s\n", (at + rest + speed).c_str()); fflush(stdout); return; }
+    progress_show({ at + rest + speed + done, at + strf("norm %.3f | ", grad_norm) + speed + done,
+                    at + speed + done, at + left, strf("%ld/%ld %.4f", step, r->f.steps, loss) },
+                  terminal_columns());
+}
+
+#endif // TRAIN_H
