@@ -336,16 +336,17 @@ def metrics(c, hidden, maps, K=10):
     sink, extra, T = int(c.BIAS == "sink_token"), int(c.BIAS in ("sink_token", "k", "kv", "zero", "logit")), c.seq
     first = lambda z: z[:, sink].mean()
     rest = lambda z: z[:, sink + 1:].mean()
-    def alphas(A):      # alpha_k = mean over i >= k of A_ik (section 3.2); 0 for k > T
-        real = A[:, :, sink:, extra:]
-        return torch.stack([real[:, :, k:, k].mean(-1) if k < T else real[:, :, 0, 0] * 0 for k in range(K)], -1)
+    def alphas(A, n):   # alpha_k = mean over i >= k of A_ik (section 3.2); 0 for k > T. Where layer n has a window and
+        real = A[:, :, sink:, extra:]                                      # others have none, over those that see k
+        end = lambda k: k + c.window if c.local_layers and local_layer(c, n) and not c.prefix else T
+        return torch.stack([real[:, :, k:end(k), k].mean(-1) if k < T else real[:, :, 0, 0] * 0 for k in range(K)], -1)
     names = "alpha proxy_alpha mass entropy k_norm_first k_norm_rest v_norm_first v_norm_rest"
     out = {name: [] for name in names.split()}
     star = []
-    for A, P, k_norm, v_norm in maps:
+    for n, (A, P, k_norm, v_norm) in enumerate(maps):
         real = P[:, :, sink:]
-        out["alpha"].append(alphas(A))
-        out["proxy_alpha"].append(alphas(P))
+        out["alpha"].append(alphas(A, n))
+        out["proxy_alpha"].append(alphas(P, n))
         out["mass"].append(A[:, :, sink:, extra:].sum(-1).mean((0, 2)))
         out["entropy"].append(-torch.xlogy(real, real).sum(-1).mean((0, 2)))
         for name, z in (("k_norm", k_norm), ("v_norm", v_norm)):
