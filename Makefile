@@ -146,6 +146,7 @@ set_defs = -DATTN=$(word 1,$(subst -, ,$(1))) -DBIAS=$(word 2,$(subst -, ,$(1)))
 
 # those that parse what others wrote run once more under the address and undefined-behaviour sanitizers
 ASAN       := $(foreach t,data checkpoint tokenizer gguf,test/test_$(t).cpp)
+ASAN_ONCE  := $(ONCE_SOURCES:%.cpp=build/once/asan/%.o)
 ASAN_TESTS := $(patsubst test/test_%.cpp,build/test/asan_%,$(wildcard $(ASAN)))
 SANITIZE   := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all
 
@@ -177,9 +178,12 @@ build/test/model-fast/%: test/test_model.cpp test/check.h train_sink.cu $(HEADER
 build/test/model-double/%: test/test_model.cpp test/check.h train_sink.cu $(HEADERS) $(ONCE)
 	@mkdir -p $(@D)
 	$(MODEL_COMPILE) -DBACKEND=ref -DREAL=double $(call set_defs,$*) $< -o $@ -x none $(ONCE)
-build/test/asan_%: test/test_%.cpp test/check.h $(HEADERS) $(ONCE_SOURCES)
+build/test/asan_%: test/test_%.cpp test/check.h $(HEADERS) $(ASAN_ONCE)
 	@mkdir -p $(@D)
-	$(TEST_COMPILE) $(SANITIZE) $< $(ONCE_SOURCES) -o $@
+	$(TEST_COMPILE) $(SANITIZE) $< -o $@ -x none $(ASAN_ONCE)
+build/once/asan/%.o: %.cpp $(HEADERS)
+	@mkdir -p $(@D)
+	$(TEST_COMPILE) $(SANITIZE) -c $< -o $@
 build/test/analytic/%: test/test_analytic.cpp test/check.h train_sink.cu $(HEADERS) $(ONCE)
 	@mkdir -p $(@D)
 	$(MODEL_COMPILE) -DBACKEND=ref -DREAL=double $(call set_defs,$*) $< -o $@ -x none $(ONCE)
