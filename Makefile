@@ -181,6 +181,7 @@ build/test/model-double/%: test/test_model.cpp test/check.h train_sink.cu $(HEAD
 build/test/asan_%: test/test_%.cpp test/check.h $(HEADERS) $(ASAN_ONCE)
 	@mkdir -p $(@D)
 	$(TEST_COMPILE) $(SANITIZE) $< -o $@ -x none $(ASAN_ONCE)
+.SECONDARY: $(ASAN_ONCE)
 build/once/asan/%.o: %.cpp $(HEADERS)
 	@mkdir -p $(@D)
 	$(TEST_COMPILE) $(SANITIZE) -c $< -o $@
