@@ -136,6 +136,14 @@ def tables(budgets, counts):
     return lines, found, total
 
 
+def write_page(page, script, lines):
+    """puts the lines into a page, between the script's markers"""
+    path = os.path.join(ROOT, page)
+    begin, end = f"<!-- {script} writes from here -->\n", "<!-- to here -->"
+    head, rest = open(path).read().split(begin)
+    open(path, "w").write(head + begin + "\n".join(lines) + "\n" + end + rest.split(end)[1])
+
+
 def main():
     budgets, counts = rows("dev/budgets.tsv"), rows("dev/counts.tsv")
     lines, found, total = tables(budgets, counts)
@@ -146,11 +154,7 @@ def main():
         return 0
     print("\n".join(lines))
     if "--write" in sys.argv:
-        path = os.path.join(ROOT, "docs/gpu.md")
-        text = open(path).read()
-        begin, end = "<!-- dev/predict.py writes from here -->\n", "<!-- to here -->"
-        head, rest = text.split(begin)
-        open(path, "w").write(head + begin + "\n".join(lines) + "\n" + end + rest.split(end)[1])
+        write_page("docs/gpu.md", "dev/predict.py", lines)
     return 0
 
 

@@ -8,10 +8,9 @@ Bytes are counted from the program; speeds are assumed, all in the next lines. A
 the sum of the gradients takes longer than the backward pass beside which it runs; and the gathering of the weights, beside which
 nothing runs.
 """
-import os
 import sys
 
-ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
+from predict import write_page
 
 # ---- the assumptions -------------------------------------------------------------------------------------------------
 TFLOPS = 360.0               # of one H100 SXM in a step of the 60M preset: the prediction of docs/gpu.md. 1B: the same
@@ -80,11 +79,7 @@ def main():
     lines = table()
     print("\n".join(lines))
     if "--write" in sys.argv:
-        path = os.path.join(ROOT, "docs/many.md")
-        text = open(path).read()
-        begin, end = "<!-- dev/predict_many.py writes from here -->\n", "<!-- to here -->"
-        head, rest = text.split(begin)
-        open(path, "w").write(head + begin + "\n".join(lines) + "\n" + end + rest.split(end)[1])
+        write_page("docs/many.md", "dev/predict_many.py", lines)
     return 0
 
 

@@ -451,32 +451,28 @@ static const NameRow GPT_NEO_NAMES[] = {
     { "model.norm", "ln_f", AS_IT_IS },
     { NULL, NULL, AS_IT_IS }
 };
+// the rows that do not depend on where the norms stand
+#define OPT_ROWS \
+    { "model.embed_tokens", "embed_tokens", AS_IT_IS }, \
+    { "model.embed_positions", "embed_positions", SKIP_TWO }, \
+    { "self_attn.q_proj", "layers.N.self_attn.q_proj", AS_IT_IS }, \
+    { "self_attn.k_proj", "layers.N.self_attn.k_proj", AS_IT_IS }, \
+    { "self_attn.v_proj", "layers.N.self_attn.v_proj", AS_IT_IS }, \
+    { "self_attn.o_proj", "layers.N.self_attn.out_proj", AS_IT_IS }, \
+    { "mlp.up_proj", "layers.N.fc1", AS_IT_IS }, \
+    { "mlp.down_proj", "layers.N.fc2", AS_IT_IS }
 static const NameRow OPT_NAMES[] = {
-    { "model.embed_tokens", "embed_tokens", AS_IT_IS },
-    { "model.embed_positions", "embed_positions", SKIP_TWO },
+    OPT_ROWS,
     { "input_layernorm", "layers.N.self_attn_layer_norm", AS_IT_IS },
     { "post_attention_layernorm", "layers.N.final_layer_norm", AS_IT_IS },
-    { "self_attn.q_proj", "layers.N.self_attn.q_proj", AS_IT_IS },
-    { "self_attn.k_proj", "layers.N.self_attn.k_proj", AS_IT_IS },
-    { "self_attn.v_proj", "layers.N.self_attn.v_proj", AS_IT_IS },
-    { "self_attn.o_proj", "layers.N.self_attn.out_proj", AS_IT_IS },
-    { "mlp.up_proj", "layers.N.fc1", AS_IT_IS },
-    { "mlp.down_proj", "layers.N.fc2", AS_IT_IS },
     { "model.norm", "final_layer_norm", AS_IT_IS },
     { NULL, NULL, AS_IT_IS }
 };
 // of do_layer_norm_before false: the norms stand on the stream
 static const NameRow OPT_POST_NAMES[] = {
-    { "model.embed_tokens", "embed_tokens", AS_IT_IS },
-    { "model.embed_positions", "embed_positions", SKIP_TWO },
+    OPT_ROWS,
     { "post_attention_layernorm", "layers.N.self_attn_layer_norm", AS_IT_IS },
     { "post_feedforward_layernorm", "layers.N.final_layer_norm", AS_IT_IS },
-    { "self_attn.q_proj", "layers.N.self_attn.q_proj", AS_IT_IS },
-    { "self_attn.k_proj", "layers.N.self_attn.k_proj", AS_IT_IS },
-    { "self_attn.v_proj", "layers.N.self_attn.v_proj", AS_IT_IS },
-    { "self_attn.o_proj", "layers.N.self_attn.out_proj", AS_IT_IS },
-    { "mlp.up_proj", "layers.N.fc1", AS_IT_IS },
-    { "mlp.down_proj", "layers.N.fc2", AS_IT_IS },
     { NULL, NULL, AS_IT_IS }
 };
 static const NameRow NEOX_NAMES[] = {

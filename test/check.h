@@ -88,4 +88,17 @@ static inline Ran check_run(const std::string& command) {
     return r;
 }
 
+// the JSON of a file, which must be some
+static inline Json json_of_file(const std::string& path) {
+    const std::string text = file_read(path);
+    Json j;
+    std::string error;
+    CHECK(json_parse(text.data(), text.size(), &j, &error), "%s: %s", path.c_str(), error.c_str());
+    return j;
+}
+static inline std::vector<double> numbers(const Json& j, std::vector<double> out = {}) { // all of them, in order
+    if (j.type == Json::NUMBER) { out.push_back(j.number); }
+    for (auto& item : j.items) { out = numbers(item, out); }
+    return out;
+}
 #endif // CHECK_H

@@ -18,12 +18,6 @@ Mixtral and Qwen3-MoE are in test/families.
 
 static const int T = 33, N = 4;
 
-static std::vector<double> numbers(const Json& j, std::vector<double> out = {}) { // all of them, in order
-    if (j.type == Json::NUMBER) { out.push_back(j.number); }
-    for (auto& item : j.items) { out = numbers(item, out); }
-    return out;
-}
-
 static void same(const std::string& what, const std::vector<double>& got, const std::vector<double>& want, bool relative) {
     if (!CHECK(got.size() == want.size() && !want.empty(), "%s: got %zu, wanted %zu", what.c_str(), got.size(), want.size())) { return; }
     double worst = 0;

@@ -8,19 +8,6 @@ model would compute something else, must be refused by name.
 static const char* const TRAIN_SINK = "build/cpu/train_sink";
 static const std::string FAMILIES = "test/families/", SCRATCH = "build/test/families/";
 
-static Json json_of_file(const std::string& path) {
-    const std::string text = file_read(path);
-    Json j;
-    std::string error;
-    CHECK(json_parse(text.data(), text.size(), &j, &error), "%s: %s", path.c_str(), error.c_str());
-    return j;
-}
-static std::vector<double> numbers(const Json& j, std::vector<double> out = {}) { // all of them, in order
-    if (j.type == Json::NUMBER) { out.push_back(j.number); }
-    for (auto& item : j.items) { out = numbers(item, out); }
-    return out;
-}
-
 static Ran probe(const std::string& dir, const std::string& json) {
     return check_run(std::string("OMP_NUM_THREADS=1 ") + TRAIN_SINK + " probe " + dir + " -d " + FAMILIES
                      + "tokens --probe-len 33 --probe-seqs 4 --per-sequence --json " + json);

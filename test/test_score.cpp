@@ -10,14 +10,6 @@ static const char* const TRAIN_SINK = "OMP_NUM_THREADS=1 build/cpu/train_sink";
 static const std::string FIXTURES = "test/score/", SCRATCH = "build/test/score/";
 static const std::vector<std::string> TASKS = { "hellaswag", "arc_easy", "piqa", "winogrande", "lambada_openai", "wikitext" };
 
-static Json json_of_file(const std::string& path) {
-    const std::string text = file_read(path);
-    Json j;
-    std::string error;
-    CHECK(json_parse(text.data(), text.size(), &j, &error), "%s: %s", path.c_str(), error.c_str());
-    return j;
-}
-
 static std::vector<Json> json_lines(const std::string& path) {
     std::vector<Json> all;
     for (auto& line : split(file_read(path), '\n')) {
