@@ -73,6 +73,11 @@ kill_one() { # RANKS: after a random while kill -9 a random rank
     [ "$(errors "$out")" -le 1 ] || bad "killed rank $victim of $n: $(errors "$out") errors: $(grep '^error' "$out.txt")"
     for r in $(seq 0 $((n - 1))); do lives "$(cat "$PIDS.$r")" && bad "rank $r lives on" && kill -9 "$(cat "$PIDS.$r")"; done
 }
+# a line a step: step, loss, norm of the gradient
+steps() {
+    sed -n 's/.*"event":"train".*"step":\([0-9]*\),.*"loss":\([0-9.]*\).*"grad_norm":\([0-9.e+-]*\).*/\1 \2 \3/p' \
+        "$1/log.jsonl" > "$1.steps"
+}
 i=0
 while [ $i -lt "$KILLS" ]; do
     from=$((i % 2 * 2 + 2)); to=$(echo 1 2 4 | cut -d ' ' -f $((i % 3 + 1)))
@@ -80,13 +85,20 @@ while [ $i -lt "$KILLS" ]; do
     kill_one $from "$dir/killed"
     last=$(ls "$dir/killed" 2> /dev/null | sed -n 's/^step_\([0-9]*\)$/\1/p' | sort -n | tail -n 1)
     more=$(( ${last:-0} + 20 ))
+    : > "$dir/before"
+    [ -d "$dir/killed" ] && steps "$dir/killed" && head -n "${last:-0}" "$dir/killed.steps" > "$dir/before"
     resume=; [ -d "$dir/killed" ] && resume=--resume
     ranks "$to" "$dir/killed" -n $more $resume || bad "killed with $from, resumed with $to ranks: $(tail -n 3 "$dir/killed.txt")"
-    rm -rf "$dir/whole"; ranks 0 "$dir/whole" -n $more
-    same=1e-5; [ $more -gt 200 ] && same=1e-3                    # roundings grow with the steps
-    for run in killed whole; do grep '"event":"train"' "$dir/$run/log.jsonl" | sed 's/.*"step":\([0-9]*\),"loss":\([0-9.]*\).*/\1 \2/' > "$dir/$run.losses"; done
-    paste "$dir/killed.losses" "$dir/whole.losses" | awk -v tol=$same -v n=$more '$1 != $3 || ($2 - $4)^2 > tol^2 { bad++ } END { exit bad > 0 || NR != n }' &&
-        ok || bad "killed with $from ranks after step ${last:-none}, resumed with $to: another run than without"
+    # what was saved is the run of as many ranks, bit for bit; what follows differs by roundings
+    rm -rf "$dir/whole"; ranks $from "$dir/whole" -n $more
+    for run in killed whole; do steps "$dir/$run"; done
+    head -n "${last:-0}" "$dir/whole.steps" | cmp -s - "$dir/before" ||
+        bad "killed with $from ranks after step ${last:-none}: not the steps of a run that nobody killed"
+    paste "$dir/killed.steps" "$dir/whole.steps" | awk -v n=$more '
+        { d = $2 - $5 }
+        $1 != $4 || d * d > 1e-5 ^ 2 { bad++; print "  step " $1 ": " $2 " and " $5 }
+        END { exit bad > 0 || NR != n }' && ok ||
+        bad "killed with $from ranks after step ${last:-none}, resumed with $to: another run than without"
     i=$((i + 1))
 done
 
