@@ -27,7 +27,7 @@ counted; a finding prints its number and its command line, and keeps what the ch
 #include <sys/wait.h>
 
 extern "C" const char* __asan_default_options() {
-    return "exitcode=99:detect_leaks=0:allocator_may_return_null=1:max_allocation_size_mb=2000";
+    return "exitcode=99:detect_leaks=0:allocator_may_return_null=1:max_allocation_size_mb=2000:quarantine_size_mb=16";
 }
 extern "C" const char* __ubsan_default_options() { return "print_stacktrace=1"; }
 

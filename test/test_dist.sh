@@ -71,7 +71,10 @@ kill_one() { # RANKS: after a random while kill -9 a random rank
     wait $pid && bad "killed rank $victim of $n after $seconds s: the run ended well"
     [ $(($(date +%s) - start)) -le 15 ] || bad "killed rank $victim of $n after $seconds s: $(($(date +%s) - start)) s to the end"
     [ "$(errors "$out")" -le 1 ] || bad "killed rank $victim of $n: $(errors "$out") errors: $(grep '^error' "$out.txt")"
-    for r in $(seq 0 $((n - 1))); do lives "$(cat "$PIDS.$r")" && bad "rank $r lives on" && kill -9 "$(cat "$PIDS.$r")"; done
+    for r in $(seq 0 $((n - 1))); do
+        while lives "$(cat "$PIDS.$r")" && [ $(($(date +%s) - start)) -le 15 ]; do sleep 0.1; done
+        lives "$(cat "$PIDS.$r")" && bad "rank $r lives on" && kill -9 "$(cat "$PIDS.$r")"
+    done
 }
 # a line a step: step, loss, norm of the gradient
 steps() {
