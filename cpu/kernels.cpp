@@ -307,7 +307,8 @@ static void expect_tile(const lane* b) {
 }
 
 // c (32, 32) = or += a (32, lanes) @ two panels
-TARGET_AMX static void amx_block(float* c, long ldc, TileA a, TileB b, long lanes, bool add) {
+TARGET_AMX static void amx_block(float* c, long ldc, int, int, TileA a, TileB b, long lanes,
+                                 bool add) {
     const long row = a.row, c_row = ldc * 4;
     float *c0 = c, *c1 = c + 16*ldc;
     // GCC's tile loads do not tell it that they read memory: finish all writes
@@ -343,15 +344,93 @@ TARGET_AMX static void amx_block(float* c, long ldc, TileA a, TileB b, long lane
     _tile_stored(3, c1 + 16, c_row);
 }
 
-// a tile of pairs; at the edges of C by way of a whole one
-static void amx_tile(float* c, long ldc, int rows, int cols, TileA a, TileB b, long lanes,
-                     bool add) {
-    if (rows == 32 && cols == 32) { return amx_block(c, ldc, a, b, lanes, add); }
+// The same for floats as two bf16, high and low. Of 32 k's there are three products, low x high, high x
+// high and high x low; a part that two of them read is loaded once
+TARGET_AMX static void amx_split_block(float* c, long ldc, int, int, TileA a, TileB b, long lanes,
+                                       bool add) {
+    const long row = a.row, c_row = ldc * 4;
+    float *c0 = c, *c1 = c + 16*ldc;
+    asm volatile("" ::: "memory");
+    if (add) {
+        _tile_loadd(0, c0, c_row);
+        _tile_loadd(1, c0 + 16, c_row);
+        _tile_loadd(2, c1, c_row);
+        _tile_loadd(3, c1 + 16, c_row);
+    } else {
+        _tile_zero(0);
+        _tile_zero(1);
+        _tile_zero(2);
+        _tile_zero(3);
+    }
+    const char *a0 = a.at, *a1 = a.at + 16*row;
+    const lane *b0 = b.at, *b1 = b.at + b.panel;
+    for (long l = 0; l < lanes; l += 32, a0 += 128, a1 += 128, b0 += 512, b1 += 512) {
+        _tile_loadd(4, a0 + 64, row);
+        _tile_loadd(6, b0, 64);
+        _tile_dpbf16ps(0, 4, 6);
+        _tile_loadd(7, b1, 64);
+        _tile_dpbf16ps(1, 4, 7);
+        _tile_loadd(5, a1 + 64, row);
+        _tile_dpbf16ps(2, 5, 6);
+        _tile_dpbf16ps(3, 5, 7);
+        _tile_loadd(4, a0, row);
+        _tile_dpbf16ps(0, 4, 6);
+        _tile_dpbf16ps(1, 4, 7);
+        _tile_loadd(5, a1, row);
+        _tile_dpbf16ps(2, 5, 6);
+        _tile_dpbf16ps(3, 5, 7);
+        _tile_loadd(6, b0 + 256, 64);
+        _tile_dpbf16ps(0, 4, 6);
+        _tile_dpbf16ps(2, 5, 6);
+        _tile_loadd(7, b1 + 256, 64);
+        _tile_dpbf16ps(1, 4, 7);
+        _tile_dpbf16ps(3, 5, 7);
+    }
+    _tile_stored(0, c0, c_row);
+    _tile_stored(1, c0 + 16, c_row);
+    _tile_stored(2, c1, c_row);
+    _tile_stored(3, c1 + 16, c_row);
+}
+
+// a tile of C by `block`; at the edges of C by way of a whole one
+template <TileKernel* block>
+void amx_tile(float* c, long ldc, int rows, int cols, TileA a, TileB b, long lanes, bool add) {
+    if (rows == 32 && cols == 32) { return block(c, ldc, 32, 32, a, b, lanes, add); }
     alignas(64) float whole[32 * 32];
     if (add) { memset(whole, 0, sizeof whole); }
     for (int i = 0; add && i < rows; i++) { memcpy(whole + i*32, c + i*ldc, cols * 4); }
-    amx_block(whole, 32, a, b, lanes, add);
+    block(whole, 32, 32, 32, a, b, lanes, add);
     for (int i = 0; i < rows; i++) { memcpy(c + i*ldc, whole + i*32, cols * 4); }
+}
+
+// 32 floats as the sums of 32 bf16 each, high and low
+TARGET_AVX512 static void split32(__m512i* high, __m512i* low, const float* x) {
+    const __m512 x0 = _mm512_loadu_ps(x), x1 = _mm512_loadu_ps(x + 16);
+    *high = (__m512i)_mm512_cvtne2ps_pbh(x1, x0);
+    const __m512 rest0 = _mm512_sub_ps(x0, avx512_widen(_mm512_castsi512_si256(*high)));
+    const __m512 rest1 = _mm512_sub_ps(x1, avx512_widen(_mm512_extracti64x4_epi64(*high, 1)));
+    *low = (__m512i)_mm512_cvtne2ps_pbh(rest1, rest0);
+}
+
+TARGET_AVX512 static void avx512_split_row(lane* to, const float* from, long n) {
+    for (long i = 0; i < n; i += 32) {
+        __m512i high, low;
+        split32(&high, &low, from + i);
+        _mm512_storeu_si512(to + i, high);
+        _mm512_storeu_si512(to + i + 16, low);
+    }
+}
+
+TARGET_AVX512 static void avx512_split_panel(lane* to, const float* from, long from_row) {
+    alignas(64) lane high[16][16], low[16][16];
+    for (int j = 0; j < 16; j++) {
+        __m512i high_j, low_j;
+        split32(&high_j, &low_j, from + j*from_row);
+        _mm512_store_si512(high[j], high_j);
+        _mm512_store_si512(low[j], low_j);
+    }
+    avx512_transpose(to, 16, (const char*)high, 64);
+    avx512_transpose(to + 256, 16, (const char*)low, 64);
 }
 
 // whether the processor has AMX for bf16 (CPUID leaf 7) and Linux lets this process use it: it must
@@ -372,21 +451,32 @@ static bool amx_allowed() {
 
 const Kernel kernels[] = {
     { "any", false, 4, 1, 384, any_tile, any_transpose, any_pairs, any_round, [] { return true; },
-      NULL, NULL },
+      NULL, NULL, NULL, NULL },
 #ifdef HAVE_X86_KERNELS
     { "avx2", false, 6, 1, 384, avx2_tile, any_transpose, any_pairs, any_round,
-      [] { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }, NULL, NULL },
+      [] { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }, NULL, NULL,
+      NULL, NULL },
     { "avx512", false, 14, 1, 384, avx512_tile<false>, avx512_transpose, avx512_pairs, any_round,
       [] {
           return __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
                  __builtin_cpu_supports("avx512dq");
       },
-      NULL, NULL },
+      NULL, NULL, NULL, NULL },
     { "avx512-bf16", true, 14, 1, 384, avx512_tile<true>, avx512_transpose, avx512_pairs,
-      avx512_round, [] { return (bool)__builtin_cpu_supports("avx512bf16"); }, NULL, NULL },
-    { "amx", true, 32, 16, 1024, amx_tile, avx512_transpose, avx512_pairs, avx512_round,
-      amx_allowed, amx_begin, amx_end },
+      avx512_round, [] { return (bool)__builtin_cpu_supports("avx512bf16"); }, NULL, NULL,
+      NULL, NULL },
+    { "amx", true, 32, 16, 1024, amx_tile<amx_block>, avx512_transpose, avx512_pairs, avx512_round,
+      amx_allowed, amx_begin, amx_end, NULL, NULL },
 #endif
 };
 const int KERNELS = sizeof kernels / sizeof *kernels;
+
+#ifdef HAVE_X86_KERNELS
+const Kernel split_kernel = {
+    "amx, floats as two bf16", true, 32, 32, 1024, amx_tile<amx_split_block>, avx512_transpose,
+    avx512_pairs, avx512_round, amx_allowed, amx_begin, amx_end, avx512_split_panel, avx512_split_row
+};
+#else
+const Kernel split_kernel = {};
+#endif
 } // namespace cpu

@@ -36,6 +36,12 @@ typedef void Pairs(lane* to, const char* from, long from_row);
 typedef void Round(bf16* out, long ld, const float* sum, long ld_sum, const bf16* x, const bf16* y,
                    int rows, int cols);
 
+// to (32, 16) lanes = 32 floats of each of 16 rows, from_row floats apart, as pairs of bf16: 16 lanes of
+// their high parts, then 16 of the low ones (split.h)
+typedef void SplitPanel(lane* to, const float* from, long from_row);
+// to (n lanes) = n floats, n a multiple of 32, in the same way: of each 32 the high parts, then the low
+typedef void SplitRow(lane* to, const float* from, long n);
+
 struct Kernel {
     const char* name;
     bool bf16;              // its lanes are pairs of bf16, else floats
@@ -51,10 +57,16 @@ struct Kernel {
     // on every thread, before the first tile and after the last; NULL, nothing to do
     void (*begin)();
     void (*end)();
+    // of floats that are multiplied as two bf16 each, else NULL
+    SplitPanel* split_panel;
+    SplitRow* split_row;
 };
 
 // from the slowest to the fastest
 extern const Kernel kernels[];
 extern const int KERNELS;
+
+// multiplies floats as two bf16 each, where there is AMX
+extern const Kernel split_kernel;
 } // namespace cpu
 #endif // CPU_KERNELS_H

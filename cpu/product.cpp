@@ -74,7 +74,22 @@ static void pack_block(lane* to, const Kernel& kernel, const Factor& f, long v, 
     }
 }
 
+// pack_panel of floats that become two bf16; l0 and l1 are multiples of 32, and so are k's
+static void pack_split(lane* to, const Factor& f, long v, long l0, long l1) {
+    for (long k = l0; k < l1; k += 32, to += 32 * 16) {
+        const long columns = std::min(16L, f.count - v), some = std::min(32L, f.K - k);
+        if (columns == 16 && some == 32) {
+            split_kernel.split_panel(to, (const float*)f.at(v, k), f.s);
+            continue;
+        }
+        float edge[16 * 32] = {};
+        for (long j = 0; j < columns; j++) { memcpy(edge + j*32, f.at(v + j, k), some * 4); }
+        split_kernel.split_panel(to, edge, 32);
+    }
+}
+
 void pack_panel(lane* to, const Kernel& kernel, const Factor& f, long v, long l0, long l1) {
+    if (f.lanes == SPLIT) { return pack_split(to, f, v, l0, l1); }
     const bool whole = v + 16 <= f.count && (f.s == 1 || f.sk == 1);
     for (long l = l0; l < l1; ) {
         if (whole && l + 16 <= std::min(l1, f.K / f.pair())) {
@@ -299,10 +314,8 @@ static bool reads_direct(const Product& p) {
     return a.s == 1 && a.lanes == FLOATS && p.N <= 256 && a.sk <= 256;
 }
 
-void product(long M, long N, Factor a, Factor b, Result c) {
-    if (M < 1 || N < 1) { return; }
-    const Kernel& kernel = kernel_for(a.lanes != FLOATS);
-    if (a.lanes != FLOATS) { a.lanes = b.lanes = kernel.bf16 ? PAIRS : WIDENED; }
+// the product by a kernel that fits its factors
+static void product_by(const Kernel& kernel, long M, long N, Factor a, Factor b, Result c) {
     const long lanes = round_up(div_up(a.K, a.pair()), kernel.deep);
     Product p = { M, N, a, b, c, kernel, lanes, 0, 0, M, false, false, NULL, {}, {} };
     p.deep = std::max(1L, std::min(lanes, kernel.chunk));
@@ -331,6 +344,17 @@ void product(long M, long N, Factor a, Factor b, Result c) {
     }
 #endif
     product_run(p, 1);
+}
+
+void product(long M, long N, Factor a, Factor b, Result c) {
+    if (M < 1 || N < 1) { return; }
+    const Kernel& kernel = kernel_for(a.lanes != FLOATS);
+    if (a.lanes != FLOATS) { a.lanes = b.lanes = kernel.bf16 ? PAIRS : WIDENED; }
+    product_by(kernel, M, N, a, b, c);
+}
+
+void product_split(long M, long N, Factor a, Factor b, Result c) {
+    product_by(split_kernel, M, N, a, b, c);
 }
 
 void product_double(long M, long N, long K, const double* A, long rs_a, long cs_a,

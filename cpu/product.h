@@ -42,7 +42,8 @@ std::string product_name();
 
 // ---- packing
 
-enum Lanes { FLOATS, PAIRS, WIDENED };
+// SPLIT: floats that become two bf16 each (split.h), 32 lanes of 32 floats
+enum Lanes { FLOATS, PAIRS, WIDENED, SPLIT };
 
 // A factor: element (v, k) stands at x[v*s + k*sk], where v is one of `count` rows of A or columns
 // of B
@@ -51,7 +52,7 @@ struct Factor {
     long s, sk, count, K;
     Lanes lanes;
 
-    long size() const { return lanes == FLOATS ? 4 : 2; }                   // bytes of an element
+    long size() const { return lanes == PAIRS || lanes == WIDENED ? 2 : 4; } // bytes of an element
     long pair() const { return lanes == PAIRS ? 2 : 1; }                    // elements of a lane
     const char* at(long v, long l) const { return (const char*)x + (v*s + l*pair()*sk) * size(); }
 };
@@ -77,6 +78,10 @@ struct Result {
 
 // C (M, N) = or += A (M, K) @ B (K, N)
 void product(long M, long N, Factor a, Factor b, Result c);
+
+// floats, where split_kernel runs: a is split already, as its split_row does, and b is while it is
+// packed
+void product_split(long M, long N, Factor a, Factor b, Result c);
 
 // the same in double, for tests: plain loops, a row of C is one thread's
 void product_double(long M, long N, long K, const double* A, long rs_a, long cs_a,

@@ -2,10 +2,10 @@
 split.h -- a product of floats on a processor that multiplies bf16 many times faster (AMX). A float
 is the sum of two bf16, high and low, to 16 bits of its fraction, so
 
-    x w = x_high w_high + x_low w_high + x_high w_low
+    x w = x_low w_high + x_high w_high + x_high w_low
 
-to 2^-16 of |x w|: a product of bf16 three times as long, whose sums are floats. For models that are
-only run forward; what is trained is multiplied in fp32.
+to 2^-16 of |x w|, with sums in float (split_kernel). For models that are only run forward; what is
+trained is multiplied in fp32.
 */
 #ifndef CPU_SPLIT_H
 #define CPU_SPLIT_H
@@ -15,31 +15,32 @@ namespace cpu {
 // may products of floats be made so? Set once, by a command that does not train
 inline bool split_floats = false;
 
-// Is it faster for these sizes, on this machine? (Only AMX has tiles whose lanes are `deep`.)
+// Can this machine? (Only AMX has tiles whose lanes are `deep`.)
+inline bool split_here() { return kernel_for(true).deep > 1; }
+
+// Is it faster for these sizes?
 inline bool split_pays(long M, long N, long K) {
-    return split_floats && kernel_for(true).deep > 1 && M >= 32 && N >= 64 && K >= 256;
+    return split_floats && split_here() && M >= 32 && N >= 64 && K >= 256;
 }
 
-// (rows, 3 cols) bf16 <- floats x (rows, cols): high, then low or high, then high or low. The product
-// of a `left` and a right one is all three products at once
+// floats x (rows, cols) as they stand in a product on the left: of each 32 of a row the high parts,
+// then the low ones. A row is filled up with zeros, and lies not a multiple of 2 kB from the next
 struct Split {
-    std::vector<bf16> room;
+    std::vector<uint32_t> room;
+    long row;                           // lanes from row to row, as many as floats
 
-    bf16* set(const float* x, long rows, long cols, bool left) {
-        const long n = 3 * rows * cols + 64;
-        if ((long)room.size() < n) { room.resize(n); }
-        bf16* to = (bf16*)(((uintptr_t)room.data() + 63) & ~(uintptr_t)63);
+    const lane* set(const float* x, long rows, long cols) {
+        const long whole = cols / 32 * 32, all = round_up(cols, 32);
+        row = all % 512 ? all : all + 16;
+        if ((long)room.size() < rows * row + 16) { room.resize(rows * row + 16); }
+        lane* to = (lane*)(((uintptr_t)room.data() + 63) & ~(uintptr_t)63);
         #pragma omp parallel for
         for (long r = 0; r < rows; r++) {
-            bf16 *high = to + r * 3 * cols, *second = high + cols, *third = second + cols;
-            bf16 *const low = left ? second : third, *const again = left ? third : second;
-            const float* x_r = x + r * cols;
-            #pragma omp simd
-            for (long i = 0; i < cols; i++) {
-                const uint16_t top = bf16_bits(x_r[i]);
-                high[i].bits = again[i].bits = top;
-                low[i].bits = bf16_bits(x_r[i] - float_of_bits((uint32_t)top << 16));
-            }
+            split_kernel.split_row(to + r*row, x + r*cols, whole);
+            if (whole == all) { continue; }
+            float edge[32] = {};
+            memcpy(edge, x + r*cols + whole, (cols - whole) * 4);
+            split_kernel.split_row(to + r*row + whole, edge, 32);
         }
         return to;
     }
@@ -48,15 +49,11 @@ struct Split {
 // out (N, OC) = inp (N, C) @ weight (OC, C)^T [+ bias (OC)] [+ residual (N, OC)], as matmul_forward
 inline void split_forward(float* out, const float* inp, const float* weight, const float* bias,
                           const float* residual, int N, int C, int OC) {
-    static Split left, right;
-    const int some = 4096, K = 3 * C;       // rows of the weights that are split at once
-    const bf16* a = left.set(inp, N, C, true);
-    for (int j = 0; j < OC; j += some) {
-        const int n = std::min(some, OC - j);
-        const bf16* b = right.set(weight + (long)j * C, n, C, false);
-        gemm(N, n, K, a, K, 1, b, 1, K, out + j, OC, false, residual ? residual + j : NULL,
-             bias ? bias + j : NULL);
-    }
+    static Split split;
+    const lane* left = split.set(inp, N, C);
+    const Factor a = { left, split.row, 1, N, round_up(C, 32), FLOATS },
+                 b = { weight, C, 1, OC, C, SPLIT };
+    product_split(N, OC, a, b, { out, OC, false, false, residual, bias });
 }
 
 // the same for one row of inp: a weight is read once, and that takes all the time
