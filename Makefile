@@ -190,8 +190,9 @@ build/test/analytic/%: test/test_analytic.cpp test/check.h train_sink.cu $(HEADE
 	$(MODEL_COMPILE) -DBACKEND=ref -DREAL=double $(call set_defs,$*) $< -o $@ -x none $(ONCE)
 # these hold the operations of every variant at once: at -O3 a minute and a half to compile
 build/test/test_attention build/test/test_cpu build/test/test_metrics build/test/test_extremes \
-build/test/test_eval build/test/test_experts: OPTIMIZE = -O0
-build/test/test_experts: train_sink.cu
+build/test/test_eval build/test/test_eval_sink build/test/test_eval_positions build/test/test_experts: OPTIMIZE = -O0
+build/test/test_experts build/test/test_eval build/test/test_eval_sink build/test/test_eval_positions: train_sink.cu
+build/test/test_eval_sink build/test/test_eval_positions: test/test_eval.cpp
 # and these read text and files, or only run the program: at -O1 they compile in a third of the time
 build/test/test_data build/test/test_tokenizer build/test/test_errors build/test/test_families build/test/test_train \
 build/test/test_gguf build/test/test_checkpoint build/test/test_score build/test/test_chat build/test/test_sft: OPTIMIZE = -O1

@@ -377,9 +377,10 @@ struct EvalHead : ref::Head<Attn, Bias, Pe> {
         : ref::Head<Attn, Bias, Pe>(head), stream(stream), evict(evict), edits(edits),
           angles(angles), kept(NULL), l(l), skip(skip) {}
 
-    // does the edit mean the weight of key j in row t? In its own never: that would be left empty
+    // does the edit mean the weight of key j in row t? In its own never: that would be left empty.
+    // The sink token's neither, which is no token
     bool edited(const Edit& e, int t, int j) const {
-        return e.place == PLACE_A && j < t && e.layers.has(l) && e.channels.has(h) &&
+        return e.place == PLACE_A && j >= skip && j < t && e.layers.has(l) && e.channels.has(h) &&
                e.tokens.has(j - skip + 1);
     }
 
