@@ -71,16 +71,21 @@ HOST_FLAGS = $(filter-out -O3,$(OPTIMIZE)) -march=$(ARCH) -fopenmp -Wall
 COMPILE    = $(NVCC) -std=c++17 -O3 -arch=$(GPU_ARCH) -ccbin $(CXX) -Xcompiler '$(HOST_FLAGS)'
 LINK    = -lcublasLt $(if $(filter nccl,$(DIST)),-lnccl)
 else
-COMPILE = $(if $(filter mpi,$(DIST)),OMPI_CXX='$(CXX)' MPICH_CXX='$(CXX)' $(MPICXX),$(CXX)) -std=c++17 $(OPTIMIZE) -march=$(ARCH) -fopenmp $(WARN) -x c++
-LINK    = -x none
+HOST    = $(if $(filter mpi,$(DIST)),OMPI_CXX='$(CXX)' MPICH_CXX='$(CXX)' $(MPICXX),$(CXX))
+COMPILE = $(HOST) -std=c++17 $(OPTIMIZE) -march=$(ARCH) -fopenmp $(WARN) -x c++
 endif
 HEADERS := $(wildcard *.h *.cuh cpu/*.h cuda/*.cuh dist/*.h models/*.h text/*.h)
 
 # what no switch touches is compiled once, for all models, by a compiler and its flags: build/once/NUMBER/text/tokenizer.o
 ONCE_COMPILE := $(CXX) -std=c++17 $(OPTIMIZE) -march=$(ARCH) -fopenmp $(WARN)
-ONCE_DIR     := build/once/$(firstword $(shell echo "$(ONCE_COMPILE)" "$$($(CXX) --version | head -n 1)" | cksum))
+number_of     = $(firstword $(shell echo "$(1)" "$$($(CXX) --version | head -n 1)" | cksum))
+ONCE_DIR     := build/once/$(call number_of,$(ONCE_COMPILE))
 ONCE_SOURCES := $(wildcard text/*.cpp cpu/*.cpp)
 ONCE         := $(ONCE_SOURCES:%.cpp=$(ONCE_DIR)/%.o)
+
+# and the program once for a backend and its precision: the model's own switches are in variant.o
+PROGRAM_DEFS  = $(filter -DBACKEND=% -DPRECISION=% -DDIST=% -DCPU_REAL=%,$(DEFS))
+PROGRAM      := build/program/$(call number_of,$(COMPILE) $(PROGRAM_DEFS))/train_sink.o
 
 .PHONY: train_sink binary once switches quick slow test-all compile-all sanitizer check test tests program analytic demo demo-bb bench experiments mutants size help clean FORCE
 .DEFAULT_GOAL := train_sink
@@ -107,8 +112,21 @@ $(DIR)/flags.txt: FORCE
 	@echo "$(COMPILE) $(DEFS) $(COMMIT)" "$$($(CXX) --version | head -n 1)" | cmp -s - $@ || \
 	 echo "$(COMPILE) $(DEFS) $(COMMIT)" "$$($(CXX) --version | head -n 1)" > $@
 
+ifeq ($(BACKEND),cuda) # in one piece
 $(DIR)/train_sink: train_sink.cu $(DIR)/flags.txt $(ONCE)
 	$(COMPILE) $(DEFS) -DGIT_COMMIT='"$(COMMIT)"' -MMD -MP -MF $(DIR)/depends.d -MT '$$(DIR)/train_sink' $< -o $@ $(LINK) $(ONCE)
+else
+$(DIR)/train_sink: $(DIR)/variant.o $(PROGRAM) $(ONCE)
+	$(HOST) -fopenmp $^ -o $@
+
+$(DIR)/variant.o: variant.cu $(DIR)/flags.txt
+	$(COMPILE) $(DEFS) -DGIT_COMMIT='"$(COMMIT)"' -MMD -MP -MF $(DIR)/depends.d -MT '$$(DIR)/variant.o' -c $< -o $@
+
+$(PROGRAM): train_sink.cu
+	@mkdir -p $(@D)
+	$(COMPILE) $(PROGRAM_DEFS) -MMD -MP -MF $(@:.o=.d) -MT $@ -c $< -o $@
+-include $(PROGRAM:.o=.d)
+endif
 -include $(DIR)/depends.d
 
 $(ONCE_DIR)/%.o: %.cpp
@@ -169,15 +187,32 @@ program: $(PROGRAMS)
 program-%:
 	$(MAKE) $(DEFAULTS) BACKEND=cpu $* binary
 analytic: $(ANALYTIC)
-build/test/model/%: test/test_model.cpp test/check.h train_sink.cu $(HEADERS) $(ONCE)
+# the test itself is compiled once, variant.cu for each set
+MODEL_OBJECTS := $(foreach o,model model-fast model-double analytic,build/test/objects/$(o).o)
+.SECONDARY: $(MODEL_OBJECTS)
+$(MODEL_OBJECTS): test/check.h train_sink.cu $(HEADERS)
+DOUBLE := -DBACKEND=ref -DREAL=double
+build/test/objects/model.o: test/test_model.cpp
 	@mkdir -p $(@D)
-	$(MODEL_COMPILE) $(call set_defs,$*) $< -o $@ -x none $(ONCE)
-build/test/model-fast/%: test/test_model.cpp test/check.h train_sink.cu $(HEADERS) $(ONCE)
+	$(MODEL_COMPILE) -c $< -o $@
+build/test/objects/model-fast.o: test/test_model.cpp
 	@mkdir -p $(@D)
-	$(TEST_COMPILE) $(OPTIMIZE) $(call set_defs,$*) $< -o $@ -x none $(ONCE)
-build/test/model-double/%: test/test_model.cpp test/check.h train_sink.cu $(HEADERS) $(ONCE)
+	$(TEST_COMPILE) $(OPTIMIZE) -c $< -o $@
+build/test/objects/model-double.o: test/test_model.cpp
 	@mkdir -p $(@D)
-	$(MODEL_COMPILE) -DBACKEND=ref -DREAL=double $(call set_defs,$*) $< -o $@ -x none $(ONCE)
+	$(MODEL_COMPILE) $(DOUBLE) -c $< -o $@
+build/test/objects/analytic.o: test/test_analytic.cpp
+	@mkdir -p $(@D)
+	$(MODEL_COMPILE) $(DOUBLE) -c $< -o $@
+build/test/model/%: variant.cu build/test/objects/model.o $(ONCE)
+	@mkdir -p $(@D)
+	$(MODEL_COMPILE) $(call set_defs,$*) $< -o $@ -x none $(filter %.o,$^)
+build/test/model-fast/%: variant.cu build/test/objects/model-fast.o $(ONCE)
+	@mkdir -p $(@D)
+	$(TEST_COMPILE) $(OPTIMIZE) $(call set_defs,$*) $< -o $@ -x none $(filter %.o,$^)
+build/test/model-double/%: variant.cu build/test/objects/model-double.o $(ONCE)
+	@mkdir -p $(@D)
+	$(MODEL_COMPILE) $(DOUBLE) $(call set_defs,$*) $< -o $@ -x none $(filter %.o,$^)
 build/test/asan_%: test/test_%.cpp test/check.h $(HEADERS) $(ASAN_ONCE)
 	@mkdir -p $(@D)
 	$(TEST_COMPILE) $(SANITIZE) $< -o $@ -x none $(ASAN_ONCE)
@@ -185,13 +220,13 @@ build/test/asan_%: test/test_%.cpp test/check.h $(HEADERS) $(ASAN_ONCE)
 build/once/asan/%.o: %.cpp $(HEADERS)
 	@mkdir -p $(@D)
 	$(TEST_COMPILE) $(SANITIZE) -c $< -o $@
-build/test/analytic/%: test/test_analytic.cpp test/check.h train_sink.cu $(HEADERS) $(ONCE)
+build/test/analytic/%: variant.cu build/test/objects/analytic.o $(ONCE)
 	@mkdir -p $(@D)
-	$(MODEL_COMPILE) -DBACKEND=ref -DREAL=double $(call set_defs,$*) $< -o $@ -x none $(ONCE)
+	$(MODEL_COMPILE) $(DOUBLE) $(call set_defs,$*) $< -o $@ -x none $(filter %.o,$^)
 # these hold the operations of every variant at once: at -O3 a minute and a half to compile
 build/test/test_attention build/test/test_cpu build/test/test_metrics build/test/test_extremes \
 build/test/test_eval build/test/test_eval_sink build/test/test_eval_positions build/test/test_experts: OPTIMIZE = -O0
-build/test/test_experts build/test/test_eval build/test/test_eval_sink build/test/test_eval_positions: train_sink.cu
+build/test/test_experts build/test/test_eval build/test/test_eval_sink build/test/test_eval_positions: train_sink.cu variant.cu
 build/test/test_eval_sink build/test/test_eval_positions: test/test_eval.cpp
 # and these read text and files, or only run the program: at -O1 they compile in a third of the time
 build/test/test_data build/test/test_tokenizer build/test/test_errors build/test/test_families build/test/test_train \

@@ -162,7 +162,7 @@ struct ArchCheck {
              "ATTN=softmax_p or sigmoid_p, or 1");
         need(c.attn_alpha == 1 || Attn::Z != Z_ONE, { "attn_alpha" },
              "a normalised attention, or 1");
-        need(c.attn_cap == Arch().attn_cap || strcmp(STR(ATTN), "softcap") == 0, { "attn_cap" },
+        need(c.attn_cap == Arch().attn_cap || Attn::capped, { "attn_cap" },
              "ATTN=softcap");
         need(!c.attn_bias || (!Attn::exp_family && Attn::phi == PHI_NONE), { "attn_bias" },
              "0, or an ATTN where a shift of all scores matters, such as sigmoid");
@@ -213,7 +213,7 @@ static bool is_llama(Arch c) {
     for (auto& r : arch_rows(&plain)) { if (r.type == ARCH_kind) { *(kind*)r.at = 0; } }
     plain.k_dims = c.k_dims = 0;
     const std::vector<ArchRow> ours = arch_rows(&c), llama = arch_rows(&plain);
-    bool same = std::is_same<Attn, Attn_softmax>::value;
+    bool same = !strcmp(build::Attn::name, "softmax");
     for (size_t i = 0; i < ours.size(); i++) {
         if (key_object(ours[i]) == "train_sink") {
             same = same && arch_text(ours[i], true) == arch_text(llama[i], true);

@@ -22,7 +22,7 @@ test` checks it.
     3 BIAS                   the extra column
     4 PE                     positions
     5 NORM FFN COMBINE       the rest of the block
-    6 the choice             Attn, Bias, Pe, Norm, Ffn, Combine of this binary
+    6 the choice             the names of the switches
     7 row mathematics        what every variant shares, for one row, on host and device
     8 CUDA                   one forward and one backward for all of it, by tiles, without a T x T tensor
 */
@@ -303,33 +303,21 @@ enum { ROPE_VARIANTS(ROPE_NAME) };
     X_BACKEND(ref,    "reference.h",         "every operation as a textbook writes it: slow, to read and to check by")
 
 // pairs that mean nothing: any value of the first set with any of the second. The Makefile stops
-// with the reason, the static_assert below guards direct compilation
+// with the reason, a static_assert in switches.h guards direct compilation
 #define CONFLICTS(X_CONFLICT) \
     X_CONFLICT(ATTN=kernel_elu|kernel_elu_norm BIAS=kv|k|zero|logit, "phi of k* is not defined") \
     X_CONFLICT(ATTN=mlp|mlp_norm               BIAS=kv|k|zero|logit, "phi of k* is not defined") \
     X_CONFLICT(ATTN=identity|identity_norm|softpick BIAS=zero, "a score of 0 weighs nothing there")
 
 // ----------------------------------------------------------------------------
-// 6 the choice: -DATTN=<name> -DBIAS=<name> ..., set by the Makefile
+// 6 the choice: -DATTN=<name> -DBIAS=<name> .., set by the Makefile; what it says: switches.h
 #define CAT_(a, b) a##b
 #define CAT(a, b) CAT_(a, b)
 #define STR_(a) #a
 #define STR(a) STR_(a)
 #define NAME_OF(name, ...) #name " "
 #define NAMES_OF(SWITCH) SWITCH##_VARIANTS(NAME_OF)
-#define THIS(SWITCH) CAT(SWITCH##_, SWITCH) // the value that this binary is built with, as a number
 #define SWITCHES(X) X(ATTN) X(BIAS) X(PE) X(NORM) X(FFN) X(COMBINE) X(QKNORM) X(GATE)
-#if defined(ATTN) && defined(BIAS) && defined(PE) && defined(NORM) && defined(FFN) && \
-    defined(COMBINE)
-using Attn = CAT(Attn_, ATTN);
-using Bias = CAT(Bias_, BIAS);
-using Pe   = CAT(Pe_, PE);
-static_assert(!(Attn::phi != PHI_NONE && Bias::column),
-              "a kernel phi with a learned key: see CONFLICTS");
-#elif !defined(ALL_VARIANTS) // the op tests go through the tables themselves
-#error \
-    "build through the Makefile (make help), or pass -DATTN=softmax -DBIAS=none -DPE=rotary and the other switches"
-#endif
 
 // ----------------------------------------------------------------------------
 // 7 row mathematics. What a row keeps from forward for backward and for the metrics is two numbers,

@@ -177,8 +177,8 @@ static int bench(Flags f) {
             ",\"gbytes\":%.1f,\"activation_bytes\":%.0f,\"eval_ms\":%.3f,\"eval_of_step\":%.4f",
             gbytes, acts, eval, eval / (ms * accum));
     }
-    std::string o = strf("{\"attn\":\"%s\",\"bias\":\"%s\",\"L\":%d,\"C\":%d,\"NH\":%d,", STR(ATTN),
-                         STR(BIAS), c.L, c.C, c.NH);
+    std::string o = strf("{\"attn\":\"%s\",\"bias\":\"%s\",\"L\":%d,\"C\":%d,\"NH\":%d,",
+                         build::Attn::name, BIAS_ROWS[THIS(BIAS)].name, c.L, c.C, c.NH);
     o += strf("\"F\":%d,\"V\":%d,\"T\":%d,\"B\":%ld,\"params\":%ld,", c.F, c.V, f.arch.T, f.batch,
               m.num_params);
     model_free(&m);

@@ -24,7 +24,8 @@ static std::string config_json(const Arch& c, const Tokenizer& tok,
     if (tok.eos >= 0) {
         o += strf("  \"bos_token_id\": %d,\n  \"eos_token_id\": %d,\n", tok.bos, tok.eos);
     }
-    o += "  \"torch_dtype\": \"float32\",\n  \"train_sink\": {\"attn\": \"" STR(ATTN) "\", ";
+    o += "  \"torch_dtype\": \"float32\",\n  \"train_sink\": {\"attn\": \"";
+    o += build::Attn::name + std::string("\", ");
     o += arch_json(c, "train_sink", ", ");
     return o +
            ", \"tokenizer\": " + json_str(tok.kind == TOKENIZER_BYTES ? "bytes" : tokenizer_path) +
@@ -136,17 +137,22 @@ static std::string checkpoint_tokenizer(const std::string& dir, const std::strin
 static void checkpoint_check_build(const std::string& dir, const Arch& c, const std::string& attn) {
     const BiasRow& b = bias_of(c);
     const PeRow& pe = pe_of(c);
-    const bool same = attn == STR(ATTN) && b.column == Bias::column &&
+    const bool same = attn == build::Attn::name && b.column == Bias::column &&
                       pe.score_bias == Pe::score_bias && (!pe.score_bias || c.pe == THIS(PE));
     if (same) { return; }
     if (!strstr(NAMES_OF(ATTN), (attn + " ").c_str())) {
         die(EXIT_USER,
             dir + "/config.json: attn is " + json_str(attn) + ", wanted one of: " NAMES_OF(ATTN));
     }
-    const std::string theirs = "ATTN=" + attn + " BIAS=" + b.name + " PE=" + pe.name;
+    auto words = [](const std::string& attn, const char* bias, const char* pe) {
+        return "ATTN=" + attn + " BIAS=" + bias + " PE=" + pe;
+    };
+    const std::string theirs = words(attn, b.name, pe.name),
+                      ours = words(build::Attn::name, BIAS_ROWS[THIS(BIAS)].name,
+                                   PE_ROWS[THIS(PE)].name);
     die(EXIT_USER,
         dir + ": this checkpoint is of another build, wanted " + theirs +
-            ", this binary has ATTN=" STR(ATTN) " BIAS=" STR(BIAS) " PE=" STR(PE),
+            ", this binary has " + ours,
         "make train_sink " + theirs);
 }
 

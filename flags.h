@@ -212,7 +212,7 @@ static void usage(char command) {
         printf("  train_sink %-9s %-10s [flags]   %s\n", c.name, c.words, c.help);
     }
     printf("\nthis build:");
-    for (auto& s : SWITCH_VALUES) { printf(" %s=%s", s[0], s[1]); }
+    for (auto& s : SWITCH_VALUES) { printf(" %s=%s", s.name, s.value); }
     printf(" PRECISION=%s BACKEND=%s   (make help)\n\n", PRECISION_NAME, ops::name);
     printf("flags%s:\n", command ? " of this command" : "");
     Flags defaults;

@@ -70,9 +70,9 @@ static std::string json_matrix(const std::vector<double>& v, int cols) {
 static std::vector<std::pair<std::string, std::string>> switches_of(Arch c) {
     std::vector<std::pair<std::string, std::string>> all;
     for (auto& s : SWITCH_VALUES) {
-        all.push_back({ s[0], s[1] });
+        all.push_back({ s.name, s.value });
         for (auto& r : arch_rows(&c)) {
-            if (!strcmp(r.by, s[0])) { all.back().second = kind_name(r); }
+            if (!strcmp(r.by, s.name)) { all.back().second = kind_name(r); }
         }
     }
     return all;

@@ -80,8 +80,8 @@ static std::string bytes_text(double n) {
 
 // ---- the directory
 
-static bool switch_default(const char* const (&s)[3]) { // is the value the first of its table?
-    return !strncmp(s[2], (s[1] + std::string(" ")).c_str(), strlen(s[1]) + 1);
+static bool switch_default(const SwitchValue& s) { // is the value the first of its table?
+    return !strncmp(s.all, (s.value + std::string(" ")).c_str(), strlen(s.value) + 1);
 }
 
 // runs/0001-softmax, runs/0002-sigmoid-k, ..: ATTN, then what is not the default. Made here, under
@@ -89,7 +89,9 @@ static bool switch_default(const char* const (&s)[3]) { // is the value the firs
 static std::string next_run_dir() {
     std::string name;
     for (auto& s : SWITCH_VALUES) {
-        if (!strcmp(s[0], "ATTN") || !switch_default(s)) { name += std::string("-") + s[1]; }
+        if (!strcmp(s.name, "ATTN") || !switch_default(s)) {
+            name += std::string("-") + s.value;
+        }
     }
     make_dirs("runs");
     const int fd = open("runs", O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -189,7 +189,7 @@ static Run run_open(Flags f) {
     Run r = Run();
     const bool first = dist::rank == 0;
     dist::tensors_start();
-    dist::agree("build", switches_text(f.arch) + ", commit " GIT_COMMIT,
+    dist::agree("build", switches_text(f.arch) + ", commit " + COMMIT,
                 "start one program everywhere");
     dist::agree("command line", flags_json(f, 't'), "give all ranks the same flags");
     if (first && f.resume && is_dir(f.out)) { run_lock(f.out); }
@@ -246,7 +246,7 @@ static void run_describe(const Run& r) {
     const Flags& f = r.f; const Arch& c = r.c;
     printf("switch");
     printf("%s", switches_text(c).c_str());
-    printf(" PRECISION=%s BACKEND=%s, commit %s\n", PRECISION_NAME, ops::name, GIT_COMMIT);
+    printf(" PRECISION=%s BACKEND=%s, commit %s\n", PRECISION_NAME, ops::name, COMMIT);
     printf("model  L %d C %d NH %d KV %d HS %d F %d V %d T %d: ", c.L, c.C, c.NH, c.KV, c.HS, c.F,
            c.V, c.T);
     printf("%s parameters\n", count_text(r.m.num_params).c_str());
@@ -277,7 +277,7 @@ static void run_describe(const Run& r) {
 static void log_config(Run* r) {
     const std::string build =
         strf("\"params\":%ld,\"backend\":\"%s\",\"precision\":\"%s\",\"commit\":\"%s\"",
-             r->m.num_params, ops::name, PRECISION_NAME, GIT_COMMIT);
+             r->m.num_params, ops::name, PRECISION_NAME, COMMIT);
     const std::string ranks = dist::world > 1 ? strf(",\"ranks\":%d", dist::world) : "";
     log_line(&r->log, "{\"event\":\"config\",\"switches\":" + switches_json(r->c) +
                           ",\"flags\":" + flags_json(r->f, 't') + "," + build + ranks +
@@ -290,7 +290,7 @@ static void log_begin(Run* r) {
     if (r->changed.empty()) { return; }
     printf("change %s\n", r->changed.c_str());
     log_line(&r->log, strf("{\"event\":\"resume\",\"step\":%ld,\"changed\":{", r->first) +
-                          r->changed + strf("},\"commit\":\"%s\"}", GIT_COMMIT));
+                          r->changed + strf("},\"commit\":\"%s\"}", COMMIT));
 }
 
 // what a run needs to go on from here, and a probe to know what it was trained on

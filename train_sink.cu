@@ -7,7 +7,7 @@ What stands in attention's inner loop is compiled in, by switches of the build. 
 about a model is data: a row of ARCH, which a switch, a flag or a checkpoint sets. The file reads
 from top to bottom:
 
-     1 switches      what is compiled in, which backend computes     attention_variants.cuh
+     1 switches      what is compiled in, which backend computes     attention_variants.cuh, variant.h
      2 the model     ARCH, PARAMS, ACTS; a block is a list of stages, forward and backward of each
                      beside each other                               model.h, reference.h, cpu/, cuda/
      3 measure       sinks and norms of a batch of sequences         metrics.cuh
@@ -28,35 +28,7 @@ KV key/value heads, HS head size, F FFN width, L layers, V vocabulary, N = B T r
 
 // ============================================================================
 // 1 switches
-#include "attention_variants.cuh"
-
-// this build: { "ATTN", "sigmoid", "softmax sigmoid .." }, ...
-static const char* const SWITCH_VALUES[][3] = {
-#define X(SWITCH) { #SWITCH, STR(SWITCH), SWITCH##_VARIANTS(NAME_OF) },
-    SWITCHES(X)
-#undef X
-};
-#ifndef GIT_COMMIT
-#define GIT_COMMIT "unknown"
-#endif
-
-#include "metrics.cuh"
-#include "cpu/attention.h"
-#include "cpu/metrics.h"
-#ifndef BACKEND
-#define BACKEND cpu
-#endif
-#ifndef PRECISION
-#define PRECISION fp32
-#endif
-#if defined(__CUDACC__) || defined(EMU)
-#include "cuda/metrics.cuh"
-#endif
-#include "dist/dist.h"
-namespace ops = BACKEND;
-typedef ops::real real;   // what tensors hold
-typedef ops::acc acc;     // what sums, weight gradients and optimiser state hold
-#define PRECISION_NAME STR(PRECISION)
+#include "variant.h"
 
 // ============================================================================
 // 2 the model
@@ -492,9 +464,8 @@ static void attention_branch(Model* m, int l, const Segment& part) {
     }
     for (int t = 0; t < part.n; t++) {
         const size_t row = part.at + t;
-        cpu::attention_row<Attn, Bias, Pe>(act_att(m, l) + row * q, qkv + row * W, seen.data(),
-                                           star_k(m, l), star_v(m, l), part.past + t,
-                                           attn_shape(m, l));
+        variant::attention_row(act_att(m, l) + row * q, qkv + row * W, seen.data(), star_k(m, l),
+                               star_v(m, l), part.past + t, attn_shape(m, l));
     }
 }
 
@@ -504,7 +475,7 @@ static void attention_forest(Model* m, int l) {
     for (auto& part : m->forest) {
         if (part.parent >= 0) { continue; }
         s.T = part.n;
-        ops::attention_forward<Attn, Bias, Pe>(
+        variant::attention_forward(
             act_att(m, l) + (size_t)part.at * m->d.NH * m->d.HS,
             act_stat(m, l) + (size_t)part.at * m->d.NH * 2, act_qkv(m, l) + part.at * m->d.W,
             star_k(m, l), star_v(m, l), s);
@@ -519,12 +490,12 @@ static void attention_forward(Model* m, int l) {
     if (!m->forest.empty()) { attention_forest(m, l); return; }
     const real* cache = m->cache ? cache_keep(m, l) : NULL;
     if (m->past) {
-        cpu::attention_row<Attn, Bias, Pe>(act_att(m, l), act_qkv(m, l), cache, star_k(m, l),
-                                           star_v(m, l), m->past, attn_shape(m, l));
+        variant::attention_row(act_att(m, l), act_qkv(m, l), cache, star_k(m, l), star_v(m, l),
+                               m->past, attn_shape(m, l));
         return;
     }
-    ops::attention_forward<Attn, Bias, Pe>(act_att(m, l), act_stat(m, l), act_qkv(m, l),
-                                           star_k(m, l), star_v(m, l), attn_shape(m, l));
+    variant::attention_forward(act_att(m, l), act_stat(m, l), act_qkv(m, l), star_k(m, l),
+                               star_v(m, l), attn_shape(m, l));
 }
 
 // a.datt -> a.dqkv
@@ -532,11 +503,10 @@ static void attention_backward(Model* m, int l) {
     const auto& g = m->g.layer[l];
     acc *dk = m->d.bias.column == LOGIT_COLUMN ? g.zstar : g.kstar,
         *dv = m->d.bias.learn_v ? g.vstar : NULL;
-    ops::attention_backward<Attn, Bias, Pe>(m->a.dqkv, dk, dv, m->a.datt, act_att(m, l),
-                                            act_stat(m, l), act_qkv(m, l), star_k(m, l),
-                                            star_v(m, l),
-                                            turns_in_attention(m) ? layer_turns(m, l) : NULL,
-                                            attn_shape(m, l));
+    const acc* turns = turns_in_attention(m) ? layer_turns(m, l) : NULL;
+    variant::attention_backward(m->a.dqkv, dk, dv, m->a.datt, act_att(m, l), act_stat(m, l),
+                                act_qkv(m, l), star_k(m, l), star_v(m, l), turns,
+                                attn_shape(m, l));
 }
 
 // -- GATE: o sigmoid(g), g = n W_g^T: a number for each head, or for each of its channels
@@ -878,9 +848,9 @@ static void measure_layer(const Model* m, const Measured& r, int l) {
     ops::magnitudes(r.sizes + (size_t)(l + 1) * m->B * 2, h, skip, m->B, m->T, d.C);
     if (l < 0) { return; }
     const real* qkv = act_qkv(m, l);
-    ops::attention_metrics<Attn, Bias, Pe>(r.heads + (size_t)l * m->B * d.NH, qkv, act_stat(m, l),
-                                           star_k(m, l), d.gate ? act_gate(m, l) : NULL,
-                                           gate_width(m), skip, attn_shape(m, l));
+    variant::attention_metrics(r.heads + (size_t)l * m->B * d.NH, qkv, act_stat(m, l),
+                               star_k(m, l), d.gate ? act_gate(m, l) : NULL, gate_width(m), skip,
+                               attn_shape(m, l));
     ops::row_norms(r.k + (size_t)l * N * d.KV, qkv + d.NH * d.HS, d.W, d.HS, d.KV, N);
     ops::row_norms(r.v + (size_t)l * N * d.KV, qkv + d.QK, d.W, d.HS, d.KV, N);
     for (int i = 2 * l; d.norm.stream && i < 2 * l + 2; i++) {
@@ -1152,3 +1122,7 @@ int main(int argc, char** argv) {
 }
 #endif // TESTING
 #endif // MODEL_ONLY
+
+#ifdef ATTN // the switches are given: nothing else is linked
+#include "variant.cu"
+#endif

@@ -24,7 +24,6 @@ dir=$(mktemp -d) && trap 'rm -rf "$dir"' EXIT
 # counts HS.. : every ATTN of $attns on $archs, as rows of dev/budgets.tsv
 counts() {
     cat > "$dir/tiles.cu" <<'TILES'
-#define ALL_VARIANTS
 #define PRECISION bf16
 #include "cuda/attention.cuh"
 #define X(HS) printf("forward %d %d\ndq %d %d\ndkv %d %d\n", HS, cuda::ForwardTile<HS>::BK * HS / 8, \
@@ -33,7 +32,7 @@ int main() { MMA_HEADS(X) }
 TILES
     $CXX -x c++ -std=c++17 -O0 -DEMU -fno-strict-aliasing -Wno-unknown-pragmas -I. -I"$CUDA/include" -Idev/emulator "$dir/tiles.cu" -o "$dir/tiles" &&
         "$dir/tiles" > "$dir/tiles.txt" || return 1
-    { echo '#define ALL_VARIANTS'; echo '#include "cuda/attention.cuh"'; echo 'using namespace cuda; void* kernels[] = {'
+    { echo '#include "cuda/attention.cuh"'; echo 'using namespace cuda; void* kernels[] = {'
       for a in $attns; do
           echo "(void*)&attention_forward<Attn_$a, Bias_none, Pe_rotary>, (void*)&attention_backward<Attn_$a, Bias_none, Pe_rotary>,"
       done
@@ -64,7 +63,6 @@ sm_89 100 99 48 24
 sm_90 228 227 64 32"; }
 # dynamic shared memory is decided by the host: ask it
 cat > "$dir/smem.cu" <<'SMEM'
-#define ALL_VARIANTS
 #define PRECISION bf16
 #include "cuda/attention.cuh"
 #define X(HS) printf("attention_forward_mma_kernel %d %d\nattention_dq_mma_kernel %d %d\nattention_dkv_mma_kernel %d %d\n", \

@@ -52,7 +52,7 @@ int main() {
                 };
                 const double xi = sqrt(ref::dot(q, q, c.HS) * ref::dot(k, k, c.HS) / c.HS); // turning q and k keeps their norms
                 auto g = [&](int distance) -> double { // the paper's g_rel and g_alibi
-                    if (!strcmp(STR(PE), "alibi")) { return -distance * pow(2, -8.0 * (h + 1) / c.NH); }
+                    if (!strcmp(PE_ROWS[THIS(PE)].name, "alibi")) { return -distance * pow(2, -8.0 * (h + 1) / c.NH); }
                     return distance < 16 ? distance : std::min(31.0, 16 + floor(log(distance / 16.0) / log(8) * 16));
                 };
                 double sum = 0;
@@ -67,11 +67,11 @@ int main() {
             if (PE_ROWS[THIS(PE)].rotary) { CHECK(above <= 1 + 1e-13 && above > 0.5, "layer %d head %d: attention is %g of its bound", l, h, above); }
         }
     }
-    if (!strcmp(STR(PE), "nope")) { CHECK(off_uniform < 1e-12, "NoPE: t A is 1 within %g", off_uniform); }
-    else { CHECK(off_uniform > 0.01, "%s: attention is uniform within %g", STR(PE), off_uniform); }
+    if (!strcmp(PE_ROWS[THIS(PE)].name, "nope")) { CHECK(off_uniform < 1e-12, "NoPE: t A is 1 within %g", off_uniform); }
+    else { CHECK(off_uniform > 0.01, "%s: attention is uniform within %g", PE_ROWS[THIS(PE)].name, off_uniform); }
     // what the program reports of such a sequence: NoPE's alpha_k is the mean of 1/t over t >= k
     const Metrics r = measure(&m, seq.data(), 1, c.T, c.T);
-    for (int k = 1; k <= METRIC_K && !strcmp(STR(PE), "nope"); k++) {
+    for (int k = 1; k <= METRIC_K && !strcmp(PE_ROWS[THIS(PE)].name, "nope"); k++) {
         double want = 0;
         for (int t = k; t <= c.T; t++) { want += 1.0 / t / (c.T - k + 1); }
         for (auto& head : r.heads) { check_near(head.alpha[k], want, 1e-7, "alpha_%d", k); }

@@ -9,7 +9,6 @@ threads. The loops run over the tables of attention_variants.cuh: a new row is t
 -DATTN_ONLY=sigmoid compiles that one row of ATTN alone (test_add_variant.sh).
 */
 #define REAL double
-#define ALL_VARIANTS
 #include "../reference.h"
 #include "../metrics.cuh"
 #include "check.h"

@@ -2,7 +2,6 @@
 test_bf16.cpp -- the fast CPU backend with tensors in bf16 against reference.h in float on the same numbers: what is stored
 in bf16 is the float rounded once, so at most 1/256 of it away; attention, whose weights are rounded too, 1/64 of the largest.
 */
-#define ALL_VARIANTS
 #define CPU_REAL bf16
 #include "../cpu/attention.h"
 #include "check.h"

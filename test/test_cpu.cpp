@@ -3,7 +3,6 @@ test_cpu.cpp -- every operation of the fast CPU backend and every variant of its
 odd shapes, with 1 and 3 threads: the same numbers to rounding, and not one bit apart between the threads.
 */
 #define REAL double
-#define ALL_VARIANTS
 #include "../cpu/attention.h"
 #include "../cpu/metrics.h"
 #include "check.h"

@@ -12,7 +12,6 @@ the largest element of a tensor: fp32 sums of a few hundred products in another 
 bits.
 A variant added to the tables of attention_variants.cuh is tested without touching this file.
 */
-#define ALL_VARIANTS
 #include "../cpu/attention.h"
 #include "../cpu/metrics.h"
 #include "../cuda/ops.cuh"

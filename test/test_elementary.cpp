@@ -3,7 +3,6 @@ test_elementary.cpp -- the vector-friendly exp, sigmoid and erf against the libr
 every binade, and on the values where such functions go wrong. Last line: N passed, N failed.
 */
 #include <math.h>
-#define ALL_VARIANTS
 #include "../attention_variants.cuh"
 
 static long passed = 0, failed = 0;

@@ -3,7 +3,6 @@ test_extremes.cpp -- float, as it trains, where arithmetic ends: logits near +-1
 one token. For every ATTN x BIAS: nothing is infinite or NaN, forward or backward, no row weighs more than its alpha where it
 is normalised, and where float can hold the weights they agree with naive.h in double.
 */
-#define ALL_VARIANTS
 #include "../cpu/attention.h"
 #include "check.h"
 #include "naive.h"

@@ -36,14 +36,14 @@ rebuilds() { # yes|no why make-arguments...
 cat > fake <<'X'
 #!/bin/sh
 [ "$1" = --version ] && { echo "fake 1"; exit 0; }
-for a; do case $last in -o) : > "$a" ;; -MF) echo "\$(DIR)/train_sink: train_sink.cu $(echo *.h *.cuh cpu/*.h models/*.h text/*.h)" > "$a" ;; esac; last=$a; done
+for a; do case $last in -o) : > "$a" ;; -MF) list=$a ;; -MT) echo "$a: $(echo *.h *.cuh cpu/*.h models/*.h text/*.h)" > "$list" ;; esac; last=$a; done
 X
 chmod +x fake; sed 's/fake 1/fake 2/' fake > fake2; chmod +x fake2
 rebuilds yes "another compiler" CXX=./fake OPTIMIZE=-O0
 rebuilds no "nothing changed" CXX=./fake OPTIMIZE=-O0
 touch README.md test/check.h
 rebuilds no "a file that is no part of it changed" CXX=./fake OPTIMIZE=-O0
-for header in *.h *.cuh cpu/*.h models/*.h text/*.h text/*.cpp train_sink.cu; do
+for header in *.h *.cuh cpu/*.h models/*.h text/*.h text/*.cpp train_sink.cu variant.cu; do
     sleep 0.05                                           # clocks of file systems tick every few milliseconds
     touch $header
     rebuilds yes "$header changed" CXX=./fake OPTIMIZE=-O0

@@ -14,7 +14,6 @@ To extend: add a size to SIZES or a case to check_kernel.
 #ifdef _OPENMP
 #include <omp.h>
 #endif
-#define ALL_VARIANTS
 #include "../cpu/split.h"
 using cpu::bf16;
 

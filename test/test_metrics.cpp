@@ -3,7 +3,6 @@ test_metrics.cpp -- the numbers this program exists for: on maps made by hand, w
 for every ATTN x BIAS against the definitions at the top of metrics.cuh applied to the T x T map of naive.h.
 */
 #define REAL double
-#define ALL_VARIANTS
 #include "../reference.h"
 #include "../metrics.cuh"
 #include "check.h"

@@ -214,7 +214,7 @@ static bool fixture_fits(const std::string& path) {
     for (auto& word : f.w) { if (word.compare(0, 5, "ATTN=") == 0) { attn = word.substr(5); } }
     const Arch c = fixture_arch(f);
     safetensors_close(&st);
-    return attn == STR(ATTN) && bias_of(c).column == Bias::column && pe_of(c).score_bias == Pe::score_bias
+    return attn == build::Attn::name && bias_of(c).column == Bias::column && pe_of(c).score_bias == Pe::score_bias
         && (!Pe::score_bias || c.pe == THIS(PE));
 }
 int main(int argc, char** argv) {

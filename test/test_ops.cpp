@@ -4,7 +4,6 @@ against the formula written once more, gradients against central differences of 
 with 1, 2 and 3 threads. The fast backends are checked against reference.h: test_cpu.cpp, test_cuda.cu.
 */
 #define REAL double
-#define ALL_VARIANTS
 #include "../reference.h"
 #include "check.h"
 #include "naive.h"

@@ -1,0 +1,56 @@
+/*
+switches.h -- what the switches of this build say, as data, for all that is compiled once and not for each model. It is
+filled in by variant.cu, the one file that is compiled with -DATTN=.. -DBIAS=.. and so on.
+
+    SWITCH_VALUES     each switch, its value here, and all that it may have
+    THIS(NORM)        the value of a switch as a number, such as NORM_post
+    Attn, Bias, Pe    what is compiled in of those three
+    COMMIT            of the sources
+*/
+#ifndef SWITCHES_H
+#define SWITCHES_H
+#include "attention_variants.cuh"
+
+struct SwitchValue { const char *name, *value, *all; };
+#define ONE(SWITCH) +1
+enum { SWITCH_COUNT = 0 SWITCHES(ONE) };
+#undef ONE
+extern const SwitchValue SWITCH_VALUES[SWITCH_COUNT];
+extern const char* const COMMIT;
+
+namespace build {
+extern const int this_BIAS, this_PE, this_NORM, this_FFN, this_COMBINE, this_QKNORM, this_GATE;
+
+// the constants of Attn_softmax and the others, of Bias_k, of Pe_alibi, asked at run time: enough
+// for one row of attention, too slow for all of it
+struct Attn {
+    static const char* const name;
+    static const bool exp_family, is_signed, capped;
+    static const ZKind Z;
+    static const Phi phi;
+    static float sim(float s);
+    static double sim(double s);
+};
+struct Bias { static const Column column; };
+struct Pe {
+    static const bool score_bias;
+    template <class F> static F bias(int distance, int h, int NH);
+};
+template <> float Pe::bias(int distance, int h, int NH);
+template <> double Pe::bias(int distance, int h, int NH);
+} // namespace build
+#define THIS(SWITCH) build::this_##SWITCH
+
+// where the switches are given, as in variant.cu, the constants themselves
+#ifdef ATTN
+using Attn = CAT(Attn_, ATTN);
+using Bias = CAT(Bias_, BIAS);
+using Pe   = CAT(Pe_, PE);
+static_assert(!(Attn::phi != PHI_NONE && Bias::column),
+              "a kernel phi with a learned key: see CONFLICTS");
+#else
+using build::Attn;
+using build::Bias;
+using build::Pe;
+#endif
+#endif // SWITCHES_H

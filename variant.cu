@@ -1,0 +1,68 @@
+/*
+variant.cu -- all that is compiled for one model, in seconds: the attention that ATTN, BIAS and PE
+name, and the values of the other switches. The program, train_sink.cu, is compiled once for all
+models and linked to it; with the switches given it includes this file and is whole by itself.
+
+    g++ -DATTN=sigmoid -DBIAS=k -DPE=rotary .. -c variant.cu              (the Makefile)
+*/
+#include "variant.h"
+#ifndef ATTN
+#error "build through the Makefile (make help), or give all switches: -DATTN=softmax -DBIAS=none .."
+#endif
+
+const SwitchValue SWITCH_VALUES[SWITCH_COUNT] = {
+#define X(SWITCH) { #SWITCH, STR(SWITCH), SWITCH##_VARIANTS(NAME_OF) },
+    SWITCHES(X)
+#undef X
+};
+#ifndef GIT_COMMIT
+#define GIT_COMMIT "unknown"
+#endif
+const char* const COMMIT = GIT_COMMIT;
+
+namespace build {
+#define NUMBER(SWITCH) const int this_##SWITCH = CAT(SWITCH##_, SWITCH);
+NUMBER(BIAS) NUMBER(PE) NUMBER(NORM) NUMBER(FFN) NUMBER(COMBINE) NUMBER(QKNORM) NUMBER(GATE)
+
+const char* const Attn::name = STR(ATTN);
+const bool Attn::exp_family = ::Attn::exp_family;
+const bool Attn::is_signed = ::Attn::is_signed;
+const bool Attn::capped = ::Attn::capped;
+const ZKind Attn::Z = ::Attn::Z;
+const Phi Attn::phi = ::Attn::phi;
+float Attn::sim(float s) { return ::Attn::sim(s); }
+double Attn::sim(double s) { return ::Attn::sim(s); }
+const Column Bias::column = ::Bias::column;
+const bool Pe::score_bias = ::Pe::score_bias;
+template <> float Pe::bias(int distance, int h, int NH) {
+    return ::Pe::bias<float>(distance, h, NH);
+}
+
+template <> double Pe::bias(int distance, int h, int NH) {
+    return ::Pe::bias<double>(distance, h, NH);
+}
+} // namespace build
+
+namespace variant {
+void attention_forward(real* out, acc* stat, const real* qkv, const real* kstar, const real* vstar,
+                       const AttnShape& s) {
+    ops::attention_forward<Attn, Bias, Pe>(out, stat, qkv, kstar, vstar, s);
+}
+
+void attention_backward(real* dqkv, acc* dkstar, acc* dvstar, const real* dout, const real* out,
+                        const acc* stat, const real* qkv, const real* kstar, const real* vstar,
+                        const acc* turns, const AttnShape& s) {
+    ops::attention_backward<Attn, Bias, Pe>(dqkv, dkstar, dvstar, dout, out, stat, qkv, kstar,
+                                            vstar, turns, s);
+}
+
+void attention_row(real* out, const real* q, const real* kv, const real* kstar, const real* vstar,
+                   int t, const AttnShape& s) {
+    cpu::attention_row<Attn, Bias, Pe>(out, q, kv, kstar, vstar, t, s);
+}
+
+void attention_metrics(HeadMetrics* out, const real* qkv, const acc* stat, const real* kstar,
+                       const real* gate, int width, int skip, const AttnShape& s) {
+    ops::attention_metrics<Attn, Bias, Pe>(out, qkv, stat, kstar, gate, width, skip, s);
+}
+} // namespace variant

@@ -1,0 +1,39 @@
+/*
+variant.h -- the backend of this build, and attention as its switches have it. The backend's own
+attention is a template of Attn, Bias and Pe; these are the functions that variant.cu makes of it,
+for the program, which is compiled once for all of them. Shapes: reference.h.
+*/
+#ifndef VARIANT_H
+#define VARIANT_H
+#include "switches.h"
+#include "metrics.cuh"
+#include "cpu/attention.h"
+#include "cpu/metrics.h"
+#ifndef BACKEND
+#define BACKEND cpu
+#endif
+#ifndef PRECISION
+#define PRECISION fp32
+#endif
+#if defined(__CUDACC__) || defined(EMU)
+#include "cuda/metrics.cuh"
+#endif
+#include "dist/dist.h"
+namespace ops = BACKEND;
+typedef ops::real real;   // what tensors hold
+typedef ops::acc acc;     // what sums, weight gradients and optimiser state hold
+#define PRECISION_NAME STR(PRECISION)
+
+namespace variant {
+void attention_forward(real* out, acc* stat, const real* qkv, const real* kstar, const real* vstar,
+                       const AttnShape& s);
+void attention_backward(real* dqkv, acc* dkstar, acc* dvstar, const real* dout, const real* out,
+                        const acc* stat, const real* qkv, const real* kstar, const real* vstar,
+                        const acc* turns, const AttnShape& s);
+// one query at position t, in host memory: cpu/attention.h
+void attention_row(real* out, const real* q, const real* kv, const real* kstar, const real* vstar,
+                   int t, const AttnShape& s);
+void attention_metrics(HeadMetrics* out, const real* qkv, const acc* stat, const real* kstar,
+                       const real* gate, int width, int skip, const AttnShape& s);
+} // namespace variant
+#endif // VARIANT_H
