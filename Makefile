@@ -225,8 +225,10 @@ build/test/analytic/%: variant.cu build/test/objects/analytic.o $(ONCE)
 	$(MODEL_COMPILE) $(DOUBLE) $(call set_defs,$*) $< -o $@ -x none $(filter %.o,$^)
 # these hold the operations of every variant at once: at -O3 a minute and a half to compile
 build/test/test_attention build/test/test_cpu build/test/test_metrics build/test/test_extremes \
-build/test/test_eval build/test/test_eval_sink build/test/test_eval_positions build/test/test_experts: OPTIMIZE = -O0
-build/test/test_experts build/test/test_eval build/test/test_eval_sink build/test/test_eval_positions: train_sink.cu variant.cu
+build/test/test_eval build/test/test_eval_sink build/test/test_eval_positions build/test/test_experts \
+build/test/test_pieces: OPTIMIZE = -O0
+build/test/test_experts build/test/test_eval build/test/test_eval_sink build/test/test_eval_positions \
+build/test/test_pieces: train_sink.cu variant.cu
 build/test/test_eval_sink build/test/test_eval_positions: test/test_eval.cpp
 # and these read text and files, or only run the program: at -O1 they compile in a third of the time
 build/test/test_data build/test/test_tokenizer build/test/test_errors build/test/test_families build/test/test_train \

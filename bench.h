@@ -165,6 +165,8 @@ static int bench(Flags f) {
     if (f.ops) {
         std::string table;
         const double acts = acts_bytes(c, true, f.batch, f.arch.T, &table);
+        model_load(&m, seqs.data(), f.batch, f.arch.T);  // of pieces it was not whole
+        model_body(&m);
         more = bench_ops(&m, ms, product, gbytes);
         double bytes;
         printf("memory %s\n", memory_text(c, f.batch, f.arch.T, true, &bytes).c_str());

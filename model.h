@@ -174,6 +174,7 @@ struct Model {
     int past; // so many rows of it stand before the one that is loaded; 0: a whole batch
     Around around; // if it is set, every stage of a forward pass goes through it
     std::vector<Segment> forest; // what is loaded if not whole sequences, else empty
+    std::vector<Model> pieces;   // of a small model's batch, on the CPU (cpu/pieces.h)
 };
 
 // ---- attention's shape in layer l, and its learned column
@@ -431,7 +432,19 @@ static inline void model_init(Model* m, uint64_t seed) {
     weights_keep(m);
 }
 
+// what the pieces have of their own
+static void pieces_free(Model* m) {
+    for (auto& p : m->pieces) {
+        for (void* x : { (void*)p.arena, (void*)p.tokens, (void*)p.targets, (void*)p.grads,
+                         (void*)p.sums }) {
+            ops::device_free(x);
+        }
+    }
+    m->pieces.clear();
+}
+
 static void model_free(Model* m) {
+    pieces_free(m);
     if ((void*)m->master != (void*)m->params) { ops::device_free(m->master); }
     if (m->shard_grads != m->grads) {
         ops::device_free(m->shard_grads);

@@ -61,6 +61,7 @@ typedef REAL real;
 typedef REAL acc;
 static const char* const name = "ref";
 enum { large = 256 };              // side of matrices that are large to this backend
+enum { piece_rows = 0 };           // a batch is never cut
 
 // the weights as `real`: the same numbers, where `acc` is no wider
 inline void cast_to_real(real* dst, const acc* src, long n) {

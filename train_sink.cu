@@ -786,15 +786,29 @@ static void model_zero(Model* m) {
     m->sent = 0;
 }
 
-// one micro-batch of a step of `accum` over all ranks, the last of this one? seqs (B, T+1) add
-// their part to the gradients and to the mean loss. The host does not wait for any of it
-static void model_accumulate(Model* m, const int* seqs, int B, int T, int accum,
-                             bool last = false) {
-    const long count = std::max(1L, model_load(m, seqs, B, T, m->min_context)) * accum;
+// the loaded batch, one of those whose targets that count are `count`, adds its part to the gradients
+// and to the mean loss
+static void accumulate_loaded(Model* m, long count, bool last) {
     model_body(m);
     model_head(m, 1.0f / count);
     ops::loss_add(m->sums, m->a.losses, rows(m), count);
     model_backward(m, last);
+}
+
+#include "cpu/pieces.h"
+
+// one micro-batch of a step of `accum` over all ranks, the last of this one? seqs (B, T+1) add
+// their part to the gradients and to the mean loss. The host does not wait for any of it
+static void model_accumulate(Model* m, const int* seqs, int B, int T, int accum,
+                             bool last = false) {
+    const int some = piece_sequences(m, B, T);
+    if (some < B) {
+        accumulate_pieces(m, seqs, B, T, some, accum);
+        if (last) { shard_send(m->shard, m->shard_grads, m->grads, 0, &m->sent); }
+        return;
+    }
+    const long count = std::max(1L, model_load(m, seqs, B, T, m->min_context)) * accum;
+    accumulate_loaded(m, count, last);
 }
 
 // of many ranks: m->sums become the sums over all of them

@@ -17,6 +17,7 @@ typedef CPU_REAL real; // what tensors hold
 typedef std::conditional<std::is_same<real, bf16>::value, float, real>::type acc;
 static const char* const name = "cpu";
 enum { large = 1024 };            // side of matrices that are large to this machine
+enum { piece_rows = 512 };        // of a small model's batch that one thread takes (pieces.h)
 
 // ----------------------------------------------------------------------------
 // 1 memory (the rest is in host.h)

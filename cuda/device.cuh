@@ -56,6 +56,7 @@ static const char* const name = "cuda";
 static const bool on_host = false;  // host code may not read device memory
 inline long head_rows(long, long) { return 8192; } // of logits alive at once: enough to fill a GPU
 enum { large = shrunk ? 64 : 8192 }; // side of matrices that are large to it
+enum { piece_rows = 0 };           // a batch is never cut
 
 // ----------------------------------------------------------------------------
 // errors: what went wrong, and what to type. Faults of the machine, so exit code 1.
