@@ -156,6 +156,23 @@ struct ArchCheck {
              "a pattern of 0 and 1, such as 01");
     }
 
+    // layers without attention have Mamba, and that is only known in the form that Jamba has
+    void mamba() {
+        const str& p = c.attn_layers;
+        const bool some = p.substr(0, c.L).find('0') != str::npos;
+        need(p.find_first_not_of("01") == str::npos, { "attn_layers" },
+             "a pattern of 0 and 1, such as 0001");
+        if (!some) {
+            need(!c.mamba_width, { "mamba_width", "attn_layers" }, "0 where all layers attend");
+            return;
+        }
+        need(Sizes(c).attending(c.L) >= 1, { "attn_layers", "L" }, "attention in some layer");
+        need(c.mamba_width && c.mamba_state && c.mamba_conv && c.mamba_rank,
+             { "mamba_width", "mamba_state", "mamba_conv", "mamba_rank" }, "1 or more of each");
+        need(norm_of(c).in && !norm_of(c).out && !c.parallel, { "attn_layers", "norm", "parallel" },
+             "NORM=pre, not parallel");
+    }
+
     void attention() {
         const BiasRow& b = bias_of(c);
         need(c.attn_p == 1 || Attn::Z == Z_PNORM, { "attn_p" },
@@ -190,6 +207,7 @@ static void arch_settle(Arch* c, const std::string& where) {
     check.positions();
     check.attention();
     check.experts();
+    check.mamba();
 }
 
 // ---- config.json

@@ -77,7 +77,7 @@ static std::vector<OpRow> op_rows(Model* m) {
     };
     row("embedding", 1, 0, 2 * NC, [=] { embed_forward(m); });
     for (auto& stage : LAYER_STAGES) {
-        if (!stage.when(m->d)) { continue; }
+        if (!stage.when(m->d, 0)) { continue; }
         const bool attention = stage.forward == attention_forward;
         const double weights = stage.flops(m->d) / 2,
                      bytes = one * (stage.moved(m->d) * N + weights);

@@ -611,15 +611,16 @@ static void change_kv(Change* e, Model* m, int l) {
     if (!e->bits.calibrating) { host_write(act_qkv(m, l), x); }
 }
 
-// a stage of layer l, and the change around it
+// a stage of layer l, and the change around it. A mixture of experts stands for the FFN's last
 static void change_stage(Change* e, Model* m, const Stage& stage, int l) {
     const bool attention = stage.forward == attention_forward;
+    const auto done = stage.forward == experts_forward ? down_forward : stage.forward;
     auto edit = [&](bool before) {
         for (auto& row : PLACES) {
             const Place place = (Place)(&row - PLACES);
             const bool is_before = place == PLACE_q || place == PLACE_k || place == PLACE_v;
             for (auto& one : e->edits) {
-                if (one.place != place || row.stage != stage.forward || is_before != before) {
+                if (one.place != place || row.stage != done || is_before != before) {
                     continue;
                 }
                 if (one.layers.has(l)) { change_edit(e, m, &one, l); }
@@ -642,7 +643,7 @@ static void change_stage(Change* e, Model* m, const Stage& stage, int l) {
     else                             { stage.forward(m, l); }
     if (input) { host_write(input, was); }
     edit(false);
-    if (stage.forward == down_forward && e->after_layer) { e->after_layer(l); }
+    if (done == down_forward && e->after_layer) { e->after_layer(l); }
 }
 
 // does the change mean anything for this model and T tokens? dies if not
@@ -652,6 +653,10 @@ static void change_check(const Change& e, const Model* m, int T) {
     auto refuse = [](const std::string& what, const std::string& wanted) {
         die(EXIT_USER, what + ": wanted " + wanted);
     };
+    if (c.mamba_width) { refuse("eval of a model with Mamba layers", "attention in all layers"); }
+    if (c.experts && (e.bits.weights || e.bits.inputs)) {
+        refuse("--quant of a mixture of experts", "kv8 or kv4: its experts would not be rounded");
+    }
     for (auto& edit : e.edits) {
         const std::string what = "--edit " + edit.text;
         const long last = edit.tokens.last(), layer = edit.layers.last();

@@ -31,8 +31,8 @@ struct EvalRun {
 // sees less than they assume
 struct EvalResult { std::vector<double> losses; Metrics metrics; bool measured = false; };
 
-// writes into the learned positions what the edits of pe say; returns what the weights were, empty
-// if there is no such edit
+// writes into the learned positions what the edits of pe say, each of which reads them as they were:
+// 'pe:1=from 5;pe:5=from 1' swaps two. Returns what the weights were, empty if there is no such edit
 static Host edit_positions(Model* m, const std::vector<Edit>& edits) {
     Host was, now;
     const int C = m->c.C, T = m->c.T + m->d.bias.token;
@@ -45,9 +45,11 @@ static Host edit_positions(Model* m, const std::vector<Edit>& edits) {
         }
         for (auto& t : m->tensors) {
             if (t.name != "model.embed_positions.weight") { continue; }
-            Host rows(now.begin() + t.at, now.begin() + t.at + t.count);
+            Host rows(was.begin() + t.at, was.begin() + t.at + t.count);
             edit_apply(e, 0, { &rows, NULL, 1, T, m->d.bias.token, C, 0, C, 1 });
-            std::copy(rows.begin(), rows.end(), now.begin() + t.at);
+            for (long i = 0; i < t.count; i++) {
+                if (rows[i] != was[t.at + i]) { now[t.at + i] = rows[i]; }
+            }
         }
         model_set(m, now.data());
     }
@@ -305,7 +307,12 @@ static std::string eval_report(const EvalRun& run, const EvalResult& r, const Ev
         }
         const double sink = 100 * sink_rate(r.metrics, 1, 0.3, !r.metrics.sums_to_one);
         line += strf(" | Sink_1 %.1f%%, spike %.4g", sink, spike);
-        o = strf(",\"sink_1\":%.6g,\"spike\":", sink / 100) + json_num(spike);
+        std::vector<double> rates;
+        for (int k = 1; k <= std::min<int>(METRIC_K, T); k++) {
+            rates.push_back(sink_rate(r.metrics, k, 0.3, !r.metrics.sums_to_one));
+        }
+        o = strf(",\"sink_1\":%.6g,\"sink_k\":", sink / 100) + json_array(rates) +
+            ",\"spike\":" + json_num(spike);
     }
     printf("%s\n", line.c_str());
     std::vector<double> by_position;

@@ -134,6 +134,9 @@ static std::string eval_json(long step, double val_loss, const Metrics& r,
     };
     std::string o = strf("\"event\":\"eval\",\"step\":%ld,\"val_loss\":", step) +
                     json_num(val_loss);
+    if (r.without_attention()) {                 // the rows of what follows are of these layers
+        o += array("layers", std::vector<double>(r.layers.begin(), r.layers.end()));
+    }
     o += ",\"probe_loss\":" + json_num(r.loss) + ",\"sink\":" + sink_json(r, eps[0]);
     if (eps.size() > 1) {
         o += ",\"sinks\":[";
@@ -181,6 +184,8 @@ static std::string eval_text(double val_loss, const Metrics& r, double eps) {
            strf("%s_1 %.1f%% | sink_* %s | ", proxy ? "proxy" : "sink",
                 100 * sink_rate(r, 1, eps, proxy), star.c_str()) +
            strf("alpha_1 %.3f | mass %.2f | h first/rest %.2f | v first/rest %.2f", alpha_1, mass,
-                r.h.first.back() / r.h.rest.back(), mean(r.v.first) / mean(r.v.rest));
+                r.h.first.back() / r.h.rest.back(), mean(r.v.first) / mean(r.v.rest)) +
+           (r.without_attention() ? strf(" | attention in %d of %zu layers", r.L, r.h.first.size() - 1)
+                                  : "");
 }
 #endif // LOG_H

@@ -171,12 +171,14 @@ inline void magnitudes(acc* out, const real* x, int skip, int B, int T, int C) {
 // 3 reports, on the host, from the heads of all probe sequences: heads (n, L, NH)
 struct NormPair { std::vector<double> first, rest; };                    // by layer
 struct Metrics {
-    int n = 0, T = 0, L = 0, NH = 0; // sequences, their length, layers, heads
+    int n = 0, T = 0, L = 0, NH = 0; // sequences, their length, layers with attention, heads
+    std::vector<int> layers;         // which layers those are: L numbers
     bool sums_to_one = true, has_star = false, has_gate = false;
     double loss = 0; // mean over the probe sequences
     std::vector<HeadMetrics> heads;                                      // (n, L, NH)
-    NormPair h, k, v, pre; // h: L+1 rows; k, v: L; pre: 2L, post-norm
-    std::vector<double> h_star, h_max, h_median;                         // L+1
+    NormPair h, k, v, pre; // k, v: L rows; h: all layers + 1; pre: 2 of all layers, post-norm
+    std::vector<double> h_star, h_max, h_median;                         // as h
+    bool without_attention() const { return h.first.size() > layers.size() + 1; } // some layers
     const HeadMetrics& at(int i, int l, int h_) const {
         return heads[((size_t)i * L + l) * NH + h_];
     }

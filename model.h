@@ -44,6 +44,7 @@ struct Sizes {
     bool ln, phi, combine, gate, qkn;
     long L, C, NH, KV, HS, F, V, T;
     long QK, W, OC, FH, G; // q and k of a row; q, k and v; what W_O reads; gate | up; the gate
+    long MW, MS, MP;       // Mamba: channels, the state of each; d, b and c of a row
     Sizes() : Sizes(Arch()) {}
     explicit Sizes(const Arch& arch)
         : c(arch), norm(norm_of(c)), bias(bias_of(c)), pe(pe_of(c)), ffn(ffn_of(c)) {
@@ -58,10 +59,24 @@ struct Sizes {
         OC = c.combine == COMBINE_sum ? HS : NH * HS;
         FH = ffn.gated ? 2 * F : F;
         G = c.gate == GATE_elem ? NH * HS : NH;
+        MW = c.mamba_width;
+        MS = c.mamba_state;
+        MP = c.mamba_rank + 2 * MS;
     }
 
     // is the FFN of layer l a mixture of experts?
     bool mixture(long l) const { return c.experts && in_pattern(c.expert_layers, l); }
+
+    // has layer l attention, or Mamba in its place?
+    bool attends(long l) const { return in_pattern(c.attn_layers, l); }
+    bool mamba(long l) const { return !attends(l); }
+
+    // how many of the layers before l have attention
+    long attending(long l) const {
+        long n = 0;
+        for (long i = 0; i < l; i++) { n += attends(i); }
+        return n;
+    }
 };
 
 #define FIELD(name, ...) P* name;
@@ -108,8 +123,13 @@ struct Layout : Sizes {
         };
         p->layer.resize(L);
         #define ROW(field, hf, when, rows, cols, init) place(&p->field, hf, when, rows, cols, init);
+        // a layer without attention has none of its tensors
+        auto has = [&](int l, const std::string& hf) {
+            return attends(l) || hf.find("self_attn.") != 0;
+        };
         #define LAYER_ROW(field, hf, when, rows, cols, init) \
-            place(&p->layer[l].field, strf("model.layers.%d.", l) + hf, when, rows, cols, init);
+            place(&p->layer[l].field, strf("model.layers.%d.", l) + hf, has(l, hf) && (when), \
+                  rows, cols, init);
         PARAMS(ROW, NOTHING, NOTHING)
         for (int l = 0; l < L; l++) { PARAMS(NOTHING, LAYER_ROW, NOTHING) }
         PARAMS(NOTHING, NOTHING, ROW)
@@ -395,10 +415,12 @@ static void model_training(Model* m) {
 static Model model_new(const Arch& c, int T_max, bool train) {
     Model m = Model();
     const Layout layout(c);
-    if (c.experts && (train || !ops::on_host)) {
-        die(EXIT_USER, strf("a mixture of %d experts: wanted a forward pass, ", c.experts) +
-                           "BACKEND=cpu or ref: other backends, and training, have none",
-            train ? "train a model with one FFN" : "make train_sink BACKEND=cpu");
+    if ((c.experts || c.mamba_width) && (train || !ops::on_host)) {
+        const std::string what = c.mamba_width ? "Mamba layers"
+                                               : strf("a mixture of %d experts", c.experts);
+        die(EXIT_USER, what + ": wanted a forward pass, BACKEND=cpu or ref: "
+                              "other backends, and training, have none",
+            train ? "train a model with attention and one FFN in all layers" : "make train_sink BACKEND=cpu");
     }
     m.c = c; m.d = layout; m.train = train;
     m.num_params = layout.params<real>(&m.w, &m.tensors, NULL);
@@ -493,10 +515,10 @@ static inline void model_load_next(Model* m, int token, int past) {
     ops::to_device(m->tokens, &token, sizeof token);
 }
 
-// Can sequences share what they begin with? Where host code can attend, and the beginning neither
-// has a sink token nor sees what comes after it
+// Can sequences share what they begin with? Where host code can attend, all layers do, and the
+// beginning neither has a sink token nor sees what comes after it
 static inline bool forest_fits(const Model* m) {
-    return ops::on_host && !m->d.bias.token && !m->c.prefix;
+    return ops::on_host && !m->d.bias.token && !m->c.prefix && !m->c.mamba_width;
 }
 
 // the tokens of all segments, for a forward pass alone
@@ -508,14 +530,15 @@ static inline void model_load_forest(Model* m, const std::vector<int>& tokens,
     m->forest = forest;
 }
 
-// an empty cache for sequences of T tokens, if host code can read it; T = 0: none
+// an empty cache for sequences of T tokens, if host code can read it and all that a layer
+// remembers are keys and values; T = 0: none
 static inline void model_cache(Model* m, int T) {
     ops::device_free(m->cache);
     m->cache = NULL;
     m->past = m->T = 0;
     m->room = T + m->d.bias.token;
     const size_t row = 2 * m->d.KV * m->d.HS * sizeof(real);
-    if (T && ops::on_host) { m->cache = (real*)ops::device_malloc(m->d.L * m->room * row); }
+    if (T && ops::on_host && !m->c.mamba_width) { m->cache = (real*)ops::device_malloc(m->d.L * m->room * row); }
 }
 
 #endif // MODEL_H

@@ -23,9 +23,10 @@ static void npy_write(const std::string& path, const std::vector<float>& x,
 
 // LAYER:HEAD,... or all
 static std::vector<std::pair<int, int>> dump_list(const std::string& text, const Arch& c) {
+    const Sizes d(c);
     std::vector<std::pair<int, int>> heads;
     for (int l = 0; text == "all" && l < c.L; l++) {
-        for (int h = 0; h < c.NH; h++) { heads.push_back({ l, h }); }
+        for (int h = 0; d.attends(l) && h < c.NH; h++) { heads.push_back({ l, h }); }
     }
     if (text == "all") { return heads; }
     for (auto& w : split(text, ',')) {
@@ -34,6 +35,7 @@ static std::vector<std::pair<int, int>> dump_list(const std::string& text, const
         const bool numbers = pair.size() == 2 && parse_long(pair[0], &l) && parse_long(pair[1], &h);
         want(numbers && l >= 0 && l < c.L && h >= 0 && h < c.NH, "--dump-heads " + w,
              strf("LAYER:HEAD with layers 0..%d, heads 0..%d", c.L - 1, c.NH - 1));
+        want(d.attends(l), "--dump-heads " + w, "a layer with attention, not Mamba");
         heads.push_back({ (int)l, (int)h });
     }
     return heads;

@@ -97,13 +97,8 @@ KV key/value heads, HS head size, F FFN width, L layers, V vocabulary, N = B T r
     X(kind,  gate,         THIS(GATE),    "",   "GATE",              "train_sink.gate",                     0, 0, NAMES_OF(GATE), "") \
     X(kind,  combine,      THIS(COMBINE), "",   "COMBINE",           "train_sink.combine",                  0, 0, NAMES_OF(COMBINE), "") \
     X(kind,  ffn,          THIS(FFN),     "",   "FFN",               "train_sink.ffn",                      0, 0, NAMES_OF(FFN), "") \
-    /* mixture of experts: other families' models, forward only */ \
-    X(int,   experts,      0,             "",   "--experts",         "train_sink.experts",                  0, 4096, "", "FFNs of which a router picks some for each token (0: one FFN)") \
-    X(int,   experts_used, 0,             "",   "--experts-used",    "train_sink.experts_used",             0, 4096, "", "how many it picks") \
-    X(int,   expert_shares, 0,            "",   "--expert-shares",   "train_sink.expert_shares",            0, 1, "", "1: their weights are shares of all experts, 0: sum to one") \
-    X(float, expert_limit, 0,             "",   "--expert-limit",    "train_sink.expert_limit",             0, 1e6, "", "gpt-oss: (up + 1) gate sigmoid(1.702 gate), both cut here (0: as FFN)") \
-    X(int,   router_bias,  0,             "",   "--router-bias",     "train_sink.router_bias",              0, 1, "", "1: the router has a bias") \
-    X(str,   expert_layers, "",           "",   "--expert-layers",   "train_sink.expert_layers",            0, 0, "", "which layers have experts, as 01, again and again (empty: all)")
+    /* experts and Mamba layers of other families' models: models/forward_only.h */ \
+    FORWARD_ONLY_ARCH(X)
 
 // ---- PARAMS: every tensor is one row: field, Hugging Face name, when there is one, rows (VECTOR:
 // none), columns, initial values. Rows stand in memory as they stand here: qw kw vw are one matrix,
@@ -149,12 +144,7 @@ struct Init { double std, mean; };
     LAYER(upb,     "mlp.up_proj.bias",                 c.ffn_bias && !mixture(l),            VECTOR,   F,  ZEROS) \
     LAYER(downw,   "mlp.down_proj.weight",             !mixture(l),                  C,        F,  NORMAL(1 / sqrt(F) / L)) \
     LAYER(downb,   "mlp.down_proj.bias",               c.ffn_bias && !mixture(l),            VECTOR,   C,  ZEROS) \
-    LAYER(routerw, "mlp.router.weight",                mixture(l),            c.experts, C, LINEAR(C)) \
-    LAYER(routerb, "mlp.router.bias",                  mixture(l) && c.router_bias, VECTOR, c.experts, ZEROS) \
-    LAYER(egw,     "mlp.experts.gate_up_proj.weight",  mixture(l),            c.experts * FH, C, LINEAR(C)) \
-    LAYER(egb,     "mlp.experts.gate_up_proj.bias",    mixture(l) && c.ffn_bias, VECTOR, c.experts * FH, ZEROS) \
-    LAYER(edw,     "mlp.experts.down_proj.weight",     mixture(l),            c.experts * C, F, LINEAR(F)) \
-    LAYER(edb,     "mlp.experts.down_proj.bias",       mixture(l) && c.ffn_bias, VECTOR, c.experts * C, ZEROS) \
+    FORWARD_ONLY_PARAMS(LAYER) \
     LAYER(ln2ow,   "post_feedforward_layernorm.weight", norm.out,             VECTOR,   C,  ONES) \
     LAYER(ln2ob,   "post_feedforward_layernorm.bias",  norm.out && ln,        VECTOR,   C,  ZEROS) \
     TAIL(lnfw,     "model.norm.weight",                !norm.stream,          VECTOR,   C,  ONES) \
@@ -185,9 +175,7 @@ struct Init { double std, mean; };
     X(real, heads,   combine ? K * N * OC : 0)        /* (L, N, NH HS or HS)     + v*, or summed over heads */ \
     X(real, fch,     K * N * FH)                      /* (L, N, 2F or F)         gate | up */ \
     X(real, fca,     K * N * F)                       /* (L, N, F) */ \
-    X(real, router,  N * c.experts)                   /* (N, experts)            its logits */ \
-    X(real, gathered, c.experts ? N * C : 0)          /* (N, C)                  what one expert reads, */ \
-    X(real, answer,  c.experts ? N * C : 0)           /* (N, C)                  and what it answers */ \
+    FORWARD_ONLY_ACTS(X) \
     X(real, logits,  R * V)                           /* (R, V)   the head works on R rows at a time */ \
     X(acc,  losses,  N)                               /* (N) */ \
     X(real, dx,      D * C)                           /* backward: as their namesakes, of one layer */ \
@@ -202,6 +190,7 @@ struct Init { double std, mean; };
     X(real, dphi,    phi ? 2 * N * QK : 0)            /* the forward pass uses it too */ \
     X(real, dfch,    D * FH) \
     X(real, dfca,    D * F)
+#include "models/forward_only.h"
 #include "model.h"
 
 // ---- stages. A layer is two branches, attention and FFN, with numbers i = 2l and 2l + 1, of one
@@ -570,7 +559,6 @@ static real* act_fch(const Model* m, int l) { return of_layer(m->a.fch, m, l, m-
 static real* act_fca(const Model* m, int l) { return of_layer(m->a.fca, m, l, m->d.F); }
 
 static void up_forward(Model* m, int l) {
-    if (m->d.mixture(l)) { return; }
     const auto& w = m->w.layer[l];
     const bool gated = m->d.ffn.gated;
     ops::matmul_forward(act_fch(m, l), act_n(m, 2 * l + 1), gated ? w.gatew : w.upw,
@@ -588,7 +576,6 @@ static void up_backward(Model* m, int l) {
 }
 
 static void act_forward(Model* m, int l) {
-    if (m->d.mixture(l)) { return; }
     ops::ffn_forward(act_fca(m, l), act_fch(m, l), m->d.ffn.act, m->d.ffn.gated, rows(m), m->c.F);
 }
 
@@ -598,7 +585,6 @@ static void act_backward(Model* m, int l) {
 }
 
 static void down_forward(Model* m, int l) {
-    if (m->d.mixture(l)) { return; }
     const auto& w = m->w.layer[l];
     output_forward(m, 2 * l + 1, act_fca(m, l), w.downw, w.downb, m->c.F);
 }
@@ -609,40 +595,47 @@ static void down_backward(Model* m, int l) {
 }
 
 #include "experts.h"
+#include "models/mamba.h"
 
 // ---- a layer is this list, forward; backward is the same list from the end. `flops` are those of
 // the products of one forward pass over N rows, `moved` the numbers that it must read or write;
 // backward does twice both
 struct Stage {
     const char* name;
-    bool (*when)(const Sizes& d);
+    bool (*when)(const Sizes& d, long l);
     void (*forward)(Model* m, int l);
     void (*backward)(Model* m, int l);
     double (*flops)(const Sizes& d); // a row; attention's depend on T and are counted in bench.h
     double (*moved)(const Sizes& d);             // a row, without the weights
 };
-#define IF(condition) [](const Sizes& d) -> bool { (void)d; return condition; }
+#define IF(condition) [](const Sizes& d, long l) -> bool { (void)d; (void)l; return condition; }
 #define A_ROW(number) [](const Sizes& d) -> double { (void)d; return number; }
 static const Stage LAYER_STAGES[] = {
     { "norm", IF(true), attn_input_forward, attn_input_backward, A_ROW(0), A_ROW(2 * d.C) },
-    { "qkv", IF(true), qkv_forward, qkv_backward, A_ROW(2.0 * d.C * d.W), A_ROW(d.C + d.W) },
-    { "qk norm", IF(d.qkn), qk_norm_forward, qk_norm_backward, A_ROW(0), A_ROW(3 * d.QK) },
-    { "rotary", IF(d.pe.rotary), rotary_forward, rotary_backward, A_ROW(0), A_ROW(2 * d.QK) },
-    { "phi", IF(Attn::phi != PHI_NONE), phi_forward, phi_backward,
+    { "qkv", IF(d.attends(l)), qkv_forward, qkv_backward, A_ROW(2.0 * d.C * d.W),
+      A_ROW(d.C + d.W) },
+    { "qk norm", IF(d.attends(l) && d.qkn), qk_norm_forward, qk_norm_backward, A_ROW(0),
+      A_ROW(3 * d.QK) },
+    { "rotary", IF(d.attends(l) && d.pe.rotary), rotary_forward, rotary_backward, A_ROW(0),
+      A_ROW(2 * d.QK) },
+    { "phi", IF(d.attends(l) && Attn::phi != PHI_NONE), phi_forward, phi_backward,
       A_ROW(d.phi ? 4.0 * d.QK* d.HS : 0), A_ROW(4 * d.QK) },
-    { "attention", IF(true), attention_forward, attention_backward, A_ROW(0),
+    { "attention", IF(d.attends(l)), attention_forward, attention_backward, A_ROW(0),
       A_ROW(d.W + d.NH * d.HS) },
-    { "gate", IF(d.gate), gate_forward, gate_backward, A_ROW(2.0 * d.C * d.G),
+    { "gate", IF(d.attends(l) && d.gate), gate_forward, gate_backward, A_ROW(2.0 * d.C * d.G),
       A_ROW(d.C + 2 * d.NH * d.HS) },
-    { "combine", IF(d.combine), combine_forward, combine_backward, A_ROW(0),
+    { "combine", IF(d.attends(l) && d.combine), combine_forward, combine_backward, A_ROW(0),
       A_ROW(d.NH* d.HS + d.OC) },
-    { "out", IF(true), attn_output_forward, attn_output_backward, A_ROW(2.0 * d.OC * d.C),
+    { "out", IF(d.attends(l)), attn_output_forward, attn_output_backward, A_ROW(2.0 * d.OC * d.C),
       A_ROW(d.OC + 2 * d.C) },
+    { "mamba", IF(!d.attends(l)), mamba_forward, mamba_backward, A_ROW(0), A_ROW(0) },
     { "FFN norm", IF(true), ffn_input_forward, ffn_input_backward, A_ROW(0), A_ROW(2 * d.C) },
-    { "gate|up", IF(true), up_forward, up_backward, A_ROW(2.0 * d.C * d.FH), A_ROW(d.C + d.FH) },
-    { "activation", IF(true), act_forward, act_backward, A_ROW(0), A_ROW(d.FH + d.F) },
-    { "experts", IF(d.c.experts), experts_forward, experts_backward, A_ROW(0), A_ROW(0) },
-    { "down", IF(true), down_forward, down_backward, A_ROW(2.0 * d.F * d.C), A_ROW(d.F + 2 * d.C) },
+    { "gate|up", IF(!d.mixture(l)), up_forward, up_backward, A_ROW(2.0 * d.C * d.FH),
+      A_ROW(d.C + d.FH) },
+    { "activation", IF(!d.mixture(l)), act_forward, act_backward, A_ROW(0), A_ROW(d.FH + d.F) },
+    { "down", IF(!d.mixture(l)), down_forward, down_backward, A_ROW(2.0 * d.F * d.C),
+      A_ROW(d.F + 2 * d.C) },
+    { "experts", IF(d.mixture(l)), experts_forward, experts_backward, A_ROW(0), A_ROW(0) },
 };
 enum { STAGES = sizeof(LAYER_STAGES) / sizeof(LAYER_STAGES[0]) };
 
@@ -650,7 +643,7 @@ enum { STAGES = sizeof(LAYER_STAGES) / sizeof(LAYER_STAGES[0]) };
 static bool turns_in_attention(const Model* m) {
     int k = STAGES - 1;
     while (LAYER_STAGES[k].forward != attention_forward) { k--; }
-    do { k--; } while (!LAYER_STAGES[k].when(m->d));
+    do { k--; } while (!LAYER_STAGES[k].when(m->d, 0));
     return LAYER_STAGES[k].forward == rotary_forward && rotated(m->c) == m->c.HS;
 }
 
@@ -691,7 +684,7 @@ static void model_body(Model* m, const Watch& watch = Watch()) {
     if (watch) { watch(-1); }
     for (int l = 0; l < m->c.L; l++) {
         for (auto& stage : LAYER_STAGES) {
-            if (!stage.when(m->d)) { continue; }
+            if (!stage.when(m->d, l)) { continue; }
             if (m->around) { m->around(m, stage, l); } else { stage.forward(m, l); }
         }
         if (watch) { watch(l); }
@@ -771,7 +764,7 @@ static void model_backward(Model* m, bool last) {
     done(m->layer_at[m->c.L]);
     for (int l = m->c.L - 1; l >= 0; l--) {
         for (int k = STAGES - 1; k >= 0; k--) {
-            if (LAYER_STAGES[k].when(m->d)) { LAYER_STAGES[k].backward(m, l); }
+            if (LAYER_STAGES[k].when(m->d, l)) { LAYER_STAGES[k].backward(m, l); }
         }
         done(m->layer_at[l]);
     }
@@ -829,28 +822,41 @@ static void model_sums(Model* m, float clip) {
 
 // what is measured of one batch of sequences, in device memory until all layers are done
 struct Measured {
-    HeadMetrics* heads;                          // (L, B, NH)
-    // norms (L+1, N), (L, N, KV) twice, (2L, N); largest and median (L+1, B, 2)
+    HeadMetrics* heads;                          // (A, B, NH), A the layers with attention
+    // norms (L+1, N), (A, N, KV) twice, (2L, N); largest and median (L+1, B, 2)
     acc *h, *k, *v, *pre, *sizes;
     size_t bytes;
 };
 
 // points into base, or only counts
 static Measured measured_point(const Model* m, char* base) {
-    const size_t L = m->c.L, N = rows(m), KV = m->c.KV;
+    const size_t L = m->c.L, A = m->d.attending(L), N = rows(m), KV = m->c.KV;
     Measured r = Measured();
     auto place = [&](size_t bytes) {
         char* p = base + r.bytes;
         r.bytes += (bytes + 255) / 256 * 256;
         return p;
     };
-    r.heads = (HeadMetrics*)place(L * m->B * m->c.NH * sizeof(HeadMetrics));
+    r.heads = (HeadMetrics*)place(A * m->B * m->c.NH * sizeof(HeadMetrics));
     r.h = (acc*)place((L + 1) * N * sizeof(acc));
-    r.k = (acc*)place(L * N * KV * sizeof(acc));
-    r.v = (acc*)place(L * N * KV * sizeof(acc));
+    r.k = (acc*)place(A * N * KV * sizeof(acc));
+    r.v = (acc*)place(A * N * KV * sizeof(acc));
     r.pre = (acc*)place(m->d.norm.stream ? 2 * L * N * sizeof(acc) : 0);
     r.sizes = (acc*)place((L + 1) * m->B * 2 * sizeof(acc));
     return r;
+}
+
+// the heads of layer l, and its keys and values
+static void measure_attention(const Model* m, const Measured& r, int l) {
+    const Sizes& d = m->d;
+    const int N = rows(m);
+    const size_t a = d.attending(l);
+    const real* qkv = act_qkv(m, l);
+    variant::attention_metrics(r.heads + a * m->B * d.NH, qkv, act_stat(m, l), star_k(m, l),
+                               d.gate ? act_gate(m, l) : NULL, gate_width(m), d.bias.token,
+                               attn_shape(m, l));
+    ops::row_norms(r.k + a * N * d.KV, qkv + d.NH * d.HS, d.W, d.HS, d.KV, N);
+    ops::row_norms(r.v + a * N * d.KV, qkv + d.QK, d.W, d.HS, d.KV, N);
 }
 
 // after layer l (-1: after the embedding)
@@ -861,12 +867,7 @@ static void measure_layer(const Model* m, const Measured& r, int l) {
     ops::row_norms(r.h + (size_t)(l + 1) * N, h, d.C, d.C, 1, N);
     ops::magnitudes(r.sizes + (size_t)(l + 1) * m->B * 2, h, skip, m->B, m->T, d.C);
     if (l < 0) { return; }
-    const real* qkv = act_qkv(m, l);
-    variant::attention_metrics(r.heads + (size_t)l * m->B * d.NH, qkv, act_stat(m, l),
-                               star_k(m, l), d.gate ? act_gate(m, l) : NULL, gate_width(m), skip,
-                               attn_shape(m, l));
-    ops::row_norms(r.k + (size_t)l * N * d.KV, qkv + d.NH * d.HS, d.W, d.HS, d.KV, N);
-    ops::row_norms(r.v + (size_t)l * N * d.KV, qkv + d.QK, d.W, d.HS, d.KV, N);
+    if (d.attends(l)) { measure_attention(m, r, l); }
     for (int i = 2 * l; d.norm.stream && i < 2 * l + 2; i++) {
         ops::row_norms(r.pre + (size_t)i * N, of_branch(m->a.f, m, i, d.C), d.C, d.C, 1, N);
     }
@@ -893,14 +894,14 @@ static void measure_seen(const Model* m, int l, HeadMetrics* heads, int n) {
 static void measure_add(Metrics* out, const Model* m, const Measured& r, int i, int n) {
     const Sizes& d = m->d;
     const int B = m->B, T = m->T, N = rows(m), skip = d.bias.token;
-    for (int l = 0; l < d.L; l++) {
+    for (int a = 0; a < out->L; a++) {
         for (int b = 0; b < B; b++) {
-            HeadMetrics* heads = &out->heads[((size_t)(i + b) * d.L + l) * d.NH];
-            std::copy_n(&r.heads[((size_t)l * B + b) * d.NH], d.NH, heads);
-            measure_seen(m, l, heads, d.NH);
+            HeadMetrics* heads = &out->heads[((size_t)(i + b) * out->L + a) * d.NH];
+            std::copy_n(&r.heads[((size_t)a * B + b) * d.NH], d.NH, heads);
+            measure_seen(m, out->layers[a], heads, d.NH);
         }
-        norms_add(&out->k, l, r.k + (size_t)l * N * d.KV, B, T, d.KV, skip, n);
-        norms_add(&out->v, l, r.v + (size_t)l * N * d.KV, B, T, d.KV, skip, n);
+        norms_add(&out->k, a, r.k + (size_t)a * N * d.KV, B, T, d.KV, skip, n);
+        norms_add(&out->v, a, r.v + (size_t)a * N * d.KV, B, T, d.KV, skip, n);
     }
     for (int l = 0; l <= d.L; l++) {
         const acc* h = r.h + (size_t)l * N;
@@ -926,7 +927,7 @@ static void measure_sum(Metrics* r, const Model* m, double* loss, long* count) {
     std::vector<double> largest((L + 1) * dist::world);
     all.insert(all.end(), heads, heads + r->heads.size() * floats);
     std::vector<std::vector<double>*> sums = { &r->h_star, &r->h_median };
-    const size_t by_layer[] = { L + 1, L, L, m->d.norm.stream ? 2 * L : 0 };
+    const size_t A = r->L, by_layer[] = { L + 1, A, A, m->d.norm.stream ? 2 * L : 0 };
     NormPair* const pairs[] = { &r->h, &r->k, &r->v, &r->pre };
     for (int i = 0; i < 4; i++) {                    // a rank may have measured nothing
         pairs[i]->first.resize(by_layer[i]); sums.push_back(&pairs[i]->first);
@@ -954,11 +955,13 @@ static Metrics measure(Model* m, const int* seqs, int n, int T, int batch_tokens
     const Arch& c = m->c;
     const int chunk = std::max(1, std::min(n, batch_tokens / std::max(1, T)));
     Metrics r;
-    r.n = n; r.T = T; r.L = c.L; r.NH = c.NH;
+    r.n = n; r.T = T; r.NH = c.NH;
+    for (int l = 0; l < c.L; l++) { if (m->d.attends(l)) { r.layers.push_back(l); } }
+    r.L = r.layers.size();
     r.sums_to_one = attn_sums_to_one<Attn>(c.attn_alpha);
     r.has_star = Bias::column || m->d.bias.token;
     r.has_gate = m->d.gate;
-    r.heads.resize((size_t)n * c.L * c.NH);
+    r.heads.resize((size_t)n * r.L * c.NH);
     if (m->d.bias.token) { r.h_star.resize(c.L + 1); }
     r.h_max.resize(c.L + 1); r.h_median.resize(c.L + 1);
     double loss = 0; long count = 0;

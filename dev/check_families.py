@@ -39,6 +39,10 @@ CASES = {
                   norm_topk_prob=False), ""),
     "qwen3_moe_norm": (tf.Qwen3MoeConfig, dict(BASE, head_dim=10, num_experts=5, num_experts_per_tok=3, moe_intermediate_size=20,
                        norm_topk_prob=True), ""),
+    "jamba": (tf.JambaConfig, dict(BASE, num_hidden_layers=6, attn_layer_period=3, attn_layer_offset=1, num_experts=5,
+              num_experts_per_tok=2, mamba_d_state=6, mamba_d_conv=3, mamba_dt_rank=5, use_mamba_kernels=False, pad_token_id=0), ""),
+    "jamba_dense": (tf.JambaConfig, dict(BASE, num_hidden_layers=5, attn_layer_period=4, attn_layer_offset=2, num_experts=1,
+                    mamba_expand=3, use_mamba_kernels=False, pad_token_id=0), ""),
     "gpt_oss": (tf.GptOssConfig, dict(BASE, head_dim=10, num_local_experts=5, num_experts_per_tok=2, sliding_window=9,
                 rope_parameters=dict(rope_theta=5000.0, rope_type="yarn", factor=4.0, original_max_position_embeddings=16,
                                      truncate=False)), "-logit"),
@@ -175,7 +179,7 @@ def save(out, names):
     """small models, their tokens and transformers' answers, for test/test_families.cpp"""
     small = dict(vocab_size=29, hidden_size=16, intermediate_size=12, n_embd=16, n_layer=2, num_hidden_layers=2, num_layers=2, ffn_dim=12,
                  word_embed_proj_dim=16, n_inner=12)
-    names = names or ("llama_llama3 llama_yarn mistral smollm3 qwen2 qwen3 gemma gemma3 olmo2 phi3 stablelm gpt2 gpt_neo opt gpt_neox phi "
+    names = names or ("jamba llama_llama3 llama_yarn mistral smollm3 qwen2 qwen3 gemma gemma3 olmo2 phi3 stablelm gpt2 gpt_neo opt gpt_neox phi "
              "falcon_7b falcon_40b mixtral qwen3_moe").split()
     tokens = np.random.default_rng(1).integers(0, 29, (N + 1) * T + 1)
     ids = torch.tensor(np.stack([tokens[i * T:i * T + T + 1] for i in range(N)]))
@@ -187,6 +191,7 @@ def save(out, names):
         arguments.update({k: small[k] for k in ("n_inner",) if name == "gpt2"})
         arguments.update(dict(hidden_size=32) if name in ("gpt_neox", "stablelm") else {})    # a quarter of a head turns
         arguments.update(dict(attention_types=[[["global", "local"], 1]]) if name == "gpt_neo" else {})
+        arguments.update(dict(num_hidden_layers=3, expert_layer_offset=0) if name == "jamba" else {})  # Mamba, attention, Mamba
         arguments.update(dict(moe_intermediate_size=12) if name == "qwen3_moe" else {})
         arguments.update(dict(hidden_size=32, intermediate_size=32) if name == "gpt_oss_mxfp4" else {})
         arguments.update(dict(no_rope_layer_interval=2) if name == "smollm3" else {})         # the second layer does not turn

@@ -410,6 +410,36 @@ static void more_gpt_oss(Import* in) {
     import_layer_types(in);
 }
 
+// "0100": one layer of every `period`, from layer `offset` on
+static std::string jamba_pattern(Import* in, const std::string& what, int period, int offset) {
+    const int every = in->number(what + "_layer_period", period),
+              first = in->number(what + "_layer_offset", offset);
+    if (every < 1) { in->refuse(what + "_layer_period", "1 or more"); }
+    std::string pattern;
+    for (int l = 0; l < in->c.L; l++) { pattern += l % every == first ? '1' : '0'; }
+    return pattern;
+}
+
+static void more_jamba(Import* in) {
+    in->c.attn_layers = jamba_pattern(in, "attn", 8, 4);
+    in->c.expert_layers = jamba_pattern(in, "expert", 2, 1);
+    const bool none = in->c.expert_layers.find('1') == std::string::npos;
+    if (in->c.experts <= 1 || none) {
+        in->c.experts = in->c.experts_used = 0;
+        in->c.expert_layers.clear();
+    }
+    in->c.mamba_width = in->number("mamba_expand", 2) * in->c.C;
+    const Json* rank = in->json.get("mamba_dt_rank");
+    const bool automatic = !rank || rank->string == "auto";
+    in->used.insert("mamba_dt_rank");
+    in->c.mamba_rank = automatic ? (in->c.C + 15) / 16 : in->number("mamba_dt_rank", 0);
+    if (in->number("sliding_window", 0) != 0) { in->refuse("sliding_window", "null"); }
+    for (const char* key : { "use_mamba_kernels", "use_mambapy", "use_associative_scan", "n_ctx",
+                             "num_logits_to_keep", "calc_logits_for_entire_prompt" }) {
+        in->get(key);                            // they say how it is computed, not what
+    }
+}
+
 // ---- tensors: ours without .weight and .bias, theirs, and how ours is part of it
 enum Fold {
     AS_IT_IS,
@@ -533,6 +563,18 @@ static const NameRow FALCON_TWO_NORMS[] = FALCON_NAMES("h.N.ln_attn", "h.N.ln_ml
 static const NameRow BLOOM_NAMES[] = FALCON_NAMES("h.N.input_layernorm",
                                                   "h.N.post_attention_layernorm");
 
+static const NameRow JAMBA_NAMES[] = {
+    { "model.embed_tokens", "model.embed_tokens", AS_IT_IS },
+    { "model.norm", "model.final_layernorm", AS_IT_IS },
+    { "lm_head", "lm_head", AS_IT_IS },
+    { "input_layernorm", "model.layers.N.input_layernorm", AS_IT_IS },
+    { "post_attention_layernorm", "model.layers.N.pre_ff_layernorm", AS_IT_IS },
+    { "self_attn.*", "model.layers.N.self_attn.*", AS_IT_IS },
+    { "mamba*", "model.layers.N.mamba*", AS_IT_IS },
+    { "mlp.*", "model.layers.N.feed_forward.*", AS_IT_IS },
+    { NULL, NULL, AS_IT_IS },
+};
+
 // Of GGUF files, by what import_gguf.h calls their tensors: in its place if the family has a table
 // of its own. A row counts if its tensor is there: q, k and v may be one, gate and up one, and
 // attention's norm the FFN's, too.
@@ -598,6 +640,12 @@ static const Family FAMILIES[] = {
       "num_local_experts:experts num_experts_per_tok:experts_used experts_per_token:experts_used "
       "swiglu_limit:expert_limit",
       "", true, more_gpt_oss, "", NULL, false, false },
+    { "jamba",
+      "eps=1e-6 KV=8 pe=nope experts=16 experts_used=2 expert_shares=1 mamba_state=16 mamba_conv=4",
+      "num_local_experts:experts num_experts:experts num_experts_per_tok:experts_used "
+      "mamba_d_state:mamba_state mamba_d_conv:mamba_conv",
+      "mamba_conv_bias=true mamba_proj_bias=false mamba_inner_layernorms=true", true, more_jamba,
+      "", JAMBA_NAMES, false, false },
     { "olmo2", "eps=1e-5 norm=branch qk_norm=all", "", "", true, more_olmo2, "", NULL, false,
       false },
     { "phi3", "eps=1e-5", "", "", true, more_phi3, "", PHI3_NAMES, false, false },
@@ -704,6 +752,16 @@ static OurName our_name(const std::string& name) {
     return n;
 }
 
+// Is it this one of our names, or, if that ends in *, any that begins so? The * of *theirs becomes
+// the rest of the name
+static bool name_fits(const std::string& stem, const std::string& ours, std::string* theirs) {
+    if (ours.back() != '*') { return stem == ours; }
+    const size_t n = ours.size() - 1;
+    if (stem.compare(0, n, ours, 0, n)) { return false; }
+    theirs->replace(theirs->size() - 1, 1, stem.substr(n));
+    return true;
+}
+
 // their tensor that holds our tensor, and how
 struct TensorSource { const Weight* w; Fold fold; };
 
@@ -722,8 +780,8 @@ static TensorSource import_source(const Family& family, const Arch& c, const Wei
     }
     if (!names) { return { files.find(ours), AS_IT_IS }; }
     for (; names->ours; names++) {
-        if (n.stem != names->ours) { continue; }
         std::string theirs = names->theirs;
+        if (!name_fits(n.stem, names->ours, &theirs)) { continue; }
         const size_t at = theirs.find(".N.");
         if (at != std::string::npos) { theirs.replace(at + 1, 1, n.layer); }
         for (const std::string& prefix :

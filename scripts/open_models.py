@@ -1,7 +1,7 @@
 """The paper's tables and figures of open models, for scripts/reproduce NAME --models DIR.. -d TEXT.jsonl: rows of experiments.tsv
 that probe models/NAME are run on the directory whose name is NAME, and models that are not there are named.
 
-    1 probes     a row's probe, kept as results/models/ID.json: what report.py and plot.py draw
+    1 probes     a row's probe, kept as results/models/ID.json: what report.py and plot.py draw; of Table 7 its eval
     2 tables     what is printed of each: Sink_1 beside the paper's, norms by block, angles of queries and keys
     3 run
 """
@@ -14,7 +14,12 @@ from runlog import die
 # ======================================================================================================================
 # 1 probes
 def is_open(row):
-    return row.words[0] == "probe" and row.words[1].startswith("models/") or row.table == "figure3"
+    return row.words[0] in ("probe", "eval") and row.words[1].startswith("models/") or row.table == "figure3"
+
+
+def label(row, name):
+    """what a row of this model is called; Figure 3 is of any model"""
+    return f"{row.id}-{name}" if row.table == "figure3" else row.id
 
 
 def directories(paths):
@@ -34,20 +39,25 @@ def words_of(row, directory, data, dump):
         flag, value, words = words[0], words[1], words[2:]
         out += [flag, {"-d": data, "--dump": dump}.get(flag, value)]
     windows = ["--probe-from", "windows"] if row.table == "figure3" else []           # records are seldom as long as that
-    return ["probe", directory] + out + windows
+    return [row.words[0], directory] + out + windows
 
 
-def probe(binary, row, directory, data, out, done):
-    """the eval object of a row; of equal probes the first is taken"""
-    path = os.path.join(out, "models", row.id + ".json")
+def probe(binary, row, name, directory, data, out, done):
+    """what probe or eval wrote for a row; of equal ones the first is taken"""
+    path = os.path.join(out, "models", label(row, name) + ".json")
     dump = os.path.join(out, "models", row.id) if "--dump" in row.words else ""
     words = words_of(row, directory, data, dump)
     key = tuple(w for w in words if w != dump)
     os.makedirs(os.path.dirname(path), exist_ok=True)
     if key not in done:
         bos = ["--bos", "default"] if "-d" in words else []                # the paper's natural text has the tokenizer's BOS
-        command = [binary] + words + bos + ["--json", path]
-        r = subprocess.run(command, capture_output=True, text=True)
+        call = lambda: subprocess.run([binary] + words + bos + ["--json", path], capture_output=True, text=True)
+        r = call()
+        most = re.search(r"--probe-len \d+: wanted at most (\d+), the learned positions", r.stderr)
+        if most and row.table == "figure3":                                # the lengths that this model has positions for
+            at = words.index("--probe-len") + 1
+            words[at] = ",".join(n for n in words[at].split(",") if int(n) <= int(most.group(1)))
+            r = call()
         if r.returncode: return {"error": (r.stderr.strip().split("\n") or [""])[0]}
         done[key] = path
     if done[key] != path:
@@ -57,7 +67,15 @@ def probe(binary, row, directory, data, out, done):
 
 # ======================================================================================================================
 # 2 tables
-def sink1(e): return e["sink"]["sink_k"][0] * 100
+def measured(row, e):
+    """the text of Sink_k beside the paper's, and the loss; of eval those of its last run, which is the edited one"""
+    one = e["runs"][-1] if "runs" in e else e["sink"]
+    ours = one["sink_k"]
+    theirs = row.paper["sink_k"] or {"1": None}
+    value = lambda x: "      -" if x is None else f"{x:7.2f}"
+    cells = [f"{'' if k == '1' else f'  Sink_{k}'}{value(ours[int(k) - 1] * 100 if int(k) <= len(ours) else None)}  paper{value(theirs[k])}"
+             for k in theirs]
+    return "".join(cells), one["loss"] if "runs" in e else e["probe_loss"]
 
 
 def npy(path):
@@ -97,12 +115,12 @@ def details(row, e, dump):
             print(f"  T {sinks[0]['T']:5d}  " + "  ".join(f"eps {s['eps']:g}: {s['sink_k'][0] * 100:6.2f}" for s in sinks))
     if figure in (2, 11, 12, 13, 14):
         keys = ("h_norm_first", "h_norm_rest", "k_norm_first", "k_norm_rest", "v_norm_first", "v_norm_rest")
-        value = lambda k, l: e[k][l] if k[0] == "h" else e[k][l - 1] if l else float("nan")
+        row_of = {l + 1: i for i, l in enumerate(runlog.attending(e))}     # a layer without attention has no keys and values
+        value = lambda k, l: e[k][l] if k[0] == "h" else e[k][row_of[l]] if l in row_of else float("nan")
         numbers([[l] + [value(k, l) for k in keys] for l in range(len(e["h_norm_first"]))], [k.replace("_norm", "") for k in keys])
     if dump: numbers(angles(dump), ["cos(q, k_1)", "cos, others", "|q||k_1|", "others"])
     if 19 <= figure <= 27:
-        alpha = e["alpha1"]
-        numbers([[l + 1, sum(a) / len(a), max(a), sum(x > e["sink"]["eps"] for x in a)] for l, a in enumerate(alpha)],
+        numbers([[l + 1, sum(a) / len(a), max(a), sum(x > e["sink"]["eps"] for x in a)] for l, a in zip(runlog.attending(e), e["alpha1"])],
                 ["mean alpha_1", "largest", "heads above"])
 
 
@@ -139,13 +157,12 @@ def run(rows, o):
         if not directory:
             missing[name] = row.paper["note"].split(": ")[-1].split(";")[0]
             continue
-        e = probe(binary, row, directory, o.data, o.out, done)
-        if "error" in e: print(f"{row.id:36} {e['error']}"); continue
-        written.append(os.path.join(o.out, "models", row.id + ".json"))
-        paper = row.paper["sink_k"]["1"] if row.paper["sink_k"] else None
+        e = probe(binary, row, name, directory, o.data, o.out, done)
+        if "error" in e: print(f"{label(row, name):36} {e['error']}"); continue
+        if "runs" not in e: written.append(os.path.join(o.out, "models", label(row, name) + ".json"))
+        sinks, loss = measured(row, e)
         more = hellaswag(binary, directory, o.task) if table == "figure10" and o.task else ""
-        print(f"{row.id:36} {sink1(e):7.2f}  paper {f'{paper:6.2f}' if paper is not None else '     -'}  loss {e['probe_loss']:.3f}"
-              f"  bos {e['bos']}{more}", flush=True)
+        print(f"{label(row, name):36} {sinks}  loss {loss:.3f}  bos {e.get('bos', 'none')}{more}", flush=True)
         details(row, e, os.path.join(o.out, "models", row.id) if "--dump" in row.words else "")
     if missing: print("\nnot there, so not probed: " + ", ".join(f"{n} ({link})" for n, link in missing.items()))
     if written:

@@ -198,14 +198,15 @@ def edge(ax, x, text, color):
 
 
 # ---- figures by block ------------------------------------------------------------------------------------------------
-def heat(ax, values, text=True, **more):
-    """A map of numbers by block and head; the numbers themselves where there is room."""
+def heat(ax, values, text=True, layers=None, **more):
+    """A map of numbers by block and head; the numbers themselves where there is room. layers: which the rows are, if not all."""
     x = np.array(values, dtype=float)
     image = ax.imshow(x, aspect="auto" if max(x.shape) > 24 else "equal", **more)
     ax.grid(False)
     ax.set(xlabel="head", ylabel="block")
     ax.set_xticks(range(0, x.shape[1], -(-x.shape[1] // 12)))
-    ax.set_yticks(range(0, x.shape[0], -(-x.shape[0] // 12)))
+    rows = range(0, x.shape[0], -(-x.shape[0] // 12))
+    ax.set_yticks(rows, [str(layers[l] if layers else l) for l in rows])
     if text and x.size <= 64:
         low, high = image.get_clim()
         for (l, h), v in np.ndenumerate(x):
@@ -224,7 +225,7 @@ def heads(paths, options):
     for run, ax in zip(runs, axes):
         e = runlog.at_step(run, options.step)
         proxy = runlog.uses_proxy(run["evals"])
-        image = heat(ax, e["alpha1_proxy" if proxy else "alpha1"], vmin=0, vmax=1)
+        image = heat(ax, e["alpha1_proxy" if proxy else "alpha1"], layers=runlog.attending(e), vmin=0, vmax=1)
         if len(runs) > 1:
             about = plain(runlog.switches(run) + ("" if run["status"] == "probed" else f", step {e['step']:,}"))
             ax.set_title("\n".join(textwrap.wrap(plain(run["name"]), 34) + textwrap.wrap(about, 34)), fontsize=8.5)

@@ -113,7 +113,7 @@ GATES = ["gate_mean", "gate_low", "gate_first", "gate_rest"]
 NORMS = ["h_norm_first", "h_norm_rest", "h_norm_star", "h_max", "h_median", "k_norm_first", "k_norm_rest",
          "v_norm_first", "v_norm_rest", "pre_norm_first", "pre_norm_rest"]
 EVAL = {"step!": "count", "time": "text", "data": "text", "val_loss": "number", "probe_loss": "number",
-        "sink_effective": "rate", "alpha": "alphas", "sink!": SINK, "sinks": [SINK],
+        "sink_effective": "rate", "alpha": "alphas", "layers": "numbers", "sink!": SINK, "sinks": [SINK],
         **{name: "map" for name in MAPS}, **{name: "numbers" for name in NORMS}, **{name: "blocks" for name in GATES},
         "alpha1!": "map"}
 EVENTS = {
@@ -177,12 +177,18 @@ def check_eval(where, e):
     wrong = misshapen(e, MAPS, lambda x: (len(x), len(x[0])))
     for letter in ("h_", "k_", "v_", "pre_"):
         wrong += misshapen(e, [n for n in NORMS if n.startswith(letter)], len)
+    wrong += ["layers"] if len(attending(e)) != len(e["alpha1"]) else []
     for field in wrong:
         die(f"{where}: {field}: got another shape than the fields beside it, wanted the same", LOOK)
     for s in [e["sink"]] + (e.get("sinks") or []):
         ks = list(range(1, len(s["k"]) + 1))
         if not ks or s["k"] != ks or len(s["sink_k"]) != len(ks) or len(s["proxy_k"]) != len(ks):
             die(f"{where}: sink: got k {shown(s['k'])}, wanted 1, 2, .. and a sink_k and a proxy_k for each", LOOK)
+
+
+def attending(e):
+    """The layers that the rows of maps, keys and values are of: all, unless the model has some without attention."""
+    return [int(l) for l in e.get("layers") or range(len(e["alpha1"]))]
 
 
 def misshapen(e, names, size):

@@ -57,6 +57,47 @@ static void refused(const std::string& name, const std::string& from, const std:
           to.c_str(), r.code, says.c_str(), r.err.c_str());
 }
 
+// Jamba: its heads are those of the layers with attention, which are named; what speaks of other layers is refused
+static void jamba_check() {
+    const std::string model = FAMILIES + "jamba", out = SCRATCH + "jamba.json";
+    const Json j = json_of_file(out);
+    const Json* layers = j.get("layers");
+    CHECK(layers && numbers(*layers) == std::vector<double>{ 1 }, "jamba: which layers have attention");
+    CHECK(j.get("alpha1")->items.size() == 1 && j.get("k_norm_first")->items.size() == 1, "jamba: one layer has heads");
+    CHECK(j.get("h_norm_first")->items.size() == 4, "jamba: the stream has three layers");
+    CHECK(!json_of_file(SCRATCH + "qwen2.json").get("layers"), "qwen2: names layers where all have attention");
+    const std::string on = std::string(TRAIN_SINK) + " probe " + model + " --probe-input random --probe-len 8 --probe-seqs 2 --dump "
+                           + SCRATCH + "dump --dump-heads ";
+    CHECK(check_run(on + "all").code == 0 && file_exists(SCRATCH + "dump/1_3_map.npy") && !file_exists(SCRATCH + "dump/0_0_map.npy"), "jamba: maps of all heads");
+    Ran r = check_run(on + "0:0");
+    CHECK(r.code == EXIT_USER && r.says("a layer with attention, not Mamba"), "jamba: a map of layer 0: %s", r.err.c_str());
+    r = check_run(std::string(TRAIN_SINK) + " eval " + model + " --probe-input random --probe-len 8 --probe-seqs 2 --edit h:0:1=0");
+    CHECK(r.code == EXIT_USER && r.says("attention in all layers"), "jamba: eval: %s", r.err.c_str());
+    r = check_run(std::string(TRAIN_SINK) + " generate " + model + " --tokens 9 --prompt '3 5' --temperature 0");
+    CHECK(r.code == 0 && split(r.out, ' ').size() >= 9, "jamba: generate: exit %d, %s%s", r.code, r.out.c_str(), r.err.c_str());
+    refused("jamba", "\"mamba_proj_bias\": false", "\"mamba_proj_bias\": true", "mamba_proj_bias");
+    refused("jamba", "\"mamba_conv_bias\": true", "\"mamba_conv_bias\": false", "mamba_conv_bias");
+    refused("jamba", "{", "{\"mamba_inner_layernorms\": false,", "mamba_inner_layernorms");
+    refused("jamba", "{", "{\"sliding_window\": 9,", "sliding_window");
+    refused("jamba", "\"attn_layer_period\": 3", "\"attn_layer_period\": 0", "attn_layer_period");
+    refused("jamba", "\"attn_layer_offset\": 1", "\"attn_layer_offset\": 3", "attention in some layer");
+    refused("jamba", "\"attn_layer_offset\": 1", "\"attn_layer_offset\": 2", "is missing");
+    refused("jamba", "\"mamba_d_state\": 6", "\"mamba_d_state\": 7", "wanted");
+    refused("jamba", "\"mamba_d_conv\": 3", "\"mamba_d_conv\": 0", "1 or more");
+}
+
+// an edit of the stream after a mixture of experts is not passed over
+static void mixture_eval_check() {
+    const std::string eval = std::string(TRAIN_SINK) + " eval " + FAMILIES + "mixtral --probe-input random --probe-len 8 --probe-seqs 2 --json "
+                             + SCRATCH + "eval.json ";
+    const Ran r = check_run(eval + "--edit h:0:1=0");
+    if (!CHECK(r.code == 0, "mixtral: eval: %s", r.err.c_str())) { return; }
+    const double change = json_of_file(SCRATCH + "eval.json").get("runs")->items[1].get("change")->number;
+    CHECK(fabs(change) > 1e-4, "mixtral: the edit changes the loss by %g", change);
+    const Ran bits = check_run(eval + "--quant w8a8");
+    CHECK(bits.code == EXIT_USER && bits.says("its experts would not be rounded"), "mixtral: --quant: %s", bits.err.c_str());
+}
+
 int main() {
     make_dirs(SCRATCH);
     for (auto& name : dir_list(FAMILIES)) { if (name != "tokens") { family_check(name, FAMILIES + name); } }
@@ -80,5 +121,7 @@ int main() {
     refused("falcon_7b", "\"alibi\": false", "\"alibi\": true", "alibi is true");
     refused("qwen3", "\"qwen3\"", "\"qwen9\"", "model_type is \"qwen9\"");
     refused("gpt_neox", "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 1", "holds the tensor");
+    jamba_check();
+    mixture_eval_check();
     return check_done();
 }

@@ -206,6 +206,77 @@ static void cache_check(const std::string& path, bool train) {
     model_free(&m);
     safetensors_close(&st);
 }
+// how far apart two lists are, over the largest
+static double apart(const std::vector<double>& a, const std::vector<double>& b) {
+    double worst = a.size() == b.size() && !a.empty() ? 0 : INFINITY, top = 1e-3;
+    for (size_t i = 0; i < a.size() && i < b.size(); i++) {
+        worst = std::max(worst, fabs(a[i] - b[i]));
+        top = std::max(top, fabs(b[i]));
+    }
+    return worst / top;
+}
+// documents of several lengths in one batch, two that go on from another among them: what lm_head reads is what it reads of
+// each document alone
+static void packed_check(const std::string& path) {
+    Safetensors st = safetensors_open(path);
+    Arch c = fixture_arch(fixture_words(st));
+    arch_settle(&c, "");
+    const int* seq = (const int*)st.find("tokens")->data;
+    Model m = model_new(c, c.T, false);
+    weights_set(&m);
+    struct Document { std::vector<int> tokens; size_t shared; };
+    auto document = [&](int from, int n) { return std::vector<int>(seq + from, seq + from + n); };
+    std::vector<Document> all = { { document(0, 6), 0 }, { document(4, 1), 0 }, { document(3, c.T), 0 }, { document(0, 6), 4 }, { document(0, 4), 2 } };
+    all[3].tokens[4] = all[4].tokens[2] = (seq[4] + 1) % c.V;
+    std::vector<double> packed, alone;
+    std::vector<int> tokens;
+    std::vector<Segment> forest;
+    for (auto& d : all) { // the last two go on from the first, after as many tokens as they share with it
+        const int past = d.shared, at = tokens.size();
+        tokens.insert(tokens.end(), d.tokens.begin() + past, d.tokens.end());
+        forest.push_back({ at, (int)d.tokens.size() - past, past, past ? 0 : -1 });
+    }
+    if (forest_fits(&m)) {
+        model_load_forest(&m, tokens, forest);
+        model_body(&m);
+        packed.assign(act_top(&m), act_top(&m) + tokens.size() * c.C);
+        for (auto& d : all) {
+            std::vector<int> whole = d.tokens;
+            whole.push_back(0);
+            model_load(&m, whole.data(), 1, d.tokens.size());
+            model_body(&m);
+            alone.insert(alone.end(), act_top(&m) + d.shared * c.C, act_top(&m) + d.tokens.size() * c.C);
+        }
+        const double far = apart(packed, alone);
+        CHECK(far < (is_double ? 1e-12 : 1e-5), "%s: documents in one batch are %.2g away from each alone", path.c_str(), far);
+    }
+    CHECK(forest_fits(&m) == (!c.prefix && !bias_of(c).token), "%s: shares what documents begin with: %d", path.c_str(), forest_fits(&m));
+    model_free(&m);
+    safetensors_close(&st);
+}
+// the metrics of sequences one at a time, and of all in one batch
+static void batches_check(const std::string& path) {
+    Safetensors st = safetensors_open(path);
+    Arch c = fixture_arch(fixture_words(st));
+    arch_settle(&c, "");
+    Model m = model_new(c, c.T, false);
+    weights_set(&m);
+    const int n = st.find("tokens")->count / (c.T + 1);
+    std::vector<double> x[2];
+    for (int k : { 0, 1 }) {
+        const Metrics r = measure(&m, (const int*)st.find("tokens")->data, n, c.T, k ? c.T : n * c.T);
+        x[k] = { r.loss };
+        for (auto& h : r.heads) { x[k].insert(x[k].end(), { h.alpha[1], h.alpha[7], h.proxy[2], h.mass, h.entropy, h.effective }); }
+        for (auto* v : { &r.h.first, &r.h.rest, &r.k.first, &r.k.rest, &r.v.first, &r.v.rest, &r.h_max, &r.h_median }) {
+            x[k].insert(x[k].end(), v->begin(), v->end());
+        }
+    }
+    CHECK(n >= 2, "%s: %d sequence", path.c_str(), n);
+    const double far = apart(x[1], x[0]);
+    CHECK(far < (is_double ? 1e-7 : 1e-5), "%s: metrics of sequences alone are %.2g away from those of a batch", path.c_str(), far); // they are floats
+    model_free(&m);
+    safetensors_close(&st);
+}
 // is this fixture of a model that this binary computes? what is not compiled in is data
 static bool fixture_fits(const std::string& path) {
     Safetensors st = safetensors_open(path);
@@ -225,6 +296,8 @@ int main(int argc, char** argv) {
         fixture_check(argv[i]);
         cache_check(argv[i], false);
         cache_check(argv[i], true);
+        packed_check(argv[i]);
+        batches_check(argv[i]);
         if (is_double) { differences_check(argv[i]); }
     }
     CHECK(looked, "no fixture is of this build");

@@ -2,7 +2,7 @@
 passed=0; failed=0
 ok() { if [ "$1" -eq 0 ]; then passed=$((passed + 1)); else failed=$((failed + 1)); shift; echo "FAIL test_open_models: $*"; fi; }
 PYTHON=${PYTHON:-python3}
-command -v "$PYTHON" > /dev/null 2>&1 || { echo "skipped: 14 checks of test_open_models (no python3)"; echo "0 passed, 0 failed"; exit 0; }
+command -v "$PYTHON" > /dev/null 2>&1 || { echo "skipped: 23 checks of test_open_models (no python3)"; echo "0 passed, 0 failed"; exit 0; }
 export PYTHONDONTWRITEBYTECODE=1 OMP_NUM_THREADS=1
 binary=build/cpu/train_sink; out=build/test/open_models
 rm -rf $out; mkdir -p $out
@@ -33,6 +33,50 @@ assert abs(rows[1][1] - first) < 1e-6 and abs(rows[1][4] - other) < 1e-5, (rows,
 assert all(-1 <= x <= 1 for m in maps for x in m[0][40][1:42]) and len(maps[0][0]) == 64
 END
 grep -q '"alpha1"' $out/results/*-models.html; ok $? "the page holds the probes"
+# Figure 3, of any model: a line a length, those that the model has positions for, and a file for each model
+$PYTHON -c 'for i in range(40): print("{\"text\": \"%s\"}" % " ".join(["the river", "a door", "light", "house"][(i * k) % 4] for k in range(1, 300)))' > $out/long.jsonl
+$PYTHON scripts/reproduce figure3 --models $out/gpt2-xl $out/Llama-2-7b-hf -d $out/long.jsonl --out $out/results --binary $binary > $out/stdout 2> $out/stderr; ok $? "figure3: $(cat $out/stderr)"
+[ "$(grep -c '^  T ' $out/stdout)" = 10 ] && grep -q '^  T  1024  eps 0.1: ' $out/stdout; ok $? "lengths: $(cat $out/stdout)"
+$PYTHON - $out > $out/py.txt 2>&1 <<'END'; ok $? "figure3: $(tail -n 1 $out/py.txt)"
+import json, sys
+out = sys.argv[1]
+for name, lengths in (("gpt2-xl", [16, 32, 64]), ("llama-2-7b-hf", [16, 32, 64, 128, 256, 512, 1024])):
+    every = json.load(open(f"{out}/results/models/figure3-{name}.json"))["all"]
+    assert [e["sink"]["T"] for e in every] == lengths, [e["sink"]["T"] for e in every]
+    for e in every:
+        said = "  ".join(f"eps {s['eps']:g}: {s['sink_k'][0] * 100:6.2f}" for s in e["sinks"])
+        assert len(e["sinks"]) == 5 and f"  T {e['sink']['T']:5d}  {said}" in open(out + "/stdout").read(), said
+END
+# Table 7: positions replaced and swapped, beside the paper's numbers; a swap is one: twice the same is the model as it is
+$PYTHON scripts/reproduce table7 --models $out/gpt2-xl --out $out/results -d $out/text.jsonl --binary $binary > $out/stdout 2> $out/stderr; ok $? "table7: $(cat $out/stderr)"
+[ "$(grep -c '^table7-' $out/stdout)" = 11 ]; ok $? "table7: rows: $(cat $out/stdout)"
+grep -q '^table7-as-it-is  .*paper  62.28' $out/stdout && grep -q '^table7-swapped-5  .*paper   1.44  Sink_5 .*paper  57.63' $out/stdout \
+    && grep -q '^table7-replaced-25 .*Sink_25      -  paper   0.00' $out/stdout; ok $? "table7: the paper's numbers: $(cat $out/stdout)"
+$PYTHON - $out > $out/py.txt 2>&1 <<'END'; ok $? "table7: $(tail -n 1 $out/py.txt)"
+import json, sys
+runs = lambda id: json.load(open(f"{sys.argv[1]}/results/models/table7-{id}.json"))["runs"]
+plain, replaced, swapped = runs("as-it-is")[0], runs("replaced-5")[1], runs("swapped-5")[1]
+assert runs("swapped-5")[0] == plain == runs("replaced-5")[0] and len(plain["sink_k"]) == 10
+assert len({round(x["loss"], 4) for x in (plain, replaced, swapped)}) == 3, (plain, replaced, swapped)
+END
+# the swap beside a model whose file has the two rows swapped
+cp -r $out/gpt2-xl $out/swapped
+$PYTHON - $out/swapped/model.safetensors > $out/py.txt 2>&1 <<'END'; ok $? "a model with two positions swapped: $(tail -n 1 $out/py.txt)"
+import json, sys
+data = bytearray(open(sys.argv[1], "rb").read())
+n = int.from_bytes(data[:8], "little")
+t = next(t for name, t in json.loads(data[8:8 + n]).items() if name.endswith("wpe.weight"))
+row = (t["data_offsets"][1] - t["data_offsets"][0]) // t["shape"][0]
+a, b = (8 + n + t["data_offsets"][0] + k * row for k in (0, 4))
+data[a:a + row], data[b:b + row] = data[b:b + row], data[a:a + row]
+open(sys.argv[1], "wb").write(data)
+END
+for run in "gpt2-xl --edit pe:1=from5;pe:5=from1" "swapped "; do
+    $binary eval $out/$run --probe-input repeated --json $out/${run%% *}.json > $out/stdout 2>&1
+done
+$PYTHON -c 'import json, sys; a, b = (json.load(open(p))["runs"][-1] for p in sys.argv[1:])
+assert abs(a["by_position"][0] - b["by_position"][0]) < 1e-5 and a["sink_k"] == b["sink_k"], (a, b)' $out/gpt2-xl.json $out/swapped.json > $out/py.txt 2>&1
+ok $? "a swap is not that of the file: $(tail -n 1 $out/py.txt)"
 grep -q "probes of open models, with --models" - <<END; ok $? "without --models"
 $($PYTHON scripts/reproduce table8 --dry-run 2>&1; $PYTHON scripts/reproduce table8 --out $out/results 2>&1 | head -n 3)
 END

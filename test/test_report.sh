@@ -67,6 +67,9 @@ import json, sys
 log = [json.loads(line) for line in open(sys.argv[1], encoding="utf-8")]
 e = [o for o in log if o["event"] == "eval"][-1]
 probe = dict(e, data="my <b>text", sinks=[e["sink"], dict(e["sink"], eps=0.1, proxy_k=[0.5] * 10)])
+lone = lambda x: x[:1] if isinstance(x, list) else x
+json.dump(dict({k: lone(v) if k.startswith(("alpha", "k_", "v_", "mass", "entropy")) else v for k, v in e.items()}, layers=[1]),
+          open(sys.argv[2] + "/mamba.json", "w"))                      # a model whose layer 0 has no attention
 json.dump(dict(probe, all=[probe, dict(probe, sink=dict(e["sink"], T=16), sinks=None)]), open(sys.argv[2] + "/model.json", "w"))
 for o in log:
     o["time"] = "2026-11-22T00:00:00Z"
@@ -80,6 +83,11 @@ END
     dom model.html
     [ -s $out/dom ] && ! grep -E 'Uncaught|Refused|CONSOLE.*rror' $out/browser.log; ok $? "errors of the script on a probe"
     has '2 probes'; has 'model T 32'; has '>probed<'; has 'Sink₁ by threshold ε'; has 'Sink₁ by length T'; has 'α₁ by block and head of model T 16'; has '&lt;b&gt;text'
+    has 'aria-label="|h|, first token; thin: the others'; has 'aria-label="|k|, first token; thin: the others'
+    report $out/mamba.json -o $out/mamba.html; ok $? "a probe of a model with Mamba: $(cat $out/stderr)"
+    dom mamba.html
+    [ -s $out/dom ] && ! grep -E 'Uncaught|Refused|CONSOLE.*rror' $out/browser.log; ok $? "errors of the script on layers without attention"
+    has 'in block 1, head'; has 'data-cell="0,1,0,'
     report $tiny $out/went $out/model.json -o $out/went.html; ok $? "a run with new fields: $(cat $out/stderr)"
     dom 'went.html#map=gatefirst'
     [ -s $out/dom ] && ! grep -E 'Uncaught|Refused|CONSOLE.*rror' $out/browser.log; ok $? "errors of the script on new fields"

@@ -1,0 +1,54 @@
+/*
+forward_only.h -- the rows of what other families' models have and ours are not trained with:
+mixtures of experts (experts.h) and Mamba layers (mamba.h). They join the tables of train_sink.cu,
+whose comments say what their columns are. No flag sets them, only a config.json.
+*/
+#ifndef FORWARD_ONLY_H
+#define FORWARD_ONLY_H
+
+#define FORWARD_ONLY_ARCH(X) \
+    /* mixture of experts */ \
+    X(int,   experts,      0,             "",   "--experts",         "train_sink.experts",                  0, 4096, "", "FFNs of which a router picks some for each token (0: one FFN)") \
+    X(int,   experts_used, 0,             "",   "--experts-used",    "train_sink.experts_used",             0, 4096, "", "how many it picks") \
+    X(int,   expert_shares, 0,            "",   "--expert-shares",   "train_sink.expert_shares",            0, 1, "", "1: their weights are shares of all experts, 0: sum to one") \
+    X(float, expert_limit, 0,             "",   "--expert-limit",    "train_sink.expert_limit",             0, 1e6, "", "gpt-oss: (up + 1) gate sigmoid(1.702 gate), both cut here (0: as FFN)") \
+    X(int,   router_bias,  0,             "",   "--router-bias",     "train_sink.router_bias",              0, 1, "", "1: the router has a bias") \
+    X(str,   expert_layers, "",           "",   "--expert-layers",   "train_sink.expert_layers",            0, 0, "", "which layers have experts, as 01, again and again (empty: all)") \
+    /* Mamba */ \
+    X(str,   attn_layers,  "",            "",   "--attn-layers",     "train_sink.attn_layers",              0, 0, "", "which layers have attention, as 0001, again and again; the others Mamba (empty: all)") \
+    X(int,   mamba_width,  0,             "",   "--mamba-width",     "train_sink.mamba_width",              0, 1 << 20, "", "Mamba: channels inside a layer") \
+    X(int,   mamba_state,  0,             "",   "--mamba-state",     "train_sink.mamba_state",              0, 65535, "", "Mamba: numbers that each of them remembers") \
+    X(int,   mamba_conv,   0,             "",   "--mamba-conv",      "train_sink.mamba_conv",               0, 65535, "", "Mamba: tokens that the convolution spans") \
+    X(int,   mamba_rank,   0,             "",   "--mamba-rank",      "train_sink.mamba_rank",               0, 1 << 20, "", "Mamba: numbers that the step sizes are made from")
+
+#define FORWARD_ONLY_PARAMS(LAYER) \
+    LAYER(routerw, "mlp.router.weight",                mixture(l),            c.experts, C, LINEAR(C)) \
+    LAYER(routerb, "mlp.router.bias",                  mixture(l) && c.router_bias, VECTOR, c.experts, ZEROS) \
+    LAYER(egw,     "mlp.experts.gate_up_proj.weight",  mixture(l),            c.experts * FH, C, LINEAR(C)) \
+    LAYER(egb,     "mlp.experts.gate_up_proj.bias",    mixture(l) && c.ffn_bias, VECTOR, c.experts * FH, ZEROS) \
+    LAYER(edw,     "mlp.experts.down_proj.weight",     mixture(l),            c.experts * C, F, LINEAR(F)) \
+    LAYER(edb,     "mlp.experts.down_proj.bias",       mixture(l) && c.ffn_bias, VECTOR, c.experts * C, ZEROS) \
+    LAYER(mamba_inw,   "mamba.in_proj.weight",         mamba(l),              2 * MW,   C,  LINEAR(C)) \
+    LAYER(mamba_convw, "mamba.conv1d.weight",          mamba(l),              MW, c.mamba_conv, LINEAR(c.mamba_conv)) \
+    LAYER(mamba_convb, "mamba.conv1d.bias",            mamba(l),              VECTOR,   MW, ZEROS) \
+    LAYER(mamba_dbcw,  "mamba.x_proj.weight",          mamba(l),              MP,       MW, LINEAR(MW)) \
+    LAYER(mamba_dn,    "mamba.dt_layernorm.weight",    mamba(l),              VECTOR,   c.mamba_rank, ONES) \
+    LAYER(mamba_bn,    "mamba.b_layernorm.weight",     mamba(l),              VECTOR,   MS, ONES) \
+    LAYER(mamba_cn,    "mamba.c_layernorm.weight",     mamba(l),              VECTOR,   MS, ONES) \
+    LAYER(mamba_stepw, "mamba.dt_proj.weight",         mamba(l),              MW, c.mamba_rank, LINEAR(c.mamba_rank)) \
+    LAYER(mamba_stepb, "mamba.dt_proj.bias",           mamba(l),              VECTOR,   MW, ZEROS) \
+    LAYER(mamba_a,     "mamba.A_log",                  mamba(l),              MW,       MS, ZEROS) \
+    LAYER(mamba_skip,  "mamba.D",                      mamba(l),              VECTOR,   MW, ONES) \
+    LAYER(mamba_outw,  "mamba.out_proj.weight",        mamba(l),              C,        MW, LINEAR(MW))
+
+#define FORWARD_ONLY_ACTS(X) \
+    X(real, router,  N * c.experts)                   /* (N, experts)            its logits */ \
+    X(real, gathered, c.experts ? N * C : 0)          /* (N, C)                  what one expert reads, */ \
+    X(real, answer,  c.experts ? N * C : 0)           /* (N, C)                  and what it answers */ \
+    X(real, mamba_in,   2 * N * MW)                   /* (N, 2 MW)               Mamba: u | z */ \
+    X(real, mamba_u,    N * MW)                       /* (N, MW)                 u after the convolution */ \
+    X(real, mamba_dbc,  N * MP)                       /* (N, MP)                 d | b | c */ \
+    X(real, mamba_d,    N * c.mamba_rank)             /* (N, rank)               d after its norm */ \
+    X(real, mamba_step, N * MW)                       /* (N, MW)                 step sizes before softplus */ \
+    X(real, mamba_out,  N * MW)                       /* (N, MW)                 what W_out reads */
+#endif // FORWARD_ONLY_H
