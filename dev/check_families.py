@@ -1,6 +1,7 @@
 """Does train_sink compute what transformers computes, for every family that it opens? Tiny random models in unfriendly shapes are
 saved by transformers and probed by ./train_sink: loss, alpha_1..10 of every head, norms of h, k and v. Then each config is
-changed where it must not be taken in silence: an unknown activation, an unknown rope type, a key nobody knows.
+changed where it must not be taken in silence: an unknown activation, an unknown rope type, a key nobody knows. Where
+make_gguf_families.py can write the model as a GGUF file, that has to answer the same.
 
     python3 dev/check_families.py --save DIR [NAME..]    smaller ones with their answers: test/families, gpt_oss in test/experts
     python3 dev/check_families.py BINARY [NAME..]        BINARY-softcap, -alibi and -logit, beside it, are the builds
@@ -8,6 +9,7 @@ changed where it must not be taken in silence: an unknown activation, an unknown
 """
 import json, os, shutil, subprocess, sys, tempfile
 import numpy as np, torch, transformers as tf
+import make_gguf_families
 
 T, N, V = 33, 4, 101
 BASE = dict(vocab_size=V, hidden_size=24, intermediate_size=40, num_hidden_layers=3, num_attention_heads=4,
@@ -32,6 +34,7 @@ CASES = {
     "qwen3": (tf.Qwen3Config, dict(BASE, head_dim=10), ""),
     "gemma": (tf.GemmaConfig, dict(BASE, head_dim=10), ""),
     "gemma2": (tf.Gemma2Config, dict(BASE, head_dim=10, sliding_window=9, query_pre_attn_scalar=13), "-softcap"),
+    "gemma2_gguf": (tf.Gemma2Config, dict(BASE, head_dim=10, sliding_window=9, query_pre_attn_scalar=10), "-softcap"),
     "gemma3": (tf.Gemma3TextConfig, dict(BASE, head_dim=10, sliding_window=9, num_hidden_layers=7, query_pre_attn_scalar=13), ""),
     "olmo2": (tf.Olmo2Config, BASE, ""),
     "mixtral": (tf.MixtralConfig, dict(BASE, num_local_experts=5, num_experts_per_tok=2, sliding_window=9), ""),
@@ -157,13 +160,18 @@ def check(name, binary):
         packed(name, model, os.path.join(d, "m"))
         loss, alpha, first, rest = reference(model, ids)
         shards(d, tokens)
-        r, ours = probe(binary + suffix, os.path.join(d, "m"), d)
-        if not ours:
-            return [f"refused: {r.stderr.strip().splitlines()[0] if r.stderr else r.returncode}"]
-        far = {"loss": abs(loss - ours["probe_loss"]), "alpha": np.abs(alpha - np.array(ours["alpha"])).max(),
-               "h first": max(abs(a / b - 1) for a, b in zip(ours["h_norm_first"], first)),
-               "h rest": max(abs(a / b - 1) for a, b in zip(ours["h_norm_rest"], rest))}
-        bad = [f"{k} is {v:.2g} away" for k, v in far.items() if not v < 2e-5]
+        bad, files = [], [os.path.join(d, "m")]
+        if name in make_gguf_families.ARCHS:
+            make_gguf_families.write(name, files[0])
+            files.append(os.path.join(d, "m", "model.gguf"))
+        for at in files:
+            r, ours = probe(binary + suffix, at, d)
+            if not ours:
+                return [f"{os.path.basename(at)} refused: {r.stderr.strip().splitlines()[0] if r.stderr else r.returncode}"]
+            far = {"loss": abs(loss - ours["probe_loss"]), "alpha": np.abs(alpha - np.array(ours["alpha"])).max(),
+                   "h first": max(abs(a / b - 1) for a, b in zip(ours["h_norm_first"], first)),
+                   "h rest": max(abs(a / b - 1) for a, b in zip(ours["h_norm_rest"], rest))}
+            bad += [f"{os.path.basename(at)}: {k} is {v:.2g} away" for k, v in far.items() if not v < 2e-5]
         path = os.path.join(d, "m", "config.json")
         config = json.load(open(path))
         for key, value in ODD.items():                                    # none of these may be taken in silence

@@ -140,8 +140,11 @@ def main():
         rows.append(("random tokens", *probe(a, other, "--probe-input", "random")))
         rows.append(("one token repeated", *probe(a, other, "--probe-input", "repeated")))
         apart = compared(a, text)
-    with open(os.path.join(ROOT, "docs", "open-models.md"), "w") as f:
-        f.write(page(a, rows, pictures, apart))
+    path = os.path.join(ROOT, "docs", "open-models.md")
+    with open(path) as f:
+        before = f.read()
+    with open(path, "w") as f:                               # the list of families at its end was written by hand
+        f.write(page(a, rows, pictures, apart).rstrip("\n") + "\n\n" + before[before.index("## Which models open"):])
     print("wrote docs/open-models.md")
 
 

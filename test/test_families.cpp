@@ -121,6 +121,7 @@ int main() {
     refused("falcon_7b", "\"alibi\": false", "\"alibi\": true", "alibi is true");
     refused("qwen3", "\"qwen3\"", "\"qwen9\"", "model_type is \"qwen9\"");
     refused("gpt_neox", "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 1", "holds the tensor");
+    refused("qwen3_moe", "\"qwen3_moe\"", "\"qwen2_moe\"", "model_type is \"qwen2_moe\"");
     jamba_check();
     mixture_eval_check();
     return check_done();
