@@ -117,7 +117,7 @@ $(DIR)/train_sink: train_sink.cu $(DIR)/flags.txt $(ONCE)
 	$(COMPILE) $(DEFS) -DGIT_COMMIT='"$(COMMIT)"' -MMD -MP -MF $(DIR)/depends.d -MT '$$(DIR)/train_sink' $< -o $@ $(LINK) $(ONCE)
 else
 $(DIR)/train_sink: $(DIR)/variant.o $(PROGRAM) $(ONCE)
-	$(HOST) -fopenmp $^ -o $@
+	$(HOST) -fopenmp $(filter %.o,$^) -o $@
 
 $(DIR)/variant.o: variant.cu $(DIR)/flags.txt
 	$(COMPILE) $(DEFS) -DGIT_COMMIT='"$(COMMIT)"' -MMD -MP -MF $(DIR)/depends.d -MT '$$(DIR)/variant.o' -c $< -o $@

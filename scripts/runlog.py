@@ -104,6 +104,7 @@ KINDS = {
     "paper":   (lambda x: x is None or is_number(x) or isinstance(x, str), "a number, a word or null"),
     "papers":  (lambda x: x is None or isinstance(x, str) or is_positions(x), "{position: number}, a word or null"),
     "seeds":   (lambda x: isinstance(x, list) and all(is_count(y) for y in x), "a list of seeds"),
+    "layers":  (lambda x: isinstance(x, list) and all(is_count(y) for y in x), "a list of layers"),
 }
 # field: kind, or the fields inside it. [..]: a list of such. ! after the name: it has to be there
 SINK = {"eps!": "value", "T!": "count", "n": "count", "k!": "numbers", "sink_k!": "numbers", "proxy_k!": "numbers",
@@ -113,7 +114,7 @@ GATES = ["gate_mean", "gate_low", "gate_first", "gate_rest"]
 NORMS = ["h_norm_first", "h_norm_rest", "h_norm_star", "h_max", "h_median", "k_norm_first", "k_norm_rest",
          "v_norm_first", "v_norm_rest", "pre_norm_first", "pre_norm_rest"]
 EVAL = {"step!": "count", "time": "text", "data": "text", "val_loss": "number", "probe_loss": "number",
-        "sink_effective": "rate", "alpha": "alphas", "layers": "numbers", "sink!": SINK, "sinks": [SINK],
+        "sink_effective": "rate", "alpha": "alphas", "layers": "layers", "sink!": SINK, "sinks": [SINK],
         **{name: "map" for name in MAPS}, **{name: "numbers" for name in NORMS}, **{name: "blocks" for name in GATES},
         "alpha1!": "map"}
 EVENTS = {
@@ -188,7 +189,7 @@ def check_eval(where, e):
 
 def attending(e):
     """The layers that the rows of maps, keys and values are of: all, unless the model has some without attention."""
-    return [int(l) for l in e.get("layers") or range(len(e["alpha1"]))]
+    return list(e.get("layers") or range(len(e["alpha1"])))
 
 
 def misshapen(e, names, size):
