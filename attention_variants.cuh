@@ -358,7 +358,8 @@ HD bool attn_sees(AttnShape s, int t, int j) {
 
 // of a tile of queries t0 <= t < t1 and keys j0 <= j < j1: is none visible, are all
 HD bool attn_tile_empty(AttnShape s, int t0, int t1, int j0, int j1) {
-    return (j0 >= t1 || (s.window && j1 - 1 <= t0 - s.window)) && j0 >= s.prefix;
+    const bool behind = (s.window != 0) & (j1 - 1 <= t0 - s.window);
+    return ((j0 >= t1) | behind) & (j0 >= s.prefix);
 }
 
 HD bool attn_tile_full(AttnShape s, int t0, int t1, int j0, int j1) {

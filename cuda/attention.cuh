@@ -416,9 +416,27 @@ DEVICE void tile_load(bf16* tile, const bf16* x, long stride, int from, int T) {
     else                  { tile_load_part<false, HS, ROWS>(tile, x, stride, T - from); }
 }
 
+// 16 MT rows of a tile as mma wants them on its left. The first KEEP of HS / 16 pieces stay in
+// registers once hold() has loaded them, the others come from shared memory each time
+template <int HS, int MT, int KEEP = 0> struct LeftRows {
+    bf16* rows; LaneChunks<HS> by_column; uint32_t kept[KEEP ? KEEP : 1][MT][4];
+    DEVICE LeftRows(bf16* rows, LaneChunks<HS> by_column) : rows(rows), by_column(by_column) {}
+    DEVICE void hold() {
+        #pragma unroll
+        for (int i = 0; i < KEEP * MT; i++) {
+            ldmatrix(kept[i / MT][i % MT], rows + by_column(16 * (i % MT), i / MT));
+        }
+    }
+    DEVICE void piece(uint32_t (&f)[4], int m, int k) const {
+        if (k >= KEEP) { ldmatrix(f, rows + by_column(16 * m, k)); }
+        #pragma unroll
+        for (int i = 0; k < KEEP && i < 4; i++) { f[i] = kept[k < KEEP ? k : 0][m][i]; }
+    }
+};
+
 // c (16 MT, N) = 16 MT rows of a times rows of b, over the head dimension
-template <int HS, int MT, int N>
-DEVICE void product_rows(float (&c)[MT][N / 8][4], bf16* a, bf16* b, LaneChunks<HS> by_column,
+template <int HS, int MT, int N, int KEEP>
+DEVICE void product_rows(float (&c)[MT][N / 8][4], const LeftRows<HS, MT, KEEP>& a, bf16* b,
                          LaneChunks<HS> by_row) {
 #pragma unroll
     for (int i = 0; i < MT * N / 2; i++) { c[i / (N / 2)][i / 4 % (N / 8)][i % 4] = 0; }
@@ -426,7 +444,7 @@ DEVICE void product_rows(float (&c)[MT][N / 8][4], bf16* a, bf16* b, LaneChunks<
     for (int k = 0; k < HS / 16; k++) {
         uint32_t fa[MT][4], fb[4];
         #pragma unroll
-        for (int m = 0; m < MT; m++) { ldmatrix(fa[m], a + by_column(16 * m, k)); }
+        for (int m = 0; m < MT; m++) { a.piece(fa[m], m, k); }
         #pragma unroll
         for (int n = 0; n < N / 16; n++) {
             ldmatrix(fb, b + by_row(16 * n, k));
@@ -439,28 +457,39 @@ DEVICE void product_rows(float (&c)[MT][N / 8][4], bf16* a, bf16* b, LaneChunks<
     }
 }
 
+// columns 16 k.. of 16 rows that were results, rounded, as mma wants them on its left
+template <int N> DEVICE void pack_left(uint32_t (&f)[4], const float (&w)[N / 8][4], int k) {
+    const float (&lo)[4] = w[2 * k], (&hi)[4] = w[2 * k + 1];
+    f[0] = pack(lo[0], lo[1]); f[1] = pack(lo[2], lo[3]);
+    f[2] = pack(hi[0], hi[1]); f[3] = pack(hi[2], hi[3]);
+}
+
+// c (16 MT, HS) += a (16 MT, 16) times the 16 rows of x from `row` on
+template <int HS, int MT>
+DEVICE void product_step(float (&c)[MT][HS / 8][4], const uint32_t (&a)[MT][4], bf16* x, int row,
+                         LaneChunks<HS> by_column) {
+    #pragma unroll
+    for (int n = 0; n < HS / 16; n++) {
+        uint32_t fb[4];
+        ldmatrix_trans(fb, x + by_column(row, n));
+        #pragma unroll
+        for (int m = 0; m < MT; m++) {
+            mma(c[m][2 * n], a[m], fb[0], fb[1]);
+            mma(c[m][2 * n + 1], a[m], fb[2], fb[3]);
+        }
+    }
+}
+
 // c (16 MT, HS) += w (16 MT, N), in registers, times the N rows of x
 template <int HS, int MT, int N>
 DEVICE void product_weights(float (&c)[MT][HS / 8][4], const float (&w)[MT][N / 8][4], bf16* x,
                             LaneChunks<HS> by_column) {
 #pragma unroll
     for (int k = 0; k < N / 16; k++) {
-        uint32_t fa[MT][4], fb[4];
+        uint32_t fa[MT][4];
         #pragma unroll
-        for (int m = 0; m < MT; m++) {
-            const float (&lo)[4] = w[m][2 * k], (&hi)[4] = w[m][2 * k + 1];
-            fa[m][0] = pack(lo[0], lo[1]); fa[m][1] = pack(lo[2], lo[3]);
-            fa[m][2] = pack(hi[0], hi[1]); fa[m][3] = pack(hi[2], hi[3]);
-        }
-        #pragma unroll
-        for (int n = 0; n < HS / 16; n++) {
-            ldmatrix_trans(fb, x + by_column(16 * k, n));
-            #pragma unroll
-            for (int m = 0; m < MT; m++) {
-                mma(c[m][2 * n], fa[m], fb[0], fb[1]);
-                mma(c[m][2 * n + 1], fa[m], fb[2], fb[3]);
-            }
-        }
+        for (int m = 0; m < MT; m++) { pack_left<N>(fa[m], w[m], k); }
+        product_step<HS, MT>(c, fa, x, 16 * k, by_column);
     }
 }
 
@@ -657,6 +686,7 @@ __global__ void __launch_bounds__(128, Pe::score_bias ? 2 : 0)
     const bf16 *q = qkv + (long)b * s.T * W + h * HS, *k = q + (s.NH + g - h) * HS,
                *v = k + s.KV * HS;
     const LaneChunks<HS> by_column = lanes_by_column<HS>(), by_row = lanes_by_row<HS>();
+    const LeftRows<HS, MT> queries(sq + row0 * HS, by_column);
     const TileScore<A, Pe> score(h, s);
     const int end = min(s.T, max(t0 + BQ, s.prefix));
 
@@ -678,7 +708,7 @@ __global__ void __launch_bounds__(128, Pe::score_bias ? 2 : 0)
         cp_async_wait<1>(); // all but the tile just asked for
         __syncthreads();
         float w[MT][BK / 8][4];
-        product_rows<HS, MT, BK>(w, sq + row0 * HS, sk + buf * BK * HS, by_column, by_row);
+        product_rows<HS, MT, BK>(w, queries, sk + buf * BK * HS, by_row);
         if (tile_full(s, t0, j0, BQ, BK)) {
             online_add<true, A, Pe, HS, MT, BK>(x, w, score, own, j0 + t2, s);
         } else {
@@ -706,6 +736,41 @@ __global__ void __launch_bounds__(128, Pe::score_bias ? 2 : 0)
     }
 }
 
+// ---- backward on tensor cores: five products. The first kernel makes S = q k^T and dA = do v^T,
+// adds up dv_j = sum_t A_tj do_t and stores ds; the second makes dq_t = sum_j scale ds_tj k_j and
+// dk_j = sum_t scale ds_tj q_t from what is stored. ds is rounded to bf16 in any case, as a factor
+// of a product. It stands in memory for a chunk of heads, or of one head's keys, at a time.
+//
+// Of each query head of a chunk: cells of 16 queries by 16 keys, (queries / 16, keys / 16, 256). A
+// cell is four matrices of 8 keys by 8 queries: keys 0-7 and 8-15 with queries 0-7, then with
+// queries 8-15.
+enum { CELL = 16 * 16, CHUNK_KEYS = 128 };               // a block takes 64 keys or 128
+const size_t CHUNK_BYTES = shrunk ? 1 << 17 : 1 << 29;   // at T 2048: 64 query heads
+struct DsChunk {
+    bf16* ds; int g0, count, j0, j1, QT;                 // key heads g0.. of B KV; keys j0..
+    HD int width() const { return (j1 - j0) / 16; }
+    // query head `head` of the chunk, queries 16 qt.., keys 16 kt..
+    HD bf16* cell(int head, int qt, int kt) const {
+        return ds + (((long)head * QT + qt) * width() + kt - j0 / 16) * CELL;
+    }
+};
+// the chunk that begins at key head g0 and key j0
+inline DsChunk ds_chunk(const AttnShape& s, int g0, int j0) {
+    const int QT = rows_padded(s.T) / 16, G = s.NH / s.KV,
+              keys = CEIL_DIV(s.T, CHUNK_KEYS) * CHUNK_KEYS;
+    const size_t column = (size_t)G * QT * CELL * 2 / 16; // bytes of a key, all queries of a group
+    const int at_once = (int)std::min<size_t>(keys, std::max<size_t>(1, CHUNK_BYTES / column /
+                                                                     CHUNK_KEYS) * CHUNK_KEYS);
+    const int heads = (int)std::max<size_t>(1, CHUNK_BYTES / column / keys), all = s.B * s.KV,
+              even = CEIL_DIV(all, CEIL_DIV(all, heads)); // chunks of about one size
+    return DsChunk{ NULL, g0, std::min(even, all - g0), j0, std::min(j0 + at_once, keys), QT };
+}
+
+inline size_t ds_bytes(const AttnShape& s) { // no later chunk is larger
+    const DsChunk x = ds_chunk(s, 0, 0);
+    return (size_t)x.count * (s.NH / s.KV) * x.QT * x.width() * CELL * sizeof(bf16);
+}
+
 // from the dot products x = q.k and y = do.v to the weight and ds, in place
 template <bool FULL, class A, class Pe>
 DEVICE void weight_ds(float& x, float& y, const TileScore<A, Pe>& score, float row, float delta,
@@ -731,108 +796,29 @@ DEVICE void weight_ds(float& x, float& y, const TileScore<A, Pe>& score, float r
     }
 }
 
-// dq_t = sum_j scale ds_tj k_j: 32 queries a warp where the registers allow, so that a key read
-// from shared memory serves two products
-template <int HS, bool MANY = false> struct DqTile { // MANY: a row mathematics of many registers
-    enum { MT = HS > 96 || MANY ? 1 : 2, BQ = 64 * MT, BK = 32, SMEM = (2 * BQ + 4 * BK) * HS * 2 };
-};
+// The first: 128 keys a block, 32 a warp, where the registers allow, so that what is read of a
+// query from shared memory serves two products; with the transposed tiles S^T = k q^T and dA^T =
+// v do^T. Keys and values stay in registers, KEEP and KEEP_V pieces of them, where there is room
 template <class A, class Pe> constexpr bool many_registers = A::Z == Z_PNORM && Pe::score_bias;
-template <class A, class Bi, class Pe, int HS>
-__global__ void __launch_bounds__(128, 2)
-    attention_dq_mma_kernel(bf16* dqkv, const bf16* dout, RowStats r, const bf16* qkv,
-                            const bf16* kstar, const acc* turns, AttnShape s) {
-    typedef DqTile<HS, many_registers<A, Pe>> Tile;
-    constexpr int MT = Tile::MT, BQ = Tile::BQ, BK = Tile::BK;
-    bf16 *sq = dynamic_smem<bf16>(), *sd = sq + BQ * HS, *sk = sd + BQ * HS, *sv = sk + 2 * BK * HS;
-    const int tiles = CEIL_DIV(s.T, BQ), bh = blockIdx.x / tiles,
-              t0 = (tiles - 1 - blockIdx.x % tiles) * BQ;
-    const int b = bh / s.NH, h = bh % s.NH, g = h / (s.NH / s.KV), W = attn_row(s);
-    const int lane = threadIdx.x % 32, t2 = lane % 4 * 2, row0 = threadIdx.x / 32 * 16 * MT,
-              own = t0 + row0 + lane / 4;
-    const bf16 *q = qkv + (long)b * s.T * W + h * HS, *k = q + (s.NH + g - h) * HS,
-               *v = k + s.KV * HS;
-    const bf16 *d = dout + (long)b * s.T * s.NH * HS + h * HS,
-               *ks = Bi::column == KEY_COLUMN ? attn_star(kstar, s, g) : NULL;
-    const LaneChunks<HS> by_column = lanes_by_column<HS>(), by_row = lanes_by_row<HS>();
-    const TileScore<A, Pe> score(h, s);
-    const int end = min(s.T, max(t0 + BQ, s.prefix));
-
-    tile_load<HS, BQ>(sq, q, W, t0, s.T);
-    tile_load<HS, BQ>(sd, d, s.NH * HS, t0, s.T);
-    int j0 = next_keys(s, t0, BQ, 0, end, BK);
-    tile_load<HS, BK>(sk, k, W, j0, s.T);
-    tile_load<HS, BK>(sv, v, W, j0, s.T);
-    cp_async_commit();
-    float dq[MT][HS / 8][4];
-    RowStat row[2 * MT];
-    #pragma unroll
-    for (int i = 0; i < 2 * MT; i++) { // the extra column's part comes first
-        const int t = min(own + 8 * i, s.T - 1);
-        const float ds_star = ks ? r.ds_star[(long)bh * s.T + t] : 0.0f;
-        row[i] = row_stat(r, bh, t);
-        #pragma unroll
-        for (int n = 0; n < HS / 8; n++) {
-            for (int e = 0; e < 2; e++) {
-                dq[i / 2][n][i % 2 * 2 + e] = ks ? ds_star * (float)ks[8 * n + t2 + e] : 0.0f;
-            }
-        }
-    }
-    for (int buf = 0; j0 < end; buf ^= 1) {
-        const int next = next_keys(s, t0, BQ, j0 + BK, end, BK);
-        if (next < end) {
-            tile_load<HS, BK>(sk + (buf ^ 1) * BK * HS, k, W, next, s.T);
-            tile_load<HS, BK>(sv + (buf ^ 1) * BK * HS, v, W, next, s.T);
-        }
-        cp_async_commit();
-        cp_async_wait<1>();
-        __syncthreads();
-        float w[MT][BK / 8][4], ds[MT][BK / 8][4];
-        product_rows<HS, MT, BK>(w, sq + row0 * HS, sk + buf * BK * HS, by_column, by_row);
-        product_rows<HS, MT, BK>(ds, sd + row0 * HS, sv + buf * BK * HS, by_column, by_row);
-        auto scores = [&](auto full) {
-            #pragma unroll
-            for (int i = 0; i < MT * BK / 2; i++) {
-                const int m = i / 4 % MT, n = i / 4 / MT, e = i % 4;
-                const RowStat x = row[2 * m + e / 2];
-                weight_ds<full.value>(w[m][n][e], ds[m][n][e], score, x.v[0], x.v[1],
-                                      own + 16 * m + e / 2 * 8, j0 + 8 * n + t2 + e % 2, s);
-            }
-        };
-        if (tile_full(s, t0, j0, BQ, BK)) {
-            scores(std::true_type());
-        } else {
-            scores(std::false_type());
-        }
-        product_weights<HS, MT, BK>(dq, ds, sk + buf * BK * HS, by_column);
-        __syncthreads();
-        j0 = next;
-    }
-    #pragma unroll
-    for (int i = 0; i < MT; i++) {
-        rows_scale<HS>(dq[i], s.scale);
-        if (turns) { rows_turn<HS>(dq[i], turns, own + 16 * i, t2, s.T); }
-        rows_store<HS>(dqkv + (long)b * s.T * W + h * HS, W, t0, s.T, sq, row0 + 16 * i, dq[i],
-                       1.0f, 1.0f);
-    }
-}
-
-// dk_j = sum_t scale ds_tj q_t, dv_j = sum_t A_tj do_t, over all query heads that share these keys:
-// 64 keys a block, 16 a warp, with the transposed tiles S^T = k q^T and dA^T = v do^T. Two sums of
-// HS 192 do not fit the registers: there OUT is one of them, and S is computed twice
-enum { DK = 1, DV = 2 };
-template <int HS> struct DkvTile {
-    enum { BQ = HS > 96 ? 32 : 64, BK = 64, SMEM = (2 * BK + 4 * BQ) * HS * 2 + 2 * 128 * 4 };
+template <int HS, bool MANY = false> struct DvTile { // MANY: a row mathematics of many registers
+    enum {
+        MT = HS > 96 || MANY ? 1 : 2, BK = 64 * MT, BQ = 32,
+        KEEP = HS == 96 && MT == 2 ? 0 : HS / 16, KEEP_V = HS == 128 ? HS / 16 : 0,
+        SMEM = (2 * BK + 4 * BQ) * HS * 2 + 2 * 128 * 4
+    };
 };
-template <class A, class Pe, int HS, int OUT>
+template <class A, class Pe, int HS>
 __global__ void __launch_bounds__(128, 2)
-    attention_dkv_mma_kernel(bf16* dqkv, const bf16* dout, RowStats r, const bf16* qkv,
-                             const acc* turns, AttnShape s) {
-    constexpr int BQ = DkvTile<HS>::BQ, BK = DkvTile<HS>::BK;
+    attention_dv_mma_kernel(bf16* dqkv, DsChunk c, const bf16* dout, RowStats r, const bf16* qkv,
+                            AttnShape s) {
+    typedef DvTile<HS, many_registers<A, Pe>> Tile;
+    constexpr int MT = Tile::MT, BQ = Tile::BQ, BK = Tile::BK;
     bf16 *sk = dynamic_smem<bf16>(), *sv = sk + BK * HS, *sq = sv + BK * HS, *sd = sq + 2 * BQ * HS;
     float* rows = (float*)(sd + 2 * BQ * HS); // (2, 64, 2): BQ rows are used
-    const int tiles = CEIL_DIV(s.T, BK), bg = blockIdx.x / tiles, j0 = blockIdx.x % tiles * BK;
+    const int tiles = CEIL_DIV(c.j1 - c.j0, BK), bg = c.g0 + blockIdx.x / tiles,
+              j0 = c.j0 + blockIdx.x % tiles * BK;
     const int b = bg / s.KV, g = bg % s.KV, W = attn_row(s), G = s.NH / s.KV;
-    const int lane = threadIdx.x % 32, t2 = lane % 4 * 2, row0 = threadIdx.x / 32 * 16,
+    const int lane = threadIdx.x % 32, t2 = lane % 4 * 2, row0 = threadIdx.x / 32 * 16 * MT,
               own = j0 + row0 + lane / 4;
     const bf16 *x = qkv + (long)b * s.T * W, *k = x + (s.NH + g) * HS, *v = k + s.KV * HS;
     const LaneChunks<HS> by_column = lanes_by_column<HS>(), by_row = lanes_by_row<HS>();
@@ -845,11 +831,18 @@ __global__ void __launch_bounds__(128, 2)
     };
     tile_load<HS, BK>(sk, k, W, j0, s.T);
     tile_load<HS, BK>(sv, v, W, j0, s.T);
+    cp_async_commit();
     const int first = next_queries(s, j0, BK, 0, BQ);
     int h = g * G, t0 = first;
     if (t0 < s.T) { load(0, h, t0); }
     cp_async_commit();
-    float dk[1][HS / 8][4] = {}, dv[1][HS / 8][4] = {};
+    cp_async_wait<1>();
+    __syncthreads();
+    LeftRows<HS, MT, Tile::KEEP> keys(sk + row0 * HS, by_column);
+    LeftRows<HS, MT, Tile::KEEP_V> values(sv + row0 * HS, by_column);
+    keys.hold();
+    values.hold();
+    float dv[MT][HS / 8][4] = {};
     for (int buf = 0; h < (g + 1) * G && first < s.T; buf ^= 1) {
         int next = next_queries(s, j0, BK, t0 + BQ, BQ), next_h = h;
         if (next >= s.T) { next = first; next_h++; }
@@ -857,11 +850,9 @@ __global__ void __launch_bounds__(128, 2)
         cp_async_commit();
         cp_async_wait<1>();
         __syncthreads();
-        float w[1][BQ / 8][4], ds[1][BQ / 8][4] = {};
-        product_rows<HS, 1, BQ>(w, sk + row0 * HS, sq + buf * BQ * HS, by_column, by_row);
-        if constexpr (OUT & DK) {
-            product_rows<HS, 1, BQ>(ds, sv + row0 * HS, sd + buf * BQ * HS, by_column, by_row);
-        }
+        float w[MT][BQ / 8][4], ds[MT][BQ / 8][4];
+        product_rows<HS, MT, BQ>(w, keys, sq + buf * BQ * HS, by_row);
+        product_rows<HS, MT, BQ>(ds, values, sd + buf * BQ * HS, by_row);
         const TileScore<A, Pe> score(h, s);
         auto scores = [&](auto full) {
             #pragma unroll
@@ -869,10 +860,11 @@ __global__ void __launch_bounds__(128, 2)
                 // of two queries
                 const Vec<float, 4> x = ::cuda::load<4>(rows + buf * 128 + (8 * n + t2) * 2);
                 #pragma unroll
-                for (int e = 0; e < 4; e++) {
-                    weight_ds<full.value>(w[0][n][e], ds[0][n][e], score, x.v[e % 2 * 2],
+                for (int i = 0; i < 4 * MT; i++) {
+                    const int m = i / 4, e = i % 4;
+                    weight_ds<full.value>(w[m][n][e], ds[m][n][e], score, x.v[e % 2 * 2],
                                           x.v[e % 2 * 2 + 1], t0 + 8 * n + t2 + e % 2,
-                                          own + e / 2 * 8, s);
+                                          own + 16 * m + e / 2 * 8, s);
                 }
             }
         };
@@ -881,26 +873,136 @@ __global__ void __launch_bounds__(128, 2)
         } else {
             scores(std::false_type());
         }
-        if constexpr (OUT & DV) {
-            product_weights<HS, 1, BQ>(dv, w, sd + buf * BQ * HS, by_column);
+        uint32_t* cells = (uint32_t*)c.cell((bg - c.g0) * G + h - g * G, t0 / 16,
+                                            (j0 + row0) / 16) + lane;
+        #pragma unroll
+        for (int i = 0; i < MT * BQ / 16; i++) {
+            uint32_t f[4];
+            pack_left<BQ>(f, ds[i % MT], i / MT);
+            #pragma unroll
+            for (int m = 0; m < 4; m++) {
+                cells[(i / MT * c.width() + i % MT) * (CELL / 2) + m * 32] = f[m];
+            }
         }
-        if constexpr (OUT & DK) {
-            product_weights<HS, 1, BQ>(dk, ds, sq + buf * BQ * HS, by_column);
-        }
+        product_weights<HS, MT, BQ>(dv, w, sd + buf * BQ * HS, by_column);
         __syncthreads();
         t0 = next;
         h = next_h;
     }
     cp_async_wait<0>(); // keys that no query sees: nothing has been waited for
-    __syncthreads();
-    bf16* dx = dqkv + (long)b * s.T * W + (s.NH + g) * HS;
-    if constexpr (OUT & DK) {
-        rows_scale<HS>(dk[0], s.scale);
-        if (turns) { rows_turn<HS>(dk[0], turns, own, t2, s.T); }
-        rows_store<HS>(dx, W, j0, s.T, sk, row0, dk[0], 1.0f, 1.0f);
+    bf16* dx = dqkv + (long)b * s.T * W + (s.NH + s.KV + g) * HS;
+    #pragma unroll
+    for (int i = 0; i < MT; i++) {
+        rows_store<HS>(dx, W, j0, s.T, sv, row0 + 16 * i, dv[i], 1.0f, 1.0f);
     }
-    if constexpr (OUT & DV) {
-        rows_store<HS>(dx + s.KV * HS, W, j0, s.T, sv, row0, dv[0], 1.0f, 1.0f);
+}
+
+// The second, for dq (rows are queries, summed over keys) and for dk (rows are keys, summed over
+// the queries of all heads that share them)
+enum Side { QUERIES, KEYS };
+template <int HS> struct DqkTile {
+    enum {
+        MT = HS > 128 ? 1 : 2, ROWS = 64 * MT, BX = 64,
+        SMEM = (2 * ROWS * BX + 2 * BX * HS) * 2
+    };
+};
+template <int HS, Side SIDE>
+__global__ void __launch_bounds__(128, 2)
+    attention_dqk_mma_kernel(bf16* dqkv, DsChunk c, const float* ds_star, const bf16* qkv,
+                             const bf16* kstar, const acc* turns, AttnShape s) {
+    typedef DqkTile<HS> Tile;
+    constexpr int MT = Tile::MT, ROWS = Tile::ROWS, BX = Tile::BX;
+    constexpr bool dq_side = SIDE == QUERIES;
+    bf16 *sx = dynamic_smem<bf16>(), *sc = sx + 2 * BX * HS;
+    const int from = dq_side ? 0 : c.j0, tiles = CEIL_DIV(dq_side ? s.T : c.j1 - c.j0, ROWS);
+    const int head = blockIdx.x / tiles, tile = blockIdx.x % tiles; // those with most to do first
+    const int r0 = from + (dq_side ? tiles - 1 - tile : tile) * ROWS;
+    const int G = s.NH / s.KV, bg = c.g0 + (dq_side ? head / G : head), b = bg / s.KV,
+              g = bg % s.KV, W = attn_row(s);
+    int h = g * G + (dq_side ? head % G : 0);
+    const int h_end = dq_side ? h + 1 : h + G;
+    const int lane = threadIdx.x % 32, t2 = lane % 4 * 2, row0 = threadIdx.x / 32 * 16 * MT,
+              own = r0 + row0 + lane / 4;
+    const bf16* x = qkv + (long)b * s.T * W;
+    bf16* out = dqkv + (long)b * s.T * W + (dq_side ? h : s.NH + g) * HS;
+    const LaneChunks<HS> by_column = lanes_by_column<HS>();
+    const int end = dq_side ? min(min(s.T, c.j1), max(r0 + ROWS, s.prefix)) : s.T;
+
+    auto next_tile = [&](int at) {
+        return dq_side ? next_keys(s, r0, ROWS, at, end, BX) : next_queries(s, r0, ROWS, at, BX);
+    };
+    // a warp loads its own cells. What is all masked has not been stored
+    auto load_cells = [&](bf16* to, int h, int at, auto full) {
+        #pragma unroll
+        for (int i = 0; i < MT * BX / 16; i++) {
+            const int r = (r0 + row0) / 16 + i % MT, o = at / 16 + i / MT;
+            const int qt = dq_side ? r : o, kt = dq_side ? o : r;
+            const bool stored = full.value | ((16 * max(qt, kt) < s.T) &
+                                              !tile_empty(s, 16 * qt, 16 * kt, 16, 16));
+            const bf16* cell = c.cell((bg - c.g0) * G + h - g * G, qt, kt) + lane * 8;
+            cp_async(to + i * CELL + lane * 8, stored ? cell : qkv, stored);
+        }
+    };
+    auto load = [&](int buf, int h, int at) {
+        bf16* cells = sc + buf * ROWS * BX + row0 * BX;
+        tile_load<HS, BX>(sx + buf * BX * HS, x + (dq_side ? s.NH + g : h) * HS, W, at, s.T);
+        if (tile_full(s, dq_side ? r0 : at, dq_side ? at : r0, dq_side ? ROWS : BX,
+                      dq_side ? BX : ROWS)) {
+            load_cells(cells, h, at, std::true_type());
+        } else {
+            load_cells(cells, h, at, std::false_type());
+        }
+    };
+    const int first = next_tile(dq_side ? c.j0 : 0);
+    int at = first;
+    if (at < end) { load(0, h, at); }
+    cp_async_commit();
+    float d[MT][HS / 8][4];
+    #pragma unroll
+    for (int i = 0; i < 2 * MT; i++) { // the extra column's part comes first, or the chunk before
+        const int t = min(own + 8 * i, s.T - 1);
+        const bf16* ks = dq_side ? attn_star(kstar, s, g) : NULL;
+        const float star = dq_side && ks ? ds_star[((long)b * s.NH + h) * s.T + t] : 0.0f;
+        #pragma unroll
+        for (int n = 0; n < HS / 8; n++) {
+            for (int e = 0; e < 2; e++) {
+                float& y = d[i / 2][n][i % 2 * 2 + e];
+                y = dq_side && ks ? star * (float)ks[8 * n + t2 + e] : 0.0f;
+                if (dq_side && c.j0) { y = out[(long)t * W + 8 * n + t2 + e]; }
+            }
+        }
+    }
+    // of a cell: its matrices as they stand for dk, transposed for dq
+    const int piece = dq_side ? (lane / 8 % 2 * 2 + lane / 16) * 64 + lane % 8 * 8 : lane * 8;
+    for (int buf = 0; h < h_end && first < end; buf ^= 1) {
+        int next = next_tile(at + BX), next_h = h;
+        if (next >= end) { next = first; next_h++; }
+        if (next_h < h_end) { load(buf ^ 1, next_h, next); }
+        cp_async_commit();
+        cp_async_wait<1>();
+        __syncthreads();
+        const bf16* cells = sc + buf * ROWS * BX + row0 * BX + piece;
+        #pragma unroll
+        for (int k = 0; k < BX / 16; k++) {
+            uint32_t a[MT][4];
+            #pragma unroll
+            for (int m = 0; m < MT; m++) {
+                if constexpr (dq_side) { ldmatrix_trans(a[m], cells + (k * MT + m) * CELL); }
+                else { ldmatrix(a[m], cells + (k * MT + m) * CELL); }
+            }
+            product_step<HS, MT>(d, a, sx + buf * BX * HS, 16 * k, by_column);
+        }
+        __syncthreads();
+        at = next;
+        h = next_h;
+    }
+    cp_async_wait<0>();
+    const bool last = !dq_side || c.j1 >= s.T;
+    #pragma unroll
+    for (int i = 0; i < MT; i++) {
+        if (last) { rows_scale<HS>(d[i], s.scale); }
+        if (last && turns) { rows_turn<HS>(d[i], turns, own + 16 * i, t2, s.T); }
+        rows_store<HS>(out, W, r0, s.T, sx, row0 + 16 * i, d[i], 1.0f, 1.0f);
     }
 }
 
@@ -917,20 +1019,26 @@ void attention_forward_mma(bf16* out, acc* stat, const bf16* qkv, const bf16* ks
 
 template <class A, class Bi, class Pe, int HS>
 void attention_dqkv_mma(bf16* dqkv, const bf16* dout, RowStats r, const bf16* qkv,
-                        const bf16* kstar, const acc* turns, const AttnShape& s) {
-    typedef DqTile<HS, many_registers<A, Pe>> Queries;
-    typedef DkvTile<HS> Keys;
-    static_assert((int)Queries::SMEM <= SMEM_MOST && (int)Keys::SMEM <= SMEM_MOST, "as above");
-    constexpr int first = HS > 128 ? DK : DK | DV;
-    const dim3 queries((unsigned)(s.B * s.NH * CEIL_DIV(s.T, Queries::BQ)));
-    const dim3 keys((unsigned)(s.B * s.KV * CEIL_DIV(s.T, Keys::BK)));
-    LAUNCH((attention_dq_mma_kernel<A, Bi, Pe, HS>), queries, dim3(128), Queries::SMEM,
-           dqkv, dout, r, qkv, kstar, turns, s);
-    LAUNCH((attention_dkv_mma_kernel<A, Pe, HS, first>), keys, dim3(128), Keys::SMEM,
-           dqkv, dout, r, qkv, turns, s);
-    if constexpr (first == DK) {
-        LAUNCH((attention_dkv_mma_kernel<A, Pe, HS, DV>), keys, dim3(128), Keys::SMEM,
-               dqkv, dout, r, qkv, turns, s);
+                        const bf16* kstar, const acc* turns, const AttnShape& s, bf16* ds) {
+    typedef DvTile<HS, many_registers<A, Pe>> Keys;
+    typedef DqkTile<HS> Sums;
+    static_assert((int)Keys::SMEM <= SMEM_MOST && (int)Sums::SMEM <= SMEM_MOST, "as above");
+    const bf16* ks = Bi::column == KEY_COLUMN ? kstar : NULL;
+    const float* ds_star = ks ? r.ds_star : NULL;
+    for (int g0 = 0, count; g0 < s.B * s.KV; g0 += count) {
+        count = ds_chunk(s, g0, 0).count;
+        for (int j0 = 0, j1; j0 < s.T; j0 = j1) {
+            DsChunk c = ds_chunk(s, g0, j0);
+            c.ds = ds;
+            j1 = c.j1;
+            const int keys = j1 - j0, heads = count * (s.NH / s.KV);
+            LAUNCH((attention_dv_mma_kernel<A, Pe, HS>), dim3(count * CEIL_DIV(keys, Keys::BK)),
+                   dim3(128), Keys::SMEM, dqkv, c, dout, r, qkv, s);
+            LAUNCH((attention_dqk_mma_kernel<HS, KEYS>), dim3(count * CEIL_DIV(keys, Sums::ROWS)),
+                   dim3(128), Sums::SMEM, dqkv, c, ds_star, qkv, ks, turns, s);
+            LAUNCH((attention_dqk_mma_kernel<HS, QUERIES>), dim3(heads * CEIL_DIV(s.T, Sums::ROWS)),
+                   dim3(128), Sums::SMEM, dqkv, c, ds_star, qkv, ks, turns, s);
+        }
     }
 }
 
@@ -971,7 +1079,9 @@ void attention_backward(real* dqkv, acc* dkstar, acc* dvstar, const real* dout, 
                stars = Bi::column != NO_COLUMN ? 2 * rows + 2 * parts * width : 0;
     const int TP = rows_padded(s.T);
     const long all_rows = (long)s.B * s.NH * TP + 64;
-    float* scratch = (float*)device_scratch((2 * all_rows + stars + panels) * sizeof(float));
+    const size_t ds = mma ? ds_bytes(s) : 0;
+    bf16* cells = (bf16*)device_scratch(ds + (2 * all_rows + stars + panels) * sizeof(float));
+    float* scratch = (float*)((char*)cells + ds);
     float *panel = scratch + 2 * all_rows, *star = panel + panels;
     const RowStats r = { scratch, star, star + rows, TP };
     LAUNCH((attention_rows_kernel<A, Bi>), dim3((unsigned)CEIL_DIV(all_rows, 4)), dim3(128), 0,
@@ -984,7 +1094,7 @@ void attention_backward(real* dqkv, acc* dkstar, acc* dvstar, const real* dout, 
     if constexpr (sizeof(real) == 2) {
         #define X(D) \
             if (mma && s.HS == D) { \
-                attention_dqkv_mma<A, Bi, Pe, D>(dqkv, dout, r, qkv, kstar, turn_now, s); \
+                attention_dqkv_mma<A, Bi, Pe, D>(dqkv, dout, r, qkv, kstar, turn_now, s, cells); \
             }
         MMA_HEADS(X)
         #undef X

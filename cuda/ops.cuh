@@ -92,6 +92,11 @@ inline void column_sum(acc* out, const float* part, long K, int C, int width, in
            limit);
 }
 
+// of C columns of rows that stand `stride` floats apart
+inline void column_sums(acc* out, const float* part, long K, int C, int stride) {
+    LAUNCH(column_sum_kernel, dim3(CEIL_DIV(C, 32)), dim3(256), 0, out, part, K, C, stride, C, C);
+}
+
 // ----------------------------------------------------------------------------
 // 1 memory (the rest is in device.cuh)
 
@@ -425,17 +430,44 @@ inline void norm_forward(real* out, acc* mean, acc* rstd, const real* inp, const
                 dim3(128), 0, out, mean, rstd, inp, weight, bias, eps, N, C)
 }
 
-// A block takes 64 rows, a warp one at a time, and keeps its sums for dweight in registers too (K =
-// 0: in shared memory)
+// A block takes 64 rows, a warp one at a time, and keeps its sums in registers too (K = 0: in
+// shared memory). part (blocks, C), with BIAS (blocks, 2, C): for dweight, for dbias
 enum { NORM_ROWS = 64 };
-template <int N, int K>
-__global__ void __launch_bounds__(256)
-    norm_backward_kernel(real* dx, float* part, const real* dout, const real* x, const real* weight,
-                         const acc* mean, const acc* rstd, bool add, int rows, int C) {
+template <int N, int K> struct WarpSums { // of rows: C floats a warp
+    Vec<float, N> kept[K ? K : 1]; float* own;
+    DEVICE WarpSums(float* own, int C) : kept{}, own(own) {
+        if (!K) { FOR_ROW(k, c, N, K, C) { store_floats(own + c, Vec<float, N>{}); } }
+    }
+    DEVICE Vec<float, N> at(int k, int c) const {
+        return K ? kept[K ? k : 0] : load_floats<N>(own + c);
+    }
+    DEVICE void set(int k, int c, const Vec<float, N>& x) {
+        if (K) { kept[K ? k : 0] = x; } else { store_floats(own + c, x); }
+    }
+    // out (C) = the sums of all warps, which stand C floats apart from `all` on
+    DEVICE void join(float* out, const float* all, int C) {
+        #pragma unroll
+        FOR_ROW(k, c, N, K, C) { if (K) { store_floats(own + c, kept[K ? k : 0]); } }
+        __syncthreads();
+        for (int c = threadIdx.x; c < C; c += blockDim.x) {
+            float sum = 0;
+            for (int w = 0; w < (int)blockDim.x / 32; w++) { sum += all[w * C + c]; }
+            out[c] = sum;
+        }
+        __syncthreads();
+    }
+};
+
+// warps whose sums, of C floats each, take 48 KiB at most
+inline int sum_warps(int C) { return std::max(1, std::min(8, 12288 / C)); }
+
+template <int N, int K, bool BIAS>
+DEVICE void norm_backward_rows(real* dx, float* part, const real* dout, const real* x,
+                               const real* weight, const acc* mean, const acc* rstd, bool add,
+                               int rows, int C) {
     const int warps = blockDim.x / 32, warp = threadIdx.x / 32;
-    float *sums = dynamic_smem<float>(), *own = sums + warp * C;
-    Vec<float, N> dw[K ? K : 1] = {};
-    if (!K) { FOR_ROW(k, c, N, K, C) { store_floats(own + c, Vec<float, N>{}); } }
+    float *all = dynamic_smem<float>(), *out = part + (long)blockIdx.x * C * (BIAS ? 2 : 1);
+    WarpSums<N, K> dw(all + warp * C, C), db(all + (BIAS ? warps : 0) * C + warp * C, BIAS ? C : 0);
     const int n1 = min(rows, (int)(blockIdx.x + 1) * NORM_ROWS);
     for (int n = blockIdx.x * NORM_ROWS + warp; n < n1; n += warps) {
         const WarpRow<N, K> d_n(dout + (long)n * C, C), x_n(x + (long)n * C, C);
@@ -458,39 +490,56 @@ __global__ void __launch_bounds__(256)
         FOR_ROW(k, c, N, K, C) {
             const Vec<real, N> d = d_n.at(k, c), v = x_n.at(k, c);
             Vec<real, N> w, g;
-            Vec<float, N> dw_c = K ? dw[K ? k : 0] : load_floats<N>(own + c);
+            Vec<float, N> dw_c = dw.at(k, c), db_c;
+            if (BIAS) { db_c = db.at(k, c); }
             if (weight) { w = load<N>(weight + c); }
             if (add) { g = load<N>(dx_n + c); }
             for (int i = 0; i < N; i++) {
                 const float dv = d.v[i], xv = (float)v.v[i] - m, wv = weight ? (float)w.v[i] : 1.0f;
                 dw_c.v[i] += dv * xv * r;
+                if (BIAS) { db_c.v[i] += dv; }
                 g.v[i] = real(dv * wv * r - xv * f - r_mean + (add ? (float)g.v[i] : 0.0f));
             }
-            if (K) { dw[K ? k : 0] = dw_c; } else { store_floats(own + c, dw_c); }
+            dw.set(k, c, dw_c);
+            if (BIAS) { db.set(k, c, db_c); }
             store<N>(dx_n + c, g);
         }
     }
-    #pragma unroll
-    FOR_ROW(k, c, N, K, C) { if (K) { store_floats(own + c, dw[K ? k : 0]); } }
-    __syncthreads();
-    for (int c = threadIdx.x; c < C; c += blockDim.x) {
-        float sum = 0;
-        for (int w = 0; w < warps; w++) { sum += sums[w * C + c]; }
-        part[(long)blockIdx.x * C + c] = sum;
-    }
+    dw.join(out, all, C);
+    if (BIAS) { db.join(out + C, all + warps * C, C); }
+}
+
+template <int N, int K>
+__global__ void __launch_bounds__(256)
+    norm_backward_kernel(real* dx, float* part, const real* dout, const real* x, const real* weight,
+                         const acc* mean, const acc* rstd, bool add, int rows, int C) {
+    norm_backward_rows<N, K, false>(dx, part, dout, x, weight, mean, rstd, add, rows, C);
+}
+
+template <int N, int K>
+__global__ void __launch_bounds__(256)
+    norm_backward_bias_kernel(real* dx, float* part, const real* dout, const real* x,
+                              const real* weight, const acc* mean, const acc* rstd, bool add,
+                              int rows, int C) {
+    norm_backward_rows<N, K, true>(dx, part, dout, x, weight, mean, rstd, add, rows, C);
 }
 
 inline void norm_backward(real* dx, acc* dweight, acc* dbias, const real* dout, const real* x,
                           const real* weight, const acc* mean, const acc* rstd, bool add, int N,
                           int C) {
-    if (dbias) { matmul_backward_bias(dbias, dout, N, C); } // before dx, which may be dout
-    // 48 KiB of sums
-    const int blocks = CEIL_DIV(N, NORM_ROWS), warps = std::max(1, std::min(8, 12288 / C));
-    float* part = (float*)device_scratch((size_t)blocks * C * sizeof(float));
-    LAUNCH_NORM(norm_backward_kernel, wide(C, { dx, dout, x, weight }), C, dim3(blocks),
-                dim3(32 * warps), warps * C * sizeof(float), dx, part, dout, x, weight, mean, rstd,
-                add, N, C)
-    if (dweight) { column_sum(dweight, part, blocks, C, C, C); }
+    const bool ok = wide(C, {dx, dout, x, weight}), both = dbias && ok && C <= 8 * 32 * VN;
+    if (dbias && !both) { matmul_backward_bias(dbias, dout, N, C); } // before dx, which may be dout
+    const int W = both ? 2 * C : C, blocks = CEIL_DIV(N, NORM_ROWS), warps = sum_warps(W);
+    float* part = (float*)device_scratch((size_t)blocks * W * sizeof(float));
+    if (both) {
+        LAUNCH_NORM(norm_backward_bias_kernel, ok, C, dim3(blocks), dim3(32 * warps),
+                    warps * W * sizeof(float), dx, part, dout, x, weight, mean, rstd, add, N, C)
+        column_sums(dbias, part + C, blocks, C, W);
+    } else {
+        LAUNCH_NORM(norm_backward_kernel, ok, C, dim3(blocks), dim3(32 * warps),
+                    warps * W * sizeof(float), dx, part, dout, x, weight, mean, rstd, add, N, C)
+    }
+    if (dweight) { column_sums(dweight, part, blocks, C, W); }
 }
 
 // ----------------------------------------------------------------------------
@@ -579,96 +628,110 @@ inline void qk_scatter(real* qkv, const real* qk, AttnShape s) {
                      rows, n)
 }
 
-// where group g of qk_norm begins in a row of qkv, how many channels it has, and whether they are
-// of q
-struct QkGroup { int from, C; bool is_q; };
-HD QkGroup qk_group(int g, bool all, const AttnShape& s) {
-    const bool is_q = g < (all ? 1 : s.NH);
-    return { all ? g * s.NH * s.HS : g * s.HS, !all ? s.HS : (is_q ? s.NH : s.KV) * s.HS, is_q };
+// qk_norm: of q (side 0) and of k (side 1) so many groups of C channels, from column `from` of a
+// row of qkv on, the first of them number `first` of the row's G
+struct QkSide { int groups, C, from, first, G; };
+HD QkSide qk_side(int side, bool all, const AttnShape& s) {
+    const int heads = side ? s.KV : s.NH;
+    return { all ? 1 : heads, all ? heads * s.HS : s.HS, side ? s.NH * s.HS : 0,
+             side ? (all ? 1 : s.NH) : 0, all ? 2 : s.NH + s.KV };
 }
 
 // a warp per group of a row
+template <int N, int K>
 __global__ void __launch_bounds__(128)
     qk_norm_forward_kernel(real* qkv, real* qk_in, acc* rstd, const real* wq, const real* wk,
                            bool all, float eps, AttnShape s) {
-    const int G = all ? 2 : s.NH + s.KV, lane = threadIdx.x % 32;
+    const int G = qk_side(0, all, s).G;
     const long i = (long)blockIdx.x * 4 + threadIdx.x / 32, bt = i / G;
     if (bt >= (long)s.B * s.T) { return; }
-    const QkGroup q = qk_group(i % G, all, s);
-    real *x = qkv + bt * attn_row(s) + q.from, *saved = qk_in + bt * (s.NH + s.KV) * s.HS + q.from;
-    const real* w = q.is_q ? wq : wk;
+    const int g = i % G, side = g >= qk_side(1, all, s).first;
+    const QkSide q = qk_side(side, all, s);
+    const int at = q.from + (g - q.first) * q.C;
+    real *x = qkv + bt * attn_row(s) + at, *saved = qk_in + bt * (s.NH + s.KV) * s.HS + at;
+    const real* weight = side ? wk : wq;
+    const WarpRow<N, K> row(x, q.C);
     float sum = 0;
-    for (int c = lane; c < q.C; c += 32) { sum += (float)x[c] * (float)x[c]; }
-    const float r = 1.0f / sqrtf(warp_sum(sum) / q.C + eps);
-    for (int c = lane; c < q.C; c += 32) {
-        saved[c] = x[c];
-        x[c] = real((float)x[c] * r * (float)w[c]);
+    #pragma unroll
+    FOR_ROW(k, c, N, K, q.C) {
+        const Vec<real, N> v = row.at(k, c);
+        for (int e = 0; e < N; e++) { sum += (float)v.v[e] * (float)v.v[e]; }
     }
-    if (lane == 0) { rstd[i] = r; }
+    const float r = 1.0f / sqrtf(warp_sum(sum) / q.C + eps);
+    #pragma unroll
+    FOR_ROW(k, c, N, K, q.C) {
+        Vec<real, N> v = row.at(k, c), w = load<N>(weight + c);
+        store<N>(saved + c, v);
+        for (int e = 0; e < N; e++) { v.v[e] = real((float)v.v[e] * r * (float)w.v[e]); }
+        store<N>(x + c, v);
+    }
+    if (threadIdx.x % 32 == 0) { rstd[i] = r; }
 }
 
 inline void qk_norm_forward(real* qkv, real* qk_in, acc* rstd, const real* wq, const real* wk,
                             bool all, float eps, AttnShape s) {
-    const long groups = (long)s.B * s.T * (all ? 2 : s.NH + s.KV);
-    LAUNCH(qk_norm_forward_kernel, dim3((unsigned)CEIL_DIV(groups, 4)), dim3(128), 0, qkv, qk_in,
-           rstd, wq, wk, all, eps, s);
+    const QkSide q = qk_side(0, all, s);
+    const long groups = (long)s.B * s.T * q.G;
+    LAUNCH_NORM(qk_norm_forward_kernel, wide(s.HS, {qkv, qk_in, wq, wk}), q.C,
+                dim3((unsigned)CEIL_DIV(groups, 4)), dim3(128), 0, qkv, qk_in, rstd, wq, wk, all,
+                eps, s)
 }
 
-__global__ void __launch_bounds__(128)
-    qk_norm_backward_kernel(real* dqkv, const real* qk_in, const acc* rstd, const real* wq,
-                            const real* wk, bool all, AttnShape s) {
-    const int G = all ? 2 : s.NH + s.KV, lane = threadIdx.x % 32;
-    const long i = (long)blockIdx.x * 4 + threadIdx.x / 32, bt = i / G;
-    if (bt >= (long)s.B * s.T) { return; }
-    const QkGroup q = qk_group(i % G, all, s);
-    real* d = dqkv + bt * attn_row(s) + q.from;
-    const real *x = qk_in + bt * (s.NH + s.KV) * s.HS + q.from, *w = q.is_q ? wq : wk;
-    const float r = rstd[i];
-    float dot = 0;
-    for (int c = lane; c < q.C; c += 32) { dot += (float)d[c] * (float)w[c] * (float)x[c]; }
-    const float f = r * r * r * warp_sum(dot) / q.C;
-    for (int c = lane; c < q.C; c += 32) {
-        d[c] = real((float)d[c] * (float)w[c] * r - (float)x[c] * f);
-    }
-}
-
-// part (blocks, 2 wide): sums of dy x r over ROW_BLOCK rows and all groups of q, of k
+// A block takes ROW_BLOCK rows, a warp a group at a time. part (blocks, 2, width): sums of dy x r,
+// over all groups, for dwq and dwk
+template <int N, int K>
 __global__ void __launch_bounds__(256)
-    qk_norm_weights_kernel(float* part, const real* dqkv, const real* qk_in, const acc* rstd,
-                           bool all, int wide, AttnShape s) {
-    const int G = all ? 2 : s.NH + s.KV, block = own_row(), n0 = block * ROW_BLOCK,
-              n1 = min(s.B * s.T, n0 + ROW_BLOCK);
-    if (n0 >= n1) { return; }
-    FOR_COLUMNS(k, 1, 2 * wide) {
-        const bool is_q = k < wide;
-        const int c = is_q ? k : k - wide;
-        float sum = 0;
-        for (int bt = n0; bt < n1; bt++) {
-            for (int g = 0; g < G; g++) {
-                const QkGroup q = qk_group(g, all, s);
-                if (q.is_q != is_q || c >= q.C) { continue; }
-                const float x = qk_in[(long)bt * (s.NH + s.KV) * s.HS + q.from + c];
-                sum += (float)dqkv[(long)bt * attn_row(s) + q.from + c] * x *
-                       rstd[(long)bt * G + g];
+    qk_norm_backward_kernel(real* dqkv, float* part, const real* qk_in, const acc* rstd,
+                            const real* wq, const real* wk, bool all, int width, AttnShape s) {
+    const int n0 = blockIdx.x * ROW_BLOCK, rows = min(s.B * s.T - n0, (int)ROW_BLOCK),
+              warp = threadIdx.x / 32;
+    float* sums = dynamic_smem<float>();
+    for (int side = 0; side < 2; side++) {
+        const QkSide q = qk_side(side, all, s);
+        const real* weight = side ? wk : wq;
+        WarpSums<N, K> dw(sums + warp * q.C, q.C);
+        for (int i = warp; i < rows * q.groups; i += blockDim.x / 32) {
+            const long bt = n0 + i / q.groups;
+            const int g = i % q.groups, at = q.from + g * q.C;
+            real* d = dqkv + bt * attn_row(s) + at;
+            const WarpRow<N, K> d_n(d, q.C), x_n(qk_in + bt * (s.NH + s.KV) * s.HS + at, q.C);
+            const float r = rstd[bt * q.G + q.first + g];
+            float dot = 0;
+            #pragma unroll
+            FOR_ROW(k, c, N, K, q.C) {
+                const Vec<real, N> y = d_n.at(k, c), x = x_n.at(k, c), w = load<N>(weight + c);
+                for (int e = 0; e < N; e++) {
+                    dot += (float)y.v[e] * (float)w.v[e] * (float)x.v[e];
+                }
+            }
+            const float f = r * r * r * warp_sum(dot) / q.C;
+            #pragma unroll
+            FOR_ROW(k, c, N, K, q.C) {
+                Vec<real, N> y = d_n.at(k, c), x = x_n.at(k, c), w = load<N>(weight + c);
+                Vec<float, N> dw_c = dw.at(k, c);
+                for (int e = 0; e < N; e++) {
+                    const float dy = y.v[e], xe = x.v[e];
+                    dw_c.v[e] += dy * xe * r;
+                    y.v[e] = real(dy * (float)w.v[e] * r - xe * f);
+                }
+                dw.set(k, c, dw_c);
+                store<N>(d + c, y);
             }
         }
-        part[(long)block * 2 * wide + k] = sum;
+        dw.join(part + ((long)blockIdx.x * 2 + side) * width, sums, q.C);
     }
 }
 
 inline void qk_norm_backward(real* dqkv, acc* dwq, acc* dwk, const real* qk_in, const acc* rstd,
                              const real* wq, const real* wk, bool all, AttnShape s) {
-    const int N = s.B * s.T, wide = all ? s.NH * s.HS : s.HS, wide_k = all ? s.KV * s.HS : s.HS,
+    const int N = s.B * s.T, width = qk_side(0, all, s).C, warps = sum_warps(width),
               blocks = CEIL_DIV(N, ROW_BLOCK);
-    const long groups = (long)N * (all ? 2 : s.NH + s.KV);
-    float* part = (float*)device_scratch((size_t)blocks * 2 * wide * sizeof(float));
-    LAUNCH_ROWS(1, qk_norm_weights_kernel, blocks, 2 * wide, part, dqkv, qk_in, rstd, all, wide, s)
-    LAUNCH(column_sum_kernel, dim3(CEIL_DIV(wide, 32)), dim3(256), 0, dwq, part, blocks, wide,
-           2 * wide, wide, wide);
-    LAUNCH(column_sum_kernel, dim3(CEIL_DIV(wide_k, 32)), dim3(256), 0, dwk, part + wide, blocks,
-           wide_k, 2 * wide, wide_k, wide_k);
-    LAUNCH(qk_norm_backward_kernel, dim3((unsigned)CEIL_DIV(groups, 4)), dim3(128), 0, dqkv, qk_in,
-           rstd, wq, wk, all, s);
+    float* part = (float*)device_scratch((size_t)blocks * 2 * width * sizeof(float));
+    LAUNCH_NORM(qk_norm_backward_kernel, wide(s.HS, {dqkv, qk_in, wq, wk}), width, dim3(blocks),
+                dim3(32 * warps), warps * width * sizeof(float), dqkv, part, qk_in, rstd, wq, wk,
+                all, width, s)
+    column_sums(dwq, part, blocks, width, 2 * width);
+    column_sums(dwk, part + width, blocks, qk_side(1, all, s).C, 2 * width);
 }
 
 // ----------------------------------------------------------------------------
@@ -695,19 +758,26 @@ inline void gate_forward(real* out, const real* att, const real* gate, int width
 }
 
 // a warp per head of a token
+template <int N>
 __global__ void __launch_bounds__(128)
     gate_backward_kernel(real* datt, real* dgate, const real* dout, const real* att,
                          const real* gate, int width, AttnShape s) {
     const long i = (long)blockIdx.x * 4 + threadIdx.x / 32;
     if (i >= (long)s.B * s.T * s.NH) { return; }
+    const real of_head = gate[i * width];
     float sum = 0;
-    for (int c = threadIdx.x % 32; c < s.HS; c += 32) {
-        const float g = sigmoid_((float)gate[i * width + (width == 1 ? 0 : c)]),
-                    d = dout[i * s.HS + c];
-        const float dx = d * (float)att[i * s.HS + c] * g * (1 - g);
-        datt[i * s.HS + c] = real(d * g);
-        sum += dx;
-        if (width > 1) { dgate[i * width + c] = real(dx); }
+    for (int c = threadIdx.x % 32 * N; c < s.HS; c += 32 * N) {
+        Vec<real, N> d = load<N>(dout + i * s.HS + c), a = load<N>(att + i * s.HS + c), g;
+        if (width > 1) { g = load<N>(gate + i * width + c); }
+        for (int k = 0; k < N; k++) {
+            const float g_k = sigmoid_((float)(width > 1 ? g.v[k] : of_head)), d_k = d.v[k];
+            const float dx = d_k * (float)a.v[k] * g_k * (1 - g_k);
+            d.v[k] = real(d_k * g_k);
+            g.v[k] = real(dx);
+            sum += dx;
+        }
+        store<N>(datt + i * s.HS + c, d);
+        if (width > 1) { store<N>(dgate + i * width + c, g); }
     }
     sum = warp_sum(sum);
     if (width == 1 && threadIdx.x % 32 == 0) { dgate[i] = real(sum); }
@@ -715,8 +785,10 @@ __global__ void __launch_bounds__(128)
 
 inline void gate_backward(real* datt, real* dgate, const real* dout, const real* att,
                           const real* gate, int width, AttnShape s) {
-    LAUNCH(gate_backward_kernel, dim3((unsigned)CEIL_DIV((long)s.B * s.T * s.NH, 4)), dim3(128), 0,
-           datt, dgate, dout, att, gate, width, s);
+    const bool elem = width > 1,
+               ok = wide(s.HS, {datt, dout, att, elem ? gate : NULL, elem ? dgate : NULL});
+    LAUNCH_WIDE(ok, gate_backward_kernel, dim3((unsigned)CEIL_DIV((long)s.B * s.T * s.NH, 4)),
+                dim3(128), 0, datt, dgate, dout, att, gate, width, s);
 }
 
 __global__ void __launch_bounds__(256)

@@ -8,7 +8,7 @@
 What is counted, not assumed: the instructions of the attention kernels (dev/budgets.tsv, from the machine code) and what the
 other kernels ask of the memory (dev/counts.tsv, from the emulator). Everything that is assumed stands in the next lines.
 A kernel takes as long as its tightest bound: issue (one instruction a cycle and scheduler), tensor cores, shared memory
-(128 bytes a cycle and SM), special functions (16 results a cycle and SM) or DRAM.
+(128 bytes a cycle and SM, stores too), special functions (16 results a cycle and SM) or DRAM.
 """
 import csv
 import json
@@ -28,13 +28,14 @@ CARDS = {
     "H200 SXM":      dict(arch="sm_90", sms=132, ghz=1.75, mma=6.45, gemm=600, dram=4800),
     "RTX 4090":      dict(arch="sm_80", sms=128, ghz=2.52, mma=32.0, gemm=148, dram=1008),
 }
-ATTENTION_OF_BOUND = 0.50    # eight warps an SM hide latency badly. FlashAttention-2 reaches 35 % of the data sheet on an H100
+ATTENTION_OF_BOUND = 0.50    # of all but DRAM: eight warps an SM hide latency badly. FlashAttention-2 reaches 35 % of the data sheet on an H100
                              # (Shah et al. 2024, FlashAttention-3), which is 0.57 of what mma.sync allows
 DRAM_OF_PEAK = 0.85          # of the data sheet, in kernels that stream
 EMPTY_BLOCK_NS = 0.6         # a block that starts and finds nothing to do
 LAUNCH_US = 3.0              # between two kernels, where the stream is never empty
 # the 60M preset, 131,072 tokens a step in micro-batches of 16 sequences (the micro-batch changes launches only)
 L, C, NH, HS, F, V, T, TOKENS, MICRO = 10, 768, 8, 96, 1536, 50432, 2048, 131072, 16 * 2048
+CHUNKS = 2                   # of the heads of a micro-batch, as ds_chunk in cuda/attention.cuh cuts them; ds is not in L2 when it is read
 ATTN = "softmax"
 # ----------------------------------------------------------------------------------------------------------------------
 
@@ -70,21 +71,30 @@ def products():
     return 6.0 * TOKENS * (L * (4 * C * C + 3 * C * F) + V * C)
 
 
+# products of (T, HS) by (HS, T), half of it masked; tensors of (TOKENS, C) read and written; how often ds is
+ATTENTION = {"forward": (2, 4, 0), "dv": (3, 5, 1), "dq": (1, 2, 1), "dk": (1, 2, 1)}
+
+
 def attention(card, kernel, budgets):
     """(seconds, which bound) of one attention kernel, all layers"""
-    b = next(r for r in budgets if (r["attn"], r["kernel"], r["HS"], r["arch"]) == (ATTN, kernel, str(HS), card["arch"]))
+    attn = ATTN if kernel in ("forward", "dv") else "any"
+    b = next(r for r in budgets if (r["attn"], r["kernel"], r["HS"], r["arch"]) == (attn, kernel, str(HS), card["arch"]))
     hmma = float(b["hmma"])
     cycles = {                                        # of one scheduler, for one HMMA
         "tensor": card["mma"],
         "issue": float(b["per_hmma"]),
-        "shared": 16 * (float(b["ldsm"]) + float(b["ldgsts"])) / hmma,     # 512 bytes each, 128 a cycle, four schedulers
+        # ldmatrix and cp.async 512 bytes each, a store 128; 128 a cycle, four schedulers
+        "shared": (16 * (float(b["ldsm"]) + float(b["ldgsts"])) + 4 * float(b["stg"])) / hmma,
         "mufu": 8 * float(b["mufu"]) / hmma,
     }
-    bound = max(cycles, key=cycles.get)
-    count = {"forward": 2, "dq": 3, "dkv": 4}[kernel]                      # products of (T, HS) by (HS, T), half of it masked
+    products, tensors, passes = ATTENTION[kernel]
     pairs = T * (T + 128) / 2 * (TOKENS / T) * NH * L                      # + 128: the tiles on the diagonal are computed whole
-    mmas = count * pairs * HS / 2048
-    return mmas * cycles[bound] / (card["sms"] * 4 * card["ghz"] * 1e9) / ATTENTION_OF_BOUND, bound
+    mmas = products * pairs * HS / 2048
+    seconds = {x: mmas * cycles[x] / (card["sms"] * 4 * card["ghz"] * 1e9) / ATTENTION_OF_BOUND for x in cycles}
+    seconds["DRAM"] = (tensors * TOKENS * C * L + passes * pairs) * 2 / 1e9 / card["dram"] / DRAM_OF_PEAK
+    bound = max(seconds, key=seconds.get)
+    launches = L * (TOKENS / MICRO) * (1 if kernel == "forward" else CHUNKS)
+    return seconds[bound] + launches * LAUNCH_US * 1e-6, bound
 
 
 def elementwise(card, counts):
@@ -108,7 +118,7 @@ def elementwise(card, counts):
 def predict(card, budgets, counts):
     """[(part, milliseconds, bound)]"""
     parts = [("matrix products", products() / card["gemm"] / 1e9, "tensor")]
-    for kernel in ("forward", "dq", "dkv"):
+    for kernel in ATTENTION:
         seconds, bound = attention(card, kernel, budgets)
         parts.append(("attention " + kernel, seconds * 1e3, bound))
     each, empty = elementwise(card, counts)

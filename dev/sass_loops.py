@@ -18,19 +18,26 @@ import sys
 
 MARGIN = 1.02                                    # a figure may rise by 2 % before the check fails
 KEYS = ("attn", "kernel", "HS", "arch")
-FIGURES = ("registers", "spill", "per_hmma", "branches", "hmma", "instructions", "ldsm", "mufu", "ldgsts")
+FIGURES = ("registers", "spill", "per_hmma", "branches", "hmma", "instructions", "ldsm", "mufu", "ldgsts", "stg")
 HELD = ("registers", "spill", "per_hmma", "branches")                         # those that the check holds
 
 
 def name_of(symbol):
-    """_ZN4cuda28attention_forward_mma_kernelI12Attn_softmax...Li96E... -> (softmax, forward, 96), or None"""
+    """_ZN4cuda28attention_forward_mma_kernelI12Attn_softmax...Li96E... -> (softmax, forward, 96), or None. The kernel that sums up
+    dq and dk has no ATTN and is there twice: (any, dq, 96), (any, dk, 96)"""
     kernel = re.search(r"_ZN4cuda\d+attention_(\w+?)_mma_kernel", symbol)
     if not kernel:
         return None
-    attn = next((m.group(2)[5:int(m.group(1))] for m in re.finditer(r"(\d+)(Attn_\w+)", symbol)), None)
-    numbers = re.findall(r"Li(\d+)E", symbol)
-    part = {"1": "_dk", "2": "_dv"}.get(numbers[1], "") if len(numbers) > 1 else ""
-    return (attn, kernel.group(1) + part, numbers[0]) if attn and numbers else None
+    attn = next((m.group(2)[5:int(m.group(1))] for m in re.finditer(r"(\d+)(Attn_\w+)", symbol)), "any")
+    heads, side = re.search(r"Li(\d+)E", symbol), re.search(r"SideE(\d)", symbol)
+    part = kernel.group(1) if not side else "dk" if side.group(1) == "1" else "dq"
+    return (attn, part, heads.group(1)) if heads else None
+
+
+def jump(address, text):
+    """For sm_80 ptxas writes the end of a loop as a CALL over the next instruction, the branch back. Nothing returns: a jump"""
+    over = re.search(r"\bCALL\.REL\.NOINC 0x0*%x$" % (address + 0x20), text)
+    return text.replace("CALL.REL.NOINC", "BRA") if over else text
 
 
 def functions(lines):
@@ -47,7 +54,7 @@ def functions(lines):
         else:
             m = re.match(r"\s+/\*([0-9a-f]{4,})\*/\s+(.*?);", line)
             if m:
-                code.append((int(m.group(1), 16), m.group(2).strip()))
+                code.append((int(m.group(1), 16), jump(int(m.group(1), 16), m.group(2).strip())))
     if symbol and code:
         yield arch, symbol, code
 
@@ -120,7 +127,7 @@ def count(block, *ops):
 
 
 def walk(graph, header, blocks, loops, pieces):
-    """the way through one main loop: (hmma, ldgsts, mufu, instructions, ldsm)"""
+    """the way through one main loop: (hmma, ldgsts, mufu, instructions, ldsm, stg)"""
     times = {b: 1 for b in blocks}
     for h, inner in loops.items():                # loops that copy run several times
         copies = sum(count(graph.code[b], "LDGSTS") for b in inner)
@@ -145,15 +152,16 @@ def walk(graph, header, blocks, loops, pieces):
     best = {}
     for b in order:                               # from the ends to the header
         code, t = graph.code[b], times[b]
-        own = (count(code, "HMMA"), t * count(code, "LDGSTS"), t * count(code, "MUFU"), -t * len(code), t * count(code, "LDSM"))
+        own = (count(code, "HMMA"), t * count(code, "LDGSTS"), t * count(code, "MUFU"), -t * len(code), t * count(code, "LDSM"),
+               t * count(code, "STG"))
         ends = (b, header) in graph.back
         ways = [best[n] for n in graph.next[b] if n in best and (b, n) not in graph.back]
-        rest = max(ways + ([(0, 0, 0, 0, 0)] if ends or not ways else []))
+        rest = max(ways + ([(0,) * 6] if ends or not ways else []))
         if not ends and not ways and b != header:  # leaves the loop: not a way through it
             continue
         best[b] = tuple(x + y for x, y in zip(own, rest))
-    hmma, ldgsts, mufu, minus, ldsm = best[header]
-    return hmma, ldgsts, mufu, -minus, ldsm
+    hmma, ldgsts, mufu, minus, ldsm, stg = best[header]
+    return hmma, ldgsts, mufu, -minus, ldsm, stg
 
 
 def kernel_counts(code, pieces):
@@ -164,10 +172,10 @@ def kernel_counts(code, pieces):
     if not main:
         return None
     ways = [walk(graph, h, b, loops, pieces) for h, b in main.items()]
-    hmma, ldgsts, mufu, instructions, ldsm = min((w for w in ways if w[0]), key=lambda w: w[3] / w[0])
+    hmma, ldgsts, mufu, instructions, ldsm, stg = min((w for w in ways if w[0]), key=lambda w: w[3] / w[0])
     branches = sum(count(graph.code[x], "BSSY", "CALL") for x in set().union(*main.values()))
     return dict(per_hmma="%.2f" % (instructions / hmma), branches=branches, hmma=hmma, instructions=instructions,
-                ldsm=ldsm, mufu=mufu, ldgsts=ldgsts)
+                ldsm=ldsm, mufu=mufu, ldgsts=ldgsts, stg=stg)
 
 
 def ptxas(path):
@@ -239,7 +247,7 @@ def main():
         name = name_of(symbol)
         if not name:
             continue
-        pieces = tiles[name[1].split("_")[0], name[2]]
+        pieces = tiles[name[1], name[2]]
         found = kernel_counts(code, pieces)
         if not found:
             print("%s: found no loop with HMMA" % " ".join(name), file=sys.stderr)

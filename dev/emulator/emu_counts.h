@@ -7,9 +7,9 @@ below stand in for ThreadSanitizer's library, which is not linked:
 With EMU_COUNTS=FILE in the environment the program writes a table at its end, a row a kernel:
     launches, blocks, empty      empty: blocks in which no thread touches device memory
     read, written                bytes of device memory that threads ask for (cp.async too), each access as often as it is made
-    missed, evicted              bytes that an L2 of EMU_L2 KiB would have to fetch, and those it would write back: an LRU
-                                 over lines of 128 bytes, met by EMU_RESIDENT blocks at a time that take turns, the threads
-                                 of each in step
+    missed, evicted              bytes that an L2 of EMU_L2 KiB would have to fetch, and those it would write back, sooner or
+                                 later, of what this kernel wrote: an LRU over lines of 128 bytes, met by EMU_RESIDENT
+                                 blocks at a time that take turns, the threads of each in step
     conflicts                    extra cycles of plain accesses to shared memory: lanes of a warp that want different words
                                  of one bank at once. Accesses of a thread to neighbouring words are taken as one
     ldmatrix                     the same for ldmatrix
@@ -31,7 +31,7 @@ enum { LINE = 128, TURN = 32 };                       // bytes of a line; lines 
 struct KernelCounts { uint64_t launches, blocks, empty, read, written, missed, evicted, conflicts, ldmatrix; };
 struct Access1 { uint32_t addr[32]; uint8_t size[32]; uint32_t lanes; };
 struct L2 { // the least recently used line goes
-    struct Line { uint64_t id; bool dirty; int older, newer; };
+    struct Line { uint64_t id; KernelCounts* dirty; int older, newer; };           // dirty: by which kernel
     size_t capacity; std::vector<Line> lines; std::unordered_map<uint64_t, int> where; int newest = -1, oldest = -1;
 };
 struct Lines { std::vector<uint64_t> ids; size_t at = 0; }; // of one block: line number * 2, + 1 if written
@@ -78,15 +78,15 @@ RT inline void l2_touch(uint64_t word) {
         if (c.lines.size() < c.capacity) { i = (int)c.lines.size(); c.lines.push_back({}); }
         else {
             unlink(i = c.oldest);
-            if (c.lines[i].dirty) { counting.k->evicted += LINE; }
+            if (c.lines[i].dirty) { c.lines[i].dirty->evicted += LINE; }
             c.where.erase(c.lines[i].id);
         }
         if (!(word & 1)) { counting.k->missed += LINE; }         // a line that is written first need not be fetched
-        c.lines[i] = L2::Line{id, false, -1, -1};
+        c.lines[i] = L2::Line{id, nullptr, -1, -1};
         c.where[id] = i;
     }
     L2::Line& l = c.lines[i];
-    l.dirty |= word & 1;
+    if (word & 1) { l.dirty = counting.k; }
     l.older = c.newest; l.newer = -1;
     if (c.newest >= 0) { c.lines[c.newest].newer = i; } else { c.oldest = i; }
     c.newest = i;
@@ -101,6 +101,13 @@ RT inline void l2_run(size_t left) {
             counting.resident.erase(counting.resident.begin() + b);
             if (counting.resident.size() <= left) { return; }    // the next block takes its place
         }
+    }
+}
+// what is still to be written back
+RT inline void l2_flush() {
+    for (L2::Line& l : counting.l2.lines) {
+        if (l.dirty) { l.dirty->evicted += LINE; }
+        l.dirty = nullptr;
     }
 }
 RT inline void count_lines(const void* p, size_t n, bool write) {
@@ -220,6 +227,7 @@ RT inline void counts_start(const char* file, const char* l2, const char* reside
     atexit([] {
         FILE* f = fopen(counts_file, "w");
         if (!f) { fprintf(stderr, "emulated: cannot write %s\n", counts_file); return; }
+        l2_flush();
         fprintf(f, "kernel\tlaunches\tblocks\tempty\tread\twritten\tmissed\tevicted\tconflicts\tldmatrix\n");
         for (auto& k : counting.kernels) {
             const KernelCounts& x = k.second;

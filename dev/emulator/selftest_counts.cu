@@ -68,6 +68,9 @@ int main() {
     kernels["twice"].missed = 0;
     LAUNCH(twice, dim3(1), dim3(32), 0, a + 16384, b, 64 << 10); // does not: an LRU has always just lost what comes next
     check("L2: bytes missed, large", kernels["twice"].missed, 128 << 10);
+    check("L2: bytes written back, overwritten before", kernels["copies"].evicted, 0);
+    check("L2: bytes written back", kernels["vector_copies"].evicted, 512 - 128);
+    check("L2: bytes written back, by another kernel's misses", kernels["banks"].evicted, 128);
     LAUNCH(async_reads, dim3(1), dim3(32), 512, b);
     check("cp.async: bytes read", kernels["async_reads"].read, 256);
     emu::counting.between = "copies";                // from after its first launch to its second
