@@ -71,8 +71,9 @@ def products():
     return 6.0 * TOKENS * (L * (4 * C * C + 3 * C * F) + V * C)
 
 
-# products of (T, HS) by (HS, T), half of it masked; tensors of (TOKENS, C) read and written; how often ds is
-ATTENTION = {"forward": (2, 4, 0), "dv": (3, 5, 1), "dq": (1, 2, 1), "dk": (1, 2, 1)}
+# products of (T, HS) by (HS, T), half of it masked; tensors of (TOKENS, C) read and written; pairs of a query and a key whose ds
+# is stored or read: of the tiles on the diagonal all is stored, and read what is not all masked among 16 by 16
+ATTENTION = {"forward": (2, 4, 0), "dv": (3, 5, T * (T + 128) / 2), "dq": (1, 2, T * (T + 16) / 2), "dk": (1, 2, T * (T + 16) / 2)}
 
 
 def attention(card, kernel, budgets):
@@ -87,11 +88,11 @@ def attention(card, kernel, budgets):
         "shared": (16 * (float(b["ldsm"]) + float(b["ldgsts"])) + 4 * float(b["stg"])) / hmma,
         "mufu": 8 * float(b["mufu"]) / hmma,
     }
-    products, tensors, passes = ATTENTION[kernel]
+    products, tensors, ds = ATTENTION[kernel]
     pairs = T * (T + 128) / 2 * (TOKENS / T) * NH * L                      # + 128: the tiles on the diagonal are computed whole
     mmas = products * pairs * HS / 2048
     seconds = {x: mmas * cycles[x] / (card["sms"] * 4 * card["ghz"] * 1e9) / ATTENTION_OF_BOUND for x in cycles}
-    seconds["DRAM"] = (tensors * TOKENS * C * L + passes * pairs) * 2 / 1e9 / card["dram"] / DRAM_OF_PEAK
+    seconds["DRAM"] = (tensors * C * T + ds * NH) * 2 * (TOKENS / T) * L / 1e9 / card["dram"] / DRAM_OF_PEAK
     bound = max(seconds, key=seconds.get)
     launches = L * (TOKENS / MICRO) * (1 if kernel == "forward" else CHUNKS)
     return seconds[bound] + launches * LAUNCH_US * 1e-6, bound
