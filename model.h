@@ -335,7 +335,7 @@ static void model_resize(Model* m, int B, int T) {
             "use shorter sequences");
     }
     m->B = B; m->T = T + m->d.bias.token;
-    m->R = std::min<long>(ops::head_rows(m->c.V, sizeof(real)), (long)B * m->T);
+    m->R = std::min<long>(ops::head_rows(m->c.V, sizeof(real), m->train), (long)B * m->T);
     const Layout layout(m->c);
     Acts none;
     const size_t bytes = layout.acts(&none, NULL, m->train, B, m->T, m->R),

@@ -292,8 +292,12 @@ static void score_head(Model* m, const std::vector<ScoreRow>& heads, bool greedy
         }
         ops::to_device(device, some.data(), n * C * sizeof(real));
         ops::to_device(m->targets, targets.data(), n * sizeof(int));
-        ops::matmul_forward(m->a.logits, device, m->w.lmw, m->w.lmb, NULL, n, C, V);
-        ops::classifier(m->a.losses, m->a.logits, m->targets, 0, c.logit_cap, n, V);
+        if (ops::head_part && !greedy) {
+            head_losses(m, m->a.losses, device, m->targets, n);
+        } else {
+            ops::matmul_forward(m->a.logits, device, m->w.lmw, m->w.lmb, NULL, n, C, V);
+            ops::classifier(m->a.losses, m->a.logits, m->targets, 0, c.logit_cap, n, V);
+        }
         ops::to_host(losses.data(), m->a.losses, n * sizeof(acc));
         if (greedy) { ops::to_host(logits.data(), m->a.logits, n * V * sizeof(real)); }
         for (int i = 0; i < n; i++) {

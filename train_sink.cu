@@ -715,12 +715,32 @@ static inline const real* model_read(Model* m, const std::vector<int>& tokens) {
 // where the gradient of what lm_head reads goes
 static real* dtop(const Model* m) { return m->d.norm.stream ? m->a.dx : m->a.dn; }
 
+// losses (N) of rows x (N, C) that the head reads, where nothing but them is wanted: the vocabulary
+// goes by in parts, so that the logits stay in cache
+static void head_losses(Model* m, acc* losses, const real* x, const int* targets, int N) {
+    const Arch& c = m->c;
+    const long room = m->R * (long)c.V / N;
+    const int part = std::min<long>(c.V, std::max(1L, std::min<long>(ops::head_part, room)));
+    std::vector<cpu::ClassifierRow> rows_of(N);
+    for (int v = 0; v < c.V; v += part) {
+        const int some = std::min(part, c.V - v);
+        ops::matmul_forward(m->a.logits, x, m->w.lmw + (size_t)v * c.C,
+                            m->w.lmb ? m->w.lmb + v : NULL, NULL, N, c.C, some);
+        cpu::classifier_part(rows_of.data(), m->a.logits, targets, c.logit_cap, v, some, N);
+    }
+    for (int n = 0; n < N; n++) { losses[n] = targets[n] < 0 ? acc(0) : rows_of[n].loss(); }
+}
+
 // the classifier, R rows at a time so that the logits never exist whole. Fills a.losses; if dloss
 // is not 0 also adds to the gradients of lm_head and makes that of what it reads, both of dloss *
 // sum of losses
 static void model_head(Model* m, float dloss) {
     const Arch& c = m->c;
     const int N = rows(m);
+    if (ops::head_part && !m->train && dloss == 0) {
+        head_losses(m, m->a.losses, act_top(m), m->targets, N);
+        return;
+    }
     for (int r = 0; r < N; r += m->R) {
         const int some = std::min(m->R, N - r);
         real* n = act_top(m) + (size_t)r * c.C;
@@ -965,6 +985,7 @@ static Metrics measure(Model* m, const int* seqs, int n, int T, int batch_tokens
     if (m->d.bias.token) { r.h_star.resize(c.L + 1); }
     r.h_max.resize(c.L + 1); r.h_median.resize(c.L + 1);
     double loss = 0; long count = 0;
+    ops::expect_metrics(true);
     for (int i = 0; i < n; i += chunk) {
         const int B = std::min(chunk, n - i);
         if (i / chunk % dist::world != dist::rank) { continue; }
@@ -981,6 +1002,7 @@ static Metrics measure(Model* m, const int* seqs, int n, int T, int batch_tokens
         ops::device_free(device);
         measure_add(&r, m, measured_point(m, host.data()), i, n);
     }
+    ops::expect_metrics(false);
     if (dist::world > 1) { measure_sum(&r, m, &loss, &count); }
     r.loss = count ? loss / count : NAN;
     return r;

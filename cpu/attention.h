@@ -2,11 +2,13 @@
 attention.h -- attention of the fast CPU backend: one forward and one backward for every variant, by
 tiles, O(T) memory.
 
-A thread owns one key/value head of one sequence. It walks tiles of BR queries x BC keys; a tile's
-scores live in a BR x BC buffer and are gone when the next tile starts: memory is O(T HS) a thread.
+A task is one key/value head of one sequence, or 512 queries of it. It walks tiles of BR queries x
+BC keys; a tile's scores live in a BR x BC buffer and are gone when the next tile starts: memory is
+O(T HS) a thread. What the metrics of a measured layer need of them is kept (Kept).
 */
 #ifndef CPU_ATTENTION_H
 #define CPU_ATTENTION_H
+#include "../metrics.cuh"
 #include "tiles.h"
 
 namespace cpu {
@@ -62,10 +64,45 @@ acc star_score(const Q* q, const R* star, AttnShape s) {
     return star ? attn_capped<A>(dot(q, star, s.HS) * acc(s.scale), acc(s.cap)) : acc(0);
 }
 
+// What a forward pass keeps of a row (b, h, t) for the metrics of the same layer, if they are wanted:
+// over its tokens the sum of e^(s - m) and that of (s - m) e^(s - m), m the largest score, and the
+// scores of the first tokens. That is all they need where a weight is e^(s - stat0 - stat1)
+struct KeptRow { acc sum, s_sum, first[METRIC_K + 1]; };
+
+struct Kept {
+    bool wanted = false;
+    const acc* of = NULL;               // stat of the forward pass that they are from
+    std::vector<KeptRow> rows;          // (B, NH, T)
+};
+inline Kept kept;
+
+// metrics of every layer will follow, or no longer
+inline void expect_metrics(bool wanted) { kept = { wanted, NULL, {} }; }
+
+template <class A> constexpr bool keeps_rows = A::exp_family && A::Z != Z_ABS;
+
+// a tile's scores w (BC) become weights, as by attn_term, and join what is kept of their row; `top`
+// is the largest score from now on, m before
+inline void keep_scores(KeptRow* row, acc* w, acc m, acc top) {
+    const acc least = -1000, fall = max_(least, m - top), shrink = exp_(fall);
+    acc sum = 0, s_sum = 0;
+    #pragma omp simd reduction(+ : sum, s_sum)
+    for (int j = 0; j < BC; j++) {
+        const acc below = max_(least, w[j] - top), term = exp_(below);
+        sum += term;
+        s_sum += term * below;
+        w[j] = term;
+    }
+    row->s_sum = shrink * (row->s_sum + fall * row->sum) + s_sum;
+    row->sum = shrink * row->sum + sum;
+}
+
 // one query of a forward tile: its scores w (BC) become weights, and what was summed before, o (HP),
-// shrinks to what it is beside them
-template <class A> void row_forward(acc* w, acc* o, acc* m, acc* l, acc p, int HP) {
-    acc sum = 0, top = *m;
+// shrinks to what it is beside them; row: where it is kept, or NULL
+template <class A>
+void row_forward(acc* w, acc* o, acc* m, acc* l, acc p, int HP, KeptRow* row) {
+    const acc before = *m;
+    acc sum = 0, top = before;
     if (A::exp_family) {
         #pragma omp simd reduction(max : top)
         for (int j = 0; j < BC; j++) { top = max_(top, w[j]); }
@@ -78,7 +115,11 @@ template <class A> void row_forward(acc* w, acc* o, acc* m, acc* l, acc p, int H
         *l *= attn_mass<A>(shrink, p);
         for (int i = 0; i < HP; i++) { o[i] *= shrink; }
     }
-    for (int j = 0; j < BC; j++) { w[j] = attn_term<A>(w[j], top); }
+    if (keeps_rows<A> && row) {
+        keep_scores(row, w, before, top);
+    } else {
+        for (int j = 0; j < BC; j++) { w[j] = attn_term<A>(w[j], top); }
+    }
     #pragma omp simd reduction(+ : sum)
     for (int j = 0; j < BC; j++) { sum += attn_mass<A>(w[j], p); }
     *l += sum;
@@ -101,49 +142,81 @@ void star_forward(acc* o, acc* m, acc* l, const real* q, const real* star, const
     for (int i = 0; vs && i < s.HS; i++) { o[i] = attn_share<A>(w_star) * vs[i]; }
 }
 
+// the factors of a thread: keys turned over and values of one key/value head
+template <class R> struct HeadFactors {
+    Tiles<R> tiles;
+    typename Tiles<R>::Right k, v;
+
+    HeadFactors(const R* k_0, const R* v_0, int keys, AttnShape s)
+        : tiles(split_floats && split_here() && s.HS >= 32),
+          k(tiles.across(0, k_0, attn_row(s), keys, s.HS)),
+          v(tiles.along(1, v_0, attn_row(s), keys, s.HS)) {}
+};
+
+// out (M, HS), rows NH HS apart, stat (M, 2) <- queries t0.. of head h, whose sequence begins at x;
+// rows: where they are kept, or NULL
+template <class A, class Bi, class Pe>
+void queries_forward(real* out, acc* stat, KeptRow* rows, HeadFactors<real>& f, const real* x,
+                     const real* star, const real* vs, int t0, int M, int h, AttnShape s) {
+    const int HS = s.HS, W = attn_row(s), HP = padded(HS);
+    const acc p = s.p;
+    acc *o = scratch(2, BR * HP), *score = scratch(3, BR * BC), m[BR], l[BR];
+    const real* q_0 = x + (long)t0 * W + h * HS;
+    const auto q = f.tiles.rows(4, q_0, W, M, HS);
+    for (int r = 0; r < M; r++) {
+        star_forward<A, Bi>(o + r * HP, m + r, l + r, q_0 + (long)r * W, star, vs, HP, s);
+        for (int j = 0; rows && j <= METRIC_K; j++) { rows[r].first[j] = -INFINITY; }
+        if (rows) { rows[r].sum = rows[r].s_sum = 0; }
+    }
+    each_tile(s, t0, t0 + M, [&](TileAt at) {
+        const int N = at.j1 - at.j0;
+        f.tiles.product(score, BC, q, f.k.from(0, at.j0), M, N, HS, false);
+        tile_scores<A, Pe>(score, at, h, s);
+        for (int r = 0; r < M; r++) {
+            acc* score_r = score + r * BC;
+            for (int j = at.j0; rows && j <= std::min<int>(METRIC_K, at.j1 - 1); j++) {
+                rows[r].first[j] = score_r[j - at.j0];
+            }
+            row_forward<A>(score_r, o + r * HP, m + r, l + r, p, HP, rows ? rows + r : NULL);
+        }
+        const auto w = f.tiles.weights_left(6, f.tiles.weights(5, score, M), M);
+        f.tiles.product(o, HP, w, f.v.from(at.j0, 0), M, HS, N, true);
+    });
+    for (int r = 0; r < M; r++) {
+        acc st[2];
+        const acc factor = attn_stat<A>(st, m[r], l[r], p, attn_alpha<A, acc>(s));
+        memcpy(stat + r * 2, st, sizeof st);
+        real* out_t = out + (long)r * s.NH * HS;
+        for (int i = 0; i < HS; i++) { out_t[i] = o[r * HP + i] * factor; }
+    }
+}
+
 // out (B, T, NH HS), stat (B, NH, T, 2) <- qkv (B, T, (NH + 2 KV) HS), kstar, vstar (KV or 1, HS)
 // or NULL for zero; BIAS=logit: kstar is z (NH or 1)
 template <class A, class Bi, class Pe>
 void attention_forward(real* out, acc* stat, const real* qkv, const real* kstar, const real* vstar,
                        AttnShape s) {
-    const int T = s.T, HS = s.HS, W = attn_row(s), HP = padded(HS), G = s.NH / s.KV;
-    const acc p = s.p, alpha = attn_alpha<A, acc>(s);
+    const int T = s.T, HS = s.HS, W = attn_row(s), G = s.NH / s.KV;
+    const int some = 512, parts = div_up(T, some), heads = s.B * s.KV;  // queries of a task
+    const bool keep = kept.wanted && keeps_rows<A>;
+    if (keep) {
+        kept.of = stat;
+        kept.rows.resize((long)s.B * s.NH * T);
+    }
     #pragma omp parallel for schedule(dynamic)
-    for (int bg = 0; bg < s.B * s.KV; bg++) {
-        const int b = bg / s.KV, g = bg % s.KV;
-        // this sequence, this value head
+    for (int i = 0; i < heads * parts; i++) {               // the longest tasks first
+        const int b = i % heads / s.KV, g = i % s.KV, end = std::min(T, (parts - i / heads) * some);
+        // this sequence, this value head, the keys that its queries see
         const real *x = qkv + (long)b * T * W, *vs = attn_star(vstar, s, g);
-        Tiles<real> tiles;
-        const auto k = tiles.across(0, x + (s.NH + g) * HS, W, T, HS);
-        const auto v = tiles.along(1, x + (s.NH + s.KV + g) * HS, W, T, HS);
-        acc *o = scratch(2, BR * HP), *score = scratch(3, BR * BC), m[BR], l[BR];
+        HeadFactors<real> f(x + (s.NH + g) * HS, x + (s.NH + s.KV + g) * HS,
+                            std::min(T, std::max(end, s.prefix)), s);
         for (int h = g * G; h < (g + 1) * G; h++) {
             const real* star = attn_column<Bi>(kstar, s, h);
-            for (int t0 = 0; t0 < T; t0 += BR) {
-                const int t1 = std::min(T, t0 + BR), M = t1 - t0;
-                const real* q_0 = x + (long)t0 * W + h * HS;
-                const auto q = tiles.rows(4, q_0, W, M, HS);
-                for (int r = 0; r < M; r++) {
-                    const real* q_r = q_0 + (long)r * W;
-                    star_forward<A, Bi>(o + r * HP, m + r, l + r, q_r, star, vs, HP, s);
-                }
-                each_tile(s, t0, t1, [&](TileAt at) {
-                    const int N = at.j1 - at.j0;
-                    tiles.product(score, BC, q, k.from(0, at.j0), M, N, HS, false);
-                    tile_scores<A, Pe>(score, at, h, s);
-                    for (int r = 0; r < M; r++) {
-                        row_forward<A>(score + r * BC, o + r * HP, m + r, l + r, p, HP);
-                    }
-                    const auto w = tiles.weights_left(6, tiles.weights(5, score, M), M);
-                    tiles.product(o, HP, w, v.from(at.j0, 0), M, HS, N, true);
-                });
-                for (int r = 0; r < M; r++) {
-                    acc st[2];
-                    const acc factor = attn_stat<A>(st, m[r], l[r], p, alpha);
-                    memcpy(stat + ((long)(b * s.NH + h) * T + t0 + r) * 2, st, sizeof st);
-                    real* out_t = out + ((long)b * T + t0 + r) * s.NH * HS + h * HS;
-                    for (int i = 0; i < HS; i++) { out_t[i] = o[r * HP + i] * factor; }
-                }
+            for (int t0 = (end - 1) / some * some; t0 < end; t0 += BR) {
+                const long row = (long)(b * s.NH + h) * T + t0;
+                queries_forward<A, Bi, Pe>(out + ((long)b * T + t0) * s.NH * HS + h * HS,
+                                           stat + row * 2, keep ? &kept.rows[row] : NULL, f, x,
+                                           star, vs, t0, std::min((int)BR, end - t0), h, s);
             }
         }
     }

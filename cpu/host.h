@@ -17,10 +17,13 @@ namespace host {
 static const bool on_host = true;  // host code may read device memory as it is
 
 // rows of V logits, of `size` bytes each, that are alive at once: each chunk of rows reads all of
-// lm_head and adds to all of its gradient, so few chunks, of 256 MiB
-inline long head_rows(long V, long size) {
-    return std::max(512L, (256L << 20) / (V * size) / 512 * 512);
+// lm_head and adds to all of its gradient, so few chunks, of 256 MiB, a quarter of it without training
+inline long head_rows(long V, long size, bool train) {
+    return std::max(512L, (256L << 20) / (V * size) / 512 * 512) / (train ? 1 : 4);
 }
+
+// so many tokens of the vocabulary have logits at once where only losses are wanted; 0: all
+static const int head_part = 0;
 
 // what there is to compute with, in one line
 inline const std::string& device_start() {
@@ -54,6 +57,8 @@ inline void* device_malloc(size_t bytes) {
     return p;
 }
 
+// cpu: what the metrics of every layer need is kept, or no longer
+inline void   expect_metrics(bool)                                {}
 // cuda: worth timing its products
 inline void   expect_many_steps()                                 {}
 inline void device_free(void* p) {

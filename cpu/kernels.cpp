@@ -344,8 +344,8 @@ TARGET_AMX static void amx_block(float* c, long ldc, int, int, TileA a, TileB b,
     _tile_stored(3, c1 + 16, c_row);
 }
 
-// The same for floats as two bf16, high and low. Of 32 k's there are three products, low x high, high x
-// high and high x low; a part that two of them read is loaded once
+// The same for floats as two bf16, high and low. Of 32 k's there are three products, low x high,
+// high x high and high x low; a part that two of them read is loaded once
 TARGET_AMX static void amx_split_block(float* c, long ldc, int, int, TileA a, TileB b, long lanes,
                                        bool add) {
     const long row = a.row, c_row = ldc * 4;
@@ -474,7 +474,8 @@ const int KERNELS = sizeof kernels / sizeof *kernels;
 #ifdef HAVE_X86_KERNELS
 const Kernel split_kernel = {
     "amx, floats as two bf16", true, 32, 32, 1024, amx_tile<amx_split_block>, avx512_transpose,
-    avx512_pairs, avx512_round, amx_allowed, amx_begin, amx_end, avx512_split_panel, avx512_split_row
+    avx512_pairs, avx512_round, amx_allowed, amx_begin, amx_end, avx512_split_panel,
+    avx512_split_row
 };
 #else
 const Kernel split_kernel = {};

@@ -36,10 +36,10 @@ typedef void Pairs(lane* to, const char* from, long from_row);
 typedef void Round(bf16* out, long ld, const float* sum, long ld_sum, const bf16* x, const bf16* y,
                    int rows, int cols);
 
-// to (32, 16) lanes = 32 floats of each of 16 rows, from_row floats apart, as pairs of bf16: 16 lanes of
-// their high parts, then 16 of the low ones (split.h)
+// to (32, 16) lanes = 32 floats of each of 16 rows, from_row floats apart, as pairs of bf16: 16 lanes
+// of their high parts, then 16 of the low ones (split.h)
 typedef void SplitPanel(lane* to, const float* from, long from_row);
-// to (n lanes) = n floats, n a multiple of 32, in the same way: of each 32 the high parts, then the low
+// to (n lanes) = n floats, n a multiple of 32, likewise: of each 32 the high parts, then the low ones
 typedef void SplitRow(lane* to, const float* from, long n);
 
 struct Kernel {

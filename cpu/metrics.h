@@ -46,61 +46,98 @@ template <class A> void row_weights(RowSums* sums, acc* x, acc stat0, acc stat1)
     sums->w_log_w += w_log_w;
 }
 
-// out <- head h of sequence b: a thread's part of attention_metrics
-template <class A, class Bi, class Pe>
-HeadMetrics head_metrics(const real* qkv, const acc* stat, const real* kstar, const real* gate,
-                         int width, int skip, int b, int h, AttnShape s) {
-    const int T = s.T, HS = s.HS, W = attn_row(s), key = s.NH + h / (s.NH / s.KV);
-    const real *x = qkv + (long)b * T * W, *star = attn_column<Bi>(kstar, s, h);
+// one query's row: its sums, and the weights of columns 0.. and of the extra one
+struct QueryRow {
+    RowSums sums;
+    acc first[METRIC_K + 1] = {}, star = 0;
+};
+
+// the extra column of query q
+template <class A, class Bi>
+void row_star(QueryRow* row, const real* q, const acc* st, const real* star, AttnShape s) {
+    if (Bi::column == NO_COLUMN) { return; }
+    row->star = attn_weight<A>(star_score<A, Bi>(q, star, s), st[0], st[1]);
+    row->sums.add_star(row->star);
+}
+
+// the row of a query as the forward pass kept it; w = e^(s - m) e^-stat1
+template <class A> void row_of(QueryRow* row, const KeptRow& from, const acc* st) {
+    const double by = exp(-(double)st[1]), w_log_w = from.s_sum - (double)st[1] * from.sum;
+    row->sums.tokens += by * from.sum;
+    row->sums.magnitude += by * from.sum;
+    row->sums.w_log_w += by * w_log_w;
+    for (int j = 0; j <= METRIC_K; j++) {
+        row->first[j] = attn_weight<A>(from.first[j], st[0], st[1]);
+    }
+}
+
+// queries t0.. (M) of head h, whose sequence begins at x, from their scores
+template <class A, class Pe, class K>
+void rows_by_tiles(QueryRow* rows, Tiles<real>& tiles, const K& k, const real* x, const acc* st,
+                   int t0, int M, int h, AttnShape s) {
+    const int W = attn_row(s);
     acc* score = scratch(3, BR * BC);
+    const auto q = tiles.rows(4, x + (long)t0 * W + h * s.HS, W, M, s.HS);
+    each_tile(s, t0, t0 + M, [&](TileAt at) {
+        tiles.product(score, BC, q, k.from(0, at.j0), M, at.j1 - at.j0, s.HS, false);
+        tile_scores<A, Pe>(score, at, h, s);
+        for (int r = 0; r < M; r++) {
+            row_weights<A>(&rows[r].sums, score + r * BC, st[2 * r], st[2 * r + 1]);
+            for (int j = at.j0; j <= std::min<int>(METRIC_K, at.j1 - 1); j++) {
+                rows[r].first[j] = score[r * BC + j - at.j0];
+            }
+        }
+    });
+}
+
+// out <- head h of sequence b: a thread's part of attention_metrics; from: its rows as they were
+// kept, or NULL
+template <class A, class Bi, class Pe>
+HeadMetrics head_metrics(const KeptRow* from, const real* qkv, const acc* stat, const real* kstar,
+                         const real* gate, int width, int skip, int b, int h, AttnShape s) {
+    const int T = s.T, W = attn_row(s), key = s.NH + h / (s.NH / s.KV);
+    const real *x = qkv + (long)b * T * W, *star = attn_column<Bi>(kstar, s, h);
     Tiles<real> tiles;
-    const auto k = tiles.across(0, x + key * HS, W, T, HS);
+    const auto k = tiles.across(0, x + key * s.HS, W, from ? 0 : T, s.HS);
     ref::HeadSums head;
     for (int t0 = 0; t0 < T; t0 += BR) {
         const int M = std::min(T - t0, (int)BR);
         const acc* st = stat + ((long)(b * s.NH + h) * T + t0) * 2;
-        const real* q_0 = x + (long)t0 * W + h * HS;
-        const auto q = tiles.rows(4, q_0, W, M, HS);
-        RowSums sums[BR];
-        acc first[BR][METRIC_K + 1] = {}, w_star[BR] = {}; // weights of columns 0.., the extra one
-        for (int r = 0; Bi::column != NO_COLUMN && r < M; r++) {
-            const acc s_star = star_score<A, Bi>(q_0 + (long)r * W, star, s);
-            w_star[r] = attn_weight<A>(s_star, st[2 * r], st[2 * r + 1]);
-            sums[r].add_star(w_star[r]);
+        QueryRow rows[BR];
+        for (int r = 0; r < M; r++) {
+            row_star<A, Bi>(rows + r, x + (long)(t0 + r) * W + h * s.HS, st + 2 * r, star, s);
+            if (from) { row_of<A>(rows + r, from[t0 + r], st + 2 * r); }
         }
-        each_tile(s, t0, t0 + M, [&](TileAt at) {
-            tiles.product(score, BC, q, k.from(0, at.j0), M, at.j1 - at.j0, HS, false);
-            tile_scores<A, Pe>(score, at, h, s);
-            for (int r = 0; r < M; r++) {
-                row_weights<A>(&sums[r], score + r * BC, st[2 * r], st[2 * r + 1]);
-                for (int j = at.j0; j <= std::min<int>(METRIC_K, at.j1 - 1); j++) {
-                    first[r][j] = score[r * BC + j - at.j0];
-                }
-            }
-        });
+        if (!from) { rows_by_tiles<A, Pe>(rows, tiles, k, x, st, t0, M, h, s); }
         for (int r = 0; r < M; r++) {
             const long t = t0 + r, row = (long)b * T + t;
-            const double all = sums[r].magnitude;
-            const double entropy = all > 0 ? log(all) - sums[r].w_log_w / all : 0;
-            const acc w_skipped = skip ? first[r][0] : acc(0), w_0 = skip ? w_skipped : w_star[r];
-            head.add_row(first[r] + skip, w_0, t, skip, all, sums[r].tokens - w_skipped, entropy);
+            const RowSums& sums = rows[r].sums;
+            const acc* first = rows[r].first;
+            const double all = sums.magnitude;
+            const double entropy = all > 0 ? log(all) - sums.w_log_w / all : 0;
+            const acc w_skipped = skip ? first[0] : acc(0), w_0 = skip ? w_skipped : rows[r].star;
+            head.add_row(first + skip, w_0, t, skip, all, sums.tokens - w_skipped, entropy);
             if (!gate || t < skip) { continue; }
-            head.add_gate(gate + (row * s.NH + h) * width, width, first[r][skip], t == skip);
+            head.add_gate(gate + (row * s.NH + h) * width, width, first[skip], t == skip);
         }
     }
     const bool column = Bi::column != NO_COLUMN;         // its query row is one-hot on itself
     return head.means(T - skip, column || skip, column);
 }
 
-// out (B, NH) <- qkv and stat of the forward pass, as ref::attention_metrics. O(T HS) a thread
+// out (B, NH) <- qkv and stat of the forward pass, as ref::attention_metrics. O(T HS) a thread; O(T)
+// after a forward pass that kept its rows
 template <class A, class Bi, class Pe>
 void attention_metrics(HeadMetrics* out, const real* qkv, const acc* stat, const real* kstar,
                        const real* gate, int width, int skip, AttnShape s) {
+    const size_t all = (size_t)s.B * s.NH * s.T;
+    const bool there = keeps_rows<A> && kept.of == stat && kept.rows.size() == all;
     #pragma omp parallel for schedule(dynamic)
     for (int bh = 0; bh < s.B * s.NH; bh++) {
-        out[bh] = head_metrics<A, Bi, Pe>(qkv, stat, kstar, gate, width, skip, bh / s.NH,
-                                          bh % s.NH, s);
+        out[bh] = head_metrics<A, Bi, Pe>(there ? &kept.rows[(long)bh * s.T] : NULL, qkv, stat,
+                                          kstar, gate, width, skip, bh / s.NH, bh % s.NH, s);
     }
+    kept.of = NULL;                                      // the next layer's are others
 }
 
 // out (N, G) = l2 norm of x[n * stride + g * len .. + len]
@@ -140,6 +177,7 @@ inline void magnitudes(acc* out, const real* x, int skip, int B, int T, int C) {
         const real* y = x + ((long)b * T + skip) * C;
         const long n = (long)(T - skip) * C;
         acc most = 0;
+        #pragma omp simd reduction(max : most)
         for (long i = 0; i < n; i++) { most = max_(most, y[i] < 0 ? -acc(y[i]) : acc(y[i])); }
         out[b * 2] = most;
         out[b * 2 + 1] = middle_magnitude(y, n);

@@ -16,6 +16,7 @@ typedef CPU_REAL real; // what tensors hold
 // what is computed with
 typedef std::conditional<std::is_same<real, bf16>::value, float, real>::type acc;
 static const char* const name = "cpu";
+static const int head_part = 4096;
 enum { large = 1024 };            // side of matrices that are large to this machine
 enum { piece_rows = 512 };        // of a small model's batch that one thread takes (pieces.h)
 
@@ -540,6 +541,40 @@ inline void classifier(acc* losses, real* logits, const int* targets, float dlos
             if (!in_place && dloss == 0) { for (int v = 0; v < V; v++) { x[v] = l[v]; } }
             if (targets[n] >= 0) { losses[n] = classifier_row(l, targets[n], dloss, cap, V); }
             if (!in_place && dloss != 0) { for (int v = 0; v < V; v++) { x[v] = l[v]; } }
+        }
+    }
+}
+
+// what a row of the classifier knows of the tokens that went by: the largest logit, the sum of
+// e^(logit - top), and the target's
+struct ClassifierRow {
+    acc top = -INFINITY, sum = 0, target = 0;
+    acc loss() const { return log_(sum) - (target - top); }
+};
+
+// tokens v0.. (some) of the vocabulary go by, with logits (N, some); as classifier with dloss 0.
+// R: where host code can read
+template <class R>
+void classifier_part(ClassifierRow* rows, const R* logits, const int* targets, float cap, int v0,
+                     int some, int N) {
+    #pragma omp parallel
+    {
+        std::vector<acc> y(some);
+        #pragma omp for
+        for (int n = 0; n < N; n++) {
+            const R* x = logits + (long)n * some;
+            ClassifierRow& row = rows[n];
+            if (targets[n] < 0) { continue; }
+            for (int v = 0; v < some; v++) { y[v] = acc(x[v]); }
+            if (cap != 0) { for (int v = 0; v < some; v++) { y[v] = cap * tanh_(y[v] / cap); } }
+            acc top = row.top, sum = 0;
+            #pragma omp simd reduction(max : top)
+            for (int v = 0; v < some; v++) { top = max_(top, y[v]); }
+            #pragma omp simd reduction(+ : sum)
+            for (int v = 0; v < some; v++) { sum += exp_(y[v] - top); }
+            row.sum = row.sum * exp_(row.top - top) + sum;
+            row.top = top;
+            if (targets[n] >= v0 && targets[n] < v0 + some) { row.target = y[targets[n] - v0]; }
         }
     }
 }

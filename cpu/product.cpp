@@ -74,17 +74,32 @@ static void pack_block(lane* to, const Kernel& kernel, const Factor& f, long v, 
     }
 }
 
+// to (16, 32) = k's k.. of columns v.., zero where there is nothing
+static void copy_edge(float* to, const Factor& f, long v, long k) {
+    const long columns = std::min(16L, f.count - v), some = std::min(32L, f.K - k);
+    memset(to, 0, 16 * 32 * 4);
+    for (long i = 0; i < some; i++) {
+        for (long j = 0; j < columns; j++) { to[j*32 + i] = *(const float*)f.at(v + j, k + i); }
+    }
+}
+
 // pack_panel of floats that become two bf16; l0 and l1 are multiples of 32, and so are k's
 static void pack_split(lane* to, const Factor& f, long v, long l0, long l1) {
     for (long k = l0; k < l1; k += 32, to += 32 * 16) {
-        const long columns = std::min(16L, f.count - v), some = std::min(32L, f.K - k);
-        if (columns == 16 && some == 32) {
+        float block[16 * 32];
+        const bool whole = v + 16 <= f.count && k + 32 <= f.K;
+        if (whole && f.sk == 1) {
             split_kernel.split_panel(to, (const float*)f.at(v, k), f.s);
             continue;
         }
-        float edge[16 * 32] = {};
-        for (long j = 0; j < columns; j++) { memcpy(edge + j*32, f.at(v + j, k), some * 4); }
-        split_kernel.split_panel(to, edge, 32);
+        if (whole && f.s == 1) {
+            for (int half = 0; half < 32; half += 16) {
+                split_kernel.transpose((lane*)block + half, 32, f.at(v, k + half), f.sk * 4);
+            }
+        } else {
+            copy_edge(block, f, v, k);
+        }
+        split_kernel.split_panel(to, block, 32);
     }
 }
 

@@ -23,6 +23,16 @@ inline bool split_pays(long M, long N, long K) {
     return split_floats && split_here() && M >= 32 && N >= 64 && K >= 256;
 }
 
+// to (n, filled up with zeros to a multiple of 32) = a row of n floats
+inline void split_row(lane* to, const float* x, long n) {
+    const long whole = n / 32 * 32;
+    split_kernel.split_row(to, x, whole);
+    if (whole == n) { return; }
+    float edge[32] = {};
+    memcpy(edge, x + whole, (n - whole) * 4);
+    split_kernel.split_row(to + whole, edge, 32);
+}
+
 // floats x (rows, cols) as they stand in a product on the left: of each 32 of a row the high parts,
 // then the low ones. A row is filled up with zeros, and lies not a multiple of 2 kB from the next
 struct Split {
@@ -30,18 +40,12 @@ struct Split {
     long row;                           // lanes from row to row, as many as floats
 
     const lane* set(const float* x, long rows, long cols) {
-        const long whole = cols / 32 * 32, all = round_up(cols, 32);
+        const long all = round_up(cols, 32);
         row = all % 512 ? all : all + 16;
         if ((long)room.size() < rows * row + 16) { room.resize(rows * row + 16); }
         lane* to = (lane*)(((uintptr_t)room.data() + 63) & ~(uintptr_t)63);
         #pragma omp parallel for
-        for (long r = 0; r < rows; r++) {
-            split_kernel.split_row(to + r*row, x + r*cols, whole);
-            if (whole == all) { continue; }
-            float edge[32] = {};
-            memcpy(edge, x + r*cols + whole, (cols - whole) * 4);
-            split_kernel.split_row(to + r*row + whole, edge, 32);
-        }
+        for (long r = 0; r < rows; r++) { split_row(to + r*row, x + r*cols, cols); }
         return to;
     }
 };

@@ -52,21 +52,33 @@ template <class R> struct Tiles {
     };
 
     static constexpr bool floats = std::is_same<R, float>::value;
-    const Kernel& kernel = kernel_for(!floats);
-    const Lanes widened = kernel.bf16 ? PAIRS : WIDENED, lanes = floats ? FLOATS : widened;
-    const int pair = kernel.bf16 ? 2 : 1;
+    const Kernel& kernel;
+    const Lanes lanes;
+    const int pair;
 
-    // its thread's tile registers are set while it lives
-    Tiles() { if (kernel.begin) { kernel.begin(); } }
+    // its thread's tile registers are set while it lives. split: floats are two bf16 each (split.h)
+    Tiles(bool split = false)
+        : kernel(split && floats ? split_kernel : kernel_for(!floats)),
+          lanes(lanes_by(kernel, split)), pair(lanes == PAIRS ? 2 : 1) {
+        if (kernel.begin) { kernel.begin(); }
+    }
     ~Tiles() { if (kernel.end) { kernel.end(); } }
 
+    static Lanes lanes_by(const Kernel& kernel, bool split) {
+        if (floats) { return split ? SPLIT : FLOATS; }
+        return kernel.bf16 ? PAIRS : WIDENED;
+    }
     long lanes_of(int K) const { return round_up(div_up(K, pair), kernel.deep); }
 
     // element (v, k) of x stands at x[v*s + k*sk]
     Left left(int slot, const R* x, long s, long sk, int count, int K) {
-        if (floats) { return { (const char*)x, s * 4, sk * 4 }; }   // any distances are as good
+        if (lanes == FLOATS) { return { (const char*)x, s * 4, sk * 4 }; }  // any distances do
         const long L = lanes_of(K), row = L + 16;   // + 16: rows apart in the cache's sets
         lane* to = (lane*)scratch(slot, round_up(count, 32) * row);
+        if (lanes == SPLIT) {
+            for (int i = 0; i < count; i++) { split_row(to + i*row, (const float*)x + i*s, K); }
+            return { (const char*)to, row * 4, 4 };
+        }
         pack_rows(to, row, kernel, { x, s, sk, count, K, lanes }, 0, count, 0, L);
         return { (const char*)to, row * 4, 4 };
     }
@@ -97,7 +109,7 @@ template <class R> struct Tiles {
 
     // the first M rows of a tile of weights as R: (M, BC)
     const R* weights(int slot, const float* tile, int M) {
-        if (floats) { return (const R*)tile; }
+        if (floats) { return (const R*)tile; }      // (split when they become a factor)
         bf16* to = (bf16*)scratch(slot, BR * BC / 2);
         kernel.round(to, BC, tile, BC, NULL, NULL, M, BC);
         return (const R*)to;
@@ -162,6 +174,8 @@ inline void tile_columns(double* c, long ldc, const double* a, long row, long co
 }
 
 template <> struct Tiles<double> {
+    Tiles(bool = false) {}
+
     struct Left { const double* at; long row, col; };    // element (m, k) is at[m*row + k*col]
     struct Right {                                  // element (k, n) is at[k*ld + n]
         const double* at;

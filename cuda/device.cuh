@@ -54,7 +54,8 @@ typedef REAL_OF(PRECISION) real;    // what tensors hold
 typedef float acc; // what sums, statistics, weight gradients and optimiser state hold
 static const char* const name = "cuda";
 static const bool on_host = false;  // host code may not read device memory
-inline long head_rows(long, long) { return 8192; } // of logits alive at once: enough to fill a GPU
+inline long head_rows(long, long, bool) { return 8192; } // of logits alive at once: enough to fill a GPU
+static const int head_part = 0;
 enum { large = shrunk ? 64 : 8192 }; // side of matrices that are large to it
 enum { piece_rows = 0 };           // a batch is never cut
 
@@ -554,6 +555,8 @@ inline cublasStatus_t product_run(const Product& p, const cublasLtMatmulAlgo_t& 
 inline std::string gemm_cache = emulated ? "" : "data/cache";     // "": no file, the first proposal
 inline bool gemm_search_wanted;
 inline void expect_many_steps() { gemm_search_wanted = true; }
+// (the CPU backend keeps in attention's forward pass what its metrics need)
+inline void expect_metrics(bool) {}
 const double GEMM_SEARCH_FLOPS = shrunk ? 1e4 : 2e9;
 enum { GEMM_PROPOSALS = 8 };
 inline std::map<std::string, cublasLtMatmulAlgo_t> gemm_chosen;

@@ -142,6 +142,27 @@ static void test_classifier(float cap, float dloss) {
     AGREE(strf("classifier, cap %g dloss %g", cap, dloss), ({ &losses, &logits }),
           ops::classifier(losses.data(), logits.data(), targets.data(), dloss, cap, N, V));
 }
+// the same losses with the vocabulary in parts
+static void test_classifier_part(float cap, int part) {
+    const int N = 35, V = 67;
+    const Numbers logits = random_numbers(N * V, 3, 1);
+    Numbers all = logits, want(N), some;
+    std::vector<int> targets(N);
+    for (int n = 0; n < N; n++) { targets[n] = n % 7 == 3 ? -1 : n * n % V; }
+    ref::classifier(want.data(), all.data(), targets.data(), 0, cap, N, V);
+    std::vector<cpu::ClassifierRow> rows(N);
+    for (int v = 0; v < V; v += part) {
+        const int width = std::min(part, V - v);
+        some.clear();
+        for (int n = 0; n < N; n++) { some.insert(some.end(), &logits[n * V + v], &logits[n * V + v] + width); }
+        cpu::classifier_part(rows.data(), some.data(), targets.data(), cap, v, width, N);
+    }
+    for (int n = 0; n < N; n++) {
+        if (targets[n] < 0) { continue; }
+        CHECK(fabs(rows[n].loss() - want[n]) < 1e-12, "classifier in parts of %d, cap %g: row %d is %.12g, wanted %.12g", part, cap, n,
+              (double)rows[n].loss(), (double)want[n]);
+    }
+}
 static void test_optimisers() {
     const long n = 40001;
     const Numbers g = numbers(n, 1);
@@ -207,12 +228,17 @@ template <class A, class Bi, class Pe> void check_attention(const std::string& w
             const int skip = Bi::token || (width && s.T > 1);
             within = 1e-6;                           // HeadMetrics are floats
             Numbers heads((size_t)s.B * s.NH * sizeof(HeadMetrics) / sizeof(float), NAN);
-            AGREE(strf("%s T=%d, metrics, gate %d", what.c_str(), s.T, width), ({ &heads }), {
-                std::vector<HeadMetrics> m(s.B * s.NH);
-                ops::attention_metrics<A, Bi, Pe>(m.data(), qkv.data(), stat.data(), k, width ? gate.data() : NULL,
-                                                  width, skip, s);
-                heads.assign((float*)m.data(), (float*)(m.data() + m.size()));
-            });
+            for (bool keep : { false, true }) {      // from the scores again, or from what the forward pass kept
+                AGREE(strf("%s T=%d, metrics, gate %d, kept %d", what.c_str(), s.T, width, keep), ({ &heads }), {
+                    std::vector<HeadMetrics> m(s.B * s.NH);
+                    ops::expect_metrics(keep);
+                    if (keep) { ops::attention_forward<A, Bi, Pe>(out.data(), stat.data(), qkv.data(), k, v, s); }
+                    ops::attention_metrics<A, Bi, Pe>(m.data(), qkv.data(), stat.data(), k, width ? gate.data() : NULL,
+                                                      width, skip, s);
+                    heads.assign((float*)m.data(), (float*)(m.data() + m.size()));
+                    ops::expect_metrics(false);
+                });
+            }
             within = 1e-11;
         }
         for (const real* turns : { (const real*)NULL, table.data() }) {
@@ -253,6 +279,7 @@ int main() {
     #define X_FFN(name, act, gated, ...) test_ffn(#name, ACT_##act, gated);
     FFN_VARIANTS(X_FFN)
     for (float cap : { 0.0f, 4.0f }) { for (float dloss : { 0.0f, 0.25f }) { test_classifier(cap, dloss); } }
+    for (float cap : { 0.0f, 4.0f }) { for (int part : { 1, 16, 66, 67 }) { test_classifier_part(cap, part); } }
     test_optimisers();
     #define X_ATTN(attn, ...) check_attn<Attn_##attn>(#attn);
     ATTN_VARIANTS(X_ATTN)
