@@ -76,6 +76,7 @@ def write(name, directory):
     names = gguf.get_tensor_name_map(arch, layers)
     for tensor, x in load_file(os.path.join(directory, "model.safetensors")).items():
         new = names.get_name(tensor, try_suffixes=(".weight", ".bias"))
+        new = new or names.get_name(tensor.replace("transformer.", "", 1), try_suffixes=(".weight", ".bias"))
         new = new or names.get_name("transformer." + tensor, try_suffixes=(".weight", ".bias"))
         if not new:
             sys.exit(f"{name}: gguf-py has no name for {tensor}")
