@@ -76,12 +76,15 @@ COMPILE = $(HOST) -std=c++17 $(OPTIMIZE) -march=$(ARCH) -fopenmp $(WARN) -x c++
 endif
 HEADERS := $(wildcard *.h *.cuh cpu/*.h cuda/*.cuh dist/*.h models/*.h text/*.h)
 
-# what no switch touches is compiled once, for all models, by a compiler and its flags: build/once/NUMBER/text/tokenizer.o
+# what no switch touches is compiled once, for all models, by a compiler and its flags: build/once/NUMBER/text/tokenizer.o.
+# Of the archive a program takes what it calls
 ONCE_COMPILE := $(CXX) -std=c++17 $(OPTIMIZE) -march=$(ARCH) -fopenmp $(WARN)
 number_of     = $(firstword $(shell echo "$(1)" "$$($(CXX) --version | head -n 1)" | cksum))
 ONCE_DIR     := build/once/$(call number_of,$(ONCE_COMPILE))
-ONCE_SOURCES := $(wildcard text/*.cpp cpu/*.cpp)
-ONCE         := $(ONCE_SOURCES:%.cpp=$(ONCE_DIR)/%.o)
+ONCE_SOURCES := $(wildcard text/*.cpp models/*.cpp cpu/*.cpp)
+ONCE_OBJECTS := $(ONCE_SOURCES:%.cpp=$(ONCE_DIR)/%.o)
+ONCE         := $(ONCE_DIR)/once.a
+ARCHIVE       = rm -f $@ && ar rcs $@ $^
 
 # and the program once for a backend and its precision: the model's own switches are in variant.o
 PROGRAM_DEFS  = $(filter -DBACKEND=% -DPRECISION=% -DDIST=% -DCPU_REAL=%,$(DEFS))
@@ -129,12 +132,14 @@ $(PROGRAM): train_sink.cu
 endif
 -include $(DIR)/depends.d
 
+$(ONCE): $(ONCE_OBJECTS)
+	$(ARCHIVE)
 $(ONCE_DIR)/%.o: %.cpp
 	@mkdir -p $(@D)
 	$(ONCE_COMPILE) -MMD -MP -MF $(@:.o=.d) -MT $@ -c $< -o $@
--include $(ONCE:.o=.d)
+-include $(ONCE_OBJECTS:.o=.d)
 
-once: $(ONCE) # for scripts that compile by themselves: the objects, made and named
+once: $(ONCE) # for scripts that compile by themselves: the archive, made and named
 	@echo $(ONCE)
 
 # ---- tests: programs that print `N passed, M failed`, run one after the other by test/run.sh -------------------------
@@ -164,7 +169,8 @@ set_defs = -DATTN=$(word 1,$(subst -, ,$(1))) -DBIAS=$(word 2,$(subst -, ,$(1)))
 
 # those that parse what others wrote run once more under the address and undefined-behaviour sanitizers
 ASAN       := $(foreach t,data checkpoint tokenizer gguf,test/test_$(t).cpp)
-ASAN_ONCE  := $(ONCE_SOURCES:%.cpp=build/once/asan/%.o)
+ASAN_OBJECTS := $(ONCE_SOURCES:%.cpp=build/once/asan/%.o)
+ASAN_ONCE  := build/once/asan/once.a
 ASAN_TESTS := $(patsubst test/test_%.cpp,build/test/asan_%,$(wildcard $(ASAN)))
 SANITIZE   := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all
 
@@ -206,23 +212,25 @@ build/test/objects/analytic.o: test/test_analytic.cpp
 	$(MODEL_COMPILE) $(DOUBLE) -c $< -o $@
 build/test/model/%: variant.cu build/test/objects/model.o $(ONCE)
 	@mkdir -p $(@D)
-	$(MODEL_COMPILE) $(call set_defs,$*) $< -o $@ -x none $(filter %.o,$^)
+	$(MODEL_COMPILE) $(call set_defs,$*) $< -o $@ -x none $(filter %.o %.a,$^)
 build/test/model-fast/%: variant.cu build/test/objects/model-fast.o $(ONCE)
 	@mkdir -p $(@D)
-	$(TEST_COMPILE) $(OPTIMIZE) $(call set_defs,$*) $< -o $@ -x none $(filter %.o,$^)
+	$(TEST_COMPILE) $(OPTIMIZE) $(call set_defs,$*) $< -o $@ -x none $(filter %.o %.a,$^)
 build/test/model-double/%: variant.cu build/test/objects/model-double.o $(ONCE)
 	@mkdir -p $(@D)
-	$(MODEL_COMPILE) $(DOUBLE) $(call set_defs,$*) $< -o $@ -x none $(filter %.o,$^)
+	$(MODEL_COMPILE) $(DOUBLE) $(call set_defs,$*) $< -o $@ -x none $(filter %.o %.a,$^)
 build/test/asan_%: test/test_%.cpp test/check.h $(HEADERS) $(ASAN_ONCE)
 	@mkdir -p $(@D)
 	$(TEST_COMPILE) $(SANITIZE) $< -o $@ -x none $(ASAN_ONCE)
-.SECONDARY: $(ASAN_ONCE)
+.SECONDARY: $(ASAN_OBJECTS)
+$(ASAN_ONCE): $(ASAN_OBJECTS)
+	$(ARCHIVE)
 build/once/asan/%.o: %.cpp $(HEADERS)
 	@mkdir -p $(@D)
 	$(TEST_COMPILE) $(SANITIZE) -c $< -o $@
 build/test/analytic/%: variant.cu build/test/objects/analytic.o $(ONCE)
 	@mkdir -p $(@D)
-	$(MODEL_COMPILE) $(DOUBLE) $(call set_defs,$*) $< -o $@ -x none $(filter %.o,$^)
+	$(MODEL_COMPILE) $(DOUBLE) $(call set_defs,$*) $< -o $@ -x none $(filter %.o %.a,$^)
 # these hold the operations of every variant at once: at -O3 a minute and a half to compile
 build/test/test_attention build/test/test_cpu build/test/test_metrics build/test/test_extremes \
 build/test/test_eval build/test/test_eval_sink build/test/test_eval_positions build/test/test_experts \

@@ -1,12 +1,112 @@
 /*
-arch.h -- what is made from the rows of ARCH (train_sink.cu): the checks of a model, config.json
-both ways, its flags.
+arch.h -- ARCH, everything about a model that is not compiled in, and what is made of its rows: the
+struct, its checks, config.json both ways, its flags (models/arch.cpp).
 
-Nothing here names a row that has nothing special about it: a new row of ARCH needs no edit in this
-file.
+Nothing else names a row that has nothing special about it: a new row needs an edit here alone.
 */
 #ifndef ARCH_H
 #define ARCH_H
+#include "common.h"
+#include "models/forward_only.h"
+#include "switches.h"
+
+// ---- ARCH. The struct, its checks, config.json
+// both ways, the flags with their --help and the log's line are made from these rows. A key that is
+// missing means the default, so a new row breaks no old checkpoint.
+//
+//  type   int, float, str, or kind: one of the names of a table; low, high: what a number may be
+//  by     what sets it: a flag of the commands in `cmds` (t train, b bench, p probe), or a switch of the build
+//  key    in config.json: Hugging Face's own key, or one of the object "train_sink" or "rope_scaling"
+//
+//   (type,  field,        default,       cmds, by,                  key,                                    low, high, names, help)
+#define ARCH(X) \
+    X(int,   L,            0,             "tb", "--layers",          "num_hidden_layers",                   0, 10000,  "", "L, layers (0: the preset's)") \
+    X(int,   NH,           0,             "tb", "--heads",           "num_attention_heads",                 0, 65535,  "", "NH, heads") \
+    X(int,   KV,           0,             "tb", "--kv-heads",        "num_key_value_heads",                 0, 65535,  "", "KV, key/value heads (0: as many as heads)") \
+    X(int,   C,            0,             "tb", "--width",           "hidden_size",                         0, 1 << 20, "", "C, channels") \
+    X(int,   HS,           0,             "tb", "--head-dim",        "head_dim",                            0, 1 << 16, "", "HS, head size (0: width / heads)") \
+    X(int,   F,            0,             "tb", "--ffn-width",       "intermediate_size",                   0, 1 << 24, "", "F, FFN width") \
+    X(int,   V,            0,             "tb", "--vocab",           "vocab_size",                          0, 1 << 24, "", "V, vocabulary (0: the preset's, else the data's)") \
+    X(int,   T,            0,             "tb", "--seq",             "max_position_embeddings",             0, (1 << 30) - 1, "", "T, tokens per sequence (0: the preset's)") \
+    /* norms */ \
+    X(kind,  norm,         THIS(NORM),    "",   "NORM",              "train_sink.norm",                     0, 0, NAMES_OF(NORM), "") \
+    X(kind,  norm_kind,    NORM_KIND_rms, "tb", "--norm-kind",       "train_sink.norm_kind",                0, 0, NAMES_OF(NORM_KIND), "rms or ln, LayerNorm with a bias") \
+    X(float, eps,          1e-5f,         "tb", "--norm-eps",        "rms_norm_eps",                        0, 1, "", "added under the root of every norm") \
+    X(int,   norm_embed,   0,             "tb", "--norm-embed",      "train_sink.norm_embed",               0, 1, "", "1: a norm after the embedding") \
+    X(int,   parallel,     0,             "tb", "--parallel",        "train_sink.parallel",                 0, 1, "", "1: attention and FFN read the same stream, x += attn(x) + ffn(x)") \
+    /* biases of the products, the head */ \
+    X(int,   qkv_bias,     0,             "tb", "--qkv-bias",        "train_sink.qkv_bias",                 0, 1, "", "1: q, k, v have biases") \
+    X(int,   out_bias,     0,             "tb", "--out-bias",        "train_sink.out_bias",                 0, 1, "", "1: W_O has a bias") \
+    X(int,   ffn_bias,     0,             "tb", "--ffn-bias",        "train_sink.ffn_bias",                 0, 1, "", "1: the FFN has biases") \
+    X(int,   head_bias,    0,             "tb", "--head-bias",       "train_sink.head_bias",                0, 1, "", "1: lm_head has a bias") \
+    X(int,   tied,         0,             "tb", "--tied",            "tie_word_embeddings",                 0, 1, "", "1: lm_head is the embedding") \
+    X(float, embed_scale,  1,             "tb", "--embed-scale",     "train_sink.embed_scale",              1e-6, 1e6, "", "the embedding is multiplied by this") \
+    X(float, logit_cap,    0,             "tb", "--logit-cap",       "train_sink.logit_cap",                0, 1e6, "", "logits are cap tanh(logit / cap) (0: as they are)") \
+    /* positions */ \
+    X(kind,  pe,           THIS(PE),      "",   "PE",                "train_sink.pe",                       0, 0, NAMES_OF(PE), "") \
+    X(float, rope_base,    10000,         "tb", "--rope-base",       "rope_theta",                          1e-3, 1e12, "", "base of the rotary angles") \
+    X(float, rope_local,   0,             "tb", "--rope-local",      "train_sink.rope_local",               0, 1e12, "", "their base in layers with a window, without scaling (0: the same)") \
+    X(float, rope_part,    1,             "tb", "--rope-part",       "train_sink.rope_part",                1e-3, 1, "", "the share of a head's channels that turns") \
+    X(str,   rope_layers,  "",            "tb", "--rope-layers",     "train_sink.rope_layers",              0, 0, "", "which layers turn, as 1110, again and again (empty: all)") \
+    X(kind,  rope_scaling, ROPE_none,     "tb", "--rope-scaling",    "rope_scaling.rope_type",              0, 0, NAMES_OF(ROPE), "none, linear, llama3 or yarn, for contexts longer than trained") \
+    X(float, rope_factor,  1,             "tb", "--rope-factor",     "rope_scaling.factor",                 1e-3, 1e6, "", "how much longer") \
+    X(int,   rope_context, 8192,          "tb", "--rope-context",    "rope_scaling.original_max_position_embeddings", 1, (1 << 30) - 1, "", "llama3, yarn: the context that was trained") \
+    X(float, rope_low,     1,             "tb", "--rope-low",        "rope_scaling.low_freq_factor",        0, 1e6, "", "llama3: turns per context below which a channel is stretched") \
+    X(float, rope_high,    4,             "tb", "--rope-high",       "rope_scaling.high_freq_factor",       0, 1e6, "", "llama3: turns per context above which it is left alone") \
+    X(float, rope_fast,    32,            "tb", "--rope-fast",       "rope_scaling.beta_fast",              0, 1e6, "", "yarn: the same, above") \
+    X(float, rope_slow,    1,             "tb", "--rope-slow",       "rope_scaling.beta_slow",              0, 1e6, "", "yarn: the same, below") \
+    X(float, rope_length,  0,             "tb", "--rope-length",     "rope_scaling.attention_factor",       0, 1e6, "", "yarn: length of the turned vectors (0: from the factor)") \
+    X(int,   rope_round,   1,             "tb", "--rope-round",      "rope_scaling.truncate",               0, 1, "", "yarn: 1 rounds the ends of the ramp to whole channels") \
+    /* attention */ \
+    X(kind,  bias,         THIS(BIAS),    "",   "BIAS",              "train_sink.bias",                     0, 0, NAMES_OF(BIAS), "") \
+    X(kind,  bias_share,   SHARE_none,    "tb", "--bias-share",      "train_sink.bias_share",               0, 0, NAMES_OF(SHARE), "learned biases: none (one per head) or heads (one for all)") \
+    X(int,   k_dims,       0,             "tb", "--k-dims",          "train_sink.k_dims",                   0, 1 << 16, "", "learnable entries of k* (0: all; Table 13)") \
+    X(str,   v_star,       "",            "tb", "--v-star",          "train_sink.v_star",                   0, 0, "", "BIAS=k: fixed v* of norm M, e1:M or ones:M (Table 5)") \
+    X(float, attn_p,       1,             "tb", "--attn-p",          "train_sink.attn_p",                   1e-6, 1e6, "", "p of softmax_p and sigmoid_p (Eq. 43)") \
+    X(float, attn_alpha,   1,             "tb", "--attn-alpha",      "train_sink.attn_alpha",               1e-6, 1e6, "", "rows of a normalised attention sum to this (Table 14)") \
+    X(float, attn_bias,    0,             "tb", "--attn-bias-init",  "train_sink.attn_bias_init",           -1e6, 1e6, "", "ATTN=sigmoid and others without exp: a constant that scores begin from; -ln T") \
+    X(float, attn_cap,     50,            "tb", "--attn-cap",        "train_sink.attn_cap",                 1e-6, 1e6, "", "ATTN=softcap: scores are cap tanh(score / cap)") \
+    X(float, score_scale,  0,             "tb", "--score-scale",     "train_sink.score_scale",              0, 1e6, "", "scores are q.k times this (0: 1 / sqrt(HS))") \
+    X(int,   prefix,       0,             "tpb", "--prefix",         "train_sink.prefix",                   0, (1 << 30) - 1, "", "keys 1..P are visible to all, the loss starts after them") \
+    X(int,   window,       0,             "tpb", "--window",         "train_sink.window",                   0, (1 << 30) - 1, "", "query t sees keys t-W+1..t (0: all; section 6)") \
+    X(str,   local,        "",            "tb", "--local-layers",    "train_sink.local_layers",             0, 0, "", "which layers have the window, as 10, again and again (empty: all)") \
+    X(kind,  qk_norm,      THIS(QKNORM),  "",   "QKNORM",            "train_sink.qknorm",                   0, 0, NAMES_OF(QKNORM), "") \
+    X(kind,  gate,         THIS(GATE),    "",   "GATE",              "train_sink.gate",                     0, 0, NAMES_OF(GATE), "") \
+    X(kind,  combine,      THIS(COMBINE), "",   "COMBINE",           "train_sink.combine",                  0, 0, NAMES_OF(COMBINE), "") \
+    X(kind,  ffn,          THIS(FFN),     "",   "FFN",               "train_sink.ffn",                      0, 0, NAMES_OF(FFN), "") \
+    /* experts and Mamba layers of other families' models: models/forward_only.h */ \
+    FORWARD_ONLY_ARCH(X)
+
+typedef int kind;
+typedef std::string str;
+struct Arch {
+    #define X(type, field, otherwise, ...) type field = otherwise;
+    ARCH(X)
+    #undef X
+};
+
+// ---- what follows from a model's rows
+inline const NormRow& norm_of(const Arch& c) { return NORM_ROWS[c.norm]; }
+inline const BiasRow& bias_of(const Arch& c) { return BIAS_ROWS[c.bias]; }
+inline const PeRow&   pe_of(const Arch& c)   { return PE_ROWS[c.pe]; }
+inline const FfnRow&  ffn_of(const Arch& c)  { return FFN_ROWS[c.ffn]; }
+
+// the value for layer l of a pattern such as 1110, which repeats; an empty one says 1
+inline bool in_pattern(const std::string& pattern, int l) {
+    return pattern.empty() || pattern[l % pattern.size()] == '1';
+}
+
+// learned biases have one row for each key/value head (BIAS=v: for each head), or one for all
+inline int bias_rows(const Arch& c) {
+    if (c.bias_share == SHARE_heads) { return 1; }
+    return bias_of(c).add_v ? c.NH : c.KV;
+}
+
+// does layer l have the window?
+inline bool is_local(const Arch& c, int l) { return c.window && in_pattern(c.local, l); }
+
+// channels of a head that turn
+inline int rotated(const Arch& c) { return (int)(c.HS * c.rope_part) / 2 * 2; }
 
 // ---- the rows, as data
 enum ArchType { ARCH_int, ARCH_float, ARCH_str, ARCH_kind };
@@ -18,261 +118,45 @@ struct ArchRow {
     void* at;                                    // in the struct that arch_rows was given
 };
 
-static std::vector<ArchRow> arch_rows(Arch* c) {
-    #define X(type, field, otherwise, cmds, by, key, low, high, names, help) \
-        { ARCH_##type, #field, cmds, by, key, (double)(low), (double)(high), names, help, \
-          &c->field },
-    return { ARCH(X) };
-    #undef X
-}
+// the rows, with places in c
+std::vector<ArchRow> arch_rows(Arch* c);
 
-static bool is_flag(const ArchRow& r) { return r.by[0] == '-'; }
+inline bool is_flag(const ArchRow& r) { return r.by[0] == '-'; }
 
 // "norm-kind" of "--norm-kind"; a flag's name in the log has _ for -
-static std::string log_name(const ArchRow& r) {
-    std::string s = r.by + (is_flag(r) ? 2 : 0);
-    for (auto& ch : s) { ch = ch == '-' ? '_' : (char)tolower(ch); }
-    return s;
-}
+std::string log_name(const ArchRow& r);
 
-static std::vector<std::string> kind_names(const ArchRow& r) {
-    std::vector<std::string> names = split(r.names, ' ');
-    names.pop_back();                            // the list ends in a blank
-    return names;
-}
-
-static std::string kind_name(const ArchRow& r) { return kind_names(r)[*(kind*)r.at]; }
-
-static bool kind_set(const ArchRow& r, const std::string& name) {
-    const std::vector<std::string> names = kind_names(r);
-    const auto found = std::find(names.begin(), names.end(), name);
-    if (found != names.end()) { *(kind*)r.at = found - names.begin(); }
-    return found != names.end();
-}
+// the name of a kind's value; sets it by name: false if there is none of that name
+std::string kind_name(const ArchRow& r);
+bool kind_set(const ArchRow& r, const std::string& name);
 
 // the value as words, or as JSON
-static std::string arch_text(const ArchRow& r, bool json) {
-    if (r.type == ARCH_int)   { return strf("%d", *(int*)r.at); }
-    if (r.type == ARCH_float) { return strf(json ? "%.9g" : "%g", *(float*)r.at); }
-    const std::string s = r.type == ARCH_str ? *(str*)r.at : kind_name(r);
-    return json ? json_str(s) : s;
-}
+std::string arch_text(const ArchRow& r, bool json);
 
 // sets a row from words; returns "" or what was wanted
-static std::string arch_set(const ArchRow& r, const std::string& text) {
-    long whole = 0;
-    double number = 0;
-    if (r.type == ARCH_str) { *(str*)r.at = text; return ""; }
-    if (r.type == ARCH_kind) { return kind_set(r, text) ? "" : "one of: " + std::string(r.names); }
-    if (r.type == ARCH_int && !parse_long(text, &whole)) { return "a whole number"; }
-    if (r.type == ARCH_float && !parse_double(text, &number)) { return "a number"; }
-    if (r.type == ARCH_int) { number = whole; }
-    if (number < r.low || number > r.high) {
-        return number_text(r.low) + " to " + number_text(r.high);
-    }
-    if (r.type == ARCH_int) { *(int*)r.at = whole; }
-    if (r.type == ARCH_float) { *(float*)r.at = number; }
-    return "";
-}
+std::string arch_set(const ArchRow& r, const std::string& text);
 
-// ---- is this a model, and can this binary compute it?
-// where: "" for flags, else the config.json that the rows came from; errors then speak of its keys
-
-struct ArchCheck {
-    Arch c;
-    std::string where;
-
-    // "--width 32 --heads 5", or "config.json: hidden_size 32, num_attention_heads 5"
-    std::string got(std::initializer_list<const char*> fields) {
-        std::string text = where.empty() ? "" : where + ":";
-        for (const char* field : fields) {
-            for (auto& r : arch_rows(&c)) {
-                if (strcmp(r.field, field)) { continue; }
-                const char* label = where.empty() ? r.by : r.key;
-                text += std::string(text.empty() ? "" : " ") + label +
-                        (r.by[0] == '-' || !where.empty() ? " " : "=") + arch_text(r, false);
-            }
-        }
-        return text;
-    }
-
-    void need(bool ok, std::initializer_list<const char*> fields, const std::string& wanted) {
-        if (!ok) { die(EXIT_USER, got(fields) + ": wanted " + wanted); }
-    }
-
-    // what must be given, and numbers that fit together
-    void sizes() {
-        need(c.L >= 1, { "L" }, "1 or more");
-        need(c.NH >= 1, { "NH" }, "1 or more");
-        need(c.C >= 1 && c.HS >= 1, { "C", "NH", "HS" }, "a width that the heads divide");
-        need(c.KV >= 1 && c.NH % c.KV == 0, { "KV", "NH" }, "a number that divides the heads");
-        need(c.F >= 1, { "F" }, "1 or more");
-        need(c.T >= 1, { "T" }, "1 or more");
-        need(c.V >= 2, { "V" }, "2 or more");
-        need(c.prefix < c.T, { "prefix", "T" }, "a prefix shorter than the sequence");
-        const double weights = 4.0 * c.L * ((double)c.C * c.NH * c.HS + (double)c.C * c.F) +
-                               2.0 * c.V * c.C;
-        need(weights < 1e13, { "L", "C", "NH", "HS", "F", "V" },
-             "a model of less than 1e13 parameters");
-    }
-
-    void positions() {
-        const bool rotary = pe_of(c).rotary;
-        need(!rotary || rotated(c) >= 2, { "HS", "rope_part", "pe" },
-             "at least two channels that turn");
-        need(!rotary || c.rope_part < 1 || c.HS % 2 == 0, { "HS", "C", "NH", "pe" },
-             "an even head size");
-        need(!pe_of(c).absolute || c.C % 2 == 0, { "C", "pe" }, "an even width");
-        const Arch plain;
-#define TURNS(field) \
-    need(rotary || c.field == plain.field, { #field, "pe" }, "PE=rotary, or leave it out");
-        TURNS(rope_base)
-        TURNS(rope_local) TURNS(rope_part) TURNS(rope_layers) TURNS(rope_scaling)
-#undef TURNS
-            need(c.rope_scaling != ROPE_llama3 || c.rope_high > c.rope_low,
-                 { "rope_low", "rope_high" }, "low less than high");
-        need(c.rope_scaling != ROPE_none || c.rope_factor == 1, { "rope_factor", "rope_scaling" },
-             "--rope-scaling linear, llama3 or yarn");
-        need(!c.rope_local || c.window, { "rope_local", "window" }, "a window in some layers");
-        for (const str* p : { &c.rope_layers, &c.local }) {
-            need(p->find_first_not_of("01") == std::string::npos,
-                 { p == &c.local ? "local" : "rope_layers" }, "a pattern of 0 and 1, such as 1110");
-        }
-        need(c.local.empty() || c.window, { "local", "window" }, "a window for those layers");
-    }
-
-    void experts() {
-        if (!c.experts) {
-            need(c.experts_used == 0 && c.expert_layers.empty(),
-                 { "experts_used", "expert_layers" }, "--experts, or leave them out");
-            return;
-        }
-        need(c.experts_used >= 1 && c.experts_used <= c.experts, { "experts_used", "experts" },
-             "1 up to all of them");
-        need(ffn_of(c).gated, { "experts", "ffn" }, "a gated FFN");
-        need(norm_of(c).in && !norm_of(c).out && !c.parallel, { "experts", "norm", "parallel" },
-             "NORM=pre, not parallel");
-        need(c.expert_layers.find_first_not_of("01") == str::npos, { "expert_layers" },
-             "a pattern of 0 and 1, such as 01");
-    }
-
-    // layers without attention have Mamba, and that is only known in the form that Jamba has
-    void mamba() {
-        const str& p = c.attn_layers;
-        const bool some = p.substr(0, c.L).find('0') != str::npos;
-        need(p.find_first_not_of("01") == str::npos, { "attn_layers" },
-             "a pattern of 0 and 1, such as 0001");
-        if (!some) {
-            need(!c.mamba_width, { "mamba_width", "attn_layers" }, "0 where all layers attend");
-            return;
-        }
-        need(Sizes(c).attending(c.L) >= 1, { "attn_layers", "L" }, "attention in some layer");
-        need(c.mamba_width && c.mamba_state && c.mamba_conv && c.mamba_rank,
-             { "mamba_width", "mamba_state", "mamba_conv", "mamba_rank" }, "1 or more of each");
-        need(norm_of(c).in && !norm_of(c).out && !c.parallel, { "attn_layers", "norm", "parallel" },
-             "NORM=pre, not parallel");
-    }
-
-    void attention() {
-        const BiasRow& b = bias_of(c);
-        need(c.attn_p == 1 || Attn::Z == Z_PNORM, { "attn_p" },
-             "ATTN=softmax_p or sigmoid_p, or 1");
-        need(c.attn_alpha == 1 || Attn::Z != Z_ONE, { "attn_alpha" },
-             "a normalised attention, or 1");
-        need(c.attn_cap == Arch().attn_cap || Attn::capped, { "attn_cap" },
-             "ATTN=softcap");
-        need(!c.attn_bias || (!Attn::exp_family && Attn::phi == PHI_NONE), { "attn_bias" },
-             "0, or an ATTN where a shift of all scores matters, such as sigmoid");
-        need(b.column != LOGIT_COLUMN || c.bias_share == SHARE_none, { "bias_share", "bias" },
-             "none: a logit is one number a head");
-        need(c.k_dims <= c.HS, { "k_dims", "HS" }, "at most the head size");
-        need(!c.k_dims || c.k_dims == c.HS || b.learn_k, { "k_dims", "bias" }, "BIAS=k or kv");
-        const str& v = c.v_star;
-        const bool e1 = v.compare(0, 3, "e1:") == 0, ones = v.compare(0, 5, "ones:") == 0;
-        double M = 0;
-        const bool says = (e1 || ones) && parse_double(v.substr(e1 ? 3 : 5), &M) && M >= 0;
-        need(v.empty() || says, { "v_star" }, "e1:M or ones:M, M the norm");
-        need(v.empty() || (b.learn_k && !b.learn_v), { "v_star", "bias" }, "BIAS=k");
-        need(!c.parallel || (norm_of(c).in && !norm_of(c).out), { "parallel", "norm" }, "NORM=pre");
-    }
-};
-
-// fills in what follows from the rest, and dies if the rows are not a model
-static void arch_settle(Arch* c, const std::string& where) {
-    if (!c->KV) { c->KV = c->NH; }
-    if (!c->HS && c->NH && c->C % c->NH == 0) { c->HS = c->C / c->NH; }
-    if (!c->k_dims) { c->k_dims = c->HS; }
-    ArchCheck check = { *c, where };
-    check.sizes();
-    check.positions();
-    check.attention();
-    check.experts();
-    check.mamba();
-}
+// fills in what follows from the rest, and dies if the rows are not a model that this binary
+// computes. where: "" for flags, else the config.json that the rows came from; errors then speak of
+// its keys
+void arch_settle(Arch* c, const std::string& where);
 
 // ---- config.json
 
 // the key's object, "" for the file itself, and its name there
-static std::string key_object(const ArchRow& r) {
-    const char* dot = strchr(r.key, '.');
-    return dot ? std::string(r.key, dot) : "";
-}
-
-static std::string key_name(const ArchRow& r) {
-    const char* dot = strchr(r.key, '.');
-    return dot ? dot + 1 : r.key;
-}
+std::string key_object(const ArchRow& r);
+std::string key_name(const ArchRow& r);
 
 // may transformers.LlamaForCausalLM open it? if all that LLaMA's config cannot say is as LLaMA has
 // it: an allow-list
-static bool is_llama(Arch c) {
-    Arch plain;
-    // the first of every table
-    for (auto& r : arch_rows(&plain)) { if (r.type == ARCH_kind) { *(kind*)r.at = 0; } }
-    plain.k_dims = c.k_dims = 0;
-    const std::vector<ArchRow> ours = arch_rows(&c), llama = arch_rows(&plain);
-    bool same = !strcmp(build::Attn::name, "softmax");
-    for (size_t i = 0; i < ours.size(); i++) {
-        if (key_object(ours[i]) == "train_sink") {
-            same = same && arch_text(ours[i], true) == arch_text(llama[i], true);
-        }
-    }
-    return same;
-}
+bool is_llama(Arch c);
 
 // the rows of one object of config.json, as `"key": value` with `between` them
-static std::string arch_json(Arch c, const std::string& object, const char* between) {
-    std::string o;
-    for (auto& r : arch_rows(&c)) {
-        if (key_object(r) != object) { continue; }
-        std::string value = arch_text(r, true);
-        if (!strcmp(r.field, "tied")) { value = c.tied ? "true" : "false"; }
-        o += (o.empty() ? "" : between) + strf("\"%s\": ", key_name(r).c_str()) + value;
-    }
-    return o;
-}
+std::string arch_json(Arch c, const std::string& object, const char* between);
 
 // a value for an error message
-static std::string json_short(const Json& v) {
-    const char* names[] = { "null",     v.number ? "true" : "false", v.string.c_str(), "", "a list",
-                            "an object" };
-    return v.type == Json::STRING ? json_str(v.string) : names[v.type];
-}
+std::string json_short(const Json& v);
 
 // sets a row from JSON; dies if the type is wrong or the value out of range
-static void arch_read(const ArchRow& r, const Json& v, const std::string& where) {
-    std::string text = v.string, wanted;
-    if (v.type == Json::BOOL) { text = v.number ? "1" : "0"; }
-    const bool is_text = v.type == Json::STRING,
-               wants_text = r.type == ARCH_str || r.type == ARCH_kind;
-    if (is_text != wants_text ||
-        (v.type != Json::STRING && v.type != Json::NUMBER && v.type != Json::BOOL)) {
-        wanted = wants_text ? "text" : "a number";
-    } else {
-        wanted = arch_set(r, text);
-    }
-    if (!wanted.empty()) {
-        die(EXIT_USER, where + ": " + r.key + " is " + json_short(v) + ", wanted " + wanted);
-    }
-}
+void arch_read(const ArchRow& r, const Json& v, const std::string& where);
 #endif // ARCH_H

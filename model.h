@@ -11,31 +11,7 @@ The rows themselves stand in train_sink.cu, which includes this.
 */
 #ifndef MODEL_H
 #define MODEL_H
-
-typedef int kind;
-typedef std::string str;
-struct Arch {
-    #define X(type, field, otherwise, ...) type field = otherwise;
-    ARCH(X)
-    #undef X
-};
-
-// ---- what follows from a model's rows
-static const NormRow& norm_of(const Arch& c) { return NORM_ROWS[c.norm]; }
-static const BiasRow& bias_of(const Arch& c) { return BIAS_ROWS[c.bias]; }
-static const PeRow&   pe_of(const Arch& c)   { return PE_ROWS[c.pe]; }
-static const FfnRow&  ffn_of(const Arch& c)  { return FFN_ROWS[c.ffn]; }
-
-// the value for layer l of a pattern such as 1110, which repeats; an empty one says 1
-static bool in_pattern(const std::string& pattern, int l) {
-    return pattern.empty() || pattern[l % pattern.size()] == '1';
-}
-
-// learned biases have one row for each key/value head (BIAS=v: for each head), or one for all
-static int bias_rows(const Arch& c) {
-    if (c.bias_share == SHARE_heads) { return 1; }
-    return bias_of(c).add_v ? c.NH : c.KV;
-}
+#include "arch.h"
 
 // sizes that the tables below are written in; their rows are read inside of it
 struct Sizes {
@@ -198,10 +174,6 @@ struct Model {
 };
 
 // ---- attention's shape in layer l, and its learned column
-static bool is_local(const Arch& c, int l) { return c.window && in_pattern(c.local, l); }
-
-static int rotated(const Arch& c) { return (int)(c.HS * c.rope_part) / 2 * 2; }
-
 static AttnShape attn_shape(const Model* m, int l) {
     const Arch& c = m->c;
     AttnShape s = AttnShape();

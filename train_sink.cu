@@ -8,8 +8,8 @@ about a model is data: a row of ARCH, which a switch, a flag or a checkpoint set
 from top to bottom:
 
      1 switches      what is compiled in, which backend computes     attention_variants.cuh, variant.h
-     2 the model     ARCH, PARAMS, ACTS; a block is a list of stages, forward and backward of each
-                     beside each other                               model.h, reference.h, cpu/, cuda/
+     2 the model     PARAMS, ACTS; a block is a list of stages, forward and backward of each
+                     beside each other                     arch.h, model.h, reference.h, cpu/, cuda/
      3 measure       sinks and norms of a batch of sequences         metrics.cuh
      4 train         the steps; a run around them                    optimizer.h, train.h
      5 main          and the other commands                          probe.h, eval.h, generate.h, ..
@@ -32,73 +32,6 @@ KV key/value heads, HS head size, F FFN width, L layers, V vocabulary, N = B T r
 
 // ============================================================================
 // 2 the model
-
-// ---- ARCH: everything about a model that is not compiled in. The struct, its checks, config.json
-// both ways, the flags with their --help and the log's line are made from these rows. A key that is
-// missing means the default, so a new row breaks no old checkpoint.
-//
-//  type   int, float, str, or kind: one of the names of a table; low, high: what a number may be
-//  by     what sets it: a flag of the commands in `cmds` (t train, b bench, p probe), or a switch of the build
-//  key    in config.json: Hugging Face's own key, or one of the object "train_sink" or "rope_scaling"
-//
-//   (type,  field,        default,       cmds, by,                  key,                                    low, high, names, help)
-#define ARCH(X) \
-    X(int,   L,            0,             "tb", "--layers",          "num_hidden_layers",                   0, 10000,  "", "L, layers (0: the preset's)") \
-    X(int,   NH,           0,             "tb", "--heads",           "num_attention_heads",                 0, 65535,  "", "NH, heads") \
-    X(int,   KV,           0,             "tb", "--kv-heads",        "num_key_value_heads",                 0, 65535,  "", "KV, key/value heads (0: as many as heads)") \
-    X(int,   C,            0,             "tb", "--width",           "hidden_size",                         0, 1 << 20, "", "C, channels") \
-    X(int,   HS,           0,             "tb", "--head-dim",        "head_dim",                            0, 1 << 16, "", "HS, head size (0: width / heads)") \
-    X(int,   F,            0,             "tb", "--ffn-width",       "intermediate_size",                   0, 1 << 24, "", "F, FFN width") \
-    X(int,   V,            0,             "tb", "--vocab",           "vocab_size",                          0, 1 << 24, "", "V, vocabulary (0: the preset's, else the data's)") \
-    X(int,   T,            0,             "tb", "--seq",             "max_position_embeddings",             0, (1 << 30) - 1, "", "T, tokens per sequence (0: the preset's)") \
-    /* norms */ \
-    X(kind,  norm,         THIS(NORM),    "",   "NORM",              "train_sink.norm",                     0, 0, NAMES_OF(NORM), "") \
-    X(kind,  norm_kind,    NORM_KIND_rms, "tb", "--norm-kind",       "train_sink.norm_kind",                0, 0, NAMES_OF(NORM_KIND), "rms or ln, LayerNorm with a bias") \
-    X(float, eps,          1e-5f,         "tb", "--norm-eps",        "rms_norm_eps",                        0, 1, "", "added under the root of every norm") \
-    X(int,   norm_embed,   0,             "tb", "--norm-embed",      "train_sink.norm_embed",               0, 1, "", "1: a norm after the embedding") \
-    X(int,   parallel,     0,             "tb", "--parallel",        "train_sink.parallel",                 0, 1, "", "1: attention and FFN read the same stream, x += attn(x) + ffn(x)") \
-    /* biases of the products, the head */ \
-    X(int,   qkv_bias,     0,             "tb", "--qkv-bias",        "train_sink.qkv_bias",                 0, 1, "", "1: q, k, v have biases") \
-    X(int,   out_bias,     0,             "tb", "--out-bias",        "train_sink.out_bias",                 0, 1, "", "1: W_O has a bias") \
-    X(int,   ffn_bias,     0,             "tb", "--ffn-bias",        "train_sink.ffn_bias",                 0, 1, "", "1: the FFN has biases") \
-    X(int,   head_bias,    0,             "tb", "--head-bias",       "train_sink.head_bias",                0, 1, "", "1: lm_head has a bias") \
-    X(int,   tied,         0,             "tb", "--tied",            "tie_word_embeddings",                 0, 1, "", "1: lm_head is the embedding") \
-    X(float, embed_scale,  1,             "tb", "--embed-scale",     "train_sink.embed_scale",              1e-6, 1e6, "", "the embedding is multiplied by this") \
-    X(float, logit_cap,    0,             "tb", "--logit-cap",       "train_sink.logit_cap",                0, 1e6, "", "logits are cap tanh(logit / cap) (0: as they are)") \
-    /* positions */ \
-    X(kind,  pe,           THIS(PE),      "",   "PE",                "train_sink.pe",                       0, 0, NAMES_OF(PE), "") \
-    X(float, rope_base,    10000,         "tb", "--rope-base",       "rope_theta",                          1e-3, 1e12, "", "base of the rotary angles") \
-    X(float, rope_local,   0,             "tb", "--rope-local",      "train_sink.rope_local",               0, 1e12, "", "their base in layers with a window, without scaling (0: the same)") \
-    X(float, rope_part,    1,             "tb", "--rope-part",       "train_sink.rope_part",                1e-3, 1, "", "the share of a head's channels that turns") \
-    X(str,   rope_layers,  "",            "tb", "--rope-layers",     "train_sink.rope_layers",              0, 0, "", "which layers turn, as 1110, again and again (empty: all)") \
-    X(kind,  rope_scaling, ROPE_none,     "tb", "--rope-scaling",    "rope_scaling.rope_type",              0, 0, NAMES_OF(ROPE), "none, linear, llama3 or yarn, for contexts longer than trained") \
-    X(float, rope_factor,  1,             "tb", "--rope-factor",     "rope_scaling.factor",                 1e-3, 1e6, "", "how much longer") \
-    X(int,   rope_context, 8192,          "tb", "--rope-context",    "rope_scaling.original_max_position_embeddings", 1, (1 << 30) - 1, "", "llama3, yarn: the context that was trained") \
-    X(float, rope_low,     1,             "tb", "--rope-low",        "rope_scaling.low_freq_factor",        0, 1e6, "", "llama3: turns per context below which a channel is stretched") \
-    X(float, rope_high,    4,             "tb", "--rope-high",       "rope_scaling.high_freq_factor",       0, 1e6, "", "llama3: turns per context above which it is left alone") \
-    X(float, rope_fast,    32,            "tb", "--rope-fast",       "rope_scaling.beta_fast",              0, 1e6, "", "yarn: the same, above") \
-    X(float, rope_slow,    1,             "tb", "--rope-slow",       "rope_scaling.beta_slow",              0, 1e6, "", "yarn: the same, below") \
-    X(float, rope_length,  0,             "tb", "--rope-length",     "rope_scaling.attention_factor",       0, 1e6, "", "yarn: length of the turned vectors (0: from the factor)") \
-    X(int,   rope_round,   1,             "tb", "--rope-round",      "rope_scaling.truncate",               0, 1, "", "yarn: 1 rounds the ends of the ramp to whole channels") \
-    /* attention */ \
-    X(kind,  bias,         THIS(BIAS),    "",   "BIAS",              "train_sink.bias",                     0, 0, NAMES_OF(BIAS), "") \
-    X(kind,  bias_share,   SHARE_none,    "tb", "--bias-share",      "train_sink.bias_share",               0, 0, NAMES_OF(SHARE), "learned biases: none (one per head) or heads (one for all)") \
-    X(int,   k_dims,       0,             "tb", "--k-dims",          "train_sink.k_dims",                   0, 1 << 16, "", "learnable entries of k* (0: all; Table 13)") \
-    X(str,   v_star,       "",            "tb", "--v-star",          "train_sink.v_star",                   0, 0, "", "BIAS=k: fixed v* of norm M, e1:M or ones:M (Table 5)") \
-    X(float, attn_p,       1,             "tb", "--attn-p",          "train_sink.attn_p",                   1e-6, 1e6, "", "p of softmax_p and sigmoid_p (Eq. 43)") \
-    X(float, attn_alpha,   1,             "tb", "--attn-alpha",      "train_sink.attn_alpha",               1e-6, 1e6, "", "rows of a normalised attention sum to this (Table 14)") \
-    X(float, attn_bias,    0,             "tb", "--attn-bias-init",  "train_sink.attn_bias_init",           -1e6, 1e6, "", "ATTN=sigmoid and others without exp: a constant that scores begin from; -ln T") \
-    X(float, attn_cap,     50,            "tb", "--attn-cap",        "train_sink.attn_cap",                 1e-6, 1e6, "", "ATTN=softcap: scores are cap tanh(score / cap)") \
-    X(float, score_scale,  0,             "tb", "--score-scale",     "train_sink.score_scale",              0, 1e6, "", "scores are q.k times this (0: 1 / sqrt(HS))") \
-    X(int,   prefix,       0,             "tpb", "--prefix",         "train_sink.prefix",                   0, (1 << 30) - 1, "", "keys 1..P are visible to all, the loss starts after them") \
-    X(int,   window,       0,             "tpb", "--window",         "train_sink.window",                   0, (1 << 30) - 1, "", "query t sees keys t-W+1..t (0: all; section 6)") \
-    X(str,   local,        "",            "tb", "--local-layers",    "train_sink.local_layers",             0, 0, "", "which layers have the window, as 10, again and again (empty: all)") \
-    X(kind,  qk_norm,      THIS(QKNORM),  "",   "QKNORM",            "train_sink.qknorm",                   0, 0, NAMES_OF(QKNORM), "") \
-    X(kind,  gate,         THIS(GATE),    "",   "GATE",              "train_sink.gate",                     0, 0, NAMES_OF(GATE), "") \
-    X(kind,  combine,      THIS(COMBINE), "",   "COMBINE",           "train_sink.combine",                  0, 0, NAMES_OF(COMBINE), "") \
-    X(kind,  ffn,          THIS(FFN),     "",   "FFN",               "train_sink.ffn",                      0, 0, NAMES_OF(FFN), "") \
-    /* experts and Mamba layers of other families' models: models/forward_only.h */ \
-    FORWARD_ONLY_ARCH(X)
 
 // ---- PARAMS: every tensor is one row: field, Hugging Face name, when there is one, rows (VECTOR:
 // none), columns, initial values. Rows stand in memory as they stand here: qw kw vw are one matrix,
@@ -190,7 +123,6 @@ struct Init { double std, mean; };
     X(real, dphi,    phi ? 2 * N * QK : 0)            /* the forward pass uses it too */ \
     X(real, dfch,    D * FH) \
     X(real, dfca,    D * F)
-#include "models/forward_only.h"
 #include "model.h"
 
 // ---- stages. A layer is two branches, attention and FFN, with numbers i = 2l and 2l + 1, of one
@@ -1008,7 +940,6 @@ static Metrics measure(Model* m, const int* seqs, int n, int T, int batch_tokens
     return r;
 }
 
-#include "arch.h"
 #ifndef MODEL_ONLY // the tests of the model stop reading here
 // ============================================================================
 // 4 train

@@ -1,7 +1,7 @@
 """fuzz_tokenizer.py BINARY TOKENIZER.json [COUNT] [SEED] [FILE.gguf] -- compare tokenizer.h with the `tokenizers` library on random strings.
 With FILE.gguf the library reads TOKENIZER.json and tokenizer.h reads FILE.gguf (dev/gguf_to_json.py makes the one from the other).
 
-BINARY is dev/tokenizer_ids.cpp compiled (g++ -std=c++17 -O2, with text/tokenizer.cpp). Compared: ids, decode with and without special tokens. Strings
+BINARY is dev/tokenizer_ids.cpp compiled (g++ -std=c++17 -O2, with text/*.cpp models/*.cpp). Compared: ids, decode with and without special tokens. Strings
 mix scripts, runs of spaces and newlines, emoji, combining marks, look-alikes of special tokens, and pieces of the vocabulary.
 """
 import json, os, random, subprocess, sys, tempfile

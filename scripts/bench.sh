@@ -86,7 +86,7 @@ echo; echo "tokenizer"
 if [ -z "$TOKENIZER" ] || [ -z "$TEXT" ]; then
     echo "  left out: TOKENIZER=tokenizer.json TEXT='books.jsonl.zst code/' make bench measures it"; exit 0
 fi
-${CXX:-g++} -std=c++17 -O3 -march=native -fopenmp -x c++ dev/bench_tokenizer.cpp text/tokenizer.cpp -o build/bench_tokenizer
+${CXX:-g++} -std=c++17 -O3 -march=native -fopenmp -x c++ dev/bench_tokenizer.cpp text/*.cpp models/*.cpp -o build/bench_tokenizer
 $python dev/bench_tokenizer.py build/bench_tokenizer "$TOKENIZER" $TEXT || echo "  no comparison: $python -m pip install tokenizers tiktoken"
 seconds() { start=$(date +%s%N); rm -rf build/bench.tokens; "$@" > /dev/null 2>&1; echo $((($(date +%s%N) - start) / 1000000)) | awk '{ print $1 / 1000 }'; }
 files=; for f in $TEXT; do case $f in *.txt | *.jsonl*) files="$files $f" ;; esac; done

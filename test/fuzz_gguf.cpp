@@ -1,6 +1,6 @@
 // fuzz_gguf.cpp -- libFuzzer: any file is opened as GGUF, or refused, and all that it promises can be read; its tokenizer
 // is taken or refused, and encodes and decodes.
-// clang++ -std=c++17 -g -O1 -fsanitize=fuzzer,address,undefined test/fuzz_gguf.cpp text/*.cpp -o build/fuzz_gguf &&
+// clang++ -std=c++17 -g -O1 -fsanitize=fuzzer,address,undefined test/fuzz_gguf.cpp text/*.cpp models/*.cpp -o build/fuzz_gguf &&
 // build/fuzz_gguf -close_fd_mask=3 -max_total_time=600 -max_len=8192 CORPUS test/vectors/gguf
 #include <stdlib.h>
 struct Refused {};

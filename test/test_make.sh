@@ -43,7 +43,7 @@ rebuilds yes "another compiler" CXX=./fake OPTIMIZE=-O0
 rebuilds no "nothing changed" CXX=./fake OPTIMIZE=-O0
 touch README.md test/check.h
 rebuilds no "a file that is no part of it changed" CXX=./fake OPTIMIZE=-O0
-for header in *.h *.cuh cpu/*.h models/*.h text/*.h text/*.cpp train_sink.cu variant.cu; do
+for header in *.h *.cuh cpu/*.h models/*.h text/*.h text/*.cpp models/*.cpp train_sink.cu variant.cu; do
     sleep 0.05                                           # clocks of file systems tick every few milliseconds
     touch $header
     rebuilds yes "$header changed" CXX=./fake OPTIMIZE=-O0
@@ -56,7 +56,7 @@ mk CXX=./fake2 ATTN=elu1 train_sink > /dev/null
 rebuilds no "another model was built" CXX=./fake2 OPTIMIZE=-O1 ARCH=x86-64
 [ "$(readlink train_sink)" = build/cpu/train_sink ]; ok $? "the link follows the last make, built or not: $(readlink train_sink)"
 # the list of headers that g++ really writes has all that are included; two belong to BACKEND=cuda alone
-out=$(g++ -std=c++17 -MM -DATTN=softmax -DBIAS=none -DPE=rotary -DNORM=pre -DFFN=swiglu -DCOMBINE=concat -DQKNORM=none -DGATE=none -x c++ train_sink.cu text/*.cpp cpu/*.cpp)
+out=$(g++ -std=c++17 -MM -DATTN=softmax -DBIAS=none -DPE=rotary -DNORM=pre -DFFN=swiglu -DCOMBINE=concat -DQKNORM=none -DGATE=none -x c++ train_sink.cu text/*.cpp models/*.cpp cpu/*.cpp)
 for header in $(ls *.h *.cuh cpu/*.h models/*.h text/*.h); do echo "$out" | grep -q "$header"; ok $? "$header is not among what train_sink.cu depends on"; done
 
 # ---- wrong names, wrong values, meaningless pairs

@@ -1,0 +1,832 @@
+/*
+models/import.cpp -- what import.h declares.
+*/
+#include "import.h"
+
+// ---- config.json, read key by key; what was never asked for is found at the end
+struct Import {
+    const Json& json;
+    std::string where;
+    Arch c;
+    std::string attn;                            // the operation that the model wants
+    std::set<std::string> used;
+
+    const Json* get(const std::string& key) {    // NULL if it is absent or null
+        used.insert(key);
+        const Json* v = json.get(key.c_str());
+        return v && v->type != Json::NUL ? v : NULL;
+    }
+
+    double number(const std::string& key, double otherwise) {
+        const Json* v = get(key);
+        if (v && v->type != Json::NUMBER && v->type != Json::BOOL) { refuse(key, "a number"); }
+        return v ? v->number : otherwise;
+    }
+
+    std::string text(const std::string& key, const std::string& otherwise) {
+        const Json* v = get(key);
+        return v ? v->string : otherwise;
+    }
+
+    [[noreturn]] void refuse(const std::string& key, const std::string& wanted) {
+        const Json* v = json.get(key.c_str());
+        die(EXIT_USER,
+            where + ": " + key + " is " + (v ? json_short(*v) : "missing") + ", wanted " + wanted,
+            "this model computes something that train_sink does not");
+    }
+};
+
+// keys that say nothing about the forward pass
+static const char* const HARMLESS_KEYS =
+    " architectures model_type bos_token_id eos_token_id pad_token_id unk_token_id sep_token_id "
+    "cls_token_id"
+    " decoder_start_token_id torch_dtype dtype use_cache transformers_version _name_or_path "
+    "name_or_path"
+    " initializer_range initializer_factor init_std init_device attention_dropout hidden_dropout "
+    "classifier_dropout"
+    " activation_dropout dropout layerdrop embed_dropout resid_dropout resid_pdrop embd_pdrop "
+    "attn_pdrop"
+    " pretraining_tp slow_but_exact tokenizer_class return_dict output_hidden_states "
+    "output_attentions torchscript"
+    " is_decoder is_encoder_decoder is_llama_config add_cross_attention tie_encoder_decoder"
+    " cross_attention_hidden_size chunk_size_feed_forward id2label label2id num_labels "
+    "problem_type use_bfloat16"
+    " finetuning_task task_specific_params pruned_heads gradient_checkpointing auto_map "
+    "use_flash_attention"
+    " attn_implementation _attn_implementation _attn_implementation_autoset cache_implementation "
+    "prefix"
+    " summary_activation summary_first_dropout summary_proj_to_labels summary_type summary_use_proj"
+    " masked_softmax_fusion bias_dropout_fusion skip_bias_add skip_bias_add_qkv"
+    " attention_softmax_in_fp32 offset_alibi"
+    " output_router_logits router_aux_loss_coef router_jitter_noise initial_context_length"
+    " transformers.js_config ";
+
+bool is_harmless(const std::string& key) {
+    return strstr(HARMLESS_KEYS, (" " + key + " ").c_str()) != NULL;
+}
+
+// sets the row of ARCH with this field
+static void import_set(Import* in, const std::string& field, const std::string& value) {
+    for (auto& r : arch_rows(&in->c)) {
+        if (field == r.field && !arch_set(r, value).empty()) {
+            die(EXIT_USER, in->where + ": " + field + " " + value);
+        }
+    }
+}
+
+// "key:field" of another name, where the key is there
+static void import_renamed(Import* in, const std::string& pair) {
+    const size_t colon = pair.find(':');
+    const std::string key = pair.substr(0, colon), field = pair.substr(colon + 1);
+    const Json* v = in->get(key);
+    for (auto& r : arch_rows(&in->c)) {
+        if (v && field == r.field) { arch_read(r, *v, in->where + ": " + key); }
+    }
+}
+
+// "key=value": absent, or just this
+static void import_wanted(Import* in, const std::string& pair) {
+    const size_t equals = pair.find('=');
+    const std::string key = pair.substr(0, equals), value = pair.substr(equals + 1);
+    const Json* v = in->get(key);
+    const std::string got = v && v->type == Json::BOOL ? (v->number ? "true" : "false")
+                            : v                        ? v->string
+                                                       : value;
+    if (got != value) { in->refuse(key, value); }
+}
+
+// rope_scaling of transformers 4, rope_parameters of 5: the base, and how it is stretched. Keys of
+// one layer type may be nested; `local` is that of layers with a window
+static void import_rope_object(Import* in, const Json& rope, bool local) {
+    const Json *type = rope.get("rope_type"), *old = rope.get("type");
+    std::string how = "default";
+    if (type || old) { how = (type ? type : old)->string; }
+    if (local && how != "default") {
+        in->refuse("rope_parameters", "plain positions in layers with a window");
+    }
+    for (auto& f : rope.fields) {
+        bool known = f.first == "type" || f.first == "rope_type" || f.second.type == Json::NUL;
+        for (auto& r : arch_rows(&in->c)) {
+            const bool base = f.first == "rope_theta" &&
+                              !strcmp(r.field, local ? "rope_local" : "rope_base");
+            const bool part = f.first == "partial_rotary_factor" && !strcmp(r.field, "rope_part");
+            const bool scaling = !local && key_object(r) == "rope_scaling" &&
+                                 key_name(r) == f.first;
+            if (!base && !part && (!scaling || r.type == ARCH_kind)) { continue; }
+            known = true;
+            arch_read(r, f.second, in->where);
+        }
+        if (!known) {
+            die(EXIT_USER, in->where + ": the rope key '" + f.first + "' is not understood",
+                "this model computes something that train_sink does not");
+        }
+    }
+    for (auto& r : arch_rows(&in->c)) {
+        const bool scaling = !local && !strcmp(r.field, "rope_scaling") && how != "default";
+        if (scaling && !kind_set(r, how)) {
+            die(EXIT_USER,
+                in->where + ": rope_type is '" + how + "', wanted default, linear, llama3 or yarn",
+                "this model computes something that train_sink does not");
+        }
+    }
+}
+
+static void import_rope(Import* in) {
+    for (const char* key : { "rope_scaling", "rope_parameters" }) {
+        const Json* rope = in->get(key);
+        if (!rope) { continue; }
+        const Json *full = rope->get("full_attention"), *local = rope->get("sliding_attention");
+        import_rope_object(in, full ? *full : *rope, false);
+        if (local) { import_rope_object(in, *local, true); }
+    }
+    if (in->c.rope_scaling == ROPE_yarn || in->c.rope_scaling == ROPE_llama3) {
+        const Json* rope = in->json.get("rope_scaling") ? in->json.get("rope_scaling")
+                                                        : in->json.get("rope_parameters");
+        const bool said = rope && rope->get("original_max_position_embeddings");
+        if (!said) { in->c.rope_context = in->c.T; }
+    }
+}
+
+// the activation, by any of its keys; gated: as the family is
+static void import_activation(Import* in, bool gated) {
+    static const char* const ROWS[][3] = {
+        // their name, ours plain, ours gated
+        { "relu", "relu", "reglu" },
+        { "relu2", "relu2", "" },
+        { "gelu", "gelu", "geglu" },
+        { "gelu_new", "gelu_tanh", "geglu_tanh" },
+        { "gelu_pytorch_tanh", "gelu_tanh", "geglu_tanh" },
+        { "gelu_fast", "gelu_tanh", "geglu_tanh" },
+        { "silu", "swish", "swiglu" },
+        { "swish", "swish", "swiglu" },
+    };
+    for (const char* key :
+         { "hidden_activation", "hidden_act", "activation_function", "activation" }) {
+        const Json* v = in->get(key);
+        bool known = !v;
+        for (auto& row : ROWS) {
+            if (!v || v->string != row[0] || !row[1 + gated][0]) { continue; }
+            known = true;
+            import_set(in, "ffn", row[1 + gated]);
+        }
+        if (!known) { in->refuse(key, "relu, gelu, gelu_new, gelu_pytorch_tanh or silu"); }
+        // Gemma: the newer key decides
+        if (v && !strcmp(key, "hidden_activation")) { in->get("hidden_act"); return; }
+    }
+}
+
+// layer_types, a list of full_attention and sliding_attention
+static void import_layer_types(Import* in) {
+    const Json* types = in->get("layer_types");
+    if (!types) { return; }
+    in->c.local.clear();
+    for (auto& item : types->items) {
+        if (item.string != "full_attention" && item.string != "sliding_attention") {
+            in->refuse("layer_types", "full_attention and sliding_attention");
+        }
+        in->c.local += item.string == "sliding_attention" ? '1' : '0';
+    }
+    if ((int)types->items.size() != in->c.L) {
+        in->refuse("layer_types", strf("%d layers", in->c.L));
+    }
+}
+
+// a window in no layer is none, and in all is no pattern
+static void import_window_settle(Arch* c) {
+    if (!c->window || (!c->local.empty() && c->local.find('1') == std::string::npos)) {
+        c->window = 0;
+        c->local.clear();
+    }
+    if (!c->local.empty() && c->local.find('0') == std::string::npos) { c->local.clear(); }
+    if (!c->window) { c->rope_local = 0; }
+}
+
+// ---- what a family adds by thought
+
+static void more_llama(Import* in) {
+    in->c.qkv_bias = in->c.out_bias = in->number("attention_bias", 0) != 0;
+    in->c.ffn_bias = in->number("mlp_bias", 0) != 0;
+    in->get("sliding_window");                   // transformers does not read it in this family
+}
+
+static void more_mistral(Import* in) {           // absent means 4096, null means none
+    in->c.window = in->number("sliding_window", in->json.get("sliding_window") ? 0 : 4096);
+}
+
+static void more_smollm3(Import* in) {
+    const Json* list = in->get("no_rope_layers");
+    const int every = in->number("no_rope_layer_interval", 4);
+    for (int l = 0; l < in->c.L; l++) {
+        const bool turns = list && l < (int)list->items.size() ? list->items[l].number != 0
+                                                               : (l + 1) % every != 0;
+        in->c.rope_layers += turns ? '1' : '0';
+    }
+    in->c.qkv_bias = in->c.out_bias = in->number("attention_bias", 0) != 0;
+    in->c.ffn_bias = in->number("mlp_bias", 0) != 0;
+    import_wanted(in, "use_sliding_window=false");
+    in->get("sliding_window"); in->get("max_window_layers"); in->get("layer_types");
+}
+
+static void more_qwen(Import* in) {
+    const bool slides = in->number("use_sliding_window", 0) != 0;
+    const int from = in->number("max_window_layers", 28);
+    const int window = in->number("sliding_window", 4096);
+    if (slides) { in->c.window = window; }
+    for (int l = 0; slides && l < in->c.L; l++) { in->c.local += l >= from ? '1' : '0'; }
+    if (!slides) { in->get("layer_types"); } else { import_layer_types(in); }
+}
+
+static void more_qwen3(Import* in) {
+    in->c.qkv_bias = in->c.out_bias = in->number("attention_bias", 0) != 0;
+    if (!in->c.HS) { in->c.HS = 128; }
+    more_qwen(in);
+}
+
+// the factor of the embedding, in the type of the weights
+static void gemma_scale(Import* in) {
+    const float root = sqrtf(in->c.C);
+    const std::string type = in->text("dtype", in->text("torch_dtype", "float32"));
+    uint32_t bits = bits_of_float(root);
+    if (type == "bfloat16") { bits = (bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000u; }
+    in->c.embed_scale = float_of_bits(bits);
+    if (!in->c.HS) { in->c.HS = 256; }
+    import_wanted(in, "attention_bias=false");
+    import_wanted(in, "use_bidirectional_attention=false");
+}
+
+static void more_gemma(Import* in) {
+    gemma_scale(in);
+    in->c.ffn = FFN_geglu_tanh;                  // files that say gelu mean its tanh form
+    in->get("hidden_act"); in->get("hidden_activation");
+}
+
+static void more_gemma2(Import* in) {
+    gemma_scale(in);
+    in->c.score_scale = 1 / sqrtf(in->number("query_pre_attn_scalar", 256));
+    const double cap = in->number("attn_logit_softcapping", 0),
+                 logits = in->number("final_logit_softcapping", 0);
+    in->c.logit_cap = logits;
+    if (cap) { in->attn = "softcap"; in->c.attn_cap = cap; }
+    in->c.window = in->number("sliding_window", 4096);
+    in->c.local = "10";
+    import_layer_types(in);
+}
+
+static void more_gemma3(Import* in) {
+    gemma_scale(in);
+    in->c.score_scale = 1 / sqrtf(in->number("query_pre_attn_scalar", 256));
+    in->get("attn_logit_softcapping");           // never passed on in this family
+    in->c.logit_cap = in->number("final_logit_softcapping", 0);
+    in->c.window = in->number("sliding_window", 4096);
+    const int every = in->number("sliding_window_pattern",
+                                 in->number("_sliding_window_pattern", 6));
+    for (int l = 0; l < in->c.L; l++) { in->c.local += (l + 1) % every ? '1' : '0'; }
+    import_layer_types(in);
+    if (!in->json.get("rope_parameters")) {
+        in->c.rope_local = in->number("rope_local_base_freq", 10000);
+    }
+    in->get("rope_local_base_freq");
+}
+
+static void more_olmo2(Import* in) {
+    in->c.qkv_bias = in->c.out_bias = in->number("attention_bias", 0) != 0;
+}
+
+static void more_gpt2(Import* in) {
+    if (!in->c.F) { in->c.F = 4 * in->c.C; }
+    in->get("n_ctx"); in->get("n_inner");
+}
+
+// no scaling of the scores; attention_types: [[["global","local"], 6]]
+static void more_gpt_neo(Import* in) {
+    in->c.score_scale = 1;
+    in->c.window = in->number("window_size", 256);
+    if (!in->c.F) { in->c.F = 4 * in->c.C; }
+    const Json* layers = in->get("attention_layers");
+    const Json* types = in->get("attention_types");
+    std::vector<std::string> names;
+    for (size_t i = 0; layers && i < layers->items.size(); i++) {
+        names.push_back(layers->items[i].string);
+    }
+    for (size_t i = 0; !layers && types && i < types->items.size(); i++) {
+        const Json& group = types->items[i];
+        if (group.items.size() != 2) { in->refuse("attention_types", "[[[names], times], ..]"); }
+        for (int n = 0; n < (int)group.items[1].number && n < in->c.L; n++) {
+            for (auto& name : group.items[0].items) { names.push_back(name.string); }
+        }
+    }
+    if ((int)names.size() != in->c.L) {
+        in->refuse("attention_types", strf("%d layers of global or local", in->c.L));
+    }
+    for (auto& name : names) {
+        if (name != "global" && name != "local") {
+            in->refuse("attention_types", "global and local");
+        }
+        in->c.local += name == "local" ? '1' : '0';
+    }
+}
+
+static void more_opt(Import* in) {
+    if (!in->number("do_layer_norm_before", 1)) { in->c.norm = NORM_post; }
+    in->get("word_embed_proj_dim");              // the shapes of project_in and project_out say it
+    in->c.qkv_bias = in->c.out_bias = in->c.ffn_bias = in->number("enable_bias", 1) != 0;
+}
+
+static void more_neox(Import* in) {
+    in->c.parallel = in->number("use_parallel_residual", 1) != 0;
+    in->c.qkv_bias = in->c.out_bias = in->number("attention_bias", 1) != 0;
+}
+
+static void more_phi3(Import* in) {
+    in->c.window = in->number("sliding_window", 0);
+    in->get("original_max_position_embeddings"); // only longrope reads it, and that is refused
+}
+
+static void more_stablelm(Import* in) {
+    in->c.qkv_bias = in->number("use_qkv_bias", 0) != 0;
+}
+
+static void more_falcon(Import* in) {
+    const bool grouped = in->number("new_decoder_architecture", 0) != 0,
+               multi = in->number("multi_query", 1) != 0;
+    const int kv = in->number("num_kv_heads", in->number("n_head_kv", in->c.NH));
+    in->c.KV = multi ? 1 : in->c.NH;
+    if (grouped) { in->c.KV = kv; }
+    in->c.parallel = in->number("parallel_attn", 1) != 0 || grouped;
+    in->number("num_ln_in_parallel_attn", 0);    // the names of the norms say it
+    in->c.qkv_bias = in->c.out_bias = in->c.ffn_bias = in->number("bias", 0) != 0;
+    // there the positions are divided by the root of the head size
+    import_wanted(in, "alibi=false");
+    in->c.F = in->number("ffn_hidden_size", 4 * in->c.C);
+    if (!in->c.T) { in->c.T = 2048; }
+}
+
+static void more_bloom(Import* in) {
+    in->c.F = in->number("n_inner", 4 * in->c.C);
+    in->c.T = in->number("seq_length", 2048);
+    import_wanted(in, "apply_residual_connection_post_layernorm=false");
+    if (in->c.NH & (in->c.NH - 1)) {
+        in->refuse("n_head", "a power of two: other slopes are not built in");
+    }
+}
+
+static void more_mixtral(Import* in) {
+    in->c.window = in->number("sliding_window", 0);
+}
+
+static void more_qwen3_moe(Import* in) {
+    in->c.expert_shares = in->number("norm_topk_prob", 0) == 0;
+    if (in->number("decoder_sparse_step", 1) != 1) { in->refuse("decoder_sparse_step", "1"); }
+    const Json* dense = in->get("mlp_only_layers");
+    if (dense && !dense->items.empty()) { in->refuse("mlp_only_layers", "experts in all layers"); }
+    in->c.qkv_bias = in->c.out_bias = in->number("attention_bias", 0) != 0;
+    more_qwen(in);
+}
+
+static void more_gpt_oss(Import* in) {
+    import_wanted(in, "attention_bias=true");
+    if (in->number("swiglu_alpha", 1.702) != 1.702) { in->refuse("swiglu_alpha", "1.702"); }
+    if (!in->get("rope_scaling") && !in->get("rope_parameters")) {
+        in->refuse("rope_scaling", "its object");
+    }
+    const Json* packed = in->get("quantization_config");
+    const Json* method = packed ? packed->get("quant_method") : NULL;
+    if (packed && (!method || method->string != "mxfp4")) {
+        in->refuse("quantization_config", "quant_method mxfp4");
+    }
+    in->c.window = in->number("sliding_window", 128);
+    in->c.local = "10";
+    import_layer_types(in);
+}
+
+// "0100": one layer of every `period`, from layer `offset` on
+static std::string jamba_pattern(Import* in, const std::string& what, int period, int offset) {
+    const int every = in->number(what + "_layer_period", period),
+              first = in->number(what + "_layer_offset", offset);
+    if (every < 1) { in->refuse(what + "_layer_period", "1 or more"); }
+    std::string pattern;
+    for (int l = 0; l < in->c.L; l++) { pattern += l % every == first ? '1' : '0'; }
+    return pattern;
+}
+
+static void more_jamba(Import* in) {
+    in->c.attn_layers = jamba_pattern(in, "attn", 8, 4);
+    in->c.expert_layers = jamba_pattern(in, "expert", 2, 1);
+    const bool none = in->c.expert_layers.find('1') == std::string::npos;
+    if (in->c.experts <= 1 || none) {
+        in->c.experts = in->c.experts_used = 0;
+        in->c.expert_layers.clear();
+    }
+    in->c.mamba_width = in->number("mamba_expand", 2) * in->c.C;
+    const Json* rank = in->json.get("mamba_dt_rank");
+    const bool automatic = !rank || rank->string == "auto";
+    in->used.insert("mamba_dt_rank");
+    in->c.mamba_rank = automatic ? (in->c.C + 15) / 16 : in->number("mamba_dt_rank", 0);
+    if (in->number("sliding_window", 0) != 0) { in->refuse("sliding_window", "null"); }
+    for (const char* key : { "use_mamba_kernels", "use_mambapy", "use_associative_scan", "n_ctx",
+                             "num_logits_to_keep", "calc_logits_for_entire_prompt" }) {
+        in->get(key);                            // they say how it is computed, not what
+    }
+}
+
+static const NameRow GPT2_NAMES[] = { { "model.embed_tokens", "wte", AS_IT_IS },
+                                      { "model.embed_positions", "wpe", AS_IT_IS },
+                                      { "input_layernorm", "h.N.ln_1", AS_IT_IS },
+                                      { "post_attention_layernorm", "h.N.ln_2", AS_IT_IS },
+                                      { "self_attn.q_proj", "h.N.attn.c_attn", STACKED_Q },
+                                      { "self_attn.k_proj", "h.N.attn.c_attn", STACKED_K },
+                                      { "self_attn.v_proj", "h.N.attn.c_attn", STACKED_V },
+                                      { "self_attn.o_proj", "h.N.attn.c_proj", AS_IT_IS },
+                                      { "mlp.up_proj", "h.N.mlp.c_fc", AS_IT_IS },
+                                      { "mlp.down_proj", "h.N.mlp.c_proj", AS_IT_IS },
+                                      { "model.norm", "ln_f", AS_IT_IS },
+                                      { NULL, NULL, AS_IT_IS } };
+static const NameRow GPT_NEO_NAMES[] = {
+    { "model.embed_tokens", "wte", AS_IT_IS },
+    { "model.embed_positions", "wpe", AS_IT_IS },
+    { "input_layernorm", "h.N.ln_1", AS_IT_IS },
+    { "post_attention_layernorm", "h.N.ln_2", AS_IT_IS },
+    { "self_attn.q_proj", "h.N.attn.attention.q_proj", AS_IT_IS },
+    { "self_attn.k_proj", "h.N.attn.attention.k_proj", AS_IT_IS },
+    { "self_attn.v_proj", "h.N.attn.attention.v_proj", AS_IT_IS },
+    { "self_attn.o_proj", "h.N.attn.attention.out_proj", AS_IT_IS },
+    { "mlp.up_proj", "h.N.mlp.c_fc", AS_IT_IS },
+    { "mlp.down_proj", "h.N.mlp.c_proj", AS_IT_IS },
+    { "model.norm", "ln_f", AS_IT_IS },
+    { NULL, NULL, AS_IT_IS }
+};
+// the rows that do not depend on where the norms stand
+#define OPT_ROWS \
+    { "model.embed_tokens", "embed_tokens", AS_IT_IS }, \
+    { "model.embed_positions", "embed_positions", SKIP_TWO }, \
+    { "self_attn.q_proj", "layers.N.self_attn.q_proj", AS_IT_IS }, \
+    { "self_attn.k_proj", "layers.N.self_attn.k_proj", AS_IT_IS }, \
+    { "self_attn.v_proj", "layers.N.self_attn.v_proj", AS_IT_IS }, \
+    { "self_attn.o_proj", "layers.N.self_attn.out_proj", AS_IT_IS }, \
+    { "mlp.up_proj", "layers.N.fc1", AS_IT_IS }, \
+    { "mlp.down_proj", "layers.N.fc2", AS_IT_IS }
+
+static const NameRow OPT_NAMES[] = {
+    OPT_ROWS,
+    { "input_layernorm", "layers.N.self_attn_layer_norm", AS_IT_IS },
+    { "post_attention_layernorm", "layers.N.final_layer_norm", AS_IT_IS },
+    { "model.norm", "final_layer_norm", AS_IT_IS },
+    { NULL, NULL, AS_IT_IS }
+};
+// of do_layer_norm_before false: the norms stand on the stream
+static const NameRow OPT_POST_NAMES[] = {
+    OPT_ROWS,
+    { "post_attention_layernorm", "layers.N.self_attn_layer_norm", AS_IT_IS },
+    { "post_feedforward_layernorm", "layers.N.final_layer_norm", AS_IT_IS },
+    { NULL, NULL, AS_IT_IS }
+};
+static const NameRow NEOX_NAMES[] = {
+    { "model.embed_tokens", "gpt_neox.embed_in", AS_IT_IS },
+    { "lm_head", "embed_out", AS_IT_IS },
+    { "input_layernorm", "gpt_neox.layers.N.input_layernorm", AS_IT_IS },
+    { "post_attention_layernorm", "gpt_neox.layers.N.post_attention_layernorm", AS_IT_IS },
+    { "self_attn.q_proj", "gpt_neox.layers.N.attention.query_key_value", GROUPS_Q },
+    { "self_attn.k_proj", "gpt_neox.layers.N.attention.query_key_value", GROUPS_K },
+    { "self_attn.v_proj", "gpt_neox.layers.N.attention.query_key_value", GROUPS_V },
+    { "self_attn.o_proj", "gpt_neox.layers.N.attention.dense", AS_IT_IS },
+    { "mlp.up_proj", "gpt_neox.layers.N.mlp.dense_h_to_4h", AS_IT_IS },
+    { "mlp.down_proj", "gpt_neox.layers.N.mlp.dense_4h_to_h", AS_IT_IS },
+    { "model.norm", "gpt_neox.final_layer_norm", AS_IT_IS },
+    { NULL, NULL, AS_IT_IS }
+};
+static const NameRow PHI_NAMES[] = { // one norm for both branches
+    { "model.embed_tokens", "model.embed_tokens", AS_IT_IS },
+    { "lm_head", "lm_head", AS_IT_IS },
+    { "input_layernorm", "model.layers.N.input_layernorm", AS_IT_IS },
+    { "post_attention_layernorm", "model.layers.N.input_layernorm", AS_IT_IS },
+    { "self_attn.q_proj", "model.layers.N.self_attn.q_proj", AS_IT_IS },
+    { "self_attn.k_proj", "model.layers.N.self_attn.k_proj", AS_IT_IS },
+    { "self_attn.v_proj", "model.layers.N.self_attn.v_proj", AS_IT_IS },
+    { "self_attn.o_proj", "model.layers.N.self_attn.dense", AS_IT_IS },
+    { "mlp.up_proj", "model.layers.N.mlp.fc1", AS_IT_IS },
+    { "mlp.down_proj", "model.layers.N.mlp.fc2", AS_IT_IS },
+    { "model.norm", "model.final_layernorm", AS_IT_IS },
+    { NULL, NULL, AS_IT_IS }
+};
+static const NameRow PHI3_NAMES[] = {
+    { "model.embed_tokens", "model.embed_tokens", AS_IT_IS },
+    { "lm_head", "lm_head", AS_IT_IS },
+    { "input_layernorm", "model.layers.N.input_layernorm", AS_IT_IS },
+    { "post_attention_layernorm", "model.layers.N.post_attention_layernorm", AS_IT_IS },
+    { "self_attn.q_proj", "model.layers.N.self_attn.qkv_proj", STACKED_Q },
+    { "self_attn.k_proj", "model.layers.N.self_attn.qkv_proj", STACKED_K },
+    { "self_attn.v_proj", "model.layers.N.self_attn.qkv_proj", STACKED_V },
+    { "self_attn.o_proj", "model.layers.N.self_attn.o_proj", AS_IT_IS },
+    { "mlp.gate_proj", "model.layers.N.mlp.gate_up_proj", FIRST_HALF },
+    { "mlp.up_proj", "model.layers.N.mlp.gate_up_proj", LAST_ROWS },
+    { "mlp.down_proj", "model.layers.N.mlp.down_proj", AS_IT_IS },
+    { "model.norm", "model.norm", AS_IT_IS },
+    { NULL, NULL, AS_IT_IS }
+};
+#define FALCON_NAMES(ATTN_NORM, FFN_NORM) { \
+    { "model.embed_tokens", "word_embeddings", AS_IT_IS },        { "model.embed_norm", "word_embeddings_layernorm", AS_IT_IS }, \
+    { "input_layernorm", ATTN_NORM, AS_IT_IS },                   { "post_attention_layernorm", FFN_NORM, AS_IT_IS }, \
+    { "self_attn.q_proj", "h.N.self_attention.query_key_value", GROUPS_Q }, \
+    { "self_attn.k_proj", "h.N.self_attention.query_key_value", GROUPS_K }, \
+    { "self_attn.v_proj", "h.N.self_attention.query_key_value", GROUPS_V }, \
+    { "self_attn.o_proj", "h.N.self_attention.dense", AS_IT_IS }, \
+    { "mlp.up_proj", "h.N.mlp.dense_h_to_4h", AS_IT_IS },         { "mlp.down_proj", "h.N.mlp.dense_4h_to_h", AS_IT_IS }, \
+    { "model.norm", "ln_f", AS_IT_IS },                           { "lm_head", "lm_head", AS_IT_IS }, \
+    { NULL, NULL, AS_IT_IS } }
+static const NameRow FALCON_ONE_NORM[] = FALCON_NAMES("h.N.input_layernorm", "h.N.input_layernorm");
+static const NameRow FALCON_TWO_NORMS[] = FALCON_NAMES("h.N.ln_attn", "h.N.ln_mlp");
+static const NameRow BLOOM_NAMES[] = FALCON_NAMES("h.N.input_layernorm",
+                                                  "h.N.post_attention_layernorm");
+
+static const NameRow JAMBA_NAMES[] = {
+    { "model.embed_tokens", "model.embed_tokens", AS_IT_IS },
+    { "model.norm", "model.final_layernorm", AS_IT_IS },
+    { "lm_head", "lm_head", AS_IT_IS },
+    { "input_layernorm", "model.layers.N.input_layernorm", AS_IT_IS },
+    { "post_attention_layernorm", "model.layers.N.pre_ff_layernorm", AS_IT_IS },
+    { "self_attn.*", "model.layers.N.self_attn.*", AS_IT_IS },
+    { "mamba*", "model.layers.N.mamba*", AS_IT_IS },
+    { "mlp.*", "model.layers.N.feed_forward.*", AS_IT_IS },
+    { NULL, NULL, AS_IT_IS },
+};
+
+// Of GGUF files, by what import_gguf.h calls their tensors: in its place if the family has a table
+// of its own. A row counts if its tensor is there: q, k and v may be one, gate and up one, and
+// attention's norm the FFN's, too.
+static const NameRow GGUF_FAMILY_NAMES[] = {
+    { "model.embed_tokens", "model.embed_tokens", AS_IT_IS },
+    { "model.embed_norm", "model.embed_norm", AS_IT_IS },
+    { "model.embed_positions", "model.embed_positions", AS_IT_IS },
+    { "model.norm", "model.norm", AS_IT_IS },
+    { "lm_head", "lm_head", AS_IT_IS },
+    { "input_layernorm", "model.layers.N.input_layernorm", AS_IT_IS },
+    { "post_attention_layernorm", "model.layers.N.post_attention_layernorm", AS_IT_IS },
+    { "post_attention_layernorm", "model.layers.N.input_layernorm", AS_IT_IS },
+    { "self_attn.q_proj", "model.layers.N.self_attn.q_proj", AS_IT_IS },
+    { "self_attn.k_proj", "model.layers.N.self_attn.k_proj", AS_IT_IS },
+    { "self_attn.v_proj", "model.layers.N.self_attn.v_proj", AS_IT_IS },
+    { "self_attn.q_proj", "model.layers.N.self_attn.qkv_proj", STACKED_Q },
+    { "self_attn.k_proj", "model.layers.N.self_attn.qkv_proj", STACKED_K },
+    { "self_attn.v_proj", "model.layers.N.self_attn.qkv_proj", STACKED_V },
+    { "self_attn.o_proj", "model.layers.N.self_attn.o_proj", AS_IT_IS },
+    { "mlp.gate_proj", "model.layers.N.mlp.gate_proj", AS_IT_IS },
+    { "mlp.gate_proj", "model.layers.N.mlp.up_proj", FIRST_HALF },
+    { "mlp.up_proj", "model.layers.N.mlp.up_proj", LAST_ROWS },
+    { "mlp.down_proj", "model.layers.N.mlp.down_proj", AS_IT_IS },
+    { NULL, NULL, AS_IT_IS },
+};
+static const char* const GPT2_KEYS =
+    "n_embd:C n_head:NH n_layer:L n_positions:T n_inner:F layer_norm_epsilon:eps";
+static const Family FAMILIES[] = {
+    { "llama", "eps=1e-6", "", "rope_interleaved=false", true, more_llama, "", NULL, false, false },
+    { "mistral", "eps=1e-6 KV=8", "", "", true, more_mistral, "", NULL, false, false },
+    { "smollm3", "eps=1e-6 KV=4 tied=1 rope_base=2000000", "", "", true, more_smollm3, "", NULL,
+      false, false },
+    { "qwen2", "eps=1e-6 qkv_bias=1", "", "use_mrope=false", true, more_qwen, "", NULL, false,
+      false },
+    { "qwen3", "eps=1e-6 qk_norm=head", "", "", true, more_qwen3, "", NULL, false, false },
+    { "gemma", "eps=1e-6 tied=1", "", "", true, more_gemma, "", NULL, false, true },
+    { "gemma2", "eps=1e-6 tied=1 norm=sandwich ffn=geglu_tanh", "", "", true, more_gemma2, "", NULL,
+      false, true },
+    { "gemma3_text", "eps=1e-6 tied=1 norm=sandwich ffn=geglu_tanh qk_norm=head rope_base=1000000",
+      "", "", true, more_gemma3, "", NULL, false, true },
+    { "mixtral", "eps=1e-5 KV=8 rope_base=1000000 experts=8 experts_used=2",
+      "num_local_experts:experts num_experts_per_tok:experts_used", "", true, more_mixtral, "",
+      NULL, false, false },
+    { "qwen3_moe", "eps=1e-6 KV=4 qk_norm=head experts=128 experts_used=8 F=768",
+      "num_local_experts:experts num_experts:experts num_experts_per_tok:experts_used "
+      "moe_intermediate_size:F",
+      "", true, more_qwen3_moe, "", NULL, false, false },
+    { "gpt_oss", "eps=1e-5 KV=8 HS=64 bias=logit qkv_bias=1 out_bias=1 ffn_bias=1 router_bias=1 "
+      "rope_base=150000 experts=128 experts_used=4 expert_limit=7",
+      "num_local_experts:experts num_experts_per_tok:experts_used experts_per_token:experts_used "
+      "swiglu_limit:expert_limit",
+      "", true, more_gpt_oss, "", NULL, false, false },
+    { "jamba",
+      "eps=1e-6 KV=8 pe=nope experts=16 experts_used=2 expert_shares=1 mamba_state=16 mamba_conv=4",
+      "num_local_experts:experts num_experts:experts num_experts_per_tok:experts_used "
+      "mamba_d_state:mamba_state mamba_d_conv:mamba_conv",
+      "mamba_conv_bias=true mamba_proj_bias=false mamba_inner_layernorms=true", true, more_jamba,
+      "", JAMBA_NAMES, false, false },
+    { "olmo2", "eps=1e-5 norm=branch qk_norm=all", "", "", true, more_olmo2, "", NULL, false,
+      false },
+    { "phi3", "eps=1e-5", "", "", true, more_phi3, "", PHI3_NAMES, false, false },
+    { "stablelm", "eps=1e-5 norm_kind=ln rope_part=0.25",
+      "layer_norm_eps:eps partial_rotary_factor:rope_part",
+      "use_parallel_residual=false qk_layernorm=false", true, more_stablelm, "", NULL, false,
+      false },
+    { "gpt2",
+      "eps=1e-5 norm_kind=ln tied=1 pe=learnable qkv_bias=1 out_bias=1 ffn_bias=1 ffn=gelu_tanh",
+      GPT2_KEYS,
+      "scale_attn_weights=true scale_attn_by_inverse_layer_idx=false reorder_and_upcast_attn=false",
+      false, more_gpt2, "transformer.", GPT2_NAMES, true, false },
+    { "gpt_neo", "eps=1e-5 norm_kind=ln tied=1 pe=learnable out_bias=1 ffn_bias=1 ffn=gelu_tanh",
+      "num_layers:L num_heads:NH layer_norm_epsilon:eps", "", false, more_gpt_neo, "transformer.",
+      GPT_NEO_NAMES, false, false },
+    { "opt", "eps=1e-5 norm_kind=ln tied=1 pe=learnable ffn=relu", "ffn_dim:F",
+      "layer_norm_elementwise_affine=true _remove_final_layer_norm=false", false, more_opt,
+      "model.decoder.", OPT_NAMES, false, false },
+    { "gpt_neox", "eps=1e-5 norm_kind=ln ffn_bias=1 ffn=gelu rope_part=0.25",
+      "layer_norm_eps:eps rotary_pct:rope_part rotary_emb_base:rope_base "
+      "partial_rotary_factor:rope_part",
+      "", false, more_neox, "", NEOX_NAMES, false, false },
+    { "phi",
+      "eps=1e-5 norm_kind=ln parallel=1 qkv_bias=1 out_bias=1 ffn_bias=1 head_bias=1 ffn=gelu_tanh "
+      "rope_part=0.5",
+      "layer_norm_eps:eps partial_rotary_factor:rope_part", "qk_layernorm=false", false, NULL, "",
+      PHI_NAMES, false, false },
+    { "falcon", "eps=1e-5 norm_kind=ln tied=1 ffn=gelu", "layer_norm_epsilon:eps", "", false,
+      more_falcon, "transformer.", FALCON_ONE_NORM, false, false },
+    { "bloom",
+      "eps=1e-5 norm_kind=ln norm_embed=1 tied=1 pe=alibi qkv_bias=1 out_bias=1 ffn_bias=1 "
+      "ffn=gelu_tanh",
+      "n_embed:C n_layer:L n_head:NH layer_norm_epsilon:eps", "", false, more_bloom, "transformer.",
+      BLOOM_NAMES, false, false },
+};
+
+const Family* family_of(const Json& config) {
+    const Json* type = config.get("model_type");
+    for (auto& f : FAMILIES) {
+        if (type && type->string == f.type && !config.get("train_sink")) { return &f; }
+    }
+    return NULL;
+}
+
+Family family_of_file(const Json& config, bool gguf) {
+    Family f = *family_of(config);
+    f.transposed = f.transposed && !gguf;
+    if (f.names && gguf) { f.names = GGUF_FAMILY_NAMES; }
+    return f;
+}
+
+Arch arch_import(const Json& json, const std::string& where, std::string* attn) {
+    Import in = { json, where, Arch(), "softmax", {} };
+    const Family* family = family_of(json);
+    std::string all;
+    for (auto& f : FAMILIES) { all += std::string(all.empty() ? "" : ", ") + f.type; }
+    if (!family) { in.refuse("model_type", "one of: " + all); }
+    // the first value of every switch
+    for (auto& r : arch_rows(&in.c)) { if (r.type == ARCH_kind) { *(kind*)r.at = 0; } }
+    for (auto& row : split(family->rows, ' ')) {
+        import_set(&in, row.substr(0, row.find('=')), row.substr(row.find('=') + 1));
+    }
+    for (auto& r : arch_rows(&in.c)) {
+        const Json* v = key_object(r).empty() ? in.get(r.key) : NULL;
+        if (v) { arch_read(r, *v, where); }
+    }
+    for (auto& pair : split(family->keys, ' ')) { import_renamed(&in, pair); }
+    for (auto& pair : split(family->wanted, ' ')) { import_wanted(&in, pair); }
+    import_activation(&in, family->gated);
+    if (family->more) { family->more(&in); }
+    import_rope(&in);
+    import_window_settle(&in.c);
+    for (auto& f : json.fields) {
+        if (in.used.count(f.first) || is_harmless(f.first)) { continue; }
+        die(EXIT_USER,
+            where + ": the key '" + f.first +
+                "' is not understood, and may change what the model computes",
+            "remove it if it does not");
+    }
+    *attn = in.attn;
+    return in.c;
+}
+
+// ---- weights by our names
+
+OurName our_name(const std::string& name) {
+    OurName n;
+    const char* inside = "model.layers.";
+    std::string rest = name;
+    if (name.compare(0, strlen(inside), inside) == 0) {
+        const size_t begin = strlen(inside), dot = name.find('.', begin);
+        n.layer = name.substr(begin, dot - begin);
+        rest = name.substr(dot + 1);
+    }
+    const size_t dot = rest.rfind('.');
+    n.stem = rest.substr(0, dot);
+    n.kind = rest.substr(dot);                   // ".weight" or ".bias"
+    return n;
+}
+
+// Is it this one of our names, or, if that ends in *, any that begins so? The * of *theirs becomes
+// the rest of the name
+static bool name_fits(const std::string& stem, const std::string& ours, std::string* theirs) {
+    if (ours.back() != '*') { return stem == ours; }
+    const size_t n = ours.size() - 1;
+    if (stem.compare(0, n, ours, 0, n)) { return false; }
+    theirs->replace(theirs->size() - 1, 1, stem.substr(n));
+    return true;
+}
+
+TensorSource import_source(const Family& family, const Arch& c, const Weights& files,
+                           const std::string& ours) {
+    const OurName n = our_name(ours);
+    const NameRow* names = family.names;
+    if (names == OPT_NAMES && c.norm == NORM_post) { names = OPT_POST_NAMES; }
+    if (names == FALCON_ONE_NORM) {
+        const std::string h = "h.0.", p = family.prefix;
+        if (files.find(p + h + "ln_attn.weight") || files.find(h + "ln_attn.weight")) {
+            names = FALCON_TWO_NORMS;
+        }
+        const char* serial = "post_attention_layernorm.weight";
+        if (files.find(p + h + serial) || files.find(h + serial)) { names = BLOOM_NAMES; }
+    }
+    if (!names) { return { files.find(ours), AS_IT_IS }; }
+    for (; names->ours; names++) {
+        std::string theirs = names->theirs;
+        if (!name_fits(n.stem, names->ours, &theirs)) { continue; }
+        const size_t at = theirs.find(".N.");
+        if (at != std::string::npos) { theirs.replace(at + 1, 1, n.layer); }
+        for (const std::string& prefix :
+             { std::string(family.prefix), std::string("decoder."), std::string() }) {
+            const Weight* w = files.find(prefix + theirs + n.kind);
+            if (w) { return { w, names->fold }; }
+        }
+    }
+    return { NULL, AS_IT_IS };
+}
+
+// the row of theirs that is row i of ours
+static long import_row(Fold fold, const Arch& c, long i, long theirs_rows) {
+    const long HS = c.HS, group = c.NH / c.KV, h = i / HS, d = i % HS, width = (group + 2) * HS;
+    switch (fold) {
+        case STACKED_K:   return (long)c.NH * HS + i;
+        case STACKED_V:   return (long)(c.NH + c.KV) * HS + i;
+        case GROUPS_Q:    return h / group * width + h % group * HS + d;
+        case GROUPS_K:    return h * width + group * HS + d;
+        case GROUPS_V:    return h * width + (group + 1) * HS + d;
+        case LAST_ROWS:   return theirs_rows - c.F + i;
+        case SKIP_TWO:    return i + 2;
+        default:          return i;
+    }
+}
+
+std::string import_tensor(const Family& family, const Arch& c, const Weights& files,
+                          const std::string& name, long rows, long cols, float* out,
+                          std::set<std::string>* used) {
+    const TensorSource from = import_source(family, c, files, name);
+    if (!from.w) { return "is missing"; }
+    used->insert(from.w->name);
+    const Weight& w = *from.w;
+    const bool vector = w.shape.size() == 1,
+               turned = family.transposed && !vector && name.find("embed_") == std::string::npos;
+    long R = vector ? w.count : w.rows(), K = vector ? 1 : w.cols();
+    if (turned) { std::swap(R, K); }
+    const long n = vector ? rows * cols : rows, k = vector ? 1 : cols;
+    if (K != k) { return strf("has rows of %ld numbers, wanted %ld", K, k); }
+    if (from.fold == AS_IT_IS && R != n) { return strf("has %ld rows, wanted %ld", R, n); }
+    for (long i = 0; i < n; i++) {
+        const long r = import_row(from.fold, c, i, R);
+        if (r < 0 || r >= R) { return strf("has %ld rows, wanted %ld", R, n); }
+    }
+    const bool whole = vector || turned;
+    std::vector<float> theirs(whole ? w.count : 0);
+    weight_rows(w, 0, whole ? w.rows() : 0, theirs.data());      // dies if the type has no reader
+    #pragma omp parallel for
+    for (long i = 0; i < n; i++) {
+        const long r = import_row(from.fold, c, i, R);
+        if (!whole) { weight_rows(w, r, r + 1, out + i * K); }
+        for (long j = 0; whole && j < K; j++) {
+            out[i * K + j] = turned ? theirs[j * R + r] : theirs[r * K + j];
+        }
+    }
+    const bool norm = name.find("norm.weight") != std::string::npos;
+    for (long i = 0; family.plus_one && norm && i < n * k; i++) { out[i] += 1; }
+    return "";
+}
+
+bool import_projected(const Weights& files, const Arch& c, const std::string& name, float* out,
+                      std::set<std::string>* used) {
+    const bool head = name == "lm_head.weight";
+    const Weight* E = files.find("model.decoder.embed_tokens.weight");
+    const Weight* P = files.find(std::string("model.decoder.project_") +
+                                 (head ? "out.weight" : "in.weight"));
+    if (!E || !P || (!head && name != "model.embed_tokens.weight")) { return false; }
+    used->insert({ E->name, P->name });
+    std::vector<float> e(E->count), p(P->count);
+    weight_rows(*E, 0, E->rows(), e.data());
+    weight_rows(*P, 0, P->rows(), p.data());
+    const long W = E->cols(), C = c.C;
+    if (E->rows() != c.V || P->count != W * C) {
+        die(EXIT_USER, P->file + ": project_in and project_out do not fit");
+    }
+    for (long v = 0; v < c.V; v++) {
+        for (long i = 0; i < C; i++) {
+            double sum = 0;
+            for (long k = 0; k < W; k++) {
+                sum += (double)e[v * W + k] * (head ? p[k * C + i] : p[i * W + k]);
+            }
+            out[v * C + i] = sum;
+        }
+    }
+    return true;
+}
+
+bool is_buffer(const std::string& name) {
+    for (const char* tail :
+         { "rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias", ".attention.bias",
+           ".attention.masked_bias", "attn.attention.bias", "attn.attention.masked_bias" }) {
+        if (ends_with(name, tail)) { return true; }
+    }
+    return false;
+}

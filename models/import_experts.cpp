@@ -1,0 +1,133 @@
+/*
+models/import_experts.cpp -- what import_experts.h declares.
+*/
+#include "import_experts.h"
+
+struct ExpertsImport {
+    const Weights& files;
+    const Arch& c;
+    std::string layer;                           // "model.layers.3."
+    std::set<std::string>* used;
+
+    // the first of these tensors that is there, NULL if none is; E stands for the expert
+    const Weight* find(int e, std::initializer_list<const char*> names) const {
+        for (std::string name : names) {
+            const size_t at = name.find(".E.");
+            if (at != std::string::npos) { name.replace(at + 1, 1, strf("%d", e)); }
+            if (const Weight* w = files.find(layer + name)) { return w; }
+        }
+        return NULL;
+    }
+
+    void fits(const Weight& w, bool ok) const {
+        used->insert(w.name);
+        if (ok) { return; }
+        die(EXIT_USER, w.file + ": tensor '" + w.name + "' has another shape than this model wants",
+            "config.json and the weights disagree");
+    }
+
+    // a matrix or vector of one expert, all of a tensor of its own
+    void own(const Weight& w, long count, float* out) const {
+        fits(w, w.count == count);
+        weight_rows(w, 0, w.rows(), out);
+    }
+
+    // expert e of a tensor of all experts: rows x cols of ours, theirs turned
+    bool turned(const std::string& name, int e, long rows, long cols, float* out) const {
+        const Weight* w = files.find(layer + name);
+        if (!w) { return false; }
+        fits(*w, w->shape == std::vector<long>{ c.experts, cols, rows });
+        std::vector<float> t(rows * cols);
+        weight_rows(*w, e * cols, (e + 1) * cols, t.data());
+        for (long r = 0; r < rows; r++) {
+            for (long k = 0; k < cols; k++) { out[r * cols + k] = t[k * rows + r]; }
+        }
+        return true;
+    }
+
+    // the same as MXFP4, blocks [experts, rows, cols / 32, 16] and scales [experts, rows, cols /
+    // 32]
+    bool packed(const std::string& name, int e, long rows, long cols, float* out) const {
+        const Weight *blocks = files.find(layer + name + "_blocks");
+        const Weight *scales = files.find(layer + name + "_scales");
+        if (!blocks || !scales) { return false; }
+        used->insert(blocks->name);
+        fits(*scales,
+             cols % 32 == 0 && scales->shape == std::vector<long>{ c.experts, rows, cols / 32 });
+        mxfp4_rows(*blocks, *scales, e * rows, (e + 1) * rows, out);
+        return true;
+    }
+
+    // gate over up of expert e, (2F, C)
+    bool gate_up(int e, float* out) const {
+        const long F = c.F, C = c.C;
+        const Weight* gate = find(e, { "block_sparse_moe.experts.E.w1.weight",
+                                       "mlp.experts.E.gate_proj.weight",
+                                       "feed_forward.experts.E.gate_proj.weight" });
+        const Weight* up = find(e, { "block_sparse_moe.experts.E.w3.weight",
+                                     "mlp.experts.E.up_proj.weight",
+                                     "feed_forward.experts.E.up_proj.weight" });
+        if (gate && up) {
+            own(*gate, F * C, out);
+            own(*up, F * C, out + F * C);
+            return true;
+        }
+        std::vector<float> mixed(2 * F * C);
+        const std::string name = "mlp.experts.gate_up_proj";
+        const bool there = turned(name, e, 2 * F, C, mixed.data())
+                           || packed(name, e, 2 * F, C, mixed.data());
+        for (long r = 0; there && r < 2 * F; r++) {
+            std::copy_n(&mixed[r * C], C, out + (r / 2 + r % 2 * F) * C);
+        }
+        return there;
+    }
+
+    // down of expert e, (C, F)
+    bool down(int e, float* out) const {
+        const Weight* w = find(e, { "block_sparse_moe.experts.E.w2.weight",
+                                    "mlp.experts.E.down_proj.weight",
+                                    "feed_forward.experts.E.down_proj.weight" });
+        if (w) { own(*w, (long)c.F * c.C, out); return true; }
+        const std::string name = "mlp.experts.down_proj";
+        return turned(name, e, c.C, c.F, out) || packed(name, e, c.C, c.F, out);
+    }
+
+    // biases of all experts, `width` each; of gate and up they stand in turn
+    bool bias(const char* name, long width, bool in_turn, float* out) const {
+        const Weight* w = files.find(layer + name);
+        if (!w) { return false; }
+        const long all = c.experts * width, half = width / 2;
+        own(*w, all, out);
+        const std::vector<float> mixed(out, out + (in_turn ? all : 0));
+        for (long i = 0; i < (long)mixed.size(); i++) {
+            const long r = i % width;
+            out[i - r + r / 2 + r % 2 * half] = mixed[i];
+        }
+        return true;
+    }
+};
+
+bool import_experts(const Weights& files, const Arch& c, const std::string& name, float* out,
+                    std::set<std::string>* used, std::string* wrong) {
+    const OurName n = our_name(name);
+    const bool router = n.stem == "mlp.router", up = n.stem == "mlp.experts.gate_up_proj";
+    if (!router && !up && n.stem != "mlp.experts.down_proj") { return false; }
+    const ExpertsImport in = { files, c, "model.layers." + n.layer + ".", used };
+    const long C = c.C, F = c.F;
+    bool there = true;
+    if (router) {
+        const Weight* w = in.files.find(in.layer + "mlp.router" + n.kind);
+        if (!w) { w = in.find(0, { "block_sparse_moe.gate.weight", "mlp.gate.weight",
+                                   "feed_forward.router.weight" }); }
+        there = w;
+        if (w) { in.own(*w, n.kind == ".bias" ? c.experts : c.experts * C, out); }
+    } else if (n.kind == ".bias") {
+        there = up ? in.bias("mlp.experts.gate_up_proj_bias", 2 * F, true, out)
+                   : in.bias("mlp.experts.down_proj_bias", C, false, out);
+    }
+    for (int e = 0; !router && n.kind != ".bias" && e < c.experts; e++) {
+        there = there && (up ? in.gate_up(e, out + e * 2 * F * C) : in.down(e, out + e * F * C));
+    }
+    *wrong = there ? "" : "is missing";
+    return true;
+}
