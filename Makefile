@@ -74,14 +74,14 @@ else
 HOST    = $(if $(filter mpi,$(DIST)),OMPI_CXX='$(CXX)' MPICH_CXX='$(CXX)' $(MPICXX),$(CXX))
 COMPILE = $(HOST) -std=c++17 $(OPTIMIZE) -march=$(ARCH) -fopenmp $(WARN) -x c++
 endif
-HEADERS := $(wildcard *.h *.cuh cpu/*.h cuda/*.cuh dist/*.h models/*.h text/*.h)
+HEADERS := $(wildcard *.h *.cuh commands/*.h cpu/*.h cuda/*.cuh dist/*.h models/*.h text/*.h)
 
 # what no switch touches is compiled once, for all models, by a compiler and its flags: build/once/NUMBER/text/tokenizer.o.
 # Of the archive a program takes what it calls
 ONCE_COMPILE := $(CXX) -std=c++17 $(OPTIMIZE) -march=$(ARCH) -fopenmp $(WARN)
 number_of     = $(firstword $(shell echo "$(1)" "$$($(CXX) --version | head -n 1)" | cksum))
 ONCE_DIR     := build/once/$(call number_of,$(ONCE_COMPILE))
-ONCE_SOURCES := $(wildcard text/*.cpp models/*.cpp cpu/*.cpp)
+ONCE_SOURCES := $(wildcard commands/*.cpp cpu/*.cpp models/*.cpp text/*.cpp)
 ONCE_OBJECTS := $(ONCE_SOURCES:%.cpp=$(ONCE_DIR)/%.o)
 ONCE         := $(ONCE_DIR)/once.a
 ARCHIVE       = rm -f $@ && ar rcs $@ $^
@@ -120,7 +120,7 @@ $(DIR)/train_sink: train_sink.cu $(DIR)/flags.txt $(ONCE)
 	$(COMPILE) $(DEFS) -DGIT_COMMIT='"$(COMMIT)"' -MMD -MP -MF $(DIR)/depends.d -MT '$$(DIR)/train_sink' $< -o $@ $(LINK) $(ONCE)
 else
 $(DIR)/train_sink: $(DIR)/variant.o $(PROGRAM) $(ONCE)
-	$(HOST) -fopenmp $(filter %.o,$^) -o $@
+	$(HOST) -fopenmp $(filter %.o %.a,$^) -o $@
 
 $(DIR)/variant.o: variant.cu $(DIR)/flags.txt
 	$(COMPILE) $(DEFS) -DGIT_COMMIT='"$(COMMIT)"' -MMD -MP -MF $(DIR)/depends.d -MT '$$(DIR)/variant.o' -c $< -o $@

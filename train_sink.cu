@@ -11,8 +11,8 @@ from top to bottom:
      2 the model     PARAMS, ACTS; a block is a list of stages, forward and backward of each
                      beside each other                     arch.h, model.h, reference.h, cpu/, cuda/
      3 measure       sinks and norms of a batch of sequences         metrics.cuh
-     4 train         the steps; a run around them                    optimizer.h, train.h
-     5 main          and the other commands                          probe.h, eval.h, generate.h, ..
+     4 train         the steps; a run around them                    optimizer.h, commands/train.h
+     5 main          and the other commands                          commands/
 
 TO ADD a value of a switch: one row of its table, and at most one struct (attention_variants.cuh).
 TO ADD an idea: its rows of ARCH, PARAMS and ACTS, one stage, and its operation in reference.h, cpu/
@@ -526,7 +526,7 @@ static void down_backward(Model* m, int l) {
     output_backward(m, 2 * l + 1, m->a.dfca, g.downw, g.downb, act_fca(m, l), w.downw, m->c.F);
 }
 
-#include "experts.h"
+#include "models/experts.h"
 #include "models/mamba.h"
 
 // ---- a layer is this list, forward; backward is the same list from the end. `flops` are those of
@@ -946,9 +946,9 @@ static Metrics measure(Model* m, const int* seqs, int n, int T, int batch_tokens
 #include "flags.h"
 #include "dataloader.h"
 #include "log.h"
-#include "run.h"
+#include "commands/run.h"
 #include "checkpoint.h"
-#include "generate.h"
+#include "commands/generate.h"
 
 // of the step that makes update number step + 1
 static double learning_rate(const Flags& f, long step) {
@@ -983,7 +983,7 @@ static StepSums train_step(Model* m, Data* data, const Flags& f, long step, int 
     return model_update(m, o, f.grad_clip, optimizer_of(f));
 }
 
-#include "train.h"
+#include "commands/train.h"
 
 static int train(const Flags& flags) {
     ops::expect_many_steps();
@@ -1034,12 +1034,12 @@ static int train(const Flags& flags) {
 
 // ============================================================================
 // 5 the other commands, and main
-#include "probe.h"
-#include "eval.h"
-#include "text/tokenize.h"
-#include "score.h"
-#include "bench.h"
-#include "gradients.h"
+#include "commands/probe.h"
+#include "commands/eval.h"
+#include "commands/tokenize.h"
+#include "commands/score.h"
+#include "commands/bench.h"
+#include "commands/gradients.h"
 
 #ifndef TESTING
 int main(int argc, char** argv) {

@@ -2,7 +2,7 @@
 fuzz.cpp -- the whole program on command lines, checkpoints and configs that nobody would write, under sanitizers. Whatever it
 reads, it has to end by itself: with 0, 1, 2 or 3, never by a signal, a sanitizer or an exception.
 
-    g++ -std=c++17 -O0 -g1 -fsanitize=address,undefined -fno-sanitize-recover=all -fopenmp -x c++ dev/fuzz.cpp text/*.cpp models/*.cpp cpu/*.cpp -o build/fuzz
+    g++ -std=c++17 -O0 -g1 -fsanitize=address,undefined -fno-sanitize-recover=all -fopenmp -x c++ dev/fuzz.cpp commands/*.cpp cpu/*.cpp models/*.cpp text/*.cpp -o build/fuzz
     build/fuzz flags|checkpoints|configs|models SCRATCH [TRIES [SEED]]
 
 models: those of test/families, of other families, as a directory, as several files with an index, or as a GGUF file.

@@ -6,7 +6,7 @@ unset MAKEFLAGS MAKELEVEL MFLAGS ATTN BIAS PE NORM FFN COMBINE PRECISION BACKEND
 export OPTIMIZE=${OPTIMIZE:--O0} OMP_WAIT_POLICY=passive  # compiling takes longer than testing
 tree=build/mutants/$(printf %s "${1-all}" | tr -c A-Za-z0-9_ -); tab=$(printf '\t')
 rm -rf $tree; mkdir -p $tree
-cp -r Makefile README.md *.cu *.cuh *.h cpu cuda dist models text scripts dev test $tree
+cp -r Makefile README.md *.cu *.cuh *.h commands cpu cuda dist models text scripts dev test $tree
 cd $tree || exit 1
 grep -v '^#' dev/mutants.txt | grep "$tab" | grep -F -- "${1-}" > list
 program() { grep -qs 'build/cpu/train_sink' test/$1.cpp test/$1.sh; } # does this test run the program?

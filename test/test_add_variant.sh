@@ -12,7 +12,7 @@ ok() { # what, then a command
     what=$1; shift
     if "$@" > "$tmp/out" 2>&1; then passed=$((passed + 1)); else failed=$((failed + 1)); echo "FAIL $what"; tail -n 5 "$tmp/out"; fi
 }
-cp -r Makefile ./*.cu ./*.h ./*.cuh cpu cuda dist models text test "$tmp"
+cp -r Makefile ./*.cu ./*.h ./*.cuh commands cpu cuda dist models text test "$tmp"
 mkdir "$tmp/dev" && cp -r dev/emulator "$tmp/dev"
 cd "$tmp" || exit 1
 

@@ -5,7 +5,7 @@ test_chat.cpp -- prompts of generate --chat: every form, against what transforme
     build/test/test_chat DIR BOS SYSTEM QUESTION      only prints the prompt of a directory's template
 */
 #include "check.h"
-#include "../chat.h"
+#include "../commands/chat.h"
 
 static std::string prompt(const std::string& text, const std::string& bos, const std::string& system, const std::string& question) {
     const ChatForm* form;

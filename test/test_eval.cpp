@@ -19,7 +19,7 @@ test_eval_sink.cpp and test_eval_positions.cpp are the same with other switches.
 #define REAL double
 #pragma GCC diagnostic ignored "-Wunused-function"
 #include "../train_sink.cu"
-#include "../eval.h"
+#include "../commands/eval.h"
 #include "check.h"
 
 typedef std::vector<double> Row;

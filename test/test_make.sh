@@ -4,7 +4,7 @@ passed=0; failed=0
 ok() { if [ "$1" -eq 0 ]; then passed=$((passed + 1)); else failed=$((failed + 1)); shift; echo "FAIL test_make: $*"; fi; }
 copy=build/test/make
 rm -rf $copy; mkdir -p $copy/test $copy/dev/golden
-cp -r Makefile *.cu *.cuh *.h cpu cuda dist models text $copy; cp dev/golden/cases.tsv $copy/dev/golden; cp test/test_*.cpp test/check.h $copy/test
+cp -r Makefile *.cu *.cuh *.h commands cpu cuda dist models text $copy; cp dev/golden/cases.tsv $copy/dev/golden; cp test/test_*.cpp test/check.h $copy/test
 cd $copy || exit 1
 mk() { make --no-print-directory OPTIMIZE=-O0 JOBS=1 "$@" 2>&1; }
 
@@ -36,14 +36,14 @@ rebuilds() { # yes|no why make-arguments...
 cat > fake <<'X'
 #!/bin/sh
 [ "$1" = --version ] && { echo "fake 1"; exit 0; }
-for a; do case $last in -o) : > "$a" ;; -MF) list=$a ;; -MT) echo "$a: $(echo *.h *.cuh cpu/*.h models/*.h text/*.h)" > "$list" ;; esac; last=$a; done
+for a; do case $last in -o) : > "$a" ;; -MF) list=$a ;; -MT) echo "$a: $(echo *.h *.cuh commands/*.h cpu/*.h models/*.h text/*.h)" > "$list" ;; esac; last=$a; done
 X
 chmod +x fake; sed 's/fake 1/fake 2/' fake > fake2; chmod +x fake2
 rebuilds yes "another compiler" CXX=./fake OPTIMIZE=-O0
 rebuilds no "nothing changed" CXX=./fake OPTIMIZE=-O0
 touch README.md test/check.h
 rebuilds no "a file that is no part of it changed" CXX=./fake OPTIMIZE=-O0
-for header in *.h *.cuh cpu/*.h models/*.h text/*.h text/*.cpp models/*.cpp train_sink.cu variant.cu; do
+for header in *.h *.cuh commands/*.h cpu/*.h models/*.h text/*.h commands/*.cpp text/*.cpp models/*.cpp train_sink.cu variant.cu; do
     sleep 0.05                                           # clocks of file systems tick every few milliseconds
     touch $header
     rebuilds yes "$header changed" CXX=./fake OPTIMIZE=-O0
@@ -56,8 +56,8 @@ mk CXX=./fake2 ATTN=elu1 train_sink > /dev/null
 rebuilds no "another model was built" CXX=./fake2 OPTIMIZE=-O1 ARCH=x86-64
 [ "$(readlink train_sink)" = build/cpu/train_sink ]; ok $? "the link follows the last make, built or not: $(readlink train_sink)"
 # the list of headers that g++ really writes has all that are included; two belong to BACKEND=cuda alone
-out=$(g++ -std=c++17 -MM -DATTN=softmax -DBIAS=none -DPE=rotary -DNORM=pre -DFFN=swiglu -DCOMBINE=concat -DQKNORM=none -DGATE=none -x c++ train_sink.cu text/*.cpp models/*.cpp cpu/*.cpp)
-for header in $(ls *.h *.cuh cpu/*.h models/*.h text/*.h); do echo "$out" | grep -q "$header"; ok $? "$header is not among what train_sink.cu depends on"; done
+out=$(g++ -std=c++17 -MM -DATTN=softmax -DBIAS=none -DPE=rotary -DNORM=pre -DFFN=swiglu -DCOMBINE=concat -DQKNORM=none -DGATE=none -x c++ train_sink.cu commands/*.cpp text/*.cpp models/*.cpp cpu/*.cpp)
+for header in $(ls *.h *.cuh commands/*.h cpu/*.h models/*.h text/*.h); do echo "$out" | grep -q "$header"; ok $? "$header is not among what train_sink.cu depends on"; done
 
 # ---- wrong names, wrong values, meaningless pairs
 refused() { # message make-arguments...

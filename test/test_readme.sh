@@ -4,7 +4,7 @@ passed=0; failed=0
 ok() { if [ "$1" -eq 0 ]; then passed=$((passed + 1)); else failed=$((failed + 1)); shift; echo "FAIL test_readme: $*"; fi; }
 copy=build/test/readme
 rm -rf $copy; mkdir -p $copy
-cp -r Makefile README.md *.cu *.cuh *.h cpu cuda dist models text scripts dev test $copy
+cp -r Makefile README.md *.cu *.cuh *.h commands cpu cuda dist models text scripts dev test $copy
 cd $copy || exit 1
 export OPTIMIZE=-O0 JOBS=1 OMP_NUM_THREADS=2             # compiling takes longer than running
 
@@ -52,7 +52,7 @@ for s in ATTN BIAS PE NORM FFN COMBINE QKNORM GATE; do
 done
 # the files it lists, and every file of the root is in the list
 for file in $(sed -n 's/^    \([a-zA-Z_]*\.\(cu\|cuh\|h\)\)  .*/\1/p' README.md); do [ -f "$file" ]; ok $? "README lists $file, which is not there"; done
-for file in *.cu *.cuh *.h cpu cuda dist models text; do grep -q "^    $file" README.md; ok $? "README does not list $file"; done
+for file in *.cu *.cuh *.h commands cpu cuda dist models text; do grep -q "^    $file" README.md; ok $? "README does not list $file"; done
 cd ../../.. && rm -rf $copy
 echo "$passed passed, $failed failed"
 [ $failed -eq 0 ]

@@ -218,7 +218,7 @@ ok $? "GPUs: $(tr '\n' ',' < $dir/notes) $(cat $dir/gpu1.txt $dir/gpu2.txt | gre
 
 # 9 with a compiler that only writes an empty file: one run a GPU (jobs 0) builds too; make experiments leaves ./train_sink alone
 tree=$dir/tree; mkdir -p $tree
-cp -r Makefile *.cu *.cuh *.h scripts $tree; for d in cpu cuda dist models text; do [ -d $d ] && cp -r $d $tree; done
+cp -r Makefile *.cu *.cuh *.h scripts $tree; for d in commands cpu cuda dist models text; do [ -d $d ] && cp -r $d $tree; done
 cat > $tree/compiler <<'END'
 #!/bin/sh
 [ "$1" = --version ] && echo 1 && exit

@@ -20,11 +20,6 @@ static std::string shown(const std::vector<uint32_t>& ids) {
 }
 static std::string masked(const std::string& s) { std::string o; for (char c : s) { o += '~'; o += c; } return o; }
 
-static Json json_of(const std::string& text) {
-    Json j; std::string error;
-    CHECK(json_parse(text.data(), text.size(), &j, &error), "%s: %s", text.c_str(), error.c_str());
-    return j;
-}
 static Tokenizer with_markers() {
     Tokenizer t = tokenizer_bytes();
     t.added.push_back({ "<|im_start|>", 257, true, false, false, false });

@@ -4,7 +4,7 @@ the memory there is, and what may change when it goes on with --resume.
 */
 #ifndef RUN_H
 #define RUN_H
-#include "models/safetensors.h"
+#include "../models/safetensors.h"
 #include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/resource.h>

@@ -1,24 +1,7 @@
 /*
-chat.h -- one question to a model that was trained to answer, as its chat template writes it.
-
-A template is a program (Jinja) that comes with a tokenizer. It is not run here: its text says which
-of the forms below it has, whether BOS begins it, and what stands in for a system message where none
-is given. A template with other special tokens is refused by name. White space at the ends
-of question and system message is dropped, as most templates do.
+commands/chat.cpp -- what chat.h declares.
 */
-#ifndef CHAT_H
-#define CHAT_H
-#include <time.h>
-#include "common.h"
-
-// % stands for the system message, and for the question.
-struct ChatForm {
-    const char *name, *marker;   // marker: a token that only templates of this form have
-    const char* system;          // NULL: the system message stands in front of the question
-    const char *question, *answer, *stop;
-    const char* tokens;          // all special tokens that its templates may have
-    const char* never;           // a word of templates that say more than this form does
-};
+#include "chat.h"
 
 static const ChatForm CHAT_FORMS[] = {
     { "chatml", "<|im_start|>", "<|im_start|>system\n%<|im_end|>\n",
@@ -46,7 +29,7 @@ static const ChatForm CHAT_FORMS[] = {
 };
 
 // The special tokens that a template names: <|..|>, <..>, <<..>> and [CAPITALS].
-inline std::vector<std::string> chat_tokens(const std::string& text) {
+static std::vector<std::string> chat_tokens(const std::string& text) {
     std::vector<std::string> found;
     for (size_t i = 0; i < text.size(); i++) {
         const bool angle = text[i] == '<', bracket = text[i] == '[';
@@ -66,7 +49,7 @@ inline std::vector<std::string> chat_tokens(const std::string& text) {
 
 // The form of a template; NULL if it has none of these. *strange: a token or word that the form has
 // not, or "".
-inline const ChatForm* chat_form(const std::string& text, std::string* strange) {
+static const ChatForm* chat_form(const std::string& text, std::string* strange) {
     strange->clear();
     for (auto& form : CHAT_FORMS) {
         if (text.find(form.marker) == std::string::npos) { continue; }
@@ -81,18 +64,18 @@ inline const ChatForm* chat_form(const std::string& text, std::string* strange) 
 }
 
 // `form` with `text` in the place of its %.
-inline std::string chat_fill(std::string form, const std::string& text) {
+static std::string chat_fill(std::string form, const std::string& text) {
     return form.replace(form.find('%'), 1, text);
 }
 
-inline std::string chat_trim(const std::string& s) {
+static std::string chat_trim(const std::string& s) {
     const char* space = " \t\n\v\f\r";
     const size_t first = s.find_first_not_of(space);
     return first == std::string::npos ? "" : s.substr(first, s.find_last_not_of(space) + 1 - first);
 }
 
 // What a template says where no system message is given: words between head and tail of one.
-inline std::string chat_default_system(const ChatForm& form, const std::string& text) {
+static std::string chat_default_system(const ChatForm& form, const std::string& text) {
     if (!form.system) { return ""; }
     const std::string whole = form.system, head = whole.substr(0, whole.find('%')),
                       tail = whole.substr(whole.find('%') + 1);
@@ -105,7 +88,7 @@ inline std::string chat_default_system(const ChatForm& form, const std::string& 
 }
 
 // The system message of LLaMA 3.1 and later begins with two dates.
-inline std::string chat_dates(const std::string& text) {
+static std::string chat_dates(const std::string& text) {
     char today[32] = "26 Jul 2024";
     const time_t now = time(NULL);
     if (text.find("strftime_now") != std::string::npos) {
@@ -114,10 +97,8 @@ inline std::string chat_dates(const std::string& text) {
     return "Cutting Knowledge Date: December 2023\nToday Date: " + std::string(today) + "\n\n";
 }
 
-// The text that a model with this template is to go on from. bos: as its tokenizer writes BOS. Dies
-// if the template has no form that is known, or no place for a system message.
-inline std::string chat_prompt(std::string text, const std::string& bos, std::string system,
-                               const std::string& question, const ChatForm** form) {
+std::string chat_prompt(std::string text, const std::string& bos, std::string system,
+                        const std::string& question, const ChatForm** form) {
     std::string names, strange;
     for (auto& f : CHAT_FORMS) { names += std::string(names.empty() ? "" : ", ") + f.name; }
     *form = chat_form(text, &strange);
@@ -151,8 +132,7 @@ inline std::string chat_prompt(std::string text, const std::string& bos, std::st
     return out + chat_fill(asks, q) + f.answer;
 }
 
-// The chat template of a directory: chat_template.jinja, or in tokenizer_config.json; "" if none.
-inline std::string chat_template_of(const std::string& dir) {
+std::string chat_template_of(const std::string& dir) {
     const std::string alone = dir + "/chat_template.jinja", config = dir + "/tokenizer_config.json";
     if (file_exists(alone)) { return file_read(alone); }
     if (!file_exists(config)) { return ""; }
@@ -169,4 +149,3 @@ inline std::string chat_template_of(const std::string& dir) {
     }
     return v->string;
 }
-#endif // CHAT_H
