@@ -1,9 +1,11 @@
 /*
 flags.h -- the command line: one row a flag. The struct, the parser, --help and the config line of
-the log come from it.
+the log come from it (commands/flags.cpp).
 */
 #ifndef FLAGS_H
 #define FLAGS_H
+#include "arch.h"
+
 // presets:      name      L   C     NH  F     V      T     B
 #define PRESETS(X) \
                X("bb",     1,  32,   1,  80,   0,     64,   64) \
@@ -106,6 +108,7 @@ struct Flags {
     bool given_arch[sizeof(Arch) / sizeof(int)] = {};
     std::vector<std::string> words;              // what stands on the command line without --
 };
+
 static const struct { const char *name; char letter; const char *words, *help;
 } COMMANDS[] = {
     { "train", 't', "", "train a model (the default command)" },
@@ -120,6 +123,8 @@ static const struct { const char *name; char letter; const char *words, *help;
     { "bench", 'b', "", "time training steps on random tokens" },
     { "check", 'c', "", "compare the gradients of this build with the slopes of its loss" },
 };
+
+// a flag as data; value is its place in a Flags
 enum FlagKind { FLAG_LONG, FLAG_DOUBLE, FLAG_STR, FLAG_BOOL, FLAG_ARCH };
 struct FlagRow {
     const char* cmds; std::string name; char letter; const char* help;
@@ -131,285 +136,42 @@ struct FlagRow {
     }
     bool fixed() const { return strchr(cmds, 'T'); }
 };
-static FlagKind flag_kind(const long&) { return FLAG_LONG; }
-static FlagKind flag_kind(const double&) { return FLAG_DOUBLE; }
-static FlagKind flag_kind(const str&) { return FLAG_STR; }
-static FlagKind flag_kind(const bool&) { return FLAG_BOOL; }
-static std::vector<FlagRow> flag_rows(Flags* f) {
-    std::vector<FlagRow> rows = {
-        #define X(cmds, type, name, letter, def, low, high, help) \
-            { cmds, #name, letter, help, low, high, flag_kind(f->name), &f->name, \
-              &f->given_##name, ArchRow() },
-        FLAGS(X)
-        #undef X
-    };
-    const std::vector<ArchRow> arch = arch_rows(&f->arch);
-    for (size_t i = 0; i < arch.size(); i++) {
-        const char letter = strcmp(arch[i].field, "T") ? 0 : 't';
-        if (!is_flag(arch[i])) { continue; }
-        rows.push_back({ arch[i].cmds, log_name(arch[i]), letter, arch[i].help, arch[i].low,
-                         arch[i].high, FLAG_ARCH, arch[i].at, &f->given_arch[i], arch[i] });
-    }
-    return rows;
-}
 
-static bool flag_given(const Flags& flags, const char* name) {
-    Flags f = flags;
-    for (auto& r : flag_rows(&f)) { if (r.name == name) { return *r.given; } }
-    return false;
-}
+std::vector<FlagRow> flag_rows(Flags* f);
 
-static std::string flag_spelling(const std::string& name) { // probe_len -> --probe-len
-    std::string s = "--" + name;
-    for (auto& ch : s) { if (ch == '_') { ch = '-'; } }
-    return s;
-}
+// does the flag of this name stand on the command line?
+bool flag_given(const Flags& flags, const char* name);
 
-// what a flag may be given: "0 or more", "1 to 65535"
-static std::string flag_range(const FlagRow& r) {
-    const bool open = r.high >= MOST;
-    return number_text(r.low) + (open ? " or more" : " to " + number_text(r.high));
-}
+// probe_len -> --probe-len
+std::string flag_spelling(const std::string& name);
 
-static void flag_set(const FlagRow& r, const std::string& spelled, const std::string& text) {
-    double v = r.low;
-    if (r.kind == FLAG_ARCH) {
-        const std::string wanted = arch_set(r.arch, text);
-        if (!wanted.empty()) { die(EXIT_USER, spelled + ": got " + text + ", wanted " + wanted); }
-    }
-    if (r.kind == FLAG_STR) { *(str*)r.value = text; }
-    if (r.kind == FLAG_BOOL) { *(bool*)r.value = true; }
-    if (r.kind == FLAG_LONG) {
-        if (!parse_long(text, (long*)r.value)) {
-            die(EXIT_USER, spelled + ": got '" + text + "', wanted a whole number");
-        }
-        v = *(long*)r.value;
-    }
-    if (r.kind == FLAG_DOUBLE) {
-        if (!parse_double(text, &v)) {
-            die(EXIT_USER, spelled + ": got '" + text + "', wanted a number");
-        }
-        *(double*)r.value = v;
-    }
-    if (v < r.low || v > r.high) {
-        die(EXIT_USER, spelled + ": got " + text + ", wanted " + flag_range(r));
-    }
-}
+// gives a flag the value of a text; dies, as `spelled`, if that is none or out of range
+void flag_set(const FlagRow& r, const std::string& spelled, const std::string& text);
 
-static std::string flag_text(const FlagRow& r, bool json) {
-    if (r.kind == FLAG_ARCH) { return arch_text(r.arch, json); }
-    if (r.kind == FLAG_BOOL) { return json ? (*(bool*)r.value ? "true" : "false") : ""; }
-    if (r.kind == FLAG_LONG) { return strf("%ld", *(long*)r.value); }
-    if (r.kind == FLAG_DOUBLE) {
-        return json ? json_num(*(double*)r.value) : strf("%g", *(double*)r.value);
-    }
-    return json ? json_str(*(str*)r.value) : *(str*)r.value;
-}
-
-static void usage(char command) {
-    printf("usage:\n");
-    for (auto& c : COMMANDS) {
-        printf("  train_sink %-9s %-10s [flags]   %s\n", c.name, c.words, c.help);
-    }
-    printf("\nthis build:");
-    for (auto& s : SWITCH_VALUES) { printf(" %s=%s", s.name, s.value); }
-    printf(" PRECISION=%s BACKEND=%s   (make help)\n\n", PRECISION_NAME, ops::name);
-    printf("flags%s:\n", command ? " of this command" : "");
-    Flags defaults;
-    for (auto& r : flag_rows(&defaults)) {
-        if (command && !r.of(command)) { continue; }
-        const std::string left = (r.letter ? strf("-%c, ", r.letter) : "    ") +
-                                 flag_spelling(r.name);
-        const std::string def = flag_text(r, false);
-        printf("  %-22s %s%s\n", left.c_str(), r.help,
-               def.empty() ? "" : (" [" + def + "]").c_str());
-    }
-    printf("  -h, --help             this text\n");
-}
+// --help, of one command or (0) of all
+void usage(char command);
 
 // ./train_sink alone: what there is, and three commands to try
-static void welcome() {
-    printf(
-        "train_sink trains small language models and watches where their attention "
-        "goes.\n\nusage:\n");
-    for (auto& c : COMMANDS) {
-        printf("  train_sink %-9s %-10s [flags]   %s\n", c.name, c.words, c.help);
-    }
-    printf(
-        "\ntry:\n"
-        "  ./train_sink train --lr 5e-3 --beta2 0.99 --weight-decay 1e-4 --warmup 20 --steps 800\n"
-        "                                          the sink forms in about half a minute, on the "
-        "built-in task\n"
-        "  ./train_sink train -d my.txt -m nano    a small model on a text file of yours\n"
-        "  ./train_sink probe runs/NAME/step_800   the sink of a checkpoint, layer by layer with "
-        "--json FILE\n\n"
-        "every flag: ./train_sink --help, or ./train_sink probe --help; every model: make help\n");
-}
-
-// how many letters must be put in, left out or changed to get from a to b
-static int edit_distance(const std::string& a, const std::string& b) {
-    std::vector<int> row(b.size() + 1);
-    for (size_t j = 0; j < row.size(); j++) { row[j] = j; }
-    for (size_t i = 0; i < a.size(); i++) {
-        for (int j = 0, corner = row[0]++, above; j < (int)b.size(); j++, corner = above) {
-            above = row[j + 1];
-            row[j + 1] = std::min({ above + 1, row[j] + 1, corner + (a[i] != b[j]) });
-        }
-    }
-    return row.back();
-}
-
-static const char* const SWITCHES_AND_TOOLS[] = { // what make sets, not the command line
-    #define X(SWITCH) #SWITCH,
-    SWITCHES(X)
-    #undef X
-    "PRECISION", "BACKEND",
-};
-// what other programs call our flags
-static const char* const OTHER_NAMES[][2] = {
-    { "--learning-rate", "--lr" },  { "--batch-size", "--batch" }, { "--max-steps", "--steps" },
-    { "--iters", "--steps" },       { "--num-steps", "--steps" },  { "--context", "--seq" },
-    { "--seq-len", "--seq" },       { "--block-size", "--seq" },   { "--hidden-size", "--width" },
-    { "--d-model", "--width" },     { "--n-embd", "--width" },     { "--num-layers", "--layers" },
-    { "--n-layer", "--layers" },    { "--num-heads", "--heads" },  { "--n-head", "--heads" },
-    { "--vocab-size", "--vocab" },  { "--output", "--out" },       { "--dataset", "--data" },
-    { "--max-tokens", "--tokens" }, { "--temp", "--temperature" }, { "--threshold", "--eps" },
-    { "--wd", "--weight-decay" },   { "--clip", "--grad-clip" },   { "--continue", "--resume" },
-};
-// no flag is called `name`: what may have been meant
-static std::string flag_meant(const std::string& name, const std::vector<FlagRow>& rows,
-                              char command) {
-    for (auto& s : SWITCHES_AND_TOOLS) {
-        std::string spelled = flag_spelling(s);
-        for (auto& ch : spelled) { ch = tolower(ch); }
-        if (name == spelled) {
-            return std::string(s) + " is a switch of the build: make train_sink " + s + "=";
-        }
-    }
-    for (auto& other : OTHER_NAMES) {
-        if (name == other[0]) { return std::string("did you mean ") + other[1] + "?"; }
-    }
-    std::string best;
-    int least = 1 + (int)name.size() / 3;                // farther away nothing is meant
-    for (auto& r : rows) {
-        const int d = edit_distance(name, flag_spelling(r.name));
-        if (r.of(command) && d < least) { least = d; best = flag_spelling(r.name); }
-    }
-    return best.empty() ? "" : "did you mean " + best + "?";
-}
-
-[[noreturn]] static void flag_unknown(const std::string& name, const std::string& value,
-                                      const std::vector<FlagRow>& rows, char command) {
-    std::string meant = flag_meant(name, rows, command);
-    if (ends_with(meant, "=")) {
-        meant += value.empty() || value[0] == '-' ? "VALUE, see make help" : value;
-    }
-    die(EXIT_USER, "unknown flag " + name, meant);
-}
+void welcome();
 
 // a word that is no command: the one that is nearest
-static std::string command_meant(const std::string& word) {
-    for (auto& c : COMMANDS) {
-        if (edit_distance(word, c.name) <= 2) { return strf("did you mean %s?", c.name); }
-    }
-    return "";
-}
+std::string command_meant(const std::string& word);
 
-static Flags flags_parse(int argc, char** argv, char* command) {
-    Flags f;
-    const std::vector<FlagRow> rows = flag_rows(&f);
-    int i = 1;
-    *command = 't';
-    for (auto& c : COMMANDS) {
-        if (argc > 1 && !strcmp(argv[1], c.name)) {
-            *command = c.letter;
-            i = 2;
-        }
-    }
-    for (; i < argc; i++) {
-        const std::string arg = argv[i];
-        if (arg == "-h" || arg == "--help") { usage(i == 1 ? 0 : *command); exit(0); }
-        if (arg[0] != '-' || arg == "-") { f.words.push_back(arg); continue; }
-        // --steps=10, or --steps 10
-        const bool has_value = arg[1] == '-' && arg.find('=') != std::string::npos;
-        const std::string name = has_value ? arg.substr(0, arg.find('=')) : arg;
-        const std::string next = has_value      ? arg.substr(name.size() + 1)
-                                 : i + 1 < argc ? argv[i + 1]
-                                                : "";
-        const FlagRow* row = NULL;
-        for (auto& r : rows) {
-            if (name == flag_spelling(r.name) ||
-                (r.letter && name == std::string("-") + r.letter)) {
-                row = &r;
-            }
-        }
-        if (!row) { flag_unknown(name, next, rows, *command); }
-        if (!row->of(*command)) { die(EXIT_USER, name + ": not a flag of this command"); }
-        const bool wants_value = row->kind != FLAG_BOOL;
-        if (!wants_value && has_value) { die(EXIT_USER, name + ": takes no value"); }
-        if (wants_value && !has_value && i + 1 >= argc) {
-            die(EXIT_USER, name + ": got no value, wanted one");
-        }
-        flag_set(*row, name, wants_value ? next : "");
-        if (wants_value && !has_value) { i++; }
-        *row->given = true;
-    }
-    return f;
-}
+// the command line; *command: its letter. Dies at what it does not know
+Flags flags_parse(int argc, char** argv, char* command);
 
-static std::string flags_json(Flags f, char command) {
-    std::string o = "{";
-    for (auto& r : flag_rows(&f)) {
-        if (r.of(command)) {
-            o += strf("%s\"%s\":", o.size() > 1 ? "," : "", r.name.c_str()) + flag_text(r, true);
-        }
-    }
-    return o + "}";
-}
+// all flags of a command, as the log and state.json keep them
+std::string flags_json(Flags f, char command);
 
 // "1,2,5" -> numbers, strictly
-static std::vector<double> flag_list(const char* spelled, const std::string& text) {
-    std::vector<double> out;
-    for (auto& w : split(text, ',')) {
-        double v = 0;
-        if (!parse_double(w, &v)) {
-            die(EXIT_USER,
-                std::string(spelled) + ": got '" + text + "', wanted numbers separated by commas");
-        }
-        out.push_back(v);
-    }
-    return out;
-}
+std::vector<double> flag_list(const char* spelled, const std::string& text);
 
 // range check of a flag
-static void want(bool ok, const std::string& got, const std::string& wanted) {
-    if (!ok) { die(EXIT_USER, got + ": wanted " + wanted); }
-}
+void want(bool ok, const std::string& got, const std::string& wanted);
 
 // fills in what the preset says, where no flag did
-static void preset_apply(Flags* f) {
-    const Preset* p = NULL;
-    for (auto& row : PRESET_ROWS) { if (f->model == row.name) { p = &row; } }
-    if (!p) {
-        die(EXIT_USER, "--model: got '" + f->model + "', wanted one of" PRESETS(PRESET_NAME));
-    }
-    Arch* c = &f->arch;
-    auto fill = [](int* flag, long preset) { if (!*flag) { *flag = preset; } };
-    fill(&c->L, p->L); fill(&c->C, p->C); fill(&c->F, p->F); fill(&c->NH, p->NH);
-    fill(&c->T, p->T); fill(&c->V, p->V);
-    if (!f->batch) { f->batch = p->B; }
-    want(f->batch < (1L << 30) / c->T, strf("--batch %ld --seq %d", f->batch, c->T),
-         "less than 2^30 tokens in all");
-}
+void preset_apply(Flags* f);
 
 // flags -> the model; V is the data's if nothing else says
-static Arch arch_from_flags(Flags* f, int data_V) {
-    Arch* c = &f->arch;
-    if (!c->V) { c->V = data_V; }
-    want(c->V >= data_V, strf("--vocab %d", c->V), strf("at least the %d ids of the data", data_V));
-    want(c->window >= 1 || !flag_given(*f, "window"), strf("--window %d", c->window),
-         "1 or more, or leave it out");
-    arch_settle(c, "");
-    return *c;
-}
+Arch arch_from_flags(Flags* f, int data_V);
 #endif // FLAGS_H

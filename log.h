@@ -1,191 +1,39 @@
 /*
-log.h -- OUT/log.jsonl, one object a line, flushed; and the same facts as a line for people.
+log.h -- OUT/log.jsonl, one object a line, flushed; and the same facts as a line for people
+(commands/log.cpp).
 */
 #ifndef LOG_H
 #define LOG_H
+#include "arch.h"
+#include "metrics.cuh"
+
 struct Log { FILE* f = NULL; std::string path; };
-static std::string time_text() { // now, as 2025-01-31T23:59:59Z
-    char text[32];
-    const time_t now = time(NULL);
-    struct tm utc;
-    strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
-    return text;
-}
 
 // writes one JSON object, with the time as its last field; a log that is gone or full ends the run
-static void log_line(Log* log, std::string json) {
-    if (!log->f) { return; }
-    json.pop_back();
-    if (fprintf(log->f, "%s,\"time\":\"%s\"}\n", json.c_str(), time_text().c_str()) < 0 ||
-        fflush(log->f)) {
-        die(EXIT_MACHINE,
-            strf("%s: cannot write (%s); the last checkpoint is whole", log->path.c_str(),
-                 strerror(errno)),
-            "free some disk space, then run again with --resume");
-    }
-    struct stat open, there;
-    if (fstat(fileno(log->f), &open) || stat(log->path.c_str(), &there) ||
-        open.st_ino != there.st_ino) {
-        die(EXIT_MACHINE, log->path + ": was removed or moved while the run wrote to it",
-            "what was saved before is in its checkpoints: run again with --resume");
-    }
-}
+void log_line(Log* log, std::string json);
 
 // of an interrupted run: keeps what happened up to the checkpoint, so that the log ends up as if
 // nothing had happened
-static void log_rewind(const std::string& path, long step) {
-    std::string kept;
-    if (!file_exists(path)) { return; }
-    for (auto& line : split(file_read(path), '\n')) {
-        Json j; std::string error;
-        // the line the machine died in
-        if (!json_parse(line.data(), line.size(), &j, &error)) { continue; }
-        const Json *s = j.get("step"), *event = j.get("event");
-        if ((s && s->number > step) ||
-            (event && (event->string == "done" || event->string == "stopped"))) {
-            continue;
-        }
-        kept += line + "\n";
-    }
-    file_write(path, kept);
-}
+void log_rewind(const std::string& path, long step);
 
-static std::string json_array(const std::vector<double>& v, size_t from = 0,
-                              size_t n = (size_t)-1) {
-    std::string o = "[";
-    for (size_t i = from; i < v.size() && i - from < n; i++) {
-        o += (i > from ? "," : "") + json_num(v[i]);
-    }
-    return o + "]";
-}
+// numbers as JSON: those from `from` on, at most n; in rows of `cols`
+std::string json_array(const std::vector<double>& v, size_t from = 0, size_t n = (size_t)-1);
+std::string json_matrix(const std::vector<double>& v, int cols);
 
-static std::string json_matrix(const std::vector<double>& v, int cols) {
-    std::string o = "[";
-    for (size_t i = 0; i < v.size(); i += cols) { o += (i ? "," : "") + json_array(v, i, cols); }
-    return o + "]";
-}
+// the switches that make this model, with values
+std::string switches_json(const Arch& c);
+std::string switches_text(const Arch& c);
 
-// the switches that make this model, with values: what is compiled in, and the rows of ARCH that a
-// switch sets
-static std::vector<std::pair<std::string, std::string>> switches_of(Arch c) {
-    std::vector<std::pair<std::string, std::string>> all;
-    for (auto& s : SWITCH_VALUES) {
-        all.push_back({ s.name, s.value });
-        for (auto& r : arch_rows(&c)) {
-            if (!strcmp(r.by, s.name)) { all.back().second = kind_name(r); }
-        }
-    }
-    return all;
-}
-
-static std::string switches_json(const Arch& c) {
-    std::string o;
-    for (auto& s : switches_of(c)) {
-        o += (o.empty() ? "{" : ",") + json_str(s.first) + ":" + json_str(s.second);
-    }
-    return o + "}";
-}
-
-static std::string switches_text(const Arch& c) {
-    std::string o;
-    for (auto& s : switches_of(c)) { o += " " + s.first + "=" + s.second; }
-    return o;
-}
-
-static std::string duration(double s) {
-    const int m = (int)s / 60, h = m / 60;
-    return s < 60  ? strf("%.0fs", s)
-           : h < 1 ? strf("%dm%02ds", m, (int)s % 60)
-                   : strf("%dh%02dm", h, m % 60);
-}
-
-static std::string count_text(double n) { // 28.3k, 136.4M
-    return n < 1e4 ? strf("%.0f", n)
-         : n < 1e6 ? strf("%.1fk", n / 1e3)
-         : n < 1e9 ? strf("%.1fM", n / 1e6)
-         :           strf("%.2fB", n / 1e9);
-}
-
-static std::string sink_json(const Metrics& r, double eps) {
-    std::vector<double> k, raw, proxy;
-    for (int i = 1; i <= std::min<int>(METRIC_K, r.T); i++) {
-        k.push_back(i);
-        raw.push_back(sink_rate(r, i, eps, false));
-        proxy.push_back(sink_rate(r, i, eps, true));
-    }
-    const std::string star = r.has_star ? json_num(sink_rate(r, 0, eps, !r.sums_to_one)) : "null";
-    return strf("{\"eps\":%g,\"T\":%d,\"n\":%d,\"k\":", eps, r.T, r.n) + json_array(k) +
-           ",\"sink_k\":" + json_array(raw) + ",\"proxy_k\":" + json_array(proxy) +
-           ",\"sink_star\":" + star + "}";
-}
+// seconds as 1h02m; a number as 28.3k, 136.4M
+std::string duration(double s);
+std::string count_text(double n);
 
 // the `eval` object of the log and of probe --json, without its braces
-static std::string eval_json(long step, double val_loss, const Metrics& r,
-                             const std::vector<double>& eps) {
-    typedef const HeadMetrics& Head;
-    auto array = [](const std::string& key, const std::vector<double>& v) {
-        return ",\"" + key + "\":" + json_array(v);
-    };
-    auto pair = [&](const std::string& key, const NormPair& p) {
-        return array(key + "_first", p.first) + array(key + "_rest", p.rest);
-    };
-    auto matrix = [&](const std::string& key, auto get) {
-        return ",\"" + key + "\":" + json_matrix(head_means(r, get), r.NH);
-    };
-    std::string o = strf("\"event\":\"eval\",\"step\":%ld,\"val_loss\":", step) +
-                    json_num(val_loss);
-    if (r.without_attention()) {                 // the rows of what follows are of these layers
-        o += array("layers", std::vector<double>(r.layers.begin(), r.layers.end()));
-    }
-    o += ",\"probe_loss\":" + json_num(r.loss) + ",\"sink\":" + sink_json(r, eps[0]);
-    if (eps.size() > 1) {
-        o += ",\"sinks\":[";
-        for (size_t i = 0; i < eps.size(); i++) { o += (i ? "," : "") + sink_json(r, eps[i]); }
-        o += "]";
-    }
-    o += matrix("alpha1", [](Head h) { return h.alpha[1]; });
-    o += matrix("alpha1_proxy", [](Head h) { return h.proxy[1]; });
-    if (r.has_star) {
-        o += matrix("alpha_star", [](Head h) { return h.alpha[0]; });
-        o += matrix("alpha_star_proxy", [](Head h) { return h.proxy[0]; });
-    }
-    o += matrix("mass", [](Head h) { return h.mass; }) +
-         matrix("entropy", [](Head h) { return h.entropy; });
-    if (r.has_gate) {
-        const double most = std::max(1, r.T - 1);
-        o += matrix("alpha1_gated", [](Head h) { return h.effective; });
-        o += matrix("gate_mean", [](Head h) { return h.gate; }) +
-             matrix("gate_low", [](Head h) { return h.gate_low; });
-        o += matrix("gate_first", [](Head h) { return h.gate_first; });
-        o += matrix("gate_rest", [&](Head h) { return (h.gate * r.T - h.gate_first) / most; });
-        o += ",\"sink_effective\":" + json_num(gated_sink_rate(r, eps[0]));
-    }
-    o += pair("h_norm", r.h) + pair("k_norm", r.k) + pair("v_norm", r.v);
-    if (!r.pre.first.empty()) { o += pair("pre_norm", r.pre); }
-    if (!r.h_star.empty()) { o += array("h_norm_star", r.h_star); }
-    return o + array("h_max", r.h_max) + array("h_median", r.h_median);
-}
+std::string eval_json(long step, double val_loss, const Metrics& r, const std::vector<double>& eps);
 
-static double mean(const std::vector<double>& v) {
-    double s = 0;
-    for (double x : v) { s += x / v.size(); }
-    return s;
-}
+// their mean
+double mean(const std::vector<double>& v);
 
 // the same for people, one line
-static std::string eval_text(double val_loss, const Metrics& r, double eps) {
-    typedef const HeadMetrics& Head;
-    const bool proxy = !r.sums_to_one;
-    const std::string star = r.has_star ? strf("%.1f%%", 100 * sink_rate(r, 0, eps, proxy)) : "-";
-    const double alpha_1 = mean(
-        head_means(r, [=](Head h) { return proxy ? h.proxy[1] : h.alpha[1]; }));
-    const double mass = mean(head_means(r, [](Head h) { return h.mass; }));
-    return (std::isnan(val_loss) ? "" : strf("val %.4f | ", val_loss)) +
-           strf("%s_1 %.1f%% | sink_* %s | ", proxy ? "proxy" : "sink",
-                100 * sink_rate(r, 1, eps, proxy), star.c_str()) +
-           strf("alpha_1 %.3f | mass %.2f | h first/rest %.2f | v first/rest %.2f", alpha_1, mass,
-                r.h.first.back() / r.h.rest.back(), mean(r.v.first) / mean(r.v.rest)) +
-           (r.without_attention() ? strf(" | attention in %d of %zu layers", r.L, r.h.first.size() - 1)
-                                  : "");
-}
+std::string eval_text(double val_loss, const Metrics& r, double eps);
 #endif // LOG_H

@@ -5,7 +5,7 @@ filled in by variant.cu, the one file that is compiled with -DATTN=.. -DBIAS=.. 
     SWITCH_VALUES     each switch, its value here, and all that it may have
     THIS(NORM)        the value of a switch as a number, such as NORM_post
     Attn, Bias, Pe    what is compiled in of those three
-    COMMIT            of the sources
+    COMMIT            of the sources; PRECISION_NAME, BACKEND_NAME: how it computes
 */
 #ifndef SWITCHES_H
 #define SWITCHES_H
@@ -17,6 +17,7 @@ enum { SWITCH_COUNT = 0 SWITCHES(ONE) };
 #undef ONE
 extern const SwitchValue SWITCH_VALUES[SWITCH_COUNT];
 extern const char* const COMMIT;
+extern const char *const PRECISION_NAME, *const BACKEND_NAME;
 
 namespace build {
 extern const int this_BIAS, this_PE, this_NORM, this_FFN, this_COMBINE, this_QKNORM, this_GATE;

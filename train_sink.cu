@@ -947,6 +947,7 @@ static Metrics measure(Model* m, const int* seqs, int n, int T, int batch_tokens
 #include "dataloader.h"
 #include "log.h"
 #include "commands/run.h"
+#include "commands/memory.h"
 #include "checkpoint.h"
 #include "commands/generate.h"
 

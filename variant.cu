@@ -19,6 +19,7 @@ const SwitchValue SWITCH_VALUES[SWITCH_COUNT] = {
 #define GIT_COMMIT "unknown"
 #endif
 const char* const COMMIT = GIT_COMMIT;
+const char *const PRECISION_NAME = STR(PRECISION), *const BACKEND_NAME = STR(BACKEND);
 
 namespace build {
 #define NUMBER(SWITCH) const int this_##SWITCH = CAT(SWITCH##_, SWITCH);

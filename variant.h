@@ -22,7 +22,6 @@ for the program, which is compiled once for all of them. Shapes: reference.h.
 namespace ops = BACKEND;
 typedef ops::real real;   // what tensors hold
 typedef ops::acc acc;     // what sums, weight gradients and optimiser state hold
-#define PRECISION_NAME STR(PRECISION)
 
 namespace variant {
 void attention_forward(real* out, acc* stat, const real* qkv, const real* kstar, const real* vstar,

@@ -3,6 +3,7 @@ generate.h -- the command generate: text from a checkpoint.
 */
 #ifndef GENERATE_H
 #define GENERATE_H
+#include "../models/gguf.h"
 #include "chat.h"
 
 // the first place in the model where what is loaded gives values that are not all finite, in words.

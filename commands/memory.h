@@ -1,0 +1,48 @@
+/*
+memory.h -- the memory that a model takes, in words, and whether it is there.
+*/
+#ifndef MEMORY_H
+#define MEMORY_H
+
+// bytes of the activations of B sequences of T tokens; table: by tensor, in words
+static size_t acts_bytes(const Arch& c, bool train, long B, long T, std::string* table = NULL) {
+    const Layout layout(c);
+    Acts none;
+    T += layout.bias.token;
+    const long R = std::min<long>(ops::head_rows(c.V, sizeof(real), train), B * T);
+    return layout.acts(&none, NULL, train, B, T, R, table);
+}
+
+// MiB of weights, gradients, optimiser and activations, in words; *bytes their sum
+static std::string memory_text(const Arch& c, long B, long T, bool train, double* bytes) {
+    Params<real> none;
+    const double n = Layout(c).params<real>(&none, NULL, NULL);
+    const double rough = (double)B * T * (train ? c.L : 1) * (4.0 * c.C + 4.0 * c.F);
+    // the weights exist as master and in `real`
+    const bool copied = !std::is_same<real, acc>::value;
+    // of many ranks each has a shard of master, of the optimiser's state, and of two copies
+    const double parts = train ? dist::world : 1, sharded = parts > 1;
+    const double weights = n * (sizeof(acc) / parts + (copied || sharded ? sizeof(real) : 0)),
+                 shard = sharded ? n / parts * (sizeof(acc) + sizeof(real)) : 0,
+                 grads = train ? n * sizeof(acc) + shard : 0,
+                 optimiser = train ? 2 * n / parts * sizeof(acc) : 0;
+    // beyond what a size_t holds
+    const double acts = rough > 1e15 ? rough * sizeof(real) : acts_bytes(c, train, B, T);
+    *bytes = weights + grads + optimiser + acts;
+    return strf("weights %.1f + gradients %.1f + optimiser %.1f + activations %.1f = %.1f MiB",
+                weights / 0x1p20, grads / 0x1p20, optimiser / 0x1p20, acts / 0x1p20,
+                *bytes / 0x1p20);
+}
+
+// on the CPU, before anything is allocated: does it fit? (On a GPU the allocation itself fails.)
+static void memory_check(const Arch& c, long B, long T, bool train) {
+    double bytes;
+    const std::string parts = memory_text(c, B, T, train, &bytes);
+    const double free = ops::on_host ? memory_free() : INFINITY;
+    if (dist::local > 0 || bytes * dist::neighbours <= free) { return; } // one asks for all here
+    die(EXIT_MACHINE,
+        "memory: wanted " + bytes_text(bytes) + (dist::neighbours > 1 ? " for each rank" : "") +
+            " (" + parts + "), " + bytes_text(free) + " are free",
+        "lower --batch, --seq or the model size");
+}
+#endif // MEMORY_H

@@ -1,0 +1,230 @@
+/*
+commands/run.cpp -- what run.h declares.
+*/
+#include "run.h"
+#include <sys/file.h>
+#include <sys/ioctl.h>
+#include <sys/resource.h>
+
+// ---- memory
+
+// the number in a file such as memory.max; -1 if there is none ("max", no such file)
+static double number_in(const std::string& path) {
+    double v = -1;
+    if (FILE* f = fopen(path.c_str(), "r")) {
+        if (fscanf(f, "%lf", &v) != 1) { v = -1; }
+        fclose(f);
+    }
+    return v;
+}
+
+// the number after `key` in a file of lines such as "MemAvailable:   123 kB"; 0 if there is none
+static double number_after(const std::string& path, const char* key) {
+    double v = 0;
+    char line[256];
+    FILE* f = fopen(path.c_str(), "r");
+    while (f && fgets(line, sizeof line, f)) {
+        if (!strncmp(line, key, strlen(key))) { v = atof(line + strlen(key)); }
+    }
+    if (f) { fclose(f); }
+    return v;
+}
+
+// Bytes that a control group leaves; what it holds of files can be dropped, so it counts as free.
+static double cgroup_free(const std::string& dir) {
+    const double most = number_in(dir + "/memory.max"),
+                 most1 = number_in(dir + "/memory.limit_in_bytes");
+    if (most >= 0) {
+        return most - number_in(dir + "/memory.current") +
+               number_after(dir + "/memory.stat", "file ");
+    }
+    if (most1 >= 0) {
+        return most1 - number_in(dir + "/memory.usage_in_bytes") +
+               number_after(dir + "/memory.stat", "total_cache ");
+    }
+    return INFINITY;
+}
+
+double memory_free() {
+    const double kib = number_after("/proc/meminfo", "MemAvailable:");
+    double free = kib > 0 ? kib * 1024 : INFINITY;
+    // this process's group, of version 2 (0::PATH) and of version 1 (N:memory:PATH), and those it
+    // is in
+    const std::string root = "/sys/fs/cgroup", lines = "/proc/self/cgroup";
+    std::vector<std::string> groups = { root, root + "/memory" };
+    for (auto& line : split(file_exists(lines) ? file_read(lines) : "", '\n')) {
+        const size_t memory = line.find(":memory:");
+        if (line.compare(0, 3, "0::") == 0) { groups[0] += line.substr(3); }
+        if (memory != std::string::npos) { groups[1] += line.substr(memory + 8); }
+    }
+    for (std::string group : groups) {
+        for (; group.size() >= root.size(); group.resize(group.rfind('/'))) {
+            free = std::min(free, cgroup_free(group));
+        }
+    }
+    struct rlimit limit;
+    if (!getrlimit(RLIMIT_AS, &limit) && limit.rlim_cur != RLIM_INFINITY) {
+        free = std::min<double>(free, limit.rlim_cur);
+    }
+    return free;
+}
+
+std::string bytes_text(double n) {
+    return n < 0x1p30 ? strf("%.1f MiB", n / 0x1p20) : strf("%.1f GiB", n / 0x1p30);
+}
+
+// ---- the directory
+
+static bool switch_default(const SwitchValue& s) { // is the value the first of its table?
+    return !strncmp(s.all, (s.value + std::string(" ")).c_str(), strlen(s.value) + 1);
+}
+
+std::string next_run_dir() {
+    std::string name;
+    for (auto& s : SWITCH_VALUES) {
+        if (!strcmp(s.name, "ATTN") || !switch_default(s)) {
+            name += std::string("-") + s.value;
+        }
+    }
+    make_dirs("runs");
+    const int fd = open("runs", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd >= 0) { flock(fd, LOCK_EX); }
+    long last = 0, n;
+    for (auto& d : dir_list("runs")) {
+        if (parse_long(d.substr(0, 4), &n)) { last = std::max(last, n); }
+    }
+    const std::string dir = strf("runs/%04ld%s", last + 1, name.c_str());
+    make_dirs(dir);
+    if (fd >= 0) { close(fd); }
+    return dir;
+}
+
+// OUT/lock holds the number of the process that writes to OUT, and is locked as long as that lives
+static std::string& lock_path() { static std::string path; return path; }
+
+static void run_unlock() { if (!lock_path().empty()) { unlink(lock_path().c_str()); } }
+
+void run_lock(const std::string& out) {
+    const std::string path = out + "/lock";
+    for (;;) {
+        const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+        if (fd < 0) {
+            die(blame(errno), strf("%s: cannot write (%s)", path.c_str(), strerror(errno)),
+                "choose another --out");
+        }
+        bool taken = true; // one that was just killed holds it for some milliseconds more
+        for (int tries = 0; taken && tries < 40; tries++) {
+            if (tries) { usleep(50000); }
+            taken = flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK;
+        }
+        if (taken) {
+            die(EXIT_USER,
+                strf("%s: process %.0f is at work on this run", out.c_str(), number_in(path)),
+                "wait until it ends, or choose another --out");
+        }
+        struct stat mine, there;
+        const bool same = !fstat(fd, &mine) && !stat(path.c_str(), &there) &&
+                          mine.st_ino == there.st_ino;
+        if (!same) { close(fd); continue; } // its owner removed it between open and flock
+        if (ftruncate(fd, 0) ||
+            dprintf(fd, "%d\n", (int)getpid()) < 0) { /* the lock holds without a number in it */
+        }
+        lock_path() = path;
+        atexit(run_unlock);
+        at_quick_exit(run_unlock);
+        return;
+    }
+}
+
+// ---- what may change on the way. state.json holds the flags that a run had at its checkpoint
+
+std::string flags_changed(const Json& was, const Flags& now, std::string* changed) {
+    const Json is = json_of(flags_json(now, 't'));
+    const char* free[] = { "out", "resume", "stop_after" };          // say nothing about the model
+    Flags copy = now;
+    for (auto& r : flag_rows(&copy)) {
+        const Json *a = was.get(r.name.c_str()), *b = is.get(r.name.c_str());
+        const bool ignored = std::any_of(std::begin(free), std::end(free),
+                                         [&](auto name) { return r.name == name; });
+        if (!a || !b || ignored || (a->string == b->string && a->number == b->number)) { continue; }
+        auto text = [](const Json& j) {
+            return j.type == Json::BOOL     ? (j.number ? "true" : "false")
+                   : j.type == Json::STRING ? json_str(j.string)
+                                            : j.string;
+        };
+        if (r.fixed()) {
+            return flag_spelling(r.name) + ": got " + text(*b) + ", wanted " + text(*a) +
+                   " as before";
+        }
+        *changed += (changed->empty() ? "" : ",") + strf("\"%s\":[", r.name.c_str()) + text(*a) +
+                    "," + text(*b) + "]";
+    }
+    return "";
+}
+
+void flags_take_data(Flags* f, const Json& was) {
+    for (auto& r : flag_rows(f)) {
+        const Json* v = was.get(r.name.c_str());
+        if (!v || *r.given || !r.of('p') || (!r.fixed() && r.name != "data")) { continue; }
+        if (r.kind == FLAG_BOOL) { *(bool*)r.value = v->number != 0; }
+        else { flag_set(r, flag_spelling(r.name), v->string); }
+    }
+}
+
+// ---- the terminal
+
+int terminal_columns() { // 0: standard output is no terminal
+    struct winsize w;
+    if (!isatty(1)) { return 0; }
+    return ioctl(1, TIOCGWINSZ, &w) || !w.ws_col ? 80 : w.ws_col;
+}
+
+void progress_show(const std::vector<std::string>& forms, int columns) {
+    std::string line = forms.back().substr(0, columns - 1);
+    for (size_t i = forms.size(); i-- > 0;) {
+        if ((int)forms[i].size() < columns) { line = forms[i]; }
+    }
+    printf("\r\033[K%s", line.c_str());
+    progress_open() = true;
+    fflush(stdout);
+}
+
+// ---- the data
+
+DataOptions data_options(const Flags& f, int T, int probe_len) {
+    DataOptions o;
+    o.data = split(f.data, ',');
+    want(!o.data.empty(), "--data \"\"", "bb, a file, a directory of shards or a NAME in data/");
+    o.tokenizer = f.tokenizer; o.bos = f.bos; o.T = T; o.seed = f.seed;
+    o.val_seqs = f.val_seqs;
+    o.probe_seqs = f.probe_seqs;
+    o.probe_len = probe_len;
+    o.train_tokens = f.train_tokens;
+    o.vocab = f.arch.V;
+    for (double position : flag_list("--random-token", f.random_token)) {
+        want(position == floor(position) && fabs(position) < 1e9,
+             strf("--random-token %g", position), "a whole number");
+        o.random_token.push_back((int)position);
+    }
+    for (auto& w : split(f.fix_token, ',')) {
+        auto pair = split(w, ':');
+        long pos = 0, id = 0;
+        const bool numbers = pair.size() == 2 && parse_long(pair[0], &pos) &&
+                             parse_long(pair[1], &id);
+        want(numbers && labs(pos) < 1L << 30 && labs(id) < 1L << 30, "--fix-token " + w, "POS:ID");
+        o.fix_token.push_back({ (int)pos, (int)id });
+    }
+    o.skip_bad = f.skip_bad;
+    o.sft = f.sft; o.sft_loss = f.sft_loss;
+    o.bb_vocab = f.bb_vocab; o.bb_triggers = f.bb_triggers; o.bb_trigger_prob = f.bb_trigger_prob;
+    o.bb_temp = f.bb_temp; o.bb_table = f.bb_table; o.bb_bos = f.bb_bos;
+    want(f.bb_triggers < f.bb_vocab, strf("--bb-triggers %ld", f.bb_triggers),
+         "0 or more, less than --bb-vocab");
+    return o;
+}
+
+Data data_from_flags(const Flags& f, int T, int probe_len) {
+    return data_open(data_options(f, T, probe_len));
+}
+
+// ---- what a model takes

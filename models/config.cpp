@@ -1,0 +1,155 @@
+/*
+models/config.cpp -- what config.h declares.
+*/
+#include "config.h"
+#include "import_gguf.h"
+
+std::string config_json(const Arch& c, const Tokenizer& tok, const std::string& tokenizer_path) {
+    const bool llama = is_llama(c);
+    const char *architecture = llama ? "LlamaForCausalLM" : "TrainSink",
+               *type = llama ? "llama" : "train_sink";
+    std::string o = strf("{\n  \"architectures\": [\"%s\"],\n  \"model_type\": \"%s\",\n  ",
+                         architecture, type);
+    o += arch_json(c, "", ",\n  ") + ",\n  \"hidden_act\": \"silu\",\n";
+    o += "  \"attention_bias\": false,\n  \"mlp_bias\": false,\n";
+    if (c.rope_scaling != ROPE_none) {
+        o += "  \"rope_scaling\": {" + arch_json(c, "rope_scaling", ", ") + "},\n";
+    }
+    if (tok.eos >= 0) {
+        o += strf("  \"bos_token_id\": %d,\n  \"eos_token_id\": %d,\n", tok.bos, tok.eos);
+    }
+    o += "  \"torch_dtype\": \"float32\",\n  \"train_sink\": {\"attn\": \"";
+    o += build::Attn::name + std::string("\", ");
+    o += arch_json(c, "train_sink", ", ");
+    return o +
+           ", \"tokenizer\": " + json_str(tok.kind == TOKENIZER_BYTES ? "bytes" : tokenizer_path) +
+           "}\n}\n";
+}
+
+double json_number(const Json& j, const char* key, double otherwise) {
+    const Json* v = j.get(key);
+    return v && v->type == Json::NUMBER ? v->number : otherwise;
+}
+
+// The tokenizer of a checkpoint: the files in it; without any "bytes", "" (none), or what older
+// checkpoints name.
+static std::string checkpoint_tokenizer(const std::string& dir, const std::string& recorded) {
+    const bool here = file_exists(dir + "/tokenizer.json") || file_exists(dir + "/vocab.json");
+    if (recorded == "bytes") { return recorded; }
+    if (here) { return dir; }
+    return file_exists(recorded) ? recorded : "";
+}
+
+// does this build compute what the rows of the checkpoint say? attn: its operation
+static void checkpoint_check_build(const std::string& dir, const Arch& c, const std::string& attn) {
+    const BiasRow& b = bias_of(c);
+    const PeRow& pe = pe_of(c);
+    const bool same = attn == build::Attn::name && b.column == Bias::column &&
+                      pe.score_bias == Pe::score_bias && (!pe.score_bias || c.pe == THIS(PE));
+    if (same) { return; }
+    if (!strstr(NAMES_OF(ATTN), (attn + " ").c_str())) {
+        die(EXIT_USER,
+            dir + "/config.json: attn is " + json_str(attn) + ", wanted one of: " NAMES_OF(ATTN));
+    }
+    auto words = [](const std::string& attn, const char* bias, const char* pe) {
+        return "ATTN=" + attn + " BIAS=" + bias + " PE=" + pe;
+    };
+    const std::string theirs = words(attn, b.name, pe.name),
+                      ours = words(build::Attn::name, BIAS_ROWS[THIS(BIAS)].name,
+                                   PE_ROWS[THIS(PE)].name);
+    die(EXIT_USER,
+        dir + ": this checkpoint is of another build, wanted " + theirs +
+            ", this binary has " + ours,
+        "make train_sink " + theirs);
+}
+
+// our own config.json -> a model; *attn, *tokenizer: what else it says
+static Arch arch_of_checkpoint(const Json& j, const Json& mine, const std::string& where,
+                               std::string* attn, std::string* tokenizer) {
+    Arch c;
+    // absent: the first of its table
+    for (auto& r : arch_rows(&c)) { if (r.type == ARCH_kind) { *(kind*)r.at = 0; } }
+    const Json *scaling = j.get("rope_scaling"), none;
+    const struct { const char* name; const Json& object; } objects[] =
+        { { "", j }, { "train_sink", mine }, { "rope_scaling", scaling ? *scaling : none } };
+    for (auto& o : objects) {
+        for (auto& f : o.object.fields) {
+            bool known =
+                *o.name ? f.first == "attn" || f.first == "tokenizer"
+                        : strstr(" hidden_act attention_bias mlp_bias rope_scaling train_sink ",
+                                 (" " + f.first + " ").c_str()) ||
+                              is_harmless(f.first);
+            for (auto& r : arch_rows(&c)) {
+                if (key_object(r) != o.name || key_name(r) != f.first) { continue; }
+                known = true;
+                arch_read(r, f.second, where);
+            }
+            if (!known) {
+                die(EXIT_USER, where + ": the key '" + f.first + "' is not understood",
+                    "a newer train_sink");
+            }
+        }
+    }
+    if (const Json* v = mine.get("attn")) { *attn = v->string; }
+    if (const Json* v = mine.get("tokenizer")) { *tokenizer = v->string; }
+    return c;
+}
+
+std::string checkpoint_gguf(const std::string& path) {
+    if (!is_dir(path)) { return ends_with(path, ".gguf") ? path : ""; }
+    return file_exists(path + "/config.json") ? "" : gguf_in(path);
+}
+
+// the two files of a directory, or the GGUF file; nothing but these is read
+static Checkpoint checkpoint_files(const std::string& dir) {
+    Checkpoint k;
+    const std::string gguf = checkpoint_gguf(dir);
+    if (!gguf.empty()) {
+        Gguf g = gguf_open(gguf);
+        k.where = gguf;
+        k.config = gguf_config(g);
+        k.tokenizer = g.find("tokenizer.ggml.model") ? gguf : "";
+        k.weights = gguf_weights(&g);
+        return k;
+    }
+    if (!is_dir(dir)) {
+        die(EXIT_USER, dir + ": no such directory, wanted a checkpoint: "
+            "a directory with config.json and model.safetensors, or a GGUF file", "ls runs/*/");
+    }
+    k.where = dir + "/config.json";
+    k.tokenizer = file_exists(dir + "/tokenizer.json") ? dir + "/tokenizer.json" : "";
+    if (!file_exists(k.where)) {
+        die(EXIT_USER, dir + ": has no config.json, so it is not a checkpoint",
+            "give a directory such as runs/NAME/step_1000");
+    }
+    k.config = json_file(k.where);
+    return k;
+}
+
+Checkpoint checkpoint_open(const std::string& dir) {
+    Checkpoint k = checkpoint_files(dir);
+    const Json* mine = k.config.get("train_sink");
+    k.c = mine ? arch_of_checkpoint(k.config, *mine, k.where, &k.attn, &k.tokenizer)
+               : arch_import(k.config, k.where, &k.attn);
+    if (!mine && k.weights.maps.empty()) { k.weights = safetensors_open_dir(dir); }
+    // transformers ties the head of a file that has none; OPT-350m's is the embedding times a
+    // matrix
+    if (!mine) {
+        const bool projected = k.weights.find("model.decoder.project_out.weight");
+        const Family family = family_of_file(k.config, ends_with(k.where, ".gguf"));
+        const bool head = import_source(family, k.c, k.weights, "lm_head.weight").w;
+        k.c.tied = !projected && (k.c.tied || !head);
+    }
+    arch_settle(&k.c, k.where);
+    checkpoint_check_build(dir, k.c, k.attn);
+    if (mine) { k.weights = safetensors_open_dir(dir); }
+    k.tokenizer = checkpoint_tokenizer(dir, k.tokenizer);
+    return k;
+}
+
+Arch checkpoint_arch(const std::string& dir, std::string* tokenizer) {
+    Checkpoint k = checkpoint_open(dir);
+    *tokenizer = k.tokenizer;
+    weights_close(&k.weights);
+    return k.c;
+}

@@ -1,0 +1,32 @@
+/*
+models/config.h -- config.json of a checkpoint, ours or another family's, out and in.
+*/
+#ifndef CONFIG_H
+#define CONFIG_H
+#include "../tokenizer.h"
+#include "import.h"
+#include "safetensors.h"
+
+// the config.json of a model of ours; tokenizer_path: the file that is in its directory
+std::string config_json(const Arch& c, const Tokenizer& tok, const std::string& tokenizer_path);
+
+// the number of a key, or `otherwise`
+double json_number(const Json& j, const char* key, double otherwise);
+
+// the GGUF file that the path is, or that a directory without a config.json has in it; "" if none
+std::string checkpoint_gguf(const std::string& path);
+
+// a model's files, opened: what its config.json says, or a GGUF file in its place, and its tensors
+struct Checkpoint {
+    std::string where, attn = "softmax", tokenizer;      // config's name for errors; the operation
+    Json config;
+    Weights weights;
+    Arch c;
+};
+
+// a model's directory or GGUF file; dies if it wants another build
+Checkpoint checkpoint_open(const std::string& dir);
+
+// config.json -> a model; dies if it wants another build. *tokenizer: what it was trained with
+Arch checkpoint_arch(const std::string& dir, std::string* tokenizer);
+#endif // CONFIG_H
