@@ -3,11 +3,11 @@
 #   make train_sink ATTN=sigmoid BIAS=k      -> build/cpu-ATTN=sigmoid-BIAS=k/train_sink; ./train_sink links to the last one built
 #   make test                                everything that can be tested here
 
-# ---- the switches. Their values are the rows of the tables in attention_variants.cuh; the first row is the default ---
+# ---- the switches. Their values are the rows of the tables in attention_variants.cuh and block_variants.h; the first row is the default ---
 lp := (
-SWITCHES := $(shell sed -n 's/^.define \([A-Z]*\)_VARIANTS$(lp)X_.*/\1/p' attention_variants.cuh)
+SWITCHES := $(shell sed -n 's/^.define \([A-Z]*\)_VARIANTS$(lp)X_.*/\1/p' attention_variants.cuh block_variants.h)
 MODEL    := $(filter-out PRECISION BACKEND,$(SWITCHES))
-rows = $(shell sed -n 's/^ *X_$(1)$(lp)\([a-z0-9_]*\) *,.*/\1/p' attention_variants.cuh)
+rows = $(shell sed -n 's/^ *X_$(1)$(lp)\([a-z0-9_]*\) *,.*/\1/p' attention_variants.cuh block_variants.h)
 $(foreach s,$(SWITCHES),$(eval $(s)_ALL := $(call rows,$(s))))
 $(foreach s,$(MODEL),$(eval $(s) ?= $(firstword $($(s)_ALL))))
 # cuda where it can be built and run, else cpu, and the first line of output says why
@@ -280,7 +280,7 @@ help:
 	@echo "scripts/reproduce list                 the paper's tables by name: build, train, compare"
 	@echo "tools: CXX=$(CXX) ARCH=$(ARCH) OPTIMIZE='$(OPTIMIZE)' JOBS=$(JOBS)"
 	@for s in $(SWITCHES); do echo; echo $$s; \
-	  sed -n "s/^ *X_$$s(\([a-z0-9_]*\) *,[^\"]*\"\(.*\)\").*/\1\t\2/p" attention_variants.cuh | sed 's/" *, *"/\t/' | \
+	  sed -n "s/^ *X_$$s(\([a-z0-9_]*\) *,[^\"]*\"\(.*\)\").*/\1\t\2/p" attention_variants.cuh block_variants.h | sed 's/" *, *"/\t/' | \
 	  awk -F'\t' '{ if (NF > 2) printf "  %-16s %-32s %s\n", $$1, $$2, $$3; else printf "  %-16s %s\n", $$1, $$2 }'; done
 
 clean:

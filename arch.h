@@ -1,6 +1,6 @@
 /*
 arch.h -- ARCH, everything about a model that is not compiled in, and what is made of its rows: the
-struct, its checks, config.json both ways, its flags (models/arch.cpp).
+struct, its checks, config.json both ways, its flags. The functions stand in models/arch.cpp.
 
 Nothing else names a row that has nothing special about it: a new row needs an edit here alone.
 */

@@ -1,6 +1,6 @@
 /*
 flags.h -- the command line: one row a flag. The struct, the parser, --help and the config line of
-the log come from it (commands/flags.cpp).
+the log come from it. Its functions stand in commands/flags.cpp.
 */
 #ifndef FLAGS_H
 #define FLAGS_H

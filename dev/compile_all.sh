@@ -13,11 +13,11 @@ kind=${1:-covering}
 DIR=build/nvcc
 mkdir -p $DIR
 export NVCC DIR
-values() { sed -n "s/^ *X_$1(\([a-z0-9_]*\) *,.*/\1/p" attention_variants.cuh | tr '\n' ' '; }
+values() { sed -n "s/^ *X_$1(\([a-z0-9_]*\) *,.*/\1/p" attention_variants.cuh block_variants.h | tr '\n' ' '; }
 # A set starts from a value (covering) or two values together (pairwise) that no set has yet, and grows by the value that
 # brings most that is new; never by a conflict.
 sets() {
-    for s in $(sed -n 's/^.define \([A-Z]*\)_VARIANTS(X_.*/\1/p' attention_variants.cuh | grep -v 'PRECISION\|BACKEND'); do echo "$s $(values $s)"; done
+    for s in $(sed -n 's/^.define \([A-Z]*\)_VARIANTS(X_.*/\1/p' attention_variants.cuh block_variants.h | grep -v 'PRECISION\|BACKEND'); do echo "$s $(values $s)"; done
     echo "PRECISION bf16 fp32"
     sed -n 's/^ *X_CONFLICT(ATTN=\([a-z0-9_|]*\) *BIAS=\([a-z0-9_|]*\) *,.*/CONFLICT \1 \2/p' attention_variants.cuh
 }

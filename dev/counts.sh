@@ -9,8 +9,8 @@ CXX=${CXX:-g++} CUDA=${CUDA:-/usr/local/cuda}
 [ -f "$CUDA/include/cublasLt.h" ] || { echo "skipped: 1 count of memory accesses, no CUDA headers in $CUDA/include (set CUDA=)"; echo "0 passed, 0 failed"; exit 0; }
 dir=$(mktemp -d) && trap 'rm -rf "$dir"' EXIT
 defs="-DPRECISION=bf16 -DBACKEND=cuda"                           # and the first value of every other switch
-for s in $(sed -n 's/^.define \([A-Z]*\)_VARIANTS(X_.*/\1/p' attention_variants.cuh | grep -v 'PRECISION\|BACKEND'); do
-    defs="$defs -D$s=$(sed -n "s/^ *X_$s(\([a-z0-9_]*\) *,.*/\1/p" attention_variants.cuh | head -n 1)"
+for s in $(sed -n 's/^.define \([A-Z]*\)_VARIANTS(X_.*/\1/p' attention_variants.cuh block_variants.h | grep -v 'PRECISION\|BACKEND'); do
+    defs="$defs -D$s=$(sed -n "s/^ *X_$s(\([a-z0-9_]*\) *,.*/\1/p" attention_variants.cuh block_variants.h | head -n 1)"
 done
 $CXX -x c++ -std=c++17 -O1 -c -fsanitize=thread -DEMU -DEMU_COUNT -DREAL_SIZES '-DMMA_HEADS(X)=X(96)' -fno-strict-aliasing -fstack-clash-protection \
     -fopenmp -Wno-unknown-pragmas -I"$CUDA/include" -Idev/emulator $defs train_sink.cu -o "$dir/count.o" > "$dir/log" 2>&1 &&

@@ -72,8 +72,8 @@ SMEM
 $CXX -x c++ -std=c++17 -O0 -DEMU -fno-strict-aliasing -Wno-unknown-pragmas -I. -I"$CUDA/include" -Idev/emulator "$dir/smem.cu" -o "$dir/smem" &&
     "$dir/smem" > "$dir/smem.txt" || exit 1
 defs="-DBACKEND=cuda"
-for s in $(sed -n 's/^.define \([A-Z]*\)_VARIANTS(X_.*/\1/p' attention_variants.cuh | grep -v 'PRECISION\|BACKEND') PRECISION=bf16; do
-    case $s in *=*) ;; *) s=$s=$(sed -n "s/^ *X_$s(\([a-z0-9_]*\) *,.*/\1/p" attention_variants.cuh | head -n 1) ;; esac  # its first value
+for s in $(sed -n 's/^.define \([A-Z]*\)_VARIANTS(X_.*/\1/p' attention_variants.cuh block_variants.h | grep -v 'PRECISION\|BACKEND') PRECISION=bf16; do
+    case $s in *=*) ;; *) s=$s=$(sed -n "s/^ *X_$s(\([a-z0-9_]*\) *,.*/\1/p" attention_variants.cuh block_variants.h | head -n 1) ;; esac  # its first value
     for a in "$@"; do case $a in "${s%=*}="*) s=$a ;; esac; done
     defs="$defs -D$s"
 done

@@ -107,7 +107,7 @@ finds cpu "nothing"
 # ---- help names every row of every table, with the reason for it
 make --no-print-directory help > help 2>&1; ok $? "make help"
 for s in ATTN BIAS PE NORM FFN COMBINE PRECISION BACKEND; do
-    rows=$(sed -n "s/^ *X_$s(\([a-z0-9_]*\) *,.*/\1/p" attention_variants.cuh)
+    rows=$(sed -n "s/^ *X_$s(\([a-z0-9_]*\) *,.*/\1/p" attention_variants.cuh block_variants.h)
     [ -n "$rows" ]; ok $? "$s has no rows"
     for row in $rows; do awk -v s=$s -v row=$row '$0 == s { on = 1; next } !NF { on = 0 } on && $1 == row && NF > 1 { found = 1 } END { exit !found }' help; ok $? "make help does not explain $s=$row"; done
 done

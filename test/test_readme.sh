@@ -46,7 +46,7 @@ grep -o -- '--[a-z][a-z0-9-]*' README.md | sort -u > flags
 while read -r flag; do grep -q -- "$flag\b" help; ok $? "$flag is not a flag of ./train_sink or of scripts/"; done < flags
 # the table of switches is the one in the source, in its order
 for s in ATTN BIAS PE NORM FFN COMBINE QKNORM GATE; do
-    source=$(sed -n "s/^ *X_$s(\([a-z0-9_]*\) *,.*/\1/p" attention_variants.cuh | tr '\n' ' ')
+    source=$(sed -n "s/^ *X_$s(\([a-z0-9_]*\) *,.*/\1/p" attention_variants.cuh block_variants.h | tr '\n' ' ')
     readme=$(sed -n "s/^| *$s *| *\([^|]*\)|.*/\1/p" README.md | head -n 1)
     [ "$(echo $readme)" = "$(echo $source)" ]; ok $? "the values of $s: README has '$readme', the source '$source'"
 done
