@@ -3,13 +3,21 @@ optimizer.h -- the update after a step's gradients: AdamW, SGD, Muon.
 */
 #ifndef OPTIMIZER_H
 #define OPTIMIZER_H
+#include "flags.h"
 
 enum Optimizer { ADAMW, SGD, MUON };
 static const char* const OPTIMIZERS[] = { "adamw", "sgd", "muon" };
 
+// --optimizer by its name
+static Optimizer optimizer_of(const Flags& f) {
+    int i = 0;
+    while (i < 3 && f.optimizer != OPTIMIZERS[i]) { i++; }
+    want(i < 3, "--optimizer " + f.optimizer, "adamw, muon or sgd");
+    return (Optimizer)i;
+}
+
 // Muon (Jordan et al. 2024): the momentum of a matrix, with its singular values brought near to 1
-// by
-// five Newton-Schulz steps  x <- a x + (b A + c A A) x,  A = x x^T,  and the length that AdamW's step
+// by five Newton-Schulz steps  x <- a x + (b A + c A A) x,  A = x x^T,  and the length that AdamW's step
 // would have (Liu et al. 2025), so that --lr and --weight-decay mean what they mean there
 static void muon_update(Model* m, const Tensor& t, const AdamW& o) {
     const int rows = t.shape[0], cols = t.shape[1];

@@ -22,9 +22,7 @@ Letters: B sequences, T tokens of each (with the sink token, if there is one), C
 KV key/value heads, HS head size, F FFN width, L layers, V vocabulary, N = B T rows.
 */
 #include <math.h>
-#include <signal.h>
 #include <functional>
-#include <new>
 
 // ============================================================================
 // 1 switches
@@ -362,50 +360,7 @@ static void phi_backward(Model* m, int l) {
 static real* act_att(const Model* m, int l) { return of_layer(m->a.att, m, l, m->d.NH * m->d.HS); }
 static acc* act_stat(const Model* m, int l) { return of_layer(m->a.stat, m, l, m->d.NH * 2); }
 
-// copies k and v of the rows that are loaded to their places in the cache; returns where layer l
-// begins there
-static const real* cache_keep(Model* m, int l) {
-    const size_t q = m->d.NH * m->d.HS, kv = m->d.W - q;
-    real* cache = m->cache + (size_t)l * m->room * kv;
-    for (int t = 0; t < rows(m); t++) {
-        memcpy((void*)(cache + (m->past + t) * kv), act_qkv(m, l) + t * m->d.W + q,
-               kv * sizeof(real));
-    }
-    return cache;
-}
-
-// a segment that goes on from another: its rows see the keys and values of that one, then their own
-static void attention_branch(Model* m, int l, const Segment& part) {
-    const size_t W = m->d.W, q = m->d.NH * m->d.HS, kv = W - q;
-    const real* qkv = act_qkv(m, l);
-    std::vector<real> seen((part.past + part.n) * kv);
-    for (int t = 0; t < part.past + part.n; t++) {
-        const int row = t < part.past ? m->forest[part.parent].at + t : part.at + t - part.past;
-        std::copy_n(qkv + row * W + q, kv, &seen[t * kv]);
-    }
-    for (int t = 0; t < part.n; t++) {
-        const size_t row = part.at + t;
-        variant::attention_row(act_att(m, l) + row * q, qkv + row * W, seen.data(), star_k(m, l),
-                               star_v(m, l), part.past + t, attn_shape(m, l));
-    }
-}
-
-static void attention_forest(Model* m, int l) {
-    AttnShape s = attn_shape(m, l);
-    s.B = 1;
-    for (auto& part : m->forest) {
-        if (part.parent >= 0) { continue; }
-        s.T = part.n;
-        variant::attention_forward(
-            act_att(m, l) + (size_t)part.at * m->d.NH * m->d.HS,
-            act_stat(m, l) + (size_t)part.at * m->d.NH * 2, act_qkv(m, l) + part.at * m->d.W,
-            star_k(m, l), star_v(m, l), s);
-    }
-    #pragma omp parallel for schedule(dynamic)
-    for (size_t i = 0; i < m->forest.size(); i++) {
-        if (m->forest[i].parent >= 0) { attention_branch(m, l, m->forest[i]); }
-    }
-}
+#include "commands/rows.h"
 
 static void attention_forward(Model* m, int l) {
     if (!m->forest.empty()) { attention_forest(m, l); return; }
@@ -771,32 +726,7 @@ static void model_sums(Model* m, float clip) {
 
 // ============================================================================
 // 3 measure
-
-// what is measured of one batch of sequences, in device memory until all layers are done
-struct Measured {
-    HeadMetrics* heads;                          // (A, B, NH), A the layers with attention
-    // norms (L+1, N), (A, N, KV) twice, (2L, N); largest and median (L+1, B, 2)
-    acc *h, *k, *v, *pre, *sizes;
-    size_t bytes;
-};
-
-// points into base, or only counts
-static Measured measured_point(const Model* m, char* base) {
-    const size_t L = m->c.L, A = m->d.attending(L), N = rows(m), KV = m->c.KV;
-    Measured r = Measured();
-    auto place = [&](size_t bytes) {
-        char* p = base + r.bytes;
-        r.bytes += (bytes + 255) / 256 * 256;
-        return p;
-    };
-    r.heads = (HeadMetrics*)place(A * m->B * m->c.NH * sizeof(HeadMetrics));
-    r.h = (acc*)place((L + 1) * N * sizeof(acc));
-    r.k = (acc*)place(A * N * KV * sizeof(acc));
-    r.v = (acc*)place(A * N * KV * sizeof(acc));
-    r.pre = (acc*)place(m->d.norm.stream ? 2 * L * N * sizeof(acc) : 0);
-    r.sizes = (acc*)place((L + 1) * m->B * 2 * sizeof(acc));
-    return r;
-}
+#include "commands/measured.h"
 
 // the heads of layer l, and its keys and values
 static void measure_attention(const Model* m, const Measured& r, int l) {
@@ -825,80 +755,7 @@ static void measure_layer(const Model* m, const Measured& r, int l) {
     }
 }
 
-// In a model with local and other layers, a local one is asked what token k gets of the queries
-// that still see it: the rest of the means over all queries i >= k are zeros
-static void measure_seen(const Model* m, int l, HeadMetrics* heads, int n) {
-    const Arch& c = m->c;
-    const int T = m->T - m->d.bias.token;
-    if (!is_local(c, l) || c.local.empty() || c.prefix) { return; }
-    for (int i = 0; i < n; i++) {
-        for (int k = 1; k <= std::min<int>(METRIC_K, T); k++) {
-            const int all = T - k + 1;
-            const float factor = (float)all / std::min(all, c.window);
-            heads[i].alpha[k] *= factor;
-            heads[i].proxy[k] *= factor;
-            if (k == 1) { heads[i].effective *= factor; }
-        }
-    }
-}
-
-// adds sequences i.. of n, now in host memory, to the report
-static void measure_add(Metrics* out, const Model* m, const Measured& r, int i, int n) {
-    const Sizes& d = m->d;
-    const int B = m->B, T = m->T, N = rows(m), skip = d.bias.token;
-    for (int a = 0; a < out->L; a++) {
-        for (int b = 0; b < B; b++) {
-            HeadMetrics* heads = &out->heads[((size_t)(i + b) * out->L + a) * d.NH];
-            std::copy_n(&r.heads[((size_t)a * B + b) * d.NH], d.NH, heads);
-            measure_seen(m, out->layers[a], heads, d.NH);
-        }
-        norms_add(&out->k, a, r.k + (size_t)a * N * d.KV, B, T, d.KV, skip, n);
-        norms_add(&out->v, a, r.v + (size_t)a * N * d.KV, B, T, d.KV, skip, n);
-    }
-    for (int l = 0; l <= d.L; l++) {
-        const acc* h = r.h + (size_t)l * N;
-        for (int b = 0; b < B; b++) {
-            const acc* size = r.sizes + ((size_t)l * B + b) * 2;
-            if (d.bias.token) { out->h_star[l] += h[(size_t)b * T] / n; }       // position 0
-            out->h_max[l] = std::max<double>(out->h_max[l], size[0]);
-            out->h_median[l] += (double)size[1] / n;
-        }
-        norms_add(&out->h, l, h, B, T, 1, skip, n);
-    }
-    for (int j = 0; d.norm.stream && j < 2 * d.L; j++) {
-        norms_add(&out->pre, j, r.pre + (size_t)j * N, B, T, 1, skip, n);
-    }
-}
-
 // called now and then by measure, if it is set
-// of many ranks, each of which has measured some of the sequences: all of them on every rank
-static void measure_sum(Metrics* r, const Model* m, double* loss, long* count) {
-    const size_t L = m->c.L, floats = sizeof(HeadMetrics) / sizeof(float);
-    float* heads = (float*)r->heads.data();
-    std::vector<double> all = { *loss, (double)*count };
-    std::vector<double> largest((L + 1) * dist::world);
-    all.insert(all.end(), heads, heads + r->heads.size() * floats);
-    std::vector<std::vector<double>*> sums = { &r->h_star, &r->h_median };
-    const size_t A = r->L, by_layer[] = { L + 1, A, A, m->d.norm.stream ? 2 * L : 0 };
-    NormPair* const pairs[] = { &r->h, &r->k, &r->v, &r->pre };
-    for (int i = 0; i < 4; i++) {                    // a rank may have measured nothing
-        pairs[i]->first.resize(by_layer[i]); sums.push_back(&pairs[i]->first);
-        pairs[i]->rest.resize(by_layer[i]);  sums.push_back(&pairs[i]->rest);
-    }
-    for (auto v : sums) { all.insert(all.end(), v->begin(), v->end()); }
-    std::copy(r->h_max.begin(), r->h_max.end(), &largest[(L + 1) * dist::rank]);
-    dist::sum(all.data(), all.size());
-    dist::sum(largest.data(), largest.size());
-    const double* from = all.data();
-    *loss = *from++;
-    *count = (long)*from++;
-    for (size_t i = 0; i < r->heads.size() * floats; i++) { heads[i] = (float)*from++; }
-    for (auto v : sums) { for (auto& x : *v) { x = *from++; } }
-    for (size_t i = 0; i < largest.size(); i++) {
-        r->h_max[i % (L + 1)] = std::max(r->h_max[i % (L + 1)], largest[i]);
-    }
-}
-
 static void (*measure_progress)(int done, int n) = NULL;
 
 // the metrics of metrics.cuh on n sequences of T + 1 tokens, at most batch_tokens of them at a time
@@ -959,14 +816,6 @@ static double learning_rate(const Flags& f, long step) {
     return f.min_lr + 0.5 * (f.lr - f.min_lr) * (1 + cos(M_PI * std::min(1.0, done)));
 }
 
-// --optimizer by its name
-static Optimizer optimizer_of(const Flags& f) {
-    int i = 0;
-    while (i < 3 && f.optimizer != OPTIMIZERS[i]) { i++; }
-    want(i < 3, "--optimizer " + f.optimizer, "adamw, muon or sgd");
-    return (Optimizer)i;
-}
-
 // one optimiser step: the micro-batches of all ranks in one order, `accum` for each of them
 static StepSums train_step(Model* m, Data* data, const Flags& f, long step, int accum,
                            std::vector<int>* seqs) {
@@ -1010,24 +859,9 @@ static int train(const Flags& flags) {
         const StepSums sums = train_step(&r.m, &r.data, f, step, r.accum, &r.seqs);
         const double loss = sums.loss, grad_norm = sqrt(sums.squares);
         run_report_step(&r, step + 1, loss, grad_norm, now_ms() - begin);
-        if (std::isnan(sums.grad_scale)) {
-            const std::string whole = r.saved < 0
-                                          ? ""
-                                          : strf("; %s/step_%ld is whole", f.out.c_str(), r.saved);
-            const std::string what = strf("loss is %g, gradient norm %g at step %ld", loss,
-                                          grad_norm, step + 1);
-            die(EXIT_DIVERGED, what + ": not finite, stopped before the update",
-                strf("try a smaller --lr than %g", f.lr) + whole);
-        }
+        if (std::isnan(sums.grad_scale)) { run_diverged(r, step + 1, loss, grad_norm); }
     }
-    const std::string hash = params_hash(&r.m);
-    const char* how = step >= f.steps ? "done" : "stopped";
-    log_line(&r.log, strf("{\"event\":\"%s\",\"step\":%ld,\"params_hash\":\"%s\"}", how, step,
-                          hash.c_str()));
-    if (r.log.f) { fclose(r.log.f); }
-    progress_end();
-    printf("%s at step %ld, saved %s/step_%ld, params_hash %s\n", how, step, f.out.c_str(), step,
-           hash.c_str());
+    run_finish(&r, step);
     model_free(&r.m);
     dist::stop();
     return 0;
@@ -1044,24 +878,8 @@ static int train(const Flags& flags) {
 
 #ifndef TESTING
 int main(int argc, char** argv) {
-    // OpenMP threads wait by spinning unless told not to, which on a machine with other work costs
-    // ten times more than sleeping does on a quiet one. The library reads its environment before
-    // main: the program starts itself once more
-    if (!getenv("OMP_WAIT_POLICY")) {
-        setenv("OMP_WAIT_POLICY", "passive", 1);
-        execv("/proc/self/exe", argv);
-    }
-    // numbers below 1e-38 count as 0 (FTZ, DAZ): a model that decays to nothing took five times as
-    // long with them
-#ifdef __SSE__
-    __builtin_ia32_ldmxcsr(__builtin_ia32_stmxcsr() | 0x8040);
-#endif
+    process_begin(argv);
     char command;
-    signal(SIGXFSZ, SIG_IGN); // a file at its limit (ulimit -f) is an error of the write
-    std::set_new_handler([] {
-        die(EXIT_MACHINE, "memory: the system gave no more",
-            "lower --batch, --seq or the model size");
-    });
     if (argc == 1) { welcome(); return 0; }
     dist::start();
     const Flags f = flags_parse(argc, argv, &command);

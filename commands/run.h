@@ -7,6 +7,11 @@ the memory there is, and what may change when it goes on with --resume.
 #include "../dataloader.h"
 #include "../flags.h"
 
+// ---- the process
+
+// how it waits, counts very small numbers, and ends when it runs out of something: first in main
+void process_begin(char** argv);
+
 // ---- memory
 
 // Bytes of main memory that a run may still take: of the machine, of its control groups, of ulimit

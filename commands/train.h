@@ -4,6 +4,7 @@ reported and stopped. The steps themselves stand in train_sink.cu, which include
 */
 #ifndef TRAIN_H
 #define TRAIN_H
+#include <signal.h>
 
 static double validate(Model* m, Data* data, int B, int T) { // mean over the targets that count
     const long n = data_val_count(data);
@@ -340,6 +341,27 @@ static void run_report_step(Run* r, long step, double loss, double grad_norm, do
     progress_show({ at + rest + speed + done, at + strf("norm %.3f | ", grad_norm) + speed + done,
                     at + speed + done, at + left, strf("%ld/%ld %.4f", step, r->f.steps, loss) },
                   terminal_columns());
+}
+
+// the loss or the gradients of a step are not finite
+[[noreturn]] static void run_diverged(const Run& r, long step, double loss, double grad_norm) {
+    const std::string saved = strf("; %s/step_%ld is whole", r.f.out.c_str(), r.saved);
+    die(EXIT_DIVERGED,
+        strf("loss is %g, gradient norm %g at step %ld: not finite, stopped before the update",
+             loss, grad_norm, step),
+        strf("try a smaller --lr than %g", r.f.lr) + (r.saved < 0 ? "" : saved));
+}
+
+// the last line of the log, and of the screen
+static void run_finish(Run* r, long step) {
+    const std::string hash = params_hash(&r->m);
+    const char* how = step >= r->f.steps ? "done" : "stopped";
+    log_line(&r->log, strf("{\"event\":\"%s\",\"step\":%ld,\"params_hash\":\"%s\"}", how, step,
+                           hash.c_str()));
+    if (r->log.f) { fclose(r->log.f); }
+    progress_end();
+    printf("%s at step %ld, saved %s/step_%ld, params_hash %s\n", how, step, r->f.out.c_str(), step,
+           hash.c_str());
 }
 
 #endif // TRAIN_H
