@@ -217,7 +217,7 @@ struct AttnShape {
     float p, alpha;           // --attn-p, --attn-alpha
     double scale = 1;         // of q . k: 1 / sqrt(HS), unless the model says otherwise
     float cap = 0;            // ATTN=softcap: scores stay within +-cap
-    float shift = 0;        // added to the score of every token's key; where f = exp it has no effect
+    float shift = 0;         // added to the score of every token's key; no effect where f = exp
     int rot = 0;              // channels at the front of every head that rope turns: HS, or fewer
 };
 // one row of qkv: q heads, k heads, v heads

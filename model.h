@@ -392,7 +392,8 @@ static Model model_new(const Arch& c, int T_max, bool train) {
                                                : strf("a mixture of %d experts", c.experts);
         die(EXIT_USER, what + ": wanted a forward pass, BACKEND=cpu or ref: "
                               "other backends, and training, have none",
-            train ? "train a model with attention and one FFN in all layers" : "make train_sink BACKEND=cpu");
+            train ? "train a model with attention and one FFN in all layers"
+                  : "make train_sink BACKEND=cpu");
     }
     m.c = c; m.d = layout; m.train = train;
     m.num_params = layout.params<real>(&m.w, &m.tensors, NULL);
@@ -510,7 +511,9 @@ static inline void model_cache(Model* m, int T) {
     m->past = m->T = 0;
     m->room = T + m->d.bias.token;
     const size_t row = 2 * m->d.KV * m->d.HS * sizeof(real);
-    if (T && ops::on_host && !m->c.mamba_width) { m->cache = (real*)ops::device_malloc(m->d.L * m->room * row); }
+    if (T && ops::on_host && !m->c.mamba_width) {
+        m->cache = (real*)ops::device_malloc(m->d.L * m->room * row);
+    }
 }
 
 #endif // MODEL_H

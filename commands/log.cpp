@@ -112,7 +112,8 @@ static std::string sink_json(const Metrics& r, double eps) {
            ",\"sink_star\":" + star + "}";
 }
 
-std::string eval_json(long step, double val_loss, const Metrics& r, const std::vector<double>& eps) {
+std::string eval_json(long step, double val_loss, const Metrics& r,
+                      const std::vector<double>& eps) {
     typedef const HeadMetrics& Head;
     auto array = [](const std::string& key, const std::vector<double>& v) {
         return ",\"" + key + "\":" + json_array(v);
@@ -175,6 +176,7 @@ std::string eval_text(double val_loss, const Metrics& r, double eps) {
                 100 * sink_rate(r, 1, eps, proxy), star.c_str()) +
            strf("alpha_1 %.3f | mass %.2f | h first/rest %.2f | v first/rest %.2f", alpha_1, mass,
                 r.h.first.back() / r.h.rest.back(), mean(r.v.first) / mean(r.v.rest)) +
-           (r.without_attention() ? strf(" | attention in %d of %zu layers", r.L, r.h.first.size() - 1)
-                                  : "");
+           (!r.without_attention()
+                ? ""
+                : strf(" | attention in %d of %zu layers", r.L, r.h.first.size() - 1));
 }

@@ -172,9 +172,8 @@ std::string flags_changed(const Json& was, const Flags& now, std::string* change
                                          [&](auto name) { return r.name == name; });
         if (!a || !b || ignored || (a->string == b->string && a->number == b->number)) { continue; }
         auto text = [](const Json& j) {
-            return j.type == Json::BOOL     ? (j.number ? "true" : "false")
-                   : j.type == Json::STRING ? json_str(j.string)
-                                            : j.string;
+            if (j.type == Json::BOOL) { return std::string(j.number ? "true" : "false"); }
+            return j.type == Json::STRING ? json_str(j.string) : j.string;
         };
         if (r.fixed()) {
             return flag_spelling(r.name) + ": got " + text(*b) + ", wanted " + text(*a) +

@@ -168,12 +168,13 @@ void tokens_copy(const Tokens& t, long at, long n, int V, int* out) {
 
 TextFormat text_format(const std::string& path, const char** unpack) {
     std::string name = path;
-    const char* tool = ends_with(name, ".zst") ? "zstd" : ends_with(name, ".gz") ? "gzip" : NULL;
+    const char* tool = NULL;
+    if (ends_with(name, ".zst")) { tool = "zstd"; }
+    if (ends_with(name, ".gz")) { tool = "gzip"; }
     if (tool) { name.resize(name.rfind('.')); }
     if (unpack) { *unpack = tool; }
-    return path == "-" || ends_with(name, ".jsonl") ? TEXT_JSONL
-           : ends_with(name, ".txt")                ? TEXT_TXT
-                                                    : TEXT_UNKNOWN;
+    if (path == "-" || ends_with(name, ".jsonl")) { return TEXT_JSONL; }
+    return ends_with(name, ".txt") ? TEXT_TXT : TEXT_UNKNOWN;
 }
 
 TextFile text_open(const std::string& path) {

@@ -260,6 +260,56 @@ static int json_int(const TokenizerFile& f, const Json& j, const char* key) {
     return (int)v.number;
 }
 
+// the pattern of a component, {"String": ..} or {"Regex": ..}
+static std::string json_pattern(const TokenizerFile& f, const Json& j, const char* kind) {
+    return json_string(json_need(f, j, "pattern", Json::OBJECT), kind);
+}
+
+// Metaspace -> the rest of a step of either kind
+static void metaspace_step(const TokenizerFile& f, const std::string& stage, const Json& j,
+                           Step* s) {
+    std::string scheme = json_string(j, "prepend_scheme");
+    s->from = json_string(j, "replacement");
+    if (s->from.empty()) { refuse(f, stage + ": Metaspace without a replacement"); }
+    if (!scheme.empty() && scheme != "always" && scheme != "first" && scheme != "never") {
+        refuse(f, stage + ": unknown prepend_scheme " + scheme);
+    }
+    // older files
+    if (scheme.empty()) { scheme = json_true(j, "add_prefix_space", true) ? "always" : "never"; }
+    s->number = scheme == "never" ? PREPEND_NEVER : PREPEND_ALWAYS;
+    if (scheme == "first") { s->number = PREPEND_FIRST; }
+    s->flag = json_true(j, "split", true);
+}
+
+// Split -> its step
+static Step split_step(const TokenizerFile& f, const Json& j) {
+    const char* names[] = { "Removed", "Isolated", "MergedWithPrevious", "MergedWithNext",
+                            "Contiguous" };
+    const std::string behavior = json_string(j, "behavior"), regex = json_pattern(f, j, "Regex");
+    const bool invert = json_true(j, "invert");
+    Step s = Step();
+    int b = 0;
+    while (b < 5 && behavior != names[b]) { b++; }
+    if (b == 5) { refuse(f, "pre_tokenizer: unknown behavior " + behavior); }
+    if (regex.empty()) {
+        s.kind = SPLIT_STRING;
+        s.from = json_pattern(f, j, "String"); s.number = b; s.flag = invert;
+        if (s.from.empty()) { refuse(f, "pre_tokenizer: Split without a pattern"); }
+        return s;
+    }
+    const KnownRegex* known = NULL;
+    for (auto& k : known_regexes) { if (regex == k.regex) { known = &k; } }
+    // these expressions match all of any text, so keeping the matches and isolating them is the
+    // same
+    if (!known || !((b == ISOLATED && !invert) || (b == REMOVED && invert))) {
+        refuse(f, "pre_tokenizer: unknown expression " + regex + " (" + behavior + ")",
+            "add it to known_regexes in tokenizer.h, with its splitter");
+    }
+    s.kind = known->kind;
+    s.number = known->digits;
+    return s;
+}
+
 // one component of the file -> steps. stage: "normalizer", "pre_tokenizer", "decoder"
 static void tokenizer_steps(const TokenizerFile& f, Tokenizer* t, const std::string& stage,
                             const Json* j, int depth = 0) {
@@ -268,35 +318,17 @@ static void tokenizer_steps(const TokenizerFile& f, Tokenizer* t, const std::str
     std::string type = json_string(*j, "type");
     const bool norm = stage == "normalizer", pre = stage == "pre_tokenizer",
                decode = stage == "decoder";
-    std::vector<Step>& out = norm ? t->normalizer : pre ? t->splitter : t->decoder;
+    std::vector<Step>& rest = pre ? t->splitter : t->decoder;
+    std::vector<Step>& out = norm ? t->normalizer : rest;
     auto add = [&](StepKind kind) {
         out.emplace_back();
         out.back().kind = kind;
         return &out.back();
     };
-    auto metaspace = [&](StepKind kind) {
-        Step* s = add(kind);
-        std::string scheme = json_string(*j, "prepend_scheme");
-        s->from = json_string(*j, "replacement");
-        if (s->from.empty()) { refuse(f, stage + ": Metaspace without a replacement"); }
-        if (!scheme.empty() && scheme != "always" && scheme != "first" && scheme != "never") {
-            refuse(f, stage + ": unknown prepend_scheme " + scheme);
-        }
-        // older files
-        if (scheme.empty()) {
-            scheme = json_true(*j, "add_prefix_space", true) ? "always" : "never";
-        }
-        s->number = scheme == "first"   ? PREPEND_FIRST
-                    : scheme == "never" ? PREPEND_NEVER
-                                        : PREPEND_ALWAYS;
-        s->flag = json_true(*j, "split", true);
-    };
-    auto pattern = [&](const char* kind) {               // {"String": ...} or {"Regex": ...}
-        const Json& p = json_need(f, *j, "pattern", Json::OBJECT);
-        return json_string(p, kind);
-    };
+    auto pattern = [&](const char* kind) { return json_pattern(f, *j, kind); };
     if (type == "Sequence") {
-        const char* key = norm ? "normalizers" : pre ? "pretokenizers" : "decoders";
+        const char* key = pre ? "pretokenizers" : "decoders";
+        if (norm) { key = "normalizers"; }
         for (auto& item : json_need(f, *j, key, Json::ARRAY).items) {
             tokenizer_steps(f, t, stage, &item, depth + 1);
         }
@@ -311,34 +343,13 @@ static void tokenizer_steps(const TokenizerFile& f, Tokenizer* t, const std::str
         if (json_true(*j, "add_prefix_space", true)) { add(SPLIT_PREFIX); }
         if (json_true(*j, "use_regex", true)) { add(SPLIT_GPT2); }
     } else if (pre && type == "Split") {
-        const char* names[] = { "Removed", "Isolated", "MergedWithPrevious", "MergedWithNext",
-                                "Contiguous" };
-        std::string behavior = json_string(*j, "behavior"), regex = pattern("Regex");
-        bool invert = json_true(*j, "invert");
-        int b = 0;
-        while (b < 5 && behavior != names[b]) { b++; }
-        if (b == 5) { refuse(f, "pre_tokenizer: unknown behavior " + behavior); }
-        if (regex.empty()) {
-            Step* s = add(SPLIT_STRING);
-            s->from = pattern("String"); s->number = b; s->flag = invert;
-            if (s->from.empty()) { refuse(f, "pre_tokenizer: Split without a pattern"); }
-            return;
-        }
-        const KnownRegex* known = NULL;
-        for (auto& k : known_regexes) { if (regex == k.regex) { known = &k; } }
-        // these expressions match all of any text, so keeping the matches and isolating them is the
-        // same
-        if (!known || !((b == ISOLATED && !invert) || (b == REMOVED && invert))) {
-            refuse(f, "pre_tokenizer: unknown expression " + regex + " (" + behavior + ")",
-                "add it to known_regexes in tokenizer.h, with its splitter");
-        }
-        add(known->kind)->number = known->digits;
+        out.push_back(split_step(f, *j));
     } else if (pre && type == "Digits") {
         add(SPLIT_DIGITS)->flag = json_true(*j, "individual_digits");
     } else if (pre && type == "Metaspace") {
-        metaspace(SPLIT_METASPACE);
+        metaspace_step(f, stage, *j, add(SPLIT_METASPACE));
     } else if (decode && type == "Metaspace") {
-        metaspace(DECODE_METASPACE);
+        metaspace_step(f, stage, *j, add(DECODE_METASPACE));
     } else if (decode && type == "ByteLevel") {
         add(DECODE_BYTES);
     } else if (decode && type == "ByteFallback") {
@@ -523,9 +534,8 @@ void tokenizer_finish(const TokenizerFile& f, Tokenizer* t, const Vocab& vocab) 
     for (int b = 0; b < 256; b++) {
         char c = (char)b;
         auto hex = vocab.find(strf("<0x%02X>", b));
-        t->byte_id[b] = t->byte_level        ? token_find(*t, &c, 1)
-                        : hex == vocab.end() ? -1
-                                             : hex->second;
+        t->byte_id[b] = hex == vocab.end() ? -1 : hex->second;
+        if (t->byte_level) { t->byte_id[b] = token_find(*t, &c, 1); }
     }
     t->cut_at_lines = tokenizer_cuts_at_lines(*t);
     tokenizer_whole(t);
@@ -562,9 +572,9 @@ static void tokenizer_ends(Tokenizer* t, const Vocab& vocab, const std::string& 
                 die(EXIT_USER, path + ": " + error);
             }
             const Json* v = j.get(key);
-            std::string s = json_null(v)              ? ""
-                            : v->type == Json::STRING ? v->string
-                                                      : json_string(*v, "content");
+            if (json_null(v)) { continue; }
+            const bool plain = v->type == Json::STRING;
+            const std::string s = plain ? v->string : json_string(*v, "content");
             if (!s.empty()) { return find(s); }
         }
         return -1;
