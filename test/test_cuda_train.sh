@@ -18,15 +18,30 @@ ok()  { passed=$((passed + 1)); }
 bad() { failed=$((failed + 1)); echo "FAIL $*"; }
 
 ONCE=$(make -s once BACKEND=cpu CXX="$CXX" OPTIMIZE=-O1)
-# build NAME BACKEND PRECISION SWITCHES..
+# a KIND is a backend and its precision; real: the sizes that the emulator's other builds shrink
+flags() {
+    case $1 in
+    cpu) echo "-DBACKEND=cpu -DPRECISION=fp32" ;;
+    cpu_bf16) echo "-DBACKEND=cpu -DPRECISION=bf16 -DCPU_REAL=bf16" ;;
+    cuda) echo "-DBACKEND=cuda -DPRECISION=fp32" ;;
+    real) echo "-DBACKEND=cuda -DPRECISION=fp32 -DREAL_SIZES" ;;
+    bf16) echo "-DBACKEND=cuda -DPRECISION=bf16" ;;
+    esac
+}
+EMULATED="-DEMU -fno-strict-aliasing -fstack-clash-protection -I$CUDA/include -Idev/emulator"
+# object OUT SOURCE KIND FLAGS..: what runs on the CPU here is small
+object() {
+    local out=$1 source=$2 kind=$3 how="-O1 $EMULATED"; shift 3
+    case $kind in cpu*) how=-O0 ;; esac
+    $CXX -x c++ -std=c++17 $how -fopenmp ${CXXFLAGS:-} $(flags $kind) "$@" -c $source -o "$dir/$out.o"
+}
+# build MODEL KIND SWITCHES..: the binary MODEL_KIND. The program is compiled once for a KIND, of a model what its switches change
 build() {
-    local out=$dir/$1 defs="-DBACKEND=$2 -DPRECISION=$3"; shift 3
+    local name=$1_$2 kind=$2 defs=; shift 2
     for s in "$@"; do defs="$defs -D$s"; done
-    case $out in
-    *cpu*) $CXX -x c++ -std=c++17 -O1 -fopenmp ${CXXFLAGS:-} $defs train_sink.cu -x none $ONCE -o "$out" ;;
-    *) if [ "$DEVICE" = gpu ]; then $NVCC -std=c++17 -O2 -arch=native -Xcompiler -fopenmp $defs train_sink.cu $ONCE -lcublasLt -o "$out"
-       else $CXX -x c++ -std=c++17 -O1 -DEMU -fno-strict-aliasing -fstack-clash-protection -fopenmp -I"$CUDA/include" -Idev/emulator \
-                 ${CXXFLAGS:-} $defs train_sink.cu -x none $ONCE -o "$out"; fi ;;
+    case $DEVICE-$kind in
+    emu-*|gpu-cpu*) object $name variant.cu $kind $defs && $CXX -fopenmp "$dir/$name.o" "$dir/$kind.o" $ONCE -o "$dir/$name" ;;
+    *) $NVCC -std=c++17 -O2 -arch=native -Xcompiler -fopenmp $(flags $kind) $defs train_sink.cu $ONCE -lcublasLt -o "$dir/$name" ;;
     esac
 }
 FLAGS="--batch 3 --seq 33 --layers 2 --width 24 --heads 2 --kv-heads 1 --ffn-width 40 --lr 0.01 --warmup 2 --eval-every 5
@@ -53,9 +68,18 @@ same_hash() { if [ "$(last "$2")" = "$(last "$3")" ]; then ok; else bad "$1: $(l
 DEFAULT="ATTN=softmax BIAS=none PE=rotary NORM=pre FFN=swiglu COMBINE=concat QKNORM=none GATE=none"
 OTHER="ATTN=sigmoid_norm BIAS=kv PE=learnable NORM=post FFN=gelu COMBINE=sum QKNORM=all GATE=head"
 THIRD="ATTN=mlp_norm BIAS=sink_token PE=alibi NORM=pre FFN=reglu COMBINE=concat QKNORM=none GATE=none"
-{ build a_cpu cpu fp32 $DEFAULT && build a_cpu_bf16 cpu bf16 CPU_REAL=bf16 $DEFAULT && build a_cuda cuda fp32 $DEFAULT && build a_bf16 cuda bf16 $DEFAULT && build b_cpu cpu fp32 $OTHER; } & one=$!
-{ build b_cuda cuda fp32 $OTHER && build c_cpu cpu fp32 $THIRD && build c_cuda cuda fp32 $THIRD && build b_bf16 cuda bf16 $OTHER; } & two=$!
+emu() { [ "$DEVICE" != emu ] || "$@"; }
+{ emu object cuda train_sink.cu cuda && object cpu train_sink.cu cpu && object cpu_bf16 train_sink.cu cpu_bf16; } & one=$!
+{ emu object bf16 train_sink.cu bf16 && emu object real train_sink.cu real; } & two=$!
 wait $one; wait $two
+{ build a cpu $DEFAULT && build a cpu_bf16 $DEFAULT && build a cuda $DEFAULT && build a bf16 $DEFAULT && build b cpu $OTHER; } & one=$!
+{ build b cuda $OTHER && build c cpu $THIRD && build c cuda $THIRD && build b bf16 $OTHER && emu build a real $DEFAULT; } & two=$!
+wait $one; wait $two
+
+# the two longest runs beside all others: the third schedule, and more rows of logits than are alive at once, at real sizes
+MANY="--batch 66 --seq 130 --layers 1 --width 8 --heads 1 --kv-heads 1 --ffn-width 8 --eval-every 0 -n 2"
+{ EMU_SCHED=pct; export EMU_SCHED; train a.pct a_bf16 -n 10; } & long=$!
+{ emu train real.cpu a_cpu $MANY && emu train real.cuda a_real $MANY; } & many=$!
 
 # fp32: the same sums in another order (seen: 3e-6). bf16: 8 bits of mantissa in weights and activations (seen: 1e-2, in norms
 # and maxima). Not for c: signed scores, divided by max(|sum|, 1), turn the rounding into another run within five steps.
@@ -99,8 +123,9 @@ for from in cpu cpu_bf16; do
     same_log "from $from to $to" "$dir/a.cpu" "$dir/a.$from.on" 5e-2
 done
 # the same seed gives the same bits, in any schedule of the threads; so does a run stopped in the middle
+export EMU_SCHED=rev; train a.rev a_bf16 -n 10; unset EMU_SCHED
+wait $long
 for sched in rev pct; do
-    export EMU_SCHED=$sched; train a.$sched a_bf16 -n 10; unset EMU_SCHED
     same_hash "bf16, schedule $sched" "$dir/a.bf16" "$dir/a.$sched"
 done
 train a.half a_bf16 -n 5
@@ -137,12 +162,9 @@ if [ "$DEVICE" = emu ]; then
             [ "$(grep -o '"calls"' "$dir/ops.json" | wc -l)" -ge 24 ] && ok || bad "bench --ops of $v: $(tail -n 3 "$dir/ops.txt")"
     done
 fi
-# more rows of logits than are alive at once, and the sizes that the emulator's other builds shrink
+# more rows of logits than are alive at once
+wait $many
 if [ "$DEVICE" = emu ]; then
-    CXXFLAGS="${CXXFLAGS:-} -DREAL_SIZES" build a_real cuda fp32 $DEFAULT
-    MANY="--batch 66 --seq 130 --layers 1 --width 8 --heads 1 --kv-heads 1 --ffn-width 8 --eval-every 0 -n 2"
-    train real.cpu a_cpu $MANY
-    train real.cuda a_real $MANY
     few=$(grep -c '"event":"train"' "$dir/real.cuda/log.jsonl")
     paste "$dir/real.cpu/log.jsonl" "$dir/real.cuda/log.jsonl" | sed -n 's/.*"event":"train".*"loss":\([0-9.]*\).*"loss":\([0-9.]*\).*/\1 \2/p' |
         awk -v few="$few" '{ d = $1 - $2; n += d < 1e-4 && d > -1e-4 } END { exit !(n == 2 && few == 2) }' && ok || bad "8580 rows at real sizes: $(cat "$dir/real.cuda/log.jsonl")"

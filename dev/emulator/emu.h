@@ -30,6 +30,8 @@ in device.cuh for both compilers, and a check in selftest.cu.
 #define EMU_H
 #include <cuda_runtime_api.h>
 #include <cuda_bf16.h>
+#undef __global__
+#define __global__ inline                             // a kernel in a header: the program and its variant are linked
 #include <math.h>
 #include <signal.h>
 #include <stdarg.h>
