@@ -420,14 +420,20 @@ template <class A, class Bi, class Pe> static void test_attention(const char* na
 #endif
     free_all();
 }
+#ifndef REAL_SIZES
 static std::vector<AttnShape> shapes(bool all) {
     //   B  T    NH KV HS  window prefix shared k_dims p     alpha
-    const int two = SMALL ? 1 : 2;
+    [[maybe_unused]] const int two = SMALL ? 1 : 2;
+#ifdef ONLY_HEADS // the head dimensions that the other builds leave out
+    std::vector<AttnShape> list;
+#else
     std::vector<AttnShape> list = {
         { 1,   1,  1,   1,   96, 0, 0, 0, 96, 2.0f, 1.0f },
         { two, 33, 2,   1,   20, 0, 3, 0, 20, 0.5f, 0.7f },
         { 1,   70, two, two, 32, 9, 0, 1, 5,  2.0f, 1.0f } };
+#endif
     if (all && !SMALL) {
+#ifndef ONLY_HEADS
         list.push_back({ 1, 100, 4, 2, 96,  17, 70, 0, 96, 2.0f, 0.5f });
         list.push_back({ 1, 130, 1, 1, 200, 66, 0,  0, 7,  1.5f, 1.0f }); // panels whose first keys no query sees
         list.push_back({ 3, 50,  2, 1, 384, 0,  0,  0, 9,  2.0f, 1.0f }); // panels of two sequences and of the third
@@ -435,8 +441,9 @@ static std::vector<AttnShape> shapes(bool all) {
 #ifndef EMU // whose panels are 32 rows, not 512
         list.push_back({ 2, 600, 2, 1, 256, 300, 0, 0, 256, 2.0f, 1.0f });
 #endif
+#endif
 #ifdef FEW_VARIANTS
-        for (int HS : {64, 128, 192}) {
+        for (int HS : {64, 128, 192}) { // two tiles, the second ragged
             const AttnShape s = { 2, 90, 2, 1, HS, 0, 0, 0, HS, 2.0f, 1.0f };
             if (cuda::on_tensor_cores(s, {})) { list.push_back(s); }
         }
@@ -505,7 +512,7 @@ static void test_variants() {
 #endif
 }
 
-static void test_operations() {
+[[maybe_unused]] static void test_operations() {
     for (int wide = 0; wide < (SMALL ? 1 : 2); wide++) { // widths that 16 bytes divide, and widths that they do not
         const int C = wide ? 136 : 37;
         test_matmul(1, C, 5); test_matmul(33, C, wide ? 48 : 19);
@@ -540,7 +547,8 @@ static void test_operations() {
     }
 }
 
-#ifdef EMU
+#endif
+#if defined(EMU) && !defined(REAL_SIZES)
 // another job adds its line while this one searches: this one takes that line's algorithm
 template <class Run>
 static void test_gemm_race(const std::string& file, const std::string& dir, Run run, const std::string& others_line) {
@@ -619,13 +627,16 @@ static void test_real_sizes() {
 }
 #endif
 
+#ifdef REAL_SIZES // and nothing else
 int main() {
     puts(cuda::device_init().c_str());
-#ifdef REAL_SIZES
     rng = rng_stream(6, 0);
     test_real_sizes();
     return check_done();
-#endif
+}
+#else
+int main() {
+    puts(cuda::device_init().c_str());
 #ifdef EMU
     rng = rng_stream(5, 0);
     test_gemm_choice();
@@ -638,7 +649,9 @@ int main() {
 #endif
         rng = rng_stream(4, 0);
         results = hash_bytes("", 0);
+#ifndef ONLY_HEADS
         test_operations();
+#endif
         test_variants();
         test_all_turned();
         printf("results %016llx\n", (unsigned long long)results);
@@ -652,3 +665,4 @@ int main() {
 #endif
     return check_done();
 }
+#endif

@@ -17,14 +17,14 @@ if [ "$DEVICE" = emu ] && [ ! -f "$CUDA/include/cublasLt.h" ]; then
     exit 0
 fi
 if [ "$DEVICE" = emu ]; then
-    COMPILE="$CXX -x c++ -std=c++17 -O1 -g -Wall -DEMU -fno-strict-aliasing -fstack-clash-protection -Wno-unknown-pragmas -I$CUDA/include -Idev/emulator"
-    ASAN="-fsanitize=address,undefined" TSAN="-fsanitize=thread"
+    COMPILE="$CXX -x c++ -std=c++17 -O1 -Wall -DEMU -fno-strict-aliasing -fstack-clash-protection -Wno-unknown-pragmas -I$CUDA/include -Idev/emulator"
+    ASAN="-g -fsanitize=address,undefined" TSAN="-g -fsanitize=thread"
     # name, source, flags; the slowest to build first
     PROGRAMS="
 cuda_bf16     test/test_cuda.cu          -DPRECISION=bf16 -DONLY_ATTN '-DMMA_HEADS(X)=X(96)'
 cuda_fp32     test/test_cuda.cu          -DPRECISION=fp32
 cuda_asan     test/test_cuda.cu          -DPRECISION=bf16 -DFEW_VARIANTS '-DMMA_HEADS(X)=X(96)' $ASAN
-cuda_heads    test/test_cuda.cu          -DPRECISION=bf16 -DFEW_VARIANTS
+cuda_heads    test/test_cuda.cu          -DPRECISION=bf16 -DFEW_VARIANTS -DONLY_HEADS '-DMMA_HEADS(X)=X(64) X(128) X(192)'
 cuda_tsan     test/test_cuda.cu          -DPRECISION=bf16 -DFEW_VARIANTS '-DMMA_HEADS(X)=X(32)' $TSAN
 selftest_asan dev/emulator/selftest.cu   $ASAN
 selftest_tsan dev/emulator/selftest.cu   $TSAN
