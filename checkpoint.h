@@ -159,7 +159,7 @@ static std::string params_hash(const Model* m) {
 }
 
 // a checkpoint and the tokenizer its text wants
-static Model model_from_checkpoint(Flags* f, int T_max) {
+static Model model_from_checkpoint(Flags* f, int T_max, bool gradients = false) {
     if (f->words.size() != 1) {
         die(EXIT_USER, strf("got %zu checkpoints, wanted one", f->words.size()),
             "name its directory, such as runs/NAME/step_1000");
@@ -171,10 +171,10 @@ static Model model_from_checkpoint(Flags* f, int T_max) {
     if (flag_given(*f, "window")) { c.window = f->arch.window; }
     want(!flag_given(*f, "window") || c.window >= 1, strf("--window %d", c.window),
          "1 or more, or leave it out");
-    memory_check(c, 1, std::max(1, T_max), false);
-    Model m = model_new(c, T_max, false);
+    memory_check(c, 1, std::max(1, T_max), gradients);
+    Model m = model_new(c, T_max, gradients);
     checkpoint_read(&m, &k);
-    cpu::split_floats = true;                            // for it is only run forward
+    cpu::split_floats = !gradients;                      // where it is only run forward
     f->arch.V = c.V;
     return m;
 }

@@ -80,6 +80,7 @@ typedef std::string str;
     X("e",    str,    quant,           0,   "",         0, 0,       "w8a8, w4a4, kv8, kv4,.. and :static, :dynamic or :token (default)") \
     X("e",    str,    quant_keep,      0,   "0,1",      0, 0,       "so many first tokens stay in float, a run for each number") \
     X("e",    long,   calibrate,       0,   16,         1, 1<<20,   "sequences that the ranges of :static come from, and no loss") \
+    X("e",    bool,   gradients,       0,   false,      0, 0,       "lengths of the loss' gradient in the stream, by token") \
     X("e",    str,    edit,            0,   "",         0, 0,       "PLACE:LAYERS:TOKENS[:CHANNELS]=VALUE, and more after ;") \
     X("b",    bool,   ops,             0,   false,      0, 0,       "also the time of every operation against its roof, and memory") \
     X("g",    str,    prompt,          0,   "",         0, 0,       "text to go on from") \

@@ -659,8 +659,9 @@ static double model_forward(Model* m, long count, float dloss, const Watch& watc
 }
 
 // after the forward pass and model_head with dloss: adds the gradient of dloss * sum of losses to
-// every tensor of g. last: no more is added in this step, so what is done goes to the other ranks
-static void model_backward(Model* m, bool last) {
+// every tensor of g. last: no more is added in this step, so what is done goes to the other ranks.
+// watch(l): a.dx is that of x_2l, the stream before layer l, or, with L, at the end
+static void model_backward(Model* m, bool last, const Watch& watch = Watch()) {
     auto done = [=](long from) {
         if (last) { shard_send(m->shard, m->shard_grads, m->grads, from, &m->sent); }
     };
@@ -669,11 +670,13 @@ static void model_backward(Model* m, bool last) {
                       norm_final(m), false);
     }
     done(m->layer_at[m->c.L]);
+    if (watch) { watch(m->c.L); }
     for (int l = m->c.L - 1; l >= 0; l--) {
         for (int k = STAGES - 1; k >= 0; k--) {
             if (LAYER_STAGES[k].when(m->d, l)) { LAYER_STAGES[k].backward(m, l); }
         }
         done(m->layer_at[l]);
+        if (watch) { watch(l); }
     }
     embed_backward(m);
     done(0);

@@ -6,12 +6,13 @@ eval.h -- the command eval: what a checkpoint loses when something is taken away
     --evict P:R      the share R of a prompt's keys, chosen by a policy P
     --quant BITS     bits: of weights and of what the products read, or of keys and values
     --edit PLACE..   any numbers of the model, for others
+    --gradients      nothing: how long the gradient of the loss is at the first token
 
 Each is a run over the same sequences, beside a plain one, and prints its loss, the change to the
 plain run, and the standard error of both over the sequences. What a run changes is in change.h.
 
     1 runs         losses and metrics of a changed model
-    2 outliers     of the stream
+    2 outliers     of the stream, and gradients in it
     3 the command
 */
 #ifndef EVAL_H
@@ -169,9 +170,45 @@ static std::string outliers_text(const Outliers& o) {
                 100 * most_of(o.share[0], n), 100 * most_of(o.share[1], n));
 }
 
+// ---- how long the gradient of the loss is in the stream before each layer, and at its end: sums
+// over sequences of its length at the first token, and of its mean length at the others
+struct Gradients { std::vector<double> first, rest; };
+
+// of the sum of a batch's losses. The model has memory for gradients
+static Gradients eval_gradients(Model* m, const int* seqs, int n, int T, int batch_tokens) {
+    const int C = m->c.C, skip = m->d.bias.token, chunk = std::max(1, batch_tokens / T);
+    Gradients g;
+    g.first.resize(m->c.L + 1);
+    g.rest.resize(m->c.L + 1);
+    const auto add = [&](int l) {
+        const Host dx = host_read(m->a.dx, (size_t)rows(m) * C);
+        for (int b = 0; b < m->B; b++) {
+            for (int t = skip; t < m->T; t++) {
+                const acc* d = &dx[((size_t)b * m->T + t) * C];
+                const double length = sqrt((double)ref::dot(d, d, C));
+                (t == skip ? g.first : g.rest)[l] += t == skip ? length : length / (T - 1);
+            }
+        }
+    };
+    for (int i = 0; i < n; i += chunk) {
+        model_zero(m);
+        model_load(m, seqs + (size_t)i * (T + 1), std::min(chunk, n - i), T);
+        model_body(m);
+        model_head(m, 1);
+        model_backward(m, false, add);
+    }
+    return g;
+}
+
 #ifndef MODEL_ONLY // the tests of the model stop reading here
 // ----------------------------------------------------------------------------
 // 3 the command
+static std::string gradients_text(const Gradients& g) {
+    std::string line = "at token 1 / at the others, before each layer and at the end:";
+    for (size_t l = 0; l < g.first.size(); l++) { line += strf(" %.3g", g.first[l] / g.rest[l]); }
+    return line;
+}
+
 static std::string outliers_json(const Outliers& o) {
     auto list = [&](const char* name, std::vector<double> x) {
         for (auto& v : x) { v /= o.sequences; }
@@ -352,7 +389,7 @@ static int eval(Flags f) {
     want(f.probe_from.empty() || f.probe_from == "start" || f.probe_from == "windows",
          "--probe-from " + f.probe_from, "start or windows");
     if (!f.json.empty()) { file_check(f.json); }
-    Model m = model_from_checkpoint(&f, T_asked);
+    Model m = model_from_checkpoint(&f, T_asked, f.gradients);
     const Json state = file_exists(file) ? json_file(file) : Json();
     const ProbeData p = f.probe_input == "natural" ? probe_data(&f, state)
                                                    : ProbeData{ false, 0, {}, { f.probe_input } };
@@ -395,10 +432,17 @@ static int eval(Flags f) {
         if (r.plain()) { printf("%-44s %s\n", "outliers", outliers_text(outliers).c_str()); }
         fflush(stdout);
     }
+    std::string more = ",\"outliers\":" + outliers_json(outliers);
+    if (f.gradients) {
+        const Gradients g = eval_gradients(&m, in.x.data(), n, T, batch_tokens);
+        printf("%-44s %s\n", "gradients", gradients_text(g).c_str());
+        more += ",\"gradients\":{\"first\":" + json_array(g.first) +
+                ",\"rest\":" + json_array(g.rest) + "}";
+    }
     if (!f.json.empty()) {
         file_write(f.json, "{\"data\":" + json_str(f.data) + strf(",\"T\":%d,\"n\":%d,", T, n) +
-                               "\"input\":" + json_str(in.how) + ",\"runs\":[" + o +
-                               "],\"outliers\":" + outliers_json(outliers) + "}\n");
+                               "\"input\":" + json_str(in.how) + ",\"runs\":[" + o + "]" +
+                               more + "}\n");
     }
     model_free(&m);
     return 0;

@@ -535,6 +535,57 @@ static void test_outliers(Setting* s) {
     CHECK(o.sequences == 0, "counted after the last layer");
 }
 
+// lengths of the gradient in the stream after layer 0, against slopes of the literal model's losses
+static void test_gradients(Setting* s, const Naive& net) {
+    const int C = s->m.c.C, n = 2;
+    double first = 0, rest = 0;
+    for (int b = 0; b < n; b++) {
+        for (int t : { 0, 1, T / 2, T - 1 }) {
+            double squares = 0;
+            for (int c = 0; c < C; c++) {
+                double sum[2] = { 0, 0 };
+                for (int side = 0; side < 2; side++) {
+                    const Row losses = literal_whole(net, &s->seqs[b * (T + 1)], [&](const std::string& place, int l, Mat* x) {
+                        if (place == "h" && l == 0) { (*x)[t][c] += side ? 1e-5 : -1e-5; }
+                    });
+                    for (double x : losses) { sum[side] += x; }
+                }
+                squares += pow((sum[1] - sum[0]) / 2e-5, 2);
+            }
+            (t ? rest : first) += sqrt(squares);
+        }
+    }
+    Model with = model_new(s->m.c, T, true);
+    Host weights(s->m.master, s->m.master + s->m.num_params);
+    model_set(&with, weights.data());
+    const Gradients all = eval_gradients(&with, s->seqs.data(), n, T, T);
+    check_near(all.first[1], first, 1e-6 * first, "gradient at token 1");
+    double some = 0, mean = 0;
+    for (int b = 0; b < n; b++) {
+        model_zero(&with);
+        model_load(&with, &s->seqs[b * (T + 1)], 1, T);
+        model_body(&with);
+        model_head(&with, 1);
+        model_backward(&with, false, [&](int l) {
+            for (int t = 1; t < T && l == 1; t++) {
+                const acc* d = with.a.dx + (size_t)(t + with.d.bias.token) * C;
+                const double length = sqrt(ref::dot(d, d, C));
+                mean += length / (T - 1);
+                if (t == 1 || t == T / 2 || t == T - 1) { some += length; }
+            }
+        });
+    }
+    check_near(some, rest, 1e-6 * rest, "gradient at three others");
+    check_near(all.rest[1], mean, 1e-12 * mean, "mean gradient at the others");
+    const Gradients both = eval_gradients(&with, s->seqs.data(), n, T, 2 * T);
+    for (int l = 0; l <= s->m.c.L; l++) {
+        check_near(both.first[l], all.first[l], 1e-12 * all.first[l], "two at a time, token 1");
+        check_near(both.rest[l], all.rest[l], 1e-12 * all.rest[l], "two at a time, the others");
+        CHECK(all.first[l] > 0 && all.rest[l] > 0, "layer %d has no gradient", l);
+    }
+    model_free(&with);
+}
+
 int main() {
     Setting s = setting();
     const Naive net(s.m);
@@ -546,6 +597,7 @@ int main() {
     if (!net.learns_positions()) { test_stream(&s, net, plain); test_evict(&s, net); }
     test_edits(&s, net, plain);
     test_bits(&s, net, plain);
+    test_gradients(&s, net);
     model_free(&s.m);
     return check_done();
 }
