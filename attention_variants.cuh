@@ -222,15 +222,15 @@ struct AttnShape {
 };
 // one row of qkv: q heads, k heads, v heads
 HD int  attn_row(AttnShape s) { return (s.NH + 2 * s.KV) * s.HS; }
-// the learned key or value of key/value head g; NULL where there is none
-template <class R> HD const R* attn_star(const R* star, AttnShape s, int g) {
+// the learned key or value of key/value head g, or its gradient; NULL where there is none
+template <class P> HD P* attn_star(P* star, AttnShape s, int g) {
     return star && !s.bias_shared ? star + g * s.HS : star;
 }
 
 // what the score of query head h's extra column is made of: its z, or the k* of its key/value head
-template <class Bi, class R> HD const R* attn_column(const R* star, AttnShape s, int h) {
+template <class Bi, class P> HD P* attn_column(P* star, AttnShape s, int h) {
     if (Bi::column != LOGIT_COLUMN) { return attn_star(star, s, h / (s.NH / s.KV)); }
-    return s.bias_shared ? star : star + h;
+    return star && !s.bias_shared ? star + h : star;
 }
 
 HD bool attn_sees(AttnShape s, int t, int j) {

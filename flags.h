@@ -155,8 +155,8 @@ void usage(char command);
 // ./train_sink alone: what there is, and three commands to try
 void welcome();
 
-// a word that is no command: the one that is nearest
-std::string command_meant(const std::string& word);
+// dies if a word stands where no command takes one, and names the command that is nearest to it
+void command_known(const Flags& f, char command);
 
 // the command line; *command: its letter. Dies at what it does not know
 Flags flags_parse(int argc, char** argv, char* command);

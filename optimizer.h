@@ -42,6 +42,17 @@ static void muon_update(Model* m, const Tensor& t, const AdamW& o) {
     ops::muon_end(m->params + t.at, m->master + t.at, x, m->sums, o, rows, cols);
 }
 
+// of many ranks: m->sums become the sums over all of them
+static void model_sums(Model* m, float clip) {
+    if (dist::world == 1) { return; }
+    StepSums sums;
+    ops::to_host(&sums, m->sums, sizeof sums);
+    double both[] = { sums.loss, sums.squares };
+    dist::sum(both, 2);
+    sums = { both[0], both[1], grad_scale(both[0], both[1], clip) };
+    ops::to_device(m->sums, &sums, sizeof sums);
+}
+
 // after all micro-batches: clips the gradients and updates the weights, unless the loss or the
 // gradients are not finite; returns what it went by. Here, once a step, the host waits
 static StepSums model_update(Model* m, const AdamW& o, float clip, Optimizer how) {

@@ -2,16 +2,14 @@
 reference.h -- namespace ref: every operation of the model as a textbook writes it: one row after
 the other, loops over single numbers. Read this to know what is computed. It is what gradients and
 golden values are checked against, what the fast backends must agree with, and a backend itself:
-make train_sink BACKEND=ref. The fast ones, cpu/ and cuda/, have the same functions with the same
-parameters.
+make train_sink BACKEND=ref. The fast ones, cpu/ and cuda/, have the same functions.
 
     1 matrix product         forward; backward to the input, the weight, the bias
     2 embedding, norms       tokens in; LayerNorm and RMSNorm
     3 before attention       norms of q and k, rotary positions, the kernel phi
     4 attention              one forward and one backward for every variant
     5 after attention        the gate, heads combined, the FFN's activation
-    6 classifier             softmax cross-entropy
-    7 optimiser              norm of the gradients, AdamW, SGD
+    6, 7 in training         the loss, the optimisers' steps: reference_training.h
 
 Letters: B sequences of T tokens (with the sink token, if there is one), N = B T rows, C channels,
 NH query heads, KV key/value heads, HS head size, F FFN width, V vocabulary, OC output channels.
@@ -19,54 +17,18 @@ NH query heads, KV key/value heads, HS head size, F FFN width, V vocabulary, OC 
 hold. Here both are float, or double in tests.
 
 Parameters: outputs, inputs, weights, sizes. A gradient of a weight is added to (+=), that of an
-activation overwritten, unless a line says otherwise. Every sum has one order, whatever the number
-of threads: same seed, same bits.
+activation overwritten, unless a line says otherwise. Every sum has one order: same seed, same bits.
 */
 #ifndef REFERENCE_H
 #define REFERENCE_H
 #include "attention_variants.cuh"
 #include "cpu/host.h"
 
-// what an optimiser step is told; step counts from 1
-struct AdamW { float lr, beta1, beta2, eps, weight_decay; long step; };
-
-// what it reads of the gradients it is to follow. In device memory, so that the host need not wait
-// for it
-// mean loss, squared norm of the gradients
-struct StepSums { double loss, squares; float grad_scale; };
-
-// what the gradients are multiplied with so that their norm is at most clip (0: any). NAN, and no
-// update, if not finite
-HD float grad_scale(double loss, double squares, float clip) {
-    if (loss - loss != 0 || squares - squares != 0) { return NAN; }
-    const double scale = clip > 0 ? clip / (sqrt(squares) + 1e-6) : 1.0;
-    return scale < 1 ? scale : 1.0;
-}
-
-// ---- Muon's part in elementwise steps, for a matrix of weights (rows, cols). x is wide, (r, c) with
-// r <= c: the matrix itself, or turned over where it has more rows than columns
-
-// where x has what stands at (i, j) of the weights
-HD long muon_place(int i, int j, int rows, int cols) {
-    return rows > cols ? (long)j * rows + i : (long)i * cols + j;
-}
-
-// of the polynomial of a Newton-Schulz step, of the momentum, and of the length of a step
-static constexpr double MUON_A = 3.4445, MUON_B = -4.7750, MUON_C = 2.0315;
-static constexpr double MUON_BETA = 0.95, MUON_LENGTH = 0.2;
-
 namespace ref {
 using namespace host;              // device_malloc and the like
-typedef REAL real;
-typedef REAL acc;
+typedef REAL real, acc;
 static const char* const name = "ref";
-enum { large = 256 };              // side of matrices that are large to this backend
-enum { piece_rows = 0 };           // a batch is never cut
-
-// the weights as `real`: the same numbers, where `acc` is no wider
-inline void cast_to_real(real* dst, const acc* src, long n) {
-    for (long i = 0; i < n && dst != src; i++) { dst[i] = src[i]; }
-}
+enum { large = 256, piece_rows = 0 }; // side of matrices that are large here; a batch is never cut
 
 // y (n) += x
 inline void add(real* y, const real* x, long n) {
@@ -136,8 +98,7 @@ inline void matmul_backward_bias(acc* dbias, const real* dout, int N, int OC) {
 // 2 embedding and norms
 
 // out (B, T, C): row t is scale wte[token] + pos[t]. With a sink token row 0 is sink + pos[0], and
-// token t stands at row t + 1. tokens (B, T), or (B, T - 1) if sink; wte (V, C); pos (T, C) or
-// NULL; sink (C) or NULL
+// token t is at row t + 1. tokens (B, T), or (B, T - 1) if sink; wte (V, C); pos (T, C), sink (C) or NULL
 inline void embed_forward(real* out, const int* tokens, const real* wte, const real* pos,
                           const real* sink, float scale, int B, int T, int C) {
     const int skip = sink ? 1 : 0;
@@ -160,11 +121,9 @@ inline void embed_backward(acc* dwte, acc* dpos, acc* dsink, const real* dout, c
     for (int b = 0; b < B; b++) {
         for (int t = 0; t < T; t++) {
             const real* d = dout + ((long)b * T + t) * C;
-            if (t < skip) { add_times(dsink, 1, d, C);
-            } else {
-                add_times(dwte + (long)tokens[b * (T - skip) + t - skip] * C, scale, d, C);
-            }
-            if (dpos)     { add_times(dpos + (long)t * C, 1, d, C); }
+            if (dpos) { add_times(dpos + (long)t * C, 1, d, C); }
+            if (t < skip) { add_times(dsink, 1, d, C); continue; }
+            add_times(dwte + (long)tokens[b * (T - skip) + t - skip] * C, scale, d, C);
         }
     }
 }
@@ -231,8 +190,7 @@ inline void norm_backward(real* dx, acc* dweight, acc* dbias, const real* dout, 
 // 3 before attention. A row of qkv is (q of NH heads | k of KV heads | v of KV heads), HS channels
 // each
 
-// f(at, i) for every number of q and k: at is its place in qkv, i in a tensor (N, (NH + KV) HS)
-// without v
+// f(at, i) for every number of q and k: its places in qkv and in a tensor (N, (NH + KV) HS)
 template <class F> void each_qk(AttnShape s, F f) {
     const long QK = (s.NH + s.KV) * s.HS;
     for (long i = 0; i < s.B * s.T * QK; i++) { f(i / QK * attn_row(s) + i % QK, i); }
@@ -264,9 +222,9 @@ inline void qk_norm_forward(real* qkv, real* qk_in, acc* rstd, const real* wq, c
     qk_gather(qk_in, qkv, s);
     for (int i = 0; i < s.B * s.T * G; i++) {
         const QkGroup a = qk_group(i % G, all, s);
-        const real* x = qk_in + (long)(i / G) * QK + a.from;
-        norm_row(qkv + (long)(i / G) * attn_row(s) + a.from, NULL, rstd + i, x, a.is_q ? wq : wk,
-                 NULL, eps, a.C);
+        const real *x = qk_in + (long)(i / G) * QK + a.from, *w = a.is_q ? wq : wk;
+        real* out = qkv + (long)(i / G) * attn_row(s) + a.from;
+        norm_row(out, NULL, rstd + i, x, w, NULL, eps, a.C);
     }
 }
 
@@ -321,13 +279,8 @@ template <class A, class Bi, class Pe> struct Head {
     int h, g;                                    // query head h reads key/value head g
 
     Head(const real* all, const real* kstar, const real* vstar, int b, int h, AttnShape s)
-        : qkv(all + (long)b * s.T * attn_row(s)),
-          star(attn_column<Bi>(kstar, s, h)),
-          s(s),
-          h(h),
-          g(h / (s.NH / s.KV)) {
-        v_star = attn_star(vstar, s, g);
-    }
+        : qkv(all + (long)b * s.T * attn_row(s)), star(attn_column<Bi>(kstar, s, h)),
+          v_star(attn_star(vstar, s, h / (s.NH / s.KV))), s(s), h(h), g(h / (s.NH / s.KV)) {}
     const real* row(int t, int head) const { return qkv + (long)t * attn_row(s) + head * s.HS; }
     const real* q(int t) const { return row(t, h); }
     const real* k(int j) const {
@@ -335,7 +288,6 @@ template <class A, class Bi, class Pe> struct Head {
         return Bi::column == KEY_COLUMN ? star : NULL;
     }
     const real* v(int j) const { return j < s.T ? row(j, s.NH + s.KV + g) : v_star; }
-
     bool sees(int t, int j) const { return j < s.T ? attn_sees(s, t, j) : Bi::column != NO_COLUMN; }
 
     real score(int t, int j) const {
@@ -396,11 +348,9 @@ void attention_backward(real* dqkv, acc* dkstar, acc* dvstar, const real* dout, 
     for (int bh = 0; bh < s.B * s.NH; bh++) {
         const int b = bh / s.NH, h = bh % s.NH;
         const Head<A, Bi, Pe> head(qkv, kstar, vstar, b, h, s);
-        acc* dk_star = Bi::column == KEY_COLUMN && dkstar
-                           ? dkstar + (s.bias_shared ? 0 : head.g * HS)
-                           : NULL;
-        acc* dz = Bi::column == LOGIT_COLUMN && dkstar ? dkstar + (s.bias_shared ? 0 : h) : NULL;
-        acc* dv_star = dvstar ? dvstar + (s.bias_shared ? 0 : head.g * HS) : NULL;
+        acc *d_star = attn_column<Bi>(dkstar, s, h), *dv_star = attn_star(dvstar, s, head.g);
+        acc* dk_star = Bi::column == KEY_COLUMN ? d_star : NULL;
+        acc* dz = Bi::column == LOGIT_COLUMN ? d_star : NULL;
         for (int t = 0; t < s.T; t++) {
             const long at = (((long)b * s.T + t) * s.NH + h) * HS;
             const real *do_t = dout + at, *st = stat + ((long)bh * s.T + t) * 2;
@@ -454,8 +404,8 @@ inline void heads_forward(real* out, const real* att, const real* vstar, bool su
     const long W = s.NH * s.HS, OC = sum ? s.HS : W, N = s.B * s.T;
     memset(out, 0, N * OC * sizeof(real));
     for (long i = 0; i < N * W; i++) {
-        out[i / W * OC + i % OC] += att[i] +
-                                    (vstar ? vstar[s.bias_shared ? i % s.HS : i % W] : real(0));
+        const real v = vstar ? vstar[s.bias_shared ? i % s.HS : i % W] : real(0);
+        out[i / W * OC + i % OC] += att[i] + v;
     }
 }
 
@@ -495,116 +445,6 @@ inline void ffn_backward(real* dinp, const real* dout, const real* inp, Act act,
         }
     });
 }
-
-// ----------------------------------------------------------------------------
-// 6 classifier
-
-// losses (N) = -ln softmax(y)[target],  y = logits, or cap tanh(logits / cap) unless cap is 0.
-// logits (N, V) become y and then, unless dloss is 0, dloss dlosses/dlogits. A target of -1 has no
-// loss and no gradient
-inline void classifier(acc* losses, real* logits, const int* targets, float dloss, float cap, int N,
-                       int V) {
-#pragma omp parallel for
-    for (int n = 0; n < N; n++) {
-        real* y = logits + (long)n * V;
-        const int target = targets[n];
-        acc top = -INFINITY, sum = 0;
-        for (int v = 0; v < V; v++) {
-            if (cap != 0) { y[v] = cap * tanh_(y[v] / cap); }
-            top = max_(top, y[v]);
-        }
-        for (int v = 0; v < V; v++) { sum += exp_(y[v] - top); }
-        losses[n] = target < 0 ? acc(0) : log_(sum) - (y[target] - top);
-        // dloss/dy_v = softmax(y)_v - [v is the target],  dy/dlogit = 1 - (y / cap)^2
-        for (int v = 0; v < V && dloss != 0; v++) {
-            const acc slope = cap != 0 ? acc(1) - y[v] / cap * (y[v] / cap) : acc(1);
-            const acc d = (exp_(y[v] - top) / sum - (v == target)) * slope;
-            y[v] = target < 0 ? acc(0) : dloss * d;
-        }
-    }
-}
-
-// ----------------------------------------------------------------------------
-// 7 optimiser
-
-// sums->loss += sum of losses (n) / count
-inline void loss_add(StepSums* sums, const acc* losses, long n, double count) {
-    double sum = 0;
-    for (long i = 0; i < n; i++) { sum += losses[i]; }
-    sums->loss += sum / count;
-}
-
-// sums->squares = sum of x^2, and the grad_scale that follows from it and from the loss
-inline void square_norm(StepSums* sums, const acc* x, float clip, long n) {
-    double sum = 0;
-    for (long i = 0; i < n; i++) { sum += (double)x[i] * x[i]; }
-    sums->squares = sum;
-    sums->grad_scale = grad_scale(sums->loss, sum, clip);
-}
-
-// (Loshchilov & Hutter 2017)  m = b1 m + (1 - b1) g,  v = b2 v + (1 - b2) g^2,
-//      w -= lr (m^ / (sqrt(v^) + eps) + decay w),   m^ = m / (1 - b1^step),  v^ = v / (1 - b2^step)
-// master holds the weights, params their copy as `real`, which may be the same array
-inline void adamw_update(real* params, acc* master, acc* m, acc* v, const acc* grads,
-                         const StepSums* sums, AdamW o, long n) {
-    if (std::isnan(sums->grad_scale)) { return; }
-    const acc b1 = o.beta1, b2 = o.beta2, c1 = 1 - pow((double)o.beta1, o.step),
-              c2 = 1 - pow((double)o.beta2, o.step);
-    for (long i = 0; i < n; i++) {
-        const acc g = grads[i] * acc(sums->grad_scale);
-        m[i] = b1 * m[i] + (1 - b1) * g;
-        v[i] = b2 * v[i] + (1 - b2) * g * g;
-        master[i] -= acc(o.lr) *
-                     (m[i] / c1 / (sqrt(v[i] / c2) + acc(o.eps)) + acc(o.weight_decay) * master[i]);
-        params[i] = master[i];
-    }
-}
-
-// SGD with momentum beta1:  m = b1 m + g,  w -= lr (m + decay w)
-inline void sgd_update(real* params, acc* master, acc* m, acc*, const acc* grads,
-                       const StepSums* sums, AdamW o, long n) {
-    if (std::isnan(sums->grad_scale)) { return; }
-    for (long i = 0; i < n; i++) {
-        m[i] = acc(o.beta1) * m[i] + grads[i] * acc(sums->grad_scale);
-        master[i] -= acc(o.lr) * (m[i] + acc(o.weight_decay) * master[i]);
-        params[i] = master[i];
-    }
-}
-
-// x <- u / |u|,  u = g + beta m (Nesterov),  after m = beta m + g
-inline void muon_begin(real* x, acc* m, const acc* grads, const StepSums* sums, int rows,
-                       int cols) {
-    if (std::isnan(sums->grad_scale)) { return; }
-    const acc beta = MUON_BETA, scale = sums->grad_scale;
-    double squares = 0;
-    for (long k = 0; k < (long)rows * cols; k++) {
-        m[k] = beta * m[k] + grads[k] * scale;
-        const acc u = grads[k] * scale + beta * m[k];
-        squares += (double)u * u;
-    }
-    for (long k = 0; k < (long)rows * cols; k++) {
-        const acc u = grads[k] * scale + beta * m[k];
-        x[muon_place(k / cols, k % cols, rows, cols)] = u / (sqrt(squares) + 1e-7);
-    }
-}
-
-// aa (r, r), which is A A, <- a I + b A + c A A
-inline void muon_mix(real* aa, const real* a, int r) {
-    for (long k = 0; k < (long)r * r; k++) {
-        aa[k] = MUON_C * aa[k] + MUON_B * a[k] + (k / r == k % r ? MUON_A : 0);
-    }
-}
-
-// w -= lr (length sqrt(max(rows, cols)) x + decay w)
-inline void muon_end(real* params, acc* master, const real* x, const StepSums* sums, AdamW o,
-                     int rows, int cols) {
-    if (std::isnan(sums->grad_scale)) { return; }
-    const acc length = MUON_LENGTH * sqrt((double)max_(rows, cols));
-    for (long k = 0; k < (long)rows * cols; k++) {
-        const acc step = length * x[muon_place(k / cols, k % cols, rows, cols)];
-        master[k] -= acc(o.lr) * (step + acc(o.weight_decay) * master[k]);
-        params[k] = master[k];
-    }
-}
 } // namespace ref
+#include "reference_training.h"
 #endif // REFERENCE_H

@@ -714,17 +714,6 @@ static void model_accumulate(Model* m, const int* seqs, int B, int T, int accum,
     accumulate_loaded(m, count, last);
 }
 
-// of many ranks: m->sums become the sums over all of them
-static void model_sums(Model* m, float clip) {
-    if (dist::world == 1) { return; }
-    StepSums sums;
-    ops::to_host(&sums, m->sums, sizeof sums);
-    double both[] = { sums.loss, sums.squares };
-    dist::sum(both, 2);
-    sums = { both[0], both[1], grad_scale(both[0], both[1], clip) };
-    ops::to_device(m->sums, &sums, sizeof sums);
-}
-
 #include "optimizer.h"
 
 // ============================================================================
@@ -886,14 +875,7 @@ int main(int argc, char** argv) {
     if (argc == 1) { welcome(); return 0; }
     dist::start();
     const Flags f = flags_parse(argc, argv, &command);
-    if (!f.words.empty() && !strchr("pgske", command)) {
-        die(EXIT_USER,
-            "got '" + f.words[0] +
-                "', wanted a command (train, probe, eval, generate, score, tokenize, bench, check) "
-                "or a "
-                "--flag",
-            command_meant(f.words[0]));
-    }
+    command_known(f, command);
     if (dist::world > 1 && command != 't') {
         die(EXIT_USER,
             strf("%d processes were started, and only train shares its work out", dist::world),

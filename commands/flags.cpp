@@ -180,11 +180,15 @@ static std::string flag_meant(const std::string& name, const std::vector<FlagRow
     die(EXIT_USER, "unknown flag " + name, meant);
 }
 
-std::string command_meant(const std::string& word) {
+void command_known(const Flags& f, char command) {
+    if (f.words.empty() || strchr("pgske", command)) { return; }
+    std::string meant;
     for (auto& c : COMMANDS) {
-        if (edit_distance(word, c.name) <= 2) { return strf("did you mean %s?", c.name); }
+        if (edit_distance(f.words[0], c.name) <= 2) { meant = strf("did you mean %s?", c.name); }
     }
-    return "";
+    die(EXIT_USER,
+        "got '" + f.words[0] + "', wanted a command (train, probe, eval, generate, score, "
+        "tokenize, bench, check) or a --flag", meant);
 }
 
 Flags flags_parse(int argc, char** argv, char* command) {

@@ -165,8 +165,9 @@ TARGET_AVX512 void avx512_block(float* c, long ldc, int cols, TileA a, TileB b, 
                                 bool add) {
     __m512 sum[H][V];
     for (int i = 0; i < H; i++) { for (int v = 0; v < V; v++) { sum[i][v] = _mm512_setzero_ps(); } }
-    const int half = (H + 1) / 2;       // the rows from here on have a pointer of their own, so that
-    const char* low = a.at + half*a.row;    // all distances from row to row stay in registers
+    // the rows from here on have a pointer of their own, so that all distances stay in registers
+    const int half = (H + 1) / 2;
+    const char* low = a.at + half*a.row;
     for (long l = 0; l < lanes; l++, b.at += PANEL, a.at += a.step, low += a.step) {
         __m512 y[V];
         for (int v = 0; v < V; v++) { y[v] = _mm512_loadu_ps(b.at + v*b.panel); }

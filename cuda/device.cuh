@@ -54,7 +54,8 @@ typedef REAL_OF(PRECISION) real;    // what tensors hold
 typedef float acc; // what sums, statistics, weight gradients and optimiser state hold
 static const char* const name = "cuda";
 static const bool on_host = false;  // host code may not read device memory
-inline long head_rows(long, long, bool) { return 8192; } // of logits alive at once: enough to fill a GPU
+// of logits alive at once: enough to fill a GPU
+inline long head_rows(long, long, bool) { return 8192; }
 static const int head_part = 0;
 enum { large = shrunk ? 64 : 8192 }; // side of matrices that are large to it
 enum { piece_rows = 0 };           // a batch is never cut
