@@ -45,8 +45,8 @@ racecheck     test/test_cuda.cu          -DPRECISION=bf16 -DFEW_VARIANTS
 initcheck     test/test_cuda.cu          -DPRECISION=bf16 -DFEW_VARIANTS"
     fi
 fi
-# the products of the CPU, which attention there is compared with; nvcc takes objects as they are
-PRODUCT=$(make -s once BACKEND=cpu CXX="$CXX" OPTIMIZE=-O1 | tr ' ' '\n' | grep '/cpu/' | tr '\n' ' ')
+# what is compiled once: of it the products of the CPU, which attention there is compared with
+PRODUCT=$(make -s once BACKEND=cpu CXX="$CXX" OPTIMIZE=-O1)
 [ "$DEVICE" = emu ] && PRODUCT="-x none $PRODUCT"
 export COMPILE LINK PRODUCT
 # builds and runs one program; its last line is `N passed, M failed`
