@@ -35,6 +35,7 @@ refuses "wanted w8a8" --quant w8
 refuses "wanted w8a8" --quant kv4:often
 refuses "layers 0..0" --edit h:1:1=0
 refuses "tokens up to" --edit h:0:65=0
+refuses "from 1 to 64" --edit 'h:0:1=from 65'
 refuses "GATE=head" --edit gate:0:1=0
 refuses "PE=learnable" --edit pe:1=0
 refuses "learned positions" --edit wpe:1=0
