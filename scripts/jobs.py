@@ -26,7 +26,7 @@ import runlog
 from runlog import die
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-ROOMS = ("", "cpu", "cuda", "text")              # directories that hold sources of the program
+ROOMS = ("", "commands", "cpu", "cuda", "dist", "models", "text")  # directories of the program's sources
 stop = 0                                         # the signal that asked us to stop
 
 
@@ -44,7 +44,7 @@ def listen():
 def source_hash():
     """Of what the binary is made from: a commit of other files, or none, does not make a run stale."""
     h = hashlib.sha256()
-    for path in sorted(p for room in ROOMS for end in ("cu", "cuh", "h")
+    for path in sorted(p for room in ROOMS for end in ("cu", "cuh", "cpp", "h")
                        for p in glob.glob(os.path.join(ROOT, room, "*." + end))):
         h.update(os.path.relpath(path, ROOT).encode() + open(path, "rb").read())
     return h.hexdigest()[:16]
