@@ -670,9 +670,9 @@ template <int HS> struct ForwardTile {
         SMEM = (BQ + 4 * BK) * HS * 2
     };
 };
-// with a bias on the scores two blocks must be enough for an SM: for three, 64 channels spill
+// two blocks must be enough for an SM: for three, 64 channels spill in some variants
 template <class A, class Bi, class Pe, int HS>
-__global__ void __launch_bounds__(128, Pe::score_bias ? 2 : 0)
+__global__ void __launch_bounds__(128, 2)
     attention_forward_mma_kernel(bf16* out, acc* stat, const bf16* qkv, const bf16* kstar,
                                  const bf16* vstar, AttnShape s) {
     constexpr int MT = ForwardTile<HS>::MT, BQ = ForwardTile<HS>::BQ, BK = ForwardTile<HS>::BK;

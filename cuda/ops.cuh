@@ -431,7 +431,7 @@ inline void norm_forward(real* out, acc* mean, acc* rstd, const real* inp, const
 }
 
 // A block takes 64 rows, a warp one at a time, and keeps its sums in registers too (K = 0: in
-// shared memory). part (blocks, C), with BIAS (blocks, 2, C): for dweight, for dbias
+// shared memory). part (blocks, C), with SUM_BIAS (blocks, 2, C): for dweight, for dbias
 enum { NORM_ROWS = 64 };
 template <int N, int K> struct WarpSums { // of rows: C floats a warp
     Vec<float, N> kept[K ? K : 1]; float* own;
@@ -461,13 +461,14 @@ template <int N, int K> struct WarpSums { // of rows: C floats a warp
 // warps whose sums, of C floats each, take 48 KiB at most
 inline int sum_warps(int C) { return std::max(1, std::min(8, 12288 / C)); }
 
-template <int N, int K, bool BIAS>
+template <int N, int K, bool SUM_BIAS>
 DEVICE void norm_backward_rows(real* dx, float* part, const real* dout, const real* x,
                                const real* weight, const acc* mean, const acc* rstd, bool add,
                                int rows, int C) {
     const int warps = blockDim.x / 32, warp = threadIdx.x / 32;
-    float *all = dynamic_smem<float>(), *out = part + (long)blockIdx.x * C * (BIAS ? 2 : 1);
-    WarpSums<N, K> dw(all + warp * C, C), db(all + (BIAS ? warps : 0) * C + warp * C, BIAS ? C : 0);
+    float *all = dynamic_smem<float>(), *out = part + (long)blockIdx.x * C * (SUM_BIAS ? 2 : 1);
+    WarpSums<N, K> dw(all + warp * C, C);
+    WarpSums<N, K> db(all + ((SUM_BIAS ? warps : 0) + warp) * C, SUM_BIAS ? C : 0);
     const int n1 = min(rows, (int)(blockIdx.x + 1) * NORM_ROWS);
     for (int n = blockIdx.x * NORM_ROWS + warp; n < n1; n += warps) {
         const WarpRow<N, K> d_n(dout + (long)n * C, C), x_n(x + (long)n * C, C);
@@ -491,22 +492,22 @@ DEVICE void norm_backward_rows(real* dx, float* part, const real* dout, const re
             const Vec<real, N> d = d_n.at(k, c), v = x_n.at(k, c);
             Vec<real, N> w, g;
             Vec<float, N> dw_c = dw.at(k, c), db_c;
-            if (BIAS) { db_c = db.at(k, c); }
+            if (SUM_BIAS) { db_c = db.at(k, c); }
             if (weight) { w = load<N>(weight + c); }
             if (add) { g = load<N>(dx_n + c); }
             for (int i = 0; i < N; i++) {
                 const float dv = d.v[i], xv = (float)v.v[i] - m, wv = weight ? (float)w.v[i] : 1.0f;
                 dw_c.v[i] += dv * xv * r;
-                if (BIAS) { db_c.v[i] += dv; }
+                if (SUM_BIAS) { db_c.v[i] += dv; }
                 g.v[i] = real(dv * wv * r - xv * f - r_mean + (add ? (float)g.v[i] : 0.0f));
             }
             dw.set(k, c, dw_c);
-            if (BIAS) { db.set(k, c, db_c); }
+            if (SUM_BIAS) { db.set(k, c, db_c); }
             store<N>(dx_n + c, g);
         }
     }
     dw.join(out, all, C);
-    if (BIAS) { db.join(out + C, all + warps * C, C); }
+    if (SUM_BIAS) { db.join(out + C, all + warps * C, C); }
 }
 
 template <int N, int K>
