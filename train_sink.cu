@@ -818,10 +818,8 @@ static StepSums train_step(Model* m, Data* data, const Flags& f, long step, int 
         data_next(data, mine ? seqs->data() : NULL, f.batch);
         if (mine) { model_accumulate(m, seqs->data(), f.batch, f.arch.T, all, last); }
     }
-    const AdamW o = {
-        (float)learning_rate(f, step), (float)f.beta1, (float)f.beta2, (float)f.adam_eps,
-        (float)f.weight_decay,         step + 1
-    };
+    const AdamW o = { (float)learning_rate(f, step), (float)f.beta1, (float)f.beta2,
+                      (float)f.adam_eps, (float)f.weight_decay, step + 1 };
     return model_update(m, o, f.grad_clip, optimizer_of(f));
 }
 
