@@ -8,8 +8,8 @@ cp -r Makefile README.md *.cu *.cuh *.h commands cpu cuda dist models text scrip
 cd $copy || exit 1
 export OPTIMIZE=-O0 JOBS=1 OMP_NUM_THREADS=2             # compiling takes longer than running
 
-awk '/^```sh$/ { on = 1; next } /^```sh parsed$/ { on = 2; next } /^```/ { on = 0 } on && NF && !/^#/ { print on, $0 }' README.md > commands
-[ -s commands ]; ok $? "README.md has no sh blocks"
+awk '/^```sh$/ { on = 1; next } /^```sh parsed$/ { on = 2; next } /^```/ { on = 0 } on && NF && !/^#/ { print on, $0 }' README.md > blocks.txt
+[ -f blocks.txt ] && [ -s blocks.txt ]; ok $? "README.md has no sh blocks"
 make -s train_sink > build.log 2>&1; ok $? "make train_sink: $(tail -n 3 build.log)"
 parse() { # a command line without its program: are these flags of ./train_sink?
     words=$(echo "$1" | sed 's/^[^ ]*train_sink//')
@@ -37,7 +37,7 @@ while read -r kind line; do
         *) [ $tested = yes ] || continue
             timeout 100 sh -c "$command" > err 2>&1; ok $? "$command: $(tail -n 3 err)" ;;
     esac
-done < commands
+done < blocks.txt
 
 # flags
 make -s train_sink > /dev/null 2>&1
