@@ -307,24 +307,37 @@ static void expect_tile(const lane* b) {
     for (int i = 0; i < 16; i++) { __builtin_prefetch(b + 16*i); }
 }
 
-// c (32, 32) = or += a (32, lanes) @ two panels
-TARGET_AMX static void amx_block(float* c, long ldc, int, int, TileA a, TileB b, long lanes,
-                                 bool add) {
-    const long row = a.row, c_row = ldc * 4;
-    float *c0 = c, *c1 = c + 16*ldc;
+// registers 0 to 3 hold a tile of C (32, 32): as it is, if it is added to, else zero
+TARGET_AMX static void amx_take(const float* c, long ldc, bool add) {
     // GCC's tile loads do not tell it that they read memory: finish all writes
     asm volatile("" ::: "memory");
-    if (add) {
-        _tile_loadd(0, c0, c_row);
-        _tile_loadd(1, c0 + 16, c_row);
-        _tile_loadd(2, c1, c_row);
-        _tile_loadd(3, c1 + 16, c_row);
-    } else {
+    if (!add) {
         _tile_zero(0);
         _tile_zero(1);
         _tile_zero(2);
         _tile_zero(3);
+        return;
     }
+    const float* c1 = c + 16*ldc;
+    _tile_loadd(0, c, ldc * 4);
+    _tile_loadd(1, c + 16, ldc * 4);
+    _tile_loadd(2, c1, ldc * 4);
+    _tile_loadd(3, c1 + 16, ldc * 4);
+}
+
+TARGET_AMX static void amx_put(float* c, long ldc) {
+    float* c1 = c + 16*ldc;
+    _tile_stored(0, c, ldc * 4);
+    _tile_stored(1, c + 16, ldc * 4);
+    _tile_stored(2, c1, ldc * 4);
+    _tile_stored(3, c1 + 16, ldc * 4);
+}
+
+// c (32, 32) = or += a (32, lanes) @ two panels
+TARGET_AMX static void amx_block(float* c, long ldc, int, int, TileA a, TileB b, long lanes,
+                                 bool add) {
+    const long row = a.row;
+    amx_take(c, ldc, add);
     const char *a0 = a.at, *a1 = a.at + 16*row;
     const lane *b0 = b.at, *b1 = b.at + b.panel;
     for (long l = 0; l < lanes; l += 16, a0 += 64, a1 += 64, b0 += 256, b1 += 256) {
@@ -339,30 +352,15 @@ TARGET_AMX static void amx_block(float* c, long ldc, int, int, TileA a, TileB b,
         _tile_dpbf16ps(2, 5, 6);
         _tile_dpbf16ps(3, 5, 7);
     }
-    _tile_stored(0, c0, c_row);
-    _tile_stored(1, c0 + 16, c_row);
-    _tile_stored(2, c1, c_row);
-    _tile_stored(3, c1 + 16, c_row);
+    amx_put(c, ldc);
 }
 
 // The same for floats as two bf16, high and low. Of 32 k's there are three products, low x high,
 // high x high and high x low; a part that two of them read is loaded once
 TARGET_AMX static void amx_split_block(float* c, long ldc, int, int, TileA a, TileB b, long lanes,
                                        bool add) {
-    const long row = a.row, c_row = ldc * 4;
-    float *c0 = c, *c1 = c + 16*ldc;
-    asm volatile("" ::: "memory");
-    if (add) {
-        _tile_loadd(0, c0, c_row);
-        _tile_loadd(1, c0 + 16, c_row);
-        _tile_loadd(2, c1, c_row);
-        _tile_loadd(3, c1 + 16, c_row);
-    } else {
-        _tile_zero(0);
-        _tile_zero(1);
-        _tile_zero(2);
-        _tile_zero(3);
-    }
+    const long row = a.row;
+    amx_take(c, ldc, add);
     const char *a0 = a.at, *a1 = a.at + 16*row;
     const lane *b0 = b.at, *b1 = b.at + b.panel;
     for (long l = 0; l < lanes; l += 32, a0 += 128, a1 += 128, b0 += 512, b1 += 512) {
@@ -387,10 +385,7 @@ TARGET_AMX static void amx_split_block(float* c, long ldc, int, int, TileA a, Ti
         _tile_dpbf16ps(1, 4, 7);
         _tile_dpbf16ps(3, 5, 7);
     }
-    _tile_stored(0, c0, c_row);
-    _tile_stored(1, c0 + 16, c_row);
-    _tile_stored(2, c1, c_row);
-    _tile_stored(3, c1 + 16, c_row);
+    amx_put(c, ldc);
 }
 
 // a tile of C by `block`; at the edges of C by way of a whole one
