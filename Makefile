@@ -3,11 +3,12 @@
 #   make train_sink ATTN=sigmoid BIAS=k      -> build/cpu-ATTN=sigmoid-BIAS=k/train_sink; ./train_sink links to the last one built
 #   make test                                everything that can be tested here
 
-# ---- the switches. Their values are the rows of the tables in attention_variants.cuh and block_variants.h; the first row is the default ---
+# ---- the switches. Their values are the rows of the tables; the first row is the default -----------------------------
+TABLES := attention_variants.cuh block_variants.h
 lp := (
-SWITCHES := $(shell sed -n 's/^.define \([A-Z]*\)_VARIANTS$(lp)X_.*/\1/p' attention_variants.cuh block_variants.h)
+SWITCHES := $(shell sed -n 's/^.define \([A-Z]*\)_VARIANTS$(lp)X_.*/\1/p' $(TABLES))
 MODEL    := $(filter-out PRECISION BACKEND,$(SWITCHES))
-rows = $(shell sed -n 's/^ *X_$(1)$(lp)\([a-z0-9_]*\) *,.*/\1/p' attention_variants.cuh block_variants.h)
+rows = $(shell sed -n 's/^ *X_$(1)$(lp)\([a-z0-9_]*\) *,.*/\1/p' $(TABLES))
 $(foreach s,$(SWITCHES),$(eval $(s)_ALL := $(call rows,$(s))))
 $(foreach s,$(MODEL),$(eval $(s) ?= $(firstword $($(s)_ALL))))
 # cuda where it can be built and run, else cpu, and the first line of output says why
@@ -193,32 +194,22 @@ program: $(PROGRAMS)
 program-%:
 	$(MAKE) $(DEFAULTS) BACKEND=cpu $* binary
 analytic: $(ANALYTIC)
-# the test itself is compiled once, variant.cu for each set
-MODEL_OBJECTS := $(foreach o,model model-fast model-double analytic,build/test/objects/$(o).o)
-.SECONDARY: $(MODEL_OBJECTS)
-$(MODEL_OBJECTS): test/check.h train_sink.cu $(HEADERS)
-DOUBLE := -DBACKEND=ref -DREAL=double
-build/test/objects/model.o: test/test_model.cpp
-	@mkdir -p $(@D)
-	$(MODEL_COMPILE) -c $< -o $@
-build/test/objects/model-fast.o: test/test_model.cpp
-	@mkdir -p $(@D)
-	$(TEST_COMPILE) $(OPTIMIZE) -c $< -o $@
-build/test/objects/model-double.o: test/test_model.cpp
-	@mkdir -p $(@D)
-	$(MODEL_COMPILE) $(DOUBLE) -c $< -o $@
-build/test/objects/analytic.o: test/test_analytic.cpp
-	@mkdir -p $(@D)
-	$(MODEL_COMPILE) $(DOUBLE) -c $< -o $@
-build/test/model/%: variant.cu build/test/objects/model.o $(ONCE)
-	@mkdir -p $(@D)
-	$(MODEL_COMPILE) $(call set_defs,$*) $< -o $@ -x none $(filter %.o %.a,$^)
-build/test/model-fast/%: variant.cu build/test/objects/model-fast.o $(ONCE)
-	@mkdir -p $(@D)
-	$(TEST_COMPILE) $(OPTIMIZE) $(call set_defs,$*) $< -o $@ -x none $(filter %.o %.a,$^)
-build/test/model-double/%: variant.cu build/test/objects/model-double.o $(ONCE)
-	@mkdir -p $(@D)
-	$(MODEL_COMPILE) $(DOUBLE) $(call set_defs,$*) $< -o $@ -x none $(filter %.o %.a,$^)
+# the test itself is compiled once, variant.cu for each set: $(1) is the kind of build, $(2) the test
+HOW_model        = $(MODEL_COMPILE)
+HOW_model-fast   = $(TEST_COMPILE) $(OPTIMIZE)
+HOW_model-double = $(MODEL_COMPILE) -DBACKEND=ref -DREAL=double
+HOW_analytic     = $(HOW_model-double)
+define kind_of_build
+.SECONDARY: build/test/objects/$(1).o
+build/test/objects/$(1).o: test/test_$(2).cpp test/check.h train_sink.cu $(HEADERS)
+	@mkdir -p $$(@D)
+	$$(HOW_$(1)) -c $$< -o $$@
+build/test/$(1)/%: variant.cu build/test/objects/$(1).o $(ONCE)
+	@mkdir -p $$(@D)
+	$$(HOW_$(1)) $$(call set_defs,$$*) $$< -o $$@ -x none $$(filter %.o %.a,$$^)
+endef
+$(foreach k,model model-fast model-double,$(eval $(call kind_of_build,$(k),model)))
+$(eval $(call kind_of_build,analytic,analytic))
 build/test/asan_%: test/test_%.cpp test/check.h $(HEADERS) $(ASAN_ONCE)
 	@mkdir -p $(@D)
 	$(TEST_COMPILE) $(SANITIZE) $< -o $@ -x none $(ASAN_ONCE)
@@ -228,9 +219,6 @@ $(ASAN_ONCE): $(ASAN_OBJECTS)
 build/once/asan/%.o: %.cpp $(HEADERS)
 	@mkdir -p $(@D)
 	$(TEST_COMPILE) $(SANITIZE) -c $< -o $@
-build/test/analytic/%: variant.cu build/test/objects/analytic.o $(ONCE)
-	@mkdir -p $(@D)
-	$(MODEL_COMPILE) $(DOUBLE) $(call set_defs,$*) $< -o $@ -x none $(filter %.o %.a,$^)
 # these hold the operations of every variant at once: at -O3 a minute and a half to compile
 build/test/test_attention build/test/test_cpu build/test/test_metrics build/test/test_extremes \
 build/test/test_eval build/test/test_eval_sink build/test/test_eval_positions build/test/test_experts \
@@ -241,7 +229,7 @@ build/test/test_eval_sink build/test/test_eval_positions: test/test_eval.cpp
 # and these read text and files, or only run the program: at -O1 they compile in a third of the time
 build/test/test_data build/test/test_tokenizer build/test/test_errors build/test/test_families build/test/test_train \
 build/test/test_gguf build/test/test_checkpoint build/test/test_score build/test/test_chat build/test/test_sft: OPTIMIZE = -O1
-build/test/%: test/%.cpp test/check.h test/naive.h $(HEADERS) $(ONCE)
+build/test/%: test/%.cpp test/check.h test/defaults.h test/naive.h $(HEADERS) $(ONCE)
 	@mkdir -p $(@D)
 	$(TEST_COMPILE) $(OPTIMIZE) $< -o $@ -x none $(ONCE)
 
@@ -280,7 +268,7 @@ help:
 	@echo "scripts/reproduce list                 the paper's tables by name: build, train, compare"
 	@echo "tools: CXX=$(CXX) ARCH=$(ARCH) OPTIMIZE='$(OPTIMIZE)' JOBS=$(JOBS)"
 	@for s in $(SWITCHES); do echo; echo $$s; \
-	  sed -n "s/^ *X_$$s(\([a-z0-9_]*\) *,[^\"]*\"\(.*\)\").*/\1\t\2/p" attention_variants.cuh block_variants.h | sed 's/" *, *"/\t/' | \
+	  sed -n "s/^ *X_$$s(\([a-z0-9_]*\) *,[^\"]*\"\(.*\)\").*/\1\t\2/p" $(TABLES) | sed 's/" *, *"/\t/' | \
 	  awk -F'\t' '{ if (NF > 2) printf "  %-16s %-32s %s\n", $$1, $$2, $$3; else printf "  %-16s %s\n", $$1, $$2 }'; done
 
 clean:

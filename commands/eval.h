@@ -172,23 +172,18 @@ static std::string outliers_text(const Outliers& o) {
 
 // ---- how long the gradient of the loss is in the stream before each layer, and at its end: sums
 // over sequences of its length at the first token, and of its mean length at the others
-struct Gradients { std::vector<double> first, rest; };
-
-// of the sum of a batch's losses. The model has memory for gradients
-static Gradients eval_gradients(Model* m, const int* seqs, int n, int T, int batch_tokens) {
-    const int C = m->c.C, skip = m->d.bias.token, chunk = std::max(1, batch_tokens / T);
-    Gradients g;
-    g.first.resize(m->c.L + 1);
-    g.rest.resize(m->c.L + 1);
+// (of the sum of a batch's losses). The model has memory for gradients
+static NormPair eval_gradients(Model* m, const int* seqs, int n, int T, int batch_tokens) {
+    const int C = m->c.C, chunk = std::max(1, batch_tokens / T);
+    NormPair g;
     const auto add = [&](int l) {
-        const Host dx = host_read(m->a.dx, (size_t)rows(m) * C);
-        for (int b = 0; b < m->B; b++) {
-            for (int t = skip; t < m->T; t++) {
-                const acc* d = &dx[((size_t)b * m->T + t) * C];
-                const double length = sqrt((double)ref::dot(d, d, C));
-                (t == skip ? g.first : g.rest)[l] += t == skip ? length : length / (T - 1);
-            }
-        }
+        const size_t N = rows(m);
+        acc* there = (acc*)ops::device_malloc(N * sizeof(acc));
+        ops::row_norms(there, m->a.dx, C, C, 1, N);
+        std::vector<acc> lengths(N);
+        ops::to_host(lengths.data(), there, N * sizeof(acc));
+        ops::device_free(there);
+        norms_add(&g, l, lengths.data(), m->B, m->T, 1, m->d.bias.token, 1);
     };
     for (int i = 0; i < n; i += chunk) {
         model_zero(m);
@@ -203,7 +198,7 @@ static Gradients eval_gradients(Model* m, const int* seqs, int n, int T, int bat
 #ifndef MODEL_ONLY // the tests of the model stop reading here
 // ----------------------------------------------------------------------------
 // 3 the command
-static std::string gradients_text(const Gradients& g) {
+static std::string gradients_text(const NormPair& g) {
     std::string line = "at token 1 / at the others, before each layer and at the end:";
     for (size_t l = 0; l < g.first.size(); l++) { line += strf(" %.3g", g.first[l] / g.rest[l]); }
     return line;
@@ -434,7 +429,7 @@ static int eval(Flags f) {
     }
     std::string more = ",\"outliers\":" + outliers_json(outliers);
     if (f.gradients) {
-        const Gradients g = eval_gradients(&m, in.x.data(), n, T, batch_tokens);
+        const NormPair g = eval_gradients(&m, in.x.data(), n, T, batch_tokens);
         printf("%-44s %s\n", "gradients", gradients_text(g).c_str());
         more += ",\"gradients\":{\"first\":" + json_array(g.first) +
                 ",\"rest\":" + json_array(g.rest) + "}";

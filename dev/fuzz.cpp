@@ -12,16 +12,7 @@ the paths it is given are plain names inside SCRATCH and nothing else. A try tha
 counted; a finding prints its number and its command line, and keeps what the child said in SCRATCH/finding-N.
 */
 #define TESTING
-#ifndef ATTN
-#define ATTN softmax
-#define BIAS none
-#define PE rotary
-#define NORM pre
-#define FFN swiglu
-#define COMBINE concat
-#define GATE none
-#define QKNORM none
-#endif
+#include "../test/defaults.h"
 #include "../train_sink.cu"
 #include <sys/time.h>
 #include <sys/wait.h>

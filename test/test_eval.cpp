@@ -5,16 +5,7 @@ test_eval_sink.cpp and test_eval_positions.cpp are the same with other switches.
 */
 #define MODEL_ONLY
 #define TESTING
-#ifndef BIAS
-#define BIAS none
-#define PE rotary
-#define NORM pre
-#define GATE none
-#endif
-#define ATTN softmax
-#define FFN swiglu
-#define COMBINE concat
-#define QKNORM none
+#include "defaults.h"
 #define BACKEND ref
 #define REAL double
 #pragma GCC diagnostic ignored "-Wunused-function"
@@ -558,7 +549,7 @@ static void test_gradients(Setting* s, const Naive& net) {
     Model with = model_new(s->m.c, T, true);
     Host weights(s->m.master, s->m.master + s->m.num_params);
     model_set(&with, weights.data());
-    const Gradients all = eval_gradients(&with, s->seqs.data(), n, T, T);
+    const NormPair all = eval_gradients(&with, s->seqs.data(), n, T, T);
     check_near(all.first[1], first, 1e-6 * first, "gradient at token 1");
     double some = 0, mean = 0;
     for (int b = 0; b < n; b++) {
@@ -577,7 +568,7 @@ static void test_gradients(Setting* s, const Naive& net) {
     }
     check_near(some, rest, 1e-6 * rest, "gradient at three others");
     check_near(all.rest[1], mean, 1e-12 * mean, "mean gradient at the others");
-    const Gradients both = eval_gradients(&with, s->seqs.data(), n, T, 2 * T);
+    const NormPair both = eval_gradients(&with, s->seqs.data(), n, T, 2 * T);
     for (int l = 0; l <= s->m.c.L; l++) {
         check_near(both.first[l], all.first[l], 1e-12 * all.first[l], "two at a time, token 1");
         check_near(both.rest[l], all.rest[l], 1e-12 * all.rest[l], "two at a time, the others");

@@ -3,15 +3,9 @@ test_experts.cpp -- mixtures of experts in the build that gpt-oss needs, BIAS=lo
 them (dev/check_families.py --save test/experts gpt_oss gpt_oss_mxfp4), the router's choice by hand, and what is refused.
 Mixtral and Qwen3-MoE are in test/families.
 */
-#define ATTN softmax
 #define BIAS logit
-#define PE rotary
-#define NORM pre
-#define FFN swiglu
-#define COMBINE concat
-#define QKNORM none
-#define GATE none
 #define TESTING
+#include "defaults.h"
 #pragma GCC diagnostic ignored "-Wunused-function"
 #include "../train_sink.cu"
 #include "check.h"

@@ -2,16 +2,10 @@
 test_pieces.cpp -- a small model's batch cut into pieces (cpu/pieces.h): loss and gradients are those of the whole batch, whatever
 the pieces count, and the same bits for any number of threads.
 */
-#define ATTN softmax
 #define BIAS sink_token
-#define PE rotary
-#define NORM pre
-#define FFN swiglu
-#define COMBINE concat
-#define QKNORM none
-#define GATE none
 #define MODEL_ONLY
 #define TESTING
+#include "defaults.h"
 #pragma GCC diagnostic ignored "-Wunused-function"
 #include "../train_sink.cu"
 #include "check.h"
