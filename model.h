@@ -427,14 +427,16 @@ static inline void model_init(Model* m, uint64_t seed) {
     weights_keep(m);
 }
 
-// what the pieces have of their own
-static void pieces_free(Model* m) {
-    for (auto& p : m->pieces) {
-        for (void* x : { (void*)p.arena, (void*)p.tokens, (void*)p.targets, (void*)p.grads,
-                         (void*)p.sums }) {
-            ops::device_free(x);
-        }
+// what a batch and its gradients take: of a model, and of each of its pieces
+static void batch_free(Model* m) {
+    for (void* p : { (void*)m->arena, (void*)m->tokens, (void*)m->targets, (void*)m->grads,
+                     (void*)m->sums }) {
+        ops::device_free(p);
     }
+}
+
+static void pieces_free(Model* m) {
+    for (auto& p : m->pieces) { batch_free(&p); }
     m->pieces.clear();
 }
 
@@ -445,9 +447,9 @@ static void model_free(Model* m) {
         ops::device_free(m->shard_grads);
         ops::device_free(m->shard_params);
     }
-    for (void* p : { (void*)m->params, (void*)m->grads, (void*)m->arena, (void*)m->tokens,
-                     (void*)m->targets, (void*)m->sums, (void*)m->positions, (void*)m->v_fixed,
-                     (void*)m->turns, (void*)m->turns_local, (void*)m->cache, (void*)m->muon }) {
+    batch_free(m);
+    for (void* p : { (void*)m->params, (void*)m->positions, (void*)m->v_fixed, (void*)m->turns,
+                     (void*)m->turns_local, (void*)m->cache, (void*)m->muon }) {
         ops::device_free(p);
     }
     *m = Model();

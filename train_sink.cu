@@ -492,7 +492,7 @@ struct Stage {
     bool (*when)(const Sizes& d, long l);
     void (*forward)(Model* m, int l);
     void (*backward)(Model* m, int l);
-    double (*flops)(const Sizes& d); // a row; attention's depend on T and are counted in bench.h
+    double (*flops)(const Sizes& d); // a row; attention's depend on T: commands/bench.h
     double (*moved)(const Sizes& d);             // a row, without the weights
 };
 #define IF(condition) [](const Sizes& d, long l) -> bool { (void)d; (void)l; return condition; }

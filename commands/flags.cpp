@@ -181,14 +181,14 @@ static std::string flag_meant(const std::string& name, const std::vector<FlagRow
 }
 
 void command_known(const Flags& f, char command) {
-    if (f.words.empty() || strchr("pgske", command)) { return; }
-    std::string meant;
+    if (f.words.empty()) { return; }
+    std::string all, meant;
     for (auto& c : COMMANDS) {
+        if (c.letter == command && *c.words) { return; }
+        all += (all.empty() ? "" : ", ") + std::string(c.name);
         if (edit_distance(f.words[0], c.name) <= 2) { meant = strf("did you mean %s?", c.name); }
     }
-    die(EXIT_USER,
-        "got '" + f.words[0] + "', wanted a command (train, probe, eval, generate, score, "
-        "tokenize, bench, check) or a --flag", meant);
+    die(EXIT_USER, "got '" + f.words[0] + "', wanted a command (" + all + ") or a --flag", meant);
 }
 
 Flags flags_parse(int argc, char** argv, char* command) {

@@ -1065,7 +1065,8 @@ void attention_forward(real* out, acc* stat, const real* qkv, const real* kstar,
 }
 
 // both in cuda_ops.cuh
-inline void column_sum(acc* out, const float* part, long K, int C, int width, int limit);
+inline void column_sum(acc* out, const float* part, long K, int C, int stride);
+inline void column_sum_part(acc* out, const float* part, long K, int C, int width, int limit);
 inline void rope(real* qkv, const acc* table, int sign, AttnShape s);
 
 template <class A, class Bi, class Pe>
@@ -1110,8 +1111,8 @@ void attention_backward(real* dqkv, acc* dkstar, acc* dvstar, const real* dout, 
         if (Bi::column == LOGIT_COLUMN && dkstar) {
             LAUNCH(attention_dlogit_kernel, dim3(s.bias_shared ? 1 : s.NH), dim3(128), 0, dkstar, r,
                    s);
-        } else if (dkstar) { column_sum(dkstar, part_k, K, C, s.HS, s.k_dims); }
-        if (dvstar) { column_sum(dvstar, part_v, K, C, s.HS, s.HS); }
+        } else if (dkstar) { column_sum_part(dkstar, part_k, K, C, s.HS, s.k_dims); }
+        if (dvstar) { column_sum(dvstar, part_v, K, C, C); }
     }
 }
 } // namespace cuda

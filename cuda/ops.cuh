@@ -87,14 +87,15 @@ column_sum_kernel(acc* out, const float* part, long K, int C, int stride, int wi
     out[c] += sum;
 }
 
-inline void column_sum(acc* out, const float* part, long K, int C, int width, int limit) {
-    LAUNCH(column_sum_kernel, dim3(CEIL_DIV(C, 32)), dim3(256), 0, out, part, K, C, C, width,
-           limit);
+// all columns, of rows that stand `stride` floats apart
+inline void column_sum(acc* out, const float* part, long K, int C, int stride) {
+    LAUNCH(column_sum_kernel, dim3(CEIL_DIV(C, 32)), dim3(256), 0, out, part, K, C, stride, C, C);
 }
 
-// of C columns of rows that stand `stride` floats apart
-inline void column_sums(acc* out, const float* part, long K, int C, int stride) {
-    LAUNCH(column_sum_kernel, dim3(CEIL_DIV(C, 32)), dim3(256), 0, out, part, K, C, stride, C, C);
+// of each `width` columns the first `limit`
+inline void column_sum_part(acc* out, const float* part, long K, int C, int width, int limit) {
+    LAUNCH(column_sum_kernel, dim3(CEIL_DIV(C, 32)), dim3(256), 0, out, part, K, C, C, width,
+           limit);
 }
 
 // ----------------------------------------------------------------------------
@@ -187,7 +188,7 @@ inline void matmul_backward_bias(acc* dbias, const real* dout, int N, int OC) {
     const int blocks = CEIL_DIV(N, ROW_BLOCK);
     float* part = (float*)device_scratch((size_t)blocks * OC * sizeof(float));
     row_sums(part, dout, N, OC);
-    column_sum(dbias, part, blocks, OC, OC, OC);
+    column_sum(dbias, part, blocks, OC, OC);
 }
 
 // ----------------------------------------------------------------------------
@@ -535,12 +536,12 @@ inline void norm_backward(real* dx, acc* dweight, acc* dbias, const real* dout, 
     if (both) {
         LAUNCH_NORM(norm_backward_bias_kernel, ok, C, dim3(blocks), dim3(32 * warps),
                     warps * W * sizeof(float), dx, part, dout, x, weight, mean, rstd, add, N, C)
-        column_sums(dbias, part + C, blocks, C, W);
+        column_sum(dbias, part + C, blocks, C, W);
     } else {
         LAUNCH_NORM(norm_backward_kernel, ok, C, dim3(blocks), dim3(32 * warps),
                     warps * W * sizeof(float), dx, part, dout, x, weight, mean, rstd, add, N, C)
     }
-    if (dweight) { column_sums(dweight, part, blocks, C, W); }
+    if (dweight) { column_sum(dweight, part, blocks, C, W); }
 }
 
 // ----------------------------------------------------------------------------
@@ -731,8 +732,8 @@ inline void qk_norm_backward(real* dqkv, acc* dwq, acc* dwk, const real* qk_in, 
     LAUNCH_NORM(qk_norm_backward_kernel, wide(s.HS, {dqkv, qk_in, wq, wk}), width, dim3(blocks),
                 dim3(32 * warps), warps * width * sizeof(float), dqkv, part, qk_in, rstd, wq, wk,
                 all, width, s)
-    column_sums(dwq, part, blocks, width, 2 * width);
-    column_sums(dwk, part + width, blocks, qk_side(1, all, s).C, 2 * width);
+    column_sum(dwq, part, blocks, width, 2 * width);
+    column_sum(dwk, part + width, blocks, qk_side(1, all, s).C, 2 * width);
 }
 
 // ----------------------------------------------------------------------------
@@ -829,8 +830,8 @@ inline void heads_backward(real* datt, acc* dvstar, const real* dout, bool sum, 
     float* part = (float*)device_scratch((size_t)blocks * W * sizeof(float));
     row_sums(part, datt, N, W);
     // (blocks NH, HS): the same floats
-    if (s.bias_shared) { column_sum(dvstar, part, (long)blocks * s.NH, s.HS, s.HS, s.HS); }
-    else { column_sum(dvstar, part, blocks, W, W, W); }
+    if (s.bias_shared) { column_sum(dvstar, part, (long)blocks * s.NH, s.HS, s.HS); }
+    else { column_sum(dvstar, part, blocks, W, W); }
 }
 
 // What elementwise functions compute with: bf16 tensors keep 8 bits, for which Fast is exact enough

@@ -63,7 +63,6 @@ static void experts_answer(Model* m, int l, long e, int n) {
 
 // the FFN of layer l where it is a mixture: x_{2l+2} out of x_{2l+1} and its norm
 static void experts_forward(Model* m, int l) {
-    if (!m->d.mixture(l)) { return; }
     const auto& w = m->w.layer[l];
     const long C = m->d.C, E = m->c.experts, N = rows(m);
     const real* n = act_n(m, 2 * l + 1);

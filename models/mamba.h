@@ -17,7 +17,6 @@ is dt, and skip is D.)
 #ifndef MAMBA_H
 #define MAMBA_H
 
-static acc silu(acc x) { return x / (1 + std::exp(-x)); }
 static acc softplus(acc x) { return x > 20 ? x : std::log1p(std::exp(x)); }
 
 // out (N, MW) <- u, the first half of each row of inp (N, 2 MW); weight (MW, K), bias (MW)
@@ -32,7 +31,7 @@ static void mamba_convolution(real* out, const real* inp, const real* weight, co
                 const real u = inp[(size_t)(row - back) * 2 * MW + i];
                 sum += acc(weight[i * K + K - 1 - back]) * acc(u);
             }
-            out[(size_t)row * MW + i] = real(silu(sum));
+            out[(size_t)row * MW + i] = real(Act_swish::act(sum));
         }
     }
 }
@@ -61,7 +60,7 @@ static void mamba_channel(Model* m, int l, long b, long i) {
             h[s] = std::exp(-step * rate[s]) * h[s] + step * u * acc(b_t[s]);
             y += h[s] * acc(c_t[s]);
         }
-        a.mamba_out[row * MW + i] = real(y * silu(z));
+        a.mamba_out[row * MW + i] = real(y * Act_swish::act(z));
     }
 }
 

@@ -161,9 +161,7 @@ def main():
             f.write("\n")
         if a.markdown:
             print(f"\n{about(results, kept_of)}\n")
-            for i, cells in enumerate(table):
-                print("| " + " | ".join(cells) + " |")
-                if i == 0: print("|" + "---|" * len(cells))
+            jobs.print_markdown(table)
         else:
             jobs.print_text(about(results, kept_of))
             print()

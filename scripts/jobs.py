@@ -433,6 +433,13 @@ def print_table(rows):
         print_block([[row[c] for c in columns] for row in rows])
 
 
+def print_markdown(rows):
+    """The same as a Markdown table."""
+    for i, cells in enumerate(rows):
+        print("| " + " | ".join(c.replace("|", "\\|") for c in cells) + " |")
+        if i == 0: print("|" + "---|" * len(cells))
+
+
 def blocks(rows, room):
     """The columns of each table: as many as there is room for, and always the first."""
     found, now = [], [0]
