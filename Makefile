@@ -188,7 +188,7 @@ names_of = $(patsubst test/%.sh,%,$(patsubst build/test/%,%,$(1)))
 quick: $(QUICK_BUILDS) program
 slow: $(SLOW_BUILDS) program
 # whole programs that test_train, test_demo and others run
-PROGRAMS := program-ATTN=softmax program-ATTN=sigmoid program-BIAS=k
+PROGRAMS := program-ATTN=softmax program-ATTN=sigmoid program-BIAS=k program-BIAS=logit
 DEFAULTS  = $(foreach s,$(MODEL),$(s)=$(firstword $($(s)_ALL)))
 program: $(PROGRAMS)
 program-%:

@@ -117,10 +117,9 @@ struct Run {
     double tokens_per_step, started, smooth_ms; int columns;
     std::string changed; // flags that are not what they were before --resume, as JSON
 };
-// a run that goes on keeps its model: what the flags and the preset say of it must agree
-static void arch_resume(Flags* f, const std::string& from) {
-    std::string unused;
-    Arch was = checkpoint_arch(from, &unused);
+// the model is that of the checkpoint `from`: what the flags and the preset say of it must agree
+static void arch_keep(Flags* f, const Arch& from_there, const std::string& from) {
+    Arch was = from_there;
     Flags said = *f;
     if (f->given_model) { preset_apply(&said); }
     const std::vector<ArchRow> theirs = arch_rows(&was), ours = arch_rows(&said.arch);
@@ -131,10 +130,12 @@ static void arch_resume(Flags* f, const std::string& from) {
         if ((!f->given_arch[i] && !size) || got == wanted) { continue; }
         die(EXIT_USER,
             from + ": holds another model: " + ours[i].by + " " + wanted + ", got " + got,
-            "leave the flags of the model out: a run that goes on takes them from its checkpoint");
+            "leave the flags of the model out: they are taken from the checkpoint");
     }
     f->arch = was;
 }
+
+#include "init.h"
 
 // the checkpoint that --resume goes on from, "" if the run has none yet; dies if there is no run,
 // or one that is not wanted
@@ -198,9 +199,13 @@ static Run run_open(Flags f) {
     const std::string from = run_find(f, &r.first);
     if (!from.empty()) {
         hint_also() = run_other(from);
-        arch_resume(&f, from);
+        std::string tokenizer;
+        arch_keep(&f, checkpoint_arch(from, &tokenizer), from);
+        if (!f.init.empty() && f.tokenizer.empty() && f.data != "bb") { f.tokenizer = tokenizer; }
         hint_also().clear();
     }
+    Checkpoint begin;                                    // of --init, in a new run
+    if (!f.init.empty() && from.empty()) { begin = init_open(&f); }
     preset_apply(&f);
     batch_share(&f);
     want(f.data != "bb" || f.tokenizer.empty(), "--tokenizer " + f.tokenizer,
@@ -228,7 +233,14 @@ static Run run_open(Flags f) {
     if (first && !f.resume) { run_lock(f.out); run_find(f, &r.first); }
     r.resumed = !from.empty();
     r.saved = r.resumed ? r.first : -1;
-    if (r.resumed) { run_restore(&r, f, from); } else { model_init(&r.m, f.seed); r.first = 0; }
+    if (r.resumed) {
+        run_restore(&r, f, from);
+    } else {
+        model_init(&r.m, f.seed);
+        init_logits(&r.m, f);
+        if (!f.init.empty()) { checkpoint_read(&r.m, &begin); }
+        r.first = 0;
+    }
     r.log.path = f.out + "/log.jsonl";
     if (first) { r.log.f = xfopen(r.log.path, r.resumed ? "a" : "w"); }
     if (dist::world > 1) {
@@ -251,6 +263,7 @@ static void run_describe(const Run& r) {
     printf("model  L %d C %d NH %d KV %d HS %d F %d V %d T %d: ", c.L, c.C, c.NH, c.KV, c.HS, c.F,
            c.V, c.T);
     printf("%s parameters\n", count_text(r.m.num_params).c_str());
+    if (!f.init.empty()) { printf("init   %s\n", f.init.c_str()); }
     printf("data   %s\n", r.data.description.c_str());
     const std::string step = count_text(r.tokens_per_step),
                       all = count_text(r.tokens_per_step * f.steps);

@@ -126,7 +126,7 @@ static Checkpoint checkpoint_files(const std::string& dir) {
     return k;
 }
 
-Checkpoint checkpoint_open(const std::string& dir) {
+Checkpoint checkpoint_open(const std::string& dir, bool may_add) {
     Checkpoint k = checkpoint_files(dir);
     const Json* mine = k.config.get("train_sink");
     k.c = mine ? arch_of_checkpoint(k.config, *mine, k.where, &k.attn, &k.tokenizer)
@@ -140,6 +140,8 @@ Checkpoint checkpoint_open(const std::string& dir) {
         const bool head = import_source(family, k.c, k.weights, "lm_head.weight").w;
         k.c.tied = !projected && (k.c.tied || !head);
     }
+    k.adds_bias = may_add && k.c.bias == BIAS_none && THIS(BIAS) != BIAS_none;
+    if (k.adds_bias) { k.c.bias = THIS(BIAS); }
     arch_settle(&k.c, k.where);
     checkpoint_check_build(dir, k.c, k.attn);
     if (mine) { k.weights = safetensors_open_dir(dir); }

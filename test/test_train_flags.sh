@@ -1,4 +1,4 @@
-# flags of training that change the step: --optimizer muon, --min-context, --attn-bias-init
+# flags of training that change the step: --optimizer muon, --min-context, --attn-bias-init, --init
 #     sh test/test_train_flags.sh
 cd "$(dirname "$0")/.." || exit 1
 dir=$(mktemp -d); pass=0; fail=0
@@ -12,7 +12,7 @@ refuses() { # text of the error, program, flags
     $program train -d bb "$@" > "$dir/out" 2>&1
     if [ $? -eq 2 ] && grep -q -- "$text" "$dir/out"; then pass=$((pass + 1)); else fail=$((fail + 1)); echo "FAIL $*"; head -n 5 "$dir/out"; fi
 }
-softmax=build/cpu/train_sink; sigmoid=build/cpu-ATTN=sigmoid/train_sink
+softmax=build/cpu/train_sink; sigmoid=build/cpu-ATTN=sigmoid/train_sink; logit=build/cpu-BIAS=logit/train_sink
 run() { program=$1; out=$2; shift 2; $program train -d bb --batch 4 --eval-every 0 --sample 0 --lr 5e-3 --warmup 3 "$@" -o "$dir/$out"; }
 hash() { tail -n 1 "$dir/$1/log.jsonl" | grep -o '"params_hash":"[0-9a-f]*"'; }
 same() { [ -n "$(hash $1)" ] && [ "$(hash $1)" = "$(hash $2)" ]; }
@@ -45,5 +45,41 @@ refuses "at most --seq 64" $softmax --min-context 65
 refuses "such as sigmoid" $softmax --attn-bias-init -1
 refuses 'wanted .muon. as before' $softmax --resume -o "$dir/half" -n 20
 refuses "wanted 20 as before" $softmax --resume -o "$dir/some" -n 20 --min-context 10 --batch 4
+# --init: the weights of a model that is there already
+first() { grep -m 1 '"event":"eval"' "$dir/$1/log.jsonl" | sed 's/.*"val_loss"/"val_loss"/; s/"time":"[^"]*"//'; }
+last() { grep '"event":"eval"' "$dir/$1/log.jsonl" | tail -n 1 | sed 's/.*"val_loss"/"val_loss"/; s/"time":"[^"]*"//'; }
+of() { grep -o "\"$1\":[^,]*" | head -n 1; }
+begins() { [ -n "$(last $1 | of $3)" ] && [ "$(last $1 | of $3)" = "$(first $2 | of $3)" ]; }
+cp -r "$dir/adamw/step_12" "$dir/base"
+check "begins with a checkpoint" run $softmax init -n 6 --init "$dir/base"
+for what in val_loss alpha1 h_max; do check "where that ended: $what" begins adamw init $what; done
+check "without its optimiser" sh -c "! cmp -s '$dir/adamw/step_12/optimizer.safetensors' '$dir/init/step_6/optimizer.safetensors'"
+check "another run from it" run $softmax whole -n 12 --init "$dir/base"
+mv "$dir/base" "$dir/gone"
+check "goes on when the checkpoint is gone" run $softmax init -n 12 --init "$dir/base" --resume
+check "to the same bits" same init whole
+refuses "no such directory" $softmax --init "$dir/base" -o "$dir/no"
+mv "$dir/gone" "$dir/base"
+check "shorter sequences" run $softmax short -n 0 --probe-len 32 --seq 32 --init "$dir/base"
+check "become the model's" grep -q '"max_position_embeddings": 32' "$dir/short/step_0/config.json"
+check "and stay it" run $softmax still -n 0 --probe-len 32 --init "$dir/short/step_0"
+check "unless others are asked for" grep -q '"max_position_embeddings": 32' "$dir/still/step_0/config.json"
+check "logit switched off" run $logit off -n 0 --init "$dir/base" --init-logit -1e4
+check "is the softmax model, to the last bit" begins adamw off val_loss
+check "its z is kept" sh -c "grep -q self_attn.sinks '$dir/off/step_0/model.safetensors'"
+check "logit at 0" run $logit on -n 0 --init "$dir/base"
+check "is another" sh -c "! [ '$(first on | of val_loss)' = '$(first off | of val_loss)' ]"
+for family in gpt_neox llama_yarn gemma3 opt; do
+    check "$family as it is" run $softmax $family -n 0 --bb-vocab 20 --init test/families/$family
+    $softmax probe test/families/$family -d bb --bb-vocab 20 --json "$dir/theirs" > "$dir/out" 2>&1
+    $softmax probe "$dir/$family/step_0" -d bb --bb-vocab 20 --json "$dir/ours" > "$dir/out" 2>&1
+    check "$family measures the same" cmp "$dir/ours" "$dir/theirs"
+    check "$family learns" run $softmax $family -n 3 --bb-vocab 20 --init test/families/$family --resume
+done
+refuses "holds another model: --layers 1, got 3" $softmax --init "$dir/base" --layers 3
+refuses "a model that has no z of its own" $logit --init "$dir/off/step_0" --init-logit -2 -o "$dir/no"
+refuses "a build with BIAS=logit" $softmax --init-logit -2 -o "$dir/no"
+refuses "only run forward" $softmax --init test/families/mixtral -o "$dir/no"
+refuses "wanted ATTN=softmax BIAS=none" $sigmoid --init "$dir/base" -o "$dir/no"
 echo "$pass passed, $fail failed"
 [ $fail -eq 0 ]
