@@ -68,6 +68,7 @@ typedef std::string str;
     X("tk",   str,    out,             'o', "",         0, 0,       "of the run (empty: the next runs/NNNN-<switches>) or shards") \
     X("T",    str,    init,            0,   "",         0, 0,       "begin with the weights of a checkpoint, ours, a Hugging Face directory or a GGUF file") \
     X("T",    double, init_logit,      0,   0.0,        -1e6, 1e6,  "BIAS=logit: the z that every head begins with; -30 is as good as none") \
+    X("T",    str,    only,            0,   "",         0, 0,       "train only the tensors whose names contain one of these words: sinks,k_star") \
     X("t",    bool,   resume,          0,   false,      0, 0,       "go on from the newest checkpoint in --out, if there is one") \
     X("t",    double, stop_after,      0,   0.0,        0, MANY,    "minutes after which to save and stop (0: never)") \
     X("pe",   str,    probe_from,      0,   "",         0, 0,       "of a .jsonl: the start of each record (default), or windows of all") \

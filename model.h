@@ -163,6 +163,7 @@ struct Model {
     StepSums* sums;                              // loss and gradient norm of the step
     real* muon;                                  // what --optimizer muon works with, or NULL
     int min_context;                             // --min-context, of training alone
+    std::vector<std::string> only;               // --only: words of the names that are trained
     real *positions, *v_fixed;                   // absolute PE (T, C); fixed v* (HS)
     // rotary cos, sin (T, rot/2, 2), of all layers and of those with a window
     acc *turns, *turns_local;

@@ -53,11 +53,20 @@ static void model_sums(Model* m, float clip) {
     ops::to_device(m->sums, &sums, sizeof sums);
 }
 
+// --only: is this tensor trained?
+static bool is_trained(const Model* m, const Tensor& t) {
+    auto in_name = [&](const std::string& word) { return t.name.find(word) != t.name.npos; };
+    return m->only.empty() || std::any_of(m->only.begin(), m->only.end(), in_name);
+}
+
 // after all micro-batches: clips the gradients and updates the weights, unless the loss or the
 // gradients are not finite; returns what it went by. Here, once a step, the host waits
 static StepSums model_update(Model* m, const AdamW& o, float clip, Optimizer how) {
     const long n = m->shard.mine;
     dist::arrive();
+    for (auto& t : m->tensors) { // their gradients do not count for the clipping
+        if (!is_trained(m, t)) { ops::device_zero(m->grads + t.at, t.count * sizeof(acc)); }
+    }
     ops::square_norm(m->sums, m->shard_grads, clip, n);
     model_sums(m, clip);
     const auto update = [&](long at, long count) {
@@ -65,10 +74,12 @@ static StepSums model_update(Model* m, const AdamW& o, float clip, Optimizer how
         f(m->shard_params + at, m->master + at, m->m + at, m->v + at, m->shard_grads + at, m->sums,
           o, count);
     };
-    if (how != MUON) { update(0, n); }
+    const bool at_once = how != MUON && m->only.empty();
+    if (at_once) { update(0, n); }
     for (auto& t : m->tensors) { // of one rank, which has them whole
-        if (how != MUON) { break; }
-        if (is_hidden_matrix(t)) { muon_update(m, t, o); } else { update(t.at, t.count); }
+        if (at_once || !is_trained(m, t)) { continue; }
+        if (how == MUON && is_hidden_matrix(t)) { muon_update(m, t, o); continue; }
+        update(t.at, t.count);
     }
     if (n < m->num_params) { shard_gather(m->shard, m->params, m->shard_params); }
     StepSums sums;

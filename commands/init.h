@@ -2,7 +2,8 @@
 init.h -- train --init CHECKPOINT: a run that begins with the weights of a model that is there
 already, ours or another family's. What the checkpoint says of its model is kept, and its tokenizer.
 Two things may be new: a shorter --seq, and the BIAS of this build where the model has none, so that
-one can watch whether a sink moves to a place that it did not have.
+one can watch whether a sink moves to a place that it did not have. And --only, which trains nothing
+but that.
 */
 #ifndef INIT_H
 #define INIT_H
@@ -55,5 +56,22 @@ static void init_logits(Model* m, const Flags& f) {
         ops::to_device(array_place(m, m->master) + t.at, z.data(), t.count * sizeof(acc));
     }
     weights_keep(m);
+}
+
+// --only: the words; each has to be in the name of some tensor
+static void only_settle(Model* m, const Flags& f) {
+    m->only = split(f.only, ',');
+    for (auto& word : m->only) {
+        std::string names;
+        bool found = false;
+        for (auto& t : m->tensors) {
+            found = found || t.name.find(word) != t.name.npos;
+            const size_t layer = t.name.find("layers.");
+            if (layer == t.name.npos || t.name.compare(layer, 9, "layers.0.") == 0) {
+                names += " " + t.name;
+            }
+        }
+        want(found, "--only " + word, "a word of one of these names:" + names);
+    }
 }
 #endif // INIT_H

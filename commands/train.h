@@ -77,6 +77,8 @@ static void batch_share(Flags* f) {
 static void train_checks(const Flags& f) {
     want(optimizer_of(f) != MUON || dist::world == 1, "--optimizer muon",
          "one process: it needs whole matrices, and of many processes each keeps a part");
+    want(f.only.empty() || dist::world == 1, "--only " + f.only,
+         "one process: it goes by whole tensors, and of many processes each keeps a part");
     want(f.min_context <= f.arch.T, strf("--min-context %ld", f.min_context),
          strf("at most --seq %d", f.arch.T));
     want(f.schedule == "constant" || f.schedule == "cosine", "--schedule " + f.schedule,
@@ -221,6 +223,7 @@ static Run run_open(Flags f) {
     memory_check(r.c, f.batch, f.arch.T, true);
     r.m = model_new(r.c, std::max<int>(f.arch.T, r.probe_len), true);
     r.m.min_context = f.min_context;
+    only_settle(&r.m, f);
     batch_settle(&r.m, &f,
                  from.empty() ? 0 : (long)json_number(json_file(from + "/state.json"), "batch", 0));
     const double at_once = (double)f.batch * f.arch.T * dist::world;

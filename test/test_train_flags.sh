@@ -1,4 +1,4 @@
-# flags of training that change the step: --optimizer muon, --min-context, --attn-bias-init, --init
+# flags of training that change the step: --optimizer muon, --min-context, --attn-bias-init, --init, --only
 #     sh test/test_train_flags.sh
 cd "$(dirname "$0")/.." || exit 1
 dir=$(mktemp -d); pass=0; fail=0
@@ -76,6 +76,19 @@ for family in gpt_neox llama_yarn gemma3 opt; do
     check "$family measures the same" cmp "$dir/ours" "$dir/theirs"
     check "$family learns" run $softmax $family -n 3 --bb-vocab 20 --init test/families/$family --resume
 done
+# --only: everything else stays as it is, byte for byte
+changed() { cmp -l "$dir/$1/model.safetensors" "$dir/$2/model.safetensors" | wc -l; }
+check "only z" run $logit z -n 12 --init "$dir/base" --init-logit -2 --only sinks --save-every 6
+run $logit z0 -n 0 --init "$dir/base" --init-logit -2 > /dev/null 2>&1
+check "the 4 bytes of one z change" sh -c "[ $(changed z0/step_0 z/step_12) -ge 1 ] && [ $(changed z0/step_0 z/step_12) -le 4 ]"
+norm=$(grep '"event":"train"' "$dir/z/log.jsonl" | tail -n 1 | grep -o '"grad_norm":[^,]*' | cut -d: -f2)
+check "and the norm is that of its gradient, $norm" awk "BEGIN { exit !($norm > 0 && $norm < 0.1) }"
+rm -rf "$dir/z/step_12"
+check "goes on" run $logit z -n 13 --init "$dir/base" --init-logit -2 --only sinks --save-every 6 --resume
+check "and still nothing else changes" sh -c "[ $(changed z0/step_0 z/step_13) -le 4 ]"
+check "two words, by Muon" run $softmax words -n 6 --init "$dir/base" --only input_layernorm,o_proj --optimizer muon
+check "4096 bytes of a matrix and 128 of a norm" sh -c "[ $(changed adamw/step_12 words/step_6) -gt 3000 ] && [ $(changed adamw/step_12 words/step_6) -le 4224 ]"
+refuses "wanted a word of one of these names: model.embed_tokens.weight" $softmax --only queries -o "$dir/no"
 refuses "holds another model: --layers 1, got 3" $softmax --init "$dir/base" --layers 3
 refuses "a model that has no z of its own" $logit --init "$dir/off/step_0" --init-logit -2 -o "$dir/no"
 refuses "a build with BIAS=logit" $softmax --init-logit -2 -o "$dir/no"
