@@ -37,10 +37,12 @@ typedef void Round(bf16* out, long ld, const float* sum, long ld_sum, const bf16
                    int rows, int cols);
 
 // to (32, 16) lanes = 32 floats of each of 16 rows, from_row floats apart, as pairs of bf16: 16 lanes
-// of their high parts, then 16 of the low ones (split.h)
-typedef void SplitPanel(lane* to, const float* from, long from_row);
-// to (n lanes) = n floats, n a multiple of 32, likewise: of each 32 the high parts, then the low ones
+// of their high parts, then 16 of the low ones (split.h). False: all low parts are zero
+typedef bool SplitPanel(lane* to, const float* from, long from_row);
+// n floats, n a multiple of 32, likewise: of each 32 the high parts go to 16 lanes, the low ones to
+// the 16 that begin SPLIT_LOW lanes later, and the next 32 follow SPLIT_STEP lanes on
 typedef void SplitRow(lane* to, const float* from, long n);
+enum { SPLIT_LOW = 32 * 16, SPLIT_STEP = 2 * SPLIT_LOW };
 
 struct Kernel {
     const char* name;
@@ -57,16 +59,18 @@ struct Kernel {
     // on every thread, before the first tile and after the last; NULL, nothing to do
     void (*begin)();
     void (*end)();
-    // of floats that are multiplied as two bf16 each, else NULL
+    // of floats that are multiplied as two bf16 each, else NULL. high: where B has no low parts
     SplitPanel* split_panel;
     SplitRow* split_row;
+    TileKernel* high;
 };
 
 // from the slowest to the fastest
 extern const Kernel kernels[];
 extern const int KERNELS;
 
-// multiplies floats as two bf16 each, where there is AMX
+// Multiplies floats as two bf16 each, where there is AMX. Rows of A come in strips of 32, one after
+// the other, `row` bytes to a row: of each 32 lanes the high parts of all rows, then the low ones
 extern const Kernel split_kernel;
 } // namespace cpu
 #endif // CPU_KERNELS_H

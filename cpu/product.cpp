@@ -84,12 +84,13 @@ static void copy_edge(float* to, const Factor& f, long v, long k) {
 }
 
 // pack_panel of floats that become two bf16; l0 and l1 are multiples of 32, and so are k's
-static void pack_split(lane* to, const Factor& f, long v, long l0, long l1) {
+static bool pack_split(lane* to, const Factor& f, long v, long l0, long l1) {
+    bool low = false;
     for (long k = l0; k < l1; k += 32, to += 32 * 16) {
         float block[16 * 32];
         const bool whole = v + 16 <= f.count && k + 32 <= f.K;
         if (whole && f.sk == 1) {
-            split_kernel.split_panel(to, (const float*)f.at(v, k), f.s);
+            low |= split_kernel.split_panel(to, (const float*)f.at(v, k), f.s);
             continue;
         }
         if (whole && f.s == 1) {
@@ -99,11 +100,12 @@ static void pack_split(lane* to, const Factor& f, long v, long l0, long l1) {
         } else {
             copy_edge(block, f, v, k);
         }
-        split_kernel.split_panel(to, block, 32);
+        low |= split_kernel.split_panel(to, block, 32);
     }
+    return low;
 }
 
-void pack_panel(lane* to, const Kernel& kernel, const Factor& f, long v, long l0, long l1) {
+bool pack_panel(lane* to, const Kernel& kernel, const Factor& f, long v, long l0, long l1) {
     if (f.lanes == SPLIT) { return pack_split(to, f, v, l0, l1); }
     const bool whole = v + 16 <= f.count && (f.s == 1 || f.sk == 1);
     for (long l = l0; l < l1; ) {
@@ -117,6 +119,7 @@ void pack_panel(lane* to, const Kernel& kernel, const Factor& f, long v, long l0
             to += 16;
         }
     }
+    return true;
 }
 
 void pack_rows(lane* to, long row, const Kernel& kernel, const Factor& f, long v, int rows,
@@ -166,6 +169,7 @@ struct Product {
     bool by_rows, direct; // how a kernel finds A: packed by rows or as a panel; or where it is
     float* sums;                    // (tall, wide), for a C in bf16 of more than one block of lanes
     lane* block[2];                 // one is packed while the other is still read
+    std::atomic<long> low[2];       // of split floats: the last block there with low parts
     std::atomic<long> tickets;
 };
 
@@ -184,6 +188,7 @@ struct Tickets {
 
 // rows i.. of A, lanes l0..l1, as a kernel wants them
 static TileA tile_a(const Product& p, long i, long l0, long l1) {
+    if (p.kernel.split_row) { return { p.a.at(i, 32 * l0), p.a.s * 4, 0 }; } // whole strips
     if (p.direct) {
         const bool last = p.kernel.deep > 1 && i + p.kernel.rows > p.M;
         if (!last) {
@@ -239,8 +244,8 @@ static void expect_writes(const Result& c, long i, long j, int rows, int cols) {
 
 // sums lanes l0..l1 of the tile of C at (i, j); i0, j0 is where p.sums begin, `one` a tile to use
 // where there are none
-static Tile sum_tile(const Product& p, TileA a, TileB b, long i, long j, long i0, long j0, long l0,
-                     long l1, float* one) {
+static Tile sum_tile(const Product& p, TileKernel* tile, TileA a, TileB b, long i, long j, long i0,
+                     long j0, long l0, long l1, float* one) {
     const Result& c = p.c;
     const int rows = std::min<long>(p.kernel.rows, p.M - i),
               cols = std::min<long>(TILE_COLS, p.N - j);
@@ -259,14 +264,14 @@ static Tile sum_tile(const Product& p, TileA a, TileB b, long i, long j, long i0
         }
     }
     if (!c.bf16 || l1 == p.lanes) { expect_writes(c, i, j, t.rows, t.cols); }
-    p.kernel.tile(t.sums, t.ld, t.rows, t.cols, a, b, l1 - l0, add);
+    tile(t.sums, t.ld, t.rows, t.cols, a, b, l1 - l0, add);
     return t;
 }
 
 // what one of `threads` threads does for a block of B, lanes l0..l1 of columns j0..j1, and rows
-// i0..i1
-static void multiply(const Product& p, Tickets& tickets, int threads, const lane* block, long i0,
-                     long i1, long j0, long j1, long l0, long l1) {
+// i0..i1, by `tile`
+static void multiply(const Product& p, TileKernel* tile, Tickets& tickets, int threads,
+                     const lane* block, long i0, long i1, long j0, long j1, long l0, long l1) {
     const long deep = l1 - l0, H = p.kernel.rows, ni = div_up(i1 - i0, H),
                nj = div_up(j1 - j0, TILE_COLS);
     const long parts = std::min(nj, div_up(4 * threads, ni)); // few rows: columns are shared too
@@ -281,7 +286,7 @@ static void multiply(const Product& p, Tickets& tickets, int threads, const lane
             const Tile last = before;
             if (j < end) {
                 const TileB b = { block + j * TILE_COLS * deep, PANEL * deep };
-                before = sum_tile(p, a, b, i, j0 + j*TILE_COLS, i0, j0, l0, l1, two[j % 2]);
+                before = sum_tile(p, tile, a, b, i, j0 + j*TILE_COLS, i0, j0, l0, l1, two[j % 2]);
             }
             if (j > first && l1 == p.lanes) { finish(p, last); }
         }
@@ -291,7 +296,7 @@ static void multiply(const Product& p, Tickets& tickets, int threads, const lane
 // one thread's part of a product
 static void product_run(Product& p, int threads) {
     Tickets tickets(p.tickets);
-    lane *block = p.block[0], *next = p.block[1];
+    long number = 0;                // of the block
     if (p.kernel.begin) { p.kernel.begin(); }
     for (long j0 = 0; j0 < p.N; j0 += p.wide) {
         const long j1 = std::min(p.N, j0 + p.wide);
@@ -300,17 +305,22 @@ static void product_run(Product& p, int threads) {
             for (long l0 = 0; l0 == 0 || l0 < p.lanes; l0 += p.deep) {
                 const long deep = std::min(p.deep, p.lanes - l0),
                            segments = std::max(1L, div_up(deep, SEGMENT));
-                std::swap(block, next);
+                number++;
+                lane* block = p.block[number % 2];
+                std::atomic<long>& low = p.low[number % 2];
                 tickets.share(div_up(j1 - j0, PANEL) * segments, [&](long t) {
                     const long panel = t / segments, from = t % segments * SEGMENT;
-                    pack_panel(block + panel * PANEL * deep + from * PANEL, p.kernel, p.b,
-                               j0 + panel * PANEL, l0 + from, l0 + std::min(deep, from + SEGMENT));
+                    lane* to = block + panel * PANEL * deep + from * PANEL;
+                    const bool some = pack_panel(to, p.kernel, p.b, j0 + panel * PANEL, l0 + from,
+                                                 l0 + std::min(deep, from + SEGMENT));
+                    if (some) { low.store(number, std::memory_order_relaxed); }
                 });
                 if (threads > 1) {
                     #pragma omp barrier
                 }
-                multiply(p, tickets, threads, block, i0, std::min(p.M, i0 + p.tall), j0, j1, l0,
-                         l0 + deep);
+                const bool high = p.kernel.high && low.load(std::memory_order_relaxed) != number;
+                multiply(p, high ? p.kernel.high : p.kernel.tile, tickets, threads, block, i0,
+                         std::min(p.M, i0 + p.tall), j0, j1, l0, l0 + deep);
             }
         }
     }
@@ -332,7 +342,7 @@ static bool reads_direct(const Product& p) {
 // the product by a kernel that fits its factors
 static void product_by(const Kernel& kernel, long M, long N, Factor a, Factor b, Result c) {
     const long lanes = round_up(div_up(a.K, a.pair()), kernel.deep);
-    Product p = { M, N, a, b, c, kernel, lanes, 0, 0, M, false, false, NULL, {}, {} };
+    Product p = { M, N, a, b, c, kernel, lanes, 0, 0, M, false, false, NULL, {}, {}, {} };
     p.deep = std::max(1L, std::min(lanes, kernel.chunk));
     if (kernel.bf16 && a.sk != 1) {     // A must be turned over: not once for each block of columns
         const long least = 256, all = BLOCK_BYTES / 4 / round_up(N, TILE_COLS);

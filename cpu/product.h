@@ -57,8 +57,9 @@ struct Factor {
     const char* at(long v, long l) const { return (const char*)x + (v*s + l*pair()*sk) * size(); }
 };
 
-// a panel: to (l1 - l0, 16) = lanes l0..l1 of columns v..v+16, zero where there is nothing
-void pack_panel(lane* to, const Kernel& kernel, const Factor& f, long v, long l0, long l1);
+// a panel: to (l1 - l0, 16) = lanes l0..l1 of columns v..v+16, zero where there is nothing. False:
+// these are SPLIT, and all low parts are zero
+bool pack_panel(lane* to, const Kernel& kernel, const Factor& f, long v, long l0, long l1);
 
 // rows: to (rows, l1 - l0), `row` lanes apart, = lanes l0..l1 of rows v.., zero where there is
 // nothing. Writes up to the next multiple of 16 rows and lanes
@@ -79,7 +80,7 @@ struct Result {
 // C (M, N) = or += A (M, K) @ B (K, N)
 void product(long M, long N, Factor a, Factor b, Result c);
 
-// floats, where split_kernel runs: a is split already, as its split_row does, and b is while it is
+// Floats, where split_kernel runs: a is split already, in strips (split.h), and b is while it is
 // packed
 void product_split(long M, long N, Factor a, Factor b, Result c);
 

@@ -4,8 +4,8 @@ is the sum of two bf16, high and low, to 16 bits of its fraction, so
 
     x w = x_low w_high + x_high w_high + x_high w_low
 
-to 2^-16 of |x w|, with sums in float (split_kernel). For models that are only run forward; what is
-trained is multiplied in fp32.
+to 2^-16 of |x w|, with sums in float (split_kernel); two of these are enough where w is a bf16, as
+in most files. For models that are only run forward; what is trained is multiplied in fp32.
 */
 #ifndef CPU_SPLIT_H
 #define CPU_SPLIT_H
@@ -23,29 +23,31 @@ inline bool split_pays(long M, long N, long K) {
     return split_floats && split_here() && M >= 32 && N >= 64 && K >= 256;
 }
 
-// to (n, filled up with zeros to a multiple of 32) = a row of n floats
-inline void split_row(lane* to, const float* x, long n) {
+// A strip: to (up to 32 rows) = `rows` rows of n floats, `stride` apart, filled up with zeros to a
+// multiple of 32, as split_kernel reads them
+inline void split_strip(lane* to, const float* x, long stride, long rows, long n) {
     const long whole = n / 32 * 32;
-    split_kernel.split_row(to, x, whole);
-    if (whole == n) { return; }
-    float edge[32] = {};
-    memcpy(edge, x + whole, (n - whole) * 4);
-    split_kernel.split_row(to + whole, edge, 32);
+    for (long r = 0; r < rows; r++, to += 16, x += stride) {
+        split_kernel.split_row(to, x, whole);
+        if (whole == n) { continue; }
+        float edge[32] = {};
+        memcpy(edge, x + whole, (n - whole) * 4);
+        split_kernel.split_row(to + whole * 32, edge, 32);
+    }
 }
 
-// floats x (rows, cols) as they stand in a product on the left: of each 32 of a row the high parts,
-// then the low ones. A row is filled up with zeros, and lies not a multiple of 2 kB from the next
+// floats x (rows, cols) in strips, as they stand in a product on the left
 struct Split {
     std::vector<uint32_t> room;
-    long row;                           // lanes from row to row, as many as floats
 
     const lane* set(const float* x, long rows, long cols) {
-        const long all = round_up(cols, 32);
-        row = all % 512 ? all : all + 16;
-        if ((long)room.size() < rows * row + 16) { room.resize(rows * row + 16); }
+        const long row = round_up(cols, 32), lanes = round_up(rows, 32) * row + 16;
+        if ((long)room.size() < lanes) { room.resize(lanes); }
         lane* to = (lane*)(((uintptr_t)room.data() + 63) & ~(uintptr_t)63);
         #pragma omp parallel for
-        for (long r = 0; r < rows; r++) { split_row(to + r*row, x + r*cols, cols); }
+        for (long r = 0; r < rows; r += 32) {
+            split_strip(to + r*row, x + r*cols, cols, std::min(32L, rows - r), cols);
+        }
         return to;
     }
 };
@@ -55,7 +57,7 @@ inline void split_forward(float* out, const float* inp, const float* weight, con
                           const float* residual, int N, int C, int OC) {
     static Split split;
     const lane* left = split.set(inp, N, C);
-    const Factor a = { left, split.row, 1, N, round_up(C, 32), FLOATS },
+    const Factor a = { left, round_up(C, 32), 1, N, round_up(C, 32), FLOATS },
                  b = { weight, C, 1, OC, C, SPLIT };
     product_split(N, OC, a, b, { out, OC, false, false, residual, bias });
 }

@@ -75,9 +75,9 @@ template <class R> struct Tiles {
         if (lanes == FLOATS) { return { (const char*)x, s * 4, sk * 4 }; }  // any distances do
         const long L = lanes_of(K), row = L + 16;   // + 16: rows apart in the cache's sets
         lane* to = (lane*)scratch(slot, round_up(count, 32) * row);
-        if (lanes == SPLIT) {
-            for (int i = 0; i < count; i++) { split_row(to + i*row, (const float*)x + i*s, K); }
-            return { (const char*)to, row * 4, 4 };
+        if (lanes == SPLIT) {                       // (of at most BR rows: one strip)
+            split_strip(to, (const float*)x, s, count, K);
+            return { (const char*)to, L * 4, 4 };
         }
         pack_rows(to, row, kernel, { x, s, sk, count, K, lanes }, 0, count, 0, L);
         return { (const char*)to, row * 4, 4 };

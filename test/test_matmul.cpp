@@ -239,6 +239,16 @@ static void check_split(int N, int C, int OC) {
     omp_set_num_threads(1);
     check(!memcmp(out.data(), again.data(), out.size() * 4), what + ": other bits with 3 threads");
 #endif
+    // weights that are bf16 have no low parts, and take two products: the bits of three, which one
+    // weight with a low part brings back for all that is packed with it
+    auto w_high = w;
+    for (auto& v : w_high) { v = (float)bf16(v); }
+    cpu::split_forward(out.data(), x.data(), w_high.data(), NULL, NULL, N, C, OC);
+    w_high[(OC - 1) * C] += 0x1p-12f * (w_high[(OC - 1) * C] + 1);
+    cpu::split_forward(again.data(), x.data(), w_high.data(), NULL, NULL, N, C, OC);
+    long other = 0, last = 0;
+    for (int i = 0; i < N * OC; i++) { (i % OC == OC - 1 ? last : other) += out[i] != again[i]; }
+    check(other == 0 && last > 0, what + strf(": bf16 weights, %ld sums differ, and %ld of the one that does", other, last));
     for (int with = 0; with < 4; with++) { // one row: of floats, of bf16
         std::vector<float> row(OC, NAN);
         cpu::vector_forward(row.data(), x.data(), w.data(), with & 1 ? bias.data() : NULL, with & 2 ? res.data() : NULL, C, OC);
