@@ -145,7 +145,7 @@ static void checkpoint_read(Model* m, Checkpoint* k) {
         tensors_all_used(m, { k->weights });
     }
     weights_keep(m);
-    weights_close(&k->weights);
+    if (cpu::stored.all.empty()) { weights_close(&k->weights); }     // else they are read on and on
 }
 
 static void checkpoint_load(Model* m, const std::string& dir) {

@@ -114,6 +114,7 @@ static std::vector<int> prompt_tokens(const Flags& f, const Tokenizer& tok, int 
 }
 
 static int generate_text(Flags f) {
+    cpu::stored.wanted = ops::on_host && std::is_same<real, float>::value;
     Model m = model_from_checkpoint(&f, 0);
     const Tokenizer tok = f.tokenizer.empty() ? tokenizer_ids("ids", m.c.V)
                                               : tokenizer_of(f.tokenizer);

@@ -142,7 +142,7 @@ inline void embed_backward(acc* dwte, acc* dpos, acc* dsink, const real* dout, c
 //      RMSNorm     mean NULL: no mean, rstd = 1 / sqrt(mean(x^2) + eps)     (Zhang & Sennrich 2019; section 3.1)
 inline void norm_forward(real* out, acc* mean, acc* rstd, const real* inp, const real* weight,
                          const real* bias, float eps, int N, int C) {
-#pragma omp parallel for
+    #pragma omp parallel for if (N > 1)
     for (int n = 0; n < N; n++) {
         const real* x = inp + (long)n * C;
         real* o = out + (long)n * C;
@@ -232,7 +232,7 @@ inline void norm_backward(real* dx, acc* dweight, acc* dbias, const real* dout, 
 // turn the other way: sign -1 on the gradient
 inline void rope(real* qkv, const acc* table, int sign, AttnShape s) {
     const int H = s.rot / 2;
-    #pragma omp parallel for
+    #pragma omp parallel for if (s.B * s.T > 1)
     for (int bt = 0; bt < s.B * s.T; bt++) {
         const acc* turn = table + (long)(bt % s.T) * H * 2;
         for (int h = 0; h < s.NH + s.KV; h++) {
@@ -452,7 +452,7 @@ enum { ACT_SOME = 256 };            // channels whose activations wait in the fi
 
 // out (N, F) = act(inp) or, gated, act(gate) * up with inp (N, 2 F) = gate | up
 inline void ffn_forward(real* out, const real* inp, Act act, bool gated, int N, int F) {
-    #pragma omp parallel for
+    #pragma omp parallel for if (N > 1)
     for (int n = 0; n < N; n++) {
         const real* x = inp + (long)n * F * (gated ? 2 : 1);
         real* o = out + (long)n * F;

@@ -10,6 +10,7 @@ in most files. For models that are only run forward; what is trained is multipli
 #ifndef CPU_SPLIT_H
 #define CPU_SPLIT_H
 #include "product.h"
+#include "stored.h"
 
 namespace cpu {
 // may products of floats be made so? Set once, by a command that does not train
@@ -67,6 +68,9 @@ template <class R>
 void vector_forward(R* out, const R* inp, const R* weight, const R* bias, const R* residual, int C,
                     int OC) {
     typedef typename std::conditional<std::is_same<R, bf16>::value, float, R>::type sum_t;
+    if constexpr (std::is_same<R, float>::value) {
+        if (stored_forward(out, inp, weight, bias, residual, C, OC)) { return; }
+    }
     #pragma omp parallel for if ((long)C * OC > 1 << 17)
     for (int o = 0; o < OC; o++) {
         const R* w = weight + (long)o * C;

@@ -2,6 +2,7 @@
 models/import.cpp -- what import.h declares.
 */
 #include "import.h"
+#include "../cpu/stored.h"
 
 // ---- config.json, read key by key; what was never asked for is found at the end
 struct Import {
@@ -788,6 +789,14 @@ std::string import_tensor(const Family& family, const Arch& c, const Weights& fi
         if (!whole) { weight_rows(w, r, r + 1, out + i * K); }
         for (long j = 0; whole && j < K; j++) {
             out[i * K + j] = turned ? theirs[j * R + r] : theirs[r * K + j];
+        }
+    }
+    cpu::StoredDot* const dot = cpu::stored.wanted && !whole && w.add == 0
+                                    ? cpu::stored_dot(w.type->name) : NULL;
+    if (dot) {                                                   // generate reads it where it is
+        cpu::StoredMatrix& m = cpu::stored.all[out] = { n, K, dot, {} };
+        for (long i = 0; i < n; i++) {
+            m.row.push_back(weight_row(w, import_row(from.fold, c, i, R)));
         }
     }
     const bool norm = name.find("norm.weight") != std::string::npos;

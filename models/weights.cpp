@@ -76,6 +76,15 @@ void weights_add(Weights* w, const Weight& one) {
 static const char* const GGUF_READABLE =
     "F32, F16, BF16, F64, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K, Q6_K or MXFP4";
 
+// Of a head with `pairs` row i stands elsewhere: first come the first halves of all pairs, then the
+// second halves
+const unsigned char* weight_row(const Weight& w, long r) {
+    const long row_bytes = w.cols() / w.type->block * w.type->bytes;
+    const long i = w.pairs ? r % w.pairs : 0, half = w.pairs / 2;
+    const long from = w.pairs ? r - i + 2 * (i % half) + i / half : r;
+    return (const unsigned char*)w.data + from * row_bytes;
+}
+
 void weight_rows(const Weight& w, long r0, long r1, float* out) {
     if (!w.type->read) {
         const bool gguf = ends_with(w.file, ".gguf");
@@ -89,14 +98,10 @@ void weight_rows(const Weight& w, long r0, long r1, float* out) {
         column.shape = { w.count, 1 };
         return weight_rows(column, 0, w.count, out);
     }
-    const long cols = w.cols(), row_bytes = cols / w.type->block * w.type->bytes;
-    const unsigned char* data = (const unsigned char*)w.data;
-    if (!w.pairs) { w.type->read(data + r0 * row_bytes, (r1 - r0) * cols, out); }
-    // Row i of a head: first the first halves of all pairs, then the second halves.
+    const long cols = w.cols();
+    if (!w.pairs) { w.type->read(weight_row(w, r0), (r1 - r0) * cols, out); }
     for (long r = r0; w.pairs && r < r1; r++) {
-        const long i = r % w.pairs, head = r - i, half = w.pairs / 2;
-        const long from = head + 2 * (i % half) + i / half;
-        w.type->read(data + from * row_bytes, cols, out + (r - r0) * cols);
+        w.type->read(weight_row(w, r), cols, out + (r - r0) * cols);
     }
     for (long i = 0; w.add != 0 && i < (r1 - r0) * cols; i++) { out[i] += w.add; }
 }

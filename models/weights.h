@@ -93,6 +93,9 @@ void weights_close(Weights* w);
 // Adds a tensor; dies if there is one of its name already.
 void weights_add(Weights* w, const Weight& one);
 
+// Where row r begins in the file.
+const unsigned char* weight_row(const Weight& w, long r);
+
 // out = rows r0 .. r1 - 1 as floats, cols() of them each. Dies if the type has no reader.
 void weight_rows(const Weight& w, long r0, long r1, float* out);
 

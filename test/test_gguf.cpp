@@ -18,6 +18,8 @@ static FILE* const messages = open_memstream(&message, &message_bytes);
 #include "../models/gguf.h"
 #include "../tokenizer.h"
 #include "../models/import_gguf.h"
+#include "../cpu/stored.h"
+#include <set>
 #undef exit
 #include "check.h"
 
@@ -675,6 +677,39 @@ static void test_directory() {
     weights_close(&w);
 }
 
+// the product with one row, of weights as they lie in a file, against the same in double from their floats: each type that
+// has one; the matrix with the bits of another behind it, as q, k and v are; what is not known is not done
+static void test_stored() {
+    Gguf g = gguf_open(std::string(VECTORS) + "types.gguf");
+    std::set<std::string> types;
+    for (auto& t : g.weights.tensors) {
+        cpu::StoredDot* dot = t.shape.size() == 2 && t.cols() % 32 == 0 ? cpu::stored_dot(t.type->name) : NULL;
+        if (!dot) { continue; }
+        types.insert(t.type->name);
+        const long C = t.cols(), R = t.rows(), N = 2 * R;
+        std::vector<float> w(N * C), x(C), bias(N), residual(N), out(N, NAN);
+        Rng rng = rng_stream(3, R);
+        for (auto* v : { &x, &bias, &residual }) { for (auto& e : *v) { e = (float)rng_normal(&rng); } }
+        for (int half = 0; half < 2; half++) {
+            weight_rows(t, 0, R, &w[half * R * C]);
+            cpu::StoredMatrix& m = cpu::stored.all[&w[half * R * C]] = { R, C, dot, {} };
+            for (long r = 0; r < R; r++) { m.row.push_back(weight_row(t, r)); }
+        }
+        CHECK(cpu::stored_forward(out.data(), x.data(), w.data(), bias.data(), residual.data(), C, N), "%s: its rows are not found", t.name.c_str());
+        for (long r = 0; r < N; r++) {
+            double sum = (double)bias[r] + residual[r], most = fabs(sum);
+            for (long i = 0; i < C; i++) { sum += (double)w[r * C + i] * x[i]; most += fabs((double)w[r * C + i] * x[i]); }
+            const bool right = std::isfinite(sum) ? fabs(out[r] - sum) <= 1e-6 * most : !std::isfinite(out[r]);
+            CHECK(right, "%s: row %ld is %g, wanted %g", t.name.c_str(), r, out[r], sum);
+        }
+        CHECK(!cpu::stored_forward(out.data(), x.data(), &w[R * C], NULL, NULL, C, N), "%s: rows past the end", t.name.c_str());
+        CHECK(!cpu::stored_forward(out.data(), x.data(), w.data(), NULL, NULL, C / 2, N), "%s: rows of another width", t.name.c_str());
+        cpu::stored.all.clear();
+    }
+    CHECK(types.size() == 5 || !cpu::stored_dot("Q4_0"), "%zu types have a product, wanted 5", types.size());
+    weights_close(&g.weights);
+}
+
 int main() {
     dir = check_tmp();
     path = dir + "/x.gguf";
@@ -689,6 +724,7 @@ int main() {
     test_model();
     test_mxfp4();
     test_directory();
+    test_stored();
     remove_tree(dir);
     return check_done();
 }

@@ -1,0 +1,144 @@
+/*
+cpu/stored.cpp -- what stored.h declares. The layouts of blocks are those of models/gguf.h.
+*/
+#include "stored.h"
+#include <stdint.h>
+#include <string.h>
+#include <algorithm>
+#if defined __x86_64__
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wuninitialized"          // false alarms in GCC 12's own header
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#include <immintrin.h>
+#pragma GCC diagnostic pop
+#define TARGET_STORED __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,f16c,fma")))
+#endif
+
+namespace cpu {
+#ifdef TARGET_STORED
+// two halves at p as floats: the scale of a block and, where it has one, its minimum
+TARGET_STORED static __m128 halves(const unsigned char* p) {
+    int bits;
+    memcpy(&bits, p, 4);
+    return _mm_cvtph_ps(_mm_cvtsi32_si128(bits));
+}
+
+// 16 numbers of 8 bits, without and with a sign, as floats
+TARGET_STORED static __m512 floats_of(__m128i bytes) {
+    return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(bytes));
+}
+
+TARGET_STORED static __m512 signed_floats(const unsigned char* p) {
+    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i*)p)));
+}
+
+// the sum of q_i x_i of a block of 4 bits: byte i holds number i and number 16 + i
+TARGET_STORED static __m512 nibbles(const unsigned char* p, const float* x) {
+    const __m128i bytes = _mm_loadu_si128((const __m128i*)p), low = _mm_set1_epi8(15);
+    const __m512 q0 = floats_of(_mm_and_si128(bytes, low));
+    const __m512 q1 = floats_of(_mm_and_si128(_mm_srli_epi16(bytes, 4), low));
+    return _mm512_fmadd_ps(q1, _mm512_loadu_ps(x + 16), _mm512_mul_ps(q0, _mm512_loadu_ps(x)));
+}
+
+// w = d (q - 8)
+TARGET_STORED static float dot_q4_0(const unsigned char* p, const float* x, const float* sums,
+                                    long n) {
+    __m512 sum = _mm512_setzero_ps();
+    float rest = 0;
+    for (long b = 0; b < n / 32; b++, p += 18) {
+        const __m128 d = halves(p);
+        sum = _mm512_fmadd_ps(_mm512_broadcastss_ps(d), nibbles(p + 2, x + 32*b), sum);
+        rest -= 8 * _mm_cvtss_f32(d) * sums[b];
+    }
+    return _mm512_reduce_add_ps(sum) + rest;
+}
+
+// w = d q + m
+TARGET_STORED static float dot_q4_1(const unsigned char* p, const float* x, const float* sums,
+                                    long n) {
+    __m512 sum = _mm512_setzero_ps();
+    float rest = 0;
+    for (long b = 0; b < n / 32; b++, p += 20) {
+        const __m128 d_m = halves(p);
+        sum = _mm512_fmadd_ps(_mm512_broadcastss_ps(d_m), nibbles(p + 4, x + 32*b), sum);
+        rest += _mm_cvtss_f32(_mm_movehdup_ps(d_m)) * sums[b];
+    }
+    return _mm512_reduce_add_ps(sum) + rest;
+}
+
+// w = d q
+TARGET_STORED static float dot_q8_0(const unsigned char* p, const float* x, const float*, long n) {
+    __m512 sum = _mm512_setzero_ps();
+    for (long i = 0; i < n; i += 32, p += 34) {
+        const __m512 first = _mm512_mul_ps(signed_floats(p + 2), _mm512_loadu_ps(x + i));
+        const __m512 both = _mm512_fmadd_ps(signed_floats(p + 18), _mm512_loadu_ps(x + i + 16),
+                                            first);
+        sum = _mm512_fmadd_ps(_mm512_broadcastss_ps(halves(p)), both, sum);
+    }
+    return _mm512_reduce_add_ps(sum);
+}
+
+TARGET_STORED static float dot_bf16(const unsigned char* p, const float* x, const float*, long n) {
+    __m512 sum = _mm512_setzero_ps();
+    for (long i = 0; i < n; i += 16) {
+        const __m256i bits = _mm256_loadu_si256((const __m256i*)(p + 2*i));
+        const __m512i wide = _mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16);
+        sum = _mm512_fmadd_ps(_mm512_castsi512_ps(wide), _mm512_loadu_ps(x + i), sum);
+    }
+    return _mm512_reduce_add_ps(sum);
+}
+
+TARGET_STORED static float dot_f16(const unsigned char* p, const float* x, const float*, long n) {
+    __m512 sum = _mm512_setzero_ps();
+    for (long i = 0; i < n; i += 16) {
+        const __m512 w = _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i*)(p + 2*i)));
+        sum = _mm512_fmadd_ps(w, _mm512_loadu_ps(x + i), sum);
+    }
+    return _mm512_reduce_add_ps(sum);
+}
+#endif
+
+StoredDot* stored_dot(const std::string& type) {
+#ifdef TARGET_STORED
+    static const struct { const char* type; StoredDot* dot; } rows[] = {
+        { "Q4_0", dot_q4_0 }, { "Q4_1", dot_q4_1 }, { "Q8_0", dot_q8_0 },
+        { "BF16", dot_bf16 }, { "F16", dot_f16 },
+    };
+    const bool here = __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+                      __builtin_cpu_supports("avx512dq");
+    for (auto& row : rows) { if (here && type == row.type) { return row.dot; } }
+#endif
+    (void)type;
+    return NULL;
+}
+
+bool stored_forward(float* out, const float* inp, const float* weight, const float* bias,
+                    const float* residual, int C, int OC) {
+    struct Part { const StoredMatrix* m; long from, to, first; };   // rows from..to of weight
+    std::vector<Part> parts;
+    for (long o = 0; o < OC; ) {
+        const float* at = weight + o*C;
+        auto next = stored.all.upper_bound(at);
+        if (next == stored.all.begin()) { return false; }
+        const auto& found = *--next;
+        const long row = (at - found.first) / C;
+        if (found.second.cols != C || row >= found.second.rows || C % 32) { return false; }
+        const long to = std::min<long>(OC, o + found.second.rows - row);
+        parts.push_back({ &found.second, o, to, row });
+        o = to;
+    }
+    std::vector<float> sums(C / 32);
+    for (int i = 0; i < C; i++) { sums[i / 32] += inp[i]; }
+    #pragma omp parallel for if ((long)C * OC > 1 << 17)
+    for (int o = 0; o < OC; o++) {
+        const Part* part = parts.data();
+        while (o >= part->to) { part++; }
+        const unsigned char* row = part->m->row[part->first + o - part->from];
+        float sum = part->m->dot(row, inp, sums.data(), C);
+        if (residual) { sum += residual[o]; }
+        if (bias) { sum += bias[o]; }
+        out[o] = sum;
+    }
+    return true;
+}
+} // namespace cpu
