@@ -1,15 +1,21 @@
 # One-line bugs, one at a time, in a copy of the tree: does the test that should notice notice?
 #     make mutants                    all lines of dev/mutants.txt: FILE <tab> sed -E expression <tab> test, as test/run.sh names it
 #     sh dev/mutants.sh WORD          only the lines that contain WORD
+#     PART=1/2 sh dev/mutants.sh      the first of two shares, each in a tree of its own: both can run at once
 # A mutant that does not change its file or does not compile is counted as surviving: it tests nothing. So is one whose test
 # does not end: on a busy machine that says nothing about the mutant.
 unset MAKEFLAGS MAKELEVEL MFLAGS ATTN BIAS PE NORM FFN COMBINE PRECISION BACKEND
 export OPTIMIZE=${OPTIMIZE:--O0} OMP_WAIT_POLICY=passive  # compiling takes longer than testing
-tree=build/mutants/$(printf %s "${1-all}" | tr -c A-Za-z0-9_ -); tab=$(printf '\t')
+export CHECK_FIRST=1                                     # one failed check is enough
+part=${PART:-1/1}
+tree=build/mutants/$(printf %s "${1-all}-${part%/*}" | tr -c A-Za-z0-9_ -); tab=$(printf '\t')
 rm -rf $tree; mkdir -p $tree
 cp -r Makefile README.md *.cu *.cuh *.h commands cpu cuda dist models text scripts dev test $tree
 cd $tree || exit 1
-grep -v '^#' dev/mutants.txt | grep "$tab" | grep -F -- "${1-}" > list
+grep -v '^#' dev/mutants.txt | grep "$tab" | grep -F -- "${1-}" |
+    sort -t "$tab" -k 3,3 -s | awk -v i=${part%/*} -v n=${part#*/} '
+        { line[NR] = $0 }
+        END { for (k = int(NR * (i - 1) / n) + 1; k <= int(NR * i / n); k++) print line[k] }' > list
 program() { grep -qs 'build/cpu/train_sink' test/$1.cpp test/$1.sh; } # does this test run the program?
 build() { # test
     case $1 in model*/*|asan_*) make -s build/test/$1 ;; analytic) make -s analytic ;; *) [ -f test/$1.sh ] || make -s build/test/$1 ;; esac > out 2>&1 || return 1
