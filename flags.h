@@ -85,6 +85,7 @@ typedef std::string str;
     X("e",    long,   calibrate,       0,   16,         1, 1<<20,   "sequences that the ranges of :static come from, and no loss") \
     X("e",    bool,   gradients,       0,   false,      0, 0,       "lengths of the loss' gradient in the stream, by token") \
     X("e",    str,    edit,            0,   "",         0, 0,       "PLACE:LAYERS:TOKENS[:CHANNELS]=VALUE, and more after ;") \
+    X("tpgsbce", str,  product,         0,   "",         0, 0,       "CPU products: any, avx2, avx512, avx512-bf16 or amx (empty: the fastest here)") \
     X("b",    bool,   ops,             0,   false,      0, 0,       "also the time of every operation against its roof, and memory") \
     X("g",    str,    prompt,          0,   "",         0, 0,       "text to go on from") \
     X("g",    bool,   chat,            0,   false,      0, 0,       "the prompt is a question, asked as the model's chat template does") \

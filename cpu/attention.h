@@ -102,6 +102,8 @@ inline void keep_scores(KeptRow* row, acc* w, acc m, acc top) {
 template <class A>
 void row_forward(acc* w, acc* o, acc* m, acc* l, acc p, int HP, KeptRow* row) {
     const acc before = *m;
+    // the mass of a weight e^x under a p-norm is e^(px): no logarithm
+    constexpr bool by_exp = A::exp_family && A::Z == Z_PNORM;
     acc sum = 0, top = before;
     if (A::exp_family) {
         #pragma omp simd reduction(max : top)
@@ -110,18 +112,20 @@ void row_forward(acc* w, acc* o, acc* m, acc* l, acc p, int HP, KeptRow* row) {
             for (int j = 0; j < BC; j++) { w[j] = 0; }
             return;
         }
-        const acc shrink = exp_(*m - top);
+        const acc shrink = exp_(before - top);
+        *l *= by_exp ? exp_(p * (before - top)) : attn_mass<A>(shrink, p);
         *m = top;
-        *l *= attn_mass<A>(shrink, p);
         for (int i = 0; i < HP; i++) { o[i] *= shrink; }
     }
+    #pragma omp simd reduction(+ : sum)
+    for (int j = 0; j < (by_exp ? BC : 0); j++) { sum += exp_(p * (w[j] - top)); }
     if (keeps_rows<A> && row) {
         keep_scores(row, w, before, top);
     } else {
         for (int j = 0; j < BC; j++) { w[j] = attn_term<A>(w[j], top); }
     }
     #pragma omp simd reduction(+ : sum)
-    for (int j = 0; j < BC; j++) { sum += attn_mass<A>(w[j], p); }
+    for (int j = 0; j < (by_exp ? 0 : BC); j++) { sum += attn_mass<A>(w[j], p); }
     *l += sum;
     for (int j = 0; A::Z == Z_ABS && j < BC; j++) { w[j] = attn_share<A>(w[j]); }
 }
@@ -303,24 +307,6 @@ void tile_backward(acc* weight, acc* ds, TileAt at, const acc* stat, const acc* 
     }
 }
 
-// x (n, HS), rows `stride` apart, = cols (HS, ld) turned over
-inline void scatter_columns(real* x, long stride, const acc* cols, long ld, int n, int HS) {
-    enum { SOME = 16 };
-    for (int t0 = 0; t0 < n; t0 += SOME) {
-        const int some = std::min<int>(SOME, n - t0);
-        for (int i0 = 0; i0 < HS; i0 += SOME) {
-            acc block[SOME][SOME];
-            const int width = std::min<int>(SOME, HS - i0);
-            for (int i = 0; i < width; i++) {
-                for (int t = 0; t < SOME; t++) { block[t][i] = cols[(i0 + i)*ld + t0 + t]; }
-            }
-            for (int t = 0; t < some; t++) {
-                for (int i = 0; i < width; i++) { x[(t0 + t)*stride + i0 + i] = block[t][i]; }
-            }
-        }
-    }
-}
-
 // what one key/value head of a sequence adds to the gradients of the extra column
 struct StarGradients { acc *key, *value, *logit; };     // dk* (HS), dv* (HS); dz of its query heads
 
@@ -392,7 +378,7 @@ void attention_backward(real* dqkv, acc* dkstar, acc* dvstar, const real* dout, 
         Tiles<real> tiles;
         const auto k_across = tiles.across(0, x + at_k, W, T, HS);
         const auto k = tiles.along(1, x + at_k, W, T, HS), v = tiles.across(2, x + at_v, W, T, HS);
-        acc *dk = scratch(13, (long)HS * TP), *dv = scratch(14, (long)HS * TP);
+        acc *dk = scratch(13, padded(HS) * (long)TP), *dv = scratch(14, padded(HS) * (long)TP);
         for (long i = 0; i < (long)HS * TP; i++) { dk[i] = 0; dv[i] = 0; }
         for (int h = g * G; h < (g + 1) * G; h++) {
             acc* dks = &dstar[(size_t)bg * 2 * HS];
@@ -401,8 +387,8 @@ void attention_backward(real* dqkv, acc* dkstar, acc* dvstar, const real* dout, 
                                      stat + (long)(b * s.NH + h) * T * 2, x, k, k_across, v,
                                      attn_column<Bi>(kstar, s, h), vs, h, s);
         }
-        scatter_columns(dx + at_k, W, dk, TP, T, HS);
-        scatter_columns(dx + at_v, W, dv, TP, T, HS);
+        tiles.turn_over(dx + at_k, W, dk, TP, T, HS);
+        tiles.turn_over(dx + at_v, W, dv, TP, T, HS);
     }
     for (int bg = 0; Bi::column && bg < s.B * s.KV; bg++) {
         const long row = s.bias_shared ? 0 : (bg % s.KV) * HS;

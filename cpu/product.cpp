@@ -28,6 +28,19 @@ const Kernel& kernel_for(bool bf16) {
     return kernels[k];
 }
 
+void product_limit(const std::string& name) {
+    std::string here;
+    for (int k = 0; k < KERNELS; k++) {
+        if (!kernel_here(k)) { continue; }
+        if (name == kernels[k].name) { product_kernel = k; return; }
+        here += strf(" %s", kernels[k].name);
+    }
+    die(EXIT_USER,
+        strf("--product: got '%s', wanted one that this processor has:%s", name.c_str(),
+             here.c_str()),
+        "leave it out: the fastest is taken");
+}
+
 std::string product_name() {
     return strf("fp32 %s, bf16 %s", kernel_for(false).name, kernel_for(true).name);
 }

@@ -37,6 +37,10 @@ bool kernel_here(int k);
 // they are packed
 const Kernel& kernel_for(bool bf16);
 
+// from now on no kernel after the one of this name is used; dies if it cannot run here. A faster
+// processor then computes as a slower one does
+void product_limit(const std::string& name);
+
 // what products are computed with: "fp32 avx512, bf16 amx"
 std::string product_name();
 

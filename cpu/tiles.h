@@ -120,6 +120,26 @@ template <class R> struct Tiles {
     }
     Right weights_right(int slot, const R* tile, int M) { return along(slot, tile, BC, M, BC); }
 
+    // x (n, HS), rows `stride` apart, = cols (HS, ld) turned over; cols has room for whole blocks
+    void turn_over(R* x, long stride, const float* cols, long ld, int n, int HS) {
+        for (int t = 0; t < n; t += 16) {
+            for (int i = 0; i < HS; i += 16) {
+                alignas(64) float block[16 * 16];
+                kernel.transpose((lane*)block, 16, (const char*)(cols + i*ld + t), ld * 4);
+                put(x + t*stride + i, stride, block, std::min(16, n - t), std::min(16, HS - i));
+            }
+        }
+    }
+
+    // to (rows, width) = a block, rows 16 apart, as R
+    void put(bf16* to, long stride, const float* block, int rows, int width) {
+        kernel.round(to, stride, block, 16, NULL, NULL, rows, width);
+    }
+
+    void put(float* to, long stride, const float* block, int rows, int width) {
+        for (int r = 0; r < rows; r++) { memcpy(to + r*stride, block + r*16, width * 4); }
+    }
+
     void product(float* c, long ldc, Left a, Right b, int M, int N, int K, bool add) {
         for (int n = 0; n < N; n += TILE_COLS) {
             const Right b_n = b.from(0, n);
@@ -207,6 +227,13 @@ template <> struct Tiles<double> {
             for (int i = 0; i < ld; i++) { to[(long)t*ld + i] = i < HS ? x[t*stride + i] : 0; }
         }
         return { to, ld };
+    }
+
+    // x (n, HS) = cols (HS, ld) turned over
+    void turn_over(double* x, long stride, const double* cols, long ld, int n, int HS) {
+        for (int t = 0; t < n; t++) {
+            for (int i = 0; i < HS; i++) { x[t*stride + i] = cols[i*ld + t]; }
+        }
     }
 
     // a tile of weights (BR, BC), as the products read it

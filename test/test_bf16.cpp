@@ -1,6 +1,6 @@
 /*
 test_bf16.cpp -- the fast CPU backend with tensors in bf16 against reference.h in float on the same numbers: what is stored
-in bf16 is the float rounded once, so at most 1/256 of it away; attention, whose weights are rounded too, 1/64 of the largest.
+in bf16 is the float rounded once, so at most 1/256 of it away; attention, whose weights are rounded too, 1/64 of the largest. Attention by every kernel that this processor has.
 */
 #define CPU_REAL bf16
 #include "../cpu/attention.h"
@@ -85,7 +85,12 @@ template <class A> void test_attention(AttnShape s) {
 
 int main() {
     test_rows();
-    test_attention<Attn_softmax>(whole({ 2, 70, 4, 2, 16, 0, 0, 0, 16, 1, 1 }));
-    test_attention<Attn_sigmoid>(whole({ 1, 70, 2, 1, 24, 20, 0, 0, 24, 1, 1 }));
+    for (int k = 0, fastest = cpu::product_kernel; k <= fastest; k++) { // every kernel that is here
+        if (!cpu::kernel_here(k)) { continue; }
+        cpu::product_kernel = k;
+        test_attention<Attn_softmax>(whole({ 2, 70, 4, 2, 16, 0, 0, 0, 16, 1, 1 }));
+        test_attention<Attn_softmax_p>(whole({ 1, 70, 2, 1, 24, 0, 0, 0, 24, 2, 1 }));
+        test_attention<Attn_sigmoid>(whole({ 1, 70, 2, 1, 24, 20, 0, 0, 24, 1, 1 }));
+    }
     return check_done();
 }

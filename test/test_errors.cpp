@@ -47,6 +47,7 @@ static const struct { const char *args, *says; } FLAGS[] = {
     { "trian",                           "did you mean train?" },
     { "--tokens 5",                    "--tokens: not a flag of this command" },
     { "bench --lr 1",                  "--lr: not a flag of this command" },
+    { "--product mmx",                 "--product: got 'mmx', wanted one that this processor has: any" },
     { "-m huge",                       "got 'huge', wanted one of bb nano small 60M 1B" },
     { "--width 30 --heads 4",            "--width 30 --heads 4 --head-dim 0: wanted a width that the heads divide" },
     { "--width 36 --heads 4",          "an even head size" },

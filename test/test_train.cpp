@@ -6,6 +6,7 @@ a run that is stopped, killed or disturbed end up where an undisturbed one does,
     build/test/test_train golden       prints test/golden/losses.tsv anew: only after a wanted change of the mathematics
 */
 #include "check.h"
+#include "../cpu/product.h"
 #include <sys/ioctl.h>
 #include <termios.h>
 
@@ -142,6 +143,23 @@ static void test_same_bits() {
     }
     CHECK(hash_of(train("seed", args + " --seed 2")) != hash_of(a), "another seed, the same bits");
 }
+// every kernel that this processor has: the device line names it, and the loss is the same but for rounding
+static void test_products() {
+    const std::string args = " -n 10 -b 12 --eval-every 0 --val-seqs 10 --probe-seqs 10";
+    const std::vector<double> want = losses(train("fastest", args));
+    for (int k = 0; k < cpu::KERNELS; k++) {
+        if (!cpu::kernel_here(k)) { continue; }
+        const std::string name = cpu::kernels[k].name;
+        const Ran r = train_sink(args + " --product " + name + " -o product-" + name);
+        const std::vector<double> got = losses(dir + "/product-" + name);
+        CHECK(r.code == 0 && r.out.find("bf16 " + name + "\n") != std::string::npos, "--product %s: %s", name.c_str(), r.out.c_str());
+        CHECK(got.size() == 10 && want.size() == 10, "--product %s: %zu steps", name.c_str(), got.size());
+        for (size_t i = 0; i < std::min(got.size(), want.size()); i++) {
+            CHECK(fabs(got[i] - want[i]) < 1e-4, "--product %s: step %zu, loss %g, wanted %g", name.c_str(), i + 1, got[i], want[i]);
+        }
+    }
+}
+
 // the uninterrupted run that all the disturbed ones are measured by
 static const std::string LONG_RUN = std::string(TINY) + " -n 60 --save-every 2 --eval-every 20";
 
@@ -577,6 +595,7 @@ int main(int argc, char**) {
     if (argc > 1) { return 0; }
     test_log();
     test_same_bits();
+    test_products();
     const double begin = now_ms();
     const std::string whole = train("whole", LONG_RUN);
     const double seconds = (now_ms() - begin) / 1e3;
