@@ -18,13 +18,18 @@ namespace cpu {
 // queries t0..t1 and keys j0..j1; full: every query sees every key, and there are BC of these
 struct TileAt { int t0, t1, j0, j1; bool full; };
 
+// the tile of queries t0..t1 and keys j0..; false if they see none of these
+inline bool tile_of(TileAt* at, AttnShape s, int t0, int t1, int j0) {
+    const int j1 = std::min(std::min(s.T, std::max(t1, s.prefix)), j0 + BC);
+    *at = { t0, t1, j0, j1, j1 - j0 == BC && attn_tile_full(s, t0, t1, j0, j1) };
+    return j0 < j1 && !attn_tile_empty(s, t0, t1, j0, j1);
+}
+
 // f(TileAt) for the tiles of keys that queries t0..t1 see
 template <class F> void each_tile(AttnShape s, int t0, int t1, F f) {
-    const int end = std::min(s.T, std::max(t1, s.prefix));
-    for (int j0 = 0; j0 < end; j0 += BC) {
-        const int j1 = std::min(end, j0 + BC);
-        if (attn_tile_empty(s, t0, t1, j0, j1)) { continue; }
-        f(TileAt{ t0, t1, j0, j1, j1 - j0 == BC && attn_tile_full(s, t0, t1, j0, j1) });
+    TileAt at;
+    for (int j0 = 0; j0 < s.T; j0 += BC) {
+        if (tile_of(&at, s, t0, t1, j0)) { f(at); }
     }
 }
 
@@ -307,52 +312,88 @@ void tile_backward(acc* weight, acc* ds, TileAt at, const acc* stat, const acc* 
     }
 }
 
+enum { MOST_QUERIES = 512 };        // of backward at a time
+
 // what one key/value head of a sequence adds to the gradients of the extra column
 struct StarGradients { acc *key, *value, *logit; };     // dk* (HS), dv* (HS); dz of its query heads
 
-// one query head: dk, dv (HS, TP), turned over, += ; dq is written. x and dx are the rows of qkv and
-// dqkv of its sequence
-template <class A, class Bi, class Pe, class Right>
-void head_backward(Tiles<real>& tiles, real* dx, acc* dk, acc* dv, StarGradients star_g,
-                   const real* dout, const real* out, const acc* stat, const real* x, Right k,
-                   Right k_across, Right v, const real* star, const real* vs, int h, AttnShape s) {
+// what a thread needs for one query head of attention's backward: x, dx (T, W) are the rows of qkv
+// and dqkv of its sequence, dk, dv (HS, TP) are turned over
+template <class R> struct HeadBackward {
+    typedef typename Tiles<R>::Right Right;
+    Tiles<R>& tiles;
+    const R *dout, *out;
+    const acc* stat;
+    const R* x;
+    R* dx;
+    acc *dk, *dv;
+    Right k, k_across, v;
+    const R *star, *vs;
+    StarGradients star_g;
+    int h;
+    AttnShape s;
+};
+
+// n queries from q0 on, of one head: dk, dv += ; dq is written. The weights of all of them for one
+// tile of keys are gathered before they are multiplied with do and q: those sums are long then, and
+// take little time to begin and to end
+template <class A, class Bi, class Pe>
+void queries_backward(HeadBackward<real>& b, int q0, int n) {
+    const AttnShape& s = b.s;
     const int T = s.T, HS = s.HS, W = attn_row(s), HP = padded(HS), TP = padded_keys(T);
     const long O = (long)s.NH * HS;
-    acc *dq = scratch(3, BR * HP), *weight = scratch(4, BR * BC), *ds = scratch(5, BR * BC);
-    acc delta[BR];
-    acc* d_star = Bi::column == LOGIT_COLUMN ? star_g.logit : star_g.key;
-    for (int t0 = 0; t0 < T; t0 += BR) {
-        const int t1 = std::min(T, t0 + BR), M = t1 - t0;
-        const real *q_0 = x + (long)t0 * W + h * HS, *do_0 = dout + t0 * O + h * HS;
-        const acc* st = stat + (long)t0 * 2;
-        const auto q = tiles.rows(6, q_0, W, M, HS), q_cols = tiles.columns(7, q_0, W, M, HS);
-        const auto d_o = tiles.rows(8, do_0, O, M, HS), do_cols = tiles.columns(9, do_0, O, M, HS);
-        for (int r = 0; r < M; r++) {
-            const real *do_t = do_0 + r * O, *q_t = q_0 + (long)r * W;
-            acc* dq_t = dq + r * HP;
-            delta[r] = attn_delta<A>(dot(do_t, out + (t0 + r) * O + h * HS, HS), st[r * 2 + 1],
-                                     attn_alpha<A, acc>(s));
-            for (int i = 0; i < HP; i++) { dq_t[i] = 0; }
-            if (Bi::column) {
-                star_backward<A, Bi>(dq_t, d_star, star_g.value, do_t, q_t, st + r * 2, star, vs,
-                                     delta[r], s);
+    const real *q_0 = b.x + (long)q0 * W + b.h * HS, *do_0 = b.dout + q0 * O + b.h * HS;
+    Tiles<real>& tiles = b.tiles;
+    const auto q = tiles.rows(6, q_0, W, n, HS), q_cols = tiles.columns(7, q_0, W, n, HS);
+    const auto d_o = tiles.rows(8, do_0, O, n, HS), do_cols = tiles.columns(9, do_0, O, n, HS);
+    const auto all_w = tiles.tall(12, n), all_d = tiles.tall(15, n);
+    acc *dq = scratch(3, (long)n * HP), *weight = scratch(4, BR * BC), *ds = scratch(5, BR * BC);
+    acc delta[MOST_QUERIES];
+    for (int r = 0; r < n; r++) {
+        const real *do_t = do_0 + r * O, *q_t = q_0 + (long)r * W;
+        const acc* st = b.stat + (long)(q0 + r) * 2;
+        acc *dq_t = dq + (long)r * HP;
+        acc *d_star = Bi::column == LOGIT_COLUMN ? b.star_g.logit : b.star_g.key;
+        delta[r] = attn_delta<A>(dot(do_t, b.out + (q0 + r) * O + b.h * HS, HS), st[1],
+                                 attn_alpha<A, acc>(s));
+        for (int i = 0; i < HP; i++) { dq_t[i] = 0; }
+        if (Bi::column) {
+            star_backward<A, Bi>(dq_t, d_star, b.star_g.value, do_t, q_t, st, b.star, b.vs,
+                                 delta[r], s);
+        }
+    }
+    for (int j0 = 0; j0 < T; j0 += BC) {
+        int seen = 0;                   // queries whose weights were gathered, up to the last one
+        const auto add_seen = [&](int end) {
+            const int M = std::min<int>(BC, T - j0), from = end - seen;
+            tiles.product(b.dv + j0, TP, tiles.from(do_cols, from), all_w, HS, M, seen, true);
+            tiles.product(b.dk + j0, TP, tiles.from(q_cols, from), all_d, HS, M, seen, true);
+            seen = 0;
+        };
+        for (int r = 0; r < n; r += BR) {
+            TileAt at;
+            const int M = std::min<int>(BR, n - r);
+            if (!tile_of(&at, s, q0 + r, q0 + r + M, j0)) {
+                if (seen) { add_seen(r); }
+                continue;
             }
-        }
-        each_tile(s, t0, t1, [&](TileAt at) {
             const int N = at.j1 - at.j0;
-            tiles.product(weight, BC, q, k_across.from(0, at.j0), M, N, HS, false);
-            tiles.product(ds, BC, d_o, v.from(0, at.j0), M, N, HS, false);        // do . v_j
-            tile_scores<A, Pe>(weight, at, h, s);
-            tile_backward<A>(weight, ds, at, st, delta, s);
+            tiles.product(weight, BC, tiles.down(q, r), b.k_across.from(0, j0), M, N, HS, false);
+            tiles.product(ds, BC, tiles.down(d_o, r), b.v.from(0, j0), M, N, HS, false); // do . v_j
+            tile_scores<A, Pe>(weight, at, b.h, s);
+            tile_backward<A>(weight, ds, at, b.stat + (long)(q0 + r) * 2, delta + r, s);
             const real *w = tiles.weights(10, weight, M), *d = tiles.weights(11, ds, M);
-            tiles.product(dv + at.j0, TP, do_cols, tiles.weights_right(12, w, M), HS, N, M, true);
-            tiles.product(dk + at.j0, TP, q_cols, tiles.weights_right(12, d, M), HS, N, M, true);
-            tiles.product(dq, HP, tiles.weights_left(12, d, M), k.from(at.j0, 0), M, HS, N, true);
-        });
-        for (int r = 0; r < M; r++) {
-            real* dq_t = dx + (long)(t0 + r) * W + h * HS;
-            for (int i = 0; i < HS; i++) { dq_t[i] = dq[r * HP + i]; }
+            tiles.put_below(all_w, seen, w, M);
+            tiles.put_below(all_d, seen, d, M);
+            tiles.product(dq + (long)r * HP, HP, tiles.weights_left(16, d, M), b.k.from(j0, 0), M,
+                          HS, N, true);
+            seen += M;
         }
+        if (seen) { add_seen(n); }
+    }
+    for (int r = 0; r < n; r++) {
+        real* dq_t = b.dx + (long)(q0 + r) * W + b.h * HS;
+        for (int i = 0; i < HS; i++) { dq_t[i] = dq[(long)r * HP + i]; }
     }
 }
 
@@ -382,10 +423,13 @@ void attention_backward(real* dqkv, acc* dkstar, acc* dvstar, const real* dout, 
         for (long i = 0; i < (long)HS * TP; i++) { dk[i] = 0; dv[i] = 0; }
         for (int h = g * G; h < (g + 1) * G; h++) {
             acc* dks = &dstar[(size_t)bg * 2 * HS];
-            head_backward<A, Bi, Pe>(tiles, dx, dk, dv, { dks, dks + HS, &dz[b * s.NH + h] },
-                                     dout + row * s.NH * HS, out + row * s.NH * HS,
-                                     stat + (long)(b * s.NH + h) * T * 2, x, k, k_across, v,
-                                     attn_column<Bi>(kstar, s, h), vs, h, s);
+            HeadBackward<real> head = {
+                tiles, dout + row * s.NH * HS, out + row * s.NH * HS,
+                stat + (long)(b * s.NH + h) * T * 2, x, dx, dk, dv, k, k_across, v,
+                attn_column<Bi>(kstar, s, h), vs, { dks, dks + HS, &dz[b * s.NH + h] }, h, s };
+            for (int q0 = 0; q0 < T; q0 += MOST_QUERIES) {
+                queries_backward<A, Bi, Pe>(head, q0, std::min<int>(MOST_QUERIES, T - q0));
+            }
         }
         tiles.turn_over(dx + at_k, W, dk, TP, T, HS);
         tiles.turn_over(dx + at_v, W, dv, TP, T, HS);

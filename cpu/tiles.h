@@ -23,7 +23,7 @@ inline int padded_keys(int T) { return (T + BC - 1) / BC * BC; }
 // a thread's buffer number `slot`, kept from call to call; not zeroed
 template <class X = acc> X* scratch(int slot, size_t n) {
     static thread_local struct Buffers {
-        X* p[16] = {}; size_t n[16] = {};
+        X* p[17] = {}; size_t n[17] = {};
         ~Buffers() { for (auto q : p) { free(q); } }
     } t;
     if (t.n[slot] < n) {
@@ -118,7 +118,25 @@ template <class R> struct Tiles {
         if (lanes == PAIRS) { return { (const char*)tile, BC * 2, 4 }; }
         return rows(slot, tile, BC, M, BC);
     }
-    Right weights_right(int slot, const R* tile, int M) { return along(slot, tile, BC, M, BC); }
+
+    // room for a factor on the right (K, BC) that is made of tiles of weights, one below the other
+    Right tall(int slot, int K) {
+        const long panel = lanes_of(K) * PANEL;
+        return { { (lane*)scratch(slot, BC / PANEL * panel), panel }, pair };
+    }
+
+    // a tile (M, BC) becomes the rows k.. of b, a multiple of BR
+    void put_below(Right b, int k, const R* tile, int M) {
+        const Factor f = { tile, 1, BC, BC, M, lanes };
+        for (int j = 0; j < BC; j += PANEL) {
+            lane* to = (lane*)b.from(k, j).b.at;
+            pack_panel(to, kernel, f, j, 0, lanes_of(M));
+        }
+    }
+
+    // columns k.. of a factor on the left, or its rows m..
+    Left from(Left a, int k) { return { a.at + k / pair * a.step, a.row, a.step }; }
+    Left down(Left a, int m) { return { a.at + m*a.row, a.row, a.step }; }
 
     // x (n, HS), rows `stride` apart, = cols (HS, ld) turned over; cols has room for whole blocks
     void turn_over(R* x, long stride, const float* cols, long ld, int n, int HS) {
@@ -239,7 +257,14 @@ template <> struct Tiles<double> {
     // a tile of weights (BR, BC), as the products read it
     const double* weights(int, const double* tile, int) { return tile; }
     Left weights_left(int, const double* tile, int) { return { tile, BC, 1 }; }
-    Right weights_right(int, const double* tile, int) { return { tile, BC }; }
+
+    // as above
+    Right tall(int slot, int K) { return { scratch<double>(slot, (long)K * BC), BC }; }
+    void put_below(Right b, int k, const double* tile, int M) {
+        memcpy((double*)b.from(k, 0).at, tile, (long)M * BC * sizeof(double));
+    }
+    Left from(Left a, int k) { return { a.at + k*a.col, a.row, a.col }; }
+    Left down(Left a, int m) { return { a.at + m*a.row, a.row, a.col }; }
 
     // c (M, N) = or += a (M, K) @ b (K, N); writes up to the next multiple of VEC columns
     void product(double* c, long ldc, Left a, Right b, int M, int N, int K, bool add) {
