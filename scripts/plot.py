@@ -455,7 +455,7 @@ def columns_of(results):
     """(title, the paper's number, ours by seed) of each panel. A loss on other data than the paper's stands alone."""
     here = results.get("data", "").split(" ")[0] or "other data"
     loss = ("validation loss (nats per token)", runlog.paper_loss, runlog.our_loss) if runlog.same_data(results) else \
-        (f"validation loss on {plain(here)}, nats\n(the paper's is of the Pile)", lambda row: "", runlog.our_loss)
+        (f"validation loss, nats\n(on {plain(here)})", lambda row: "", runlog.our_loss)
     found = [("Sink$_k$ (%)", at_main(runlog.paper_sink), at_main(runlog.our_sink)),
              ("Sink$_*$ (%)", runlog.paper_star, runlog.our_star), loss]
     return [c for c in found if any(runlog.is_number(c[1](row)) or c[2](row) for row in results["rows"])]
@@ -471,9 +471,9 @@ def table(paths, options):
         columns = columns_of(results)
         paper = any(runlog.is_number(c[1](row)) for c in columns for row in rows)
         against = ": ours against the paper's" if paper else ""
-        figure, axes = panels(max(1, len(columns)), 4.0, 1.4 + 0.42 * len(rows), sharey=True)
-        for (name, paper, ours), ax in zip(columns, axes):
-            bars(ax, rows, paper, ours)
+        figure, axes = panels(max(1, len(columns)), 4.0, 1.4 + (0.42 if paper else 0.24) * len(rows), sharey=True)
+        for (name, theirs, ours), ax in zip(columns, axes):
+            bars(ax, rows, theirs if paper else None, ours)
             ax.set(title=name)
         others = {r["id"]: f"\nk = {runlog.main_position(r)}" for r in rows if runlog.main_position(r) != 1}
         axes[0].set_yticks(range(len(rows)), [plain(r["id"] + others.get(r["id"], "")) for r in rows])
@@ -486,13 +486,14 @@ def table(paths, options):
 
 
 def bars(ax, rows, paper, ours):
-    """The paper's bar above, ours below it, each with its number; what has none says why."""
+    """The paper's bar above (paper: its number of a row, or None), ours below it, each with its number; what has none says why."""
     ends = []
     for y, row in enumerate(rows):
-        given, found = paper(row), ours(row)
-        theirs = (y - 0.2, [given] if runlog.is_number(given) else [], given, "#BBBBBB", "paper")
-        mine = (y + 0.2, found, runlog.why_not(row), COLORS[0], "ours, mean of seeds")
-        for at, seeds, word, color, name in (theirs, mine):
+        pair = [(y + 0.2 * bool(paper), ours(row), runlog.why_not(row), COLORS[0], "ours, mean of seeds")]
+        if paper:
+            given = paper(row)
+            pair.insert(0, (y - 0.2, [given] if runlog.is_number(given) else [], given, "#BBBBBB", "paper"))
+        for at, seeds, word, color, name in pair:
             mean = np.mean(seeds) if seeds else 0
             ends.append(max(seeds, default=0))
             ax.barh(at, mean, 0.36, color=color, label=name if y == 0 else None)
