@@ -143,7 +143,7 @@ $(ONCE_DIR)/%.o: %.cpp
 once: $(ONCE) # for scripts that compile by themselves: the archive, made and named
 	@echo $(ONCE)
 
-# ---- tests: programs that print `N passed, M failed`, run one after the other by test/run.sh -------------------------
+# ---- tests: programs that print `N passed, M failed`, run by test/run.sh, JOBS at a time ------------------------------
 # what is compiled in of every golden case is a build of test_model.cpp: build/test/model/sigmoid-k-rotary.
 # The values of a switch that compile to the same are one: BIAS=k has a key for a column, kv too
 SETS    := $(shell awk -F'\t' '!/^\#/ && NF > 1 && $$1 != "name" { \
@@ -183,8 +183,12 @@ QUICK_BUILDS := $(filter-out build/test/test_train build/test/test_bf16 build/te
 SLOW_BUILDS  := $(filter-out $(QUICK_BUILDS),$(TESTS) $(MODEL_TESTS) $(ASAN_TESTS))
 QUICK_SCRIPTS := test/test_make.sh
 SLOW_SCRIPTS := $(filter-out $(QUICK_SCRIPTS),$(wildcard test/test_*.sh))
-# their names, as test/run.sh knows them
+# their names, as test/run.sh knows them, those that take minutes first: no core is to wait for the last of them
 names_of = $(patsubst test/%.sh,%,$(patsubst build/test/%,%,$(1)))
+LONG     := test_cuda test_nvcc test_cuda_train model-double/softmax-none-rotary test_make test_add_variant test_nccl \
+    test_reproduce test_dist test_report test_readme test_attention test_matmul test_cpu test_sass test_errors
+in_order = $(filter $(1),$(LONG)) $(filter-out $(LONG),$(1))
+run_all  = JOBS=$(JOBS) sh test/run.sh $(call in_order,$(call names_of,$(1)))
 quick: $(QUICK_BUILDS) program
 slow: $(SLOW_BUILDS) program
 # whole programs that test_train, test_demo and others run
@@ -197,7 +201,7 @@ analytic: $(ANALYTIC)
 # the test itself is compiled once, variant.cu for each set: $(1) is the kind of build, $(2) the test
 HOW_model        = $(MODEL_COMPILE)
 HOW_model-fast   = $(TEST_COMPILE) $(OPTIMIZE)
-HOW_model-double = $(MODEL_COMPILE) -DBACKEND=ref -DREAL=double
+HOW_model-double = $(MODEL_COMPILE) -O1 -DBACKEND=ref -DREAL=double
 HOW_analytic     = $(HOW_model-double)
 define kind_of_build
 .SECONDARY: build/test/objects/$(1).o
@@ -235,11 +239,11 @@ build/test/%: test/%.cpp test/check.h test/defaults.h test/naive.h $(HEADERS) $(
 
 test:
 	@$(MAKE) --no-print-directory -s -j$(JOBS) quick
-	@sh test/run.sh $(call names_of,$(QUICK_BUILDS) $(QUICK_SCRIPTS))
+	@$(call run_all,$(QUICK_BUILDS) $(QUICK_SCRIPTS))
 
 test-all: # what make test leaves out
 	@$(MAKE) --no-print-directory -s -j$(JOBS) slow
-	@sh test/run.sh $(call names_of,$(filter-out build/test/analytic/%,$(SLOW_BUILDS)) $(SLOW_SCRIPTS)) analytic
+	@$(call run_all,$(filter-out build/test/analytic/%,$(SLOW_BUILDS)) $(SLOW_SCRIPTS) analytic)
 
 compile-all: # nvcc on every two switch values together, sm_80 and sm_90; an attention kernel that spills is a failure
 	@sh dev/compile_all.sh pairwise

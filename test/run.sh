@@ -1,10 +1,10 @@
-# runs every test program and script, prints one line for each, and at the end the sum of their `N passed, M failed`
+# runs every test program and script, JOBS at a time and in the order given, prints one line for each as it ends, and at the end
+# the sum of their `N passed, M failed`
 #     sh test/run.sh [test_data test_make model/ATTN=sigmoid ...]        only these
+#     sh test/run.sh one test_data                                       one of them, as the above starts it
 unset MAKEFLAGS MAKELEVEL MFLAGS ATTN BIAS PE NORM FFN COMBINE PRECISION BACKEND # `make test ATTN=x` must not leak into makes of the tests
 export OMP_WAIT_POLICY=passive                            # programs here are short, and machines busy
 log=build/test/log
-rm -rf $log; mkdir -p $log
-passed=0; failed=0; skipped=0
 run() { # name command...
     name=$1; shift
     start=$(date +%s)
@@ -17,11 +17,14 @@ run() { # name command...
     esac
     p=${last%% passed*}; f=${last#* passed, }; f=${f%% failed*}
     [ $status -ne 0 ] && [ $f -eq 0 ] && f=1
-    passed=$((passed + p)); failed=$((failed + f))
-    s=$(sed -n 's/^skipped: \([0-9]*\).*/\1/p' $log/$name | head -n 1); skipped=$((skipped + ${s:-0}))
-    [ -z "$s" ] || grep '^skipped: ' $log/$name
-    [ "$f" -eq 0 ] || grep -v " passed, " $log/$name | head -n 20
-    printf '%-24s %s (%ds)\n' "$name" "$last" $(($(date +%s) - start))
+    s=$(sed -n 's/^skipped: \([0-9]*\).*/\1/p' $log/$name | head -n 1)
+    echo "$p $f ${s:-0}" > $log/$name.count
+    {
+        [ -z "$s" ] || grep '^skipped: ' $log/$name
+        [ "$f" -eq 0 ] || grep -v " passed, " $log/$name | head -n 20
+        printf '%-24s %s (%ds)\n' "$name" "$last" $(($(date +%s) - start))
+    } > $log/$name.report
+    cat $log/$name.report                                 # at once: others print too
 }
 analytic() { # the builds of test_analytic, one for each PE
     bad=0; total=0
@@ -45,20 +48,24 @@ model() { # builds of test_model, each on all fixtures: it takes those of its bu
     echo "$total passed, $bad failed"
     [ $bad -eq 0 ]
 }
-if [ $# -gt 0 ]; then
-    for t in "$@"; do
-        case $t in
-            model*/*) run $(echo $t | tr / _) model build/test/$t ;;
-            analytic) run analytic analytic ;;
-            *) if [ -f test/$t.sh ]; then run $t sh test/$t.sh; else run $t build/test/$t; fi ;;
-        esac
-    done
-else
-    for t in build/test/test_* build/test/asan_*; do run $(basename $t) $t; done
-    run analytic analytic
-    run model model build/test/model/* build/test/model-fast/* build/test/model-double/*
-    for t in test/test_*.sh; do run $(basename $t .sh) sh $t; done
+if [ "$1" = one ]; then
+    case $2 in
+        model*/*) run $(echo $2 | tr / _) model build/test/$2 ;;
+        analytic) run analytic analytic ;;
+        *) if [ -f test/$2.sh ]; then run $2 sh test/$2.sh; else run $2 build/test/$2; fi ;;
+    esac
+    exit 0
 fi
-[ $skipped -eq 0 ] || echo "$skipped skipped"
-echo "$passed passed, $failed failed"
-[ $failed -eq 0 ] && [ $passed -gt 0 ]
+rm -rf $log; mkdir -p $log
+if [ $# -eq 0 ]; then
+    set -- $(ls -d build/test/test_* build/test/asan_* build/test/model/* build/test/model-*/* 2> /dev/null | sed 's|build/test/||') \
+        analytic $(ls test/test_*.sh | sed 's|test/||; s|\.sh$||')
+fi
+printf '%s\n' "$@" | xargs -P "${JOBS:-$(nproc)}" -n 1 sh test/run.sh one
+cat $log/*.count | awk -v all=$# '{ passed += $1; failed += $2; skipped += $3 }
+    END {
+        failed += all - NR                                # one that left no count
+        if (skipped) { print skipped " skipped" }
+        print passed + 0 " passed, " failed + 0 " failed"
+        exit failed > 0 || passed == 0
+    }'

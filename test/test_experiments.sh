@@ -5,7 +5,7 @@ ok() { passed=$((passed + 1)); }
 bad() { failed=$((failed + 1)); echo "FAIL $*"; }
 tab=$(printf '\t')
 table=scripts/experiments.tsv
-make -s train_sink > /dev/null || { echo "FAIL make train_sink"; echo "0 passed, 1 failed"; exit 1; }
+make -s binary > /dev/null || { echo "FAIL make binary"; echo "0 passed, 1 failed"; exit 1; }
 binary=build/cpu/train_sink
 grep -v '^#' $table | sed 1d > build/experiments.rows
 [ "$(wc -l < build/experiments.rows)" -ge 100 ] && ok || bad "$table has too few rows"

@@ -8,8 +8,8 @@ if ! command -v python3 > /dev/null || ! command -v pgrep > /dev/null || ! pytho
 fi
 dir=build/test/reproduce
 rm -rf $dir; mkdir -p $dir
-for s in ATTN=softmax ATTN=sigmoid BIAS=k; do make -s train_sink BACKEND=cpu $s > $dir/make.txt 2>&1 || cat $dir/make.txt; done
-link=$(readlink train_sink)                              # what the last make left; scripts/reproduce must not move it
+for s in ATTN=softmax ATTN=sigmoid BIAS=k; do make -s binary BACKEND=cpu $s > $dir/make.txt 2>&1 || cat $dir/make.txt; done
+link=$(readlink train_sink)                              # scripts/reproduce must not move it
 
 # 1 every row of experiments.tsv is in the results of every scale once, with flags or with the reason why not; the binary takes the
 # flags. Where a binary is built and the model small it starts (--steps 0), which checks ranges too

@@ -8,7 +8,7 @@ fi
 export PYTHONDONTWRITEBYTECODE=1
 dir=build/test/sweep
 rm -rf $dir; mkdir -p $dir
-make -s train_sink BACKEND=cpu > $dir/make.txt 2>&1 || cat $dir/make.txt
+make -s binary BACKEND=cpu > $dir/make.txt 2>&1 || cat $dir/make.txt
 link=$(readlink train_sink)
 axes="BACKEND=cpu ATTN=softmax,sigmoid --lr 1e-3,3e-3 --out $dir/runs --jobs 2"
 fixed="-- -d bb -n 20 --eval-every 10 --val-seqs 10 --probe-seqs 10 --sample 0 -b 4"
