@@ -10,14 +10,15 @@ CXX=${CXX:-g++} NVCC=${NVCC:-nvcc} CUDA=${CUDA:-/usr/local/cuda} JOBS=${JOBS:-$(
 DIR=build/test/cuda
 mkdir -p $DIR
 export CXX NVCC CUDA DIR DEVICE
-export OMP_NUM_THREADS=1 TSAN_OPTIONS="halt_on_error=1 exitcode=66"
+export OMP_NUM_THREADS=1 TSAN_OPTIONS="halt_on_error=1 exitcode=66 atexit_sleep_ms=0"
 if [ "$DEVICE" = emu ] && [ ! -f "$CUDA/include/cublasLt.h" ]; then
     echo "skipped: 9 programs, no CUDA headers in $CUDA/include (set CUDA=)"
     echo "0 passed, 0 failed"
     exit 0
 fi
 if [ "$DEVICE" = emu ]; then
-    COMPILE="$CXX -x c++ -std=c++17 -O1 -Wall -DEMU -fno-strict-aliasing -fstack-clash-protection -Wno-unknown-pragmas -I$CUDA/include -Idev/emulator"
+    # without contraction: not every place that computes a number is to round it in its own way
+    COMPILE="$CXX -x c++ -std=c++17 -O1 -march=native -ffp-contract=off -Wall -DEMU -fno-strict-aliasing -fstack-clash-protection -Wno-unknown-pragmas -I$CUDA/include -Idev/emulator"
     ASAN="-g -fsanitize=address,undefined" TSAN="-g -fsanitize=thread"
     # name, source, flags; the slowest to build first
     PROGRAMS="
@@ -46,7 +47,7 @@ initcheck     test/test_cuda.cu          -DPRECISION=bf16 -DFEW_VARIANTS"
     fi
 fi
 # what is compiled once: of it the products of the CPU, which attention there is compared with
-PRODUCT=$(make -s once BACKEND=cpu CXX="$CXX" OPTIMIZE=-O1)
+PRODUCT=$(make -s once BACKEND=cpu CXX="$CXX")
 [ "$DEVICE" = emu ] && PRODUCT="-x none $PRODUCT"
 export COMPILE LINK PRODUCT
 # builds and runs one program; its last line is `N passed, M failed`

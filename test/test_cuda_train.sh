@@ -17,7 +17,7 @@ passed=0 failed=0
 ok()  { passed=$((passed + 1)); }
 bad() { failed=$((failed + 1)); echo "FAIL $*"; }
 
-ONCE=$(make -s once BACKEND=cpu CXX="$CXX" OPTIMIZE=-O1)
+ONCE=$(make -s once BACKEND=cpu CXX="$CXX")
 # a KIND is a backend and its precision; real: the sizes that the emulator's other builds shrink
 flags() {
     case $1 in
@@ -31,7 +31,7 @@ flags() {
 EMULATED="-DEMU -fno-strict-aliasing -fstack-clash-protection -I$CUDA/include -Idev/emulator"
 # object OUT SOURCE KIND FLAGS..: what runs on the CPU here is small
 object() {
-    local out=$1 source=$2 kind=$3 how="-O1 $EMULATED"; shift 3
+    local out=$1 source=$2 kind=$3 how="-O1 -march=native -ffp-contract=off $EMULATED"; shift 3
     case $kind in cpu*) how=-O0 ;; esac
     $CXX -x c++ -std=c++17 $how -fopenmp ${CXXFLAGS:-} $(flags $kind) "$@" -c $source -o "$dir/$out.o"
 }

@@ -41,6 +41,7 @@ in device.cuh for both compilers, and a check in selftest.cu.
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
+#include <pthread.h>
 #include <unistd.h>
 #include <tuple>
 #include <type_traits>
@@ -141,7 +142,7 @@ struct Block {
     Memory dynamic{}, statics{}; size_t statics_used = 0; Static vars[MAX_STATIC]; int n_vars = 0;
 };
 enum Sched { FWD, REV, PCT };
-struct Settings { Sched sched = FWD; uint64_t seed = 1; const char* fault = ""; size_t stack = 0; };
+struct Settings { Sched sched = FWD; uint64_t seed = 1; const char* fault = ""; size_t stack = 0; bool open = false; };
 struct Counts { uint64_t launches, blocks, mma, ldmatrix, conflicts; long waits; }; // conflicts: extra ldmatrix bank cycles
 
 inline Settings settings;
@@ -153,10 +154,11 @@ inline unsigned head, tail;
 inline Array<char*> stacks;               // free fiber stacks
 inline Array<Memory> memory;              // device allocations
 inline Array<Block*> finished;            // TSan only: kept until the launch ends (a reused fiber is the same thread)
+inline Array<void*> idle;                 // TSan only: threads of launches that ended. To make one costs more than to run it
 inline Block* block;                      // the one that runs
 inline const char* kernel = "";
 inline void (*body)(void*); inline void* body_args;
-inline char launch_done;                  // its address is a TSan sync object
+inline char block_began, launch_done;     // their addresses are TSan sync objects
 
 [[noreturn]] RT inline void fail(const char* format, ...) {
     va_list ap; va_start(ap, format);
@@ -174,6 +176,7 @@ inline bool fault(const char* name) { // nogpu, or oom of oom:2048
 }
 inline void segv(int, siginfo_t*, void*);
 COUNT(void counts_start(const char*, const char*, const char*, const char*);)
+RT inline void idle_free() { TSAN(for (void* t : idle) { __tsan_destroy_fiber(t); }) idle.n = 0; }
 inline void init() {
     static bool done = false;
     if (done) { return; }
@@ -194,7 +197,8 @@ inline void init() {
     }
     if (*env("EMU_WAITS")) { atexit([] { fprintf(stderr, "emulated: the host waited %ld times\n", counts.waits); }); }
     COUNT(if (*env("EMU_COUNTS")) { counts_start(env("EMU_COUNTS"), env("EMU_L2"), env("EMU_RESIDENT"), env("EMU_COUNTS_BETWEEN")); })
-    TSAN(host.tsan = __tsan_get_current_fiber();)
+    TSAN(host.tsan = __tsan_get_current_fiber();
+         pthread_atfork(idle_free, nullptr, nullptr);) // with threads beside it TSan leaves a child's accesses out
 }
 
 // ----------------------------------------------------------------------------
@@ -260,14 +264,22 @@ RT inline void locked_free(long copy) { // the host has waited for all up to thi
     }
 }
 
-// device memory is out of reach while host code runs; launches, cudaMemcpy and cuBLAS hold an Access
-inline int access_depth;
-RT inline void protect(int how) {
-    for (auto& m : memory) { if (!EMU_ASAN && !EMU_TSAN && !EMU_COUNTING) { mprotect(m.map + PAGE, m.mapped - 2 * PAGE, how); } }
+// device memory is out of reach while host code runs; launches, cudaMemcpy and cuBLAS hold an Access to all of it, or to one.
+// settings.open leaves it within reach, for runs whose host code has been watched before: the system calls take a fifth of a run
+inline bool within_reach;
+RT inline void protect(const Memory& m, int how) {
+    if (!EMU_ASAN && !EMU_TSAN && !EMU_COUNTING) { mprotect(m.map + PAGE, m.mapped - 2 * PAGE, how); }
 }
 struct Access {
-    RT Access()  { if (access_depth++ == 0) { protect(PROT_READ | PROT_WRITE); } }
-    RT ~Access() { if (--access_depth == 0) { protect(PROT_NONE); } }
+    const Memory* one; const bool opens;
+    RT explicit Access(const Memory* one = nullptr) : one(one), opens(!within_reach) { if (opens) { reach(true); } }
+    RT ~Access() { if (opens && !settings.open) { reach(false); } }
+    RT void reach(bool yes) {
+        const int how = yes ? PROT_READ | PROT_WRITE : PROT_NONE;
+        if (one) { protect(*one, how); return; }
+        for (const Memory& m : memory) { protect(m, how); }
+        within_reach = yes;
+    }
 };
 RT inline void segv(int, siginfo_t* info, void*) { // says what the address was nearest to
     char* a = (char*)info->si_addr;
@@ -421,16 +433,22 @@ RT inline void* fiber_new(char* top, void (*f)()) {
 
 RT inline uint64_t random() { uint64_t& x = settings.seed; x ^= x << 13; x ^= x >> 7; x ^= x << 17; return x; }
 RT inline Thread*& ready(unsigned i) { return ring[i & (ring.cap - 1)]; }
-RT inline void wake(Thread* t) { t->state = READY; ready(tail++) = t; }
+inline unsigned most;                     // PCT: no ready thread has a higher priority
+RT inline void wake(Thread* t) {
+    t->state = READY; ready(tail++) = t;
+    if (t->priority > most) { most = t->priority; }
+}
 RT inline Thread* next_ready() {
     if (head == tail) { return nullptr; }
-    if (settings.sched == REV) { return ready(--tail); }
-    unsigned best = head;
-    for (unsigned i = head; settings.sched == PCT && i != tail; i++) {
+    if (settings.sched == FWD) { return ready(head++); }
+    unsigned best = tail - 1;             // REV. Most often the warp of PCT, too: its lanes have just been woken
+    for (unsigned i = best; settings.sched == PCT && i != head && ready(best)->priority < most;) {
+        i--;
         if (ready(i)->priority > ready(best)->priority) { best = i; }
     }
     Thread* t = ready(best);
-    ready(best) = ready(head++);
+    ready(best) = ready(--tail);
+    most = t->priority;
     return t;
 }
 [[noreturn]] RT inline void thread_main();
@@ -487,6 +505,7 @@ RT inline void wait_here(const char* what, const char* file, int line) {
 // __syncthreads
 
 RT inline void draw_priorities() {
+    most = ~0u;
     for (unsigned i = 0; i < block->n; i++) {
         block->threads[i].priority = i % 32 ? block->threads[i - 1].priority : unsigned(random() >> 33);
     }
@@ -496,7 +515,7 @@ RT inline void barrier(const char* file, int line) {
     Barrier& b = block->bar;
     if (block->alive != block->n) { fail("__syncthreads at %s:%d after a thread of the block has exited", file, line); }
     if (b.arrived == 0) { b.file = file; b.line = line; }
-    else if (b.line != line || strcmp(b.file, file)) {
+    else if (b.line != line || (b.file != file && strcmp(b.file, file))) {
         fail("divergent barrier: this thread is at %s:%d, others wait at %s:%d", file, line, b.file, b.line);
     }
     TSAN(__tsan_release(&b);)
@@ -523,7 +542,7 @@ RT inline void warp_op(uint32_t mask, WarpFn fn, void* arg, const char* what, co
     for (int i = 0; i < w.n && !p; i++) {
         Pending& x = w.ops[i];
         if (x.mask != mask || x.arrived >> me->lane & 1) { continue; } // another half of the warp, or a later round
-        if (x.fn != fn || x.line != line || strcmp(x.file, file)) {
+        if (x.fn != fn || x.line != line || (x.file != file && strcmp(x.file, file))) {
             fail("divergent warp operation: this lane is at %s %s:%d, lanes %08x are at %s %s:%d",
                  what, file, line, x.arrived, x.what, x.file, x.line);
         }
@@ -663,6 +682,7 @@ RT inline void thread_end() {
 }
 [[noreturn]] RT inline void thread_main() {
     on_new_stack(nullptr);
+    TSAN(__tsan_acquire(&block_began);)
     for (;;) {
         now->state = READY;
         body(body_args);
@@ -691,7 +711,7 @@ RT inline Block* block_new(unsigned n, dim3 d, size_t smem) {
 }
 RT inline void block_free(Block* b) {
     for (Thread* t = b->threads; t < b->threads + b->n; t++) {
-        TSAN(__tsan_destroy_fiber(t->tsan); stacks.push(t->stack);) // the host has acquired all that stood on it
+        TSAN(idle.push(t->tsan); stacks.push(t->stack);) // the host has acquired all that stood on it
         free((void*)t->copies.p); free((void*)t->groups.p);
     }
     unmap(&b->dynamic); unmap(&b->statics);
@@ -707,11 +727,13 @@ RT inline void block_run(uint3 id) {
     for (unsigned i = 0; i < b->n; i++) {
         Thread& t = b->threads[i];
         t.state = NEW; b->warps[i / 32].exited = 0;
-        // made here, by the host: a fiber inherits what its creator has seen, and must have seen no other thread's work
+        // made here, by the host: a fiber inherits what its creator has seen, and must have seen no other thread's work.
+        // An idle one has seen what the host has: the end of the launch that it was in
         TSAN(char name[80]; snprintf(name, sizeof name, "block (%u,%u,%u) thread %u", id.x, id.y, id.z, i);
-             t.tsan = __tsan_create_fiber(0); __tsan_set_fiber_name(t.tsan, name); start_fiber(&t);)
+             t.tsan = idle.n ? idle[--idle.n] : __tsan_create_fiber(0); __tsan_set_fiber_name(t.tsan, name); start_fiber(&t);)
         ready(tail++) = &t;
     }
+    TSAN(__tsan_release(&block_began);)
     jump(next_ready());
     for (Static* v = b->vars; v < b->vars + b->n_vars; v++) {
         for (int i = 0; i < 16; i++) {
@@ -882,21 +904,21 @@ inline cudaError_t cudaMalloc(void** p, size_t n) {
     if (emu::sticky != cudaSuccess) { return emu::sticky; }
     size_t left, total; cudaMemGetInfo(&left, &total);
     if (n > left) { return emu::result(cudaErrorMemoryAllocation); }
-    emu::Access access;
     emu::memory.push(emu::guarded(n));
-    *p = emu::memory[emu::memory.n - 1].p;
+    const emu::Memory* made = &emu::memory[emu::memory.n - 1];
+    emu::Access access(made);
+    *p = made->p;
     return cudaSuccess;
 }
 // the operations up to `after` of each stream are done: nothing under way may use what is freed
 inline cudaError_t emu_free(void* p, const long* after) {
-    emu::Access access;
     for (size_t i = 0; i < emu::memory.n; i++) {
         emu::Memory& m = emu::memory[i];
         if (m.p != p) { continue; }
         for (int s = 0; s < emu::STREAMS; s++) {
             if (m.wrote[s] > after[s] || m.read[s] > after[s]) { emu::fail("cudaFree of memory that a stream may still be using"); }
         }
-        emu::check_canary(m);
+        { emu::Access access(&m); emu::check_canary(m); }
         emu::retire(&m);
         emu::memory.erase(i, 1);
         return emu::result(cudaSuccess);
@@ -924,7 +946,7 @@ inline cudaError_t cudaMemcpyAsync(void* d, const void* s, size_t n, cudaMemcpyK
     const int on = emu::stream_next(stream);
     emu::touch(s, false, stream);
     emu::touch(d, true, stream);
-    emu::Access access;
+    emu::Access access(kind == cudaMemcpyDeviceToDevice ? nullptr : emu::device_memory(to ? d : s));
     if (to) { memmove(d, s, n); }
     else if (n) { // it arrives when the host waits; until then it is NaN
         emu::arriving.push(emu::Arriving{on, d, (char*)malloc(n), n});
@@ -987,7 +1009,7 @@ inline cudaError_t cudaMemsetAsync(void* p, int v, size_t n, cudaStream_t stream
     if (n && !emu::is_device(p)) { emu::fail("cudaMemset of a host pointer"); }
     emu::stream_next(stream);
     emu::touch(p, true, stream);
-    emu::Access access;
+    emu::Access access(emu::device_memory(p));
     memset(p, v, n);
     return cudaSuccess;
 }

@@ -226,6 +226,9 @@ __global__ void no_syncwarp(unsigned* o) { // the neighbour's write is not there
     s[threadIdx.x] = threadIdx.x;
     o[threadIdx.x] = s[threadIdx.x ^ 1];
 }
+__global__ void one_word(unsigned* o) { o[0] = blockIdx.x; }
+__global__ void own_word(unsigned* o) { o[blockIdx.x * blockDim.x + threadIdx.x] = 1; }
+__global__ void others_word(unsigned* o) { o[gridDim.x * blockDim.x - 1 - blockIdx.x * blockDim.x - threadIdx.x] = 2; }
 __global__ void bank_conflicts(unsigned* o) {
     uint32_t r[4];
     ldmatrix(r, dynamic_smem<char>() + threadIdx.x * 128);
@@ -451,8 +454,14 @@ static void test_refusals() {
         refuse("host code touched device memory", [] { out[7] = 1; });
         refuse("before the device had copied it", [] { for (int i = 0; i < 4; i++) { to_device(out, h, 4); } emu::locked.p[4095] = 1; });
     } else { skipped += 5; }
-    if (EMU_TSAN) { misuse("data race", no_syncwarp, 32, 128); }
-    else {
+    if (EMU_TSAN) { // also of threads that have been in a launch before: between two launches there is none
+        auto both = [] { for (auto kernel : {own_word, others_word}) { LAUNCH(kernel, dim3(2), dim3(32), 0, out); } };
+        misuse("data race", no_syncwarp, 32, 128);
+        refuse("data race", [] { LAUNCH(one_word, dim3(2), dim3(1), 0, out); });
+        both();
+        refuse("data race", [=] { both(); run(no_syncwarp, 32, 128); });
+        refuse("data race", [=] { both(); LAUNCH(one_word, dim3(2), dim3(1), 0, out); });
+    } else {
         run(no_syncwarp, 32, 128);
         int poison = 0;
         for (int l = 0; l < 32; l++) { poison += h[l] == ~0u; }
