@@ -288,11 +288,11 @@ template <class A, class F> HD F attn_share(F w) { return A::Z == Z_ABS ? max_(w
 // p-norm is for rows whose w^p all underflow in float: then w < e^(-87/p), so no A_j exceeds alpha
 // (with 1e-30 they reached 1e19: s -25, p 4)
 template <class A, class F> HD F attn_Z(F l, F p) {
-    return A::Z == Z_ONE   ? F(1)
-           : A::Z == Z_SUM ? l + F(1e-8)
-           : A::Z == Z_MAX1
-               ? max_(l < 0 ? -l : l, F(1))
-               : max_(l > 0 ? exp_(log_(l) / p) : F(0), max_(exp_(F(-87) / p), F(1e-37)));
+    if (A::Z == Z_ONE) { return F(1); }
+    if (A::Z == Z_SUM) { return l + F(1e-8); }
+    if (A::Z == Z_MAX1) { return max_(l < 0 ? -l : l, F(1)); }
+    const F norm = l > 0 ? exp_(log_(l) / p) : F(0);
+    return max_(norm, max_(exp_(F(-87) / p), F(1e-37)));
 }
 
 template <class A, class F>

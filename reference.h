@@ -401,11 +401,11 @@ inline void gate_backward(real* datt, real* dgate, const real* dout, const real*
 // out_h = att_h + v*_h (vstar: (NH or 1, HS), or NULL), side by side (N, NH HS), or their sum over
 // the heads (N, HS)
 inline void heads_forward(real* out, const real* att, const real* vstar, bool sum, AttnShape s) {
-    const long W = s.NH * s.HS, OC = sum ? s.HS : W, N = s.B * s.T;
+    const long W = s.NH * s.HS, OC = sum ? s.HS : W, N = s.B * s.T, S = s.bias_shared ? s.HS : W;
     memset(out, 0, N * OC * sizeof(real));
     for (long i = 0; i < N * W; i++) {
-        const real v = vstar ? vstar[s.bias_shared ? i % s.HS : i % W] : real(0);
-        out[i / W * OC + i % OC] += att[i] + v;
+        const real* v = vstar ? vstar + i % S : NULL;
+        out[i / W * OC + i % OC] += att[i] + (v ? *v : real(0));
     }
 }
 

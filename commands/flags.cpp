@@ -72,7 +72,8 @@ void flag_set(const FlagRow& r, const std::string& spelled, const std::string& t
 
 static std::string flag_text(const FlagRow& r, bool json) {
     if (r.kind == FLAG_ARCH) { return arch_text(r.arch, json); }
-    if (r.kind == FLAG_BOOL) { return json ? (*(bool*)r.value ? "true" : "false") : ""; }
+    if (r.kind == FLAG_BOOL && !json) { return ""; }
+    if (r.kind == FLAG_BOOL) { return *(bool*)r.value ? "true" : "false"; }
     if (r.kind == FLAG_LONG) { return strf("%ld", *(long*)r.value); }
     if (r.kind == FLAG_DOUBLE) {
         return json ? json_num(*(double*)r.value) : strf("%g", *(double*)r.value);

@@ -246,7 +246,8 @@ static std::string probe_once(Model* m, const Flags& f, const ProbeInput& in,
                               const std::string& first, int T, long step,
                               const std::vector<double>& eps) {
     const bool natural = f.probe_input == "natural", bb = f.data == "bb" && natural;
-    const std::string bos = bb && f.bb_bos ? "<s>" : natural ? first : "none";
+    std::string bos = natural ? first : "none";
+    if (bb && f.bb_bos) { bos = "<s>"; }
     const std::string name = natural ? f.data : f.probe_input;
     progress_end();
     const std::string few = strf(", fewer than the %ld asked for: there are no more", f.probe_seqs);

@@ -137,13 +137,20 @@ TARGET_AVX2 void avx2_block(float* c, long ldc, int cols, TileA a, const lane* b
     }
 }
 
+// rows of the next block, where this many are left
+static int avx2_height(int left) {
+    if (left >= 6) { return 6; }
+    if (left >= 4) { return 4; }
+    return left >= 2 ? 2 : 1;
+}
+
 // a tile of floats, panel by panel
 static void avx2_tile(float* c, long ldc, int rows, int cols, TileA a, TileB b, long lanes,
                       bool add) {
     for (int j = 0; j < cols; j += PANEL, b.at += b.panel) {
         TileA a_i = a;
         for (int i = 0; i < rows; ) {
-            const int left = rows - i, H = left >= 6 ? 6 : left >= 4 ? 4 : left >= 2 ? 2 : 1;
+            const int H = avx2_height(rows - i);
             const auto tall = H == 6 ? avx2_block<6> : avx2_block<4>,
                        low = H == 2 ? avx2_block<2> : avx2_block<1>;
             (H > 2 ? tall : low)(c + i * ldc + j, ldc, std::min<int>(PANEL, cols - j), a_i, b.at,

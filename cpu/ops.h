@@ -299,8 +299,8 @@ inline void qk_norm_forward(real* qkv, real* qk_in, acc* rstd, const real* wq, c
         memcpy(saved, x, QK * sizeof(real));
         for (int g = 0; g < G; g++) { // a group: one head, or all heads of q, or of k
             const bool is_q = g < (all ? 1 : s.NH);
-            const int from = all ? g * s.NH * s.HS : g * s.HS,
-                      C = !all ? s.HS : (is_q ? s.NH : s.KV) * s.HS;
+            const int heads = is_q ? s.NH : s.KV, C = all ? heads * s.HS : s.HS,
+                      from = all ? g * s.NH * s.HS : g * s.HS;
             const real* w = is_q ? wq : wk;
             acc sum = 0;
             #pragma omp simd reduction(+ : sum)
@@ -323,8 +323,8 @@ inline void qk_norm_backward(real* dqkv, acc* dwq, acc* dwk, const real* qk_in, 
         real* dx = dqkv + (long)bt * attn_row(s);
         for (int g = 0; g < G; g++) {
             const bool is_q = g < (all ? 1 : s.NH);
-            const int from = all ? g * s.NH * s.HS : g * s.HS,
-                      C = !all ? s.HS : (is_q ? s.NH : s.KV) * s.HS;
+            const int heads = is_q ? s.NH : s.KV, C = all ? heads * s.HS : s.HS,
+                      from = all ? g * s.NH * s.HS : g * s.HS;
             const real *w = is_q ? wq : wk, *x = saved + from;
             real* d = dx + from;
             acc* dw_g = sum + (is_q ? 0 : wide);

@@ -55,7 +55,8 @@ IN_PLACE float log_(float x) {
     const float s = (m - 1) / (m + 1), z = s * s;
     const float p = ((0.2222222f * z + 0.2857143f) * z + 0.4f) * z + 0.6666667f;
     const float y = e * 0.693359375f + (e * -2.12194440e-4f + (s * z * p + 2 * s));
-    return x > 0 ? (x < INFINITY ? y : x) : x == 0 ? -INFINITY : NAN;
+    const float positive = x < INFINITY ? y : x, other = x == 0 ? -INFINITY : NAN;
+    return x > 0 ? positive : other;
 #endif
 }
 

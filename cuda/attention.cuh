@@ -428,9 +428,14 @@ template <int HS, int MT, int KEEP = 0> struct LeftRows {
         }
     }
     DEVICE void piece(uint32_t (&f)[4], int m, int k) const {
-        if (k >= KEEP) { ldmatrix(f, rows + by_column(16 * m, k)); }
-        #pragma unroll
-        for (int i = 0; k < KEEP && i < 4; i++) { f[i] = kept[k < KEEP ? k : 0][m][i]; }
+        if constexpr (KEEP > 0) {
+            if (k < KEEP) {
+                #pragma unroll
+                for (int i = 0; i < 4; i++) { f[i] = kept[k][m][i]; }
+                return;
+            }
+        }
+        ldmatrix(f, rows + by_column(16 * m, k));
     }
 };
 

@@ -379,7 +379,9 @@ template <int N, int K> struct WarpRow {
             FOR_ROW(k, c, N, K, C) { own[k] = load<N>(x + c); }
         }
     }
-    DEVICE Vec<real, N> at(int k, int c) const { return K ? own[K ? k : 0] : load<N>(x + c); }
+    DEVICE Vec<real, N> at(int k, int c) const {
+        if constexpr (K > 0) { return own[k]; } else { return load<N>(x + c); }
+    }
 };
 // LAUNCH_NORM(kernel, rows are wide, C, grid, block, shared memory, arguments...): with the K that
 // C needs
@@ -440,7 +442,7 @@ template <int N, int K> struct WarpSums { // of rows: C floats a warp
         if (!K) { FOR_ROW(k, c, N, K, C) { store_floats(own + c, Vec<float, N>{}); } }
     }
     DEVICE Vec<float, N> at(int k, int c) const {
-        return K ? kept[K ? k : 0] : load_floats<N>(own + c);
+        if constexpr (K > 0) { return kept[k]; } else { return load_floats<N>(own + c); }
     }
     DEVICE void set(int k, int c, const Vec<float, N>& x) {
         if (K) { kept[K ? k : 0] = x; } else { store_floats(own + c, x); }
@@ -634,9 +636,9 @@ inline void qk_scatter(real* qkv, const real* qk, AttnShape s) {
 // row of qkv on, the first of them number `first` of the row's G
 struct QkSide { int groups, C, from, first, G; };
 HD QkSide qk_side(int side, bool all, const AttnShape& s) {
-    const int heads = side ? s.KV : s.NH;
+    const int heads = side ? s.KV : s.NH, groups_q = all ? 1 : s.NH;
     return { all ? 1 : heads, all ? heads * s.HS : s.HS, side ? s.NH * s.HS : 0,
-             side ? (all ? 1 : s.NH) : 0, all ? 2 : s.NH + s.KV };
+             side ? groups_q : 0, all ? 2 : s.NH + s.KV };
 }
 
 // a warp per group of a row
@@ -802,7 +804,8 @@ heads_forward_kernel(real* out, const real* att, const real* vstar, bool sum, At
     FOR_COLUMNS(c, 1, OC) {
         float o = 0;
         for (int k = c; k < (sum ? s.NH * s.HS : c + 1); k += s.HS) { // one head, or all of them
-            o += (float)a[k] + (vstar ? (float)vstar[s.bias_shared ? k % s.HS : k] : 0.0f);
+            const int j = s.bias_shared ? k % s.HS : k;
+            o += (float)a[k] + (vstar ? (float)vstar[j] : 0.0f);
         }
         out[(long)bt * OC + c] = real(o);
     }

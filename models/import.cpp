@@ -90,9 +90,8 @@ static void import_wanted(Import* in, const std::string& pair) {
     const size_t equals = pair.find('=');
     const std::string key = pair.substr(0, equals), value = pair.substr(equals + 1);
     const Json* v = in->get(key);
-    const std::string got = v && v->type == Json::BOOL ? (v->number ? "true" : "false")
-                            : v                        ? v->string
-                                                       : value;
+    std::string got = v ? v->string : value;
+    if (v && v->type == Json::BOOL) { got = v->number ? "true" : "false"; }
     if (got != value) { in->refuse(key, value); }
 }
 
@@ -430,30 +429,29 @@ static void more_jamba(Import* in) {
     }
 }
 
-static const NameRow GPT2_NAMES[] = { { "model.embed_tokens", "wte", AS_IT_IS },
-                                      { "model.embed_positions", "wpe", AS_IT_IS },
-                                      { "input_layernorm", "h.N.ln_1", AS_IT_IS },
-                                      { "post_attention_layernorm", "h.N.ln_2", AS_IT_IS },
-                                      { "self_attn.q_proj", "h.N.attn.c_attn", STACKED_Q },
-                                      { "self_attn.k_proj", "h.N.attn.c_attn", STACKED_K },
-                                      { "self_attn.v_proj", "h.N.attn.c_attn", STACKED_V },
-                                      { "self_attn.o_proj", "h.N.attn.c_proj", AS_IT_IS },
-                                      { "mlp.up_proj", "h.N.mlp.c_fc", AS_IT_IS },
-                                      { "mlp.down_proj", "h.N.mlp.c_proj", AS_IT_IS },
-                                      { "model.norm", "ln_f", AS_IT_IS },
-                                      { NULL, NULL, AS_IT_IS } };
+// what GPT-2 and GPT-Neo call the same
+#define GPT2_ROWS \
+    { "model.embed_tokens", "wte", AS_IT_IS }, \
+    { "model.embed_positions", "wpe", AS_IT_IS }, \
+    { "input_layernorm", "h.N.ln_1", AS_IT_IS }, \
+    { "post_attention_layernorm", "h.N.ln_2", AS_IT_IS }, \
+    { "mlp.up_proj", "h.N.mlp.c_fc", AS_IT_IS }, \
+    { "mlp.down_proj", "h.N.mlp.c_proj", AS_IT_IS }, \
+    { "model.norm", "ln_f", AS_IT_IS }
+static const NameRow GPT2_NAMES[] = {
+    GPT2_ROWS,
+    { "self_attn.q_proj", "h.N.attn.c_attn", STACKED_Q },
+    { "self_attn.k_proj", "h.N.attn.c_attn", STACKED_K },
+    { "self_attn.v_proj", "h.N.attn.c_attn", STACKED_V },
+    { "self_attn.o_proj", "h.N.attn.c_proj", AS_IT_IS },
+    { NULL, NULL, AS_IT_IS }
+};
 static const NameRow GPT_NEO_NAMES[] = {
-    { "model.embed_tokens", "wte", AS_IT_IS },
-    { "model.embed_positions", "wpe", AS_IT_IS },
-    { "input_layernorm", "h.N.ln_1", AS_IT_IS },
-    { "post_attention_layernorm", "h.N.ln_2", AS_IT_IS },
+    GPT2_ROWS,
     { "self_attn.q_proj", "h.N.attn.attention.q_proj", AS_IT_IS },
     { "self_attn.k_proj", "h.N.attn.attention.k_proj", AS_IT_IS },
     { "self_attn.v_proj", "h.N.attn.attention.v_proj", AS_IT_IS },
     { "self_attn.o_proj", "h.N.attn.attention.out_proj", AS_IT_IS },
-    { "mlp.up_proj", "h.N.mlp.c_fc", AS_IT_IS },
-    { "mlp.down_proj", "h.N.mlp.c_proj", AS_IT_IS },
-    { "model.norm", "ln_f", AS_IT_IS },
     { NULL, NULL, AS_IT_IS }
 };
 // the rows that do not depend on where the norms stand
