@@ -75,9 +75,10 @@ ampere=$(echo $ARCHS | tr ' ' '\n' | grep sm_8 | paste -sd, -) hopper=$(echo $AR
 GENCODE="${ampere:+-gencode arch=compute_80,code=[$ampere]} ${hopper:+-gencode arch=compute_90,code=[$hopper]}"
 export GENCODE
 cat > $DIR/one.sh <<'ONE'
+source=$1; shift
 log=$DIR/$(echo "$*" | sed 's/-D[A-Z]*=//g' | tr ' ' '-').log
 start=$(date +%s)
-$NVCC -std=c++17 -fatbin $GENCODE -Xptxas -v -DBACKEND=cuda "$@" train_sink.cu -o "$log.fatbin" > "$log" 2>&1 ||
+$NVCC -std=c++17 -fatbin $GENCODE -Xptxas -v -DBACKEND=cuda "$@" $source -o "$log.fatbin" > "$log" 2>&1 ||
     { echo "$*: does not compile"; head -n 5 "$log"; exit; }
 rm -f "$log.fatbin"
 # architecture, name, registers, bytes spilled, of every kernel of the attention
@@ -89,7 +90,9 @@ awk '/Compiling entry/ { arch = $NF; gsub("\047", "", arch); name = $0; sub(/.*_
     { echo "$*: spills"; awk '$4 > 0' "$log.registers"; }
 ONE
 rm -f $DIR/*.log $DIR/*.registers
-xargs -d '\n' -P "$JOBS" -I{} sh -c 'sh $DIR/one.sh $1' sh {} < $DIR/$kind.sets | tee $DIR/report
+# the switches change attention alone: the other kernels are compiled once for each PRECISION
+awk '{ print (done[/PRECISION=bf16/]++ ? "variant.cu" : "train_sink.cu") $0 }' $DIR/$kind.sets |
+    xargs -d '\n' -P "$JOBS" -I{} sh -c 'sh $DIR/one.sh $1' sh {} | tee $DIR/report
 cat $DIR/*.registers | sort -u > $DIR/registers.txt
 passed=$(grep -c '^ok' $DIR/report) all=$(wc -l < $DIR/$kind.sets)
 echo "$ARCHS: most registers $(awk '{ if ($3 > most) { most = $3; name = $2 " on " $1 } } END { print most, name }' $DIR/registers.txt)"

@@ -5,25 +5,26 @@
 cd "$(dirname "$0")/../.." || exit 1
 CUDA=${CUDA:-/usr/local/cuda} CXX=${CXX:-g++} JOBS=${JOBS:-$(nproc)}
 work=$(mktemp -d) && trap 'rm -rf "$work"' EXIT
-export CUDA CXX work OMP_NUM_THREADS=1 TSAN_OPTIONS="halt_on_error=1 exitcode=66"
+PRODUCT=$(make -s once BACKEND=cpu CXX="$CXX")           # attention on the CPU, which the tests compare with, takes its products from there
+export CUDA CXX PRODUCT work OMP_NUM_THREADS=1 TSAN_OPTIONS="halt_on_error=1 exitcode=66"
 cat > "$work/list" <<'MUTANTS'
-cuda/attention.cuh|        cp_async_wait<1>();                          |        cp_async_wait<2>();                          |bf16
-cuda/attention.cuh|        product_weights<HS, MT, BK>(x.o, w, sv + buf * BK * HS);\n        __syncthreads(); |        product_weights<HS, MT, BK>(x.o, w, sv + buf * BK * HS); |bf16
-cuda/attention.cuh|        cp_async_wait<1>();\n        __syncthreads();\n        const bool full = tile_full(s, t0, j0, BQ, BK);\n        float w[1][BQ / 8][4]|        cp_async_wait<1>();\n        const bool full = tile_full(s, t0, j0, BQ, BK);\n        float w[1][BQ / 8][4]|bf16
+cuda/attention.cuh|        cp_async_wait<1>(); // all but|        cp_async_wait<2>(); // all but|bf16
+cuda/attention.cuh|        __syncthreads(); // before this buffer is filled again|        // before this buffer is filled again|bf16
+cuda/attention.cuh|        __syncthreads();\n        float w[MT][BQ / 8][4], ds|        float w[MT][BQ / 8][4], ds|bf16
 cuda/attention.cuh|ldmatrix_trans(fb,|ldmatrix(fb,|bf16
-cuda/attention.cuh|x + min(t, T - 1) * stride + chunk * 8, t < T);|x + t * stride + chunk * 8, true);|bf16
-cuda/attention.cuh|if (t < T) { store<8>|if (t <= T) { store<8>|bf16
-cuda/attention.cuh|x.l[r] = x.l[r] * (A::exp_family|x.l[r] = x.l[r] + 0 * (A::exp_family|bf16
-cuda/attention.cuh|next = first; next_h++;|next = t0 + BQ; next_h++;|bf16
-cuda/attention.cuh|const bool sees = full \|\| (t < s.T && j < s.T && attn_sees(s, t, j));|const bool sees = true;|bf16
-cuda/attention.cuh|{ v += __shfl_xor_sync(~0u, v, 1); return|{ return|bf16
+cuda/attention.cuh|const bool valid = WHOLE \|\| row + i < rows;|const bool valid = true;|bf16
+cuda/attention.cuh|        if (t < T) {\n            store<8>|        if (t <= T) {\n            store<8>|bf16
+cuda/attention.cuh|x.l[r] *= attn_mass<A>(Fast(shrink), Fast(s.p)).v;|x.l[r] *= 1;|bf16
+cuda/attention.cuh|if (next >= s.T) { next = first; next_h++; }|if (next >= s.T) { next = t0 + BQ; next_h++; }|bf16
+cuda/attention.cuh|const bool sees = FULL \| ((t < s.T) & (j < s.T) & attn_sees(s, t, j));|const bool sees = true;|bf16
+cuda/attention.cuh|    v += __shfl_xor_sync(~0u, v, 1);\n    return|    return|bf16
 cuda/attention.cuh|(chunk & ~3) \| ((chunk ^ (row >> 1)) & 3));|chunk);|bf16
 cuda/attention.cuh|(HS % 64 == 0 ? chunk ^ (row & 7) :|(HS % 64 == 0 ? chunk :|heads
-cuda/attention.cuh|    if constexpr (first == DK) {|    if constexpr (false) {|heads
+cuda/attention.cuh|if constexpr (dq_side) { ldmatrix_trans(a[m]|if constexpr (false) { ldmatrix_trans(a[m]|heads
 cuda/attention.cuh|std::min(s.T, std::max(t1, s.prefix))|t1|fp32
 cuda/attention.cuh|std::max(0, t0 - s.window + 1) / 8 * 8 : 0;|std::max(0, t0 - s.window + 1) / 8 * 8 + 8 : 0;|fp32
 cuda/attention.cuh|s.window && !s.prefix ? std::max|s.window ? std::max|fp32
-cuda/attention.cuh|if (n >= x.count * rows) { return; }|if (n > x.count * rows) { return; }|fp32
+cuda/attention.cuh|if (n >= x.count * rows) { return; }\n    const int b = x.b + n / rows, t = x.t0 + n % rows;|if (n > x.count * rows) { return; }\n    const int b = x.b + n / rows, t = x.t0 + n % rows;|fp32
 cuda/attention.cuh|gemm(out, add ? out : NULL, w|gemm(out, (real*)NULL, w|fp32
 cuda/attention.cuh|gemm(sums, sums, w|gemm(sums, (float*)NULL, w|fp32
 cuda/attention.cuh|            device_zero(dk, 2 * sums * sizeof(float));|            if (g == 0) { device_zero(dk, 2 * sums * sizeof(float)); }|fp32
@@ -33,29 +34,29 @@ cuda/attention.cuh|qkv + ((long)b0 * s.T + blockIdx.x)|qkv + blockIdx.x|fp32
 cuda/attention.cuh|wa, s.HS, x.count, (long)rows * x.ld, (long)s.T * wa, (long)s.T * s.HS});|wa, s.HS, x.count, (long)rows * x.ld, (long)s.T * wa, 0});|fp32
 cuda/attention.cuh|const int b = x.b + n / rows, t = x.t0 + n % rows;|const int b = n / rows, t = x.t0 + n % rows;|fp32
 cuda/ops.cuh|    sums[warp][lane] = sum;\n    __syncthreads();|    sums[warp][lane] = sum;|fp32
-cuda/ops.cuh|{ return; }\n    }\n    for (int c0|{ }\n    }\n    for (int c0|fp32
-cuda/ops.cuh|    __syncthreads();\n    for (int c = threadIdx.x; c < C; c += blockDim.x) {|    for (int c = threadIdx.x; c < C; c += blockDim.x) {|tsan
-cuda/ops.cuh|const float x_y = y < 0 ? 0.0f : (float)x[y], all|const float x_y = 0, all|fp32
+cuda/ops.cuh|    if (warp > 0 \|\| c >= C \|\| c % width >= limit) { return; }|    if (warp > 0 \|\| c >= C) { return; }|fp32
+cuda/ops.cuh|        __syncthreads();\n        for (int c = threadIdx.x; c < C; c += blockDim.x) {|        for (int c = threadIdx.x; c < C; c += blockDim.x) {|tsan
+cuda/ops.cuh|const float x_y = y < 0 ? 0.0f : capped(x[y]);|const float x_y = 0;|fp32
 cuda/ops.cuh|const int n1 = min(rows, (int)(blockIdx.x + 1) * NORM_ROWS);|const int n1 = (blockIdx.x + 1) * NORM_ROWS;|fp32
 cuda/device.cuh|transB ? N : K, transB ? K : N, x.ldb, x.b)|transB ? K : N, transB ? N : K, x.ldb, x.b)|fp32
 cuda/device.cuh|stride ? stride : cols)|cols)|fp32
 cuda/attention.cuh|                a = (float)bf16(a);|                |heads
-cuda/attention.cuh|if (turns) { rows_turn<HS>(dk[0]|if (false) { rows_turn<HS>(dk[0]|bf16
-cuda/attention.cuh|if (turns) { rope(dqkv|if (false) { rope(dqkv|fp32
-cuda/metrics.cuh|= t < skip ? 0.0f : sum;|= sum;|fp32
+cuda/attention.cuh|if (last && turns) { rows_turn<HS>(d[i]|if (false) { rows_turn<HS>(d[i]|bf16
+cuda/attention.cuh|if (turn_last) { rope(dqkv|if (false) { rope(dqkv|fp32
+cuda/metrics.cuh|sum += j >= skip ? w : 0.0f;|sum += w;|fp32
 cuda/metrics.cuh|weight(skip + lane - 1) : 0.0f;|weight(lane - 1) : 0.0f;|fp32
 cuda/metrics.cuh|return attn_weight<A>(attn_score<A, Pe>(dots_t[j - x.j0]|return attn_weight<A>(attn_score<A, Pe>(dots_t[j]|fp32
 cuda/metrics.cuh|(((long)(b - x.b) * s.NH + x.h)|(((long)b * s.NH + x.h)|fp32
 cuda/metrics.cuh|out + (long)b * s.NH, sums|out, sums|fp32
 cuda/metrics.cuh|t < T; t += METRIC_WARPS|t < T - 1; t += METRIC_WARPS|fp32
-cuda/ops.cuh|    if (isnan(scale)) { return; }|    if (false) { return; }|fp32
+cuda/ops.cuh|    if (isnan(scale)) { return; }\n    FOR_FLAT(i, N, n) {|    FOR_FLAT(i, N, n) {|fp32
 cuda/ops.cuh|sums->loss += sum / count;|sums->loss = sum / count;|fp32
 cuda/device.cuh|        device_check(cudaEventSynchronize(taken[slot]), "waiting for the GPU");|        |fp32
 cuda/metrics.cuh|block_sum<512>(below) <= n / 2|block_sum<512>(below) < n / 2|fp32
 cuda/metrics.cuh|(sizeof(real) == 2 ? 16 : 0)|(sizeof(real) == 2 ? 16 : 8)|fp32
 cuda/device.cuh|[](auto& f) { return f.state != CUBLAS_STATUS_SUCCESS; }|[](auto&) { return false; }|fp32
 cuda/device.cuh|const uint32_t align_a = blas_alignment(B)|const uint32_t align_a = 256|fp32
-cuda/device.cuh|CUBLASLT_MATMUL_DESC_TRANSA, &op_a, sizeof op_a)|CUBLASLT_MATMUL_DESC_TRANSA, &op_a, 8)|fp32
+cuda/device.cuh|CUBLASLT_MATMUL_DESC_TRANSA, &op_a,\n                                              sizeof op_a)|CUBLASLT_MATMUL_DESC_TRANSA, &op_a, 8)|fp32
 cuda/device.cuh|device_workspace, DEVICE_WORKSPACE, device_stream|device_workspace, 16, device_stream|fp32
 cuda/device.cuh|    if (smem > 48 << 10) { // more|    if (false) { // more|bf16
 cuda/device.cuh|    if (p) { device_sync(); }\n|\n|fp32
@@ -77,8 +78,8 @@ heads) flags="-DPRECISION=bf16 -DMMA_HEADS(X)=X(192)" ;;
 tsan) flags="-fsanitize=thread" ;;
 *)    flags= ;;
 esac
-$CXX -x c++ -std=c++17 -O1 -DEMU -DFEW_VARIANTS $flags -fno-strict-aliasing -fstack-clash-protection -Wno-unknown-pragmas \
-    -I"$CUDA/include" -I"$dir/dev/emulator" "$dir/test/test_cuda.cu" -o "$dir/run" > "$dir/log" 2>&1 || { echo "mutant $n: does not compile"; exit; }
+$CXX -x c++ -std=c++17 -O1 -march=native -ffp-contract=off -w -DEMU -DFEW_VARIANTS $flags -fno-strict-aliasing -fstack-clash-protection -Wno-unknown-pragmas \
+    -I"$CUDA/include" -I"$dir/dev/emulator" "$dir/test/test_cuda.cu" -x none "$PRODUCT" -lgomp -o "$dir/run" > "$dir/log" 2>&1 || { echo "mutant $n: does not compile"; exit; }
 timeout 400 "$dir/run" > "$dir/log" 2>&1; status=$?
 if [ $status = 0 ] || [ $status = 124 ]; then echo "mutant $n: NOT NOTICED, exit status $status: $line"
 else echo "mutant $n: noticed, $(grep -m 1 -E 'EMU ERROR|SUMMARY|FAIL' "$dir/log" | cut -c 1-110)"; fi
