@@ -3,6 +3,7 @@
 #   usage: dev/sass.sh quick               softmax, sigmoid and elu1, HS 96, sm_90, against dev/budgets.tsv: half a minute
 #          dev/sass.sh all                 every ATTN, HS 64, 96 and 128, sm_80 and sm_90, one nvcc at a time: five minutes
 #          dev/sass.sh update [quick]      writes today's figures into dev/budgets.tsv
+#          HEADS=96 before all or update: of this head dimension only
 #          dev/sass.sh table [ATTN=.. BIAS=.. PE=.. PRECISION=..]     a markdown table of every kernel and head dimension, four
 #                                          numbers a cell, for sm_80 / sm_86 / sm_89 / sm_90 (one number where they agree)
 # What is counted against the budgets, and how: dev/sass_loops.py. In the table, blocks that fit an SM follow from registers,
@@ -46,7 +47,7 @@ TILES
     for hs in "$@"; do cat "$dir/$hs.tsv"; done | awk 'NR == 1 || !/^attn\t/'
 }
 case "$what $1" in quick*|"update quick") attns="softmax sigmoid elu1" archs=sm_90 heads=96 ;;
-*) attns=$(sed -n 's/^ *X_ATTN(\([a-z0-9_]*\) *,.*/\1/p' attention_variants.cuh) archs="sm_80 sm_90" heads="64 96 128" ;;
+*) attns=$(sed -n 's/^ *X_ATTN(\([a-z0-9_]*\) *,.*/\1/p' attention_variants.cuh) archs="sm_80 sm_90" heads=${HEADS:-64 96 128} ;;
 esac
 case $what in
 quick|all) counts $heads > "$dir/counts.tsv" || { cat "$dir/counts.tsv"; echo "0 passed, 1 failed"; exit 1; }
