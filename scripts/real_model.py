@@ -75,9 +75,12 @@ def compared(a, text):
     command = [sys.executable, script, a.binary, a.model, text, "--theirs", a.theirs, "--runs", "1", "--lengths", "64,512",
                "--tokens", "64"]
     lines = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
+    git = ["git", "-C", ROOT, "describe", "--always", "--dirty", "--exclude", "*"]
+    commit = subprocess.run(git, capture_output=True, text=True).stdout.strip()
     return "\n## Beside transformers\n\n" + "\n".join([
         "Eager attention, fp32, the same weights, 13 records, one run each with the start of the process; apart is the largest",
-        "difference of any layer and head (of norms: relative), `sink` that of Sink_1 to Sink_10. Made by `dev/bench_open.py`.", "",
+        "difference of any layer and head (of norms: relative), `sink` that of Sink_1 to Sink_10. Made by `dev/bench_open.py` on",
+        f"{time.strftime('%Y-%m-%d')}, commit {commit}; `dev/gguf_to_hf.py` makes the directory for transformers.", "",
         *["    " + line for line in lines]]) + "\n"
 
 
