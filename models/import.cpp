@@ -41,8 +41,8 @@ struct Import {
 static const char* const HARMLESS_KEYS =
     " architectures model_type bos_token_id eos_token_id pad_token_id unk_token_id sep_token_id "
     "cls_token_id"
-    " decoder_start_token_id torch_dtype dtype use_cache transformers_version _name_or_path "
-    "name_or_path"
+    " decoder_start_token_id torch_dtype dtype use_cache transformers_version "
+    "_name_or_path _model_name_or_path name_or_path"
     " initializer_range initializer_factor init_std init_device attention_dropout hidden_dropout "
     "classifier_dropout"
     " activation_dropout dropout layerdrop embed_dropout resid_dropout resid_pdrop embd_pdrop "
