@@ -389,13 +389,22 @@ template <int HS> DEVICE LaneChunks<HS> lanes_by_row() {
     return LaneChunks<HS>(threadIdx.x % 32 / 16 * 8 + threadIdx.x % 8, threadIdx.x / 8 % 2);
 }
 
+// x, of which the compiler knows nothing more: what follows from it is computed where it is used
+// instead of being kept in registers around a loop
+DEVICE int again(int x) {
+#ifndef EMU
+    asm volatile("" : "+r"(x));
+#endif
+    return x;
+}
+
 // rows from.. of x, those from T on as zeros; arrives with the next cp_async_commit. W threads a
 // row, each with every W-th chunk of 16 bytes: R rows further the swizzle is the same, so addresses
 // are constants apart
 template <bool WHOLE, int HS, int ROWS>
-DEVICE void tile_load_part(bf16* tile, const bf16* x, long stride, int rows) {
+DEVICE void tile_load_part(bf16* tile, const bf16* x, long stride, int rows, int thread) {
     constexpr int W = HS % 64 == 0 ? 8 : 4, R = 128 / W;
-    const int row = threadIdx.x / W, chunk = threadIdx.x % W;
+    const int row = thread / W, chunk = thread % W;
     const bf16* at = x + row * stride + chunk * 8;
     tile = tile_at<HS>(tile, row, chunk);
     #pragma unroll
@@ -410,10 +419,11 @@ DEVICE void tile_load_part(bf16* tile, const bf16* x, long stride, int rows) {
 }
 
 template <int HS, int ROWS>
-DEVICE void tile_load(bf16* tile, const bf16* x, long stride, int from, int T) {
+DEVICE void tile_load(bf16* tile, const bf16* x, long stride, int from, int T,
+                      int thread = threadIdx.x) {
     x += from * stride;
-    if (from + ROWS <= T) { tile_load_part<true, HS, ROWS>(tile, x, stride, ROWS); }
-    else                  { tile_load_part<false, HS, ROWS>(tile, x, stride, T - from); }
+    if (from + ROWS <= T) { tile_load_part<true, HS, ROWS>(tile, x, stride, ROWS, thread); }
+    else                  { tile_load_part<false, HS, ROWS>(tile, x, stride, T - from, thread); }
 }
 
 // 16 MT rows of a tile as mma wants them on its left. The first KEEP of HS / 16 pieces stay in
@@ -752,7 +762,7 @@ __global__ void __launch_bounds__(128, 2)
 enum { CELL = 16 * 16, CHUNK_KEYS = 128 };               // a block takes 64 keys or 128
 const size_t CHUNK_BYTES = shrunk ? 1 << 17 : 1 << 29;   // at T 2048: 64 query heads
 struct DsChunk {
-    bf16* ds; int g0, count, j0, j1, QT;                 // key heads g0.. of B KV; keys j0..
+    bf16* ds; int g0, h0, count, j0, j1, QT; // key heads g0.. of B KV, query heads h0..; keys j0..
     HD int width() const { return (j1 - j0) / 16; }
     // query head `head` of the chunk, queries 16 qt.., keys 16 kt..
     HD bf16* cell(int head, int qt, int kt) const {
@@ -768,7 +778,8 @@ inline DsChunk ds_chunk(const AttnShape& s, int g0, int j0) {
                                                                      CHUNK_KEYS) * CHUNK_KEYS);
     const int heads = (int)std::max<size_t>(1, CHUNK_BYTES / column / keys), all = s.B * s.KV,
               even = CEIL_DIV(all, CEIL_DIV(all, heads)); // chunks of about one size
-    return DsChunk{ NULL, g0, std::min(even, all - g0), j0, std::min(j0 + at_once, keys), QT };
+    return DsChunk{ NULL, g0, g0 * G, std::min(even, all - g0), j0, std::min(j0 + at_once, keys),
+                    QT };
 }
 
 inline size_t ds_bytes(const AttnShape& s) { // no later chunk is larger
@@ -808,7 +819,7 @@ template <class A, class Pe> constexpr bool many_registers = A::Z == Z_PNORM && 
 template <int HS, bool MANY = false> struct DvTile { // MANY: a row mathematics of many registers
     enum {
         MT = HS > 96 || MANY ? 1 : 2, BK = 64 * MT, BQ = 32,
-        KEEP = HS == 96 && MT == 2 ? 0 : HS / 16, KEEP_V = HS == 128 ? HS / 16 : 0,
+        KEEP_V = HS == 128 ? HS / 16 : 0,
         SMEM = (2 * BK + 4 * BQ) * HS * 2 + 2 * 128 * 4
     };
 };
@@ -820,45 +831,52 @@ __global__ void __launch_bounds__(128, 2)
     constexpr int MT = Tile::MT, BQ = Tile::BQ, BK = Tile::BK;
     bf16 *sk = dynamic_smem<bf16>(), *sv = sk + BK * HS, *sq = sv + BK * HS, *sd = sq + 2 * BQ * HS;
     float* rows = (float*)(sd + 2 * BQ * HS); // (2, 64, 2): BQ rows are used
-    const int tiles = CEIL_DIV(c.j1 - c.j0, BK), bg = c.g0 + blockIdx.x / tiles,
-              j0 = c.j0 + blockIdx.x % tiles * BK;
-    const int b = bg / s.KV, g = bg % s.KV, W = attn_row(s), G = s.NH / s.KV;
-    const int lane = threadIdx.x % 32, t2 = lane % 4 * 2, row0 = threadIdx.x / 32 * 16 * MT,
-              own = j0 + row0 + lane / 4;
-    const bf16 *x = qkv + (long)b * s.T * W, *k = x + (s.NH + g) * HS, *v = k + s.KV * HS;
+    const int bg = c.g0 + blockIdx.y, j0 = c.j0 + blockIdx.x * BK;
+    const int b = bg / s.KV, W = attn_row(s), G = s.NH / s.KV;
+    const int row0 = threadIdx.x / 32 * 16 * MT;
+    const bf16 *k = head_k(qkv, s, b, bg % s.KV), *v = k + s.KV * HS;
     const LaneChunks<HS> by_column = lanes_by_column<HS>(), by_row = lanes_by_row<HS>();
-    auto load = [&](int buf, int h, int t0) {
-        tile_load<HS, BQ>(sq + buf * BQ * HS, x + h * HS, W, t0, s.T);
-        tile_load<HS, BQ>(sd + buf * BQ * HS, dout + ((long)b * s.T * s.NH + h) * HS, s.NH * HS, t0,
-                          s.T);
+    SMEM(int[1], sequence); // wanted once a tile: it must not take a register from the products
+    if (threadIdx.x == 0) { sequence[0] = b; }
+    __syncthreads();
+    // bh: the query head, counted through all sequences
+    auto load = [&](int buf, int bh, int t0) {
+        const int b = *(volatile int*)sequence, h = bh - b * s.NH, O = s.NH * HS;
+        tile_load<HS, BQ>(sq + buf * BQ * HS, head_q(qkv, s, b, h), W, t0, s.T,
+                          again(threadIdx.x));
+        tile_load<HS, BQ>(sd + buf * BQ * HS, dout + (long)b * s.T * O + h * HS, O, t0, s.T,
+                          again(threadIdx.x));
         cp_async_float(rows + buf * 128 + threadIdx.x,
-                       r.row + ((long)(b * s.NH + h) * r.TP + t0) * 2 + threadIdx.x);
+                       r.row + ((long)bh * r.TP + t0) * 2 + threadIdx.x);
     };
-    tile_load<HS, BK>(sk, k, W, j0, s.T);
-    tile_load<HS, BK>(sv, v, W, j0, s.T);
+    tile_load<HS, BK>(sk, k, W, j0, s.T, again(threadIdx.x));
+    tile_load<HS, BK>(sv, v, W, j0, s.T, again(threadIdx.x));
     cp_async_commit();
     const int first = next_queries(s, j0, BK, 0, BQ);
-    int h = g * G, t0 = first;
-    if (t0 < s.T) { load(0, h, t0); }
+    int bh = bg * G, t0 = first;
+    if (t0 < s.T) { load(0, bh, t0); }
     cp_async_commit();
     cp_async_wait<1>();
     __syncthreads();
-    LeftRows<HS, MT, Tile::KEEP> keys(sk + row0 * HS, by_column);
+    constexpr int KEEP = HS == 96 && MT == 2 && !TileScore<A, Pe>::plain ? 0 : HS / 16;
+    LeftRows<HS, MT, KEEP> keys(sk + row0 * HS, by_column);
     LeftRows<HS, MT, Tile::KEEP_V> values(sv + row0 * HS, by_column);
     keys.hold();
     values.hold();
     float dv[MT][HS / 8][4] = {};
-    for (int buf = 0; h < (g + 1) * G && first < s.T; buf ^= 1) {
-        int next = next_queries(s, j0, BK, t0 + BQ, BQ), next_h = h;
-        if (next >= s.T) { next = first; next_h++; }
-        if (next_h < (g + 1) * G) { load(buf ^ 1, next_h, next); }
+    for (int buf = 0, heads = G; heads && first < s.T; buf ^= 1) {
+        const int thread = again(threadIdx.x), lane = thread % 32, t2 = lane % 4 * 2,
+                  j = j0 + thread / 32 * 16 * MT, own = j + lane / 4;
+        int next = next_queries(s, j0, BK, t0 + BQ, BQ), next_bh = bh;
+        if (next >= s.T) { next = first; next_bh++; heads--; }
+        if (heads) { load(buf ^ 1, next_bh, next); }
         cp_async_commit();
         cp_async_wait<1>();
         __syncthreads();
         float w[MT][BQ / 8][4], ds[MT][BQ / 8][4];
         product_rows<HS, MT, BQ>(w, keys, sq + buf * BQ * HS, by_row);
         product_rows<HS, MT, BQ>(ds, values, sd + buf * BQ * HS, by_row);
-        const TileScore<A, Pe> score(h, s);
+        const TileScore<A, Pe> score(bh % s.NH, s);
         auto scores = [&](auto full) {
             #pragma unroll
             for (int n = 0; n < BQ / 8; n++) {
@@ -878,8 +896,7 @@ __global__ void __launch_bounds__(128, 2)
         } else {
             scores(std::false_type());
         }
-        uint32_t* cells = (uint32_t*)c.cell((bg - c.g0) * G + h - g * G, t0 / 16,
-                                            (j0 + row0) / 16) + lane;
+        uint32_t* cells = (uint32_t*)c.cell(bh - c.h0, t0 / 16, j / 16) + lane;
         #pragma unroll
         for (int i = 0; i < MT * BQ / 16; i++) {
             uint32_t f[4];
@@ -892,10 +909,11 @@ __global__ void __launch_bounds__(128, 2)
         product_weights<HS, MT, BQ>(dv, w, sd + buf * BQ * HS, by_column);
         __syncthreads();
         t0 = next;
-        h = next_h;
+        bh = next_bh;
     }
     cp_async_wait<0>(); // keys that no query sees: nothing has been waited for
-    bf16* dx = dqkv + (long)b * s.T * W + (s.NH + s.KV + g) * HS;
+    const int g = (c.g0 + blockIdx.y) % s.KV;
+    bf16* dx = dqkv + (long)*(volatile int*)sequence * s.T * W + (s.NH + s.KV + g) * HS;
     #pragma unroll
     for (int i = 0; i < MT; i++) {
         rows_store<HS>(dx, W, j0, s.T, sv, row0 + 16 * i, dv[i], 1.0f, 1.0f);
@@ -903,7 +921,8 @@ __global__ void __launch_bounds__(128, 2)
 }
 
 // The second, for dq (rows are queries, summed over keys) and for dk (rows are keys, summed over
-// the queries of all heads that share them)
+// the queries of all heads that share them). A block is for one or the other; those of a head run
+// at about the same time, so that part of what both read of ds is still in L2 for the second
 enum Side { QUERIES, KEYS };
 template <int HS> struct DqkTile {
     enum {
@@ -911,19 +930,78 @@ template <int HS> struct DqkTile {
         SMEM = (2 * ROWS * BX + 2 * BX * HS) * 2
     };
 };
+
+// What a warp takes of ds at a time: the cells of its rows, from r on, and of BX others. For dq
+// they pass through shared memory, which transposes them. For dk they stand as mma wants them and
+// go from memory to registers, where there are enough: each is replaced by that of the next tile as
+// soon as it has been used
+template <int HS, Side SIDE> struct DsCells {
+    enum { MT = DqkTile<HS>::MT, N = MT * DqkTile<HS>::BX / 16, KEPT = SIDE == KEYS && HS != 128 };
+    const DsChunk& c; int r, lane; bf16* shared; const bf16* first;
+    uint32_t stored, kept[KEPT ? N : 1][4];
+    DEVICE DsCells(const DsChunk& c, int r, bf16* shared)
+        : c(c), r(r), lane(threadIdx.x % 32), shared(shared), stored(0) {}
+
+    // the next tile: of a head of the chunk, others from `at` on. full: nothing of it is masked.
+    // What is all masked has not been stored
+    DEVICE void point(const AttnShape& s, int head, int at, bool full) {
+        first = SIDE == QUERIES ? c.cell(head, r / 16, at / 16) : c.cell(head, at / 16, r / 16);
+        stored = ~0u;
+        if (full) { return; }
+        #pragma unroll
+        for (int i = 0; i < N; i++) {
+            const int own = r + 16 * (i % MT), other = at + 16 * (i / MT);
+            const int t = SIDE == QUERIES ? own : other, j = SIDE == QUERIES ? other : own;
+            if ((max(t, j) >= s.T) | tile_empty(s, t, j, 16, 16)) { stored &= ~(1u << i); }
+        }
+    }
+
+    // in place of what was not stored, the chunk's first cell, which always was, may be read
+    DEVICE const bf16* cell(int i) const {
+        const int own = i % MT, other = i / MT, W = c.width();
+        if (!(stored >> i & 1)) { return c.ds; }
+        return first + (SIDE == QUERIES ? own * W + other : other * W + own) * CELL;
+    }
+
+    DEVICE void load(int buf) {
+        #pragma unroll
+        for (int i = 0; !KEPT && i < N; i++) {
+            bf16* to = shared + (buf * 4 * N + i) * CELL;
+            cp_async(to + lane * 8, cell(i) + lane * 8, stored >> i & 1);
+        }
+    }
+
+    DEVICE void keep(int i) {
+        if (!KEPT) { return; }
+        const uint32_t* from = (const uint32_t*)cell(i) + lane;
+        #pragma unroll
+        for (int m = 0; m < 4; m++) {
+            const uint32_t pair = from[m * 32];
+            kept[i][m] = stored >> i & 1 ? pair : 0;
+        }
+    }
+
+    // cell i of the tile in use as mma wants it on its left
+    DEVICE void piece(uint32_t (&f)[4], int buf, int i) const {
+        const int row = (lane / 8 % 2 * 2 + lane / 16) * 64 + lane % 8 * 8;
+        const bf16* cell = shared + (buf * 4 * N + i) * CELL;
+        if constexpr (SIDE == QUERIES) { ldmatrix_trans(f, cell + row); }
+        else if constexpr (!KEPT) { ldmatrix(f, cell + lane * 8); }
+        #pragma unroll
+        for (int m = 0; KEPT && m < 4; m++) { f[m] = kept[i][m]; }
+    }
+};
+
+// one tile of rows; head: query head of the chunk, or key head
 template <int HS, Side SIDE>
-__global__ void __launch_bounds__(128, 2)
-    attention_dqk_mma_kernel(bf16* dqkv, DsChunk c, const float* ds_star, const bf16* qkv,
-                             const bf16* kstar, const acc* turns, AttnShape s) {
+DEVICE void dqk_rows(int head, int tile, bf16* dqkv, const DsChunk& c, const float* ds_star,
+                     const bf16* qkv, const bf16* kstar, const acc* turns, const AttnShape& s) {
     typedef DqkTile<HS> Tile;
     constexpr int MT = Tile::MT, ROWS = Tile::ROWS, BX = Tile::BX;
     constexpr bool dq_side = SIDE == QUERIES;
     bf16 *sx = dynamic_smem<bf16>(), *sc = sx + 2 * BX * HS;
-    const int from = dq_side ? 0 : c.j0, tiles = CEIL_DIV(dq_side ? s.T : c.j1 - c.j0, ROWS);
-    const int head = blockIdx.x / tiles, tile = blockIdx.x % tiles; // those with most to do first
-    const int r0 = from + (dq_side ? tiles - 1 - tile : tile) * ROWS;
-    const int G = s.NH / s.KV, bg = c.g0 + (dq_side ? head / G : head), b = bg / s.KV,
-              g = bg % s.KV, W = attn_row(s);
+    const int r0 = (dq_side ? 0 : c.j0) + tile * ROWS, G = s.NH / s.KV, W = attn_row(s);
+    const int bg = c.g0 + (dq_side ? head / G : head), b = bg / s.KV, g = bg % s.KV;
     int h = g * G + (dq_side ? head % G : 0);
     const int h_end = dq_side ? h + 1 : h + G;
     const int lane = threadIdx.x % 32, t2 = lane % 4 * 2, row0 = threadIdx.x / 32 * 16 * MT,
@@ -932,36 +1010,26 @@ __global__ void __launch_bounds__(128, 2)
     bf16* out = dqkv + (long)b * s.T * W + (dq_side ? h : s.NH + g) * HS;
     const LaneChunks<HS> by_column = lanes_by_column<HS>();
     const int end = dq_side ? min(min(s.T, c.j1), max(r0 + ROWS, s.prefix)) : s.T;
+    constexpr int N = DsCells<HS, SIDE>::N;
+    DsCells<HS, SIDE> cells(c, r0 + row0, sc + threadIdx.x / 32 * N * CELL);
 
     auto next_tile = [&](int at) {
         return dq_side ? next_keys(s, r0, ROWS, at, end, BX) : next_queries(s, r0, ROWS, at, BX);
     };
-    // a warp loads its own cells. What is all masked has not been stored
-    auto load_cells = [&](bf16* to, int h, int at, auto full) {
-        #pragma unroll
-        for (int i = 0; i < MT * BX / 16; i++) {
-            const int r = (r0 + row0) / 16 + i % MT, o = at / 16 + i / MT;
-            const int qt = dq_side ? r : o, kt = dq_side ? o : r;
-            const bool stored = full.value | ((16 * max(qt, kt) < s.T) &
-                                              !tile_empty(s, 16 * qt, 16 * kt, 16, 16));
-            const bf16* cell = c.cell((bg - c.g0) * G + h - g * G, qt, kt) + lane * 8;
-            cp_async(to + i * CELL + lane * 8, stored ? cell : qkv, stored);
-        }
-    };
     auto load = [&](int buf, int h, int at) {
-        bf16* cells = sc + buf * ROWS * BX + row0 * BX;
-        tile_load<HS, BX>(sx + buf * BX * HS, x + (dq_side ? s.NH + g : h) * HS, W, at, s.T);
-        if (tile_full(s, dq_side ? r0 : at, dq_side ? at : r0, dq_side ? ROWS : BX,
-                      dq_side ? BX : ROWS)) {
-            load_cells(cells, h, at, std::true_type());
-        } else {
-            load_cells(cells, h, at, std::false_type());
-        }
+        tile_load<HS, BX>(sx + buf * BX * HS, x + (dq_side ? s.NH + g : h) * HS, W, at, s.T,
+                          again(threadIdx.x));
+        const int t0 = dq_side ? r0 : at, j0 = dq_side ? at : r0;
+        cells.point(s, b * s.NH + h - c.h0, at,
+                    tile_full(s, t0, j0, dq_side ? ROWS : BX, dq_side ? BX : ROWS));
+        cells.load(buf);
     };
     const int first = next_tile(dq_side ? c.j0 : 0);
     int at = first;
     if (at < end) { load(0, h, at); }
     cp_async_commit();
+    #pragma unroll
+    for (int i = 0; i < N; i++) { cells.keep(i); }
     float d[MT][HS / 8][4];
     #pragma unroll
     for (int i = 0; i < 2 * MT; i++) { // the extra column's part comes first, or the chunk before
@@ -977,25 +1045,21 @@ __global__ void __launch_bounds__(128, 2)
             }
         }
     }
-    // of a cell: its matrices as they stand for dk, transposed for dq
-    const int piece = dq_side ? (lane / 8 % 2 * 2 + lane / 16) * 64 + lane % 8 * 8 : lane * 8;
     for (int buf = 0; h < h_end && first < end; buf ^= 1) {
         int next = next_tile(at + BX), next_h = h;
         if (next >= end) { next = first; next_h++; }
-        if (next_h < h_end) { load(buf ^ 1, next_h, next); }
+        if (next_h < h_end) { load(buf ^ 1, next_h, next); } else { cells.stored = 0; }
         cp_async_commit();
         cp_async_wait<1>();
         __syncthreads();
-        const bf16* cells = sc + buf * ROWS * BX + row0 * BX + piece;
         #pragma unroll
         for (int k = 0; k < BX / 16; k++) {
             uint32_t a[MT][4];
             #pragma unroll
-            for (int m = 0; m < MT; m++) {
-                if constexpr (dq_side) { ldmatrix_trans(a[m], cells + (k * MT + m) * CELL); }
-                else { ldmatrix(a[m], cells + (k * MT + m) * CELL); }
-            }
+            for (int m = 0; m < MT; m++) { cells.piece(a[m], buf, k * MT + m); }
             product_step<HS, MT>(d, a, sx + buf * BX * HS, 16 * k, by_column);
+            #pragma unroll
+            for (int m = 0; m < MT; m++) { cells.keep(k * MT + m); }
         }
         __syncthreads();
         at = next;
@@ -1008,6 +1072,22 @@ __global__ void __launch_bounds__(128, 2)
         if (last) { rows_scale<HS>(d[i], s.scale); }
         if (last && turns) { rows_turn<HS>(d[i], turns, own + 16 * i, t2, s.T); }
         rows_store<HS>(out, W, r0, s.T, sx, row0 + 16 * i, d[i], 1.0f, 1.0f);
+    }
+}
+
+// blocks (key tiles and G times query tiles, key heads); in either, those with most to do first
+template <int HS>
+__global__ void __launch_bounds__(128, 2)
+    attention_dqk_mma_kernel(bf16* dqkv, DsChunk c, const float* ds_star, const bf16* qkv,
+                             const bf16* kstar, const acc* turns, AttnShape s) {
+    constexpr int ROWS = DqkTile<HS>::ROWS;
+    const int keys = CEIL_DIV(c.j1 - c.j0, ROWS), queries = CEIL_DIV(s.T, ROWS);
+    const int head = blockIdx.y, tile = blockIdx.x, i = tile - keys;
+    if (i < 0) {
+        dqk_rows<HS, KEYS>(head, tile, dqkv, c, ds_star, qkv, kstar, turns, s);
+    } else {
+        dqk_rows<HS, QUERIES>(head * (s.NH / s.KV) + i / queries, queries - 1 - i % queries, dqkv,
+                              c, ds_star, qkv, kstar, turns, s);
     }
 }
 
@@ -1036,13 +1116,12 @@ void attention_dqkv_mma(bf16* dqkv, const bf16* dout, RowStats r, const bf16* qk
             DsChunk c = ds_chunk(s, g0, j0);
             c.ds = ds;
             j1 = c.j1;
-            const int keys = j1 - j0, heads = count * (s.NH / s.KV);
-            LAUNCH((attention_dv_mma_kernel<A, Pe, HS>), dim3(count * CEIL_DIV(keys, Keys::BK)),
+            const int keys = j1 - j0, G = s.NH / s.KV;
+            const int tiles = CEIL_DIV(keys, Sums::ROWS) + G * CEIL_DIV(s.T, Sums::ROWS);
+            LAUNCH((attention_dv_mma_kernel<A, Pe, HS>), dim3(CEIL_DIV(keys, Keys::BK), count),
                    dim3(128), Keys::SMEM, dqkv, c, dout, r, qkv, s);
-            LAUNCH((attention_dqk_mma_kernel<HS, KEYS>), dim3(count * CEIL_DIV(keys, Sums::ROWS)),
-                   dim3(128), Sums::SMEM, dqkv, c, ds_star, qkv, ks, turns, s);
-            LAUNCH((attention_dqk_mma_kernel<HS, QUERIES>), dim3(heads * CEIL_DIV(s.T, Sums::ROWS)),
-                   dim3(128), Sums::SMEM, dqkv, c, ds_star, qkv, ks, turns, s);
+            LAUNCH(attention_dqk_mma_kernel<HS>, dim3(tiles, count), dim3(128), Sums::SMEM, dqkv, c,
+                   ds_star, qkv, ks, turns, s);
         }
     }
 }

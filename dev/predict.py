@@ -35,7 +35,9 @@ EMPTY_BLOCK_NS = 0.6         # a block that starts and finds nothing to do
 LAUNCH_US = 3.0              # between two kernels, where the stream is never empty
 # the 60M preset, 131,072 tokens a step in micro-batches of 16 sequences (the micro-batch changes launches only)
 L, C, NH, HS, F, V, T, TOKENS, MICRO = 10, 768, 8, 96, 1536, 50432, 2048, 131072, 16 * 2048
-CHUNKS = 2                   # of the heads of a micro-batch, as ds_chunk in cuda/attention.cuh cuts them; ds is not in L2 when it is read
+CHUNKS = 2                   # of the heads of a micro-batch, as ds_chunk in cuda/attention.cuh cuts them; ds is not in L2 when it is first read
+DS_AGAIN = 0.74              # of ds, what the second of dq and dk has to read from memory again: an LRU simulation of the blocks in step, T 2048,
+                             # with half of an H100's L2 (all of it: 0.39; A100 0.41, 4090 0.14)
 ATTN = "softmax"
 # ----------------------------------------------------------------------------------------------------------------------
 
@@ -71,30 +73,38 @@ def products():
     return 6.0 * TOKENS * (L * (4 * C * C + 3 * C * F) + V * C)
 
 
-# products of (T, HS) by (HS, T), half of it masked; tensors of (TOKENS, C) read and written; pairs of a query and a key whose ds
-# is stored or read: of the tiles on the diagonal all is stored, and read what is not all masked among 16 by 16
-ATTENTION = {"forward": (2, 4, 0), "dv": (3, 5, T * (T + 128) / 2), "dq": (1, 2, T * (T + 16) / 2), "dk": (1, 2, T * (T + 16) / 2)}
+# main loops in dev/budgets.tsv; products of (T, HS) by (HS, T), half of it masked, in each; tensors of (TOKENS, C) read and
+# written; pairs of a query and a key whose ds is stored or read: of the tiles on the diagonal all is stored, and read what is not
+# all masked among 16 by 16; launches
+ATTENTION = {"forward": (["forward"], 2, 4, 0, 1),
+             "dv": (["dv"], 3, 5, T * (T + 128) / 2, CHUNKS),
+             "dq, dk": (["dq", "dk"], 1, 4, (1 + DS_AGAIN) * T * (T + 16) / 2, CHUNKS)}
+
+
+def cycles(card, loop, budgets):
+    """{bound: cycles of one scheduler for one HMMA of a main loop}"""
+    attn = "any" if loop in ("dq", "dk") else ATTN
+    b = next(r for r in budgets if (r["attn"], r["kernel"], r["HS"], r["arch"]) == (attn, loop, str(HS), card["arch"]))
+    hmma = float(b["hmma"])
+    return {
+        "tensor": card["mma"],
+        "issue": float(b["per_hmma"]),
+        # ldmatrix and cp.async 512 bytes each, of loads and stores 128 are one; 128 a cycle, four schedulers
+        "shared": (16 * (float(b["ldsm"]) + float(b["ldgsts"])) + 4 * (float(b["ldg"]) + float(b["stg"]))) / hmma,
+        "mufu": 8 * float(b["mufu"]) / hmma,
+    }
 
 
 def attention(card, kernel, budgets):
     """(seconds, which bound) of one attention kernel, all layers"""
-    attn = ATTN if kernel in ("forward", "dv") else "any"
-    b = next(r for r in budgets if (r["attn"], r["kernel"], r["HS"], r["arch"]) == (attn, kernel, str(HS), card["arch"]))
-    hmma = float(b["hmma"])
-    cycles = {                                        # of one scheduler, for one HMMA
-        "tensor": card["mma"],
-        "issue": float(b["per_hmma"]),
-        # ldmatrix and cp.async 512 bytes each, a store 128; 128 a cycle, four schedulers
-        "shared": (16 * (float(b["ldsm"]) + float(b["ldgsts"])) + 4 * float(b["stg"])) / hmma,
-        "mufu": 8 * float(b["mufu"]) / hmma,
-    }
-    products, tensors, ds = ATTENTION[kernel]
+    loops, products, tensors, ds, times = ATTENTION[kernel]
     pairs = T * (T + 128) / 2 * (TOKENS / T) * NH * L                      # + 128: the tiles on the diagonal are computed whole
     mmas = products * pairs * HS / 2048
-    seconds = {x: mmas * cycles[x] / (card["sms"] * 4 * card["ghz"] * 1e9) / ATTENTION_OF_BOUND for x in cycles}
+    each = [cycles(card, loop, budgets) for loop in loops]
+    seconds = {x: mmas * sum(c[x] for c in each) / (card["sms"] * 4 * card["ghz"] * 1e9) / ATTENTION_OF_BOUND for x in each[0]}
     seconds["DRAM"] = (tensors * C * T + ds * NH) * 2 * (TOKENS / T) * L / 1e9 / card["dram"] / DRAM_OF_PEAK
     bound = max(seconds, key=seconds.get)
-    launches = L * (TOKENS / MICRO) * (1 if kernel == "forward" else CHUNKS)
+    launches = L * (TOKENS / MICRO) * times
     return seconds[bound] + launches * LAUNCH_US * 1e-6, bound
 
 

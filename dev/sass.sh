@@ -27,8 +27,8 @@ counts() {
     cat > "$dir/tiles.cu" <<'TILES'
 #define PRECISION bf16
 #include "cuda/attention.cuh"
-#define X(HS) printf("forward %d %d\ndv %d %d\ndq %d %d\ndk %d %d\n", HS, cuda::ForwardTile<HS>::BK * HS / 8, \
-                     HS, cuda::DvTile<HS>::BQ * HS / 8, HS, cuda::DqkTile<HS>::BX * HS / 8, HS, cuda::DqkTile<HS>::BX * HS / 8);
+#define X(HS) printf("forward %d %d\ndv %d %d\ndqk %d %d\n", HS, cuda::ForwardTile<HS>::BK * HS / 8, \
+                     HS, cuda::DvTile<HS>::BQ * HS / 8, HS, cuda::DqkTile<HS>::BX * HS / 8);
 int main() { MMA_HEADS(X) }
 TILES
     $CXX -x c++ -std=c++17 -O0 -DEMU -fno-strict-aliasing -Wno-unknown-pragmas -I. -I"$CUDA/include" -Idev/emulator "$dir/tiles.cu" -o "$dir/tiles" &&
@@ -86,13 +86,11 @@ echo
 echo "| kernel | HS | registers | bytes spilled | shared memory, KiB | blocks an SM | warps an SM | HMMA | LDSM | LDGSTS | LDL + STL |"
 echo "|---|---|---|---|---|---|---|---|---|---|---|"
 { limits; cat "$dir/smem.txt" "$dir/ptxas" "$dir/sass"; } | awk '
-    function name_of(line,   n) { # attention_dqk_mma_kernel 192 dk: kernel, which of its two, head dimension
+    function name_of(line,   n) { # attention_dqk_mma_kernel 192: kernel, head dimension
         n = line; sub(/.*_ZN4cuda[0-9]+/, "", n)
         kernel = n; sub(/_kernel.*/, "_kernel", kernel)
         HS = "any"; if (match(n, /Li[0-9]+E/)) { HS = substr(n, RSTART + 2, RLENGTH - 3) }
-        out = ""
-        if (kernel ~ /dqk_mma/) { out = n ~ /SideE1E/ ? ", dk" : ", dq" }
-        return kernel out " | " HS
+        return kernel " | " HS
     }
     function least(a, b) { return a < b ? a : b }
     function cell(array, key,   i, v, all, same) {

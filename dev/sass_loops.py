@@ -10,7 +10,8 @@ with a mask and without, with a tile still to load and without, by a path for wh
 that is counted has the most HMMA, of those the most LDGSTS (cp.async), of those the most MUFU (exp and the like), of those
 the fewest instructions: a tile with no mask in the middle of a sequence, which is what nearly all tiles are. A loop inside it that only copies is counted as often as it
 runs (TILES says how many 16-byte pieces there are); any other loop inside it once. If a kernel has several main loops, the
-counted one is that with the fewest instructions per HMMA. BSSY and CALL (a branch that makes the lanes of a warp go one
+counted one is that with the fewest instructions per HMMA; of the kernel of dq and dk there is one for each, and that of dk
+transposes less (LDSM .MT88). ldg and stg are loads and stores of 128 bytes a warp: one of 4 bytes a lane is one, one of 16 is four. BSSY and CALL (a branch that makes the lanes of a warp go one
 after the other, and a slow path such as that of a division) are counted everywhere in the main loops, not only on the way.
 """
 import re
@@ -18,20 +19,19 @@ import sys
 
 MARGIN = 1.02                                    # a figure may rise by 2 % before the check fails
 KEYS = ("attn", "kernel", "HS", "arch")
-FIGURES = ("registers", "spill", "per_hmma", "branches", "hmma", "instructions", "ldsm", "mufu", "ldgsts", "stg")
+FIGURES = ("registers", "spill", "per_hmma", "branches", "hmma", "instructions", "ldsm", "mufu", "ldgsts", "ldg", "stg")
 HELD = ("registers", "spill", "per_hmma", "branches")                         # those that the check holds
 
 
 def name_of(symbol):
     """_ZN4cuda28attention_forward_mma_kernelI12Attn_softmax...Li96E... -> (softmax, forward, 96), or None. The kernel that sums up
-    dq and dk has no ATTN and is there twice: (any, dq, 96), (any, dk, 96)"""
+    dq and dk has no ATTN: (any, dqk, 96)"""
     kernel = re.search(r"_ZN4cuda\d+attention_(\w+?)_mma_kernel", symbol)
     if not kernel:
         return None
     attn = next((m.group(2)[5:int(m.group(1))] for m in re.finditer(r"(\d+)(Attn_\w+)", symbol)), "any")
-    heads, side = re.search(r"Li(\d+)E", symbol), re.search(r"SideE(\d)", symbol)
-    part = kernel.group(1) if not side else "dk" if side.group(1) == "1" else "dq"
-    return (attn, part, heads.group(1)) if heads else None
+    heads = re.search(r"Li(\d+)E", symbol)
+    return (attn, kernel.group(1), heads.group(1)) if heads else None
 
 
 def jump(address, text):
@@ -126,8 +126,14 @@ def count(block, *ops):
     return sum(opcode(t) in ops for t in block)
 
 
+def lines(block, op):
+    """accesses of 128 bytes a warp"""
+    bits = [re.search(r"\.(64|128)\b", t.split()[1] if t.startswith("@") else t.split()[0]) for t in block if opcode(t) == op]
+    return sum(int(b.group(1)) // 32 if b else 1 for b in bits)
+
+
 def walk(graph, header, blocks, loops, pieces):
-    """the way through one main loop: (hmma, ldgsts, mufu, instructions, ldsm, stg)"""
+    """the way through one main loop: (hmma, ldgsts, mufu, instructions, ldsm, ldg, stg, LDSM that transpose)"""
     times = {b: 1 for b in blocks}
     for h, inner in loops.items():                # loops that copy run several times
         copies = sum(count(graph.code[b], "LDGSTS") for b in inner)
@@ -153,29 +159,34 @@ def walk(graph, header, blocks, loops, pieces):
     for b in order:                               # from the ends to the header
         code, t = graph.code[b], times[b]
         own = (count(code, "HMMA"), t * count(code, "LDGSTS"), t * count(code, "MUFU"), -t * len(code), t * count(code, "LDSM"),
-               t * count(code, "STG"))
+               t * lines(code, "LDG"), t * lines(code, "STG"), t * sum(".MT88" in x for x in code))
         ends = (b, header) in graph.back
         ways = [best[n] for n in graph.next[b] if n in best and (b, n) not in graph.back]
-        rest = max(ways + ([(0,) * 6] if ends or not ways else []))
+        rest = max(ways + ([(0,) * 8] if ends or not ways else []))
         if not ends and not ways and b != header:  # leaves the loop: not a way through it
             continue
         best[b] = tuple(x + y for x, y in zip(own, rest))
-    hmma, ldgsts, mufu, minus, ldsm, stg = best[header]
-    return hmma, ldgsts, mufu, -minus, ldsm, stg
+    return best[header][:3] + (-best[header][3],) + best[header][4:]
 
 
-def kernel_counts(code, pieces):
+def kernel_counts(code, pieces, sides):
+    """[figures], one for each of `sides`, those that transpose least first; [] if there is no loop with HMMA"""
     graph = Graph(code)
     loops = graph.loops()
     hot = {h: b for h, b in loops.items() if any(count(graph.code[x], "HMMA") for x in b)}
     main = {h: b for h, b in hot.items() if not any(i != h and hot[i] < b for i in hot)}
-    if not main:
-        return None
-    ways = [walk(graph, h, b, loops, pieces) for h, b in main.items()]
-    hmma, ldgsts, mufu, instructions, ldsm, stg = min((w for w in ways if w[0]), key=lambda w: w[3] / w[0])
+    ways = [w for w in (walk(graph, h, b, loops, pieces) for h, b in main.items()) if w[0]]
+    kinds = sorted({w[7] / w[0] for w in ways}) if sides > 1 else [None]
+    if not ways or len(kinds) != sides:
+        return []
     branches = sum(count(graph.code[x], "BSSY", "CALL") for x in set().union(*main.values()))
-    return dict(per_hmma="%.2f" % (instructions / hmma), branches=branches, hmma=hmma, instructions=instructions,
-                ldsm=ldsm, mufu=mufu, ldgsts=ldgsts, stg=stg)
+    found = []
+    for kind in kinds:
+        hmma, ldgsts, mufu, instructions, ldsm, ldg, stg, _ = min((w for w in ways if kind in (None, w[7] / w[0])),
+                                                                  key=lambda w: w[3] / w[0])
+        found.append(dict(per_hmma="%.2f" % (instructions / hmma), branches=branches, hmma=hmma, instructions=instructions,
+                          ldsm=ldsm, mufu=mufu, ldgsts=ldgsts, ldg=ldg, stg=stg))
+    return found
 
 
 def ptxas(path):
@@ -247,13 +258,14 @@ def main():
         name = name_of(symbol)
         if not name:
             continue
-        pieces = tiles[name[1], name[2]]
-        found = kernel_counts(code, pieces)
+        parts = ["dk", "dq"] if name[1] == "dqk" else [name[1]]
+        found = kernel_counts(code, tiles[name[1], name[2]], len(parts))
         if not found:
-            print("%s: found no loop with HMMA" % " ".join(name), file=sys.stderr)
+            print("%s: found not %d kinds of loops with HMMA" % (" ".join(name), len(parts)), file=sys.stderr)
             return 1
-        found["registers"], found["spill"] = used[arch, symbol]
-        rows[name + (arch,)] = found
+        for part, figures in zip(parts, found):
+            figures["registers"], figures["spill"] = used[arch, symbol]
+            rows[name[0], part, name[2], arch] = figures
     write("/dev/stdout", rows, "")
     return 0
 
