@@ -37,15 +37,15 @@ DEVICE float star_score(const real* q, const real* kstar, int h, const AttnShape
 }
 
 // where head h of sequence b begins in qkv, for queries, keys and values
-HD const real* head_q(const real* qkv, const AttnShape& s, int b, int h) {
+template <class X> HD const X* head_q(const X* qkv, const AttnShape& s, int b, int h) {
     return qkv + (long)b * s.T * attn_row(s) + h * s.HS;
 }
 
-HD const real* head_k(const real* qkv, const AttnShape& s, int b, int g) {
+template <class X> HD const X* head_k(const X* qkv, const AttnShape& s, int b, int g) {
     return head_q(qkv, s, b, s.NH + g);
 }
 
-HD const real* head_v(const real* qkv, const AttnShape& s, int b, int g) {
+template <class X> HD const X* head_v(const X* qkv, const AttnShape& s, int b, int g) {
     return head_q(qkv, s, b, s.NH + s.KV + g);
 }
 
@@ -858,7 +858,8 @@ __global__ void __launch_bounds__(128, 2)
     cp_async_commit();
     cp_async_wait<1>();
     __syncthreads();
-    constexpr int KEEP = HS == 96 && MT == 2 && !TileScore<A, Pe>::plain ? 0 : HS / 16;
+    constexpr bool few = TileScore<A, Pe>::plain && A::Z != Z_PNORM; // registers of a row
+    constexpr int KEEP = HS == 96 && MT == 2 && !few ? 0 : HS / 16;
     LeftRows<HS, MT, KEEP> keys(sk + row0 * HS, by_column);
     LeftRows<HS, MT, Tile::KEEP_V> values(sv + row0 * HS, by_column);
     keys.hold();
