@@ -184,7 +184,7 @@ static void test_ranges() {
             for (auto u : unbounded) { wide = wide || flag == u; }
             for (auto u : { "--lr", "--min-lr", "--adam-eps", "--weight-decay", "--grad-clip", "--stop-after", "--temperature", "--rope-base", "--rope-local" }) { real = real || flag == u; }
             for (const char* v : { "-9223372036854775808", "-1", "2147483648", "4294967296", "9223372036854775807" }) {
-                const bool may_be_below_0 = flag == "--attn-bias-init";
+                const bool may_be_below_0 = flag == "--attn-bias-init" || flag == "--init-logit";
                 if ((wide && strlen(v) == 10) || (real && v[0] != '-') || (may_be_below_0 && v == std::string("-1"))) { continue; }
                 refused(c.first + " " + flag + " " + v, flag + ": got " + v);
                 tried++;
