@@ -79,7 +79,12 @@ static double gradient_error(Model* m, long count, const std::vector<acc>& w,
         const double scale = std::max(length(u), 1e-30);
         double product = 0;
         for (long i = 0; i < t.count; i++) { u[i] /= scale; product += g[i] * u[i]; }
-        const double error = fabs(slope(m, count, w, t, u, h) - product) / size;
+        double error = fabs(slope(m, count, w, t, u, h) - product) / size;
+        // where the loss is curved much, the differences themselves are off: by 256 times less with
+        // a quarter of the step
+        if (error > test.tolerance && sizeof(real) > 2) {
+            error = fabs(slope(m, count, w, t, u, h / 4) - product) / size;
+        }
         if (!(error <= worst)) { worst = error; }
     }
     return worst;
