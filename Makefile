@@ -178,11 +178,9 @@ SANITIZE   := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all
 # `make test` is what a change needs, some five minutes on two cores; `make test-all` is the rest: all golden sets, the
 # sanitizers, scripts, the emulator's long runs and nvcc. CI runs both
 QUICK_BUILDS := $(filter-out build/test/test_train build/test/test_bf16 build/test/test_extremes,$(TESTS)) \
-    build/test/model/softmax-none-rotary build/test/model/sigmoid-none-rotary build/test/model/softmax-k-rotary \
-    build/test/model-double/softmax-none-rotary
+    build/test/model/softmax-none-rotary build/test/model/sigmoid-none-rotary build/test/model/softmax-k-rotary
 SLOW_BUILDS  := $(filter-out $(QUICK_BUILDS),$(TESTS) $(MODEL_TESTS) $(ASAN_TESTS))
-QUICK_SCRIPTS := test/test_make.sh
-SLOW_SCRIPTS := $(filter-out $(QUICK_SCRIPTS),$(wildcard test/test_*.sh))
+SLOW_SCRIPTS := $(wildcard test/test_*.sh)
 # their names, as test/run.sh knows them, those that take minutes first: no core is to wait for the last of them
 names_of = $(patsubst test/%.sh,%,$(patsubst build/test/%,%,$(1)))
 LONG     := test_cuda test_nvcc test_cuda_train model-double/softmax-none-rotary test_make test_add_variant test_nccl \
@@ -239,7 +237,7 @@ build/test/%: test/%.cpp test/check.h test/defaults.h test/naive.h $(HEADERS) $(
 
 test:
 	@$(MAKE) --no-print-directory -s -j$(JOBS) quick
-	@$(call run_all,$(QUICK_BUILDS) $(QUICK_SCRIPTS))
+	@$(call run_all,$(QUICK_BUILDS))
 
 test-all: # what make test leaves out
 	@$(MAKE) --no-print-directory -s -j$(JOBS) slow

@@ -334,7 +334,7 @@ static acc* array_place(const Model* m, acc* shard) {
 }
 
 // the whole array of all ranks' shards
-static const acc* array_whole(const Model* m, acc* shard) {
+static inline const acc* array_whole(const Model* m, acc* shard) {
     acc* all = array_place(m, shard);
     if (all != shard) { shard_gather(m->shard, all, shard); }
     return all;
