@@ -400,9 +400,10 @@ DEVICE int again(int x) {
 
 // rows from.. of x, those from T on as zeros; arrives with the next cp_async_commit. W threads a
 // row, each with every W-th chunk of 16 bytes: R rows further the swizzle is the same, so addresses
-// are constants apart
-template <bool WHOLE, int HS, int ROWS>
-DEVICE void tile_load_part(bf16* tile, const bf16* x, long stride, int rows, int thread) {
+// are constants apart. I: type of the thread's number, for which ptxas finds registers: forward
+// has it unsigned, as it comes, and what computes it `again` as an int
+template <bool WHOLE, int HS, int ROWS, class I>
+DEVICE void tile_load_part(bf16* tile, const bf16* x, long stride, int rows, I thread) {
     constexpr int W = HS % 64 == 0 ? 8 : 4, R = 128 / W;
     const int row = thread / W, chunk = thread % W;
     const bf16* at = x + row * stride + chunk * 8;
@@ -418,9 +419,9 @@ DEVICE void tile_load_part(bf16* tile, const bf16* x, long stride, int rows, int
     }
 }
 
-template <int HS, int ROWS>
+template <int HS, int ROWS, class I = unsigned>
 DEVICE void tile_load(bf16* tile, const bf16* x, long stride, int from, int T,
-                      int thread = threadIdx.x) {
+                      I thread = threadIdx.x) {
     x += from * stride;
     if (from + ROWS <= T) { tile_load_part<true, HS, ROWS>(tile, x, stride, ROWS, thread); }
     else                  { tile_load_part<false, HS, ROWS>(tile, x, stride, T - from, thread); }
