@@ -193,6 +193,9 @@ slow: $(SLOW_BUILDS) program
 PROGRAMS := program-ATTN=softmax program-ATTN=sigmoid program-BIAS=k program-BIAS=logit
 DEFAULTS  = $(foreach s,$(MODEL),$(s)=$(firstword $($(s)_ALL)))
 program: $(PROGRAMS)
+# what they share is made by the first alone: two at once would write the same files
+$(firstword $(PROGRAMS)): | $(ONCE)
+$(wordlist 2,$(words $(PROGRAMS)),$(PROGRAMS)): | $(firstword $(PROGRAMS))
 program-%:
 	$(MAKE) $(DEFAULTS) BACKEND=cpu $* binary
 analytic: $(ANALYTIC)
