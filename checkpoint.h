@@ -50,19 +50,27 @@ static void checkpoint_save(const Model* m, const std::string& out, long step,
     checkpoint_commit(out, step);
 }
 
-// is this tensor one of those that BIAS brings?
-static bool of_bias(const std::string& name) {
-    return name == "model.sink_token" || ends_with(name, ".sinks") || ends_with(name, ".k_star") ||
-           ends_with(name, ".v_star");
+// the tensors that BIAS brings: those that the same model without it does not have
+static std::set<std::string> names_of_bias(const Model* m) {
+    Arch plain = m->c;
+    plain.bias = BIAS_none;
+    Params<real> places;
+    std::vector<Tensor> list;
+    Layout(plain).params<real>(&places, &list, NULL);
+    std::set<std::string> names;
+    for (auto& t : m->tensors) { names.insert(t.name); }
+    for (auto& t : list) { names.erase(t.name); }
+    return names;
 }
 
-// reads one array by name from the .safetensors files of a directory, checking every shape;
-// adds_bias: but those of BIAS, which keep what they hold
+// reads one array by name from the .safetensors files of a directory, checking every shape; but
+// those of these names keep what they hold
 static void tensors_load(const Model* m, const std::vector<Safetensors>& files,
-                         const std::string& prefix, acc* device, bool adds_bias = false) {
+                         const std::string& prefix, acc* device,
+                         const std::set<std::string>& keep = {}) {
     std::vector<float> one;
     for (auto& t : m->tensors) {
-        if (adds_bias && of_bias(t.name)) { continue; }
+        if (keep.count(t.name)) { continue; }
         const StTensor* found = NULL; const Safetensors* in = NULL;
         for (auto& f : files) { if (!found && (found = f.find(prefix + t.name))) { in = &f; } }
         const std::string dir = files.empty() ? "checkpoint" : files[0].path;
@@ -102,13 +110,14 @@ static void tensors_all_used(const Model* m, const std::vector<Safetensors>& fil
     }
 }
 
-// another family's weights, by our names; adds_bias: as above
-static void weights_import(Model* m, const Family& family, const Weights& files, bool adds_bias) {
+// another family's weights, by our names; keep: as above
+static void weights_import(Model* m, const Family& family, const Weights& files,
+                           const std::set<std::string>& keep) {
     std::set<std::string> used;
     std::vector<float> copy;
     const bool in_place = ops::on_host && std::is_same<acc, float>::value;
     for (auto& t : m->tensors) {
-        if (adds_bias && of_bias(t.name)) { continue; }
+        if (keep.count(t.name)) { continue; }
         if (!in_place) { copy.resize(t.count); }
         float* one = in_place ? (float*)(array_place(m, m->master) + t.at) : copy.data();
         const long cols = t.shape.back(), rows = t.count / cols;
@@ -137,11 +146,13 @@ static void weights_import(Model* m, const Family& family, const Weights& files,
 
 // the weights of an opened checkpoint, which is closed then
 static void checkpoint_read(Model* m, Checkpoint* k) {
+    std::set<std::string> keep;
+    if (k->adds_bias) { keep = names_of_bias(m); }
     if (family_of(k->config)) {
         weights_import(m, family_of_file(k->config, ends_with(k->where, ".gguf")), k->weights,
-                       k->adds_bias);
+                       keep);
     } else {
-        tensors_load(m, { k->weights }, "", array_place(m, m->master), k->adds_bias);
+        tensors_load(m, { k->weights }, "", array_place(m, m->master), keep);
         tensors_all_used(m, { k->weights });
     }
     weights_keep(m);

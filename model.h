@@ -70,6 +70,11 @@ static bool is_hidden_matrix(const Tensor& t) {
     return product && !ends_with(t.name, "self_attn.gate_proj.weight");
 }
 
+// does its name contain this word of --only?
+static inline bool has_word(const Tensor& t, const std::string& word) {
+    return t.name.find(word) != t.name.npos;
+}
+
 struct Acts {
 #define X(type, name, size) type* name;
     ACTS(X)

@@ -55,7 +55,7 @@ static void model_sums(Model* m, float clip) {
 
 // --only: is this tensor trained?
 static bool is_trained(const Model* m, const Tensor& t) {
-    auto in_name = [&](const std::string& word) { return t.name.find(word) != t.name.npos; };
+    auto in_name = [&](const std::string& word) { return has_word(t, word); };
     return m->only.empty() || std::any_of(m->only.begin(), m->only.end(), in_name);
 }
 

@@ -41,7 +41,6 @@ static Checkpoint init_open(Flags* f) {
         if (f->arch.k_dims) { k.c.k_dims = f->arch.k_dims; }
     }
     arch_keep(f, k.c, f->init);
-    if (f->tokenizer.empty() && f->data != "bb") { f->tokenizer = k.tokenizer; }
     return k;
 }
 
@@ -65,7 +64,7 @@ static void only_settle(Model* m, const Flags& f) {
         std::string names;
         bool found = false;
         for (auto& t : m->tensors) {
-            found = found || t.name.find(word) != t.name.npos;
+            found = found || has_word(t, word);
             const size_t layer = t.name.find("layers.");
             if (layer == t.name.npos || t.name.compare(layer, 9, "layers.0.") == 0) {
                 names += " " + t.name;

@@ -199,15 +199,17 @@ static Run run_open(Flags f) {
     if (first && f.resume && is_dir(f.out)) { run_lock(f.out); }
     dist::barrier();
     const std::string from = run_find(f, &r.first);
+    Checkpoint begin;                                    // of --init, in a new run
+    std::string tokenizer;                               // the model's own
     if (!from.empty()) {
         hint_also() = run_other(from);
-        std::string tokenizer;
         arch_keep(&f, checkpoint_arch(from, &tokenizer), from);
-        if (!f.init.empty() && f.tokenizer.empty() && f.data != "bb") { f.tokenizer = tokenizer; }
         hint_also().clear();
+    } else if (!f.init.empty()) {
+        begin = init_open(&f);
+        tokenizer = begin.tokenizer;
     }
-    Checkpoint begin;                                    // of --init, in a new run
-    if (!f.init.empty() && from.empty()) { begin = init_open(&f); }
+    if (!f.init.empty() && f.tokenizer.empty() && f.data != "bb") { f.tokenizer = tokenizer; }
     preset_apply(&f);
     batch_share(&f);
     want(f.data != "bb" || f.tokenizer.empty(), "--tokenizer " + f.tokenizer,

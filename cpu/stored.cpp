@@ -40,28 +40,18 @@ TARGET_STORED static __m512 nibbles(const unsigned char* p, const float* x) {
     return _mm512_fmadd_ps(q1, _mm512_loadu_ps(x + 16), _mm512_mul_ps(q0, _mm512_loadu_ps(x)));
 }
 
-// w = d (q - 8)
-TARGET_STORED static float dot_q4_0(const unsigned char* p, const float* x, const float* sums,
-                                    long n) {
+// w = d (q - 8), or d q + m: then d and m stand before the block's numbers
+template <bool MINIMUM>
+TARGET_STORED static float dot_q4(const unsigned char* p, const float* x, const float* sums,
+                                  long n) {
+    enum { SCALES = MINIMUM ? 4 : 2 };
     __m512 sum = _mm512_setzero_ps();
     float rest = 0;
-    for (long b = 0; b < n / 32; b++, p += 18) {
-        const __m128 d = halves(p);
-        sum = _mm512_fmadd_ps(_mm512_broadcastss_ps(d), nibbles(p + 2, x + 32*b), sum);
-        rest -= 8 * _mm_cvtss_f32(d) * sums[b];
-    }
-    return _mm512_reduce_add_ps(sum) + rest;
-}
-
-// w = d q + m
-TARGET_STORED static float dot_q4_1(const unsigned char* p, const float* x, const float* sums,
-                                    long n) {
-    __m512 sum = _mm512_setzero_ps();
-    float rest = 0;
-    for (long b = 0; b < n / 32; b++, p += 20) {
+    for (long b = 0; b < n / 32; b++, p += SCALES + 16) {
         const __m128 d_m = halves(p);
-        sum = _mm512_fmadd_ps(_mm512_broadcastss_ps(d_m), nibbles(p + 4, x + 32*b), sum);
-        rest += _mm_cvtss_f32(_mm_movehdup_ps(d_m)) * sums[b];
+        sum = _mm512_fmadd_ps(_mm512_broadcastss_ps(d_m), nibbles(p + SCALES, x + 32*b), sum);
+        const float d = _mm_cvtss_f32(d_m), m = _mm_cvtss_f32(_mm_movehdup_ps(d_m));
+        rest += (MINIMUM ? m : -8 * d) * sums[b];
     }
     return _mm512_reduce_add_ps(sum) + rest;
 }
@@ -101,7 +91,7 @@ TARGET_STORED static float dot_f16(const unsigned char* p, const float* x, const
 StoredDot* stored_dot(const std::string& type) {
 #ifdef TARGET_STORED
     static const struct { const char* type; StoredDot* dot; } rows[] = {
-        { "Q4_0", dot_q4_0 }, { "Q4_1", dot_q4_1 }, { "Q8_0", dot_q8_0 },
+        { "Q4_0", dot_q4<false> }, { "Q4_1", dot_q4<true> }, { "Q8_0", dot_q8_0 },
         { "BF16", dot_bf16 }, { "F16", dot_f16 },
     };
     const bool here = __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
