@@ -4,6 +4,8 @@
 PyTorch runs eager and by torch.compile, in float32 and under bf16 autocast (dev/bench_torch_cpu.py); a peer that does not
 start is left out, and says why. --ours names programs, one for each precision. Every round asks each of them once; the
 figures are medians of the rounds, ratios are taken within a round. A table, and all of it as JSON in --json.
+On a virtual machine the host may take the processors away in the middle of a turn (/proc/stat calls it "steal"): a round
+in which that was more than --steal of a turn is measured again, and the table says how many there were.
 
     python3 dev/bench_step.py --ours fp32=build/cpu/train_sink --ours bf16=build/cpu-PRECISION=bf16/train_sink
     python3 dev/bench_step.py --preset 60M --batch 4 --ours .. --peers compile-bf16 --rounds 3
@@ -14,6 +16,7 @@ import os
 import statistics
 import subprocess
 import sys
+import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SHAPES = {
@@ -31,8 +34,40 @@ def parse():
     p.add_argument("--peers", default=",".join(PEERS))
     p.add_argument("--rounds", type=int, default=5)
     p.add_argument("--steps", type=int, default=3, help="of one turn")
+    p.add_argument("--steal", type=float, default=.03, help="largest share of a turn that the host may take")
     p.add_argument("--json")
     return p.parse_args()
+
+
+def stolen():
+    """Processor seconds that the host has taken from this virtual machine so far; 0 where nobody counts them."""
+    try:
+        with open("/proc/stat") as f:
+            return int(f.readline().split()[8]) / os.sysconf("SC_CLK_TCK")
+    except (OSError, IndexError, ValueError):
+        return 0.0
+
+
+def turn(one):
+    """What `one` measured, and the share of the processors' time that was stolen meanwhile."""
+    begin, before = time.monotonic(), stolen()
+    result = one.measure()
+    return result, (stolen() - before) / (time.monotonic() - begin) / os.cpu_count()
+
+
+def all_rounds(everyone, wanted, steal):
+    """`wanted` rounds that the host left alone, and how many it did not; after twice as many of these it gives up."""
+    rounds, disturbed = [], 0
+    while len(rounds) < wanted:
+        turns = {name: turn(one) for name, one in everyone.items()}
+        if max(share for _, share in turns.values()) <= steal:
+            rounds.append({name: result for name, (result, _) in turns.items()})
+            continue
+        disturbed += 1
+        if disturbed > 2 * wanted:
+            sys.exit(f"the host took more than {steal:.0%} of a turn in {disturbed} rounds, {len(rounds)} were quiet: try again "
+                     "when it is idle, or allow more with --steal")
+    return rounds, disturbed
 
 
 def shape_flags(shape):
@@ -73,10 +108,11 @@ def main():
     ours = {"train_sink " + name: Ours(program, shape, a.steps) for name, program in (w.split("=", 1) for w in a.ours)}
     peers = {name: Torch(name, shape, a.steps) for name in a.peers.split(",") if name}
     everyone = {**ours, **{name: peer for name, peer in peers.items() if peer.ready}}
-    rounds = [{name: one.measure() for name, one in everyone.items()} for _ in range(a.rounds)]
+    rounds, disturbed = all_rounds(everyone, a.rounds, a.steal)
     speed = {name: [r[name]["tokens_per_s"] for r in rounds] for name in everyone}
     print(f"L {shape['layers']} C {shape['width']} T {shape['seq']} B {shape['batch']} V {shape['vocab']}: tokens/s, median of "
-          f"{a.rounds} rounds (worst, best)" + "".join(f"; x {name}" for name in ours))
+          f"{a.rounds} rounds (worst, best)" + "".join(f"; x {name}" for name in ours)
+          + (f"; {disturbed} more were disturbed by the host" if disturbed else ""))
     rows = []
     for name in everyone:
         ratio = {mine: round(statistics.median(m / t for m, t in zip(speed[mine], speed[name])), 3) for mine in ours}
@@ -87,7 +123,7 @@ def main():
     if a.json:
         torch = next((rounds[0][name]["torch"] for name in everyone if name not in ours), None)
         with open(a.json, "w") as f:
-            json.dump(dict(shape, peer_version=torch, rows=rows), f)
+            json.dump(dict(shape, peer_version=torch, disturbed=disturbed, rows=rows), f)
             f.write("\n")
 
 
