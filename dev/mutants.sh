@@ -12,6 +12,8 @@ tree=build/mutants/$(printf %s "${1-all}-${part%/*}" | tr -c A-Za-z0-9_ -); tab=
 rm -rf $tree; mkdir -p $tree
 cp -r Makefile README.md *.cu *.cuh *.h commands cpu cuda dist models text scripts dev test $tree
 cd $tree || exit 1
+awk -F "$tab" '!/^#/ && NF && (NF != 3 || $3 == "") { print "dev/mutants.txt:" FNR ": no test is named"; bad = 1 } END { exit bad }' \
+    dev/mutants.txt || exit 1
 grep -v '^#' dev/mutants.txt | grep "$tab" | grep -F -- "${1-}" |
     sort -t "$tab" -k 3,3 -s | awk -v i=${part%/*} -v n=${part#*/} '
         { line[NR] = $0 }
