@@ -368,16 +368,14 @@ DEVICE bf16* tile_at(bf16* tile, int row, int chunk) {
 }
 
 // where ldmatrix finds its lane's row and, of columns 16 k.., the half that it reads. The swizzle
-// comes back every V steps of k and every 8 rows: V numbers serve the whole tile, all else is
-// constant
+// comes back every V steps of k and every 8 rows: k turns bits of one number, all else is constant
 template <int HS> struct LaneChunks {
     enum { V = HS % 64 == 0 ? 4 : 2 };
-    int at[V];
-    DEVICE LaneChunks(int row, int half) {
-        #pragma unroll
-        for (int k = 0; k < V; k++) { at[k] = tile_offset<HS>(row, 2 * k + half); }
+    int at;
+    DEVICE LaneChunks(int row, int half) : at(tile_offset<HS>(row, half)) {}
+    DEVICE int operator()(int rows, int k) const {
+        return (at ^ k % V * 16) + rows * HS + k / V * V * 16;
     }
-    DEVICE int operator()(int rows, int k) const { return at[k % V] + rows * HS + k / V * V * 16; }
 };
 // matrices: rows 0-7, 8-15, then their right halves
 template <int HS> DEVICE LaneChunks<HS> lanes_by_column() {
@@ -391,7 +389,7 @@ template <int HS> DEVICE LaneChunks<HS> lanes_by_row() {
 
 // x, of which the compiler knows nothing more: what follows from it is computed where it is used
 // instead of being kept in registers around a loop
-DEVICE int again(int x) {
+DEVICE unsigned again(unsigned x) {
 #ifndef EMU
     asm volatile("" : "+r"(x));
 #endif
@@ -400,10 +398,9 @@ DEVICE int again(int x) {
 
 // rows from.. of x, those from T on as zeros; arrives with the next cp_async_commit. W threads a
 // row, each with every W-th chunk of 16 bytes: R rows further the swizzle is the same, so addresses
-// are constants apart. I: type of the thread's number, for which ptxas finds registers: forward
-// has it unsigned, as it comes, and what computes it `again` as an int
-template <bool WHOLE, int HS, int ROWS, class I>
-DEVICE void tile_load_part(bf16* tile, const bf16* x, long stride, int rows, I thread) {
+// are constants apart. What is unsigned needs fewer instructions to divide and to address by
+template <bool WHOLE, int HS, int ROWS>
+DEVICE void tile_load_part(bf16* tile, const bf16* x, unsigned stride, int rows, unsigned thread) {
     constexpr int W = HS % 64 == 0 ? 8 : 4, R = 128 / W;
     const int row = thread / W, chunk = thread % W;
     const bf16* at = x + row * stride + chunk * 8;
@@ -419,12 +416,13 @@ DEVICE void tile_load_part(bf16* tile, const bf16* x, long stride, int rows, I t
     }
 }
 
-template <int HS, int ROWS, class I = unsigned>
-DEVICE void tile_load(bf16* tile, const bf16* x, long stride, int from, int T,
-                      I thread = threadIdx.x) {
-    x += from * stride;
-    if (from + ROWS <= T) { tile_load_part<true, HS, ROWS>(tile, x, stride, ROWS, thread); }
-    else                  { tile_load_part<false, HS, ROWS>(tile, x, stride, T - from, thread); }
+template <int HS, int ROWS>
+DEVICE void tile_load(bf16* tile, const bf16* x, unsigned stride, unsigned from, int T,
+                      unsigned thread = threadIdx.x) {
+    x += (size_t)from * stride;
+    const int rows = T - from;
+    if (rows >= ROWS) { tile_load_part<true, HS, ROWS>(tile, x, stride, ROWS, thread); }
+    else              { tile_load_part<false, HS, ROWS>(tile, x, stride, rows, thread); }
 }
 
 // 16 MT rows of a tile as mma wants them on its left. The first KEEP of HS / 16 pieces stay in
@@ -764,10 +762,10 @@ enum { CELL = 16 * 16, CHUNK_KEYS = 128 };               // a block takes 64 key
 const size_t CHUNK_BYTES = shrunk ? 1 << 17 : 1 << 29;   // at T 2048: 64 query heads
 struct DsChunk {
     bf16* ds; int g0, h0, count, j0, j1, QT; // key heads g0.. of B KV, query heads h0..; keys j0..
-    HD int width() const { return (j1 - j0) / 16; }
-    // query head `head` of the chunk, queries 16 qt.., keys 16 kt..
-    HD bf16* cell(int head, int qt, int kt) const {
-        return ds + (((long)head * QT + qt) * width() + kt - j0 / 16) * CELL;
+    HD unsigned width() const { return (unsigned)(j1 - j0) / 16; }
+    // query head `head` of the chunk, queries t.., keys j..: multiples of 16, never negative
+    HD bf16* cell(int head, unsigned t, unsigned j) const {
+        return ds + (size_t)((head * QT + t / 16) * width() + (j - j0) / 16) * CELL;
     }
 };
 // the chunk that begins at key head g0 and key j0
@@ -837,16 +835,22 @@ __global__ void __launch_bounds__(128, 2)
     const int row0 = threadIdx.x / 32 * 16 * MT;
     const bf16 *k = head_k(qkv, s, b, bg % s.KV), *v = k + s.KV * HS;
     const LaneChunks<HS> by_column = lanes_by_column<HS>(), by_row = lanes_by_row<HS>();
-    SMEM(int[1], sequence); // wanted once a tile: it must not take a register from the products
-    if (threadIdx.x == 0) { sequence[0] = b; }
+    // the sequence's first row and first head. They are wanted once a tile and must not take
+    // registers from the products
+    SMEM(int[2], sequence);
+    if (threadIdx.x == 0) {
+        sequence[0] = b * s.T;
+        sequence[1] = b * s.NH;
+    }
     __syncthreads();
     // bh: the query head, counted through all sequences
     auto load = [&](int buf, int bh, int t0) {
-        const int b = *(volatile int*)sequence, h = bh - b * s.NH, O = s.NH * HS;
-        tile_load<HS, BQ>(sq + buf * BQ * HS, head_q(qkv, s, b, h), W, t0, s.T,
-                          again(threadIdx.x));
-        tile_load<HS, BQ>(sd + buf * BQ * HS, dout + (long)b * s.T * O + h * HS, O, t0, s.T,
-                          again(threadIdx.x));
+        const volatile int* begin = sequence;
+        const int row = begin[0], h = bh - begin[1];
+        const unsigned thread = again(threadIdx.x);
+        tile_load<HS, BQ>(sq + buf * BQ * HS, qkv + h * HS, W, row + t0, row + s.T, thread);
+        tile_load<HS, BQ>(sd + buf * BQ * HS, dout + h * HS, s.NH * HS, row + t0, row + s.T,
+                          thread);
         cp_async_float(rows + buf * 128 + threadIdx.x,
                        r.row + ((long)bh * r.TP + t0) * 2 + threadIdx.x);
     };
@@ -867,8 +871,9 @@ __global__ void __launch_bounds__(128, 2)
     values.hold();
     float dv[MT][HS / 8][4] = {};
     for (int buf = 0, heads = G; heads && first < s.T; buf ^= 1) {
-        const int thread = again(threadIdx.x), lane = thread % 32, t2 = lane % 4 * 2,
-                  j = j0 + thread / 32 * 16 * MT, own = j + lane / 4;
+        const unsigned thread = again(threadIdx.x);
+        const int lane = thread % 32, t2 = lane % 4 * 2, j = j0 + thread / 32 * 16 * MT,
+                  own = j + lane / 4;
         int next = next_queries(s, j0, BK, t0 + BQ, BQ), next_bh = bh;
         if (next >= s.T) { next = first; next_bh++; heads--; }
         if (heads) { load(buf ^ 1, next_bh, next); }
@@ -898,7 +903,7 @@ __global__ void __launch_bounds__(128, 2)
         } else {
             scores(std::false_type());
         }
-        uint32_t* cells = (uint32_t*)c.cell(bh - c.h0, t0 / 16, j / 16) + lane;
+        uint32_t* cells = (uint32_t*)c.cell(bh - c.h0, t0, j) + lane;
         #pragma unroll
         for (int i = 0; i < MT * BQ / 16; i++) {
             uint32_t f[4];
@@ -915,7 +920,7 @@ __global__ void __launch_bounds__(128, 2)
     }
     cp_async_wait<0>(); // keys that no query sees: nothing has been waited for
     const int g = (c.g0 + blockIdx.y) % s.KV;
-    bf16* dx = dqkv + (long)*(volatile int*)sequence * s.T * W + (s.NH + s.KV + g) * HS;
+    bf16* dx = dqkv + (long)*(volatile int*)sequence * W + (s.NH + s.KV + g) * HS;
     #pragma unroll
     for (int i = 0; i < MT; i++) {
         rows_store<HS>(dx, W, j0, s.T, sv, row0 + 16 * i, dv[i], 1.0f, 1.0f);
@@ -947,7 +952,7 @@ template <int HS, Side SIDE> struct DsCells {
     // the next tile: of a head of the chunk, others from `at` on. full: nothing of it is masked.
     // What is all masked has not been stored
     DEVICE void point(const AttnShape& s, int head, int at, bool full) {
-        first = SIDE == QUERIES ? c.cell(head, r / 16, at / 16) : c.cell(head, at / 16, r / 16);
+        first = SIDE == QUERIES ? c.cell(head, r, at) : c.cell(head, at, r);
         stored = ~0u;
         if (full) { return; }
         #pragma unroll

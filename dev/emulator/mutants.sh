@@ -15,12 +15,14 @@ cuda/attention.cuh|ldmatrix_trans(fb,|ldmatrix(fb,|bf16
 cuda/attention.cuh|const bool valid = WHOLE \|\| row + i < rows;|const bool valid = true;|bf16
 cuda/attention.cuh|        if (t < T) {\n            store<8>|        if (t <= T) {\n            store<8>|bf16
 cuda/attention.cuh|x.l[r] *= attn_mass<A>(Fast(shrink), Fast(s.p)).v;|x.l[r] *= 1;|bf16
-cuda/attention.cuh|if (next >= s.T) { next = first; next_h++; }|if (next >= s.T) { next = t0 + BQ; next_h++; }|bf16
+cuda/attention.cuh|if (next >= s.T) { next = first; next_bh++; heads--; }|if (next >= s.T) { next = t0 + BQ; next_bh++; heads--; }|bf16
 cuda/attention.cuh|const bool sees = FULL \| ((t < s.T) & (j < s.T) & attn_sees(s, t, j));|const bool sees = true;|bf16
 cuda/attention.cuh|    v += __shfl_xor_sync(~0u, v, 1);\n    return|    return|bf16
 cuda/attention.cuh|(chunk & ~3) \| ((chunk ^ (row >> 1)) & 3));|chunk);|bf16
 cuda/attention.cuh|(HS % 64 == 0 ? chunk ^ (row & 7) :|(HS % 64 == 0 ? chunk :|heads
-cuda/attention.cuh|if constexpr (dq_side) { ldmatrix_trans(a[m]|if constexpr (false) { ldmatrix_trans(a[m]|heads
+cuda/attention.cuh|if constexpr (SIDE == QUERIES) { ldmatrix_trans(f|if constexpr (false) { ldmatrix_trans(f|heads
+cuda/attention.cuh|(at ^ k % V * 16)|(at + k % V * 16)|bf16
+cuda/attention.cuh|sequence[1] = b * s.NH;|sequence[1] = 0;|bf16
 cuda/attention.cuh|std::min(s.T, std::max(t1, s.prefix))|t1|fp32
 cuda/attention.cuh|std::max(0, t0 - s.window + 1) / 8 * 8 : 0;|std::max(0, t0 - s.window + 1) / 8 * 8 + 8 : 0;|fp32
 cuda/attention.cuh|s.window && !s.prefix ? std::max|s.window ? std::max|fp32
