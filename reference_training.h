@@ -47,13 +47,14 @@ inline void classifier(acc* losses, real* logits, const int* targets, float dlos
     for (int n = 0; n < N; n++) {
         real* y = logits + (long)n * V;
         const int target = targets[n];
-        acc top = -INFINITY, sum = 0;
+        acc top = -INFINITY;
+        double sum = 0;
         for (int v = 0; v < V; v++) {
             if (cap != 0) { y[v] = cap * tanh_(y[v] / cap); }
             top = max_(top, y[v]);
         }
         for (int v = 0; v < V; v++) { sum += exp_(y[v] - top); }
-        losses[n] = target < 0 ? acc(0) : log_(sum) - (y[target] - top);
+        losses[n] = target < 0 ? acc(0) : acc(log_(sum)) - (y[target] - top);
         // dloss/dy_v = softmax(y)_v - [v is the target],  dy/dlogit = 1 - (y / cap)^2
         for (int v = 0; v < V && dloss != 0; v++) {
             const acc slope = cap != 0 ? acc(1) - y[v] / cap * (y[v] / cap) : acc(1);
