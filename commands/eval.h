@@ -176,13 +176,13 @@ static std::string outliers_text(const Outliers& o) {
 static NormPair eval_gradients(Model* m, const int* seqs, int n, int T, int batch_tokens) {
     const int C = m->c.C, chunk = std::max(1, batch_tokens / T);
     NormPair g;
+    acc* there = NULL; // for all layers and batches: the first batch has most rows
     const auto add = [&](int l) {
         const size_t N = rows(m);
-        acc* there = (acc*)ops::device_malloc(N * sizeof(acc));
+        if (!there) { there = (acc*)ops::device_malloc(N * sizeof(acc)); }
         ops::row_norms(there, m->a.dx, C, C, 1, N);
         std::vector<acc> lengths(N);
         ops::to_host(lengths.data(), there, N * sizeof(acc));
-        ops::device_free(there);
         norms_add(&g, l, lengths.data(), m->B, m->T, 1, m->d.bias.token, 1);
     };
     for (int i = 0; i < n; i += chunk) {
@@ -192,6 +192,7 @@ static NormPair eval_gradients(Model* m, const int* seqs, int n, int T, int batc
         model_head(m, 1);
         model_backward(m, false, add);
     }
+    ops::device_free(there);
     return g;
 }
 
