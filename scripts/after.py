@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
-"""after.py RESULTS.json.. -- what the models of a table of scripts/reproduce lose when something is taken from them.
+"""after.py RESULTS.json.. -- what the models of a table of scripts/reproduce lose when
+something is taken from them.
 
-    scripts/after.py results/interventions-text.json                evaluates each finished run, prints the table
-    scripts/after.py results/interventions-text.json --report       only prints what is there
+    scripts/after.py results/interventions-text.json            evaluates each finished run,
+                                                                prints the table
+    scripts/after.py results/interventions-text.json --report   only prints what is there
     scripts/after.py results/interventions-text.json --markdown     the table as Markdown
 
-Each run's last checkpoint goes through `train_sink eval` with the flags of EVAL, on the run's own held-out sequences;
-RUN/after.json keeps what it said, and is made again when the flags or the checkpoint are others. Binaries are those of this
-tree, built where they are missing. The table goes to RESULTS-after.json too. Needs Python 3.9 and nothing else.
+Each run's last checkpoint goes through `train_sink eval` with the flags of EVAL,
+on the run's own held-out sequences; RUN/after.json keeps what it said, and is made again when the
+flags or the checkpoint are others. Binaries are those of this tree, built where they are missing.
+The table goes to RESULTS-after.json too. Needs Python 3.9 and nothing else.
 """
 import argparse
 import glob
@@ -24,8 +27,8 @@ import runlog
 from jobs import mean, spread
 from runlog import die
 
-EVAL = ["--stream", "0+16,1+15", "--evict", "observed:0.5", "--quant", "w8a8:dynamic,w4a4,kv4", "--quant-keep", "0,1",
-        "--edit", "A:*:1=mask", "--gradients"]
+EVAL = ["--stream", "0+16,1+15", "--evict", "observed:0.5", "--quant", "w8a8:dynamic,w4a4,kv4",
+        "--quant-keep", "0,1", "--edit", "A:*:1=mask", "--gradients"]
 
 # the table: title, what eval calls the run. Each is the change of the loss, in nats
 COLUMNS = [
@@ -45,7 +48,8 @@ COLUMNS = [
 
 def checkpoint_of(run):
     """the run's last checkpoint, or None"""
-    steps = [d for d in glob.glob(os.path.join(glob.escape(run), "step_*")) if re.fullmatch(r"step_[0-9]+", os.path.basename(d))]
+    steps = [d for d in glob.glob(os.path.join(glob.escape(run), "step_*"))
+             if re.fullmatch(r"step_[0-9]+", os.path.basename(d))]
     return max(steps, key=lambda d: int(d.rsplit("_", 1)[1]), default=None)
 
 
@@ -57,14 +61,16 @@ def stored(run):
     except (OSError, ValueError):
         return None
     same = isinstance(kept, dict) and kept.get("flags") == shlex.join(EVAL)
-    return kept if same and kept.get("checkpoint") == os.path.basename(checkpoint_of(run) or "") else None
+    newest = os.path.basename(checkpoint_of(run) or "")
+    return kept if same and kept.get("checkpoint") == newest else None
 
 
 def evaluate(run, binary):
     """runs eval on the run's last checkpoint; what it says, with the flags and the checkpoint"""
     checkpoint, part = checkpoint_of(run), os.path.join(run, "after.json.part")
     if not checkpoint:
-        die(f"{run}: got no step_N, wanted a run with its last checkpoint", "scripts/reproduce, the same table")
+        die(f"{run}: got no step_N, wanted a run with its last checkpoint",
+            "scripts/reproduce, the same table")
     words = [binary, "eval", checkpoint] + EVAL + ["--json", part]
     done = subprocess.run(words, capture_output=True, text=True)
     if done.returncode:
@@ -79,7 +85,8 @@ def evaluate(run, binary):
 
 
 def changes(kept):
-    """{name: (change, its standard error)} of a run; positions those in the cache, where they differ from the text's"""
+    """{name: (change, its standard error)} of a run; positions those in the cache,
+    where they differ from the text's"""
     out = {}
     for r in kept["runs"]:
         name = re.sub(", positions in the (cache|text)", "", f"{r['kind']} {r['name']}")
@@ -89,16 +96,19 @@ def changes(kept):
 
 
 def gradient(kept):
-    """length of the gradient of the loss in the stream before the first layer: the first token's over the others'"""
+    """length of the gradient of the loss in the stream before the first layer:
+    the first token's over the others'"""
     return kept["gradients"]["first"][0] / kept["gradients"]["rest"][0]
 
 
 def row_of(row, kept):
     """the printed line of a row whose seeds' evaluations are `kept`"""
-    signed = lambda name: spread([changes(k)[name][0] for k in kept if name in changes(k)], "{:+.3f}")
+    signed = lambda name: spread([changes(k)[name][0] for k in kept if name in changes(k)],
+                                 "{:+.3f}")
     losses = [k["runs"][0]["loss"] for k in kept]
-    return [row["id"].split("-", 1)[-1], spread(losses, "{:.3f}"), spread([gradient(k) for k in kept], "{:.2f}")] \
-        + [signed(name) for _, name in COLUMNS] + [str(len(kept))]
+    gradients = [gradient(k) for k in kept]
+    return [row["id"].split("-", 1)[-1], spread(losses, "{:.3f}"), spread(gradients, "{:.2f}"),
+            *(signed(name) for _, name in COLUMNS), str(len(kept))]
 
 
 def table_of(results, kept_of):
@@ -126,7 +136,8 @@ def collect(results, binaries, report):
 
 def error_of(kept_of):
     """the largest standard error of any change, over the sequences of one run"""
-    errors = [change[1] for rows in kept_of.values() for k in rows for change in changes(k).values() if change[1] is not None]
+    errors = [change[1] for rows in kept_of.values() for k in rows
+              for change in changes(k).values() if change[1] is not None]
     return max(errors, default=float("nan"))
 
 
@@ -134,13 +145,17 @@ def about(results, kept_of):
     some = next((k for rows in kept_of.values() for k in rows), None)
     if not some:
         return "no run has been evaluated"
-    return (f"{results['table']} at scale {results['scale']}: {some['n']} sequences of {some['T']} tokens of each run; `train_sink eval "
-            f"STEP {shlex.join(EVAL)}`. loss: as trained; columns after `gradient`: what is added to it, in nats, over the tokens that the "
-            f"run counts; mean (smallest-largest) of the seeds. Largest standard error of a change over sequences: {error_of(kept_of):.3f}.")
+    return (f"{results['table']} at scale {results['scale']}: "
+            f"{some['n']} sequences of {some['T']} tokens of each run; "
+            f"`train_sink eval STEP {shlex.join(EVAL)}`. "
+            "loss: as trained; columns after `gradient`: what is added to it, in nats, "
+            "over the tokens that the run counts; mean (smallest-largest) of the seeds. "
+            f"Largest standard error of a change over sequences: {error_of(kept_of):.3f}.")
 
 
 def main():
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = argparse.ArgumentParser(description=__doc__,
+                                formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("results", nargs="+")
     p.add_argument("--report", action="store_true", help="evaluate nothing, print what is there")
     p.add_argument("--markdown", action="store_true", help="print as Markdown")
@@ -155,9 +170,10 @@ def main():
         kept_of = collect(results, binaries, a.report)
         table = table_of(results, kept_of)
         with open(path[:-5] + "-after.json", "w", encoding="utf-8") as f:
-            json.dump({"table": results["table"], "scale": results["scale"], "about": about(results, kept_of),
-                       "head": table[0], "rows": table[1:],
-                       "seeds": {i: [{"changes": changes(k), "gradient": gradient(k)} for k in v] for i, v in kept_of.items()}}, f, indent=1)
+            json.dump({"table": results["table"], "scale": results["scale"],
+                       "about": about(results, kept_of), "head": table[0], "rows": table[1:],
+                       "seeds": {i: [{"changes": changes(k), "gradient": gradient(k)} for k in v]
+                                 for i, v in kept_of.items()}}, f, indent=1)
             f.write("\n")
         if a.markdown:
             print(f"\n{about(results, kept_of)}\n")

@@ -1,16 +1,19 @@
 #!/bin/sh
-# make demo: trains the same small model three times, each with another attention, and prints where the attention went.
+# make demo: trains the same small model three times, each with another attention,
+# and prints where the attention went.
 #
 #   softmax            the weights of a row sum to 1: what a query does not need must go somewhere
 #   sigmoid            every weight on its own: a query may attend to nothing
-#   softmax + K bias   one more learned key, k*, whose value is 0: a place made for the spare attention
+#   softmax + K bias   one more learned key, k*, whose value is 0: a place for the spare attention
 #
-#   scripts/demo.sh text  one novel, one layer, two heads; every sequence begins with the same token (make demo)
+#   scripts/demo.sh text  one novel, one layer, two heads; every sequence begins
+#                         with the same token (make demo)
 #   scripts/demo.sh bb    the built-in Bigram-Backcopy task, one layer, one head (make demo-bb)
 #   scripts/demo.sh table LOG..   only the table, of runs that are done
 #
-# Flags after the name go to all three runs: sh scripts/demo.sh text --seed 7. How the settings were found (text: with
-# seed 1; seed 2 came after), and where the contrast does not appear: dev/LOG.md, docs/text.md.
+# Flags after the name go to all three runs: sh scripts/demo.sh text --seed 7.
+# How the settings were found (text: with seed 1; seed 2 came after), and where the contrast does
+# not appear: dev/LOG.md, docs/text.md.
 set -e
 task=${1:-text}
 [ $# -eq 0 ] || shift
@@ -20,7 +23,8 @@ case $task in
                   --layers 1 --width 64 --heads 2 --ffn-width 128 --seq 64 --batch 16
                   --lr 4e-3 --warmup 100 --weight-decay 0.1 --steps 4000 --eval-every 500 --seed 2"
           keyed="softmax, K bias" k_flags="" ;;
-    bb)   recipe="-d bb --lr 5e-3 --beta2 0.99 --weight-decay 1e-4 --warmup 20 --steps 800 --eval-every 200"
+    bb)   recipe="-d bb --lr 5e-3 --beta2 0.99 --weight-decay 1e-4 --warmup 20
+                  --steps 800 --eval-every 200"
           keyed="softmax, K bias, no <s>" k_flags="--bb-bos 0" ;;
     table) ;;
     *)    echo "error: $task: wanted text, bb or table" >&2; exit 2 ;;
@@ -38,7 +42,8 @@ train() { # name title binary flags..
     shift 3
     rm -rf "$out"
     OMP_NUM_THREADS=1 "$binary" $recipe --sample 0 "$@" -o "$out" |
-        awk -v title="$title" '/^eval/ { sub(/^eval */, ""); printf "%-24s step %s\n", title, $0; fflush() }'
+        awk -v title="$title" '/^eval/ { sub(/^eval */, "")
+                                         printf "%-24s step %s\n", title, $0; fflush() }'
 }
 
 # One table from the first (step 0) and the last evaluation of each log.jsonl.
@@ -55,12 +60,18 @@ table() {
     function first(key) { numbers(key); return v[1] }
     function last(key) { numbers(key); return v[n] }
     function row(name, alpha, sink) {
-        if (first("step") == 0) { alpha0[name] = numbers(alpha); sink0[name] = percent(first(sink)); return }
+        if (first("step") == 0) {
+            alpha0[name] = numbers(alpha)
+            sink0[name] = percent(first(sink))
+            return
+        }
         star = index($0, "\"alpha_star\"") > 0
         printf "%-22s%6.3f%9.2f%6.2f%9s%6s%9s%6s%9.1f%6.1f%9.2f%6.2f\n", name, first("val_loss"),
                alpha0[name], numbers(alpha), sink0[name], percent(first(sink)),
-               star ? sprintf("%.2f", numbers("alpha_star")) : "-", star ? percent(first("sink_star")) : "-",
-               last("h_norm_first"), last("h_norm_rest"), numbers("v_norm_first"), numbers("v_norm_rest")
+               star ? sprintf("%.2f", numbers("alpha_star")) : "-",
+               star ? percent(first("sink_star")) : "-",
+               last("h_norm_first"), last("h_norm_rest"),
+               numbers("v_norm_first"), numbers("v_norm_rest")
     }
     BEGIN {
         heads = "%-22s%6s%15s%15s%15s%15s%15s\n"
@@ -70,7 +81,8 @@ table() {
     }
     function rows() {
         sigmoid = FILENAME ~ /sigmoid/
-        row(sigmoid ? "sigmoid, raw weights" : FILENAME ~ /-k\// ? "softmax, K bias" : "softmax", "alpha1", "sink_k")
+        name = FILENAME ~ /-k\// ? "softmax, K bias" : "softmax"
+        row(sigmoid ? "sigmoid, raw weights" : name, "alpha1", "sink_k")
         if (sigmoid) { row("sigmoid, share of row", "alpha1_proxy", "proxy_k") }
     }
     /"event":"eval"/ { eval = $0 }
@@ -98,24 +110,30 @@ train sigmoid "sigmoid, not normalised" $sigmoid_binary "$@" &
 train k "$keyed" $keyed_binary $k_flags "$@" &
 wait
 for model in softmax sigmoid k; do
-    grep -q '"event":"done"' "$runs-$model/log.jsonl" || { echo "$runs-$model did not finish"; exit 1; }
+    grep -q '"event":"done"' "$runs-$model/log.jsonl" ||
+        { echo "$runs-$model did not finish"; exit 1; }
 done
 printf '\nthree models in %d s\n\n' $(($(date +%s) - start))
 table $runs-softmax/log.jsonl $runs-sigmoid/log.jsonl $runs-k/log.jsonl
 case $task in
 text) cat <<'END'
 
-One novel, Bleak House. Uniform attention would give the first token 0.07. Sink_1: in how many of the 100 sequences x 2 heads it gets more than 0.3.
-Shown: on natural text softmax comes to put its spare attention on the token that begins every sequence, whose value shrinks; a key of value 0
-takes all of that over, at no loss; sigmoid gives the first token little more than its even share.
+One novel, Bleak House. Uniform attention would give the first token 0.07. Sink_1: in how many
+of the 100 sequences x 2 heads it gets more than 0.3.
+Shown: on natural text softmax comes to put its spare attention on the token that begins every
+sequence, whose value shrinks; a key of value 0 takes all of that over, at no loss; sigmoid gives
+the first token little more than its even share.
 Not shown: a sink on an ordinary first token, massive activations, a deep model: docs/text.md.
 END
 ;;
 bb) cat <<'END'
 
-Uniform attention would give the first token 0.07. Sink_1: in how many of 100 sequences the head gives it more than 0.3.
-Shown: softmax puts its spare attention on <s>, whose value shrinks; a key of value 0 takes it over; sigmoid learns the task without.
-Not shown: massive activations, or a sink on an ordinary first token. And with two layers sigmoid's shares pass 0.3 too: dev/LOG.md.
+Uniform attention would give the first token 0.07. Sink_1: in how many of 100 sequences the head
+gives it more than 0.3.
+Shown: softmax puts its spare attention on <s>, whose value shrinks; a key of value 0 takes it
+over; sigmoid learns the task without.
+Not shown: massive activations, or a sink on an ordinary first token. And with two layers
+sigmoid's shares pass 0.3 too: dev/LOG.md.
 END
 ;;
 esac

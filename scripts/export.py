@@ -1,6 +1,8 @@
-"""Runs and probes for other tools: a CSV file, and event files for TensorBoard. report.py --csv and --tensorboard.
+"""Runs and probes for other tools: a CSV file, and event files for TensorBoard.
+report.py --csv and --tensorboard.
 
-Numbers are the log's own: rates from 0 to 1, losses in nats; maps by block and head as mean and maximum.
+Numbers are the log's own: rates from 0 to 1, losses in nats; maps by block and head
+as mean and maximum.
 """
 import csv
 import datetime
@@ -42,7 +44,8 @@ def scalars(e, sink):
     out["sink_star"] = sink.get("sink_star")
     effective = sink.get("sink_effective", e.get("sink_effective"))
     if effective is not None:
-        out["sink_effective"] = effective[0] if isinstance(effective, list) and effective else effective or None
+        if isinstance(effective, list) and effective: effective = effective[0]
+        out["sink_effective"] = effective or None
     for name in runlog.MAPS + runlog.GATES:
         if e.get(name):
             out[name + "_mean"], out[name + "_max"] = mean(flat(e[name])), most(flat(e[name]))
@@ -52,17 +55,19 @@ def scalars(e, sink):
     return out
 
 
-# ---- CSV: one row for each run and evaluation, and threshold where a probe has several ------------------------------
+# ---- CSV: one row for each run and evaluation, and threshold where a probe has several -----------
 def rows(run):
     train = {t["step"]: t for t in run["train"]}
-    about = {"run": run["name"], "path": run["path"], "status": run["status"], **run["config"]["switches"],
+    about = {"run": run["name"], "path": run["path"], "status": run["status"],
+             **run["config"]["switches"],
              **{k: v for k, v in run["config"]["flags"].items() if k not in ("out", "resume")},
              "params": run["config"].get("params"), "commit": run["config"].get("commit")}
     for e in run["evals"]:
         now = train.get(e["step"], {})
         for sink in e.get("sinks") or [e["sink"]]:
             yield {**about, "step": e["step"], "time": e.get("time"), "tokens": now.get("tokens"),
-                   "train_loss": now.get("loss"), "probe_data": e.get("data"), "probe_eps": sink["eps"],
+                   "train_loss": now.get("loss"), "probe_data": e.get("data"),
+                   "probe_eps": sink["eps"],
                    "probe_T": sink["T"], "probe_n": sink.get("n"), **scalars(e, sink)}
 
 
@@ -76,7 +81,7 @@ def csv_text(runs):
     return out.getvalue()
 
 
-# ---- TensorBoard -----------------------------------------------------------------------------------------------------
+# ---- TensorBoard ---------------------------------------------------------------------------------
 def wall_time(o, otherwise):
     """Seconds since 1970 of a line with a time, else those of the file."""
     try:
@@ -103,15 +108,17 @@ def tensorboard(runs, out):
         from tensorboard.summary.writer.event_file_writer import EventFileWriter
     except ImportError:
         python = os.path.basename(sys.executable)
-        die("tensorboard: not installed, wanted for --tensorboard", f"{python} -m pip install tensorboard")
+        die("tensorboard: not installed, wanted for --tensorboard",
+            f"{python} -m pip install tensorboard")
     for run in runs:
         where = os.path.join(out, run["name"].replace("/", "-"))
         if os.path.exists(where):
-            die(f"{where}: got an earlier export, wanted a new directory", f"rm -r {out}, or choose another")
+            die(f"{where}: got an earlier export, wanted a new directory",
+                f"rm -r {out}, or choose another")
         writer, written = EventFileWriter(where), os.path.getmtime(run["log"])
         for tag, x, step, line in points(run):
             if x is not None:
                 value = Summary.Value(tag=tag, simple_value=x)
-                writer.add_event(Event(wall_time=wall_time(line, written), step=min(step, 2 ** 63 - 1),
-                                       summary=Summary(value=[value])))
+                writer.add_event(Event(wall_time=wall_time(line, written),
+                                       step=min(step, 2 ** 63 - 1), summary=Summary(value=[value])))
         writer.close()

@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""fetch_models.py DIR [NAME..] -- models from the Hugging Face hub, as train_sink opens them: config.json, safetensors, tokenizer.
+"""fetch_models.py DIR [NAME..] -- models from the Hugging Face hub, as train_sink opens them:
+config.json, safetensors, tokenizer.
 
-Without names it lists those that the paper measures, with about their size, and in which of its tables and figures. Some want an account that
-has accepted their licence (huggingface-cli login). Needs huggingface_hub; nothing else in this repository needs a network.
+Without names it lists those that the paper measures, with about their size, and in which of its
+tables and figures. Some want an account that has accepted their licence (huggingface-cli login).
+Needs huggingface_hub; nothing else in this repository needs a network.
     pip install huggingface_hub
 """
 import os
@@ -25,8 +27,8 @@ MODELS = {
     "llama-3-8b": ("meta-llama/Meta-Llama-3-8B", 16.1, "Table 1; Figures 2, 10, 15, 20"),
     "mistral-7b": ("mistralai/Mistral-7B-v0.1", 14.5, "Table 1; Figures 10, 13, 17, 21"),
 }
-FILES = ["config.json", "*.safetensors", "*.safetensors.index.json", "tokenizer.json", "tokenizer_config.json", "vocab.json",
-         "merges.txt"]
+FILES = ["config.json", "*.safetensors", "*.safetensors.index.json", "tokenizer.json",
+         "tokenizer_config.json", "vocab.json", "merges.txt"]
 
 
 def main():

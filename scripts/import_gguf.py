@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""import_gguf.py IN.gguf OUT.gguf -- a GGUF file that train_sink can read from one with types it cannot.
+"""import_gguf.py IN.gguf OUT.gguf -- a GGUF file that train_sink can read from
+one with types it cannot.
 
-train_sink reads F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K, Q6_K and MXFP4. Tensors of other types (Q3_K, IQ4_XS,
-..) are written as the floats that they stand for; everything else, settings and tokenizer included, is copied as it is.
+train_sink reads F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K, Q6_K and MXFP4.
+Tensors of other types (Q3_K, IQ4_XS, ..) are written as the floats that they stand for;
+everything else, settings and tokenizer included, is copied as it is.
     pip install gguf
 """
 import sys
@@ -11,7 +13,8 @@ import gguf
 import numpy as np
 from gguf import GGMLQuantizationType as Type, GGUFValueType as Value
 
-READABLE = {Type[t] for t in "F32 F16 BF16 F64 Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q4_K Q5_K Q6_K MXFP4".split()}
+READABLE = {Type[t]
+            for t in "F32 F16 BF16 F64 Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q4_K Q5_K Q6_K MXFP4".split()}
 
 
 def main():

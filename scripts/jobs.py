@@ -1,11 +1,14 @@
-"""Builds and training runs, several at once, stoppable and resumable: what scripts/reproduce and scripts/sweep share.
+"""Builds and training runs, several at once, stoppable and resumable:
+what scripts/reproduce and scripts/sweep share.
 
-A run is done when its log.jsonl ends with the `done` event and the key beside it (switches, flags, seed, data, device,
-sources of the program) is equal: such runs are skipped, interrupted ones go on with --resume, those of another key are
-moved aside. Ctrl-C and SIGTERM save every run in progress. Runs that diverge (exit status 3) are results.
+A run is done when its log.jsonl ends with the `done` event and the key beside it (switches, flags,
+seed, data, device, sources of the program) is equal: such runs are skipped, interrupted ones go on
+with --resume, those of another key are moved aside. Ctrl-C and SIGTERM save every run in progress.
+Runs that diverge (exit status 3) are results.
 
-`o` is what a script wants done: runs (a directory), label (a directory in it), device, jobs (runs at once, 0: one on
-each GPU), threads (of a run on the CPU, 0: the program's choice), identity (of the data), source (source_hash()).
+`o` is what a script wants done: runs (a directory), label (a directory in it), device,
+jobs (runs at once, 0: one on each GPU), threads (of a run on the CPU, 0: the program's choice),
+identity (of the data), source (source_hash()).
 """
 import fcntl
 import functools
@@ -26,7 +29,8 @@ import runlog
 from runlog import die
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-ROOMS = ("", "commands", "cpu", "cuda", "dist", "models", "text")  # directories of the program's sources
+# directories of the program's sources
+ROOMS = ("", "commands", "cpu", "cuda", "dist", "models", "text")
 stop = 0                                         # the signal that asked us to stop
 
 
@@ -40,9 +44,10 @@ def listen():
         signal.signal(s, on_signal)
 
 
-# ---- what a run depends on -------------------------------------------------------------------------------------------
+# ---- what a run depends on -----------------------------------------------------------------------
 def source_hash():
-    """Of what the binary is made from: a commit of other files, or none, does not make a run stale."""
+    """Of what the binary is made from: a commit of other files, or none,
+    does not make a run stale."""
     h = hashlib.sha256()
     for path in sorted(p for room in ROOMS for end in ("cu", "cuh", "cpp", "h")
                        for p in glob.glob(os.path.join(ROOT, room, "*." + end))):
@@ -61,13 +66,15 @@ def data_identity(data):
     manifest = os.path.join(path, "manifest.json")
     first = manifest if os.path.exists(manifest) else next(filter(os.path.isfile, files), None)
     head = hashlib.sha256(open(first, "rb").read(1 << 20)).hexdigest()[:16] if first else "empty"
-    return f"{os.path.basename(os.path.normpath(data))} {sum(os.path.getsize(f) for f in files)} bytes {head}"
+    size = sum(os.path.getsize(f) for f in files)
+    return f"{os.path.basename(os.path.normpath(data))} {size} bytes {head}"
 
 
 def whole(flag, text, low, high):
     """A whole number of the command line."""
     if not re.fullmatch("[0-9]{1,18}", text) or not low <= int(text) <= high:
-        die(f"{flag}: got {runlog.shown(text)}, wanted a whole number from {low} to {high:,}", "--help")
+        die(f"{flag}: got {runlog.shown(text)}, wanted a whole number from {low} to {high:,}",
+            "--help")
     return int(text)
 
 
@@ -77,10 +84,10 @@ def run_name(make, pairs):
     return re.sub(r"[^A-Za-z0-9_=.,+-]", "_", ",".join(words)) or "default"
 
 
-# ---- runs ------------------------------------------------------------------------------------------------------------
+# ---- runs ----------------------------------------------------------------------------------------
 class Run:
-    """One training run: a row's switches (make) and words with a seed. row.id is what a person calls it, row.first the
-    name of its directory."""
+    """One training run: a row's switches (make) and words with a seed.
+    row.id is what a person calls it, row.first the name of its directory."""
     def __init__(self, row, seed, o):
         self.name, self.seed, self.make, self.words = row.id, seed, row.make, row.words
         self.dir = os.path.join(o.runs, o.label, f"{row.first}-seed{seed}")
@@ -91,14 +98,17 @@ class Run:
 
     def stored(self):
         try:
-            with open(os.path.join(self.dir, "reproduce.json"), encoding="utf-8", errors="replace") as f:
+            path = os.path.join(self.dir, "reproduce.json")
+            with open(path, encoding="utf-8", errors="replace") as f:
                 stored = runlog.parse(f.read())
         except (OSError, ValueError):
             return {}
-        return stored if isinstance(stored, dict) and runlog.is_number(stored.get("seconds", 0)) else {}
+        known = isinstance(stored, dict) and runlog.is_number(stored.get("seconds", 0))
+        return stored if known else {}
 
     def log(self):
-        """(config, evals, last event, last step) of log.jsonl; a torn last line is what a killed run leaves."""
+        """(config, evals, last event, last step) of log.jsonl; a torn last line is what
+        a killed run leaves."""
         path = os.path.join(self.dir, "log.jsonl")
         if not os.path.exists(path):
             return None, [], None, 0
@@ -106,7 +116,8 @@ class Run:
         torn = lines.pop()                                   # what follows the last newline
         config, evals, last, step = None, [], None, 0
         for i, line in enumerate(lines, 1):
-            if line.startswith("{") and '"event":"train"' in line[:60] and line.endswith("}") and i < len(lines):
+            if (line.startswith("{") and '"event":"train"' in line[:60] and line.endswith("}")
+                and i < len(lines)):
                 continue
             e = self.line(path, i, line)
             last, step = e["event"], e.get("step", step)
@@ -122,13 +133,15 @@ class Run:
             if not isinstance(e, dict) or not isinstance(e.get("event"), str):
                 raise ValueError
         except ValueError:
-            die(f"{path}, line {i}: got {runlog.shown(line)}, wanted a JSON object with an event: the log is damaged",
+            die(f"{path}, line {i}: got {runlog.shown(line)}, wanted a JSON object with an event: "
+                "the log is damaged",
                 f"rm -r {shlex.quote(self.dir)}, then the same command again")
         runlog.check_event(f"{path}, line {i}", e)
         return e
 
     def state(self):
-        """done, failed (diverged), partial, none, or other (a run of another key is in its place)."""
+        """done, failed (diverged), partial, none, or other (a run of another
+        key is in its place)."""
         if not os.path.exists(os.path.join(self.dir, "log.jsonl")):
             return "none"
         stored = self.stored()
@@ -142,7 +155,8 @@ class Run:
         old = self.stored() if self.stored().get("key") == self.key else {}
         path = os.path.join(self.dir, "reproduce.json")
         with open(path + ".part", "w") as f:
-            json.dump({"key": self.key, "exit": exit, "seconds": round(old.get("seconds", 0) + seconds, 1)}, f)
+            json.dump({"key": self.key, "exit": exit,
+                       "seconds": round(old.get("seconds", 0) + seconds, 1)}, f)
         os.replace(path + ".part", path)
 
     def move_aside(self):
@@ -150,14 +164,16 @@ class Run:
         while os.path.exists(f"{self.dir}.old{n}"):
             n += 1
         os.rename(self.dir, f"{self.dir}.old{n}")
-        print(f"{self.dir} holds a run of other switches, flags, data or sources: now {self.dir}.old{n}")
+        print(f"{self.dir} holds a run of other switches, flags, data or sources: "
+              f"now {self.dir}.old{n}")
 
     def all_words(self):
         return self.words + ["--seed", str(self.seed), "--resume", "-o", self.dir]
 
 
 def lock(path, wait=False):
-    """An open file that holds the lock, or None. Children inherit it: a run keeps its lock if we are killed."""
+    """An open file that holds the lock, or None. Children inherit it:
+    a run keeps its lock if we are killed."""
     os.makedirs(os.path.dirname(path), exist_ok=True)
     f = open(path, "a")
     try:
@@ -168,12 +184,13 @@ def lock(path, wait=False):
         return None
 
 
-# ---- builds ----------------------------------------------------------------------------------------------------------
+# ---- builds --------------------------------------------------------------------------------------
 @functools.lru_cache(None)
 def clean():
     """The environment without switches, which the Makefile would take from it."""
     bare = {"PATH": os.environ.get("PATH", os.defpath)}
-    r = subprocess.run(["make", "-s", "switches"], cwd=ROOT, env=bare, capture_output=True, text=True)
+    r = subprocess.run(["make", "-s", "switches"], cwd=ROOT, env=bare,
+                       capture_output=True, text=True)
     names = r.stdout.split() + "MAKEFLAGS MFLAGS MAKELEVEL PRECISION BACKEND".split()
     return {k: v for k, v in os.environ.items() if k not in names}
 
@@ -183,7 +200,8 @@ def make_words(make, device):
 
 
 def ask_make(words):
-    r = subprocess.run(words, cwd=ROOT, env=clean(), capture_output=True, text=True, errors="replace")
+    r = subprocess.run(words, cwd=ROOT, env=clean(), capture_output=True, text=True,
+                       errors="replace")
     if r.returncode:
         message = re.sub(r"^Makefile:\d+: \*\*\* |\.  Stop\.$", "", (r.stderr or "").strip())
         die(f"{shlex.join(words)}: {message}", "make help lists the switches")
@@ -191,7 +209,8 @@ def ask_make(words):
 
 
 def build_dir(make, device):
-    nvcc = ["NVCC=nvcc"] if device == "cuda" else []         # only the name is asked for: --dry-run works anywhere
+    # only the name is asked for: --dry-run works anywhere
+    nvcc = ["NVCC=nvcc"] if device == "cuda" else []
     return ask_make(make_words(make, device) + nvcc + ["check"])
 
 
@@ -210,26 +229,30 @@ def build_stamp(directory, o):
 
 def need_compiler(device):
     tool = "nvcc" if device == "cuda" else (shlex.split(os.environ.get("CXX", "g++")) or ["g++"])[0]
-    hint = "apt install g++ make" if device != "cuda" else "install the CUDA toolkit, or --device cpu"
+    hint = ("apt install g++ make" if device != "cuda"
+            else "install the CUDA toolkit, or --device cpu")
     for t in ("make", tool):
         if not shutil.which(t):
             die(f"{t}: got no such program in PATH, wanted a compiler", hint)
 
 
 def build_all(makes, o):
-    """Each binary once; a binary of the same sources is left as it is. Returns make words -> binary."""
+    """Each binary once; a binary of the same sources is left as it is.
+    Returns make words -> binary."""
     need_compiler(o.device)
     held = lock(os.path.join(ROOT, "build", ".reproduce.lock"), wait=True)
     directories = {m: build_dir(m, o.device) for m in makes}
     todo = [m for m in makes if not is_fresh(directories[m], o)]
     if todo:
-        print(f"building {len(todo)} of {len(makes)} binaries: {' '.join(directories[m] for m in todo)}", flush=True)
+        print(f"building {len(todo)} of {len(makes)} binaries: "
+              f"{' '.join(directories[m] for m in todo)}", flush=True)
     running = []
     while todo or running:
         while todo and len(running) < (o.jobs or os.cpu_count() or 1) and not stop:
             m = todo.pop(0)
             p = subprocess.Popen(build_words(m, o.device), cwd=ROOT, env=clean(), text=True,
-                                 stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True)
+                                 stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                                 start_new_session=True)
             running.append((m, p))
         m, p = running.pop(0)
         build_wait(m, p, running, directories[m], o)
@@ -259,18 +282,23 @@ def build_wait(m, p, others, directory, o):
         f.write(build_stamp(directory, o))
 
 
-# ---- training --------------------------------------------------------------------------------------------------------
+# ---- training ------------------------------------------------------------------------------------
 def slots_of(o):
-    """Where runs go: (what CUDA_VISIBLE_DEVICES says, a name for the lock), or (None, None) for a share of the CPU."""
+    """Where runs go: (what CUDA_VISIBLE_DEVICES says, a name for the lock), or (None, None)
+    for a share of the CPU."""
     if o.device != "cuda":
         return [(None, None)] * o.jobs
-    r = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True) if shutil.which("nvidia-smi") else None
-    uuids = re.findall(r"UUID: ([^)]+)", r.stdout) if r else []   # of those that this job may see: 0 differs by job
+    uuids = []                               # of those that this job may see: 0 differs by job
+    if shutil.which("nvidia-smi"):
+        r = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True)
+        uuids = re.findall(r"UUID: ([^)]+)", r.stdout)
     seen = [d for d in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if d]
     seen = seen or [str(i) for i in range(len(uuids))]
     if not seen:
-        die("--device cuda: got no GPU from nvidia-smi, wanted one", "scripts/reproduce .. --scale laptop")
-    return [(d, uuids[int(d)] if d.isdigit() and int(d) < len(uuids) else d) for d in seen][:o.jobs or None]
+        die("--device cuda: got no GPU from nvidia-smi, wanted one",
+            "scripts/reproduce .. --scale laptop")
+    uuid = lambda d: uuids[int(d)] if d.isdigit() and int(d) < len(uuids) else d
+    return [(d, uuid(d)) for d in seen][:o.jobs or None]
 
 
 class Pool:
@@ -281,7 +309,8 @@ class Pool:
         self.total, self.ended, self.broken, self.waiting = len(runs), 0, None, False
 
     def take_gpu(self):
-        """The lock of the next free GPU, or None where another process has it. Of the CPU: no lock."""
+        """The lock of the next free GPU, or None where another process has it.
+        Of the CPU: no lock."""
         gpu, name = self.free[0]
         if gpu is None:
             return []
@@ -304,7 +333,7 @@ class Pool:
         state = run.state() if mine else "another's"
         if not mine:
             print(f"{run.dir}: another process is at it; left to that one")
-        if state in ("another's", "done", "failed"):         # done by another process in the meantime
+        if state in ("another's", "done", "failed"):  # done by another process in the meantime
             for h in held + [mine] * bool(mine):
                 h.close()
             return True
@@ -322,11 +351,13 @@ class Pool:
         if self.o.threads and self.o.device != "cuda":
             env["OMP_NUM_THREADS"] = str(self.o.threads)
         with open(os.path.join(run.dir, "output.txt"), "a") as out:
-            p = subprocess.Popen([self.binaries[run.make]] + run.all_words(), env=env, stdout=out, stderr=out,
+            p = subprocess.Popen([self.binaries[run.make]] + run.all_words(), env=env, stdout=out,
+                                 stderr=out,
                                  start_new_session=True, pass_fds=[h.fileno() for h in held])
         self.running.append((run, p, slot, held, time.time()))
         goes_on = ", goes on" if state == "partial" else ""
-        print(f"[{self.total - len(self.todo)}/{self.total}] {run.name} seed {run.seed}{goes_on}{self.left()}",
+        print(f"[{self.total - len(self.todo)}/{self.total}] "
+              f"{run.name} seed {run.seed}{goes_on}{self.left()}",
               flush=True)
 
     def left(self):
@@ -346,7 +377,8 @@ class Pool:
             for h in held:
                 h.close()
             if p.returncode == 3:
-                print(f"      {run.name} seed {run.seed} failed: its loss is not finite", flush=True)
+                print(f"      {run.name} seed {run.seed} failed: its loss is not finite",
+                      flush=True)
             elif p.returncode and not stop:
                 self.broken = self.broken or (run, p.returncode)
 
@@ -369,7 +401,8 @@ class Pool:
             die(f"{run.dir}: got exit status {code}, wanted 0: {' '.join(tail)[:300]}",
                 "the same command goes on where it stopped", 1)
         if stop:
-            print(f"stopped; {len(self.todo)} runs not started. The same command goes on.", flush=True)
+            print(f"stopped; {len(self.todo)} runs not started. The same command goes on.",
+                  flush=True)
             sys.exit(128 + stop)
 
 
@@ -391,10 +424,11 @@ def run_all(runs, binaries, o):
         print(f"{pool.total} runs in {time.time() - pool.begin:.0f} s\n", flush=True)
 
 
-# ---- tables on a terminal --------------------------------------------------------------------------------------------
+# ---- tables on a terminal ------------------------------------------------------------------------
 def duration(hours):
     minutes = hours * 60
-    return f"{hours:,.1f} h" if hours >= 1 else f"{minutes:.0f} min" if minutes >= 1 else f"{minutes * 60:.0f} s"
+    if hours >= 1: return f"{hours:,.1f} h"
+    return f"{minutes:.0f} min" if minutes >= 1 else f"{minutes * 60:.0f} s"
 
 
 def terminal_width():
@@ -412,17 +446,19 @@ def spread(values, form="{:.1f}"):
     if not x:
         return "-"
     middle = form.format(mean(x))
-    return middle if len(x) == 1 or max(x) == min(x) else f"{middle} ({form.format(min(x))}-{form.format(max(x))})"
+    if len(x) == 1 or max(x) == min(x): return middle
+    return f"{middle} ({form.format(min(x))}-{form.format(max(x))})"
 
 
 def print_text(text, indent="", hang=""):
-    print(textwrap.fill(text, max(40, min(120, terminal_width())), initial_indent=indent, subsequent_indent=hang,
-                        break_long_words=False, break_on_hyphens=False))
+    print(textwrap.fill(text, max(40, min(120, terminal_width())), initial_indent=indent,
+                        subsequent_indent=hang, break_long_words=False, break_on_hyphens=False))
 
 
 def print_table(rows):
-    """Rows of texts, the first the head, in columns. Where the terminal is narrow the head's words and the ranges of
-    the cells go below each other; what still has no room goes into a second table with the same first column."""
+    """Rows of texts, the first the head, in columns. Where the terminal is narrow the head's words
+    and the ranges of the cells go below each other; what still has no room goes into a second table
+    with the same first column."""
     room = terminal_width()
     if width_of(rows) > room:
         note = lambda text: "\n".join(textwrap.wrap(text, 28, break_on_hyphens=False))
@@ -451,7 +487,8 @@ def blocks(rows, room):
 
 
 def column_widths(rows):
-    return [max(len(line) for row in rows for line in row[i].split("\n")) for i in range(len(rows[0]))]
+    return [max(len(line) for row in rows for line in row[i].split("\n"))
+            for i in range(len(rows[0]))]
 
 
 def width_of(rows):
@@ -464,4 +501,5 @@ def print_block(rows):
     for row in rows:
         cells = [c.split("\n") for c in row]
         for i in range(max(map(len, cells))):
-            print("  ".join((c[i] if i < len(c) else "").ljust(w) for c, w in zip(cells, widths)).rstrip())
+            words = [(c[i] if i < len(c) else "").ljust(w) for c, w in zip(cells, widths)]
+            print("  ".join(words).rstrip())

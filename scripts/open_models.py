@@ -1,8 +1,11 @@
-"""The paper's tables and figures of open models, for scripts/reproduce NAME --models DIR.. -d TEXT.jsonl: rows of experiments.tsv
-that probe models/NAME are run on the directory whose name is NAME, and models that are not there are named.
+"""The paper's tables and figures of open models, for scripts/reproduce NAME --models DIR..
+-d TEXT.jsonl: rows of experiments.tsv that probe models/NAME are run on the directory whose name
+is NAME, and models that are not there are named.
 
-    1 probes     a row's probe, kept as results/models/ID.json: what report.py and plot.py draw; of Table 7 its eval
-    2 tables     what is printed of each: Sink_1 beside the paper's, norms by block, angles of queries and keys
+    1 probes     a row's probe, kept as results/models/ID.json: what report.py and plot.py draw;
+                 of Table 7 its eval
+    2 tables     what is printed of each: Sink_1 beside the paper's, norms by block,
+                 angles of queries and keys
     3 run
 """
 import array, glob, json, os, re, subprocess, sys
@@ -11,10 +14,11 @@ import jobs, runlog
 from runlog import die
 
 
-# ======================================================================================================================
+# ==================================================================================================
 # 1 probes
 def is_open(row):
-    return row.words[0] in ("probe", "eval") and row.words[1].startswith("models/") or row.table == "figure3"
+    of_model = row.words[0] in ("probe", "eval") and row.words[1].startswith("models/")
+    return of_model or row.table == "figure3"
 
 
 def label(row, name):
@@ -38,7 +42,8 @@ def words_of(row, directory, data, dump):
     while words:
         flag, value, words = words[0], words[1], words[2:]
         out += [flag, {"-d": data, "--dump": dump}.get(flag, value)]
-    windows = ["--probe-from", "windows"] if row.table == "figure3" else []           # records are seldom as long as that
+    # records are seldom as long as that
+    windows = ["--probe-from", "windows"] if row.table == "figure3" else []
     return [row.words[0], directory] + out + windows
 
 
@@ -50,11 +55,13 @@ def probe(binary, row, name, directory, data, out, done):
     key = tuple(w for w in words if w != dump)
     os.makedirs(os.path.dirname(path), exist_ok=True)
     if key not in done:
-        bos = ["--bos", "default"] if "-d" in words else []                # the paper's natural text has the tokenizer's BOS
-        call = lambda: subprocess.run([binary] + words + bos + ["--json", path], capture_output=True, text=True)
+        # the paper's natural text has the tokenizer's BOS
+        bos = ["--bos", "default"] if "-d" in words else []
+        call = lambda: subprocess.run([binary] + words + bos + ["--json", path],
+                                      capture_output=True, text=True)
         r = call()
         most = re.search(r"--probe-len \d+: wanted at most (\d+), the learned positions", r.stderr)
-        if most and row.table == "figure3":                                # the lengths that this model has positions for
+        if most and row.table == "figure3":  # the lengths that this model has positions for
             at = words.index("--probe-len") + 1
             words[at] = ",".join(n for n in words[at].split(",") if int(n) <= int(most.group(1)))
             r = call()
@@ -65,30 +72,36 @@ def probe(binary, row, name, directory, data, out, done):
     with open(path) as f: return json.load(f)
 
 
-# ======================================================================================================================
+# ==================================================================================================
 # 2 tables
 def measured(row, e):
-    """the text of Sink_k beside the paper's, and the loss; of eval those of its last run, which is the edited one"""
+    """the text of Sink_k beside the paper's, and the loss; of eval those of its last run,
+    which is the edited one"""
     one = e["runs"][-1] if "runs" in e else e["sink"]
     ours = one["sink_k"]
     theirs = row.paper["sink_k"] or {"1": None}
     value = lambda x: "      -" if x is None else f"{x:7.2f}"
-    cells = [f"{'' if k == '1' else f'  Sink_{k}'}{value(ours[int(k) - 1] * 100 if int(k) <= len(ours) else None)}  paper{value(theirs[k])}"
-             for k in theirs]
-    return "".join(cells), one["loss"] if "runs" in e else e["probe_loss"]
+    text = ""
+    for k, paper in theirs.items():
+        if k != "1": text += f"  Sink_{k}"
+        here = ours[int(k) - 1] * 100 if int(k) <= len(ours) else None
+        text += f"{value(here)}  paper{value(paper)}"
+    return text, one["loss"] if "runs" in e else e["probe_loss"]
 
 
 def npy(path):
     """rows of a (T, T + 1) array of floats that probe --dump wrote"""
     with open(path, "rb") as f: data = f.read()
     start = 10 + int.from_bytes(data[8:10], "little")
-    shape = [int(x) for x in re.search(rb"'shape': \(([^)]*)\)", data).group(1).split(b",") if x.strip()]
+    shape = re.search(rb"'shape': \(([^)]*)\)", data).group(1)
+    shape = [int(x) for x in shape.split(b",") if x.strip()]
     x = array.array("f", data[start:])
     return [x[i * shape[1]:(i + 1) * shape[1]] for i in range(shape[0])]
 
 
 def angles(dump):
-    """by block: means over heads and queries t > 1 of cosine and norm product with key 1, and with keys 2..t; column 0 is the extra key"""
+    """by block: means over heads and queries t > 1 of cosine and norm product with key 1,
+    and with keys 2..t; column 0 is the extra key"""
     blocks = {}
     for path in glob.glob(os.path.join(dump, "*_cosine.npy")):
         block = int(os.path.basename(path).split("_")[0])
@@ -99,7 +112,8 @@ def angles(dump):
                 sums[k][0] += rows[t][1]
                 sums[k][1] += sum(rows[t][2:t + 2]) / t
                 sums[2] += k == 0
-    return [[b] + [x / n for x in cosine] + [x / n for x in product] for b, (cosine, product, n) in sorted(blocks.items())]
+    return [[b] + [x / n for x in cosine] + [x / n for x in product]
+            for b, (cosine, product, n) in sorted(blocks.items())]
 
 
 def numbers(rows, head):
@@ -112,27 +126,35 @@ def details(row, e, dump):
     if figure == 3:
         for one in e.get("all", [e]):
             sinks = one.get("sinks") or [one["sink"]]
-            print(f"  T {sinks[0]['T']:5d}  " + "  ".join(f"eps {s['eps']:g}: {s['sink_k'][0] * 100:6.2f}" for s in sinks))
+            print(f"  T {sinks[0]['T']:5d}  "
+                  + "  ".join(f"eps {s['eps']:g}: {s['sink_k'][0] * 100:6.2f}" for s in sinks))
     if figure in (2, 11, 12, 13, 14):
-        keys = ("h_norm_first", "h_norm_rest", "k_norm_first", "k_norm_rest", "v_norm_first", "v_norm_rest")
-        row_of = {l + 1: i for i, l in enumerate(runlog.attending(e))}     # a layer without attention has no keys and values
-        value = lambda k, l: e[k][l] if k[0] == "h" else e[k][row_of[l]] if l in row_of else float("nan")
-        numbers([[l] + [value(k, l) for k in keys] for l in range(len(e["h_norm_first"]))], [k.replace("_norm", "") for k in keys])
+        keys = ("h_norm_first", "h_norm_rest", "k_norm_first", "k_norm_rest", "v_norm_first",
+                "v_norm_rest")
+        # a layer without attention has no keys and values
+        row_of = {l + 1: i for i, l in enumerate(runlog.attending(e))}
+        def value(k, l):
+            if k[0] == "h": return e[k][l]
+            return e[k][row_of[l]] if l in row_of else float("nan")
+        numbers([[l] + [value(k, l) for k in keys] for l in range(len(e["h_norm_first"]))],
+                [k.replace("_norm", "") for k in keys])
     if dump: numbers(angles(dump), ["cos(q, k_1)", "cos, others", "|q||k_1|", "others"])
     if 19 <= figure <= 27:
-        numbers([[l + 1, sum(a) / len(a), max(a), sum(x > e["sink"]["eps"] for x in a)] for l, a in zip(runlog.attending(e), e["alpha1"])],
+        numbers([[l + 1, sum(a) / len(a), max(a), sum(x > e["sink"]["eps"] for x in a)]
+                 for l, a in zip(runlog.attending(e), e["alpha1"])],
                 ["mean alpha_1", "largest", "heads above"])
 
 
 def hellaswag(binary, directory, task):
-    r = subprocess.run([binary, "score", directory, "--task", task, "--json", "/dev/stdout"], capture_output=True, text=True)
+    r = subprocess.run([binary, "score", directory, "--task", task, "--json", "/dev/stdout"],
+                       capture_output=True, text=True)
     found = re.search(r"\{\"checkpoint\".*", r.stdout)
     if not found: return "  HellaSwag: " + r.stderr.strip().split("\n")[0]
     one = json.loads(found.group(0))["tasks"][0]
     return f"  acc {one['acc'] * 100:.2f}, acc_norm {one['acc_norm'] * 100:.2f}"
 
 
-# ======================================================================================================================
+# ==================================================================================================
 # 3 run
 def rows_of(rows, models):
     """(row, model's name, directory or None); Figure 3 is of any model"""
@@ -146,25 +168,35 @@ def rows_of(rows, models):
 
 def run(rows, o):
     rows = [r for r in rows if is_open(r)]
-    if not rows: die("--models: none of these tables is of open models", "scripts/reproduce table1 --models DIR.. -d TEXT.jsonl")
-    if not os.path.isfile(o.data): die(f"--models: got data {o.data}, wanted text for each model's own tokenizer", "-d TEXT.jsonl")
+    if not rows:
+        die("--models: none of these tables is of open models",
+            "scripts/reproduce table1 --models DIR.. -d TEXT.jsonl")
+    if not os.path.isfile(o.data):
+        die(f"--models: got data {o.data}, wanted text for each model's own tokenizer",
+            "-d TEXT.jsonl")
     binary = o.binary or jobs.build_all([""], o)[""]
     models, done, missing, written, table = directories(o.models), {}, {}, [], ""
     for row, name, directory in rows_of(rows, models):
         if row.table != table:
             table = row.table
-            print(f"\n{row.where.split(' l')[0].split(' r')[0]}: Sink_1 in %, ours beside the paper's")
+            print(f"\n{row.where.split(' l')[0].split(' r')[0]}: Sink_1 in %, "
+                  "ours beside the paper's")
         if not directory:
             missing[name] = row.paper["note"].split(": ")[-1].split(";")[0]
             continue
         e = probe(binary, row, name, directory, o.data, o.out, done)
         if "error" in e: print(f"{label(row, name):36} {e['error']}"); continue
-        if "runs" not in e: written.append(os.path.join(o.out, "models", label(row, name) + ".json"))
+        if "runs" not in e:
+            written.append(os.path.join(o.out, "models", label(row, name) + ".json"))
         sinks, loss = measured(row, e)
         more = hellaswag(binary, directory, o.task) if table == "figure10" and o.task else ""
-        print(f"{label(row, name):36} {sinks}  loss {loss:.3f}  bos {e.get('bos', 'none')}{more}", flush=True)
+        print(f"{label(row, name):36} {sinks}  loss {loss:.3f}  bos {e.get('bos', 'none')}{more}",
+              flush=True)
         details(row, e, os.path.join(o.out, "models", row.id) if "--dump" in row.words else "")
-    if missing: print("\nnot there, so not probed: " + ", ".join(f"{n} ({link})" for n, link in missing.items()))
+    if missing:
+        print("\nnot there, so not probed: "
+              + ", ".join(f"{n} ({link})" for n, link in missing.items()))
     if written:
         page = os.path.join(o.out, "-".join(dict.fromkeys(r.table for r in rows)) + "-models.html")
-        subprocess.run([sys.executable, os.path.join(jobs.ROOT, "scripts", "report.py"), *written, "-o", page])
+        subprocess.run([sys.executable, os.path.join(jobs.ROOT, "scripts", "report.py"),
+                        *written, "-o", page])

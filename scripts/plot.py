@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """The paper's figures from what train_sink writes, each as PNG and SVG. Needs NumPy and matplotlib.
 
-To add a figure: one function that gets (inputs, options), yields (file name, figure), and one row in FIGURES.
-Numbers of figures are those of Gu et al., When Attention Sink Emerges in Language Models, arXiv:2410.10781.
+To add a figure: one function that gets (inputs, options), yields (file name, figure),
+and one row in FIGURES. Numbers of figures are those of Gu et al., When Attention Sink Emerges
+in Language Models, arXiv:2410.10781.
 """
 import argparse
 import os
@@ -21,29 +22,36 @@ try:
     import matplotlib.pyplot as plt
     from matplotlib.ticker import MaxNLocator, PercentFormatter
 except ImportError as e:
-    die(f"{e.name}: not installed, wanted numpy and matplotlib", "python3 -m pip install numpy matplotlib")
+    die(f"{e.name}: not installed, wanted numpy and matplotlib",
+        "python3 -m pip install numpy matplotlib")
 
-# Okabe and Ito's colours, which colour-blind readers tell apart, without the yellow that white paper swallows
+# Okabe and Ito's colours, which colour-blind readers tell apart, without the yellow
+# that white paper swallows
 COLORS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"]
 MARKERS = "osD^vPX"
 STYLE = {
     "font.size": 9, "axes.titlesize": 9.5, "axes.titleweight": "bold", "axes.titlelocation": "left",
-    "axes.spines.top": False, "axes.spines.right": False, "axes.edgecolor": "#888888", "axes.labelcolor": "#222222",
+    "axes.spines.top": False, "axes.spines.right": False, "axes.edgecolor": "#888888",
+    "axes.labelcolor": "#222222",
     "axes.grid": True, "axes.axisbelow": True, "grid.color": "#e6e6e6", "grid.linewidth": 0.7,
     "lines.linewidth": 1.6, "lines.markersize": 4, "legend.frameon": False, "legend.fontsize": 8.5,
-    "xtick.color": "#555555", "ytick.color": "#555555", "savefig.dpi": 150, "figure.constrained_layout.use": True,
-    "svg.hashsalt": "train_sink", "svg.fonttype": "path", "image.cmap": "viridis", "image.interpolation": "nearest",
+    "xtick.color": "#555555", "ytick.color": "#555555", "savefig.dpi": 150,
+    "figure.constrained_layout.use": True,
+    "svg.hashsalt": "train_sink", "svg.fonttype": "path", "image.cmap": "viridis",
+    "image.interpolation": "nearest",
 }
 TRAIN_POINTS = 1500      # more than a figure of this size can show
 
 
 def look(i, runs=None):
-    """Colour and marker of the i-th line: seven colours, then the same with dashes. Seeds of one run look alike."""
+    """Colour and marker of the i-th line: seven colours, then the same with dashes.
+    Seeds of one run look alike."""
     seeds = 1
     if runs:
         groups, mine = [runlog.group(r) for r in runs], runlog.group(runs[i])
         i, seeds = list(dict.fromkeys(groups)).index(mine), groups.count(mine)
-    return {"color": COLORS[i % 7], "marker": MARKERS[i % 7], "linestyle": ["-", "--", ":"][i // 7 % 3],
+    return {"color": COLORS[i % 7], "marker": MARKERS[i % 7],
+            "linestyle": ["-", "--", ":"][i // 7 % 3],
             "linewidth": 1.6 if seeds == 1 else 1.0, "markersize": 4 if seeds == 1 else 3}
 
 
@@ -51,7 +59,8 @@ def panels(n, width=4.2, height=3.1, columns=3, **more):
     """A figure with n axes in rows of `columns`, those that are left over hidden."""
     columns = min(columns, n)
     rows = -(-n // columns)
-    figure, axes = plt.subplots(rows, columns, figsize=(width * columns, height * rows), squeeze=False, **more)
+    figure, axes = plt.subplots(rows, columns, figsize=(width * columns, height * rows),
+                                squeeze=False, **more)
     for ax in axes.flat[n:]:
         ax.set_axis_off()
     return figure, list(axes.flat[:n])
@@ -64,10 +73,12 @@ def plain(text):
 
 
 def headline(figure, runs, what, step=None):
-    """Title of a figure, as wide as it is: what it shows; of one run also its name, switches and step."""
+    """Title of a figure, as wide as it is: what it shows; of one run also its name,
+    switches and step."""
     lines = textwrap.wrap(what, letters(figure))
     if len(runs) == 1:
-        about = f"{runs[0]['name']}: {runlog.switches(runs[0])}" + ("" if step is None else f", step {step:,}")
+        about = f"{runs[0]['name']}: {runlog.switches(runs[0])}"
+        if step is not None: about += f", step {step:,}"
         lines += textwrap.wrap(plain(about), letters(figure))
     figure.suptitle("\n".join(lines), fontsize=10.5, x=0.01, ha="left")
 
@@ -83,10 +94,12 @@ def label(run, runs, step=None):
     if run is not seeds[0]:
         return None
     flags = run["config"]["flags"]
-    words = [runlog.switches(run)] + [f"{key} {flags[key]}" for key in runlog.differing_flags(runs) if key in flags
+    words = [runlog.switches(run)] + [f"{key} {flags[key]}"
+                                      for key in runlog.differing_flags(runs) if key in flags
                                       and (key != "seed" or len(seeds) == 1)]
     name = run["name"] if len(seeds) == 1 else f"{runlog.group(run)} ({len(seeds)} seeds)"
-    text = f"{name}: {', '.join(words)}" + ("" if step is None or run["status"] == "probed" else f", step {step:,}")
+    text = f"{name}: {', '.join(words)}"
+    if step is not None and run["status"] != "probed": text += f", step {step:,}"
     return "\n".join(textwrap.wrap(plain(text), 110))
 
 
@@ -94,7 +107,8 @@ def legend_below(figure, ax, columns=3):
     handles, labels = ax.get_legend_handles_labels()
     fit = max(1, int(15 * figure.get_figwidth() / (max(map(len, labels), default=1) + 8)))
     if labels:
-        figure.legend(handles, labels, loc="outside lower center", ncols=min(columns, fit, len(labels)))
+        figure.legend(handles, labels, loc="outside lower center",
+                      ncols=min(columns, fit, len(labels)))
 
 
 def stem(figure, runs):
@@ -102,7 +116,8 @@ def stem(figure, runs):
     names = list(dict.fromkeys(r.get("file") or runlog.group(r) for r in runs))
     names = [runs[0]["name"]] if len(runs) == 1 else names
     names = [re.sub(r"[^\w.=,+-]+", "-", name)[:60] for name in names]
-    return "-".join([figure] + (names if len(names) <= 4 else [names[0], "and", str(len(names) - 1), "more"]))
+    if len(names) > 4: names = [names[0], "and", str(len(names) - 1), "more"]
+    return "-".join([figure] + names)
 
 
 def whole(ax, n, first=0):
@@ -120,11 +135,12 @@ def trained(paths, figure):
     runs = runlog.read_runs(paths)
     for run in runs:
         if run["status"] == "probed":
-            die(f"{run['path']}: got a probe, wanted a run", f"scripts/plot.py heads {run['path']}, or {figure} RUN")
+            die(f"{run['path']}: got a probe, wanted a run",
+                f"scripts/plot.py heads {run['path']}, or {figure} RUN")
     return runs
 
 
-# ---- figures over steps ----------------------------------------------------------------------------------------------
+# ---- figures over steps --------------------------------------------------------------------------
 def dynamics(paths, options):
     """Loss, Sink_1 and Sink_* (Figures 4, 5 right, 28)."""
     runs = trained(paths, "dynamics")
@@ -134,7 +150,8 @@ def dynamics(paths, options):
         train, style, proxy = run["train"], look(i, runs), runlog.uses_proxy(run["evals"])
         shown = train[::max(1, len(train) // TRAIN_POINTS)]
         loss.plot(*series(shown, lambda t: t["loss"]), color=style["color"], lw=0.6, alpha=0.35)
-        loss.plot(*series(run["evals"], lambda e: e.get("val_loss")), **style, label=label(run, runs))
+        loss.plot(*series(run["evals"], lambda e: e.get("val_loss")), **style,
+                  label=label(run, runs))
         sink.plot(*series(run["evals"], lambda e: runlog.sink(e, proxy)), **style)
         for resume in run["resumes"]:
             for ax in (loss, sink):
@@ -143,7 +160,8 @@ def dynamics(paths, options):
             star = series(run["evals"], lambda e: e["sink"].get("sink_star"))
             style.update(linestyle="--", marker="*", markersize=5)
             sink.plot(star[0], [100 * y for y in star[1]], **style)
-    loss.set(title="Loss: validation (markers), training (thin)", xlabel="step", ylabel="loss (nats per token)")
+    loss.set(title="Loss: validation (markers), training (thin)", xlabel="step",
+             ylabel="loss (nats per token)")
     sink.set(title="Sink$_1$ (solid), Sink$_*$ of an extra key (dashed, stars)", xlabel="step",
              ylabel=f"Sink at $\\epsilon$ = {runs[0]['evals'][0]['sink']['eps']:g}", ylim=(-3, 103))
     sink.yaxis.set_major_formatter(PercentFormatter())
@@ -157,8 +175,8 @@ def dynamics(paths, options):
 
 
 def profiles(paths, options):
-    """Sink_k by position k (Figures 5 and 6, middle) of runs and probes, at every threshold of a probe; and the mean
-    alpha_k of a probe --per-sequence."""
+    """Sink_k by position k (Figures 5 and 6, middle) of runs and probes, at every threshold
+    of a probe; and the mean alpha_k of a probe --per-sequence."""
     runs = runlog.read_runs(paths)
     curves = [(run, e, s) for run in runs for e in [runlog.at_step(run, options.step)]
               for s in e.get("sinks") or [e["sink"]]]
@@ -194,12 +212,14 @@ def label_of_profile(run, runs, e, s):
 
 def edge(ax, x, text, color):
     ax.axvline(x, color=color, lw=1, ls=":")
-    ax.annotate(text, (x, 1), xycoords=("data", "axes fraction"), va="top", color=color, fontsize=8.5)
+    ax.annotate(text, (x, 1), xycoords=("data", "axes fraction"), va="top",
+                color=color, fontsize=8.5)
 
 
-# ---- figures by block ------------------------------------------------------------------------------------------------
+# ---- figures by block ----------------------------------------------------------------------------
 def heat(ax, values, text=True, layers=None, **more):
-    """A map of numbers by block and head; the numbers themselves where there is room. layers: which the rows are, if not all."""
+    """A map of numbers by block and head; the numbers themselves where there is room.
+    layers: which the rows are, if not all."""
     x = np.array(values, dtype=float)
     image = ax.imshow(x, aspect="auto" if max(x.shape) > 24 else "equal", **more)
     ax.grid(False)
@@ -211,7 +231,8 @@ def heat(ax, values, text=True, layers=None, **more):
         low, high = image.get_clim()
         for (l, h), v in np.ndenumerate(x):
             dark = v < low + 0.6 * (high - low)
-            ax.text(h, l, f"{v:.2f}", ha="center", va="center", fontsize=8, color="white" if dark else "black")
+            ax.text(h, l, f"{v:.2f}", ha="center", va="center", fontsize=8,
+                    color="white" if dark else "black")
     return image
 
 
@@ -225,10 +246,13 @@ def heads(paths, options):
     for run, ax in zip(runs, axes):
         e = runlog.at_step(run, options.step)
         proxy = runlog.uses_proxy(run["evals"])
-        image = heat(ax, e["alpha1_proxy" if proxy else "alpha1"], layers=runlog.attending(e), vmin=0, vmax=1)
+        image = heat(ax, e["alpha1_proxy" if proxy else "alpha1"], layers=runlog.attending(e),
+                     vmin=0, vmax=1)
         if len(runs) > 1:
-            about = plain(runlog.switches(run) + ("" if run["status"] == "probed" else f", step {e['step']:,}"))
-            ax.set_title("\n".join(textwrap.wrap(plain(run["name"]), 34) + textwrap.wrap(about, 34)), fontsize=8.5)
+            step = "" if run["status"] == "probed" else f", step {e['step']:,}"
+            about = plain(runlog.switches(run) + step)
+            title = textwrap.wrap(plain(run["name"]), 34) + textwrap.wrap(about, 34)
+            ax.set_title("\n".join(title), fontsize=8.5)
     figure.colorbar(image, ax=axes, shrink=0.9, aspect=25).set_label(r"$\alpha_1$")
     step = None if runs[0]["status"] == "probed" else runlog.at_step(runs[0], options.step)["step"]
     headline(figure, runs, r"Attention to the first token, $\alpha_1$, by block and head", step)
@@ -236,11 +260,13 @@ def heads(paths, options):
 
 
 WHOSE = [("first", "first token"), ("rest", "mean of the others"), ("star", "sink token")]
-NORMS = [("h", "hidden states h", "blocks before it"), ("k", "keys k", "block"), ("v", "values v", "block")]
+NORMS = [("h", "hidden states h", "blocks before it"), ("k", "keys k", "block"),
+         ("v", "values v", "block")]
 
 
 def norms(paths, options):
-    """Norms of h, k and v, first token and the others (Figures 11 to 14), and their ratio (Figures 7, 8, 29)."""
+    """Norms of h, k and v, first token and the others (Figures 11 to 14),
+    and their ratio (Figures 7, 8, 29)."""
     runs = runlog.read_runs(paths)
     for run in runs:
         need_norms(run, runlog.at_step(run, options.step))
@@ -251,8 +277,10 @@ def norms(paths, options):
         for (key, _, _), ax in zip(NORMS, axes):
             ax.plot(ratio(e, key + "_norm"), **look(i, runs), label=label(run, runs, e["step"]))
         if "pre_norm_first" in e:
-            half_blocks = 0.5 * np.arange(1, 1 + len(e["pre_norm_first"]))  # after attention, after FFN, ..
-            dotted = {**look(i, runs), "linestyle": ":", "label": plain(run["name"]) + ", before the norm"}
+            # after attention, after FFN, ..
+            half_blocks = 0.5 * np.arange(1, 1 + len(e["pre_norm_first"]))
+            dotted = {**look(i, runs), "linestyle": ":",
+                      "label": plain(run["name"]) + ", before the norm"}
             axes[0].plot(half_blocks, ratio(e, "pre_norm"), **dotted)
     for (key, name, where), ax in zip(NORMS, axes):
         ax.axhline(1, color="#888888", lw=0.8, zorder=0)
@@ -272,7 +300,8 @@ def need_norms(run, e):
     """A picture of norms needs those of the first token and of the others."""
     for name in runlog.NORMS[:2] + runlog.NORMS[5:9]:
         if not e.get(name):
-            die(f"{run['log']}: got no {name} at step {e['step']}, wanted one for each block", "measure it again")
+            die(f"{run['log']}: got no {name} at step {e['step']}, wanted one for each block",
+                "measure it again")
 
 
 def ratio(e, key):
@@ -281,10 +310,12 @@ def ratio(e, key):
 
 
 def plain_log(ax):
-    """A logarithmic axis with numbers rather than powers of ten, and more of them when few decades are shown."""
+    """A logarithmic axis with numbers rather than powers of ten, and more of them when
+    few decades are shown."""
     ax.set_yscale("log")
     low, high = ax.get_ylim()
-    ax.yaxis.set_major_locator(matplotlib.ticker.LogLocator(subs=[1, 2, 5] if high / low < 200 else [1]))
+    subs = [1, 2, 5] if high / low < 200 else [1]
+    ax.yaxis.set_major_locator(matplotlib.ticker.LogLocator(subs=subs))
     ax.yaxis.set_major_formatter(matplotlib.ticker.FuncFormatter(lambda y, _: f"{y:g}"))
     ax.yaxis.set_minor_formatter(matplotlib.ticker.NullFormatter())
 
@@ -297,22 +328,26 @@ def norms_of_one(run, e):
             if values:
                 ax.plot([number(v) for v in values], **look(i), label=text)
         if key == "h":
-            ax.plot([number(v) for v in e.get("h_max") or []], **look(3), label="largest entry, max|h|")
-            ax.plot([number(v) for v in e.get("h_median") or []], **look(4), label="median entry, median|h|")
+            ax.plot([number(v) for v in e.get("h_max") or []], **look(3),
+                    label="largest entry, max|h|")
+            ax.plot([number(v) for v in e.get("h_median") or []], **look(4),
+                    label="median entry, median|h|")
             plain_log(ax)
         else:
             ax.set_ylim(bottom=0)
         ax.set(title=name, xlabel=where, ylabel=r"$\ell_2$ norm")
         whole(ax, len(e[f"{key}_norm_first"]))
-    headline(figure, [run], r"$\ell_2$ norms by block", None if run["status"] == "probed" else e["step"])
+    headline(figure, [run], r"$\ell_2$ norms by block",
+             None if run["status"] == "probed" else e["step"])
     legend_below(figure, axes[0], 5)
     return figure
 
 
-# ---- figures of a probe ----------------------------------------------------------------------------------------------
+# ---- figures of a probe --------------------------------------------------------------------------
 def maps(paths, options):
-    """The heads of a --dump directory: up to DETAILED of them, or those of --head, each with attention, cosines and
-    norm products (Figures 2 bottom, 15 to 18); of more than that the attention of all, in one picture."""
+    """The heads of a --dump directory: up to DETAILED of them, or those of --head,
+    each with attention, cosines and norm products (Figures 2 bottom, 15 to 18);
+    of more than that the attention of all, in one picture."""
     for path in paths:
         name, found = f"maps-{os.path.basename(os.path.abspath(path))}", heads_in(path)
         chosen = [h for h in found if h in options.head] or ([] if len(found) > DETAILED else found)
@@ -320,7 +355,8 @@ def maps(paths, options):
             yield f"{name}-{l}_{h}", map_of_head(path, f"{l}_{h}")
         if not chosen:
             l, h = found[0]
-            print(f"{path}: {len(found)} heads, so one picture of all their attention; of single heads, with cosines "
+            print(f"{path}: {len(found)} heads, so one picture of all their attention; "
+                  "of single heads, with cosines "
                   f"and norms: scripts/plot.py maps {path} --head {l}:{h}", flush=True)
             yield name, all_maps(path, found)
 
@@ -359,7 +395,8 @@ def all_maps(path, found):
 
 def draw_all_maps(picture, rows, columns, pitch, path):
     inch = min(1.3, 11 / max(len(rows), len(columns)))
-    figure, (ax,) = panels(1, max(4.5, 1.2 + inch * len(columns)), 1.4 + inch * len(rows), layout="compressed")
+    figure, (ax,) = panels(1, max(4.5, 1.2 + inch * len(columns)), 1.4 + inch * len(rows),
+                           layout="compressed")
     image = ax.imshow(picture, vmin=0, vmax=1, interpolation="antialiased")
     ax.set(xlabel="head", ylabel="block")
     for axis, names in ((ax.xaxis, columns), (ax.yaxis, rows)):
@@ -367,27 +404,32 @@ def draw_all_maps(picture, rows, columns, pitch, path):
         axis.set_ticks([(i + 0.5) * pitch - 1.5 for i in every], [names[i] for i in every])
     ax.grid(False)
     figure.colorbar(image, ax=ax, shrink=0.8, aspect=25)
-    headline(figure, [], f"Attention of every head: queries downwards, keys to the right. {plain(path)}")
+    headline(figure, [],
+             f"Attention of every head: queries downwards, keys to the right. {plain(path)}")
     return figure
 
 
 def shrink(x, size):
-    """A map at most `size` wide: the largest weight of each square, so that no sink is lost. Unseen keys are blank."""
+    """A map at most `size` wide: the largest weight of each square, so that no sink is lost.
+    Unseen keys are blank."""
     T, step = len(x), -(-x.shape[1] // size)
     unseen = np.arange(T + 1)[None, :] > np.arange(T)[:, None] + 1
     x = np.where(unseen & (x == 0), np.nan, x)
     pad = [(0, -n % step) for n in x.shape]
     x = np.pad(x, pad, constant_values=np.nan)
-    return np.fmax.reduce(np.fmax.reduce(x.reshape(x.shape[0] // step, step, -1, step), axis=3), axis=1)
+    return np.fmax.reduce(np.fmax.reduce(x.reshape(x.shape[0] // step, step, -1, step), axis=3),
+                          axis=1)
 
 
 def load_map(path):
     try:
         x = np.load(path)
     except (OSError, ValueError, EOFError) as e:
-        die(f"{path}: got '{e}', wanted an array of --dump", "write it again: train_sink probe RUN/step_N --dump DIR")
+        die(f"{path}: got '{e}', wanted an array of --dump",
+            "write it again: train_sink probe RUN/step_N --dump DIR")
     if x.dtype.kind != "f" or x.ndim != 2 or x.shape[1] != x.shape[0] + 1 or x.shape[0] < 1:
-        die(f"{path}: got {x.dtype} of shape {x.shape}, wanted floats of shape (T, T + 1)", "write it again: train_sink probe RUN/step_N --dump DIR")
+        die(f"{path}: got {x.dtype} of shape {x.shape}, wanted floats of shape (T, T + 1)",
+            "write it again: train_sink probe RUN/step_N --dump DIR")
     return x
 
 
@@ -397,17 +439,20 @@ def map_of_head(path, head):
              ("product", "|q$_t$| |k$_j$|", "viridis")]
     arrays = [load_map(f"{path}/{head}_{kind}.npy") for kind, _, _ in kinds]
     if len({x.shape for x in arrays}) > 1:
-        die(f"{path}: {head}: got maps of several sizes, wanted one", "write them again: train_sink probe .. --dump DIR")
-    extra = arrays[2][:, 0].any()                            # column 0 is the extra key; without one it is all zeros
+        die(f"{path}: {head}: got maps of several sizes, wanted one",
+            "write them again: train_sink probe .. --dump DIR")
+    extra = arrays[2][:, 0].any()  # column 0 is the extra key; without one it is all zeros
     T = len(arrays[0])
     unseen = np.arange(T + 1)[None, :] > np.arange(T)[:, None] + 1
     figure, axes = panels(3, 3.9, 4.1, layout="compressed")
     for x, (kind, name, colors), ax in zip(arrays, kinds, axes):
         x = np.where(unseen & (arrays[0] == 0), np.nan, x)[:, 0 if extra else 1:]
         limits = {"vmin": -1, "vmax": 1} if kind == "cosine" else {"vmin": 0}
-        image = ax.imshow(x, cmap=colors, extent=(-0.5 if extra else 0.5, T + 0.5, T + 0.5, 0.5), **limits)
+        image = ax.imshow(x, cmap=colors,
+                          extent=(-0.5 if extra else 0.5, T + 0.5, T + 0.5, 0.5), **limits)
         ax.grid(False)
-        ax.set(title=name, xlabel="key position j" + (" (0: extra key)" if extra else ""), ylabel="query position t")
+        ax.set(title=name, xlabel="key position j" + (" (0: extra key)" if extra else ""),
+               ylabel="query position t")
         figure.colorbar(image, ax=ax, shrink=0.8, aspect=20)
     headline(figure, [], f"Block {layer}, head {h}: where the queries look, and why. {plain(path)}")
     return figure
@@ -439,26 +484,30 @@ def threshold(paths, options):
 def lines(ax, points, text):
     """One line for each first of (line, x, y)."""
     for i, name in enumerate(sorted({p[0] for p in points})):
-        ax.plot(*zip(*sorted((x, y) for n, x, y in points if n == name)), **look(i), label=text.format(name))
+        ax.plot(*zip(*sorted((x, y) for n, x, y in points if n == name)), **look(i),
+                label=text.format(name))
     ax.set(ylabel="Sink$_1$ (%)", ylim=(-3, 103))
     ax.yaxis.set_major_formatter(PercentFormatter())
     ax.legend(loc="best", ncols=2)
 
 
-# ---- a table of the paper --------------------------------------------------------------------------------------------
+# ---- a table of the paper ------------------------------------------------------------------------
 def at_main(get):
     """Of the token that the row is about: the first, if the paper does not say otherwise."""
     return lambda row: get(row, runlog.main_position(row))
 
 
 def columns_of(results):
-    """(title, the paper's number, ours by seed) of each panel. A loss on other data than the paper's stands alone."""
+    """(title, the paper's number, ours by seed) of each panel. A loss on other data than
+    the paper's stands alone."""
     here = results.get("data", "").split(" ")[0] or "other data"
-    loss = ("validation loss (nats per token)", runlog.paper_loss, runlog.our_loss) if runlog.same_data(results) else \
-        (f"validation loss, nats\n(on {plain(here)})", lambda row: "", runlog.our_loss)
+    loss = (f"validation loss, nats\n(on {plain(here)})", lambda row: "", runlog.our_loss)
+    if runlog.same_data(results):
+        loss = ("validation loss (nats per token)", runlog.paper_loss, runlog.our_loss)
     found = [("Sink$_k$ (%)", at_main(runlog.paper_sink), at_main(runlog.our_sink)),
              ("Sink$_*$ (%)", runlog.paper_star, runlog.our_star), loss]
-    return [c for c in found if any(runlog.is_number(c[1](row)) or c[2](row) for row in results["rows"])]
+    return [c for c in found
+            if any(runlog.is_number(c[1](row)) or c[2](row) for row in results["rows"])]
 
 
 def table(paths, options):
@@ -471,34 +520,42 @@ def table(paths, options):
         columns = columns_of(results)
         paper = any(runlog.is_number(c[1](row)) for c in columns for row in rows)
         against = ": ours against the paper's" if paper else ""
-        figure, axes = panels(max(1, len(columns)), 4.0, 1.4 + (0.42 if paper else 0.24) * len(rows), sharey=True)
+        figure, axes = panels(max(1, len(columns)), 4.0,
+                              1.4 + (0.42 if paper else 0.24) * len(rows), sharey=True)
         for (name, theirs, ours), ax in zip(columns, axes):
             bars(ax, rows, theirs if paper else None, ours)
             ax.set(title=name)
-        others = {r["id"]: f"\nk = {runlog.main_position(r)}" for r in rows if runlog.main_position(r) != 1}
-        axes[0].set_yticks(range(len(rows)), [plain(r["id"] + others.get(r["id"], "")) for r in rows])
+        others = {r["id"]: f"\nk = {runlog.main_position(r)}"
+                  for r in rows if runlog.main_position(r) != 1}
+        axes[0].set_yticks(range(len(rows)),
+                           [plain(r["id"] + others.get(r["id"], "")) for r in rows])
         if not others:
             axes[0].set_title("Sink$_1$ (%)")
-        scale = f"{results.get('scale', '')}, {results.get('data', '')}, commit {results.get('commit', '')}"
+        scale = (f"{results.get('scale', '')}, {results.get('data', '')}, "
+                 f"commit {results.get('commit', '')}")
         headline(figure, [], plain(f"{results['table']}{against}. {scale}"))
         legend_below(figure, axes[0])
         yield "table-" + os.path.splitext(os.path.basename(path))[0], figure
 
 
 def bars(ax, rows, paper, ours):
-    """The paper's bar above (paper: its number of a row, or None), ours below it, each with its number; what has none says why."""
+    """The paper's bar above (paper: its number of a row, or None), ours below it,
+    each with its number; what has none says why."""
     ends = []
     for y, row in enumerate(rows):
-        pair = [(y + 0.2 * bool(paper), ours(row), runlog.why_not(row), COLORS[0], "ours, mean of seeds")]
+        pair = [(y + 0.2 * bool(paper), ours(row), runlog.why_not(row), COLORS[0],
+                 "ours, mean of seeds")]
         if paper:
             given = paper(row)
-            pair.insert(0, (y - 0.2, [given] if runlog.is_number(given) else [], given, "#BBBBBB", "paper"))
+            pair.insert(0, (y - 0.2, [given] if runlog.is_number(given) else [], given,
+                            "#BBBBBB", "paper"))
         for at, seeds, word, color, name in pair:
             mean = np.mean(seeds) if seeds else 0
             ends.append(max(seeds, default=0))
             ax.barh(at, mean, 0.36, color=color, label=name if y == 0 else None)
             text, gray = (f"{mean:.2f}", "#444444") if seeds else (word or "\N{EN DASH}", "#777777")
-            ax.annotate(plain(text), (ends[-1], at), (4, 0), textcoords="offset points", va="center", fontsize=7.5, color=gray)
+            ax.annotate(plain(text), (ends[-1], at), (4, 0), textcoords="offset points",
+                        va="center", fontsize=7.5, color=gray)
             if len(seeds) > 1:
                 ax.plot(seeds, [at] * len(seeds), "o", ms=3, color="#000000", zorder=3)
     ax.plot([], [], "o", ms=3, color="#000000", label="one seed")
@@ -509,30 +566,42 @@ def bars(ax, rows, paper, ours):
 def everything(paths, options):
     """dynamics, heads, norms and profiles of each run."""
     for path in paths:
-        for draw in (heads, norms, profiles) if path.endswith(".json") else (dynamics, heads, norms, profiles):
+        of_probe = (heads, norms, profiles)
+        for draw in of_probe if path.endswith(".json") else (dynamics, *of_probe):
             yield from draw([path], options)
 
 
 FIGURES = {
     "dynamics":  (dynamics,   "RUN..",        "loss, Sink_1 and Sink_* over steps (Figures 4, 28)"),
-    "heads":     (heads,      "RUN..",        "attention to the first token by block and head (Figures 19 to 24)"),
-    "norms":     (norms,      "RUN..",        "norms of h, k, v by block, and ratios (Figures 7, 8, 11 to 14, 29)"),
-    "profiles":  (profiles,   "RUN..",        "Sink_k by position k: prefixes, windows (Figures 5, 6)"),
-    "maps":      (maps,       "DIR..",        "attention and QK geometry, from probe --dump DIR (Figures 2, 15 to 18)"),
-    "threshold": (threshold,  "PROBE.json..", "Sink_1 against length and threshold, from probe --json (Figure 3)"),
-    "table":     (table,      "RESULTS.json..", "a table of scripts/reproduce, ours against the paper's"),
+    "heads":     (heads,      "RUN..",
+                  "attention to the first token by block and head (Figures 19 to 24)"),
+    "norms":     (norms,      "RUN..",
+                  "norms of h, k, v by block, and ratios (Figures 7, 8, 11 to 14, 29)"),
+    "profiles":  (profiles,   "RUN..",
+                  "Sink_k by position k: prefixes, windows (Figures 5, 6)"),
+    "maps":      (maps,       "DIR..",
+                  "attention and QK geometry, from probe --dump DIR (Figures 2, 15 to 18)"),
+    "threshold": (threshold,  "PROBE.json..",
+                  "Sink_1 against length and threshold, from probe --json (Figure 3)"),
+    "table":     (table,      "RESULTS.json..",
+                  "a table of scripts/reproduce, ours against the paper's"),
     "all":       (everything, "RUN..",        "the first four of every run"),
 }
 
 
 def usage():
-    rows = "".join(f"  plot.py {name + ' ' + what:24} {text}\n" for name, (_, what, text) in FIGURES.items())
-    return "usage: (a RUN is a directory with log.jsonl; for heads, norms and profiles also what\n" \
-           f"train_sink probe --json wrote, so any model that can be probed can be drawn)\n{rows}\noptions:\n" \
-           "  -o DIR      where the .png and .svg go [runs/figures]\n" \
-           "  --step N    the evaluation that heads, norms and profiles show [the last]\n" \
-           "  --head L:H,..  maps: these heads in detail [all if they are few]\n" \
-           "  --logx      dynamics: a logarithmic axis of steps\n"
+    rows = "".join(f"  plot.py {name + ' ' + what:24} {text}\n"
+                   for name, (_, what, text) in FIGURES.items())
+    return f"""\
+usage: (a RUN is a directory with log.jsonl; for heads, norms and profiles also what
+train_sink probe --json wrote, so any model that can be probed can be drawn)
+{rows}
+options:
+  -o DIR      where the .png and .svg go [runs/figures]
+  --step N    the evaluation that heads, norms and profiles show [the last]
+  --head L:H,..  maps: these heads in detail [all if they are few]
+  --logx      dynamics: a logarithmic axis of steps
+"""
 
 
 def heads_of(text):
@@ -555,10 +624,12 @@ def main(words):
     parser.add_argument("--logx", action="store_true")
     options = parser.parse_intermixed_args(words)
     if options.figure not in FIGURES:
-        die(f"figure: got '{options.figure}', wanted one of {' '.join(FIGURES)}", "scripts/plot.py --help")
+        die(f"figure: got '{options.figure}', wanted one of {' '.join(FIGURES)}",
+            "scripts/plot.py --help")
     draw, what, _ = FIGURES[options.figure]
     if not options.inputs:
-        die(f"{options.figure}: got nothing to draw, wanted {what}", f"scripts/plot.py {options.figure} {what}")
+        die(f"{options.figure}: got nothing to draw, wanted {what}",
+            f"scripts/plot.py {options.figure} {what}")
     plt.rcParams.update(STYLE)
     plt.rcParams["axes.prop_cycle"] = matplotlib.cycler(color=COLORS)
     np.seterr(all="ignore")                                  # numbers that are not finite are gaps

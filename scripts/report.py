@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""One self-contained page, report.html, about runs, probes and tables of scripts/reproduce. Standard library only.
+"""One self-contained page, report.html, about runs, probes and tables of scripts/reproduce.
+Standard library only.
 
-The page is scripts/report.html with the data written into it; it needs no server and no network. What it shows is
-decided there, in JavaScript; here the logs are read, thinned and rounded. To show something new of a log: add it in
-run_data.
+The page is scripts/report.html with the data written into it; it needs no server and no network.
+What it shows is decided there, in JavaScript; here the logs are read, thinned and rounded.
+To show something new of a log: add it in run_data.
 """
 import argparse
 import json
@@ -17,10 +18,12 @@ import export
 import runlog
 from runlog import die
 
-POINTS = 2000            # training steps kept for a curve: the smallest and the largest of each of 1000 stretches
+# training steps kept for a curve: the smallest and the largest of each of 1000 stretches
+POINTS = 2000
 DIGITS = 6
 RELOAD_SECONDS = 5
-EMPTY = '{"runs":[],"results":[],"differing":[],"reload":0}'  # what stands in report.html in place of the data
+# what stands in report.html in place of the data
+EMPTY = '{"runs":[],"results":[],"differing":[],"reload":0}'
 
 
 def thin(steps, values):
@@ -39,7 +42,8 @@ def thin(steps, values):
 
 
 def rounded(x):
-    """Every number of an object at six digits: half the size of the page, and more than a screen shows."""
+    """Every number of an object at six digits: half the size of the page,
+    and more than a screen shows."""
     if isinstance(x, float):
         return float(f"{x:.{DIGITS}g}") if math.isfinite(x) else None
     if isinstance(x, list):
@@ -52,41 +56,49 @@ def rounded(x):
 def run_data(run):
     train, config, evals = run["train"], run["config"], run["evals"]
     steps = [t["step"] for t in train]
-    always = set.intersection(*map(set, evals)) - {"alpha", "all"} if evals else ()   # fields of every evaluation
+    # fields of every evaluation
+    always = set.intersection(*map(set, evals)) - {"alpha", "all"} if evals else ()
     return {
-        "name": run["name"], "group": runlog.group(run), "path": run["path"], "status": run["status"],
+        "name": run["name"], "group": runlog.group(run), "path": run["path"],
+        "status": run["status"],
         "file": run.get("file"), "notes": run["notes"], "title": runlog.switches(run),
         "switches": config["switches"], "flags": config["flags"],
         "build": {**{k: config.get(k) for k in ("params", "backend", "precision", "commit")},
                   "data, in words": config.get("data"), "started": config.get("time")},
-        "proxy": runlog.uses_proxy(evals), "evals": [{k: e[k] for k in e if k in always} for e in evals],
+        "proxy": runlog.uses_proxy(evals),
+        "evals": [{k: e[k] for k in e if k in always} for e in evals],
         "samples": [{"step": s["step"], "text": s["text"]} for s in run["samples"]],
         "resumes": [{k: v for k, v in r.items() if k != "event"} for r in run["resumes"]],
         "last": train[-1] if train else None,
         "ms": sum(t.get("ms") or 0 for t in train[-100:]) / max(1, len(train[-100:])),
-        "curves": {key: thin(steps, [t.get(key) for t in train]) for key in ("loss", "grad_norm")} if train else {},
+        "curves": {key: thin(steps, [t.get(key) for t in train]) for key in ("loss", "grad_norm")}
+        if train else {},
     }
 
 
 def results_data(results):
     """The rows of a table with the numbers worked out, so that page and plots say the same."""
     for row in results["rows"]:
-        row["sinks"] = [[k, runlog.paper_sink(row, k), runlog.our_sink(row, k), runlog.our_sink(row, k, "step0")]
+        row["sinks"] = [[k, runlog.paper_sink(row, k), runlog.our_sink(row, k),
+                         runlog.our_sink(row, k, "step0")]
                         for k in runlog.sink_positions(row)]
         row["star"] = [runlog.paper_star(row), runlog.our_star(row)]
         row["loss"] = [runlog.paper_loss(row), runlog.our_loss(row)]
         row["main"] = runlog.main_position(row)
         row["why_not"] = runlog.why_not(row)
-        row["ours"] = [{k: o.get(k) for k in ("seed", "run", "status", "tokens")} for o in row.get("ours") or []]
+        row["ours"] = [{k: o.get(k) for k in ("seed", "run", "status", "tokens")}
+                       for o in row.get("ours") or []]
     results["same_data"] = runlog.same_data(results)
     results["has_paper"] = any(x is not None for row in results["rows"]
-                               for x in [s[1] for s in row["sinks"]] + [row["star"][0], row["loss"][0]])
+                               for x
+                               in [s[1] for s in row["sinks"]] + [row["star"][0], row["loss"][0]])
     return results
 
 
 def name_by_rows(runs, tables):
     """Beside a table its runs are called as its rows are: a run may be shared by several tables."""
-    names = {os.path.abspath(o["run"]): f"{row['id']}-seed{o.get('seed', 0)}" for results in reversed(tables)
+    names = {os.path.abspath(o["run"]): f"{row['id']}-seed{o.get('seed', 0)}"
+             for results in reversed(tables)
              for row in results["rows"] for o in row.get("ours") or [] if o.get("run")}
     for run in runs:
         run["name"] = names.get(os.path.abspath(run["path"]), run["name"])
@@ -100,14 +112,17 @@ def page(paths, live):
     name_by_rows(runs, results)
     ended = all(r["status"] in ("done", "stopped", "probed") for r in runs)
     data = {"runs": [run_data(r) for r in runs], "results": [results_data(r) for r in results],
-            "differing": runlog.differing_flags(runs), "reload": RELOAD_SECONDS if live and not ended else 0}
+            "differing": runlog.differing_flags(runs),
+            "reload": RELOAD_SECONDS if live and not ended else 0}
     text = json.dumps(rounded(data), separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
-    template = runlog.read_text(os.path.join(os.path.dirname(__file__), "report.html"), "git checkout scripts")
+    template = runlog.read_text(os.path.join(os.path.dirname(__file__), "report.html"),
+                                "git checkout scripts")
     return template.replace(EMPTY, text), ended
 
 
 def write(path, text):
-    """Under another name first: a browser that reloads at this moment reads the old page or the new one."""
+    """Under another name first: a browser that reloads at this moment reads the old
+    page or the new one."""
     try:
         os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
         with open(path + ".part", "w", encoding="utf-8", errors="replace") as f:
@@ -118,13 +133,15 @@ def write(path, text):
 
 
 def sizes(paths):
-    logs = [os.path.join(p, "log.jsonl") if os.path.isdir(p) else p for path in paths for p in runlog.expand(path)]
+    logs = [os.path.join(p, "log.jsonl") if os.path.isdir(p) else p for path in paths
+            for p in runlog.expand(path)]
     return [(log, os.path.getsize(log)) for log in logs if os.path.exists(log)]
 
 
 def watch(paths, out):
     """Rewrites the page whenever a log has grown, until every run has ended or Ctrl-C."""
-    print(f"{out}: open it in a browser; it is rewritten as the logs grow. Ctrl-C ends this, not the runs")
+    print(f"{out}: open it in a browser; it is rewritten as the logs grow. Ctrl-C ends this, "
+          "not the runs")
     before, ended = None, False
     try:
         while not ended:
@@ -157,17 +174,22 @@ def write_events(runs, out):
 
 
 def arguments(words):
-    parser = argparse.ArgumentParser(prog="scripts/report.py", allow_abbrev=False, description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(prog="scripts/report.py", allow_abbrev=False,
+                                     description=__doc__.split("\n\n")[0])
     parser.error = lambda text: die(f"options: {text}", "scripts/report.py --help")
     parser.add_argument("inputs", nargs="*", metavar="RUN | RUNS | PROBE.json | RESULTS.json",
-                        help="a directory with log.jsonl, a directory of such, what train_sink probe --json wrote, "
+                        help="a directory with log.jsonl, a directory of such, "
+                             "what train_sink probe --json wrote, "
                              "a table written by scripts/reproduce")
     parser.add_argument("-o", "--out", help="the page [runs/report.html], the CSV file [printed], "
                                             "the directory for TensorBoard [runs/tensorboard]")
     kinds = parser.add_mutually_exclusive_group()
-    kinds.add_argument("--watch", action="store_true", help="rewrite the page while the runs train; it reloads itself")
-    kinds.add_argument("--csv", action="store_true", help="no page but CSV: a row for each run and evaluation")
-    kinds.add_argument("--tensorboard", action="store_true", help="no page but TensorBoard's event files")
+    kinds.add_argument("--watch", action="store_true",
+                       help="rewrite the page while the runs train; it reloads itself")
+    kinds.add_argument("--csv", action="store_true",
+                       help="no page but CSV: a row for each run and evaluation")
+    kinds.add_argument("--tensorboard", action="store_true",
+                       help="no page but TensorBoard's event files")
     options = parser.parse_intermixed_args(words)
     if not options.inputs:
         die("report: got nothing to show, wanted runs, probes or results", "scripts/report.py runs")

@@ -1,11 +1,13 @@
 """What the scripts share: logs, probes and results in, errors out. Standard library only.
 
-A run is a dict: name, path, config (the first line), train, evals, samples, resumes (lists of the log's objects),
-status, notes. A null in a log (a number that was NaN or infinite) stays None here; number() makes it a nan for those
-who draw. Every field that a script uses stands in section 2 with its kind and is checked when it is read, so a damaged
-file is one line of error and never a traceback. Events and fields that are not listed are let through.
+A run is a dict: name, path, config (the first line), train, evals, samples, resumes (lists of the
+log's objects), status, notes. A null in a log (a number that was NaN or infinite) stays None here;
+number() makes it a nan for those who draw. Every field that a script uses stands in section 2
+with its kind and is checked when it is read, so a damaged file is one line of error and never
+a traceback. Events and fields that are not listed are let through.
 
-    1 errors    2 what the files hold    3 logs and runs    4 probes, results    5 numbers of a run    6 rows of results
+    1 errors    2 what the files hold    3 logs and runs    4 probes, results
+    5 numbers of a run    6 rows of results
 """
 import json
 import math
@@ -13,11 +15,11 @@ import os
 import re
 import sys
 
-DEFAULTS = {"ATTN": "softmax", "BIAS": "none", "PE": "rotary", "NORM": "pre", "FFN": "swiglu", "COMBINE": "concat",
-            "GATE": "none", "QKNORM": "none"}
+DEFAULTS = {"ATTN": "softmax", "BIAS": "none", "PE": "rotary", "NORM": "pre", "FFN": "swiglu",
+            "COMBINE": "concat", "GATE": "none", "QKNORM": "none"}
 
 
-# ---- 1 errors --------------------------------------------------------------------------------------------------------
+# ---- 1 errors ------------------------------------------------------------------------------------
 def die(what, hint, code=2):
     """The house form of an error; 2 is the exit status of a user's mistake."""
     sys.stdout.flush()
@@ -49,15 +51,17 @@ def finite(text):
 
 
 def parse(text):
-    """One JSON value. NaN, Infinity and 1e999 become None, as the log's nulls are; ValueError if it is none."""
+    """One JSON value. NaN, Infinity and 1e999 become None, as the log's nulls are;
+    ValueError if it is none."""
     try:
         return json.loads(text, parse_constant=lambda _: None, parse_float=finite,
-                          parse_int=lambda digits: int(digits) if len(digits) < 19 else finite(digits))
+                          parse_int=lambda digits: int(digits) if len(digits) < 19
+                          else finite(digits))
     except RecursionError:
         raise ValueError("nested too deep") from None
 
 
-# ---- 2 what the files hold -------------------------------------------------------------------------------------------
+# ---- 2 what the files hold -----------------------------------------------------------------------
 def is_number(x):
     return isinstance(x, (int, float)) and not isinstance(x, bool)
 
@@ -71,13 +75,15 @@ def is_numbers(x):
 
 
 def is_map(x):
-    return isinstance(x, list) and len(x) > 0 and all(is_numbers(y) and len(y) == len(x[0]) > 0 for y in x)
+    return (isinstance(x, list) and len(x) > 0
+            and all(is_numbers(y) and len(y) == len(x[0]) > 0 for y in x))
 
 
 def is_cube(x, depth=4):
     if depth == 2:
         return is_map(x)
-    return isinstance(x, list) and len(x) > 0 and all(is_cube(y, depth - 1) and len(y) == len(x[0]) for y in x)
+    return (isinstance(x, list) and len(x) > 0
+            and all(is_cube(y, depth - 1) and len(y) == len(x[0]) for y in x))
 
 
 def is_words(x):
@@ -85,8 +91,9 @@ def is_words(x):
 
 
 def is_positions(x):
-    return isinstance(x, dict) and all(k.isascii() and k.isdigit() and k != "0" and len(k) < 5 for k in x) \
-        and all(y is None or is_number(y) for y in x.values())
+    is_position = lambda k: k.isascii() and k.isdigit() and k != "0" and len(k) < 5
+    return (isinstance(x, dict) and all(is_position(k) for k in x)
+            and all(y is None or is_number(y) for y in x.values()))
 
 
 KINDS = {
@@ -96,42 +103,49 @@ KINDS = {
     "value":   (is_number, "a number"),
     "numbers": (is_numbers, "a list of numbers"),
     "map":     (is_map, "rows of numbers, one for each block, all as long as its heads"),
-    "blocks":  (lambda x: is_map(x) or is_numbers(x), "a number for each block, or for each block and head"),
+    "blocks":  (lambda x: is_map(x) or is_numbers(x),
+                "a number for each block, or for each block and head"),
     "alphas":  (is_cube, "alpha by sequence, block, head and position"),
     "words":   (is_words, "an object of texts"),
     "flags":   (lambda x: isinstance(x, dict), "an object"),
-    "rate":    (lambda x: x is None or is_number(x) or is_numbers(x), "a number or a list of numbers"),
-    "paper":   (lambda x: x is None or is_number(x) or isinstance(x, str), "a number, a word or null"),
-    "papers":  (lambda x: x is None or isinstance(x, str) or is_positions(x), "{position: number}, a word or null"),
+    "rate":    (lambda x: x is None or is_number(x) or is_numbers(x),
+                "a number or a list of numbers"),
+    "paper":   (lambda x: x is None or is_number(x) or isinstance(x, str),
+                "a number, a word or null"),
+    "papers":  (lambda x: x is None or isinstance(x, str) or is_positions(x),
+                "{position: number}, a word or null"),
     "seeds":   (lambda x: isinstance(x, list) and all(is_count(y) for y in x), "a list of seeds"),
     "layers":  (lambda x: isinstance(x, list) and all(is_count(y) for y in x), "a list of layers"),
 }
 # field: kind, or the fields inside it. [..]: a list of such. ! after the name: it has to be there
-SINK = {"eps!": "value", "T!": "count", "n": "count", "k!": "numbers", "sink_k!": "numbers", "proxy_k!": "numbers",
-        "sink_star": "number", "sink_effective": "rate"}
+SINK = {"eps!": "value", "T!": "count", "n": "count", "k!": "numbers", "sink_k!": "numbers",
+        "proxy_k!": "numbers", "sink_star": "number", "sink_effective": "rate"}
 MAPS = ["alpha1", "alpha1_proxy", "alpha_star", "alpha_star_proxy", "mass", "entropy"]
 GATES = ["gate_mean", "gate_low", "gate_first", "gate_rest"]
-NORMS = ["h_norm_first", "h_norm_rest", "h_norm_star", "h_max", "h_median", "k_norm_first", "k_norm_rest",
-         "v_norm_first", "v_norm_rest", "pre_norm_first", "pre_norm_rest"]
-EVAL = {"step!": "count", "time": "text", "data": "text", "val_loss": "number", "probe_loss": "number",
-        "sink_effective": "rate", "alpha": "alphas", "layers": "layers", "sink!": SINK, "sinks": [SINK],
-        **{name: "map" for name in MAPS}, **{name: "numbers" for name in NORMS}, **{name: "blocks" for name in GATES},
-        "alpha1!": "map"}
+NORMS = ["h_norm_first", "h_norm_rest", "h_norm_star", "h_max", "h_median", "k_norm_first",
+         "k_norm_rest", "v_norm_first", "v_norm_rest", "pre_norm_first", "pre_norm_rest"]
+EVAL = {"step!": "count", "time": "text", "data": "text", "val_loss": "number",
+        "probe_loss": "number",
+        "sink_effective": "rate", "alpha": "alphas", "layers": "layers", "sink!": SINK,
+        "sinks": [SINK],
+        **{name: "map" for name in MAPS}, **{name: "numbers" for name in NORMS},
+        **{name: "blocks" for name in GATES}, "alpha1!": "map"}
 EVENTS = {
-    "config": {"switches!": "words", "flags!": "flags", "params": "number", "backend": "text", "precision": "text",
-               "commit": "text", "data": "text", "time": "text"},
-    "train": {"step!": "count", "loss!": "number", "grad_norm": "number", "lr": "number", "tokens": "number",
-              "ms": "number", "time": "text"},
+    "config": {"switches!": "words", "flags!": "flags", "params": "number", "backend": "text",
+               "precision": "text", "commit": "text", "data": "text", "time": "text"},
+    "train": {"step!": "count", "loss!": "number", "grad_norm": "number", "lr": "number",
+              "tokens": "number", "ms": "number", "time": "text"},
     "eval": EVAL,
     "sample": {"step!": "count", "text!": "text"},
     "resume": {"step": "count", "time": "text"},
 }
 POINT = {"val_loss": "number", "sink_star": "number", "proxy_1": "number", "proxy_k": "numbers"}
 RESULTS = {
-    "table!": "text", "scale": "text", "about": "text", "setting": "text", "commit": "text", "machine": "text",
-    "data": "text", "seeds": "seeds",
+    "table!": "text", "scale": "text", "about": "text", "setting": "text", "commit": "text",
+    "machine": "text", "data": "text", "seeds": "seeds",
     "rows!": [{"id!": "text", "where": "text", "make": "text", "flags": "text", "skipped": "text",
-               "paper": {"sink_k": "papers", "sink_star": "paper", "val_loss": "paper", "note": "text"},
+               "paper": {"sink_k": "papers", "sink_star": "paper", "val_loss": "paper",
+                         "note": "text"},
                "ours": [{"seed": "count", "run": "text", "status": "text", "tokens": "number",
                          "step0": POINT, "last": POINT}]}],
     "claims": [{"id!": "text", "text!": "text", "verdict!": "text", "numbers": "text"}],
@@ -168,8 +182,10 @@ def check_object(where, value, spec, field):
 def describe(kind):
     if isinstance(kind, str):
         return KINDS[kind][1]
-    needed = [key.rstrip("!") for key in (kind if isinstance(kind, dict) else kind[0]) if key.endswith("!")]
-    return ("a list of objects" if isinstance(kind, list) else "an object") + (" with " + ", ".join(needed)) * bool(needed)
+    needed = [key.rstrip("!")
+              for key in (kind if isinstance(kind, dict) else kind[0]) if key.endswith("!")]
+    what = "a list of objects" if isinstance(kind, list) else "an object"
+    return what + (" with " + ", ".join(needed) if needed else "")
 
 
 def check_eval(where, e):
@@ -184,11 +200,13 @@ def check_eval(where, e):
     for s in [e["sink"]] + (e.get("sinks") or []):
         ks = list(range(1, len(s["k"]) + 1))
         if not ks or s["k"] != ks or len(s["sink_k"]) != len(ks) or len(s["proxy_k"]) != len(ks):
-            die(f"{where}: sink: got k {shown(s['k'])}, wanted 1, 2, .. and a sink_k and a proxy_k for each", LOOK)
+            die(f"{where}: sink: got k {shown(s['k'])}, wanted 1, 2, .. and a sink_k and a proxy_k "
+                "for each", LOOK)
 
 
 def attending(e):
-    """The layers that the rows of maps, keys and values are of: all, unless the model has some without attention."""
+    """The layers that the rows of maps, keys and values are of: all, unless the model has
+    some without attention."""
     return list(e.get("layers") or range(len(e["alpha1"])))
 
 
@@ -198,13 +216,14 @@ def misshapen(e, names, size):
     return [n for n in there if size(e[n]) != size(e[there[0]])]
 
 
-# ---- 3 logs and runs -------------------------------------------------------------------------------------------------
+# ---- 3 logs and runs -----------------------------------------------------------------------------
 def read_log(path):
     """The objects of a log.jsonl with their line numbers, and what had to be ignored."""
     lines = read_text(path, "name a run, the directory that holds log.jsonl: ls runs").split("\n")
     lines = [(i + 1, line) for i, line in enumerate(lines) if line.strip()]
     if not lines:
-        die(f"{path}: got an empty file, wanted a line of config first", "the run has written nothing: train it again")
+        die(f"{path}: got an empty file, wanted a line of config first",
+            "the run has written nothing: train it again")
     objects, notes = [], []
     for i, line in lines:
         try:
@@ -219,7 +238,8 @@ def read_log(path):
             notes.append(f"{path}, line {i} is half written and was ignored")
     if not objects or objects[0][1]["event"] != "config":
         got = shown(objects[0][1]["event"]) if objects else "half a line"
-        die(f"{path}: got {got} in the first line, wanted config", "name the log.jsonl that train_sink wrote")
+        die(f"{path}: got {got} in the first line, wanted config",
+            "name the log.jsonl that train_sink wrote")
     for i, o in objects:
         check_event(f"{path}, line {i}", o)
     return objects, notes
@@ -238,14 +258,16 @@ def read_run(path):
     one_shape(log, [(i, o) for i, o in objects if o["event"] == "eval"])
     objects = [o for _, o in objects]
     of = lambda event: [o for o in objects if o["event"] == event]
-    run = {"path": os.path.dirname(log) or ".", "log": log, "config": objects[0], "train": of("train"), "evals": of("eval"),
+    run = {"path": os.path.dirname(log) or ".", "log": log, "config": objects[0],
+           "train": of("train"), "evals": of("eval"),
            "samples": of("sample"), "resumes": resumes(objects), "notes": notes}
     run["name"] = os.path.basename(os.path.abspath(run["path"]))
     run["status"] = status(objects)
     for key in ("loss", "grad_norm"):
         nulls = [o["step"] for o in run["train"] if o.get(key) is None]
         if nulls:
-            notes.append(f"{log}: {key} is null (not finite) at {len(nulls)} steps, the first is {nulls[0]}")
+            notes.append(f"{log}: {key} is null (not finite) at {len(nulls)} steps, "
+                         f"the first is {nulls[0]}")
     return run
 
 
@@ -254,7 +276,8 @@ def one_shape(log, evals):
     shape = lambda e: (len(e["alpha1"]), len(e["alpha1"][0]))
     for i, e in evals:
         if shape(e) != shape(evals[0][1]):
-            die(f"{log}, line {i}: alpha1: got {shape(e)} blocks and heads, wanted {shape(evals[0][1])} as before", LOOK)
+            die(f"{log}, line {i}: alpha1: got {shape(e)} blocks and heads, "
+                f"wanted {shape(evals[0][1])} as before", LOOK)
 
 
 def resumes(objects):
@@ -272,7 +295,8 @@ def status(objects):
     if last["event"] in ("done", "stopped"):
         return last["event"]
     step = [o for o in objects if o["event"] == "train"][-1:]
-    return "diverged" if any(o.get(key) is None for o in step for key in ("loss", "grad_norm")) else "unfinished"
+    lost = any(o.get(key) is None for o in step for key in ("loss", "grad_norm"))
+    return "diverged" if lost else "unfinished"
 
 
 def expand(path):
@@ -290,7 +314,8 @@ def expand(path):
 
 
 def read_runs(paths, quiet=False):
-    """Runs and probes with names that differ: where two directories share theirs, the parent's comes before it."""
+    """Runs and probes with names that differ: where two directories share theirs,
+    the parent's comes before it."""
     runs = [run for path in paths for run in (read_probe(path) if path.endswith(".json") else
                                               [read_run(p) for p in expand(path)])]
     names = [run["name"] for run in runs]
@@ -302,7 +327,7 @@ def read_runs(paths, quiet=False):
     return runs
 
 
-# ---- 4 probes, results -----------------------------------------------------------------------------------------------
+# ---- 4 probes, results ---------------------------------------------------------------------------
 def read_json(path, spec, hint):
     text = read_text(path, hint)
     needed = [key.rstrip("!") for key in spec if key.endswith("!")]
@@ -318,7 +343,8 @@ def read_json(path, spec, hint):
 
 def read_probe(path):
     """probe --json as runs of one evaluation, one for each source of data and length."""
-    o = read_json(path, {"sink!": "", "alpha1!": ""}, "write one: train_sink probe RUN/step_N --json FILE")
+    o = read_json(path, {"sink!": "", "alpha1!": ""},
+                  "write one: train_sink probe RUN/step_N --json FILE")
     several = o.get("all", [o])
     check(path, {"all": several}, {"all": [{}]})
     for i, e in enumerate(several or [o]):
@@ -330,11 +356,12 @@ def read_probe(path):
 
 
 def probed(path, file, e, data, length):
-    """One evaluation in the shape of a run. Its name says in what it differs from the others of its file."""
+    """One evaluation in the shape of a run. Its name says in what it differs from
+    the others of its file."""
     config = {"switches": {}, "flags": {}, "data": f"{e.get('data', '')}, T {e['sink']['T']}"}
     name = file + f" {os.path.basename(e.get('data', ''))}" * data + f" T {e['sink']['T']}" * length
-    return {"path": path, "log": path, "name": name, "file": file, "config": config, "train": [], "evals": [e], "samples": [],
-            "resumes": [], "notes": [], "status": "probed"}
+    return {"path": path, "log": path, "name": name, "file": file, "config": config, "train": [],
+            "evals": [e], "samples": [], "resumes": [], "notes": [], "status": "probed"}
 
 
 def read_results(path):
@@ -346,13 +373,15 @@ def read_results(path):
 def is_results(path):
     """True for a table of scripts/reproduce, False for a probe."""
     try:
-        o = parse(read_text(path, "write one: scripts/reproduce, or train_sink probe RUN/step_N --json FILE"))
+        o = parse(read_text(path, "write one: scripts/reproduce, or train_sink probe RUN/step_N "
+                                  "--json FILE"))
     except ValueError as e:
-        die(f"{path}: got no JSON ({e}), wanted a table of scripts/reproduce or a probe", "name another file")
+        die(f"{path}: got no JSON ({e}), wanted a table of scripts/reproduce or a probe",
+            "name another file")
     return isinstance(o, dict) and "table" in o
 
 
-# ---- 5 numbers of a run ----------------------------------------------------------------------------------------------
+# ---- 5 numbers of a run --------------------------------------------------------------------------
 def number(x):
     return float("nan") if x is None else float(x)
 
@@ -382,8 +411,10 @@ def differing_flags(runs):
 
 
 def uses_proxy(evals):
-    """True where rows of the attention do not sum to 1: the paper then measures |w| / sum |w|. Raw and proxy differ."""
-    pairs = [(a, b) for e in evals for row, twin in zip(e["alpha1"], e.get("alpha1_proxy", e["alpha1"]))
+    """True where rows of the attention do not sum to 1: the paper then measures |w| / sum |w|.
+    Raw and proxy differ."""
+    pairs = [(a, b) for e in evals
+             for row, twin in zip(e["alpha1"], e.get("alpha1_proxy", e["alpha1"]))
              for a, b in zip(row, twin) if a is not None and b is not None]
     return any(abs(a - b) > 1e-4 for a, b in pairs)
 
@@ -397,15 +428,18 @@ def sink(e, proxy, k=1):
 def at_step(run, step):
     """The evaluation of that step, of the last one for None."""
     if not run["evals"]:
-        die(f"{run['path']}/log.jsonl: got no evaluation, wanted one", "wait for the first, or train with --eval-every")
+        die(f"{run['path']}/log.jsonl: got no evaluation, wanted one",
+            "wait for the first, or train with --eval-every")
     found = [e for e in run["evals"] if step is None or e["step"] == step]
     if not found:
         steps = " ".join(str(e["step"]) for e in run["evals"])
-        die(f"--step {step}: {run['path']} was not measured there, wanted one of {steps}", "choose one of these steps")
+        die(f"--step {step}: {run['path']} was not measured there, wanted one of {steps}",
+            "choose one of these steps")
     return found[-1]
 
 
-# ---- 6 rows of results/*.json: the paper's number, or a word in its place, and ours by seed. Sinks in percent --------
+# ---- 6 rows of results/*.json: the paper's number, or a word in its place, and ours by seed.
+# Sinks in percent --------
 def sink_positions(row):
     """The k of Sink_k that the paper gives, 1 if it gives none."""
     given = (row.get("paper") or {}).get("sink_k")
@@ -413,7 +447,8 @@ def sink_positions(row):
 
 
 def main_position(row):
-    """The k of the largest Sink_k of the paper: where the row is about another token than the first, that token."""
+    """The k of the largest Sink_k of the paper: where the row is about another token than
+    the first, that token."""
     given = lambda k: paper_sink(row, k)
     return max(sink_positions(row), key=lambda k: given(k) if is_number(given(k)) else 0)
 
@@ -432,7 +467,8 @@ def paper_loss(row):
 
 
 def same_data(results):
-    """True where our losses stand beside the paper's: both of the Pile. Losses of other data are other quantities."""
+    """True where our losses stand beside the paper's: both of the Pile.
+    Losses of other data are other quantities."""
     return results.get("data", "").startswith("pile")
 
 

@@ -1,18 +1,22 @@
-"""Evaluation sets, in the format that lm-evaluation-harness reads them, to what `train_sink score --task` takes.
+"""Evaluation sets, in the format that lm-evaluation-harness reads them,
+to what `train_sink score --task` takes.
 
     python3 scripts/tasks.py hellaswag hellaswag_val.jsonl > hellaswag.jsonl
     train_sink score DIR --task hellaswag.jsonl
 
     hellaswag    {"ctx_a", "ctx_b", "activity_label", "endings", "label"}
-    arc          {"question", "choices": {"text", "label"}, "answerKey"}; also AI2's own {"question": {"stem", "choices"}, ..}
-    piqa         {"goal", "sol1", "sol2", "label"}; AI2's own file has no label: --labels FILE, one a line
+    arc          {"question", "choices": {"text", "label"}, "answerKey"};
+                 also AI2's own {"question": {"stem", "choices"}, ..}
+    piqa         {"goal", "sol1", "sol2", "label"};
+                 AI2's own file has no label: --labels FILE, one a line
     winogrande   {"sentence", "option1", "option2", "answer"}
     lambada      {"text"}
     wikitext     {"page"}, or a .txt that is one page
     text         {"text"}, or a .txt: as it is
 
-The input is .jsonl, .jsonl.gz, or .parquet (with pyarrow); several files are read one after the other. Prompts are those of the
-harness' tasks hellaswag 1.0, arc_easy and arc_challenge 1.0, piqa 1.0, winogrande 1.0, lambada_openai 1.0 and wikitext 2.0.
+The input is .jsonl, .jsonl.gz, or .parquet (with pyarrow); several files are read one after
+the other. Prompts are those of the harness' tasks hellaswag 1.0, arc_easy and arc_challenge 1.0,
+piqa 1.0, winogrande 1.0, lambada_openai 1.0 and wikitext 2.0.
 """
 import argparse, gzip, json, re, sys
 
@@ -25,7 +29,8 @@ def clean(text):
 
 def hellaswag(r):
     context = r["activity_label"] + ": " + r["ctx_a"] + " " + r["ctx_b"].capitalize()
-    return {"context": clean(context), "choices": [clean(e) for e in r["endings"]], "gold": int(r["label"])}
+    return {"context": clean(context), "choices": [clean(e) for e in r["endings"]],
+            "gold": int(r["label"])}
 
 
 def arc(r):
@@ -34,17 +39,19 @@ def arc(r):
         choices = {k: [c[k] for c in question["choices"]] for k in ("text", "label")}
         question = question["stem"]
     gold = choices["label"].index(r["answerKey"])
-    return {"context": f"Question: {question}\nAnswer:", "choices": list(choices["text"]), "gold": gold}
+    return {"context": f"Question: {question}\nAnswer:",
+            "choices": list(choices["text"]), "gold": gold}
 
 
 def piqa(r):
-    return {"context": f"Question: {r['goal']}\nAnswer:", "choices": [r["sol1"], r["sol2"]], "gold": int(r["label"])}
+    return {"context": f"Question: {r['goal']}\nAnswer:", "choices": [r["sol1"], r["sol2"]],
+            "gold": int(r["label"])}
 
 
 def winogrande(r):
     before, after = r["sentence"].split("_", 1)
-    return {"contexts": [before + r["option1"], before + r["option2"]], "continuation": after.strip(),
-            "gold": int(r["answer"]) - 1}
+    return {"contexts": [before + r["option1"], before + r["option2"]],
+            "continuation": after.strip(), "gold": int(r["answer"]) - 1}
 
 
 def lambada(r):
@@ -54,11 +61,14 @@ def lambada(r):
 
 # what undoes WikiText's tokenisation, in order: patterns, and what takes their place
 WIKITEXT = [
-    (r"s '", "s'"), (r"/' [0-9]/", "/'[0-9]/"), (r" @-@ ", "-"), (r" @,@ ", ","), (r" @\.@ ", "."), (r" : ", ": "),
-    (r" ; ", "; "), (r" \. ", ". "), (r" ! ", "! "), (r" \? ", "? "), (r" , ", ", "), (r"\(\s*([^\)]*?)\s*\)", r"(\1)"),
-    (r"\[\s*([^\]]*?)\s*\]", r"[\1]"), (r"{\s*([^}]*?)\s*}", r"{\1}"), (r"\"\s*([^\"]*?)\s*\"", r'"\1"'),
-    (r"'\s*([^']*?)\s*'", r"'\1'"), (r"= = = =", "===="), (r"= = =", "==="), (r"= =", "=="), (" \u00b0 ", "\u00b0"),
-    (r" \n", "\n"), (r"\n ", "\n"), (r" N ", " 1 "), (r" 's", "'s"),
+    (r"s '", "s'"), (r"/' [0-9]/", "/'[0-9]/"), (r" @-@ ", "-"), (r" @,@ ", ","), (r" @\.@ ", "."),
+    (r" : ", ": "),
+    (r" ; ", "; "), (r" \. ", ". "), (r" ! ", "! "), (r" \? ", "? "), (r" , ", ", "),
+    (r"\(\s*([^\)]*?)\s*\)", r"(\1)"),
+    (r"\[\s*([^\]]*?)\s*\]", r"[\1]"), (r"{\s*([^}]*?)\s*}", r"{\1}"),
+    (r"\"\s*([^\"]*?)\s*\"", r'"\1"'),
+    (r"'\s*([^']*?)\s*'", r"'\1'"), (r"= = = =", "===="), (r"= = =", "==="), (r"= =", "=="),
+    (" \u00b0 ", "\u00b0"), (r" \n", "\n"), (r"\n ", "\n"), (r" N ", " 1 "), (r" 's", "'s"),
 ]
 
 
@@ -86,7 +96,8 @@ def records(path, task):
         import pyarrow.parquet
         yield from pyarrow.parquet.read_table(path).to_pylist()
         return
-    with (gzip.open if path.endswith(".gz") else open)(path, "rt", encoding="utf-8", newline="") as f:
+    opened = gzip.open if path.endswith(".gz") else open
+    with opened(path, "rt", encoding="utf-8", newline="") as f:
         if path.endswith(".txt"):
             yield {"page" if task == "wikitext" else "text": f.read()}
             return
@@ -99,10 +110,12 @@ def records(path, task):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("task", choices=TASKS)
     parser.add_argument("files", nargs="+", metavar="FILE")
-    parser.add_argument("--labels", metavar="FILE", help="piqa: the right answers, 0 or 1, one a line")
+    parser.add_argument("--labels", metavar="FILE",
+                        help="piqa: the right answers, 0 or 1, one a line")
     a = parser.parse_args()
     labels = open(a.labels).read().split() if a.labels else None
     number = 0
@@ -115,7 +128,8 @@ def main():
         except OSError as e:
             sys.exit(f"error: {path}: {e.strerror}")
         except (KeyError, IndexError, TypeError, ValueError, AttributeError) as e:
-            sys.exit(f"error: {path}, record {number}: not as {a.task} has it ({type(e).__name__}: {e})\n"
+            sys.exit(f"error: {path}, record {number}: "
+                     f"not as {a.task} has it ({type(e).__name__}: {e})\n"
                      f"---> HINT: python3 scripts/tasks.py --help")
 
 
