@@ -19,7 +19,8 @@ template <class R> struct Matrix {
 
 struct Seconds { double wall, processor; };
 
-// of one product, after one that warms up: the layer's (N, C) -> (N, OC), or one of its two gradients
+// of one product, after one that warms up: the layer's (N, C) -> (N, OC),
+// or one of its two gradients
 template <class R> Seconds seconds(const std::string& layout, long N, long C, long OC) {
     Matrix<R> inp(N * C), weight(OC * C), out(N * OC);
     Matrix<float> dweight(layout == "weight" ? OC * C : 1);

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""bench_product.py -- the CPU's matrix product against oneDNN's (what PyTorch's linear calls), in turn, in one run.
+"""bench_product.py -- the CPU's matrix product against oneDNN's (what PyTorch's linear calls),
+in turn, in one run.
 
-For every shape and precision: forward out = inp W^T, backward to the input and to the weight; the median of --times
-calls of each, GFLOP/s and their ratio. PyTorch writes into memory that is there already, as this project does.
-On a busy machine --threads 1 --processor-time is hardly disturbed by what else runs.
+For every shape and precision: forward out = inp W^T, backward to the input and to the weight;
+the median of --times calls of each, GFLOP/s and their ratio. PyTorch writes into memory
+that is there already, as this project does. On a busy machine --threads 1 --processor-time
+is hardly disturbed by what else runs.
 
-    python3 dev/bench_product.py                              # a table, and build/bench_product.json
+    python3 dev/bench_product.py                          # a table, and build/bench_product.json
     python3 dev/bench_product.py --threads 1 --times 9
 """
 import argparse
@@ -21,7 +23,8 @@ LAYOUTS = ("forward", "input", "weight")
 
 def build():
     os.makedirs("build", exist_ok=True)
-    subprocess.run(["g++", "-std=c++17", "-O3", "-march=native", "-fopenmp", "dev/bench_product.cpp", "cpu/product.cpp", "cpu/kernels.cpp",
+    subprocess.run(["g++", "-std=c++17", "-O3", "-march=native", "-fopenmp",
+                    "dev/bench_product.cpp", "cpu/product.cpp", "cpu/kernels.cpp",
                     "-o", "build/bench_product"], check=True)
 
 
@@ -44,7 +47,8 @@ def theirs(torch, clock, dtype, layout, N, C, OC):
 
 
 def main():
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = argparse.ArgumentParser(description=__doc__,
+                                formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--threads", type=int, default=os.cpu_count())
     p.add_argument("--times", type=int, default=5)
     p.add_argument("--processor-time", action="store_true")
@@ -55,18 +59,23 @@ def main():
     import torch
     torch.set_num_threads(a.threads)
     torch.set_grad_enabled(False)
-    program = subprocess.Popen(["build/bench_product"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    program = subprocess.Popen(["build/bench_product"], stdin=subprocess.PIPE,
+                               stdout=subprocess.PIPE, text=True)
     rows, names = [], program.stdout.readline().strip()
-    print(f"{a.threads} threads; ours {names}; PyTorch {torch.__version__}; load {os.getloadavg()[0]:.1f}; GFLOP/s")
+    print(f"{a.threads} threads; ours {names}; PyTorch {torch.__version__}; "
+          f"load {os.getloadavg()[0]:.1f}; GFLOP/s")
     print(f"{'N':>5} {'C':>4} {'OC':>6} {'':7} {'':4} {'ours':>6} {'oneDNN':>6} {'ratio':>6}")
     for N, C, OC in SHAPES:
         for layout in LAYOUTS:
             for name, dtype in (("fp32", torch.float32), ("bf16", torch.bfloat16)):
-                pairs = [(ours(program, clock, name, layout, N, C, OC), theirs(torch, clock, dtype, layout, N, C, OC))
+                pairs = [(ours(program, clock, name, layout, N, C, OC),
+                          theirs(torch, clock, dtype, layout, N, C, OC))
                          for _ in range(a.times)]
                 g = [2e-9 * N * C * OC / statistics.median(x) for x in zip(*pairs)]
-                rows.append(dict(N=N, C=C, OC=OC, layout=layout, precision=name, ours=g[0], onednn=g[1], ratio=g[0] / g[1]))
-                print(f"{N:5} {C:4} {OC:6} {layout:7} {name} {g[0]:6.0f} {g[1]:6.0f} {g[0] / g[1]:6.2f}", flush=True)
+                rows.append(dict(N=N, C=C, OC=OC, layout=layout, precision=name, ours=g[0],
+                                 onednn=g[1], ratio=g[0] / g[1]))
+                print(f"{N:5} {C:4} {OC:6} {layout:7} {name} {g[0]:6.0f} {g[1]:6.0f} "
+                      f"{g[0] / g[1]:6.2f}", flush=True)
     with open("build/bench_product.json", "w") as f:
         about = dict(threads=a.threads, processor_time=a.processor_time, kernels=names,
                      torch=torch.__version__, load=os.getloadavg()[0])

@@ -1,13 +1,17 @@
 #!/usr/bin/env python3
-"""bench_step.py -- a training step of `train_sink bench` beside PyTorch's, in turn, for `make bench`.
+"""bench_step.py -- a training step of `train_sink bench` beside PyTorch's,
+in turn, for `make bench`.
 
-PyTorch runs eager and by torch.compile, in float32 and under bf16 autocast (dev/bench_torch_cpu.py); a peer that does not
-start is left out, and says why. --ours names programs, one for each precision. Every round asks each of them once; the
-figures are medians of the rounds, ratios are taken within a round. A table, and all of it as JSON in --json.
-On a virtual machine the host may take the processors away in the middle of a turn (/proc/stat calls it "steal"): a round
-in which that was more than --steal of a turn is measured again, and the table says how many there were.
+PyTorch runs eager and by torch.compile, in float32 and under bf16 autocast
+(dev/bench_torch_cpu.py); a peer that does not start is left out, and says why.
+--ours names programs, one for each precision. Every round asks each of them once; the figures are
+medians of the rounds, ratios are taken within a round. A table, and all of it as JSON in --json.
+On a virtual machine the host may take the processors away in the middle of a turn (/proc/stat
+calls it "steal"): a round in which that was more than --steal of a turn is measured again,
+and the table says how many there were.
 
-    python3 dev/bench_step.py --ours fp32=build/cpu/train_sink --ours bf16=build/cpu-PRECISION=bf16/train_sink
+    python3 dev/bench_step.py --ours fp32=build/cpu/train_sink \\
+                              --ours bf16=build/cpu-PRECISION=bf16/train_sink
     python3 dev/bench_step.py --preset 60M --batch 4 --ours .. --peers compile-bf16 --rounds 3
 """
 import argparse
@@ -27,20 +31,23 @@ PEERS = ("eager-fp32", "compile-fp32", "eager-bf16", "compile-bf16")
 
 
 def parse():
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = argparse.ArgumentParser(description=__doc__,
+                                formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--preset", choices=SHAPES, default="small")
     p.add_argument("--batch", type=int)
     p.add_argument("--ours", action="append", default=[], metavar="NAME=PROGRAM")
     p.add_argument("--peers", default=",".join(PEERS))
     p.add_argument("--rounds", type=int, default=5)
     p.add_argument("--steps", type=int, default=3, help="of one turn")
-    p.add_argument("--steal", type=float, default=.03, help="largest share of a turn that the host may take")
+    p.add_argument("--steal", type=float, default=.03,
+                   help="largest share of a turn that the host may take")
     p.add_argument("--json")
     return p.parse_args()
 
 
 def stolen():
-    """Processor seconds that the host has taken from this virtual machine so far; 0 where nobody counts them."""
+    """Processor seconds that the host has taken from this virtual machine so far;
+    0 where nobody counts them."""
     try:
         with open("/proc/stat") as f:
             return int(f.readline().split()[8]) / os.sysconf("SC_CLK_TCK")
@@ -56,7 +63,8 @@ def turn(one):
 
 
 def all_rounds(everyone, wanted, steal):
-    """`wanted` rounds that the host left alone, and how many it did not; after twice as many of these it gives up."""
+    """`wanted` rounds that the host left alone, and how many it did not;
+    after twice as many of these it gives up."""
     rounds, disturbed = [], 0
     while len(rounds) < wanted:
         turns = {name: turn(one) for name, one in everyone.items()}
@@ -65,7 +73,8 @@ def all_rounds(everyone, wanted, steal):
             continue
         disturbed += 1
         if disturbed > 2 * wanted:
-            sys.exit(f"the host took more than {steal:.0%} of a turn in {disturbed} rounds, {len(rounds)} were quiet: try again "
+            sys.exit(f"the host took more than {steal:.0%} of a turn in {disturbed} rounds, "
+                     f"{len(rounds)} were quiet: try again "
                      "when it is idle, or allow more with --steal")
     return rounds, disturbed
 
@@ -79,9 +88,11 @@ class Torch:
 
     def __init__(self, peer, shape, steps):
         how, precision = peer.split("-")
-        words = [sys.executable, os.path.join(HERE, "bench_torch_cpu.py"), "--serve", "--precision", precision,
-                 "--steps", str(steps), *shape_flags(shape)] + (["--compile"] if how == "compile" else [])
-        self.process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        words = [sys.executable, os.path.join(HERE, "bench_torch_cpu.py"), "--serve",
+                 "--precision", precision, "--steps", str(steps), *shape_flags(shape)]
+        if how == "compile": words.append("--compile")
+        self.process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        stderr=subprocess.PIPE, text=True)
         self.ready = self.process.stdout.readline().strip() == "ready"
         if not self.ready:
             lines = self.process.communicate()[1].strip().splitlines()
@@ -105,20 +116,25 @@ def main():
     a = parse()
     shape = dict(SHAPES[a.preset])
     shape["batch"] = a.batch or shape["batch"]
-    ours = {"train_sink " + name: Ours(program, shape, a.steps) for name, program in (w.split("=", 1) for w in a.ours)}
+    ours = {"train_sink " + name: Ours(program, shape, a.steps)
+            for name, program in (w.split("=", 1) for w in a.ours)}
     peers = {name: Torch(name, shape, a.steps) for name in a.peers.split(",") if name}
     everyone = {**ours, **{name: peer for name, peer in peers.items() if peer.ready}}
     rounds, disturbed = all_rounds(everyone, a.rounds, a.steal)
     speed = {name: [r[name]["tokens_per_s"] for r in rounds] for name in everyone}
-    print(f"L {shape['layers']} C {shape['width']} T {shape['seq']} B {shape['batch']} V {shape['vocab']}: tokens/s, median of "
+    print(f"L {shape['layers']} C {shape['width']} T {shape['seq']} B {shape['batch']} V "
+          f"{shape['vocab']}: tokens/s, median of "
           f"{a.rounds} rounds (worst, best)" + "".join(f"; x {name}" for name in ours)
           + (f"; {disturbed} more were disturbed by the host" if disturbed else ""))
     rows = []
     for name in everyone:
-        ratio = {mine: round(statistics.median(m / t for m, t in zip(speed[mine], speed[name])), 3) for mine in ours}
-        rows.append(dict(name=name, tokens_per_s=statistics.median(speed[name]), worst=min(speed[name]),
+        ratio = {mine: round(statistics.median(m / t for m, t in zip(speed[mine], speed[name])), 3)
+                 for mine in ours}
+        rows.append(dict(name=name, tokens_per_s=statistics.median(speed[name]),
+                         worst=min(speed[name]),
                          best=max(speed[name]), ratio=ratio, rounds=speed[name]))
-        print(f"  {name:16} {rows[-1]['tokens_per_s']:9.0f} ({min(speed[name]):.0f}, {max(speed[name]):.0f})"
+        print(f"  {name:16} {rows[-1]['tokens_per_s']:9.0f} ({min(speed[name]):.0f}, "
+              f"{max(speed[name]):.0f})"
               + "".join(f" {r:8.2f}" for r in ratio.values()), flush=True)
     if a.json:
         torch = next((rounds[0][name]["torch"] for name in everyone if name not in ours), None)

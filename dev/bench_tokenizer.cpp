@@ -1,6 +1,6 @@
-// bench_tokenizer TOKENIZER DOCS.jsonl [IDS] -- encode each document (a JSON string a line) five times on one thread;
-// prints CPU
-// seconds of the best round, bytes and ids; writes the ids as int32, -1 after each document. For bench_tokenizer.py.
+// bench_tokenizer TOKENIZER DOCS.jsonl [IDS] -- encode each document (a JSON string a line)
+// five times on one thread; prints CPU seconds of the best round, bytes and ids;
+// writes the ids as int32, -1 after each document. For bench_tokenizer.py.
 #include "../tokenizer.h"
 
 static double cpu_s() {

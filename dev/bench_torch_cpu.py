@@ -1,16 +1,20 @@
 #!/usr/bin/env python3
-"""bench_torch_cpu.py -- training speed of this project's model in PyTorch on the CPU, the peer of `make bench`.
+"""bench_torch_cpu.py -- training speed of this project's model in PyTorch on the CPU,
+the peer of `make bench`.
 
-The model is DESIGN section 4, written as a PyTorch user would: token embedding, L blocks of RMSNorm (eps 1e-5), q k v with
-half-split RoPE (base 10000), causal F.scaled_dot_product_attention, output projection, RMSNorm, SwiGLU; a last RMSNorm
-and an untied head; no biases; float32, or bf16 by autocast; eager, or by torch.compile. A step is forward, backward,
-clip_grad_norm_(1.0) and the fused torch.optim.AdamW. Prints one JSON line: the median, best and worst tokens/s of --steps
-steps after two warm-up steps, the tokens per second of processor time (with --threads 1 hardly disturbed by other
-programs), the load of the machine before, and FLOPs per token by the formula below, to compare at equal work. With
---serve it prints `ready` after the warm-up, and such a line for each line that it reads: for programs that measure in turn.
+The model is DESIGN section 4, written as a PyTorch user would: token embedding, L blocks of RMSNorm
+(eps 1e-5), q k v with half-split RoPE (base 10000), causal F.scaled_dot_product_attention,
+output projection, RMSNorm, SwiGLU; a last RMSNorm and an untied head; no biases;
+float32, or bf16 by autocast; eager, or by torch.compile. A step is forward,
+backward, clip_grad_norm_(1.0) and the fused torch.optim.AdamW. Prints one JSON line:
+the median, best and worst tokens/s of --steps steps after two warm-up steps,
+the tokens per second of processor time (with --threads 1 hardly disturbed by other programs),
+the load of the machine before, and FLOPs per token by the formula below, to compare at equal work.
+With --serve it prints `ready` after the warm-up, and such a line for each line that it reads:
+for programs that measure in turn.
 
     python3 dev/bench_torch_cpu.py                                            # d 256, L 4, T 256
-    python3 dev/bench_torch_cpu.py --precision bf16 --compile                 # what a user would pick
+    python3 dev/bench_torch_cpu.py --precision bf16 --compile             # what a user would pick
     python3 dev/bench_torch_cpu.py --preset 60M --batch 4                     # the 60M model
 """
 import argparse
@@ -28,15 +32,17 @@ PRESETS = {
 
 
 def flops_per_token(a):
-    """Multiply-adds count 2, forward 1 and backward 2 times: 6 x the weights of the matrix products (4 d^2 of attention,
-    3 d F of SwiGLU, per layer; d V of the head; the embedding is a look-up) and 6 x (T+1)/2 keys x 2 d for QK^T and PV."""
+    """Multiply-adds count 2, forward 1 and backward 2 times: 6 x the weights of the matrix products
+    (4 d^2 of attention, 3 d F of SwiGLU, per layer; d V of the head; the embedding is a look-up)
+    and 6 x (T+1)/2 keys x 2 d for QK^T and PV."""
     d = a.width
     weights = a.layers * (4 * d * d + 3 * d * a.ffn_width) + d * a.vocab
     return 6 * weights + 6 * a.layers * d * (a.seq + 1)
 
 
 def parse():
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = argparse.ArgumentParser(description=__doc__,
+                                formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--preset", choices=PRESETS, default="small")
     for name in ("width", "layers", "heads", "ffn-width", "vocab", "seq", "batch"):
         p.add_argument("--" + name, type=int)
@@ -44,7 +50,8 @@ def parse():
     p.add_argument("--threads", type=int, default=os.cpu_count())
     p.add_argument("--precision", choices=["fp32", "bf16"], default="fp32", help="bf16: autocast")
     p.add_argument("--compile", action="store_true", help="by torch.compile")
-    p.add_argument("--serve", action="store_true", help="measure once for each line of standard input")
+    p.add_argument("--serve", action="store_true",
+                   help="measure once for each line of standard input")
     a = p.parse_args()
     for key, value in PRESETS[a.preset].items():
         if getattr(a, key) is None:
@@ -91,11 +98,13 @@ def main():
             self.heads = heads
             self.ln1, self.ln2 = RMSNorm(d), RMSNorm(d)
             self.qkv, self.proj = nn.Linear(d, 3 * d, bias=False), nn.Linear(d, d, bias=False)
-            self.gate_up, self.down = nn.Linear(d, 2 * ffn, bias=False), nn.Linear(ffn, d, bias=False)
+            self.gate_up = nn.Linear(d, 2 * ffn, bias=False)
+            self.down = nn.Linear(ffn, d, bias=False)
 
         def forward(self, x, cos, sin):
             B, T, C = x.shape
-            q, k, v = self.qkv(self.ln1(x)).view(B, T, 3, self.heads, C // self.heads).permute(2, 0, 3, 1, 4)
+            qkv = self.qkv(self.ln1(x)).view(B, T, 3, self.heads, C // self.heads)
+            q, k, v = qkv.permute(2, 0, 3, 1, 4)
             o = attention(rope(q, cos, sin), rope(k, cos, sin), v)
             x = x + self.proj(o.transpose(1, 2).reshape(B, T, C))
             gate, up = self.gate_up(self.ln2(x)).chunk(2, -1)
@@ -105,7 +114,8 @@ def main():
         def __init__(self):
             super().__init__()
             self.wte = nn.Embedding(a.vocab, a.width)
-            self.blocks = nn.ModuleList(Block(a.width, a.heads, a.ffn_width) for _ in range(a.layers))
+            self.blocks = nn.ModuleList(Block(a.width, a.heads, a.ffn_width)
+                                        for _ in range(a.layers))
             self.lnf, self.head = RMSNorm(a.width), nn.Linear(a.width, a.vocab, bias=False)
             half = a.width // a.heads // 2
             angle = torch.arange(a.seq)[:, None] * 10000.0 ** (-torch.arange(half) / half)
@@ -120,13 +130,16 @@ def main():
 
     model = Model()
     forward = torch.compile(model, dynamic=False) if a.compile else model
-    optimizer = torch.optim.AdamW(model.parameters(), lr=4e-4, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1, fused=True)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=4e-4, betas=(0.9, 0.95), eps=1e-8,
+                                  weight_decay=0.1, fused=True)
 
     def precision():
-        return torch.autocast("cpu", torch.bfloat16) if a.precision == "bf16" else contextlib.nullcontext()
+        return torch.autocast("cpu",
+                              torch.bfloat16) if a.precision == "bf16" else contextlib.nullcontext()
 
     def step():
-        """One training step; its loss, and seconds by the clock on the wall and of the processor."""
+        """One training step; its loss, and seconds by the clock on the wall
+        and of the processor."""
         window = torch.randint(a.vocab, (a.batch, a.seq + 1))
         start, start_cpu = time.perf_counter(), time.process_time()
         with precision():
@@ -142,14 +155,18 @@ def main():
         rate = sorted(a.batch * a.seq / t for t in wall)
         median = statistics.median(rate)
         print(json.dumps({
-            "peer": ("torch.compile " if a.compile else "eager ") + a.precision, "torch": torch.__version__,
-            "threads": a.threads, "load_before": load, "width": a.width, "layers": a.layers, "heads": a.heads,
+            "peer": ("torch.compile " if a.compile else "eager ") + a.precision,
+            "torch": torch.__version__,
+            "threads": a.threads, "load_before": load, "width": a.width, "layers": a.layers,
+            "heads": a.heads,
             "ffn_width": a.ffn_width, "vocab": a.vocab, "seq": a.seq, "batch": a.batch,
-            "params": sum(p.numel() for p in model.parameters()), "flops_per_token": flops_per_token(a),
+            "params": sum(p.numel() for p in model.parameters()),
+            "flops_per_token": flops_per_token(a),
             "tokens_per_s": round(median, 1), "tokens_per_s_best": round(rate[-1], 1),
             "tokens_per_s_worst": round(rate[0], 1),
             "tokens_per_cpu_s": round(a.batch * a.seq / statistics.median(processor), 1),
-            "gflops": round(median * flops_per_token(a) * 1e-9, 1), "loss": round(losses[-1], 4)}), flush=True)
+            "gflops": round(median * flops_per_token(a) * 1e-9, 1), "loss": round(losses[-1], 4)}),
+              flush=True)
 
     for _ in range(2):
         step()

@@ -1,8 +1,10 @@
-"""Does `train_sink score` give the numbers of lm-evaluation-harness? Tiny random models with a tokenizer of their own, data in
-the format of each task's data set, the harness' own tasks on one side, scripts/tasks.py and train_sink on the other: the
-log-likelihood of every request, every accuracy, every perplexity.
+"""Does `train_sink score` give the numbers of lm-evaluation-harness? Tiny random
+models with a tokenizer of their own, data in the format of each task's data set,
+the harness' own tasks on one side, scripts/tasks.py and train_sink on the other:
+the log-likelihood of every request, every accuracy, every perplexity.
 
-    python3 dev/check_score.py BINARY [MODEL..]     (needs lm-eval 0.4.13, torch, transformers; --speed DIR FILE: items a second)
+    python3 dev/check_score.py BINARY [MODEL..]     (needs lm-eval 0.4.13, torch, transformers;
+                                                    --speed DIR FILE: items a second)
     python3 dev/check_score.py --save DIR           the models, tasks and answers of test/score
 """
 import json, logging, os, random, subprocess, sys, tempfile, time
@@ -15,8 +17,10 @@ from lm_eval.models.huggingface import HFLM
 from lm_eval.tasks._yaml_loader import load_yaml
 from lm_eval.tasks import TaskManager
 
-WORDS = ("the a of and to in he she it was that his her with for on at by door river stone light house Émile naïve 12 1905 café "
-         "running quickly slowly opened closed took gave said [step] [title] Köln don't we'll — ...").split()
+WORDS = ("the a of and to in he she it was that his her with for on at by door river stone light "
+         "house Émile naïve 12 1905 café "
+         "running quickly slowly opened closed took gave said [step] [title] Köln don't we'll — "
+         "...").split()
 
 
 def sentence(rng, least, most):
@@ -24,58 +28,71 @@ def sentence(rng, least, most):
 
 
 def data(rng, n):
-    """records of every task, with what is odd about real ones: double blanks, brackets, empty endings of contexts, no word"""
+    """records of every task, with what is odd about real ones: double blanks, brackets,
+    empty endings of contexts, no word"""
     s = lambda a, b: sentence(rng, a, b)
     for i in range(n):
         label = rng.randint(0, 3)
-        yield "hellaswag", {"ind": i, "activity_label": s(1, 3), "ctx_a": s(5, 30) + ".", "ctx_b": "" if i % 5 == 0 else s(1, 4),
+        yield "hellaswag", {"ind": i, "activity_label": s(1, 3), "ctx_a": s(5, 30) + ".",
+                            "ctx_b": "" if i % 5 == 0 else s(1, 4),
                             "endings": [s(1, 8) + "  ." for _ in range(4)], "label": str(label)}
         names = ["A", "B", "C", "D", "E"][:3 + i % 3] if i % 2 else ["1", "2", "3", "4"]
         yield "arc_easy", {"id": str(i), "question": s(3, 20) + "?", "answerKey": rng.choice(names),
                            "choices": {"text": [s(1, 5) for _ in names], "label": names}}
         yield "piqa", {"goal": s(2, 25), "sol1": s(1, 9), "sol2": s(1, 9), "label": label % 2}
-        yield "winogrande", {"sentence": s(2, 9) + " _ " + s(1, 8) + " .", "option1": "Ann", "option2": "the river",
-                             "answer": str(1 + label % 2)}
-        yield "lambada_openai", {"text": s(4, 60) + ("\n" if i % 4 == 0 else "") + " " + rng.choice(["door", "café", "rivers"])}
-        yield "wikitext", {"page": f" = {s(1, 3)} = \n \n " + " , ".join(s(3, 9) for _ in range(2 + i % 4)) + f" @-@ {s(1, 3)} . \n"}
+        yield "winogrande", {"sentence": s(2, 9) + " _ " + s(1, 8) + " .", "option1": "Ann",
+                             "option2": "the river", "answer": str(1 + label % 2)}
+        yield "lambada_openai", {"text": s(4, 60) + ("\n" if i % 4 == 0 else "") + " "
+                                 + rng.choice(["door", "café", "rivers"])}
+        yield "wikitext", {"page": f" = {s(1, 3)} = \n \n "
+                           + " , ".join(s(3, 9) for _ in range(2 + i % 4)) + f" @-@ {s(1, 3)} . \n"}
 
 
-OURS = {"hellaswag": "hellaswag", "arc_easy": "arc", "piqa": "piqa", "winogrande": "winogrande", "lambada_openai": "lambada",
-        "wikitext": "wikitext"}
+OURS = {"hellaswag": "hellaswag", "arc_easy": "arc", "piqa": "piqa", "winogrande": "winogrande",
+        "lambada_openai": "lambada", "wikitext": "wikitext"}
 
 
 def bpe(kind):
-    """a tokenizer of a few hundred ids: byte-level as GPT-2's, or words with a mark for the blank and BOS in front as LLaMA's"""
+    """a tokenizer of a few hundred ids: byte-level as GPT-2's, or words with a mark for the blank
+    and BOS in front as LLaMA's"""
     rng = random.Random(5)
     text = [sentence(rng, 20, 60) for _ in range(200)] + ["".join(map(chr, range(32, 127))) + "\n"]
     if kind == "gpt2":
         t = tk.Tokenizer(tk.models.BPE())
         t.pre_tokenizer = tk.pre_tokenizers.ByteLevel(add_prefix_space=False)
         t.decoder = tk.decoders.ByteLevel()
-        trainer = tk.trainers.BpeTrainer(vocab_size=330, initial_alphabet=tk.pre_tokenizers.ByteLevel.alphabet(),
+        trainer = tk.trainers.BpeTrainer(vocab_size=330,
+                                         initial_alphabet=tk.pre_tokenizers.ByteLevel.alphabet(),
                                          special_tokens=["<|endoftext|>"])
         names = dict(eos_token="<|endoftext|>")
     else:
         t = tk.Tokenizer(tk.models.BPE(unk_token="<unk>", fuse_unk=True))
-        t.normalizer = tk.normalizers.Sequence([tk.normalizers.Prepend("▁"), tk.normalizers.Replace(" ", "▁")])
-        t.pre_tokenizer = tk.pre_tokenizers.Split("▁", "merged_with_next")  # or tokens would span words, and a continuation have none
+        t.normalizer = tk.normalizers.Sequence([tk.normalizers.Prepend("▁"),
+                                                tk.normalizers.Replace(" ", "▁")])
+        # or tokens would span words, and a continuation have none
+        t.pre_tokenizer = tk.pre_tokenizers.Split("▁", "merged_with_next")
         trainer = tk.trainers.BpeTrainer(vocab_size=220, special_tokens=["<unk>", "<s>", "</s>"])
         names = dict(bos_token="<s>", eos_token="</s>", unk_token="<unk>")
     t.train_from_iterator(text, trainer)
     if kind == "llama":
-        t.post_processor = tk.processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)])
-        t.decoder = tk.decoders.Sequence([tk.decoders.Replace("▁", " "), tk.decoders.Fuse(), tk.decoders.Strip(" ", 1, 0)])
+        t.post_processor = tk.processors.TemplateProcessing(single="<s> $A",
+                                                            special_tokens=[("<s>", 1)])
+        t.decoder = tk.decoders.Sequence([tk.decoders.Replace("▁", " "), tk.decoders.Fuse(),
+                                          tk.decoders.Strip(" ", 1, 0)])
     return tf.PreTrainedTokenizerFast(tokenizer_object=t, **names)
 
 
 MANAGER = TaskManager()
 MODELS = {
     "gpt2": tf.GPT2Config(n_embd=16, n_layer=2, n_head=2, n_positions=72, n_inner=24),
-    "llama": tf.LlamaConfig(hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+    "llama": tf.LlamaConfig(hidden_size=16, intermediate_size=24, num_hidden_layers=2,
+                            num_attention_heads=4, num_key_value_heads=2,
                             max_position_embeddings=64),
-    "mistral": tf.MistralConfig(hidden_size=24, intermediate_size=24, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+    "mistral": tf.MistralConfig(hidden_size=24, intermediate_size=24, num_hidden_layers=2,
+                                num_attention_heads=4, num_key_value_heads=2,
                                 max_position_embeddings=96, sliding_window=11),
-    "gemma2": tf.Gemma2Config(hidden_size=24, intermediate_size=24, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+    "gemma2": tf.Gemma2Config(hidden_size=24, intermediate_size=24, num_hidden_layers=2,
+                              num_attention_heads=4, num_key_value_heads=2,
                               head_dim=10, max_position_embeddings=96, sliding_window=11),
 }
 
@@ -86,10 +103,12 @@ def build(name):
     config.vocab_size = len(tokenizer)
     config.bos_token_id, config.eos_token_id = tokenizer.bos_token_id, tokenizer.eos_token_id
     torch.manual_seed(1)
-    model = tf.AutoModelForCausalLM.from_config(config, attn_implementation="eager", dtype=torch.float32).eval()
+    model = tf.AutoModelForCausalLM.from_config(config, attn_implementation="eager",
+                                                dtype=torch.float32).eval()
     with torch.no_grad():
         for p in model.parameters():
-            p.copy_(torch.randn_like(p) * (0.3 if p.dim() == 1 else 1.0 / p.shape[-1] ** 0.5) + float(p.dim() == 1))
+            p.copy_(torch.randn_like(p)
+                    * (0.3 if p.dim() == 1 else 1.0 / p.shape[-1] ** 0.5) + float(p.dim() == 1))
     return model, tokenizer
 
 
@@ -97,20 +116,26 @@ def harness_task(name, path):
     """the harness' own task, reading our file"""
     entry = MANAGER._entry(name)
     split = "test" if name in ("lambada_openai", "arc_easy", "wikitext") else "validation"
-    return dict(load_yaml(entry.yaml_path), dataset_path="json", dataset_name=None, training_split=None,
-                dataset_kwargs={"data_files": {split: path}}, **{s: None for s in ("validation_split", "test_split") if split not in s})
+    return dict(load_yaml(entry.yaml_path), dataset_path="json", dataset_name=None,
+                training_split=None,
+                dataset_kwargs={"data_files": {split: path}},
+                **{s: None for s in ("validation_split", "test_split") if split not in s})
 
 
 def harness(model, tokenizer, raw):
-    """task -> (list of log-likelihoods of each item, metrics), by the harness' own tasks on our files"""
+    """task -> (list of log-likelihoods of each item, metrics), by the harness'
+    own tasks on our files"""
     lm = HFLM(pretrained=model, tokenizer=tokenizer, batch_size=4)
-    r = lm_eval.simple_evaluate(model=lm, tasks=[harness_task(task, path) for task, path in raw.items()], log_samples=True,
-                                bootstrap_iters=10, verbosity="ERROR")
+    r = lm_eval.simple_evaluate(model=lm,
+                                tasks=[harness_task(task, path) for task, path in raw.items()],
+                                log_samples=True, bootstrap_iters=10, verbosity="ERROR")
     out = {}
     for task in raw:
         samples = sorted(r["samples"][task], key=lambda s: s["doc_id"])
-        items = [[x[0][0] if isinstance(x[0], (tuple, list)) else x[0] for x in s["resps"]] for s in samples]
-        out[task] = items, {k.split(",")[0]: v for k, v in r["results"][task].items() if k.endswith(",none") and v != "N/A"}
+        items = [[x[0][0] if isinstance(x[0], (tuple, list)) else x[0] for x in s["resps"]]
+                 for s in samples]
+        out[task] = items, {k.split(",")[0]: v for k, v in r["results"][task].items()
+                            if k.endswith(",none") and v != "N/A"}
     return out
 
 
@@ -119,13 +144,15 @@ def convert(raw, d):
     for task, path in raw.items():
         paths[task] = os.path.join(d, task + ".jsonl")
         with open(paths[task], "w") as f:
-            subprocess.run([sys.executable, os.path.join(HERE, "scripts/tasks.py"), OURS[task], path], stdout=f, check=True)
+            subprocess.run([sys.executable, os.path.join(HERE, "scripts/tasks.py"), OURS[task],
+                            path], stdout=f, check=True)
     return paths
 
 
 def ours(binary, model, paths, d, *flags):
     items, json_file = os.path.join(d, "items.jsonl"), os.path.join(d, "score.json")
-    r = subprocess.run([binary, "score", model, "--task", ",".join(paths.values()), "--items", items, "--json", json_file, *flags],
+    r = subprocess.run([binary, "score", model, "--task", ",".join(paths.values()), "--items",
+                        items, "--json", json_file, *flags],
                        capture_output=True, text=True)
     if r.returncode:
         return r.stderr.strip(), None
@@ -153,7 +180,7 @@ def compare(want, got):
         for k, v in metrics.items():
             name = k.replace("_stderr", "")
             if k.endswith("_stderr") and name not in ("acc", "acc_norm"):
-                continue                                    # of a perplexity the harness draws it by lot
+                continue  # of a perplexity the harness draws it by lot
             if k not in got[task][1] or abs(v - got[task][1][k]) > 2e-5 * max(1, abs(v)):
                 bad.append(f"{task}: {k} is {got[task][1].get(k)}, wanted {v}")
     return bad, worst
@@ -184,19 +211,23 @@ def save(out):
 
 
 def speed(binary, directory, path):
-    """items a second of both on a task's raw file (HellaSwag), in turn; run it on a quiet machine"""
+    """items a second of both on a task's raw file (HellaSwag), in turn;
+    run it on a quiet machine"""
     model = tf.AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32).eval()
     tokenizer = tf.AutoTokenizer.from_pretrained(directory)
     n = sum(1 for _ in open(path))
     for batch in (1, 8, 32):
         lm = HFLM(pretrained=model, tokenizer=tokenizer, batch_size=batch)
         begin = time.time()
-        lm_eval.simple_evaluate(model=lm, tasks=[harness_task("hellaswag", path)], bootstrap_iters=10, verbosity="ERROR")
-        print(f"harness, batch {batch}: {n / (time.time() - begin):.2f} items/s, start included", flush=True)
+        lm_eval.simple_evaluate(model=lm, tasks=[harness_task("hellaswag", path)],
+                                bootstrap_iters=10, verbosity="ERROR")
+        print(f"harness, batch {batch}: {n / (time.time() - begin):.2f} items/s, start included",
+              flush=True)
     with tempfile.TemporaryDirectory() as d:
         paths = convert({"hellaswag": path}, d)
         begin = time.time()
-        print(subprocess.run([binary, "score", directory, "--task", paths["hellaswag"]], capture_output=True, text=True).stdout)
+        print(subprocess.run([binary, "score", directory, "--task",
+                              paths["hellaswag"]], capture_output=True, text=True).stdout)
         print(f"ours: {n / (time.time() - begin):.2f} items/s, start included")
 
 
@@ -216,9 +247,11 @@ if __name__ == "__main__":
             model.save_pretrained(os.path.join(d, "m"))
             tokenizer.save_pretrained(os.path.join(d, "m"))
             raw = raw_files(d, 25)
-            error, got = ours(sys.argv[1] + ("-softcap" if name == "gemma2" else ""), os.path.join(d, "m"), convert(raw, d), d)
+            error, got = ours(sys.argv[1] + ("-softcap" if name == "gemma2" else ""),
+                              os.path.join(d, "m"), convert(raw, d), d)
             bad, worst = ([error], 0) if error else compare(harness(model, tokenizer, raw), got)
             failed += bool(bad)
-            print(f"{name:10s} {'; '.join(bad) or f'agrees, log-likelihoods to {worst:.1g}'}", flush=True)
+            print(f"{name:10s} {'; '.join(bad) or f'agrees, log-likelihoods to {worst:.1g}'}",
+                  flush=True)
     print(f"{len(names) - failed} passed, {failed} failed")
     sys.exit(failed > 0)

@@ -1,7 +1,9 @@
-"""check_shards.py DIR TOKENIZER.json FILE.jsonl[.zst]... [--sample N] -- are the documents in DIR's train shards those of the files?
+"""check_shards.py DIR TOKENIZER.json FILE.jsonl[.zst]... [--sample N] -- are the documents in DIR's
+train shards those of the files?
 
-DIR: made by `train_sink tokenize FILE...` in one series. Shards are cut at EOS, N documents at random positions are encoded
-with the `tokenizers` library and compared id for id; the number of documents must agree.
+DIR: made by `train_sink tokenize FILE...` in one series. Shards are cut at EOS,
+N documents at random positions are encoded with the `tokenizers` library and compared id for id;
+the number of documents must agree.
 """
 import glob, json, random, subprocess, sys
 import numpy as np
@@ -23,9 +25,11 @@ ids = np.concatenate(parts)
 ends = np.flatnonzero(ids == manifest['eos'])
 texts = []
 for path in args[2:]:
-    data = subprocess.run(['zstd', '-dqc', path], capture_output=True, check=True).stdout if path.endswith('.zst') else open(path, 'rb').read()
+    data = subprocess.run(['zstd', '-dqc', path], capture_output=True,
+                          check=True).stdout if path.endswith('.zst') else open(path, 'rb').read()
     texts += [json.loads(line)['text'] for line in data.decode().split('\n') if line]
-assert len(ends) == len(texts) == manifest['documents'], (len(ends), len(texts), manifest['documents'])
+assert len(ends) == len(texts) == manifest['documents'], (len(ends), len(texts),
+                                                          manifest['documents'])
 starts = np.concatenate([[0], ends[:-1] + 1])
 chosen = random.Random(0).sample(range(len(texts)), min(sample, len(texts)))
 total = 0
@@ -33,4 +37,5 @@ for k in chosen:
     want = tok.encode(texts[k], add_special_tokens=False).ids
     assert np.array_equal(ids[starts[k]:ends[k]], want), f'document {k} differs'
     total += len(want)
-print(f'{out}: {len(texts)} documents, {len(ids)} tokens; {len(chosen)} documents ({total} tokens) equal the library')
+print(f'{out}: {len(texts)} documents, {len(ids)} tokens; {len(chosen)} documents ({total} tokens) '
+      'equal the library')

@@ -1,11 +1,14 @@
 #!/bin/sh
-# dev/compile_all.sh -- compiles the program's device code with nvcc for many sets of switches and for four architectures, and
-# fails where a kernel does not compile or an attention kernel spills registers. No GPU needed.
+# dev/compile_all.sh -- compiles the program's device code with nvcc for many sets of switches
+# and for four architectures, and fails where a kernel does not compile or an attention kernel
+# spills registers. No GPU needed.
 #   usage: dev/compile_all.sh covering      every value of every switch at least once (15 sets; see dev/LOG.md for the time)
 #          dev/compile_all.sh pairwise      every two values together at least once (140 sets; make compile-all)
 #          dev/compile_all.sh list covering|pairwise           only prints the sets
-#   NVCC, JOBS, ARCHS="sm_80 sm_86 sm_89 sm_90". Registers of every attention kernel: build/nvcc/registers.txt
-# One nvcc per set: sm_80, sm_86 and sm_89 share their front end, which takes as long as one of them.
+#   NVCC, JOBS, ARCHS="sm_80 sm_86 sm_89 sm_90". Registers of every attention kernel:
+#   build/nvcc/registers.txt
+# One nvcc per set: sm_80, sm_86 and sm_89 share their front end,
+# which takes as long as one of them.
 cd "$(dirname "$0")/.." || exit 1
 NVCC=${NVCC:-nvcc} JOBS=${JOBS:-$(nproc)} ARCHS=${ARCHS:-sm_80 sm_86 sm_89 sm_90}
 only_list=; [ "$1" = list ] && { only_list=1; shift; }
@@ -14,8 +17,8 @@ DIR=build/nvcc
 mkdir -p $DIR
 export NVCC DIR
 values() { sed -n "s/^ *X_$1(\([a-z0-9_]*\) *,.*/\1/p" attention_variants.cuh block_variants.h | tr '\n' ' '; }
-# A set starts from a value (covering) or two values together (pairwise) that no set has yet, and grows by the value that
-# brings most that is new; never by a conflict.
+# A set starts from a value (covering) or two values together (pairwise) that no set has yet,
+# and grows by the value that brings most that is new; never by a conflict.
 sets() {
     for s in $(sed -n 's/^.define \([A-Z]*\)_VARIANTS(X_.*/\1/p' attention_variants.cuh block_variants.h | grep -v 'PRECISION\|BACKEND'); do echo "$s $(values $s)"; done
     echo "PRECISION bf16 fp32"

@@ -1,6 +1,7 @@
 #!/bin/sh
-# dev/counts.sh -- what every kernel of one training step asks of the memory, counted in the emulator (dev/emulator/emu_counts.h),
-# against dev/counts.tsv. A layer of the 60M preset on 256 tokens; products are not computed. A minute of one core, no GPU.
+# dev/counts.sh -- what every kernel of one training step asks of the memory,
+# counted in the emulator (dev/emulator/emu_counts.h), against dev/counts.tsv.
+# A layer of the 60M preset on 256 tokens; products are not computed. A minute of one core, no GPU.
 #   usage: dev/counts.sh                   `N passed, M failed`
 #          dev/counts.sh update            writes today's figures into dev/counts.tsv
 # A figure may rise by 2 %, empty blocks not at all. CXX, CUDA (the toolkit's directory)
@@ -15,7 +16,8 @@ done
 $CXX -x c++ -std=c++17 -O1 -c -fsanitize=thread -DEMU -DEMU_COUNT -DREAL_SIZES '-DMMA_HEADS(X)=X(96)' -fno-strict-aliasing -fstack-clash-protection \
     -fopenmp -Wno-unknown-pragmas -I"$CUDA/include" -Idev/emulator $defs train_sink.cu -o "$dir/count.o" > "$dir/log" 2>&1 &&
     $CXX "$dir/count.o" $(make -s once BACKEND=cpu CXX="$CXX") -fopenmp -o "$dir/count" > "$dir/log" 2>&1 || { head -n 5 "$dir/log"; echo "0 passed, 1 failed"; exit 1; }
-# the second step, without the evaluations before and after; 8 blocks at a time and an L2 of 256 KiB: less than any tensor here, as on a GPU
+# the second step, without the evaluations before and after; 8 blocks at a time and an L2 of 256
+# KiB: less than any tensor here, as on a GPU
 EMU_COUNTS=$dir/all.tsv EMU_COUNTS_BETWEEN=update_kernel EMU_L2=256 EMU_RESIDENT=8 OMP_NUM_THREADS=1 "$dir/count" train -d bb --bb-vocab 500 --layers 1 --width 768 --heads 8 \
     --ffn-width 1536 -t 256 -b 1 -n 2 --eval-every 0 --save-every 0 --sample 0 --val-seqs 2 --probe-seqs 2 --probe-len 8 -o "$dir/run" \
     > "$dir/log" 2>&1 || { tail -n 5 "$dir/log"; echo "0 passed, 1 failed"; exit 1; }

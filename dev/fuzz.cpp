@@ -48,12 +48,14 @@ static int attempt(const std::vector<std::string>& words) {
     const pid_t pid = fork();
     if (pid == 0) {
         const struct itimerval cpu = { {}, { 0, 500000 } };
-        setitimer(ITIMER_VIRTUAL, &cpu, NULL);           // by its own time, on a busy machine too; what only waits gets 30 s
+        // by its own time, on a busy machine too; what only waits gets 30 s
+        setitimer(ITIMER_VIRTUAL, &cpu, NULL);
         alarm(30);
         signal(SIGXFSZ, SIG_IGN);
         if (!freopen("said", "w", stderr) || !freopen("/dev/null", "w", stdout)) { _exit(98); }
         try { exit(run_command(words)); }
-        catch (const std::bad_alloc&) { exit(EXIT_MACHINE); }    // the sanitizer's new asks no handler
+        // the sanitizer's new asks no handler
+        catch (const std::bad_alloc&) { exit(EXIT_MACHINE); }
     }
     int status = 0;
     waitpid(pid, &status, 0);
@@ -163,7 +165,8 @@ static void families_read(const std::string& dir) {
         if (file_exists(at + "model.gguf")) { families.back().gguf = file_read(at + "model.gguf"); }
     }
 }
-// the beginning of a file is other bytes, what follows stays; `length`, its first 8 bytes, may be made to fit again
+// the beginning of a file is other bytes, what follows stays; `length`, its first 8 bytes,
+// may be made to fit again
 static std::string head_mutated(const std::string& file, size_t head, bool length) {
     std::string begin = mutated(file.substr(length ? 8 : 0, head));
     const uint64_t n = begin.size();

@@ -1,6 +1,8 @@
-"""fuzz_components.py BINARY TEXT [COUNT] -- fuzz_tokenizer.py on small tokenizers that use each component tokenizer.h accepts.
+"""fuzz_components.py BINARY TEXT [COUNT] -- fuzz_tokenizer.py on small tokenizers that use each
+component tokenizer.h accepts.
 
-They are trained here on TEXT, then written with other normalizers, splitters, decoders, added-token flags and model switches.
+They are trained here on TEXT, then written with other normalizers, splitters, decoders,
+added-token flags and model switches.
 """
 import copy, json, os, subprocess, sys, tempfile
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers, decoders
@@ -11,27 +13,35 @@ block = '\u2581'
 
 def train(level):
     t = Tokenizer(models.BPE(unk_token=None if level else '<unk>'))
-    t.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False) if level else pre_tokenizers.Metaspace(block)
+    t.pre_tokenizer = (pre_tokenizers.ByteLevel(add_prefix_space=False) if level
+                       else pre_tokenizers.Metaspace(block))
     t.decoder = decoders.ByteLevel() if level else decoders.Metaspace(block)
-    alphabet = pre_tokenizers.ByteLevel.alphabet() if level else list(block + 'abcdefghijklmnopqrstuvwxyz .,')
-    t.train([text], trainers.BpeTrainer(vocab_size=800, show_progress=False, initial_alphabet=alphabet, limit_alphabet=90 if not level else 256, special_tokens=['<unk>', '<s>', '</s>']))
+    alphabet = (pre_tokenizers.ByteLevel.alphabet() if level
+                else list(block + 'abcdefghijklmnopqrstuvwxyz .,'))
+    t.train([text], trainers.BpeTrainer(vocab_size=800, show_progress=False,
+                                        initial_alphabet=alphabet, limit_alphabet=90 if not level
+                                        else 256, special_tokens=['<unk>', '<s>', '</s>']))
     return json.loads(t.to_str())
 
 def token(content, **flags):
-    return dict(dict(id=0, content=content, single_word=False, lstrip=False, rstrip=False, normalized=False, special=False), **flags)
+    return dict(dict(id=0, content=content, single_word=False, lstrip=False, rstrip=False,
+                     normalized=False, special=False), **flags)
 
 level, words = train(True), train(False)
 split = lambda p, b, inv=False: dict(type='Split', pattern=p, behavior=b, invert=inv)
 bytelevel = dict(type='ByteLevel', add_prefix_space=False, trim_offsets=True, use_regex=False)
 gpt2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
-cl = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-nano = r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,2}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+"
+cl = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
+      r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+nano = (r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,2}"
+        r"| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+")
 cases = {}
 def case(name, base, change):
     j = copy.deepcopy(base); change(j); cases[name] = j
 def seq(*items): return dict(type='Sequence', pretokenizers=list(items))
 def pre(name, *items): case(name, level, lambda j: j.update(pre_tokenizer=seq(*items)))
-pre('prefix space', dict(type='ByteLevel', add_prefix_space=True, trim_offsets=True, use_regex=True))
+pre('prefix space',
+    dict(type='ByteLevel', add_prefix_space=True, trim_offsets=True, use_regex=True))
 pre('split gpt2', split(dict(Regex=gpt2), 'Isolated'), bytelevel)
 pre('split removed inverted', split(dict(Regex=cl), 'Removed', True), bytelevel)
 pre('one digit', split(dict(Regex=cl.replace('{1,3}', '')), 'Isolated'), bytelevel)
@@ -44,25 +54,36 @@ for b in ('Removed', 'Isolated', 'MergedWithPrevious', 'MergedWithNext', 'Contig
         pre(f'string {b} {inv}', split(dict(String='e'), b, inv), bytelevel)
 case('no split', level, lambda j: j.update(pre_tokenizer=bytelevel))
 case('no pre_tokenizer, decoder of bytes', level, lambda j: j.update(pre_tokenizer=None))
-case('metaspace, decoder of bytes', level, lambda j: j.update(pre_tokenizer=dict(type='Metaspace', replacement=block, prepend_scheme='always', split=True)))
-case('replace, then decoder of bytes', level, lambda j: j.update(decoder=dict(type='Sequence', decoders=[dict(type='Replace', pattern=dict(String='t'), content='u'), dict(bytelevel)])))
+case('metaspace, decoder of bytes', level, lambda j: j.update(
+    pre_tokenizer=dict(type='Metaspace', replacement=block, prepend_scheme='always', split=True)))
+case('replace, then decoder of bytes', level,
+     lambda j: j.update(decoder=dict(type='Sequence', decoders=[
+         dict(type='Replace', pattern=dict(String='t'), content='u'), dict(bytelevel)])))
 case('NFC', level, lambda j: j.update(normalizer=dict(type='NFC')))
 for scheme in ('always', 'first', 'never'):
     for cut in (True, False):
-        def change(j, m=dict(type='Metaspace', replacement=block, prepend_scheme=scheme, split=cut)): j.update(pre_tokenizer=m, decoder=m)
+        def change(j,
+                   m=dict(type='Metaspace', replacement=block, prepend_scheme=scheme, split=cut)):
+            j.update(pre_tokenizer=m, decoder=m)
         case(f'metaspace {scheme} {cut}', words, change)
 def legacy(j):
-    j.update(pre_tokenizer=None, normalizer=dict(type='Sequence', normalizers=[dict(type='Prepend', prepend=block), dict(type='Replace', pattern=dict(String=' '), content=block)]))
+    j.update(pre_tokenizer=None, normalizer=dict(type='Sequence', normalizers=[
+        dict(type='Prepend', prepend=block),
+        dict(type='Replace', pattern=dict(String=' '), content=block)]))
 case('prepend', words, legacy)
-case('replace', level, lambda j: j.update(normalizer=dict(type='Replace', pattern=dict(String='the'), content='ab')))
+case('replace', level,
+     lambda j: j.update(normalizer=dict(type='Replace', pattern=dict(String='the'), content='ab')))
 case('unk not fused', words, lambda j: j['model'].update(fuse_unk=False))
 case('unk fused', words, lambda j: (legacy(j), j['model'].update(fuse_unk=True)))
 case('no unk', words, lambda j: j['model'].update(unk_token=None))
 case('ignore merges', level, lambda j: j['model'].update(ignore_merges=True))
 case('no decoder', words, lambda j: j.update(decoder=None))
 def flags(j):
-    j['added_tokens'] += [token('THE', lstrip=True), token(' of', rstrip=True), token('==', lstrip=True, rstrip=True, special=True), token('the\u0301', normalized=True), token('----', id=7),
-                          token('....', normalized=True, lstrip=True), token('-----x'), token('1234')]
+    j['added_tokens'] += [token('THE', lstrip=True), token(' of', rstrip=True),
+                          token('==', lstrip=True, rstrip=True, special=True),
+                          token('the\u0301', normalized=True), token('----', id=7),
+                          token('....', normalized=True, lstrip=True), token('-----x'),
+                          token('1234')]
 case('added tokens', level, flags)
 case('added tokens, NFC', level, lambda j: (flags(j), j.update(normalizer=dict(type='NFC'))))
 case('added tokens, metaspace', words, flags)
@@ -72,11 +93,18 @@ def fallback(j):
     n = max(j['model']['vocab'].values()) + 1
     j['model']['vocab'].update({f'<0x{b:02X}>': n + b for b in range(256)})
     j['model'].update(byte_fallback=True)
-    j['decoder'] = dict(type='Sequence', decoders=[dict(type='Replace', pattern=dict(String=block), content=' '), dict(type='ByteFallback'), dict(type='Fuse'), dict(type='Strip', content=' ', start=1, stop=0)])
+    j['decoder'] = dict(type='Sequence',
+                        decoders=[dict(type='Replace', pattern=dict(String=block), content=' '),
+                                  dict(type='ByteFallback'), dict(type='Fuse'),
+                                  dict(type='Strip', content=' ', start=1, stop=0)])
 case('byte fallback', words, fallback)
 def template(j):
-    j['post_processor'] = dict(type='TemplateProcessing', single=[dict(SpecialToken=dict(id='<s>', type_id=0)), dict(Sequence=dict(id='A', type_id=0)), dict(SpecialToken=dict(id='</s>', type_id=0))],
-        pair=[dict(Sequence=dict(id='A', type_id=0)), dict(Sequence=dict(id='B', type_id=0))], special_tokens={s: dict(id=s, ids=[i], tokens=[s]) for i, s in ((1, '<s>'), (2, '</s>'))})
+    j['post_processor'] = dict(
+        type='TemplateProcessing', single=[dict(SpecialToken=dict(id='<s>', type_id=0)),
+                                           dict(Sequence=dict(id='A', type_id=0)),
+                                           dict(SpecialToken=dict(id='</s>', type_id=0))],
+        pair=[dict(Sequence=dict(id='A', type_id=0)), dict(Sequence=dict(id='B', type_id=0))],
+        special_tokens={s: dict(id=s, ids=[i], tokens=[s]) for i, s in ((1, '<s>'), (2, '</s>'))})
 case('template', level, template)
 
 failed = 0
@@ -85,6 +113,7 @@ for k, (name, j) in enumerate(cases.items()):
     with tempfile.TemporaryDirectory() as d:
         path = os.path.join(d, name.replace(' ', '_'), 'tokenizer.json')
         os.mkdir(os.path.dirname(path)); json.dump(j, open(path, 'w'))
-        failed += subprocess.run([sys.executable, fuzz, binary, path, count, str(k)]).returncode != 0
+        failed += subprocess.run([sys.executable, fuzz, binary, path, count,
+                                  str(k)]).returncode != 0
 print(f'{len(cases)} tokenizers, {failed} failed')
 sys.exit(failed > 0)

@@ -1,8 +1,10 @@
-"""fuzz_logs.py [COUNT] [SEED] [--figures] -- damaged logs, probes and tables against the scripts that read them.
+"""fuzz_logs.py [COUNT] [SEED] [--figures] -- damaged logs, probes and tables against
+the scripts that read them.
 
-Each case takes a good file of test/report, changes a few bytes, values, keys or lines, and asks report.py for its page
-and its CSV, or with --figures plot.py for every figure. A file may be refused (exit status 2, one line of error and one
-of hint) or drawn; a traceback is a finding, and is printed with the file that made it. 10,000 cases take some minutes.
+Each case takes a good file of test/report, changes a few bytes, values, keys or lines,
+and asks report.py for its page and its CSV, or with --figures plot.py for every figure.
+A file may be refused (exit status 2, one line of error and one of hint) or drawn;
+a traceback is a finding, and is printed with the file that made it. 10,000 cases take some minutes.
 """
 import copy, contextlib, io, json, os, random, shutil, sys, tempfile, traceback
 
@@ -10,9 +12,10 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(ROOT, "scripts"))
 import report
 
-STRANGE = [None, True, False, 0, 1, -1, 2 ** 70, 10 ** 400, 1e308, -1e308, 1e-320, float("nan"), float("inf"), "", "x",
-           "\ud800", "\0\x1b[2J", "</script>", "$\\frac$", "1" * 5000, [], [[]], [[1], [1, 2]], [None], {}, {"": {}},
-           {"sink_k": [1]}, {"1": "x"}, {"x": 1}, [[0.5, 0.5]], "9" * 30]
+STRANGE = [None, True, False, 0, 1, -1, 2 ** 70, 10 ** 400, 1e308, -1e308, 1e-320, float("nan"),
+           float("inf"), "", "x",
+           "\ud800", "\0\x1b[2J", "</script>", "$\\frac$", "1" * 5000, [], [[]], [[1], [1, 2]],
+           [None], {}, {"": {}}, {"sink_k": [1]}, {"1": "x"}, {"x": 1}, [[0.5, 0.5]], "9" * 30]
 DEEP = "[" * 100000
 
 
@@ -69,7 +72,8 @@ def change_bytes(data, rng):
         if kind == 0:
             data[i:i + 1] = bytes([rng.randrange(256)])
         elif kind == 1:
-            data[i:i] = rng.choice([b"\n", b"{", b"}", b"[", b'"', b",", b"\0", b"\xff\xfe", b"NaN", b"-Infinity", b"1e999"])
+            data[i:i] = rng.choice([b"\n", b"{", b"}", b"[", b'"', b",", b"\0", b"\xff\xfe", b"NaN",
+                                    b"-Infinity", b"1e999"])
         elif kind == 2:
             del data[i:i + rng.randrange(100)]
         elif kind == 3:
@@ -83,14 +87,19 @@ def change_bytes(data, rng):
 
 def examples():
     """Good files: a log with every event, probes, a table."""
-    log = [json.loads(line) for line in open(os.path.join(ROOT, "test/report/tiny/log.jsonl"), encoding="utf-8")]
-    log.insert(-3, {"event": "resume", "step": 7, "time": "2026-01-01T00:00:00Z", "changed": {"lr": [1, 2]}})
+    log = [json.loads(line)
+           for line in open(os.path.join(ROOT, "test/report/tiny/log.jsonl"), encoding="utf-8")]
+    log.insert(-3, {"event": "resume", "step": 7, "time": "2026-01-01T00:00:00Z",
+                    "changed": {"lr": [1, 2]}})
     log.insert(-3, {"event": "unheard_of", "step": {}})
-    e = dict([o for o in log if o["event"] == "eval"][-1], data="bb", gate_mean=[0.5, 0.5], gate_low=[[0, 1], [1, 0]])
-    several = [dict(e, sinks=[e["sink"], dict(e["sink"], eps=0.1)], alpha=[[[[0.1] * 10] * 2] * 2] * 3),
+    e = dict([o for o in log if o["event"] == "eval"][-1], data="bb", gate_mean=[0.5, 0.5],
+             gate_low=[[0, 1], [1, 0]])
+    several = [dict(e, sinks=[e["sink"], dict(e["sink"], eps=0.1)],
+                    alpha=[[[[0.1] * 10] * 2] * 2] * 3),
                dict(e, data="text", sink=dict(e["sink"], T=16))]
     table = json.load(open(os.path.join(ROOT, "test/report/table.json"), encoding="utf-8"))
-    return {"run/log.jsonl": log, "probe.json": [e], "probes.json": [dict(several[0], all=several)], "table.json": [table]}
+    return {"run/log.jsonl": log, "probe.json": [e], "probes.json": [dict(several[0], all=several)],
+            "table.json": [table]}
 
 
 def read(path, out, figures):
@@ -103,7 +112,8 @@ def read(path, out, figures):
             report.main(inputs + ["--csv", "-o", out + "/rows.csv"])
         return
     import plot
-    names = {"log.jsonl": ["all"], "table.json": ["table"]}.get(kind, ["heads", "norms", "profiles", "threshold"])
+    of_probe = ["heads", "norms", "profiles", "threshold"]
+    names = {"log.jsonl": ["all"], "table.json": ["table"]}.get(kind, of_probe)
     for name in names:
         plot.main([name] + inputs + ["-o", out])
 
@@ -116,7 +126,8 @@ def attempt(path, out, figures):
             read(path, out, figures)
     except SystemExit as e:
         lines = [line for line in errors.getvalue().splitlines() if not line.startswith("note: ")]
-        good = len(lines) == 2 and lines[0].startswith("error: ") and lines[1].startswith("---> HINT: ")
+        good = (len(lines) == 2 and lines[0].startswith("error: ")
+                and lines[1].startswith("---> HINT: "))
         return None if good and e.code == 2 else f"exit status {e.code}, {lines}"
     except BaseException as e:
         if isinstance(e, KeyboardInterrupt):
@@ -141,7 +152,8 @@ def main(words):
             trouble = attempt(f"{d}/{name}", d, figures)
             if trouble:
                 findings += 1
-                kept = os.path.join(tempfile.gettempdir(), f"fuzz_logs-{i}-{os.path.basename(name)}")
+                kept = os.path.join(tempfile.gettempdir(),
+                                    f"fuzz_logs-{i}-{os.path.basename(name)}")
                 shutil.copy(f"{d}/{name}", kept)
                 print(f"case {i}, {kept}:\n{trouble}", flush=True)
     print(f"{count - findings} passed, {findings} failed")

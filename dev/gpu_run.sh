@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
-# dev/gpu_run.sh -- the first day on a GPU: everything that only a GPU can tell, in the order of what we most want to know.
-# The checks (machine to compare) are meant to take under ten minutes on one card, most of it nvcc; then three training runs.
-# Each step leaves its output in OUT and a mark, so a run that was cut off goes on where it stopped. At the end, and after every
-# step, OUT/send-back.md is the one file to send: what ran, what failed and how, and the figures beside dev/predict.py's.
+# dev/gpu_run.sh -- the first day on a GPU: everything that only a GPU can tell,
+# in the order of what we most want to know. The checks (machine to compare)
+# are meant to take under ten minutes on one card, most of it nvcc; then three training runs.
+# Each step leaves its output in OUT and a mark, so a run that was cut off goes on where it stopped.
+# At the end, and after every step, OUT/send-back.md is the one file to send: what ran,
+# what failed and how, and the figures beside dev/predict.py's.
 #   usage: OUT=gpu-results dev/gpu_run.sh [step..]
 #          steps: machine build tests bits bench peers compare | softmax sigmoid k sanitizer
 #   DATA=NAME under data/, a directory of shards or a text file; without it training runs on bb, which makes no sink at this size
@@ -22,7 +24,8 @@ make_it() { make -s train_sink $SWITCHES "$@"; }
 # nvcc uses one core for one file unless told otherwise
 [ "$DRY" ] || { nvcc --help 2> /dev/null | grep -q split-compile && export NVCC="nvcc -split-compile=0"; }
 
-# what the likeliest errors of a first run mean; those that the program meets itself it explains itself
+# what the likeliest errors of a first run mean; those that the program meets
+# itself it explains itself
 hint() { # FILE
     sed -n '/---> HINT/p' "$1" | tail -n 1
     while IFS='	' read -r words advice; do grep -qiE "$words" "$1" && echo "---> HINT: $advice"; done <<'HINTS'

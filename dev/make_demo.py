@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""make_demo.py BOOK.txt NAME -- demo/NAME.jsonl.gz, the book as one record, and demo/tokenizer.json, byte pairs learned on it.
+"""make_demo.py BOOK.txt NAME -- demo/NAME.jsonl.gz, the book as one record,
+and demo/tokenizer.json, byte pairs learned on it.
 
 Needs the Hugging Face `tokenizers` library.
 """

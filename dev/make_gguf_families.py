@@ -1,10 +1,13 @@
-"""The families of GGUF_MODELS as GGUF files, from the small models in test/families: names by gguf-py's own table, rows as
-llama.cpp's converter lays them out. Where transformers reads such files, its tensors must be those that went in, bit for bit.
+"""The families of GGUF_MODELS as GGUF files, from the small models in test/families:
+names by gguf-py's own table, rows as llama.cpp's converter lays them out.
+Where transformers reads such files, its tensors must be those that went in, bit for bit.
 
-    python3 dev/make_gguf_families.py            writes test/families/NAME/model.gguf (needs gguf, torch, transformers)
+    python3 dev/make_gguf_families.py   writes test/families/NAME/model.gguf
+                                        (needs gguf, torch, transformers)
 
-test/test_families.cpp then wants the same answers of the file as of the directory. LLaMA's are in test/test_gguf.cpp; Gemma 2's
-and BLOOM's need other builds: dev/check_families.py writes them, and the others again in other shapes.
+test/test_families.cpp then wants the same answers of the file as of the directory.
+LLaMA's are in test/test_gguf.cpp; Gemma 2's and BLOOM's need other builds:
+dev/check_families.py writes them, and the others again in other shapes.
 Gemma 3's small model has a window pattern and a scale of scores that its GGUF files cannot say.
 """
 import json, os, sys
@@ -12,7 +15,8 @@ import gguf, numpy as np
 from safetensors.numpy import load_file
 
 ARCHS = {"qwen2": "QWEN2", "qwen3": "QWEN3", "gemma": "GEMMA", "olmo2": "OLMO2",
-         "phi": "PHI2", "phi3": "PHI3", "stablelm": "STABLELM", "gpt2": "GPT2", "gpt_neox": "GPTNEOX", "falcon_7b": "FALCON",
+         "phi": "PHI2", "phi3": "PHI3", "stablelm": "STABLELM", "gpt2": "GPT2",
+         "gpt_neox": "GPTNEOX", "falcon_7b": "FALCON",
          "falcon_40b": "FALCON", "gemma2_gguf": "GEMMA2", "bloom": "BLOOM"}
 
 
@@ -34,7 +38,8 @@ def write(name, directory):
     arch = getattr(gguf.MODEL_ARCH, ARCHS[name])
     config = json.load(open(os.path.join(directory, "config.json")))
     heads = first(config, "num_attention_heads", "n_head")
-    width, layers = first(config, "hidden_size", "n_embd"), first(config, "num_hidden_layers", "n_layer")
+    width, layers = first(config, "hidden_size", "n_embd"), first(config,
+                                                                  "num_hidden_layers", "n_layer")
     kv = first(config, "num_kv_heads", "num_key_value_heads") or heads
     if name == "falcon_7b":
         kv = 1
@@ -45,7 +50,8 @@ def write(name, directory):
     w.add_block_count(layers)
     w.add_embedding_length(width)
     w.add_context_length(first(config, "max_position_embeddings", "n_positions") or 2048)
-    w.add_feed_forward_length(first(config, "intermediate_size", "n_inner", "ffn_hidden_size") or 4 * width)
+    w.add_feed_forward_length(first(config, "intermediate_size", "n_inner", "ffn_hidden_size")
+                              or 4 * width)
     w.add_head_count(heads)
     w.add_head_count_kv(kv)
     rms = config.get("rms_norm_eps")
@@ -59,10 +65,12 @@ def write(name, directory):
     theta = first(rope, "rope_theta") or first(config, "rope_theta", "rotary_emb_base")
     if theta:
         w.add_rope_freq_base(theta)
-    part = first(rope, "partial_rotary_factor") or first(config, "partial_rotary_factor", "rotary_pct")
+    part = first(rope, "partial_rotary_factor") or first(config,
+                                                         "partial_rotary_factor", "rotary_pct")
     if part:
         w.add_rope_dimension_count(int(part * size))
-    if "use_parallel_residual" in config and arch in (gguf.MODEL_ARCH.GPTNEOX, gguf.MODEL_ARCH.STABLELM):
+    if "use_parallel_residual" in config and arch in (gguf.MODEL_ARCH.GPTNEOX,
+                                                      gguf.MODEL_ARCH.STABLELM):
         w.add_parallel_residual(config["use_parallel_residual"])
     if config.get("sliding_window") and name == "phi3":
         w.add_sliding_window(config["sliding_window"])
@@ -76,7 +84,8 @@ def write(name, directory):
     names = gguf.get_tensor_name_map(arch, layers)
     for tensor, x in load_file(os.path.join(directory, "model.safetensors")).items():
         new = names.get_name(tensor, try_suffixes=(".weight", ".bias"))
-        new = new or names.get_name(tensor.replace("transformer.", "", 1), try_suffixes=(".weight", ".bias"))
+        new = new or names.get_name(tensor.replace("transformer.", "", 1),
+                                    try_suffixes=(".weight", ".bias"))
         new = new or names.get_name("transformer." + tensor, try_suffixes=(".weight", ".bias"))
         if not new:
             sys.exit(f"{name}: gguf-py has no name for {tensor}")
@@ -94,15 +103,18 @@ def write(name, directory):
 
 
 def witness(name, directory):
-    """do transformers read these files as the weights that they were made of? None if it does not know the family"""
+    """do transformers read these files as the weights that they were made of? None if it
+    does not know the family"""
     import torch, transformers as tf
     model = tf.AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32)
     try:
-        again = tf.AutoModelForCausalLM.from_pretrained(directory, gguf_file="model.gguf", dtype=torch.float32)
+        again = tf.AutoModelForCausalLM.from_pretrained(directory, gguf_file="model.gguf",
+                                                        dtype=torch.float32)
     except Exception as e:
         return f"not read by transformers ({str(e).splitlines()[0][:60]})"
     theirs = again.state_dict()
-    far = [k for k, v in model.state_dict().items() if k not in theirs or (theirs[k] - v).abs().max() > 1e-6]
+    far = [k for k, v in model.state_dict().items() if k not in theirs
+           or (theirs[k] - v).abs().max() > 1e-6]
     return f"transformers reads {len(theirs)} tensors, {len(far)} of them otherwise {far[:3]}"
 
 

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""make_gguf_vectors.py -- what test/test_gguf.cpp reads: a small GGUF file written by the package gguf, and the floats
-that its dequantisers make of every tensor in it, as safetensors.
+"""make_gguf_vectors.py -- what test/test_gguf.cpp reads: a small GGUF file written by the package
+gguf, and the floats that its dequantisers make of every tensor in it, as safetensors.
 
-    python3 dev/make_gguf_vectors.py [test/vectors/gguf]        needs numpy, gguf and safetensors (pip install)
+    python3 dev/make_gguf_vectors.py [test/vectors/gguf]    needs numpy, gguf and safetensors
+                                                            (pip install)
 
-The package has quantisers for all types but Q4_K, Q5_K and Q6_K. Blocks of these are random bits with scales that are finite;
-so are some rows of the other types: that way every bit of a block has been seen at work.
+The package has quantisers for all types but Q4_K, Q5_K and Q6_K.
+Blocks of these are random bits with scales that are finite; so are some rows of the other types:
+that way every bit of a block has been seen at work.
 """
 import sys
 
@@ -15,8 +17,8 @@ from gguf import GGMLQuantizationType as Type
 from safetensors.numpy import save_file
 
 # where a block keeps its 16-bit floats: random ones there could be infinite
-HALVES = {Type.Q4_0: [0], Type.Q4_1: [0, 2], Type.Q5_0: [0], Type.Q5_1: [0, 2], Type.Q8_0: [0], Type.MXFP4: [],
-          Type.Q4_K: [0, 2], Type.Q5_K: [0, 2], Type.Q6_K: [208], Type.IQ4_NL: [0]}
+HALVES = {Type.Q4_0: [0], Type.Q4_1: [0, 2], Type.Q5_0: [0], Type.Q5_1: [0, 2], Type.Q8_0: [0],
+          Type.MXFP4: [], Type.Q4_K: [0, 2], Type.Q5_K: [0, 2], Type.Q6_K: [208], Type.IQ4_NL: [0]}
 
 
 def random_blocks(rng, kind, rows, cols):
@@ -39,9 +41,17 @@ def main():
     rng = np.random.default_rng(14)
     w = gguf.GGUFWriter(out + "/types.gguf", "llama")
     # one key of every kind
-    w.add_uint8("k.u8", 200); w.add_int8("k.i8", -100); w.add_uint16("k.u16", 60000); w.add_int16("k.i16", -30000)
-    w.add_uint32("k.u32", 4000000000); w.add_int32("k.i32", -2000000000); w.add_uint64("k.u64", 1 << 40)
-    w.add_int64("k.i64", -(1 << 40)); w.add_float32("k.f32", 0.1); w.add_float64("k.f64", 0.1); w.add_bool("k.bool", True)
+    w.add_uint8("k.u8", 200)
+    w.add_int8("k.i8", -100)
+    w.add_uint16("k.u16", 60000)
+    w.add_int16("k.i16", -30000)
+    w.add_uint32("k.u32", 4000000000)
+    w.add_int32("k.i32", -2000000000)
+    w.add_uint64("k.u64", 1 << 40)
+    w.add_int64("k.i64", -(1 << 40))
+    w.add_float32("k.f32", 0.1)
+    w.add_float64("k.f64", 0.1)
+    w.add_bool("k.bool", True)
     w.add_string("k.string", "caf\u00e9 \u2581"); w.add_string("k.empty", "")
     w.add_array("k.strings", ["a", "", "\u0120bc"]); w.add_array("k.floats", [0.5, -1.25, 1e-30])
     w.add_array("k.ints", [3, -4, 5]); w.add_array("k.bools", [True, False])
@@ -58,7 +68,8 @@ def main():
     w.add_tensor("F16", half); want["F16"] = half.astype(np.float32)
     put("BF16", gguf.quantize(x, Type.BF16), Type.BF16)
     w.add_tensor("vector", x[1, :5].copy()); want["vector"] = x[1, :5].copy()
-    w.add_tensor("cube", x[:, :8].reshape(2, 3, 4).copy()); want["cube"] = x[:, :8].reshape(2, 3, 4).copy()
+    w.add_tensor("cube", x[:, :8].reshape(2, 3, 4).copy())
+    want["cube"] = x[:, :8].reshape(2, 3, 4).copy()
     for kind in (Type.Q4_0, Type.Q4_1, Type.Q5_0, Type.Q5_1, Type.Q8_0, Type.MXFP4):
         put(kind.name, gguf.quantize(x, kind), kind)
         put(kind.name + ".bits", random_blocks(rng, kind, 3, 64), kind)

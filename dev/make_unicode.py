@@ -1,8 +1,10 @@
-"""make_unicode.py CLASSES NFC > text/unicode.h -- pack the Unicode facts that tokenizers depend on into C strings.
+"""make_unicode.py CLASSES NFC > text/unicode.h -- pack the Unicode facts that tokenizers
+depend on into C strings.
 
-CLASSES lists the ranges of \\p{L}, \\p{N} and \\s that Hugging Face tokenizers 0.23 matches (Unicode 16); NFC lists combining
-classes, decompositions and compositions of its normaliser (Unicode 9). Numbers are written in base 32, least digit first,
-one character a digit: '0' + digit, + 32 if more digits follow.
+CLASSES lists the ranges of \\p{L}, \\p{N} and \\s that Hugging Face tokenizers 0.23 matches
+(Unicode 16); NFC lists combining classes, decompositions and compositions of its normaliser
+(Unicode 9). Numbers are written in base 32, least digit first, one character a digit:
+'0' + digit, + 32 if more digits follow.
 """
 import sys, textwrap
 
@@ -39,14 +41,16 @@ def ranges(words):
     return out
 
 print('''/*
-text/unicode.h -- made by dev/make_unicode.py, read by unicode_load in tokenizer.h. Numbers in base 32, least digit first,
-one character a digit: '0' + digit, + 32 if more digits follow. Code points are differences from the one before.
+text/unicode.h -- made by dev/make_unicode.py, read by unicode_load in tokenizer.h. Numbers in
+base 32, least digit first, one character a digit: '0' + digit, + 32 if more digits follow. Code
+points are differences from the one before.
 */
 #ifndef UNICODE_TABLES_H
 #define UNICODE_TABLES_H
 ''')
 for c, what in (('L', '\\p{L}, Unicode 16'), ('N', '\\p{N}, Unicode 16'), ('S', '\\s')):
-    literal(f'unicode_{c}', f'{what}: gap, length - 1', ranges([w for row in sections[c] for w in row]))
+    literal(f'unicode_{c}', f'{what}: gap, length - 1',
+            ranges([w for row in sections[c] for w in row]))
 
 out, last = '', 0
 for lo, hi, ccc in sections['ccc']:
@@ -64,5 +68,6 @@ for cp, a, *b in rows:
     out += num(cp - last) + chr(48 + kind) + signed(a - cp) + (signed(b[0] - b_last) if b else '')
     last, b_last = cp, b[0] if b else b_last
 assert used == len(composed), 'a composition without its decomposition'
-literal('unicode_decomposition', 'canonical decompositions, Unicode 9: gap, kind (0 one, 1 two that compose again, 2 two that do not), first, second', out)
+literal('unicode_decomposition', 'canonical decompositions, Unicode 9: gap, kind (0 one, '
+                                 '1 two that compose again, 2 two that do not), first, second', out)
 print('\n#endif // UNICODE_TABLES_H')

@@ -2,8 +2,8 @@
 #     make mutants                    all lines of dev/mutants.txt: FILE <tab> sed -E expression <tab> test, as test/run.sh names it
 #     sh dev/mutants.sh WORD          only the lines that contain WORD
 #     PART=1/2 sh dev/mutants.sh      the first of two shares, each in a tree of its own: both can run at once
-# A mutant that does not change its file or does not compile is counted as surviving: it tests nothing. So is one whose test
-# does not end: on a busy machine that says nothing about the mutant.
+# A mutant that does not change its file or does not compile is counted as surviving: it tests
+# nothing. So is one whose test does not end: on a busy machine that says nothing about the mutant.
 unset MAKEFLAGS MAKELEVEL MFLAGS ATTN BIAS PE NORM FFN COMBINE PRECISION BACKEND
 export OPTIMIZE=${OPTIMIZE:--O0} OMP_WAIT_POLICY=passive  # compiling takes longer than testing
 export CHECK_FIRST=1                                     # one failed check is enough

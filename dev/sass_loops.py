@@ -1,41 +1,52 @@
 #!/usr/bin/env python3
-"""sass_loops.py -- what a warp executes for one tile, counted in the machine code of the attention kernels. No GPU needed.
+"""sass_loops.py -- what a warp executes for one tile, counted in the machine code of the attention
+kernels. No GPU needed.
 
-    cuobjdump -sass x.cubin | python3 dev/sass_loops.py TILES PTXAS > counts.tsv      (dev/sass.sh does all of it)
-    python3 dev/sass_loops.py --check dev/budgets.tsv counts.tsv                      `N passed, M failed`
-    python3 dev/sass_loops.py --update dev/budgets.tsv counts.tsv                     writes today's figures into the table
+    cuobjdump -sass x.cubin | python3 dev/sass_loops.py TILES PTXAS > counts.tsv
+                                                (dev/sass.sh does all of it)
+    python3 dev/sass_loops.py --check dev/budgets.tsv counts.tsv
+                                                `N passed, M failed`
+    python3 dev/sass_loops.py --update dev/budgets.tsv counts.tsv
+                                                writes today's figures into the table
 
-A main loop is a loop with HMMA (tensor core) instructions and no such loop inside it. Through its body there are many ways:
-with a mask and without, with a tile still to load and without, by a path for whole tiles and by one for ragged ones. The way
-that is counted has the most HMMA, of those the most LDGSTS (cp.async), of those the most MUFU (exp and the like), of those
-the fewest instructions: a tile with no mask in the middle of a sequence, which is what nearly all tiles are. A loop inside it that only copies is counted as often as it
-runs (TILES says how many 16-byte pieces there are); any other loop inside it once. If a kernel has several main loops, the
-counted one is that with the fewest instructions per HMMA; of the kernel of dq and dk there is one for each, and that of dk
-transposes less (LDSM .MT88). ldg and stg are loads and stores of 128 bytes a warp: one of 4 bytes a lane is one, one of 16 is four. BSSY and CALL (a branch that makes the lanes of a warp go one
-after the other, and a slow path such as that of a division) are counted everywhere in the main loops, not only on the way.
+A main loop is a loop with HMMA (tensor core) instructions and no such loop inside it. Through
+its body there are many ways: with a mask and without, with a tile still to load and without,
+by a path for whole tiles and by one for ragged ones. The way that is counted has the most HMMA,
+of those the most LDGSTS (cp.async), of those the most MUFU (exp and the like),
+of those the fewest instructions: a tile with no mask in the middle of a sequence,
+which is what nearly all tiles are. A loop inside it that only copies is counted as often
+as it runs (TILES says how many 16-byte pieces there are); any other loop inside it once.
+If a kernel has several main loops, the counted one is that with the fewest instructions per HMMA;
+of the kernel of dq and dk there is one for each, and that of dk transposes less (LDSM .MT88). ldg
+and stg are loads and stores of 128 bytes a warp: one of 4 bytes a lane is one, one of 16 is four.
+BSSY and CALL (a branch that makes the lanes of a warp go one after the other, and a slow path such
+as that of a division) are counted everywhere in the main loops, not only on the way.
 """
 import re
 import sys
 
 MARGIN = 1.02                                    # a figure may rise by 2 % before the check fails
 KEYS = ("attn", "kernel", "HS", "arch")
-FIGURES = ("registers", "spill", "per_hmma", "branches", "hmma", "instructions", "ldsm", "mufu", "ldgsts", "ldg", "stg")
-HELD = ("registers", "spill", "per_hmma", "branches")                         # those that the check holds
+FIGURES = ("registers", "spill", "per_hmma", "branches", "hmma", "instructions", "ldsm", "mufu",
+           "ldgsts", "ldg", "stg")
+HELD = ("registers", "spill", "per_hmma", "branches")  # those that the check holds
 
 
 def name_of(symbol):
-    """_ZN4cuda28attention_forward_mma_kernelI12Attn_softmax...Li96E... -> (softmax, forward, 96), or None. The kernel that sums up
-    dq and dk has no ATTN: (any, dqk, 96)"""
+    """_ZN4cuda28attention_forward_mma_kernelI12Attn_softmax...Li96E... -> (softmax, forward, 96),
+    or None. The kernel that sums up dq and dk has no ATTN: (any, dqk, 96)"""
     kernel = re.search(r"_ZN4cuda\d+attention_(\w+?)_mma_kernel", symbol)
     if not kernel:
         return None
-    attn = next((m.group(2)[5:int(m.group(1))] for m in re.finditer(r"(\d+)(Attn_\w+)", symbol)), "any")
+    attn = next((m.group(2)[5:int(m.group(1))] for m in re.finditer(r"(\d+)(Attn_\w+)", symbol)),
+                "any")
     heads = re.search(r"Li(\d+)E", symbol)
     return (attn, kernel.group(1), heads.group(1)) if heads else None
 
 
 def jump(address, text):
-    """For sm_80 ptxas writes the end of a loop as a CALL over the next instruction, the branch back. Nothing returns: a jump"""
+    """For sm_80 ptxas writes the end of a loop as a CALL over the next instruction,
+    the branch back. Nothing returns: a jump"""
     over = re.search(r"\bCALL\.REL\.NOINC 0x0*%x$" % (address + 0x20), text)
     return text.replace("CALL.REL.NOINC", "BRA") if over else text
 
@@ -82,7 +93,8 @@ class Graph:
             end = starts[b + 1] if b + 1 < len(starts) else len(code)
             self.code.append([text for _, text in code[s:end]])
             last, text = end - 1, code[end - 1][1]
-            falls = end < len(code) and not (opcode(text) in ("BRA", "EXIT", "RET", "JMP", "BRX") and not text.startswith("@")
+            falls = end < len(code) and not (opcode(text) in ("BRA", "EXIT", "RET", "JMP", "BRX")
+                                             and not text.startswith("@")
                                              and not re.search(r"\bU?P\d,", text))
             out = {number[self.target[last]]} if last in self.target else set()
             self.next.append(out | ({b + 1} if falls and b + 1 < len(starts) else set()))
@@ -128,16 +140,19 @@ def count(block, *ops):
 
 def lines(block, op):
     """accesses of 128 bytes a warp"""
-    bits = [re.search(r"\.(64|128)\b", t.split()[1] if t.startswith("@") else t.split()[0]) for t in block if opcode(t) == op]
+    bits = [re.search(r"\.(64|128)\b", t.split()[1] if t.startswith("@") else t.split()[0])
+            for t in block if opcode(t) == op]
     return sum(int(b.group(1)) // 32 if b else 1 for b in bits)
 
 
 def walk(graph, header, blocks, loops, pieces):
-    """the way through one main loop: (hmma, ldgsts, mufu, instructions, ldsm, ldg, stg, LDSM that transpose)"""
+    """the way through one main loop: (hmma, ldgsts, mufu, instructions, ldsm, ldg, stg,
+    LDSM that transpose)"""
     times = {b: 1 for b in blocks}
     for h, inner in loops.items():                # loops that copy run several times
         copies = sum(count(graph.code[b], "LDGSTS") for b in inner)
-        if h != header and inner < blocks and copies and not any(count(graph.code[b], "HMMA") for b in inner):
+        if h != header and inner < blocks and copies and not any(count(graph.code[b], "HMMA")
+                                                                 for b in inner):
             for b in inner:
                 times[b] = max(times[b], -(-pieces // (128 * copies)))
     order, seen = [], set()
@@ -147,7 +162,8 @@ def walk(graph, header, blocks, loops, pieces):
         seen.add(b)
         while stack:
             b, out = stack[-1]
-            n = next((n for n in out if n in blocks and (b, n) not in graph.back and n not in seen), None)
+            n = next((n for n in out if n in blocks and (b, n) not in graph.back and n not in seen),
+                     None)
             if n is None:
                 order.append(b)
                 stack.pop()
@@ -158,7 +174,8 @@ def walk(graph, header, blocks, loops, pieces):
     best = {}
     for b in order:                               # from the ends to the header
         code, t = graph.code[b], times[b]
-        own = (count(code, "HMMA"), t * count(code, "LDGSTS"), t * count(code, "MUFU"), -t * len(code), t * count(code, "LDSM"),
+        own = (count(code, "HMMA"), t * count(code, "LDGSTS"), t * count(code, "MUFU"),
+               -t * len(code), t * count(code, "LDSM"),
                t * lines(code, "LDG"), t * lines(code, "STG"), t * sum(".MT88" in x for x in code))
         ends = (b, header) in graph.back
         ways = [best[n] for n in graph.next[b] if n in best and (b, n) not in graph.back]
@@ -170,7 +187,8 @@ def walk(graph, header, blocks, loops, pieces):
 
 
 def kernel_counts(code, pieces, sides):
-    """[figures], one for each of `sides`, those that transpose least first; [] if there is no loop with HMMA"""
+    """[figures], one for each of `sides`, those that transpose least first;
+    [] if there is no loop with HMMA"""
     graph = Graph(code)
     loops = graph.loops()
     hot = {h: b for h, b in loops.items() if any(count(graph.code[x], "HMMA") for x in b)}
@@ -182,9 +200,11 @@ def kernel_counts(code, pieces, sides):
     branches = sum(count(graph.code[x], "BSSY", "CALL") for x in set().union(*main.values()))
     found = []
     for kind in kinds:
-        hmma, ldgsts, mufu, instructions, ldsm, ldg, stg, _ = min((w for w in ways if kind in (None, w[7] / w[0])),
-                                                                  key=lambda w: w[3] / w[0])
-        found.append(dict(per_hmma="%.2f" % (instructions / hmma), branches=branches, hmma=hmma, instructions=instructions,
+        hmma, ldgsts, mufu, instructions, ldsm, ldg, stg, _ = min(
+            (w for w in ways if kind in (None, w[7] / w[0])),
+            key=lambda w: w[3] / w[0])
+        found.append(dict(per_hmma="%.2f" % (instructions / hmma), branches=branches, hmma=hmma,
+                          instructions=instructions,
                           ldsm=ldsm, mufu=mufu, ldgsts=ldgsts, ldg=ldg, stg=stg))
     return found
 
@@ -206,7 +226,8 @@ def ptxas(path):
 
 
 def table(path):
-    rows = [line.rstrip("\n").split("\t") for line in open(path) if line.strip() and not line.startswith("#")]
+    rows = [line.rstrip("\n").split("\t") for line in open(path) if line.strip()
+            and not line.startswith("#")]
     head = rows.pop(0)
     return {tuple(r[:4]): dict(zip(head[4:], r[4:])) for r in rows}
 
@@ -217,16 +238,20 @@ def check(budgets, counts):
         want = budgets.get(key)
         if want is None:
             bad += 1
-            print("FAIL %s: no row in the table of budgets; dev/sass.sh update adds it" % " ".join(key))
+            print("FAIL %s: no row in the table of budgets; dev/sass.sh update adds it"
+                  % " ".join(key))
             continue
         for figure in HELD:
             most = float(want[figure]) * (1 if figure in ("spill", "branches") else MARGIN)
             if float(got[figure]) > most:
                 bad += 1
-                print("FAIL %s: %s is %s, budget %s" % (" ".join(key), figure, got[figure], want[figure]))
-    below = sum(float(got["per_hmma"]) * MARGIN < float(budgets[key]["per_hmma"]) for key, got in counts.items() if key in budgets)
+                print("FAIL %s: %s is %s, budget %s" % (" ".join(key), figure, got[figure],
+                                                        want[figure]))
+    below = sum(float(got["per_hmma"]) * MARGIN < float(budgets[key]["per_hmma"])
+                for key, got in counts.items() if key in budgets)
     if below:
-        print("%d kernels are more than 2 %% below their budget: dev/sass.sh update writes the table anew" % below)
+        print("%d kernels are more than 2 %% below their budget: dev/sass.sh update writes the "
+              "table anew" % below)
     if not counts:
         bad += 1
         print("FAIL nothing was counted")
@@ -261,7 +286,8 @@ def main():
         parts = ["dk", "dq"] if name[1] == "dqk" else [name[1]]
         found = kernel_counts(code, tiles[name[1], name[2]], len(parts))
         if not found:
-            print("%s: found not %d kinds of loops with HMMA" % (" ".join(name), len(parts)), file=sys.stderr)
+            print("%s: found not %d kinds of loops with HMMA" % (" ".join(name), len(parts)),
+                  file=sys.stderr)
             return 1
         for part, figures in zip(parts, found):
             figures["registers"], figures["spill"] = used[arch, symbol]

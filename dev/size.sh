@@ -1,4 +1,5 @@
-# dev/size.sh -- how large the book and its rooms are, against their budgets; fails above one. `make size` runs it
+# dev/size.sh -- how large the book and its rooms are, against their budgets; fails above one.
+# `make size` runs it
 cd "$(dirname "$0")/.." || exit 1
 over=0
 budget() { # what, lines or functions there are, most
@@ -13,7 +14,8 @@ budget train_sink.cu "$(lines train_sink.cu)" 900
 budget attention_variants.cuh "$(lines attention_variants.cuh)" 350
 budget reference.h "$(lines reference.h)" 450
 budget "the book: all files of the root" "$(lines ./*.cu ./*.cuh ./*.h)" 4500
-# code lines: neither a comment nor a row of a table (which ends in a backslash, begins with X_, or is an #error's text)
+# code lines: neither a comment nor a row of a table (which ends in a backslash, begins with X_,
+# or is an #error's text)
 long_lines() {
     awk 'FNR == 1 { block = 0 } /^\/\*/ { block = 1 }
          length > 100 && !block && !/^ *(\/\/|X_[A-Z]+\(|X\(|LAYER\(|"build through)/ && !/\\$/ { print FILENAME ":" FNR ": " length }

@@ -1,7 +1,9 @@
-"""tiktoken_to_json.py RANKS.tiktoken [id=name ...] > tokenizer.json -- tiktoken ranks in Hugging Face's form, with LLaMA-3's splitter.
+"""tiktoken_to_json.py RANKS.tiktoken [id=name ...] > tokenizer.json -- tiktoken ranks in Hugging
+Face's form, with LLaMA-3's splitter.
 
-RANKS has lines `base64(token) rank`. For every token and every cut with both halves in the vocabulary there is a merge;
-they are ordered by the token's rank, then by the ranks of the halves. ignore_merges: a piece that is a token is that token.
+RANKS has lines `base64(token) rank`. For every token and every cut with both halves in the
+vocabulary there is a merge; they are ordered by the token's rank, then by the ranks of the halves.
+ignore_merges: a piece that is a token is that token.
 """
 import base64, json, sys
 
@@ -10,17 +12,24 @@ chars = {b: chr(b) for b in keep}
 chars.update({b: chr(256 + i) for i, b in enumerate(b for b in range(256) if b not in keep)})
 show = lambda token: ''.join(chars[b] for b in token)
 
-ranks = {base64.b64decode(token): int(rank) for token, rank in (line.split() for line in open(sys.argv[1]) if line.strip())}
+ranks = {base64.b64decode(token): int(rank)
+         for token, rank in (line.split() for line in open(sys.argv[1]) if line.strip())}
 merges = []
 for token, rank in sorted(ranks.items(), key=lambda item: item[1]):
-    cuts = [(token[:k], token[k:]) for k in range(1, len(token)) if token[:k] in ranks and token[k:] in ranks]
+    cuts = [(token[:k], token[k:]) for k in range(1, len(token)) if token[:k] in ranks
+            and token[k:] in ranks]
     merges += sorted(cuts, key=lambda c: (ranks[c[0]], ranks[c[1]]))
-regex = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+regex = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
+         r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
 level = dict(type='ByteLevel', add_prefix_space=False, trim_offsets=True, use_regex=False)
-added = [dict(id=int(a.split('=', 1)[0]), content=a.split('=', 1)[1], single_word=False, lstrip=False, rstrip=False, normalized=False, special=True) for a in sys.argv[2:]]
+added = [dict(id=int(a.split('=', 1)[0]), content=a.split('=', 1)[1], single_word=False,
+              lstrip=False, rstrip=False, normalized=False, special=True) for a in sys.argv[2:]]
 json.dump(dict(
     version='1.0', truncation=None, padding=None, added_tokens=added, normalizer=None,
-    pre_tokenizer=dict(type='Sequence', pretokenizers=[dict(type='Split', pattern=dict(Regex=regex), behavior='Isolated', invert=False), level]),
+    pre_tokenizer=dict(type='Sequence', pretokenizers=[
+        dict(type='Split', pattern=dict(Regex=regex), behavior='Isolated', invert=False), level]),
     post_processor=level, decoder=dict(level, use_regex=True),
-    model=dict(type='BPE', dropout=None, unk_token=None, continuing_subword_prefix=None, end_of_word_suffix=None, fuse_unk=False, byte_fallback=False,
-               ignore_merges=True, vocab={show(t): r for t, r in ranks.items()}, merges=[f'{show(a)} {show(b)}' for a, b in merges])), sys.stdout)
+    model=dict(type='BPE', dropout=None, unk_token=None, continuing_subword_prefix=None,
+               end_of_word_suffix=None, fuse_unk=False, byte_fallback=False,
+               ignore_merges=True, vocab={show(t): r for t, r in ranks.items()},
+               merges=[f'{show(a)} {show(b)}' for a, b in merges])), sys.stdout)

@@ -1,5 +1,5 @@
-// tokenizer_ids TOKENIZER [specials] < strings.jsonl -- one JSON string a line in, {"ids", "text", "skipped"} a line
-// out: for fuzz_tokenizer.py
+// tokenizer_ids TOKENIZER [specials] < strings.jsonl -- one JSON string a line in, {"ids", "text",
+// "skipped"} a line out: for fuzz_tokenizer.py
 #include "../tokenizer.h"
 #include <iostream>
 

@@ -31,7 +31,7 @@ in device.cuh for both compilers, and a check in selftest.cu.
 #include <cuda_runtime_api.h>
 #include <cuda_bf16.h>
 #undef __global__
-#define __global__ inline                             // a kernel in a header: the program and its variant are linked
+#define __global__ inline  // a kernel in a header: the program and its variant are linked
 #include <math.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -48,8 +48,9 @@ in device.cuh for both compilers, and a check in selftest.cu.
 #include <utility>
 
 // ----------------------------------------------------------------------------
-// sanitizers. RT marks the emulator's own functions: invisible to ThreadSanitizer, which would otherwise see one OS
-// thread scheduling itself. For the same reason they use Array below, not std::vector (that stays instrumented).
+// sanitizers. RT marks the emulator's own functions: invisible to ThreadSanitizer, which would
+// otherwise see one OS thread scheduling itself. For the same reason they use Array below,
+// not std::vector (that stays instrumented).
 
 #if defined(__SANITIZE_THREAD__) && !defined(EMU_COUNT)
 extern "C" {
@@ -97,9 +98,11 @@ enum { EMU_ASAN = 0 };
 #endif
 
 #undef __shared__
-#define __shared__ use_SMEM_of_device_cuh // GCC puts statics of templates where they cannot be poisoned
+// GCC puts statics of templates where they cannot be poisoned
+#define __shared__ use_SMEM_of_device_cuh
 #define __launch_bounds__(...)
-#define EMU_HERE const char *file = __builtin_FILE(), int line = __builtin_LINE() // where the caller stands
+// where the caller stands
+#define EMU_HERE const char *file = __builtin_FILE(), int line = __builtin_LINE()
 
 inline uint3 threadIdx, blockIdx;
 inline dim3 blockDim, gridDim;
@@ -118,23 +121,29 @@ template <class T> struct Array {
     RT void erase(size_t i, size_t k) { if (!k) { return; } memmove((void*)(p + i), (void*)(p + i + k), (n - i - k) * sizeof(T)); n -= k; }
 };
 struct Block;
-struct Copy { void* dst; const void* src; unsigned n, from; };  // cp.async: n bytes, the first `from` read, the rest 0
+// cp.async: n bytes, the first `from` read, the rest 0
+struct Copy { void* dst; const void* src; unsigned n, from; };
 enum State : uint8_t { NEW, READY, WAITING, DONE };
 struct Thread {
     void* sp = nullptr; char* stack = nullptr; Block* block = nullptr;
     uint3 id{}; unsigned lane = 0, priority = 0; State state = NEW;
     const char *what = "", *file = ""; int line = 0;            // where it waits
-    void* arg = nullptr;                                        // operands of the warp operation, or the barrier
-    Array<Copy> copies; Array<size_t> groups;                   // cp.async not yet done; ends of committed groups
+    // operands of the warp operation, or the barrier
+    void* arg = nullptr;
+    // cp.async not yet done; ends of committed groups
+    Array<Copy> copies; Array<size_t> groups;
     void *tsan = nullptr, *fake = nullptr;                      // the sanitizers' handles
 };
-typedef void (*WarpFn)(Thread* lanes, uint32_t mask);           // performs a warp operation for all lanes at once
+// performs a warp operation for all lanes at once
+typedef void (*WarpFn)(Thread* lanes, uint32_t mask);
 struct Pending { uint32_t mask, arrived; WarpFn fn; const char *what, *file; int line; };
 struct Warp { uint32_t exist = 0, exited = 0; int n = 0; Pending ops[32]; };
 struct Barrier { unsigned arrived; const char* file; int line; };
 enum { STREAMS = 8 };
-struct Memory { char *p, *map; size_t n, mapped; long wrote[STREAMS], read[STREAMS]; }; // p[0..n) of use, inside the mapping;
-                                                                // the last operations of each stream that used it
+// p[0..n) of use, inside the mapping;
+struct Memory { char *p, *map; size_t n, mapped; long wrote[STREAMS], read[STREAMS]; };
+                                                                // the last operations
+                                                                // of each stream that used it
 enum { MAX_STATIC = 16, STATIC_BYTES = 48 << 10 };
 struct Static { int id; char* p; size_t n; };                   // an SMEM variable
 struct Block {
@@ -143,18 +152,22 @@ struct Block {
 };
 enum Sched { FWD, REV, PCT };
 struct Settings { Sched sched = FWD; uint64_t seed = 1; const char* fault = ""; size_t stack = 0; bool open = false; };
-struct Counts { uint64_t launches, blocks, mma, ldmatrix, conflicts; long waits; }; // conflicts: extra ldmatrix bank cycles
+// conflicts: extra ldmatrix bank cycles
+struct Counts { uint64_t launches, blocks, mma, ldmatrix, conflicts; long waits; };
 
 inline Settings settings;
 inline Counts counts;
 inline Thread host;                       // the fiber that is not a CUDA thread
 inline Thread* now = &host;
-inline Array<Thread*> ring;               // ready threads: ring[head..tail), indices modulo its size, a power of two
+// ready threads: ring[head..tail), indices modulo its size, a power of two
+inline Array<Thread*> ring;
 inline unsigned head, tail;
 inline Array<char*> stacks;               // free fiber stacks
 inline Array<Memory> memory;              // device allocations
-inline Array<Block*> finished;            // TSan only: kept until the launch ends (a reused fiber is the same thread)
-inline Array<void*> idle;                 // TSan only: threads of launches that ended. To make one costs more than to run it
+inline Array<Block*> finished;            // TSan only: kept until the launch ends (a reused
+                                          // fiber is the same thread)
+inline Array<void*> idle;                 // TSan only: threads of launches that ended.
+                                          // To make one costs more than to run it
 inline Block* block;                      // the one that runs
 inline const char* kernel = "";
 inline void (*body)(void*); inline void* body_args;
@@ -189,7 +202,8 @@ inline void init() {
     settings.fault = env("EMU_FAULT");
     host.state = READY;
     settings.stack = EMU_ASAN ? 512 << 10 : EMU_TSAN ? 64 << 10 : 128 << 10;
-    if (!EMU_ASAN) { // report bad addresses from a stack of our own: the fiber's may be the one that overflowed
+    // report bad addresses from a stack of our own: the fiber's may be the one that overflowed
+    if (!EMU_ASAN) {
         static char alt[64 << 10];
         stack_t ss{}; ss.ss_sp = alt; ss.ss_size = sizeof alt; sigaltstack(&ss, nullptr);
         struct sigaction sa{}; sa.sa_sigaction = segv; sa.sa_flags = SA_SIGINFO | SA_ONSTACK;
@@ -198,7 +212,8 @@ inline void init() {
     if (*env("EMU_WAITS")) { atexit([] { fprintf(stderr, "emulated: the host waited %ld times\n", counts.waits); }); }
     COUNT(if (*env("EMU_COUNTS")) { counts_start(env("EMU_COUNTS"), env("EMU_L2"), env("EMU_RESIDENT"), env("EMU_COUNTS_BETWEEN")); })
     TSAN(host.tsan = __tsan_get_current_fiber();
-         pthread_atfork(idle_free, nullptr, nullptr);) // with threads beside it TSan leaves a child's accesses out
+         // with threads beside it TSan leaves a child's accesses out
+         pthread_atfork(idle_free, nullptr, nullptr);)
 }
 
 // ----------------------------------------------------------------------------
@@ -206,7 +221,8 @@ inline void init() {
 
 const size_t PAGE = 4096, CANARY = 0x5A;
 RT inline size_t page_up(size_t n) { return (n + PAGE - 1) / PAGE * PAGE; }
-// n bytes of 0xFF that end at a guard page (to 16 bytes; the rest holds canaries), with another page before them
+// n bytes of 0xFF that end at a guard page (to 16 bytes; the rest holds canaries),
+// with another page before them
 RT inline Memory guarded(size_t n) {
     Memory m{}; m.n = n;
     size_t round = (n + 15) & ~size_t(15);
@@ -233,7 +249,8 @@ RT inline void unmap(Memory* m) {
     ASAN(__asan_unpoison_memory_region(m->p, m->mapped); free(m->map); return;)
     munmap(m->map, m->mapped);
 }
-inline Array<Memory> freed;               // device memory: out of reach, and at no address that is given out again
+// device memory: out of reach, and at no address that is given out again
+inline Array<Memory> freed;
 RT inline void retire(Memory* m) {
     if (EMU_ASAN || EMU_TSAN) { unmap(m); return; }
     mmap(m->map, m->mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
@@ -248,7 +265,8 @@ RT inline Memory* device_memory(const void* p) {
 RT inline bool is_device(const void* p) { return device_memory(p) != nullptr; }
 RT inline bool is_shared(const void* p, size_t n) { return in(block->dynamic, p, n) || in(block->statics, p, n); }
 
-// page-locked host memory; busy: of each page, the number of the copy that the device may not have made yet
+// page-locked host memory; busy: of each page, the number of the copy that the device
+// may not have made yet
 struct Locked { char* p; size_t n; long copies, known; Array<long> busy; };
 inline Locked locked;
 RT inline void locked_take(const void* p, size_t n) { // a copy from there begins
@@ -264,8 +282,9 @@ RT inline void locked_free(long copy) { // the host has waited for all up to thi
     }
 }
 
-// device memory is out of reach while host code runs; launches, cudaMemcpy and cuBLAS hold an Access to all of it, or to one.
-// settings.open leaves it within reach, for runs whose host code has been watched before: the system calls take a fifth of a run
+// device memory is out of reach while host code runs; launches, cudaMemcpy and cuBLAS
+// hold an Access to all of it, or to one. settings.open leaves it within reach,
+// for runs whose host code has been watched before: the system calls take a fifth of a run
 inline bool within_reach;
 RT inline void protect(const Memory& m, int how) {
     if (!EMU_ASAN && !EMU_TSAN && !EMU_COUNTING) { mprotect(m.map + PAGE, m.mapped - 2 * PAGE, how); }
@@ -305,15 +324,18 @@ RT inline void segv(int, siginfo_t* info, void*) { // says what the address was 
 }
 
 // ----------------------------------------------------------------------------
-// streams. Operations of a stream are numbered; a stream comes after those of others that it was told to wait for, by an
-// event or because the host had waited when it asked. Memory remembers who used it last.
+// streams. Operations of a stream are numbered; a stream comes after those of others
+// that it was told to wait for, by an event or because the host had waited when it asked.
+// Memory remembers who used it last.
 
-struct Stream { long issued; long after[STREAMS]; };           // after[i]: all of stream i up to this number are done before
+// after[i]: all of stream i up to this number are done before
+struct Stream { long issued; long after[STREAMS]; };
 inline Stream streams[STREAMS];                                // 0 is CUDA's default stream
 inline int n_streams = 1;
 inline long host_after[STREAMS];
 struct Event { int stream; long number, copies; bool untimed; double ms; };
-struct Arriving { int stream; void* dst; char* bytes; size_t n; }; // a copy to the host that it has not waited for
+// a copy to the host that it has not waited for
+struct Arriving { int stream; void* dst; char* bytes; size_t n; };
 inline Array<Arriving> arriving;
 
 inline int stream_of(cudaStream_t s) { return s ? (int)((Stream*)s - streams) : 0; }
@@ -360,10 +382,12 @@ inline int device;
 inline int devices() { const char* n = getenv("EMU_DEVICES"); return n && atoi(n) > 0 ? atoi(n) : 1; }
 
 // ----------------------------------------------------------------------------
-// errors. One of a call stays until somebody asks; one of a kernel stays for good, and every later call returns it.
+// errors. One of a call stays until somebody asks; one of a kernel stays for good,
+// and every later call returns it.
 
 struct Fault { const char *name, *where; cudaError_t error; bool sticky; };
-inline const Fault faults[] = { // where it shows: at the first question to the driver, in starting, at a launch, at the next wait
+// where it shows: at the first question to the driver, in starting, at a launch, at the next wait
+inline const Fault faults[] = {
     { "insufficient", "count",  cudaErrorInsufficientDriver,          false },
     { "mismatch",     "count",  cudaErrorSystemDriverMismatch,        false },
     { "notready",     "count",  cudaErrorSystemNotReady,              false },
@@ -398,8 +422,9 @@ inline cudaError_t fault_at(const char* where) {
 #endif
 namespace emu {
 // ----------------------------------------------------------------------------
-// fibers: save the callee-saved registers, change the stack pointer, jump. The trailing pop-jmp is a return without
-// confusing the processor's return predictor. Any other CPU than x86-64 uses ucontext (20 times slower).
+// fibers: save the callee-saved registers, change the stack pointer, jump.
+// The trailing pop-jmp is a return without confusing the processor's return predictor.
+// Any other CPU than x86-64 uses ucontext (20 times slower).
 
 #ifdef __x86_64__
 extern "C" void emu_switch(void** save, void* to);
@@ -409,7 +434,8 @@ asm(".text\n.weak emu_switch\n.type emu_switch,@function\nemu_switch:\n"
     "pop %r15\npop %r14\npop %r13\npop %r12\npop %rbx\npop %rbp\npop %rcx\njmp *%rcx\n.size emu_switch,.-emu_switch\n");
 RT inline void* fiber_new(char* top, void (*f)()) {
     void** s = (void**)top;
-    s[-1] = nullptr; s[-2] = (void*)f;   // where f would return to, and where the first switch jumps to
+    // where f would return to, and where the first switch jumps to
+    s[-1] = nullptr; s[-2] = (void*)f;
     memset(s - 8, 0, 6 * sizeof *s);
     return s - 8;
 }
@@ -441,7 +467,8 @@ RT inline void wake(Thread* t) {
 RT inline Thread* next_ready() {
     if (head == tail) { return nullptr; }
     if (settings.sched == FWD) { return ready(head++); }
-    unsigned best = tail - 1;             // REV. Most often the warp of PCT, too: its lanes have just been woken
+    // REV. Most often the warp of PCT, too: its lanes have just been woken
+    unsigned best = tail - 1;
     for (unsigned i = best; settings.sched == PCT && i != head && ready(best)->priority < most;) {
         i--;
         if (ready(i)->priority > ready(best)->priority) { best = i; }
@@ -460,7 +487,8 @@ RT inline void on_new_stack(void* fake) {
 RT inline void start_fiber(Thread* t) {
     if (stacks.n) {
         t->stack = stacks[--stacks.n];
-        ASAN(__asan_unpoison_memory_region(t->stack, settings.stack);) // fibers end without unwinding their last frames
+        // fibers end without unwinding their last frames
+        ASAN(__asan_unpoison_memory_region(t->stack, settings.stack);)
     } else {
         char* s = (char*)mmap(nullptr, settings.stack + PAGE, PROT_READ | PROT_WRITE,
                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -523,13 +551,15 @@ RT inline void barrier(const char* file, int line) {
         b.arrived = 0;
         if (settings.sched == PCT) { draw_priorities(); }
         for (Thread* t = block->threads; t < block->threads + block->n; t++) { if (t != now) { wake(t); } }
-        if (settings.sched == PCT) { wake(now); wait_here("__syncthreads", file, line); } // the last need not go first
+        // the last need not go first
+        if (settings.sched == PCT) { wake(now); wait_here("__syncthreads", file, line); }
     } else { wait_here("__syncthreads", file, line); }
     TSAN(__tsan_acquire(&b);)
 }
 
 // ----------------------------------------------------------------------------
-// warp operations: each lane leaves a pointer to its operands and waits; the last to arrive performs the operation
+// warp operations: each lane leaves a pointer to its operands and waits;
+// the last to arrive performs the operation
 
 RT inline void warp_op(uint32_t mask, WarpFn fn, void* arg, const char* what, const char* file, int line) {
     if (now == &host) { fail("%s outside a kernel", what); }
@@ -541,7 +571,8 @@ RT inline void warp_op(uint32_t mask, WarpFn fn, void* arg, const char* what, co
     Pending* p = nullptr;
     for (int i = 0; i < w.n && !p; i++) {
         Pending& x = w.ops[i];
-        if (x.mask != mask || x.arrived >> me->lane & 1) { continue; } // another half of the warp, or a later round
+        // another half of the warp, or a later round
+        if (x.mask != mask || x.arrived >> me->lane & 1) { continue; }
         if (x.fn != fn || x.line != line || (x.file != file && strcmp(x.file, file))) {
             fail("divergent warp operation: this lane is at %s %s:%d, lanes %08x are at %s %s:%d",
                  what, file, line, x.arrived, x.what, x.file, x.line);
@@ -562,7 +593,7 @@ template <class T> RT void shuffle_fn(Thread* t, uint32_t mask) {
         if (!(mask >> l & 1)) { continue; }
         auto* a = (ShuffleArg<T>*)t[l].arg;
         if (mask >> a->from & 1) { a->out = ((ShuffleArg<T>*)t[a->from].arg)->value; }
-        else { memset((void*)&a->out, 0xFF, sizeof(T)); }              // the source takes no part: undefined
+        else { memset((void*)&a->out, 0xFF, sizeof(T)); }  // the source takes no part: undefined
     }
 }
 template <class T> RT T shuffle(uint32_t mask, T v, int from, const char* what, const char* file, int line) {
@@ -578,8 +609,9 @@ RT inline void ballot_fn(Thread* t, uint32_t mask) {
 }
 
 // ----------------------------------------------------------------------------
-// mma.m16n8k16 and ldmatrix by the index formulas of the PTX ISA. Lane l holds, with g = l / 4 and t = 2 (l % 4):
-// A(16x16): rows g, g + 8, columns t, t+1, t+8, t+9; B(16x8): rows t, t+1, t+8, t+9, column g; C(16x8): rows g, g + 8.
+// mma.m16n8k16 and ldmatrix by the index formulas of the PTX ISA. Lane l holds,
+// with g = l / 4 and t = 2 (l % 4): A(16x16): rows g, g + 8, columns t, t+1, t+8, t+9; B(16x8):
+// rows t, t+1, t+8, t+9, column g; C(16x8): rows g, g + 8.
 
 RT inline float widen(uint32_t h) { uint32_t u = h << 16; float f; memcpy(&f, &u, 4); return f; }
 struct MmaArg { float* c; const uint32_t *a, *b; };
@@ -624,7 +656,8 @@ template <bool TRANS> RT void ldmatrix_fn(Thread* lanes, uint32_t) {
                      a->file, a->line, m * 8 + i);
             }
             TSAN(__tsan_read_range((void*)a->row, 16);)
-            for (int j = 0; j < i; j++) { // eight rows, eight groups of four banks: two rows in one group cost a cycle
+            // eight rows, eight groups of four banks: two rows in one group cost a cycle
+            for (int j = 0; j < i; j++) {
                 if (((uintptr_t)row[j] ^ (uintptr_t)row[i]) % 128 < 16 && row[j] != row[i]) {
                     counts.conflicts++;
                     break;
@@ -689,7 +722,8 @@ RT inline void thread_end() {
         thread_end();
         Thread *me = now, *t = block->alive ? next_ready() : &host;
         if (!t) { deadlock(); }
-        if (t->state == NEW && !EMU_TSAN && !EMU_ASAN) { // a kernel without barriers needs one stack and no switch
+        // a kernel without barriers needs one stack and no switch
+        if (t->state == NEW && !EMU_TSAN && !EMU_ASAN) {
             t->stack = me->stack; me->stack = nullptr;
             now = t; threadIdx = t->id;
             continue;
@@ -711,7 +745,8 @@ RT inline Block* block_new(unsigned n, dim3 d, size_t smem) {
 }
 RT inline void block_free(Block* b) {
     for (Thread* t = b->threads; t < b->threads + b->n; t++) {
-        TSAN(idle.push(t->tsan); stacks.push(t->stack);) // the host has acquired all that stood on it
+        // the host has acquired all that stood on it
+        TSAN(idle.push(t->tsan); stacks.push(t->stack);)
         free((void*)t->copies.p); free((void*)t->groups.p);
     }
     unmap(&b->dynamic); unmap(&b->statics);
@@ -727,8 +762,9 @@ RT inline void block_run(uint3 id) {
     for (unsigned i = 0; i < b->n; i++) {
         Thread& t = b->threads[i];
         t.state = NEW; b->warps[i / 32].exited = 0;
-        // made here, by the host: a fiber inherits what its creator has seen, and must have seen no other thread's work.
-        // An idle one has seen what the host has: the end of the launch that it was in
+        // made here, by the host: a fiber inherits what its creator has seen,
+        // and must have seen no other thread's work. An idle one has seen what the host has:
+        // the end of the launch that it was in
         TSAN(char name[80]; snprintf(name, sizeof name, "block (%u,%u,%u) thread %u", id.x, id.y, id.z, i);
              t.tsan = idle.n ? idle[--idle.n] : __tsan_create_fiber(0); __tsan_set_fiber_name(t.tsan, name); start_fiber(&t);)
         ready(tail++) = &t;
@@ -743,7 +779,8 @@ RT inline void block_run(uint3 id) {
     counts.blocks++;
     COUNT(count_block_end();)
 }
-enum { SMEM_PLAIN = 48 << 10, SMEM_MOST_OPTIN = 99 << 10 }; // the second of sm_86 and sm_89, the least among those we run on
+// the second of sm_86 and sm_89, the least among those we run on
+enum { SMEM_PLAIN = 48 << 10, SMEM_MOST_OPTIN = 99 << 10 };
 struct Optin { const void* kernel; int bytes; };                // cudaFuncSetAttribute
 inline Array<Optin> optins;
 inline size_t smem_allowed;                                     // to the kernel that runs
@@ -806,8 +843,8 @@ void launch(const char* name, void (*f)(P...), dim3 grid, dim3 threads, size_t s
     body_args = &call;
     run_grid(grid, threads, smem);
 }
-// static shared memory: one object per block and per place in the source (the lambda's type is the key, so that every
-// instance of a template has its own), with canaries after it
+// static shared memory: one object per block and per place in the source (the lambda's type
+// is the key, so that every instance of a template has its own), with canaries after it
 inline int static_ids;
 template <class T, class Key> RT T& static_smem(Key) {
     static const int id = static_ids++;

@@ -27,36 +27,41 @@ equally often in all lanes. Not counted: registers that spill, caches other than
 #include <vector>
 
 namespace emu {
-enum { LINE = 128, TURN = 32 };                       // bytes of a line; lines that a block touches before the next one's turn
+// bytes of a line; lines that a block touches before the next one's turn
+enum { LINE = 128, TURN = 32 };
 struct KernelCounts { uint64_t launches, blocks, empty, read, written, missed, evicted, conflicts, ldmatrix; };
 struct Access1 { uint32_t addr[32]; uint8_t size[32]; uint32_t lanes; };
 struct L2 { // the least recently used line goes
-    struct Line { uint64_t id; KernelCounts* dirty; int older, newer; };           // dirty: by which kernel
+    // dirty: by which kernel
+    struct Line { uint64_t id; KernelCounts* dirty; int older, newer; };
     size_t capacity; std::vector<Line> lines; std::unordered_map<uint64_t, int> where; int newest = -1, oldest = -1;
 };
-struct Lines { std::vector<uint64_t> ids; size_t at = 0; }; // of one block: line number * 2, + 1 if written
+// of one block: line number * 2, + 1 if written
+struct Lines { std::vector<uint64_t> ids; size_t at = 0; };
 
 struct Counting {
     std::map<std::string, KernelCounts> kernels;
     KernelCounts* k = nullptr;
     const char* name = nullptr;
     bool touched = false;
-    std::vector<std::pair<uint32_t, uint64_t>> touches;          // of the block: a thread's n-th access, and the line
+    // of the block: a thread's n-th access, and the line
+    std::vector<std::pair<uint32_t, uint64_t>> touches;
     std::vector<uint32_t> nth;
     std::deque<Lines> resident; size_t most_resident; L2 l2;
-    std::unordered_map<const void*, uint32_t> places;            // of the program: numbered from 0
-    std::vector<std::vector<uint16_t>> times;                    // how often each thread has been there
-    std::unordered_map<uint64_t, Access1> shared;                // by warp, place and time
+    std::unordered_map<const void*, uint32_t> places;        // of the program: numbered from 0
+    std::vector<std::vector<uint16_t>> times;                // how often each thread has been there
+    std::unordered_map<uint64_t, Access1> shared;            // by warp, place and time
     struct Last { Access1* access; uint32_t end; bool write; };
     std::vector<Last> last;                                      // of each thread
     char *lo = nullptr, *hi = nullptr;                           // the allocation touched last
     uint64_t ldmatrix_before = 0;
-    std::string between; int met = 0;                            // the kernel that begins and ends the count; how often launched
+    // the kernel that begins and ends the count; how often launched
+    std::string between; int met = 0;
 };
 inline Counting& counting = *new Counting;
-inline bool counting_on;                             // apart from it: asked before constructors have run
-inline bool counting_active = true;                  // between the two launches, if EMU_COUNTS_BETWEEN is given
-inline bool counting_busy;                           // the standard library's containers below are instrumented too
+inline bool counting_on;             // apart from it: asked before constructors have run
+inline bool counting_active = true;  // between the two launches, if EMU_COUNTS_BETWEEN is given
+inline bool counting_busy;           // the standard library's containers below are instrumented too
 struct Busy {
     RT Busy() { counting_busy = true; }
     RT ~Busy() { counting_busy = false; }
@@ -81,7 +86,8 @@ RT inline void l2_touch(uint64_t word) {
             if (c.lines[i].dirty) { c.lines[i].dirty->evicted += LINE; }
             c.where.erase(c.lines[i].id);
         }
-        if (!(word & 1)) { counting.k->missed += LINE; }         // a line that is written first need not be fetched
+        // a line that is written first need not be fetched
+        if (!(word & 1)) { counting.k->missed += LINE; }
         c.lines[i] = L2::Line{id, nullptr, -1, -1};
         c.where[id] = i;
     }
@@ -140,7 +146,8 @@ RT inline void count_shared(const void* p, unsigned size, bool write, const void
     a.addr[now->lane] = addr; a.size[now->lane] = size; a.lanes |= 1u << now->lane;
     last = Counting::Last{&a, addr + size, write};
 }
-// cycles beyond one for each of the phases of a warp's access: 32 lanes of up to 4 bytes, 16 of 8, 8 of 16
+// cycles beyond one for each of the phases of a warp's access: 32 lanes of up to 4 bytes,
+// 16 of 8, 8 of 16
 RT inline uint64_t conflicts_of(const Access1& a) {
     unsigned widest = 4;
     for (int l = 0; l < 32; l++) { if (a.lanes >> l & 1 && a.size[l] > widest) { widest = a.size[l] > 8 ? 16 : 8; } }
@@ -161,7 +168,8 @@ RT inline uint64_t conflicts_of(const Access1& a) {
 }
 RT inline void count_access(const void* p, unsigned size, bool write, const void* place) {
     if (!counting_on || !counting_active || counting_busy || now == &host || !block) { return; }
-    if ((char*)p >= now->stack && (char*)p < now->stack + settings.stack) { return; } // a thread's own variables
+    // a thread's own variables
+    if ((char*)p >= now->stack && (char*)p < now->stack + settings.stack) { return; }
     Busy busy;
     Counting& c = counting;
     if (is_shared(p, size)) { count_shared(p, size, write, place); return; }
@@ -174,7 +182,8 @@ RT inline void count_access(const void* p, unsigned size, bool write, const void
     (write ? c.k->written : c.k->read) += size;
     count_lines(p, size, write);
 }
-RT inline void count_launch(const char* name) { // "(attention_forward_kernel<A, Bi>)" -> attention_forward_kernel
+// "(attention_forward_kernel<A, Bi>)" -> attention_forward_kernel
+RT inline void count_launch(const char* name) {
     if (!counting_on) { return; }
     Counting& c = counting;
     std::string plain(name + (*name == '('));

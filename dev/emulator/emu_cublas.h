@@ -20,7 +20,7 @@ TO ADD an attribute: handle it in its Set function below; an unknown one stops t
 #include "emu.h"
 
 namespace emu {
-inline std::vector<int> algorithms;                  // the number, 1 to 3, of that of every product so far
+inline std::vector<int> algorithms;  // the number, 1 to 3, of that of every product so far
 enum : uint64_t { LIVE = 0x6576696C79726576, DEAD = 0x6461656464616564 };
 struct MatmulDesc { uint64_t live = LIVE; int32_t transA = 0, transB = 0; };
 struct MatrixLayout { uint64_t live; cudaDataType type; size_t rows, cols; int64_t ld, offset; int32_t count; };
@@ -130,7 +130,8 @@ RT inline void sum_products(std::vector<float>& row, const float* x, const float
     }
     for (size_t j = 0; j < half.size(); j++) { row[j] += half[j]; }
 }
-// small numbers of both signs: where only accesses are counted, what a product really is does not matter
+// small numbers of both signs: where only accesses are counted, what a product
+// really is does not matter
 RT inline void fill(void* D, const MatrixLayout& d) {
     for (int n = 0; n < d.count; n++) {
         for (size_t j = 0; j < d.cols; j++) {
@@ -206,7 +207,8 @@ inline cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t
 inline cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p,
         cublasLtMatmulPreferenceAttributes_t a, const void* v, size_t n) {
     emu::Preference& x = emu::of<emu::Preference>(p, "a preference");
-    const int which = int(a) - int(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES);  // A, B, C, D follow one another
+    // A, B, C, D follow one another
+    const int which = int(a) - int(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES);
     const bool align = which >= 0 && which < 4, space = a == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES;
     if (!align && !space && a != CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK) {
         emu::fail("cublasLt: preference attribute %d is not emulated", int(a));
@@ -240,7 +242,7 @@ inline cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t h, cublasL
         x.wavesCount = 1;
         if (*n > 1) { continue; }
         if (emu::fault("badstate")) { x = {}; x.state = CUBLAS_STATUS_NOT_SUPPORTED; }
-        if (emu::fault("badalgo")) { x.algo.data[7] = 1; }                       // fails when it runs
+        if (emu::fault("badalgo")) { x.algo.data[7] = 1; }  // fails when it runs
     }
     return CUBLAS_STATUS_SUCCESS;
 }

@@ -1,6 +1,7 @@
 #!/bin/sh
-# dev/emulator/mutants.sh -- plants one bug at a time in a copy of the kernels and demands that test_cuda notices.
-# A line of MUTANTS is: file | text to replace (once, must be there) | replacement | fp32, bf16 (HS 96), heads (HS 192) or tsan, the build that must fail.
+# dev/emulator/mutants.sh -- plants one bug at a time in a copy of the kernels and demands
+# that test_cuda notices. A line of MUTANTS is: file | text to replace (once, must be there)
+# | replacement | fp32, bf16 (HS 96), heads (HS 192) or tsan, the build that must fail.
 # Takes some 15 s of one core per mutant. usage: dev/emulator/mutants.sh [number..]
 cd "$(dirname "$0")/../.." || exit 1
 CUDA=${CUDA:-/usr/local/cuda} CXX=${CXX:-g++} JOBS=${JOBS:-$(nproc)}

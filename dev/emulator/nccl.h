@@ -24,10 +24,10 @@ It cannot see: time-outs, networks, topologies, weak memory order, speed.
 
 namespace emu_nccl {
 using emu::fail;
-enum { MOST = 16, CHUNK = 1 << 20 };                            // ranks; bytes that a rank has in flight
+enum { MOST = 16, CHUNK = 1 << 20 };  // ranks; bytes that a rank has in flight
 
-struct Call { int kind, type, op; size_t count; };              // 0 init, 1 reduce-scatter, 2 all-gather
-struct Shared {                                                 // in a file in memory that all ranks map
+struct Call { int kind, type, op; size_t count; };         // 0 init, 1 reduce-scatter, 2 all-gather
+struct Shared {                                            // in a file in memory that all ranks map
     std::atomic<int> arrived, round;
     Call call[MOST];
     int device[MOST], world[MOST];
@@ -59,7 +59,7 @@ inline uint64_t hash_of(const char* p, size_t n) {
     for (size_t i = 0; i < n; i++) { h = (h ^ (unsigned char)p[i]) * 1099511628211ull; }
     return h;
 }
-inline void waited(int stream, long number) {                   // all of this stream up to here is done
+inline void waited(int stream, long number) {  // all of this stream up to here is done
     emu::Access access;
     for (size_t i = 0; i < ways.n;) {
         const Way w = ways[i];
@@ -110,7 +110,8 @@ inline void check_call(const Op& o) {
     barrier(c);
 }
 
-// now, although the host would not wait: others see the result only after they have waited for its number
+// now, although the host would not wait: others see the result only after they
+// have waited for its number
 inline void run(const Op& o) {
     Comm* c = o.comm;
     Shared* s = c->shared;

@@ -58,8 +58,8 @@ __global__ void fragments(unsigned* o) {
     ldmatrix_trans(r, s + l * 8);
     for (int m = 0; m < 4; m++) { o[128 + m * 32 + l] = r[m]; }
 }
-// c += a b with small integers, exact in bf16 and fp32. Operands by the manual's tables, written the other way round:
-// for each element, which lane and register holds it.
+// c += a b with small integers, exact in bf16 and fp32. Operands by the manual's tables,
+// written the other way round: for each element, which lane and register holds it.
 __global__ void product(unsigned* o) {
     int l = threadIdx.x;
     float av[8], bv[4], c[4];
@@ -75,7 +75,8 @@ __global__ void product(unsigned* o) {
     mma(c, a, pack(bv[0], bv[1]), pack(bv[2], bv[3]));
     for (int e = 0; e < 4; e++) { o[(l / 4 + e / 2 * 8) * 8 + l % 4 * 2 + e % 2] = (unsigned)(int)c[e]; }
 }
-// three groups, waited for one at a time; the second is zero-filled. Each lane looks at what it copied itself.
+// three groups, waited for one at a time; the second is zero-filled.
+// Each lane looks at what it copied itself.
 __global__ void async_copies(unsigned* o) {
     unsigned* s = dynamic_smem<unsigned>();
     int l = threadIdx.x;
@@ -173,7 +174,8 @@ template <class TD, class T> static void test_gemm(const char* name) {
     check(name, ok);
 }
 
-// three products at once whose matrices are parts of larger ones; what lies between D's rows stays as it was
+// three products at once whose matrices are parts of larger ones;
+// what lies between D's rows stays as it was
 static void test_gemm_strides() {
     const int M = 5, n = 7, K = 6, lda = 9, ldb = 11, ldd = 10, count = 3, a1 = 70, b1 = 90, d1 = 64;
     std::vector<float> A(count * a1), B(count * b1), D(count * d1, 0.5f);
@@ -268,7 +270,8 @@ static void fault(const char* name, const char* words, const char* hint) {
     refuse(words, f);
     refuse(hint, f);
 }
-// ---- what cublasLt would refuse, or do in silence. A product d (8, 8) = a (8, 8) b (8, 8) in fp32, of which f changes something
+// ---- what cublasLt would refuse, or do in silence. A product d (8, 8) = a (8, 8) b (8, 8)
+// in fp32, of which f changes something
 struct Asked {
     char *a, *b, *c, *d;
     cublasLtMatmulDesc_t desc; cublasLtMatrixLayout_t la, lb, lc, ld; cublasLtMatmulAlgo_t algo;
@@ -313,7 +316,8 @@ static void blas_misuse(const char* words, std::function<void(Asked&)> before, s
 }
 static void test_blas_refusals() {
     auto same = [](Asked&) {};
-    Asked good = asked(); // and what it does not refuse: nothing changed; C apart from D; halves of one matrix
+    // and what it does not refuse: nothing changed; C apart from D; halves of one matrix
+    Asked good = asked();
     good.propose(); good.run();
     good.c = (char*)device_malloc(1024); good.run();
     good.forget_layouts();
@@ -335,7 +339,8 @@ static void test_blas_refusals() {
     blas_misuse("does not lie in one device allocation", same, [](Asked& x) { x.a += 800; });
     blas_misuse("proposed for another description", same, [=](Asked& x) { layout(&x.la, CUDA_R_32F, 8, 9); });
     blas_misuse("is not aligned to 256 bytes", [](Asked& x) { x.align = 256; }, [](Asked& x) { x.b += 16; });
-    blas_misuse("the algorithm needs", [](Asked& x) { // whichever is proposed first, one of these descriptions needs some
+    // whichever is proposed first, one of these descriptions needs some
+    blas_misuse("the algorithm needs", [](Asked& x) {
         for (int ld = 8; ld < 12; ld++) { layout_of(x, ld); x.propose(); if (x.algo.data[0] > 1) { return; } }
     }, [](Asked& x) { x.size = 64; });
     blas_misuse("the workspace is not device memory", same, [](Asked& x) { x.size = 1 << 20; });
@@ -357,7 +362,8 @@ static void test_blas_refusals() {
     });
     refuse("is not a power of two", [] { Asked x = asked(); x.align = 12; x.propose(); });
 
-    // each algorithm adds in another order: the sums of thirds differ in the last bits, and the workspace is NaN afterwards
+    // each algorithm adds in another order: the sums of thirds differ in the last bits,
+    // and the workspace is NaN afterwards
     std::vector<float> thirds(64), sums[3];
     for (int i = 0; i < 64; i++) { thirds[i] = 1.0f / (3 + i * 7 % 13); }
     Asked x = asked();
@@ -447,14 +453,16 @@ static void test_refusals() {
     refuse("does not fit", [] { to_device(h, h, 4); });
     refuse("pageable memory", [] { cudaMemcpyAsync(out, h, 4, cudaMemcpyHostToDevice, device_stream); });
     refuse("bad launch", [] { LAUNCH(shuffles, dim3(1, 70000), dim3(32), 0, out); });
-    if (EMU_ASAN + EMU_TSAN == 0) { // these need guard pages; the sanitizers find them in their own ways
+    // these need guard pages; the sanitizers find them in their own ways
+    if (EMU_ASAN + EMU_TSAN == 0) {
         misuse("of dynamic shared memory", past_dynamic, 32, 64);
         misuse("past the end of a device allocation", past_device, 32);
         misuse("stack overflow", big_stack, 32);
         refuse("host code touched device memory", [] { out[7] = 1; });
         refuse("before the device had copied it", [] { for (int i = 0; i < 4; i++) { to_device(out, h, 4); } emu::locked.p[4095] = 1; });
     } else { skipped += 5; }
-    if (EMU_TSAN) { // also of threads that have been in a launch before: between two launches there is none
+    // also of threads that have been in a launch before: between two launches there is none
+    if (EMU_TSAN) {
         auto both = [] { for (auto kernel : {own_word, others_word}) { LAUNCH(kernel, dim3(2), dim3(32), 0, out); } };
         misuse("data race", no_syncwarp, 32, 128);
         refuse("data race", [] { LAUNCH(one_word, dim3(2), dim3(1), 0, out); });
@@ -509,7 +517,8 @@ static void test_to_device() {
     std::vector<int> x(3 << 20), y(x.size());
     for (size_t i = 0; i < x.size(); i++) { x[i] = (int)(i * 2654435761u); }
     int* d = (int*)device_malloc(x.size() * sizeof(int));
-    for (size_t at = 0; at < x.size(); at += 1000) { // in pieces of all sizes, and the last one to the end
+    // in pieces of all sizes, and the last one to the end
+    for (size_t at = 0; at < x.size(); at += 1000) {
         const size_t n = std::min(x.size() - at, at < 100000 ? (size_t)1000 : x.size());
         std::vector<int> piece(x.begin() + at, x.begin() + at + n);
         to_device(d + at, piece.data(), n * sizeof(int));

@@ -66,7 +66,8 @@ int main() {
     check("L2: bytes read", kernels["twice"].read, 32 << 10);
     check("L2: bytes missed, small", kernels["twice"].missed, 16 << 10);
     kernels["twice"].missed = 0;
-    LAUNCH(twice, dim3(1), dim3(32), 0, a + 16384, b, 64 << 10); // does not: an LRU has always just lost what comes next
+    // does not: an LRU has always just lost what comes next
+    LAUNCH(twice, dim3(1), dim3(32), 0, a + 16384, b, 64 << 10);
     check("L2: bytes missed, large", kernels["twice"].missed, 128 << 10);
     check("L2: bytes written back, overwritten before", kernels["copies"].evicted, 0);
     check("L2: bytes written back", kernels["vector_copies"].evicted, 512 - 128);

@@ -1,5 +1,5 @@
-// dev/emulator/selftest_nccl.cu -- does the emulated NCCL add and gather, and refuse what it says it refuses? Ranks are
-// processes; each case is run by two of them.
+// dev/emulator/selftest_nccl.cu -- does the emulated NCCL add and gather, and refuse what it says
+// it refuses? Ranks are processes; each case is run by two of them.
 //     g++ -x c++ -std=c++17 -DEMU -Idev/emulator -I$CUDA/include dev/emulator/selftest_nccl.cu
 #include "../../test/check.h"
 #include <nccl.h>
@@ -45,7 +45,7 @@ static void refused(const char* name, int who, const char* says, const std::func
         pids[r] = fork();
         if (pids[r]) { close(pipes[r][1]); continue; }
         dup2(pipes[r][1], 2);
-        alarm(5);                                        // a rank that is left alone waits for ever, as with NCCL
+        alarm(5);  // a rank that is left alone waits for ever, as with NCCL
         what(rank_new(r, id));
         _exit(0);
     }

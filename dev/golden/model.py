@@ -1,23 +1,28 @@
 """
-model.py -- the model family of "When Attention Sink Emerges in Language Models" (Gu et al. 2024) in PyTorch float64,
-written from the paper's formulas, one line per formula, T x T maps and all. It is the witness the C++ reference is
-compared with, so it shares no code and no trick with it: gradients come from autograd.
+model.py -- the model family of "When Attention Sink Emerges in Language Models" (Gu et al. 2024)
+in PyTorch float64, written from the paper's formulas, one line per formula, T x T maps and all.
+It is the witness the C++ reference is compared with, so it shares no code and no trick with it:
+gradients come from autograd.
 
 To add a variant: one branch in `attention` (or `ffn`), its weights in `shapes`, a row in cases.tsv.
 
-Letters: B batch, T tokens, C width, NH heads, KV key/value heads, HS head size, F FFN width, L layers, V vocabulary.
+Letters: B batch, T tokens, C width, NH heads, KV key/value heads, HS head size, F FFN width,
+L layers, V vocabulary.
 """
 import math
 import numpy as np
 import torch
 import torch.nn.functional as fn
 
-SWITCHES = dict(ATTN="softmax", BIAS="none", PE="rotary", NORM="pre", FFN="swiglu", COMBINE="concat", QKNORM="none",
-                GATE="none")
+SWITCHES = dict(ATTN="softmax", BIAS="none", PE="rotary", NORM="pre", FFN="swiglu",
+                COMBINE="concat", QKNORM="none", GATE="none")
 gelu_tanh = lambda x: 0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
-GLU = {"swiglu": fn.silu, "geglu": fn.gelu, "reglu": torch.relu, "geglu_tanh": gelu_tanh}  # fn.gelu is the erf form
-ACT = {"swish": fn.silu, "gelu": fn.gelu, "relu": torch.relu, "gelu_tanh": gelu_tanh, "relu2": lambda x: torch.relu(x)**2}
-SUMS_TO_ONE = ("softmax", "softcap", "sigmoid_norm", "elu1_norm", "kernel_elu_norm")  # by construction, if alpha = 1
+# fn.gelu is the erf form
+GLU = {"swiglu": fn.silu, "geglu": fn.gelu, "reglu": torch.relu, "geglu_tanh": gelu_tanh}
+ACT = {"swish": fn.silu, "gelu": fn.gelu, "relu": torch.relu, "gelu_tanh": gelu_tanh,
+       "relu2": lambda x: torch.relu(x)**2}
+# by construction, if alpha = 1
+SUMS_TO_ONE = ("softmax", "softcap", "sigmoid_norm", "elu1_norm", "kernel_elu_norm")
 UNNORMED = ("sigmoid", "elu1", "kernel_elu", "identity", "mlp")
 
 # ----------------------------------------------------------------------------
@@ -37,12 +42,13 @@ def uniforms(name, n):
     return out
 
 def norms_of(c):
-    """our names of the norms of a layer, by place: before and after attention, before and after the FFN"""
+    """our names of the norms of a layer, by place: before and after attention,
+    before and after the FFN"""
     ffn_in = "pre_feedforward_layernorm" if c.NORM == "sandwich" else "post_attention_layernorm"
     places = dict(attn_in="input_layernorm", attn_out="post_attention_layernorm", ffn_in=ffn_in,
                   ffn_out="post_feedforward_layernorm")
-    wanted = {"pre": ("attn_in", "ffn_in"), "sandwich": tuple(places)}.get(c.NORM, ("attn_out", "ffn_out"))
-    return {place: places[place] for place in wanted}
+    wanted = {"pre": ("attn_in", "ffn_in"), "sandwich": tuple(places)}
+    return {place: places[place] for place in wanted.get(c.NORM, ("attn_out", "ffn_out"))}
 
 def shapes(c):
     """name -> shape of every parameter; c holds the switches and the flags"""
@@ -102,7 +108,8 @@ def weights(c, dtype=torch.float64):
     p = {}
     for name, shape in shapes(c).items():
         u = 2 * uniforms(name, math.prod(shape)) - 1
-        w = (1 + 0.2 * u if name.endswith("norm.weight") else 0.5 * u).astype(np.float32).reshape(shape)
+        w = 1 + 0.2 * u if name.endswith("norm.weight") else 0.5 * u
+        w = w.astype(np.float32).reshape(shape)
         if name.endswith("k_star") and c.k_dims:
             w[:, c.k_dims:] = 0
         p[name] = torch.tensor(w, dtype=dtype, requires_grad=True)
@@ -120,18 +127,21 @@ def absolute_rows(T, C):
     return torch.cat([angle.sin(), angle.cos()], 1)
 
 def inverse_frequencies(c, base, scaled):
-    """theta_i of the rot / 2 pairs, and the length of the turned vectors (notation of the papers and of Meta's code)"""
+    """theta_i of the rot / 2 pairs, and the length of the turned vectors (notation of the papers
+    and of Meta's code)"""
     HS = c.head_dim or c.width // c.heads
     rot = int(HS * c.rope_part) // 2 * 2
     theta = base ** (-2 * torch.arange(rot // 2).double() / rot)
     kind, factor, L0 = c.rope_scaling if scaled else "none", c.rope_factor, c.rope_context
     if kind == "linear":
         return theta / factor, 1.0
-    if kind == "llama3":            # wavelengths above L0 / low are stretched, below L0 / high kept, between blended
+    # wavelengths above L0 / low are stretched, below L0 / high kept, between blended
+    if kind == "llama3":
         wave = 2 * math.pi / theta
         smooth = (L0 / wave - c.rope_low) / (c.rope_high - c.rope_low)
         blend = (1 - smooth) * theta / factor + smooth * theta
-        out = torch.where(wave > L0 / c.rope_low, theta / factor, torch.where(wave < L0 / c.rope_high, theta, blend))
+        out = torch.where(wave > L0 / c.rope_low, theta / factor,
+                          torch.where(wave < L0 / c.rope_high, theta, blend))
         return out, 1.0
     if kind == "yarn":
         dim = lambda turns: rot * math.log(L0 / (turns * 2 * math.pi)) / (2 * math.log(base))
@@ -140,11 +150,13 @@ def inverse_frequencies(c, base, scaled):
             low, high = math.floor(low), math.ceil(high)
         low, high = max(low, 0), min(high, rot - 1)
         ramp = ((torch.arange(rot // 2).double() - low) / max(high - low, 0.001)).clamp(0, 1)
-        return theta / factor * ramp + theta * (1 - ramp), c.rope_length or 0.1 * math.log(factor) + 1
+        length = c.rope_length or 0.1 * math.log(factor) + 1
+        return theta / factor * ramp + theta * (1 - ramp), length
     return theta, 1.0
 
 def rotary(c, x, n):
-    """x (.., T, HS) of layer n: the pair (i, i + rot/2) of the first rot channels turns by t theta_i"""
+    """x (.., T, HS) of layer n: the pair (i, i + rot/2) of the first rot channels
+    turns by t theta_i"""
     if c.rope_layers and c.rope_layers[n % len(c.rope_layers)] == "0":
         return x
     local = local_layer(c, n) and c.rope_local
@@ -160,18 +172,21 @@ def local_layer(c, n):
     return bool(c.window) and (not c.local_layers or c.local_layers[n % len(c.local_layers)] == "1")
 
 def relative_bucket(d, buckets=32, farthest=128):
-    """Eq. 6, with the floor around the product as in T5 (as printed, all of 16..127 would share one bucket)"""
+    """Eq. 6, with the floor around the product as in T5 (as printed, all of 16..127
+    would share one bucket)"""
     half = buckets // 2
     if d < half:
         return max(d, 0)    # d < 0: a prefix key ahead of its query
-    return min(half + math.floor(math.log(d / half) / math.log(farthest / half) * half), buckets - 1)
+    return min(half + math.floor(math.log(d / half) / math.log(farthest / half) * half),
+               buckets - 1)
 
 def score_bias(c, T):
     """g(t - j), (NH, T, T) or 0"""
     d = torch.arange(T)[:, None] - torch.arange(T)[None, :]
     if c.PE == "alibi":     # Eq. 7
         slope = 2.0 ** (-8 * torch.arange(1, c.heads + 1).double() / c.heads)
-        return -slope[:, None, None] * d.clamp(min=0)   # a prefix key ahead of its query counts as near
+        # a prefix key ahead of its query counts as near
+        return -slope[:, None, None] * d.clamp(min=0)
     if c.PE == "relative":
         return torch.tensor([[relative_bucket(x) for x in row] for row in d.tolist()]).double()
     return torch.zeros(())
@@ -187,7 +202,8 @@ def norm(c, p, name, x):
     if c.norm_kind == "rms":
         return rmsnorm(c, x, p[name + ".weight"])
     centred = x - x.mean(-1, keepdim=True)
-    return centred / (centred.pow(2).mean(-1, keepdim=True) + c.norm_eps).sqrt() * p[name + ".weight"] + p[name + ".bias"]
+    return (centred / (centred.pow(2).mean(-1, keepdim=True) + c.norm_eps).sqrt()
+            * p[name + ".weight"] + p[name + ".bias"])
 
 def linear(p, name, x):
     y = x @ p[name + ".weight"].T
@@ -201,7 +217,8 @@ def visible(c, T, n):
     return seen | (j < c.prefix)
 
 def attention(c, p, x, n):
-    """x (B, T, C) -> output (B, T, C) and what the metrics need. Column 0 of the map is k* if there is one."""
+    """x (B, T, C) -> output (B, T, C) and what the metrics need. Column 0 of the map
+    is k* if there is one."""
     B, T, C = x.shape
     NH, KV, HS = c.heads, c.kv_heads, c.head_dim or c.width // c.heads
     scale = c.score_scale or 1 / math.sqrt(HS)
@@ -219,7 +236,8 @@ def attention(c, p, x, n):
     if c.ATTN.startswith("mlp"):
         q, k = (torch.relu(z @ p["phi_fc1.weight"].T) @ p["phi_fc2.weight"].T for z in (q, k))
     norms = k.norm(dim=-1).mean(1), v.norm(dim=-1).mean(1)                # (B, T), heads averaged
-    k, v = (z.repeat_interleave(NH // KV, 1) for z in (k, v))             # query head h uses kv head h / (NH/KV)
+    # query head h uses kv head h / (NH/KV)
+    k, v = (z.repeat_interleave(NH // KV, 1) for z in (k, v))
 
     s = q @ k.transpose(-1, -2) * scale + score_bias(c, T).to(x.dtype)
     seen = visible(c, T, n)
@@ -237,34 +255,38 @@ def attention(c, p, x, n):
             v_star = per_head((float(norm) * v_star.double()).to(x.dtype)[None])
         v = torch.cat([v_star.expand(B, NH, 1, HS), v], 2)
 
-    if c.ATTN == "softcap":                                                # of q . k; a logit z is no such score:
-        s = c.attn_cap * torch.tanh(s / c.attn_cap)                        # z = -inf must give softcap without it
-    if c.BIAS in ("zero", "logit"):                                        # a score of its own, and no value
+    if c.ATTN == "softcap":                                  # of q . k; a logit z is no such score:
+        s = c.attn_cap * torch.tanh(s / c.attn_cap)          # z = -inf must give softcap without it
+    if c.BIAS in ("zero", "logit"):                          # a score of its own, and no value
         z = p["sinks"] if c.BIAS == "logit" else torch.zeros(NH, dtype=x.dtype)
         s = torch.cat([z[:, None, None].expand(B, NH, T, 1), s], -1)
         seen = torch.cat([torch.ones(T, 1, dtype=torch.bool), seen], 1)
         v = torch.cat([torch.zeros(B, NH, 1, HS, dtype=x.dtype), v], 2)
 
-    # relu(e^s - 1) / (sum |e^s - 1| + 1e-6), over and under e^m with m >= 0. (Its authors' code adds the 1e-6 after that
-    # shift: A then differs by less than 1e-6, and its gradient is no longer that of a formula)
+    # relu(e^s - 1) / (sum |e^s - 1| + 1e-6), over and under e^m with m >= 0.
+    # (Its authors' code adds the 1e-6 after that shift: A then differs by less than 1e-6,
+    # and its gradient is no longer that of a formula)
     if c.ATTN == "softpick":
         m = s.masked_fill(~seen, 0).amax(-1, keepdim=True).clamp(min=0).detach()
         w = torch.where(seen, (s - m).exp() - (-m).exp(), torch.zeros_like(s))
-        return finish(c, p, torch.relu(w), w.abs().sum(-1, keepdim=True) + 1e-6 * (-m).exp(), x, v, norms)
-    if c.ATTN.startswith("softmax") or c.ATTN == "softcap":                # shifted by the row's maximum: A is the same
+        return finish(c, p, torch.relu(w),
+                      w.abs().sum(-1, keepdim=True) + 1e-6 * (-m).exp(), x, v, norms)
+    # shifted by the row's maximum: A is the same
+    if c.ATTN.startswith("softmax") or c.ATTN == "softcap":
         s = s.masked_fill(~seen, -math.inf)
         w = (s - s.amax(-1, keepdim=True).detach()).exp()
     elif c.ATTN.startswith("sigmoid"):
         w = s.sigmoid() * seen
     elif c.ATTN.startswith("elu1"):
         w = (fn.elu(s) + 1) * seen
-    else:                                                                  # the similarity is the product itself
+    else:  # the similarity is the product itself
         w = s * seen
     total = w.sum(-1, keepdim=True)
     if c.ATTN in UNNORMED:
         Z = torch.ones_like(total)
-    elif c.ATTN.endswith("_p"):                                            # Eq. 43; a masked w must not meet 0^(p-1)
-        Z = (torch.where(seen, w, torch.ones_like(w)) ** c.attn_p * seen).sum(-1, keepdim=True) ** (1 / c.attn_p)
+    elif c.ATTN.endswith("_p"):  # Eq. 43; a masked w must not meet 0^(p-1)
+        powers = torch.where(seen, w, torch.ones_like(w)) ** c.attn_p * seen
+        Z = powers.sum(-1, keepdim=True) ** (1 / c.attn_p)
     elif c.ATTN in ("identity_norm", "mlp_norm"):
         Z = total.abs().clamp(min=1)
     else:
@@ -274,15 +296,15 @@ def attention(c, p, x, n):
 def finish(c, p, w, Z, x, v, norms):
     """weights and their Z -> output, and what the metrics need"""
     B, T, NH, HS = len(x), x.shape[1], c.heads, v.shape[-1]
-    A = c.attn_alpha * w / Z                                               # Eq. 30
-    o = A @ v                                                              # (B, NH, T, HS)
-    if c.GATE != "none":                                                   # a number per head, or per channel of it
+    A = c.attn_alpha * w / Z                               # Eq. 30
+    o = A @ v                                              # (B, NH, T, HS)
+    if c.GATE != "none":                                   # a number per head, or per channel of it
         gate = torch.sigmoid(x @ p["gate_proj.weight"].T)
         o = o * gate.view(B, T, NH, -1).transpose(1, 2)
     if c.BIAS == "v":
         o = o + p["v_star"][:, None, :]
     o = o.sum(1) if c.COMBINE == "sum" else o.transpose(1, 2).reshape(B, T, NH * HS)
-    proxy = w.abs() / w.abs().sum(-1, keepdim=True).clamp(min=1e-30)     # a row of zeros stays zeros
+    proxy = w.abs() / w.abs().sum(-1, keepdim=True).clamp(min=1e-30)  # a row of zeros stays zeros
     return linear(p, "o_proj", o), (A, proxy, *norms)
 
 def ffn(c, p, x):
@@ -291,7 +313,8 @@ def ffn(c, p, x):
     return linear(p, "down_proj", h)
 
 def forward(c, p, ids):
-    """ids (B, T+1) -> loss, loss of every token (B, T; 0 where not counted), hidden states L+1, map statistics L"""
+    """ids (B, T+1) -> loss, loss of every token (B, T; 0 where not counted), hidden states L+1,
+    map statistics L"""
     sub = lambda prefix: {k[len(prefix):]: v for k, v in p.items() if k.startswith(prefix)}
     x = p["model.embed_tokens.weight"][ids[:, :-1]] * c.embed_scale
     sink = int(c.BIAS == "sink_token")
@@ -308,11 +331,11 @@ def forward(c, p, ids):
         layer, names = f"model.layers.{n}.", norms_of(c)
         at, ff = sub(layer + "self_attn."), sub(layer + "mlp.")
         at_place = lambda place, z: norm(c, p, layer + names[place], z) if place in names else z
-        if c.NORM == "post":                                               # Eq. 3: the norm stands on the stream
+        if c.NORM == "post":  # Eq. 3: the norm stands on the stream
             o, m = attention(c, at, x, n)
             x = at_place("attn_out", x + o)
             x = at_place("ffn_out", x + ffn(c, ff, x))
-        else:                                                              # Eq. 2, and what Gemma and OLMo made of it
+        else:  # Eq. 2, and what Gemma and OLMo made of it
             before = x
             o, m = attention(c, at, at_place("attn_in", x), n)
             x = x + at_place("attn_out", o)
@@ -325,7 +348,8 @@ def forward(c, p, ids):
     if c.logit_cap:
         logits = c.logit_cap * torch.tanh(logits / c.logit_cap)
     token_loss = fn.cross_entropy(logits.transpose(1, 2), ids[:, 1:], reduction="none")
-    counted = torch.arange(c.seq) >= max(c.prefix, c.min_context, 1) - 1   # targets after the prefix, with enough before them
+    # targets after the prefix, with enough before them
+    counted = torch.arange(c.seq) >= max(c.prefix, c.min_context, 1) - 1
     token_loss = token_loss * counted
     return token_loss.sum() / (len(ids) * counted.sum()), token_loss, hidden, maps
 
@@ -333,13 +357,18 @@ def forward(c, p, ids):
 # metrics; "real" leaves out the sink token and k*
 
 def metrics(c, hidden, maps, K=10):
-    sink, extra, T = int(c.BIAS == "sink_token"), int(c.BIAS in ("sink_token", "k", "kv", "zero", "logit")), c.seq
+    sink = int(c.BIAS == "sink_token")
+    extra = int(c.BIAS in ("sink_token", "k", "kv", "zero", "logit"))
+    T = c.seq
     first = lambda z: z[:, sink].mean()
     rest = lambda z: z[:, sink + 1:].mean()
-    def alphas(A, n):   # alpha_k = mean over i >= k of A_ik (section 3.2); 0 for k > T. Where layer n has a window and
-        real = A[:, :, sink:, extra:]                                      # others have none, over those that see k
+    # alpha_k = mean over i >= k of A_ik (section 3.2); 0 for k > T. Where layer n has a window
+    # and others have none, over those that see k
+    def alphas(A, n):
+        real = A[:, :, sink:, extra:]
         end = lambda k: k + c.window if c.local_layers and local_layer(c, n) and not c.prefix else T
-        return torch.stack([real[:, :, k:end(k), k].mean(-1) if k < T else real[:, :, 0, 0] * 0 for k in range(K)], -1)
+        return torch.stack([real[:, :, k:end(k), k].mean(-1) if k < T else real[:, :, 0, 0] * 0
+                            for k in range(K)], -1)
     names = "alpha proxy_alpha mass entropy k_norm_first k_norm_rest v_norm_first v_norm_rest"
     out = {name: [] for name in names.split()}
     star = []
@@ -353,7 +382,7 @@ def metrics(c, hidden, maps, K=10):
             out[name + "_first"].append(first(z))
             out[name + "_rest"].append(rest(z))
         M = A if c.ATTN in SUMS_TO_ONE and c.attn_alpha == 1 else P
-        star.append((M[..., 0].sum(-1) + 1 - sink) / (T + 1))              # k*'s own query row is one-hot
+        star.append((M[..., 0].sum(-1) + 1 - sink) / (T + 1))  # k*'s own query row is one-hot
     out = {k: torch.stack(v, 1 if "alpha" in k else 0) for k, v in out.items()}
     if extra:
         out["alpha_star"] = torch.stack(star, 1)
@@ -374,7 +403,8 @@ def by_muon(name):
     """the matrices of a layer's products; not the gate's"""
     if "self_attn.gate_proj" in name:
         return False
-    return any(x in name for x in ("q_proj.w", "k_proj.w", "v_proj.w", "o_proj.w", "mlp.gate_proj.w", "up_proj.w", "down_proj.w", "phi_fc"))
+    return any(x in name for x in ("q_proj.w", "k_proj.w", "v_proj.w", "o_proj.w",
+                                   "mlp.gate_proj.w", "up_proj.w", "down_proj.w", "phi_fc"))
 
 def orthogonal(u):
     """five Newton-Schulz steps (Jordan et al. 2024)"""
