@@ -15,8 +15,9 @@ Nothing else names a row that has nothing special about it: a new row needs an e
 // missing means the default, so a new row breaks no old checkpoint.
 //
 //  type   int, float, str, or kind: one of the names of a table; low, high: what a number may be
-//  by     what sets it: a flag of the commands in `cmds` (t train, b bench, p probe), or a switch of the build
-//  key    in config.json: Hugging Face's own key, or one of the object "train_sink" or "rope_scaling"
+//  by     what sets it: a flag of the commands in `cmds` (t train, b bench, p probe),
+//         or a switch of the build
+//  key    in config.json: Hugging Face's own, or one of the object "train_sink" or "rope_scaling"
 //
 //   (type,  field,        default,       cmds, by,                  key,                                    low, high, names, help)
 #define ARCH(X) \

@@ -3,10 +3,10 @@ attention_variants.cuh -- everything that differs between one train_sink and ano
 
 Attention here is one operation on one row. For the query at position t and its visible keys j:
 
-    s_j = scale q_t . k_j + bias(t, j)           score; q, k may have gone through PE and a kernel phi before
-    w_j = f(s_j)                                 weight
-    A_j = alpha w_j / Z                          attention; Z is 1, sum_j w_j, max(|sum_j w_j|, 1), (sum_j w_j^p)^(1/p)
-    o_t = sum_j A_j v_j                          output
+    s_j = scale q_t . k_j + bias(t, j)    score; q, k may have gone through PE and a kernel phi
+    w_j = f(s_j)             weight
+    A_j = alpha w_j / Z      attention; Z is 1, sum_j w_j, max(|sum_j w_j|, 1), (sum_j w_j^p)^(1/p)
+    o_t = sum_j A_j v_j      output
 
 An ATTN variant says what f, f', Z and phi are (Gu et al. 2024, section 7.4 and Table 15). BIAS may
 add one extra column that belongs to no token (Table 4); PE may turn q and k or add to the score
@@ -106,7 +106,7 @@ struct Attn_softpick        : AttnBase {
 };
 
 // ----------------------------------------------------------------------------
-// 2 switch BIAS=<name>     X_BIAS(name, extra column, learn k*, learn v*, add v* to every output, extra token, "help")
+// 2 switch BIAS=<name>  X_BIAS(name, extra column, learn k*, v*, v* in every output, token, "help")
 // The extra column has no position, is never masked, and joins the sum in Z. Its score is that of a
 // key k*, scale q . k*, or a logit z of each query head, which needs no k*. What is not learned is
 // 0.
@@ -201,11 +201,11 @@ static const PeRow PE_ROWS[] = { PE_VARIANTS(X_PE) };
 #define SWITCHES(X) X(ATTN) X(BIAS) X(PE) X(NORM) X(FFN) X(COMBINE) X(QKNORM) X(GATE)
 
 // ----------------------------------------------------------------------------
-// 6 row mathematics. What a row keeps from forward for backward and for the metrics is two numbers,
-// never the row:
-//      exp family:  A_j = exp((s_j - stat[0]) - stat[1]);   stat[0] = max_j s_j,  stat[1] = ln(Z exp(-stat[0]) / alpha)
+// 6 row mathematics. What a row keeps from forward for backward and the metrics is two numbers:
+//      exp family:  A_j = exp((s_j - stat[0]) - stat[1]);   stat[0] = max_j s_j,
+//                                                           stat[1] = ln(Z exp(-stat[0]) / alpha)
 //      softpick:    A_j = max(0, that - exp(-stat[0] - stat[1])),   stat[0] = max(0, max_j s_j)
-//      the others:  A_j = f(s_j) stat[0];                   stat[0] = alpha / Z,   stat[1] = sum_j w_j (or w_j^p)
+//      the others:  A_j = f(s_j) stat[0];   stat[0] = alpha / Z,   stat[1] = sum_j w_j (or w_j^p)
 // (One number L = ln Z would do for the exp family, but at scores near 30 it costs five bits of A:
 // gradients 1e-5 off.)
 

@@ -7,8 +7,8 @@ state.json; in and out. What config.json says: models/config.h.
 #include "models/config.h"
 #include "models/import_experts.h"
 
-// all num_params numbers of which each rank has a shard, as floats in host memory: where they are, if
-// they are that already, else in *copy
+// all num_params numbers of which each rank has a shard, as floats in host memory: where they are,
+// if they are that already, else in *copy
 static const float* host_floats(const Model* m, acc* shard, std::vector<float>* copy) {
     const acc* array = array_whole(m, shard);
     const bool here = array == shard && ops::on_host && std::is_same<acc, float>::value;

@@ -69,7 +69,8 @@ inline std::string printable(std::string s) {
 // Added to the hint of whatever goes wrong, while the program knows more than the place that fails.
 inline std::string& hint_also() { static std::string also; return also; }
 
-// Of many processes (dist/processes.h) this ends all, with one error: what went wrong, and the text of it.
+// Of many processes (dist/processes.h) this ends all, with one error: what went wrong,
+// and the text of it.
 typedef void (*DieHook)(int code, const std::string& what, const std::string& message);
 inline DieHook& die_hook() { static DieHook hook = NULL; return hook; }
 

@@ -4,14 +4,16 @@ metrics.cuh -- what this program exists to measure, defined once. Formulas: Gu e
 one sequence, rows are queries, 1 <= k <= T.
 
     alpha_k     mean over queries i >= k of A_ik: how much of its audience's attention token k gets
-    Sink_k      mean over sequences, layers, heads of [alpha_k > eps]: threshold first, then average; eps 0.3, T 64
+    Sink_k      mean over sequences, layers, heads of [alpha_k > eps]: threshold first, then
+                average; eps 0.3, T 64
     proxy       the same of |w_ij| / sum_j |w_ij|: for operations whose rows do not sum to 1
-    star        the extra column or the sink token: the map is then (T+1) x (T+1), row and column 0 are the star's; the
-                query row of an extra column is one-hot on itself
+    star        the extra column or the sink token: the map is then (T+1) x (T+1), row and
+                column 0 are the star's; the query row of an extra column is one-hot on itself
     mass        mean over queries of sum_j A_ij over the tokens (the extra column left out)
     entropy     mean over queries of -sum_j P_ij ln P_ij, P the proxy over all columns
-    norms       l2 norms of hidden states, keys, values: the first token's and the mean of the others'
-    max, median of the entries |h| of a sequence: the largest over the sequences, the mean of the medians
+    norms       l2 norms of hidden states, keys, values: the first token's and the others' mean
+    max, median of the entries |h| of a sequence: the largest over the sequences, the mean
+                of the medians
 
     1 one head           HeadMetrics, attention_metrics (ref:: a row at a time; cuda:: by panels)
     2 norms              row_norms, magnitudes

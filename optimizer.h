@@ -17,8 +17,8 @@ static Optimizer optimizer_of(const Flags& f) {
 }
 
 // Muon (Jordan et al. 2024): the momentum of a matrix, with its singular values brought near to 1
-// by five Newton-Schulz steps  x <- a x + (b A + c A A) x,  A = x x^T,  and the length that AdamW's step
-// would have (Liu et al. 2025), so that --lr and --weight-decay mean what they mean there
+// by five Newton-Schulz steps  x <- a x + (b A + c A A) x,  A = x x^T,  and the length that AdamW's
+// step would have (Liu et al. 2025), so that --lr and --weight-decay mean what they mean there
 static void muon_update(Model* m, const Tensor& t, const AdamW& o) {
     const int rows = t.shape[0], cols = t.shape[1];
     const int r = std::min(rows, cols), c = std::max(rows, cols);

@@ -51,7 +51,7 @@ inline void add_times(real* y, acc a, const real* x, int n) {
 // ----------------------------------------------------------------------------
 // 1 matrix product
 
-// out (N, OC) = inp (N, C) @ weight (OC, C)^T  [+ bias (OC)]  [+ residual (N, OC)];  NULL where there is none
+// out (N, OC) = inp (N, C) @ weight (OC, C)^T  [+ bias (OC) or NULL]  [+ residual (N, OC) or NULL]
 inline void matmul_forward(real* out, const real* inp, const real* weight, const real* bias,
                            const real* residual, int N, int C, int OC) {
 #pragma omp parallel for
@@ -65,7 +65,7 @@ inline void matmul_forward(real* out, const real* inp, const real* weight, const
     }
 }
 
-// in the forward pass this was:  out_o = sum_c inp_c W_oc + bias_o,  so dinp_c = sum_o dout_o W_oc       [+= if add]
+// in the forward pass this was:  out_o = sum_c inp_c W_oc + bias_o,  dinp_c [+]= sum_o dout_o W_oc
 inline void matmul_backward_input(real* dinp, const real* dout, const real* weight, bool add, int N,
                                   int C, int OC) {
 #pragma omp parallel for
@@ -97,8 +97,8 @@ inline void matmul_backward_bias(acc* dbias, const real* dout, int N, int OC) {
 // ----------------------------------------------------------------------------
 // 2 embedding and norms
 
-// out (B, T, C): row t is scale wte[token] + pos[t]. With a sink token row 0 is sink + pos[0], and
-// token t is at row t + 1. tokens (B, T), or (B, T - 1) if sink; wte (V, C); pos (T, C), sink (C) or NULL
+// out (B, T, C): row t is scale wte[token] + pos[t]. With a sink token row 0 is sink + pos[0],
+// token t row t + 1. tokens (B, T), or (B, T - 1) if sink; wte (V, C); pos (T, C), sink (C) or NULL
 inline void embed_forward(real* out, const int* tokens, const real* wte, const real* pos,
                           const real* sink, float scale, int B, int T, int C) {
     const int skip = sink ? 1 : 0;
@@ -113,8 +113,8 @@ inline void embed_forward(real* out, const int* tokens, const real* wte, const r
     }
 }
 
-// in the forward pass this was:  out = scale wte[token] + pos,  so dwte[token] += scale dout, dpos += dout, and for the
-// sink token dsink += dout. dpos and dsink may be NULL
+// in the forward pass this was:  out = scale wte[token] + pos,  so dwte[token] += scale dout,
+// dpos += dout, and for the sink token dsink += dout. dpos and dsink may be NULL
 inline void embed_backward(acc* dwte, acc* dpos, acc* dsink, const real* dout, const int* tokens,
                            float scale, int B, int T, int C) {
     const int skip = dsink ? 1 : 0;
@@ -129,8 +129,8 @@ inline void embed_backward(acc* dwte, acc* dpos, acc* dsink, const real* dout, c
 }
 
 // one row of a norm:  out = x^ weight + bias (C each, or NULL),  x^ = (x - mean) rstd, where
-//      LayerNorm   mean of the row,   rstd = 1 / sqrt(mean((x - mean)^2) + eps)                     (Ba et al. 2016)
-//      RMSNorm     mean NULL: no mean, rstd = 1 / sqrt(mean(x^2) + eps)     (Zhang & Sennrich 2019; section 3.1)
+//      LayerNorm   mean of the row,    rstd = 1 / sqrt(mean((x - mean)^2) + eps)   (Ba et al. 2016)
+//      RMSNorm     mean NULL: no mean, rstd = 1 / sqrt(mean(x^2) + eps)    (Zhang & Sennrich 2019)
 inline void norm_row(real* out, acc* mean, acc* rstd, const real* x, const real* weight,
                      const real* bias, float eps, int C) {
     acc m = 0, variance = 0;
@@ -146,7 +146,7 @@ inline void norm_row(real* out, acc* mean, acc* rstd, const real* x, const real*
 
 // in the forward pass this was:  out = x^ w + b,  x^ = (x - mean) r.  With g = dout w
 //      dx = r (g - mean(g) - x^ mean(g x^))    LayerNorm: mean and r both depend on every x
-//      dx = r (g           - x^ mean(g x^))    RMSNorm: only r does                                [+= if add]
+//      dx = r (g           - x^ mean(g x^))    RMSNorm: only r does          [dx += .. if add]
 //      dw += dout x^,   db += dout
 inline void norm_row_backward(real* dx, acc* dweight, acc* dbias, const real* dout, const real* x,
                               const real* weight, const acc* mean, acc r, bool add, int C) {
@@ -228,7 +228,7 @@ inline void qk_norm_forward(real* qkv, real* qk_in, acc* rstd, const real* wq, c
     }
 }
 
-// in the forward pass this was:  q = x r w of every group.  dqkv in place: dq, dk become their dx;  dwq, dwk +=
+// in the forward pass this was:  q = x r w of every group.  dq, dk of dqkv become dx;  dwq, dwk +=
 inline void qk_norm_backward(real* dqkv, acc* dwq, acc* dwk, const real* qk_in, const acc* rstd,
                              const real* wq, const real* wk, bool all, AttnShape s) {
     const int QK = (s.NH + s.KV) * s.HS, G = qk_groups(all, s);
@@ -263,7 +263,7 @@ inline void phi_elu1_forward(real* qkv, AttnShape s) {
     each_qk(s, [=](long at, long) { qkv[at] = qkv[at] > 0 ? qkv[at] + real(1) : exp_(qkv[at]); });
 }
 
-// in the forward pass this was:  y = x > 0 ? x + 1 : e^x,  so dy/dx = min(y, 1). dqkv in place, qkv holds y
+// in the forward pass this was:  y = x > 0 ? x + 1 : e^x,  so dqkv: dx = min(y, 1) dy;  y is qkv
 inline void phi_elu1_backward(real* dqkv, const real* qkv, AttnShape s) {
     each_qk(s, [=](long at, long) { dqkv[at] *= min_(qkv[at], real(1)); });
 }
@@ -333,11 +333,10 @@ void attention_forward(real* out, acc* stat, const real* qkv, const real* kstar,
     }
 }
 
-// in the forward pass this was:  o = sum_j A_j v_j,  A_j = alpha f(s_j) / Z,  s_j = capped(scale q . k_j + bias),  so
-//      dv_j += A_j do,   ds_j = attn_ds(.., do . v_j, ..),   d = ds_j attn_slope(s_j) scale,   dq += d k_j,   dk_j += d q
-// dqkv is overwritten; dkstar, dvstar += as kstar, vstar, or NULL where there is nothing to learn.
-// With turns, the table of rope, dq and dk leave turned back: where q and k came out of rope, this
-// is its backward, too
+// in the forward pass this was:  o = sum_j A_j v_j,  A_j = alpha f(s_j) / Z,  s_j a score,  so
+//      dv_j += A_j do,  d = attn_ds(do . v_j, ..) attn_slope(s_j) scale,  dq += d k_j,  dk_j += d q
+// dqkv is overwritten; dkstar, dvstar += as kstar, vstar, or NULL. With turns, the table of rope,
+// dq and dk leave turned back: where q and k came out of rope, this is its backward, too
 template <class A, class Bi, class Pe>
 void attention_backward(real* dqkv, acc* dkstar, acc* dvstar, const real* dout, const real* out,
                         const acc* stat, const real* qkv, const real* kstar, const real* vstar,
@@ -377,15 +376,15 @@ void attention_backward(real* dqkv, acc* dkstar, acc* dvstar, const real* dout, 
 // ----------------------------------------------------------------------------
 // 5 after attention
 
-// out (N, NH HS) = att sigmoid(gate);  gate (N, NH width): a number for every head (width 1), or every channel (width HS)
+// out (N, NH HS) = att sigmoid(gate);  gate (N, NH width): width 1 gates heads, width HS channels
 inline void gate_forward(real* out, const real* att, const real* gate, int width, AttnShape s) {
     for (long i = 0; i < (long)s.B * s.T * s.NH * s.HS; i++) {
         out[i] = att[i] * sigmoid_(gate[width == 1 ? i / s.HS : i]);
     }
 }
 
-// in the forward pass this was:  out = att sigma(gate),  so datt = dout sigma,  dgate = dout att sigma (1 - sigma), summed
-// over the head where its channels share the number. datt may be dout
+// in the forward pass this was:  out = att sigma(gate),  so datt = dout sigma, and dgate =
+// dout att sigma (1 - sigma), summed over a head whose channels share the number. datt may be dout
 inline void gate_backward(real* datt, real* dgate, const real* dout, const real* att,
                           const real* gate, int width, AttnShape s) {
     const long n = (long)s.B * s.T * s.NH * s.HS;
@@ -409,7 +408,8 @@ inline void heads_forward(real* out, const real* att, const real* vstar, bool su
     }
 }
 
-// in the forward pass this was:  out_h = att_h + v*_h, or their sum,  so datt_h = dout_h, or dout;  dvstar += the same
+// in the forward pass this was:  out_h = att_h + v*_h, or their sum.  datt_h = dout_h or dout, so
+// dvstar_h += the same
 inline void heads_backward(real* datt, acc* dvstar, const real* dout, bool sum, AttnShape s) {
     const long W = s.NH * s.HS, OC = sum ? s.HS : W, N = s.B * s.T;
     for (long i = 0; i < N * W; i++) {

@@ -1,6 +1,7 @@
 /*
-switches.h -- what the switches of this build say, as data, for all that is compiled once and not for each model. It is
-filled in by variant.cu, the one file that is compiled with -DATTN=.. -DBIAS=.. and so on.
+switches.h -- what the switches of this build say, as data, for all that is compiled once and not
+for each model. It is filled in by variant.cu, the one file that is compiled with -DATTN=..
+-DBIAS=.. and so on.
 
     SWITCH_VALUES     each switch, its value here, and all that it may have
     THIS(NORM)        the value of a switch as a number, such as NORM_post

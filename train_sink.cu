@@ -1,13 +1,13 @@
 /*
 train_sink.cu -- trains small LLaMA-style language models and watches where their attention goes.
 
-    make train_sink ATTN=sigmoid BIAS=k && ./train_sink -d pile_5B        (make help, ./train_sink --help)
+    make train_sink ATTN=sigmoid BIAS=k && ./train_sink -d pile_5B  (make help, ./train_sink --help)
 
 What stands in attention's inner loop is compiled in, by switches of the build. Everything else
 about a model is data: a row of ARCH, which a switch, a flag or a checkpoint sets. The file reads
 from top to bottom:
 
-     1 switches      what is compiled in, which backend computes     attention_variants.cuh, variant.h
+     1 switches      what is compiled in, which backend computes   attention_variants.cuh, variant.h
      2 the model     PARAMS, ACTS; a block is a list of stages, forward and backward of each
                      beside each other                     arch.h, model.h, reference.h, cpu/, cuda/
      3 measure       sinks and norms of a batch of sequences         metrics.cuh
@@ -689,8 +689,8 @@ static void model_zero(Model* m) {
     m->sent = 0;
 }
 
-// the loaded batch, one of those whose targets that count are `count`, adds its part to the gradients
-// and to the mean loss
+// the loaded batch, one of those whose targets that count are `count`,
+// adds its part to the gradients and to the mean loss
 static void accumulate_loaded(Model* m, long count, bool last) {
     model_body(m);
     model_head(m, 1.0f / count);

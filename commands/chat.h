@@ -2,9 +2,9 @@
 chat.h -- one question to a model that was trained to answer, as its chat template writes it.
 
 A template is a program (Jinja) that comes with a tokenizer. It is not run here: its text says which
-of the forms in chat.cpp it has, whether BOS begins it, and what stands in for a system message where none
-is given. A template with other special tokens is refused by name. White space at the ends
-of question and system message is dropped, as most templates do.
+of the forms in chat.cpp it has, whether BOS begins it, and what stands in for a system message
+where none is given. A template with other special tokens is refused by name. White space
+at the ends of question and system message is dropped, as most templates do.
 */
 #ifndef CHAT_H
 #define CHAT_H

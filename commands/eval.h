@@ -32,8 +32,9 @@ struct EvalRun {
 // sees less than they assume
 struct EvalResult { std::vector<double> losses; Metrics metrics; bool measured = false; };
 
-// writes into the learned positions what the edits of pe say, each of which reads them as they were:
-// 'pe:1=from 5;pe:5=from 1' swaps two. Returns what the weights were, empty if there is no such edit
+// writes into the learned positions what the edits of pe say, each of which reads them
+// as they were: 'pe:1=from 5;pe:5=from 1' swaps two. Returns what the weights were,
+// empty if there is no such edit
 static Host edit_positions(Model* m, const std::vector<Edit>& edits) {
     Host was, now;
     const int C = m->c.C, T = m->c.T + m->d.bias.token;

@@ -33,8 +33,8 @@ static std::string first_not_finite(Model* m) {
         "the run it is from diverged: use an earlier checkpoint");
 }
 
-// continues `tokens` by n more, or to the token `stop`; temperature 0 takes the likeliest. The model
-// sees at most its T last tokens
+// continues `tokens` by n more, or to the token `stop`; temperature 0 takes the likeliest.
+// The model sees at most its T last tokens
 static void generate(Model* m, std::vector<int>* tokens, long n, double temperature, long top_k,
                      Rng* rng, int stop = -1) {
     const int V = m->c.V;

@@ -1,6 +1,6 @@
 /*
-rows.h -- attention where not whole sequences are loaded: one row after the other, with what was read
-before in a cache (generate), and segments that go on from another (score). On the host.
+rows.h -- attention where not whole sequences are loaded: one row after the other, with what was
+read before in a cache (generate), and segments that go on from another (score). On the host.
 */
 #ifndef ROWS_H
 #define ROWS_H

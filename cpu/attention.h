@@ -69,9 +69,9 @@ acc star_score(const Q* q, const R* star, AttnShape s) {
     return star ? attn_capped<A>(dot(q, star, s.HS) * acc(s.scale), acc(s.cap)) : acc(0);
 }
 
-// What a forward pass keeps of a row (b, h, t) for the metrics of the same layer, if they are wanted:
-// over its tokens the sum of e^(s - m) and that of (s - m) e^(s - m), m the largest score, and the
-// scores of the first tokens. That is all they need where a weight is e^(s - stat0 - stat1)
+// What a forward pass keeps of a row (b, h, t) for the metrics of the same layer, if they are
+// wanted: over its tokens the sum of e^(s - m) and that of (s - m) e^(s - m), m the largest score,
+// and the scores of the first tokens. That is all they need where a weight is e^(s - stat0 - stat1)
 struct KeptRow { acc sum, s_sum, first[METRIC_K + 1]; };
 
 struct Kept {
@@ -102,8 +102,8 @@ inline void keep_scores(KeptRow* row, acc* w, acc m, acc top) {
     row->sum = shrink * row->sum + sum;
 }
 
-// one query of a forward tile: its scores w (BC) become weights, and what was summed before, o (HP),
-// shrinks to what it is beside them; row: where it is kept, or NULL
+// one query of a forward tile: its scores w (BC) become weights, and what was summed before,
+// o (HP), shrinks to what it is beside them; row: where it is kept, or NULL
 template <class A>
 void row_forward(acc* w, acc* o, acc* m, acc* l, acc p, int HP, KeptRow* row) {
     const acc before = *m;
@@ -289,8 +289,8 @@ inline void star_backward(acc* dq_t, acc* dstar, acc* dvs, const real* do_t, con
     }
 }
 
-// the tile's scores become weights, and ds, which holds do . v_j, becomes ds_j scale; both (BR, BC).
-// stat and delta are of query at.t0
+// the tile's scores become weights, and ds, which holds do . v_j, becomes ds_j scale;
+// both (BR, BC). stat and delta are of query at.t0
 template <class A>
 void tile_backward(acc* weight, acc* ds, TileAt at, const acc* stat, const acc* delta,
                    AttnShape s) {
@@ -400,8 +400,10 @@ void queries_backward(HeadBackward<real>& b, int q0, int n) {
 // dqkv = (overwritten), dkstar, dvstar += as kstar, vstar, or NULL where there is nothing to learn.
 // turns: NULL, or the table of rope, and dq and dk leave turned back: where q and k came out of
 // rope, this is also its backward.
-// in the forward pass this was:  A_j = alpha f(s_j) / Z,  o = sum_j A_j v_j,  s_j = capped(scale q . k_j + bias), so
-//     dv_j += A_j do,   dA_j = do . v_j,   ds_j = attn_ds(..) attn_slope(s_j),   dq += scale ds_j k_j,   dk_j += scale ds_j q
+// in the forward pass this was:
+//     s_j = capped(scale q . k_j + bias),   A_j = alpha f(s_j) / Z,   o = sum_j A_j v_j,   so
+//     dv_j += A_j do,   dA_j = do . v_j,   ds_j = attn_ds(..) attn_slope(s_j),
+//     dq += scale ds_j k_j,   dk_j += scale ds_j q
 template <class A, class Bi, class Pe>
 void attention_backward(real* dqkv, acc* dkstar, acc* dvstar, const real* dout, const real* out,
                         const acc* stat, const real* qkv, const real* kstar, const real* vstar,

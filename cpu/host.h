@@ -16,8 +16,9 @@ cuda/device.cuh.
 namespace host {
 static const bool on_host = true;  // host code may read device memory as it is
 
-// rows of V logits, of `size` bytes each, that are alive at once: each chunk of rows reads all of
-// lm_head and adds to all of its gradient, so few chunks, of 256 MiB, a quarter of it without training
+// rows of V logits, of `size` bytes each, that are alive at once:
+// each chunk of rows reads all of lm_head and adds to all of its gradient, so few chunks,
+// of 256 MiB, a quarter of it without training
 inline long head_rows(long V, long size, bool train) {
     return std::max(512L, (256L << 20) / (V * size) / 512 * 512) / (train ? 1 : 4);
 }
@@ -35,8 +36,8 @@ inline const std::string& device_start() {
     return once;
 }
 
-// asks the system for pages of 2 MB where a block has any: a tile's rows lie in as many small pages as
-// it has rows, more than the processor remembers the places of. Not to be had is no error
+// asks the system for pages of 2 MB where a block has any: a tile's rows lie in as many small pages
+// as it has rows, more than the processor remembers the places of. Not to be had is no error
 inline void use_large_pages(void* block, size_t bytes) {
 #ifdef MADV_HUGEPAGE
     const uintptr_t page = 4096, begin = ((uintptr_t)block + page - 1) / page * page;

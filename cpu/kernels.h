@@ -8,7 +8,8 @@ the registers until the last k. What it reads comes in lanes of 32 bits: a lane 
 bf16 that follow each other in k.
 
     a      lane l of row i of A stands at (char*)a + i*row + l*step
-    b      two panels of 16 columns of B, `panel` lanes apart; lane l of column j of a panel is b[l*16 + j]
+    b      two panels of 16 columns of B, `panel` lanes apart; lane l of column j of a panel
+           is b[l*16 + j]
     c      c (rows, cols) = the tile, or += it if add
 */
 #ifndef CPU_KERNELS_H
@@ -36,8 +37,8 @@ typedef void Pairs(lane* to, const char* from, long from_row);
 typedef void Round(bf16* out, long ld, const float* sum, long ld_sum, const bf16* x, const bf16* y,
                    int rows, int cols);
 
-// to (32, 16) lanes = 32 floats of each of 16 rows, from_row floats apart, as pairs of bf16: 16 lanes
-// of their high parts, then 16 of the low ones (split.h). False: all low parts are zero
+// to (32, 16) lanes = 32 floats of each of 16 rows, from_row floats apart, as pairs of bf16:
+// 16 lanes of their high parts, then 16 of the low ones (split.h). False: all low parts are zero
 typedef bool SplitPanel(lane* to, const float* from, long from_row);
 // n floats, n a multiple of 32, likewise: of each 32 the high parts go to 16 lanes, the low ones to
 // the 16 that begin SPLIT_LOW lanes later, and the next 32 follow SPLIT_STEP lanes on

@@ -125,8 +125,8 @@ HeadMetrics head_metrics(const KeptRow* from, const real* qkv, const acc* stat, 
     return head.means(T - skip, column || skip, column);
 }
 
-// out (B, NH) <- qkv and stat of the forward pass, as ref::attention_metrics. O(T HS) a thread; O(T)
-// after a forward pass that kept its rows
+// out (B, NH) <- qkv and stat of the forward pass, as ref::attention_metrics. O(T HS) a thread;
+// O(T) after a forward pass that kept its rows
 template <class A, class Bi, class Pe>
 void attention_metrics(HeadMetrics* out, const real* qkv, const acc* stat, const real* kstar,
                        const real* gate, int width, int skip, AttnShape s) {

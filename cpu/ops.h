@@ -44,7 +44,7 @@ inline void  cast_to_real(real* dst, const acc* src, long n) {
 // ----------------------------------------------------------------------------
 // 2 matrix product
 
-// out (N, OC) = inp (N, C) @ weight (OC, C)^T  [+ bias (OC)]  [+ residual (N, OC)]; NULL where there is none
+// out (N, OC) = inp (N, C) @ weight (OC, C)^T  [+ bias (OC) or NULL]  [+ residual (N, OC) or NULL]
 inline void matmul_forward(real* out, const real* inp, const real* weight, const real* bias,
                            const real* residual, int N, int C, int OC) {
     if (std::is_same<real, float>::value && split_pays(N, OC, C)) {
@@ -59,7 +59,8 @@ inline void matmul_forward(real* out, const real* inp, const real* weight, const
     gemm(N, OC, C, inp, C, 1, weight, 1, C, out, OC, false, residual, bias);
 }
 
-// in the forward pass this was:  out = inp W^T,  so dinp (N, C) = [+= if add]  dout (N, OC) @ weight (OC, C)
+// in the forward pass this was:  out = inp W^T,  so
+//      dinp (N, C) = [+= if add]  dout (N, OC) @ weight (OC, C)
 inline void matmul_backward_input(real* dinp, const real* dout, const real* weight, bool add, int N,
                                   int C, int OC) {
     gemm(N, C, OC, dout, OC, 1, weight, C, 1, dinp, C, add);
@@ -138,8 +139,10 @@ inline void embed_backward(acc* dwte, acc* dpos, acc* dsink, const real* dout, c
 
 // out (N, C) = x^ weight + bias (C each, or NULL), where x^ = (x - mean) rstd with, over a row's C
 // channels,
-//      LayerNorm   mean (N) of x,     rstd (N) = 1 / sqrt(mean((x - mean)^2) + eps)                 (Ba et al. 2016)
-//      RMSNorm     mean NULL: no mean, rstd = 1 / sqrt(mean(x^2) + eps)     (Zhang & Sennrich 2019; section 3.1)
+//      LayerNorm   mean (N) of x,      rstd (N) = 1 / sqrt(mean((x - mean)^2) + eps)
+//                  (Ba et al. 2016)
+//      RMSNorm     mean NULL: no mean, rstd (N) = 1 / sqrt(mean(x^2) + eps)
+//                  (Zhang & Sennrich 2019; section 3.1)
 inline void norm_forward(real* out, acc* mean, acc* rstd, const real* inp, const real* weight,
                          const real* bias, float eps, int N, int C) {
     #pragma omp parallel for if (N > 1)
@@ -203,7 +206,8 @@ inline void add_row(acc* sum, const real* x, int C) {
     for (int c = 0; c < C; c++) { sum[c] += x[c]; }
 }
 
-// in the forward pass this was:  out = x^ w + b,  x^ = (x - mean) r,  so with g = dout w (dout without a weight)
+// in the forward pass this was:  out = x^ w + b,  x^ = (x - mean) r,  so with g = dout w
+// (dout without a weight)
 //      dx (N, C) = r (g - mean(g) - x^ mean(g x^))    LayerNorm
 //                  r (g           - x^ mean(g x^))    RMSNorm          [+= if add]
 //      dweight (C) += sum_n dout x^,   dbias (C) += sum_n dout         where they are not NULL
@@ -258,7 +262,8 @@ inline void phi_elu1_forward(real* qkv, AttnShape s) {
     }
 }
 
-// in the forward pass this was:  y = x > 0 ? x + 1 : e^x,  so y' = min(y, 1). dqkv in place, qkv holds y
+// in the forward pass this was:  y = x > 0 ? x + 1 : e^x,  so y' = min(y, 1).
+// dqkv in place, qkv holds y
 inline void phi_elu1_backward(real* dqkv, const real* qkv, AttnShape s) {
     #pragma omp parallel for
     for (int bt = 0; bt < s.B * s.T; bt++) {
@@ -313,7 +318,8 @@ inline void qk_norm_forward(real* qkv, real* qk_in, acc* rstd, const real* wq, c
 }
 
 // in the forward pass this was:  y_c = x_c r w_c of every group,  so as in norm_backward
-//      dx = r (dy w) - x r^3 mean(dy w x),   dw += sum dy x r          dqkv in place: dy on entry, dx on return
+//      dx = r (dy w) - x r^3 mean(dy w x),   dw += sum dy x r
+// dqkv in place: dy on entry, dx on return
 inline void qk_norm_backward(real* dqkv, acc* dwq, acc* dwk, const real* qk_in, const acc* rstd,
                              const real* wq, const real* wk, bool all, AttnShape s) {
     const int G = all ? 2 : s.NH + s.KV, QK = (s.NH + s.KV) * s.HS, wide = all ? s.NH * s.HS : s.HS;
@@ -362,8 +368,10 @@ inline void gate_forward(real* out, const real* att, const real* gate, int width
     }
 }
 
-// in the forward pass this was:  out = att sigma(x),  so datt = dout sigma,  dx = dout att sigma (1 - sigma), summed over
-// the head's channels where they share it. datt and dgate are overwritten; datt may be dout
+// in the forward pass this was:  out = att sigma(x),  so
+//      datt = dout sigma,   dx = dout att sigma (1 - sigma),
+// summed over the head's channels where they share it. datt and dgate are overwritten;
+// datt may be dout
 inline void gate_backward(real* datt, real* dgate, const real* dout, const real* att,
                           const real* gate, int width, AttnShape s) {
 #pragma omp parallel for
@@ -413,7 +421,8 @@ inline void heads_forward(real* out, const real* att, const real* vstar, bool su
     }
 }
 
-// in the forward pass this was:  out_h = att_h + v*_h, or their sum over h. datt = dout_h or dout; dvstar += their sum
+// in the forward pass this was:  out_h = att_h + v*_h, or their sum over h,  so
+// datt = dout_h or dout; dvstar += their sum
 inline void heads_backward(real* datt, acc* dvstar, const real* dout, bool sum, AttnShape s) {
     const int HS = s.HS, OC = sum ? HS : s.NH * HS, N = s.B * s.T;
     #pragma omp parallel for
@@ -609,7 +618,8 @@ inline void square_norm(StepSums* sums, const acc* x, float clip, long n) {
     sums->grad_scale = grad_scale(sums->loss, sum, clip);
 }
 
-// (Loshchilov & Hutter 2017)  m = b1 m + (1-b1) g,  v = b2 v + (1-b2) g^2,  w -= lr (m^ / (sqrt(v^) + eps) + decay w)
+// (Loshchilov & Hutter 2017)
+//      m = b1 m + (1-b1) g,   v = b2 v + (1-b2) g^2,   w -= lr (m^ / (sqrt(v^) + eps) + decay w)
 // master is the weight, params its copy in `real` (the same array where both types are one)
 inline void adamw_update(real* params, acc* master, acc* m, acc* v, const acc* grads,
                          const StepSums* sums, AdamW o, long n) {

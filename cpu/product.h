@@ -93,9 +93,10 @@ void product_double(long M, long N, long K, const double* A, long rs_a, long cs_
                            const double* B, long rs_b, long cs_b, double* C, long ldc,
                            bool accumulate, const double* residual, const double* bias);
 
-// C (M, N), rows ldc apart, = or += A (M, K) @ B (K, N) [+ residual (M, N), rows ldc apart] [+ bias
-// (N)]. Element (i, k) of A is A[i*rs_a + k*cs_a]. Of bf16 the sums are floats; where C is bf16 they
-// are rounded before the bias is added, and after. Inside a parallel region it runs on the calling thread alone.
+// C (M, N), rows ldc apart, = or += A (M, K) @ B (K, N) [+ residual (M, N),
+// rows ldc apart] [+ bias (N)]. Element (i, k) of A is A[i*rs_a + k*cs_a].
+// Of bf16 the sums are floats; where C is bf16 they are rounded before the bias is added,
+// and after. Inside a parallel region it runs on the calling thread alone.
 template <class R, class O>
 void gemm(long M, long N, long K, const R* A, long rs_a, long cs_a, const R* B, long rs_b,
           long cs_b, O* C, long ldc, bool accumulate, const O* residual = NULL,

@@ -29,8 +29,8 @@ struct Stored {
 };
 inline Stored stored;
 
-// out (OC) = the rows of weight (OC, C) times inp (C) [+ bias] [+ residual]; false: nothing is done,
-// not all of these rows are known
+// out (OC) = the rows of weight (OC, C) times inp (C) [+ bias] [+ residual]; false:
+// nothing is done, not all of these rows are known
 bool stored_forward(float* out, const float* inp, const float* weight, const float* bias,
                     const float* residual, int C, int OC);
 } // namespace cpu

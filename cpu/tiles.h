@@ -2,10 +2,10 @@
 tiles.h -- the matrix products of attention on the CPU: c (M, N) = or += a (M, K) @ b (K, N), whose
 factors are some rows of a head (q, k, v, do) or a tile of weights, and stay in cache.
 
-    Tiles<float>, <bf16>     the kernels of product.h, of bf16 AMX where there is; factors are packed
-                             as the kernel wants them
-    Tiles<double>            for tests: vectors of the machine that this is compiled for; most factors
-                             stay where they are
+    Tiles<float>, <bf16>     the kernels of product.h, of bf16 AMX where there is;
+                             factors are packed as the kernel wants them
+    Tiles<double>            for tests: vectors of the machine that this is compiled for;
+                             most factors stay where they are
 
 Both have the same functions, so attention.h is written once. A factor on the left, a, is made by
 rows() or columns(), one on the right, b, by across() or along(), from a matrix x (n, HS), whose

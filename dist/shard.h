@@ -37,7 +37,8 @@ static ParamShard shard_of(long n, bool many) {
     s.whole = s.mine = s.last = n;
     const long world = many ? dist::world : 1, unit = 64 * world;
     if (world == 1) { return s; }
-    // many ranks pass a bucket on many times: a larger one then, or that takes longer than the bytes
+    // many ranks pass a bucket on many times: a larger one then,
+    // or that takes longer than the bytes
     const long bucket = DIST_BUCKET * std::max(1L, world / 8);
     const long most = std::max(1L, bucket / unit) * unit;
     s.buckets = (n + most - 1) / most;

@@ -25,8 +25,8 @@ struct Checkpoint {
     Arch c;
 };
 
-// a model's directory or GGUF file; dies if it wants another build. may_add: a model without learned
-// biases gets those of this build
+// a model's directory or GGUF file; dies if it wants another build. may_add:
+// a model without learned biases gets those of this build
 Checkpoint checkpoint_open(const std::string& dir, bool may_add = false);
 
 // config.json -> a model; dies if it wants another build. *tokenizer: what it was trained with

@@ -1,12 +1,13 @@
 /*
-experts.h -- mixture of experts in the place of the FFN, for forward passes alone: a router picks for each row of the
-stream a few of many FFNs, and adds what they say with its weights:
+experts.h -- mixture of experts in the place of the FFN, for forward passes alone: a router picks
+for each row of the stream a few of many FFNs, and adds what they say with its weights:
 
     r = n W_r^T + b_r,   x_{2l+2} = x_{2l+1} + sum over the k experts of largest r of p_e FFN_e(n)
 
-p = softmax(r) over all experts, divided by the sum of the chosen ones' unless --expert-shares 1 says otherwise
-(Mixtral: Jiang et al. 2024, section 2.1; gpt-oss takes its softmax over the chosen ones, which is the same).
-Host code gathers the rows of each expert, so that its weights are read once a pass.
+p = softmax(r) over all experts, divided by the sum of the chosen ones' unless --expert-shares 1
+says otherwise (Mixtral: Jiang et al. 2024, section 2.1; gpt-oss takes its softmax over the chosen
+ones, which is the same). Host code gathers the rows of each expert, so that its weights are read
+once a pass.
 */
 #ifndef EXPERTS_H
 #define EXPERTS_H
@@ -17,7 +18,8 @@ struct ExpertWork {
     std::vector<acc> weight;
 };
 
-// adds row `row` with router logits r (E) to the work of its experts; of equal logits the first wins
+// adds row `row` with router logits r (E) to the work of its experts;
+// of equal logits the first wins
 static void experts_route(std::vector<ExpertWork>* work, const real* r, int row, const Arch& c) {
     std::vector<int> order(c.experts);
     for (int e = 0; e < c.experts; e++) { order[e] = e; }

@@ -1,11 +1,15 @@
 /*
-sft.h -- conversations as tokens, for supervised fine-tuning: {"messages": [{"role": .., "content": ..}, ..]}.
+sft.h -- conversations as tokens, for supervised fine-tuning:
+{"messages": [{"role": .., "content": ..}, ..]}.
 
-    zephyr    <|role|>\n content EOS \n             the markers are plain text (alignment-handbook; the paper's Appendix D)
-    chatml    <|im_start|>role\n content <|im_end|>\n        both are single ids of the tokenizer (SmolLM2, Qwen)
+    zephyr    <|role|>\n content EOS \n                 the markers are plain text
+                                                        (alignment-handbook; the paper's Appendix D)
+    chatml    <|im_start|>role\n content <|im_end|>\n   both are single ids of the tokenizer
+                                                        (SmolLM2, Qwen)
 
-What stands before a content, the content and its end are encoded apart, so that a message begins and ends at the border of
-a token. Nothing is inserted: a conversation without a system message has none.
+What stands before a content, the content and its end are encoded apart, so that a message begins
+and ends at the border of a token. Nothing is inserted: a conversation without a system message
+has none.
 */
 #ifndef SFT_H
 #define SFT_H
@@ -18,8 +22,8 @@ inline bool sft_is_masked(long id) { return id >= 1L << 31 && id < 1L << 32; }
 // "" if `form` is one of the templates and the tokenizer has what it needs, else what is wanted
 std::string sft_check(const Tokenizer& tok, const std::string& form);
 
-// adds the tokens of a conversation, with EOS after the last; assistant_only: all are masked but the assistant's contents
-// and their ends. Returns "" or what is wrong with the messages
+// adds the tokens of a conversation, with EOS after the last; assistant_only: all are masked but
+// the assistant's contents and their ends. Returns "" or what is wrong with the messages
 std::string sft_encode(const Tokenizer& tok, const std::string& form, bool assistant_only,
                         const Json* messages, std::vector<uint32_t>* ids);
 #endif // SFT_H

@@ -1,7 +1,8 @@
 /*
 shards.h -- files of token ids, and how text becomes them. In reading order:
 
-    shards      files of token ids, mapped into memory; several of them seen as one long line of tokens
+    shards      files of token ids, mapped into memory; several of them seen as one long line
+                of tokens
     text        .txt and .jsonl(.zst|.gz) -> documents
     tokenize    documents -> ids, on all cores -> shards and a manifest.json (`train_sink tokenize`)
 
