@@ -55,7 +55,7 @@ static inline Died check_dies(const std::function<void()>& body) {
         dup2(fd, 2);
         if (!freopen("/dev/null", "w", stdout)) { _exit(99); }
 #ifdef _OPENMP
-        omp_set_num_threads(1);                          // the parent's team did not survive the fork
+        omp_set_num_threads(1);  // the parent's team did not survive the fork
 #endif
         body();
         _exit(0);                                        // it did not die
@@ -67,7 +67,8 @@ static inline Died check_dies(const std::function<void()>& body) {
     unlink(path);
     return d;
 }
-// a fresh directory, in memory where there is room: the tests of checkpoints sync to it thousands of times
+// a fresh directory, in memory where there is room: the tests of checkpoints sync
+// to it thousands of times
 static inline std::string check_tmp() {
     std::string path = std::string(access("/dev/shm", W_OK) ? "/tmp" : "/dev/shm") + "/train_sink_test_XXXXXX";
     if (!mkdtemp(&path[0])) { die(EXIT_MACHINE, path + ": cannot make a directory for the tests"); }
@@ -75,7 +76,7 @@ static inline std::string check_tmp() {
 }
 
 struct Ran {
-    int code;                                            // exit status; 128 + the signal, as the shell has it
+    int code;  // exit status; 128 + the signal, as the shell has it
     std::string out, err;
     bool says(const char* part) const { return out.find(part) != std::string::npos || err.find(part) != std::string::npos; }
 };
@@ -97,7 +98,8 @@ static inline Json json_of_file(const std::string& path) {
     CHECK(json_parse(text.data(), text.size(), &j, &error), "%s: %s", path.c_str(), error.c_str());
     return j;
 }
-static inline std::vector<double> numbers(const Json& j, std::vector<double> out = {}) { // all of them, in order
+// all of them, in order
+static inline std::vector<double> numbers(const Json& j, std::vector<double> out = {}) {
     if (j.type == Json::NUMBER) { out.push_back(j.number); }
     for (auto& item : j.items) { out = numbers(item, out); }
     return out;

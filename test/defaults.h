@@ -1,4 +1,5 @@
-// test/defaults.h -- the default switches, for what includes the whole program in one file and names no others before
+// test/defaults.h -- the default switches, for what includes the whole program in one file
+// and names no others before
 #ifndef ATTN
 #define ATTN softmax
 #endif

@@ -1,7 +1,8 @@
-// fuzz_gguf.cpp -- libFuzzer: any file is opened as GGUF, or refused, and all that it promises can be read; its tokenizer
-// is taken or refused, and encodes and decodes.
-// clang++ -std=c++17 -g -O1 -fsanitize=fuzzer,address,undefined test/fuzz_gguf.cpp text/*.cpp models/*.cpp -o build/fuzz_gguf &&
-// build/fuzz_gguf -close_fd_mask=3 -max_total_time=600 -max_len=8192 CORPUS test/vectors/gguf
+// fuzz_gguf.cpp -- libFuzzer: any file is opened as GGUF, or refused, and all that it promises can
+// be read; its tokenizer is taken or refused, and encodes and decodes.
+// clang++ -std=c++17 -g -O1 -fsanitize=fuzzer,address,undefined test/fuzz_gguf.cpp text/*.cpp
+// models/*.cpp -o build/fuzz_gguf && build/fuzz_gguf -close_fd_mask=3 -max_total_time=600
+// -max_len=8192 CORPUS test/vectors/gguf
 #include <stdlib.h>
 struct Refused {};
 [[noreturn]] static void fuzz_exit(int) { throw Refused(); }
@@ -11,7 +12,8 @@ struct Refused {};
 #undef exit
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-    // the reader sees the bytes at the end of a block of memory: one byte too far and the sanitizer knows
+    // the reader sees the bytes at the end of a block of memory:
+    // one byte too far and the sanitizer knows
     std::vector<char> copy(data, data + size);
     copy.shrink_to_fit();
     Gguf g;
@@ -37,5 +39,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     std::vector<int> ids = tokenizer_encode(tok, "Hello  <s>world\n\nit's 123 caf\xC3\xA9 e\xCC\x81 \xE2\x96\x81x", true);
     for (int id : ids) { if (id < 0 || id >= tok.vocab_size) { abort(); } }
     for (int skip = 0; skip < 2; skip++) { tokenizer_decode(tok, ids.data(), ids.size(), skip); }
-    return sum == 42e42;                                 // 0; but the compiler must do every read to know it
+    return sum == 42e42;  // 0; but the compiler must do every read to know it
 }

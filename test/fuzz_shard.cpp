@@ -1,6 +1,7 @@
-// fuzz_shard.cpp -- libFuzzer: any file is read as a shard, or refused, and every token it promises can be read.
-// clang++ -std=c++17 -g -O1 -fsanitize=fuzzer,address,undefined test/fuzz_shard.cpp text/*.cpp models/*.cpp -o build/fuzz_shard &&
-// build/fuzz_shard -close_fd_mask=3 -max_total_time=600 -max_len=4096
+// fuzz_shard.cpp -- libFuzzer: any file is read as a shard, or refused, and every token
+// it promises can be read. clang++ -std=c++17 -g -O1 -fsanitize=fuzzer,address,undefined
+// test/fuzz_shard.cpp text/*.cpp models/*.cpp -o build/fuzz_shard && build/fuzz_shard
+// -close_fd_mask=3 -max_total_time=600 -max_len=4096
 #include <stdlib.h>
 struct Refused {};
 [[noreturn]] static void fuzz_exit(int) { throw Refused(); }
@@ -10,7 +11,8 @@ struct Refused {};
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     static std::string path = strf("/tmp/fuzz_shard_%d.bin", (int)getpid());
-    // the reader sees the bytes at the end of a block of memory: one byte too far and the sanitizer knows
+    // the reader sees the bytes at the end of a block of memory:
+    // one byte too far and the sanitizer knows
     Shard s;
     unsigned char* copy = (unsigned char*)malloc(size);
     memcpy(copy, data, size);
@@ -22,5 +24,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     std::vector<int> out(s.n + 1);
     try { if (s.n) { tokens_copy(t, s.n / 2, s.n, 1 << 30, out.data()); } } catch (Refused&) {}
     free(copy);
-    return sum == 42 && out.empty();                    // 0; but the compiler must do every read to know it
+    return sum == 42 && out.empty();  // 0; but the compiler must do every read to know it
 }

@@ -1,10 +1,10 @@
-// fuzz_tokenizer.cpp -- libFuzzer: any tokenizer.json is loaded or refused, any text is encoded and decoded, without a
-// crash.
-//   clang++ -std=c++17 -g -O1 -fsanitize=fuzzer,address,undefined test/fuzz_tokenizer.cpp text/*.cpp models/*.cpp -o build/fuzz_tokenizer
-//   build/fuzz_tokenizer -close_fd_mask=3 -max_total_time=600 -max_len=20000 CORPUS test/vectors
-// The input is a tokenizer.json; what follows a zero byte, if there is one, is text for it. A refusal throws instead of
-// ending
-// the program, which is why exit is replaced here.
+// fuzz_tokenizer.cpp -- libFuzzer: any tokenizer.json is loaded or refused,
+// any text is encoded and decoded, without a crash.
+//   clang++ -std=c++17 -g -O1 -fsanitize=fuzzer,address,undefined test/fuzz_tokenizer.cpp
+//   text/*.cpp models/*.cpp -o build/fuzz_tokenizer build/fuzz_tokenizer -close_fd_mask=3
+//   -max_total_time=600 -max_len=20000 CORPUS test/vectors
+// The input is a tokenizer.json; what follows a zero byte, if there is one, is text for it.
+// A refusal throws instead of ending the program, which is why exit is replaced here.
 #include <stdlib.h>
 struct Refused {};
 [[noreturn]] static void fuzz_exit(int) { throw Refused(); }

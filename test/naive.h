@@ -25,7 +25,8 @@ static inline Numbers random_numbers(long n, double std, uint64_t seed) {
 }
 
 // ---- the operation: weight f(s), its derivative, and what Z is made of
-enum NaiveZ { ONE, SUM, SUM_EPS, ABS_EPS, MAX_1, P_NORM };       // ABS_EPS: and only what is positive weighs v
+// ABS_EPS: and only what is positive weighs v
+enum NaiveZ { ONE, SUM, SUM_EPS, ABS_EPS, MAX_1, P_NORM };
 struct NaiveAttn { std::string name; double (*f)(double), (*df)(double); NaiveZ Z; bool capped = false; };
 static inline double exp_of(double s)       { return exp(s); }
 static inline double logistic(double s)     { return 1 / (1 + exp(-s)); }
@@ -57,8 +58,10 @@ template <class A> NaiveAttn naive_attn(const char* name) {
     return { name, [](double s) { return A::sim(s); }, [](double s) { return A::dsim(s, A::sim(s)); },
              A::Z == Z_ONE ? ONE : A::Z == Z_MAX1 ? MAX_1 : A::Z == Z_PNORM ? P_NORM : A::Z == Z_ABS ? ABS_EPS : A::exp_family ? SUM : SUM_EPS, A::capped };
 }
-// ---- positions: what is added to the score of a key `distance` tokens back, in head h (from 0) of NH
-static inline double t5_bucket(int distance) { // 0..15 each their own, then bucket 16 + k from distance 16 * 8^(k/16) on
+// ---- positions: what is added to the score of a key `distance` tokens back,
+// in head h (from 0) of NH
+// 0..15 each their own, then bucket 16 + k from distance 16 * 8^(k/16) on
+static inline double t5_bucket(int distance) {
     if (distance < 16) { return std::max(0, distance); }
     return std::min(31.0, 16 + floor(16 * log(distance / 16.0) / log(8)));
 }
@@ -74,7 +77,7 @@ typedef double (*NaivePe)(const std::string& name, int distance, int h, int NH);
 struct NaiveIn {
     NaiveAttn attn;
     std::string pe; NaivePe bias;
-    Column column;                     // the extra key: k*, v* (groups, HS), or the logit z (heads); zero where empty
+    Column column;  // the extra key: k*, v* (groups, HS), or the logit z (heads); zero where empty
     Numbers qkv, kstar, vstar;
     AttnShape s;
 };

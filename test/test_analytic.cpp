@@ -16,7 +16,8 @@ int main() {
     omp_set_num_threads(1);
     const bool in_embedding = PE_ROWS[THIS(PE)].absolute || PE_ROWS[THIS(PE)].learnable;
     Arch c;
-    c.L = 3; c.C = 24; c.NH = 4; c.KV = 2; c.HS = 6; c.F = 20; c.V = 11; c.T = 150; // past 128, the last relative bucket
+    // past 128, the last relative bucket
+    c.L = 3; c.C = 24; c.NH = 4; c.KV = 2; c.HS = 6; c.F = 20; c.V = 11; c.T = 150;
     c.k_dims = c.HS;
     Model m = model_new(c, c.T, true);
     model_init(&m, 5);
@@ -50,7 +51,8 @@ int main() {
                     const real score = ref::dot(q, k + (i - 1) * W, c.HS) / sqrt(c.HS) + Pe::bias<real>(t - i, h, c.NH);
                     return attn_weight<Attn, real>(score, st[0], st[1]);
                 };
-                const double xi = sqrt(ref::dot(q, q, c.HS) * ref::dot(k, k, c.HS) / c.HS); // turning q and k keeps their norms
+                // turning q and k keeps their norms
+                const double xi = sqrt(ref::dot(q, q, c.HS) * ref::dot(k, k, c.HS) / c.HS);
                 auto g = [&](int distance) -> double { // the paper's g_rel and g_alibi
                     if (!strcmp(PE_ROWS[THIS(PE)].name, "alibi")) { return -distance * pow(2, -8.0 * (h + 1) / c.NH); }
                     return distance < 16 ? distance : std::min(31.0, 16 + floor(log(distance / 16.0) / log(8) * 16));

@@ -71,7 +71,8 @@ static void compare(const std::string& what, const Numbers& got, const Numbers& 
 }
 static double inner(const Numbers& a, const Numbers& b) { double x = 0; for (size_t i = 0; i < a.size(); i++) { x += a[i] * b[i]; } return x; }
 
-// the slope of <dout, out> along a direction in x[from, from + count) of every row, against the gradient's share of it
+// the slope of <dout, out> along a direction in x[from, from + count) of every row,
+// against the gradient's share of it
 static void difference(const std::string& what, const Op& op, NaiveIn in, Numbers NaiveIn::*x, const Numbers& grad, const Numbers& dout,
                        int row, int from, int count) {
     const Numbers was = in.*x;
@@ -79,7 +80,8 @@ static void difference(const std::string& what, const Op& op, NaiveIn in, Number
     for (size_t i = 0; i < d.size(); i++) { if ((int)(i % row) < from || (int)(i % row) >= from + count) { d[i] = 0; g[i] = 0; } }
     double slope = 0;
     const double want = inner(g, d), tol = 1e-7 * (1 + sqrt(inner(g, g)));
-    for (double h : { 1e-5, 1e-6 }) { // the first step may straddle a kink, the second rounds more: one of them has to agree
+    // the first step may straddle a kink, the second rounds more: one of them has to agree
+    for (double h : { 1e-5, 1e-6 }) {
         double f[2];
         for (int side = 0; side < 2; side++) {
             for (size_t i = 0; i < d.size(); i++) { (in.*x)[i] = was[i] + (side ? -h : h) * d[i]; }
@@ -123,18 +125,22 @@ static void check_case(const std::string& what, const Op& op, const Case& c) {
 //     B  T    NH KV HS  window prefix shared k_dims p    alpha   fixed v*  also differences
 static const Case CASES[] = {
     { { 2, 33,  2, 1, 5,  7,     0,     0,     3,     0.5f, 0.5f }, true,  true },
-    { { 1, 130, 2, 2, 3,  0,     40,    1,     3,     2,    1 },    false, false }, // prefix inside a tile; all buckets of PE=relative
-    { { 2, 1,   2, 1, 3,  0,     0,     0,     3,     1,    1 },    false, true },  // these with PE=nope only
+    // prefix inside a tile; all buckets of PE=relative
+    { { 1, 130, 2, 2, 3,  0,     40,    1,     3,     2,    1 },    false, false },
+    // these with PE=nope only
+    { { 2, 1,   2, 1, 3,  0,     0,     0,     3,     1,    1 },    false, true },
     { { 1, 67,  4, 2, 24, 0,     0,     0,     20,    2,    1 },    false, false },
-    { { 1, 100, 2, 1, 7,  20,    37,    1,     7,     0.5f, 0.5f }, true,  true },  // window and prefix together
-    { { 1, 135, 1, 1, 9,  70,    0,     0,     5,     1,    2 },    false, false }, // tiles that all, some or no query sees whole
+    // window and prefix together
+    { { 1, 100, 2, 1, 7,  20,    37,    1,     7,     0.5f, 0.5f }, true,  true },
+    // tiles that all, some or no query sees whole
+    { { 1, 135, 1, 1, 9,  70,    0,     0,     5,     1,    2 },    false, false },
 };
 template <class A, class Bi, class Pe> void check_variant(const char* attn, const char* bias, const char* pe) {
 #ifdef ATTN_ONLY
     if constexpr (!std::is_same<A, CAT(Attn_, ATTN_ONLY)>::value) { return; } else
 #endif
-    // Without CONFLICTS. The operation asks of BIAS only for the column and of PE only for the score's bias, so the others
-    // would be the same code once more
+    // Without CONFLICTS. The operation asks of BIAS only for the column and of PE only
+    // for the score's bias, so the others would be the same code once more
     if constexpr (!(A::phi != PHI_NONE && Bi::column) && (std::is_same<Pe, Pe_nope>::value || Pe::score_bias)) {
         if constexpr (std::is_same<Pe, Pe_nope>::value || std::is_same<Bi, Bias_none>::value || Bi::column) {
             const Op op = op_of<A, Bi, Pe>(attn, pe);
@@ -210,7 +216,8 @@ template <class A> void check_logit(const char* attn) {
         if (!A::is_signed) { same("z = -inf and BIAS=none", -INFINITY, op_of<A, Bias_none, Pe_nope>(attn, "nope")); }
     }
 }
-// the future is not seen: what stands at t has no share in the outputs before t (and, with a prefix, has)
+// the future is not seen: what stands at t has no share in the outputs before t (and,
+// with a prefix, has)
 template <class A> void check_causal(const char* attn) {
     for (int prefix : { 0, 40 }) {
         Case c = PLAIN;

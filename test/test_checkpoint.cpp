@@ -5,8 +5,8 @@ a file that lies is refused, and whatever bytes are read, nothing outside the fi
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/sysmacros.h>
-// here an error of the program is an exception and its message a string, so that a hundred thousand damaged files need no
-// hundred thousand processes
+// here an error of the program is an exception and its message a string, so that a hundred thousand
+// damaged files need no hundred thousand processes
 struct Exit { int code; };
 static char* message;
 static size_t message_bytes;
@@ -31,7 +31,7 @@ static std::string said() { fflush(messages); return std::string(message, messag
 static int reads(const std::string& bytes) {
     int code = 0;
     rewind(messages);
-    FILE* f = fopen(path.c_str(), "wb");                 // not file_write: a sync each would take the time
+    FILE* f = fopen(path.c_str(), "wb");  // not file_write: a sync each would take the time
     fwrite(bytes.data(), 1, bytes.size(), f);
     fclose(f);
     Safetensors st;
@@ -123,11 +123,12 @@ static void test_lies() {
         "{\"a\":{\"dtype\":\"F32\",\"shape\":[6],\"data_offsets\":[0,24,0]}}",
         "{\"a\":{\"dtype\":\"F32\",\"shape\":[6],\"data_offsets\":[0,\"24\"]}}",
         "{\"a\":{\"dtype\":\"F32\",\"shape\":[6],\"data_offsets\":[1e300,1e300]}}",
-        "{\"a\":{\"dtype\":\"F32\",\"shape\":[4611686018427387904,4],\"data_offsets\":[0,0]}}",      // 2^64 numbers are 0 bytes, to careless arithmetic
+        // 2^64 numbers are 0 bytes, to careless arithmetic
+        "{\"a\":{\"dtype\":\"F32\",\"shape\":[4611686018427387904,4],\"data_offsets\":[0,0]}}",
         "{\"a\":{\"dtype\":\"F32\",\"shape\":[4294967296,4294967296],\"data_offsets\":[0,0]}}",
         "{\"a\":{\"dtype\":\"F32\",\"shape\":[0,1e999],\"data_offsets\":[0,0]}}",
-        "{\"a\":{\"dtype\":\"F32\",\"shape\":[3],\"data_offsets\":[0,12]}}",                            // nothing behind it
-        "{\"a\":{\"dtype\":\"F32\",\"shape\":[3],\"data_offsets\":[12,24]}}",                           // nothing before it
+        "{\"a\":{\"dtype\":\"F32\",\"shape\":[3],\"data_offsets\":[0,12]}}",    // nothing behind it
+        "{\"a\":{\"dtype\":\"F32\",\"shape\":[3],\"data_offsets\":[12,24]}}",   // nothing before it
         "{\"a\":{\"dtype\":\"F32\",\"shape\":[6],\"data_offsets\":[0,24]},\"b\":{\"dtype\":\"F32\",\"shape\":[6],\"data_offsets\":[0,24]}}",
         "{\"a\":{\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[0,16]},\"b\":{\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[8,24]}}",
         "{\"a\":{\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[0,16]},\"b\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}",  // 24 bytes in all, the last 8 nobody's
@@ -175,7 +176,8 @@ static void test_json() {
     Json j; std::string error;
     for (const char* s : good) { CHECK(json_parse(s, strlen(s), &j, &error), "JSON %s: %s", s, error.c_str()); }
     for (const char* s : bad) { error.clear(); CHECK(!json_parse(s, strlen(s), &j, &error) && error.compare(0, 5, "byte ") == 0, "JSON %s was taken: %s", s, error.c_str()); }
-    // every beginning of a text, in memory that ends where it does: the sanitizer sees a step too far
+    // every beginning of a text, in memory that ends where it does:
+    // the sanitizer sees a step too far
     const std::string text = "[{\"a\\u00e9\": [true, null, -1.5e+10]}, \"\\ud83d\\ude00\", \"\xf0\x9f\x98\x80\", false]";
     for (size_t n = 0; n <= text.size(); n++) {
         std::vector<char> copy(text.begin(), text.begin() + n);
@@ -227,7 +229,8 @@ static void test_files() {
         file_write(at + "/null", "nothing");
         CHECK(!lstat((at + "/null").c_str(), &st) && S_ISCHR(st.st_mode), "a device was replaced");
     }
-    // a symlink stays one, and its target is written: beside it, elsewhere, not there yet, through another
+    // a symlink stays one, and its target is written: beside it, elsewhere,
+    // not there yet, through another
     make_dirs(at + "/there");
     for (auto pair : { std::pair<const char*, const char*>("near", "target"), { "far", "there/target" }, { "abs", NULL } }) {
         const std::string link = at + "/" + pair.first, to = pair.second ? pair.second : at + "/there/absolute";
@@ -288,14 +291,15 @@ static void test_fuzz(long tries) {
     };
     long tried = 0, taken = 0, strange = 0, parsed = 0;
     for (; tried < tries; tried++) {
-        const bool keep_length = tried % 2;                 // half of them have a header length that fits
+        const bool keep_length = tried % 2;  // half of them have a header length that fits
         const std::string h = mutate(header), s = keep_length ? file_of(h, std::string(32, 'x')) : mutate(whole);
         const int code = reads(s);
         taken += code == 0;
         if (code != 0 && code != EXIT_USER) { strange++; CHECK(false, "fuzz (seed %llu, try %ld): status %d for %s", (unsigned long long)seed, tried, code, json_str(s).c_str()); }
         // what the JSON reader takes, it takes again when written out
         Json j; std::string error;
-        char* copy = (char*)malloc(h.size());               // without a byte behind it, so that the sanitizer sees a step too far
+        // without a byte behind it, so that the sanitizer sees a step too far
+        char* copy = (char*)malloc(h.size());
         memcpy(copy, h.data(), h.size());
         if (json_parse(copy, h.size(), &j, &error)) { parsed++; }
         else { CHECK(!error.empty(), "fuzz: JSON refused without a reason: %s", json_str(h).c_str()); }

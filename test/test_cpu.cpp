@@ -182,7 +182,8 @@ static void test_optimisers() {
     }
     Numbers norms(3 * 4), sizes(2 * 3);
     AGREE("row_norms", ({ &norms }), ops::row_norms(norms.data(), g.data(), 40, 9, 4, 3));
-    for (int skip : { 0, 1 }) { // 15 x 7 numbers a sequence, and without a row 14 x 7; some of them equal
+    // 15 x 7 numbers a sequence, and without a row 14 x 7; some of them equal
+    for (int skip : { 0, 1 }) {
         Numbers x = numbers(3 * 15 * 7, 5);
         for (size_t i = 0; i < x.size(); i += 3) { x[i] = i % 2 ? 0.25 : -0.25; }
         AGREE("magnitudes", ({ &sizes }), ops::magnitudes(sizes.data(), x.data(), skip, 3, 15, 7));
@@ -223,12 +224,13 @@ template <class A, class Bi, class Pe> void check_attention(const std::string& w
         real *k = or_null(Bi::learn_k, ks), *v = or_null(value, vs);
         AGREE(strf("%s T=%d", what.c_str(), s.T), ({ &out, &stat }),
               ops::attention_forward<A, Bi, Pe>(out.data(), stat.data(), qkv.data(), k, v, s));
-        for (int width : { 0, 1, s.HS }) {           // gates: none, one number a head, one a channel
+        for (int width : { 0, 1, s.HS }) {  // gates: none, one number a head, one a channel
             const Numbers gate = numbers(N * s.NH * width, 5);
             const int skip = Bi::token || (width && s.T > 1);
             within = 1e-6;                           // HeadMetrics are floats
             Numbers heads((size_t)s.B * s.NH * sizeof(HeadMetrics) / sizeof(float), NAN);
-            for (bool keep : { false, true }) {      // from the scores again, or from what the forward pass kept
+            // from the scores again, or from what the forward pass kept
+            for (bool keep : { false, true }) {
                 AGREE(strf("%s T=%d, metrics, gate %d, kept %d", what.c_str(), s.T, width, keep), ({ &heads }), {
                     std::vector<HeadMetrics> m(s.B * s.NH);
                     ops::expect_metrics(keep);

@@ -7,7 +7,7 @@ Every expected value is computed here from the definition, never read back from 
 #include <map>
 #include <set>
 
-static std::string dir;                                  // a fresh directory for everything this test writes
+static std::string dir;  // a fresh directory for everything this test writes
 
 static DataOptions options(const std::vector<std::string>& data) {
     DataOptions o;
@@ -85,7 +85,8 @@ static void test_bb(int vocab, int triggers, double prob, int bos) {
     }
     CHECK(!wrong_bos && !wrong_copy && !outside, "bb %d: %ld sequences without <s>, %ld wrong copies, %ld ids outside",
         vocab, wrong_bos, wrong_copy, outside);
-    // each transition count is binomial: with this many cells the largest of |z| stays below 6, and mean z^2 is 1
+    // each transition count is binomial: with this many cells the largest of |z| stays below 6,
+    // and mean z^2 is 1
     double worst = 0, sum = 0; long cells = 0;
     for (int i = triggers; i < vocab; i++) {
         for (int j = 0; j < vocab; j++) {
@@ -135,7 +136,8 @@ static void test_permute() {
         for (uint64_t i = 0; i < n; i++) { uint64_t p = permute(i, n, 12345); if (p < n) { seen.insert(p); } }
         CHECK(seen.size() == n, "permute: %zu of %zu places hit", seen.size(), (size_t)n);
     }
-    // shuffled: neighbours are spread out. For a random order of n the mean distance of successors is n/3.
+    // shuffled: neighbours are spread out. For a random order of n the mean distance
+    // of successors is n/3.
     double sum = 0;
     for (int i = 0; i < 9999; i++) { sum += fabs((double)permute(i, 10000, 5) - (double)permute(i + 1, 10000, 5)); }
     check_near(sum / 9999, 10000 / 3.0, 150, "permute: mean distance of successors");
@@ -232,7 +234,8 @@ static void test_packing() {
     CHECK(head[0] == 256 && head[1] == 'd', "--bos doc: starts with %d %d", head[0], head[1]);
 }
 
-// the same text packed with zstd and gzip gives the same tokens; plain text is one document, whatever its bytes
+// the same text packed with zstd and gzip gives the same tokens; plain text is one document,
+// whatever its bytes
 static void test_formats() {
     std::string text;
     // longer than one piece, with ill-formed UTF-8
@@ -350,7 +353,7 @@ static void test_restore() {
             : std::vector<std::string>{dir + "/a:3", dir + "/b:1"});
         o.random_token = {3};
         Data a = data_open(o);
-        draw(&a, 777);                                   // three epochs of `up`, not on any boundary
+        draw(&a, 777);  // three epochs of `up`, not on any boundary
         std::string state = data_state(&a), error;
         Json j;
         CHECK(json_parse(state.data(), state.size(), &j, &error), "restore: the state is not JSON: %s", error.c_str());
@@ -359,7 +362,8 @@ static void test_restore() {
         data_restore(&b, j);
         CHECK(draw(&b, 500) == want, "restore %d: does not continue where it was", kind);
         CHECK(data_state(&b) == data_state(&a), "restore %d: the states differ afterwards", kind);
-        // three ranks, each with every third pair of a step, and the others' passed over: together what one process draws
+        // three ranks, each with every third pair of a step, and the others' passed over:
+        // together what one process draws
         std::vector<int> together;
         Data ranks[3] = { b, b, b };
         for (int pair = 0; pair < 60; pair++) {
@@ -501,7 +505,7 @@ static void test_tokenize() {
     o = tokenizing({fa, fb}, "shares");
     o.domains = "arxiv:1,pile_cc:3"; o.tokens = 40000;
     tokenize_main(o);
-    for (int k = 0; k < 2; k++) {                        // until the share is reached, by whole documents
+    for (int k = 0; k < 2; k++) {  // until the share is reached, by whole documents
         want.clear();
         for (auto& t : by_set[k]) {
             if (want.size() < (k ? 30000 : 10000)) { want.insert(want.end(), t.begin(), t.end()); want.push_back(256); }
@@ -614,7 +618,8 @@ static void test_prompts() {
     std::vector<int> x(6 * 5);
     long skipped;
     int n = data_prompts(path, bytes, 6, 4, false, x.data(), &skipped);
-    CHECK(n == 6 && skipped == 3, "prompts: %d, and %ld skipped", n, skipped);   // a, d and g have four tokens
+    // a, d and g have four tokens
+    CHECK(n == 6 && skipped == 3, "prompts: %d, and %ld skipped", n, skipped);
     const char first[] = { 'b', 'c', 'e', 'f', 'h', 'i' };
     for (int i = 0; i < 30; i++) { CHECK(x[i] == first[i / 5], "prompts: sequence %d has %c", i / 5, x[i]); }
     DataOptions how;
@@ -674,7 +679,8 @@ static void test_bad_input() {
     put("bad/manifest.json", "{\"complete\": true, \"vocab\": 280}");
     Data fits = data_open(options({dir + "/bad"}));
     draw(&fits, 100);
-    put("bad/manifest.json", "{\"complete\": true, \"vocab\": 272}");  // an id equal to the vocabulary
+    // an id equal to the vocabulary
+    put("bad/manifest.json", "{\"complete\": true, \"vocab\": 272}");
     d = check_dies([&] { Data d = data_open(options({dir + "/bad"})); draw(&d, 100); });
     CHECK(d.code == EXIT_USER && d.says("got id 272"), "id == vocab: %d %s", d.code, d.err.c_str());
     unlink((dir + "/bad/manifest.json").c_str());
@@ -735,7 +741,8 @@ static void test_bad_text() {
 
 int main() {
     dir = check_tmp();
-    if (!freopen((dir + "/stderr").c_str(), "w", stderr)) { return 1; } // the loader reports what it tokenized
+    // the loader reports what it tokenized
+    if (!freopen((dir + "/stderr").c_str(), "w", stderr)) { return 1; }
     test_bb(256, 1, 0.15, 1);
     test_bb(64, 3, 0.1, 1);
     test_bb(40, 2, 0.05, 0);

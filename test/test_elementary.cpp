@@ -11,7 +11,8 @@ static void check(bool ok, const std::string& what) {
     failed++;
     printf("FAILED %s\n", what.c_str());
 }
-// the largest error in units of the last place of the right answer, over every 4999th float of [lo, hi]
+// the largest error in units of the last place of the right answer,
+// over every 4999th float of [lo, hi]
 template<class F, class G> void check_ulp(const char* name, F f, G g, float lo, float hi, double bound) {
     double worst = 0; float at = 0; long count = 0;
     for (uint64_t u = 0; u < 1ull << 32; u += 4999) {
@@ -36,7 +37,8 @@ int main() {
     check_value("log_(0)", log_(0.0f), -INFINITY);
     check_value("log_(inf)", log_(INFINITY), INFINITY);
     check_value("log_(-1)", log_(-1.0f), NAN);
-    const float odd_nan = float_of_bits(0x7fc01235); // a payload that, shifted as n is, would change the exponent
+    // a payload that, shifted as n is, would change the exponent
+    const float odd_nan = float_of_bits(0x7fc01235);
     check_value("exp_(-inf)", exp_(-INFINITY), 0);
     check_value("exp_(-87.34)", exp_(-87.34f), 0);
     check_value("exp_(-3e38)", exp_(-3e38f), 0);

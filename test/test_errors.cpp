@@ -167,7 +167,8 @@ static void test_flags() {
     for (auto& f : FLAGS) { refused(f.args, f.says); }
     for (auto& name : dir_list(dir)) { CHECK(name != "runs" && name != "d", "a refused command line left %s/", name.c_str()); }
 }
-// no number of any flag, of any command, may wrap around: the first one that is too large for its place has to be refused
+// no number of any flag, of any command, may wrap around: the first one that is too large
+// for its place has to be refused
 static void test_ranges() {
     const std::vector<std::pair<std::string, char>> commands = { { "train", 't' }, { "probe x", 'p' }, { "generate x", 'g' }, { "tokenize x", 'k' }, { "bench", 'b' } };
     long tried = 0;
@@ -241,7 +242,8 @@ static void test_checkpoints() {
     damaged("optimizer.safetensors", replaced(opt, "\"v.lm_head", "\"w.lm_head"), "has no tensor 'v.lm_head.weight'", "the optimiser without a tensor");
     damaged("state.json", "{\"step\": 4", "state.json: not JSON", "state.json cut short");
     damaged("state.json", "{\"step\": 4}", "the position in the data", "state.json without a position");
-    // what transformers may open as LLaMA is told apart, and a tensor that no row of the config asks for is refused
+    // what transformers may open as LLaMA is told apart, and a tensor that no row of the
+    // config asks for is refused
     train_sink(std::string(TINY) + "-n 1 --head-bias 1 -o biased");
     const std::string biased = dir + "/biased/step_1/config.json", said = file_read(biased);
     CHECK(config.find("\"LlamaForCausalLM\"") != std::string::npos, "the default model does not call itself LLaMA: %s", config.c_str());
@@ -271,14 +273,17 @@ static void test_not_finite() {
         }
     }
 }
-static void test_disk() { // a disk that is full is imitated by a limit on the size of files: 20 KiB hold the weights, not the optimiser
+// a disk that is full is imitated by a limit on the size of files: 20 KiB hold the weights,
+// not the optimiser
+static void test_disk() {
     const std::string limit = "cd " + dir + " && trap '' XFSZ && ulimit -f 40 && ";
     Ran r = check_run(limit + binary + TINY + "-n 8 -o run --resume");
     check_refused(r, EXIT_MACHINE, "a full disk", "optimizer.safetensors: cannot write");
     CHECK(!file_exists(dir + "/run/step_8"), "a full disk left step_8");
     r = check_run(limit + binary + TINY + "-n 4 -o run4 --save-every 0");
     check_refused(r, EXIT_MACHINE, "a full disk from the start", "cannot write");
-    r = check_run("cd " + dir + " && ulimit -f 40 && " + binary + TINY + "-n 4 -o run6");   // and nobody ignores the signal for us
+    // and nobody ignores the signal for us
+    r = check_run("cd " + dir + " && ulimit -f 40 && " + binary + TINY + "-n 4 -o run6");
     check_refused(r, EXIT_MACHINE, "a limit on files", "cannot write (File too large)");
     r = check_run("cd " + dir + " && trap '' XFSZ && ulimit -f 1 && " + binary + TINY + "-n 4 -o run5");
     check_refused(r, EXIT_MACHINE, "a disk too full for the log", "log.jsonl: cannot write");
@@ -312,7 +317,8 @@ static void test_large_ids() {
     refused("-d wide --seq 16 -n 2 -o large", "got the id 2147483649, wanted ids below 2^30");
     refused("-d wide --seq 16 -n 2 -o large --vocab 60", "got id 2147483649 at token 100");
 }
-// what only the administrator of a machine can set up: a file system without a free inode, a memory group, a limit of processes
+// what only the administrator of a machine can set up: a file system without a free inode,
+// a memory group, a limit of processes
 static void test_limits() {
     const std::string here = "cd " + dir + " && ";
     if (getuid() || check_run(here + "mkdir -p full && mount -t tmpfs -o nr_inodes=6 none full").code) {
@@ -347,7 +353,8 @@ static void test_nan(const char* lr) {
     const std::string line = lines.size() > 2 ? lines[lines.size() - 2] : "";
     CHECK(json_parse(line.data(), line.size(), &last, &error) && last.get("grad_norm") && last.get("grad_norm")->type == Json::NUL, "NaN: the last line of the log is %s", line.c_str());
     CHECK(line.find("nan") == std::string::npos && line.find("inf") == std::string::npos, "NaN: not JSON: %s", line.c_str());
-    const long step = last.get("step") ? last.get("step")->number - 1 : -1;   // the update that was not made
+    // the update that was not made
+    const long step = last.get("step") ? last.get("step")->number - 1 : -1;
     const std::string saved = strf("%s/nan/step_%ld", dir.c_str(), step);
     CHECK(step > 0 && r.says(strf("nan/step_%ld is whole", step).c_str()), "NaN: the hint names no checkpoint: %s", r.err.c_str());
     const std::string model = file_read(saved + "/model.safetensors");
@@ -383,8 +390,8 @@ int main() {
     test_large_ids();
     test_limits();
     test_memory();
-    test_nan("1e6");                                     // the loss becomes NaN
-    test_nan("1e30");                                    // the gradient does, while the loss is still a number
+    test_nan("1e6");                          // the loss becomes NaN
+    test_nan("1e30");                         // the gradient does, while the loss is still a number
     remove_tree(dir);
     return check_done();
 }

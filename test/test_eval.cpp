@@ -48,7 +48,8 @@ struct Naive {
         for (size_t i = 0; i < x.size(); i++) { y[i] *= weight[0][i] / sqrt(squares + (double)c.eps); }
         return y;
     }
-    // what layer l adds to the stream, and what its products read: with a norm after the branch, and none before it, or the other way
+    // what layer l adds to the stream, and what its products read: with a norm after the branch,
+    // and none before it, or the other way
     bool norms_after() const { return w.count("model.layers.0.post_feedforward_layernorm.weight"); }
     Row before(const Row& x, int l, const char* weight) const { return norms_after() ? x : norm(x, of(l, weight)); }
     Row after(const Row& x, int l, const char* weight) const { return norms_after() ? norm(x, of(l, weight)) : x; }
@@ -95,17 +96,20 @@ static double dot(const Row& q, int from_q, const Row& k, int from_k, int n) {
     return sum;
 }
 
-// ---- one token after the other. A cache has keys before they turn, values, and where their tokens stand
+// ---- one token after the other. A cache has keys before they turn, values,
+// and where their tokens stand
 struct Entry { Row k, v; int place; };
 struct Loop {
     const Naive& net; const Arch& c;
     std::vector<std::vector<std::vector<Entry>>> cache;          // by layer, by key/value head
-    std::vector<std::vector<Mat>> A;                             // by layer and head: rows of weights, by entry
+    // by layer and head: rows of weights, by entry
+    std::vector<std::vector<Mat>> A;
 
     explicit Loop(const Naive& net) : net(net), c(net.c), cache(c.L), A(c.L) {
         for (int l = 0; l < c.L; l++) { cache[l].resize(c.KV); A[l].resize(c.NH); }
     }
-    // reads row `place` of a sequence. in_cache: positions are those in the cache, and the query's is the last of them
+    // reads row `place` of a sequence. in_cache: positions are those in the cache,
+    // and the query's is the last of them
     Row read(const int* seq, int place, bool in_cache) {
         Row x = net.embedded(seq, place);
         for (int l = 0; l < c.L; l++) {
@@ -211,7 +215,8 @@ static Row literal_evict(const Naive& net, const int* seq, const Evict& e) {
     return losses;
 }
 
-// ---- whole maps, a hook at every place: (place, layer, rows of the sequence); "score" and "A" have h behind the place
+// ---- whole maps, a hook at every place: (place, layer, rows of the sequence);
+// "score" and "A" have h behind the place
 typedef std::function<void(const std::string&, int, Mat*)> Hook;
 
 // the hook on rows of tokens alone: the sink token's row, and of maps its column, stay as they are
@@ -290,7 +295,8 @@ struct Setting { Model m; std::vector<int> seqs; };
 
 static Setting setting() {
     Arch c;
-    c.L = 3; c.C = 16; c.NH = 4; c.KV = 2; c.HS = 6; c.F = 20; c.V = 40; c.T = T; // heads wider than C / NH
+    // heads wider than C / NH
+    c.L = 3; c.C = 16; c.NH = 4; c.KV = 2; c.HS = 6; c.F = 20; c.V = 40; c.T = T;
     arch_settle(&c, "");
     Setting s = { model_new(c, T, false), {} };
     std::vector<acc> x(s.m.num_params);
@@ -391,7 +397,8 @@ static void test_edits(Setting* s, const Naive& net, const Row& plain) {
         record.record = true;
         record.edits = { edit_parse(one.text) };
         CHECK(furthest(run(s, record), plain) == 0, "%s: a run that records is not the plain one", one.text);
-        eval_run(&s->m, &record, s->seqs.data(), B, T, 2 * T);   // once more: a mean of the same is the same
+        // once more: a mean of the same is the same
+        eval_run(&s->m, &record, s->seqs.data(), B, T, 2 * T);
         e.edits = record.edits;
         const Row got = run(s, e), want = all_of(*s, [&](const int* seq) { return literal_whole(net, seq, one.hook); });
         CHECK(furthest(got, want) < 1e-9, "edit %s: %g away", one.text, furthest(got, want));
@@ -424,7 +431,8 @@ static void test_bits(Setting* s, const Naive& net, const Row& plain) {
                         if (!kv && ends_with(t.first, "proj.weight")) { for (auto& v : row) { v = rounded_to(v, -top, top, 6, true); } }
                     }
                 }
-                // ranges of the tensor in a sequence; static: their running mean, over sequences that calibrate
+                // ranges of the tensor in a sequence; static: their running mean,
+                // over sequences that calibrate
                 std::map<std::string, std::pair<double, double>> running;
                 bool calibrating = false;
                 auto hook = [&](const std::string& place, int l, Mat* x) {
@@ -456,7 +464,8 @@ static void test_bits(Setting* s, const Naive& net, const Row& plain) {
                 };
                 if (scope == BITS_STATIC) {
                     calibrating = true;
-                    literal_whole(net, &s->seqs[2 * (T + 1)], hook); // the last two, one of them twice
+                    // the last two, one of them twice
+                    literal_whole(net, &s->seqs[2 * (T + 1)], hook);
                     literal_whole(net, &s->seqs[1 * (T + 1)], hook);
                     calibrating = false;
                     e.bits.calibrating = true;
@@ -473,7 +482,8 @@ static void test_bits(Setting* s, const Naive& net, const Row& plain) {
 }
 
 static void test_numbers() {
-    const Mean m = eval_mean({ 1, 2, 3, 4, 8, 6 }, NULL, 3, 2, 0);         // means of sequences 1.5, 3.5, 7
+    // means of sequences 1.5, 3.5, 7
+    const Mean m = eval_mean({ 1, 2, 3, 4, 8, 6 }, NULL, 3, 2, 0);
     check_near(m.mean, 4, 1e-12, "mean");
     check_near(m.error, sqrt((2.5 * 2.5 + .25 + 9) / 2 / 3), 1e-12, "standard error");
     const std::vector<double> other = { 1, 1, 1, 1, 1, 1 };
@@ -500,7 +510,8 @@ static void test_masked(Setting* s) {
     const long some = model_load(&s->m, seq.data(), 1, T);
     model_forward(&s->m, some, 0);
     const std::vector<acc> got = model_losses(&s->m);
-    CHECK(all == T && some == T - 3, "%ld of %ld targets count", some, all);   // token 0 is no target
+    // token 0 is no target
+    CHECK(all == T && some == T - 3, "%ld of %ld targets count", some, all);
     for (int t = 0; t < T; t++) {
         const bool masked = t == 4 || t == 5 || t == T - 1;
         const int row = t + s->m.d.bias.token;
@@ -509,7 +520,8 @@ static void test_masked(Setting* s) {
     CHECK(model_load(&s->m, seq.data(), 1, T, 10) == T - 10, "with 10 tokens before a target %ld count", model_load(&s->m, seq.data(), 1, T, 10));
 }
 
-// rows of two channels of -1 and 1 have kurtosis 1 n / (n-1)^2 ..: counted by hand for a small stream
+// rows of two channels of -1 and 1 have kurtosis 1 n / (n-1)^2 ..:
+// counted by hand for a small stream
 static void test_outliers(Setting* s) {
     model_load(&s->m, s->seqs.data(), 1, T);
     const int skip = s->m.d.bias.token;

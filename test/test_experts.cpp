@@ -41,7 +41,7 @@ static void family_check(const std::string& name) {
             for (int h = 0; h < r.NH; h++) { for (int k = 1; k <= METRIC_K; k++) { alpha.push_back(r.at(i, l, h).alpha[k]); } }
         }
     }
-    first.pop_back();                            // transformers keeps the last one after the final norm only
+    first.pop_back();  // transformers keeps the last one after the final norm only
     rest.pop_back();
     same(name + ": alpha", alpha, numbers(*answer.get("alpha")), false);
     same(name + ": h first", first, numbers(*answer.get("h_norm_first")), true);

@@ -13,7 +13,8 @@ static double worst_of(const std::vector<float>& x) { double w = 0; for (float v
 struct Extreme { const char* name; double level; bool mixed; float p; bool exact; };
 static const Extreme EXTREMES[] = {
     { "+120",            120,  false, 2,    true },
-    { "-120",            -120, false, 2,    false }, // weights underflow to rows of zero mass, but for softmax
+    // weights underflow to rows of zero mass, but for softmax
+    { "-120",            -120, false, 2,    false },
     { "+-120",           120,  true,  2,    false },
     { "0",               0,    false, 2,    true },  // rows of zero mass for the signed
     { "-58",             -58,  false, 2,    false }, // w holds, w^p does not
@@ -55,7 +56,8 @@ template <class A, class Bi> void check_variant(const char* attn, const char* bi
                     const NaiveOut n = naive_attention(in);
                     double off = 0, top = 1e-30;
                     for (int i = 0; i < T * 8; i++) { off = std::max(off, fabs(out[i] - n.out[i])); top = std::max(top, fabs(n.out[i])); }
-                    // 120 in float is 120 +- 4e-6, so a weight is good to about 1e-5, and a sum of them as well
+                    // 120 in float is 120 +- 4e-6, so a weight is good to about 1e-5,
+                    // and a sum of them as well
                     CHECK(off <= 1e-4 * top + 1e-30, "%s: out is off by %g of %g", what.c_str(), off, top);
                 }
             }

@@ -31,7 +31,7 @@ static void family_check(const std::string& name, const std::string& dir) {
     check_near(ours.get("probe_loss")->number, theirs.get("loss")->number, 2e-5, "%s: loss", name.c_str());
     same(name + ": alpha", numbers(*ours.get("alpha")), numbers(*theirs.get("alpha")), 0);
     std::vector<double> first = numbers(*ours.get("h_norm_first")), rest = numbers(*ours.get("h_norm_rest"));
-    first.pop_back();                            // transformers keeps the last one after the final norm only
+    first.pop_back();  // transformers keeps the last one after the final norm only
     rest.pop_back();
     same(name + ": h first", first, numbers(*theirs.get("h_norm_first")), 1);
     same(name + ": h rest", rest, numbers(*theirs.get("h_norm_rest")), 1);
@@ -57,7 +57,8 @@ static void refused(const std::string& name, const std::string& from, const std:
           to.c_str(), r.code, says.c_str(), r.err.c_str());
 }
 
-// Jamba: its heads are those of the layers with attention, which are named; what speaks of other layers is refused
+// Jamba: its heads are those of the layers with attention, which are named;
+// what speaks of other layers is refused
 static void jamba_check() {
     const std::string model = FAMILIES + "jamba", out = SCRATCH + "jamba.json";
     const Json j = json_of_file(out);

@@ -99,7 +99,8 @@ static void test_types() {
         weight_rows(w, 0, w.rows(), a.data());
         weight_rows(*t, 0, t->rows(), b.data());
         long wrong = 0;
-        const bool signed_zero = w.name.compare(0, 5, "MXFP4") == 0;   // the package has 0 for the code of -0
+        // the package has 0 for the code of -0
+        const bool signed_zero = w.name.compare(0, 5, "MXFP4") == 0;
         for (long i = 0; i < w.count; i++) { wrong += memcmp(&a[i], &b[i], 4) && !(signed_zero && a[i] == 0 && b[i] == 0); }
         CHECK(wrong == 0, "%s: %ld of %ld numbers have other bits", w.name.c_str(), wrong, w.count);
         for (long r = 0; r < t->rows(); r++) {
@@ -224,7 +225,7 @@ static void test_lies() {
     refused(file_of({}, { { "a", { 32 }, 5, 0 } }, data), "is of type 5, which is unknown");
     refused(file_of({}, { { "a", { 48 }, 2, 0 } }, data), "has rows of 48, wanted a multiple of 32");
     refused(file_of({}, { { "a", { 128 }, 12, 0 } }, data), "has rows of 128, wanted a multiple of 256");
-    refused(file_of({}, { { "a", { 32, 8 }, 2, 0 } }, data), "and an end within 128");       // 144 bytes
+    refused(file_of({}, { { "a", { 32, 8 }, 2, 0 } }, data), "and an end within 128");  // 144 bytes
     CHECK(reads(file_of({}, { { "a", { 32, 7 }, 2, 0 } }, data)) == 0, "126 bytes in 128: %s", said().c_str());
 }
 
@@ -280,7 +281,8 @@ template <class T> static std::string key_numbers(const std::string& key, uint32
 
 struct Vocabulary { std::vector<std::string> tokens, merges; std::vector<int32_t> types; std::vector<float> scores; };
 
-// what a converter writes of vectors/NAME.json: tokens by id, holes as unused ones, a score for each token that a merge makes
+// what a converter writes of vectors/NAME.json: tokens by id, holes as unused ones,
+// a score for each token that a merge makes
 static Vocabulary vocabulary_of(const std::string& name) {
     const Json j = json_file("test/vectors/" + name + ".json");
     const Json& model = *j.get("model");
@@ -577,7 +579,8 @@ static void test_config() {
         CHECK(x[0] == 0 && x[31] == 31, "Gemma 3: q is %g .. %g", x[0], x[31]);
     }
     weights_close(&w);
-    // LLaMA 3.2's divisors: 32 for slow frequencies, 1 for fast ones, between them its rule; one that is off is refused
+    // LLaMA 3.2's divisors: 32 for slow frequencies, 1 for fast ones, between them its rule;
+    // one that is off is refused
     std::string divisors;
     for (int i = 0; i < 32; i++) {
         const double f = pow(500000., -i / 32.), turns = 8192 * f / 6.283185307179586, s = (turns - 1) / 3;
@@ -611,7 +614,8 @@ static void test_config() {
 // ---- MXFP4 and directories of safetensors ----
 
 static void test_mxfp4() {
-    // each of the sixteen numbers under scales 2^0, 2^-3 and 2^5; byte i has numbers 2 i and 2 i + 1
+    // each of the sixteen numbers under scales 2^0, 2^-3 and 2^5;
+    // byte i has numbers 2 i and 2 i + 1
     const double values[16] = { 0, .5, 1, 1.5, 2, 3, 4, 6, -0., -.5, -1, -1.5, -2, -3, -4, -6 };
     const unsigned char scales[] = { 127, 124, 132, 0 };
     std::string blocks;
@@ -677,8 +681,9 @@ static void test_directory() {
     weights_close(&w);
 }
 
-// the product with one row, of weights as they lie in a file, against the same in double from their floats: each type that
-// has one; the matrix with the bits of another behind it, as q, k and v are; what is not known is not done
+// the product with one row, of weights as they lie in a file, against the same in double from their
+// floats: each type that has one; the matrix with the bits of another behind it, as q, k and v are;
+// what is not known is not done
 static void test_stored() {
     Gguf g = gguf_open(std::string(VECTORS) + "types.gguf");
     std::set<std::string> types;

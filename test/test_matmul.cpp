@@ -47,10 +47,11 @@ template<class R, class O> std::vector<double> naive(long M, long N, long K, con
     }
     return out;
 }
-// Each of K additions rounds by eps times the partial sum at most; a partial sum of k products of uniform numbers is about
-// sqrt(k) / 3, so the errors add up to some eps K / 7, five times that in the worst of many elements. 2 eps (K + 3) is
-// above this (the most seen is 0.7 of it) and a thousand times below one wrong term. What is stored in bf16 is rounded to
-// 8 bits once more: by 1/256 of it at most; if it is biased, it is also rounded before the bias, up to 1, is added.
+// Each of K additions rounds by eps times the partial sum at most; a partial sum of k products
+// of uniform numbers is about sqrt(k) / 3, so the errors add up to some eps K / 7, five times
+// that in the worst of many elements. 2 eps (K + 3) is above this (the most seen is 0.7 of it)
+// and a thousand times below one wrong term. What is stored in bf16 is rounded to 8 bits once more:
+// by 1/256 of it at most; if it is biased, it is also rounded before the bias, up to 1, is added.
 // Elements that nothing was added to must be as they were.
 template<class O> void compare(const std::vector<O>& got, const std::vector<double>& want, long K, const std::string& what,
                                bool biased = false) {
@@ -66,7 +67,8 @@ template<class O> void compare(const std::vector<O>& got, const std::vector<doub
 
 // factors of R, and what is stored of activations
 template<class R> void check_layouts(long N, long C, long OC) {
-    typedef typename std::conditional<std::is_same<R, bf16>::value, float, R>::type Grad;   // of weights
+    // of weights
+    typedef typename std::conditional<std::is_same<R, bf16>::value, float, R>::type Grad;
     const auto inp = numbers<R>(N*C), weight = numbers<R>(OC*C), dout = numbers<R>(N*OC);
     const auto out0 = numbers<R>(N*OC), dinp0 = numbers<R>(N*C), residual = numbers<R>(N*OC), bias = numbers<R>(OC);
     const auto dweight0 = numbers<Grad>(OC*C);
@@ -90,7 +92,8 @@ template<class R> void check_layouts(long N, long C, long OC) {
     }
 }
 
-// views whose rows are longer than what is used, steps of 2, 3 and 5 between elements; what lies between must not change
+// views whose rows are longer than what is used, steps of 2, 3 and 5 between elements;
+// what lies between must not change
 template<class R, class O = R> void check_strides(long M, long N, long K) {
     const long lda = 3*K + 2, ldb = 5*K + 1, ldc = N + 3;
     const auto A = numbers<R>(M*lda + 1), B = numbers<R>(std::max(N, K)*ldb + 1);
@@ -129,7 +132,8 @@ template<class R, class O> void check_threads(long M, long N, long K) {
         check(same(product<R, O>(A, B, M, N, K), want.data()), strf("%s: %d threads must give the same bits", at.c_str(), threads));
         int wrong = 0;
         #pragma omp parallel for reduction(+ : wrong)
-        for (int i = 0; i < 8; i++) { // several products at once, of several sizes, each on one thread
+        // several products at once, of several sizes, each on one thread
+        for (int i = 0; i < 8; i++) {
             wrong += !same(product<R, O>(A, B, M - M/8*i, N, K), want.data());
         }
         check(wrong == 0, strf("%s nested in a region of %d threads: %d of 8 products differ", at.c_str(), threads, wrong));
@@ -151,7 +155,8 @@ template<class R> void check_kernel() {
     check_strides<R>(130, 129, 400);
 }
 
-// nothing to add up: zeros, or what was there; nothing to fill: untouched; NaN spreads over its row and nowhere else
+// nothing to add up: zeros, or what was there; nothing to fill: untouched;
+// NaN spreads over its row and nowhere else
 template<class R> void check_corners() {
     const R one = 1, two = 2;
     std::vector<R> c = {one, two, one, two}, none(1);
@@ -170,16 +175,17 @@ template<class R> void check_corners() {
     check(right, cpu::product_name() + ": a NaN in row 39 of A must fill row 39 of C and no other");
 }
 
-// to the nearest of 8 bits, of two equally near the even one: by the definition, from the two neighbours
+// to the nearest of 8 bits, of two equally near the even one: by the definition,
+// from the two neighbours
 static void check_rounding() {
     long wrong = 0;
     for (uint32_t bits = 0; bits < 1u << 16; bits++) {
         bf16 x; x.bits = bits;
         const float f = x;
         if (f != f) { wrong += !std::isnan((float)bf16(f)); continue; }
-        wrong += bf16(f).bits != bits;                                              // what bf16 holds stays
+        wrong += bf16(f).bits != bits;  // what bf16 holds stays
         if (std::isinf(f) || (bits & 0x7fff) == 0x7f7f) { continue; }
-        bf16 y; y.bits = bits + 1;                                                  // its neighbour, away from zero
+        bf16 y; y.bits = bits + 1;  // its neighbour, away from zero
         const float half = (float)(((double)f + (float)y) / 2);
         wrong += bf16(half).bits != (bits % 2 ? y.bits : bits);
         wrong += bf16(nextafterf(half, f)).bits != bits || bf16(nextafterf(half, y)).bits != y.bits;
@@ -213,7 +219,8 @@ static void check_stores() {
     }
 }
 
-// products of floats by bf16: within 2^-16 of the sum of |x w|, not one bit apart between numbers of threads
+// products of floats by bf16: within 2^-16 of the sum of |x w|, not one bit apart
+// between numbers of threads
 static void check_split(int N, int C, int OC) {
     if (!cpu::split_here()) { return; }
     const auto x = numbers<float>(N * C), w = numbers<float>(OC * C), bias = numbers<float>(OC), res = numbers<float>(N * OC);

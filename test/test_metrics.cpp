@@ -22,7 +22,8 @@ template <class A, class Bi> std::vector<HeadMetrics> metrics(const Numbers& qkv
 }
 enum { T = 12 };
 static const AttnShape ONE_HEAD = whole({ 1, T, 1, 1, T, 0, 0, 0, T, 1, 1 });
-// q_t = size e_at(t), k_j = e_j: query t looks at key at(t), wholly if size is large, at all alike if it is 0
+// q_t = size e_at(t), k_j = e_j: query t looks at key at(t), wholly if size is large,
+// at all alike if it is 0
 template <class At> Numbers looks_at(double size, At at) {
     Numbers x((size_t)T * 3 * T);
     for (int t = 0; t < T; t++) { x[t * 3 * T + at(t)] = size; x[t * 3 * T + T + t] = 1; }
@@ -32,7 +33,8 @@ static void test_by_hand() {
     const double huge = 1000;
     const Numbers uniform = looks_at(0, [](int) { return 0; }), sink = looks_at(huge, [](int) { return 0; }), self = looks_at(huge, [](int t) { return t; });
 
-    // softmax, all scores equal: A_ik = 1/i, alpha_k = (1/k + .. + 1/T) / (T - k + 1), a row's entropy is ln i
+    // softmax, all scores equal: A_ik = 1/i, alpha_k = (1/k + .. + 1/T) / (T - k + 1),
+    // a row's entropy is ln i
     HeadMetrics m = metrics<Attn_softmax, Bias_none>(uniform, {}, 0, ONE_HEAD)[0];
     double entropy = 0;
     for (int i = 1; i <= T; i++) { entropy += log(i) / T; }
@@ -53,7 +55,8 @@ static void test_by_hand() {
     m = metrics<Attn_softmax, Bias_none>(self, {}, 0, ONE_HEAD)[0];
     for (int k = 1; k <= METRIC_K; k++) { check_near(m.alpha[k], 1.0 / (T - k + 1), 1e-6, "self: alpha_%d", k); }
 
-    // sigmoid of 0 is 1/2 for every key: alpha_k = 1/2, row i weighs i/2; the proxy is uniform again
+    // sigmoid of 0 is 1/2 for every key: alpha_k = 1/2, row i weighs i/2;
+    // the proxy is uniform again
     m = metrics<Attn_sigmoid, Bias_none>(uniform, {}, 0, ONE_HEAD)[0];
     for (int k = 1; k <= METRIC_K; k++) {
         check_near(m.alpha[k], 0.5, 1e-6, "sigmoid: alpha_%d", k);
@@ -62,14 +65,16 @@ static void test_by_hand() {
     check_near(m.mass, (T + 1) / 4.0, 1e-6, "sigmoid: mass");
     check_near(m.entropy, entropy, 1e-6, "sigmoid: entropy");
 
-    // an extra key whose score is that of the others, 0: query i shares 1/(i+1); its own row is one-hot and counts in its mean
+    // an extra key whose score is that of the others, 0: query i shares 1/(i+1);
+    // its own row is one-hot and counts in its mean
     m = metrics<Attn_softmax, Bias_k>(uniform, Numbers(T), 0, ONE_HEAD)[0];
     check_near(m.alpha[0], (1 + harmonic(2, T + 1)) / (T + 1), 1e-6, "extra key: alpha_*");
     check_near(m.alpha[1], harmonic(2, T + 1) / T, 1e-6, "extra key: alpha_1");
     check_near(m.mass, 1 - harmonic(2, T + 1) / T, 1e-6, "extra key: mass of the tokens");
     check_near(m.entropy, (entropy * T + log(T + 1)) / T, 1e-6, "extra key: entropy, all columns");
 
-    // a sink token at row 0 of T rows: T - 1 real queries. alpha_* is the mean over all T rows, its own among them
+    // a sink token at row 0 of T rows: T - 1 real queries. alpha_* is the mean over all T rows,
+    // its own among them
     m = metrics<Attn_softmax, Bias_sink_token>(uniform, {}, 1, ONE_HEAD)[0];
     check_near(m.alpha[0], harmonic(1, T) / T, 1e-6, "sink token: alpha_*");
     check_near(m.alpha[1], harmonic(2, T) / (T - 1), 1e-6, "sink token: alpha_1");
@@ -90,24 +95,27 @@ static void test_reports() {
     CHECK(attn_sums_to_one<Attn_softmax>(1) && attn_sums_to_one<Attn_sigmoid_norm>(1), "rows of softmax sum to 1");
     CHECK(!attn_sums_to_one<Attn_softmax>(0.5f) && !attn_sums_to_one<Attn_sigmoid>(1) && !attn_sums_to_one<Attn_softmax_p>(1) &&
           !attn_sums_to_one<Attn_identity_norm>(1), "rows of these do not");
-    // two sequences, one layer, two heads; alpha_1 .9 .1 | .3 .31. First the threshold, strictly above, then the mean
+    // two sequences, one layer, two heads; alpha_1 .9 .1 | .3 .31. First the threshold,
+    // strictly above, then the mean
     Metrics m;
     m.n = 2; m.L = 1; m.NH = 2;
     m.heads.resize(4);
     const float alpha[] = { 0.9f, 0.1f, 0.3f, 0.31f };
     for (int i = 0; i < 4; i++) { m.heads[i].alpha[1] = alpha[i]; m.heads[i].proxy[1] = 1 - alpha[i]; m.heads[i].alpha[0] = 0.5f; }
-    check_near(sink_rate(m, 1, 0.3f, false), 0.5, 0, "Sink_1, eps .3: two of four"); // the mean alpha, .4, would say all
+    // the mean alpha, .4, would say all
+    check_near(sink_rate(m, 1, 0.3f, false), 0.5, 0, "Sink_1, eps .3: two of four");
     check_near(sink_rate(m, 1, 0.2, false), 0.75, 0, "Sink_1, eps .2");
     check_near(sink_rate(m, 1, 0.5, true), 0.75, 0, "Sink_1 of the proxy");
     check_near(sink_rate(m, 0, 0.3, false), 1, 0, "Sink_*");
     check_near(sink_rate(m, 2, 0.3, false), 0, 0, "Sink_2");
-    m.heads[0].effective = 0.4f;                                                  // the others' gates are shut
+    m.heads[0].effective = 0.4f;  // the others' gates are shut
     check_near(gated_sink_rate(m, 0.3), 0.25, 0, "Sink_1 behind the gate");
     const std::vector<double> mean = head_means(m, [](const HeadMetrics& h) { return (double)h.alpha[1]; });
     check_near(mean[0], 0.6, 1e-6, "mean over sequences, head 0");
     check_near(mean[1], 0.205, 1e-6, "mean over sequences, head 1");
 
-    // row_norms: two groups of two in rows of five, and what they add to a layer: 2 sequences of 3, 2 groups
+    // row_norms: two groups of two in rows of five, and what they add to a layer:
+    // 2 sequences of 3, 2 groups
     const Numbers x = { 3, 4, 0, -2, 9,   6, 8, 1, 0, 9 };
     Numbers norms(4);
     ref::row_norms(norms.data(), x.data(), 5, 2, 2, 2);
@@ -119,18 +127,20 @@ static void test_reports() {
     CHECK(sizes == Numbers({ 9, 3, 7, 5 }), "magnitudes: %g %g %g %g", sizes[0], sizes[1], sizes[2], sizes[3]);
     ref::magnitudes(sizes.data(), h.data(), 1, 2, 3, 2);
     CHECK(sizes == Numbers({ 4, 3, 7, 6 }), "magnitudes after a sink token: %g %g %g %g", sizes[0], sizes[1], sizes[2], sizes[3]);
-    const Numbers n = { 1, 3,  10, 20,  30, 40,   5, 7,  50, 60,  70, 80 }; // means 2 15 35 | 6 55 75
+    // means 2 15 35 | 6 55 75
+    const Numbers n = { 1, 3,  10, 20,  30, 40,   5, 7,  50, 60,  70, 80 };
     NormPair p, q;
     norms_add(&p, 1, n.data(), 2, 3, 2, 0, 2);
     check_near(p.first[1], 4, 1e-12, "norms: first"); check_near(p.rest[1], 45, 1e-12, "norms: rest");
     CHECK(p.first[0] == 0, "norms: layer 0 is untouched");
-    norms_add(&q, 0, n.data(), 2, 3, 2, 1, 2);                                    // row 0 is a sink token
+    norms_add(&q, 0, n.data(), 2, 3, 2, 1, 2);  // row 0 is a sink token
     check_near(q.first[0], 35, 1e-12, "norms after a sink token: first"); check_near(q.rest[0], 55, 1e-12, "norms after a sink token: rest");
 }
 
 // ---- every ATTN x BIAS: the definitions on the naive map
 struct Want { double alpha[METRIC_K + 1], proxy[METRIC_K + 1], mass, entropy; };
-static Want definitions(const double* A, int rows, bool column, int skip) { // A (rows, rows + 1), column 0 the extra key
+// A (rows, rows + 1), column 0 the extra key
+static Want definitions(const double* A, int rows, bool column, int skip) {
     const int tokens = rows - skip;
     auto total = [&](int t) { double x = 0; for (int j = 0; j <= rows; j++) { x += fabs(A[t * (rows + 1) + j]); } return x; };
     Want w = {};
@@ -142,7 +152,8 @@ static Want definitions(const double* A, int rows, bool column, int skip) { // A
         }
         if (column || skip) {
             alpha[0] = column;
-            for (int t = 0; t < rows; t++) { alpha[0] += at(t, skip); } // column 0, or the sink token in column 1
+            // column 0, or the sink token in column 1
+            for (int t = 0; t < rows; t++) { alpha[0] += at(t, skip); }
             alpha[0] /= tokens + 1;
         }
         for (int t = skip; t < rows; t++) {
@@ -204,7 +215,8 @@ template <class A, class Bi, class Pe> void check_variant(const char* attn, cons
         }
     }
 }
-// attention is even, so token 1 gets 1/t of query t; two channels of a gate: one always half open, one shut but for query 1
+// attention is even, so token 1 gets 1/t of query t; two channels of a gate: one always half open,
+// one shut but for query 1
 static void test_gate() {
     const Numbers qkv = looks_at(0, [](int) { return 0; });
     Numbers out((size_t)T * T), stat(T * 2), gate(T * 2);

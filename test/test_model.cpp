@@ -136,11 +136,13 @@ static void fixture_check(const std::string& path) {
         norms.push_back(sqrt(model_update(&m, { (float)f.num("--lr", 0.001), 0.9f, 0.95f, 1e-8f, 0.1f, step }, 1, how).squares));
     }
     compare(path, step_losses, st, "losses", 1e-5);
-    compare(path, norms, st, "grad_norms", is_double ? 1e-5 : 2e-5); // PyTorch's own float32 is 1.1e-5 from the fixtures here
+    // PyTorch's own float32 is 1.1e-5 from the fixtures here
+    compare(path, norms, st, "grad_norms", is_double ? 1e-5 : 2e-5);
     model_free(&m);
     safetensors_close(&st);
 }
-// every gradient against (f(w+h) - f(w-h)) / 2h, by name; ReLU-like kinks show as two step sizes that disagree
+// every gradient against (f(w+h) - f(w-h)) / 2h, by name; ReLU-like kinks show as two
+// step sizes that disagree
 static void differences_check(const std::string& path) {
     Safetensors st = safetensors_open(path);
     const Words f = fixture_words(st);
@@ -177,7 +179,8 @@ static void differences_check(const std::string& path) {
     model_free(&m);
     safetensors_close(&st);
 }
-// what lm_head reads after each token, the last beyond the context: with a cache of keys and values, and without
+// what lm_head reads after each token, the last beyond the context:
+// with a cache of keys and values, and without
 static void cache_check(const std::string& path, bool train) {
     Safetensors st = safetensors_open(path);
     Arch c = fixture_arch(fixture_words(st));
@@ -215,8 +218,8 @@ static double apart(const std::vector<double>& a, const std::vector<double>& b) 
     }
     return worst / top;
 }
-// documents of several lengths in one batch, two that go on from another among them: what lm_head reads is what it reads of
-// each document alone
+// documents of several lengths in one batch, two that go on from another among them:
+// what lm_head reads is what it reads of each document alone
 static void packed_check(const std::string& path) {
     Safetensors st = safetensors_open(path);
     Arch c = fixture_arch(fixture_words(st));
@@ -237,7 +240,8 @@ static void packed_check(const std::string& path) {
     std::vector<double> packed, alone;
     std::vector<int> tokens;
     std::vector<Segment> forest;
-    for (auto& d : all) { // the last two go on from the first, after as many tokens as they share with it
+    // the last two go on from the first, after as many tokens as they share with it
+    for (auto& d : all) {
         const int past = d.shared, at = tokens.size();
         tokens.insert(tokens.end(), d.tokens.begin() + past, d.tokens.end());
         forest.push_back({ at, (int)d.tokens.size() - past, past, past ? 0 : -1 });

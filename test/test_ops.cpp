@@ -10,14 +10,16 @@ with 1, 2 and 3 threads. The fast backends are checked against reference.h: test
 using ref::real;
 
 static double inner(const Numbers& a, const Numbers& b) { double x = 0; for (size_t i = 0; i < a.size(); i++) { x += a[i] * b[i]; } return x; }
-static void compare(const std::string& what, const Numbers& got, const Numbers& want, double tol) { // tol * max |want|
+// tol * max |want|
+static void compare(const std::string& what, const Numbers& got, const Numbers& want, double tol) {
     double top = 1e-6, worst = -1; size_t at = 0;
     if (!CHECK(got.size() == want.size(), "%s: %zu numbers, wanted %zu", what.c_str(), got.size(), want.size())) { return; }
     for (double w : want) { top = std::max(top, fabs(w)); }
     for (size_t i = 0; i < got.size(); i++) { const double d = fabs(got[i] - want[i]); if (!(d <= worst)) { worst = d; at = i; } }
     CHECK(worst <= tol * top, "%s[%zu]: got %.12g, wanted %.12g (largest %.3g)", what.c_str(), at, got[at], want[at], top);
 }
-// the slope of <dout, f(x)> along a random direction against <grad, direction>; f reads x, which is put back
+// the slope of <dout, f(x)> along a random direction against <grad, direction>;
+// f reads x, which is put back
 static void check_slope(const char* what, Numbers& x, const Numbers& grad, const Numbers& dout, const std::function<Numbers()>& f) {
     const Numbers was = x, d = random_numbers(x.size(), 1, 3);
     const double h = 1e-6;
@@ -254,7 +256,8 @@ static void test_ffn(const std::string& name, Act act, bool gated) {
         for (int i = 0; i < F; i++) {
             const double g = x[n * W + i];
             double y = 0;
-            with_act(act, [&](auto a) { y = a.act(g); });   // of a new one only the derivative is checked
+            // of a new one only the derivative is checked
+            with_act(act, [&](auto a) { y = a.act(g); });
             if (act == ACT_relu)  { y = std::max(g, 0.0); }
             if (act == ACT_relu2) { y = pow(std::max(g, 0.0), 2); }
             if (act == ACT_gelu)  { y = g * 0.5 * erfc(-g / sqrt(2)); }

@@ -42,7 +42,8 @@ static void compare(const std::string& name, const Json& want, const std::vector
     }
     int metrics = 0;
     for (auto& m : want.fields) {
-        const bool drawn = ends_with(m.first, "_stderr") && m.first.compare(0, 3, "acc") != 0; // by lot, in the harness
+        // by lot, in the harness
+        const bool drawn = ends_with(m.first, "_stderr") && m.first.compare(0, 3, "acc") != 0;
         if (m.first == "loglik" || drawn || m.second.type != Json::NUMBER) { continue; }
         const Json* ours = got.get(m.first.c_str());
         metrics++;

@@ -7,7 +7,8 @@ come of a .jsonl of them. With bytes an id is a character, so that borders show.
 
 static std::string dir;
 
-// ids as text: EOS is $, the two markers of chatml are { and }; a masked token in upper case would not do for \n, so ~ stands before it
+// ids as text: EOS is $, the two markers of chatml are { and }; a masked token in upper case would
+// not do for \n, so ~ stands before it
 static std::string shown(const std::vector<uint32_t>& ids) {
     std::string s;
     for (uint32_t id : ids) {

@@ -25,8 +25,8 @@ static std::vector<int> ints(const Json& j) {
     return v;
 }
 
-// each line: text and ids | text, template (ids with BOS) and decoded | soup (ids), decoded and skipped | ids,
-// skip_special and text
+// each line: text and ids | text, template (ids with BOS) and decoded | soup (ids),
+// decoded and skipped | ids, skip_special and text
 static void test_vectors(const std::string& path, const std::string& lines) {
     Tokenizer t = tokenizer_load(path);
     int n = 0;
@@ -88,10 +88,10 @@ static void test_unicode() {
             { {'e', 0x301}, {0xE9} },
         { {0x1100, 0x1161, 0x11A8}, {0xAC01} }, { {0xAC00, 0x11A8}, {0xAC01} }, { {0xAC01, 0x11A8}, {0xAC01, 0x11A8} },
             { {0x1100, 0x1161, 0x11A7}, {0xAC00, 0x11A7} },
-        { {0x11935, 0x11930}, {0x11935, 0x11930} },                         // newer than Unicode 9: not composed
+        { {0x11935, 0x11930}, {0x11935, 0x11930} },  // newer than Unicode 9: not composed
         { {'q', 0x307, 0x323}, {'q', 0x323, 0x307} }, { {0x1E9B, 0x323}, {0x1E9B, 0x323} }, { {0x1E69}, {0x1E69} },
             { {'s', 0x307, 0x323}, {0x1E69} },
-        { {0x915, 0x93C}, {0x915, 0x93C} }, { {0x958}, {0x915, 0x93C} },    // composition exclusions
+        { {0x915, 0x93C}, {0x915, 0x93C} }, { {0x958}, {0x915, 0x93C} },  // composition exclusions
         { {'a', 0x345, 0x301, 'b'}, {0xE1, 0x345, 'b'} }, { {0x301, 'a'}, {0x301, 'a'} },
             { {'a', 0x335, 0x301}, {0xE1, 0x335} }, { {0xFFFD, 0x9C7, 0x9BE}, {0xFFFD, 0x9CB} },
     };
@@ -284,7 +284,8 @@ static void test_components() {
     CHECK(show(tokenizer_encode(tokenizer_load(put("t.json", two)), "abb", false)) == " 0 3",
         "a merge written twice has its last rank");
 }
-// without a byte-level pre_tokenizer, pieces are text and are looked up as text; the decoder alone knows of bytes
+// without a byte-level pre_tokenizer, pieces are text and are looked up as text;
+// the decoder alone knows of bytes
 static void test_byte_decoder() {
     const std::string vocab = "{\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0, \"\u0120\": 1, \"\u0120a\": 2, \"\u00e9\": 3, \"<|endoftext|>\": 4}, \"merges\": [\"\u0120 a\"]}";
     const Tokenizer t = tokenizer_load(put("t.json", vocab + ", \"decoder\": {\"type\": \"ByteLevel\"}}"));

@@ -17,12 +17,14 @@ static const char* TINY = " -b 8 -t 16 --bb-vocab 24 --layers 2 --width 16 --hea
 static const char* GOLDEN = " -b 16 -n 50 --lr 2e-3 --warmup 10 --eval-every 0 --val-seqs 16";
 
 static Ran train_sink(const std::string& args) { return check_run("cd " + dir + " && " + binary + " " + args); }
-static std::string train(const std::string& out, const std::string& args) { // a run that has to succeed -> its directory
+// a run that has to succeed -> its directory
+static std::string train(const std::string& out, const std::string& args) {
     const Ran r = train_sink(args + " -o " + out);
     CHECK(r.code == 0, "train %s: exit status %d, %s", args.c_str(), r.code, r.err.c_str());
     return dir + "/" + out;
 }
-static std::vector<Json> log_read(const std::string& run) { // every line has to be one JSON object with an event
+// every line has to be one JSON object with an event
+static std::vector<Json> log_read(const std::string& run) {
     std::vector<Json> out;
     if (!CHECK(file_size(run + "/log.jsonl") > 0, "%s: no log", run.c_str())) { return out; }
     const std::string text = file_read(run + "/log.jsonl");
@@ -46,7 +48,8 @@ static std::vector<double> column(const std::string& run, const char* event, con
     return out;
 }
 static std::vector<double> losses(const std::string& run) { return column(run, "train", "loss"); }
-// the log without the clock, without the flags (those name the directory, --resume, --stop-after) and without what they became
+// the log without the clock, without the flags (those name the directory, --resume, --stop-after)
+// and without what they became
 static std::string log_text(const std::string& run) {
     std::string out;
     for (auto line : split(file_read(run + "/log.jsonl"), '\n')) {
@@ -133,7 +136,8 @@ static void test_log() {
     CHECK(num(evals[2], "val_loss") < num(evals[0], "val_loss") - 0.02, "validation loss went from %g to %g", num(evals[0], "val_loss"), num(evals[2], "val_loss"));
 }
 static void test_same_bits() {
-    const std::string args = " -n 10 -b 12 --eval-every 5 --val-seqs 10 --probe-seqs 10"; // 768 rows: enough for the threads to share
+    // 768 rows: enough for the threads to share
+    const std::string args = " -n 10 -b 12 --eval-every 5 --val-seqs 10 --probe-seqs 10";
     const std::string a = train("a", args), b = train("b", args), c = dir + "/c", d = dir + "/d";
     same_run(b, a, "the same run twice");
     for (auto& run : { c, d }) {
@@ -143,7 +147,8 @@ static void test_same_bits() {
     }
     CHECK(hash_of(train("seed", args + " --seed 2")) != hash_of(a), "another seed, the same bits");
 }
-// every kernel that this processor has: the device line names it, and the loss is the same but for rounding
+// every kernel that this processor has: the device line names it, and the loss
+// is the same but for rounding
 static void test_products() {
     const std::string args = " -n 10 -b 12 --eval-every 0 --val-seqs 10 --probe-seqs 10";
     const std::vector<double> want = losses(train("fastest", args));
@@ -168,12 +173,14 @@ static void test_resume(const std::string& whole) {
     CHECK(nothing.code == EXIT_USER && nothing.says("no run to go on with") && !file_exists(dir + "/fresh"), "--resume of what is not there: %d %s", nothing.code, nothing.err.c_str());
     make_dirs(dir + "/fresh");
     same_run(train("fresh", LONG_RUN + " --resume"), whole, "--resume in an empty directory");
-    const std::string part = train("part", LONG_RUN + " -n 20");     // ends with an evaluation, as the long run has at step 20
+    // ends with an evaluation, as the long run has at step 20
+    const std::string part = train("part", LONG_RUN + " -n 20");
     same_run(train("part", LONG_RUN + " --resume"), whole, "20 steps, then the rest");
     const std::vector<Json> resumed = events(log_read(part), "resume");
     const Json* steps = resumed.size() == 1 && resumed[0].get("changed") ? resumed[0].get("changed")->get("steps") : NULL;
     CHECK(steps && steps->items.size() == 2 && steps->items[0].number == 20 && steps->items[1].number == 60 && num(resumed[0], "step") == 20, "the log does not tell that --steps changed");
-    const Ran r = train_sink(LONG_RUN + " -n 50 --resume -o part");  // the newest checkpoint is beyond what is asked for
+    // the newest checkpoint is beyond what is asked for
+    const Ran r = train_sink(LONG_RUN + " -n 50 --resume -o part");
     CHECK(r.code == 0 && r.says("at step 60"), "--resume with fewer steps: %d %s", r.code, r.out.c_str());
 }
 static void test_disturbed(const std::string& whole) {
@@ -225,7 +232,8 @@ static const std::string SLOW = std::string(TINY) + " --layers 8 --width 64 --ff
 static void test_stop(const std::string& whole) {
     const std::string slow = SLOW;
     for (const char* signal : { "TERM", "INT", "HUP" }) {
-        // once it trains, two signals at once, as timeout(1) and schedulers send them; two of one kind might arrive as one
+        // once it trains, two signals at once, as timeout(1) and schedulers send them;
+        // two of one kind might arrive as one
         const char* other = *signal == 'T' ? "INT" : "TERM";
         const Ran r = check_run(strf("cd %s; %s%s -o sig%s & pid=$!; until grep -qs '\"train\"' sig%s/log.jsonl; do sleep 0.05; kill -0 $pid || exit 99; done;"
             " kill -%s $pid; kill -%s $pid; wait $pid", dir.c_str(), binary.c_str(), slow.c_str(), signal, signal, signal, other));
@@ -234,11 +242,13 @@ static void test_stop(const std::string& whole) {
         const long step = stopped.size() == 1 ? num(stopped[0], "step") : -1;
         CHECK(step > 0 && file_exists(strf("%s/sig%s/step_%ld/optimizer.safetensors", dir.c_str(), signal, step)), "SIG%s: nothing saved at step %ld", signal, step);
     }
-    const std::string run = train("minutes", LONG_RUN + " --stop-after 1e-9"); // stops after the first step or before it
+    // stops after the first step or before it
+    const std::string run = train("minutes", LONG_RUN + " --stop-after 1e-9");
     CHECK(events(log_read(run), "done").empty() && events(log_read(run), "stopped").size() == 1, "--stop-after 1e-9 did not stop");
     train("minutes", LONG_RUN + " --resume --stop-after 0.0003");
     same_run(train("minutes", LONG_RUN + " --resume"), whole, "stopped by --stop-after");
-    train("minutes2", slow + " --stop-after 0.005"); // by the program's own clock, so that a busy machine changes nothing
+    // by the program's own clock, so that a busy machine changes nothing
+    train("minutes2", slow + " --stop-after 0.005");
     const std::vector<double> ms = column(dir + "/minutes2", "train", "ms");
     double before_last = 0;
     for (size_t i = 0; i + 1 < ms.size(); i++) { before_last += ms[i]; }
@@ -281,19 +291,21 @@ static void test_resume_flags() {
     const Ran r = train_sink(small + "-n 4 -o edit --resume");
     CHECK(r.code == EXIT_USER && r.says("the data changed"), "another text of the same size: %d %s", r.code, r.err.c_str());
     text[5000] ^= 1;
-    file_write(dir + "/moved.txt", text);                // the same text under another name is the same data
+    file_write(dir + "/moved.txt", text);  // the same text under another name is the same data
     const Ran moved = train_sink("-d moved.txt" + small.substr(11) + "-n 4 -o edit --resume");
     CHECK(moved.code == 0 && moved.says("\"data\":[\"edit.txt\",\"moved.txt\"]"), "the same text elsewhere: %d %s", moved.code, moved.err.c_str());
     const std::string part = moved.err.substr(0, moved.err.find(": "));
     CHECK(moved.err.find(".part") == std::string::npos && file_exists(dir + "/" + part), "a cache that does not exist is named: %s", moved.err.c_str());
 }
-// starts SLOW in the background, waits until it trains, runs `then` with $pid, waits for it: its exit status
+// starts SLOW in the background, waits until it trains, runs `then` with $pid, waits for it:
+// its exit status
 static Ran while_running(const std::string& out, const std::string& then) {
     return check_run(strf("cd %s; %s%s -o %s > %s.out 2> %s.err & pid=$!; cd %s; until grep -qs '\"train\"' %s/log.jsonl; do sleep 0.05; kill -0 $pid || exit 99; done;",
         dir.c_str(), binary.c_str(), SLOW.c_str(), out.c_str(), out.c_str(), out.c_str(), dir.c_str(), out.c_str()) + then);
 }
 static void test_directory() {
-    // two runs in one directory: the second is refused, fresh or with --resume, and the first goes on
+    // two runs in one directory: the second is refused, fresh or with --resume,
+    // and the first goes on
     Ran r = while_running("mine", binary + SLOW + " -o mine; " + binary + SLOW + " -o mine --resume; echo pid $pid; kill $pid; wait $pid");
     const size_t at = r.out.find("pid ");
     const std::string pid = at == std::string::npos ? "none" : r.out.substr(at + 4, r.out.find('\n', at) - at - 4);
@@ -355,7 +367,8 @@ static void test_terminal() {
     CHECK(bad.find("\nerror: loss is") != std::string::npos, "an error after a line of progress: %s", bad.c_str());
 }
 static void test_updates() {
-    // four batches of 4 are one batch of 16: same sequences, same gradient up to the order of the sums
+    // four batches of 4 are one batch of 16: same sequences, same gradient up
+    // to the order of the sums
     const std::string rest = " -t 32 --bb-vocab 40 --width 16 --ffn-width 24 -n 20 --lr 3e-3 --warmup 5 --val-seqs 8 --probe-seqs 8 --probe-len 16 --eval-every 0";
     const std::vector<double> one = losses(train("b16", " -b 16" + rest)), four = losses(train("b4", " -b 4 --total-batch 512" + rest));
     CHECK(one.size() == 20 && four.size() == 20, "accumulation: %zu and %zu steps", one.size(), four.size());
@@ -366,7 +379,8 @@ static void test_updates() {
     const std::vector<double> over = losses(train("over", std::string(TINY) + " --train-tokens 64 -b 4 --bb-bos 0 --weight-decay 0 -n 300 --lr 1e-2 --eval-every 0"));
     CHECK(over.back() < 0.02 && over[0] > 2.5, "overfit: loss went from %g to %g", over[0], over.back());
 
-    // plain gradient descent on one batch: a step changes the loss by -lr |g|^2, with momentum the second by -(1 + b) lr |g|^2
+    // plain gradient descent on one batch: a step changes the loss by -lr |g|^2,
+    // with momentum the second by -(1 + b) lr |g|^2
     for (double b : { 0.0, 0.9 }) {
         const double lr = 1e-3;
         const std::string run = train(strf("sgd%g", b), std::string(TINY) + strf(" --train-tokens 128 -n 3 --optimizer sgd --lr %g --beta1 %g", lr, b)
@@ -377,7 +391,8 @@ static void test_updates() {
     }
     const std::string decayed = train("clip", std::string(TINY) + " --train-tokens 128 -n 3 --optimizer sgd --lr 1 --warmup 0 --weight-decay 0 --grad-clip 1e-6 --eval-every 0");
     const std::vector<double> l = losses(decayed), g = column(decayed, "train", "grad_norm");
-    check_near((l[0] - l[2]), 0, 2e-5, "--grad-clip 1e-6 at lr 1");  // momentum 0.9: by at most (1 + 1.9) |g| 1e-6
+    // momentum 0.9: by at most (1 + 1.9) |g| 1e-6
+    check_near((l[0] - l[2]), 0, 2e-5, "--grad-clip 1e-6 at lr 1");
     CHECK(g[0] > 0.1, "the gradient norm in the log is the one before clipping, got %g", g[0]);
 
     const std::string cosine = train("cosine", std::string(TINY) + " -n 30 --warmup 5 --lr 2e-3 --schedule cosine --min-lr 5e-4 --eval-every 0");
@@ -404,13 +419,15 @@ static void test_text() {
     CHECK(val.size() == 3 && val[0] > 5 && val[1] < val[0] - 1 && val[2] < val[1] - 0.3, "text: validation losses %s", r.out.c_str());
     const std::vector<Json> samples = events(log_read(dir + "/song"), "sample");
     CHECK(samples.size() == 3 && samples[2].get("text")->string.size() >= 20 && num(samples[2], "step") == 60, "text: %zu samples", samples.size());
-    train("again", "-d song.txt --sample 40" + small);              // the second time the tokens come from data/cache
+    // the second time the tokens come from data/cache
+    train("again", "-d song.txt --sample 40" + small);
     CHECK(hash_of(dir + "/again") == hash_of(dir + "/song"), "text from the cache trains another model");
     train("records", "-d song.jsonl --sample 0" + small);
     val = column(dir + "/records", "eval", "val_loss");
     CHECK(val.size() == 3 && val[2] < val[0] - 1.5, "jsonl: validation loss fell by %g", val[0] - val[2]);
 
-    // a probe without -d measures what the run held out; with -d FILE.jsonl each record, or windows of them all
+    // a probe without -d measures what the run held out; with -d FILE.jsonl each record,
+    // or windows of them all
     const Json last = events(log_read(dir + "/song"), "eval").back();
     for (int i = 0; i < 2; i++) {
         const Ran p = train_sink(std::string("probe song/step_60 --probe-seqs 8 --probe-len 16 --json own.json") + (i ? " --probe-from windows" : ""));
@@ -418,7 +435,7 @@ static void test_text() {
         CHECK(p.code == 0 && p.says("held out by the run") && json_parse(json.data(), json.size(), &own, &error), "probe without -d: %d %s", p.code, p.err.c_str());
         check_near(num(own, "probe_loss"), num(last, "probe_loss"), 1e-6, "the run's own data");
     }
-    check_run("mkdir " + dir + "/below");                           // from another directory the data are found again
+    check_run("mkdir " + dir + "/below");  // from another directory the data are found again
     const Ran below = check_run("cd " + dir + "/below && " + binary + " probe ../song/step_60 --probe-seqs 8 --probe-len 16");
     CHECK(below.code == 0 && below.says(strf("loss %.4f", num(last, "probe_loss")).c_str()), "probe from elsewhere: %d %s %s", below.code, below.out.c_str(), below.err.c_str());
     check_run("cd " + dir + " && cp -r song/step_60 stranger && rm stranger/state.json");
@@ -426,7 +443,7 @@ static void test_text() {
     CHECK(stranger.code == EXIT_USER && stranger.says("does not say what it was trained on"), "a model of unknown data: %d %s", stranger.code, stranger.err.c_str());
     CHECK(train_sink("probe stranger --probe-input random").code == 0, "a model of unknown data, on random tokens");
     const Ran records = train_sink("probe song/step_60 -d song.jsonl --probe-seqs 500 --probe-len 84"), windows = train_sink("probe song/step_60 -d song.jsonl --probe-seqs 500 --probe-len 84 --probe-from windows");
-    long taken = 0, tokens = 0;                                     // a record is its number, 1 to 400, and 83 bytes more
+    long taken = 0, tokens = 0;  // a record is its number, 1 to 400, and 83 bytes more
     for (int i = 1; i <= 400; i++) { const long n = strf("%d", i).size() + 83; taken += n >= 85; tokens += n + 1; }
     CHECK(records.code == 0 && records.says(strf("%ld records, the first 85 tokens of each, %ld shorter ones skipped, fewer than the 500 asked for: there are no more", taken, 400 - taken).c_str()) && records.says("bos none | loss"), "records: %d %s %s", records.code, records.out.c_str(), records.err.c_str());
     CHECK(windows.code == 0 && windows.says(strf("%ld windows of 85 tokens, fewer than", (tokens - 1) / 84).c_str()) && windows.says("goes beyond the 32 positions of the model"), "windows: %d %s %s", windows.code, windows.out.c_str(), windows.err.c_str());
@@ -465,7 +482,8 @@ static void test_text() {
     }
     CHECK(seen.size() == 2, "top-k 2 gave %zu different tokens in 12 draws", seen.size());
 }
-// shards made with a tokenizer: the run's checkpoints carry it, and everything reads with it, wherever they are
+// shards made with a tokenizer: the run's checkpoints carry it, and everything reads with it,
+// wherever they are
 static void test_tokenizer() {
     check_run("mkdir " + dir + "/tok && cp " + home + "/demo/tokenizer.json " + dir + "/tok/tokenizer.json");
     Ran r = train_sink("tokenize song.txt --tokenizer tok/tokenizer.json -o songs");
@@ -491,7 +509,8 @@ static Json probe(const std::string& args) {
     CHECK(json_parse(text.data(), text.size(), &j, &error), "probe.json: %s", error.c_str());
     return j;
 }
-static void same_json(const Json& got, const Json& want, double tol, const std::string& what) { // numbers to tol relative
+// numbers to tol relative
+static void same_json(const Json& got, const Json& want, double tol, const std::string& what) {
     bool same = got.type == want.type && got.items.size() == want.items.size() && (got.type == Json::NUMBER || got.string == want.string);
     if (got.type == Json::NUMBER) { same = same && fabs(got.number - want.number) <= tol * std::max(1e-3, fabs(want.number)); }
     CHECK(same, "%s: got %s (%zu items), wanted %s (%zu items)", what.c_str(), got.string.c_str(), got.items.size(), want.string.c_str(), want.items.size());
@@ -501,7 +520,8 @@ static void same_json(const Json& got, const Json& want, double tol, const std::
         if (CHECK(g, "%s has no %s", what.c_str(), f.first.c_str())) { same_json(*g, f.second, tol, what + "." + f.first); }
     }
 }
-static std::vector<float> npy_read(const std::string& path, long rows, long cols) { // a minimal reader, by the format's own description
+// a minimal reader, by the format's own description
+static std::vector<float> npy_read(const std::string& path, long rows, long cols) {
     const std::string s = file_read(path);
     const size_t header = s.size() > 10 ? (unsigned char)s[8] + 256 * (unsigned char)s[9] : 0;
     const bool ok = s.size() > 10 && !memcmp(s.data(), "\x93NUMPY\x01\x00", 8) && (header + 10) % 64 == 0 && s.size() > 10 + header && s[9 + header] == '\n'
@@ -555,7 +575,8 @@ static void test_probe() {
         }
     }
     CHECK(lists.get("sinks")->items[0].get("sink_k")->items[0].number > 0, "no alpha_1 passes eps 0.05: nothing was compared");
-    for (const char* input : { "random", "repeated" }) { // a token repeated: every key looks the same, and only rotation tells them apart
+    // a token repeated: every key looks the same, and only rotation tells them apart
+    for (const char* input : { "random", "repeated" }) {
         const Json j = probe(how + "--probe-input " + input);
         CHECK(num(*j.get("sink"), "n") == 8 && num(j, "probe_loss") > 0, "--probe-input %s", input);
     }
@@ -566,8 +587,9 @@ static void test_bench() {
     Json j; std::string error;
     CHECK(r.code == 0 && json_parse(r.out.data(), r.out.size(), &j, &error) && num(j, "tokens_per_s") > 0 && num(j, "params") > 1000
           && fabs(num(j, "of_product") - num(j, "gflops") / num(j, "product_gflops")) < 0.01, "bench: %s %s", r.out.c_str(), r.err.c_str());
-    // the operations' FLOPs and those of the step are counted in two ways: 6 for every weight of a product and token, and
-    // attention's 4 HS forward for each query and key, here 16 17 / 2 of them; 10 HS backward, which computes scores again
+    // the operations' FLOPs and those of the step are counted in two ways: 6 for every
+    // weight of a product and token, and attention's 4 HS forward for each query and key,
+    // here 16 17 / 2 of them; 10 HS backward, which computes scores again
     const Ran o = train_sink(model + " --ops --json ops.json --total-batch 64");
     Json ops;
     const std::string text = file_read(dir + "/ops.json");
@@ -579,7 +601,8 @@ static void test_bench() {
         (name == "attention" ? forward : name == "attention, backward" ? backward : products) += num(row, "calls") * num(row, "flops");
         CHECK(num(row, "ms") > 0 && num(row, "bytes") > 0 && o.says(name.c_str()), "bench --ops: %s", name.c_str());
     }
-    const double step = num(ops, "flops_per_token") * N - 3 * 4 * (16 / 2.0) * 16 * L * N; // that of attention by T / 2 keys a query
+    // that of attention by T / 2 keys a query
+    const double step = num(ops, "flops_per_token") * N - 3 * 4 * (16 / 2.0) * 16 * L * N;
     check_near(products, step, 1, "bench --ops: FLOPs of the products");
     check_near(forward, attention, 1, "bench --ops: FLOPs of attention");
     check_near(backward, 2.5 * attention, 1, "bench --ops: FLOPs of attention, backward");
