@@ -13,7 +13,8 @@ int main(int argc, char** argv) {
         std::vector<int> ids = tokenizer_encode(t, j.string, argc > 2);
         printf("{\"ids\":[");
         for (size_t i = 0; i < ids.size(); i++) { printf("%s%d", i ? "," : "", ids[i]); }
-        printf("],\"text\":%s,\"skipped\":%s}\n", json_str(tokenizer_decode(t, ids.data(), ids.size(), false)).c_str(),
-            json_str(tokenizer_decode(t, ids.data(), ids.size(), true)).c_str());
+        printf("],\"text\":%s,\"skipped\":%s}\n",
+               json_str(tokenizer_decode(t, ids.data(), ids.size(), false)).c_str(),
+               json_str(tokenizer_decode(t, ids.data(), ids.size(), true)).c_str());
     }
 }

@@ -1,12 +1,14 @@
 /*
-check.h -- the whole test framework. A test program CHECKs and ends with `return check_done();`, which prints
-`N passed, M failed` and is the exit status. Nothing else is printed when all is well.
+check.h -- the whole test framework. A test program CHECKs and ends with `return check_done();`,
+which prints `N passed, M failed` and is the exit status. Nothing else is printed when all is well.
 
     CHECK(x == 3, "x after two steps: got %d, wanted 3", x);
     check_near(loss, 5.55, 1e-3, "loss at step %d", step);
-    Died d = check_dies([] { file_read("/nowhere"); });      // errors end the program: run them in a child
+    // errors end the program: run them in a child
+    Died d = check_dies([] { file_read("/nowhere"); });
     CHECK(d.code == EXIT_USER && d.says("cannot open"), "%s", d.err.c_str());
-    Ran r = check_run("build/cpu/train_sink --help");       // a shell command: exit status, stdout, stderr
+    // a shell command: exit status, stdout, stderr
+    Ran r = check_run("build/cpu/train_sink --help");
 */
 #ifndef CHECK_H
 #define CHECK_H
@@ -19,7 +21,8 @@ check.h -- the whole test framework. A test program CHECKs and ends with `return
 
 static long check_passed, check_failed;
 
-__attribute__((format(printf, 4, 5))) static inline bool check_that(bool ok, const char* file, int line, const char* fmt, ...) {
+__attribute__((format(printf, 4, 5)))
+static inline bool check_that(bool ok, const char* file, int line, const char* fmt, ...) {
     if (ok) { check_passed++; return true; }
     check_failed++;
     if (check_failed > 50) { return false; }             // the first ones tell the story
@@ -33,7 +36,9 @@ __attribute__((format(printf, 4, 5))) static inline bool check_that(bool ok, con
 // |got - want| <= tol; a NaN fails
 #define check_near(got, want, tol, ...) do { \
     double got_ = (got), want_ = (want), tol_ = (tol); \
-    check_that(fabs(got_ - want_) <= tol_, __FILE__, __LINE__, "%s: got %.9g, wanted %.9g +- %.3g", strf(__VA_ARGS__).c_str(), got_, want_, tol_); \
+    check_that(fabs(got_ - want_) <= tol_, __FILE__, __LINE__, \
+               "%s: got %.9g, wanted %.9g +- %.3g", \
+               strf(__VA_ARGS__).c_str(), got_, want_, tol_); \
 } while (0)
 
 static inline int check_done() {
@@ -70,7 +75,8 @@ static inline Died check_dies(const std::function<void()>& body) {
 // a fresh directory, in memory where there is room: the tests of checkpoints sync
 // to it thousands of times
 static inline std::string check_tmp() {
-    std::string path = std::string(access("/dev/shm", W_OK) ? "/tmp" : "/dev/shm") + "/train_sink_test_XXXXXX";
+    std::string path = std::string(access("/dev/shm", W_OK) ? "/tmp" : "/dev/shm") +
+                       "/train_sink_test_XXXXXX";
     if (!mkdtemp(&path[0])) { die(EXIT_MACHINE, path + ": cannot make a directory for the tests"); }
     return path;
 }
@@ -78,14 +84,18 @@ static inline std::string check_tmp() {
 struct Ran {
     int code;  // exit status; 128 + the signal, as the shell has it
     std::string out, err;
-    bool says(const char* part) const { return out.find(part) != std::string::npos || err.find(part) != std::string::npos; }
+    bool says(const char* part) const {
+        return out.find(part) != std::string::npos || err.find(part) != std::string::npos;
+    }
 };
 static inline Ran check_run(const std::string& command) {
     char path[2][32] = { "/tmp/check_run_XXXXXX", "/tmp/check_run_XXXXXX" };
     for (auto& p : path) { close(mkstemp(p)); }
     fflush(stdout);
-    const int status = system(("exec 2>" + std::string(path[1]) + " >" + path[0] + "\n" + command).c_str());
-    Ran r = { WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), file_read(path[0]), file_read(path[1]) };
+    const int status = system(
+        ("exec 2>" + std::string(path[1]) + " >" + path[0] + "\n" + command).c_str());
+    Ran r = { WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), file_read(path[0]),
+              file_read(path[1]) };
     for (auto& p : path) { unlink(p); }
     return r;
 }

@@ -36,7 +36,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
         gguf_tokenizer({ "fuzz" }, g, &tok, &vocab);
         tokenizer_finish({ "fuzz" }, &tok, vocab);
     } catch (Refused&) { return 0; }
-    std::vector<int> ids = tokenizer_encode(tok, "Hello  <s>world\n\nit's 123 caf\xC3\xA9 e\xCC\x81 \xE2\x96\x81x", true);
+    std::vector<int> ids = tokenizer_encode(
+        tok, "Hello  <s>world\n\nit's 123 caf\xC3\xA9 e\xCC\x81 \xE2\x96\x81x", true);
     for (int id : ids) { if (id < 0 || id >= tok.vocab_size) { abort(); } }
     for (int skip = 0; skip < 2; skip++) { tokenizer_decode(tok, ids.data(), ids.size(), skip); }
     return sum == 42e42;  // 0; but the compiler must do every read to know it

@@ -5,10 +5,15 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     Json j, again; std::string error;
-    if (!json_parse((const char*)data, size, &j, &error)) { if (error.empty()) { abort(); } return 0; }
+    if (!json_parse((const char*)data, size, &j, &error)) {
+        if (error.empty()) { abort(); }
+        return 0;
+    }
     if (j.type == Json::STRING) {
         std::string text = json_str(j.string);
-        if (!json_parse(text.data(), text.size(), &again, &error) || again.string != j.string) { abort(); }
+        if (!json_parse(text.data(), text.size(), &again, &error) || again.string != j.string) {
+            abort();
+        }
     }
     return 0;
 }

@@ -13,7 +13,8 @@ struct Refused {};
 #undef exit
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-    std::string all((const char*)data, size), text = "Hello  <s>world\n\nit's 123 caf\xC3\xA9 e\xCC\x81 \xE2\x96\x81x";
+    std::string all((const char*)data, size),
+        text = "Hello  <s>world\n\nit's 123 caf\xC3\xA9 e\xCC\x81 \xE2\x96\x81x";
     size_t zero = all.find('\0');
     if (zero != std::string::npos) { text += all.substr(zero + 1); all.resize(zero); }
     Json j; std::string error;

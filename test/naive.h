@@ -1,8 +1,10 @@
 /*
-naive.h -- attention as the paper writes it, the witness for test_attention, test_metrics and test_extremes: whole T x (T+1)
-maps in double, loops over single numbers, no tiles, no saved statistics, the derivative of Z by the quotient rule. The
-formulas of each name are written here a second time, from Gu et al. 2024 (Table 15, Appendix A) and the official code;
-a name that is not here yet (a variant just added) lends its own struct's f, f' and Z, and the finite differences check those.
+naive.h -- attention as the paper writes it, the witness for test_attention,
+test_metrics and test_extremes: whole T x (T+1) maps in double, loops over single numbers,
+no tiles, no saved statistics, the derivative of Z by the quotient rule.
+The formulas of each name are written here a second time, from Gu et al. 2024 (Table 15, Appendix A)
+and the official code; a name that is not here yet (a variant just added) lends its own struct's f,
+f' and Z, and the finite differences check those.
 */
 #ifndef NAIVE_H
 #define NAIVE_H
@@ -27,10 +29,17 @@ static inline Numbers random_numbers(long n, double std, uint64_t seed) {
 // ---- the operation: weight f(s), its derivative, and what Z is made of
 // ABS_EPS: and only what is positive weighs v
 enum NaiveZ { ONE, SUM, SUM_EPS, ABS_EPS, MAX_1, P_NORM };
-struct NaiveAttn { std::string name; double (*f)(double), (*df)(double); NaiveZ Z; bool capped = false; };
+struct NaiveAttn {
+    std::string name;
+    double (*f)(double), (*df)(double);
+    NaiveZ Z;
+    bool capped = false;
+};
 static inline double exp_of(double s)       { return exp(s); }
 static inline double logistic(double s)     { return 1 / (1 + exp(-s)); }
-static inline double d_logistic(double s)   { return exp(-fabs(s)) / ((1 + exp(-fabs(s))) * (1 + exp(-fabs(s)))); }
+static inline double d_logistic(double s) {
+    return exp(-fabs(s)) / ((1 + exp(-fabs(s))) * (1 + exp(-fabs(s))));
+}
 static inline double elu_plus_1(double s)   { return s > 0 ? s + 1 : exp(s); }
 static inline double d_elu_plus_1(double s) { return s > 0 ? 1 : exp(s); }
 static inline double exp_minus_1(double s)  { return expm1(s); }
@@ -53,10 +62,17 @@ static const NaiveAttn NAIVE_ATTN[] = {
     { "softpick",        exp_minus_1, exp_of,      ABS_EPS },
     { "softcap",         exp_of,     exp_of,       SUM, true }, // score: cap tanh(s / cap)
 };
+template <class A> NaiveZ naive_z() {
+    if (A::Z == Z_ONE) { return ONE; }
+    if (A::Z == Z_MAX1) { return MAX_1; }
+    if (A::Z == Z_PNORM) { return P_NORM; }
+    if (A::Z == Z_ABS) { return ABS_EPS; }
+    return A::exp_family ? SUM : SUM_EPS;
+}
 template <class A> NaiveAttn naive_attn(const char* name) {
     for (auto& a : NAIVE_ATTN) { if (a.name == name) { return a; } }
-    return { name, [](double s) { return A::sim(s); }, [](double s) { return A::dsim(s, A::sim(s)); },
-             A::Z == Z_ONE ? ONE : A::Z == Z_MAX1 ? MAX_1 : A::Z == Z_PNORM ? P_NORM : A::Z == Z_ABS ? ABS_EPS : A::exp_family ? SUM : SUM_EPS, A::capped };
+    return { name, [](double s) { return A::sim(s); },
+             [](double s) { return A::dsim(s, A::sim(s)); }, naive_z<A>(), A::capped };
 }
 // ---- positions: what is added to the score of a key `distance` tokens back,
 // in head h (from 0) of NH
@@ -65,7 +81,9 @@ static inline double t5_bucket(int distance) {
     if (distance < 16) { return std::max(0, distance); }
     return std::min(31.0, 16 + floor(16 * log(distance / 16.0) / log(8)));
 }
-static inline double alibi_penalty(int distance, int h, int NH) { return -std::max(0, distance) * pow(2, -8.0 * (h + 1) / NH); }
+static inline double alibi_penalty(int distance, int h, int NH) {
+    return -std::max(0, distance) * pow(2, -8.0 * (h + 1) / NH);
+}
 template <class P> double naive_pe(const std::string& name, int distance, int h, int NH) {
     if (name == "relative") { return t5_bucket(distance); }
     if (name == "alibi") { return alibi_penalty(distance, h, NH); }
@@ -86,7 +104,8 @@ struct NaiveOut {
     Numbers out, dqkv, dkstar, dvstar; // the last three if dout was given
 };
 // dq += g k, dk += g q
-static inline void naive_score_backward(double* dq, double* dk, const double* q, const double* k, double g, int HS) {
+static inline void naive_score_backward(double* dq, double* dk, const double* q, const double* k,
+                                        double g, int HS) {
     for (int i = 0; i < HS; i++) { dq[i] += g * k[i]; dk[i] += g * q[i]; }
 }
 static inline NaiveOut naive_attention(const NaiveIn& in, const Numbers& dout = {}) {
@@ -94,7 +113,9 @@ static inline NaiveOut naive_attention(const NaiveIn& in, const Numbers& dout = 
     const int T = s.T, HS = s.HS, W = (s.NH + 2 * s.KV) * HS, groups = s.bias_shared ? 1 : s.KV;
     const double scale = s.scale, alpha = in.attn.Z == ONE ? 1 : (double)s.alpha, p = s.p;
     const bool logit = in.column == LOGIT_COLUMN;
-    const Numbers nothing(std::max(groups * HS, s.NH)), &ks = in.kstar.empty() ? nothing : in.kstar, &vs = in.vstar.empty() ? nothing : in.vstar;
+    const Numbers nothing(std::max(groups * HS, s.NH));
+    const Numbers &ks = in.kstar.empty() ? nothing : in.kstar;
+    const Numbers &vs = in.vstar.empty() ? nothing : in.vstar;
     NaiveOut r;
     r.map.resize((size_t)s.B * s.NH * T * (T + 1));
     r.out.resize((size_t)s.B * T * s.NH * HS);
@@ -103,12 +124,18 @@ static inline NaiveOut naive_attention(const NaiveIn& in, const Numbers& dout = 
     for (int b = 0; b < s.B; b++) {
         for (int h = 0; h < s.NH; h++) {
             for (int t = 0; t < T; t++) {
-                const int g = h / (s.NH / s.KV), gs = s.bias_shared ? 0 : g, zs = s.bias_shared ? 0 : h;
+                const int g = h / (s.NH / s.KV), gs = s.bias_shared ? 0 : g,
+                          zs = s.bias_shared ? 0 : h;
                 const double* x = &in.qkv[(size_t)b * T * W];
                 const double *q = x + (size_t)t * W + h * HS;
                 // column 0 is the extra key, column j the token j-1
-                auto key   = [&](int j) { return j ? x + (size_t)(j - 1) * W + (s.NH + g) * HS : logit ? nothing.data() : &ks[gs * HS]; };
-                auto value = [&](int j) { return j ? x + (size_t)(j - 1) * W + (s.NH + s.KV + g) * HS : &vs[gs * HS]; };
+                auto key = [&](int j) {
+                    if (j) { return x + (size_t)(j - 1) * W + (s.NH + g) * HS; }
+                    return logit ? nothing.data() : &ks[gs * HS];
+                };
+                auto value = [&](int j) {
+                    return j ? x + (size_t)(j - 1) * W + (s.NH + s.KV + g) * HS : &vs[gs * HS];
+                };
                 auto sees  = [&](int j) {
                     if (j == 0) { return in.column != NO_COLUMN; }
                     const int at = j - 1;
@@ -133,7 +160,8 @@ static inline NaiveOut naive_attention(const NaiveIn& in, const Numbers& dout = 
                     }
                     if (!j && logit) { score[0] = ks[zs]; }
                     w[j] = in.attn.f(score[j]);
-                    sum += in.attn.Z == P_NORM ? pow(w[j], p) : in.attn.Z == ABS_EPS ? fabs(w[j]) : w[j];
+                    if (in.attn.Z == P_NORM) { sum += pow(w[j], p); }
+                    else { sum += in.attn.Z == ABS_EPS ? fabs(w[j]) : w[j]; }
                 }
                 if (in.attn.Z == SUM)     { Z = sum; }
                 if (in.attn.Z == SUM_EPS) { Z = sum + 1e-8; }
@@ -147,7 +175,8 @@ static inline NaiveOut naive_attention(const NaiveIn& in, const Numbers& dout = 
                     for (int i = 0; i < HS; i++) { o[i] += A[j] * v[i]; }
                 }
                 if (dout.empty()) { continue; }
-                // A = alpha w / Z(w):  dw_j = alpha dA_j / Z - alpha (dZ/dw_j) / Z^2  sum_k dA_k w_k
+                // A = alpha w / Z(w):
+                // dw_j = alpha dA_j / Z - alpha (dZ/dw_j) / Z^2  sum_k dA_k w_k
                 const double* d_o = &dout[((size_t)b * T + t) * s.NH * HS + h * HS];
                 double* dx = &r.dqkv[(size_t)b * T * W];
                 double dAw = 0;
@@ -161,14 +190,24 @@ static inline NaiveOut naive_attention(const NaiveIn& in, const Numbers& dout = 
                 for (int j = 0; j <= T; j++) {
                     if (!sees(j)) { continue; }
                     const NaiveZ kind = in.attn.Z;
-                    const double weighs = kind == ABS_EPS ? w[j] > 0 : 1, sign = (w[j] > 0) - (w[j] < 0);
-                    const double dZ = kind == ONE ? 0 : kind == MAX_1 ? (sum > 1) - (sum < -1) : kind == P_NORM ? pow(w[j] / Z, p - 1) : kind == ABS_EPS ? sign : 1;
+                    const double weighs = kind == ABS_EPS ? w[j] > 0 : 1,
+                                 sign = (w[j] > 0) - (w[j] < 0);
+                    double dZ = 1;
+                    if (kind == ONE) { dZ = 0; }
+                    if (kind == MAX_1) { dZ = (sum > 1) - (sum < -1); }
+                    if (kind == P_NORM) { dZ = pow(w[j] / Z, p - 1); }
+                    if (kind == ABS_EPS) { dZ = sign; }
                     const double dw = alpha * dA[j] * weighs / Z - alpha * dZ / (Z * Z) * dAw;
-                    double* dk = j ? dx + (size_t)(j - 1) * W + (s.NH + g) * HS : &r.dkstar[gs * HS];
-                    double* dv = j ? dx + (size_t)(j - 1) * W + (s.NH + s.KV + g) * HS : &r.dvstar[gs * HS];
+                    double* dk = j ? dx + (size_t)(j - 1) * W + (s.NH + g) * HS
+                                   : &r.dkstar[gs * HS];
+                    double* dv = j ? dx + (size_t)(j - 1) * W + (s.NH + s.KV + g) * HS
+                                   : &r.dvstar[gs * HS];
                     const double ds = dw * in.attn.df(score[j]);
                     if (!j && logit) { r.dkstar[zs] += ds; }
-                    else { naive_score_backward(dx + (size_t)t * W + h * HS, dk, q, key(j), ds * slope[j] * scale, HS); }
+                    else {
+                        naive_score_backward(dx + (size_t)t * W + h * HS, dk, q, key(j),
+                                             ds * slope[j] * scale, HS);
+                    }
                     for (int i = 0; i < HS; i++) { dv[i] += A[j] * d_o[i]; }
                 }
             }

@@ -1,6 +1,8 @@
 /*
-test_bf16.cpp -- the fast CPU backend with tensors in bf16 against reference.h in float on the same numbers: what is stored
-in bf16 is the float rounded once, so at most 1/256 of it away; attention, whose weights are rounded too, 1/64 of the largest. Attention by every kernel that this processor has.
+test_bf16.cpp -- the fast CPU backend with tensors in bf16 against reference.h in float on
+the same numbers: what is stored in bf16 is the float rounded once, so at most 1/256 of it away;
+attention, whose weights are rounded too, 1/64 of the largest. Attention by every kernel
+that this processor has.
 */
 #define CPU_REAL bf16
 #include "../cpu/attention.h"
@@ -18,11 +20,13 @@ static Floats numbers(long n, uint64_t seed, double std = 1) {
 static Halves half(const Floats& x) { return Halves(x.begin(), x.end()); }
 
 // got is want, to `part` of each number and `of_top` of the largest
-template <class G> void near(const char* what, const G& got, const Floats& want, double part, double of_top) {
+template <class G>
+void near(const char* what, const G& got, const Floats& want, double part, double of_top) {
     double top = 0, worst = 0;
     for (float x : want) { top = std::max(top, (double)fabs(x)); }
     for (size_t i = 0; i < want.size(); i++) {
-        const double far = fabs((double)(float)got[i] - want[i]) / (part * fabs(want[i]) + of_top * top + 1e-30);
+        const double far = fabs((double)(float)got[i] - want[i]) /
+                           (part * fabs(want[i]) + of_top * top + 1e-30);
         worst = far <= worst ? worst : far;
     }
     CHECK(worst <= 1, "%s: %.3g times as far from the reference as it may be", what, worst);
@@ -38,8 +42,10 @@ static void test_rows() {
     cpu::norm_forward(out_h.data(), NULL, rstd_h.data(), xh.data(), wh.data(), NULL, 1e-5f, N, C);
     near("norm_forward", out_h, out, ONE_ROUNDING, SUMS);
     near("rstd", rstd_h, rstd, 0, SUMS);
-    ref::norm_backward(dx.data(), dw.data(), NULL, d.data(), x.data(), w.data(), NULL, rstd.data(), false, N, C);
-    cpu::norm_backward(dx_h.data(), dw_h.data(), NULL, dh.data(), xh.data(), wh.data(), NULL, rstd.data(), false, N, C);
+    ref::norm_backward(dx.data(), dw.data(), NULL, d.data(), x.data(), w.data(), NULL, rstd.data(),
+                       false, N, C);
+    cpu::norm_backward(dx_h.data(), dw_h.data(), NULL, dh.data(), xh.data(), wh.data(), NULL,
+                       rstd.data(), false, N, C);
     near("norm_backward", dx_h, dx, ONE_ROUNDING, SUMS);
     near("norm_backward, dweight", dw_h, dw, 0, SUMS);
     const Floats gate_up = numbers(N * C * 2, 4);
@@ -72,14 +78,17 @@ template <class A> void test_attention(AttnShape s) {
     Floats out(dout.size()), stat(N * s.NH * 2), stat_h(stat.size()), dqkv(qkv.size());
     const Halves qkv_h = half(qkv), dout_h = half(dout);
     Halves out_h(out.size()), dqkv_h(dqkv.size());
-    ref::attention_forward<A, Bias_none, Pe_nope>(out.data(), stat.data(), qkv.data(), NULL, NULL, s);
-    cpu::attention_forward<A, Bias_none, Pe_nope>(out_h.data(), stat_h.data(), qkv_h.data(), NULL, NULL, s);
+    ref::attention_forward<A, Bias_none, Pe_nope>(out.data(), stat.data(), qkv.data(), NULL, NULL,
+                                                  s);
+    cpu::attention_forward<A, Bias_none, Pe_nope>(out_h.data(), stat_h.data(), qkv_h.data(), NULL,
+                                                  NULL, s);
     near("attention_forward", out_h, out, ONE_ROUNDING, 1.0 / 128);
     near("stat", stat_h, stat, 0, SUMS);
-    ref::attention_backward<A, Bias_none, Pe_nope>(dqkv.data(), NULL, NULL, dout.data(), out.data(), stat.data(),
-                                                   qkv.data(), NULL, NULL, NULL, s);
-    cpu::attention_backward<A, Bias_none, Pe_nope>(dqkv_h.data(), NULL, NULL, dout_h.data(), out_h.data(), stat_h.data(),
-                                                   qkv_h.data(), NULL, NULL, NULL, s);
+    ref::attention_backward<A, Bias_none, Pe_nope>(dqkv.data(), NULL, NULL, dout.data(), out.data(),
+                                                   stat.data(), qkv.data(), NULL, NULL, NULL, s);
+    cpu::attention_backward<A, Bias_none, Pe_nope>(dqkv_h.data(), NULL, NULL, dout_h.data(),
+                                                   out_h.data(), stat_h.data(), qkv_h.data(), NULL,
+                                                   NULL, NULL, s);
     near("attention_backward", dqkv_h, dqkv, ONE_ROUNDING, 1.0 / 64);
 }
 

@@ -1,6 +1,7 @@
 /*
-test_data.cpp -- does the loader give the tokens it should, in the order it should, and does it refuse the rest?
-Every expected value is computed here from the definition, never read back from the loader's own tables.
+test_data.cpp -- does the loader give the tokens it should, in the order it should,
+and does it refuse the rest? Every expected value is computed here from the definition,
+never read back from the loader's own tables.
 */
 #include "../dataloader.h"
 #include "check.h"
@@ -21,10 +22,11 @@ static std::string put(const std::string& name, const std::string& content) {
 }
 
 // a shard in the llm.c format, written by hand
-static std::string put_shard(const std::string& name, const std::vector<int>& ids, int width = 2, int magic = 0,
-    int version = 0) {
-    int32_t head[256] = { magic ? magic : width == 2 ? 20240520 : 20240801, version ? version : width == 2 ? 1 : 7,
-        (int)ids.size() };
+static std::string put_shard(const std::string& name, const std::vector<int>& ids, int width = 2,
+                             int magic = 0, int version = 0) {
+    const int its_magic = width == 2 ? 20240520 : 20240801, its_version = width == 2 ? 1 : 7;
+    int32_t head[256] = { magic ? magic : its_magic, version ? version : its_version,
+                          (int)ids.size() };
     std::string s((char*)head, sizeof head);
     for (int id : ids) { s.append((char*)&id, width); }
     return put(name, s);
@@ -55,7 +57,10 @@ static std::vector<double> bigram_table(const DataOptions& o) {
     Rng rng = rng_stream(o.bb_table, STREAM_TABLE);
     for (int i = 0; i < n; i++) {
         double sum = 0;
-        for (int j = 0; j < n; j++) { P[i*n+j] = exp(o.bb_temp * rng_normal(&rng)); if (j >= k) { sum += P[i*n+j]; } }
+        for (int j = 0; j < n; j++) {
+            P[i * n + j] = exp(o.bb_temp * rng_normal(&rng));
+            if (j >= k) { sum += P[i * n + j]; }
+        }
         for (int j = 0; j < n; j++) {
             P[i*n+j] = j < k ? o.bb_trigger_prob : (1 - k * o.bb_trigger_prob) * P[i*n+j] / sum;
         }
@@ -64,7 +69,12 @@ static std::vector<double> bigram_table(const DataOptions& o) {
 }
 static void test_bb(int vocab, int triggers, double prob, int bos) {
     DataOptions o = options({"bb"});
-    o.T = 64; o.bb_vocab = vocab; o.bb_triggers = triggers; o.bb_trigger_prob = prob; o.bb_bos = bos; o.bb_table = 3;
+    o.T = 64;
+    o.bb_vocab = vocab;
+    o.bb_triggers = triggers;
+    o.bb_trigger_prob = prob;
+    o.bb_bos = bos;
+    o.bb_table = 3;
     Data d = data_open(o);
     CHECK(d.V == vocab + 1, "bb: V is %d", d.V);
     const int B = 40000, T1 = 65;
@@ -83,8 +93,9 @@ static void test_bb(int vocab, int triggers, double prob, int bos) {
             seen[(size_t)s[t-1] * vocab + s[t]]++; rows[s[t-1]]++;
         }
     }
-    CHECK(!wrong_bos && !wrong_copy && !outside, "bb %d: %ld sequences without <s>, %ld wrong copies, %ld ids outside",
-        vocab, wrong_bos, wrong_copy, outside);
+    CHECK(!wrong_bos && !wrong_copy && !outside,
+          "bb %d: %ld sequences without <s>, %ld wrong copies, %ld ids outside", vocab, wrong_bos,
+          wrong_copy, outside);
     // each transition count is binomial: with this many cells the largest of |z| stays below 6,
     // and mean z^2 is 1
     double worst = 0, sum = 0; long cells = 0;
@@ -96,16 +107,20 @@ static void test_bb(int vocab, int triggers, double prob, int bos) {
             worst = std::max(worst, fabs(z)); sum += z * z; cells++;
         }
     }
-    CHECK(cells > vocab && worst < 6, "bb %d: a bigram is off by %.1f sigma (%ld cells)", vocab, worst, cells);
+    CHECK(cells > vocab && worst < 6, "bb %d: a bigram is off by %.1f sigma (%ld cells)", vocab,
+          worst, cells);
     check_near(sum / cells, 1.0, 0.15, "bb %d: mean squared z of the bigrams", vocab);
     double chi = 0, expect = (double)B / (vocab - triggers);
     for (int j = 0; j < vocab; j++) {
-        if (j < triggers) { CHECK(first[j] == 0, "bb: a sequence starts with trigger %d", j); continue; }
+        if (j < triggers) {
+            CHECK(first[j] == 0, "bb: a sequence starts with trigger %d", j);
+            continue;
+        }
         chi += (first[j] - expect) * (first[j] - expect) / expect;
     }
     double df = vocab - triggers - 1;
-    CHECK(fabs(chi - df) < 6 * sqrt(2 * df), "bb %d: first token not uniform: chi2 %.1f with %g degrees", vocab, chi,
-        df);
+    CHECK(fabs(chi - df) < 6 * sqrt(2 * df),
+          "bb %d: first token not uniform: chi2 %.1f with %g degrees", vocab, chi, df);
 }
 static void test_bb_streams() {
     DataOptions o = options({"bb"});
@@ -133,13 +148,18 @@ static void test_bb_streams() {
 static void test_permute() {
     for (uint64_t n : {1, 2, 3, 4, 5, 16, 17, 100, 1000, 4096, 4097}) {
         std::set<uint64_t> seen;
-        for (uint64_t i = 0; i < n; i++) { uint64_t p = permute(i, n, 12345); if (p < n) { seen.insert(p); } }
+        for (uint64_t i = 0; i < n; i++) {
+            uint64_t p = permute(i, n, 12345);
+            if (p < n) { seen.insert(p); }
+        }
         CHECK(seen.size() == n, "permute: %zu of %zu places hit", seen.size(), (size_t)n);
     }
     // shuffled: neighbours are spread out. For a random order of n the mean distance
     // of successors is n/3.
     double sum = 0;
-    for (int i = 0; i < 9999; i++) { sum += fabs((double)permute(i, 10000, 5) - (double)permute(i + 1, 10000, 5)); }
+    for (int i = 0; i < 9999; i++) {
+        sum += fabs((double)permute(i, 10000, 5) - (double)permute(i + 1, 10000, 5));
+    }
     check_near(sum / 9999, 10000 / 3.0, 150, "permute: mean distance of successors");
 }
 
@@ -161,10 +181,12 @@ static void test_order() {
             std::vector<int> x = draw(&d, 1);
             bool run = x[0] % 8 == 0;
             for (int t = 0; t < 9; t++) { run = run && x[t] == x[0] + t; }
-            CHECK(run, "order: sequence %d starts with %d %d and ends with %d", n, x[0], x[1], x[8]);
+            CHECK(run, "order: sequence %d starts with %d %d and ends with %d", n, x[0], x[1],
+                  x[8]);
             seen.insert(x[0]); order.push_back(x[0]);
         }
-        CHECK(seen.size() == 249 && *seen.rbegin() == 1984, "order: an epoch visits %zu of 249 windows", seen.size());
+        CHECK(seen.size() == 249 && *seen.rbegin() == 1984,
+              "order: an epoch visits %zu of 249 windows", seen.size());
     }
     CHECK(epochs[0] != epochs[1], "order: two epochs in the same order");
     CHECK(!std::is_sorted(epochs[0].begin(), epochs[0].end()), "order: not shuffled");
@@ -172,7 +194,8 @@ static void test_order() {
     data_val(&d, val.data(), 10, 0);
     for (int i = 0; i < 10; i++) {
         int w = i * 62 / 10;
-        CHECK(val[i*9] == 3000 + 8 * w && val[i*9+8] == 3008 + 8 * w, "val %d starts with %d", i, val[i*9]);
+        CHECK(val[i * 9] == 3000 + 8 * w && val[i * 9 + 8] == 3008 + 8 * w, "val %d starts with %d",
+              i, val[i * 9]);
     }
     CHECK(data_probe(&d, probe.data()) == 5, "probe: count");
     for (int i = 0; i < 5; i++) {
@@ -204,7 +227,8 @@ static void test_packing() {
     long n = stream.size(), hold = 5 * 4 + 1;
     auto token = [&](long i) { return stream[i] ? (unsigned char)stream[i] : 256; };
     CHECK(d.sources[0].train.n == n - hold && d.sources[0].val.n == hold,
-        "packing: %ld + %ld tokens, wanted %ld + %ld", d.sources[0].train.n, d.sources[0].val.n, n - hold, hold);
+          "packing: %ld + %ld tokens, wanted %ld + %ld", d.sources[0].train.n, d.sources[0].val.n,
+          n - hold, hold);
     std::vector<int> x = draw(&d, (int)d.sources[0].windows);
     std::set<std::vector<int>> got, want;
     for (long w = 0; w < d.sources[0].windows; w++) {
@@ -224,12 +248,14 @@ static void test_packing() {
     Data seq = data_open(o);
     std::vector<int> y = draw(&seq, 100);
     for (int b = 0; b < 100; b++) {
-        CHECK(y[b*9] == 256 && std::equal(&y[b*9+1], &y[b*9+9], &x[b*9+1]), "--bos seq: sequence %d", b);
+        CHECK(y[b * 9] == 256 && std::equal(&y[b * 9 + 1], &y[b * 9 + 9], &x[b * 9 + 1]),
+              "--bos seq: sequence %d", b);
     }
     o.bos = "doc";
     Data doc = data_open(o);
-    CHECK(doc.sources[0].train.n + doc.sources[0].val.n == n + 40, "--bos doc: %ld tokens, wanted 40 more than %ld",
-        doc.sources[0].train.n + doc.sources[0].val.n, n);
+    CHECK(doc.sources[0].train.n + doc.sources[0].val.n == n + 40,
+          "--bos doc: %ld tokens, wanted 40 more than %ld",
+          doc.sources[0].train.n + doc.sources[0].val.n, n);
     int head[9]; tokens_copy(doc.sources[0].train, 0, 9, 257, head);
     CHECK(head[0] == 256 && head[1] == 'd', "--bos doc: starts with %d %d", head[0], head[1]);
 }
@@ -250,15 +276,20 @@ static void test_formats() {
     CHECK(d.sources[0].val.n == 30000 && d.sources[0].train.n == 2970001,
         "formats: held out %ld tokens, wanted the last 1%%", d.sources[0].val.n);
     CHECK(same, "formats: plain.txt does not come back byte for byte");
-    if (system(("zstd -q -c " + dir + "/docs.jsonl > " + dir + "/docs2.jsonl.zst 2> /dev/null").c_str()) == 0) {
-        Data a = data_open(options({dir + "/docs.jsonl"})), b = data_open(options({dir + "/docs2.jsonl.zst"}));
+    if (system(("zstd -q -c " + dir + "/docs.jsonl > " + dir + "/docs2.jsonl.zst 2> /dev/null")
+                   .c_str()) == 0) {
+        Data a = data_open(options({ dir + "/docs.jsonl" })),
+             b = data_open(options({ dir + "/docs2.jsonl.zst" }));
         CHECK(draw(&a, 100) == draw(&b, 100), "formats: .zst differs");
     }
     // two members
-    if (system(("cd " + dir
-        + " && gzip -c docs.jsonl > docs3.jsonl.gz && gzip -c docs.jsonl >> docs3.jsonl.gz").c_str()) == 0) {
-        Data a = data_open(options({dir + "/docs.jsonl"})), b = data_open(options({dir + "/docs3.jsonl.gz"}));
-        long na = a.sources[0].train.n + a.sources[0].val.n, nb = b.sources[0].train.n + b.sources[0].val.n;
+    if (system(("cd " + dir +
+                " && gzip -c docs.jsonl > docs3.jsonl.gz && gzip -c docs.jsonl >> docs3.jsonl.gz")
+                   .c_str()) == 0) {
+        Data a = data_open(options({ dir + "/docs.jsonl" })),
+             b = data_open(options({ dir + "/docs3.jsonl.gz" }));
+        long na = a.sources[0].train.n + a.sources[0].val.n,
+             nb = b.sources[0].train.n + b.sources[0].val.n;
         CHECK(nb == 2 * na, "formats: two gzip members give %ld tokens, wanted %ld", nb, 2 * na);
         std::string half = file_read(dir + "/docs3.jsonl.gz");
         put("half.jsonl.gz", half.substr(0, half.size() - 100));
@@ -271,7 +302,9 @@ static void test_formats() {
     put_shard("v1/x_train_000.bin", ids); put_shard("v7/x_train_000.bin", ids, 4);
     for (int width : {2, 4}) {
         std::string lit = "LITPKDS"; uint64_t version = 1, chunk = 700;
-        lit.append((char*)&version, 8); lit += (char)(width == 2 ? 8 : 4); lit.append((char*)&chunk, 8);
+        lit.append((char*)&version, 8);
+        lit += (char)(width == 2 ? 8 : 4);
+        lit.append((char*)&chunk, 8);
         for (int id : ids) { lit.append((char*)&id, width); }
         put(width == 2 ? "lit/train_a-0_0000000000.bin" : "lit4/train_a-0_0000000000.bin", lit);
         if (width == 2) {
@@ -312,7 +345,8 @@ static void test_cache() {
     put("once.txt", std::string(600, 'c'));
     Data c = data_open(options({path}));
     int x; tokens_copy(c.sources[0].train, 0, 1, 257, &x);
-    CHECK(x == 'c' && c.sources[0].train.n + c.sources[0].val.n == 601, "cache: the file changed, the tokens did not");
+    CHECK(x == 'c' && c.sources[0].train.n + c.sources[0].val.n == 601,
+          "cache: the file changed, the tokens did not");
     long entries = 0;
     for (auto& name : dir_list(dir + "/cache")) { entries += name.find("once") == 0; }
     CHECK(entries == 1, "cache: %ld directories for one file", entries);
@@ -323,14 +357,17 @@ static void test_cache() {
 static void test_mixture() {
     make_dirs(dir + "/a"); make_dirs(dir + "/b");
     put_shard("a/train.bin", count_up(8 * 30 + 1)); put_shard("a/val.bin", count_up(100));
-    put_shard("b/train.bin", count_up(8 * 70 + 1, 1000)); put_shard("b/val.bin", count_up(100, 1000));
+    put_shard("b/train.bin", count_up(8 * 70 + 1, 1000));
+    put_shard("b/val.bin", count_up(100, 1000));
     Data d = data_open(options({dir + "/a", dir + "/b"}));
     std::map<int, int> seen;
     for (int epoch = 1; epoch <= 2; epoch++) {
         for (int n = 0; n < 100; n++) { seen[draw(&d, 1)[0]]++; }
         bool each = seen.size() == 100;
         for (auto& s : seen) { each = each && s.second == epoch; }
-        CHECK(each, "mixture without weights: epoch %d does not visit each of the 100 windows %d times", epoch, epoch);
+        CHECK(each,
+              "mixture without weights: epoch %d does not visit each of the 100 windows %d times",
+              epoch, epoch);
     }
     Data w = data_open(options({dir + "/a:3", dir + "/b:1"}));
     int from_a = 0;
@@ -348,15 +385,17 @@ static void test_mixture() {
 
 static void test_restore() {
     for (int kind = 0; kind < 3; kind++) {
-        DataOptions o = options(kind == 0 ? std::vector<std::string>{"bb"} : kind == 1 ? std::vector<std::string>{dir
-            + "/up"}
-            : std::vector<std::string>{dir + "/a:3", dir + "/b:1"});
+        DataOptions o = options(kind == 0 ? std::vector<std::string>{ "bb" }
+                                : kind == 1
+                                    ? std::vector<std::string>{ dir + "/up" }
+                                    : std::vector<std::string>{ dir + "/a:3", dir + "/b:1" });
         o.random_token = {3};
         Data a = data_open(o);
         draw(&a, 777);  // three epochs of `up`, not on any boundary
         std::string state = data_state(&a), error;
         Json j;
-        CHECK(json_parse(state.data(), state.size(), &j, &error), "restore: the state is not JSON: %s", error.c_str());
+        CHECK(json_parse(state.data(), state.size(), &j, &error),
+              "restore: the state is not JSON: %s", error.c_str());
         std::vector<int> want = draw(&a, 500);
         Data b = data_open(o);
         data_restore(&b, j);
@@ -372,17 +411,19 @@ static void test_restore() {
                 for (int id : draw(&ranks[r], 2)) { together.push_back(id); }
             }
         }
-        CHECK(together == draw(&b, 120), "restore %d: three ranks draw other sequences than one process", kind);
-        CHECK(data_state(&ranks[1]) == data_state(&b), "restore %d: a rank is elsewhere in the data than the others", kind);
+        CHECK(together == draw(&b, 120),
+              "restore %d: three ranks draw other sequences than one process", kind);
+        CHECK(data_state(&ranks[1]) == data_state(&b),
+              "restore %d: a rank is elsewhere in the data than the others", kind);
         DataOptions other = o; other.seed = 9;
         Data c = data_open(other);
         Died died = check_dies([&] { data_restore(&c, j); });
-        CHECK(died.code == EXIT_USER && died.says("--seed"), "restore with another seed: %d %s", died.code,
-            died.err.c_str());
+        CHECK(died.code == EXIT_USER && died.says("--seed"), "restore with another seed: %d %s",
+              died.code, died.err.c_str());
         Data e = data_open(options({dir + "/a", dir + "/b", dir + "/up"}));
         died = check_dies([&] { data_restore(&e, j); });
-        CHECK(died.code == EXIT_USER && died.says("other data"), "restore with other data: %d %s", died.code,
-            died.err.c_str());
+        CHECK(died.code == EXIT_USER && died.says("other data"), "restore with other data: %d %s",
+              died.code, died.err.c_str());
     }
 }
 
@@ -396,7 +437,10 @@ static void test_edits() {
     for (int b = 0; b < B; b++) {
         for (int t = 0; t < 9; t++) {
             if (t == 0 || t == 4) { sum[t > 0] += x[b*9+t]; changed += x[b*9+t] != y[b*9+t]; }
-            else { CHECK(x[b*9+t] == (t == 1 ? 42 : y[b*9+t]), "edits: sequence %d token %d is %d", b, t, x[b*9+t]); }
+            else {
+                CHECK(x[b * 9 + t] == (t == 1 ? 42 : y[b * 9 + t]),
+                      "edits: sequence %d token %d is %d", b, t, x[b * 9 + t]);
+            }
         }
     }
     // Uniform(0..3499): mean 1749.5, sd 1010; 6 sigma of the mean of 20000 is 43
@@ -405,8 +449,8 @@ static void test_edits() {
     CHECK(changed > 2 * B * 0.99, "edits: only %ld tokens changed", changed);
     std::vector<int> probe(25), again(25);
     data_probe(&d, probe.data()); data_probe(&d, again.data());
-    CHECK(probe == again && probe[1] == 42 && probe[0] != 3000 && probe[2] == 3002, "edits: the probe starts %d %d %d",
-        probe[0], probe[1], probe[2]);
+    CHECK(probe == again && probe[1] == 42 && probe[0] != 3000 && probe[2] == 3002,
+          "edits: the probe starts %d %d %d", probe[0], probe[1], probe[2]);
     o.random_token = {10};
     REFUSED(o, "--random-token 10: wanted a position from 1 to T+1 = 9");
     o.random_token = {}; o.fix_token = {{1, 3500}};
@@ -440,7 +484,8 @@ static std::string files_hash(const std::string& out) { // names and contents of
     for (auto& name : dir_list(dir + "/" + out)) {
         if (ends_with(name, ".bin")) {
             std::string s = file_read(dir + "/" + out + "/" + name);
-            all += strf("%s %zu %016llx\n", name.c_str(), s.size(), (unsigned long long)hash_bytes(s.data(), s.size()));
+            all += strf("%s %zu %016llx\n", name.c_str(), s.size(),
+                        (unsigned long long)hash_bytes(s.data(), s.size()));
         }
     }
     return all;
@@ -463,13 +508,16 @@ static void test_tokenize() {
         }
         int k = (int)rng_below(&rng, 4);
         by_set[k].push_back(text);
-        (i < 3000 ? a : b) += strf("{\"text\": %s, \"meta\": {\"pile_set_name\": \"%s\"}}\n", json_str(text).c_str(),
-            sets[k]);
+        (i < 3000 ? a : b) += strf("{\"text\": %s, \"meta\": {\"pile_set_name\": \"%s\"}}\n",
+                                   json_str(text).c_str(), sets[k]);
     }
     std::string fa = put("a.jsonl", a), fb = put("b.jsonl", b);
     for (int threads : {1, 2, 5}) {
         TokenizeOptions o = tokenizing({fa, fb}, strf("tok%d", threads));
-        o.threads = threads; o.shard_tokens = 100001; o.val_fraction = 0.1; o.tokenizer = vectors() + "gpt2.json";
+        o.threads = threads;
+        o.shard_tokens = 100001;
+        o.val_fraction = 0.1;
+        o.tokenizer = vectors() + "gpt2.json";
         tokenize_main(o);
     }
     std::string one = files_hash("tok1");
@@ -477,13 +525,14 @@ static void test_tokenize() {
         "tokenize: the shards depend on the number of threads");
     Tokenizer tok = tokenizer_load(vectors() + "gpt2.json");
     std::vector<int> train = series_ids("tok1", "train"), val = series_ids("tok1", "val"), want;
-    long val_docs = std::count(val.begin(), val.end(), tok.eos), docs = std::count(train.begin(), train.end(),
-        tok.eos) + val_docs;
+    long val_docs = std::count(val.begin(), val.end(), tok.eos),
+         docs = std::count(train.begin(), train.end(), tok.eos) + val_docs;
     CHECK(docs == 4000 && abs(val_docs - 400) < 100,
         "tokenize: %ld documents, %ld of them in val, wanted 4000 and about 400", docs, val_docs);
     Data d = data_open(options({dir + "/tok1"}));       // the directory brings its tokenizer
-    CHECK(d.tokenizer.kind == TOKENIZER_BPE && d.V == tok.vocab_size && d.sources[0].val.n == (long)val.size(),
-        "tokenize: -d DIR: %s", d.description.c_str());
+    CHECK(d.tokenizer.kind == TOKENIZER_BPE && d.V == tok.vocab_size &&
+              d.sources[0].val.n == (long)val.size(),
+          "tokenize: -d DIR: %s", d.description.c_str());
     DataOptions other = options({dir + "/tok1"}); other.tokenizer = vectors() + "llama3.json";
     REFUSED(other, "made with the tokenizer");
 
@@ -494,24 +543,32 @@ static void test_tokenize() {
     const char* names[] = { "arxiv", "pile_cc", "gutenberg_pg_19" };
     for (int k = 0; k < 3; k++) {
         want.clear();
-        for (auto& t : by_set[k]) { want.insert(want.end(), t.begin(), t.end()); want.push_back(256); }
-        CHECK(series_ids("domains", std::string("train_") + names[k]) == want, "domains: %s", names[k]);
+        for (auto& t : by_set[k]) {
+            want.insert(want.end(), t.begin(), t.end());
+            want.push_back(256);
+        }
+        CHECK(series_ids("domains", std::string("train_") + names[k]) == want, "domains: %s",
+              names[k]);
     }
     Json manifest; std::string error, text = file_read(dir + "/domains/manifest.json");
-    CHECK(json_parse(text.data(), text.size(), &manifest, &error) && manifest.get("dropped")
-        && manifest.get("dropped")->number == (double)by_set[3].size() &&
-          manifest.get("documents")->number == 4000 - (double)by_set[3].size(), "domains: the manifest says %s %s",
-              text.c_str(), error.c_str());
+    CHECK(json_parse(text.data(), text.size(), &manifest, &error) && manifest.get("dropped") &&
+              manifest.get("dropped")->number == (double)by_set[3].size() &&
+              manifest.get("documents")->number == 4000 - (double)by_set[3].size(),
+          "domains: the manifest says %s %s", text.c_str(), error.c_str());
     o = tokenizing({fa, fb}, "shares");
     o.domains = "arxiv:1,pile_cc:3"; o.tokens = 40000;
     tokenize_main(o);
     for (int k = 0; k < 2; k++) {  // until the share is reached, by whole documents
         want.clear();
         for (auto& t : by_set[k]) {
-            if (want.size() < (k ? 30000 : 10000)) { want.insert(want.end(), t.begin(), t.end()); want.push_back(256); }
+            if (want.size() < (k ? 30000 : 10000)) {
+                want.insert(want.end(), t.begin(), t.end());
+                want.push_back(256);
+            }
         }
-        CHECK(series_ids("shares", std::string("train_") + names[k]) == want, "shares: %s has %zu tokens, wanted %zu",
-            names[k], series_ids("shares", std::string("train_") + names[k]).size(), want.size());
+        CHECK(series_ids("shares", std::string("train_") + names[k]) == want,
+              "shares: %s has %zu tokens, wanted %zu", names[k],
+              series_ids("shares", std::string("train_") + names[k]).size(), want.size());
     }
     o = tokenizing({dir + "/regmix"}, "mixed");      // RegMix: the domain is in the file's name
     make_dirs(dir + "/regmix/deeper");
@@ -520,8 +577,9 @@ static void test_tokenize() {
     put("regmix/README", "no text");
     o.domains = "all";
     tokenize_main(o);
-    CHECK(series_ids("mixed", "train_hackernews") == std::vector<int>({'x', 256})
-        && series_ids("mixed", "train_arxiv") == std::vector<int>({'y', 256}), "domains from file names");
+    CHECK(series_ids("mixed", "train_hackernews") == std::vector<int>({ 'x', 256 }) &&
+              series_ids("mixed", "train_arxiv") == std::vector<int>({ 'y', 256 }),
+          "domains from file names");
 
     // again: nothing to do; other text: refused; unfinished: from the start
     o = tokenizing({fb}, "again");
@@ -535,10 +593,11 @@ static void test_tokenize() {
     CHECK(before.st_ino == after.st_ino, "tokenize: done again though complete");
     o.files = {fa};
     Died died = check_dies([&] { tokenize_main(o); });
-    CHECK(died.code == EXIT_USER && died.says("other text"), "tokenize over other shards: %d %s", died.code,
-        died.err.c_str());
+    CHECK(died.code == EXIT_USER && died.says("other text"), "tokenize over other shards: %d %s",
+          died.code, died.err.c_str());
     o.files = {fb};
-    file_write(manifest_path, "{\"complete\": false" + finished.substr(strlen("{\"complete\": true")));
+    file_write(manifest_path,
+               "{\"complete\": false" + finished.substr(strlen("{\"complete\": true")));
     put("again/train_000007.bin", "half"); put("again/train_000001.bin.tmp", "half");
     REFUSED(options({dir + "/again"}), "unfinished");
     tokenize_main(o);
@@ -561,35 +620,40 @@ static void test_tokenize() {
         usleep(ms * 1000);
         kill(pid, SIGKILL);
         int status; waitpid(pid, &status, 0);
-        bool complete = file_exists(dir + "/killed/manifest.json")
-            && file_read(dir + "/killed/manifest.json").find("\"complete\": true") != std::string::npos;
-        CHECK(complete || !is_dir(dir + "/killed") || opening(options({dir + "/killed"})).code == EXIT_USER,
-            "killed after %d ms: looks whole", ms);
+        bool complete = file_exists(dir + "/killed/manifest.json") &&
+                        file_read(dir + "/killed/manifest.json").find("\"complete\": true") !=
+                            std::string::npos;
+        CHECK(complete || !is_dir(dir + "/killed") ||
+                  opening(options({ dir + "/killed" })).code == EXIT_USER,
+              "killed after %d ms: looks whole", ms);
         TokenizeOptions k = tokenizing({fa, fb}, "killed");
         k.shard_tokens = 50000;
         tokenize_main(k);
         want = series_ids("killed", "train");
-        CHECK(std::count(want.begin(), want.end(), 256) == 4000, "killed after %d ms: then %zu tokens", ms,
-            want.size());
+        CHECK(std::count(want.begin(), want.end(), 256) == 4000,
+              "killed after %d ms: then %zu tokens", ms, want.size());
         remove_tree(dir + "/killed");
     }
 }
 // a .txt is one document however it is cut into blocks
 static void test_long_text() {
-    for (size_t size : {(size_t)TEXT_BLOCK - 1, (size_t)TEXT_BLOCK, (size_t)TEXT_BLOCK + 1, (size_t)2 * TEXT_BLOCK}) {
-        TokenizeOptions o = tokenizing({put("exact.txt", std::string(size, 'x'))}, strf("exact_%zu", size));
+    for (size_t size : { (size_t)TEXT_BLOCK - 1, (size_t)TEXT_BLOCK, (size_t)TEXT_BLOCK + 1,
+                         (size_t)2 * TEXT_BLOCK }) {
+        TokenizeOptions o = tokenizing({ put("exact.txt", std::string(size, 'x')) },
+                                       strf("exact_%zu", size));
         o.bos = "doc";
         // all that a run killed at its very start leaves
         make_dirs(o.out); file_write(o.out + "/manifest.json.tmp", "{");
         tokenize_main(o);
         std::vector<int> ids = series_ids(strf("exact_%zu", size), "train");
-        CHECK(ids.size() == size + 2 && ids[0] == 256 && ids.back() == 256 && std::count(ids.begin(), ids.end(),
-            'x') == (long)size, "a text of %zu bytes: %zu ids", size, ids.size());
+        CHECK(ids.size() == size + 2 && ids[0] == 256 && ids.back() == 256 &&
+                  std::count(ids.begin(), ids.end(), 'x') == (long)size,
+              "a text of %zu bytes: %zu ids", size, ids.size());
     }
     std::string text;
     Rng rng{4};
-    const char* words[] = { "the", " and", "\n", "\n\n", "  ", " caf\xC3\xA9", "\xE6\xBC\xA2", ".\n", "\t", " 12",
-        "'s", "e\xCC\x81", "\r\n", "<s>" };
+    const char* words[] = { "the", " and", "\n", "\n\n", "  ", " caf\xC3\xA9", "\xE6\xBC\xA2",
+                            ".\n", "\t", " 12", "'s", "e\xCC\x81", "\r\n", "<s>" };
     while (text.size() < (7 << 18)) { text += words[rng_below(&rng, 14)]; }
     text.insert(1 << 20, std::string(300000, ' '));      // no place to cut for a while
     std::string path = put("long.txt", text);
@@ -601,17 +665,18 @@ static void test_long_text() {
         // the small llama2 has tokens across lines
         CHECK(tok.cut_at_lines == (name[0] != 'l'), "%s: cut at lines: %d", name, tok.cut_at_lines);
         tokenize_main(o);
-        std::vector<int> want = tokenizer_encode(tok, text, false), got = series_ids(o.out.substr(dir.size() + 1),
-            "train");
+        std::vector<int> want = tokenizer_encode(tok, text, false),
+                         got = series_ids(o.out.substr(dir.size() + 1), "train");
         want.push_back(tok.eos);
-        CHECK(got == want, "%s: a long text encoded in parts differs: %zu ids, wanted %zu", name, got.size(),
-            want.size());
+        CHECK(got == want, "%s: a long text encoded in parts differs: %zu ids, wanted %zu", name,
+              got.size(), want.size());
     }
 }
 static void test_prompts() {
     std::string lines;
     for (int i = 0; i < 12; i++) {
-        lines += strf("{\"text\": \"%s\"}\n", std::string(i % 3 ? 4 + i : 4, (char)('a' + i)).c_str());
+        lines += strf("{\"text\": \"%s\"}\n",
+                      std::string(i % 3 ? 4 + i : 4, (char)('a' + i)).c_str());
     }
     std::string path = put("prompts.jsonl", lines);
     Tokenizer bytes = tokenizer_bytes();
@@ -621,17 +686,22 @@ static void test_prompts() {
     // a, d and g have four tokens
     CHECK(n == 6 && skipped == 3, "prompts: %d, and %ld skipped", n, skipped);
     const char first[] = { 'b', 'c', 'e', 'f', 'h', 'i' };
-    for (int i = 0; i < 30; i++) { CHECK(x[i] == first[i / 5], "prompts: sequence %d has %c", i / 5, x[i]); }
+    for (int i = 0; i < 30; i++) {
+        CHECK(x[i] == first[i / 5], "prompts: sequence %d has %c", i / 5, x[i]);
+    }
     DataOptions how;
     how.bos = "doc"; how.fix_token = {{3, 7}};
     n = data_prompts(path, bytes, 6, 4, false, x.data(), &skipped, &how);
-    CHECK(n == 6 && skipped == 0 && x[0] == 256 && x[1] == 'a' && x[2] == 7 && x[5] == 256 && x[6] == 'b',
-        "prompts with BOS: %d %d %d", x[0], x[1], x[2]);
+    CHECK(n == 6 && skipped == 0 && x[0] == 256 && x[1] == 'a' && x[2] == 7 && x[5] == 256 &&
+              x[6] == 'b',
+          "prompts with BOS: %d %d %d", x[0], x[1], x[2]);
     how.bos = "seq";
     n = data_prompts(path, bytes, 6, 4, false, x.data(), &skipped, &how);
-    CHECK(n == 6 && x[0] == 256 && x[1] == 'b' && x[2] == 7, "prompts with BOS in place of the first token: %d %d", x[0], x[1]);
+    CHECK(n == 6 && x[0] == 256 && x[1] == 'b' && x[2] == 7,
+          "prompts with BOS in place of the first token: %d %d", x[0], x[1]);
     Died d = check_dies([&] { data_prompts(path, bytes, 6, 100, false, x.data(), &skipped); });
-    CHECK(d.code == EXIT_USER && d.says("got no record of 101 tokens"), "prompts: %d %s", d.code, d.err.c_str());
+    CHECK(d.code == EXIT_USER && d.says("got no record of 101 tokens"), "prompts: %d %s", d.code,
+          d.err.c_str());
 }
 
 static void test_bad_input() {
@@ -647,7 +717,8 @@ static void test_bad_input() {
     REFUSED(options({dir + "/none"}), "got an empty file");
 
     make_dirs(dir + "/bad");
-    std::string path = dir + "/bad/train_0.bin", good = file_read(put_shard("bad/train_0.bin", count_up(300)));
+    std::string path = dir + "/bad/train_0.bin",
+                good = file_read(put_shard("bad/train_0.bin", count_up(300)));
     auto with = [&](const std::string& s) { file_write(path, s); return options({dir + "/bad"}); };
     data_open(with(good));
     REFUSED(with(good.substr(0, good.size() - 2)), "truncated");
@@ -673,8 +744,9 @@ static void test_bad_input() {
     // the shards hold ids that their manifest, or the model, does not have
     put("bad/manifest.json", "{\"complete\": true, \"vocab\": 100}");
     Died d = check_dies([&] { Data d = data_open(options({dir + "/bad"})); draw(&d, 100); });
-    CHECK(d.code == EXIT_USER && d.says("wanted ids below the vocabulary of 100") && d.says("train_0.bin"),
-        "id >= vocab: %d %s", d.code, d.err.c_str());
+    CHECK(d.code == EXIT_USER && d.says("wanted ids below the vocabulary of 100") &&
+              d.says("train_0.bin"),
+          "id >= vocab: %d %s", d.code, d.err.c_str());
     // the largest training id, held-out ids aside, is 278
     put("bad/manifest.json", "{\"complete\": true, \"vocab\": 280}");
     Data fits = data_open(options({dir + "/bad"}));
@@ -687,7 +759,8 @@ static void test_bad_input() {
     DataOptions o = options({dir + "/bad"});
     o.vocab = 200;
     d = check_dies([&] { Data d = data_open(o); draw(&d, 100); });
-    CHECK(d.code == EXIT_USER && d.says("vocabulary of 200"), "id >= --vocab: %d %s", d.code, d.err.c_str());
+    CHECK(d.code == EXIT_USER && d.says("vocabulary of 200"), "id >= --vocab: %d %s", d.code,
+          d.err.c_str());
     o = options({dir + "/docs.jsonl"}); o.vocab = 256;
     REFUSED(o, "the data have 257 ids, the model has 256");
     o = options({dir + "/bad"}); o.bos = "doc";
@@ -703,8 +776,10 @@ static void test_bad_input() {
 static void test_bad_text() {
     // ill-formed UTF-8 and lone surrogates in jsonl become U+FFFD, and are counted
     std::string ok(200, 'x');
-    std::string path = put("utf8.jsonl", "{\"text\": \"a\xFF\xFE" "b\xE2\x82" "c\\ud800d\"}\n{\"text\": \"" + ok
-        + "\"}\n");
+    std::string path = put("utf8.jsonl", "{\"text\": \"a\xFF\xFE"
+                                         "b\xE2\x82"
+                                         "c\\ud800d\"}\n{\"text\": \"" +
+                                             ok + "\"}\n");
     Data d = data_open(options({path}));
     int x[20]; tokens_copy(d.sources[0].train, 0, 17, 257, x);
     std::string got = tokenizer_decode(d.tokenizer, x, 16, true),
@@ -712,15 +787,21 @@ static void test_bad_text() {
     CHECK(got == want && x[16] == 256, "ill-formed UTF-8 reads as %s", json_str(got).c_str());
     std::string shard = d.sources[0].train.shards[0].path;
     std::string manifest = file_read(shard.substr(0, shard.rfind('/')) + "/manifest.json");
-    CHECK(manifest.find("\"replaced\": 4,") != std::string::npos, "ill-formed UTF-8: the manifest says %s",
-        manifest.c_str());
+    CHECK(manifest.find("\"replaced\": 4,") != std::string::npos,
+          "ill-formed UTF-8: the manifest says %s", manifest.c_str());
 
     std::string good = "{\"text\": \"" + ok + "\"}\n";
-    struct { const char* line; const char* says; } bad[] = {
-        { "{\"text\": \"a\"", "line 3: byte 13: wanted ',' or '}'" }, { "{\"text\": 5}", "line 3: wanted {\"text\"" },
-            { "{\"txt\": \"a\"}", "got a record without text" },
-        { "[1]", "without text" }, { "{\"text\": \"a\"} x", "more text after" },
-            { "{\"text\": \"a\x01\"}", "control character" }, { "{\"text\": \"\\q\"}", "unknown escape" },
+    struct {
+        const char* line;
+        const char* says;
+    } bad[] = {
+        { "{\"text\": \"a\"", "line 3: byte 13: wanted ',' or '}'" },
+        { "{\"text\": 5}", "line 3: wanted {\"text\"" },
+        { "{\"txt\": \"a\"}", "got a record without text" },
+        { "[1]", "without text" },
+        { "{\"text\": \"a\"} x", "more text after" },
+        { "{\"text\": \"a\x01\"}", "control character" },
+        { "{\"text\": \"\\q\"}", "unknown escape" },
         { "{'text': 'a'}", "wanted a key in quotes" },
     };
     for (auto& b : bad) {
@@ -729,13 +810,14 @@ static void test_bad_text() {
         REFUSED(o, b.says); REFUSED(o, "bad.jsonl"); REFUSED(o, "--skip-bad");
         o.skip_bad = true;
         Data s = data_open(o);
-        CHECK(s.sources[0].train.n + s.sources[0].val.n == 402, "--skip-bad after %s: %ld tokens", b.line,
-            s.sources[0].train.n + s.sources[0].val.n);
+        CHECK(s.sources[0].train.n + s.sources[0].val.n == 402, "--skip-bad after %s: %ld tokens",
+              b.line, s.sources[0].train.n + s.sources[0].val.n);
     }
     CHECK(dir_list(dir + "/cache").size() > 0, "no cache");
     for (auto& name : dir_list(dir + "/cache")) {
-        CHECK(name.find("part") == std::string::npos || !file_exists(dir + "/cache/" + name + "/manifest.json"),
-            "a failed run left %s", name.c_str());
+        CHECK(name.find("part") == std::string::npos ||
+                  !file_exists(dir + "/cache/" + name + "/manifest.json"),
+              "a failed run left %s", name.c_str());
     }
 }
 

@@ -1,156 +1,172 @@
 /*
-test_errors.cpp -- every mistake a user can make at the command line: does it end with the right exit status (2 the user, 3 a
-loss that is not finite, 1 the machine), name what it got and wanted, and leave what was there before?
-A new flag gets a row in the table; bad data files are in test_data.cpp.
+test_errors.cpp -- every mistake a user can make at the command line:
+does it end with the right exit status (2 the user, 3 a loss that is not finite, 1 the machine),
+name what it got and wanted, and leave what was there before? A new flag gets a row in the table;
+bad data files are in test_data.cpp.
 */
 #include "check.h"
 
 static std::string dir, binary;
-static const char* TINY = " -b 8 -t 16 --bb-vocab 24 --width 16 --heads 2 --ffn-width 24 --val-seqs 8 --probe-seqs 8 --probe-len 16 ";
+static const char* TINY = " -b 8 -t 16 --bb-vocab 24 --width 16 --heads 2 --ffn-width 24 "
+                          "--val-seqs 8 --probe-seqs 8 --probe-len 16 ";
 
-static Ran train_sink(const std::string& args) { return check_run("cd " + dir + " && timeout 30 " + binary + " " + args); } // a mistake that is taken would train
+static Ran train_sink(const std::string& args) {
+    return check_run("cd " + dir + " && timeout 30 " + binary + " " + args);
+}  // a mistake that is taken would train
 // `error: ...` and `---> HINT: ...`, nothing else on stderr, and the words that matter
-static void check_refused(const Ran& r, int code, const std::string& what, const std::string& says) {
+static void check_refused(const Ran& r, int code, const std::string& what,
+                          const std::string& says) {
     const std::vector<std::string> lines = split(r.err, '\n');
-    const bool form = lines.size() == 3 && lines[0].compare(0, 7, "error: ") == 0 && lines[1].compare(0, 12, "---> HINT: ") > 0 && lines[1].size() > 14 && lines[2].empty();
-    CHECK(r.code == code, "%s: exit status %d, wanted %d: %s", what.c_str(), r.code, code, r.err.c_str());
+    const bool form = lines.size() == 3 && lines[0].compare(0, 7, "error: ") == 0 &&
+                      lines[1].compare(0, 12, "---> HINT: ") > 0 && lines[1].size() > 14 &&
+                      lines[2].empty();
+    CHECK(r.code == code, "%s: exit status %d, wanted %d: %s", what.c_str(), r.code, code,
+          r.err.c_str());
     CHECK(form, "%s: wanted an error and a hint, got: %s", what.c_str(), r.err.c_str());
-    CHECK(r.says(says.c_str()), "%s: wanted '%s', got: %s", what.c_str(), says.c_str(), r.err.c_str());
+    CHECK(r.says(says.c_str()), "%s: wanted '%s', got: %s", what.c_str(), says.c_str(),
+          r.err.c_str());
 }
 static void refused(const std::string& args, const std::string& says, int code = EXIT_USER) {
     check_refused(train_sink(args), code, "train_sink " + args, says);
 }
 
-static const struct { const char *args, *says; } FLAGS[] = {
-    { "--stpes 5",                       "did you mean --steps?" },
-    { "--learning-rate 1",             "did you mean --lr?" },
-    { "--attn sigmoid",                "ATTN is a switch of the build: make train_sink ATTN=sigmoid" },
-    { "--precision=bf16",              "make train_sink PRECISION=bf16" },
-    { "--backend",                     "make train_sink BACKEND=VALUE" },
-    { "--batch 1000000 --seq 100000",  "less than 2^30 tokens" },
-    { "--layers 0x10",                 "wanted a whole number" },
-    { "bench -n 0",                    "--steps 0: wanted 1 or more" },
-    { "probe run/step_4 --probe-seqs -1",      "--probe-seqs: got -1" },
-    { "probe run/step_4 --prefix 4294967300",  "--prefix: got 4294967300" },
-    { "tokenize short.txt -o shards2 --threads 100000",  "--threads: got 100000, wanted 0 to 4096" },
-    { "-x",                            "unknown flag -x" },
-    { "--",                            "unknown flag --" },
-    { "--steps",                       "--steps: got no value" },
-    { "--steps=",                      "--steps: got '', wanted a whole number" },
-    { "--steps ten",                   "--steps: got 'ten', wanted a whole number" },
-    { "--steps 1.5",                   "--steps: got '1.5', wanted a whole number" },
-    { "--steps 99999999999999999999",  "wanted a whole number" },
-    { "--steps -1",                      "--steps: got -1, wanted 0 or more" },
-    { "--resume=1",                    "--resume: takes no value" },
-    { "--resume",                      "wanted also --out" },
-    { "foo",                           "got 'foo', wanted a command" },
-    { "trian",                           "did you mean train?" },
-    { "--tokens 5",                    "--tokens: not a flag of this command" },
-    { "bench --lr 1",                  "--lr: not a flag of this command" },
-    { "--product mmx",                 "--product: got 'mmx', wanted one that this processor has: any" },
-    { "-m huge",                       "got 'huge', wanted one of bb nano small 60M 1B" },
-    { "--width 30 --heads 4",            "--width 30 --heads 4 --head-dim 0: wanted a width that the heads divide" },
-    { "--width 36 --heads 4",          "an even head size" },
-    { "--heads 4 --kv-heads 3",        "--kv-heads 3 --heads 4" },
-    { "--kv-heads -1",                   "--kv-heads: got -1" },
-    { "--layers -2",                     "--layers: got -2, wanted 0 to 10000" },
-    { "--ffn-width -2",                  "--ffn-width: got -2" },
-    { "--batch -3",                      "--batch: got -3" },
-    { "--batch 100000000 --seq 100000",  "--batch: got 100000000" },
-    { "--seq -1",                        "--seq: got -1" },
-    { "--vocab 10",                    "have 257 ids, the model has 10" },
-    { "--total-batch 100",             "--total-batch 100: wanted a multiple of batch * seq = 4096" },
-    { "--attn-p 0",                      "--attn-p: got 0, wanted 1e-06 to 1000000" },
-    { "--attn-p 2",                      "--attn-p 2: wanted ATTN=softmax_p" },
-    { "--attn-alpha 0",                  "--attn-alpha: got 0" },
-    { "--window 0",                      "--window 0: wanted 1 or more, or leave it out" },
-    { "--window -1",                     "--window: got -1" },
-    { "--prefix 64",                     "--prefix 64 --seq 64: wanted a prefix shorter" },
-    { "--prefix -1",                     "--prefix: got -1" },
-    { "--rope-factor 2",                 "--rope-factor 2 --rope-scaling none: wanted --rope-scaling linear" },
-    { "--rope-scaling llama3 --rope-low 4",  "--rope-low 4 --rope-high 4: wanted low less than high" },
-    { "--rope-local 500",                "--rope-local 500 --window 0: wanted a window in some layers" },
-    { "--rope-layers 0120",              "--rope-layers 0120: wanted a pattern of 0 and 1" },
-    { "--local-layers 10",               "--local-layers 10 --window 0: wanted a window for those layers" },
-    { "--attn-cap 30",                   "--attn-cap 30: wanted ATTN=softcap" },
-    { "--bias-share all",                "--bias-share: got all, wanted one of: none heads" },
-    { "--k-dims 33",                     "--k-dims 33 --head-dim 32: wanted at most the head size" },
-    { "--k-dims 4",                      "--k-dims 4 BIAS=none: wanted BIAS=k" },
-    { "--v-star e2:1",                 "--v-star e2:1: wanted e1:M or ones:M" },
-    { "--v-star e1:x",                 "--v-star e1:x: wanted e1:M" },
-    { "--v-star e1:1",                   "--v-star e1:1 BIAS=none: wanted BIAS=k" },
-    { "--fix-token 1:257",             "--fix-token 1:257" },
-    { "--fix-token 66:1",              "from 1 to T+1 = 65" },
-    { "--fix-token 0:1",               "--fix-token 0:1" },
-    { "--fix-token a:b",               "--fix-token a:b: wanted POS:ID" },
-    { "--fix-token 1",                 "--fix-token 1: wanted POS:ID" },
-    { "--random-token 0",              "--random-token 0: wanted a position" },
-    { "--random-token 66",             "--random-token 66: wanted a position" },
-    { "--random-token 1.5",            "--random-token 1.5: wanted a whole number" },
-    { "--bos maybe",                   "--bos maybe: wanted none, seq or doc" },
-    { "--bb-vocab 1",                    "--bb-vocab: got 1, wanted 2 to 65535" },
-    { "--bb-vocab 100000000",            "--bb-vocab: got 100000000" },
-    { "--bb-triggers 255",             "255 triggers" },
-    { "--bb-triggers 300",             "--bb-triggers 300" },
-    { "--optimizer adam",              "--optimizer adam: wanted adamw, muon or sgd" },
-    { "--schedule linear",             "--schedule linear: wanted constant or cosine" },
-    { "--lr -1",                         "--lr: got -1" },
-    { "--lr nan",                      "--lr: got 'nan', wanted a number" },
-    { "--lr 1e999",                    "--lr: got '1e999', wanted a number" },
-    { "--warmup -1",                     "--warmup: got -1" },
-    { "--beta1 1",                     "--beta1 1" },
-    { "--beta2 -0.1",                    "--beta2: got -0.1, wanted 0 to 1" },
-    { "--weight-decay -1",               "--weight-decay: got -1" },
-    { "--min-lr -1",                     "--min-lr: got -1" },
-    { "--grad-clip -1",                  "--grad-clip: got -1" },
-    { "--eval-every -1",                 "--eval-every: got -1" },
-    { "--save-every -1",                 "--save-every: got -1" },
-    { "--stop-after -1",                 "--stop-after: got -1" },
-    { "--eps x",                       "--eps: got 'x', wanted numbers separated by commas" },
-    { "--eps ''",                      "--eps: wanted a threshold" },
-    { "--probe-len 0",                 "--probe-len 0" },
-    { "--probe-len 8,16",              "--probe-len 8,16: wanted a number" },
-    { "--probe-seqs 0",                  "--probe-seqs: got 0, wanted 1 to" },
-    { "--val-seqs 0",                    "--val-seqs: got 0" },
-    { "--train-tokens -5",               "--train-tokens: got -5" },
-    { "-d \"\"",                        "--data \"\": wanted bb, a file" },
-    { "--tokenizer t.json",            "--tokenizer t.json: wanted text to read with it" },
-    { "-d nowhere",                    "--data nowhere: no such file or directory" },
-    { "-d nowhere.txt",                "no such file or directory" },
-    { "-d bb,bb",                      "cannot be mixed" },
-    { "-d empty.txt",                  "got an empty file" },
-    { "-d short.txt",                  "short.txt: got 6 tokens, wanted at least T+1 = 65" },
-    { "-d bad.jsonl",                  "bad.jsonl: line 2: byte 10" },
-    { "-d shards",                     "shards/train.bin: got 2048 bytes, wanted 3024" },
-    { "-d magic",                      "magic/train.bin: got magic 1, wanted 20240520" },
-    { "-o run",                        "run: holds a run already" },
-    { "-o run/log.jsonl",              "run/log.jsonl: cannot make this directory" },
-    { "probe",                         "got 0 checkpoints, wanted one" },
-    { "probe run/step_4 run/step_4",   "got 2 checkpoints, wanted one" },
-    { "probe nowhere",                 "nowhere: no such directory" },
-    { "probe run",                     "run: has no config.json" },
-    { "probe run/step_4 -d bb",        "the data have 257 ids, the model has 25" },
+static const struct {
+    const char *args, *says;
+} FLAGS[] = {
+    { "--stpes 5", "did you mean --steps?" },
+    { "--learning-rate 1", "did you mean --lr?" },
+    { "--attn sigmoid", "ATTN is a switch of the build: make train_sink ATTN=sigmoid" },
+    { "--precision=bf16", "make train_sink PRECISION=bf16" },
+    { "--backend", "make train_sink BACKEND=VALUE" },
+    { "--batch 1000000 --seq 100000", "less than 2^30 tokens" },
+    { "--layers 0x10", "wanted a whole number" },
+    { "bench -n 0", "--steps 0: wanted 1 or more" },
+    { "probe run/step_4 --probe-seqs -1", "--probe-seqs: got -1" },
+    { "probe run/step_4 --prefix 4294967300", "--prefix: got 4294967300" },
+    { "tokenize short.txt -o shards2 --threads 100000", "--threads: got 100000, wanted 0 to 4096" },
+    { "-x", "unknown flag -x" },
+    { "--", "unknown flag --" },
+    { "--steps", "--steps: got no value" },
+    { "--steps=", "--steps: got '', wanted a whole number" },
+    { "--steps ten", "--steps: got 'ten', wanted a whole number" },
+    { "--steps 1.5", "--steps: got '1.5', wanted a whole number" },
+    { "--steps 99999999999999999999", "wanted a whole number" },
+    { "--steps -1", "--steps: got -1, wanted 0 or more" },
+    { "--resume=1", "--resume: takes no value" },
+    { "--resume", "wanted also --out" },
+    { "foo", "got 'foo', wanted a command" },
+    { "trian", "did you mean train?" },
+    { "--tokens 5", "--tokens: not a flag of this command" },
+    { "bench --lr 1", "--lr: not a flag of this command" },
+    { "--product mmx", "--product: got 'mmx', wanted one that this processor has: any" },
+    { "-m huge", "got 'huge', wanted one of bb nano small 60M 1B" },
+    { "--width 30 --heads 4",
+      "--width 30 --heads 4 --head-dim 0: wanted a width that the heads divide" },
+    { "--width 36 --heads 4", "an even head size" },
+    { "--heads 4 --kv-heads 3", "--kv-heads 3 --heads 4" },
+    { "--kv-heads -1", "--kv-heads: got -1" },
+    { "--layers -2", "--layers: got -2, wanted 0 to 10000" },
+    { "--ffn-width -2", "--ffn-width: got -2" },
+    { "--batch -3", "--batch: got -3" },
+    { "--batch 100000000 --seq 100000", "--batch: got 100000000" },
+    { "--seq -1", "--seq: got -1" },
+    { "--vocab 10", "have 257 ids, the model has 10" },
+    { "--total-batch 100", "--total-batch 100: wanted a multiple of batch * seq = 4096" },
+    { "--attn-p 0", "--attn-p: got 0, wanted 1e-06 to 1000000" },
+    { "--attn-p 2", "--attn-p 2: wanted ATTN=softmax_p" },
+    { "--attn-alpha 0", "--attn-alpha: got 0" },
+    { "--window 0", "--window 0: wanted 1 or more, or leave it out" },
+    { "--window -1", "--window: got -1" },
+    { "--prefix 64", "--prefix 64 --seq 64: wanted a prefix shorter" },
+    { "--prefix -1", "--prefix: got -1" },
+    { "--rope-factor 2", "--rope-factor 2 --rope-scaling none: wanted --rope-scaling linear" },
+    { "--rope-scaling llama3 --rope-low 4",
+      "--rope-low 4 --rope-high 4: wanted low less than high" },
+    { "--rope-local 500", "--rope-local 500 --window 0: wanted a window in some layers" },
+    { "--rope-layers 0120", "--rope-layers 0120: wanted a pattern of 0 and 1" },
+    { "--local-layers 10", "--local-layers 10 --window 0: wanted a window for those layers" },
+    { "--attn-cap 30", "--attn-cap 30: wanted ATTN=softcap" },
+    { "--bias-share all", "--bias-share: got all, wanted one of: none heads" },
+    { "--k-dims 33", "--k-dims 33 --head-dim 32: wanted at most the head size" },
+    { "--k-dims 4", "--k-dims 4 BIAS=none: wanted BIAS=k" },
+    { "--v-star e2:1", "--v-star e2:1: wanted e1:M or ones:M" },
+    { "--v-star e1:x", "--v-star e1:x: wanted e1:M" },
+    { "--v-star e1:1", "--v-star e1:1 BIAS=none: wanted BIAS=k" },
+    { "--fix-token 1:257", "--fix-token 1:257" },
+    { "--fix-token 66:1", "from 1 to T+1 = 65" },
+    { "--fix-token 0:1", "--fix-token 0:1" },
+    { "--fix-token a:b", "--fix-token a:b: wanted POS:ID" },
+    { "--fix-token 1", "--fix-token 1: wanted POS:ID" },
+    { "--random-token 0", "--random-token 0: wanted a position" },
+    { "--random-token 66", "--random-token 66: wanted a position" },
+    { "--random-token 1.5", "--random-token 1.5: wanted a whole number" },
+    { "--bos maybe", "--bos maybe: wanted none, seq or doc" },
+    { "--bb-vocab 1", "--bb-vocab: got 1, wanted 2 to 65535" },
+    { "--bb-vocab 100000000", "--bb-vocab: got 100000000" },
+    { "--bb-triggers 255", "255 triggers" },
+    { "--bb-triggers 300", "--bb-triggers 300" },
+    { "--optimizer adam", "--optimizer adam: wanted adamw, muon or sgd" },
+    { "--schedule linear", "--schedule linear: wanted constant or cosine" },
+    { "--lr -1", "--lr: got -1" },
+    { "--lr nan", "--lr: got 'nan', wanted a number" },
+    { "--lr 1e999", "--lr: got '1e999', wanted a number" },
+    { "--warmup -1", "--warmup: got -1" },
+    { "--beta1 1", "--beta1 1" },
+    { "--beta2 -0.1", "--beta2: got -0.1, wanted 0 to 1" },
+    { "--weight-decay -1", "--weight-decay: got -1" },
+    { "--min-lr -1", "--min-lr: got -1" },
+    { "--grad-clip -1", "--grad-clip: got -1" },
+    { "--eval-every -1", "--eval-every: got -1" },
+    { "--save-every -1", "--save-every: got -1" },
+    { "--stop-after -1", "--stop-after: got -1" },
+    { "--eps x", "--eps: got 'x', wanted numbers separated by commas" },
+    { "--eps ''", "--eps: wanted a threshold" },
+    { "--probe-len 0", "--probe-len 0" },
+    { "--probe-len 8,16", "--probe-len 8,16: wanted a number" },
+    { "--probe-seqs 0", "--probe-seqs: got 0, wanted 1 to" },
+    { "--val-seqs 0", "--val-seqs: got 0" },
+    { "--train-tokens -5", "--train-tokens: got -5" },
+    { "-d \"\"", "--data \"\": wanted bb, a file" },
+    { "--tokenizer t.json", "--tokenizer t.json: wanted text to read with it" },
+    { "-d nowhere", "--data nowhere: no such file or directory" },
+    { "-d nowhere.txt", "no such file or directory" },
+    { "-d bb,bb", "cannot be mixed" },
+    { "-d empty.txt", "got an empty file" },
+    { "-d short.txt", "short.txt: got 6 tokens, wanted at least T+1 = 65" },
+    { "-d bad.jsonl", "bad.jsonl: line 2: byte 10" },
+    { "-d shards", "shards/train.bin: got 2048 bytes, wanted 3024" },
+    { "-d magic", "magic/train.bin: got magic 1, wanted 20240520" },
+    { "-o run", "run: holds a run already" },
+    { "-o run/log.jsonl", "run/log.jsonl: cannot make this directory" },
+    { "probe", "got 0 checkpoints, wanted one" },
+    { "probe run/step_4 run/step_4", "got 2 checkpoints, wanted one" },
+    { "probe nowhere", "nowhere: no such directory" },
+    { "probe run", "run: has no config.json" },
+    { "probe run/step_4 -d bb", "the data have 257 ids, the model has 25" },
     { "probe run/step_4 -d short.txt", "the checkpoint has no tokenizer to read text with" },
-    { "probe run/step_4 --probe-from end",         "--probe-from end: wanted start or windows" },
-    { "probe run/step_4 --probe-from start",       "--probe-from start of bb: wanted a .jsonl" },
-    { "probe run/step_4 --probe-input random --bos seq",  "wanted --probe-input natural" },
-    { "probe run/step_4 --json nowhere/x.json",    "nowhere/x.json.tmp: cannot open (No such file" },
-    { "probe run/step_4 --json run",               "run: got a directory, wanted a file" },
-    { "probe run/step_4 --dump run/log.jsonl",     "run/log.jsonl: cannot make this directory" },
-    { "bench --json nowhere/x.json",               "nowhere/x.json.tmp: cannot open" },
-    { "--resume -o nothere",           "nothere: no such directory, so there is no run" },
-    { "probe run/step_4 --bb-vocab 24 --probe-input odd",  "--probe-input odd: wanted natural, random or repeated" },
-    { "probe run/step_4 --bb-vocab 24 --probe-len 8,x",    "--probe-len x" },
-    { "probe run/step_4 --bb-vocab 24 --prefix 64",        "prefix 64: wanted less than --probe-len" },
+    { "probe run/step_4 --probe-from end", "--probe-from end: wanted start or windows" },
+    { "probe run/step_4 --probe-from start", "--probe-from start of bb: wanted a .jsonl" },
+    { "probe run/step_4 --probe-input random --bos seq", "wanted --probe-input natural" },
+    { "probe run/step_4 --json nowhere/x.json", "nowhere/x.json.tmp: cannot open (No such file" },
+    { "probe run/step_4 --json run", "run: got a directory, wanted a file" },
+    { "probe run/step_4 --dump run/log.jsonl", "run/log.jsonl: cannot make this directory" },
+    { "bench --json nowhere/x.json", "nowhere/x.json.tmp: cannot open" },
+    { "--resume -o nothere", "nothere: no such directory, so there is no run" },
+    { "probe run/step_4 --bb-vocab 24 --probe-input odd",
+      "--probe-input odd: wanted natural, random or repeated" },
+    { "probe run/step_4 --bb-vocab 24 --probe-len 8,x", "--probe-len x" },
+    { "probe run/step_4 --bb-vocab 24 --prefix 64", "prefix 64: wanted less than --probe-len" },
     { "probe run/step_4 --bb-vocab 24 --prefix -1", "--prefix: got -1" },
     { "probe run/step_4 --bb-vocab 24 --window 0", "--window 0: wanted 1 or more" },
-    { "probe run/step_4 --bb-vocab 24 --dump d --dump-heads 1:0",  "--dump-heads 1:0: wanted LAYER:HEAD with layers 0..0, heads 0..1" },
-    { "probe run/step_4 --bb-vocab 24 --dump d --dump-heads 0",    "--dump-heads 0: wanted LAYER:HEAD" },
-    { "probe run/step_4 --bb-vocab 24 --dump d --dump-seq 100",    "--dump-seq 100: wanted 0 to 99" },
-    { "generate",                      "got 0 checkpoints" },
-    { "generate run/step_4 --prompt hello",    "--prompt hello: wanted token ids 0..24" },
-    { "generate run/step_4 --prompt '1 25'",   "--prompt 25: wanted token ids 0..24" },
-    { "generate run/step_4 --top-k -1",  "--top-k: got -1" },
+    { "probe run/step_4 --bb-vocab 24 --dump d --dump-heads 1:0",
+      "--dump-heads 1:0: wanted LAYER:HEAD with layers 0..0, heads 0..1" },
+    { "probe run/step_4 --bb-vocab 24 --dump d --dump-heads 0",
+      "--dump-heads 0: wanted LAYER:HEAD" },
+    { "probe run/step_4 --bb-vocab 24 --dump d --dump-seq 100", "--dump-seq 100: wanted 0 to 99" },
+    { "generate", "got 0 checkpoints" },
+    { "generate run/step_4 --prompt hello", "--prompt hello: wanted token ids 0..24" },
+    { "generate run/step_4 --prompt '1 25'", "--prompt 25: wanted token ids 0..24" },
+    { "generate run/step_4 --top-k -1", "--top-k: got -1" },
     { "generate run/step_4 --temperature -1", "--temperature: got -1" },
     { "generate run/step_4 --tokens -1", "--tokens: got -1" },
 };
@@ -158,35 +174,55 @@ static void test_flags() {
     file_write(dir + "/empty.txt", "");
     file_write(dir + "/short.txt", "12345");
     train_sink("-d short.txt");                          // keeps the tokens, and says so once
-    file_write(dir + "/bad.jsonl", "{\"text\": \"" + std::string(9000, 'a') + "\"}\n{\"text\": oops}\n");
+    file_write(dir + "/bad.jsonl",
+               "{\"text\": \"" + std::string(9000, 'a') + "\"}\n{\"text\": oops}\n");
     int32_t head[512] = { 20240520, 1, 1000 };
     make_dirs(dir + "/shards"); make_dirs(dir + "/magic");
     file_write(dir + "/shards/train.bin", std::string((char*)head, sizeof head));
     head[0] = 1;
     file_write(dir + "/magic/train.bin", std::string((char*)head, sizeof head));
     for (auto& f : FLAGS) { refused(f.args, f.says); }
-    for (auto& name : dir_list(dir)) { CHECK(name != "runs" && name != "d", "a refused command line left %s/", name.c_str()); }
+    for (auto& name : dir_list(dir)) {
+        CHECK(name != "runs" && name != "d", "a refused command line left %s/", name.c_str());
+    }
 }
 // no number of any flag, of any command, may wrap around: the first one that is too large
 // for its place has to be refused
 static void test_ranges() {
-    const std::vector<std::pair<std::string, char>> commands = { { "train", 't' }, { "probe x", 'p' }, { "generate x", 'g' }, { "tokenize x", 'k' }, { "bench", 'b' } };
+    const std::vector<std::pair<std::string, char>> commands = { { "train", 't' },
+                                                                 { "probe x", 'p' },
+                                                                 { "generate x", 'g' },
+                                                                 { "tokenize x", 'k' },
+                                                                 { "bench", 'b' } };
     long tried = 0;
-    const char* unbounded[] = { "--train-tokens", "--bb-table", "--steps", "--warmup", "--eval-every", "--save-every", "--seed", "--total-batch" };
+    const char* unbounded[] = { "--train-tokens", "--bb-table", "--steps", "--warmup",
+                                "--eval-every", "--save-every", "--seed", "--total-batch" };
     for (auto& c : commands) {
         const std::string help = train_sink(c.first + " --help").out;
         for (auto& line : split(help, '\n')) {
             const size_t at = line.find("--"), end = line.find(' ', at), value = line.rfind(" [");
             double unused;
-            const bool number = at < 8 && value != std::string::npos && parse_double(line.substr(value + 2, line.size() - value - 3), &unused);
-            if (!number || line.find("list") != std::string::npos || line.find("--probe-len") < end) { continue; }
+            const bool number = at < 8 && value != std::string::npos &&
+                                parse_double(line.substr(value + 2, line.size() - value - 3),
+                                             &unused);
+            if (!number || line.find("list") != std::string::npos ||
+                line.find("--probe-len") < end) {
+                continue;
+            }
             const std::string flag = line.substr(at, end - at);
             bool wide = false, real = false;
             for (auto u : unbounded) { wide = wide || flag == u; }
-            for (auto u : { "--lr", "--min-lr", "--adam-eps", "--weight-decay", "--grad-clip", "--stop-after", "--temperature", "--rope-base", "--rope-local" }) { real = real || flag == u; }
-            for (const char* v : { "-9223372036854775808", "-1", "2147483648", "4294967296", "9223372036854775807" }) {
+            for (auto u : { "--lr", "--min-lr", "--adam-eps", "--weight-decay", "--grad-clip",
+                            "--stop-after", "--temperature", "--rope-base", "--rope-local" }) {
+                real = real || flag == u;
+            }
+            for (const char* v : { "-9223372036854775808", "-1", "2147483648", "4294967296",
+                                   "9223372036854775807" }) {
                 const bool may_be_below_0 = flag == "--attn-bias-init" || flag == "--init-logit";
-                if ((wide && strlen(v) == 10) || (real && v[0] != '-') || (may_be_below_0 && v == std::string("-1"))) { continue; }
+                if ((wide && strlen(v) == 10) || (real && v[0] != '-') ||
+                    (may_be_below_0 && v == std::string("-1"))) {
+                    continue;
+                }
                 refused(c.first + " " + flag + " " + v, flag + ": got " + v);
                 tried++;
             }
@@ -201,14 +237,18 @@ static void test_resume() { // a run goes on only as what it was
     refused(resume + "--window 3", "holds another model: --window 0, got 3");
 }
 // a copy of the checkpoint in which one file is changed
-static void damaged(const char* file, const std::string& content, const std::string& says, const char* what) {
+static void damaged(const char* file, const std::string& content, const std::string& says,
+                    const char* what) {
     remove_tree(dir + "/damaged");
     check_run("cp -r " + dir + "/run " + dir + "/damaged");
     file_write(dir + "/damaged/step_4/" + file, content);
     const Ran r = train_sink(std::string(TINY) + "-n 8 -o damaged --resume");
     check_refused(r, EXIT_USER, std::string(what) + ", --resume", says);
-    CHECK(file_read(dir + "/damaged/log.jsonl") == file_read(dir + "/run/log.jsonl"), "%s: a refused --resume changed the log", what);
-    if (strcmp(file, "optimizer.safetensors") && strcmp(file, "state.json")) { refused("probe damaged/step_4 --bb-vocab 24", says); }
+    CHECK(file_read(dir + "/damaged/log.jsonl") == file_read(dir + "/run/log.jsonl"),
+          "%s: a refused --resume changed the log", what);
+    if (strcmp(file, "optimizer.safetensors") && strcmp(file, "state.json")) {
+        refused("probe damaged/step_4 --bb-vocab 24", says);
+    }
 }
 static std::string replaced(std::string s, const std::string& from, const std::string& to) {
     const size_t at = s.find(from);
@@ -216,40 +256,70 @@ static std::string replaced(std::string s, const std::string& from, const std::s
     return at == std::string::npos ? s : s.replace(at, from.size(), to);
 }
 static void test_checkpoints() {
-    const std::string at = dir + "/run/step_4/", config = file_read(at + "config.json"), model = file_read(at + "model.safetensors"), opt = file_read(at + "optimizer.safetensors");
-    damaged("config.json", replaced(replaced(config, "\"attn\": \"softmax\"", "\"attn\": \"sigmoid\""), "\"bias\": \"none\"", "\"bias\": \"k\""),
-        "make train_sink ATTN=sigmoid BIAS=k PE=rotary", "a checkpoint of other switches");
-    damaged("config.json", replaced(config, "\"attn\": \"softmax\"", "\"attn\": \"sigmoid; rm -rf ~\""), "attn is \"sigmoid; rm -rf ~\", wanted one of: softmax", "a command in a switch");
-    CHECK(!train_sink("probe damaged/step_4").says("make train_sink"), "text of a checkpoint reached a command");
+    const std::string at = dir + "/run/step_4/", config = file_read(at + "config.json"),
+                      model = file_read(at + "model.safetensors"),
+                      opt = file_read(at + "optimizer.safetensors");
+    damaged("config.json",
+            replaced(replaced(config, "\"attn\": \"softmax\"", "\"attn\": \"sigmoid\""),
+                     "\"bias\": \"none\"", "\"bias\": \"k\""),
+            "make train_sink ATTN=sigmoid BIAS=k PE=rotary", "a checkpoint of other switches");
+    damaged("config.json",
+            replaced(config, "\"attn\": \"softmax\"", "\"attn\": \"sigmoid; rm -rf ~\""),
+            "attn is \"sigmoid; rm -rf ~\", wanted one of: softmax", "a command in a switch");
+    CHECK(!train_sink("probe damaged/step_4").says("make train_sink"),
+          "text of a checkpoint reached a command");
     damaged("config.json", config.substr(0, 100), "config.json: not JSON", "config.json cut short");
-    damaged("config.json", replaced(config, "\"hidden_size\": 16", "\"hidden_size\": 0"), "hidden_size", "no width");
-    damaged("config.json", replaced(config, "\"num_hidden_layers\": 1,", "\"num_hidden_layers\": 900000000,"), "num_hidden_layers", "a billion layers");
-    damaged("config.json", replaced(config, "\"num_attention_heads\": 2", "\"num_attention_heads\": 3"), "a number that divides the heads", "heads that do not divide");
-    damaged("config.json", replaced(config, "\"attn\":", "\"atn\":"), "the key 'atn' is not understood", "no attn");
+    damaged("config.json", replaced(config, "\"hidden_size\": 16", "\"hidden_size\": 0"),
+            "hidden_size", "no width");
+    damaged("config.json",
+            replaced(config, "\"num_hidden_layers\": 1,", "\"num_hidden_layers\": 900000000,"),
+            "num_hidden_layers", "a billion layers");
+    damaged("config.json",
+            replaced(config, "\"num_attention_heads\": 2", "\"num_attention_heads\": 3"),
+            "a number that divides the heads", "heads that do not divide");
+    damaged("config.json", replaced(config, "\"attn\":", "\"atn\":"),
+            "the key 'atn' is not understood", "no attn");
     damaged("model.safetensors", "", "model.safetensors: got 0 bytes", "an empty file");
-    CHECK(train_sink(std::string(TINY) + "-n 8 -o damaged --resume").says("or remove damaged/step_4 to go on from the checkpoint before it"), "a damaged checkpoint: no way out in the hint");
-    damaged("model.safetensors", model.substr(0, model.size() - 4), "does not fit its shape", "cut short by a number");
+    CHECK(train_sink(std::string(TINY) + "-n 8 -o damaged --resume")
+              .says("or remove damaged/step_4 to go on from the checkpoint before it"),
+          "a damaged checkpoint: no way out in the hint");
+    damaged("model.safetensors", model.substr(0, model.size() - 4), "does not fit its shape",
+            "cut short by a number");
     damaged("model.safetensors", model + "1234", "the tensors end at byte", "four bytes too many");
     damaged("model.safetensors", model.substr(0, 20), "header says", "cut short in its header");
-    damaged("model.safetensors", std::string(8, '\xff') + model.substr(8), "header says", "a header of 2^64 bytes");
-    damaged("model.safetensors", replaced(model, "{\"__meta", "[\"__meta"), "not a JSON object", "a header that is not JSON");
-    damaged("model.safetensors", replaced(model, "\"shape\":[25,16]", "\"shape\":[26,16]"), "does not fit its shape", "a shape that lies");
-    damaged("model.safetensors", replaced(model, "\"dtype\":\"F32\"", "\"dtype\":\"F64\""), "does not fit its shape", "a dtype that lies");
-    damaged("model.safetensors", replaced(model, "\"data_offsets\":[0,1600]", "\"data_offsets\":[9,1609]"), "begins at byte 9 of the data, wanted 0", "an offset in the middle of a number");
-    damaged("model.safetensors", replaced(model, "\"shape\":[25,16]", "\"shape\":[16,25]"), "has shape ( 16 25 ), wanted ( 25 16 )", "a transposed tensor");
-    damaged("model.safetensors", replaced(model, "lm_head", "ln_head"), "has no tensor 'lm_head.weight'", "a tensor of another name");
-    damaged("optimizer.safetensors", opt.substr(0, opt.size() - 1), "optimizer.safetensors: tensor", "the optimiser cut short");
-    damaged("optimizer.safetensors", replaced(opt, "\"v.lm_head", "\"w.lm_head"), "has no tensor 'v.lm_head.weight'", "the optimiser without a tensor");
+    damaged("model.safetensors", std::string(8, '\xff') + model.substr(8), "header says",
+            "a header of 2^64 bytes");
+    damaged("model.safetensors", replaced(model, "{\"__meta", "[\"__meta"), "not a JSON object",
+            "a header that is not JSON");
+    damaged("model.safetensors", replaced(model, "\"shape\":[25,16]", "\"shape\":[26,16]"),
+            "does not fit its shape", "a shape that lies");
+    damaged("model.safetensors", replaced(model, "\"dtype\":\"F32\"", "\"dtype\":\"F64\""),
+            "does not fit its shape", "a dtype that lies");
+    damaged("model.safetensors",
+            replaced(model, "\"data_offsets\":[0,1600]", "\"data_offsets\":[9,1609]"),
+            "begins at byte 9 of the data, wanted 0", "an offset in the middle of a number");
+    damaged("model.safetensors", replaced(model, "\"shape\":[25,16]", "\"shape\":[16,25]"),
+            "has shape ( 16 25 ), wanted ( 25 16 )", "a transposed tensor");
+    damaged("model.safetensors", replaced(model, "lm_head", "ln_head"),
+            "has no tensor 'lm_head.weight'", "a tensor of another name");
+    damaged("optimizer.safetensors", opt.substr(0, opt.size() - 1), "optimizer.safetensors: tensor",
+            "the optimiser cut short");
+    damaged("optimizer.safetensors", replaced(opt, "\"v.lm_head", "\"w.lm_head"),
+            "has no tensor 'v.lm_head.weight'", "the optimiser without a tensor");
     damaged("state.json", "{\"step\": 4", "state.json: not JSON", "state.json cut short");
-    damaged("state.json", "{\"step\": 4}", "the position in the data", "state.json without a position");
+    damaged("state.json", "{\"step\": 4}", "the position in the data",
+            "state.json without a position");
     // what transformers may open as LLaMA is told apart, and a tensor that no row of the
     // config asks for is refused
     train_sink(std::string(TINY) + "-n 1 --head-bias 1 -o biased");
     const std::string biased = dir + "/biased/step_1/config.json", said = file_read(biased);
-    CHECK(config.find("\"LlamaForCausalLM\"") != std::string::npos, "the default model does not call itself LLaMA: %s", config.c_str());
-    CHECK(said.find("\"TrainSink\"") != std::string::npos, "a model with a bias at its head calls itself LLaMA: %s", said.c_str());
+    CHECK(config.find("\"LlamaForCausalLM\"") != std::string::npos,
+          "the default model does not call itself LLaMA: %s", config.c_str());
+    CHECK(said.find("\"TrainSink\"") != std::string::npos,
+          "a model with a bias at its head calls itself LLaMA: %s", said.c_str());
     file_write(biased, replaced(said, "\"head_bias\": 1", "\"head_bias\": 0"));
-    refused("probe biased/step_1 --bb-vocab 24", "holds the tensor 'lm_head.bias', which this model does not have");
+    refused("probe biased/step_1 --bb-vocab 24",
+            "holds the tensor 'lm_head.bias', which this model does not have");
     unlink((at + "model.safetensors").c_str());
     refused("probe run/step_4 --bb-vocab 24", "has no weights");
     file_write(at + "model.safetensors", model);
@@ -259,16 +329,24 @@ static void test_not_finite() {
     check_run("cd " + dir + " && rm -rf deep && " + binary + TINY + "--layers 3 -n 1 -o deep");
     const std::string path = dir + "/deep/step_1/model.safetensors", model = file_read(path);
     uint64_t header; memcpy(&header, model.data(), 8);
-    const struct { const char *tensor, *says; } rows[] = { { "model.layers.1.mlp.up_proj.weight", "the FFN of layer 1" }, { "model.layers.2.self_attn.o_proj.weight", "the attention of layer 2" },
-        { "model.embed_tokens.weight", "the embedding" }, { "model.norm.weight", "the last norm" }, { "lm_head.weight", "the head" } };
+    const struct {
+        const char *tensor, *says;
+    } rows[] = { { "model.layers.1.mlp.up_proj.weight", "the FFN of layer 1" },
+                 { "model.layers.2.self_attn.o_proj.weight", "the attention of layer 2" },
+                 { "model.embed_tokens.weight", "the embedding" },
+                 { "model.norm.weight", "the last norm" },
+                 { "lm_head.weight", "the head" } };
     for (auto& row : rows) {
         std::string bad = model;
-        const size_t name = bad.find("\"" + std::string(row.tensor) + "\""), at = bad.find("data_offsets\":[", name) + 15;
+        const size_t name = bad.find("\"" + std::string(row.tensor) + "\""),
+                     at = bad.find("data_offsets\":[", name) + 15;
         const float nan = NAN;
-        const size_t begin = 8 + header + atol(&bad[at]), bytes = atol(&bad[bad.find(',', at) + 1]) - atol(&bad[at]);
+        const size_t begin = 8 + header + atol(&bad[at]),
+                     bytes = atol(&bad[bad.find(',', at) + 1]) - atol(&bad[at]);
         for (size_t i = 0; i < bytes; i += 4) { memcpy(&bad[begin + i], &nan, 4); }
         file_write(path, bad);
-        for (const char* args : { "probe deep/step_1", "probe deep/step_1 --probe-input random", "generate deep/step_1 --tokens 3 --prompt 5" }) {
+        for (const char* args : { "probe deep/step_1", "probe deep/step_1 --probe-input random",
+                                  "generate deep/step_1 --tokens 3 --prompt 5" }) {
             refused(args, "not finite, first in " + std::string(row.says), EXIT_DIVERGED);
         }
     }
@@ -285,21 +363,30 @@ static void test_disk() {
     // and nobody ignores the signal for us
     r = check_run("cd " + dir + " && ulimit -f 40 && " + binary + TINY + "-n 4 -o run6");
     check_refused(r, EXIT_MACHINE, "a limit on files", "cannot write (File too large)");
-    r = check_run("cd " + dir + " && trap '' XFSZ && ulimit -f 1 && " + binary + TINY + "-n 4 -o run5");
+    r = check_run("cd " + dir + " && trap '' XFSZ && ulimit -f 1 && " + binary + TINY +
+                  "-n 4 -o run5");
     check_refused(r, EXIT_MACHINE, "a disk too full for the log", "log.jsonl: cannot write");
     // the old checkpoint is as good as it was
-    const Ran rest = train_sink(std::string(TINY) + "-n 8 -o run --resume"), whole = train_sink(std::string(TINY) + "-n 8 -o whole");
-    auto hash = [](const Ran& r) { return r.out.substr(std::min(r.out.size(), r.out.find("params_hash"))); };
-    CHECK(rest.code == 0 && rest.says("resumed from step 4") && hash(rest).size() > 20 && hash(rest) == hash(whole), "after a full disk: %s, wanted %s", hash(rest).c_str(), hash(whole).c_str());
+    const Ran rest = train_sink(std::string(TINY) + "-n 8 -o run --resume"),
+              whole = train_sink(std::string(TINY) + "-n 8 -o whole");
+    auto hash = [](const Ran& r) {
+        return r.out.substr(std::min(r.out.size(), r.out.find("params_hash")));
+    };
+    CHECK(rest.code == 0 && rest.says("resumed from step 4") && hash(rest).size() > 20 &&
+              hash(rest) == hash(whole),
+          "after a full disk: %s, wanted %s", hash(rest).c_str(), hash(whole).c_str());
     if (getuid()) {                                      // root may write anywhere
         check_run("mkdir " + dir + "/locked && chmod 500 " + dir + "/locked");
         refused("-o locked/run", "locked/run: cannot make this directory");
     }
 }
 static void test_memory() {
-    const Ran r = check_run("cd " + dir + " && ulimit -v 400000 && " + binary + " --width 4096 --layers 64 -o big");
+    const Ran r = check_run("cd " + dir + " && ulimit -v 400000 && " + binary +
+                            " --width 4096 --layers 64 -o big");
     check_refused(r, EXIT_MACHINE, "a model larger than memory", "memory: wanted");
-    for (const char* args : { "-m 1B -b 60000 -o big", "bench -m 1B -b 60000", "-t 16000000 -b 60 --layers 1000 -o big", "-m 1B --layers 1000 -b 1000000 -t 1000 -o big" }) {
+    for (const char* args : { "-m 1B -b 60000 -o big", "bench -m 1B -b 60000",
+                              "-t 16000000 -b 60 --layers 1000 -o big",
+                              "-m 1B --layers 1000 -b 1000000 -t 1000 -o big" }) {
         refused(args, " are free", EXIT_MACHINE);
     }
     CHECK(!file_exists(dir + "/big"), "a run that does not fit left its directory");
@@ -312,7 +399,8 @@ static void test_large_ids() {
         shard[0] = 20240801; shard[1] = 7; shard[2] = 3000;
         for (int i = 0; i < 3000; i++) { shard[256 + i] = i % 50; }
         shard[256 + 100] = 0x80000001u;
-        file_write(dir + "/wide/" + name + ".bin", std::string((const char*)shard.data(), shard.size() * 4));
+        file_write(dir + "/wide/" + name + ".bin",
+                   std::string((const char*)shard.data(), shard.size() * 4));
     }
     refused("-d wide --seq 16 -n 2 -o large", "got the id 2147483649, wanted ids below 2^30");
     refused("-d wide --seq 16 -n 2 -o large --vocab 60", "got id 2147483649 at token 100");
@@ -321,7 +409,8 @@ static void test_large_ids() {
 // a memory group, a limit of processes
 static void test_limits() {
     const std::string here = "cd " + dir + " && ";
-    if (getuid() || check_run(here + "mkdir -p full && mount -t tmpfs -o nr_inodes=6 none full").code) {
+    if (getuid() ||
+        check_run(here + "mkdir -p full && mount -t tmpfs -o nr_inodes=6 none full").code) {
         printf("skipped: 4, which need to mount\n");
         return;
     }
@@ -329,10 +418,15 @@ static void test_limits() {
     check_run(here + "umount full");
     check_refused(r, EXIT_MACHINE, "no free inode", "No space left on device");
 
-    const std::string group = file_exists("/sys/fs/cgroup/memory/memory.limit_in_bytes") ? "/sys/fs/cgroup/memory/train_sink_test" : "/sys/fs/cgroup/train_sink_test";
-    const std::string limit = group + (group.find("/memory/") != std::string::npos ? "/memory.limit_in_bytes" : "/memory.max");
+    const std::string group = file_exists("/sys/fs/cgroup/memory/memory.limit_in_bytes")
+                                  ? "/sys/fs/cgroup/memory/train_sink_test"
+                                  : "/sys/fs/cgroup/train_sink_test";
+    const std::string limit = group + (group.find("/memory/") != std::string::npos
+                                           ? "/memory.limit_in_bytes"
+                                           : "/memory.max");
     if (check_run("mkdir -p " + group + " && echo 300M > " + limit).code == 0) {
-        r = check_run("echo $$ > " + group + "/cgroup.procs && " + here + binary + " --width 1024 --layers 16 -o big");
+        r = check_run("echo $$ > " + group + "/cgroup.procs && " + here + binary +
+                      " --width 1024 --layers 16 -o big");
         check_refused(r, EXIT_MACHINE, "a memory group", "memory: wanted");
         CHECK(r.says(" MiB are free"), "a memory group: %s", r.err.c_str());
         check_run("rmdir " + group);
@@ -340,30 +434,42 @@ static void test_limits() {
 
     file_write(dir + "/words.txt", std::string(3000000, 'a'));
     check_run("chmod 777 " + dir);
-    r = check_run(here + "prlimit --nproc=3 setpriv --reuid 65534 --clear-groups " + binary + " tokenize words.txt --threads 64 -o many");
-    CHECK(r.code == 0 || r.code == EXIT_MACHINE, "a limit of processes: status %d: %s", r.code, r.err.c_str());
+    r = check_run(here + "prlimit --nproc=3 setpriv --reuid 65534 --clear-groups " + binary +
+                  " tokenize words.txt --threads 64 -o many");
+    CHECK(r.code == 0 || r.code == EXIT_MACHINE, "a limit of processes: status %d: %s", r.code,
+          r.err.c_str());
     CHECK(r.code == 0 || r.says("error: "), "a limit of processes ended with: %s", r.err.c_str());
 }
 static void test_nan(const char* lr) {
     remove_tree(dir + "/nan"); remove_tree(dir + "/nan2");
-    const Ran r = train_sink(std::string(TINY) + "-n 50 --lr " + lr + " --warmup 0 --save-every 1 -o nan");
+    const Ran r = train_sink(std::string(TINY) + "-n 50 --lr " + lr +
+                             " --warmup 0 --save-every 1 -o nan");
     check_refused(r, EXIT_DIVERGED, strf("--lr %s", lr), "not finite, stopped before the update");
     const std::vector<std::string> lines = split(file_read(dir + "/nan/log.jsonl"), '\n');
     Json last; std::string error;
     const std::string line = lines.size() > 2 ? lines[lines.size() - 2] : "";
-    CHECK(json_parse(line.data(), line.size(), &last, &error) && last.get("grad_norm") && last.get("grad_norm")->type == Json::NUL, "NaN: the last line of the log is %s", line.c_str());
-    CHECK(line.find("nan") == std::string::npos && line.find("inf") == std::string::npos, "NaN: not JSON: %s", line.c_str());
+    CHECK(json_parse(line.data(), line.size(), &last, &error) && last.get("grad_norm") &&
+              last.get("grad_norm")->type == Json::NUL,
+          "NaN: the last line of the log is %s", line.c_str());
+    CHECK(line.find("nan") == std::string::npos && line.find("inf") == std::string::npos,
+          "NaN: not JSON: %s", line.c_str());
     // the update that was not made
     const long step = last.get("step") ? last.get("step")->number - 1 : -1;
     const std::string saved = strf("%s/nan/step_%ld", dir.c_str(), step);
-    CHECK(step > 0 && r.says(strf("nan/step_%ld is whole", step).c_str()), "NaN: the hint names no checkpoint: %s", r.err.c_str());
+    CHECK(step > 0 && r.says(strf("nan/step_%ld is whole", step).c_str()),
+          "NaN: the hint names no checkpoint: %s", r.err.c_str());
     const std::string model = file_read(saved + "/model.safetensors");
     const uint64_t* header = (const uint64_t*)model.data();
     long bad = 0;
-    for (size_t i = 8 + *header; i + 4 <= model.size(); i += 4) { float x; memcpy(&x, &model[i], 4); bad += !std::isfinite(x); }
+    for (size_t i = 8 + *header; i + 4 <= model.size(); i += 4) {
+        float x;
+        memcpy(&x, &model[i], 4);
+        bad += !std::isfinite(x);
+    }
     CHECK(bad == 0, "NaN: %ld numbers of the saved weights are not finite", bad);
     const Ran never = train_sink(std::string(TINY) + "-n 50 --lr " + lr + " --warmup 0 -o nan2");
-    CHECK(never.code == EXIT_DIVERGED && !never.says("is whole"), "NaN: promises a checkpoint that was never made: %s", never.err.c_str());
+    CHECK(never.code == EXIT_DIVERGED && !never.says("is whole"),
+          "NaN: promises a checkpoint that was never made: %s", never.err.c_str());
 }
 
 int main() {
@@ -374,12 +480,19 @@ int main() {
     const Ran r = train_sink(std::string(TINY) + "-n 4 -o run");
     CHECK(r.code == 0, "a good run: %s", r.err.c_str());
     const Ran help = train_sink("--help"), help2 = train_sink("probe -h");
-    CHECK(help.code == 0 && help.says("--steps") && help.says("ATTN=softmax") && help2.code == 0 && help2.says("--dump-heads") && !help2.says("--steps"), "--help");
+    CHECK(help.code == 0 && help.says("--steps") && help.says("ATTN=softmax") && help2.code == 0 &&
+              help2.says("--dump-heads") && !help2.says("--steps"),
+          "--help");
     const Ran alone = train_sink("");
-    CHECK(alone.code == 0 && alone.says("try:") && alone.says("--beta2 0.99") && !file_exists(dir + "/runs"), "./train_sink alone: %d %s", alone.code, alone.out.c_str());
-    for (const char* args : { "check", "check --seed 3 --qkv-bias 1 --out-bias 1 --ffn-bias 1 --norm-kind ln --tied 1 --parallel 1 --window 3" }) {
+    CHECK(alone.code == 0 && alone.says("try:") && alone.says("--beta2 0.99") &&
+              !file_exists(dir + "/runs"),
+          "./train_sink alone: %d %s", alone.code, alone.out.c_str());
+    for (const char* args : { "check", "check --seed 3 --qkv-bias 1 --out-bias 1 --ffn-bias 1 "
+                                       "--norm-kind ln --tied 1 --parallel 1 --window 3" }) {
         const Ran c = train_sink(args);
-        CHECK(c.code == 0 && c.says("are the slopes of the loss") && c.says("model.layers.1.self_attn.q_proj.weight") && !c.says("WRONG"), "%s: %d %s %s", args, c.code, c.out.c_str(), c.err.c_str());
+        CHECK(c.code == 0 && c.says("are the slopes of the loss") &&
+                  c.says("model.layers.1.self_attn.q_proj.weight") && !c.says("WRONG"),
+              "%s: %d %s %s", args, c.code, c.out.c_str(), c.err.c_str());
     }
     test_flags();
     test_ranges();

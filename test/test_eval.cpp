@@ -1,6 +1,7 @@
 /*
-test_eval.cpp -- what eval changes of a model, against a model written out here a second time: one token after the other with a cache
-of keys and values (streaming, eviction), or whole maps with a hook at every place (edits, bits). In double, to 1e-9.
+test_eval.cpp -- what eval changes of a model, against a model written out here a second time:
+one token after the other with a cache of keys and values (streaming, eviction),
+or whole maps with a hook at every place (edits, bits). In double, to 1e-9.
 test_eval_sink.cpp and test_eval_positions.cpp are the same with other switches.
 */
 #define MODEL_ONLY
@@ -27,10 +28,14 @@ struct Naive {
     explicit Naive(const Model& m) : c(m.c), skip(m.d.bias.token) {
         for (auto& t : m.tensors) {
             const long cols = t.shape.back();
-            for (long i = 0; i < t.count; i += cols) { w[t.name].push_back(Row(m.params + t.at + i, m.params + t.at + i + cols)); }
+            for (long i = 0; i < t.count; i += cols) {
+                w[t.name].push_back(Row(m.params + t.at + i, m.params + t.at + i + cols));
+            }
         }
     }
-    const Mat& of(int l, const char* name) const { return w.at(strf("model.layers.%d.%s.weight", l, name)); }
+    const Mat& of(int l, const char* name) const {
+        return w.at(strf("model.layers.%d.%s.weight", l, name));
+    }
 
     static Row times(const Mat& matrix, const Row& x) {
         Row y;
@@ -45,19 +50,31 @@ struct Naive {
         double squares = 0;
         for (double v : x) { squares += v * v / x.size(); }
         Row y = x;
-        for (size_t i = 0; i < x.size(); i++) { y[i] *= weight[0][i] / sqrt(squares + (double)c.eps); }
+        for (size_t i = 0; i < x.size(); i++) {
+            y[i] *= weight[0][i] / sqrt(squares + (double)c.eps);
+        }
         return y;
     }
     // what layer l adds to the stream, and what its products read: with a norm after the branch,
     // and none before it, or the other way
     bool norms_after() const { return w.count("model.layers.0.post_feedforward_layernorm.weight"); }
-    Row before(const Row& x, int l, const char* weight) const { return norms_after() ? x : norm(x, of(l, weight)); }
-    Row after(const Row& x, int l, const char* weight) const { return norms_after() ? norm(x, of(l, weight)) : x; }
-    // the stream at the beginning: row i is token i, or the sink token;  learned positions, if there are any
-    Row embedded(const int* seq, int i) const { return i < skip ? w.at("model.sink_token")[0] : w.at("model.embed_tokens.weight")[seq[i - skip]]; }
+    Row before(const Row& x, int l, const char* weight) const {
+        return norms_after() ? x : norm(x, of(l, weight));
+    }
+    Row after(const Row& x, int l, const char* weight) const {
+        return norms_after() ? norm(x, of(l, weight)) : x;
+    }
+    // the stream at the beginning: row i is token i, or the sink token;
+    // learned positions, if there are any
+    Row embedded(const int* seq, int i) const {
+        return i < skip ? w.at("model.sink_token")[0]
+                        : w.at("model.embed_tokens.weight")[seq[i - skip]];
+    }
     bool learns_positions() const { return w.count("model.embed_positions.weight"); }
     // ALiBi (Press et al. 2022): a distance costs head h, from 0, 2^(-8 (h + 1) / NH) a token
-    double bias(int h, int distance) const { return c.pe == PE_alibi ? -distance * pow(2, -8.0 * (h + 1) / c.NH) : 0; }
+    double bias(int h, int distance) const {
+        return c.pe == PE_alibi ? -distance * pow(2, -8.0 * (h + 1) / c.NH) : 0;
+    }
     // a gate for each channel of each head, before its sigmoid; no gate: none
     Row gates(const Row& n, int l) const {
         const std::string name = strf("model.layers.%d.self_attn.gate_proj.weight", l);
@@ -70,7 +87,8 @@ struct Naive {
         const int half = c.HS / 2;
         for (size_t head = 0; head < x.size(); head += c.HS) {
             for (int i = 0; i < half; i++) {
-                const double angle = position * pow((double)c.rope_base, -2.0 * i / c.HS), a = x[head + i], b = x[head + i + half];
+                const double angle = position * pow((double)c.rope_base, -2.0 * i / c.HS),
+                             a = x[head + i], b = x[head + i + half];
                 y[head + i] = a * cos(angle) - b * sin(angle);
                 y[head + i + half] = b * cos(angle) + a * sin(angle);
             }
@@ -114,11 +132,13 @@ struct Loop {
         Row x = net.embedded(seq, place);
         for (int l = 0; l < c.L; l++) {
             const Row n = net.before(x, l, "input_layernorm");
-            const Row q = Naive::times(net.of(l, "self_attn.q_proj"), n), k = Naive::times(net.of(l, "self_attn.k_proj"), n);
+            const Row q = Naive::times(net.of(l, "self_attn.q_proj"), n),
+                      k = Naive::times(net.of(l, "self_attn.k_proj"), n);
             const Row v = Naive::times(net.of(l, "self_attn.v_proj"), n);
             Row o(c.NH * c.HS);
             for (int g = 0; g < c.KV; g++) {
-                cache[l][g].push_back({ Row(&k[g * c.HS], &k[g * c.HS] + c.HS), Row(&v[g * c.HS], &v[g * c.HS] + c.HS), place });
+                cache[l][g].push_back({ Row(&k[g * c.HS], &k[g * c.HS] + c.HS),
+                                        Row(&v[g * c.HS], &v[g * c.HS] + c.HS), place });
             }
             for (int h = 0; h < c.NH; h++) {
                 const std::vector<Entry>& seen = cache[l][h / (c.NH / c.KV)];
@@ -129,7 +149,8 @@ struct Loop {
                 for (size_t j = 0; j < seen.size(); j++) {
                     const int there = in_cache ? (int)j : seen[j].place;
                     const Row k_j = net.turned(seen[j].k, there);
-                    a.push_back(exp(dot(q_h, 0, k_j, 0, c.HS) / sqrt((double)c.HS) + net.bias(h, here - there)));
+                    a.push_back(exp(dot(q_h, 0, k_j, 0, c.HS) / sqrt((double)c.HS) +
+                                    net.bias(h, here - there)));
                     sum += a[j];
                 }
                 for (size_t j = 0; j < seen.size(); j++) {
@@ -140,9 +161,11 @@ struct Loop {
             }
             const Row g = net.gates(n, l);
             for (size_t i = 0; i < g.size(); i++) { o[i] /= 1 + exp(-g[i]); }
-            add(&x, net.after(Naive::times(net.of(l, "self_attn.o_proj"), o), l, "post_attention_layernorm"));
+            add(&x, net.after(Naive::times(net.of(l, "self_attn.o_proj"), o), l,
+                              "post_attention_layernorm"));
             const Row up = net.activation(net.before(x, l, "post_attention_layernorm"), l);
-            add(&x, net.after(Naive::times(net.of(l, "mlp.down_proj"), up), l, "post_feedforward_layernorm"));
+            add(&x, net.after(Naive::times(net.of(l, "mlp.down_proj"), up), l,
+                              "post_feedforward_layernorm"));
         }
         return x;
     }
@@ -191,10 +214,14 @@ static Row literal_evict(const Naive& net, const int* seq, const Evict& e) {
             for (int j = 0; j < P; j++) {
                 double score = mean[j];
                 if (e.policy == EVICT_streaming) { score = j < 4 || j >= P - (e.kept - 4); }
-                if (e.policy == EVICT_knorm) { score = -sqrt(dot(loop.cache[l][g][j].k, 0, loop.cache[l][g][j].k, 0, c.HS)); }
+                if (e.policy == EVICT_knorm) {
+                    score = -sqrt(dot(loop.cache[l][g][j].k, 0, loop.cache[l][g][j].k, 0, c.HS));
+                }
                 if (e.policy == EVICT_snapkv) {
                     score = 0;
-                    for (int i = -2; i <= 2; i++) { if (j + i >= 0 && j + i < P - window) { score += mean[j + i] / 5; } }
+                    for (int i = -2; i <= 2; i++) {
+                        if (j + i >= 0 && j + i < P - window) { score += mean[j + i] / 5; }
+                    }
                     if (j >= P - window) { score = 1e9; }
                 }
                 if (j == net.skip && e.first == FIRST_KEPT) { score = 1e9; }
@@ -223,15 +250,21 @@ typedef std::function<void(const std::string&, int, Mat*)> Hook;
 static void hooked(const Hook& hook, int skip, const std::string& place, int l, Mat* x) {
     const int from = place[0] == 'A' || place.find("score") == 0 ? skip : 0;
     Mat some;
-    for (size_t i = skip; i < x->size(); i++) { some.push_back(Row((*x)[i].begin() + from, (*x)[i].end())); }
+    for (size_t i = skip; i < x->size(); i++) {
+        some.push_back(Row((*x)[i].begin() + from, (*x)[i].end()));
+    }
     hook(place, l, &some);
-    for (size_t i = 0; i < some.size(); i++) { std::copy(some[i].begin(), some[i].end(), (*x)[i + skip].begin() + from); }
+    for (size_t i = 0; i < some.size(); i++) {
+        std::copy(some[i].begin(), some[i].end(), (*x)[i + skip].begin() + from);
+    }
 }
 
 static Row literal_whole(const Naive& net, const int* seq, const Hook& plain_hook) {
     const Arch& c = net.c;
     const int N = T + net.skip;
-    auto hook = [&](const std::string& place, int l, Mat* x) { hooked(plain_hook, net.skip, place, l, x); };
+    auto hook = [&](const std::string& place, int l, Mat* x) {
+        hooked(plain_hook, net.skip, place, l, x);
+    };
     Mat x, pe;
     for (int i = 0; i < N; i++) { x.push_back(net.embedded(seq, i)); }
     if (net.learns_positions()) {
@@ -259,7 +292,10 @@ static Row literal_whole(const Naive& net, const int* seq, const Hook& plain_hoo
             const int from = h / (c.NH / c.KV) * c.HS;
             Mat A(N, Row(N, -INFINITY));
             for (int i = 0; i < N; i++) {
-                for (int j = 0; j <= i; j++) { A[i][j] = dot(q[i], h * c.HS, k[j], from, c.HS) / sqrt((double)c.HS) + net.bias(h, i - j); }
+                for (int j = 0; j <= i; j++) {
+                    A[i][j] = dot(q[i], h * c.HS, k[j], from, c.HS) / sqrt((double)c.HS) +
+                              net.bias(h, i - j);
+                }
             }
             hook(strf("score%d", h), l, &A);
             for (auto& row : A) {
@@ -268,19 +304,33 @@ static Row literal_whole(const Naive& net, const int* seq, const Hook& plain_hoo
                 for (auto& s : row) { s /= sum; }
             }
             hook(strf("A%d", h), l, &A);
-            for (int i = 0; i < N; i++) { for (int j = 0; j <= i; j++) { for (int e = 0; e < c.HS; e++) { o[i][h * c.HS + e] += A[i][j] * v[j][from + e]; } } }
+            for (int i = 0; i < N; i++) {
+                for (int j = 0; j <= i; j++) {
+                    for (int e = 0; e < c.HS; e++) {
+                        o[i][h * c.HS + e] += A[i][j] * v[j][from + e];
+                    }
+                }
+            }
         }
         hook("head", l, &o);
-        for (int i = 0; i < N; i++) { for (size_t e = 0; e < g[i].size(); e++) { o[i][e] *= g[i][e]; } }
+        for (int i = 0; i < N; i++) {
+            for (size_t e = 0; e < g[i].size(); e++) { o[i][e] *= g[i][e]; }
+        }
         hook("out", l, &o);
-        for (auto& r : o) { attn.push_back(net.after(Naive::times(net.of(l, "self_attn.o_proj"), r), l, "post_attention_layernorm")); }
+        for (auto& r : o) {
+            attn.push_back(net.after(Naive::times(net.of(l, "self_attn.o_proj"), r), l,
+                                     "post_attention_layernorm"));
+        }
         hook("attn", l, &attn);
         for (int i = 0; i < N; i++) { add(&x[i], attn[i]); }
         for (auto& r : x) { up.push_back(net.before(r, l, "post_attention_layernorm")); }
         hook("gate|up", l, &up);
         for (auto& r : up) { down.push_back(net.activation(r, l)); }
         hook("down", l, &down);
-        for (auto& r : down) { mlp.push_back(net.after(Naive::times(net.of(l, "mlp.down_proj"), r), l, "post_feedforward_layernorm")); }
+        for (auto& r : down) {
+            mlp.push_back(net.after(Naive::times(net.of(l, "mlp.down_proj"), r), l,
+                                    "post_feedforward_layernorm"));
+        }
         hook("mlp", l, &mlp);
         for (int i = 0; i < N; i++) { add(&x[i], mlp[i]); }
         hook("h", l, &x);
@@ -306,35 +356,51 @@ static Setting setting() {
     for (int b = 0; b < B; b++) { // no token twice in a sequence: equal keys would be a draw
         std::vector<int> ids;
         for (int v = 0; v < c.V; v++) { ids.push_back(v); }
-        for (int t = 0; t <= T; t++) { std::swap(ids[t], ids[t + rng_below(&rng, c.V - t)]); s.seqs.push_back(ids[t]); }
+        for (int t = 0; t <= T; t++) {
+            std::swap(ids[t], ids[t + rng_below(&rng, c.V - t)]);
+            s.seqs.push_back(ids[t]);
+        }
     }
     return s;
 }
 
 static double furthest(const std::vector<double>& a, const std::vector<double>& b, int from = 0) {
     double most = a.size() == b.size() ? 0 : INFINITY;
-    for (size_t i = from; i < a.size() && i < b.size(); i++) { most = std::max(most, fabs(a[i] - b[i])); }
+    for (size_t i = from; i < a.size() && i < b.size(); i++) {
+        most = std::max(most, fabs(a[i] - b[i]));
+    }
     return most;
 }
 
 // all sequences by a literal function
 static Row all_of(const Setting& s, const std::function<Row(const int*)>& one) {
     Row all;
-    for (int b = 0; b < B; b++) { const Row r = one(&s.seqs[b * (T + 1)]); all.insert(all.end(), r.begin(), r.end()); }
+    for (int b = 0; b < B; b++) {
+        const Row r = one(&s.seqs[b * (T + 1)]);
+        all.insert(all.end(), r.begin(), r.end());
+    }
     return all;
 }
 
-static Row run(Setting* s, Change e) { return eval_run(&s->m, &e, s->seqs.data(), B, T, 2 * T).losses; } // two at a time, then one
+static Row run(Setting* s, Change e) {
+    return eval_run(&s->m, &e, s->seqs.data(), B, T, 2 * T).losses;
+}  // two at a time, then one
 
 static void test_stream(Setting* s, const Naive& net, const Row& plain) {
     for (bool cached : { true, false }) {
-        for (auto& nW : { std::pair<int, int>{ 4, 8 }, { 0, 12 }, { 1, 5 }, { 3, 0 }, { 2, 100 } }) {
+        for (auto& nW :
+             { std::pair<int, int>{ 4, 8 }, { 0, 12 }, { 1, 5 }, { 3, 0 }, { 2, 100 } }) {
             Change e;
             e.stream = { true, nW.first, nW.second, cached };
-            const Row got = run(s, e), want = all_of(*s, [&](const int* seq) { return literal_stream(net, seq, nW.first, nW.second, cached); });
-            CHECK(furthest(got, want) < 1e-9, "stream %d+%d, cached %d: %g away", nW.first, nW.second, cached, furthest(got, want));
+            const Row got = run(s, e),
+                      want = all_of(*s, [&](const int*seq) {
+                          return literal_stream(net, seq, nW.first, nW.second, cached);
+                      });
+            CHECK(furthest(got, want) < 1e-9, "stream %d+%d, cached %d: %g away", nW.first,
+                  nW.second, cached, furthest(got, want));
             const bool all = nW.first + nW.second >= T + net.skip - 1;
-            CHECK((furthest(got, plain) < 1e-12) == all, "stream %d+%d is %g from the plain run", nW.first, nW.second, furthest(got, plain));
+            CHECK((furthest(got, plain) < 1e-12) == all, "stream %d+%d is %g from the plain run",
+                  nW.first, nW.second, furthest(got, plain));
         }
     }
     Change a, b;
@@ -348,8 +414,11 @@ static void test_evict(Setting* s, const Naive& net) {
             for (int kept : { 5, 10, (int)PROMPT }) {
                 Change e;
                 e.evict = { true, policy, PROMPT + net.skip, kept, first };
-                const Row got = run(s, e), want = all_of(*s, [&](const int* seq) { return literal_evict(net, seq, e.evict); });
-                CHECK(furthest(got, want) < 1e-9, "evict %s, %d kept, first %d: %g away", POLICY_NAMES[policy], kept, first, furthest(got, want));
+                const Row got = run(s, e), want = all_of(*s, [&](const int*seq) {
+                                               return literal_evict(net, seq, e.evict);
+                                           });
+                CHECK(furthest(got, want) < 1e-9, "evict %s, %d kept, first %d: %g away",
+                      POLICY_NAMES[policy], kept, first, furthest(got, want));
             }
         }
     }
@@ -358,37 +427,138 @@ static void test_evict(Setting* s, const Naive& net) {
 static void test_edits(Setting* s, const Naive& net, const Row& plain) {
     Mat mean[3];                                 // of h, by layer: (T, C), over the sequences
     for (auto& m : mean) { m.assign(T, Row(s->m.c.C)); }
-    all_of(*s, [&](const int* seq) { return literal_whole(net, seq, [&](const std::string& place, int l, Mat* x) {
-        for (int t = 0; t < T && place == "h"; t++) { for (int c = 0; c < s->m.c.C; c++) { mean[l][t][c] += (*x)[t][c] / B; } }
-    }); });
-    auto largest = [](const Row& r) { int at = 0; for (size_t i = 0; i < r.size(); i++) { if (fabs(r[i]) > fabs(r[at])) { at = i; } } return at; };
+    all_of(*s, [&](const int* seq) {
+        return literal_whole(net, seq, [&](const std::string& place, int l, Mat* x) {
+            for (int t = 0; t < T && place == "h"; t++) {
+                for (int c = 0; c < s->m.c.C; c++) { mean[l][t][c] += (*x)[t][c] / B; }
+            }
+        });
+    });
+    auto largest = [](const Row& r) {
+        int at = 0;
+        for (size_t i = 0; i < r.size(); i++) {
+            if (fabs(r[i]) > fabs(r[at])) { at = i; }
+        }
+        return at;
+    };
     struct Case { const char* text; Hook hook; };
     std::vector<Case> cases = {
-        { "h:1:1=0",            [](const std::string& p, int l, Mat* x) { if (p == "h" && l == 1) { for (auto& v : (*x)[0]) { v = 0; } } } },
-        { "h:0..1:2,5..6:3=1.5", [](const std::string& p, int l, Mat* x) { if (p == "h" && l <= 1) { for (int t : { 1, 4, 5 }) { (*x)[t][3] = 1.5; } } } },
-        { "h:2:1:top1=0",       [&](const std::string& p, int l, Mat* x) { if (p == "h" && l == 2) { (*x)[0][largest((*x)[0])] = 0; } } },
-        { "h:0:3:1..2=mean",    [&](const std::string& p, int l, Mat* x) { if (p == "h" && l == 0) { for (int c : { 1, 2 }) { (*x)[2][c] = mean[0][2][c]; } } } },
-        { "attn:*:1=0",         [](const std::string& p, int, Mat* x) { if (p == "attn") { for (auto& v : (*x)[0]) { v = 0; } } } },
-        { "mlp:1:*=x0.5",       [](const std::string& p, int l, Mat* x) { if (p == "mlp" && l == 1) { for (auto& r : *x) { for (auto& v : r) { v *= 0.5; } } } } },
-        { "mlp:0:4=from 2",     [](const std::string& p, int l, Mat* x) { if (p == "mlp" && l == 0) { (*x)[3] = (*x)[1]; } } },
-        { "q:1:7..=x2",         [](const std::string& p, int l, Mat* x) { if (p == "q" && l == 1) { for (int t = 6; t < T; t++) { for (auto& v : (*x)[t]) { v *= 2; } } } } },
-        { "k:*:1:1=from2",      [](const std::string& p, int, Mat* x) { if (p == "k") { for (int i = 6; i < 12; i++) { (*x)[0][i] = (*x)[1][i]; } } } },
-        { "v:2:1=0",            [](const std::string& p, int l, Mat* x) { if (p == "v" && l == 2) { for (auto& v : (*x)[0]) { v = 0; } } } },
-        { "head:1:*:0,3=0",     [](const std::string& p, int l, Mat* x) { if (p == "head" && l == 1) { for (auto& r : *x) { for (int i = 0; i < 6; i++) { r[i] = r[18 + i] = 0; } } } } },
-        { "A:1..:1=0",          [](const std::string& p, int l, Mat* x) { if (p[0] == 'A' && l >= 1) { for (int i = 1; i < T; i++) { (*x)[i][0] = 0; } } } },
-        { "A:0:1,2:2=x0.25",    [](const std::string& p, int l, Mat* x) { if (p == "A2" && l == 0) { for (int i = 1; i < T; i++) { (*x)[i][0] *= 0.25; if (i > 1) { (*x)[i][1] *= 0.25; } } } } },
-        { "A:2:1=mask",         [](const std::string& p, int l, Mat* x) { if (p.find("score") == 0 && l == 2) { for (int i = 1; i < T; i++) { (*x)[i][0] = -INFINITY; } } } },
-        { "A:1:*:0=x0.5",       [](const std::string& p, int l, Mat* x) { if (p == "A0" && l == 1) { for (int i = 0; i < T; i++) { for (int j = 0; j < i; j++) { (*x)[i][j] *= 0.5; } } } } },
-        { "A:*:2..4:1=mask",    [](const std::string& p, int, Mat* x) { if (p == "score1") { for (int i = 0; i < T; i++) { for (int j = 1; j < 4 && j < i; j++) { (*x)[i][j] = -INFINITY; } } } } },
+        { "h:1:1=0", [](const std::string& p, int l, Mat* x) {
+              if (p == "h" && l == 1) {
+                  for (auto& v : (*x)[0]) { v = 0; }
+              }
+          } },
+        { "h:0..1:2,5..6:3=1.5", [](const std::string& p, int l, Mat* x) {
+              if (p == "h" && l <= 1) {
+                  for (int t : { 1, 4, 5 }) { (*x)[t][3] = 1.5; }
+              }
+          } },
+        { "h:2:1:top1=0", [&](const std::string& p, int l, Mat* x) {
+              if (p == "h" && l == 2) { (*x)[0][largest((*x)[0])] = 0; }
+          } },
+        { "h:0:3:1..2=mean", [&](const std::string& p, int l, Mat* x) {
+              if (p == "h" && l == 0) {
+                  for (int c : { 1, 2 }) { (*x)[2][c] = mean[0][2][c]; }
+              }
+          } },
+        { "attn:*:1=0", [](const std::string& p, int, Mat* x) {
+              if (p == "attn") {
+                  for (auto& v : (*x)[0]) { v = 0; }
+              }
+          } },
+        { "mlp:1:*=x0.5", [](const std::string& p, int l, Mat* x) {
+              if (p == "mlp" && l == 1) {
+                  for (auto& r : *x) {
+                      for (auto& v : r) { v *= 0.5; }
+                  }
+              }
+          } },
+        { "mlp:0:4=from 2", [](const std::string& p, int l, Mat* x) {
+              if (p == "mlp" && l == 0) { (*x)[3] = (*x)[1]; }
+          } },
+        { "q:1:7..=x2", [](const std::string& p, int l, Mat* x) {
+              if (p == "q" && l == 1) {
+                  for (int t = 6; t < T; t++) {
+                      for (auto& v : (*x)[t]) { v *= 2; }
+                  }
+              }
+          } },
+        { "k:*:1:1=from2", [](const std::string& p, int, Mat* x) {
+              if (p == "k") {
+                  for (int i = 6; i < 12; i++) { (*x)[0][i] = (*x)[1][i]; }
+              }
+          } },
+        { "v:2:1=0", [](const std::string& p, int l, Mat* x) {
+              if (p == "v" && l == 2) {
+                  for (auto& v : (*x)[0]) { v = 0; }
+              }
+          } },
+        { "head:1:*:0,3=0", [](const std::string& p, int l, Mat* x) {
+              if (p == "head" && l == 1) {
+                  for (auto& r : *x) {
+                      for (int i = 0; i < 6; i++) { r[i] = r[18 + i] = 0; }
+                  }
+              }
+          } },
+        { "A:1..:1=0", [](const std::string& p, int l, Mat* x) {
+              if (p[0] == 'A' && l >= 1) {
+                  for (int i = 1; i < T; i++) { (*x)[i][0] = 0; }
+              }
+          } },
+        { "A:0:1,2:2=x0.25", [](const std::string& p, int l, Mat* x) {
+              if (p == "A2" && l == 0) {
+                  for (int i = 1; i < T; i++) {
+                      (*x)[i][0] *= 0.25;
+                      if (i > 1) { (*x)[i][1] *= 0.25; }
+                  }
+              }
+          } },
+        { "A:2:1=mask", [](const std::string& p, int l, Mat* x) {
+              if (p.find("score") == 0 && l == 2) {
+                  for (int i = 1; i < T; i++) { (*x)[i][0] = -INFINITY; }
+              }
+          } },
+        { "A:1:*:0=x0.5", [](const std::string& p, int l, Mat* x) {
+              if (p == "A0" && l == 1) {
+                  for (int i = 0; i < T; i++) {
+                      for (int j = 0; j < i; j++) { (*x)[i][j] *= 0.5; }
+                  }
+              }
+          } },
+        { "A:*:2..4:1=mask", [](const std::string& p, int, Mat* x) {
+              if (p == "score1") {
+                  for (int i = 0; i < T; i++) {
+                      for (int j = 1; j < 4 && j < i; j++) { (*x)[i][j] = -INFINITY; }
+                  }
+              }
+          } },
     };
     const Case gates[] = {
-        { "gate:1:1:0=0.25",    [](const std::string& p, int l, Mat* x) { if (p == "gate" && l == 1) { for (int i = 0; i < 6; i++) { (*x)[0][i] = 0.25; } } } },
-        { "gate:*:3..:2=x0.5",  [](const std::string& p, int, Mat* x) { if (p == "gate") { for (int t = 2; t < T; t++) { for (int i = 12; i < 18; i++) { (*x)[t][i] *= 0.5; } } } } },
+        { "gate:1:1:0=0.25", [](const std::string& p, int l, Mat* x) {
+              if (p == "gate" && l == 1) {
+                  for (int i = 0; i < 6; i++) { (*x)[0][i] = 0.25; }
+              }
+          } },
+        { "gate:*:3..:2=x0.5", [](const std::string& p, int, Mat* x) {
+              if (p == "gate") {
+                  for (int t = 2; t < T; t++) {
+                      for (int i = 12; i < 18; i++) { (*x)[t][i] *= 0.5; }
+                  }
+              }
+          } },
     };
     const Case positions[] = {
-        { "pe:1=from 5",        [](const std::string& p, int, Mat* x) { if (p == "pe") { (*x)[0] = (*x)[4]; } } },
-        { "pe:2..3:0,4=0",     [](const std::string& p, int, Mat* x) { if (p == "pe") { for (int t : { 1, 2 }) { (*x)[t][0] = (*x)[t][4] = 0; } } } },
-        { "pe:7:top1=x0.5",     [&](const std::string& p, int, Mat* x) { if (p == "pe") { (*x)[6][largest((*x)[6])] *= 0.5; } } },
+        { "pe:1=from 5", [](const std::string& p, int, Mat* x) {
+              if (p == "pe") { (*x)[0] = (*x)[4]; }
+          } },
+        { "pe:2..3:0,4=0", [](const std::string& p, int, Mat* x) {
+              if (p == "pe") {
+                  for (int t : { 1, 2 }) { (*x)[t][0] = (*x)[t][4] = 0; }
+              }
+          } },
+        { "pe:7:top1=x0.5", [&](const std::string& p, int, Mat* x) {
+              if (p == "pe") { (*x)[6][largest((*x)[6])] *= 0.5; }
+          } },
     };
     for (auto& one : positions) { if (net.learns_positions()) { cases.push_back(one); } }
     for (auto& one : gates) { if (s->m.d.gate) { cases.push_back(one); } }
@@ -396,20 +566,27 @@ static void test_edits(Setting* s, const Naive& net, const Row& plain) {
         Change record, e;
         record.record = true;
         record.edits = { edit_parse(one.text) };
-        CHECK(furthest(run(s, record), plain) == 0, "%s: a run that records is not the plain one", one.text);
+        CHECK(furthest(run(s, record), plain) == 0, "%s: a run that records is not the plain one",
+              one.text);
         // once more: a mean of the same is the same
         eval_run(&s->m, &record, s->seqs.data(), B, T, 2 * T);
         e.edits = record.edits;
-        const Row got = run(s, e), want = all_of(*s, [&](const int* seq) { return literal_whole(net, seq, one.hook); });
+        const Row got = run(s, e), want = all_of(*s, [&](const int*seq) {
+                                       return literal_whole(net, seq, one.hook);
+                                   });
         CHECK(furthest(got, want) < 1e-9, "edit %s: %g away", one.text, furthest(got, want));
         CHECK(furthest(got, plain) > 1e-4, "edit %s changes nothing", one.text);
-        CHECK(furthest(run(s, Change()), plain) == 0, "edit %s: the model is not what it was", one.text);
+        CHECK(furthest(run(s, Change()), plain) == 0, "edit %s: the model is not what it was",
+              one.text);
     }
 }
 
 // a literal rounding: range of what `ranges` says, then each number
 static double rounded_to(double x, double low, double high, int bits, bool symmetric) {
-    if (symmetric) { const double top = std::max(fabs(low), fabs(high)), n = pow(2, bits - 1) - 1; return rint(x * n / top) * top / n; }
+    if (symmetric) {
+        const double top = std::max(fabs(low), fabs(high)), n = pow(2, bits - 1) - 1;
+        return rint(x * n / top) * top / n;
+    }
     low = std::min(low, 0.0); high = std::max(high, 0.0);
     const double step = (high - low) / (pow(2, bits) - 1);
     return (rint(x / step) + rint(-low / step)) * step - rint(-low / step) * step;
@@ -428,7 +605,9 @@ static void test_bits(Setting* s, const Naive& net, const Row& plain) {
                     for (auto& row : t.second) {
                         double top = 0;
                         for (double v : row) { top = std::max(top, fabs(v)); }
-                        if (!kv && ends_with(t.first, "proj.weight")) { for (auto& v : row) { v = rounded_to(v, -top, top, 6, true); } }
+                        if (!kv && ends_with(t.first, "proj.weight")) {
+                            for (auto& v : row) { v = rounded_to(v, -top, top, 6, true); }
+                        }
                     }
                 }
                 // ranges of the tensor in a sequence; static: their running mean,
@@ -436,28 +615,50 @@ static void test_bits(Setting* s, const Naive& net, const Row& plain) {
                 std::map<std::string, std::pair<double, double>> running;
                 bool calibrating = false;
                 auto hook = [&](const std::string& place, int l, Mat* x) {
-                    const bool mine = kv ? place == "k" || place == "v" : inputs.find(" " + place + " ") != std::string::npos;
+                    const bool mine = kv ? place == "k" || place == "v"
+                                         : inputs.find(" " + place + " ") != std::string::npos;
                     const std::string key = place + strf("%d", l);
                     const int width = kv ? 6 : (*x)[0].size();
                     double low = INFINITY, high = -INFINITY;
-                    for (int t = keep; t < T; t++) { for (double v : (*x)[t]) { low = std::min(low, v); high = std::max(high, v); } }
+                    for (int t = keep; t < T; t++) {
+                        for (double v : (*x)[t]) {
+                            low = std::min(low, v);
+                            high = std::max(high, v);
+                        }
+                    }
                     if (!mine) { return; }
                     if (calibrating) {
                         auto& r = running.insert({ key, { low, high } }).first->second;
                         r = { 0.9 * r.first + 0.1 * low, 0.9 * r.second + 0.1 * high };
                         return;
                     }
-                    if (scope == BITS_STATIC) { low = running.at(key).first; high = running.at(key).second; }
+                    if (scope == BITS_STATIC) {
+                        low = running.at(key).first;
+                        high = running.at(key).second;
+                    }
                     for (int t = keep; t < T; t++) {
                         for (size_t from = 0; from < (*x)[t].size(); from += width) {
                             double a = low, b = high;
-                            if (scope == BITS_TOKEN) { a = INFINITY; b = -INFINITY; for (int i = 0; i < width; i++) { a = std::min(a, (*x)[t][from + i]); b = std::max(b, (*x)[t][from + i]); } }
+                            if (scope == BITS_TOKEN) {
+                                a = INFINITY;
+                                b = -INFINITY;
+                                for (int i = 0; i < width; i++) {
+                                    a = std::min(a, (*x)[t][from + i]);
+                                    b = std::max(b, (*x)[t][from + i]);
+                                }
+                            }
                             const double steps = kv ? 7 : 31;    // beyond the range: its end
                             for (int i = 0; i < width; i++) {
                                 double& v = (*x)[t][from + i];
-                                if (kv) { const double top = std::max(fabs(a), fabs(b)); v = rounded_to(std::min(top, std::max(-top, v)), a, b, 4, true); continue; }
-                                const double lo = std::min(a, 0.0), hi = std::max(b, 0.0), step = (hi - lo) / steps, zero = rint(-lo / step);
-                                v = (std::min(steps, std::max(0.0, rint(v / step) + zero)) - zero) * step;
+                                if (kv) {
+                                    const double top = std::max(fabs(a), fabs(b));
+                                    v = rounded_to(std::min(top, std::max(-top, v)), a, b, 4, true);
+                                    continue;
+                                }
+                                const double lo = std::min(a, 0.0), hi = std::max(b, 0.0),
+                                             step = (hi - lo) / steps, zero = rint(-lo / step);
+                                v = (std::min(steps, std::max(0.0, rint(v / step) + zero)) - zero) *
+                                    step;
                             }
                         }
                     }
@@ -472,8 +673,11 @@ static void test_bits(Setting* s, const Naive& net, const Row& plain) {
                     for (int b : { 2, 1 }) { eval_run(&s->m, &e, &s->seqs[b * (T + 1)], 1, T, T); }
                     e.bits.calibrating = false;
                 }
-                const Row got = run(s, e), want = all_of(*s, [&](const int* seq) { return literal_whole(rounded, seq, hook); });
-                CHECK(furthest(got, want) < 1e-9, "bits %s, %s, keep %d: %g away", kv ? "kv4" : "w6a5", SCOPES[scope], keep, furthest(got, want));
+                const Row got = run(s, e), want = all_of(*s, [&](const int*seq) {
+                                               return literal_whole(rounded, seq, hook);
+                                           });
+                CHECK(furthest(got, want) < 1e-9, "bits %s, %s, keep %d: %g away",
+                      kv ? "kv4" : "w6a5", SCOPES[scope], keep, furthest(got, want));
                 CHECK(furthest(got, plain) > 1e-4, "bits change nothing");
                 CHECK(furthest(run(s, Change()), plain) == 0, "bits: the model is not what it was");
             }
@@ -487,16 +691,23 @@ static void test_numbers() {
     check_near(m.mean, 4, 1e-12, "mean");
     check_near(m.error, sqrt((2.5 * 2.5 + .25 + 9) / 2 / 3), 1e-12, "standard error");
     const std::vector<double> other = { 1, 1, 1, 1, 1, 1 };
-    check_near(eval_mean({ 1, 2, 3, 4, 8, 6 }, &other, 3, 2, 1).mean, 3, 1e-12, "change from token 2 on");
+    check_near(eval_mean({ 1, 2, 3, 4, 8, 6 }, &other, 3, 2, 1).mean, 3, 1e-12,
+               "change from token 2 on");
     Picks p;
-    CHECK(picks_parse("2..4,7", &p) && p.has(2) && p.has(4) && p.has(7) && !p.has(5) && !p.has(1) && p.last() == 7, "2..4,7");
+    CHECK(picks_parse("2..4,7", &p) && p.has(2) && p.has(4) && p.has(7) && !p.has(5) && !p.has(1) &&
+              p.last() == 7,
+          "2..4,7");
     CHECK(picks_parse("3..", &p) && p.has(1000) && !p.has(2), "3..");
     CHECK(picks_parse("top3", &p) && p.top == 3, "top3");
-    for (auto bad : { "", "a", "4..2", "1,,2", "..3", "top", "top0", "-1" }) { CHECK(!picks_parse(bad, &p), "'%s' was taken for a set", bad); }
-    for (auto bad : { "h:1:1", "x:1:1=0", "h:1=0", "h:1:1:top2:3=0", "q:1:1:top2=0", "h:1:1=nan", "h:1:1=mask", "A:1:1=mean", "h:1:1=from 0",
-                      "h:1:1=from", "=0", "h:top2:1=0", "pe:1=mean", "h:1:1=x" }) {
+    for (auto bad : { "", "a", "4..2", "1,,2", "..3", "top", "top0", "-1" }) {
+        CHECK(!picks_parse(bad, &p), "'%s' was taken for a set", bad);
+    }
+    for (auto bad : { "h:1:1", "x:1:1=0", "h:1=0", "h:1:1:top2:3=0", "q:1:1:top2=0", "h:1:1=nan",
+                      "h:1:1=mask", "A:1:1=mean", "h:1:1=from 0", "h:1:1=from", "=0", "h:top2:1=0",
+                      "pe:1=mean", "h:1:1=x" }) {
         const Died d = check_dies([&] { edit_parse(bad); });
-        CHECK(d.code == EXIT_USER && d.says("--edit") && d.says("HINT"), "--edit '%s': %s", bad, d.err.c_str());
+        CHECK(d.code == EXIT_USER && d.says("--edit") && d.says("HINT"), "--edit '%s': %s", bad,
+              d.err.c_str());
     }
 }
 
@@ -515,9 +726,11 @@ static void test_masked(Setting* s) {
     for (int t = 0; t < T; t++) {
         const bool masked = t == 4 || t == 5 || t == T - 1;
         const int row = t + s->m.d.bias.token;
-        CHECK(got[row] == (masked ? 0 : want[row]), "loss %d is %g, wanted %g", t, got[row], masked ? 0.0 : want[row]);
+        CHECK(got[row] == (masked ? 0 : want[row]), "loss %d is %g, wanted %g", t, got[row],
+              masked ? 0.0 : want[row]);
     }
-    CHECK(model_load(&s->m, seq.data(), 1, T, 10) == T - 10, "with 10 tokens before a target %ld count", model_load(&s->m, seq.data(), 1, T, 10));
+    CHECK(model_load(&s->m, seq.data(), 1, T, 10) == T - 10,
+          "with 10 tokens before a target %ld count", model_load(&s->m, seq.data(), 1, T, 10));
 }
 
 // rows of two channels of -1 and 1 have kurtosis 1 n / (n-1)^2 ..:
@@ -526,13 +739,18 @@ static void test_outliers(Setting* s) {
     model_load(&s->m, s->seqs.data(), 1, T);
     const int skip = s->m.d.bias.token;
     Host x((size_t)(T + skip) * s->m.c.C, 7);    // the sink token's row counts nowhere
-    for (int t = 0; t < T; t++) { for (int c = 0; c < 16; c++) { x[(t + skip) * 16 + c] = t == 0 ? (c == 5 ? 160 : 0) : (c % 2 ? 1 : -1); } }
+    for (int t = 0; t < T; t++) {
+        for (int c = 0; c < 16; c++) {
+            x[(t + skip) * 16 + c] = t == 0 ? (c == 5 ? 160 : 0) : (c % 2 ? 1 : -1);
+        }
+    }
     host_write(act_x(&s->m, 2), x);
     Outliers o;
     outliers_add(&o, &s->m, 0);
     check_near(o.largest[0], 160, 1e-9, "largest");
     // one of 16 is 160: mean 10, m4 = (150^4 + 15 10^4) / 16, s^2 = (150^2 + 15 10^2) / 15 = 1600
-    check_near(o.kurtosis[0][0], (506250000.0 + 150000) / 16 / (1600.0 * 1600), 1e-6, "kurtosis of the first");
+    check_near(o.kurtosis[0][0], (506250000.0 + 150000) / 16 / (1600.0 * 1600), 1e-6,
+               "kurtosis of the first");
     check_near(o.kurtosis[1][0], 1 / (256.0 / 225), 1e-5, "kurtosis of the others");
     check_near(o.share[0][0], 0, 1e-12, "150 is less than 6 x 40");
     CHECK(o.sequences == 0, "counted after the last layer");
@@ -548,9 +766,12 @@ static void test_gradients(Setting* s, const Naive& net) {
             for (int c = 0; c < C; c++) {
                 double sum[2] = { 0, 0 };
                 for (int side = 0; side < 2; side++) {
-                    const Row losses = literal_whole(net, &s->seqs[b * (T + 1)], [&](const std::string& place, int l, Mat* x) {
-                        if (place == "h" && l == 0) { (*x)[t][c] += side ? 1e-5 : -1e-5; }
-                    });
+                    const Row losses = literal_whole(net, &s->seqs[b * (T + 1)],
+                                                     [&](const std::string& place, int l, Mat* x) {
+                                                         if (place == "h" && l == 0) {
+                                                             (*x)[t][c] += side ? 1e-5 : -1e-5;
+                                                         }
+                                                     });
                     for (double x : losses) { sum[side] += x; }
                 }
                 squares += pow((sum[1] - sum[0]) / 2e-5, 2);
@@ -592,7 +813,10 @@ static void test_gradients(Setting* s, const Naive& net) {
 int main() {
     Setting s = setting();
     const Naive net(s.m);
-    const Row plain = run(&s, Change()), want = all_of(s, [&](const int* seq) { return literal_whole(net, seq, [](const std::string&, int, Mat*) {}); });
+    const Row plain = run(&s, Change()),
+              want = all_of(s, [&](const int*seq) {
+                  return literal_whole(net, seq, [](const std::string&, int, Mat*) {});
+              });
     CHECK(furthest(plain, want) < 1e-10, "the plain model: %g away", furthest(plain, want));
     test_numbers();
     test_outliers(&s);

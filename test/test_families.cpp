@@ -1,7 +1,8 @@
 /*
-test_families.cpp -- models of other families, as transformers saved them: loss, attention to the first ten tokens and the
-norms of the stream must be what transformers computed (dev/check_families.py --save). And their configs, changed so that the
-model would compute something else, must be refused by name.
+test_families.cpp -- models of other families, as transformers saved them: loss,
+attention to the first ten tokens and the norms of the stream must be what transformers computed
+(dev/check_families.py --save). And their configs, changed so that the model would compute something
+else, must be refused by name.
 */
 #include "check.h"
 
@@ -9,12 +10,17 @@ static const char* const TRAIN_SINK = "build/cpu/train_sink";
 static const std::string FAMILIES = "test/families/", SCRATCH = "build/test/families/";
 
 static Ran probe(const std::string& dir, const std::string& json) {
-    return check_run(std::string("OMP_NUM_THREADS=1 ") + TRAIN_SINK + " probe " + dir + " -d " + FAMILIES
-                     + "tokens --probe-len 33 --probe-seqs 4 --per-sequence --json " + json);
+    return check_run(std::string("OMP_NUM_THREADS=1 ") + TRAIN_SINK + " probe " + dir + " -d " +
+                     FAMILIES + "tokens --probe-len 33 --probe-seqs 4 --per-sequence --json " +
+                     json);
 }
 
-static void same(const std::string& what, const std::vector<double>& got, const std::vector<double>& want, double relative) {
-    if (!CHECK(got.size() == want.size() && !want.empty(), "%s: got %zu numbers, wanted %zu", what.c_str(), got.size(), want.size())) { return; }
+static void same(const std::string& what, const std::vector<double>& got,
+                 const std::vector<double>& want, double relative) {
+    if (!CHECK(got.size() == want.size() && !want.empty(), "%s: got %zu numbers, wanted %zu",
+               what.c_str(), got.size(), want.size())) {
+        return;
+    }
     double worst = 0;
     for (size_t i = 0; i < want.size(); i++) {
         worst = std::max(worst, fabs(got[i] - want[i]) / (relative ? fabs(want[i]) : 1));
@@ -28,9 +34,11 @@ static void family_check(const std::string& name, const std::string& dir) {
     const Ran r = probe(dir, out);
     if (!CHECK(r.code == 0, "%s: exit %d, %s", name.c_str(), r.code, r.err.c_str())) { return; }
     const Json ours = json_of_file(out), theirs = json_of_file(FAMILIES + name + "/answer.json");
-    check_near(ours.get("probe_loss")->number, theirs.get("loss")->number, 2e-5, "%s: loss", name.c_str());
+    check_near(ours.get("probe_loss")->number, theirs.get("loss")->number, 2e-5, "%s: loss",
+               name.c_str());
     same(name + ": alpha", numbers(*ours.get("alpha")), numbers(*theirs.get("alpha")), 0);
-    std::vector<double> first = numbers(*ours.get("h_norm_first")), rest = numbers(*ours.get("h_norm_rest"));
+    std::vector<double> first = numbers(*ours.get("h_norm_first")),
+                        rest = numbers(*ours.get("h_norm_rest"));
     first.pop_back();  // transformers keeps the last one after the final norm only
     rest.pop_back();
     same(name + ": h first", first, numbers(*theirs.get("h_norm_first")), 1);
@@ -38,23 +46,28 @@ static void family_check(const std::string& name, const std::string& dir) {
 }
 
 // a copy of the family whose config has `to` in the place of the first `from`
-static std::string changed(const std::string& name, const std::string& from, const std::string& to) {
+static std::string changed(const std::string& name, const std::string& from,
+                           const std::string& to) {
     const std::string dir = SCRATCH + name + "-changed";
     check_run("rm -rf " + dir + " && cp -r " + FAMILIES + name + " " + dir);
     std::string config = file_read(dir + "/config.json");
     const size_t at = config.find(from);
-    if (!CHECK(at != std::string::npos, "%s: its config has no %s", name.c_str(), from.c_str())) { return dir; }
+    if (!CHECK(at != std::string::npos, "%s: its config has no %s", name.c_str(), from.c_str())) {
+        return dir;
+    }
     config.replace(at, from.size(), to);
     file_write(dir + "/config.json", config);
     return dir;
 }
 
 // the config with one more key, before all others, or with `from` replaced
-static void refused(const std::string& name, const std::string& from, const std::string& to, const std::string& says) {
+static void refused(const std::string& name, const std::string& from, const std::string& to,
+                    const std::string& says) {
     const std::string dir = changed(name, from, to);
     const Ran r = probe(dir, SCRATCH + "refused.json");
-    CHECK(r.code == EXIT_USER && r.err.find(says) != std::string::npos, "%s with %s: exit %d, wanted '%s', got %s", name.c_str(),
-          to.c_str(), r.code, says.c_str(), r.err.c_str());
+    CHECK(r.code == EXIT_USER && r.err.find(says) != std::string::npos,
+          "%s with %s: exit %d, wanted '%s', got %s", name.c_str(), to.c_str(), r.code,
+          says.c_str(), r.err.c_str());
 }
 
 // Jamba: its heads are those of the layers with attention, which are named;
@@ -63,25 +76,37 @@ static void jamba_check() {
     const std::string model = FAMILIES + "jamba", out = SCRATCH + "jamba.json";
     const Json j = json_of_file(out);
     const Json* layers = j.get("layers");
-    CHECK(layers && numbers(*layers) == std::vector<double>{ 1 }, "jamba: which layers have attention");
-    CHECK(j.get("alpha1")->items.size() == 1 && j.get("k_norm_first")->items.size() == 1, "jamba: one layer has heads");
+    CHECK(layers && numbers(*layers) == std::vector<double>{ 1 },
+          "jamba: which layers have attention");
+    CHECK(j.get("alpha1")->items.size() == 1 && j.get("k_norm_first")->items.size() == 1,
+          "jamba: one layer has heads");
     CHECK(j.get("h_norm_first")->items.size() == 4, "jamba: the stream has three layers");
-    CHECK(!json_of_file(SCRATCH + "qwen2.json").get("layers"), "qwen2: names layers where all have attention");
-    const std::string on = std::string(TRAIN_SINK) + " probe " + model + " --probe-input random --probe-len 8 --probe-seqs 2 --dump "
-                           + SCRATCH + "dump --dump-heads ";
-    CHECK(check_run(on + "all").code == 0 && file_exists(SCRATCH + "dump/1_3_map.npy") && !file_exists(SCRATCH + "dump/0_0_map.npy"), "jamba: maps of all heads");
+    CHECK(!json_of_file(SCRATCH + "qwen2.json").get("layers"),
+          "qwen2: names layers where all have attention");
+    const std::string on = std::string(TRAIN_SINK) + " probe " + model +
+                           " --probe-input random --probe-len 8 --probe-seqs 2 --dump " + SCRATCH +
+                           "dump --dump-heads ";
+    CHECK(check_run(on + "all").code == 0 && file_exists(SCRATCH + "dump/1_3_map.npy") &&
+              !file_exists(SCRATCH + "dump/0_0_map.npy"),
+          "jamba: maps of all heads");
     Ran r = check_run(on + "0:0");
-    CHECK(r.code == EXIT_USER && r.says("a layer with attention, not Mamba"), "jamba: a map of layer 0: %s", r.err.c_str());
-    r = check_run(std::string(TRAIN_SINK) + " eval " + model + " --probe-input random --probe-len 8 --probe-seqs 2 --edit h:0:1=0");
-    CHECK(r.code == EXIT_USER && r.says("attention in all layers"), "jamba: eval: %s", r.err.c_str());
-    r = check_run(std::string(TRAIN_SINK) + " generate " + model + " --tokens 9 --prompt '3 5' --temperature 0");
-    CHECK(r.code == 0 && split(r.out, ' ').size() >= 9, "jamba: generate: exit %d, %s%s", r.code, r.out.c_str(), r.err.c_str());
+    CHECK(r.code == EXIT_USER && r.says("a layer with attention, not Mamba"),
+          "jamba: a map of layer 0: %s", r.err.c_str());
+    r = check_run(std::string(TRAIN_SINK) + " eval " + model +
+                  " --probe-input random --probe-len 8 --probe-seqs 2 --edit h:0:1=0");
+    CHECK(r.code == EXIT_USER && r.says("attention in all layers"), "jamba: eval: %s",
+          r.err.c_str());
+    r = check_run(std::string(TRAIN_SINK) + " generate " + model +
+                  " --tokens 9 --prompt '3 5' --temperature 0");
+    CHECK(r.code == 0 && split(r.out, ' ').size() >= 9, "jamba: generate: exit %d, %s%s", r.code,
+          r.out.c_str(), r.err.c_str());
     refused("jamba", "\"mamba_proj_bias\": false", "\"mamba_proj_bias\": true", "mamba_proj_bias");
     refused("jamba", "\"mamba_conv_bias\": true", "\"mamba_conv_bias\": false", "mamba_conv_bias");
     refused("jamba", "{", "{\"mamba_inner_layernorms\": false,", "mamba_inner_layernorms");
     refused("jamba", "{", "{\"sliding_window\": 9,", "sliding_window");
     refused("jamba", "\"attn_layer_period\": 3", "\"attn_layer_period\": 0", "attn_layer_period");
-    refused("jamba", "\"attn_layer_offset\": 1", "\"attn_layer_offset\": 3", "attention in some layer");
+    refused("jamba", "\"attn_layer_offset\": 1", "\"attn_layer_offset\": 3",
+            "attention in some layer");
     refused("jamba", "\"attn_layer_offset\": 1", "\"attn_layer_offset\": 2", "is missing");
     refused("jamba", "\"mamba_d_state\": 6", "\"mamba_d_state\": 7", "wanted");
     refused("jamba", "\"mamba_d_conv\": 3", "\"mamba_d_conv\": 0", "1 or more");
@@ -89,19 +114,24 @@ static void jamba_check() {
 
 // an edit of the stream after a mixture of experts is not passed over
 static void mixture_eval_check() {
-    const std::string eval = std::string(TRAIN_SINK) + " eval " + FAMILIES + "mixtral --probe-input random --probe-len 8 --probe-seqs 2 --json "
-                             + SCRATCH + "eval.json ";
+    const std::string eval = std::string(TRAIN_SINK) + " eval " + FAMILIES +
+                             "mixtral --probe-input random --probe-len 8 --probe-seqs 2 --json " +
+                             SCRATCH + "eval.json ";
     const Ran r = check_run(eval + "--edit h:0:1=0");
     if (!CHECK(r.code == 0, "mixtral: eval: %s", r.err.c_str())) { return; }
-    const double change = json_of_file(SCRATCH + "eval.json").get("runs")->items[1].get("change")->number;
+    const double change =
+        json_of_file(SCRATCH + "eval.json").get("runs")->items[1].get("change")->number;
     CHECK(fabs(change) > 1e-4, "mixtral: the edit changes the loss by %g", change);
     const Ran bits = check_run(eval + "--quant w8a8");
-    CHECK(bits.code == EXIT_USER && bits.says("its experts would not be rounded"), "mixtral: --quant: %s", bits.err.c_str());
+    CHECK(bits.code == EXIT_USER && bits.says("its experts would not be rounded"),
+          "mixtral: --quant: %s", bits.err.c_str());
 }
 
 int main() {
     make_dirs(SCRATCH);
-    for (auto& name : dir_list(FAMILIES)) { if (name != "tokens") { family_check(name, FAMILIES + name); } }
+    for (auto& name : dir_list(FAMILIES)) {
+        if (name != "tokens") { family_check(name, FAMILIES + name); }
+    }
     int files = 0;                               // the same weights as llama.cpp writes them
     for (auto& name : dir_list(FAMILIES)) {
         const std::string file = FAMILIES + name + "/model.gguf";
@@ -109,15 +139,21 @@ int main() {
     }
     CHECK(files >= 11, "%d GGUF files", files);
     for (auto& name : dir_list(FAMILIES)) {
-        if (name != "tokens") { refused(name, "{", "{\"residual_multiplier_x\": 2.0,", "residual_multiplier_x"); }
+        if (name != "tokens") {
+            refused(name, "{", "{\"residual_multiplier_x\": 2.0,", "residual_multiplier_x");
+        }
     }
     // files without the list say every how many layers one does not turn
-    family_check("smollm3", changed("smollm3", "\"no_rope_layers\": [\n    1,\n    0\n  ]", "\"no_rope_layers\": null"));
-    refused("llama_llama3", "\"rope_type\": \"llama3\"", "\"rope_type\": \"dynamic\"", "rope_type is 'dynamic'");
+    family_check("smollm3", changed("smollm3", "\"no_rope_layers\": [\n    1,\n    0\n  ]",
+                                    "\"no_rope_layers\": null"));
+    refused("llama_llama3", "\"rope_type\": \"llama3\"", "\"rope_type\": \"dynamic\"",
+            "rope_type is 'dynamic'");
     refused("llama_llama3", "\"silu\"", "\"quick_gelu\"", "hidden_act is \"quick_gelu\"");
-    refused("llama_llama3", "\"hidden_size\": 16", "\"hidden_size\": 16.5", "wanted a whole number");
+    refused("llama_llama3", "\"hidden_size\": 16", "\"hidden_size\": 16.5",
+            "wanted a whole number");
     refused("llama_llama3", "\"hidden_size\": 16", "\"hidden_size\": \"16\"", "wanted a number");
-    refused("gpt2", "\"scale_attn_weights\": true", "\"scale_attn_weights\": false", "scale_attn_weights");
+    refused("gpt2", "\"scale_attn_weights\": true", "\"scale_attn_weights\": false",
+            "scale_attn_weights");
     refused("gpt2", "\"gelu_new\"", "\"gelu_fastest\"", "activation_function");
     refused("falcon_7b", "\"alibi\": false", "\"alibi\": true", "alibi is true");
     refused("qwen3", "\"qwen3\"", "\"qwen9\"", "model_type is \"qwen9\"");

@@ -1,8 +1,8 @@
 /*
-test_matmul.cpp -- the matrix product of the CPU against three nested loops in double: every kernel that this machine has,
-the three layouts of training, odd sizes around every block edge, float, bf16 and double, strided views, bias and
-residual, alone, nested in a parallel region, and with other numbers of threads (bit for bit); and how bf16 rounds.
-Last line: N passed, N failed.
+test_matmul.cpp -- the matrix product of the CPU against three nested loops in double:
+every kernel that this machine has, the three layouts of training, odd sizes around every block
+edge, float, bf16 and double, strided views, bias and residual, alone, nested in a parallel region,
+and with other numbers of threads (bit for bit); and how bf16 rounds. Last line: N passed, N failed.
 To extend: add a size to SIZES or a case to check_kernel.
 */
 #include <math.h>
@@ -25,21 +25,27 @@ static void check(bool ok, const std::string& what) {
 static uint64_t seed = 1;
 template<class R> std::vector<R> numbers(long n) { // uniform in [-1, 1)
     std::vector<R> v(n);
-    for (auto& x : v) { seed = seed * 6364136223846793005ull + 1442695040888963407ull; x = (R)((double)(seed >> 40) / 8388608.0 - 1.0); }
+    for (auto& x : v) {
+        seed = seed * 6364136223846793005ull + 1442695040888963407ull;
+        x = (R)((double)(seed >> 40) / 8388608.0 - 1.0);
+    }
     return v;
 }
 template<class R> const char* type_name() {
     return std::is_same<R, bf16>::value ? "bf16" : sizeof(R) == 4 ? "float" : "double";
 }
 // C (M, N) = or += A @ B + residual + bias, the plain way
-template<class R, class O> std::vector<double> naive(long M, long N, long K, const R* A, long rs_a, long cs_a, const R* B,
-                                                     long rs_b, long cs_b, const std::vector<O>& C, long ldc, bool add,
-                                                     const O* residual = NULL, const O* bias = NULL) {
+template <class R, class O>
+std::vector<double> naive(long M, long N, long K, const R* A, long rs_a, long cs_a, const R* B,
+                          long rs_b, long cs_b, const std::vector<O>& C, long ldc, bool add,
+                          const O* residual = NULL, const O* bias = NULL) {
     std::vector<double> out(C.begin(), C.end());
     for (long i = 0; i < M; i++) {
         for (long j = 0; j < N; j++) {
             double s = add ? (double)C[i*ldc + j] : 0;
-            for (long k = 0; k < K; k++) { s += (double)A[i*rs_a + k*cs_a] * (double)B[k*rs_b + j*cs_b]; }
+            for (long k = 0; k < K; k++) {
+                s += (double)A[i * rs_a + k * cs_a] * (double)B[k * rs_b + j * cs_b];
+            }
             if (residual) { s += (double)residual[i*ldc + j]; }
             if (bias) { s += (double)bias[j]; }
             out[i*ldc + j] = s;
@@ -53,16 +59,22 @@ template<class R, class O> std::vector<double> naive(long M, long N, long K, con
 // and a thousand times below one wrong term. What is stored in bf16 is rounded to 8 bits once more:
 // by 1/256 of it at most; if it is biased, it is also rounded before the bias, up to 1, is added.
 // Elements that nothing was added to must be as they were.
-template<class O> void compare(const std::vector<O>& got, const std::vector<double>& want, long K, const std::string& what,
-                               bool biased = false) {
-    const double eps = sizeof(O) == 8 ? 1.11e-16 : 5.96e-8, half_ulp = sizeof(O) == 2 ? 1.0 / 256 : 0;
+template <class O>
+void compare(const std::vector<O>& got, const std::vector<double>& want, long K,
+             const std::string& what, bool biased = false) {
+    const double eps = sizeof(O) == 8 ? 1.11e-16 : 5.96e-8,
+                 half_ulp = sizeof(O) == 2 ? 1.0 / 256 : 0;
     long worst = -1; double most = 1;
     for (size_t i = 0; i < got.size(); i++) {
-        const double far = fabs((double)got[i] - want[i]) / (2 * eps * (K + 3) + half_ulp * (fabs(want[i]) + biased * (fabs(want[i]) + 1)));
+        const double far = fabs((double)got[i] - want[i]) /
+                           (2 * eps * (K + 3) +
+                            half_ulp * (fabs(want[i]) + biased * (fabs(want[i]) + 1)));
         if (!(far <= most)) { most = far; worst = (long)i; }
     }
-    check(worst < 0, worst < 0 ? "" : strf("%s %s: element %ld, got %.9g, wanted %.9g", cpu::product_name().c_str(),
-                                           what.c_str(), worst, (double)got[worst], want[worst]));
+    check(worst < 0,
+          worst < 0 ? ""
+                    : strf("%s %s: element %ld, got %.9g, wanted %.9g", cpu::product_name().c_str(),
+                           what.c_str(), worst, (double)got[worst], want[worst]));
 }
 
 // factors of R, and what is stored of activations
@@ -70,14 +82,16 @@ template<class R> void check_layouts(long N, long C, long OC) {
     // of weights
     typedef typename std::conditional<std::is_same<R, bf16>::value, float, R>::type Grad;
     const auto inp = numbers<R>(N*C), weight = numbers<R>(OC*C), dout = numbers<R>(N*OC);
-    const auto out0 = numbers<R>(N*OC), dinp0 = numbers<R>(N*C), residual = numbers<R>(N*OC), bias = numbers<R>(OC);
+    const auto out0 = numbers<R>(N * OC), dinp0 = numbers<R>(N * C), residual = numbers<R>(N * OC),
+               bias = numbers<R>(OC);
     const auto dweight0 = numbers<Grad>(OC*C);
     const std::string at = strf("%s N %ld C %ld OC %ld", type_name<R>(), N, C, OC);
     for (int extra = 0; extra < 4; extra++) {
         const R *res = extra & 1 ? residual.data() : NULL, *b = extra & 2 ? bias.data() : NULL;
         auto out = out0;
         cpu::gemm(N, OC, C, inp.data(), C, 1, weight.data(), 1, C, out.data(), OC, false, res, b);
-        compare(out, naive(N, OC, C, inp.data(), C, 1, weight.data(), 1, C, out0, OC, false, res, b), C,
+        compare(out,
+                naive(N, OC, C, inp.data(), C, 1, weight.data(), 1, C, out0, OC, false, res, b), C,
                 strf("forward, residual and bias %d %s", extra, at.c_str()), extra & 2);
     }
     for (int add = 0; add < 2; add++) {
@@ -102,41 +116,52 @@ template<class R, class O = R> void check_strides(long M, long N, long K) {
     for (int add = 0; add < 2; add++) {
         auto C = C0;
         cpu::gemm(M, N, K, A.data(), lda, 3L, B.data(), 5L, ldb, C.data(), ldc, (bool)add);
-        compare(C, naive(M, N, K, A.data(), lda, 3, B.data(), 5, ldb, C0, ldc, add), K, "strided " + at);
+        compare(C, naive(M, N, K, A.data(), lda, 3, B.data(), 5, ldb, C0, ldc, add), K,
+                "strided " + at);
         C = C0;
         cpu::gemm(M, N, K, A.data(), 1L, M, B.data(), 2L, 2*K, C.data(), ldc, (bool)add);
-        compare(C, naive(M, N, K, A.data(), 1, M, B.data(), 2, 2*K, C0, ldc, add), K, "A transposed " + at);
+        compare(C, naive(M, N, K, A.data(), 1, M, B.data(), 2, 2 * K, C0, ldc, add), K,
+                "A transposed " + at);
         C = C0;
         cpu::gemm(M, N, K, A.data() + 1, lda, 1L, B.data() + 1, ldb, 1L, C.data(), ldc, (bool)add);
-        compare(C, naive(M, N, K, A.data() + 1, lda, 1, B.data() + 1, ldb, 1, C0, ldc, add), K, "no alignment " + at);
+        compare(C, naive(M, N, K, A.data() + 1, lda, 1, B.data() + 1, ldb, 1, C0, ldc, add), K,
+                "no alignment " + at);
     }
 }
 
-template<class R, class O = R> std::vector<O> product(const std::vector<R>& A, const std::vector<R>& B, long M, long N, long K) {
+template <class R, class O = R>
+std::vector<O> product(const std::vector<R>& A, const std::vector<R>& B, long M, long N, long K) {
     std::vector<O> C(M*N);
     cpu::gemm(M, N, K, A.data(), K, 1L, B.data(), 1L, K, C.data(), N, false);
     return C;
 }
-template<class O> bool same(const std::vector<O>& a, const O* b) { return memcmp(a.data(), b, a.size() * sizeof(O)) == 0; }
+template <class O> bool same(const std::vector<O>& a, const O* b) {
+    return memcmp(a.data(), b, a.size() * sizeof(O)) == 0;
+}
 
 // any number of threads, and any nesting, gives the same bits
 template<class R, class O> void check_threads(long M, long N, long K) {
     const auto A = numbers<R>(M*K), B = numbers<R>(N*K);
     const auto want = product<R, O>(A, B, M, N, K);
     const std::string at = cpu::product_name() + " " + type_name<R>() + " to " + type_name<O>();
-    for (int again = 0; again < 5; again++) { check(same(product<R, O>(A, B, M, N, K), want.data()), at + ": the same product twice must have the same bits"); }
+    for (int again = 0; again < 5; again++) {
+        check(same(product<R, O>(A, B, M, N, K), want.data()),
+              at + ": the same product twice must have the same bits");
+    }
 #ifdef _OPENMP
     const int before = omp_get_max_threads();
     for (int threads : {1, 2, 3, 7, 8}) {
         omp_set_num_threads(threads);
-        check(same(product<R, O>(A, B, M, N, K), want.data()), strf("%s: %d threads must give the same bits", at.c_str(), threads));
+        check(same(product<R, O>(A, B, M, N, K), want.data()),
+              strf("%s: %d threads must give the same bits", at.c_str(), threads));
         int wrong = 0;
         #pragma omp parallel for reduction(+ : wrong)
         // several products at once, of several sizes, each on one thread
         for (int i = 0; i < 8; i++) {
             wrong += !same(product<R, O>(A, B, M - M/8*i, N, K), want.data());
         }
-        check(wrong == 0, strf("%s nested in a region of %d threads: %d of 8 products differ", at.c_str(), threads, wrong));
+        check(wrong == 0, strf("%s nested in a region of %d threads: %d of 8 products differ",
+                               at.c_str(), threads, wrong));
     }
     omp_set_num_threads(before);
 #endif
@@ -144,7 +169,11 @@ template<class R, class O> void check_threads(long M, long N, long K) {
 
 // everything with the kernels that are chosen now, for factors of R
 template<class R> void check_kernel() {
-    for (long N : {1, 3, 33, 65}) { for (long C : {1, 17, 64, 127}) { for (long OC : {1, 16, 33, 65}) { check_layouts<R>(N, C, OC); } } }
+    for (long N : { 1, 3, 33, 65 }) {
+        for (long C : { 1, 17, 64, 127 }) {
+            for (long OC : { 1, 16, 33, 65 }) { check_layouts<R>(N, C, OC); }
+        }
+    }
     // past the blocks of every kernel, and big enough for threads
     check_layouts<R>(401, 257, 769);
     check_layouts<R>(129, 1100, 47);
@@ -191,7 +220,8 @@ static void check_rounding() {
         wrong += bf16(nextafterf(half, f)).bits != bits || bf16(nextafterf(half, y)).bits != y.bits;
     }
     check(wrong == 0, strf("bf16: %ld of 65536 numbers or their midpoints round wrongly", wrong));
-    check(bf16(3.4e38f).bits == 0x7f80 && bf16(-3.4e38f).bits == 0xff80, "bf16: what is nearer to 2^128 is infinite");
+    check(bf16(3.4e38f).bits == 0x7f80 && bf16(-3.4e38f).bits == 0xff80,
+          "bf16: what is nearer to 2^128 is infinite");
     check(bf16(NAN).bits == 0x7fff && bf16(-NAN).bits == 0x7fff, "bf16: NaN has CUDA's bits");
 }
 // every kernel stores bf16 by the same rounding
@@ -199,7 +229,12 @@ static void check_stores() {
     const long n = 1 << 14;
     auto sum = numbers<float>(n), scale = numbers<float>(n);
     for (long i = 0; i < n; i++) { sum[i] = ldexpf(sum[i], (int)(scale[i] * 100)); }
-    for (long i = 0; i < n; i += 3) { uint32_t u; memcpy(&u, &sum[i], 4); u = (u & 0xffff0000) | 0x8000; memcpy(&sum[i], &u, 4); }   // halves
+    for (long i = 0; i < n; i += 3) {
+        uint32_t u;
+        memcpy(&u, &sum[i], 4);
+        u = (u & 0xffff0000) | 0x8000;
+        memcpy(&sum[i], &u, 4);
+    }  // halves
     const auto x = numbers<bf16>(n), y = numbers<bf16>(n);
     for (int k = 0; k < cpu::KERNELS; k++) {
         if (!cpu::kernel_here(k)) { continue; }
@@ -212,9 +247,12 @@ static void check_stores() {
                 want[i] = s;
                 if (y_k) { want[i] = (float)want[i] + (float)y[i % 37]; }
             }
-            for (long r = 0; r + 37 <= n; r += 37) { cpu::kernels[k].round(&got[r], 37, &sum[r], 37, x_k ? x_k + r : NULL, y_k, 1, 37); }
+            for (long r = 0; r + 37 <= n; r += 37) {
+                cpu::kernels[k].round(&got[r], 37, &sum[r], 37, x_k ? x_k + r : NULL, y_k, 1, 37);
+            }
             want.resize(n / 37 * 37);
-            check(same(want, got.data()), strf("%s: bf16 with residual and bias %d", cpu::kernels[k].name, extra));
+            check(same(want, got.data()),
+                  strf("%s: bf16 with residual and bias %d", cpu::kernels[k].name, extra));
         }
     }
 }
@@ -223,7 +261,8 @@ static void check_stores() {
 // between numbers of threads
 static void check_split(int N, int C, int OC) {
     if (!cpu::split_here()) { return; }
-    const auto x = numbers<float>(N * C), w = numbers<float>(OC * C), bias = numbers<float>(OC), res = numbers<float>(N * OC);
+    const auto x = numbers<float>(N * C), w = numbers<float>(OC * C), bias = numbers<float>(OC),
+               res = numbers<float>(N * OC);
     std::vector<float> out(N * OC, NAN), again(out);
     cpu::split_forward(out.data(), x.data(), w.data(), bias.data(), res.data(), N, C, OC);
     double worst = 0;
@@ -255,10 +294,13 @@ static void check_split(int N, int C, int OC) {
     cpu::split_forward(again.data(), x.data(), w_high.data(), NULL, NULL, N, C, OC);
     long other = 0, last = 0;
     for (int i = 0; i < N * OC; i++) { (i % OC == OC - 1 ? last : other) += out[i] != again[i]; }
-    check(other == 0 && last > 0, what + strf(": bf16 weights, %ld sums differ, and %ld of the one that does", other, last));
+    check(other == 0 && last > 0,
+          what +
+              strf(": bf16 weights, %ld sums differ, and %ld of the one that does", other, last));
     for (int with = 0; with < 4; with++) { // one row: of floats, of bf16
         std::vector<float> row(OC, NAN);
-        cpu::vector_forward(row.data(), x.data(), w.data(), with & 1 ? bias.data() : NULL, with & 2 ? res.data() : NULL, C, OC);
+        cpu::vector_forward(row.data(), x.data(), w.data(), with & 1 ? bias.data() : NULL,
+                            with & 2 ? res.data() : NULL, C, OC);
         double most = 0;
         for (int o = 0; o < OC; o++) {
             double sum = (with & 1 ? bias[o] : 0) + (with & 2 ? res[o] : 0);

@@ -1,6 +1,7 @@
 /*
-test_metrics.cpp -- the numbers this program exists for: on maps made by hand, with answers worked out in the comments, and
-for every ATTN x BIAS against the definitions at the top of metrics.cuh applied to the T x T map of naive.h.
+test_metrics.cpp -- the numbers this program exists for: on maps made by hand,
+with answers worked out in the comments, and for every ATTN x BIAS against the definitions
+at the top of metrics.cuh applied to the T x T map of naive.h.
 */
 #define REAL double
 #include "../reference.h"
@@ -9,10 +10,15 @@ for every ATTN x BIAS against the definitions at the top of metrics.cuh applied 
 #include "naive.h"
 using ref::real;
 
-static double harmonic(int from, int to) { double x = 0; for (int i = from; i <= to; i++) { x += 1.0 / i; } return x; }
+static double harmonic(int from, int to) {
+    double x = 0;
+    for (int i = from; i <= to; i++) { x += 1.0 / i; }
+    return x;
+}
 
 // forward, then metrics; qkv (T, ..) of one sequence with one head
-template <class A, class Bi> std::vector<HeadMetrics> metrics(const Numbers& qkv, const Numbers& kstar, int skip, AttnShape s) {
+template <class A, class Bi>
+std::vector<HeadMetrics> metrics(const Numbers& qkv, const Numbers& kstar, int skip, AttnShape s) {
     Numbers out((size_t)s.B * s.T * s.NH * s.HS), stat((size_t)s.B * s.NH * s.T * 2);
     std::vector<HeadMetrics> r((size_t)s.B * s.NH);
     const real* ks = kstar.empty() ? NULL : kstar.data();
@@ -31,7 +37,9 @@ template <class At> Numbers looks_at(double size, At at) {
 }
 static void test_by_hand() {
     const double huge = 1000;
-    const Numbers uniform = looks_at(0, [](int) { return 0; }), sink = looks_at(huge, [](int) { return 0; }), self = looks_at(huge, [](int t) { return t; });
+    const Numbers uniform = looks_at(0, [](int) { return 0; }),
+                  sink = looks_at(huge, [](int) { return 0; }),
+                  self = looks_at(huge, [](int t) { return t; });
 
     // softmax, all scores equal: A_ik = 1/i, alpha_k = (1/k + .. + 1/T) / (T - k + 1),
     // a row's entropy is ln i
@@ -48,12 +56,16 @@ static void test_by_hand() {
 
     // a perfect sink: alpha_1 = 1, the others 0, no entropy
     m = metrics<Attn_softmax, Bias_none>(sink, {}, 0, ONE_HEAD)[0];
-    for (int k = 1; k <= METRIC_K; k++) { check_near(m.alpha[k], k == 1, 1e-6, "sink: alpha_%d", k); }
+    for (int k = 1; k <= METRIC_K; k++) {
+        check_near(m.alpha[k], k == 1, 1e-6, "sink: alpha_%d", k);
+    }
     check_near(m.entropy, 0, 1e-6, "sink: entropy");
 
     // every token looks at itself: of the T - k + 1 queries from k on only query k looks at k
     m = metrics<Attn_softmax, Bias_none>(self, {}, 0, ONE_HEAD)[0];
-    for (int k = 1; k <= METRIC_K; k++) { check_near(m.alpha[k], 1.0 / (T - k + 1), 1e-6, "self: alpha_%d", k); }
+    for (int k = 1; k <= METRIC_K; k++) {
+        check_near(m.alpha[k], 1.0 / (T - k + 1), 1e-6, "self: alpha_%d", k);
+    }
 
     // sigmoid of 0 is 1/2 for every key: alpha_k = 1/2, row i weighs i/2;
     // the proxy is uniform again
@@ -92,16 +104,22 @@ static void test_by_hand() {
     check_near(m.mass, 1.0 / T, 1e-6, "signed: only the first row weighs anything");
 }
 static void test_reports() {
-    CHECK(attn_sums_to_one<Attn_softmax>(1) && attn_sums_to_one<Attn_sigmoid_norm>(1), "rows of softmax sum to 1");
-    CHECK(!attn_sums_to_one<Attn_softmax>(0.5f) && !attn_sums_to_one<Attn_sigmoid>(1) && !attn_sums_to_one<Attn_softmax_p>(1) &&
-          !attn_sums_to_one<Attn_identity_norm>(1), "rows of these do not");
+    CHECK(attn_sums_to_one<Attn_softmax>(1) && attn_sums_to_one<Attn_sigmoid_norm>(1),
+          "rows of softmax sum to 1");
+    CHECK(!attn_sums_to_one<Attn_softmax>(0.5f) && !attn_sums_to_one<Attn_sigmoid>(1) &&
+              !attn_sums_to_one<Attn_softmax_p>(1) && !attn_sums_to_one<Attn_identity_norm>(1),
+          "rows of these do not");
     // two sequences, one layer, two heads; alpha_1 .9 .1 | .3 .31. First the threshold,
     // strictly above, then the mean
     Metrics m;
     m.n = 2; m.L = 1; m.NH = 2;
     m.heads.resize(4);
     const float alpha[] = { 0.9f, 0.1f, 0.3f, 0.31f };
-    for (int i = 0; i < 4; i++) { m.heads[i].alpha[1] = alpha[i]; m.heads[i].proxy[1] = 1 - alpha[i]; m.heads[i].alpha[0] = 0.5f; }
+    for (int i = 0; i < 4; i++) {
+        m.heads[i].alpha[1] = alpha[i];
+        m.heads[i].proxy[1] = 1 - alpha[i];
+        m.heads[i].alpha[0] = 0.5f;
+    }
     // the mean alpha, .4, would say all
     check_near(sink_rate(m, 1, 0.3f, false), 0.5, 0, "Sink_1, eps .3: two of four");
     check_near(sink_rate(m, 1, 0.2, false), 0.75, 0, "Sink_1, eps .2");
@@ -110,7 +128,9 @@ static void test_reports() {
     check_near(sink_rate(m, 2, 0.3, false), 0, 0, "Sink_2");
     m.heads[0].effective = 0.4f;  // the others' gates are shut
     check_near(gated_sink_rate(m, 0.3), 0.25, 0, "Sink_1 behind the gate");
-    const std::vector<double> mean = head_means(m, [](const HeadMetrics& h) { return (double)h.alpha[1]; });
+    const std::vector<double> mean = head_means(m, [](const HeadMetrics& h) {
+        return (double)h.alpha[1];
+    });
     check_near(mean[0], 0.6, 1e-6, "mean over sequences, head 0");
     check_near(mean[1], 0.205, 1e-6, "mean over sequences, head 1");
 
@@ -119,22 +139,27 @@ static void test_reports() {
     const Numbers x = { 3, 4, 0, -2, 9,   6, 8, 1, 0, 9 };
     Numbers norms(4);
     ref::row_norms(norms.data(), x.data(), 5, 2, 2, 2);
-    CHECK(norms == Numbers({ 5, 2, 10, 1 }), "row_norms: %g %g %g %g", norms[0], norms[1], norms[2], norms[3]);
+    CHECK(norms == Numbers({ 5, 2, 10, 1 }), "row_norms: %g %g %g %g", norms[0], norms[1], norms[2],
+          norms[3]);
     // magnitudes: 2 sequences of 3 rows of 2, with the first row and without it
     const Numbers h = { -9, 0,  1, -2,  3, 4,     0, 0,  -5, 5,  6, -7 };
     Numbers sizes(4);
     ref::magnitudes(sizes.data(), h.data(), 0, 2, 3, 2);
-    CHECK(sizes == Numbers({ 9, 3, 7, 5 }), "magnitudes: %g %g %g %g", sizes[0], sizes[1], sizes[2], sizes[3]);
+    CHECK(sizes == Numbers({ 9, 3, 7, 5 }), "magnitudes: %g %g %g %g", sizes[0], sizes[1], sizes[2],
+          sizes[3]);
     ref::magnitudes(sizes.data(), h.data(), 1, 2, 3, 2);
-    CHECK(sizes == Numbers({ 4, 3, 7, 6 }), "magnitudes after a sink token: %g %g %g %g", sizes[0], sizes[1], sizes[2], sizes[3]);
+    CHECK(sizes == Numbers({ 4, 3, 7, 6 }), "magnitudes after a sink token: %g %g %g %g", sizes[0],
+          sizes[1], sizes[2], sizes[3]);
     // means 2 15 35 | 6 55 75
     const Numbers n = { 1, 3,  10, 20,  30, 40,   5, 7,  50, 60,  70, 80 };
     NormPair p, q;
     norms_add(&p, 1, n.data(), 2, 3, 2, 0, 2);
-    check_near(p.first[1], 4, 1e-12, "norms: first"); check_near(p.rest[1], 45, 1e-12, "norms: rest");
+    check_near(p.first[1], 4, 1e-12, "norms: first");
+    check_near(p.rest[1], 45, 1e-12, "norms: rest");
     CHECK(p.first[0] == 0, "norms: layer 0 is untouched");
     norms_add(&q, 0, n.data(), 2, 3, 2, 1, 2);  // row 0 is a sink token
-    check_near(q.first[0], 35, 1e-12, "norms after a sink token: first"); check_near(q.rest[0], 55, 1e-12, "norms after a sink token: rest");
+    check_near(q.first[0], 35, 1e-12, "norms after a sink token: first");
+    check_near(q.rest[0], 55, 1e-12, "norms after a sink token: rest");
 }
 
 // ---- every ATTN x BIAS: the definitions on the naive map
@@ -142,13 +167,22 @@ struct Want { double alpha[METRIC_K + 1], proxy[METRIC_K + 1], mass, entropy; };
 // A (rows, rows + 1), column 0 the extra key
 static Want definitions(const double* A, int rows, bool column, int skip) {
     const int tokens = rows - skip;
-    auto total = [&](int t) { double x = 0; for (int j = 0; j <= rows; j++) { x += fabs(A[t * (rows + 1) + j]); } return x; };
+    auto total = [&](int t) {
+        double x = 0;
+        for (int j = 0; j <= rows; j++) { x += fabs(A[t * (rows + 1) + j]); }
+        return x;
+    };
     Want w = {};
     for (int proxy = 0; proxy < 2; proxy++) {
-        auto at = [&](int t, int j) { const double a = A[t * (rows + 1) + j]; return !proxy ? a : total(t) > 0 ? fabs(a) / total(t) : 0; };
+        auto at = [&](int t, int j) {
+            const double a = A[t * (rows + 1) + j];
+            return !proxy ? a : total(t) > 0 ? fabs(a) / total(t) : 0;
+        };
         double* alpha = proxy ? w.proxy : w.alpha;
         for (int k = 1; k <= METRIC_K && k <= tokens; k++) {
-            for (int i = k; i <= tokens; i++) { alpha[k] += at(skip + i - 1, skip + k) / (tokens - k + 1); }
+            for (int i = k; i <= tokens; i++) {
+                alpha[k] += at(skip + i - 1, skip + k) / (tokens - k + 1);
+            }
         }
         if (column || skip) {
             alpha[0] = column;
@@ -166,52 +200,78 @@ static Want definitions(const double* A, int rows, bool column, int skip) {
     }
     return w;
 }
-template <class A, class Bi, class Pe> void check_variant(const char* attn, const char* bias, const char* pe) {
+template <class A, class Bi, class Pe>
+void check_variant(const char* attn, const char* bias, const char* pe) {
     if constexpr (!(A::phi != PHI_NONE && Bi::column)) { // CONFLICTS
         for (int kind = 0; kind < 3; kind++) { // plain; window and prefix; shorter than METRIC_K
-            const AttnShape s = whole({ 2, kind == 2 ? 5 : 37, 4, 2, 6, kind == 1 ? 9 : 0, kind == 1 ? 12 : 0, kind == 1, 6, 2, kind == 1 ? 0.5f : 1 });
+            const AttnShape s = whole({ 2, kind == 2 ? 5 : 37, 4, 2, 6, kind == 1 ? 9 : 0,
+                                        kind == 1 ? 12 : 0, kind == 1, 6, 2,
+                                        kind == 1 ? 0.5f : 1 });
             const int skip = Bi::token;
-            NaiveIn in = { naive_attn<A>(attn), pe, naive_pe<Pe>, Bi::column, random_numbers((long)s.B * s.T * attn_row(s), 1.3, 5), {}, {}, s };
+            NaiveIn in = { naive_attn<A>(attn),
+                           pe,
+                           naive_pe<Pe>,
+                           Bi::column,
+                           random_numbers((long)s.B * s.T * attn_row(s), 1.3, 5),
+                           {},
+                           {},
+                           s };
             if (A::phi == PHI_ELU1) { ref::phi_elu1_forward(in.qkv.data(), s); }
             const bool logit = Bi::column == LOGIT_COLUMN;
-            if (Bi::learn_k) { in.kstar = random_numbers(s.bias_shared ? s.HS : logit ? s.NH : s.KV * s.HS, 1, 6); }
+            if (Bi::learn_k) {
+                in.kstar = random_numbers(s.bias_shared ? s.HS : logit ? s.NH : s.KV * s.HS, 1, 6);
+            }
             const real* ks = in.kstar.empty() ? NULL : in.kstar.data();
             Numbers out((size_t)s.B * s.T * s.NH * s.HS), stat((size_t)s.B * s.NH * s.T * 2);
             std::vector<HeadMetrics> m((size_t)s.B * s.NH);
             ref::attention_forward<A, Bi, Pe>(out.data(), stat.data(), in.qkv.data(), ks, NULL, s);
-            ref::attention_metrics<A, Bi, Pe>(m.data(), in.qkv.data(), stat.data(), ks, NULL, 0, skip, s);
+            ref::attention_metrics<A, Bi, Pe>(m.data(), in.qkv.data(), stat.data(), ks, NULL, 0,
+                                              skip, s);
             const NaiveOut n = naive_attention(in);
             const long size = (long)s.T * (s.T + 1);
             for (int i = 0; i < s.B * s.NH; i++) {
                 const Want w = definitions(&n.map[i * size], s.T, Bi::column, skip);
                 double worst = 0, top = 1;
                 for (int k = 0; k <= METRIC_K; k++) {
-                    worst = std::max({ worst, fabs(m[i].alpha[k] - w.alpha[k]), fabs(m[i].proxy[k] - w.proxy[k]) });
+                    worst = std::max({ worst, fabs(m[i].alpha[k] - w.alpha[k]),
+                                       fabs(m[i].proxy[k] - w.proxy[k]) });
                     top = std::max(top, fabs(w.alpha[k]));
                 }
-                CHECK(worst <= 1e-6 * top, "%s %s, kind %d, head %d: an alpha or proxy is off by %.3g", attn, bias, kind, i, worst);
-                check_near(m[i].mass, w.mass, 1e-6 * (1 + fabs(w.mass)), "%s %s, kind %d, head %d: mass", attn, bias, kind, i);
-                check_near(m[i].entropy, w.entropy, 1e-6, "%s %s, kind %d, head %d: entropy", attn, bias, kind, i);
+                CHECK(worst <= 1e-6 * top,
+                      "%s %s, kind %d, head %d: an alpha or proxy is off by %.3g", attn, bias, kind,
+                      i, worst);
+                check_near(m[i].mass, w.mass, 1e-6 * (1 + fabs(w.mass)),
+                           "%s %s, kind %d, head %d: mass", attn, bias, kind, i);
+                check_near(m[i].entropy, w.entropy, 1e-6, "%s %s, kind %d, head %d: entropy", attn,
+                           bias, kind, i);
             }
             const int h = 3, W = attn_row(s);
             std::vector<float> map(size), cosine(size), product(size);
-            head_maps<A, Bi, Pe>(map.data(), cosine.data(), product.data(), in.qkv.data(), stat.data(), ks, h, s);
+            head_maps<A, Bi, Pe>(map.data(), cosine.data(), product.data(), in.qkv.data(),
+                                 stat.data(), ks, h, s);
             double worst = 0, top = 1;
             for (int t = 0; t < s.T; t++) {
                 for (int j = 0; j <= s.T; j++) {
-                    const double *q = &in.qkv[(long)t * W + h * s.HS], *k = j ? &in.qkv[(long)(j - 1) * W + (s.NH + 1) * s.HS] : NULL;
+                    const double *q = &in.qkv[(long)t * W + h * s.HS],
+                                 *k = j ? &in.qkv[(long)(j - 1) * W + (s.NH + 1) * s.HS] : NULL;
                     const Numbers zero(s.HS);
                     if (!j) { k = ks && !logit ? ks + (s.bias_shared ? 0 : s.HS) : zero.data(); }
                     double qk = 0, qq = 0, kk = 0;
-                    for (int x = 0; x < s.HS; x++) { qk += q[x] * k[x]; qq += q[x] * q[x]; kk += k[x] * k[x]; }
+                    for (int x = 0; x < s.HS; x++) {
+                        qk += q[x] * k[x];
+                        qq += q[x] * q[x];
+                        kk += k[x] * k[x];
+                    }
                     const long at = (long)t * (s.T + 1) + j;
                     const double want = n.map[h * size + at];
                     top = std::max(top, fabs(want));
-                    worst = std::max({ worst, fabs(map[at] - want), fabs(cosine[at] - (kk > 0 ? qk / sqrt(qq * kk) : 0)),
+                    worst = std::max({ worst, fabs(map[at] - want),
+                                       fabs(cosine[at] - (kk > 0 ? qk / sqrt(qq * kk) : 0)),
                                        fabs(product[at] - sqrt(qq * kk)) / 10 });
                 }
             }
-            CHECK(worst <= 3e-6 * top, "%s %s, kind %d: head_maps is off by %.3g", attn, bias, kind, worst); // it rounds q, k to float
+            CHECK(worst <= 3e-6 * top, "%s %s, kind %d: head_maps is off by %.3g", attn, bias, kind,
+                  worst);  // it rounds q, k to float
         }
     }
 }
@@ -222,8 +282,10 @@ static void test_gate() {
     Numbers out((size_t)T * T), stat(T * 2), gate(T * 2);
     for (int t = 0; t < T; t++) { gate[2 * t + 1] = t ? -100 : 100; }
     HeadMetrics m = {};
-    ref::attention_forward<Attn_softmax, Bias_none, Pe_nope>(out.data(), stat.data(), qkv.data(), NULL, NULL, ONE_HEAD);
-    ref::attention_metrics<Attn_softmax, Bias_none, Pe_nope>(&m, qkv.data(), stat.data(), NULL, gate.data(), 2, 0, ONE_HEAD);
+    ref::attention_forward<Attn_softmax, Bias_none, Pe_nope>(out.data(), stat.data(), qkv.data(),
+                                                             NULL, NULL, ONE_HEAD);
+    ref::attention_metrics<Attn_softmax, Bias_none, Pe_nope>(&m, qkv.data(), stat.data(), NULL,
+                                                             gate.data(), 2, 0, ONE_HEAD);
     // the gate's mean over its channels is (.5 + 1) / 2 at query 1 and .25 at the others
     check_near(m.gate_first, 0.75, 1e-6, "gate of the first token");
     check_near(m.gate, (0.75 + 11 * 0.25) / 12, 1e-6, "mean gate");

@@ -1,9 +1,11 @@
 /*
-test_model.cpp -- whole models, by tensor name. The Makefile compiles it once for each set of what is compiled in; the
-fixtures of other builds are passed over.
+test_model.cpp -- whole models, by tensor name. The Makefile compiles it once for each set of what
+is compiled in; the fixtures of other builds are passed over.
 
-    REAL=float    every golden fixture of this build (test/golden/README.md): loss, gradients, metrics, 20 AdamW steps, to 1e-5
-    REAL=double   the same fixtures to 1e-6 (they are stored as floats), and every gradient against central differences
+    REAL=float    every golden fixture of this build (test/golden/README.md): loss, gradients,
+                  metrics, 20 AdamW steps, to 1e-5
+    REAL=double   the same fixtures to 1e-6 (they are stored as floats), and every gradient
+                  against central differences
 
 usage: test_model FIXTURE.safetensors ...
 */
@@ -22,7 +24,10 @@ struct Words {
         for (size_t i = 0; i + 1 < w.size(); i++) { if (w[i] == name) { return w[i + 1]; } }
         return otherwise;
     }
-    double num(const char* name, double otherwise) const { std::string s = get(name, ""); return s.empty() ? otherwise : atof(s.c_str()); }
+    double num(const char* name, double otherwise) const {
+        std::string s = get(name, "");
+        return s.empty() ? otherwise : atof(s.c_str());
+    }
 };
 static uint64_t fnv1a(const std::string& s) {
     uint64_t h = 0xCBF29CE484222325ull;
@@ -32,10 +37,15 @@ static uint64_t fnv1a(const std::string& s) {
 static std::vector<float> generated(const std::string& name, long n) {
     Rng rng{ fnv1a(name) };
     std::vector<float> x(n);
-    for (auto& v : x) { const double u = 2 * rng_uniform(&rng) - 1; v = ends_with(name, "norm.weight") ? 1 + 0.2 * u : 0.5 * u; }
+    for (auto& v : x) {
+        const double u = 2 * rng_uniform(&rng) - 1;
+        v = ends_with(name, "norm.weight") ? 1 + 0.2 * u : 0.5 * u;
+    }
     return x;
 }
-static Words fixture_words(const Safetensors& st) { return { split(st.meta("make") + " " + st.meta("flags"), ' ') }; }
+static Words fixture_words(const Safetensors& st) {
+    return { split(st.meta("make") + " " + st.meta("flags"), ' ') };
+}
 static Arch fixture_arch(const Words& f) { // "--name value", and "NORM=post" for what a switch sets
     Arch c;
     c.L = 2; c.C = 8; c.NH = 2; c.F = 12; c.V = 13; c.T = 11;
@@ -45,7 +55,9 @@ static Arch fixture_arch(const Words& f) { // "--name value", and "NORM=post" fo
             std::string text;
             if (f.w[i] == r.by && i + 1 < f.w.size()) { text = f.w[i + 1]; }
             const std::string assign = r.by + std::string("=");
-            if (f.w[i].compare(0, assign.size(), assign) == 0) { text = f.w[i].substr(assign.size()); }
+            if (f.w[i].compare(0, assign.size(), assign) == 0) {
+                text = f.w[i].substr(assign.size());
+            }
             if (!text.empty()) { CHECK(arch_set(r, text).empty(), "%s %s", r.by, text.c_str()); }
         }
     }
@@ -55,7 +67,9 @@ static void weights_set(Model* m) {
     std::vector<acc> x(m->num_params);
     for (auto& t : m->tensors) {
         const std::vector<float> v = generated(t.name, t.count);
-        for (long i = 0; i < t.count; i++) { x[t.at + i] = ends_with(t.name, "k_star") && i % m->c.HS >= m->c.k_dims ? 0 : v[i]; }
+        for (long i = 0; i < t.count; i++) {
+            x[t.at + i] = ends_with(t.name, "k_star") && i % m->c.HS >= m->c.k_dims ? 0 : v[i];
+        }
     }
     model_set(m, x.data());
 }
@@ -65,15 +79,27 @@ static double step_loss(Model* m, const int* seqs, int B, int T) { // loss and g
     return m->sums->loss;
 }
 // |got - want| <= tol * max |want| over the tensor
-static void compare(const std::string& what, const std::vector<double>& got, const Safetensors& st, const std::string& name, double tol) {
+static void compare(const std::string& what, const std::vector<double>& got, const Safetensors& st,
+                    const std::string& name, double tol) {
     const StTensor* t = st.find(name);
-    if (!CHECK(t && t->count == (long)got.size(), "%s: fixture has no %s of %zu numbers", what.c_str(), name.c_str(), got.size())) { return; }
+    if (!CHECK(t && t->count == (long)got.size(), "%s: fixture has no %s of %zu numbers",
+               what.c_str(), name.c_str(), got.size())) {
+        return;
+    }
     std::vector<float> want(t->count);
     safetensors_read(st, *t, want.data());
     double top = 0, worst = -1; long at = 0;
     for (float w : want) { top = std::max(top, fabs((double)w)); }
-    for (long i = 0; i < t->count; i++) { const double d = fabs(got[i] - want[i]); if (!(d <= worst)) { worst = d; at = i; } }
-    CHECK(worst <= tol * (top > 1e-3 ? top : 1e-3), "%s: %s[%ld] got %.9g, wanted %.9g (largest %.3g)", what.c_str(), name.c_str(), at, got[at], want[at], top);
+    for (long i = 0; i < t->count; i++) {
+        const double d = fabs(got[i] - want[i]);
+        if (!(d <= worst)) {
+            worst = d;
+            at = i;
+        }
+    }
+    CHECK(worst <= tol * (top > 1e-3 ? top : 1e-3),
+          "%s: %s[%ld] got %.9g, wanted %.9g (largest %.3g)", what.c_str(), name.c_str(), at,
+          got[at], want[at], top);
 }
 static void fixture_check(const std::string& path) {
     Safetensors st = safetensors_open(path);
@@ -94,7 +120,9 @@ static void fixture_check(const std::string& path) {
     compare(path, { loss }, st, "loss", tol);
     const std::vector<acc> losses = model_losses(&m);
     std::vector<double> token_loss;
-    for (int b = 0; b < B; b++) { for (int t = skip; t < m.T; t++) { token_loss.push_back(losses[b * m.T + t]); } }
+    for (int b = 0; b < B; b++) {
+        for (int t = skip; t < m.T; t++) { token_loss.push_back(losses[b * m.T + t]); }
+    }
     compare(path, token_loss, st, "token_loss", tol);
     double largest = 0;
     for (auto& t : m.tensors) {
@@ -105,16 +133,21 @@ static void fixture_check(const std::string& path) {
     CHECK(largest > 1e-4, "%s: largest gradient is %g: nothing was tested", path.c_str(), largest);
     size_t grads = 0;
     for (auto& t : st.tensors) { grads += t.name.compare(0, 5, "grad.") == 0; }
-    CHECK(grads == m.tensors.size(), "%s: fixture has %zu gradients, the model %zu tensors", path.c_str(), grads, m.tensors.size());
+    CHECK(grads == m.tensors.size(), "%s: fixture has %zu gradients, the model %zu tensors",
+          path.c_str(), grads, m.tensors.size());
 
     // metrics
     const Metrics r = measure(&m, seqs, B, T, B * T);
-    std::vector<double> alpha, proxy, star, mass = head_means(r, [](const HeadMetrics& h) { return (double)h.mass; });
+    std::vector<double> alpha, proxy, star,
+        mass = head_means(r, [](const HeadMetrics&h) { return (double)h.mass; });
     for (int b = 0; b < B; b++) {
         for (int l = 0; l < c.L; l++) {
             for (int h = 0; h < c.NH; h++) {
                 const HeadMetrics& x = r.at(b, l, h);
-                for (int k = 1; k <= METRIC_K; k++) { alpha.push_back(x.alpha[k]); proxy.push_back(x.proxy[k]); }
+                for (int k = 1; k <= METRIC_K; k++) {
+                    alpha.push_back(x.alpha[k]);
+                    proxy.push_back(x.proxy[k]);
+                }
                 star.push_back(r.sums_to_one ? x.alpha[0] : x.proxy[0]);
             }
         }
@@ -123,17 +156,24 @@ static void fixture_check(const std::string& path) {
     compare(path, proxy, st, "proxy_alpha", 1e-5);
     if (r.has_star) { compare(path, star, st, "alpha_star", 1e-5); }
     compare(path, mass, st, "mass", 1e-5);
-    compare(path, head_means(r, [](const HeadMetrics& h) { return (double)h.entropy; }), st, "entropy", 1e-5);
-    compare(path, r.h.first, st, "h_norm_first", 1e-5); compare(path, r.h.rest, st, "h_norm_rest", 1e-5);
-    compare(path, r.k.first, st, "k_norm_first", 1e-5); compare(path, r.k.rest, st, "k_norm_rest", 1e-5);
-    compare(path, r.v.first, st, "v_norm_first", 1e-5); compare(path, r.v.rest, st, "v_norm_rest", 1e-5);
+    compare(path, head_means(r, [](const HeadMetrics& h) { return (double)h.entropy; }), st,
+            "entropy", 1e-5);
+    compare(path, r.h.first, st, "h_norm_first", 1e-5);
+    compare(path, r.h.rest, st, "h_norm_rest", 1e-5);
+    compare(path, r.k.first, st, "k_norm_first", 1e-5);
+    compare(path, r.k.rest, st, "k_norm_rest", 1e-5);
+    compare(path, r.v.first, st, "v_norm_first", 1e-5);
+    compare(path, r.v.rest, st, "v_norm_rest", 1e-5);
 
     // 20 steps of the optimiser
     const Optimizer how = f.get("--optimizer", "adamw") == "muon" ? MUON : ADAMW;
     std::vector<double> step_losses, norms;
     for (int step = 1; step <= 20; step++) {
         step_losses.push_back(step_loss(&m, seqs, B, T));
-        norms.push_back(sqrt(model_update(&m, { (float)f.num("--lr", 0.001), 0.9f, 0.95f, 1e-8f, 0.1f, step }, 1, how).squares));
+        norms.push_back(
+            sqrt(model_update(&m, { (float)f.num("--lr", 0.001), 0.9f, 0.95f, 1e-8f, 0.1f, step },
+                              1, how)
+                     .squares));
     }
     compare(path, step_losses, st, "losses", 1e-5);
     // PyTorch's own float32 is 1.1e-5 from the fixtures here
@@ -165,17 +205,22 @@ static void differences_check(const std::string& path) {
             const real was = *w;
             auto slope = [&](double h) {
                 double y[2];
-                for (int side = 0; side < 2; side++) { *w = was + (side ? -h : h); y[side] = model_forward(&m, model_load(&m, seqs, B, T, m.min_context), 0); }
+                for (int side = 0; side < 2; side++) {
+                    *w = was + (side ? -h : h);
+                    y[side] = model_forward(&m, model_load(&m, seqs, B, T, m.min_context), 0);
+                }
                 *w = was;
                 return (y[0] - y[1]) / (2 * h);
             };
             const double d = slope(1e-5), d2 = slope(5e-6), tol = 1e-6 * (top > 1e-2 ? top : 1e-2);
             looked++;
             if (fabs(d - d2) > tol) { kinks++; continue; }
-            check_near(grads[t.at + i], d, 10 * tol, "%s: d loss / d %s[%ld]", path.c_str(), t.name.c_str(), i);
+            check_near(grads[t.at + i], d, 10 * tol, "%s: d loss / d %s[%ld]", path.c_str(),
+                       t.name.c_str(), i);
         }
     }
-    CHECK(kinks * 50 <= looked, "%s: %ld of %ld differences at a kink: too many to call it tested", path.c_str(), kinks, looked);
+    CHECK(kinks * 50 <= looked, "%s: %ld of %ld differences at a kink: too many to call it tested",
+          path.c_str(), kinks, looked);
     model_free(&m);
     safetensors_close(&st);
 }
@@ -205,7 +250,8 @@ static void cache_check(const std::string& path, bool train) {
         worst = std::max(worst, fabs(rows[0][i] - rows[1][i]));
         top = std::max(top, fabs(rows[0][i]));
     }
-    CHECK(worst < (is_double ? 1e-12 : 1e-5) * top, "%s: cache: %.2g of %.2g away", path.c_str(), worst, top);
+    CHECK(worst < (is_double ? 1e-12 : 1e-5) * top, "%s: cache: %.2g of %.2g away", path.c_str(),
+          worst, top);
     model_free(&m);
     safetensors_close(&st);
 }
@@ -235,7 +281,11 @@ static void packed_check(const std::string& path) {
         return x;
     };
     const int n = std::min(6, c.T);
-    std::vector<Document> all = { { document(0, n), 0 }, { document(4, 1), 0 }, { document(3, c.T), 0 }, { document(0, n), 4 }, { document(0, 4), 2 } };
+    std::vector<Document> all = { { document(0, n), 0 },
+                                  { document(4, 1), 0 },
+                                  { document(3, c.T), 0 },
+                                  { document(0, n), 4 },
+                                  { document(0, 4), 2 } };
     all[3].tokens[4] = all[4].tokens[2] = (seq[4] + 1) % c.V;
     std::vector<double> packed, alone;
     std::vector<int> tokens;
@@ -255,12 +305,15 @@ static void packed_check(const std::string& path) {
             whole.push_back(0);
             model_load(&m, whole.data(), 1, d.tokens.size());
             model_body(&m);
-            alone.insert(alone.end(), act_top(&m) + d.shared * c.C, act_top(&m) + d.tokens.size() * c.C);
+            alone.insert(alone.end(), act_top(&m) + d.shared * c.C,
+                         act_top(&m) + d.tokens.size() * c.C);
         }
         const double far = apart(packed, alone);
-        CHECK(far < (is_double ? 1e-12 : 1e-5), "%s: documents in one batch are %.2g away from each alone", path.c_str(), far);
+        CHECK(far < (is_double ? 1e-12 : 1e-5),
+              "%s: documents in one batch are %.2g away from each alone", path.c_str(), far);
     }
-    CHECK(forest_fits(&m) == (!c.prefix && !bias_of(c).token), "%s: shares what documents begin with: %d", path.c_str(), forest_fits(&m));
+    CHECK(forest_fits(&m) == (!c.prefix && !bias_of(c).token),
+          "%s: shares what documents begin with: %d", path.c_str(), forest_fits(&m));
     model_free(&m);
     safetensors_close(&st);
 }
@@ -274,15 +327,22 @@ static void batches_check(const std::string& path) {
     const int n = st.find("tokens")->count / (c.T + 1);
     std::vector<double> x[2];
     for (int k : { 0, 1 }) {
-        const Metrics r = measure(&m, (const int*)st.find("tokens")->data, n, c.T, k ? c.T : n * c.T);
+        const Metrics r = measure(&m, (const int*)st.find("tokens")->data, n, c.T,
+                                  k ? c.T : n * c.T);
         x[k] = { r.loss };
-        for (auto& h : r.heads) { x[k].insert(x[k].end(), { h.alpha[1], h.alpha[7], h.proxy[2], h.mass, h.entropy, h.effective }); }
-        for (auto* v : { &r.h.first, &r.h.rest, &r.k.first, &r.k.rest, &r.v.first, &r.v.rest, &r.h_max, &r.h_median }) {
+        for (auto& h : r.heads) {
+            x[k].insert(x[k].end(),
+                        { h.alpha[1], h.alpha[7], h.proxy[2], h.mass, h.entropy, h.effective });
+        }
+        for (auto* v : { &r.h.first, &r.h.rest, &r.k.first, &r.k.rest, &r.v.first, &r.v.rest,
+                         &r.h_max, &r.h_median }) {
             x[k].insert(x[k].end(), v->begin(), v->end());
         }
     }
     const double far = apart(x[1], x[0]);
-    CHECK(far < (is_double ? 1e-7 : 1e-5), "%s: metrics of sequences alone are %.2g away from those of a batch", path.c_str(), far); // they are floats
+    CHECK(far < (is_double ? 1e-7 : 1e-5),
+          "%s: metrics of sequences alone are %.2g away from those of a batch", path.c_str(),
+          far);  // they are floats
     model_free(&m);
     safetensors_close(&st);
 }
@@ -294,8 +354,8 @@ static bool fixture_fits(const std::string& path) {
     for (auto& word : f.w) { if (word.compare(0, 5, "ATTN=") == 0) { attn = word.substr(5); } }
     const Arch c = fixture_arch(f);
     safetensors_close(&st);
-    return attn == build::Attn::name && bias_of(c).column == Bias::column && pe_of(c).score_bias == Pe::score_bias
-        && (!Pe::score_bias || c.pe == THIS(PE));
+    return attn == build::Attn::name && bias_of(c).column == Bias::column &&
+           pe_of(c).score_bias == Pe::score_bias && (!Pe::score_bias || c.pe == THIS(PE));
 }
 int main(int argc, char** argv) {
     int looked = 0;

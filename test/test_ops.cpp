@@ -1,7 +1,8 @@
 /*
-test_ops.cpp -- every operation of reference.h but attention (test_attention.cpp), in double, at odd shapes: what comes out
-against the formula written once more, gradients against central differences of a random linear functional, and the same bits
-with 1, 2 and 3 threads. The fast backends are checked against reference.h: test_cpu.cpp, test_cuda.cu.
+test_ops.cpp -- every operation of reference.h but attention (test_attention.cpp), in double,
+at odd shapes: what comes out against the formula written once more, gradients against
+central differences of a random linear functional, and the same bits with 1, 2 and 3 threads.
+The fast backends are checked against reference.h: test_cpu.cpp, test_cuda.cu.
 */
 #define REAL double
 #include "../reference.h"
@@ -9,18 +10,33 @@ with 1, 2 and 3 threads. The fast backends are checked against reference.h: test
 #include "naive.h"
 using ref::real;
 
-static double inner(const Numbers& a, const Numbers& b) { double x = 0; for (size_t i = 0; i < a.size(); i++) { x += a[i] * b[i]; } return x; }
+static double inner(const Numbers& a, const Numbers& b) {
+    double x = 0;
+    for (size_t i = 0; i < a.size(); i++) { x += a[i] * b[i]; }
+    return x;
+}
 // tol * max |want|
 static void compare(const std::string& what, const Numbers& got, const Numbers& want, double tol) {
     double top = 1e-6, worst = -1; size_t at = 0;
-    if (!CHECK(got.size() == want.size(), "%s: %zu numbers, wanted %zu", what.c_str(), got.size(), want.size())) { return; }
+    if (!CHECK(got.size() == want.size(), "%s: %zu numbers, wanted %zu", what.c_str(), got.size(),
+               want.size())) {
+        return;
+    }
     for (double w : want) { top = std::max(top, fabs(w)); }
-    for (size_t i = 0; i < got.size(); i++) { const double d = fabs(got[i] - want[i]); if (!(d <= worst)) { worst = d; at = i; } }
-    CHECK(worst <= tol * top, "%s[%zu]: got %.12g, wanted %.12g (largest %.3g)", what.c_str(), at, got[at], want[at], top);
+    for (size_t i = 0; i < got.size(); i++) {
+        const double d = fabs(got[i] - want[i]);
+        if (!(d <= worst)) {
+            worst = d;
+            at = i;
+        }
+    }
+    CHECK(worst <= tol * top, "%s[%zu]: got %.12g, wanted %.12g (largest %.3g)", what.c_str(), at,
+          got[at], want[at], top);
 }
 // the slope of <dout, f(x)> along a random direction against <grad, direction>;
 // f reads x, which is put back
-static void check_slope(const char* what, Numbers& x, const Numbers& grad, const Numbers& dout, const std::function<Numbers()>& f) {
+static void check_slope(const char* what, Numbers& x, const Numbers& grad, const Numbers& dout,
+                        const std::function<Numbers()>& f) {
     const Numbers was = x, d = random_numbers(x.size(), 1, 3);
     const double h = 1e-6;
     double y[2];
@@ -29,7 +45,8 @@ static void check_slope(const char* what, Numbers& x, const Numbers& grad, const
         y[side] = inner(dout, f());
     }
     x = was;
-    check_near((y[0] - y[1]) / (2 * h), inner(grad, d), 1e-7 * (1 + sqrt(inner(grad, grad))), "%s: slope", what);
+    check_near((y[0] - y[1]) / (2 * h), inner(grad, d), 1e-7 * (1 + sqrt(inner(grad, grad))),
+               "%s: slope", what);
 }
 static Numbers minus(Numbers x, double old) { for (auto& v : x) { v -= old; } return x; }
 enum { OLD = 5 }; // what a gradient holds before: weights' gradients are added to
@@ -42,15 +59,19 @@ static void test_embed() {
         std::vector<int> tokens(B * (T - skip));
         Rng r{ 1 };
         for (auto& t : tokens) { t = rng_below(&r, V); }
-        Numbers wte = random_numbers(V * C, 1, 1), wpe = random_numbers(T * C, 1, 2), x = random_numbers(C, 1, 3), out(B * T * C, NAN);
+        Numbers wte = random_numbers(V * C, 1, 1), wpe = random_numbers(T * C, 1, 2),
+                x = random_numbers(C, 1, 3), out(B * T * C, NAN);
         // the embedding times 2, which is exact: a fused multiply and add gives the same bits
-        ref::embed_forward(out.data(), tokens.data(), wte.data(), pos ? wpe.data() : NULL, sink ? x.data() : NULL, 2.0f, B, T, C);
+        ref::embed_forward(out.data(), tokens.data(), wte.data(), pos ? wpe.data() : NULL,
+                           sink ? x.data() : NULL, 2.0f, B, T, C);
         const Numbers dout = random_numbers(B * T * C, 1, 4);
-        Numbers want(out.size()), dwte(V * C, OLD), dwpe(T * C, OLD), dx(C, OLD), want_wte = dwte, want_wpe = dwpe, want_x = dx;
+        Numbers want(out.size()), dwte(V * C, OLD), dwpe(T * C, OLD), dx(C, OLD),
+            want_wte = dwte, want_wpe = dwpe, want_x = dx;
         for (int b = 0; b < B; b++) {
             for (int t = 0; t < T; t++) {
                 for (int c = 0; c < C; c++) {
-                    const int at = (b * T + t) * C + c, id = t < skip ? -1 : tokens[b * (T - skip) + t - skip];
+                    const int at = (b * T + t) * C + c,
+                              id = t < skip ? -1 : tokens[b * (T - skip) + t - skip];
                     want[at] = (id < 0 ? x[c] : 2 * wte[id * C + c]) + (pos ? wpe[t * C + c] : 0);
                     (id < 0 ? want_x[c] : want_wte[id * C + c]) += (id < 0 ? 1 : 2) * dout[at];
                     want_wpe[t * C + c] += dout[at];
@@ -58,7 +79,8 @@ static void test_embed() {
             }
         }
         compare(strf("embed, pos %d sink %d", pos, sink), out, want, 0);
-        ref::embed_backward(dwte.data(), pos ? dwpe.data() : NULL, sink ? dx.data() : NULL, dout.data(), tokens.data(), 2.0f, B, T, C);
+        ref::embed_backward(dwte.data(), pos ? dwpe.data() : NULL, sink ? dx.data() : NULL,
+                            dout.data(), tokens.data(), 2.0f, B, T, C);
         compare("embed dwte", dwte, want_wte, 1e-14);
         if (pos) { compare("embed dpos", dwpe, want_wpe, 1e-14); }
         if (sink) { compare("embed dsink", dx, want_x, 1e-14); }
@@ -67,19 +89,25 @@ static void test_embed() {
 static void test_norm(bool ln, bool with_w, bool with_b) {
     const int N = 133, C = 37;
     const float eps = 0.01f;   // large, so that it counts
-    const std::string what = strf("%s, weight %d bias %d", ln ? "LayerNorm" : "RMSNorm", with_w, with_b);
-    Numbers x = random_numbers(N * C, 1, 1), w = random_numbers(C, 1, 2), b = random_numbers(C, 1, 4);
+    const std::string what = strf("%s, weight %d bias %d", ln ? "LayerNorm" : "RMSNorm", with_w,
+                                  with_b);
+    Numbers x = random_numbers(N * C, 1, 1), w = random_numbers(C, 1, 2),
+            b = random_numbers(C, 1, 4);
     Numbers out(N * C, NAN), mean(N, NAN), rstd(N, NAN), want(N * C);
     for (auto& v : x) { v += 0.7; }
     auto pointer = [](bool is, Numbers& v) { return is ? v.data() : (double*)NULL; };
     auto f = [&] {
-        ref::norm_forward(out.data(), pointer(ln, mean), rstd.data(), x.data(), pointer(with_w, w), pointer(with_b, b), eps, N, C);
+        ref::norm_forward(out.data(), pointer(ln, mean), rstd.data(), x.data(), pointer(with_w, w),
+                          pointer(with_b, b), eps, N, C);
         return out;
     };
     f();
     for (int n = 0; n < N; n++) {
         double m = 0, square = 0;
-        for (int c = 0; c < C; c++) { m += x[n * C + c] / C; square += x[n * C + c] * x[n * C + c] / C; }
+        for (int c = 0; c < C; c++) {
+            m += x[n * C + c] / C;
+            square += x[n * C + c] * x[n * C + c] / C;
+        }
         if (!ln) { m = 0; }
         for (int c = 0; c < C; c++) { // the variance as E x^2 - (E x)^2
             const double y = (x[n * C + c] - m) / sqrt(square - m * m + (double)eps);
@@ -90,8 +118,9 @@ static void test_norm(bool ln, bool with_w, bool with_b) {
     const Numbers dout = random_numbers(N * C, 1, 3), saved_mean = mean, saved = rstd;
     Numbers dx(N * C, NAN), dw(C, OLD), db(C, OLD), dx_add(N * C, OLD), in_place = dout;
     auto backward = [&](Numbers& dx, const Numbers& dout, bool add) {
-        ref::norm_backward(dx.data(), pointer(with_w, dw), pointer(with_b, db), dout.data(), x.data(), pointer(with_w, w),
-                           ln ? saved_mean.data() : NULL, saved.data(), add, N, C);
+        ref::norm_backward(dx.data(), pointer(with_w, dw), pointer(with_b, db), dout.data(),
+                           x.data(), pointer(with_w, w), ln ? saved_mean.data() : NULL,
+                           saved.data(), add, N, C);
     };
     backward(dx, dout, false);
     check_slope((what + " dx").c_str(), x, dx, dout, f);
@@ -104,11 +133,13 @@ static void test_norm(bool ln, bool with_w, bool with_b) {
 }
 static void test_matmul() {
     const int N = 41, C = 35, OC = 51;
-    const Numbers x = random_numbers(N * C, 1, 1), w = random_numbers(OC * C, 1, 2), dout = random_numbers(N * OC, 1, 4);
+    const Numbers x = random_numbers(N * C, 1, 1), w = random_numbers(OC * C, 1, 2),
+                  dout = random_numbers(N * OC, 1, 4);
     Numbers res = random_numbers(N * OC, 1, 3), bias = random_numbers(OC, 1, 5);
     for (int with = 0; with < 4; with++) {
         Numbers out(N * OC, NAN), want(N * OC);
-        ref::matmul_forward(out.data(), x.data(), w.data(), with & 1 ? bias.data() : NULL, with & 2 ? res.data() : NULL, N, C, OC);
+        ref::matmul_forward(out.data(), x.data(), w.data(), with & 1 ? bias.data() : NULL,
+                            with & 2 ? res.data() : NULL, N, C, OC);
         for (int n = 0; n < N; n++) {
             for (int o = 0; o < OC; o++) {
                 want[n * OC + o] = (with & 1 ? bias[o] : 0) + (with & 2 ? res[n * OC + o] : 0);
@@ -117,7 +148,8 @@ static void test_matmul() {
         }
         compare(strf("matmul, bias %d residual %d", with & 1, with >> 1), out, want, 1e-14);
     }
-    Numbers dx(N * C, NAN), dx_add(N * C, OLD), want_x(N * C), dw(OC * C, OLD), want_w(OC * C, OLD), db(OC, OLD), want_b(OC, OLD);
+    Numbers dx(N * C, NAN), dx_add(N * C, OLD), want_x(N * C), dw(OC * C, OLD), want_w(OC * C, OLD),
+        db(OC, OLD), want_b(OC, OLD);
     ref::matmul_backward_input(dx.data(), dout.data(), w.data(), false, N, C, OC);
     ref::matmul_backward_input(dx_add.data(), dout.data(), w.data(), true, N, C, OC);
     ref::matmul_backward_weight(dw.data(), dout.data(), x.data(), N, C, OC);
@@ -142,7 +174,12 @@ static void test_rope(int rot) {
     s.rot = rot;
     const int W = attn_row(s), H = rot / 2;
     Numbers turns, x = random_numbers((long)s.B * s.T * W, 1, 1), y = x, want = x;
-    for (int t = 0; t < s.T; t++) { for (int i = 0; i < H; i++) { turns.push_back(cos(t * (i + 1) * 0.1)); turns.push_back(sin(t * (i + 1) * 0.1)); } }
+    for (int t = 0; t < s.T; t++) {
+        for (int i = 0; i < H; i++) {
+            turns.push_back(cos(t * (i + 1) * 0.1));
+            turns.push_back(sin(t * (i + 1) * 0.1));
+        }
+    }
     ref::rope(y.data(), turns.data(), +1, s);
     for (int bt = 0; bt < s.B * s.T; bt++) {
         for (int h = 0; h < s.NH + s.KV; h++) { // v stays, and channels from rot on
@@ -172,30 +209,43 @@ static void test_phi() {
     const Numbers dout = random_numbers(x.size(), 1, 2);
     Numbers dx = dout;
     ref::phi_elu1_backward(dx.data(), y.data(), s);
-    check_slope("phi_elu1", x, dx, dout, [&] { Numbers z = x; ref::phi_elu1_forward(z.data(), s); return z; });
+    check_slope("phi_elu1", x, dx, dout, [&] {
+        Numbers z = x;
+        ref::phi_elu1_forward(z.data(), s);
+        return z;
+    });
     Numbers qk((long)s.B * s.T * QK, NAN), back(x.size(), OLD), want_back(x.size(), OLD), want_qk;
     ref::qk_gather(qk.data(), x.data(), s);
     ref::qk_scatter(back.data(), qk.data(), s);
-    for (size_t i = 0; i < x.size(); i++) { if ((int)(i % W) < QK) { want_qk.push_back(x[i]); want_back[i] = x[i]; } }
+    for (size_t i = 0; i < x.size(); i++) {
+        if ((int)(i % W) < QK) {
+            want_qk.push_back(x[i]);
+            want_back[i] = x[i];
+        }
+    }
     compare("qk_gather", qk, want_qk, 0);
     compare("qk_scatter", back, want_back, 0);
 }
 static void test_qk_norm(bool all) {
     const AttnShape s = SHAPE;
-    const int N = s.B * s.T, W = attn_row(s), Q = s.NH * s.HS, K = s.KV * s.HS, G = all ? 2 : s.NH + s.KV;
+    const int N = s.B * s.T, W = attn_row(s), Q = s.NH * s.HS, K = s.KV * s.HS,
+              G = all ? 2 : s.NH + s.KV;
     const float eps = 0.01f;
     const std::string what = all ? "qk_norm, all" : "qk_norm, head";
-    Numbers x = random_numbers((long)N * W, 1, 1), wq = random_numbers(all ? Q : s.HS, 1, 2), wk = random_numbers(all ? K : s.HS, 1, 3);
+    Numbers x = random_numbers((long)N * W, 1, 1), wq = random_numbers(all ? Q : s.HS, 1, 2),
+            wk = random_numbers(all ? K : s.HS, 1, 3);
     Numbers qk_in((long)N * (Q + K), NAN), rstd((long)N * G, NAN), want = x;
     auto f = [&] {
         Numbers y = x;
-        ref::qk_norm_forward(y.data(), qk_in.data(), rstd.data(), wq.data(), wk.data(), all, eps, s);
+        ref::qk_norm_forward(y.data(), qk_in.data(), rstd.data(), wq.data(), wk.data(), all, eps,
+                             s);
         return y;
     };
     const Numbers out = f();
     for (int n = 0; n < N; n++) {
         for (int c = 0; c < Q + K; c++) { // the group of channel c is [from, to)
-            const int part = c < Q ? 0 : Q, from = all ? part : c / s.HS * s.HS, to = all ? (c < Q ? Q : Q + K) : from + s.HS;
+            const int part = c < Q ? 0 : Q, from = all ? part : c / s.HS * s.HS,
+                      to = all ? (c < Q ? Q : Q + K) : from + s.HS;
             double sum = 0;
             for (int i = from; i < to; i++) { sum += x[n * W + i] * x[n * W + i]; }
             const double w = (c < Q ? wq : wk)[all ? c - part : c % s.HS];
@@ -205,7 +255,8 @@ static void test_qk_norm(bool all) {
     compare(what, out, want, 1e-14);
     const Numbers dout = random_numbers(x.size(), 1, 4), saved_in = qk_in, saved = rstd;
     Numbers dx = dout, dwq(wq.size(), OLD), dwk(wk.size(), OLD);
-    ref::qk_norm_backward(dx.data(), dwq.data(), dwk.data(), saved_in.data(), saved.data(), wq.data(), wk.data(), all, s);
+    ref::qk_norm_backward(dx.data(), dwq.data(), dwk.data(), saved_in.data(), saved.data(),
+                          wq.data(), wk.data(), all, s);
     check_slope((what + " dqkv").c_str(), x, dx, dout, f);
     check_slope((what + " dwq").c_str(), wq, minus(dwq, OLD), dout, f);
     check_slope((what + " dwk").c_str(), wk, minus(dwk, OLD), dout, f);
@@ -215,7 +266,11 @@ static void test_gate(int width) {
     const long n = (long)s.B * s.T * s.NH * s.HS;
     const std::string what = strf("gate, width %d", width);
     Numbers att = random_numbers(n, 1, 1), gate = random_numbers(n / s.HS * width, 2, 2), want(n);
-    auto f = [&] { Numbers out(n, NAN); ref::gate_forward(out.data(), att.data(), gate.data(), width, s); return out; };
+    auto f = [&] {
+        Numbers out(n, NAN);
+        ref::gate_forward(out.data(), att.data(), gate.data(), width, s);
+        return out;
+    };
     for (long i = 0; i < n; i++) { want[i] = att[i] / (1 + exp(-gate[width == 1 ? i / s.HS : i])); }
     compare(what, f(), want, 1e-14);
     const Numbers dout = random_numbers(n, 1, 3);
@@ -223,7 +278,8 @@ static void test_gate(int width) {
     ref::gate_backward(datt.data(), dgate.data(), dout.data(), att.data(), gate.data(), width, s);
     check_slope((what + " datt").c_str(), att, datt, dout, f);
     check_slope((what + " dgate").c_str(), gate, dgate, dout, f);
-    ref::gate_backward(in_place.data(), dgate.data(), in_place.data(), att.data(), gate.data(), width, s);
+    ref::gate_backward(in_place.data(), dgate.data(), in_place.data(), att.data(), gate.data(),
+                       width, s);
     compare(what + ", in place", in_place, datt, 0);
 }
 static void test_heads() {
@@ -232,8 +288,13 @@ static void test_heads() {
         AttnShape s = SHAPE;
         s.bias_shared = kind >> 2;
         const int OC = sum ? s.HS : s.NH * s.HS, N = s.B * s.T;
-        Numbers att = random_numbers((long)N * s.NH * s.HS, 1, 1), v = random_numbers((s.bias_shared ? 1 : s.NH) * s.HS, 1, 2), want((long)N * OC);
-        auto f = [&] { Numbers out((long)N * OC, NAN); ref::heads_forward(out.data(), att.data(), with_v ? v.data() : NULL, sum, s); return out; };
+        Numbers att = random_numbers((long)N * s.NH * s.HS, 1, 1),
+                v = random_numbers((s.bias_shared ? 1 : s.NH) * s.HS, 1, 2), want((long)N * OC);
+        auto f = [&] {
+            Numbers out((long)N * OC, NAN);
+            ref::heads_forward(out.data(), att.data(), with_v ? v.data() : NULL, sum, s);
+            return out;
+        };
         for (size_t i = 0; i < att.size(); i++) {
             const int c = i % (s.NH * s.HS);
             want[i / (s.NH * s.HS) * OC + c % OC] += att[i] + (with_v ? v[c % v.size()] : 0);
@@ -250,7 +311,11 @@ static void test_heads() {
 static void test_ffn(const std::string& name, Act act, bool gated) {
     const int N = 35, F = 41, W = F * (gated ? 2 : 1);
     Numbers x = random_numbers(N * W, 2, 1), want(N * F);
-    auto f = [&] { Numbers out(N * F, NAN); ref::ffn_forward(out.data(), x.data(), act, gated, N, F); return out; };
+    auto f = [&] {
+        Numbers out(N * F, NAN);
+        ref::ffn_forward(out.data(), x.data(), act, gated, N, F);
+        return out;
+    };
     const Numbers out = f();
     for (int n = 0; n < N; n++) {
         for (int i = 0; i < F; i++) {
@@ -261,7 +326,9 @@ static void test_ffn(const std::string& name, Act act, bool gated) {
             if (act == ACT_relu)  { y = std::max(g, 0.0); }
             if (act == ACT_relu2) { y = pow(std::max(g, 0.0), 2); }
             if (act == ACT_gelu)  { y = g * 0.5 * erfc(-g / sqrt(2)); }
-            if (act == ACT_gelu_tanh) { y = 0.5 * g * (1 + tanh(sqrt(2 / M_PI) * (g + 0.044715 * pow(g, 3)))); }
+            if (act == ACT_gelu_tanh) {
+                y = 0.5 * g * (1 + tanh(sqrt(2 / M_PI) * (g + 0.044715 * pow(g, 3))));
+            }
             if (act == ACT_swish) { y = g / (1 + exp(-g)); }
             want[n * F + i] = gated ? y * x[n * W + F + i] : y;
         }
@@ -302,7 +369,8 @@ static void test_classifier(float cap) {
     Numbers far = { 3000, -3000, 2999 }, one(1);
     const int target = 2;
     ref::classifier(one.data(), far.data(), &target, 1, cap, 1, 3);
-    check_near(one[0], cap ? log(2 + exp(-2.0 * cap)) : log(1 + exp(1)), 1e-12, "%s: logits of 3000", what.c_str());
+    check_near(one[0], cap ? log(2 + exp(-2.0 * cap)) : log(1 + exp(1)), 1e-12,
+               "%s: logits of 3000", what.c_str());
 }
 static void test_optimisers() {
     const long n = 40001;
@@ -317,10 +385,12 @@ static void test_optimisers() {
     for (float clip : { 0.0f, 1e9f, 2.0f }) {
         ref::square_norm(&sums, g.data(), clip, n);
         check_near(sums.squares, sum, 1e-12 * sum, "square_norm");
-        check_near(sums.grad_scale, clip == 2 ? 2 / sqrt(sum) : 1, 1e-7, "grad_scale, clip %g", clip);
+        check_near(sums.grad_scale, clip == 2 ? 2 / sqrt(sum) : 1, 1e-7, "grad_scale, clip %g",
+                   clip);
     }
-    CHECK(std::isnan(grad_scale(NAN, 1, 1)) && std::isnan(grad_scale(INFINITY, 1, 1)) && std::isnan(grad_scale(1, NAN, 0))
-          && std::isnan(grad_scale(1, INFINITY, 0)), "a step that is not finite has a scale");
+    CHECK(std::isnan(grad_scale(NAN, 1, 1)) && std::isnan(grad_scale(INFINITY, 1, 1)) &&
+              std::isnan(grad_scale(1, NAN, 0)) && std::isnan(grad_scale(1, INFINITY, 0)),
+          "a step that is not finite has a scale");
     const float lr = 0.01f, b1 = 0.9f, b2 = 0.95f, eps = 1e-3f, decay = 0.1f, scale = 0.5f;
     for (bool adamw : { true, false }) {
         Numbers w = random_numbers(n, 1, 2), want = w, m(n), v(n), want_m(n), want_v(n);
@@ -328,14 +398,17 @@ static void test_optimisers() {
             const AdamW o = { lr, b1, b2, eps, decay, step };
             const StepSums half = { 0, 0, scale }, none = { NAN, NAN, NAN };
             for (auto& s : { half, none }) { // the second must do nothing
-                (adamw ? ref::adamw_update : ref::sgd_update)(w.data(), w.data(), m.data(), v.data(), g.data(), &s, o, n);
+                (adamw ? ref::adamw_update : ref::sgd_update)(w.data(), w.data(), m.data(),
+                                                              v.data(), g.data(), &s, o, n);
             }
             for (long i = 0; i < n; i++) {
                 const double gi = (double)scale * g[i];
                 want_m[i] = (double)b1 * want_m[i] + (adamw ? 1 - (double)b1 : 1) * gi;
                 want_v[i] = (double)b2 * want_v[i] + (1 - (double)b2) * gi * gi;
-                const double m_hat = want_m[i] / (1 - pow((double)b1, step)), v_hat = want_v[i] / (1 - pow((double)b2, step));
-                want[i] -= (double)lr * ((adamw ? m_hat / (sqrt(v_hat) + (double)eps) : want_m[i]) + (double)decay * want[i]);
+                const double m_hat = want_m[i] / (1 - pow((double)b1, step)),
+                             v_hat = want_v[i] / (1 - pow((double)b2, step));
+                want[i] -= (double)lr * ((adamw ? m_hat / (sqrt(v_hat) + (double)eps) : want_m[i]) +
+                                         (double)decay * want[i]);
             }
         }
         const char* what = adamw ? "adamw" : "sgd";
@@ -350,15 +423,19 @@ static void test_optimisers() {
 // everything that sums over rows, at sizes that several threads share: not one bit may change
 static void test_threads() {
     const int N = 300, C = 130, V = 11;
-    const Numbers x = random_numbers(N * C, 1, 1), w = random_numbers(C * C, 1, 2), big = random_numbers(100000, 1, 3);
+    const Numbers x = random_numbers(N * C, 1, 1), w = random_numbers(C * C, 1, 2),
+                  big = random_numbers(100000, 1, 3);
     std::vector<int> tokens(N);
     for (int i = 0; i < N; i++) { tokens[i] = i * i % V; }
     uint64_t one = 0;
     for (int threads : { 1, 2, 3 }) {
         omp_set_num_threads(threads);
-        Numbers out(N * C), mean(N), rstd(N), db(C), dx(N * C), dw(C), dwte(V * C), mm(N * C), dmm(C * C), losses(N), logits = x;
-        ref::norm_forward(out.data(), mean.data(), rstd.data(), x.data(), w.data(), w.data(), 1e-5f, N, C);
-        ref::norm_backward(dx.data(), dw.data(), db.data(), out.data(), x.data(), w.data(), mean.data(), rstd.data(), false, N, C);
+        Numbers out(N * C), mean(N), rstd(N), db(C), dx(N * C), dw(C), dwte(V * C), mm(N * C),
+            dmm(C * C), losses(N), logits = x;
+        ref::norm_forward(out.data(), mean.data(), rstd.data(), x.data(), w.data(), w.data(), 1e-5f,
+                          N, C);
+        ref::norm_backward(dx.data(), dw.data(), db.data(), out.data(), x.data(), w.data(),
+                           mean.data(), rstd.data(), false, N, C);
         ref::embed_backward(dwte.data(), NULL, NULL, x.data(), tokens.data(), 1.5f, 1, N, C);
         ref::matmul_forward(mm.data(), x.data(), w.data(), NULL, NULL, N, C, C);
         ref::matmul_backward_weight(dmm.data(), x.data(), out.data(), N, C, C);
@@ -367,7 +444,9 @@ static void test_threads() {
         ref::loss_add(&sums, big.data(), big.size(), 7);
         ref::square_norm(&sums, big.data(), 1, big.size());
         uint64_t h = hash_bytes(&sums, sizeof sums);
-        for (auto* v : { &out, &mean, &rstd, &dx, &dw, &db, &dwte, &mm, &dmm, &losses, &logits }) { h = hash_bytes(v->data(), v->size() * sizeof(double), h); }
+        for (auto* v : { &out, &mean, &rstd, &dx, &dw, &db, &dwte, &mm, &dmm, &losses, &logits }) {
+            h = hash_bytes(v->data(), v->size() * sizeof(double), h);
+        }
         if (threads == 1) { one = h; }
         CHECK(h == one, "other bits with %d threads", threads);
     }

@@ -1,6 +1,6 @@
 /*
-test_pieces.cpp -- a small model's batch cut into pieces (cpu/pieces.h): loss and gradients are those of the whole batch, whatever
-the pieces count, and the same bits for any number of threads.
+test_pieces.cpp -- a small model's batch cut into pieces (cpu/pieces.h): loss and gradients are
+those of the whole batch, whatever the pieces count, and the same bits for any number of threads.
 */
 #define BIAS sink_token
 #define MODEL_ONLY
@@ -46,7 +46,8 @@ int main() {
     Model m = model_new(c, T, true);
     model_init(&m, 1);
     const std::vector<int> seqs = sequences(c.V);
-    CHECK(piece_sequences(&m, B, T) == 13, "pieces of 13 sequences of 41 rows: got %d", piece_sequences(&m, B, T));
+    CHECK(piece_sequences(&m, B, T) == 13, "pieces of 13 sequences of 41 rows: got %d",
+          piece_sequences(&m, B, T));
     const Step whole = step(&m, seqs, false), cut = step(&m, seqs, true);
     CHECK(m.pieces.size() == 3, "got %zu pieces", m.pieces.size());
     check_near(cut.loss, whole.loss, 1e-6, "loss");
@@ -56,12 +57,14 @@ int main() {
             top = std::max<double>(top, fabs(whole.grads[i]));
             worst = std::max<double>(worst, fabs(cut.grads[i] - whole.grads[i]));
         }
-        CHECK(top > 0 && worst <= 1e-5 * top, "%s: %.2g of its largest away", t.name.c_str(), worst / top);
+        CHECK(top > 0 && worst <= 1e-5 * top, "%s: %.2g of its largest away", t.name.c_str(),
+              worst / top);
     }
     for (int threads : { 1, 2, 3 }) {
         omp_set_num_threads(threads);
         const Step again = step(&m, seqs, true);
-        CHECK(again.loss == cut.loss && again.grads == cut.grads, "%d threads: other bits", threads);
+        CHECK(again.loss == cut.loss && again.grads == cut.grads, "%d threads: other bits",
+              threads);
     }
     // fewer sequences than before, then a model that is too large to be cut
     model_accumulate(&m, seqs.data(), 14, T, 1);

@@ -1,14 +1,16 @@
 /*
-test_score.cpp -- the command score against answers of lm-evaluation-harness (dev/check_score.py --save): two tiny models, one
-without BOS and with learned positions, one with BOS and grouped heads; every log-likelihood of every item of six tasks, and
-every metric. The requests of an item share the computation of what they begin with: a build of the reference and another order
-of records must say the same. And files that are no tasks are refused by line.
+test_score.cpp -- the command score against answers of lm-evaluation-harness
+(dev/check_score.py --save): two tiny models, one without BOS and with learned positions,
+one with BOS and grouped heads; every log-likelihood of every item of six tasks, and every metric.
+The requests of an item share the computation of what they begin with: a build of the reference
+and another order of records must say the same. And files that are no tasks are refused by line.
 */
 #include "check.h"
 
 static const char* const TRAIN_SINK = "OMP_NUM_THREADS=1 build/cpu/train_sink";
 static const std::string FIXTURES = "test/score/", SCRATCH = "build/test/score/";
-static const std::vector<std::string> TASKS = { "hellaswag", "arc_easy", "piqa", "winogrande", "lambada_openai", "wikitext" };
+static const std::vector<std::string> TASKS = { "hellaswag", "arc_easy", "piqa", "winogrande",
+                                                "lambada_openai", "wikitext" };
 
 static std::vector<Json> json_lines(const std::string& path) {
     std::vector<Json> all;
@@ -16,15 +18,18 @@ static std::vector<Json> json_lines(const std::string& path) {
         Json j;
         std::string error;
         if (line.empty()) { continue; }
-        CHECK(json_parse(line.data(), line.size(), &j, &error), "%s: %s", path.c_str(), error.c_str());
+        CHECK(json_parse(line.data(), line.size(), &j, &error), "%s: %s", path.c_str(),
+              error.c_str());
         all.push_back(j);
     }
     return all;
 }
 
-static Ran score(const std::string& model, const std::string& tasks, const std::string& flags = "") {
-    return check_run(std::string(TRAIN_SINK) + " score " + FIXTURES + model + " --task " + tasks + " --json " + SCRATCH
-                     + "score.json --items " + SCRATCH + "items.jsonl " + flags);
+static Ran score(const std::string& model, const std::string& tasks,
+                 const std::string& flags = "") {
+    return check_run(std::string(TRAIN_SINK) + " score " + FIXTURES + model + " --task " + tasks +
+                     " --json " + SCRATCH + "score.json --items " + SCRATCH + "items.jsonl " +
+                     flags);
 }
 
 static void near(double got, double want, const std::string& what) {
@@ -32,13 +37,22 @@ static void near(double got, double want, const std::string& what) {
 }
 
 // the log-likelihoods of a task's items, and its metrics, are the harness'
-static void compare(const std::string& name, const Json& want, const std::vector<Json>& items, const Json& got) {
+static void compare(const std::string& name, const Json& want, const std::vector<Json>& items,
+                    const Json& got) {
     const Json& theirs = *want.get("loglik");
-    if (!CHECK(items.size() == theirs.items.size(), "%s: got %zu items", name.c_str(), items.size())) { return; }
+    if (!CHECK(items.size() == theirs.items.size(), "%s: got %zu items", name.c_str(),
+               items.size())) {
+        return;
+    }
     for (size_t i = 0; i < items.size(); i++) {
         const std::vector<Json>&a = items[i].get("loglik")->items, &b = theirs.items[i].items;
-        if (!CHECK(a.size() == b.size() && !b.empty(), "%s item %zu: got %zu numbers", name.c_str(), i, a.size())) { continue; }
-        for (size_t k = 0; k < a.size(); k++) { near(a[k].number, b[k].number, name + strf(", item %zu, %zu", i, k)); }
+        if (!CHECK(a.size() == b.size() && !b.empty(), "%s item %zu: got %zu numbers", name.c_str(),
+                   i, a.size())) {
+            continue;
+        }
+        for (size_t k = 0; k < a.size(); k++) {
+            near(a[k].number, b[k].number, name + strf(", item %zu, %zu", i, k));
+        }
     }
     int metrics = 0;
     for (auto& m : want.fields) {
@@ -47,7 +61,9 @@ static void compare(const std::string& name, const Json& want, const std::vector
         if (m.first == "loglik" || drawn || m.second.type != Json::NUMBER) { continue; }
         const Json* ours = got.get(m.first.c_str());
         metrics++;
-        if (CHECK(ours, "%s: has no %s", name.c_str(), m.first.c_str())) { near(ours->number, m.second.number, name + ", " + m.first); }
+        if (CHECK(ours, "%s: has no %s", name.c_str(), m.first.c_str())) {
+            near(ours->number, m.second.number, name + ", " + m.first);
+        }
     }
     CHECK(metrics >= 2, "%s: only %d metrics were compared", name.c_str(), metrics);
 }
@@ -57,16 +73,19 @@ static void model_check(const std::string& model) {
     for (auto& task : TASKS) { all += (all.empty() ? "" : ",") + FIXTURES + task + ".jsonl"; }
     const Ran r = score(model, all);
     if (!CHECK(r.code == 0, "%s: exit %d, %s", model.c_str(), r.code, r.err.c_str())) { return; }
-    const Json answers = json_of_file(FIXTURES + model + "/answers.json"), ours = json_of_file(SCRATCH + "score.json");
+    const Json answers = json_of_file(FIXTURES + model + "/answers.json"),
+               ours = json_of_file(SCRATCH + "score.json");
     const std::vector<Json> items = json_lines(SCRATCH + "items.jsonl");
     for (size_t k = 0; k < TASKS.size(); k++) {
         std::vector<Json> own;
         for (auto& item : items) {
             if (item.get("task")->string == FIXTURES + TASKS[k] + ".jsonl") { own.push_back(item); }
         }
-        compare(model + " " + TASKS[k], *answers.get(TASKS[k].c_str()), own, ours.get("tasks")->items[k]);
+        compare(model + " " + TASKS[k], *answers.get(TASKS[k].c_str()), own,
+                ours.get("tasks")->items[k]);
     }
-    CHECK(r.says("acc_norm") && r.says("bits_per_byte") && r.says("+-"), "%s: says %s", model.c_str(), r.out.c_str());
+    CHECK(r.says("acc_norm") && r.says("bits_per_byte") && r.says("+-"), "%s: says %s",
+          model.c_str(), r.out.c_str());
 }
 
 // one record
@@ -76,16 +95,21 @@ static std::string task_of(const std::string& record) {
     return path;
 }
 
-static double loglik(const std::string& model, const std::string& record, const std::string& flags = "") {
+static double loglik(const std::string& model, const std::string& record,
+                     const std::string& flags = "") {
     const Ran r = score(model, task_of(record), flags);
-    if (!CHECK(r.code == 0, "%s: exit %d, %s", record.c_str(), r.code, r.err.c_str())) { return NAN; }
+    if (!CHECK(r.code == 0, "%s: exit %d, %s", record.c_str(), r.code, r.err.c_str())) {
+        return NAN;
+    }
     return json_lines(SCRATCH + "items.jsonl")[0].get("loglik")->items[0].number;
 }
 
-static void refused(const std::string& record, const std::string& says, const std::string& flags = "") {
+static void refused(const std::string& record, const std::string& says,
+                    const std::string& flags = "") {
     const Ran r = score("gpt2", task_of(record), flags);
-    CHECK(r.code == EXIT_USER && r.err.find(says) != std::string::npos, "%s %s: exit %d, wanted '%s', got %s", record.c_str(),
-          flags.c_str(), r.code, says.c_str(), r.err.c_str());
+    CHECK(r.code == EXIT_USER && r.err.find(says) != std::string::npos,
+          "%s %s: exit %d, wanted '%s', got %s", record.c_str(), flags.c_str(), r.code,
+          says.c_str(), r.err.c_str());
 }
 
 int main() {
@@ -94,38 +118,58 @@ int main() {
     model_check("llama");
 
     // white space at the end of a context belongs to the continuation, and an empty context is BOS
-    const double plain = loglik("llama", "{\"context\": \"the door of\", \"continuation\": \"the house\"}");
-    near(loglik("llama", "{\"context\": \"the door of \", \"continuation\": \"the house\", \"delimiter\": \"\"}"), plain, "a blank moved");
-    near(loglik("llama", "{\"context\": \"<s>the door of\", \"continuation\": \"the house\"}", "--bos none"),
-         loglik("llama", "{\"context\": \"<s>the door of\", \"continuation\": \"the house\"}"), "BOS in the text");
-    CHECK(fabs(loglik("llama", "{\"context\": \"the door of\", \"continuation\": \"the house\"}", "--bos none") - plain) > 1e-4,
+    const double plain = loglik("llama",
+                                "{\"context\": \"the door of\", \"continuation\": \"the house\"}");
+    near(loglik("llama", "{\"context\": \"the door of \", \"continuation\": \"the house\", "
+                         "\"delimiter\": \"\"}"),
+         plain, "a blank moved");
+    near(loglik("llama", "{\"context\": \"<s>the door of\", \"continuation\": \"the house\"}",
+                "--bos none"),
+         loglik("llama", "{\"context\": \"<s>the door of\", \"continuation\": \"the house\"}"),
+         "BOS in the text");
+    CHECK(fabs(loglik("llama", "{\"context\": \"the door of\", \"continuation\": \"the house\"}",
+                      "--bos none") -
+               plain) > 1e-4,
           "--bos none changes nothing");
-    near(loglik("llama", "{\"context\": \"\", \"continuation\": \"the house\", \"delimiter\": \"\"}"),
+    near(loglik("llama",
+                "{\"context\": \"\", \"continuation\": \"the house\", \"delimiter\": \"\"}"),
          loglik("llama", "{\"text\": \"the house\"}", "--bos none"), "an empty context is BOS");
 
     // a window of the text, and words that are counted
     const double whole = loglik("gpt2", "{\"text\": \"he said that it was by the river\"}");
-    CHECK(fabs(loglik("gpt2", "{\"text\": \"he said that it was by the river\"}", "--max-length 3") - whole) > 1e-3,
+    CHECK(fabs(
+              loglik("gpt2", "{\"text\": \"he said that it was by the river\"}", "--max-length 3") -
+              whole) > 1e-3,
           "--max-length 3 changes nothing");
     const Json counted = json_of_file(SCRATCH + "score.json").get("tasks")->items[0];
-    near(log(counted.get("word_perplexity")->number) * 8, log(counted.get("byte_perplexity")->number) * 32, "8 words, 32 bytes");
+    near(log(counted.get("word_perplexity")->number) * 8,
+         log(counted.get("byte_perplexity")->number) * 32, "8 words, 32 bytes");
 
-    refused("{\"context\": \"a\", \"choices\": [\"b\", \"c\"], \"gold\": 2}", "task.jsonl:1: gold: wanted a whole number, 0 to 1");
-    refused("{\"context\": \"a\", \"choices\": [\"b\", \"c\"], \"gold\": \"1\"}", "task.jsonl:1: gold: wanted");
-    refused("{\"context\": \"a\", \"choices\": [], \"gold\": 0}", "task.jsonl:1: choices: wanted a list of texts");
+    refused("{\"context\": \"a\", \"choices\": [\"b\", \"c\"], \"gold\": 2}",
+            "task.jsonl:1: gold: wanted a whole number, 0 to 1");
+    refused("{\"context\": \"a\", \"choices\": [\"b\", \"c\"], \"gold\": \"1\"}",
+            "task.jsonl:1: gold: wanted");
+    refused("{\"context\": \"a\", \"choices\": [], \"gold\": 0}",
+            "task.jsonl:1: choices: wanted a list of texts");
     refused("{\"context\": 7, \"continuation\": \"b\"}", "task.jsonl:1: context: wanted text");
-    refused("{\"context\": \"a\", \"answer\": \"b\"}", "task.jsonl:1: got the keys context, answer");
-    refused("{\"context\": \"a\", \"continuation\": \"b\"}\n{\"text\": \"c\"}", "task.jsonl:2: a record of another form");
+    refused("{\"context\": \"a\", \"answer\": \"b\"}",
+            "task.jsonl:1: got the keys context, answer");
+    refused("{\"context\": \"a\", \"continuation\": \"b\"}\n{\"text\": \"c\"}",
+            "task.jsonl:2: a record of another form");
     refused("{\"context\": \"a\"", "task.jsonl:1: ");
     refused("", "no records");
     refused("{\"text\": \"\"}", "task.jsonl:1: the text: wanted at least one token");
-    refused("{\"context\": \"a\", \"continuation\": \"\", \"delimiter\": \"\"}", "the continuation: wanted at least one token");
-    refused("{\"context\": \"a\", \"continuation\": \"the river and the door\"}", "at most the 2 that the model sees", "--max-length 2");
+    refused("{\"context\": \"a\", \"continuation\": \"\", \"delimiter\": \"\"}",
+            "the continuation: wanted at least one token");
+    refused("{\"context\": \"a\", \"continuation\": \"the river and the door\"}",
+            "at most the 2 that the model sees", "--max-length 2");
     refused("{\"text\": \"a\"}", "at most the 72 positions", "--max-length 73");
     refused("{\"text\": \"a\"}", "default (what the tokenizer puts there) or none", "--bos seq");
     const Ran nothing = check_run(std::string(TRAIN_SINK) + " score " + FIXTURES + "gpt2");
-    CHECK(nothing.code == EXIT_USER && nothing.says("--task: wanted a .jsonl"), "without --task: %s", nothing.err.c_str());
+    CHECK(nothing.code == EXIT_USER && nothing.says("--task: wanted a .jsonl"),
+          "without --task: %s", nothing.err.c_str());
     const Ran gone = score("gpt2", "nowhere.jsonl");
-    CHECK(gone.code == EXIT_USER && gone.says("nowhere.jsonl"), "a file that is not there: %s", gone.err.c_str());
+    CHECK(gone.code == EXIT_USER && gone.says("nowhere.jsonl"), "a file that is not there: %s",
+          gone.err.c_str());
     return check_done();
 }

@@ -1,6 +1,7 @@
 /*
-test_sft.cpp -- conversations as tokens: the templates character by character, what is masked, what is refused, and the batches that
-come of a .jsonl of them. With bytes an id is a character, so that borders show.
+test_sft.cpp -- conversations as tokens: the templates character by character, what is masked,
+what is refused, and the batches that come of a .jsonl of them. With bytes an id is a character,
+so that borders show.
 */
 #include "../dataloader.h"
 #include "check.h"
@@ -19,7 +20,14 @@ static std::string shown(const std::vector<uint32_t>& ids) {
     }
     return s;
 }
-static std::string masked(const std::string& s) { std::string o; for (char c : s) { o += '~'; o += c; } return o; }
+static std::string masked(const std::string& s) {
+    std::string o;
+    for (char c : s) {
+        o += '~';
+        o += c;
+    }
+    return o;
+}
 
 static Tokenizer with_markers() {
     Tokenizer t = tokenizer_bytes();
@@ -28,7 +36,8 @@ static Tokenizer with_markers() {
     t.vocab_size = 259;
     return t;
 }
-static std::string encoded(const Tokenizer& tok, const std::string& form, bool assistant, const std::string& messages) {
+static std::string encoded(const Tokenizer& tok, const std::string& form, bool assistant,
+                           const std::string& messages) {
     std::vector<uint32_t> ids = { 1 };           // what stands there already stays
     const Json j = json_of(messages);
     const std::string error = sft_encode(tok, form, assistant, &j, &ids);
@@ -37,31 +46,48 @@ static std::string encoded(const Tokenizer& tok, const std::string& form, bool a
     return error.empty() ? shown(ids) : "wrong: " + error;
 }
 
-static const char* const TALK = "[{\"role\":\"system\",\"content\":\"S\"},{\"role\":\"user\",\"content\":\"hi\"},"
-                                "{\"role\":\"assistant\",\"content\":\"yo\\n\"},{\"role\":\"user\",\"content\":\"\"},{\"role\":\"assistant\",\"content\":\"b\"}]";
+static const char* const TALK =
+    "[{\"role\":\"system\",\"content\":\"S\"},{\"role\":\"user\",\"content\":\"hi\"},"
+    "{\"role\":\"assistant\",\"content\":\"yo\\n\"},{\"role\":\"user\",\"content\":\"\"},{\"role\":"
+    "\"assistant\",\"content\":\"b\"}]";
 
 static void test_templates() {
     const Tokenizer bytes = tokenizer_bytes(), marked = with_markers();
     // alignment-handbook's template: <|role|>\n content eos \n
-    CHECK(encoded(bytes, "zephyr", false, TALK) == "<|system|>\nS$\n<|user|>\nhi$\n<|assistant|>\nyo\n$\n<|user|>\n$\n<|assistant|>\nb$\n$", "zephyr: %s",
-          encoded(bytes, "zephyr", false, TALK).c_str());
-    const std::string z = masked("<|system|>\nS$\n<|user|>\nhi$\n<|assistant|>\n") + "yo\n$" + masked("\n<|user|>\n$\n<|assistant|>\n") + "b$" + masked("\n$");
-    CHECK(encoded(bytes, "zephyr", true, TALK) == z, "zephyr, assistant: %s", encoded(bytes, "zephyr", true, TALK).c_str());
-    CHECK(encoded(marked, "chatml", false, TALK) == "{system\nS}\n{user\nhi}\n{assistant\nyo\n}\n{user\n}\n{assistant\nb}\n$", "chatml: %s",
-          encoded(marked, "chatml", false, TALK).c_str());
-    const std::string c = masked("{system\nS}\n{user\nhi}\n{assistant\n") + "yo\n}" + masked("\n{user\n}\n{assistant\n") + "b}" + masked("\n$");
-    CHECK(encoded(marked, "chatml", true, TALK) == c, "chatml, assistant: %s", encoded(marked, "chatml", true, TALK).c_str());
-    for (auto bad : { "[]", "{}", "[1]", "[{\"role\":\"user\"}]", "[{\"content\":\"x\"}]", "[{\"role\":\"user\",\"content\":[]}]", "\"x\"" }) {
-        CHECK(encoded(bytes, "zephyr", true, bad).find("wrong: wanted {\"messages\"") == 0, "%s was taken", bad);
+    CHECK(encoded(bytes, "zephyr", false, TALK) == "<|system|>\nS$\n<|user|>\nhi$\n<|assistant|>"
+                                                   "\nyo\n$\n<|user|>\n$\n<|assistant|>\nb$\n$",
+          "zephyr: %s", encoded(bytes, "zephyr", false, TALK).c_str());
+    const std::string z = masked("<|system|>\nS$\n<|user|>\nhi$\n<|assistant|>\n") + "yo\n$" +
+                          masked("\n<|user|>\n$\n<|assistant|>\n") + "b$" + masked("\n$");
+    CHECK(encoded(bytes, "zephyr", true, TALK) == z, "zephyr, assistant: %s",
+          encoded(bytes, "zephyr", true, TALK).c_str());
+    CHECK(encoded(marked, "chatml", false, TALK) ==
+              "{system\nS}\n{user\nhi}\n{assistant\nyo\n}\n{user\n}\n{assistant\nb}\n$",
+          "chatml: %s", encoded(marked, "chatml", false, TALK).c_str());
+    const std::string c = masked("{system\nS}\n{user\nhi}\n{assistant\n") + "yo\n}" +
+                          masked("\n{user\n}\n{assistant\n") + "b}" + masked("\n$");
+    CHECK(encoded(marked, "chatml", true, TALK) == c, "chatml, assistant: %s",
+          encoded(marked, "chatml", true, TALK).c_str());
+    for (auto bad : { "[]", "{}", "[1]", "[{\"role\":\"user\"}]", "[{\"content\":\"x\"}]",
+                      "[{\"role\":\"user\",\"content\":[]}]", "\"x\"" }) {
+        CHECK(encoded(bytes, "zephyr", true, bad).find("wrong: wanted {\"messages\"") == 0,
+              "%s was taken", bad);
     }
-    CHECK(sft_check(bytes, "zephyr").empty() && sft_check(marked, "chatml").empty(), "good templates are refused");
-    CHECK(sft_check(bytes, "chatml").find("<|im_start|>") != std::string::npos, "chatml without its tokens");
+    CHECK(sft_check(bytes, "zephyr").empty() && sft_check(marked, "chatml").empty(),
+          "good templates are refused");
+    CHECK(sft_check(bytes, "chatml").find("<|im_start|>") != std::string::npos,
+          "chatml without its tokens");
     CHECK(!sft_check(bytes, "alpaca").empty(), "an unknown template");
 }
 
 static DataOptions options(const std::string& file) {
     DataOptions o;
-    o.data = { file }; o.cache = dir + "/cache"; o.T = 16; o.val_seqs = 2; o.probe_seqs = 2; o.probe_len = 8;
+    o.data = { file };
+    o.cache = dir + "/cache";
+    o.T = 16;
+    o.val_seqs = 2;
+    o.probe_seqs = 2;
+    o.probe_len = 8;
     o.sft = "zephyr"; o.sft_loss = "assistant";
     return o;
 }
@@ -71,7 +97,9 @@ static void test_batches() {
     std::string lines;
     std::vector<uint32_t> want;
     for (int i = 0; i < 40; i++) {
-        const std::string messages = strf("[{\"role\":\"user\",\"content\":\"say %d\"},{\"role\":\"assistant\",\"content\":\"%d\"}]", i, i);
+        const std::string messages = strf("[{\"role\":\"user\",\"content\":\"say "
+                                          "%d\"},{\"role\":\"assistant\",\"content\":\"%d\"}]",
+                                          i, i);
         const Json j = json_of(messages);
         lines += "{\"prompt\": \"x\", \"messages\": " + messages + ", \"text\": 3}\n";
         sft_encode(tokenizer_bytes(), "zephyr", true, &j, &want);
@@ -84,20 +112,31 @@ static void test_batches() {
         int x[17];
         data_next(&d, x, 1);
         bool found = false;
-        for (size_t at = 0; at + 17 <= want.size(); at += 16) { found = found || std::equal(x, x + 17, want.begin() + at, [](int a, uint32_t b) { return (uint32_t)a == b; }); }
+        for (size_t at = 0; at + 17 <= want.size(); at += 16) {
+            found = found || std::equal(x, x + 17, want.begin() + at,
+                                        [](int a, uint32_t b) { return (uint32_t)a == b; });
+        }
         CHECK(found, "a window is none of the text's");
         for (int t = 1; t < 17; t++) { counted += x[t] >= 0; }
     }
-    CHECK(counted > d.sources[0].windows && counted < 4 * d.sources[0].windows, "%ld targets in %ld windows", counted, d.sources[0].windows);
-    CHECK(data_open(options(file)).sources[0].windows == d.sources[0].windows, "found again in the cache");
+    CHECK(counted > d.sources[0].windows && counted < 4 * d.sources[0].windows,
+          "%ld targets in %ld windows", counted, d.sources[0].windows);
+    CHECK(data_open(options(file)).sources[0].windows == d.sources[0].windows,
+          "found again in the cache");
     DataOptions all = options(file);
     all.sft_loss = "all";
     Data e = data_open(all);
     int x[17];
     data_next(&e, x, 1);
-    CHECK(std::all_of(x, x + 17, [](int id) { return id >= 0; }), "--sft-loss all masks nothing, and takes no cache of the other");
-    const struct { const char* name; const char* text; const char* says; } bad[] = {
-        { "a.jsonl", "{\"text\": \"x\"}\n", "wanted {\"messages\"" }, { "b.txt", "x\n", "wanted a .jsonl of" },
+    CHECK(std::all_of(x, x + 17, [](int id) { return id >= 0; }),
+          "--sft-loss all masks nothing, and takes no cache of the other");
+    const struct {
+        const char* name;
+        const char* text;
+        const char* says;
+    } bad[] = {
+        { "a.jsonl", "{\"text\": \"x\"}\n", "wanted {\"messages\"" },
+        { "b.txt", "x\n", "wanted a .jsonl of" },
     };
     for (auto& b : bad) {
         file_write(dir + "/" + b.name, b.text);

@@ -1,30 +1,40 @@
 /*
 dev/emulator/emu.h -- runs the CUDA kernels of this repository on a CPU, so that CI needs no GPU.
 
-Every CUDA thread is a fiber of one OS thread; barriers and warp operations are where fibers switch. Compiled as
-    g++ -x c++ -std=c++17 -DEMU -fno-strict-aliasing -fstack-clash-protection -I$CUDA/include -Idev/emulator ...
-device.cuh includes this file instead of <cuda_runtime.h>; the toolkit's own headers give the types and bf16 arithmetic,
-this file gives the bodies. What it is for is finding bugs, so it is strict where a GPU is silent:
-  - shared and device memory start as 0xFF bytes (NaN as float and bf16, -1 as int); every cudaMalloc and the dynamic
-    shared memory end at a guard page, and host code that touches device memory is stopped;
-  - a barrier or a warp operation reached at different lines, or with threads gone, is an error, not a hang;
-  - cp.async poisons its destination at issue and copies at the wait that covers it, so that a missing wait, a wrong
-    count, and a buffer refilled too early all show as NaN;
-  - threads run in the order of EMU_SCHED = fwd | rev | pct (random priority per warp, EMU_SEED), and with
-    -fsanitize=thread every fiber is a thread to ThreadSanitizer, which then finds real races between kernels' threads;
-  - copies to the device come from page-locked memory, which is read-only from then on until the host has waited for an
-    event after the copy or for the stream; what a copy to the host brings is there only after the host has waited;
-  - more than 48 KiB of shared memory must be asked for, kernel by kernel; grids and blocks have the limits of a GPU;
-  - one stream may not touch memory that another one may still be using: an event or a wait has to stand between. Nor may
-    the host free it. Freed addresses do not come back;
-  - an error that nobody asked for comes with the next question (cudaGetLastError), and one of a kernel stays for good;
-  - with EMU_WAITS=1 it says at the end how often the host waited for the device; built with -DEMU_COUNT, what each kernel
-    asked of the memory (emu_counts.h);
-  - the runtime fails on demand: EMU_FAULT = the names in faults[] below, oom:<MiB>, or those of emu_cublas.h.
-There are no atomics on purpose: a kernel that uses them does not compile here, and our kernels are deterministic.
-It cannot see: the text of the inline PTX, weak memory order, hardware rounding, speed.
-TO ADD an instruction: a struct of operands and a function that performs it for a whole warp (see ldmatrix), a wrapper
-in device.cuh for both compilers, and a check in selftest.cu.
+Every CUDA thread is a fiber of one OS thread; barriers and warp operations are where
+fibers switch. Compiled as
+    g++ -x c++ -std=c++17 -DEMU -fno-strict-aliasing -fstack-clash-protection \
+        -I$CUDA/include -Idev/emulator ...
+device.cuh includes this file instead of <cuda_runtime.h>; the toolkit's own headers give
+the types and bf16 arithmetic, this file gives the bodies. What it is for is finding bugs,
+so it is strict where a GPU is silent:
+  - shared and device memory start as 0xFF bytes (NaN as float and bf16, -1 as int);
+    every cudaMalloc and the dynamic shared memory end at a guard page, and host code that touches
+    device memory is stopped;
+  - a barrier or a warp operation reached at different lines, or with threads gone,
+    is an error, not a hang;
+  - cp.async poisons its destination at issue and copies at the wait that covers it,
+    so that a missing wait, a wrong count, and a buffer refilled too early all show as NaN;
+  - threads run in the order of EMU_SCHED = fwd | rev | pct (random priority per warp,
+    EMU_SEED), and with -fsanitize=thread every fiber is a thread to ThreadSanitizer,
+    which then finds real races between kernels' threads;
+  - copies to the device come from page-locked memory, which is read-only from then
+    on until the host has waited for an event after the copy or for the stream;
+    what a copy to the host brings is there only after the host has waited;
+  - more than 48 KiB of shared memory must be asked for, kernel by kernel;
+    grids and blocks have the limits of a GPU;
+  - one stream may not touch memory that another one may still be using: an event or a wait has
+    to stand between. Nor may the host free it. Freed addresses do not come back;
+  - an error that nobody asked for comes with the next question (cudaGetLastError),
+    and one of a kernel stays for good;
+  - with EMU_WAITS=1 it says at the end how often the host waited for the device;
+    built with -DEMU_COUNT, what each kernel asked of the memory (emu_counts.h);
+  - the runtime fails on demand: EMU_FAULT = the names in faults[] below, oom:<MiB>,
+    or those of emu_cublas.h.
+There are no atomics on purpose: a kernel that uses them does not compile here, and our kernels
+are deterministic. It cannot see: the text of the inline PTX, weak memory order, hardware rounding,
+speed. TO ADD an instruction: a struct of operands and a function that performs it for a whole warp
+(see ldmatrix), a wrapper in device.cuh for both compilers, and a check in selftest.cu.
 */
 #ifndef EMU_H
 #define EMU_H
@@ -116,9 +126,18 @@ template <class T> struct Array {
     RT T& operator[](size_t i) { return p[i]; }
     RT T* begin() { return p; }
     RT T* end() { return p + n; }
-    RT void reserve(size_t k) { if (k > cap) { cap = k; p = (T*)realloc((void*)p, cap * sizeof(T)); } }
+    RT void reserve(size_t k) {
+        if (k > cap) {
+            cap = k;
+            p = (T*)realloc((void*)p, cap * sizeof(T));
+        }
+    }
     RT void push(T v) { if (n == cap) { reserve(cap ? 2 * cap : 8); } p[n++] = v; }
-    RT void erase(size_t i, size_t k) { if (!k) { return; } memmove((void*)(p + i), (void*)(p + i + k), (n - i - k) * sizeof(T)); n -= k; }
+    RT void erase(size_t i, size_t k) {
+        if (!k) { return; }
+        memmove((void*)(p + i), (void*)(p + i + k), (n - i - k) * sizeof(T));
+        n -= k;
+    }
 };
 struct Block;
 // cp.async: n bytes, the first `from` read, the rest 0
@@ -140,18 +159,26 @@ struct Pending { uint32_t mask, arrived; WarpFn fn; const char *what, *file; int
 struct Warp { uint32_t exist = 0, exited = 0; int n = 0; Pending ops[32]; };
 struct Barrier { unsigned arrived; const char* file; int line; };
 enum { STREAMS = 8 };
-// p[0..n) of use, inside the mapping;
+// p[0..n) of use, inside the mapping; wrote, read: the last operations of each stream that used it
 struct Memory { char *p, *map; size_t n, mapped; long wrote[STREAMS], read[STREAMS]; };
-                                                                // the last operations
-                                                                // of each stream that used it
 enum { MAX_STATIC = 16, STATIC_BYTES = 48 << 10 };
 struct Static { int id; char* p; size_t n; };                   // an SMEM variable
 struct Block {
-    uint3 id; unsigned n = 0, alive = 0; Thread* threads = nullptr; Warp* warps = nullptr; Barrier bar{};
+    uint3 id;
+    unsigned n = 0, alive = 0;
+    Thread* threads = nullptr;
+    Warp* warps = nullptr;
+    Barrier bar{};
     Memory dynamic{}, statics{}; size_t statics_used = 0; Static vars[MAX_STATIC]; int n_vars = 0;
 };
 enum Sched { FWD, REV, PCT };
-struct Settings { Sched sched = FWD; uint64_t seed = 1; const char* fault = ""; size_t stack = 0; bool open = false; };
+struct Settings {
+    Sched sched = FWD;
+    uint64_t seed = 1;
+    const char* fault = "";
+    size_t stack = 0;
+    bool open = false;
+};
 // conflicts: extra ldmatrix bank cycles
 struct Counts { uint64_t launches, blocks, mma, ldmatrix, conflicts; long waits; };
 
@@ -185,7 +212,8 @@ inline char block_began, launch_done;     // their addresses are TSan sync objec
 }
 inline bool fault(const char* name) { // nogpu, or oom of oom:2048
     const size_t n = strlen(name);
-    return strncmp(settings.fault, name, n) == 0 && (!settings.fault[n] || settings.fault[n] == ':');
+    return strncmp(settings.fault, name, n) == 0 &&
+           (!settings.fault[n] || settings.fault[n] == ':');
 }
 inline void segv(int, siginfo_t*, void*);
 COUNT(void counts_start(const char*, const char*, const char*, const char*);)
@@ -197,7 +225,9 @@ inline void init() {
     auto env = [](const char* k) { const char* v = getenv(k); return v ? v : ""; };
     const char* s = env("EMU_SCHED");
     settings.sched = !strcmp(s, "rev") ? REV : !strcmp(s, "pct") ? PCT : FWD;
-    if (*s && settings.sched == FWD && strcmp(s, "fwd")) { fail("EMU_SCHED=%s: wanted fwd, rev or pct", s); }
+    if (*s && settings.sched == FWD && strcmp(s, "fwd")) {
+        fail("EMU_SCHED=%s: wanted fwd, rev or pct", s);
+    }
     if (*env("EMU_SEED")) { settings.seed = strtoull(env("EMU_SEED"), nullptr, 10) | 1; }
     settings.fault = env("EMU_FAULT");
     host.state = READY;
@@ -209,8 +239,13 @@ inline void init() {
         struct sigaction sa{}; sa.sa_sigaction = segv; sa.sa_flags = SA_SIGINFO | SA_ONSTACK;
         sigaction(SIGSEGV, &sa, nullptr); sigaction(SIGBUS, &sa, nullptr);
     }
-    if (*env("EMU_WAITS")) { atexit([] { fprintf(stderr, "emulated: the host waited %ld times\n", counts.waits); }); }
-    COUNT(if (*env("EMU_COUNTS")) { counts_start(env("EMU_COUNTS"), env("EMU_L2"), env("EMU_RESIDENT"), env("EMU_COUNTS_BETWEEN")); })
+    if (*env("EMU_WAITS")) {
+        atexit([] { fprintf(stderr, "emulated: the host waited %ld times\n", counts.waits); });
+    }
+    COUNT(if (*env("EMU_COUNTS")) {
+        counts_start(env("EMU_COUNTS"), env("EMU_L2"), env("EMU_RESIDENT"),
+                     env("EMU_COUNTS_BETWEEN"));
+    })
     TSAN(host.tsan = __tsan_get_current_fiber();
          // with threads beside it TSan leaves a child's accesses out
          pthread_atfork(idle_free, nullptr, nullptr);)
@@ -231,7 +266,8 @@ RT inline Memory guarded(size_t n) {
     if (m.p && round != n) { __asan_poison_memory_region(m.p + n, round - n); }
 #else
     m.mapped = page_up(round) + 2 * PAGE;
-    m.map = (char*)mmap(nullptr, m.mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    m.map = (char*)mmap(nullptr, m.mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+                        0);
     if (m.map == MAP_FAILED) { fail("mmap of %zu bytes failed", n); }
     mprotect(m.map, PAGE, PROT_NONE); mprotect(m.map + m.mapped - PAGE, PAGE, PROT_NONE);
     m.p = m.map + m.mapped - PAGE - round;
@@ -242,7 +278,9 @@ RT inline Memory guarded(size_t n) {
 }
 RT inline void check_canary(const Memory& m) {
     for (size_t i = m.n; !EMU_ASAN && (i & 15); i++) {
-        if ((unsigned char)m.p[i] != CANARY) { fail("bytes past %zu bytes of device memory were overwritten", m.n); }
+        if ((unsigned char)m.p[i] != CANARY) {
+            fail("bytes past %zu bytes of device memory were overwritten", m.n);
+        }
     }
 }
 RT inline void unmap(Memory* m) {
@@ -253,17 +291,22 @@ RT inline void unmap(Memory* m) {
 inline Array<Memory> freed;
 RT inline void retire(Memory* m) {
     if (EMU_ASAN || EMU_TSAN) { unmap(m); return; }
-    mmap(m->map, m->mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    mmap(m->map, m->mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
+         0);
     freed.push(*m);
     if (freed.n > 1024) { unmap(&freed[0]); freed.erase(0, 1); }
 }
-RT inline bool in(const Memory& m, const void* p, size_t n) { return (char*)p >= m.p && (char*)p + n <= m.p + m.n; }
+RT inline bool in(const Memory& m, const void* p, size_t n) {
+    return (char*)p >= m.p && (char*)p + n <= m.p + m.n;
+}
 RT inline Memory* device_memory(const void* p) {
     for (auto& m : memory) { if (in(m, p, 0)) { return &m; } }
     return nullptr;
 }
 RT inline bool is_device(const void* p) { return device_memory(p) != nullptr; }
-RT inline bool is_shared(const void* p, size_t n) { return in(block->dynamic, p, n) || in(block->statics, p, n); }
+RT inline bool is_shared(const void* p, size_t n) {
+    return in(block->dynamic, p, n) || in(block->statics, p, n);
+}
 
 // page-locked host memory; busy: of each page, the number of the copy that the device
 // may not have made yet
@@ -272,7 +315,9 @@ inline Locked locked;
 RT inline void locked_take(const void* p, size_t n) { // a copy from there begins
     char* from = (char*)((uintptr_t)p & ~(PAGE - 1));
     locked.copies++;
-    for (char* a = from; a < (char*)p + n; a += PAGE) { locked.busy[(a - locked.p) / PAGE] = locked.copies; }
+    for (char* a = from; a < (char*)p + n; a += PAGE) {
+        locked.busy[(a - locked.p) / PAGE] = locked.copies;
+    }
     mprotect(from, page_up((char*)p + n - from), PROT_READ);
 }
 RT inline void locked_free(long copy) { // the host has waited for all up to this copy
@@ -287,11 +332,15 @@ RT inline void locked_free(long copy) { // the host has waited for all up to thi
 // for runs whose host code has been watched before: the system calls take a fifth of a run
 inline bool within_reach;
 RT inline void protect(const Memory& m, int how) {
-    if (!EMU_ASAN && !EMU_TSAN && !EMU_COUNTING) { mprotect(m.map + PAGE, m.mapped - 2 * PAGE, how); }
+    if (!EMU_ASAN && !EMU_TSAN && !EMU_COUNTING) {
+        mprotect(m.map + PAGE, m.mapped - 2 * PAGE, how);
+    }
 }
 struct Access {
     const Memory* one; const bool opens;
-    RT explicit Access(const Memory* one = nullptr) : one(one), opens(!within_reach) { if (opens) { reach(true); } }
+    RT explicit Access(const Memory* one = nullptr) : one(one), opens(!within_reach) {
+        if (opens) { reach(true); }
+    }
     RT ~Access() { if (opens && !settings.open) { reach(false); } }
     RT void reach(bool yes) {
         const int how = yes ? PROT_READ | PROT_WRITE : PROT_NONE;
@@ -304,23 +353,31 @@ RT inline void segv(int, siginfo_t* info, void*) { // says what the address was 
     char* a = (char*)info->si_addr;
     if (block && a >= block->dynamic.map && a < block->dynamic.map + block->dynamic.mapped) {
         const Memory& d = block->dynamic;
-        fail("bad access, %ld bytes past %zu bytes of dynamic shared memory", (long)(a - d.p - d.n), d.n);
+        fail("bad access, %ld bytes past %zu bytes of dynamic shared memory", (long)(a - d.p - d.n),
+             d.n);
     }
     if (a >= locked.p && a < locked.p + locked.n) {
-        fail("page-locked memory was changed before the device had copied it (byte %ld)", (long)(a - locked.p));
+        fail("page-locked memory was changed before the device had copied it (byte %ld)",
+             (long)(a - locked.p));
     }
     for (auto& m : memory) {
-        if (in(m, a, 1)) { fail("host code touched device memory (byte %ld of %zu allocated)", (long)(a - m.p), m.n); }
+        if (in(m, a, 1)) {
+            fail("host code touched device memory (byte %ld of %zu allocated)", (long)(a - m.p),
+                 m.n);
+        }
         if (a >= m.map && a < m.map + m.mapped) {
             bool past = a >= m.p;
-            fail("bad access, %ld bytes %s a device allocation of %zu bytes", (long)(past ? a - m.p - m.n : m.p - a),
-                 past ? "past the end of" : "before", m.n);
+            fail("bad access, %ld bytes %s a device allocation of %zu bytes",
+                 (long)(past ? a - m.p - m.n : m.p - a), past ? "past the end of" : "before", m.n);
         }
     }
     for (auto& m : freed) {
-        if (a >= m.map && a < m.map + m.mapped) { fail("use of freed device memory (byte %ld of %zu)", (long)(a - m.p), m.n); }
+        if (a >= m.map && a < m.map + m.mapped) {
+            fail("use of freed device memory (byte %ld of %zu)", (long)(a - m.p), m.n);
+        }
     }
-    fail("bad access at %p: null, a host pointer, freed memory, or a fiber's stack overflow", (void*)a);
+    fail("bad access at %p: null, a host pointer, freed memory, or a fiber's stack overflow",
+         (void*)a);
 }
 
 // ----------------------------------------------------------------------------
@@ -343,7 +400,9 @@ inline int stream_of(cudaStream_t s) { return s ? (int)((Stream*)s - streams) : 
 RT inline int stream_next(cudaStream_t stream) {
     const int s = stream_of(stream);
     streams[s].issued++;
-    for (int i = 0; i < STREAMS; i++) { if (streams[s].after[i] < host_after[i]) { streams[s].after[i] = host_after[i]; } }
+    for (int i = 0; i < STREAMS; i++) {
+        if (streams[s].after[i] < host_after[i]) { streams[s].after[i] = host_after[i]; }
+    }
     return s;
 }
 // that operation uses this memory
@@ -354,7 +413,8 @@ RT inline void touch(const void* p, bool write, cudaStream_t stream) {
     for (int i = 0; i < n_streams; i++) {
         const long last = write && m->read[i] > m->wrote[i] ? m->read[i] : m->wrote[i];
         if (i != s && last > streams[s].after[i]) {
-            fail("two streams use %zu bytes of device memory, and neither waits for the other (%s)", m->n, kernel);
+            fail("two streams use %zu bytes of device memory, and neither waits for the other (%s)",
+                 m->n, kernel);
         }
     }
     (write ? m->wrote : m->read)[s] = streams[s].issued;
@@ -364,7 +424,9 @@ inline void (*on_wait)(int stream, long number);                // set by nccl.h
 RT inline void wait_for(long* after, int s, long number) {
     if (on_wait) { on_wait(s, number); }
     if (after[s] < number) { after[s] = number; }
-    for (int i = 0; i < STREAMS; i++) { if (i != s && after[i] < streams[s].after[i]) { after[i] = streams[s].after[i]; } }
+    for (int i = 0; i < STREAMS; i++) {
+        if (i != s && after[i] < streams[s].after[i]) { after[i] = streams[s].after[i]; }
+    }
 }
 RT inline void arrive(int s) { // what was copied to the host on stream s is there
     for (size_t i = 0; i < arriving.n;) {
@@ -379,7 +441,10 @@ RT inline void arrive(int s) { // what was copied to the host on stream s is the
 // ----------------------------------------------------------------------------
 // devices: EMU_DEVICES, or one; this process uses the one that it has set
 inline int device;
-inline int devices() { const char* n = getenv("EMU_DEVICES"); return n && atoi(n) > 0 ? atoi(n) : 1; }
+inline int devices() {
+    const char* n = getenv("EMU_DEVICES");
+    return n && atoi(n) > 0 ? atoi(n) : 1;
+}
 
 // ----------------------------------------------------------------------------
 // errors. One of a call stays until somebody asks; one of a kernel stays for good,
@@ -431,7 +496,8 @@ extern "C" void emu_switch(void** save, void* to);
 asm(".text\n.weak emu_switch\n.type emu_switch,@function\nemu_switch:\n"
     "push %rbp\npush %rbx\npush %r12\npush %r13\npush %r14\npush %r15\n"
     "mov %rsp,(%rdi)\nmov %rsi,%rsp\n"
-    "pop %r15\npop %r14\npop %r13\npop %r12\npop %rbx\npop %rbp\npop %rcx\njmp *%rcx\n.size emu_switch,.-emu_switch\n");
+    "pop %r15\npop %r14\npop %r13\npop %r12\npop %rbx\npop %rbp\npop %rcx\njmp *%rcx\n.size "
+    "emu_switch,.-emu_switch\n");
 RT inline void* fiber_new(char* top, void (*f)()) {
     void** s = (void**)top;
     // where f would return to, and where the first switch jumps to
@@ -450,14 +516,21 @@ RT inline void emu_switch(void** save, void* to) {
 RT inline void* fiber_new(char* top, void (*f)()) {
     ucontext_t* u = (ucontext_t*)(((uintptr_t)top - sizeof(ucontext_t)) & ~uintptr_t(63));
     getcontext(u);
-    u->uc_stack.ss_sp = top - settings.stack; u->uc_stack.ss_size = (char*)u - (top - settings.stack);
+    u->uc_stack.ss_sp = top - settings.stack;
+    u->uc_stack.ss_size = (char*)u - (top - settings.stack);
     u->uc_link = nullptr;
     makecontext(u, f, 0);
     return u;
 }
 #endif
 
-RT inline uint64_t random() { uint64_t& x = settings.seed; x ^= x << 13; x ^= x >> 7; x ^= x << 17; return x; }
+RT inline uint64_t random() {
+    uint64_t& x = settings.seed;
+    x ^= x << 13;
+    x ^= x >> 7;
+    x ^= x << 17;
+    return x;
+}
 RT inline Thread*& ready(unsigned i) { return ring[i & (ring.cap - 1)]; }
 inline unsigned most;                     // PCT: no ready thread has a higher priority
 RT inline void wake(Thread* t) {
@@ -512,7 +585,8 @@ RT inline void jump(Thread* to, bool dying = false) {
 }
 [[noreturn]] RT inline void deadlock() {
     const uint3 id = block->id;
-    fprintf(stderr, "EMU ERROR: deadlock in kernel %s, block (%u,%u,%u):", kernel, id.x, id.y, id.z);
+    fprintf(stderr, "EMU ERROR: deadlock in kernel %s, block (%u,%u,%u):", kernel, id.x, id.y,
+            id.z);
     Thread* t = block->threads;
     for (unsigned i = 0, j; i < block->n; i = j) { // one entry per run of threads at the same place
         for (j = i; j < block->n && t[j].state == t[i].state && t[j].line == t[i].line; j++) {}
@@ -535,22 +609,28 @@ RT inline void wait_here(const char* what, const char* file, int line) {
 RT inline void draw_priorities() {
     most = ~0u;
     for (unsigned i = 0; i < block->n; i++) {
-        block->threads[i].priority = i % 32 ? block->threads[i - 1].priority : unsigned(random() >> 33);
+        block->threads[i].priority = i % 32 ? block->threads[i - 1].priority
+                                            : unsigned(random() >> 33);
     }
 }
 RT inline void barrier(const char* file, int line) {
     if (now == &host) { fail("__syncthreads outside a kernel"); }
     Barrier& b = block->bar;
-    if (block->alive != block->n) { fail("__syncthreads at %s:%d after a thread of the block has exited", file, line); }
+    if (block->alive != block->n) {
+        fail("__syncthreads at %s:%d after a thread of the block has exited", file, line);
+    }
     if (b.arrived == 0) { b.file = file; b.line = line; }
     else if (b.line != line || (b.file != file && strcmp(b.file, file))) {
-        fail("divergent barrier: this thread is at %s:%d, others wait at %s:%d", file, line, b.file, b.line);
+        fail("divergent barrier: this thread is at %s:%d, others wait at %s:%d", file, line, b.file,
+             b.line);
     }
     TSAN(__tsan_release(&b);)
     if (++b.arrived == block->n) {
         b.arrived = 0;
         if (settings.sched == PCT) { draw_priorities(); }
-        for (Thread* t = block->threads; t < block->threads + block->n; t++) { if (t != now) { wake(t); } }
+        for (Thread* t = block->threads; t < block->threads + block->n; t++) {
+            if (t != now) { wake(t); }
+        }
         // the last need not go first
         if (settings.sched == PCT) { wake(now); wait_here("__syncthreads", file, line); }
     } else { wait_here("__syncthreads", file, line); }
@@ -561,13 +641,20 @@ RT inline void barrier(const char* file, int line) {
 // warp operations: each lane leaves a pointer to its operands and waits;
 // the last to arrive performs the operation
 
-RT inline void warp_op(uint32_t mask, WarpFn fn, void* arg, const char* what, const char* file, int line) {
+RT inline void warp_op(uint32_t mask, WarpFn fn, void* arg, const char* what, const char* file,
+                       int line) {
     if (now == &host) { fail("%s outside a kernel", what); }
     Thread* me = now; Thread* lanes = me - me->lane;
     Warp& w = block->warps[(me - block->threads) / 32];
-    if (!(mask >> me->lane & 1)) { fail("%s at %s:%d: the calling lane is not in mask %08x", what, file, line, mask); }
-    if (mask & ~w.exist) { fail("%s at %s:%d: mask %08x names lanes that do not exist", what, file, line, mask); }
-    if (mask & w.exited) { fail("%s at %s:%d: lanes %08x of the mask have exited", what, file, line, mask & w.exited); }
+    if (!(mask >> me->lane & 1)) {
+        fail("%s at %s:%d: the calling lane is not in mask %08x", what, file, line, mask);
+    }
+    if (mask & ~w.exist) {
+        fail("%s at %s:%d: mask %08x names lanes that do not exist", what, file, line, mask);
+    }
+    if (mask & w.exited) {
+        fail("%s at %s:%d: lanes %08x of the mask have exited", what, file, line, mask & w.exited);
+    }
     Pending* p = nullptr;
     for (int i = 0; i < w.n && !p; i++) {
         Pending& x = w.ops[i];
@@ -596,7 +683,8 @@ template <class T> RT void shuffle_fn(Thread* t, uint32_t mask) {
         else { memset((void*)&a->out, 0xFF, sizeof(T)); }  // the source takes no part: undefined
     }
 }
-template <class T> RT T shuffle(uint32_t mask, T v, int from, const char* what, const char* file, int line) {
+template <class T>
+RT T shuffle(uint32_t mask, T v, int from, const char* what, const char* file, int line) {
     ShuffleArg<T> a{v, from, v};
     warp_op(mask, shuffle_fn<T>, &a, what, file, line);
     return a.out;
@@ -604,7 +692,9 @@ template <class T> RT T shuffle(uint32_t mask, T v, int from, const char* what, 
 struct BallotArg { bool vote; uint32_t out; };
 RT inline void ballot_fn(Thread* t, uint32_t mask) {
     uint32_t all = 0;
-    for (int l = 0; l < 32; l++) { if (mask >> l & 1 && ((BallotArg*)t[l].arg)->vote) { all |= 1u << l; } }
+    for (int l = 0; l < 32; l++) {
+        if (mask >> l & 1 && ((BallotArg*)t[l].arg)->vote) { all |= 1u << l; }
+    }
     for (int l = 0; l < 32; l++) { if (mask >> l & 1) { ((BallotArg*)t[l].arg)->out = all; } }
 }
 
@@ -652,7 +742,8 @@ template <bool TRANS> RT void ldmatrix_fn(Thread* lanes, uint32_t) {
             auto* a = (LdmatrixArg*)lanes[m * 8 + i].arg;
             row[i] = (const uint16_t*)a->row;
             if ((uintptr_t)a->row % 16 || !is_shared(a->row, 16)) {
-                fail("ldmatrix %s:%d: the row address of lane %d is not in shared memory, or not 16-byte aligned",
+                fail("ldmatrix %s:%d: the row address of lane %d is not in shared memory, or not "
+                     "16-byte aligned",
                      a->file, a->line, m * 8 + i);
             }
             TSAN(__tsan_read_range((void*)a->row, 16);)
@@ -675,10 +766,17 @@ template <bool TRANS> RT void ldmatrix_fn(Thread* lanes, uint32_t) {
 // ----------------------------------------------------------------------------
 // cp.async: n = 4, 8 or 16 bytes, of which the first `from` are read and the others zeroed
 
-RT inline void cp_async(void* dst, const void* src, unsigned from, const char* file, int line, unsigned n = 16) {
-    if (((uintptr_t)dst | (uintptr_t)src) % n) { fail("cp.async %s:%d: not %u-byte aligned", file, line, n); }
-    if (!is_shared(dst, n)) { fail("cp.async %s:%d: the destination is not in shared memory", file, line); }
-    if (from && !is_device(src)) { fail("cp.async %s:%d: the source is not in device memory", file, line); }
+RT inline void cp_async(void* dst, const void* src, unsigned from, const char* file, int line,
+                        unsigned n = 16) {
+    if (((uintptr_t)dst | (uintptr_t)src) % n) {
+        fail("cp.async %s:%d: not %u-byte aligned", file, line, n);
+    }
+    if (!is_shared(dst, n)) {
+        fail("cp.async %s:%d: the destination is not in shared memory", file, line);
+    }
+    if (from && !is_device(src)) {
+        fail("cp.async %s:%d: the source is not in device memory", file, line);
+    }
     TSAN(__tsan_write_range(dst, n);)
     COUNT(if (from) { count_access(src, from, false, nullptr); })
     memset(dst, 0xFF, n);
@@ -707,10 +805,14 @@ RT inline void thread_end() {
     if (t->copies.n) { fail("thread exits with %zu cp.async copies not waited for", t->copies.n); }
     t->groups.n = 0; t->state = DONE; block->alive--; w.exited |= 1u << t->lane;
     for (Pending* p = w.ops; p < w.ops + w.n; p++) {
-        if (p->mask >> t->lane & 1) { fail("thread exits while others wait at %s %s:%d", p->what, p->file, p->line); }
+        if (p->mask >> t->lane & 1) {
+            fail("thread exits while others wait at %s %s:%d", p->what, p->file, p->line);
+        }
     }
     Barrier& b = block->bar;
-    if (b.arrived) { fail("thread exits while %u others wait at __syncthreads %s:%d", b.arrived, b.file, b.line); }
+    if (b.arrived) {
+        fail("thread exits while %u others wait at __syncthreads %s:%d", b.arrived, b.file, b.line);
+    }
     TSAN(__tsan_release(&launch_done);)
 }
 [[noreturn]] RT inline void thread_main() {
@@ -765,15 +867,19 @@ RT inline void block_run(uint3 id) {
         // made here, by the host: a fiber inherits what its creator has seen,
         // and must have seen no other thread's work. An idle one has seen what the host has:
         // the end of the launch that it was in
-        TSAN(char name[80]; snprintf(name, sizeof name, "block (%u,%u,%u) thread %u", id.x, id.y, id.z, i);
-             t.tsan = idle.n ? idle[--idle.n] : __tsan_create_fiber(0); __tsan_set_fiber_name(t.tsan, name); start_fiber(&t);)
+        TSAN(char name[80];
+             snprintf(name, sizeof name, "block (%u,%u,%u) thread %u", id.x, id.y, id.z, i);
+             t.tsan = idle.n ? idle[--idle.n] : __tsan_create_fiber(0);
+             __tsan_set_fiber_name(t.tsan, name); start_fiber(&t);)
         ready(tail++) = &t;
     }
     TSAN(__tsan_release(&block_began);)
     jump(next_ready());
     for (Static* v = b->vars; v < b->vars + b->n_vars; v++) {
         for (int i = 0; i < 16; i++) {
-            if (v->p[v->n + i] != CANARY) { fail("kernel %s wrote past the end of a static shared variable", kernel); }
+            if (v->p[v->n + i] != CANARY) {
+                fail("kernel %s wrote past the end of a static shared variable", kernel);
+            }
         }
     }
     counts.blocks++;
@@ -785,20 +891,25 @@ struct Optin { const void* kernel; int bytes; };                // cudaFuncSetAt
 inline Array<Optin> optins;
 inline size_t smem_allowed;                                     // to the kernel that runs
 RT inline size_t allowed(const void* f) {
-    for (auto& o : optins) { if (o.kernel == f) { return o.bytes > SMEM_PLAIN ? o.bytes : (int)SMEM_PLAIN; } }
+    for (auto& o : optins) {
+        if (o.kernel == f) { return o.bytes > SMEM_PLAIN ? o.bytes : (int)SMEM_PLAIN; }
+    }
     return SMEM_PLAIN;
 }
 RT inline void run_grid(dim3 grid, dim3 threads, size_t smem) {
     init();
     if (smem > smem_allowed) {
-        fail("kernel %s: %zu bytes of dynamic shared memory, it may use %zu: ask by cudaFuncSetAttribute", kernel, smem, smem_allowed);
+        fail("kernel %s: %zu bytes of dynamic shared memory, it may use %zu: ask by "
+             "cudaFuncSetAttribute",
+             kernel, smem, smem_allowed);
     }
     unsigned n = threads.x * threads.y * threads.z;
     size_t total = size_t(grid.x) * grid.y * grid.z;
     if (now != &host) { fail("launch of %s inside kernel %s", kernel, kernel); }
-    if (!total || grid.y > 65535 || grid.z > 65535 || grid.x > 2147483647u || !n || n > 1024 || threads.z > 64) {
-        fail("kernel %s: bad launch, grid (%u,%u,%u), block (%u,%u,%u)", kernel, grid.x, grid.y, grid.z,
-             threads.x, threads.y, threads.z);
+    if (!total || grid.y > 65535 || grid.z > 65535 || grid.x > 2147483647u || !n || n > 1024 ||
+        threads.z > 64) {
+        fail("kernel %s: bad launch, grid (%u,%u,%u), block (%u,%u,%u)", kernel, grid.x, grid.y,
+             grid.z, threads.x, threads.y, threads.z);
     }
     blockDim = threads; gridDim = grid; counts.launches++;
     while (ring.cap < n + 1) { ring.reserve(ring.cap ? 2 * ring.cap : 64); }
@@ -808,7 +919,8 @@ RT inline void run_grid(dim3 grid, dim3 threads, size_t smem) {
     for (size_t i = 0; i < total; i++) {
         size_t k = settings.sched == REV ? total - 1 - i : i;
         if (i == 0 || EMU_TSAN) { block = block_new(n, threads, smem); }
-        block_run(uint3{unsigned(k % grid.x), unsigned(k / grid.x % grid.y), unsigned(k / grid.x / grid.y)});
+        block_run(uint3{ unsigned(k % grid.x), unsigned(k / grid.x % grid.y),
+                         unsigned(k / grid.x / grid.y) });
         if (EMU_TSAN || i == total - 1) { finished.push(block); }
     }
     TSAN(__tsan_acquire(&launch_done);)
@@ -820,7 +932,9 @@ RT inline void run_grid(dim3 grid, dim3 threads, size_t smem) {
 template <class T> void check_arg(const T& v, cudaStream_t stream) {
     if constexpr (std::is_pointer_v<T>) {
         const void* p = (const void*)v;
-        if (p && !is_device(p)) { fail("kernel %s: argument %p is not a device pointer", kernel, p); }
+        if (p && !is_device(p)) {
+            fail("kernel %s: argument %p is not a device pointer", kernel, p);
+        }
         touch(p, !std::is_const_v<std::remove_pointer_t<T>>, stream);
     } else if constexpr (std::is_class_v<T>) { // pointers in a struct
         const char* word = (const char*)&v;
@@ -831,7 +945,8 @@ template <class T> void check_arg(const T& v, cudaStream_t stream) {
     }
 }
 template <class... P, class... A>
-void launch(const char* name, void (*f)(P...), dim3 grid, dim3 threads, size_t smem, cudaStream_t stream, A... a) {
+void launch(const char* name, void (*f)(P...), dim3 grid, dim3 threads, size_t smem,
+            cudaStream_t stream, A... a) {
     struct Call { void (*f)(P...); std::tuple<std::remove_cv_t<P>...> args; };
     Call call{f, {static_cast<P>(a)...}};
     kernel = name;
@@ -848,13 +963,19 @@ void launch(const char* name, void (*f)(P...), dim3 grid, dim3 threads, size_t s
 inline int static_ids;
 template <class T, class Key> RT T& static_smem(Key) {
     static const int id = static_ids++;
-    for (Static* v = block->vars; v < block->vars + block->n_vars; v++) { if (v->id == id) { return *(T*)v->p; } }
+    for (Static* v = block->vars; v < block->vars + block->n_vars; v++) {
+        if (v->id == id) { return *(T*)v->p; }
+    }
     size_t at = (block->statics_used + 127) / 128 * 128, end = at + sizeof(T) + 16;
-    if (block->n_vars == MAX_STATIC || end > STATIC_BYTES) { fail("over %d SMEM variables or 48 KiB", MAX_STATIC); }
+    if (block->n_vars == MAX_STATIC || end > STATIC_BYTES) {
+        fail("over %d SMEM variables or 48 KiB", MAX_STATIC);
+    }
     size_t all = block->dynamic.n + sizeof(T);
     for (Static* v = block->vars; v < block->vars + block->n_vars; v++) { all += v->n; }
     if (all > (smem_allowed > SMEM_PLAIN ? SMEM_MOST_OPTIN : SMEM_PLAIN)) {
-        fail("kernel %s: %zu bytes of shared memory, dynamic and static, are more than a block may have", kernel, all);
+        fail("kernel %s: %zu bytes of shared memory, dynamic and static, are more than a block may "
+             "have",
+             kernel, all);
     }
     char* p = block->statics.p + at;
     memset(p, 0xFF, sizeof(T)); memset(p + sizeof(T), CANARY, 16);
@@ -930,7 +1051,8 @@ inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int) {
     return emu::result(cudaSuccess);
 }
 inline cudaError_t cudaMemGetInfo(size_t* left, size_t* total) {
-    *total = emu::fault("oom") ? strtoull(emu::settings.fault + 4, nullptr, 10) << 20 : size_t(1) << 34;
+    *total = emu::fault("oom") ? strtoull(emu::settings.fault + 4, nullptr, 10) << 20
+                               : size_t(1) << 34;
     size_t used = 0;
     for (auto& m : emu::memory) { used += m.n; }
     *left = used < *total ? *total - used : 0;
@@ -953,7 +1075,9 @@ inline cudaError_t emu_free(void* p, const long* after) {
         emu::Memory& m = emu::memory[i];
         if (m.p != p) { continue; }
         for (int s = 0; s < emu::STREAMS; s++) {
-            if (m.wrote[s] > after[s] || m.read[s] > after[s]) { emu::fail("cudaFree of memory that a stream may still be using"); }
+            if (m.wrote[s] > after[s] || m.read[s] > after[s]) {
+                emu::fail("cudaFree of memory that a stream may still be using");
+            }
         }
         { emu::Access access(&m); emu::check_canary(m); }
         emu::retire(&m);
@@ -971,15 +1095,19 @@ inline cudaError_t cudaFreeAsync(void* p, cudaStream_t stream) { // when the str
     after[s] = emu::streams[s].issued;
     return emu_free(p, after);
 }
-inline cudaError_t cudaMemcpyAsync(void* d, const void* s, size_t n, cudaMemcpyKind kind, cudaStream_t stream) {
+inline cudaError_t cudaMemcpyAsync(void* d, const void* s, size_t n, cudaMemcpyKind kind,
+                                   cudaStream_t stream) {
     bool to = kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice;
     bool from = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
     if (emu::sticky != cudaSuccess) { return emu::sticky; }
     if (n && (emu::is_device(d) != to || emu::is_device(s) != from)) {
         emu::fail("cudaMemcpy: direction %d does not fit its pointers", int(kind));
     }
-    const bool is_locked = (char*)s >= emu::locked.p && (char*)s + n <= emu::locked.p + emu::locked.n;
-    if (n && kind == cudaMemcpyHostToDevice && !is_locked) { emu::fail("cudaMemcpy: the host waits for pageable memory"); }
+    const bool is_locked = (char*)s >= emu::locked.p &&
+                           (char*)s + n <= emu::locked.p + emu::locked.n;
+    if (n && kind == cudaMemcpyHostToDevice && !is_locked) {
+        emu::fail("cudaMemcpy: the host waits for pageable memory");
+    }
     const int on = emu::stream_next(stream);
     emu::touch(s, false, stream);
     emu::touch(d, true, stream);
@@ -1019,8 +1147,9 @@ inline cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t from, cudaEvent_t
 inline cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t stream) {
     const int s = emu::stream_of(stream);
     timespec now; clock_gettime(CLOCK_MONOTONIC, &now);
-    *(emu::Event*)e = emu::Event{s, emu::streams[s].issued, emu::locked.copies, ((emu::Event*)e)->untimed,
-                                 now.tv_sec * 1e3 + now.tv_nsec * 1e-6};
+    *(emu::Event*)e = emu::Event{ s, emu::streams[s].issued, emu::locked.copies,
+                                  ((emu::Event*)e)->untimed,
+                                  now.tv_sec * 1e3 + now.tv_nsec * 1e-6 };
     return emu::result(cudaSuccess);
 }
 inline cudaError_t cudaEventSynchronize(cudaEvent_t event) {
@@ -1051,7 +1180,9 @@ inline cudaError_t cudaMemsetAsync(void* p, int v, size_t n, cudaStream_t stream
     return cudaSuccess;
 }
 inline cudaError_t cudaStreamCreateWithFlags(cudaStream_t* s, unsigned flags) {
-    if (flags != cudaStreamNonBlocking || emu::n_streams == emu::STREAMS) { emu::fail("streams: up to %d that do not block are emulated", emu::STREAMS - 1); }
+    if (flags != cudaStreamNonBlocking || emu::n_streams == emu::STREAMS) {
+        emu::fail("streams: up to %d that do not block are emulated", emu::STREAMS - 1);
+    }
     *s = (cudaStream_t)&emu::streams[emu::n_streams++];
     return emu::result(cudaSuccess);
 }
@@ -1064,13 +1195,23 @@ inline cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
     return emu::fault_at("wait");
 }
 inline cudaError_t cudaFuncSetAttribute(const void* f, cudaFuncAttribute a, int v) {
-    if (a != cudaFuncAttributeMaxDynamicSharedMemorySize) { emu::fail("cudaFuncSetAttribute: attribute %d is not emulated", int(a)); }
+    if (a != cudaFuncAttributeMaxDynamicSharedMemorySize) {
+        emu::fail("cudaFuncSetAttribute: attribute %d is not emulated", int(a));
+    }
     if (v < 0 || v > emu::SMEM_MOST_OPTIN) { return emu::result(cudaErrorInvalidValue); }
     emu::optins.push(emu::Optin{f, v});
-    for (auto& o : emu::optins) { if (o.kernel == f) { o.bytes = v; emu::optins.n -= &o != emu::optins.end() - 1; break; } }
+    for (auto& o : emu::optins) {
+        if (o.kernel == f) {
+            o.bytes = v;
+            emu::optins.n -= &o != emu::optins.end() - 1;
+            break;
+        }
+    }
     return emu::result(cudaSuccess);
 }
-inline cudaError_t cudaPeekAtLastError() { return emu::sticky != cudaSuccess ? emu::sticky : emu::last_error; }
+inline cudaError_t cudaPeekAtLastError() {
+    return emu::sticky != cudaSuccess ? emu::sticky : emu::last_error;
+}
 inline cudaError_t cudaGetLastError() {
     const cudaError_t e = cudaPeekAtLastError();
     emu::last_error = cudaSuccess;

@@ -1,21 +1,26 @@
 /*
-dev/emulator/emu_counts.h -- what a kernel asks of the memory, counted in the emulator. Included by emu.h under EMU_COUNT.
+dev/emulator/emu_counts.h -- what a kernel asks of the memory, counted in the emulator.
+Included by emu.h under EMU_COUNT.
 
-The compiler is made to call a function at every load and store: -fsanitize=thread puts the calls there, and the functions
-below stand in for ThreadSanitizer's library, which is not linked:
+The compiler is made to call a function at every load and store: -fsanitize=thread puts the calls
+there, and the functions below stand in for ThreadSanitizer's library, which is not linked:
     g++ -c -fsanitize=thread -DEMU -DEMU_COUNT ... -o x.o && g++ x.o -fopenmp -o x
 With EMU_COUNTS=FILE in the environment the program writes a table at its end, a row a kernel:
     launches, blocks, empty      empty: blocks in which no thread touches device memory
-    read, written                bytes of device memory that threads ask for (cp.async too), each access as often as it is made
-    missed, evicted              bytes that an L2 of EMU_L2 KiB would have to fetch, and those it would write back, sooner or
-                                 later, of what this kernel wrote: an LRU over lines of 128 bytes, met by EMU_RESIDENT
-                                 blocks at a time that take turns, the threads of each in step
-    conflicts                    extra cycles of plain accesses to shared memory: lanes of a warp that want different words
-                                 of one bank at once. Accesses of a thread to neighbouring words are taken as one
+    read, written                bytes of device memory that threads ask for (cp.async too),
+                                 each access as often as it is made
+    missed, evicted              bytes that an L2 of EMU_L2 KiB would have to fetch, and those
+                                 it would write back, sooner or later, of what this kernel wrote:
+                                 an LRU over lines of 128 bytes, met by EMU_RESIDENT blocks
+                                 at a time that take turns, the threads of each in step
+    conflicts                    extra cycles of plain accesses to shared memory:
+                                 lanes of a warp that want different words of one bank at once.
+                                 Accesses of a thread to neighbouring words are taken as one
     ldmatrix                     the same for ldmatrix
-With EMU_COUNTS_BETWEEN=KERNEL counting begins after its first launch and ends with its second: one training step.
-The n-th access of a warp's lanes at one place of the program is taken to be one instruction, which holds where its loops run
-equally often in all lanes. Not counted: registers that spill, caches other than L2, the products of cublasLt.
+With EMU_COUNTS_BETWEEN=KERNEL counting begins after its first launch and ends with its second:
+one training step. The n-th access of a warp's lanes at one place of the program is taken
+to be one instruction, which holds where its loops run equally often in all lanes. Not counted:
+registers that spill, caches other than L2, the products of cublasLt.
 */
 #ifndef EMU_COUNTS_H
 #define EMU_COUNTS_H
@@ -29,12 +34,17 @@ equally often in all lanes. Not counted: registers that spill, caches other than
 namespace emu {
 // bytes of a line; lines that a block touches before the next one's turn
 enum { LINE = 128, TURN = 32 };
-struct KernelCounts { uint64_t launches, blocks, empty, read, written, missed, evicted, conflicts, ldmatrix; };
+struct KernelCounts {
+    uint64_t launches, blocks, empty, read, written, missed, evicted, conflicts, ldmatrix;
+};
 struct Access1 { uint32_t addr[32]; uint8_t size[32]; uint32_t lanes; };
 struct L2 { // the least recently used line goes
     // dirty: by which kernel
     struct Line { uint64_t id; KernelCounts* dirty; int older, newer; };
-    size_t capacity; std::vector<Line> lines; std::unordered_map<uint64_t, int> where; int newest = -1, oldest = -1;
+    size_t capacity;
+    std::vector<Line> lines;
+    std::unordered_map<uint64_t, int> where;
+    int newest = -1, oldest = -1;
 };
 // of one block: line number * 2, + 1 if written
 struct Lines { std::vector<uint64_t> ids; size_t at = 0; };
@@ -118,7 +128,9 @@ RT inline void l2_flush() {
 }
 RT inline void count_lines(const void* p, size_t n, bool write) {
     const uint32_t nth = counting.nth[now - block->threads]++;
-    for (uint64_t l = (uintptr_t)p / LINE; l <= ((uintptr_t)p + n - 1) / LINE; l++) { counting.touches.push_back({nth, l * 2 + write}); }
+    for (uint64_t l = (uintptr_t)p / LINE; l <= ((uintptr_t)p + n - 1) / LINE; l++) {
+        counting.touches.push_back({ nth, l * 2 + write });
+    }
 }
 // a block's threads as if all went in step: their n-th accesses together, each line once
 RT inline Lines in_step() {
@@ -134,7 +146,8 @@ RT inline void count_shared(const void* p, unsigned size, bool write, const void
     Counting& c = counting;
     const unsigned t = (unsigned)(now - block->threads), addr = (unsigned)(uintptr_t)p;
     Counting::Last& last = c.last[t];
-    if (last.access && last.write == write && last.end == addr && last.access->size[now->lane] + size <= 16) { // a vector's next word
+    if (last.access && last.write == write && last.end == addr &&
+        last.access->size[now->lane] + size <= 16) {  // a vector's next word
         last.access->size[now->lane] += size;
         last.end += size;
         return;
@@ -150,13 +163,18 @@ RT inline void count_shared(const void* p, unsigned size, bool write, const void
 // 16 of 8, 8 of 16
 RT inline uint64_t conflicts_of(const Access1& a) {
     unsigned widest = 4;
-    for (int l = 0; l < 32; l++) { if (a.lanes >> l & 1 && a.size[l] > widest) { widest = a.size[l] > 8 ? 16 : 8; } }
+    for (int l = 0; l < 32; l++) {
+        if (a.lanes >> l & 1 && a.size[l] > widest) { widest = a.size[l] > 8 ? 16 : 8; }
+    }
     const int lanes = 128 / widest;
     uint64_t extra = 0;
     for (int from = 0; from < 32; from += lanes) {
         std::vector<uint32_t> words;
         for (int l = from; l < from + lanes; l++) {
-            for (unsigned w = a.addr[l] / 4; a.lanes >> l & 1 && w <= (a.addr[l] + a.size[l] - 1) / 4; w++) { words.push_back(w); }
+            for (unsigned w = a.addr[l] / 4;
+                 a.lanes >> l & 1 && w <= (a.addr[l] + a.size[l] - 1) / 4; w++) {
+                words.push_back(w);
+            }
         }
         std::sort(words.begin(), words.end());
         words.erase(std::unique(words.begin(), words.end()), words.end());
@@ -226,22 +244,27 @@ RT inline void count_launch_end() {
     c.k->ldmatrix += counts.conflicts - c.ldmatrix_before;
 }
 inline const char* counts_file;
-RT inline void counts_start(const char* file, const char* l2, const char* resident, const char* between) {
+RT inline void counts_start(const char* file, const char* l2, const char* resident,
+                            const char* between) {
     counts_file = file;
     counting_on = true;
     counting.between = between;
     counting.l2.capacity = (*l2 ? strtoull(l2, nullptr, 10) : 40 << 10) * 1024 / LINE;
     counting.most_resident = *resident ? strtoull(resident, nullptr, 10) : 108;
-    if (!counting.l2.capacity || !counting.most_resident) { fail("EMU_L2 and EMU_RESIDENT: wanted KiB and blocks, above 0"); }
+    if (!counting.l2.capacity || !counting.most_resident) {
+        fail("EMU_L2 and EMU_RESIDENT: wanted KiB and blocks, above 0");
+    }
     atexit([] {
         FILE* f = fopen(counts_file, "w");
         if (!f) { fprintf(stderr, "emulated: cannot write %s\n", counts_file); return; }
         l2_flush();
-        fprintf(f, "kernel\tlaunches\tblocks\tempty\tread\twritten\tmissed\tevicted\tconflicts\tldmatrix\n");
+        fprintf(f, "kernel\tlaunches\tblocks\tempty\tread\twritten\tmissed\tevicted\tconflicts\tldm"
+                   "atrix\n");
         for (auto& k : counting.kernels) {
             const KernelCounts& x = k.second;
             fprintf(f, "%s", k.first.c_str());
-            for (uint64_t v : {x.launches, x.blocks, x.empty, x.read, x.written, x.missed, x.evicted, x.conflicts, x.ldmatrix}) {
+            for (uint64_t v : { x.launches, x.blocks, x.empty, x.read, x.written, x.missed,
+                                x.evicted, x.conflicts, x.ldmatrix }) {
                 fprintf(f, "\t%llu", (unsigned long long)v);
             }
             fprintf(f, "\n");
@@ -254,24 +277,42 @@ RT inline void counts_start(const char* file, const char* l2, const char* reside
 // what the compiler calls
 #define EMU_TSAN_ENTRY extern "C" __attribute__((used, weak, no_sanitize_thread))
 #define EMU_ACCESS(name, size, write) \
-    EMU_TSAN_ENTRY void __tsan_##name(void* p) { emu::count_access(p, size, write, __builtin_return_address(0)); }
-EMU_ACCESS(read1, 1, false)   EMU_ACCESS(write1, 1, true)   EMU_ACCESS(read2, 2, false)   EMU_ACCESS(write2, 2, true)
-EMU_ACCESS(read4, 4, false)   EMU_ACCESS(write4, 4, true)   EMU_ACCESS(read8, 8, false)   EMU_ACCESS(write8, 8, true)
-EMU_ACCESS(read16, 16, false) EMU_ACCESS(write16, 16, true)
-EMU_ACCESS(unaligned_read2, 2, false) EMU_ACCESS(unaligned_write2, 2, true)
-EMU_ACCESS(unaligned_read4, 4, false) EMU_ACCESS(unaligned_write4, 4, true)
-EMU_ACCESS(unaligned_read8, 8, false) EMU_ACCESS(unaligned_write8, 8, true)
-EMU_ACCESS(unaligned_read16, 16, false) EMU_ACCESS(unaligned_write16, 16, true)
-EMU_TSAN_ENTRY void __tsan_read_range(void* p, long n) { emu::count_access(p, (unsigned)n, false, __builtin_return_address(0)); }
-EMU_TSAN_ENTRY void __tsan_write_range(void* p, long n) { emu::count_access(p, (unsigned)n, true, __builtin_return_address(0)); }
+    EMU_TSAN_ENTRY void __tsan_##name(void* p) { \
+        emu::count_access(p, size, write, __builtin_return_address(0)); \
+    }
+EMU_ACCESS(read1, 1, false)
+EMU_ACCESS(write1, 1, true) EMU_ACCESS(read2, 2, false) EMU_ACCESS(write2, 2, true)
+    EMU_ACCESS(read4, 4, false) EMU_ACCESS(write4, 4, true) EMU_ACCESS(read8, 8, false)
+        EMU_ACCESS(write8, 8, true) EMU_ACCESS(read16, 16, false) EMU_ACCESS(write16, 16, true)
+            EMU_ACCESS(unaligned_read2, 2, false) EMU_ACCESS(unaligned_write2, 2, true)
+                EMU_ACCESS(unaligned_read4, 4, false) EMU_ACCESS(unaligned_write4, 4, true)
+                    EMU_ACCESS(unaligned_read8, 8, false) EMU_ACCESS(unaligned_write8, 8, true)
+                        EMU_ACCESS(unaligned_read16, 16, false)
+                            EMU_ACCESS(unaligned_write16, 16, true) EMU_TSAN_ENTRY
+    void __tsan_read_range(void* p, long n) {
+    emu::count_access(p, (unsigned)n, false, __builtin_return_address(0));
+}
+EMU_TSAN_ENTRY void __tsan_write_range(void* p, long n) {
+    emu::count_access(p, (unsigned)n, true, __builtin_return_address(0));
+}
 EMU_TSAN_ENTRY void __tsan_init() {}
 EMU_TSAN_ENTRY void __tsan_func_entry(void*) {}
 EMU_TSAN_ENTRY void __tsan_func_exit(void*) {}
 EMU_TSAN_ENTRY void __tsan_vptr_update(void**, void*) {}
 EMU_TSAN_ENTRY void __tsan_vptr_read(void**) {}
-EMU_TSAN_ENTRY uint64_t __tsan_atomic64_fetch_add(volatile uint64_t* p, uint64_t v, int) { return __atomic_fetch_add(p, v, __ATOMIC_SEQ_CST); }
-EMU_TSAN_ENTRY uint32_t __tsan_atomic32_fetch_add(volatile uint32_t* p, uint32_t v, int) { return __atomic_fetch_add(p, v, __ATOMIC_SEQ_CST); }
-EMU_TSAN_ENTRY uint8_t __tsan_atomic8_load(const volatile uint8_t* p, int) { return __atomic_load_n(p, __ATOMIC_SEQ_CST); }
-EMU_TSAN_ENTRY uint32_t __tsan_atomic32_load(const volatile uint32_t* p, int) { return __atomic_load_n(p, __ATOMIC_SEQ_CST); }
-EMU_TSAN_ENTRY uint64_t __tsan_atomic64_load(const volatile uint64_t* p, int) { return __atomic_load_n(p, __ATOMIC_SEQ_CST); }
+EMU_TSAN_ENTRY uint64_t __tsan_atomic64_fetch_add(volatile uint64_t* p, uint64_t v, int) {
+    return __atomic_fetch_add(p, v, __ATOMIC_SEQ_CST);
+}
+EMU_TSAN_ENTRY uint32_t __tsan_atomic32_fetch_add(volatile uint32_t* p, uint32_t v, int) {
+    return __atomic_fetch_add(p, v, __ATOMIC_SEQ_CST);
+}
+EMU_TSAN_ENTRY uint8_t __tsan_atomic8_load(const volatile uint8_t* p, int) {
+    return __atomic_load_n(p, __ATOMIC_SEQ_CST);
+}
+EMU_TSAN_ENTRY uint32_t __tsan_atomic32_load(const volatile uint32_t* p, int) {
+    return __atomic_load_n(p, __ATOMIC_SEQ_CST);
+}
+EMU_TSAN_ENTRY uint64_t __tsan_atomic64_load(const volatile uint64_t* p, int) {
+    return __atomic_load_n(p, __ATOMIC_SEQ_CST);
+}
 #endif // EMU_COUNTS_H

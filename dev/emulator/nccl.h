@@ -1,17 +1,25 @@
 /*
-dev/emulator/nccl.h -- NCCL between emulated GPUs: found by #include <nccl.h> before the real one, whose types it takes.
+dev/emulator/nccl.h -- NCCL between emulated GPUs: found by #include <nccl.h> before the real one,
+whose types it takes.
 
-Every rank is a process, every GPU one of EMU_DEVICES; tensors pass through shared memory. The real library hangs, or adds up
-what does not belong together, where ranks do not agree or buffers are used too early; this one ends with EMU ERROR:
+Every rank is a process, every GPU one of EMU_DEVICES; tensors pass through shared memory.
+The real library hangs, or adds up what does not belong together, where ranks do not agree
+or buffers are used too early; this one ends with EMU ERROR:
   - ranks that do not call the same operation, with the same type and count, in the same order;
-  - pointers that are not device memory, or too short; buffers that overlap other than in place as NCCL allows it;
-  - types, sums and streams that it does not know; operations outside of what ncclCommInitRank made, or after its end;
-  - ncclGroupEnd without a beginning, the end of a communicator inside a group or with work under way;
+  - pointers that are not device memory, or too short; buffers that overlap other than
+    in place as NCCL allows it;
+  - types, sums and streams that it does not know; operations outside of what ncclCommInitRank made,
+    or after its end;
+  - ncclGroupEnd without a beginning, the end of a communicator inside a group
+    or with work under way;
   - a second rank on one GPU (ncclInvalidUsage, as the real one says);
-  - a stream that has not waited for what wrote the tensor, and one that uses the result without waiting for it (emu.h);
-  - a tensor that is changed before its operation has been waited for: its bytes are remembered until then.
-Sums go around the ring as NCCL's do: piece r begins at rank r + 1 and ends at rank r. EMU_FAULT=nccl:NAME fails on purpose.
-It cannot see: time-outs, networks, topologies, weak memory order, speed.
+  - a stream that has not waited for what wrote the tensor, and one that uses the result without
+    waiting for it (emu.h);
+  - a tensor that is changed before its operation has been waited for:
+    its bytes are remembered until then.
+Sums go around the ring as NCCL's do: piece r begins at rank r + 1 and ends at rank r.
+EMU_FAULT=nccl:NAME fails on purpose. It cannot see: time-outs, networks, topologies,
+weak memory order, speed.
 */
 #ifndef EMU_NCCL_H
 #define EMU_NCCL_H
@@ -34,7 +42,13 @@ struct Shared {                                            // in a file in memor
     char data[MOST][CHUNK];
 };
 struct Op { Call call; const char* send; char* receive; cudaStream_t stream; struct Comm* comm; };
-struct Comm { int magic, rank, world; Shared* shared; char path[128]; int last_stream; long last_number; };
+struct Comm {
+    int magic, rank, world;
+    Shared* shared;
+    char path[128];
+    int last_stream;
+    long last_number;
+};
 enum { MAGIC = 0x6E63636C, DEAD = 0x64656164 };
 
 inline emu::Array<Op> group;
@@ -48,7 +62,8 @@ inline ncclResult_t refuse(ncclResult_t r, const char* why) {
 inline ncclResult_t fault(const char* name) {
     char full[64];
     snprintf(full, sizeof full, "nccl:%s", name);
-    return strcmp(emu::settings.fault, full) ? ncclSuccess : refuse(ncclSystemError, "an error on purpose");
+    return strcmp(emu::settings.fault, full) ? ncclSuccess
+                                             : refuse(ncclSystemError, "an error on purpose");
 }
 
 // a tensor that is on its way: nobody may change it before somebody has waited for it
@@ -64,7 +79,9 @@ inline void waited(int stream, long number) {  // all of this stream up to here 
     for (size_t i = 0; i < ways.n;) {
         const Way w = ways[i];
         if (w.stream != stream || w.number > number) { i++; continue; }
-        if (hash_of(w.p, w.n) != w.hash) { fail("NCCL: %zu bytes were changed while they were on their way", w.n); }
+        if (hash_of(w.p, w.n) != w.hash) {
+            fail("NCCL: %zu bytes were changed while they were on their way", w.n);
+        }
         ways.erase(i, 1);
     }
 }
@@ -88,12 +105,15 @@ inline float load(const char* p, size_t i, int type) {
     return __bfloat162float(((const __nv_bfloat16*)p)[i]);
 }
 inline void store(char* p, size_t i, int type, float x) {
-    if (type == ncclFloat32) { ((float*)p)[i] = x; } else { ((__nv_bfloat16*)p)[i] = __float2bfloat16(x); }
+    if (type == ncclFloat32) { ((float*)p)[i] = x; }
+    else { ((__nv_bfloat16*)p)[i] = __float2bfloat16(x); }
 }
 
 inline void check_memory(const char* what, const void* p, size_t n) {
     const emu::Memory* m = emu::device_memory(p);
-    if (!m || !emu::in(*m, p, n)) { fail("NCCL: %s: %zu bytes at %p are not device memory", what, n, p); }
+    if (!m || !emu::in(*m, p, n)) {
+        fail("NCCL: %s: %zu bytes at %p are not device memory", what, n, p);
+    }
 }
 
 inline void check_call(const Op& o) {
@@ -102,9 +122,12 @@ inline void check_call(const Op& o) {
     barrier(c);
     for (int r = 0; r < c->world; r++) {
         const Call& other = c->shared->call[r];
-        if (other.kind != o.call.kind || other.type != o.call.type || other.op != o.call.op || other.count != o.call.count) {
-            fail("NCCL: rank %d is at operation %d of %zu numbers of type %d, rank %d at %d of %zu of type %d", c->rank,
-                 o.call.kind, o.call.count, o.call.type, r, other.kind, other.count, other.type);
+        if (other.kind != o.call.kind || other.type != o.call.type || other.op != o.call.op ||
+            other.count != o.call.count) {
+            fail("NCCL: rank %d is at operation %d of %zu numbers of type %d, rank %d at %d of %zu "
+                 "of type %d",
+                 c->rank, o.call.kind, o.call.count, o.call.type, r, other.kind, other.count,
+                 other.type);
         }
     }
     barrier(c);
@@ -156,16 +179,23 @@ inline void run(const Op& o) {
 inline ncclResult_t enqueue(Op o) {
     const char* what = o.call.kind == 1 ? "ncclReduceScatter" : "ncclAllGather";
     if (fault(what) != ncclSuccess) { return ncclSystemError; }
-    if (!o.comm || o.comm->magic != MAGIC) { return refuse(ncclInvalidArgument, "no communicator"); }
+    if (!o.comm || o.comm->magic != MAGIC) {
+        return refuse(ncclInvalidArgument, "no communicator");
+    }
     const size_t one = o.call.count * size_of(o.call.type), all = one * o.comm->world;
-    if (!size_of(o.call.type) || o.call.op != ncclSum) { return refuse(ncclInvalidArgument, "a type or sum that is not emulated"); }
+    if (!size_of(o.call.type) || o.call.op != ncclSum) {
+        return refuse(ncclInvalidArgument, "a type or sum that is not emulated");
+    }
     if (!o.stream || emu::stream_of(o.stream) >= emu::n_streams) { fail("%s: not a stream", what); }
     const size_t sent = o.call.kind == 1 ? all : one, got = o.call.kind == 1 ? one : all;
     check_memory(what, o.send, sent);
     check_memory(what, o.receive, got);
-    const char* in_place = o.call.kind == 1 ? o.send + o.comm->rank * one : o.receive + o.comm->rank * one;
+    const char* in_place = o.call.kind == 1 ? o.send + o.comm->rank * one
+                                            : o.receive + o.comm->rank * one;
     const bool overlap = o.send < o.receive + got && o.receive < o.send + sent;
-    if (overlap && in_place != (o.call.kind == 1 ? o.receive : o.send)) { fail("%s: the buffers overlap", what); }
+    if (overlap && in_place != (o.call.kind == 1 ? o.receive : o.send)) {
+        fail("%s: the buffers overlap", what);
+    }
     if (group_depth) { group.push(o); } else { run(o); }
     return ncclSuccess;
 }
@@ -174,22 +204,29 @@ inline ncclResult_t enqueue(Op o) {
 extern "C" {
 inline ncclResult_t ncclGetVersion(int* v) { *v = NCCL_VERSION_CODE; return ncclSuccess; }
 inline const char* ncclGetErrorString(ncclResult_t r) {
-    return r == ncclInvalidUsage ? "invalid usage" : r == ncclInvalidArgument ? "invalid argument" : "unhandled system error";
+    return r == ncclInvalidUsage      ? "invalid usage"
+           : r == ncclInvalidArgument ? "invalid argument"
+                                      : "unhandled system error";
 }
 inline const char* ncclGetLastError(ncclComm_t) { return emu_nccl::last_error; }
 inline ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
     if (emu_nccl::fault("id") != ncclSuccess) { return ncclSystemError; }
     memset((void*)id, 0, sizeof *id);
-    snprintf(id->internal, sizeof id->internal, "/dev/shm/emu_nccl_%d_%lx", (int)getpid(), (long)emu::random());
+    snprintf(id->internal, sizeof id->internal, "/dev/shm/emu_nccl_%d_%lx", (int)getpid(),
+             (long)emu::random());
     const int fd = open(id->internal, O_RDWR | O_CREAT | O_EXCL, 0600);
-    if (fd < 0 || ftruncate(fd, sizeof(emu_nccl::Shared))) { return emu_nccl::refuse(ncclSystemError, "no shared memory"); }
+    if (fd < 0 || ftruncate(fd, sizeof(emu_nccl::Shared))) {
+        return emu_nccl::refuse(ncclSystemError, "no shared memory");
+    }
     close(fd);
     return ncclSuccess;
 }
 inline ncclResult_t ncclCommInitRank(ncclComm_t* comm, int world, ncclUniqueId id, int rank) {
     using namespace emu_nccl;
     if (fault("init") != ncclSuccess) { return ncclSystemError; }
-    if (rank < 0 || rank >= world || world > MOST) { return refuse(ncclInvalidArgument, "a rank that is none"); }
+    if (rank < 0 || rank >= world || world > MOST) {
+        return refuse(ncclInvalidArgument, "a rank that is none");
+    }
     const int fd = open(id.internal, O_RDWR);
     if (fd < 0) { return refuse(ncclInvalidArgument, "an id that ncclGetUniqueId did not make"); }
     Comm* c = new Comm{ MAGIC, rank, world, nullptr, {}, 0, 0 };
@@ -201,8 +238,13 @@ inline ncclResult_t ncclCommInitRank(ncclComm_t* comm, int world, ncclUniqueId i
     barrier(c);
     unlink(c->path);
     for (int r = 0; r < world; r++) {
-        if (c->shared->world[r] != world) { fail("NCCL: rank %d says %d ranks, rank %d says %d", rank, world, r, c->shared->world[r]); }
-        if (r != rank && c->shared->device[r] == emu::device + 1) { return refuse(ncclInvalidUsage, "Duplicate GPU detected"); }
+        if (c->shared->world[r] != world) {
+            fail("NCCL: rank %d says %d ranks, rank %d says %d", rank, world, r,
+                 c->shared->world[r]);
+        }
+        if (r != rank && c->shared->device[r] == emu::device + 1) {
+            return refuse(ncclInvalidUsage, "Duplicate GPU detected");
+        }
     }
     emu::on_wait = waited;
     *comm = (ncclComm_t)c;
@@ -217,21 +259,35 @@ inline ncclResult_t ncclGroupEnd() {
     group.n = 0;
     return fault("group");
 }
-inline ncclResult_t ncclReduceScatter(const void* send, void* receive, size_t count, ncclDataType_t type, ncclRedOp_t op,
-                                      ncclComm_t comm, cudaStream_t stream) {
-    return emu_nccl::enqueue({ { 1, type, op, count }, (const char*)send, (char*)receive, stream, (emu_nccl::Comm*)comm });
+inline ncclResult_t ncclReduceScatter(const void* send, void* receive, size_t count,
+                                      ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
+                                      cudaStream_t stream) {
+    return emu_nccl::enqueue({ { 1, type, op, count },
+                               (const char*)send,
+                               (char*)receive,
+                               stream,
+                               (emu_nccl::Comm*)comm });
 }
-inline ncclResult_t ncclAllGather(const void* send, void* receive, size_t count, ncclDataType_t type, ncclComm_t comm,
-                                  cudaStream_t stream) {
-    return emu_nccl::enqueue({ { 2, type, ncclSum, count }, (const char*)send, (char*)receive, stream, (emu_nccl::Comm*)comm });
+inline ncclResult_t ncclAllGather(const void* send, void* receive, size_t count,
+                                  ncclDataType_t type, ncclComm_t comm, cudaStream_t stream) {
+    return emu_nccl::enqueue({ { 2, type, ncclSum, count },
+                               (const char*)send,
+                               (char*)receive,
+                               stream,
+                               (emu_nccl::Comm*)comm });
 }
-inline ncclResult_t ncclCommGetAsyncError(ncclComm_t, ncclResult_t* e) { *e = emu_nccl::fault("async"); return ncclSuccess; }
+inline ncclResult_t ncclCommGetAsyncError(ncclComm_t, ncclResult_t* e) {
+    *e = emu_nccl::fault("async");
+    return ncclSuccess;
+}
 inline ncclResult_t ncclCommDestroy(ncclComm_t comm) {
     using namespace emu_nccl;
     Comm* c = (Comm*)comm;
     if (!c || c->magic != MAGIC) { return refuse(ncclInvalidArgument, "no communicator"); }
     if (group_depth) { fail("ncclCommDestroy inside a group"); }
-    if (c->last_number > emu::host_after[c->last_stream]) { fail("ncclCommDestroy while work is under way"); }
+    if (c->last_number > emu::host_after[c->last_stream]) {
+        fail("ncclCommDestroy while work is under way");
+    }
     c->magic = DEAD;
     munmap(c->shared, sizeof(Shared));
     return ncclSuccess;

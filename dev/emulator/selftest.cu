@@ -1,9 +1,10 @@
 /*
-dev/emulator/selftest.cu -- checks the wrappers of device.cuh against the definitions in the CUDA manual, and that the
-emulator refuses what it must. The first half also builds with nvcc: on a GPU it checks our PTX against the same
-expectations. The second half (misuse, each in a child process that must die with the right words) is for the emulator.
-    g++ -x c++ -std=c++17 -O2 -DEMU -fno-strict-aliasing -fstack-clash-protection -I$CUDA/include -Idev/emulator \
-        dev/emulator/selftest.cu -o selftest && ./selftest
+dev/emulator/selftest.cu -- checks the wrappers of device.cuh against the definitions in the CUDA
+manual, and that the emulator refuses what it must. The first half also builds with nvcc:
+on a GPU it checks our PTX against the same expectations. The second half (misuse,
+each in a child process that must die with the right words) is for the emulator.
+    g++ -x c++ -std=c++17 -O2 -DEMU -fno-strict-aliasing -fstack-clash-protection \
+        -I$CUDA/include -Idev/emulator dev/emulator/selftest.cu -o selftest && ./selftest
     nvcc -std=c++17 -O2 -arch=sm_80 dev/emulator/selftest.cu -lcublasLt -o selftest && ./selftest
 */
 #include "../../cuda/device.cuh"
@@ -36,7 +37,8 @@ __global__ void shuffles(unsigned* o) {
     o[l] = __shfl_sync(~0u, l, 5);
     o[32 + l] = __shfl_xor_sync(~0u, l, 9);
     o[64 + l] = __ballot_sync(~0u, l % 3 == 0);
-    if (l < 16) { o[96 + l] = __shfl_xor_sync(0xFFFFu, l, 1); } else { o[96 + l] = __shfl_xor_sync(0xFFFF0000u, l, 2); }
+    if (l < 16) { o[96 + l] = __shfl_xor_sync(0xFFFFu, l, 1); }
+    else { o[96 + l] = __shfl_xor_sync(0xFFFF0000u, l, 2); }
     o[128 + l] = (unsigned)warp_sum((float)l);
     o[160 + l] = (unsigned)warp_max((float)(l ^ 21));
 }
@@ -70,17 +72,23 @@ __global__ void product(unsigned* o) {
             if (row < 8 && row * 4 + k / 2 % 4 == l) { bv[k % 2 + k / 8 * 2] = b; }
         }
     }
-    uint32_t a[4] = {pack(av[0], av[1]), pack(av[2], av[3]), pack(av[4], av[5]), pack(av[6], av[7])};
+    uint32_t a[4] = { pack(av[0], av[1]), pack(av[2], av[3]), pack(av[4], av[5]),
+                      pack(av[6], av[7]) };
     for (int e = 0; e < 4; e++) { c[e] = 1000.0f + e; }
     mma(c, a, pack(bv[0], bv[1]), pack(bv[2], bv[3]));
-    for (int e = 0; e < 4; e++) { o[(l / 4 + e / 2 * 8) * 8 + l % 4 * 2 + e % 2] = (unsigned)(int)c[e]; }
+    for (int e = 0; e < 4; e++) {
+        o[(l / 4 + e / 2 * 8) * 8 + l % 4 * 2 + e % 2] = (unsigned)(int)c[e];
+    }
 }
 // three groups, waited for one at a time; the second is zero-filled.
 // Each lane looks at what it copied itself.
 __global__ void async_copies(unsigned* o) {
     unsigned* s = dynamic_smem<unsigned>();
     int l = threadIdx.x;
-    for (int g = 0; g < 3; g++) { cp_async(s + g * 128 + l * 4, o + 512 + g * 128 + l * 4, g != 1); cp_async_commit(); }
+    for (int g = 0; g < 3; g++) {
+        cp_async(s + g * 128 + l * 4, o + 512 + g * 128 + l * 4, g != 1);
+        cp_async_commit();
+    }
     cp_async_wait<2>(); o[l] = s[l * 4];
     cp_async_wait<1>(); o[32 + l] = s[128 + l * 4]; o[64 + l] = s[256 + l * 4];
     cp_async_wait<0>(); o[96 + l] = s[256 + l * 4 + 3];
@@ -119,7 +127,9 @@ static void test_wrappers() {
     for (int row = 0; row < 16; row++) {
         for (int n = 0; n < 8; n++) {
             int want = 1000 + row / 8 * 2 + n % 2;
-            for (int k = 0; k < 16; k++) { want += ((row * 3 + k * 5) % 17 - 8) * ((k * 7 + n * 2) % 13 - 6); }
+            for (int k = 0; k < 16; k++) {
+                want += ((row * 3 + k * 5) % 17 - 8) * ((k * 7 + n * 2) % 13 - 6);
+            }
             ok = ok && (int)h[row * 8 + n] == want;
         }
     }
@@ -153,9 +163,11 @@ template <class TD, class T> static void test_gemm(const char* name) {
             for (int i = 0; i < M * K; i++) { A[i] = T((float)(i * 7 % 5 - 2)); }
             for (int i = 0; i < K * n; i++) { B[i] = T((float)(i * 5 % 7 - 3)); }
             for (int i = 0; i < M * n; i++) { D[i] = TD((float)(i % 9)); }
-            T* a = (T*)device_malloc(A.size() * sizeof(T)); T* b = (T*)device_malloc(B.size() * sizeof(T));
+            T* a = (T*)device_malloc(A.size() * sizeof(T));
+            T* b = (T*)device_malloc(B.size() * sizeof(T));
             TD* d = (TD*)device_malloc(D.size() * sizeof(TD));
-            to_device(a, A.data(), A.size() * sizeof(T)); to_device(b, B.data(), B.size() * sizeof(T));
+            to_device(a, A.data(), A.size() * sizeof(T));
+            to_device(b, B.data(), B.size() * sizeof(T));
             to_device(d, D.data(), D.size() * sizeof(TD));
             gemm(d, add ? d : (TD*)NULL, a, b, M, n, K, ta, tb);
             to_host(D.data(), d, D.size() * sizeof(TD));
@@ -163,7 +175,8 @@ template <class TD, class T> static void test_gemm(const char* name) {
                 for (int j = 0; j < n; j++) {
                     float want = add ? (float)((i * n + j) % 9) : 0.0f;
                     for (int k = 0; k < K; k++) {
-                        want += (float)A[ta ? k * M + i : i * K + k] * (float)B[tb ? j * K + k : k * n + j];
+                        want += (float)A[ta ? k * M + i : i * K + k] *
+                                (float)B[tb ? j * K + k : k * n + j];
                     }
                     ok = ok && (float)D[i * n + j] == want;
                 }
@@ -177,7 +190,8 @@ template <class TD, class T> static void test_gemm(const char* name) {
 // three products at once whose matrices are parts of larger ones;
 // what lies between D's rows stays as it was
 static void test_gemm_strides() {
-    const int M = 5, n = 7, K = 6, lda = 9, ldb = 11, ldd = 10, count = 3, a1 = 70, b1 = 90, d1 = 64;
+    const int M = 5, n = 7, K = 6, lda = 9, ldb = 11, ldd = 10, count = 3, a1 = 70, b1 = 90,
+              d1 = 64;
     std::vector<float> A(count * a1), B(count * b1), D(count * d1, 0.5f);
     for (size_t i = 0; i < A.size(); i++) { A[i] = (float)(i * 7 % 5) - 2; }
     for (size_t i = 0; i < B.size(); i++) { B[i] = (float)(i * 5 % 7) - 3; }
@@ -191,12 +205,14 @@ static void test_gemm_strides() {
             const int p = at / (M * n), i = at / n % M, j = at % n;
             float sum = add ? 0.5f : 0.0f;
             for (int k = 0; k < K; k++) {
-                sum += A[p * a1 + (ta ? k * lda + i : i * lda + k)] * B[p * b1 + (tb ? j * ldb + k : k * ldb + j)];
+                sum += A[p * a1 + (ta ? k * lda + i : i * lda + k)] *
+                       B[p * b1 + (tb ? j * ldb + k : k * ldb + j)];
             }
             want[p * d1 + i * ldd + j] = sum;
         }
         to_device(d, D.data(), D.size() * 4);
-        gemm(d, add ? d : (float*)NULL, a, b, M, n, K, ta, tb, Strides{lda, ldb, ldd, count, a1, b1, d1});
+        gemm(d, add ? d : (float*)NULL, a, b, M, n, K, ta, tb,
+             Strides{ lda, ldb, ldd, count, a1, b1, d1 });
         to_host(got.data(), d, got.size() * 4);
         check("gemm with strides", got == want);
     }
@@ -210,19 +226,32 @@ __global__ void divergent_barrier(unsigned*) {
     if (threadIdx.x < 32) { __syncthreads(); }
     else { __syncthreads(); }
 }
-__global__ void dead(unsigned*) { if (threadIdx.x < 40) { __syncthreads(); } else { __shfl_sync(~0u, 1, 0); } }
+__global__ void dead(unsigned*) {
+    if (threadIdx.x < 40) { __syncthreads(); }
+    else { __shfl_sync(~0u, 1, 0); }
+}
 __global__ void early_exit(unsigned*) { if (threadIdx.x != 3) { __syncthreads(); } }
 __global__ void wrong_mask(unsigned*) { if (threadIdx.x < 8) { __shfl_sync(0xFFFF0000u, 1, 0); } }
 __global__ void divergent_warp(unsigned*) {
     if (threadIdx.x < 16) { __shfl_sync(~0u, 1, 0); }
     else { __shfl_xor_sync(~0u, 1, 1); }
 }
-__global__ void past_static(unsigned*) { SMEM(int[5], a); if (threadIdx.x == 5) { (&a[0])[threadIdx.x] = 1; } }
+__global__ void past_static(unsigned*) {
+    SMEM(int[5], a);
+    if (threadIdx.x == 5) { (&a[0])[threadIdx.x] = 1; }
+}
 __global__ void past_dynamic(unsigned* o) { o[0] = dynamic_smem<unsigned>()[100]; }
 __global__ void past_device(unsigned* o) { o[N + threadIdx.x] = 1; }
-__global__ void big_stack(unsigned* o) { volatile char b[1 << 20]; b[threadIdx.x] = 1; o[0] = b[5]; }
+__global__ void big_stack(unsigned* o) {
+    volatile char b[1 << 20];
+    b[threadIdx.x] = 1;
+    o[0] = b[5];
+}
 __global__ void no_wait(unsigned* o) { cp_async(dynamic_smem<char>() + threadIdx.x * 16, o, true); }
-__global__ void misaligned_rows(unsigned*) { uint32_t r[4]; ldmatrix(r, dynamic_smem<char>() + threadIdx.x * 8); }
+__global__ void misaligned_rows(unsigned*) {
+    uint32_t r[4];
+    ldmatrix(r, dynamic_smem<char>() + threadIdx.x * 8);
+}
 __global__ void no_syncwarp(unsigned* o) { // the neighbour's write is not there yet
     unsigned* s = dynamic_smem<unsigned>();
     s[threadIdx.x] = threadIdx.x;
@@ -230,7 +259,9 @@ __global__ void no_syncwarp(unsigned* o) { // the neighbour's write is not there
 }
 __global__ void one_word(unsigned* o) { o[0] = blockIdx.x; }
 __global__ void own_word(unsigned* o) { o[blockIdx.x * blockDim.x + threadIdx.x] = 1; }
-__global__ void others_word(unsigned* o) { o[gridDim.x * blockDim.x - 1 - blockIdx.x * blockDim.x - threadIdx.x] = 2; }
+__global__ void others_word(unsigned* o) {
+    o[gridDim.x * blockDim.x - 1 - blockIdx.x * blockDim.x - threadIdx.x] = 2;
+}
 __global__ void bank_conflicts(unsigned* o) {
     uint32_t r[4];
     ldmatrix(r, dynamic_smem<char>() + threadIdx.x * 128);
@@ -279,9 +310,12 @@ struct Asked {
     void propose() { // the first algorithm
         cublasLtMatmulPreference_t pref; cublasLtMatmulHeuristicResult_t r; int n;
         cublasLtMatmulPreferenceCreate(&pref);
-        cublasLtMatmulPreferenceSetAttribute(pref, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &most, 8);
+        cublasLtMatmulPreferenceSetAttribute(pref, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &most,
+                                             8);
         for (int i = 0; i < 4; i++) {
-            const auto attr = (cublasLtMatmulPreferenceAttributes_t)(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES + i);
+            const auto attr =
+                (cublasLtMatmulPreferenceAttributes_t)(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES +
+                                                       i);
             cublasLtMatmulPreferenceSetAttribute(pref, attr, &align, 4);
         }
         cublasLtMatmulAlgoGetHeuristic(device_blas, desc, la, lb, lc, ld, pref, 1, &r, &n);
@@ -297,7 +331,8 @@ struct Asked {
         cublasLtMatmulDescDestroy(desc);
     }
     void run() {
-        cublasLtMatmul(device_blas, desc, &one, a, la, b, lb, &zero, c, lc, d, ld, &algo, workspace, size, device_stream);
+        cublasLtMatmul(device_blas, desc, &one, a, la, b, lb, &zero, c, lc, d, ld, &algo, workspace,
+                       size, device_stream);
     }
 };
 static void layout_of(Asked& x, int ld) { cublasLtMatrixLayoutCreate(&x.la, CUDA_R_32F, 8, 8, ld); }
@@ -311,7 +346,9 @@ static Asked asked(cudaDataType ab = CUDA_R_32F, cudaDataType cd = CUDA_R_32F) {
     cublasLtMatrixLayoutCreate(&x.lc, cd, 8, 8, 8); cublasLtMatrixLayoutCreate(&x.ld, cd, 8, 8, 8);
     return x;
 }
-static void blas_misuse(const char* words, std::function<void(Asked&)> before, std::function<void(Asked&)> after = [](Asked&) {}) {
+static void blas_misuse(
+    const char* words, std::function<void(Asked&)> before,
+    std::function<void(Asked&)> after = [](Asked&) {}) {
     refuse(words, [=] { Asked x = asked(); before(x); x.propose(); after(x); x.run(); });
 }
 static void test_blas_refusals() {
@@ -321,28 +358,44 @@ static void test_blas_refusals() {
     good.propose(); good.run();
     good.c = (char*)device_malloc(1024); good.run();
     good.forget_layouts();
-    cublasLtMatrixLayoutCreate(&good.la, CUDA_R_32F, 4, 4, 16); cublasLtMatrixLayoutCreate(&good.ld, CUDA_R_32F, 4, 4, 16);
+    cublasLtMatrixLayoutCreate(&good.la, CUDA_R_32F, 4, 4, 16);
+    cublasLtMatrixLayoutCreate(&good.ld, CUDA_R_32F, 4, 4, 16);
     cublasLtMatrixLayoutCreate(&good.lb, CUDA_R_32F, 4, 4, 4);
     good.lc = good.ld; good.c = good.d = good.a + 32; good.propose(); good.run();
     good.forget();
     check("products that are allowed", true);
 
-    auto layout = [](cublasLtMatrixLayout_t* l, cudaDataType t, int n, int ld) { cublasLtMatrixLayoutCreate(l, t, n, n, ld); };
+    auto layout = [](cublasLtMatrixLayout_t* l, cudaDataType t, int n, int ld) {
+        cublasLtMatrixLayoutCreate(l, t, n, n, ld);
+    };
     blas_misuse("A and B differ in type", [=](Asked& x) { layout(&x.la, CUDA_R_16BF, 8, 8); });
     blas_misuse("C and D differ in type", [=](Asked& x) { layout(&x.lc, CUDA_R_16BF, 8, 8); });
     blas_misuse("C and D differ in shape", [=](Asked& x) { layout(&x.lc, CUDA_R_32F, 4, 8); });
     refuse("has a bf16 result", [] { Asked x = asked(CUDA_R_32F, CUDA_R_16BF); x.propose(); });
     refuse("is not emulated", [=] { cublasLtMatrixLayout_t l; layout(&l, CUDA_R_64F, 8, 8); });
-    refuse("leading dimension 7 of 8 rows", [=] { cublasLtMatrixLayout_t l; layout(&l, CUDA_R_32F, 8, 7); });
+    refuse("leading dimension 7 of 8 rows", [=] {
+        cublasLtMatrixLayout_t l;
+        layout(&l, CUDA_R_32F, 8, 7);
+    });
     blas_misuse("D shares memory with A or B", same, [](Asked& x) { x.d = x.c = x.a; });
     blas_misuse("D shares memory with C and is not C", same, [](Asked& x) { x.c = x.d + 16; });
     blas_misuse("does not lie in one device allocation", same, [](Asked& x) { x.a += 800; });
-    blas_misuse("proposed for another description", same, [=](Asked& x) { layout(&x.la, CUDA_R_32F, 8, 9); });
-    blas_misuse("is not aligned to 256 bytes", [](Asked& x) { x.align = 256; }, [](Asked& x) { x.b += 16; });
+    blas_misuse("proposed for another description", same,
+                [=](Asked& x) { layout(&x.la, CUDA_R_32F, 8, 9); });
+    blas_misuse(
+        "is not aligned to 256 bytes", [](Asked& x) { x.align = 256; },
+        [](Asked& x) { x.b += 16; });
     // whichever is proposed first, one of these descriptions needs some
-    blas_misuse("the algorithm needs", [](Asked& x) {
-        for (int ld = 8; ld < 12; ld++) { layout_of(x, ld); x.propose(); if (x.algo.data[0] > 1) { return; } }
-    }, [](Asked& x) { x.size = 64; });
+    blas_misuse(
+        "the algorithm needs",
+        [](Asked& x) {
+            for (int ld = 8; ld < 12; ld++) {
+                layout_of(x, ld);
+                x.propose();
+                if (x.algo.data[0] > 1) { return; }
+            }
+        },
+        [](Asked& x) { x.size = 64; });
     blas_misuse("the workspace is not device memory", same, [](Asked& x) { x.size = 1 << 20; });
     blas_misuse("a matrix lies in the workspace", same, [](Asked& x) { x.workspace = x.a; });
     blas_misuse("was destroyed", same, [](Asked& x) { cublasLtMatrixLayoutDestroy(x.lb); });
@@ -357,7 +410,9 @@ static void test_blas_refusals() {
     });
     refuse("2 products into one D", [=] {
         Asked x = asked();
-        for (auto l : {x.la, x.lb, x.lc, x.ld}) { cublasLtMatrixLayoutSetAttribute(l, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &two, 4); }
+        for (auto l : { x.la, x.lb, x.lc, x.ld }) {
+            cublasLtMatrixLayoutSetAttribute(l, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &two, 4);
+        }
         x.propose(); x.run();
     });
     refuse("is not a power of two", [] { Asked x = asked(); x.align = 12; x.propose(); });
@@ -391,7 +446,10 @@ static void test_stream_refusals() {
     device_sync();
     auto use = [&](cudaStream_t s) { cudaMemsetAsync(p, 0, 256, s); };
     refuse("neither waits for the other", [=] { use(device_stream); use(other); });
-    refuse("neither waits for the other", [=] { use(other); emu::launch("shuffles", shuffles, dim3(1), dim3(32), 0, device_stream, p); });
+    refuse("neither waits for the other", [=] {
+        use(other);
+        emu::launch("shuffles", shuffles, dim3(1), dim3(32), 0, device_stream, p);
+    });
     refuse("may still be using", [=] { use(device_stream); cudaFree(p); });
     refuse("may still be using", [=] { use(other); cudaFreeAsync(p, device_stream); });
     use(device_stream);
@@ -415,28 +473,35 @@ static void test_stream_refusals() {
 }
 
 // ---- shared memory and errors of the runtime
-__global__ void much_static(unsigned* o) { SMEM(char[4096], a); a[threadIdx.x] = 1; o[threadIdx.x] = a[threadIdx.x]; }
+__global__ void much_static(unsigned* o) {
+    SMEM(char[4096], a);
+    a[threadIdx.x] = 1;
+    o[threadIdx.x] = a[threadIdx.x];
+}
 static void test_runtime_refusals() {
     auto bare = [](void (*kernel)(unsigned*), size_t smem) { // without the wrapper that asks for it
         emu::launch("kernel", kernel, dim3(1), dim3(32), smem, device_stream, out);
     };
     refuse("it may use 49152: ask", [=] { bare(shuffles, (48 << 10) + 16); });
     refuse("more than a block may have", [=] { bare(much_static, 46 << 10); });
-    refuse("GPU: shuffles: an emulated error 1", [] { LAUNCH(shuffles, dim3(1), dim3(32), 100 << 10, out); });
+    refuse("GPU: shuffles: an emulated error 1",
+           [] { LAUNCH(shuffles, dim3(1), dim3(32), 100 << 10, out); });
     refuse("bad launch", [] { LAUNCH(shuffles, dim3(1, 1, 70000), dim3(32), 0, out); });
     refuse("bad launch", [] { LAUNCH(shuffles, dim3(1), dim3(2048), 0, out); });
     refuse("bad launch", [] { LAUNCH(shuffles, dim3(1), dim3(1, 1, 128), 0, out); });
     void* p; // an error that nobody took away is found after the next launch
     check("too much memory", cudaMalloc(&p, size_t(1) << 40) == cudaErrorMemoryAllocation);
     refuse("GPU: shuffles: out of memory", [] { LAUNCH(shuffles, dim3(1), dim3(32), 0, out); });
-    check("it is still there", cudaPeekAtLastError() == cudaErrorMemoryAllocation && cudaGetLastError() == cudaErrorMemoryAllocation);
+    check("it is still there", cudaPeekAtLastError() == cudaErrorMemoryAllocation &&
+                                   cudaGetLastError() == cudaErrorMemoryAllocation);
     check("and gone when asked for", cudaGetLastError() == cudaSuccess);
     emu::settings.fault = "async";                   // one of a kernel stays
     LAUNCH(shuffles, dim3(1), dim3(32), 0, out);
     check("seen at the next wait", cudaStreamSynchronize(device_stream) == cudaErrorIllegalAddress);
     emu::settings.fault = "";
     cudaGetLastError();
-    check("and for ever after", cudaGetLastError() == cudaErrorIllegalAddress && cudaMalloc(&p, 4) == cudaErrorIllegalAddress);
+    check("and for ever after", cudaGetLastError() == cudaErrorIllegalAddress &&
+                                    cudaMalloc(&p, 4) == cudaErrorIllegalAddress);
     emu::sticky = cudaSuccess;
 }
 
@@ -451,7 +516,8 @@ static void test_refusals() {
     misuse("not waited for", no_wait, 32, 512);
     refuse("not a device pointer", [] { LAUNCH(shuffles, dim3(1), dim3(32), 0, h); });
     refuse("does not fit", [] { to_device(h, h, 4); });
-    refuse("pageable memory", [] { cudaMemcpyAsync(out, h, 4, cudaMemcpyHostToDevice, device_stream); });
+    refuse("pageable memory",
+           [] { cudaMemcpyAsync(out, h, 4, cudaMemcpyHostToDevice, device_stream); });
     refuse("bad launch", [] { LAUNCH(shuffles, dim3(1, 70000), dim3(32), 0, out); });
     // these need guard pages; the sanitizers find them in their own ways
     if (EMU_ASAN + EMU_TSAN == 0) {
@@ -459,11 +525,18 @@ static void test_refusals() {
         misuse("past the end of a device allocation", past_device, 32);
         misuse("stack overflow", big_stack, 32);
         refuse("host code touched device memory", [] { out[7] = 1; });
-        refuse("before the device had copied it", [] { for (int i = 0; i < 4; i++) { to_device(out, h, 4); } emu::locked.p[4095] = 1; });
+        refuse("before the device had copied it", [] {
+            for (int i = 0; i < 4; i++) { to_device(out, h, 4); }
+            emu::locked.p[4095] = 1;
+        });
     } else { skipped += 5; }
     // also of threads that have been in a launch before: between two launches there is none
     if (EMU_TSAN) {
-        auto both = [] { for (auto kernel : {own_word, others_word}) { LAUNCH(kernel, dim3(2), dim3(32), 0, out); } };
+        auto both = [] {
+            for (auto kernel : { own_word, others_word }) {
+                LAUNCH(kernel, dim3(2), dim3(32), 0, out);
+            }
+        };
         misuse("data race", no_syncwarp, 32, 128);
         refuse("data race", [] { LAUNCH(one_word, dim3(2), dim3(1), 0, out); });
         both();
@@ -491,7 +564,8 @@ static void test_refusals() {
     fault("notready", "error: GPU: looking for one: an emulated error 802", "nvidia-fabricmanager");
     fault("compat", "error: GPU: looking for one: an emulated error 804", "LD_LIBRARY_PATH");
     fault("busy", "error: GPU: choosing GPU 0: an emulated error 46", "CUDA_VISIBLE_DEVICES");
-    fault("noimage", "error: GPU: kernel: an emulated error 209", "make clean, then make on this machine");
+    fault("noimage", "error: GPU: kernel: an emulated error 209",
+          "make clean, then make on this machine");
     fault("ptx", "error: GPU: kernel: an emulated error 222", "GPU_ARCH=sm_NN");
     fault("resources", "error: GPU: kernel: an emulated error 701", "make clean");
     fault("oom:2048", "wanted 3.00 GiB more, ", "lower --batch");
@@ -499,7 +573,8 @@ static void test_refusals() {
     fault("async", "error: GPU: waiting for the GPU: an emulated error 700", "compute-sanitizer");
     fault("ecc", "error: GPU: waiting for the GPU: an emulated error 214", "nvidia-smi -q -d ECC");
     fault("cublasinit", "error: cuBLAS: starting: CUBLAS_STATUS_NOT_INITIALIZED", "libcublasLt");
-    fault("noalgo", "error: cuBLAS: no algorithm for a matrix product (8, 8) x (8, 8)", "nvidia-smi");
+    fault("noalgo", "error: cuBLAS: no algorithm for a matrix product (8, 8) x (8, 8)",
+          "nvidia-smi");
     fault("badalgo", "error: cuBLAS: matrix product (8, 8) x (8, 8)", "nvidia-smi");
     fault("cublas", "error: cuBLAS: matrix product (8, 8) x (8, 8)", "nvidia-smi");
     emu::settings.fault = "badstate";                // a proposal that says it cannot is not taken
@@ -539,7 +614,9 @@ int main() {
     test_gemm<float, bf16>("gemm bf16, fp32 output");
     test_gemm_strides();
     test_refusals();
-    if (skipped) { printf("skipped: %d, which need %s\n", skipped, emulated ? "guard pages" : "the emulator"); }
+    if (skipped) {
+        printf("skipped: %d, which need %s\n", skipped, emulated ? "guard pages" : "the emulator");
+    }
     printf("%d passed, %d failed\n", passed, failed);
     return failed != 0;
 }

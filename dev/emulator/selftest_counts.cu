@@ -1,6 +1,6 @@
 /*
-dev/emulator/selftest_counts.cu -- the emulator's counters (emu_counts.h) against kernels whose figures are known by hand.
-Built as emu_counts.h says and run by test/test_counts.sh.
+dev/emulator/selftest_counts.cu -- the emulator's counters (emu_counts.h) against kernels whose
+figures are known by hand. Built as emu_counts.h says and run by test/test_counts.sh.
 */
 #include "../../cuda/device.cuh"
 using namespace cuda;
@@ -8,7 +8,9 @@ using namespace cuda;
 static int passed, failed;
 static void check(const char* what, uint64_t got, uint64_t want) {
     got == want ? passed++ : failed++;
-    if (got != want) { printf("FAIL %s: %lu, wanted %lu\n", what, (unsigned long)got, (unsigned long)want); }
+    if (got != want) {
+        printf("FAIL %s: %lu, wanted %lu\n", what, (unsigned long)got, (unsigned long)want);
+    }
 }
 
 // half of the blocks have nothing to do

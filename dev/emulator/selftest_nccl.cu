@@ -32,7 +32,8 @@ static void after(cudaStream_t later, cudaStream_t sooner) {
     cudaEventDestroy(e);
 }
 // two ranks do `what`; those of `who` (bits) must end with an error that says `says`
-static void refused(const char* name, int who, const char* says, const std::function<void(Rank)>& what) {
+static void refused(const char* name, int who, const char* says,
+                    const std::function<void(Rank)>& what) {
     setenv("EMU_DEVICES", "2", 1);
     ncclUniqueId id;
     ncclGetUniqueId(&id);
@@ -54,8 +55,14 @@ static void refused(const char* name, int who, const char* says, const std::func
         for (ssize_t n; (n = read(pipes[r][0], text, sizeof text)) > 0;) { err[r].append(text, n); }
         int status;
         waitpid(pids[r], &status, 0);
-        if (who >> r & 1) { CHECK(err[r].find(says) != std::string::npos, "%s: rank %d says '%s', wanted '%s'", name, r, err[r].c_str(), says); }
-        else if (!who) { CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0, "%s: rank %d: %s", name, r, err[r].c_str()); }
+        if (who >> r & 1) {
+            CHECK(err[r].find(says) != std::string::npos, "%s: rank %d says '%s', wanted '%s'",
+                  name, r, err[r].c_str(), says);
+        }
+        else if (!who) {
+            CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0, "%s: rank %d: %s", name, r,
+                  err[r].c_str());
+        }
     }
 }
 static void expect(bool ok, const char* what) {
@@ -69,18 +76,26 @@ int main() {
     refused("sums and gathers", 0, "", [](Rank r) {
         std::vector<float> host(2 * N);
         after(r.side, r.compute);
-        expect(ncclGroupStart() == ncclSuccess && reduce(r) == ncclSuccess && ncclGroupEnd() == ncclSuccess, "reduce-scatter");
-        expect(ncclAllGather(r.mine, r.other, N, ncclFloat32, r.comm, r.side) == ncclSuccess, "all-gather");
-        cudaMemcpyAsync(host.data(), r.other, 2 * N * sizeof(float), cudaMemcpyDeviceToHost, r.side);
+        expect(ncclGroupStart() == ncclSuccess && reduce(r) == ncclSuccess &&
+                   ncclGroupEnd() == ncclSuccess,
+               "reduce-scatter");
+        expect(ncclAllGather(r.mine, r.other, N, ncclFloat32, r.comm, r.side) == ncclSuccess,
+               "all-gather");
+        cudaMemcpyAsync(host.data(), r.other, 2 * N * sizeof(float), cudaMemcpyDeviceToHost,
+                        r.side);
         cudaStreamSynchronize(r.side);
         for (int i = 0; i < 2 * N; i++) { expect(host[i] == 2 * i + 1, "a sum"); }
         expect(ncclCommDestroy(r.comm) == ncclSuccess, "destroy");
         expect(ncclCommDestroy(r.comm) == ncclInvalidArgument, "destroy twice");
     });
-    refused("another count", 3, "numbers of type", [](Rank r) { after(r.side, r.compute); reduce(r, r.rank ? N : N / 2); });
+    refused("another count", 3, "numbers of type", [](Rank r) {
+        after(r.side, r.compute);
+        reduce(r, r.rank ? N : N / 2);
+    });
     refused("another operation", 3, "is at operation", [](Rank r) {
         after(r.side, r.compute);
-        if (r.rank) { reduce(r); } else { ncclAllGather(r.mine, r.other, N, ncclFloat32, r.comm, r.side); }
+        if (r.rank) { reduce(r); }
+        else { ncclAllGather(r.mine, r.other, N, ncclFloat32, r.comm, r.side); }
     });
     refused("no wait before", 3, "has not waited for what wrote", [](Rank r) { reduce(r); });
     refused("no wait after", 3, "two streams use", [](Rank r) {
@@ -94,7 +109,10 @@ int main() {
         cudaMemsetAsync(r.all, 1, 4, r.compute);
         cudaStreamSynchronize(r.side);
     });
-    refused("too short", 3, "are not device memory", [](Rank r) { after(r.side, r.compute); reduce(r, N + 1); });
+    refused("too short", 3, "are not device memory", [](Rank r) {
+        after(r.side, r.compute);
+        reduce(r, N + 1);
+    });
     refused("host memory", 3, "are not device memory", [](Rank r) {
         float x[N];
         ncclAllGather(x, r.other, N, ncclFloat32, r.comm, r.side);
@@ -103,8 +121,11 @@ int main() {
         ncclReduceScatter(r.all, r.all + 1, N / 2, ncclFloat32, ncclSum, r.comm, r.side);
     });
     refused("a type that is none of ours", 0, "", [](Rank r) {
-        expect(ncclAllGather(r.mine, r.other, N, ncclInt8, r.comm, r.side) == ncclInvalidArgument, "int8");
-        expect(ncclReduceScatter(r.all, r.mine, N, ncclFloat32, ncclMax, r.comm, r.side) == ncclInvalidArgument, "max");
+        expect(ncclAllGather(r.mine, r.other, N, ncclInt8, r.comm, r.side) == ncclInvalidArgument,
+               "int8");
+        expect(ncclReduceScatter(r.all, r.mine, N, ncclFloat32, ncclMax, r.comm, r.side) ==
+                   ncclInvalidArgument,
+               "max");
         expect(ncclGroupEnd() == ncclInvalidUsage, "an end without a beginning");
     });
     refused("destroyed at work", 3, "while work is under way", [](Rank r) {
