@@ -1,9 +1,10 @@
 # train_sink: one binary per model.          make help
 #
-#   make train_sink ATTN=sigmoid BIAS=k      -> build/cpu-ATTN=sigmoid-BIAS=k/train_sink; ./train_sink links to the last one built
+#   make train_sink ATTN=sigmoid BIAS=k      -> build/cpu-ATTN=sigmoid-BIAS=k/train_sink;
+#                                            ./train_sink links to the last one built
 #   make test                                everything that can be tested here
 
-# ---- the switches. Their values are the rows of the tables; the first row is the default -----------------------------
+# ---- the switches. Their values are the rows of the tables; the first row is the default ---------
 TABLES := attention_variants.cuh block_variants.h
 lp := (
 SWITCHES := $(shell sed -n 's/^.define \([A-Z]*\)_VARIANTS$(lp)X_.*/\1/p' $(TABLES))
@@ -13,19 +14,23 @@ $(foreach s,$(SWITCHES),$(eval $(s)_ALL := $(call rows,$(s))))
 $(foreach s,$(MODEL),$(eval $(s) ?= $(firstword $($(s)_ALL))))
 # cuda where it can be built and run, else cpu, and the first line of output says why
 NVCC    ?= $(shell command -v nvcc 2>/dev/null)
-# any card of this container, or under WSL, where the driver's library says that the card is NVIDIA's
-GPU     := $(firstword $(wildcard /dev/nvidia[0-9]*) $(and $(wildcard /dev/dxg),$(wildcard /usr/lib/wsl/lib/libcuda.so.1)))
+# any card of this container, or under WSL, where the driver's library says
+# that the card is NVIDIA's
+WSL     := $(and $(wildcard /dev/dxg),$(wildcard /usr/lib/wsl/lib/libcuda.so.1))
+GPU     := $(firstword $(wildcard /dev/nvidia[0-9]*) $(WSL))
 BACKEND ?= $(if $(NVCC),$(if $(GPU),cuda,cpu),cpu)
-WHY     := $(if $(NVCC),$(if $(GPU),nvcc and a GPU are here,no GPU here: no /dev/nvidia[0-9]*),no nvcc in PATH)
+HERE    := $(if $(GPU),nvcc and a GPU are here,no GPU here: no /dev/nvidia[0-9]*)
+WHY     := $(if $(NVCC),$(HERE),no nvcc in PATH)
 PRECISION ?= $(if $(filter cuda,$(BACKEND)),bf16,fp32)
 
-# ---- the tools: change them on the command line or in the environment ------------------------------------------------
+# ---- the tools: change them on the command line or in the environment ----------------------------
 CXX      ?= g++
 ARCH     ?= native
 GPU_ARCH ?= $(if $(GPU),native,sm_80)
-# -fno-math-errno -fno-trapping-math change no value, only whether errno and exception flags are kept; never -ffast-math.
-# Vectors as wide as the processor has them: of AVX-512 GCC would take half
-OPTIMIZE ?= -O3 -fno-math-errno -fno-trapping-math $(if $(filter x86_64,$(shell uname -m)),-mprefer-vector-width=512)
+# -fno-math-errno -fno-trapping-math change no value, only whether errno and exception flags are
+# kept; never -ffast-math. Vectors as wide as the processor has them: of AVX-512 GCC would take half
+WIDE     := $(if $(filter x86_64,$(shell uname -m)),-mprefer-vector-width=512)
+OPTIMIZE ?= -O3 -fno-math-errno -fno-trapping-math $(WIDE)
 WARN     := -Wall -Wextra
 JOBS     ?= $(shell nproc)
 # many processes: none, mpi (on the CPU) or nccl (on GPUs); docs/many.md
@@ -34,7 +39,7 @@ DIST_ALL := none mpi nccl
 MPICXX   ?= mpicxx
 KNOWN    := $(SWITCHES) CXX ARCH OPTIMIZE JOBS NVCC GPU_ARCH DIST MPICXX
 
-# ---- a misspelt value, or a misspelt switch (ATN=sigmoid), must not quietly train softmax ----------------------------
+# ---- a misspelt value, or a misspelt switch (ATN=sigmoid), must not quietly train softmax --------
 ifeq ($(filter help clean size,$(MAKECMDGOALS)),)
 not_one = $(filter-out 1,$(words $($(1))))$(filter-out $($(1)_ALL),$($(1)))
 one_of  = $(if $(not_one),$(error $(1)=$($(1)) is unknown; choose one of: $($(1)_ALL)))
@@ -42,30 +47,39 @@ $(foreach s,$(SWITCHES) DIST,$(call one_of,$(s)))
 typed   := $(foreach o,$(subst \ ,-,$(MAKEOVERRIDES)),$(firstword $(subst =, ,$(o))))
 strange := $(filter-out $(KNOWN),$(typed))
 $(if $(strange),$(error unknown switch $(strange); known are: $(KNOWN)))
-# one of a set a|b|c: (a name and |) any number of times, this name, (| and a name) any number of times
+# one of a set a|b|c: (a name and |) any number of times, this name, (| and a name)
+# any number of times
 in_set = ([a-z0-9_]*[|])*$(1)([|][a-z0-9_]*)*
-conflict := $(shell sed -nE 's/^ *X_CONFLICT\(ATTN=$(call in_set,$(ATTN)) +BIAS=$(call in_set,$(BIAS)) *, *"(.*)"\).*/\5/p' \
+both     := ATTN=$(call in_set,$(ATTN)) +BIAS=$(call in_set,$(BIAS))
+conflict := $(shell sed -nE 's/^ *X_CONFLICT\($(both) *, *"(.*)"\).*/\5/p' \
               attention_variants.cuh)
-no_nvcc  := $(if $(filter cuda,$(BACKEND)),$(if $(NVCC),,BACKEND=cuda needs nvcc, which is not in PATH))
-$(if $(filter ref-bf16,$(BACKEND)-$(PRECISION)),$(error PRECISION=bf16 needs BACKEND=cuda or cpu; BACKEND=ref computes in fp32))
+without  := $(if $(NVCC),,BACKEND=cuda needs nvcc, which is not in PATH)
+no_nvcc  := $(if $(filter cuda,$(BACKEND)),$(without))
+$(if $(filter ref-bf16,$(BACKEND)-$(PRECISION)), \
+  $(error PRECISION=bf16 needs BACKEND=cuda or cpu; BACKEND=ref computes in fp32))
 fits := cpu-none ref-none cuda-none cpu-mpi ref-mpi cuda-nccl
-$(if $(filter $(BACKEND)-$(DIST),$(fits)),,$(error DIST=$(DIST) does not go with BACKEND=$(BACKEND): mpi is for cpu, nccl for cuda (mpirun \
+$(if $(filter $(BACKEND)-$(DIST),$(fits)),, \
+  $(error DIST=$(DIST) does not go with BACKEND=$(BACKEND): mpi is for cpu, nccl for cuda (mpirun \
   and srun start both)))
-$(if $(filter mpi,$(DIST)),$(if $(shell command -v $(MPICXX)),,$(error DIST=mpi needs $(MPICXX), which is not in PATH \
-  ---> HINT: apt-get install libopenmpi-dev openmpi-bin, or module load openmpi)))
+no_mpi   := $(if $(filter mpi,$(DIST)),$(if $(shell command -v $(MPICXX)),,$(MPICXX)))
+$(if $(no_mpi),$(error DIST=mpi needs $(MPICXX), which is not in PATH \
+  ---> HINT: apt-get install libopenmpi-dev openmpi-bin, or module load openmpi))
 $(if $(no_nvcc),$(error $(no_nvcc); ---> HINT: install the CUDA toolkit, or make BACKEND=cpu))
 $(if $(conflict),$(error ATTN=$(ATTN) with BIAS=$(BIAS) means nothing: $(conflict)))
 endif
 
-# ---- one directory per model: switching cannot leave a stale binary, and switching back costs nothing ----------------
-# build/cpu, or build/cpu-ATTN=sigmoid-BIAS=k: what is not the default, by name, so that no two models share one
+# ---- one directory per model: switching cannot leave a stale binary, and switching back
+# costs nothing ----------------
+# build/cpu, or build/cpu-ATTN=sigmoid-BIAS=k: what is not the default, by name,
+# so that no two models share one
 empty :=
 others = $(foreach s,$(MODEL),$(if $(filter-out $(firstword $($(s)_ALL)),$($(s))),$(s)=$($(s))))
 usual := $(if $(filter cuda,$(BACKEND)),bf16,fp32)
 odd   := $(if $(filter-out $(usual),$(PRECISION)),PRECISION=$(PRECISION))
 many  := $(if $(filter-out none,$(DIST)),DIST=$(DIST))
 DIR   := build/$(subst $(empty) $(empty),-,$(strip $(BACKEND) $(others) $(odd) $(many)))
-DEFS   = $(foreach s,$(SWITCHES) DIST,-D$(s)=$($(s))) $(if $(filter cpu-bf16,$(BACKEND)-$(PRECISION)),-DCPU_REAL=bf16)
+BF16   = $(if $(filter cpu-bf16,$(BACKEND)-$(PRECISION)),-DCPU_REAL=bf16)
+DEFS   = $(foreach s,$(SWITCHES) DIST,-D$(s)=$($(s))) $(BF16)
 COMMIT := $(shell git describe --always --dirty --exclude '*' 2>/dev/null || echo unknown)
 ifeq ($(BACKEND),cuda)
 HOST_FLAGS = $(filter-out -O3,$(OPTIMIZE)) -march=$(ARCH) -fopenmp -Wall
@@ -77,8 +91,8 @@ COMPILE = $(HOST) -std=c++17 $(OPTIMIZE) -march=$(ARCH) -fopenmp $(WARN) -x c++
 endif
 HEADERS := $(wildcard *.h *.cuh commands/*.h cpu/*.h cuda/*.cuh dist/*.h models/*.h text/*.h)
 
-# what no switch touches is compiled once, for all models, by a compiler and its flags: build/once/NUMBER/text/tokenizer.o.
-# Of the archive a program takes what it calls
+# what no switch touches is compiled once, for all models, by a compiler and its flags:
+# build/once/NUMBER/text/tokenizer.o. Of the archive a program takes what it calls
 ONCE_COMPILE := $(CXX) -std=c++17 $(OPTIMIZE) -march=$(ARCH) -fopenmp $(WARN)
 number_of     = $(firstword $(shell echo "$(1)" "$$($(CXX) --version | head -n 1)" | cksum))
 ONCE_DIR     := build/once/$(call number_of,$(ONCE_COMPILE))
@@ -91,7 +105,8 @@ ARCHIVE       = rm -f $@ && ar rcs $@ $^
 PROGRAM_DEFS  = $(filter -DBACKEND=% -DPRECISION=% -DDIST=% -DCPU_REAL=%,$(DEFS))
 PROGRAM      := build/program/$(call number_of,$(COMPILE) $(PROGRAM_DEFS))/train_sink.o
 
-.PHONY: train_sink binary once switches quick slow test-all compile-all sanitizer check test tests program analytic demo demo-bb bench experiments mutants size help clean FORCE
+.PHONY: train_sink binary once switches quick slow test-all compile-all sanitizer check test tests \
+        program analytic demo demo-bb bench experiments mutants size help clean FORCE
 .DEFAULT_GOAL := train_sink
 
 train_sink: $(DIR)/train_sink
@@ -107,24 +122,30 @@ switches: # the names of the switches that make a model, for scripts
 
 # every build that scripts/experiments.tsv names, JOBS at a time; ./train_sink stays where it points
 experiments:
-	@grep -v '^#' scripts/experiments.tsv | sed 1d | cut -f 3 | sort -u | sed 's/^-$$/ATTN=$(word 1,$(ATTN_ALL))/' | \
-	  xargs -d '\n' -P $(JOBS) -I{} sh -c '$(MAKE) -s --no-print-directory binary $$1 || exit 255' sh {}
+	@grep -v '^#' scripts/experiments.tsv | sed 1d | cut -f 3 | sort -u | \
+	  sed 's/^-$$/ATTN=$(word 1,$(ATTN_ALL))/' | xargs -d '\n' -P $(JOBS) -I{} \
+	  sh -c '$(MAKE) -s --no-print-directory binary $$1 || exit 255' sh {}
 
-# flags.txt is rewritten only when it differs, so a change of flags, compiler or commit rebuilds and nothing else does
+# flags.txt is rewritten only when it differs, so a change of flags, compiler or commit
+# rebuilds and nothing else does
 $(DIR)/flags.txt: FORCE
 	@mkdir -p $(DIR)
 	@echo "$(COMPILE) $(DEFS) $(COMMIT)" "$$($(CXX) --version | head -n 1)" | cmp -s - $@ || \
 	 echo "$(COMPILE) $(DEFS) $(COMMIT)" "$$($(CXX) --version | head -n 1)" > $@
 
+# compiles $< for the target named, whose dependencies it writes
+compile_for = $(COMPILE) $(DEFS) -DGIT_COMMIT='"$(COMMIT)"' \
+              -MMD -MP -MF $(DIR)/depends.d -MT '$$(DIR)/$(1)'
+
 ifeq ($(BACKEND),cuda) # in one piece
 $(DIR)/train_sink: train_sink.cu $(DIR)/flags.txt $(ONCE)
-	$(COMPILE) $(DEFS) -DGIT_COMMIT='"$(COMMIT)"' -MMD -MP -MF $(DIR)/depends.d -MT '$$(DIR)/train_sink' $< -o $@ $(LINK) $(ONCE)
+	$(call compile_for,train_sink) $< -o $@ $(LINK) $(ONCE)
 else
 $(DIR)/train_sink: $(DIR)/variant.o $(PROGRAM) $(ONCE)
 	$(HOST) -fopenmp $(filter %.o %.a,$^) -o $@
 
 $(DIR)/variant.o: variant.cu $(DIR)/flags.txt
-	$(COMPILE) $(DEFS) -DGIT_COMMIT='"$(COMMIT)"' -MMD -MP -MF $(DIR)/depends.d -MT '$$(DIR)/variant.o' -c $< -o $@
+	$(call compile_for,variant.o) -c $< -o $@
 
 $(PROGRAM): train_sink.cu
 	@mkdir -p $(@D)
@@ -143,9 +164,10 @@ $(ONCE_DIR)/%.o: %.cpp
 once: $(ONCE) # for scripts that compile by themselves: the archive, made and named
 	@echo $(ONCE)
 
-# ---- tests: programs that print `N passed, M failed`, run by test/run.sh, JOBS at a time ------------------------------
-# what is compiled in of every golden case is a build of test_model.cpp: build/test/model/sigmoid-k-rotary.
-# The values of a switch that compile to the same are one: BIAS=k has a key for a column, kv too
+# ---- tests: programs that print `N passed, M failed`, run by test/run.sh, JOBS at a time ---------
+# what is compiled in of every golden case is a build of test_model.cpp:
+# build/test/model/sigmoid-k-rotary. The values of a switch that compile to the same are one:
+# BIAS=k has a key for a column, kv too
 SETS    := $(shell awk -F'\t' '!/^\#/ && NF > 1 && $$1 != "name" { \
              attn = "softmax"; bias = "none"; pe = "rotary"; n = split($$2, w, " "); \
              for (i = 1; i <= n; i++) { \
@@ -157,34 +179,40 @@ SETS    := $(shell awk -F'\t' '!/^\#/ && NF > 1 && $$1 != "name" { \
 # and a few as users compile them
 FASTS   := softmax-none-rotary sigmoid-none-rotary elu1_norm-none-rotary softmax-k-rotary
 ANALYTIC := $(PE_ALL:%=build/test/analytic/softmax-none-%)
-MODEL_TESTS := $(SETS:%=build/test/model/%) $(SETS:%=build/test/model-double/%) $(FASTS:%=build/test/model-fast/%) \
-               $(ANALYTIC)
+MODEL_TESTS := $(SETS:%=build/test/model/%) $(SETS:%=build/test/model-double/%) \
+               $(FASTS:%=build/test/model-fast/%) $(ANALYTIC)
 # these are built many times, each with its switches
 MODEL_SOURCES := test/test_model.cpp test/test_analytic.cpp
-TESTS   := $(patsubst test/%.cpp,build/test/%,$(filter-out $(MODEL_SOURCES),$(wildcard test/test_*.cpp)))
+TESTS   := $(patsubst test/%.cpp,build/test/%, \
+           $(filter-out $(MODEL_SOURCES),$(wildcard test/test_*.cpp)))
 TEST_COMPILE = $(CXX) -std=c++17 -march=$(ARCH) -fopenmp $(WARN) -x c++
 MODEL_COMPILE = $(TEST_COMPILE) -O0 -Wno-unused-function
 # -D of every switch: those of a set such as sigmoid-k-rotary, else the default
-set_defs = -DATTN=$(word 1,$(subst -, ,$(1))) -DBIAS=$(word 2,$(subst -, ,$(1))) -DPE=$(word 3,$(subst -, ,$(1))) \
+of_set   = $(word $(2),$(subst -, ,$(1)))
+set_defs = -DATTN=$(call of_set,$(1),1) -DBIAS=$(call of_set,$(1),2) -DPE=$(call of_set,$(1),3) \
            $(foreach s,$(filter-out ATTN BIAS PE,$(MODEL)),-D$(s)=$(firstword $($(s)_ALL)))
 
-# those that parse what others wrote run once more under the address and undefined-behaviour sanitizers
+# those that parse what others wrote run once more under the address
+# and undefined-behaviour sanitizers
 ASAN       := $(foreach t,data checkpoint tokenizer gguf,test/test_$(t).cpp)
 ASAN_OBJECTS := $(ONCE_SOURCES:%.cpp=build/once/asan/%.o)
 ASAN_ONCE  := build/once/asan/once.a
 ASAN_TESTS := $(patsubst test/test_%.cpp,build/test/asan_%,$(wildcard $(ASAN)))
 SANITIZE   := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all
 
-# `make test` is what a change needs, some five minutes on two cores; `make test-all` is the rest: all golden sets, the
-# sanitizers, scripts, the emulator's long runs and nvcc. CI runs both
-QUICK_BUILDS := $(filter-out build/test/test_train build/test/test_bf16 build/test/test_extremes,$(TESTS)) \
-    build/test/model/softmax-none-rotary build/test/model/sigmoid-none-rotary build/test/model/softmax-k-rotary
+# `make test` is what a change needs, some five minutes on two cores; `make test-all` is the rest:
+# all golden sets, the sanitizers, scripts, the emulator's long runs and nvcc. CI runs both
+NOT_QUICK    := build/test/test_train build/test/test_bf16 build/test/test_extremes
+QUICK_SETS   := softmax-none-rotary sigmoid-none-rotary softmax-k-rotary
+QUICK_BUILDS := $(filter-out $(NOT_QUICK),$(TESTS)) $(QUICK_SETS:%=build/test/model/%)
 SLOW_BUILDS  := $(filter-out $(QUICK_BUILDS),$(TESTS) $(MODEL_TESTS) $(ASAN_TESTS))
 SLOW_SCRIPTS := $(wildcard test/test_*.sh)
-# their names, as test/run.sh knows them, those that take minutes first: no core is to wait for the last of them
+# their names, as test/run.sh knows them, those that take minutes first:
+# no core is to wait for the last of them
 names_of = $(patsubst test/%.sh,%,$(patsubst build/test/%,%,$(1)))
-LONG     := test_cuda test_nvcc test_cuda_train model-double/softmax-none-rotary test_make test_add_variant test_nccl \
-    test_reproduce test_dist test_report test_readme test_attention test_matmul test_cpu test_sass test_errors
+LONG     := test_cuda test_nvcc test_cuda_train model-double/softmax-none-rotary test_make \
+            test_add_variant test_nccl test_reproduce test_dist test_report test_readme \
+            test_attention test_matmul test_cpu test_sass test_errors
 in_order = $(filter $(1),$(LONG)) $(filter-out $(LONG),$(1))
 run_all  = JOBS=$(JOBS) sh test/run.sh $(call in_order,$(call names_of,$(1)))
 quick: $(QUICK_BUILDS) program
@@ -199,7 +227,8 @@ $(wordlist 2,$(words $(PROGRAMS)),$(PROGRAMS)): | $(firstword $(PROGRAMS))
 program-%:
 	$(MAKE) $(DEFAULTS) BACKEND=cpu $* binary
 analytic: $(ANALYTIC)
-# the test itself is compiled once, variant.cu for each set: $(1) is the kind of build, $(2) the test
+# the test itself is compiled once, variant.cu for each set: $(1) is the kind of build,
+# $(2) the test
 HOW_model        = $(MODEL_COMPILE)
 HOW_model-fast   = $(TEST_COMPILE) $(OPTIMIZE)
 HOW_model-double = $(MODEL_COMPILE) -O1 -DBACKEND=ref -DREAL=double
@@ -225,15 +254,14 @@ build/once/asan/%.o: %.cpp $(HEADERS)
 	@mkdir -p $(@D)
 	$(TEST_COMPILE) $(SANITIZE) -c $< -o $@
 # these hold the operations of every variant at once: at -O3 a minute and a half to compile
-build/test/test_attention build/test/test_cpu build/test/test_metrics build/test/test_extremes \
-build/test/test_eval build/test/test_eval_sink build/test/test_eval_positions build/test/test_experts \
-build/test/test_pieces: OPTIMIZE = -O0
-build/test/test_experts build/test/test_eval build/test/test_eval_sink build/test/test_eval_positions \
-build/test/test_pieces: train_sink.cu variant.cu
+WITH_MODEL := experts eval eval_sink eval_positions pieces
+OPERATIONS := attention cpu metrics extremes $(WITH_MODEL)
+$(OPERATIONS:%=build/test/test_%): OPTIMIZE = -O0
+$(WITH_MODEL:%=build/test/test_%): train_sink.cu variant.cu
 build/test/test_eval_sink build/test/test_eval_positions: test/test_eval.cpp
 # and these read text and files, or only run the program: at -O1 they compile in a third of the time
-build/test/test_data build/test/test_tokenizer build/test/test_errors build/test/test_families build/test/test_train \
-build/test/test_gguf build/test/test_checkpoint build/test/test_score build/test/test_chat build/test/test_sft: OPTIMIZE = -O1
+READERS := data tokenizer errors families train gguf checkpoint score chat sft
+$(READERS:%=build/test/test_%): OPTIMIZE = -O1
 build/test/%: test/%.cpp test/check.h test/defaults.h test/naive.h $(HEADERS) $(ONCE)
 	@mkdir -p $(@D)
 	$(TEST_COMPILE) $(OPTIMIZE) $< -o $@ -x none $(ONCE)
@@ -246,7 +274,9 @@ test-all: # what make test leaves out
 	@$(MAKE) --no-print-directory -s -j$(JOBS) slow
 	@$(call run_all,$(filter-out build/test/analytic/%,$(SLOW_BUILDS)) $(SLOW_SCRIPTS) analytic)
 
-compile-all: # nvcc on every two switch values together, sm_80 and sm_90; an attention kernel that spills is a failure
+# nvcc on every two switch values together, sm_80 and sm_90; an attention kernel that spills
+# is a failure
+compile-all:
 	@sh dev/compile_all.sh pairwise
 
 sanitizer: # the CUDA tests under compute-sanitizer, on a GPU
@@ -268,13 +298,17 @@ bench: # speed and memory, beside PyTorch and other tokenizers where they are in
 	@sh scripts/bench.sh
 
 help:
-	@echo "make train_sink [SWITCH=value ...]     build one model; the first value of a switch is its default"
-	@echo "make test | test-all | demo | demo-bb | bench | experiments | mutants | compile-all | sanitizer | check | size | clean"
+	@echo "make train_sink [SWITCH=value ...]     build one model; the first value of a switch is" \
+	      "its default"
+	@echo "make test | test-all | demo | demo-bb | bench | experiments | mutants | compile-all |" \
+	      "sanitizer | check | size | clean"
 	@echo "scripts/reproduce list                 the paper's tables by name: build, train, compare"
 	@echo "tools: CXX=$(CXX) ARCH=$(ARCH) OPTIMIZE='$(OPTIMIZE)' JOBS=$(JOBS)"
 	@for s in $(SWITCHES); do echo; echo $$s; \
-	  sed -n "s/^ *X_$$s(\([a-z0-9_]*\) *,[^\"]*\"\(.*\)\").*/\1\t\2/p" $(TABLES) | sed 's/" *, *"/\t/' | \
-	  awk -F'\t' '{ if (NF > 2) printf "  %-16s %-32s %s\n", $$1, $$2, $$3; else printf "  %-16s %s\n", $$1, $$2 }'; done
+	  sed -n "s/^ *X_$$s(\([a-z0-9_]*\) *,[^\"]*\"\(.*\)\").*/\1\t\2/p" $(TABLES) | \
+	  sed 's/" *, *"/\t/' | \
+	  awk -F'\t' 'NF > 2 { printf "  %-16s %-32s %s\n", $$1, $$2, $$3; next } \
+	              { printf "  %-16s %s\n", $$1, $$2 }'; done
 
 clean:
 	rm -rf build train_sink
