@@ -6,7 +6,8 @@
 cd "$(dirname "$0")/../.." || exit 1
 CUDA=${CUDA:-/usr/local/cuda} CXX=${CXX:-g++} JOBS=${JOBS:-$(nproc)}
 work=$(mktemp -d) && trap 'rm -rf "$work"' EXIT
-PRODUCT=$(make -s once BACKEND=cpu CXX="$CXX")           # attention on the CPU, which the tests compare with, takes its products from there
+# attention on the CPU, which the tests compare with, takes its products from there
+PRODUCT=$(make -s once BACKEND=cpu CXX="$CXX")
 export CUDA CXX PRODUCT work OMP_NUM_THREADS=1 TSAN_OPTIONS="halt_on_error=1 exitcode=66"
 cat > "$work/list" <<'MUTANTS'
 cuda/attention.cuh|        cp_async_wait<1>(); // all but|        cp_async_wait<2>(); // all but|bf16
@@ -71,21 +72,29 @@ mkdir -p "$dir" && cp -r ./*.h ./*.cuh cpu cuda dist text test dev "$dir"
 line=$(sed -n "${n}p" "$work/list")
 kind=${line##*|}
 LINE=$line awk 'BEGIN {
-    line = ENVIRON["LINE"]; gsub(/\\\|/, "\001", line); split(line, f, "|"); for (i in f) { gsub("\001", "|", f[i]); gsub(/\\n/, "\n", f[i]) }
+    line = ENVIRON["LINE"]; gsub(/\\\|/, "\001", line); split(line, f, "|")
+    for (i in f) { gsub("\001", "|", f[i]); gsub(/\\n/, "\n", f[i]) }
     file = ARGV[1] "/" f[1]; while ((getline l < file) > 0) { text = text l "\n" }
     at = index(text, f[2]); if (!at) { exit 1 }
-    printf "%s%s%s", substr(text, 1, at - 1), f[3], substr(text, at + length(f[2])) > file }' "$dir" || { echo "mutant $n: its text is gone"; exit; }
+    printf "%s%s%s", substr(text, 1, at - 1), f[3], substr(text, at + length(f[2])) > file
+}' "$dir" || { echo "mutant $n: its text is gone"; exit; }
 case $kind in
 bf16) flags="-DPRECISION=bf16 -DMMA_HEADS(X)=X(96)" ;;
 heads) flags="-DPRECISION=bf16 -DMMA_HEADS(X)=X(192)" ;;
 tsan) flags="-fsanitize=thread" ;;
 *)    flags= ;;
 esac
-$CXX -x c++ -std=c++17 -O1 -march=native -ffp-contract=off -w -DEMU -DFEW_VARIANTS $flags -fno-strict-aliasing -fstack-clash-protection -Wno-unknown-pragmas \
-    -I"$CUDA/include" -I"$dir/dev/emulator" "$dir/test/test_cuda.cu" -x none "$PRODUCT" -lgomp -o "$dir/run" > "$dir/log" 2>&1 || { echo "mutant $n: does not compile"; exit; }
+$CXX -x c++ -std=c++17 -O1 -march=native -ffp-contract=off -w -DEMU -DFEW_VARIANTS $flags \
+    -fno-strict-aliasing -fstack-clash-protection -Wno-unknown-pragmas \
+    -I"$CUDA/include" -I"$dir/dev/emulator" "$dir/test/test_cuda.cu" -x none "$PRODUCT" -lgomp \
+    -o "$dir/run" > "$dir/log" 2>&1 || { echo "mutant $n: does not compile"; exit; }
 timeout 400 "$dir/run" > "$dir/log" 2>&1; status=$?
-if [ $status = 0 ] || [ $status = 124 ]; then echo "mutant $n: NOT NOTICED, exit status $status: $line"
-else echo "mutant $n: noticed, $(grep -m 1 -E 'EMU ERROR|SUMMARY|FAIL' "$dir/log" | cut -c 1-110)"; fi
+if [ $status = 0 ] || [ $status = 124 ]; then
+    echo "mutant $n: NOT NOTICED, exit status $status: $line"
+else
+    said=$(grep -m 1 -E 'EMU ERROR|SUMMARY|FAIL' "$dir/log" | cut -c 1-110)
+    echo "mutant $n: noticed, $said"
+fi
 rm -rf "$dir"
 ONE
 [ $# -gt 0 ] || set -- $(seq "$(wc -l < "$work/list")")
