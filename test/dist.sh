@@ -5,12 +5,15 @@ bad() { failed=$((failed + 1)); echo "FAIL $*"; }
 check() { local what=$1; shift; if "$@"; then ok; else bad "$what"; fi; }
 # -D of every switch's default
 default_switches() {
-    for s in $(make -s switches); do echo "-D$s=$(sed -n "s/^ *X_$s(\([a-z0-9_]*\) *,.*/\1/p" attention_variants.cuh block_variants.h | head -n 1)"; done
+    for s in $(make -s switches); do
+        echo "-D$s=$(sed -n "s/^ *X_$s(\([a-z0-9_]*\) *,.*/\1/p" attention_variants.cuh block_variants.h | head -n 1)"
+    done
 }
 hash()   { sed -n 's/.*"params_hash":"\([0-9a-f]*\)".*/\1/p' "$1/log.jsonl" | tail -n 1; }
 errors() { grep -c '^error: ' "$1.txt"; }
 # the numbers of all train and eval lines but the times
-numbers() { grep -E '"event":"(train|eval)"' "$1/log.jsonl" | sed -E 's/"ms":[0-9.e+-]+//; s/"time":"[^"]*"//' |
+numbers() { grep -E '"event":"(train|eval)"' "$1/log.jsonl" |
+    sed -E 's/"ms":[0-9.e+-]+//; s/"time":"[^"]*"//' |
             grep -oE '"[a-z_0-9]+"|-?[0-9][0-9.e+-]*|null' > "$1.numbers"; }
 same_log() { # A B TOLERANCE, relative; absolute below 1
     numbers "$1"; numbers "$2"
@@ -24,13 +27,17 @@ same_log() { # A B TOLERANCE, relative; absolute below 1
 # the weights of a checkpoint, one a line
 floats() { tail -c +$((9 + $(od -A n -t u8 -N 8 "$1"))) "$1" | od -A n -v -t f4 -w4; }
 same_weights() { # A B TOLERANCE: the length of the difference over that of the weights
-    floats "$1/step_50/model.safetensors" > "$dir/weights.a"; floats "$2/step_50/model.safetensors" > "$dir/weights.b"
+    floats "$1/step_50/model.safetensors" > "$dir/weights.a"
+    floats "$2/step_50/model.safetensors" > "$dir/weights.b"
     paste "$dir/weights.a" "$dir/weights.b" | awk -v tol="$3" '{ d += ($1 - $2)^2; a += $1^2; n++ }
         END { r = sqrt(d / a); if (!(r <= tol) || n < 20000) { print "  " n " weights, " r " apart"; exit 1 } }'
 }
-lives() { sed "s/.*) //" /proc/$1/stat 2> /dev/null | grep -q "^[^ZX]"; }            # a zombie does not
-ends() { # NAME, what the error says, seconds at most: of the run in $dir/NAME.txt that has just ended
+# a zombie does not
+lives() { sed "s/.*) //" /proc/$1/stat 2> /dev/null | grep -q "^[^ZX]"; }
+# NAME, what the error says, seconds at most: of the run in $dir/NAME.txt that has just ended
+ends() {
     local status=$?
-    [ $status -ne 0 ] && [ "$(errors "$dir/$1")" = 1 ] && grep -q "$2" "$dir/$1.txt" && [ $(($(date +%s) - began)) -le "$3" ] && ok ||
+    [ $status -ne 0 ] && [ "$(errors "$dir/$1")" = 1 ] && grep -q "$2" "$dir/$1.txt" &&
+        [ $(($(date +%s) - began)) -le "$3" ] && ok ||
         bad "$1: status $status after $(($(date +%s) - began)) s: $(cat "$dir/$1.txt")"
 }

@@ -2,8 +2,10 @@
 # the sum of their `N passed, M failed`
 #     sh test/run.sh [test_data test_make model/ATTN=sigmoid ...]        only these
 #     sh test/run.sh one test_data                                       one of them, as the above starts it
-unset MAKEFLAGS MAKELEVEL MFLAGS ATTN BIAS PE NORM FFN COMBINE PRECISION BACKEND # `make test ATTN=x` must not leak into makes of the tests
-export OMP_WAIT_POLICY=passive                            # programs here are short, and machines busy
+# `make test ATTN=x` must not leak into makes of the tests
+unset MAKEFLAGS MAKELEVEL MFLAGS ATTN BIAS PE NORM FFN COMBINE PRECISION BACKEND
+# programs here are short, and machines busy
+export OMP_WAIT_POLICY=passive
 log=build/test/log
 run() { # name command...
     name=$1; shift
@@ -13,7 +15,8 @@ run() { # name command...
     last=$(tail -n 1 $log/$name)
     case "$last" in
         [0-9]*" passed, "[0-9]*" failed") ;;
-        *) last="0 passed, 1 failed"; echo "$name ended without a count, exit status $status" >> $log/$name; status=1 ;;
+        *) last="0 passed, 1 failed"; echo "$name ended without a count, exit status $status" \
+            >> $log/$name; status=1 ;;
     esac
     p=${last%% passed*}; f=${last#* passed, }; f=${f%% failed*}
     [ $status -ne 0 ] && [ $f -eq 0 ] && f=1
@@ -39,7 +42,8 @@ analytic() { # the builds of test_analytic, one for each PE
 model() { # builds of test_model, each on all fixtures: it takes those of its build
     total=0; bad=0
     for binary in "$@"; do
-        out=$(OMP_NUM_THREADS=1 $binary test/golden/*.safetensors 2>&1); last=$(echo "$out" | tail -n 1)
+        out=$(OMP_NUM_THREADS=1 $binary test/golden/*.safetensors 2>&1)
+        last=$(echo "$out" | tail -n 1)
         case "$last" in [0-9]*" passed, 0 failed") ;; *) echo "$binary:"; echo "$out" | head -n 8 ;; esac
         p=${last%% passed*}; f=${last#* passed, }; f=${f%% failed*}
         case "$p$f" in *[!0-9]*|'') p=0; f=1 ;; esac

@@ -17,8 +17,10 @@ ONCE=$(make -s once BACKEND=cpu CXX="${CXX:-g++}")
 if [ -n "$BINARY" ]; then
     cp "$BINARY" "$dir/a"
 else
-    OMPI_CXX=${CXX:-g++} MPICH_CXX=${CXX:-g++} "$MPICXX" -std=c++17 -O1 -march=native -fopenmp -x c++ $(default_switches) -DDIST=mpi \
-        -DDIST_BUCKET=4096 -DGIT_COMMIT='"one-and-the-same"' train_sink.cu -x none $ONCE -o "$dir/a" || { bad "DIST=mpi does not compile"; exit 1; }
+    OMPI_CXX=${CXX:-g++} MPICH_CXX=${CXX:-g++} "$MPICXX" -std=c++17 -O1 -march=native \
+        -fopenmp -x c++ $(default_switches) -DDIST=mpi \
+        -DDIST_BUCKET=4096 -DGIT_COMMIT='"one-and-the-same"' train_sink.cu -x none $ONCE \
+        -o "$dir/a" || { bad "DIST=mpi does not compile"; exit 1; }
 fi
 sed 's/one-and-the-same/one-and-another!/' "$dir/a" > "$dir/other"; chmod +x "$dir/other"
 # mpirun starts this: the number of the process is left where the tests find it
@@ -48,10 +50,12 @@ ranks() {
 ranks 0 "$dir/one" -n 50 || bad "one process: $(cat "$dir/one.txt")"
 for n in 1 2 4; do
     ranks $n "$dir/w$n" -n 50 || bad "$n ranks: $(tail -n 5 "$dir/w$n.txt")"
-    check "$n ranks: losses, norms and metrics are those of one process" same_log "$dir/one" "$dir/w$n" 1e-6
+    check "$n ranks: losses, norms and metrics are those of one process" \
+        same_log "$dir/one" "$dir/w$n" 1e-6
     check "$n ranks: so are the weights" same_weights "$dir/one" "$dir/w$n" 1e-6
 done
-check "one rank of mpirun: the same bits as without it" [ "$(hash "$dir/one")" = "$(hash "$dir/w1")" ]
+check "one rank of mpirun: the same bits as without it" \
+    [ "$(hash "$dir/one")" = "$(hash "$dir/w1")" ]
 ranks 4 "$dir/again" -n 50
 check "4 ranks twice: the same bits" [ "$(hash "$dir/w4")" = "$(hash "$dir/again")" ]
 check "every line of the log once" [ "$(grep -c '"event":"train"' "$dir/w4/log.jsonl")" = 50 ]
@@ -69,8 +73,10 @@ kill_one() { # RANKS: after a random while kill -9 a random rank
     sleep "$seconds"; start=$(date +%s)
     kill -9 "$(cat "$PIDS.$victim")"
     wait $pid && bad "killed rank $victim of $n after $seconds s: the run ended well"
-    [ $(($(date +%s) - start)) -le 15 ] || bad "killed rank $victim of $n after $seconds s: $(($(date +%s) - start)) s to the end"
-    [ "$(errors "$out")" -le 1 ] || bad "killed rank $victim of $n: $(errors "$out") errors: $(grep '^error' "$out.txt")"
+    [ $(($(date +%s) - start)) -le 15 ] ||
+        bad "killed rank $victim of $n after $seconds s: $(($(date +%s) - start)) s to the end"
+    [ "$(errors "$out")" -le 1 ] ||
+        bad "killed rank $victim of $n: $(errors "$out") errors: $(grep '^error' "$out.txt")"
     for r in $(seq 0 $((n - 1))); do
         while lives "$(cat "$PIDS.$r")" && [ $(($(date +%s) - start)) -le 15 ]; do sleep 0.1; done
         lives "$(cat "$PIDS.$r")" && bad "rank $r lives on" && kill -9 "$(cat "$PIDS.$r")"
@@ -89,9 +95,11 @@ while [ $i -lt "$KILLS" ]; do
     last=$(ls "$dir/killed" 2> /dev/null | sed -n 's/^step_\([0-9]*\)$/\1/p' | sort -n | tail -n 1)
     more=$(( ${last:-0} + 20 ))
     : > "$dir/before"
-    [ -d "$dir/killed" ] && steps "$dir/killed" && head -n "${last:-0}" "$dir/killed.steps" > "$dir/before"
+    [ -d "$dir/killed" ] && steps "$dir/killed" &&
+        head -n "${last:-0}" "$dir/killed.steps" > "$dir/before"
     resume=; [ -d "$dir/killed" ] && resume=--resume
-    ranks "$to" "$dir/killed" -n $more $resume || bad "killed with $from, resumed with $to ranks: $(tail -n 3 "$dir/killed.txt")"
+    ranks "$to" "$dir/killed" -n $more $resume ||
+        bad "killed with $from, resumed with $to ranks: $(tail -n 3 "$dir/killed.txt")"
     # what was saved is the run of as many ranks, bit for bit; what follows differs by roundings
     rm -rf "$dir/whole"; ranks $from "$dir/whole" -n $more
     for run in killed whole; do steps "$dir/$run"; done
@@ -151,7 +159,8 @@ until grep -qs '"event":"train"' "$dir/term/log.jsonl"; do sleep 0.02; done
 kill -TERM "$(cat "$PIDS.1")"
 wait $pid && ok || bad "SIGTERM of rank 1: $(tail -n 3 "$dir/term.txt")"
 ranks 2 "$dir/term" -n 50 --resume
-check "stopped by SIGTERM of rank 1, resumed: the same bits" [ "$(hash "$dir/w2")" = "$(hash "$dir/term")" ]
+check "stopped by SIGTERM of rank 1, resumed: the same bits" \
+    [ "$(hash "$dir/w2")" = "$(hash "$dir/term")" ]
 began=$(date +%s); $MPI -np 2 "$dir/a" probe "$dir/w2/step_50" > "$dir/probe.txt" 2>&1
 ends probe "only train shares its work out" 20
 

@@ -13,19 +13,28 @@ refuses() { # text of the error, arguments of eval
     if [ $? -eq 2 ] && grep -q "$text" "$dir/out"; then pass=$((pass + 1)); else fail=$((fail + 1)); echo "FAIL eval $*"; head -n 5 "$dir/out"; fi
 }
 has() { grep -q -- "$1" "$dir/e.json"; }
-$program train -d bb -n 20 --lr 5e-3 --eval-every 20 -o "$dir/r" > "$dir/out" 2>&1 || { cat "$dir/out"; echo "0 passed, 1 failed"; exit 1; }
+$program train -d bb -n 20 --lr 5e-3 --eval-every 20 -o "$dir/r" > "$dir/out" 2>&1 || {
+    cat "$dir/out"
+    echo "0 passed, 1 failed"
+    exit 1
+}
 check "all of it" $program eval "$dir/r/step_20" --probe-seqs 8 --probe-len 40 --stream 4+8,0+12 --evict snapkv:0.5,observed:0.5 \
-    --quant w8a8:static,kv4 --quant-keep 0,2 --calibrate 3 --edit 'h:0:1:top2=mean;A:0:1=0' --gradients --json "$dir/e.json"
+    --quant w8a8:static,kv4 --quant-keep 0,2 --calibrate 3 --edit 'h:0:1:top2=mean;A:0:1=0' \
+    --gradients --json "$dir/e.json"
 check "runs" [ "$(grep -o '"kind":"[a-z]*"' "$dir/e.json" | sort | uniq -c | tr -s ' \n' ' ')" = \
     ' 1 "kind":"edit" 6 "kind":"evict" 1 "kind":"plain" 4 "kind":"quant" 4 "kind":"stream" ' ]
-for word in '"n":8' '"T":40' '"outliers":{"largest":\[' '"change_error":' '"by_position":\[' '"gradients":{"first":\[' 'kv4:token, first 2 in float'; do check "$word" has "$word"; done
+for word in '"n":8' '"T":40' '"outliers":{"largest":\[' '"change_error":' '"by_position":\[' '"gradients":{"first":\[' 'kv4:token, first 2 in float'; do
+    check "$word" has "$word"
+done
 # the plain run is the model: the loss of the run's own probe sequences
 check "as the run measured" $program eval "$dir/r/step_20" --json "$dir/e.json"
 want=$(grep '"event":"eval","step":20' "$dir/r/log.jsonl" | sed 's/.*"probe_loss":\([0-9.]*\).*/\1/')
 got=$(sed 's/.*"from":1,"loss":\([0-9.]*\).*/\1/' "$dir/e.json")
-check "plain loss $got, the run's $want" awk "BEGIN { exit !($want > 1 && $got - $want < 1e-5 && $want - $got < 1e-5) }"
+check "plain loss $got, the run's $want" \
+    awk "BEGIN { exit !($want > 1 && $got - $want < 1e-5 && $want - $got < 1e-5) }"
 # a cache that holds everything, and edits that change nothing, give the plain run
-check "nothing taken away" $program eval "$dir/r/step_20" --stream 4+60 --edit 'h:0:*=x1' --json "$dir/e.json"
+check "nothing taken away" \
+    $program eval "$dir/r/step_20" --stream 4+60 --edit 'h:0:*=x1' --json "$dir/e.json"
 check "no change" awk '{ gsub(/"change":/, "\n&") } 1' "$dir/e.json"
 check "small changes" awk -F'"change":' '{ for (i = 2; i <= NF; i++) { split($i, v, ","); if (v[1] > 1e-5 || v[1] < -1e-5) { exit 1 } } exit NF != 5 }' "$dir/e.json"
 refuses "wanted n+W" --stream 4

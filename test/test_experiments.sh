@@ -21,7 +21,8 @@ while IFS="$tab" read -r id where switches run sink star loss note rest; do
 done < build/experiments.rows
 for switches in $(cut -f 3 build/experiments.rows | sort -u | tr ' ' '+'); do
     [ "$switches" = - ] && switches=
-    message=$(make -s check $(echo "$switches" | tr '+' ' ') 2>&1) && ok || bad "make $switches: $message"
+    message=$(make -s check $(echo "$switches" | tr '+' ' ') 2>&1) && ok ||
+        bad "make $switches: $message"
 done
 make -s check ATTN=sofmax > /dev/null 2>&1 && bad "make check takes anything" || ok
 echo "$passed passed, $failed failed"

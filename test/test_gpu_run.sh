@@ -1,14 +1,27 @@
 # dev/gpu_run.sh without a GPU: the hint for each of the likeliest errors, what it does with a step that fails, and its comparison
-command -v python3 > /dev/null || { echo "skipped: 21 checks of dev/gpu_run.sh, no python3"; echo "0 passed, 0 failed"; exit 0; }
+command -v python3 > /dev/null || {
+    echo "skipped: 21 checks of dev/gpu_run.sh, no python3"
+    echo "0 passed, 0 failed"
+    exit 0
+}
 passed=0; failed=0
-ok() { if [ "$1" -eq 0 ]; then passed=$((passed + 1)); else failed=$((failed + 1)); shift; echo "FAIL test_gpu_run: $*"; fi; }
+ok() {
+    if [ "$1" -eq 0 ]; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        shift
+        echo "FAIL test_gpu_run: $*"
+    fi
+}
 dir=build/test/gpu_run
 rm -rf $dir; mkdir -p $dir
 sed -n '/^hint() {/,/^}/p' dev/gpu_run.sh > $dir/hint.sh
 hinted() { # words of the hint, what the machine said
     printf 'line before\n%s\nline after\n' "$2" > $dir/said
     out=$(bash -c ". $dir/hint.sh; hint $dir/said")
-    echo "$out" | grep -qF -- "---> HINT: " && echo "$out" | grep -qF -- "$1"; ok $? "'$2': wanted a hint with '$1', got '$out'"
+    echo "$out" | grep -qF -- "---> HINT: " && echo "$out" | grep -qF -- "$1"
+    ok $? "'$2': wanted a hint with '$1', got '$out'"
 }
 hinted LD_LIBRARY_PATH "./train_sink: error while loading shared libraries: libcublasLt.so.13: cannot open shared object file: No such file or directory"
 hinted "toolkit is not in PATH" "bash: line 1: nvcc: command not found"
@@ -33,16 +46,22 @@ cmp -s $dir/written $dir/printed; ok $? "docs/gpu.md is behind: python3 dev/pred
 # the steps that build nothing: a comparison from a given figure, then from none
 mkdir -p $dir/out
 echo '{"attn":"softmax","bias":"none","L":10,"C":768,"NH":8,"F":1536,"V":50432,"T":2048,"B":16,"params":1,"ms":1,"tokens_per_s":400000,"flops_per_token":1,"gflops":1.0,"product_gflops":1,"of_product":0.500}' > $dir/out/bench.txt
-DRY=1 OUT=$dir/out bash dev/gpu_run.sh machine compare > $dir/run.txt 2>&1; ok $? "the script: $(tail -n 3 $dir/run.txt)"
+DRY=1 OUT=$dir/out bash dev/gpu_run.sh machine compare > $dir/run.txt 2>&1
+ok $? "the script: $(tail -n 3 $dir/run.txt)"
 sent=$dir/out/send-back.md
-grep -q '^| machine | ok ' $sent && grep -q '^| compare | ok ' $sent; ok $? "send-back.md does not say that both steps went well"
-grep -q '^| measured | 0.6 | 400 |' $sent; ok $? "the measured step: $(grep measured $sent)" # 256 tokens in a dry run
-grep -q '^| predicted for H100 SXM | [0-9.]* | [0-9]* |' $sent; ok $? "the prediction: $(grep predicted $sent)"
+grep -q '^| machine | ok ' $sent && grep -q '^| compare | ok ' $sent
+ok $? "send-back.md does not say that both steps went well"
+# 256 tokens in a dry run
+grep -q '^| measured | 0.6 | 400 |' $sent; ok $? "the measured step: $(grep measured $sent)"
+grep -q '^| predicted for H100 SXM | [0-9.]* | [0-9]* |' $sent
+ok $? "the prediction: $(grep predicted $sent)"
 grep -q 'llm.c: not at hand' $sent; ok $? "llm.c"
 rm -f $dir/out/bench.txt $dir/out/compare.done
 DRY=1 OUT=$dir/out bash dev/gpu_run.sh machine compare > $dir/run.txt 2>&1
-grep -q 'machine: done before' $dir/run.txt; ok $? "a second run does not go on where the first stopped"
-grep -q '^| compare | FAILED ' $sent && grep -q 'compare failed; the end of what it said' $sent; ok $? "a step that fails is not in send-back.md"
+grep -q 'machine: done before' $dir/run.txt
+ok $? "a second run does not go on where the first stopped"
+grep -q '^| compare | FAILED ' $sent && grep -q 'compare failed; the end of what it said' $sent
+ok $? "a step that fails is not in send-back.md"
 rm -rf $dir
 echo "$passed passed, $failed failed"
 [ $failed -eq 0 ]

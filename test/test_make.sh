@@ -1,28 +1,46 @@
 # the Makefile, in a copy of the tree: good switches build what they say, bad ones stop with the message, a change of anything
 # that goes into a binary rebuilds it, and nothing else does
 passed=0; failed=0
-ok() { if [ "$1" -eq 0 ]; then passed=$((passed + 1)); else failed=$((failed + 1)); shift; echo "FAIL test_make: $*"; fi; }
+ok() {
+    if [ "$1" -eq 0 ]; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        shift
+        echo "FAIL test_make: $*"
+    fi
+}
 copy=build/test/make
 rm -rf $copy; mkdir -p $copy/test $copy/dev/golden
-cp -r Makefile *.cu *.cuh *.h commands cpu cuda dist models text $copy; cp dev/golden/cases.tsv $copy/dev/golden; cp test/test_*.cpp test/check.h $copy/test
+cp -r Makefile *.cu *.cuh *.h commands cpu cuda dist models text $copy
+cp dev/golden/cases.tsv $copy/dev/golden; cp test/test_*.cpp test/check.h $copy/test
 cd $copy || exit 1
 mk() { make --no-print-directory OPTIMIZE=-O0 JOBS=1 "$@" 2>&1; }
 
 # ---- what is built is what was asked for
 out=$(mk train_sink)
-[ -x build/cpu/train_sink ] && [ "$(readlink train_sink)" = build/cpu/train_sink ]; ok $? "make train_sink: $out"
-./train_sink --help | grep -q "^this build: ATTN=softmax BIAS=none PE=rotary NORM=pre FFN=swiglu COMBINE=concat QKNORM=none GATE=none PRECISION=fp32 BACKEND=cpu"
+[ -x build/cpu/train_sink ] && [ "$(readlink train_sink)" = build/cpu/train_sink ]
+ok $? "make train_sink: $out"
+./train_sink --help |
+    grep -q "^this build: ATTN=softmax BIAS=none PE=rotary NORM=pre FFN=swiglu COMBINE=concat QKNORM=none GATE=none PRECISION=fp32 BACKEND=cpu"
 ok $? "--help of the default build: $(./train_sink --help | grep '^this build')"
 out=$(mk train_sink FFN=gelu ATTN=sigmoid BIAS=k)
-[ "$(readlink train_sink)" = build/cpu-ATTN=sigmoid-BIAS=k-FFN=gelu/train_sink ]; ok $? "where ATTN=sigmoid BIAS=k FFN=gelu went: $(readlink train_sink) $out"
-./train_sink --help | grep -q "^this build: ATTN=sigmoid BIAS=k PE=rotary NORM=pre FFN=gelu COMBINE=concat"; ok $? "--help of ATTN=sigmoid BIAS=k FFN=gelu"
+[ "$(readlink train_sink)" = build/cpu-ATTN=sigmoid-BIAS=k-FFN=gelu/train_sink ]
+ok $? "where ATTN=sigmoid BIAS=k FFN=gelu went: $(readlink train_sink) $out"
+./train_sink --help |
+    grep -q "^this build: ATTN=sigmoid BIAS=k PE=rotary NORM=pre FFN=gelu COMBINE=concat"
+ok $? "--help of ATTN=sigmoid BIAS=k FFN=gelu"
 # it has what the switches promise: k* in the checkpoint, and a refusal of the other build with the right make line
 tiny="-b 4 -t 8 --bb-vocab 12 --width 8 --ffn-width 8 --val-seqs 4 --probe-seqs 4 --probe-len 8"
 export OMP_NUM_THREADS=1
-out=$(./train_sink $tiny -n 2 -o k 2>&1) && grep -aq 'k_star' k/step_2/model.safetensors && ! grep -aq 'gate_proj\|v_star' k/step_2/model.safetensors; ok $? "the tensors of BIAS=k FFN=gelu: $out"
+out=$(./train_sink $tiny -n 2 -o k 2>&1) && grep -aq 'k_star' k/step_2/model.safetensors &&
+    ! grep -aq 'gate_proj\|v_star' k/step_2/model.safetensors
+ok $? "the tensors of BIAS=k FFN=gelu: $out"
 out=$(build/cpu/train_sink probe k/step_2 --bb-vocab 12 2>&1); code=$?
-[ $code -eq 2 ] && echo "$out" | grep -q "HINT: make train_sink ATTN=sigmoid BIAS=k PE=rotary$"; ok $? "a checkpoint of another build: exit $code, $out"
-out=$(./train_sink probe k/step_2 --bb-vocab 12 --probe-seqs 4 --probe-len 8 2>&1); ok $? "a checkpoint of this build: $out"
+[ $code -eq 2 ] && echo "$out" | grep -q "HINT: make train_sink ATTN=sigmoid BIAS=k PE=rotary$"
+ok $? "a checkpoint of another build: exit $code, $out"
+out=$(./train_sink probe k/step_2 --bb-vocab 12 --probe-seqs 4 --probe-len 8 2>&1)
+ok $? "a checkpoint of this build: $out"
 
 # ---- nothing is built twice, and everything that goes into a binary rebuilds it
 stamp() { stat -c %Y.%y build/cpu/train_sink; }
@@ -44,7 +62,8 @@ rebuilds no "nothing changed" CXX=./fake OPTIMIZE=-O0
 touch README.md test/check.h
 rebuilds no "a file that is no part of it changed" CXX=./fake OPTIMIZE=-O0
 for header in *.h *.cuh commands/*.h cpu/*.h models/*.h text/*.h commands/*.cpp text/*.cpp models/*.cpp train_sink.cu variant.cu; do
-    sleep 0.05                                           # clocks of file systems tick every few milliseconds
+    # clocks of file systems tick every few milliseconds
+    sleep 0.05
     touch $header
     rebuilds yes "$header changed" CXX=./fake OPTIMIZE=-O0
 done
@@ -54,17 +73,22 @@ rebuilds yes "another ARCH" CXX=./fake OPTIMIZE=-O1 ARCH=x86-64
 rebuilds yes "another version of the compiler" CXX=./fake2 OPTIMIZE=-O1 ARCH=x86-64
 mk CXX=./fake2 ATTN=elu1 train_sink > /dev/null
 rebuilds no "another model was built" CXX=./fake2 OPTIMIZE=-O1 ARCH=x86-64
-[ "$(readlink train_sink)" = build/cpu/train_sink ]; ok $? "the link follows the last make, built or not: $(readlink train_sink)"
+[ "$(readlink train_sink)" = build/cpu/train_sink ]
+ok $? "the link follows the last make, built or not: $(readlink train_sink)"
 # the list of headers that g++ really writes has all that are included; two belong to BACKEND=cuda alone
 out=$(g++ -std=c++17 -MM -DATTN=softmax -DBIAS=none -DPE=rotary -DNORM=pre -DFFN=swiglu -DCOMBINE=concat -DQKNORM=none -DGATE=none -x c++ train_sink.cu commands/*.cpp text/*.cpp models/*.cpp cpu/*.cpp)
-for header in $(ls *.h *.cuh commands/*.h cpu/*.h models/*.h text/*.h); do echo "$out" | grep -q "$header"; ok $? "$header is not among what train_sink.cu depends on"; done
+for header in $(ls *.h *.cuh commands/*.h cpu/*.h models/*.h text/*.h); do
+    echo "$out" | grep -q "$header"
+    ok $? "$header is not among what train_sink.cu depends on"
+done
 
 # ---- wrong names, wrong values, meaningless pairs
 refused() { # message make-arguments...
     want=$1; shift
     rm -f train_sink
     out=$(make --no-print-directory CXX=./fake train_sink "$@" 2>&1); code=$?
-    [ $code -ne 0 ] && [ ! -e train_sink ] && echo "$out" | grep -qF "$want"; ok $? "make $*: exit $code, wanted '$want', got: $out"
+    [ $code -ne 0 ] && [ ! -e train_sink ] && echo "$out" | grep -qF "$want"
+    ok $? "make $*: exit $code, wanted '$want', got: $out"
 }
 refused "ATTN=sigmod is unknown; choose one of: softmax sigmoid " ATTN=sigmod
 refused "ATTN=Softmax is unknown" ATTN=Softmax
@@ -79,15 +103,21 @@ refused "BACKEND=tpu is unknown; choose one of:" BACKEND=tpu
 refused "PRECISION=fp8 is unknown; choose one of:" PRECISION=fp8
 refused "unknown switch ATN; known are: ATTN BIAS PE NORM FFN COMBINE" ATN=sigmoid
 refused "unknown switch attn" attn=sigmoid
-out=$(make --no-print-directory check BACKEND=cpu "OPTIMIZE=-O2 -march=x86-64" 2>&1); ok $? "a value with blanks and =: $out"
+out=$(make --no-print-directory check BACKEND=cpu "OPTIMIZE=-O2 -march=x86-64" 2>&1)
+ok $? "a value with blanks and =: $out"
 refused "unknown switch steps" steps=10
-sed -n 's/^ *X_CONFLICT(ATTN=\([a-z0-9_|]*\) *BIAS=\([a-z0-9_|]*\) *,.*/\1 \2/p' attention_variants.cuh |
+sed -n 's/^ *X_CONFLICT(ATTN=\([a-z0-9_|]*\) *BIAS=\([a-z0-9_|]*\) *,.*/\1 \2/p' \
+    attention_variants.cuh |
     while read -r attns biases; do
-        for a in $(echo "$attns" | tr '|' ' '); do for b in $(echo "$biases" | tr '|' ' '); do echo "ATTN=$a BIAS=$b"; done; done
+        for a in $(echo "$attns" | tr '|' ' '); do
+            for b in $(echo "$biases" | tr '|' ' '); do echo "ATTN=$a BIAS=$b"; done
+        done
     done > conflicts
-[ $(wc -l < conflicts) -ge 19 ]; ok $? "$(wc -l < conflicts) conflicts stand in attention_variants.cuh"
+[ $(wc -l < conflicts) -ge 19 ]
+ok $? "$(wc -l < conflicts) conflicts stand in attention_variants.cuh"
 while read -r attn bias; do refused "$attn with $bias means nothing: " $attn $bias; done < conflicts
-ATTN=sigmod make -s train_sink CXX=./fake > /dev/null 2>&1 && bad=1 || bad=0; ok $bad "a wrong switch in the environment"
+ATTN=sigmod make -s train_sink CXX=./fake > /dev/null 2>&1 && bad=1 || bad=0
+ok $bad "a wrong switch in the environment"
 
 # ---- a GPU is any /dev/nvidia[0-9]*, or under WSL /dev/dxg with NVIDIA's driver; nvidiactl alone is none
 finds() { # cuda|cpu why files...
@@ -109,16 +139,24 @@ make --no-print-directory help > help 2>&1; ok $? "make help"
 for s in ATTN BIAS PE NORM FFN COMBINE PRECISION BACKEND; do
     rows=$(sed -n "s/^ *X_$s(\([a-z0-9_]*\) *,.*/\1/p" attention_variants.cuh block_variants.h)
     [ -n "$rows" ]; ok $? "$s has no rows"
-    for row in $rows; do awk -v s=$s -v row=$row '$0 == s { on = 1; next } !NF { on = 0 } on && $1 == row && NF > 1 { found = 1 } END { exit !found }' help; ok $? "make help does not explain $s=$row"; done
+    for row in $rows; do
+        awk -v s=$s -v row=$row \
+            '$0 == s { on = 1; next } !NF { on = 0 } on && $1 == row && NF > 1 { found = 1 } END { exit !found }' help
+        ok $? "make help does not explain $s=$row"
+    done
 done
-for word in train_sink test demo bench mutants clean; do grep -q "$word" help; ok $? "make help does not name $word"; done
+for word in train_sink test demo bench mutants clean; do
+    grep -q "$word" help
+    ok $? "make help does not name $word"
+done
 for word in $(sed -n 's/^make test |/test |/p' help | tr -d '|'); do # what it names can be made
     grep -A 1 "^$word:" Makefile | grep -q "^$(printf '\t')."; ok $? "make $word has no recipe"
 done
 
 # ---- clean
 : > mine; mk CXX=./fake train_sink > /dev/null; make -s clean; ok $? "make clean"
-[ ! -e build ] && [ ! -e train_sink ] && [ -e train_sink.cu ] && [ -e mine ]; ok $? "make clean left build, or took more"
+[ ! -e build ] && [ ! -e train_sink ] && [ -e train_sink.cu ] && [ -e mine ]
+ok $? "make clean left build, or took more"
 cd ../../.. && rm -rf $copy
 echo "$passed passed, $failed failed"
 [ $failed -eq 0 ]

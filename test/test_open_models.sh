@@ -1,24 +1,46 @@
 # scripts/reproduce --models on tiny models under the paper's names: each number is that of its probe, and what is not there is named
 passed=0; failed=0
-ok() { if [ "$1" -eq 0 ]; then passed=$((passed + 1)); else failed=$((failed + 1)); shift; echo "FAIL test_open_models: $*"; fi; }
+ok() {
+    if [ "$1" -eq 0 ]; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        shift
+        echo "FAIL test_open_models: $*"
+    fi
+}
 PYTHON=${PYTHON:-python3}
-command -v "$PYTHON" > /dev/null 2>&1 || { echo "skipped: 22 checks of test_open_models (no python3)"; echo "0 passed, 0 failed"; exit 0; }
+command -v "$PYTHON" > /dev/null 2>&1 || {
+    echo "skipped: 22 checks of test_open_models (no python3)"
+    echo "0 passed, 0 failed"
+    exit 0
+}
 export PYTHONDONTWRITEBYTECODE=1 OMP_NUM_THREADS=1
 binary=build/cpu/train_sink; out=build/test/open_models
 rm -rf $out; mkdir -p $out
-cp -r test/score/gpt2 $out/gpt2-xl; cp -r test/score/llama $out/Llama-2-7b-hf; cp -r test/score/gpt2 $out/gpt2-large
+cp -r test/score/gpt2 $out/gpt2-xl
+cp -r test/score/llama $out/Llama-2-7b-hf; cp -r test/score/gpt2 $out/gpt2-large
 $PYTHON -c 'for i in range(6): print("{\"text\": \"%s\"}" % " ".join(["the river", "a door", "light", "house %d" % i][(i * k) % 4] for k in range(1, 60)))' > $out/text.jsonl
-run() { $PYTHON scripts/reproduce "$@" -d $out/text.jsonl --out $out/results --binary $binary > $out/stdout 2> $out/stderr; }
-run table1 figure12 figure18 figure19 --models $out/gpt2-xl $out/Llama-2-7b-hf $out/gpt2-large; ok $? "reproduce: $(cat $out/stderr)"
+run() {
+    $PYTHON scripts/reproduce "$@" -d $out/text.jsonl --out $out/results --binary $binary \
+        > $out/stdout 2> $out/stderr
+}
+run table1 figure12 figure18 figure19 --models $out/gpt2-xl $out/Llama-2-7b-hf $out/gpt2-large
+ok $? "reproduce: $(cat $out/stderr)"
 for input in natural random repeated; do
     data=; [ $input = natural ] && data="-d $out/text.jsonl --bos default"
-    $binary probe $out/Llama-2-7b-hf --probe-input $input $data --json $out/probe.json > $out/probe.txt 2>&1
+    $binary probe $out/Llama-2-7b-hf --probe-input $input $data --json $out/probe.json \
+        > $out/probe.txt 2>&1
     loss=$($PYTHON -c 'import json, sys; print("%.3f" % json.load(open(sys.argv[1]))["probe_loss"])' $out/probe.json)
-    grep -q "^table1-llama2-7b-base-$input .* loss $loss " $out/stdout; ok $? "$input: wanted loss $loss, got $(grep "^table1-llama2-7b-base-$input" $out/stdout)"
+    grep -q "^table1-llama2-7b-base-$input .* loss $loss " $out/stdout
+    ok $? "$input: wanted loss $loss, got $(grep "^table1-llama2-7b-base-$input" $out/stdout)"
 done
-grep -q "^table1-gpt2-xl-repeated .* paper  62.28 " $out/stdout; ok $? "the paper's number: $(grep gpt2-xl-repeated $out/stdout)"
-grep -q "^not there, so not probed: .*Meta-Llama-3-8B (meta-llama/Meta-Llama-3-8B)" $out/stdout; ok $? "what is missing: $(tail -n 2 $out/stdout)"
-[ "$(grep -c 'h_first *h_rest' $out/stdout)" -eq 1 ] && grep -q 'heads above' $out/stdout; ok $? "norms and heads"
+grep -q "^table1-gpt2-xl-repeated .* paper  62.28 " $out/stdout
+ok $? "the paper's number: $(grep gpt2-xl-repeated $out/stdout)"
+grep -q "^not there, so not probed: .*Meta-Llama-3-8B (meta-llama/Meta-Llama-3-8B)" $out/stdout
+ok $? "what is missing: $(tail -n 2 $out/stdout)"
+[ "$(grep -c 'h_first *h_rest' $out/stdout)" -eq 1 ] && grep -q 'heads above' $out/stdout
+ok $? "norms and heads"
 $PYTHON - $out > $out/py.txt 2>&1 <<'END'; ok $? "angles: $(tail -n 1 $out/py.txt)"
 import json, sys
 sys.path.insert(0, "scripts")
@@ -35,8 +57,11 @@ END
 grep -q '"alpha1"' $out/results/*-models.html; ok $? "the page holds the probes"
 # Figure 3, of any model: a line a length, those that the model has positions for, and a file for each model
 $PYTHON -c 'for i in range(40): print("{\"text\": \"%s\"}" % " ".join(["the river", "a door", "light", "house"][(i * k) % 4] for k in range(1, 300)))' > $out/long.jsonl
-$PYTHON scripts/reproduce figure3 --models $out/gpt2-xl $out/Llama-2-7b-hf -d $out/long.jsonl --out $out/results --binary $binary > $out/stdout 2> $out/stderr; ok $? "figure3: $(cat $out/stderr)"
-[ "$(grep -c '^  T ' $out/stdout)" = 10 ] && grep -q '^  T  1024  eps 0.1: ' $out/stdout; ok $? "lengths: $(cat $out/stdout)"
+$PYTHON scripts/reproduce figure3 --models $out/gpt2-xl $out/Llama-2-7b-hf -d $out/long.jsonl \
+    --out $out/results --binary $binary > $out/stdout 2> $out/stderr
+ok $? "figure3: $(cat $out/stderr)"
+[ "$(grep -c '^  T ' $out/stdout)" = 10 ] && grep -q '^  T  1024  eps 0.1: ' $out/stdout
+ok $? "lengths: $(cat $out/stdout)"
 $PYTHON - $out > $out/py.txt 2>&1 <<'END'; ok $? "figure3: $(tail -n 1 $out/py.txt)"
 import json, sys
 out = sys.argv[1]
@@ -48,10 +73,14 @@ for name, lengths in (("gpt2-xl", [16, 32, 64]), ("llama-2-7b-hf", [16, 32, 64, 
         assert len(e["sinks"]) == 5 and f"  T {e['sink']['T']:5d}  {said}" in open(out + "/stdout").read(), said
 END
 # Table 7: positions replaced and swapped, beside the paper's numbers; a swap is one: twice the same is the model as it is
-$PYTHON scripts/reproduce table7 --models $out/gpt2-xl --out $out/results -d $out/text.jsonl --binary $binary > $out/stdout 2> $out/stderr; ok $? "table7: $(cat $out/stderr)"
+$PYTHON scripts/reproduce table7 --models $out/gpt2-xl --out $out/results -d $out/text.jsonl \
+    --binary $binary > $out/stdout 2> $out/stderr
+ok $? "table7: $(cat $out/stderr)"
 [ "$(grep -c '^table7-' $out/stdout)" = 11 ]; ok $? "table7: rows: $(cat $out/stdout)"
-grep -q '^table7-as-it-is  .*paper  62.28' $out/stdout && grep -q '^table7-swapped-5  .*paper   1.44  Sink_5 .*paper  57.63' $out/stdout \
-    && grep -q '^table7-replaced-25 .*Sink_25      -  paper   0.00' $out/stdout; ok $? "table7: the paper's numbers: $(cat $out/stdout)"
+grep -q '^table7-as-it-is  .*paper  62.28' $out/stdout &&
+    grep -q '^table7-swapped-5  .*paper   1.44  Sink_5 .*paper  57.63' $out/stdout \
+    && grep -q '^table7-replaced-25 .*Sink_25      -  paper   0.00' $out/stdout
+    ok $? "table7: the paper's numbers: $(cat $out/stdout)"
 $PYTHON - $out > $out/py.txt 2>&1 <<'END'; ok $? "table7: $(tail -n 1 $out/py.txt)"
 import json, sys
 runs = lambda id: json.load(open(f"{sys.argv[1]}/results/models/table7-{id}.json"))["runs"]
@@ -83,10 +112,14 @@ END
 refused() { # what, words that stderr must have, command..
     what=$1 says=$2; shift 2
     "$@" > $out/stdout 2> $out/stderr; code=$?
-    [ $code -ne 0 ] && grep -q "$says" $out/stderr && ! grep -q Traceback $out/stderr; ok $? "$what: exit $code, $(head -n 2 $out/stderr)"
+    [ $code -ne 0 ] && grep -q "$says" $out/stderr && ! grep -q Traceback $out/stderr
+    ok $? "$what: exit $code, $(head -n 2 $out/stderr)"
 }
-refused "no such model" "wanted a model's directory" $PYTHON scripts/reproduce table1 --models $out/nothing -d $out/text.jsonl --binary $binary
-refused "no text" "wanted text for each model's own tokenizer" $PYTHON scripts/reproduce table1 --models $out/gpt2-xl --binary $binary
-refused "no open models" "none of these tables is of open models" $PYTHON scripts/reproduce table4 --models $out/gpt2-xl -d $out/text.jsonl --binary $binary
+refused "no such model" "wanted a model's directory" \
+    $PYTHON scripts/reproduce table1 --models $out/nothing -d $out/text.jsonl --binary $binary
+refused "no text" "wanted text for each model's own tokenizer" \
+    $PYTHON scripts/reproduce table1 --models $out/gpt2-xl --binary $binary
+refused "no open models" "none of these tables is of open models" \
+    $PYTHON scripts/reproduce table4 --models $out/gpt2-xl -d $out/text.jsonl --binary $binary
 echo "$passed passed, $failed failed"
 [ $failed -eq 0 ]

@@ -1,7 +1,15 @@
 # the README says what is so: every command in its ```sh blocks runs, in a copy of the tree and with few steps; every flag, switch
 # value and file that it names exists. A command in a block "sh parsed" is only parsed (it needs data, or a run's name).
 passed=0; failed=0
-ok() { if [ "$1" -eq 0 ]; then passed=$((passed + 1)); else failed=$((failed + 1)); shift; echo "FAIL test_readme: $*"; fi; }
+ok() {
+    if [ "$1" -eq 0 ]; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        shift
+        echo "FAIL test_readme: $*"
+    fi
+}
 copy=build/test/readme
 rm -rf $copy; mkdir -p $copy
 cp -r Makefile README.md *.cu *.cuh *.h commands cpu cuda dist models text scripts dev test $copy
@@ -19,9 +27,11 @@ while read -r kind line; do
     command=$(echo "$line" | sed 's/  *#.*//')
     if [ "$kind" = 1 ]; then tested=yes; else tested=no; fi
     case "$command" in
-        "make test"|"make demo"|"make demo-bb"|"make bench"|"make mutants"|"make experiments")  # minutes each, or this very test
+        # minutes each, or this very test
+        "make test"|"make demo"|"make demo-bb"|"make bench"|"make mutants"|"make experiments")
             make -n ${command#make } > err 2>&1; ok $? "$command: $(tail -n 2 err)" ;;
-        scripts/reproduce*)                                                      # test_reproduce.sh trains; here the lines
+        # test_reproduce.sh trains; here the lines
+        scripts/reproduce*)
             if ! command -v python3 > /dev/null; then echo "skipped: 1 ($command: no python3)"; continue; fi
             case "$command" in *\ list) ;; *) command="$command --dry-run" ;; esac
             $command > err 2>&1; ok $? "$command: $(tail -n 2 err)" ;;
@@ -48,11 +58,18 @@ while read -r flag; do grep -q -- "$flag\b" help; ok $? "$flag is not a flag of 
 for s in ATTN BIAS PE NORM FFN COMBINE QKNORM GATE; do
     source=$(sed -n "s/^ *X_$s(\([a-z0-9_]*\) *,.*/\1/p" attention_variants.cuh block_variants.h | tr '\n' ' ')
     readme=$(sed -n "s/^| *$s *| *\([^|]*\)|.*/\1/p" README.md | head -n 1)
-    [ "$(echo $readme)" = "$(echo $source)" ]; ok $? "the values of $s: README has '$readme', the source '$source'"
+    [ "$(echo $readme)" = "$(echo $source)" ]
+    ok $? "the values of $s: README has '$readme', the source '$source'"
 done
 # the files it lists, and every file of the root is in the list
-for file in $(sed -n 's/^    \([a-zA-Z_]*\.\(cu\|cuh\|h\)\)  .*/\1/p' README.md); do [ -f "$file" ]; ok $? "README lists $file, which is not there"; done
-for file in *.cu *.cuh *.h commands cpu cuda dist models text; do grep -q "^    $file" README.md; ok $? "README does not list $file"; done
+for file in $(sed -n 's/^    \([a-zA-Z_]*\.\(cu\|cuh\|h\)\)  .*/\1/p' README.md); do
+    [ -f "$file" ]
+    ok $? "README lists $file, which is not there"
+done
+for file in *.cu *.cuh *.h commands cpu cuda dist models text; do
+    grep -q "^    $file" README.md
+    ok $? "README does not list $file"
+done
 cd ../../.. && rm -rf $copy
 echo "$passed passed, $failed failed"
 [ $failed -eq 0 ]

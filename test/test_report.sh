@@ -1,7 +1,15 @@
 # scripts/report.py and scripts/plot.py on a stored run (test/report/tiny: 10 steps of a sigmoid model with K biases on README.md)
 # PYTHON=/path/python3 chooses another python, such as one with matplotlib. What is not installed is skipped and counted
 passed=0; failed=0; skipped=0; why=
-ok() { if [ "$1" -eq 0 ]; then passed=$((passed + 1)); else failed=$((failed + 1)); shift; echo "FAIL test_report: $*"; fi; }
+ok() {
+    if [ "$1" -eq 0 ]; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        shift
+        echo "FAIL test_report: $*"
+    fi
+}
 skip() { skipped=$((skipped + $1)); shift; why="$why${why:+, }$*"; }
 end() {
     [ $skipped -eq 0 ] || echo "skipped: $skipped checks of test_report ($why)"
@@ -17,7 +25,9 @@ report() { $PYTHON scripts/report.py "$@" > $out/stdout 2> $out/stderr; }
 
 # ---- the page holds the numbers, nothing from outside, and no text of a run can become a tag ---------------------------
 report $tiny -o $out/report.html test/report/table.json; ok $? "report: $(cat $out/stderr)"
-[ -s $out/report.html ] && ! grep -nE 'https?:|src=|href=|@import|url\(' $out/report.html > $out/grep; ok $? "the page refers to something outside: $(head -c 200 $out/grep)"
+[ -s $out/report.html ] && ! grep -nE 'https?:|src=|href=|@import|url\(' $out/report.html \
+    > $out/grep
+ok $? "the page refers to something outside: $(head -c 200 $out/grep)"
 $PYTHON - $out/report.html $tiny/log.jsonl > $out/stdout 2>&1 <<'END'; ok $? "numbers: $(tail -n 1 $out/stdout)"
 import json, sys
 html = open(sys.argv[1], encoding="utf-8").read()
@@ -37,28 +47,38 @@ rows = data["results"][0]["rows"]
 assert [r["sinks"] for r in rows[:3]] == [[[1, 18.18, [50.0, 44.0], [1.5, 1.5]]], [[1, 0.0, [0.0], [1.5]]], [[1, 0.0, [2.0], [1.5]], [2, 69.03, [61.0], [0.0]]]], rows
 assert [r["why_not"] for r in rows] == [None, "failed", None, "not run"] and rows[2]["main"] == 2 and rows[1]["star"] == [73.34, [50.0]]
 END
-mkdir -p $out/evil; sed 's/{"event":"sample","step":10,"text":".*/{"event":"sample","step":10,"text":"<\/script><script>document.title=1<\/script>"}/' $tiny/log.jsonl > $out/evil/log.jsonl
+mkdir -p $out/evil
+sed 's/{"event":"sample","step":10,"text":".*/{"event":"sample","step":10,"text":"<\/script><script>document.title=1<\/script>"}/' $tiny/log.jsonl > $out/evil/log.jsonl
 report $out/evil -o $out/evil.html; ok $? "a sample with a tag: $(cat $out/stderr)"
 [ "$(grep -c '</script>' $out/evil.html)" = 2 ]; ok $? "a sample ended the script"
 
 # ---- what a browser makes of it ------------------------------------------------------------------------------------------
 browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome)
-dom() { # page#state [flag] -> the document after its script ran, without it, and the errors of the script
-    timeout 100 "$browser" --headless --no-sandbox --disable-gpu --enable-logging=stderr --user-data-dir=$PWD/$out/browser --window-size=1200,900 $2 \
+# page#state [flag] -> the document after its script ran, without it, and the errors of the script
+dom() {
+    timeout 100 "$browser" --headless --no-sandbox --disable-gpu --enable-logging=stderr \
+        --user-data-dir=$PWD/$out/browser --window-size=1200,900 $2 \
         --dump-dom "file://$PWD/$out/$1" 2> $out/browser.log | sed 's/<\/script>/&\n/g' | sed '/<script type/,/<\/script>/d' > $out/dom   # what it drew, not how
 }
 has() { grep -qF -- "$1" $out/dom; ok $? "the page in a browser lacks '$1'"; }
 if [ -n "$browser" ] && [ $failed -eq 0 ]; then
     dom 'report.html#hover=loss:5'
-    [ -s $out/dom ] && ! grep -E 'Uncaught|Refused|CONSOLE.*rror' $out/browser.log; ok $? "errors of the script"
-    has '4.278'; has '>✓ done<'; has 'ATTN=sigmoid BIAS=k'; has '44.00 – 50.00'; has '✗ does not hold'; has '&lt;not a tag&gt;'    # tables
-    has '<b>step 5</b>'; has '>4.902<'; has '>5.003<'                                                   # what the pointer reads
-    has 'token 1 gets more than ε; at the end: tiny 0.0%.'                                              # the proxy, not raw weights: 100%
+    [ -s $out/dom ] && ! grep -E 'Uncaught|Refused|CONSOLE.*rror' $out/browser.log
+    ok $? "errors of the script"
+    # tables
+    has '4.278'
+    has '>✓ done<'
+    has 'ATTN=sigmoid BIAS=k'; has '44.00 – 50.00'; has '✗ does not hold'; has '&lt;not a tag&gt;'
+    # what the pointer reads
+    has '<b>step 5</b>'; has '>4.902<'; has '>5.003<'
+    # the proxy, not raw weights: 100%
+    has 'token 1 gets more than ε; at the end: tiny 0.0%.'
     has 'α₁ by block and head of tiny, step 10: mean 0.09323, largest 0.09469 in block 0, head 1'
     dom 'report.html#step=5&map=mass&off='
     has 'row mass by block and head of tiny, step 5: mean 8.749'; has '>5</output>'
     dom 'evil.html#off=0'
-    has 'data-group="0" aria-pressed="false"'; has '&lt;/script&gt;&lt;script&gt;document.title=1'; has '<title>train_sink report</title>'
+    has 'data-group="0" aria-pressed="false"'
+    has '&lt;/script&gt;&lt;script&gt;document.title=1'; has '<title>train_sink report</title>'
     has 'no finite numbers to draw'
     # a probed model: its maps, norms, Sink_k, and Sink_1 by threshold and length; a run that went on, with a gate, and every flag that differs
     mkdir -p $out/went
@@ -81,17 +101,30 @@ open(sys.argv[2] + "/went/log.jsonl", "w").write("\n".join(map(json.dumps, log))
 END
     report $out/model.json -o $out/model.html; ok $? "a probe: $(cat $out/stderr)"
     dom model.html
-    [ -s $out/dom ] && ! grep -E 'Uncaught|Refused|CONSOLE.*rror' $out/browser.log; ok $? "errors of the script on a probe"
-    has '2 probes'; has 'model T 32'; has '>probed<'; has 'Sink₁ by threshold ε'; has 'Sink₁ by length T'; has 'α₁ by block and head of model T 16'; has '&lt;b&gt;text'
-    has 'aria-label="|h|, first token; thin: the others'; has 'aria-label="|k|, first token; thin: the others'
-    report $out/mamba.json -o $out/mamba.html; ok $? "a probe of a model with Mamba: $(cat $out/stderr)"
+    [ -s $out/dom ] && ! grep -E 'Uncaught|Refused|CONSOLE.*rror' $out/browser.log
+    ok $? "errors of the script on a probe"
+    has '2 probes'
+    has 'model T 32'
+    has '>probed<'
+    has 'Sink₁ by threshold ε'
+    has 'Sink₁ by length T'; has 'α₁ by block and head of model T 16'; has '&lt;b&gt;text'
+    has 'aria-label="|h|, first token; thin: the others'
+    has 'aria-label="|k|, first token; thin: the others'
+    report $out/mamba.json -o $out/mamba.html
+    ok $? "a probe of a model with Mamba: $(cat $out/stderr)"
     dom mamba.html
-    [ -s $out/dom ] && ! grep -E 'Uncaught|Refused|CONSOLE.*rror' $out/browser.log; ok $? "errors of the script on layers without attention"
+    [ -s $out/dom ] && ! grep -E 'Uncaught|Refused|CONSOLE.*rror' $out/browser.log
+    ok $? "errors of the script on layers without attention"
     has 'in block 1, head'; has 'data-cell="0,1,0,'
-    report $tiny $out/went $out/model.json -o $out/went.html; ok $? "a run with new fields: $(cat $out/stderr)"
+    report $tiny $out/went $out/model.json -o $out/went.html
+    ok $? "a run with new fields: $(cat $out/stderr)"
     dom 'went.html#map=gatefirst'
-    [ -s $out/dom ] && ! grep -E 'Uncaught|Refused|CONSOLE.*rror' $out/browser.log; ok $? "errors of the script on new fields"
-    has 'went went on at step 7: lr [0.01,0.25]'; has 'lr 0.25'; has 'min_lr 0.125'; has 'beta2 0.5'; has 'gate of token 1 by block and head of went, step 10: mean 0.2500'
+    [ -s $out/dom ] && ! grep -E 'Uncaught|Refused|CONSOLE.*rror' $out/browser.log
+    ok $? "errors of the script on new fields"
+    has 'went went on at step 7: lr [0.01,0.25]'
+    has 'lr 0.25'
+    has 'min_lr 0.125'
+    has 'beta2 0.5'; has 'gate of token 1 by block and head of went, step 10: mean 0.2500'
     # hands on it: slider, pointer on a cell, a point of a curve clicked, arrow keys, maps over training, legend
     { sed '/<\/body>/,$d' $out/report.html; cat <<'END'; } > $out/hands.html
 <script>
@@ -112,10 +145,15 @@ document.body.innerHTML = said.map(s => `<p>${esc(s)}</p>`).join("");
 </script></body></html>
 END
     dom hands.html
-    has '>slider:  ##step=5&amp;'; has '>cell: tiny, step 5block 0, head 0: α₁ = 0.09'; has '>pointer: step 10 validation, trainingtiny4.2784.065 #'
-    has '>home: step 1tiny1.7'; has '>right: step 2tiny2.'; has '>strip: tiny, step 10block 1, head 1: row mass = '
-    grep '>click: ' $out/dom | grep -q 'step=0&amp;'; ok $? "a click on a curve does not choose its step: $(grep click: $out/dom)"
-    grep '>legend: ' $out/dom | grep 'off=0' | grep -q 'log=[^&]*loss'; ok $? "legend or log button: $(grep legend: $out/dom)"
+    has '>slider:  ##step=5&amp;'
+    has '>cell: tiny, step 5block 0, head 0: α₁ = 0.09'
+    has '>pointer: step 10 validation, trainingtiny4.2784.065 #'
+    has '>home: step 1tiny1.7'
+    has '>right: step 2tiny2.'; has '>strip: tiny, step 10block 1, head 1: row mass = '
+    grep '>click: ' $out/dom | grep -q 'step=0&amp;'
+    ok $? "a click on a curve does not choose its step: $(grep click: $out/dom)"
+    grep '>legend: ' $out/dom | grep 'off=0' | grep -q 'log=[^&]*loss'
+    ok $? "legend or log button: $(grep legend: $out/dom)"
     # a page that is being watched loads itself again, and keeps what was chosen
     mkdir -p $out/watched; head -n 10 $tiny/log.jsonl > $out/watched/log.jsonl
     $PYTHON -c 'import sys; sys.path.insert(0, "scripts"); import report; report.write(sys.argv[2], report.page([sys.argv[1]], live=True)[0])' \
@@ -129,11 +167,16 @@ else skip 45 "no chromium"; fi
 mkdir -p $out/half $out/null $out/live
 { cat $tiny/log.jsonl; printf '{"event":"train","st'; } > $out/half/log.jsonl
 report $out/half -o $out/half.html; ok $? "half a line: $(cat $out/stderr)"
-grep -q '^note: .*line 19 is half written and was ignored' $out/stderr; ok $? "half a line is not said: $(cat $out/stderr)"
-head -n 5 $tiny/log.jsonl | sed '5s/"loss":[0-9.]*,"grad_norm":[0-9.]*/"loss":null,"grad_norm":NaN/' > $out/null/log.jsonl
+grep -q '^note: .*line 19 is half written and was ignored' $out/stderr
+ok $? "half a line is not said: $(cat $out/stderr)"
+head -n 5 $tiny/log.jsonl |
+    sed '5s/"loss":[0-9.]*,"grad_norm":[0-9.]*/"loss":null,"grad_norm":NaN/' > $out/null/log.jsonl
 report $out/null -o $out/null.html; ok $? "a null: $(cat $out/stderr)"
-grep -q 'loss is null (not finite) at 1 steps, the first is 2' $out/stderr && grep -q 'grad_norm is null' $out/stderr; ok $? "a null is not said: $(cat $out/stderr)"
-grep -q '"status":"diverged"' $out/null.html && ! grep -q 'NaN[,}]\|:NaN' $out/null.html; ok $? "a null loss is no divergence, or NaN in the page"
+grep -q 'loss is null (not finite) at 1 steps, the first is 2' $out/stderr &&
+    grep -q 'grad_norm is null' $out/stderr
+ok $? "a null is not said: $(cat $out/stderr)"
+grep -q '"status":"diverged"' $out/null.html && ! grep -q 'NaN[,}]\|:NaN' $out/null.html
+ok $? "a null loss is no divergence, or NaN in the page"
 $PYTHON - > $out/stdout 2>&1 <<'END'; ok $? "thin: $(tail -n 1 $out/stdout)"
 import sys
 sys.path.insert(0, "scripts")
@@ -146,8 +189,16 @@ assert len(kept) <= report.POINTS + 2 and steps[0] == 1 and steps[-1] == n, (len
 assert {9.0, -9.0, None} <= set(kept) and all(values[s - 1] == v for s, v in zip(steps, kept))
 END
 head -n 4 $tiny/log.jsonl > $out/live/log.jsonl
-timeout 100 $PYTHON scripts/report.py $out/live --watch -o $out/live.html > $out/watch 2>&1 & watcher=$!
-wait_for() { tries=0; until grep -qF "$1" $out/live.html 2> /dev/null; do tries=$((tries + 1)); [ $tries -lt 200 ] || return 1; sleep 0.3; done; }
+timeout 100 $PYTHON scripts/report.py $out/live --watch -o $out/live.html \
+    > $out/watch 2>&1 & watcher=$!
+wait_for() {
+    tries=0
+    until grep -qF "$1" $out/live.html 2> /dev/null; do
+        tries=$((tries + 1))
+        [ $tries -lt 200 ] || return 1
+        sleep 0.3
+    done
+}
 wait_for '"reload":5'; ok $? "--watch wrote no page: $(cat $out/watch)"
 sed -n '5,$p' $tiny/log.jsonl >> $out/live/log.jsonl
 wait_for '"reload":0'; ok $? "--watch did not see the log grow"
@@ -157,7 +208,8 @@ wait $watcher; ok $? "--watch did not end with the run: $(cat $out/watch)"
 refused() { # words that the message must hold, then the command
     words=$1; shift
     "$@" > $out/stdout 2> $out/stderr; status=$?
-    [ $status -eq 2 ] && grep -q "^error: .*$words" $out/stderr && grep -q '^---> HINT: ..' $out/stderr && ! grep -q Traceback $out/stderr
+    [ $status -eq 2 ] && grep -q "^error: .*$words" $out/stderr &&
+        grep -q '^---> HINT: ..' $out/stderr && ! grep -q Traceback $out/stderr
     ok $? "$*: status $status, wanted 2 and '$words': $(cat $out/stderr)"
 }
 mkdir -p $out/empty $out/broken $out/headless $out/none
@@ -175,12 +227,14 @@ refused 'rows.json: got an object without rows, wanted table, rows'        $R $o
 refused 'bad.json: got no JSON'                                            $R $out/bad.json
 refused 'options: .*--wach'                                                $R $tiny --wach
 refused 'report: got nothing to show'                                      $R
-refused 'got .*, wanted a file to write'                                   $R $tiny -o $out/report.html/x.html
+refused 'got .*, wanted a file to write' \
+    $R $tiny -o $out/report.html/x.html
 # one line that names file, line and field, of whatever is damaged; before, these were tracebacks
 damaged() { # name, words of the error, the words of sed that do the damage
     mkdir -p $out/damaged/$1; sed "$3" $tiny/log.jsonl > $out/damaged/$1/log.jsonl
     refused "damaged/$1/log.jsonl, $2" $R $out/damaged/$1 -o $out/x.html
-    [ "$(wc -l < $out/stderr)" -eq 2 ]; ok $? "damaged/$1: more than one line of error and one of hint"
+    [ "$(wc -l < $out/stderr)" -eq 2 ]
+    ok $? "damaged/$1: more than one line of error and one of hint"
 }
 damaged alpha  'line 2: alpha1: got nothing, wanted rows of numbers' '2s/"alpha1":/"alfa":/'
 damaged step   'line 4: step: got nothing, wanted a whole number'           '4s/"step":1,//'
@@ -199,7 +253,9 @@ LC_ALL=C grep -q '[[:cntrl:]]' $out/stderr; [ $? -eq 1 ]; ok $? "garbage of a fi
 echo '{"table":"x","rows":[1]}' > $out/rows1.json; echo '{"sink":[],"alpha1":[]}' > $out/probe1.json
 refused 'rows1.json: rows\[0\]: got .1., wanted an object with id'         $R $out/rows1.json
 refused 'probe1.json: sink: got .\[\]., wanted an object with eps'         $R $out/probe1.json
-mkdir -p $out/huge; sed '3s/"loss":[0-9.]*/"loss":1e999/; 5s/"loss":[0-9.]*/"loss":'"$(printf '%0400d' 0 | tr 0 9)"'/' $tiny/log.jsonl > $out/huge/log.jsonl
+mkdir -p $out/huge
+sed '3s/"loss":[0-9.]*/"loss":1e999/; 5s/"loss":[0-9.]*/"loss":'"$(printf '%0400d' 0 | tr 0 9)"'/' \
+    $tiny/log.jsonl > $out/huge/log.jsonl
 report $out/huge -o $out/huge.html; ok $? "numbers too large for floats: $(cat $out/stderr)"
 $PYTHON dev/fuzz_logs.py 300 $$ > $out/fuzz; ok $? "fuzz_logs.py 300 $$: $(head -n 20 $out/fuzz)"
 
@@ -230,13 +286,16 @@ found = [(s.step, s.value) for s in events.Scalars("train/loss")]
 assert len(found) == 10 and all(a[0] == b[0] and abs(a[1] - b[1]) < 1e-5 for a, b in zip(found, losses)), found
 assert [s.step for s in events.Scalars("eval/sink_1")] == [0, 5, 10] and "eval/alpha1_mean" in events.Tags()["scalars"]
 END
-    refused 'events/tiny: got an earlier export'                            $R $tiny --tensorboard -o $out/events
+    refused 'events/tiny: got an earlier export' \
+        $R $tiny --tensorboard -o $out/events
 else
     skip 3 "no tensorboard"
-    refused 'tensorboard: not installed'                                    $R $tiny --tensorboard -o $out/events
+    refused 'tensorboard: not installed' \
+        $R $tiny --tensorboard -o $out/events
 fi
 mkdir -p $out/stub; echo 'raise ModuleNotFoundError("no", name="numpy")' > $out/stub/numpy.py
-refused 'numpy: not installed, wanted numpy and matplotlib'                env PYTHONPATH=$out/stub $PYTHON scripts/plot.py heads $tiny
+refused 'numpy: not installed, wanted numpy and matplotlib' \
+    env PYTHONPATH=$out/stub $PYTHON scripts/plot.py heads $tiny
 grep -q 'pip install numpy matplotlib' $out/stderr; ok $? "plot.py does not say what to install"
 
 # ---- figures ------------------------------------------------------------------------------------------------------------
@@ -336,7 +395,9 @@ refused "figure: got 'haeds', wanted one of dynamics"                       $P h
 refused 'heads: got nothing to draw, wanted RUN'                            $P heads
 refused 'none: got no LAYER_HEAD_map.npy'                                   $P maps $out/none
 refused 'maps/0_1_map.npy: got .* wanted an array'                          $P maps $out/maps
-refused 'one.json: got a probe, wanted a run'                               $P dynamics $out/one.json
-refused "head: got '1', wanted LAYER:HEAD"                                  $P maps $out/maps --head 1
+refused 'one.json: got a probe, wanted a run' \
+    $P dynamics $out/one.json
+refused "head: got '1', wanted LAYER:HEAD" \
+    $P maps $out/maps --head 1
 refused 'step 7: .* was not measured there, wanted one of 0 5 10'           $P heads $tiny --step 7
 end

@@ -2,31 +2,47 @@
 # two undisturbed; a run that diverges; what is done is skipped; verdicts; bad input; the array job; one run a GPU. 35 s on 2 cores.
 unset MAKEFLAGS MAKELEVEL MFLAGS
 passed=0; failed=0
-ok() { if [ "$1" -eq 0 ]; then passed=$((passed + 1)); else failed=$((failed + 1)); shift; echo "FAIL $*"; fi; }
+ok() {
+    if [ "$1" -eq 0 ]; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        shift
+        echo "FAIL $*"
+    fi
+}
 if ! command -v python3 > /dev/null || ! command -v pgrep > /dev/null || ! python3 -c 'import sys; sys.exit(sys.version_info < (3, 9))'; then
-    echo "skipped: 1 (scripts/reproduce needs Python 3.9, its test pgrep)"; echo "0 passed, 0 failed"; exit 0
+    echo "skipped: 1 (scripts/reproduce needs Python 3.9, its test pgrep)"
+    echo "0 passed, 0 failed"; exit 0
 fi
 dir=build/test/reproduce
 rm -rf $dir; mkdir -p $dir
-for s in ATTN=softmax ATTN=sigmoid BIAS=k; do make -s binary BACKEND=cpu $s > $dir/make.txt 2>&1 || cat $dir/make.txt; done
+for s in ATTN=softmax ATTN=sigmoid BIAS=k; do
+    make -s binary BACKEND=cpu $s > $dir/make.txt 2>&1 || cat $dir/make.txt
+done
 link=$(readlink train_sink)                              # scripts/reproduce must not move it
 
 # 1 every row of experiments.tsv is in the results of every scale once, with flags or with the reason why not; the binary takes the
 # flags. Where a binary is built and the model small it starts (--steps 0), which checks ranges too
 default=$(make -s check BACKEND=cpu)
 for scale in paper hour laptop laptop2 text; do
-    scripts/reproduce all --scale $scale --device cpu --seeds 1 --report --runs $dir/none --out $dir/json > $dir/report.txt 2>&1
+    scripts/reproduce all --scale $scale --device cpu --seeds 1 --report --runs $dir/none \
+        --out $dir/json > $dir/report.txt 2>&1
     ok $? "$scale --report: $(tail -n 2 $dir/report.txt)"
-    scripts/reproduce all --scale $scale --device cpu --seeds 1 --dry-run --runs $dir/none > $dir/dry.txt 2>&1
+    scripts/reproduce all --scale $scale --device cpu --seeds 1 --dry-run --runs $dir/none \
+        > $dir/dry.txt 2>&1
     ok $? "$scale --dry-run: $(tail -n 2 $dir/dry.txt)"
     grep '^build/' $dir/dry.txt | while read -r binary words; do
         few=
         start=$dir/start/$(printf %s "$binary $words" | cksum | tr -d ' ')
         case $scale in laptop*|text) few="--steps 0 --val-seqs 1 --probe-seqs 1 -o $start"; mkdir -p "$start" ;; esac # --resume wants it
         [ -x "$binary" ] && [ -n "$few" ] || { binary=$default/train_sink; few=--help; }
-        message=$(OMP_NUM_THREADS=1 $binary $words $few 2>&1 > /dev/null) && echo ok || echo "FAIL $scale: $words: $message"
+        message=$(OMP_NUM_THREADS=1 $binary $words $few 2>&1 > /dev/null) && echo ok ||
+            echo "FAIL $scale: $words: $message"
     done > $dir/flags.txt
-    grep FAIL $dir/flags.txt; [ "$(grep -c ok $dir/flags.txt)" -ge 50 ] && ! grep -q FAIL $dir/flags.txt; ok $? "$scale: flags"
+    grep FAIL $dir/flags.txt
+    [ "$(grep -c ok $dir/flags.txt)" -ge 50 ] && ! grep -q FAIL $dir/flags.txt
+    ok $? "$scale: flags"
 done
 python3 - $dir/json > $dir/rows.txt <<'END'
 import glob, json, sys
@@ -68,52 +84,77 @@ short="--steps 1200 -b 16 --eval-every 100 --val-seqs 20 --probe-seqs 20"
 label=$(scripts/reproduce $tables --runs $dir/a --dry-run -- $short | sed -n 's|.*/a/\([^/]*\)/.*|\1|p' | head -n 1)
 soft=$label/default-seed1 sigmoid=$label/ATTN=sigmoid-seed1
 rm -f $(make -s check BACKEND=cpu)/reproduce.txt          # so that there is something to build
-scripts/reproduce $tables --runs $dir/a --out $dir/out -- $short > $dir/a.txt 2>&1; ok $? "undisturbed: $(tail -n 2 $dir/a.txt)"
+scripts/reproduce $tables --runs $dir/a --out $dir/out -- $short > $dir/a.txt 2>&1
+ok $? "undisturbed: $(tail -n 2 $dir/a.txt)"
 [ "$(readlink train_sink)" = "$link" ]; ok $? "./train_sink was moved to $(readlink train_sink)"
-grep -q '^\[1/2\] table6-softmax seed 1$' $dir/a.txt && ! grep -q table3 $dir/a.txt; ok $? "a row is not called by its own name: $(grep '^\[' $dir/a.txt | head -n 2)"
-page=$(ls $dir/out/table6-*.html) && grep -q '"name":"table6-softmax-seed1"' "$page"; ok $? "no page beside the results: $(tail -n 3 $dir/a.txt)"
+grep -q '^\[1/2\] table6-softmax seed 1$' $dir/a.txt && ! grep -q table3 $dir/a.txt
+ok $? "a row is not called by its own name: $(grep '^\[' $dir/a.txt | head -n 2)"
+page=$(ls $dir/out/table6-*.html) && grep -q '"name":"table6-softmax-seed1"' "$page"
+ok $? "no page beside the results: $(tail -n 3 $dir/a.txt)"
 steps() { grep -c '"event":"train"' "$1/log.jsonl" 2> /dev/null || true; }
 reach() { # DIR N: waits until its log has N steps
     for i in $(seq 600); do [ "$(steps "$1")" -ge "$2" ] 2> /dev/null && return; sleep 0.05; done; ok 1 "$1 never reached step $2"
 }
 scripts/reproduce $tables --runs $dir/b --out $dir/out2 -- $short > $dir/b.txt 2>&1 & pid=$!
 reach $dir/b/$soft 60; kill -TERM $pid; wait $pid; code=$?
-[ $code -eq 143 ] && [ "$(steps $dir/b/$soft)" -lt 1200 ] && grep -q '"stopped"' $dir/b/$soft/log.jsonl; ok $? "SIGTERM: exit status $code, $(tail -n 1 $dir/b.txt)"
+[ $code -eq 143 ] && [ "$(steps $dir/b/$soft)" -lt 1200 ] &&
+    grep -q '"stopped"' $dir/b/$soft/log.jsonl
+ok $? "SIGTERM: exit status $code, $(tail -n 1 $dir/b.txt)"
 scripts/reproduce $tables --runs $dir/b --out $dir/out2 -- $short > $dir/b.txt 2>&1 & pid=$!
 reach $dir/b/$sigmoid 200; sleep 0.1
-kill -9 $pid; wait $pid 2> /dev/null                                    # its children go on, and keep their locks
-scripts/reproduce table6-sigmoid --seeds 1 --runs $dir/b --out $dir/out2 -- $short > $dir/b2.txt 2>&1
+# its children go on, and keep their locks
+kill -9 $pid; wait $pid 2> /dev/null
+scripts/reproduce table6-sigmoid --seeds 1 --runs $dir/b --out $dir/out2 -- $short \
+    > $dir/b2.txt 2>&1
 grep -q "another process is at it" $dir/b2.txt; ok $? "two at one run: $(head -n 3 $dir/b2.txt)"
 children=$(pgrep -f "$dir/b/") && kill -9 $children; ok $? "kill -9 came too late"
-scripts/reproduce $tables --runs $dir/b --out $dir/out2 -- $short > $dir/b3.txt 2>&1; ok $? "finishing: $(tail -n 2 $dir/b3.txt)"
+scripts/reproduce $tables --runs $dir/b --out $dir/out2 -- $short > $dir/b3.txt 2>&1
+ok $? "finishing: $(tail -n 2 $dir/b3.txt)"
 for run in $soft sigmoid; do
     [ $run = sigmoid ] && run=$sigmoid
     for event in eval done; do
-        for i in a b; do grep "\"event\":\"$event\"" $dir/$i/$run/log.jsonl | sed 's/,"time":"[^"]*"//' > $dir/$i.lines; done
-        [ -s $dir/a.lines ] && cmp -s $dir/a.lines $dir/b.lines; ok $? "$run: $event lines of the resumed run differ: $(diff $dir/a.lines $dir/b.lines | head -n 2 | cut -c 1-200)"
+        for i in a b; do
+            grep "\"event\":\"$event\"" $dir/$i/$run/log.jsonl |
+                sed 's/,"time":"[^"]*"//' > $dir/$i.lines
+        done
+        [ -s $dir/a.lines ] && cmp -s $dir/a.lines $dir/b.lines
+        ok $? "$run: $event lines of the resumed run differ: $(diff $dir/a.lines $dir/b.lines | head -n 2 | cut -c 1-200)"
     done
 done
 
 # the table fits the terminal; a table for a file is one line a row
-COLUMNS=80 scripts/reproduce $tables --report --runs $dir/a --out $dir/out -- $short > $dir/narrow.txt 2>&1
-awk 'length > 80 && !/^build/ { print }' $dir/narrow.txt > $dir/wide.txt; [ ! -s $dir/wide.txt ] && grep -q 0.44 $dir/narrow.txt; ok $? "COLUMNS=80: $(head -n 1 $dir/wide.txt)"
+COLUMNS=80 scripts/reproduce $tables --report --runs $dir/a --out $dir/out -- $short \
+    > $dir/narrow.txt 2>&1
+awk 'length > 80 && !/^build/ { print }' $dir/narrow.txt > $dir/wide.txt
+[ ! -s $dir/wide.txt ] && grep -q 0.44 $dir/narrow.txt
+ok $? "COLUMNS=80: $(head -n 1 $dir/wide.txt)"
 
 # 3 what is done is not run again; what was made with another program is
 touch $dir/before; sleep 0.05
-scripts/reproduce $tables --runs $dir/a --out $dir/out -- $short > $dir/again.txt 2>&1; ok $? "again: $(tail -n 2 $dir/again.txt)"
-grep -q '^2 runs, 2 of them done' $dir/again.txt && [ -z "$(find $dir/a -name log.jsonl -newer $dir/before)" ]; ok $? "done runs were run again"
+scripts/reproduce $tables --runs $dir/a --out $dir/out -- $short > $dir/again.txt 2>&1
+ok $? "again: $(tail -n 2 $dir/again.txt)"
+grep -q '^2 runs, 2 of them done' $dir/again.txt &&
+    [ -z "$(find $dir/a -name log.jsonl -newer $dir/before)" ]
+ok $? "done runs were run again"
 cmp -s $dir/a/$soft/log.jsonl $dir/a/$sigmoid/log.jsonl; [ $? -eq 1 ]; ok $? "both runs are one"
 sed -i 's/"source": "[0-9a-f]*"/"source": "0"/' $dir/a/$sigmoid/reproduce.json
 scripts/reproduce $tables --report --runs $dir/a --out $dir/out -- $short > $dir/stale.txt 2>&1
 grep -q '^sigmoid .* 0/1' $dir/stale.txt; ok $? "a run of other sources counts as done"
-scripts/reproduce table6-sigmoid --seeds 1 --runs $dir/a --out $dir/out -- $short > $dir/stale.txt 2>&1
-[ -d $dir/a/$sigmoid.old1 ] && grep -q '"done"' $dir/a/$sigmoid/log.jsonl; ok $? "a run of other sources: $(tail -n 2 $dir/stale.txt)"
+scripts/reproduce table6-sigmoid --seeds 1 --runs $dir/a --out $dir/out -- $short \
+    > $dir/stale.txt 2>&1
+[ -d $dir/a/$sigmoid.old1 ] && grep -q '"done"' $dir/a/$sigmoid/log.jsonl
+ok $? "a run of other sources: $(tail -n 2 $dir/stale.txt)"
 
 # 4 the JSON, and a run that diverges
-scripts/reproduce table6-softmax --seeds 1 --runs $dir/c --out $dir/out3 -- --steps 50 --lr 1e30 > $dir/c.txt 2>&1; ok $? "a diverged run stops all: $(tail -n 2 $dir/c.txt)"
+scripts/reproduce table6-softmax --seeds 1 --runs $dir/c --out $dir/out3 -- --steps 50 --lr 1e30 \
+    > $dir/c.txt 2>&1
+ok $? "a diverged run stops all: $(tail -n 2 $dir/c.txt)"
 grep -q '^softmax .*0/1, 1 failed' $dir/c.txt; ok $? "a diverged run: $(grep '^softmax' $dir/c.txt)"
-scripts/reproduce table6-softmax --seeds 1 --runs $dir/c --out $dir/out3 -- --steps 50 --lr 1e30 | grep -q '^1 runs, 1 of them done'; ok $? "a diverged run is run again"
-python3 - $dir/out/table6-$label.json $dir/out3/table6-*.json $dir/a/$soft/log.jsonl > $dir/json.txt <<'END'
+scripts/reproduce table6-softmax --seeds 1 --runs $dir/c --out $dir/out3 -- --steps 50 --lr 1e30 |
+    grep -q '^1 runs, 1 of them done'
+ok $? "a diverged run is run again"
+python3 - $dir/out/table6-$label.json $dir/out3/table6-*.json $dir/a/$soft/log.jsonl \
+    > $dir/json.txt <<'END'
 import json, sys
 a, c = json.load(open(sys.argv[1])), json.load(open(sys.argv[2]))
 want = lambda ok, what: ok or print(what)
@@ -156,7 +197,8 @@ done
 refused() { # WHAT MESSAGE command..
     what=$1 says=$2; shift 2
     "$@" > $dir/x.txt 2> $dir/err.txt; code=$?
-    [ $code -eq ${status:-2} ] && [ "$(wc -l < $dir/err.txt)" -eq 2 ] && head -n 1 $dir/err.txt | grep -q "^error: .*$says" && tail -n 1 $dir/err.txt | grep -q '^---> HINT: ..'
+    [ $code -eq ${status:-2} ] && [ "$(wc -l < $dir/err.txt)" -eq 2 ] && head -n 1 $dir/err.txt |
+        grep -q "^error: .*$says" && tail -n 1 $dir/err.txt | grep -q '^---> HINT: ..'
     ok $? "$what: exit status $code, $(cat $dir/err.txt)"
 }
 refused "no table"      "got no table"                   scripts/reproduce --scale laptop
@@ -165,31 +207,51 @@ refused "unknown scale" "got 'huge', wanted one of"      scripts/reproduce table
 refused "unknown flag"  "unrecognized arguments"         scripts/reproduce table4 --stepz 4
 refused "seeds"         "got 'many', wanted a number"    scripts/reproduce table4 --seeds many
 refused "part"          "got '5/4', wanted I/N"          scripts/reproduce table4 --part 5/4
-refused "many seeds"    "--seeds: got '99999999999999999999', wanted a whole" scripts/reproduce table4 --seeds 99999999999999999999
+refused "many seeds"    "--seeds: got '99999999999999999999', wanted a whole" \
+    scripts/reproduce table4 --seeds 99999999999999999999
 refused "odd digits"    "--seeds: got '²', wanted a number" scripts/reproduce table4 --seeds ²
-refused "many jobs"     "--jobs: got '9999999999', wanted a whole" scripts/reproduce table4 --jobs 9999999999
+refused "many jobs"     "--jobs: got '9999999999', wanted a whole" \
+    scripts/reproduce table4 --jobs 9999999999
 touch $dir/file
-status=1 refused "runs a file"   "file/x: got 'Not a directory'" scripts/reproduce table6-softmax --seeds 1 --runs $dir/file/x
-refused "no data"       "got neither nosuch nor data/nosuch" scripts/reproduce table4 -d nosuch --runs $dir/d
-refused "no compiler"   "nosuchcc: got no such program"  env CXX=nosuchcc scripts/reproduce table4 --runs $dir/d
-refused "its flags"     "unknown flag --stpes"           scripts/reproduce table6-softmax --seeds 1 --runs $dir/d -- --stpes 4
+status=1 refused "runs a file"   "file/x: got 'Not a directory'" \
+    scripts/reproduce table6-softmax --seeds 1 --runs $dir/file/x
+refused "no data"       "got neither nosuch nor data/nosuch" \
+    scripts/reproduce table4 -d nosuch --runs $dir/d
+refused "no compiler"   "nosuchcc: got no such program" \
+    env CXX=nosuchcc scripts/reproduce table4 --runs $dir/d
+refused "its flags"     "unknown flag --stpes" \
+    scripts/reproduce table6-softmax --seeds 1 --runs $dir/d -- --stpes 4
 sed -i '3s/^{/[/' $dir/a/$soft/log.jsonl
-refused "a damaged log" "log.jsonl, line 3: got"         scripts/reproduce table6-softmax --seeds 1 --runs $dir/a --out $dir/out -- $short
+refused "a damaged log" "log.jsonl, line 3: got" \
+    scripts/reproduce table6-softmax --seeds 1 --runs $dir/a --out $dir/out -- $short
 
 sed -i '3s/.*/{"event":"eval","step":1,"alpha1":[]}/' $dir/a/$soft/log.jsonl
-refused "a field"       "log.jsonl, line 3: sink: got nothing, wanted an object with eps" scripts/reproduce table6-softmax --seeds 1 --runs $dir/a --out $dir/out -- $short
+refused "a field"       "log.jsonl, line 3: sink: got nothing, wanted an object with eps" \
+    scripts/reproduce table6-softmax --seeds 1 --runs $dir/a --out $dir/out -- $short
 sed -i '3d; 1s/"batch":[0-9]*,//' $dir/a/$soft/log.jsonl
-refused "a flag"        "log.jsonl, line 1: flags.batch: got nothing, wanted a number" scripts/reproduce table6-softmax --seeds 1 --runs $dir/a --out $dir/out -- $short
+refused "a flag"        "log.jsonl, line 1: flags.batch: got nothing, wanted a number" \
+    scripts/reproduce table6-softmax --seeds 1 --runs $dir/a --out $dir/out -- $short
 echo '[1]' > $dir/a/$soft/reproduce.json
-scripts/reproduce table6-softmax --seeds 1 --report --runs $dir/a --out $dir/out -- $short > $dir/x.txt 2>&1; ok $? "a reproduce.json that is a list: $(tail -n 1 $dir/x.txt)"
+scripts/reproduce table6-softmax --seeds 1 --report --runs $dir/a --out $dir/out -- $short \
+    > $dir/x.txt 2>&1
+ok $? "a reproduce.json that is a list: $(tail -n 1 $dir/x.txt)"
 
 # 7 the array job: its task trains its share; SIGTERM saves and queues it again
-mkdir -p $dir/bin; printf '#!/bin/sh\necho "$@" > %s/scontrol.txt\n' $dir > $dir/bin/scontrol; chmod +x $dir/bin/scontrol
-PATH=$PWD/$dir/bin:$PATH SLURM_ARRAY_TASK_ID=1 SLURM_ARRAY_TASK_COUNT=2 SLURM_JOB_ID=77 TABLES="table6-softmax table6-sigmoid" SCALE=laptop \
-    ARGS="--seeds 1 --runs $dir/e --out $dir/out4 -- --steps 100000 -b 16" bash scripts/slurm/reproduce.sbatch > $dir/e.txt 2>&1 & pid=$!
-for i in $(seq 400); do run=$(ls -d $dir/e/laptop*/*-seed1 2> /dev/null | head -n 1); [ "$(steps "$run")" -ge 20 ] 2> /dev/null && break; sleep 0.05; done
+mkdir -p $dir/bin
+printf '#!/bin/sh\necho "$@" > %s/scontrol.txt\n' $dir > $dir/bin/scontrol
+chmod +x $dir/bin/scontrol
+PATH=$PWD/$dir/bin:$PATH SLURM_ARRAY_TASK_ID=1 SLURM_ARRAY_TASK_COUNT=2 SLURM_JOB_ID=77 \
+    TABLES="table6-softmax table6-sigmoid" SCALE=laptop \
+    ARGS="--seeds 1 --runs $dir/e --out $dir/out4 -- --steps 100000 -b 16" bash \
+    scripts/slurm/reproduce.sbatch > $dir/e.txt 2>&1 & pid=$!
+for i in $(seq 400); do
+    run=$(ls -d $dir/e/laptop*/*-seed1 2> /dev/null | head -n 1)
+    [ "$(steps "$run")" -ge 20 ] 2> /dev/null && break
+    sleep 0.05
+done
 kill -TERM $pid; wait $pid; code=$?
-[ $code -eq 143 ] && grep -q 'requeue 77' $dir/scontrol.txt && [ "$(ls -d $dir/e/laptop*/*-seed1 | wc -l)" -eq 1 ] && grep -q '"stopped"' "$run/log.jsonl"
+[ $code -eq 143 ] && grep -q 'requeue 77' $dir/scontrol.txt &&
+    [ "$(ls -d $dir/e/laptop*/*-seed1 | wc -l)" -eq 1 ] && grep -q '"stopped"' "$run/log.jsonl"
 ok $? "array job: exit status $code, $(tail -n 2 $dir/e.txt)"
 
 # 8 never two runs on one GPU: two processes, three runs each, two GPUs, and a program that notes when it ran where
@@ -201,7 +263,8 @@ echo '{"event":"done","step":1}' > "$out/log.jsonl"
 END
 chmod +x $dir/fake.sh; rm -f $dir/notes
 for process in 1 2; do
-    CUDA_VISIBLE_DEVICES=test-a,test-b NOTES=$PWD/$dir/notes python3 - $dir $process > $dir/gpu$process.txt 2>&1 <<'END' &
+    CUDA_VISIBLE_DEVICES=test-a,test-b NOTES=$PWD/$dir/notes python3 - $dir $process \
+        > $dir/gpu$process.txt 2>&1 <<'END' &
 import importlib.machinery, importlib.util, os, sys, types
 sys.dont_write_bytecode = True
 loader = importlib.machinery.SourceFileLoader("reproduce", "scripts/reproduce")
@@ -218,7 +281,8 @@ ok $? "GPUs: $(tr '\n' ',' < $dir/notes) $(cat $dir/gpu1.txt $dir/gpu2.txt | gre
 
 # 9 with a compiler that only writes an empty file: one run a GPU (jobs 0) builds too; make experiments leaves ./train_sink alone
 tree=$dir/tree; mkdir -p $tree
-cp -r Makefile *.cu *.cuh *.h scripts $tree; for d in commands cpu cuda dist models text; do [ -d $d ] && cp -r $d $tree; done
+cp -r Makefile *.cu *.cuh *.h scripts $tree; for d in commands cpu cuda dist models text; do \
+    [ -d $d ] && cp -r $d $tree; done
 cat > $tree/compiler <<'END'
 #!/bin/sh
 [ "$1" = --version ] && echo 1 && exit
@@ -234,7 +298,10 @@ built = jobs.build_all(["", "ATTN=sigmoid"], types.SimpleNamespace(device="cpu",
 assert len(set(built.values())) == 2, built
 END
 ) > $dir/tree.txt 2>&1; ok $? "jobs 0: $(tail -n 1 $dir/tree.txt)"
-(cd $tree && make -s experiments CXX=./compiler BACKEND=cpu) > $dir/tree.txt 2>&1; ok $? "make experiments: $(tail -n 1 $dir/tree.txt)"
-[ "$(ls -d $tree/build/*/train_sink | wc -l)" -ge 25 ] && [ "$(readlink $tree/train_sink)" = elsewhere ]; ok $? "make experiments: $(ls -d $tree/build/*/train_sink | wc -l) binaries, ./train_sink -> $(readlink $tree/train_sink)"
+(cd $tree && make -s experiments CXX=./compiler BACKEND=cpu) > $dir/tree.txt 2>&1
+ok $? "make experiments: $(tail -n 1 $dir/tree.txt)"
+[ "$(ls -d $tree/build/*/train_sink | wc -l)" -ge 25 ] &&
+    [ "$(readlink $tree/train_sink)" = elsewhere ]
+ok $? "make experiments: $(ls -d $tree/build/*/train_sink | wc -l) binaries, ./train_sink -> $(readlink $tree/train_sink)"
 echo "$passed passed, $failed failed"
 [ $failed -eq 0 ]

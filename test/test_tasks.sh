@@ -1,26 +1,48 @@
 # scripts/tasks.py: what it makes of the harness' data formats is what test_score scores, and a file of another format is refused
 passed=0; failed=0
-ok() { if [ "$1" -eq 0 ]; then passed=$((passed + 1)); else failed=$((failed + 1)); shift; echo "FAIL test_tasks: $*"; fi; }
+ok() {
+    if [ "$1" -eq 0 ]; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        shift
+        echo "FAIL test_tasks: $*"
+    fi
+}
 PYTHON=${PYTHON:-python3}
-command -v "$PYTHON" > /dev/null 2>&1 || { echo "skipped: 12 checks of test_tasks (no python3)"; echo "0 passed, 0 failed"; exit 0; }
+command -v "$PYTHON" > /dev/null 2>&1 || {
+    echo "skipped: 12 checks of test_tasks (no python3)"
+    echo "0 passed, 0 failed"
+    exit 0
+}
 export PYTHONDONTWRITEBYTECODE=1
 out=build/test/tasks; rm -rf $out; mkdir -p $out
 for pair in hellaswag:hellaswag arc_easy:arc piqa:piqa winogrande:winogrande lambada_openai:lambada wikitext:wikitext; do
-    $PYTHON scripts/tasks.py ${pair#*:} test/score/raw/${pair%:*}.raw.jsonl > $out/${pair%:*}.jsonl && cmp $out/${pair%:*}.jsonl test/score/${pair%:*}.jsonl
+    $PYTHON scripts/tasks.py ${pair#*:} test/score/raw/${pair%:*}.raw.jsonl \
+        > $out/${pair%:*}.jsonl && cmp $out/${pair%:*}.jsonl test/score/${pair%:*}.jsonl
     ok $? "$pair"
 done
 echo '{"question": {"stem": "Why?", "choices": [{"text": "so", "label": "A"}, {"text": "no", "label": "B"}]}, "answerKey": "B"}' > $out/own.jsonl
-[ "$($PYTHON scripts/tasks.py arc $out/own.jsonl)" = '{"context": "Question: Why?\nAnswer:", "choices": ["so", "no"], "gold": 1}' ]
+[ "$($PYTHON scripts/tasks.py arc $out/own.jsonl)" \
+    = '{"context": "Question: Why?\nAnswer:", "choices": ["so", "no"], "gold": 1}' ]
 ok $? "AI2's own file of ARC"
 gzip -c test/score/raw/piqa.raw.jsonl > $out/piqa.jsonl.gz
-$PYTHON scripts/tasks.py piqa $out/piqa.jsonl.gz | cmp - test/score/piqa.jsonl; ok $? "a file in gzip"
+$PYTHON scripts/tasks.py piqa $out/piqa.jsonl.gz | cmp - test/score/piqa.jsonl
+ok $? "a file in gzip"
 yes 1 | head -n 6 > $out/labels
-$PYTHON scripts/tasks.py piqa test/score/raw/piqa.raw.jsonl --labels $out/labels | grep -c '"gold": 1}$' | grep -q '^6$'; ok $? "--labels"
+$PYTHON scripts/tasks.py piqa test/score/raw/piqa.raw.jsonl --labels $out/labels |
+    grep -c '"gold": 1}$' | grep -q '^6$'
+ok $? "--labels"
 $PYTHON scripts/tasks.py piqa test/score/raw/arc_easy.raw.jsonl > $out/stdout 2> $out/stderr
-[ $? -eq 1 ] && grep -q "record 1: not as piqa has it (KeyError: 'goal')" $out/stderr && ! grep -q Traceback $out/stderr; ok $? "another format: $(cat $out/stderr)"
-printf '{"goal"\n' > $out/bad.jsonl; $PYTHON scripts/tasks.py piqa $out/bad.jsonl > $out/stdout 2> $out/stderr
-[ $? -eq 1 ] && grep -q "bad.jsonl:1: " $out/stderr && ! grep -q Traceback $out/stderr; ok $? "a broken line: $(cat $out/stderr)"
+[ $? -eq 1 ] && grep -q "record 1: not as piqa has it (KeyError: 'goal')" $out/stderr &&
+    ! grep -q Traceback $out/stderr
+ok $? "another format: $(cat $out/stderr)"
+printf '{"goal"\n' > $out/bad.jsonl
+$PYTHON scripts/tasks.py piqa $out/bad.jsonl > $out/stdout 2> $out/stderr
+[ $? -eq 1 ] && grep -q "bad.jsonl:1: " $out/stderr && ! grep -q Traceback $out/stderr
+ok $? "a broken line: $(cat $out/stderr)"
 $PYTHON scripts/tasks.py piqa nowhere.jsonl > $out/stdout 2> $out/stderr
-[ $? -eq 1 ] && grep -q "error: nowhere.jsonl: No such file" $out/stderr; ok $? "no file: $(cat $out/stderr)"
+[ $? -eq 1 ] && grep -q "error: nowhere.jsonl: No such file" $out/stderr
+ok $? "no file: $(cat $out/stderr)"
 echo "$passed passed, $failed failed"
 [ $failed -eq 0 ]

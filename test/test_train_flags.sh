@@ -12,8 +12,15 @@ refuses() { # text of the error, program, flags
     $program train -d bb "$@" > "$dir/out" 2>&1
     if [ $? -eq 2 ] && grep -q -- "$text" "$dir/out"; then pass=$((pass + 1)); else fail=$((fail + 1)); echo "FAIL $*"; head -n 5 "$dir/out"; fi
 }
-softmax=build/cpu/train_sink; sigmoid=build/cpu-ATTN=sigmoid/train_sink; logit=build/cpu-BIAS=logit/train_sink
-run() { program=$1; out=$2; shift 2; $program train -d bb --batch 4 --eval-every 0 --sample 0 --lr 5e-3 --warmup 3 "$@" -o "$dir/$out"; }
+softmax=build/cpu/train_sink
+sigmoid=build/cpu-ATTN=sigmoid/train_sink; logit=build/cpu-BIAS=logit/train_sink
+run() {
+    program=$1
+    out=$2
+    shift 2
+    $program train -d bb --batch 4 --eval-every 0 --sample 0 --lr 5e-3 --warmup 3 "$@" \
+        -o "$dir/$out"
+}
 hash() { tail -n 1 "$dir/$1/log.jsonl" | grep -o '"params_hash":"[0-9a-f]*"'; }
 same() { [ -n "$(hash $1)" ] && [ "$(hash $1)" = "$(hash $2)" ]; }
 differs() { [ -n "$(hash $1)" ] && [ "$(hash $1)" != "$(hash $2)" ]; }
@@ -37,7 +44,8 @@ check "the loss of the evaluations is of all targets" sh -c "
 check "a shift" run $sigmoid shift -n 12 --attn-bias-init -4.16
 check "none" run $sigmoid none -n 12
 check "a shift of the scores" differs shift none
-check "the shift is the checkpoint's" grep -q '"attn_bias_init": -4.1' "$dir/shift/step_12/config.json"
+check "the shift is the checkpoint's" \
+    grep -q '"attn_bias_init": -4.1' "$dir/shift/step_12/config.json"
 check "a probe opens it" $sigmoid probe "$dir/shift/step_12" --probe-seqs 4
 check "going on keeps it" run $sigmoid shift -n 14 --resume
 refuses "wanted adamw, muon or sgd" $softmax --optimizer lion
@@ -46,8 +54,14 @@ refuses "such as sigmoid" $softmax --attn-bias-init -1
 refuses 'wanted .muon. as before' $softmax --resume -o "$dir/half" -n 20
 refuses "wanted 20 as before" $softmax --resume -o "$dir/some" -n 20 --min-context 10 --batch 4
 # --init: the weights of a model that is there already
-first() { grep -m 1 '"event":"eval"' "$dir/$1/log.jsonl" | sed 's/.*"val_loss"/"val_loss"/; s/"time":"[^"]*"//'; }
-last() { grep '"event":"eval"' "$dir/$1/log.jsonl" | tail -n 1 | sed 's/.*"val_loss"/"val_loss"/; s/"time":"[^"]*"//'; }
+first() {
+    grep -m 1 '"event":"eval"' "$dir/$1/log.jsonl" |
+        sed 's/.*"val_loss"/"val_loss"/; s/"time":"[^"]*"//'
+}
+last() {
+    grep '"event":"eval"' "$dir/$1/log.jsonl" | tail -n 1 |
+        sed 's/.*"val_loss"/"val_loss"/; s/"time":"[^"]*"//'
+}
 of() { grep -o "\"$1\":[^,]*" | head -n 1; }
 begins() { [ -n "$(last $1 | of $3)" ] && [ "$(last $1 | of $3)" = "$(first $2 | of $3)" ]; }
 cp -r "$dir/adamw/step_12" "$dir/base"
@@ -63,7 +77,8 @@ mv "$dir/gone" "$dir/base"
 check "shorter sequences" run $softmax short -n 0 --probe-len 32 --seq 32 --init "$dir/base"
 check "become the model's" grep -q '"max_position_embeddings": 32' "$dir/short/step_0/config.json"
 check "and stay it" run $softmax still -n 0 --probe-len 32 --init "$dir/short/step_0"
-check "unless others are asked for" grep -q '"max_position_embeddings": 32' "$dir/still/step_0/config.json"
+check "unless others are asked for" \
+    grep -q '"max_position_embeddings": 32' "$dir/still/step_0/config.json"
 check "logit switched off" run $logit off -n 0 --init "$dir/base" --init-logit -1e4
 check "is the softmax model, to the last bit" begins adamw off val_loss
 check "its z is kept" sh -c "grep -q self_attn.sinks '$dir/off/step_0/model.safetensors'"
@@ -74,23 +89,29 @@ for family in gpt_neox llama_yarn gemma3 opt; do
     $softmax probe test/families/$family -d bb --bb-vocab 20 --json "$dir/theirs" > "$dir/out" 2>&1
     $softmax probe "$dir/$family/step_0" -d bb --bb-vocab 20 --json "$dir/ours" > "$dir/out" 2>&1
     check "$family measures the same" cmp "$dir/ours" "$dir/theirs"
-    check "$family learns" run $softmax $family -n 3 --bb-vocab 20 --init test/families/$family --resume
+    check "$family learns" \
+        run $softmax $family -n 3 --bb-vocab 20 --init test/families/$family --resume
 done
 # --only: everything else stays as it is, byte for byte
 changed() { cmp -l "$dir/$1/model.safetensors" "$dir/$2/model.safetensors" | wc -l; }
 check "only z" run $logit z -n 12 --init "$dir/base" --init-logit -2 --only sinks --save-every 6
 run $logit z0 -n 0 --init "$dir/base" --init-logit -2 > /dev/null 2>&1
-check "the 4 bytes of one z change" sh -c "[ $(changed z0/step_0 z/step_12) -ge 1 ] && [ $(changed z0/step_0 z/step_12) -le 4 ]"
+check "the 4 bytes of one z change" \
+    sh -c "[ $(changed z0/step_0 z/step_12) -ge 1 ] && [ $(changed z0/step_0 z/step_12) -le 4 ]"
 norm=$(grep '"event":"train"' "$dir/z/log.jsonl" | tail -n 1 | grep -o '"grad_norm":[^,]*' | cut -d: -f2)
 check "and the norm is that of its gradient, $norm" awk "BEGIN { exit !($norm > 0 && $norm < 0.1) }"
 rm -rf "$dir/z/step_12"
-check "goes on" run $logit z -n 13 --init "$dir/base" --init-logit -2 --only sinks --save-every 6 --resume
+check "goes on" \
+    run $logit z -n 13 --init "$dir/base" --init-logit -2 --only sinks --save-every 6 --resume
 check "and still nothing else changes" sh -c "[ $(changed z0/step_0 z/step_13) -le 4 ]"
-check "two words, by Muon" run $softmax words -n 6 --init "$dir/base" --only input_layernorm,o_proj --optimizer muon
+check "two words, by Muon" \
+    run $softmax words -n 6 --init "$dir/base" --only input_layernorm,o_proj --optimizer muon
 check "4096 bytes of a matrix and 128 of a norm" sh -c "[ $(changed adamw/step_12 words/step_6) -gt 3000 ] && [ $(changed adamw/step_12 words/step_6) -le 4224 ]"
-refuses "wanted a word of one of these names: model.embed_tokens.weight" $softmax --only queries -o "$dir/no"
+refuses "wanted a word of one of these names: model.embed_tokens.weight" $softmax --only queries \
+    -o "$dir/no"
 refuses "holds another model: --layers 1, got 3" $softmax --init "$dir/base" --layers 3
-refuses "a model that has no z of its own" $logit --init "$dir/off/step_0" --init-logit -2 -o "$dir/no"
+refuses "a model that has no z of its own" $logit --init "$dir/off/step_0" \
+    --init-logit -2 -o "$dir/no"
 refuses "a build with BIAS=logit" $softmax --init-logit -2 -o "$dir/no"
 refuses "only run forward" $softmax --init test/families/mixtral -o "$dir/no"
 refuses "wanted ATTN=softmax BIAS=none" $sigmoid --init "$dir/base" -o "$dir/no"
