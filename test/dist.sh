@@ -1,4 +1,5 @@
-# test/dist.sh -- what test_dist.sh and test_nccl.sh share: it is read by them. A run OUT has its output in OUT.txt
+# test/dist.sh -- what test_dist.sh and test_nccl.sh share: it is read by them.
+# A run OUT has its output in OUT.txt
 passed=0 failed=0
 ok()  { passed=$((passed + 1)); }
 bad() { failed=$((failed + 1)); echo "FAIL $*"; }

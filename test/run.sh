@@ -1,5 +1,5 @@
-# runs every test program and script, JOBS at a time and in the order given, prints one line for each as it ends, and at the end
-# the sum of their `N passed, M failed`
+# runs every test program and script, JOBS at a time and in the order given,
+# prints one line for each as it ends, and at the end the sum of their `N passed, M failed`
 #     sh test/run.sh [test_data test_make model/ATTN=sigmoid ...]        only these
 #     sh test/run.sh one test_data                                       one of them, as the above starts it
 # `make test ATTN=x` must not leak into makes of the tests

@@ -1,5 +1,5 @@
-# README's "add your own attention": four diffs, one after the other, on a copy of the tree. Each is built, trained and checked,
-# and its lines are counted. run from the root of the repository
+# README's "add your own attention": four diffs, one after the other, on a copy of the tree.
+# Each is built, trained and checked, and its lines are counted. run from the root of the repository
 #     attn.diff    a value of ATTN       one row, one struct
 #     bias.diff    a value of BIAS       one row
 #     stage.diff   a stage               its rows of ARCH, PARAMS and ACTS, its operation in three backends (docs/tour.md)
@@ -49,7 +49,8 @@ near() {
     awk -v a="$1" -v b="$2" \
         'BEGIN { print a, b; d = a - b; exit !(a > 0 && b > 0 && d * d < 4e-10) }'
 }
-# a copy of test/families/llama_llama3 whose config.json also has attention_multiplier, as Granite's have
+# a copy of test/families/llama_llama3 whose config.json also has attention_multiplier,
+# as Granite's have
 multiplier() {
     rm -rf llama; cp -r test/families/llama_llama3 llama
     sed "s/^{/{ \"attention_multiplier\": $1,/" test/families/llama_llama3/config.json \
@@ -65,7 +66,8 @@ $CXX -std=c++17 -O0 -fopenmp -DATTN_ONLY=relu -x c++ test/test_attention.cpp -o 
 ok "it builds"                            build relu ATTN=relu
 ok "it trains"                            trains relu
 ok "the log names it"                     grep -q '"ATTN":"relu"' run-relu/log.jsonl
-# not gradients: finite differences step over the corner of relu. The tests of attention have its derivative
+# not gradients: finite differences step over the corner of relu.
+# The tests of attention have its derivative
 ok "the tests of attention compile it"    wait $tests
 ok "and pass it, against naive.h" \
     sh -c './attention | grep -E "^[1-9][0-9]* passed, 0 failed"'

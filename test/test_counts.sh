@@ -1,4 +1,5 @@
-# the emulator's counters; COUNTS=all: also what the kernels ask of the memory in one step, against dev/counts.tsv (a minute and a half)
+# the emulator's counters; COUNTS=all: also what the kernels ask of the memory in one step,
+# against dev/counts.tsv (a minute and a half)
 CXX=${CXX:-g++} CUDA=${CUDA:-/usr/local/cuda} dir=build/test/counts
 [ -f "$CUDA/include/cublasLt.h" ] || {
     echo "skipped: 1 program, no CUDA headers in $CUDA/include (set CUDA=)"

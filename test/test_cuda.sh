@@ -1,6 +1,7 @@
 #!/bin/sh
-# test/test_cuda.sh -- all tests of the CUDA operations: the emulator's self-test, every operation and attention variant in
-# fp32 and bf16, then a few variants under AddressSanitizer and ThreadSanitizer, and what those shrink at its real size. Needs the CUDA toolkit's headers, no GPU.
+# test/test_cuda.sh -- all tests of the CUDA operations: the emulator's self-test, every
+# operation and attention variant in fp32 and bf16, then a few variants under AddressSanitizer and
+# ThreadSanitizer, and what those shrink at its real size. Needs the CUDA toolkit's headers, no GPU.
 #   usage: test/test_cuda.sh           in the emulator: three schedules, which must give the same bits
 #          DEVICE=gpu test/test_cuda.sh            built by nvcc, on the GPU
 #          DEVICE=sanitizer test/test_cuda.sh      on the GPU under compute-sanitizer (memcheck, racecheck, initcheck)

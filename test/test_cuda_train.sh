@@ -1,7 +1,8 @@
 #!/bin/sh
-# test/test_cuda_train.sh -- the whole program on the CUDA backend against the CPU backend: losses, gradient norms and every
-# number of the evaluations, step by step; then checkpoints that move between the two, and a resumed run with the same bits.
-# Without a GPU the CUDA backend runs in the emulator; with one (DEVICE=gpu) nvcc builds it and it runs there.
+# test/test_cuda_train.sh -- the whole program on the CUDA backend against the CPU backend:
+# losses, gradient norms and every number of the evaluations, step by step;
+# then checkpoints that move between the two, and a resumed run with the same bits. Without a GPU
+# the CUDA backend runs in the emulator; with one (DEVICE=gpu) nvcc builds it and it runs there.
 #   usage: test/test_cuda_train.sh [directory for the binaries]        CXX, NVCC, CUDA, CXXFLAGS, DEVICE=emu|gpu
 set -eu
 cd "$(dirname "$0")/.."
@@ -36,7 +37,8 @@ object() {
     $CXX -x c++ -std=c++17 $how -fopenmp ${CXXFLAGS:-} $(flags $kind) "$@" -c $source \
         -o "$dir/$out.o"
 }
-# build MODEL KIND SWITCHES..: the binary MODEL_KIND. The program is compiled once for a KIND, of a model what its switches change
+# build MODEL KIND SWITCHES..: the binary MODEL_KIND. The program is compiled once for a KIND,
+# of a model what its switches change
 build() {
     local name=$1_$2 kind=$2 defs=; shift 2
     for s in "$@"; do defs="$defs -D$s"; done
@@ -95,13 +97,15 @@ wait $one; wait $two
     emu build a real $DEFAULT; } & two=$!
 wait $one; wait $two
 
-# the two longest runs beside all others: the third schedule, and more rows of logits than are alive at once, at real sizes
+# the two longest runs beside all others: the third schedule, and more rows of logits than are
+# alive at once, at real sizes
 MANY="--batch 66 --seq 130 --layers 1 --width 8 --heads 1 --kv-heads 1 --ffn-width 8 --eval-every 0 -n 2"
 { EMU_SCHED=pct; export EMU_SCHED; train a.pct a_bf16 -n 10; } & long=$!
 { emu train real.cpu a_cpu $MANY && emu train real.cuda a_real $MANY; } & many=$!
 
-# fp32: the same sums in another order (seen: 3e-6). bf16: 8 bits of mantissa in weights and activations (seen: 1e-2, in norms
-# and maxima). Not for c: signed scores, divided by max(|sum|, 1), turn the rounding into another run within five steps.
+# fp32: the same sums in another order (seen: 3e-6). bf16: 8 bits of mantissa in weights
+# and activations (seen: 1e-2, in norms and maxima). Not for c: signed scores, divided by max(|sum|,
+# 1), turn the rounding into another run within five steps.
 for v in a b c; do
     train $v.cpu ${v}_cpu -n 10
     train $v.cuda ${v}_cuda -n 10
@@ -111,7 +115,8 @@ for v in a b; do
     train $v.bf16 ${v}_bf16 -n 10
     same_log "$v bf16" "$dir/$v.cpu" "$dir/$v.bf16" 5e-2
 done
-# the other optimiser, a loss that begins later, scores that begin elsewhere; and what eval changes of a checkpoint
+# the other optimiser, a loss that begins later, scores that begin elsewhere;
+# and what eval changes of a checkpoint
 for v in cpu cuda; do
     train muon.$v a_$v -n 6 --optimizer muon --min-context 5
     train shift.$v b_$v -n 6 --attn-bias-init -1.5
@@ -128,9 +133,10 @@ done
 paste -d : "$dir/eval.cpu.losses" "$dir/eval.cuda.losses" |
     awk -F: '{ d = $2 - $4; n += d < 1e-3 && d > -1e-3 } END { exit !(n == 11 && NR == 11) }' &&
     ok || bad "eval on CUDA: $(paste "$dir/eval.cpu.losses" "$dir/eval.cuda.losses" | tr '\n' ' ')"
-# bf16 on the CPU rounds where CUDA does. Before the first update the two are within 1e-3, a quarter of an ulp of bf16 (seen: 5e-4),
-# where fp32 is 2.8e-3 away; after it, its first step having the sign of the gradient alone, within an ulp of the numbers that are
-# in bf16 themselves: 8e-3 (seen: 7.7e-3)
+# bf16 on the CPU rounds where CUDA does. Before the first update the two are within 1e-3,
+# a quarter of an ulp of bf16 (seen: 5e-4), where fp32 is 2.8e-3 away; after it, its first step
+# having the sign of the gradient alone, within an ulp of the numbers that are in bf16 themselves:
+# 8e-3 (seen: 7.7e-3)
 biased="--qkv-bias 1 --out-bias 1 --ffn-bias 1 -n 1"
 train a.one a_bf16 $biased
 train a.one.cpu a_cpu_bf16 $biased
@@ -147,7 +153,8 @@ for from in cpu cpu_bf16; do
     train "a.$from.on" "a_$to" -n 10 --resume
     same_log "from $from to $to" "$dir/a.cpu" "$dir/a.$from.on" 5e-2
 done
-# the same seed gives the same bits, in any schedule of the threads; so does a run stopped in the middle
+# the same seed gives the same bits, in any schedule of the threads;
+# so does a run stopped in the middle
 export EMU_SCHED=rev; train a.rev a_bf16 -n 10; unset EMU_SCHED
 wait $long
 for sched in rev pct; do
@@ -163,7 +170,8 @@ for from in cpu cuda; do
     train b.$from-$to b_$to -n 10 --resume
     same_log "b, from $from to $to" "$dir/b.cpu" "$dir/b.$from-$to" 1e-4
 done
-# without a GPU: how often the host waits for it, and the micro-batch that fits its memory and stays when a run goes on
+# without a GPU: how often the host waits for it, and the micro-batch that fits its memory
+# and stays when a run goes on
 if [ "$DEVICE" = emu ]; then
     waits() {
         train waits a_bf16 --batch 1 --total-batch 66 --eval-every 0 -n $1

@@ -1,6 +1,7 @@
-# The demos' scripts and their margins (dev/LOG.md). The bb demo is trained whole. The demo on text takes minutes: here
-# it is trained for a few steps, which must repeat the beginning of the stored runs in test/demo, and the margins are
-# those of the stored runs' table. WHOLE=1 trains it to the end instead.
+# The demos' scripts and their margins (dev/LOG.md). The bb demo is trained whole.
+# The demo on text takes minutes: here it is trained for a few steps, which must repeat the
+# beginning of the stored runs in test/demo, and the margins are those of the stored runs' table.
+# WHOLE=1 trains it to the end instead.
 # sh test/test_demo.sh --lr 1e-4 must fail
 passed=0; failed=0
 check() { # what value op limit
@@ -10,8 +11,8 @@ check() { # what value op limit
 out=build/test
 mkdir -p $out
 
-# a row of the table $table, read from its end: loss alpha_1 at step 0, alpha_1, Sink_1 at step 0, Sink_1, alpha_*, Sink_*,
-# |h|, |h|, |v|, |v|
+# a row of the table $table, read from its end: loss alpha_1 at step 0, alpha_1, Sink_1 at step 0,
+# Sink_1, alpha_*, Sink_*, |h|, |h|, |v|, |v|
 column() {
     awk -v back="$2" -v row="^$1 +[0-9]" '$0 ~ row { x = $(NF - back); sub(/%/, "", x); print x }' \
     $table

@@ -1,6 +1,7 @@
 #!/bin/sh
-# test/test_dist.sh -- many processes over MPI: as one process, to rounding; twice the same bits; and whatever happens to one
-# of them ends all with one error, loses nothing, and leaves nothing hanging.
+# test/test_dist.sh -- many processes over MPI: as one process, to rounding; twice the same bits;
+# and whatever happens to one of them ends all with one error, loses nothing,
+# and leaves nothing hanging.
 #   usage: test/test_dist.sh       KILLS=3 (random kills), CXX, MPICXX, MPIRUN, BINARY (one that was built so before)
 cd "$(dirname "$0")/.." || exit 1
 MPICXX=${MPICXX:-mpicxx} MPIRUN=${MPIRUN:-mpirun} KILLS=${KILLS:-3}

@@ -1,4 +1,5 @@
-# scripts/experiments.tsv: every line has its eight columns, a switch set that the Makefile takes and flags that the binary parses
+# scripts/experiments.tsv: every line has its eight columns, a switch set that the Makefile takes
+# and flags that the binary parses
 unset MAKEFLAGS MAKELEVEL MFLAGS
 passed=0; failed=0
 ok() { passed=$((passed + 1)); }

@@ -1,4 +1,5 @@
-# dev/gpu_run.sh without a GPU: the hint for each of the likeliest errors, what it does with a step that fails, and its comparison
+# dev/gpu_run.sh without a GPU: the hint for each of the likeliest errors, what it does with a step
+# that fails, and its comparison
 command -v python3 > /dev/null || {
     echo "skipped: 21 checks of dev/gpu_run.sh, no python3"
     echo "0 passed, 0 failed"

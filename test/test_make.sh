@@ -1,5 +1,5 @@
-# the Makefile, in a copy of the tree: good switches build what they say, bad ones stop with the message, a change of anything
-# that goes into a binary rebuilds it, and nothing else does
+# the Makefile, in a copy of the tree: good switches build what they say, bad ones stop
+# with the message, a change of anything that goes into a binary rebuilds it, and nothing else does
 passed=0; failed=0
 ok() {
     if [ "$1" -eq 0 ]; then
@@ -30,7 +30,8 @@ ok $? "where ATTN=sigmoid BIAS=k FFN=gelu went: $(readlink train_sink) $out"
 ./train_sink --help |
     grep -q "^this build: ATTN=sigmoid BIAS=k PE=rotary NORM=pre FFN=gelu COMBINE=concat"
 ok $? "--help of ATTN=sigmoid BIAS=k FFN=gelu"
-# it has what the switches promise: k* in the checkpoint, and a refusal of the other build with the right make line
+# it has what the switches promise: k* in the checkpoint, and a refusal of the other build
+# with the right make line
 tiny="-b 4 -t 8 --bb-vocab 12 --width 8 --ffn-width 8 --val-seqs 4 --probe-seqs 4 --probe-len 8"
 export OMP_NUM_THREADS=1
 out=$(./train_sink $tiny -n 2 -o k 2>&1) && grep -aq 'k_star' k/step_2/model.safetensors &&
@@ -50,7 +51,8 @@ rebuilds() { # yes|no why make-arguments...
     if [ "$before" = "$(stamp)" ]; then got=no; else got=yes; fi
     [ $got = $want ]; ok $? "$why: rebuilt: $got, wanted $want: $out"
 }
-# a compiler that says what it would do is quick: it makes the output and the list of headers, as g++ does
+# a compiler that says what it would do is quick: it makes the output and the list of headers,
+# as g++ does
 cat > fake <<'X'
 #!/bin/sh
 [ "$1" = --version ] && { echo "fake 1"; exit 0; }
@@ -75,7 +77,8 @@ mk CXX=./fake2 ATTN=elu1 train_sink > /dev/null
 rebuilds no "another model was built" CXX=./fake2 OPTIMIZE=-O1 ARCH=x86-64
 [ "$(readlink train_sink)" = build/cpu/train_sink ]
 ok $? "the link follows the last make, built or not: $(readlink train_sink)"
-# the list of headers that g++ really writes has all that are included; two belong to BACKEND=cuda alone
+# the list of headers that g++ really writes has all that are included;
+# two belong to BACKEND=cuda alone
 out=$(g++ -std=c++17 -MM -DATTN=softmax -DBIAS=none -DPE=rotary -DNORM=pre -DFFN=swiglu -DCOMBINE=concat -DQKNORM=none -DGATE=none -x c++ train_sink.cu commands/*.cpp text/*.cpp models/*.cpp cpu/*.cpp)
 for header in $(ls *.h *.cuh commands/*.h cpu/*.h models/*.h text/*.h); do
     echo "$out" | grep -q "$header"
@@ -119,7 +122,8 @@ while read -r attn bias; do refused "$attn with $bias means nothing: " $attn $bi
 ATTN=sigmod make -s train_sink CXX=./fake > /dev/null 2>&1 && bad=1 || bad=0
 ok $bad "a wrong switch in the environment"
 
-# ---- a GPU is any /dev/nvidia[0-9]*, or under WSL /dev/dxg with NVIDIA's driver; nvidiactl alone is none
+# ---- a GPU is any /dev/nvidia[0-9]*, or under WSL /dev/dxg with NVIDIA's driver;
+# nvidiactl alone is none
 finds() { # cuda|cpu why files...
     want=build/$1 why=$2; shift 2
     rm -rf root; mkdir -p root/dev root/usr/lib/wsl/lib

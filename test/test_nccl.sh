@@ -1,6 +1,7 @@
 #!/bin/sh
-# test/test_nccl.sh -- many GPUs over NCCL, both emulated: 2 and 4 ranks are one rank to rounding, with gradient accumulation,
-# clipping and learned biases; the same bits twice and in any schedule; a rank that dies ends all.
+# test/test_nccl.sh -- many GPUs over NCCL, both emulated: 2 and 4 ranks are one rank to rounding,
+# with gradient accumulation, clipping and learned biases; the same bits twice and in any schedule;
+# a rank that dies ends all.
 #   usage: test/test_nccl.sh       BIASES="kv" (one build each; and one of bf16), CXX, CUDA, BUILT=directory of builds to use again
 cd "$(dirname "$0")/.." || exit 1
 CXX=${CXX:-g++} CUDA=${CUDA:-/usr/local/cuda} BIASES=${BIASES:-kv}

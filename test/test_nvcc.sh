@@ -1,4 +1,5 @@
-# nvcc, where there is one, compiles a covering set of builds: every value of every switch for sm_80 and sm_90, no spills
+# nvcc, where there is one, compiles a covering set of builds: every value of every switch
+# for sm_80 and sm_90, no spills
 command -v "${NVCC:-nvcc}" > /dev/null || {
     echo "skipped: 15 builds by nvcc, which is not in PATH"
     echo "0 passed, 0 failed"

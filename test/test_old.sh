@@ -1,5 +1,5 @@
-# checkpoints that commit 3a5150d wrote, before a model was a table of rows, are opened and measured as they were then. A key
-# that they do not have means the default
+# checkpoints that commit 3a5150d wrote, before a model was a table of rows,
+# are opened and measured as they were then. A key that they do not have means the default
 #     test/old/NAME/      as 3a5150d saved them: --window 9; BIAS=sink_token FFN=gelu COMBINE=sum; BIAS=v PE=absolute
 #     probe.json          what its `probe -d bb --bb-vocab 24 --probe-seqs 4 --probe-len 12 --json` wrote
 cd "$(dirname "$0")/.." || exit 1

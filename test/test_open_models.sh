@@ -1,4 +1,5 @@
-# scripts/reproduce --models on tiny models under the paper's names: each number is that of its probe, and what is not there is named
+# scripts/reproduce --models on tiny models under the paper's names: each number is that of its
+# probe, and what is not there is named
 passed=0; failed=0
 ok() {
     if [ "$1" -eq 0 ]; then
@@ -55,7 +56,8 @@ assert abs(rows[1][1] - first) < 1e-6 and abs(rows[1][4] - other) < 1e-5, (rows,
 assert all(-1 <= x <= 1 for m in maps for x in m[0][40][1:42]) and len(maps[0][0]) == 64
 END
 grep -q '"alpha1"' $out/results/*-models.html; ok $? "the page holds the probes"
-# Figure 3, of any model: a line a length, those that the model has positions for, and a file for each model
+# Figure 3, of any model: a line a length, those that the model has positions for,
+# and a file for each model
 $PYTHON -c 'for i in range(40): print("{\"text\": \"%s\"}" % " ".join(["the river", "a door", "light", "house"][(i * k) % 4] for k in range(1, 300)))' > $out/long.jsonl
 $PYTHON scripts/reproduce figure3 --models $out/gpt2-xl $out/Llama-2-7b-hf -d $out/long.jsonl \
     --out $out/results --binary $binary > $out/stdout 2> $out/stderr
@@ -72,7 +74,8 @@ for name, lengths in (("gpt2-xl", [16, 32, 64]), ("llama-2-7b-hf", [16, 32, 64, 
         said = "  ".join(f"eps {s['eps']:g}: {s['sink_k'][0] * 100:6.2f}" for s in e["sinks"])
         assert len(e["sinks"]) == 5 and f"  T {e['sink']['T']:5d}  {said}" in open(out + "/stdout").read(), said
 END
-# Table 7: positions replaced and swapped, beside the paper's numbers; a swap is one: twice the same is the model as it is
+# Table 7: positions replaced and swapped, beside the paper's numbers; a swap is one:
+# twice the same is the model as it is
 $PYTHON scripts/reproduce table7 --models $out/gpt2-xl --out $out/results -d $out/text.jsonl \
     --binary $binary > $out/stdout 2> $out/stderr
 ok $? "table7: $(cat $out/stderr)"

@@ -1,5 +1,6 @@
-# the README says what is so: every command in its ```sh blocks runs, in a copy of the tree and with few steps; every flag, switch
-# value and file that it names exists. A command in a block "sh parsed" is only parsed (it needs data, or a run's name).
+# the README says what is so: every command in its ```sh blocks runs,
+# in a copy of the tree and with few steps; every flag, switch value and file that it names exists.
+# A command in a block "sh parsed" is only parsed (it needs data, or a run's name).
 passed=0; failed=0
 ok() {
     if [ "$1" -eq 0 ]; then

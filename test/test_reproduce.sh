@@ -1,5 +1,6 @@
-# scripts/reproduce: the flags of every row at every scale; two runs end to end, stopped and killed in the middle, against the same
-# two undisturbed; a run that diverges; what is done is skipped; verdicts; bad input; the array job; one run a GPU. 35 s on 2 cores.
+# scripts/reproduce: the flags of every row at every scale; two runs end to end,
+# stopped and killed in the middle, against the same two undisturbed; a run that diverges;
+# what is done is skipped; verdicts; bad input; the array job; one run a GPU. 35 s on 2 cores.
 unset MAKEFLAGS MAKELEVEL MFLAGS
 passed=0; failed=0
 ok() {
@@ -22,8 +23,9 @@ for s in ATTN=softmax ATTN=sigmoid BIAS=k; do
 done
 link=$(readlink train_sink)                              # scripts/reproduce must not move it
 
-# 1 every row of experiments.tsv is in the results of every scale once, with flags or with the reason why not; the binary takes the
-# flags. Where a binary is built and the model small it starts (--steps 0), which checks ranges too
+# 1 every row of experiments.tsv is in the results of every scale once, with flags or with the
+# reason why not; the binary takes the flags. Where a binary is built and the model small it starts
+# (--steps 0), which checks ranges too
 default=$(make -s check BACKEND=cpu)
 for scale in paper hour laptop laptop2 text; do
     scripts/reproduce all --scale $scale --device cpu --seeds 1 --report --runs $dir/none \
@@ -78,7 +80,8 @@ for scale in ("paper", "hour", "laptop", "laptop2", "text"):
 END
 [ ! -s $dir/rows.txt ]; ok $? "$(head -n 5 $dir/rows.txt)"
 
-# 2 two runs undisturbed; then stopped by SIGTERM, then one process killed, then finished: the same bits
+# 2 two runs undisturbed; then stopped by SIGTERM, then one process killed, then finished:
+# the same bits
 tables="table6-softmax table6-sigmoid --seeds 1 --jobs 2"
 short="--steps 1200 -b 16 --eval-every 100 --val-seqs 20 --probe-seqs 20"
 label=$(scripts/reproduce $tables --runs $dir/a --dry-run -- $short | sed -n 's|.*/a/\([^/]*\)/.*|\1|p' | head -n 1)
@@ -174,7 +177,8 @@ want(c["rows"][0]["ours"][0]["status"] == "failed", "the diverged run is not fai
 END
 [ ! -s $dir/json.txt ]; ok $? "$(cat $dir/json.txt)"
 
-# 5 verdicts, on runs made up: softmax has a sink and the others none; one has; one has on the second seed (1.5 -> 40); softmax has none
+# 5 verdicts, on runs made up: softmax has a sink and the others none; one has;
+# one has on the second seed (1.5 -> 40); softmax has none
 for case in "50 1 1 holds" "50 40 1 does not hold" "50 1 1.5 does not hold" "2 1 1 cannot be tested at this scale: softmax has no sink either"; do
     set -- $case; soft_sink=$1 sigmoid_sink=$2 elu_sink=$3; shift 3
     got=$(python3 - $soft_sink $sigmoid_sink $elu_sink <<'END'
@@ -254,7 +258,8 @@ kill -TERM $pid; wait $pid; code=$?
     [ "$(ls -d $dir/e/laptop*/*-seed1 | wc -l)" -eq 1 ] && grep -q '"stopped"' "$run/log.jsonl"
 ok $? "array job: exit status $code, $(tail -n 2 $dir/e.txt)"
 
-# 8 never two runs on one GPU: two processes, three runs each, two GPUs, and a program that notes when it ran where
+# 8 never two runs on one GPU: two processes, three runs each, two GPUs,
+# and a program that notes when it ran where
 cat > $dir/fake.sh <<'END'
 #!/bin/sh
 while [ $# -gt 1 ]; do case $1 in -o) out=$2 ;; esac; shift; done
@@ -279,7 +284,8 @@ wait
 awk '{ n[$1] += $2 == "start" ? 1 : -1; if (n[$1] > 1) { bad = 1 }; if (n["test-a"] + n["test-b"] > 1) { both = 1 }; lines++ } END { exit bad || !both || lines != 12 }' $dir/notes
 ok $? "GPUs: $(tr '\n' ',' < $dir/notes) $(cat $dir/gpu1.txt $dir/gpu2.txt | grep -v '^\[')"
 
-# 9 with a compiler that only writes an empty file: one run a GPU (jobs 0) builds too; make experiments leaves ./train_sink alone
+# 9 with a compiler that only writes an empty file: one run a GPU (jobs 0) builds too;
+# make experiments leaves ./train_sink alone
 tree=$dir/tree; mkdir -p $tree
 cp -r Makefile *.cu *.cuh *.h scripts $tree; for d in commands cpu cuda dist models text; do \
     [ -d $d ] && cp -r $d $tree; done

@@ -1,4 +1,5 @@
-# scripts/sweep: eight short runs, their table against their logs; the same command skips them; one more seed trains only that; bad input
+# scripts/sweep: eight short runs, their table against their logs; the same command skips them;
+# one more seed trains only that; bad input
 unset MAKEFLAGS MAKELEVEL MFLAGS JOBS
 passed=0; failed=0
 ok() {

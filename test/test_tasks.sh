@@ -1,4 +1,5 @@
-# scripts/tasks.py: what it makes of the harness' data formats is what test_score scores, and a file of another format is refused
+# scripts/tasks.py: what it makes of the harness' data formats is what test_score scores,
+# and a file of another format is refused
 passed=0; failed=0
 ok() {
     if [ "$1" -eq 0 ]; then
