@@ -9,9 +9,9 @@ budget() { # what, lines or functions there are, most
 rooms=$(ls commands/*.h commands/*.cpp cpu/*.h cpu/*.cpp cuda/*.cuh dist/*.h \
            models/*.h models/*.cpp text/*.h text/*.cpp)
 # what stands around the book: programs in Python, shell and C++, the emulator, the tests
-around="Makefile scripts/reproduce scripts/sweep scripts/report.html $(ls scripts/*.py scripts/*.sh \
-        scripts/slurm/* dev/*.py dev/*.sh dev/*.cpp dev/golden/*.py dev/emulator/*.* \
-        test/*.cpp test/*.h test/*.cu)"
+around="Makefile scripts/reproduce scripts/sweep scripts/report.html
+        $(ls scripts/*.py scripts/*.sh scripts/slurm/* dev/*.py dev/*.sh dev/*.cpp \
+             dev/golden/*.py dev/emulator/*.* test/*.cpp test/*.h test/*.cu)"
 lines() { cat "$@" | wc -l; }
 for f in *.cu *.cuh *.h $rooms; do printf '%-44s %6d\n' "$f" "$(lines "$f")"; done
 echo
