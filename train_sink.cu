@@ -57,7 +57,7 @@ struct Init { double std, mean; };
     LAYER(vb,      "self_attn.v_proj.bias",            c.qkv_bias,            VECTOR,   KV * HS, ZEROS) \
     LAYER(qnw,     "self_attn.q_norm.weight",          qkn,                   VECTOR,   c.qk_norm == QKNORM_all ? NH * HS : HS, ONES) \
     LAYER(knw,     "self_attn.k_norm.weight",          qkn,                   VECTOR,   c.qk_norm == QKNORM_all ? KV * HS : HS, ONES) \
-    LAYER(zstar,   "self_attn.sinks",                  bias.column == LOGIT_COLUMN && bias.learn_k,          VECTOR,   NH, ZEROS) \
+    LAYER(zstar,   "self_attn.sinks",                  bias.column == LOGIT_COLUMN && bias.learn_k, VECTOR, NH, ZEROS) \
     LAYER(kstar,   "self_attn.k_star",                 bias.column == KEY_COLUMN && bias.learn_k, bias_rows(c), HS, NORMAL(0.02)) \
     LAYER(vstar,   "self_attn.v_star",                 bias.learn_v || bias.add_v, bias_rows(c), HS, NORMAL(0.02)) \
     LAYER(phi1w,   "self_attn.phi_fc1.weight",         phi,                   HS,       HS, LINEAR(HS)) \
@@ -67,14 +67,14 @@ struct Init { double std, mean; };
     LAYER(ob,      "self_attn.o_proj.bias",            c.out_bias,            VECTOR,   C,  ZEROS) \
     LAYER(ln1ow,   "post_attention_layernorm.weight",  norm.out,              VECTOR,   C,  ONES) \
     LAYER(ln1ob,   "post_attention_layernorm.bias",    norm.out && ln,        VECTOR,   C,  ZEROS) \
-    LAYER(ln2w,    ffn_norm + ".weight",                 norm.in,               VECTOR,   C,  ONES) \
-    LAYER(ln2b,    ffn_norm + ".bias",                   norm.in && ln,         VECTOR,   C,  ZEROS) \
-    LAYER(gatew,   "mlp.gate_proj.weight",             ffn.gated && !mixture(l),             F,        C,  LINEAR(C)) \
-    LAYER(upw,     "mlp.up_proj.weight",               !mixture(l),                  F,        C,  LINEAR(C)) \
-    LAYER(gateb,   "mlp.gate_proj.bias",               ffn.gated && c.ffn_bias && !mixture(l), VECTOR, F,  ZEROS) \
-    LAYER(upb,     "mlp.up_proj.bias",                 c.ffn_bias && !mixture(l),            VECTOR,   F,  ZEROS) \
-    LAYER(downw,   "mlp.down_proj.weight",             !mixture(l),                  C,        F,  NORMAL(1 / sqrt(F) / L)) \
-    LAYER(downb,   "mlp.down_proj.bias",               c.ffn_bias && !mixture(l),            VECTOR,   C,  ZEROS) \
+    LAYER(ln2w,    ffn_norm + ".weight",               norm.in,               VECTOR,   C,  ONES) \
+    LAYER(ln2b,    ffn_norm + ".bias",                 norm.in && ln,         VECTOR,   C,  ZEROS) \
+    LAYER(gatew,   "mlp.gate_proj.weight",             ffn.gated && !mixture(l), F,     C,  LINEAR(C)) \
+    LAYER(upw,     "mlp.up_proj.weight",               !mixture(l),           F,        C,  LINEAR(C)) \
+    LAYER(gateb,   "mlp.gate_proj.bias",               ffn.gated && c.ffn_bias && !mixture(l), VECTOR, F, ZEROS) \
+    LAYER(upb,     "mlp.up_proj.bias",                 c.ffn_bias && !mixture(l), VECTOR, F, ZEROS) \
+    LAYER(downw,   "mlp.down_proj.weight",             !mixture(l),           C,        F,  NORMAL(1 / sqrt(F) / L)) \
+    LAYER(downb,   "mlp.down_proj.bias",               c.ffn_bias && !mixture(l), VECTOR, C, ZEROS) \
     FORWARD_ONLY_PARAMS(LAYER) \
     LAYER(ln2ow,   "post_feedforward_layernorm.weight", norm.out,             VECTOR,   C,  ONES) \
     LAYER(ln2ob,   "post_feedforward_layernorm.bias",  norm.out && ln,        VECTOR,   C,  ZEROS) \
@@ -506,13 +506,13 @@ static const Stage LAYER_STAGES[] = {
     { "rotary", IF(d.attends(l) && d.pe.rotary), rotary_forward, rotary_backward, A_ROW(0),
       A_ROW(2 * d.QK) },
     { "phi", IF(d.attends(l) && Attn::phi != PHI_NONE), phi_forward, phi_backward,
-      A_ROW(d.phi ? 4.0 * d.QK* d.HS : 0), A_ROW(4 * d.QK) },
+      A_ROW(d.phi ? 4.0 * d.QK * d.HS : 0), A_ROW(4 * d.QK) },
     { "attention", IF(d.attends(l)), attention_forward, attention_backward, A_ROW(0),
       A_ROW(d.W + d.NH * d.HS) },
     { "gate", IF(d.attends(l) && d.gate), gate_forward, gate_backward, A_ROW(2.0 * d.C * d.G),
       A_ROW(d.C + 2 * d.NH * d.HS) },
     { "combine", IF(d.attends(l) && d.combine), combine_forward, combine_backward, A_ROW(0),
-      A_ROW(d.NH* d.HS + d.OC) },
+      A_ROW(d.NH * d.HS + d.OC) },
     { "out", IF(d.attends(l)), attn_output_forward, attn_output_backward, A_ROW(2.0 * d.OC * d.C),
       A_ROW(d.OC + 2 * d.C) },
     { "mamba", IF(!d.attends(l)), mamba_forward, mamba_backward, A_ROW(0), A_ROW(0) },
