@@ -2,7 +2,11 @@
 # A run OUT has its output in OUT.txt
 passed=0 failed=0
 ok()  { passed=$((passed + 1)); }
-bad() { failed=$((failed + 1)); echo "FAIL $*"; }
+bad() {
+    failed=$((failed + 1))
+    echo "FAIL $*"
+    [ -z "$CHECK_FIRST" ] || { echo "$passed passed, $failed failed"; exit 1; }
+}
 check() { local what=$1; shift; if "$@"; then ok; else bad "$what"; fi; }
 # -D of every switch's default
 default_switches() {
