@@ -49,7 +49,8 @@ import open_models
 out = sys.argv[1]
 rows = open_models.angles(out + "/results/models/figure18-gpt2-large")
 assert [r[0] for r in rows] == [0, 1], rows
-maps = [[open_models.npy(f"{out}/results/models/figure18-gpt2-large/1_{h}_{kind}.npy") for kind in ("cosine", "product")] for h in (0, 1)]
+maps = [[open_models.npy(f"{out}/results/models/figure18-gpt2-large/1_{h}_{kind}.npy")
+         for kind in ("cosine", "product")] for h in (0, 1)]
 first = sum(m[0][t][1] for m in maps for t in range(1, 64)) / 126
 other = sum(sum(m[1][t][2:t + 2]) / t for m in maps for t in range(1, 64)) / 126
 assert abs(rows[1][1] - first) < 1e-6 and abs(rows[1][4] - other) < 1e-5, (rows, first, other)
@@ -67,12 +68,14 @@ ok $? "lengths: $(cat $out/stdout)"
 $PYTHON - $out > $out/py.txt 2>&1 <<'END'; ok $? "figure3: $(tail -n 1 $out/py.txt)"
 import json, sys
 out = sys.argv[1]
-for name, lengths in (("gpt2-xl", [16, 32, 64]), ("llama-2-7b-hf", [16, 32, 64, 128, 256, 512, 1024])):
+for name, lengths in (("gpt2-xl", [16, 32, 64]),
+                      ("llama-2-7b-hf", [16, 32, 64, 128, 256, 512, 1024])):
     every = json.load(open(f"{out}/results/models/figure3-{name}.json"))["all"]
     assert [e["sink"]["T"] for e in every] == lengths, [e["sink"]["T"] for e in every]
     for e in every:
         said = "  ".join(f"eps {s['eps']:g}: {s['sink_k'][0] * 100:6.2f}" for s in e["sinks"])
-        assert len(e["sinks"]) == 5 and f"  T {e['sink']['T']:5d}  {said}" in open(out + "/stdout").read(), said
+        line = f"  T {e['sink']['T']:5d}  {said}"
+        assert len(e["sinks"]) == 5 and line in open(out + "/stdout").read(), said
 END
 # Table 7: positions replaced and swapped, beside the paper's numbers; a swap is one:
 # twice the same is the model as it is
@@ -89,7 +92,8 @@ import json, sys
 runs = lambda id: json.load(open(f"{sys.argv[1]}/results/models/table7-{id}.json"))["runs"]
 plain, replaced, swapped = runs("as-it-is")[0], runs("replaced-5")[1], runs("swapped-5")[1]
 assert runs("swapped-5")[0] == plain == runs("replaced-5")[0] and len(plain["sink_k"]) == 10
-assert len({round(x["loss"], 4) for x in (plain, replaced, swapped)}) == 3, (plain, replaced, swapped)
+models = (plain, replaced, swapped)
+assert len({round(x["loss"], 4) for x in models}) == 3, models
 END
 # the swap beside a model whose file has the two rows swapped
 cp -r $out/gpt2-xl $out/swapped

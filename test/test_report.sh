@@ -38,14 +38,19 @@ close = lambda a, b: abs(a - b) <= 1e-5 * abs(b)
 run = data["runs"][0]
 assert len(run["evals"]) == len(evals) == 3
 for a, b in zip(run["evals"], evals):
-    assert a["step"] == b["step"] and close(a["val_loss"], b["val_loss"]), (a["val_loss"], b["val_loss"])
-    assert all(close(x, y) for p, q in zip(a["alpha1_proxy"], b["alpha1_proxy"]) for x, y in zip(p, q))
+    losses = (a["val_loss"], b["val_loss"])
+    assert a["step"] == b["step"] and close(*losses), losses
+    maps = zip(a["alpha1_proxy"], b["alpha1_proxy"])
+    assert all(close(x, y) for p, q in maps for x, y in zip(p, q))
 losses = [o["loss"] for o in log if o["event"] == "train"]
 assert all(close(a, b) for a, b in zip(run["curves"]["loss"][1], losses)) and len(losses) == 10
 assert run["status"] == "done" and run["proxy"] and run["title"] == "ATTN=sigmoid BIAS=k" and data["reload"] == 0
 rows = data["results"][0]["rows"]
-assert [r["sinks"] for r in rows[:3]] == [[[1, 18.18, [50.0, 44.0], [1.5, 1.5]]], [[1, 0.0, [0.0], [1.5]]], [[1, 0.0, [2.0], [1.5]], [2, 69.03, [61.0], [0.0]]]], rows
-assert [r["why_not"] for r in rows] == [None, "failed", None, "not run"] and rows[2]["main"] == 2 and rows[1]["star"] == [73.34, [50.0]]
+assert [r["sinks"] for r in rows[:3]] == [[[1, 18.18, [50.0, 44.0], [1.5, 1.5]]],
+                                          [[1, 0.0, [0.0], [1.5]]],
+                                          [[1, 0.0, [2.0], [1.5]], [2, 69.03, [61.0], [0.0]]]], rows
+assert [r["why_not"] for r in rows] == [None, "failed", None, "not run"]
+assert rows[2]["main"] == 2 and rows[1]["star"] == [73.34, [50.0]]
 END
 mkdir -p $out/evil
 sed 's/{"event":"sample","step":10,"text":".*/{"event":"sample","step":10,"text":"<\/script><script>document.title=1<\/script>"}/' $tiny/log.jsonl > $out/evil/log.jsonl
@@ -88,13 +93,19 @@ log = [json.loads(line) for line in open(sys.argv[1], encoding="utf-8")]
 e = [o for o in log if o["event"] == "eval"][-1]
 probe = dict(e, data="my <b>text", sinks=[e["sink"], dict(e["sink"], eps=0.1, proxy_k=[0.5] * 10)])
 lone = lambda x: x[:1] if isinstance(x, list) else x
-json.dump(dict({k: lone(v) if k.startswith(("alpha", "k_", "v_", "mass", "entropy")) else v for k, v in e.items()}, layers=[1]),
-          open(sys.argv[2] + "/mamba.json", "w"))                      # a model whose layer 0 has no attention
-json.dump(dict(probe, all=[probe, dict(probe, sink=dict(e["sink"], T=16), sinks=None)]), open(sys.argv[2] + "/model.json", "w"))
+# a model whose layer 0 has no attention
+of_attention = ("alpha", "k_", "v_", "mass", "entropy")
+json.dump(dict({k: lone(v) if k.startswith(of_attention) else v for k, v in e.items()},
+               layers=[1]), open(sys.argv[2] + "/mamba.json", "w"))
+json.dump(dict(probe, all=[probe, dict(probe, sink=dict(e["sink"], T=16), sinks=None)]),
+          open(sys.argv[2] + "/model.json", "w"))
 for o in log:
     o["time"] = "2026-11-22T00:00:00Z"
-    if o["event"] == "eval": o.update(gate_mean=[0.25, 0.75], gate_low=[0.1, 0.2], gate_first=[[0.1, 0.2], [0.3, 0.4]]); del o["h_median"], o["mass"]
-log[0]["flags"].update(beta1=0.8, beta2=0.5, adam_eps=1, weight_decay=0.7, grad_clip=9, warmup=7, lr=0.25, min_lr=0.125)
+    if o["event"] == "eval":
+        o.update(gate_mean=[0.25, 0.75], gate_low=[0.1, 0.2], gate_first=[[0.1, 0.2], [0.3, 0.4]])
+        del o["h_median"], o["mass"]
+log[0]["flags"].update(beta1=0.8, beta2=0.5, adam_eps=1, weight_decay=0.7, grad_clip=9, warmup=7,
+                       lr=0.25, min_lr=0.125)
 log.insert(9, {"event": "resume", "step": 7, "changed": {"lr": [0.01, 0.25]}})
 log.insert(9, {"event": "of another version", "step": "x"})
 open(sys.argv[2] + "/went/log.jsonl", "w").write("\n".join(map(json.dumps, log)))
@@ -185,7 +196,8 @@ n = 30001
 values = [1.0 + 1e-6 * i for i in range(n)]
 values[777], values[20000], values[12345] = 9.0, -9.0, None
 steps, kept = report.thin(list(range(1, n + 1)), values)
-assert len(kept) <= report.POINTS + 2 and steps[0] == 1 and steps[-1] == n, (len(kept), steps[0], steps[-1])
+ends = (len(kept), steps[0], steps[-1])
+assert len(kept) <= report.POINTS + 2 and steps[0] == 1 and steps[-1] == n, ends
 assert {9.0, -9.0, None} <= set(kept) and all(values[s - 1] == v for s, v in zip(steps, kept))
 END
 head -n 4 $tiny/log.jsonl > $out/live/log.jsonl
@@ -269,10 +281,13 @@ evals = [o for o in log if o["event"] == "eval"]
 assert len(rows) == 3 and [r["step"] for r in rows] == ["0", "5", "10"]
 for r, e in zip(rows, evals):
     assert r["run"] == "tiny" and r["ATTN"] == "sigmoid" and r["lr"] == "0.01" and r["status"] == "done"
-    assert float(r["val_loss"]) == e["val_loss"] and [float(r[f"proxy_{k}"]) for k in range(1, 11)] == e["sink"]["proxy_k"]
-    assert abs(float(r["alpha1_mean"]) - sum(sum(e["alpha1"], [])) / 4) < 1e-12 and float(r["mass_max"]) == max(sum(e["mass"], []))
+    assert float(r["val_loss"]) == e["val_loss"]
+    assert [float(r[f"proxy_{k}"]) for k in range(1, 11)] == e["sink"]["proxy_k"]
+    assert abs(float(r["alpha1_mean"]) - sum(sum(e["alpha1"], [])) / 4) < 1e-12
+    assert float(r["mass_max"]) == max(sum(e["mass"], []))
 train = {o["step"]: o for o in log if o["event"] == "train"}
-assert rows[0]["train_loss"] == "" and float(rows[2]["train_loss"]) == train[10]["loss"] and int(rows[2]["tokens"]) == train[10]["tokens"]
+assert rows[0]["train_loss"] == "" and float(rows[2]["train_loss"]) == train[10]["loss"]
+assert int(rows[2]["tokens"]) == train[10]["tokens"]
 END
 if $PYTHON -c 'import tensorboard' 2> /dev/null; then
     report $tiny --tensorboard -o $out/events; ok $? "--tensorboard: $(cat $out/stderr)"
@@ -283,8 +298,10 @@ events = EventAccumulator(sys.argv[1]).Reload()
 log = [json.loads(line) for line in open(sys.argv[2], encoding="utf-8")]
 losses = [(o["step"], o["loss"]) for o in log if o["event"] == "train"]
 found = [(s.step, s.value) for s in events.Scalars("train/loss")]
-assert len(found) == 10 and all(a[0] == b[0] and abs(a[1] - b[1]) < 1e-5 for a, b in zip(found, losses)), found
-assert [s.step for s in events.Scalars("eval/sink_1")] == [0, 5, 10] and "eval/alpha1_mean" in events.Tags()["scalars"]
+near = lambda a, b: a[0] == b[0] and abs(a[1] - b[1]) < 1e-5
+assert len(found) == 10 and all(near(a, b) for a, b in zip(found, losses)), found
+assert [s.step for s in events.Scalars("eval/sink_1")] == [0, 5, 10]
+assert "eval/alpha1_mean" in events.Tags()["scalars"]
 END
     refused 'events/tiny: got an earlier export' \
         $R $tiny --tensorboard -o $out/events
@@ -301,7 +318,8 @@ grep -q 'pip install numpy matplotlib' $out/stderr; ok $? "plot.py does not say 
 # ---- figures ------------------------------------------------------------------------------------------------------------
 if ! $PYTHON -c 'import numpy, matplotlib' 2> /dev/null; then skip 6 "no matplotlib"; end; fi
 $PYTHON - $out > $out/stdout 2>&1 <<'END'; ok $? "figures: $(tail -n 3 $out/stdout)"
-# every figure writes both files, the same bytes twice, and its lines and images are the numbers of the log
+# every figure writes both files, the same bytes twice, and its lines and images
+# are the numbers of the log
 import argparse, contextlib, json, os, sys, time
 sys.path.insert(0, "scripts")
 import numpy as np
@@ -312,12 +330,16 @@ log = [json.loads(line) for line in open(tiny + "/log.jsonl", encoding="utf-8")]
 evals = [o for o in log if o["event"] == "eval"]
 e = evals[-1]
 probe = dict(e, data="bb", sinks=[dict(e["sink"], eps=x, proxy_k=[1 - x] * 10) for x in (0.1, 0.3)])
-probe["all"] = [dict(probe), dict(probe, sink=dict(e["sink"], T=64), sinks=[dict(s, T=64, proxy_k=[0] * 10 if s["eps"] == 0.1 else s["proxy_k"]) for s in probe["sinks"]], alpha=np.full((3, 2, 2, 10), 0.25).tolist())]
+longer = [dict(s, T=64, proxy_k=[0] * 10 if s["eps"] == 0.1 else s["proxy_k"])
+          for s in probe["sinks"]]
+probe["all"] = [dict(probe), dict(probe, sink=dict(e["sink"], T=64), sinks=longer,
+                                  alpha=np.full((3, 2, 2, 10), 0.25).tolist())]
 json.dump(probe, open(out + "/probe.json", "w"))
 os.makedirs(out + "/maps")
 T = 5
 for kind in ("map", "cosine", "product"):
-    x = np.tril(np.arange(T * (T + 1), dtype=np.float32).reshape(T, T + 1) / 30, 1) + (kind == "product")
+    x = np.arange(T * (T + 1), dtype=np.float32).reshape(T, T + 1) / 30
+    x = np.tril(x, 1) + (kind == "product")
     x[2, 3] = 0                                             # seen, and given nothing
     np.save(f"{out}/maps/0_1_{kind}.npy", x)
 
@@ -327,27 +349,36 @@ def keep(figure, where, name):
     save(figure, where, name)
 save, plot.save = plot.save, keep
 with contextlib.redirect_stdout(sys.stderr):
-    for words in (["all", tiny], ["dynamics", "--logx", tiny], ["maps", out + "/maps"], ["threshold", out + "/probe.json"],
-                  ["profiles", out + "/probe.json"], ["table", "test/report/table.json"], ["heads", tiny, "--step", "5"]):
+    for words in (["all", tiny], ["dynamics", "--logx", tiny], ["maps", out + "/maps"],
+                  ["threshold", out + "/probe.json"],
+                  ["profiles", out + "/probe.json"], ["table", "test/report/table.json"],
+                  ["heads", tiny, "--step", "5"]):
         plot.main(words + ["-o", out + "/figures"])
         if words == ["all", tiny]:
-            first = {n: open(f"{out}/figures/{n}", "rb").read() for n in os.listdir(out + "/figures") if n.startswith("profiles")}
+            first = {n: open(f"{out}/figures/{n}", "rb").read()
+                     for n in os.listdir(out + "/figures") if n.startswith("profiles")}
     plot.main(["profiles", tiny, "-o", out + "/figures"])
     # a probe in place of a run; one block and one head; the heads of a large model, in one picture
-    one = dict(e, alpha1=[[0.25]], alpha1_proxy=[[0.25]], data="a long path/to some text.txt", **{k: [[0.5]] for k in ("alpha_star", "alpha_star_proxy", "mass", "entropy")})
+    one = dict(e, alpha1=[[0.25]], alpha1_proxy=[[0.25]], data="a long path/to some text.txt",
+               **{k: [[0.5]] for k in ("alpha_star", "alpha_star_proxy", "mass", "entropy")})
     json.dump(one, open(out + "/one.json", "w"))
     os.makedirs(out + "/big")
     for l in range(30):
         for h in range(9):
-            np.save(f"{out}/big/{l}_{h}_map.npy", np.tril(np.full((64, 65), 0.5 if (l, h) == (29, 8) else 0.01, np.float32), 1))
+            np.save(f"{out}/big/{l}_{h}_map.npy",
+                    np.tril(np.full((64, 65), 0.5 if (l, h) == (29, 8) else 0.01, np.float32), 1))
     started = time.time()
     plot.main(["maps", out + "/big", "-o", out + "/figures"])
     assert time.time() - started < 60, "270 heads took %.0f s" % (time.time() - started)
-    for words in (["all", out + "/one.json"], ["heads", out + "/probe.json", tiny], ["norms", out + "/probe.json"], ["maps", out + "/maps", "--head", "0:1"]):
+    for words in (["all", out + "/one.json"], ["heads", out + "/probe.json", tiny],
+                  ["norms", out + "/probe.json"], ["maps", out + "/maps", "--head", "0:1"]):
         plot.main(words + ["-o", out + "/figures"])
-assert all(open(f"{out}/figures/{n}", "rb").read() == data for n, data in first.items()) and len(first) == 2, "not the same bytes"
-wanted = {"dynamics-tiny", "heads-tiny", "norms-tiny", "ratios-tiny", "profiles-tiny", "maps-maps-0_1", "threshold-probe", "profiles-probe", "table-table",
-          "maps-big", "heads-one", "norms-one", "ratios-one", "profiles-one", "heads-probe-tiny", "norms-probe-T-32", "norms-probe-T-64", "ratios-probe"}
+assert all(open(f"{out}/figures/{n}", "rb").read() == data
+           for n, data in first.items()) and len(first) == 2, "not the same bytes"
+wanted = {"dynamics-tiny", "heads-tiny", "norms-tiny", "ratios-tiny", "profiles-tiny",
+          "maps-maps-0_1", "threshold-probe", "profiles-probe", "table-table",
+          "maps-big", "heads-one", "norms-one", "ratios-one", "profiles-one", "heads-probe-tiny",
+          "norms-probe-T-32", "norms-probe-T-64", "ratios-probe"}
 assert set(drawn) == wanted, set(drawn) ^ wanted
 for name in wanted:
     assert open(f"{out}/figures/{name}.png", "rb").read(8) == b"\x89PNG\r\n\x1a\n"
@@ -356,36 +387,44 @@ for name in wanted:
 def lines(name, axis, at=0):
     return [list(l.get_ydata()) for l in drawn[name][at].axes[axis].get_lines()]
 def holds(name, axis, values):
-    assert any(len(y) == len(values) and np.allclose(y, values) for y in lines(name, axis)), (name, axis, values, lines(name, axis))
+    same = (len(y) == len(values) and np.allclose(y, values) for y in lines(name, axis))
+    assert any(same), (name, axis, values, lines(name, axis))
 holds("dynamics-tiny", 0, [x["val_loss"] for x in evals])
 holds("dynamics-tiny", 0, [x["loss"] for x in log if x["event"] == "train"])
 holds("dynamics-tiny", 1, [100 * x["sink"]["proxy_k"][0] for x in evals])
 holds("dynamics-tiny", 1, [100 * x["sink"]["sink_star"] for x in evals])
 assert np.allclose(drawn["heads-tiny"][0].axes[0].images[0].get_array(), e["alpha1_proxy"])
-assert np.allclose(drawn["heads-tiny"][1].axes[0].images[0].get_array(), evals[1]["alpha1_proxy"])   # --step 5
+# --step 5
+assert np.allclose(drawn["heads-tiny"][1].axes[0].images[0].get_array(), evals[1]["alpha1_proxy"])
 for axis, key in enumerate("hkv"):
     holds("norms-tiny", axis, e[key + "_norm_first"])
     holds("norms-tiny", axis, e[key + "_norm_rest"])
     holds("ratios-tiny", axis, np.array(e[key + "_norm_first"]) / e[key + "_norm_rest"])
 holds("profiles-tiny", 0, [100 * x for x in e["sink"]["proxy_k"]])
 holds("profiles-probe", 1, [0.25] * 10)
-for share in (0, 70, 90):                                   # T 32 and 64 at both thresholds of the probe
+for share in (0, 70, 90):  # T 32 and 64 at both thresholds of the probe
     holds("profiles-probe", 0, [share] * 10)
 ax = drawn["heads-one"][0].axes[0]
-assert list(ax.get_xticks()) == [0] and list(ax.get_yticks()) == [0] and ax.images[0].get_array().tolist() == [[0.25]], ax.get_xticks()
+assert list(ax.get_xticks()) == [0] and list(ax.get_yticks()) == [0], ax.get_xticks()
+assert ax.images[0].get_array().tolist() == [[0.25]]
 figure = drawn["heads-one"][0]
 box = figure._suptitle.get_window_extent()
-assert 0 <= box.x0 and box.x1 <= figure.bbox.x1 and "a long path" in figure._suptitle.get_text(), (box, figure.bbox)
+assert 0 <= box.x0 and box.x1 <= figure.bbox.x1, (box, figure.bbox)
+assert "a long path" in figure._suptitle.get_text()
 assert len(drawn["heads-probe-tiny"][0].axes) >= 3
 holds("norms-probe-T-64", 0, e["h_norm_first"])
 picture = drawn["maps-big"][0].axes[0].images[0].get_array()
-assert np.isclose(np.nanmax(picture.filled(np.nan)[:, :8 * 66]), 0.01) and np.isclose(np.nanmax(picture.filled(np.nan)), 0.5)
+assert np.isclose(np.nanmax(picture.filled(np.nan)[:, :8 * 66]), 0.01)
+assert np.isclose(np.nanmax(picture.filled(np.nan)), 0.5)
 titles = [ax.get_title(loc="left") for ax in drawn["table-table"][0].axes]
-assert "on bb" in titles[2] and sorted(round(float(p.get_width()), 2) for p in drawn["table-table"][0].axes[2].patches)[-1] < 3.71, titles   # the paper's 3.73 is of the Pile
+# the paper's 3.73 is of the Pile
+widths = [round(float(p.get_width()), 2) for p in drawn["table-table"][0].axes[2].patches]
+assert "on bb" in titles[2] and max(widths) < 3.71, titles
 holds("threshold-probe", 0, [90, 0])
 holds("threshold-probe", 1, [90, 70])
 image = drawn["maps-maps-0_1"][0].axes[0].images[0].get_array()
-assert image.shape == (T, T + 1) and image.mask[0, 2] and not image.mask[0, 1] and not image.mask[2, 3] and np.isclose(image[4, 5], 29 / 30)
+assert image.shape == (T, T + 1) and np.isclose(image[4, 5], 29 / 30)
+assert image.mask[0, 2] and not image.mask[0, 1] and not image.mask[2, 3]
 widths = sorted(round(float(p.get_width()), 2) for p in drawn["table-table"][0].axes[0].patches)
 assert widths == [0, 0, 0, 0, 18.18, 47.0, 61.0, 69.03], widths
 END

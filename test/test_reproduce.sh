@@ -48,30 +48,41 @@ for scale in paper hour laptop laptop2 text; do
 done
 python3 - $dir/json > $dir/rows.txt <<'END'
 import glob, json, sys
-ids = [l.split("\t")[0] for l in open("scripts/experiments.tsv") if l[0] != "#" and not l.startswith("id\t")]
+ids = [l.split("\t")[0] for l in open("scripts/experiments.tsv") if l[0] != "#"
+       and not l.startswith("id\t")]
 sys.dont_write_bytecode = True
 import importlib.machinery, importlib.util, types
 loader = importlib.machinery.SourceFileLoader("reproduce", "scripts/reproduce")
-r = importlib.util.module_from_spec(importlib.util.spec_from_loader("reproduce", loader)); loader.exec_module(r)
+r = importlib.util.module_from_spec(importlib.util.spec_from_loader("reproduce", loader))
+loader.exec_module(r)
 for scale in r.SCALES:   # one directory a run, one run a directory
-    o = r.options_at(scale, "", [], [1], types.SimpleNamespace(device="cpu", jobs=1, runs="", out=""))
+    o = r.options_at(scale, "", [], [1],
+                     types.SimpleNamespace(device="cpu", jobs=1, runs="", out=""))
     rows = [x for x in r.rows_at(o) if not x.skip]
-    if len({x.first for x in rows}) != len({(x.make, *x.words) for x in rows}): print(f"{scale}: names and runs do not match")
+    if len({x.first for x in rows}) != len({(x.make, *x.words) for x in rows}):
+        print(f"{scale}: names and runs do not match")
     for x in rows:
-        if len(set(x.words[::2])) != len(x.words) / 2: print(f"{scale}: {x.id}: a flag stands twice: {x.words}")
+        if len(set(x.words[::2])) != len(x.words) / 2:
+            print(f"{scale}: {x.id}: a flag stands twice: {x.words}")
 for scale in ("paper", "hour", "laptop", "laptop2", "text"):
-    rows = [r for f in glob.glob(f"{sys.argv[1]}/*-{scale}.json") for r in json.load(open(f))["rows"]]
+    rows = [r for f in glob.glob(f"{sys.argv[1]}/*-{scale}.json")
+            for r in json.load(open(f))["rows"]]
     names = [r["id"] for r in rows]
     for i in ids:
         if names.count(i) != 1: print(f"{scale}: {i} stands {names.count(i)} times")
     for r in rows:
-        if bool(r["flags"]) == bool(r.get("skipped")): print(f"{scale}: {r['id']} has flags '{r['flags']}', skipped '{r.get('skipped')}'")
+        if bool(r["flags"]) == bool(r.get("skipped")):
+            print(f"{scale}: {r['id']} has flags '{r['flags']}', skipped '{r.get('skipped')}'")
     flags = {r["id"]: r["flags"] for r in rows}
     if scale == "paper" and "--heads 4" not in flags["table12-heads4"]: print("paper: --heads")
     if scale == "laptop":   # the rules, on values worked out by hand
-        for i, want in (("figure6-window512", "--window 16"), ("figure5-data500M", "--train-tokens 78125"), ("table9-lr1e-4-80k", "--steps 3200"),
-                        ("table9-lr1e-4-80k", "--lr 0.00125"), ("table10-batch0.25M", "-b 16"), ("table10-fix2", "--bb-bos 0 --fix-token 2:256"),
-                        ("table2-wd0.1", "--weight-decay 0.2"), ("section5-random2", "--bb-bos 0 --random-token 2")):
+        for i, want in (("figure6-window512", "--window 16"),
+                        ("figure5-data500M", "--train-tokens 78125"),
+                        ("table9-lr1e-4-80k", "--steps 3200"),
+                        ("table9-lr1e-4-80k", "--lr 0.00125"), ("table10-batch0.25M", "-b 16"),
+                        ("table10-fix2", "--bb-bos 0 --fix-token 2:256"),
+                        ("table2-wd0.1", "--weight-decay 0.2"),
+                        ("section5-random2", "--bb-bos 0 --random-token 2")):
             if want not in flags[i]: print(f"{i}: got {flags[i]}, wanted {want}")
         if flags["table4-none"] != flags["table3-rotary"]: print("the default setup is two runs")
     if scale == "text":
@@ -185,11 +196,14 @@ for case in "50 1 1 holds" "50 40 1 does not hold" "50 1 1.5 does not hold" "2 1
 import importlib.machinery, importlib.util, sys, types
 loader = importlib.machinery.SourceFileLoader("reproduce", "scripts/reproduce")
 sys.dont_write_bytecode = True
-r = importlib.util.module_from_spec(importlib.util.spec_from_loader("reproduce", loader)); loader.exec_module(r)
+r = importlib.util.module_from_spec(importlib.util.spec_from_loader("reproduce", loader))
+loader.exec_module(r)
 sinks = dict(zip(("table6-softmax", "table6-sigmoid", "table6-elu1"), map(float, sys.argv[1:])))
 rows = [types.SimpleNamespace(id=i, skip="") for i in sinks]
 point = lambda x: {"proxy_k": [x] * 10, "sink_star": None, "val_loss": 3.0}
-ours = lambda id: [{"seed": s, "status": "done", "step0": point(0.0), "last": point(sinks[id] if s == 1 else {50: 60, 1.5: 40}.get(sinks[id], sinks[id]))} for s in (1, 2)]
+sink = lambda id, s: sinks[id] if s == 1 else {50: 60, 1.5: 40}.get(sinks[id], sinks[id])
+ours = lambda id: [{"seed": s, "status": "done", "step0": point(0.0), "last": point(sink(id, s))}
+                   for s in (1, 2)]
 o = types.SimpleNamespace(seeds=[1, 2], s={"also": []})
 print(next(c for c in r.verdicts("table6", rows, ours, o) if c["id"] == "7.15")["verdict"])
 END
@@ -300,7 +314,8 @@ import sys, types
 sys.dont_write_bytecode = True
 sys.path.insert(0, "scripts")
 import jobs
-built = jobs.build_all(["", "ATTN=sigmoid"], types.SimpleNamespace(device="cpu", jobs=0, source="x"))
+built = jobs.build_all(["", "ATTN=sigmoid"],
+                       types.SimpleNamespace(device="cpu", jobs=0, source="x"))
 assert len(set(built.values())) == 2, built
 END
 ) > $dir/tree.txt 2>&1; ok $? "jobs 0: $(tail -n 1 $dir/tree.txt)"

@@ -32,7 +32,8 @@ import json, sys
 lines = open(sys.argv[2]).read().split("\n")
 for attn in ("softmax", "sigmoid"):
     for lr in ("1e-3", "3e-3"):
-        ends = [[json.loads(l) for l in open(f"{sys.argv[1]}/ATTN={attn},lr={lr}-seed{s}/log.jsonl") if '"event":"eval"' in l][-1] for s in (1, 2)]
+        ends = [[json.loads(l) for l in open(f"{sys.argv[1]}/ATTN={attn},lr={lr}-seed{s}/log.jsonl")
+                 if '"event":"eval"' in l][-1] for s in (1, 2)]
         x = [e["val_loss"] for e in ends]
         sinks = [100 * e["sink"]["proxy_k"][0] for e in ends]
         row = next(l for l in lines if l.startswith(f"{attn} ") and f" {lr} " in l)
