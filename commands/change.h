@@ -388,9 +388,7 @@ struct EvalHead : ref::Head<Attn, Bias, Pe> {
         if (!sees(t, j)) { return false; }
         if (j == s.T) { return true; }
         if (stream.on && j >= stream.n && j < t - stream.W) { return false; }
-        if (evict.on && kept && t >= evict.prompt && j < evict.prompt && !(*kept)[j]) {
-            return false;
-        }
+        if (kept && j < evict.prompt && !(*kept)[j]) { return false; }
         for (auto& e : edits) { if (e.how == EDIT_MASK && edited(e, t, j)) { return false; } }
         return true;
     }
