@@ -26,6 +26,8 @@ check "runs" [ "$(grep -o '"kind":"[a-z]*"' "$dir/e.json" | sort | uniq -c | tr 
 for word in '"n":8' '"T":40' '"outliers":{"largest":\[' '"change_error":' '"by_position":\[' '"gradients":{"first":\[' 'kv4:token, first 2 in float'; do
     check "$word" has "$word"
 done
+# four fifths of a sequence are the prompt, whose keys are dropped: what follows it counts
+check "six evictions from token 33 on" [ "$(grep -o '"kind":"evict"[^}]*"from":33,' "$dir/e.json" | wc -l)" = 6 ]
 # the plain run is the model: the loss of the run's own probe sequences
 check "as the run measured" $program eval "$dir/r/step_20" --json "$dir/e.json"
 want=$(grep '"event":"eval","step":20' "$dir/r/log.jsonl" | sed 's/.*"probe_loss":\([0-9.]*\).*/\1/')
