@@ -75,7 +75,7 @@ struct Naive {
     double bias(int h, int distance) const {
         return c.pe == PE_alibi ? -distance * pow(2, -8.0 * (h + 1) / c.NH) : 0;
     }
-    // a gate for each channel of each head, before its sigmoid; no gate: none
+    // a gate for each head, or for each of its channels, before its sigmoid; no gate: none
     Row gates(const Row& n, int l) const {
         const std::string name = strf("model.layers.%d.self_attn.gate_proj.weight", l);
         return w.count(name) ? times(w.at(name), n) : Row();
@@ -160,7 +160,9 @@ struct Loop {
                 A[l][h].push_back(a);
             }
             const Row g = net.gates(n, l);
-            for (size_t i = 0; i < g.size(); i++) { o[i] /= 1 + exp(-g[i]); }
+            for (size_t i = 0; !g.empty() && i < o.size(); i++) {
+                o[i] /= 1 + exp(-g[i * g.size() / o.size()]);
+            }
             add(&x, net.after(Naive::times(net.of(l, "self_attn.o_proj"), o), l,
                               "post_attention_layernorm"));
             const Row up = net.activation(net.before(x, l, "post_attention_layernorm"), l);
@@ -314,7 +316,9 @@ static Row literal_whole(const Naive& net, const int* seq, const Hook& plain_hoo
         }
         hook("head", l, &o);
         for (int i = 0; i < N; i++) {
-            for (size_t e = 0; e < g[i].size(); e++) { o[i][e] *= g[i][e]; }
+            for (size_t e = 0; !g[i].empty() && e < o[i].size(); e++) {
+                o[i][e] *= g[i][e * g[i].size() / o[i].size()];
+            }
         }
         hook("out", l, &o);
         for (auto& r : o) {
@@ -533,16 +537,17 @@ static void test_edits(Setting* s, const Naive& net, const Row& plain) {
               }
           } },
     };
+    static const int gate_of = gate_width(&s->m);        // numbers of a head's gate
     const Case gates[] = {
         { "gate:1:1:0=0.25", [](const std::string& p, int l, Mat* x) {
               if (p == "gate" && l == 1) {
-                  for (int i = 0; i < 6; i++) { (*x)[0][i] = 0.25; }
+                  for (int i = 0; i < gate_of; i++) { (*x)[0][i] = 0.25; }
               }
           } },
         { "gate:*:3..:2=x0.5", [](const std::string& p, int, Mat* x) {
               if (p == "gate") {
                   for (int t = 2; t < T; t++) {
-                      for (int i = 12; i < 18; i++) { (*x)[t][i] *= 0.5; }
+                      for (int i = 0; i < gate_of; i++) { (*x)[t][2 * gate_of + i] *= 0.5; }
                   }
               }
           } },

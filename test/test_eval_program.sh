@@ -28,6 +28,20 @@ for word in '"n":8' '"T":40' '"outliers":{"largest":\[' '"change_error":' '"by_p
 done
 # four fifths of a sequence are the prompt, whose keys are dropped: what follows it counts
 check "six evictions from token 33 on" [ "$(grep -o '"kind":"evict"[^}]*"from":33,' "$dir/e.json" | wc -l)" = 6 ]
+check "an edit of token 1 from token 2 on" grep -q '"kind":"edit"[^}]*"from":2,' "$dir/e.json"
+# static ranges come from the last sequence, which is not measured: another one there, other losses
+cp README.md "$dir/some.txt"
+$program train -d "$dir/some.txt" -n 3 --layers 2 --width 16 --heads 2 --ffn-width 32 --seq 40 -b 2 --eval-every 0 \
+    --sample 0 --probe-seqs 4 --probe-len 16 --val-seqs 4 -o "$dir/t" > "$dir/out" 2>&1 || cat "$dir/out"
+for last in '0123456789 9876543210 0123456789 9876543210 0123' 'zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz'; do
+    for record in 'It was the best of times, it was the worst of times' 'a season of Light, a season of Darkness, we had' "$last"; do
+        printf '{"text":"%s"}\n' "$record"
+    done > "$dir/three.jsonl"
+    $program eval "$dir/t/step_3" -d "$dir/three.jsonl" --probe-from start --probe-seqs 2 --probe-len 40 --calibrate 1 \
+        --quant w8a8:static,w8a8:dynamic --json "$dir/e.json" > "$dir/out" 2>&1 || cat "$dir/out"
+    grep -o '"name":"\(w8a8:[a-z]*\)\?","from":1,"loss":[0-9.]*' "$dir/e.json"
+done | sort | uniq -c | awk '{ print $1 }' > "$dir/same"
+check "plain and dynamic twice the same, static once each" [ "$(tr '\n' ' ' < "$dir/same")" = '2 2 1 1 ' ]
 # the plain run is the model: the loss of the run's own probe sequences
 check "as the run measured" $program eval "$dir/r/step_20" --json "$dir/e.json"
 want=$(grep '"event":"eval","step":20' "$dir/r/log.jsonl" | sed 's/.*"probe_loss":\([0-9.]*\).*/\1/')
