@@ -9,6 +9,7 @@ work=$(mktemp -d) && trap 'rm -rf "$work"' EXIT
 # attention on the CPU, which the tests compare with, takes its products from there
 PRODUCT=$(make -s once BACKEND=cpu CXX="$CXX")
 export CUDA CXX PRODUCT work OMP_NUM_THREADS=1 TSAN_OPTIONS="halt_on_error=1 exitcode=66"
+export CHECK_FIRST=1            # one failed check is enough
 cat > "$work/list" <<'MUTANTS'
 cuda/attention.cuh|        cp_async_wait<1>(); // all but|        cp_async_wait<2>(); // all but|bf16
 cuda/attention.cuh|        __syncthreads(); // before this buffer is filled again|        // before this buffer is filled again|bf16
