@@ -409,6 +409,14 @@ static void test_muon(int rows, int cols) {
     same("muon_mix", shape, "aa", aa);
     cuda::device_free(sums); cuda::device_free(nothing);
 }
+// what the GPU has yet to write may be freed: who frees it waits. The emulator ends where nobody does
+static void test_free() {
+    void* p = cuda::device_malloc(1 << 20);
+    cuda::device_zero(p, 1 << 20);
+    cuda::device_free(p);
+    CHECK(true, "freed");
+}
+
 static void test_row_norms(int N, int G, int len, int stride) {
     Tensor x = random_tensor(N * stride), out = empty_tensor(N * G, false);
     cpu::row_norms(out.c(), x.c(), stride, len, G, N);
@@ -611,6 +619,7 @@ static void test_variants() {
             test_norm(kind, 70, C);
         }
         test_row_norms(7, 3, C, 3 * C + 8);
+        test_free();
         const AttnShape s = whole({ 2, 5, 4, 2, wide ? 16 : 6, 0, 0, 0, 6, 1, 1 });
         test_qk(s);
         AttnShape part = s;

@@ -698,6 +698,12 @@ static void test_numbers() {
     const std::vector<double> other = { 1, 1, 1, 1, 1, 1 };
     check_near(eval_mean({ 1, 2, 3, 4, 8, 6 }, &other, 3, 2, 1).mean, 3, 1e-12,
                "change from token 2 on");
+    // a grid has a 0 although no number lies on its other side: of 0, 1, 2, 3, and of their negatives
+    for (double sign : { 1.0, -1.0 }) {
+        const Bits::Range one_side = { sign > 0 ? 1.0 : -3.0, sign > 0 ? 3.0 : -1.0 };
+        check_near(bits_round(sign * 1.4, one_side, 2, false), sign * 1, 1e-12, "two bits of 1.4");
+        check_near(bits_round(sign * 2.6, one_side, 2, false), sign * 3, 1e-12, "two bits of 2.6");
+    }
     Picks p;
     CHECK(picks_parse("2..4,7", &p) && p.has(2) && p.has(4) && p.has(7) && !p.has(5) && !p.has(1) &&
               p.last() == 7,

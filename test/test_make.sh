@@ -44,19 +44,20 @@ out=$(./train_sink probe k/step_2 --bb-vocab 12 --probe-seqs 4 --probe-len 8 2>&
 ok $? "a checkpoint of this build: $out"
 
 # ---- nothing is built twice, and everything that goes into a binary rebuilds it
-stamp() { stat -c %Y.%y build/cpu/train_sink; }
+built=build/cpu/train_sink
+stamp() { stat -c %Y.%y $built; }
 rebuilds() { # yes|no why make-arguments...
     want=$1 why=$2; shift 2
     before=$(stamp); out=$(make --no-print-directory JOBS=1 "$@" train_sink 2>&1)
     if [ "$before" = "$(stamp)" ]; then got=no; else got=yes; fi
-    [ $got = $want ]; ok $? "$why: rebuilt: $got, wanted $want: $out"
+    [ $got = $want ]; ok $? "$why: $built rebuilt: $got, wanted $want: $out"
 }
 # a compiler that says what it would do is quick: it makes the output and the list of headers,
 # as g++ does
 cat > fake <<'X'
 #!/bin/sh
 [ "$1" = --version ] && { echo "fake 1"; exit 0; }
-for a; do case $last in -o) : > "$a" ;; -MF) list=$a ;; -MT) echo "$a: $(echo *.h *.cuh commands/*.h cpu/*.h models/*.h text/*.h)" > "$list" ;; esac; last=$a; done
+for a; do case $last in -o) : > "$a" ;; -MF) list=$a ;; -MT) echo "$a: $(echo *.h *.cuh cuda/*.cuh commands/*.h cpu/*.h models/*.h text/*.h)" > "$list" ;; esac; last=$a; done
 X
 chmod +x fake; sed 's/fake 1/fake 2/' fake > fake2; chmod +x fake2
 rebuilds yes "another compiler" CXX=./fake OPTIMIZE=-O0
@@ -67,9 +68,27 @@ for header in *.h *.cuh commands/*.h cpu/*.h models/*.h text/*.h commands/*.cpp 
     # clocks of file systems tick every few milliseconds
     sleep 0.05
     touch $header
+    variant=$(stat -c %Y.%y build/cpu/variant.o)
     rebuilds yes "$header changed" CXX=./fake OPTIMIZE=-O0
+    # a program that is only linked again would go on with the old model
+    case $header in *.cpp | train_sink.cu) continue ;; esac
+    [ "$variant" != "$(stat -c %Y.%y build/cpu/variant.o)" ]
+    ok $? "$header changed, and build/cpu/variant.o was not compiled again"
 done
 rebuilds no "nothing changed again" CXX=./fake OPTIMIZE=-O0
+# for a GPU the program is compiled in one piece
+gpu="BACKEND=cuda NVCC=./fake CXX=./fake GPU_ARCH=sm_80"
+mk $gpu train_sink > /dev/null
+built=build/cuda/train_sink
+rebuilds no "nothing changed" $gpu OPTIMIZE=-O0
+for header in arch.h metrics.cuh cuda/ops.cuh commands/log.cpp train_sink.cu variant.cu; do
+    sleep 0.05
+    touch $header
+    # variant.cu is the CPU's
+    rebuilds "$([ $header = variant.cu ] && echo no || echo yes)" "$header changed" $gpu OPTIMIZE=-O0
+done
+rebuilds yes "another flag" $gpu OPTIMIZE=-O1
+built=build/cpu/train_sink
 rebuilds yes "another flag" CXX=./fake OPTIMIZE=-O1
 rebuilds yes "another ARCH" CXX=./fake OPTIMIZE=-O1 ARCH=x86-64
 rebuilds yes "another version of the compiler" CXX=./fake2 OPTIMIZE=-O1 ARCH=x86-64
