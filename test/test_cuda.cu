@@ -409,7 +409,8 @@ static void test_muon(int rows, int cols) {
     same("muon_mix", shape, "aa", aa);
     cuda::device_free(sums); cuda::device_free(nothing);
 }
-// what the GPU has yet to write may be freed: who frees it waits. The emulator ends where nobody does
+// what the GPU has yet to write may be freed: who frees it waits.
+// The emulator ends where nobody does
 static void test_free() {
     void* p = cuda::device_malloc(1 << 20);
     cuda::device_zero(p, 1 << 20);

@@ -698,7 +698,7 @@ static void test_numbers() {
     const std::vector<double> other = { 1, 1, 1, 1, 1, 1 };
     check_near(eval_mean({ 1, 2, 3, 4, 8, 6 }, &other, 3, 2, 1).mean, 3, 1e-12,
                "change from token 2 on");
-    // a grid has a 0 although no number lies on its other side: of 0, 1, 2, 3, and of their negatives
+    // a grid has a 0 although no number lies on its other side: 0, 1, 2, 3, and their negatives
     for (double sign : { 1.0, -1.0 }) {
         const Bits::Range one_side = { sign > 0 ? 1.0 : -3.0, sign > 0 ? 3.0 : -1.0 };
         check_near(bits_round(sign * 1.4, one_side, 2, false), sign * 1, 1e-12, "two bits of 1.4");
