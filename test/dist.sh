@@ -1,12 +1,6 @@
 # test/dist.sh -- what test_dist.sh and test_nccl.sh share: it is read by them.
 # A run OUT has its output in OUT.txt
-passed=0 failed=0
-ok()  { passed=$((passed + 1)); }
-bad() {
-    failed=$((failed + 1))
-    echo "FAIL $*"
-    [ -z "$CHECK_FIRST" ] || { echo "$passed passed, $failed failed"; exit 1; }
-}
+. test/ok.sh
 check() { local what=$1; shift; if "$@"; then ok; else bad "$what"; fi; }
 # -D of every switch's default
 default_switches() {

@@ -11,6 +11,7 @@ f' and Z, and the finite differences check those.
 #include <string>
 #include <vector>
 #include "../attention_variants.cuh"
+#include "check.h"
 
 typedef std::vector<double> Numbers;
 static inline AttnShape whole(AttnShape s) { // fills in what most shapes share
@@ -24,6 +25,30 @@ static inline Numbers random_numbers(long n, double std, uint64_t seed) {
     Numbers x(n);
     for (auto& v : x) { v = std * rng_normal(&r); }
     return x;
+}
+static inline double inner(const Numbers& a, const Numbers& b) {
+    double x = 0;
+    for (size_t i = 0; i < a.size(); i++) { x += a[i] * b[i]; }
+    return x;
+}
+// |got - want| <= tol * max |want|, over a tensor
+static inline void compare(const std::string& what, const Numbers& got, const Numbers& want,
+                           double tol) {
+    double top = 1e-6, worst = -1; size_t at = 0;
+    if (!CHECK(got.size() == want.size(), "%s: %zu numbers, wanted %zu", what.c_str(), got.size(),
+               want.size())) {
+        return;
+    }
+    for (double w : want) { top = std::max(top, fabs(w)); }
+    for (size_t i = 0; i < got.size(); i++) {
+        const double d = fabs(got[i] - want[i]);
+        if (!(d <= worst)) {
+            worst = d;
+            at = i;
+        }
+    }
+    CHECK(worst <= tol * top, "%s[%zu]: got %.12g, wanted %.12g (largest %.3g)", what.c_str(), at,
+          got[at], want[at], top);
 }
 
 // ---- the operation: weight f(s), its derivative, and what Z is made of

@@ -76,30 +76,6 @@ static Run run(const Op& op, const NaiveIn& in, const Numbers& dout) {
     return r;
 }
 
-// |got - want| <= tol * max |want|, over a tensor
-static void compare(const std::string& what, const Numbers& got, const Numbers& want, double tol) {
-    double top = 1e-6, worst = -1; size_t at = 0;
-    if (!CHECK(got.size() == want.size(), "%s: %zu numbers, wanted %zu", what.c_str(), got.size(),
-               want.size())) {
-        return;
-    }
-    for (double w : want) { top = std::max(top, fabs(w)); }
-    for (size_t i = 0; i < got.size(); i++) {
-        const double d = fabs(got[i] - want[i]);
-        if (!(d <= worst)) {
-            worst = d;
-            at = i;
-        }
-    }
-    CHECK(worst <= tol * top, "%s[%zu]: got %.12g, wanted %.12g (largest %.3g)", what.c_str(), at,
-          got[at], want[at], top);
-}
-static double inner(const Numbers& a, const Numbers& b) {
-    double x = 0;
-    for (size_t i = 0; i < a.size(); i++) { x += a[i] * b[i]; }
-    return x;
-}
-
 // the slope of <dout, out> along a direction in x[from, from + count) of every row,
 // against the gradient's share of it
 static void difference(const std::string& what, const Op& op, NaiveIn in, Numbers NaiveIn::*x,

@@ -1,9 +1,7 @@
 # scripts/experiments.tsv: every line has its eight columns, a switch set that the Makefile takes
 # and flags that the binary parses
 unset MAKEFLAGS MAKELEVEL MFLAGS
-passed=0; failed=0
-ok() { passed=$((passed + 1)); }
-bad() { failed=$((failed + 1)); echo "FAIL $*"; }
+. test/ok.sh
 tab=$(printf '\t')
 table=scripts/experiments.tsv
 make -s binary > /dev/null || { echo "FAIL make binary"; echo "0 passed, 1 failed"; exit 1; }

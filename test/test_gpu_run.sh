@@ -5,16 +5,7 @@ command -v python3 > /dev/null || {
     echo "0 passed, 0 failed"
     exit 0
 }
-passed=0; failed=0
-ok() {
-    if [ "$1" -eq 0 ]; then
-        passed=$((passed + 1))
-    else
-        failed=$((failed + 1))
-        shift
-        echo "FAIL test_gpu_run: $*"
-    fi
-}
+. test/ok.sh
 dir=build/test/gpu_run
 rm -rf $dir; mkdir -p $dir
 sed -n '/^hint() {/,/^}/p' dev/gpu_run.sh > $dir/hint.sh

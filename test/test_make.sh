@@ -1,15 +1,6 @@
 # the Makefile, in a copy of the tree: good switches build what they say, bad ones stop
 # with the message, a change of anything that goes into a binary rebuilds it, and nothing else does
-passed=0; failed=0
-ok() {
-    if [ "$1" -eq 0 ]; then
-        passed=$((passed + 1))
-    else
-        failed=$((failed + 1))
-        shift
-        echo "FAIL test_make: $*"
-    fi
-}
+. test/ok.sh
 copy=build/test/make
 rm -rf $copy; mkdir -p $copy/test $copy/dev/golden
 cp -r Makefile *.cu *.cuh *.h commands cpu cuda dist models text $copy

@@ -1,15 +1,6 @@
 # scripts/reproduce --models on tiny models under the paper's names: each number is that of its
 # probe, and what is not there is named
-passed=0; failed=0
-ok() {
-    if [ "$1" -eq 0 ]; then
-        passed=$((passed + 1))
-    else
-        failed=$((failed + 1))
-        shift
-        echo "FAIL test_open_models: $*"
-    fi
-}
+. test/ok.sh
 PYTHON=${PYTHON:-python3}
 command -v "$PYTHON" > /dev/null 2>&1 || {
     echo "skipped: 22 checks of test_open_models (no python3)"

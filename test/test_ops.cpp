@@ -10,29 +10,6 @@ The fast backends are checked against reference.h: test_cpu.cpp, test_cuda.cu.
 #include "naive.h"
 using ref::real;
 
-static double inner(const Numbers& a, const Numbers& b) {
-    double x = 0;
-    for (size_t i = 0; i < a.size(); i++) { x += a[i] * b[i]; }
-    return x;
-}
-// tol * max |want|
-static void compare(const std::string& what, const Numbers& got, const Numbers& want, double tol) {
-    double top = 1e-6, worst = -1; size_t at = 0;
-    if (!CHECK(got.size() == want.size(), "%s: %zu numbers, wanted %zu", what.c_str(), got.size(),
-               want.size())) {
-        return;
-    }
-    for (double w : want) { top = std::max(top, fabs(w)); }
-    for (size_t i = 0; i < got.size(); i++) {
-        const double d = fabs(got[i] - want[i]);
-        if (!(d <= worst)) {
-            worst = d;
-            at = i;
-        }
-    }
-    CHECK(worst <= tol * top, "%s[%zu]: got %.12g, wanted %.12g (largest %.3g)", what.c_str(), at,
-          got[at], want[at], top);
-}
 // the slope of <dout, f(x)> along a random direction against <grad, direction>;
 // f reads x, which is put back
 static void check_slope(const char* what, Numbers& x, const Numbers& grad, const Numbers& dout,

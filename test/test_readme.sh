@@ -1,16 +1,7 @@
 # the README says what is so: every command in its ```sh blocks runs,
 # in a copy of the tree and with few steps; every flag, switch value and file that it names exists.
 # A command in a block "sh parsed" is only parsed (it needs data, or a run's name).
-passed=0; failed=0
-ok() {
-    if [ "$1" -eq 0 ]; then
-        passed=$((passed + 1))
-    else
-        failed=$((failed + 1))
-        shift
-        echo "FAIL test_readme: $*"
-    fi
-}
+. test/ok.sh
 copy=build/test/readme
 rm -rf $copy; mkdir -p $copy
 cp -r Makefile README.md *.cu *.cuh *.h commands cpu cuda dist models text scripts dev test $copy

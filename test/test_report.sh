@@ -1,15 +1,7 @@
 # scripts/report.py and scripts/plot.py on a stored run (test/report/tiny: 10 steps of a sigmoid model with K biases on README.md)
 # PYTHON=/path/python3 chooses another python, such as one with matplotlib. What is not installed is skipped and counted
-passed=0; failed=0; skipped=0; why=
-ok() {
-    if [ "$1" -eq 0 ]; then
-        passed=$((passed + 1))
-    else
-        failed=$((failed + 1))
-        shift
-        echo "FAIL test_report: $*"
-    fi
-}
+. test/ok.sh
+skipped=0; why=
 skip() { skipped=$((skipped + $1)); shift; why="$why${why:+, }$*"; }
 end() {
     [ $skipped -eq 0 ] || echo "skipped: $skipped checks of test_report ($why)"

@@ -2,16 +2,7 @@
 # stopped and killed in the middle, against the same two undisturbed; a run that diverges;
 # what is done is skipped; verdicts; bad input; the array job; one run a GPU. 35 s on 2 cores.
 unset MAKEFLAGS MAKELEVEL MFLAGS
-passed=0; failed=0
-ok() {
-    if [ "$1" -eq 0 ]; then
-        passed=$((passed + 1))
-    else
-        failed=$((failed + 1))
-        shift
-        echo "FAIL $*"
-    fi
-}
+. test/ok.sh
 if ! command -v python3 > /dev/null || ! command -v pgrep > /dev/null || ! python3 -c 'import sys; sys.exit(sys.version_info < (3, 9))'; then
     echo "skipped: 1 (scripts/reproduce needs Python 3.9, its test pgrep)"
     echo "0 passed, 0 failed"; exit 0

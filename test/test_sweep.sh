@@ -1,16 +1,7 @@
 # scripts/sweep: eight short runs, their table against their logs; the same command skips them;
 # one more seed trains only that; bad input
 unset MAKEFLAGS MAKELEVEL MFLAGS JOBS
-passed=0; failed=0
-ok() {
-    if [ "$1" -eq 0 ]; then
-        passed=$((passed + 1))
-    else
-        failed=$((failed + 1))
-        shift
-        echo "FAIL test_sweep: $*"
-    fi
-}
+. test/ok.sh
 if ! python3 -c 'import sys; sys.exit(sys.version_info < (3, 9))' 2> /dev/null; then
     echo "skipped: 1 (scripts/sweep needs Python 3.9)"; echo "0 passed, 0 failed"; exit 0
 fi

@@ -1,15 +1,6 @@
 # scripts/tasks.py: what it makes of the harness' data formats is what test_score scores,
 # and a file of another format is refused
-passed=0; failed=0
-ok() {
-    if [ "$1" -eq 0 ]; then
-        passed=$((passed + 1))
-    else
-        failed=$((failed + 1))
-        shift
-        echo "FAIL test_tasks: $*"
-    fi
-}
+. test/ok.sh
 PYTHON=${PYTHON:-python3}
 command -v "$PYTHON" > /dev/null 2>&1 || {
     echo "skipped: 12 checks of test_tasks (no python3)"
