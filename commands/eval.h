@@ -177,10 +177,11 @@ static std::string outliers_text(const Outliers& o) {
 static NormPair eval_gradients(Model* m, const int* seqs, int n, int T, int batch_tokens) {
     const int C = m->c.C, chunk = std::max(1, batch_tokens / T);
     NormPair g;
-    acc* there = NULL; // for all layers and batches: the first batch has most rows
+    // for all layers and batches
+    const size_t most = (size_t)std::min(chunk, n) * (T + m->d.bias.token);
+    acc* there = (acc*)ops::device_malloc(most * sizeof(acc));
     const auto add = [&](int l) {
         const size_t N = rows(m);
-        if (!there) { there = (acc*)ops::device_malloc(N * sizeof(acc)); }
         ops::row_norms(there, m->a.dx, C, C, 1, N);
         std::vector<acc> lengths(N);
         ops::to_host(lengths.data(), there, N * sizeof(acc));
