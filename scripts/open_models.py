@@ -138,7 +138,8 @@ def details(row, e, dump):
             return e[k][row_of[l]] if l in row_of else float("nan")
         numbers([[l] + [value(k, l) for k in keys] for l in range(len(e["h_norm_first"]))],
                 [k.replace("_norm", "") for k in keys])
-    if dump: numbers(angles(dump), ["cos(q, k_1)", "cos, others", "|q||k_1|", "others"])
+    if figure in (25, 26): print(f"  every head's map: scripts/plot.py maps {dump}")
+    elif dump: numbers(angles(dump), ["cos(q, k_1)", "cos, others", "|q||k_1|", "others"])
     if 19 <= figure <= 27:
         numbers([[l + 1, sum(a) / len(a), max(a), sum(x > e["sink"]["eps"] for x in a)]
                  for l, a in zip(runlog.attending(e), e["alpha1"])],

@@ -3,7 +3,7 @@
 . test/ok.sh
 PYTHON=${PYTHON:-python3}
 command -v "$PYTHON" > /dev/null 2>&1 || {
-    echo "skipped: 22 checks of test_open_models (no python3)"
+    echo "skipped: 24 checks of test_open_models (no python3)"
     echo "0 passed, 0 failed"
     exit 0
 }
@@ -67,6 +67,35 @@ for name, lengths in (("gpt2-xl", [16, 32, 64]),
         said = "  ".join(f"eps {s['eps']:g}: {s['sink_k'][0] * 100:6.2f}" for s in e["sinks"])
         line = f"  T {e['sink']['T']:5d}  {said}"
         assert len(e["sinks"]) == 5 and line in open(out + "/stdout").read(), said
+END
+# Figures 25 to 27: of Jamba, its layers with attention alone, here the second of three
+cp -r test/families/jamba $out/Jamba-v0.1
+$PYTHON - $out/Jamba-v0.1 <<'END'
+import json, sys
+letters = sorted(set("the river a door light house 012345".replace(" ", "\u0120")))
+json.dump({"added_tokens": [], "normalizer": None, "post_processor": None,
+           "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True},
+           "decoder": {"type": "ByteLevel"},
+           "model": {"type": "BPE", "vocab": {c: i for i, c in enumerate(letters)}, "merges": []}},
+          open(sys.argv[1] + "/tokenizer.json", "w"))
+END
+run figure25 figure26 figure27 --models $out/Jamba-v0.1
+ok $? "figures of Jamba: $(cat $out/stderr)"
+$PYTHON - $out > $out/py.txt 2>&1 <<'END'; ok $? "figures of Jamba: $(tail -n 1 $out/py.txt)"
+import json, os, sys
+sys.path.insert(0, "scripts")
+import open_models
+out = sys.argv[1]
+said = open(out + "/stdout").read()
+e = json.load(open(f"{out}/results/models/figure27-jamba-v0.1.json"))
+assert e["layers"] == [1] and len(e["alpha1"]) == 1 and len(e["alpha1"][0]) == 4, e
+mean, top = sum(e["alpha1"][0]) / 4, max(e["alpha1"][0])
+line = f"     2{mean:14.3f}{top:14.3f}"
+assert said.count(line) == 2 and "paper  88.48" in said, (line, said)
+assert "Jamba-1.5-Mini" in said.split("not there, so not probed: ")[1], said
+dump = f"{out}/results/models/figure25-jamba-v0.1"
+assert dump in said and sorted(n for n in os.listdir(dump) if "map" in n) == \
+    [f"1_{h}_map.npy" for h in range(4)]
 END
 # Table 7: positions replaced and swapped, beside the paper's numbers; a swap is one:
 # twice the same is the model as it is
