@@ -170,7 +170,7 @@ static lane* product_buffer(int slot, size_t n) {
 // side by side: of rows of 3 kB half of them at a time are turned over at 11 GB/s, 64 bytes at 2.6.
 
 enum { BLOCK_BYTES = 1200 << 10, SUM_BYTES = 4 << 20, SEGMENT = 128, PANELS = 4,
-       SMALL_BYTES = 2 << 20, ROWS_BYTES = 400 << 10 };
+       PANELS_TURNED = 16, SMALL_BYTES = 2 << 20, ROWS_BYTES = 400 << 10 };
 
 struct Product {
     long M, N;
@@ -281,12 +281,41 @@ static Tile sum_tile(const Product& p, TileKernel* tile, TileA a, TileB b, long 
     return t;
 }
 
-// what one of `threads` threads does for a block of B, lanes l0..l1 of columns j0..j1, and rows
-// i0..i1, by `tile`
+// lanes l0..l1 of columns j0..j1 of B, packed
+struct Block { lane* x; long j0, j1, l0, l1; };
+
+// A ticket packs at most SEGMENT lanes of that many panels of a block
+static long panels_at_once(const Product& p) { return p.b.sk == 1 ? PANELS : PANELS_TURNED; }
+
+static long pack_tickets(const Product& p, const Block& b) {
+    return div_up(b.j1 - b.j0, PANEL * panels_at_once(p)) *
+           std::max(1L, div_up(b.l1 - b.l0, SEGMENT));
+}
+
+// what ticket t packs. False: all low parts are zero
+static bool pack_ticket(const Product& p, const Block& b, long t) {
+    const long deep = b.l1 - b.l0, segments = std::max(1L, div_up(deep, SEGMENT));
+    const long from = t % segments * SEGMENT, to = std::min(deep, from + SEGMENT);
+    const long first = t / segments * panels_at_once(p),
+               end = std::min(first + panels_at_once(p), div_up(b.j1 - b.j0, PANEL));
+    // B turned over: a few lanes of all these panels, side by side in memory, then the next few
+    const long some = p.b.sk == 1 ? SEGMENT : std::max(16, p.kernel.deep);
+    bool low = false;
+    for (long l = from; l < to; l += some) {
+        for (long k = first; k < end; k++) {
+            low |= pack_panel(b.x + (k*deep + l) * PANEL, p.kernel, p.b, b.j0 + k*PANEL, b.l0 + l,
+                              b.l0 + std::min(to, l + some));
+        }
+    }
+    return low;
+}
+
+// what one of `threads` threads does for a block of B and rows i0..i1, by `tile`
 static void multiply(const Product& p, TileKernel* tile, Tickets& tickets, int threads,
-                     const lane* block, long i0, long i1, long j0, long j1, long l0, long l1) {
-    const long deep = l1 - l0, H = p.kernel.rows, ni = div_up(i1 - i0, p.some),
-               nj = div_up(j1 - j0, TILE_COLS);
+                     const Block& block, long i0, long i1) {
+    const long j0 = block.j0, l0 = block.l0, l1 = block.l1, deep = l1 - l0;
+    const long H = p.kernel.rows, ni = div_up(i1 - i0, p.some),
+               nj = div_up(block.j1 - j0, TILE_COLS);
     // few rows: columns are shared too, but rows that were turned over together are not done twice
     const long parts = p.some > H ? 1 : std::min(nj, div_up(4 * threads, ni));
     const long some = div_up(nj, parts);
@@ -301,7 +330,7 @@ static void multiply(const Product& p, TileKernel* tile, Tickets& tickets, int t
             for (long j = first; j < end + 1; j++) {
                 const Tile last = before;
                 if (j < end) {
-                    const TileB b = { block + j * TILE_COLS * deep, PANEL * deep };
+                    const TileB b = { block.x + j * TILE_COLS * deep, PANEL * deep };
                     before = sum_tile(p, tile, a, b, i, j0 + j*TILE_COLS, i0, j0, l0, l1,
                                       two[j % 2]);
                 }
@@ -321,27 +350,19 @@ static void product_run(Product& p, int threads) {
         for (long i0 = 0; i0 < p.M; i0 += p.tall) {
             // once even if K is 0: then C = 0
             for (long l0 = 0; l0 == 0 || l0 < p.lanes; l0 += p.deep) {
-                const long deep = std::min(p.deep, p.lanes - l0),
-                           segments = std::max(1L, div_up(deep, SEGMENT));
                 number++;
-                lane* block = p.block[number % 2];
+                const Block block = { p.block[number % 2], j0, j1, l0,
+                                      std::min(p.lanes, l0 + p.deep) };
                 std::atomic<long>& low = p.low[number % 2];
-                tickets.share(div_up(j1 - j0, PANEL * PANELS) * segments, [&](long t) {
-                    const long first = t / segments * PANELS, from = t % segments * SEGMENT;
-                    bool some = false;
-                    for (long k = first; k < first + PANELS && k * PANEL < j1 - j0; k++) {
-                        lane* to = block + k * PANEL * deep + from * PANEL;
-                        some |= pack_panel(to, p.kernel, p.b, j0 + k * PANEL, l0 + from,
-                                           l0 + std::min(deep, from + SEGMENT));
-                    }
-                    if (some) { low.store(number, std::memory_order_relaxed); }
+                tickets.share(pack_tickets(p, block), [&](long t) {
+                    if (pack_ticket(p, block, t)) { low.store(number, std::memory_order_relaxed); }
                 });
                 if (threads > 1) {
                     #pragma omp barrier
                 }
                 const bool high = p.kernel.high && low.load(std::memory_order_relaxed) != number;
                 multiply(p, high ? p.kernel.high : p.kernel.tile, tickets, threads, block, i0,
-                         std::min(p.M, i0 + p.tall), j0, j1, l0, l0 + deep);
+                         std::min(p.M, i0 + p.tall));
             }
         }
     }

@@ -2,7 +2,8 @@
 bench_product.cpp -- the CPU's matrix product, timed on request; dev/bench_product.py asks, in turn
 with PyTorch. Reads lines `fp32|bf16 forward|input|weight N C OC`, answers each with seconds,
 by the clock on the wall and of the processor; first the kernels' names.
-    g++ -std=c++17 -O3 -march=native -fopenmp dev/bench_product.cpp cpu/*.cpp -o build/bench_product
+    g++ -std=c++17 -O3 -march=native -fopenmp dev/bench_product.cpp cpu/product.cpp \
+        cpu/kernels.cpp -o build/bench_product
 */
 #include <time.h>
 #include "../cpu/product.h"
