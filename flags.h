@@ -64,6 +64,7 @@ typedef std::string str;
     X("tpe",  str,    probe_len,       0,   "64",       0, 0,       "T of the sink metrics; probe takes a list") \
     X("tpe",  long,   probe_seqs,      0,   100,        1, 1<<20,   "sequences of the sink metrics") \
     X("tp",   str,    eps,             0,   "0.3",      0, 0,       "threshold of Sink_k, or a list") \
+    X("pe",   str,    sink_at,         0,   "",         0, 0,       "also Sink_k of these tokens, such as 15,20: beyond the tenth") \
     X("Tpgbce", long,  seed,            0,   1,          0, MOST,    "of the initial weights, the order of the data and the samples") \
     X("tk",   str,    out,             'o', "",         0, 0,       "of the run (empty: the next runs/NNNN-<switches>) or shards") \
     X("T",    str,    init,            0,   "",         0, 0,       "begin with the weights of a checkpoint, ours, a Hugging Face directory or a GGUF file") \

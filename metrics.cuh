@@ -226,35 +226,72 @@ void norms_add(NormPair* p, int l, const F* norms, int B, int T, int G, int skip
 }
 
 // ----------------------------------------------------------------------------
-// 4 maps of one head on one sequence (qkv (T, W), stat (NH, T, 2), in host memory), each (T, T +
-// 1), column 0 the extra key: A; cosine of q_t and k_j; product of their norms (Figure 2, bottom).
-// What a query does not see is 0 in A only
+// 4 maps of one head on one sequence: qkv (T, W), stat (NH, T, 2), in host memory
+
+// q . k of query t and key j, -1 the extra one; also the squares of their lengths
+struct QueryKey { double qk, qq, kk; };
+
+template <class Bi, class R>
+QueryKey query_key(const R* qkv, const R* star, int t, int j, int h, AttnShape s) {
+    const int W = attn_row(s), g = h / (s.NH / s.KV);
+    const R* q = qkv + (long)t * W + h * s.HS;
+    const R* k_star = Bi::column == KEY_COLUMN ? star : NULL;
+    const R* k = j >= 0 ? qkv + (long)j * W + (s.NH + g) * s.HS : k_star;
+    QueryKey o = { 0, 0, 0 };
+    for (int i = 0; i < s.HS; i++) {
+        const double a = (float)q[i], b = k ? (double)(float)k[i] : 0.0;
+        o.qk += a * b; o.qq += a * a; o.kk += b * b;
+    }
+    return o;
+}
+
+// A of query t and key j, whose dot product is qk; stat: of head h
+template <class A, class Bi, class Pe, class R, class S>
+double map_weight(double qk, const R* star, const S* stat, int t, int j, int h, AttnShape s) {
+    const bool sees = j >= 0 ? attn_sees(s, t, j) : (bool)Bi::column;
+    double score = qk * s.scale + (j >= 0 ? attn_bias<A, Pe, double>(s, t - j, h) : 0.0);
+    score = j < 0 && Bi::column == LOGIT_COLUMN ? (double)(float)star[0]
+                                                : attn_capped<A>(score, (double)s.cap);
+    return sees ? attn_weight<A, double>(score, stat[2 * t], stat[2 * t + 1]) : 0.0;
+}
+
+// map, cosine, product (T, T + 1), column 0 the extra key: A; cosine of q_t and k_j; product of
+// their norms (Figure 2, bottom). What a query does not see is 0 in A only
 template <class A, class Bi, class Pe, class R, class S>
 void head_maps(float* map, float* cosine, float* product, const R* qkv, const S* stat,
                const R* kstar, int h, AttnShape s) {
-    const int W = attn_row(s), g = h / (s.NH / s.KV);
     const R* star = attn_column<Bi>(kstar, s, h);
     for (int t = 0; t < s.T; t++) {
         for (int j = -1; j < s.T; j++) {
-            const R* q = qkv + (long)t * W + h * s.HS;
-            const R* k_star = Bi::column == KEY_COLUMN ? star : NULL;
-            const R* k = j >= 0 ? qkv + (long)j * W + (s.NH + g) * s.HS : k_star;
-            double qk = 0, qq = 0, kk = 0;
-            for (int i = 0; i < s.HS; i++) {
-                const double a = (float)q[i], b = k ? (double)(float)k[i] : 0.0;
-                qk += a * b; qq += a * a; kk += b * b;
-            }
+            const QueryKey x = query_key<Bi>(qkv, star, t, j, h, s);
             const long at = (long)t * (s.T + 1) + j + 1;
-            double score = qk * s.scale +
-                           (j >= 0 ? attn_bias<A, Pe, double>(s, t - j, h) : 0.0);
-            score = j < 0 && Bi::column == LOGIT_COLUMN ? (double)(float)star[0]
-                                                        : attn_capped<A>(score, (double)s.cap);
-            const bool sees = j >= 0 ? attn_sees(s, t, j) : (bool)Bi::column;
-            const S* st = stat + ((long)h * s.T + t) * 2;
-            map[at] = sees ? attn_weight<A, double>(score, st[0], st[1]) : 0.0;
-            cosine[at] = qq > 0 && kk > 0 ? qk / sqrt(qq * kk) : 0.0;
-            product[at] = sqrt(qq * kk);
+            map[at] = map_weight<A, Bi, Pe>(x.qk, star, stat + (long)h * s.T * 2, t, j, h, s);
+            cosine[at] = x.qq > 0 && x.kk > 0 ? x.qk / sqrt(x.qq * x.kk) : 0.0;
+            product[at] = sqrt(x.qq * x.kk);
         }
     }
+}
+
+// alpha_k, or the proxy where rows do not sum to 1, of any tokens k, as HeadMetrics has them of the
+// first METRIC_K; skip = 1 if row 0 is a sink token
+template <class A, class Bi, class Pe, class R, class S>
+std::vector<double> head_alphas(const std::vector<int>& tokens, const R* qkv, const S* stat,
+                                const R* kstar, int skip, int h, AttnShape s) {
+    const bool sums_to_one = attn_sums_to_one<A>(s.alpha);
+    const R* star = attn_column<Bi>(kstar, s, h);
+    std::vector<double> alpha(tokens.size());
+    for (int t = skip; t < s.T; t++) {
+        auto weight = [&](int j) {
+            const double qk = query_key<Bi>(qkv, star, t, j, h, s).qk;
+            return map_weight<A, Bi, Pe>(qk, star, stat + (long)h * s.T * 2, t, j, h, s);
+        };
+        double all = sums_to_one;
+        for (int j = -1; !sums_to_one && j < s.T; j++) { all += fabs(weight(j)); }
+        for (size_t i = 0; i < tokens.size(); i++) {
+            const int k = tokens[i], queries = s.T - skip - k + 1, j = k - 1 + skip;
+            if (j <= t && all > 0) { alpha[i] += fabs(weight(j)) / all / queries; }
+        }
+    }
+    return alpha;
 }
 #endif // METRICS_CUH

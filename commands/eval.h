@@ -18,6 +18,7 @@ plain run, and the standard error of both over the sequences. What a run changes
 #ifndef EVAL_H
 #define EVAL_H
 #include "change.h"
+#include "sink_at.h"
 
 // ----------------------------------------------------------------------------
 // 1 runs
@@ -30,7 +31,11 @@ struct EvalRun {
 
 // what a run gave: the losses (n, T) of predicting the next token from each; metrics, unless it
 // sees less than they assume
-struct EvalResult { std::vector<double> losses; Metrics metrics; bool measured = false; };
+struct EvalResult {
+    std::vector<double> losses;
+    Metrics metrics; bool measured = false;
+    SinkAt sink_at;
+};
 
 // writes into the learned positions what the edits of pe say, each of which reads them
 // as they were: 'pe:1=from 5;pe:5=from 1' swaps two. Returns what the weights were,
@@ -349,7 +354,7 @@ static std::string eval_report(const EvalRun& run, const EvalResult& r, const Ev
         o = strf(",\"sink_1\":%.6g,\"sink_k\":", sink / 100) + json_array(rates) +
             ",\"spike\":" + json_num(spike);
     }
-    printf("%s\n", line.c_str());
+    printf("%s%s\n", line.c_str(), sink_at_text(r.sink_at, 0.3).c_str());
     std::vector<double> by_position;
     for (int k = 0; k < 8; k++) {
         const int a = k * T / 8, b = (k + 1) * T / 8;
@@ -362,7 +367,7 @@ static std::string eval_report(const EvalRun& run, const EvalResult& r, const Ev
     return "{\"kind\":" + json_str(run.kind) + ",\"name\":" + json_str(run.name) +
            strf(",\"from\":%d", run.from + 1) + ",\"loss\":" + json_num(loss.mean) +
            ",\"loss_error\":" + json_num(loss.error) + ",\"change\":" + json_num(change.mean) +
-           ",\"change_error\":" + json_num(change.error) + o +
+           ",\"change_error\":" + json_num(change.error) + o + sink_at_json(r.sink_at, { 0.3 }) +
            ",\"by_position\":" + json_array(by_position) + "}";
 }
 
@@ -396,6 +401,7 @@ static int eval(Flags f) {
               spare = calibrates ? f.calibrate : 0;
     want(T >= 2 && m.c.prefix < T, strf("--probe-len %d", T),
          "2 or more, and more than the prefix");
+    sink_at_parse(f.sink_at, T);
     std::vector<EvalRun> runs = eval_runs(f, m, T);
     f.probe_seqs += spare;
     f.data = p.sources[0];
@@ -408,7 +414,6 @@ static int eval(Flags f) {
     Outliers outliers;
     Change& plain = runs[0].change;
     plain.record = true;
-    plain.after_layer = [&](int l) { outliers_add(&outliers, &m, l); };
     for (auto& r : runs) { if (r.kind == "edit") { plain.edits = r.change.edits; } }
     std::vector<EvalResult> results;
     std::string o;
@@ -421,7 +426,13 @@ static int eval(Flags f) {
             eval_run(&m, &r.change, in.x.data() + (size_t)n * (T + 1), spare, T, batch_tokens);
             r.change.bits.calibrating = false;
         }
-        const EvalResult result = eval_run(&m, &r.change, in.x.data(), n, T, batch_tokens);
+        SinkAt at = sink_at_parse(r.change.sees_less() ? "" : f.sink_at, T);
+        r.change.after_layer = [&](int l) {
+            if (r.plain()) { outliers_add(&outliers, &m, l); }
+            sink_at_add(&at, &m, l);
+        };
+        EvalResult result = eval_run(&m, &r.change, in.x.data(), n, T, batch_tokens);
+        result.sink_at = at;
         for (double x : result.losses) {
             if (r.plain() && !std::isfinite(x)) { die_not_finite(&m); }
         }

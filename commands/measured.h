@@ -32,19 +32,23 @@ static Measured measured_point(const Model* m, char* base) {
 }
 
 // In a model with local and other layers, a local one is asked what token k gets of the queries
-// that still see it: the rest of the means over all queries i >= k are zeros
-static void measure_seen(const Model* m, int l, HeadMetrics* heads, int n) {
+// that still see it: the rest of the mean over all queries i >= k are zeros. So much larger it is
+static float seen_factor(const Model* m, int l, int k) {
     const Arch& c = m->c;
-    const int T = m->T - m->d.bias.token;
-    if (!is_local(c, l) || c.local.empty() || c.prefix) { return; }
+    const int all = m->T - m->d.bias.token - k + 1;
+    const bool asks = is_local(c, l) && !c.local.empty() && !c.prefix;
+    return asks ? (float)all / std::min(all, c.window) : 1;
+}
+
+// what n heads of layer l give to tokens, of the queries that see them
+static void measure_seen(const Model* m, int l, HeadMetrics* heads, int n) {
+    const int most = std::min<int>(METRIC_K, m->T - m->d.bias.token);
     for (int i = 0; i < n; i++) {
-        for (int k = 1; k <= std::min<int>(METRIC_K, T); k++) {
-            const int all = T - k + 1;
-            const float factor = (float)all / std::min(all, c.window);
-            heads[i].alpha[k] *= factor;
-            heads[i].proxy[k] *= factor;
-            if (k == 1) { heads[i].effective *= factor; }
+        for (int k = 1; k <= most; k++) {
+            heads[i].alpha[k] *= seen_factor(m, l, k);
+            heads[i].proxy[k] *= seen_factor(m, l, k);
         }
+        heads[i].effective *= seen_factor(m, l, 1);
     }
 }
 

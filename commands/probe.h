@@ -4,6 +4,8 @@ its heads.
 */
 #ifndef PROBE_H
 #define PROBE_H
+#include "sink_at.h"
+
 static void npy_write(const std::string& path, const std::vector<float>& x,
                       const std::vector<long>& shape) {
     std::string dims;
@@ -45,23 +47,13 @@ static std::vector<std::pair<int, int>> dump_list(const std::string& text, const
 // extra key
 static void dump_layer(const Model* m, const std::string& dir, int l,
                        const std::vector<int>& heads) {
-    const Arch& c = m->c;
-    const AttnShape s = attn_shape(m, l);
-    const int W = attn_row(s), N = m->T;
-    // z of each head, or k* of each key/value head; BIAS=zero learns neither
-    const size_t star = m->d.bias.column == LOGIT_COLUMN ? c.NH : (size_t)bias_rows(c) * c.HS;
-    const size_t star_numbers = star_k(m, l) ? star : 0;
+    const AttentionHost x = attention_host(m, l);
+    const int N = m->T;
     std::vector<float> map((size_t)N * (N + 1)), cosine(map.size()), product(map.size());
-    std::vector<real> qkv((size_t)N * W), k_star(star_numbers);
-    std::vector<acc> stat((size_t)c.NH * N * 2);
-    ops::to_host(qkv.data(), act_qkv(m, l), qkv.size() * sizeof(real));
-    ops::to_host(stat.data(), act_stat(m, l), stat.size() * sizeof(acc));
-    if (!k_star.empty()) {
-        ops::to_host(k_star.data(), star_k(m, l), k_star.size() * sizeof(real));
-    }
     for (int h : heads) {
-        head_maps<Attn, Bias, Pe>(map.data(), cosine.data(), product.data(), qkv.data(),
-                                  stat.data(), k_star.empty() ? NULL : k_star.data(), h, s);
+        head_maps<Attn, Bias, Pe>(map.data(), cosine.data(), product.data(), x.qkv.data(),
+                                  x.stat.data(), x.star.empty() ? NULL : x.star.data(), h,
+                                  attn_shape(m, l));
         const std::string name = strf("%s/%d_%d_", dir.c_str(), l, h);
         npy_write(name + "map.npy", map, { N, N + 1 });
         npy_write(name + "cosine.npy", cosine, { N, N + 1 });
@@ -252,7 +244,15 @@ static std::string probe_once(Model* m, const Flags& f, const ProbeInput& in,
     progress_end();
     const std::string few = strf(", fewer than the %ld asked for: there are no more", f.probe_seqs);
     printf("%s: %s%s\n", name.c_str(), in.how.c_str(), in.n < f.probe_seqs ? few.c_str() : "");
+    SinkAt at = sink_at_parse(f.sink_at, T);
+    if (!at.tokens.empty()) {
+        m->around = [&](Model* m, const Stage& stage, int l) {
+            stage.forward(m, l);
+            if (stage.forward == attention_forward) { sink_at_add(&at, m, l); }
+        };
+    }
     const Metrics r = measure(m, in.x.data(), in.n, T, ops::on_host ? 2048 : 8192);
+    m->around = nullptr;
     if (progress_open()) { printf("\r\033[K"); progress_open() = false; }
     for (int i = 0; i < in.n && !std::isfinite(r.loss); i++) { // which sequence, which layer?
         const long count = model_load(m, &in.x[(size_t)i * (T + 1)], 1, T);
@@ -261,10 +261,11 @@ static std::string probe_once(Model* m, const Flags& f, const ProbeInput& in,
     for (double e : eps) {
         printf("%s, T %d, n %d, eps %g, bos %s | loss %.4f | ", name.c_str(), T, in.n, e,
                bos.c_str(), r.loss);
-        printf("%s\n", eval_text(NAN, r, e).c_str());
+        printf("%s%s\n", eval_text(NAN, r, e).c_str(), sink_at_text(at, e).c_str());
     }
     return "\"data\":" + json_str(name) + ",\"bos\":" + json_str(bos) +
            ",\"input\":" + json_str(in.how) + "," + eval_json(step, NAN, r, eps) +
+           sink_at_json(at, eps) +
            (f.per_sequence ? ",\"alpha\":" + per_sequence_json(r) : "");
 }
 
@@ -288,12 +289,14 @@ static int probe(Flags f) {
     want(!lengths.empty(), "--probe-len", "a length, such as 64");
     want(!split(f.data, ',').empty(), "--data \"\"",
          "bb, a file, a directory of shards or a NAME in data/");
-    long longest = 1;
+    long longest = 1, shortest = 1 << 24;
     for (auto& w : lengths) {
         long v = 0;
         want(parse_long(w, &v) && v >= 1 && v <= 1 << 24, "--probe-len " + w, "1 or more");
         longest = std::max(longest, v);
+        shortest = std::min(shortest, v);
     }
+    sink_at_parse(f.sink_at, shortest);
     if (!f.json.empty()) { file_check(f.json); }
     Model m = model_from_checkpoint(&f, longest);
     const std::string file = f.words[0] + "/state.json"; // others' models have none: step 0

@@ -12,7 +12,7 @@ or as a GGUF file.
 
 Every try is a child of this process that runs in SCRATCH, which must not be there yet. It may write
 wherever a flag says, so the paths it is given are plain names inside SCRATCH and nothing else.
-A try that takes more than half a second of its own time is stopped and counted; a finding prints
+A try that takes more than two seconds of its own time is stopped and counted; a finding prints
 its number and its command line, and keeps what the child said in SCRATCH/finding-N.
 */
 #define TESTING
@@ -55,7 +55,7 @@ static int attempt(const std::vector<std::string>& words) {
     fflush(NULL);
     const pid_t pid = fork();
     if (pid == 0) {
-        const struct itimerval cpu = { {}, { 0, 500000 } };
+        const struct itimerval cpu = { {}, { 2, 0 } };
         // by its own time, on a busy machine too; what only waits gets 30 s
         setitimer(ITIMER_VIRTUAL, &cpu, NULL);
         alarm(30);

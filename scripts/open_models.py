@@ -78,13 +78,15 @@ def measured(row, e):
     """the text of Sink_k beside the paper's, and the loss; of eval those of its last run,
     which is the edited one"""
     one = e["runs"][-1] if "runs" in e else e["sink"]
-    ours = one["sink_k"]
+    ours = dict(enumerate(one["sink_k"], 1))
+    more = e.get("sink_at") or one.get("sink_at")  # beyond the tenth
+    if more: ours.update(zip(more["k"], more["sink_k"][0]))
     theirs = row.paper["sink_k"] or {"1": None}
     value = lambda x: "      -" if x is None else f"{x:7.2f}"
     text = ""
     for k, paper in theirs.items():
         if k != "1": text += f"  Sink_{k}"
-        here = ours[int(k) - 1] * 100 if int(k) <= len(ours) else None
+        here = ours[int(k)] * 100 if int(k) in ours else None
         text += f"{value(here)}  paper{value(paper)}"
     return text, one["loss"] if "runs" in e else e["probe_loss"]
 

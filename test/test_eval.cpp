@@ -821,6 +821,41 @@ static void test_gradients(Setting* s, const Naive& net) {
     model_free(&with);
 }
 
+// Sink of tokens beyond the tenth, from whole maps: two sequences at a time, then one
+static void test_sink_at(Setting* s, const Naive& net) {
+    SinkAt at = { { 1, 11, 17, T }, std::vector<std::vector<double>>(4) };
+    std::vector<double> maps[B];                 // of each layer and head: alpha of the tokens
+    for (int b = 0; b < B; b++) {
+        literal_whole(net, &s->seqs[b * (T + 1)], [&](const std::string& place, int, Mat* A) {
+            for (int k : place[0] == 'A' ? at.tokens : std::vector<int>()) {
+                double sum = 0;
+                for (int i = k; i <= T; i++) { sum += (*A)[i - 1][k - 1] / (T - k + 1); }
+                maps[b].push_back(sum);
+            }
+        });
+    }
+    Change e;
+    e.after_layer = [&](int l) { sink_at_add(&at, &s->m, l); };
+    run(s, e);
+    const int NH = net.c.NH, n = at.tokens.size();
+    for (int k = 0; k < n; k++) {
+        Row want;
+        for (int first = 0; first < B; first += 2) {
+            for (int l = 0; l < net.c.L; l++) {
+                for (int b = first; b < std::min<int>(B, first + 2); b++) {
+                    for (int h = 0; h < NH; h++) { want.push_back(maps[b][(l * NH + h) * n + k]); }
+                }
+            }
+        }
+        CHECK(furthest(at.alpha[k], want) < 1e-6, "alpha of token %d: %g away", at.tokens[k],
+              furthest(at.alpha[k], want));          // float q and k
+        std::sort(want.begin(), want.end());
+        const double eps = (want[want.size() / 4] + want[want.size() / 4 - 1]) / 2;
+        CHECK(sink_at_rate(at, k, eps) == 0.75, "Sink of token %d: %g", at.tokens[k],
+              sink_at_rate(at, k, eps));
+    }
+}
+
 int main() {
     Setting s = setting();
     const Naive net(s.m);
@@ -836,6 +871,7 @@ int main() {
     test_edits(&s, net, plain);
     test_bits(&s, net, plain);
     test_gradients(&s, net);
+    test_sink_at(&s, net);
     model_free(&s.m);
     return check_done();
 }

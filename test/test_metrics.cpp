@@ -164,35 +164,38 @@ static void test_reports() {
 
 // ---- every ATTN x BIAS: the definitions on the naive map
 struct Want { double alpha[METRIC_K + 1], proxy[METRIC_K + 1], mass, entropy; };
-// A (rows, rows + 1), column 0 the extra key
+// an entry of A (rows, rows + 1), column 0 the extra key; or its share of the row
+static double entry(const double* A, int rows, int t, int j, bool proxy) {
+    double total = 0;
+    for (int i = 0; i <= rows; i++) { total += fabs(A[t * (rows + 1) + i]); }
+    const double a = A[t * (rows + 1) + j];
+    return !proxy ? a : total > 0 ? fabs(a) / total : 0;
+}
+// mean over queries i >= k of what they give to token k
+static double alpha_of(const double* A, int rows, int skip, int k, bool proxy) {
+    double sum = 0;
+    for (int i = k; i <= rows - skip; i++) {
+        sum += entry(A, rows, skip + i - 1, skip + k, proxy);
+    }
+    return sum / (rows - skip - k + 1);
+}
 static Want definitions(const double* A, int rows, bool column, int skip) {
     const int tokens = rows - skip;
-    auto total = [&](int t) {
-        double x = 0;
-        for (int j = 0; j <= rows; j++) { x += fabs(A[t * (rows + 1) + j]); }
-        return x;
-    };
     Want w = {};
     for (int proxy = 0; proxy < 2; proxy++) {
-        auto at = [&](int t, int j) {
-            const double a = A[t * (rows + 1) + j];
-            return !proxy ? a : total(t) > 0 ? fabs(a) / total(t) : 0;
-        };
         double* alpha = proxy ? w.proxy : w.alpha;
         for (int k = 1; k <= METRIC_K && k <= tokens; k++) {
-            for (int i = k; i <= tokens; i++) {
-                alpha[k] += at(skip + i - 1, skip + k) / (tokens - k + 1);
-            }
+            alpha[k] = alpha_of(A, rows, skip, k, proxy);
         }
         if (column || skip) {
             alpha[0] = column;
             // column 0, or the sink token in column 1
-            for (int t = 0; t < rows; t++) { alpha[0] += at(t, skip); }
+            for (int t = 0; t < rows; t++) { alpha[0] += entry(A, rows, t, skip, proxy); }
             alpha[0] /= tokens + 1;
         }
         for (int t = skip; t < rows; t++) {
             for (int j = 0; j <= rows; j++) {
-                const double a = at(t, j);
+                const double a = entry(A, rows, t, j, proxy);
                 if (!proxy && j > skip) { w.mass += a / tokens; }
                 if (proxy && a > 0) { w.entropy -= a * log(a) / tokens; }
             }
@@ -272,6 +275,14 @@ void check_variant(const char* attn, const char* bias, const char* pe) {
             }
             CHECK(worst <= 3e-6 * top, "%s %s, kind %d: head_maps is off by %.3g", attn, bias, kind,
                   worst);  // it rounds q, k to float
+            const std::vector<int> tokens = { 1, 2, s.T - skip - 1, s.T - skip };
+            const std::vector<double> alphas = head_alphas<A, Bi, Pe>(
+                tokens, in.qkv.data(), stat.data(), ks, skip, h, s);
+            for (size_t i = 0; i < tokens.size(); i++) {
+                const bool proxy = !attn_sums_to_one<A>(s.alpha);
+                check_near(alphas[i], alpha_of(&n.map[h * size], s.T, skip, tokens[i], proxy), 3e-6,
+                           "%s %s, kind %d: alpha of token %d", attn, bias, kind, tokens[i]);
+            }
         }
     }
 }

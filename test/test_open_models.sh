@@ -3,7 +3,7 @@
 . test/ok.sh
 PYTHON=${PYTHON:-python3}
 command -v "$PYTHON" > /dev/null 2>&1 || {
-    echo "skipped: 24 checks of test_open_models (no python3)"
+    echo "skipped: 26 checks of test_open_models (no python3)"
     echo "0 passed, 0 failed"
     exit 0
 }
@@ -105,7 +105,7 @@ ok $? "table7: $(cat $out/stderr)"
 [ "$(grep -c '^table7-' $out/stdout)" = 11 ]; ok $? "table7: rows: $(cat $out/stdout)"
 grep -q '^table7-as-it-is  .*paper  62.28' $out/stdout &&
     grep -q '^table7-swapped-5  .*paper   1.44  Sink_5 .*paper  57.63' $out/stdout \
-    && grep -q '^table7-replaced-25 .*Sink_25      -  paper   0.00' $out/stdout
+    && grep -q '^table7-replaced-25 .*Sink_25 *[0-9.]*  paper   0.00' $out/stdout
     ok $? "table7: the paper's numbers: $(cat $out/stdout)"
 $PYTHON - $out > $out/py.txt 2>&1 <<'END'; ok $? "table7: $(tail -n 1 $out/py.txt)"
 import json, sys
@@ -114,7 +114,18 @@ plain, replaced, swapped = runs("as-it-is")[0], runs("replaced-5")[1], runs("swa
 assert runs("swapped-5")[0] == plain == runs("replaced-5")[0] and len(plain["sink_k"]) == 10
 models = (plain, replaced, swapped)
 assert len({round(x["loss"], 4) for x in models}) == 3, models
+line = next(l for l in open(sys.argv[1] + "/stdout") if l.startswith("table7-swapped-20 "))
+at = runs("swapped-20")[1]["sink_at"]
+assert at["k"] == [20] and f"Sink_20{at['sink_k'][0][0] * 100:7.2f}  paper  51.70" in line, (at, line)
 END
+# --sink-at is Sink_k, in layers with a window, too
+$binary probe test/families/gpt_neo --probe-input random --sink-at 1,2,9,10 --eps 0.1,0.02 \
+    --json $out/probe.json > $out/stdout 2>&1
+$PYTHON -c 'import json, sys; e = json.load(open(sys.argv[1]))
+want = [[s["sink_k"][k - 1] for k in (1, 2, 9, 10)] for s in e["sinks"]]
+assert e["sink_at"] == {"k": [1, 2, 9, 10], "eps": [0.1, 0.02], "sink_k": want}, (e["sink_at"], want)' \
+    $out/probe.json > $out/py.txt 2>&1
+ok $? "--sink-at beside sink_k: $(tail -n 1 $out/py.txt $out/stdout)"
 # the swap beside a model whose file has the two rows swapped
 cp -r $out/gpt2-xl $out/swapped
 $PYTHON - $out/swapped/model.safetensors > $out/py.txt 2>&1 <<'END'; ok $? "a model with two positions swapped: $(tail -n 1 $out/py.txt)"
@@ -142,6 +153,8 @@ refused() { # what, words that stderr must have, command..
     [ $code -ne 0 ] && grep -q "$says" $out/stderr && ! grep -q Traceback $out/stderr
     ok $? "$what: exit $code, $(head -n 2 $out/stderr)"
 }
+refused "--sink-at beyond the text" "wanted 1 to 64" \
+    $binary probe test/families/gpt_neo --probe-input random --sink-at 65
 refused "no such model" "wanted a model's directory" \
     $PYTHON scripts/reproduce table1 --models $out/nothing -d $out/text.jsonl --binary $binary
 refused "no text" "wanted text for each model's own tokenizer" \
