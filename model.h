@@ -173,6 +173,7 @@ struct Model {
     // rotary cos, sin (T, rot/2, 2), of all layers and of those with a window
     acc *turns, *turns_local;
     real* cache; int room; // generation: k, v of rows that were read, (L, room, 2 KV HS), or NULL
+    acc* memory; // beside it what Mamba layers remember of them: models/mamba.h
     int past; // so many rows of it stand before the one that is loaded; 0: a whole batch
     Around around; // if it is set, every stage of a forward pass goes through it
     std::vector<Segment> forest; // what is loaded if not whole sequences, else empty
@@ -455,7 +456,8 @@ static void model_free(Model* m) {
     }
     batch_free(m);
     for (void* p : { (void*)m->params, (void*)m->positions, (void*)m->v_fixed, (void*)m->turns,
-                     (void*)m->turns_local, (void*)m->cache, (void*)m->muon }) {
+                     (void*)m->turns_local, (void*)m->cache, (void*)m->memory,
+                     (void*)m->muon }) {
         ops::device_free(p);
     }
     *m = Model();
@@ -511,17 +513,19 @@ static inline void model_load_forest(Model* m, const std::vector<int>& tokens,
     m->forest = forest;
 }
 
-// an empty cache for sequences of T tokens, if host code can read it and all that a layer
-// remembers are keys and values; T = 0: none
+// an empty cache for sequences of T tokens, if host code can read it; T = 0: none
 static inline void model_cache(Model* m, int T) {
-    ops::device_free(m->cache);
+    const Sizes& d = m->d;
+    for (void* p : { (void*)m->cache, (void*)m->memory }) { ops::device_free(p); }
     m->cache = NULL;
+    m->memory = NULL;
     m->past = m->T = 0;
-    m->room = T + m->d.bias.token;
-    const size_t row = 2 * m->d.KV * m->d.HS * sizeof(real);
-    if (T && ops::on_host && !m->c.mamba_width) {
-        m->cache = (real*)ops::device_malloc(m->d.L * m->room * row);
-    }
+    m->room = T + d.bias.token;
+    if (!T || !ops::on_host) { return; }
+    m->cache = (real*)ops::device_malloc(d.L * m->room * 2 * d.KV * d.HS * sizeof(real));
+    if (!m->c.mamba_width) { return; }
+    const size_t layer = d.MW * (d.MS + m->c.mamba_conv - 1);
+    m->memory = (acc*)ops::device_malloc(d.L * layer * sizeof(acc));
 }
 
 #endif // MODEL_H

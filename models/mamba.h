@@ -11,7 +11,8 @@ of them:
     y_t       = (h_t . c_t + skip u_t) silu(z_t)
     x_{2l+1}  = x_{2l} + y W_out^T
 
-h and u are 0 before the first token. (transformers 5.23, modeling_jamba.py, where a is A_log, step
+h and u are 0 before the first token. While text is generated both are kept, so that each token is
+read once. (transformers 5.23, modeling_jamba.py, where a is A_log, step
 is dt, and skip is D.)
 */
 #ifndef MAMBA_H
@@ -19,19 +20,38 @@ is dt, and skip is D.)
 
 static acc softplus(acc x) { return x > 20 ? x : std::log1p(std::exp(x)); }
 
-// out (N, MW) <- u, the first half of each row of inp (N, 2 MW); weight (MW, K), bias (MW)
+// What layer l remembers for the tokens that follow, if generation keeps that: h (MW, MS), and
+// behind it the last K - 1 numbers u of every channel (K - 1, MW), the newest first
+static acc* mamba_memory(const Model* m, int l) {
+    const size_t each = m->d.MW * (m->d.MS + m->c.mamba_conv - 1);
+    return m->memory ? m->memory + l * each : NULL;
+}
+
+// out (N, MW) <- u, the first half of each row of inp (N, 2 MW); weight (MW, K), bias (MW).
+// `past` tokens stand before each sequence, the last of them in before (K - 1, MW)
 static void mamba_convolution(real* out, const real* inp, const real* weight, const real* bias,
-                              int B, int T, int MW, int K) {
+                              const acc* before, int past, int B, int T, int MW, int K) {
     #pragma omp parallel for
     for (int row = 0; row < B * T; row++) {
-        const int seen = std::min(K, row % T + 1);       // tokens, the last of them this one
+        const int t = row % T, seen = std::min(K, past + t + 1);  // tokens, the last of them t
         for (int i = 0; i < MW; i++) {
             acc sum = bias[i];
             for (int back = 0; back < seen; back++) {
-                const real u = inp[(size_t)(row - back) * 2 * MW + i];
-                sum += acc(weight[i * K + K - 1 - back]) * acc(u);
+                const acc u = back <= t ? acc(inp[(size_t)(row - back) * 2 * MW + i])
+                                        : before[(size_t)(back - t - 1) * MW + i];
+                sum += acc(weight[i * K + K - 1 - back]) * u;
             }
             out[(size_t)row * MW + i] = real(Act_swish::act(sum));
+        }
+    }
+}
+
+// before (K - 1, MW) <- the last u of T rows of inp (T, 2 MW), and of what it held if these are few
+static void mamba_keep_inputs(acc* before, const real* inp, int T, int MW, int K) {
+    for (int j = K - 2; j >= 0; j--) {
+        for (int i = 0; i < MW; i++) {
+            before[(size_t)j * MW + i] = j < T ? acc(inp[(size_t)(T - 1 - j) * 2 * MW + i])
+                                               : before[(size_t)(j - T) * MW + i];
         }
     }
 }
@@ -49,7 +69,9 @@ static void mamba_channel(Model* m, int l, long b, long i) {
     const auto& w = m->w.layer[l];
     const Acts& a = m->a;
     const long MW = m->d.MW, MS = m->d.MS, MP = m->d.MP;
+    acc* memory = mamba_memory(m, l);
     std::vector<acc> h(MS), rate(MS);
+    if (m->past) { std::copy_n(memory + i * MS, MS, h.data()); }
     for (long s = 0; s < MS; s++) { rate[s] = std::exp(acc(w.mamba_a[i * MS + s])); }
     for (long row = b * m->T; row < (b + 1) * m->T; row++) {
         const real *b_t = a.mamba_dbc + row * MP + m->c.mamba_rank, *c_t = b_t + MS;
@@ -62,6 +84,7 @@ static void mamba_channel(Model* m, int l, long b, long i) {
         }
         a.mamba_out[row * MW + i] = real(y * Act_swish::act(z));
     }
+    if (memory) { std::copy_n(h.data(), MS, memory + i * MS); }
 }
 
 // the mixer of a Mamba layer: x_{2l+1} out of x_2l and its norm
@@ -70,8 +93,10 @@ static void mamba_forward(Model* m, int l) {
     const Acts& a = m->a;
     const long MW = m->d.MW, MS = m->d.MS, MP = m->d.MP, rank = m->c.mamba_rank, N = rows(m);
     ops::matmul_forward(a.mamba_in, act_n(m, 2 * l), w.mamba_inw, NULL, NULL, N, m->d.C, 2 * MW);
-    mamba_convolution(a.mamba_u, a.mamba_in, w.mamba_convw, w.mamba_convb, m->B, m->T, MW,
-                      m->c.mamba_conv);
+    acc* before = m->memory ? mamba_memory(m, l) + MW * MS : NULL;
+    mamba_convolution(a.mamba_u, a.mamba_in, w.mamba_convw, w.mamba_convb, before, m->past, m->B,
+                      m->T, MW, m->c.mamba_conv);
+    if (before) { mamba_keep_inputs(before, a.mamba_in, m->T, MW, m->c.mamba_conv); }
     ops::matmul_forward(a.mamba_dbc, a.mamba_u, w.mamba_dbcw, NULL, NULL, N, MW, MP);
     for (long row = 0; row < N; row++) {
         real *d = a.mamba_dbc + row * MP, *b = d + rank, *c = b + MS;

@@ -224,36 +224,53 @@ static void differences_check(const std::string& path) {
     model_free(&m);
     safetensors_close(&st);
 }
-// what lm_head reads after each token, the last beyond the context:
-// with a cache of keys and values, and without
-static void cache_check(const std::string& path, bool train) {
-    Safetensors st = safetensors_open(path);
-    Arch c = fixture_arch(fixture_words(st));
-    arch_settle(&c, "");
-    const int* seq = (const int*)st.find("tokens")->data;
-    Model m = model_new(c, c.T, train);
-    weights_set(&m);
+// what lm_head reads after each token from the third on, the last beyond the context:
+// with a cache of all that layers remember, and without
+static void cache_compare(Model* m, const int* seq, const std::string& name) {
+    const Arch& c = m->c;
     std::vector<double> rows[2];
     int rows_alone = 0;
     for (int with : { 0, 1 }) {
-        model_cache(&m, with ? c.T : 0);
+        model_cache(m, with ? c.T : 0);
         for (int n = 3; n <= c.T + 1; n++) {
-            const real* row = model_read(&m, std::vector<int>(seq, seq + n));
+            const real* row = model_read(m, std::vector<int>(seq, seq + n));
             rows[with].insert(rows[with].end(), row, row + c.C);
-            rows_alone += m.past > 0;
+            rows_alone += m->past > 0;
         }
     }
     const int first = c.prefix ? std::max(4, c.prefix + 1) : 4; // the first that is read alone
-    CHECK(rows_alone == c.T - first + 1, "%s: %d tokens were read alone", path.c_str(), rows_alone);
+    CHECK(rows_alone == c.T - first + 1, "%s: %d tokens were read alone", name.c_str(), rows_alone);
     double worst = 0, top = 0;
     for (size_t i = 0; i < rows[0].size(); i++) {
         worst = std::max(worst, fabs(rows[0][i] - rows[1][i]));
         top = std::max(top, fabs(rows[0][i]));
     }
-    CHECK(worst < (is_double ? 1e-12 : 1e-5) * top, "%s: cache: %.2g of %.2g away", path.c_str(),
+    CHECK(worst < (is_double ? 1e-12 : 1e-5) * top, "%s: cache: %.2g of %.2g away", name.c_str(),
           worst, top);
+}
+static void cache_check(const std::string& path, bool train) {
+    Safetensors st = safetensors_open(path);
+    Arch c = fixture_arch(fixture_words(st));
+    arch_settle(&c, "");
+    Model m = model_new(c, c.T, train);
+    weights_set(&m);
+    cache_compare(&m, (const int*)st.find("tokens")->data, path);
     model_free(&m);
     safetensors_close(&st);
+}
+// Mamba layers before and after attention; their convolution spans more than the first three tokens
+static void mamba_cache_check() {
+    Arch c;
+    c.L = 3; c.C = 16; c.NH = 4; c.KV = 2; c.HS = 4; c.F = 12; c.V = 29; c.T = 12;
+    c.attn_layers = "010";
+    c.mamba_width = 32; c.mamba_state = 6; c.mamba_conv = 6; c.mamba_rank = 5;
+    arch_settle(&c, "");
+    Model m = model_new(c, c.T, false);
+    weights_set(&m);
+    std::vector<int> seq;
+    for (int t = 0; t <= c.T; t++) { seq.push_back((7 * t * t + 3) % c.V); }
+    cache_compare(&m, seq.data(), "Mamba");
+    model_free(&m);
 }
 // how far apart two lists are, over the largest
 static double apart(const std::vector<double>& a, const std::vector<double>& b) {
@@ -369,6 +386,7 @@ int main(int argc, char** argv) {
         batches_check(argv[i]);
         if (is_double) { differences_check(argv[i]); }
     }
+    if (!Bias::column && Attn::phi == PHI_NONE) { mamba_cache_check(); }
     CHECK(looked, "no fixture is of this build");
     return check_done();
 }
