@@ -4,8 +4,8 @@ cuda/device.cuh.
 */
 #ifndef HOST_H
 #define HOST_H
-#include <sys/mman.h>
 #include "../common.h"
+#include "memory.h"
 #ifdef _OPENMP
 #include <omp.h>
 #endif
@@ -36,23 +36,11 @@ inline const std::string& device_start() {
     return once;
 }
 
-// asks the system for pages of 2 MB where a block has any: a tile's rows lie in as many small pages
-// as it has rows, more than the processor remembers the places of. Not to be had is no error
-inline void use_large_pages(void* block, size_t bytes) {
-#ifdef MADV_HUGEPAGE
-    const uintptr_t page = 4096, begin = ((uintptr_t)block + page - 1) / page * page;
-    const uintptr_t end = ((uintptr_t)block + bytes) / page * page;
-    if (bytes >= 4 << 20) { madvise((void*)begin, end - begin, MADV_HUGEPAGE); }
-#else
-    (void)block, (void)bytes;
-#endif
-}
-
 // zeroed, on a cache line, so that whole vectors and tiles are read; where the block began stands
 // before it
 inline void* device_malloc(size_t bytes) {
     void* block = xmalloc(bytes + 128);
-    use_large_pages(block, bytes);
+    if (bytes >= 2 * LARGE_PAGE) { use_large_pages(block, bytes); }
     void** p = (void**)(((uintptr_t)block + 127) & ~(uintptr_t)63);
     p[-1] = block;
     return p;

@@ -2,6 +2,7 @@
 cpu/product.cpp -- what product.h declares.
 */
 #include "product.h"
+#include "memory.h"
 #include <atomic>
 #ifdef _OPENMP
 #include <omp.h>
@@ -151,12 +152,27 @@ void pack_rows(lane* to, long row, const Kernel& kernel, const Factor& f, long v
     }
 }
 
-// one per thread and slot, grown on demand, on a cache line
+// one per thread and slot, grown on demand: on a cache line, or if it is large on a large page
 static lane* product_buffer(int slot, size_t n) {
-    static thread_local std::vector<uint32_t> buffers[3];
-    std::vector<uint32_t>& v = buffers[slot];
-    if (v.size() < n + 16) { v.resize(n + 16); }
-    return (lane*)(((uintptr_t)v.data() + 63) & ~(uintptr_t)63);
+    struct Buffer {
+        void* block = NULL;
+        lane* x = NULL;
+        size_t n = 0;
+        ~Buffer() { free(block); }
+    };
+    static thread_local Buffer buffers[3];
+    Buffer& b = buffers[slot];
+    if (b.n < n) {
+        const bool large = n * sizeof(lane) >= LARGE_PAGE / 2;
+        const size_t page = large ? LARGE_PAGE : 64;
+        const size_t bytes = round_up(n * sizeof(lane), page);
+        free(b.block);
+        b.block = xmalloc(bytes + page);
+        b.x = (lane*)round_up((uintptr_t)b.block, page);
+        b.n = n;
+        if (large) { use_large_pages(b.x, bytes); }
+    }
+    return b.x;
 }
 
 // ----------------------------------------------------------------------------
