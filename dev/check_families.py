@@ -19,6 +19,8 @@ BASE = dict(vocab_size=V, hidden_size=24, intermediate_size=40, num_hidden_layer
             num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=64)
 GPT = dict(vocab_size=V, n_embd=24, n_layer=3, n_head=4, n_positions=64)
 QWEN3_MOE = dict(BASE, head_dim=10, num_experts=5, num_experts_per_tok=3, moe_intermediate_size=20)
+QWEN2_MOE = dict(BASE, num_experts=5, num_experts_per_tok=3, moe_intermediate_size=20,
+                 shared_expert_intermediate_size=28)
 OPT = dict(vocab_size=V, hidden_size=24, ffn_dim=40, num_hidden_layers=3, num_attention_heads=4,
            max_position_embeddings=64)
 FALCON = dict(vocab_size=V, hidden_size=24, num_hidden_layers=3, num_attention_heads=4)
@@ -56,6 +58,10 @@ CASES = {
                                        sliding_window=9), ""),
     "qwen3_moe": (tf.Qwen3MoeConfig, dict(QWEN3_MOE, norm_topk_prob=False), ""),
     "qwen3_moe_norm": (tf.Qwen3MoeConfig, dict(QWEN3_MOE, norm_topk_prob=True), ""),
+    "qwen2_moe": (tf.Qwen2MoeConfig, dict(QWEN2_MOE, norm_topk_prob=False), ""),
+    "qwen2_moe_norm": (tf.Qwen2MoeConfig,
+                       dict(QWEN2_MOE, norm_topk_prob=True, qkv_bias=False, use_sliding_window=True,
+                            sliding_window=7, max_window_layers=2), ""),
     "jamba": (tf.JambaConfig,
               dict(BASE, num_hidden_layers=6, attn_layer_period=3, attn_layer_offset=1,
                    num_experts=5, num_experts_per_tok=2, mamba_d_state=6, mamba_d_conv=3,
@@ -222,7 +228,7 @@ def save(out, names):
                  num_hidden_layers=2, num_layers=2, ffn_dim=12, word_embed_proj_dim=16, n_inner=12)
     names = names or ("jamba llama_llama3 llama_yarn mistral smollm3 qwen2 qwen3 gemma gemma3 "
                       "olmo2 phi3 stablelm gpt2 gpt_neo opt gpt_neox phi "
-             "falcon_7b falcon_40b mixtral qwen3_moe").split()
+             "falcon_7b falcon_40b mixtral qwen2_moe qwen3_moe").split()
     tokens = np.random.default_rng(1).integers(0, 29, (N + 1) * T + 1)
     ids = torch.tensor(np.stack([tokens[i * T:i * T + T + 1] for i in range(N)]))
     os.makedirs(os.path.join(out, "tokens"), exist_ok=True)
@@ -237,7 +243,8 @@ def save(out, names):
                          if name == "gpt_neo" else {})
         arguments.update(dict(num_hidden_layers=3, expert_layer_offset=0) if name == "jamba"
                          else {})  # Mamba, attention, Mamba
-        arguments.update(dict(moe_intermediate_size=12) if name == "qwen3_moe" else {})
+        arguments.update(dict(moe_intermediate_size=12) if name.endswith("_moe") else {})
+        arguments.update(dict(shared_expert_intermediate_size=8) if name == "qwen2_moe" else {})
         arguments.update(dict(hidden_size=32, intermediate_size=32)
                          if name == "gpt_oss_mxfp4" else {})
         # the second layer does not turn, or has no window

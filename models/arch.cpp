@@ -123,8 +123,9 @@ struct ArchCheck {
 
     void experts() {
         if (!c.experts) {
-            need(c.experts_used == 0 && c.expert_layers.empty(),
-                 { "experts_used", "expert_layers" }, "--experts, or leave them out");
+            need(c.experts_used == 0 && c.expert_layers.empty() && c.shared_expert == 0,
+                 { "experts_used", "expert_layers", "shared_expert" },
+                 "--experts, or leave them out");
             return;
         }
         need(c.experts_used >= 1 && c.experts_used <= c.experts, { "experts_used", "experts" },

@@ -3,11 +3,13 @@ experts.h -- mixture of experts in the place of the FFN, for forward passes alon
 for each row of the stream a few of many FFNs, and adds what they say with its weights:
 
     r = n W_r^T + b_r,   x_{2l+2} = x_{2l+1} + sum over the k experts of largest r of p_e FFN_e(n)
+                                             + sigmoid(n w^T) FFN_shared(n)
 
 p = softmax(r) over all experts, divided by the sum of the chosen ones' unless --expert-shares 1
 says otherwise (Mixtral: Jiang et al. 2024, section 2.1; gpt-oss takes its softmax over the chosen
-ones, which is the same). Host code gathers the rows of each expert, so that its weights are read
-once a pass.
+ones, which is the same). The last term is there with --shared-expert (Qwen2-MoE: transformers 5.23,
+modeling_qwen2_moe.py). Host code gathers the rows of each expert, so that its weights are read once
+a pass.
 */
 #ifndef EXPERTS_H
 #define EXPERTS_H
@@ -63,6 +65,23 @@ static void experts_answer(Model* m, int l, long e, int n) {
     ops::matmul_forward(m->a.answer, m->a.fca, w.edw + e * C * F, down_bias, NULL, n, F, C);
 }
 
+// out (N, C) <- out + what the expert of all tokens says of n (N, C), times its gate
+static void experts_shared(Model* m, int l, real* out, const real* n) {
+    const auto& w = m->w.layer[l];
+    const Acts& a = m->a;
+    const long C = m->d.C, S = m->c.shared_expert, N = rows(m);
+    ops::matmul_forward(a.shared_h, n, w.sharedgw, NULL, NULL, N, C, 2 * S);
+    ops::ffn_forward(a.shared_a, a.shared_h, m->d.ffn.act, true, N, S);
+    ops::matmul_forward(a.answer, a.shared_a, w.shareddw, NULL, NULL, N, S, C);
+    ops::matmul_forward(a.shared_g, n, w.sharedw, NULL, NULL, N, C, 1);
+    for (long i = 0; i < N; i++) {
+        const acc open = 1 / (1 + std::exp(-acc(a.shared_g[i])));
+        for (long c = i * C; c < (i + 1) * C; c++) {
+            out[c] = real(acc(out[c]) + open * acc(a.answer[c]));
+        }
+    }
+}
+
 // the FFN of layer l where it is a mixture: x_{2l+2} out of x_{2l+1} and its norm
 static void experts_forward(Model* m, int l) {
     const auto& w = m->w.layer[l];
@@ -73,6 +92,7 @@ static void experts_forward(Model* m, int l) {
     std::vector<ExpertWork> work(E);
     for (int i = 0; i < N; i++) { experts_route(&work, m->a.router + i * E, i, m->c); }
     std::copy_n(act_x(m, 2 * l + 1), N * C, out);
+    if (m->c.shared_expert) { experts_shared(m, l, out, n); }
     for (long e = 0; e < E; e++) {
         const int rows_e = work[e].row.size();
         for (int i = 0; i < rows_e; i++) {

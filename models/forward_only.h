@@ -14,6 +14,7 @@ whose comments say what their columns are. No flag sets them, only a config.json
     X(float, expert_limit, 0,             "",   "--expert-limit",    "train_sink.expert_limit",             0, 1e6, "", "gpt-oss: (up + 1) gate sigmoid(1.702 gate), both cut here (0: as FFN)") \
     X(int,   router_bias,  0,             "",   "--router-bias",     "train_sink.router_bias",              0, 1, "", "1: the router has a bias") \
     X(str,   expert_layers, "",           "",   "--expert-layers",   "train_sink.expert_layers",            0, 0, "", "which layers have experts, as 01, again and again (empty: all)") \
+    X(int,   shared_expert, 0,            "",   "--shared-expert",   "train_sink.shared_expert",            0, 1 << 20, "", "width of an FFN that every token goes through beside them, behind a gate (0: none)") \
     /* Mamba */ \
     X(str,   attn_layers,  "",            "",   "--attn-layers",     "train_sink.attn_layers",              0, 0, "", "which layers have attention, as 0001, again and again; the others Mamba (empty: all)") \
     X(int,   mamba_width,  0,             "",   "--mamba-width",     "train_sink.mamba_width",              0, 1 << 20, "", "Mamba: channels inside a layer") \
@@ -28,6 +29,10 @@ whose comments say what their columns are. No flag sets them, only a config.json
     LAYER(egb,     "mlp.experts.gate_up_proj.bias",    mixture(l) && c.ffn_bias, VECTOR, c.experts * FH, ZEROS) \
     LAYER(edw,     "mlp.experts.down_proj.weight",     mixture(l),            c.experts * C, F, LINEAR(F)) \
     LAYER(edb,     "mlp.experts.down_proj.bias",       mixture(l) && c.ffn_bias, VECTOR, c.experts * C, ZEROS) \
+    LAYER(sharedgw, "mlp.shared_expert.gate_proj.weight", mixture(l) && c.shared_expert, c.shared_expert, C, LINEAR(C)) \
+    LAYER(sharedupw, "mlp.shared_expert.up_proj.weight",  mixture(l) && c.shared_expert, c.shared_expert, C, LINEAR(C)) \
+    LAYER(shareddw, "mlp.shared_expert.down_proj.weight", mixture(l) && c.shared_expert, C, c.shared_expert, LINEAR(c.shared_expert)) \
+    LAYER(sharedw,  "mlp.shared_expert_gate.weight",      mixture(l) && c.shared_expert, 1, C,  LINEAR(C)) \
     LAYER(mamba_inw,   "mamba.in_proj.weight",         mamba(l),              2 * MW,   C,  LINEAR(C)) \
     LAYER(mamba_convw, "mamba.conv1d.weight",          mamba(l),              MW, c.mamba_conv, LINEAR(c.mamba_conv)) \
     LAYER(mamba_convb, "mamba.conv1d.bias",            mamba(l),              VECTOR,   MW, ZEROS) \
@@ -45,6 +50,9 @@ whose comments say what their columns are. No flag sets them, only a config.json
     X(real, router,  N * c.experts)                   /* (N, experts)            its logits */ \
     X(real, gathered, c.experts ? N * C : 0)          /* (N, C)                  what one expert reads, */ \
     X(real, answer,  c.experts ? N * C : 0)           /* (N, C)                  and what it answers */ \
+    X(real, shared_h, 2 * N * c.shared_expert)        /* (N, 2S)                 the shared expert: gate | up */ \
+    X(real, shared_a, N * c.shared_expert)            /* (N, S)                  after the activation */ \
+    X(real, shared_g, c.shared_expert ? N : 0)        /* (N)                     its gate before the sigmoid */ \
     X(real, mamba_in,   2 * N * MW)                   /* (N, 2 MW)               Mamba: u | z */ \
     X(real, mamba_u,    N * MW)                       /* (N, MW)                 u after the convolution */ \
     X(real, mamba_dbc,  N * MP)                       /* (N, MP)                 d | b | c */ \

@@ -374,11 +374,25 @@ static void more_mixtral(Import* in) {
     in->c.window = in->number("sliding_window", 0);
 }
 
-static void more_qwen3_moe(Import* in) {
+// experts in every layer, as Qwen's config.json says it
+static void all_experts(Import* in) {
     in->c.expert_shares = in->number("norm_topk_prob", 0) == 0;
     if (in->number("decoder_sparse_step", 1) != 1) { in->refuse("decoder_sparse_step", "1"); }
     const Json* dense = in->get("mlp_only_layers");
     if (dense && !dense->items.empty()) { in->refuse("mlp_only_layers", "experts in all layers"); }
+}
+
+static void more_qwen2_moe(Import* in) {
+    all_experts(in);
+    in->c.qkv_bias = in->number("qkv_bias", 1) != 0;
+    more_qwen(in);
+    if (in->c.window && !in->get("layer_types")) {       // its default is another than Qwen2's
+        in->refuse("use_sliding_window", "false, or layer_types");
+    }
+}
+
+static void more_qwen3_moe(Import* in) {
+    all_experts(in);
     in->c.qkv_bias = in->c.out_bias = in->number("attention_bias", 0) != 0;
     more_qwen(in);
 }
@@ -592,6 +606,10 @@ static const Family FAMILIES[] = {
     { "mixtral", "eps=1e-5 KV=8 rope_base=1000000 experts=8 experts_used=2",
       "num_local_experts:experts num_experts_per_tok:experts_used", "", true, more_mixtral, "",
       NULL, false, false },
+    { "qwen2_moe", "eps=1e-6 KV=16 qkv_bias=1 experts=60 experts_used=4 F=1408 shared_expert=5632",
+      "num_local_experts:experts num_experts:experts num_experts_per_tok:experts_used "
+      "moe_intermediate_size:F shared_expert_intermediate_size:shared_expert",
+      "", true, more_qwen2_moe, "", NULL, false, false },
     { "qwen3_moe", "eps=1e-6 KV=4 qk_norm=head experts=128 experts_used=8 F=768",
       "num_local_experts:experts num_experts:experts num_experts_per_tok:experts_used "
       "moe_intermediate_size:F",

@@ -81,14 +81,13 @@ def compared(a, text):
     command = [sys.executable, script, a.binary, a.model, text, "--theirs", a.theirs, "--runs", "1",
                "--lengths", "64,512", "--tokens", "64"]
     lines = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
-    git = ["git", "-C", ROOT, "describe", "--always", "--dirty", "--exclude", "*"]
-    commit = subprocess.run(git, capture_output=True, text=True).stdout.strip()
     return "\n## Beside transformers\n\n" + "\n".join([
         "Eager attention, fp32, the same weights, 13 records, one run each with the start of the "
         "process; apart is the largest",
         "difference of any layer and head (of norms: relative), `sink` that of Sink_1 to Sink_10. "
         "Made by `dev/bench_open.py` on",
-        f"{time.strftime('%Y-%m-%d')}, commit {commit}; `dev/gguf_to_hf.py` makes the directory "
+        f"{time.strftime('%Y-%m-%d')}, commit {a.commit}, {os.cpu_count()} cores; "
+        "`dev/gguf_to_hf.py` makes the directory "
         "for transformers.", "",
         *["    " + line for line in lines]]) + "\n"
 
@@ -144,6 +143,8 @@ def main():
     p.add_argument("--model")
     p.add_argument("--theirs")
     a = p.parse_args()
+    git = ["git", "-C", ROOT, "describe", "--always", "--dirty", "--exclude", "*"]
+    a.commit = subprocess.run(git, capture_output=True, text=True).stdout.strip()
     a.binary, a.model = os.path.abspath(a.binary), os.path.abspath(a.model or fetch())
     with tempfile.TemporaryDirectory() as d:
         out = os.path.join(d, "SmolLM2-135M.json")

@@ -158,7 +158,11 @@ int main() {
     refused("falcon_7b", "\"alibi\": false", "\"alibi\": true", "alibi is true");
     refused("qwen3", "\"qwen3\"", "\"qwen9\"", "model_type is \"qwen9\"");
     refused("gpt_neox", "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 1", "holds the tensor");
-    refused("qwen3_moe", "\"qwen3_moe\"", "\"qwen2_moe\"", "model_type is \"qwen2_moe\"");
+    refused("qwen3_moe", "\"qwen3_moe\"", "\"qwen4_moe\"", "model_type is \"qwen4_moe\"");
+    refused("qwen2_moe", "\"decoder_sparse_step\": 1", "\"decoder_sparse_step\": 2",
+            "decoder_sparse_step");
+    refused("qwen2_moe", "\"shared_expert_intermediate_size\": 8",
+            "\"shared_expert_intermediate_size\": 9", "wanted");
     jamba_check();
     mixture_eval_check();
     return check_done();
