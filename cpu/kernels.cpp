@@ -127,8 +127,10 @@ TARGET_AVX2 void avx2_block(float* c, long ldc, int cols, TileA a, const lane* b
             sum[i][1] = _mm256_fmadd_ps(x, b1, sum[i][1]);
         }
     }
+    #pragma GCC unroll 2             // else GCC writes the sums to memory, too, in every turn above
     for (int v = 0; v < 2; v++) {
         const __m256i mask = avx2_mask(cols - 8*v);
+        #pragma GCC unroll 6
         for (int i = 0; i < H; i++) {
             float* to = c + i*ldc + 8*v;
             if (add) { sum[i][v] = _mm256_add_ps(_mm256_maskload_ps(to, mask), sum[i][v]); }
@@ -188,7 +190,9 @@ TARGET_AVX512 void avx512_block(float* c, long ldc, int cols, TileA a, TileB b, 
         }
     }
     const uint32_t mask = cols == 32 ? ~0u : (1u << cols) - 1;
+    #pragma GCC unroll 14           // else GCC moves the sums to memory first
     for (int i = 0; i < H; i++, c += ldc) {
+        #pragma GCC unroll 2
         for (int v = 0; v < V; v++) {
             const __mmask16 there = mask >> 16*v;
             if (add) {
