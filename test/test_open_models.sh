@@ -126,6 +126,23 @@ want = [[s["sink_k"][k - 1] for k in (1, 2, 9, 10)] for s in e["sinks"]]
 assert e["sink_at"] == {"k": [1, 2, 9, 10], "eps": [0.1, 0.02], "sink_k": want}, (e["sink_at"], want)' \
     $out/probe.json > $out/py.txt 2>&1
 ok $? "--sink-at beside sink_k: $(tail -n 1 $out/py.txt $out/stdout)"
+# of a layer with a window alpha_1 is the mean over the queries that still see the first token
+$binary probe test/families/gpt_neo --probe-input random --probe-seqs 1 --dump $out/seen \
+    --dump-heads all --json $out/probe.json > $out/stdout 2>&1
+$PYTHON - $out test/families/gpt_neo/config.json > $out/py.txt 2>&1 <<'END'
+import array, json, sys
+out, config = sys.argv[1], json.load(open(sys.argv[2]))
+e = json.load(open(out + "/probe.json"))
+T, kinds = e["sink"]["T"], config["attention_layers"]
+assert config["window_size"] < T and len(set(kinds)) == 2, kinds
+for l, heads in enumerate(e["alpha1"]):
+    queries = config["window_size"] if kinds[l] == "local" else T
+    for h, alpha in enumerate(heads):
+        A = array.array("f", open(f"{out}/seen/{l}_{h}_map.npy", "rb").read()[-4 * T * (T + 1):])
+        want = sum(A[t * (T + 1) + 1] for t in range(queries)) / queries
+        assert abs(alpha - want) < 1e-5, (l, h, alpha, want)
+END
+ok $? "alpha_1 in a layer with a window: $(tail -n 1 $out/py.txt $out/stdout)"
 # the swap beside a model whose file has the two rows swapped
 cp -r $out/gpt2-xl $out/swapped
 $PYTHON - $out/swapped/model.safetensors > $out/py.txt 2>&1 <<'END'; ok $? "a model with two positions swapped: $(tail -n 1 $out/py.txt)"
