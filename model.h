@@ -513,6 +513,11 @@ static inline void model_load_forest(Model* m, const std::vector<int>& tokens,
     m->forest = forest;
 }
 
+// so many numbers a Mamba layer remembers: models/mamba.h
+static inline size_t mamba_numbers(const Model* m) {
+    return m->d.MW * (m->d.MS + m->c.mamba_conv - 1);
+}
+
 // an empty cache for sequences of T tokens, if host code can read it; T = 0: none
 static inline void model_cache(Model* m, int T) {
     const Sizes& d = m->d;
@@ -524,8 +529,7 @@ static inline void model_cache(Model* m, int T) {
     if (!T || !ops::on_host) { return; }
     m->cache = (real*)ops::device_malloc(d.L * m->room * 2 * d.KV * d.HS * sizeof(real));
     if (!m->c.mamba_width) { return; }
-    const size_t layer = d.MW * (d.MS + m->c.mamba_conv - 1);
-    m->memory = (acc*)ops::device_malloc(d.L * layer * sizeof(acc));
+    m->memory = (acc*)ops::device_malloc(d.L * mamba_numbers(m) * sizeof(acc));
 }
 
 #endif // MODEL_H

@@ -33,7 +33,8 @@ struct EvalRun {
 // sees less than they assume
 struct EvalResult {
     std::vector<double> losses;
-    Metrics metrics; bool measured = false;
+    Metrics metrics;
+    bool measured = false;
     SinkAt sink_at;
 };
 
@@ -412,6 +413,7 @@ static int eval(Flags f) {
     printf("%s: %s", f.data.c_str(), in.how.c_str());
     printf(spare ? ", the last %d of them for calibration\n" : "\n", spare);
     Outliers outliers;
+    SinkAt at;                                   // of the run that goes on
     Change& plain = runs[0].change;
     plain.record = true;
     for (auto& r : runs) { if (r.kind == "edit") { plain.edits = r.change.edits; } }
@@ -426,7 +428,7 @@ static int eval(Flags f) {
             eval_run(&m, &r.change, in.x.data() + (size_t)n * (T + 1), spare, T, batch_tokens);
             r.change.bits.calibrating = false;
         }
-        SinkAt at = sink_at_parse(r.change.sees_less() ? "" : f.sink_at, T);
+        at = sink_at_parse(r.change.sees_less() ? "" : f.sink_at, T);
         r.change.after_layer = [&](int l) {
             if (r.plain()) { outliers_add(&outliers, &m, l); }
             sink_at_add(&at, &m, l);

@@ -43,12 +43,13 @@ static float seen_factor(const Model* m, int l, int k) {
 // what n heads of layer l give to tokens, of the queries that see them
 static void measure_seen(const Model* m, int l, HeadMetrics* heads, int n) {
     const int most = std::min<int>(METRIC_K, m->T - m->d.bias.token);
-    for (int i = 0; i < n; i++) {
-        for (int k = 1; k <= most; k++) {
-            heads[i].alpha[k] *= seen_factor(m, l, k);
-            heads[i].proxy[k] *= seen_factor(m, l, k);
+    for (int k = 1; k <= most; k++) {
+        const float factor = seen_factor(m, l, k);
+        for (int i = 0; i < n; i++) {
+            heads[i].alpha[k] *= factor;
+            heads[i].proxy[k] *= factor;
+            if (k == 1) { heads[i].effective *= factor; }
         }
-        heads[i].effective *= seen_factor(m, l, 1);
     }
 }
 

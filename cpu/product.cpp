@@ -298,22 +298,26 @@ static Tile sum_tile(const Product& p, TileKernel* tile, TileA a, TileB b, long 
 }
 
 // lanes l0..l1 of columns j0..j1 of B, packed
-struct Block { lane* x; long j0, j1, l0, l1; };
+struct Block {
+    lane* x;
+    long j0, j1, l0, l1;
+
+    long segments() const { return std::max(1L, div_up(l1 - l0, SEGMENT)); }
+};
 
 // A ticket packs at most SEGMENT lanes of that many panels of a block
 static long panels_at_once(const Product& p) { return p.b.sk == 1 ? PANELS : PANELS_TURNED; }
 
 static long pack_tickets(const Product& p, const Block& b) {
-    return div_up(b.j1 - b.j0, PANEL * panels_at_once(p)) *
-           std::max(1L, div_up(b.l1 - b.l0, SEGMENT));
+    return div_up(b.j1 - b.j0, PANEL * panels_at_once(p)) * b.segments();
 }
 
 // what ticket t packs. False: all low parts are zero
 static bool pack_ticket(const Product& p, const Block& b, long t) {
-    const long deep = b.l1 - b.l0, segments = std::max(1L, div_up(deep, SEGMENT));
-    const long from = t % segments * SEGMENT, to = std::min(deep, from + SEGMENT);
-    const long first = t / segments * panels_at_once(p),
-               end = std::min(first + panels_at_once(p), div_up(b.j1 - b.j0, PANEL));
+    const long deep = b.l1 - b.l0, panels = panels_at_once(p);
+    const long from = t % b.segments() * SEGMENT, to = std::min(deep, from + SEGMENT);
+    const long first = t / b.segments() * panels,
+               end = std::min(first + panels, div_up(b.j1 - b.j0, PANEL));
     // B turned over: a few lanes of all these panels, side by side in memory, then the next few
     const long some = p.b.sk == 1 ? SEGMENT : std::max(16, p.kernel.deep);
     bool low = false;

@@ -9,15 +9,13 @@ are medians of the rounds; a turn in which the host took more than --steal of th
     python3 dev/bench_attn.py --precision bf16 --rounds 5 --only mlp,softmax_p
 """
 import argparse
-import json
-import os
 import statistics
 import subprocess
-import time
+
+import bench_step
 
 NAMES = ("sigmoid sigmoid_norm elu1 elu1_norm kernel_elu kernel_elu_norm identity identity_norm "
          "mlp mlp_norm softmax_p sigmoid_p softpick softcap").split()
-SHAPE = "--layers 4 --width 256 --heads 4 --ffn-width 768 --vocab 257 --seq 256 --batch 16".split()
 
 
 def program(name, precision):
@@ -26,21 +24,6 @@ def program(name, precision):
         precision != "fp32")
     subprocess.run(["make", "-s", "BACKEND=cpu", *words, "binary"], check=True)
     return f"build/cpu{''.join('-' + w for w in words)}/train_sink"
-
-
-def stolen():
-    """Seconds that the host has taken from all processors so far."""
-    with open("/proc/stat") as f:
-        return int(f.readline().split()[8]) / os.sysconf("SC_CLK_TCK")
-
-
-def turn(binary, steps):
-    """Milliseconds of a step, and the share of the time that was stolen."""
-    start, before = time.time(), stolen()
-    out = subprocess.run([binary, "bench", *SHAPE, "-n", str(steps)], check=True,
-                         stdout=subprocess.PIPE, text=True).stdout
-    ms = json.loads(out.strip().splitlines()[-1])["ms"]
-    return ms, (stolen() - before) / (time.time() - start)
 
 
 def main():
@@ -53,13 +36,16 @@ def main():
     p.add_argument("--steal", type=float, default=.03)
     a = p.parse_args()
     names = a.only.split(",")
-    softmax, *others = [program(n, a.precision) for n in ["softmax"] + names]
+    shape = bench_step.SHAPES["small"]
+    softmax, *others = [bench_step.Ours(program(n, a.precision), shape, a.steps)
+                        for n in ["softmax"] + names]
     ratios = {n: [] for n in names}
     for _ in range(a.rounds):
-        for name, binary in zip(names, others):
-            turns = [turn(b, a.steps) for b in (softmax, binary, softmax)]
-            if max(t[1] for t in turns) <= a.steal:
-                ratios[name].append(turns[1][0] / statistics.mean([turns[0][0], turns[2][0]]))
+        for name, other in zip(names, others):
+            turns = [bench_step.turn(one) for one in (softmax, other, softmax)]
+            before, here, after = (result["ms"] for result, _ in turns)
+            if max(share for _, share in turns) <= a.steal:
+                ratios[name].append(here / statistics.mean([before, after]))
     print(f"{a.precision}, step of each ATTN / softmax's: median, least, most, turns kept")
     for name, r in ratios.items():
         figures = f"{statistics.median(r):.2f} {min(r):.2f} {max(r):.2f}" if r else "none"

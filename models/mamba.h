@@ -12,8 +12,7 @@ of them:
     x_{2l+1}  = x_{2l} + y W_out^T
 
 h and u are 0 before the first token. While text is generated both are kept, so that each token is
-read once. (transformers 5.23, modeling_jamba.py, where a is A_log, step
-is dt, and skip is D.)
+read once. (transformers 5.23, modeling_jamba.py, where a is A_log, step is dt, and skip is D.)
 */
 #ifndef MAMBA_H
 #define MAMBA_H
@@ -23,8 +22,7 @@ static acc softplus(acc x) { return x > 20 ? x : std::log1p(std::exp(x)); }
 // What layer l remembers for the tokens that follow, if generation keeps that: h (MW, MS), and
 // behind it the last K - 1 numbers u of every channel (K - 1, MW), the newest first
 static acc* mamba_memory(const Model* m, int l) {
-    const size_t each = m->d.MW * (m->d.MS + m->c.mamba_conv - 1);
-    return m->memory ? m->memory + l * each : NULL;
+    return m->memory ? m->memory + l * mamba_numbers(m) : NULL;
 }
 
 // out (N, MW) <- u, the first half of each row of inp (N, 2 MW); weight (MW, K), bias (MW).

@@ -31,24 +31,30 @@ static inline double inner(const Numbers& a, const Numbers& b) {
     for (size_t i = 0; i < a.size(); i++) { x += a[i] * b[i]; }
     return x;
 }
+// where got is furthest from want, how far (a NaN is further than any number), and max |want|
+struct Worst { size_t at = 0; double off = -1, top = 1e-6; };
+static inline Worst worst_of(const Numbers& got, const Numbers& want) {
+    Worst w;
+    for (double x : want) { w.top = std::max(w.top, fabs(x)); }
+    for (size_t i = 0; i < want.size(); i++) {
+        const double off = fabs(got[i] - want[i]);
+        if (!(off <= w.off)) {
+            w.off = off;
+            w.at = i;
+        }
+    }
+    return w;
+}
 // |got - want| <= tol * max |want|, over a tensor
 static inline void compare(const std::string& what, const Numbers& got, const Numbers& want,
                            double tol) {
-    double top = 1e-6, worst = -1; size_t at = 0;
     if (!CHECK(got.size() == want.size(), "%s: %zu numbers, wanted %zu", what.c_str(), got.size(),
                want.size())) {
         return;
     }
-    for (double w : want) { top = std::max(top, fabs(w)); }
-    for (size_t i = 0; i < got.size(); i++) {
-        const double d = fabs(got[i] - want[i]);
-        if (!(d <= worst)) {
-            worst = d;
-            at = i;
-        }
-    }
-    CHECK(worst <= tol * top, "%s[%zu]: got %.12g, wanted %.12g (largest %.3g)", what.c_str(), at,
-          got[at], want[at], top);
+    const Worst w = worst_of(got, want);
+    CHECK(w.off <= tol * w.top, "%s[%zu]: got %.12g, wanted %.12g (largest %.3g)", what.c_str(),
+          w.at, got[w.at], want[w.at], w.top);
 }
 
 // ---- the operation: weight f(s), its derivative, and what Z is made of

@@ -23,19 +23,11 @@ struct Outputs {
     void of_cpu(const std::string& what, int threads) {
         for (size_t k = 0; k < at.size(); k++) {
             const Numbers &got = *at[k], &ref = want[k];
-            double top = 1e-6, worst = -1; size_t n = 0;
-            for (double x : ref) { top = std::max(top, fabs(x)); }
-            for (size_t i = 0; i < ref.size(); i++) {
-                const double d = fabs(got[i] - ref[i]);
-                if (!(d <= worst)) {
-                    worst = d;
-                    n = i;
-                }
-            }
             if (ref.empty()) { continue; }
-            CHECK(worst <= within * top,
+            const Worst w = worst_of(got, ref);
+            CHECK(w.off <= within * w.top,
                   "%s, %d threads: output %zu[%zu] is %.12g, ref says %.12g (largest %.3g)",
-                  what.c_str(), threads, k, n, got[n], ref[n], top);
+                  what.c_str(), threads, k, w.at, got[w.at], ref[w.at], w.top);
             if (threads == 1) { first.push_back(got); continue; }
             CHECK(!memcmp(got.data(), first[k].data(), got.size() * sizeof(double)),
                   "%s: output %zu has other bits with %d threads", what.c_str(), k, threads);
