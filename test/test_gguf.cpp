@@ -55,8 +55,11 @@ static std::string file_of(const std::vector<std::string>& keys, const std::vect
 // what the last reads() said
 static std::string said() { fflush(messages); return std::string(message, message_bytes); }
 
-// all of an open file: every key in every way, every tensor; the sum keeps the compiler honest
-static double read_all(const Gguf& g, size_t file_bytes) {
+// what read_all() read; volatile, so that the compiler reads it, too
+static volatile double read_sum;
+
+// Reads all of an open file: every key in every way, every tensor. False if a tensor lies outside.
+static bool read_all(const Gguf& g, size_t file_bytes) {
     double sum = 0;
     auto attempt = [&](const std::function<void()>& f) { try { f(); } catch (Exit&) {} };
     for (auto& v : g.values) {
@@ -66,12 +69,13 @@ static double read_all(const Gguf& g, size_t file_bytes) {
     }
     for (auto& t : g.weights.tensors) {
         const char* base = g.weights.maps[0].data;
-        if (t.count && (t.data < base || t.data + t.bytes > base + file_bytes)) { return NAN; }
+        if (t.count && (t.data < base || t.data + t.bytes > base + file_bytes)) { return false; }
         std::vector<float> x(t.count);
         attempt([&] { weight_rows(t, 0, t.rows(), x.data()); });
-        if (t.count) { sum += x[0] == x[0] ? x[t.count - 1] != 0 : 0; }
+        for (float value : x) { sum += value; }
     }
-    return sum;
+    read_sum = sum;
+    return true;
 }
 
 // the exit status that opening and reading all of it ends with, 0 if it is accepted
@@ -83,7 +87,7 @@ static int reads(const std::string& bytes) {
     fclose(f);
     try {
         Gguf g = gguf_open(path);
-        if (std::isnan(read_all(g, bytes.size()))) { code = -1; }
+        if (!read_all(g, bytes.size())) { code = -1; }
         weights_close(&g.weights);
     } catch (Exit& e) { code = e.code; }
     return code;
@@ -241,6 +245,9 @@ static void test_lies() {
     CHECK(reads(file_of({ key_u32("general.alignment", 8) }, { { "a", { 4, 4 }, 0, 8 } }, data, 3,
                         8)) == 0,
           "another alignment: %s", said().c_str());
+    const std::string nan = str("x") + le<uint32_t>(GGUF_F32) + le(NAN);
+    CHECK(reads(file_of({ nan }, { a, b }, data)) == 0, "a key that is no number is read: %s",
+          said().c_str());
     // all beginnings of it
     for (size_t n = 0; n < good.size(); n++) {
         const int code = reads(good.substr(0, n));
