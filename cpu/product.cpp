@@ -188,6 +188,11 @@ static lane* product_buffer(int slot, size_t n) {
 enum { BLOCK_BYTES = 1200 << 10, SUM_BYTES = 4 << 20, SEGMENT = 128, PANELS = 4,
        PANELS_TURNED = 16, SMALL_BYTES = 2 << 20, ROWS_BYTES = 400 << 10 };
 
+// A row of a tile in bf16 is 64 bytes, and memory takes those at half the pace of longer pieces. So
+// where C will not stay in a cache, four tiles side by side, a strip, are rounded together.
+// + 16: their rows spread over the sets of the cache
+enum { STRIP_TILES = 4, STRIP = STRIP_TILES * TILE_COLS + 16 };
+
 struct Product {
     long M, N;
     Factor a, b;
@@ -195,6 +200,7 @@ struct Product {
     const Kernel& kernel;
     long lanes, deep, wide, tall; // of the sum; of a block of B; rows of C that are summed at once
     long some;                      // rows of A that a thread takes at once: one tile, or more
+    int strip;                      // tiles of C that are rounded together
     bool by_rows, direct; // how a kernel finds A: packed by rows or as a panel; or where it is
     float* sums;                    // (tall, wide), for a C in bf16 of more than one block of lanes
     lane* block[2];                 // one is packed while the other is still read
@@ -236,65 +242,77 @@ static TileA tile_a(const Product& p, long i, long l0, long l1) {
     return { (const char*)to, row * 4, p.by_rows ? 4 : PANEL * 4 };
 }
 
-// a tile of C, and where its sums are
-struct Tile {
+// tiles of C side by side, and where their sums are
+struct Strip {
     long i, j;
-    int rows, cols;
+    int rows, cols, share;          // share: rows whose memory one tile of it asks for
     float* sums;
     long ld;
 };
 
-// C <- a tile's sums [+ residual] [+ bias], rounded; a C of floats holds all but the bias already
-static void finish(const Product& p, const Tile& t) {
+// rows i.. of columns j..j + cols of C; i0, j0 is where p.sums begin, `own` a strip to use where
+// there are none
+static Strip strip_at(const Product& p, long i, long j, long cols, long i0, long j0, float* own) {
+    const int rows = (int)std::min<long>(p.kernel.rows, p.M - i);
+    const int share = p.strip == 1 ? rows : (int)div_up(rows, div_up(cols, TILE_COLS));
+    Strip s = { i, j, rows, (int)cols, share, own, p.strip == 1 ? (long)TILE_COLS : (long)STRIP };
+    if (p.sums) {
+        s.sums = p.sums + (i - i0)*p.wide + j - j0;
+        s.ld = p.wide;
+    } else if (!p.c.bf16) {
+        s.sums = (float*)p.c.x + i*p.c.ld + j;
+        s.ld = p.c.ld;
+    }
+    return s;
+}
+
+// C <- a strip's sums [+ residual] [+ bias], rounded; a C of floats holds all but the bias already
+static void finish(const Product& p, const Strip& s) {
     const Result& c = p.c;
-    const long at = t.i * c.ld + t.j;
+    const long at = s.i * c.ld + s.j;
     if (c.bf16) {
         const bf16 *x = (const bf16*)(c.accumulate ? c.x : c.residual), *y = (const bf16*)c.bias;
-        const bf16 *x_t = x ? x + at : NULL, *y_t = y ? y + t.j : NULL;
-        p.kernel.round((bf16*)c.x + at, c.ld, t.sums, t.ld, x_t, y_t, t.rows, t.cols);
+        const bf16 *x_s = x ? x + at : NULL, *y_s = y ? y + s.j : NULL;
+        p.kernel.round((bf16*)c.x + at, c.ld, s.sums, s.ld, x_s, y_s, s.rows, s.cols);
     } else if (c.bias) {
-        for (int r = 0; r < t.rows; r++) {
-            for (int n = 0; n < t.cols; n++) {
-                t.sums[r * t.ld + n] += ((const float*)c.bias)[t.j + n];
+        for (int r = 0; r < s.rows; r++) {
+            for (int n = 0; n < s.cols; n++) {
+                s.sums[r * s.ld + n] += ((const float*)c.bias)[s.j + n];
             }
         }
     }
 }
 
-// asks for the memory of a tile of C while it is still being summed: its rows lie too far apart to
-// be foreseen. Without this a product of 4096 x 256 x 768 in bf16 takes 1.6 times as long
-static void expect_writes(const Result& c, long i, long j, int rows, int cols) {
+// asks for the memory of rows r0..r1 of C, columns j.., while sums are still being made: rows lie
+// too far apart to be foreseen. Without this a product of 4096 x 256 x 768 in bf16 takes 1.6 times
+// as long
+static void expect_writes(const Result& c, long r0, long r1, long j, long cols) {
     const long size = c.bf16 ? 2 : 4;
-    for (int r = 0; r < rows; r++) {
-        const char* row = (const char*)c.x + ((i + r)*c.ld + j) * size;
-        for (int at = 0; at < cols * size; at += 64) { __builtin_prefetch(row + at, 1); }
+    for (long r = r0; r < r1; r++) {
+        const char* row = (const char*)c.x + (r*c.ld + j) * size;
+        for (long at = 0; at < cols * size; at += 64) { __builtin_prefetch(row + at, 1); }
     }
 }
 
-// sums lanes l0..l1 of the tile of C at (i, j); i0, j0 is where p.sums begin, `one` a tile to use
-// where there are none
-static Tile sum_tile(const Product& p, TileKernel* tile, TileA a, TileB b, long i, long j, long i0,
-                     long j0, long l0, long l1, float* one) {
+// tile k of a strip: its sums go on with lanes l0..l1, `lanes` of them in all
+static void sum_tile(const Product& p, TileKernel* tile, TileA a, TileB b, const Strip& s, int k,
+                     long l0, long l1) {
     const Result& c = p.c;
-    const int rows = std::min<long>(p.kernel.rows, p.M - i),
-              cols = std::min<long>(TILE_COLS, p.N - j);
-    Tile t = { i, j, rows, cols, one, TILE_COLS };
-    bool add = l0 > 0;
-    if (p.sums) {
-        t.sums = p.sums + (i - i0)*p.wide + j - j0;
-        t.ld = p.wide;
-    } else if (!c.bf16) {
-        t.sums = (float*)c.x + i*c.ld + j;
-        t.ld = c.ld;
-        add = add || c.accumulate || c.residual;
-        const float* from = (const float*)c.residual;
-        for (int r = 0; from && from != c.x && l0 == 0 && r < rows; r++) {
-            memcpy(t.sums + r*t.ld, from + (i + r)*c.ld + j, cols * 4);
-        }
+    const int n = k * TILE_COLS, cols = std::min<int>(TILE_COLS, s.cols - n);
+    const bool last = l1 == p.lanes, in_place = !c.bf16 && !p.sums;
+    float* const sums = s.sums + n;
+    if (in_place && l0 == 0 && c.residual && c.residual != c.x) {
+        const float* from = (const float*)c.residual + s.i*c.ld + s.j + n;
+        for (int r = 0; r < s.rows; r++) { memcpy(sums + r*s.ld, from + r*c.ld, cols * 4); }
     }
-    if (!c.bf16 || l1 == p.lanes) { expect_writes(c, i, j, t.rows, t.cols); }
-    tile(t.sums, t.ld, t.rows, t.cols, a, b, l1 - l0, add);
-    return t;
+    if (!c.bf16) {
+        expect_writes(c, s.i, s.i + s.rows, s.j + n, cols);
+    } else if (last) {              // this tile's share of the strip's rows, each as long as it is
+        const int r = k * s.share;
+        expect_writes(c, s.i + r, s.i + std::min(s.rows, r + s.share), s.j, s.cols);
+    }
+    const bool add = l0 > 0 || (in_place && (c.accumulate || c.residual));
+    tile(sums, s.ld, s.rows, cols, a, b, l1 - l0, add);
 }
 
 // lanes l0..l1 of columns j0..j1 of B, packed
@@ -334,6 +352,7 @@ static bool pack_ticket(const Product& p, const Block& b, long t) {
 static void multiply(const Product& p, TileKernel* tile, Tickets& tickets, int threads,
                      const Block& block, long i0, long i1) {
     const long j0 = block.j0, l0 = block.l0, l1 = block.l1, deep = l1 - l0;
+    const bool last = l1 == p.lanes;
     const long H = p.kernel.rows, ni = div_up(i1 - i0, p.some),
                nj = div_up(block.j1 - j0, TILE_COLS);
     // few rows: columns are shared too, but rows that were turned over together are not done twice
@@ -343,19 +362,23 @@ static void multiply(const Product& p, TileKernel* tile, Tickets& tickets, int t
         const long from = i0 + t % ni * p.some, to = std::min(i1, from + p.some);
         const long first = t / ni * some, end = std::min(nj, first + some);
         TileA a = tile_a(p, from, l0, l1);
-        alignas(64) float two[2][32 * TILE_COLS];
+        alignas(64) float two[2][32 * STRIP];
         for (long i = from; i < to; i += H, a.at += H * a.row) {
-            // a tile is finished after the next one was begun: its sums need a while to arrive
-            Tile before;
-            for (long j = first; j < end + 1; j++) {
-                const Tile last = before;
-                if (j < end) {
-                    const TileB b = { block.x + j * TILE_COLS * deep, PANEL * deep };
-                    before = sum_tile(p, tile, a, b, i, j0 + j*TILE_COLS, i0, j0, l0, l1,
-                                      two[j % 2]);
+            // a strip is finished after the next one was begun: its sums need a while to arrive
+            Strip strip = {}, before = {};
+            int number = 0;
+            for (long j = first; j < end; j += p.strip, number ^= 1) {
+                const long tiles = std::min<long>(p.strip, end - j), at = j0 + j*TILE_COLS;
+                const long cols = std::min(block.j1 - at, tiles * TILE_COLS);
+                before = strip;
+                strip = strip_at(p, i, at, cols, i0, j0, two[number]);
+                for (long k = 0; k < tiles; k++) {
+                    const TileB b = { block.x + (j + k) * TILE_COLS * deep, PANEL * deep };
+                    sum_tile(p, tile, a, b, strip, k, l0, l1);
+                    if (k == 0 && last) { finish(p, before); }
                 }
-                if (j > first && l1 == p.lanes) { finish(p, last); }
             }
+            if (last) { finish(p, strip); }
         }
     });
 }
@@ -411,7 +434,8 @@ static void product_by(const Kernel& kernel, long M, long N, Factor a, Factor b,
     }
 #endif
     const long lanes = round_up(div_up(a.K, a.pair()), kernel.deep);
-    Product p = { M, N, a, b, c, kernel, lanes, 0, 0, M, kernel.rows, false, false, NULL, {}, {},
+    const bool large = c.bf16 && M * N * 2 > SMALL_BYTES;
+    Product p = { M, N, a, b, c, kernel, lanes, 0, 0, M, kernel.rows, large ? STRIP_TILES : 1, false, false, NULL, {}, {},
                   {} };
     p.deep = std::max(1L, std::min(lanes, kernel.chunk));
     p.by_rows = a.sk == 1 || kernel.deep > 1;
