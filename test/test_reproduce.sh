@@ -18,7 +18,7 @@ link=$(readlink train_sink)                              # scripts/reproduce mus
 # reason why not; the binary takes the flags. Where a binary is built and the model small it starts
 # (--steps 0), which checks ranges too
 default=$(make -s check BACKEND=cpu)
-for scale in paper hour laptop laptop2 text; do
+for scale in paper hour laptop laptop2 text text2; do
     scripts/reproduce all --scale $scale --device cpu --seeds 1 --report --runs $dir/none \
         --out $dir/json > $dir/report.txt 2>&1
     ok $? "$scale --report: $(tail -n 2 $dir/report.txt)"
@@ -55,7 +55,7 @@ for scale in r.SCALES:   # one directory a run, one run a directory
     for x in rows:
         if len(set(x.words[::2])) != len(x.words) / 2:
             print(f"{scale}: {x.id}: a flag stands twice: {x.words}")
-for scale in ("paper", "hour", "laptop", "laptop2", "text"):
+for scale in ("paper", "hour", "laptop", "laptop2", "text", "text2"):
     rows = [r for f in glob.glob(f"{sys.argv[1]}/*-{scale}.json")
             for r in json.load(open(f))["rows"]]
     names = [r["id"] for r in rows]
@@ -76,9 +76,9 @@ for scale in ("paper", "hour", "laptop", "laptop2", "text"):
                         ("section5-random2", "--bb-bos 0 --random-token 2")):
             if want not in flags[i]: print(f"{i}: got {flags[i]}, wanted {want}")
         if flags["table4-none"] != flags["table3-rotary"]: print("the default setup is two runs")
-    if scale == "text":
+    if scale in ("text", "text2"):
         if "--fix-token 1:0" not in flags["table4-k"] or "--fix-token" in flags["table4-k-no-s"] or "--fix-token" in flags["section5-random1"] \
-           or "--fix-token 2:0" not in flags["table10-fix2"] or flags["interventions-wd0.1"] != flags["table4-none"]: print("text: the first token")
+           or "--fix-token 2:0" not in flags["table10-fix2"] or flags["interventions-wd0.1"] != flags["table4-none"]: print(f"{scale}: the first token")
 END
 [ ! -s $dir/rows.txt ]; ok $? "$(head -n 5 $dir/rows.txt)"
 
