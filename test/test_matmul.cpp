@@ -167,6 +167,29 @@ template<class R, class O> void check_threads(long M, long N, long K) {
 #endif
 }
 
+// a C in bf16 that leaves the second cache, so that tiles side by side are rounded together, of one
+// block of lanes and of several; some of its rows, the last ones among them
+static void check_large() {
+    const long M = 1037, N = 1061, some = 35;
+    const auto residual = numbers<bf16>(M*N), bias = numbers<bf16>(N);
+    for (long K : { 24, 2100 }) {
+        const auto A = numbers<bf16>(M*K), B = numbers<bf16>(N*K);
+        for (int extra = 0; extra < 2; extra++) {
+            const bf16 *res = extra ? residual.data() : NULL, *b = extra ? bias.data() : NULL;
+            std::vector<bf16> C(M*N);
+            cpu::gemm(M, N, K, A.data(), K, 1L, B.data(), 1L, K, C.data(), N, false, res, b);
+            for (long at : { 0L, 500L, M - some }) {
+                const std::vector<bf16> rows(&C[at*N], &C[(at + some)*N - 1] + 1);
+                const bf16* res_at = res ? res + at*N : NULL;
+                const auto want = naive(some, N, K, &A[at*K], K, 1, B.data(), 1, K, rows, N, false,
+                                        res_at, b);
+                compare(rows, want, K, strf("large C, K %ld, extra %d, rows %ld", K, extra, at),
+                        extra);
+            }
+        }
+    }
+}
+
 // everything with the kernels that are chosen now, for factors of R
 template<class R> void check_kernel() {
     for (long N : { 1, 3, 33, 65 }) {
@@ -332,6 +355,7 @@ int main() {
         check_kernel<bf16>();
         check_corners<bf16>();
         check_strides<bf16, float>(37, 70, 45);
+        check_large();
         check_threads<bf16, bf16>(300, 213, 500);
         check_threads<bf16, float>(96, 320, 2100);
     }
