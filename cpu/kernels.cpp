@@ -270,7 +270,7 @@ TARGET_AVX512 static __m512 avx512_widen(const bf16* x, __mmask16 there) {
     return avx512_widen(_mm256_maskz_loadu_epi16(there, x));
 }
 
-// as avx512_round, without x and y, of a multiple of 32 columns: a whole line of the cache at a time
+// as avx512_round, without x and y, of 32, 64 .. columns: a whole line of the cache at a time
 TARGET_AVX512 static void avx512_round_lines(bf16* out, long ld, const float* sum, long ld_sum,
                                              int rows, int cols) {
     for (int r = 0; r < rows; r++) {

@@ -434,9 +434,9 @@ static void product_by(const Kernel& kernel, long M, long N, Factor a, Factor b,
     }
 #endif
     const long lanes = round_up(div_up(a.K, a.pair()), kernel.deep);
-    const bool large = c.bf16 && M * N * 2 > SMALL_BYTES;
-    Product p = { M, N, a, b, c, kernel, lanes, 0, 0, M, kernel.rows, large ? STRIP_TILES : 1, false, false, NULL, {}, {},
-                  {} };
+    const int strip = c.bf16 && M * N * 2 > SMALL_BYTES ? STRIP_TILES : 1;
+    Product p = { M, N, a, b, c, kernel, lanes, 0, 0, M, kernel.rows, strip, false, false, NULL,
+                  {}, {}, {} };
     p.deep = std::max(1L, std::min(lanes, kernel.chunk));
     p.by_rows = a.sk == 1 || kernel.deep > 1;
     if (p.by_rows && a.sk != 1) {
