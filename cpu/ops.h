@@ -241,6 +241,7 @@ inline void rope(real* qkv, const acc* table, int sign, AttnShape s) {
         const acc* turn = table + (long)(bt % s.T) * H * 2;
         for (int h = 0; h < s.NH + s.KV; h++) {
             real* x = qkv + (long)bt * attn_row(s) + h * s.HS;
+            // 16 at a time: 32 bf16 fill a vector, but a head of 32 has no more pairs than that
             #pragma omp simd simdlen(16)
             for (int i = 0; i < H; i++) {
                 const acc co = turn[2 * i], si = sign * turn[2 * i + 1], a = x[i], b = x[i + H];

@@ -189,9 +189,9 @@ enum { BLOCK_BYTES = 1200 << 10, SUM_BYTES = 4 << 20, SEGMENT = 128, PANELS = 4,
        PANELS_TURNED = 16, SMALL_BYTES = 2 << 20, ROWS_BYTES = 400 << 10 };
 
 // A row of a tile in bf16 is 64 bytes, and memory takes those at half the pace of longer pieces. So
-// where C will not stay in a cache, four tiles side by side, a strip, are rounded together.
+// where C will not stay in a cache, four tiles side by side, a group, are rounded together.
 // + 16: their rows spread over the sets of the cache
-enum { STRIP_TILES = 4, STRIP = STRIP_TILES * TILE_COLS + 16 };
+enum { GROUP_TILES = 4, GROUP = GROUP_TILES * TILE_COLS + 16 };
 
 struct Product {
     long M, N;
@@ -200,7 +200,7 @@ struct Product {
     const Kernel& kernel;
     long lanes, deep, wide, tall; // of the sum; of a block of B; rows of C that are summed at once
     long some;                      // rows of A that a thread takes at once: one tile, or more
-    int strip;                      // tiles of C that are rounded together
+    int group;                      // tiles of C that are rounded together
     bool by_rows, direct; // how a kernel finds A: packed by rows or as a panel; or where it is
     float* sums;                    // (tall, wide), for a C in bf16 of more than one block of lanes
     lane* block[2];                 // one is packed while the other is still read
@@ -243,41 +243,41 @@ static TileA tile_a(const Product& p, long i, long l0, long l1) {
 }
 
 // tiles of C side by side, and where their sums are
-struct Strip {
+struct Group {
     long i, j;
     int rows, cols, share;          // share: rows whose memory one tile of it asks for
     float* sums;
     long ld;
 };
 
-// rows i.. of columns j..j + cols of C; i0, j0 is where p.sums begin, `own` a strip to use where
+// rows i.. of columns j..j + cols of C; i0, j0 is where p.sums begin, `own` a group to use where
 // there are none
-static Strip strip_at(const Product& p, long i, long j, long cols, long i0, long j0, float* own) {
+static Group group_at(const Product& p, long i, long j, long cols, long i0, long j0, float* own) {
     const int rows = (int)std::min<long>(p.kernel.rows, p.M - i);
-    const int share = p.strip == 1 ? rows : (int)div_up(rows, div_up(cols, TILE_COLS));
-    Strip s = { i, j, rows, (int)cols, share, own, p.strip == 1 ? (long)TILE_COLS : (long)STRIP };
+    const int share = (int)div_up(rows, div_up(cols, TILE_COLS));
+    Group g = { i, j, rows, (int)cols, share, own, p.group == 1 ? (long)TILE_COLS : (long)GROUP };
     if (p.sums) {
-        s.sums = p.sums + (i - i0)*p.wide + j - j0;
-        s.ld = p.wide;
+        g.sums = p.sums + (i - i0)*p.wide + j - j0;
+        g.ld = p.wide;
     } else if (!p.c.bf16) {
-        s.sums = (float*)p.c.x + i*p.c.ld + j;
-        s.ld = p.c.ld;
+        g.sums = (float*)p.c.x + i*p.c.ld + j;
+        g.ld = p.c.ld;
     }
-    return s;
+    return g;
 }
 
-// C <- a strip's sums [+ residual] [+ bias], rounded; a C of floats holds all but the bias already
-static void finish(const Product& p, const Strip& s) {
+// C <- a group's sums [+ residual] [+ bias], rounded; a C of floats holds all but the bias already
+static void finish(const Product& p, const Group& g) {
     const Result& c = p.c;
-    const long at = s.i * c.ld + s.j;
+    const long at = g.i * c.ld + g.j;
     if (c.bf16) {
         const bf16 *x = (const bf16*)(c.accumulate ? c.x : c.residual), *y = (const bf16*)c.bias;
-        const bf16 *x_s = x ? x + at : NULL, *y_s = y ? y + s.j : NULL;
-        p.kernel.round((bf16*)c.x + at, c.ld, s.sums, s.ld, x_s, y_s, s.rows, s.cols);
+        const bf16 *x_g = x ? x + at : NULL, *y_g = y ? y + g.j : NULL;
+        p.kernel.round((bf16*)c.x + at, c.ld, g.sums, g.ld, x_g, y_g, g.rows, g.cols);
     } else if (c.bias) {
-        for (int r = 0; r < s.rows; r++) {
-            for (int n = 0; n < s.cols; n++) {
-                s.sums[r * s.ld + n] += ((const float*)c.bias)[s.j + n];
+        for (int r = 0; r < g.rows; r++) {
+            for (int n = 0; n < g.cols; n++) {
+                g.sums[r * g.ld + n] += ((const float*)c.bias)[g.j + n];
             }
         }
     }
@@ -294,25 +294,25 @@ static void expect_writes(const Result& c, long r0, long r1, long j, long cols) 
     }
 }
 
-// tile k of a strip: its sums go on with lanes l0..l1, `lanes` of them in all
-static void sum_tile(const Product& p, TileKernel* tile, TileA a, TileB b, const Strip& s, int k,
+// tile k of a group: its sums go on with lanes l0..l1, `lanes` of them in all
+static void sum_tile(const Product& p, TileKernel* tile, TileA a, TileB b, const Group& g, int k,
                      long l0, long l1) {
     const Result& c = p.c;
-    const int n = k * TILE_COLS, cols = std::min<int>(TILE_COLS, s.cols - n);
-    const bool last = l1 == p.lanes, in_place = !c.bf16 && !p.sums;
-    float* const sums = s.sums + n;
+    const int n = k * TILE_COLS, cols = std::min<int>(TILE_COLS, g.cols - n);
+    const bool last = l1 == p.lanes, in_place = !c.bf16;
+    float* const sums = g.sums + n;
     if (in_place && l0 == 0 && c.residual && c.residual != c.x) {
-        const float* from = (const float*)c.residual + s.i*c.ld + s.j + n;
-        for (int r = 0; r < s.rows; r++) { memcpy(sums + r*s.ld, from + r*c.ld, cols * 4); }
+        const float* from = (const float*)c.residual + g.i*c.ld + g.j + n;
+        for (int r = 0; r < g.rows; r++) { memcpy(sums + r*g.ld, from + r*c.ld, cols * 4); }
     }
-    if (!c.bf16) {
-        expect_writes(c, s.i, s.i + s.rows, s.j + n, cols);
-    } else if (last) {              // this tile's share of the strip's rows, each as long as it is
-        const int r = k * s.share;
-        expect_writes(c, s.i + r, s.i + std::min(s.rows, r + s.share), s.j, s.cols);
+    if (in_place) {
+        expect_writes(c, g.i, g.i + g.rows, g.j + n, cols);
+    } else if (last) {              // this tile's share of the group's rows, each as long as it is
+        const int r = k * g.share;
+        expect_writes(c, g.i + r, g.i + std::min(g.rows, r + g.share), g.j, g.cols);
     }
     const bool add = l0 > 0 || (in_place && (c.accumulate || c.residual));
-    tile(sums, s.ld, s.rows, cols, a, b, l1 - l0, add);
+    tile(sums, g.ld, g.rows, cols, a, b, l1 - l0, add);
 }
 
 // lanes l0..l1 of columns j0..j1 of B, packed
@@ -362,23 +362,23 @@ static void multiply(const Product& p, TileKernel* tile, Tickets& tickets, int t
         const long from = i0 + t % ni * p.some, to = std::min(i1, from + p.some);
         const long first = t / ni * some, end = std::min(nj, first + some);
         TileA a = tile_a(p, from, l0, l1);
-        alignas(64) float two[2][32 * STRIP];
+        alignas(64) float two[2][32 * GROUP];
         for (long i = from; i < to; i += H, a.at += H * a.row) {
-            // a strip is finished after the next one was begun: its sums need a while to arrive
-            Strip strip = {}, before = {};
+            // a group is finished after the next one was begun: its sums need a while to arrive
+            Group group = {};
             int number = 0;
-            for (long j = first; j < end; j += p.strip, number ^= 1) {
-                const long tiles = std::min<long>(p.strip, end - j), at = j0 + j*TILE_COLS;
+            for (long j = first; j < end; j += p.group, number ^= 1) {
+                const long tiles = std::min<long>(p.group, end - j), at = j0 + j*TILE_COLS;
                 const long cols = std::min(block.j1 - at, tiles * TILE_COLS);
-                before = strip;
-                strip = strip_at(p, i, at, cols, i0, j0, two[number]);
+                const Group before = group;
+                group = group_at(p, i, at, cols, i0, j0, two[number]);
                 for (long k = 0; k < tiles; k++) {
                     const TileB b = { block.x + (j + k) * TILE_COLS * deep, PANEL * deep };
-                    sum_tile(p, tile, a, b, strip, k, l0, l1);
+                    sum_tile(p, tile, a, b, group, k, l0, l1);
                     if (k == 0 && last) { finish(p, before); }
                 }
             }
-            if (last) { finish(p, strip); }
+            if (last) { finish(p, group); }
         }
     });
 }
@@ -434,8 +434,8 @@ static void product_by(const Kernel& kernel, long M, long N, Factor a, Factor b,
     }
 #endif
     const long lanes = round_up(div_up(a.K, a.pair()), kernel.deep);
-    const int strip = c.bf16 && M * N * 2 > SMALL_BYTES ? STRIP_TILES : 1;
-    Product p = { M, N, a, b, c, kernel, lanes, 0, 0, M, kernel.rows, strip, false, false, NULL,
+    const int group = c.bf16 && M * N * 2 > SMALL_BYTES ? GROUP_TILES : 1;
+    Product p = { M, N, a, b, c, kernel, lanes, 0, 0, M, kernel.rows, group, false, false, NULL,
                   {}, {}, {} };
     p.deep = std::max(1L, std::min(lanes, kernel.chunk));
     p.by_rows = a.sk == 1 || kernel.deep > 1;
