@@ -34,6 +34,12 @@ check "and the rest" run $softmax half -n 12 --optimizer muon --resume
 check "muon resumes to the same bits" same muon half
 OMP_NUM_THREADS=2 check "muon on two threads" run $softmax threads -n 12 --optimizer muon
 check "gives the same bits" same muon threads
+# the program starts itself once more, and must not find itself alone on the first thread's place
+for placed in OMP_PROC_BIND=true OMP_PLACES=cores "GOMP_CPU_AFFINITY=0-$(($(nproc) - 1))"; do
+    check "as many threads as processors with $placed" sh -c "
+        env $placed $softmax train -d bb -n 1 --batch 4 --sample 0 -o '$dir/$placed' |
+            grep '^device $(nproc) thread'"
+done
 check "all targets" run $softmax all -n 12 --min-context 1
 check "every target has one token before it" same adamw all
 check "some targets" run $softmax some -n 12 --min-context 20
