@@ -977,8 +977,9 @@ template <class T, class Key> RT T& static_smem(Key) {
              "have",
              kernel, all);
     }
+    // 0xFF already, by the host: were it filled here, a thread would write what others then write
     char* p = block->statics.p + at;
-    memset(p, 0xFF, sizeof(T)); memset(p + sizeof(T), CANARY, 16);
+    memset(p + sizeof(T), CANARY, 16);
     block->vars[block->n_vars++] = Static{id, p, sizeof(T)};
     block->statics_used = end;
     return *(T*)p;

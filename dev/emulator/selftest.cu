@@ -478,6 +478,18 @@ __global__ void much_static(unsigned* o) {
     a[threadIdx.x] = 1;
     o[threadIdx.x] = a[threadIdx.x];
 }
+__global__ void finds(unsigned* o) {
+    SMEM(unsigned[32], a);
+    o[blockIdx.x * 32 + threadIdx.x] = a[threadIdx.x];
+    a[threadIdx.x] = 1;
+}
+// shared memory is undefined in every block, not what the one before left
+static void test_undefined() {
+    run(finds, 32, 0, 3);
+    for (int b = 0; b < 3; b++) {
+        check_lanes("a static shared variable begins as 0xFF", b * 32, [](unsigned) { return ~0u; });
+    }
+}
 static void test_runtime_refusals() {
     auto bare = [](void (*kernel)(unsigned*), size_t smem) { // without the wrapper that asks for it
         emu::launch("kernel", kernel, dim3(1), dim3(32), smem, device_stream, out);
@@ -554,6 +566,7 @@ static void test_refusals() {
 
     test_blas_refusals();
     test_stream_refusals();
+    test_undefined();
     test_runtime_refusals();
     // the likeliest errors of a first run: what the user reads
     fault("nogpu", "error: GPU: found none, wanted one", "make BACKEND=cpu");
