@@ -195,6 +195,13 @@ static AttnShape attn_shape(const Model* m, int l) {
     return s;
 }
 
+// the same of n rows, for what does not ask which token a row is of
+static AttnShape only_rows(const Model* m, int l, int n) {
+    AttnShape s = attn_shape(m, l);
+    s.B = 1; s.T = n;
+    return s;
+}
+
 // the extra column: k* (or z of BIAS=logit) and v*; NULL is zero
 static const real* star_k(const Model* m, int l) {
     return m->d.bias.column == LOGIT_COLUMN ? m->w.layer[l].zstar : m->w.layer[l].kstar;

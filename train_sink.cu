@@ -96,9 +96,8 @@ struct Init { double std, mean; };
     X(real, qkv,     K * N * W)                       /* (L, N, (NH + 2 KV) HS)  after QKNORM, PE and phi */ \
     X(real, qk_in,   qkn ? K * N * QK : 0)            /* (L, N, (NH + KV) HS)    before QKNORM */ \
     X(acc,  qk_rstd, qkn ? K * N * (NH + KV) : 0)     /* (L, N, NH + KV) */ \
-    X(real, phi_in,  phi ? K * N * QK : 0)            /* (L, N, (NH + KV) HS)    the MLP kernel: input, */ \
-    X(real, phi_hid, phi ? K * N * QK : 0)            /*                         hidden before and */ \
-    X(real, phi_act, phi ? K * N * QK : 0)            /*                         after ReLU */ \
+    X(real, phi_in,  phi ? K * N * QK : 0)            /* (L, N, (NH + KV) HS)    the MLP kernel: input */ \
+    X(real, phi_hid, phi ? K * N * QK : 0)            /*                         and hidden, after ReLU */ \
     X(real, att,     K * N * NH * HS)                 /* (L, N, NH HS) */ \
     X(acc,  stat,    K * N * NH * 2)                  /* (L, B, NH, T, 2) */ \
     X(real, gate,    gate ? K * N * G : 0)            /* (L, N, NH or NH HS)     the gate before its sigmoid */ \
@@ -325,35 +324,37 @@ static void rotary_backward(Model* m, int l) {
 
 // -- phi, the kernel of linear attention, on every head of q and k: elu + 1, or W2 relu(W1 x)
 static void phi_forward(Model* m, int l) {
-    const Sizes& d = m->d; const auto& w = m->w.layer[l]; const AttnShape s = attn_shape(m, l);
+    const Sizes& d = m->d; const auto& w = m->w.layer[l];
     real* qkv = act_qkv(m, l);
-    if (Attn::phi == PHI_ELU1) { ops::phi_elu1_forward(qkv, s); return; }
+    if (Attn::phi == PHI_ELU1) { return ops::phi_elu1_forward(qkv, attn_shape(m, l)); }
     real *in = of_layer(m->a.phi_in, m, l, d.QK), *hid = of_layer(m->a.phi_hid, m, l, d.QK);
-    real* act = of_layer(m->a.phi_act, m, l, d.QK);
-    const int n = rows(m) * (d.NH + d.KV);
-    ops::qk_gather(in, qkv, s);
-    ops::matmul_forward(hid, in, w.phi1w, NULL, NULL, n, d.HS, d.HS);
-    ops::ffn_forward(act, hid, ACT_relu, false, n, d.HS);
-    ops::matmul_forward(m->a.dphi, act, w.phi2w, NULL, NULL, n, d.HS, d.HS);
-    ops::qk_scatter(qkv, m->a.dphi, s);
+    ops::in_parts(rows(m), [&](long row, int n) {
+        const long at = row * d.QK; const int all = n * (d.NH + d.KV);
+        ops::qk_gather(in + at, qkv + row * d.W, only_rows(m, l, n));
+        ops::matmul_forward(hid + at, in + at, w.phi1w, NULL, NULL, all, d.HS, d.HS);
+        ops::ffn_forward(hid + at, hid + at, ACT_relu, false, n, d.QK);
+        ops::matmul_forward(m->a.dphi + at, hid + at, w.phi2w, NULL, NULL, all, d.HS, d.HS);
+        ops::qk_scatter(qkv + row * d.W, m->a.dphi + at, only_rows(m, l, n));
+    });
 }
 
-// a.dqkv in place.  in the forward pass this was:  q, k = W2 relu(W1 x)
+// a.dqkv in place.  in the forward pass this was:  q, k = W2 hid,  hid = relu(W1 in)
 static void phi_backward(Model* m, int l) {
     const Sizes& d = m->d; const auto& w = m->w.layer[l]; const auto& g = m->g.layer[l];
     const AttnShape s = attn_shape(m, l);
-    if (Attn::phi == PHI_ELU1) { ops::phi_elu1_backward(m->a.dqkv, act_qkv(m, l), s); return; }
+    if (Attn::phi == PHI_ELU1) { return ops::phi_elu1_backward(m->a.dqkv, act_qkv(m, l), s); }
     real *in = of_layer(m->a.phi_in, m, l, d.QK), *hid = of_layer(m->a.phi_hid, m, l, d.QK);
-    real* act = of_layer(m->a.phi_act, m, l, d.QK);
-    real *d1 = m->a.dphi, *d2 = m->a.dphi + (size_t)rows(m) * d.QK;
-    const int n = rows(m) * (d.NH + d.KV);
-    ops::qk_gather(d1, m->a.dqkv, s);
-    ops::matmul_backward_weight(g.phi2w, d1, act, n, d.HS, d.HS);
-    ops::matmul_backward_input(d2, d1, w.phi2w, false, n, d.HS, d.HS);
-    ops::ffn_backward(d1, d2, hid, ACT_relu, false, n, d.HS);
-    ops::matmul_backward_weight(g.phi1w, d1, in, n, d.HS, d.HS);
-    ops::matmul_backward_input(d2, d1, w.phi1w, false, n, d.HS, d.HS);
-    ops::qk_scatter(m->a.dqkv, d2, s);
+    ops::in_parts(rows(m), g.phi1w, g.phi2w, d.HS * d.HS, [&](long row, int n, acc* dw1, acc* dw2) {
+        const long at = row * d.QK; const int all = n * (d.NH + d.KV);
+        real *dqkv = m->a.dqkv + row * d.W, *d1 = m->a.dphi + at, *d2 = d1 + (long)rows(m) * d.QK;
+        ops::qk_gather(d1, dqkv, only_rows(m, l, n));
+        ops::matmul_backward_weight(dw2, d1, hid + at, all, d.HS, d.HS);
+        ops::matmul_backward_input(d2, d1, w.phi2w, false, all, d.HS, d.HS);
+        ops::ffn_backward(d2, d2, hid + at, ACT_relu, false, n, d.QK);
+        ops::matmul_backward_weight(dw1, d2, in + at, all, d.HS, d.HS);
+        ops::matmul_backward_input(d1, d2, w.phi1w, false, all, d.HS, d.HS);
+        ops::qk_scatter(dqkv, d1, only_rows(m, l, n));
+    });
 }
 
 // -- attention
@@ -366,9 +367,8 @@ static void attention_forward(Model* m, int l) {
     if (!m->forest.empty()) { attention_forest(m, l); return; }
     const real* cache = m->cache ? cache_keep(m, l) : NULL;
     if (m->past) {
-        variant::attention_row(act_att(m, l), act_qkv(m, l), cache, star_k(m, l), star_v(m, l),
-                               m->past, attn_shape(m, l));
-        return;
+        return variant::attention_row(act_att(m, l), act_qkv(m, l), cache, star_k(m, l),
+                                      star_v(m, l), m->past, attn_shape(m, l));
     }
     variant::attention_forward(act_att(m, l), act_stat(m, l), act_qkv(m, l), star_k(m, l),
                                star_v(m, l), attn_shape(m, l));

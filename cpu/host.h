@@ -36,6 +36,34 @@ inline const std::string& device_start() {
     return once;
 }
 
+// work(from, n) on all of these rows: a part at a time, which stays in a core's cache from one pass
+// over it to the next
+enum { PART = 64 };
+template <class Work> void in_parts(long rows, Work work) {
+    #pragma omp parallel for schedule(dynamic) if (rows > PART)
+    for (long from = 0; from < rows; from += PART) { work(from, std::min<int>(PART, rows - from)); }
+}
+
+// the same for work(from, n, dx, dy), which adds to both: they go to x and y (size) in the order of
+// the parts, so that the number of threads changes no bit
+template <class S, class Work> void in_parts(long rows, S* x, S* y, long size, Work work) {
+    #pragma omp parallel if (rows > PART)
+    {
+        std::vector<S> dx(size), dy(size);
+        #pragma omp for ordered schedule(dynamic)
+        for (long from = 0; from < rows; from += PART) {
+            std::fill(dx.begin(), dx.end(), S(0));
+            std::fill(dy.begin(), dy.end(), S(0));
+            work(from, std::min<int>(PART, rows - from), dx.data(), dy.data());
+            #pragma omp ordered
+            for (long i = 0; i < size; i++) {
+                x[i] += dx[i];
+                y[i] += dy[i];
+            }
+        }
+    }
+}
+
 // zeroed, on a cache line, so that whole vectors and tiles are read; where the block began stands
 // before it
 inline void* device_malloc(size_t bytes) {

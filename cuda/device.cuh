@@ -60,6 +60,12 @@ static const int head_part = 0;
 enum { large = shrunk ? 64 : 8192 }; // side of matrices that are large to it
 enum { piece_rows = 0 };           // a batch is never cut
 
+// cpu: a part of the rows at a time, which stays in a core's cache
+template <class Work> void in_parts(long rows, Work work) { work(0, (int)rows); }
+template <class S, class Work> void in_parts(long rows, S* x, S* y, long, Work work) {
+    work(0, (int)rows, x, y);
+}
+
 // ----------------------------------------------------------------------------
 // errors: what went wrong, and what to type. Faults of the machine, so exit code 1.
 

@@ -313,8 +313,39 @@ template <class A> void check_attn(const std::string& attn) {
     PE_VARIANTS(X_PE)
 }
 
+// every row is worked on once, and what the parts add to two sums is there, in their order
+static void test_parts(long rows) {
+    float first[2] = {};
+    for (int again = 0; again < 40; again++) {
+        omp_set_num_threads(1 + again % 4);
+        std::vector<int> plain(rows), summed(rows);
+        float x = 3, y = -2;
+        host::in_parts(rows, [&](long row, int n) {
+            for (int i = 0; i < n; i++) { plain[row + i]++; }
+        });
+        host::in_parts(rows, &x, &y, 1, [&](long row, int n, float* dx, float* dy) {
+            for (int i = 0; i < n; i++) {
+                summed[row + i]++;
+                *dx += 1.0f / (row + i + 1);
+                *dy += 1.0f;
+            }
+        });
+        const std::vector<int> once(rows, 1);
+        CHECK(plain == once && summed == once, "in_parts of %ld: a row twice, or not at all", rows);
+        if (again == 0) { first[0] = x; first[1] = y; }
+        CHECK(x == first[0] && y == first[1], "in_parts of %ld: other bits with %d threads", rows,
+              1 + again % 4);
+    }
+    double sum = 3;
+    for (long i = 1; i <= rows; i++) { sum += 1.0 / i; }
+    check_near(first[0], sum, 1e-5, "in_parts of %ld: the first sum", rows);
+    check_near(first[1], rows - 2, 0, "in_parts of %ld: the second sum", rows);
+    omp_set_num_threads(1);
+}
+
 int main() {
     omp_set_num_threads(1);
+    for (long rows : { 1, 63, 64, 65, 130, 2001 }) { test_parts(rows); }
     test_matmul(41, 35, 51);
     test_matmul(1, 7, 3);
     test_matmul(300, 130, 130);

@@ -487,7 +487,7 @@ __global__ void finds(unsigned* o) {
 static void test_undefined() {
     run(finds, 32, 0, 3);
     for (int b = 0; b < 3; b++) {
-        check_lanes("a static shared variable begins as 0xFF", b * 32, [](unsigned) { return ~0u; });
+        check_lanes("a shared variable begins as 0xFF", b * 32, [](unsigned) { return ~0u; });
     }
 }
 static void test_runtime_refusals() {
