@@ -112,20 +112,23 @@ def compare(a, T, seqs, runs):
 
 
 def speeds(a, n):
-    """tokens a second of one stream; the start is taken off by the time of four tokens"""
-    ours, others = [], []
+    """tokens a second of one stream; the start is taken off by the time of four tokens, each a
+    median, as one start that the machine disturbs would make it seem endless"""
+    starts, wholes, others = [], [], []
     command = [a.binary, "generate", a.model, "--prompt", "Call me Ishmael.", "--temperature",
                "0", "--tokens"]
     for _ in range(a.runs):
-        _, start, _ = timed(command + ["4"])
-        text, seconds, memory = timed(command + [str(n + 4)])
-        ours.append((n / (seconds - start), start, memory))
+        timed(command + ["4"])                      # the first after transformers is slower
+        starts.append(timed(command + ["4"])[1:])
+        text, *whole = timed(command + [str(n + 4)])
+        wholes.append(whole)
         if not a.alone:
             r = json.loads(timed([sys.executable, __file__, "--generate", str(n),
                                   a.theirs])[0].splitlines()[-1])
             others.append((r["speed"],))
-    line = (f"generate {n}: ours {median(ours)[0]:.1f} tokens/s, {median(ours)[2]:.0f} MB, "
-            f"start and 4 tokens {median(ours)[1]:.2f} s")
+    start, (whole, memory) = median(starts)[0], median(wholes)
+    line = (f"generate {n}: ours {n / (whole - start):.1f} tokens/s, {memory:.0f} MB, "
+            f"start and 4 tokens {start:.2f} s")
     if others:
         same = len(os.path.commonprefix([text, r["text"]]))
         line += (f"; transformers {median(others)[0]:.1f} tokens/s; "

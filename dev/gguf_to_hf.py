@@ -6,7 +6,7 @@ Of families whose files transformers itself can read.
     python3 dev/gguf_to_hf.py MODEL.gguf DIRECTORY [--bf16]
 
 --bf16 rounds the weights, as most directories on the Hugging Face Hub have them.
-(torch, transformers, gguf)
+(torch, transformers, gguf, accelerate)
 """
 import argparse, os, sys
 
