@@ -418,7 +418,7 @@ inline void heads_backward(real* datt, acc* dvstar, const real* dout, bool sum, 
     }
 }
 
-// out (N, F) = act(inp), or, gated, act(gate) up with inp (N, 2 F) = gate | up
+// out (N, F) = act(inp), out may be inp; or, gated, act(gate) up with inp (N, 2 F) = gate | up
 inline void ffn_forward(real* out, const real* inp, Act act, bool gated, int N, int F) {
     with_act(act, [=](auto f) {
         for (int n = 0; n < N; n++) {

@@ -44,24 +44,27 @@ template <class Work> void in_parts(long rows, Work work) {
     for (long from = 0; from < rows; from += PART) { work(from, std::min<int>(PART, rows - from)); }
 }
 
-// the same for work(from, n, dx, dy), which adds to both: they go to x and y (size) in the order of
-// the parts, so that the number of threads changes no bit
-template <class S, class Work> void in_parts(long rows, S* x, S* y, long size, Work work) {
-    #pragma omp parallel if (rows > PART)
-    {
-        std::vector<S> dx(size), dy(size);
-        #pragma omp for ordered schedule(dynamic)
-        for (long from = 0; from < rows; from += PART) {
-            std::fill(dx.begin(), dx.end(), S(0));
-            std::fill(dy.begin(), dy.end(), S(0));
-            work(from, std::min<int>(PART, rows - from), dx.data(), dy.data());
-            #pragma omp ordered
-            for (long i = 0; i < size; i++) {
-                x[i] += dx[i];
-                y[i] += dy[i];
-            }
+// the same for work(from, n, sums), which adds to sums (P, size): these go += to the P vectors of
+// `to`, unless NULL, in the order of the parts, so that the number of threads changes no bit
+template <class S, class Work>
+void sum_parts(std::initializer_list<S*> to, long rows, long size, Work work) {
+    const long width = (long)to.size() * size;
+    std::vector<S> sums((rows + PART - 1) / PART * width);
+    in_parts(rows, [&](long from, int n) { work(from, n, &sums[from / PART * width]); });
+    const S* part = sums.data();
+    for (long from = 0; from < rows; from += PART) {
+        for (S* out : to) {
+            for (long i = 0; out && i < size; i++) { out[i] += part[i]; }
+            part += size;
         }
     }
+}
+
+// in_parts for work(from, n, dx, dy), which adds to both
+template <class S, class Work> void in_parts(long rows, S* x, S* y, long size, Work work) {
+    sum_parts({ x, y }, rows, size, [&](long from, int n, S* sums) {
+        work(from, n, sums, sums + size);
+    });
 }
 
 // zeroed, on a cache line, so that whole vectors and tiles are read; where the block began stands

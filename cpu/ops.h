@@ -73,22 +73,11 @@ inline void matmul_backward_weight(acc* dweight, const real* dout, const real* i
 }
 
 // For n = 0..N-1 row(n, sums) adds to sums (P, C), and these go += to the P vectors of `to`, unless
-// NULL. 64 rows at a time, then those in order: the same bits whatever the number of threads
+// NULL: the same bits whatever the number of threads
 template <class Row> void row_sums(std::initializer_list<acc*> to, int N, int C, Row row) {
-    const int rows = 64, blocks = div_up(N, rows);
-    const long width = (long)to.size() * C;
-    std::vector<acc> part(blocks * width);
-    #pragma omp parallel for
-    for (int k = 0; k < blocks; k++) {
-        for (int n = k * rows; n < std::min(N, (k + 1) * rows); n++) { row(n, &part[k * width]); }
-    }
-    const acc* from = part.data();
-    for (int k = 0; k < blocks; k++) {
-        for (acc* out : to) {
-            for (int c = 0; out && c < C; c++) { out[c] += from[c]; }
-            from += C;
-        }
-    }
+    sum_parts(to, N, C, [&](long from, int n, acc* sums) {
+        for (int i = 0; i < n; i++) { row((int)from + i, sums); }
+    });
 }
 
 // and dbias (OC) += sum_n dout
