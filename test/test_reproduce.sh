@@ -76,6 +76,9 @@ for scale in ("paper", "hour", "laptop", "laptop2", "text", "text2"):
                         ("section5-random2", "--bb-bos 0 --random-token 2")):
             if want not in flags[i]: print(f"{i}: got {flags[i]}, wanted {want}")
         if flags["table4-none"] != flags["table3-rotary"]: print("the default setup is two runs")
+    floats = [r["id"] for r in rows if not r.get("skipped") and "PRECISION=bf16" not in r["make"]]
+    if scale == "text2" and floats: print(f"{scale}: in float: {floats}")
+    if scale == "text" and len(floats) < 100: print(f"{scale}: only {len(floats)} rows in float")
     if scale in ("text", "text2"):
         if "--fix-token 1:0" not in flags["table4-k"] or "--fix-token" in flags["table4-k-no-s"] or "--fix-token" in flags["section5-random1"] \
            or "--fix-token 2:0" not in flags["table10-fix2"] or flags["interventions-wd0.1"] != flags["table4-none"]: print(f"{scale}: the first token")
