@@ -56,18 +56,34 @@ def source_hash():
 
 
 def data_identity(data):
-    """bb, or name, size and a hash of the manifest or of the first MiB of the data."""
+    """bb, or name, size and a hash: of the first MiB of a file; in a directory of shards of the
+    first MiB of the first one and of what the manifest counts, but not of where and when its
+    sources lay: the same shards are the same data on every machine."""
     if data == "bb":
         return "bb"
     path = next((p for p in (data, os.path.join("data", data)) if p and os.path.exists(p)), None)
     if not path:
         return "missing"
-    files = [path] if os.path.isfile(path) else sorted(glob.glob(os.path.join(path, "*")))
-    manifest = os.path.join(path, "manifest.json")
-    first = manifest if os.path.exists(manifest) else next(filter(os.path.isfile, files), None)
-    head = hashlib.sha256(open(first, "rb").read(1 << 20)).hexdigest()[:16] if first else "empty"
+    files = [path] if os.path.isfile(path) else sorted(glob.glob(os.path.join(path, "*.bin")))
+    seen = manifest_counts(os.path.join(path, "manifest.json"))
+    if files:
+        seen += open(files[0], "rb").read(1 << 20)
     size = sum(os.path.getsize(f) for f in files)
-    return f"{os.path.basename(os.path.normpath(data))} {size} bytes {head}"
+    name = os.path.basename(os.path.normpath(data))
+    return f"{name} {size} bytes {hashlib.sha256(seen).hexdigest()[:16]}"
+
+
+def manifest_counts(path):
+    """The manifest of shards without its paths and times, as bytes. One that is not there, or is
+    damaged, counts nothing: the program refuses it."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as f:
+            counts = dict(runlog.parse(f.read()))
+    except (OSError, ValueError, TypeError):
+        return b""
+    for key in ("made", "tokenizer"):
+        counts.pop(key, None)
+    return json.dumps(counts, sort_keys=True).encode()
 
 
 def whole(flag, text, low, high):

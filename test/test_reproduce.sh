@@ -292,6 +292,26 @@ wait
 awk '{ n[$1] += $2 == "start" ? 1 : -1; if (n[$1] > 1) { bad = 1 }; if (n["test-a"] + n["test-b"] > 1) { both = 1 }; lines++ } END { exit bad || !both || lines != 12 }' $dir/notes
 ok $? "GPUs: $(tr '\n' ',' < $dir/notes) $(cat $dir/gpu1.txt $dir/gpu2.txt | grep -v '^\[')"
 
+# what data are: the same shards are the same data wherever and whenever they were made
+python3 - $dir > $dir/identity.txt 2>&1 <<'END'
+import json, os, sys
+sys.dont_write_bytecode = True
+sys.path.insert(0, "scripts")
+import jobs
+def identity(tokens=10, shard=b"abc", made="/here/a.txt", manifest=None):
+    path = os.path.join(sys.argv[1], "shards")
+    os.makedirs(path, exist_ok=True)
+    text = json.dumps({"tokens": tokens, "tokenizer": made, "made": {"files": [[made, 3, "17.5"]]}})
+    for name, data in (("train.bin", shard), ("manifest.json", (manifest or text).encode())):
+        with open(os.path.join(path, name), "wb") as f: f.write(data)
+    return jobs.data_identity(path)
+first = identity()
+if identity(made="/there/b.txt") != first: print("other paths: other data")
+others = [identity(tokens=11), identity(shard=b"abd"), identity(manifest="{"), identity(manifest="[1]")]
+if first in others: print(f"other data: the same identity {first}: {others}")
+END
+[ ! -s $dir/identity.txt ]; ok $? "$(head -n 5 $dir/identity.txt)"
+
 # 9 with a compiler that only writes an empty file: one run a GPU (jobs 0) builds too;
 # make experiments leaves ./train_sink alone
 tree=$dir/tree; mkdir -p $tree
