@@ -470,6 +470,22 @@ static void model_free(Model* m) {
     *m = Model();
 }
 
+// Does the loss count the target after token i of a sequence? It does not within the prefix, nor with
+// fewer than min_context tokens before it, nor where it is given as ~id
+static inline bool target_counts(const Model* m, const int* seq, int i, int min_context) {
+    return i >= std::max(m->c.prefix, min_context) - 1 && seq[i + 1] >= 0;
+}
+
+// how many targets of n sequences, seqs (n, T+1), count in training
+static inline long targets_count(const Model* m, const int* seqs, long n, int T) {
+    long count = 0;
+    for (long b = 0; b < n; b++) {
+        const int* s = seqs + b * (T + 1);
+        for (int i = 0; i < T; i++) { count += target_counts(m, s, i, m->min_context); }
+    }
+    return count;
+}
+
 // seqs (B, T+1) in host memory -> tokens and targets; returns how many targets count. Row 0 of a
 // sink token predicts nothing; with a prefix p the loss starts at the prediction of token p + 1
 // (section 6), and a target with fewer than min_context tokens before it does not count. A token
@@ -486,8 +502,7 @@ static long model_load(Model* m, const int* seqs, int B, int T, int min_context 
         for (int t = 0; t < T; t++) { tokens[(size_t)b * T + t] = s[t] < 0 ? ~s[t] : s[t]; }
         for (int t = 0; t < m->T; t++) {
             const int i = t - skip;
-            const int first = std::max(m->c.prefix, min_context) - 1;
-            const bool counts = i >= 0 && i >= first && s[i + 1] >= 0;
+            const bool counts = i >= 0 && target_counts(m, s, i, min_context);
             targets[(size_t)b * m->T + t] = counts ? s[i + 1] : -1;
             count += counts;
         }

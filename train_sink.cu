@@ -649,13 +649,13 @@ static std::vector<acc> model_losses(Model* m) {
     return x;
 }
 
-// mean loss over the `count` targets that count
+// mean loss over the `count` targets that count; 0 if none does
 static double model_forward(Model* m, long count, float dloss, const Watch& watch = Watch()) {
     model_body(m, watch);
     model_head(m, dloss);
     double sum = 0;
     for (acc x : model_losses(m)) { sum += x; }
-    return sum / count;
+    return count ? sum / count : 0;
 }
 
 // after the forward pass and model_head with dloss: adds the gradient of dloss * sum of losses to
@@ -689,8 +689,8 @@ static void model_zero(Model* m) {
     m->sent = 0;
 }
 
-// the loaded batch, one of those whose targets that count are `count`,
-// adds its part to the gradients and to the mean loss
+// runs the loaded batch forward and backward; adds its part to the gradients and to the mean loss
+// over `count` targets
 static void accumulate_loaded(Model* m, long count, bool last) {
     model_body(m);
     model_head(m, 1.0f / count);
@@ -700,17 +700,17 @@ static void accumulate_loaded(Model* m, long count, bool last) {
 
 #include "cpu/pieces.h"
 
-// one micro-batch of a step of `accum` over all ranks, the last of this one? seqs (B, T+1) add
-// their part to the gradients and to the mean loss. The host does not wait for any of it
-static void model_accumulate(Model* m, const int* seqs, int B, int T, int accum,
+// one micro-batch, seqs (B, T+1), of a step in which `count` targets count, of all micro-batches
+// and ranks. last: this rank's last one. The host does not wait for any of it
+static void model_accumulate(Model* m, const int* seqs, int B, int T, long count,
                              bool last = false) {
     const int some = piece_sequences(m, B, T);
     if (some < B) {
-        accumulate_pieces(m, seqs, B, T, some, accum);
+        accumulate_pieces(m, seqs, B, T, some, count);
         if (last) { shard_send(m->shard, m->shard_grads, m->grads, 0, &m->sent); }
         return;
     }
-    const long count = std::max(1L, model_load(m, seqs, B, T, m->min_context)) * accum;
+    model_load(m, seqs, B, T, m->min_context);
     accumulate_loaded(m, count, last);
 }
 
@@ -808,15 +808,15 @@ static double learning_rate(const Flags& f, long step) {
     return f.min_lr + 0.5 * (f.lr - f.min_lr) * (1 + cos(M_PI * std::min(1.0, done)));
 }
 
-// one optimiser step: the micro-batches of all ranks in one order, `accum` for each of them
-static StepSums train_step(Model* m, Data* data, const Flags& f, long step, int accum,
-                           std::vector<int>* seqs) {
+// one optimiser step: the sequences of all ranks in one order. seqs (n, T+1): this rank's
+static StepSums train_step(Model* m, Data* data, const Flags& f, long step, int* seqs, long n) {
+    const int T = f.arch.T, B = f.batch;
+    for (int r = 0; r < dist::world; r++) { data_next(data, r == dist::rank ? seqs : NULL, n); }
+    double count = targets_count(m, seqs, n, T);
+    dist::sum(&count, 1);
     model_zero(m);
-    const int all = accum * dist::world;
-    for (int i = 0; i < all; i++) {
-        const bool mine = i / accum == dist::rank, last = i % accum == accum - 1;
-        data_next(data, mine ? seqs->data() : NULL, f.batch);
-        if (mine) { model_accumulate(m, seqs->data(), f.batch, f.arch.T, all, last); }
+    for (long i = 0; i < n; i += B) {
+        model_accumulate(m, seqs + i * (T + 1), B, T, std::max(1.0, count), i + B == n);
     }
     const AdamW o = { (float)learning_rate(f, step), (float)f.beta1, (float)f.beta2,
                       (float)f.adam_eps, (float)f.weight_decay, step + 1 };
@@ -846,7 +846,7 @@ static int train(const Flags& flags) {
         }
         if (last || stop) { break; }
         const double begin = now_ms();
-        const StepSums sums = train_step(&r.m, &r.data, f, step, r.accum, &r.seqs);
+        const StepSums sums = train_step(&r.m, &r.data, f, step, r.seqs.data(), r.accum * f.batch);
         const double loss = sums.loss, grad_norm = sqrt(sums.squares);
         run_report_step(&r, step + 1, loss, grad_norm, now_ms() - begin);
         if (std::isnan(sums.grad_scale)) { run_diverged(r, step + 1, loss, grad_norm); }

@@ -4,13 +4,13 @@ cost of an evaluation.
 */
 #ifndef BENCH_H
 #define BENCH_H
-// FLOPs of one training step per token: 6 for every weight of a matrix, and causal attention
-// forward + backward
+// FLOPs of one training step per token: 6 for every weight of a matrix (one that is only looked up
+// has no product, a tied one is the head's too), and causal attention forward + backward
 static double flops_per_token(const Model* m, int T) {
     const Arch& c = m->c;
     double matrices = 0;
     for (auto& t : m->tensors) {
-        const bool looked_up = t.name == "model.embed_tokens.weight" ||
+        const bool looked_up = (t.name == "model.embed_tokens.weight" && !c.tied) ||
                                t.name == "model.embed_positions.weight";
         if (t.shape.size() == 2 && !looked_up) { matrices += t.count; }
     }
@@ -151,10 +151,11 @@ static int bench(Flags f) {
     Rng rng = rng_stream(f.seed, 6);
     for (auto* x : { &seqs, &probe }) { for (auto& token : *x) { token = rng_below(&rng, c.V); } }
     std::vector<double> step_ms;
+    const long targets = targets_count(&m, seqs.data(), f.batch, f.arch.T);
     for (long i = 0; i <= f.steps; i++) { // the first is a warm-up
         const double t0 = now_ms();
         model_zero(&m);
-        model_accumulate(&m, seqs.data(), f.batch, f.arch.T, 1);
+        model_accumulate(&m, seqs.data(), f.batch, f.arch.T, targets);
         model_update(&m, { 1e-4f, 0.9f, 0.95f, 1e-8f, 0.1f, i + 1 }, 1, ADAMW);
         if (i) { step_ms.push_back(now_ms() - t0); }
     }

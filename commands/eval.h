@@ -2,7 +2,7 @@
 eval.h -- the command eval: what a checkpoint loses when something is taken away from it.
 
     --stream n+W     the keys but the first n and the last W: StreamingLLM's cache (Xiao et al.
-2023), in one pass
+                     2023), in one pass
     --evict P:R      the share R of a prompt's keys, chosen by a policy P
     --quant BITS     bits: of weights and of what the products read, or of keys and values
     --edit PLACE..   any numbers of the model, for others
@@ -100,24 +100,41 @@ static EvalResult eval_run(Model* m, Change* e, const int* seqs, int n, int T, i
     return r;
 }
 
-// mean over sequences of their mean loss from token `from` on, minus that of `other` if there is
-// one, and its standard error
+// the mean of x and its standard error; NAN of none
 struct Mean { double mean, error; };
-static Mean eval_mean(const std::vector<double>& losses, const std::vector<double>* other, int n,
-                      int T, int from) {
-    std::vector<double> of(n);
-    Mean r = { 0, NAN };
+static Mean mean_of(const std::vector<double>& x) {
+    const double n = x.size();
+    Mean r = { n ? 0 : NAN, NAN };
+    for (double one : x) { r.mean += one / n; }
     double squares = 0;
-    for (int i = 0; i < n; i++) {
-        for (int t = from; t < T; t++) {
-            const size_t at = (size_t)i * T + t;
-            of[i] += (losses[at] - (other ? (*other)[at] : 0)) / (T - from);
-        }
-        r.mean += of[i] / n;
-    }
-    for (double x : of) { squares += (x - r.mean) * (x - r.mean); }
+    for (double one : x) { squares += (one - r.mean) * (one - r.mean); }
     if (n > 1) { r.error = sqrt(squares / (n - 1) / n); }
     return r;
+}
+
+// what is predicted: n sequences, x (n, T+1). A target that no loss asks for stands there as ~id
+struct Asked {
+    const int* x;
+    int n, T;
+    bool operator()(int i, int t) const { return x[(size_t)i * (T + 1) + t + 1] >= 0; }
+};
+
+// mean over sequences of their mean loss over the targets from a to b (not included), minus that of
+// `other` if there is one. Sequences without such a target are left out
+static Mean eval_mean(const std::vector<double>& losses, const std::vector<double>* other,
+                      const Asked& asked, int a, int b) {
+    std::vector<double> means;
+    for (int i = 0; i < asked.n; i++) {
+        double sum = 0, count = 0;
+        for (int t = a; t < b; t++) {
+            if (!asked(i, t)) { continue; }
+            const size_t at = (size_t)i * asked.T + t;
+            sum += losses[at] - (other ? (*other)[at] : 0);
+            count++;
+        }
+        if (count) { means.push_back(sum / count); }
+    }
+    return mean_of(means);
 }
 
 // ----------------------------------------------------------------------------
@@ -335,9 +352,10 @@ static void runs_edit(const Flags& f, std::vector<EvalRun>* runs) {
 
 // one run beside the plain one: a line, and its JSON
 static std::string eval_report(const EvalRun& run, const EvalResult& r, const EvalResult& plain,
-                               int n, int T) {
-    const Mean loss = eval_mean(r.losses, NULL, n, T, run.from);
-    const Mean change = eval_mean(r.losses, &plain.losses, n, T, run.from);
+                               const Asked& asked) {
+    const int T = asked.T;
+    const Mean loss = eval_mean(r.losses, NULL, asked, run.from, T);
+    const Mean change = eval_mean(r.losses, &plain.losses, asked, run.from, T);
     const std::string what = run.kind + (run.plain() ? "" : " " + run.name);
     std::string line = strf("%-44s loss %.4f +- %.4f", what.c_str(), loss.mean, loss.error), o;
     if (!run.plain()) { line += strf(" | change %+.4f +- %.4f", change.mean, change.error); }
@@ -359,11 +377,7 @@ static std::string eval_report(const EvalRun& run, const EvalResult& r, const Ev
     std::vector<double> by_position;
     for (int k = 0; k < 8; k++) {
         const int a = k * T / 8, b = (k + 1) * T / 8;
-        double sum = 0;
-        for (int i = 0; i < n; i++) {
-            for (int t = a; t < b; t++) { sum += r.losses[(size_t)i * T + t]; }
-        }
-        by_position.push_back(sum / n / std::max(1, b - a));
+        by_position.push_back(eval_mean(r.losses, NULL, asked, a, b).mean);
     }
     return "{\"kind\":" + json_str(run.kind) + ",\"name\":" + json_str(run.name) +
            strf(",\"from\":%d", run.from + 1) + ",\"loss\":" + json_num(loss.mean) +
@@ -408,6 +422,7 @@ static int eval(Flags f) {
     f.data = p.sources[0];
     const ProbeInput in = probe_inputs(f, probe_bos(f, m.c.V), p, 0, T, m.c.V);
     const int n = in.n - spare, batch_tokens = ops::on_host ? 2048 : 8192;
+    const Asked asked = { in.x.data(), n, T };
     want(n >= 1, strf("%s: %d sequences", f.data.c_str(), in.n),
          strf("more than the %d of --calibrate", spare));
     printf("%s: %s", f.data.c_str(), in.how.c_str());
@@ -420,9 +435,8 @@ static int eval(Flags f) {
     std::vector<EvalResult> results;
     std::string o;
     for (auto& r : runs) {
-        if (r.kind == "edit") {
-            r.change.edits = plain.edits;
-        } // with the means that the plain run found
+        // with the means that the plain run found
+        if (r.kind == "edit") { r.change.edits = plain.edits; }
         if (r.change.bits.any() && r.change.bits.scope == BITS_STATIC) {
             r.change.bits.calibrating = true;
             eval_run(&m, &r.change, in.x.data() + (size_t)n * (T + 1), spare, T, batch_tokens);
@@ -439,7 +453,7 @@ static int eval(Flags f) {
             if (r.plain() && !std::isfinite(x)) { die_not_finite(&m); }
         }
         if (r.plain()) { results.push_back(result); }
-        o += (o.empty() ? "" : ",") + eval_report(r, result, results[0], n, T);
+        o += (o.empty() ? "" : ",") + eval_report(r, result, results[0], asked);
         if (r.plain()) { printf("%-44s %s\n", "outliers", outliers_text(outliers).c_str()); }
         fflush(stdout);
     }

@@ -111,7 +111,7 @@ static int check_gradients(Flags f) {
     const std::vector<acc> w = weights_shaken(&m, &rng);
     model_set(&m, w.data());
     model_zero(&m);
-    model_accumulate(&m, seqs.data(), B, c.T, 1);
+    model_accumulate(&m, seqs.data(), B, c.T, targets_count(&m, seqs.data(), B, c.T));
     const std::vector<acc> grads = from_device(m.grads, m.num_params);
     const long count = model_load(&m, seqs.data(), B, c.T);
     if (test.directions == 1) {

@@ -112,7 +112,7 @@ struct Run {
     Flags f; Arch c; Data data; Model m; Log log;
     std::vector<double> eps;
     int accum, probe_len, probes; // batches a step; T and number of the probe sequences
-    std::vector<int> seqs, probe; // one batch (B, T+1); the probe (probes, probe_len+1)
+    std::vector<int> seqs, probe; // this rank's of a step (n, T+1); the probe (n, probe_len+1)
     // the step it starts from; that of the newest checkpoint, or -1
     long first, saved; bool resumed;
     // columns of the terminal, 0 if there is none
@@ -126,10 +126,11 @@ static void arch_keep(Flags* f, const Arch& from_there, const std::string& from)
     if (f->given_model) { preset_apply(&said); }
     const std::vector<ArchRow> theirs = arch_rows(&was), ours = arch_rows(&said.arch);
     for (size_t i = 0; i < ours.size(); i++) {
-        const bool size = ours[i].type == ARCH_int && *(int*)ours[i].at && f->given_model &&
-                          strchr("LCF", *ours[i].field);
+        const std::string field = ours[i].field;
+        const bool size = field == "L" || field == "C" || field == "F" || field == "NH",
+                   preset = f->given_model && size && *(int*)ours[i].at;
         const std::string got = arch_text(ours[i], false), wanted = arch_text(theirs[i], false);
-        if ((!f->given_arch[i] && !size) || got == wanted) { continue; }
+        if ((!f->given_arch[i] && !preset) || got == wanted) { continue; }
         die(EXIT_USER,
             from + ": holds another model: " + ours[i].by + " " + wanted + ", got " + got,
             "leave the flags of the model out: they are taken from the checkpoint");
@@ -251,7 +252,7 @@ static Run run_open(Flags f) {
     if (dist::world > 1) {
         dist::agree("data", data_state(&r.data), "all ranks must see the same files");
     }
-    r.seqs.resize((size_t)f.batch * (f.arch.T + 1));
+    r.seqs.resize((size_t)r.accum * f.batch * (f.arch.T + 1));
     r.probe.resize((size_t)f.probe_seqs * (r.probe_len + 1));
     r.probes = data_probe(&r.data, r.probe.data());
     r.started = now_ms();

@@ -102,7 +102,7 @@ inline void embed_forward(real* out, const int* tokens, const real* wte, const r
         const real* x = t < skip ? sink : wte + (long)tokens[b * (T - skip) + t - skip] * C;
         const acc by = t < skip ? 1 : scale;
         for (int c = 0; c < C; c++) {
-            out[(long)bt * C + c] = x[c] * by + (pos ? pos[t * C + c] : real(0));
+            out[(long)bt * C + c] = x[c] * by + (pos ? pos[(long)t * C + c] : real(0));
         }
     }
 }
@@ -120,7 +120,7 @@ inline void embed_backward(acc* dwte, acc* dpos, acc* dsink, const real* dout, c
                 const real* d = dout + (long)(b * T + t) * C;
                 const acc by = t < skip ? 1 : scale;
                 for (int c = c0; c < c1; c++) { dx[c] += d[c] * by; }
-                if (dpos) { for (int c = c0; c < c1; c++) { dpos[t * C + c] += d[c]; } }
+                if (dpos) { for (int c = c0; c < c1; c++) { dpos[(long)t * C + c] += d[c]; } }
             }
         }
     }
@@ -347,9 +347,9 @@ inline void qk_norm_backward(real* dqkv, acc* dwq, acc* dwk, const real* qk_in, 
 // or channel (width HS)
 inline void gate_forward(real* out, const real* att, const real* gate, int width, AttnShape s) {
     #pragma omp parallel for
-    for (int i = 0; i < s.B * s.T * s.NH; i++) { // one head of one token
-        const real *a = att + (long)i * s.HS, *x = gate + (long)i * width;
-        real* o = out + (long)i * s.HS;
+    for (long i = 0; i < (long)s.B * s.T * s.NH; i++) { // one head of one token
+        const real *a = att + i * s.HS, *x = gate + i * width;
+        real* o = out + i * s.HS;
         if (width == 1) {
             const acc g = sigmoid_(acc(x[0]));
             for (int c = 0; c < s.HS; c++) { o[c] = a[c] * g; }
@@ -366,10 +366,10 @@ inline void gate_forward(real* out, const real* att, const real* gate, int width
 inline void gate_backward(real* datt, real* dgate, const real* dout, const real* att,
                           const real* gate, int width, AttnShape s) {
 #pragma omp parallel for
-    for (int i = 0; i < s.B * s.T * s.NH; i++) {
-        const real *a = att + (long)i * s.HS, *d = dout + (long)i * s.HS,
-                   *x = gate + (long)i * width;
-        real *da = datt + (long)i * s.HS, *dx = dgate + (long)i * width;
+    for (long i = 0; i < (long)s.B * s.T * s.NH; i++) {
+        const real *a = att + i * s.HS, *d = dout + i * s.HS,
+                   *x = gate + i * width;
+        real *da = datt + i * s.HS, *dx = dgate + i * width;
         if (width == 1) {
             const acc g = sigmoid_(acc(x[0]));
             acc sum = 0;

@@ -44,7 +44,7 @@ static void pieces_add(acc* grads, const std::vector<Model>& pieces, long n) {
 }
 
 // one micro-batch as model_accumulate's, in pieces of `some` sequences
-static void accumulate_pieces(Model* m, const int* seqs, int B, int T, int some, int accum) {
+static void accumulate_pieces(Model* m, const int* seqs, int B, int T, int some, long count) {
     const int n = (B + some - 1) / some;
     if ((int)m->pieces.size() != n) {
         pieces_free(m);
@@ -52,12 +52,10 @@ static void accumulate_pieces(Model* m, const int* seqs, int B, int T, int some,
         for (int i = 0; i < n; i++) { pieces.push_back(piece_new(*m)); }
         m->pieces = std::move(pieces);
     }
-    long count = 0;
     for (int i = 0; i < n; i++) {
         const int* from = seqs + (size_t)i * some * (T + 1);
-        count += model_load(&m->pieces[i], from, std::min(some, B - i * some), T, m->min_context);
+        model_load(&m->pieces[i], from, std::min(some, B - i * some), T, m->min_context);
     }
-    count = std::max(1L, count) * accum;
     #pragma omp parallel for schedule(dynamic)
     for (int i = 0; i < n; i++) {
         model_zero(&m->pieces[i]);

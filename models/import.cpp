@@ -140,8 +140,8 @@ static void import_rope(Import* in) {
         if (local) { import_rope_object(in, *local, true); }
     }
     if (in->c.rope_scaling == ROPE_yarn || in->c.rope_scaling == ROPE_llama3) {
-        const Json* rope = in->json.get("rope_scaling") ? in->json.get("rope_scaling")
-                                                        : in->json.get("rope_parameters");
+        const Json* rope = in->get("rope_scaling");
+        if (!rope) { rope = in->get("rope_parameters"); }
         const bool said = rope && rope->get("original_max_position_embeddings");
         if (!said) { in->c.rope_context = in->c.T; }
     }

@@ -692,12 +692,20 @@ static void test_bits(Setting* s, const Naive& net, const Row& plain) {
 
 static void test_numbers() {
     // means of sequences 1.5, 3.5, 7
-    const Mean m = eval_mean({ 1, 2, 3, 4, 8, 6 }, NULL, 3, 2, 0);
+    const int text[] = { 5, 5, 5, 5, 5, 5, 5, 5, 5 }, talk[] = { ~5, ~5, 5, 5, ~5, ~5, ~5, 5, 5 };
+    const Asked all = { text, 3, 2 }, some = { talk, 3, 2 };
+    const Mean m = eval_mean({ 1, 2, 3, 4, 8, 6 }, NULL, all, 0, 2);
     check_near(m.mean, 4, 1e-12, "mean");
     check_near(m.error, sqrt((2.5 * 2.5 + .25 + 9) / 2 / 3), 1e-12, "standard error");
     const std::vector<double> other = { 1, 1, 1, 1, 1, 1 };
-    check_near(eval_mean({ 1, 2, 3, 4, 8, 6 }, &other, 3, 2, 1).mean, 3, 1e-12,
+    check_near(eval_mean({ 1, 2, 3, 4, 8, 6 }, &other, all, 1, 2).mean, 3, 1e-12,
                "change from token 2 on");
+    // of the first sequence the second target counts, of the second none, of the third both
+    check_near(eval_mean({ 0, 2, 0, 0, 8, 6 }, &other, some, 0, 2).mean, 3.5, 1e-12,
+               "targets that no loss asks for");
+    CHECK(std::isnan(eval_mean({ 0, 2, 0, 0, 8, 6 }, NULL, some, 0, 1).error) &&
+              std::isnan(eval_mean({}, NULL, { talk, 0, 2 }, 0, 2).mean),
+          "the error of one sequence, the mean of none");
     // a grid has a 0 although no number lies on its other side: 0, 1, 2, 3, and their negatives
     for (double sign : { 1.0, -1.0 }) {
         const Bits::Range one_side = { sign > 0 ? 1.0 : -3.0, sign > 0 ? 3.0 : -1.0 };

@@ -75,7 +75,7 @@ static void weights_set(Model* m) {
 }
 static double step_loss(Model* m, const int* seqs, int B, int T) { // loss and gradient of one batch
     model_zero(m);
-    model_accumulate(m, seqs, B, T, 1);
+    model_accumulate(m, seqs, B, T, targets_count(m, seqs, B, T));
     return m->sums->loss;
 }
 // |got - want| <= tol * max |want| over the tensor

@@ -35,7 +35,8 @@ struct Step { double loss; std::vector<acc> grads; };
 static Step step(Model* m, const std::vector<int>& seqs, bool cut) {
     model_zero(m);
     for (int i = 0; i < ACCUM; i++) {
-        if (cut) { model_accumulate(m, seqs.data(), B, T, ACCUM); }
+        const long count = targets_count(m, seqs.data(), B, T) * ACCUM;
+        if (cut) { model_accumulate(m, seqs.data(), B, T, count); }
         else     { accumulate_loaded(m, model_load(m, seqs.data(), B, T) * ACCUM, false); }
     }
     return { m->sums->loss, std::vector<acc>(m->grads, m->grads + m->num_params) };
@@ -67,7 +68,7 @@ int main() {
               threads);
     }
     // fewer sequences than before, then a model that is too large to be cut
-    model_accumulate(&m, seqs.data(), 14, T, 1);
+    model_accumulate(&m, seqs.data(), 14, T, 14 * T);
     CHECK(m.pieces.size() == 2, "14 sequences: got %zu pieces", m.pieces.size());
     model_free(&m);
     Model large = model_new(arch(256, 257), T, true);

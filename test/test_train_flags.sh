@@ -121,5 +121,32 @@ refuses "a model that has no z of its own" $logit --init "$dir/off/step_0" \
 refuses "a build with BIAS=logit" $softmax --init-logit -2 -o "$dir/no"
 refuses "only run forward" $softmax --init test/families/mixtral -o "$dir/no"
 refuses "wanted ATTN=softmax BIAS=none" $sigmoid --init "$dir/base" -o "$dir/no"
+# conversations, of which only some tokens count: a step's loss is the mean over all that do, in
+# however many micro-batches; some of these, and sequences of what is held out, have none
+for i in 3 61 7 90 11 45 2 80 30 5 70 21; do
+    printf '{"messages":[{"role":"user","content":"%0*d"},{"role":"assistant","content":"%0*d"}]}\n' \
+        $((i * 3 % 95 + 1)) 1 $i 2
+done > "$dir/talk.jsonl"
+talk() {
+    out=$1
+    shift
+    $softmax train -d "$dir/talk.jsonl" --tokenizer bytes --sft zephyr --width 16 --seq 16 -n 3 \
+        --eval-every 0 --sample 0 --val-seqs 20 --probe-seqs 8 --probe-len 16 -o "$dir/$out" "$@"
+}
+step_1() { grep '"event":"train"' "$dir/$1/log.jsonl" | head -n 1 | grep -o '"loss":[^,]*'; }
+near() { awk "BEGIN { d = $1 - $2; exit !(d < 1e-5 && d > -1e-5) }"; }
+check "a model of two heads" run $softmax two -n 1 --heads 2
+check "conversations" talk talk8 -b 8
+check "in micro-batches of one" talk talk1 -b 1 --total-batch 128
+one=$(step_1 talk1 | cut -d: -f2); eight=$(step_1 talk8 | cut -d: -f2)
+check "a step is the same in 8 micro-batches: $one, $eight" near "$one" "$eight"
+check "a held-out loss though some batches have no target that counts" \
+    grep -q '"val_loss":[1-9]' "$dir/talk1/log.jsonl"
+$softmax probe "$dir/talk8/step_3" --probe-seqs 1 --probe-len 16 --json "$dir/p" > "$dir/out" 2>&1
+$softmax eval "$dir/talk8/step_3" --probe-seqs 1 --probe-len 16 --json "$dir/e" > "$dir/out" 2>&1
+probed=$(grep -o '"probe_loss":[^,]*' "$dir/p" | cut -d: -f2)
+evaluated=$(grep -o '"loss":[^,]*' "$dir/e" | head -n 1 | cut -d: -f2)
+check "eval and probe mean over the same targets: $evaluated, $probed" near "$evaluated" "$probed"
+refuses "holds another model: --heads 2, got 1" $softmax -m bb --init "$dir/two/step_1" -o "$dir/no"
 echo "$pass passed, $fail failed"
 [ $fail -eq 0 ]

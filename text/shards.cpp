@@ -458,6 +458,7 @@ static void tokenizing_progress(Tokenizing* z) {
 // the main thread: reads blocks, writes blocks, waits when there is neither
 static void tokenizing_run(Tokenizing* z) {
     int threads = z->o.threads > 0 ? z->o.threads : (int)std::thread::hardware_concurrency();
+    threads = std::max(1, threads);              // 0: the system does not say
     z->ring.resize(3 * threads + 2); z->state.assign(z->ring.size(), BLOCK_FREE);
     std::vector<std::thread> pool;
     try { for (int i = 0; i < threads; i++) { pool.emplace_back(tokenizing_work, z); } }
