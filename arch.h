@@ -10,9 +10,9 @@ Nothing else names a row that has nothing special about it: a new row needs an e
 #include "models/forward_only.h"
 #include "switches.h"
 
-// ---- ARCH. The struct, its checks, config.json
-// both ways, the flags with their --help and the log's line are made from these rows. A key that is
-// missing means the default, so a new row breaks no old checkpoint.
+// ---- ARCH. The struct, its checks, config.json both ways, the flags with their --help and the
+// log's line are made from these rows. A key that is missing means the default, so a new row breaks
+// no old checkpoint.
 //
 //  type   int, float, str, or kind: one of the names of a table; low, high: what a number may be
 //  by     what sets it: a flag of the commands in `cmds` (t train, b bench, p probe),
@@ -85,6 +85,8 @@ struct Arch {
     ARCH(X)
     #undef X
 };
+#define ONE_ROW(...) +1
+enum { ARCH_ROWS = 0 ARCH(ONE_ROW) };
 
 // ---- what follows from a model's rows
 inline const NormRow& norm_of(const Arch& c) { return NORM_ROWS[c.norm]; }

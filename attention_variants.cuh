@@ -5,7 +5,8 @@ Attention here is one operation on one row. For the query at position t and its 
 
     s_j = scale q_t . k_j + bias(t, j)    score; q, k may have gone through PE and a kernel phi
     w_j = f(s_j)             weight
-    A_j = alpha w_j / Z      attention; Z is 1, sum_j w_j, max(|sum_j w_j|, 1), (sum_j w_j^p)^(1/p)
+    A_j = alpha w_j / Z      attention (softpick: of max(w_j, 0)); Z is 1, sum_j w_j, sum_j |w_j|,
+                             max(|sum_j w_j|, 1) or (sum_j w_j^p)^(1/p)
     o_t = sum_j A_j v_j      output
 
 An ATTN variant says what f, f', Z and phi are (Gu et al. 2024, section 7.4 and Table 15). BIAS may
@@ -183,8 +184,7 @@ static const PeRow PE_ROWS[] = { PE_VARIANTS(X_PE) };
 // 4 the other switches: NORM FFN COMBINE QKNORM GATE PRECISION BACKEND
 #include "block_variants.h"
 
-// pairs that mean nothing: any value of the first set with any of the second. The Makefile stops
-// with the reason, a static_assert in switches.h guards direct compilation
+// pairs that mean nothing, any value of the first set with any of the second: the Makefile says why
 #define CONFLICTS(X_CONFLICT) \
     X_CONFLICT(ATTN=kernel_elu|kernel_elu_norm BIAS=kv|k|zero|logit, "phi of k* is not defined") \
     X_CONFLICT(ATTN=mlp|mlp_norm               BIAS=kv|k|zero|logit, "phi of k* is not defined") \
@@ -206,7 +206,7 @@ static const PeRow PE_ROWS[] = { PE_VARIANTS(X_PE) };
 //                                                           stat[1] = ln(Z exp(-stat[0]) / alpha)
 //      softpick:    A_j = max(0, that - exp(-stat[0] - stat[1])),   stat[0] = max(0, max_j s_j)
 //      the others:  A_j = f(s_j) stat[0];   stat[0] = alpha / Z,   stat[1] = sum_j w_j (or w_j^p)
-// (One number L = ln Z would do for the exp family, but at scores near 30 it costs five bits of A:
+// (One number, ln Z, would do for the exp family, but at scores near 30 it costs five bits of A:
 // gradients 1e-5 off.)
 
 struct AttnShape {

@@ -65,13 +65,13 @@ static std::set<std::string> names_of_bias(const Model* m) {
 
 // reads one array by name from the .safetensors files of a directory, checking every shape; but
 // those of these names keep what they hold
-static void tensors_load(const Model* m, const std::vector<Safetensors>& files,
+static void tensors_load(const Model* m, const std::vector<Weights>& files,
                          const std::string& prefix, acc* device,
                          const std::set<std::string>& keep = {}) {
     std::vector<float> one;
     for (auto& t : m->tensors) {
         if (keep.count(t.name)) { continue; }
-        const StTensor* found = NULL; const Safetensors* in = NULL;
+        const Weight* found = NULL; const Weights* in = NULL;
         for (auto& f : files) { if (!found && (found = f.find(prefix + t.name))) { in = &f; } }
         const std::string dir = files.empty() ? "checkpoint" : files[0].path;
         if (!found) {
@@ -89,14 +89,14 @@ static void tensors_load(const Model* m, const std::vector<Safetensors>& files,
                 "config.json and the weights disagree");
         }
         one.resize(t.count);
-        safetensors_read(*in, *found, one.data());
+        weight_rows(*found, 0, found->rows(), one.data());
         const std::vector<acc> x(one.begin(), one.end());
         ops::to_device(device + t.at, x.data(), t.count * sizeof(acc));
     }
 }
 
 // a tensor that the model does not read may change what it computes: it is refused by name
-static void tensors_all_used(const Model* m, const std::vector<Safetensors>& files) {
+static void tensors_all_used(const Model* m, const std::vector<Weights>& files) {
     for (auto& f : files) {
         for (auto& t : f.tensors) {
             bool used = ends_with(t.name, "rotary_emb.inv_freq") ||
@@ -165,12 +165,12 @@ static void checkpoint_load(Model* m, const std::string& dir) {
 }
 
 static void optimizer_load(Model* m, const std::string& dir) {
-    std::vector<Safetensors> file = { safetensors_open(dir + "/optimizer.safetensors") };
+    std::vector<Weights> file = { safetensors_open(dir + "/optimizer.safetensors") };
     for (auto& array : { std::make_pair("m.", m->m), std::make_pair("v.", m->v) }) {
         tensors_load(m, file, array.first, array_place(m, array.second));
         array_keep(m, array.second);
     }
-    safetensors_close(&file[0]);
+    weights_close(&file[0]);
 }
 
 static std::string params_hash(const Model* m) {

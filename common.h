@@ -69,8 +69,8 @@ inline std::string printable(std::string s) {
 // Added to the hint of whatever goes wrong, while the program knows more than the place that fails.
 inline std::string& hint_also() { static std::string also; return also; }
 
-// Of many processes (dist/processes.h) this ends all, with one error: what went wrong,
-// and the text of it.
+// With many processes (dist/processes.h) this ends all of them with one error: what went wrong, and
+// the full message.
 typedef void (*DieHook)(int code, const std::string& what, const std::string& message);
 inline DieHook& die_hook() { static DieHook hook = NULL; return hook; }
 
@@ -331,8 +331,10 @@ inline Rng rng_stream(uint64_t seed, uint64_t purpose) {
     return Rng{ rng_next(&a) ^ (rng_next(&b) << 1) };
 }
 
-// what a random stream is for: streams of different purposes never meet
+// what a random stream is for: streams of different purposes never meet. Those of the data are
+// mixed with a key, those of the commands go by --seed alone
 enum { STREAM_TABLE = 1, STREAM_TRAIN, STREAM_VAL, STREAM_PROBE, STREAM_ORDER, STREAM_EDIT };
+enum { SEED_SAMPLE = 3, SEED_PROBE, SEED_GENERATE, SEED_BENCH, SEED_CHECK };
 inline uint64_t mix64(uint64_t a, uint64_t b) {
     Rng r{a ^ b * 0x9E3779B97F4A7C15ull};
     rng_next(&r);

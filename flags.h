@@ -19,8 +19,8 @@ struct Preset { const char* name; long L, C, NH, F, V, T, B; };
 static const Preset PRESET_ROWS[] = { PRESETS(X) };
 #undef X
 
-// Every flag is one row: commands that take it (t train, p probe, g generate, k tokenize, b bench,
-// c check; T: train, and what goes on with --resume has to keep it), type, name, short letter,
+// Every flag is one row: commands that take it (t train, p probe, e eval, g generate, s score,
+// k tokenize, b bench, c check; T: train, where --resume has to keep it), type, name, short letter,
 // default, the smallest and largest number it may be given, help. The struct, the parser, its
 // checks, --help and the config line of the log are made from the rows.
 #define MOST 1e15 // no count is larger, and a double holds it exactly
@@ -111,7 +111,7 @@ struct Flags {
     FLAGS(X)
     #undef X
     Arch arch; // the flags of ARCH, 0 where the preset or the data decide
-    bool given_arch[sizeof(Arch) / sizeof(int)] = {};
+    bool given_arch[ARCH_ROWS] = {};             // by row
     std::vector<std::string> words;              // what stands on the command line without --
 };
 

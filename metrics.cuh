@@ -171,6 +171,17 @@ inline void magnitudes(acc* out, const real* x, int skip, int B, int T, int C) {
 
 // ----------------------------------------------------------------------------
 // 3 reports, on the host, from the heads of all probe sequences: heads (n, L, NH)
+
+// the mean of x and its standard error, sqrt(sum (x - mean)^2 / (n - 1) / n); NAN of too few
+struct Mean { double mean, error; };
+inline Mean mean_of(const std::vector<double>& x) {
+    double sum = 0, squares = 0;
+    for (double one : x) { sum += one; }
+    const double n = x.size(), mean = sum / n;
+    for (double one : x) { squares += (one - mean) * (one - mean); }
+    return { mean, n > 1 ? sqrt(squares / (n - 1) / n) : NAN };
+}
+
 struct NormPair { std::vector<double> first, rest; };                    // by layer
 struct Metrics {
     int n = 0, T = 0, L = 0, NH = 0; // sequences, their length, layers with attention, heads

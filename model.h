@@ -155,8 +155,8 @@ struct Model {
     long num_params;
     real* params;
     acc *master, *grads, *m, *v; // master: the weights in acc; is params itself where real is acc
-    // of many processes each updates its shard: master, m and v are only that; what it is summed
-    // into and what comes of it. Of one, these two are grads and params themselves
+    // With many ranks, each updates one shard: master, m and v hold only that; shard_grads receives
+    // its summed gradients, shard_params its new weights. With one rank these are grads and params
     ParamShard shard; acc* shard_grads; real* shard_params;
     long sent;                                   // buckets of gradients that are on their way
     std::vector<long> layer_at; // where each layer's parameters begin; the last ends
@@ -340,8 +340,8 @@ static void model_resize(Model* m, int B, int T) {
     }
 }
 
-// where a whole array stands while it is filled or read, of which this rank keeps a shard: there,
-// or in the place of the gradients, which are not needed between steps
+// This rank may keep only a shard of an array. Where the whole array stands while it is filled or
+// read: in the shard, if that is everything, else in the gradients' memory, free between steps
 static acc* array_place(const Model* m, acc* shard) {
     return m->shard.mine == m->num_params ? shard : m->grads;
 }
@@ -470,8 +470,8 @@ static void model_free(Model* m) {
     *m = Model();
 }
 
-// Does the loss count the target after token i of a sequence? It does not within the prefix, nor with
-// fewer than min_context tokens before it, nor where it is given as ~id
+// Does the loss count the target after token i of a sequence? Not within the prefix, not with fewer
+// than min_context tokens before it, not where it is given as ~id
 static inline bool target_counts(const Model* m, const int* seq, int i, int min_context) {
     return i >= std::max(m->c.prefix, min_context) - 1 && seq[i + 1] >= 0;
 }

@@ -19,7 +19,7 @@ static Optimizer optimizer_of(const Flags& f) {
 // Muon (Jordan et al. 2024): the momentum of a matrix, with its singular values brought near to 1
 // by five Newton-Schulz steps  x <- a x + (b A + c A A) x,  A = x x^T,  and the length that AdamW's
 // step would have (Liu et al. 2025), so that --lr and --weight-decay mean what they mean there
-static void muon_update(Model* m, const Tensor& t, const AdamW& o) {
+static void muon_update(Model* m, const Tensor& t, const Update& o) {
     const int rows = t.shape[0], cols = t.shape[1];
     const int r = std::min(rows, cols), c = std::max(rows, cols);
     if (!m->muon) { // for the largest of these matrices
@@ -61,7 +61,7 @@ static bool is_trained(const Model* m, const Tensor& t) {
 
 // after all micro-batches: clips the gradients and updates the weights, unless the loss or the
 // gradients are not finite; returns what it went by. Here, once a step, the host waits
-static StepSums model_update(Model* m, const AdamW& o, float clip, Optimizer how) {
+static StepSums model_update(Model* m, const Update& o, float clip, Optimizer how) {
     const long n = m->shard.mine;
     dist::arrive();
     for (auto& t : m->tensors) { // their gradients do not count for the clipping

@@ -8,7 +8,7 @@ Muon. The structs and constants at the top are every backend's.
 #include "reference.h"
 
 // what an optimiser step is told; step counts from 1
-struct AdamW { float lr, beta1, beta2, eps, weight_decay; long step; };
+struct Update { float lr, beta1, beta2, eps, weight_decay; long step; };
 
 // what it reads of the gradients that it follows: the mean loss, their squared norm, what they are
 // multiplied with. In device memory, so that the host need not wait for it
@@ -91,7 +91,7 @@ inline void square_norm(StepSums* sums, const acc* x, float clip, long n) {
 //      w -= lr (m^ / (sqrt(v^) + eps) + decay w),   m^ = m / (1 - b1^step),  v^ = v / (1 - b2^step)
 // master holds the weights, params their copy as `real`, which may be the same array
 inline void adamw_update(real* params, acc* master, acc* m, acc* v, const acc* grads,
-                         const StepSums* sums, AdamW o, long n) {
+                         const StepSums* sums, Update o, long n) {
     if (std::isnan(sums->grad_scale)) { return; }
     const acc b1 = o.beta1, b2 = o.beta2, c1 = 1 - pow((double)o.beta1, o.step),
               c2 = 1 - pow((double)o.beta2, o.step);
@@ -107,7 +107,7 @@ inline void adamw_update(real* params, acc* master, acc* m, acc* v, const acc* g
 
 // SGD with momentum beta1:  m = b1 m + g,  w -= lr (m + decay w)
 inline void sgd_update(real* params, acc* master, acc* m, acc*, const acc* grads,
-                       const StepSums* sums, AdamW o, long n) {
+                       const StepSums* sums, Update o, long n) {
     if (std::isnan(sums->grad_scale)) { return; }
     for (long i = 0; i < n; i++) {
         m[i] = acc(o.beta1) * m[i] + grads[i] * acc(sums->grad_scale);
@@ -141,7 +141,7 @@ inline void muon_mix(real* aa, const real* a, int r) {
 }
 
 // w -= lr (length sqrt(max(rows, cols)) x + decay w)
-inline void muon_end(real* params, acc* master, const real* x, const StepSums* sums, AdamW o,
+inline void muon_end(real* params, acc* master, const real* x, const StepSums* sums, Update o,
                      int rows, int cols) {
     if (std::isnan(sums->grad_scale)) { return; }
     const acc length = MUON_LENGTH * sqrt((double)max_(rows, cols));

@@ -48,6 +48,7 @@ template <> double Pe::bias(int distance, int h, int NH);
 using Attn = CAT(Attn_, ATTN);
 using Bias = CAT(Bias_, BIAS);
 using Pe   = CAT(Pe_, PE);
+// without the Makefile, which reads CONFLICTS
 static_assert(!(Attn::phi != PHI_NONE && Bias::column),
               "a kernel phi with a learned key: see CONFLICTS");
 #else

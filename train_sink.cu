@@ -19,7 +19,8 @@ TO ADD an idea: its rows of ARCH, PARAMS and ACTS, one stage, and its operation 
 and cuda/.
 
 Letters: B sequences, T tokens of each (with the sink token, if there is one), C channels, NH heads,
-KV key/value heads, HS head size, F FFN width, L layers, V vocabulary, N = B T rows.
+KV key/value heads, HS head size, F FFN width, L layers, V vocabulary, N = B T rows. The tables use
+the widths QK of q|k, W of q|k|v, OC of what W_O reads, FH of gate|up, G of the gate, too.
 */
 #include <math.h>
 #include <functional>
@@ -31,7 +32,7 @@ KV key/value heads, HS head size, F FFN width, L layers, V vocabulary, N = B T r
 // ============================================================================
 // 2 the model
 
-// ---- PARAMS: every tensor is one row: field, Hugging Face name, when there is one, rows (VECTOR:
+// ---- PARAMS: every tensor is one row: field, Hugging Face name, when it exists, rows (VECTOR:
 // none), columns, initial values. Rows stand in memory as they stand here: qw kw vw are one matrix,
 // so are gatew upw, and their biases. Init of the official code: N(0, sqrt(2 / (5 fan_in))), FFN
 // output 1/sqrt(fan_in)/L, k*, v* and the sink token 0.02
@@ -84,8 +85,8 @@ struct Init { double std, mean; };
     TAIL(lmb,      "lm_head.bias",                     c.head_bias,           VECTOR,   V,  ZEROS)
 
 // ---- ACTS: activations, one arena for all, laid out anew for each (B, T). Training keeps K = L
-// layers of them and all 2L + 1 states of the stream; a forward pass alone keeps one layer and
-// three states, and nothing of backward (D = 0)
+// layers of them and all S = 2L + 1 states of the stream; a forward pass alone keeps one layer and
+// three states, and no rows of backward (D = 0)
 #define ACTS(X) \
     X(real, x,       S * N * C)                       /* (2L+1, N, C)  the stream: x_0 the embedding, x_2l enters layer l */ \
     X(real, embed,   c.norm_embed ? N * C : 0)        /* (N, C)        the embedding before its norm */ \
@@ -462,11 +463,11 @@ static void up_backward(Model* m, int l) {
     ops::matmul_backward_input(m->a.dn, m->a.dfch, gated ? w.gatew : w.upw, false, N, C, FH);
 }
 
-static void act_forward(Model* m, int l) {
+static void activation_forward(Model* m, int l) {
     ops::ffn_forward(act_fca(m, l), act_fch(m, l), m->d.ffn.act, m->d.ffn.gated, rows(m), m->c.F);
 }
 
-static void act_backward(Model* m, int l) {
+static void activation_backward(Model* m, int l) {
     ops::ffn_backward(m->a.dfch, m->a.dfca, act_fch(m, l), m->d.ffn.act, m->d.ffn.gated, rows(m),
                       m->c.F);
 }
@@ -484,16 +485,15 @@ static void down_backward(Model* m, int l) {
 #include "models/experts.h"
 #include "models/mamba.h"
 
-// ---- a layer is this list, forward; backward is the same list from the end. `flops` are those of
-// the products of one forward pass over N rows, `moved` the numbers that it must read or write;
-// backward does twice both
+// ---- a layer is this list, forward; backward is the same list from the end. Of one row, forward:
+// flops of its products, and numbers that must be moved, weights left out. Backward: twice both
 struct Stage {
     const char* name;
     bool (*when)(const Sizes& d, long l);
     void (*forward)(Model* m, int l);
     void (*backward)(Model* m, int l);
-    double (*flops)(const Sizes& d); // a row; attention's depend on T: commands/bench.h
-    double (*moved)(const Sizes& d);             // a row, without the weights
+    double (*flops)(const Sizes& d);             // attention's depend on T: commands/bench.h
+    double (*moved)(const Sizes& d);
 };
 #define IF(condition) [](const Sizes& d, long l) -> bool { (void)d; (void)l; return condition; }
 #define A_ROW(number) [](const Sizes& d) -> double { (void)d; return number; }
@@ -519,7 +519,8 @@ static const Stage LAYER_STAGES[] = {
     { "FFN norm", IF(true), ffn_input_forward, ffn_input_backward, A_ROW(0), A_ROW(2 * d.C) },
     { "gate|up", IF(!d.mixture(l)), up_forward, up_backward, A_ROW(2.0 * d.C * d.FH),
       A_ROW(d.C + d.FH) },
-    { "activation", IF(!d.mixture(l)), act_forward, act_backward, A_ROW(0), A_ROW(d.FH + d.F) },
+    { "activation", IF(!d.mixture(l)), activation_forward, activation_backward, A_ROW(0),
+      A_ROW(d.FH + d.F) },
     { "down", IF(!d.mixture(l)), down_forward, down_backward, A_ROW(2.0 * d.F * d.C),
       A_ROW(d.F + 2 * d.C) },
     { "experts", IF(d.mixture(l)), experts_forward, experts_backward, A_ROW(0), A_ROW(0) },
@@ -818,7 +819,7 @@ static StepSums train_step(Model* m, Data* data, const Flags& f, long step, int*
     for (long i = 0; i < n; i += B) {
         model_accumulate(m, seqs + i * (T + 1), B, T, std::max(1.0, count), i + B == n);
     }
-    const AdamW o = { (float)learning_rate(f, step), (float)f.beta1, (float)f.beta2,
+    const Update o = { (float)learning_rate(f, step), (float)f.beta1, (float)f.beta2,
                       (float)f.adam_eps, (float)f.weight_decay, step + 1 };
     return model_update(m, o, f.grad_clip, optimizer_of(f));
 }
@@ -879,8 +880,7 @@ int main(int argc, char** argv) {
             strf("%d processes were started, and only train shares its work out", dist::world),
             "run this command without mpirun, srun or torchrun");
     }
-    // no GPU, an old one, an old driver: said before anything else is done
-    if (command != 'k') { ops::device_start(); }
+    if (command != 'k') { ops::device_start(); } // no GPU, an old one, an old driver: said first
     switch (command) {
         case 'p': return probe(f);
         case 'e': return eval(f);

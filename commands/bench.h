@@ -99,7 +99,7 @@ static std::vector<OpRow> op_rows(Model* m) {
     row("gradient norm", 1, 0, sizeof(acc) * P,
         [=] { ops::square_norm(m->sums, m->grads, 1, m->num_params); });
     row("AdamW", 1, 0, (7 * sizeof(acc) + (sizeof(real) == sizeof(acc) ? 0 : one)) * P, [=] {
-        const AdamW o = { 1e-9f, 0.9f, 0.95f, 1e-8f, 0.1f, 1 };
+        const Update o = { 1e-9f, 0.9f, 0.95f, 1e-8f, 0.1f, 1 };
         ops::adamw_update(m->params, m->master, m->m, m->v, m->grads, m->sums, o, m->num_params);
     });
     row("gradients to 0", 1, 0, sizeof(acc) * P, [=] { model_zero(m); });
@@ -148,7 +148,7 @@ static int bench(Flags f) {
     const double accum = f.total_batch ? f.total_batch / (f.batch * f.arch.T) : 1,
                  tokens = (double)f.batch * f.arch.T;
     std::vector<int> seqs((size_t)f.batch * (f.arch.T + 1)), probe(100 * 65);
-    Rng rng = rng_stream(f.seed, 6);
+    Rng rng = rng_stream(f.seed, SEED_BENCH);
     for (auto* x : { &seqs, &probe }) { for (auto& token : *x) { token = rng_below(&rng, c.V); } }
     std::vector<double> step_ms;
     const long targets = targets_count(&m, seqs.data(), f.batch, f.arch.T);

@@ -341,10 +341,10 @@ static real* product_input(Model* m, const Stage& stage, int l, int* width) {
 // ----------------------------------------------------------------------------
 // 4 attention. Rows count from 0 here, and the sink token's is one of them
 
-// Query i sees rows j < n and j >= i - W. With `cached`, positions are those in the cache: a key of
-// the window is as far as it is, but query i stands at min(i, n + W) for the first n. For a key and
-// a value of a layer depend only on what their own token saw, this one pass is what StreamingLLM
-// computes token by token
+// Query i sees rows j < n and j >= i - W. With `cached`, positions are those in the cache: they
+// stay as far apart in the window, but to the first n keys query i stands at min(i, n + W). A
+// layer's key and value depend only on what their own token saw, so one pass gives what
+// StreamingLLM computes token by token
 struct Stream { bool on = false; int n = 0, W = 0; bool cached = true; };
 
 // Of the first `prompt` rows later queries see only `kept`, those of the highest scores, by

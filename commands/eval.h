@@ -100,18 +100,6 @@ static EvalResult eval_run(Model* m, Change* e, const int* seqs, int n, int T, i
     return r;
 }
 
-// the mean of x and its standard error; NAN of none
-struct Mean { double mean, error; };
-static Mean mean_of(const std::vector<double>& x) {
-    const double n = x.size();
-    Mean r = { n ? 0 : NAN, NAN };
-    for (double one : x) { r.mean += one / n; }
-    double squares = 0;
-    for (double one : x) { squares += (one - r.mean) * (one - r.mean); }
-    if (n > 1) { r.error = sqrt(squares / (n - 1) / n); }
-    return r;
-}
-
 // what is predicted: n sequences, x (n, T+1). A target that no loss asks for stands there as ~id
 struct Asked {
     const int* x;
@@ -404,8 +392,7 @@ static int eval(Flags f) {
     const std::string file = f.words.empty() ? "" : f.words[0] + "/state.json";
     long T_asked = 0;
     want(parse_long(f.probe_len, &T_asked), "--probe-len " + f.probe_len, "one length");
-    want(f.probe_from.empty() || f.probe_from == "start" || f.probe_from == "windows",
-         "--probe-from " + f.probe_from, "start or windows");
+    probe_from_check(f);
     if (!f.json.empty()) { file_check(f.json); }
     Model m = model_from_checkpoint(&f, T_asked, f.gradients);
     const Json state = file_exists(file) ? json_file(file) : Json();

@@ -125,7 +125,7 @@ static int generate_text(Flags f) {
     std::vector<int> tokens = prompt_tokens(f, tok, m.c.V, &stop);
     if (tokens.empty()) { tokens.push_back(tok.eos >= 0 ? tok.eos : m.c.V - 1); f.prompt.clear(); }
     const size_t given = f.prompt.empty() || f.chat ? tokens.size() : 0;
-    Rng rng = rng_stream(f.seed, 5);
+    Rng rng = rng_stream(f.seed, SEED_GENERATE);
     generate(&m, &tokens, f.tokens, f.temperature, f.top_k, &rng, stop);
     printf("%s\n",
            tokenizer_decode(tok, tokens.data() + given, tokens.size() - given, true).c_str());

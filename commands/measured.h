@@ -31,8 +31,8 @@ static Measured measured_point(const Model* m, char* base) {
     return r;
 }
 
-// In a model with local and other layers, a local one is asked what token k gets of the queries
-// that still see it: the rest of the mean over all queries i >= k are zeros. So much larger it is
+// In a model that mixes local and global layers, alpha_k of a local layer counts only the queries
+// that still see token k. The others add zeros to the mean over i >= k, so it is scaled up by this
 static float seen_factor(const Model* m, int l, int k) {
     const Arch& c = m->c;
     const int all = m->T - m->d.bias.token - k + 1;

@@ -213,7 +213,7 @@ static ProbeInput probe_inputs(const Flags& f, const ProbeBos& bos, const ProbeD
         return in;
     }
     const bool random = f.probe_input == "random";
-    Rng rng = rng_stream(f.seed, 4);
+    Rng rng = rng_stream(f.seed, SEED_PROBE);
     want(random || f.probe_input == "repeated", "--probe-input " + f.probe_input,
          "natural, random or repeated");
     want(!f.given_bos && !f.given_random_token && !f.given_fix_token,
@@ -269,10 +269,14 @@ static std::string probe_once(Model* m, const Flags& f, const ProbeInput& in,
            (f.per_sequence ? ",\"alpha\":" + per_sequence_json(r) : "");
 }
 
-// refuses at once what could only fail after the work is done
-static void probe_check(const Flags& f, const Arch& c) {
+static void probe_from_check(const Flags& f) {
     want(f.probe_from.empty() || f.probe_from == "start" || f.probe_from == "windows",
          "--probe-from " + f.probe_from, "start or windows");
+}
+
+// refuses at once what could only fail after the work is done
+static void probe_check(const Flags& f, const Arch& c) {
+    probe_from_check(f);
     if (f.dump.empty()) { return; }
     dump_list(f.dump_heads, c);
     want(f.dump_seq < f.probe_seqs, strf("--dump-seq %ld", f.dump_seq),

@@ -409,13 +409,9 @@ static void score_run(Model* m, ScoreTask* task, long batch_rows) {
 
 struct ScoreResult { std::string name; double value, stderr_; };
 
-// The mean of x and its standard error, sqrt(sum (x - mean)^2 / (n - 1) / n); NaN of one alone.
 static ScoreResult score_mean(const std::string& name, const std::vector<double>& x) {
-    double sum = 0, squares = 0;
-    for (double v : x) { sum += v; }
-    const double n = x.size(), mean = sum / n;
-    for (double v : x) { squares += (v - mean) * (v - mean); }
-    return { name, mean, n > 1 ? sqrt(squares / (n - 1) / n) : NAN };
+    const Mean m = mean_of(x);
+    return { name, m.mean, m.error };
 }
 
 // Which request has the largest value; of equals the first.

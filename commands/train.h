@@ -333,7 +333,7 @@ static void run_evaluate(Run* r, long step) { // validation loss, metrics, a sam
     printf("%seval %6ld | %s\n", r->columns ? "\r\033[K" : "", step,
            eval_text(val, metrics, r->eps[0]).c_str());
     if (dist::rank > 0 || !f.sample || r->data.tokenizer.kind == TOKENIZER_IDS) { return; }
-    Rng rng = rng_stream(f.seed, mix64(3, step));
+    Rng rng = rng_stream(f.seed, mix64(SEED_SAMPLE, step));
     std::vector<int> tokens(1, r->data.tokenizer.eos);
     generate(&r->m, &tokens, f.sample, 1.0, 0, &rng);
     std::string text = tokenizer_decode(r->data.tokenizer, tokens.data() + 1, tokens.size() - 1,

@@ -88,7 +88,7 @@ inline void matmul_backward_bias(acc* dbias, const real* dout, int N, int OC) {
 }
 
 // ----------------------------------------------------------------------------
-// 3 embedding and RMSNorm
+// 3 embedding and norms
 
 // out (B, T, C): row t is scale wte[token] + pos[t]; with a sink token row 0 is sink + pos[0],
 // token t stands at row t + 1. tokens (B, T') with T' = T, or T - 1 if sink; wte (V, C); pos (T, C)
@@ -288,16 +288,15 @@ inline void qk_scatter(real* qkv, const real* qk, AttnShape s) {
 // backward needs
 inline void qk_norm_forward(real* qkv, real* qk_in, acc* rstd, const real* wq, const real* wk,
                             bool all, float eps, AttnShape s) {
-    const int G = all ? 2 : s.NH + s.KV, QK = (s.NH + s.KV) * s.HS;
+    const int G = ref::qk_groups(all, s), QK = (s.NH + s.KV) * s.HS;
     #pragma omp parallel for
     for (int bt = 0; bt < s.B * s.T; bt++) {
         real *x = qkv + (long)bt * attn_row(s), *saved = qk_in + (long)bt * QK;
         memcpy(saved, x, QK * sizeof(real));
-        for (int g = 0; g < G; g++) { // a group: one head, or all heads of q, or of k
-            const bool is_q = g < (all ? 1 : s.NH);
-            const int heads = is_q ? s.NH : s.KV, C = all ? heads * s.HS : s.HS,
-                      from = all ? g * s.NH * s.HS : g * s.HS;
-            const real* w = is_q ? wq : wk;
+        for (int g = 0; g < G; g++) {
+            const ref::QkGroup group = ref::qk_group(g, all, s);
+            const int C = group.C, from = group.from;
+            const real* w = group.is_q ? wq : wk;
             acc sum = 0;
             #pragma omp simd reduction(+ : sum)
             for (int c = 0; c < C; c++) { sum += x[from + c] * x[from + c]; }
@@ -313,18 +312,18 @@ inline void qk_norm_forward(real* qkv, real* qk_in, acc* rstd, const real* wq, c
 // dqkv in place: dy on entry, dx on return
 inline void qk_norm_backward(real* dqkv, acc* dwq, acc* dwk, const real* qk_in, const acc* rstd,
                              const real* wq, const real* wk, bool all, AttnShape s) {
-    const int G = all ? 2 : s.NH + s.KV, QK = (s.NH + s.KV) * s.HS, wide = all ? s.NH * s.HS : s.HS;
+    const int G = ref::qk_groups(all, s), QK = (s.NH + s.KV) * s.HS,
+              wide = all ? s.NH * s.HS : s.HS;
     std::vector<acc> dw((size_t)2 * wide);                       // of q and of k
     row_sums({ dw.data(), dw.data() + wide }, s.B * s.T, wide, [=](int bt, acc* sum) {
         const real* saved = qk_in + (long)bt * QK;
         real* dx = dqkv + (long)bt * attn_row(s);
         for (int g = 0; g < G; g++) {
-            const bool is_q = g < (all ? 1 : s.NH);
-            const int heads = is_q ? s.NH : s.KV, C = all ? heads * s.HS : s.HS,
-                      from = all ? g * s.NH * s.HS : g * s.HS;
-            const real *w = is_q ? wq : wk, *x = saved + from;
+            const ref::QkGroup group = ref::qk_group(g, all, s);
+            const int C = group.C, from = group.from;
+            const real *w = group.is_q ? wq : wk, *x = saved + from;
             real* d = dx + from;
-            acc* dw_g = sum + (is_q ? 0 : wide);
+            acc* dw_g = sum + (group.is_q ? 0 : wide);
             const acc r = rstd[(long)bt * G + g];
             acc dot = 0;
             #pragma omp simd reduction(+ : dot)
@@ -341,7 +340,7 @@ inline void qk_norm_backward(real* dqkv, acc* dwq, acc* dwk, const real* qk_in, 
 }
 
 // ----------------------------------------------------------------------------
-// 6 heads and FFN
+// 5 heads and FFN
 
 // out (B, T, NH HS) = att sigmoid(gate); gate (B, T, NH width): a number for every head (width 1)
 // or channel (width HS)
@@ -492,7 +491,7 @@ inline void ffn_backward(real* dinp, const real* dout, const real* inp, Act act,
 }
 
 // ----------------------------------------------------------------------------
-// 7 classifier
+// 6 classifier
 
 // one row of the classifier: its loss. l (V) holds y and, unless dloss is 0, becomes dloss
 // dloss/dlogits
@@ -580,7 +579,7 @@ void classifier_part(ClassifierRow* rows, const R* logits, const int* targets, f
 }
 
 // ----------------------------------------------------------------------------
-// 8 optimiser
+// 7 optimiser
 
 // sums->loss += sum of losses (n) / count
 inline void loss_add(StepSums* sums, const acc* losses, long n, double count) {
@@ -613,7 +612,7 @@ inline void square_norm(StepSums* sums, const acc* x, float clip, long n) {
 //      m = b1 m + (1-b1) g,   v = b2 v + (1-b2) g^2,   w -= lr (m^ / (sqrt(v^) + eps) + decay w)
 // master is the weight, params its copy in `real` (the same array where both types are one)
 inline void adamw_update(real* params, acc* master, acc* m, acc* v, const acc* grads,
-                         const StepSums* sums, AdamW o, long n) {
+                         const StepSums* sums, Update o, long n) {
     if (std::isnan(sums->grad_scale)) { return; }
     const acc b1 = o.beta1, b2 = o.beta2;
     const acc c1 = 1 / (1 - pow((double)o.beta1, o.step)),
@@ -631,7 +630,7 @@ inline void adamw_update(real* params, acc* master, acc* m, acc* v, const acc* g
 
 // SGD with momentum beta1:  m = b1 m + g,  w -= lr (m + decay w)
 inline void sgd_update(real* params, acc* master, acc* m, acc*, const acc* grads,
-                       const StepSums* sums, AdamW o, long n) {
+                       const StepSums* sums, Update o, long n) {
     if (std::isnan(sums->grad_scale)) { return; }
     const acc b1 = o.beta1, lr = o.lr, decay = o.weight_decay, scale = sums->grad_scale;
     #pragma omp parallel for simd
@@ -684,7 +683,7 @@ inline void muon_mix(real* aa, const real* a, int r) {
 }
 
 // w -= lr (length sqrt(max(rows, cols)) x + decay w)
-inline void muon_end(real* params, acc* master, const real* x, const StepSums* sums, AdamW o,
+inline void muon_end(real* params, acc* master, const real* x, const StepSums* sums, Update o,
                      int rows, int cols) {
     if (std::isnan(sums->grad_scale)) { return; }
     const acc length = MUON_LENGTH * sqrt((double)std::max(rows, cols));

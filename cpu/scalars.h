@@ -12,7 +12,6 @@ scalars.h -- exp, log, tanh, erf, sigmoid of one number, for float and double, h
 #define IN_PLACE HD __attribute__((always_inline))
 #endif
 
-// 1 scalars, for float and double, host and device
 // Plain loops over these turn into vector code (-O3 -fno-trapping-math -fno-math-errno are enough,
 // never -ffast-math). float on the host: no branch, no table, polynomials fitted by Remez exchange;
 // double: the library's; on the device: CUDA's.

@@ -1,14 +1,15 @@
-// ----------------------------------------------------------------------------
-// 8 CUDA. Parameters and layouts as in cpu::attention_forward and _backward (reference.h). There
-// are two ways:
-//
-// on tensor cores, for bf16 and the head dimensions of MMA_HEADS: scores live in registers only;
-// by panels, for all else: the scores of some hundred queries at a time go to memory, and cuBLAS
-// makes the products.
-//
-// Neither allocates a T x T tensor. Sums belong to one block, or one product, which adds in a fixed
-// order: no atomics, and the same seed gives the same bits. Both ways go through the functions
-// below, so that a variant is written once.
+/*
+attention.cuh -- attention of the CUDA backend. Parameters and layouts are those of reference.h.
+There are two ways:
+
+    on tensor cores, for bf16 and the head sizes of MMA_HEADS: scores live in registers only
+    by panels, for all else: the scores of some hundred queries at a time go to memory, and cuBLAS
+    makes the products
+
+Neither allocates a T x T tensor. Sums belong to one block, or one product, which adds in a fixed
+order: no atomics, and the same seed gives the same bits. Both ways go through the functions below,
+so that a variant is written once.
+*/
 #ifndef CUDA_ATTENTION_CUH
 #define CUDA_ATTENTION_CUH
 #include "../attention_variants.cuh"
@@ -1155,7 +1156,7 @@ void attention_forward(real* out, acc* stat, const real* qkv, const real* kstar,
     }
 }
 
-// both in cuda_ops.cuh
+// these three stand in ops.cuh
 inline void column_sum(acc* out, const float* part, long K, int C, int stride);
 inline void column_sum_part(acc* out, const float* part, long K, int C, int width, int limit);
 inline void rope(real* qkv, const acc* table, int sign, AttnShape s);

@@ -30,9 +30,8 @@ enum { emulated = 1 };
 #else
 enum { emulated = 0 };
 #endif
-#if defined(EMU) && \
-    !defined(       \
-        REAL_SIZES) // the emulator's tests are small: so are pieces that only large ones would fill
+// the emulator's tests are small: so are pieces that only large ones would fill
+#if defined(EMU) && !defined(REAL_SIZES)
 enum { shrunk = 1 };
 #else
 enum { shrunk = 0 };

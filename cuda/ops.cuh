@@ -1,8 +1,9 @@
-// ============================================================================
-// CUDA operations: namespace cuda, the same names and parameter lists as namespace cpu in
-// reference.h, which is where each is explained and what each is tested against
-// (test/test_cuda.cu). What is added here is only how threads share the work and how sums stay in a
-// fixed order. Attention is in attention_variants.cuh, the metrics' kernels in metrics.cuh.
+/*
+ops.cuh -- the operations of the CUDA backend, but for attention (attention.cuh) and the metrics
+(metrics.cuh). Names and parameters are those of reference.h, which explains each, and which each is
+tested against (test/test_cuda.cu). What is added here is how threads share the work, and how sums
+keep one order.
+*/
 #ifndef CUDA_OPS_CUH
 #define CUDA_OPS_CUH
 #include "../reference.h"
@@ -192,7 +193,7 @@ inline void matmul_backward_bias(acc* dbias, const real* dout, int N, int OC) {
 }
 
 // ----------------------------------------------------------------------------
-// 3 embedding and RMSNorm
+// 3 embedding and norms
 
 template <int N>
 __global__ void __launch_bounds__(256)
@@ -739,7 +740,7 @@ inline void qk_norm_backward(real* dqkv, acc* dwq, acc* dwk, const real* qk_in, 
 }
 
 // ----------------------------------------------------------------------------
-// 6 heads and FFN
+// 5 heads and FFN
 
 template <int N> __global__ void __launch_bounds__(256)
 gate_forward_kernel(real* out, const real* att, const real* gate, int width, AttnShape s) {
@@ -897,7 +898,7 @@ inline void ffn_backward(real* dinp, const real* dout, const real* inp, Act act,
 }
 
 // ----------------------------------------------------------------------------
-// 7 classifier: a block per row. A row that fits shared memory (KEEP) is read once, all of it at
+// 6 classifier: a block per row. A row that fits shared memory (KEEP) is read once, all of it at
 // once, and written once; a thread takes back only what it has copied itself. Any other is read
 // twice
 
@@ -957,7 +958,7 @@ inline void classifier(acc* losses, real* logits, const int* targets, float dlos
 }
 
 // ----------------------------------------------------------------------------
-// 8 optimiser
+// 7 optimiser
 
 enum { SQUARE_BLOCK = 1 << 14 };
 __global__ void __launch_bounds__(256) square_norm_kernel(double* part, const acc* x, long n) {
@@ -1002,7 +1003,7 @@ inline void loss_add(StepSums* sums, const acc* losses, long n, double count) {
 template <bool ADAM, int N>
 __global__ void __launch_bounds__(256)
     update_kernel(real* params, acc* master, acc* m, acc* v, const acc* grads, const StepSums* sums,
-                  AdamW o, float c1, float c2, long n) {
+                  Update o, float c1, float c2, long n) {
     const float scale = sums->grad_scale;
     if (isnan(scale)) { return; }
     FOR_FLAT(i, N, n) {
@@ -1032,7 +1033,7 @@ __global__ void __launch_bounds__(256)
 
 template <bool ADAM>
 void update(real* params, acc* master, acc* m, acc* v, const acc* grads, const StepSums* sums,
-            const AdamW& o, float c1, float c2, long n) {
+            const Update& o, float c1, float c2, long n) {
     if (n % 4 == 0 && wide(0, {params, master, m, v, grads})) {
         LAUNCH((update_kernel<ADAM, 4>), flat_grid(n, 4), dim3(256), 0, params, master, m, v, grads,
                sums, o, c1, c2, n);
@@ -1043,14 +1044,14 @@ void update(real* params, acc* master, acc* m, acc* v, const acc* grads, const S
 }
 
 inline void adamw_update(real* params, acc* master, acc* m, acc* v, const acc* grads,
-                         const StepSums* sums, AdamW o, long n) {
+                         const StepSums* sums, Update o, long n) {
     const float c1 = 1 / (1 - pow((double)o.beta1, o.step)),
                 c2 = 1 / (1 - pow((double)o.beta2, o.step));
     update<true>(params, master, m, v, grads, sums, o, c1, c2, n);
 }
 
 inline void sgd_update(real* params, acc* master, acc* m, acc* v, const acc* grads,
-                       const StepSums* sums, AdamW o, long n) {
+                       const StepSums* sums, Update o, long n) {
     update<false>(params, master, m, v, grads, sums, o, 0.0f, 0.0f, n);
 }
 
@@ -1112,7 +1113,7 @@ inline void muon_mix(real* aa, const real* a, int r) {
 }
 
 __global__ void __launch_bounds__(256)
-    muon_end_kernel(real* params, acc* master, const real* x, const StepSums* sums, AdamW o,
+    muon_end_kernel(real* params, acc* master, const real* x, const StepSums* sums, Update o,
                     float length, int rows, int cols) {
     if (isnan(sums->grad_scale)) { return; }
     FOR_FLAT(k, 1, (long)rows * cols) {
@@ -1123,7 +1124,7 @@ __global__ void __launch_bounds__(256)
     }
 }
 
-inline void muon_end(real* params, acc* master, const real* x, const StepSums* sums, AdamW o,
+inline void muon_end(real* params, acc* master, const real* x, const StepSums* sums, Update o,
                      int rows, int cols) {
     const float length = MUON_LENGTH * sqrt((double)std::max(rows, cols));
     LAUNCH(muon_end_kernel, flat_grid((long)rows * cols, 1), dim3(256), 0, params, master, x, sums,

@@ -130,8 +130,8 @@ inline void arriving_end(Arriving* a) {
     a->add(a);
 }
 
-// all (world, piece) of each rank -> mine (piece) += over ranks of their row `rank`. The types of
-// T: float, double
+// all (world, piece) of each rank -> mine (piece) = sum over ranks of their row `rank`. T: float or
+// double
 template <class T> void reduce_scatter(T* mine, const T* all, long piece) {
     Arriving* a = &arriving[reduces % 2];
     if (reduces++ >= 2) { arriving_end(a); }

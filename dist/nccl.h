@@ -22,7 +22,7 @@ inline cudaEvent_t computed, transferred;
 
 inline void nccl_check(ncclResult_t result, const char* doing) {
     if (result == ncclSuccess) { return; }
-    const std::string last = comm || result != ncclSuccess ? ncclGetLastError(comm) : "";
+    const std::string last = ncclGetLastError(comm);
     sleep(1); // if a rank has died, the watch says which
     die(EXIT_MACHINE, strf("NCCL: %s: %s. %s", doing, ncclGetErrorString(result), last.c_str()),
         "NCCL_DEBUG=INFO shows what it tries; each rank needs a GPU of its own, and a network that "

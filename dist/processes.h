@@ -5,8 +5,8 @@ Every process knows its rank from what started it: mpirun, srun or torchrun leav
 environment. Each then has two TCP connections to rank 0:
 
     talk     the main thread's: small messages in one order, the same on all ranks (sums, flags,
-"shall we stop?") watch    a thread's at either end: a beat a second, an error on its way to the
-screen, the end
+             "shall we stop?")
+    watch    a thread's at either end: a beat a second, an error on its way to the screen, the end
 
 So a process that dies, or falls silent, ends all of them, and one error says which it was. Tensors
 travel by MPI or NCCL.

@@ -109,8 +109,8 @@ struct ArchCheck {
         TURNS(rope_base)
         TURNS(rope_local) TURNS(rope_part) TURNS(rope_layers) TURNS(rope_scaling)
 #undef TURNS
-            need(c.rope_scaling != ROPE_llama3 || c.rope_high > c.rope_low,
-                 { "rope_low", "rope_high" }, "low less than high");
+        need(c.rope_scaling != ROPE_llama3 || c.rope_high > c.rope_low,
+             { "rope_low", "rope_high" }, "low less than high");
         need(c.rope_scaling != ROPE_none || c.rope_factor == 1, { "rope_factor", "rope_scaling" },
              "--rope-scaling linear, llama3 or yarn");
         need(!c.rope_local || c.window, { "rope_local", "window" }, "a window in some layers");

@@ -146,12 +146,6 @@ Weights safetensors_open_dir(const std::string& dir) {
         "model.safetensors.index.json and the files it names", hint);
 }
 
-void safetensors_close(Weights* w) { weights_close(w); }
-
-void safetensors_read(const Weights&, const Weight& t, float* out) {
-    weight_rows(t, 0, t.rows(), out);
-}
-
 void safetensors_write(const std::string& path, const std::vector<StOut>& tensors,
                        const std::string& metadata_json) {
     std::string h = "{\"__metadata__\":" + metadata_json;

@@ -13,21 +13,12 @@ synced, then renamed: it is there whole or not at all.
 // ----------------------------------------------------------------------------
 // safetensors
 
-typedef Weight StTensor;
-typedef Weights Safetensors;
-
 // one file, mapped; every number of its header has been checked
 Weights safetensors_open(const std::string& path);
 
 // the weights of a model's directory: model.safetensors, else the files that the index names. Other
 // .safetensors files beside them are not the model.
 Weights safetensors_open_dir(const std::string& dir);
-
-// gives the map back
-void safetensors_close(Weights* w);
-
-// out[i] = element i as a float; F32, BF16, F16, F64 can be read
-void safetensors_read(const Weights&, const Weight& t, float* out);
 
 // what to write: F32 tensors in host memory
 struct StOut { std::string name; std::vector<long> shape; const float* data; };

@@ -25,7 +25,7 @@ static std::string file_of(const std::string& header, const std::string& data) {
     const uint64_t n = header.size();
     return std::string((const char*)&n, 8) + header + data;
 }
-static Safetensors open_bytes(const std::string& bytes) {
+static Weights open_bytes(const std::string& bytes) {
     file_write(path, bytes);
     return safetensors_open(path);
 }
@@ -38,7 +38,7 @@ static int reads(const std::string& bytes) {
     FILE* f = fopen(path.c_str(), "wb");  // not file_write: a sync each would take the time
     fwrite(bytes.data(), 1, bytes.size(), f);
     fclose(f);
-    Safetensors st;
+    Weights st;
     try {
         st = safetensors_open(path);
         for (auto& t : st.tensors) {
@@ -47,10 +47,10 @@ static int reads(const std::string& bytes) {
                                 t.count >= 0 && t.bytes == (size_t)t.count * t.type->bytes;
             if (!inside) { return -1; }
             std::vector<float> x(t.count);
-            try { safetensors_read(st, t, x.data()); } catch (Exit& e) { code = e.code; }
+            try { weight_rows(t, 0, t.rows(), x.data()); } catch (Exit& e) { code = e.code; }
         }
     } catch (Exit& e) { code = e.code; }
-    safetensors_close(&st);
+    weights_close(&st);
     return code;
 }
 
@@ -66,20 +66,20 @@ static void test_round_trip() {
                         { "empty", { 0, 4 }, c.data() },
                         { "scalar", {}, d.data() } },
                       "{\"format\":\"pt\",\"note\":\"x\"}");
-    Safetensors st = safetensors_open(path);
+    Weights st = safetensors_open(path);
     CHECK(st.tensors.size() == 4 && st.meta("format") == "pt" && st.meta("note") == "x" &&
               st.meta("none").empty(),
           "round trip: %zu tensors", st.tensors.size());
     auto same = [&](const char* name, const std::vector<float>& want,
                     const std::vector<long>& shape) {
-        const StTensor* t = st.find(name);
+        const Weight* t = st.find(name);
         if (!CHECK(t && t->shape == shape && t->count == (long)want.size() &&
                        t->type == number_type("F32"),
                    "round trip: %s", name)) {
             return;
         }
         std::vector<float> got(t->count);
-        safetensors_read(st, *t, got.data());
+        weight_rows(*t, 0, t->rows(), got.data());
         CHECK(got.empty() || !memcmp(got.data(), want.data(), 4 * got.size()),
               "round trip: %s has other bits", name);
     };
@@ -93,7 +93,7 @@ static void test_round_trip() {
     uint64_t header; memcpy(&header, s.data(), 8);
     CHECK(header % 8 == 0 && s[8] == '{' && s.size() == 8 + header + 4 * (15 + 7 + 1),
           "round trip: header of %llu bytes, file of %zu", (unsigned long long)header, s.size());
-    safetensors_close(&st);
+    weights_close(&st);
 }
 static void test_dtypes() {
     // values by the definition of each format: sign, exponent, fraction
@@ -120,24 +120,24 @@ static void test_dtypes() {
     for (auto& c : cases) {
         std::string data;
         for (uint64_t b : c.bits) { data.append((const char*)&b, c.width); }
-        Safetensors st = open_bytes(
+        Weights st = open_bytes(
             file_of(strf("{\"x\":{\"dtype\":\"%s\",\"shape\":[%zu],\"data_offsets\":[0,%zu]}}",
                          c.dtype, c.bits.size(), data.size()),
                     data));
         std::vector<float> got(c.bits.size());
-        safetensors_read(st, st.tensors[0], got.data());
+        weight_rows(st.tensors[0], 0, st.tensors[0].rows(), got.data());
         for (size_t i = 0; i < got.size(); i++) {
             CHECK(got[i] == (float)c.want[i] && std::signbit(got[i]) == std::signbit(c.want[i]),
                   "%s %llx reads as %.9g, wanted %.9g", c.dtype, (unsigned long long)c.bits[i],
                   got[i], c.want[i]);
         }
-        safetensors_close(&st);
+        weights_close(&st);
     }
     const std::string nan = file_of(
         "{\"x\":{\"dtype\":\"F16\",\"shape\":[1],\"data_offsets\":[0,2]}}", "\x01\x7e");
-    Safetensors st = open_bytes(nan);
+    Weights st = open_bytes(nan);
     float x = 0;
-    safetensors_read(st, st.tensors[0], &x);
+    weight_rows(st.tensors[0], 0, st.tensors[0].rows(), &x);
     CHECK(x != x, "F16 NaN reads as %g", x);
     CHECK(reads(file_of("{\"x\":{\"dtype\":\"I64\",\"shape\":[1],\"data_offsets\":[0,8]}}",
                         "12345678")) == EXIT_USER,

@@ -206,7 +206,7 @@ static void test_optimisers() {
         sums = { s.loss, s.squares, s.grad_scale };
     });
     const StepSums half = { 0, 0, 0.5 }, none = { NAN, NAN, NAN };
-    const AdamW o = { 0.01f, 0.9f, 0.95f, 1e-3f, 0.1f, 3 };
+    const Update o = { 0.01f, 0.9f, 0.95f, 1e-3f, 0.1f, 3 };
     for (const StepSums* s : { &half, &none }) {
         AGREE("adamw_update", ({ &w, &m, &v }),
               ops::adamw_update(w.data(), w.data(), m.data(), v.data(), g.data(), s, o, n));

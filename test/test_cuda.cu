@@ -357,7 +357,7 @@ static void test_optimiser(long n) {
     check_near(got.loss, want.loss, 1e-9 * n, "loss_add, n %ld", n);
     check_near(got.squares, want.squares, 1e-9 * n, "square_norm, n %ld", n);
     check_near(got.grad_scale, want.grad_scale, 1e-7, "grad_scale, n %ld", n);
-    AdamW o = { 1e-2f, 0.9f, 0.95f, 1e-8f, 0.1f, 3 };
+    Update o = { 1e-2f, 0.9f, 0.95f, 1e-8f, 0.1f, 3 };
     for (int sgd = 0; sgd < 2; sgd++) {
         (sgd ? cpu::sgd_update : cpu::adamw_update)(params.c(), w.c(), m.c(), v.c(), g.c(), &want,
                                                     o, n);
@@ -392,7 +392,7 @@ static void test_muon(int rows, int cols) {
              *nothing = (StepSums*)cuda::device_malloc(sizeof none);
     cuda::to_device(sums, &some, sizeof some);
     cuda::to_device(nothing, &none, sizeof none);
-    const AdamW o = { 1e-2f, 0.9f, 0.95f, 1e-8f, 0.1f, 3 };
+    const Update o = { 1e-2f, 0.9f, 0.95f, 1e-8f, 0.1f, 3 };
     cpu::muon_begin(x.c(), m.c(), g.c(), &some, rows, cols);
     // the second does nothing
     for (StepSums* s : { sums, nothing }) { cuda::muon_begin(x.r(), m.f(), g.f(), s, rows, cols); }

@@ -143,6 +143,8 @@ int main() {
             refused(name, "{", "{\"residual_multiplier_x\": 2.0,", "residual_multiplier_x");
         }
     }
+    family_check("llama_llama3", changed("llama_llama3", "\"rope_parameters\"",
+                                         "\"rope_scaling\": null, \"rope_parameters\""));
     // files without the list say every how many layers one does not turn
     family_check("smollm3", changed("smollm3", "\"no_rope_layers\": [\n    1,\n    0\n  ]",
                                     "\"no_rope_layers\": null"));

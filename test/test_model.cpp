@@ -43,7 +43,7 @@ static std::vector<float> generated(const std::string& name, long n) {
     }
     return x;
 }
-static Words fixture_words(const Safetensors& st) {
+static Words fixture_words(const Weights& st) {
     return { split(st.meta("make") + " " + st.meta("flags"), ' ') };
 }
 static Arch fixture_arch(const Words& f) { // "--name value", and "NORM=post" for what a switch sets
@@ -79,15 +79,15 @@ static double step_loss(Model* m, const int* seqs, int B, int T) { // loss and g
     return m->sums->loss;
 }
 // |got - want| <= tol * max |want| over the tensor
-static void compare(const std::string& what, const std::vector<double>& got, const Safetensors& st,
+static void compare(const std::string& what, const std::vector<double>& got, const Weights& st,
                     const std::string& name, double tol) {
-    const StTensor* t = st.find(name);
+    const Weight* t = st.find(name);
     if (!CHECK(t && t->count == (long)got.size(), "%s: fixture has no %s of %zu numbers",
                what.c_str(), name.c_str(), got.size())) {
         return;
     }
     std::vector<float> want(t->count);
-    safetensors_read(st, *t, want.data());
+    weight_rows(*t, 0, t->rows(), want.data());
     double top = 0, worst = -1; long at = 0;
     for (float w : want) { top = std::max(top, fabs((double)w)); }
     for (long i = 0; i < t->count; i++) {
@@ -102,7 +102,7 @@ static void compare(const std::string& what, const std::vector<double>& got, con
           got[at], want[at], top);
 }
 static void fixture_check(const std::string& path) {
-    Safetensors st = safetensors_open(path);
+    Weights st = safetensors_open(path);
     const Words f = fixture_words(st);
     Arch c = fixture_arch(f);
     arch_settle(&c, "");
@@ -111,7 +111,7 @@ static void fixture_check(const std::string& path) {
     Model m = model_new(c, T, true);
     m.min_context = f.num("--min-context", 0);
     weights_set(&m);
-    const StTensor* tokens = st.find("tokens");
+    const Weight* tokens = st.find("tokens");
     if (!CHECK(tokens && tokens->count == B * (T + 1), "%s: tokens", path.c_str())) { return; }
     const int* seqs = (const int*)tokens->data;
 
@@ -179,12 +179,12 @@ static void fixture_check(const std::string& path) {
     // PyTorch's own float32 is 1.1e-5 from the fixtures here
     compare(path, norms, st, "grad_norms", is_double ? 1e-5 : 2e-5);
     model_free(&m);
-    safetensors_close(&st);
+    weights_close(&st);
 }
 // every gradient against (f(w+h) - f(w-h)) / 2h, by name; ReLU-like kinks show as two
 // step sizes that disagree
 static void differences_check(const std::string& path) {
-    Safetensors st = safetensors_open(path);
+    Weights st = safetensors_open(path);
     const Words f = fixture_words(st);
     Arch c = fixture_arch(f);
     arch_settle(&c, "");
@@ -222,7 +222,7 @@ static void differences_check(const std::string& path) {
     CHECK(kinks * 50 <= looked, "%s: %ld of %ld differences at a kink: too many to call it tested",
           path.c_str(), kinks, looked);
     model_free(&m);
-    safetensors_close(&st);
+    weights_close(&st);
 }
 // what lm_head reads after each token from the third on, the last beyond the context:
 // with a cache of all that layers remember, and without
@@ -249,14 +249,14 @@ static void cache_compare(Model* m, const int* seq, const std::string& name) {
           worst, top);
 }
 static void cache_check(const std::string& path, bool train) {
-    Safetensors st = safetensors_open(path);
+    Weights st = safetensors_open(path);
     Arch c = fixture_arch(fixture_words(st));
     arch_settle(&c, "");
     Model m = model_new(c, c.T, train);
     weights_set(&m);
     cache_compare(&m, (const int*)st.find("tokens")->data, path);
     model_free(&m);
-    safetensors_close(&st);
+    weights_close(&st);
 }
 // Mamba layers before and after attention; their convolution spans more than the first three tokens
 static void mamba_cache_check() {
@@ -284,7 +284,7 @@ static double apart(const std::vector<double>& a, const std::vector<double>& b) 
 // documents of several lengths in one batch, two that go on from another among them:
 // what lm_head reads is what it reads of each document alone
 static void packed_check(const std::string& path) {
-    Safetensors st = safetensors_open(path);
+    Weights st = safetensors_open(path);
     Arch c = fixture_arch(fixture_words(st));
     arch_settle(&c, "");
     const int* seq = (const int*)st.find("tokens")->data;
@@ -332,11 +332,11 @@ static void packed_check(const std::string& path) {
     CHECK(forest_fits(&m) == (!c.prefix && !bias_of(c).token),
           "%s: shares what documents begin with: %d", path.c_str(), forest_fits(&m));
     model_free(&m);
-    safetensors_close(&st);
+    weights_close(&st);
 }
 // the metrics of sequences one at a time, and of all in one batch
 static void batches_check(const std::string& path) {
-    Safetensors st = safetensors_open(path);
+    Weights st = safetensors_open(path);
     Arch c = fixture_arch(fixture_words(st));
     arch_settle(&c, "");
     Model m = model_new(c, c.T, false);
@@ -361,16 +361,16 @@ static void batches_check(const std::string& path) {
           "%s: metrics of sequences alone are %.2g away from those of a batch", path.c_str(),
           far);  // they are floats
     model_free(&m);
-    safetensors_close(&st);
+    weights_close(&st);
 }
 // is this fixture of a model that this binary computes? what is not compiled in is data
 static bool fixture_fits(const std::string& path) {
-    Safetensors st = safetensors_open(path);
+    Weights st = safetensors_open(path);
     const Words f = fixture_words(st);
     std::string attn = "softmax";
     for (auto& word : f.w) { if (word.compare(0, 5, "ATTN=") == 0) { attn = word.substr(5); } }
     const Arch c = fixture_arch(f);
-    safetensors_close(&st);
+    weights_close(&st);
     return attn == build::Attn::name && bias_of(c).column == Bias::column &&
            pe_of(c).score_bias == Pe::score_bias && (!Pe::score_bias || c.pe == THIS(PE));
 }

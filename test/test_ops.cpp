@@ -372,7 +372,7 @@ static void test_optimisers() {
     for (bool adamw : { true, false }) {
         Numbers w = random_numbers(n, 1, 2), want = w, m(n), v(n), want_m(n), want_v(n);
         for (int step = 1; step <= 3; step++) {
-            const AdamW o = { lr, b1, b2, eps, decay, step };
+            const Update o = { lr, b1, b2, eps, decay, step };
             const StepSums half = { 0, 0, scale }, none = { NAN, NAN, NAN };
             for (auto& s : { half, none }) { // the second must do nothing
                 (adamw ? ref::adamw_update : ref::sgd_update)(w.data(), w.data(), m.data(),

@@ -73,19 +73,14 @@ static std::string text_cache(const std::string& path, const Tokenizer& tok,
         remove_tree(o.out); // another run was faster with the same file, or
         if (!file_exists(dir + "/manifest.json")) {
             die(EXIT_MACHINE, strf("%s: cannot write (%s)", dir.c_str(), strerror(e)),
-                "choose another place with --cache DIR");
+                "its tokens are kept in data/cache: run where you may write");
         }
     }
     return dir;
 }
 
 // ----------------------------------------------------------------------------
-// bb: Bigram-Backcopy (Guo et al. 2024, arXiv:2410.13835). k triggers (ids 0..k-1) follow anything
-// with probability p each; after a trigger comes a copy of the token before it; any other next
-// token is drawn from a fixed bigram table,
-//     P[i,j] = (1 - k p) softmax_j(temp * N(0,1)),  j >= k.
-// x_0 = <s> (id bb_vocab) unless bb_bos is 0, and the first ordinary token is uniform over the
-// non-triggers.
+// bb: the task as dataloader.h has it
 
 static Bigram bigram_make(const DataOptions& o) {
     int n = o.bb_vocab, k = o.bb_triggers;
@@ -219,7 +214,7 @@ double source_weight(std::string* name) {
 }
 
 // what a directory of shards says about itself, if train_sink made it
-struct Manifest { Json json; std::string tokenizer, hash, bos; int vocab = 0, eos = -1; };
+struct Manifest { Json json; std::string tokenizer, hash, bos; int vocab = 0; };
 
 static Manifest manifest_read(const std::string& dir) {
     Manifest m;
