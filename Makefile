@@ -303,7 +303,8 @@ help:
 	@echo "make test | test-all | demo | demo-bb | bench | experiments | mutants | compile-all |" \
 	      "sanitizer | check | size | clean"
 	@echo "scripts/reproduce list                 the paper's tables by name: build, train, compare"
-	@echo "tools: CXX=$(CXX) ARCH=$(ARCH) OPTIMIZE='$(OPTIMIZE)' JOBS=$(JOBS)"
+	@echo "tools: CXX=$(CXX) ARCH=$(ARCH) OPTIMIZE='$(OPTIMIZE)' JOBS=$(JOBS) NVCC=$(NVCC)" \
+	      "GPU_ARCH=$(GPU_ARCH) DIST=$(DIST)"
 	@for s in $(SWITCHES); do echo; echo $$s; \
 	  sed -n "s/^ *X_$$s(\([a-z0-9_]*\) *,[^\"]*\"\(.*\)\").*/\1\t\2/p" $(TABLES) | \
 	  sed 's/" *, *"/\t/' | \

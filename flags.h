@@ -29,7 +29,7 @@ typedef std::string str;
 #define FLAGS(X) \
     X("tpbe", str,    data,            'd', "bb",       0, 0,       "bb, .txt, .jsonl, a DIR of shards or NAME in data/; A:3,B:1 mix") \
     X("tpgske", str,   tokenizer,       0,   "",         0, 0,       "tokenizer.json for text; without it text is bytes (257 ids)") \
-    X("Tpske", str,   bos,             0,   "none",     0, 0,       "put a BOS: none, seq (first token of every sequence) or doc; probe: default, or a token; score: default, none") \
+    X("Tpske", str,   bos,             0,   "none",     0, 0,       "what stands first: none, seq or doc, a BOS before every sequence or document; probe also: default (the tokenizer's), a token; score: default, none") \
     X("Tpe",  str,    sft,             0,   "",         0, 0,       "-d is a .jsonl of {messages}; template: zephyr or chatml") \
     X("Tpe",  str,    sft_loss,        0,   "assistant", 0, 0,      "of --sft: on the assistant's tokens and their end, or all") \
     X("Tk",   long,   train_tokens,    0,   0,          0, MOST,    "use only the first N training tokens, again and again (0: all)") \

@@ -14,7 +14,7 @@ import sys
 from predict import write_page
 
 # ---- the assumptions -----------------------------------------------------------------------------
-TFLOPS = 360.0               # of one H100 SXM in a step of the 60M preset:
+TFLOPS = 406.0               # of one H100 SXM in a step of the 60M preset:
                              # the prediction of docs/gpu.md. 1B: the same
 NVLINK = 350.0               # GB/s in and out of each GPU inside a node: 450 by the data sheet,
                              # NCCL's rings reach some 0.78

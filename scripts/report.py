@@ -187,7 +187,7 @@ def arguments(words):
     kinds.add_argument("--watch", action="store_true",
                        help="rewrite the page while the runs train; it reloads itself")
     kinds.add_argument("--csv", action="store_true",
-                       help="no page but CSV: a row for each run and evaluation")
+                       help="no page but CSV of runs and probes: a row for each evaluation")
     kinds.add_argument("--tensorboard", action="store_true",
                        help="no page but TensorBoard's event files")
     options = parser.parse_intermixed_args(words)

@@ -15,7 +15,7 @@ enum {
     SHARD_VERSION_32 = 7
 };
 
-static const unsigned char* file_map(const std::string& path, long* size) {
+static const unsigned char* shard_map(const std::string& path, long* size) {
     int fd = open(path.c_str(), O_RDONLY);
     *size = file_size(path);
     void* p = fd < 0 || *size <= 0 ? NULL : mmap(NULL, *size, PROT_READ, MAP_SHARED, fd, 0);
@@ -96,7 +96,7 @@ Shard shard_parse(const std::string& path, const unsigned char* p, long size) {
 
 Shard shard_open(const std::string& path) {
     long size;
-    const unsigned char* p = file_map(path, &size);
+    const unsigned char* p = shard_map(path, &size);
     return shard_parse(path, p, size);
 }
 
