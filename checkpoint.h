@@ -95,12 +95,31 @@ static void tensors_load(const Model* m, const std::vector<Weights>& files,
     }
 }
 
+// A tied model needs no head. If the file has one nevertheless, it must be the embedding
+static void head_is_embedding(const Weight& head, const Weight* embedding) {
+    std::vector<float> h(head.cols()), e(head.cols());
+    bool same = embedding && embedding->shape == head.shape;
+    for (long r = 0; same && r < head.rows(); r++) {
+        weight_rows(head, r, r + 1, h.data());
+        weight_rows(*embedding, r, r + 1, e.data());
+        same = h == e;
+    }
+    if (!same) {
+        die(EXIT_USER,
+            head.file + ": '" + head.name + "' is not the embedding, to which config.json ties it",
+            "tie_word_embeddings: false, if the head is one of its own");
+    }
+}
+
 // a tensor that the model does not read may change what it computes: it is refused by name
 static void tensors_all_used(const Model* m, const std::vector<Weights>& files) {
     for (auto& f : files) {
         for (auto& t : f.tensors) {
-            bool used = ends_with(t.name, "rotary_emb.inv_freq") ||
-                        (m->c.tied && t.name == "lm_head.weight");
+            bool used = ends_with(t.name, "rotary_emb.inv_freq");
+            if (m->c.tied && t.name == "lm_head.weight") {
+                head_is_embedding(t, f.find("model.embed_tokens.weight"));
+                used = true;
+            }
             for (auto& ours : m->tensors) { used = used || ours.name == t.name; }
             if (used) { continue; }
             die(EXIT_USER,
@@ -137,6 +156,10 @@ static void weights_import(Model* m, const Family& family, const Weights& files,
     }
     for (auto& w : files.tensors) {
         const bool head = m->c.tied && (w.name == "lm_head.weight" || w.name == "embed_out.weight");
+        if (head) {
+            const std::string embedding = "model.embed_tokens.weight";
+            head_is_embedding(w, import_source(family, m->c, files, embedding).w);
+        }
         if (used.count(w.name) || is_buffer(w.name) || head) { continue; }
         die(EXIT_USER,
             w.file + ": holds the tensor '" + w.name + "', which this model does not have",

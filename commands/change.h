@@ -29,6 +29,15 @@ struct Picks {
         for (auto& r : ranges) { if (r.first <= i && i <= r.second) { return true; } }
         return false;
     }
+
+    // does it name one of n or more? A range without an end may begin below
+    bool beyond(long n) const {
+        for (auto& r : ranges) {
+            if (r.first >= n || (r.second < LONG_MAX && r.second >= n)) { return true; }
+        }
+        return false;
+    }
+
     long last() const {
         long most = 0;
         for (auto& r : ranges) { most = std::max(most, r.second); }
@@ -657,10 +666,17 @@ static void change_check(const Change& e, const Model* m, int T) {
     }
     for (auto& edit : e.edits) {
         const std::string what = "--edit " + edit.text;
-        const long last = edit.tokens.last(), layer = edit.layers.last();
+        const long last = edit.tokens.last();
         if (edit.tokens.has(0) && last < LONG_MAX) { refuse(what, "tokens from 1 on"); }
-        if (last < LONG_MAX && last > T) { refuse(what, strf("tokens up to %d", T)); }
-        if (layer < LONG_MAX && layer >= c.L) { refuse(what, strf("layers 0..%d", c.L - 1)); }
+        if (edit.layers.beyond(c.L)) { refuse(what, strf("layers 0..%d", c.L - 1)); }
+        if (edit.tokens.beyond(T + 1)) { refuse(what, strf("tokens up to %d", T)); }
+        const bool of_keys = edit.place == PLACE_k || edit.place == PLACE_v;
+        const int heads = of_keys ? c.KV : c.NH,
+                  channels = PLACES[edit.place].by_head ? heads : c.C;
+        if (edit.channels.beyond(channels)) {
+            const char* of = PLACES[edit.place].by_head ? "heads" : "channels";
+            refuse(what, strf("%s 0..%d", of, channels - 1));
+        }
         if (edit.from > T) { refuse(what, strf("from 1 to %d", T)); }
         const bool branch = edit.place == PLACE_attn || edit.place == PLACE_mlp;
         if (branch && m->d.norm.stream) {

@@ -382,7 +382,10 @@ static std::vector<EvalRun> eval_runs(const Flags& f, const Model& m, int T) {
     runs_evict(f, m, T, &runs);
     runs_quant(f, &runs);
     runs_edit(f, &runs);
-    for (auto& r : runs) { change_check(r.change, &m, T); }
+    for (auto& r : runs) {
+        change_check(r.change, &m, T);
+        want(r.from < T, "--edit " + f.edit, strf("tokens before %d: one has to be predicted", T));
+    }
     if (m.c.prefix) { for (auto& r : runs) { r.from = std::max(r.from, m.c.prefix - 1); } }
     return runs;
 }

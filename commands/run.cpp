@@ -29,6 +29,13 @@ void process_begin(char** argv) {
 #ifdef __SSE__
     __builtin_ia32_ldmxcsr(__builtin_ia32_stmxcsr() | 0x8040);
 #endif
+    on_exit([](int code, void*) {                                // > /dev/full, say
+        if (code || (fflush(stdout) == 0 && !ferror(stdout))) { return; }
+        fprintf(stderr, "error: what was printed could not be written (%s)\n"
+                        "---> HINT: where does the output go, and is there room?\n",
+                strerror(errno));
+        _exit(EXIT_MACHINE);
+    }, NULL);
     signal(SIGXFSZ, SIG_IGN); // a file at its limit (ulimit -f) is an error of the write
     std::set_new_handler([] {
         die(EXIT_MACHINE, "memory: the system gave no more",

@@ -138,6 +138,11 @@ Checkpoint checkpoint_open(const std::string& dir, bool may_add) {
         const bool projected = k.weights.find("model.decoder.project_out.weight");
         const Family family = family_of_file(k.config, ends_with(k.where, ".gguf"));
         const bool head = import_source(family, k.c, k.weights, "lm_head.weight").w;
+        const Json* said = k.config.get("tie_word_embeddings");
+        if (said && said->type == Json::BOOL && !said->number && !head && !projected) {
+            die(EXIT_USER, k.where + ": tie_word_embeddings is false, and there is no lm_head",
+                "set it to true if the head is the embedding");
+        }
         k.c.tied = !projected && (k.c.tied || !head);
     }
     k.adds_bias = may_add && k.c.bias == BIAS_none && THIS(BIAS) != BIAS_none;

@@ -131,7 +131,19 @@ static void import_rope_object(Import* in, const Json& rope, bool local) {
     }
 }
 
+// a whole number, `least` or more
+static int import_whole(Import* in, const std::string& key, int otherwise, int least) {
+    const double v = in->number(key, otherwise);
+    if (v != floor(v) || v < least || v > 1 << 30) {
+        in->refuse(key, strf("a whole number, %d or more", least));
+    }
+    return (int)v;
+}
+
 static void import_rope(Import* in) {
+    if (in->get("rope_scaling") && in->get("rope_parameters")) {
+        in->refuse("rope_scaling", "null beside rope_parameters");
+    }
     for (const char* key : { "rope_scaling", "rope_parameters" }) {
         const Json* rope = in->get(key);
         if (!rope) { continue; }
@@ -160,9 +172,12 @@ static void import_activation(Import* in, bool gated) {
         { "silu", "swish", "swiglu" },
         { "swish", "swish", "swiglu" },
     };
+    const char* found = NULL;
     for (const char* key :
          { "hidden_activation", "hidden_act", "activation_function", "activation" }) {
         const Json* v = in->get(key);
+        if (v && found) { in->refuse(key, std::string("absent beside ") + found); }
+        if (v) { found = key; }
         bool known = !v;
         for (auto& row : ROWS) {
             if (!v || v->string != row[0] || !row[1 + gated][0]) { continue; }
@@ -210,12 +225,13 @@ static void more_llama(Import* in) {
 }
 
 static void more_mistral(Import* in) {           // absent means 4096, null means none
-    in->c.window = in->number("sliding_window", in->json.get("sliding_window") ? 0 : 4096);
+    const int otherwise = in->json.get("sliding_window") ? 0 : 4096;
+    in->c.window = import_whole(in, "sliding_window", otherwise, 0);
 }
 
 static void more_smollm3(Import* in) {
     const Json* list = in->get("no_rope_layers");
-    const int every = in->number("no_rope_layer_interval", 4);
+    const int every = import_whole(in, "no_rope_layer_interval", 4, 1);
     for (int l = 0; l < in->c.L; l++) {
         const bool turns = list && l < (int)list->items.size() ? list->items[l].number != 0
                                                                : (l + 1) % every != 0;
@@ -230,7 +246,7 @@ static void more_smollm3(Import* in) {
 static void more_qwen(Import* in) {
     const bool slides = in->number("use_sliding_window", 0) != 0;
     const int from = in->number("max_window_layers", 28);
-    const int window = in->number("sliding_window", 4096);
+    const int window = import_whole(in, "sliding_window", 4096, 0);
     if (slides) { in->c.window = window; }
     for (int l = 0; slides && l < in->c.L; l++) { in->c.local += l >= from ? '1' : '0'; }
     if (!slides) { in->get("layer_types"); } else { import_layer_types(in); }
@@ -254,35 +270,50 @@ static void gemma_scale(Import* in) {
     import_wanted(in, "use_bidirectional_attention=false");
 }
 
+static float gemma_score_scale(Import* in) {
+    const float by = in->number("query_pre_attn_scalar", 256);
+    if (!(by > 0)) { in->refuse("query_pre_attn_scalar", "more than 0"); }
+    return 1 / sqrtf(by);
+}
+
 static void more_gemma(Import* in) {
     gemma_scale(in);
     in->c.ffn = FFN_geglu_tanh;                  // files that say gelu mean its tanh form
-    in->get("hidden_act"); in->get("hidden_activation");
+    for (const char* key : { "hidden_act", "hidden_activation" }) {
+        const Json* v = in->get(key);
+        if (v && v->string != "gelu" && v->string != "gelu_pytorch_tanh") {
+            in->refuse(key, "gelu_pytorch_tanh");
+        }
+    }
 }
 
 static void more_gemma2(Import* in) {
     gemma_scale(in);
-    in->c.score_scale = 1 / sqrtf(in->number("query_pre_attn_scalar", 256));
+    in->c.score_scale = gemma_score_scale(in);
     const double cap = in->number("attn_logit_softcapping", 0),
                  logits = in->number("final_logit_softcapping", 0);
     in->c.logit_cap = logits;
     if (cap) { in->attn = "softcap"; in->c.attn_cap = cap; }
-    in->c.window = in->number("sliding_window", 4096);
+    in->c.window = import_whole(in, "sliding_window", 4096, 0);
     in->c.local = "10";
     import_layer_types(in);
 }
 
 static void more_gemma3(Import* in) {
     gemma_scale(in);
-    in->c.score_scale = 1 / sqrtf(in->number("query_pre_attn_scalar", 256));
+    in->c.score_scale = gemma_score_scale(in);
     in->get("attn_logit_softcapping");           // never passed on in this family
     in->c.logit_cap = in->number("final_logit_softcapping", 0);
-    in->c.window = in->number("sliding_window", 4096);
-    const int every = in->number("sliding_window_pattern",
-                                 in->number("_sliding_window_pattern", 6));
+    in->c.window = import_whole(in, "sliding_window", 4096, 0);
+    const int written = import_whole(in, "_sliding_window_pattern", 6, 1),
+              every = import_whole(in, "sliding_window_pattern", written, 1);
     for (int l = 0; l < in->c.L; l++) { in->c.local += (l + 1) % every ? '1' : '0'; }
     import_layer_types(in);
-    if (!in->json.get("rope_parameters")) {
+    const Json* rope = in->get("rope_parameters");
+    if (rope && !rope->get("full_attention")) {
+        in->refuse("rope_parameters", "full_attention and sliding_attention");
+    }
+    if (!rope) {
         in->c.rope_local = in->number("rope_local_base_freq", 10000);
     }
     in->get("rope_local_base_freq");
@@ -338,7 +369,7 @@ static void more_neox(Import* in) {
 }
 
 static void more_phi3(Import* in) {
-    in->c.window = in->number("sliding_window", 0);
+    in->c.window = import_whole(in, "sliding_window", 0, 0);
     in->get("original_max_position_embeddings"); // only longrope reads it, and that is refused
 }
 
@@ -371,7 +402,7 @@ static void more_bloom(Import* in) {
 }
 
 static void more_mixtral(Import* in) {
-    in->c.window = in->number("sliding_window", 0);
+    in->c.window = import_whole(in, "sliding_window", 0, 0);
 }
 
 // experts in every layer, as Qwen's config.json says it
@@ -408,7 +439,7 @@ static void more_gpt_oss(Import* in) {
     if (packed && (!method || method->string != "mxfp4")) {
         in->refuse("quantization_config", "quant_method mxfp4");
     }
-    in->c.window = in->number("sliding_window", 128);
+    in->c.window = import_whole(in, "sliding_window", 128, 0);
     in->c.local = "10";
     import_layer_types(in);
 }
@@ -424,6 +455,7 @@ static std::string jamba_pattern(Import* in, const std::string& what, int period
 }
 
 static void more_jamba(Import* in) {
+    import_wanted(in, "hidden_act=silu");        // which the Mamba layers use, too
     in->c.attn_layers = jamba_pattern(in, "attn", 8, 4);
     in->c.expert_layers = jamba_pattern(in, "expert", 2, 1);
     const bool none = in->c.expert_layers.find('1') == std::string::npos;
@@ -778,6 +810,18 @@ static long import_row(Fold fold, const Arch& c, long i, long theirs_rows) {
     }
 }
 
+// how many rows their tensor must have, of which ours are n; R: how many it has
+static long import_rows(Fold fold, const Arch& c, long n, long R) {
+    switch (fold) {
+        case STACKED_Q: case STACKED_K: case STACKED_V:
+        case GROUPS_Q: case GROUPS_K: case GROUPS_V: return ((long)c.NH + 2 * c.KV) * c.HS;
+        case FIRST_HALF: return 2L * c.F;
+        case LAST_ROWS: return R == n ? n : 2L * c.F;            // of GGUF: fused or by itself
+        case SKIP_TWO: return n + 2;
+        default: return n;
+    }
+}
+
 std::string import_tensor(const Family& family, const Arch& c, const Weights& files,
                           const std::string& name, long rows, long cols, float* out,
                           std::set<std::string>* used) {
@@ -791,7 +835,8 @@ std::string import_tensor(const Family& family, const Arch& c, const Weights& fi
     if (turned) { std::swap(R, K); }
     const long n = vector ? rows * cols : rows, k = vector ? 1 : cols;
     if (K != k) { return strf("has rows of %ld numbers, wanted %ld", K, k); }
-    if (from.fold == AS_IT_IS && R != n) { return strf("has %ld rows, wanted %ld", R, n); }
+    const long there = import_rows(from.fold, c, n, R);
+    if (R != there) { return strf("has %ld rows, wanted %ld", R, there); }
     for (long i = 0; i < n; i++) {
         const long r = import_row(from.fold, c, i, R);
         if (r < 0 || r >= R) { return strf("has %ld rows, wanted %ld", R, n); }

@@ -60,10 +60,17 @@ refuses "wanted w8a8" --quant w8
 refuses "wanted w8a8" --quant kv4:often
 refuses "layers 0..0" --edit h:1:1=0
 refuses "tokens up to" --edit h:0:65=0
+refuses "layers 0..0" --edit h:9..:1=0
+refuses "tokens up to 64" --edit h:0:70..=0
+refuses "channels 0..31" --edit h:0:1:32=0
+refuses "heads 0..0" --edit q:0:1:1=0
+refuses "one has to be predicted" --edit h:0:64=0
 refuses "from 1 to 64" --edit 'h:0:1=from 65'
 refuses "GATE=head" --edit gate:0:1=0
 refuses "PE=learnable" --edit pe:1=0
 refuses "learned positions" --edit wpe:1=0
+"$program" eval "$dir/r/step_20" > /dev/full 2> "$dir/err"
+check "a full disk under what is printed: exit $?" grep -q "could not be written" "$dir/err"
 refuses "wanted one length" --probe-len 16,32
 echo "$pass passed, $fail failed"
 [ $fail -eq 0 ]

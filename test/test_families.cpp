@@ -154,6 +154,26 @@ int main() {
     refused("llama_llama3", "\"hidden_size\": 16", "\"hidden_size\": 16.5",
             "wanted a whole number");
     refused("llama_llama3", "\"hidden_size\": 16", "\"hidden_size\": \"16\"", "wanted a number");
+    // what would change the numbers, and was once taken in silence
+    refused("qwen2", "\"tie_word_embeddings\": false", "\"tie_word_embeddings\": true",
+            "is not the embedding");
+    refused("gemma", "\"tie_word_embeddings\": true", "\"tie_word_embeddings\": false",
+            "there is no lm_head");
+    refused("gpt2", "{", "{\"num_key_value_heads\": 1,", "rows, wanted");
+    refused("phi3", "\"num_key_value_heads\": 2", "\"num_key_value_heads\": 1", "rows, wanted");
+    refused("opt", "\"max_position_embeddings\": 64", "\"max_position_embeddings\": 40",
+            "rows, wanted");
+    refused("gemma", "\"hidden_act\": \"gelu_pytorch_tanh\"", "\"hidden_act\": \"silu\"",
+            "hidden_act is \"silu\"");
+    refused("jamba", "\"hidden_act\": \"silu\"", "\"hidden_act\": \"gelu\"",
+            "hidden_act is \"gelu\"");
+    refused("llama_llama3", "{", "{\"activation_function\": \"gelu\",", "absent beside");
+    refused("llama_llama3", "{", "{\"rope_scaling\": {\"rope_theta\": 10.0},",
+            "null beside rope_parameters");
+    refused("mistral", "\"sliding_window\": 9", "\"sliding_window\": 3.5", "a whole number, 0");
+    refused("gemma3", "\"sliding_window_pattern\": 2", "\"sliding_window_pattern\": 0",
+            "a whole number, 1 or more");
+    refused("gemma3", "\"full_attention\": {", "\"no_attention\": {", "rope_parameters");
     refused("gpt2", "\"scale_attn_weights\": true", "\"scale_attn_weights\": false",
             "scale_attn_weights");
     refused("gpt2", "\"gelu_new\"", "\"gelu_fastest\"", "activation_function");
