@@ -123,6 +123,10 @@ def page(paths, live):
 def write(path, text):
     """Under another name first: a browser that reloads at this moment reads the old
     page or the new one."""
+    known = os.path.basename(path) in ("log.jsonl", "probe.json", "state.json", "config.json")
+    if known or (os.path.exists(path) and not os.path.isfile(path)):
+        die(f"-o {path}: got a run's own file, or none that can be replaced, wanted a new page",
+            "-o runs/report.html")
     try:
         os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
         with open(path + ".part", "w", encoding="utf-8", errors="replace") as f:

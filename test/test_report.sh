@@ -233,6 +233,10 @@ refused 'options: .*--wach'                                                $R $t
 refused 'report: got nothing to show'                                      $R
 refused 'got .*, wanted a file to write' \
     $R $tiny -o $out/report.html/x.html
+mkdir -p $out/own; cp $tiny/log.jsonl $out/own/log.jsonl; mkfifo $out/pipe
+refused "own/log.jsonl: got a run's own file" $R $tiny -o $out/own/log.jsonl
+refused 'pipe: got .* none that can be replaced' $R $tiny -o $out/pipe
+cmp -s $tiny/log.jsonl $out/own/log.jsonl && [ -p $out/pipe ]; ok $? "-o replaced what it refused"
 # one line that names file, line and field, of whatever is damaged; before, these were tracebacks
 damaged() { # name, words of the error, the words of sed that do the damage
     mkdir -p $out/damaged/$1; sed "$3" $tiny/log.jsonl > $out/damaged/$1/log.jsonl
