@@ -140,20 +140,20 @@ static int import_whole(Import* in, const std::string& key, int otherwise, int l
     return (int)v;
 }
 
+static void import_window(Import* in, int otherwise) {
+    in->c.window = import_whole(in, "sliding_window", otherwise, 0);
+}
+
 static void import_rope(Import* in) {
-    if (in->get("rope_scaling") && in->get("rope_parameters")) {
-        in->refuse("rope_scaling", "null beside rope_parameters");
-    }
-    for (const char* key : { "rope_scaling", "rope_parameters" }) {
-        const Json* rope = in->get(key);
-        if (!rope) { continue; }
+    const Json *rope = in->get("rope_scaling"), *newer = in->get("rope_parameters");
+    if (rope && newer) { in->refuse("rope_scaling", "null beside rope_parameters"); }
+    if (newer) { rope = newer; }
+    if (rope) {
         const Json *full = rope->get("full_attention"), *local = rope->get("sliding_attention");
         import_rope_object(in, full ? *full : *rope, false);
         if (local) { import_rope_object(in, *local, true); }
     }
     if (in->c.rope_scaling == ROPE_yarn || in->c.rope_scaling == ROPE_llama3) {
-        const Json* rope = in->get("rope_scaling");
-        if (!rope) { rope = in->get("rope_parameters"); }
         const bool said = rope && rope->get("original_max_position_embeddings");
         if (!said) { in->c.rope_context = in->c.T; }
     }
@@ -225,8 +225,7 @@ static void more_llama(Import* in) {
 }
 
 static void more_mistral(Import* in) {           // absent means 4096, null means none
-    const int otherwise = in->json.get("sliding_window") ? 0 : 4096;
-    in->c.window = import_whole(in, "sliding_window", otherwise, 0);
+    import_window(in, in->json.get("sliding_window") ? 0 : 4096);
 }
 
 static void more_smollm3(Import* in) {
@@ -294,7 +293,7 @@ static void more_gemma2(Import* in) {
                  logits = in->number("final_logit_softcapping", 0);
     in->c.logit_cap = logits;
     if (cap) { in->attn = "softcap"; in->c.attn_cap = cap; }
-    in->c.window = import_whole(in, "sliding_window", 4096, 0);
+    import_window(in, 4096);
     in->c.local = "10";
     import_layer_types(in);
 }
@@ -304,7 +303,7 @@ static void more_gemma3(Import* in) {
     in->c.score_scale = gemma_score_scale(in);
     in->get("attn_logit_softcapping");           // never passed on in this family
     in->c.logit_cap = in->number("final_logit_softcapping", 0);
-    in->c.window = import_whole(in, "sliding_window", 4096, 0);
+    import_window(in, 4096);
     const int written = import_whole(in, "_sliding_window_pattern", 6, 1),
               every = import_whole(in, "sliding_window_pattern", written, 1);
     for (int l = 0; l < in->c.L; l++) { in->c.local += (l + 1) % every ? '1' : '0'; }
@@ -369,7 +368,7 @@ static void more_neox(Import* in) {
 }
 
 static void more_phi3(Import* in) {
-    in->c.window = import_whole(in, "sliding_window", 0, 0);
+    import_window(in, 0);
     in->get("original_max_position_embeddings"); // only longrope reads it, and that is refused
 }
 
@@ -402,7 +401,7 @@ static void more_bloom(Import* in) {
 }
 
 static void more_mixtral(Import* in) {
-    in->c.window = import_whole(in, "sliding_window", 0, 0);
+    import_window(in, 0);
 }
 
 // experts in every layer, as Qwen's config.json says it
@@ -439,7 +438,7 @@ static void more_gpt_oss(Import* in) {
     if (packed && (!method || method->string != "mxfp4")) {
         in->refuse("quantization_config", "quant_method mxfp4");
     }
-    in->c.window = import_whole(in, "sliding_window", 128, 0);
+    import_window(in, 128);
     in->c.local = "10";
     import_layer_types(in);
 }
