@@ -9,7 +9,7 @@ enum Optimizer { ADAMW, SGD, MUON };
 static const char* const OPTIMIZERS[] = { "adamw", "sgd", "muon" };
 
 // --optimizer by its name
-static Optimizer optimizer_of(const Flags& f) {
+inline Optimizer optimizer_of(const Flags& f) {
     int i = 0;
     while (i < 3 && f.optimizer != OPTIMIZERS[i]) { i++; }
     want(i < 3, "--optimizer " + f.optimizer, "adamw, muon or sgd");
