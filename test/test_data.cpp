@@ -500,7 +500,7 @@ static void test_tokenize() {
     std::string a, b, texts[2];
     const char* sets[] = { "ArXiv", "Pile-CC", "Gutenberg (PG-19)", "OpenWebText2" };
     Rng rng{3};
-    std::vector<std::string> by_set[4];
+    std::vector<std::string> by_set[4], in_order;
     for (int i = 0; i < 4000; i++) {
         std::string text = strf("Document %d of this:", i);
         for (int n = (int)rng_below(&rng, i % 100 ? 60 : 20000); n > 0; n--) {
@@ -508,6 +508,7 @@ static void test_tokenize() {
         }
         int k = (int)rng_below(&rng, 4);
         by_set[k].push_back(text);
+        in_order.push_back(text);
         (i < 3000 ? a : b) += strf("{\"text\": %s, \"meta\": {\"pile_set_name\": \"%s\"}}\n",
                                    json_str(text).c_str(), sets[k]);
     }
@@ -570,6 +571,17 @@ static void test_tokenize() {
               "shares: %s has %zu tokens, wanted %zu", names[k],
               series_ids("shares", std::string("train_") + names[k]).size(), want.size());
     }
+    o = tokenizing({fa, fb}, "first");                   // all domains together
+    o.tokens = 5000;
+    tokenize_main(o);
+    want.clear();
+    for (auto& t : in_order) {
+        if (want.size() >= 5000) { break; }
+        want.insert(want.end(), t.begin(), t.end());
+        want.push_back(256);
+    }
+    CHECK(series_ids("first", "train") == want, "the first 5000 tokens: got %zu, wanted %zu",
+          series_ids("first", "train").size(), want.size());
     o = tokenizing({dir + "/regmix"}, "mixed");      // RegMix: the domain is in the file's name
     make_dirs(dir + "/regmix/deeper");
     put("regmix/deeper/hackernews-0.jsonl", "{\"text\": \"x\"}\n");

@@ -410,11 +410,24 @@ static ShardSeries* tokenizing_series(Tokenizing* z, const TextDoc& doc, bool va
     return &z->series.back();
 }
 
+// are there as many training tokens as were asked for?
+static bool tokenizing_full(const Tokenizing& z) {
+    if (!z.o.tokens) { return false; }
+    long tokens = 0, wanted = 0, reached = 0;
+    for (auto& s : z.shares) { wanted += s.second > 0; }
+    for (auto& s : z.series) {
+        tokens += s.name.compare(0, 5, "train") ? 0 : s.tokens;
+        reached += s.limit > 0 && s.tokens >= s.limit;
+    }
+    return wanted ? reached == wanted : tokens >= z.o.tokens;
+}
+
 static void tokenizing_write(Tokenizing* z, TextBlock* b) {
-    bool val_file = z->val_from <= (size_t)(b->file - z->files.data());
+    const bool val_file = z->val_from <= (size_t)(b->file - z->files.data());
     size_t from = 0;
     for (auto& doc : b->docs) {
-        ShardSeries* s = z->full && !val_file ? NULL : tokenizing_series(z, doc, val_file);
+        const bool over = z->full && !val_file;
+        ShardSeries* s = over ? NULL : tokenizing_series(z, doc, val_file);
         if (s) {
             // masked ids take 4 bytes
             const int width = z->tok.vocab_size <= 65536 && z->o.sft.empty() ? 2 : 4;
@@ -422,21 +435,14 @@ static void tokenizing_write(Tokenizing* z, TextBlock* b) {
                        &b->ids[from], (long)(doc.end - from));
             s->documents += doc.whole;
             z->counts.documents += doc.whole; z->counts.tokens += (long)(doc.end - from);
-        } else { z->dropped += doc.whole; }
+            z->full = tokenizing_full(*z);
+        } else if (!over) { z->dropped += doc.whole; }
         from = doc.end;
         z->document += doc.whole;
     }
     z->counts.bytes += b->counts.bytes;
     z->counts.replaced += b->counts.replaced;
     z->counts.skipped += b->counts.skipped;
-    if (!z->o.tokens) { return; }
-    long tokens = 0, wanted = 0, reached = 0;
-    for (auto& s : z->shares) { wanted += s.second > 0; }
-    for (auto& s : z->series) {
-        tokens += s.name.compare(0, 5, "train") ? 0 : s.tokens;
-        reached += s.limit > 0 && s.tokens >= s.limit;
-    }
-    z->full = wanted ? reached == wanted : tokens >= z->o.tokens;
 }
 
 static void tokenizing_progress(Tokenizing* z) {
