@@ -148,6 +148,10 @@ std::vector<FlagRow> flag_rows(Flags* f);
 // does the flag of this name stand on the command line?
 bool flag_given(const Flags& flags, const char* name);
 
+// dies if one of these flags ("beta2 adam_eps") was given another value than its default though
+// nothing `reads` it; wanted: what would
+void flags_read(const Flags& flags, const char* names, bool reads, const char* wanted);
+
 // probe_len -> --probe-len
 std::string flag_spelling(const std::string& name);
 

@@ -396,6 +396,8 @@ static int eval(Flags f) {
     long T_asked = 0;
     want(parse_long(f.probe_len, &T_asked), "--probe-len " + f.probe_len, "one length");
     probe_from_check(f);
+    flags_read(f, "quant_keep", !f.quant.empty(), "--quant");
+    flags_read(f, "calibrate", calibrates, "--quant with :static");
     if (!f.json.empty()) { file_check(f.json); }
     Model m = model_from_checkpoint(&f, T_asked, f.gradients);
     const Json state = file_exists(file) ? json_file(file) : Json();

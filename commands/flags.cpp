@@ -81,6 +81,20 @@ static std::string flag_text(const FlagRow& r, bool json) {
     return json ? json_str(*(str*)r.value) : *(str*)r.value;
 }
 
+void flags_read(const Flags& flags, const char* names, bool reads, const char* wanted) {
+    Flags f = flags, defaults;
+    const std::vector<FlagRow> rows = flag_rows(&f), plain = flag_rows(&defaults);
+    for (auto& name : split(names, ' ')) {
+        for (size_t i = 0; i < rows.size(); i++) {
+            const std::string got = flag_text(rows[i], true);
+            if (reads || rows[i].name != name || !*rows[i].given) { continue; }
+            const std::string value = flag_text(rows[i], false);
+            want(got == flag_text(plain[i], true),
+                 flag_spelling(name) + (value.empty() ? "" : " " + value), wanted);
+        }
+    }
+}
+
 void usage(char command) {
     printf("usage:\n");
     for (auto& c : COMMANDS) {

@@ -277,6 +277,7 @@ static void probe_from_check(const Flags& f) {
 // refuses at once what could only fail after the work is done
 static void probe_check(const Flags& f, const Arch& c) {
     probe_from_check(f);
+    flags_read(f, "dump_heads dump_seq", !f.dump.empty(), "--dump DIR");
     if (f.dump.empty()) { return; }
     dump_list(f.dump_heads, c);
     want(f.dump_seq < f.probe_seqs, strf("--dump-seq %ld", f.dump_seq),

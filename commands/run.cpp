@@ -229,6 +229,10 @@ void progress_show(const std::vector<std::string>& forms, int columns) {
 
 DataOptions data_options(const Flags& f, int T, int probe_len) {
     DataOptions o;
+    const bool bb = f.data == "bb";
+    flags_read(f, "bos skip_bad", !bb, "text to read with it: --data FILE");
+    flags_read(f, "bb_vocab bb_triggers bb_trigger_prob bb_temp bb_table bb_bos", bb, "--data bb");
+    flags_read(f, "sft_loss", !f.sft.empty(), "--sft zephyr or chatml");
     o.data = split(f.data, ',');
     want(!o.data.empty(), "--data \"\"", "bb, a file, a directory of shards or a NAME in data/");
     o.tokenizer = f.tokenizer; o.bos = f.bos; o.T = T; o.seed = f.seed;

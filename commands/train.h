@@ -87,6 +87,19 @@ static void train_checks(const Flags& f) {
          strf("--beta1 %g --beta2 %g", f.beta1, f.beta2), "0 up to, not including, 1");
 }
 
+// a flag that this run would not read is a mistake, and nobody would see it
+static void train_flags_read(const Flags& f) {
+    const bool llama3 = f.arch.rope_scaling == ROPE_llama3,
+               yarn = f.arch.rope_scaling == ROPE_yarn,
+               biases = bias_of(f.arch).learn_k || bias_of(f.arch).add_v;
+    flags_read(f, "min_lr", f.schedule != "constant", "--schedule cosine");
+    flags_read(f, "beta2 adam_eps", optimizer_of(f) != SGD, "--optimizer adamw or muon");
+    flags_read(f, "rope_context", llama3 || yarn, "--rope-scaling llama3 or yarn");
+    flags_read(f, "rope_low rope_high", llama3, "--rope-scaling llama3");
+    flags_read(f, "rope_fast rope_slow rope_length rope_round", yarn, "--rope-scaling yarn");
+    flags_read(f, "bias_share", biases, "BIAS=k, v or kv");
+}
+
 static std::vector<double> eps_list(const Flags& f) {
     std::vector<double> eps = flag_list("--eps", f.eps);
     want(!eps.empty(), "--eps", "a threshold, such as 0.3");
@@ -217,6 +230,7 @@ static Run run_open(Flags f) {
          "text to read with it: --data FILE");
     r.probe_len = probe_length(f, f.probe_len, f.arch.T, PE_ROWS[f.arch.pe].learnable);
     train_checks(f);
+    train_flags_read(f);
     r.eps = eps_list(f);
     // text is made into shards by one rank, and found by the others
     if (first) { r.data = data_from_flags(f, f.arch.T, r.probe_len); }
