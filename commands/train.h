@@ -153,6 +153,26 @@ static void arch_keep(Flags* f, const Arch& from_there, const std::string& from)
 
 #include "init.h"
 
+// what make set of this program: the switches and the tools
+static std::string build_json(const Arch& c) {
+    return strf("{\"PRECISION\":\"%s\",\"BACKEND\":\"%s\",", PRECISION_NAME, ops::name) +
+           switches_json(c).substr(1);
+}
+
+// adds to *changed what another program saved the checkpoint; a switch that the model must keep
+// was refused with the checkpoint already
+static void build_changed(const Json& state, const Arch& c, std::string* changed) {
+    const Json* was = state.get("build");
+    if (!was) { return; }                            // of a program that did not write it yet
+    const Json is = json_of(build_json(c));
+    for (auto& field : is.fields) {
+        const Json* before = was->get(field.first.c_str());
+        if (!before || before->string == field.second.string) { continue; }
+        *changed += (changed->empty() ? "\"" : ",\"") + field.first + "\":[" +
+                    json_str(before->string) + "," + json_str(field.second.string) + "]";
+    }
+}
+
 // the checkpoint that --resume goes on from, "" if the run has none yet; dies if there is no run,
 // or one that is not wanted
 static std::string run_find(const Flags& f, long* step) {
@@ -187,6 +207,7 @@ static void run_restore(Run* r, const Flags& f, const std::string& from) {
     if (!kept.empty()) {
         die(EXIT_USER, "--resume: " + kept, "give the same flags as before, or " + again);
     }
+    build_changed(state, r->c, &r->changed);
     const double tokens = json_number(state, "tokens_per_step", r->tokens_per_step);
     if (tokens != r->tokens_per_step) {
         die(EXIT_USER,
@@ -334,6 +355,7 @@ static std::string run_state(Run* r, long step) {
                 r->tokens_per_step) +
            "\"data\": " + data_state(&r->data) +
            ", \"directory\": " + json_str(getcwd(here, sizeof here) ? here : "") +
+           ", \"build\": " + build_json(r->c) +
            ", \"flags\": " + flags_json(r->f, 't') + "}";
 }
 

@@ -152,6 +152,8 @@ for from in cpu cpu_bf16; do
     train "a.$from.on" "a_$from" -n 5
     train "a.$from.on" "a_$to" -n 10 --resume
     same_log "from $from to $to" "$dir/a.cpu" "$dir/a.$from.on" 5e-2
+    grep -q '"PRECISION":\["' "$dir/a.$from.on/log.jsonl" && ok ||
+        bad "from $from to $to: the log does not tell"
 done
 # the same seed gives the same bits, in any schedule of the threads;
 # so does a run stopped in the middle
@@ -169,6 +171,8 @@ for from in cpu cuda; do
     train b.$from-$to b_$from -n 5
     train b.$from-$to b_$to -n 10 --resume
     same_log "b, from $from to $to" "$dir/b.cpu" "$dir/b.$from-$to" 1e-4
+    grep -q "\"BACKEND\":\[\"$from\",\"$to\"\]" "$dir/b.$from-$to/log.jsonl" && ok ||
+        bad "b, from $from to $to: the log does not tell"
 done
 # without a GPU: how often the host waits for it, and the micro-batch that fits its memory
 # and stays when a run goes on

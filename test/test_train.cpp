@@ -244,6 +244,18 @@ static void test_resume(const std::string& whole) {
     CHECK(steps && steps->items.size() == 2 && steps->items[0].number == 20 &&
               steps->items[1].number == 60 && num(resumed[0], "step") == 20,
           "the log does not tell that --steps changed");
+    // a checkpoint of another build: the run goes on, and tells
+    const std::string state = part + "/step_60/state.json", text = file_read(state);
+    const std::string is = "\"PRECISION\":\"fp32\"", was = "\"PRECISION\":\"exact\"";
+    const size_t at = text.find(is);
+    if (CHECK(at != std::string::npos, "state.json does not name the build: %s", text.c_str())) {
+        file_write(state, text.substr(0, at) + was + text.substr(at + is.size()));
+    }
+    const std::string again = LONG_RUN + " --resume -o part";
+    CHECK(train_sink(again).says("change \"PRECISION\":[\"exact\",\"fp32\"]"),
+          "--resume of another build says nothing");
+    file_write(state, text);
+    CHECK(!train_sink(again).says("change"), "--resume of this build tells of a change");
     // the newest checkpoint is beyond what is asked for
     const Ran r = train_sink(LONG_RUN + " -n 50 --resume -o part");
     CHECK(r.code == 0 && r.says("at step 60"), "--resume with fewer steps: %d %s", r.code,
