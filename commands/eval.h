@@ -100,11 +100,14 @@ static EvalResult eval_run(Model* m, Change* e, const int* seqs, int n, int T, i
     return r;
 }
 
-// what is predicted: n sequences, x (n, T+1). A target that no loss asks for stands there as ~id
+// what is predicted: n sequences, x (n, T+1). A target that no loss asks for stands there as ~id;
+// within a prefix nothing is predicted
 struct Asked {
     const int* x;
-    int n, T;
-    bool operator()(int i, int t) const { return x[(size_t)i * (T + 1) + t + 1] >= 0; }
+    int n, T, prefix;
+    bool operator()(int i, int t) const {
+        return t + 1 >= prefix && x[(size_t)i * (T + 1) + t + 1] >= 0;
+    }
 };
 
 // mean over sequences of their mean loss over the targets from a to b (not included), minus that of
@@ -414,7 +417,7 @@ static int eval(Flags f) {
     f.data = p.sources[0];
     const ProbeInput in = probe_inputs(f, probe_bos(f, m.c.V), p, 0, T, m.c.V);
     const int n = in.n - spare, batch_tokens = ops::on_host ? 2048 : 8192;
-    const Asked asked = { in.x.data(), n, T };
+    const Asked asked = { in.x.data(), n, T, m.c.prefix };
     want(n >= 1, strf("%s: %d sequences", f.data.c_str(), in.n),
          strf("more than the %d of --calibrate", spare));
     printf("%s: %s", f.data.c_str(), in.how.c_str());

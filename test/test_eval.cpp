@@ -693,7 +693,7 @@ static void test_bits(Setting* s, const Naive& net, const Row& plain) {
 static void test_numbers() {
     // means of sequences 1.5, 3.5, 7
     const int text[] = { 5, 5, 5, 5, 5, 5, 5, 5, 5 }, talk[] = { ~5, ~5, 5, 5, ~5, ~5, ~5, 5, 5 };
-    const Asked all = { text, 3, 2 }, some = { talk, 3, 2 };
+    const Asked all = { text, 3, 2, 0 }, some = { talk, 3, 2, 0 }, late = { text, 3, 2, 2 };
     const Mean m = eval_mean({ 1, 2, 3, 4, 8, 6 }, NULL, all, 0, 2);
     check_near(m.mean, 4, 1e-12, "mean");
     check_near(m.error, sqrt((2.5 * 2.5 + .25 + 9) / 2 / 3), 1e-12, "standard error");
@@ -703,8 +703,11 @@ static void test_numbers() {
     // of the first sequence the second target counts, of the second none, of the third both
     check_near(eval_mean({ 0, 2, 0, 0, 8, 6 }, &other, some, 0, 2).mean, 3.5, 1e-12,
                "targets that no loss asks for");
+    // a prefix of two tokens: the second of them is no target
+    check_near(eval_mean({ 0, 2, 0, 4, 0, 6 }, NULL, late, 0, 2).mean, 4, 1e-12, "after a prefix");
+    CHECK(std::isnan(eval_mean({ 0, 2, 0, 4, 0, 6 }, NULL, late, 0, 1).mean), "within a prefix");
     CHECK(std::isnan(eval_mean({ 0, 2, 0, 0, 8, 6 }, NULL, some, 0, 1).error) &&
-              std::isnan(eval_mean({}, NULL, { talk, 0, 2 }, 0, 2).mean),
+              std::isnan(eval_mean({}, NULL, { talk, 0, 2, 0 }, 0, 2).mean),
           "the error of one sequence, the mean of none");
     // a grid has a 0 although no number lies on its other side: 0, 1, 2, 3, and their negatives
     for (double sign : { 1.0, -1.0 }) {
