@@ -772,12 +772,10 @@ TensorSource import_source(const Family& family, const Arch& c, const Weights& f
     const NameRow* names = family.names;
     if (names == OPT_NAMES && c.norm == NORM_post) { names = OPT_POST_NAMES; }
     if (names == FALCON_ONE_NORM) {
-        const std::string h = "h.0.", p = family.prefix;
-        if (files.find(p + h + "ln_attn.weight") || files.find(h + "ln_attn.weight")) {
-            names = FALCON_TWO_NORMS;
-        }
-        const char* serial = "post_attention_layernorm.weight";
-        if (files.find(p + h + serial) || files.find(h + serial)) { names = BLOOM_NAMES; }
+        const std::string norm = "h.0.ln_attn.weight";
+        const bool two = files.find(family.prefix + norm) || files.find(norm);
+        if (two) { names = FALCON_TWO_NORMS; }
+        if (!c.parallel) { names = BLOOM_NAMES; }
     }
     if (!names) { return { files.find(ours), AS_IT_IS }; }
     for (; names->ours; names++) {

@@ -178,6 +178,7 @@ int main() {
             "scale_attn_weights");
     refused("gpt2", "\"gelu_new\"", "\"gelu_fastest\"", "activation_function");
     refused("falcon_7b", "\"alibi\": false", "\"alibi\": true", "alibi is true");
+    refused("falcon_7b", "\"parallel_attn\": true", "\"parallel_attn\": false", "is missing");
     refused("qwen3", "\"qwen3\"", "\"qwen9\"", "model_type is \"qwen9\"");
     refused("gpt_neox", "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 1", "holds the tensor");
     refused("qwen3_moe", "\"qwen3_moe\"", "\"qwen4_moe\"", "model_type is \"qwen4_moe\"");
