@@ -100,6 +100,8 @@ static std::vector<int> chat_tokens_of(const Flags& f, const Tokenizer& tok, int
 // the prompt as tokens: ids, a chat, or text
 static std::vector<int> prompt_tokens(const Flags& f, const Tokenizer& tok, int V, int* stop) {
     want(f.system.empty() || f.chat, "--system", "also --chat");
+    want(tok.kind != TOKENIZER_BPE || utf8_valid(f.prompt + f.system),
+         "--prompt: bytes that are not UTF-8", "UTF-8");
     if (tok.kind == TOKENIZER_BPE && f.chat) { return chat_tokens_of(f, tok, stop); }
     want(!f.chat, "--chat: this model has no tokenizer of words", "leave it out");
     if (tok.kind != TOKENIZER_IDS) { return tokenizer_encode(tok, f.prompt, true); }

@@ -254,6 +254,10 @@ static ScoreTask score_read(const std::string& path, const ScoreText& how, long 
         const std::string where = path + strf(":%ld", ++number);
         if (without_trailing_space(line) == 0) { continue; }
         if (limit && (long)task.items.size() == limit) { break; }
+        if (!utf8_valid(line)) {
+            die(EXIT_USER, where + ": bytes that are not UTF-8",
+                "convert the file first, such as: iconv -f latin1 -t utf-8");
+        }
         Json record;
         std::string error;
         const bool good = json_parse(line.data(), line.size(), &record, &error);

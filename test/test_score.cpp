@@ -157,6 +157,7 @@ int main() {
     refused("{\"context\": \"a\", \"continuation\": \"b\"}\n{\"text\": \"c\"}",
             "task.jsonl:2: a record of another form");
     refused("{\"context\": \"a\"", "task.jsonl:1: ");
+    refused("{\"text\": \"caf\xe9\"}", "task.jsonl:1: bytes that are not UTF-8");
     refused("", "no records");
     refused("{\"text\": \"\"}", "task.jsonl:1: the text: wanted at least one token");
     refused("{\"context\": \"a\", \"continuation\": \"\", \"delimiter\": \"\"}",

@@ -739,6 +739,9 @@ static void test_tokenizer() {
     CHECK(r.code == 0 && r.out.find("green bottles") == 0,
           "generate with the checkpoint's own tokenizer: %d %s %s", r.code, r.out.c_str(),
           r.err.c_str());
+    r = train_sink("generate alone --prompt \"$(printf 'caf\\351')\" --tokens 5");
+    CHECK(r.code == EXIT_USER && r.says("--prompt: bytes that are not UTF-8"),
+          "generate: a prompt in Latin-1: %d %s", r.code, r.err.c_str());
     // ids for a model without a tokenizer, also when it has as many as bytes are
     train("ids",
           "-b 4 -t 16 --width 16 --ffn-width 24 -n 1 --probe-seqs 4 --probe-len 8 --val-seqs 4");
