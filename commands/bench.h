@@ -137,7 +137,7 @@ static int bench(Flags f) {
     preset_apply(&f);
     if (!f.given_steps) { f.steps = 12; }
     want(f.steps >= 1, "--steps 0", "1 or more");
-    if (!f.json.empty()) { file_check(f.json); }
+    output_check(f.json, { f.data });
     Data data = data_from_flags(f, f.arch.T, std::min<long>(64, f.arch.T));
     Arch c = arch_from_flags(&f, data.V);
     memory_check(c, f.batch, f.arch.T, true);

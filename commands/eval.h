@@ -401,7 +401,7 @@ static int eval(Flags f) {
     probe_from_check(f);
     flags_read(f, "quant_keep", !f.quant.empty(), "--quant");
     flags_read(f, "calibrate", calibrates, "--quant with :static");
-    if (!f.json.empty()) { file_check(f.json); }
+    output_check(f.json, split(f.data, ','));
     Model m = model_from_checkpoint(&f, T_asked, f.gradients);
     const Json state = file_exists(file) ? json_file(file) : Json();
     const ProbeData p = f.probe_input == "natural" ? probe_data(&f, state)

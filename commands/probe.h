@@ -302,7 +302,7 @@ static int probe(Flags f) {
         shortest = std::min(shortest, v);
     }
     sink_at_parse(f.sink_at, shortest);
-    if (!f.json.empty()) { file_check(f.json); }
+    output_check(f.json, split(f.data, ','));
     Model m = model_from_checkpoint(&f, longest);
     const std::string file = f.words[0] + "/state.json"; // others' models have none: step 0
     const Json state = file_exists(file) ? json_file(file) : Json();

@@ -207,6 +207,25 @@ void flags_take_data(Flags* f, const Json& was) {
     }
 }
 
+// ---- what a command writes
+
+void output_check(const std::string& path, const std::vector<std::string>& others) {
+    if (path.empty()) { return; }
+    struct stat out, file;
+    const bool there = !stat(path.c_str(), &out);
+    for (auto& other : others) {
+        bool same = other == path;
+        if (there && !stat(other.c_str(), &file)) {
+            same = file.st_dev == out.st_dev && file.st_ino == out.st_ino;
+        }
+        if (same && !is_special(path)) {
+            die(EXIT_USER, path + ": is read or written already, and would be replaced",
+                "write to another file");
+        }
+    }
+    file_check(path);
+}
+
 // ---- the terminal
 
 int terminal_columns() { // 0: standard output is no terminal

@@ -40,6 +40,12 @@ std::string flags_changed(const Json& was, const Flags& now, std::string* change
 // checkpoint, where none is given
 void flags_take_data(Flags* f, const Json& was);
 
+// ---- what a command writes
+
+// Dies if file_write(path) could not work, or would replace one of these files, by whatever name:
+// asked before the work. An empty path is none.
+void output_check(const std::string& path, const std::vector<std::string>& others);
+
 // ---- the terminal
 
 // 0: standard output is no terminal

@@ -161,6 +161,7 @@ static const struct {
     { "probe run/step_4 --probe-from start", "--probe-from start of bb: wanted a .jsonl" },
     { "probe run/step_4 --probe-input random --bos seq", "wanted --probe-input natural" },
     { "probe run/step_4 --json nowhere/x.json", "nowhere/x.json.tmp: cannot open (No such file" },
+    { "probe run/step_4 -d ./short.txt --json short.txt", "short.txt: is read or written already" },
     { "probe run/step_4 --json run", "run: got a directory, wanted a file" },
     { "probe run/step_4 --dump run/log.jsonl", "run/log.jsonl: cannot make this directory" },
     { "bench --json nowhere/x.json", "nowhere/x.json.tmp: cannot open" },

@@ -166,6 +166,11 @@ int main() {
             "at most the 2 that the model sees", "--max-length 2");
     refused("{\"text\": \"a\"}", "at most the 72 positions", "--max-length 73");
     refused("{\"text\": \"a\"}", "default (what the tokenizer puts there) or none", "--bos seq");
+    // a task is not what is written, nor one file both outputs
+    for (const char* where : { "task.jsonl", "./task.jsonl", "score.json" }) {
+        refused("{\"text\": \"a\"}", "is read or written already",
+                "--items " + SCRATCH + where);
+    }
     const Ran nothing = check_run(std::string(TRAIN_SINK) + " score " + FIXTURES + "gpt2");
     CHECK(nothing.code == EXIT_USER && nothing.says("--task: wanted a .jsonl"),
           "without --task: %s", nothing.err.c_str());
