@@ -571,9 +571,18 @@ static void test_tokenize() {
               "shares: %s has %zu tokens, wanted %zu", names[k],
               series_ids("shares", std::string("train_") + names[k]).size(), want.size());
     }
-    o = tokenizing({fa, fb}, "first");                   // all domains together
-    o.tokens = 5000;
-    tokenize_main(o);
+    // the first documents of all, and nothing of what is read ahead: neither its bytes nor errors
+    std::string bad = put("bad.jsonl", a + "{\n"), made[3];
+    for (int k = 0; k < 3; k++) {
+        o = tokenizing({bad}, "first");
+        o.tokens = 5000;
+        o.threads = k ? 3 * k : 1;
+        remove_tree(dir + "/first");
+        tokenize_main(o);
+        made[k] = file_read(dir + "/first/manifest.json");
+    }
+    CHECK(made[0] == made[1] && made[0] == made[2],
+          "--train-tokens 5000 depends on the threads: %s", made[2].c_str());
     want.clear();
     for (auto& t : in_order) {
         if (want.size() >= 5000) { break; }
@@ -582,6 +591,23 @@ static void test_tokenize() {
     }
     CHECK(series_ids("first", "train") == want, "the first 5000 tokens: got %zu, wanted %zu",
           series_ids("first", "train").size(), want.size());
+    // a text longer than what is read at once ends where there are tokens enough, as a document
+    std::string lines;
+    for (int i = 0; i < 200000; i++) { lines += strf("line %d of many\n", i); }
+    o = tokenizing({put("long.txt", lines)}, "long");
+    o.tokens = 5000;
+    tokenize_main(o);
+    const std::vector<int> cut = series_ids("long", "train");
+    CHECK(cut.size() > 5000 && cut.size() < lines.size() && cut.back() == 256 &&
+              std::count(cut.begin(), cut.end(), 256) == 1,
+          "a long text: %zu tokens", cut.size());
+    o = tokenizing({fa, fb}, "little");                  // a share of less than one token
+    o.domains = "arxiv:1,pile_cc:100000"; o.tokens = 5000;
+    tokenize_main(o);
+    CHECK((int)series_ids("little", "train_arxiv").size() == (int)by_set[0][0].size() + 1,
+          "a share of nothing: %zu tokens", series_ids("little", "train_arxiv").size());
+    o.domains = "arxiv:1,arxiv:2";
+    CHECK(check_dies([&] { tokenize_main(o); }).says("every domain once"), "one domain twice");
     o = tokenizing({dir + "/regmix"}, "mixed");      // RegMix: the domain is in the file's name
     make_dirs(dir + "/regmix/deeper");
     put("regmix/deeper/hackernews-0.jsonl", "{\"text\": \"x\"}\n");

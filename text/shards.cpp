@@ -406,7 +406,8 @@ static ShardSeries* tokenizing_series(Tokenizing* z, const TextDoc& doc, bool va
     }
     z->series.emplace_back();
     z->series.back().name = name;
-    z->series.back().limit = val ? 0 : (long)(z->o.tokens * share);
+    const bool limited = !val && share > 0;              // by one token at least: 0 is no limit
+    z->series.back().limit = limited ? std::max(1L, (long)(z->o.tokens * share)) : 0;
     return &z->series.back();
 }
 
@@ -422,20 +423,34 @@ static bool tokenizing_full(const Tokenizing& z) {
     return wanted ? reached == wanted : tokens >= z.o.tokens;
 }
 
+// a document, or a part of one, into its series
+static void tokenizing_put(Tokenizing* z, ShardSeries* s, const uint32_t* ids, long n, bool whole) {
+    // masked ids take 4 bytes
+    const int width = z->tok.vocab_size <= 65536 && z->o.sft.empty() ? 2 : 4;
+    series_put(s, z->o.out, width, z->o.shard_tokens, ids, n);
+    s->documents += whole;
+    z->counts.documents += whole;
+    z->counts.tokens += n;
+}
+
+static bool in_val_file(const Tokenizing& z, const TextBlock& b) {
+    return z.val_from <= (size_t)(b.file - z.files.data());
+}
+
 static void tokenizing_write(Tokenizing* z, TextBlock* b) {
-    const bool val_file = z->val_from <= (size_t)(b->file - z->files.data());
+    const bool val_file = in_val_file(*z, *b);
     size_t from = 0;
     for (auto& doc : b->docs) {
         const bool over = z->full && !val_file;
         ShardSeries* s = over ? NULL : tokenizing_series(z, doc, val_file);
         if (s) {
-            // masked ids take 4 bytes
-            const int width = z->tok.vocab_size <= 65536 && z->o.sft.empty() ? 2 : 4;
-            series_put(s, z->o.out, width, z->o.shard_tokens,
-                       &b->ids[from], (long)(doc.end - from));
-            s->documents += doc.whole;
-            z->counts.documents += doc.whole; z->counts.tokens += (long)(doc.end - from);
+            tokenizing_put(z, s, &b->ids[from], (long)(doc.end - from), doc.whole);
             z->full = tokenizing_full(*z);
+            const bool reached = s->limit ? s->tokens >= s->limit : z->full;
+            if (reached && !doc.whole && !val_file) {    // a long text ends here
+                const uint32_t eos = z->tok.eos;
+                tokenizing_put(z, s, &eos, 1, true);
+            }
         } else if (!over) { z->dropped += doc.whole; }
         from = doc.end;
         z->document += doc.whole;
@@ -484,8 +499,12 @@ static void tokenizing_run(Tokenizing* z) {
         });
         if (z->state[w] == BLOCK_DONE) {
             hold.unlock();
-            tokenizing_write(z, &z->ring[w]);
-            error = z->ring[w].error;
+            // what was read ahead when there were tokens enough depends on the number of threads
+            const bool ahead = z->full && !in_val_file(*z, z->ring[w]);
+            if (!ahead) {
+                tokenizing_write(z, &z->ring[w]);
+                error = z->ring[w].error;
+            }
             tokenizing_progress(z);
             hold.lock();
             z->state[w] = BLOCK_FREE; z->written++;
@@ -606,6 +625,11 @@ static void tokenizing_check(Tokenizing* z) {
             name = d.substr(0, colon);
             if (!parse_double(d.substr(colon + 1), &share) || share <= 0) {
                 die(EXIT_USER, strf("--domains %s: wanted NAME or NAME:SHARE", d.c_str()));
+            }
+        }
+        for (auto& other : z->shares) {
+            if (other.first == domain_name(name)) {
+                die(EXIT_USER, strf("--domains %s: wanted every domain once", o.domains.c_str()));
             }
         }
         z->shares.push_back({ domain_name(name), share });
