@@ -774,13 +774,18 @@ TensorSource import_source(const Family& family, const Arch& c, const Weights& f
     if (names == FALCON_ONE_NORM) {
         const std::string norm = "h.0.ln_attn.weight";
         const bool two = files.find(family.prefix + norm) || files.find(norm);
-        if (two) { names = FALCON_TWO_NORMS; }
         if (!c.parallel) { names = BLOOM_NAMES; }
+        else if (two) { names = FALCON_TWO_NORMS; }
     }
     if (!names) { return { files.find(ours), AS_IT_IS }; }
+    // one norm may serve both halves of a layer only where these stand side by side
+    const bool phi = !strcmp(family.type, "phi"), falcon = !strcmp(family.type, "falcon"),
+               shares = c.parallel && (phi || falcon);
     for (; names->ours; names++) {
         std::string theirs = names->theirs;
         if (!name_fits(n.stem, names->ours, &theirs)) { continue; }
+        const bool second = n.stem == "post_attention_layernorm";
+        if (second && !shares && theirs == "model.layers.N.input_layernorm") { continue; }
         const size_t at = theirs.find(".N.");
         if (at != std::string::npos) { theirs.replace(at + 1, 1, n.layer); }
         for (const std::string& prefix :

@@ -186,6 +186,17 @@ int main() {
             "decoder_sparse_step");
     refused("qwen2_moe", "\"shared_expert_intermediate_size\": 8",
             "\"shared_expert_intermediate_size\": 9", "wanted");
+    // in a GGUF file too: attention's norm is not the FFN's where these follow each other
+    for (const char* name : { "gpt2", "phi3", "gpt_neox" }) {
+        const std::string file = SCRATCH + name + ".gguf", norm = "blk.0.ffn_norm.weight";
+        std::string bytes = file_read(FAMILIES + name + "/model.gguf");
+        const size_t at = bytes.find(norm);
+        if (!CHECK(at != std::string::npos, "%s.gguf has no %s", name, norm.c_str())) { continue; }
+        file_write(file, bytes.replace(at, norm.size(), "blk.9.ffn_norm.weight"));
+        const Ran r = probe(file, SCRATCH + "refused.json");
+        CHECK(r.code == EXIT_USER && r.says("is missing"), "%s without %s: exit %d, %s", name,
+              norm.c_str(), r.code, r.err.c_str());
+    }
     jamba_check();
     mixture_eval_check();
     return check_done();
