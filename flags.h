@@ -37,11 +37,11 @@ typedef std::string str;
     X("Tpe",  str,    fix_token,       0,   "",         0, 0,       "POS:ID, this token at this position, from 1 (Table 10)") \
     X("Tpke", bool,   skip_bad,        0,   false,      0, 0,       "count and skip broken .jsonl records instead of stopping") \
     X("Tpbe", long,   bb_vocab,        0,   256,        2, 65535,   "bb: ordinary tokens; one more id is <s>") \
-    X("Tpbe", long,   bb_triggers,     0,   1,          0, 65535,   "bb: how many of them are triggers") \
-    X("Tpbe", double, bb_trigger_prob, 0,   0.15,       0, 1,       "bb: probability of each trigger") \
-    X("Tpbe", double, bb_temp,         0,   2.0,        0, 1e3,     "bb: standard deviation of the bigram logits") \
-    X("Tpbe", long,   bb_table,        0,   1,          0, MOST,    "bb: seed of the bigram table") \
-    X("Tpbe", long,   bb_bos,          0,   1,          0, 1,       "bb: 1 puts <s> first, 0 does not") \
+    X("Tpe",  long,   bb_triggers,     0,   1,          0, 65535,   "bb: how many of them are triggers") \
+    X("Tpe",  double, bb_trigger_prob, 0,   0.15,       0, 1,       "bb: probability of each trigger") \
+    X("Tpe",  double, bb_temp,         0,   2.0,        0, 1e3,     "bb: standard deviation of the bigram logits") \
+    X("Tpe",  long,   bb_table,        0,   1,          0, MOST,    "bb: seed of the bigram table") \
+    X("Tpe",  long,   bb_bos,          0,   1,          0, 1,       "bb: 1 puts <s> first, 0 does not") \
     X("tb",   str,    model,           'm', "bb",       0, 0,       "preset:" PRESETS(PRESET_NAME)) \
     X("tb",   long,   batch,           'b', 0,          0, 1<<24,   "sequences in memory at once, B (0: the preset's)") \
     X("tb",   long,   total_batch,     0,   0,          0, 1L<<40,  "tokens per step, a multiple of batch * seq (0: batch * seq)") \

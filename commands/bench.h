@@ -137,7 +137,9 @@ static int bench(Flags f) {
     preset_apply(&f);
     if (!f.given_steps) { f.steps = 12; }
     want(f.steps >= 1, "--steps 0", "1 or more");
-    output_check(f.json, { f.data });
+    output_check(f.json, files_read(f, split(f.data, ',')));
+    arch_flags_read(f);
+    data_flags_read(f, split(f.data, ','));
     Data data = data_from_flags(f, f.arch.T, std::min<long>(64, f.arch.T));
     Arch c = arch_from_flags(&f, data.V);
     memory_check(c, f.batch, f.arch.T, true);

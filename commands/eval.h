@@ -401,12 +401,12 @@ static int eval(Flags f) {
     probe_from_check(f);
     flags_read(f, "quant_keep", !f.quant.empty(), "--quant");
     flags_read(f, "calibrate", calibrates, "--quant with :static");
-    output_check(f.json, split(f.data, ','));
     Model m = model_from_checkpoint(&f, T_asked, f.gradients);
     const Json state = file_exists(file) ? json_file(file) : Json();
     const ProbeData p = f.probe_input == "natural" ? probe_data(&f, state)
                                                    : ProbeData{ false, 0, {}, { f.probe_input } };
     want(p.sources.size() == 1, "--data " + f.data, "one source");
+    probe_files_check(f, p);
     const int T = probe_length(f, f.probe_len, m.c.T, m.d.pe.learnable),
               spare = calibrates ? f.calibrate : 0;
     want(T >= 2 && m.c.prefix < T, strf("--probe-len %d", T),

@@ -82,16 +82,16 @@ static std::string flag_text(const FlagRow& r, bool json) {
 }
 
 void flags_read(const Flags& flags, const char* names, bool reads, const char* wanted) {
+    if (reads) { return; }
+    const std::vector<std::string> listed = split(names, ' ');
     Flags f = flags, defaults;
     const std::vector<FlagRow> rows = flag_rows(&f), plain = flag_rows(&defaults);
-    for (auto& name : split(names, ' ')) {
-        for (size_t i = 0; i < rows.size(); i++) {
-            const std::string got = flag_text(rows[i], true);
-            if (reads || rows[i].name != name || !*rows[i].given) { continue; }
-            const std::string value = flag_text(rows[i], false);
-            want(got == flag_text(plain[i], true),
-                 flag_spelling(name) + (value.empty() ? "" : " " + value), wanted);
-        }
+    for (size_t i = 0; i < rows.size(); i++) {
+        const bool asked = std::count(listed.begin(), listed.end(), rows[i].name) > 0;
+        if (!asked || !*rows[i].given) { continue; }
+        const std::string value = flag_text(rows[i], false);
+        want(flag_text(rows[i], true) == flag_text(plain[i], true),
+             flag_spelling(rows[i].name) + (value.empty() ? "" : " " + value), wanted);
     }
 }
 

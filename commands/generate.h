@@ -101,7 +101,7 @@ static std::vector<int> chat_tokens_of(const Flags& f, const Tokenizer& tok, int
 static std::vector<int> prompt_tokens(const Flags& f, const Tokenizer& tok, int V, int* stop) {
     want(f.system.empty() || f.chat, "--system", "also --chat");
     want(tok.kind != TOKENIZER_BPE || utf8_valid(f.prompt + f.system),
-         "--prompt: bytes that are not UTF-8", "UTF-8");
+         "--prompt, --system: bytes that are not UTF-8", "UTF-8");
     if (tok.kind == TOKENIZER_BPE && f.chat) { return chat_tokens_of(f, tok, stop); }
     want(!f.chat, "--chat: this model has no tokenizer of words", "leave it out");
     if (tok.kind != TOKENIZER_IDS) { return tokenizer_encode(tok, f.prompt, true); }
@@ -116,6 +116,7 @@ static std::vector<int> prompt_tokens(const Flags& f, const Tokenizer& tok, int 
 }
 
 static int generate_text(Flags f) {
+    flags_read(f, "top_k", f.temperature > 0, "--temperature above 0");
     cpu::stored.wanted = ops::on_host && std::is_same<real, float>::value;
     Model m = model_from_checkpoint(&f, 0);
     const Tokenizer tok = f.tokenizer.empty() ? tokenizer_ids("ids", m.c.V)

@@ -274,10 +274,18 @@ static void probe_from_check(const Flags& f) {
          "--probe-from " + f.probe_from, "start or windows");
 }
 
+// of its sources: no flag is idle, no file of theirs would be replaced
+static void probe_files_check(const Flags& f, const ProbeData& p) {
+    const bool natural = f.probe_input == "natural";
+    if (natural) { data_flags_read(f, p.sources); }
+    output_check(f.json, files_read(f, natural ? p.sources : std::vector<std::string>()));
+}
+
 // refuses at once what could only fail after the work is done
 static void probe_check(const Flags& f, const Arch& c) {
     probe_from_check(f);
     flags_read(f, "dump_heads dump_seq", !f.dump.empty(), "--dump DIR");
+    flags_read(f, "per_sequence", !f.json.empty(), "--json FILE");
     if (f.dump.empty()) { return; }
     dump_list(f.dump_heads, c);
     want(f.dump_seq < f.probe_seqs, strf("--dump-seq %ld", f.dump_seq),
@@ -302,13 +310,13 @@ static int probe(Flags f) {
         shortest = std::min(shortest, v);
     }
     sink_at_parse(f.sink_at, shortest);
-    output_check(f.json, split(f.data, ','));
     Model m = model_from_checkpoint(&f, longest);
     const std::string file = f.words[0] + "/state.json"; // others' models have none: step 0
     const Json state = file_exists(file) ? json_file(file) : Json();
     const ProbeData p = f.probe_input == "natural" ? probe_data(&f, state)
                                                    : ProbeData{ false, 0, {}, { f.probe_input } };
     probe_check(f, m.c);
+    probe_files_check(f, p);
     if (terminal_columns()) {
         measure_progress = [](int done, int n) {
             progress_show({ strf("%d of %d sequences", done, n) }, terminal_columns());

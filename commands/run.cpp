@@ -209,21 +209,47 @@ void flags_take_data(Flags* f, const Json& was) {
 
 // ---- what a command writes
 
+// is it one file, by whatever name, there or not?
+static bool same_place(const std::string& a, const std::string& b) {
+    struct stat one, two;
+    auto same = [&](const std::string& x, const std::string& y) {
+        return !stat(x.c_str(), &one) && !stat(y.c_str(), &two) && one.st_dev == two.st_dev &&
+               one.st_ino == two.st_ino;
+    };
+    auto directory = [](const std::string& path) {
+        const size_t slash = path.rfind('/');
+        return slash == std::string::npos ? std::string(".") : path.substr(0, slash + 1);
+    };
+    auto name = [](const std::string& path) { return path.substr(path.rfind('/') + 1); };
+    return same(a, b) || (name(a) == name(b) && same(directory(a), directory(b)));
+}
+
 void output_check(const std::string& path, const std::vector<std::string>& others) {
     if (path.empty()) { return; }
-    struct stat out, file;
-    const bool there = !stat(path.c_str(), &out);
     for (auto& other : others) {
-        bool same = other == path;
-        if (there && !stat(other.c_str(), &file)) {
-            same = file.st_dev == out.st_dev && file.st_ino == out.st_ino;
-        }
-        if (same && !is_special(path)) {
+        if (!is_special(path) && !other.empty() && same_place(path, other)) {
             die(EXIT_USER, path + ": is read or written already, and would be replaced",
                 "write to another file");
         }
     }
     file_check(path);
+}
+
+std::vector<std::string> files_read(const Flags& f, const std::vector<std::string>& sources) {
+    std::vector<std::string> places = f.words, files;
+    places.push_back(f.tokenizer);
+    for (auto source : sources) {
+        if (source == "bb") { continue; }
+        source_weight(&source);
+        places.push_back(source);
+        places.push_back("data/" + source);
+    }
+    for (auto& place : places) {
+        files.push_back(place);
+        if (!is_dir(place)) { continue; }
+        for (auto& name : dir_list(place)) { files.push_back(place + "/" + name); }
+    }
+    return files;
 }
 
 // ---- the terminal
@@ -248,10 +274,6 @@ void progress_show(const std::vector<std::string>& forms, int columns) {
 
 DataOptions data_options(const Flags& f, int T, int probe_len) {
     DataOptions o;
-    const bool bb = f.data == "bb";
-    flags_read(f, "bos skip_bad", !bb, "text to read with it: --data FILE");
-    flags_read(f, "bb_vocab bb_triggers bb_trigger_prob bb_temp bb_table bb_bos", bb, "--data bb");
-    flags_read(f, "sft_loss", !f.sft.empty(), "--sft zephyr or chatml");
     o.data = split(f.data, ',');
     want(!o.data.empty(), "--data \"\"", "bb, a file, a directory of shards or a NAME in data/");
     o.tokenizer = f.tokenizer; o.bos = f.bos; o.T = T; o.seed = f.seed;
@@ -280,6 +302,34 @@ DataOptions data_options(const Flags& f, int T, int probe_len) {
     want(f.bb_triggers < f.bb_vocab, strf("--bb-triggers %ld", f.bb_triggers),
          "0 or more, less than --bb-vocab");
     return o;
+}
+
+void data_flags_read(const Flags& f, const std::vector<std::string>& sources) {
+    const long all = sources.size(), bb = std::count(sources.begin(), sources.end(), "bb");
+    flags_read(f, "bos skip_bad sft", bb < all, "text to read with it: --data FILE");
+    flags_read(f, "sft_loss", !f.sft.empty(), "--sft zephyr or chatml");
+    flags_read(f, "bb_vocab bb_triggers bb_trigger_prob bb_temp bb_table bb_bos", bb, "--data bb");
+    flags_read(f, "bb_trigger_prob", f.bb_triggers > 0, "--bb-triggers 1 or more");
+    if (!f.given_fix_token) { return; }
+    const DataOptions o = data_options(f, 1, 1);
+    std::vector<int> taken;
+    if (f.given_random_token) { taken = o.random_token; }
+    for (auto& fix : o.fix_token) {
+        want(!std::count(taken.begin(), taken.end(), fix.first),
+             strf("--fix-token %d:%d", fix.first, fix.second),
+             strf("one thing at position %d: it is fixed or random already", fix.first));
+        taken.push_back(fix.first);
+    }
+}
+
+void arch_flags_read(const Flags& f) {
+    const Arch& c = f.arch;
+    const bool llama3 = c.rope_scaling == ROPE_llama3, yarn = c.rope_scaling == ROPE_yarn,
+               biases = bias_of(c).learn_k || bias_of(c).add_v;
+    flags_read(f, "rope_context", llama3 || yarn, "--rope-scaling llama3 or yarn");
+    flags_read(f, "rope_low rope_high", llama3, "--rope-scaling llama3");
+    flags_read(f, "rope_fast rope_slow rope_length rope_round", yarn, "--rope-scaling yarn");
+    flags_read(f, "bias_share", biases, "BIAS=k, v or kv");
 }
 
 Data data_from_flags(const Flags& f, int T, int probe_len) {

@@ -46,6 +46,9 @@ void flags_take_data(Flags* f, const Json& was);
 // asked before the work. An empty path is none.
 void output_check(const std::string& path, const std::vector<std::string>& others);
 
+// what a command reads: its checkpoints, the tokenizer, these sources of data
+std::vector<std::string> files_read(const Flags& f, const std::vector<std::string>& sources);
+
 // ---- the terminal
 
 // 0: standard output is no terminal
@@ -60,4 +63,9 @@ void progress_show(const std::vector<std::string>& forms, int columns);
 // what the flags say of the data; and the data
 DataOptions data_options(const Flags& f, int T, int probe_len);
 Data data_from_flags(const Flags& f, int T, int probe_len);
+
+// A flag that nothing would read is a mistake that nobody would see: these die of one, of the data,
+// and of the model. Not asked of a run that goes on: it has them since it began.
+void data_flags_read(const Flags& f, const std::vector<std::string>& sources);
+void arch_flags_read(const Flags& f);
 #endif // RUN_H

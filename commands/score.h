@@ -521,7 +521,7 @@ static std::vector<std::string> score_files(const Flags& f) {
     const std::vector<std::string> files = split(f.task, ',');
     want(!files.empty(), "--task", "a .jsonl of records, or several: A,B; see scripts/tasks.py");
     for (auto& path : files) { if (!file_exists(path)) { file_read(path); } }
-    std::vector<std::string> others = files;
+    std::vector<std::string> others = files_read(f, files);
     for (auto& path : { f.json, f.items }) {
         output_check(path, others);
         others.push_back(path);

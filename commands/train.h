@@ -87,19 +87,6 @@ static void train_checks(const Flags& f) {
          strf("--beta1 %g --beta2 %g", f.beta1, f.beta2), "0 up to, not including, 1");
 }
 
-// a flag that this run would not read is a mistake, and nobody would see it
-static void train_flags_read(const Flags& f) {
-    const bool llama3 = f.arch.rope_scaling == ROPE_llama3,
-               yarn = f.arch.rope_scaling == ROPE_yarn,
-               biases = bias_of(f.arch).learn_k || bias_of(f.arch).add_v;
-    flags_read(f, "min_lr", f.schedule != "constant", "--schedule cosine");
-    flags_read(f, "beta2 adam_eps", optimizer_of(f) != SGD, "--optimizer adamw or muon");
-    flags_read(f, "rope_context", llama3 || yarn, "--rope-scaling llama3 or yarn");
-    flags_read(f, "rope_low rope_high", llama3, "--rope-scaling llama3");
-    flags_read(f, "rope_fast rope_slow rope_length rope_round", yarn, "--rope-scaling yarn");
-    flags_read(f, "bias_share", biases, "BIAS=k, v or kv");
-}
-
 static std::vector<double> eps_list(const Flags& f) {
     std::vector<double> eps = flag_list("--eps", f.eps);
     want(!eps.empty(), "--eps", "a threshold, such as 0.3");
@@ -153,19 +140,16 @@ static void arch_keep(Flags* f, const Arch& from_there, const std::string& from)
 
 #include "init.h"
 
-// what make set of this program: the switches and the tools
-static std::string build_json(const Arch& c) {
-    return strf("{\"PRECISION\":\"%s\",\"BACKEND\":\"%s\",", PRECISION_NAME, ops::name) +
-           switches_json(c).substr(1);
+// how this program computes; what it computes is the checkpoint's
+static std::string build_json() {
+    return strf("{\"PRECISION\":\"%s\",\"BACKEND\":\"%s\"}", PRECISION_NAME, ops::name);
 }
 
-// adds to *changed what another program saved the checkpoint; a switch that the model must keep
-// was refused with the checkpoint already
-static void build_changed(const Json& state, const Arch& c, std::string* changed) {
+// adds to *changed how another program computed up to the checkpoint
+static void build_changed(const Json& state, std::string* changed) {
     const Json* was = state.get("build");
     if (!was) { return; }                            // of a program that did not write it yet
-    const Json is = json_of(build_json(c));
-    for (auto& field : is.fields) {
+    for (auto& field : json_of(build_json()).fields) {
         const Json* before = was->get(field.first.c_str());
         if (!before || before->string == field.second.string) { continue; }
         *changed += (changed->empty() ? "\"" : ",\"") + field.first + "\":[" +
@@ -207,7 +191,7 @@ static void run_restore(Run* r, const Flags& f, const std::string& from) {
     if (!kept.empty()) {
         die(EXIT_USER, "--resume: " + kept, "give the same flags as before, or " + again);
     }
-    build_changed(state, r->c, &r->changed);
+    build_changed(state, &r->changed);
     const double tokens = json_number(state, "tokens_per_step", r->tokens_per_step);
     if (tokens != r->tokens_per_step) {
         die(EXIT_USER,
@@ -251,7 +235,12 @@ static Run run_open(Flags f) {
          "text to read with it: --data FILE");
     r.probe_len = probe_length(f, f.probe_len, f.arch.T, PE_ROWS[f.arch.pe].learnable);
     train_checks(f);
-    train_flags_read(f);
+    if (from.empty()) {
+        flags_read(f, "min_lr", f.schedule != "constant", "--schedule cosine");
+        flags_read(f, "beta2 adam_eps", optimizer_of(f) != SGD, "--optimizer adamw or muon");
+        arch_flags_read(f);
+        data_flags_read(f, split(f.data, ','));
+    }
     r.eps = eps_list(f);
     // text is made into shards by one rank, and found by the others
     if (first) { r.data = data_from_flags(f, f.arch.T, r.probe_len); }
@@ -355,7 +344,7 @@ static std::string run_state(Run* r, long step) {
                 r->tokens_per_step) +
            "\"data\": " + data_state(&r->data) +
            ", \"directory\": " + json_str(getcwd(here, sizeof here) ? here : "") +
-           ", \"build\": " + build_json(r->c) +
+           ", \"build\": " + build_json() +
            ", \"flags\": " + flags_json(r->f, 't') + "}";
 }
 

@@ -167,9 +167,9 @@ int main() {
     refused("{\"text\": \"a\"}", "at most the 72 positions", "--max-length 73");
     refused("{\"text\": \"a\"}", "default (what the tokenizer puts there) or none", "--bos seq");
     // a task is not what is written, nor one file both outputs
-    for (const char* where : { "task.jsonl", "./task.jsonl", "score.json" }) {
+    for (const char* where : { "task.jsonl", "./task.jsonl", "./new.json" }) {
         refused("{\"text\": \"a\"}", "is read or written already",
-                "--items " + SCRATCH + where);
+                "--json " + SCRATCH + "new.json --items " + SCRATCH + where);
     }
     const Ran nothing = check_run(std::string(TRAIN_SINK) + " score " + FIXTURES + "gpt2");
     CHECK(nothing.code == EXIT_USER && nothing.says("--task: wanted a .jsonl"),
