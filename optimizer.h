@@ -16,6 +16,14 @@ inline Optimizer optimizer_of(const Flags& f) {
     return (Optimizer)i;
 }
 
+// of the step that makes update number step + 1
+inline double learning_rate(const Flags& f, long step) {
+    if (step < f.warmup) { return f.lr * (step + 1) / f.warmup; }
+    if (f.schedule == "constant") { return f.lr; }
+    const double done = f.steps > f.warmup ? (double)(step - f.warmup) / (f.steps - f.warmup) : 1;
+    return f.min_lr + 0.5 * (f.lr - f.min_lr) * (1 + cos(M_PI * std::min(1.0, done)));
+}
+
 // Muon (Jordan et al. 2024): the momentum of a matrix, with its singular values brought near to 1
 // by five Newton-Schulz steps  x <- a x + (b A + c A A) x,  A = x x^T,  and the length that AdamW's
 // step would have (Liu et al. 2025), so that --lr and --weight-decay mean what they mean there

@@ -801,14 +801,6 @@ static Metrics measure(Model* m, const int* seqs, int n, int T, int batch_tokens
 #include "checkpoint.h"
 #include "commands/generate.h"
 
-// of the step that makes update number step + 1
-static double learning_rate(const Flags& f, long step) {
-    if (step < f.warmup) { return f.lr * (step + 1) / f.warmup; }
-    if (f.schedule == "constant") { return f.lr; }
-    const double done = f.steps > f.warmup ? (double)(step - f.warmup) / (f.steps - f.warmup) : 1;
-    return f.min_lr + 0.5 * (f.lr - f.min_lr) * (1 + cos(M_PI * std::min(1.0, done)));
-}
-
 // one optimiser step: the sequences of all ranks in one order. seqs (n, T+1): this rank's
 static StepSums train_step(Model* m, Data* data, const Flags& f, long step, int* seqs, long n) {
     const int T = f.arch.T, B = f.batch;
@@ -821,7 +813,9 @@ static StepSums train_step(Model* m, Data* data, const Flags& f, long step, int*
     }
     const Update o = { (float)learning_rate(f, step), (float)f.beta1, (float)f.beta2,
                       (float)f.adam_eps, (float)f.weight_decay, step + 1 };
-    return model_update(m, o, f.grad_clip, optimizer_of(f));
+    StepSums sums = model_update(m, o, f.grad_clip, optimizer_of(f));
+    if (count == 0) { sums.loss = NAN; }         // nothing was asked for: there is no loss
+    return sums;
 }
 
 #include "commands/train.h"

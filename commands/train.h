@@ -369,21 +369,23 @@ static void run_evaluate(Run* r, long step) { // validation loss, metrics, a sam
     printf("sample %s\n", json_str(text).c_str());
 }
 
-// step counts from 1
+// step counts from 1; the loss of a step without a target that counts is NAN: none, null in the log
 static void run_report_step(Run* r, long step, double loss, double grad_norm, double ms) {
     const double lr = learning_rate(r->f, step - 1);
     r->smooth_ms = r->smooth_ms ? 0.95 * r->smooth_ms + 0.05 * ms : ms;
     log_line(&r->log, strf("{\"event\":\"train\",\"step\":%ld,\"loss\":", step) + json_num(loss)
         + ",\"grad_norm\":" + json_num(grad_norm) + ",\"lr\":" + json_num(lr)
         + strf(",\"tokens\":%.0f,\"ms\":%.3f}", r->tokens_per_step * step, ms));
-    const std::string at = strf("step %6ld/%ld | loss %.4f | ", step, r->f.steps, loss);
+    const bool none = std::isnan(loss) && std::isfinite(grad_norm);
+    const std::string shown = none ? "none" : strf("%.4f", loss);
+    const std::string at = strf("step %6ld/%ld | loss %s | ", step, r->f.steps, shown.c_str());
     const std::string rest = strf("norm %.3f | lr %.2e | %.1f ms | ", grad_norm, lr, ms);
     const std::string speed = count_text(r->tokens_per_step / ms * 1e3) + " tok/s";
     const std::string left = duration(r->smooth_ms / 1e3 * (r->f.steps - step)) + " left";
     const std::string done = strf(" | %.0f%%, ", 100.0 * step / r->f.steps) + left;
     if (!r->columns) { printf("%s\n", (at + rest + speed).c_str()); fflush(stdout); return; }
     progress_show({ at + rest + speed + done, at + strf("norm %.3f | ", grad_norm) + speed + done,
-                    at + speed + done, at + left, strf("%ld/%ld %.4f", step, r->f.steps, loss) },
+                    at + speed + done, at + left, strf("%ld/%ld ", step, r->f.steps) + shown },
                   terminal_columns());
 }
 

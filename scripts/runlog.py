@@ -266,7 +266,8 @@ def read_run(path):
     for key in ("loss", "grad_norm"):
         nulls = [o["step"] for o in run["train"] if o.get(key) is None]
         if nulls:
-            notes.append(f"{log}: {key} is null (not finite) at {len(nulls)} steps, "
+            why = "not finite, or no target" if key == "loss" else "not finite"
+            notes.append(f"{log}: {key} is null ({why}) at {len(nulls)} steps, "
                          f"the first is {nulls[0]}")
     return run
 

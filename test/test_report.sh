@@ -175,7 +175,7 @@ ok $? "half a line is not said: $(cat $out/stderr)"
 head -n 5 $tiny/log.jsonl |
     sed '5s/"loss":[0-9.]*,"grad_norm":[0-9.]*/"loss":null,"grad_norm":NaN/' > $out/null/log.jsonl
 report $out/null -o $out/null.html; ok $? "a null: $(cat $out/stderr)"
-grep -q 'loss is null (not finite) at 1 steps, the first is 2' $out/stderr &&
+grep -q 'loss is null (not finite, or no target) at 1 steps, the first is 2' $out/stderr &&
     grep -q 'grad_norm is null' $out/stderr
 ok $? "a null is not said: $(cat $out/stderr)"
 grep -q '"status":"diverged"' $out/null.html && ! grep -q 'NaN[,}]\|:NaN' $out/null.html

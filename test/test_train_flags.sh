@@ -140,6 +140,9 @@ check "conversations" talk talk8 -b 8
 check "in micro-batches of one" talk talk1 -b 1 --total-batch 128
 one=$(step_1 talk1 | cut -d: -f2); eight=$(step_1 talk8 | cut -d: -f2)
 check "a step is the same in 8 micro-batches: $one, $eight" near "$one" "$eight"
+check "one conversation a step" talk quiet -b 1 -n 12
+check "a step without a target has no loss, not 0" \
+    sh -c "grep -q '\"loss\":null' '$dir/quiet/log.jsonl' && ! grep -q '\"loss\":0,' '$dir/quiet/log.jsonl'"
 check "a held-out loss though some batches have no target that counts" \
     grep -q '"val_loss":[1-9]' "$dir/talk1/log.jsonl"
 $softmax probe "$dir/talk8/step_3" --probe-seqs 1 --probe-len 16 --json "$dir/p" > "$dir/out" 2>&1
