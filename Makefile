@@ -274,8 +274,8 @@ test-all: # what make test leaves out
 	@$(MAKE) --no-print-directory -s -j$(JOBS) slow
 	@$(call run_all,$(filter-out build/test/analytic/%,$(SLOW_BUILDS)) $(SLOW_SCRIPTS) analytic)
 
-# nvcc on every two switch values together, sm_80 and sm_90; an attention kernel that spills
-# is a failure
+# nvcc on every two switch values together, for four architectures; an attention kernel that
+# spills is a failure
 compile-all:
 	@sh dev/compile_all.sh pairwise
 

@@ -25,7 +25,7 @@ MODELS = {
     "opt-6.7b": ("facebook/opt-6.7b", 13.3, "Figures 10, 24"),
     "llama-2-7b": ("meta-llama/Llama-2-7b-hf", 13.5, "Table 1; Figures 10, 11, 16, 19"),
     "llama-3-8b": ("meta-llama/Meta-Llama-3-8B", 16.1, "Table 1; Figures 2, 10, 15, 20"),
-    "mistral-7b": ("mistralai/Mistral-7B-v0.1", 14.5, "Table 1; Figures 10, 13, 17, 21"),
+    "mistral-7b": ("mistralai/Mistral-7B-v0.1", 14.5, "Table 1; Figures 13, 17, 21"),
 }
 FILES = ["config.json", "*.safetensors", "*.safetensors.index.json", "tokenizer.json",
          "tokenizer_config.json", "vocab.json", "merges.txt"]
@@ -45,7 +45,7 @@ def main():
         if name not in MODELS and "/" not in name:
             sys.exit(f"error: got '{name}', wanted one of: {', '.join(MODELS)}, or OWNER/MODEL")
         repository = MODELS[name][0] if name in MODELS else name
-        place = os.path.join(sys.argv[1], name.split("/")[-1])
+        place = os.path.join(sys.argv[1], repository.split("/")[-1])
         snapshot_download(repository, local_dir=place, allow_patterns=FILES)
         print(f"{place}: ./train_sink probe {place} -d TEXT --bos default")
 
