@@ -87,11 +87,30 @@ __global__ void async_copies(unsigned* o) {
     int l = threadIdx.x;
     for (int g = 0; g < 3; g++) {
         cp_async(s + g * 128 + l * 4, o + 512 + g * 128 + l * 4, g != 1);
+        if (g == 2) { cp_async_float((float*)s + 384 + l, (const float*)o + 1000 + l); }
         cp_async_commit();
     }
     cp_async_wait<2>(); o[l] = s[l * 4];
     cp_async_wait<1>(); o[32 + l] = s[128 + l * 4]; o[64 + l] = s[256 + l * 4];
     cp_async_wait<0>(); o[96 + l] = s[256 + l * 4 + 3];
+    o[128 + l] = s[384 + l];
+}
+
+// the largest error of each, in thousandths of what the PTX manual allows (2^-22 relative of ex2,
+// 2^-23 of rcp, 2^-22 absolute of lg2 from 0.5 to 2) and the rounding of a float
+__global__ void approximations(unsigned* o) {
+    float worst[3] = {};
+    for (int i = 0; i < 64; i++) {
+        const float x = 0.5f + (threadIdx.x * 64 + i) / 2048.0f;       // 0.5 to 1.5
+        const float got[] = { ex2_approx(x), rcp_approx(x), lg2_approx(x) };
+        const double is[] = { exp2((double)x), 1.0 / x, log2((double)x) };
+        const double most[] = { 0x1p-22 * is[0], 0x1p-23 * is[1], 0x1p-22 };
+        for (int k = 0; k < 3; k++) {
+            const double rounding = 0x1p-24 * fabs(is[k]);
+            worst[k] = fmaxf(worst[k], (float)(fabs(got[k] - is[k]) / (most[k] + rounding)));
+        }
+    }
+    for (int k = 0; k < 3; k++) { o[k * 32 + threadIdx.x] = (unsigned)(worst[k] * 1000); }
 }
 __global__ void vectors(unsigned* o) {
     Vec<unsigned, 4> v = load<4>(o + 4 * threadIdx.x);
@@ -140,9 +159,17 @@ static void test_wrappers() {
     check_lanes("cp.async, first group", 0, [](unsigned l) { return 512 + l * 4; });
     check_lanes("cp.async, zero fill", 32, [](unsigned) { return 0; });
     check_lanes("cp.async, third group", 96, [](unsigned l) { return 768 + l * 4 + 3; });
+    check_lanes("cp.async of one float", 128, [](unsigned l) { return 1000 + l; });
 #ifdef EMU
     check_lanes("cp.async, not yet waited for", 64, [](unsigned) { return ~0u; });
 #endif
+    run(approximations, 32);
+    const char* const names[] = { "ex2", "rcp", "lg2" };
+    for (int k = 0; k < 3; k++) {
+        ok = true;
+        for (int l = 0; l < 32; l++) { ok = ok && h[k * 32 + l] <= 1000; }
+        check(names[k], ok);
+    }
     for (int i = 0; i < N; i++) { h[i] = i; }
     to_device(out, h, sizeof h);
     run(vectors, 256);
