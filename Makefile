@@ -99,7 +99,10 @@ ONCE_DIR     := build/once/$(call number_of,$(ONCE_COMPILE))
 ONCE_SOURCES := $(wildcard commands/*.cpp cpu/*.cpp models/*.cpp text/*.cpp)
 ONCE_OBJECTS := $(ONCE_SOURCES:%.cpp=$(ONCE_DIR)/%.o)
 ONCE         := $(ONCE_DIR)/once.a
-ARCHIVE       = rm -f $@ && ar rcs $@ $^
+ARCHIVE       = ar rcs $@.$$$$ $^ && mv $@.$$$$ $@
+# two makes at once may want the same file: each writes its own, and moves it to its place whole
+OBJECT        = -MMD -MP -MF $@.$$$$.d -MT $@ -c $< -o $@.$$$$ && \
+                mv $@.$$$$.d $(@:.o=.d) && mv $@.$$$$ $@
 
 # and the program once for a backend and its precision: the model's own switches are in variant.o
 PROGRAM_DEFS  = $(filter -DBACKEND=% -DPRECISION=% -DDIST=% -DCPU_REAL=%,$(DEFS))
@@ -120,8 +123,9 @@ check: # are these switches a model? says so and builds nothing
 switches: # the names of the switches that make a model, for scripts
 	@echo "$(MODEL)"
 
-# every build that scripts/experiments.tsv names, JOBS at a time; ./train_sink stays where it points
-experiments:
+# every build that scripts/experiments.tsv names, JOBS at a time, what they share first;
+# ./train_sink stays where it points
+experiments: binary
 	@grep -v '^#' scripts/experiments.tsv | sed 1d | cut -f 3 | sort -u | \
 	  sed 's/^-$$/ATTN=$(word 1,$(ATTN_ALL))/' | xargs -d '\n' -P $(JOBS) -I{} \
 	  sh -c '$(MAKE) -s --no-print-directory binary $$1 || exit 255' sh {}
@@ -149,7 +153,7 @@ $(DIR)/variant.o: variant.cu $(DIR)/flags.txt
 
 $(PROGRAM): train_sink.cu
 	@mkdir -p $(@D)
-	$(COMPILE) $(PROGRAM_DEFS) -MMD -MP -MF $(@:.o=.d) -MT $@ -c $< -o $@
+	$(COMPILE) $(PROGRAM_DEFS) $(OBJECT)
 -include $(PROGRAM:.o=.d)
 endif
 -include $(DIR)/depends.d
@@ -158,7 +162,7 @@ $(ONCE): $(ONCE_OBJECTS)
 	$(ARCHIVE)
 $(ONCE_DIR)/%.o: %.cpp
 	@mkdir -p $(@D)
-	$(ONCE_COMPILE) -MMD -MP -MF $(@:.o=.d) -MT $@ -c $< -o $@
+	$(ONCE_COMPILE) $(OBJECT)
 -include $(ONCE_OBJECTS:.o=.d)
 
 once: $(ONCE) # for scripts that compile by themselves: the archive, made and named

@@ -83,6 +83,7 @@ ok "attention_multiplier refused before" \
 ok "bias.diff fits the tree"              apply bias
 ok "stage.diff fits the tree"             apply stage
 ok "key.diff fits the tree"               apply key
+ok "what both builds share"                make -s once OPTIMIZE=-O0
 build reference BACKEND=ref > reference.log 2>&1 & reference=$!
 ok "BIAS=zero_v builds"                   build zero_v BIAS=zero_v
 ok "BACKEND=ref builds"                   wait $reference

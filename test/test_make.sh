@@ -87,6 +87,27 @@ mk CXX=./fake2 ATTN=elu1 train_sink > /dev/null
 rebuilds no "another model was built" CXX=./fake2 OPTIMIZE=-O1 ARCH=x86-64
 [ "$(readlink train_sink)" = build/cpu/train_sink ]
 ok $? "the link follows the last make, built or not: $(readlink train_sink)"
+# two makes at once share what no switch touches: neither takes the other's half of an object.
+# This compiler takes two seconds for one of them
+cat > slow <<'X'
+#!/bin/sh
+[ "$1" = --version ] && { echo "slow 1"; exit 0; }
+for a; do case $last in -o) out=$a ;; -MF) : > "$a" ;; esac; last=$a; done
+for a; do
+    [ "${a%.a}" = "$a" ] || [ "$(ar p "$a" | grep -c begun)" = "$(ar p "$a" | grep -c done)" ] ||
+        { echo "half an object in $a"; exit 1; }
+done
+echo begun > "$out"
+case $* in *text/tokenizer.cpp*) : > is_slow; sleep 2 ;; esac
+echo done >> "$out"
+X
+chmod +x slow
+make -s binary CXX=./slow ATTN=elu1 > first 2>&1 & first=$!
+while [ ! -e is_slow ] && kill -0 $first; do sleep 0.05; done
+make -s binary CXX=./slow ATTN=sigmoid > second 2>&1
+ok $? "the second of two makes at once: $(cat second)"
+wait $first
+ok $? "the first of two makes at once: $(cat first)"
 # the list of headers that g++ really writes has all that are included;
 # two belong to BACKEND=cuda alone
 out=$(g++ -std=c++17 -MM -DATTN=softmax -DBIAS=none -DPE=rotary -DNORM=pre -DFFN=swiglu -DCOMBINE=concat -DQKNORM=none -DGATE=none -x c++ train_sink.cu commands/*.cpp text/*.cpp models/*.cpp cpu/*.cpp)
