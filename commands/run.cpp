@@ -235,6 +235,16 @@ void output_check(const std::string& path, const std::vector<std::string>& other
     file_check(path);
 }
 
+// Of a directory, what belongs to its model or data; an old answer, such as probe.json, does not
+static bool belongs(const std::string& name) {
+    if (!ends_with(name, ".json")) { return true; }
+    for (const char* word : { "config", "token", "vocab", "index", "manifest", "state",
+                              "template" }) {
+        if (name.find(word) != std::string::npos) { return true; }
+    }
+    return false;
+}
+
 std::vector<std::string> files_read(const Flags& f, const std::vector<std::string>& sources) {
     std::vector<std::string> places = f.words, files;
     places.push_back(f.tokenizer);
@@ -247,7 +257,9 @@ std::vector<std::string> files_read(const Flags& f, const std::vector<std::strin
     for (auto& place : places) {
         files.push_back(place);
         if (!is_dir(place)) { continue; }
-        for (auto& name : dir_list(place)) { files.push_back(place + "/" + name); }
+        for (auto& name : dir_list(place)) {
+            if (belongs(name)) { files.push_back(place + "/" + name); }
+        }
     }
     return files;
 }

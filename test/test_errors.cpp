@@ -268,6 +268,17 @@ static void test_ranges() {
     }
     CHECK(tried > 300, "ranges: only %ld were tried", tried);
 }
+static void test_answers() { // beside its model an answer may be written, and written again
+    const std::string probe = "probe run/step_4 --bb-vocab 24 --probe-len 8 --probe-seqs 2 --json ";
+    for (int time = 0; time < 2; time++) {
+        const Ran r = train_sink(probe + "run/step_4/probe.json");
+        CHECK(r.code == 0, "an answer beside its model, time %d: %s", time + 1, r.err.c_str());
+    }
+    for (const char* name : { "config.json", "optimizer.safetensors", "state.json" }) {
+        refused(probe + "run/step_4/" + name, "is read or written already");
+    }
+    unlink((dir + "/run/step_4/probe.json").c_str());
+}
 static void test_resume() { // a run goes on only as what it was
     const std::string resume = std::string(TINY) + "-n 8 -o run --resume ";
     refused(resume + "--width 32", "holds another model: --width 16, got 32");
@@ -534,6 +545,7 @@ int main() {
     }
     test_flags();
     test_ranges();
+    test_answers();
     test_resume();
     test_checkpoints();
     test_not_finite();
