@@ -320,7 +320,9 @@ cp -r Makefile *.cu *.cuh *.h scripts $tree; for d in commands cpu cuda dist mod
 cat > $tree/compiler <<'END'
 #!/bin/sh
 [ "$1" = --version ] && echo 1 && exit
-while [ $# -gt 1 ]; do [ "$1" = -o ] && echo '#!/bin/sh' > "$2" && chmod +x "$2"; shift; done
+while [ $# -gt 1 ]; do
+    case $1 in -MF) : > "$2" ;; -o) echo '#!/bin/sh' > "$2"; chmod +x "$2" ;; esac; shift
+done
 END
 chmod +x $tree/compiler; ln -s elsewhere $tree/train_sink
 (cd $tree && CXX=./compiler python3 - <<'END'
