@@ -80,6 +80,8 @@ CASES = {
                       dict(BASE, hidden_size=64, intermediate_size=32, head_dim=10,
                            num_local_experts=3, num_experts_per_tok=2, sliding_window=9), "-logit"),
     "phi3": (tf.Phi3Config, dict(BASE, pad_token_id=0, sliding_window=9), ""),
+    "phi3_part": (tf.Phi3Config, dict(BASE, pad_token_id=0, hidden_size=32,
+                                      **rope(rope_type="default", partial_rotary_factor=0.75)), ""),
     "stablelm": (tf.StableLmConfig, dict(BASE, use_qkv_bias=True, hidden_size=32), ""),
     "gpt2": (tf.GPT2Config, GPT, ""),
     "gpt_neo": (tf.GPTNeoConfig,

@@ -8,6 +8,7 @@ models/import.cpp -- what import.h declares.
 struct Import {
     const Json& json;
     std::string where;
+    const Family* family;
     Arch c;
     std::string attn;                            // the operation that the model wants
     std::set<std::string> used;
@@ -98,6 +99,7 @@ static void import_wanted(Import* in, const std::string& pair) {
 // rope_scaling of transformers 4, rope_parameters of 5: the base, and how it is stretched. Keys of
 // one layer type may be nested; `local` is that of layers with a window
 static void import_rope_object(Import* in, const Json& rope, bool local) {
+    const bool parts = strstr(in->family->keys, "partial_rotary_factor") != NULL;
     const Json *type = rope.get("rope_type"), *old = rope.get("type");
     std::string how = "default";
     if (type || old) { how = (type ? type : old)->string; }
@@ -109,7 +111,8 @@ static void import_rope_object(Import* in, const Json& rope, bool local) {
         for (auto& r : arch_rows(&in->c)) {
             const bool base = f.first == "rope_theta" &&
                               !strcmp(r.field, local ? "rope_local" : "rope_base");
-            const bool part = f.first == "partial_rotary_factor" && !strcmp(r.field, "rope_part");
+            const bool part = parts && f.first == "partial_rotary_factor" &&
+                              !strcmp(r.field, "rope_part");
             const bool scaling = !local && key_object(r) == "rope_scaling" &&
                                  key_name(r) == f.first;
             if (!base && !part && (!scaling || r.type == ARCH_kind)) { continue; }
@@ -159,8 +162,9 @@ static void import_rope(Import* in) {
     }
 }
 
-// the activation, by any of its keys; gated: as the family is
-static void import_activation(Import* in, bool gated) {
+// the activation, by the family's key; of Gemma's two the newer decides
+static void import_activation(Import* in) {
+    const bool gated = in->family->gated;
     static const char* const ROWS[][3] = {
         // their name, ours plain, ours gated
         { "relu", "relu", "reglu" },
@@ -172,21 +176,16 @@ static void import_activation(Import* in, bool gated) {
         { "silu", "swish", "swiglu" },
         { "swish", "swish", "swiglu" },
     };
-    const char* found = NULL;
-    for (const char* key :
-         { "hidden_activation", "hidden_act", "activation_function", "activation" }) {
+    bool decided = false;
+    for (auto& key : split(in->family->act, ' ')) {
         const Json* v = in->get(key);
-        if (v && found) { in->refuse(key, std::string("absent beside ") + found); }
-        if (v) { found = key; }
-        bool known = !v;
+        if (!v || decided) { continue; }
         for (auto& row : ROWS) {
-            if (!v || v->string != row[0] || !row[1 + gated][0]) { continue; }
-            known = true;
+            if (v->string != row[0] || !row[1 + gated][0]) { continue; }
+            decided = true;
             import_set(in, "ffn", row[1 + gated]);
         }
-        if (!known) { in->refuse(key, "relu, gelu, gelu_new, gelu_pytorch_tanh or silu"); }
-        // Gemma: the newer key decides
-        if (v && !strcmp(key, "hidden_activation")) { in->get("hidden_act"); return; }
+        if (!decided) { in->refuse(key, "relu, gelu, gelu_new, gelu_pytorch_tanh or silu"); }
     }
 }
 
@@ -622,74 +621,79 @@ static const NameRow GGUF_FAMILY_NAMES[] = {
 static const char* const GPT2_KEYS =
     "n_embd:C n_head:NH n_layer:L n_positions:T n_inner:F layer_norm_epsilon:eps";
 static const Family FAMILIES[] = {
-    { "llama", "eps=1e-6", "", "rope_interleaved=false", true, more_llama, "", NULL, false, false },
-    { "mistral", "eps=1e-6 KV=8", "", "", true, more_mistral, "", NULL, false, false },
-    { "smollm3", "eps=1e-6 KV=4 tied=1 rope_base=2000000", "", "", true, more_smollm3, "", NULL,
+    { "llama", "eps=1e-6", "", "rope_interleaved=false", "hidden_act", true, more_llama, "", NULL,
       false, false },
-    { "qwen2", "eps=1e-6 qkv_bias=1", "", "use_mrope=false", true, more_qwen, "", NULL, false,
+    { "mistral", "eps=1e-6 KV=8", "", "", "hidden_act", true, more_mistral, "", NULL, false,
       false },
-    { "qwen3", "eps=1e-6 qk_norm=head", "", "", true, more_qwen3, "", NULL, false, false },
-    { "gemma", "eps=1e-6 tied=1", "", "", true, more_gemma, "", NULL, false, true },
-    { "gemma2", "eps=1e-6 tied=1 norm=sandwich ffn=geglu_tanh", "", "", true, more_gemma2, "", NULL,
-      false, true },
-    { "gemma3_text", "eps=1e-6 tied=1 norm=sandwich ffn=geglu_tanh qk_norm=head rope_base=1000000",
-      "", "", true, more_gemma3, "", NULL, false, true },
-    { "mixtral", "eps=1e-5 KV=8 rope_base=1000000 experts=8 experts_used=2",
-      "num_local_experts:experts num_experts_per_tok:experts_used", "", true, more_mixtral, "",
+    { "smollm3", "eps=1e-6 KV=4 tied=1 rope_base=2000000", "", "", "hidden_act", true, more_smollm3,
+      "", NULL, false, false },
+    { "qwen2", "eps=1e-6 qkv_bias=1", "", "use_mrope=false", "hidden_act", true, more_qwen, "",
       NULL, false, false },
+    { "qwen3", "eps=1e-6 qk_norm=head", "", "", "hidden_act", true, more_qwen3, "", NULL, false,
+      false },
+    { "gemma", "eps=1e-6 tied=1", "", "", "hidden_activation hidden_act", true, more_gemma, "",
+      NULL, false, true },
+    { "gemma2", "eps=1e-6 tied=1 norm=sandwich ffn=geglu_tanh", "", "",
+      "hidden_activation hidden_act", true, more_gemma2, "", NULL, false, true },
+    { "gemma3_text", "eps=1e-6 tied=1 norm=sandwich ffn=geglu_tanh qk_norm=head rope_base=1000000",
+      "", "", "hidden_activation hidden_act", true, more_gemma3, "", NULL, false, true },
+    { "mixtral", "eps=1e-5 KV=8 rope_base=1000000 experts=8 experts_used=2",
+      "num_local_experts:experts num_experts_per_tok:experts_used", "", "hidden_act", true,
+      more_mixtral, "", NULL, false, false },
     { "qwen2_moe", "eps=1e-6 KV=16 qkv_bias=1 experts=60 experts_used=4 F=1408 shared_expert=5632",
       "num_local_experts:experts num_experts:experts num_experts_per_tok:experts_used "
       "moe_intermediate_size:F shared_expert_intermediate_size:shared_expert",
-      "", true, more_qwen2_moe, "", NULL, false, false },
+      "", "hidden_act", true, more_qwen2_moe, "", NULL, false, false },
     { "qwen3_moe", "eps=1e-6 KV=4 qk_norm=head experts=128 experts_used=8 F=768",
       "num_local_experts:experts num_experts:experts num_experts_per_tok:experts_used "
       "moe_intermediate_size:F",
-      "", true, more_qwen3_moe, "", NULL, false, false },
+      "", "hidden_act", true, more_qwen3_moe, "", NULL, false, false },
     { "gpt_oss", "eps=1e-5 KV=8 HS=64 bias=logit qkv_bias=1 out_bias=1 ffn_bias=1 router_bias=1 "
       "rope_base=150000 experts=128 experts_used=4 expert_limit=7",
       "num_local_experts:experts num_experts_per_tok:experts_used experts_per_token:experts_used "
       "swiglu_limit:expert_limit",
-      "", true, more_gpt_oss, "", NULL, false, false },
+      "", "hidden_act", true, more_gpt_oss, "", NULL, false, false },
     { "jamba",
       "eps=1e-6 KV=8 pe=nope experts=16 experts_used=2 expert_shares=1 mamba_state=16 mamba_conv=4",
       "num_local_experts:experts num_experts:experts num_experts_per_tok:experts_used "
       "mamba_d_state:mamba_state mamba_d_conv:mamba_conv",
-      "mamba_conv_bias=true mamba_proj_bias=false mamba_inner_layernorms=true", true, more_jamba,
-      "", JAMBA_NAMES, false, false },
-    { "olmo2", "eps=1e-5 norm=branch qk_norm=all", "", "", true, more_olmo2, "", NULL, false,
-      false },
-    { "phi3", "eps=1e-5", "", "", true, more_phi3, "", PHI3_NAMES, false, false },
+      "mamba_conv_bias=true mamba_proj_bias=false mamba_inner_layernorms=true", "hidden_act", true,
+      more_jamba, "", JAMBA_NAMES, false, false },
+    { "olmo2", "eps=1e-5 norm=branch qk_norm=all", "", "", "hidden_act", true, more_olmo2, "", NULL,
+      false, false },
+    { "phi3", "eps=1e-5", "partial_rotary_factor:rope_part", "", "hidden_act", true, more_phi3, "",
+      PHI3_NAMES, false, false },
     { "stablelm", "eps=1e-5 norm_kind=ln rope_part=0.25",
       "layer_norm_eps:eps partial_rotary_factor:rope_part",
-      "use_parallel_residual=false qk_layernorm=false", true, more_stablelm, "", NULL, false,
-      false },
+      "use_parallel_residual=false qk_layernorm=false", "hidden_act", true, more_stablelm, "", NULL,
+      false, false },
     { "gpt2",
       "eps=1e-5 norm_kind=ln tied=1 pe=learnable qkv_bias=1 out_bias=1 ffn_bias=1 ffn=gelu_tanh",
       GPT2_KEYS,
       "scale_attn_weights=true scale_attn_by_inverse_layer_idx=false reorder_and_upcast_attn=false",
-      false, more_gpt2, "transformer.", GPT2_NAMES, true, false },
+      "activation_function", false, more_gpt2, "transformer.", GPT2_NAMES, true, false },
     { "gpt_neo", "eps=1e-5 norm_kind=ln tied=1 pe=learnable out_bias=1 ffn_bias=1 ffn=gelu_tanh",
-      "num_layers:L num_heads:NH layer_norm_epsilon:eps", "", false, more_gpt_neo, "transformer.",
-      GPT_NEO_NAMES, false, false },
+      "num_layers:L num_heads:NH layer_norm_epsilon:eps", "", "activation_function", false,
+      more_gpt_neo, "transformer.", GPT_NEO_NAMES, false, false },
     { "opt", "eps=1e-5 norm_kind=ln tied=1 pe=learnable ffn=relu", "ffn_dim:F",
-      "layer_norm_elementwise_affine=true _remove_final_layer_norm=false", false, more_opt,
-      "model.decoder.", OPT_NAMES, false, false },
+      "layer_norm_elementwise_affine=true _remove_final_layer_norm=false", "activation_function",
+      false, more_opt, "model.decoder.", OPT_NAMES, false, false },
     { "gpt_neox", "eps=1e-5 norm_kind=ln ffn_bias=1 ffn=gelu rope_part=0.25",
       "layer_norm_eps:eps rotary_pct:rope_part rotary_emb_base:rope_base "
       "partial_rotary_factor:rope_part",
-      "", false, more_neox, "", NEOX_NAMES, false, false },
+      "", "hidden_act", false, more_neox, "", NEOX_NAMES, false, false },
     { "phi",
       "eps=1e-5 norm_kind=ln parallel=1 qkv_bias=1 out_bias=1 ffn_bias=1 head_bias=1 ffn=gelu_tanh "
       "rope_part=0.5",
-      "layer_norm_eps:eps partial_rotary_factor:rope_part", "qk_layernorm=false", false, NULL, "",
-      PHI_NAMES, false, false },
-    { "falcon", "eps=1e-5 norm_kind=ln tied=1 ffn=gelu", "layer_norm_epsilon:eps", "", false,
-      more_falcon, "transformer.", FALCON_ONE_NORM, false, false },
+      "layer_norm_eps:eps partial_rotary_factor:rope_part", "qk_layernorm=false", "hidden_act",
+      false, NULL, "", PHI_NAMES, false, false },
+    { "falcon", "eps=1e-5 norm_kind=ln tied=1 ffn=gelu", "layer_norm_epsilon:eps", "", "activation",
+      false, more_falcon, "transformer.", FALCON_ONE_NORM, false, false },
     { "bloom",
       "eps=1e-5 norm_kind=ln norm_embed=1 tied=1 pe=alibi qkv_bias=1 out_bias=1 ffn_bias=1 "
       "ffn=gelu_tanh",
-      "n_embed:C n_layer:L n_head:NH layer_norm_epsilon:eps", "", false, more_bloom, "transformer.",
-      BLOOM_NAMES, false, false },
+      "n_embed:C n_layer:L n_head:NH layer_norm_epsilon:eps", "", "", false, more_bloom,
+      "transformer.", BLOOM_NAMES, false, false },
 };
 
 const Family* family_of(const Json& config) {
@@ -708,8 +712,8 @@ Family family_of_file(const Json& config, bool gguf) {
 }
 
 Arch arch_import(const Json& json, const std::string& where, std::string* attn) {
-    Import in = { json, where, Arch(), "softmax", {} };
     const Family* family = family_of(json);
+    Import in = { json, where, family, Arch(), "softmax", {} };
     std::string all;
     for (auto& f : FAMILIES) { all += std::string(all.empty() ? "" : ", ") + f.type; }
     if (!family) { in.refuse("model_type", "one of: " + all); }
@@ -724,7 +728,7 @@ Arch arch_import(const Json& json, const std::string& where, std::string* attn) 
     }
     for (auto& pair : split(family->keys, ' ')) { import_renamed(&in, pair); }
     for (auto& pair : split(family->wanted, ' ')) { import_wanted(&in, pair); }
-    import_activation(&in, family->gated);
+    import_activation(&in);
     if (family->more) { family->more(&in); }
     import_rope(&in);
     import_window_settle(&in.c);

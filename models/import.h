@@ -39,6 +39,7 @@ struct Family {
     const char *rows;                            // of ARCH, where they are not LLaMA's
     const char *keys;                            // "theirs:field", beside the names that ARCH knows
     const char *wanted;                          // "key=value"
+    const char *act;                             // the key of its activation
     bool gated;
     void (*more)(Import*);
     const char* prefix;                          // of tensor names; it may be missing

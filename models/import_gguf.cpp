@@ -25,7 +25,7 @@ static const GgufModel GGUF_MODELS[] = {
     { "gpt2",     "gpt2",        "activation_function", "gelu_new",          false, 0,  false },
     { "gptneox",  "gpt_neox",    "hidden_act",          "gelu",              false, 0,  false },
     { "falcon",   "falcon",      "activation",          "gelu",              false, 0,  false },
-    { "bloom",    "bloom",       "hidden_act",          "gelu_new",          false, 0,  false },
+    { "bloom",    "bloom",       "",                    "",                  false, 0,  false },
 };
 
 // a key after the family's name, and its key in config.json; "" stands for one that changes nothing
@@ -215,7 +215,7 @@ Json gguf_config(const Gguf& g) {
     const bool mistral = g.find("llama.attention.sliding_window") != NULL;
     const std::string type = mistral ? "mistral" : model.model_type;
     json_put(&config, "model_type", type.c_str());
-    json_put(&config, model.key, model.act);
+    if (model.key[0]) { json_put(&config, model.key, model.act); }
     gguf_keys(g, arch, &config);
     auto number = [&](const char* key, double otherwise) {
         return gguf_number(g, arch + key, otherwise);

@@ -167,7 +167,10 @@ int main() {
             "hidden_act is \"silu\"");
     refused("jamba", "\"hidden_act\": \"silu\"", "\"hidden_act\": \"gelu\"",
             "hidden_act is \"gelu\"");
-    refused("llama_llama3", "{", "{\"activation_function\": \"gelu\",", "absent beside");
+    refused("llama_llama3", "{", "{\"activation_function\": \"gelu\",", "activation_function");
+    refused("phi", "\"hidden_act\"", "\"activation\"", "the key 'activation'");
+    refused("llama_llama3", "\"rope_type\"", "\"partial_rotary_factor\": 0.5, \"rope_type\"",
+            "the rope key 'partial_rotary_factor'");
     refused("llama_llama3", "{", "{\"rope_scaling\": {\"rope_theta\": 10.0},",
             "null beside rope_parameters");
     refused("mistral", "\"sliding_window\": 9", "\"sliding_window\": 3.5", "a whole number, 0");
