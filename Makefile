@@ -258,11 +258,11 @@ build/once/asan/%.o: %.cpp $(HEADERS)
 	@mkdir -p $(@D)
 	$(TEST_COMPILE) $(SANITIZE) -c $< -o $@
 # these hold the operations of every variant at once: at -O3 a minute and a half to compile
-WITH_MODEL := experts eval eval_sink eval_positions pieces
+WITH_MODEL := experts eval eval_sink eval_key eval_positions pieces
 OPERATIONS := attention cpu metrics extremes $(WITH_MODEL)
 $(OPERATIONS:%=build/test/test_%): OPTIMIZE = -O0
 $(WITH_MODEL:%=build/test/test_%): train_sink.cu variant.cu
-build/test/test_eval_sink build/test/test_eval_positions: test/test_eval.cpp
+$(addprefix build/test/test_eval_,sink key positions): test/test_eval.cpp
 # and these read text and files, or only run the program: at -O1 they compile in a third of the time
 READERS := data tokenizer errors families train gguf checkpoint score chat sft
 $(READERS:%=build/test/test_%): OPTIMIZE = -O1

@@ -379,7 +379,7 @@ struct EvalHead : ref::Head<Attn, Bias, Pe> {
     const std::vector<double>& angles; // of the pairs of channels that turn; empty: none does
     const std::vector<char>* kept;               // by row of the prompt; NULL: not decided yet
     int l, skip;
-    Host turned;                                 // the query as the first n keys meet it
+    Host turned;           // the query as the first n keys meet it, and the learned key
 
     EvalHead(const ref::Head<Attn, Bias, Pe>& head, const Stream& stream, const Evict& evict,
              const std::vector<Edit>& edits, const std::vector<double>& angles, int l, int skip)
@@ -402,7 +402,7 @@ struct EvalHead : ref::Head<Attn, Bias, Pe> {
         return true;
     }
 
-    // how much nearer query t is to the first n keys than it was
+    // how much nearer query t is to the first n keys than it was, and to where it would not turn
     int nearer(int t) const {
         return stream.on && stream.cached ? std::max(0, t - stream.n - stream.W) : 0;
     }
@@ -420,8 +420,9 @@ struct EvalHead : ref::Head<Attn, Bias, Pe> {
     }
 
     acc score_still(int t, int j, int by) const {
-        if (!by || j >= stream.n) { return score(t, j); }
-        const acc bias = attn_bias<Attn, Pe, acc>(s, t - by - j, h);
+        const bool star = j == s.T, learned = star && Bias::column == KEY_COLUMN;
+        if (!by || (j >= stream.n && !learned)) { return score(t, j); }
+        const acc bias = star ? acc(0) : attn_bias<Attn, Pe, acc>(s, t - by - j, h);
         return attn_capped<Attn>(ref::dot(turned.data(), k(j), s.HS) * acc(s.scale) + bias,
                                  acc(s.cap));
     }
@@ -469,12 +470,20 @@ static std::vector<double> evict_scores(const Evict& e, const std::vector<double
         }
         return sum / SNAP_KERNEL;
     };
+    auto norm_of = [&](int j) { // in steps of 1e-5: equal keys are equal however they have turned
+        const double squares = ref::dot(head.k(j), head.k(j), head.s.HS);
+        return nearbyint(1e5 / 2 * log(squares));
+    };
+    auto readers = [&](int j) { // queries of the prompt that see row j
+        int count = 0;
+        for (int t = 0; t < P; t++) { count += head.sees(t, j); }
+        return count;
+    };
     for (int j = 0; j < P; j++) {
-        const double norm = sqrt((double)ref::dot(head.k(j), head.k(j), head.s.HS));
         switch (e.policy) {
             case EVICT_streaming: score[j] = j < EVICT_FIRST || j >= P - newest; break;
-            case EVICT_knorm:     score[j] = -norm; break;
-            case EVICT_observed:  score[j] = sums[j] / (P - j); break;    // by queries that see it
+            case EVICT_knorm:     score[j] = -norm_of(j); break;
+            case EVICT_observed:  score[j] = sums[j] / readers(j); break;
             default:              score[j] = j < P - window ? pooled(j) : INFINITY;
         }
     }

@@ -75,6 +75,11 @@ struct Naive {
     double bias(int h, int distance) const {
         return c.pe == PE_alibi ? -distance * pow(2, -8.0 * (h + 1) / c.NH) : 0;
     }
+    // the learned key or value of head h in layer l; of BIAS=none none
+    Row star(int l, int h, const char* name) const {
+        const auto found = w.find(strf("model.layers.%d.self_attn.%s", l, name));
+        return found == w.end() ? Row() : found->second[h / (c.NH / c.KV)];
+    }
     // a gate for each head, or for each of its channels, before its sigmoid; no gate: none
     Row gates(const Row& n, int l) const {
         const std::string name = strf("model.layers.%d.self_attn.gate_proj.weight", l);
@@ -149,9 +154,17 @@ struct Loop {
                 for (size_t j = 0; j < seen.size(); j++) {
                     const int there = in_cache ? (int)j : seen[j].place;
                     const Row k_j = net.turned(seen[j].k, there);
-                    a.push_back(exp(dot(q_h, 0, k_j, 0, c.HS) / sqrt((double)c.HS) +
-                                    net.bias(h, here - there)));
+                    const bool sees = !c.window || place - seen[j].place < c.window;
+                    a.push_back(!sees ? 0 : exp(dot(q_h, 0, k_j, 0, c.HS) / sqrt((double)c.HS) +
+                                                net.bias(h, here - there)));
                     sum += a[j];
+                }
+                const Row k_star = net.star(l, h, "k_star"), v_star = net.star(l, h, "v_star");
+                const double star = k_star.empty() ? 0 : exp(dot(q_h, 0, k_star, 0, c.HS) /
+                                                             sqrt((double)c.HS));
+                sum += star;
+                for (size_t i = 0; i < v_star.size(); i++) {
+                    o[h * c.HS + i] += star / sum * v_star[i];
                 }
                 for (size_t j = 0; j < seen.size(); j++) {
                     a[j] /= sum;
@@ -208,7 +221,8 @@ static Row literal_evict(const Naive& net, const int* seq, const Evict& e) {
                 for (int i = 0; i < P; i++) {
                     for (int j = 0; j <= i; j++) {
                         const double a = loop.A[l][h][i][j] / group;
-                        if (e.policy == EVICT_observed) { mean[j] += a / (P - j); }
+                        const int readers = std::min(P - j, c.window ? c.window : P);
+                        if (e.policy == EVICT_observed) { mean[j] += a / readers; }
                         if (e.policy == EVICT_snapkv && i >= P - window) { mean[j] += a / window; }
                     }
                 }
@@ -217,7 +231,8 @@ static Row literal_evict(const Naive& net, const int* seq, const Evict& e) {
                 double score = mean[j];
                 if (e.policy == EVICT_streaming) { score = j < 4 || j >= P - (e.kept - 4); }
                 if (e.policy == EVICT_knorm) {
-                    score = -sqrt(dot(loop.cache[l][g][j].k, 0, loop.cache[l][g][j].k, 0, c.HS));
+                    const Row& k = loop.cache[l][g][j].k;        // not turned: equal keys are equal
+                    score = -nearbyint(1e5 * log(sqrt(dot(k, 0, k, 0, c.HS))));
                 }
                 if (e.policy == EVICT_snapkv) {
                     score = 0;
@@ -300,10 +315,16 @@ static Row literal_whole(const Naive& net, const int* seq, const Hook& plain_hoo
                 }
             }
             hook(strf("score%d", h), l, &A);
-            for (auto& row : A) {
-                double sum = 0;
-                for (auto& s : row) { s = exp(s); sum += s; }
-                for (auto& s : row) { s /= sum; }
+            const Row k_star = net.star(l, h, "k_star"), v_star = net.star(l, h, "v_star");
+            for (int i = 0; i < N; i++) {
+                const double star = k_star.empty() ? 0 : exp(dot(q[i], h * c.HS, k_star, 0, c.HS) /
+                                                             sqrt((double)c.HS));
+                double sum = star;
+                for (auto& s : A[i]) { s = exp(s); sum += s; }
+                for (auto& s : A[i]) { s /= sum; }
+                for (size_t e = 0; e < v_star.size(); e++) {
+                    o[i][h * c.HS + e] += star / sum * v_star[e];
+                }
             }
             hook(strf("A%d", h), l, &A);
             for (int i = 0; i < N; i++) {
@@ -410,6 +431,30 @@ static void test_stream(Setting* s, const Naive& net, const Row& plain) {
     Change a, b;
     a.stream = { true, 4, 8, true }; b.stream = { true, 4, 8, false };
     CHECK(furthest(run(s, a), run(s, b)) > 1e-4, "the two conventions of positions do not differ");
+}
+
+// of equals the earlier, however their keys have turned
+static void test_evict_equals(Setting* s, const Naive& net) {
+    Setting few = *s;
+    for (int i = 0; i < B * (T + 1); i++) { few.seqs[i] = s->seqs[i % 5]; }
+    Change e;
+    e.evict = { true, EVICT_knorm, PROMPT + net.skip, 7, FIRST_AS_SCORED };
+    const Row got = run(&few, e), want = all_of(few, [&](const int* seq) {
+                                      return literal_evict(net, seq, e.evict);
+                                  });
+    CHECK(furthest(got, want) < 1e-9, "evict knorm, equal keys: %g away", furthest(got, want));
+}
+
+static void test_evict_window(Setting* s) {
+    s->m.c.window = 6;
+    const Naive net(s->m);
+    Change e;
+    e.evict = { true, EVICT_observed, PROMPT + net.skip, 12, FIRST_AS_SCORED };
+    const Row got = run(s, e), want = all_of(*s, [&](const int* seq) {
+                                   return literal_evict(net, seq, e.evict);
+                               });
+    CHECK(furthest(got, want) < 1e-9, "evict observed with a window: %g away", furthest(got, want));
+    s->m.c.window = 0;
 }
 
 static void test_evict(Setting* s, const Naive& net) {
@@ -878,7 +923,12 @@ int main() {
     test_numbers();
     test_outliers(&s);
     test_masked(&s);
-    if (!net.learns_positions()) { test_stream(&s, net, plain); test_evict(&s, net); }
+    if (!net.learns_positions()) {
+        test_stream(&s, net, plain);
+        test_evict(&s, net);
+        test_evict_equals(&s, net);
+        test_evict_window(&s);
+    }
     test_edits(&s, net, plain);
     test_bits(&s, net, plain);
     test_gradients(&s, net);
