@@ -36,7 +36,9 @@ static Measured measured_point(const Model* m, char* base) {
 static float seen_factor(const Model* m, int l, int k) {
     const Arch& c = m->c;
     const int all = m->T - m->d.bias.token - k + 1;
-    const bool asks = is_local(c, l) && !c.local.empty() && !c.prefix;
+    bool mixed = false;
+    for (int i = 0; i < c.L; i++) { mixed = mixed || !is_local(c, i); }
+    const bool asks = is_local(c, l) && mixed && !c.prefix;
     return asks ? (float)all / std::min(all, c.window) : 1;
 }
 

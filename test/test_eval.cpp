@@ -912,6 +912,21 @@ static void test_sink_at(Setting* s, const Naive& net) {
     }
 }
 
+// alpha of a layer with a window is scaled where other layers have none, and only there
+static void test_seen(Setting* s) {
+    Arch& c = s->m.c;
+    s->m.T = T + s->m.d.bias.token;
+    for (const char* local : { "", "1", "111", "0", "10" }) {
+        c.local = local;
+        c.window = 6;
+        const bool mixed = c.local == "10";
+        check_near(seen_factor(&s->m, 0, 1), mixed ? T / 6.0 : 1, 1e-6, "a local layer's factor");
+        check_near(seen_factor(&s->m, 1, 1), 1, 0, "a global layer's factor");
+    }
+    c.local = "";
+    c.window = 0;
+}
+
 int main() {
     Setting s = setting();
     const Naive net(s.m);
@@ -933,6 +948,7 @@ int main() {
     test_bits(&s, net, plain);
     test_gradients(&s, net);
     test_sink_at(&s, net);
+    test_seen(&s);
     model_free(&s.m);
     return check_done();
 }
