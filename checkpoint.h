@@ -196,9 +196,10 @@ static void optimizer_load(Model* m, const std::string& dir) {
     weights_close(&file[0]);
 }
 
-static std::string params_hash(const Model* m) {
+// of the bits that a checkpoint keeps of an array. All ranks give their shards
+static std::string array_hash(const Model* m, acc* shard) {
     std::vector<float> copy;
-    const float* x = host_floats(m, m->master, &copy);
+    const float* x = host_floats(m, shard, &copy);
     return strf("%016llx", (unsigned long long)hash_bytes(x, m->num_params * sizeof(float)));
 }
 

@@ -172,7 +172,8 @@ static ProbeInput probe_records(const Flags& f, const ProbeBos& bos, int T, int 
     Tokenizer tok = tokenizer_of(f.tokenizer);
     DataOptions how = data_options(f, T, T);             // --random-token, --fix-token
     const bool windows = f.probe_from == "windows";
-    how.bos = windows ? "seq" : "doc";                   // before each record, or for a first token
+    // before each record, or for a window's first token
+    how.bos = windows && f.bos != "doc" ? "seq" : "doc";
     if (bos.id < 0) { how.bos = "none"; }
     tok.bos = bos.id;
     long skipped = 0;

@@ -178,6 +178,26 @@ static std::string run_other(const std::string& from) {
     return "or remove " + from + " to go on from the checkpoint before it";
 }
 
+// the numbers of a checkpoint, by hash: state.json keeps it, and a resumed run has it again
+static std::string numbers_json(const Model* m) {
+    return "{\"model\": \"" + array_hash(m, m->master) + "\", \"optimizer\": \"" +
+           array_hash(m, m->m) + array_hash(m, m->v) + "\"}";
+}
+
+// dies if a file of numbers is not the one that was saved: a disk fails, a copy ends early, an
+// editor slips
+static void numbers_check(const Model* m, const Json& state, const std::string& from) {
+    const Json* was = state.get("numbers");
+    if (!was) { return; }                            // of a program that did not write it yet
+    for (auto& now : json_of(numbers_json(m)).fields) {
+        const Json* before = was->get(now.first.c_str());
+        if (before && before->string == now.second.string) { continue; }
+        die(EXIT_USER,
+            from + "/" + now.first + ".safetensors: its numbers have changed since it was saved",
+            "--init " + from + " and another --out begin a new run from them");
+    }
+}
+
 // model, optimiser, data and log as they were at the checkpoint `from`; dies if the flags make
 // another run of it
 static void run_restore(Run* r, const Flags& f, const std::string& from) {
@@ -203,6 +223,7 @@ static void run_restore(Run* r, const Flags& f, const std::string& from) {
     hint_also() = run_other(from);
     checkpoint_load(&r->m, from);
     optimizer_load(&r->m, from);
+    numbers_check(&r->m, state, from);
     hint_also().clear();
     if (dist::rank == 0) { log_rewind(f.out + "/log.jsonl", r->first); }
 }
@@ -344,7 +365,7 @@ static std::string run_state(Run* r, long step) {
                 r->tokens_per_step) +
            "\"data\": " + data_state(&r->data) +
            ", \"directory\": " + json_str(getcwd(here, sizeof here) ? here : "") +
-           ", \"build\": " + build_json() +
+           ", \"build\": " + build_json() + ", \"numbers\": " + numbers_json(&r->m) +
            ", \"flags\": " + flags_json(r->f, 't') + "}";
 }
 
@@ -400,7 +421,7 @@ static void run_report_step(Run* r, long step, double loss, double grad_norm, do
 
 // the last line of the log, and of the screen
 static void run_finish(Run* r, long step) {
-    const std::string hash = params_hash(&r->m);
+    const std::string hash = array_hash(&r->m, r->m.master);
     const char* how = step >= r->f.steps ? "done" : "stopped";
     log_line(&r->log, strf("{\"event\":\"%s\",\"step\":%ld,\"params_hash\":\"%s\"}", how, step,
                            hash.c_str()));

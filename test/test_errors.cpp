@@ -287,7 +287,7 @@ static void test_resume() { // a run goes on only as what it was
 }
 // a copy of the checkpoint in which one file is changed
 static void damaged(const char* file, const std::string& content, const std::string& says,
-                    const char* what) {
+                    const char* what, bool probed = true) {
     remove_tree(dir + "/damaged");
     check_run("cp -r " + dir + "/run " + dir + "/damaged");
     file_write(dir + "/damaged/step_4/" + file, content);
@@ -295,7 +295,7 @@ static void damaged(const char* file, const std::string& content, const std::str
     check_refused(r, EXIT_USER, std::string(what) + ", --resume", says);
     CHECK(file_read(dir + "/damaged/log.jsonl") == file_read(dir + "/run/log.jsonl"),
           "%s: a refused --resume changed the log", what);
-    if (strcmp(file, "optimizer.safetensors") && strcmp(file, "state.json")) {
+    if (probed && strcmp(file, "optimizer.safetensors") && strcmp(file, "state.json")) {
         refused("probe damaged/step_4 --bb-vocab 24", says);
     }
 }
@@ -355,9 +355,24 @@ static void test_checkpoints() {
             "the optimiser cut short");
     damaged("optimizer.safetensors", replaced(opt, "\"v.lm_head", "\"w.lm_head"),
             "has no tensor 'v.lm_head.weight'", "the optimiser without a tensor");
+    for (const std::string name : { "model", "optimizer" }) {
+        std::string flipped = name == "model" ? model : opt;
+        flipped[flipped.size() - 3] ^= 1;
+        damaged((name + ".safetensors").c_str(), flipped,
+                name + ".safetensors: its numbers have changed", "one flipped bit", false);
+    }
     damaged("state.json", "{\"step\": 4", "state.json: not JSON", "state.json cut short");
     damaged("state.json", "{\"step\": 4}", "the position in the data",
             "state.json without a position");
+    // a length that follows from the factor is left out: others would multiply by 0
+    for (const std::string length : { "", "1.5" }) {
+        train_sink(std::string(TINY) + "-n 1 --rope-scaling yarn --rope-factor 2 -o yarn" + length +
+                   (length.empty() ? "" : " --rope-length " + length));
+        const std::string says = file_read(dir + "/yarn" + length + "/step_1/config.json");
+        CHECK((says.find("attention_factor") == std::string::npos) == length.empty(),
+              "the config of yarn, length '%s': %s", length.c_str(), says.c_str());
+        CHECK(train_sink("probe yarn" + length + "/step_1").code == 0, "probe of yarn");
+    }
     // what transformers may open as LLaMA is told apart, and a tensor that no row of the
     // config asks for is refused
     train_sink(std::string(TINY) + "-n 1 --head-bias 1 -o biased");

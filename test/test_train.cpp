@@ -667,6 +667,11 @@ static void test_text() {
               windows.says("goes beyond the 32 positions of the model"),
           "windows: %d %s %s", windows.code, windows.out.c_str(), windows.err.c_str());
 
+    const Ran led_by_256 = train_sink("probe song/step_60 -d song.jsonl --probe-seqs 500 "
+                                      "--probe-len 84 --probe-from windows --bos doc");
+    CHECK(led_by_256.says(strf("%ld windows of 85 tokens", (tokens + 400 - 1) / 84).c_str()),
+          "windows, --bos doc: %s %s", led_by_256.out.c_str(), led_by_256.err.c_str());
+
     // --bos TOKEN stands before each record, as if the record began with it
     std::string led;
     for (auto& line : split(lines, '\n')) {
