@@ -239,7 +239,7 @@ static std::vector<std::string> two_parts(const std::string& flag, const std::st
     return part;
 }
 
-// --stream n+W,..: with positions in the cache, where they matter, and with those of the text
+// --stream n+W,..: with positions in the cache, where there are such, and with those of the text
 static void runs_stream(const Flags& f, const Model& m, std::vector<EvalRun>* runs) {
     const std::string wanted = "n+W, such as 4+60: the first n keys and the last W before a token";
     for (auto& text : split(f.stream, ',')) {
@@ -248,7 +248,8 @@ static void runs_stream(const Flags& f, const Model& m, std::vector<EvalRun>* ru
         const bool numbers = parse_long(part[0], &n) && parse_long(part[1], &W);
         want(numbers && n >= 0 && W >= 0 && n + W < 1 << 24, "--stream " + text, wanted);
         for (bool cached : { true, false }) {
-            if (cached && !m.d.pe.rotary && !m.d.pe.score_bias) { continue; }
+            const bool turned_once = m.d.pe.rotary && Attn::phi != PHI_NONE; // before the kernel
+            if (cached && (turned_once || (!m.d.pe.rotary && !m.d.pe.score_bias))) { continue; }
             EvalRun r;
             r.kind = "stream";
             r.name = text + (cached ? ", positions in the cache" : ", positions in the text");

@@ -217,8 +217,8 @@ static ProbeInput probe_inputs(const Flags& f, const ProbeBos& bos, const ProbeD
     Rng rng = rng_stream(f.seed, SEED_PROBE);
     want(random || f.probe_input == "repeated", "--probe-input " + f.probe_input,
          "natural, random or repeated");
-    want(!f.given_bos && !f.given_random_token && !f.given_fix_token,
-         "--bos, --random-token, --fix-token with "
+    want(!f.given_data && !f.given_bos && !f.given_random_token && !f.given_fix_token,
+         "--data, --bos, --random-token, --fix-token with "
          "--probe-input " +
              f.probe_input,
          "--probe-input natural");

@@ -174,6 +174,7 @@ static const struct {
     { "probe run/step_4 --probe-from end", "--probe-from end: wanted start or windows" },
     { "probe run/step_4 --probe-from start", "--probe-from start of bb: wanted a .jsonl" },
     { "probe run/step_4 --probe-input random --bos seq", "wanted --probe-input natural" },
+    { "probe run/step_4 --probe-input random -d bb", "wanted --probe-input natural" },
     { "probe run/step_4 --json nowhere/x.json", "nowhere/x.json.tmp: cannot open (No such file" },
     { "probe run/step_4 -d ./short.txt:2 --json short.txt", "short.txt: is read or written" },
     { "probe run/step_4 --json run", "run: got a directory, wanted a file" },
