@@ -121,7 +121,7 @@ KINDS = {
 SINK = {"eps!": "value", "T!": "count", "n": "count", "k!": "numbers", "sink_k!": "numbers",
         "proxy_k!": "numbers", "sink_star": "number", "sink_effective": "rate"}
 MAPS = ["alpha1", "alpha1_proxy", "alpha_star", "alpha_star_proxy", "mass", "entropy"]
-GATES = ["gate_mean", "gate_low", "gate_first", "gate_rest"]
+GATES = ["alpha1_gated", "gate_mean", "gate_low", "gate_first", "gate_rest"]
 NORMS = ["h_norm_first", "h_norm_rest", "h_norm_star", "h_max", "h_median", "k_norm_first",
          "k_norm_rest", "v_norm_first", "v_norm_rest", "pre_norm_first", "pre_norm_rest"]
 EVAL = {"step!": "count", "time": "text", "data": "text", "val_loss": "number",

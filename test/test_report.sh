@@ -285,6 +285,32 @@ train = {o["step"]: o for o in log if o["event"] == "train"}
 assert rows[0]["train_loss"] == "" and float(rows[2]["train_loss"]) == train[10]["loss"]
 assert int(rows[2]["tokens"]) == train[10]["tokens"]
 END
+# three thresholds behind a gate, as the log of a run with GATE=head --eps 0.2,0.3,0.05 has them:
+# it gives the gated Sink of the first; 0 is a number, and another threshold's is nobody's
+mkdir -p $out/gated
+$PYTHON - $tiny/log.jsonl $out/gated > $out/stdout 2>&1 <<'END'; ok $? "CSV of a gate: $(tail -n 1 $out/stdout)"
+import csv, io, json, sys
+sys.path.insert(0, "scripts")
+import export, runlog
+log = [json.loads(line) for line in open(sys.argv[1], encoding="utf-8")]
+def written(effective, own=()):
+    for e in log:
+        if e["event"] == "eval":
+            e["sinks"] = [dict(e["sink"], eps=x) for x in (0.2, 0.3, 0.05)]
+            e["sink"] = dict(e["sinks"][0])
+            for sink, x in zip(e["sinks"], own): sink["sink_effective"] = x
+            e.update(sink_effective=effective, alpha1_gated=[[0.25, 0.5], [0.75, 1.0]])
+    with open(sys.argv[2] + "/log.jsonl", "w", encoding="utf-8") as f:
+        f.write("".join(json.dumps(o) + "\n" for o in log))
+    rows = list(csv.DictReader(io.StringIO(export.csv_text(runlog.read_runs([sys.argv[2]])))))
+    assert [r["probe_eps"] for r in rows] == ["0.2", "0.3", "0.05"] * 3
+    said = {(r.get("alpha1_gated_mean"), r.get("alpha1_gated_max")) for r in rows}
+    assert said == {("0.625", "1.0")}, said
+    return [r["sink_effective"] for r in rows[:3]]
+for wanted, got in ((["0.75", "", ""], written(0.75)), (["0", "", ""], written(0)),
+                    (["0.5", "0", "1"], written(0.5, [0.5, 0, 1]))):
+    assert got == wanted, f"sink_effective: got {got}, wanted {wanted}"
+END
 if $PYTHON -c 'import tensorboard' 2> /dev/null; then
     report $tiny --tensorboard -o $out/events; ok $? "--tensorboard: $(cat $out/stderr)"
     $PYTHON - $out/events/tiny $tiny/log.jsonl > $out/stdout 2>&1 <<'END'; ok $? "TensorBoard: $(tail -n 1 $out/stdout)"
