@@ -285,6 +285,8 @@ train = {o["step"]: o for o in log if o["event"] == "train"}
 assert rows[0]["train_loss"] == "" and float(rows[2]["train_loss"]) == train[10]["loss"]
 assert int(rows[2]["tokens"]) == train[10]["tokens"]
 END
+# README's example writes runs.csv beside the sources
+if [ -e .git ]; then git check-ignore -q runs.csv && ! git check-ignore -q scripts/runs.csv; ok $? "git sees runs.csv"; fi
 # three thresholds behind a gate, as the log of a run with GATE=head --eps 0.2,0.3,0.05 has them:
 # it gives the gated Sink of the first; 0 is a number, and another threshold's is nobody's
 mkdir -p $out/gated
