@@ -233,6 +233,14 @@ refused "no compiler"   "nosuchcc: got no such program" \
     env CXX=nosuchcc scripts/reproduce table4 --runs $dir/d
 refused "its flags"     "unknown flag --stpes" \
     scripts/reproduce table6-softmax --seeds 1 --runs $dir/d -- --stpes 4
+# the script's own flags after --, in any spelling
+for word in "-d x" "-d=x" "--data x" --data=x "-o x" "--out x" --out=x "--seed 4" --seed=4 --resume; do
+    flag=${word%%[ =]*}
+    refused "$word after --" "$flag: stands after --, wanted " \
+        scripts/reproduce table6-softmax --dry-run --runs $dir/d -- --steps 4 $word
+    case $flag in -d | --data) type='-d ' ;; --resume) type='leave it out' ;; --seed) type='--seeds ' ;; *) type='--runs ' ;; esac
+    tail -n 1 $dir/err.txt | grep -q -- "^---> HINT: .*$type"; ok $? "$word after --: $(cat $dir/err.txt)"
+done
 sed -i '3s/^{/[/' $dir/a/$soft/log.jsonl
 refused "a damaged log" "log.jsonl, line 3: got" \
     scripts/reproduce table6-softmax --seeds 1 --runs $dir/a --out $dir/out -- $short
