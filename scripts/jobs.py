@@ -8,12 +8,13 @@ Runs that diverge (exit status 3) are results.
 
 `o` is what a script wants done: runs (a directory), label (a directory in it), device,
 jobs (runs at once, 0: one on each GPU), threads (of a run on the CPU, 0: the program's choice),
-identity (of the data), source (source_hash()).
+identity (of the data and the tokenizer), source (source_hash()).
 """
 import fcntl
 import functools
 import glob
 import hashlib
+import itertools
 import json
 import os
 import re
@@ -55,22 +56,114 @@ def source_hash():
     return h.hexdigest()[:16]
 
 
+def values_of(words, *names):
+    """What a command line gives a flag, spelt -d X, --data X or --data=X; the last holds."""
+    found = []
+    for word, after in zip(words, words[1:] + [""]):
+        name, equals, value = word.partition("=")
+        if name in names:
+            found.append(value if equals else after)
+    return found
+
+
+def files_named(words):
+    """(data, tokenizer) of the words of a run, as the program takes them."""
+    return ((["bb"] + values_of(words, "-d", "--data"))[-1],
+            ([""] + values_of(words, "--tokenizer"))[-1])
+
+
+def identity(data, tokenizer):
+    """The contents of what a run reads."""
+    name = data_identity(data)
+    return f"{name}, tokenizer {tokenizer_identity(tokenizer)}" if tokenizer else name
+
+
+def sources(data):
+    """(name, path) of each part of -d A:3,B:1 without its weight, as the program finds it:
+    None of one that is not there."""
+    found = []
+    for part in data.split(","):
+        name, _, weight = part.rpartition(":")
+        weighted = re.fullmatch(r"[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)(e[+-]?[0-9]+)?", weight, re.I)
+        if weighted and not place(part):
+            part = name
+        found.append((part, place(part)))
+    return found
+
+
+def place(name):
+    """Where data of this name are: here, in data/, or None."""
+    paths = (name, os.path.join("data", name)) if name else ()
+    return next((p for p in paths if os.path.exists(p)), None)
+
+
 def data_identity(data):
-    """bb, or name, size and a hash: of the first MiB of a file; in a directory of shards of the
-    first MiB of the first one and of what the manifest counts, but not of where and when its
-    sources lay: the same shards are the same data on every machine."""
+    """bb, or name, size and a hash, of every part of a mixture: of the whole of a file; in
+    a directory of shards of the first MiB of each and of what the manifest counts, but not
+    of where and when its sources lay: the same shards are the same data on every machine."""
     if data == "bb":
         return "bb"
-    path = next((p for p in (data, os.path.join("data", data)) if p and os.path.exists(p)), None)
+    return " + ".join(source_identity(*source) for source in sources(data))
+
+
+def source_identity(name, path):
     if not path:
         return "missing"
-    files = [path] if os.path.isfile(path) else sorted(glob.glob(os.path.join(path, "*.bin")))
-    seen = manifest_counts(os.path.join(path, "manifest.json"))
-    if files:
-        seen += open(files[0], "rb").read(1 << 20)
+    name = os.path.basename(os.path.normpath(name))
+    if os.path.isfile(path):
+        return contents(name, [path])
+    return contents(name, sorted(glob.glob(os.path.join(glob.escape(path), "*.bin"))), 1,
+                    manifest_counts(os.path.join(path, "manifest.json")))
+
+
+def tokenizer_file(given):
+    """The file that --tokenizer names: in a directory the one that the program would take.
+    None if it is not there."""
+    inside = [os.path.join(given, name) for name in ("tokenizer.json", "vocab.json")]
+    inside += sorted(glob.glob(os.path.join(glob.escape(given), "*.gguf")))
+    files = inside if os.path.isdir(given) else [given]
+    return next((f for f in files if os.path.exists(f)), None)
+
+
+def tokenizer_identity(given):
+    """bytes, or name, size and a hash of the file and of those that are read beside it; of a GGUF
+    file, whose words stand before its weights, of the first 64 MiB."""
+    if given == "bytes":
+        return "bytes"
+    path = tokenizer_file(given)
+    if not path:
+        return "missing"
+    name = os.path.basename(path)
+    if name.endswith(".gguf"):
+        return contents(name, [path], 64)
+    names = ["merges.txt"] * (name == "vocab.json")
+    names += ["tokenizer_config.json", "special_tokens_map.json"]
+    beside = [os.path.join(os.path.dirname(path), n) for n in names]
+    return contents(name, [path] + [f for f in beside if os.path.exists(f)])
+
+
+def contents(name, files, most=None, seen=b""):
+    """The name, the size of the files, and a hash: of `seen` and of so many MiB of each, or all."""
+    h = hashlib.sha256(seen)
+    for path in files:
+        with open(path, "rb") as f:
+            for piece in itertools.islice(iter(lambda: f.read(1 << 20), b""), most):
+                h.update(piece)
     size = sum(os.path.getsize(f) for f in files)
-    name = os.path.basename(os.path.normpath(data))
-    return f"{name} {size} bytes {hashlib.sha256(seen).hexdigest()[:16]}"
+    return f"{name} {size} bytes {h.hexdigest()[:16]}"
+
+
+def need_files(data, tokenizer, hint):
+    """An error for the first of a run's files that is not there."""
+    for name, path in sources(data) if data != "bb" else []:
+        if name == "bb":
+            die(f"-d: got bb in {runlog.shown(data)}, wanted it alone", "-d bb")
+        if not path:
+            got = f"neither {name} nor data/{name}" if name else f"no name in {runlog.shown(data)}"
+            die(f"-d: got {got}, wanted text or shards", hint)
+    if tokenizer not in ("", "bytes") and not tokenizer_file(tokenizer):
+        die(f"--tokenizer: got no tokenizer in {runlog.shown(tokenizer)}, wanted tokenizer.json, "
+            "or a directory with one", "leave it out: text is bytes then")
 
 
 def manifest_counts(path):

@@ -470,7 +470,8 @@ def paper_loss(row):
 def same_data(results):
     """True where our losses stand beside the paper's: both of the Pile.
     Losses of other data are other quantities."""
-    return results.get("data", "").startswith("pile")
+    data = results.get("data", "")
+    return data.startswith("pile") and " + " not in data     # and no mixture
 
 
 def ours(row, get, at="last"):

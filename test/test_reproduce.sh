@@ -229,6 +229,10 @@ status=1 refused "runs a file"   "file/x: got 'Not a directory'" \
     scripts/reproduce table6-softmax --seeds 1 --runs $dir/file/x
 refused "no data"       "got neither nosuch nor data/nosuch" \
     scripts/reproduce table4 -d nosuch --runs $dir/d
+refused "a lost part"   "got neither nosuch nor data/nosuch" \
+    scripts/reproduce table4 -d README.md:0.7,nosuch:0.3 --runs $dir/d
+refused "no tokenizer"  "got no tokenizer in 'nosuch.json', wanted tok" \
+    scripts/reproduce table4 -d README.md --runs $dir/d -- --tokenizer nosuch.json
 refused "no compiler"   "nosuchcc: got no such program" \
     env CXX=nosuchcc scripts/reproduce table4 --runs $dir/d
 refused "its flags"     "unknown flag --stpes" \
@@ -317,6 +321,31 @@ first = identity()
 if identity(made="/there/b.txt") != first: print("other paths: other data")
 others = [identity(tokens=11), identity(shard=b"abd"), identity(manifest="{"), identity(manifest="[1]")]
 if first in others: print(f"other data: the same identity {first}: {others}")
+# of every shard, of a mixture, of the tokenizer of a scale and of one after --
+import importlib.machinery, importlib.util, types
+loader = importlib.machinery.SourceFileLoader("reproduce", "scripts/reproduce")
+r = importlib.util.module_from_spec(importlib.util.spec_from_loader("reproduce", loader))
+loader.exec_module(r)
+shards = os.path.join(sys.argv[1], "shards")
+files = [os.path.join(sys.argv[1], n) for n in ("a.txt", "b.txt", "tokenizer.json", "shards/val.bin")]
+a, b, tokenizer, val = files
+def key(scale, data, extra):
+    o = r.options_at(scale, data, extra, [1], types.SimpleNamespace(device="cpu", jobs=1, runs="", out=""))
+    return r.Run(next(x for x in r.rows_at(o) if not x.skip), 1, o).key["data"]
+r.SCALES["own"] = r.of_text(a, f"--tokenizer {tokenizer}", 1, 16, tokens_s=1, about="")
+def write(path, text):
+    with open(path, "w") as f: f.write(text)
+for path in files: write(path, "one")
+for case, changes in ((("laptop", f"{a}:0.7,{b}:0.3", []), (a, b)), (("laptop", shards, []), (val,)),
+                      (("laptop", a, ["--tokenizer=" + tokenizer]), (a, tokenizer)),
+                      (("text", "", ["--steps", "2", "--tokenizer", tokenizer]), (tokenizer,)),
+                      (("own", "", []), (a, tokenizer))):
+    for path in changes:
+        write(path, "one"); before = key(*case); write(path, "two")
+        if key(*case) == before: print(f"{case}: {path} changed, and not {before}")
+import runlog
+same = [runlog.same_data({"data": "pile_5B 3 bytes 0" + more}) for more in ("", " + a.txt 3 bytes 0")]
+if same != [True, False]: print(f"losses beside the paper's, of the Pile and of a mixture with it: {same}")
 END
 [ ! -s $dir/identity.txt ]; ok $? "$(head -n 5 $dir/identity.txt)"
 

@@ -53,6 +53,49 @@ scripts/sweep BACKEND=cpu BIAS=none,k --seed 3 --dry-run -- -n 5 > $dir/dry.txt 
     [ "$(grep -c -- '-n 5 --seed 3 --resume -o runs/sweep-' $dir/dry.txt)" -eq 2 ]
 ok $? "--dry-run: $(cat $dir/dry.txt)"
 
+# a run is of the contents of its data and its tokenizer, however they were spelt
+python3 - $dir > $dir/identity.txt 2>&1 <<'END'
+import importlib.machinery, importlib.util, os, sys
+loader = importlib.machinery.SourceFileLoader("sweep", "scripts/sweep")
+sweep = importlib.util.module_from_spec(importlib.util.spec_from_loader("sweep", loader))
+loader.exec_module(sweep)
+x, y, heavy, t = [os.path.join(sys.argv[1], n) for n in ("x.txt", "y.txt", "z:2.txt", "tok")]
+def identities(words):
+    rows = list(sweep.settings(sweep.arguments(words)))
+    return [sweep.jobs.Run(r, 1, o).key["data"] for r in rows]
+class o: runs, label, source, device = "runs", "x", "", "cpu"
+def write(path, text):
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "w") as f: f.write(text)
+texts = {x: "a" * (2 << 20), y: "bbb", heavy: "ccc", f"{t}/vocab.json": "{}", f"{t}/merges.txt": "m",
+         f"{t}/tokenizer_config.json": "{1}", f"{t}/a/tokenizer.json": "{2}", f"{t}/b/m.gguf": "GGUF"}
+for path, text in texts.items(): write(path, text)
+pair, tokens = f"{x}:0.7,{y}:3e-1", lambda name: ["--", "-d", y, "--tokenizer", f"{t}{name}"]
+for words, changes in ((["--", "-d", x], [x]), (["--", "--data", x], [x]), (["--", f"--data={x}"], [x]),
+                       (["--", "-d", "bb", f"--data={x}", "-n", "3"], [x]),
+                       (["--", f"--data={y}", "-d", x], [x]), (["-d", x, "--lr", "1,2"], [x]),
+                       (["--", "-d", pair], [x, y]), (["--", f"--data={x},{y}"], [x, y]),
+                       (["--", "-d", f"{heavy}:1,{y}:2"], [heavy, y]), (["--", "-d", heavy], [heavy]),
+                       (tokens(""), [f"{t}/vocab.json", f"{t}/merges.txt", f"{t}/tokenizer_config.json"]),
+                       (tokens("/vocab.json"), [f"{t}/vocab.json", f"{t}/merges.txt"]),
+                       (tokens("/a"), [f"{t}/a/tokenizer.json"]), (tokens("/b/m.gguf"), [f"{t}/b/m.gguf"]),
+                       (["--", f"--data={y}", f"--tokenizer={t}/a/tokenizer.json"], [f"{t}/a/tokenizer.json"])):
+    first = identities(words)
+    if first != identities(words): print(f"{words}: two identities of the same files: {first}")
+    for path in changes:         # its last byte
+        write(path, texts[path][:-1] + "#")
+        if set(first) & set(identities(words)): print(f"{words}: {path} changed, and not {first}")
+        write(path, texts[path])
+END
+[ ! -s $dir/identity.txt ]; ok $? "identity: $(head -n 20 $dir/identity.txt)"
+head -n 60 README.md > $dir/a.txt; cp README.md $dir/b.txt
+texts="BACKEND=cpu --out $dir/texts -- -n 2 -b 2 --eval-every 0 --val-seqs 2 --probe-seqs 2 --sample 0 --data=$dir/a.txt:2,$dir/b.txt:1"
+scripts/sweep $texts > $dir/f.txt 2>&1; ok $? "a mixture: $(tail -n 2 $dir/f.txt)"
+echo more >> $dir/b.txt; scripts/sweep $texts > $dir/g.txt 2>&1
+grep -q '^1 runs, 0 of them done' $dir/g.txt && [ -d $dir/texts/default-seed1.old1 ]
+ok $? "of a text that changed: $(head -n 2 $dir/g.txt)"
+scripts/sweep $texts 2>&1 | grep -q '^1 runs, 1 of them done'; ok $? "of a text that did not change"
+
 # bad input: one error, one hint, exit status 2, and nothing is trained
 refused() { # WHAT MESSAGE words..
     what=$1 says=$2; shift 2
@@ -77,6 +120,14 @@ refused "out after --"   "out: stands after --"                            -- -o
 refused "too many"       "got 1,000,000 runs, wanted 10,000 or fewer" \
     --lr $(seq -s, 1000) --seed $(seq -s, 1000)
 refused "no data"        "got neither nosuch nor data/nosuch"              BACKEND=cpu -- -d nosuch
+refused "no data, ="     "got neither nosuch nor data/nosuch"              BACKEND=cpu -- --data=nosuch
+refused "no first data"  "got neither nosuch nor data/nosuch"              BACKEND=cpu -- -d nosuch:1,README.md:2
+refused "no second data" "got neither nosuch nor data/nosuch"              BACKEND=cpu -- -d README.md,nosuch
+refused "the last data"  "got neither nosuch nor data/nosuch"              BACKEND=cpu -- -d bb --data nosuch
+refused "an empty name"  "-d: got no name in 'README.md,'"                 BACKEND=cpu -- -d README.md,
+refused "bb and others"  "-d: got bb in 'bb,README.md', wanted it alone"   BACKEND=cpu -- -d bb,README.md
+refused "no tokenizer"   "got no tokenizer in 'nosuch', wanted tok"        BACKEND=cpu -- -d README.md --tokenizer=nosuch
+refused "none in it"     "got no tokenizer in 'scripts', wanted tok"       BACKEND=cpu -- -d README.md --tokenizer scripts
 refused "a flag"         "unknown flag --lrr" \
     BACKEND=cpu --lrr 1,2 --out $dir/none -- -n 3
 [ ! -e $dir/none ]; ok $? "a run with an unknown flag began"
