@@ -9,8 +9,9 @@ something is taken from them.
 
 Each run's last checkpoint goes through `train_sink eval` with the flags of EVAL,
 on the run's own held-out sequences; RUN/after.json keeps what it said, and is made again when the
-flags or the checkpoint are others. Binaries are those of this tree, built where they are missing.
-The table goes to RESULTS-after.json too. Needs Python 3.9 and nothing else.
+flags, the checkpoint or the program's sources are others. Like a run of another key such an answer
+is not there, and --report does not show it. Binaries are those of this tree, built where they are
+missing. The table goes to RESULTS-after.json too. Needs Python 3.9 and nothing else.
 """
 import argparse
 import glob
@@ -53,20 +54,25 @@ def checkpoint_of(run):
     return max(steps, key=lambda d: int(d.rsplit("_", 1)[1]), default=None)
 
 
-def stored(run):
-    """what RUN/after.json says, if it is of the last checkpoint and of these flags"""
+def stored(run, source):
+    """what RUN/after.json says, if it is of the last checkpoint, of these flags and sources"""
     try:
         with open(os.path.join(run, "after.json"), encoding="utf-8") as f:
             kept = runlog.parse(f.read())
     except (OSError, ValueError):
         return None
-    same = isinstance(kept, dict) and kept.get("flags") == shlex.join(EVAL)
-    newest = os.path.basename(checkpoint_of(run) or "")
-    return kept if same and kept.get("checkpoint") == newest else None
+    wanted = said_of(checkpoint_of(run) or "", source)
+    same = isinstance(kept, dict) and all(kept.get(k) == v for k, v in wanted.items())
+    return kept if same else None
 
 
-def evaluate(run, binary):
-    """runs eval on the run's last checkpoint; what it says, with the flags and the checkpoint"""
+def said_of(checkpoint, source):
+    """what an answer depends on"""
+    return {"flags": shlex.join(EVAL), "checkpoint": os.path.basename(checkpoint), "source": source}
+
+
+def evaluate(run, binary, source):
+    """runs eval on the run's last checkpoint; what it says, with what that depends on"""
     checkpoint, part = checkpoint_of(run), os.path.join(run, "after.json.part")
     if not checkpoint:
         die(f"{run}: got no step_N, wanted a run with its last checkpoint",
@@ -77,7 +83,7 @@ def evaluate(run, binary):
         die(f"{shlex.join(words)}: {done.stderr.strip()[-600:]}", "the same command by hand", 1)
     with open(part, encoding="utf-8") as f:
         said = runlog.parse(f.read())
-    kept = {"flags": shlex.join(EVAL), "checkpoint": os.path.basename(checkpoint), **said}
+    kept = {**said, **said_of(checkpoint, source)}
     with open(part, "w", encoding="utf-8") as f:
         json.dump(kept, f)
     os.replace(part, os.path.join(run, "after.json"))
@@ -117,7 +123,7 @@ def table_of(results, kept_of):
     return [head] + lines
 
 
-def collect(results, binaries, report):
+def collect(results, binaries, source, report):
     """row id -> evaluations of its finished runs"""
     kept_of = {}
     for row in results["rows"]:
@@ -125,10 +131,10 @@ def collect(results, binaries, report):
         for e in row["ours"]:
             if e["status"] != "done":
                 continue
-            kept = stored(e["run"])
+            kept = stored(e["run"], source)
             if not kept and not report:
                 print(f"{e['run']}", file=sys.stderr, flush=True)
-                kept = evaluate(e["run"], binaries[row["make"]])
+                kept = evaluate(e["run"], binaries[row["make"]], source)
             if kept:
                 kept_of[row["id"]].append(kept)
     return kept_of
@@ -165,9 +171,9 @@ def main():
         results = runlog.parse(runlog.read_text(path, "scripts/reproduce TABLE"))
         class o: device, jobs, source = a.device, 1, jobs.source_hash()
         todo = dict.fromkeys(r["make"] for r in results["rows"] for e in r["ours"]
-                             if e["status"] == "done" and not stored(e["run"]))
+                             if e["status"] == "done" and not stored(e["run"], o.source))
         binaries = jobs.build_all(list(todo), o) if todo and not a.report else {}
-        kept_of = collect(results, binaries, a.report)
+        kept_of = collect(results, binaries, o.source, a.report)
         table = table_of(results, kept_of)
         with open(path[:-5] + "-after.json", "w", encoding="utf-8") as f:
             json.dump({"table": results["table"], "scale": results["scale"],

@@ -182,6 +182,26 @@ want(c["rows"][0]["ours"][0]["status"] == "failed", "the diverged run is not fai
 END
 [ ! -s $dir/json.txt ]; ok $? "$(cat $dir/json.txt)"
 
+# scripts/after.py: evaluates both runs; what is there is kept, and made again when the program's
+# sources are others: --report shows no answer of those
+table=$dir/out/table6-$label.json
+scripts/after.py $table > $dir/after.txt 2>&1; ok $? "after.py: $(tail -n 2 $dir/after.txt)"
+grep -q '^softmax .*  1$' $dir/after.txt && grep -q '^sigmoid .*  1$' $dir/after.txt
+ok $? "after.py: $(tail -n 3 $dir/after.txt)"
+touch $dir/before; sleep 0.05
+scripts/after.py $table > $dir/after2.txt 2>&1
+[ -z "$(find $dir/a -name after.json -newer $dir/before)" ] && [ "$(tail -n 3 $dir/after.txt)" = "$(tail -n 3 $dir/after2.txt)" ]
+ok $? "after.py again: $(tail -n 2 $dir/after2.txt)"
+sed -i 's/"source": "[0-9a-f]*"/"source": "0"/' $dir/a/$soft/after.json
+touch $dir/before; sleep 0.05
+scripts/after.py $table --report > $dir/after3.txt 2>&1
+grep -q '^sigmoid ' $dir/after3.txt && ! grep -q '^softmax ' $dir/after3.txt
+ok $? "after.py --report of other sources: $(tail -n 2 $dir/after3.txt)"
+scripts/after.py $table > $dir/after4.txt 2>&1
+[ "$(find $dir/a -name after.json -newer $dir/before)" = $dir/a/$soft/after.json ] &&
+    [ "$(tail -n 3 $dir/after.txt)" = "$(tail -n 3 $dir/after4.txt)" ]
+ok $? "after.py, of other sources: $(tail -n 2 $dir/after4.txt)"
+
 # 5 verdicts, on runs made up: softmax has a sink and the others none; one has;
 # one has on the second seed (1.5 -> 40); softmax has none
 for case in "50 1 1 holds" "50 40 1 does not hold" "50 1 1.5 does not hold" "2 1 1 cannot be tested at this scale: softmax has no sink either"; do
