@@ -63,7 +63,8 @@ cuda/device.cuh|[](auto& f) { return f.state != CUBLAS_STATUS_SUCCESS; }|[](auto
 cuda/device.cuh|const uint32_t align_a = blas_alignment(B)|const uint32_t align_a = 256|fp32
 cuda/device.cuh|CUBLASLT_MATMUL_DESC_TRANSA, &op_a,\n                                              sizeof op_a)|CUBLASLT_MATMUL_DESC_TRANSA, &op_a, 8)|fp32
 cuda/device.cuh|device_workspace, DEVICE_WORKSPACE, device_stream|device_workspace, 16, device_stream|fp32
-cuda/device.cuh|    if (smem > 48 << 10) { // more|    if (false) { // more|bf16
+cuda/device.cuh|    if (smem > 40 << 10) {|    if (false) {|bf16
+cuda/device.cuh|    if (smem > 40 << 10) {|    if (smem > 48 << 10) {|fp32
 cuda/device.cuh|    if (p) { device_sync(); }\n|\n|fp32
 cuda/device.cuh|"copying from the GPU");\n    device_sync();|"copying from the GPU");|fp32
 MUTANTS
