@@ -21,8 +21,8 @@ so it is strict where a GPU is silent:
   - copies to the device come from page-locked memory, which is read-only from then
     on until the host has waited for an event after the copy or for the stream;
     what a copy to the host brings is there only after the host has waited;
-  - more than 48 KiB of shared memory must be asked for, kernel by kernel;
-    grids and blocks have the limits of a GPU;
+  - more than 48 KiB of shared memory, dynamic and static together, must be asked for,
+    kernel by kernel; grids and blocks have the limits of a GPU;
   - one stream may not touch memory that another one may still be using: an event or a wait has
     to stand between. Nor may the host free it. Freed addresses do not come back;
   - an error that nobody asked for comes with the next question (cudaGetLastError),
@@ -887,22 +887,37 @@ RT inline void block_run(uint3 id) {
 }
 // the second of sm_86 and sm_89, the least among those we run on
 enum { SMEM_PLAIN = 48 << 10, SMEM_MOST_OPTIN = 99 << 10 };
-struct Optin { const void* kernel; int bytes; };                // cudaFuncSetAttribute
-inline Array<Optin> optins;
-inline size_t smem_allowed;                                     // to the kernel that runs
-RT inline size_t allowed(const void* f) {
-    for (auto& o : optins) {
-        if (o.kernel == f) { return o.bytes > SMEM_PLAIN ? o.bytes : (int)SMEM_PLAIN; }
+// Of a kernel: what it has asked for by cudaFuncSetAttribute, and how much is static. A GPU knows
+// the second from the machine code; here it is all that any launch has come to so far
+struct Shared { const void* kernel; int asked; size_t fixed; Array<int> ids; };
+inline Array<Shared> shared;
+inline size_t running;                                          // its place there
+RT inline size_t shared_of(const void* f) {
+    for (size_t i = 0; i < shared.n; i++) { if (shared[i].kernel == f) { return i; } }
+    shared.push(Shared{f, -1, 0, {}});
+    return shared.n - 1;
+}
+// 48 KiB are for both; of one that has asked, only what is dynamic counts
+RT inline void check_shared(size_t dynamic) {
+    const Shared& x = shared[running];
+    size_t most = x.asked < 0 ? (size_t)SMEM_PLAIN : x.asked + x.fixed;
+    if (most > SMEM_MOST_OPTIN) { most = SMEM_MOST_OPTIN; }
+    if (dynamic + x.fixed > most) {
+        fail("kernel %s wants %zu bytes of shared memory, %zu of them static, it may use %zu: ask "
+             "by cudaFuncSetAttribute",
+             kernel, dynamic + x.fixed, x.fixed, most);
     }
-    return SMEM_PLAIN;
+}
+RT inline void count_static(int id, size_t bytes) {
+    Shared& x = shared[running];
+    for (int known : x.ids) { if (known == id) { return; } }
+    x.ids.push(id);
+    x.fixed += bytes;
+    check_shared(block->dynamic.n);
 }
 RT inline void run_grid(dim3 grid, dim3 threads, size_t smem) {
     init();
-    if (smem > smem_allowed) {
-        fail("kernel %s: %zu bytes of dynamic shared memory, it may use %zu: ask by "
-             "cudaFuncSetAttribute",
-             kernel, smem, smem_allowed);
-    }
+    check_shared(smem);
     unsigned n = threads.x * threads.y * threads.z;
     size_t total = size_t(grid.x) * grid.y * grid.z;
     if (now != &host) { fail("launch of %s inside kernel %s", kernel, kernel); }
@@ -951,7 +966,7 @@ void launch(const char* name, void (*f)(P...), dim3 grid, dim3 threads, size_t s
     Call call{f, {static_cast<P>(a)...}};
     kernel = name;
     if (fault_at("launch") != cudaSuccess) { return; }
-    smem_allowed = allowed((const void*)f);
+    running = shared_of((const void*)f);
     stream_next(stream);
     std::apply([=](auto&... v) { (check_arg(v, stream), ...); }, call.args);
     body = [](void* c) { std::apply(((Call*)c)->f, ((Call*)c)->args); };
@@ -970,13 +985,7 @@ template <class T, class Key> RT T& static_smem(Key) {
     if (block->n_vars == MAX_STATIC || end > STATIC_BYTES) {
         fail("over %d SMEM variables or 48 KiB", MAX_STATIC);
     }
-    size_t all = block->dynamic.n + sizeof(T);
-    for (Static* v = block->vars; v < block->vars + block->n_vars; v++) { all += v->n; }
-    if (all > (smem_allowed > SMEM_PLAIN ? SMEM_MOST_OPTIN : SMEM_PLAIN)) {
-        fail("kernel %s: %zu bytes of shared memory, dynamic and static, are more than a block may "
-             "have",
-             kernel, all);
-    }
+    count_static(id, sizeof(T));
     // 0xFF already, by the host: were it filled here, a thread would write what others then write
     char* p = block->statics.p + at;
     memset(p + sizeof(T), CANARY, 16);
@@ -1199,15 +1208,9 @@ inline cudaError_t cudaFuncSetAttribute(const void* f, cudaFuncAttribute a, int 
     if (a != cudaFuncAttributeMaxDynamicSharedMemorySize) {
         emu::fail("cudaFuncSetAttribute: attribute %d is not emulated", int(a));
     }
-    if (v < 0 || v > emu::SMEM_MOST_OPTIN) { return emu::result(cudaErrorInvalidValue); }
-    emu::optins.push(emu::Optin{f, v});
-    for (auto& o : emu::optins) {
-        if (o.kernel == f) {
-            o.bytes = v;
-            emu::optins.n -= &o != emu::optins.end() - 1;
-            break;
-        }
-    }
+    emu::Shared& x = emu::shared[emu::shared_of(f)];
+    if (v < 0 || v + x.fixed > emu::SMEM_MOST_OPTIN) { return emu::result(cudaErrorInvalidValue); }
+    x.asked = v;
     return emu::result(cudaSuccess);
 }
 inline cudaError_t cudaPeekAtLastError() {

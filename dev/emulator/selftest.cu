@@ -510,6 +510,13 @@ __global__ void finds(unsigned* o) {
     o[blockIdx.x * 32 + threadIdx.x] = a[threadIdx.x];
     a[threadIdx.x] = 1;
 }
+// a variable counts for a launch that does not come to it, too
+__global__ void seldom_static(unsigned* o) {
+    if (o[0] != 7) { return; }
+    SMEM(char[4096], a);
+    a[threadIdx.x] = 1;
+    o[threadIdx.x] = a[threadIdx.x];
+}
 // shared memory is undefined in every block, not what the one before left
 static void test_undefined() {
     run(finds, 32, 0, 3);
@@ -522,7 +529,28 @@ static void test_runtime_refusals() {
         emu::launch("kernel", kernel, dim3(1), dim3(32), smem, device_stream, out);
     };
     refuse("it may use 49152: ask", [=] { bare(shuffles, (48 << 10) + 16); });
-    refuse("more than a block may have", [=] { bare(much_static, 46 << 10); });
+    auto ask = [](void (*kernel)(unsigned*), int bytes) {
+        return cudaFuncSetAttribute((const void*)kernel,
+                                    cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+    };
+    // 48 KiB are for dynamic and static memory together, but for a kernel that has asked
+    bare(much_static, 44 << 10);
+    refuse("wants 49168 bytes of shared memory", [=] { bare(much_static, (44 << 10) + 16); });
+    refuse("wants 51200 bytes of shared memory", [=] { bare(much_static, 46 << 10); });
+    LAUNCH(much_static, dim3(1), dim3(32), 46 << 10, out);
+    check("asked for, it may be below 48 KiB", ask(much_static, 46 << 10) == cudaSuccess);
+    bare(much_static, 46 << 10);
+    refuse("it may use 51200: ask", [=] { bare(much_static, (46 << 10) + 16); });
+    check("99 KiB are the most", ask(much_static, 95 << 10) == cudaSuccess &&
+                                     ask(much_static, (95 << 10) + 16) == cudaErrorInvalidValue);
+    cudaGetLastError();
+    device_zero(out, 4);
+    bare(seldom_static, 46 << 10);                   // not known yet
+    for (unsigned first : {7, 0}) {
+        to_device(out, &first, 4);
+        if (first) { bare(seldom_static, 44 << 10); }
+    }
+    refuse("wants 51200 bytes of shared memory", [=] { bare(seldom_static, 46 << 10); });
     refuse("GPU: shuffles: an emulated error 1",
            [] { LAUNCH(shuffles, dim3(1), dim3(32), 100 << 10, out); });
     refuse("bad launch", [] { LAUNCH(shuffles, dim3(1, 1, 70000), dim3(32), 0, out); });
