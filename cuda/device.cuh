@@ -10,6 +10,10 @@ same seed gives the same bits). Everything runs on one stream, device_stream.
 */
 #ifndef DEVICE_CUH
 #define DEVICE_CUH
+// cp.async and mma of bf16 came with it. One error here instead of thousands from the assembler
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+#error "this GPU is older than sm_80 (A100), which bf16 and fp32 need ---> HINT: make BACKEND=cpu, or make GPU_ARCH=sm_NN for a newer GPU (8.6: sm_86); nvidia-smi --query-gpu=name,compute_cap --format=csv lists them"
+#endif
 #include "../cpu/scalars.h"
 #include <fcntl.h>
 #include <functional>
