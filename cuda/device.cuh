@@ -31,8 +31,10 @@ same seed gives the same bits). Everything runs on one stream, device_stream.
 
 #ifdef EMU
 enum { emulated = 1 };
+#define BUILT_FOR 800
 #else
 enum { emulated = 0 };
+#define BUILT_FOR __CUDA_ARCH_LIST__
 #endif
 // the emulator's tests are small: so are pieces that only large ones would fill
 #if defined(EMU) && !defined(REAL_SIZES)
@@ -43,6 +45,8 @@ enum { shrunk = 0 };
 typedef __nv_bfloat16 bf16;
 #define CEIL_DIV(a, b) (((a) + (b) - 1) / (b))
 #define DEVICE __device__ __forceinline__
+#define DEVICE_TEXT_(...) #__VA_ARGS__
+#define DEVICE_TEXT(...) DEVICE_TEXT_(__VA_ARGS__)
 
 #ifndef PRECISION            // fp32 or bf16
 #define PRECISION fp32
@@ -129,6 +133,16 @@ inline void blas_check(cublasStatus_t s, const std::string& doing) {
     }
 }
 
+__global__ void device_probe_kernel() {}
+// the GPUs that nvcc was told: "sm_80, sm_90"
+inline std::string device_built_for() {
+    std::string out;
+    for (auto& arch : split(DEVICE_TEXT(BUILT_FOR), ',')) { // 800,900
+        out += (out.empty() ? "sm_" : ", sm_") + arch.substr(0, arch.size() - 1);
+    }
+    return out;
+}
+
 // finds the GPU and says in one line what it is; called once, before anything else
 inline std::string device_init() {
     int driver = 0, runtime = 0, n = 0, major, minor;
@@ -167,9 +181,21 @@ inline std::string device_init() {
     device_name = prop.name;
     if (major < 8) {
         die(EXIT_MACHINE,
-            strf("GPU: got %s (sm_%d%d), wanted sm_80 (A100) or newer", prop.name, major, minor),
-            other);
+            strf("GPU: got %s (sm_%d%d), wanted sm_80 (A100) or newer, in bf16 and in fp32",
+                 prop.name, major, minor),
+            "nvidia-smi -L lists the GPUs, CUDA_VISIBLE_DEVICES=1 takes the second of them; make "
+            "BACKEND=cpu trains on the processor");
     }
+    // are there kernels for it in this binary? To know it now is better than at the first launch
+    cudaFuncAttributes kernel;
+    const cudaError_t image = cudaFuncGetAttributes(&kernel, (const void*)device_probe_kernel);
+    if (image == cudaErrorNoKernelImageForDevice || image == cudaErrorInvalidDeviceFunction) {
+        die(EXIT_MACHINE,
+            strf("GPU: got %s (sm_%d%d), wanted %s, which this binary was compiled for", prop.name,
+                 major, minor, device_built_for().c_str()),
+            strf("make clean, then make on this machine, or make GPU_ARCH=sm_%d%d", major, minor));
+    }
+    device_check(image, "loading the kernels");
     device_check(cudaStreamCreateWithFlags(&device_stream, cudaStreamNonBlocking),
                  "making a stream");
     size_t left = 0, total = 0;

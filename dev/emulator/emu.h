@@ -451,7 +451,8 @@ inline int devices() {
 // and every later call returns it.
 
 struct Fault { const char *name, *where; cudaError_t error; bool sticky; };
-// where it shows: at the first question to the driver, in starting, at a launch, at the next wait
+// where it shows: at the first question to the driver, in starting, when a kernel is looked for (by
+// its first launch, too), at a launch, at the next wait
 inline const Fault faults[] = {
     { "insufficient", "count",  cudaErrorInsufficientDriver,          false },
     { "mismatch",     "count",  cudaErrorSystemDriverMismatch,        false },
@@ -459,8 +460,9 @@ inline const Fault faults[] = {
     { "compat",       "count",  cudaErrorCompatNotSupportedOnDevice,  false },
     { "busy",         "start",  cudaErrorDevicesUnavailable,          false },
     { "locked",       "host",   cudaErrorMemoryAllocation,            false },
-    { "noimage",      "launch", cudaErrorNoKernelImageForDevice,      false },
-    { "ptx",          "launch", cudaErrorUnsupportedPtxVersion,       false },
+    { "noimage",      "image",  cudaErrorNoKernelImageForDevice,      false },
+    { "nofunction",   "image",  cudaErrorInvalidDeviceFunction,       false },
+    { "ptx",          "image",  cudaErrorUnsupportedPtxVersion,       false },
     { "resources",    "launch", cudaErrorLaunchOutOfResources,        false },
     { "launch",       "launch", cudaErrorLaunchFailure,               true },
     { "async",        "wait",   cudaErrorIllegalAddress,              true },
@@ -965,7 +967,7 @@ void launch(const char* name, void (*f)(P...), dim3 grid, dim3 threads, size_t s
     struct Call { void (*f)(P...); std::tuple<std::remove_cv_t<P>...> args; };
     Call call{f, {static_cast<P>(a)...}};
     kernel = name;
-    if (fault_at("launch") != cudaSuccess) { return; }
+    if (fault_at("image") != cudaSuccess || fault_at("launch") != cudaSuccess) { return; }
     running = shared_of((const void*)f);
     stream_next(stream);
     std::apply([=](auto&... v) { (check_arg(v, stream), ...); }, call.args);
@@ -1212,6 +1214,11 @@ inline cudaError_t cudaFuncSetAttribute(const void* f, cudaFuncAttribute a, int 
     if (v < 0 || v + x.fixed > emu::SMEM_MOST_OPTIN) { return emu::result(cudaErrorInvalidValue); }
     x.asked = v;
     return emu::result(cudaSuccess);
+}
+inline cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* a, const void* f) {
+    memset((void*)a, 0, sizeof *a);
+    a->sharedSizeBytes = emu::shared[emu::shared_of(f)].fixed;
+    return emu::fault_at("image");
 }
 inline cudaError_t cudaPeekAtLastError() {
     return emu::sticky != cudaSuccess ? emu::sticky : emu::last_error;

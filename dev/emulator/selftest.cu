@@ -296,8 +296,8 @@ __global__ void bank_conflicts(unsigned* o) {
     o[threadIdx.x] = r[0];
 }
 
-// f must end the process, with `words` in what it says
-static void refuse(const char* words, std::function<void()> f) {
+// f must end the process, with `words` in what it says; one: which is an error and its hint, no more
+static void refuse(const char* words, std::function<void()> f, bool one = false) {
     int p[2];
     if (pipe(p)) { check("pipe", false); return; }
     fflush(stdout);
@@ -309,6 +309,11 @@ static void refuse(const char* words, std::function<void()> f) {
     close(p[0]);
     int status; waitpid(child, &status, 0);
     bool ok = status != 0 && said.find(words) != std::string::npos;
+    const size_t lines = std::count(said.begin(), said.end(), '\n');
+    if (one) {
+        ok = ok && lines == 2 && said.find("error: ") == 0 &&
+             said.find("\n---> HINT: ") != std::string::npos;
+    }
     if (!ok) { printf("wanted \"%s\", got \"%s\"\n", words, said.c_str()); }
     check(words, ok);
 }
@@ -325,8 +330,8 @@ static void fault(const char* name, const char* words, const char* hint) {
         run(shuffles, 32);
         gemm(a, a, a + 1024, a + 2048, 8, 8, 8, false, false);
     };
-    refuse(words, f);
-    refuse(hint, f);
+    refuse(words, f, true);
+    refuse(hint, f, true);
 }
 // ---- what cublasLt would refuse, or do in silence. A product d (8, 8) = a (8, 8) b (8, 8)
 // in fp32, of which f changes something
@@ -625,16 +630,19 @@ static void test_refusals() {
     test_runtime_refusals();
     // the likeliest errors of a first run: what the user reads
     fault("nogpu", "error: GPU: found none, wanted one", "make BACKEND=cpu");
-    fault("old", "wanted sm_80 (A100) or newer", "make BACKEND=cpu");
+    fault("old", "got emulated (sm_75), wanted sm_80 (A100) or newer, in bf16 and in fp32",
+          "CUDA_VISIBLE_DEVICES=1");
     fault("driver", "error: GPU driver: got one for CUDA", "update the driver");
     fault("insufficient", "error: GPU: looking for one: an emulated error 35", "update the driver");
     fault("mismatch", "error: GPU: looking for one: an emulated error 803", "reboot");
     fault("notready", "error: GPU: looking for one: an emulated error 802", "nvidia-fabricmanager");
     fault("compat", "error: GPU: looking for one: an emulated error 804", "LD_LIBRARY_PATH");
     fault("busy", "error: GPU: choosing GPU 0: an emulated error 46", "CUDA_VISIBLE_DEVICES");
-    fault("noimage", "error: GPU: kernel: an emulated error 209",
-          "make clean, then make on this machine");
-    fault("ptx", "error: GPU: kernel: an emulated error 222", "GPU_ARCH=sm_NN");
+    for (const char* name : { "noimage", "nofunction" }) {
+        fault(name, "error: GPU: got emulated (sm_86), wanted sm_80, which this binary was compiled",
+              "make GPU_ARCH=sm_86");
+    }
+    fault("ptx", "error: GPU: loading the kernels: an emulated error 222", "GPU_ARCH=sm_NN");
     fault("resources", "error: GPU: kernel: an emulated error 701", "make clean");
     fault("oom:2048", "wanted 3.00 GiB more, ", "lower --batch");
     fault("launch", "error: GPU: kernel: an emulated error 719", "compute-sanitizer");
@@ -652,7 +660,7 @@ static void test_refusals() {
     emu::settings.fault = "";
 }
 #else
-static void test_refusals() { skipped += 101; }
+static void test_refusals() { skipped += 108; }
 #endif
 
 // larger than the ring of page-locked memory, its source overwritten at once
