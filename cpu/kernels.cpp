@@ -103,63 +103,66 @@ static void any_round(bf16* out, long ld, const float* sum, long ld_sum, const b
 
 #ifdef HAVE_X86_KERNELS
 // ----------------------------------------------------------------------------
-// AVX2: 16 registers of 8 floats: 6 x 2 sums, two vectors of B, one number of A spread out
+// AVX2: 16 registers of 8 floats: 6 x 2 sums, two vectors of B, one number of A spread out. A tile
+// has the rows of two such blocks: what they read of B is in the first cache the second time
 
 #define TARGET_AVX2 __attribute__((target("avx2,fma")))
 
-// which of the 8 columns from j on are there
-TARGET_AVX2 static __m256i avx2_mask(int cols) {
-    return _mm256_cmpgt_epi32(_mm256_set1_epi32(cols), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
-}
+enum { AVX2_BLOCK = 6, AVX2_ROWS = 2 * AVX2_BLOCK };
 
-// c (H, cols <= 16) = or += a (H, lanes) @ a panel
+// c (H, 16) = or += a (H, lanes) @ a panel; at, row, step: as in TileA
 template <int H>
-TARGET_AVX2 void avx2_block(float* c, long ldc, int cols, TileA a, const lane* b, long lanes,
-                            bool add) {
+TARGET_AVX2 void avx2_block(float* c, long ldc, const char* at, long row, long step, const lane* b,
+                            long lanes, bool add) {
     __m256 sum[H][2];
     for (int i = 0; i < H; i++) { sum[i][0] = sum[i][1] = _mm256_setzero_ps(); }
-    for (long l = 0; l < lanes; l++, b += PANEL, a.at += a.step) {
+    for (long l = 0; l < lanes; l++, b += PANEL, at += step) {
         const __m256 b0 = _mm256_loadu_ps((const float*)b),
                      b1 = _mm256_loadu_ps((const float*)b + 8);
         for (int i = 0; i < H; i++) {
-            const __m256 x = _mm256_broadcast_ss((const float*)(a.at + i*a.row));
+            const __m256 x = _mm256_broadcast_ss((const float*)(at + i*row));
             sum[i][0] = _mm256_fmadd_ps(x, b0, sum[i][0]);
             sum[i][1] = _mm256_fmadd_ps(x, b1, sum[i][1]);
         }
     }
-    #pragma GCC unroll 2             // else GCC writes the sums to memory, too, in every turn above
-    for (int v = 0; v < 2; v++) {
-        const __m256i mask = avx2_mask(cols - 8*v);
-        #pragma GCC unroll 6
-        for (int i = 0; i < H; i++) {
-            float* to = c + i*ldc + 8*v;
-            if (add) { sum[i][v] = _mm256_add_ps(_mm256_maskload_ps(to, mask), sum[i][v]); }
-            _mm256_maskstore_ps(to, mask, sum[i][v]);
+    #pragma GCC unroll 6            // else GCC writes the sums to memory, too, in every turn above
+    for (int i = 0; i < H; i++, c += ldc) {
+        if (add) {
+            sum[i][0] = _mm256_add_ps(_mm256_loadu_ps(c), sum[i][0]);
+            sum[i][1] = _mm256_add_ps(_mm256_loadu_ps(c + 8), sum[i][1]);
         }
+        _mm256_storeu_ps(c, sum[i][0]);
+        _mm256_storeu_ps(c + 8, sum[i][1]);
     }
 }
 
-// rows of the next block, where this many are left
-static int avx2_height(int left) {
-    if (left >= 6) { return 6; }
-    if (left >= 4) { return 4; }
-    return left >= 2 ? 2 : 1;
+// c (rows, 16) likewise: one block, or two of about the same height
+static void avx2_rows(float* c, long ldc, int rows, const TileA& a, const lane* b, long lanes,
+                      bool add) {
+    static constexpr decltype(&avx2_block<1>) block[] = {
+        NULL, avx2_block<1>, avx2_block<2>, avx2_block<3>, avx2_block<4>, avx2_block<5>,
+        avx2_block<6>
+    };
+    const int H = rows > AVX2_BLOCK ? (rows + 1) / 2 : rows;
+    block[H](c, ldc, a.at, a.row, a.step, b, lanes, add);
+    if (H < rows) {
+        block[rows - H](c + H * ldc, ldc, a.at + H * a.row, a.row, a.step, b, lanes, add);
+    }
 }
 
-// a tile of floats, panel by panel
+// A tile of floats, panel by panel; the one at the right edge by way of a copy: AMD's processors
+// take eight times as long to store with a mask
 static void avx2_tile(float* c, long ldc, int rows, int cols, TileA a, TileB b, long lanes,
                       bool add) {
-    for (int j = 0; j < cols; j += PANEL, b.at += b.panel) {
-        TileA a_i = a;
-        for (int i = 0; i < rows; ) {
-            const int H = avx2_height(rows - i);
-            const auto tall = H == 6 ? avx2_block<6> : avx2_block<4>,
-                       low = H == 2 ? avx2_block<2> : avx2_block<1>;
-            (H > 2 ? tall : low)(c + i * ldc + j, ldc, std::min<int>(PANEL, cols - j), a_i, b.at,
-                                 lanes, add);
-            i += H;
-            a_i.at += H * a.row;
-        }
+    for (; cols >= PANEL; cols -= PANEL, c += PANEL, b.at += b.panel) {
+        avx2_rows(c, ldc, rows, a, b.at, lanes, add);
+    }
+    if (cols <= 0) { return; }
+    float edge[AVX2_ROWS * PANEL];
+    avx2_rows(edge, PANEL, rows, a, b.at, lanes, false);
+    for (int i = 0; i < rows; i++, c += ldc) {
+        const float* from = edge + i*PANEL;
+        for (int n = 0; n < cols; n++) { c[n] = add ? c[n] + from[n] : from[n]; }
     }
 }
 
@@ -482,7 +485,7 @@ const Kernel kernels[] = {
     { "any", false, 4, 1, 384, any_tile, any_transpose, any_pairs, any_round, [] { return true; },
       NULL, NULL, NULL, NULL, NULL },
 #ifdef HAVE_X86_KERNELS
-    { "avx2", false, 6, 1, 384, avx2_tile, any_transpose, any_pairs, any_round,
+    { "avx2", false, AVX2_ROWS, 1, 384, avx2_tile, any_transpose, any_pairs, any_round,
       [] { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }, NULL, NULL,
       NULL, NULL, NULL },
     { "avx512", false, 14, 1, 384, avx512_tile<false>, avx512_transpose, avx512_pairs, any_round,
