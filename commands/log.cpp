@@ -107,9 +107,11 @@ static std::string sink_json(const Metrics& r, double eps) {
         proxy.push_back(sink_rate(r, i, eps, true));
     }
     const std::string star = r.has_star ? json_num(sink_rate(r, 0, eps, !r.sums_to_one)) : "null";
+    const std::string gated =
+        r.has_gate ? ",\"sink_effective\":" + json_num(gated_sink_rate(r, eps)) : "";
     return strf("{\"eps\":%g,\"T\":%d,\"n\":%d,\"k\":", eps, r.T, r.n) + json_array(k) +
            ",\"sink_k\":" + json_array(raw) + ",\"proxy_k\":" + json_array(proxy) +
-           ",\"sink_star\":" + star + "}";
+           ",\"sink_star\":" + star + gated + "}";
 }
 
 std::string eval_json(long step, double val_loss, const Metrics& r,
@@ -150,7 +152,6 @@ std::string eval_json(long step, double val_loss, const Metrics& r,
              matrix("gate_low", [](Head h) { return h.gate_low; });
         o += matrix("gate_first", [](Head h) { return h.gate_first; });
         o += matrix("gate_rest", [&](Head h) { return (h.gate * r.T - h.gate_first) / most; });
-        o += ",\"sink_effective\":" + json_num(gated_sink_rate(r, eps[0]));
     }
     o += pair("h_norm", r.h) + pair("k_norm", r.k) + pair("v_norm", r.v);
     if (!r.pre.first.empty()) { o += pair("pre_norm", r.pre); }

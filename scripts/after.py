@@ -11,7 +11,8 @@ Each run's last checkpoint goes through `train_sink eval` with the flags of EVAL
 on the run's own held-out sequences; RUN/after.json keeps what it said, and is made again when the
 flags, the checkpoint or the program's sources are others. Like a run of another key such an answer
 is not there, and --report does not show it. Binaries are those of this tree, built where they are
-missing. The table goes to RESULTS-after.json too. Needs Python 3.9 and nothing else.
+missing. The table goes to RESULTS-after.json, too, but not with --report. Needs Python 3.9 and
+nothing else.
 """
 import argparse
 import glob
@@ -159,6 +160,16 @@ def about(results, kept_of):
             f"Largest standard error of a change over sequences: {error_of(kept_of):.3f}.")
 
 
+def results_write(path, results, kept_of, table):
+    """beside the table's own results"""
+    with open(path[:-5] + "-after.json", "w", encoding="utf-8") as f:
+        json.dump({"table": results["table"], "scale": results["scale"],
+                   "about": about(results, kept_of), "head": table[0], "rows": table[1:],
+                   "seeds": {i: [{"changes": changes(k), "gradient": gradient(k)} for k in v]
+                             for i, v in kept_of.items()}}, f, indent=1)
+        f.write("\n")
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__,
                                 formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -175,12 +186,8 @@ def main():
         binaries = jobs.build_all(list(todo), o) if todo and not a.report else {}
         kept_of = collect(results, binaries, o.source, a.report)
         table = table_of(results, kept_of)
-        with open(path[:-5] + "-after.json", "w", encoding="utf-8") as f:
-            json.dump({"table": results["table"], "scale": results["scale"],
-                       "about": about(results, kept_of), "head": table[0], "rows": table[1:],
-                       "seeds": {i: [{"changes": changes(k), "gradient": gradient(k)} for k in v]
-                                 for i, v in kept_of.items()}}, f, indent=1)
-            f.write("\n")
+        if not a.report:
+            results_write(path, results, kept_of, table)
         if a.markdown:
             print(f"\n{about(results, kept_of)}\n")
             jobs.print_markdown(table)

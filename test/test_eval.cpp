@@ -12,6 +12,7 @@ test_eval_sink.cpp and test_eval_positions.cpp are the same with other switches.
 #pragma GCC diagnostic ignored "-Wunused-function"
 #include "../train_sink.cu"
 #include "../commands/eval.h"
+#include "../log.h"
 #include "check.h"
 
 typedef std::vector<double> Row;
@@ -759,6 +760,18 @@ static void test_numbers() {
         const Bits::Range one_side = { sign > 0 ? 1.0 : -3.0, sign > 0 ? 3.0 : -1.0 };
         check_near(bits_round(sign * 1.4, one_side, 2, false), sign * 1, 1e-12, "two bits of 1.4");
         check_near(bits_round(sign * 2.6, one_side, 2, false), sign * 3, 1e-12, "two bits of 2.6");
+    }
+    // the log has the gated Sink for every threshold
+    Metrics gated;
+    gated.n = gated.L = 1; gated.NH = 4; gated.T = T; gated.layers = { 0 };
+    gated.heads.resize(4);
+    gated.heads[0].effective = 0.4f;
+    for (bool gate : { false, true }) {
+        gated.has_gate = gate;
+        const std::string log = eval_json(0, NAN, gated, { 0.3, 0.5 });
+        CHECK((log.find("\"sink_star\":null,\"sink_effective\":0.25}") < log.size()) == gate &&
+                  (log.find("\"sink_star\":null,\"sink_effective\":0}") < log.size()) == gate,
+              "the gated Sink of two thresholds: %s", log.c_str());
     }
     Picks p;
     CHECK(picks_parse("2..4,7", &p) && p.has(2) && p.has(4) && p.has(7) && !p.has(5) && !p.has(1) &&

@@ -194,8 +194,10 @@ scripts/after.py $table > $dir/after2.txt 2>&1
 ok $? "after.py again: $(tail -n 2 $dir/after2.txt)"
 sed -i 's/"source": "[0-9a-f]*"/"source": "0"/' $dir/a/$soft/after.json
 touch $dir/before; sleep 0.05
+written=$(cksum < ${table%.json}-after.json)
 scripts/after.py $table --report > $dir/after3.txt 2>&1
-grep -q '^sigmoid ' $dir/after3.txt && ! grep -q '^softmax ' $dir/after3.txt
+grep -q '^sigmoid ' $dir/after3.txt && ! grep -q '^softmax ' $dir/after3.txt &&
+    [ "$written" = "$(cksum < ${table%.json}-after.json)" ]
 ok $? "after.py --report of other sources: $(tail -n 2 $dir/after3.txt)"
 scripts/after.py $table > $dir/after4.txt 2>&1
 [ "$(find $dir/a -name after.json -newer $dir/before)" = $dir/a/$soft/after.json ] &&
