@@ -12,7 +12,8 @@ same seed gives the same bits). Everything runs on one stream, device_stream.
 #define DEVICE_CUH
 // cp.async and mma of bf16 came with it. One error here instead of thousands from the assembler
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
-#error "this GPU is older than sm_80 (A100), which bf16 and fp32 need ---> HINT: make BACKEND=cpu, or make GPU_ARCH=sm_NN for a newer GPU (8.6: sm_86); nvidia-smi --query-gpu=name,compute_cap --format=csv lists them"
+#error "this GPU is older than sm_80 (A100), which bf16 and fp32 need \
+---> HINT: make BACKEND=cpu, or make GPU_ARCH=sm_NN for a newer GPU (8.6: sm_86)"
 #endif
 #include "../cpu/scalars.h"
 #include <fcntl.h>
@@ -84,13 +85,31 @@ inline int device_number;                            // which of the machine's G
 inline std::string device_name;                      // the GPU's
 
 struct DeviceHint { cudaError_t error; const char* hint; };
+const char* const other_gpu_hint =
+    "this binary was compiled for another GPU: make clean, then make on this machine";
+const char* const kernel_hint =
+    "compute-sanitizer ./train_sink with the same flags names the kernel and the address";
+const char* const size_hint =
+    "docs/gpu.md says which sizes the kernels cover: lower --batch, --seq or --width, or make "
+    "BACKEND=cpu";
+const char* const driver_hint =
+    "nvidia-smi must answer, and ls -l /dev/nvidia* show its devices: sudo modprobe nvidia_uvm, or "
+    "reboot; a container needs --gpus all; make BACKEND=cpu trains on the processor";
+const char* const health_hint =
+    "nvidia-smi shows the GPU's health, sudo dmesg | grep Xid what the driver saw; try again, or "
+    "make BACKEND=cpu";
+const char* const stale_driver_hint =
+    "the driver is older than the toolkit: make clean, then make GPU_ARCH=sm_NN with the "
+    "number that nvidia-smi --query-gpu=compute_cap --format=csv shows (9.0: sm_90), or update "
+    "the driver";
+const char* const mps_hint =
+    "the MPS server does not answer: echo quit | nvidia-cuda-mps-control, or ask who runs it";
+
 const DeviceHint device_hints[] = {
-    { cudaErrorNoKernelImageForDevice,
-      "this binary was compiled for another GPU: make clean, then make on this machine" },
-    { cudaErrorUnsupportedPtxVersion,
-      "the driver is older than the toolkit: make clean, then make GPU_ARCH=sm_NN with the "
-      "number that nvidia-smi --query-gpu=compute_cap --format=csv shows (9.0: sm_90), or update "
-      "the driver" },
+    { cudaErrorNoKernelImageForDevice, other_gpu_hint },
+    { cudaErrorInvalidDeviceFunction, other_gpu_hint },
+    { cudaErrorUnsupportedPtxVersion, stale_driver_hint },
+    { cudaErrorJitCompilerNotFound, stale_driver_hint },
     { cudaErrorInsufficientDriver,
       "update the driver, build with an older toolkit, or make BACKEND=cpu" },
     { cudaErrorSystemDriverMismatch,
@@ -99,23 +118,41 @@ const DeviceHint device_hints[] = {
     { cudaErrorCompatNotSupportedOnDevice,
       "LD_LIBRARY_PATH names the cuda-compat libraries, which this GPU cannot use: "
       "take them out, or update the driver" },
+    { cudaErrorStubLibrary,
+      "LD_LIBRARY_PATH names the toolkit's stubs, which stand for a driver: take lib64/stubs out" },
     { cudaErrorSystemNotReady,
       "the links between the GPUs are not up: systemctl status nvidia-fabricmanager" },
+    { cudaErrorInitializationError, driver_hint },
+    { cudaErrorOperatingSystem, driver_hint },
+    { cudaErrorUnknown, driver_hint },
+    { cudaErrorNoDevice, driver_hint },
+    { cudaErrorMpsConnectionFailed, mps_hint },
+    { cudaErrorMpsServerNotReady, mps_hint },
     { cudaErrorDevicesUnavailable,
       "another process holds this GPU: nvidia-smi shows it; CUDA_VISIBLE_DEVICES=1 takes the "
       "next" },
     { cudaErrorMemoryAllocation,
-      "nvidia-smi shows who uses the GPU's memory, free -h the machine's" },
+      "nvidia-smi shows who uses the GPU's memory, free -h the machine's; then lower --batch" },
     { cudaErrorLaunchOutOfResources,
       "a kernel has more registers than this GPU: make clean, then make on this machine" },
+    { cudaErrorLaunchTimeout,
+      "this GPU also draws a screen, and stops kernels for it: lower --batch, or "
+      "CUDA_VISIBLE_DEVICES=1 takes the next" },
+    { cudaErrorInvalidConfiguration, size_hint },
+    { cudaErrorInvalidValue, size_hint },
     { cudaErrorECCUncorrectable,
       "the GPU's memory is failing: nvidia-smi -q -d ECC; CUDA_VISIBLE_DEVICES=1 takes the next" },
+    { cudaErrorIllegalAddress, kernel_hint },
+    { cudaErrorMisalignedAddress, kernel_hint },
+    { cudaErrorIllegalInstruction, kernel_hint },
+    { cudaErrorInvalidAddressSpace, kernel_hint },
+    { cudaErrorInvalidPc, kernel_hint },
+    { cudaErrorHardwareStackError, kernel_hint },
+    { cudaErrorLaunchFailure, kernel_hint },
 };
-const char* const device_hint =
-    "compute-sanitizer ./train_sink with the same flags names the kernel and the address";
 
 [[noreturn]] inline void device_die(cudaError_t e, const char* doing) {
-    const char* hint = device_hint;
+    const char* hint = health_hint;
     for (const DeviceHint& h : device_hints) { if (h.error == e) { hint = h.hint; } }
     die(EXIT_MACHINE, strf("GPU: %s: %s", doing, cudaGetErrorString(e)), hint);
 }
@@ -335,18 +372,27 @@ void device_launch_(const char*, void (*kernel)(P...), dim3 grid, dim3 block, si
     kernel<<<grid, block, smem, device_stream>>>(static_cast<P>(a)...);
 }
 #endif
+inline void device_ask_shared(const char* name, const void* kernel, size_t smem) {
+    const cudaError_t e =
+        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)smem);
+    if (e == cudaErrorInvalidValue) {
+        die(EXIT_MACHINE,
+            strf("GPU: %s: wanted %zu bytes of shared memory, more than this GPU gives a block",
+                 name, smem),
+            "up to 25344 channels fit every GPU: lower --width, or --heads times --head-dim; or "
+            "make BACKEND=cpu");
+    }
+    device_check(e, name);
+}
+
 // LAUNCH(kernel, grid, block, bytes of dynamic shared memory, arguments...)
 #define LAUNCH(kernel, ...) ::cuda::device_launch(#kernel, kernel, __VA_ARGS__)
 template <class... P, class... A>
 void device_launch(const char* name, void (*kernel)(P...), dim3 grid, dim3 block, size_t smem,
                    A... a) {
-    // Dynamic and static memory together may be 48 KiB; more must be asked for. Of static memory no
-    // kernel has 8 KiB beside dynamic memory
-    if (smem > 40 << 10) {
-        device_check(cudaFuncSetAttribute((const void*)kernel,
-                                          cudaFuncAttributeMaxDynamicSharedMemorySize, (int)smem),
-                     name);
-    }
+    // Dynamic and static memory together may be 48 KiB; more must be asked for. No kernel has 8 KiB
+    // of static memory beside dynamic memory
+    if (smem > 40 << 10) { device_ask_shared(name, (const void*)kernel, smem); }
     device_launch_(name, kernel, grid, block, smem, a...);
     device_check(cudaGetLastError(), name);
 }

@@ -650,13 +650,14 @@ static void test_variants() {
     }
 }
 
-// rows that fit 48 KiB alone but not beside the block's sums, and the longest that are kept. Last of
-// all: the numbers that other tests draw stay theirs
+// rows that fit 48 KiB alone but not beside the block's sums, the longest that are kept, and the
+// widest norm. Last of all, so that the other tests draw the numbers that they drew before
 [[maybe_unused]] static void test_long_rows() {
     const int most = cuda::SMEM_MOST - 256;
     for (int bytes : { 49024, 49040, 48 << 10, (48 << 10) + 16, most, most + 16 }) {
         test_classifier(1, bytes / (int)sizeof(cuda::real));
     }
+    test_norm(7, 3, cuda::SMEM_MOST / (int)sizeof(float));
     free_all();
 }
 

@@ -296,7 +296,7 @@ __global__ void bank_conflicts(unsigned* o) {
     o[threadIdx.x] = r[0];
 }
 
-// f must end the process, with `words` in what it says; one: which is an error and its hint, no more
+// f must end the process, with `words` in what it says; one: an error and its hint, no more
 static void refuse(const char* words, std::function<void()> f, bool one = false) {
     int p[2];
     if (pipe(p)) { check("pipe", false); return; }
@@ -556,8 +556,9 @@ static void test_runtime_refusals() {
         if (first) { bare(seldom_static, 44 << 10); }
     }
     refuse("wants 51200 bytes of shared memory", [=] { bare(seldom_static, 46 << 10); });
-    refuse("GPU: shuffles: an emulated error 1",
-           [] { LAUNCH(shuffles, dim3(1), dim3(32), 100 << 10, out); });
+    for (const char* words : { "GPU: shuffles: wanted 102400 bytes of", "lower --width" }) {
+        refuse(words, [] { LAUNCH(shuffles, dim3(1), dim3(32), 100 << 10, out); }, true);
+    }
     refuse("bad launch", [] { LAUNCH(shuffles, dim3(1, 1, 70000), dim3(32), 0, out); });
     refuse("bad launch", [] { LAUNCH(shuffles, dim3(1), dim3(2048), 0, out); });
     refuse("bad launch", [] { LAUNCH(shuffles, dim3(1), dim3(1, 1, 128), 0, out); });
@@ -637,16 +638,23 @@ static void test_refusals() {
     fault("mismatch", "error: GPU: looking for one: an emulated error 803", "reboot");
     fault("notready", "error: GPU: looking for one: an emulated error 802", "nvidia-fabricmanager");
     fault("compat", "error: GPU: looking for one: an emulated error 804", "LD_LIBRARY_PATH");
+    fault("stub", "error: GPU: looking for one: an emulated error 34", "lib64/stubs");
+    fault("noinit", "error: GPU: looking for one: an emulated error 3", "nvidia_uvm");
+    fault("unknown", "error: GPU: looking for one: an emulated error 999", "nvidia_uvm");
+    fault("mps", "error: GPU: choosing GPU 0: an emulated error 805", "nvidia-cuda-mps-control");
     fault("busy", "error: GPU: choosing GPU 0: an emulated error 46", "CUDA_VISIBLE_DEVICES");
     for (const char* name : { "noimage", "nofunction" }) {
-        fault(name, "error: GPU: got emulated (sm_86), wanted sm_80, which this binary was compiled",
+        fault(name, "error: GPU: got emulated (sm_86), wanted sm_80, which this binary was",
               "make GPU_ARCH=sm_86");
     }
     fault("ptx", "error: GPU: loading the kernels: an emulated error 222", "GPU_ARCH=sm_NN");
     fault("resources", "error: GPU: kernel: an emulated error 701", "make clean");
     fault("oom:2048", "wanted 3.00 GiB more, ", "lower --batch");
+    fault("shape", "error: GPU: kernel: an emulated error 9", "docs/gpu.md");
     fault("launch", "error: GPU: kernel: an emulated error 719", "compute-sanitizer");
     fault("async", "error: GPU: waiting for the GPU: an emulated error 700", "compute-sanitizer");
+    fault("timeout", "error: GPU: waiting for the GPU: an emulated error 702", "lower --batch");
+    fault("nvlink", "error: GPU: waiting for the GPU: an emulated error 220", "grep Xid");
     fault("ecc", "error: GPU: waiting for the GPU: an emulated error 214", "nvidia-smi -q -d ECC");
     fault("cublasinit", "error: cuBLAS: starting: CUBLAS_STATUS_NOT_INITIALIZED", "libcublasLt");
     fault("noalgo", "error: cuBLAS: no algorithm for a matrix product (8, 8) x (8, 8)",
@@ -660,7 +668,7 @@ static void test_refusals() {
     emu::settings.fault = "";
 }
 #else
-static void test_refusals() { skipped += 108; }
+static void test_refusals() { skipped += 123; }
 #endif
 
 // larger than the ring of page-locked memory, its source overwritten at once
