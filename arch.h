@@ -1,6 +1,6 @@
 /*
-arch.h -- ARCH, everything about a model that is not compiled in, and what is made of its rows: the
-struct, its checks, config.json both ways, its flags. The functions stand in models/arch.cpp.
+arch.h -- ARCH, everything about a model that is not compiled in, and what its rows generate: the
+struct, its checks, config.json both ways, its flags. The functions are in models/arch.cpp.
 
 Nothing else names a row that has nothing special about it: a new row needs an edit here alone.
 */
@@ -32,7 +32,7 @@ Nothing else names a row that has nothing special about it: a new row needs an e
     /* norms */ \
     X(kind,  norm,         THIS(NORM),    "",   "NORM",              "train_sink.norm",                     0, 0, NAMES_OF(NORM), "") \
     X(kind,  norm_kind,    NORM_KIND_rms, "tb", "--norm-kind",       "train_sink.norm_kind",                0, 0, NAMES_OF(NORM_KIND), "rms or ln, LayerNorm with a bias") \
-    X(float, eps,          1e-5f,         "tb", "--norm-eps",        "rms_norm_eps",                        0, 1, "", "added under the root of every norm") \
+    X(float, eps,          1e-5f,         "tb", "--norm-eps",        "rms_norm_eps",                        0, 1, "", "added inside the root of every norm") \
     X(int,   norm_embed,   0,             "tb", "--norm-embed",      "train_sink.norm_embed",               0, 1, "", "1: a norm after the embedding") \
     X(int,   parallel,     0,             "tb", "--parallel",        "train_sink.parallel",                 0, 1, "", "1: attention and FFN read the same stream, x += attn(x) + ffn(x)") \
     /* biases of the products, the head */ \
@@ -47,16 +47,16 @@ Nothing else names a row that has nothing special about it: a new row needs an e
     X(kind,  pe,           THIS(PE),      "",   "PE",                "train_sink.pe",                       0, 0, NAMES_OF(PE), "") \
     X(float, rope_base,    10000,         "tb", "--rope-base",       "rope_theta",                          1e-3, 1e12, "", "base of the rotary angles") \
     X(float, rope_local,   0,             "tb", "--rope-local",      "train_sink.rope_local",               0, 1e12, "", "their base in layers with a window, without scaling (0: the same)") \
-    X(float, rope_part,    1,             "tb", "--rope-part",       "train_sink.rope_part",                1e-3, 1, "", "the share of a head's channels that turns") \
-    X(str,   rope_layers,  "",            "tb", "--rope-layers",     "train_sink.rope_layers",              0, 0, "", "which layers turn, as 1110, again and again (empty: all)") \
+    X(float, rope_part,    1,             "tb", "--rope-part",       "train_sink.rope_part",                1e-3, 1, "", "the share of a head's channels rotated") \
+    X(str,   rope_layers,  "",            "tb", "--rope-layers",     "train_sink.rope_layers",              0, 0, "", "which layers rotate: 1110, repeated (empty: all)") \
     X(kind,  rope_scaling, ROPE_none,     "tb", "--rope-scaling",    "rope_scaling.rope_type",              0, 0, NAMES_OF(ROPE), "none, linear, llama3 or yarn, for contexts longer than trained") \
     X(float, rope_factor,  1,             "tb", "--rope-factor",     "rope_scaling.factor",                 1e-3, 1e6, "", "how much longer") \
     X(int,   rope_context, 8192,          "tb", "--rope-context",    "rope_scaling.original_max_position_embeddings", 1, (1 << 30) - 1, "", "llama3, yarn: the context that was trained") \
     X(float, rope_low,     1,             "tb", "--rope-low",        "rope_scaling.low_freq_factor",        0, 1e6, "", "llama3: turns per context below which a channel is stretched") \
     X(float, rope_high,    4,             "tb", "--rope-high",       "rope_scaling.high_freq_factor",       0, 1e6, "", "llama3: turns per context above which it is left alone") \
-    X(float, rope_fast,    32,            "tb", "--rope-fast",       "rope_scaling.beta_fast",              0, 1e6, "", "yarn: the same, above") \
+    X(float, rope_fast,    32,            "tb", "--rope-fast",       "rope_scaling.beta_fast",              0, 1e6, "", "yarn: as --rope-high") \
     X(float, rope_slow,    1,             "tb", "--rope-slow",       "rope_scaling.beta_slow",              0, 1e6, "", "yarn: the same, below") \
-    X(float, rope_length,  0,             "tb", "--rope-length",     "rope_scaling.attention_factor",       0, 1e6, "", "yarn: length of the turned vectors (0: from the factor)") \
+    X(float, rope_length,  0,             "tb", "--rope-length",     "rope_scaling.attention_factor",       0, 1e6, "", "yarn: scale of rotated vectors (0: from the factor)") \
     X(int,   rope_round,   1,             "tb", "--rope-round",      "rope_scaling.truncate",               0, 1, "", "yarn: 1 rounds the ends of the ramp to whole channels") \
     /* attention */ \
     X(kind,  bias,         THIS(BIAS),    "",   "BIAS",              "train_sink.bias",                     0, 0, NAMES_OF(BIAS), "") \
@@ -65,12 +65,12 @@ Nothing else names a row that has nothing special about it: a new row needs an e
     X(str,   v_star,       "",            "tb", "--v-star",          "train_sink.v_star",                   0, 0, "", "BIAS=k: fixed v* of norm M, e1:M or ones:M (Table 5)") \
     X(float, attn_p,       1,             "tb", "--attn-p",          "train_sink.attn_p",                   1e-6, 1e6, "", "p of softmax_p and sigmoid_p (Eq. 43)") \
     X(float, attn_alpha,   1,             "tb", "--attn-alpha",      "train_sink.attn_alpha",               1e-6, 1e6, "", "rows of a normalised attention sum to this (Table 14)") \
-    X(float, attn_bias,    0,             "tb", "--attn-bias-init",  "train_sink.attn_bias_init",           -1e6, 1e6, "", "ATTN=sigmoid and others without exp: a constant that scores begin from; -ln T") \
+    X(float, attn_bias,    0,             "tb", "--attn-bias-init",  "train_sink.attn_bias_init",           -1e6, 1e6, "", "ATTN=sigmoid and others without exp: added to every score, such as -ln T") \
     X(float, attn_cap,     50,            "tb", "--attn-cap",        "train_sink.attn_cap",                 1e-6, 1e6, "", "ATTN=softcap: scores are cap tanh(score / cap)") \
     X(float, score_scale,  0,             "tb", "--score-scale",     "train_sink.score_scale",              0, 1e6, "", "scores are q.k times this (0: 1 / sqrt(HS))") \
     X(int,   prefix,       0,             "tpb", "--prefix",         "train_sink.prefix",                   0, (1 << 30) - 1, "", "keys 1..P are visible to all, the loss starts after them") \
     X(int,   window,       0,             "tpb", "--window",         "train_sink.window",                   0, (1 << 30) - 1, "", "query t sees keys t-W+1..t (0: all; section 6)") \
-    X(str,   local,        "",            "tb", "--local-layers",    "train_sink.local_layers",             0, 0, "", "which layers have the window, as 10, again and again (empty: all)") \
+    X(str,   local,        "",            "tb", "--local-layers",    "train_sink.local_layers",             0, 0, "", "which layers have the window: 10, repeated (empty: all)") \
     X(kind,  qk_norm,      THIS(QKNORM),  "",   "QKNORM",            "train_sink.qknorm",                   0, 0, NAMES_OF(QKNORM), "") \
     X(kind,  gate,         THIS(GATE),    "",   "GATE",              "train_sink.gate",                     0, 0, NAMES_OF(GATE), "") \
     X(kind,  combine,      THIS(COMBINE), "",   "COMBINE",           "train_sink.combine",                  0, 0, NAMES_OF(COMBINE), "") \
@@ -126,7 +126,7 @@ std::vector<ArchRow> arch_rows(Arch* c);
 
 inline bool is_flag(const ArchRow& r) { return r.by[0] == '-'; }
 
-// "norm-kind" of "--norm-kind"; a flag's name in the log has _ for -
+// "norm_kind" for "--norm-kind": a flag's name in the log has _ for -
 std::string log_name(const ArchRow& r);
 
 // the name of a kind's value; sets it by name: false if there is none of that name
@@ -150,8 +150,8 @@ void arch_settle(Arch* c, const std::string& where);
 std::string key_object(const ArchRow& r);
 std::string key_name(const ArchRow& r);
 
-// may transformers.LlamaForCausalLM open it? if all that LLaMA's config cannot say is as LLaMA has
-// it: an allow-list
+// can transformers.LlamaForCausalLM open it? yes, if all that LLaMA's config cannot express has
+// LLaMA's value: an allow-list
 bool is_llama(Arch c);
 
 // the rows of one object of config.json, as `"key": value` with `between` them

@@ -48,15 +48,15 @@ test` checks it.
     X_ATTN(softpick,        "relu(e^s - 1) / sum |e^s - 1|",    "rectified: a row may weigh nothing (Zuhri et al. 2025)") \
     X_ATTN(softcap,         "softmax(cap tanh(s / cap))",       "scores within +-cap: Gemma 2")
 
-// Z = 1 | sum w (+ eps) | sum |w| + eps, and w < 0 counts there only | max(|sum w|, 1) | (sum
-// w^p)^(1/p)
+// Z = 1 | sum w (+ eps) | sum |w| + eps; w < 0 counts only in Z | max(|sum w|, 1) |
+// (sum w^p)^(1/p)
 enum ZKind { Z_ONE, Z_SUM, Z_ABS, Z_MAX1, Z_PNORM };
 enum Phi   { PHI_NONE, PHI_ELU1, PHI_MLP };    // the kernel on q and k, after PE
 
 struct AttnBase {
     // f = exp: overflows at s = 89, so rows are shifted by their running max
     static constexpr bool  exp_family = false;
-    static constexpr bool  is_signed  = false; // f(-inf) is no mask, as w may have either sign
+    static constexpr bool  is_signed  = false; // f(-inf) masks nothing: w may have either sign
     static constexpr bool  capped     = false; // the score is cap tanh(s / cap)
     static constexpr ZKind Z          = Z_ONE;
     static constexpr Phi   phi        = PHI_NONE;
@@ -237,7 +237,7 @@ HD bool attn_sees(AttnShape s, int t, int j) {
     return ((j <= t) & (!s.window | (j > t - s.window))) | (j < s.prefix);
 }
 
-// of a tile of queries t0 <= t < t1 and keys j0 <= j < j1: is none visible, are all
+// in a tile of queries t0 <= t < t1 and keys j0 <= j < j1: is no key visible? are all?
 HD bool attn_tile_empty(AttnShape s, int t0, int t1, int j0, int j1) {
     const bool behind = (s.window != 0) & (j1 - 1 <= t0 - s.window);
     return ((j0 >= t1) | behind) & (j0 >= s.prefix);
@@ -247,7 +247,7 @@ HD bool attn_tile_full(AttnShape s, int t0, int t1, int j0, int j1) {
     return (j1 - 1 <= t0 && (!s.window || j0 > t1 - 1 - s.window)) || j1 <= s.prefix;
 }
 
-// what is added to scale q . k: what the position says, and the shift
+// what is added to scale q . k: PE's bias and the shift
 template <class A, class Pe, class F> HD F attn_bias(AttnShape s, int distance, int h) {
     const F bias = Pe::template bias<F>(distance, h, s.NH);
     return A::exp_family ? bias : bias + F(s.shift);
@@ -268,7 +268,7 @@ template <class A, class F> HD F attn_slope(F s, F cap) {
     return A::capped ? max_(F(1) - s / cap * (s / cap), F(0)) : F(1);
 }
 
-// what m, the largest score, starts from
+// initial value of m, the largest score
 template <class A, class F> HD F attn_least() { return A::Z == Z_ABS ? F(0) : F(-INFINITY); }
 // f(s); for the exp family f(s) exp(-m), which is what its loop sums
 template <class A, class F> HD F attn_term(F s, F m) {
@@ -276,17 +276,17 @@ template <class A, class F> HD F attn_term(F s, F m) {
     return A::Z == Z_ABS ? exp_(s - m) - exp_(-m) : exp_(s - m);
 }
 
-// what that adds to the sum under Z
+// what that adds to the sum in Z
 template <class A, class F> HD F attn_mass(F w, F p) {
     if (A::Z == Z_ABS) { return w < 0 ? -w : w; }
     return A::Z == Z_PNORM ? exp_(p * log_(w)) : w;         // w = 0: exp(-inf)
 }
 
-// and what v is multiplied with
+// and what v is multiplied by
 template <class A, class F> HD F attn_share(F w) { return A::Z == Z_ABS ? max_(w, F(0)) : w; }
 // Z from that sum, for all but the exp family. 1e-8 as in the official code. The floor of the
-// p-norm is for rows whose w^p all underflow in float: then w < e^(-87/p), so no A_j exceeds alpha
-// (with 1e-30 they reached 1e19: s -25, p 4)
+// p-norm is for rows whose w^p all underflow in fp32: then w < e^(-87/p), so no A_j exceeds alpha
+// (with a floor of 1e-30 A_j reached 1e19: s = -25, p = 4)
 template <class A, class F> HD F attn_Z(F l, F p) {
     if (A::Z == Z_ONE) { return F(1); }
     if (A::Z == Z_SUM) { return l + F(1e-8); }
@@ -301,7 +301,7 @@ HD F attn_alpha(AttnShape s) {
 }
 
 // stat from m, the largest score, and l, the sum under Z; returns alpha / Z, with which the loop's
-// sum of w_j v_j is the output. Of the exp family both are relative to m
+// sum of w_j v_j is the output. For the exp family both are relative to m
 template <class A, class F> HD F attn_stat(F (&stat)[2], F m, F l, F p, F alpha) {
     const F sum = A::Z == Z_ABS ? l + F(1e-6) * exp_(-m) : l;
     const F ln_Z = (A::Z == Z_PNORM ? log_(sum) / p : log_(sum)) - log_(alpha);
@@ -318,7 +318,7 @@ template <class A, class F> HD F attn_weight(F s, F stat0, F stat1) {
     return A::Z == Z_ABS ? max_(w - exp_(-stat0 - stat1), F(0)) : w;
 }
 
-// delta = (dZ/dw) (do . o) / alpha, the one number per row that backward adds to (stat0, stat1).
+// delta = (dZ/dw) (do . o) / alpha, the one number per row that backward needs besides stat.
 // For Z_PNORM the factor dZ/dw_j = (w_j / Z)^(p-1) depends on j and stays in attn_ds
 template <class A, class F> HD F attn_delta(F do_o, F stat1, F alpha) {
     F g = A::Z == Z_ONE ? F(0) : F(1);

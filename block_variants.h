@@ -1,12 +1,12 @@
 /*
-block_variants.h -- what may differ in a layer beside attention: a table for each switch, one row a
+block_variants.h -- what may differ in a layer besides attention: a table per switch, a row per
 value, and how all of it is computed. The Makefile and --help read the tables, as those of
 attention_variants.cuh, which includes this.
 */
 #ifndef BLOCK_VARIANTS_H
 #define BLOCK_VARIANTS_H
 
-// NORM: a norm before the branch, one after it, and whether that one stands on the stream
+// NORM: a norm before the branch, one after it, and whether the latter is on the stream
 #define NORM_VARIANTS(X_NORM) \
     X_NORM(pre,      1, 0, 0, "h += f(n(h))",     "the stream is never normalised, a norm stands before each branch (Eq. 2)") \
     X_NORM(post,     0, 1, 1, "h = n(h + f(h))",  "the norm stands on the stream, after each branch (Eq. 3)") \
@@ -19,7 +19,7 @@ struct NormRow { const char* name; bool in, out, stream; };
 static const NormRow NORM_ROWS[] = { NORM_VARIANTS(X_NORM) };
 #undef X_NORM
 
-// X_FFN(name, activation, gated, "formula", "help"). Which it is, is asked at run time, once a call
+// X_FFN(name, activation, gated, "formula", "help"). Chosen at run time, once per call
 // and never in a loop
 #define FFN_VARIANTS(X_FFN) \
     X_FFN(swiglu, swish, 1, "(swish(h W1) * h W2) W3", "gated, the default (Table 11)") \
@@ -123,5 +123,5 @@ enum { ROPE_VARIANTS(ROPE_NAME) };
 #define BACKEND_VARIANTS(X_BACKEND) \
     X_BACKEND(cpu,    "cpu/",                "C++ with OpenMP, runs anywhere, as fast as it can") \
     X_BACKEND(cuda,   "cuda/",               "one GPU, sm_80 or newer; needs nvcc and cuBLASLt to build") \
-    X_BACKEND(ref,    "reference.h",         "every operation as a textbook writes it: slow, to read and to check by")
+    X_BACKEND(ref,    "reference.h",         "every operation as in a textbook: slow, for reading and checking")
 #endif // BLOCK_VARIANTS_H

@@ -7,8 +7,8 @@ state.json; in and out. What config.json says: models/config.h.
 #include "models/config.h"
 #include "models/import_experts.h"
 
-// all num_params numbers of which each rank has a shard, as floats in host memory: where they are,
-// if they are that already, else in *copy
+// the whole array of which each rank has a shard, as floats in host memory: in place if it is that
+// already, else in *copy
 static const float* host_floats(const Model* m, acc* shard, std::vector<float>* copy) {
     const acc* array = array_whole(m, shard);
     const bool here = array == shard && ops::on_host && std::is_same<acc, float>::value;
@@ -63,8 +63,8 @@ static std::set<std::string> names_of_bias(const Model* m) {
     return names;
 }
 
-// reads one array by name from the .safetensors files of a directory, checking every shape; but
-// those of these names keep what they hold
+// reads one array by name from the .safetensors files of a directory, checking every shape; those
+// named in `keep` are not read
 static void tensors_load(const Model* m, const std::vector<Weights>& files,
                          const std::string& prefix, acc* device,
                          const std::set<std::string>& keep = {}) {
@@ -76,7 +76,7 @@ static void tensors_load(const Model* m, const std::vector<Weights>& files,
         const std::string dir = files.empty() ? "checkpoint" : files[0].path;
         if (!found) {
             die(EXIT_USER,
-                dir + ": has no tensor '" + prefix + t.name + "', which this model wants",
+                dir + ": has no tensor '" + prefix + t.name + "', which this model needs",
                 "is it a checkpoint of another model? see its config.json");
         }
         if (found->shape != t.shape) {
@@ -107,7 +107,7 @@ static void head_is_embedding(const Weight& head, const Weight* embedding) {
     if (!same) {
         die(EXIT_USER,
             head.file + ": '" + head.name + "' is not the embedding, to which config.json ties it",
-            "tie_word_embeddings: false, if the head is one of its own");
+            "if the head is separate, set tie_word_embeddings to false");
     }
 }
 
@@ -179,7 +179,7 @@ static void checkpoint_read(Model* m, Checkpoint* k) {
         tensors_all_used(m, { k->weights });
     }
     weights_keep(m);
-    if (cpu::stored.all.empty()) { weights_close(&k->weights); }     // else they are read on and on
+    if (cpu::stored.all.empty()) { weights_close(&k->weights); }     // else they stay in use
 }
 
 static void checkpoint_load(Model* m, const std::string& dir) {

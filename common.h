@@ -1,5 +1,5 @@
 /*
-common.h -- what every other file leans on: one form of error, one way to read and write files,
+common.h -- what every other file relies on: one form of error, one way to read and write files,
 random numbers, a hash; JSON and UTF-8 from text/json.h. Nothing here knows what a model is.
 */
 #ifndef COMMON_H
@@ -60,7 +60,7 @@ inline void progress_end() {
     progress_open() = false;
 }
 
-// What stands in a file may stand in an error, but no control character of it reaches the terminal.
+// Text from a file may appear in an error, but its control characters never reach the terminal.
 inline std::string printable(std::string s) {
     for (auto& ch : s) { if ((unsigned char)ch < 0x20 || ch == 0x7F) { ch = '?'; } }
     return s;
@@ -221,7 +221,7 @@ inline std::string file_read(const std::string& path, const std::string& hint = 
     return s;
 }
 
-// Where a file of this name ends up: the target of a symlink, be it there or not.
+// Where a file of this name ends up: the target of a symlink, existing or not.
 inline std::string link_target(std::string path) {
     char to[4096];
     for (int hops = 0; hops < 40; hops++) {

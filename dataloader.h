@@ -5,7 +5,7 @@ dataloader.h -- from whatever the user has to batches of token ids. In reading o
     data        sources, windows of them in shuffled order, edits; what is held out, the position
                 for checkpoints
 
-How a source is found, made of text and opened stands in text/dataloader.cpp.
+How a source is found, tokenised and opened: text/dataloader.cpp.
 
 A training sequence is a window of T+1 tokens at stride T over a source's documents, each followed
 by EOS: every token is a target exactly once per epoch. An epoch visits all windows in the order of
@@ -197,6 +197,6 @@ int data_prompts(const std::string& path, const Tokenizer& tok, int n, int len, 
 // source; and what tells whether the data are still the same.
 std::string data_state(Data* d);
 
-// goes on from such a position; dies if the data are others
+// continues from such a position; dies if the data differ
 void data_restore(Data* d, const Json& state);
 #endif // DATALOADER_H

@@ -29,9 +29,9 @@ typedef std::string str;
 #define FLAGS(X) \
     X("tpbe", str,    data,            'd', "bb",       0, 0,       "bb, .txt, .jsonl, a DIR of shards or NAME in data/; A:3,B:1 mix") \
     X("tpgske", str,   tokenizer,       0,   "",         0, 0,       "tokenizer.json for text; without it text is bytes (257 ids)") \
-    X("Tpske", str,   bos,             0,   "none",     0, 0,       "what stands first: none, seq or doc, a BOS before every sequence or document; probe also: default (the tokenizer's), a token; score: default, none") \
+    X("Tpske", str,   bos,             0,   "none",     0, 0,       "BOS: none, seq or doc (before every sequence or document); probe also: default (the tokenizer's), a token; score: default, none") \
     X("Tpe",  str,    sft,             0,   "",         0, 0,       "-d is a .jsonl of {messages}; template: zephyr or chatml") \
-    X("Tpe",  str,    sft_loss,        0,   "assistant", 0, 0,      "of --sft: on the assistant's tokens and their end, or all") \
+    X("Tpe",  str,    sft_loss,        0,   "assistant", 0, 0,      "--sft: loss on assistant (its tokens and their end) or all") \
     X("Tk",   long,   train_tokens,    0,   0,          0, MOST,    "use only the first N training tokens, again and again (0: all)") \
     X("Tpe",  str,    random_token,    0,   "",         0, 0,       "positions, from 1, that get a random token: 1,2 (section 5)") \
     X("Tpe",  str,    fix_token,       0,   "",         0, 0,       "POS:ID, this token at this position, from 1 (Table 10)") \
@@ -47,7 +47,7 @@ typedef std::string str;
     X("tb",   long,   total_batch,     0,   0,          0, 1L<<40,  "tokens per step, a multiple of batch * seq (0: batch * seq)") \
     X("tb",   long,   steps,           'n', 1000,       0, MOST,    "optimiser steps") \
     X("T",    str,    optimizer,       0,   "adamw",    0, 0,       "adamw, muon (matrices of layers, adamw the rest) or sgd (momentum beta1)") \
-    X("T",    long,   min_context,     0,   0,          0, 1<<30,   "train on targets with so many tokens before them only (0: all)") \
+    X("T",    long,   min_context,     0,   0,          0, 1<<30,   "train only on targets with this many tokens before them (0: all)") \
     X("t",    double, lr,              0,   4e-4,       0, MANY,    "peak learning rate") \
     X("t",    long,   warmup,          0,   100,        0, MOST,    "steps of linear warm-up") \
     X("t",    str,    schedule,        0,   "constant", 0, 0,       "after warm-up: constant (as released) or cosine (the paper)") \
@@ -64,31 +64,31 @@ typedef std::string str;
     X("tpe",  str,    probe_len,       0,   "64",       0, 0,       "T of the sink metrics; probe takes a list") \
     X("tpe",  long,   probe_seqs,      0,   100,        1, 1<<20,   "sequences of the sink metrics") \
     X("tp",   str,    eps,             0,   "0.3",      0, 0,       "threshold of Sink_k, or a list") \
-    X("pe",   str,    sink_at,         0,   "",         0, 0,       "also Sink_k of these tokens, such as 15,20: beyond the tenth") \
+    X("pe",   str,    sink_at,         0,   "",         0, 0,       "also Sink_k of these tokens beyond the tenth, such as 15,20") \
     X("Tpgbce", long,  seed,            0,   1,          0, MOST,    "of the initial weights, the order of the data and the samples") \
-    X("tk",   str,    out,             'o', "",         0, 0,       "of the run (empty: the next runs/NNNN-<switches>) or shards") \
-    X("T",    str,    init,            0,   "",         0, 0,       "begin with the weights of a checkpoint, ours, a Hugging Face directory or a GGUF file") \
-    X("T",    double, init_logit,      0,   0.0,        -1e6, 1e6,  "BIAS=logit: the z that every head begins with; -30 is as good as none") \
+    X("tk",   str,    out,             'o', "",         0, 0,       "directory of the run (empty: runs/NNNN-<switches>) or shards") \
+    X("T",    str,    init,            0,   "",         0, 0,       "start from a checkpoint: ours, a Hugging Face directory or a GGUF file") \
+    X("T",    double, init_logit,      0,   0.0,        -1e6, 1e6,  "BIAS=logit: initial z of every head; -30 amounts to none") \
     X("T",    str,    only,            0,   "",         0, 0,       "train only the tensors whose names contain one of these words: sinks,k_star") \
-    X("t",    bool,   resume,          0,   false,      0, 0,       "go on from the newest checkpoint in --out, if there is one") \
+    X("t",    bool,   resume,          0,   false,      0, 0,       "continue from the newest checkpoint in --out, if there is one") \
     X("t",    double, stop_after,      0,   0.0,        0, MANY,    "minutes after which to save and stop (0: never)") \
-    X("pe",   str,    probe_from,      0,   "",         0, 0,       "of a .jsonl: the start of each record (default), or windows of all") \
+    X("pe",   str,    probe_from,      0,   "",         0, 0,       "from a .jsonl: start (of each record, default) or windows (of all)") \
     X("pe",   str,    probe_input,     0,   "natural",  0, 0,       "natural (from -d), random, or repeated (one token each)") \
     X("psbe", str,    json,            0,   "",         0, 0,       "write the eval object, or what score or bench measured, here") \
     X("p",    bool,   per_sequence,    0,   false,      0, 0,       "also write alpha[seq][L][H][k]") \
     X("p",    str,    dump,            0,   "",         0, 0,       "write attention maps and QK geometry here as .npy") \
     X("p",    str,    dump_heads,      0,   "0:0",      0, 0,       "LAYER:HEAD,... for --dump, or all") \
     X("p",    long,   dump_seq,        0,   0,          0, 1<<20,   "which probe sequence --dump shows") \
-    X("e",    str,    stream,          0,   "",         0, 0,       "n+W,..: keys but the first n and the last W are gone") \
+    X("e",    str,    stream,          0,   "",         0, 0,       "n+W,..: keep only the first n and the last W keys") \
     X("e",    str,    evict,           0,   "",         0, 0,       "POLICY:RATIO,.. of a prompt's keys: streaming, knorm, observed, snapkv") \
     X("e",    str,    quant,           0,   "",         0, 0,       "w8a8, w4a4, kv8, kv4,.. and :static, :dynamic or :token (default)") \
-    X("e",    str,    quant_keep,      0,   "0,1",      0, 0,       "so many first tokens stay in float, a run for each number") \
-    X("e",    long,   calibrate,       0,   16,         1, 1<<20,   "sequences that the ranges of :static come from, and no loss") \
-    X("e",    bool,   gradients,       0,   false,      0, 0,       "lengths of the loss' gradient in the stream, by token") \
+    X("e",    str,    quant_keep,      0,   "0,1",      0, 0,       "this many first tokens stay in float, one run per number") \
+    X("e",    long,   calibrate,       0,   16,         1, 1<<20,   "sequences that set the ranges of :static, not in the loss") \
+    X("e",    bool,   gradients,       0,   false,      0, 0,       "norm of the loss gradient in the residual stream, by token") \
     X("e",    str,    edit,            0,   "",         0, 0,       "PLACE:LAYERS:TOKENS[:CHANNELS]=VALUE, and more after ;") \
-    X("tpgsbce", str,  product,         0,   "",         0, 0,       "CPU products: any, avx2, avx512, avx512-bf16 or amx (empty: the fastest here)") \
-    X("b",    bool,   ops,             0,   false,      0, 0,       "also the time of every operation against its roof, and memory") \
-    X("g",    str,    prompt,          0,   "",         0, 0,       "text to go on from") \
+    X("tpgsbce", str,  product,         0,   "",         0, 0,       "CPU matmuls: any, avx2, avx512, avx512-bf16 or amx (empty: the fastest here)") \
+    X("b",    bool,   ops,             0,   false,      0, 0,       "also time every operation against its roofline, and memory") \
+    X("g",    str,    prompt,          0,   "",         0, 0,       "text to continue") \
     X("g",    bool,   chat,            0,   false,      0, 0,       "the prompt is a question, asked as the model's chat template does") \
     X("g",    str,    system,          0,   "",         0, 0,       "--chat: the system message (empty: the template's own)") \
     X("g",    long,   tokens,          0,   200,        0, 1<<24,   "tokens to write") \
@@ -127,7 +127,7 @@ static const struct { const char *name; char letter; const char *words, *help;
     { "tokenize", 'k', "FILE...",
       "text (.txt .jsonl .jsonl.zst .jsonl.gz, - standard input) to shards in --out" },
     { "bench", 'b', "", "time training steps on random tokens" },
-    { "check", 'c', "", "compare the gradients of this build with the slopes of its loss" },
+    { "check", 'c', "", "check this build's gradients against finite differences" },
 };
 
 // a flag as data; value is its place in a Flags
@@ -145,10 +145,10 @@ struct FlagRow {
 
 std::vector<FlagRow> flag_rows(Flags* f);
 
-// does the flag of this name stand on the command line?
+// was the flag of this name given on the command line?
 bool flag_given(const Flags& flags, const char* name);
 
-// dies if one of these flags ("beta2 adam_eps") was given another value than its default though
+// dies if one of these flags ("beta2 adam_eps") was given a value other than its default though
 // nothing `reads` it; wanted: what would
 void flags_read(const Flags& flags, const char* names, bool reads, const char* wanted);
 

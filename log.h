@@ -12,8 +12,8 @@ struct Log { FILE* f = NULL; std::string path; };
 // writes one JSON object, with the time as its last field; a log that is gone or full ends the run
 void log_line(Log* log, std::string json);
 
-// of an interrupted run: keeps what happened up to the checkpoint, so that the log ends up as if
-// nothing had happened
+// for an interrupted run: keeps what was logged up to the checkpoint, so that the log ends up as
+// if the run had never stopped
 void log_rewind(const std::string& path, long step);
 
 // numbers as JSON: those from `from` on, at most n; in rows of `cols`
@@ -31,9 +31,9 @@ std::string count_text(double n);
 // the `eval` object of the log and of probe --json, without its braces
 std::string eval_json(long step, double val_loss, const Metrics& r, const std::vector<double>& eps);
 
-// their mean
+// the mean of v
 double mean(const std::vector<double>& v);
 
-// the same for people, one line
+// the eval object for people, one line
 std::string eval_text(double val_loss, const Metrics& r, double eps);
 #endif // LOG_H

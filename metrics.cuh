@@ -6,10 +6,10 @@ one sequence, rows are queries, 1 <= k <= T.
     alpha_k     mean over queries i >= k of A_ik: how much of its audience's attention token k gets
     Sink_k      mean over sequences, layers, heads of [alpha_k > eps]: threshold first, then
                 average; eps 0.3, T 64
-    proxy       the same of |w_ij| / sum_j |w_ij|: for operations whose rows do not sum to 1
+    proxy       the same for |w_ij| / sum_j |w_ij|: for operations whose rows do not sum to 1
     star        the extra column or the sink token: the map is then (T+1) x (T+1), row and
                 column 0 are the star's; the query row of an extra column is one-hot on itself
-    mass        mean over queries of sum_j A_ij over the tokens (the extra column left out)
+    mass        mean over queries of sum_j A_ij over the tokens (the star left out)
     entropy     mean over queries of -sum_j P_ij ln P_ij, P the proxy over all columns
     norms       l2 norms of hidden states, keys, values: the first token's and the others' mean
     max, median of the entries |h| of a sequence: the largest over the sequences, the mean
@@ -38,13 +38,13 @@ struct HeadMetrics {
 template <class A> bool attn_sums_to_one(float alpha) { return A::Z == Z_SUM && alpha == 1.0f; }
 
 namespace ref {
-// the sums that HeadMetrics are made of: a row of weights (T tokens, then the extra column) of
-// query t joins them. The star is the extra column, or the sink token: then skip is 1
+// the sums that HeadMetrics are made from; each query t adds a row of weights (T tokens, then the
+// extra column). The star is the extra column, or the sink token: then skip is 1
 struct HeadSums {
     double alpha[METRIC_K + 1] = {}, proxy[METRIC_K + 1] = {}, mass = 0, entropy = 0;
     double effective = 0, gate = 0, gate_low = 0, gate_first = 0;
 
-    // the gate of query t, `width` numbers before their sigmoid; first: its weight of the first
+    // the gate of query t, `width` numbers before their sigmoid; first: its weight on the first
     // token
     template <class R> void add_gate(const R* pre, int width, double first, bool is_first) {
         double mean = 0, low = 0;
@@ -112,8 +112,8 @@ struct HeadSums {
     }
 };
 
-// out (B, NH) <- qkv and stat of the forward pass; kstar as there; gate (N, NH width) before its
-// sigmoid, or NULL; skip = 1 if row 0 is a sink token. O(T) a thread
+// out (B, NH) <- qkv and stat of the forward pass; kstar likewise; gate (N, NH width) before its
+// sigmoid, or NULL; skip = 1 if row 0 is a sink token. O(T) memory per thread
 template <class A, class Bi, class Pe>
 void attention_metrics(HeadMetrics* out, const real* qkv, const acc* stat, const real* kstar,
                        const real* gate, int width, int skip, AttnShape s) {

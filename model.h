@@ -43,7 +43,7 @@ struct Sizes {
     // is the FFN of layer l a mixture of experts?
     bool mixture(long l) const { return c.experts && in_pattern(c.expert_layers, l); }
 
-    // has layer l attention, or Mamba in its place?
+    // does layer l have attention, or Mamba instead?
     bool attends(long l) const { return in_pattern(c.attn_layers, l); }
     bool mamba(long l) const { return !attends(l); }
 
@@ -81,11 +81,11 @@ struct Acts {
 #undef X
 };
 
-// where every tensor stands: the two tables, read with the sizes of one model
+// where every tensor is in memory: the two tables, with the sizes of one model
 struct Layout : Sizes {
     explicit Layout(const Arch& c) : Sizes(c) {}
 
-    // points p into base, lists the tensors in memory order, returns how many numbers there are
+    // points p into base, lists the tensors in memory order, returns the number of elements
     // (base NULL: only counts)
     template <class P> long params(Params<P>* p, std::vector<Tensor>* list, P* base) const {
         const std::string ffn_norm = norm.out ? "pre_feedforward_layernorm"
@@ -174,7 +174,7 @@ struct Model {
     acc *turns, *turns_local;
     real* cache; int room; // generation: k, v of rows that were read, (L, room, 2 KV HS), or NULL
     acc* memory; // beside it what Mamba layers remember of them: models/mamba.h
-    int past; // so many rows of it stand before the one that is loaded; 0: a whole batch
+    int past; // rows of it before the one that is loaded; 0: a whole batch
     Around around; // if it is set, every stage of a forward pass goes through it
     std::vector<Segment> forest; // what is loaded if not whole sequences, else empty
     std::vector<Model> pieces;   // of a small model's batch, on the CPU (cpu/pieces.h)
@@ -404,8 +404,8 @@ static Model model_new(const Arch& c, int T_max, bool train) {
     if ((c.experts || c.mamba_width) && (train || !ops::on_host)) {
         const std::string what = c.mamba_width ? "Mamba layers"
                                                : strf("a mixture of %d experts", c.experts);
-        die(EXIT_USER, what + ": wanted a forward pass, BACKEND=cpu or ref: "
-                              "other backends, and training, have none",
+        die(EXIT_USER, what + ": wanted a forward pass with BACKEND=cpu or "
+                              "ref: nothing else can run them",
             train ? "train a model with attention and one FFN in all layers"
                   : "make train_sink BACKEND=cpu");
     }
@@ -441,7 +441,7 @@ static inline void model_init(Model* m, uint64_t seed) {
     weights_keep(m);
 }
 
-// what a batch and its gradients take: of a model, and of each of its pieces
+// frees the memory of a batch and its gradients: of a model, or of a piece of it
 static void batch_free(Model* m) {
     for (void* p : { (void*)m->arena, (void*)m->tokens, (void*)m->targets, (void*)m->grads,
                      (void*)m->sums }) {
@@ -520,8 +520,8 @@ static inline void model_load_next(Model* m, int token, int past) {
     ops::to_device(m->tokens, &token, sizeof token);
 }
 
-// Can sequences share what they begin with? Where host code can attend, all layers do, and the
-// beginning neither has a sink token nor sees what comes after it
+// Can sequences share a beginning? If attention runs on the host, no layer is Mamba, and there is
+// neither a sink token nor a prefix (whose rows see what comes later)
 static inline bool forest_fits(const Model* m) {
     return ops::on_host && !m->d.bias.token && !m->c.prefix && !m->c.mamba_width;
 }
@@ -535,7 +535,7 @@ static inline void model_load_forest(Model* m, const std::vector<int>& tokens,
     m->forest = forest;
 }
 
-// so many numbers a Mamba layer remembers: models/mamba.h
+// how many numbers a Mamba layer remembers: models/mamba.h
 static inline size_t mamba_numbers(const Model* m) {
     return m->d.MW * (m->d.MS + m->c.mamba_conv - 1);
 }

@@ -16,7 +16,7 @@ inline Optimizer optimizer_of(const Flags& f) {
     return (Optimizer)i;
 }
 
-// of the step that makes update number step + 1
+// for update number step + 1
 inline double learning_rate(const Flags& f, long step) {
     if (step < f.warmup) { return f.lr * (step + 1) / f.warmup; }
     if (f.schedule == "constant") { return f.lr; }
@@ -50,7 +50,7 @@ static void muon_update(Model* m, const Tensor& t, const Update& o) {
     ops::muon_end(m->params + t.at, m->master + t.at, x, m->sums, o, rows, cols);
 }
 
-// of many ranks: m->sums become the sums over all of them
+// with many ranks: m->sums become the sums over all of them
 static void model_sums(Model* m, float clip) {
     if (dist::world == 1) { return; }
     StepSums sums;
@@ -68,7 +68,7 @@ static bool is_trained(const Model* m, const Tensor& t) {
 }
 
 // after all micro-batches: clips the gradients and updates the weights, unless the loss or the
-// gradients are not finite; returns what it went by. Here, once a step, the host waits
+// gradients are not finite; returns loss and norm. Here, once per step, the host waits
 static StepSums model_update(Model* m, const Update& o, float clip, Optimizer how) {
     const long n = m->shard.mine;
     dist::arrive();
@@ -84,7 +84,7 @@ static StepSums model_update(Model* m, const Update& o, float clip, Optimizer ho
     };
     const bool at_once = how != MUON && m->only.empty();
     if (at_once) { update(0, n); }
-    for (auto& t : m->tensors) { // of one rank, which has them whole
+    for (auto& t : m->tensors) { // only with one rank, which has whole tensors
         if (at_once || !is_trained(m, t)) { continue; }
         if (how == MUON && is_hidden_matrix(t)) { muon_update(m, t, o); continue; }
         update(t.at, t.count);

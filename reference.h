@@ -1,6 +1,6 @@
 /*
-reference.h -- namespace ref: every operation of the model as a textbook writes it: one row after
-the other, loops over single numbers. Read this to know what is computed. It is what gradients and
+reference.h -- namespace ref: every operation of the model as a textbook writes it: one row at a
+time, loops over single numbers. Read this to know what is computed. It is what gradients and
 golden values are checked against, what the fast backends must agree with, and a backend itself:
 make train_sink BACKEND=ref. The fast ones, cpu/ and cuda/, have the same functions.
 
@@ -65,7 +65,7 @@ inline void matmul_forward(real* out, const real* inp, const real* weight, const
     }
 }
 
-// in the forward pass this was:  out_o = sum_c inp_c W_oc + bias_o,  dinp_c [+]= sum_o dout_o W_oc
+// in the forward pass this was: out_o = sum_c inp_c W_oc + bias_o, so dinp_c [+]= sum_o dout_o W_oc
 inline void matmul_backward_input(real* dinp, const real* dout, const real* weight, bool add, int N,
                                   int C, int OC) {
 #pragma omp parallel for
@@ -196,7 +196,7 @@ template <class F> void each_qk(AttnShape s, F f) {
     for (long i = 0; i < s.B * s.T * QK; i++) { f(i / QK * attn_row(s) + i % QK, i); }
 }
 
-// that tensor, qk <- qkv, and back. ATTN=mlp makes its phi of it by two matrix products
+// that tensor, qk <- qkv, and back: ATTN=mlp computes phi from it in two matrix products
 inline void qk_gather(real* qk, const real* qkv, AttnShape s) {
     each_qk(s, [=](long at, long i) { qk[i] = qkv[at]; });
 }
@@ -205,7 +205,7 @@ inline void qk_scatter(real* qkv, const real* qk, AttnShape s) {
     each_qk(s, [=](long at, long i) { qkv[at] = qk[i]; });
 }
 
-// what qk_norm norms together: a head, or `all` heads of q, or of k
+// what qk_norm normalises together: a head, or `all` heads of q, or of k
 struct QkGroup { int from, C; bool is_q; };
 inline int qk_groups(bool all, AttnShape s) { return all ? 2 : s.NH + s.KV; }
 inline QkGroup qk_group(int g, bool all, AttnShape s) {
@@ -335,8 +335,8 @@ void attention_forward(real* out, acc* stat, const real* qkv, const real* kstar,
 
 // in the forward pass this was:  o = sum_j A_j v_j,  A_j = alpha f(s_j) / Z,  s_j a score,  so
 //      dv_j += A_j do,  d = attn_ds(do . v_j, ..) attn_slope(s_j) scale,  dq += d k_j,  dk_j += d q
-// dqkv is overwritten; dkstar, dvstar += as kstar, vstar, or NULL. With turns, the table of rope,
-// dq and dk leave turned back: where q and k came out of rope, this is its backward, too
+// dqkv is overwritten; dkstar, dvstar += as kstar, vstar, or NULL. With turns, rope's table,
+// dq and dk are rotated back: if q and k came out of rope, this is its backward, too
 template <class A, class Bi, class Pe>
 void attention_backward(real* dqkv, acc* dkstar, acc* dvstar, const real* dout, const real* out,
                         const acc* stat, const real* qkv, const real* kstar, const real* vstar,

@@ -7,14 +7,14 @@ Muon. The structs and constants at the top are every backend's.
 #define REFERENCE_TRAINING_H
 #include "reference.h"
 
-// what an optimiser step is told; step counts from 1
+// the parameters of an optimiser step; step counts from 1
 struct Update { float lr, beta1, beta2, eps, weight_decay; long step; };
 
-// what it reads of the gradients that it follows: the mean loss, their squared norm, what they are
-// multiplied with. In device memory, so that the host need not wait for it
+// what it needs to know of all gradients: the mean loss, their squared norm, and the factor to
+// multiply them by. In device memory, so that the host need not wait for it
 struct StepSums { double loss, squares; float grad_scale; };
 
-// what the gradients are multiplied with so that their norm is at most clip (0: any). NAN, and no
+// what the gradients are multiplied with so that their norm is at most clip (0: off). NAN, and no
 // update, if not finite
 HD float grad_scale(double loss, double squares, float clip) {
     if (loss - loss != 0 || squares - squares != 0) { return NAN; }
@@ -23,14 +23,14 @@ HD float grad_scale(double loss, double squares, float clip) {
 }
 
 // ---- Muon's part in elementwise steps, for a matrix of weights (rows, cols). x is wide, (r, c) with
-// r <= c: the matrix itself, or turned over where it has more rows than columns
+// r <= c: the matrix, or its transpose if it has more rows than columns
 
-// where x has what stands at (i, j) of the weights
+// the index in x of element (i, j) of the weights
 HD long muon_place(int i, int j, int rows, int cols) {
     return rows > cols ? (long)j * rows + i : (long)i * cols + j;
 }
 
-// of the polynomial of a Newton-Schulz step, of the momentum, and of the length of a step
+// coefficients of a Newton-Schulz step, the momentum, and the length of a step
 static constexpr double MUON_A = 3.4445, MUON_B = -4.7750, MUON_C = 2.0315;
 static constexpr double MUON_BETA = 0.95, MUON_LENGTH = 0.2;
 

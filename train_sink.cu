@@ -3,7 +3,7 @@ train_sink.cu -- trains small LLaMA-style language models and watches where thei
 
     make train_sink ATTN=sigmoid BIAS=k && ./train_sink -d pile_5B  (make help, ./train_sink --help)
 
-What stands in attention's inner loop is compiled in, by switches of the build. Everything else
+What is in attention's inner loop is compiled in, by the build's switches. Everything else
 about a model is data: a row of ARCH, which a switch, a flag or a checkpoint sets. The file reads
 from top to bottom:
 
@@ -19,8 +19,8 @@ TO ADD an idea: its rows of ARCH, PARAMS and ACTS, one stage, and its operation 
 and cuda/.
 
 Letters: B sequences, T tokens of each (with the sink token, if there is one), C channels, NH heads,
-KV key/value heads, HS head size, F FFN width, L layers, V vocabulary, N = B T rows. The tables use
-the widths QK of q|k, W of q|k|v, OC of what W_O reads, FH of gate|up, G of the gate, too.
+KV key/value heads, HS head size, F FFN width, L layers, V vocabulary, N = B T rows. The tables also
+use the widths QK of q|k, W of q|k|v, OC of what W_O reads, FH of gate|up, G of the gate.
 */
 #include <math.h>
 #include <functional>
@@ -33,7 +33,7 @@ the widths QK of q|k, W of q|k|v, OC of what W_O reads, FH of gate|up, G of the 
 // 2 the model
 
 // ---- PARAMS: every tensor is one row: field, Hugging Face name, when it exists, rows (VECTOR:
-// none), columns, initial values. Rows stand in memory as they stand here: qw kw vw are one matrix,
+// none), columns, initial values. Rows lie in memory in this order: qw kw vw are one matrix,
 // so are gatew upw, and their biases. Init of the official code: N(0, sqrt(2 / (5 fan_in))), FFN
 // output 1/sqrt(fan_in)/L, k*, v* and the sink token 0.02
 enum { VECTOR = -1 };
@@ -88,7 +88,7 @@ struct Init { double std, mean; };
 // layers of them and all S = 2L + 1 states of the stream; a forward pass alone keeps one layer and
 // three states, and no rows of backward (D = 0)
 #define ACTS(X) \
-    X(real, x,       S * N * C)                       /* (2L+1, N, C)  the stream: x_0 the embedding, x_2l enters layer l */ \
+    X(real, x,       S * N * C)                       /* (2L+1, N, C)  residual stream: x_0 the embedding, x_2l enters layer l */ \
     X(real, embed,   c.norm_embed ? N * C : 0)        /* (N, C)        the embedding before its norm */ \
     X(real, n,       (2 * K * norm.in + 1) * N * C)   /* (2L+1, N, C)  what attention and FFN read; the last: the final norm */ \
     X(real, f,       norm.out ? 2 * K * N * C : 0)    /* (2L, N, C)    what the norms after attention and FFN read */ \
@@ -166,8 +166,8 @@ static real* act_top(const Model* m) {
     return m->a.n + (size_t)(2 * K * m->d.norm.in) * rows(m) * m->c.C;
 }
 
-// norms have a number, by which their statistics are found: of n, of f, of the final one and of the
-// embedding
+// the number of a norm, by which its statistics are found: those before branches (n), after them
+// (f), the final one, the embedding's
 static int norm_number(const Model* m, int i) { return m->train ? i : i % 2; }
 static int norm_after(const Model* m, int i) {
     return (m->train ? 2 * m->c.L : 2) + 2 + norm_number(m, i);
@@ -275,7 +275,7 @@ static void qkv_forward(Model* m, int l) {
     ops::matmul_forward(act_qkv(m, l), act_n(m, 2 * l), w.qw, w.qb, NULL, rows(m), m->c.C, m->d.W);
 }
 
-// a.dqkv -> a.dn;  the gate, if there is one, has begun dn
+// a.dqkv -> a.dn;  the gate, if there is one, has already written dn
 static void qkv_backward(Model* m, int l) {
     const auto& w = m->w.layer[l]; const auto& g = m->g.layer[l];
     const int N = rows(m);
@@ -302,8 +302,8 @@ static void qk_norm_backward(Model* m, int l) {
                           attn_shape(m, l));
 }
 
-// -- rotary: q and k turn with their position. Where no stage stands between, attention's backward
-// turns them back
+// -- rotary: q and k turn with their position. If no stage lies between, attention's backward
+// rotates them back
 static bool turns_in_attention(const Model* m);
 
 static void rotary_forward(Model* m, int l) {
@@ -410,7 +410,7 @@ static void gate_backward(Model* m, int l) {
     ops::matmul_backward_input(m->a.dn, m->a.dgate, w.gw, false, N, m->c.C, m->d.G);
 }
 
-// what the heads give, after the gate if there is one, and its gradient
+// the heads' output, after the gate if there is one, and its gradient
 static real* act_out(const Model* m, int l) { return m->d.gate ? act_gated(m, l) : act_att(m, l); }
 static real* dact_out(const Model* m)       { return m->d.gate ? m->a.dgated : m->a.datt; }
 
@@ -485,8 +485,8 @@ static void down_backward(Model* m, int l) {
 #include "models/experts.h"
 #include "models/mamba.h"
 
-// ---- a layer is this list, forward; backward is the same list from the end. Of one row, forward:
-// flops of its products, and numbers that must be moved, weights left out. Backward: twice both
+// ---- a layer is this list, forward; backward is the same list from the end. For one row, forward:
+// flops of its products, and elements moved, without weights. Backward: twice both
 struct Stage {
     const char* name;
     bool (*when)(const Sizes& d, long l);
@@ -565,7 +565,7 @@ static void embed_backward(Model* m) {
 }
 
 // tokens -> what lm_head reads. watch(l) is called after layer l, and with -1 after the embedding:
-// its activations are there then, later perhaps no longer
+// its activations are valid then, and perhaps not later
 typedef std::function<void(int l)> Watch;
 static void model_body(Model* m, const Watch& watch = Watch()) {
     embed_forward(m);
@@ -603,8 +603,8 @@ static inline const real* model_read(Model* m, const std::vector<int>& tokens) {
 // where the gradient of what lm_head reads goes
 static real* dtop(const Model* m) { return m->d.norm.stream ? m->a.dx : m->a.dn; }
 
-// losses (N) of rows x (N, C) that the head reads, where nothing but them is wanted: the vocabulary
-// goes by in parts, so that the logits stay in cache
+// losses (N) of rows x (N, C) that the head reads, where nothing else is wanted: the vocabulary
+// is done in parts, so that the logits stay in cache
 static void head_losses(Model* m, acc* losses, const real* x, const int* targets, int N) {
     const Arch& c = m->c;
     const long room = m->R * (long)c.V / N;
@@ -748,10 +748,10 @@ static void measure_layer(const Model* m, const Measured& r, int l) {
     }
 }
 
-// called now and then by measure, if it is set
+// called by measure before each batch, if set
 static void (*measure_progress)(int done, int n) = NULL;
 
-// the metrics of metrics.cuh on n sequences of T + 1 tokens, at most batch_tokens of them at a time
+// the metrics of metrics.cuh on n sequences of T + 1 tokens, batch_tokens tokens at a time
 static Metrics measure(Model* m, const int* seqs, int n, int T, int batch_tokens,
                        const std::function<void(int first)>& each = nullptr) {
     const Arch& c = m->c;
@@ -814,7 +814,7 @@ static StepSums train_step(Model* m, Data* data, const Flags& f, long step, int*
     const Update o = { (float)learning_rate(f, step), (float)f.beta1, (float)f.beta2,
                       (float)f.adam_eps, (float)f.weight_decay, step + 1 };
     StepSums sums = model_update(m, o, f.grad_clip, optimizer_of(f));
-    if (count == 0) { sums.loss = NAN; }         // nothing was asked for: there is no loss
+    if (count == 0) { sums.loss = NAN; }         // no target counted: there is no loss
     return sums;
 }
 
@@ -871,10 +871,10 @@ int main(int argc, char** argv) {
     command_known(f, command);
     if (dist::world > 1 && command != 't') {
         die(EXIT_USER,
-            strf("%d processes were started, and only train shares its work out", dist::world),
+            strf("%d processes were started, but only train can use many", dist::world),
             "run this command without mpirun, srun or torchrun");
     }
-    if (command != 'k') { ops::device_start(); } // no GPU, an old one, an old driver: said first
+    if (command != 'k') { ops::device_start(); } // no GPU, old GPU, old driver: reported first
     switch (command) {
         case 'p': return probe(f);
         case 'e': return eval(f);

@@ -1,7 +1,7 @@
 /*
 variant.h -- the backend of this build, and attention as its switches have it. The backend's own
-attention is a template of Attn, Bias and Pe; these are the functions that variant.cu makes of it,
-for the program, which is compiled once for all of them. Shapes: reference.h.
+attention is a template of Attn, Bias and Pe; these are its instances in variant.cu, for the
+program, which is compiled once for all of them. Shapes: reference.h.
 */
 #ifndef VARIANT_H
 #define VARIANT_H

@@ -121,7 +121,7 @@ std::string chat_prompt(std::string text, const std::string& bos, std::string sy
     const bool place = f.system || has("first_user_prefix") || has("system_message");
     if (needed && !place) {
         die(EXIT_USER, "--system: the model's chat template, " + name + ", has no place for it",
-            "say it in --prompt");
+            "put it in --prompt");
     }
     if (name == "llama2" && !system.empty()) { q = chat_fill(f.system, system) + q; }
     else if (!f.system && !system.empty()) { q = system + "\n\n" + q; }

@@ -128,7 +128,7 @@ void welcome() {
         "  ./train_sink train --lr 5e-3 --beta2 0.99 --weight-decay 1e-4 --warmup 20 --steps 800\n"
         "                                          the sink forms in about half a minute, on the "
         "built-in task\n"
-        "  ./train_sink train -d my.txt -m nano    a small model on a text file of yours\n"
+        "  ./train_sink train -d my.txt -m nano    a small model on your own text file\n"
         "  ./train_sink probe runs/NAME/step_800   the sink of a checkpoint, layer by layer with "
         "--json FILE\n\n"
         "every flag: ./train_sink --help, or ./train_sink probe --help; every model: make help\n");

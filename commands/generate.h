@@ -29,7 +29,7 @@ static std::string first_not_finite(Model* m) {
 
 [[noreturn]] static void die_not_finite(Model* m) {
     const std::string where = first_not_finite(m);
-    die(EXIT_DIVERGED, "the model gives numbers that are not finite, first in " + where,
+    die(EXIT_DIVERGED, "the model's values are not finite, first in " + where,
         "the run it is from diverged: use an earlier checkpoint");
 }
 
@@ -85,7 +85,7 @@ static std::vector<int> chat_tokens_of(const Flags& f, const Tokenizer& tok, int
     want(!f.prompt.empty(), "--chat", "also --prompt, the question");
     if (text.empty()) {
         die(EXIT_USER, f.words[0] + ": has no chat template, so it was not trained to answer",
-            "leave --chat out: it goes on from the prompt");
+            "without --chat the model continues the prompt");
     }
     const ChatForm* form;
     const std::string bos = tok.bos >= 0 ? tok.text[tok.bos] : "";

@@ -1,6 +1,6 @@
 /*
-gradients.h -- the command check: are the gradients of this build the slopes of its loss? For
-whoever changed the mathematics.
+gradients.h -- the command check: do the gradients of this build equal finite differences of its
+loss? For whoever changed the mathematics.
 
 A tiny model with the switches of this build (and any flags of the model), random weights, random
 tokens. Each tensor is moved a little along some directions u, and the slope of the loss, by

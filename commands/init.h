@@ -28,10 +28,10 @@ static Checkpoint init_open(Flags* f) {
     Checkpoint k = checkpoint_open(f->init, true);
     init_switches(k.c, f->init);
     want(!k.c.experts && !k.c.mamba_width, "--init " + f->init + ", with experts or Mamba layers",
-         "a model without: these are only run forward");
+         "a model without them: they only run forward");
     want(!k.adds_bias || !bias_of(k.c).token || !pe_of(k.c).learnable,
          "--init " + f->init + ", whose positions are learned, and BIAS=sink_token",
-         "another BIAS: there is no position for one token more");
+         "another BIAS: there is no position for one more token");
     want(k.adds_bias || !f->given_init_logit, strf("--init-logit %g", f->init_logit),
          "a model that has no z of its own, in a build with BIAS=logit");
     if (flag_given(*f, "seq") && !pe_of(k.c).learnable) { k.c.T = f->arch.T; }

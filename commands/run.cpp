@@ -31,7 +31,7 @@ void process_begin(char** argv) {
 #endif
     on_exit([](int code, void*) {                                // > /dev/full, say
         if (code || (fflush(stdout) == 0 && !ferror(stdout))) { return; }
-        fprintf(stderr, "error: what was printed could not be written (%s)\n"
+        fprintf(stderr, "error: the output could not be written (%s)\n"
                         "---> HINT: where does the output go, and is there room?\n",
                 strerror(errno));
         _exit(EXIT_MACHINE);
@@ -156,7 +156,7 @@ void run_lock(const std::string& out) {
         }
         if (taken) {
             die(EXIT_USER,
-                strf("%s: process %.0f is at work on this run", out.c_str(), number_in(path)),
+                strf("%s: process %.0f is writing to this run", out.c_str(), number_in(path)),
                 "wait until it ends, or choose another --out");
         }
         struct stat mine, there;
@@ -228,7 +228,7 @@ void output_check(const std::string& path, const std::vector<std::string>& other
     if (path.empty()) { return; }
     for (auto& other : others) {
         if (!is_special(path) && !other.empty() && same_place(path, other)) {
-            die(EXIT_USER, path + ": is read or written already, and would be replaced",
+            die(EXIT_USER, path + ": already an input or output, and would be replaced",
                 "write to another file");
         }
     }

@@ -1,6 +1,6 @@
 /*
-run.h -- a run's place and its room: the directory that it alone writes to, the memory it wants and
-the memory there is, and what may change when it goes on with --resume.
+run.h -- a run's directory and memory: the directory that it alone writes to, the memory it needs,
+the memory there is, and what may change when it resumes with --resume.
 */
 #ifndef RUN_H
 #define RUN_H
@@ -9,7 +9,7 @@ the memory there is, and what may change when it goes on with --resume.
 
 // ---- the process
 
-// how it waits, counts very small numbers, and ends when it runs out of something: first in main
+// how threads wait, denormals count as 0, and errors of output and memory end it: first in main
 void process_begin(char** argv);
 
 // ---- memory
@@ -64,8 +64,8 @@ void progress_show(const std::vector<std::string>& forms, int columns);
 DataOptions data_options(const Flags& f, int T, int probe_len);
 Data data_from_flags(const Flags& f, int T, int probe_len);
 
-// A flag that nothing would read is a mistake that nobody would see: these die of one, of the data,
-// and of the model. Not asked of a run that goes on: it has them since it began.
+// A flag that nothing would read is a mistake that nobody would see. These two die of one: of the
+// data, of the model. Not called when a run resumes: it has had its flags since it began.
 void data_flags_read(const Flags& f, const std::vector<std::string>& sources);
 void arch_flags_read(const Flags& f);
 #endif // RUN_H

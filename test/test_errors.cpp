@@ -53,7 +53,7 @@ static const struct {
     { "--steps 99999999999999999999", "wanted a whole number" },
     { "--steps -1", "--steps: got -1, wanted 0 or more" },
     { "--resume=1", "--resume: takes no value" },
-    { "--resume", "wanted also --out" },
+    { "--resume", "wanted --out too" },
     { "foo", "got 'foo', wanted a command" },
     { "trian", "did you mean train?" },
     { "--tokens 5", "--tokens: not a flag of this command" },
@@ -176,7 +176,7 @@ static const struct {
     { "probe run/step_4 --probe-input random --bos seq", "wanted --probe-input natural" },
     { "probe run/step_4 --probe-input random -d bb", "wanted --probe-input natural" },
     { "probe run/step_4 --json nowhere/x.json", "nowhere/x.json.tmp: cannot open (No such file" },
-    { "probe run/step_4 -d ./short.txt:2 --json short.txt", "short.txt: is read or written" },
+    { "probe run/step_4 -d ./short.txt:2 --json short.txt", "short.txt: already an input" },
     { "probe run/step_4 --json run", "run: got a directory, wanted a file" },
     { "probe run/step_4 --dump run/log.jsonl", "run/log.jsonl: cannot make this directory" },
     { "bench --json nowhere/x.json", "nowhere/x.json.tmp: cannot open" },
@@ -198,7 +198,7 @@ static const struct {
     { "probe run/step_4 --bb-vocab 24 --dump-heads all", "--dump-heads all: wanted --dump DIR" },
     { "probe run/step_4 --bb-vocab 24 --per-sequence", "--per-sequence: wanted --json FILE" },
     { "probe run/step_4 --bb-vocab 24 --json run/../run/step_4/config.json",
-      "is read or written already" },
+      "already an input or output" },
     { "generate run/step_4 --temperature 0 --top-k 5", "--top-k 5: wanted --temperature above 0" },
     { "eval run/step_4 --quant-keep 1", "--quant-keep 1: wanted --quant" },
     { "eval run/step_4 --quant w8a8 --calibrate 8", "--calibrate 8: wanted --quant with :static" },
@@ -276,15 +276,15 @@ static void test_answers() { // beside its model an answer may be written, and w
         CHECK(r.code == 0, "an answer beside its model, time %d: %s", time + 1, r.err.c_str());
     }
     for (const char* name : { "config.json", "optimizer.safetensors", "state.json" }) {
-        refused(probe + "run/step_4/" + name, "is read or written already");
+        refused(probe + "run/step_4/" + name, "already an input or output");
     }
     unlink((dir + "/run/step_4/probe.json").c_str());
 }
 static void test_resume() { // a run goes on only as what it was
     const std::string resume = std::string(TINY) + "-n 8 -o run --resume ";
-    refused(resume + "--width 32", "holds another model: --width 16, got 32");
+    refused(resume + "--width 32", "holds a different model: --width 16, got 32");
     refused(resume + "--seed 5", "--seed: got 5, wanted 1 as before");
-    refused(resume + "--window 3", "holds another model: --window 0, got 3");
+    refused(resume + "--window 3", "holds a different model: --window 0, got 3");
 }
 // a copy of the checkpoint in which one file is changed
 static void damaged(const char* file, const std::string& content, const std::string& says,

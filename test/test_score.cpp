@@ -168,7 +168,7 @@ int main() {
     refused("{\"text\": \"a\"}", "default (what the tokenizer puts there) or none", "--bos seq");
     // a task is not what is written, nor one file both outputs
     for (const char* where : { "task.jsonl", "./task.jsonl", "./new.json" }) {
-        refused("{\"text\": \"a\"}", "is read or written already",
+        refused("{\"text\": \"a\"}", "already an input or output",
                 "--json " + SCRATCH + "new.json --items " + SCRATCH + where);
     }
     const Ran nothing = check_run(std::string(TRAIN_SINK) + " score " + FIXTURES + "gpt2");

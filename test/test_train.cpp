@@ -229,7 +229,7 @@ static const std::string LONG_RUN = std::string(TINY) + " -n 60 --save-every 2 -
 
 static void test_resume(const std::string& whole) {
     const Ran nothing = train_sink(LONG_RUN + " --resume -o fresh");
-    CHECK(nothing.code == EXIT_USER && nothing.says("no run to go on with") &&
+    CHECK(nothing.code == EXIT_USER && nothing.says("no run to resume") &&
               !file_exists(dir + "/fresh"),
           "--resume of what is not there: %d %s", nothing.code, nothing.err.c_str());
     make_dirs(dir + "/fresh");
@@ -375,7 +375,7 @@ static void test_resume_flags() {
         { "--seed 2", "--seed: got 2, wanted 1" },
         { "--total-batch 256", "got 256 tokens a step, wanted 128" },
         { "-b 4", "got 64 tokens a step, wanted 128" },
-        { "--width 32", "holds another model" },
+        { "--width 32", "holds a different model" },
     };
     for (auto& row : rows) {
         const Ran r = train_sink(base + " -n 12 --resume " + row.args);
@@ -455,7 +455,7 @@ static void test_directory() {
                                 ? "none"
                                 : r.out.substr(at + 4, r.out.find('\n', at) - at - 4);
     CHECK(r.code == 0 && r.says("mine: holds a run already") &&
-              r.says(("mine: process " + pid + " is at work on this run").c_str()),
+              r.says(("mine: process " + pid + " is writing to this run").c_str()),
           "two runs in one directory: %d, pid %s, %s", r.code, pid.c_str(), r.err.c_str());
     // its directory is moved away, or its log removed: it ends with an error at the next write
     for (const char* how : { "mv gone elsewhere", "rm -r gone", "rm gone/log.jsonl" }) {
