@@ -520,7 +520,7 @@ __global__ void seldom_static(unsigned* o) {
     if (o[0] != 7) { return; }
     SMEM(char[4096], a);
     a[threadIdx.x] = 1;
-    o[threadIdx.x] = a[threadIdx.x];
+    o[1 + threadIdx.x] = a[threadIdx.x];
 }
 // shared memory is undefined in every block, not what the one before left
 static void test_undefined() {
