@@ -404,8 +404,7 @@ static Model model_new(const Arch& c, int T_max, bool train) {
     if ((c.experts || c.mamba_width) && (train || !ops::on_host)) {
         const std::string what = c.mamba_width ? "Mamba layers"
                                                : strf("a mixture of %d experts", c.experts);
-        die(EXIT_USER, what + ": wanted a forward pass with BACKEND=cpu or "
-                              "ref: nothing else can run them",
+        die(EXIT_USER, what + ": wanted a forward pass, not training, with BACKEND=cpu or ref",
             train ? "train a model with attention and one FFN in all layers"
                   : "make train_sink BACKEND=cpu");
     }
