@@ -300,7 +300,7 @@ HD F attn_alpha(AttnShape s) {
     return A::Z == Z_ONE ? F(1) : F(s.alpha);
 }
 
-// stat from m, the largest score, and l, the sum under Z; returns alpha / Z, with which the loop's
+// stat from m, the largest score, and l, the sum in Z; returns alpha / Z, with which the loop's
 // sum of w_j v_j is the output. For the exp family both are relative to m
 template <class A, class F> HD F attn_stat(F (&stat)[2], F m, F l, F p, F alpha) {
     const F sum = A::Z == Z_ABS ? l + F(1e-6) * exp_(-m) : l;

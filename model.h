@@ -222,7 +222,7 @@ static const acc* layer_turns(const Model* m, int l) {
 // ---- tables of positions and other constants
 
 // angles per position of the `rot` / 2 pairs, base^(-2i/rot), and, if scaled, what --rope-scaling
-// makes of them; *length is what the turned vectors are multiplied with. (llama3: Meta's models;
+// makes of them; *length is what the turned vectors are multiplied by. (llama3: Meta's models;
 // yarn: Peng et al. 2023, section 3)
 static std::vector<double> rope_angles(const Arch& c, double base, bool scaled, double* length) {
     const int rot = rotated(c);

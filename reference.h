@@ -315,7 +315,7 @@ void attention_forward(real* out, acc* stat, const real* qkv, const real* kstar,
                 score[j] = head.score(t, j);
                 m = max_(m, score[j]);
             }
-            // pass 2: the weights w_j = f(s_j), their sum under Z, and sum_j w_j v_j
+            // pass 2: the weights w_j = f(s_j), their sum in Z, and sum_j w_j v_j
             real *o = out + (((long)b * s.T + t) * s.NH + h) * s.HS, sum = 0;
             for (int i = 0; i < s.HS; i++) { o[i] = 0; }
             for (int j = 0; j <= s.T; j++) {

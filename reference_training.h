@@ -14,7 +14,7 @@ struct Update { float lr, beta1, beta2, eps, weight_decay; long step; };
 // multiply them by. In device memory, so that the host need not wait for it
 struct StepSums { double loss, squares; float grad_scale; };
 
-// what the gradients are multiplied with so that their norm is at most clip (0: off). NAN, and no
+// what the gradients are multiplied by so that their norm is at most clip (0: off). NAN, and no
 // update, if not finite
 HD float grad_scale(double loss, double squares, float clip) {
     if (loss - loss != 0 || squares - squares != 0) { return NAN; }

@@ -157,7 +157,7 @@ static void build_changed(const Json& state, std::string* changed) {
     }
 }
 
-// the checkpoint that --resume goes on from, "" if the run has none yet; dies if there is no run,
+// the checkpoint that --resume continues, "" if the run has none yet; dies if there is no run,
 // or one that is not wanted
 static std::string run_find(const Flags& f, long* step) {
     *step = 0;

@@ -576,7 +576,7 @@ DEVICE float quad_max(float v) {
 }
 
 // What a thread holds of its 2 MT rows, which are own + 8 r: the largest score so far, its part of
-// the sum under Z relative to that, and of the output two of every 8 columns, from t2 = 0, 2, 4 or
+// the sum in Z relative to that, and of the output two of every 8 columns, from t2 = 0, 2, 4 or
 // 6 on
 template <int HS, int MT> struct OnlineRows { float m[2 * MT], l[2 * MT], o[MT][HS / 8][4]; };
 

@@ -13,10 +13,10 @@ whose comments say what their columns are. No flag sets them, only a config.json
     X(int,   expert_shares, 0,            "",   "--expert-shares",   "train_sink.expert_shares",            0, 1, "", "1: their weights are shares of all experts, 0: sum to one") \
     X(float, expert_limit, 0,             "",   "--expert-limit",    "train_sink.expert_limit",             0, 1e6, "", "gpt-oss: (up + 1) gate sigmoid(1.702 gate), both cut here (0: as FFN)") \
     X(int,   router_bias,  0,             "",   "--router-bias",     "train_sink.router_bias",              0, 1, "", "1: the router has a bias") \
-    X(str,   expert_layers, "",           "",   "--expert-layers",   "train_sink.expert_layers",            0, 0, "", "which layers have experts, as 01, repeated (empty: all)") \
+    X(str,   expert_layers, "",           "",   "--expert-layers",   "train_sink.expert_layers",            0, 0, "", "which layers have experts: 01, repeated (empty: all)") \
     X(int,   shared_expert, 0,            "",   "--shared-expert",   "train_sink.shared_expert",            0, 1 << 20, "", "width of an FFN that every token goes through beside them, behind a gate (0: none)") \
     /* Mamba */ \
-    X(str,   attn_layers,  "",            "",   "--attn-layers",     "train_sink.attn_layers",              0, 0, "", "which layers have attention, as 0001, repeated; the others Mamba (empty: all)") \
+    X(str,   attn_layers,  "",            "",   "--attn-layers",     "train_sink.attn_layers",              0, 0, "", "which layers have attention: 0001, repeated; the others Mamba (empty: all)") \
     X(int,   mamba_width,  0,             "",   "--mamba-width",     "train_sink.mamba_width",              0, 1 << 20, "", "Mamba: channels inside a layer") \
     X(int,   mamba_state,  0,             "",   "--mamba-state",     "train_sink.mamba_state",              0, 65535, "", "Mamba: numbers that each of them remembers") \
     X(int,   mamba_conv,   0,             "",   "--mamba-conv",      "train_sink.mamba_conv",               0, 65535, "", "Mamba: tokens that the convolution spans") \
