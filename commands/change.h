@@ -662,6 +662,12 @@ static void change_stage(Change* e, Model* m, const Stage& stage, int l) {
     if (done == down_forward && e->after_layer) { e->after_layer(l); }
 }
 
+// can a query stand where the cache has it? Not by learned or absolute positions, nor where it was
+// turned before a kernel, which cannot be undone
+static bool cache_has_positions(const Model* m) {
+    return m->d.pe.rotary ? Attn::phi == PHI_NONE : m->d.pe.score_bias;
+}
+
 // does the change mean anything for this model and T tokens? dies if not
 static void change_check(const Change& e, const Model* m, int T) {
     const Arch& c = m->c;
@@ -700,14 +706,7 @@ static void change_check(const Change& e, const Model* m, int T) {
     }
     if (e.stream.on) {
         const std::string what = strf("--stream %d+%d", e.stream.n, e.stream.W);
-        const bool far = R - 1 > e.stream.n + e.stream.W, cached = e.stream.cached;
         if (c.window || c.prefix) { refuse(what, "a model without a window and a prefix"); }
-        if (cached && far && (m->d.pe.learnable || m->d.pe.absolute)) {
-            refuse(what, "relative positions, or none");
-        }
-        if (cached && far && m->d.pe.rotary && Attn::phi != PHI_NONE) {
-            refuse(what, "an ATTN without a kernel");
-        }
     }
     if (e.evict.on && (e.evict.kept < 1 || e.evict.prompt >= R)) {
         refuse("--evict", "a prompt, and some of it kept");

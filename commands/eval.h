@@ -248,8 +248,7 @@ static void runs_stream(const Flags& f, const Model& m, std::vector<EvalRun>* ru
         const bool numbers = parse_long(part[0], &n) && parse_long(part[1], &W);
         want(numbers && n >= 0 && W >= 0 && n + W < 1 << 24, "--stream " + text, wanted);
         for (bool cached : { true, false }) {
-            const bool turned_once = m.d.pe.rotary && Attn::phi != PHI_NONE; // before the kernel
-            if (cached && (turned_once || (!m.d.pe.rotary && !m.d.pe.score_bias))) { continue; }
+            if (cached && !cache_has_positions(&m)) { continue; }
             EvalRun r;
             r.kind = "stream";
             r.name = text + (cached ? ", positions in the cache" : ", positions in the text");

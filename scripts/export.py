@@ -36,23 +36,13 @@ def ratios(e, above, below):
     return [a / b for a, b in zip(e.get(above) or [], e.get(below) or []) if a is not None and b]
 
 
-def gated(e, sink):
-    """Sink_1 of what passes the gate, at the threshold of `sink`; None where it was not measured:
-    an evaluation with several may give that of the first alone."""
-    first = e.get("sink_effective") if sink["eps"] == e["sink"]["eps"] else None
-    found = sink.get("sink_effective", first)
-    if isinstance(found, list):
-        return found[0] if found else None
-    return found
-
-
 def scalars(e, sink):
     """The numbers of one evaluation at one threshold."""
     out = {"val_loss": e.get("val_loss"), "probe_loss": e.get("probe_loss")}
     out.update({f"sink_{k}": x for k, x in zip(sink["k"], sink["sink_k"])})
     out.update({f"proxy_{k}": x for k, x in zip(sink["k"], sink["proxy_k"])})
     out["sink_star"] = sink.get("sink_star")
-    effective = gated(e, sink)
+    effective = runlog.gated_sink(e, sink)
     if effective is not None:
         out["sink_effective"] = effective
     for name in runlog.MAPS + runlog.GATES:

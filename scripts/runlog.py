@@ -426,6 +426,16 @@ def sink(e, proxy, k=1):
     return None if k > len(rates) or rates[k - 1] is None else 100 * rates[k - 1]
 
 
+def gated_sink(e, sink):
+    """Sink_1 of what passes the gate, at the threshold of `sink`; None where it was not measured:
+    an evaluation with several may give that of the first alone."""
+    first = e.get("sink_effective") if sink["eps"] == e["sink"]["eps"] else None
+    found = sink.get("sink_effective", first)
+    if isinstance(found, list):
+        return found[0] if found else None
+    return found
+
+
 def at_step(run, step):
     """The evaluation of that step, of the last one for None."""
     if not run["evals"]:
