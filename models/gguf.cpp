@@ -6,15 +6,22 @@ models/gguf.cpp -- what gguf.h declares.
 // ----------------------------------------------------------------------------
 // types: blocks of 32 or 256 numbers
 
+// N bytes of a file as they were: what is written to floats beside them cannot change these, so
+// loops over them become vector code
+template <int N> struct Bytes {
+    unsigned char x[N];
+    explicit Bytes(const unsigned char* p) { memcpy(x, p, N); }
+    int operator[](int i) const { return x[i]; }
+};
+
 // A block of Q4_0: scale d, 32 numbers q of 4 bits. Value d (q - 8).
 // Byte i holds number i (low half) and number 16 + i.
 static void read_q4_0(const unsigned char* p, long n, float* out) {
     for (; n > 0; n -= 32, p += 18, out += 32) {
         const float d = half_at(p);
-        for (int i = 0; i < 16; i++) {
-            out[i]      = d * ((p[2+i] & 15) - 8);
-            out[16 + i] = d * ((p[2+i] >> 4) - 8);
-        }
+        const Bytes<16> q(p + 2);
+        for (int i = 0; i < 16; i++) { out[i]      = d * ((q[i] & 15) - 8); }
+        for (int i = 0; i < 16; i++) { out[16 + i] = d * ((q[i] >> 4) - 8); }
     }
 }
 
@@ -22,10 +29,9 @@ static void read_q4_0(const unsigned char* p, long n, float* out) {
 static void read_q4_1(const unsigned char* p, long n, float* out) {
     for (; n > 0; n -= 32, p += 20, out += 32) {
         const float d = half_at(p), m = half_at(p + 2);
-        for (int i = 0; i < 16; i++) {
-            out[i]      = d * (p[4+i] & 15) + m;
-            out[16 + i] = d * (p[4+i] >> 4) + m;
-        }
+        const Bytes<16> q(p + 4);
+        for (int i = 0; i < 16; i++) { out[i]      = d * (q[i] & 15) + m; }
+        for (int i = 0; i < 16; i++) { out[16 + i] = d * (q[i] >> 4) + m; }
     }
 }
 
@@ -121,14 +127,14 @@ static void read_q5_k(const unsigned char* p, long n, float* out) {
 static void read_q6_k(const unsigned char* p, long n, float* out) {
     for (; n > 0; n -= 256, p += 210, out += 256) {
         const float d = half_at(p + 208);
-        for (int k = 0; k < 8; k++) {
-            const int half = k / 4, j = k % 4;
-            const unsigned char* low = p + half * 64 + j % 2 * 32;
-            const unsigned char* high = p + 128 + half * 32;
-            const signed char* scale = (const signed char*)p + 192 + 2 * k;
-            for (int i = 0; i < 32; i++) {
+        for (int k = 0; k < 16; k++) {                   // 16 numbers at a time
+            const int half = k / 8, j = k / 2 % 4, from = k % 2 * 16;
+            const Bytes<16> low(p + half * 64 + j % 2 * 32 + from),
+                            high(p + 128 + half * 32 + from);
+            const float scale = d * (signed char)p[192 + k];
+            for (int i = 0; i < 16; i++) {
                 const int q = (low[i] >> j / 2 * 4 & 15) | (high[i] >> 2 * j & 3) << 4;
-                out[32*k + i] = d * scale[i / 16] * (q - 32);
+                out[16*k + i] = scale * (q - 32);
             }
         }
     }
