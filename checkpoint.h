@@ -203,8 +203,8 @@ static std::string array_hash(const Model* m, acc* shard) {
     return strf("%016llx", (unsigned long long)hash_bytes(x, m->num_params * sizeof(float)));
 }
 
-// a checkpoint and the tokenizer its text wants
-static Model model_from_checkpoint(Flags* f, int T_max, bool gradients = false) {
+// a checkpoint and the tokenizer its text wants; stay: weights that may stay in their file
+static Model model_from_checkpoint(Flags* f, int T_max, cpu::Stay stay, bool gradients = false) {
     if (f->words.size() != 1) {
         die(EXIT_USER, strf("got %zu checkpoints, wanted one", f->words.size()),
             "name its directory, such as runs/NAME/step_1000");
@@ -216,7 +216,8 @@ static Model model_from_checkpoint(Flags* f, int T_max, bool gradients = false) 
     if (flag_given(*f, "window")) { c.window = f->arch.window; }
     want(!flag_given(*f, "window") || c.window >= 1, strf("--window %d", c.window),
          "1 or more, or leave it out");
-    memory_check(c, 1, std::max(1, T_max), gradients);
+    cpu::stored = { ops::reads_stored ? stay : cpu::STAY_NONE, {} };     // of one model at a time
+    memory_check(c, 1, std::max(1, T_max), gradients, floats_spared(k.config, k.weights));
     Model m = model_new(c, T_max, gradients);
     checkpoint_read(&m, &k);
     cpu::split_floats = !gradients;                      // where it is only run forward

@@ -98,12 +98,14 @@ inline int blame(int error) {
     return EXIT_USER;
 }
 
-inline void* xmalloc(size_t n) { // zeroed; dies with the size that was asked for
+[[noreturn]] inline void out_of_memory(size_t n) {
+    die(EXIT_MACHINE, strf("memory: wanted %.1f MiB, the system gave none", n / 1048576.0),
+        "lower --batch, --seq or the model size");
+}
+
+inline void* xmalloc(size_t n) { // zeroed
     void* p = calloc(n ? n : 1, 1);
-    if (!p) {
-        die(EXIT_MACHINE, strf("memory: wanted %.1f MiB, the system gave none", n / 1048576.0),
-            "lower --batch, --seq or the model size");
-    }
+    if (!p) { out_of_memory(n); }
     return p;
 }
 

@@ -401,7 +401,7 @@ static int eval(Flags f) {
     probe_from_check(f);
     flags_read(f, "quant_keep", !f.quant.empty(), "--quant");
     flags_read(f, "calibrate", calibrates, "--quant with :static");
-    Model m = model_from_checkpoint(&f, T_asked, f.gradients);
+    Model m = model_from_checkpoint(&f, T_asked, cpu::STAY_NONE, f.gradients);
     const Json state = file_exists(file) ? json_file(file) : Json();
     const ProbeData p = f.probe_input == "natural" ? probe_data(&f, state)
                                                    : ProbeData{ false, 0, {}, { f.probe_input } };

@@ -117,8 +117,7 @@ static std::vector<int> prompt_tokens(const Flags& f, const Tokenizer& tok, int 
 
 static int generate_text(Flags f) {
     flags_read(f, "top_k", f.temperature > 0, "--temperature above 0");
-    cpu::stored.wanted = ops::on_host && std::is_same<real, float>::value;
-    Model m = model_from_checkpoint(&f, 0);
+    Model m = model_from_checkpoint(&f, 0, cpu::STAY_DOT);
     const Tokenizer tok = f.tokenizer.empty() ? tokenizer_ids("ids", m.c.V)
                                               : tokenizer_of(f.tokenizer);
     want(tok.vocab_size <= m.c.V,

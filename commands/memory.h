@@ -13,8 +13,10 @@ static size_t acts_bytes(const Arch& c, bool train, long B, long T, std::string*
     return layout.acts(&none, NULL, train, B, T, R, table);
 }
 
-// MiB of weights, gradients, optimiser and activations, in words; *bytes their sum
-static std::string memory_text(const Arch& c, long B, long T, bool train, double* bytes) {
+// MiB of weights, gradients, optimiser and activations, in words; *bytes their sum; spared: bytes
+// that the weights take less than floats would
+static std::string memory_text(const Arch& c, long B, long T, bool train, double* bytes,
+                               double spared = 0) {
     Params<real> none;
     const double n = Layout(c).params<real>(&none, NULL, NULL);
     const double rough = (double)B * T * (train ? c.L : 1) * (4.0 * c.C + 4.0 * c.F);
@@ -22,7 +24,8 @@ static std::string memory_text(const Arch& c, long B, long T, bool train, double
     const bool copied = !std::is_same<real, acc>::value;
     // of many ranks each has a shard of master, of the optimiser's state, and of two copies
     const double parts = train ? dist::world : 1, sharded = parts > 1;
-    const double weights = n * (sizeof(acc) / parts + (copied || sharded ? sizeof(real) : 0)),
+    const double all = n * (sizeof(acc) / parts + (copied || sharded ? sizeof(real) : 0)),
+                 weights = all - spared,
                  shard = sharded ? n / parts * (sizeof(acc) + sizeof(real)) : 0,
                  grads = train ? n * sizeof(acc) + shard : 0,
                  optimiser = train ? 2 * n / parts * sizeof(acc) : 0;
@@ -35,9 +38,9 @@ static std::string memory_text(const Arch& c, long B, long T, bool train, double
 }
 
 // on the CPU, before anything is allocated: does it fit? (On a GPU the allocation itself fails.)
-static void memory_check(const Arch& c, long B, long T, bool train) {
+static void memory_check(const Arch& c, long B, long T, bool train, double spared = 0) {
     double bytes;
-    const std::string parts = memory_text(c, B, T, train, &bytes);
+    const std::string parts = memory_text(c, B, T, train, &bytes, spared);
     const double free = ops::on_host ? memory_free() : INFINITY;
     if (dist::local > 0 || bytes * dist::neighbours <= free) { return; } // one asks for all here
     die(EXIT_MACHINE,

@@ -311,7 +311,7 @@ static int probe(Flags f) {
         shortest = std::min(shortest, v);
     }
     sink_at_parse(f.sink_at, shortest);
-    Model m = model_from_checkpoint(&f, longest);
+    Model m = model_from_checkpoint(&f, longest, cpu::STAY_ALL);
     const std::string file = f.words[0] + "/state.json"; // others' models have none: step 0
     const Json state = file_exists(file) ? json_file(file) : Json();
     const ProbeData p = f.probe_input == "natural" ? probe_data(&f, state)

@@ -547,7 +547,7 @@ static ScoreText score_how(const Flags& f, const Model& m, const Tokenizer& tok)
 // each file of --task: prints what was found, writes --json and --items
 static int score(Flags f) {
     const std::vector<std::string> files = score_files(f);
-    Model m = model_from_checkpoint(&f, f.max_length);
+    Model m = model_from_checkpoint(&f, f.max_length, cpu::STAY_ALL);
     want(!m.c.prefix, f.words[0] + strf(": prefix %d", m.c.prefix),
          "none: a continuation must not see itself");
     want(!f.tokenizer.empty(), f.words[0] + ": the checkpoint has no tokenizer to read text with",

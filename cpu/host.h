@@ -67,22 +67,39 @@ template <class S, class Work> void in_parts(long rows, S* x, S* y, long size, W
     });
 }
 
-// zeroed, on a cache line, so that whole vectors and tiles are read; where the block began stands
-// before it
+// Zeroed, on a cache line, so that whole vectors and tiles are read; its size stands before it.
+// A large block takes memory only where it is written: weights may stay in their file (stored.h)
+struct BlockHead { void* block; size_t mapped; };       // mapped: its bytes, or 0 if it is malloc's
+
 inline void* device_malloc(size_t bytes) {
-    void* block = xmalloc(bytes + 128);
-    if (bytes >= 2 * LARGE_PAGE) { use_large_pages(block, bytes); }
-    void** p = (void**)(((uintptr_t)block + 127) & ~(uintptr_t)63);
-    p[-1] = block;
+    const size_t room = bytes + 128;
+    BlockHead head = { NULL, bytes >= 2 * LARGE_PAGE ? room : 0 };
+    if (head.mapped) {
+        head.block = mmap(NULL, room, PROT_READ | PROT_WRITE,
+                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (head.block == MAP_FAILED) { out_of_memory(bytes); }
+        use_large_pages(head.block, room);
+    } else {
+        head.block = xmalloc(room);
+    }
+    char* p = (char*)(((uintptr_t)head.block + 127) & ~(uintptr_t)63);
+    memcpy(p - sizeof head, &head, sizeof head);
     return p;
 }
+
+// cpu: may weights stay as their file keeps them?
+static const bool reads_stored = false;
 
 // cpu: what the metrics of every layer need is kept, or no longer
 inline void   expect_metrics(bool)                                {}
 // cuda: worth timing its products
 inline void   expect_many_steps()                                 {}
 inline void device_free(void* p) {
-    if (p) { free(((void**)p)[-1]); }
+    if (!p) { return; }
+    BlockHead head;
+    memcpy(&head, (char*)p - sizeof head, sizeof head);
+    if (head.mapped) { munmap(head.block, head.mapped); }
+    else             { free(head.block); }
 }
 
 // what is large is shared out: one core alone does not fill the memory's bandwidth

@@ -35,6 +35,9 @@ inline void  add(real* y, const real* x, long n) {
     for (long i = 0; i < n; i++) { y[i] = y[i] + x[i]; }
 }
 
+// may weights stay as their file keeps them? (stored.h)
+static const bool reads_stored = std::is_same<real, float>::value;
+
 inline void  cast_to_real(real* dst, const acc* src, long n) {
     if ((const void*)dst == (const void*)src) { return; }
     #pragma omp parallel for simd
@@ -47,16 +50,22 @@ inline void  cast_to_real(real* dst, const acc* src, long n) {
 // out (N, OC) = inp (N, C) @ weight (OC, C)^T  [+ bias (OC) or NULL]  [+ residual (N, OC) or NULL]
 inline void matmul_forward(real* out, const real* inp, const real* weight, const real* bias,
                            const real* residual, int N, int C, int OC) {
-    if (std::is_same<real, float>::value && split_pays(N, OC, C)) {
-        split_forward((float*)out, (const float*)inp, (const float*)weight, (const float*)bias,
-                      (const float*)residual, N, C, OC);
-        return;
+    const bool split = std::is_same<real, float>::value && split_pays(N, OC, C);
+    const lane* left = split ? split_left((const float*)inp, N, C) : NULL;
+    if (N == 1 && stored_forward(out, inp, weight, bias, residual, C, OC)) { return; }
+    for (int o = 0, n; o < OC; o += n) {                    // all rows, or (stored.h) some
+        const auto some = stored_rows(weight + (long)o * C, C, OC - o);
+        const real *w = some.x, *b = bias ? bias + o : NULL, *r = residual ? residual + o : NULL;
+        n = some.n;
+        if (split) {
+            split_forward((float*)out + o, left, (const float*)w, (const float*)b, (const float*)r,
+                          N, C, n, OC);
+        } else if (N == 1) {
+            vector_forward(out + o, inp, w, b, r, C, n);
+        } else {
+            gemm(N, n, C, inp, C, 1, w, 1, C, out + o, OC, false, r, b);
+        }
     }
-    if (N == 1) {
-        vector_forward(out, inp, weight, bias, residual, C, OC);
-        return;
-    }
-    gemm(N, OC, C, inp, C, 1, weight, 1, C, out, OC, false, residual, bias);
 }
 
 // in the forward pass this was:  out = inp W^T,  so
@@ -99,7 +108,8 @@ inline void embed_forward(real* out, const int* tokens, const real* wte, const r
     #pragma omp parallel for
     for (int bt = 0; bt < B * T; bt++) {
         const int b = bt / T, t = bt % T;
-        const real* x = t < skip ? sink : wte + (long)tokens[b * (T - skip) + t - skip] * C;
+        const long token = t < skip ? 0 : tokens[b * (T - skip) + t - skip];
+        const real* x = t < skip ? sink : stored_rows(wte + token * C, C, 1).x;
         const acc by = t < skip ? 1 : scale;
         for (int c = 0; c < C; c++) {
             out[(long)bt * C + c] = x[c] * by + (pos ? pos[(long)t * C + c] : real(0));

@@ -53,24 +53,26 @@ struct Split {
     }
 };
 
-// out (N, OC) = inp (N, C) @ weight (OC, C)^T [+ bias (OC)] [+ residual (N, OC)], as matmul_forward
-inline void split_forward(float* out, const float* inp, const float* weight, const float* bias,
-                          const float* residual, int N, int C, int OC) {
+// the floats inp (N, C) as the left factor of split_forward, good until the next call
+inline const lane* split_left(const float* inp, int N, int C) {
     static Split split;
-    const lane* left = split.set(inp, N, C);
-    const Factor a = { left, round_up(C, 32), 1, N, round_up(C, 32), FLOATS },
-                 b = { weight, C, 1, OC, C, SPLIT };
-    product_split(N, OC, a, b, { out, OC, false, false, residual, bias });
+    return split.set(inp, N, C);
 }
 
-// the same for one row of inp: a weight is read once, and that takes all the time
+// out (N, OC) = inp (N, C) @ weight (OC, C)^T [+ bias (OC)] [+ residual (N, OC)], rows of out and
+// residual ld apart; left: split_left of inp
+inline void split_forward(float* out, const lane* left, const float* weight, const float* bias,
+                          const float* residual, int N, int C, int OC, int ld) {
+    const Factor a = { left, round_up(C, 32), 1, N, round_up(C, 32), FLOATS },
+                 b = { weight, C, 1, OC, C, SPLIT };
+    product_split(N, OC, a, b, { out, ld, false, false, residual, bias });
+}
+
+// the same for one row of inp, without halves: a weight is read once, and that takes all the time
 template <class R>
 void vector_forward(R* out, const R* inp, const R* weight, const R* bias, const R* residual, int C,
                     int OC) {
     typedef typename std::conditional<std::is_same<R, bf16>::value, float, R>::type sum_t;
-    if constexpr (std::is_same<R, float>::value) {
-        if (stored_forward(out, inp, weight, bias, residual, C, OC)) { return; }
-    }
     #pragma omp parallel for if ((long)C * OC > 1 << 17)
     for (int o = 0; o < OC; o++) {
         const R* w = weight + (long)o * C;

@@ -5,6 +5,7 @@ cpu/stored.cpp -- what stored.h declares. The layouts of blocks are those of mod
 #include <stdint.h>
 #include <string.h>
 #include <algorithm>
+#include "memory.h"
 #if defined __x86_64__
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wuninitialized"          // false alarms in GCC 12's own header
@@ -102,26 +103,67 @@ StoredDot* stored_dot(const std::string& type) {
     return NULL;
 }
 
+void stored_add(const float* at, const StoredMatrix& m) {
+    stored.all[at] = m;
+    const size_t bytes = m.rows * m.cols * sizeof(float), page = 4096;
+    if (bytes < 2 * LARGE_PAGE) { return; }          // it may lie in memory that malloc uses again
+    const uintptr_t begin = ((uintptr_t)at + page - 1) / page * page, end = (uintptr_t)at + bytes;
+    mprotect((void*)begin, end / page * page - begin, PROT_NONE);
+}
+
+// rows from..to of a weight: rows first.. of m, or floats if m is NULL
+struct StoredPart { const StoredMatrix* m; long from, to, first; };
+
+// the OC rows of a weight (OC, C) in parts
+static std::vector<StoredPart> stored_parts(const float* weight, long C, long OC) {
+    std::vector<StoredPart> parts;
+    for (long o = 0, to; o < OC; o = to) {
+        const float* at = weight + o * C;
+        auto next = stored.all.upper_bound(at);
+        const long before = next == stored.all.end() ? OC : (next->first - weight) / C;
+        to = std::min(OC, std::max(o + 1, before));
+        if (next == stored.all.begin()) {
+            parts.push_back({ NULL, o, to, 0 });
+            continue;
+        }
+        const auto& [begin, m] = *--next;
+        const long first = (at - begin) / C;
+        const bool here = m.cols == C && first < m.rows;
+        if (here) { to = std::min(to, o + m.rows - first); }
+        parts.push_back({ here ? &m : NULL, o, to, first });
+    }
+    return parts;
+}
+
+StoredRows<float> stored_rows(const float* weight, int C, int OC) {
+    if (stored.all.empty()) { return { weight, OC }; }
+    const std::vector<StoredPart> all = stored_parts(weight, C, OC);
+    if (all.size() == 1 && !all[0].m) { return { weight, OC }; }
+    enum { AT_ONCE = 1 << 20 };                      // floats: they stay in a cache until used
+    const int n = std::min<long>(OC, std::max(1, AT_ONCE / C));
+    static thread_local std::vector<float> room;
+    room.resize(std::max<size_t>(room.size(), (size_t)n * C));
+    float* const to = room.data();
+    #pragma omp parallel for if ((long)n * C > 1 << 15)
+    for (int o = 0; o < n; o++) {
+        const StoredPart* part = all.data();
+        while (o >= part->to) { part++; }
+        if (part->m) { part->m->read(part->first + o - part->from, to + (long)o * C); }
+        else         { memcpy(to + (long)o * C, weight + (long)o * C, C * sizeof(float)); }
+    }
+    return { to, n };
+}
+
 bool stored_forward(float* out, const float* inp, const float* weight, const float* bias,
                     const float* residual, int C, int OC) {
-    struct Part { const StoredMatrix* m; long from, to, first; };   // rows from..to of weight
-    std::vector<Part> parts;
-    for (long o = 0; o < OC; ) {
-        const float* at = weight + o*C;
-        auto next = stored.all.upper_bound(at);
-        if (next == stored.all.begin()) { return false; }
-        const auto& found = *--next;
-        const long row = (at - found.first) / C;
-        if (found.second.cols != C || row >= found.second.rows || C % 32) { return false; }
-        const long to = std::min<long>(OC, o + found.second.rows - row);
-        parts.push_back({ &found.second, o, to, row });
-        o = to;
-    }
+    if (stored.all.empty() || C % 32) { return false; }
+    const std::vector<StoredPart> parts = stored_parts(weight, C, OC);
+    for (auto& p : parts) { if (!p.m || !p.m->dot) { return false; } }
     std::vector<float> sums(C / 32);
     for (int i = 0; i < C; i++) { sums[i / 32] += inp[i]; }
     #pragma omp parallel for if ((long)C * OC > 1 << 17)
     for (int o = 0; o < OC; o++) {
-        const Part* part = parts.data();
+        const StoredPart* part = parts.data();
         while (o >= part->to) { part++; }
         const unsigned char* row = part->m->row[part->first + o - part->from];
         float sum = part->m->dot(row, inp, sums.data(), C);

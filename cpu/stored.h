@@ -1,10 +1,12 @@
 /*
-stored.h -- weights as their file keeps them, for the product with one row. Generation reads every
-weight once for each token and does little else, so a weight of 4 bits is several times as fast as
-its float.
+stored.h -- weights that stay as their file keeps them, in 4 bits or 16 instead of 32: a model that
+is only run takes the memory of its file, and nothing is copied before it begins. A product makes
+floats of a few megabytes of rows at a time. Generation, which reads every weight once for each
+token and does little else, multiplies the bits as they are.
 */
 #ifndef CPU_STORED_H
 #define CPU_STORED_H
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -16,22 +18,49 @@ typedef float StoredDot(const unsigned char* row, const float* x, const float* s
 // for a type of weights.h; NULL where this processor or this file has none
 StoredDot* stored_dot(const std::string& type);
 
-// a matrix (rows, cols) that is there as floats, too: where each of its rows begins in the file
+// a matrix (rows, cols)
 struct StoredMatrix {
     long rows, cols;
-    StoredDot* dot;
-    std::vector<const unsigned char*> row;
+    std::function<void(long r, float* out)> read;    // out (cols) = row r as floats
+    StoredDot* dot;                                  // NULL: its type has none
+    std::vector<const unsigned char*> row;           // for dot: where each row begins in the file
 };
 
+// which matrices stay in their file: those with a dot, for generation; or all
+enum Stay { STAY_NONE, STAY_DOT, STAY_ALL };
+
 struct Stored {
-    bool wanted = false;                             // set before the weights are read
-    std::map<const float*, StoredMatrix> all;        // by where their floats begin
+    Stay wanted = STAY_NONE;                         // set before the weights are read
+    std::map<const float*, StoredMatrix> all;        // by where their floats would begin
 };
 inline Stored stored;
 
+// Does a matrix of this type stay?
+inline bool stored_stays(const std::string& type) {
+    return stored.wanted == STAY_ALL || (stored.wanted == STAY_DOT && stored_dot(type));
+}
+
+// keeps a matrix. Its floats at `at` are not there: of a large one the program ends where somebody
+// reads or writes them
+void stored_add(const float* at, const StoredMatrix& m);
+
+// the first n rows of a weight, as what is computed with
+template <class R> struct StoredRows { const R* x; int n; };
+
+template <class R> StoredRows<R> stored_rows(const R* weight, int, int OC) {
+    return { weight, OC };
+}
+
+// weight (OC, C): all rows if none of them stays in a file, else some of them, good until the
+// thread's next call
+StoredRows<float> stored_rows(const float* weight, int C, int OC);
+
 // out (OC) = the rows of weight (OC, C) times inp (C) [+ bias] [+ residual]; false:
-// nothing is done, not all of these rows are known
+// nothing is done, not all of these rows have a dot
 bool stored_forward(float* out, const float* inp, const float* weight, const float* bias,
                     const float* residual, int C, int OC);
+
+template <class R>
+bool stored_forward(R*, const R*, const R*, const R*, const R*, int, int) { return false; }
 } // namespace cpu
 #endif // CPU_STORED_H

@@ -62,6 +62,7 @@ typedef REAL_OF(PRECISION) real;    // what tensors hold
 typedef float acc; // what sums, statistics, weight gradients and optimiser state hold
 static const char* const name = "cuda";
 static const bool on_host = false;  // host code may not read device memory
+static const bool reads_stored = false;             // weights in their file (cpu/stored.h)
 // of logits alive at once: enough to fill a GPU
 inline long head_rows(long, long, bool) { return 8192; }
 static const int head_part = 0;

@@ -828,6 +828,36 @@ static long import_rows(Fold fold, const Arch& c, long n, long R) {
     }
 }
 
+// Is a matrix only read row by row, by products and the embedding?
+static bool read_by_rows(const std::string& name) {
+    return ends_with(name, "_proj.weight") || ends_with(name, "lm_head.weight") ||
+           ends_with(name, "embed_tokens.weight");
+}
+
+bool weight_stays(const Weight& w, long rows, std::function<long(long)> row_of, const float* out) {
+    if (w.add != 0 || !w.type->read || !cpu::stored_stays(w.type->name)) { return false; }
+    std::vector<const unsigned char*> row;
+    for (long i = 0; i < rows; i++) { row.push_back(weight_row(w, row_of(i))); }
+    const long cols = w.cols();
+    const auto read = w.type->read;
+    cpu::stored_add(out, { rows, cols, [=](long r, float* to) { read(row[r], cols, to); },
+                           cpu::stored_dot(w.type->name), row });
+    return true;
+}
+
+double floats_spared(const Json& config, const Weights& files) {
+    const Family* family = family_of(config);
+    if (!family) { return 0; }
+    const bool turned = family_of_file(config, ends_with(files.path, ".gguf")).transposed;
+    double spared = 0;
+    for (auto& w : files.tensors) {
+        const bool matrix = w.shape.size() == 2 && !turned, stays = cpu::stored_stays(w.type->name);
+        if (matrix && stays && w.type->read) { spared += 4.0 * w.count - w.bytes; }
+        if (ends_with(w.name, "_blocks") && cpu::stored_stays("MXFP4")) { spared += 7.0 * w.bytes; }
+    }
+    return spared;
+}
+
 std::string import_tensor(const Family& family, const Arch& c, const Weights& files,
                           const std::string& name, long rows, long cols, float* out,
                           std::set<std::string>* used) {
@@ -850,20 +880,14 @@ std::string import_tensor(const Family& family, const Arch& c, const Weights& fi
     const bool whole = vector || turned;
     std::vector<float> theirs(whole ? w.count : 0);
     weight_rows(w, 0, whole ? w.rows() : 0, theirs.data());      // dies if the type has no reader
+    const auto row_of = [&](long i) { return import_row(from.fold, c, i, R); };
+    if (!whole && read_by_rows(name) && weight_stays(w, n, row_of, out)) { return ""; }
     #pragma omp parallel for
     for (long i = 0; i < n; i++) {
-        const long r = import_row(from.fold, c, i, R);
+        const long r = row_of(i);
         if (!whole) { weight_rows(w, r, r + 1, out + i * K); }
         for (long j = 0; whole && j < K; j++) {
             out[i * K + j] = turned ? theirs[j * R + r] : theirs[r * K + j];
-        }
-    }
-    cpu::StoredDot* const dot = cpu::stored.wanted && !whole && w.add == 0
-                                    ? cpu::stored_dot(w.type->name) : NULL;
-    if (dot) {                                                   // generate reads it where it is
-        cpu::StoredMatrix& m = cpu::stored.all[out] = { n, K, dot, {} };
-        for (long i = 0; i < n; i++) {
-            m.row.push_back(weight_row(w, import_row(from.fold, c, i, R)));
         }
     }
     const bool norm = name.find("norm.weight") != std::string::npos;

@@ -11,6 +11,7 @@ are not LLaMA's. Facts: transformers 5.23, configuration_*.py and modeling_*.py 
 */
 #ifndef IMPORT_H
 #define IMPORT_H
+#include <functional>
 #include <set>
 #include "../arch.h"
 #include "weights.h"
@@ -70,6 +71,13 @@ struct TensorSource { const Weight* w; Fold fold; };
 // where one of ours is in their files; w is NULL if it is not
 TensorSource import_source(const Family& family, const Arch& c, const Weights& files,
                            const std::string& ours);
+
+// May `rows` rows of w, row_of(i) the one that is our row i, stay in their file as our matrix at
+// `out`? If this command wants it (cpu/stored.h) they do
+bool weight_stays(const Weight& w, long rows, std::function<long(long)> row_of, const float* out);
+
+// bytes that floats of these weights would take beyond what their file has, where they stay in it
+double floats_spared(const Json& config, const Weights& files);
 
 // one of our tensors out of their files, rows x cols floats; returns what is wrong, or ""
 std::string import_tensor(const Family& family, const Arch& c, const Weights& files,

@@ -2,6 +2,7 @@
 models/import_experts.cpp -- what import_experts.h declares.
 */
 #include "import_experts.h"
+#include "../cpu/stored.h"
 
 struct ExpertsImport {
     const Weights& files;
@@ -32,6 +33,13 @@ struct ExpertsImport {
         weight_rows(w, 0, w.rows(), out);
     }
 
+    // a matrix of one expert, likewise; it may stay in its file
+    void matrix(const Weight& w, long rows, long cols, float* out) const {
+        fits(w, w.count == rows * cols && w.cols() == cols);
+        const auto same = [](long i) { return i; };
+        if (!weight_stays(w, rows, same, out)) { weight_rows(w, 0, rows, out); }
+    }
+
     // expert e of a tensor of all experts: rows x cols of ours, theirs turned
     bool turned(const std::string& name, int e, long rows, long cols, float* out) const {
         const Weight* w = files.find(layer + name);
@@ -46,15 +54,26 @@ struct ExpertsImport {
     }
 
     // the same as MXFP4, blocks [experts, rows, cols / 32, 16] and scales [experts, rows, cols /
-    // 32]
-    bool packed(const std::string& name, int e, long rows, long cols, float* out) const {
+    // 32]; row_of(i): their row that is our row i
+    bool packed(const std::string& name, int e, long rows, long cols,
+                std::function<long(long)> row_of, float* out) const {
         const Weight *blocks = files.find(layer + name + "_blocks");
         const Weight *scales = files.find(layer + name + "_scales");
         if (!blocks || !scales) { return false; }
         used->insert(blocks->name);
         fits(*scales,
              cols % 32 == 0 && scales->shape == std::vector<long>{ c.experts, rows, cols / 32 });
-        mxfp4_rows(*blocks, *scales, e * rows, (e + 1) * rows, out);
+        const auto read = [=, b = *blocks, s = *scales](long i, float* to) {
+            const long r = e * rows + row_of(i);
+            mxfp4_rows(b, s, r, r + 1, to);
+        };
+        std::vector<float> first(cols);
+        read(0, first.data());                           // dies if these are no blocks
+        if (cpu::stored_stays("MXFP4")) {
+            cpu::stored_add(out, { rows, cols, read, NULL, {} });
+        } else {
+            for (long i = 0; i < rows; i++) { read(i, out + i * cols); }
+        }
         return true;
     }
 
@@ -68,16 +87,17 @@ struct ExpertsImport {
                                      "mlp.experts.E.up_proj.weight",
                                      "feed_forward.experts.E.up_proj.weight" });
         if (gate && up) {
-            own(*gate, F * C, out);
-            own(*up, F * C, out + F * C);
+            matrix(*gate, F, C, out);
+            matrix(*up, F, C, out + F * C);
             return true;
         }
-        std::vector<float> mixed(2 * F * C);
         const std::string name = "mlp.experts.gate_up_proj";
-        const bool there = turned(name, e, 2 * F, C, mixed.data())
-                           || packed(name, e, 2 * F, C, mixed.data());
-        for (long r = 0; there && r < 2 * F; r++) {
-            std::copy_n(&mixed[r * C], C, out + (r / 2 + r % 2 * F) * C);
+        const auto in_turn = [=](long i) { return i % F * 2 + i / F; };
+        if (packed(name, e, 2 * F, C, in_turn, out)) { return true; }
+        std::vector<float> mixed(2 * F * C);
+        const bool there = turned(name, e, 2 * F, C, mixed.data());
+        for (long i = 0; there && i < 2 * F; i++) {
+            std::copy_n(&mixed[in_turn(i) * C], C, out + i * C);
         }
         return there;
     }
@@ -87,9 +107,10 @@ struct ExpertsImport {
         const Weight* w = find(e, { "block_sparse_moe.experts.E.w2.weight",
                                     "mlp.experts.E.down_proj.weight",
                                     "feed_forward.experts.E.down_proj.weight" });
-        if (w) { own(*w, (long)c.F * c.C, out); return true; }
+        if (w) { matrix(*w, c.C, c.F, out); return true; }
         const std::string name = "mlp.experts.down_proj";
-        return turned(name, e, c.C, c.F, out) || packed(name, e, c.C, c.F, out);
+        const auto same = [](long i) { return i; };
+        return turned(name, e, c.C, c.F, out) || packed(name, e, c.C, c.F, same, out);
     }
 
     // biases of all experts, `width` each; of gate and up they stand in turn

@@ -25,15 +25,18 @@ static void same(const std::string& what, const std::vector<double>& got,
     CHECK(worst < 2e-5, "%s: %.2g away", what.c_str(), worst);
 }
 
-static Model model_of(const std::string& name) {
+static Model model_of(const std::string& name, cpu::Stay stay = cpu::STAY_NONE) {
     Flags f;
     f.words = { "test/experts/" + name };
-    return model_from_checkpoint(&f, 0);
+    return model_from_checkpoint(&f, 0, stay);
 }
 
-// loss, attention to the first ten tokens and the norms of the stream
-static void family_check(const std::string& name) {
-    Model m = model_of(name);
+// loss, attention to the first ten tokens and the norms of the stream; the weights as floats, or
+// in their file
+static void family_check(const std::string& name, cpu::Stay stay) {
+    Model m = model_of(name, stay);
+    CHECK(stay == cpu::STAY_NONE || cpu::stored.all.size() > 8, "%s: %zu matrices stay",
+          name.c_str(), cpu::stored.all.size());
     const std::string file = file_read("test/families/tokens/val.bin");
     const uint16_t* ids = (const uint16_t*)(file.data() + 256 * sizeof(int));
     std::vector<int> seqs;
@@ -67,6 +70,12 @@ static std::string work_of(const std::vector<real>& logits, int used, int shares
                                : strf("%d %.6f", work[e].row[0], (double)work[e].weight[0]);
 }
 
+static void model_from_directory(const std::string& dir) {
+    Flags f;
+    f.words = { dir };
+    model_from_checkpoint(&f, 0, cpu::STAY_ALL);
+}
+
 static void refused(const std::string& from, const std::string& to, const char* says) {
     const std::string dir = check_tmp();
     check_run("cp test/experts/gpt_oss_mxfp4/* " + dir);
@@ -74,15 +83,17 @@ static void refused(const std::string& from, const std::string& to, const char* 
     const size_t at = config.find(from);
     if (!CHECK(at != std::string::npos, "the config has no %s", from.c_str())) { return; }
     file_write(dir + "/config.json", config.replace(at, from.size(), to));
-    const Died d = check_dies([&] { Flags f; f.words = { dir }; model_from_checkpoint(&f, 0); });
+    const Died d = check_dies([&] { model_from_directory(dir); });
     CHECK(d.code == EXIT_USER && d.says(says), "%s: exit %d, wanted '%s', got %s", to.c_str(),
           d.code, says, d.err.c_str());
     remove_tree(dir);
 }
 
 int main() {
-    family_check("gpt_oss");
-    family_check("gpt_oss_mxfp4");
+    for (auto stay : { cpu::STAY_NONE, cpu::STAY_ALL }) {
+        family_check("gpt_oss", stay);
+        family_check("gpt_oss_mxfp4", stay);
+    }
 
     // softmax of (1, 3, 2): .090031 .665241 .244728
     CHECK(work_of({ 1, 3, 2 }, 2, 0, 1) == "7 0.731059", "of two, they sum to one: %s",

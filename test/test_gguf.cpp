@@ -19,7 +19,9 @@ static FILE* const messages = open_memstream(&message, &message_bytes);
 #include "../models/gguf.h"
 #include "../tokenizer.h"
 #include "../models/import_gguf.h"
-#include "../cpu/stored.h"
+#include "../cpu/ops.h"
+#include <signal.h>
+#include <sys/wait.h>
 #include <set>
 #undef exit
 #include "check.h"
@@ -950,7 +952,7 @@ static void test_stored() {
         }
         for (int half = 0; half < 2; half++) {
             weight_rows(t, 0, R, &w[half * R * C]);
-            cpu::StoredMatrix& m = cpu::stored.all[&w[half * R * C]] = { R, C, dot, {} };
+            cpu::StoredMatrix& m = cpu::stored.all[&w[half * R * C]] = { R, C, NULL, dot, {} };
             for (long r = 0; r < R; r++) { m.row.push_back(weight_row(t, r)); }
         }
         CHECK(cpu::stored_forward(out.data(), x.data(), w.data(), bias.data(), residual.data(), C,
@@ -977,6 +979,103 @@ static void test_stored() {
     weights_close(&g.weights);
 }
 
+// rows of weights that stay in their file are the floats that would have been read, whatever their
+// type, also where they follow floats or floats follow them; nothing else is touched
+static void test_stored_rows() {
+    Gguf g = gguf_open(std::string(VECTORS) + "types.gguf");
+    int matrices = 0;
+    for (auto& t : g.weights.tensors) {
+        if (t.shape.size() != 2 || !t.type->read) { continue; }
+        matrices++;
+        const long C = t.cols(), R = t.rows(), N = 3 * R;
+        std::vector<float> w(N * C), wanted(N * C);
+        for (long i = 0; i < N * C; i++) { w[i] = wanted[i] = (float)i; }
+        weight_rows(t, 0, R, wanted.data());
+        weight_rows(t, 0, R, &wanted[2 * R * C]);
+        const auto read = [&](long r, float* to) { weight_rows(t, r, r + 1, to); };
+        for (long first : { 0L, 2 * R }) {
+            cpu::stored.all[&w[first * C]] = { R, C, read, NULL, {} };
+        }
+        for (long from = 0; from < N; from++) {
+            for (long to = from + 1; to <= N; to++) {
+                std::vector<float> got;
+                for (long r = from; r < to; ) {
+                    const auto some = cpu::stored_rows(&w[r * C], C, to - r);
+                    CHECK(some.n >= 1 && some.n <= to - r, "%ld rows of %ld", (long)some.n, to - r);
+                    got.insert(got.end(), some.x, some.x + some.n * C);
+                    r += some.n;
+                }
+                CHECK(!memcmp(got.data(), &wanted[from * C], (to - from) * C * sizeof(float)),
+                      "%s: rows %ld to %ld", t.name.c_str(), from, to);
+            }
+        }
+        const auto floats = cpu::stored_rows(&w[R * C], C, R);
+        CHECK(floats.x == &w[R * C] && floats.n == R, "%s: floats were copied", t.name.c_str());
+        cpu::stored.all.clear();
+    }
+    CHECK(matrices >= 10, "%d matrices in types.gguf", matrices);
+    weights_close(&g.weights);
+}
+
+// products and the embedding, of a weight that stays in a file and is more than is read at once,
+// have the bits of the same floats; where these would be there is NaN
+static void test_stored_products() {
+    const int C = 544, V = 5000, most = 40;
+    std::vector<float> file((size_t)V * C), there(file.size(), NAN), bias(V), inp(most * C),
+                       residual((size_t)most * V);
+    Rng rng = rng_stream(5, C);
+    for (auto* v : { &file, &bias, &inp, &residual }) {
+        for (auto& e : *v) { e = (float)rng_normal(&rng); }
+    }
+    const auto read = [&](long r, float* to) { memcpy(to, &file[r * C], C * sizeof(float)); };
+    for (bool split : { false, true }) {
+        cpu::split_floats = split;
+        for (int N : { 1, 2, most }) {
+            for (int with = 0; with < 4; with++) {
+                std::vector<float> got((size_t)N * V, NAN), wanted = got;
+                const float *b = with & 1 ? bias.data() : NULL;
+                const float *r = with & 2 ? residual.data() : NULL;
+                cpu::matmul_forward(wanted.data(), inp.data(), file.data(), b, r, N, C, V);
+                cpu::stored.all[there.data()] = { V, C, read, NULL, {} };
+                cpu::matmul_forward(got.data(), inp.data(), there.data(), b, r, N, C, V);
+                cpu::stored.all.clear();
+                CHECK(!memcmp(got.data(), wanted.data(), got.size() * sizeof(float)),
+                      "%d rows, bias and residual %d: other bits", N, with);
+            }
+        }
+    }
+    cpu::split_floats = false;
+    const int tokens[] = { V - 1, 0, 77, 0 };
+    std::vector<float> got(4 * C, NAN), wanted = got;
+    cpu::embed_forward(wanted.data(), tokens, file.data(), NULL, NULL, 2, 1, 4, C);
+    cpu::stored.all[there.data()] = { V, C, read, NULL, {} };
+    cpu::embed_forward(got.data(), tokens, there.data(), NULL, NULL, 2, 1, 4, C);
+    cpu::stored.all.clear();
+    CHECK(!memcmp(got.data(), wanted.data(), got.size() * sizeof(float)), "embedding: other bits");
+}
+
+// whoever touches the floats of a large matrix that stays, where whole pages are its own, dies;
+// what lies beside it is there as before
+static void test_stored_guard() {
+    const long C = 1024, R = 1100;
+    float* room = (float*)cpu::device_malloc((R * C + 4096) * sizeof(float));
+    cpu::stored_add(room + 16, { R, C, [](long, float*) {}, NULL, {} });
+    const auto dies = [&](long at) {
+        const pid_t child = fork();
+        if (child == 0) {
+            signal(SIGSEGV, SIG_DFL);
+            room[at] = 1;
+            _exit(0);
+        }
+        int how = 0;
+        waitpid(child, &how, 0);
+        return WIFSIGNALED(how) && WTERMSIG(how) == SIGSEGV;
+    };
+    CHECK(dies(16 + R * C / 2), "the middle of a matrix that stays could be written");
+    CHECK(!dies(15) && !dies(16 + R * C), "what lies beside a matrix that stays died");
+    cpu::stored.all.clear();
+}
+
 int main() {
     dir = check_tmp();
     path = dir + "/x.gguf";
@@ -992,6 +1091,9 @@ int main() {
     test_mxfp4();
     test_directory();
     test_stored();
+    test_stored_rows();
+    test_stored_products();
+    test_stored_guard();
     remove_tree(dir);
     return check_done();
 }

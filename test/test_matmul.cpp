@@ -287,7 +287,12 @@ static void check_split(int N, int C, int OC) {
     const auto x = numbers<float>(N * C), w = numbers<float>(OC * C), bias = numbers<float>(OC),
                res = numbers<float>(N * OC);
     std::vector<float> out(N * OC, NAN), again(out);
-    cpu::split_forward(out.data(), x.data(), w.data(), bias.data(), res.data(), N, C, OC);
+    const auto split_forward = [&](std::vector<float>& to, const std::vector<float>& weight,
+                                   const float* b, const float* r) {
+        cpu::split_forward(to.data(), cpu::split_left(x.data(), N, C), weight.data(), b, r, N, C,
+                           OC, OC);
+    };
+    split_forward(out, w, bias.data(), res.data());
     double worst = 0;
     for (int n = 0; n < N; n++) {
         for (int o = 0; o < OC; o++) {
@@ -304,7 +309,7 @@ static void check_split(int N, int C, int OC) {
     check(worst < 0x1p-17, what + strf(": %g of sum |x w|", worst));
 #ifdef _OPENMP
     omp_set_num_threads(3);
-    cpu::split_forward(again.data(), x.data(), w.data(), bias.data(), res.data(), N, C, OC);
+    split_forward(again, w, bias.data(), res.data());
     omp_set_num_threads(1);
     check(!memcmp(out.data(), again.data(), out.size() * 4), what + ": other bits with 3 threads");
 #endif
@@ -312,9 +317,9 @@ static void check_split(int N, int C, int OC) {
     // weight with a low part brings back for all that is packed with it
     auto w_high = w;
     for (auto& v : w_high) { v = (float)bf16(v); }
-    cpu::split_forward(out.data(), x.data(), w_high.data(), NULL, NULL, N, C, OC);
+    split_forward(out, w_high, NULL, NULL);
     w_high[(OC - 1) * C] += 0x1p-12f * (w_high[(OC - 1) * C] + 1);
-    cpu::split_forward(again.data(), x.data(), w_high.data(), NULL, NULL, N, C, OC);
+    split_forward(again, w_high, NULL, NULL);
     long other = 0, last = 0;
     for (int i = 0; i < N * OC; i++) { (i % OC == OC - 1 ? last : other) += out[i] != again[i]; }
     check(other == 0 && last > 0,
