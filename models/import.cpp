@@ -61,7 +61,14 @@ static const char* const HARMLESS_KEYS =
     " masked_softmax_fusion bias_dropout_fusion skip_bias_add skip_bias_add_qkv"
     " attention_softmax_in_fp32 offset_alibi"
     " output_router_logits router_aux_loss_coef router_jitter_noise initial_context_length"
-    " transformers.js_config ";
+    " transformers.js_config custom_pipelines unsloth_fixed unsloth_version"
+    // of older files
+    " _num_labels output_past predict_special_tokens max_sequence_length"
+    " attention_probs_dropout_prob hidden_dropout_prob"
+    // how text is generated, of which flags decide here
+    " max_length min_length do_sample early_stopping num_beams temperature top_k top_p "
+    "repetition_penalty"
+    " length_penalty no_repeat_ngram_size bad_words_ids num_return_sequences ";
 
 bool is_harmless(const std::string& key) {
     return strstr(HARMLESS_KEYS, (" " + key + " ").c_str()) != NULL;
@@ -293,6 +300,9 @@ static void more_gemma2(Import* in) {
     in->c.logit_cap = logits;
     if (cap) { in->attn = "softcap"; in->c.attn_cap = cap; }
     import_window(in, 4096);
+    if (in->number("sliding_window_size", in->c.window) != in->c.window) {
+        in->refuse("sliding_window_size", strf("%d, as sliding_window", in->c.window));
+    }
     in->c.local = "10";
     import_layer_types(in);
 }
@@ -661,8 +671,8 @@ static const Family FAMILIES[] = {
       more_jamba, "", JAMBA_NAMES, false, false },
     { "olmo2", "eps=1e-5 norm=branch qk_norm=all", "", "", "hidden_act", true, more_olmo2, "", NULL,
       false, false },
-    { "phi3", "eps=1e-5", "partial_rotary_factor:rope_part", "", "hidden_act", true, more_phi3, "",
-      PHI3_NAMES, false, false },
+    { "phi3", "eps=1e-5", "partial_rotary_factor:rope_part", "attention_bias=false", "hidden_act",
+      true, more_phi3, "", PHI3_NAMES, false, false },
     { "stablelm", "eps=1e-5 norm_kind=ln rope_part=0.25",
       "layer_norm_eps:eps partial_rotary_factor:rope_part",
       "use_parallel_residual=false qk_layernorm=false", "hidden_act", true, more_stablelm, "", NULL,
@@ -670,7 +680,8 @@ static const Family FAMILIES[] = {
     { "gpt2",
       "eps=1e-5 norm_kind=ln tied=1 pe=learnable qkv_bias=1 out_bias=1 ffn_bias=1 ffn=gelu_tanh",
       GPT2_KEYS,
-      "scale_attn_weights=true scale_attn_by_inverse_layer_idx=false reorder_and_upcast_attn=false",
+      "scale_attn_weights=true scale_attn_by_inverse_layer_idx=false reorder_and_upcast_attn=false "
+      "n_special=0",
       "activation_function", false, more_gpt2, "transformer.", GPT2_NAMES, true, false },
     { "gpt_neo", "eps=1e-5 norm_kind=ln tied=1 pe=learnable out_bias=1 ffn_bias=1 ffn=gelu_tanh",
       "num_layers:L num_heads:NH layer_norm_epsilon:eps", "", "activation_function", false,
@@ -687,8 +698,9 @@ static const Family FAMILIES[] = {
       "rope_part=0.5",
       "layer_norm_eps:eps partial_rotary_factor:rope_part", "qk_layernorm=false", "hidden_act",
       false, NULL, "", PHI_NAMES, false, false },
-    { "falcon", "eps=1e-5 norm_kind=ln tied=1 ffn=gelu", "layer_norm_epsilon:eps", "", "activation",
-      false, more_falcon, "transformer.", FALCON_ONE_NORM, false, false },
+    { "falcon", "eps=1e-5 norm_kind=ln tied=1 ffn=gelu", "layer_norm_epsilon:eps",
+      "apply_residual_connection_post_layernorm=false", "activation", false, more_falcon,
+      "transformer.", FALCON_ONE_NORM, false, false },
     { "bloom",
       "eps=1e-5 norm_kind=ln norm_embed=1 tied=1 pe=alibi qkv_bias=1 out_bias=1 ffn_bias=1 "
       "ffn=gelu_tanh",

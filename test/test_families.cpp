@@ -127,6 +127,30 @@ static void mixture_eval_check() {
           "mixtral: --quant: %s", bits.err.c_str());
 }
 
+// keys that released files have and that change nothing, and the same with another value
+static void released_check() {
+    const char* const ROWS[][3] = {
+        // the family, what GPT-2 medium and XL, DistilGPT-2, LLaMA-1, Phi-4 and others say
+        { "gpt2", "\"n_special\": 0, \"predict_special_tokens\": true,", "\"n_special\": 1," },
+        { "gpt2", "\"output_past\": true, \"_num_labels\": 1, \"max_length\": 50,", "" },
+        { "llama_llama3", "\"max_sequence_length\": 2048, \"unsloth_fixed\": true,", "" },
+        { "phi3", "\"attention_bias\": false,", "\"attention_bias\": true," },
+        { "falcon_7b", "\"apply_residual_connection_post_layernorm\": false,",
+          "\"apply_residual_connection_post_layernorm\": true," },
+        { "gpt_neox", "\"attention_probs_dropout_prob\": 0, \"hidden_dropout_prob\": 0,", "" },
+    };
+    for (auto& row : ROWS) {
+        family_check(row[0], changed(row[0], "{", std::string("{") + row[1]));
+        const std::string other = row[2], key = other.substr(0, other.find(':'));
+        if (key.size()) { refused(row[0], "{", "{" + other, key.substr(1, key.size() - 2)); }
+    }
+    // Gemma 2's are read, up to the build that they want
+    const std::string gemma2 = "\"gemma2\", \"attn_logit_softcapping\": 50.0, "
+                               "\"sliding_window\": 4096, \"sliding_window_size\": ";
+    refused("gemma", "\"gemma\"", gemma2 + "4096", "ATTN=softcap");
+    refused("gemma", "\"gemma\"", gemma2 + "512", "sliding_window_size");
+}
+
 int main() {
     make_dirs(SCRATCH);
     for (auto& name : dir_list(FAMILIES)) {
@@ -148,6 +172,7 @@ int main() {
     // files without the list say every how many layers one does not turn
     family_check("smollm3", changed("smollm3", "\"no_rope_layers\": [\n    1,\n    0\n  ]",
                                     "\"no_rope_layers\": null"));
+    released_check();
     refused("llama_llama3", "\"rope_type\": \"llama3\"", "\"rope_type\": \"dynamic\"",
             "rope_type is 'dynamic'");
     refused("llama_llama3", "\"silu\"", "\"quick_gelu\"", "hidden_act is \"quick_gelu\"");
