@@ -53,6 +53,12 @@ CASES = {
                                           query_pre_attn_scalar=10), "-softcap"),
     "gemma3": (tf.Gemma3TextConfig, dict(BASE, head_dim=10, sliding_window=9, num_hidden_layers=7,
                                          query_pre_attn_scalar=13), ""),
+    "gemma3_llama3": (tf.Gemma3TextConfig,  # a context of its own, in the object of a layer type
+                      dict(BASE, head_dim=10, sliding_window=9, rope_parameters=dict(
+                          full_attention=dict(rope_theta=5000.0, rope_type="llama3", factor=8.0,
+                                              low_freq_factor=1.0, high_freq_factor=4.0,
+                                              original_max_position_embeddings=16),
+                          sliding_attention=dict(rope_type="default", rope_theta=300.0))), ""),
     "olmo2": (tf.Olmo2Config, BASE, ""),
     "mixtral": (tf.MixtralConfig, dict(BASE, num_local_experts=5, num_experts_per_tok=2,
                                        sliding_window=9), ""),
@@ -84,11 +90,13 @@ CASES = {
                                       **rope(rope_type="default", partial_rotary_factor=0.75)), ""),
     "stablelm": (tf.StableLmConfig, dict(BASE, use_qkv_bias=True, hidden_size=32), ""),
     "gpt2": (tf.GPT2Config, GPT, ""),
+    "gpt2_untied": (tf.GPT2Config, dict(GPT, tie_word_embeddings=False), ""),
     "gpt_neo": (tf.GPTNeoConfig,
                 dict(vocab_size=V, hidden_size=24, num_layers=4, num_heads=4,
                      max_position_embeddings=64,
                      attention_types=[[["global", "local"], 2]], window_size=9), ""),
     "opt": (tf.OPTConfig, dict(OPT, word_embed_proj_dim=24), ""),
+    "opt_untied": (tf.OPTConfig, dict(OPT, word_embed_proj_dim=24, tie_word_embeddings=False), ""),
     "opt_350m": (tf.OPTConfig, dict(OPT, word_embed_proj_dim=12, do_layer_norm_before=False), ""),
     "gpt_neox": (tf.GPTNeoXConfig, dict(FLAT, hidden_size=64), ""),
     "gpt_neox_serial": (tf.GPTNeoXConfig, dict(FLAT, hidden_size=64,
@@ -229,8 +237,8 @@ def save(out, names):
     small = dict(vocab_size=29, hidden_size=16, intermediate_size=12, n_embd=16, n_layer=2,
                  num_hidden_layers=2, num_layers=2, ffn_dim=12, word_embed_proj_dim=16, n_inner=12)
     names = names or ("jamba llama_llama3 llama_yarn mistral smollm3 qwen2 qwen3 gemma gemma3 "
-                      "olmo2 phi3 stablelm gpt2 gpt_neo opt gpt_neox phi "
-             "falcon_7b falcon_40b mixtral qwen2_moe qwen3_moe").split()
+                      "olmo2 phi3 stablelm gpt2 gpt2_untied gpt_neo opt gpt_neox phi "
+             "gemma3_llama3 falcon_7b falcon_40b mixtral qwen2_moe qwen3_moe").split()
     tokens = np.random.default_rng(1).integers(0, 29, (N + 1) * T + 1)
     ids = torch.tensor(np.stack([tokens[i * T:i * T + T + 1] for i in range(N)]))
     os.makedirs(os.path.join(out, "tokens"), exist_ok=True)
@@ -238,7 +246,7 @@ def save(out, names):
     for name in names:
         kind, arguments, _ = CASES[name]
         arguments = {k: small.get(k, v) for k, v in arguments.items()}
-        arguments.update({k: small[k] for k in ("n_inner",) if name == "gpt2"})
+        arguments.update({k: small[k] for k in ("n_inner",) if name.startswith("gpt2")})
         # a quarter of a head turns
         arguments.update(dict(hidden_size=32) if name in ("gpt_neox", "stablelm") else {})
         arguments.update(dict(attention_types=[[["global", "local"], 1]])
@@ -251,7 +259,7 @@ def save(out, names):
                          if name == "gpt_oss_mxfp4" else {})
         # the second layer does not turn, or has no window
         arguments.update(dict(no_rope_layer_interval=2) if name == "smollm3" else {})
-        arguments.update(dict(sliding_window_pattern=2) if name == "gemma3" else {})
+        arguments.update(dict(sliding_window_pattern=2) if name.startswith("gemma3") else {})
         model = make(kind(**arguments))
         model.save_pretrained(os.path.join(out, name))
         packed(name, model, os.path.join(out, name))

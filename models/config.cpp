@@ -132,18 +132,18 @@ Checkpoint checkpoint_open(const std::string& dir, bool may_add) {
     k.c = mine ? arch_of_checkpoint(k.config, *mine, k.where, &k.attn, &k.tokenizer)
                : arch_import(k.config, k.where, &k.attn);
     if (!mine && k.weights.maps.empty()) { k.weights = safetensors_open_dir(dir); }
-    // transformers ties the head of a file that has none; OPT-350m's is the embedding times a
-    // matrix
+    // OPT-350m's head is the embedding times a matrix
     if (!mine) {
         const bool projected = k.weights.find("model.decoder.project_out.weight");
         const Family family = family_of_file(k.config, ends_with(k.where, ".gguf"));
         const bool head = import_source(family, k.c, k.weights, "lm_head.weight").w;
         const Json* said = k.config.get("tie_word_embeddings");
-        if (said && said->type == Json::BOOL && !said->number && !head && !projected) {
-            die(EXIT_USER, k.where + ": tie_word_embeddings is false, and there is no lm_head",
+        if (!k.c.tied && !head) {
+            const std::string is = said ? json_short(*said) : "missing";
+            die(EXIT_USER, k.where + ": tie_word_embeddings is " + is + ", and there is no lm_head",
                 "set it to true if the head is the embedding");
         }
-        k.c.tied = !projected && (k.c.tied || !head);
+        k.c.tied = k.c.tied && !projected;
     }
     k.adds_bias = may_add && k.c.bias == BIAS_none && THIS(BIAS) != BIAS_none;
     if (k.adds_bias) { k.c.bias = THIS(BIAS); }

@@ -12,6 +12,7 @@ struct Import {
     Arch c;
     std::string attn;                            // the operation that the model wants
     std::set<std::string> used;
+    std::map<std::string, std::string> said;     // by which key a row of ARCH was set
 
     const Json* get(const std::string& key) {    // NULL if it is absent or null
         used.insert(key);
@@ -83,13 +84,20 @@ static void import_set(Import* in, const std::string& field, const std::string& 
     }
 }
 
-// "key:field" of another name, where the key is there
+// "key:field" of another name, where the key is there. Two names must say the same, but for the
+// width of experts, which stands beside that of layers without
 static void import_renamed(Import* in, const std::string& pair) {
     const size_t colon = pair.find(':');
     const std::string key = pair.substr(0, colon), field = pair.substr(colon + 1);
     const Json* v = in->get(key);
     for (auto& r : arch_rows(&in->c)) {
-        if (v && field == r.field) { arch_read(r, *v, in->where + ": " + key); }
+        if (!v || field != r.field) { continue; }
+        const std::string before = arch_text(r, true), other = in->said[field];
+        arch_read(r, *v, in->where + ": " + key);
+        if (!other.empty() && arch_text(r, true) != before && key != "moe_intermediate_size") {
+            in->refuse(key, before + ", which " + other + " says");
+        }
+        in->said[field] = key;
     }
 }
 
@@ -103,6 +111,24 @@ static void import_wanted(Import* in, const std::string& pair) {
     if (got != value) { in->refuse(key, value); }
 }
 
+// what a kind of scaling has no default for
+static void import_rope_needs(Import* in, const Json& rope, const std::string& how) {
+    for (const std::string key : { "factor", "low_freq_factor", "high_freq_factor" }) {
+        const Json* v = rope.get(key.c_str());
+        const bool needed = how == "llama3" || (how != "default" && key == "factor");
+        if (needed && (!v || v->type == Json::NUL)) {
+            die(EXIT_USER, in->where + ": rope_type is '" + how + "', and there is no " + key,
+                "get the model's config.json again");
+        }
+    }
+    for (const std::string key : { "attention_factor", "beta_fast", "beta_slow" }) {
+        const Json* v = rope.get(key.c_str());
+        if (v && v->type == Json::NUMBER && !(v->number > 0)) {
+            die(EXIT_USER, in->where + ": " + key + " is " + json_short(*v) + ", wanted more than 0");
+        }
+    }
+}
+
 // rope_scaling of transformers 4, rope_parameters of 5: the base, and how it is stretched. Keys of
 // one layer type may be nested; `local` is that of layers with a window
 static void import_rope_object(Import* in, const Json& rope, bool local) {
@@ -113,8 +139,18 @@ static void import_rope_object(Import* in, const Json& rope, bool local) {
     if (local && how != "default") {
         in->refuse("rope_parameters", "plain positions in layers with a window");
     }
+    for (auto& r : arch_rows(&in->c)) {
+        const bool scaling = !local && !strcmp(r.field, "rope_scaling") && how != "default";
+        if (scaling && !kind_set(r, how)) {
+            die(EXIT_USER,
+                in->where + ": rope_type is '" + how + "', wanted default, linear, llama3 or yarn",
+                "this model computes something that train_sink does not");
+        }
+    }
+    import_rope_needs(in, rope, how);
     for (auto& f : rope.fields) {
-        bool known = f.first == "type" || f.first == "rope_type" || f.second.type == Json::NUL;
+        if (f.second.type == Json::NUL && f.first != "rope_theta") { continue; }
+        bool known = f.first == "type" || f.first == "rope_type";
         for (auto& r : arch_rows(&in->c)) {
             const bool base = f.first == "rope_theta" &&
                               !strcmp(r.field, local ? "rope_local" : "rope_base");
@@ -128,14 +164,6 @@ static void import_rope_object(Import* in, const Json& rope, bool local) {
         }
         if (!known) {
             die(EXIT_USER, in->where + ": the rope key '" + f.first + "' is not understood",
-                "this model computes something that train_sink does not");
-        }
-    }
-    for (auto& r : arch_rows(&in->c)) {
-        const bool scaling = !local && !strcmp(r.field, "rope_scaling") && how != "default";
-        if (scaling && !kind_set(r, how)) {
-            die(EXIT_USER,
-                in->where + ": rope_type is '" + how + "', wanted default, linear, llama3 or yarn",
                 "this model computes something that train_sink does not");
         }
     }
@@ -160,12 +188,26 @@ static void import_rope(Import* in) {
     if (newer) { rope = newer; }
     if (rope) {
         const Json *full = rope->get("full_attention"), *local = rope->get("sliding_attention");
-        import_rope_object(in, full ? *full : *rope, false);
-        if (local) { import_rope_object(in, *local, true); }
+        if (full) { rope = full; }
+        import_rope_object(in, *rope, false);
+        if (local) {
+            import_rope_object(in, *local, true);
+            if (!(in->c.rope_local > 0)) { in->refuse("rope_parameters", "a rope_theta above 0"); }
+        }
     }
     if (in->c.rope_scaling == ROPE_yarn || in->c.rope_scaling == ROPE_llama3) {
-        const bool said = rope && rope->get("original_max_position_embeddings");
-        if (!said) { in->c.rope_context = in->c.T; }
+        const Json* context = rope ? rope->get("original_max_position_embeddings") : NULL;
+        if (!context || context->type == Json::NUL) { in->c.rope_context = in->c.T; }
+    }
+}
+
+// transformers has no one meaning for a pair of which half turns
+static void import_rope_part(Import* in) {
+    const int size = in->c.HS || in->c.NH < 1 ? in->c.HS : in->c.C / in->c.NH;
+    const int turns = (int)(size * in->c.rope_part);
+    if (pe_of(in->c).rotary && in->c.rope_part < 1 && turns % 2) {
+        die(EXIT_USER, in->where + strf(": %d of %d channels of a head turn, wanted an even number",
+            turns, size), "see partial_rotary_factor or rotary_pct");
     }
 }
 
@@ -237,15 +279,19 @@ static void more_mistral(Import* in) {           // absent means 4096, null mean
 static void more_smollm3(Import* in) {
     const Json* list = in->get("no_rope_layers");
     const int every = import_whole(in, "no_rope_layer_interval", 4, 1);
+    if (list && (int)list->items.size() < in->c.L) {
+        in->refuse("no_rope_layers", strf("%d layers", in->c.L));
+    }
     for (int l = 0; l < in->c.L; l++) {
-        const bool turns = list && l < (int)list->items.size() ? list->items[l].number != 0
-                                                               : (l + 1) % every != 0;
+        const bool turns = list ? list->items[l].number != 0 : (l + 1) % every != 0;
         in->c.rope_layers += turns ? '1' : '0';
     }
     in->c.qkv_bias = in->c.out_bias = in->number("attention_bias", 0) != 0;
     in->c.ffn_bias = in->number("mlp_bias", 0) != 0;
     import_wanted(in, "use_sliding_window=false");
-    in->get("sliding_window"); in->get("max_window_layers"); in->get("layer_types");
+    in->get("sliding_window"); in->get("max_window_layers");
+    import_layer_types(in);
+    if (in->c.local.find('1') != std::string::npos) { in->refuse("layer_types", "full_attention"); }
 }
 
 static void more_qwen(Import* in) {
@@ -292,12 +338,18 @@ static void more_gemma(Import* in) {
     }
 }
 
+// absent means Gemma 2's own, null means none
+static double gemma2_cap(Import* in, const char* key, double otherwise) {
+    const double cap = in->number(key, in->json.get(key) ? 0 : otherwise);
+    if (in->get(key) && !(cap > 0)) { in->refuse(key, "more than 0, or null"); }
+    return cap;
+}
+
 static void more_gemma2(Import* in) {
     gemma_scale(in);
     in->c.score_scale = gemma_score_scale(in);
-    const double cap = in->number("attn_logit_softcapping", 0),
-                 logits = in->number("final_logit_softcapping", 0);
-    in->c.logit_cap = logits;
+    const double cap = gemma2_cap(in, "attn_logit_softcapping", 50);
+    in->c.logit_cap = gemma2_cap(in, "final_logit_softcapping", 30);
     if (cap) { in->attn = "softcap"; in->c.attn_cap = cap; }
     import_window(in, 4096);
     if (in->number("sliding_window_size", in->c.window) != in->c.window) {
@@ -321,10 +373,8 @@ static void more_gemma3(Import* in) {
     if (rope && !rope->get("full_attention")) {
         in->refuse("rope_parameters", "full_attention and sliding_attention");
     }
-    if (!rope) {
-        in->c.rope_local = in->number("rope_local_base_freq", 10000);
-    }
-    in->get("rope_local_base_freq");
+    in->c.rope_local = in->number("rope_local_base_freq", 10000);
+    if (!(in->c.rope_local > 0)) { in->refuse("rope_local_base_freq", "more than 0"); }
 }
 
 static void more_olmo2(Import* in) {
@@ -339,7 +389,7 @@ static void more_gpt2(Import* in) {
 // no scaling of the scores; attention_types: [[["global","local"], 6]]
 static void more_gpt_neo(Import* in) {
     in->c.score_scale = 1;
-    in->c.window = in->number("window_size", 256);
+    in->c.window = import_whole(in, "window_size", 256, 1);
     if (!in->c.F) { in->c.F = 4 * in->c.C; }
     const Json* layers = in->get("attention_layers");
     const Json* types = in->get("attention_types");
@@ -366,6 +416,7 @@ static void more_gpt_neo(Import* in) {
 }
 
 static void more_opt(Import* in) {
+    if (in->get("rms_norm_eps")) { in->refuse("rms_norm_eps", "none: there it is always 1e-5"); }
     if (!in->number("do_layer_norm_before", 1)) { in->c.norm = NORM_post; }
     in->get("word_embed_proj_dim");              // the shapes of project_in and project_out say it
     in->c.qkv_bias = in->c.out_bias = in->c.ffn_bias = in->number("enable_bias", 1) != 0;
@@ -433,12 +484,18 @@ static void more_qwen2_moe(Import* in) {
 static void more_qwen3_moe(Import* in) {
     all_experts(in);
     in->c.qkv_bias = in->c.out_bias = in->number("attention_bias", 0) != 0;
-    more_qwen(in);
+    more_qwen(in);                               // which layers it means depends on the version
+    if (in->c.window) { in->refuse("use_sliding_window", "false"); }
 }
 
 static void more_gpt_oss(Import* in) {
     import_wanted(in, "attention_bias=true");
     if (in->number("swiglu_alpha", 1.702) != 1.702) { in->refuse("swiglu_alpha", "1.702"); }
+    if (!(in->c.expert_limit > 0)) { in->refuse("swiglu_limit", "more than 0"); }
+    const int used = in->c.experts_used;         // that the file says twice
+    if (in->number("experts_per_token", used) != used) {
+        in->refuse("experts_per_token", strf("%d, as num_experts_per_tok", used));
+    }
     if (!in->get("rope_scaling") && !in->get("rope_parameters")) {
         in->refuse("rope_scaling", "its object");
     }
@@ -491,7 +548,8 @@ static void more_jamba(Import* in) {
     { "post_attention_layernorm", "h.N.ln_2", AS_IT_IS }, \
     { "mlp.up_proj", "h.N.mlp.c_fc", AS_IT_IS }, \
     { "mlp.down_proj", "h.N.mlp.c_proj", AS_IT_IS }, \
-    { "model.norm", "ln_f", AS_IT_IS }
+    { "model.norm", "ln_f", AS_IT_IS }, \
+    { "lm_head", "lm_head", AS_IT_IS }
 static const NameRow GPT2_NAMES[] = {
     GPT2_ROWS,
     { "self_attn.q_proj", "h.N.attn.c_attn", STACKED_Q },
@@ -511,6 +569,7 @@ static const NameRow GPT_NEO_NAMES[] = {
 // the rows that do not depend on where the norms stand
 #define OPT_ROWS \
     { "model.embed_tokens", "embed_tokens", AS_IT_IS }, \
+    { "lm_head", "lm_head", AS_IT_IS }, \
     { "model.embed_positions", "embed_positions", SKIP_TWO }, \
     { "self_attn.q_proj", "layers.N.self_attn.q_proj", AS_IT_IS }, \
     { "self_attn.k_proj", "layers.N.self_attn.k_proj", AS_IT_IS }, \
@@ -660,8 +719,7 @@ static const Family FAMILIES[] = {
       "", "hidden_act", true, more_qwen3_moe, "", NULL, false, false },
     { "gpt_oss", "eps=1e-5 KV=8 HS=64 bias=logit qkv_bias=1 out_bias=1 ffn_bias=1 router_bias=1 "
       "rope_base=150000 experts=128 experts_used=4 expert_limit=7",
-      "num_local_experts:experts num_experts_per_tok:experts_used experts_per_token:experts_used "
-      "swiglu_limit:expert_limit",
+      "num_local_experts:experts num_experts_per_tok:experts_used swiglu_limit:expert_limit",
       "", "hidden_act", true, more_gpt_oss, "", NULL, false, false },
     { "jamba",
       "eps=1e-6 KV=8 pe=nope experts=16 experts_used=2 expert_shares=1 mamba_state=16 mamba_conv=4",
@@ -725,7 +783,7 @@ Family family_of_file(const Json& config, bool gguf) {
 
 Arch arch_import(const Json& json, const std::string& where, std::string* attn) {
     const Family* family = family_of(json);
-    Import in = { json, where, family, Arch(), "softmax", {} };
+    Import in = { json, where, family, Arch(), "softmax", {}, {} };
     std::string all;
     for (auto& f : FAMILIES) { all += std::string(all.empty() ? "" : ", ") + f.type; }
     if (!family) { in.refuse("model_type", "one of: " + all); }
@@ -736,13 +794,16 @@ Arch arch_import(const Json& json, const std::string& where, std::string* attn) 
     }
     for (auto& r : arch_rows(&in.c)) {
         const Json* v = key_object(r).empty() ? in.get(r.key) : NULL;
-        if (v) { arch_read(r, *v, where); }
+        if (!v) { continue; }
+        arch_read(r, *v, where);
+        in.said[r.field] = r.key;
     }
     for (auto& pair : split(family->keys, ' ')) { import_renamed(&in, pair); }
     for (auto& pair : split(family->wanted, ' ')) { import_wanted(&in, pair); }
     import_activation(&in);
     if (family->more) { family->more(&in); }
     import_rope(&in);
+    import_rope_part(&in);
     import_window_settle(&in.c);
     for (auto& f : json.fields) {
         if (in.used.count(f.first) || is_harmless(f.first)) { continue; }
@@ -877,8 +938,8 @@ std::string import_tensor(const Family& family, const Arch& c, const Weights& fi
     if (!from.w) { return "is missing"; }
     used->insert(from.w->name);
     const Weight& w = *from.w;
-    const bool vector = w.shape.size() == 1,
-               turned = family.transposed && !vector && name.find("embed_") == std::string::npos;
+    const bool vector = w.shape.size() == 1, layer = !our_name(name).layer.empty(),
+               turned = family.transposed && !vector && layer;
     long R = vector ? w.count : w.rows(), K = vector ? 1 : w.cols();
     if (turned) { std::swap(R, K); }
     const long n = vector ? rows * cols : rows, k = vector ? 1 : cols;

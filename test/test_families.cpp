@@ -151,6 +151,64 @@ static void released_check() {
     refused("gemma", "\"gemma\"", gemma2 + "512", "sliding_window_size");
 }
 
+// a model without a head, whose config does not say that it has none
+static void headless_check() {
+    const std::string dir = changed("qwen2", "  \"tie_word_embeddings\": false,\n", ""),
+                      file = dir + "/model.safetensors", head = "lm_head.weight";
+    std::string bytes = file_read(file);
+    const size_t at = bytes.find(head);
+    if (!CHECK(at != std::string::npos, "qwen2: its file has no %s", head.c_str())) { return; }
+    file_write(file, bytes.replace(at, head.size(), "xxxx.attn.bias"));  // no parameter
+    const Ran r = probe(dir, SCRATCH + "refused.json");
+    CHECK(r.code == EXIT_USER && r.says("tie_word_embeddings is missing, and there is no lm_head"),
+          "qwen2 without a head: exit %d, %s", r.code, r.err.c_str());
+}
+
+// a kind of scaling needs its numbers; the kind is named before the keys that only it has
+static void scaling_check() {
+    auto refuses = [](const std::string& rope, const std::string& says) {
+        refused("qwen2", "\"rope_type\": \"default\"", rope, says);
+    };
+    family_check("llama_yarn", changed("llama_yarn", "\"rope_type\": \"yarn\"",
+                                       "\"rope_type\": \"yarn\", \"attention_factor\": null"));
+    refuses("\"rope_type\": \"linear\"", "there is no factor");
+    refuses("\"rope_type\": \"yarn\", \"factor\": null", "there is no factor");
+    refuses("\"rope_type\": \"llama3\", \"factor\": 8.0, \"low_freq_factor\": 1.0",
+            "there is no high_freq_factor");
+    refuses("\"rope_type\": \"yarn\", \"factor\": 4.0, \"attention_factor\": 0.0",
+            "attention_factor is 0.0, wanted more than 0");
+    refuses("\"rope_type\": \"yarn\", \"factor\": 4.0, \"beta_fast\": 0", "beta_fast is 0, wanted");
+    refuses("\"long_factor\": [1.0], \"type\": \"longrope\"", "rope_type is 'longrope'");
+    refused("stablelm", "\"partial_rotary_factor\": 0.25", "\"partial_rotary_factor\": 0.4",
+            "3 of 8 channels");
+}
+
+// what a file that leaves a key out means, and two keys that contradict each other
+static void defaults_check() {
+    // a window that transformers reads in one key, and that another seems to deny
+    refused("smollm3", "\"layer_types\": [\n    \"full", "\"layer_types\": [\n    \"sliding",
+            "layer_types");
+    refused("qwen3_moe", "\"use_sliding_window\": false", "\"use_sliding_window\": true",
+            "use_sliding_window is true");
+    refused("gemma3", "\"rope_theta\": 10000.0", "\"rope_theta\": 0.0", "above 0");
+    // Gemma 2 has its caps unless it says null: softcap is another build, so this is what it asks
+    const std::string gemma2 = "\"gemma2\"";
+    refused("gemma", "\"gemma\"", gemma2, "wanted ATTN=softcap");
+    refused("gemma", "\"gemma\"", gemma2 + ", \"attn_logit_softcapping\": null", "is missing");
+    refused("gemma", "\"gemma\"", gemma2 + ", \"attn_logit_softcapping\": 0.0",
+            "attn_logit_softcapping");
+    refused("gemma", "\"gemma\"", gemma2 + ", \"final_logit_softcapping\": 0", "more than 0, or");
+    refused("gpt2", "{", "{\"num_attention_heads\": 2,", "4, wanted 2, which num_attention_heads");
+    refused("gpt2", "{", "{\"rms_norm_eps\": 0.01,", "which rms_norm_eps says");
+    family_check("gpt2", changed("gpt2", "{", "{\"num_attention_heads\": 4,"));
+    refused("opt", "{", "{\"rms_norm_eps\": 0.01,", "rms_norm_eps");
+    refused("opt", "\"tie_word_embeddings\": true", "\"tie_word_embeddings\": false",
+            "there is no lm_head");
+    refused("gpt_neo", "\"window_size\": 9", "\"window_size\": 0", "a whole number, 1 or more");
+    refused("smollm3", "\"no_rope_layers\": [\n    1,\n    0\n  ]", "\"no_rope_layers\": [1]",
+            "wanted 2 layers");
+}
+
 int main() {
     make_dirs(SCRATCH);
     for (auto& name : dir_list(FAMILIES)) {
@@ -175,6 +233,9 @@ int main() {
     released_check();
     refused("llama_llama3", "\"rope_type\": \"llama3\"", "\"rope_type\": \"dynamic\"",
             "rope_type is 'dynamic'");
+    headless_check();
+    scaling_check();
+    defaults_check();
     refused("llama_llama3", "\"silu\"", "\"quick_gelu\"", "hidden_act is \"quick_gelu\"");
     refused("llama_llama3", "\"hidden_size\": 16", "\"hidden_size\": 16.5",
             "wanted a whole number");
