@@ -47,6 +47,7 @@ static const char* const GGUF_CONFIG[][2] = {
     { "final_logit_softcapping", "final_logit_softcapping" },
     { "use_parallel_residual", "use_parallel_residual" },
     { "vocab_size", "" },                                // the rows of the embedding
+    { "tensor_data_layout", "" },
     { "attention.value_length", "" },
     { "rope.dimension_count", "" },
     { "rope.scaling.type", "" },
@@ -163,6 +164,10 @@ static void gguf_keys(const Gguf& g, const std::string& arch, Json* config) {
                 "change what the model computes", "give its Hugging Face directory");
         }
         if (!*name) { continue; }
+        if (config->get(name)) {                         // the epsilons of RMS and LayerNorm
+            die(EXIT_USER, g.weights.path + ": '" + key + "' says " + name + " once more",
+                "give its Hugging Face directory");
+        }
         const double number = gguf_number(g, key, 0);
         if (v.second.kind == GGUF_BOOL) {
             json_put(config, name, number != 0);
@@ -207,9 +212,19 @@ static void gguf_family_keys(const Gguf& g, const std::string& type, double head
     }
 }
 
+// the order of rows that each family has in all files of llama.cpp's converters
+static void gguf_layout(const Gguf& g, const std::string& arch) {
+    const std::string key = arch + "tensor_data_layout", layout = gguf_string(g, key),
+                      usual = arch == "falcon." ? "jploski" : "Meta AI original pth";
+    if (layout.empty() || layout == usual) { return; }
+    die(EXIT_USER, g.weights.path + ": " + key + " is '" + layout + "', wanted " + usual,
+        "give its Hugging Face directory");
+}
+
 Json gguf_config(const Gguf& g) {
     const GgufModel& model = gguf_model(g);
     const std::string arch = std::string(model.arch) + ".";
+    gguf_layout(g, arch);
     Json config;
     config.type = Json::OBJECT;
     const bool mistral = g.find("llama.attention.sliding_window") != NULL;

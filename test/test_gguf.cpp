@@ -737,6 +737,12 @@ static void test_config() {
               !j.get("rope_scaling"),
           "config.json of a GGUF file");
     weights_close(&g.weights);
+    // every Falcon of llama.cpp's converter names the order of its rows
+    g = opened({}, {}, "", { key_string("general.architecture", "falcon"),
+                             key_string("falcon.tensor_data_layout", "jploski"),
+                             key_u32("falcon.attention.head_count_kv", 1) });
+    CHECK(number(gguf_config(g), "multi_query") == 1, "Falcon's tensor_data_layout");
+    weights_close(&g.weights);
     // a tied head, biases, which are in pairs too
     std::string bias(8192, 0);
     for (int i = 0; i < 32; i++) { const float x = i; memcpy(&bias[3200 + 4 * i], &x, 4); }
@@ -814,6 +820,10 @@ static void test_config() {
     refuses({}, {}, "general.architecture is ''", { key_u32("x", 1) });
     refuses({ key_u32("llama.expert_count", 8) }, two,
             "the key 'llama.expert_count' is not understood");
+    refuses({ key_f32("llama.attention.layer_norm_epsilon", 1) }, two,
+            "epsilon' says rms_norm_eps once more");
+    refuses({ key_string("llama.tensor_data_layout", "jploski") }, two,
+            "tensor_data_layout is 'jploski', wanted Meta AI original pth");
     refuses({ key_f32("llama.logit_scale", 2) }, two,
             "the key 'llama.logit_scale' is not understood");
     refuses({ key_u32("llama.attention.value_length", 4) }, two,
