@@ -97,6 +97,46 @@ static std::string chat_dates(const std::string& text) {
     return "Cutting Knowledge Date: December 2023\nToday Date: " + std::string(today) + "\n\n";
 }
 
+static std::string chat_without(std::string text, const std::string& part) {
+    for (size_t at; (at = text.find(part)) != std::string::npos;) { text.erase(at, part.size()); }
+    return text;
+}
+
+// Does the template end the user's turn as the form does? Others have the same tokens
+static bool chat_ends_turn(const ChatForm& form, const std::string& text) {
+    const std::string question = form.question, tail = question.substr(question.find('%') + 1);
+    if (tail.find("[/INST]") != std::string::npos) { return true; }
+    if (tail == "</s>\n") {                      // which may be written eos_token
+        const size_t at = text.find("<|user|>"), end = text.find("}}", at);
+        const std::string turn = at == std::string::npos ? "" : text.substr(at, end - at);
+        return turn.find("eos_token") != turn.npos || turn.find("</s>") != turn.npos;
+    }
+    const std::string joined = chat_without(chat_without(text, "' + '"), "\" + \"");
+    return joined.find(tail) != std::string::npos;
+}
+
+// How the answer begins; some make the model think first
+static std::string chat_answer(const ChatForm& form, const std::string& text) {
+    const std::string plain = form.answer, thinks = plain + "<think>\n";
+    auto ends_in = [&](const std::string& part) {
+        return text.find(part + "'") != std::string::npos ||
+               text.find(part + "\"") != std::string::npos;
+    };
+    return !plain.empty() && ends_in(thinks) && !ends_in(plain) ? thinks : plain;
+}
+
+// Is there a place for a system message?
+static bool chat_has_system(const ChatForm& form, const std::string& text) {
+    for (const char* part : { "first_user_prefix", "system_message" }) {
+        if (text.find(part) != std::string::npos) { return true; }
+    }
+    if (!form.system) { return false; }
+    for (const char* part : { "system", "['role'] +", "[\"role\"] +", ".role +" }) {
+        if (text.find(part) != std::string::npos) { return true; }
+    }
+    return false;
+}
+
 std::string chat_prompt(std::string text, const std::string& bos, std::string system,
                         const std::string& question, const ChatForm** form) {
     std::string names, strange;
@@ -112,14 +152,17 @@ std::string chat_prompt(std::string text, const std::string& bos, std::string sy
     for (size_t at; (at = text.find("\\n")) != std::string::npos;) { text.replace(at, 2, "\n"); }
     auto has = [&](const char* part) { return text.find(part) != std::string::npos; };
     const std::string name = f.name;
+    if (!chat_ends_turn(f, text)) {
+        die(EXIT_USER, "the chat template has the tokens of the form " + name +
+            ", but does not end a turn as that does", "write the whole prompt, without --chat");
+    }
     const bool needed = !system.empty();
     system = chat_trim(system);
     if (!needed) { system = chat_default_system(f, text); }
     if (has("Cutting Knowledge Date")) { system = chat_dates(text) + system; }
     std::string out = has("bos_token") || has("<bos>") || has("<s>") ? bos : "";
     std::string q = chat_trim(question);
-    const bool place = f.system || has("first_user_prefix") || has("system_message");
-    if (needed && !place) {
+    if (needed && !chat_has_system(f, text)) {
         die(EXIT_USER, "--system: the model's chat template, " + name + ", has no place for it",
             "put it in --prompt");
     }
@@ -129,7 +172,8 @@ std::string chat_prompt(std::string text, const std::string& bos, std::string sy
     std::string asks = f.question;
     if (name == "mistral" && !has("[INST] ")) { asks.replace(asks.find("] "), 2, "]"); }
     if (name == "mistral" && !has(" [/INST]")) { asks.replace(asks.find(" [/"), 3, "[/"); }
-    return out + chat_fill(asks, q) + f.answer;
+    if (has("' [INST]") || has("\" [INST]")) { asks = " " + asks; }
+    return out + chat_fill(asks, q) + chat_answer(f, text);
 }
 
 std::string chat_template_of(const std::string& dir) {

@@ -78,6 +78,8 @@ TEMPLATES = {
     "chatml": (TURNS + ASSISTANT, "", "<|im_end|>", True),
     "chatml default": (DEFAULT + TURNS + ASSISTANT, "", "<|im_end|>", True),
     "chatml bos": ("{{ bos_token }}" + TURNS + ASSISTANT, "<s>", "</s>", True),
+    "chatml thinks": (TURNS + ASSISTANT.replace("assistant\\n", "assistant\\n<think>\\n"), "",
+                      "<|im_end|>", True),
     "llama3": (LLAMA3, "<|begin_of_text|>", "<|eot_id|>", True),
     "llama3 dates": (DATES, "<|begin_of_text|>", "<|eot_id|>", True),
     "gemma": (GEMMA, "<bos>", "<eos>", False), "gemma3": (GEMMA3, "<bos>", "<eos>", True),
@@ -85,6 +87,7 @@ TEMPLATES = {
     "mistral": (mistral("[INST] ", " [/INST]"), "<s>", "</s>", False),
     "mistral v3": (SYSTEM_MISTRAL, "<s>", "</s>", True),
     "mistral nemo": (mistral("[INST]", "[/INST]"), "<s>", "</s>", False),
+    "mistral spaced": (SYSTEM_MISTRAL.replace("'[INST] '", "' [INST] '"), "<s>", "</s>", True),
     "zephyr": (LINES("eos_token"), "<s>", "</s>", True),
     "phi3": (PHI3, "<s>", "<|endoftext|>", True),
 }

@@ -52,6 +52,17 @@ int main(int argc, char** argv) {
     refused("", "", "is none of chatml, llama3, gemma, llama2, mistral, phi3, zephyr");
     refused("{{ bos_token }}{% for m in messages %}{{ '<|turn|>' + m['content'] }}{% endfor %}", "",
             "is none of chatml");
+    // the tokens of a form, put together in another way: Tulu, a ChatML without line ends, and the
+    // first Phi-3, which leaves a system message out
+    const std::string each = "{% for m in messages %}", turn = " + m['content'] ";
+    const char* const ends = "does not end a turn as that does";
+    refused(each + "{% if m['role'] == 'user' %}{{ '<|user|>\\n'" + turn + "+ '\\n' }}{% else %}" +
+                "{{ '<|assistant|>\\n'" + turn + "+ eos_token }}{% endif %}{% endfor %}", "", ends);
+    refused(each + "{{ '<|im_start|>' + m['role'] + '\\n'" + turn +
+                "+ '<|im_end|>' }}{% endfor %}", "", ends);
+    refused(each + "{% if m['role'] == 'user' %}{{ '<|user|>\\n'" + turn + "+ '<|end|>\\n' }}" +
+                "{% endif %}{% endfor %}{{ '<|assistant|>\\n' }}", "Be brief.",
+            "has no place for it");
     refused(plain + "{{ '<|im_sep|>' }}", "",
             "has <|im_sep|>, which no template of the form chatml has");
     refused(plain + "{{ '[INST]' }}", "", "has [INST], which no template of the form chatml has");
