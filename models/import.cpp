@@ -124,7 +124,8 @@ static void import_rope_needs(Import* in, const Json& rope, const std::string& h
     for (const std::string key : { "attention_factor", "beta_fast", "beta_slow" }) {
         const Json* v = rope.get(key.c_str());
         if (v && v->type == Json::NUMBER && !(v->number > 0)) {
-            die(EXIT_USER, in->where + ": " + key + " is " + json_short(*v) + ", wanted more than 0");
+            die(EXIT_USER,
+                in->where + ": " + key + " is " + json_short(*v) + ", wanted more than 0");
         }
     }
 }
@@ -448,6 +449,9 @@ static void more_falcon(Import* in) {
     // there the positions are divided by the root of the head size
     import_wanted(in, "alibi=false");
     in->c.F = in->number("ffn_hidden_size", 4 * in->c.C);
+    if (in->number("ff_factor", 4) * in->c.C != in->c.F && in->get("ff_factor")) {
+        in->refuse("ff_factor", strf("what makes ffn_hidden_size, %d", in->c.F));
+    }
     if (!in->c.T) { in->c.T = 2048; }
 }
 

@@ -137,6 +137,7 @@ static void released_check() {
         { "phi3", "\"attention_bias\": false,", "\"attention_bias\": true," },
         { "falcon_7b", "\"apply_residual_connection_post_layernorm\": false,",
           "\"apply_residual_connection_post_layernorm\": true," },
+        { "falcon_7b", "\"ff_factor\": 4,", "\"ff_factor\": 3," },
         { "gpt_neox", "\"attention_probs_dropout_prob\": 0, \"hidden_dropout_prob\": 0,", "" },
     };
     for (auto& row : ROWS) {
