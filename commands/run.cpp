@@ -347,5 +347,3 @@ void arch_flags_read(const Flags& f) {
 Data data_from_flags(const Flags& f, int T, int probe_len) {
     return data_open(data_options(f, T, probe_len));
 }
-
-// ---- what a model takes

@@ -1,4 +1,6 @@
-// sft.cpp -- see sft.h
+/*
+text/sft.cpp -- what sft.h declares.
+*/
 #include "sft.h"
 
 // the id of an added token, -1 if the tokenizer has none of that text

@@ -1,6 +1,6 @@
 /*
 tokenizer_gguf.h -- the tokenizer in a GGUF file, as tokenizer.h would have it from tokenizer.json.
-A part of tokenizer.h, which includes it.
+A part of tokenizer.cpp, which includes it.
 
 The file has the tokens, their types, and merges or scores. For byte-level BPE it also has the name
 of a family; how that family splits and normalises text is not written in it. So the families that
