@@ -15,8 +15,8 @@ add one extra column that belongs to no token (Table 4); PE may turn q and k or 
 --help, the CPU reference, the CUDA kernels, the tests, the log and the checkpoints read the tables
 below. The Makefile reads them with sed, so keep one row per line, as they stand.
 
-TO ADD A VARIANT: one row in its table and, for ATTN, PE and FFN, one struct under it. Then `make
-test` checks it.
+TO ADD A VARIANT: one row in its table and, for ATTN and PE, one struct under it; an FFN whose
+activation is new has one in ACTIVATIONS (block_variants.h). Then `make test` checks it.
 
     1 ATTN                   the attention operation
     2 BIAS                   the extra column
@@ -41,7 +41,7 @@ test` checks it.
     X_ATTN(kernel_elu_norm, "phi(q).phi(k) / sum, phi = elu+1", "linear attention (Table 6)") \
     X_ATTN(identity,        "s",                                "signed scores as they are (Table 6)") \
     X_ATTN(identity_norm,   "s / max(|sum s|, 1)",              "signed scores, bounded (Table 15)") \
-    X_ATTN(mlp,             "phi(q).phi(k), phi = MLP",         "learned kernel, no normalisation (Table 15)") \
+    X_ATTN(mlp,             "phi(q).phi(k), phi = MLP",         "learned kernel, no normalisation (Table 6)") \
     X_ATTN(mlp_norm,        "phi(q).phi(k) / max(|sum|, 1)",    "learned kernel, bounded (Table 6)") \
     X_ATTN(softmax_p,       "exp(s) / (sum exp(p s))^(1/p)",    "p-normalised softmax, --attn-p (Eq. 44)") \
     X_ATTN(sigmoid_p,       "w / (sum w^p)^(1/p), w = sigmoid", "p-normalised sigmoid, --attn-p (Eq. 43)") \
@@ -54,7 +54,7 @@ enum ZKind { Z_ONE, Z_SUM, Z_ABS, Z_MAX1, Z_PNORM };
 enum Phi   { PHI_NONE, PHI_ELU1, PHI_MLP };    // the kernel on q and k, after PE
 
 struct AttnBase {
-    // f = exp: overflows at s = 89, so rows are shifted by their running max
+    // f = exp: overflows at s = 89, so a row's largest score is subtracted from all of them
     static constexpr bool  exp_family = false;
     static constexpr bool  is_signed  = false; // f(-inf) masks nothing: w may have either sign
     static constexpr bool  capped     = false; // the score is cap tanh(s / cap)
@@ -156,7 +156,7 @@ struct Pe_absolute  : PeBase { static constexpr bool absolute = true; };
 struct Pe_learnable : PeBase { static constexpr bool learnable = true; };
 struct Pe_relative  : PeBase {
     static constexpr bool score_bias = true;
-    // 32 buckets, distances from 128 on share the last
+    // 32 buckets, distances from 128 on share the last. As T5 has it: Eq. 6 floors before it scales
     template <class F> HD static F bias(int distance, int, int) {
         // 0 at 16, 1 at 128
         const F log_8 = log_(F(max_(distance, 16)) * F(1 / 16.0)) * F(1 / 2.0794415416798357);

@@ -354,7 +354,7 @@ inline double rng_normal(Rng* r) { // Box-Muller, one of the pair
 }
 
 // ----------------------------------------------------------------------------
-// FNV-1a over 64-bit words: tells whether two runs ended in the same bits (not cryptographic)
+// a variant of FNV-1a, by 64-bit words: did two runs end in the same bits? (not cryptographic)
 inline uint64_t hash_bytes(const void* data, size_t n, uint64_t h = 0xCBF29CE484222325ull) {
     const unsigned char* p = (const unsigned char*)data;
     for (; n >= 8; n -= 8, p += 8) {

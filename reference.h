@@ -1,8 +1,7 @@
 /*
-reference.h -- namespace ref: every operation of the model as a textbook writes it: one row at a
-time, loops over single numbers. Read this to know what is computed. It is what gradients and
-golden values are checked against, what the fast backends must agree with, and a backend itself:
-make train_sink BACKEND=ref. The fast ones, cpu/ and cuda/, have the same functions.
+reference.h -- namespace ref: every operation of the model as a textbook writes it, one row at a
+time, in loops over single numbers. Read this to know what is computed. The fast backends, cpu/ and
+cuda/, have the same functions and must agree with these. make train_sink BACKEND=ref runs on them.
 
     1 matrix product         forward; backward to the input, the weight, the bias
     2 embedding, norms       tokens in; LayerNorm and RMSNorm
@@ -17,7 +16,8 @@ NH query heads, KV key/value heads, HS head size, F FFN width, V vocabulary, OC 
 hold. Here both are float, or double in tests.
 
 Parameters: outputs, inputs, weights, sizes. A gradient of a weight is added to (+=), that of an
-activation overwritten, unless a line says otherwise. Every sum has one order: same seed, same bits.
+activation overwritten, unless a line says otherwise. A build adds every sum in one order (that of
+`dot` is the compiler's choice), so the same seed gives the same bits.
 */
 #ifndef REFERENCE_H
 #define REFERENCE_H
