@@ -20,7 +20,7 @@ std::vector<FlagRow> flag_rows(Flags* f) {
     const std::vector<ArchRow> arch = arch_rows(&f->arch);
     for (size_t i = 0; i < arch.size(); i++) {
         const char letter = strcmp(arch[i].field, "T") ? 0 : 't';
-        if (!is_flag(arch[i])) { continue; }
+        if (!is_flag(arch[i]) || !*arch[i].cmds) { continue; }   // set by a config.json alone
         rows.push_back({ arch[i].cmds, log_name(arch[i]), letter, arch[i].help, arch[i].low,
                          arch[i].high, FLAG_ARCH, arch[i].at, &f->given_arch[i], arch[i] });
     }

@@ -548,6 +548,18 @@ int main() {
     CHECK(help.code == 0 && help.says("--steps") && help.says("ATTN=softmax") && help2.code == 0 &&
               help2.says("--dump-heads") && !help2.says("--steps"),
           "--help");
+    std::string each;                    // what the commands list; check has no flag of its own
+    const char* names[] = { "train", "probe", "eval", "generate", "score", "tokenize", "bench" };
+    for (const char* name : names) {
+        each += train_sink(std::string(name) + " --help").out;
+    }
+    for (auto& line : split(help.out, '\n')) {
+        const size_t at = line.find("--");
+        if (at > 6 || line.find("--help") == at) { continue; }
+        const std::string flag = line.substr(at, line.find(' ', at) - at) + " ";
+        CHECK(each.find(flag) != std::string::npos, "--help lists %s, which no command takes",
+              flag.c_str());
+    }
     const Ran alone = train_sink("");
     CHECK(alone.code == 0 && alone.says("try:") && alone.says("--beta2 0.99") &&
               !file_exists(dir + "/runs"),
