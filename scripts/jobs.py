@@ -32,6 +32,9 @@ from runlog import die
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 # directories of the program's sources
 ROOMS = ("", "commands", "cpu", "cuda", "dist", "models", "text")
+# the program's flags of one letter
+SHORT = {"-d": "--data", "-o": "--out", "-m": "--model", "-b": "--batch", "-t": "--seq",
+         "-n": "--steps"}
 stop = 0                                         # the signal that asked us to stop
 
 
@@ -56,19 +59,30 @@ def source_hash():
     return h.hexdigest()[:16]
 
 
-def values_of(words, *names):
+def flag_of(word):
+    """The long name of the flag that a word names: -d, --data and --data=X are --data."""
+    name = word.partition("=")[0]
+    return SHORT.get(name, name)
+
+
+def values_of(words, flag):
     """What a command line gives a flag, spelt -d X, --data X or --data=X; the last holds."""
-    found = []
-    for word, after in zip(words, words[1:] + [""]):
-        name, equals, value = word.partition("=")
-        if name in names:
-            found.append(value if equals else after)
-    return found
+    return [word.partition("=")[2] if "=" in word else after
+            for word, after in zip(words, words[1:] + [""]) if flag_of(word) == flag]
+
+
+def check_extra(words, ours):
+    """What follows -- sets nothing that the script sets itself: `ours` are those flags,
+    each with what to type instead."""
+    for word in words:
+        if flag_of(word) in ours:
+            die(f"{word.partition('=')[0]}: got it after --, wanted it before, or left to the "
+                "script", ours[flag_of(word)])
 
 
 def files_named(words):
     """(data, tokenizer) of the words of a run, as the program takes them."""
-    return ((["bb"] + values_of(words, "-d", "--data"))[-1],
+    return ((["bb"] + values_of(words, "--data"))[-1],
             ([""] + values_of(words, "--tokenizer"))[-1])
 
 
@@ -534,6 +548,21 @@ def run_all(runs, binaries, o):
 
 
 # ---- tables on a terminal ------------------------------------------------------------------------
+def still_to_do(runs):
+    todo = [r for r in runs if r.state() not in ("done", "failed")]
+    print(f"{len(runs)} runs, {len(runs) - len(todo)} of them done", flush=True)
+    return todo
+
+
+def dry_run(runs, o):
+    """The make lines and the run lines."""
+    where = {m: build_dir(m, o.device) for m in dict.fromkeys(r.make for r in runs)}
+    for m in where:
+        print(shlex.join(build_words(m, o.device)))
+    for r in runs:
+        print(shlex.join([where[r.make] + "/train_sink"] + r.all_words()))
+
+
 def duration(hours):
     minutes = hours * 60
     if hours >= 1: return f"{hours:,.1f} h"

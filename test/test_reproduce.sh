@@ -262,7 +262,7 @@ refused "its flags"     "unknown flag --stpes" \
 # the script's own flags after --, in any spelling
 for word in "-d x" "-d=x" "--data x" --data=x "-o x" "--out x" --out=x "--seed 4" --seed=4 --resume; do
     flag=${word%%[ =]*}
-    refused "$word after --" "$flag: stands after --, wanted " \
+    refused "$word after --" "$flag: got it after --, wanted " \
         scripts/reproduce table6-softmax --dry-run --runs $dir/d -- --steps 4 $word
     case $flag in -d | --data) type='-d ' ;; --resume) type='leave it out' ;; --seed) type='--seeds ' ;; *) type='--runs ' ;; esac
     tail -n 1 $dir/err.txt | grep -q -- "^---> HINT: .*$type"; ok $? "$word after --: $(cat $dir/err.txt)"

@@ -111,12 +111,12 @@ refused "a word"         "got 'x', wanted SWITCH=value"                    x
 refused "a switch"       "unknown switch ATN"                              ATN=x -- -n 3
 refused "its value"      "ATTN=sofmax is unknown" \
     ATTN=softmax,sofmax BACKEND=cpu -- -n 3
-refused "both sides"     "steps: stands on both sides of --"               -n 3,4 -- --steps 5
+refused "both sides"     "steps: got it after --"                          -n 3,4 -- --steps 5
 refused "two lists"      "lr: got it twice"                                --lr 1 --lr 2
 refused "a seed"         "seed: got 'x', wanted a whole number"            --seed 1,x
 refused "a long seed"    "seed: got '99999999999999999999', wanted a" \
     --seed 99999999999999999999
-refused "out after --"   "out: stands after --"                            -- -o x
+refused "out after --"   "o: got it after --"                              -- -o x
 refused "too many"       "got 1,000,000 runs, wanted 10,000 or fewer" \
     --lr $(seq -s, 1000) --seed $(seq -s, 1000)
 refused "no data"        "got neither nosuch nor data/nosuch"              BACKEND=cpu -- -d nosuch
