@@ -5,14 +5,14 @@ optimizer.h -- the update after a step's gradients: AdamW, SGD, Muon.
 #define OPTIMIZER_H
 #include "flags.h"
 
-enum Optimizer { ADAMW, SGD, MUON };
-static const char* const OPTIMIZERS[] = { "adamw", "sgd", "muon" };
+enum Optimizer { ADAMW, SGD, MUON, OPTIMIZER_COUNT };
+static const char* const OPTIMIZERS[OPTIMIZER_COUNT] = { "adamw", "sgd", "muon" };
 
 // --optimizer by its name
 inline Optimizer optimizer_of(const Flags& f) {
     int i = 0;
-    while (i < 3 && f.optimizer != OPTIMIZERS[i]) { i++; }
-    want(i < 3, "--optimizer " + f.optimizer, "adamw, muon or sgd");
+    while (i < OPTIMIZER_COUNT && f.optimizer != OPTIMIZERS[i]) { i++; }
+    want(i < OPTIMIZER_COUNT, "--optimizer " + f.optimizer, "adamw, muon or sgd");
     return (Optimizer)i;
 }
 

@@ -265,7 +265,7 @@ static void import_window_settle(Arch* c) {
     if (!c->window) { c->rope_local = 0; }
 }
 
-// ---- what a family adds by thought
+// ---- what the row of a family cannot say
 
 static void more_llama(Import* in) {
     in->c.qkv_bias = in->c.out_bias = in->number("attention_bias", 0) != 0;
@@ -693,6 +693,7 @@ static const NameRow GGUF_FAMILY_NAMES[] = {
 };
 static const char* const GPT2_KEYS =
     "n_embd:C n_head:NH n_layer:L n_positions:T n_inner:F layer_norm_epsilon:eps";
+// type, rows, keys, wanted, act, gated, more, prefix, names, transposed, plus_one: struct Family
 static const Family FAMILIES[] = {
     { "llama", "eps=1e-6", "", "rope_interleaved=false", "hidden_act", true, more_llama, "", NULL,
       false, false },

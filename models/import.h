@@ -4,10 +4,12 @@ import.h -- models of other families: their config.json as rows of ARCH, their t
 A family is a row of FAMILIES: the model type, the rows of ARCH that it begins with, its own names
 for keys, the keys that may only have one value, and a table of tensor names, each with the way it
 is folded. Nothing is ignored in silence: a key that is read nowhere is refused by name, and so is a
-tensor, unless it stands in a list of what changes nothing.
+tensor, unless it is in a list of what changes nothing.
 
-TO ADD a family that needs no new operation: in import.cpp its row, and a table of names where they
-are not LLaMA's. Facts: transformers 5.23, configuration_*.py and modeling_*.py of each family.
+TO ADD a family that needs no new operation: in import.cpp its row, a function more_NAME for what a
+row cannot say, and a table of tensor names where they are not LLaMA's. Then a case in
+dev/check_families.py, which compares it with transformers. Facts: transformers 5.23,
+configuration_*.py and modeling_*.py of each family.
 */
 #ifndef IMPORT_H
 #define IMPORT_H
@@ -22,15 +24,10 @@ bool is_harmless(const std::string& key);
 // ---- tensors: ours without .weight and .bias, theirs, and how ours is part of it
 enum Fold {
     AS_IT_IS,
-    STACKED_Q,
-    STACKED_K,
-    STACKED_V,
-    GROUPS_Q,
-    GROUPS_K,
-    GROUPS_V,
-    FIRST_HALF,
-    LAST_ROWS,
-    SKIP_TWO
+    STACKED_Q, STACKED_K, STACKED_V,             // of q over k over v in one tensor
+    GROUPS_Q, GROUPS_K, GROUPS_V,                // the same for each key head, one after the other
+    FIRST_HALF, LAST_ROWS,                       // of gate over up; LAST_ROWS: or up by itself
+    SKIP_TWO                                     // all but the first two rows: positions of OPT
 };
 struct NameRow { const char *ours, *theirs; Fold fold; };
 // ---- the families
@@ -41,8 +38,8 @@ struct Family {
     const char *keys;                            // "theirs:field", beside the names that ARCH knows
     const char *wanted;                          // "key=value"
     const char *act;                             // the key of its activation
-    bool gated;
-    void (*more)(Import*);
+    bool gated;                                  // its FFN has a gate
+    void (*more)(Import*);                       // what the row cannot say, or NULL
     const char* prefix;                          // of tensor names; it may be missing
     const NameRow* names;                        // NULL: LLaMA's
     bool transposed, plus_one;                   // products as [in, out]; norms are x (1 + w)
