@@ -1,7 +1,7 @@
 """Runs and probes for other tools: a CSV file, and event files for TensorBoard.
 report.py --csv and --tensorboard.
 
-Numbers are the log's own: rates from 0 to 1, losses in nats; maps by block and head
+Numbers are the log's own: rates from 0 to 1, losses in nats; maps by layer and head
 as mean and maximum.
 """
 import csv
@@ -32,7 +32,7 @@ def flat(x):
 
 
 def ratios(e, above, below):
-    """Block by block, where both were measured."""
+    """Layer by layer, where both were measured."""
     return [a / b for a, b in zip(e.get(above) or [], e.get(below) or []) if a is not None and b]
 
 

@@ -4,7 +4,7 @@ is NAME, and models that are not there are named.
 
     1 probes     a row's probe, kept as results/models/ID.json: what report.py and plot.py draw;
                  of Table 7 its eval
-    2 tables     what is printed of each: Sink_1 beside the paper's, norms by block,
+    2 tables     what is printed of each: Sink_1 next to the paper's, norms by layer,
                  angles of queries and keys
     3 run
 """
@@ -55,7 +55,7 @@ def probe(binary, row, name, directory, data, out, done):
     key = tuple(w for w in words if w != dump)
     os.makedirs(os.path.dirname(path), exist_ok=True)
     if key not in done:
-        # the paper's natural text has the tokenizer's BOS
+        # section 3.3 leaves BOS out of random and repeated tokens: natural text is taken to have it
         bos = ["--bos", "default"] if "-d" in words else []
         call = lambda: subprocess.run([binary] + words + bos + ["--json", path],
                                       capture_output=True, text=True)
@@ -102,20 +102,20 @@ def npy(path):
 
 
 def angles(dump):
-    """by block: means over heads and queries t > 1 of cosine and norm product with key 1,
+    """by layer: means over heads and queries t > 1 of cosine and norm product with key 1,
     and with keys 2..t; column 0 is the extra key"""
-    blocks = {}
+    layers = {}
     for path in glob.glob(os.path.join(dump, "*_cosine.npy")):
-        block = int(os.path.basename(path).split("_")[0])
+        layer = int(os.path.basename(path).split("_")[0])
         for k, kind in enumerate(("cosine", "product")):
             rows = npy(path.replace("_cosine", "_" + kind))
             for t in range(1, len(rows)):
-                sums = blocks.setdefault(block, [[0.0, 0.0], [0.0, 0.0], 0])
+                sums = layers.setdefault(layer, [[0.0, 0.0], [0.0, 0.0], 0])
                 sums[k][0] += rows[t][1]
                 sums[k][1] += sum(rows[t][2:t + 2]) / t
                 sums[2] += k == 0
     return [[b] + [x / n for x in cosine] + [x / n for x in product]
-            for b, (cosine, product, n) in sorted(blocks.items())]
+            for b, (cosine, product, n) in sorted(layers.items())]
 
 
 def numbers(rows, head):

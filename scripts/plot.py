@@ -216,14 +216,14 @@ def edge(ax, x, text, color):
                 color=color, fontsize=8.5)
 
 
-# ---- figures by block ----------------------------------------------------------------------------
+# ---- figures by layer ----------------------------------------------------------------------------
 def heat(ax, values, text=True, layers=None, **more):
-    """A map of numbers by block and head; the numbers themselves where there is room.
+    """A map of numbers by layer and head; the numbers themselves where there is room.
     layers: which the rows are, if not all."""
     x = np.array(values, dtype=float)
     image = ax.imshow(x, aspect="auto" if max(x.shape) > 24 else "equal", **more)
     ax.grid(False)
-    ax.set(xlabel="head", ylabel="block")
+    ax.set(xlabel="head", ylabel="layer")
     ax.set_xticks(range(0, x.shape[1], -(-x.shape[1] // 12)))
     rows = range(0, x.shape[0], -(-x.shape[0] // 12))
     ax.set_yticks(rows, [str(layers[l] if layers else l) for l in rows])
@@ -255,13 +255,13 @@ def heads(paths, options):
             ax.set_title("\n".join(title), fontsize=8.5)
     figure.colorbar(image, ax=axes, shrink=0.9, aspect=25).set_label(r"$\alpha_1$")
     step = None if runs[0]["status"] == "probed" else runlog.at_step(runs[0], options.step)["step"]
-    headline(figure, runs, r"Attention to the first token, $\alpha_1$, by block and head", step)
+    headline(figure, runs, r"Attention to the first token, $\alpha_1$, by layer and head", step)
     yield stem("heads", runs), figure
 
 
 WHOSE = [("first", "first token"), ("rest", "mean of the others"), ("star", "sink token")]
-NORMS = [("h", "hidden states h", "blocks before it"), ("k", "keys k", "block"),
-         ("v", "values v", "block")]
+NORMS = [("h", "hidden states h", "layers before it"), ("k", "keys k", "layer"),
+         ("v", "values v", "layer")]
 
 
 def norms(paths, options):
@@ -300,7 +300,7 @@ def need_norms(run, e):
     """A picture of norms needs those of the first token and of the others."""
     for name in runlog.NORMS[:2] + runlog.NORMS[5:9]:
         if not e.get(name):
-            die(f"{run['log']}: got no {name} at step {e['step']}, wanted one for each block",
+            die(f"{run['log']}: got no {name} at step {e['step']}, wanted one for each layer",
                 "measure it again")
 
 
@@ -337,7 +337,7 @@ def norms_of_one(run, e):
             ax.set_ylim(bottom=0)
         ax.set(title=name, xlabel=where, ylabel=r"$\ell_2$ norm")
         whole(ax, len(e[f"{key}_norm_first"]))
-    headline(figure, [run], r"$\ell_2$ norms by block",
+    headline(figure, [run], r"$\ell_2$ norms by layer",
              None if run["status"] == "probed" else e["step"])
     legend_below(figure, axes[0], 5)
     return figure
@@ -376,7 +376,7 @@ def heads_in(path):
 
 
 def all_maps(path, found):
-    """Attention of all heads side by side: rows are blocks, columns heads, as one image."""
+    """Attention of all heads side by side: rows are layers, columns heads, as one image."""
     rows, columns = (sorted({head[i] for head in found}) for i in (0, 1))
     size = max(16, PIXELS // max(len(rows), len(columns)))
     tiles, started = {}, time.time()
@@ -398,7 +398,7 @@ def draw_all_maps(picture, rows, columns, pitch, path):
     figure, (ax,) = panels(1, max(4.5, 1.2 + inch * len(columns)), 1.4 + inch * len(rows),
                            layout="compressed")
     image = ax.imshow(picture, vmin=0, vmax=1, interpolation="antialiased")
-    ax.set(xlabel="head", ylabel="block")
+    ax.set(xlabel="head", ylabel="layer")
     for axis, names in ((ax.xaxis, columns), (ax.yaxis, rows)):
         every = range(0, len(names), -(-len(names) // 24))
         axis.set_ticks([(i + 0.5) * pitch - 1.5 for i in every], [names[i] for i in every])
@@ -574,9 +574,9 @@ def everything(paths, options):
 FIGURES = {
     "dynamics":  (dynamics,   "RUN..",        "loss, Sink_1 and Sink_* over steps (Figures 4, 28)"),
     "heads":     (heads,      "RUN..",
-                  "attention to the first token by block and head (Figures 19 to 24)"),
+                  "attention to the first token by layer and head (Figures 19 to 24)"),
     "norms":     (norms,      "RUN..",
-                  "norms of h, k, v by block, and ratios (Figures 7, 8, 11 to 14, 29)"),
+                  "norms of h, k, v by layer, and ratios (Figures 7, 8, 11 to 14, 29)"),
     "profiles":  (profiles,   "RUN..",
                   "Sink_k by position k: prefixes, windows (Figures 5, 6)"),
     "maps":      (maps,       "DIR..",

@@ -2,7 +2,7 @@
 
 A run is a dict: name, path, config (the first line), train, evals, samples, resumes (lists of the
 log's objects), status, notes. A null in a log (a number that was NaN or infinite) stays None here;
-number() makes it a nan for those who draw. Every field that a script uses stands in section 2
+number() makes it a nan for those who draw. Every field that a script uses is in section 2
 with its kind and is checked when it is read, so a damaged file is one line of error and never
 a traceback. Events and fields that are not listed are let through.
 
@@ -102,10 +102,10 @@ KINDS = {
     "number":  (lambda x: x is None or is_number(x), "a number or null"),
     "value":   (is_number, "a number"),
     "numbers": (is_numbers, "a list of numbers"),
-    "map":     (is_map, "rows of numbers, one for each block, all as long as its heads"),
+    "map":     (is_map, "rows of numbers, one for each layer, all as long as its heads"),
     "blocks":  (lambda x: is_map(x) or is_numbers(x),
-                "a number for each block, or for each block and head"),
-    "alphas":  (is_cube, "alpha by sequence, block, head and position"),
+                "a number for each layer, or for each layer and head"),
+    "alphas":  (is_cube, "alpha by sequence, layer, head and position"),
     "words":   (is_words, "an object of texts"),
     "flags":   (lambda x: isinstance(x, dict), "an object"),
     "rate":    (lambda x: x is None or is_number(x) or is_numbers(x),
@@ -277,7 +277,7 @@ def one_shape(log, evals):
     shape = lambda e: (len(e["alpha1"]), len(e["alpha1"][0]))
     for i, e in evals:
         if shape(e) != shape(evals[0][1]):
-            die(f"{log}, line {i}: alpha1: got {shape(e)} blocks and heads, "
+            die(f"{log}, line {i}: alpha1: got {shape(e)} layers and heads, "
                 f"wanted {shape(evals[0][1])} as before", LOOK)
 
 
@@ -478,7 +478,7 @@ def paper_loss(row):
 
 
 def same_data(results):
-    """True where our losses stand beside the paper's: both of the Pile.
+    """True where our losses can be compared with the paper's: both of the Pile.
     Losses of other data are other quantities."""
     data = results.get("data", "")
     return data.startswith("pile") and " + " not in data     # and no mixture
@@ -506,7 +506,7 @@ def our_loss(row):
 
 
 def why_not(row):
-    """What stands in place of a number of ours."""
+    """What is shown in place of a number of ours."""
     statuses = {o.get("status") for o in row.get("ours") or []}
     if row.get("skipped"):
         return "skipped"                                     # it means nothing at this scale

@@ -70,9 +70,9 @@ if [ -n "$browser" ] && [ $failed -eq 0 ]; then
     has '<b>step 5</b>'; has '>4.902<'; has '>5.003<'
     # the proxy, not raw weights: 100%
     has 'token 1 gets more than ε; at the end: tiny 0.0%.'
-    has 'α₁ by block and head of tiny, step 10: mean 0.09323, largest 0.09469 in block 0, head 1'
+    has 'α₁ by layer and head of tiny, step 10: mean 0.09323, largest 0.09469 in layer 0, head 1'
     dom 'report.html#step=5&map=mass&off='
-    has 'row mass by block and head of tiny, step 5: mean 8.749'; has '>5</output>'
+    has 'row mass by layer and head of tiny, step 5: mean 8.749'; has '>5</output>'
     dom 'evil.html#off=0'
     has 'data-group="0" aria-pressed="false"'
     has '&lt;/script&gt;&lt;script&gt;document.title=1'; has '<title>train_sink report</title>'
@@ -110,7 +110,7 @@ END
     has 'model T 32'
     has '>probed<'
     has 'Sink₁ by threshold ε'
-    has 'Sink₁ by length T'; has 'α₁ by block and head of model T 16'; has '&lt;b&gt;text'
+    has 'Sink₁ by length T'; has 'α₁ by layer and head of model T 16'; has '&lt;b&gt;text'
     has 'aria-label="|h|, first token; thin: the others'
     has 'aria-label="|k|, first token; thin: the others'
     report $out/mamba.json -o $out/mamba.html
@@ -118,7 +118,7 @@ END
     dom mamba.html
     [ -s $out/dom ] && ! grep -E 'Uncaught|Refused|CONSOLE.*rror' $out/browser.log
     ok $? "errors of the script on layers without attention"
-    has 'in block 1, head'; has 'data-cell="0,1,0,'
+    has 'in layer 1, head'; has 'data-cell="0,1,0,'
     report $tiny $out/went $out/model.json -o $out/went.html
     ok $? "a run with new fields: $(cat $out/stderr)"
     dom 'went.html#map=gatefirst'
@@ -127,7 +127,7 @@ END
     has 'went went on at step 7: lr [0.01,0.25]'
     has 'lr 0.25'
     has 'min_lr 0.125'
-    has 'beta2 0.5'; has 'gate of token 1 by block and head of went, step 10: mean 0.2500'
+    has 'beta2 0.5'; has 'gate of token 1 by layer and head of went, step 10: mean 0.2500'
     # hands on it: slider, pointer on a cell, a point of a curve clicked, arrow keys, maps over training, legend
     { sed '/<\/body>/,$d' $out/report.html; cat <<'END'; } > $out/hands.html
 <script>
@@ -149,10 +149,10 @@ document.body.innerHTML = said.map(s => `<p>${esc(s)}</p>`).join("");
 END
     dom hands.html
     has '>slider:  ##step=5&amp;'
-    has '>cell: tiny, step 5block 0, head 0: α₁ = 0.09'
+    has '>cell: tiny, step 5layer 0, head 0: α₁ = 0.09'
     has '>pointer: step 10 validation, trainingtiny4.2784.065 #'
     has '>home: step 1tiny1.7'
-    has '>right: step 2tiny2.'; has '>strip: tiny, step 10block 1, head 1: row mass = '
+    has '>right: step 2tiny2.'; has '>strip: tiny, step 10layer 1, head 1: row mass = '
     grep '>click: ' $out/dom | grep -q 'step=0&amp;'
     ok $? "a click on a curve does not choose its step: $(grep click: $out/dom)"
     grep '>legend: ' $out/dom | grep 'off=0' | grep -q 'log=[^&]*loss'
@@ -163,7 +163,7 @@ END
         $out/watched $out/watched.html
     (sleep 2; cp $out/report.html $out/next.html; mv $out/next.html $out/watched.html) &
     dom 'watched.html#step=5&map=mass' --virtual-time-budget=2000000
-    has '>✓ done<'; has 'row mass by block and head of tiny, step 5: mean 8.749'
+    has '>✓ done<'; has 'row mass by layer and head of tiny, step 5: mean 8.749'
 else skip 45 "no chromium"; fi
 
 # ---- half a line, nulls, spikes, a growing log -----------------------------------------------------------------------------
@@ -253,7 +253,7 @@ damaged number 'line 4: got .5., wanted an object with an event'            '4s/
 damaged config 'line 1: flags: got nothing, wanted an object'               '1s/.*/{"event":"config","switches":{}}/'
 damaged shape  'line 2: mass: got another shape'                            '2s/"mass":\[\[[^]]*\]/"mass":[[1]/; 2s/"mass":\[\[1\],\[[^]]*\]/"mass":[[1],[1]/'
 damaged layers 'line 2: layers: got another shape'                          '2s/"alpha1":/"layers":[1],"alpha1":/'
-damaged layer  'line 2: layers: got .\[null, 1\]., wanted a list of layers'  '2s/"alpha1":/"layers":[null,1],"alpha1":/'
+damaged layer 'line 2: layers: got .\[null, 1\]., wanted a list of layers'  '2s/"alpha1":/"layers":[null,1],"alpha1":/'
 damaged loss   'line 4: loss: got .{}., wanted a number or null'            '4s/"loss":[0-9.]*/"loss":{}/'
 mkdir -p $out/garbage; head -c 5000 /dev/urandom > $out/garbage/log.jsonl
 refused 'garbage/log.jsonl'                                                $R $out/garbage
@@ -382,7 +382,7 @@ with contextlib.redirect_stdout(sys.stderr):
             first = {n: open(f"{out}/figures/{n}", "rb").read()
                      for n in os.listdir(out + "/figures") if n.startswith("profiles")}
     plot.main(["profiles", tiny, "-o", out + "/figures"])
-    # a probe in place of a run; one block and one head; the heads of a large model, in one picture
+    # a probe in place of a run; one layer and one head; the heads of a large model, in one picture
     one = dict(e, alpha1=[[0.25]], alpha1_proxy=[[0.25]], data="a long path/to some text.txt",
                **{k: [[0.5]] for k in ("alpha_star", "alpha_star_proxy", "mass", "entropy")})
     json.dump(one, open(out + "/one.json", "w"))
