@@ -34,7 +34,7 @@ static void tensors_save(const Model* m, const std::string& path,
     if (dist::rank == 0) { safetensors_write(path, out, "{\"format\":\"pt\"}"); }
 }
 
-// state: what a run needs to go on, as JSON. The tokenizer's files go with the model
+// state: what a run needs to continue, as JSON. The tokenizer's files go with the model
 static void checkpoint_save(const Model* m, const std::string& out, long step,
                             const std::string& state, const Tokenizer& tok) {
     const std::string dir = dist::rank == 0 ? checkpoint_begin(out, step) : "";

@@ -243,7 +243,7 @@ inline bool is_special(const std::string& path) {
 
 // A file that is written whole or not at all: the caller writes to f, then file_commit flushes,
 // syncs and renames it into place. Any failure (a full disk) removes the temporary and dies; what
-// stood at `path` before is untouched. A symlink stays one: its target is written. What is no
+// was at `path` before is untouched. A symlink stays one: its target is written. What is no
 // regular file is written directly, and tmp is empty.
 struct FileOut { std::string path, tmp; FILE* f; };
 inline FileOut file_begin(const std::string& given) {

@@ -1,6 +1,6 @@
 /*
 flags.h -- the command line: one row a flag. The struct, the parser, --help and the config line of
-the log come from it. Its functions stand in commands/flags.cpp.
+the log come from it. Its functions are in commands/flags.cpp.
 */
 #ifndef FLAGS_H
 #define FLAGS_H
@@ -112,7 +112,7 @@ struct Flags {
     #undef X
     Arch arch; // the flags of ARCH, 0 where the preset or the data decide
     bool given_arch[ARCH_ROWS] = {};             // by row
-    std::vector<std::string> words;              // what stands on the command line without --
+    std::vector<std::string> words;              // of the command line that are no flags
 };
 
 static const struct { const char *name; char letter; const char *words, *help;
@@ -164,7 +164,7 @@ void usage(char command);
 // ./train_sink alone: what there is, and three commands to try
 void welcome();
 
-// dies if a word stands where no command takes one, and names the command that is nearest to it
+// dies at a word that no command takes, and names the command that it resembles most
 void command_known(const Flags& f, char command);
 
 // the command line; *command: its letter. Dies at what it does not know

@@ -4,10 +4,10 @@ batch is loaded. In reading order:
 
     Arch, Sizes         the rows of ARCH as a struct, and what follows from them
     Params, Acts        the rows of PARAMS and ACTS as pointers
-    Layout              where each of them stands in memory
+    Layout              where each of them is in memory
     Model               all of it; model_new, model_init, model_load
 
-The rows themselves stand in train_sink.cu, which includes this.
+The rows themselves are in train_sink.cu, which includes this.
 */
 #ifndef MODEL_H
 #define MODEL_H
@@ -173,7 +173,7 @@ struct Model {
     // rotary cos, sin (T, rot/2, 2), of all layers and of those with a window
     acc *turns, *turns_local;
     real* cache; int room; // generation: k, v of rows that were read, (L, room, 2 KV HS), or NULL
-    acc* memory; // beside it what Mamba layers remember of them: models/mamba.h
+    acc* memory; // and what Mamba layers remember of them: models/mamba.h
     int past; // rows of it before the one that is loaded; 0: a whole batch
     Around around; // if it is set, every stage of a forward pass goes through it
     std::vector<Segment> forest; // what is loaded if not whole sequences, else empty
@@ -340,7 +340,7 @@ static void model_resize(Model* m, int B, int T) {
     }
 }
 
-// This rank may keep only a shard of an array. Where the whole array stands while it is filled or
+// This rank may keep only a shard of an array. Where the whole array is while it is filled or
 // read: in the shard, if that is everything, else in the gradients' memory, free between steps
 static acc* array_place(const Model* m, acc* shard) {
     return m->shard.mine == m->num_params ? shard : m->grads;

@@ -165,7 +165,7 @@ void merge_long(const Tokenizer& t, Scratch* w);
 // ----------------------------------------------------------------------------
 // split: text -> pieces
 
-// one step on one piece; first: it stands at the very start of the text
+// one step on one piece; first: it is at the very start of the text
 void split_step(const Step& step, std::string piece, bool first,
                 std::vector<std::string>* out);
 

@@ -8,8 +8,8 @@ about a model is data: a row of ARCH, which a switch, a flag or a checkpoint set
 from top to bottom:
 
      1 switches      what is compiled in, which backend computes   attention_variants.cuh, variant.h
-     2 the model     PARAMS, ACTS; a block is a list of stages, forward and backward of each
-                     beside each other                     arch.h, model.h, reference.h, cpu/, cuda/
+     2 the model     PARAMS, ACTS; a layer is a list of stages, each a forward and a backward
+                     function                              arch.h, model.h, reference.h, cpu/, cuda/
      3 measure       sinks and norms of a batch of sequences         metrics.cuh
      4 train         the steps; a run around them                    optimizer.h, commands/train.h
      5 main          and the other commands                          commands/
@@ -214,7 +214,7 @@ static void input_forward(Model* m, int i) {
     norm_forward(m, act_n(m, i), branch_x(m, i), w.w, w.b, norm_number(m, i));
 }
 
-// a.dn -> a.dx.  in the forward pass this was:  n_i = norm(x_i), and x_{i+1} = x_i + .. beside it
+// a.dn -> a.dx.  in the forward pass this was:  n_i = norm(x_i);  x_{i+1} = x_i + .. reads x_i too
 static void input_backward(Model* m, int i) {
     const long n = (long)rows(m) * m->c.C;
     // attention comes next on the way back, and must find dx as it is

@@ -63,7 +63,7 @@ static double attention_madds(const Model* m) {
     return pairs * m->B * s.NH * s.HS;
 }
 
-// every operation of the last step on its own tensors: the stages of a layer, then what stands
+// every operation of the last step on its own tensors: the stages of a layer, then what is
 // around the layers
 static std::vector<OpRow> op_rows(Model* m) {
     const Arch& c = m->c;

@@ -2,7 +2,7 @@
 change.h -- what a run of eval changes of a model: numbers anywhere in it, bits, and what a query
 still sees.
 
-A model runs its stages as ever; before, after or in place of a stage stands the change
+A model runs its stages as ever; the change comes before, after or in place of a stage
 (Model::around). Attention that sees other keys is computed here, a row at a time in host memory,
 with the mathematics of reference.h: any backend can be asked.
 
@@ -121,7 +121,7 @@ struct Edit {
     std::map<int, std::vector<double>> sums;     // EDIT_MEAN: of a layer, (T, width)
 };
 
-// what stands behind the = sign: a number, mean, xS, from T, mask. Is it one of these?
+// what is behind the = sign: a number, mean, xS, from T, mask. Is it one of these?
 static bool edit_value(const std::string& text, Edit* e) {
     double v = 0;
     e->value = 0;
@@ -229,7 +229,7 @@ static void edit_apply(const Edit& e, int l, const Rows& r) {
     }
 }
 
-// adds what stands there to the sums that a mean is made of
+// adds what is there to the sums that a mean is made of
 static void edit_record(Edit* e, int l, const Rows& r) {
     std::vector<double>& sum = e->sums[l];
     sum.resize((size_t)r.T * r.width);
@@ -351,12 +351,12 @@ static real* product_input(Model* m, const Stage& stage, int l, int* width) {
 // 4 attention. Rows count from 0 here, and the sink token's is one of them
 
 // Query i sees rows j < n and j >= i - W. With `cached`, positions are those in the cache: they
-// stay as far apart in the window, but to the first n keys query i stands at min(i, n + W). A
+// stay as far apart in the window, but to the first n keys query i is at min(i, n + W). A
 // layer's key and value depend only on what their own token saw, so one pass gives what
 // StreamingLLM computes token by token
 struct Stream { bool on = false; int n = 0, W = 0; bool cached = true; };
 
-// Of the first `prompt` rows later queries see only `kept`, those of the highest scores, by
+// Later queries see only `kept` of the first `prompt` rows, those of the highest scores, by
 // key/value head
 enum Policy { EVICT_streaming, EVICT_knorm, EVICT_observed, EVICT_snapkv, POLICIES };
 static const char* const POLICY_NAMES[] = { "streaming", "knorm", "observed", "snapkv" };
@@ -463,7 +463,7 @@ static std::vector<double> evict_scores(const Evict& e, const std::vector<double
                                         const EvalHead& head) {
     const int P = e.prompt, window = snap_window(e), newest = e.kept - EVICT_FIRST;
     std::vector<double> score(P);
-    auto pooled = [&](int j) {                   // zeros stand beyond the ends
+    auto pooled = [&](int j) {                   // beyond the ends are zeros
         double sum = 0;
         for (int i = j - SNAP_KERNEL / 2; i <= j + SNAP_KERNEL / 2; i++) {
             sum += i >= 0 && i < P - window ? sums[i] : 0;
@@ -662,7 +662,7 @@ static void change_stage(Change* e, Model* m, const Stage& stage, int l) {
     if (done == down_forward && e->after_layer) { e->after_layer(l); }
 }
 
-// can a query stand where the cache has it? Not by learned or absolute positions, nor where it was
+// can a query be at its place in the cache? Not by learned or absolute positions, nor where it was
 // turned before a kernel, which cannot be undone
 static bool cache_has_positions(const Model* m) {
     return m->d.pe.rotary ? Attn::phi == PHI_NONE : m->d.pe.score_bias;

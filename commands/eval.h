@@ -8,7 +8,7 @@ eval.h -- the command eval: what a checkpoint loses when something is taken away
     --edit PLACE..   any numbers of the model, for others
     --gradients      nothing: how long the gradient of the loss is at the first token
 
-Each is a run over the same sequences, beside a plain one, and prints its loss, the change to the
+Each is a run over the same sequences as a plain one, and prints its loss, the change from the
 plain run, and the standard error of both over the sequences. What a run changes is in change.h.
 
     1 runs         losses and metrics of a changed model
@@ -100,7 +100,7 @@ static EvalResult eval_run(Model* m, Change* e, const int* seqs, int n, int T, i
     return r;
 }
 
-// what is predicted: n sequences, x (n, T+1). A target that no loss asks for stands there as ~id;
+// what is predicted: n sequences, x (n, T+1). A target that no loss asks for is there as ~id;
 // within a prefix nothing is predicted
 struct Asked {
     const int* x;
@@ -341,7 +341,7 @@ static void runs_edit(const Flags& f, std::vector<EvalRun>* runs) {
     runs->push_back(r);
 }
 
-// one run beside the plain one: a line, and its JSON
+// one run, compared with the plain one: a line, and its JSON
 static std::string eval_report(const EvalRun& run, const EvalResult& r, const EvalResult& plain,
                                const Asked& asked) {
     const int T = asked.T;
@@ -423,7 +423,7 @@ static int eval(Flags f) {
     printf("%s: %s", f.data.c_str(), in.how.c_str());
     printf(spare ? ", the last %d of them for calibration\n" : "\n", spare);
     Outliers outliers;
-    SinkAt at;                                   // of the run that goes on
+    SinkAt at;                                   // of the run that is being made
     Change& plain = runs[0].change;
     plain.record = true;
     for (auto& r : runs) { if (r.kind == "edit") { plain.edits = r.change.edits; } }

@@ -136,7 +136,7 @@ static ProbeData probe_data(Flags* f, const Json& state) {
     return p;
 }
 
-// What stands first: --bos default (the tokenizer's own), none, seq or doc (its BOS), or a token,
+// What comes first: --bos default (the tokenizer's own), none, seq or doc (its BOS), or a token,
 // by its text or its id. id: -1, nothing; label: as it is printed
 struct ProbeBos { int id = -1; std::string label = "none"; };
 

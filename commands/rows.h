@@ -1,6 +1,6 @@
 /*
 rows.h -- attention where not whole sequences are loaded: one row after the other, with what was
-read before in a cache (generate), and segments that go on from another (score). On the host.
+read before in a cache (generate), and segments that continue another (score). On the host.
 */
 #ifndef ROWS_H
 #define ROWS_H
@@ -17,7 +17,7 @@ static const real* cache_keep(Model* m, int l) {
     return cache;
 }
 
-// a segment that goes on from another: its rows see the keys and values of that one, then their own
+// a segment that continues another: its rows see the keys and values of that one, then their own
 static void attention_branch(Model* m, int l, const Segment& part) {
     const size_t W = m->d.W, q = m->d.NH * m->d.HS, kv = W - q;
     const real* qkv = act_qkv(m, l);

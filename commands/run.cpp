@@ -235,7 +235,7 @@ void output_check(const std::string& path, const std::vector<std::string>& other
     file_check(path);
 }
 
-// Of a directory, what belongs to its model or data; an old answer, such as probe.json, does not
+// Does a file of a directory belong to its model or data? An old answer, such as probe.json, not
 static bool belongs(const std::string& name) {
     if (!ends_with(name, ".json")) { return true; }
     for (const char* word : { "config", "token", "vocab", "index", "manifest", "state",

@@ -10,7 +10,7 @@ A task is a .jsonl file; all its records have one of four forms:
     {"context": "..", "continuation": ".."}                      is each of its tokens that?
     {"text": "..", "words": 12, "bytes": 60}                     all of it (counted if not given)
 
-A blank stands between context and continuation, unless a record has another "delimiter".
+A blank separates context and continuation, unless a record has another "delimiter".
 */
 #ifndef SCORE_H
 #define SCORE_H
@@ -44,7 +44,7 @@ struct ScoreTask {
 struct ScoreText {
     const Tokenizer& tok;
     bool specials;               // with the tokens that the tokenizer puts around a text
-    int prefix;                  // what stands before a text without a context
+    int prefix;                  // what precedes a text without a context
     std::string prefix_text;
     long longest;                // tokens that the model sees at once
 };

@@ -1,6 +1,6 @@
 /*
-train.h -- a run around its steps: how it is opened, checked, described, gone on with, evaluated,
-reported and stopped. The steps themselves stand in train_sink.cu, which includes this.
+train.h -- a run around its steps: how it is opened, checked, described, resumed, evaluated,
+reported and stopped. The steps themselves are in train_sink.cu, which includes this.
 */
 #ifndef TRAIN_H
 #define TRAIN_H
@@ -175,7 +175,7 @@ static std::string run_find(const Flags& f, long* step) {
 
 // what else can be done about a damaged checkpoint
 static std::string run_other(const std::string& from) {
-    return "or remove " + from + " to go on from the checkpoint before it";
+    return "or remove " + from + " to continue from the checkpoint before it";
 }
 
 // the numbers of a checkpoint, by hash: state.json keeps it, and a resumed run has it again
@@ -358,7 +358,7 @@ static void log_begin(Run* r) {
                           r->changed + strf("},\"commit\":\"%s\"}", COMMIT));
 }
 
-// what a run needs to go on from here, and a probe to know what it was trained on
+// what a run needs to continue from here, and a probe to know what it was trained on
 static std::string run_state(Run* r, long step) {
     char here[PATH_MAX];
     return strf("{\"step\": %ld, \"batch\": %ld, \"tokens_per_step\": %.0f, ", step, r->f.batch,

@@ -67,7 +67,7 @@ template <class S, class Work> void in_parts(long rows, S* x, S* y, long size, W
     });
 }
 
-// Zeroed, on a cache line, so that whole vectors and tiles are read; its size stands before it.
+// Zeroed, on a cache line, so that whole vectors and tiles are read; its size is stored before it.
 // A large block takes memory only where it is written: weights may stay in their file (stored.h)
 struct BlockHead { void* block; size_t mapped; };       // mapped: its bytes, or 0 if it is malloc's
 

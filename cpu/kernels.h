@@ -7,7 +7,7 @@ A kernel makes one tile of C, at most `rows` x 32, a sum over k of outer product
 the registers until the last k. What it reads comes in lanes of 32 bits: a lane is one float, or two
 bf16 that follow each other in k.
 
-    a      lane l of row i of A stands at (char*)a + i*row + l*step
+    a      lane l of row i of A is at (char*)a + i*row + l*step
     b      two panels of 16 columns of B, `panel` lanes apart; lane l of column j of a panel
            is b[l*16 + j]
     c      c (rows, cols) = the tile, or += it if add
@@ -18,7 +18,7 @@ bf16 that follow each other in k.
 #include "bf16.h"
 
 namespace cpu {
-// two bf16 need not stand at a multiple of 4
+// two bf16 need not be at a multiple of 4
 typedef uint32_t lane __attribute__((may_alias, aligned(2)));
 enum { PANEL = 16, TILE_COLS = 2 * PANEL };
 

@@ -100,7 +100,7 @@ inline void matmul_backward_bias(acc* dbias, const real* dout, int N, int OC) {
 // 3 embedding and norms
 
 // out (B, T, C): row t is scale wte[token] + pos[t]; with a sink token row 0 is sink + pos[0],
-// token t stands at row t + 1. tokens (B, T') with T' = T, or T - 1 if sink; wte (V, C); pos (T, C)
+// token t is row t + 1. tokens (B, T') with T' = T, or T - 1 if sink; wte (V, C); pos (T, C)
 // or NULL; sink (C) or NULL
 inline void embed_forward(real* out, const int* tokens, const real* wte, const real* pos,
                           const real* sink, float scale, int B, int T, int C) {

@@ -49,7 +49,7 @@ std::string product_name();
 // SPLIT: floats that become two bf16 each (split.h), 32 lanes of 32 floats
 enum Lanes { FLOATS, PAIRS, WIDENED, SPLIT };
 
-// A factor: element (v, k) stands at x[v*s + k*sk], where v is one of `count` rows of A or columns
+// A factor: element (v, k) is x[v*s + k*sk], where v is one of `count` rows of A or columns
 // of B
 struct Factor {
     const void* x;

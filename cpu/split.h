@@ -37,7 +37,7 @@ inline void split_strip(lane* to, const float* x, long stride, long rows, long n
     }
 }
 
-// floats x (rows, cols) in strips, as they stand in a product on the left
+// floats x (rows, cols) in strips, as a product wants them on its left
 struct Split {
     std::vector<uint32_t> room;
 

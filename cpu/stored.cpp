@@ -41,7 +41,7 @@ TARGET_STORED static __m512 nibbles(const unsigned char* p, const float* x) {
     return _mm512_fmadd_ps(q1, _mm512_loadu_ps(x + 16), _mm512_mul_ps(q0, _mm512_loadu_ps(x)));
 }
 
-// w = d (q - 8), or d q + m: then d and m stand before the block's numbers
+// w = d (q - 8), or d q + m: then d and m precede the block's numbers
 template <bool MINIMUM>
 TARGET_STORED static float dot_q4(const unsigned char* p, const float* x, const float* sums,
                                   long n) {

@@ -70,7 +70,7 @@ template <class R> struct Tiles {
     }
     long lanes_of(int K) const { return round_up(div_up(K, pair), kernel.deep); }
 
-    // element (v, k) of x stands at x[v*s + k*sk]
+    // element (v, k) of x is x[v*s + k*sk]
     Left left(int slot, const R* x, long s, long sk, int count, int K) {
         if (lanes == FLOATS) { return { (const char*)x, s * 4, sk * 4 }; }  // any distances do
         const long L = lanes_of(K), row = L + 16;   // + 16: rows apart in the cache's sets

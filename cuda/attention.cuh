@@ -131,7 +131,7 @@ __global__ void __launch_bounds__(128) attention_dlogit_kernel(acc* dz, RowStats
 
 // ---- by panels: any head dimension, either precision. A panel is the scores of up to PANEL_ROWS
 // queries of one head and of their keys, for as many sequences as PANEL_FLOATS allow. Between the
-// products stand one kernel forward and one backward, with a warp per query. Smaller panels would
+// products comes one kernel forward and one backward, with a warp per query. Smaller panels would
 // waste less of the causal triangle (at T 2048 a fifth of the work) but read and write dk and dv,
 // which are sums of T / PANEL_ROWS products, more often.
 const int  PANEL_ROWS   = shrunk ? 32 : 512;
@@ -356,7 +356,7 @@ DEVICE int next_queries(const AttnShape& s, int j0, int keys, int at, int querie
     return at;
 }
 
-// where 8 columns of a row of a tile (rows, HS) stand: swizzled, so that 8 rows of ldmatrix meet 8
+// where 8 columns of a row of a tile (rows, HS) are: swizzled, so that 8 rows of ldmatrix meet 8
 // groups of banks
 template <int HS> HD constexpr int tile_offset(int row, int chunk) {
     return row * HS +
@@ -581,7 +581,7 @@ DEVICE float quad_max(float v) {
 template <int HS, int MT> struct OnlineRows { float m[2 * MT], l[2 * MT], o[MT][HS / 8][4]; };
 
 // What a tile of scores needs. The exp family's weights are powers of 2, weight = 2^(score unit -
-// base): a score is the dot product itself, if nothing is added to it, and all factors stand in
+// base): a score is the dot product itself, if nothing is added to it, and all factors are in
 // unit. Of the others a score is what it is elsewhere.
 template <class A, class Pe> struct TileScore {
     static constexpr bool plain = A::exp_family && !A::capped && !Pe::score_bias;
@@ -754,7 +754,7 @@ __global__ void __launch_bounds__(128, 2)
 // ---- backward on tensor cores: five products. The first kernel makes S = q k^T and dA = do v^T,
 // adds up dv_j = sum_t A_tj do_t and stores ds; the second makes dq_t = sum_j scale ds_tj k_j and
 // dk_j = sum_t scale ds_tj q_t from what is stored. ds is rounded to bf16 in any case, as a factor
-// of a product. It stands in memory for a chunk of heads, or of one head's keys, at a time.
+// of a product. It is kept in memory for a chunk of heads, or of one head's keys, at a time.
 //
 // Of each query head of a chunk: cells of 16 queries by 16 keys, (queries / 16, keys / 16, 256). A
 // cell is four matrices of 8 keys by 8 queries: keys 0-7 and 8-15 with queries 0-7, then with
@@ -940,7 +940,7 @@ template <int HS> struct DqkTile {
 };
 
 // What a warp takes of ds at a time: the cells of its rows, from r on, and of BX others. For dq
-// they pass through shared memory, which transposes them. For dk they stand as mma wants them and
+// they pass through shared memory, which transposes them. For dk they are as mma wants them and
 // go from memory to registers, where there are enough: each is replaced by that of the next tile as
 // soon as it has been used
 template <int HS, Side SIDE> struct DsCells {
@@ -1156,7 +1156,7 @@ void attention_forward(real* out, acc* stat, const real* qkv, const real* kstar,
     }
 }
 
-// these three stand in ops.cuh
+// these three are in ops.cuh
 inline void column_sum(acc* out, const float* part, long K, int C, int stride);
 inline void column_sum_part(acc* out, const float* part, long K, int C, int width, int limit);
 inline void rope(real* qkv, const acc* table, int sign, AttnShape s);

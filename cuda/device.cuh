@@ -3,7 +3,7 @@ device.cuh -- the only file that knows a GPU compiler from the emulator.
 
 Built by nvcc, the wrappers below are CUDA; built by g++ with -DEMU, the same kernels run on the CPU
 in dev/emulator/emu.h, which is how CI tests them. So <<<>>>, __shared__, PTX and CUDA's own headers
-stand here and nowhere else. Rules for kernels: start with LAUNCH; shared memory through SMEM(type,
+are here and nowhere else. Rules for kernels: start with LAUNCH; shared memory through SMEM(type,
 name) and dynamic_smem<T>(); warps leave together and nobody leaves before a barrier; full 32-lane
 masks; __syncwarp() between one lane's write to shared memory and another's read; no atomics (the
 same seed gives the same bits). Everything runs on one stream, device_stream.
@@ -590,9 +590,9 @@ template <int THREADS, class F> DEVICE F block_max(F v) { return block_reduce<TH
 // A^T. Inputs of one type, sums in fp32 (no TF32), output of the inputs' type or fp32. One stream
 // and one workspace: deterministic.
 
-// Where the matrices are parts of larger ones, Strides says how far apart rows stand (0: dense),
-// how many products of one shape there are, and how far apart their matrices stand. C stands like
-// D.
+// Where the matrices are parts of larger ones, Strides says how far apart rows are (0: dense),
+// how many products of one shape there are, and how far apart their matrices are. C is laid out
+// as D is.
 struct Strides { int lda = 0, ldb = 0, ldd = 0, count = 1; long a = 0, b = 0, d = 0; };
 
 template <class T> cudaDataType blas_type() { return sizeof(T) == 4 ? CUDA_R_32F : CUDA_R_16BF; }

@@ -11,7 +11,7 @@ namespace cuda {
 // another adds these up.
 enum { METRIC_MASS = 2 * (METRIC_K + 1), METRIC_SUMS = METRIC_MASS + 6, METRIC_WARPS = 8 };
 static_assert(sizeof(HeadMetrics) == METRIC_SUMS * sizeof(float),
-              "sums stand in the order of HeadMetrics");
+              "sums are in the order of HeadMetrics");
 static_assert(METRIC_SUMS <= 32, "a lane for each sum");
 DEVICE float x_log_x(float x) { return x > 0 ? x * logf(x) : 0.0f; }
 

@@ -88,7 +88,7 @@ column_sum_kernel(acc* out, const float* part, long K, int C, int stride, int wi
     out[c] += sum;
 }
 
-// all columns, of rows that stand `stride` floats apart
+// all columns, of rows that are `stride` floats apart
 inline void column_sum(acc* out, const float* part, long K, int C, int stride) {
     LAUNCH(column_sum_kernel, dim3(CEIL_DIV(C, 32)), dim3(256), 0, out, part, K, C, stride, C, C);
 }
@@ -275,9 +275,9 @@ inline void sort_positions(uint64_t* keys, const int* tokens, int n) { // keys: 
     }
 }
 
-// A block adds up the rows of PIECE sorted positions. Of a token that stands in one piece only it
-// finishes the sum; what reaches over a border goes to part (pieces, 2, C): [0] the token that
-// began before, [1] the one that goes on after
+// A block adds up the rows of PIECE sorted positions. It finishes the sum of a token that is in one
+// piece only; what reaches over a border goes to part (pieces, 2, C): [0] the token that began
+// before, [1] the one that continues after
 enum { PIECE = 32 };
 // of the sorted positions: from, to; do its first and last token reach over the borders?
 struct Piece {
@@ -448,7 +448,7 @@ template <int N, int K> struct WarpSums { // of rows: C floats a warp
     DEVICE void set(int k, int c, const Vec<float, N>& x) {
         if (K) { kept[K ? k : 0] = x; } else { store_floats(own + c, x); }
     }
-    // out (C) = the sums of all warps, which stand C floats apart from `all` on
+    // out (C) = the sums of all warps, which are C floats apart from `all` on
     DEVICE void join(float* out, const float* all, int C) {
         #pragma unroll
         FOR_ROW(k, c, N, K, C) { if (K) { store_floats(own + c, kept[K ? k : 0]); } }

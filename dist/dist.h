@@ -7,8 +7,8 @@ dist/dist.h -- many processes train one model (data parallel), if the build says
 
 Each process, a rank, holds all weights and works on its own sequences of a step. Then the gradients
 are summed, each rank updates its shard of the weights, and all weights are gathered again (ZeRO
-stage 1: Rajbhandari et al. 2019, arXiv:1910.02054). Of the sum of the gradients, of the optimiser's
-state and of the weights in acc a rank holds its shard only: shard.h.
+stage 1: Rajbhandari et al. 2019, arXiv:1910.02054). A rank holds only its shard of the sum of the
+gradients, of the optimiser's state and of the weights in acc: shard.h.
 
 What each of the three gives, under namespace dist. All ranks call in the same order:
 

@@ -55,7 +55,7 @@ inline void start() {
     MPI_Comm_rank(MPI_COMM_WORLD, &p.rank);
     if (size != p.world) {
         die(EXIT_USER,
-            strf("%s started %d processes, and MPI knows of %d", p.starter.c_str(), p.world, size),
+            strf("%s started %d processes, and MPI knows of %d", p.launcher.c_str(), p.world, size),
             "start with the mpirun of the MPI that this was built with, or srun --mpi=pmix (srun "
             "--mpi=list shows others)");
     }

@@ -3,7 +3,7 @@ dist/nccl.h -- tensors on GPUs, between them and between machines, by NCCL. One 
 started by torchrun, mpirun or srun; none of them is linked, only what they leave in the environment
 is read.
 
-Tensors travel on a stream of their own beside the one that computes. It waits for the computation
+Tensors travel on a stream of their own, not on the one that computes. It waits for the computation
 where a group begins, and the host for it where the tensors arrive: between these two both streams
 are at work.
 */

@@ -40,7 +40,7 @@ inline int local = 0, neighbours = 1; // the same among those on this machine
 
 struct Place {
     int rank = 0, world = 1, local = 0, neighbours = 1;
-    std::string starter;               // mpirun, srun, torchrun, or "" if nothing started many
+    std::string launcher;               // mpirun, srun, torchrun, or "" if nothing started many
     std::string job;                   // what tells this run's processes from another's
     std::string address = "127.0.0.1"; // rank 0's
     int port = 29501;
@@ -78,11 +78,11 @@ struct Countdown {
     }
 };
 
-// what a starter calls rank, world size, the same on this machine, and the job
-struct Starter {
+// what a launcher calls rank, world size, the same on this machine, and the job
+struct Launcher {
     const char *name, *rank, *world, *local, *neighbours, *job;
 };
-static const Starter STARTERS[] = {
+static const Launcher LAUNCHERS[] = {
     { "torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "TORCHELASTIC_RUN_ID" },
     { "mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
       "OMPI_COMM_WORLD_LOCAL_SIZE", "PMIX_NAMESPACE" }, // OpenMPI
@@ -95,9 +95,9 @@ static const Starter STARTERS[] = {
 // rank, world size and where rank 0 is; one process if nothing started more
 inline Place place_of_environment() {
     Place p;
-    for (auto& s : STARTERS) {
+    for (auto& s : LAUNCHERS) {
         if (!*environment(s.rank) || !*environment(s.world)) { continue; }
-        p.starter = s.name;
+        p.launcher = s.name;
         p.rank = environment_int(s.rank, 0);
         p.world = environment_int(s.world, 1);
         p.local = environment_int(s.local, p.rank);
@@ -107,13 +107,13 @@ inline Place place_of_environment() {
     }
     const std::string slurm_node = environment("SLURM_LAUNCH_NODE_IPADDR"),
                       master = environment("MASTER_ADDR");
-    if (p.starter == "srun" && !slurm_node.empty()) { p.address = slurm_node; }
+    if (p.launcher == "srun" && !slurm_node.empty()) { p.address = slurm_node; }
     if (!master.empty()) { p.address = master; }
     // torchrun itself listens on MASTER_PORT
     p.port = environment_int("MASTER_PORT", p.port - 1) + 1;
     if (p.world < 1 || p.rank >= p.world) {
         die(EXIT_USER,
-            strf("%s: got rank %d of %d processes, wanted 0 to %d", p.starter.c_str(), p.rank,
+            strf("%s: got rank %d of %d processes, wanted 0 to %d", p.launcher.c_str(), p.rank,
                  p.world, p.world - 1),
             "RANK counts from 0; start with torchrun, mpirun or srun");
     }

@@ -1,7 +1,7 @@
 /*
 dist/shard.h -- which numbers of the model a rank updates, and how they come and go.
 
-All parameters stand in one array. It is cut into buckets, and each bucket into as many pieces as
+All parameters are in one array. It is cut into buckets, and each bucket into as many pieces as
 there are ranks; piece r of every bucket is rank r's, and its pieces side by side are its shard:
 
     parameters   | 0 0 1 1 2 2 | 0 0 1 1 2 2 | 0 1 2 |      three ranks, three buckets
@@ -31,7 +31,7 @@ struct ParamShard {
 };
 
 // the cut of n numbers among all ranks, or for this one alone. Pieces are multiples of 64 numbers,
-// so that vectors of them are loaded at once wherever they stand
+// so that vectors of them are loaded at once wherever they are
 static ParamShard shard_of(long n, bool many) {
     ParamShard s;
     s.whole = s.mine = s.last = n;

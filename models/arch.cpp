@@ -222,7 +222,7 @@ std::string arch_json(Arch c, const std::string& object, const char* between) {
     std::string o;
     for (auto& r : arch_rows(&c)) {
         if (key_object(r) != object) { continue; }
-        // others read a length of 0 as it stands, not as `from the factor`
+        // others read a length of 0 as 0, not as `from the factor`
         if (!strcmp(r.field, "rope_length") && !c.rope_length) { continue; }
         std::string value = arch_text(r, true);
         if (!strcmp(r.field, "tied")) { value = c.tied ? "true" : "false"; }

@@ -107,6 +107,6 @@ static void experts_forward(Model* m, int l) {
     }
 }
 
-// stands in the list of stages, and cannot be reached: model_new trains no such model
+// for the list of stages; never called: model_new trains no such model
 static void experts_backward(Model*, int) {}
 #endif // EXPERTS_H

@@ -570,7 +570,7 @@ static const NameRow GPT_NEO_NAMES[] = {
     { "self_attn.o_proj", "h.N.attn.attention.out_proj", AS_IT_IS },
     { NULL, NULL, AS_IT_IS }
 };
-// the rows that do not depend on where the norms stand
+// the rows that do not depend on where the norms are
 #define OPT_ROWS \
     { "model.embed_tokens", "embed_tokens", AS_IT_IS }, \
     { "lm_head", "lm_head", AS_IT_IS }, \
@@ -589,7 +589,7 @@ static const NameRow OPT_NAMES[] = {
     { "model.norm", "final_layer_norm", AS_IT_IS },
     { NULL, NULL, AS_IT_IS }
 };
-// of do_layer_norm_before false: the norms stand on the stream
+// of do_layer_norm_before false: norms of the stream
 static const NameRow OPT_POST_NAMES[] = {
     OPT_ROWS,
     { "post_attention_layernorm", "layers.N.self_attn_layer_norm", AS_IT_IS },
@@ -860,7 +860,7 @@ TensorSource import_source(const Family& family, const Arch& c, const Weights& f
         else if (two) { names = FALCON_TWO_NORMS; }
     }
     if (!names) { return { files.find(ours), AS_IT_IS }; }
-    // one norm may serve both halves of a layer only where these stand side by side
+    // one norm may serve both halves of a layer only where these are parallel
     const bool phi = !strcmp(family.type, "phi"), falcon = !strcmp(family.type, "falcon"),
                shares = c.parallel && (phi || falcon);
     for (; names->ours; names++) {

@@ -113,7 +113,7 @@ struct ExpertsImport {
         return turned(name, e, c.C, c.F, out) || packed(name, e, c.C, c.F, same, out);
     }
 
-    // biases of all experts, `width` each; of gate and up they stand in turn
+    // biases of all experts, `width` each; those of gate and up take turns
     bool bias(const char* name, long width, bool in_turn, float* out) const {
         const Weight* w = files.find(layer + name);
         if (!w) { return false; }

@@ -56,7 +56,7 @@ static const char* const GGUF_CONFIG[][2] = {
     { "rope.scaling.finetuned", "" },
 };
 
-// these stand before the rows above in a model with norms after attention and FFN
+// these precede the rows above in a model with norms after attention and FFN
 static const char* const GGUF_SANDWICH[][2] = {
     { "blk.#.post_attention_norm", "model.layers.#.post_attention_layernorm" },
     { "blk.#.ffn_norm", "model.layers.#.pre_feedforward_layernorm" },

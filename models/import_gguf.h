@@ -32,7 +32,7 @@ static const char* const GGUF_NAMES[][2] = {
     { "blk.#.ffn_down", "model.layers.#.mlp.down_proj" },
 };
 
-// The config.json that this file's keys stand for.
+// The keys of this file as a config.json.
 Json gguf_config(const Gguf& g);
 
 // The file's tensors as Hugging Face has them. Takes the map over from g.

@@ -26,7 +26,7 @@ static acc* mamba_memory(const Model* m, int l) {
 }
 
 // out (N, MW) <- u, the first half of each row of inp (N, 2 MW); weight (MW, K), bias (MW).
-// `past` tokens stand before each sequence, the last of them in before (K - 1, MW)
+// `past` tokens precede each sequence; `before` (K - 1, MW) has the last of them
 static void mamba_convolution(real* out, const real* inp, const real* weight, const real* bias,
                               const acc* before, int past, int B, int T, int MW, int K) {
     #pragma omp parallel for
@@ -110,6 +110,6 @@ static void mamba_forward(Model* m, int l) {
     output_forward(m, 2 * l, a.mamba_out, w.mamba_outw, NULL, MW);
 }
 
-// stands in the list of stages, and cannot be reached: model_new trains no such model
+// for the list of stages; never called: model_new trains no such model
 static void mamba_backward(Model*, int) {}
 #endif // MAMBA_H

@@ -76,7 +76,7 @@ void weights_add(Weights* w, const Weight& one) {
 static const char* const GGUF_READABLE =
     "F32, F16, BF16, F64, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K, Q6_K or MXFP4";
 
-// Of a head with `pairs` row i stands elsewhere: first come the first halves of all pairs, then the
+// In a head with `pairs`, row i is elsewhere: first come the first halves of all pairs, then the
 // second halves
 const unsigned char* weight_row(const Weight& w, long r) {
     const long row_bytes = w.cols() / w.type->block * w.type->bytes;

@@ -1,8 +1,8 @@
 """Builds and training runs, several at once, stoppable and resumable:
 what scripts/reproduce and scripts/sweep share.
 
-A run is done when its log.jsonl ends with the `done` event and the key beside it (switches, flags,
-seed, data, device, sources of the program) is equal: such runs are skipped, interrupted ones go on
+A run is done when its log.jsonl ends with the `done` event and its key (switches, flags, seed,
+data, device, sources of the program) is equal. Such runs are skipped, interrupted ones continue
 with --resume, those of another key are moved aside. Ctrl-C and SIGTERM save every run in progress.
 Runs that diverge (exit status 3) are results.
 
@@ -141,7 +141,7 @@ def tokenizer_file(given):
 
 def tokenizer_identity(given):
     """bytes, or name, size and a hash of the file and of those that are read beside it; of a GGUF
-    file, whose words stand before its weights, of the first 64 MiB."""
+    file, whose words come before its weights, of the first 64 MiB."""
     if given == "bytes":
         return "bytes"
     path = tokenizer_file(given)

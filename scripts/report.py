@@ -22,7 +22,7 @@ from runlog import die
 POINTS = 2000
 DIGITS = 6
 RELOAD_SECONDS = 5
-# what stands in report.html in place of the data
+# what report.html has in place of the data
 EMPTY = '{"runs":[],"results":[],"differing":[],"reload":0}'
 
 

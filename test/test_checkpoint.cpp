@@ -285,10 +285,10 @@ static void test_json_rules() {
         error.clear();
         return json_parse(text.data(), text.size(), &j, &error, NULL, keep);
     };
-    // a key stands once, at any depth, also when it is written in two ways
+    // a key occurs once, at any depth, also when it is written in two ways
     for (const char* s : { "{\"a\":1,\"a\":2}", "[{\"b\":0,\"a\":1,\"c\":3,\"a\":null}]",
                            "{\"x\":{\"a\":1,\"\\u0061\":1}}" }) {
-        CHECK(!parse(s) && error.find("the key \"a\" stands twice") != std::string::npos,
+        CHECK(!parse(s) && error.find("the key \"a\" occurs twice") != std::string::npos,
               "JSON %s: %s", s, error.c_str());
     }
     CHECK(parse("{\"a\":{\"a\":1},\"b\":{\"a\":1}}"), "the same key in different objects: %s",

@@ -331,7 +331,7 @@ static void test_checkpoints() {
             "the key 'atn' is not understood", "no attn");
     damaged("model.safetensors", "", "model.safetensors: got 0 bytes", "an empty file");
     CHECK(train_sink(std::string(TINY) + "-n 8 -o damaged --resume")
-              .says("or remove damaged/step_4 to go on from the checkpoint before it"),
+              .says("or remove damaged/step_4 to continue from the checkpoint before it"),
           "a damaged checkpoint: no way out in the hint");
     damaged("model.safetensors", model.substr(0, model.size() - 4), "does not fit its shape",
             "cut short by a number");

@@ -934,7 +934,7 @@ static void test_directory() {
     status("{\"weight_map\":{\"b\":" + s1 + "}}", "has no tensor 'b', but the index says so");
     status("{\"weight_map\":{\"a\":\"model-00003-of-00003.safetensors\"}}",
            "is not there, but the index names it");
-    status("{\"weight_map\":{\"a\":" + s1 + ",\"a\":" + s1 + "}}", "stands twice");
+    status("{\"weight_map\":{\"a\":" + s1 + ",\"a\":" + s1 + "}}", "occurs twice");
     // one file goes before an index
     safetensors_write(at + "/model.safetensors", { { "a", { 2 }, three } }, "{}");
     w = safetensors_open_dir(at);

@@ -440,7 +440,7 @@ static void test_refused() {
         { with(", \"added_tokens\": [{\"content\": \"x\", \"id\": 1099511627776}]"),
           "for id, wanted a whole number" },
         { "{\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0, \"a\": 1}, \"merges\": []}}",
-          "stands twice" },
+          "occurs twice" },
         { with(", \"added_tokens\": [5]"), "wanted objects" },
         { with(", \"added_tokens\": [{}]"), "got no content" },
         { std::string(1000, '['), "nested more than" },

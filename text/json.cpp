@@ -74,14 +74,14 @@ struct JsonReader {
         for (auto k : keep) { if (key == k) { return true; } }
         return keep.empty();
     }
-    // one rule for every JSON that is read: a key stands once
+    // one rule for every JSON that is read: a key occurs once
     bool no_key_twice(const Json& object) {
         std::vector<const std::string*> keys;
         for (auto& f : object.fields) { keys.push_back(&f.first); }
         std::sort(keys.begin(), keys.end(), [](auto a, auto b) { return *a < *b; });
         for (size_t k = 1; k < keys.size(); k++) {
             if (*keys[k - 1] == *keys[k]) {
-                return fail("the key \"" + *keys[k] + "\" stands twice in one object");
+                return fail("the key \"" + *keys[k] + "\" occurs twice in one object");
             }
         }
         return true;

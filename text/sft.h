@@ -7,7 +7,7 @@ sft.h -- conversations as tokens, for supervised fine-tuning:
     chatml    <|im_start|>role\n content <|im_end|>\n   both are single ids of the tokenizer
                                                         (SmolLM2, Qwen)
 
-What stands before a content, the content and its end are encoded apart, so that a message begins
+The start of a message, its content and its end are encoded apart, so that a message begins
 and ends at the border of a token. Nothing is inserted: a conversation without a system message
 has none.
 */

@@ -285,7 +285,7 @@ static std::string domain_name(const std::string& set) {
     return out;
 }
 
-// the domain of a record: meta.pile_set_name, else what stands before '-' in the file's name
+// the domain of a record: meta.pile_set_name, else the part of the file's name before '-'
 // (RegMix)
 static std::string text_domain(const Json& record, const std::string& path) {
     const Json* meta = record.get("meta");

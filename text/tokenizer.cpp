@@ -555,7 +555,7 @@ static void tokenizer_add(Tokenizer* t, const Vocab& vocab, AddedToken a, int* n
     t->added.push_back(a);
 }
 
-// EOS and BOS from the files beside the tokenizer, else by the names that are in use
+// EOS and BOS from the files next to the tokenizer, else by the names that are in use
 static void tokenizer_ends(Tokenizer* t, const Vocab& vocab, const std::string& dir) {
     auto find = [&](const std::string& s) {
         for (auto& a : t->added) { if (a.text == s) { return a.id; } }

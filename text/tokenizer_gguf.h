@@ -117,7 +117,7 @@ inline void gguf_tokenizer_scores(const TokenizerFile& f, const Gguf& g, Tokeniz
     if (prefix) { step_add(&t->decoder, DECODE_STRIP, " ")->number = 1; }
 }
 
-// BOS, EOS and the unknown token, and which of them stand around a text.
+// BOS, EOS and the unknown token, and which of them go around a text.
 inline void gguf_tokenizer_ends(const TokenizerFile& f, const Gguf& g, Tokenizer* t,
     bool sentencepiece) {
     auto token = [&](const char* key, double otherwise) {
