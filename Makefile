@@ -108,7 +108,7 @@ OBJECT        = -MMD -MP -MF $@.$$$$.d -MT $@ -c $< -o $@.$$$$ && \
 PROGRAM_DEFS  = $(filter -DBACKEND=% -DPRECISION=% -DDIST=% -DCPU_REAL=%,$(DEFS))
 PROGRAM      := build/program/$(call number_of,$(COMPILE) $(PROGRAM_DEFS))/train_sink.o
 
-.PHONY: train_sink binary once switches quick slow test-all compile-all sanitizer check test tests \
+.PHONY: train_sink binary once switches quick slow test-all compile-all sanitizer check test \
         program analytic demo demo-bb bench experiments mutants size help clean FORCE
 .DEFAULT_GOAL := train_sink
 
