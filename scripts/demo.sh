@@ -130,8 +130,8 @@ bb) cat <<'END'
 
 Uniform attention would give the first token 0.07. Sink_1: in how many of 100 sequences the head
 gives it more than 0.3.
-Shown: softmax puts its spare attention on <s>, whose value shrinks; a key of value 0 takes it
-over; sigmoid learns the task without.
+Shown: softmax puts its spare attention on <s>, whose value shrinks; a key of value 0 takes that
+place in a model that reads no <s>; sigmoid learns the task without either.
 Not shown: massive activations, or a sink on an ordinary first token. And with two layers
 sigmoid's shares pass 0.3 too: dev/LOG.md.
 END
