@@ -2,7 +2,7 @@
 arch.h -- ARCH, everything about a model that is not compiled in, and what its rows generate: the
 struct, its checks, config.json both ways, its flags. The functions are in models/arch.cpp.
 
-Nothing else names a row that has nothing special about it: a new row needs an edit here alone.
+A row with nothing special about it is named nowhere else: a new one needs an edit here alone.
 */
 #ifndef ARCH_H
 #define ARCH_H

@@ -7,7 +7,7 @@ state.json; in and out. What config.json says: models/config.h.
 #include "models/config.h"
 #include "models/import_experts.h"
 
-// the whole array of which each rank has a shard, as floats in host memory: in place if it is that
+// the whole array of which each rank has a shard, as floats in host memory: in place if it is one
 // already, else in *copy
 static const float* host_floats(const Model* m, acc* shard, std::vector<float>* copy) {
     const acc* array = array_whole(m, shard);

@@ -155,7 +155,7 @@ void flags_read(const Flags& flags, const char* names, bool reads, const char* w
 // probe_len -> --probe-len
 std::string flag_spelling(const std::string& name);
 
-// gives a flag the value of a text; dies, as `spelled`, if that is none or out of range
+// sets a flag from a text; dies, naming the flag as `spelled`, if the text is no value of it
 void flag_set(const FlagRow& r, const std::string& spelled, const std::string& text);
 
 // --help, of one command or (0) of all
@@ -176,10 +176,10 @@ std::string flags_json(Flags f, char command);
 // "1,2,5" -> numbers, strictly
 std::vector<double> flag_list(const char* spelled, const std::string& text);
 
-// range check of a flag
+// dies unless ok
 void want(bool ok, const std::string& got, const std::string& wanted);
 
-// fills in what the preset says, where no flag did
+// fills in from the preset what no flag has set
 void preset_apply(Flags* f);
 
 // flags -> the model; V is the data's if nothing else says

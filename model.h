@@ -195,7 +195,7 @@ static AttnShape attn_shape(const Model* m, int l) {
     return s;
 }
 
-// the same of n rows, for what does not ask which token a row is of
+// the same for n rows, for code that does not ask which tokens they are
 static AttnShape only_rows(const Model* m, int l, int n) {
     AttnShape s = attn_shape(m, l);
     s.B = 1; s.T = n;

@@ -1,6 +1,6 @@
 /*
-switches.h -- what the switches of this build say, as data, for all that is compiled once and not
-for each model. It is filled in by variant.cu, the one file that is compiled with -DATTN=..
+switches.h -- the switches of this build as data, for all code that is compiled once and not for
+each model. It is filled in by variant.cu, the one file that is compiled with -DATTN=..
 -DBIAS=.. and so on.
 
     SWITCH_VALUES     each switch, its value here, and all that it may have

@@ -582,7 +582,7 @@ static void model_body(Model* m, const Watch& watch = Watch()) {
     }
 }
 
-// runs the model on its T last `tokens`; returns what lm_head reads of the last one. If the cache
+// runs the model on its last T `tokens`; returns what lm_head reads of the last one. If the cache
 // holds all rows before it, only its own is computed. Not within a prefix: there earlier rows see
 // later ones, and change
 static inline const real* model_read(Model* m, const std::vector<int>& tokens) {

@@ -1,5 +1,5 @@
 /*
-variant.h -- the backend of this build, and attention as its switches have it. The backend's own
+variant.h -- the backend of this build, and attention as its switches make it. The backend's own
 attention is a template of Attn, Bias and Pe; these are its instances in variant.cu, for the
 program, which is compiled once for all of them. Shapes: reference.h.
 */

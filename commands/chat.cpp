@@ -63,7 +63,7 @@ static const ChatForm* chat_form(const std::string& text, std::string* strange) 
     return NULL;
 }
 
-// `form` with `text` in the place of its %.
+// `form` with `text` in place of its %.
 static std::string chat_fill(std::string form, const std::string& text) {
     return form.replace(form.find('%'), 1, text);
 }

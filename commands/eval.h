@@ -6,7 +6,7 @@ eval.h -- the command eval: what a checkpoint loses when something is taken away
     --evict P:R      the share R of a prompt's keys, chosen by a policy P
     --quant BITS     bits: of weights and of what the products read, or of keys and values
     --edit PLACE..   any numbers of the model, for others
-    --gradients      nothing: how long the gradient of the loss is at the first token
+    --gradients      nothing: how large the gradient of the loss is at the first token
 
 Each is a run over the same sequences as a plain one, and prints its loss, the change from the
 plain run, and the standard error of both over the sequences. What a run changes is in change.h.
@@ -185,8 +185,8 @@ static std::string outliers_text(const Outliers& o) {
                 100 * most_of(o.share[0], n), 100 * most_of(o.share[1], n));
 }
 
-// ---- how long the gradient of the loss is in the stream before each layer, and at its end: sums
-// over sequences of its length at the first token, and of its mean length at the others
+// ---- how large the gradient of the loss is in the stream before each layer, and at its end: sums
+// over sequences of its norm at the first token, and of its mean norm at the others
 // (of the sum of a batch's losses). The model has memory for gradients
 static NormPair eval_gradients(Model* m, const int* seqs, int n, int T, int batch_tokens) {
     const int C = m->c.C, chunk = std::max(1, batch_tokens / T);

@@ -34,7 +34,7 @@ static std::string first_not_finite(Model* m) {
 }
 
 // continues `tokens` by n more, or to the token `stop`; temperature 0 takes the likeliest.
-// The model sees at most its T last tokens
+// The model sees at most the last T of them
 static void generate(Model* m, std::vector<int>* tokens, long n, double temperature, long top_k,
                      Rng* rng, int stop = -1) {
     const int V = m->c.V;

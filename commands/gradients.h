@@ -1,12 +1,12 @@
 /*
 gradients.h -- the command check: do the gradients of this build equal finite differences of its
-loss? For whoever changed the mathematics.
+loss? For those who change the mathematics.
 
 A tiny model with the switches of this build (and any flags of the model), random weights, random
 tokens. Each tensor is moved a little along some directions u, and the slope of the loss, by
-differences of four losses, has to be the product of gradient and u. u is the gradient itself, which
-shows a wrong size or sign, and, where the precision allows, random directions, which show entries
-that are missing.
+differences of four losses, has to be the product of gradient and u. The directions are the gradient
+itself, which shows a wrong size or sign, and, where the precision allows, random ones, which show
+entries that are missing.
 */
 #ifndef GRADIENTS_H
 #define GRADIENTS_H

@@ -1,6 +1,6 @@
 /*
-measured.h -- what is measured of a batch of sequences: its place in device memory, and its way from
-there into the report.
+measured.h -- what is measured of a batch of sequences: its place in device memory, and how it gets
+from there into the report.
 */
 #ifndef MEASURED_H
 #define MEASURED_H

@@ -1,6 +1,6 @@
 /*
-run.h -- a run's directory and memory: the directory that it alone writes to, the memory it needs,
-the memory there is, and what may change when it resumes with --resume.
+run.h -- what surrounds a run: the directory that it alone writes to, the memory there is, what may
+change with --resume, the terminal, and the data that its flags name.
 */
 #ifndef RUN_H
 #define RUN_H
@@ -54,7 +54,7 @@ std::vector<std::string> files_read(const Flags& f, const std::vector<std::strin
 // 0: standard output is no terminal
 int terminal_columns();
 
-// shows the longest of these that fits, in the place of the last one; narrower than all: as much of
+// shows the longest of these that fits, in place of the last one; narrower than all: as much of
 // the last as there is room for
 void progress_show(const std::vector<std::string>& forms, int columns);
 

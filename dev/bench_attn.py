@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """bench_attn.py -- a training step of every ATTN beside softmax's, in turn.
 
-Every turn of a variant stands between two of softmax, and its ratio is to their mean. The figures
+Every turn of a variant is between two of softmax, and its ratio is to their mean. The figures
 are medians of the rounds; a turn in which the host took more than --steal of the time away
 (/proc/stat) is left out. The programs are those of build/: those missing are made first.
 

@@ -148,7 +148,7 @@ def run_path(a):
     def eager_path(q, k, v, star_s, v_star):
         s = (q @ k.transpose(2, 3)).float() * scale
         seen = torch.ones(a.seq, a.seq, dtype=torch.bool, device=s.device).tril()
-        if star_s is not None:  # the extra column stands first, always seen
+        if star_s is not None:  # the extra column comes first, always seen
             s = torch.cat((star_s, s), -1)
             seen = F.pad(seen, (1, 0), value=True)
             v = torch.cat(((torch.zeros_like(v[:, :, :1]) if v_star is None

@@ -8,7 +8,7 @@ nobody has run it on yet.
 
 What is counted, not assumed: the instructions of the attention kernels (dev/budgets.tsv, from
 the machine code) and what the other kernels ask of the memory (dev/counts.tsv, from the emulator).
-Everything that is assumed stands in the next lines. A kernel takes as long as its tightest bound:
+Everything that is assumed is in the next lines. A kernel takes as long as its tightest bound:
 issue (one instruction a cycle and scheduler), tensor cores, shared memory (128 bytes a cycle
 and SM, stores too), special functions (16 results a cycle and SM) or DRAM.
 """

@@ -8,7 +8,7 @@ budget() { # what, lines or functions there are, most
 }
 rooms=$(ls commands/*.h commands/*.cpp cpu/*.h cpu/*.cpp cuda/*.cuh dist/*.h \
            models/*.h models/*.cpp text/*.h text/*.cpp)
-# what stands around the book: programs in Python, shell and C++, the emulator, the tests
+# what is around the book: programs in Python, shell and C++, the emulator, the tests
 around="Makefile scripts/reproduce scripts/sweep scripts/report.html
         $(ls scripts/*.py scripts/*.sh scripts/slurm/* dev/*.py dev/*.sh dev/*.cpp \
              dev/golden/*.py dev/emulator/*.* test/*.cpp test/*.h test/*.cu)"

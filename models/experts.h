@@ -1,5 +1,5 @@
 /*
-experts.h -- mixture of experts in the place of the FFN, for forward passes alone: a router picks
+experts.h -- mixture of experts in place of the FFN, for forward passes alone: a router picks
 for each row of the stream a few of many FFNs, and adds what they say with its weights:
 
     r = n W_r^T + b_r,   x_{2l+2} = x_{2l+1} + sum over the k experts of largest r of p_e FFN_e(n)

@@ -1,5 +1,5 @@
 /*
-mamba.h -- Mamba in the place of attention, for forward passes alone, as Jamba has it. Such a layer
+mamba.h -- Mamba in place of attention, for forward passes alone, as Jamba has it. Such a layer
 has MW channels inside. Each remembers MS numbers h of the tokens before, and that is all it knows
 of them:
 

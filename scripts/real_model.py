@@ -124,7 +124,7 @@ scripts/plot.py heads p.json
 
 64 tokens, eps 0.3, unless the row says otherwise. Random tokens keep the sink; one token repeated
 has none, as the paper's Table 1 and its Appendix B.1 have it; this model needs no BOS: whatever
-stands first becomes the sink.
+comes first becomes the sink.
 
 Heads with a sink by layer, of {H}, in percent, natural text: {' '.join(by_layer)}.
 

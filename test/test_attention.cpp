@@ -247,7 +247,7 @@ template <class A> void check_logit(const char* attn) {
         }
     }
 }
-// the future is not seen: what stands at t has no share in the outputs before t (and,
+// the future is not seen: what is at t has no share in the outputs before t (and,
 // with a prefix, has)
 template <class A> void check_causal(const char* attn) {
     for (int prefix : { 0, 40 }) {

@@ -106,7 +106,7 @@ static void test_norm(bool ln, bool with_w, bool with_b, int N, int C) {
                              x.data(), or_null(with_w, w), or_null(ln, mean), rstd.data(), false, N,
                              C));
 }
-// what stands around attention
+// what is around attention
 static void test_heads(AttnShape s) {
     const int N = s.B * s.T, Q = s.NH * s.HS, K = s.KV * s.HS, W = attn_row(s);
     Numbers qkv = numbers((long)N * W, 1), qk(N * (Q + K), NAN), dqkv = numbers((long)N * W, 2),

@@ -121,7 +121,7 @@ static double dot(const Row& q, int from_q, const Row& k, int from_k, int n) {
 }
 
 // ---- one token after the other. A cache has keys before they turn, values,
-// and where their tokens stand
+// and where their tokens are
 struct Entry { Row k, v; int place; };
 struct Loop {
     const Naive& net; const Arch& c;

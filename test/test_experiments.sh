@@ -8,7 +8,7 @@ make -s binary > /dev/null || { echo "FAIL make binary"; echo "0 passed, 1 faile
 binary=build/cpu/train_sink
 grep -v '^#' $table | sed 1d > build/experiments.rows
 [ "$(wc -l < build/experiments.rows)" -ge 100 ] && ok || bad "$table has too few rows"
-[ -z "$(cut -f 1 build/experiments.rows | sort | uniq -d)" ] && ok || bad "an id stands twice"
+[ -z "$(cut -f 1 build/experiments.rows | sort | uniq -d)" ] && ok || bad "an id occurs twice"
 while IFS="$tab" read -r id where switches run sink star loss note rest; do
     case "$where" in Table\ [0-9]*|Figure\ [0-9]*|Section\ [0-9]*|"Beyond the paper"*) ok ;; *) bad "$id: '$where' is no table, figure, section or beyond them" ;; esac
     [ -n "$note" ] && [ -z "$rest" ] && ok || bad "$id: wanted eight columns"

@@ -148,7 +148,7 @@ sed -n 's/^ *X_CONFLICT(ATTN=\([a-z0-9_|]*\) *BIAS=\([a-z0-9_|]*\) *,.*/\1 \2/p'
         done
     done > conflicts
 [ $(wc -l < conflicts) -ge 19 ]
-ok $? "$(wc -l < conflicts) conflicts stand in attention_variants.cuh"
+ok $? "$(wc -l < conflicts) conflicts are in attention_variants.cuh"
 while read -r attn bias; do refused "$attn with $bias means nothing: " $attn $bias; done < conflicts
 ATTN=sigmod make -s train_sink CXX=./fake > /dev/null 2>&1 && bad=1 || bad=0
 ok $bad "a wrong switch in the environment"

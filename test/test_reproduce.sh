@@ -54,13 +54,13 @@ for scale in r.SCALES:   # one directory a run, one run a directory
         print(f"{scale}: names and runs do not match")
     for x in rows:
         if len(set(x.words[::2])) != len(x.words) / 2:
-            print(f"{scale}: {x.id}: a flag stands twice: {x.words}")
+            print(f"{scale}: {x.id}: a flag occurs twice: {x.words}")
 for scale in ("paper", "hour", "laptop", "laptop2", "text", "text2"):
     rows = [r for f in glob.glob(f"{sys.argv[1]}/*-{scale}.json")
             for r in json.load(open(f))["rows"]]
     names = [r["id"] for r in rows]
     for i in ids:
-        if names.count(i) != 1: print(f"{scale}: {i} stands {names.count(i)} times")
+        if names.count(i) != 1: print(f"{scale}: {i} occurs {names.count(i)} times")
     for r in rows:
         if bool(r["flags"]) == bool(r.get("skipped")):
             print(f"{scale}: {r['id']} has flags '{r['flags']}', skipped '{r.get('skipped')}'")

@@ -9,7 +9,7 @@ so that borders show.
 static std::string dir;
 
 // ids as text: EOS is $, the two markers of chatml are { and }; a masked token in upper case would
-// not do for \n, so ~ stands before it
+// not do for \n, so ~ precedes it
 static std::string shown(const std::vector<uint32_t>& ids) {
     std::string s;
     for (uint32_t id : ids) {
@@ -38,7 +38,7 @@ static Tokenizer with_markers() {
 }
 static std::string encoded(const Tokenizer& tok, const std::string& form, bool assistant,
                            const std::string& messages) {
-    std::vector<uint32_t> ids = { 1 };           // what stands there already stays
+    std::vector<uint32_t> ids = { 1 };           // what is there already stays
     const Json j = json_of(messages);
     const std::string error = sft_encode(tok, form, assistant, &j, &ids);
     CHECK(ids[0] == 1, "the block before was changed");

@@ -672,7 +672,7 @@ static void test_text() {
     CHECK(led_by_256.says(strf("%ld windows of 85 tokens", (tokens + 400 - 1) / 84).c_str()),
           "windows, --bos doc: %s %s", led_by_256.out.c_str(), led_by_256.err.c_str());
 
-    // --bos TOKEN stands before each record, as if the record began with it
+    // --bos TOKEN precedes each record, as if the record began with it
     std::string led;
     for (auto& line : split(lines, '\n')) {
         if (!line.empty()) { led += "{\"text\": \"A" + line.substr(10) + "\n"; }

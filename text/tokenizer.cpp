@@ -182,7 +182,7 @@ Tokenizer tokenizer_ids(const std::string& name, int V) {
     return t;
 }
 
-// the expressions we know by heart; anything else is refused
+// the expressions that are known; anything else is refused
 struct KnownRegex { const char* regex; StepKind kind; int digits; };
 static const KnownRegex known_regexes[] = {
     { "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+",

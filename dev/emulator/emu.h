@@ -111,7 +111,7 @@ enum { EMU_ASAN = 0 };
 // GCC puts statics of templates where they cannot be poisoned
 #define __shared__ use_SMEM_of_device_cuh
 #define __launch_bounds__(...)
-// where the caller stands
+// where the caller is
 #define EMU_HERE const char *file = __builtin_FILE(), int line = __builtin_LINE()
 
 inline uint3 threadIdx, blockIdx;

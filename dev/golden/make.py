@@ -7,7 +7,7 @@ test/golden/NAME.safetensors
     python3 dev/golden/make.py --check      recompute and compare with the committed files
     python3 dev/golden/make.py --fp32       the same in float32: how far honest single precision
                                             is from the fixtures
-    python3 dev/golden/make.py --random 40  prints random rows, as they stand at the end
+    python3 dev/golden/make.py --random 40  prints random rows, as they are at the end
                                             of cases.tsv
 """
 import json, os, random, sys

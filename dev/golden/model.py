@@ -331,7 +331,7 @@ def forward(c, p, ids):
         layer, names = f"model.layers.{n}.", norms_of(c)
         at, ff = sub(layer + "self_attn."), sub(layer + "mlp.")
         at_place = lambda place, z: norm(c, p, layer + names[place], z) if place in names else z
-        if c.NORM == "post":  # Eq. 3: the norm stands on the stream
+        if c.NORM == "post":  # Eq. 3: a norm of the stream
             o, m = attention(c, at, x, n)
             x = at_place("attn_out", x + o)
             x = at_place("ffn_out", x + ffn(c, ff, x))
