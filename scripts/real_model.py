@@ -81,7 +81,7 @@ def compared(a, text):
     command = [sys.executable, script, a.binary, a.model, text, "--theirs", a.theirs, "--runs", "1",
                "--lengths", "64,512", "--tokens", "64"]
     lines = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
-    return "\n## Beside transformers\n\n" + "\n".join([
+    return "\n## Compared with transformers\n\n" + "\n".join([
         "Eager attention, fp32, the same weights, 13 records, one run each, process start "
         "included; `apart by` is the largest",
         "difference of any layer and head (of norms: relative), `sink` that of Sink_1 to Sink_10. "
