@@ -74,7 +74,8 @@ static void batch_share(Flags* f) {
     f->batch = std::min(f->batch, step / T / dist::world);
 }
 
-static void train_checks(const Flags& f) {
+// dies of what training cannot do and, in a run that begins, of flags that nothing would read
+static void train_checks(const Flags& f, bool begins) {
     want(optimizer_of(f) != MUON || dist::world == 1, "--optimizer muon",
          "one process: it needs whole matrices, and with many each keeps a part");
     want(f.only.empty() || dist::world == 1, "--only " + f.only,
@@ -85,6 +86,11 @@ static void train_checks(const Flags& f) {
          "constant or cosine");
     want(f.beta1 < 1 && f.beta2 < 1,
          strf("--beta1 %g --beta2 %g", f.beta1, f.beta2), "0 up to, not including, 1");
+    if (!begins) { return; }
+    flags_read(f, "min_lr", f.schedule != "constant", "--schedule cosine");
+    flags_read(f, "beta2 adam_eps", optimizer_of(f) != SGD, "--optimizer adamw or muon");
+    arch_flags_read(f);
+    data_flags_read(f, split(f.data, ','));
 }
 
 static std::vector<double> eps_list(const Flags& f) {
@@ -255,13 +261,7 @@ static Run run_open(Flags f) {
     want(f.data != "bb" || f.tokenizer.empty(), "--tokenizer " + f.tokenizer,
          "text to read with it: --data FILE");
     r.probe_len = probe_length(f, f.probe_len, f.arch.T, PE_ROWS[f.arch.pe].learnable);
-    train_checks(f);
-    if (from.empty()) {
-        flags_read(f, "min_lr", f.schedule != "constant", "--schedule cosine");
-        flags_read(f, "beta2 adam_eps", optimizer_of(f) != SGD, "--optimizer adamw or muon");
-        arch_flags_read(f);
-        data_flags_read(f, split(f.data, ','));
-    }
+    train_checks(f, from.empty());
     r.eps = eps_list(f);
     // text is made into shards by one rank, and found by the others
     if (first) { r.data = data_from_flags(f, f.arch.T, r.probe_len); }
