@@ -111,6 +111,7 @@ inline void arrive() {
             cuda::device_check(there, "sending tensors");
             return;
         }
+        cudaGetLastError(); // else the next launch would take "not ready" for an error of its own
         ncclResult_t result = ncclSuccess;
         nccl_check(ncclCommGetAsyncError(comm, &result), "asking how it goes");
         if (result != ncclInProgress) { nccl_check(result, "sending tensors"); }

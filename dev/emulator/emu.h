@@ -25,8 +25,8 @@ so it is strict where a GPU is silent:
     kernel by kernel; grids and blocks have the limits of a GPU;
   - one stream may not touch memory that another one may still be using: an event or a wait has
     to stand between. Nor may the host free it. Freed addresses do not come back;
-  - an error that nobody asked for comes with the next question (cudaGetLastError),
-    and one of a kernel stays for good;
+  - an error that nobody asked for comes with the next question (cudaGetLastError), also that
+    an event was not there yet; and one of a kernel stays for good;
   - with EMU_WAITS=1 it says at the end how often the host waited for the device;
     built with -DEMU_COUNT, what each kernel asked of the memory (emu_counts.h);
   - the runtime fails on demand: EMU_FAULT = the names in faults[] below, oom:<MiB>,
@@ -390,7 +390,7 @@ struct Stream { long issued; long after[STREAMS]; };
 inline Stream streams[STREAMS];                                // 0 is CUDA's default stream
 inline int n_streams = 1;
 inline long host_after[STREAMS];
-struct Event { int stream; long number, copies; bool untimed; double ms; };
+struct Event { int stream; long number, copies; bool untimed; double ms; bool asked; };
 // a copy to the host that it has not waited for
 struct Arriving { int stream; void* dst; char* bytes; size_t n; };
 inline Array<Arriving> arriving;
@@ -1150,7 +1150,7 @@ inline cudaError_t cudaHostAlloc(void** p, size_t n, unsigned) {
     return cudaSuccess;
 }
 inline cudaError_t cudaEventCreateWithFlags(cudaEvent_t* e, unsigned flags) {
-    *e = (cudaEvent_t)new emu::Event{0, 0, 0, (flags & cudaEventDisableTiming) != 0, 0};
+    *e = (cudaEvent_t)new emu::Event{0, 0, 0, (flags & cudaEventDisableTiming) != 0, 0, false};
     return emu::result(cudaSuccess);
 }
 inline cudaError_t cudaEventDestroy(cudaEvent_t e) {
@@ -1168,7 +1168,7 @@ inline cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t stream) {
     timespec now; clock_gettime(CLOCK_MONOTONIC, &now);
     *(emu::Event*)e = emu::Event{ s, emu::streams[s].issued, emu::locked.copies,
                                   ((emu::Event*)e)->untimed,
-                                  now.tv_sec * 1e3 + now.tv_nsec * 1e-6 };
+                                  now.tv_sec * 1e3 + now.tv_nsec * 1e-6, false };
     return emu::result(cudaSuccess);
 }
 inline cudaError_t cudaEventSynchronize(cudaEvent_t event) {
@@ -1178,8 +1178,12 @@ inline cudaError_t cudaEventSynchronize(cudaEvent_t event) {
     emu::wait_for(emu::host_after, e.stream, e.number);
     return emu::fault_at("wait");
 }
-inline cudaError_t cudaEventQuery(cudaEvent_t event) { // done, and the host knows it
-    const emu::Event& e = *(emu::Event*)event;
+// the first question comes too early, unless the host has waited; the second finds it done
+inline cudaError_t cudaEventQuery(cudaEvent_t event) {
+    emu::Event& e = *(emu::Event*)event;
+    const bool early = !e.asked && e.number > emu::host_after[e.stream];
+    e.asked = true;
+    if (early) { return emu::result(cudaErrorNotReady); }
     emu::locked_free(e.copies);
     emu::wait_for(emu::host_after, e.stream, e.number);
     return emu::fault_at("wait");
