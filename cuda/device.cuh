@@ -551,8 +551,20 @@ DEVICE uint32_t pack(float lo, float hi) { // two bf16 in a register, as mma wan
 
 // N values of type T moved as one; p aligned to all of them
 template <class T, int N> struct alignas(sizeof(T) * N) Vec { T v[N]; };
-template <int N, class T> DEVICE Vec<T, N> load(const T* p) { return *(const Vec<T, N>*)p; }
-template <int N, class T> DEVICE void store(T* p, const Vec<T, N>& v) { *(Vec<T, N>*)p = v; }
+#ifdef EMU
+#define CHECK_ALIGNED(p, bytes) emu::check_aligned(p, bytes)
+#else
+#define CHECK_ALIGNED(p, bytes)
+#endif
+template <int N, class T> DEVICE Vec<T, N> load(const T* p) {
+    CHECK_ALIGNED(p, sizeof(T) * N);
+    return *(const Vec<T, N>*)p;
+}
+
+template <int N, class T> DEVICE void store(T* p, const Vec<T, N>& v) {
+    CHECK_ALIGNED(p, sizeof(T) * N);
+    *(Vec<T, N>*)p = v;
+}
 
 // ----------------------------------------------------------------------------
 // reductions, in a fixed order. Every lane of the warp, or thread of the block, takes part and gets

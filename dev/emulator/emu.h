@@ -13,6 +13,7 @@ so it is strict where a GPU is silent:
     device memory is stopped;
   - a barrier or a warp operation reached at different lines, or with threads gone,
     is an error, not a hang;
+  - a vector at an address that is not a multiple of its size is an error, as on a GPU;
   - cp.async poisons its destination at issue and copies at the wait that covers it,
     so that a missing wait, a wrong count, and a buffer refilled too early all show as NaN;
   - threads run in the order of EMU_SCHED = fwd | rev | pct (random priority per warp,
@@ -770,6 +771,11 @@ template <bool TRANS> RT void ldmatrix_fn(Thread* lanes, uint32_t) {
             ((LdmatrixArg*)lanes[l].arg)->r[m] = lo | hi << 16;
         }
     }
+}
+
+// what x86 reads at any address, and a GPU at multiples of its size alone
+RT inline void check_aligned(const void* p, size_t n) {
+    if ((uintptr_t)p % n) { fail("%p is not %zu-byte aligned, as a vector has to be", p, n); }
 }
 
 // ----------------------------------------------------------------------------

@@ -67,6 +67,7 @@ cuda/device.cuh|    if (smem > 40 << 10) {|    if (false) {|bf16
 cuda/device.cuh|    if (smem > 40 << 10) {|    if (smem > 48 << 10) {|fp32
 cuda/device.cuh|    if (p) { device_sync(); }\n|\n|fp32
 cuda/device.cuh|"copying from the GPU");\n    device_sync();|"copying from the GPU");|fp32
+cuda/attention.cuh|mma ? ds_bytes(s) : 0;|mma ? ds_bytes(s) + 4 : 0;|bf16
 MUTANTS
 cat > "$work/one.sh" <<'ONE'
 n=$1; dir=$work/$n

@@ -279,6 +279,7 @@ __global__ void misaligned_rows(unsigned*) {
     uint32_t r[4];
     ldmatrix(r, dynamic_smem<char>() + threadIdx.x * 8);
 }
+__global__ void misaligned_pair(unsigned* o) { store<2>(o, load<2>(o + 1)); }
 __global__ void no_syncwarp(unsigned* o) { // the neighbour's write is not there yet
     unsigned* s = dynamic_smem<unsigned>();
     s[threadIdx.x] = threadIdx.x;
@@ -568,6 +569,14 @@ static void test_runtime_refusals() {
     check("it is still there", cudaPeekAtLastError() == cudaErrorMemoryAllocation &&
                                    cudaGetLastError() == cudaErrorMemoryAllocation);
     check("and gone when asked for", cudaGetLastError() == cudaSuccess);
+    cudaEvent_t e; // an event that is not there yet
+    cudaEventCreateWithFlags(&e, cudaEventDisableTiming);
+    LAUNCH(shuffles, dim3(1), dim3(32), 0, out);
+    cudaEventRecord(e, device_stream);
+    check("asked too early", cudaEventQuery(e) == cudaErrorNotReady &&
+                                 cudaGetLastError() == cudaErrorNotReady);
+    check("asked again", cudaEventQuery(e) == cudaSuccess && cudaGetLastError() == cudaSuccess);
+    cudaEventDestroy(e);
     emu::settings.fault = "async";                   // one of a kernel stays
     LAUNCH(shuffles, dim3(1), dim3(32), 0, out);
     check("seen at the next wait", cudaStreamSynchronize(device_stream) == cudaErrorIllegalAddress);
@@ -586,6 +595,7 @@ static void test_refusals() {
     misuse("divergent warp operation", divergent_warp, 32);
     misuse("past the end of a static", past_static, 64);
     misuse("not 16-byte aligned", misaligned_rows, 32, 512);
+    misuse("not 8-byte aligned, as a vector", misaligned_pair, 1);
     misuse("not waited for", no_wait, 32, 512);
     refuse("not a device pointer", [] { LAUNCH(shuffles, dim3(1), dim3(32), 0, h); });
     refuse("does not fit", [] { to_device(h, h, 4); });
@@ -668,7 +678,7 @@ static void test_refusals() {
     emu::settings.fault = "";
 }
 #else
-static void test_refusals() { skipped += 123; }
+static void test_refusals() { skipped += 126; }
 #endif
 
 // larger than the ring of page-locked memory, its source overwritten at once
