@@ -1,7 +1,7 @@
 # dev/gpu_run.sh without a GPU: the hint for each of the likeliest errors, what it does with a step
 # that fails, and its comparison
 command -v python3 > /dev/null || {
-    echo "skipped: 21 checks of dev/gpu_run.sh, no python3"
+    echo "skipped: 23 checks of dev/gpu_run.sh, no python3"
     echo "0 passed, 0 failed"
     exit 0
 }
@@ -29,6 +29,26 @@ hinted "lower --batch" "error: GPU memory: wanted 3.00 GiB more
 ---> HINT: lower --batch"
 printf 'all went well\n' > $dir/said
 [ -z "$(bash -c ". $dir/hint.sh; hint $dir/said")" ]; ok $? "a hint where nothing went wrong"
+
+# bench on a card of 24 GiB, by a program that says what the real one would: the large preset is
+# left out, and what comes after it runs; any other error of it ends the step
+sed -n '/^bench_ops() {/,/^}/p; /^bench_large() {/,/^}/p; /^bench() {/,/^}/p' dev/gpu_run.sh \
+    > $dir/bench.sh
+bench_with() { # what the large preset says
+    mkdir -p $dir/card
+    printf '#!/bin/sh\ncase "$*" in *1B*) echo "error: %s" >&2; exit 1 ;; esac\necho "{$*}"\n' \
+        "$1" > $dir/card/train_sink
+    chmod +x $dir/card/train_sink
+    (cd $dir/card && OUT=. DRY= MODEL="-m 60M" LARGE="-m 1B" TOKENS=8 bash -c '
+        make_it() { :; }; variants() { echo softmax; }; . ../bench.sh; bench' > said 2>&1)
+}
+bench_with "GPU memory: wanted 6.00 GiB more, 0.50 of 23.64 GiB are free" &&
+    [ "$(grep -c '^{bench -m 60M --heads' $dir/card/said)" = 6 ] &&
+    grep -q 'left out: -m 1B' $dir/card/said
+ok $? "bench where 1B does not fit: $(tail -n 2 $dir/card/said)"
+bench_with "GPU: norm_forward_kernel: misaligned address"
+[ $? = 1 ] && ! grep -q 'left out' $dir/card/said
+ok $? "bench where 1B fails otherwise: $(tail -n 2 $dir/card/said)"
 
 # the table of docs/gpu.md is what dev/predict.py prints today
 sed -n '/^<!-- dev\/predict.py writes/,/^<!-- to here/p' docs/gpu.md | grep '^|' > $dir/written
