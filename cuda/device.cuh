@@ -198,6 +198,13 @@ inline std::string device_init() {
     }
     const cudaError_t found = driver ? cudaGetDeviceCount(&n) : cudaErrorNoDevice;
     if (found == cudaErrorNoDevice || (found == cudaSuccess && n == 0)) {
+        const char* visible = getenv("CUDA_VISIBLE_DEVICES");
+        if (driver && visible) {                     // nvidia-smi shows them all the same
+            die(EXIT_MACHINE,
+                strf("GPU: CUDA_VISIBLE_DEVICES='%s' leaves none, wanted one", visible),
+                "unset CUDA_VISIBLE_DEVICES, or give it a number that nvidia-smi -L shows; srun "
+                "needs --gpus; make BACKEND=cpu trains on the processor");
+        }
         die(EXIT_MACHINE, "GPU: found none, wanted one", other);
     }
     device_check(found, "looking for one");

@@ -640,7 +640,14 @@ static void test_refusals() {
     test_undefined();
     test_runtime_refusals();
     // the likeliest errors of a first run: what the user reads
+    unsetenv("CUDA_VISIBLE_DEVICES");
     fault("nogpu", "error: GPU: found none, wanted one", "make BACKEND=cpu");
+    for (const char* visible : { "", "7" }) {
+        setenv("CUDA_VISIBLE_DEVICES", visible, 1);
+        fault("nogpu", strf("CUDA_VISIBLE_DEVICES='%s' leaves none", visible).c_str(),
+              "unset CUDA_VISIBLE_DEVICES");
+    }
+    unsetenv("CUDA_VISIBLE_DEVICES");
     fault("old", "got emulated (sm_75), wanted sm_80 (A100) or newer, in bf16 and in fp32",
           "CUDA_VISIBLE_DEVICES=1");
     fault("driver", "error: GPU driver: got one for CUDA", "update the driver");
@@ -678,7 +685,7 @@ static void test_refusals() {
     emu::settings.fault = "";
 }
 #else
-static void test_refusals() { skipped += 126; }
+static void test_refusals() { skipped += 130; }
 #endif
 
 // larger than the ring of page-locked memory, its source overwritten at once
