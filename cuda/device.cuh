@@ -798,28 +798,43 @@ inline int gemm_propose(const Product& p, uint32_t align_a, uint32_t align_b, ui
     return n;
 }
 
-// the algorithm of a product that this run has not met before
-inline cublasLtMatmulAlgo_t gemm_choose(const Product& p, uint32_t align_a, uint32_t align_b,
-                                        uint32_t align_d) {
+// algorithms for a product that this run has not met before, best first
+typedef std::vector<cublasLtMatmulAlgo_t> GemmAlgos;
+inline GemmAlgos gemm_choose(const Product& p, uint32_t align_a, uint32_t align_b,
+                             uint32_t align_d) {
     cublasLtMatmulAlgo_t algo;
     const bool large = !gemm_cache.empty() && p.flops >= GEMM_SEARCH_FLOPS;
     const std::string file = large ? gemm_file() : "";
     if (large) {
         static std::string have; static GemmKept kept;
         if (have != file) { have = file; kept = gemm_read(file, true); }
-        if (gemm_kept(kept, p, &algo)) { return algo; }
+        if (gemm_kept(kept, p, &algo)) { return { algo }; }
     }
     cublasLtMatmulHeuristicResult_t found[GEMM_PROPOSALS];
     const int n = gemm_propose(p, align_a, align_b, align_d, found);
-    if (!large || !gemm_search_wanted) { return found[0].algo; }
+    GemmAlgos all;
+    for (int i = 0; i < n; i++) { all.push_back(found[i].algo); }
+    if (!large || !gemm_search_wanted) { return all; }
     for (size_t i = 1; i <= gemm_cache.size(); i++) {          // mkdir -p, if it may be
         if (i == gemm_cache.size() || gemm_cache[i] == '/') {
             mkdir(gemm_cache.substr(0, i).c_str(), 0777);
         }
     }
     // a choice that is not kept would change from run to run
-    if (access(gemm_cache.c_str(), W_OK) != 0) { return found[0].algo; }
-    return gemm_search(p, found, n, &algo) ? gemm_keep(file, p, algo) : found[0].algo;
+    if (access(gemm_cache.c_str(), W_OK) != 0 || !gemm_search(p, found, n, &algo)) { return all; }
+    return { gemm_keep(file, p, algo) };
+}
+
+// the product by the first of these algorithms that does not refuse it: cuBLAS has proposed some
+// that then did (PyTorch, pull requests 76021 and 91436). One that refuses has computed nothing
+inline cublasLtMatmulAlgo_t gemm_first(const Product& p, const GemmAlgos& algos,
+                                       const std::string& what) {
+    for (size_t i = 0;; i++) {
+        const cublasStatus_t s = product_run(p, algos[i], p.c, p.d);
+        if (s == CUBLAS_STATUS_NOT_SUPPORTED && i + 1 < algos.size()) { continue; }
+        blas_check(s, what);
+        return algos[i];
+    }
 }
 
 // D (M, N) = op(A) op(B) [+ C (M, N), unless NULL; may be D], all row-major: A is (M, K), or (K, M)
@@ -869,7 +884,8 @@ void gemm(TD* D, const TD* C, const T* A, const T* B, int M, int N, int K, bool 
     layout(&p.ld, blas_type<TD>(), M, N, x.ldd, x.d);
     auto it = gemm_chosen.find(p.key);
     if (it == gemm_chosen.end()) {
-        it = gemm_chosen.emplace(p.key, gemm_choose(p, align_a, align_b, align_d)).first;
+        gemm_chosen[p.key] = gemm_first(p, gemm_choose(p, align_a, align_b, align_d), what);
+        return;
     }
     blas_check(product_run(p, it->second, p.c, p.d), what);
 }

@@ -14,6 +14,7 @@ under test. It is as strict as the library, and where the library would be silen
     depends on the description;
   - EMU_FAULT = cublas (every product fails) | noalgo (none is proposed) | badstate (the
     first proposal says that it cannot) | badalgo (the first proposal fails when it runs)
+    | refused (the first proposal says when it is to run that it cannot)
     | cublasinit (the library does not start).
 TO ADD an attribute: handle it in its Set function below; an unknown one stops the program.
 */
@@ -298,6 +299,7 @@ inline cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t h, cublasL
         if (*n > 1) { continue; }
         if (emu::fault("badstate")) { x = {}; x.state = CUBLAS_STATUS_NOT_SUPPORTED; }
         if (emu::fault("badalgo")) { x.algo.data[7] = 1; }  // fails when it runs
+        if (emu::fault("refused")) { x.algo.data[7] = 2; }
     }
     return CUBLAS_STATUS_SUCCESS;
 }
@@ -388,6 +390,7 @@ inline cublasStatus_t cublasLtMatmul(cublasLtHandle_t h, cublasLtMatmulDesc_t de
             emu::fail("cublasLtMatmul: a matrix lies in the workspace");
         }
     }
+    if (algo->data[7] == 2) { return CUBLAS_STATUS_NOT_SUPPORTED; }
     if (algo->data[7]) { return CUBLAS_STATUS_EXECUTION_FAILED; }
     for (const void* p : {A, B, C, (const void*)workspace}) { emu::touch(p, false, stream); }
     emu::touch(D, true, stream); emu::touch(workspace, true, stream);

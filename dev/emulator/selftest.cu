@@ -682,10 +682,15 @@ static void test_refusals() {
     float* a = (float*)device_malloc(1 << 14);
     gemm(a, a, a + 1024, a + 2048, 8, 8, 9, false, false);
     check("a proposal in a bad state", true);
+    emu::settings.fault = "refused";                 // nor one that says so only when it runs
+    emu::algorithms.clear();
+    for (int i = 0; i < 2; i++) { gemm(a, a, a + 1024, a + 2048, 8, 8, 7, false, false); }
+    check("a proposal that is refused", emu::algorithms.size() == 2 &&
+                                            emu::algorithms[0] == emu::algorithms[1]);
     emu::settings.fault = "";
 }
 #else
-static void test_refusals() { skipped += 130; }
+static void test_refusals() { skipped += 131; }
 #endif
 
 // larger than the ring of page-locked memory, its source overwritten at once
