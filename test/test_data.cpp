@@ -379,7 +379,18 @@ static void test_mixture() {
     CHECK(data_probe(&w, probe.data()) == 5 && probe[0] == 0 && probe[5] == 1000 && probe[10] == 4,
         "mixture: the probe takes turns: %d %d %d", probe[0], probe[5], probe[10]);
     REFUSED(options({dir + "/a:3", dir + "/b"}), "some sources have a weight");
-    REFUSED(options({dir + "/a:-1", dir + "/b:1"}), "wanted a number above 0");
+    // in millionths some weights are 0, or more than 64 bits: all would be of one source, unsaid
+    for (auto weight : { "-1", "0", "1e-7", "1e13", "1e300" }) {
+        const std::string w = strf(":%s", weight);
+        REFUSED(options({dir + "/a" + w, dir + "/b" + w}), "wanted a number from 0.0001 to 1e11");
+    }
+    for (auto weight : { "0.0001", "1e11" }) {
+        const std::string w = strf(":%s", weight);
+        Data half = data_open(options({dir + "/a" + w, dir + "/b" + w}));
+        int of_a = 0;
+        for (int n = 0; n < 40; n++) { of_a += draw(&half, 1)[0] < 1000; }
+        CHECK(of_a == 20, "weights of %s: %d of 40 from a", weight, of_a);
+    }
     REFUSED(options({"bb", dir + "/b"}), "cannot be mixed");
 }
 

@@ -205,9 +205,12 @@ double source_weight(std::string* name) {
     if (colon == std::string::npos || !parse_double(name->substr(colon + 1), &weight)) {
         return -1;
     }
-    if (weight <= 0) {
+    // shares are counted in millionths, as whole numbers of 64 bits
+    if (weight < 1e-4 || weight > 1e11) {
         die(EXIT_USER,
-            strf("--data %s: got weight %g, wanted a number above 0", name->c_str(), weight));
+            strf("--data %s: got weight %g, wanted a number from 0.0001 to 1e11", name->c_str(),
+                 weight),
+            "only the ratio of the weights counts: multiply all of them by one number");
     }
     name->resize(colon);
     return weight;
