@@ -3,6 +3,7 @@ commands/flags.cpp -- what flags.h declares.
 */
 #include "../flags.h"
 #include "../cpu/product.h"
+#include <float.h>
 
 static FlagKind flag_kind(const long&) { return FLAG_LONG; }
 static FlagKind flag_kind(const double&) { return FLAG_DOUBLE; }
@@ -64,6 +65,10 @@ void flag_set(const FlagRow& r, const std::string& spelled, const std::string& t
             die(EXIT_USER, spelled + ": got '" + text + "', wanted a number");
         }
         *(double*)r.value = v;
+        // it is computed with as a float, where it would be 0 or infinite
+        if (v != 0 && (fabs(v) < FLT_MIN || fabs(v) > FLT_MAX)) {
+            die(EXIT_USER, spelled + ": got " + text + ", wanted 0, or from 1e-37 to 1e38 in size");
+        }
     }
     if (v < r.low || v > r.high) {
         die(EXIT_USER, spelled + ": got " + text + ", wanted " + flag_range(r));

@@ -84,7 +84,7 @@ static void train_checks(const Flags& f, bool begins) {
          strf("at most --seq %d", f.arch.T));
     want(f.schedule == "constant" || f.schedule == "cosine", "--schedule " + f.schedule,
          "constant or cosine");
-    want(f.beta1 < 1 && f.beta2 < 1,
+    want((float)f.beta1 < 1 && (float)f.beta2 < 1,
          strf("--beta1 %g --beta2 %g", f.beta1, f.beta2), "0 up to, not including, 1");
     if (!begins) { return; }
     flags_read(f, "min_lr", f.schedule != "constant", "--schedule cosine");

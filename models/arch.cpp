@@ -2,6 +2,7 @@
 models/arch.cpp -- what arch.h declares.
 */
 #include "../arch.h"
+#include <float.h>
 
 std::vector<ArchRow> arch_rows(Arch* c) {
     #define X(type, field, otherwise, cmds, by, key, low, high, names, help) \
@@ -47,6 +48,8 @@ std::string arch_set(const ArchRow& r, const std::string& text) {
     if (r.type == ARCH_int && !parse_long(text, &whole)) { return "a whole number"; }
     if (r.type == ARCH_float && !parse_double(text, &number)) { return "a number"; }
     if (r.type == ARCH_int) { number = whole; }
+    // as a float it would be 0, which often means: as it is
+    if (number != 0 && fabs(number) < FLT_MIN) { return "0, or 1e-37 or more in size"; }
     if (number < r.low || number > r.high) {
         return number_text(r.low) + " to " + number_text(r.high);
     }
