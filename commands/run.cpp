@@ -11,6 +11,11 @@ commands/run.cpp -- what run.h declares.
 // ---- the process
 
 void process_begin(char** argv) {
+    // what was closed (>&-) would be the number of the next file that is opened, and text meant for
+    // people would go into that: the log, a checkpoint
+    for (int fd = 0; fd <= 2; fd++) {
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR) < 0) { _exit(EXIT_MACHINE); }
+    }
     // OpenMP threads wait by spinning for milliseconds unless told not to, which on a machine with
     // other work costs ten times more than sleeping does on a quiet one. A few microseconds of it
     // cost nothing there, and save a sleep where the others are nearly done. The library reads its

@@ -425,6 +425,20 @@ static void test_not_finite() {
         }
     }
 }
+// a descriptor that nobody opened is the number of the next file: no text goes into that one
+static void test_closed() {
+    const Ran r = check_run("cd " + dir + " && " + binary + TINY +
+                            "-n 300 --eval-every 0 --save-every 0 -o closed <&- >&- 2>&-");
+    CHECK(r.code == 0, "standard input, output and errors closed: exit %d", r.code);
+    long lines = 0, others = 0;
+    for (auto& line : split(file_read(dir + "/closed/log.jsonl"), '\n')) {
+        Json j; std::string error;
+        lines++;
+        others += !line.empty() && !json_parse(line.data(), line.size(), &j, &error);
+    }
+    CHECK(lines > 300 && !others, "%ld of %ld lines of the log are something else", others, lines);
+}
+
 // a disk that is full is imitated by a limit on the size of files: 20 KiB hold the weights,
 // not the optimiser
 static void test_disk() {
@@ -586,6 +600,7 @@ int main() {
     test_resume();
     test_checkpoints();
     test_not_finite();
+    test_closed();
     test_disk();
     test_large_ids();
     test_limits();
