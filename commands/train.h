@@ -6,7 +6,8 @@ reported and stopped. The steps themselves are in train_sink.cu, which includes 
 #define TRAIN_H
 #include <signal.h>
 
-static double validate(Model* m, Data* data, int B, int T) { // mean over the targets that count
+// mean over the targets that count; NAN if there are none, INFINITY if it is not finite
+static double validate(Model* m, Data* data, int B, int T) {
     const long n = data_val_count(data);
     double sum = 0; long count = 0;
     std::vector<int> seqs((size_t)B * (T + 1));
@@ -20,7 +21,8 @@ static double validate(Model* m, Data* data, int B, int T) { // mean over the ta
     }
     double both[] = { sum, (double)count };
     dist::sum(both, 2);
-    return both[1] ? both[0] / both[1] : NAN;
+    if (!both[1]) { return NAN; }
+    return std::isfinite(both[0]) ? both[0] / both[1] : INFINITY;
 }
 static volatile sig_atomic_t stop_signal = 0;
 // timeout(1) and some schedulers send a signal twice at once: only a later Ctrl-C ends the program
@@ -369,6 +371,11 @@ static std::string run_state(Run* r, long step) {
            ", \"flags\": " + flags_json(r->f, 't') + "}";
 }
 
+static std::string diverged_hint(const Run& r) {
+    const std::string saved = strf("; %s/step_%ld is whole", r.f.out.c_str(), r.saved);
+    return strf("try a smaller --lr than %g", r.f.lr) + (r.saved < 0 ? "" : saved);
+}
+
 static void run_evaluate(Run* r, long step) { // validation loss, metrics, a sample
     const Flags& f = r->f;
     const double val = validate(&r->m, &r->data, f.batch, f.arch.T);
@@ -378,6 +385,10 @@ static void run_evaluate(Run* r, long step) { // validation loss, metrics, a sam
     progress_open() = false;
     printf("%seval %6ld | %s\n", r->columns ? "\r\033[K" : "", step,
            eval_text(val, metrics, r->eps[0]).c_str());
+    if (std::isinf(val)) {
+        die(EXIT_DIVERGED, strf("the validation loss after step %ld is not finite", step),
+            diverged_hint(*r));
+    }
     if (dist::rank > 0 || !f.sample || r->data.tokenizer.kind == TOKENIZER_IDS) { return; }
     Rng rng = rng_stream(f.seed, mix64(SEED_SAMPLE, step));
     std::vector<int> tokens(1, r->data.tokenizer.eos);
@@ -412,11 +423,10 @@ static void run_report_step(Run* r, long step, double loss, double grad_norm, do
 
 // the loss or the gradients of a step are not finite
 [[noreturn]] static void run_diverged(const Run& r, long step, double loss, double grad_norm) {
-    const std::string saved = strf("; %s/step_%ld is whole", r.f.out.c_str(), r.saved);
     die(EXIT_DIVERGED,
         strf("loss is %g, gradient norm %g at step %ld: not finite, stopped before the update",
              loss, grad_norm, step),
-        strf("try a smaller --lr than %g", r.f.lr) + (r.saved < 0 ? "" : saved));
+        diverged_hint(r));
 }
 
 // the last line of the log, and of the screen

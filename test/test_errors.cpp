@@ -439,6 +439,14 @@ static void test_closed() {
     CHECK(lines > 300 && !others, "%ld of %ld lines of the log are something else", others, lines);
 }
 
+// an update that nothing comes after may diverge too
+static void test_last_update() {
+    const Ran r = train_sink(std::string(TINY) +
+                             "--lr 1e38 --weight-decay 10 --warmup 0 -n 1 -o last");
+    check_refused(r, EXIT_DIVERGED, "the last update", "the validation loss after step 1 is not");
+    CHECK(!file_exists(dir + "/last/step_1"), "a model that is not finite was saved as done");
+}
+
 // a disk that is full is imitated by a limit on the size of files: 20 KiB hold the weights,
 // not the optimiser
 static void test_disk() {
@@ -601,6 +609,7 @@ int main() {
     test_checkpoints();
     test_not_finite();
     test_closed();
+    test_last_update();
     test_disk();
     test_large_ids();
     test_limits();
