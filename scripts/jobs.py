@@ -81,15 +81,16 @@ def check_extra(words, ours):
 
 
 def files_named(words):
-    """(data, tokenizer) of the words of a run, as the program takes them."""
+    """(data, tokenizer, model to begin with) of the words of a run, as the program takes them."""
     return ((["bb"] + values_of(words, "--data"))[-1],
-            ([""] + values_of(words, "--tokenizer"))[-1])
+            ([""] + values_of(words, "--tokenizer"))[-1], ([""] + values_of(words, "--init"))[-1])
 
 
-def identity(data, tokenizer):
+def identity(data, tokenizer, init=""):
     """The contents of what a run reads."""
     name = data_identity(data)
-    return f"{name}, tokenizer {tokenizer_identity(tokenizer)}" if tokenizer else name
+    name += f", tokenizer {tokenizer_identity(tokenizer)}" if tokenizer else ""
+    return name + (f", init {model_identity(init)}" if init else "")
 
 
 def sources(data):
@@ -156,6 +157,17 @@ def tokenizer_identity(given):
     return contents(name, [path] + [f for f in beside if os.path.exists(f)])
 
 
+def model_identity(given):
+    """Name, size and a hash of a GGUF file, or of a directory's config, weights and tokenizer."""
+    files = [given]
+    if os.path.isdir(given):
+        files = [f for f in sorted(glob.glob(os.path.join(glob.escape(given), "*")))
+                 if re.search("[.](safetensors|gguf)$|/(config|tokenizer|vocab|merges)[^/]*$", f)
+                 and os.path.basename(f) != "optimizer.safetensors"]
+    name = os.path.basename(os.path.normpath(given))
+    return contents(name, files) if os.path.exists(given) else "missing"
+
+
 def contents(name, files, most=None, seen=b""):
     """The name, the size of the files, and a hash: of `seen` and of so many MiB of each, or all."""
     h = hashlib.sha256(seen)
@@ -167,7 +179,7 @@ def contents(name, files, most=None, seen=b""):
     return f"{name} {size} bytes {h.hexdigest()[:16]}"
 
 
-def need_files(data, tokenizer, hint):
+def need_files(data, tokenizer, init, hint):
     """An error for the first of a run's files that is not there."""
     for name, path in sources(data) if data != "bb" else []:
         if name == "bb":
@@ -178,6 +190,9 @@ def need_files(data, tokenizer, hint):
     if tokenizer not in ("", "bytes") and not tokenizer_file(tokenizer):
         die(f"--tokenizer: got no tokenizer in {runlog.shown(tokenizer)}, wanted tokenizer.json, "
             "or a directory with one", "leave it out: text is bytes then")
+    if init and not os.path.exists(init):
+        die(f"--init: got {runlog.shown(init)}, wanted a checkpoint: no such file or directory",
+            "ls runs/*/")
 
 
 def manifest_counts(path):

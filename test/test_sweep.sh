@@ -59,7 +59,8 @@ import importlib.machinery, importlib.util, os, sys
 loader = importlib.machinery.SourceFileLoader("sweep", "scripts/sweep")
 sweep = importlib.util.module_from_spec(importlib.util.spec_from_loader("sweep", loader))
 loader.exec_module(sweep)
-x, y, heavy, t = [os.path.join(sys.argv[1], n) for n in ("x.txt", "y.txt", "z:2.txt", "tok")]
+x, y, heavy, t, base = [os.path.join(sys.argv[1], n)
+                        for n in ("x.txt", "y.txt", "z:2.txt", "tok", "base")]
 def identities(words):
     rows = list(sweep.settings(sweep.arguments(words)))
     return [sweep.jobs.Run(r, 1, o).key["data"] for r in rows]
@@ -68,7 +69,8 @@ def write(path, text):
     os.makedirs(os.path.dirname(path), exist_ok=True)
     with open(path, "w") as f: f.write(text)
 texts = {x: "a" * (2 << 20), y: "bbb", heavy: "ccc", f"{t}/vocab.json": "{}", f"{t}/merges.txt": "m",
-         f"{t}/tokenizer_config.json": "{1}", f"{t}/a/tokenizer.json": "{2}", f"{t}/b/m.gguf": "GGUF"}
+         f"{t}/tokenizer_config.json": "{1}", f"{t}/a/tokenizer.json": "{2}", f"{t}/b/m.gguf": "GGUF",
+         **{f"{base}/{n}": "{3}" for n in ("config.json", "model.safetensors", "tokenizer.json")}}
 for path, text in texts.items(): write(path, text)
 pair, tokens = f"{x}:0.7,{y}:3e-1", lambda name: ["--", "-d", y, "--tokenizer", f"{t}{name}"]
 for words, changes in ((["--", "-d", x], [x]), (["--", "--data", x], [x]), (["--", f"--data={x}"], [x]),
@@ -79,6 +81,8 @@ for words, changes in ((["--", "-d", x], [x]), (["--", "--data", x], [x]), (["--
                        (tokens(""), [f"{t}/vocab.json", f"{t}/merges.txt", f"{t}/tokenizer_config.json"]),
                        (tokens("/vocab.json"), [f"{t}/vocab.json", f"{t}/merges.txt"]),
                        (tokens("/a"), [f"{t}/a/tokenizer.json"]), (tokens("/b/m.gguf"), [f"{t}/b/m.gguf"]),
+                       (["--", "-d", y, "--init", base], list(texts)[-3:]), (["--init", base], list(texts)[-3:]),
+                       (["--", f"--init={t}/b/m.gguf"], [f"{t}/b/m.gguf"]),
                        (["--", f"--data={y}", f"--tokenizer={t}/a/tokenizer.json"], [f"{t}/a/tokenizer.json"])):
     first = identities(words)
     if first != identities(words): print(f"{words}: two identities of the same files: {first}")
