@@ -132,6 +132,7 @@ refused "an empty name"  "-d: got no name in 'README.md,'"                 BACKE
 refused "bb and others"  "-d: got bb in 'bb,README.md', wanted it alone"   BACKEND=cpu -- -d bb,README.md
 refused "no tokenizer"   "got no tokenizer in 'nosuch', wanted tok"        BACKEND=cpu -- -d README.md --tokenizer=nosuch
 refused "none in it"     "got no tokenizer in 'scripts', wanted tok"       BACKEND=cpu -- -d README.md --tokenizer scripts
+refused "one directory"  "two combinations in only=a_b, wanted a directory" --only 'a b,a_b' -- -n 3
 refused "a flag"         "unknown flag --lrr" \
     BACKEND=cpu --lrr 1,2 --out $dir/none -- -n 3
 [ ! -e $dir/none ]; ok $? "a run with an unknown flag began"
