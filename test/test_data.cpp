@@ -347,6 +347,15 @@ static void test_cache() {
     int x; tokens_copy(c.sources[0].train, 0, 1, 257, &x);
     CHECK(x == 'c' && c.sources[0].train.n + c.sources[0].val.n == 601,
           "cache: the file changed, the tokens did not");
+    struct stat now;
+    stat(path.c_str(), &now);
+    usleep(20000);                               // the clock of a file system is a coarse one
+    put("once.txt", std::string(600, 'd'));      // as cp -p or tar leave a file
+    const struct timespec times[] = { now.st_atim, now.st_mtim };
+    CHECK(utimensat(AT_FDCWD, path.c_str(), times, 0) == 0, "cache: utimensat");
+    Data e = data_open(options({path}));
+    tokens_copy(e.sources[0].train, 0, 1, 257, &x);
+    CHECK(x == 'd', "cache: other text of the same size and time, got the tokens of the old");
     long entries = 0;
     for (auto& name : dir_list(dir + "/cache")) { entries += name.find("once") == 0; }
     CHECK(entries == 1, "cache: %ld directories for one file", entries);

@@ -22,6 +22,14 @@ static void data_sft(const DataOptions& opt, const std::string& path, const Toke
     o->assistant_only = opt.sft_loss == "assistant";
 }
 
+// was this file written, moved to its place or given another time after that one?
+static bool changed_since(const std::string& path, const std::string& other) {
+    struct stat text, made;
+    if (stat(path.c_str(), &text) || stat(other.c_str(), &made)) { return true; }
+    const struct timespec a = text.st_ctim, b = made.st_mtim;
+    return a.tv_sec != b.tv_sec ? a.tv_sec > b.tv_sec : a.tv_nsec > b.tv_nsec;
+}
+
 // The directory of shards of a text file: made now, or found from an earlier run with the same file
 // and tokenizer.
 static std::string text_cache(const std::string& path, const Tokenizer& tok,
@@ -51,7 +59,8 @@ static std::string text_cache(const std::string& path, const Tokenizer& tok,
     same.val_from = 1;
     same.files.push_back(TextFile());
     same.files[0].path = path;
-    if (file_exists(dir + "/manifest.json")) {
+    // a file of the same size and time may hold other text: an archive unpacked, times preserved
+    if (!changed_since(path, dir + "/manifest.json")) {
         std::string old = file_read(dir + "/manifest.json");
         if (old.find("{\"complete\": true") == 0 &&
             old.find(tokenizing_made(same)) != std::string::npos) {
