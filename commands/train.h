@@ -213,6 +213,9 @@ static void run_restore(Run* r, const Flags& f, const std::string& from) {
     const Json state = json_file(from + "/state.json"), *position = state.get("data"),
                *flags = state.get("flags");
     want(position, from + "/state.json: data", "the position in the data");
+    const double step = json_number(state, "step", r->first);
+    want(step == r->first, strf("%s/state.json: step %.0f", from.c_str(), step),
+         strf("step %ld, as the directory is called", r->first));
     hint_also().clear();
     const std::string again = "begin another run in another --out";
     const std::string kept = flags ? flags_changed(*flags, f, &r->changed) : "";

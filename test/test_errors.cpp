@@ -328,6 +328,9 @@ static void test_checkpoints() {
     CHECK(!train_sink("probe damaged/step_4").says("make train_sink"),
           "text of a checkpoint reached a command");
     damaged("config.json", config.substr(0, 100), "config.json: not JSON", "config.json cut short");
+    // as cp -r step_2 step_4 leaves it: the run would be done two updates too early
+    damaged("state.json", replaced(file_read(at + "state.json"), "\"step\": 4", "\"step\": 2"),
+            "state.json: step 2: wanted step 4, as the directory is called", "another step");
     damaged("config.json", replaced(config, "\"hidden_size\": 16", "\"hidden_size\": 0"),
             "hidden_size", "no width");
     damaged("config.json",
