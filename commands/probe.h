@@ -252,7 +252,7 @@ static std::string probe_once(Model* m, const Flags& f, const ProbeInput& in,
             if (stage.forward == attention_forward) { sink_at_add(&at, m, l); }
         };
     }
-    const Metrics r = measure(m, in.x.data(), in.n, T, ops::on_host ? 2048 : 8192);
+    const Metrics r = measure(m, in.x.data(), in.n, T, ops::on_host ? 4096 : 8192);
     m->around = nullptr;
     if (progress_open()) { printf("\r\033[K"); progress_open() = false; }
     for (int i = 0; i < in.n && !std::isfinite(r.loss); i++) { // which sequence, which layer?

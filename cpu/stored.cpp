@@ -106,9 +106,14 @@ StoredDot* stored_dot(const std::string& type) {
 void stored_add(const float* at, const StoredMatrix& m) {
     stored.all[at] = m;
     const size_t bytes = m.rows * m.cols * sizeof(float), page = 4096;
-    if (bytes < 2 * LARGE_PAGE) { return; }          // it may lie in memory that malloc uses again
-    const uintptr_t begin = ((uintptr_t)at + page - 1) / page * page, end = (uintptr_t)at + bytes;
-    mprotect((void*)begin, end / page * page - begin, PROT_NONE);
+    const uintptr_t begin = ((uintptr_t)at + page - 1) / page * page,
+                    end = ((uintptr_t)at + bytes) / page * page;
+    if (begin >= end) { return; }
+#ifdef MADV_NOHUGEPAGE
+    madvise((void*)begin, end - begin, MADV_NOHUGEPAGE);     // for a norm's sake none is filled here
+#endif
+    // (a small one may lie in memory that malloc uses again)
+    if (bytes >= 2 * LARGE_PAGE) { mprotect((void*)begin, end - begin, PROT_NONE); }
 }
 
 // rows from..to of a weight: rows first.. of m, or floats if m is NULL
