@@ -5,6 +5,7 @@ never read back from the loader's own tables.
 */
 #include "../dataloader.h"
 #include "check.h"
+#include <thread>
 #include <map>
 #include <set>
 
@@ -359,6 +360,29 @@ static void test_cache() {
     long entries = 0;
     for (auto& name : dir_list(dir + "/cache")) { entries += name.find("once") == 0; }
     CHECK(entries == 1, "cache: %ld directories for one file", entries);
+}
+
+// a text that is written to while it is read becomes no shards that look like the new text's
+static void test_changed_meanwhile() {
+    const std::string path = put("busy.txt", std::string(64 << 20, 'a')), out = dir + "/busy";
+    std::thread writer([&] {
+        while (!file_exists(out + "/manifest.json")) { usleep(100); }
+        FILE* f = fopen(path.c_str(), "r+b");
+        fputc('Z', f);
+        fclose(f);
+    });
+    const Died d = check_dies([&] {
+        TokenizeOptions o;
+        o.files = { path };
+        o.out = out;
+        tokenize_main(o);
+    });
+    writer.join();
+    CHECK(d.code == EXIT_USER && d.says("written to while it was read"), "exit %d, got %s", d.code,
+          d.err.c_str());
+    CHECK(file_read(out + "/manifest.json").find("{\"complete\": false") == 0,
+          "its shards are called complete");
+    remove_tree(out);
 }
 
 // ----------------------------------------------------------------------------
@@ -892,6 +916,7 @@ int main() {
     test_packing();
     test_formats();
     test_cache();
+    test_changed_meanwhile();
     test_mixture();
     test_restore();
     test_edits();

@@ -605,7 +605,7 @@ static void tokenizing_manifest(const Tokenizing& z, bool complete) {
     json_field(&out, "skipped", strf("%ld", z.counts.skipped));
     json_field(&out, "dropped", strf("%ld", z.dropped));
     json_field(&out, "series", "[" + series + "]");
-    json_field(&out, "made", tokenizing_made(z));
+    json_field(&out, "made", z.made);
     file_write(z.o.out + "/manifest.json", out + "}\n");
 }
 
@@ -674,7 +674,7 @@ static bool tokenizing_directory(const Tokenizing& z) {
     if (file_exists(path)) {
         std::string old = file_read(path);
         bool complete = old.find("{\"complete\": true") == 0;
-        if (complete && old.find(tokenizing_made(z)) != std::string::npos) { return false; }
+        if (complete && old.find(z.made) != std::string::npos) { return false; }
         if (complete) {
             die(EXIT_USER,
                 strf("%s: holds shards of other text, or made with other options", z.o.out.c_str()),
@@ -718,6 +718,7 @@ int tokenize_main(const TokenizeOptions& o) {
     }
     z->tok = tokenizer_of(o.tokenizer.empty() ? "bytes" : o.tokenizer);
     tokenizing_check(z);
+    z->made = tokenizing_made(*z);
     if (!tokenizing_directory(*z)) {
         fprintf(stderr, "%s: complete already, from the same files\n", o.out.c_str());
         delete z;
@@ -729,6 +730,10 @@ int tokenize_main(const TokenizeOptions& o) {
     if (c.documents == 0) {
         die(EXIT_USER, strf("%s: got no documents%s", names[0].c_str(),
                             z->dropped ? " of these domains" : ""));
+    }
+    if (tokenizing_made(*z) != z->made) {
+        die(EXIT_USER, names[0] + ": a file of this text was written to while it was read",
+            "try again when nobody writes to it");
     }
     tokenizing_manifest(*z, true);
     dir_sync(z->o.out);

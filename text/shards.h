@@ -131,6 +131,7 @@ enum BlockState { BLOCK_FREE, BLOCK_READ, BLOCK_BUSY, BLOCK_DONE };
 struct Tokenizing {
     TokenizeOptions o;
     Tokenizer tok;
+    std::string made;                       // tokenizing_made, before the first byte is read
     // files from val_from on go into val shards
     std::vector<TextFile> files; size_t val_from = 0, file = 0;
     std::vector<TextBlock> ring; std::vector<BlockState> state;
