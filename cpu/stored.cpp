@@ -110,7 +110,8 @@ void stored_add(const float* at, const StoredMatrix& m) {
                     end = ((uintptr_t)at + bytes) / page * page;
     if (begin >= end) { return; }
 #ifdef MADV_NOHUGEPAGE
-    madvise((void*)begin, end - begin, MADV_NOHUGEPAGE);     // for a norm's sake none is filled here
+    // else a norm between two matrices would fill a large page
+    madvise((void*)begin, end - begin, MADV_NOHUGEPAGE);
 #endif
     // (a small one may lie in memory that malloc uses again)
     if (bytes >= 2 * LARGE_PAGE) { mprotect((void*)begin, end - begin, PROT_NONE); }
