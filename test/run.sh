@@ -2,6 +2,7 @@
 # prints one line for each as it ends, and at the end the sum of their `N passed, M failed`
 #     sh test/run.sh [test_data test_make model/ATTN=sigmoid ...]        only these
 #     sh test/run.sh one test_data                                       one of them, as the above starts it
+# One that takes longer than TEST_SECONDS, if that is set, is ended, and has failed
 # `make test ATTN=x` must not leak into makes of the tests
 unset MAKEFLAGS MAKELEVEL MFLAGS ATTN BIAS PE NORM FFN COMBINE PRECISION BACKEND
 # programs here are short, and machines busy
@@ -12,6 +13,7 @@ run() { # name command...
     start=$(date +%s)
     "$@" > $log/$name 2>&1
     status=$?
+    case $status in 124 | 137) echo "$name was ended after $TEST_SECONDS s" >> $log/$name ;; esac
     last=$(tail -n 1 $log/$name)
     case "$last" in
         [0-9]*" passed, "[0-9]*" failed") ;;
@@ -53,12 +55,16 @@ model() { # builds of test_model, each on all fixtures: it takes those of its bu
     [ $bad -eq 0 ]
 }
 if [ "$1" = one ]; then
-    case $2 in
-        model*/*) run $(echo $2 | tr / _) model build/test/$2 ;;
-        analytic) run analytic analytic ;;
-        *) if [ -f test/$2.sh ]; then run $2 sh test/$2.sh; else run $2 build/test/$2; fi ;;
-    esac
+    run $(echo $2 | tr / _) ${TEST_SECONDS:+timeout -k 10 $TEST_SECONDS} sh test/run.sh alone $2
     exit 0
+fi
+if [ "$1" = alone ]; then                                 # without a limit and a line of its own
+    case $2 in
+        model*/*) model build/test/$2 ;;
+        analytic) analytic ;;
+        *) if [ -f test/$2.sh ]; then sh test/$2.sh; else build/test/$2; fi ;;
+    esac
+    exit
 fi
 rm -rf $log; mkdir -p $log
 if [ $# -eq 0 ]; then
