@@ -755,6 +755,85 @@ static void test_long_text() {
               got.size(), want.size());
     }
 }
+
+// wherever a text may be cut, its parts have the ids of the whole; and the start of a record is
+// encoded as if all of it were
+static void test_cuts() {
+    const std::string gpt2 = file_read(vectors() + "gpt2.json");
+    const std::string level = "{\"type\":\"ByteLevel\",\"add_prefix_space\":false,"
+                              "\"trim_offsets\":true,\"use_regex\":true}";
+    const size_t at = gpt2.find("\"pre_tokenizer\":" + level) + strlen("\"pre_tokenizer\":");
+    int made = 0;
+    auto with_digits = [&](const char* each, const std::string& after, const char* added) {
+        std::string j = gpt2;
+        j.replace(at, level.size(), std::string("{\"type\":\"Sequence\",\"pretokenizers\":[{"
+            "\"type\":\"Digits\",\"individual_digits\":") + each + "}," + after + "]}");
+        const size_t a = j.find("<|endoftext|>");
+        if (*added) { j.replace(a, strlen("<|endoftext|>"), added); }
+        return put(strf("digits_%d.json", made++), j);
+    };
+    const std::string bare = "{\"type\":\"ByteLevel\",\"add_prefix_space\":false,"
+                             "\"trim_offsets\":true,\"use_regex\":false}";
+    const struct { std::string path; bool lines, spaces; } rows[] = {
+        { vectors() + "gpt2.json", true, true }, { vectors() + "neox.json", true, true },
+        { vectors() + "llama3.json", true, true }, { vectors() + "llama2.json", false, false },
+        { with_digits("true", level, ""), true, true },
+        { with_digits("false", level, ""), true, true },
+        // digits alone leave a word with what is around it; a token of two words has both sides
+        { with_digits("true", bare, ""), false, false },
+        { with_digits("true", level, "the end"), true, false },
+    };
+    const char* words[] = { "the", " the", " end", "A", "\n", "\n\n", " ", "  ", "caf\xC3\xA9",
+                            "e\xCC\x81", "7", " 12", "'s", ".", "\t", "x\ny", "<s>", "\r\n" };
+    for (auto& row : rows) {
+        const Tokenizer tok = tokenizer_load(row.path);
+        CHECK(tok.cut_at_lines == row.lines && tok.cut_at_spaces == row.spaces,
+              "%s: cut at lines %d, at spaces %d", row.path.c_str(), tok.cut_at_lines,
+              tok.cut_at_spaces);
+        Rng rng{7};
+        std::string text;
+        for (int i = 0; i < 1500; i++) { text += words[rng_below(&rng, 18)]; }
+        const std::vector<int> whole = tokenizer_encode(tok, text, false);
+        long cuts = 0, wrong = 0;
+        for (size_t i = 0; i <= text.size(); i++) {
+            if (!text_cuts(tok, text.data(), text.size(), i)) { continue; }
+            Ids parts;
+            tokenizer_encode_to(tok, text.data(), i, true, &parts);
+            tokenizer_encode_to(tok, text.data() + i, text.size() - i, false, &parts);
+            wrong += std::vector<int>(parts.begin(), parts.end()) != whole;
+            cuts++;
+        }
+        CHECK((cuts > 50) == row.lines && wrong == 0, "%s: %ld of %ld cuts change the ids",
+              row.path.c_str(), wrong, cuts);
+    }
+    // the start of a record has the ids that it has in all of it
+    const auto starts = [&](const Tokenizer& tok, const std::string& text, int len) {
+        const std::string path = put("start.jsonl", "{\"text\": " + json_str(text) + "}\n");
+        std::vector<int> x(len + 1);
+        long skipped = 0;
+        DataOptions how;
+        const int n = data_prompts(path, tok, 1, len, false, x.data(), &skipped, &how);
+        const std::vector<int> whole = tokenizer_encode(tok, text, false);
+        CHECK(n == 1 && skipped == 0 && std::equal(x.begin(), x.end(), whole.begin()),
+              "%s: the first %d ids of %zu", tok.name.c_str(), len + 1, whole.size());
+    };
+    std::string words_and_lines;
+    for (int i = 0; i < 9000; i++) { words_and_lines += i % 700 ? " end" : "\nthe"; }
+    for (int len : { 1, 500, 3000 }) {
+        starts(tokenizer_load(vectors() + "gpt2.json"), words_and_lines, len);
+    }
+    starts(tokenizer_bytes(), std::string(5000, 'x'), 4096);  // one id more than the first part has
+    // a U+2581 goes before the text and not before its second part
+    const std::string prepends = put("prepends.json", "{\"added_tokens\": [], \"normalizer\": "
+        "{\"type\": \"Prepend\", \"prepend\": \"\u2581\"}, \"pre_tokenizer\": null, \"model\": "
+        "{\"type\": \"BPE\", \"unk_token\": \"?\", \"fuse_unk\": true, \"vocab\": "
+        "{\"?\": 0, \"\u2581\": 1, \"a\": 2, \"\\n\": 3, \"\u2581a\": 4}, "
+        "\"merges\": [\"\u2581 a\"]}}");
+    std::string lines;
+    while (lines.size() < 9000) { lines += "a\n"; }
+    starts(tokenizer_load(prepends), lines, 6000);
+}
+
 static void test_prompts() {
     std::string lines;
     for (int i = 0; i < 12; i++) {
@@ -923,6 +1002,7 @@ int main() {
     test_edits();
     test_tokenize();
     test_long_text();
+    test_cuts();
     test_prompts();
     test_bad_input();
     test_bad_text();

@@ -483,6 +483,7 @@ int data_prompts(const std::string& path, const Tokenizer& tok, int n, int len, 
     }
     o.skip_bad = skip_bad;
     o.bos = d.opt.bos == "doc" ? "doc" : "none";
+    o.first = windows ? 0 : len + 1;
     data_sft(d.opt, path, tok, &o);
     int found = 0;
     Ids line; // windows: what no sequence has begun with yet

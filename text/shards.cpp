@@ -217,11 +217,18 @@ void text_close(TextFile* t) {
     }
 }
 
+bool text_cuts(const Tokenizer& tok, const char* s, size_t n, size_t i) {
+    if (tok.kind == TOKENIZER_BYTES) { return true; }
+    if (!tok.cut_at_lines || i < 2 || i + 1 >= n) { return false; }
+    const auto printed = [&](size_t k) { return s[k] > 0x20 && s[k] < 0x7F; };
+    const auto letter = [&](size_t k) { return (s[k] | 32) >= 'a' && (s[k] | 32) <= 'z'; };
+    if (s[i-1] == '\n') { return printed(i) && printed(i - 2); }
+    return tok.cut_at_spaces && s[i] == ' ' && letter(i - 1);
+}
+
 size_t text_cut(const Tokenizer& tok, const std::string& s) {
-    if (tok.kind == TOKENIZER_BYTES) { return s.size() - 1; }
-    auto letter = [&](size_t i) { return s[i] > 0x20 && s[i] < 0x7F; };
-    for (size_t i = tok.cut_at_lines ? s.size() : 0; i-- > 2;) {
-        if (s[i-1] == '\n' && letter(i) && letter(i - 2)) { return i; }
+    for (size_t i = s.size(); i-- > 1;) {
+        if (text_cuts(tok, s.data(), s.size(), i)) { return i; }
     }
     return 0;
 }
@@ -298,8 +305,16 @@ static std::string text_domain(const Json& record, const std::string& path) {
 static void text_document(const Tokenizer& tok, const TokenizeOptions& o, TextBlock* b,
                           const char* s, size_t n, const std::string& domain, bool first,
                           bool last) {
+    enum { PART = 1 << 12 };                             // bytes encoded before a look at their ids
+    const size_t before = b->ids.size();
     if (first && o.bos == "doc") { b->ids.push_back(tok.bos); }
-    tokenizer_encode_to(tok, s, n, first, &b->ids);
+    for (size_t at = 0, to; at < n; at = to) {
+        to = o.first ? at + PART : n;
+        while (to < n && !text_cuts(tok, s, n, to)) { to++; }
+        to = std::min(to, n);
+        tokenizer_encode_to(tok, s + at, to - at, first && at == 0, &b->ids);
+        if (o.first && (long)(b->ids.size() - before) >= o.first) { break; }
+    }
     if (last) { b->ids.push_back(tok.eos); }
     b->docs.push_back({ b->ids.size(), domain, last });
     b->counts.documents += last;

@@ -81,8 +81,11 @@ TextFile text_open(const std::string& path);
 
 void text_close(TextFile* t);
 
-// Where a long .txt may be cut, short of its end; 0 if nowhere. A tokenizer that allows it never
-// looks across the place between "x\n" and "y".
+// May s (n bytes) be cut before s[i], and its parts be encoded one by one? A tokenizer that allows
+// it never looks across the place between "x\n" and "y", or between a letter and a space.
+bool text_cuts(const Tokenizer& tok, const char* s, size_t n, size_t i);
+
+// the last such place short of the end of a long .txt; 0 if there is none
 size_t text_cut(const Tokenizer& tok, const std::string& s);
 
 // The next block of t, false at the end; a block with an error if the end came too soon. A block of
@@ -111,6 +114,8 @@ struct TokenizeOptions {
     bool skip_bad = false, quiet = false;
     std::string sft;                 // "", or the template of the conversations that records are
     bool assistant_only = false;     // of those: no loss but on what the assistant says
+    // of each record so many ids are wanted, and the others may be left out; 0 = all
+    long first = 0;
 };
 
 // block -> ids; runs on many threads. The first bad record ends the block with an error that names

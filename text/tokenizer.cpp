@@ -478,14 +478,18 @@ static void added_insert(AddedTree* tree, const std::string& text, int index) {
 }
 
 // May text be cut after a line? Not if a component adds something at the start of each text, or a
-// token has both sides.
+// token has both sides. Digits that are cut out change nothing where another step cuts the lines.
 static bool tokenizer_cuts_at_lines(const Tokenizer& t) {
     bool word = t.splitter.empty();
+    int steps = 0, digits = 0;
     for (auto& s : t.splitter) {
-        bool first = s.kind == SPLIT_METASPACE && !s.flag && s.number != PREPEND_ALWAYS;
-        if ((s.kind > SPLIT_CL100K && !first) || t.splitter.size() > 1) { return false; }
+        if (s.kind == SPLIT_DIGITS) { digits++; continue; }
+        const bool first = s.kind == SPLIT_METASPACE && !s.flag && s.number != PREPEND_ALWAYS;
+        if (s.kind > SPLIT_CL100K && !first) { return false; }
         word = first;
+        steps++;
     }
+    if (steps > 1 || (digits && (word || !steps))) { return false; }
     for (auto& s : t.normalizer) { if (s.kind == NORM_REPLACE && s.from != " ") { return false; } }
     for (auto& a : t.added) {
         if (a.lstrip || a.rstrip || a.text.find('\n') != std::string::npos) { return false; }
@@ -494,6 +498,17 @@ static bool tokenizer_cuts_at_lines(const Tokenizer& t) {
         if (word && r.size() > 1 && r.find('\n') != std::string::npos) { return false; }
     }
     return true;
+}
+
+// and between two words? Only where each is a piece, and no added token is made of several words
+static bool tokenizer_cuts_at_spaces(const Tokenizer& t) {
+    bool words = false;
+    for (auto& s : t.splitter) { words = words || s.kind == SPLIT_GPT2 || s.kind == SPLIT_CL100K; }
+    for (auto& a : t.added) {
+        const bool blank = a.text.find_first_not_of(' ') == std::string::npos;
+        if (!blank && a.text.find(' ') != std::string::npos) { return false; }
+    }
+    return t.cut_at_lines && words;
 }
 
 void tokenizer_finish(const TokenizerFile& f, Tokenizer* t, const Vocab& vocab) {
@@ -538,6 +553,7 @@ void tokenizer_finish(const TokenizerFile& f, Tokenizer* t, const Vocab& vocab) 
         if (t->byte_level) { t->byte_id[b] = token_find(*t, &c, 1); }
     }
     t->cut_at_lines = tokenizer_cuts_at_lines(*t);
+    t->cut_at_spaces = tokenizer_cuts_at_spaces(*t);
     tokenizer_whole(t);
 }
 
