@@ -159,11 +159,14 @@ template <class R> struct Tiles {
     }
 
     void product(float* c, long ldc, Left a, Right b, int M, int N, int K, bool add) {
+        // 32 rows by a kernel of 14 are 12, 12 and 8, as 4 of them would take as long as 8 do
+        const long tiles = div_up(M, kernel.rows);
+        const int some = std::min<long>(kernel.rows, round_up(div_up(M, tiles), 4));
         for (int n = 0; n < N; n += TILE_COLS) {
             const Right b_n = b.from(0, n);
-            for (int m = 0; m < M; m += kernel.rows) {
+            for (int m = 0; m < M; m += some) {
                 const Left a_m = { a.at + m*a.row, a.row, a.step };
-                kernel.tile(c + m*ldc + n, ldc, std::min(kernel.rows, M - m),
+                kernel.tile(c + m*ldc + n, ldc, std::min(some, M - m),
                             std::min<int>(TILE_COLS, N - n), a_m, b_n.b, lanes_of(K), add);
             }
         }
