@@ -5,6 +5,7 @@ ops.h -- the operations of the fast CPU backend, all but attention.
 #define CPU_OPS_H
 #include <type_traits>
 #include "../reference.h"
+#include "integers.h"
 #include "split.h"
 #ifndef CPU_REAL
 #define CPU_REAL REAL           // float, or double in tests; or bf16
@@ -53,6 +54,7 @@ inline void matmul_forward(real* out, const real* inp, const real* weight, const
     const bool split = std::is_same<real, float>::value && split_pays(N, OC, C);
     const lane* left = split ? split_left((const float*)inp, N, C) : NULL;
     if (N == 1 && stored_forward(out, inp, weight, bias, residual, C, OC)) { return; }
+    if (integers_forward(out, inp, weight, bias, residual, N, C, OC)) { return; }
     for (int o = 0, n; o < OC; o += n) {                    // all rows, or (stored.h) some
         const auto some = stored_rows(weight + (long)o * C, C, OC - o);
         const real *w = some.x, *b = bias ? bias + o : NULL, *r = residual ? residual + o : NULL;

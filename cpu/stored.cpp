@@ -6,6 +6,7 @@ cpu/stored.cpp -- what stored.h declares. The layouts of blocks are those of mod
 #include <string.h>
 #include <algorithm>
 #include "memory.h"
+#include "../models/weights.h"
 #if defined __x86_64__
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wuninitialized"          // false alarms in GCC 12's own header
@@ -103,6 +104,34 @@ StoredDot* stored_dot(const std::string& type) {
     return NULL;
 }
 
+// as dot_q4 and dot_q8_0 read them
+template <bool MINIMUM>
+static void whole_q4(const unsigned char* p, long n, int8_t* q, float* d, float* m) {
+    enum { SCALES = MINIMUM ? 4 : 2, ZERO = MINIMUM ? 0 : 8 };
+    for (long b = 0; b < n / 32; b++, p += SCALES + 16, q += 32) {
+        d[b] = half_at(p);
+        m[b] = MINIMUM ? half_at(p + 2) : 0;
+        for (int i = 0; i < 16; i++) {
+            q[i]      = (p[SCALES + i] & 15) - ZERO;
+            q[16 + i] = (p[SCALES + i] >> 4) - ZERO;
+        }
+    }
+}
+
+static void whole_q8_0(const unsigned char* p, long n, int8_t* q, float* d, float* m) {
+    for (long b = 0; b < n / 32; b++, p += 34, q += 32) {
+        d[b] = half_at(p);
+        m[b] = 0;
+        memcpy(q, p + 2, 32);
+    }
+}
+
+StoredWhole* stored_whole(const std::string& type) {
+    if (type == "Q4_0") { return whole_q4<false>; }
+    if (type == "Q4_1") { return whole_q4<true>; }
+    return type == "Q8_0" ? whole_q8_0 : NULL;
+}
+
 void stored_add(const float* at, const StoredMatrix& m) {
     stored.all[at] = m;
     const size_t bytes = m.rows * m.cols * sizeof(float), page = 4096;
@@ -117,11 +146,7 @@ void stored_add(const float* at, const StoredMatrix& m) {
     if (bytes >= 2 * LARGE_PAGE) { mprotect((void*)begin, end - begin, PROT_NONE); }
 }
 
-// rows from..to of a weight: rows first.. of m, or floats if m is NULL
-struct StoredPart { const StoredMatrix* m; long from, to, first; };
-
-// the OC rows of a weight (OC, C) in parts
-static std::vector<StoredPart> stored_parts(const float* weight, long C, long OC) {
+std::vector<StoredPart> stored_parts(const float* weight, long C, long OC) {
     std::vector<StoredPart> parts;
     for (long o = 0, to; o < OC; o = to) {
         const float* at = weight + o * C;

@@ -6,6 +6,7 @@ token and does little else, multiplies the bits as they are.
 */
 #ifndef CPU_STORED_H
 #define CPU_STORED_H
+#include <stdint.h>
 #include <functional>
 #include <map>
 #include <string>
@@ -18,13 +19,26 @@ typedef float StoredDot(const unsigned char* row, const float* x, const float* s
 // for a type of weights.h; NULL where this processor or this file has none
 StoredDot* stored_dot(const std::string& type);
 
+// n weights of a row in whole numbers: w = d q + m, with a d and an m for each 32
+typedef void StoredWhole(const unsigned char* row, long n, int8_t* q, float* d, float* m);
+
+// likewise; on any processor
+StoredWhole* stored_whole(const std::string& type);
+
 // a matrix (rows, cols)
 struct StoredMatrix {
     long rows, cols;
     std::function<void(long r, float* out)> read;    // out (cols) = row r as floats
     StoredDot* dot;                                  // NULL: its type has none
-    std::vector<const unsigned char*> row;           // for dot: where each row begins in the file
+    std::vector<const unsigned char*> row;           // where each is in the file, for dot, whole
+    StoredWhole* whole = NULL;                       // likewise
 };
+
+// rows from..to of a weight: rows first.. of m, or floats if m is NULL
+struct StoredPart { const StoredMatrix* m; long from, to, first; };
+
+// the OC rows of a weight (OC, C) in parts
+std::vector<StoredPart> stored_parts(const float* weight, long C, long OC);
 
 // which matrices stay in their file: those with a dot, for generation; or all
 enum Stay { STAY_NONE, STAY_DOT, STAY_ALL };

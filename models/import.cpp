@@ -919,7 +919,7 @@ bool weight_stays(const Weight& w, long rows, std::function<long(long)> row_of, 
     const long cols = w.cols();
     const auto read = w.type->read;
     cpu::stored_add(out, { rows, cols, [=](long r, float* to) { read(row[r], cols, to); },
-                           cpu::stored_dot(w.type->name), row });
+                           cpu::stored_dot(w.type->name), row, cpu::stored_whole(w.type->name) });
     return true;
 }
 

@@ -1,0 +1,30 @@
+/*
+integers.h -- the product of floats with weights of 4 or 8 bits that stay in their file (stored.h),
+in whole numbers, of which a processor with AVX512-VNNI multiplies two where it multiplies one
+float. For models that are only run forward; where there is AMX, split.h is used.
+
+    w = d q + m                of each 32 weights of a row: as the file has them
+    x = s (high + low / 2^16)  of each 32 numbers of a row of x: two whole numbers of 16 bits
+
+    sum of x w = sum over blocks of 32 of  d s (sum of high q + sum of low q / 2^16) + m (sum of x)
+
+The low parts are left out where they matter least: where no number of the block is over 12 times
+the root mean square of its row. Then x is off by 2^-16 of the block's largest number at most.
+*/
+#ifndef CPU_INTEGERS_H
+#define CPU_INTEGERS_H
+
+namespace cpu {
+// Can this machine?
+bool integers_here();
+
+// out (N, OC) = inp (N, C) @ weight (OC, C)^T [+ bias (OC)] [+ residual (N, OC)]; false: nothing
+// is done, since it would not pay, may not be done so, or some rows of the weight are of another
+// type. A row of out depends on its row of inp alone, whatever the number of threads
+bool integers_forward(float* out, const float* inp, const float* weight, const float* bias,
+                      const float* residual, int N, int C, int OC);
+
+template <class R>
+bool integers_forward(R*, const R*, const R*, const R*, const R*, int, int, int) { return false; }
+} // namespace cpu
+#endif // CPU_INTEGERS_H
