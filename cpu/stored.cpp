@@ -6,6 +6,7 @@ cpu/stored.cpp -- what stored.h declares. The layouts of blocks are those of mod
 #include <string.h>
 #include <algorithm>
 #include "memory.h"
+#include "product.h"
 #include "../models/weights.h"
 #if defined __x86_64__
 #pragma GCC diagnostic push
@@ -14,12 +15,16 @@ cpu/stored.cpp -- what stored.h declares. The layouts of blocks are those of mod
 #include <immintrin.h>
 #pragma GCC diagnostic pop
 #define TARGET_STORED __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,f16c,fma")))
+#define TARGET_STORED2 __attribute__((target("avx2,f16c,fma")))
 #endif
 
 namespace cpu {
 #ifdef TARGET_STORED
+// ----------------------------------------------------------------------------
+// 1 rows times x with AVX-512
+
 // two halves at p as floats: the scale of a block and, where it has one, its minimum
-TARGET_STORED static __m128 halves(const unsigned char* p) {
+TARGET_STORED2 static inline __m128 halves(const unsigned char* p) {
     int bits;
     memcpy(&bits, p, 4);
     return _mm_cvtph_ps(_mm_cvtsi32_si128(bits));
@@ -88,17 +93,104 @@ TARGET_STORED static float dot_f16(const unsigned char* p, const float* x, const
     }
     return _mm512_reduce_add_ps(sum);
 }
+// ----------------------------------------------------------------------------
+// 2 the same with AVX2: a reader of 32 weights as four vectors for each type, without their scale
+
+TARGET_STORED2 static inline __m256 floats8(__m128i bytes) {
+    return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(bytes));
+}
+
+template <bool MINIMUM> struct ReadQ4 {
+    enum { SCALES = MINIMUM ? 4 : 2, BYTES = SCALES + 16 };
+
+    TARGET_STORED2 static inline void read(const unsigned char* p, __m256* w) {
+        const __m128i bytes = _mm_loadu_si128((const __m128i*)p), low = _mm_set1_epi8(15);
+        const __m128i first = _mm_and_si128(bytes, low),
+                      second = _mm_and_si128(_mm_srli_epi16(bytes, 4), low);
+        w[0] = floats8(first);
+        w[1] = floats8(_mm_srli_si128(first, 8));
+        w[2] = floats8(second);
+        w[3] = floats8(_mm_srli_si128(second, 8));
+    }
+
+    // the scale, and what is added for each unit of the sum of x
+    TARGET_STORED2 static inline float scale(const unsigned char* p, float* rest) {
+        const __m128 d_m = halves(p);
+        const float d = _mm_cvtss_f32(d_m), m = _mm_cvtss_f32(_mm_movehdup_ps(d_m));
+        *rest = MINIMUM ? m : -8 * d;
+        return d;
+    }
+};
+
+struct ReadQ8 {
+    enum { SCALES = 2, BYTES = 34 };
+
+    TARGET_STORED2 static inline void read(const unsigned char* p, __m256* w) {
+        for (int i = 0; i < 4; i++) {
+            const __m128i bytes = _mm_loadl_epi64((const __m128i*)(p + 8*i));
+            w[i] = _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes));
+        }
+    }
+
+    TARGET_STORED2 static inline float scale(const unsigned char* p, float* rest) {
+        *rest = 0;
+        return _mm_cvtss_f32(halves(p));
+    }
+};
+
+// 16 bits each, without a scale
+template <bool BRAIN> struct ReadHalf {
+    enum { SCALES = 0, BYTES = 64 };
+
+    TARGET_STORED2 static inline void read(const unsigned char* p, __m256* w) {
+        for (int i = 0; i < 4; i++) {
+            const __m128i bits = _mm_loadu_si128((const __m128i*)(p + 16*i));
+            const __m256i wide = _mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16);
+            w[i] = BRAIN ? _mm256_castsi256_ps(wide) : _mm256_cvtph_ps(bits);
+        }
+    }
+
+    static float scale(const unsigned char*, float* rest) { return *rest = 0, 1; }
+};
+
+template <class Reader>
+TARGET_STORED2 static float dot_avx2(const unsigned char* p, const float* x, const float* sums,
+                                     long n) {
+    __m256 sum = _mm256_setzero_ps();
+    float rest = 0;
+    for (long b = 0; b < n / 32; b++, p += Reader::BYTES, x += 32) {
+        __m256 w[4], part = _mm256_setzero_ps();
+        Reader::read(p + Reader::SCALES, w);
+        for (int i = 0; i < 4; i++) { part = _mm256_fmadd_ps(w[i], _mm256_loadu_ps(x + 8*i), part); }
+        float per_x;
+        const float d = Reader::scale(p, &per_x);
+        sum = _mm256_fmadd_ps(_mm256_set1_ps(d), part, sum);
+        rest += per_x * sums[b];
+    }
+    const __m128 four = _mm_add_ps(_mm256_castps256_ps128(sum), _mm256_extractf128_ps(sum, 1));
+    const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(two) + _mm_cvtss_f32(_mm_movehdup_ps(two)) + rest;
+}
 #endif
+
+// ----------------------------------------------------------------------------
+// 3 which there are
 
 StoredDot* stored_dot(const std::string& type) {
 #ifdef TARGET_STORED
-    static const struct { const char* type; StoredDot* dot; } rows[] = {
-        { "Q4_0", dot_q4<false> }, { "Q4_1", dot_q4<true> }, { "Q8_0", dot_q8_0 },
-        { "BF16", dot_bf16 }, { "F16", dot_f16 },
+    static const struct { const char* type; StoredDot *avx512, *avx2; } rows[] = {
+        { "Q4_0", dot_q4<false>, dot_avx2<ReadQ4<false>> },
+        { "Q4_1", dot_q4<true>, dot_avx2<ReadQ4<true>> },
+        { "Q8_0", dot_q8_0, dot_avx2<ReadQ8> },
+        { "BF16", dot_bf16, dot_avx2<ReadHalf<true>> },
+        { "F16", dot_f16, dot_avx2<ReadHalf<false>> },
     };
-    const bool here = __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
-                      __builtin_cpu_supports("avx512dq");
-    for (auto& row : rows) { if (here && type == row.type) { return row.dot; } }
+    const std::string kernel = kernel_for(false).name;      // as products do, or as --product says
+    for (auto& row : rows) {
+        if (type != row.type) { continue; }
+        if (kernel == "avx512") { return row.avx512; }
+        if (kernel == "avx2" && __builtin_cpu_supports("f16c")) { return row.avx2; }
+    }
 #endif
     (void)type;
     return NULL;

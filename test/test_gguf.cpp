@@ -984,9 +984,21 @@ static void test_stored() {
               "%s: rows of another width", t.name.c_str());
         cpu::stored.all.clear();
     }
-    CHECK(types.size() == 5 || !cpu::stored_dot("Q4_0"), "%zu types have a product, wanted 5",
+    CHECK(types.size() == (cpu::stored_dot("Q4_0") ? 5 : 0), "%zu types have a product, wanted 5",
           types.size());
     weights_close(&g.weights);
+}
+
+// likewise by every kernel that can run here; the plainest has none
+static void test_stored_kernels() {
+    for (int k = 0; k < cpu::KERNELS; k++) {
+        if (!cpu::kernel_here(k)) { continue; }
+        cpu::product_limit(cpu::kernels[k].name);
+        CHECK((cpu::stored_dot("Q8_0") != NULL) == (k > 0), "%s", cpu::kernels[k].name);
+        CHECK(!cpu::stored_dot("Q4_K") && !cpu::stored_dot("F32"), "%s", cpu::kernels[k].name);
+        test_stored();
+    }
+    cpu::product_kernel = cpu::KERNELS - 1;
 }
 
 // rows of weights that stay in their file are the floats that would have been read, whatever their
@@ -1100,7 +1112,7 @@ int main() {
     test_model();
     test_mxfp4();
     test_directory();
-    test_stored();
+    test_stored_kernels();
     test_stored_rows();
     test_stored_products();
     test_stored_guard();

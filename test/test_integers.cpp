@@ -49,6 +49,24 @@ static void floats_of(const std::string& type, const Bytes& b, long rows, long C
     }
 }
 
+// on any processor: the whole numbers, their scales and minima are those of the definition
+static void test_whole() {
+    Rng rng{15};
+    const long C = 96;
+    for (auto type : { "Q4_0", "Q4_1", "Q8_0" }) {
+        const Bytes b = bytes_of(type, 1, C, &rng);
+        std::vector<float> want(C), d(C / 32), m(C / 32);
+        std::vector<int8_t> q(C);
+        floats_of(type, b, 1, C, want.data());
+        cpu::stored_whole(type)(b.x.data(), C, q.data(), d.data(), m.data());
+        double far = 0;
+        for (long i = 0; i < C; i++) {
+            far = std::max(far, fabs((double)d[i / 32] * q[i] + m[i / 32] - want[i]));
+        }
+        CHECK(far < 1e-6, "%s: %g away", type, far);
+    }
+}
+
 // a weight of parts that stay in a file: of each, its type and how many rows
 struct Weight8 {
     std::vector<float> floats, place;
@@ -208,9 +226,10 @@ static void test_refused() {
     cpu::split_floats = false;
     CHECK(!product(&out, x, w, N), "done where it may not be");
     cpu::split_floats = true;
+    const int kernel = cpu::product_kernel;
     cpu::product_limit("avx512");
     CHECK(!product(&out, x, w, N), "done with --product avx512");
-    cpu::product_kernel = cpu::KERNELS - 1;
+    cpu::product_kernel = kernel;
     cpu::stored.all.begin()->second.whole = NULL;
     CHECK(!product(&out, x, w, N), "done for a type that has no whole numbers");
     cpu::stored.all.clear();
@@ -218,17 +237,29 @@ static void test_refused() {
     for (auto type : { "F32", "Q4_K", "BF16", "" }) { CHECK(!cpu::stored_whole(type), "%s", type); }
 }
 
+// the last row of the table of kernels that has this name
+static int kernel_named(const char* name) {
+    for (int k = cpu::KERNELS - 1; k > 0; k--) {
+        if (!strcmp(cpu::kernels[k].name, name)) { return k; }
+    }
+    return 0;
+}
+
 int main() {
+    test_whole();
     cpu::split_floats = true;
-    if (!cpu::integers_here() || cpu::split_here()) {
-        // AMX has its own way; without VNNI nothing may be done
-        Rng rng{14};
-        const Weight8 w = weight_of({ { "Q4_0", 96 } }, 256, &rng);
-        std::vector<float> out;
-        CHECK(!product(&out, rows_of(32, 256, &rng), w, 32), "done on a machine that cannot");
-        printf("skipped: 3 tests of products in whole numbers, for AVX512-VNNI without AMX\n");
+    Rng rng{14};
+    const Weight8 w = weight_of({ { "Q4_0", 96 } }, 256, &rng);
+    const std::vector<float> x = rows_of(32, 256, &rng);
+    std::vector<float> out;
+    if (cpu::split_here()) { CHECK(!product(&out, x, w, 32), "done where there is AMX"); }
+    cpu::product_kernel = kernel_named("avx512-bf16");          // as if there were no AMX
+    if (!cpu::integers_here()) {
+        CHECK(!product(&out, x, w, 32), "done on a machine that cannot");
+        printf("skipped: 3 tests of products in whole numbers, for AVX512-VNNI\n");
         return check_done();
     }
+    cpu::stored.all.clear();
     test_products();
     test_bits();
     test_refused();
