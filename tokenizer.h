@@ -97,7 +97,8 @@ struct Tokenizer {
     std::vector<AddedToken> added;
     AddedTree added_raw, added_normalized; // looked for before and after the normalizer
     std::vector<int> before, after;                      // template: ids around a text
-    // a text may be cut between "x\n" and "y", and its parts encoded one by one; and before spaces
+    // a text may be cut between "x\n" and "y", and its parts encoded one by one; and
+    // between a letter and a space
     bool cut_at_lines = false, cut_at_spaces = false;
     std::vector<Merge> merges; int merge_shift = 0;      // a hash table
     std::vector<int> slots;                              // another: raw bytes -> id

@@ -19,8 +19,9 @@ namespace cpu {
 bool integers_here();
 
 // out (N, OC) = inp (N, C) @ weight (OC, C)^T [+ bias (OC)] [+ residual (N, OC)]; false: nothing
-// is done, since it would not pay, may not be done so, or some rows of the weight are of another
-// type. A row of out depends on its row of inp alone, whatever the number of threads
+// is done, because it would not pay (as for less than 32 rows), is not allowed, or some rows of the
+// weight are of another type. Where it is done, a row of out depends on its row of inp alone,
+// whatever the number of threads
 bool integers_forward(float* out, const float* inp, const float* weight, const float* bias,
                       const float* residual, int N, int C, int OC);
 

@@ -206,7 +206,7 @@ TARGET_AVX512 void avx512_block(float* c, long ldc, int cols, TileA a, TileB b, 
     }
 }
 
-// a tile in as few blocks as may be: of 14 rows, or of 8, 4, 2, 1 at the lower edge
+// a tile in as few blocks as may be: of 14 rows or 12, or of 8, 4, 2, 1 at the lower edge
 template <int V, bool PAIRS>
 void avx512_rows(float* c, long ldc, int rows, int cols, TileA a, TileB b, long lanes, bool add) {
     const auto block = [&](int H, auto call) {
@@ -488,13 +488,14 @@ const Kernel kernels[] = {
     { "avx2", false, AVX2_ROWS, 1, 384, avx2_tile, any_transpose, any_pairs, any_round,
       [] { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }, NULL, NULL,
       NULL, NULL, NULL },
-    { "avx512", false, 14, 1, 384, avx512_tile<false>, avx512_transpose, avx512_pairs, any_round,
+    { "avx512", false, AVX512_ROWS, 1, 384, avx512_tile<false>, avx512_transpose, avx512_pairs,
+      any_round,
       [] {
           return __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
                  __builtin_cpu_supports("avx512dq");
       },
       NULL, NULL, NULL, NULL, NULL },
-    { "avx512-bf16", true, 14, 1, 384, avx512_tile<true>, avx512_transpose, avx512_pairs,
+    { "avx512-bf16", true, AVX512_ROWS, 1, 384, avx512_tile<true>, avx512_transpose, avx512_pairs,
       avx512_round, [] { return (bool)__builtin_cpu_supports("avx512bf16"); }, NULL, NULL,
       NULL, NULL, NULL },
     { "amx", true, 32, 16, 1024, amx_tile<amx_block>, avx512_transpose, avx512_pairs, avx512_round,

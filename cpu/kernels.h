@@ -20,7 +20,7 @@ bf16 that follow each other in k.
 namespace cpu {
 // two bf16 need not be at a multiple of 4
 typedef uint32_t lane __attribute__((may_alias, aligned(2)));
-enum { PANEL = 16, TILE_COLS = 2 * PANEL };
+enum { PANEL = 16, TILE_COLS = 2 * PANEL, AVX512_ROWS = 14 };
 
 struct TileA { const char* at; long row, step; };
 struct TileB { const lane* at; long panel; };

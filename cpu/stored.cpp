@@ -94,14 +94,14 @@ TARGET_STORED static float dot_f16(const unsigned char* p, const float* x, const
     return _mm512_reduce_add_ps(sum);
 }
 // ----------------------------------------------------------------------------
-// 2 the same with AVX2: a reader of 32 weights as four vectors for each type, without their scale
+// 2 the same with AVX2: a reader for each type of 32 weights as four vectors, without their scale
 
 TARGET_STORED2 static inline __m256 floats8(__m128i bytes) {
     return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(bytes));
 }
 
 template <bool MINIMUM> struct ReadQ4 {
-    enum { SCALES = MINIMUM ? 4 : 2, BYTES = SCALES + 16 };
+    enum { SCALES = MINIMUM ? 4 : 2, BYTES = SCALES + 16, SUMS = true };
 
     TARGET_STORED2 static inline void read(const unsigned char* p, __m256* w) {
         const __m128i bytes = _mm_loadu_si128((const __m128i*)p), low = _mm_set1_epi8(15);
@@ -113,17 +113,18 @@ template <bool MINIMUM> struct ReadQ4 {
         w[3] = floats8(_mm_srli_si128(second, 8));
     }
 
-    // the scale, and what is added for each unit of the sum of x
-    TARGET_STORED2 static inline float scale(const unsigned char* p, float* rest) {
-        const __m128 d_m = halves(p);
-        const float d = _mm_cvtss_f32(d_m), m = _mm_cvtss_f32(_mm_movehdup_ps(d_m));
-        *rest = MINIMUM ? m : -8 * d;
-        return d;
+    TARGET_STORED2 static inline float scale(const unsigned char* p) {
+        return _mm_cvtss_f32(halves(p));
+    }
+
+    // what is added for each unit of the sum of x
+    TARGET_STORED2 static inline float minimum(const unsigned char* p) {
+        return MINIMUM ? _mm_cvtss_f32(_mm_movehdup_ps(halves(p))) : -8 * scale(p);
     }
 };
 
 struct ReadQ8 {
-    enum { SCALES = 2, BYTES = 34 };
+    enum { SCALES = 2, BYTES = 34, SUMS = false };
 
     TARGET_STORED2 static inline void read(const unsigned char* p, __m256* w) {
         for (int i = 0; i < 4; i++) {
@@ -132,15 +133,14 @@ struct ReadQ8 {
         }
     }
 
-    TARGET_STORED2 static inline float scale(const unsigned char* p, float* rest) {
-        *rest = 0;
+    TARGET_STORED2 static inline float scale(const unsigned char* p) {
         return _mm_cvtss_f32(halves(p));
     }
 };
 
 // 16 bits each, without a scale
 template <bool BRAIN> struct ReadHalf {
-    enum { SCALES = 0, BYTES = 64 };
+    enum { SCALES = 0, BYTES = 64, SUMS = false };
 
     TARGET_STORED2 static inline void read(const unsigned char* p, __m256* w) {
         for (int i = 0; i < 4; i++) {
@@ -150,7 +150,7 @@ template <bool BRAIN> struct ReadHalf {
         }
     }
 
-    static float scale(const unsigned char*, float* rest) { return *rest = 0, 1; }
+    static float scale(const unsigned char*) { return 1; }
 };
 
 template <class Reader>
@@ -161,11 +161,11 @@ TARGET_STORED2 static float dot_avx2(const unsigned char* p, const float* x, con
     for (long b = 0; b < n / 32; b++, p += Reader::BYTES, x += 32) {
         __m256 w[4], part = _mm256_setzero_ps();
         Reader::read(p + Reader::SCALES, w);
-        for (int i = 0; i < 4; i++) { part = _mm256_fmadd_ps(w[i], _mm256_loadu_ps(x + 8*i), part); }
-        float per_x;
-        const float d = Reader::scale(p, &per_x);
-        sum = _mm256_fmadd_ps(_mm256_set1_ps(d), part, sum);
-        rest += per_x * sums[b];
+        for (int i = 0; i < 4; i++) {
+            part = _mm256_fmadd_ps(w[i], _mm256_loadu_ps(x + 8*i), part);
+        }
+        sum = _mm256_fmadd_ps(_mm256_set1_ps(Reader::scale(p)), part, sum);
+        if constexpr (Reader::SUMS) { rest += Reader::minimum(p) * sums[b]; }
     }
     const __m128 four = _mm_add_ps(_mm256_castps256_ps128(sum), _mm256_extractf128_ps(sum, 1));
     const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));

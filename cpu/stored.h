@@ -30,8 +30,8 @@ struct StoredMatrix {
     long rows, cols;
     std::function<void(long r, float* out)> read;    // out (cols) = row r as floats
     StoredDot* dot;                                  // NULL: its type has none
-    std::vector<const unsigned char*> row;           // where each is in the file, for dot, whole
-    StoredWhole* whole = NULL;                       // likewise
+    std::vector<const unsigned char*> row;           // where each is in the file, for dot and whole
+    StoredWhole* whole = NULL;                       // NULL: its type has none
 };
 
 // rows from..to of a weight: rows first.. of m, or floats if m is NULL

@@ -33,12 +33,12 @@ same_weights() { # A B TOLERANCE: the length of the difference over that of the 
 }
 # a zombie does not
 lives() { sed "s/.*) //" /proc/$1/stat 2> /dev/null | grep -q "^[^ZX]"; }
-# RUN: waits until it has logged a step, a minute at most
+# RUN PROCESS: waits until it has logged a step, a minute at most, then ends it
 await_step() {
     local tries=0
     until grep -qs '"event":"train"' "$1/log.jsonl"; do
         tries=$((tries + 1))
-        [ $tries -lt 1200 ] || { bad "$1: no step after a minute: $(cat "$1.txt")"; return; }
+        [ $tries -lt 1200 ] || { bad "$1: no step after a minute: $(cat "$1.txt")"; kill "$2"; return; }
         sleep 0.05
     done
 }

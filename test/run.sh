@@ -13,7 +13,9 @@ run() { # name command...
     start=$(date +%s)
     "$@" > $log/$name 2>&1
     status=$?
-    case $status in 124 | 137) echo "$name was ended after $TEST_SECONDS s" >> $log/$name ;; esac
+    if [ -n "$TEST_SECONDS" ] && [ $(($(date +%s) - start)) -ge "$TEST_SECONDS" ]; then
+        echo "$name was ended after $TEST_SECONDS s" >> $log/$name
+    fi
     last=$(tail -n 1 $log/$name)
     case "$last" in
         [0-9]*" passed, "[0-9]*" failed") ;;
@@ -58,7 +60,7 @@ if [ "$1" = one ]; then
     run $(echo $2 | tr / _) ${TEST_SECONDS:+timeout -k 10 $TEST_SECONDS} sh test/run.sh alone $2
     exit 0
 fi
-if [ "$1" = alone ]; then                                 # without a limit and a line of its own
+if [ "$1" = alone ]; then                                 # with neither a limit nor a line of its own
     case $2 in
         model*/*) model build/test/$2 ;;
         analytic) analytic ;;

@@ -772,6 +772,20 @@ static void test_cuts() {
         if (*added) { j.replace(a, strlen("<|endoftext|>"), added); }
         return put(strf("digits_%d.json", made++), j);
     };
+    auto normalized = [&](const std::string& by) {
+        std::string j = gpt2;
+        const std::string none = "\"normalizer\":null";
+        CHECK(j.find(none) != std::string::npos, "gpt2.json has a normalizer");
+        j.replace(j.find(none), none.size(), "\"normalizer\":" + by);
+        return put(strf("normalized_%d.json", made++), j);
+    };
+    // what is unknown becomes one token, wherever it ends
+    auto unknown_lines = [&](const std::string& vocab) {
+        return put(strf("unknown_%d.json", made++), "{\"added_tokens\": [], \"normalizer\": "
+            "{\"type\": \"Prepend\", \"prepend\": \"\u2581\"}, \"pre_tokenizer\": null, "
+            "\"model\": {\"type\": \"BPE\", \"unk_token\": \"?\", \"fuse_unk\": true, "
+            "\"vocab\": {" + vocab + "}, \"merges\": []}}");
+    };
     const std::string bare = "{\"type\":\"ByteLevel\",\"add_prefix_space\":false,"
                              "\"trim_offsets\":true,\"use_regex\":false}";
     const struct { std::string path; bool lines, spaces; } rows[] = {
@@ -782,6 +796,13 @@ static void test_cuts() {
         // digits alone leave a word with what is around it; a token of two words has both sides
         { with_digits("true", bare, ""), false, false },
         { with_digits("true", level, "the end"), true, false },
+        // a normalizer that spaces meet, or the start of a text
+        { normalized("{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},"
+                     "\"content\":\"\"}"), true, false },
+        { normalized("{\"type\":\"Prepend\",\"prepend\":\"z\"}"), true, false },
+        { normalized("{\"type\":\"NFC\"}"), true, true },
+        { unknown_lines("\"?\": 0, \"\u2581\": 1, \"a\": 2"), false, false },
+        { unknown_lines("\"?\": 0, \"\u2581\": 1, \"a\": 2, \"\\n\": 3"), true, false },
     };
     const char* words[] = { "the", " the", " end", "A", "\n", "\n\n", " ", "  ", "caf\xC3\xA9",
                             "e\xCC\x81", "7", " 12", "'s", ".", "\t", "x\ny", "<s>", "\r\n" };

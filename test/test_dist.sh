@@ -147,7 +147,7 @@ began=$(date +%s); UCX_TLS=tcp,self BLOCKS=100 ranks 2 "$dir/full" -n 100000 --s
 ends full "cannot write" 20
 began=$(date +%s); rm -f "$PIDS".*
 DIST_TIMEOUT=3 ranks 2 "$dir/silent" -n 100000 & pid=$!
-await_step "$dir/silent"
+await_step "$dir/silent" $pid
 kill -STOP "$(cat "$PIDS.1")"
 wait $pid
 ends silent "rank 1 .* has said nothing for 3 s" 20
@@ -156,7 +156,7 @@ kill -9 "$(cat "$PIDS.1")" 2> /dev/null
 # ---- SIGTERM of one rank stops all of them: saved once, and the run goes on from there
 rm -f "$PIDS".*
 ranks 2 "$dir/term" -n 50 & pid=$!
-await_step "$dir/term"
+await_step "$dir/term" $pid
 kill -TERM "$(cat "$PIDS.1")"
 wait $pid && ok || bad "SIGTERM of rank 1: $(tail -n 3 "$dir/term.txt")"
 ranks 2 "$dir/term" -n 50 --resume

@@ -93,7 +93,7 @@ ends twice "Duplicate GPU" 20
 began=$(date +%s); EMU_FAULT=nccl:async ranks 2 "$dir/async" "$built/none-bf16" -n 10
 ends async "NCCL: sending tensors: unhandled system error. an error on purpose" 20
 began=$(date +%s); ranks 2 "$dir/dead" "$built/none-bf16" -n 100000 & pid=$!
-await_step "$dir/dead"
+await_step "$dir/dead" $pid
 kill -9 "$(cat "$dir/dead.pid.1")"; wait $pid
 ends dead "rank 1 .* is gone" 20
 began=$(date +%s)

@@ -114,7 +114,7 @@ struct TokenizeOptions {
     bool skip_bad = false, quiet = false;
     std::string sft;                 // "", or the template of the conversations that records are
     bool assistant_only = false;     // of those: no loss but on what the assistant says
-    // of each record so many ids are wanted, and the others may be left out; 0 = all
+    // how many ids of each record are wanted; the rest may be left out. 0 = all
     long first = 0;
 };
 

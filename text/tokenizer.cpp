@@ -497,12 +497,16 @@ static bool tokenizer_cuts_at_lines(const Tokenizer& t) {
     for (auto& r : t.raw) {
         if (word && r.size() > 1 && r.find('\n') != std::string::npos) { return false; }
     }
-    return true;
+    // an unknown newline is one token with what is unknown next to it
+    const bool known = token_find(t, "\n", 1) >= 0 || (t.byte_fallback && t.byte_id['\n'] >= 0);
+    return known || !word || !t.fuse_unk;
 }
 
-// and between two words? Only where each is a piece, and no added token is made of several words
+// and between two words? Only where each is a piece, no added token is made of several words, and
+// spaces stay what they are
 static bool tokenizer_cuts_at_spaces(const Tokenizer& t) {
     bool words = false;
+    for (auto& s : t.normalizer) { if (s.kind != NORM_NFC) { return false; } }
     for (auto& s : t.splitter) { words = words || s.kind == SPLIT_GPT2 || s.kind == SPLIT_CL100K; }
     for (auto& a : t.added) {
         const bool blank = a.text.find_first_not_of(' ') == std::string::npos;
