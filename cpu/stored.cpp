@@ -9,6 +9,7 @@ cpu/stored.cpp -- what stored.h declares. The layouts of blocks are those of mod
 #include "product.h"
 #include "../models/weights.h"
 #if defined __x86_64__
+#include <cpuid.h>
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wuninitialized"          // false alarms in GCC 12's own header
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
@@ -153,6 +154,12 @@ template <bool BRAIN> struct ReadHalf {
     static float scale(const unsigned char*) { return 1; }
 };
 
+// Can the processor make floats of halves? (clang's __builtin_cpu_supports cannot be asked.)
+static bool f16c_here() {
+    unsigned a, b, c, d;
+    return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
+}
+
 template <class Reader>
 TARGET_STORED2 static float dot_avx2(const unsigned char* p, const float* x, const float* sums,
                                      long n) {
@@ -189,7 +196,7 @@ StoredDot* stored_dot(const std::string& type) {
     for (auto& row : rows) {
         if (type != row.type) { continue; }
         if (kernel == "avx512") { return row.avx512; }
-        if (kernel == "avx2" && __builtin_cpu_supports("f16c")) { return row.avx2; }
+        if (kernel == "avx2" && f16c_here()) { return row.avx2; }
     }
 #endif
     (void)type;
