@@ -214,7 +214,7 @@ void avx512_rows(float* c, long ldc, int rows, int cols, TileA a, TileB b, long 
             call(c, ldc, cols, a, b, lanes, add);
         }
     };
-    block(14, avx512_block<14, V, PAIRS>);
+    block(AVX512_ROWS, avx512_block<AVX512_ROWS, V, PAIRS>);
     block(12, avx512_block<12, V, PAIRS>);
     block(8, avx512_block<8, V, PAIRS>);
     block(4, avx512_block<4, V, PAIRS>);

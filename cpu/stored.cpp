@@ -15,33 +15,33 @@ cpu/stored.cpp -- what stored.h declares. The layouts of blocks are those of mod
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #include <immintrin.h>
 #pragma GCC diagnostic pop
-#define TARGET_STORED __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,f16c,fma")))
-#define TARGET_STORED2 __attribute__((target("avx2,f16c,fma")))
+#define TARGET_AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,f16c,fma")))
+#define TARGET_AVX2 __attribute__((target("avx2,f16c,fma")))
 #endif
 
 namespace cpu {
-#ifdef TARGET_STORED
+#ifdef TARGET_AVX512
 // ----------------------------------------------------------------------------
 // 1 rows times x with AVX-512
 
 // two halves at p as floats: the scale of a block and, where it has one, its minimum
-TARGET_STORED2 static inline __m128 halves(const unsigned char* p) {
+TARGET_AVX2 static inline __m128 halves(const unsigned char* p) {
     int bits;
     memcpy(&bits, p, 4);
     return _mm_cvtph_ps(_mm_cvtsi32_si128(bits));
 }
 
 // 16 numbers of 8 bits, without and with a sign, as floats
-TARGET_STORED static __m512 floats_of(__m128i bytes) {
+TARGET_AVX512 static __m512 floats_of(__m128i bytes) {
     return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(bytes));
 }
 
-TARGET_STORED static __m512 signed_floats(const unsigned char* p) {
+TARGET_AVX512 static __m512 signed_floats(const unsigned char* p) {
     return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i*)p)));
 }
 
 // the sum of q_i x_i of a block of 4 bits: byte i holds number i and number 16 + i
-TARGET_STORED static __m512 nibbles(const unsigned char* p, const float* x) {
+TARGET_AVX512 static __m512 nibbles(const unsigned char* p, const float* x) {
     const __m128i bytes = _mm_loadu_si128((const __m128i*)p), low = _mm_set1_epi8(15);
     const __m512 q0 = floats_of(_mm_and_si128(bytes, low));
     const __m512 q1 = floats_of(_mm_and_si128(_mm_srli_epi16(bytes, 4), low));
@@ -50,7 +50,7 @@ TARGET_STORED static __m512 nibbles(const unsigned char* p, const float* x) {
 
 // w = d (q - 8), or d q + m: then d and m precede the block's numbers
 template <bool MINIMUM>
-TARGET_STORED static float dot_q4(const unsigned char* p, const float* x, const float* sums,
+TARGET_AVX512 static float dot_q4(const unsigned char* p, const float* x, const float* sums,
                                   long n) {
     enum { SCALES = MINIMUM ? 4 : 2 };
     __m512 sum = _mm512_setzero_ps();
@@ -65,7 +65,7 @@ TARGET_STORED static float dot_q4(const unsigned char* p, const float* x, const 
 }
 
 // w = d q
-TARGET_STORED static float dot_q8_0(const unsigned char* p, const float* x, const float*, long n) {
+TARGET_AVX512 static float dot_q8_0(const unsigned char* p, const float* x, const float*, long n) {
     __m512 sum = _mm512_setzero_ps();
     for (long i = 0; i < n; i += 32, p += 34) {
         const __m512 first = _mm512_mul_ps(signed_floats(p + 2), _mm512_loadu_ps(x + i));
@@ -76,7 +76,7 @@ TARGET_STORED static float dot_q8_0(const unsigned char* p, const float* x, cons
     return _mm512_reduce_add_ps(sum);
 }
 
-TARGET_STORED static float dot_bf16(const unsigned char* p, const float* x, const float*, long n) {
+TARGET_AVX512 static float dot_bf16(const unsigned char* p, const float* x, const float*, long n) {
     __m512 sum = _mm512_setzero_ps();
     for (long i = 0; i < n; i += 16) {
         const __m256i bits = _mm256_loadu_si256((const __m256i*)(p + 2*i));
@@ -86,7 +86,7 @@ TARGET_STORED static float dot_bf16(const unsigned char* p, const float* x, cons
     return _mm512_reduce_add_ps(sum);
 }
 
-TARGET_STORED static float dot_f16(const unsigned char* p, const float* x, const float*, long n) {
+TARGET_AVX512 static float dot_f16(const unsigned char* p, const float* x, const float*, long n) {
     __m512 sum = _mm512_setzero_ps();
     for (long i = 0; i < n; i += 16) {
         const __m512 w = _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i*)(p + 2*i)));
@@ -94,17 +94,23 @@ TARGET_STORED static float dot_f16(const unsigned char* p, const float* x, const
     }
     return _mm512_reduce_add_ps(sum);
 }
+
 // ----------------------------------------------------------------------------
 // 2 the same with AVX2: a reader for each type of 32 weights as four vectors, without their scale
 
-TARGET_STORED2 static inline __m256 floats8(__m128i bytes) {
+TARGET_AVX2 static inline float scale_at(const unsigned char* p) {
+    return _mm_cvtss_f32(halves(p));
+}
+
+// 8 numbers of 8 bits without a sign
+TARGET_AVX2 static inline __m256 floats8(__m128i bytes) {
     return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(bytes));
 }
 
 template <bool MINIMUM> struct ReadQ4 {
     enum { SCALES = MINIMUM ? 4 : 2, BYTES = SCALES + 16, SUMS = true };
 
-    TARGET_STORED2 static inline void read(const unsigned char* p, __m256* w) {
+    TARGET_AVX2 static inline void read(const unsigned char* p, __m256* w) {
         const __m128i bytes = _mm_loadu_si128((const __m128i*)p), low = _mm_set1_epi8(15);
         const __m128i first = _mm_and_si128(bytes, low),
                       second = _mm_and_si128(_mm_srli_epi16(bytes, 4), low);
@@ -114,28 +120,20 @@ template <bool MINIMUM> struct ReadQ4 {
         w[3] = floats8(_mm_srli_si128(second, 8));
     }
 
-    TARGET_STORED2 static inline float scale(const unsigned char* p) {
-        return _mm_cvtss_f32(halves(p));
-    }
-
     // what is added for each unit of the sum of x
-    TARGET_STORED2 static inline float minimum(const unsigned char* p) {
-        return MINIMUM ? _mm_cvtss_f32(_mm_movehdup_ps(halves(p))) : -8 * scale(p);
+    TARGET_AVX2 static inline float minimum(const unsigned char* p) {
+        return MINIMUM ? _mm_cvtss_f32(_mm_movehdup_ps(halves(p))) : -8 * scale_at(p);
     }
 };
 
 struct ReadQ8 {
     enum { SCALES = 2, BYTES = 34, SUMS = false };
 
-    TARGET_STORED2 static inline void read(const unsigned char* p, __m256* w) {
+    TARGET_AVX2 static inline void read(const unsigned char* p, __m256* w) {
         for (int i = 0; i < 4; i++) {
             const __m128i bytes = _mm_loadl_epi64((const __m128i*)(p + 8*i));
             w[i] = _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes));
         }
-    }
-
-    TARGET_STORED2 static inline float scale(const unsigned char* p) {
-        return _mm_cvtss_f32(halves(p));
     }
 };
 
@@ -143,15 +141,13 @@ struct ReadQ8 {
 template <bool BRAIN> struct ReadHalf {
     enum { SCALES = 0, BYTES = 64, SUMS = false };
 
-    TARGET_STORED2 static inline void read(const unsigned char* p, __m256* w) {
+    TARGET_AVX2 static inline void read(const unsigned char* p, __m256* w) {
         for (int i = 0; i < 4; i++) {
             const __m128i bits = _mm_loadu_si128((const __m128i*)(p + 16*i));
             const __m256i wide = _mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16);
             w[i] = BRAIN ? _mm256_castsi256_ps(wide) : _mm256_cvtph_ps(bits);
         }
     }
-
-    static float scale(const unsigned char*) { return 1; }
 };
 
 // Can the processor make floats of halves? (clang's __builtin_cpu_supports cannot be asked.)
@@ -161,7 +157,7 @@ static bool f16c_here() {
 }
 
 template <class Reader>
-TARGET_STORED2 static float dot_avx2(const unsigned char* p, const float* x, const float* sums,
+TARGET_AVX2 static float dot_avx2(const unsigned char* p, const float* x, const float* sums,
                                      long n) {
     __m256 sum = _mm256_setzero_ps();
     float rest = 0;
@@ -171,7 +167,8 @@ TARGET_STORED2 static float dot_avx2(const unsigned char* p, const float* x, con
         for (int i = 0; i < 4; i++) {
             part = _mm256_fmadd_ps(w[i], _mm256_loadu_ps(x + 8*i), part);
         }
-        sum = _mm256_fmadd_ps(_mm256_set1_ps(Reader::scale(p)), part, sum);
+        const float scale = Reader::SCALES > 0 ? scale_at(p) : 1;
+        sum = _mm256_fmadd_ps(_mm256_set1_ps(scale), part, sum);
         if constexpr (Reader::SUMS) { rest += Reader::minimum(p) * sums[b]; }
     }
     const __m128 four = _mm_add_ps(_mm256_castps256_ps128(sum), _mm256_extractf128_ps(sum, 1));
@@ -181,10 +178,10 @@ TARGET_STORED2 static float dot_avx2(const unsigned char* p, const float* x, con
 #endif
 
 // ----------------------------------------------------------------------------
-// 3 which there are
+// 3 which types have one, and which have whole numbers
 
 StoredDot* stored_dot(const std::string& type) {
-#ifdef TARGET_STORED
+#ifdef TARGET_AVX512
     static const struct { const char* type; StoredDot *avx512, *avx2; } rows[] = {
         { "Q4_0", dot_q4<false>, dot_avx2<ReadQ4<false>> },
         { "Q4_1", dot_q4<true>, dot_avx2<ReadQ4<true>> },
@@ -192,11 +189,12 @@ StoredDot* stored_dot(const std::string& type) {
         { "BF16", dot_bf16, dot_avx2<ReadHalf<true>> },
         { "F16", dot_f16, dot_avx2<ReadHalf<false>> },
     };
+    static const bool f16c = f16c_here();
     const std::string kernel = kernel_for(false).name;      // as products do, or as --product says
     for (auto& row : rows) {
         if (type != row.type) { continue; }
         if (kernel == "avx512") { return row.avx512; }
-        if (kernel == "avx2" && f16c_here()) { return row.avx2; }
+        if (kernel == "avx2" && f16c) { return row.avx2; }
     }
 #endif
     (void)type;
@@ -230,6 +228,9 @@ StoredWhole* stored_whole(const std::string& type) {
     if (type == "Q4_1") { return whole_q4<true>; }
     return type == "Q8_0" ? whole_q8_0 : NULL;
 }
+
+// ----------------------------------------------------------------------------
+// 4 the matrices that stay
 
 void stored_add(const float* at, const StoredMatrix& m) {
     stored.all[at] = m;

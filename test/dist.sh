@@ -33,7 +33,7 @@ same_weights() { # A B TOLERANCE: the length of the difference over that of the 
 }
 # a zombie does not
 lives() { sed "s/.*) //" /proc/$1/stat 2> /dev/null | grep -q "^[^ZX]"; }
-# RUN PROCESS: waits until it has logged a step, a minute at most, then ends it
+# RUN PROCESS: waits until it has logged a step; one without a step after a minute is ended
 await_step() {
     local tries=0
     until grep -qs '"event":"train"' "$1/log.jsonl"; do

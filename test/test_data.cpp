@@ -779,12 +779,14 @@ static void test_cuts() {
         j.replace(j.find(none), none.size(), "\"normalizer\":" + by);
         return put(strf("normalized_%d.json", made++), j);
     };
-    // what is unknown becomes one token, wherever it ends
-    auto unknown_lines = [&](const std::string& vocab) {
-        return put(strf("unknown_%d.json", made++), "{\"added_tokens\": [], \"normalizer\": "
+    // a U+2581 goes before the text and not before its second part; what is unknown becomes one
+    // token, wherever it ends
+    auto prepends = [&](const std::string& vocab, const std::string& merges) {
+        return put(strf("prepends_%d.json", made++), "{\"added_tokens\": [], \"normalizer\": "
             "{\"type\": \"Prepend\", \"prepend\": \"\u2581\"}, \"pre_tokenizer\": null, "
             "\"model\": {\"type\": \"BPE\", \"unk_token\": \"?\", \"fuse_unk\": true, "
-            "\"vocab\": {" + vocab + "}, \"merges\": []}}");
+            "\"vocab\": {\"?\": 0, \"\u2581\": 1, \"a\": 2" + vocab + "}, "
+            "\"merges\": [" + merges + "]}}");
     };
     const std::string bare = "{\"type\":\"ByteLevel\",\"add_prefix_space\":false,"
                              "\"trim_offsets\":true,\"use_regex\":false}";
@@ -801,8 +803,7 @@ static void test_cuts() {
                      "\"content\":\"\"}"), true, false },
         { normalized("{\"type\":\"Prepend\",\"prepend\":\"z\"}"), true, false },
         { normalized("{\"type\":\"NFC\"}"), true, true },
-        { unknown_lines("\"?\": 0, \"\u2581\": 1, \"a\": 2"), false, false },
-        { unknown_lines("\"?\": 0, \"\u2581\": 1, \"a\": 2, \"\\n\": 3"), true, false },
+        { prepends("", ""), false, false }, { prepends(", \"\\n\": 3", ""), true, false },
     };
     const char* words[] = { "the", " the", " end", "A", "\n", "\n\n", " ", "  ", "caf\xC3\xA9",
                             "e\xCC\x81", "7", " 12", "'s", ".", "\t", "x\ny", "<s>", "\r\n" };
@@ -844,15 +845,10 @@ static void test_cuts() {
         starts(tokenizer_load(vectors() + "gpt2.json"), words_and_lines, len);
     }
     starts(tokenizer_bytes(), std::string(5000, 'x'), 4096);  // one id more than the first part has
-    // a U+2581 goes before the text and not before its second part
-    const std::string prepends = put("prepends.json", "{\"added_tokens\": [], \"normalizer\": "
-        "{\"type\": \"Prepend\", \"prepend\": \"\u2581\"}, \"pre_tokenizer\": null, \"model\": "
-        "{\"type\": \"BPE\", \"unk_token\": \"?\", \"fuse_unk\": true, \"vocab\": "
-        "{\"?\": 0, \"\u2581\": 1, \"a\": 2, \"\\n\": 3, \"\u2581a\": 4}, "
-        "\"merges\": [\"\u2581 a\"]}}");
     std::string lines;
     while (lines.size() < 9000) { lines += "a\n"; }
-    starts(tokenizer_load(prepends), lines, 6000);
+    starts(tokenizer_load(prepends(", \"\\n\": 3, \"\u2581a\": 4", "\"\u2581 a\"")), lines,
+           6000);
 }
 
 static void test_prompts() {
