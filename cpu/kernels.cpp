@@ -117,8 +117,8 @@ TARGET_AVX2 void avx2_block(float* c, long ldc, const char* at, long row, long s
     __m256 sum[H][2];
     for (int i = 0; i < H; i++) { sum[i][0] = sum[i][1] = _mm256_setzero_ps(); }
     for (long l = 0; l < lanes; l++, b += PANEL, at += step) {
-        const __m256 b0 = _mm256_loadu_ps((const float*)b),
-                     b1 = _mm256_loadu_ps((const float*)b + 8);
+        __m256 b0 = _mm256_loadu_ps((const float*)b), b1 = _mm256_loadu_ps((const float*)b + 8);
+        asm("" : "+x"(b0), "+x"(b1));   // else GCC loads them again for each row, if these are few
         for (int i = 0; i < H; i++) {
             const __m256 x = _mm256_broadcast_ss((const float*)(at + i*row));
             sum[i][0] = _mm256_fmadd_ps(x, b0, sum[i][0]);
@@ -183,6 +183,7 @@ TARGET_AVX512 void avx512_block(float* c, long ldc, int cols, TileA a, TileB b, 
     for (long l = 0; l < lanes; l++, b.at += PANEL, a.at += a.step, low += a.step) {
         __m512 y[V];
         for (int v = 0; v < V; v++) { y[v] = _mm512_loadu_ps(b.at + v*b.panel); }
+        for (int v = 0; v < V; v++) { asm("" : "+v"(y[v])); }   // as above
         for (int i = 0; i < H; i++) {
             const char* at = i < half ? a.at + i*a.row : low + (i - half)*a.row;
             const __m512 x = _mm512_castsi512_ps(_mm512_set1_epi32(*(const lane*)at));
