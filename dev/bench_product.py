@@ -52,6 +52,8 @@ def main():
     p.add_argument("--threads", type=int, default=os.cpu_count())
     p.add_argument("--times", type=int, default=5)
     p.add_argument("--processor-time", action="store_true")
+    p.add_argument("--precision", choices=("fp32", "bf16"), nargs="+", default=("fp32", "bf16"),
+                   help="bf16 takes PyTorch minutes where the processor does not have it")
     a = p.parse_args()
     clock = int(a.processor_time)
     os.environ["OMP_NUM_THREADS"] = str(a.threads)
@@ -67,7 +69,8 @@ def main():
     print(f"{'N':>5} {'C':>4} {'OC':>6} {'':7} {'':4} {'ours':>6} {'oneDNN':>6} {'ratio':>6}")
     for N, C, OC in SHAPES:
         for layout in LAYOUTS:
-            for name, dtype in (("fp32", torch.float32), ("bf16", torch.bfloat16)):
+            for name in a.precision:
+                dtype = {"fp32": torch.float32, "bf16": torch.bfloat16}[name]
                 pairs = [(ours(program, clock, name, layout, N, C, OC),
                           theirs(torch, clock, dtype, layout, N, C, OC))
                          for _ in range(a.times)]
