@@ -5,11 +5,7 @@ cpu/integers.cpp -- what integers.h declares.
 #include <algorithm>
 #include "split.h"
 #if defined __x86_64__
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wuninitialized"          // false alarms in GCC 12's own header
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#include <immintrin.h>
-#pragma GCC diagnostic pop
+#include "intrinsics.h"
 #define TARGET_VNNI __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,fma")))
 #endif
 

@@ -20,7 +20,7 @@ bf16 that follow each other in k.
 namespace cpu {
 // two bf16 need not be at a multiple of 4
 typedef uint32_t lane __attribute__((may_alias, aligned(2)));
-enum { PANEL = 16, TILE_COLS = 2 * PANEL, AVX512_ROWS = 14 };
+enum { PANEL = 16, TILE_COLS = 2 * PANEL };
 
 struct TileA { const char* at; long row, step; };
 struct TileB { const lane* at; long panel; };
@@ -48,8 +48,9 @@ enum { SPLIT_LOW = 32 * 16, SPLIT_STEP = 2 * SPLIT_LOW };
 struct Kernel {
     const char* name;
     bool bf16;              // its lanes are pairs of bf16, else floats
-    // a tile has that many rows at most; A and B are padded to a multiple of `deep` lanes
-    int rows, deep;
+    // a tile has that many rows at most; where the last one would be low, attention shares its rows
+    // out evenly, by multiples of `even`. A and B are padded to a multiple of `deep` lanes
+    int rows, even, deep;
     // so many lanes are summed in registers, then added to C: what of A and B stays in cache
     long chunk;
     TileKernel* tile;

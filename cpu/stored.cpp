@@ -9,12 +9,7 @@ cpu/stored.cpp -- what stored.h declares. The layouts of blocks are those of mod
 #include "product.h"
 #include "../models/weights.h"
 #if defined __x86_64__
-#include <cpuid.h>
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wuninitialized"          // false alarms in GCC 12's own header
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#include <immintrin.h>
-#pragma GCC diagnostic pop
+#include "intrinsics.h"
 #define TARGET_AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,f16c,fma")))
 #define TARGET_AVX2 __attribute__((target("avx2,f16c,fma")))
 #endif
@@ -158,7 +153,7 @@ static bool f16c_here() {
 
 template <class Reader>
 TARGET_AVX2 static float dot_avx2(const unsigned char* p, const float* x, const float* sums,
-                                     long n) {
+                                  long n) {
     __m256 sum = _mm256_setzero_ps();
     float rest = 0;
     for (long b = 0; b < n / 32; b++, p += Reader::BYTES, x += 32) {

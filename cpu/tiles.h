@@ -159,10 +159,8 @@ template <class R> struct Tiles {
     }
 
     void product(float* c, long ldc, Left a, Right b, int M, int N, int K, bool add) {
-        int some = kernel.rows;
-        if (some == AVX512_ROWS) {      // 32 rows are 12, 12 and 8, as 4 take as long as 8 do
-            some = std::min<long>(some, round_up(div_up(M, div_up(M, some)), 4));
-        }
+        const long tiles = div_up(M, kernel.rows);
+        const int some = std::min<long>(kernel.rows, round_up(div_up(M, tiles), kernel.even));
         for (int n = 0; n < N; n += TILE_COLS) {
             const Right b_n = b.from(0, n);
             for (int m = 0; m < M; m += some) {

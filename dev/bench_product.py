@@ -19,6 +19,7 @@ import time
 
 SHAPES = [(4096, 768, 2304), (4096, 256, 768), (2048, 768, 50432)]      # N, C, OC
 LAYOUTS = ("forward", "input", "weight")
+DTYPES = {"fp32": "float32", "bf16": "bfloat16"}                        # PyTorch's names
 
 
 def build():
@@ -52,7 +53,7 @@ def main():
     p.add_argument("--threads", type=int, default=os.cpu_count())
     p.add_argument("--times", type=int, default=5)
     p.add_argument("--processor-time", action="store_true")
-    p.add_argument("--precision", choices=("fp32", "bf16"), nargs="+", default=("fp32", "bf16"),
+    p.add_argument("--precision", choices=DTYPES, nargs="+", default=DTYPES,
                    help="bf16 takes PyTorch minutes where the processor does not have it")
     a = p.parse_args()
     clock = int(a.processor_time)
@@ -70,9 +71,8 @@ def main():
     for N, C, OC in SHAPES:
         for layout in LAYOUTS:
             for name in a.precision:
-                dtype = {"fp32": torch.float32, "bf16": torch.bfloat16}[name]
                 pairs = [(ours(program, clock, name, layout, N, C, OC),
-                          theirs(torch, clock, dtype, layout, N, C, OC))
+                          theirs(torch, clock, getattr(torch, DTYPES[name]), layout, N, C, OC))
                          for _ in range(a.times)]
                 g = [2e-9 * N * C * OC / statistics.median(x) for x in zip(*pairs)]
                 rows.append(dict(N=N, C=C, OC=OC, layout=layout, precision=name, ours=g[0],
