@@ -21,9 +21,11 @@ case $name in
     *) seed=1 million=1000 ;;
 esac
 steps=$((million * 1000000 / 8192 + 1))
+resume=
+[ ! -d "$out/$name" ] || resume=--resume
 
 # 1,220 steps are 10M tokens
-# shellcheck disable=SC2086  # $model is several words
+# shellcheck disable=SC2086  # $model is several words, $resume none or one
 OMP_NUM_THREADS=1 exec "$BIN" train -d "$shards" --layers 4 --heads 4 --vocab 1024 $model \
     --lr 4e-3 --warmup 100 --weight-decay 0.1 --seed "$seed" -n "$steps" --sample 0 \
-    --eval-every 1220 --save-every 1220 -o "$out/$name" --resume
+    --eval-every 1220 --save-every 1220 -o "$out/$name" $resume
