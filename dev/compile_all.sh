@@ -3,7 +3,7 @@
 # and for four architectures, and fails where a kernel does not compile or an attention kernel
 # spills registers. No GPU needed.
 #   usage: dev/compile_all.sh covering      every value of every switch at least once
-#                                           (15 sets; see dev/LOG.md for the time)
+#                                           (15 sets; dev/log/cuda.md)
 #          dev/compile_all.sh pairwise      every two values together at least once
 #                                           (140 sets; make compile-all)
 #          dev/compile_all.sh list covering|pairwise           only prints the sets

@@ -13,7 +13,7 @@
 #
 # Flags after the name go to all three runs: sh scripts/demo.sh text --seed 7.
 # How the settings were found (text: with seed 1; seed 2 came after), and where the contrast does
-# not appear: dev/LOG.md, docs/text.md.
+# not appear: dev/log/bigram-backcopy.md, docs/text.md.
 set -e
 task=${1:-text}
 [ $# -eq 0 ] || shift
@@ -133,7 +133,7 @@ gives it more than 0.3.
 Shown: softmax puts its spare attention on <s>, whose value shrinks; a key of value 0 takes that
 place in a model that reads no <s>; sigmoid learns the task without either.
 Not shown: massive activations, or a sink on an ordinary first token. And with two layers
-sigmoid's shares pass 0.3 too: dev/LOG.md.
+sigmoid's shares pass 0.3 too: dev/log/bigram-backcopy.md.
 END
 ;;
 esac

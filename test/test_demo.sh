@@ -1,4 +1,4 @@
-# The demos' scripts and their margins (dev/LOG.md). The bb demo is trained whole.
+# The demos' scripts and their margins (dev/log/bigram-backcopy.md, text-runs.md). The bb demo is trained whole.
 # The demo on text takes minutes: here it is trained for a few steps, which must repeat the
 # beginning of the stored runs in test/demo, and the margins are those of the stored runs' table.
 # WHOLE=1 trains it to the end instead.
