@@ -1,6 +1,6 @@
 # train_sink: one binary per model.          make help
 #
-#   make train_sink ATTN=sigmoid BIAS=k      -> build/cpu-ATTN=sigmoid-BIAS=k/train_sink;
+#   make train_sink ATTN=sigmoid PE=nope     -> build/cpu-ATTN=sigmoid-PE=nope/train_sink;
 #                                            ./train_sink links to the last one built
 #   make test                                everything that can be tested here
 
@@ -66,6 +66,13 @@ $(if $(no_mpi),$(error DIST=mpi needs $(MPICXX), which is not in PATH \
   ---> HINT: apt-get install libopenmpi-dev openmpi-bin, or module load openmpi))
 $(if $(no_nvcc),$(error $(no_nvcc); ---> HINT: install the CUDA toolkit, or make BACKEND=cpu))
 $(if $(conflict),$(error ATTN=$(ATTN) with BIAS=$(BIAS) means nothing: $(conflict)))
+# an extra column without a value where no row is divided by its sum: column_idle
+no_sum   := $(shell sed -nE 's/^ *X_ATTN.$(ATTN) *, *Z_ONE *,.*/yes/p' attention_variants.cuh)
+no_value := $(shell sed -nE 's/^ *X_BIAS.$(BIAS) *, *(KEY|LOGIT)_COLUMN *, *[01] *, *0 *,.*/yes/p' \
+              attention_variants.cuh)
+unless   := $(if $(filter k,$(BIAS)), unless a run is given --v-star)
+idle     := $(if $(and $(no_sum),$(no_value)),note: the extra key of BIAS=$(BIAS) changes no output \
+  with ATTN=$(ATTN)$(unless): rows are not divided by their sum and v* is 0; BIAS=kv would)
 endif
 
 # ---- one directory per model: switching cannot leave a stale binary, and switching back
@@ -114,6 +121,7 @@ PROGRAM      := build/program/$(call number_of,$(COMPILE) $(PROGRAM_DEFS))/train
 
 train_sink: $(DIR)/train_sink
 	@ln -sf $< $@ && echo "BACKEND=$(BACKEND) ($(WHY)); ./train_sink -> $<"
+	$(if $(idle),@echo "$(idle)")
 
 binary: $(DIR)/train_sink # the same without the link
 

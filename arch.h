@@ -108,6 +108,21 @@ inline int bias_rows(const Arch& c) {
 // does layer l have the window?
 inline bool is_local(const Arch& c, int l) { return c.window && in_pattern(c.local, l); }
 
+// the norm of BIAS=k's v*, M of e1:M or ones:M; 0 without one
+inline double v_star_norm(const Arch& c) {
+    const size_t colon = c.v_star.find(':');
+    return colon == std::string::npos ? 0 : atof(c.v_star.c_str() + colon + 1);
+}
+
+// does no output of this model depend on its extra column?
+inline bool column_idle(const Arch& c) {
+    const BiasRow& b = bias_of(c);
+    return column_idle(Attn::Z, b.column, b.learn_v || v_star_norm(c) != 0);
+}
+
+// says so, and what would give it an effect; "" where it has one
+std::string column_note(const Arch& c);
+
 // channels of a head that turn
 inline int rotated(const Arch& c) { return (int)(c.HS * c.rope_part) / 2 * 2; }
 

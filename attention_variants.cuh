@@ -30,23 +30,23 @@ activation is new has one in ACTIVATIONS (block_variants.h). Then `make test` ch
 #include "cpu/scalars.h"
 
 // ----------------------------------------------------------------------------
-// 1 switch ATTN=<name>     X_ATTN(name, "A", "what it is; where in the paper")
+// 1 switch ATTN=<name>     X_ATTN(name, Z, "A", "what it is; where in the paper"); Z: ZKind, below
 #define ATTN_VARIANTS(X_ATTN) \
-    X_ATTN(softmax,         "exp(s) / sum exp(s)",              "sums to 1: spare attention goes somewhere (Eq. 4)") \
-    X_ATTN(sigmoid,         "sigmoid(s)",                       "every key on its own, no normalisation (Table 6)") \
-    X_ATTN(sigmoid_norm,    "sigmoid(s) / sum sigmoid(s)",      "sigmoid, made to sum to 1 again (Table 6)") \
-    X_ATTN(elu1,            "elu(s) + 1",                       "positive, linear above 0, not normalised (Table 6)") \
-    X_ATTN(elu1_norm,       "(elu(s) + 1) / sum",               "elu1, made to sum to 1 (Table 15)") \
-    X_ATTN(kernel_elu,      "phi(q).phi(k), phi = elu + 1",     "linear attention, no normalisation (Table 15)") \
-    X_ATTN(kernel_elu_norm, "phi(q).phi(k) / sum, phi = elu+1", "linear attention (Table 6)") \
-    X_ATTN(identity,        "s",                                "signed scores as they are (Table 6)") \
-    X_ATTN(identity_norm,   "s / max(|sum s|, 1)",              "signed scores, bounded (Table 15)") \
-    X_ATTN(mlp,             "phi(q).phi(k), phi = MLP",         "learned kernel, no normalisation (Table 6)") \
-    X_ATTN(mlp_norm,        "phi(q).phi(k) / max(|sum|, 1)",    "learned kernel, bounded (Table 6)") \
-    X_ATTN(softmax_p,       "exp(s) / (sum exp(p s))^(1/p)",    "p-normalised softmax, --attn-p (Eq. 44)") \
-    X_ATTN(sigmoid_p,       "w / (sum w^p)^(1/p), w = sigmoid", "p-normalised sigmoid, --attn-p (Eq. 43)") \
-    X_ATTN(softpick,        "relu(e^s - 1) / sum |e^s - 1|",    "rectified: a row may weigh nothing (Zuhri et al. 2025)") \
-    X_ATTN(softcap,         "softmax(cap tanh(s / cap))",       "scores within +-cap: Gemma 2")
+    X_ATTN(softmax,         Z_SUM,   "exp(s) / sum exp(s)",              "sums to 1: spare attention goes somewhere (Eq. 4)") \
+    X_ATTN(sigmoid,         Z_ONE,   "sigmoid(s)",                       "every key on its own, no normalisation (Table 6)") \
+    X_ATTN(sigmoid_norm,    Z_SUM,   "sigmoid(s) / sum sigmoid(s)",      "sigmoid, made to sum to 1 again (Table 6)") \
+    X_ATTN(elu1,            Z_ONE,   "elu(s) + 1",                       "positive, linear above 0, not normalised (Table 6)") \
+    X_ATTN(elu1_norm,       Z_SUM,   "(elu(s) + 1) / sum",               "elu1, made to sum to 1 (Table 15)") \
+    X_ATTN(kernel_elu,      Z_ONE,   "phi(q).phi(k), phi = elu + 1",     "linear attention, no normalisation (Table 15)") \
+    X_ATTN(kernel_elu_norm, Z_SUM,   "phi(q).phi(k) / sum, phi = elu+1", "linear attention (Table 6)") \
+    X_ATTN(identity,        Z_ONE,   "s",                                "signed scores as they are (Table 6)") \
+    X_ATTN(identity_norm,   Z_MAX1,  "s / max(|sum s|, 1)",              "signed scores, bounded (Table 15)") \
+    X_ATTN(mlp,             Z_ONE,   "phi(q).phi(k), phi = MLP",         "learned kernel, no normalisation (Table 6)") \
+    X_ATTN(mlp_norm,        Z_MAX1,  "phi(q).phi(k) / max(|sum|, 1)",    "learned kernel, bounded (Table 6)") \
+    X_ATTN(softmax_p,       Z_PNORM, "exp(s) / (sum exp(p s))^(1/p)",    "p-normalised softmax, --attn-p (Eq. 44)") \
+    X_ATTN(sigmoid_p,       Z_PNORM, "w / (sum w^p)^(1/p), w = sigmoid", "p-normalised sigmoid, --attn-p (Eq. 43)") \
+    X_ATTN(softpick,        Z_ABS,   "relu(e^s - 1) / sum |e^s - 1|",    "rectified: a row may weigh nothing (Zuhri et al. 2025)") \
+    X_ATTN(softcap,         Z_SUM,   "softmax(cap tanh(s / cap))",       "scores within +-cap: Gemma 2")
 
 // Z = 1 | sum w (+ eps) | sum |w| + eps; w < 0 counts only in Z | max(|sum w|, 1) |
 // (sum w^p)^(1/p)
@@ -105,6 +105,10 @@ struct Attn_softpick        : AttnBase {
     template <class F> HD static F sim(F s)       { return exp_(s) - F(1); }
     template <class F> HD static F dsim(F, F w)   { return w + F(1); }           // (e^s - 1)' = e^s
 };
+#define X_ATTN(name, KIND, ...) \
+    static_assert(Attn_##name::Z == KIND, #name ": its row and its struct do not name one Z");
+ATTN_VARIANTS(X_ATTN)
+#undef X_ATTN
 
 // ----------------------------------------------------------------------------
 // 2 switch BIAS=<name>  X_BIAS(name, extra column, learn k*, v*, v* in every output, token, "help")
@@ -134,6 +138,12 @@ static const BiasRow BIAS_ROWS[] = { BIAS_VARIANTS(X_BIAS) };
     };
 BIAS_VARIANTS(X_BIAS)
 #undef X_BIAS
+
+// An output has to do with the extra column by the sum in Z, and by v*. With neither the column is
+// idle: nothing depends on it, and it is left out of what is measured. has_v: v* is not 0
+constexpr bool column_idle(ZKind Z, Column column, bool has_v) {
+    return column != NO_COLUMN && Z == Z_ONE && !has_v;
+}
 
 // ----------------------------------------------------------------------------
 // 3 switch PE=<name>       X_PE(name, "formula", "help")

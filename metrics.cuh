@@ -8,7 +8,8 @@ one sequence, rows are queries, 1 <= k <= T.
                 average; eps 0.3, T 64
     proxy       the same for |w_ij| / sum_j |w_ij|: for operations whose rows do not sum to 1
     star        the extra column or the sink token: the map is then (T+1) x (T+1), row and
-                column 0 are the star's; the query row of an extra column is one-hot on itself
+                column 0 are the star's; the query row of an extra column is one-hot on itself.
+                A column that no output depends on (column_idle) is not there
     mass        mean over queries of sum_j A_ij over the tokens (the star left out)
     entropy     mean over queries of -sum_j P_ij ln P_ij, P the proxy over all columns
     norms       l2 norms of hidden states, keys, values: the first token's and the others' mean

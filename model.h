@@ -291,7 +291,7 @@ static real* absolute_table(int T, int C) {
 // (Table 5) M [1, 0, .., 0] or M [1, .., 1] / sqrt(HS), the same for every head
 static real* fixed_v_star(const Arch& c) {
     const bool ones = c.v_star.compare(0, 5, "ones:") == 0;
-    const double M = atof(c.v_star.c_str() + (ones ? 5 : 3));
+    const double M = v_star_norm(c);
     std::vector<double> p;
     for (int g = 0; g < bias_rows(c); g++) {
         for (int i = 0; i < c.HS; i++) {

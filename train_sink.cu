@@ -729,7 +729,7 @@ static void measure_attention(const Model* m, const Measured& r, int l) {
     const real* qkv = act_qkv(m, l);
     variant::attention_metrics(r.heads + a * m->B * d.NH, qkv, act_stat(m, l), star_k(m, l),
                                d.gate ? act_gate(m, l) : NULL, gate_width(m), d.bias.token,
-                               attn_shape(m, l));
+                               column_idle(m->c), attn_shape(m, l));
     ops::row_norms(r.k + a * N * d.KV, qkv + d.NH * d.HS, d.W, d.HS, d.KV, N);
     ops::row_norms(r.v + a * N * d.KV, qkv + d.QK, d.W, d.HS, d.KV, N);
 }
@@ -761,7 +761,7 @@ static Metrics measure(Model* m, const int* seqs, int n, int T, int batch_tokens
     for (int l = 0; l < c.L; l++) { if (m->d.attends(l)) { r.layers.push_back(l); } }
     r.L = r.layers.size();
     r.sums_to_one = attn_sums_to_one<Attn>(c.attn_alpha);
-    r.has_star = Bias::column || m->d.bias.token;
+    r.has_star = (Bias::column && !column_idle(c)) || m->d.bias.token;
     r.has_gate = m->d.gate;
     r.heads.resize((size_t)n * r.L * c.NH);
     if (m->d.bias.token) { r.h_star.resize(c.L + 1); }

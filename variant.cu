@@ -63,7 +63,10 @@ void attention_row(real* out, const real* q, const real* kv, const real* kstar, 
 }
 
 void attention_metrics(HeadMetrics* out, const real* qkv, const acc* stat, const real* kstar,
-                       const real* gate, int width, int skip, const AttnShape& s) {
-    ops::attention_metrics<Attn, Bias, Pe>(out, qkv, stat, kstar, gate, width, skip, s);
+                       const real* gate, int width, int skip, bool idle, const AttnShape& s) {
+    constexpr bool may_idle = column_idle(Attn::Z, Bias::column, Bias::learn_v);
+    using Without = std::conditional_t<may_idle, Bias_none, Bias>;   // only then a second instance
+    (idle ? ops::attention_metrics<Attn, Without, Pe> : ops::attention_metrics<Attn, Bias, Pe>)(
+        out, qkv, stat, kstar, gate, width, skip, s);
 }
 } // namespace variant

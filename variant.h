@@ -32,7 +32,8 @@ void attention_backward(real* dqkv, acc* dkstar, acc* dvstar, const real* dout, 
 // one query at position t, in host memory: cpu/attention.h
 void attention_row(real* out, const real* q, const real* kv, const real* kstar, const real* vstar,
                    int t, const AttnShape& s);
+// idle: as if there were no extra column (column_idle)
 void attention_metrics(HeadMetrics* out, const real* qkv, const acc* stat, const real* kstar,
-                       const real* gate, int width, int skip, const AttnShape& s);
+                       const real* gate, int width, int skip, bool idle, const AttnShape& s);
 } // namespace variant
 #endif // VARIANT_H

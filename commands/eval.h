@@ -420,6 +420,7 @@ static int eval(Flags f) {
     const Asked asked = { in.x.data(), n, T, m.c.prefix };
     want(n >= 1, strf("%s: %d sequences", f.data.c_str(), in.n),
          strf("more than the %d of --calibrate", spare));
+    printf("%s", column_note(m.c).c_str());
     printf("%s: %s", f.data.c_str(), in.how.c_str());
     printf(spare ? ", the last %d of them for calibration\n" : "\n", spare);
     Outliers outliers;

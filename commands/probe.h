@@ -50,10 +50,11 @@ static void dump_layer(const Model* m, const std::string& dir, int l,
     const AttentionHost x = attention_host(m, l);
     const int N = m->T;
     std::vector<float> map((size_t)N * (N + 1)), cosine(map.size()), product(map.size());
+    const auto maps = column_idle(m->c) ? head_maps<Attn, Bias_none, Pe, real, acc>
+                                        : head_maps<Attn, Bias, Pe, real, acc>;
     for (int h : heads) {
-        head_maps<Attn, Bias, Pe>(map.data(), cosine.data(), product.data(), x.qkv.data(),
-                                  x.stat.data(), x.star.empty() ? NULL : x.star.data(), h,
-                                  attn_shape(m, l));
+        maps(map.data(), cosine.data(), product.data(), x.qkv.data(), x.stat.data(),
+             x.star.empty() ? NULL : x.star.data(), h, attn_shape(m, l));
         const std::string name = strf("%s/%d_%d_", dir.c_str(), l, h);
         npy_write(name + "map.npy", map, { N, N + 1 });
         npy_write(name + "cosine.npy", cosine, { N, N + 1 });
@@ -317,6 +318,7 @@ static int probe(Flags f) {
     const ProbeData p = f.probe_input == "natural" ? probe_data(&f, state)
                                                    : ProbeData{ false, 0, {}, { f.probe_input } };
     probe_check(f, m.c);
+    printf("%s", column_note(m.c).c_str());
     probe_files_check(f, p);
     if (terminal_columns()) {
         measure_progress = [](int done, int n) {

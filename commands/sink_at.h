@@ -35,12 +35,14 @@ static void sink_at_add(SinkAt* at, const Model* m, int l) {
     const AttnShape s = attn_shape(m, l);
     const int skip = m->d.bias.token;
     const real* star = x.star.empty() ? NULL : x.star.data();
+    const auto alphas = column_idle(m->c) ? head_alphas<Attn, Bias_none, Pe, real, acc>
+                                          : head_alphas<Attn, Bias, Pe, real, acc>;
     std::vector<std::vector<double>> alpha((size_t)s.B * s.NH);
     #pragma omp parallel for schedule(dynamic)
     for (int i = 0; i < s.B * s.NH; i++) {
         const size_t row = (size_t)(i / s.NH) * s.T;
-        alpha[i] = head_alphas<Attn, Bias, Pe>(at->tokens, &x.qkv[row * attn_row(s)],
-                                               &x.stat[row * s.NH * 2], star, skip, i % s.NH, s);
+        alpha[i] = alphas(at->tokens, &x.qkv[row * attn_row(s)], &x.stat[row * s.NH * 2], star,
+                          skip, i % s.NH, s);
     }
     for (size_t k = 0; k < at->tokens.size(); k++) {
         const int token = at->tokens[k];

@@ -319,6 +319,7 @@ static void run_describe(const Run& r) {
     printf("model  L %d C %d NH %d KV %d HS %d F %d V %d T %d: ", c.L, c.C, c.NH, c.KV, c.HS, c.F,
            c.V, c.T);
     printf("%s parameters\n", count_text(r.m.num_params).c_str());
+    printf("%s", column_note(c).c_str());
     if (!f.init.empty()) { printf("init   %s\n", f.init.c_str()); }
     printf("data   %s\n", r.data.description.c_str());
     const std::string step = count_text(r.tokens_per_step),

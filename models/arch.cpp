@@ -182,6 +182,16 @@ struct ArchCheck {
     }
 };
 
+std::string column_note(const Arch& c) {
+    const BiasRow& b = bias_of(c);
+    if (!column_idle(c)) { return ""; }
+    const bool takes_v = b.column == KEY_COLUMN && b.learn_k;
+    return strf("note   the extra key of BIAS=%s changes no output here: ATTN=%s does not divide a "
+                "row by its sum, and v* is 0. It is left out of all shares; %s or BIAS=kv would "
+                "give it a value\n",
+                b.name, build::Attn::name, takes_v ? "--v-star" : "BIAS=k with --v-star");
+}
+
 void arch_settle(Arch* c, const std::string& where) {
     if (!c->KV) { c->KV = c->NH; }
     if (!c->HS && c->NH && c->C % c->NH == 0) { c->HS = c->C / c->NH; }

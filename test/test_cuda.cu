@@ -590,7 +590,7 @@ static void test_variants() {
     test_variant<Attn_softcap, Bias_kv, Pe_relative>("ATTN=softcap BIAS=kv PE=relative", true);
 #else
 // every ATTN, with an extra column where it may have one; every BIAS and every PE with one ATTN
-#define X_ATTN(a, formula, help) \
+#define X_ATTN(a, ...) \
     test_variant<Attn_##a, \
                  std::conditional_t<Attn_##a::phi == PHI_NONE, Bias_kv, Bias_none>, \
                  Pe_alibi>("ATTN=" #a, true);

@@ -15,9 +15,9 @@ ok $? "make train_sink: $out"
 ./train_sink --help |
     grep -q "^this build: ATTN=softmax BIAS=none PE=rotary NORM=pre FFN=swiglu COMBINE=concat QKNORM=none GATE=none PRECISION=fp32 BACKEND=cpu"
 ok $? "--help of the default build: $(./train_sink --help | grep '^this build')"
-out=$(mk train_sink FFN=gelu ATTN=sigmoid BIAS=k)
+made=$(mk train_sink FFN=gelu ATTN=sigmoid BIAS=k)
 [ "$(readlink train_sink)" = build/cpu-ATTN=sigmoid-BIAS=k-FFN=gelu/train_sink ]
-ok $? "where ATTN=sigmoid BIAS=k FFN=gelu went: $(readlink train_sink) $out"
+ok $? "where ATTN=sigmoid BIAS=k FFN=gelu went: $(readlink train_sink) $made"
 ./train_sink --help |
     grep -q "^this build: ATTN=sigmoid BIAS=k PE=rotary NORM=pre FFN=gelu COMBINE=concat"
 ok $? "--help of ATTN=sigmoid BIAS=k FFN=gelu"
@@ -25,14 +25,37 @@ ok $? "--help of ATTN=sigmoid BIAS=k FFN=gelu"
 # with the right make line
 tiny="-b 4 -t 8 --bb-vocab 12 --width 8 --ffn-width 8 --val-seqs 4 --probe-seqs 4 --probe-len 8"
 export OMP_NUM_THREADS=1
-out=$(./train_sink $tiny -n 2 -o k 2>&1) && grep -aq 'k_star' k/step_2/model.safetensors &&
+ran=$(./train_sink $tiny -n 2 -o k 2>&1) && grep -aq 'k_star' k/step_2/model.safetensors &&
     ! grep -aq 'gate_proj\|v_star' k/step_2/model.safetensors
-ok $? "the tensors of BIAS=k FFN=gelu: $out"
+ok $? "the tensors of BIAS=k FFN=gelu: $ran"
 out=$(build/cpu/train_sink probe k/step_2 --bb-vocab 12 2>&1); code=$?
 [ $code -eq 2 ] && echo "$out" | grep -q "HINT: make train_sink ATTN=sigmoid BIAS=k PE=rotary$"
 ok $? "a checkpoint of another build: exit $code, $out"
 out=$(./train_sink probe k/step_2 --bb-vocab 12 --probe-seqs 4 --probe-len 8 2>&1)
 ok $? "a checkpoint of this build: $out"
+
+# ---- a key that changes no output: make, the run and the probe say so, and no number counts it
+echo "$made" | grep -q "^note: the extra key of BIAS=k changes no output with ATTN=sigmoid unless a run is given --v-star"
+ok $? "make's note: $made"
+says() { mk -n train_sink "$@" | grep -c 'note: the extra key'; }
+for pair in elu1:zero identity:logit sigmoid:zero; do
+    [ "$(says ATTN=${pair%:*} BIAS=${pair#*:})" = 1 ]; ok $? "make's note of $pair"
+done
+for pair in softmax:k sigmoid:none sigmoid:kv sigmoid:v sigmoid_norm:k identity_norm:k sigmoid_p:zero; do
+    [ "$(says ATTN=${pair%:*} BIAS=${pair#*:})" = 0 ]; ok $? "no note of $pair"
+done
+note="^note   the extra key of BIAS=k changes no output here"
+[ "$(echo "$ran" | grep -c "$note")" = 1 ] && echo "$ran" | grep -q 'sink_\* - ' &&
+    [ "$(grep -c '"sink_star":null' k/log.jsonl)" = 2 ] && ! grep -q alpha_star k/log.jsonl
+ok $? "a run with an idle key: $ran"
+[ "$(echo "$out" | grep -c "$note")" = 1 ] && echo "$out" | grep -q 'sink_\* - '
+ok $? "a probe with an idle key: $out"
+for v in ones:0 e1:2; do
+    ran=$(./train_sink $tiny -n 2 --v-star $v -o v-$v 2>&1)
+    said=$(echo "$ran" | grep -c "$note") stars=$(grep -c '"sink_star":[0-9]' v-$v/log.jsonl)
+    case $v in ones:0) [ "$said-$stars" = 1-0 ] ;; *) [ "$said-$stars" = 0-2 ] ;; esac
+    ok $? "--v-star $v: $ran"
+done
 
 # ---- nothing is built twice, and everything that goes into a binary rebuilds it
 built=build/cpu/train_sink

@@ -286,6 +286,76 @@ void check_variant(const char* attn, const char* bias, const char* pe) {
         }
     }
 }
+// ---- which extra columns are idle
+// is the pair one of CONFLICTS, which no binary has?
+static bool conflict(const std::string& attn, const std::string& bias) {
+    #define X_CONFLICT(pair, why) #pair,
+    const char* const pairs[] = { CONFLICTS(X_CONFLICT) };
+    #undef X_CONFLICT
+    for (const std::string pair : pairs) { // ATTN=a|b BIAS=c|d
+        const size_t second = pair.find("BIAS=");
+        auto names = split(pair.substr(5, second - 5), '|');
+        while (names.back().back() == ' ') { names.back().pop_back(); }
+        const auto others = split(pair.substr(second + 5), '|');
+        if (std::count(names.begin(), names.end(), attn) &&
+            std::count(others.begin(), others.end(), bias)) {
+            return true;
+        }
+    }
+    return false;
+}
+struct Seen { Numbers out; std::vector<HeadMetrics> heads; };
+template <class A, class Bi, class Counted>
+Seen seen(const Numbers& qkv, const Numbers& kstar, const Numbers& vstar, AttnShape s) {
+    Seen r;
+    Numbers stat((size_t)s.B * s.NH * s.T * 2);
+    const real *k = kstar.empty() ? NULL : kstar.data(), *v = vstar.empty() ? NULL : vstar.data();
+    r.out.resize((size_t)s.B * s.T * s.NH * s.HS);
+    r.heads.resize((size_t)s.B * s.NH);
+    ref::attention_forward<A, Bi, Pe_nope>(r.out.data(), stat.data(), qkv.data(), k, v, s);
+    ref::attention_metrics<A, Counted, Pe_nope>(r.heads.data(), qkv.data(), stat.data(), k, NULL, 0,
+                                                0, s);
+    return r;
+}
+// column_idle says yes exactly where no output depends on the column; and what is then measured is,
+// bit for bit, what is measured without a column
+template <class A, class Bi> void check_idle(const char* attn, const char* bias) {
+    if (Bi::column == NO_COLUMN || conflict(attn, bias)) { return; }
+    const AttnShape s = whole({ 1, 37, 4, 2, 6, 0, 0, 0, 6, 2, 1 });
+    const Numbers qkv = random_numbers((long)s.B * s.T * attn_row(s), 1.3, 7);
+    const long keys = Bi::column == LOGIT_COLUMN ? s.NH : s.KV * s.HS;
+    const Numbers k = Bi::learn_k ? random_numbers(keys, 1, 8) : Numbers();
+    const Seen none = seen<A, Bias_none, Bias_none>(qkv, {}, {}, s);
+    for (int has_v = Bi::learn_v; has_v < 2; has_v++) {
+        if (has_v && !Bi::learn_v && !Bi::learn_k) { continue; }         // --v-star needs BIAS=k
+        const Numbers v = has_v ? random_numbers(s.KV * s.HS, 1, 9) : Numbers();
+        const bool idle = column_idle(A::Z, Bi::column, has_v);
+        const Seen with = seen<A, Bi, Bi>(qkv, k, v, s);
+        CHECK((with.out == none.out) == idle, "%s %s%s: idle is %d, the outputs say %d", attn, bias,
+              has_v ? " with v*" : "", idle, with.out == none.out);
+        const size_t bytes = none.heads.size() * sizeof(HeadMetrics);
+        CHECK(memcmp(with.heads.data(), none.heads.data(), bytes) != 0,
+              "%s %s: its metrics as they are count the column", attn, bias);
+        if (!idle) { continue; }
+        const Seen without = seen<A, Bi, Bias_none>(qkv, k, v, s);
+        CHECK(!memcmp(without.heads.data(), none.heads.data(), bytes),
+              "%s %s: what is measured is not what BIAS=none measures", attn, bias);
+    }
+}
+static void test_idle() {
+    CHECK(conflict("softpick", "zero") && conflict("mlp", "kv") && !conflict("softpick", "logit"),
+          "CONFLICTS are read");
+    auto every_bias = [](auto a, const char* attn) {
+        typedef decltype(a) A;
+        #define X_BIAS(bias, ...) \
+            if constexpr (A::phi == PHI_NONE) { check_idle<A, Bias_##bias>(attn, #bias); }
+        BIAS_VARIANTS(X_BIAS)
+        #undef X_BIAS
+    };
+    #define X_ATTN(attn, ...) every_bias(Attn_##attn(), #attn);
+    ATTN_VARIANTS(X_ATTN)
+    #undef X_ATTN
+}
 // attention is even, so token 1 gets 1/t of query t; two channels of a gate: one always half open,
 // one shut but for query 1
 static void test_gate() {
@@ -309,6 +379,7 @@ int main() {
     test_by_hand();
     test_gate();
     test_reports();
+    test_idle();
     #define X_BIAS(bias, ...) check_variant<A, Bias_##bias, Pe_nope>(attn, #bias, "nope");
     auto every_bias = [](auto a, const char* attn) {
         typedef decltype(a) A;
