@@ -11,6 +11,7 @@ random numbers, a hash; JSON and UTF-8 from text/json.h. Nothing here knows what
 #include <stdlib.h>
 #include <string.h>
 #include <errno.h>
+#include <float.h>
 #include <fcntl.h>
 #include <math.h>
 #include <time.h>
@@ -137,13 +138,18 @@ inline bool parse_long(const std::string& s, long* out) {
     return true;
 }
 
+// What is too small for a double is the smallest one, so that it is not taken for 0.
 inline bool parse_double(const std::string& s, double* out) {
     char* end; errno = 0;
     double v = strtod(s.c_str(), &end);
     if (s.empty() || *end || isspace((unsigned char)s[0]) || !(v - v == 0)) { return false; }
+    if (errno == ERANGE) { v = s[0] == '-' ? -DBL_MIN : DBL_MIN; }
     *out = v;
     return true;
 }
+
+// is it 0 as a float, and yet not 0?
+inline bool float_loses(double v) { return v != 0 && fabs(v) < FLT_MIN; }
 
 // the shortest text of a number: 16777216, 0.3, 1e+20
 inline std::string number_text(double v) {

@@ -54,7 +54,7 @@ typedef std::string str;
     X("t",    double, min_lr,          0,   0.0,        0, MANY,    "where cosine ends") \
     X("T",    double, beta1,           0,   0.9,        0, 1,       "AdamW, SGD") \
     X("T",    double, beta2,           0,   0.95,       0, 1,       "AdamW") \
-    X("T",    double, adam_eps,        0,   1e-8,       0, MANY,    "AdamW") \
+    X("T",    double, adam_eps,        0,   1e-8,       1e-30, MANY, "AdamW") \
     X("t",    double, weight_decay,    0,   0.1,        0, MANY,    "on all parameters") \
     X("t",    double, grad_clip,       0,   1.0,        0, MANY,    "global norm (0: off)") \
     X("t",    long,   eval_every,      0,   100,        0, MOST,    "steps between evaluations (0: only the first and the last)") \
@@ -158,6 +158,11 @@ std::string flag_spelling(const std::string& name);
 // sets a flag from a text; dies, naming the flag as `spelled`, if the text is no value of it
 void flag_set(const FlagRow& r, const std::string& spelled, const std::string& text);
 
+// dies of two flags that contradict each other, such as a minimum above its maximum, and prints a
+// note of one that another leaves without effect. Call it when the flags are settled. The table is
+// in commands/bounds.cpp
+void bounds_check(const Flags& flags, char command);
+
 // --help, of one command or (0) of all
 void usage(char command);
 
@@ -175,6 +180,9 @@ std::string flags_json(Flags f, char command);
 
 // "1,2,5" -> numbers, strictly
 std::vector<double> flag_list(const char* spelled, const std::string& text);
+
+// the thresholds of --eps: shares, from 0 up to, not including, 1
+std::vector<double> eps_list(const Flags& f);
 
 // dies unless ok
 void want(bool ok, const std::string& got, const std::string& wanted);

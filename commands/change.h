@@ -135,7 +135,8 @@ static bool edit_value(const std::string& text, Edit* e) {
         return at != std::string::npos && parse_long(text.substr(at), &e->from) && e->from >= 1;
     }
     if (text[0] == 'x') { e->how = EDIT_SCALE; }
-    const bool number = parse_double(text.substr(text[0] == 'x'), &v) && std::isfinite(v);
+    const bool number = parse_double(text.substr(text[0] == 'x'), &v) && std::isfinite(v) &&
+                        !float_loses(v);
     e->value = v;
     return number;
 }

@@ -247,6 +247,7 @@ static void runs_stream(const Flags& f, const Model& m, std::vector<EvalRun>* ru
         long n = 0, W = 0;
         const bool numbers = parse_long(part[0], &n) && parse_long(part[1], &W);
         want(numbers && n >= 0 && W >= 0 && n + W < 1 << 24, "--stream " + text, wanted);
+        want(n + W > 0, "--stream " + text, "one key or more: a token without keys has no output");
         for (bool cached : { true, false }) {
             if (cached && !cache_has_positions(&m)) { continue; }
             EvalRun r;
@@ -302,7 +303,7 @@ static bool bits_parse(const std::string& text, Bits* q) {
 }
 
 // --quant BITS[:SCOPE],.., each with every number of first tokens that --quant-keep names
-static void runs_quant(const Flags& f, std::vector<EvalRun>* runs) {
+static void runs_quant(const Flags& f, int T, std::vector<EvalRun>* runs) {
     const std::string wanted = "w8a8, w4a4, kv8 or kv4, and :static, :dynamic or :token";
     for (auto& text : split(f.quant, ',')) {
         const std::vector<std::string> part = split(text, ':');
@@ -316,6 +317,8 @@ static void runs_quant(const Flags& f, std::vector<EvalRun>* runs) {
         for (double keep : flag_list("--quant-keep", f.quant_keep)) {
             want(keep >= 0 && keep == floor(keep) && keep < 1 << 20, strf("--quant-keep %g", keep),
                  "whole numbers");
+            want(keep < T, strf("--quant-keep %g", keep),
+                 strf("less than the %d tokens of a sequence: else none has fewer bits", T));
             EvalRun r;
             bits.keep = keep;
             r.kind = "quant";
@@ -383,7 +386,7 @@ static std::vector<EvalRun> eval_runs(const Flags& f, const Model& m, int T) {
     runs[0].kind = "plain";
     runs_stream(f, m, &runs);
     runs_evict(f, m, T, &runs);
-    runs_quant(f, &runs);
+    runs_quant(f, T, &runs);
     runs_edit(f, &runs);
     for (auto& r : runs) {
         change_check(r.change, &m, T);

@@ -3,7 +3,6 @@ commands/flags.cpp -- what flags.h declares.
 */
 #include "../flags.h"
 #include "../cpu/product.h"
-#include <float.h>
 
 static FlagKind flag_kind(const long&) { return FLAG_LONG; }
 static FlagKind flag_kind(const double&) { return FLAG_DOUBLE; }
@@ -40,9 +39,9 @@ std::string flag_spelling(const std::string& name) { // probe_len -> --probe-len
     return s;
 }
 
-// what a flag may be given: "0 or more", "1 to 65535"
-static std::string flag_range(const FlagRow& r) {
-    const bool open = r.high >= MOST;
+// what a flag may be given instead of v: "0 or more", "1 to 65535"
+static std::string flag_range(const FlagRow& r, double v) {
+    const bool open = r.high >= MOST && v < r.low;
     return number_text(r.low) + (open ? " or more" : " to " + number_text(r.high));
 }
 
@@ -66,12 +65,12 @@ void flag_set(const FlagRow& r, const std::string& spelled, const std::string& t
         }
         *(double*)r.value = v;
         // it is computed with as a float, where it would be 0 or infinite
-        if (v != 0 && (fabs(v) < FLT_MIN || fabs(v) > FLT_MAX)) {
+        if (float_loses(v) || fabs(v) > FLT_MAX) {
             die(EXIT_USER, spelled + ": got " + text + ", wanted 0, or from 1e-37 to 1e38 in size");
         }
     }
     if (v < r.low || v > r.high) {
-        die(EXIT_USER, spelled + ": got " + text + ", wanted " + flag_range(r));
+        die(EXIT_USER, spelled + ": got " + text + ", wanted " + flag_range(r, v));
     }
 }
 
@@ -283,6 +282,15 @@ std::vector<double> flag_list(const char* spelled, const std::string& text) {
         out.push_back(v);
     }
     return out;
+}
+
+std::vector<double> eps_list(const Flags& f) {
+    const std::vector<double> eps = flag_list("--eps", f.eps);
+    want(!eps.empty(), "--eps", "a threshold, such as 0.3");
+    for (double e : eps) {
+        want(e >= 0 && e < 1, strf("--eps %g", e), "0 up to, not including, 1: it is a share");
+    }
+    return eps;
 }
 
 void want(bool ok, const std::string& got, const std::string& wanted) {

@@ -165,6 +165,11 @@ double mean(const std::vector<double>& v) {
     return s;
 }
 
+// first / rest in two digits; "-" where there is no rest, as of sequences of one token
+static std::string ratio_text(double first, double rest) {
+    return std::isnan(rest) ? "-" : strf("%.2f", first / rest);
+}
+
 std::string eval_text(double val_loss, const Metrics& r, double eps) {
     typedef const HeadMetrics& Head;
     const bool proxy = !r.sums_to_one;
@@ -175,8 +180,9 @@ std::string eval_text(double val_loss, const Metrics& r, double eps) {
     return (std::isnan(val_loss) ? "" : strf("val %.4f | ", val_loss)) +
            strf("%s_1 %.1f%% | sink_* %s | ", proxy ? "proxy" : "sink",
                 100 * sink_rate(r, 1, eps, proxy), star.c_str()) +
-           strf("alpha_1 %.3f | mass %.2f | h first/rest %.2f | v first/rest %.2f", alpha_1, mass,
-                r.h.first.back() / r.h.rest.back(), mean(r.v.first) / mean(r.v.rest)) +
+           strf("alpha_1 %.3f | mass %.2f", alpha_1, mass) +
+           " | h first/rest " + ratio_text(r.h.first.back(), r.h.rest.back()) +
+           " | v first/rest " + ratio_text(mean(r.v.first), mean(r.v.rest)) +
            (!r.without_attention()
                 ? ""
                 : strf(" | attention in %d of %zu layers", r.L, r.h.first.size() - 1));

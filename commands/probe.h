@@ -218,8 +218,9 @@ static ProbeInput probe_inputs(const Flags& f, const ProbeBos& bos, const ProbeD
     Rng rng = rng_stream(f.seed, SEED_PROBE);
     want(random || f.probe_input == "repeated", "--probe-input " + f.probe_input,
          "natural, random or repeated");
-    want(!f.given_data && !f.given_bos && !f.given_random_token && !f.given_fix_token,
-         "--data, --bos, --random-token, --fix-token with "
+    want(!f.given_data && !f.given_bos && !f.given_random_token && !f.given_fix_token &&
+             !f.given_tokenizer,
+         "--data, --tokenizer, --bos, --random-token, --fix-token with "
          "--probe-input " +
              f.probe_input,
          "--probe-input natural");
@@ -288,10 +289,9 @@ static void probe_check(const Flags& f, const Arch& c) {
     probe_from_check(f);
     flags_read(f, "dump_heads dump_seq", !f.dump.empty(), "--dump DIR");
     flags_read(f, "per_sequence", !f.json.empty(), "--json FILE");
+    bounds_check(f, 'p');
     if (f.dump.empty()) { return; }
     dump_list(f.dump_heads, c);
-    want(f.dump_seq < f.probe_seqs, strf("--dump-seq %ld", f.dump_seq),
-         strf("0 to %ld", f.probe_seqs - 1));
     make_dirs(f.dump);
     file_check(f.dump + "/0_0_map.npy");
 }

@@ -316,14 +316,12 @@ DataOptions data_options(const Flags& f, int T, int probe_len) {
     o.sft = f.sft; o.sft_loss = f.sft_loss;
     o.bb_vocab = f.bb_vocab; o.bb_triggers = f.bb_triggers; o.bb_trigger_prob = f.bb_trigger_prob;
     o.bb_temp = f.bb_temp; o.bb_table = f.bb_table; o.bb_bos = f.bb_bos;
-    want(f.bb_triggers < f.bb_vocab, strf("--bb-triggers %ld", f.bb_triggers),
-         "0 or more, less than --bb-vocab");
     return o;
 }
 
 void data_flags_read(const Flags& f, const std::vector<std::string>& sources) {
     const long all = sources.size(), bb = std::count(sources.begin(), sources.end(), "bb");
-    flags_read(f, "bos skip_bad sft", bb < all, "text to read with it: --data FILE");
+    flags_read(f, "bos skip_bad sft tokenizer", bb < all, "text to read with it: --data FILE");
     flags_read(f, "sft_loss", !f.sft.empty(), "--sft zephyr or chatml");
     flags_read(f, "bb_vocab bb_triggers bb_trigger_prob bb_temp bb_table bb_bos", bb, "--data bb");
     flags_read(f, "bb_trigger_prob", f.bb_triggers > 0, "--bb-triggers 1 or more");

@@ -82,23 +82,14 @@ static void train_checks(const Flags& f, bool begins) {
          "one process: it needs whole matrices, and with many each keeps a part");
     want(f.only.empty() || dist::world == 1, "--only " + f.only,
          "one process: it needs whole tensors, and with many each keeps a part");
-    want(f.min_context <= f.arch.T, strf("--min-context %ld", f.min_context),
-         strf("at most --seq %d", f.arch.T));
     want(f.schedule == "constant" || f.schedule == "cosine", "--schedule " + f.schedule,
          "constant or cosine");
-    want((float)f.beta1 < 1 && (float)f.beta2 < 1,
-         strf("--beta1 %g --beta2 %g", f.beta1, f.beta2), "0 up to, not including, 1");
+    bounds_check(f, 't');
     if (!begins) { return; }
     flags_read(f, "min_lr", f.schedule != "constant", "--schedule cosine");
     flags_read(f, "beta2 adam_eps", optimizer_of(f) != SGD, "--optimizer adamw or muon");
     arch_flags_read(f);
     data_flags_read(f, split(f.data, ','));
-}
-
-static std::vector<double> eps_list(const Flags& f) {
-    std::vector<double> eps = flag_list("--eps", f.eps);
-    want(!eps.empty(), "--eps", "a threshold, such as 0.3");
-    return eps;
 }
 
 // the default 64 shrinks to a short model's T

@@ -2,7 +2,6 @@
 models/arch.cpp -- what arch.h declares.
 */
 #include "../arch.h"
-#include <float.h>
 
 std::vector<ArchRow> arch_rows(Arch* c) {
     #define X(type, field, otherwise, cmds, by, key, low, high, names, help) \
@@ -49,7 +48,7 @@ std::string arch_set(const ArchRow& r, const std::string& text) {
     if (r.type == ARCH_float && !parse_double(text, &number)) { return "a number"; }
     if (r.type == ARCH_int) { number = whole; }
     // as a float it would be 0, which often means: as it is
-    if (number != 0 && fabs(number) < FLT_MIN) { return "0, or 1e-37 or more in size"; }
+    if (float_loses(number)) { return "0, or 1e-37 or more in size"; }
     if (number < r.low || number > r.high) {
         return number_text(r.low) + " to " + number_text(r.high);
     }
@@ -114,6 +113,8 @@ struct ArchCheck {
 #undef TURNS
         need(c.rope_scaling != ROPE_llama3 || c.rope_high > c.rope_low,
              { "rope_low", "rope_high" }, "low less than high");
+        need(c.rope_scaling != ROPE_yarn || c.rope_fast >= c.rope_slow,
+             { "rope_slow", "rope_fast" }, "slow at most fast");
         need(c.rope_scaling != ROPE_none || c.rope_factor == 1, { "rope_factor", "rope_scaling" },
              "--rope-scaling linear, llama3 or yarn");
         need(!c.rope_local || c.window, { "rope_local", "window" }, "a window in some layers");
@@ -175,7 +176,8 @@ struct ArchCheck {
         const str& v = c.v_star;
         const bool e1 = v.compare(0, 3, "e1:") == 0, ones = v.compare(0, 5, "ones:") == 0;
         double M = 0;
-        const bool says = (e1 || ones) && parse_double(v.substr(e1 ? 3 : 5), &M) && M >= 0;
+        const bool says = (e1 || ones) && parse_double(v.substr(e1 ? 3 : 5), &M) && M >= 0 &&
+                          !float_loses(M) && M <= FLT_MAX;
         need(v.empty() || says, { "v_star" }, "e1:M or ones:M, M the norm");
         need(v.empty() || (b.learn_k && !b.learn_v), { "v_star", "bias" }, "BIAS=k");
         need(!c.parallel || (norm_of(c).in && !norm_of(c).out), { "parallel", "norm" }, "NORM=pre");
