@@ -22,6 +22,7 @@ random numbers, a hash; JSON and UTF-8 from text/json.h. Nothing here knows what
 #include <string>
 #include <utility>
 #include <vector>
+#include "text/json.h" // UTF-8 and JSON
 
 #ifdef __CUDACC__
 #define HD __host__ __device__ inline
@@ -61,11 +62,9 @@ inline void progress_end() {
     progress_open() = false;
 }
 
-// Text from a file may appear in an error, but its control characters never reach the terminal.
-inline std::string printable(std::string s) {
-    for (auto& ch : s) { if ((unsigned char)ch < 0x20 || ch == 0x7F) { ch = '?'; } }
-    return s;
-}
+// Text that comes from a file, or is a path, as the terminal may see it: control characters, those
+// that turn the direction of writing, and what is not UTF-8 become ?, but for those in `kept`.
+std::string printable(const std::string& s, const char* kept = "");
 
 // Added to the hint of whatever goes wrong, while the program knows more than the place that fails.
 inline std::string& hint_also() { static std::string also; return also; }
@@ -214,20 +213,11 @@ inline FILE* xfopen(const std::string& path, const char* mode, const std::string
     return f;
 }
 
-inline std::string file_read(const std::string& path, const std::string& hint = "") {
-    FILE* f = xfopen(path, "rb", hint);
-    std::string s;
-    long size = file_size(path);
-    s.resize(size > 0 ? size : 0);
-    size_t n = fread(&s[0], 1, s.size(), f);
-    s.resize(n);
-    for (int c; (c = fgetc(f)) != EOF;) { s.push_back((char)c); }  // pipes, and files that grew
-    if (ferror(f)) {
-        die(EXIT_MACHINE, strf("%s: cannot read (%s)", path.c_str(), strerror(errno)));
-    }
-    fclose(f);
-    return s;
-}
+// Opens a file to read it. A pipe with a name, a socket or a device is an error: to wait for
+// somebody who writes there may take for ever. What the shell makes of <(..) has no name.
+int file_open(const std::string& path, const std::string& hint = "");
+
+std::string file_read(const std::string& path, const std::string& hint = "");
 
 // Where a file of this name ends up: the target of a symlink, existing or not.
 inline std::string link_target(std::string path) {
@@ -318,8 +308,6 @@ inline void remove_tree(const std::string& path) {
     for (auto& name : dir_list(path)) { remove_tree(path + "/" + name); }
     rmdir(path.c_str());
 }
-
-#include "text/json.h" // UTF-8 and JSON
 
 // ----------------------------------------------------------------------------
 // random numbers: splitmix64 (Steele, Lea, Flood 2014). The whole state is one word, so a

@@ -41,6 +41,8 @@ void process_begin(char** argv) {
                 strerror(errno));
         _exit(EXIT_MACHINE);
     }, NULL);
+    signal(SIGCHLD, SIG_DFL); // else nobody learns how the program that unpacks a text ended
+    maps_watch();
     signal(SIGXFSZ, SIG_IGN); // a file at its limit (ulimit -f) is an error of the write
     std::set_new_handler([] {
         die(EXIT_MACHINE, "memory: the system gave no more",

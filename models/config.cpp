@@ -3,6 +3,7 @@ models/config.cpp -- what config.h declares.
 */
 #include "config.h"
 #include "import_gguf.h"
+#include "../text/look.h"
 
 std::string config_json(const Arch& c, const Tokenizer& tok, const std::string& tokenizer_path) {
     const bool llama = is_llama(c);
@@ -100,6 +101,34 @@ std::string checkpoint_gguf(const std::string& path) {
     return file_exists(path + "/config.json") ? "" : gguf_in(path);
 }
 
+// Dies if a directory holds more than a model, or one in another form, as these files in it say.
+static void directory_check(const std::string& dir) {
+    static const char* const merge =
+        "python3 -c \"from peft import AutoPeftModelForCausalLM as M; "
+        "M.from_pretrained('DIR').merge_and_unload().save_pretrained('NEW')\"";
+    static const struct { const char *name, *what, *hint; bool always;
+    } FILES[] = {
+        { "adapter_config.json", "an adapter (LoRA)", merge, true },
+        { "adapter_model.safetensors", "an adapter (LoRA)", merge, true },
+        { "model_index.json", "a pipeline of several models", "give one of a language model",
+          false },
+        { "params.json", "a model as Meta and Mistral publish it",
+          "get the same model in Hugging Face's format, or as GGUF", false },
+        { "saved_model.pb", "a TensorFlow model", "get the model with .safetensors", false },
+        { "manifest.json", "shards of tokens", "it is for -d; give a checkpoint", false },
+    };
+    const bool config = file_exists(dir + "/config.json");
+    for (auto& f : FILES) {
+        if (!file_exists(dir + "/" + f.name) || (config && !f.always)) { continue; }
+        die(EXIT_USER, dir + ": holds " + f.what + ", as its " + f.name + " says, and that is not "
+            "read", f.hint);
+    }
+    const std::vector<std::string> kept = dir_list(dir + "/snapshots");
+    if (config || kept.empty()) { return; }
+    die(EXIT_USER, dir + ": is a model as its hub's cache keeps it, wanted one snapshot of it",
+        "give " + dir + "/snapshots/" + kept[0]);
+}
+
 // the two files of a directory, or the GGUF file; nothing but these is read
 static Checkpoint checkpoint_files(const std::string& dir) {
     Checkpoint k;
@@ -113,14 +142,17 @@ static Checkpoint checkpoint_files(const std::string& dir) {
         return k;
     }
     if (!is_dir(dir)) {
+        look_file(dir, READS_CHECKPOINT);
         die(EXIT_USER, dir + ": no such directory, wanted a checkpoint: "
             "a directory with config.json and model.safetensors, or a GGUF file", "ls runs/*/");
     }
+    directory_check(dir);
     k.where = dir + "/config.json";
     k.tokenizer = file_exists(dir + "/tokenizer.json") ? dir + "/tokenizer.json" : "";
     if (!file_exists(k.where)) {
-        die(EXIT_USER, dir + ": has no config.json, so it is not a checkpoint",
-            "give a directory such as runs/NAME/step_1000");
+        const Kind other = kind_in_dir(dir, READS_CHECKPOINT);   // what is there instead
+        die(EXIT_USER, dir + ": has no config.json, so it is not a checkpoint" + other.what,
+            other.hint.empty() ? "give a directory such as runs/NAME/step_1000" : other.hint);
     }
     k.config = json_file(k.where);
     return k;

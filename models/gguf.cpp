@@ -2,6 +2,7 @@
 models/gguf.cpp -- what gguf.h declares.
 */
 #include "gguf.h"
+#include "../text/look.h"
 
 // ----------------------------------------------------------------------------
 // types: blocks of 32 or 256 numbers
@@ -387,6 +388,7 @@ void gguf_parse(const FileMap& map, Gguf* g) {
 Gguf gguf_open(const std::string& path) {
     Gguf g;
     g.weights.path = path;
+    look_file(path, READS_GGUF);
     gguf_parse(file_map(path, 24, "GGUF"), &g);
     return g;
 }

@@ -2,6 +2,7 @@
 models/safetensors.cpp -- what safetensors.h declares.
 */
 #include "safetensors.h"
+#include "../text/look.h"
 
 // ----------------------------------------------------------------------------
 // safetensors
@@ -26,9 +27,9 @@ static Json safetensors_header(const std::string& path, const char* base, long s
 // one entry of the header, whose data must lie in the `room` bytes at `data`
 static Weight safetensors_tensor(const std::string& path, const std::string& name,
                                  const Json& entry, const char* data, uint64_t room) {
-    auto whole = [](const Json& x) {
-        const double v = x.number;
-        return x.type == Json::NUMBER && v >= 0 && v < 9e15 && v == floor(v);
+    auto whole = [](const Json& x) {             // digits alone: 16.0, 1e3 and -0 are none
+        const bool digits = x.string.find_first_not_of("0123456789") == std::string::npos;
+        return x.type == Json::NUMBER && digits && x.number < 9e15;
     };
     const Json *dtype = entry.get("dtype"), *shape = entry.get("shape");
     const Json* off = entry.get("data_offsets");
@@ -80,6 +81,7 @@ static void safetensors_check_places(const Weights& w, const char* data, const c
 Weights safetensors_open(const std::string& path) {
     Weights w;
     w.path = path;
+    look_file(path, READS_SAFETENSORS);
     w.maps.push_back(file_map(path, 8, "safetensors"));
     const FileMap map = w.maps[0];
     uint64_t data_at;
@@ -89,6 +91,11 @@ Weights safetensors_open(const std::string& path) {
         if (f.first != "__metadata__") {
             weights_add(&w, safetensors_tensor(path, f.first, f.second, data, map.size - data_at));
             continue;
+        }
+        bool texts = f.second.type == Json::OBJECT;
+        for (auto& m : f.second.fields) { texts = texts && m.second.type == Json::STRING; }
+        if (!texts && f.second.type != Json::NUL) {
+            die(EXIT_USER, path + ": __metadata__: wanted an object of texts", DAMAGED);
         }
         for (auto& m : f.second.fields) { w.metadata.push_back({ m.first, m.second.string }); }
     }
@@ -138,12 +145,10 @@ Weights safetensors_open_dir(const std::string& dir) {
     const std::string one = dir + "/model.safetensors";
     if (file_exists(one)) { return safetensors_open(one); }
     if (file_exists(one + ".index.json")) { return safetensors_open_index(dir); }
-    std::string hint = "give a directory such as runs/NAME/step_1000";
-    for (auto& name : dir_list(dir)) {
-        if (ends_with(name, ".bin")) { hint = "save the model again with safe_serialization=True"; }
-    }
+    const Kind other = kind_in_dir(dir, READS_CHECKPOINT);       // what is there instead
     die(EXIT_USER, dir + ": has no weights, wanted model.safetensors, or "
-        "model.safetensors.index.json and the files it names", hint);
+        "model.safetensors.index.json and the files it names" + other.what,
+        other.hint.empty() ? "give a directory such as runs/NAME/step_1000" : other.hint);
 }
 
 void safetensors_write(const std::string& path, const std::vector<StOut>& tensors,

@@ -43,25 +43,8 @@ const WeightType* number_type(const std::string& name) {
 // ----------------------------------------------------------------------------
 // weights
 
-FileMap file_map(const std::string& path, long least, const char* kind) {
-    const int fd = open(path.c_str(), O_RDONLY);
-    if (fd < 0) {
-        die(EXIT_USER, path + ": cannot open (" + strerror(errno) + ")", "ls runs/*/");
-    }
-    struct stat st;
-    const long size = fstat(fd, &st) == 0 && S_ISREG(st.st_mode) ? (long)st.st_size : 0;
-    if (size < least) {
-        die(EXIT_USER, strf("%s: got %ld bytes, wanted a %s file of at least %ld", path.c_str(),
-            size, kind, least), "the file is damaged or was cut short: get it again");
-    }
-    void* p = mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0);
-    close(fd);
-    if (p == MAP_FAILED) { die(EXIT_MACHINE, path + ": cannot map (" + strerror(errno) + ")"); }
-    return { (const char*)p, (size_t)size };
-}
-
 void weights_close(Weights* w) {
-    for (auto& m : w->maps) { munmap((void*)m.data, m.size); }
+    for (auto& m : w->maps) { map_close(m); }
     *w = Weights();
 }
 

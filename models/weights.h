@@ -5,9 +5,8 @@ floats of any rows of it. safetensors.h fills a Weights, and so does gguf.h.
 */
 #ifndef WEIGHTS_H
 #define WEIGHTS_H
-#include <sys/mman.h>
 #include <unordered_map>
-#include "../common.h"
+#include "../text/maps.h"
 
 // ----------------------------------------------------------------------------
 // types of one number each; the types of blocks are in gguf.h
@@ -65,8 +64,6 @@ struct Weight {
     long rows() const { return cols() ? count / cols() : 0; }
 };
 
-struct FileMap { const char* data; size_t size; };
-
 struct Weights {
     std::string path;
     std::vector<Weight> tensors;
@@ -83,9 +80,6 @@ struct Weights {
         return "";
     }
 };
-
-// Maps a file of at least `least` bytes; it stays mapped until weights_close.
-FileMap file_map(const std::string& path, long least, const char* kind);
 
 // Gives the maps back.
 void weights_close(Weights* w);

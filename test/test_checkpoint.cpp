@@ -165,19 +165,27 @@ static void test_lies() {
         "{\"a\":{\"dtype\":\"F32\",\"shape\":[6],\"data_offsets\":[0]}}",
         "{\"a\":{\"dtype\":\"F32\",\"shape\":[6],\"data_offsets\":[0,24,0]}}",
         "{\"a\":{\"dtype\":\"F32\",\"shape\":[6],\"data_offsets\":[0,\"24\"]}}",
+        "{\"a\":{\"dtype\":\"F32\",\"shape\":[6.0],\"data_offsets\":[0,24]}}",
+        "{\"a\":{\"dtype\":\"F32\",\"shape\":[6e0],\"data_offsets\":[0,24]}}",
+        "{\"a\":{\"dtype\":\"F32\",\"shape\":[6],\"data_offsets\":[-0,24]}}",
+        "{\"a\":{\"dtype\":\"F32\",\"shape\":[6],\"data_offsets\":[0.0,24]}}",
+        "{\"__metadata__\":[],\"a\":{\"dtype\":\"F32\",\"shape\":[6],\"data_offsets\":[0,24]}}",
+        "{\"__metadata__\":\"x\",\"a\":{\"dtype\":\"F32\",\"shape\":[6],\"data_offsets\":[0,24]}}",
+        "{\"__metadata__\":{\"k\":1},\"a\":{\"dtype\":\"F32\",\"shape\":[6],\"data_offsets\":[0,24]"
+        "}}",
         "{\"a\":{\"dtype\":\"F32\",\"shape\":[6],\"data_offsets\":[1e300,1e300]}}",
         // 2^64 numbers are 0 bytes, to careless arithmetic
         "{\"a\":{\"dtype\":\"F32\",\"shape\":[4611686018427387904,4],\"data_offsets\":[0,0]}}",
         "{\"a\":{\"dtype\":\"F32\",\"shape\":[4294967296,4294967296],\"data_offsets\":[0,0]}}",
         "{\"a\":{\"dtype\":\"F32\",\"shape\":[0,1e999],\"data_offsets\":[0,0]}}",
         "{\"a\":{\"dtype\":\"F32\",\"shape\":[3],\"data_offsets\":[0,12]}}",  // nothing behind it
-        "{\"a\":{\"dtype\":\"F32\",\"shape\":[3],\"data_offsets\":[12,24]}}",  // nothing before it
+        "{\"a\":{\"dtype\":\"F32\",\"shape\":[3],\"data_offsets\":[12,24]}}", // nothing before it
         "{\"a\":{\"dtype\":\"F32\",\"shape\":[6],\"data_offsets\":[0,24]},\"b\":{\"dtype\":\"F32\","
         "\"shape\":[6],\"data_offsets\":[0,24]}}",
         "{\"a\":{\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[0,16]},\"b\":{\"dtype\":\"F32\","
         "\"shape\":[4],\"data_offsets\":[8,24]}}",
         "{\"a\":{\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[0,16]},\"b\":{\"dtype\":\"F32\","
-        "\"shape\":[2],\"data_offsets\":[0,8]}}",  // 24 bytes in all, the last 8 nobody's
+        "\"shape\":[2],\"data_offsets\":[0,8]}}", // 24 bytes in all, the last 8 nobody's
     };
     for (const char* header : refused) {
         const int code = reads(file_of(header, data));
@@ -246,10 +254,13 @@ static void test_latest() {
 }
 static void test_json() {
     const char* good[] = { "0", "-0.5e+3", " [ ] ", "{}", "[1,[2,{\"a\":null}],true,false]",
-                           "\"\\u00e9\\ud83d\\ude00\\n\"", "1e999", "\"\"" };
-    const char* bad[] = { "", " ", "01", "1.", ".5", "+1", "1e", "[1,]", "{\"a\":1,}", "{a:1}",
-                          "\"", "\"\\x\"", "\"\\u12\"", "tru", "nul", "[1 2]", "{\"a\" 1}", "1 2",
-                          "'a'", "\"\x01\"", "NaN", "Infinity", "-", "[", "{\"a\":" };
+                           "\"\\u00e9\\ud83d\\ude00\\n\"", "1e308", "\"\"" };
+    const char* bad[] = { "",      " ",         "01",        "1.",         ".5",
+                          "+1",    "1e",        "[1,]",      "{\"a\":1,}", "{a:1}",
+                          "\"",    "\"\\x\"",   "\"\\u12\"", "tru",        "nul",
+                          "[1 2]", "{\"a\" 1}", "1 2",       "'a'",        "\"\x01\"",
+                          "NaN",   "Infinity",  "1e999",     "[-1e400]",   "-",
+                          "[",     "{\"a\":" };
     Json j; std::string error;
     for (const char* s : good) {
         CHECK(json_parse(s, strlen(s), &j, &error), "JSON %s: %s", s, error.c_str());

@@ -160,8 +160,9 @@ static void source_open_dir(Source* s, const std::string& dir) {
         tokens_add(name_has(name, {"val", "valid", "validation"}) ? &s->val : &s->train, shard);
     }
     if (s->train.n + s->val.n == 0) {
-        die(EXIT_USER, strf("%s: got no tokens, wanted .bin shards in it", dir.c_str()),
-            "make some with: train_sink tokenize FILE... -o DIR");
+        const Kind other = kind_in_dir(dir, READS_TOKENS);       // what is there instead
+        die(EXIT_USER, dir + ": got no tokens, wanted .bin shards in it" + other.what,
+            other.hint.empty() ? "make some with: train_sink tokenize FILE... -o DIR" : other.hint);
     }
 }
 
@@ -259,11 +260,8 @@ static std::string source_find(const std::string& given, double* weight) {
             "--data " + given + ": no such file or directory, and nothing of that name under data/",
             "use bb, a .txt or .jsonl file, or a directory of shards");
     }
-    if (!is_dir(name) && text_format(name) == TEXT_UNKNOWN) {
-        die(EXIT_USER, "--data " + given +
-                           ": got an unknown kind of file, wanted .txt, .jsonl (.zst, .gz) or a "
-                           "directory of shards");
-    }
+    const bool empty = is_regular(name) && file_size(name) == 0;         // text_cache says so
+    if (!is_dir(name) && !empty) { text_check(name, "a directory of shards"); }
     return name;
 }
 
@@ -311,6 +309,9 @@ static Source source_open(const std::string& name, const Tokenizer& tok, const D
             strf("%s: got %s, wanted the vocabulary too, which such files do not tell", dir.c_str(),
                  RAW_FORMAT),
             "add --tokenizer tokenizer.json, or --vocab 50257 for GPT-2 ids");
+    }
+    for (const Tokens* t : { &s.train, &s.val }) {
+        for (auto& shard : t->shards) { if (raw) { shard_raw_check(shard, need); } }
     }
     long top = !need || raw ? std::max(tokens_vocab(s.train), tokens_vocab(s.val)) : need;
     if (top > 1L << 30) {

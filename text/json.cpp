@@ -1,7 +1,7 @@
 /*
 text/json.cpp -- what json.h declares.
 */
-#include "../common.h"
+#include "look.h"
 
 // ----------------------------------------------------------------------------
 // UTF-8
@@ -55,6 +55,18 @@ long utf8_repair(std::string* s) {
     }
     s->swap(out);
     return bad;
+}
+
+std::string printable(const std::string& s, const char* kept) {
+    std::string out;
+    for (size_t i = 0, from = 0; i < s.size(); from = i) {
+        const long c = utf8_next(s.data(), s.size(), &i);
+        const bool control = c < 0x20 || (c >= 0x7F && c < 0xA0);
+        const bool turns = (c >= 0x202A && c <= 0x202E) || (c >= 0x2066 && c <= 0x2069);
+        const bool keep = c > 0 && c < 0x20 && strchr(kept, (int)c);
+        if ((control || turns) && !keep) { out += '?'; } else { out.append(s, from, i - from); }
+    }
+    return out;
 }
 
 // ----------------------------------------------------------------------------
@@ -138,7 +150,8 @@ struct JsonReader {
         replaced += utf8_repair(out);
         return true;
     }
-    bool num(Json* out) {
+    // stored: an infinity that is in a value nobody asked for does no harm
+    bool num(Json* out, bool stored) {
         size_t start = i;
         auto digits = [&] {
             size_t from = i;
@@ -162,6 +175,10 @@ struct JsonReader {
         out->type = Json::NUMBER;
         out->string.assign(s + start, i - start);
         out->number = strtod(out->string.c_str(), NULL);
+        if (stored && std::isinf(out->number)) {
+            i = start;
+            return fail("the number is too large: " + out->string.substr(0, 40));
+        }
         return true;
     }
     // one key and its value; into `out` if it is wanted
@@ -194,7 +211,7 @@ struct JsonReader {
         if (c == 't') { out->type = Json::BOOL; out->number = 1; return word("true"); }
         if (c == 'f') { out->type = Json::BOOL; return word("false"); }
         if (c == 'n') { return word("null"); }
-        if (c != '[' && c != '{') { return num(out); }
+        if (c != '[' && c != '{') { return num(out, stored); }
         const bool object = c == '{'; const char close = object ? '}' : ']';
         out->type = object ? Json::OBJECT : Json::ARRAY;
         i++; depth++; space();
@@ -253,4 +270,8 @@ Json json_of(const std::string& text, const std::string& name) {
     return j;
 }
 
-Json json_file(const std::string& path) { return json_of(file_read(path), path); }
+Json json_file(const std::string& path) {
+    const std::string text = file_read(path);
+    look(path, text.substr(0, LOOK_BYTES), text.size(), READS_JSON);
+    return json_of(text, path);
+}

@@ -3,6 +3,7 @@ text/shards.cpp -- what shards.h declares.
 */
 #include "shards.h"
 #include "sft.h"
+#include <set>
 
 // ----------------------------------------------------------------------------
 // shards
@@ -14,17 +15,6 @@ enum {
     SHARD_MAGIC_32 = 20240801,
     SHARD_VERSION_32 = 7
 };
-
-static const unsigned char* shard_map(const std::string& path, long* size) {
-    int fd = open(path.c_str(), O_RDONLY);
-    *size = file_size(path);
-    void* p = fd < 0 || *size <= 0 ? NULL : mmap(NULL, *size, PROT_READ, MAP_SHARED, fd, 0);
-    if (fd < 0 || p == MAP_FAILED) {
-        die(EXIT_USER, strf("%s: cannot read (%s)", path.c_str(), strerror(errno)));
-    }
-    if (fd >= 0) { close(fd); }
-    return (const unsigned char*)p;
-}
 
 // a header of llm.c is zeros after its third word: this file has one, whatever its magic says
 static bool shard_blank_header(const unsigned char* p, long size) {
@@ -94,10 +84,68 @@ Shard shard_parse(const std::string& path, const unsigned char* p, long size) {
     return s;
 }
 
+// Megatron keeps tokens without a header, and beside them an index that says how wide they are
+static void shard_index_check(const std::string& path) {
+    static const struct { const char* type; int bytes; } TYPES[] = {
+        { "", 0 }, { "uint8", 1 }, { "int8", 1 }, { "int16", 2 }, { "int32", 4 }, { "int64", 8 },
+        { "float64", 8 }, { "float32", 4 }, { "uint16", 2 },
+    };
+    const std::string index = path.substr(0, path.rfind('.')) + ".idx";
+    if (!is_regular(index)) { return; }
+    const std::string first = file_begin_bytes(index, 18);
+    if (first.size() < 18 || first.compare(0, 9, std::string("MMIDIDX\0\0", 9))) { return; }
+    const size_t code = (unsigned char)first[17];
+    const bool known = code < sizeof TYPES / sizeof *TYPES;
+    if (code == 8) { return; }
+    const std::string type = known ? TYPES[code].type : "";
+    die(EXIT_USER,
+        strf("%s: got tokens of type %s, as %s says, wanted uint16 or a shard with a header",
+             path.c_str(), known ? type.c_str() : "unknown", index.c_str()),
+        hint_for(shard_command("n.fromfile('FILE', n." + (known ? type : "int32") + ")"), path));
+}
+
 Shard shard_open(const std::string& path) {
-    long size;
-    const unsigned char* p = shard_map(path, &size);
-    return shard_parse(path, p, size);
+    look_file(path, READS_TOKENS);
+    if (is_regular(path) && file_size(path) == 0) { return shard_parse(path, NULL, 0); } // dies
+    const FileMap map = file_map(path, 1, "token");
+    const Shard s = shard_parse(path, (const unsigned char*)map.data, (long)map.size);
+    if (s.format == RAW_FORMAT) { shard_index_check(path); }
+    return s;
+}
+
+// What is in a file of ids of 16 bits when its `width` bytes are one id: is all but the first 16
+// bits, of those that were looked at, below `bound`, and is any id more than that?
+static bool raw_is_wide(const Shard& s, int width, long bound) {
+    const long halves = width / 2, n = s.n / halves, step = std::max(1L, n / 65536);
+    if (s.n % halves || n < 2) { return false; }
+    bool any = false;
+    for (long i = 0; i < n; i += step) {
+        for (long k = 1; k < halves; k++) {
+            if (shard_token(s, i * halves + k) > (k == 1 ? bound : 0)) { return false; }
+        }
+        any = any || shard_token(s, i * halves) > bound;
+    }
+    return any;
+}
+
+void shard_raw_check(const Shard& s, long V) {
+    const long bound = V > 65536 ? (V - 1) >> 16 : 0;
+    auto refuse = [&](const std::string& what, const std::string& type) {
+        die(EXIT_USER, s.path + ": " + what + ", wanted uint16 or a shard with a header",
+            hint_for(shard_command("n.fromfile('FILE', n." + type + ")"), s.path));
+    };
+    for (int width : { 8, 4 }) {
+        if (!raw_is_wide(s, width, bound)) { continue; }
+        const int bits = 8 * width;
+        refuse(strf("looks like ids of %d bits each, without a header", bits),
+               strf("uint%d", bits));
+    }
+    const std::string first((const char*)s.tokens, std::min(2 * s.n, (long)LOOK_BYTES));
+    if (s.n >= 32 && is_text(first)) { refuse("looks like text, or ids of 8 bits each", "uint8"); }
+    if (V > 65536) {
+        refuse(strf("got ids of 16 bits each, without a header, for a vocabulary of %ld", V),
+               "uint32");
+    }
 }
 
 long shard_token(const Shard& s, long i) {
@@ -177,19 +225,37 @@ TextFormat text_format(const std::string& path, const char** unpack) {
     return ends_with(name, ".txt") ? TEXT_TXT : TEXT_UNKNOWN;
 }
 
+// dies if a file is not what the end of its name says
+static void text_look(const std::string& path) {
+    const char* unpack;
+    const TextFormat format = text_format(path, &unpack);
+    if (path == "-" || !is_regular(path)) { return; }
+    Reader reader = format == TEXT_TXT ? READS_TEXT : READS_RECORDS;
+    if (unpack) { reader = !strcmp(unpack, "gzip") ? READS_GZIP : READS_ZSTD; }
+    look_file(path, reader);
+    const double window = reader == READS_ZSTD ? zstd_window(file_begin_bytes(path, 18)) : 0;
+    if (window > 0x1p27) {
+        die(EXIT_USER,
+            strf("%s: packed with a window of %.0f MiB, wanted 128 or less", path.c_str(),
+                 window / 0x1p20),
+            hint_for("zstd -dc --long=31 FILE | zstd -o NEW.zst", path));
+    }
+}
+
 TextFile text_open(const std::string& path) {
     TextFile t = { path, TEXT_UNKNOWN, NULL, 0, 0, 0, "", false, 0, "" };
     t.format = text_format(path, &t.unpack);
     if (path == "-") { return t; }
-    t.raw = t.fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    if (t.fd < 0) { die(EXIT_USER, strf("%s: cannot open (%s)", path.c_str(), strerror(errno))); }
+    text_look(path);
+    t.raw = t.fd = file_open(path);
     if (!t.unpack) { return t; }
     int ends[2];
     if (pipe2(ends, O_CLOEXEC)) { die(EXIT_MACHINE, strf("pipe: %s", strerror(errno))); }
     fflush(stdout);
     t.child = fork();
     if (t.child == 0) { // the file is its standard input: no name needs quoting
-        dup2(t.raw, 0); dup2(ends[1], 1);
+        const int silent = open("/dev/null", O_WRONLY);          // the error is ours to say
+        dup2(t.raw, 0); dup2(ends[1], 1); dup2(silent, 2);
         execlp(t.unpack, t.unpack, "-dcq", (char*)NULL);
         _exit(127);
     }
@@ -204,10 +270,19 @@ TextFile text_open(const std::string& path) {
 
 void text_close(TextFile* t) {
     int status = 0;
+    bool known = true;                           // how the child ended
     if (t->fd > 0) { close(t->fd); }
-    if (t->child) { waitpid(t->child, &status, 0); close(t->raw); }
+    if (t->child) {
+        pid_t ended;
+        do { ended = waitpid(t->child, &status, 0); } while (ended < 0 && errno == EINTR);
+        known = ended == t->child;
+        close(t->raw);
+    }
     t->fd = t->child = 0;
-    if (WIFEXITED(status) && WEXITSTATUS(status) == 127) {
+    if (!known) {
+        t->error = strf("%s: nobody can tell whether %s unpacked all of it (%s)", t->path.c_str(),
+                        t->unpack, strerror(errno));
+    } else if (WIFEXITED(status) && WEXITSTATUS(status) == 127) {
         t->error = strf("%s: needs the program %s, which is not installed", t->path.c_str(),
                         t->unpack);
     }
@@ -233,28 +308,40 @@ size_t text_cut(const Tokenizer& tok, const std::string& s) {
     return 0;
 }
 
+// reads once, towards `want` bytes in all. The buffer grows as strings do, so that a long line is
+// not moved for each of a pipe's small answers
+static void text_read(TextFile* t, size_t want) {
+    static thread_local std::vector<char> piece(TEXT_BLOCK);
+    const size_t most = std::min(piece.size(), want - t->rest.size());
+    const ssize_t n = read(t->fd, piece.data(), most);
+    const bool broken = n < 0 && errno != EINTR;
+    if (broken) { t->error = strf("%s: cannot read (%s)", t->path.c_str(), strerror(errno)); }
+    t->rest.append(piece.data(), std::max<ssize_t>(n, 0));
+    t->at_end = n == 0 || broken;
+}
+
 bool text_next(TextFile* t, const Tokenizer& tok, TextBlock* b) {
     size_t cut = 0, want = TEXT_BLOCK;
     b->file = t; b->line = t->line; b->first = t->line == 0; b->error.clear();
     while (!t->at_end && cut == 0) {
-        size_t have = t->rest.size();
-        if (have < want) {
-            t->rest.resize(want);
-            ssize_t n = read(t->fd, &t->rest[have], want - have);
-            bool broken = n < 0 && errno != EINTR;
-            if (broken) {
-                t->error = strf("%s: cannot read (%s)", t->path.c_str(), strerror(errno));
-            }
-            t->rest.resize(have + std::max<ssize_t>(n, 0));
-            t->at_end = n == 0 || broken;
-            continue;
-        }
+        if (t->rest.size() < want) { text_read(t, want); continue; }
         if (t->format == TEXT_TXT) {
             cut = text_cut(tok, t->rest);
         } else {
             cut = t->rest.rfind('\n') + 1;
         }
         want *= 2;                                       // no place to cut: read on
+        if (!cut && t->format == TEXT_JSONL && t->rest.size() >= TEXT_LINE) {
+            die(EXIT_USER,
+                strf("%s: line %ld: got more than %d MiB without an end of line, wanted one record "
+                     "per line",
+                     t->path.c_str(), t->line + 1, TEXT_LINE >> 20),
+                "write its texts as several records, or the text alone into a .txt");
+        }
+    }
+    if (b->first && t->error.empty()) {          // now it is unpacked
+        const Reader reader = t->format == TEXT_TXT ? READS_TEXT : READS_RECORDS;
+        look(t->path + (t->unpack ? ", unpacked" : ""), t->rest.substr(0, LOOK_BYTES), -1, reader);
     }
     b->last = cut == 0;
     if (b->last) { text_close(t); cut = t->rest.size(); }
@@ -307,6 +394,8 @@ static void text_document(const Tokenizer& tok, const TokenizeOptions& o, TextBl
                           bool last) {
     enum { PART = 1 << 12 };                             // bytes encoded before a look at their ids
     const size_t before = b->ids.size();
+    // growing step by step, a long document would take twice the room
+    if (tok.kind == TOKENIZER_BYTES && n > TEXT_BLOCK) { b->ids.reserve(before + n + 2); }
     if (first && o.bos == "doc") { b->ids.push_back(tok.bos); }
     for (size_t at = 0, to; at < n; at = to) {
         to = o.first ? at + PART : n;
@@ -552,23 +641,46 @@ static void tokenizing_run(Tokenizing* z) {
     }
 }
 
-// every .txt and .jsonl below a directory, or the file itself
-static void tokenizing_files(const std::string& path, std::vector<std::string>* out,
-                             bool listed = true) {
-    if (is_dir(path)) {
-        for (auto& name : dir_list(path)) { tokenizing_files(path + "/" + name, out, false); }
-        return;
+void text_check(const std::string& path, const std::string& what) {
+    if (text_format(path) == TEXT_UNKNOWN) {
+        const bool pipe = is_special(path);
+        const Kind k = kind_of_file(path);
+        const std::string is = k.what.empty() ? "got an unknown kind of file" : "is " + k.what,
+                          hint = k.hint.empty() ? "" : hint_for(k.hint, path);
+        die(EXIT_USER, path + ": " + (pipe ? "got a pipe or a device" : is) + ", wanted .txt, "
+            ".jsonl (.zst, .gz) or " + what,
+            pipe ? "train_sink tokenize - -o DIR reads lines of JSON from standard input" : hint);
     }
-    bool known = text_format(path) != TEXT_UNKNOWN;
-    if (listed && !known) {
-        die(EXIT_USER, strf("%s: got an unknown kind of file, wanted .txt, .jsonl (.zst, .gz) or a "
-                            "directory of them",
-                            path.c_str()));
-    }
-    if (listed && path != "-" && access(path.c_str(), R_OK)) {
+    if (path == "-") { return; }
+    if (access(path.c_str(), R_OK)) {
         die(EXIT_USER, strf("%s: cannot open (%s)", path.c_str(), strerror(errno)));
     }
-    if (known) { out->push_back(path); }
+    if (is_special(path)) { close(file_open(path)); }    // dies
+    text_look(path);
+}
+
+// where a directory is, whatever its name; links may lead to it again and again
+typedef std::set<std::pair<dev_t, ino_t>> Places;
+
+// every .txt and .jsonl below a directory, each once
+static void tokenizing_below(const std::string& dir, std::vector<std::string>* out, Places* seen) {
+    struct stat st;
+    if (stat(dir.c_str(), &st) || !seen->insert({ st.st_dev, st.st_ino }).second) { return; }
+    for (auto& name : dir_list(dir)) {
+        const std::string path = dir + "/" + name;
+        if (is_dir(path)) { tokenizing_below(path, out, seen); continue; }
+        if (text_format(path) == TEXT_UNKNOWN) { continue; }
+        text_check(path, "a directory of them");
+        out->push_back(path);
+    }
+}
+
+// the texts of a directory, or the file itself
+static void tokenizing_files(const std::string& path, std::vector<std::string>* out) {
+    Places seen;
+    if (is_dir(path)) { tokenizing_below(path, out, &seen); return; }
+    text_check(path, "a directory of them");
+    out->push_back(path);
 }
 
 static void json_field(std::string* object, const char* key, const std::string& value) {
@@ -678,7 +790,12 @@ static void tokenizing_check(Tokenizing* z) {
             "leave --bos out");
     }
     if (z->files.empty()) {
-        die(EXIT_USER, "tokenize: got no text files", "train_sink tokenize FILE... -o DIR");
+        Kind other;                              // what is there instead
+        for (auto& path : o.files) {
+            if (other.what.empty()) { other = kind_in_dir(path, READS_TOKENS); }
+        }
+        die(EXIT_USER, "tokenize: got no text files" + other.what,
+            other.hint.empty() ? "train_sink tokenize FILE... -o DIR" : other.hint);
     }
 }
 

@@ -13,9 +13,10 @@ text_next and text_encode.
 #define SHARDS_H
 #include "../common.h"
 #include "../tokenizer.h"
+#include "look.h"
+#include "maps.h"
 #include <limits.h>
 #include <signal.h>
-#include <sys/mman.h>
 #include <sys/wait.h>
 #include <condition_variable>
 #include <mutex>
@@ -37,6 +38,10 @@ Shard shard_parse(const std::string& path, const unsigned char* p, long size);
 
 Shard shard_open(const std::string& path);
 
+// Dies if a file without a header, read as 16 bits a token, looks like one of another width, or
+// like text. V: ids are below it.
+void shard_raw_check(const Shard& s, long V);
+
 long shard_token(const Shard& s, long i);
 
 // Writes one shard; the count goes into the header last, and the name appears only when all of it
@@ -57,6 +62,7 @@ void tokens_copy(const Tokens& t, long at, long n, int V, int* out);
 
 enum TextFormat { TEXT_UNKNOWN, TEXT_TXT, TEXT_JSONL };
 enum { TEXT_BLOCK = 1 << 20 }; // bytes read at a time; a longer line makes a longer block
+enum { TEXT_LINE = 256 << 20 };  // bytes of the longest line of a .jsonl
 
 struct TextFile {
     std::string path; TextFormat format; const char* unpack;
@@ -76,6 +82,10 @@ struct TextBlock {
 };
 
 TextFormat text_format(const std::string& path, const char** unpack = NULL);
+
+// Dies unless the file can be read as text, by its name and its first bytes. what: what else is
+// wanted
+void text_check(const std::string& path, const std::string& what);
 
 TextFile text_open(const std::string& path);
 

@@ -2,6 +2,7 @@
 text/tokenizer.cpp -- what tokenizer.h declares.
 */
 #include "../tokenizer.h"
+#include "look.h"
 #include "../models/gguf.h"
 #include "unicode.h"
 
@@ -748,6 +749,10 @@ Tokenizer tokenizer_load(const std::string& given) {
         f.path = given +
                  (file_exists(given + "/tokenizer.json") ? "/tokenizer.json" : "/vocab.json");
         if (!file_exists(f.path) && !gguf_in(given).empty()) { f.path = gguf_in(given); }
+        const Kind other = file_exists(f.path) ? Kind() : kind_in_dir(given, READS_TOKENIZER);
+        if (!other.what.empty()) {
+            die(EXIT_USER, given + ": has no tokenizer.json" + other.what, other.hint);
+        }
     }
     Tokenizer t;
     Vocab vocab;
@@ -755,6 +760,7 @@ Tokenizer tokenizer_load(const std::string& given) {
     if (ends_with(f.path, ".gguf")) { tokenizer_load_gguf(f, &t, &vocab); }
     else {
         std::string content = file_read(f.path, hint), error, dir = ".";
+        look(f.path, content.substr(0, LOOK_BYTES), content.size(), READS_TOKENIZER);
         if (f.path.find('/') != std::string::npos) { dir = f.path.substr(0, f.path.rfind('/')); }
         Json j;
         if (!json_parse(content.data(), content.size(), &j, &error)) { refuse(f, error, hint); }
