@@ -504,9 +504,10 @@ static std::vector<char> evict_choose(const Evict& e, const std::vector<double>&
     return kept;
 }
 
-// attention of layer l with what the change leaves a query: act_qkv -> act_att, act_stat
+// Computes attention of layer l with what the change leaves a query: act_qkv -> act_att, act_stat.
+// Adds what every head gave the tokens, one for each sequence and head, to `seen`.
 static void eval_attention(Model* m, int l, const Stream& stream, const Evict& evict,
-                           const std::vector<Edit>& edits) {
+                           const std::vector<Edit>& edits, std::vector<HeadMetrics>* seen) {
     const AttnShape s = attn_shape(m, l);
     const Arch& c = m->c;
     const int G = s.NH / s.KV, row = s.NH * s.HS, skip = m->d.bias.token;
@@ -523,6 +524,7 @@ static void eval_attention(Model* m, int l, const Stream& stream, const Evict& e
         angles = rope_angles(c, local ? c.rope_local : c.rope_base, !local, &length);
     }
     Host att((size_t)rows(m) * row), stat((size_t)rows(m) * s.NH * 2);
+    std::vector<ref::HeadSums> given((size_t)s.B * s.NH);
     #pragma omp parallel for schedule(dynamic)
     for (int bg = 0; bg < s.B * s.KV; bg++) {
         const int b = bg / s.KV, g = bg % s.KV;
@@ -547,6 +549,8 @@ static void eval_attention(Model* m, int l, const Stream& stream, const Evict& e
                         if (A[j] != 0) { ref::add_times(o, A[j], head.v(j), s.HS); }
                     }
                     for (int j = 0; j < t1 && !part && counts; j++) { sums[j] += std::fabs(A[j]); }
+                    const std::vector<double> weights(A.begin(), A.end());
+                    given[(size_t)b * s.NH + h].add(weights, t, s.T, skip);
                     memcpy(&stat[(((size_t)b * s.NH + h) * s.T + t) * 2], st, sizeof st);
                 }
             }
@@ -554,6 +558,8 @@ static void eval_attention(Model* m, int l, const Stream& stream, const Evict& e
     }
     host_write(act_att(m, l), att);
     ops::to_device(act_stat(m, l), stat.data(), stat.size() * sizeof(acc));
+    const bool column = Bias::column != NO_COLUMN;
+    for (auto& sums : given) { seen->push_back(sums.means(s.T - skip, column || skip, column)); }
 }
 
 // ----------------------------------------------------------------------------
@@ -562,6 +568,7 @@ struct Change {
     std::vector<Edit> edits;
     Stream stream; Evict evict; Bits bits;
     bool record = false; // a plain run, which collects what means are made of
+    std::vector<HeadMetrics> seen;               // where it sees less: of each head and sequence
     std::function<void(int l)> after_layer;
 
     // is attention computed here? its statistics are then not those of the model's own mask
@@ -656,8 +663,11 @@ static void change_stage(Change* e, Model* m, const Stage& stage, int l) {
                    e->bits.inputs, false);
         host_write(input, x);
     }
-    if (attention && e->sees_less()) { eval_attention(m, l, e->stream, e->evict, e->edits); }
-    else                             { stage.forward(m, l); }
+    if (attention && e->sees_less()) {
+        eval_attention(m, l, e->stream, e->evict, e->edits, &e->seen);
+    } else {
+        stage.forward(m, l);
+    }
     if (input) { host_write(input, was); }
     edit(false);
     if (done == down_forward && e->after_layer) { e->after_layer(l); }

@@ -8,8 +8,9 @@ eval.h -- the command eval: what a checkpoint loses when something is taken away
     --edit PLACE..   any numbers of the model, for others
     --gradients      nothing: how large the gradient of the loss is at the first token
 
-Each is a run over the same sequences as a plain one, and prints its loss, the change from the
-plain run, and the standard error of both over the sequences. What a run changes is in change.h.
+Each is a run over the same sequences as a plain one, and prints its loss, the plain run's loss over
+the same tokens, the change, and the standard error over the sequences; and which of the first two
+tokens is a sink then. What a run changes is in change.h.
 
     1 runs         losses and metrics of a changed model
     2 outliers     of the stream, and gradients in it
@@ -30,13 +31,21 @@ struct EvalRun {
 };
 
 // what a run gave: the losses (n, T) of predicting the next token from each; metrics, unless it
-// sees less than they assume
+// sees less than they assume: then of each head and sequence what it gave the tokens it still saw
 struct EvalResult {
     std::vector<double> losses;
     Metrics metrics;
-    bool measured = false;
+    std::vector<HeadMetrics> heads;
+    bool measured = false, sums_to_one = true;
     SinkAt sink_at;
 };
+
+// Sink_k of the heads and sequences of a run, at the threshold that a run of training uses, too
+static double eval_sink(const EvalResult& r, int k) {
+    double hits = 0;
+    for (auto& x : r.heads) { hits += (r.sums_to_one ? x.alpha[k] : x.proxy[k]) > 0.3; }
+    return hits / r.heads.size();
+}
 
 // writes into the learned positions what the edits of pe say, each of which reads them
 // as they were: 'pe:1=from 5;pe:5=from 1' swaps two. Returns what the weights were,
@@ -83,6 +92,8 @@ static EvalResult eval_run(Model* m, Change* e, const int* seqs, int n, int T, i
     if (!e->record && !e->edits.empty()) { was = edit_positions(m, e->edits); }
     m->around = [e](Model* m, const Stage& stage, int l) { change_stage(e, m, stage, l); };
     r.measured = !e->sees_less();
+    r.sums_to_one = attn_sums_to_one<Attn>(m->c.attn_alpha);
+    e->seen.clear();
     if (r.measured) {
         r.metrics = measure(m, seqs, n, T, batch_tokens, keep);
     } else {
@@ -95,6 +106,7 @@ static EvalResult eval_run(Model* m, Change* e, const int* seqs, int n, int T, i
         }
     }
     m->around = nullptr;
+    r.heads = r.measured ? r.metrics.heads : e->seen;
     if (!was.empty()) { model_set(m, was.data()); }
     for (auto& edit : e->edits) { if (e->record) { edit.count += n; } }
     return r;
@@ -344,40 +356,57 @@ static void runs_edit(const Flags& f, std::vector<EvalRun>* runs) {
     runs->push_back(r);
 }
 
+// the largest |h| of a run over the median, in the layer where that is most
+static double eval_spike(const Metrics& r) {
+    double spike = 0;
+    for (size_t l = 0; l < r.h_max.size(); l++) {
+        spike = std::max(spike, r.h_max[l] / r.h_median[l]);
+    }
+    return spike;
+}
+
+// Prints what a run lost, and what the plain run loses over the same tokens: the last fifth after
+// an eviction, those after the edited ones. Returns the change as JSON.
+static std::string eval_losses(const EvalRun& run, const EvalResult& r, const EvalResult& plain,
+                               const Asked& asked) {
+    const int T = asked.T;
+    const Mean loss = eval_mean(r.losses, NULL, asked, run.from, T);
+    const Mean there = eval_mean(plain.losses, NULL, asked, run.from, T);
+    const Mean change = eval_mean(r.losses, &plain.losses, asked, run.from, T);
+    const std::string what = run.kind + (run.plain() ? "" : " " + run.name);
+    printf("%-44s loss %.4f +- %.4f", what.c_str(), loss.mean, loss.error);
+    if (!run.plain()) {
+        printf(" | plain there %.4f | change %+.4f +- %.4f", there.mean, change.mean, change.error);
+    }
+    return strf(",\"from\":%d", run.from + 1) + ",\"loss\":" + json_num(loss.mean) +
+           ",\"loss_error\":" + json_num(loss.error) + ",\"plain\":" + json_num(there.mean) +
+           ",\"change\":" + json_num(change.mean) +
+           ",\"change_error\":" + json_num(change.error);
+}
+
+// Prints which of the first two tokens is a sink in a run, and its spike. Returns both as JSON.
+static std::string eval_sinks(const EvalResult& r, int T) {
+    std::vector<double> rates;
+    for (int k = 1; k <= std::min<int>(METRIC_K, T); k++) { rates.push_back(eval_sink(r, k)); }
+    printf(" | Sink_1 %.1f%%, Sink_2 %.1f%%", 100 * rates[0], 100 * rates[1]);
+    if (r.measured) { printf(", spike %.4g", eval_spike(r.metrics)); }
+    printf("%s\n", sink_at_text(r.sink_at, 0.3).c_str());
+    return strf(",\"sink_1\":%.6g,\"sink_k\":", rates[0]) + json_array(rates) +
+           (r.measured ? ",\"spike\":" + json_num(eval_spike(r.metrics)) : "");
+}
+
 // one run, compared with the plain one: a line, and its JSON
 static std::string eval_report(const EvalRun& run, const EvalResult& r, const EvalResult& plain,
                                const Asked& asked) {
     const int T = asked.T;
-    const Mean loss = eval_mean(r.losses, NULL, asked, run.from, T);
-    const Mean change = eval_mean(r.losses, &plain.losses, asked, run.from, T);
-    const std::string what = run.kind + (run.plain() ? "" : " " + run.name);
-    std::string line = strf("%-44s loss %.4f +- %.4f", what.c_str(), loss.mean, loss.error), o;
-    if (!run.plain()) { line += strf(" | change %+.4f +- %.4f", change.mean, change.error); }
-    if (r.measured) {
-        double spike = 0;
-        for (size_t l = 0; l < r.metrics.h_max.size(); l++) {
-            spike = std::max(spike, r.metrics.h_max[l] / r.metrics.h_median[l]);
-        }
-        const double sink = 100 * sink_rate(r.metrics, 1, 0.3, !r.metrics.sums_to_one);
-        line += strf(" | Sink_1 %.1f%%, spike %.4g", sink, spike);
-        std::vector<double> rates;
-        for (int k = 1; k <= std::min<int>(METRIC_K, T); k++) {
-            rates.push_back(sink_rate(r.metrics, k, 0.3, !r.metrics.sums_to_one));
-        }
-        o = strf(",\"sink_1\":%.6g,\"sink_k\":", sink / 100) + json_array(rates) +
-            ",\"spike\":" + json_num(spike);
-    }
-    printf("%s%s\n", line.c_str(), sink_at_text(r.sink_at, 0.3).c_str());
+    const std::string losses = eval_losses(run, r, plain, asked), sinks = eval_sinks(r, T);
     std::vector<double> by_position;
     for (int k = 0; k < 8; k++) {
         const int a = k * T / 8, b = (k + 1) * T / 8;
         by_position.push_back(eval_mean(r.losses, NULL, asked, a, b).mean);
     }
-    return "{\"kind\":" + json_str(run.kind) + ",\"name\":" + json_str(run.name) +
-           strf(",\"from\":%d", run.from + 1) + ",\"loss\":" + json_num(loss.mean) +
-           ",\"loss_error\":" + json_num(loss.error) + ",\"change\":" + json_num(change.mean) +
-           ",\"change_error\":" + json_num(change.error) + o + sink_at_json(r.sink_at, { 0.3 }) +
-           ",\"by_position\":" + json_array(by_position) + "}";
+    return "{\"kind\":" + json_str(run.kind) + ",\"name\":" + json_str(run.name) + losses + sinks +
+           sink_at_json(r.sink_at, { 0.3 }) + ",\"by_position\":" + json_array(by_position) + "}";
 }
 
 // what the flags ask for, after a plain run

@@ -21,6 +21,7 @@ $program train -d bb -n 20 --lr 5e-3 --eval-every 20 -o "$dir/r" > "$dir/out" 2>
 check "all of it" $program eval "$dir/r/step_20" --probe-seqs 8 --probe-len 40 --stream 4+8,0+12 --evict snapkv:0.5,observed:0.5 \
     --quant w8a8:static,kv4 --quant-keep 0,2 --calibrate 3 --edit 'h:0:1:top2=mean;A:0:1=0' \
     --gradients --json "$dir/e.json"
+cp "$dir/out" "$dir/all.txt"; cp "$dir/e.json" "$dir/all.json"
 check "runs" [ "$(grep -o '"kind":"[a-z]*"' "$dir/e.json" | sort | uniq -c | tr -s ' \n' ' ')" = \
     ' 1 "kind":"edit" 6 "kind":"evict" 1 "kind":"plain" 4 "kind":"quant" 4 "kind":"stream" ' ]
 for word in '"n":8' '"T":40' '"outliers":{"largest":\[' '"change_error":' '"by_position":\[' '"gradients":{"first":\[' 'kv4:token, first 2 in float'; do
@@ -53,6 +54,25 @@ check "nothing taken away" \
     $program eval "$dir/r/step_20" --stream 4+60 --edit 'h:0:*=x1' --json "$dir/e.json"
 check "no change" awk '{ gsub(/"change":/, "\n&") } 1' "$dir/e.json"
 check "small changes" awk -F'"change":' '{ for (i = 2; i <= NF; i++) { split($i, v, ","); if (v[1] > 1e-5 || v[1] < -1e-5) { exit 1 } } exit NF != 5 }' "$dir/e.json"
+# every row has the plain loss that its change is from: that of the tokens which count there
+for run in $(sed 's/"kind"/\n&/g' "$dir/all.json" | grep -o '"loss":[^,]*\|"plain":[^,]*\|"change":[^,]*' |
+    cut -d : -f 2 | paste -d , - - -); do
+    echo "$run" | awk -F, '{ d = $1 - $2 - $3; if (NF != 3 || d > 1e-6 || d < -1e-6) exit 1 }' ||
+        { fail=$((fail + 1)); echo "FAIL loss, plain, change: $run"; }
+done
+check "the baseline of an eviction is not the whole text's" \
+    [ "$(sed 's/"kind"/\n&/g' "$dir/all.json" | grep -o '"plain":[^,]*' | sort -u | wc -l)" = 3 ]
+check "the baseline is printed" grep -q '^evict snapkv:0.5 .* | plain there [0-9.]* | change ' "$dir/all.txt"
+# near uniform attention of 8 tokens: the first gets 0.34, the second 0.25, and 0.37 if the first is masked
+$program train -d bb -n 1 --lr 1e-9 --eval-every 0 --sample 0 -o "$dir/u" > "$dir/out" 2>&1 || cat "$dir/out"
+check "sinks" $program eval "$dir/u/step_1" --probe-len 8 --stream 8+8,0+1 --edit 'A:*:1=mask' --quant kv8
+cp "$dir/out" "$dir/sinks.txt"
+first='Sink_1 9[0-9]\.[0-9]%, Sink_2 [0-9]\.[0-9]%'
+second='Sink_1 0\.0%, Sink_2 9[0-9]\.[0-9]%'
+for row in "plain .* $first" "stream 8+8, .* $first" "quant kv8.* $first" "edit A:.*=mask .* $second" \
+    'stream 0+1, .* Sink_1 0\.0%, Sink_2 0\.0%'; do
+    check "no $row in $(cat "$dir/sinks.txt")" grep -q "^$row" "$dir/sinks.txt"
+done
 refuses "wanted n+W" --stream 4
 refuses "wanted POLICY:RATIO" --evict h2o:0.5
 refuses "wanted POLICY:RATIO" --evict snapkv:1
