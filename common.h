@@ -57,8 +57,16 @@ __attribute__((format(printf, 1, 2))) inline std::string strf(const char* fmt, .
 
 // A line of progress that is not ended yet: whatever is printed next begins a line of its own.
 inline bool& progress_open() { static bool open = false; return open; }
+// Where it is shown: a command whose output may go into a file shows it on standard error.
+inline FILE*& progress_to() { static FILE* to = stdout; return to; }
 inline void progress_end() {
-    if (progress_open()) { printf("\n"); }
+    if (progress_open()) { fprintf(progress_to(), "\n"); }
+    progress_open() = false;
+}
+// Takes the line away again.
+inline void progress_clear() {
+    if (progress_open()) { fprintf(progress_to(), "\r\033[K"); }
+    fflush(progress_to());
     progress_open() = false;
 }
 

@@ -471,11 +471,14 @@ static int eval(Flags f) {
             r.change.bits.calibrating = false;
         }
         at = sink_at_parse(r.change.sees_less() ? "" : f.sink_at, T);
+        working_begin(r.kind + " " + r.name + ": ");
         r.change.after_layer = [&](int l) {
+            working_layer(l, m.c.L);
             if (r.plain()) { outliers_add(&outliers, &m, l); }
             sink_at_add(&at, &m, l);
         };
         EvalResult result = eval_run(&m, &r.change, in.x.data(), n, T, batch_tokens);
+        progress_clear();
         result.sink_at = at;
         for (double x : result.losses) {
             if (r.plain() && !std::isfinite(x)) { die_not_finite(&m); }

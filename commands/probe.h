@@ -4,6 +4,7 @@ its heads.
 */
 #ifndef PROBE_H
 #define PROBE_H
+#include "probe_text.h"
 #include "sink_at.h"
 
 static void npy_write(const std::string& path, const std::vector<float>& x,
@@ -248,19 +249,19 @@ static std::string probe_once(Model* m, const Flags& f, const ProbeInput& in,
     const std::string few = strf(", fewer than the %ld asked for: there are no more", f.probe_seqs);
     printf("%s: %s%s\n", name.c_str(), in.how.c_str(), in.n < f.probe_seqs ? few.c_str() : "");
     SinkAt at = sink_at_parse(f.sink_at, T);
-    if (!at.tokens.empty()) {
-        m->around = [&](Model* m, const Stage& stage, int l) {
-            stage.forward(m, l);
-            if (stage.forward == attention_forward) { sink_at_add(&at, m, l); }
-        };
-    }
+    m->around = [&](Model* m, const Stage& stage, int l) {
+        stage.forward(m, l);
+        working_layer(l, m->c.L);
+        if (stage.forward == attention_forward) { sink_at_add(&at, m, l); }
+    };
     const Metrics r = measure(m, in.x.data(), in.n, T, ops::on_host ? 4096 : 8192);
     m->around = nullptr;
-    if (progress_open()) { printf("\r\033[K"); progress_open() = false; }
+    progress_clear();
     for (int i = 0; i < in.n && !std::isfinite(r.loss); i++) { // which sequence, which layer?
         const long count = model_load(m, &in.x[(size_t)i * (T + 1)], 1, T);
         if (!std::isfinite(model_forward(m, count, 0))) { die_not_finite(m); }
     }
+    printf("%s", probe_text(r, eps).c_str());
     for (double e : eps) {
         printf("%s, T %d, n %d, eps %g, bos %s | loss %.4f | ", name.c_str(), T, in.n, e,
                bos.c_str(), r.loss);
@@ -320,11 +321,7 @@ static int probe(Flags f) {
     probe_check(f, m.c);
     printf("%s", column_note(m.c).c_str());
     probe_files_check(f, p);
-    if (terminal_columns()) {
-        measure_progress = [](int done, int n) {
-            progress_show({ strf("%d of %d sequences", done, n) }, terminal_columns());
-        };
-    }
+    working_begin("");
     std::vector<std::string> objects;
     for (size_t k = 0; k < p.sources.size(); k++) {
         for (auto& w : lengths) {
@@ -347,6 +344,7 @@ static int probe(Flags f) {
     if (!f.json.empty()) {
         file_write(f.json, "{" + objects[0] + (objects.size() > 1 ? all + "]" : "") + "}\n");
     }
+    printf("%s", probe_next(f).c_str());
     model_free(&m);
     return 0;
 }

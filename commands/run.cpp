@@ -273,10 +273,11 @@ std::vector<std::string> files_read(const Flags& f, const std::vector<std::strin
 
 // ---- the terminal
 
-int terminal_columns() { // 0: standard output is no terminal
+int terminal_columns() { // 0: what progress is shown on is no terminal
     struct winsize w;
-    if (!isatty(1)) { return 0; }
-    return ioctl(1, TIOCGWINSZ, &w) || !w.ws_col ? 80 : w.ws_col;
+    const int to = fileno(progress_to());
+    if (!isatty(to)) { return 0; }
+    return ioctl(to, TIOCGWINSZ, &w) || !w.ws_col ? 80 : w.ws_col;
 }
 
 void progress_show(const std::vector<std::string>& forms, int columns) {
@@ -284,9 +285,9 @@ void progress_show(const std::vector<std::string>& forms, int columns) {
     for (size_t i = forms.size(); i-- > 0;) {
         if ((int)forms[i].size() < columns) { line = forms[i]; }
     }
-    printf("\r\033[K%s", line.c_str());
+    fprintf(progress_to(), "\r\033[K%s", line.c_str());
     progress_open() = true;
-    fflush(stdout);
+    fflush(progress_to());
 }
 
 // ---- the data

@@ -1,0 +1,127 @@
+/*
+probe_text.h -- what a probe says to a person: how often the first token is a sink, in which layers,
+and how large its hidden state is. Start with probe_text; --json has the numbers (log.h).
+*/
+#ifndef PROBE_TEXT_H
+#define PROBE_TEXT_H
+#include "../log.h"
+#include "../metrics.cuh"
+#include "run.h"
+
+// A share as so many of 100; one that is neither none nor all is never rounded to it.
+static std::string of_hundred(double share) {
+    if (share > 0 && share < 0.01)  { return "fewer than 1"; }
+    if (share < 1 && share > 0.99)  { return "more than 99"; }
+    return strf("%.0f", 100 * share);
+}
+
+// The attention that the first token gets by layer, in tenths: the mean over heads and sequences.
+// A layer without attention has a dot; ten layers stand together.
+static std::string tenths_by_layer(const Metrics& r) {
+    const std::vector<double> heads = head_means(r, [&](const HeadMetrics& h) {
+        return (double)(r.sums_to_one ? h.alpha[1] : h.proxy[1]);
+    });
+    const int layers = (int)r.h.first.size() - 1;
+    std::string row(layers, '.');
+    for (int i = 0; i < r.L; i++) {
+        double alpha = 0;
+        for (int h = 0; h < r.NH; h++) { alpha += heads[(size_t)i * r.NH + h] / r.NH; }
+        row[r.layers[i]] = "0123456789"[std::max(0, std::min(9, (int)(10 * alpha)))];
+    }
+    for (int l = (layers - 1) / 10 * 10; l > 0; l -= 10) { row.insert(l, " "); }
+    return row;
+}
+
+// The share of a mean row that a token gets which is one of those that a query sees, no more: 1/i
+// of query i.
+static double uniform_alpha(int T) {
+    double sum = 0;
+    for (int i = 1; i <= T; i++) { sum += 1.0 / i; }
+    return sum / T;
+}
+
+// "after layer 11", counted from 0 as heads are; h has the embedding before them
+static std::string after_layer(size_t i) {
+    return i ? strf("after layer %zu", i - 1) : std::string("in the embedding");
+}
+
+// How much longer the first token's hidden state is than the others', in the worst layer, and how
+// far the largest entry stands out.
+static std::string spike_text(const Metrics& r) {
+    size_t longest = 0, largest = 0;
+    const auto ratio = [&](size_t l) { return r.h.first[l] / r.h.rest[l]; };
+    const auto spike = [&](size_t l) { return r.h_max[l] / r.h_median[l]; };
+    for (size_t l = 0; l < r.h.first.size(); l++) {
+        if (ratio(l) > ratio(longest)) { longest = l; }
+        if (spike(l) > spike(largest)) { largest = l; }
+    }
+    std::string text;
+    if (std::isfinite(ratio(longest))) {
+        text = strf("  |h| of token 1 is up to %.3g times the others', %s\n", ratio(longest),
+                    after_layer(longest).c_str());
+    }
+    return text + strf("  the largest entry of any h is up to %.3g times the median, %s\n",
+                       spike(largest), after_layer(largest).c_str());
+}
+
+// One sentence for each threshold.
+static std::string sink_sentence(const Metrics& r, double eps) {
+    const bool proxy = !r.sums_to_one;
+    const double sink = sink_rate(r, 1, eps, proxy), star = sink_rate(r, 0, eps, proxy);
+    const char* of = proxy ? "the row's weights" : "the attention";
+    std::string text = strf("  in %s of 100 pairs of a head and a sequence, token 1 gets more than %g "
+                            "of %s", of_hundred(sink).c_str(), eps, of);
+    const char* name = r.h_star.empty() ? "the extra key" : "the sink token";
+    if (r.has_star) { text += strf("; %s does in %s", name, of_hundred(star).c_str()); }
+    return text + "\n";
+}
+
+// What a probe measured, for a person: some lines that begin with two blanks.
+static std::string probe_text(const Metrics& r, const std::vector<double>& eps) {
+    std::string text;
+    for (double e : eps) { text += sink_sentence(r, e); }
+    text += strf("  by layer, tenths of the attention: %s   (uniform attention would give it %.2f)\n",
+                 tenths_by_layer(r).c_str(), uniform_alpha(r.T));
+    return text + spike_text(r);
+}
+
+// What to type next.
+static std::string probe_next(const Flags& f) {
+    const std::string made = f.json.empty() ? "p.json" : f.json;
+    return strf("next: %sscripts/plot.py all %s; every word above: docs/measure.md\n",
+                f.json.empty() ? "the same with --json p.json, then " : "", made.c_str());
+}
+
+// ---- while it works, on standard error if that is a terminal
+
+// what a batch is part of, and the line that is shown for it
+struct Working { std::string what; int done = 0, all = 0; double shown = 0; };
+static Working working;
+
+static void working_show(const std::string& more) {
+    progress_show({ working.what + strf("%d of %d sequences", working.done, working.all) + more },
+                  terminal_columns());
+}
+
+// Lets measure and layers report to the terminal; without one nothing is set.
+static void working_begin(const std::string& what) {
+    progress_to() = stderr;
+    working = Working();
+    working.what = what;
+    measure_progress = NULL;
+    if (!terminal_columns()) { return; }
+    measure_progress = [](int done, int n) {
+        working.done = done;
+        working.all = n;
+        working_show("");
+    };
+}
+
+// Says that a batch has come to layer l of L; ten times a second is enough.
+static void working_layer(int l, int L) {
+    const double now = now_ms();
+    if (!measure_progress || now - working.shown < 100) { return; }
+    working.shown = now;
+    working_show(strf(", layer %d of %d", l + 1, L));
+}
+#endif // PROBE_TEXT_H
