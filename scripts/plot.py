@@ -21,14 +21,18 @@ try:
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
     from matplotlib.ticker import MaxNLocator, PercentFormatter
+    from matplotlib.transforms import ScaledTranslation
 except ImportError as e:
     die(f"{e.name}: not installed, wanted numpy and matplotlib",
         "python3 -m pip install numpy matplotlib")
 
-# Okabe and Ito's colours, which colour-blind readers tell apart, without the yellow
-# that white paper swallows
+# The looks of everything that is drawn are here. Okabe and Ito's colours, which colour-blind
+# readers tell apart, without the yellow that white paper swallows
 COLORS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"]
 MARKERS = "osD^vPX"
+DASHES = ["-", "--", ":"]
+OURS, PAPER, SEED, MARK = COLORS[0], "#BBBBBB", "#000000", COLORS[1]
+APART = 3.5              # points between two lines that hold the same numbers
 STYLE = {
     "font.size": 9, "axes.titlesize": 9.5, "axes.titleweight": "bold", "axes.titlelocation": "left",
     "axes.spines.top": False, "axes.spines.right": False, "axes.edgecolor": "#888888",
@@ -48,11 +52,26 @@ def look(i, runs=None):
     Seeds of one run look alike."""
     seeds = 1
     if runs:
-        groups, mine = [runlog.group(r) for r in runs], runlog.group(runs[i])
-        i, seeds = list(dict.fromkeys(groups)).index(mine), groups.count(mine)
+        mine = runlog.group(runs[i])
+        i, seeds = kinds(runs).index(mine), [runlog.group(r) for r in runs].count(mine)
     return {"color": COLORS[i % 7], "marker": MARKERS[i % 7],
-            "linestyle": ["-", "--", ":"][i // 7 % 3],
+            "linestyle": DASHES[i // 7 % 3],
             "linewidth": 1.6 if seeds == 1 else 1.0, "markersize": 4 if seeds == 1 else 3}
+
+
+def kinds(runs):
+    """The names of the runs without their seeds, each once."""
+    return list(dict.fromkeys(map(runlog.group, runs)))
+
+
+def beside(ax, i, runs):
+    """Where to draw the i-th run: equal numbers of different runs are lines beside each other,
+    a few points apart, for the last would hide the others."""
+    names = kinds(runs)
+    step = min(APART, 14 / len(names))
+    points = step * (names.index(runlog.group(runs[i])) - (len(names) - 1) / 2)
+    shift = ScaledTranslation(0, -points / 72, ax.figure.dpi_scale_trans)
+    return ax.transData + shift
 
 
 def panels(n, width=4.2, height=3.1, columns=3, **more):
@@ -144,34 +163,65 @@ def trained(paths, figure):
 def dynamics(paths, options):
     """Loss, Sink_1 and Sink_* (Figures 4, 5 right, 28)."""
     runs = trained(paths, "dynamics")
-    figure, (loss, sink) = panels(2, 5.2, 3.6)
+    figure, (loss, sink) = panels(2, 4.7, 3.5)
+    end = None if options.logx else end_of_loss(loss, runs)
     for i, run in enumerate(runs):
         runlog.at_step(run, None)
         train, style, proxy = run["train"], look(i, runs), runlog.uses_proxy(run["evals"])
         shown = train[::max(1, len(train) // TRAIN_POINTS)]
-        loss.plot(*series(shown, lambda t: t["loss"]), color=style["color"], lw=0.6, alpha=0.35)
+        loss.plot(*series(shown, lambda t: t["loss"]), color=style["color"], lw=0.5, alpha=0.25,
+                  zorder=1)
         loss.plot(*series(run["evals"], lambda e: e.get("val_loss")), **style,
                   label=label(run, runs))
-        sink.plot(*series(run["evals"], lambda e: runlog.sink(e, proxy)), **style)
+        if end:
+            end.plot(*series(run["evals"], lambda e: e.get("val_loss")), **style)
+        place = beside(sink, i, runs)
+        sink.plot(*series(run["evals"], lambda e: runlog.sink(e, proxy)), **style,
+                  transform=place)
         for resume in run["resumes"]:
             for ax in (loss, sink):
                 edge(ax, resume["step"], " resumed" * (ax is sink), style["color"])
         if any(e["sink"].get("sink_star") is not None for e in run["evals"]):
             star = series(run["evals"], lambda e: e["sink"].get("sink_star"))
-            style.update(linestyle="--", marker="*", markersize=5)
-            sink.plot(star[0], [100 * y for y in star[1]], **style)
+            style.update(linestyle="--", marker="*", markersize=6)
+            sink.plot(star[0], [100 * y for y in star[1]], **style, transform=place)
     loss.set(title="Loss: validation (markers), training (thin)", xlabel="step",
              ylabel="loss (nats per token)")
-    sink.set(title="Sink$_1$ (solid), Sink$_*$ of an extra key (dashed, stars)", xlabel="step",
-             ylabel=f"Sink at $\\epsilon$ = {runs[0]['evals'][0]['sink']['eps']:g}", ylim=(-3, 103))
+    stars = any(e["sink"].get("sink_star") is not None for r in runs for e in r["evals"])
+    sink.set(title="Sink$_1$" + " (solid), Sink$_*$ of the extra key (dashed, stars)" * stars,
+             xlabel="step", ylim=(-6, 106),
+             ylabel=f"Sink at $\\epsilon$ = {runs[0]['evals'][0]['sink']['eps']:g}")
     sink.yaxis.set_major_formatter(PercentFormatter())
+    last = max((e["step"] for r in runs for e in r["evals"]), default=0)
+    sink.set_xlim(-0.04 * last - 0.1, 1.04 * last + 0.1)    # a shifted line is in no other unit
     if options.logx:
         first = min((e["step"] for r in runs for e in r["evals"] if e["step"]), default=1)
         for ax in (loss, sink):
             ax.set_xscale("symlog", linthresh=first)
-    headline(figure, runs, "Loss and attention sink over training")
+    headline(figure, runs, "Loss and attention sink over training"
+             + ". Equal sinks are drawn a little apart" * (len(kinds(runs)) > 1))
     legend_below(figure, loss)
     yield stem("dynamics", runs), figure
+
+
+def end_of_loss(ax, runs):
+    """A window in a panel of losses: the second half of the training, where the curves differ by
+    less than a line is wide. None if there is too little to show."""
+    steps = sorted({e["step"] for r in runs for e in r["evals"]})
+    late = [s for s in steps if 2 * s >= steps[-1]]
+    values = [e["val_loss"] for r in runs for e in r["evals"]
+              if e["step"] in late and e.get("val_loss") is not None]
+    if len(late) < 4 or not values:
+        return None
+    end = ax.inset_axes([0.42, 0.42, 0.56, 0.55])
+    room = 0.1 * (max(values) - min(values)) or 0.01
+    end.set(xlim=(late[0], late[-1] * 1.02), ylim=(min(values) - room, max(values) + room))
+    end.text(0.98, 0.97, "validation, second half", fontsize=8, ha="right", va="top",
+             transform=end.transAxes)
+    end.tick_params(labelsize=7.5)
+    end.xaxis.set_major_locator(MaxNLocator(4))
+    end.yaxis.set_major_locator(MaxNLocator(4))
+    return end
 
 
 def profiles(paths, options):
@@ -260,8 +310,8 @@ def heads(paths, options):
 
 
 WHOSE = [("first", "first token"), ("rest", "mean of the others"), ("star", "sink token")]
-NORMS = [("h", "hidden states h", "layers before it"), ("k", "keys k", "layer"),
-         ("v", "values v", "layer")]
+NORMS = [("h", "hidden states h", "after how many layers (0: the embedding)"),
+         ("k", "keys k", "in layer"), ("v", "values v", "in layer")]
 
 
 def norms(paths, options):
@@ -328,14 +378,16 @@ def norms_of_one(run, e):
             if values:
                 ax.plot([number(v) for v in values], **look(i), label=text)
         if key == "h":
-            ax.plot([number(v) for v in e.get("h_max") or []], **look(3),
-                    label="largest entry, max|h|")
-            ax.plot([number(v) for v in e.get("h_median") or []], **look(4),
+            entries = {"linestyle": "--", "linewidth": 1}
+            ax.plot([number(v) for v in e.get("h_max") or []], **{**look(3), **entries},
+                    label="largest entry of any h, max|h|")
+            ax.plot([number(v) for v in e.get("h_median") or []], **{**look(4), **entries},
                     label="median entry, median|h|")
             plain_log(ax)
         else:
             ax.set_ylim(bottom=0)
-        ax.set(title=name, xlabel=where, ylabel=r"$\ell_2$ norm")
+        what = "; one entry (dashed)" if key == "h" and e.get("h_max") else ""
+        ax.set(title=name, xlabel=where, ylabel=r"$\ell_2$ norm" + what)
         whole(ax, len(e[f"{key}_norm_first"]))
     headline(figure, [run], r"$\ell_2$ norms by layer",
              None if run["status"] == "probed" else e["step"])
@@ -454,8 +506,24 @@ def map_of_head(path, head):
         ax.set(title=name, xlabel="key position j" + (" (0: extra key)" if extra else ""),
                ylabel="query position t")
         figure.colorbar(image, ax=ax, shrink=0.8, aspect=20)
-    headline(figure, [], f"Block {layer}, head {h}: where the queries look, and why. {plain(path)}")
+        first_again(ax, image, x[:, 1:2] if extra else x[:, :1], T)
+    headline(figure, [], f"Layer {layer}, head {h}: where the queries look, and why. "
+             f"{plain(os.path.basename(os.path.abspath(path)))}")
     return figure
+
+
+def first_again(ax, image, first, T):
+    """The keys of the first token once more, wider and apart: a column of one cell at the edge of
+    a map is overlooked."""
+    width, left = max(1, T / 16), image.get_extent()[0]
+    ax.imshow(first, cmap=image.get_cmap(), norm=image.norm,
+              extent=(left - 1.5 * width, left - 0.5 * width, T + 0.5, 0.5))
+    ax.set(xlim=(left - 1.6 * width, T + 0.5), ylim=(T + 0.5, 0.5))
+    ax.add_patch(plt.Rectangle((left - 1.5 * width, 0.5), width, T, fill=False, edgecolor=MARK,
+                               lw=1.2, clip_on=False, zorder=4))
+    ax.set_xticks([x for x in ax.get_xticks() if left < x <= T])
+    ax.set_xticks([left - width], ["first\ntoken"], minor=True, color=MARK)
+    ax.tick_params(axis="x", which="minor", length=0)
 
 
 def threshold(paths, options):
@@ -511,7 +579,7 @@ def columns_of(results):
 
 
 def table(paths, options):
-    """Bars of a table of scripts/reproduce: ours, every seed a dot, beside the paper's number."""
+    """A table of scripts/reproduce: ours, every seed a dot, beside the paper's number."""
     for path in paths:
         results = runlog.read_results(path)
         rows = results["rows"]
@@ -519,48 +587,85 @@ def table(paths, options):
             die(f"{path}: got no rows, wanted one or more", "write it again: scripts/reproduce")
         columns = columns_of(results)
         paper = any(runlog.is_number(c[1](row)) for c in columns for row in rows)
-        against = ": ours against the paper's" if paper else ""
         figure, axes = panels(max(1, len(columns)), 4.0,
                               1.4 + (0.42 if paper else 0.24) * len(rows), sharey=True)
         for (name, theirs, ours), ax in zip(columns, axes):
-            bars(ax, rows, theirs if paper else None, ours)
+            bars(ax, rows, theirs if paper else None, ours, "loss" in name)
             ax.set(title=name)
         others = {r["id"]: f"\nk = {runlog.main_position(r)}"
                   for r in rows if runlog.main_position(r) != 1}
-        axes[0].set_yticks(range(len(rows)),
-                           [plain(r["id"] + others.get(r["id"], "")) for r in rows])
+        axes[0].set_yticks(range(len(rows)), [plain(name + others.get(r["id"], ""))
+                                              for r, name in zip(rows, row_names(results))])
         if not others:
             axes[0].set_title("Sink$_1$ (%)")
-        scale = (f"{results.get('scale', '')}, {results.get('data', '')}, "
-                 f"commit {results.get('commit', '')}")
-        headline(figure, [], plain(f"{results['table']}{against}. {scale}"))
-        legend_below(figure, axes[0])
+        headline(figure, [], plain(title_of(results, paper)))
+        key_below(figure, axes[0], rows, paper)
         yield "table-" + os.path.splitext(os.path.basename(path))[0], figure
 
 
-def bars(ax, rows, paper, ours):
-    """The paper's bar above (paper: its number of a row, or None), ours below it,
-    each with its number; what has none says why."""
-    ends = []
+def row_names(results):
+    """The rows' names, without the table's before each of them."""
+    names, prefix = [r["id"] for r in results["rows"]], results["table"] + "-"
+    return [n[len(prefix):] for n in names] if all(n.startswith(prefix) for n in names) else names
+
+
+def title_of(results, paper):
+    """What a table is about and what it was trained on, in words."""
+    name = re.sub(r"^(table|figure|section)(?=\d)", lambda m: m[1].capitalize() + " ",
+                  results["table"])
+    about = results.get("about") or results.get("scale") or ""
+    data = results.get("data", "").split(" ")[0]
+    about += f"; data: {data}" if data else ""
+    about += f"; commit {results['commit']}" if results.get("commit") else ""
+    against = ", ours against the paper's" if paper else ""
+    return f"{name[:1].upper()}{name[1:]}{against}: {about}"
+
+
+def key_below(figure, ax, rows, paper):
+    """What bars and dots are; only what this figure has."""
+    ax.plot([], [], "s", color=OURS, label="ours, mean of seeds")
+    if paper: ax.plot([], [], "s", color=PAPER, label="paper")
+    if any(len(row.get("ours") or []) > 1 for row in rows):
+        ax.plot([], [], "o", ms=3.5, mfc=SEED, mec="white", mew=0.6, label="one seed")
+    legend_below(figure, ax)
+
+
+def bars(ax, rows, paper, ours, loss):
+    """The paper's number above (paper: its number of a row, or None), ours below it, as numbers
+    to the right too; what has none says why. A share is a bar from 0. A loss has no zero that
+    means something: it is a mark, and the axis begins where the losses do."""
+    seen = []
     for y, row in enumerate(rows):
-        pair = [(y + 0.2 * bool(paper), ours(row), runlog.why_not(row), COLORS[0],
-                 "ours, mean of seeds")]
+        pair = [(y + 0.2 * bool(paper), ours(row), runlog.why_not(row), OURS)]
         if paper:
             given = paper(row)
-            pair.insert(0, (y - 0.2, [given] if runlog.is_number(given) else [], given,
-                            "#BBBBBB", "paper"))
-        for at, seeds, word, color, name in pair:
+            pair.insert(0, (y - 0.2, [given] if runlog.is_number(given) else [], given, PAPER))
+        for at, seeds, word, color in pair:
+            seen += seeds
             mean = np.mean(seeds) if seeds else 0
-            ends.append(max(seeds, default=0))
-            ax.barh(at, mean, 0.36, color=color, label=name if y == 0 else None)
-            text, gray = (f"{mean:.2f}", "#444444") if seeds else (word or "\N{EN DASH}", "#777777")
-            ax.annotate(plain(text), (ends[-1], at), (4, 0), textcoords="offset points",
-                        va="center", fontsize=7.5, color=gray)
-            if len(seeds) > 1:
-                ax.plot(seeds, [at] * len(seeds), "o", ms=3, color="#000000", zorder=3)
-    ax.plot([], [], "o", ms=3, color="#000000", label="one seed")
+            if not loss:
+                ax.barh(at, mean, 0.36, color=color)
+            elif seeds:
+                ax.plot([mean], [at], "s", ms=6, color=color)
+            text = decimals(mean, loss) if seeds else word or "\N{EN DASH}"
+            if color == PAPER and seeds: text = f"{mean:g}"  # as it is printed there
+            ax.annotate(plain(str(text)), (1.03, at), xycoords=ax.get_yaxis_transform(),
+                        va="center", fontsize=7.5, color="#444444" if seeds else "#777777")
+            if len(seeds) > 1:                              # equal ones beside each other
+                places = at + 0.22 * (np.arange(len(seeds)) / (len(seeds) - 1) - 0.5)
+                ax.plot(seeds, places, "o", ms=3.5, mfc=SEED, mec="white", mew=0.6, zorder=3,
+                        clip_on=False)
     ax.grid(axis="y", visible=False)
-    ax.set(xlim=(0, 1.18 * max(ends) or 1), ylim=(len(rows) - 0.5, -0.5))
+    low, high = (min(seen, default=0), max(seen, default=1)) if loss else (0, 100)
+    room = 0.08 * (high - low) or 0.01
+    ax.set(xlim=(low - room, high + room) if loss else (0, 100), ylim=(len(rows) - 0.5, -0.5))
+    if loss: ax.xaxis.set_major_locator(MaxNLocator(5))
+
+
+def decimals(x, loss):
+    """A loss to a thousandth, a percentage to a tenth: a measurement of some hundred pairs of a
+    head and a sequence has no more."""
+    return f"{x:.3f}" if loss else f"{x:.1f}".removesuffix(".0")
 
 
 def everything(paths, options):

@@ -376,7 +376,9 @@ with contextlib.redirect_stdout(sys.stderr):
     for words in (["all", tiny], ["dynamics", "--logx", tiny], ["maps", out + "/maps"],
                   ["threshold", out + "/probe.json"],
                   ["profiles", out + "/probe.json"], ["table", "test/report/table.json"],
-                  ["heads", tiny, "--step", "5"]):
+                  ["heads", tiny, "--step", "5"],
+                  ["dynamics"] + ["test/demo/text-" + x for x in ("softmax", "sigmoid", "k")],
+                  ["table", "docs/results/interventions-text.json"]):
         plot.main(words + ["-o", out + "/figures"])
         if words == ["all", tiny]:
             first = {n: open(f"{out}/figures/{n}", "rb").read()
@@ -402,7 +404,8 @@ assert all(open(f"{out}/figures/{n}", "rb").read() == data
 wanted = {"dynamics-tiny", "heads-tiny", "norms-tiny", "ratios-tiny", "profiles-tiny",
           "maps-maps-0_1", "threshold-probe", "profiles-probe", "table-table",
           "maps-big", "heads-one", "norms-one", "ratios-one", "profiles-one", "heads-probe-tiny",
-          "norms-probe-T-32", "norms-probe-T-64", "ratios-probe"}
+          "norms-probe-T-32", "norms-probe-T-64", "ratios-probe",
+          "dynamics-text-softmax-text-sigmoid-text-k", "table-interventions-text"}
 assert set(drawn) == wanted, set(drawn) ^ wanted
 for name in wanted:
     assert open(f"{out}/figures/{name}.png", "rb").read(8) == b"\x89PNG\r\n\x1a\n"
@@ -442,8 +445,42 @@ assert np.isclose(np.nanmax(picture.filled(np.nan)[:, :8 * 66]), 0.01)
 assert np.isclose(np.nanmax(picture.filled(np.nan)), 0.5)
 titles = [ax.get_title(loc="left") for ax in drawn["table-table"][0].axes]
 # the paper's 3.73 is of the Pile
-widths = [round(float(p.get_width()), 2) for p in drawn["table-table"][0].axes[2].patches]
-assert "on bb" in titles[2] and max(widths) < 3.71, titles
+losses = [float(x) for l in drawn["table-table"][0].axes[2].get_lines() for x in l.get_xdata()]
+assert "on bb" in titles[2] and losses and max(losses) < 3.71, (titles, losses)
+# no two series of a panel look alike, but seeds of one run and what a curve is drawn with twice;
+# the colours are those of the list
+for name, figures in drawn.items():
+    for ax in figures[0].axes:
+        named = [l for l in ax.get_lines() if not l.get_label().startswith("_")]
+        looks = [(l.get_color(), l.get_linestyle(), l.get_marker()) for l in named]
+        assert len(set(looks)) == len(looks), (name, looks)
+        assert {l.get_color() for l in named} <= {*plot.COLORS, plot.PAPER}, (name, looks)
+# three models, two of them at 0% and one at 100% of both: each line has a place of its own
+three = drawn["dynamics-text-softmax-text-sigmoid-text-k"][0].axes[1]
+flat = [l for l in three.get_lines() if len(l.get_ydata()) == 9 and l.get_linestyle() == "-"]
+assert len(flat) == 3 and len({l.get_color() for l in flat}) == 3, flat
+heights = [l.get_transform().transform((0, 0))[1] for l in flat]
+assert max(abs(a - b) for a, b in zip(heights, heights[1:])) > 3, heights
+assert len({round(h, 2) for h in heights}) == 3, heights
+# a table: rows without the table's name, no axis of losses from 0, every seed a dot that can be
+# told from the next, numbers in one column, percent to a tenth
+table = drawn["table-interventions-text"][0]
+rows = json.load(open("docs/results/interventions-text.json"))["rows"]
+assert [t.get_text() for t in table.axes[0].get_yticklabels()] == [
+    r["id"].removeprefix("interventions-") for r in rows]
+assert "e2bc41881d55102c" not in table._suptitle.get_text() and "novel" in table._suptitle.get_text()
+losses = table.axes[2]
+values = [o["last"]["val_loss"] for r in rows for o in r["ours"]]
+assert min(values) - 0.2 < losses.get_xlim()[0] < min(values), losses.get_xlim()
+for ax in table.axes:
+    assert len({t.xy[0] for t in ax.texts}) == 1 and len(ax.texts) == len(rows)
+dots = [l for l in table.axes[0].get_lines() if l.get_marker() == "o" and len(l.get_xdata()) == 3]
+assert len(dots) == len(rows) and all(len(set(l.get_ydata())) == 3 for l in dots)
+shown = [t.get_text() for t in table.axes[0].texts]
+assert shown[0] == "99.7" and shown[1] == "0" and not [t for t in shown if "." in t and len(t.split(".")[1]) > 1]
+# the map's first column stands beside it once more
+images = drawn["maps-maps-0_1"][0].axes[0].images
+assert images[1].get_array().shape == (T, 1) and images[1].get_extent()[1] < images[0].get_extent()[0]
 holds("threshold-probe", 0, [90, 0])
 holds("threshold-probe", 1, [90, 70])
 image = drawn["maps-maps-0_1"][0].axes[0].images[0].get_array()
