@@ -86,8 +86,9 @@ typedef std::string str;
     X("e",    long,   calibrate,       0,   16,         1, 1<<20,   "sequences that set the ranges of :static, not in the loss") \
     X("e",    bool,   gradients,       0,   false,      0, 0,       "norm of the loss gradient in the residual stream, by token") \
     X("e",    str,    edit,            0,   "",         0, 0,       "PLACE:LAYERS:TOKENS[:CHANNELS]=VALUE, and more after ;") \
-    X("tpgsbce", str,  product,         0,   "",         0, 0,       "CPU matmuls: any, avx2, avx512, avx512-bf16 or amx (empty: the fastest here)") \
+    X("tpgsbce", str,  product,         0,   "",         0, 0,       "CPU matmuls: any, avx2, avx512, avx512-bf16 or amx (empty: the one timed as the fastest here)") \
     X("b",    bool,   ops,             0,   false,      0, 0,       "also time every operation against its roofline, and memory") \
+    X("b",    bool,   products,        0,   false,      0, 0,       "only the CPU's matrix products, in fp32 and in bf16: which is faster here") \
     X("g",    str,    prompt,          0,   "",         0, 0,       "text to continue") \
     X("g",    bool,   chat,            0,   false,      0, 0,       "the prompt is a question, asked as the model's chat template does") \
     X("g",    str,    system,          0,   "",         0, 0,       "--chat: the system message (empty: the template's own)") \
@@ -174,6 +175,9 @@ void command_known(const Flags& f, char command);
 
 // the command line; *command: its letter. Dies at what it does not know
 Flags flags_parse(int argc, char** argv, char* command);
+
+// the kernel of all products of this process: --product's, or the fastest (cpu/choice.h)
+void product_settle(const Flags& f);
 
 // all flags of a command, as the log and state.json keep them
 std::string flags_json(Flags f, char command);

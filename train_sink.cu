@@ -874,6 +874,7 @@ int main(int argc, char** argv) {
             strf("%d processes were started, but only train can use many", dist::world),
             "run this command without mpirun, srun or torchrun");
     }
+    if (command != 'k') { product_settle(f); }
     if (command != 'k') { ops::device_start(); } // no GPU, old GPU, old driver: reported first
     switch (command) {
         case 'p': return probe(f);

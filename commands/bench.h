@@ -130,9 +130,35 @@ static std::string bench_ops(Model* m, double step_ms, double gflops, double gby
     return ",\"ops\":[" + json + "]";
 }
 
+// --products: GFLOP/s of every kernel on all threads, in float and in bf16, and what follows for
+// PRECISION. All kernels are in every binary, so any build can say it
+static int bench_products(const Flags& f) {
+    want(!strcmp(BACKEND_NAME, "cpu"), strf("--products BACKEND=%s", BACKEND_NAME), "BACKEND=cpu");
+    flags_read(f, "ops steps batch total_batch model data json", false, "bench without --products");
+    const long M = 2048, N = 768, K = 768;               // of a layer of -m 60M
+    const std::vector<double> fp32 = cpu::kernels_timed(false, 0, M, N, K),
+                              bf16 = cpu::kernels_timed(true, 0, M, N, K);
+    auto cell = [](double gflops) { return gflops ? strf("%.0f", gflops) : std::string("-"); };
+    printf("%-14s %12s %12s   GFLOP/s of (%ld, %ld) @ (%ld, %ld), %s\n", "kernel", "fp32", "bf16", M,
+           K, K, N, ops::device_start().c_str());
+    for (int k = 0; k < cpu::KERNELS; k++) {
+        if (!cpu::kernel_here(k)) { continue; }
+        printf("%-14s %12s %12s\n", cpu::kernels[k].name, cell(fp32[k]).c_str(),
+               cell(bf16[k]).c_str());
+    }
+    const int in_fp32 = cpu::choice_of(fp32), in_bf16 = cpu::choice_of(bf16);
+    const double gain = bf16[in_bf16] / fp32[in_fp32];
+    printf("bf16 by %s takes %.2f times as long as fp32 by %s: ", cpu::kernels[in_bf16].name,
+           1 / gain, cpu::kernels[in_fp32].name);
+    printf(gain > 1.15 ? "make train_sink PRECISION=bf16 is faster here\n"
+                       : "PRECISION=bf16 gains nothing here, fp32 is the better choice\n");
+    return 0;
+}
+
 // tokens/s of training steps on random tokens, a line of JSON. With --ops also tables: time of
 // every operation against its roof, memory by tensor, what an evaluation of the sinks costs
 static int bench(Flags f) {
+    if (f.products) { return bench_products(f); }
     ops::expect_many_steps();
     preset_apply(&f);
     if (!f.given_steps) { f.steps = 12; }
@@ -191,6 +217,7 @@ static int bench(Flags f) {
               flops);
     o += strf("\"gflops\":%.3f,\"product_gflops\":%.3f,\"of_product\":%.3f", gflops, product,
               gflops / product);
+    if (!cpu::choice().name.empty()) { o += ",\"kernel\":" + json_str(cpu::choice().name); }
     printf("%s}\n", o.c_str());
     if (!f.json.empty()) { file_write(f.json, o + more + "}\n"); }
     return 0;

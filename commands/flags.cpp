@@ -2,7 +2,7 @@
 commands/flags.cpp -- what flags.h declares.
 */
 #include "../flags.h"
-#include "../cpu/product.h"
+#include "../cpu/choice.h"
 
 static FlagKind flag_kind(const long&) { return FLAG_LONG; }
 static FlagKind flag_kind(const double&) { return FLAG_DOUBLE; }
@@ -211,12 +211,11 @@ void command_known(const Flags& f, char command) {
     die(EXIT_USER, "got '" + f.words[0] + "', wanted a command (" + all + ") or a --flag", meant);
 }
 
-// --product holds for all products of this process
-static void product_settle(const Flags& f) {
-    if (f.product.empty()) { return; }
-    want(!strcmp(BACKEND_NAME, "cpu"), strf("--product BACKEND=%s", BACKEND_NAME),
+void product_settle(const Flags& f) {
+    const bool here = !strcmp(BACKEND_NAME, "cpu");
+    want(here || f.product.empty(), strf("--product BACKEND=%s", BACKEND_NAME),
          "BACKEND=cpu, whose products have several kernels");
-    cpu::product_limit(f.product);
+    if (here) { cpu::choice_settle(!strcmp(PRECISION_NAME, "bf16"), f.product); }
 }
 
 Flags flags_parse(int argc, char** argv, char* command) {
@@ -257,7 +256,6 @@ Flags flags_parse(int argc, char** argv, char* command) {
         if (wants_value && !has_value) { i++; }
         *row->given = true;
     }
-    product_settle(f);
     return f;
 }
 

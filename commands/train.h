@@ -5,6 +5,7 @@ reported and stopped. The steps themselves are in train_sink.cu, which includes 
 #ifndef TRAIN_H
 #define TRAIN_H
 #include <signal.h>
+#include "../cpu/choice.h"
 
 // mean over the targets that count; NAN if there are none, INFINITY if it is not finite
 static double validate(Model* m, Data* data, int B, int T) {
@@ -156,6 +157,18 @@ static void build_changed(const Json& state, std::string* changed) {
     }
 }
 
+// the run's kernel of products, unless --product asks for another: the bits of bf16 depend on it. If
+// this machine lacks it, the log will tell
+static void product_resume(const Json& state, const Flags& f, std::string* changed) {
+    const Json* was = state.get("product");              // of a program that did not write it yet
+    if (!was || was->string.empty() || cpu::choice().name.empty() || !f.product.empty()) { return; }
+    if (cpu::choice_keep(!strcmp(PRECISION_NAME, "bf16"), was->string)) { return; }
+    printf("note   this processor has no product by %s, which the run had: %s is taken\n",
+           was->string.c_str(), cpu::choice().name.c_str());
+    *changed += (changed->empty() ? "" : ",") + std::string("\"product_kernel\":[") +
+                json_str(was->string) + "," + json_str(cpu::choice().name) + "]";
+}
+
 // the checkpoint that --resume continues, "" if the run has none yet; dies if there is no run,
 // or one that is not wanted
 static std::string run_find(const Flags& f, long* step) {
@@ -214,6 +227,7 @@ static void run_restore(Run* r, const Flags& f, const std::string& from) {
         die(EXIT_USER, "--resume: " + kept, "give the same flags as before, or " + again);
     }
     build_changed(state, &r->changed);
+    product_resume(state, f, &r->changed);
     const double tokens = json_number(state, "tokens_per_step", r->tokens_per_step);
     if (tokens != r->tokens_per_step) {
         die(EXIT_USER,
@@ -302,6 +316,21 @@ static Run run_open(Flags f) {
     return r;
 }
 
+// "avx512, 96 GFLOP/s a thread, timed now"
+static std::string product_text() {
+    const cpu::Choice& c = cpu::choice();
+    const std::string speed = c.gflops ? strf(", %.0f GFLOP/s a thread", c.gflops) : "";
+    return c.name + speed + ", " + c.why;
+}
+
+// `,"product":"avx512","product_gflops":96.1`: the kernel, and its speed on one thread if known
+static std::string product_json() {
+    const cpu::Choice& c = cpu::choice();
+    if (c.name.empty()) { return ""; }                   // not of this backend
+    return ",\"product\":" + json_str(c.name) +
+           (c.gflops ? strf(",\"product_gflops\":%.1f", c.gflops) : "");
+}
+
 static void run_describe(const Run& r) {
     const Flags& f = r.f; const Arch& c = r.c;
     printf("switch");
@@ -328,6 +357,7 @@ static void run_describe(const Run& r) {
     if (ops::on_host) { printf(", free %s", bytes_text(memory_free()).c_str()); }
     printf("\n");
     printf("device %s\n", ops::device_start().c_str());
+    if (!strcmp(BACKEND_NAME, "cpu")) { printf("product %s\n", product_text().c_str()); }
     if (dist::world > 1) {
         printf("ranks  %d by %s, %d of them on this machine\n", dist::world, dist::name,
                dist::neighbours);
@@ -342,7 +372,8 @@ static void log_config(Run* r) {
              r->m.num_params, ops::name, PRECISION_NAME, COMMIT);
     const std::string ranks = dist::world > 1 ? strf(",\"ranks\":%d", dist::world) : "";
     log_line(&r->log, "{\"event\":\"config\",\"switches\":" + switches_json(r->c) +
-                          ",\"flags\":" + flags_json(r->f, 't') + "," + build + ranks +
+                          ",\"flags\":" + flags_json(r->f, 't') + "," + build + product_json() +
+                          ranks +
                           ",\"data\":" + json_str(r->data.description) + "}");
 }
 
@@ -362,7 +393,8 @@ static std::string run_state(Run* r, long step) {
                 r->tokens_per_step) +
            "\"data\": " + data_state(&r->data) +
            ", \"directory\": " + json_str(getcwd(here, sizeof here) ? here : "") +
-           ", \"build\": " + build_json() + ", \"numbers\": " + numbers_json(&r->m) +
+           ", \"build\": " + build_json() + ", \"product\": " + json_str(cpu::choice().name) +
+           ", \"numbers\": " + numbers_json(&r->m) +
            ", \"flags\": " + flags_json(r->f, 't') + "}";
 }
 

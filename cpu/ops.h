@@ -25,10 +25,7 @@ enum { piece_rows = 512 };        // of a small model's batch that one thread ta
 // 1 memory (the rest is in host.h)
 
 // what there is to compute with, in one line
-inline const std::string& device_start() {
-    static const std::string once = host::device_start() + "; " + product_name();
-    return once;
-}
+inline std::string device_start() { return host::device_start() + "; " + product_name(); }
 
 // y (n) += x
 inline void  add(real* y, const real* x, long n) {

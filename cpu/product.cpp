@@ -14,6 +14,10 @@ namespace cpu {
 
 int product_kernel = KERNELS - 1;
 
+static int chosen[] = { KERNELS - 1, KERNELS - 1 };              // for floats, for bf16
+
+void product_choose(bool bf16, int k) { chosen[bf16] = k; }
+
 bool kernel_here(int k) {
     static const std::vector<bool> here = [] {
         std::vector<bool> all;
@@ -24,7 +28,7 @@ bool kernel_here(int k) {
 }
 
 const Kernel& kernel_for(bool bf16) {
-    int k = product_kernel;
+    int k = std::min(product_kernel, chosen[bf16]);
     while (k > 0 && (!kernel_here(k) || (kernels[k].bf16 && !bf16))) { k--; }
     return kernels[k];
 }
@@ -39,7 +43,7 @@ void product_limit(const std::string& name) {
     die(EXIT_USER,
         strf("--product: got '%s', wanted one that this processor has:%s", name.c_str(),
              here.c_str()),
-        "leave it out: the fastest is taken");
+        "leave it out: the one that was timed as the fastest is taken");
 }
 
 std::string product_name() {
@@ -424,12 +428,13 @@ static bool reads_direct(const Product& p) {
     return a.s == 1 && a.lanes == FLOATS && p.N <= 256 && a.sk <= 256;
 }
 
-// the product by a kernel that fits its factors
-static void product_by(const Kernel& kernel, long M, long N, Factor a, Factor b, Result c) {
+// the product by a kernel that fits its factors; most: threads at most, 0 for all
+static void product_by(const Kernel& kernel, int most, long M, long N, Factor a, Factor b,
+                       Result c) {
     int threads = 1;
 #ifdef _OPENMP
     const double worth_waking_threads = kernel.bf16 ? 2e7 : 4e6;
-    if (2.0 * M * N * a.K > worth_waking_threads && !omp_in_parallel()) {
+    if (most != 1 && 2.0 * M * N * a.K > worth_waking_threads && !omp_in_parallel()) {
         threads = omp_get_max_threads();
     }
 #endif
@@ -472,11 +477,16 @@ void product(long M, long N, Factor a, Factor b, Result c) {
     if (M < 1 || N < 1) { return; }
     const Kernel& kernel = kernel_for(a.lanes != FLOATS);
     if (a.lanes != FLOATS) { a.lanes = b.lanes = kernel.bf16 ? PAIRS : WIDENED; }
-    product_by(kernel, M, N, a, b, c);
+    product_by(kernel, 0, M, N, a, b, c);
+}
+
+void product_with(int k, int threads, long M, long N, Factor a, Factor b, Result c) {
+    if (a.lanes != FLOATS) { a.lanes = b.lanes = kernels[k].bf16 ? PAIRS : WIDENED; }
+    product_by(kernels[k], threads, M, N, a, b, c);
 }
 
 void product_split(long M, long N, Factor a, Factor b, Result c) {
-    product_by(split_kernel, M, N, a, b, c);
+    product_by(split_kernel, 0, M, N, a, b, c);
 }
 
 void product_double(long M, long N, long K, const double* A, long rs_a, long cs_a,

@@ -3,7 +3,7 @@ product.h -- the matrix product of the CPU, for the forward pass and both gradie
 C (M, N) = or += A (M, K) @ B (K, N) of floats, of bf16 summed in float, or of doubles, with any
 strides.
 
-    which kernel           the fastest that the processor and the system allow, asked at run time
+    which kernel           of those that the processor and the system allow; choice.h says which
     packing                copies of A and B, so that the innermost loop reads memory in order
     blocks and threads     what stays in which cache, who does what (product.cpp)
     gemm                   the call
@@ -40,6 +40,9 @@ const Kernel& kernel_for(bool bf16);
 // from now on no kernel after the one of this name is used; dies if it cannot run here. A faster
 // processor then computes as a slower one does
 void product_limit(const std::string& name);
+
+// row k is used for factors in float, or in bf16, unless it may not be used: choice.h
+void product_choose(bool bf16, int k);
 
 // what products are computed with: "fp32 avx512, bf16 amx"
 std::string product_name();
@@ -83,6 +86,9 @@ struct Result {
 
 // C (M, N) = or += A (M, K) @ B (K, N)
 void product(long M, long N, Factor a, Factor b, Result c);
+
+// the same by row k of the table, which can run here; threads: 1, or 0 for all
+void product_with(int k, int threads, long M, long N, Factor a, Factor b, Result c);
 
 // Floats, where split_kernel runs: a is split already, in strips (split.h), and b is while it is
 // packed
