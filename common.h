@@ -158,6 +158,16 @@ inline bool parse_double(const std::string& s, double* out) {
 // is it 0 as a float, and yet not 0?
 inline bool float_loses(double v) { return v != 0 && fabs(v) < FLT_MIN; }
 
+// the shortest decimal that reads back to the same float: 1e-05, 0.3, 10000
+inline std::string float_text(float v) {
+    if (v == floorf(v) && fabsf(v) < 1e9f) { return strf("%.0f", v); }
+    for (int digits = 1; digits < 9; digits++) {
+        const std::string text = strf("%.*g", digits, v);
+        if (strtof(text.c_str(), NULL) == v) { return text; }
+    }
+    return strf("%.9g", v);
+}
+
 // the shortest text of a number: 16777216, 0.3, 1e+20
 inline std::string number_text(double v) {
     return v == floor(v) && fabs(v) < 1e15 ? strf("%.0f", v) : strf("%g", v);
@@ -245,17 +255,75 @@ inline bool is_special(const std::string& path) {
     return stat(path.c_str(), &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode);
 }
 
+// the machine's name, without what a file's name could not hold
+inline std::string host_name() {
+    char name[256] = "";
+    gethostname(name, sizeof name - 1);
+    for (char* ch = name; *ch; ch++) {
+        if (!isalnum((unsigned char)*ch) && !strchr("-._", *ch)) { *ch = '_'; }
+    }
+    return name;
+}
+
+// What a file is called until it is whole: NAME.HOST-PROCESS-NUMBER.tmp, beside its place, so that
+// no other process has the same. A name too long for the disk is cut.
+inline std::string temporary_name(const std::string& path, int number) {
+    const size_t name = path.rfind('/') + 1, most = 255;
+    const std::string host = host_name().substr(0, 40),
+                      tail = strf(".%s-%d-%d.tmp", host.c_str(), (int)getpid(), number);
+    return path.substr(0, name + most - tail.size()) + tail;
+}
+
+// Is `name` what temporary_name calls a file that is `whole` when it is done? Older programs left
+// the middle out: NAME.tmp.
+inline bool is_temporary(const std::string& name, const std::string& whole) {
+    const size_t tail = strlen(".tmp");
+    const bool around = name.compare(0, whole.size(), whole) == 0 && ends_with(name, ".tmp") &&
+                        name.size() >= whole.size() + tail;
+    if (!around) { return false; }
+    const std::string middle = name.substr(whole.size(), name.size() - whole.size() - tail);
+    const size_t last = middle.rfind('-'), first = last ? middle.rfind('-', last - 1) : last;
+    long process, number;
+    if (middle.empty()) { return true; }
+    return middle[0] == '.' && last != std::string::npos && first != std::string::npos &&
+           parse_long(middle.substr(first + 1, last - first - 1), &process) &&
+           parse_long(middle.substr(last + 1), &number);
+}
+
+inline std::string directory_of(const std::string& path) {
+    const size_t slash = path.rfind('/');
+    return slash == std::string::npos ? "." : path.substr(0, slash + 1);
+}
+
+inline void dir_sync(const std::string& path) { // makes renames inside it durable
+    const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    if (fd >= 0) { fsync(fd); close(fd); }
+}
+
 // A file that is written whole or not at all: the caller writes to f, then file_commit flushes,
 // syncs and renames it into place. Any failure (a full disk) removes the temporary and dies; what
 // was at `path` before is untouched. A symlink stays one: its target is written. What is no
-// regular file is written directly, and tmp is empty.
+// regular file is written directly, and tmp is empty. The temporary is a file that was not there
+// before, so nothing else is overwritten.
 struct FileOut { std::string path, tmp; FILE* f; };
 inline FileOut file_begin(const std::string& given) {
     const char* hint = "choose another place to write to";
     const std::string path = link_target(given);
     if (is_special(path)) { return { path, "", xfopen(path, "wb", hint) }; }
     if (is_dir(path)) { die(EXIT_USER, given + ": got a directory, wanted a file to write", hint); }
-    return { path, path + ".tmp", xfopen(path + ".tmp", "wb", hint) };
+    const bool locked = file_exists(path) && access(path.c_str(), W_OK);
+    FileOut o = { path, "", NULL };
+    int fd = -1;
+    for (int number = 0; !locked && fd < 0 && number < 1000; number++) {
+        o.tmp = temporary_name(path, number);
+        fd = open(o.tmp.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+        if (fd < 0 && errno != EEXIST) { break; }
+    }
+    o.f = fd < 0 ? NULL : fdopen(fd, "wb");
+    if (!o.f) {
+        die(blame(errno), strf("%s: cannot write (%s)", given.c_str(), strerror(errno)), hint);
+    }
+    return o;
 }
 
 [[noreturn]] inline void file_abort(FileOut* o) {
@@ -281,6 +349,7 @@ inline void file_commit(FileOut* o) {
         die(EXIT_MACHINE, strf("%s: cannot write (%s)", o->path.c_str(), strerror(e)),
             "free some disk space, then run again with --resume");
     }
+    if (!direct) { dir_sync(directory_of(o->path)); }
 }
 
 // Dies if file_write(path) could not work: asked before the work whose result is to be written
@@ -303,18 +372,16 @@ inline void file_write(const std::string& path, const std::string& content) {
     file_commit(&o);
 }
 
-inline void dir_sync(const std::string& path) { // makes renames inside it durable
-    int fd = open(path.c_str(), O_RDONLY);
-    if (fd >= 0) { fsync(fd); close(fd); }
-}
-
-// rm -r; a symlink is removed, never entered
-inline void remove_tree(const std::string& path) {
+// Removes from a directory the files whose names are one of ours, or a temporary's of ours, and the
+// directory if nothing else is in it. What somebody else put there stays. Says whether it is gone.
+template <class Ours> bool remove_ours(const std::string& dir, Ours is_ours) {
     struct stat st;
-    if (lstat(path.c_str(), &st)) { return; }
-    if (!S_ISDIR(st.st_mode)) { unlink(path.c_str()); return; }
-    for (auto& name : dir_list(path)) { remove_tree(path + "/" + name); }
-    rmdir(path.c_str());
+    if (lstat(dir.c_str(), &st)) { return true; }
+    if (!S_ISDIR(st.st_mode)) { return false; }
+    for (auto& name : dir_list(dir)) {
+        if (is_ours(name)) { unlink((dir + "/" + name).c_str()); }
+    }
+    return !rmdir(dir.c_str());
 }
 
 // ----------------------------------------------------------------------------

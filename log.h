@@ -9,6 +9,13 @@ The functions are in commands/log.cpp.
 
 struct Log { FILE* f = NULL; std::string path; };
 
+// Opens log->path: to add to it, or as a new log in place of one that some run began. Dies if the
+// file is something else.
+void log_open(Log* log, bool more);
+
+// what was logged is on the disk
+void log_sync(const Log& log);
+
 // writes one JSON object, with the time as its last field; a log that is gone or full ends the run
 void log_line(Log* log, std::string json);
 

@@ -836,6 +836,7 @@ static int train(const Flags& flags) {
             run_evaluate(&r, step);
         }
         if (!loaded && (last || stop || (f.save_every && step % f.save_every == 0))) {
+            log_sync(r.log);                     // first: a log never ends before its checkpoint
             checkpoint_save(&r.m, f.out, step, run_state(&r, step), r.data.tokenizer);
             r.saved = step;
         }

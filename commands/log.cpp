@@ -29,9 +29,40 @@ void log_line(Log* log, std::string json) {
     }
 }
 
+void log_sync(const Log& log) {
+    if (log.f) { fsync(fileno(log.f)); }                 // a FIFO cannot, and need not
+}
+
+// Dies if a file is there that no run has written: it would be cut.
+static void log_check(const std::string& path) {
+    const std::string config = "{\"event\":\"config\"";
+    const bool link = is_there(path) && !file_exists(path);
+    std::string begin(config.size(), '\0');
+    if (!is_there(path) || is_special(path)) { return; }
+    if (FILE* f = fopen(path.c_str(), "rb")) {
+        begin.resize(fread(&begin[0], 1, begin.size(), f));
+        fclose(f);
+    }
+    if (link || config.compare(0, begin.size(), begin)) {
+        die(EXIT_USER, path + ": is not the log of a run, and would be replaced",
+            "move it away, or choose another --out");
+    }
+}
+
+void log_open(Log* log, bool more) {
+    if (!more) { log_check(log->path); }
+    log->f = xfopen(log->path, more ? "a" : "w");
+    dir_sync(directory_of(log->path));
+}
+
 void log_rewind(const std::string& path, long step) {
     std::string kept;
     if (!file_exists(path)) { return; }
+    log_check(path);
+    const std::string dir = directory_of(path), log = path.substr(path.rfind('/') + 1);
+    for (auto& name : dir_list(dir)) {                   // a run was killed just here
+        if (name != log && is_temporary(name, log)) { unlink((dir + "/" + name).c_str()); }
+    }
     for (auto& line : split(file_read(path), '\n')) {
         Json j; std::string error;
         // the line the machine died in

@@ -294,7 +294,12 @@ static void probe_check(const Flags& f, const Arch& c) {
     if (f.dump.empty()) { return; }
     dump_list(f.dump_heads, c);
     make_dirs(f.dump);
-    file_check(f.dump + "/0_0_map.npy");
+    for (auto& head : dump_list(f.dump_heads, c)) {
+        for (const char* what : { "map", "cosine", "product" }) {
+            const std::string name = strf("/%d_%d_%s.npy", head.first, head.second, what);
+            output_check(f.dump + name, files_read(f, {}));
+        }
+    }
 }
 
 // one eval object for each source of -d and each length; --json gets the first, and all of them if

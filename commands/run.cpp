@@ -2,9 +2,11 @@
 commands/run.cpp -- what run.h declares.
 */
 #include "run.h"
+#include "../text/lock.h"
 #include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/resource.h>
+#include <limits.h>
 #include <signal.h>
 #include <new>
 
@@ -123,6 +125,13 @@ static bool switch_default(const SwitchValue& s) { // is the value the first of 
     return !strncmp(s.all, (s.value + std::string(" ")).c_str(), strlen(s.value) + 1);
 }
 
+// 12 of "0012-softmax"; 0 of a name that is no run's, such as a date
+static long run_number(const std::string& name) {
+    const std::string digits = name.substr(0, name.find('-'));
+    long n = 0;
+    return digits.size() <= 7 && parse_long(digits, &n) && n > 0 ? n : 0;
+}
+
 std::string next_run_dir() {
     std::string name;
     for (auto& s : SWITCH_VALUES) {
@@ -133,51 +142,22 @@ std::string next_run_dir() {
     make_dirs("runs");
     const int fd = open("runs", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd >= 0) { flock(fd, LOCK_EX); }
-    long last = 0, n;
-    for (auto& d : dir_list("runs")) {
-        if (parse_long(d.substr(0, 4), &n)) { last = std::max(last, n); }
+    long number = 1;
+    for (auto& d : dir_list("runs")) { number = std::max(number, run_number(d) + 1); }
+    std::string dir = strf("runs/%04ld%s", number, name.c_str());
+    while (mkdir(dir.c_str(), 0777)) {                   // made here, and by nobody else
+        if (errno != EEXIST) {
+            die(blame(errno), dir + ": cannot make this directory (" + strerror(errno) + ")",
+                "choose another place with --out");
+        }
+        dir = strf("runs/%04ld%s", ++number, name.c_str());
     }
-    const std::string dir = strf("runs/%04ld%s", last + 1, name.c_str());
-    make_dirs(dir);
     if (fd >= 0) { close(fd); }
     return dir;
 }
 
-// OUT/lock holds the number of the process that writes to OUT, and is locked as long as that lives
-static std::string& lock_path() { static std::string path; return path; }
-
-static void run_unlock() { if (!lock_path().empty()) { unlink(lock_path().c_str()); } }
-
 void run_lock(const std::string& out) {
-    const std::string path = out + "/lock";
-    for (;;) {
-        const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-        if (fd < 0) {
-            die(blame(errno), strf("%s: cannot write (%s)", path.c_str(), strerror(errno)),
-                "choose another --out");
-        }
-        bool taken = true; // one that was just killed holds it for some milliseconds more
-        for (int tries = 0; taken && tries < 40; tries++) {
-            if (tries) { usleep(50000); }
-            taken = flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK;
-        }
-        if (taken) {
-            die(EXIT_USER,
-                strf("%s: process %.0f is writing to this run", out.c_str(), number_in(path)),
-                "wait until it ends, or choose another --out");
-        }
-        struct stat mine, there;
-        const bool same = !fstat(fd, &mine) && !stat(path.c_str(), &there) &&
-                          mine.st_ino == there.st_ino;
-        if (!same) { close(fd); continue; } // its owner removed it between open and flock
-        if (ftruncate(fd, 0) ||
-            dprintf(fd, "%d\n", (int)getpid()) < 0) { /* the lock holds without a number in it */
-        }
-        lock_path() = path;
-        atexit(run_unlock);
-        at_quick_exit(run_unlock);
-        return;
-    }
+    dir_lock(out, "wait until it ends, or choose another --out");
 }
 
 // ---- what may change on the way. state.json holds the flags that a run had at its checkpoint
@@ -231,6 +211,58 @@ static bool same_place(const std::string& a, const std::string& b) {
     return same(a, b) || (name(a) == name(b) && same(directory(a), directory(b)));
 }
 
+static bool one_of(const std::string& name, const std::vector<const char*>& names) {
+    return std::any_of(names.begin(), names.end(), [&](auto n) { return name == n; });
+}
+
+// Does the directory hold a run, a checkpoint, a model or shards? Then what is in it is not ours to
+// replace, whichever model this command reads.
+static bool holds_work(const std::string& dir) {
+    for (auto& name : dir_list(dir)) {
+        const bool mark = one_of(name, { "log.jsonl", "config.json", "manifest.json" });
+        const bool data = ends_with(name, ".safetensors") || ends_with(name, ".gguf") ||
+                          ends_with(name, ".bin");
+        if (mark || data) { return true; }
+    }
+    return false;
+}
+
+// Does a file of a directory belong to its run, model or data? An old answer, such as probe.json,
+// does not.
+static bool belongs(const std::string& name) {
+    const bool answer = ends_with(name, ".json") || ends_with(name, ".jsonl") ||
+                        ends_with(name, ".npy");
+    if (!answer || one_of(name, { "log.jsonl", "after.json" })) { return true; }
+    for (const char* word : { "config", "token", "vocab", "index", "manifest", "state",
+                              "template" }) {
+        if (ends_with(name, ".json") && name.find(word) != std::string::npos) { return true; }
+    }
+    return false;
+}
+
+// Would a new file of this name be taken for one of a run, a model or shards?
+static bool is_reserved(const std::string& name) {
+    for (const char* tail : { ".safetensors", ".gguf", ".bin", ".tmp" }) {
+        if (ends_with(name, tail)) { return true; }
+    }
+    return name == "lock" || name.compare(0, 5, "step_") == 0 ||
+           (ends_with(name, ".json") && belongs(name)) || name == "log.jsonl";
+}
+
+// Is it, or would it be, a file of a run, a checkpoint, a model or shards?
+static bool is_work(const std::string& given) {
+    const std::string path = link_target(given), name = path.substr(path.rfind('/') + 1);
+    char real[PATH_MAX];
+    if (!realpath(directory_of(path).c_str(), real)) { return false; }
+    std::string dir = real;
+    bool here = holds_work(dir);
+    while (!here && dir.size() > 1) {                    // all of a run's directory
+        here = file_exists(dir + "/log.jsonl");
+        dir.resize(std::max<size_t>(1, dir.rfind('/')));
+    }
+    return here && (is_there(path) ? belongs(name) : is_reserved(name));
+}
+
 void output_check(const std::string& path, const std::vector<std::string>& others) {
     if (path.empty()) { return; }
     for (auto& other : others) {
@@ -239,17 +271,11 @@ void output_check(const std::string& path, const std::vector<std::string>& other
                 "write to another file");
         }
     }
-    file_check(path);
-}
-
-// Does a file of a directory belong to its model or data? An old answer, such as probe.json, not
-static bool belongs(const std::string& name) {
-    if (!ends_with(name, ".json")) { return true; }
-    for (const char* word : { "config", "token", "vocab", "index", "manifest", "state",
-                              "template" }) {
-        if (name.find(word) != std::string::npos) { return true; }
+    if (!is_special(path) && is_work(path)) {
+        die(EXIT_USER, path + ": is a file of a run, a model or shards, or would be taken for one",
+            "write to another file, such as answer.json");
     }
-    return false;
+    file_check(path);
 }
 
 std::vector<std::string> files_read(const Flags& f, const std::vector<std::string>& sources) {

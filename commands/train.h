@@ -303,7 +303,7 @@ static Run run_open(Flags f) {
         r.first = 0;
     }
     r.log.path = f.out + "/log.jsonl";
-    if (first) { r.log.f = xfopen(r.log.path, r.resumed ? "a" : "w"); }
+    if (first) { log_open(&r.log, r.resumed); }
     if (dist::world > 1) {
         dist::agree("data", data_state(&r.data), "all ranks must see the same files");
     }

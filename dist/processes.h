@@ -120,12 +120,6 @@ inline Place place_of_environment() {
     return p;
 }
 
-inline std::string host_name() {
-    char name[256] = "";
-    gethostname(name, sizeof name - 1);
-    return name;
-}
-
 // ----------------------------------------------------------------------------
 // 2 sockets
 

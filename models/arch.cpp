@@ -34,7 +34,9 @@ bool kind_set(const ArchRow& r, const std::string& name) {
 
 std::string arch_text(const ArchRow& r, bool json) {
     if (r.type == ARCH_int)   { return strf("%d", *(int*)r.at); }
-    if (r.type == ARCH_float) { return strf(json ? "%.9g" : "%g", *(float*)r.at); }
+    if (r.type == ARCH_float) {
+        return json ? float_text(*(float*)r.at) : strf("%g", *(float*)r.at);
+    }
     const std::string s = r.type == ARCH_str ? *(str*)r.at : kind_name(r);
     return json ? json_str(s) : s;
 }

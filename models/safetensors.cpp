@@ -182,22 +182,50 @@ void safetensors_write(const std::string& path, const std::vector<StOut>& tensor
 // there before, it steps aside as step_N.old for the instant between two renames, and is found
 // under that name should the machine stop there.
 
+// Is this the name of a file of a checkpoint?
+static bool checkpoint_ours(const std::string& name) {
+    for (const char* file :
+         { "model.safetensors", "optimizer.safetensors", "config.json", "state.json",
+           "tokenizer.json", "vocab.json", "merges.txt", "tokenizer_config.json",
+           "special_tokens_map.json" }) {
+        if (name == file || is_temporary(name, file)) { return true; }
+    }
+    return false;
+}
+
 std::string checkpoint_begin(const std::string& out, long step) {
-    std::string tmp = strf("%s/step_%ld.tmp", out.c_str(), step);
-    remove_tree(tmp);
+    const std::string tmp = strf("%s/step_%ld.tmp", out.c_str(), step);
+    struct stat st;
+    remove_ours(tmp, checkpoint_ours);
+    if (!lstat(tmp.c_str(), &st) && !S_ISDIR(st.st_mode)) {
+        die(EXIT_USER, tmp + ": got something else, wanted a directory to write a checkpoint in",
+            "remove it, or choose another --out");
+    }
     make_dirs(tmp);
     return tmp;
 }
 
 void checkpoint_commit(const std::string& out, long step) {
-    std::string dir = strf("%s/step_%ld", out.c_str(), step);
+    const std::string dir = strf("%s/step_%ld", out.c_str(), step);
+    std::string old = dir + ".old";
+    struct stat st;
     dir_sync(dir + ".tmp");
-    if (is_there(dir)) { remove_tree(dir + ".old"); rename(dir.c_str(), (dir + ".old").c_str()); }
+    if (!lstat(dir.c_str(), &st) && S_ISLNK(st.st_mode)) { unlink(dir.c_str()); }
+    if (is_there(dir)) {
+        // an .old may hold what somebody else put into a checkpoint: that stays
+        for (int n = 2; !remove_ours(old, checkpoint_ours); n++) {
+            old = strf("%s.old%d", dir.c_str(), n);
+        }
+        rename(dir.c_str(), old.c_str());
+    }
     if (rename((dir + ".tmp").c_str(), dir.c_str())) {
         die(EXIT_MACHINE, strf("%s: cannot rename into place (%s)", dir.c_str(), strerror(errno)));
     }
     dir_sync(out);
-    remove_tree(dir + ".old");
+    if (!remove_ours(old, checkpoint_ours)) {
+        printf("note   %s holds files that are not of a checkpoint: they are left there\n",
+               old.c_str());
+    }
 }
 
 std::string checkpoint_latest(const std::string& out, long* step) {

@@ -46,6 +46,15 @@ static inline int check_done() {
     return check_failed || !check_passed;
 }
 
+// rm -r; a symlink is removed, never entered
+static inline void remove_tree(const std::string& path) {
+    struct stat st;
+    if (lstat(path.c_str(), &st)) { return; }
+    if (!S_ISDIR(st.st_mode)) { unlink(path.c_str()); return; }
+    for (auto& name : dir_list(path)) { remove_tree(path + "/" + name); }
+    rmdir(path.c_str());
+}
+
 struct Died {
     int code;                                            // exit status, or 1000 + the signal
     std::string err;                                     // all of stderr

@@ -249,8 +249,30 @@ static void test_latest() {
     CHECK(file_read(out + "/step_10/state.json") == "new" && !file_exists(out + "/step_10.tmp") &&
               !file_exists(out + "/step_10.old"),
           "a committed checkpoint does not show");
-    checkpoint_begin(out, 11); file_write(out + "/step_11.tmp/left", "x");
-    CHECK(dir_list(checkpoint_begin(out, 11)).empty(), "a new checkpoint has files of an old try");
+    checkpoint_begin(out, 11);
+    for (auto name : { "model.safetensors", "state.json.host-12-0.tmp", "notes.txt" }) {
+        file_write(out + "/step_11.tmp/" + name, "x");
+    }
+    CHECK(dir_list(checkpoint_begin(out, 11)) == std::vector<std::string>({ "notes.txt" }),
+          "a new checkpoint has files of an old try, or lost what is not its own");
+    // what somebody else put into a checkpoint that is replaced stays, in step_10.old
+    file_write(out + "/step_10/notes.txt", "mine");
+    file_write(checkpoint_begin(out, 10) + "/state.json", "newer");
+    checkpoint_commit(out, 10);
+    CHECK(file_read(out + "/step_10/state.json") == "newer" &&
+              dir_list(out + "/step_10.old") == std::vector<std::string>({ "notes.txt" }),
+          "a file that is not a checkpoint's was removed with it");
+    make_dirs(out + "/elsewhere"); file_write(out + "/elsewhere/model.safetensors", "x");
+    CHECK(!symlink("elsewhere", (out + "/step_12.tmp").c_str()), "no symlink");
+    rewind(messages);
+    try {
+        checkpoint_begin(out, 12);
+        CHECK(false, "a checkpoint is written through a symlink");
+    }
+    catch (Exit& e) {
+        CHECK(said().find("step_12.tmp: got something") != std::string::npos, "%s", said().c_str());
+    }
+    CHECK(file_exists(out + "/elsewhere/model.safetensors"), "a file behind a symlink is gone");
 }
 static void test_json() {
     const char* good[] = { "0", "-0.5e+3", " [ ] ", "{}", "[1,[2,{\"a\":null}],true,false]",
@@ -368,19 +390,64 @@ static void test_files() {
     file_write(at + "/chain", "third");
     CHECK(file_read(at + "/there/target") == "third", "a symlink to a symlink");
     CHECK(dir_list(at + "/there").size() == 2, "file_check or file_write left a file");
-    // a tree is removed without what its symlinks point to
-    make_dirs(at + "/keep"); make_dirs(at + "/tree/deep");
-    file_write(at + "/keep/file", "x"); file_write(at + "/tree/deep/file", "x");
-    CHECK(!symlink("../keep", (at + "/tree/link").c_str()) &&
-              !symlink("../../keep/file", (at + "/tree/deep/link").c_str()),
-          "no symlink");
-    remove_tree(at + "/tree");
-    CHECK(!file_exists(at + "/tree") && file_exists(at + "/keep/file"),
-          "remove_tree went through a symlink");
+    // what somebody else has beside it stays, whatever it is called
+    const std::string plain = at + "/plain", first = temporary_name(plain, 0);
+    file_write(plain + ".tmp", "other");
+    file_write(at + "/victim", "other");
+    CHECK(!symlink("victim", first.c_str()), "no symlink");
+    file_check(plain);
+    file_write(plain, "mine");
+    CHECK(file_read(plain + ".tmp") == "other" && file_read(at + "/victim") == "other" &&
+              !lstat(first.c_str(), &st) && S_ISLNK(st.st_mode) && file_read(plain) == "mine",
+          "a file beside the output was overwritten or removed");
+    // eight processes write one file at once: each writes it whole
+    const std::string same = at + "/same";
+    for (int i = 0; i < 8; i++) {
+        if (fork()) { continue; }
+        for (int k = 0; k < 20; k++) { file_write(same, std::string(10000, 'a' + i)); }
+        _exit(0);
+    }
+    int status, failed = 0;
+    while (wait(&status) > 0) { failed += status != 0; }
+    const std::string text = file_read(same);
+    CHECK(!failed && text == std::string(10000, text[0]), "%d of 8 writers of one file failed",
+          failed);
+    // a name as long as the disk takes
+    const std::string longest(255, 'n');
+    file_write(at + "/" + longest, "long");
+    CHECK(file_read(at + "/" + longest) == "long", "a name of 255 bytes");
+    unlink(first.c_str());
+    for (auto& name : dir_list(at)) {
+        CHECK(!ends_with(name, ".tmp") || name == "plain.tmp", "%s was left", name.c_str());
+    }
+    CHECK(is_temporary(first.substr(at.size() + 1), "plain") &&
+              is_temporary("plain.tmp", "plain") && !is_temporary("plain.my.tmp", "plain") &&
+              !is_temporary("plain2.tmp", "plain") && !is_temporary("plain", "plain") &&
+              !is_temporary("plain.a-b-1.tmp", "plain"),
+          "which names are those of temporaries");
+    // a file that may not be written is not replaced either, though its directory would allow it
+    if (getuid()) {
+        file_write(at + "/locked", "x");
+        chmod((at + "/locked").c_str(), 0400);
+        const Died d = check_dies([&] { file_check(at + "/locked"); });
+        CHECK(d.code == EXIT_USER && d.says("Permission denied"), "read-only: %s", d.err.c_str());
+    }
+    // of a directory only what is ours is removed, and the directory if that was all
+    auto ours = [](const std::string& name) { return name == "mine" || name == "link"; };
+    make_dirs(at + "/keep"); make_dirs(at + "/tree/mine");
+    file_write(at + "/keep/mine", "x"); file_write(at + "/tree/theirs", "x");
+    CHECK(!symlink("../keep", (at + "/tree/link").c_str()), "no symlink");
+    CHECK(!remove_ours(at + "/tree", ours) && file_exists(at + "/tree/theirs") &&
+              is_dir(at + "/tree/mine") && file_exists(at + "/keep/mine") &&
+              !is_there(at + "/tree/link"),
+          "remove_ours took what is not ours");
     CHECK(!symlink("keep", (at + "/link").c_str()), "no symlink");
-    remove_tree(at + "/link");
-    CHECK(lstat((at + "/link").c_str(), &st) && file_exists(at + "/keep/file"),
-          "remove_tree of a symlink");
+    CHECK(!remove_ours(at + "/link", ours) && file_exists(at + "/keep/mine"),
+          "remove_ours went through a symlink");
+    CHECK(remove_ours(at + "/keep", ours) && !is_there(at + "/keep") &&
+              remove_ours(at + "/keep", ours),
+          "remove_ours left what is ours");
+    make_dirs(at + "/keep"); file_write(at + "/keep/file", "x");
     // a checkpoint's place that is a symlink
     CHECK(!symlink("../keep", (at + "/there/step_3").c_str()), "no symlink");
     checkpoint_begin(at + "/there", 3);
@@ -411,7 +478,24 @@ static void test_files() {
     CHECK(printable("a\x1b[31m\n\x7f") == "a?[31m??", "printable");
     CHECK(blame(ENOSPC) == EXIT_MACHINE && blame(ENOENT) == EXIT_USER, "blame");
 }
-// random changes of good files: they are refused or read, and never touch what is not theirs
+
+static void test_float_text() {
+    Rng rng{ 3 };
+    for (int i = 0; i < 100000; i++) {
+        const float v = float_of_bits((uint32_t)rng_next(&rng));
+        if (!std::isfinite(v)) { continue; }
+        CHECK(strtof(float_text(v).c_str(), NULL) == v, "%.9g is written as %s", v,
+              float_text(v).c_str());
+    }
+    const std::pair<float, const char*> known[] = {
+        { 1e-5f, "1e-05" }, { 1e-6f, "1e-06" }, { 0.3f, "0.3" }, { 10000, "10000" },
+        { 16777216, "16777216" }, { 0, "0" }, { 0.70710678f, "0.70710677" }, { -2.5f, "-2.5" } };
+    for (auto& k : known) {
+        CHECK(float_text(k.first) == k.second, "%.9g is written as %s, wanted %s", k.first,
+              float_text(k.first).c_str(), k.second);
+    }
+}
+
 static void test_fuzz(long tries) {
     Rng rng{ (uint64_t)(now_ms() * 1e6) };
     const uint64_t seed = rng.state;
@@ -473,6 +557,7 @@ int main() {
     test_latest();
     test_json();
     test_json_rules();
+    test_float_text();
     test_files();
     test_fuzz(2000);
     remove_tree(dir);

@@ -362,6 +362,144 @@ static void test_cache() {
     CHECK(entries == 1, "cache: %ld directories for one file", entries);
 }
 
+// a cache that lost a byte, a shard or its end is made again; what is not ours stays where it is
+static void test_cache_damaged() {
+    std::string text;
+    for (int i = 0; i < 300000; i++) { text += strf("%d green bottles\n", i * 7 % 100003); }
+    const std::string path = put("kept.txt", text);
+    const Data whole = data_open(options({ path }));
+    const std::string shard = whole.sources[0].train.shards[0].path,
+                      cache = shard.substr(0, shard.rfind('/')), good = file_read(shard);
+    const char* damages[] = { "a byte", "a byte near the end", "cut short", "a header", "removed",
+                              "no manifest", "half a manifest" };
+    for (auto damage : damages) {
+        const std::string how = damage, manifest = cache + "/manifest.json";
+        std::string bad = good;
+        if (how == "a byte") { bad[5000] ^= 1; }
+        if (how == "a byte near the end") { bad[bad.size() - 3] ^= 1; }
+        if (how == "cut short") { bad.resize(bad.size() / 2); }
+        if (how == "a header") { bad[1] ^= 1; }
+        // in place: no new time of the directory, no new inode
+        FILE* f = fopen(shard.c_str(), "wb");
+        CHECK(f && fwrite(bad.data(), 1, bad.size(), f) == bad.size(), "writing");
+        fclose(f);
+        if (how == "removed") { unlink(shard.c_str()); }
+        if (how == "no manifest") { unlink(manifest.c_str()); }
+        if (how == "half a manifest") { file_write(manifest, file_read(manifest).substr(0, 300)); }
+        const Died d = check_dies([&] { data_open(options({ path })); });
+        CHECK(d.code == 0 && file_read(shard) == good, "a cache with %s: %d %s", damage, d.code,
+              d.err.c_str());
+    }
+    // manifests that were made before there were hashes are still taken
+    std::string old = file_read(cache + "/manifest.json");
+    const size_t files = old.find(", \"files\": ["), end = old.find("]]}", files);
+    CHECK(files < end && end != std::string::npos, "manifest: %s", old.substr(0, 600).c_str());
+    old.erase(files, end + 2 - files);
+    struct stat before, after;
+    stat(shard.c_str(), &before);
+    file_write(cache + "/manifest.json", old);
+    CHECK(opening(options({ path })).code == 0 && !stat(shard.c_str(), &after) &&
+              before.st_ino == after.st_ino,
+          "a cache without hashes was made again");
+    // what a killed run left goes; what only looks like it stays
+    const std::string root = dir + "/cache/", left = root + "left.txt-0123456789abcdef.part",
+                      theirs = root + "theirs.part7", also = root + "too-0123456789abcdef.part";
+    for (auto& d : { left, theirs, also }) { make_dirs(d); }
+    file_write(left + "/lock", "12345 elsewhere\n");
+    file_write(left + "/manifest.json", "{\"complete\": false, \"tokenizer\": \"bytes\"}");
+    make_dirs(root + "empty-0123456789abcdef.part");
+    file_write(root + "empty-0123456789abcdef.part/lock", "");
+    file_write(left + "/train_000000.bin.elsewhere-12345-0.tmp", "half");
+    file_write(theirs + "/model.bin", "precious");
+    file_write(also + "/lock", "the key of the door\n");
+    file_write(also + "/train_000000.bin", "precious");
+    file_write(cache + "/notes.txt", "mine");
+    put("kept.txt", text + "more\n");
+    const Died d = check_dies([&] { data_open(options({ path })); });
+    CHECK(d.code == EXIT_USER && d.says("did not make") && file_exists(cache + "/notes.txt"),
+          "somebody's file in the cache: %d %s", d.code, d.err.c_str());
+    CHECK(!is_there(left) && !is_there(root + "empty-0123456789abcdef.part") &&
+              file_exists(theirs + "/model.bin") &&
+              file_exists(also + "/train_000000.bin"),
+          "the cache was cleaned of the wrong things");
+    unlink((cache + "/notes.txt").c_str());
+    CHECK(opening(options({ path })).code == 0, "the cache is not made again");
+    for (auto& d : { theirs, also }) { remove_tree(d); }
+}
+
+// Four processes want the tokens of one new text at once: one makes them, also if the first is
+// killed on the way.
+static void test_cache_together() {
+    std::string text;
+    for (int i = 0; i < 400000; i++) { text += strf("%d bottles on the wall\n", i); }
+    const std::string path = put("together.txt", text);
+    for (int killed = 0; killed < 2; killed++) {
+        pid_t first = 0;
+        if (killed) { put("together.txt", text + "and one more\n"); }
+        fflush(stderr);                                  // each child would write it again
+        const Died d = check_dies([&] {
+            for (int i = 0; i < 4; i++) {
+                const pid_t child = fork();
+                if (!child) { data_open(options({ path })); exit(0); }
+                if (i == 0) { first = child; usleep(30000); }
+            }
+            if (killed) { kill(first, SIGKILL); }
+            int status, bad = 0;
+            while (wait(&status) > 0) { bad += status != 0; }
+            exit(bad == killed ? 0 : 99);
+        });
+        long made = 0, entries = 0;
+        for (auto& line : split(d.err, '\n')) { made += line.find(" documents, ") != line.npos; }
+        for (auto& name : dir_list(dir + "/cache")) { entries += name.find("together") == 0; }
+        CHECK(d.code == 0 && made == 1 && entries == 1 && !d.says("cannot"),
+              "one text, four processes: %d, made %ld times, %ld entries, %s", d.code, made,
+              entries, d.err.c_str());
+    }
+}
+
+// a directory of shards that somebody has changed since is refused, by the name of the shard
+static void test_shards_changed() {
+    std::string text;
+    for (int i = 0; i < 200000; i++) { text += strf("%d bottles on the wall\n", i); }
+    TokenizeOptions t;
+    t.files = { put("guarded.txt", text) };
+    t.out = dir + "/guarded";
+    t.quiet = true;
+    t.shard_tokens = 3000000;
+    tokenize_main(t);
+    const std::string one = t.out + "/train_000001.bin", good = file_read(one);
+    DataOptions o = options({ t.out });
+    CHECK(opening(o).code == 0 && !file_exists(t.out + "/lock"), "shards as they were made");
+    std::string bad = good;
+    bad[bad.size() - 1] ^= 64;
+    file_write(one, bad);
+    REFUSED(o, "train_000001.bin: its bytes are not those that tokenize wrote");
+    file_write(one, good.substr(0, good.size() - 1000));
+    REFUSED(o, "train_000001.bin: got");
+    unlink(one.c_str());
+    REFUSED(o, "train_000001.bin: is missing");
+    file_write(one, good);
+    CHECK(opening(o).code == 0, "the shard is back");
+    // of a large directory a block is compared when it is read
+    const Json manifest = json_of(file_read(t.out + "/manifest.json"));
+    const std::vector<ShardSums> all = manifest_sums(manifest);
+    CHECK(all.size() == 2 && all[1].tokens > SHARD_BLOCK && all[1].hashes.size() > 2,
+          "the manifest lists %zu shards", all.size());
+    bad = good;
+    bad[1024 + 2 * SHARD_BLOCK + 10] ^= 1;               // of the third block
+    file_write(one, bad);
+    Shard shard = shard_open(one);
+    shard.sums = std::make_shared<ShardSums>(all[1]);
+    Tokens tokens;
+    tokens_add(&tokens, shard);
+    std::vector<int> ids(SHARD_BLOCK / 2);
+    tokens_copy(tokens, 0, SHARD_BLOCK / 2, 257, ids.data());
+    tokens_copy(tokens, SHARD_BLOCK - 10, 10, 257, ids.data());
+    const Died d = check_dies([&] { tokens_copy(tokens, SHARD_BLOCK - 10, 11, 257, ids.data()); });
+    CHECK(d.code == EXIT_USER && d.says("train_000001.bin: from token 1048576 on"),
+          "a block that was changed: %d %s", d.code, d.err.c_str());
+}
+
 // a text that is written to while it is read becomes no shards that look like the new text's
 static void test_changed_meanwhile() {
     const std::string path = put("busy.txt", std::string(64 << 20, 'a')), out = dir + "/busy";
@@ -718,6 +856,112 @@ static void test_tokenize() {
         remove_tree(dir + "/killed");
     }
 }
+// tokenize writes into no directory that is not its own, and removes nothing from it
+static void test_tokenize_directory() {
+    const std::string a = put("a1.jsonl", "{\"text\": \"aaaa\"}\n"),
+                      b = put("b1.jsonl", "{\"text\": \"bbbb\"}\n"), out = dir + "/used";
+    TokenizeOptions o = tokenizing({ a }, "used");
+    const std::string unfinished = "{\"complete\": false, \"tokenizer\": \"bytes\"}";
+    const struct { const char *manifest, *file; } used[] = {
+        { "{\"name\": \"web app\"}", "pytorch_model.bin" },
+        { "{\"name\": \"web app\"}", "train_000000.bin" },
+        { "{\"complete\": false}", "train_000000.bin" },
+        { "{\"complete\": false}", "x.tmp" },
+        { "", "manifest.json" },
+        { "", "train_000000.bin" },
+        { "", "config.json" },
+        { unfinished.c_str(), "pytorch_model.bin" },
+        { unfinished.c_str(), "notes.tmp" },
+        { unfinished.c_str(), "train.bin" },
+        { unfinished.c_str(), "train_1.bin" },
+        { unfinished.c_str(), "web_train_000001.bin" },
+        { unfinished.c_str(), "train_000000.bin.mine.tmp" },
+        { "null", "log.jsonl" },
+    };
+    for (auto& u : used) {
+        make_dirs(out);
+        if (*u.manifest) { put("used/manifest.json", u.manifest); }
+        put(std::string("used/") + u.file, "precious");
+        const std::vector<std::string> before = dir_list(out);
+        const Died d = check_dies([&] { tokenize_main(o); });
+        CHECK(d.code == EXIT_USER && d.says("did not make") && dir_list(out) == before &&
+                  file_read(out + "/" + u.file) == "precious",
+              "tokenize beside %s and %s: %d %s", u.manifest, u.file, d.code, d.err.c_str());
+        remove_tree(out);
+    }
+    // its own unfinished one: what it made goes, and goes nowhere else through a symlink
+    make_dirs(out);
+    put("used/manifest.json", unfinished);
+    put("victim", "precious");
+    for (auto name : { "train_000009.bin", "val_pile_cc_000001.bin", "tokenizer.json",
+                       "train_000003.bin.host-77-0.tmp", "train_000004.bin.tmp" }) {
+        CHECK(!symlink("../victim", (out + "/" + name).c_str()), "no symlink");
+    }
+    tokenize_main(o);
+    CHECK(dir_list(out) == std::vector<std::string>({ "manifest.json", "train_000000.bin" }) &&
+              file_read(dir + "/victim") == "precious",
+          "an unfinished directory: %zu files", dir_list(out).size());
+    // a lock that is something else is left alone
+    for (auto kind : { "link", "text", "directory" }) {
+        remove_tree(out);
+        make_dirs(out);
+        const std::string lock = out + "/lock";
+        if (*kind == 'l') { CHECK(!symlink("../victim", lock.c_str()), "no symlink"); }
+        if (*kind == 't') { file_write(lock, "precious"); }
+        if (*kind == 'd') { make_dirs(lock); }
+        const Died d = check_dies([&] { tokenize_main(o); });
+        CHECK(d.code == EXIT_USER && d.says("wanted the lock") && is_there(lock) &&
+                  file_read(dir + "/victim") == "precious" &&
+                  (*kind != 't' || file_read(lock) == "precious"),
+              "a lock that is a %s: %d %s", kind, d.code, d.err.c_str());
+    }
+    remove_tree(out);
+    // two at once, many times: one makes its shards, the other is refused
+    for (int round = 0; round < 6; round++) {
+        const Died d = check_dies([&] {
+            for (auto& file : { a, b }) {
+                if (fork()) { continue; }
+                o.files = { file };
+                exit(tokenize_main(o));
+            }
+            int status, refused = 0;
+            while (wait(&status) > 0) { refused += WEXITSTATUS(status) == EXIT_USER; }
+            exit(refused == 1 ? 0 : 99);
+        });
+        const bool of_a = file_read(out + "/manifest.json").find("a1.jsonl") != std::string::npos;
+        CHECK(d.code == 0 && series_ids("used", "train")[0] == (of_a ? 'a' : 'b'),
+              "two at once into one directory: %d %s", d.code, d.err.c_str());
+        remove_tree(out);
+    }
+    // what has no identity, or may be another text of the same size and time, is not taken for the
+    // same
+    auto from = [&](const std::string& file) {
+        return check_dies([&] {
+            if (!freopen(file.c_str(), "r", stdin)) { exit(98); }
+            o.files = { "-" };
+            tokenize_main(o);
+        });
+    };
+    CHECK(from(a).code == 0, "standard input");
+    const Died twice = from(b);
+    CHECK(twice.code == EXIT_USER && twice.says("standard input may be other text") &&
+              series_ids("used", "train")[0] == 'a',
+          "standard input twice: %d %s", twice.code, twice.err.c_str());
+    remove_tree(out);
+    o.files = { a };
+    tokenize_main(o);
+    struct stat st;
+    stat(a.c_str(), &st);
+    usleep(20000);
+    put("a1.jsonl", "{\"text\": \"cccc\"}\n");          // as cp -p or tar leave a file
+    const struct timespec times[] = { st.st_atim, st.st_mtim };
+    CHECK(utimensat(AT_FDCWD, a.c_str(), times, 0) == 0, "utimensat");
+    const Died other = check_dies([&] { tokenize_main(o); });
+    CHECK(other.code == EXIT_USER && other.says("a1.jsonl may be other text"),
+          "other text of the same size and time: %d %s", other.code, other.err.c_str());
+    remove_tree(out);
+}
+
 // a .txt is one document however it is cut into blocks
 static void test_long_text() {
     for (size_t size : { (size_t)TEXT_BLOCK - 1, (size_t)TEXT_BLOCK, (size_t)TEXT_BLOCK + 1,
@@ -1013,11 +1257,15 @@ int main() {
     test_packing();
     test_formats();
     test_cache();
+    test_cache_damaged();
+    test_cache_together();
+    test_shards_changed();
     test_changed_meanwhile();
     test_mixture();
     test_restore();
     test_edits();
     test_tokenize();
+    test_tokenize_directory();
     test_long_text();
     test_cuts();
     test_prompts();

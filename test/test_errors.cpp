@@ -207,11 +207,11 @@ static const struct {
     { "probe run/step_4 --probe-from start", "--probe-from start of bb: wanted a .jsonl" },
     { "probe run/step_4 --probe-input random --bos seq", "wanted --probe-input natural" },
     { "probe run/step_4 --probe-input random -d bb", "wanted --probe-input natural" },
-    { "probe run/step_4 --json nowhere/x.json", "nowhere/x.json.tmp: cannot open (No such file" },
+    { "probe run/step_4 --json nowhere/x.json", "nowhere/x.json: cannot write (No such file" },
     { "probe run/step_4 -d ./short.txt:2 --json short.txt", "short.txt: already an input" },
     { "probe run/step_4 --json run", "run: got a directory, wanted a file" },
     { "probe run/step_4 --dump run/log.jsonl", "run/log.jsonl: cannot make this directory" },
-    { "bench --json nowhere/x.json", "nowhere/x.json.tmp: cannot open" },
+    { "bench --json nowhere/x.json", "nowhere/x.json: cannot write" },
     { "--resume -o nothere", "nothere: no such directory, so there is no run" },
     { "probe run/step_4 --bb-vocab 24 --probe-input odd",
       "--probe-input odd: wanted natural, random or repeated" },
@@ -320,6 +320,47 @@ static void test_answers() { // beside its model an answer may be written, and w
         refused(probe + "run/step_4/" + name, "already an input or output");
     }
     unlink((dir + "/run/step_4/probe.json").c_str());
+    // no answer takes the place of a file of this run, of another, of a model or of shards; nor a
+    // name that would be taken for one; by whatever name or link
+    check_run("cd " + dir + " && cp -r run other && echo 1 host > other/lock && "
+              "mkdir -p model data && cp run/step_4/model.safetensors model/a.safetensors && "
+              "cp run/step_4/config.json model && "
+              "echo mine > other/notes.txt && echo mine > other/step_4/plot.png && "
+              "echo > data/manifest.json && echo > data/train_000000.bin && "
+              "echo > data/tokenizer.json && ln -s other/log.jsonl answer.json && "
+              "mkdir -p maps other/deep/er && ln -s ../other/step_4/model.safetensors maps/0_1_cosine.npy");
+    const std::string before = check_run("cd " + dir + " && find other model data | sort").out;
+    for (const char* name :
+         { "run/log.jsonl", "run/lock", "run/step_9", "run/step_4/../log.jsonl", "other/log.jsonl",
+           "other/lock", "other/notes.txt", "other/step_4/plot.png", "other/step_4/model.safetensors",
+           "other/step_4/tokenizer.json", "other/step_4/new.safetensors", "other/deep/er/lock",
+           "model/a.safetensors", "model/config.json", "model/b.safetensors",
+           "model/tokenizer.json",
+           "data/train_000000.bin", "data/train_000001.bin", "data/manifest.json",
+           "data/tokenizer.json", "answer.json", "other/after.json" }) {
+        const std::string work = "is a file of a run, a model or shards, or would be taken for",
+                          eval = "eval" + probe.substr(strlen("probe"));
+        for (auto& command :
+             { probe, eval,
+               std::string("bench --layers 1 --width 8 --heads 1 --ffn-width 8 -n 1 --json ") }) {
+            const Ran r = train_sink(command + name);
+            CHECK(r.code == EXIT_USER && (r.says(work.c_str()) || r.says("already an input")),
+                  "%s%s: %d %s", command.c_str(), name, r.code, r.err.c_str());
+        }
+    }
+    refused("probe run/step_4 --bb-vocab 24 --dump maps --dump-heads 0:0,0:1",
+            "maps/0_1_cosine.npy: is a file");
+    const Ran same = check_run("cd " + dir + " && cmp run/log.jsonl other/log.jsonl && cmp "
+                               "run/step_4/model.safetensors other/step_4/model.safetensors");
+    CHECK(same.code == 0 &&
+              check_run("cd " + dir + " && find other model data | sort").out == before,
+          "a refused answer changed a file");
+    for (const char* name : { "other/answer.json", "other/step_4/items.jsonl", "model/p.json",
+                              "other/deep/er/p.json", "data/p.json" }) {
+        CHECK(train_sink(probe + name).code == 0 && train_sink(probe + name).code == 0,
+              "an answer %s, twice", name);
+    }
+    check_run("cd " + dir + " && rm -r other model data maps answer.json");
 }
 static void test_resume() { // a run goes on only as what it was
     const std::string resume = std::string(TINY) + "-n 8 -o run --resume ";

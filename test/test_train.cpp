@@ -455,7 +455,7 @@ static void test_directory() {
                                 ? "none"
                                 : r.out.substr(at + 4, r.out.find('\n', at) - at - 4);
     CHECK(r.code == 0 && r.says("mine: holds a run already") &&
-              r.says(("mine: process " + pid + " is writing to this run").c_str()),
+              r.says(("mine: process " + pid + " on " + host_name() + " is writing to it").c_str()),
           "two runs in one directory: %d, pid %s, %s", r.code, pid.c_str(), r.err.c_str());
     // its directory is moved away, or its log removed: it ends with an error at the next write
     for (const char* how : { "mv gone elsewhere", "rm -r gone", "rm gone/log.jsonl" }) {
@@ -465,6 +465,46 @@ static void test_directory() {
                   out.find("done at") == std::string::npos,
               "%s: %d %s", how, r.code, err.c_str());
         remove_tree(dir + "/gone"); remove_tree(dir + "/elsewhere");
+    }
+    // a lock that is something else, a log that no run wrote: left as they are
+    file_write(dir + "/victim", "precious\n");
+    const struct { const char *make, *file, *says; } strange[] = {
+        { "ln -s ../victim lock", "victim", "wanted the lock" },
+        { "ln -s ../nothing lock", "victim", "wanted the lock" },
+        { "mkfifo lock", "victim", "wanted the lock" },
+        { "mkdir lock", "victim", "wanted the lock" },
+        { "echo 'my notes' > lock", "odd/lock", "wanted the lock" },
+        { "echo '12 x' > lock; echo more >> lock", "odd/lock", "wanted the lock" },
+        { "echo 'my diary' > log.jsonl", "odd/log.jsonl", "is not the log of a run" },
+        { "ln -s ../victim log.jsonl", "victim", "is not the log of a run" },
+        { "ln -s ../nothing log.jsonl", "victim", "is not the log of a run" } };
+    for (auto& s : strange) {
+        check_run("cd " + dir + " && mkdir odd && cd odd && " + s.make);
+        const std::string was = file_read(dir + "/" + s.file);
+        const Ran r = check_run("cd " + dir + " && timeout 60 " + binary + TINY +
+                                " -n 1 -o odd --resume");
+        CHECK(r.code == EXIT_USER && r.says(s.says) && file_read(dir + "/" + s.file) == was &&
+                  !is_there(dir + "/nothing"),
+              "%s: %d %s", s.make, r.code, r.err.c_str());
+        remove_tree(dir + "/odd");
+    }
+    // what a killed run left: its lock, with or without a name in it
+    for (const char* text : { "", "1\n", "999999 elsewhere\n" }) {
+        make_dirs(dir + "/odd");
+        file_write(dir + "/odd/lock", text);
+        train("odd", std::string(TINY) + " -n 1 --resume");
+        CHECK(!is_there(dir + "/odd/lock"), "a lock was left");
+        remove_tree(dir + "/odd");
+    }
+    // runs are numbered on, whatever else is in runs/
+    for (const char* name : { "9999-softmax", "20240101-notes", "12x", "-1",
+                              "00000000000000000001-x" }) {
+        make_dirs(dir + "/many/runs/" + name);
+    }
+    for (int number = 10000; number < 10002; number++) {
+        const Ran one = check_run("cd " + dir + "/many && " + binary + TINY + " -n 1");
+        CHECK(one.code == 0 && is_dir(dir + strf("/many/runs/%d-softmax/step_1", number)),
+              "after runs/9999: %d %s %s", one.code, one.out.c_str(), one.err.c_str());
     }
     // eight at once, without -o: eight directories, eight whole logs
     r = check_run("cd " + dir + " && mkdir eight && cd eight && for i in 1 2 3 4 5 6 7 8; do " +

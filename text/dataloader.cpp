@@ -22,12 +22,64 @@ static void data_sft(const DataOptions& opt, const std::string& path, const Toke
     o->assistant_only = opt.sft_loss == "assistant";
 }
 
-// was this file written, moved to its place or given another time after that one?
-static bool changed_since(const std::string& path, const std::string& other) {
-    struct stat text, made;
-    if (stat(path.c_str(), &text) || stat(other.c_str(), &made)) { return true; }
-    const struct timespec a = text.st_ctim, b = made.st_mtim;
-    return a.tv_sec != b.tv_sec ? a.tv_sec > b.tv_sec : a.tv_nsec > b.tv_nsec;
+// Says whether the directory holds the shards of this text, every byte as it was written. sums: in
+// an older manifest there are none, and it is enough that the files are there.
+static bool cache_intact(const std::string& dir, const Tokenizing& same) {
+    const std::string path = dir + "/manifest.json";
+    // a file of the same size and time may hold other text: an archive unpacked, times preserved
+    if (changed_since(same.files[0].path, path)) { return false; }
+    const std::string text = file_read(path);
+    Json manifest;
+    std::string error;
+    if (text.find("{\"complete\": true") || text.find(tokenizing_made(same)) == std::string::npos ||
+        !json_parse(text.data(), text.size(), &manifest, &error)) {
+        return false;
+    }
+    const std::vector<ShardSums> all = manifest_sums(manifest);
+    for (auto& sums : all) {
+        if (!shard_fault(dir, sums, true).empty()) { return false; }
+    }
+    return !all.empty() || file_exists(dir + "/train_000000.bin");
+}
+
+// Is this NAME-HASH.part of ours, in which the text of another run became shards, or would have?
+static bool cache_part(const std::string& name, const std::string& path) {
+    const size_t dash = name.rfind('-'), digits = 16;
+    const std::string manifest = path + "/manifest.json";
+    const bool named = ends_with(name, ".part") && dash != std::string::npos &&
+                       name.size() == dash + 1 + digits + strlen(".part");
+    if (!named || is_special(manifest)) { return false; }
+    return file_exists(manifest) ? tokenizing_manifest_ours(file_read(manifest))
+                                 : dir_list(path) == std::vector<std::string>({ "lock" });
+}
+
+// Removes what runs that failed or were killed left of other texts.
+static void cache_clean(const std::string& root) {
+    for (auto& name : dir_list(root)) {
+        const std::string left = root + "/" + name;
+        if (!cache_part(name, left)) { continue; }
+        DirLock lock = dir_try_lock(left);
+        if (lock.fd < 0) { continue; }
+        remove_ours(left, tokenizing_ours);
+        dir_unlock(&lock);
+    }
+}
+
+// Makes the shards in `part`, which is locked, then gives the directory its name.
+static void cache_make(const TokenizeOptions& o, const std::string& dir, DirLock* lock) {
+    tokenize_main(o);
+    const bool free = remove_ours(dir, tokenizing_ours);
+    if (!free) {
+        die(EXIT_USER, dir + ": holds files that train_sink did not make",
+            "move them away: it is the cache of a text");
+    }
+    if (rename(o.out.c_str(), dir.c_str())) {
+        die(EXIT_MACHINE, strf("%s: cannot write (%s)", dir.c_str(), strerror(errno)),
+            "its tokens are kept in data/cache: run where you may write");
+    }
+    lock->path = dir + "/lock";
+    dir_unlock(lock);
+    dir_sync(directory_of(dir));
 }
 
 // The directory of shards of a text file: made now, or found from an earlier run with the same file
@@ -59,31 +111,22 @@ static std::string text_cache(const std::string& path, const Tokenizer& tok,
     same.val_from = 1;
     same.files.push_back(TextFile());
     same.files[0].path = path;
-    // a file of the same size and time may hold other text: an archive unpacked, times preserved
-    if (!changed_since(path, dir + "/manifest.json")) {
-        std::string old = file_read(dir + "/manifest.json");
-        if (old.find("{\"complete\": true") == 0 &&
-            old.find(tokenizing_made(same)) != std::string::npos) {
-            return dir;
-        }
-    }
-    make_dirs(root);
-    for (auto& left : dir_list(root)) {                  // what a run that was killed left behind
-        size_t part = left.rfind(".part"); long pid;
-        if (part == std::string::npos || !parse_long(left.substr(part + 5), &pid)) { continue; }
-        if (kill((pid_t)pid, 0) && errno == ESRCH) { remove_tree(root + "/" + left); }
-    }
-    o.out = strf("%s.part%d", dir.c_str(), (int)getpid());
+    o.out = dir + ".part";
     o.shown = dir;                                       // the name it has when it is done
-    tokenize_main(o);
-    remove_tree(dir);
-    if (rename(o.out.c_str(), dir.c_str())) {
-        int e = errno;
-        remove_tree(o.out); // another run was faster with the same file, or
-        if (!file_exists(dir + "/manifest.json")) {
-            die(EXIT_MACHINE, strf("%s: cannot write (%s)", dir.c_str(), strerror(e)),
-                "its tokens are kept in data/cache: run where you may write");
+    o.locked = true;
+    DirLock lock;
+    while (!cache_intact(dir, same)) {
+        make_dirs(o.out);
+        lock = dir_lock(o.out, "", "makes tokens of the same text");
+        if (lock.fd < 0) { continue; }                   // another process has just made them
+        if (cache_intact(dir, same)) {
+            remove_ours(o.out, tokenizing_ours);
+            dir_unlock(&lock);
+            break;
         }
+        cache_clean(root);
+        cache_make(o, dir, &lock);
+        break;
     }
     return dir;
 }
@@ -144,12 +187,34 @@ static bool name_has(const std::string& name, const std::vector<std::string>& wo
     return false;
 }
 
+// The shards that the manifest lists; dies if one is missing or is not as it was written. Of a
+// large directory only the sizes are looked at here: its tokens are compared as they are read.
+static std::vector<ShardSums> shards_listed(const std::string& dir, const Json& manifest) {
+    const long most = 1L << 29;                          // tokens
+    std::vector<ShardSums> all = manifest_sums(manifest);
+    long tokens = 0;
+    for (auto& sums : all) { tokens += sums.tokens; }
+    for (auto& sums : all) {
+        const std::string fault = shard_fault(dir, sums, tokens <= most);
+        if (!fault.empty()) {
+            die(EXIT_USER, dir + "/" + sums.name + ": " + fault,
+                "get the file again, or run tokenize again into another directory");
+        }
+        if (tokens <= most) { sums.compared.assign(sums.compared.size(), 1); }
+    }
+    return all;
+}
+
 // the shards of a directory: *.bin with val, valid or validation in the name are held out, test is
 // left alone
-static void source_open_dir(Source* s, const std::string& dir) {
+static void source_open_dir(Source* s, const std::string& dir, const Json& manifest) {
+    const std::vector<ShardSums> all = shards_listed(dir, manifest);
     for (auto& name : dir_list(dir)) {
         if (!ends_with(name, ".bin") || name_has(name, {"test"})) { continue; }
         Shard shard = shard_open(dir + "/" + name);
+        for (auto& sums : all) {
+            if (sums.name == name) { shard.sums = std::make_shared<ShardSums>(sums); }
+        }
         if (s->format.empty()) { s->format = shard.format; }
         if (s->format != shard.format) {
             die(EXIT_USER,
@@ -300,7 +365,7 @@ static Source source_open(const std::string& name, const Tokenizer& tok, const D
                  dir.c_str()),
             "make them with: train_sink tokenize --bos doc");
     }
-    source_open_dir(&s, dir);
+    source_open_dir(&s, dir, m.json);
     bool raw = s.format == RAW_FORMAT;
     int need = tok.kind != TOKENIZER_IDS ? tok.vocab_size : o.vocab;
     if (m.vocab) { need = m.vocab; }

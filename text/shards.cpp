@@ -24,7 +24,7 @@ static bool shard_blank_header(const unsigned char* p, long size) {
 
 Shard shard_parse(const std::string& path, const unsigned char* p, long size) {
     const char* hint = "make it again with: train_sink tokenize FILE... -o DIR";
-    Shard s = { path, "", p, 2, 0 };
+    Shard s = { path, "", p, 2, 0, NULL };
     if (size == 0) {
         die(EXIT_USER, strf("%s: got an empty file, wanted token ids", path.c_str()), hint);
     }
@@ -156,29 +156,91 @@ long shard_token(const Shard& s, long i) {
     return *p;
 }
 
+static long blocks_of(long bytes) { return (bytes + SHARD_BLOCK - 1) / SHARD_BLOCK; }
+
+// the hash of block k of n tokens
+static uint64_t block_hash(const unsigned char* tokens, long n, int width, long k) {
+    const long from = k * SHARD_BLOCK, bytes = std::min(n * width - from, (long)SHARD_BLOCK);
+    return hash_bytes(tokens + from, bytes);
+}
+
+long shard_changed(const Shard& s, long from, long n) {
+    if (!s.sums || n <= 0) { return -1; }
+    ShardSums& sums = *s.sums;
+    const long last = (from + n) * s.width - 1;
+    for (long k = from * s.width / SHARD_BLOCK; k <= last / SHARD_BLOCK; k++) {
+        if (sums.compared[k]) { continue; }
+        const uint64_t hash = block_hash(s.tokens, s.n, s.width, k);
+        if (hash != sums.hashes[k]) { return k * SHARD_BLOCK / s.width; }
+        sums.compared[k] = 1;
+    }
+    return -1;
+}
+
+static std::string shard_header(long n, int width) {
+    const bool wide = width == 4;
+    const int32_t words[3] = { wide ? SHARD_MAGIC_32 : SHARD_MAGIC_16,
+                               wide ? SHARD_VERSION_32 : SHARD_VERSION_16, (int32_t)n };
+    std::string head(SHARD_HEADER, '\0');
+    memcpy(&head[0], words, sizeof words);
+    return head;
+}
+
+std::string shard_fault(const std::string& dir, const ShardSums& sums, bool whole) {
+    const std::string path = dir + "/" + sums.name;
+    const long size = file_size(path), bytes = size - SHARD_HEADER;
+    if (size < 0 || !is_regular(path)) { return "is missing"; }
+    const int width = bytes == 4 * sums.tokens ? 4 : 2;
+    if (bytes != width * sums.tokens || (long)sums.hashes.size() != blocks_of(bytes)) {
+        return strf("got %ld bytes, wanted %ld tokens", size, sums.tokens);
+    }
+    if (!whole) { return ""; }
+    const FileMap map = file_map(path, SHARD_HEADER, "token");
+    bool same = (long)map.size == size && shard_header(sums.tokens, width).compare(
+                                              0, SHARD_HEADER, map.data, SHARD_HEADER) == 0;
+    const unsigned char* tokens = (const unsigned char*)map.data + SHARD_HEADER;
+    #pragma omp parallel for reduction(&& : same)
+    for (long k = 0; k < (long)sums.hashes.size(); k++) {
+        same = same && block_hash(tokens, sums.tokens, width, k) == sums.hashes[k];
+    }
+    map_close(map);
+    return same ? "" : "its bytes are not those that tokenize wrote";
+}
+
 static ShardOut shard_begin(const std::string& path, int width) {
-    ShardOut o = { file_begin(path), width, 0 };
-    char head[SHARD_HEADER] = {0};
-    file_put(&o.file, head, sizeof head);
+    ShardOut o = { file_begin(path), width, 0, "", {} };
+    file_put(&o.file, std::string(SHARD_HEADER, '\0').data(), SHARD_HEADER);
     return o;
 }
 
+// Takes the hashes of the blocks that are whole; `last`: of what is left, too.
+static void shard_hash(ShardOut* o, bool last) {
+    size_t from = 0;
+    while (o->block.size() - from >= SHARD_BLOCK || (last && from < o->block.size())) {
+        const size_t n = std::min(o->block.size() - from, (size_t)SHARD_BLOCK);
+        o->hashes.push_back(hash_bytes(o->block.data() + from, n));
+        from += n;
+    }
+    o->block.erase(0, from);
+}
+
 static void shard_put(ShardOut* o, const uint32_t* ids, long n) {
-    if (o->width == 4) { file_put(&o->file, ids, n * 4); }
-    else {
+    const void* bytes = ids;
+    if (o->width == 2) {
         static thread_local std::vector<uint16_t> narrow;
         narrow.assign(ids, ids + n);
-        file_put(&o->file, narrow.data(), n * 2);
+        bytes = narrow.data();
     }
+    file_put(&o->file, bytes, n * o->width);
+    o->block.append((const char*)bytes, n * o->width);
+    shard_hash(o, false);
     o->n += n;
 }
 
 static void shard_commit(ShardOut* o) {
-    bool wide = o->width == 4;
-    int32_t head[3] = { SHARD_MAGIC_16, SHARD_VERSION_16, (int32_t)o->n };
-    if (wide) { head[0] = SHARD_MAGIC_32; head[1] = SHARD_VERSION_32; }
+    shard_hash(o, true);
     if (fseek(o->file.f, 0, SEEK_SET)) { file_abort(&o->file); }
-    file_put(&o->file, head, sizeof head);
+    file_put(&o->file, shard_header(o->n, o->width).data(), SHARD_HEADER);
     file_commit(&o->file);
 }
 
@@ -194,6 +256,13 @@ void tokens_copy(const Tokens& t, long at, long n, int V, int* out) {
     while (n > 0) {
         const Shard& s = t.shards[k];
         long i = at - (t.end[k] - s.n), take = std::min(n, s.n - i);
+        const long changed = shard_changed(s, i, take);
+        if (changed >= 0) {
+            die(EXIT_USER,
+                strf("%s: from token %ld on, its bytes are not those that tokenize wrote",
+                     s.path.c_str(), changed),
+                "get the file again, or run tokenize again into another directory");
+        }
         for (long j = 0; j < take; j++) {
             long id = shard_token(s, i + j);
             const bool masked = s.width == 4 && sft_is_masked(id) && ~(int)(uint32_t)id < V;
@@ -464,13 +533,21 @@ void text_encode(const Tokenizer& tok, const TokenizeOptions& o, TextBlock* b) {
     }
 }
 
+static std::string shard_name(const ShardSeries& s, int number) {
+    return strf("%s_%06d.bin", s.name.c_str(), number);
+}
+
+static void series_commit(ShardSeries* s) {
+    shard_commit(&s->out);
+    s->written.push_back({ shard_name(*s, s->shards - 1), s->out.n, s->out.hashes, {} });
+}
+
 static void series_put(ShardSeries* s, const std::string& dir, int width, long shard_tokens,
                        const uint32_t* ids, long n) {
     for (long take; n > 0; ids += take, n -= take) {
-        if (s->shards && s->out.n == shard_tokens) { shard_commit(&s->out); }
+        if (s->shards && s->out.n == shard_tokens) { series_commit(s); }
         if (!s->shards || s->out.n == shard_tokens) {
-            s->out = shard_begin(strf("%s/%s_%06d.bin", dir.c_str(), s->name.c_str(), s->shards++),
-                                 width);
+            s->out = shard_begin(dir + "/" + shard_name(*s, s->shards++), width);
         }
         take = std::min(n, shard_tokens - s->out.n);
         shard_put(&s->out, ids, take);
@@ -633,7 +710,7 @@ static void tokenizing_run(Tokenizing* z) {
     z->change.notify_all();
     for (auto& t : pool) { t.join(); }
     if (isatty(2) && !z->o.quiet) { fprintf(stderr, "\r\033[K"); }
-    for (auto& s : z->series) { shard_commit(&s.out); }  // what came before a bad record is kept
+    for (auto& s : z->series) { series_commit(&s); }     // what came before a bad record is kept
     if (!error.empty()) {
         const bool line = error.find("line ") != std::string::npos;
         die(EXIT_USER, error, line ? "repair the line, or leave broken records out with --skip-bad"
@@ -711,13 +788,46 @@ std::string tokenizing_made(const Tokenizing& z) {
     return out + "}";
 }
 
+// [["train_000000.bin", tokens, "a hash of 16 digits for each block"], ..]
+static std::string written_json(const ShardSeries& s) {
+    std::string out;
+    for (auto& shard : s.written) {
+        std::string hashes;
+        for (uint64_t h : shard.hashes) { hashes += strf("%016llx", (unsigned long long)h); }
+        out += strf("%s\n      [%s, %ld, \"%s\"]", out.empty() ? "" : ",",
+                    json_str(shard.name).c_str(), shard.tokens, hashes.c_str());
+    }
+    return "[" + out + "]";
+}
+
+std::vector<ShardSums> manifest_sums(const Json& manifest) {
+    std::vector<ShardSums> all;
+    const Json *series = manifest.get("series"), none;
+    for (auto& s : (series ? *series : none).items) {
+        const Json* files = s.get("files");
+        for (auto& file : (files ? *files : none).items) {
+            if (file.items.size() != 3) { continue; }
+            ShardSums sums;
+            sums.name = file.items[0].string;
+            sums.tokens = (long)file.items[1].number;
+            const std::string& digits = file.items[2].string;
+            for (size_t i = 0; i + 16 <= digits.size(); i += 16) {
+                sums.hashes.push_back(strtoull(digits.substr(i, 16).c_str(), NULL, 16));
+            }
+            sums.compared.assign(sums.hashes.size(), 0);
+            all.push_back(sums);
+        }
+    }
+    return all;
+}
+
 static void tokenizing_manifest(const Tokenizing& z, bool complete) {
     std::string series, out = "{";
     for (auto& s : z.series) {
-        series +=
-            strf("%s\n    {\"name\": %s, \"shards\": %d, \"documents\": %ld, \"tokens\": %ld}",
-                 series.empty() ? "" : ",", json_str(s.name).c_str(), s.shards, s.documents,
-                 s.tokens);
+        series += strf("%s\n    {\"name\": %s, \"shards\": %d, \"documents\": %ld, \"tokens\": %ld",
+                       series.empty() ? "" : ",", json_str(s.name).c_str(), s.shards, s.documents,
+                       s.tokens);
+        series += ", \"files\": " + written_json(s) + "}";
     }
     json_field(&out, "complete", complete ? "true" : "false");
     json_field(&out, "tokenizer", json_str(z.tok.name));
@@ -799,33 +909,89 @@ static void tokenizing_check(Tokenizing* z) {
     }
 }
 
+// train_000000.bin, val_pile_cc_000012.bin
+static bool is_shard_name(const std::string& name) {
+    const size_t digits = name.rfind('_') + 1;
+    const bool series = name.compare(0, 6, "train_") == 0 || name.compare(0, 4, "val_") == 0;
+    if (!series || !ends_with(name, ".bin") || name.size() < digits + 10) { return false; }
+    for (size_t i = digits; i < name.size() - 4; i++) {
+        if (!isdigit((unsigned char)name[i])) { return false; }
+    }
+    return true;
+}
+
+bool tokenizing_ours(const std::string& name) {
+    const size_t bin = name.find(".bin.");
+    if (bin != std::string::npos) {
+        const std::string shard = name.substr(0, bin + 4);
+        return is_shard_name(shard) && is_temporary(name, shard);
+    }
+    for (const char* file : { "manifest.json", "tokenizer.json", "vocab.json", "merges.txt",
+                              "tokenizer_config.json", "special_tokens_map.json" }) {
+        if (name == file || is_temporary(name, file)) { return true; }
+    }
+    return name == "lock" || is_shard_name(name);
+}
+
+bool tokenizing_manifest_ours(const std::string& text) {
+    for (const char* first : { "{\"complete\": false, \"tokenizer\": ",
+                               "{\"complete\": true, \"tokenizer\": " }) {
+        if (text.find(first) == 0) { return true; }
+    }
+    return false;
+}
+
+bool changed_since(const std::string& path, const std::string& other) {
+    struct stat text, made;
+    if (stat(path.c_str(), &text) || stat(other.c_str(), &made)) { return true; }
+    const struct timespec a = text.st_ctim, b = made.st_mtim;
+    return a.tv_sec != b.tv_sec ? a.tv_sec > b.tv_sec : a.tv_nsec > b.tv_nsec;
+}
+
+// the first source whose text may be another than when `manifest` was written, though its name,
+// size and time are the same: standard input, a FIFO, a file that was replaced. "" if none
+static std::string source_unsure(const Tokenizing& z, const std::string& manifest) {
+    for (auto& t : z.files) {
+        struct stat st;
+        const bool file = t.path != "-" && !stat(t.path.c_str(), &st) && S_ISREG(st.st_mode);
+        if (!file || changed_since(t.path, manifest)) { return t.path; }
+    }
+    return "";
+}
+
 // The output directory: new, or left unfinished by an earlier run, which starts over. False if all
-// is there already.
+// is there already. Nothing is removed but what tokenize made.
 static bool tokenizing_directory(const Tokenizing& z) {
-    std::string path = z.o.out + "/manifest.json";
-    if (file_exists(path)) {
-        std::string old = file_read(path);
-        bool complete = old.find("{\"complete\": true") == 0;
-        if (complete && old.find(z.made) != std::string::npos) { return false; }
-        if (complete) {
-            die(EXIT_USER,
-                strf("%s: holds shards of other text, or made with other options", z.o.out.c_str()),
-                "choose another -o, or remove that directory");
-        }
-        for (auto& name : dir_list(z.o.out)) {
-            if (ends_with(name, ".bin") || ends_with(name, ".tmp")) {
-                unlink((z.o.out + "/" + name).c_str());
-            }
-        }
-    } else {
-        for (auto& name : dir_list(z.o.out)) {
-            if (name != "manifest.json.tmp") {
-                die(EXIT_USER, strf("%s: holds files that tokenize did not make", z.o.out.c_str()),
-                    "choose an empty directory for -o");
-            }
+    const std::string path = z.o.out + "/manifest.json",
+                      another = "choose another -o, or remove that directory";
+    const bool there = is_there(path);
+    const std::string old = there ? file_read(path) : "";
+    const bool ours = tokenizing_manifest_ours(old),
+               complete = ours && old.find("{\"complete\": true") == 0,
+               unfinished = ours && !complete;
+    if (complete && old.find(z.made) != std::string::npos) {
+        const std::string unsure = source_unsure(z, path);
+        if (unsure.empty()) { return false; }
+        const std::string what = unsure == "-" ? "standard input" : unsure;
+        die(EXIT_USER,
+            z.o.out + ": holds shards already, and " + what + " may be other text than theirs",
+            another);
+    }
+    if (complete) {
+        die(EXIT_USER, z.o.out + ": holds shards of other text, or made with other options",
+            another);
+    }
+    for (auto& name : dir_list(z.o.out)) {
+        const bool made = unfinished ? tokenizing_ours(name)
+                                     : name == "lock" || is_temporary(name, "manifest.json");
+        if (!made) {
+            die(EXIT_USER, z.o.out + ": holds files that tokenize did not make, such as " + name,
+                "choose an empty directory for -o");
         }
     }
-    make_dirs(z.o.out);
+    for (auto& name : dir_list(z.o.out)) {
+        if (name != "lock") { unlink((z.o.out + "/" + name).c_str()); }
+    }
     tokenizing_manifest(z, false);                       // nobody takes what follows for all of it
     tokenizing_keep_tokenizer(z);
     return true;
@@ -851,8 +1017,12 @@ int tokenize_main(const TokenizeOptions& o) {
     z->tok = tokenizer_of(o.tokenizer.empty() ? "bytes" : o.tokenizer);
     tokenizing_check(z);
     z->made = tokenizing_made(*z);
+    DirLock lock;
+    make_dirs(o.out);
+    if (!o.locked) { lock = dir_lock(o.out, "wait until it ends, or choose another -o"); }
     if (!tokenizing_directory(*z)) {
         fprintf(stderr, "%s: complete already, from the same files\n", o.out.c_str());
+        dir_unlock(&lock);
         delete z;
         return 0;
     }
@@ -883,6 +1053,7 @@ int tokenize_main(const TokenizeOptions& o) {
                 name.c_str(), c.documents, c.tokens, z->tok.name.c_str(), c.bytes / 1e6, s,
                 c.bytes / 1e6 / s, also.c_str());
     }
+    dir_unlock(&lock);
     delete z;
     return 0;
 }

@@ -13,12 +13,14 @@ text_next and text_encode.
 #define SHARDS_H
 #include "../common.h"
 #include "../tokenizer.h"
+#include "lock.h"
 #include "look.h"
 #include "maps.h"
 #include <limits.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <condition_variable>
+#include <memory>
 #include <mutex>
 #include <system_error>
 #include <thread>
@@ -30,8 +32,24 @@ enum { SHARD_TOKENS = 100000000 };         // tokens per shard when we write the
 
 #define RAW_FORMAT "raw uint16"
 
-// width: bytes per token
-struct Shard { std::string path, format; const unsigned char* tokens; int width; long n; };
+// What the manifest says of a shard that we wrote: its tokens, and a hash of each SHARD_BLOCK bytes
+// of them. A block is compared when it is first read.
+enum { SHARD_BLOCK = 1 << 20 };
+struct ShardSums {
+    std::string name;
+    long tokens = 0;
+    std::vector<uint64_t> hashes;
+    std::vector<char> compared;
+};
+
+// width: bytes per token; sums: NULL if nothing is known
+struct Shard {
+    std::string path, format;
+    const unsigned char* tokens;
+    int width;
+    long n;
+    std::shared_ptr<ShardSums> sums;
+};
 
 // what the `size` bytes at p are: tokens in one of four formats, or refused
 Shard shard_parse(const std::string& path, const unsigned char* p, long size);
@@ -44,9 +62,23 @@ void shard_raw_check(const Shard& s, long V);
 
 long shard_token(const Shard& s, long i);
 
+// Compares the blocks of tokens [from, from + n) that have not been yet. Returns the first token of
+// a block that is not as it was written, or -1.
+long shard_changed(const Shard& s, long from, long n);
+
+// Says what is wrong with the shard in `dir` that `sums` describe, "" if nothing. whole: reads all
+// of its tokens.
+std::string shard_fault(const std::string& dir, const ShardSums& sums, bool whole);
+
 // Writes one shard; the count goes into the header last, and the name appears only when all of it
 // is on the disk.
-struct ShardOut { FileOut file; int width; long n; };
+struct ShardOut {
+    FileOut file;
+    int width;
+    long n;
+    std::string block;                      // what no hash has been taken of yet
+    std::vector<uint64_t> hashes;
+};
 
 // A stretch of a line of shards: tokens [from, from + n) of all shards laid end to end.
 struct Tokens { std::vector<Shard> shards; std::vector<long> end; long from = 0, n = 0; };
@@ -122,6 +154,7 @@ struct TokenizeOptions {
     long shard_tokens = SHARD_TOKENS;
     int threads = 0;                             // 0 = all cores
     bool skip_bad = false, quiet = false;
+    bool locked = false;                         // the caller holds the lock of `out`
     std::string sft;                 // "", or the template of the conversations that records are
     bool assistant_only = false;     // of those: no loss but on what the assistant says
     // how many ids of each record are wanted; the rest may be left out. 0 = all
@@ -137,6 +170,7 @@ struct ShardSeries {
     std::string name;
     ShardOut out;
     int shards = 0;
+    std::vector<ShardSums> written;
     long documents = 0, tokens = 0, limit = 0;
 };
 
@@ -163,6 +197,17 @@ struct Tokenizing {
 
 // what decides every token that comes out: two runs in which this is equal make the same shards
 std::string tokenizing_made(const Tokenizing& z);
+
+// Is this the name of a file that tokenize makes in a directory of shards? Is this the text of the
+// manifest that it writes there, first or last?
+bool tokenizing_ours(const std::string& name);
+bool tokenizing_manifest_ours(const std::string& text);
+
+// was this file written, moved to its place or given another time after that one?
+bool changed_since(const std::string& path, const std::string& other);
+
+// the shards that a manifest lists; none in one that was made before there were hashes
+std::vector<ShardSums> manifest_sums(const Json& manifest);
 
 // text -> o.out/train*.bin, val*.bin, manifest.json; the same bytes with any number of threads
 int tokenize_main(const TokenizeOptions& o);
