@@ -482,18 +482,25 @@ DEVICE void mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
 // true value with an error of up to the PTX manual's bound, whose size and sign follow from the
 // operand's bits.
 #ifdef EMU
+inline float flushed(float x) { return fabsf(x) < 0x1p-126f ? copysignf(0.0f, x) : x; }
+
 inline float approximate(double exact, float operand, double relative) {
     const double part = (bits_of_float(operand) * 2654435761u) / 0x1p31 - 1;    // -1 to 1
-    const float y = (float)(exact * (1 + relative * part));
-    return fabsf(y) < 0x1p-126f ? 0.0f : y;
+    return flushed((float)(exact * (1 + relative * part)));
 }
 
 inline float ex2_approx(float x) {
+    x = flushed(x);
     return x == 0 ? 1.0f : approximate(exp2((double)x), x, 0x1p-22);
 }
 
-inline float rcp_approx(float x) { return approximate(1 / (double)x, x, 0x1p-23); }
+inline float rcp_approx(float x) {
+    x = flushed(x);
+    return approximate(1 / (double)x, x, 0x1p-23);
+}
+
 inline float lg2_approx(float x) {
+    x = flushed(x);
     const double exact = log2((double)x), error = 0x1p-22 * (x > 0.5f && x < 2 ? 1 : fabs(exact));
     return x > 0 && x < INFINITY ? (float)(exact + error * (approximate(1, x, 0.5) * 2 - 2))
                                  : (float)exact;

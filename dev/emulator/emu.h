@@ -974,6 +974,11 @@ template <class T> void check_arg(const T& v, cudaStream_t stream) {
         }
     }
 }
+#ifdef PTX_RUN // every kernel once more, as nvcc compiled it
+} // namespace emu
+#include "../ptx/hook.h"
+namespace emu {
+#endif
 template <class... P, class... A>
 void launch(const char* name, void (*f)(P...), dim3 grid, dim3 threads, size_t smem,
             cudaStream_t stream, A... a) {
@@ -986,17 +991,24 @@ void launch(const char* name, void (*f)(P...), dim3 grid, dim3 threads, size_t s
     std::apply([=](auto&... v) { (check_arg(v, stream), ...); }, call.args);
     body = [](void* c) { std::apply(((Call*)c)->f, ((Call*)c)->args); };
     body_args = &call;
+#ifdef PTX_RUN
+    run_twice((const void*)f, call.args, grid, threads, smem);
+#else
     run_grid(grid, threads, smem);
+#endif
 }
 // static shared memory: one object per block and per place in the source (the lambda's type
-// is the key, so that every instance of a template has its own), with canaries after it
+// is the key, so that every instance of a template has its own), with canaries after it. It stands
+// at its own alignment and at no larger one, as the compiler may place it
 inline int static_ids;
 template <class T, class Key> RT T& static_smem(Key) {
     static const int id = static_ids++;
     for (Static* v = block->vars; v < block->vars + block->n_vars; v++) {
         if (v->id == id) { return *(T*)v->p; }
     }
-    size_t at = (block->statics_used + 127) / 128 * 128, end = at + sizeof(T) + 16;
+    const size_t twice = 2 * alignof(T);
+    const size_t at = (block->statics_used + twice - 1) / twice * twice + alignof(T);
+    const size_t end = at + sizeof(T) + 16;
     if (block->n_vars == MAX_STATIC || end > STATIC_BYTES) {
         fail("over %d SMEM variables or 48 KiB", MAX_STATIC);
     }
@@ -1033,13 +1045,16 @@ inline unsigned __ballot_sync(unsigned mask, int vote, EMU_HERE) {
 inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
 inline float __fmul_rn(float a, float b) { return a * b; }
 inline float __uint_as_float(unsigned u) { float f; memcpy(&f, &u, 4); return f; }
+// of two floats, one of them NaN, CUDA's return the other
 template <class A, class B> constexpr auto min(A a, B b) {
     using C = std::common_type_t<A, B>;
-    return C(a) < C(b) ? C(a) : C(b);
+    if (C(a) != C(a)) { return C(b); }
+    return C(b) < C(a) ? C(b) : C(a);
 }
 template <class A, class B> constexpr auto max(A a, B b) {
     using C = std::common_type_t<A, B>;
-    return C(a) > C(b) ? C(a) : C(b);
+    if (C(a) != C(a)) { return C(b); }
+    return C(b) > C(a) ? C(b) : C(a);
 }
 
 // ----------------------------------------------------------------------------
