@@ -385,12 +385,14 @@ template <int N, int K> struct WarpRow {
     }
 };
 // LAUNCH_NORM(kernel, rows are wide, C, grid, block, shared memory, arguments...): with the K that
-// C needs
+// C needs. LAUNCH_KEPT: the same for rows that registers hold
+#define LAUNCH_KEPT(kernel, C, ...) \
+    if ((C) <= 4 * 32 * VN) { LAUNCH((kernel<VN, 4>), __VA_ARGS__); } \
+    else                    { LAUNCH((kernel<VN, 8>), __VA_ARGS__); }
 #define LAUNCH_NORM(kernel, ok, C, ...) \
-    if (!(ok))                   { LAUNCH((kernel<1, 0>), __VA_ARGS__); } \
-    else if ((C) <= 4 * 32 * VN) { LAUNCH((kernel<VN, 4>), __VA_ARGS__); } \
-    else if ((C) <= 8 * 32 * VN) { LAUNCH((kernel<VN, 8>), __VA_ARGS__); } \
-    else                         { LAUNCH((kernel<VN, 0>), __VA_ARGS__); }
+    if (!(ok))                  { LAUNCH((kernel<1, 0>), __VA_ARGS__); } \
+    else if ((C) > 8 * 32 * VN) { LAUNCH((kernel<VN, 0>), __VA_ARGS__); } \
+    else                        { LAUNCH_KEPT(kernel, C, __VA_ARGS__) }
 
 template <int N, int K>
 __global__ void __launch_bounds__(128)
@@ -472,7 +474,8 @@ DEVICE void norm_backward_rows(real* dx, float* part, const real* dout, const re
     const int warps = blockDim.x / 32, warp = threadIdx.x / 32;
     float *all = dynamic_smem<float>(), *out = part + (long)blockIdx.x * C * (SUM_BIAS ? 2 : 1);
     WarpSums<N, K> dw(all + warp * C, C);
-    WarpSums<N, K> db(all + ((SUM_BIAS ? warps : 0) + warp) * C, SUM_BIAS ? C : 0);
+    // in shared memory where registers would not hold both
+    WarpSums<N, K <= 4 ? K : 0> db(all + ((SUM_BIAS ? warps : 0) + warp) * C, SUM_BIAS ? C : 0);
     const int n1 = min(rows, (int)(blockIdx.x + 1) * NORM_ROWS);
     for (int n = blockIdx.x * NORM_ROWS + warp; n < n1; n += warps) {
         const WarpRow<N, K> d_n(dout + (long)n * C, C), x_n(x + (long)n * C, C);
@@ -537,7 +540,7 @@ inline void norm_backward(real* dx, acc* dweight, acc* dbias, const real* dout, 
     const int W = both ? 2 * C : C, blocks = CEIL_DIV(N, NORM_ROWS), warps = sum_warps(W);
     float* part = (float*)device_scratch((size_t)blocks * W * sizeof(float));
     if (both) {
-        LAUNCH_NORM(norm_backward_bias_kernel, ok, C, dim3(blocks), dim3(32 * warps),
+        LAUNCH_KEPT(norm_backward_bias_kernel, C, dim3(blocks), dim3(32 * warps),
                     warps * W * sizeof(float), dx, part, dout, x, weight, mean, rstd, add, N, C)
         column_sum(dbias, part + C, blocks, C, W);
     } else {

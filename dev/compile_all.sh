@@ -1,14 +1,13 @@
 #!/bin/sh
 # dev/compile_all.sh -- compiles the program's device code with nvcc for many sets of switches
-# and for four architectures, and fails where a kernel does not compile or an attention kernel
-# spills registers. No GPU needed.
+# and for four architectures, and fails where a kernel does not compile or spills registers. No GPU
+# needed.
 #   usage: dev/compile_all.sh covering      every value of every switch at least once
 #                                           (15 sets; dev/log/cuda.md)
 #          dev/compile_all.sh pairwise      every two values together at least once
 #                                           (140 sets; make compile-all)
 #          dev/compile_all.sh list covering|pairwise           only prints the sets
-#   NVCC, JOBS, ARCHS="sm_80 sm_86 sm_89 sm_90". Registers of every attention kernel:
-#   build/nvcc/registers.txt
+#   NVCC, JOBS, ARCHS="sm_80 sm_86 sm_89 sm_90". Registers of every kernel: build/nvcc/registers.txt
 # One nvcc per set: sm_80, sm_86 and sm_89 share their front end,
 # which takes as long as one of them.
 cd "$(dirname "$0")/.." || exit 1
@@ -102,13 +101,13 @@ $NVCC -std=c++17 -fatbin $GENCODE -Xptxas -v -DBACKEND=cuda "$@" $source -o "$lo
     > "$log" 2>&1 ||
     { echo "$*: does not compile"; head -n 5 "$log"; exit; }
 rm -f "$log.fatbin"
-# architecture, name, registers, bytes spilled, of every kernel of the attention
+# architecture, name, registers, bytes spilled, of every kernel
 awk '/Compiling entry/ {
         arch = $NF; gsub("\047", "", arch)
         name = $0; sub(/.*_ZN4cuda[0-9]+/, "", name); sub(/E+v.*|EP.*/, "", name)
     }
     /spill stores/ { spill = $0; sub(/ bytes spill stores.*/, "", spill); sub(/.*, /, "", spill) }
-    /Used/ && name ~ /^attention/ {
+    /Used/ && name {
         match($0, /Used [0-9]+/); print arch, name, substr($0, RSTART + 5, RLENGTH - 5), spill
         n++; if (spill > 0) { bad = 1 }
     }
