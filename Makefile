@@ -115,7 +115,7 @@ OBJECT        = -MMD -MP -MF $@.$$$$.d -MT $@ -c $< -o $@.$$$$ && \
 PROGRAM_DEFS  = $(filter -DBACKEND=% -DPRECISION=% -DDIST=% -DCPU_REAL=%,$(DEFS))
 PROGRAM      := build/program/$(call number_of,$(COMPILE) $(PROGRAM_DEFS))/train_sink.o
 
-.PHONY: train_sink binary once switches quick slow test-all compile-all sanitizer check test \
+.PHONY: train_sink binary once switches quick slow test-all compile-all ptx-all sanitizer check test \
         program analytic demo demo-bb bench experiments mutants size help clean FORCE
 .DEFAULT_GOAL := train_sink
 
@@ -222,7 +222,7 @@ SLOW_SCRIPTS := $(wildcard test/test_*.sh)
 # their names, as test/run.sh knows them, those that take minutes first:
 # no core is to wait for the last of them
 names_of = $(patsubst test/%.sh,%,$(patsubst build/test/%,%,$(1)))
-LONG     := test_cuda test_nvcc test_cuda_train model-double/softmax-none-rotary test_make \
+LONG     := test_cuda test_ptx test_nvcc test_cuda_train model-double/softmax-none-rotary test_make \
             test_add_variant test_nccl test_reproduce test_dist test_report test_readme \
             test_attention test_matmul test_cpu test_sass test_errors
 in_order = $(filter $(1),$(LONG)) $(filter-out $(LONG),$(1))
@@ -291,6 +291,9 @@ test-all: # what make test leaves out
 compile-all:
 	@sh dev/compile_all.sh pairwise
 
+ptx-all: # every variant and head dimension as nvcc compiles it, interpreted, for sm_80 and sm_90
+	@PTX_SET=all sh test/test_ptx.sh
+
 sanitizer: # the CUDA tests under compute-sanitizer, on a GPU
 	@DEVICE=sanitizer sh test/test_cuda.sh
 
@@ -313,7 +316,7 @@ help:
 	@echo "make train_sink [SWITCH=value ...]     build one model; the first value of a switch is" \
 	      "its default"
 	@echo "make test | test-all | demo | demo-bb | bench | experiments | mutants | compile-all |" \
-	      "sanitizer | check | size | clean"
+	      "ptx-all | sanitizer | check | size | clean"
 	@echo "scripts/reproduce list                 the paper's tables by name: build, train, compare"
 	@echo "tools: CXX=$(CXX) ARCH=$(ARCH) OPTIMIZE='$(OPTIMIZE)' JOBS=$(JOBS) NVCC=$(NVCC)" \
 	      "GPU_ARCH=$(GPU_ARCH) DIST=$(DIST)"

@@ -38,7 +38,7 @@ enum { emulated = 0 };
 #define BUILT_FOR __CUDA_ARCH_LIST__
 #endif
 // the emulator's tests are small: so are pieces that only large ones would fill
-#if defined(EMU) && !defined(REAL_SIZES)
+#if (defined(EMU) || defined(PTX_SHRUNK)) && !defined(REAL_SIZES)
 enum { shrunk = 1 };
 #else
 enum { shrunk = 0 };

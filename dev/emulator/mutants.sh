@@ -1,7 +1,8 @@
 #!/bin/sh
 # dev/emulator/mutants.sh -- plants one bug at a time in a copy of the kernels and demands
 # that test_cuda notices. A line of MUTANTS is: file | text to replace (once, must be there)
-# | replacement | fp32, bf16 (HS 96), heads (HS 192) or tsan, the build that must fail.
+# | replacement | fp32, bf16 (HS 96), heads (HS 192) or tsan, the build that must fail; or ptx: nvcc
+# compiles the bug, the emulator does not, and the interpreter of dev/ptx must notice.
 # Takes some 15 s of one core per mutant. usage: dev/emulator/mutants.sh [number..]
 cd "$(dirname "$0")/../.." || exit 1
 CUDA=${CUDA:-/usr/local/cuda} CXX=${CXX:-g++} JOBS=${JOBS:-$(nproc)}
@@ -10,6 +11,8 @@ work=$(mktemp -d) && trap 'rm -rf "$work"' EXIT
 PRODUCT=$(make -s once BACKEND=cpu CXX="$CXX")
 export CUDA CXX PRODUCT work OMP_NUM_THREADS=1 TSAN_OPTIONS="halt_on_error=1 exitcode=66"
 export CHECK_FIRST=1            # one failed check is enough
+export NVCC=${NVCC:-nvcc}
+export PTX_FLAGS="-DPRECISION=bf16 -DFEW_VARIANTS -DONLY_HEADS -DMMA_HEADS(X)=X(64)"
 cat > "$work/list" <<'MUTANTS'
 cuda/attention.cuh|        cp_async_wait<1>(); // all but|        cp_async_wait<2>(); // all but|bf16
 cuda/attention.cuh|        __syncthreads(); // before this buffer is filled again|        // before this buffer is filled again|bf16
@@ -68,6 +71,17 @@ cuda/device.cuh|    if (smem > 40 << 10) {|    if (smem > 48 << 10) {|fp32
 cuda/device.cuh|    if (p) { device_sync(); }\n|\n|fp32
 cuda/device.cuh|"copying from the GPU");\n    device_sync();|"copying from the GPU");|fp32
 cuda/attention.cuh|mma ? ds_bytes(s) : 0;|mma ? ds_bytes(s) + 4 : 0;|bf16
+cuda/device.cuh|"{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}|"{%0,%1,%2,%3}, {%4,%6,%5,%7}, {%8,%9}|ptx
+cuda/device.cuh|m8n8.x4.trans.shared|m8n8.x4.shared|ptx
+cuda/device.cuh|__floats2bfloat162_rn(lo, hi);|__floats2bfloat162_rn(hi, lo);|ptx
+cuda/attention.cuh|        __syncthreads(); // before this buffer is filled again|        // before this buffer is filled again|ptx
+cuda/attention.cuh|        cp_async_wait<1>(); // all but|        cp_async_wait<2>(); // all but|ptx
+cuda/attention.cuh|    cp_async_commit();\n    for (int buf = 0; j0 < end; buf ^= 1) {|    for (int buf = 0; j0 < end; buf ^= 1) {|ptx
+cuda/attention.cuh|load<4>(turn + 16 * n);|load<4>(turn + 16 * n + 1);|ptx
+cuda/attention.cuh|attn_sees(s, t, at) ? w_j|attn_sees(s, t + 1, at) ? w_j|ptx
+cuda/attention.cuh|__shfl_xor_sync(~0u, v, 2);|__shfl_xor_sync(0x7fffffffu, v, 2);|ptx
+cuda/attention.cuh|const bool valid = WHOLE \|\| row + i < rows;|const bool valid = true;|ptx
+cuda/attention.cuh|    __syncwarp();\n    for (int i = lane; i < 16 * HS / 8; i += 32) {|    for (int i = lane; i < 16 * HS / 8; i += 32) {|ptx
 MUTANTS
 cat > "$work/one.sh" <<'ONE'
 n=$1; dir=$work/$n
@@ -87,21 +101,37 @@ heads) flags="-DPRECISION=bf16 -DMMA_HEADS(X)=X(192)" ;;
 tsan) flags="-fsanitize=thread" ;;
 *)    flags= ;;
 esac
+if [ $kind = ptx ]; then
+    [ -f "$work/ptx" ] || { echo "mutant $n: skipped, the interpreter needs nvcc"; exit; }
+    $NVCC -std=c++17 -O3 -ptx -arch=compute_80 -lineinfo -w -DPTX_SHRUNK $PTX_FLAGS -I"$dir" \
+        "$dir/test/test_cuda.cu" -o "$dir/run.ptx" > "$dir/log" 2>&1 ||
+        { echo "mutant $n: does not compile"; exit; }
+    PTX=$dir/run.ptx timeout 400 "$work/ptx" > "$dir/log" 2>&1; status=$?
+else
 $CXX -x c++ -std=c++17 -O1 -march=native -ffp-contract=off -w -DEMU -DFEW_VARIANTS $flags \
     -fno-strict-aliasing -fstack-clash-protection -Wno-unknown-pragmas \
     -I"$CUDA/include" -I"$dir/dev/emulator" "$dir/test/test_cuda.cu" -x none "$PRODUCT" -lgomp \
     -o "$dir/run" > "$dir/log" 2>&1 || { echo "mutant $n: does not compile"; exit; }
 timeout 400 "$dir/run" > "$dir/log" 2>&1; status=$?
+fi
 if [ $status = 0 ] || [ $status = 124 ]; then
     echo "mutant $n: NOT NOTICED, exit status $status: $line"
 else
-    said=$(grep -m 1 -E 'EMU ERROR|SUMMARY|FAIL' "$dir/log" | cut -c 1-110)
+    said=$(grep -m 1 -E 'EMU ERROR|SUMMARY|FAIL|PTX [A-Z]+' "$dir/log" | cut -c 1-110)
     echo "mutant $n: noticed, $said"
 fi
 rm -rf "$dir"
 ONE
 [ $# -gt 0 ] || set -- $(seq "$(wc -l < "$work/list")")
+# of all mutants in PTX the emulated side is the same: tests of attention at HS 64
+for n in "$@"; do sed -n "${n}p" "$work/list"; done > "$work/chosen"
+if grep -q '|ptx$' "$work/chosen" && command -v "$NVCC" > /dev/null; then
+    sh dev/ptx/build.sh && $CXX -x c++ -std=c++17 -O1 -march=native -ffp-contract=off -w -DEMU \
+        -DPTX_RUN $PTX_FLAGS -fno-strict-aliasing -fstack-clash-protection -fno-ipa-icf \
+        -I"$CUDA/include" -Idev/emulator test/test_cuda.cu -x none build/ptx/*.o "$PRODUCT" \
+        -fopenmp -rdynamic -ldl -o "$work/ptx" || exit 1
+fi
 printf '%s\n' "$@" | xargs -P "$JOBS" -I{} sh "$work/one.sh" {} | tee "$work/report"
-bad=$(grep -cv ': noticed' "$work/report")
+bad=$(grep -cv ': noticed\|: skipped' "$work/report")
 echo "$(($# - bad)) passed, $bad failed"
 [ "$bad" = 0 ]
