@@ -74,6 +74,11 @@ if [ $# -eq 0 ]; then
         analytic $(ls test/test_*.sh | sed 's|test/||; s|\.sh$||')
 fi
 printf '%s\n' "$@" | xargs -P "${JOBS:-$(nproc)}" -n 1 sh test/run.sh one
+# what was skipped once more, together: which, how many checks, and why
+for report in $log/*.report; do
+    name=$(basename "$report" .report)
+    sed -n "s/^skipped: /skipped in $name: /p" "$report"
+done
 cat $log/*.count | awk -v all=$# '{ passed += $1; failed += $2; skipped += $3 }
     END {
         failed += all - NR                                # one that left no count
