@@ -393,6 +393,58 @@ inline void device_ask_shared(const char* name, const void* kernel, size_t smem)
     device_check(e, name);
 }
 
+// PROFILE=1 in the environment: an event before and after every kernel and product of the third
+// training step, then a table of milliseconds. A step ends with its update.
+struct ProfilePart { std::string name; cudaEvent_t from, to; };
+inline std::vector<ProfilePart> profile_parts;
+inline int profile_steps;                            // that have ended
+
+inline cudaEvent_t profile_event() {
+    cudaEvent_t e;
+    device_check(cudaEventCreateWithFlags(&e, cudaEventDefault), "making an event");
+    device_check(cudaEventRecord(e, device_stream), "recording an event");
+    return e;
+}
+
+inline void profile_table() {
+    struct Sum { long times = 0; double ms = 0; };
+    std::map<std::string, Sum> sums;
+    double all = 0;
+    auto between = [](cudaEvent_t a, cudaEvent_t b) {
+        float ms = 0;
+        device_check(cudaEventElapsedTime(&ms, a, b), "timing a step");
+        return (double)ms;
+    };
+    device_check(cudaEventSynchronize(profile_parts.back().to), "timing a step");
+    for (const ProfilePart& p : profile_parts) {
+        const double ms = between(p.from, p.to);
+        sums[p.name].times++;
+        sums[p.name].ms += ms;
+        all += ms;
+    }
+    std::vector<std::pair<std::string, Sum>> rows(sums.begin(), sums.end());
+    std::sort(rows.begin(), rows.end(), [](auto& a, auto& b) { return a.second.ms > b.second.ms; });
+    const double step = between(profile_parts.front().from, profile_parts.back().to);
+    printf("%-72s %6s %10s\n", "kernel or product", "times", "ms");
+    for (auto& [name, s] : rows) { printf("%-72s %6ld %10.3f\n", name.c_str(), s.times, s.ms); }
+    printf("%-72s %6s %10.3f\n", "between them", "", step - all);
+    printf("%-72s %6s %10.3f\n", "a step", "", step);
+    fflush(stdout);
+}
+
+// Runs f, which launches a kernel or product, between two events if it is time to profile.
+template <class F> void profiled(const char* name, F f) {
+    enum { STEP = 2 };                               // the first two search, allocate and warm up
+    static const bool wanted = getenv("PROFILE") != NULL;
+    if (!wanted || profile_steps > STEP) { return f(); }
+    const bool on = profile_steps == STEP, update = strstr(name, "update_kernel") != NULL;
+    if (on) { profile_parts.push_back(ProfilePart{name, profile_event(), NULL}); }
+    f();
+    if (on) { profile_parts.back().to = profile_event(); }
+    profile_steps += update;
+    if (on && update) { profile_table(); }
+}
+
 // LAUNCH(kernel, grid, block, bytes of dynamic shared memory, arguments...)
 #define LAUNCH(kernel, ...) ::cuda::device_launch(#kernel, kernel, __VA_ARGS__)
 template <class... P, class... A>
@@ -401,7 +453,7 @@ void device_launch(const char* name, void (*kernel)(P...), dim3 grid, dim3 block
     // Dynamic and static memory together may be 48 KiB; more must be asked for. No kernel has 8 KiB
     // of static memory beside dynamic memory
     if (smem > 40 << 10) { device_ask_shared(name, (const void*)kernel, smem); }
-    device_launch_(name, kernel, grid, block, smem, a...);
+    profiled(name, [&] { device_launch_(name, kernel, grid, block, smem, a...); });
     device_check(cudaGetLastError(), name);
 }
 
@@ -894,7 +946,8 @@ void gemm(TD* D, const TD* C, const T* A, const T* B, int M, int N, int K, bool 
         gemm_chosen[p.key] = gemm_first(p, gemm_choose(p, align_a, align_b, align_d), what);
         return;
     }
-    blas_check(product_run(p, it->second, p.c, p.d), what);
+    profiled(p.key.substr(0, p.key.find(" strides")).c_str(),
+             [&] { blas_check(product_run(p, it->second, p.c, p.d), what); });
 }
 } // namespace cuda
 #endif // DEVICE_CUH

@@ -1,48 +1,213 @@
 #!/usr/bin/env bash
-# dev/gpu_run.sh -- the first day on a GPU: everything that only a GPU can tell,
-# in the order of what we most want to know. The checks (machine to compare)
-# are meant to take under ten minutes on one card, most of it nvcc; then three training runs.
-# Each step leaves its output in OUT and a mark, so a run that was cut off goes on where it stopped.
-# At the end, and after every step, OUT/send-back.md is the one file to send: what ran,
-# what failed and how, and the figures beside dev/predict.py's.
-#   usage: OUT=gpu-results dev/gpu_run.sh [step..]
-#          steps: machine build tests bits bench peers compare | softmax sigmoid k sanitizer
-#   DATA=NAME under data/, a directory of shards or a text file; without it training runs on bb,
-#         which makes no sink at this size
-#   LLMC=DIRECTORY of llm.c with a built train_gpt2cu: its speed on its own model (GPT-2 124M)
-#         goes into the comparison
-#   CARD="H100 SXM": the row of dev/predict.py to compare with, if the name of the GPU does not tell
-#   DRY=1: the whole script on the CPU at toy size, to test the script itself
-#          (the tests of kernels are left out)
+# dev/gpu_run.sh -- ten minutes on a GPU: everything that only a GPU can tell, in the order of what
+# we most want to know, within BUDGET seconds. Needs neither make, nvcc, git nor python: it runs the
+# programs that dev/gpu_pack.sh built (PyTorch only for the step `peers`).
+#   usage: PREBUILT=DIR dev/gpu_run.sh          DIR of gpu_pack.sh; in its archive PREBUILT is known
+#          dev/gpu_run.sh                       builds first, with nvcc (dev/gpu_pack.sh)
+#          STEPS="machine ops real" dev/gpu_run.sh             only these
+#   OUT=gpu-results   results.json, rewritten after every step: the file to send back; log.txt
+#   BUDGET=570        seconds for all of it. What does not fit is left out and says so
+#   CARD="H100 SXM"   the row of dev/predict.py to compare with, if the GPU's name does not tell
+#   LLMC=DIRECTORY    of llm.c with a built train_gpt2cu: its own model goes into the comparison
+#   DRY=1             toy sizes, and no question whether there is a GPU. CLOCK=20: a second of the
+#                     budget is 20 of the wall clock. Both to test this script (test_gpu_run.sh)
+# A step that fails, or takes too long, takes no other with it. Cut off at any moment, results.json
+# says what was known by then. Afterwards, without a limit of time: dev/gpu_train.sh
 set -u
-cd "$(dirname "$0")/.."
-OUT=${OUT:-gpu-results} DATA=${DATA:-bb} STEPS=${STEPS:-2000} MINUTES=${MINUTES:-5} DRY=${DRY:-}
-mkdir -p "$OUT"
-SWITCHES="BACKEND=cuda PRECISION=bf16" MODEL="-m 60M -b 16" LARGE="-m 1B -b 4" TOKENS=131072
+cd "$(dirname "$0")/.." || exit 1
+export OUT=${OUT:-gpu-results} BUDGET=${BUDGET:-570} CLOCK=${CLOCK:-1} DRY=${DRY:-} CARD=${CARD:-}
+[ -z "${PREBUILT:-}" ] && [ -x bin/selftest ] && PREBUILT=$PWD/bin
+export PREBUILT=${PREBUILT:-}
+
+# ---- what the steps run --------------------------------------------------------------------------
+MODEL="-m 60M" BATCH=16 LARGE="-m 1B -b 4" TOKENS=131072 NANO="-m nano" NANO_STEPS=300
 if [ "$DRY" ]; then
-    SWITCHES="BACKEND=cpu" MODEL="--layers 1 --width 32 --heads 1 --ffn-width 48 -t 32 -b 4"
-    LARGE=$MODEL TOKENS=256 STEPS=4
+    MODEL="--layers 1 --width 192 --heads 2 --ffn-width 64 --bb-vocab 100 -t 96"
+    BATCH=2 LARGE="$MODEL -b 1" TOKENS=384
+    NANO="--layers 1 --width 32 --heads 1 -t 16" NANO_STEPS=20
 fi
-TRAIN="-d $DATA $MODEL --total-batch $TOKENS --sample 0"
-variants() {
-    sed -n 's/^ *X_ATTN(\([a-z0-9_]*\) *,.*/\1/p' attention_variants.cuh |
-        { [ "$DRY" ] && head -n 2 || cat; }
+QUIET="--eval-every 0 --save-every 0 --sample 0"
+program() { echo "$PREBUILT/train_sink-$1"; }
+variants() { ls "$PREBUILT" | sed -n 's/^train_sink-//p' | grep -v '^cpu$\|^fp32$'; }
+json_line() { grep '^{"attn"' "$1" | tail -n 1 | tee -a "$WORK/bench.jsonl"; }
+
+step_machine() {
+    nvidia-smi 2>&1 || echo "nvidia-smi: none"
+    uname -a
+    cat "$PREBUILT/commit" 2> /dev/null || echo "commit: unknown"
+    echo "$(nproc) cores"; free -g 2> /dev/null | head -n 2; df -h . | tail -n 1
+    ldd "$(program softmax)" 2>&1 | grep -i 'blas\|cuda' || echo "no library of CUDA is linked"
 }
-make_it() { make -s train_sink $SWITCHES "$@"; }
+step_selftest() { "$PREBUILT/selftest"; }
+# every operation and variant against the CPU, at T up to 600 and every head dimension
+step_ops() {
+    local bad=0
+    "$PREBUILT/test_cuda-bf16" > "$WORK/bf16" 2>&1 & local one=$!
+    "$PREBUILT/test_cuda-fp32" > "$WORK/fp32" 2>&1 & local two=$!
+    wait $one || bad=1
+    wait $two || bad=1
+    for p in bf16 fp32; do
+        grep -v ' passed, ' "$WORK/$p" | head -n 20
+        echo "$p: $(tail -n 1 "$WORK/$p")"
+    done
+    return $bad
+}
+# one step of training, as loss and gradient norm
+one_step() { # PROGRAM, BATCH
+    local dir=$WORK/real-$1-$2
+    "$(program "$1")" train -d bb $MODEL -b "$2" -n 1 --seed 1 $QUIET -o "$dir" > "$dir.txt" 2>&1 ||
+        { tail -n 2 "$dir.txt" >&2; return 1; }
+    sed -n 's/^{"event":"train".*"loss":\([0-9.e+-]*\).*"grad_norm":\([0-9.e+-]*\).*/\1 \2/p' \
+        "$dir/log.jsonl" | head -n 1
+}
+same_step() { # WHAT, FIGURES, WANTED: loss within 1e-3, gradient norm within 1 %
+    echo "$2 $3" | awk -v what="$1" '
+        NF < 4 { print what ": no figure"; exit 1 }
+        {
+            loss = ($1 - $3) / $3; norm = ($2 - $4) / $4
+            good = loss * loss <= 1e-6 && norm * norm <= 1e-4
+            printf "%s: loss %s, wanted %s; gradient norm %s, wanted %s: %s\n",
+                what, $1, $3, $2, $4, good ? "same" : "DIFFERENT"
+            exit !good
+        }'
+}
+# the sizes that training has: T 2048, several chunks of ds
+step_real() {
+    local bad=0 cpu full
+    cpu=$(one_step cpu 2) || bad=1
+    for p in fp32 softmax; do same_step "$p, batch 2" "$(one_step $p 2)" "$cpu" || bad=1; done
+    full=$(one_step fp32 $BATCH) || bad=1
+    same_step "bf16, batch $BATCH" "$(one_step softmax $BATCH)" "$full" || bad=1
+    return $bad
+}
+step_bits() { # two runs with one seed
+    local hashes
+    for i in 1 2; do
+        "$(program softmax)" train -d bb $MODEL -b $BATCH --total-batch $TOKENS -n 4 $QUIET \
+            -o "$WORK/bits$i" > "$WORK/bits$i.txt" 2>&1 && continue
+        tail -n 2 "$WORK/bits$i.txt"
+        return 1
+    done
+    hashes=$(cat "$WORK"/bits?/log.jsonl | grep -o '"params_hash":[^,}]*' | sort | uniq -c)
+    echo $hashes
+    [ "$(echo "$hashes" | awk '{ print $1 }')" = 2 ]
+}
+losses() { # DIRECTORY
+    sed -n 's/^{"event":"train","step":\([0-9]*\).*"loss":\([0-9.e+-]*\).*/\1 \2/p' "$1/log.jsonl"
+}
+step_train() { # a small model learns, and as the CPU's does
+    local run="train -d bb $NANO --seed 1 $QUIET" bad=0
+    "$(program cpu)" $run -n 20 -o "$WORK/train-cpu" > "$WORK/train-cpu.txt" 2>&1 || bad=1
+    "$(program softmax)" $run -n $NANO_STEPS -o "$WORK/train-gpu" > "$WORK/train-gpu.txt" 2>&1 ||
+        bad=1
+    tail -n 1 "$WORK/train-gpu.txt"
+    losses "$WORK/train-gpu" > "$WORK/losses-gpu"
+    losses "$WORK/train-cpu" | awk '
+        FNR == NR { cpu[$1] = $2; next }
+        $1 in cpu { d = ($2 - cpu[$1]) / cpu[$1]; n++; if (d * d > worst) { worst = d * d } }
+        { last = $2 }
+        END {
+            printf "%d steps beside the CPU, at most %.2f %% apart; last loss %s\n", n,
+                100 * sqrt(worst), last
+            exit !n || worst > 4e-4
+        }' - "$WORK/losses-gpu" || bad=1
+    return $bad
+}
+# tokens per second: the small preset with tables, every other variant, head dimensions, 1B
+step_bench() {
+    local bad=0
+    for a in softmax sigmoid; do
+        "$(program $a)" bench $MODEL -b $BATCH --ops > "$WORK/bench-$a" 2>&1 || bad=1
+        cat "$WORK/bench-$a"
+        json_line "$WORK/bench-$a" > /dev/null
+    done
+    for a in $(variants | grep -v '^softmax$\|^sigmoid$'); do
+        "$(program "$a")" bench $MODEL -b $BATCH > "$WORK/bench-$a" 2>&1 || bad=1
+        json_line "$WORK/bench-$a" || tail -n 2 "$WORK/bench-$a"
+    done
+    "$(program softmax)" bench $LARGE > "$WORK/bench-large" 2>&1
+    json_line "$WORK/bench-large" || tail -n 2 "$WORK/bench-large"  # 1B wants 36 GiB
+    return $bad
+}
+step_profile() { # milliseconds of each kernel and product in one step
+    PROFILE=1 "$(program softmax)" train -d bb $MODEL -b $BATCH -n 4 $QUIET -o "$WORK/profile" \
+        > "$WORK/profile.txt" 2>&1
+    sed -n '/^kernel or product/,/^a step/p' "$WORK/profile.txt"
+    grep -q '^a step' "$WORK/profile.txt"
+}
+python() { command -v "${PYTHON:-python3}" > /dev/null && "${PYTHON:-python3}" "$@"; }
+step_peers() {
+    local bad=0
+    python -c 'import torch' 2> /dev/null || { echo "left out: no PyTorch"; return 0; }
+    for a in softmax sigmoid; do
+        python dev/bench_torch.py --attn $a --rounds 1 ${DRY:+--smoke} \
+            --paths $([ $a = softmax ] && echo cudnn,fa2,flex || echo flex) \
+            --ours "$(program $a)" || bad=1
+    done
+    return $bad
+}
+card_of() { # the row of dev/predict.py
+    local name=${CARD:-$(nvidia-smi --query-gpu=name --format=csv,noheader 2> /dev/null)}
+    case "$name" in
+        *A100*) echo "A100 80GB SXM" ;;
+        *H200*) echo "H200 SXM" ;;
+        *H100*) echo "H100 SXM" ;;
+        *4090*) echo "RTX 4090" ;;
+        *) echo none ;;
+    esac
+}
+step_compare() { # the step of the small preset: measured, predicted
+    local rate card
+    card=$(card_of)
+    rate=$(sed -n 's/^{"attn":"softmax".*"tokens_per_s":\([0-9]*\).*/\1/p' "$WORK/bench.jsonl" \
+        2> /dev/null | head -n 1)
+    [ "$rate" ] || { echo "no figure of bench to compare"; return 1; }
+    awk -v r="$rate" -v n=$TOKENS 'BEGIN {
+        ms = n / r * 1000
+        printf "measured: %.1f ms for %d tokens, %.0f thousand tokens/s\n", ms, n, r / 1000 }'
+    sed -n "s/^{\"card\": \"$card\", /predicted: /p" "$PREBUILT/predicted.jsonl" 2> /dev/null |
+        tr -d '}' | grep . || echo "predicted: nothing for $card"
+    # random weights of GPT-2 124M on its own data: 20 steps
+    if [ -x "${LLMC:-}/train_gpt2cu" ]; then
+        (cd "$LLMC" && ./train_gpt2cu -e d12 -b 16 -t 1024 -d 524288 -x 20 -v 0 -s 0 -h 0) 2>&1 |
+            grep '^step' | tail -n 3 | sed 's/^/llm.c, GPT-2 124M: /'
+    else echo "llm.c: not at hand (LLMC=)"; fi
+}
 
-# nvcc uses one core for one file unless told otherwise
-if [ ! "$DRY" ] && nvcc --help 2> /dev/null | grep -q split-compile; then
-    export NVCC="nvcc -split-compile=0"
-fi
-
-# what the likeliest errors of a first run mean; those that the program meets
-# itself it explains itself
+# ---- within the time -----------------------------------------------------------------------------
+seconds() { echo $((($(date +%s) - BEGAN) / CLOCK)); }
+# printable text as the inside of a JSON string
+escape() {
+    LC_ALL=C tr -cd '\12\40-\176' | sed 's/\\/\\\\/g; s/"/\\"/g' | awk '{ printf "%s\\n", $0 }'
+}
+write_results() {
+    {
+        printf '{"budget":%s,"seconds":%s,"commit":"%s","steps":[' "$BUDGET" "$(seconds)" \
+            "$(head -c 100 "$PREBUILT/commit" 2> /dev/null | tr -cd 'a-z0-9.-')"
+        sep=
+        for f in "$WORK"/steps/*; do
+            [ -f "$f" ] && { printf '%s\n' "$sep"; cat "$f"; sep=,; }
+        done
+        printf '],\n"bench":[%s]}\n' \
+            "$(grep '^{.*}$' "$WORK/bench.jsonl" 2> /dev/null | paste -sd, -)"
+    } > "$OUT/results.json.new" && mv "$OUT/results.json.new" "$OUT/results.json"
+}
+record() { # NAME RESULT SECONDS STATUS
+    printf '{"step":"%s","result":"%s","seconds":%s,"status":%s,"said":"%s"}' "$1" "$2" "$3" "$4" \
+        "$(tail -n 40 "$WORK/$1.txt" 2> /dev/null | cut -c 1-400 | escape)" > "$WORK/step.new"
+    mv "$WORK/step.new" "$WORK/steps/$(printf %02d "$n")-$1"
+    write_results
+}
+log() { # the ends of what the steps said: 1 MB each
+    { echo "==== $1"; tail -c 1000000 "$WORK/$1.txt"; } >> "$OUT/log.txt"
+}
+# what the likeliest errors of a first run mean
 hint() { # FILE
     sed -n '/---> HINT/p' "$1" | tail -n 1
     while IFS='	' read -r words advice; do
         grep -qiE "$words" "$1" && echo "---> HINT: $advice"
     done <<'HINTS'
-libcublasLt.so.*(cannot open|not found)	the toolkit's libraries are not found: export LD_LIBRARY_PATH=$(dirname "$(command -v nvcc)")/../lib64
+libcublasLt.so.*(cannot open|not found)	no cuBLAS in the toolkit or a wheel: export LD_LIBRARY_PATH=its directory
 nvcc: (command )?not found	the CUDA toolkit is not in PATH: export PATH=/usr/local/cuda/bin:$PATH
 nvidia-smi: (command )?not found	no driver here, or a container without --gpus all
 version mismatch	the driver was updated while it ran: reboot
@@ -54,155 +219,84 @@ No module named	for the comparison with PyTorch only: pip install torch
 Killed	the machine ran out of memory while compiling: JOBS=2 dev/gpu_run.sh
 HINTS
 }
-
-machine() {
-    [ "$DRY" ] || { nvidia-smi && nvcc --version; } && git describe --always --dirty &&
-        uname -a && df -h . | tail -n 1
-}
-# the kernels on the device: the PTX wrappers, every operation and variant in fp32 and bf16,
-# whole training runs
-tests() {
-    [ "$DRY" ] && { echo "left out: DRY"; return 0; }
-    DEVICE=gpu bash test/test_cuda.sh && DEVICE=gpu bash test/test_cuda_train.sh
-}
-sanitizer() {
-    [ "$DRY" ] && { echo "left out: DRY"; return 0; }
-    DEVICE=sanitizer JOBS=1 bash test/test_cuda.sh
-}
-build() { # all at once, as many as there are cores
-    { for a in $(variants); do echo ATTN=$a; done; echo BIAS=k; } |
-        while read -r s; do echo "$(make -s check $SWITCHES $s)/train_sink $SWITCHES $s"; done |
-        xargs -P "${JOBS:-$(nproc)}" -L 1 make -s
-}
-bench_ops() { # NAME flags..: the tables of the small preset into ops-NAME.txt, its JSON line
-    local out=$OUT/ops-$1.txt; shift
-    ./train_sink bench $MODEL "$@" --ops > "$out" && tail -n 1 "$out"
-}
-# the 1B preset wants 36 GiB: a card that has less leaves it out, and goes on
-bench_large() {
-    ./train_sink bench $LARGE --ops > "$OUT/large.txt" 2>&1 && { cat "$OUT/large.txt"; return; }
-    cat "$OUT/large.txt"
-    grep -q '^error: GPU memory: wanted' "$OUT/large.txt" &&
-        echo "left out: $LARGE, which does not fit this GPU"
-}
-# both presets, then every ATTN and head dimension of the small one: a JSON line each;
-# tables of the operations and of attention
-bench() {
-    make_it && ./train_sink bench $MODEL --total-batch $TOKENS --ops && bench_large || return 1
-    for a in $(variants); do make_it ATTN=$a && bench_ops $a || return 1; done
-    make_it || return 1
-    for h in $([ "$DRY" ] && echo 1 || echo 12 8 6 4 2 1); do
-        bench_ops heads-$h --heads $h || return 1
-    done
-}
-# the same model in PyTorch: compiled with SDPA (cuDNN, then FA2), FlexAttention and eager,
-# each against the build of its ATTN
-peers() {
-    for a in softmax sigmoid; do
-        make_it ATTN=$a &&
-            ${PYTHON:-python3} dev/bench_torch.py --attn $a ${DRY:+--smoke} || return 1
-    done
-}
-compare() { # with the prediction, PyTorch and llm.c: the step of the 60M preset
-    local line ms tokens name card
-    line=$(grep '^{"attn":"softmax"' "$OUT/bench.txt" | head -n 1)
-    tokens=$(echo "$line" | sed -n 's/.*"tokens_per_s":\([0-9]*\).*/\1/p')
-    [ "$tokens" ] || { echo "no figure of bench to compare"; return 1; }
-    ms=$(awk -v t="$tokens" -v n="$TOKENS" 'BEGIN { printf "%.1f", n / t * 1000 }')
-    name=$([ "$DRY" ] && echo "NVIDIA H100 80GB HBM3" ||
-           nvidia-smi --query-gpu=name --format=csv,noheader | head -n 1)
-    case "${CARD:-$name}" in
-        *A100*) card="A100 80GB SXM" ;;
-        *H200*) card="H200 SXM" ;;
-        *H100*) card="H100 SXM" ;;
-        *4090*) card="RTX 4090" ;;
-        *) card= ;;
-    esac
-    echo "| $name, a step of $TOKENS tokens | ms | thousand tokens/s |"; echo "|---|---|---|"
-    echo "| measured | $ms | $(awk -v t="$tokens" 'BEGIN { printf "%.0f", t / 1000 }') |"
-    local ms_of='"step_ms": \([0-9.]*\)' rate_of='"tokens_per_s": \([0-9]*\)'
-    ${PYTHON:-python3} dev/predict.py --json |
-        sed -n "s/^{\"card\": \"${card:-none}\", $ms_of, $rate_of.*/\1 \2/p" |
-        awk -v card="$card" '{ printf "| predicted for %s | %s | %.0f |\n", card, $1, $2 / 1000 }'
-    [ "$card" ] || echo "no prediction for $name: add a row to CARDS of dev/predict.py"
-    if [ -f "$OUT/peers.txt" ]; then
-        echo
-        grep -E '^(ATTN=|path |train_sink |cudnn |fa2 |sdpa |flex |eager )' "$OUT/peers.txt" |
-            sed 's/^/    /'
-    fi
-    echo
-    # random weights of GPT-2 124M on its own data: 20 steps
-    if [ -x "${LLMC:-}/train_gpt2cu" ]; then
-        (cd "$LLMC" && ./train_gpt2cu -e d12 -b 16 -t 1024 -d 524288 -x 20 -v 0 -s 0 -h 0) 2>&1 |
-            grep '^step' | tail -n 3 | sed 's/^/    llm.c, GPT-2 124M: /'
-    else echo "llm.c: not at hand (LLMC=)"; fi
-}
-bits() { # two runs of one seed
-    make_it || return 1
-    for i in 1 2; do
-        rm -rf "$OUT/bits$i"
-        ./train_sink $TRAIN --steps 4 --eval-every 0 --save-every 0 -o "$OUT/bits$i" > /dev/null ||
-            return 1
-    done
-    a=$(grep -o '"params_hash":[^,}]*' "$OUT/bits1/log.jsonl")
-    b=$(grep -o '"params_hash":[^,}]*' "$OUT/bits2/log.jsonl")
-    echo "$a and $b: $([ -n "$a" ] && [ "$a" = "$b" ] && echo equal || echo DIFFERENT)"
-    [ -n "$a" ] && [ "$a" = "$b" ]
-}
-train() { # NAME SWITCHES..
-    local name=$1; shift
-    mkdir -p "$OUT/60M-$name" && make_it "$@" &&
-        ./train_sink $TRAIN --steps "$STEPS" --stop-after "$MINUTES" --eval-every 100 --resume \
-                     -o "$OUT/60M-$name"
-}
-softmax() { train softmax ATTN=softmax; }
-sigmoid() { train sigmoid ATTN=sigmoid; }
-k()       { train k BIAS=k; }
-# what was found, as Markdown
-summary() {
-    echo "| step | result | seconds | last line |"; echo "|---|---|---|---|"; cat "$OUT"/*.result
-    for failed in $(sed -n 's/^| \([a-z]*\) | FAILED.*/\1/p' "$OUT"/*.result); do
-        echo; echo "$failed failed; the end of what it said:"
-        tail -n 30 "$OUT/$failed.txt" | cut -c 1-300 | sed 's/^/    /'
-        hint "$OUT/$failed.txt" | sed 's/^/    /'
-    done
-    [ -f "$OUT/compare.txt" ] && { echo; cat "$OUT/compare.txt"; }
-    [ -f "$OUT/machine.txt" ] && { echo; sed 's/^/    /' "$OUT/machine.txt"; }
-    [ -f "$OUT/bench.txt" ] || return 0
-    echo; echo "| ATTN | L, C, T, B | tokens/s | TFLOP/s | of a large product alone |"
-    echo "|---|---|---|---|---|"
-    local shape='"L":\([0-9]*\),"C":\([0-9]*\).*"T":\([0-9]*\),"B":\([0-9]*\)'
-    local speed='"tokens_per_s":\([0-9]*\).*"gflops":\([0-9.]*\),.*"of_product":\([0-9.]*\)'
-    sed -n 's/^{"attn":"\([a-z0-9_]*\)".*'"$shape.*$speed"'.*/\1 \2 \3 \4 \5 \6 \7 \8/p' \
-        "$OUT/bench.txt" | awk '{ printf "| %s | %s, %s, %s, %s ", $1, $2, $3, $4, $5
-                                  printf "| %s | %.1f | %s |\n", $6, $7 / 1000, $8 }'
-    echo; echo "| attention | forward, TFLOP/s | backward, TFLOP/s |"; echo "|---|---|---|"
-    for f in "$OUT"/ops-*.txt; do
-        awk -v name="$(basename "$f" .txt)" '
-            $1 == "attention" { forward = $5 / 1000 } $1 == "attention," { backward = $6 / 1000 }
-            END { printf "| %s | %.1f | %.1f |\n", substr(name, 5), forward, backward }' "$f"
-    done
-    echo; sed -n '/^operation/,/^sinks of/p' "$OUT/bench.txt" | sed 's/^/    /'
-    for run in "$OUT"/60M-*/log.jsonl; do
-        [ -f "$run" ] || continue
-        last=$(grep '"event":"eval"' "$run" | tail -n 1 | cut -c 1-300)
-        echo; echo "$(basename "$(dirname "$run")"): $last"
-    done
-}
-
-n=0
-for step in ${*:-machine build tests bits bench peers compare softmax sigmoid k sanitizer}; do
+run_step() { # NAME, seconds it may take
     n=$((n + 1))
-    [ -e "$OUT/$step.done" ] && { echo "$step: done before"; continue; }
-    echo "$step: started $(date -u +%H:%M:%S)"
-    start=$(date +%s)
-    result=FAILED
-    if "$step" > "$OUT/$step.txt" 2>&1; then touch "$OUT/$step.done"; result=ok; fi
-    last=$(tail -n 1 "$OUT/$step.txt" | cut -c 1-160)
-    echo "$step: $result, $(($(date +%s) - start)) s: $last"
-    [ $result = ok ] || hint "$OUT/$step.txt"
-    echo "| $step | $result | $(($(date +%s) - start)) | $last |" \
-        > "$OUT/$(printf %02d $n)-$step.result"
-    summary > "$OUT/send-back.md"
-done
-echo; cat "$OUT/send-back.md"; echo; echo "the file to send back: $OUT/send-back.md"
+    local began limit status result
+    began=$(seconds)
+    limit=$((BUDGET - began - 3))
+    [ $limit -gt "$2" ] && limit=$2
+    if [ $limit -lt 3 ]; then
+        record "$1" "left out: no time" 0 null
+        echo "$1: left out, no time"
+        return
+    fi
+    : > "$WORK/$1.txt"
+    record "$1" running 0 null
+    STEP=$1 WORK=$WORK timeout -k 3 $((limit * CLOCK)) bash "$0" > "$WORK/$1.txt" 2>&1 &
+    child=$!
+    wait $child; status=$?
+    child=
+    result=ok
+    [ $status = 0 ] || result=FAILED
+    if [ $status = 124 ] || [ $status = 137 ]; then result="cut off"; fi
+    [ $status = 0 ] || hint "$WORK/$1.txt" > "$WORK/hint"
+    [ $status = 0 ] || cat "$WORK/hint" >> "$WORK/$1.txt"
+    log "$1"
+    record "$1" "$result" $(($(seconds) - began)) $status
+    echo "$1: $result, $(($(seconds) - began)) s: $(tail -n 1 "$WORK/$1.txt" | cut -c 1-160)"
+}
+end() {
+    [ "$child" ] && kill "$child" 2> /dev/null
+    write_results
+    rm -rf "$WORK"
+}
+# cuBLAS of the toolkit, or of PyTorch's wheels
+find_cublas() {
+    local name=libcublasLt.so.13 paths=${LD_LIBRARY_PATH:-} d p
+    for d in ${paths//:/ } "${CUDA:-/usr/local/cuda}/lib64" /usr/local/cuda*/lib64; do
+        [ -e "$d/$name" ] && { echo "$d"; return 0; }
+    done
+    for p in "${VIRTUAL_ENV:-}" "${CONDA_PREFIX:-}" "${HOME:-}/.local" /usr /usr/local /opt/conda \
+             "${HOME:-}"/.pyenv/versions/*; do
+        for d in "$p"/lib/python3*/*-packages/nvidia/{cu13,cublas}/lib; do
+            [ "$p" ] && [ -e "$d/$name" ] && { echo "$d"; return 0; }
+        done
+    done
+    return 1                    # then the loader finds it by itself, or says that it does not
+}
+have_gpu() { nvidia-smi -L > /dev/null 2>&1 || ls /dev/nvidia[0-9]* /dev/dxg > /dev/null 2>&1; }
+
+if [ -n "${STEP:-}" ]; then # one step, under its limit
+    "step_$STEP"
+    exit
+fi
+if [ ! "$DRY" ] && ! have_gpu; then
+    echo "no GPU here: nvidia-smi lists none, and there is no /dev/nvidia0"
+    exit 1
+fi
+BEGAN=$(date +%s) n=0 child=
+if [ -z "$PREBUILT" ]; then
+    PREBUILT=$PWD/build/gpu
+    TO=$PREBUILT sh dev/gpu_pack.sh || exit 1
+fi
+PREBUILT=$(cd "$PREBUILT" && pwd) || exit 1
+WORK=$(mktemp -d) && mkdir -p "$WORK/steps" "$OUT" && : > "$OUT/log.txt" || exit 1
+trap 'exit 143' TERM INT
+trap end EXIT
+cublas=$(find_cublas)
+export BEGAN LD_LIBRARY_PATH=$cublas${cublas:+${LD_LIBRARY_PATH:+:}}${LD_LIBRARY_PATH:-}
+while read -r name limit; do
+    case " ${STEPS:-$name} " in *" $name "*) run_step "$name" "$limit" < /dev/null ;; esac
+done <<'LIMITS'
+machine 10
+selftest 20
+ops 120
+real 120
+bits 40
+train 40
+bench 140
+profile 40
+peers 200
+compare 10
+LIMITS
+echo "the file to send back: $OUT/results.json"

@@ -29,12 +29,15 @@ CARDS = {
     "A100 80GB SXM": dict(arch="sm_80", sms=108, ghz=1.41, mma=8.0, gemm=250, dram=2039),
     "H100 SXM":      dict(arch="sm_90", sms=132, ghz=1.75, mma=6.45, gemm=600, dram=3352),
     "H200 SXM":      dict(arch="sm_90", sms=132, ghz=1.75, mma=6.45, gemm=600, dram=4800),
-    "RTX 4090":      dict(arch="sm_80", sms=128, ghz=2.52, mma=32.0, gemm=148, dram=1008),
+    "RTX 4090":      dict(arch="sm_80", sms=128, ghz=2.52, mma=32.0, gemm=148, dram=1008,
+                          tensor=0.78),
 }
 # of all but DRAM: eight warps an SM hide latency badly. FlashAttention-2 reaches 35 %
 # of the data sheet on an H100 (Shah et al. 2024, FlashAttention-3), which is 0.57 of what
 # mma.sync allows
-ATTENTION_OF_BOUND = 0.50
+ATTENTION_OF_BOUND = 0.50    # where an mma takes 32 cycles a warp hides its own softmax: `tensor`
+NOT_HIDDEN = 0.3             # dq, dk ask as much of shared memory as of DRAM: of the shorter of the
+                             # two this part is not hidden behind the longer
 DRAM_OF_PEAK = 0.85          # of the data sheet, in kernels that stream
 EMPTY_BLOCK_NS = 0.6         # a block that starts and finds nothing to do
 LAUNCH_US = 3.0              # between two kernels, where the stream is never empty
@@ -46,6 +49,7 @@ CHUNKS = 2                   # of the heads of a micro-batch, as ds_chunk in cud
 DS_AGAIN = 0.74              # of ds, what the second of dq and dk has to read from memory again:
                              # an LRU simulation of the blocks in step, T 2048,
                              # with half of an H100's L2 (all of it: 0.39; A100 0.41, 4090 0.14)
+HEAD_ROWS = 8192             # rows whose logits exist at once
 ATTN = "softmax"
 # --------------------------------------------------------------------------------------------------
 
@@ -77,6 +81,11 @@ def rows(path):
 
 def parameters():
     return L * (C * 3 * C + C * C + 3 * C * F + 2 * C) + C + 2 * V * C
+
+
+def product_launches():
+    """forward, for the input, for the weight: of four weights a layer, and of the head by pieces"""
+    return 3 * (4 * L + MICRO / HEAD_ROWS) * TOKENS / MICRO
 
 
 def products():
@@ -117,12 +126,13 @@ def attention(card, kernel, budgets):
     mmas = products * pairs * HS / 2048
     each = [cycles(card, loop, budgets) for loop in loops]
     seconds = {x: mmas * sum(c[x] for c in each) / (card["sms"] * 4 * card["ghz"] * 1e9)
-               / ATTENTION_OF_BOUND for x in each[0]}
+               / (card.get(x) or ATTENTION_OF_BOUND) for x in each[0]}
     moved = (tensors * C * T + ds * NH) * 2 * (TOKENS / T) * L / 1e9
     seconds["DRAM"] = moved / card["dram"] / DRAM_OF_PEAK
     bound = max(seconds, key=seconds.get)
+    both = NOT_HIDDEN * min(seconds["shared"], seconds["DRAM"]) if kernel == "dq, dk" else 0
     launches = L * (TOKENS / MICRO) * times
-    return seconds[bound] + launches * LAUNCH_US * 1e-6, bound
+    return seconds[bound] + both + launches * LAUNCH_US * 1e-6, bound
 
 
 def elementwise(card, counts):
@@ -149,7 +159,8 @@ def elementwise(card, counts):
 
 def predict(card, budgets, counts):
     """[(part, milliseconds, bound)]"""
-    parts = [("matrix products", products() / card["gemm"] / 1e9, "tensor")]
+    parts = [("matrix products", products() / card["gemm"] / 1e9
+              + product_launches() * LAUNCH_US * 1e-3, "tensor")]
     for kernel in ATTENTION:
         seconds, bound = attention(card, kernel, budgets)
         parts.append(("attention " + kernel, seconds * 1e3, bound))
@@ -159,6 +170,8 @@ def predict(card, budgets, counts):
         parts.append((name.replace("_kernel", "").replace("_", " "), each[name] * 1e3, "DRAM"))
     parts.append(("sorts, sums and the like",
                   sum(s for name, s in each.items() if name not in large) * 1e3, "DRAM"))
+    zeroed = 4 * parameters() / 1e9                   # the gradients
+    parts.append(("zeroing", zeroed / card["dram"] / DRAM_OF_PEAK * 1e3, "DRAM"))
     parts.append(("empty blocks", empty * 1e3, "launch"))
     return parts
 

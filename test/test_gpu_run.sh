@@ -1,13 +1,29 @@
-# dev/gpu_run.sh without a GPU: the hint for each of the likeliest errors, what it does with a step
-# that fails, and its comparison
-command -v python3 > /dev/null || {
-    echo "skipped: 23 checks of dev/gpu_run.sh, no python3"
-    echo "0 passed, 0 failed"
-    exit 0
-}
+# dev/gpu_run.sh without a GPU, without make, nvcc, git and python in its way: every step, by the
+# program built for the emulator; what it does where a step fails or hangs, and where it is cut off
+# at any moment; where cuBLAS is looked for; the hint for each of the likeliest errors
 . test/ok.sh
-dir=build/test/gpu_run
-rm -rf $dir; mkdir -p $dir
+top=$PWD
+dir=$top/build/test/gpu_run
+rm -rf $dir; mkdir -p $dir/tree/dev $dir/bin $dir/path
+CXX=${CXX:-g++} CUDA=${CUDA:-/usr/local/cuda}
+cp dev/gpu_run.sh $dir/tree/dev
+# a PATH without nvcc, make, git and python
+for tool in bash sh awk sed grep cat cp mv rm mkdir mktemp date head tail tr cut paste printf timeout sleep ls \
+            nproc free df uname sort uniq tee ldd wc ldconfig dirname env; do
+    found=$(command -v $tool) && ln -sf "$found" $dir/path/$tool
+done
+valid() { # FILE: is JSON, if there is a python to ask
+    command -v python3 > /dev/null || return 0
+    python3 -c 'import json, sys; json.load(open(sys.argv[1]))' "$1" 2> $dir/json
+}
+gpu_run() { # OUT, VARIABLES..
+    to=$1; shift
+    (cd $dir/tree && env -i PATH=$dir/path HOME=/none TMPDIR=$dir/tmp OMP_NUM_THREADS=2 OUT=$to \
+        PREBUILT=$dir/bin "$@" bash dev/gpu_run.sh) > $to.txt 2>&1
+}
+mkdir -p $dir/tmp
+
+# ---- hints
 sed -n '/^hint() {/,/^}/p' dev/gpu_run.sh > $dir/hint.sh
 hinted() { # words of the hint, what the machine said
     printf 'line before\n%s\nline after\n' "$2" > $dir/said
@@ -30,50 +46,124 @@ hinted "lower --batch" "error: GPU memory: wanted 3.00 GiB more
 printf 'all went well\n' > $dir/said
 [ -z "$(bash -c ". $dir/hint.sh; hint $dir/said")" ]; ok $? "a hint where nothing went wrong"
 
-# bench on a card of 24 GiB, by a program that says what the real one would: the large preset is
-# left out, and what comes after it runs; any other error of it ends the step
-sed -n '/^bench_ops() {/,/^}/p; /^bench_large() {/,/^}/p; /^bench() {/,/^}/p' dev/gpu_run.sh \
-    > $dir/bench.sh
-bench_with() { # what the large preset says
-    mkdir -p $dir/card
-    printf '#!/bin/sh\ncase "$*" in *1B*) echo "error: %s" >&2; exit 1 ;; esac\necho "{$*}"\n' \
-        "$1" > $dir/card/train_sink
-    chmod +x $dir/card/train_sink
-    (cd $dir/card && OUT=. DRY= MODEL="-m 60M" LARGE="-m 1B" TOKENS=8 bash -c '
-        make_it() { :; }; variants() { echo softmax; }; . ../bench.sh; bench' > said 2>&1)
+# ---- programs that only say what the real ones would, for how the script treats them
+cat > $dir/stub <<'STUB'
+#!/bin/sh
+name=${0##*/}; sleep "${NAP:-0}"
+case " $HANG " in *" $name "*) sleep 1000 ;; esac
+case " $BREAK " in *" $name "*) echo "error: GPU: misaligned address"; exit 1 ;; esac
+case $name in selftest|test_cuda-*) echo "7 passed, 0 failed"; exit 0 ;; esac
+if [ "$1" = bench ]; then
+    case "$*" in *"-b 1"*) echo "error: GPU memory: wanted 6.00 GiB more"; exit 1 ;; esac
+    echo "{\"attn\":\"${name#train_sink-}\",\"tokens_per_s\":400000,\"gflops\":1.0}"; exit 0
+fi
+for last; do :; done
+mkdir -p "$last"
+for i in 1 2 3; do echo "{\"event\":\"train\",\"step\":$i,\"loss\":4.5,\"grad_norm\":1.25}"; done > "$last/log.jsonl"
+echo '{"event":"done","params_hash":"12ab"}' >> "$last/log.jsonl"
+[ -z "$PROFILE" ] || printf 'kernel or product times ms\na step 3.5\n'
+echo "done"
+STUB
+stubs() {
+    rm -f $dir/bin/*
+    for p in selftest test_cuda-bf16 test_cuda-fp32 train_sink-cpu train_sink-fp32 train_sink-softmax \
+             train_sink-sigmoid train_sink-k; do cp $dir/stub $dir/bin/$p; done
+    chmod +x $dir/bin/*
+    echo abc123 > $dir/bin/commit
+    echo '{"card": "H100 SXM", "step_ms": 219.0, "tokens_per_s": 597000}' > $dir/bin/predicted.jsonl
 }
-bench_with "GPU memory: wanted 6.00 GiB more, 0.50 of 23.64 GiB are free" &&
-    [ "$(grep -c '^{bench -m 60M --heads' $dir/card/said)" = 6 ] &&
-    grep -q 'left out: -m 1B' $dir/card/said
-ok $? "bench where 1B does not fit: $(tail -n 2 $dir/card/said)"
-bench_with "GPU: norm_forward_kernel: misaligned address"
-[ $? = 1 ] && ! grep -q 'left out' $dir/card/said
-ok $? "bench where 1B fails otherwise: $(tail -n 2 $dir/card/said)"
+result() { # OUT STEP: its last result
+    sed -n "s/.*\"step\":\"$2\",\"result\":\"\([^\"]*\)\".*/\1/p" $1/results.json | tail -n 1
+}
+stubs
+gpu_run $dir/no; status=$?
+[ $status = 1 ] && [ "$(wc -l < $dir/no.txt)" = 1 ] && grep -q '^no GPU here' $dir/no.txt
+ok $? "without a GPU: status $status, $(cat $dir/no.txt)"
+gpu_run $dir/all DRY=1 CARD="H100 SXM"; ok $? "all steps: $(tail -n 3 $dir/all.txt)"
+for step in machine selftest ops real bits train bench profile peers compare; do
+    [ "$(result $dir/all $step)" = ok ]; ok $? "$step: $(result $dir/all $step)"
+done
+valid $dir/all/results.json; ok $? "results.json: $(tail -n 1 $dir/json)"
+grep -q 'predicted: .*219.0' $dir/all/results.json; ok $? "no prediction"
+grep -q '"attn":"k"' $dir/all/results.json; ok $? "a variant of bench is missing"
+[ "$(ls $dir/all | wc -l)" = 2 ]; ok $? "more files than results.json and log.txt: $(ls $dir/all)"
+[ "$(ls $dir/tmp | wc -l)" = 0 ]; ok $? "left behind: $(ls $dir/tmp)"
+# no step's failure takes another with it
+gpu_run $dir/broken DRY=1 BREAK="selftest test_cuda-bf16 train_sink-sigmoid"
+for step in selftest ops bench; do
+    [ "$(result $dir/broken $step)" = FAILED ]; ok $? "a broken $step: $(result $dir/broken $step)"
+done
+for step in machine real bits train profile peers compare; do
+    [ "$(result $dir/broken $step)" = ok ]; ok $? "$step beside broken ones: $(result $dir/broken $step)"
+done
+# one that hangs is cut off, and what no longer fits is left out
+start=$(date +%s)
+gpu_run $dir/hangs DRY=1 BUDGET=16 HANG=selftest
+took=$(($(date +%s) - start))
+[ "$(result $dir/hangs selftest)" = "cut off" ]; ok $? "a hanging step: $(result $dir/hangs selftest)"
+[ "$(result $dir/hangs compare)" = "left out: no time" ]; ok $? "$(result $dir/hangs compare)"
+valid $dir/hangs/results.json; ok $? "results.json of a run that hung: $(tail -n 1 $dir/json)"
+# cut off at ten moments, by TERM and by KILL: what is there is whole
+for i in 1 2 3 4 5 6 7 8 9 10; do
+    out=$dir/cut$i
+    moment=$(awk -v i=$i -v seed=$$ 'BEGIN { srand(seed + i); printf "%.2f", 0.3 + 2.5 * rand() }')
+    (cd $dir/tree && exec env -i PATH=$dir/path TMPDIR=$dir/tmp OUT=$out PREBUILT=$dir/bin DRY=1 NAP=0.05 \
+        bash dev/gpu_run.sh) > $out.txt 2>&1 &
+    child=$!
+    sleep "$moment"
+    kill -$([ $((i % 2)) = 0 ] && echo TERM || echo KILL) $child 2> /dev/null
+    wait $child 2> /dev/null
+    [ ! -f $out/results.json ] || valid $out/results.json
+    ok $? "cut off after $moment s: $(tail -n 1 $dir/json)"
+    said=$(grep -c ': ok, ' $out.txt) held=$(grep -o '"result":"ok"' $out/results.json 2> /dev/null | wc -l)
+    [ "$held" -ge "$said" ]; ok $? "cut off after $moment s: $said steps ended, $held in results.json"
+done
+
+# ---- where cuBLAS is looked for
+{ sed -n '/^find_cublas() {/,/^}/p' dev/gpu_run.sh; echo find_cublas; } > $dir/find.sh
+wheel=$dir/home/.local/lib/python3.12/site-packages/nvidia/cu13/lib
+mkdir -p $wheel $dir/toolkit/lib64; touch $wheel/libcublasLt.so.13
+found=$(env -i HOME=$dir/home CUDA=/none PATH=$PATH bash $dir/find.sh)
+[ -e "$found/libcublasLt.so.13" ]; ok $? "cuBLAS of a wheel: found '$found'"
+touch $dir/toolkit/lib64/libcublasLt.so.13
+found=$(env -i HOME=$dir/home CUDA=$dir/toolkit PATH=$PATH bash $dir/find.sh)
+[ "$found" = $dir/toolkit/lib64 ]; ok $? "cuBLAS of the toolkit: found '$found'"
+
+# ---- and once for good, by the programs built for the emulator
+if [ -f "$CUDA/include/cublasLt.h" ]; then
+    . test/dist.sh
+    once=$(make -s once BACKEND=cpu CXX="$CXX")
+    emulated() { # NAME SOURCE FLAGS..
+        name=$1 source=$2; shift 2
+        $CXX -x c++ -std=c++17 -O1 -march=native -ffp-contract=off -w -DEMU -fno-strict-aliasing \
+            -fstack-clash-protection -fopenmp -Idev/emulator -I"$CUDA/include" \
+            '-DMMA_HEADS(X)=X(96)' "$@" $source -x none $once -o $dir/bin/$name > $dir/said 2>&1
+        ok $? "$name does not compile: $(head -n 3 $dir/said)"
+    }
+    defs="$(default_switches | grep -v 'PRECISION\|BACKEND') -DBACKEND=cuda"
+    make -s binary > /dev/null 2>&1
+    rm -f $dir/bin/train_sink-*
+    cp "$(make -s check)/train_sink" $dir/bin/train_sink-cpu
+    emulated train_sink-softmax train_sink.cu $defs -DPRECISION=bf16
+    emulated train_sink-fp32 train_sink.cu $defs -DPRECISION=fp32
+    emulated selftest dev/emulator/selftest.cu
+    cp $dir/bin/train_sink-softmax $dir/bin/train_sink-sigmoid
+    gpu_run $dir/emulated DRY=1 CLOCK=20; ok $? "with the emulator: $(tail -n 3 $dir/emulated.txt)"
+    for step in machine selftest real bits train bench profile compare; do
+        [ "$(result $dir/emulated $step)" = ok ]
+        ok $? "$step in the emulator: $(grep "\"$step\"" $dir/emulated/results.json | cut -c 1-400)"
+    done
+    valid $dir/emulated/results.json; ok $? "results.json: $(tail -n 1 $dir/json)"
+    grep -q 'update_kernel.* 1 ' $dir/emulated/log.txt; ok $? "no update in the profile"
+    grep -q 'bf16, batch 2: loss' $dir/emulated/results.json; ok $? "no real size was compared"
+else echo "skipped: 14 checks of dev/gpu_run.sh, no CUDA headers in $CUDA/include (set CUDA=)"; fi
 
 # the table of docs/gpu.md is what dev/predict.py prints today
-sed -n '/^<!-- dev\/predict.py writes/,/^<!-- to here/p' docs/gpu.md | grep '^|' > $dir/written
-python3 dev/predict.py > $dir/printed; ok $? "dev/predict.py"
-cmp -s $dir/written $dir/printed; ok $? "docs/gpu.md is behind: python3 dev/predict.py --write"
-
-# the steps that build nothing: a comparison from a given figure, then from none
-mkdir -p $dir/out
-echo '{"attn":"softmax","bias":"none","L":10,"C":768,"NH":8,"F":1536,"V":50432,"T":2048,"B":16,"params":1,"ms":1,"tokens_per_s":400000,"flops_per_token":1,"gflops":1.0,"product_gflops":1,"of_product":0.500}' > $dir/out/bench.txt
-DRY=1 OUT=$dir/out bash dev/gpu_run.sh machine compare > $dir/run.txt 2>&1
-ok $? "the script: $(tail -n 3 $dir/run.txt)"
-sent=$dir/out/send-back.md
-grep -q '^| machine | ok ' $sent && grep -q '^| compare | ok ' $sent
-ok $? "send-back.md does not say that both steps went well"
-# 256 tokens in a dry run
-grep -q '^| measured | 0.6 | 400 |' $sent; ok $? "the measured step: $(grep measured $sent)"
-grep -q '^| predicted for H100 SXM | [0-9.]* | [0-9]* |' $sent
-ok $? "the prediction: $(grep predicted $sent)"
-grep -q 'llm.c: not at hand' $sent; ok $? "llm.c"
-rm -f $dir/out/bench.txt $dir/out/compare.done
-DRY=1 OUT=$dir/out bash dev/gpu_run.sh machine compare > $dir/run.txt 2>&1
-grep -q 'machine: done before' $dir/run.txt
-ok $? "a second run does not go on where the first stopped"
-grep -q '^| compare | FAILED ' $sent && grep -q 'compare failed; the end of what it said' $sent
-ok $? "a step that fails is not in send-back.md"
+if command -v python3 > /dev/null; then
+    sed -n '/^<!-- dev\/predict.py writes/,/^<!-- to here/p' docs/gpu.md | grep '^|' > $dir/written
+    python3 dev/predict.py > $dir/printed; ok $? "dev/predict.py"
+    cmp -s $dir/written $dir/printed; ok $? "docs/gpu.md is behind: python3 dev/predict.py --write"
+fi
 rm -rf $dir
 echo "$passed passed, $failed failed"
 [ $failed -eq 0 ]
