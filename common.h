@@ -389,12 +389,16 @@ template <class Ours> bool remove_ours(const std::string& dir, Ours is_ours) {
 // checkpoint can hold it.
 
 struct Rng { uint64_t state; };
+const uint64_t RNG_STEP = 0x9E3779B97F4A7C15ull;
 inline uint64_t rng_next(Rng* r) {
-    uint64_t z = (r->state += 0x9E3779B97F4A7C15ull);
+    uint64_t z = (r->state += RNG_STEP);
     z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9ull;
     z = (z ^ z >> 27) * 0x94D049BB133111EBull;
     return z ^ z >> 31;
 }
+
+// Skips n numbers.
+inline void rng_skip(Rng* r, uint64_t n) { r->state += n * RNG_STEP; }
 
 // an independent stream for each (seed, purpose)
 inline Rng rng_stream(uint64_t seed, uint64_t purpose) {
@@ -417,6 +421,7 @@ inline uint64_t rng_below(Rng* r, uint64_t n) {                             // 0
     return (uint64_t)(((unsigned __int128)rng_next(r) * n) >> 64);
 }
 
+enum { NORMAL_DRAWS = 2 };         // numbers that rng_normal takes
 inline double rng_normal(Rng* r) { // Box-Muller, one of the pair
     double u = 1.0 - rng_uniform(r), v = rng_uniform(r);
     return sqrt(-2.0 * log(u)) * cos(6.283185307179586 * v);

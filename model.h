@@ -423,15 +423,26 @@ static Model model_new(const Arch& c, int T_max, bool train) {
     return m;
 }
 
+// Fills a tensor with normal numbers. Every thread finds its place in the stream, so that they are
+// the same however many threads there are.
+static inline void normal_fill(std::vector<acc>& out, double std, const Rng& stream) {
+    const long n = (long)out.size(), piece = 4096;
+    #pragma omp parallel for
+    for (long from = 0; from < n; from += piece) {
+        Rng rng = stream;
+        rng_skip(&rng, NORMAL_DRAWS * (uint64_t)from);
+        const long to = std::min(n, from + piece);
+        for (long i = from; i < to; i++) { out[i] = acc(std * rng_normal(&rng)); }
+    }
+}
+
 // every tensor from its own random stream: the same seed gives the same q_proj with and without k*
 static inline void model_init(Model* m, uint64_t seed) {
     std::vector<acc> host;
     for (auto& t : m->tensors) {
-        Rng rng = rng_stream(seed, hash_bytes(t.name.data(), t.name.size()));
-        host.resize(t.count);
-        for (auto& w : host) {
-            w = t.init.std == 0 ? acc(t.init.mean) : acc(t.init.std * rng_normal(&rng));
-        }
+        const Rng rng = rng_stream(seed, hash_bytes(t.name.data(), t.name.size()));
+        host.assign(t.count, acc(t.init.mean));
+        if (t.init.std != 0) { normal_fill(host, t.init.std, rng); }
         if (ends_with(t.name, ".k_star")) { // entries that are not learned are zero (Table 13)
             for (long i = 0; i < t.count; i++) { if (i % m->c.HS >= m->c.k_dims) { host[i] = 0; } }
         }

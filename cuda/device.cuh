@@ -721,7 +721,7 @@ inline void expect_many_steps() { gemm_search_wanted = true; }
 // (the CPU backend keeps in attention's forward pass what its metrics need)
 inline void expect_metrics(bool) {}
 const double GEMM_SEARCH_FLOPS = shrunk ? 1e4 : 2e9;
-enum { GEMM_PROPOSALS = 8 };
+enum { GEMM_PROPOSALS = 32 };
 inline std::map<std::string, cublasLtMatmulAlgo_t> gemm_chosen;
 // of each product, in the file's order
 typedef std::map<std::string, std::vector<cublasLtMatmulAlgo_t>> GemmKept;
