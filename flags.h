@@ -66,7 +66,7 @@ typedef std::string str;
     X("tp",   str,    eps,             0,   "0.3",      0, 0,       "threshold of Sink_k, or a list") \
     X("pe",   str,    sink_at,         0,   "",         0, 0,       "also Sink_k of these tokens beyond the tenth, such as 15,20") \
     X("Tpgbce", long,  seed,            0,   1,          0, MOST,    "of the initial weights, the order of the data and the samples") \
-    X("tk",   str,    out,             'o', "",         0, 0,       "directory of the run (empty: runs/NNNN-<switches>) or shards") \
+    X("tkx",  str,    out,             'o', "",         0, 0,       "directory of the run (empty: runs/NNNN-<switches>), shards or export") \
     X("T",    str,    init,            0,   "",         0, 0,       "start from a checkpoint: ours, a Hugging Face directory or a GGUF file") \
     X("T",    double, init_logit,      0,   0.0,        -1e6, 1e6,  "BIAS=logit: initial z of every head; -30 amounts to none") \
     X("T",    str,    only,            0,   "",         0, 0,       "train only the tensors whose names contain one of these words: sinks,k_star") \
@@ -127,6 +127,7 @@ static const struct { const char *name; char letter; const char *words, *help;
     { "score", 's', "CHECKPOINT", "log-likelihood of choices, and perplexity: --task FILE.jsonl" },
     { "tokenize", 'k', "FILE...",
       "text (.txt .jsonl .jsonl.zst .jsonl.gz, - standard input) to shards in --out" },
+    { "export", 'x', "CHECKPOINT", "write it as transformers opens it, to the directory --out" },
     { "bench", 'b', "", "time training steps on random tokens" },
     { "check", 'c', "", "check this build's gradients against finite differences" },
 };

@@ -859,6 +859,7 @@ static int train(const Flags& flags) {
 #include "commands/eval.h"
 #include "commands/tokenize.h"
 #include "commands/score.h"
+#include "commands/export.h"
 #include "commands/bench.h"
 #include "commands/gradients.h"
 
@@ -883,6 +884,7 @@ int main(int argc, char** argv) {
         case 'g': return generate_text(f);
         case 's': return score(f);
         case 'k': return tokenize(f);
+        case 'x': return export_checkpoint(f);
         case 'b': return bench(f);
         case 'c': return check_gradients(f);
         default:  return train(f);

@@ -9,9 +9,12 @@ std::string config_json(const Arch& c, const Tokenizer& tok, const std::string& 
     const bool llama = is_llama(c);
     const char *architecture = llama ? "LlamaForCausalLM" : "TrainSink",
                *type = llama ? "llama" : "train_sink";
-    std::string o = strf("{\n  \"architectures\": [\"%s\"],\n  \"model_type\": \"%s\",\n  ",
-                         architecture, type);
-    o += arch_json(c, "", ",\n  ") + ",\n  \"hidden_act\": \"silu\",\n";
+    return strf("{\n  \"architectures\": [\"%s\"],\n  \"model_type\": \"%s\",\n",
+                architecture, type) + config_rest(c, tok, tokenizer_path);
+}
+
+std::string config_rest(const Arch& c, const Tokenizer& tok, const std::string& tokenizer_path) {
+    std::string o = "  " + arch_json(c, "", ",\n  ") + ",\n  \"hidden_act\": \"silu\",\n";
     o += "  \"attention_bias\": false,\n  \"mlp_bias\": false,\n";
     if (c.rope_scaling != ROPE_none) {
         o += "  \"rope_scaling\": {" + arch_json(c, "rope_scaling", ", ") + "},\n";

@@ -10,6 +10,9 @@ models/config.h -- config.json of a checkpoint, ours or another family's, out an
 // the config.json of a model of ours; tokenizer_path: the file that is in its directory
 std::string config_json(const Arch& c, const Tokenizer& tok, const std::string& tokenizer_path);
 
+// what follows in it after the name of the family
+std::string config_rest(const Arch& c, const Tokenizer& tok, const std::string& tokenizer_path);
+
 // the number of a key, or `otherwise`
 double json_number(const Json& j, const char* key, double otherwise);
 

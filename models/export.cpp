@@ -1,0 +1,158 @@
+/*
+models/export.cpp -- what export.h declares, but for the card.
+*/
+#include "export.h"
+
+// The PyTorch file is part of the program, so that a program that was moved has it, too. Its first
+// line and its last, comments to Python, make it a string to C++.
+static const char* const MODELING =
+#include "../scripts/modeling_train_sink.py"
+;
+
+static const char* const MODELING_NAME = "modeling_train_sink.py";
+
+std::string modeling_source() {
+    const std::string text = MODELING;           // from the quote of the first line on
+    return text.substr(text.find('\n') + 1, text.rfind('\n') - text.find('\n'));
+}
+
+// ---- the directory
+
+static const char* const MANIFEST = "export.json";
+
+// the names that the export.json of a directory gives; none if it has no such file
+static std::vector<std::string> exported_files(const std::string& path) {
+    std::vector<std::string> names;
+    if (!file_exists(path + "/" + MANIFEST)) { return names; }
+    const Json j = json_file(path + "/" + MANIFEST);
+    const Json* files = j.get("files");
+    for (size_t i = 0; files && i < files->items.size(); i++) {
+        names.push_back(files->items[i].string);
+    }
+    return names;
+}
+
+void export_check(const std::string& path) {
+    if (path.empty()) {
+        die(EXIT_USER, "--out: got nothing, wanted a new directory", "such as --out my-model");
+    }
+    if (!is_there(path)) { return; }
+    if (!is_dir(path)) {
+        die(EXIT_USER, path + ": is there already, wanted a new directory", "choose another --out");
+    }
+    const std::vector<std::string> known = exported_files(path);
+    for (auto& name : dir_list(path)) {
+        if (std::count(known.begin(), known.end(), name)) { continue; }
+        die(EXIT_USER, path + ": holds " + name + ", which no export wrote, wanted a new directory",
+            "choose another --out");
+    }
+}
+
+ExportDir export_begin(const std::string& given) {
+    ExportDir o;
+    o.path = given;
+    while (o.path.size() > 1 && o.path.back() == '/') { o.path.pop_back(); }
+    export_check(o.path);
+    const size_t slash = o.path.rfind('/');
+    if (slash != std::string::npos && slash > 0) { make_dirs(o.path.substr(0, slash)); }
+    std::string name = o.path + ".XXXXXX";
+    if (!mkdtemp(&name[0])) {
+        die(blame(errno), o.path + strf(": cannot make this directory (%s)", strerror(errno)),
+            "choose another --out");
+    }
+    o.tmp = name;
+    const mode_t mask = umask(0);                // mkdtemp lets nobody else read it
+    umask(mask);
+    chmod(o.tmp.c_str(), 0777 & ~mask);
+    return o;
+}
+
+void export_file(ExportDir* o, const std::string& name, const std::string& content) {
+    file_write(o->tmp + "/" + name, content);
+    o->files.push_back(name);
+}
+
+void export_commit(ExportDir* o) {
+    std::vector<std::string> files = o->files;
+    files.push_back(MANIFEST);
+    std::sort(files.begin(), files.end());
+    std::string list;
+    for (auto& name : files) { list += (list.empty() ? "" : ", ") + json_str(name); }
+    file_write(o->tmp + "/" + MANIFEST, "{\"files\": [" + list + "]}\n");
+    dir_sync(o->tmp);
+    export_check(o->path);                       // again, since the work took its time
+    const std::string old = o->tmp + ".old";
+    const bool replaces = is_there(o->path) && !rename(o->path.c_str(), old.c_str());
+    if (rename(o->tmp.c_str(), o->path.c_str())) {
+        die(EXIT_MACHINE, o->path + strf(": cannot rename into place (%s)", strerror(errno)),
+            "all of it is in " + o->tmp);
+    }
+    if (replaces) { remove_tree(old); }
+}
+
+// ---- what goes in beside the weights
+
+void export_with_code(ExportDir* o, const Arch& c, const Tokenizer& tok) {
+    const char* head =
+        "{\n  \"architectures\": [\"TrainSinkForCausalLM\"],\n  \"model_type\": \"train_sink\",\n"
+        "  \"auto_map\": {\n"
+        "    \"AutoConfig\": \"modeling_train_sink.TrainSinkConfig\",\n"
+        "    \"AutoModel\": \"modeling_train_sink.TrainSinkModel\",\n"
+        "    \"AutoModelForCausalLM\": \"modeling_train_sink.TrainSinkForCausalLM\"\n  },\n";
+    export_file(o, "config.json", head + config_rest(c, tok, ""));
+    export_file(o, MODELING_NAME, modeling_source());
+}
+
+// The character that stands for a byte in tokenizer.json: itself if it is printed, else the next
+// free one from U+0100 on.
+static std::vector<std::string> byte_characters() {
+    std::vector<std::string> characters(256);
+    uint32_t next = 256;
+    for (int b = 0; b < 256; b++) {
+        const bool printed = (b >= 33 && b <= 126) || (b >= 161 && b <= 172) || b >= 174;
+        utf8_append(&characters[b], printed ? b : next++);
+    }
+    return characters;
+}
+
+// What stands for id 256. U+FDD0 is no character and never will be, so that no text has this token
+// in it: text is bytes, whatever it says.
+static const char* const END_OF_BYTES = "<|endoftext|>\xEF\xB7\x90";
+
+static std::string bytes_tokenizer_json() {
+    std::string vocab;
+    const std::vector<std::string> characters = byte_characters();
+    for (int b = 0; b < 256; b++) { vocab += json_str(characters[b]) + strf(": %d, ", b); }
+    const std::string end = json_str(END_OF_BYTES);
+    return "{\n  \"version\": \"1.0\",\n  \"truncation\": null,\n  \"padding\": null,\n"
+           "  \"added_tokens\": [{\"id\": 256, \"content\": " + end + ", \"single_word\": false, "
+           "\"lstrip\": false, \"rstrip\": false, \"normalized\": false, \"special\": true}],\n"
+           "  \"normalizer\": null,\n"
+           "  \"pre_tokenizer\": {\"type\": \"ByteLevel\", \"add_prefix_space\": false, "
+           "\"trim_offsets\": false, \"use_regex\": false},\n"
+           "  \"post_processor\": null,\n"
+           "  \"decoder\": {\"type\": \"ByteLevel\", \"add_prefix_space\": false, "
+           "\"trim_offsets\": false, \"use_regex\": false},\n"
+           "  \"model\": {\"type\": \"BPE\", \"dropout\": null, \"unk_token\": null, "
+           "\"continuing_subword_prefix\": null, \"end_of_word_suffix\": null, "
+           "\"fuse_unk\": false, \"byte_fallback\": false, \"ignore_merges\": false,\n"
+           "    \"vocab\": {" + vocab + end + ": 256},\n    \"merges\": []}\n}\n";
+}
+
+std::string export_tokenizer(ExportDir* o, const Tokenizer& tok, int T) {
+    for (auto& file : tok.files) { export_file(o, file.first, file.second); }
+    if (tok.kind == TOKENIZER_IDS) {
+        return "Its data were token ids that no tokenizer made: it reads and writes numbers.";
+    }
+    if (tok.kind == TOKENIZER_BPE) {
+        if (!tok.files.empty()) { return ""; }
+        return "Its tokenizer is that of " + tok.name + ", which is not here.";
+    }
+    const std::string end = json_str(END_OF_BYTES);
+    export_file(o, "tokenizer.json", bytes_tokenizer_json());
+    export_file(o, "tokenizer_config.json",
+                "{\n  \"tokenizer_class\": \"PreTrainedTokenizerFast\",\n  \"bos_token\": " + end +
+                ",\n  \"eos_token\": " + end + ",\n  \"clean_up_tokenization_spaces\": false,\n" +
+                strf("  \"model_max_length\": %d\n}\n", T));
+    return "Its tokens are the 256 bytes, and 256, which ends a document.";
+}
