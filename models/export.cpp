@@ -50,7 +50,7 @@ void export_check(const std::string& path) {
 
 ExportDir export_begin(const std::string& given) {
     ExportDir o;
-    o.path = given;
+    o.path = link_target(given);
     while (o.path.size() > 1 && o.path.back() == '/') { o.path.pop_back(); }
     export_check(o.path);
     const size_t slash = o.path.rfind('/');
@@ -81,13 +81,18 @@ void export_commit(ExportDir* o) {
     file_write(o->tmp + "/" + MANIFEST, "{\"files\": [" + list + "]}\n");
     dir_sync(o->tmp);
     export_check(o->path);                       // again, since the work took its time
+    const std::vector<std::string> before = exported_files(o->path);
     const std::string old = o->tmp + ".old";
     const bool replaces = is_there(o->path) && !rename(o->path.c_str(), old.c_str());
     if (rename(o->tmp.c_str(), o->path.c_str())) {
         die(EXIT_MACHINE, o->path + strf(": cannot rename into place (%s)", strerror(errno)),
             "all of it is in " + o->tmp);
     }
-    if (replaces) { remove_tree(old); }
+    dir_sync(directory_of(o->path));
+    if (!replaces) { return; }
+    remove_ours(old, [&](const std::string& name) {
+        return std::count(before.begin(), before.end(), name) > 0;
+    });
 }
 
 // ---- what goes in beside the weights
