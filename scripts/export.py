@@ -58,13 +58,14 @@ def scalars(e, sink):
 def rows(run):
     train = {t["step"]: t for t in run["train"]}
     about = {"run": run["name"], "path": run["path"], "status": run["status"],
-             **run["config"]["switches"],
-             **{k: v for k, v in run["config"]["flags"].items() if k not in ("out", "resume")},
-             "params": run["config"].get("params"), "commit": run["config"].get("commit")}
+             **run["config"]["switches"]}
     for e in run["evals"]:
         now = train.get(e["step"], {})
+        flags = {k: v for k, v in runlog.flags_at(run, e["step"]).items()
+                 if k not in runlog.QUIET_FLAGS}
         for sink in e.get("sinks") or [e["sink"]]:
-            yield {**about, "step": e["step"], "time": e.get("time"), "tokens": now.get("tokens"),
+            yield {**about, **flags, "params": run["config"].get("params"),
+                   "commit": run["config"].get("commit"), "step": e["step"], "time": e.get("time"), "tokens": now.get("tokens"),
                    "train_loss": now.get("loss"), "probe_data": e.get("data"),
                    "probe_eps": sink["eps"],
                    "probe_T": sink["T"], "probe_n": sink.get("n"), **scalars(e, sink)}

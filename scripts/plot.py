@@ -112,7 +112,7 @@ def label(run, runs, step=None):
     seeds = [r for r in runs if runlog.group(r) == runlog.group(run)]
     if run is not seeds[0]:
         return None
-    flags = run["config"]["flags"]
+    flags = runlog.flags_at(run)
     words = [runlog.switches(run)] + [f"{key} {flags[key]}"
                                       for key in runlog.differing_flags(runs) if key in flags
                                       and (key != "seed" or len(seeds) == 1)]

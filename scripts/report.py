@@ -62,7 +62,7 @@ def run_data(run):
         "name": run["name"], "group": runlog.group(run), "path": run["path"],
         "status": run["status"],
         "file": run.get("file"), "notes": run["notes"], "title": runlog.switches(run),
-        "switches": config["switches"], "flags": config["flags"],
+        "switches": config["switches"], "flags": runlog.flags_at(run),
         "build": {**{k: config.get(k) for k in ("params", "backend", "precision", "commit")},
                   "data, in words": config.get("data"), "started": config.get("time")},
         "proxy": runlog.uses_proxy(evals),

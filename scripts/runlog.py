@@ -108,6 +108,9 @@ KINDS = {
     "alphas":  (is_cube, "alpha by sequence, layer, head and position"),
     "words":   (is_words, "an object of texts"),
     "flags":   (lambda x: isinstance(x, dict), "an object"),
+    "changes": (lambda x: isinstance(x, dict) and all(isinstance(y, list) and len(y) == 2
+                                                      for y in x.values()),
+                "an object of [before, now]"),
     "rate":    (lambda x: x is None or is_number(x) or is_numbers(x),
                 "a number or a list of numbers"),
     "paper":   (lambda x: x is None or is_number(x) or isinstance(x, str),
@@ -137,7 +140,7 @@ EVENTS = {
               "tokens": "number", "ms": "number", "time": "text"},
     "eval": EVAL,
     "sample": {"step!": "count", "text!": "text"},
-    "resume": {"step": "count", "time": "text"},
+    "resume": {"step": "count", "changed": "changes", "time": "text"},
 }
 POINT = {"val_loss": "number", "sink_star": "number", "proxy_1": "number", "proxy_k": "numbers"}
 RESULTS = {
@@ -291,6 +294,17 @@ def resumes(objects):
     return found
 
 
+def flags_at(run, step=None):
+    """The flags that a step was made with, or (None) those that the run ended with: --resume may
+    change some, and its event says which."""
+    flags = dict(run["config"]["flags"])
+    for r in run["resumes"]:
+        if step is None or r["step"] < step:
+            flags.update({key: pair[1] for key, pair in r.get("changed", {}).items()
+                          if key in flags})
+    return flags
+
+
 def status(objects):
     last = objects[-1]
     if last["event"] in ("done", "stopped"):
@@ -406,7 +420,7 @@ QUIET_FLAGS = {"out", "resume"}
 
 def differing_flags(runs):
     """Names of the flags in which these runs differ, in the order of the log."""
-    flags = [r["config"]["flags"] for r in runs if r["status"] != "probed"]
+    flags = [flags_at(r) for r in runs if r["status"] != "probed"]
     names = dict.fromkeys(key for f in flags for key in f)
     return [n for n in names if n not in QUIET_FLAGS and len({str(f.get(n)) for f in flags}) > 1]
 
