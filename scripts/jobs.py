@@ -297,16 +297,34 @@ class Run:
                        "seconds": round(old.get("seconds", 0) + seconds, 1)}, f)
         os.replace(path + ".part", path)
 
-    def move_aside(self):
+    def lost(self):
+        """Was it killed before its first checkpoint? Then there is a log and nothing to
+        continue from."""
+        path = os.path.join(self.dir, "log.jsonl")
+        if not os.path.exists(path) or glob.glob(glob.escape(self.dir) + "/step_*/state.json"):
+            return False
+        return '"event":"train"' in runlog.read_text(path, "ls -l " + shlex.quote(path))
+
+    def in_the_way(self, state):
+        """Why the directory has to be moved aside before the run can be trained; "" if not."""
+        if state == "other":
+            return "holds a run of other switches, flags, data or sources"
+        return "was killed before its first checkpoint" if self.lost() else ""
+
+    def aside(self):
         n = 1
         while os.path.exists(f"{self.dir}.old{n}"):
             n += 1
-        os.rename(self.dir, f"{self.dir}.old{n}")
-        print(f"{self.dir} holds a run of other switches, flags, data or sources: "
-              f"now {self.dir}.old{n}")
+        return f"{self.dir}.old{n}"
 
-    def all_words(self):
-        return self.words + ["--seed", str(self.seed), "--resume", "-o", self.dir]
+    def move_aside(self, why):
+        aside = self.aside()
+        os.rename(self.dir, aside)
+        print(f"{self.dir} {why}: now {aside}")
+
+    def all_words(self, resume=True):
+        return (self.words + ["--seed", str(self.seed)] + ["--resume"] * resume
+                + ["-o", self.dir])
 
 
 def lock(path, wait=False):
@@ -475,8 +493,10 @@ class Pool:
             for h in held + [mine] * bool(mine):
                 h.close()
             return True
-        if state == "other":
-            run.move_aside()
+        why = run.in_the_way(state)
+        if why:
+            run.move_aside(why)
+            state = "none"
         self.start(run, held + [mine], state)
         return True
 
@@ -575,7 +595,11 @@ def dry_run(runs, o):
     for m in where:
         print(shlex.join(build_words(m, o.device)))
     for r in runs:
-        print(shlex.join([where[r.make] + "/train_sink"] + r.all_words()))
+        blocked = r.in_the_way(r.state())
+        if blocked:
+            print(shlex.join(["mv", r.dir, r.aside()]))
+        resume = os.path.isdir(r.dir) and not blocked
+        print(shlex.join([where[r.make] + "/train_sink"] + r.all_words(resume)))
 
 
 def duration(hours):

@@ -48,10 +48,18 @@ ok $? "--report with a seed that is not there: $(tail -n 4 $dir/d.txt)"
 COLUMNS=60 scripts/sweep $axes --seed 1,2 --report $fixed > $dir/e.txt 2>&1
 awk '/^the page/ { next } length > 60 { bad = 1 } END { exit bad }' $dir/e.txt
 ok $? "COLUMNS=60: $(awk 'length > 60' $dir/e.txt | head -n 1)"
-scripts/sweep BACKEND=cpu BIAS=none,k --seed 3 --dry-run -- -n 5 > $dir/dry.txt 2>&1
+dry="scripts/sweep BACKEND=cpu BIAS=none,k --seed 3 --out $dir/dry --dry-run -- -n 5 -b 2 --val-seqs 2"
+$dry > $dir/dry.txt 2>&1
 [ "$(grep -c '^make ' $dir/dry.txt)" -eq 2 ] &&
-    [ "$(grep -c -- '-n 5 --seed 3 --resume -o runs/sweep-' $dir/dry.txt)" -eq 2 ]
+    [ "$(grep -c -- "-n 5 -b 2 --val-seqs 2 --seed 3 -o $dir/dry/" $dir/dry.txt)" -eq 2 ]
 ok $? "--dry-run: $(cat $dir/dry.txt)"
+# the program takes the lines as they are printed: of new runs, and of those that go on
+for time in first second; do
+    sh -c "$(grep '^build/cpu/' $dir/dry.txt)" > $dir/line.txt 2>&1
+    ok $? "the $time printed line: $(tail -n 2 $dir/line.txt)"
+    $dry > $dir/dry.txt 2>&1
+done
+[ "$(grep -c -- '--resume' $dir/dry.txt)" -eq 1 ]; ok $? "--dry-run of what goes on: $(cat $dir/dry.txt)"
 
 # a run is of the contents of its data and its tokenizer, however they were spelt
 python3 - $dir > $dir/identity.txt 2>&1 <<'END'
