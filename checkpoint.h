@@ -6,6 +6,7 @@ state.json; in and out. What config.json says: models/config.h.
 #define CHECKPOINT_H
 #include "models/config.h"
 #include "models/import_experts.h"
+#include "commands/saves.h"
 
 // the whole array of which each rank has a shard, as floats in host memory: in place if it is one
 // already, else in *copy
@@ -34,19 +35,24 @@ static void tensors_save(const Model* m, const std::string& path,
     if (dist::rank == 0) { safetensors_write(path, out, "{\"format\":\"pt\"}"); }
 }
 
-// state: what a run needs to continue, as JSON. The tokenizer's files go with the model
+// state: what a run needs to continue, as JSON; optimizer: and can it? The tokenizer's files go
+// with the model
 static void checkpoint_save(const Model* m, const std::string& out, long step,
-                            const std::string& state, const Tokenizer& tok) {
+                            const std::string& state, const Tokenizer& tok, bool optimizer) {
     const std::string dir = dist::rank == 0 ? checkpoint_begin(out, step) : "";
     tensors_save(m, dir + "/model.safetensors", { { "", m->master } });
-    tensors_save(m, dir + "/optimizer.safetensors", { { "m.", m->m }, { "v.", m->v } });
+    if (optimizer) {
+        tensors_save(m, dir + "/optimizer.safetensors", { { "m.", m->m }, { "v.", m->v } });
+    }
     if (dist::rank > 0) { return; }
     // a model's GGUF file: not copied
     const bool named = tok.files.empty() && tok.kind == TOKENIZER_BPE;
     const std::string tokenizer = tok.files.empty() ? "" : tok.files[0].first;
-    file_write(dir + "/config.json", config_json(m->c, tok, named ? tok.name : tokenizer));
-    for (auto& file : tok.files) { file_write(dir + "/" + file.first, file.second); }
-    file_write(dir + "/state.json", state + "\n");
+    std::vector<std::pair<std::string, std::string>> files = tok.files;
+    files.insert(files.begin(),
+                 { "config.json", config_json(m->c, tok, named ? tok.name : tokenizer) });
+    for (auto& file : files) { file_write(dir + "/" + file.first, file.second); }
+    file_write(dir + "/state.json", state_sealed(state, files) + "\n");
     checkpoint_commit(out, step);
 }
 
@@ -188,6 +194,11 @@ static void checkpoint_load(Model* m, const std::string& dir) {
 }
 
 static void optimizer_load(Model* m, const std::string& dir) {
+    if (!file_exists(dir + "/optimizer.safetensors")) {
+        die(EXIT_USER, dir + ": has no optimizer.safetensors, which --resume needs: a run keeps it "
+            "in its newest checkpoint, unless --save-optimizer says all or none",
+            "--init " + dir + " and another --out begin a new run from its weights");
+    }
     std::vector<Weights> file = { safetensors_open(dir + "/optimizer.safetensors") };
     for (auto& array : { std::make_pair("m.", m->m), std::make_pair("v.", m->v) }) {
         tensors_load(m, file, array.first, array_place(m, array.second));

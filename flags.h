@@ -58,7 +58,10 @@ typedef std::string str;
     X("t",    double, weight_decay,    0,   0.1,        0, MANY,    "on all parameters") \
     X("t",    double, grad_clip,       0,   1.0,        0, MANY,    "global norm (0: off)") \
     X("t",    long,   eval_every,      0,   100,        0, MOST,    "steps between evaluations (0: only the first and the last)") \
-    X("t",    long,   save_every,      0,   0,          0, MOST,    "steps between checkpoints (0: only the last)") \
+    X("t",    long,   save_every,      0,   0,          0, MOST,    "steps between checkpoints that are kept (0: only the last)") \
+    X("t",    double, save_minutes,    0,   10.0,       0, MANY,    "minutes between automatic checkpoints, each in place of the one before (0: none)") \
+    X("t",    str,    save_optimizer,  0,   "last",     0, 0,       "checkpoints with what --resume needs: last (of the run), all or none") \
+    X("t",    long,   print_every,     0,   0,          0, MOST,    "steps between printed lines (0: about one line a second)") \
     X("t",    long,   sample,          0,   64,         0, 1<<20,   "tokens of the sample that every evaluation writes (0: none)") \
     X("tpe",  long,   val_seqs,        0,   100,        1, 1<<24,   "validation sequences") \
     X("tpe",  str,    probe_len,       0,   "64",       0, 0,       "T of the sink metrics; probe takes a list") \
@@ -70,7 +73,7 @@ typedef std::string str;
     X("T",    str,    init,            0,   "",         0, 0,       "start from a checkpoint: ours, a Hugging Face directory or a GGUF file") \
     X("T",    double, init_logit,      0,   0.0,        -1e6, 1e6,  "BIAS=logit: initial z of every head; -30 amounts to none") \
     X("T",    str,    only,            0,   "",         0, 0,       "train only the tensors whose names contain one of these words: sinks,k_star") \
-    X("t",    bool,   resume,          0,   false,      0, 0,       "continue from the newest checkpoint in --out, if there is one") \
+    X("t",    bool,   resume,          0,   false,      0, 0,       "continue from the newest checkpoint in --out: flags that are not given are the run's own") \
     X("t",    double, stop_after,      0,   0.0,        0, MANY,    "minutes after which to save and stop (0: never)") \
     X("pe",   str,    probe_from,      0,   "",         0, 0,       "from a .jsonl: start (of each record, default) or windows (of all)") \
     X("pe",   str,    probe_input,     0,   "natural",  0, 0,       "natural (from -d), random, or repeated (one token each)") \
@@ -191,6 +194,9 @@ std::vector<double> eps_list(const Flags& f);
 
 // dies unless ok
 void want(bool ok, const std::string& got, const std::string& wanted);
+
+// --product holds for all products of this process
+void product_settle(const Flags& f);
 
 // fills in from the preset what no flag has set
 void preset_apply(Flags* f);

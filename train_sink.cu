@@ -826,21 +826,17 @@ static int train(const Flags& flags) {
     const Flags& f = r.f;
     run_describe(r);
     log_begin(&r);
+    log_check(r);
     on_signals();
     long step = r.first;
     for (;; step++) { // at the top, `step` updates have been made
         const bool loaded = r.resumed && step == r.first, last = step >= f.steps;
-        const bool over = f.stop_after > 0 && now_ms() - r.started > f.stop_after * 60e3;
-        const bool stop = dist::any(stop_signal || over);
+        const Due due = run_due(r, step);
         if (!loaded && (last || step == 0 || (f.eval_every && step % f.eval_every == 0))) {
             run_evaluate(&r, step);
         }
-        if (!loaded && (last || stop || (f.save_every && step % f.save_every == 0))) {
-            log_sync(r.log);                     // first: a log never ends before its checkpoint
-            checkpoint_save(&r.m, f.out, step, run_state(&r, step), r.data.tokenizer);
-            r.saved = step;
-        }
-        if (last || stop) { break; }
+        if (due.save) { run_save(&r, step, due.keep); }
+        if (last || due.stop) { break; }
         const double begin = now_ms();
         const StepSums sums = train_step(&r.m, &r.data, f, step, r.seqs.data(), r.accum * f.batch);
         const double loss = sums.loss, grad_norm = sqrt(sums.squares);
@@ -869,7 +865,7 @@ int main(int argc, char** argv) {
     char command;
     if (argc == 1) { welcome(); return 0; }
     dist::start();
-    const Flags f = flags_parse(argc, argv, &command);
+    Flags f = flags_parse(argc, argv, &command);
     command_known(f, command);
     if (dist::world > 1 && command != 't') {
         die(EXIT_USER,
@@ -877,6 +873,9 @@ int main(int argc, char** argv) {
             "run this command without mpirun, srun or torchrun");
     }
     if (command != 'k') { product_settle(f); }
+    for (auto& word : f.words) {
+        if (strchr("pegs", command)) { word = checkpoint_in(word); }
+    }
     if (command != 'k') { ops::device_start(); } // no GPU, old GPU, old driver: reported first
     switch (command) {
         case 'p': return probe(f);

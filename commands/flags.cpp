@@ -74,13 +74,19 @@ void flag_set(const FlagRow& r, const std::string& spelled, const std::string& t
     }
 }
 
+// a number as JSON that reads back as the same double: a run that goes on takes its flags from it
+static std::string json_exact(double v) {
+    const std::string short_one = json_num(v);
+    return v - v != 0 || atof(short_one.c_str()) == v ? short_one : strf("%.17g", v);
+}
+
 static std::string flag_text(const FlagRow& r, bool json) {
     if (r.kind == FLAG_ARCH) { return arch_text(r.arch, json); }
     if (r.kind == FLAG_BOOL && !json) { return ""; }
     if (r.kind == FLAG_BOOL) { return *(bool*)r.value ? "true" : "false"; }
     if (r.kind == FLAG_LONG) { return strf("%ld", *(long*)r.value); }
     if (r.kind == FLAG_DOUBLE) {
-        return json ? json_num(*(double*)r.value) : strf("%g", *(double*)r.value);
+        return json ? json_exact(*(double*)r.value) : strf("%g", *(double*)r.value);
     }
     return json ? json_str(*(str*)r.value) : *(str*)r.value;
 }

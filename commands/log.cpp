@@ -2,6 +2,7 @@
 commands/log.cpp -- what log.h declares.
 */
 #include "../log.h"
+#include <functional>
 
 static std::string time_text() { // now, as 2025-01-31T23:59:59Z
     char text[32];
@@ -12,20 +13,17 @@ static std::string time_text() { // now, as 2025-01-31T23:59:59Z
 }
 
 void log_line(Log* log, std::string json) {
-    if (!log->f) { return; }
+    if (!log->f || !log->error.empty()) { return; }
     json.pop_back();
     if (fprintf(log->f, "%s,\"time\":\"%s\"}\n", json.c_str(), time_text().c_str()) < 0 ||
         fflush(log->f)) {
-        die(EXIT_MACHINE,
-            strf("%s: cannot write (%s); the last checkpoint is whole", log->path.c_str(),
-                 strerror(errno)),
-            "free some disk space, then run again with --resume");
+        log->error = log->path + ": cannot write (" + strerror(errno) + ")";
+        return;
     }
     struct stat open, there;
     if (fstat(fileno(log->f), &open) || stat(log->path.c_str(), &there) ||
         open.st_ino != there.st_ino) {
-        die(EXIT_MACHINE, log->path + ": was removed or moved while the run wrote to it",
-            "what was saved before is in its checkpoints: run again with --resume");
+        log->error = log->path + ": was removed or moved while the run wrote to it";
     }
 }
 
@@ -55,6 +53,33 @@ void log_open(Log* log, bool more) {
     dir_sync(directory_of(log->path));
 }
 
+std::string log_directory(const Log& log) {
+    char path[4096];
+    struct stat open, there;
+    if (!log.f) { return ""; }
+    const std::string link = strf("/proc/self/fd/%d", fileno(log.f));
+    const ssize_t n = readlink(link.c_str(), path, sizeof path - 1);
+    const std::string now(path, std::max<ssize_t>(0, n));
+    const bool same = n > 0 && !fstat(fileno(log.f), &open) && !stat(now.c_str(), &there) &&
+                      open.st_ino == there.st_ino;
+    return same ? now.substr(0, now.rfind('/')) : "";
+}
+
+// the objects of a log in order; a line that is none, as the one the machine died in, is left out
+static void log_each(const std::string& path,
+                     const std::function<void(const std::string&, const Json&)>& each) {
+    if (!file_exists(path)) { return; }
+    for (auto& line : split(file_read(path), '\n')) {
+        Json j; std::string error;
+        if (json_parse(line.data(), line.size(), &j, &error)) { each(line, j); }
+    }
+}
+
+static bool is_event(const Json& line, const char* name) {
+    const Json* event = line.get("event");
+    return event && event->string == name;
+}
+
 void log_rewind(const std::string& path, long step) {
     std::string kept;
     if (!file_exists(path)) { return; }
@@ -63,18 +88,52 @@ void log_rewind(const std::string& path, long step) {
     for (auto& name : dir_list(dir)) {                   // a run was killed just here
         if (name != log && is_temporary(name, log)) { unlink((dir + "/" + name).c_str()); }
     }
-    for (auto& line : split(file_read(path), '\n')) {
-        Json j; std::string error;
-        // the line the machine died in
-        if (!json_parse(line.data(), line.size(), &j, &error)) { continue; }
-        const Json *s = j.get("step"), *event = j.get("event");
-        if ((s && s->number > step) ||
-            (event && (event->string == "done" || event->string == "stopped"))) {
-            continue;
-        }
-        kept += line + "\n";
-    }
+    log_each(path, [&](const std::string& line, const Json& j) {
+        const Json* at = j.get("step");
+        const bool later = at && at->number > step,
+                   ended = is_event(j, "done") || is_event(j, "stopped"),
+                   again = is_event(j, "resume") && at && at->number >= step; // and came to nothing
+        if (!later && !ended && !again) { kept += line + "\n"; }
+    });
     file_write(path, kept);
+}
+
+// replaces the values of `flags` by those that a resume brought
+static void flags_overlay(Json* flags, const Json& changed) {
+    for (auto& field : flags->fields) {
+        const Json* pair = changed.get(field.first.c_str());
+        if (pair && pair->items.size() == 2) { field.second = pair->items[1]; }
+    }
+}
+
+// *flags <- what each --resume from `first` on and before `end` changed
+static void log_overlay(const std::string& path, double first, double end, Json* flags) {
+    log_each(path, [&](const std::string&, const Json& j) {
+        const Json *changed = j.get("changed"), *at = j.get("step");
+        const bool now = is_event(j, "resume") && changed && at && at->number >= first &&
+                         at->number < end;
+        if (now) { flags_overlay(flags, *changed); }
+    });
+}
+
+Json log_flags(const std::string& path, double step) {
+    Json flags;
+    log_each(path, [&](const std::string&, const Json& j) {
+        const Json* began = j.get("flags");
+        if (is_event(j, "config") && began) { flags = *began; }
+    });
+    log_overlay(path, -INFINITY, step, &flags);
+    return flags;
+}
+
+void log_flags_after(const std::string& path, double step, Json* flags) {
+    log_overlay(path, step, INFINITY, flags);
+}
+
+bool log_has_steps(const std::string& path) {
+    bool found = false;
+    log_each(path, [&](const std::string&, const Json& j) { found |= is_event(j, "train"); });
+    return found;
 }
 
 std::string json_array(const std::vector<double>& v, size_t from, size_t n) {

@@ -119,8 +119,11 @@ static std::string source_from(const std::string& name, const std::string& direc
 // -d; without it what the checkpoint was trained on, its held-out part
 static ProbeData probe_data(Flags* f, const Json& state) {
     ProbeData p;
-    const Json *flags = state.get("flags"), *data = state.get("data"),
+    const Json *said = state.get("flags"), *data = state.get("data"),
                *directory = state.get("directory");
+    // an old checkpoint has none, but its run's log has
+    const Json logged = log_flags(f->words[0] + "/../log.jsonl", INFINITY),
+               *flags = said || logged.fields.empty() ? said : &logged;
     if (f->given_data) { p.sources = split(f->data, ','); return p; }
     if (!flags || !data) {
         die(EXIT_USER, f->words[0] + ": does not say what it was trained on",

@@ -162,15 +162,17 @@ void run_lock(const std::string& out) {
 
 // ---- what may change on the way. state.json holds the flags that a run had at its checkpoint
 
+// those that say nothing about the model, and hold for one start of the program
+static bool of_one_start(const FlagRow& r) {
+    return r.name == "out" || r.name == "resume" || r.name == "stop_after";
+}
+
 std::string flags_changed(const Json& was, const Flags& now, std::string* changed) {
     const Json is = json_of(flags_json(now, 't'));
-    const char* free[] = { "out", "resume", "stop_after" };          // say nothing about the model
     Flags copy = now;
     for (auto& r : flag_rows(&copy)) {
         const Json *a = was.get(r.name.c_str()), *b = is.get(r.name.c_str());
-        const bool ignored = std::any_of(std::begin(free), std::end(free),
-                                         [&](auto name) { return r.name == name; });
-        if (!a || !b || ignored || (a->string == b->string && a->number == b->number)) { continue; }
+        if (!a || !b || of_one_start(r) || (a->string == b->string && a->number == b->number)) { continue; }
         auto text = [](const Json& j) {
             if (j.type == Json::BOOL) { return std::string(j.number ? "true" : "false"); }
             return j.type == Json::STRING ? json_str(j.string) : j.string;
@@ -185,13 +187,35 @@ std::string flags_changed(const Json& was, const Flags& now, std::string* change
     return "";
 }
 
+// the value that a run's flags have, unless another is given
+static void flag_take(const FlagRow& r, const Json& was) {
+    const Json* v = was.get(r.name.c_str());
+    if (!v || *r.given) { return; }
+    if (r.kind == FLAG_BOOL) { *(bool*)r.value = v->number != 0; }
+    else { flag_set(r, flag_spelling(r.name), v->string); }
+}
+
+void flags_take(Flags* f, const Json& was) {
+    for (auto& r : flag_rows(f)) {
+        if (r.of('t') && r.kind != FLAG_ARCH && !of_one_start(r)) { flag_take(r, was); }
+    }
+}
+
 void flags_take_data(Flags* f, const Json& was) {
     for (auto& r : flag_rows(f)) {
-        const Json* v = was.get(r.name.c_str());
-        if (!v || *r.given || !r.of('p') || (!r.fixed() && r.name != "data")) { continue; }
-        if (r.kind == FLAG_BOOL) { *(bool*)r.value = v->number != 0; }
-        else { flag_set(r, flag_spelling(r.name), v->string); }
+        if (r.of('p') && (r.fixed() || r.name == "data")) { flag_take(r, was); }
     }
+}
+
+std::string source_found(const std::string& name, const std::string& directory) {
+    std::string bare = name;
+    if (name == "bb" || name.empty() || name[0] == '/' || file_exists(name)) { return name; }
+    source_weight(&bare);
+    if (file_exists(bare) || file_exists("data/" + bare)) { return name; }
+    for (auto& start : { directory + "/", directory + "/data/" }) {
+        if (file_exists(start + bare)) { return start + name; }
+    }
+    return name;
 }
 
 // ---- what a command writes

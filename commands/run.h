@@ -36,6 +36,13 @@ void run_lock(const std::string& out);
 // *changed: the others that differ, as JSON {"lr":[before, now], ..}
 std::string flags_changed(const Json& was, const Flags& now, std::string* changed);
 
+// takes from the run that goes on every flag that is not given, but for those of the model, which
+// its config.json has
+void flags_take(Flags* f, const Json& was);
+
+// a source of data, SOURCE:WEIGHT, or another file as a run named it that ran in `directory`
+std::string source_found(const std::string& name, const std::string& directory);
+
 // takes the flags of data (all that a run must keep, and --data) from the run that made a
 // checkpoint, where none is given
 void flags_take_data(Flags* f, const Json& was);

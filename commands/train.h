@@ -4,8 +4,8 @@ reported and stopped. The steps themselves are in train_sink.cu, which includes 
 */
 #ifndef TRAIN_H
 #define TRAIN_H
-#include <signal.h>
 #include "../cpu/choice.h"
+#include "saves.h"
 
 // mean over the targets that count; NAN if there are none, INFINITY if it is not finite
 static double validate(Model* m, Data* data, int B, int T) {
@@ -24,26 +24,6 @@ static double validate(Model* m, Data* data, int B, int T) {
     dist::sum(both, 2);
     if (!both[1]) { return NAN; }
     return std::isfinite(both[0]) ? both[0] / both[1] : INFINITY;
-}
-static volatile sig_atomic_t stop_signal = 0;
-// timeout(1) and some schedulers send a signal twice at once: only a later Ctrl-C ends the program
-// at once
-static void on_signal(int sig) {
-    static double first;
-    if (sig == SIGINT && stop_signal && now_ms() - first > 500) { _exit(128 + SIGINT); }
-    if (!stop_signal) { first = now_ms(); }
-    stop_signal = sig;
-}
-
-static void on_signals() {
-    struct sigaction act = {};
-    act.sa_handler = on_signal;
-    act.sa_flags = SA_RESTART;
-    sigaction(SIGINT, &act, NULL);
-    sigaction(SIGTERM, &act, NULL);
-    struct sigaction hangup; // the terminal was closed; nohup wants that ignored
-    sigaction(SIGHUP, NULL, &hangup);
-    if (hangup.sa_handler != SIG_IGN) { sigaction(SIGHUP, &act, NULL); }
 }
 
 // The batch in memory: what -b says; else, with --total-batch on a GPU, `kept` by the run that goes
@@ -85,6 +65,8 @@ static void train_checks(const Flags& f, bool begins) {
          "one process: it needs whole tensors, and with many each keeps a part");
     want(f.schedule == "constant" || f.schedule == "cosine", "--schedule " + f.schedule,
          "constant or cosine");
+    want(f.save_optimizer == "last" || f.save_optimizer == "all" || f.save_optimizer == "none",
+         "--save-optimizer " + f.save_optimizer, "last, all or none");
     bounds_check(f, 't');
     if (!begins) { return; }
     flags_read(f, "min_lr", f.schedule != "constant", "--schedule cosine");
@@ -115,6 +97,8 @@ struct Run {
     std::vector<int> seqs, probe; // this rank's of a step (n, T+1); the probe (n, probe_len+1)
     // the step it starts from; that of the newest checkpoint, or -1
     long first, saved; bool resumed;
+    std::vector<Saved> kept;      // checkpoints that a newer one may replace
+    double saved_at, printed_at;  // when: the last checkpoint, the last line of progress
     // columns of the terminal, 0 if there is none
     double tokens_per_step, started, smooth_ms; int columns;
     std::string changed; // flags that are not what they were before --resume, as JSON
@@ -140,109 +124,7 @@ static void arch_keep(Flags* f, const Arch& from_there, const std::string& from)
 
 #include "init.h"
 
-// how this program computes; what it computes is the checkpoint's
-static std::string build_json() {
-    return strf("{\"PRECISION\":\"%s\",\"BACKEND\":\"%s\"}", PRECISION_NAME, ops::name);
-}
-
-// adds to *changed how another program computed up to the checkpoint
-static void build_changed(const Json& state, std::string* changed) {
-    const Json* was = state.get("build");
-    if (!was) { return; }                            // of a program that did not write it yet
-    for (auto& field : json_of(build_json()).fields) {
-        const Json* before = was->get(field.first.c_str());
-        if (!before || before->string == field.second.string) { continue; }
-        *changed += (changed->empty() ? "\"" : ",\"") + field.first + "\":[" +
-                    json_str(before->string) + "," + json_str(field.second.string) + "]";
-    }
-}
-
-// the run's kernel of products, unless --product asks for another: the bits of bf16 depend on it. If
-// this machine lacks it, the log will tell
-static void product_resume(const Json& state, const Flags& f, std::string* changed) {
-    const Json* was = state.get("product");              // of a program that did not write it yet
-    if (!was || was->string.empty() || cpu::choice().name.empty() || !f.product.empty()) { return; }
-    if (cpu::choice_keep(!strcmp(PRECISION_NAME, "bf16"), was->string)) { return; }
-    printf("note   this processor has no product by %s, which the run had: %s is taken\n",
-           was->string.c_str(), cpu::choice().name.c_str());
-    *changed += (changed->empty() ? "" : ",") + std::string("\"product_kernel\":[") +
-                json_str(was->string) + "," + json_str(cpu::choice().name) + "]";
-}
-
-// the checkpoint that --resume continues, "" if the run has none yet; dies if there is no run,
-// or one that is not wanted
-static std::string run_find(const Flags& f, long* step) {
-    *step = 0;
-    want(!f.resume || !f.out.empty(), "--resume", "--out too: the run to resume");
-    if (f.resume && !is_dir(f.out)) {
-        die(EXIT_USER, f.out + ": no such directory, so there is no run to resume",
-            "see ls runs; without --resume a new run begins there");
-    }
-    if (!f.resume && !f.out.empty() && file_exists(f.out + "/log.jsonl")) {
-        die(EXIT_USER, f.out + ": holds a run already",
-            "add --resume to continue it, or choose another --out");
-    }
-    return f.resume ? checkpoint_latest(f.out, step) : "";
-}
-
-// what else can be done about a damaged checkpoint
-static std::string run_other(const std::string& from) {
-    return "or remove " + from + " to continue from the checkpoint before it";
-}
-
-// the numbers of a checkpoint, by hash: state.json keeps it, and a resumed run has it again
-static std::string numbers_json(const Model* m) {
-    return "{\"model\": \"" + array_hash(m, m->master) + "\", \"optimizer\": \"" +
-           array_hash(m, m->m) + array_hash(m, m->v) + "\"}";
-}
-
-// dies if a file of numbers is not the one that was saved: a disk fails, a copy ends early, an
-// editor slips
-static void numbers_check(const Model* m, const Json& state, const std::string& from) {
-    const Json* was = state.get("numbers");
-    if (!was) { return; }                            // of a program that did not write it yet
-    for (auto& now : json_of(numbers_json(m)).fields) {
-        const Json* before = was->get(now.first.c_str());
-        if (before && before->string == now.second.string) { continue; }
-        die(EXIT_USER,
-            from + "/" + now.first + ".safetensors: its numbers have changed since it was saved",
-            "--init " + from + " and another --out begin a new run from them");
-    }
-}
-
-// model, optimiser, data and log as they were at the checkpoint `from`; dies if the flags make
-// another run of it
-static void run_restore(Run* r, const Flags& f, const std::string& from) {
-    hint_also() = run_other(from);
-    const Json state = json_file(from + "/state.json"), *position = state.get("data"),
-               *flags = state.get("flags");
-    want(position, from + "/state.json: data", "the position in the data");
-    const double step = json_number(state, "step", r->first);
-    want(step == r->first, strf("%s/state.json: step %.0f", from.c_str(), step),
-         strf("step %ld, as the directory is called", r->first));
-    hint_also().clear();
-    const std::string again = "begin another run in another --out";
-    const std::string kept = flags ? flags_changed(*flags, f, &r->changed) : "";
-    if (!kept.empty()) {
-        die(EXIT_USER, "--resume: " + kept, "give the same flags as before, or " + again);
-    }
-    build_changed(state, &r->changed);
-    product_resume(state, f, &r->changed);
-    const double tokens = json_number(state, "tokens_per_step", r->tokens_per_step);
-    if (tokens != r->tokens_per_step) {
-        die(EXIT_USER,
-            strf("--resume: got %.0f tokens a step, wanted %.0f as before", r->tokens_per_step,
-                 tokens),
-            "give the same --batch and --total-batch as before, or " + again);
-    }
-    data_restore(&r->data, *position);
-    hint_also() = run_other(from);
-    checkpoint_load(&r->m, from);
-    optimizer_load(&r->m, from);
-    numbers_check(&r->m, state, from);
-    hint_also().clear();
-    if (dist::rank == 0) { log_rewind(f.out + "/log.jsonl", r->first); }
-}
+#include "resume.h"
 
 // flags -> data, model and log; fresh, or as they were at the newest checkpoint in --out
 static Run run_open(Flags f) {
@@ -257,11 +139,15 @@ static Run run_open(Flags f) {
     const std::string from = run_find(f, &r.first);
     Checkpoint begin;                                    // of --init, in a new run
     std::string tokenizer;                               // the model's own
+    Json state;                                          // of the checkpoint that goes on
     if (!from.empty()) {
-        hint_also() = run_other(from);
+        hint_also() = saves_other(f.out, from);
+        state = json_file(from + "/state.json");
+        run_take(&f, state, r.first);
         arch_keep(&f, checkpoint_arch(from, &tokenizer), from);
         hint_also().clear();
     } else if (!f.init.empty()) {
+        f.init = checkpoint_in(f.init);
         begin = init_open(&f);
         tokenizer = begin.tokenizer;
     }
@@ -283,7 +169,7 @@ static Run run_open(Flags f) {
     r.m.min_context = f.min_context;
     only_settle(&r.m, f);
     batch_settle(&r.m, &f,
-                 from.empty() ? 0 : (long)json_number(json_file(from + "/state.json"), "batch", 0));
+                 from.empty() ? 0 : (long)json_number(state, "batch", 0));
     const double at_once = (double)f.batch * f.arch.T * dist::world;
     r.accum = f.total_batch ? f.total_batch / at_once : 1;
     r.tokens_per_step = r.accum * at_once;
@@ -295,7 +181,7 @@ static Run run_open(Flags f) {
     r.resumed = !from.empty();
     r.saved = r.resumed ? r.first : -1;
     if (r.resumed) {
-        run_restore(&r, f, from);
+        run_restore(&r, f, from, state);
     } else {
         model_init(&r.m, f.seed);
         init_logits(&r.m, f);
@@ -303,6 +189,7 @@ static Run run_open(Flags f) {
         r.first = 0;
     }
     r.log.path = f.out + "/log.jsonl";
+    if (f.resume && !r.resumed && first) { run_again(f); }
     if (first) { log_open(&r.log, r.resumed); }
     if (dist::world > 1) {
         dist::agree("data", data_state(&r.data), "all ranks must see the same files");
@@ -310,7 +197,8 @@ static Run run_open(Flags f) {
     r.seqs.resize((size_t)r.accum * f.batch * (f.arch.T + 1));
     r.probe.resize((size_t)f.probe_seqs * (r.probe_len + 1));
     r.probes = data_probe(&r.data, r.probe.data());
-    r.started = now_ms();
+    data_state(&r.data);                                 // knows its tokens as they are now
+    r.started = r.saved_at = r.printed_at = now_ms();
     r.columns = dist::world > 1 ? 0 : terminal_columns();        // mpirun passes whole lines on
     r.f = f;
     return r;
@@ -364,6 +252,9 @@ static void run_describe(const Run& r) {
     }
     printf("out    %s%s\n", f.out.c_str(),
            r.resumed ? strf(", resumed from step %ld", r.first).c_str() : "");
+    if (f.save_optimizer == "none") {
+        printf("note   --save-optimizer none: no checkpoint of this run can be resumed\n");
+    }
 }
 
 static void log_config(Run* r) {
@@ -387,10 +278,11 @@ static void log_begin(Run* r) {
 }
 
 // what a run needs to continue from here, and a probe to know what it was trained on
-static std::string run_state(Run* r, long step) {
+static std::string run_state(Run* r, long step, bool keep) {
     char here[PATH_MAX];
     return strf("{\"step\": %ld, \"batch\": %ld, \"tokens_per_step\": %.0f, ", step, r->f.batch,
                 r->tokens_per_step) +
+           strf("\"automatic\": %s, ", keep ? "false" : "true") +
            "\"data\": " + data_state(&r->data) +
            ", \"directory\": " + json_str(getcwd(here, sizeof here) ? here : "") +
            ", \"build\": " + build_json() + ", \"product\": " + json_str(cpu::choice().name) +
@@ -425,7 +317,19 @@ static void run_evaluate(Run* r, long step) { // validation loss, metrics, a sam
     utf8_repair(&text);
     log_line(&r->log,
              strf("{\"event\":\"sample\",\"step\":%ld,\"text\":", step) + json_str(text) + "}");
+    if (step == 0 && f.init.empty()) { return; }         // of random weights: noise
     printf("sample %s\n", json_str(text).c_str());
+}
+
+// Is this step's line due: by --print-every, or about once a second? The last step's always is.
+static bool run_prints(Run* r, long step) {
+    const long every = r->f.print_every;
+    const double now = now_ms();
+    const bool by_time = !every && now - r->printed_at >= 1000,
+               by_count = every && step % every == 0;
+    if (!by_time && !by_count && step < r->f.steps) { return false; }
+    r->printed_at = now;
+    return true;
 }
 
 // step counts from 1; the loss of a step without a target that counts is NAN: none, null in the log
@@ -435,6 +339,7 @@ static void run_report_step(Run* r, long step, double loss, double grad_norm, do
     log_line(&r->log, strf("{\"event\":\"train\",\"step\":%ld,\"loss\":", step) + json_num(loss)
         + ",\"grad_norm\":" + json_num(grad_norm) + ",\"lr\":" + json_num(lr)
         + strf(",\"tokens\":%.0f,\"ms\":%.3f}", r->tokens_per_step * step, ms));
+    if (!run_prints(r, step)) { return; }
     const bool none = std::isnan(loss) && std::isfinite(grad_norm);
     const std::string shown = none ? "none" : strf("%.4f", loss);
     const std::string at = strf("step %6ld/%ld | loss %s | ", step, r->f.steps, shown.c_str());
@@ -442,10 +347,64 @@ static void run_report_step(Run* r, long step, double loss, double grad_norm, do
     const std::string speed = count_text(r->tokens_per_step / ms * 1e3) + " tok/s";
     const std::string left = duration(r->smooth_ms / 1e3 * (r->f.steps - step)) + " left";
     const std::string done = strf(" | %.0f%%, ", 100.0 * step / r->f.steps) + left;
-    if (!r->columns) { printf("%s\n", (at + rest + speed).c_str()); fflush(stdout); return; }
+    if (!r->columns) {
+        printf("%s\n", (at + rest + speed + done).c_str());
+        fflush(stdout);
+        return;
+    }
     progress_show({ at + rest + speed + done, at + strf("norm %.3f | ", grad_norm) + speed + done,
                     at + speed + done, at + left, strf("%ld/%ld ", step, r->f.steps) + shown },
                   terminal_columns());
+}
+
+// What has to be done before the next step; the same on all ranks.
+struct Due { bool stop, save, keep; };
+
+static Due run_due(const Run& r, long step) {
+    const Flags& f = r.f;
+    const double now = now_ms();
+    const bool over = f.stop_after > 0 && now - r.started > f.stop_after * 60e3,
+               late = f.save_minutes > 0 && now - r.saved_at > f.save_minutes * 60e3,
+               asked = stop_signal || over, failed = !r.log.error.empty();
+    const long mine = asked ? 3 : failed ? 2 : late ? 1 : 0, wish = -dist::least(-mine);
+    const bool planned = step >= f.steps || (f.save_every && step % f.save_every == 0);
+    Due due = { wish > 1, planned || wish > 0, planned || wish == 3 };
+    if (!r.resumed || step > r.first) { return due; }
+    // it is saved already; but an automatic checkpoint may be one that is kept from now on
+    const bool automatic = !r.kept.empty() && r.kept.back().automatic;
+    due.save = due.keep = planned && dist::any(automatic);
+    return due;
+}
+
+// Before an error ends the run: its directory may have been moved.
+static void run_follow(Run* r) {
+    const std::string now = log_directory(r->log);
+    if (r->log.error.empty() || now.empty()) { return; }
+    char there[PATH_MAX];
+    if (!realpath(r->f.out.c_str(), there) || now != there) { r->f.out = now; }
+}
+
+// a checkpoint of `step` updates, kept or automatic; then what it replaces is removed
+static void run_save(Run* r, long step, bool keep) {
+    const bool optimizer = r->f.save_optimizer != "none";
+    const double bytes = (optimizer ? 12.0 : 4.0) * r->m.num_params;
+    run_follow(r);
+    r->saved_at = now_ms();
+    if (dist::any(dist::rank == 0 && !keep && !disk_has(r->f.out, bytes))) {
+        progress_end();
+        printf("note   %s: no room for an automatic checkpoint of %s\n", r->f.out.c_str(),
+               bytes_text(bytes).c_str());
+        return;
+    }
+    hint_also() = r->log.error;
+    log_sync(r->log);                        // first: a log never ends before its checkpoint
+    checkpoint_save(&r->m, r->f.out, step, run_state(r, step, keep), r->data.tokenizer, optimizer);
+    hint_also().clear();
+    r->saved = step;
+    if (dist::rank > 0) { return; }
+    const bool last_only = r->f.save_optimizer == "last";
+    const std::string dir = strf("%s/step_%ld", r->f.out.c_str(), step);
+    saves_prune(&r->kept, { step, dir, !keep, optimizer, last_only }, last_only);
 }
 
 // the loss or the gradients of a step are not finite
@@ -456,16 +415,35 @@ static void run_report_step(Run* r, long step, double loss, double grad_norm, do
         diverged_hint(r));
 }
 
+// where a run that an error ends can go on from
+static std::string run_rescue(const Run& r) {
+    if (r.saved < 0) { return "nothing was saved: begin again in another --out"; }
+    return strf("%s/step_%ld is whole: --resume -o %s goes on from there", r.f.out.c_str(), r.saved,
+                r.f.out.c_str());
+}
+
+// dies if the log cannot be written any more
+static void log_check(const Run& r) {
+    if (r.log.error.empty()) { return; }
+    const bool gone = r.log.error.find("removed") != std::string::npos;
+    die(EXIT_MACHINE, r.log.error, (gone ? "" : "free some disk space; ") + run_rescue(r));
+}
+
 // the last line of the log, and of the screen
 static void run_finish(Run* r, long step) {
     const std::string hash = array_hash(&r->m, r->m.master);
     const char* how = step >= r->f.steps ? "done" : "stopped";
     log_line(&r->log, strf("{\"event\":\"%s\",\"step\":%ld,\"params_hash\":\"%s\"}", how, step,
                            hash.c_str()));
+    log_check(*r);
     if (r->log.f) { fclose(r->log.f); }
     progress_end();
     printf("%s at step %ld, saved %s/step_%ld, params_hash %s\n", how, step, r->f.out.c_str(), step,
            hash.c_str());
+    fflush(stdout);
+    if (stop_signal == SIGPIPE && ferror(stdout)) {
+        die(EXIT_MACHINE, "standard output: nobody reads it any more", run_rescue(*r));
+    }
 }
 
 #endif // TRAIN_H

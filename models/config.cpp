@@ -132,6 +132,15 @@ static void directory_check(const std::string& dir) {
         "give " + dir + "/snapshots/" + kept[0]);
 }
 
+// the first names in a directory
+static std::string contents(const std::string& dir) {
+    const std::vector<std::string> names = dir_list(dir);
+    std::string listed;
+    for (size_t i = 0; i < names.size() && i < 8; i++) { listed += (i ? ", " : "") + names[i]; }
+    if (names.size() > 8) { listed += strf(", and %zu more", names.size() - 8); }
+    return names.empty() ? "nothing" : listed;
+}
+
 // the two files of a directory, or the GGUF file; nothing but these is read
 static Checkpoint checkpoint_files(const std::string& dir) {
     Checkpoint k;
@@ -154,8 +163,9 @@ static Checkpoint checkpoint_files(const std::string& dir) {
     k.tokenizer = file_exists(dir + "/tokenizer.json") ? dir + "/tokenizer.json" : "";
     if (!file_exists(k.where)) {
         const Kind other = kind_in_dir(dir, READS_CHECKPOINT);   // what is there instead
+        const std::string hint = "give a directory such as runs/NAME/step_1000; in this one: ";
         die(EXIT_USER, dir + ": has no config.json, so it is not a checkpoint" + other.what,
-            other.hint.empty() ? "give a directory such as runs/NAME/step_1000" : other.hint);
+            other.hint.empty() ? hint + contents(dir) : other.hint);
     }
     k.config = json_file(k.where);
     return k;

@@ -193,14 +193,27 @@ static bool checkpoint_ours(const std::string& name) {
     return false;
 }
 
+bool checkpoint_remove(const std::string& dir) { return remove_ours(dir, checkpoint_ours); }
+
+// what checkpoint_begin has made and checkpoint_commit not named yet
+static std::string& unfinished() { static std::string dir; return dir; }
+
+// a full disk is not made fuller by half a checkpoint
+static void remove_unfinished() {
+    if (!unfinished().empty()) { checkpoint_remove(unfinished()); }
+}
+
 std::string checkpoint_begin(const std::string& out, long step) {
     const std::string tmp = strf("%s/step_%ld.tmp", out.c_str(), step);
     struct stat st;
-    remove_ours(tmp, checkpoint_ours);
+    checkpoint_remove(tmp);
     if (!lstat(tmp.c_str(), &st) && !S_ISDIR(st.st_mode)) {
         die(EXIT_USER, tmp + ": got something else, wanted a directory to write a checkpoint in",
             "remove it, or choose another --out");
     }
+    unfinished() = tmp;                                  // is made before, and so lives longer than
+    static const int once = atexit(remove_unfinished);
+    (void)once;
     make_dirs(tmp);
     return tmp;
 }
@@ -213,7 +226,7 @@ void checkpoint_commit(const std::string& out, long step) {
     if (!lstat(dir.c_str(), &st) && S_ISLNK(st.st_mode)) { unlink(dir.c_str()); }
     if (is_there(dir)) {
         // an .old may hold what somebody else put into a checkpoint: that stays
-        for (int n = 2; !remove_ours(old, checkpoint_ours); n++) {
+        for (int n = 2; !checkpoint_remove(old); n++) {
             old = strf("%s.old%d", dir.c_str(), n);
         }
         rename(dir.c_str(), old.c_str());
@@ -221,8 +234,9 @@ void checkpoint_commit(const std::string& out, long step) {
     if (rename((dir + ".tmp").c_str(), dir.c_str())) {
         die(EXIT_MACHINE, strf("%s: cannot rename into place (%s)", dir.c_str(), strerror(errno)));
     }
+    unfinished().clear();
     dir_sync(out);
-    if (!remove_ours(old, checkpoint_ours)) {
+    if (!checkpoint_remove(old)) {
         printf("note   %s holds files that are not of a checkpoint: they are left there\n",
                old.c_str());
     }

@@ -35,6 +35,9 @@ void safetensors_write(const std::string& path, const std::vector<StOut>& tensor
 // the directory to write step_N in
 std::string checkpoint_begin(const std::string& out, long step);
 
+// removes the files of a checkpoint; false: others are in its directory, which stays
+bool checkpoint_remove(const std::string& dir);
+
 // all of it is written: gives it its name
 void checkpoint_commit(const std::string& out, long step);
 

@@ -200,7 +200,11 @@ static const struct {
     { "probe", "got 0 checkpoints, wanted one" },
     { "probe run/step_4 run/step_4", "got 2 checkpoints, wanted one" },
     { "probe nowhere", "nowhere: no such directory" },
-    { "probe run", "run: has no config.json" },
+    { "probe shards", "shards: has no config.json, so it is not a checkpoint" },
+    { "probe shards", "in this one: train.bin" },
+    { "--save-minutes -1", "--save-minutes: got -1" },
+    { "--save-optimizer some", "--save-optimizer some: wanted last, all or none" },
+    { "--print-every -1", "--print-every: got -1" },
     { "probe run/step_4 -d bb", "the data have 257 ids, the model has 25" },
     { "probe run/step_4 -d short.txt", "the checkpoint has no tokenizer to read text with" },
     { "probe run/step_4 --probe-from end", "--probe-from end: wanted start or windows" },
@@ -276,7 +280,8 @@ static void test_ranges() {
                                                                  { "bench", 'b' } };
     long tried = 0;
     const char* unbounded[] = { "--train-tokens", "--bb-table", "--steps", "--warmup",
-                                "--eval-every", "--save-every", "--seed", "--total-batch" };
+                                "--eval-every", "--save-every", "--seed", "--total-batch",
+                                "--print-every" };
     for (auto& c : commands) {
         const std::string help = train_sink(c.first + " --help").out;
         for (auto& line : split(help, '\n')) {
@@ -293,7 +298,7 @@ static void test_ranges() {
             bool wide = false, real = false;
             for (auto u : unbounded) { wide = wide || flag == u; }
             for (auto u : { "--lr", "--min-lr", "--adam-eps", "--weight-decay", "--grad-clip",
-                            "--stop-after", "--temperature", "--rope-base", "--rope-local" }) {
+                            "--stop-after", "--save-minutes", "--temperature", "--rope-base", "--rope-local" }) {
                 real = real || flag == u;
             }
             for (const char* v : { "-9223372036854775808", "-1", "2147483648", "4294967296",
@@ -416,7 +421,7 @@ static void test_checkpoints() {
             "the key 'atn' is not understood", "no attn");
     damaged("model.safetensors", "", "model.safetensors: got 0 bytes", "an empty file");
     CHECK(train_sink(std::string(TINY) + "-n 8 -o damaged --resume")
-              .says("or remove damaged/step_4 to continue from the checkpoint before it"),
+              .says("there is no checkpoint before damaged/step_4: begin another run"),
           "a damaged checkpoint: no way out in the hint");
     damaged("model.safetensors", model.substr(0, model.size() - 4), "does not fit its shape",
             "cut short by a number");

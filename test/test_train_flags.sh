@@ -57,7 +57,7 @@ check "going on keeps it" run $sigmoid shift -n 14 --resume
 refuses "wanted adamw, muon or sgd" $softmax --optimizer lion
 refuses "at most --seq 64" $softmax --min-context 65
 refuses "such as sigmoid" $softmax --attn-bias-init -1
-refuses 'wanted .muon. as before' $softmax --resume -o "$dir/half" -n 20
+refuses 'wanted .muon. as before' $softmax --resume --optimizer adamw -o "$dir/half" -n 20
 refuses "wanted 20 as before" $softmax --resume -o "$dir/some" -n 20 --min-context 10 --batch 4
 # --init: the weights of a model that is there already
 first() {

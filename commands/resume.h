@@ -1,0 +1,200 @@
+/*
+resume.h -- train --resume: finds the run's newest checkpoint, takes from the run every flag that is
+not given, and puts model, optimiser, data and log back to where they were. What was edited or
+damaged meanwhile, or would make another run of it, is an error.
+*/
+#ifndef RESUME_H
+#define RESUME_H
+
+// how this program computes; what it computes is the checkpoint's
+static std::string build_json() {
+    return strf("{\"PRECISION\":\"%s\",\"BACKEND\":\"%s\"}", PRECISION_NAME, ops::name);
+}
+
+// adds to *changed how another program computed up to the checkpoint
+static void build_changed(const Json& state, std::string* changed) {
+    const Json* was = state.get("build");
+    if (!was) { return; }                            // of a program that did not write it yet
+    for (auto& field : json_of(build_json()).fields) {
+        const Json* before = was->get(field.first.c_str());
+        if (!before || before->string == field.second.string) { continue; }
+        *changed += (changed->empty() ? "\"" : ",\"") + field.first + "\":[" +
+                    json_str(before->string) + "," + json_str(field.second.string) + "]";
+    }
+}
+
+// the run's kernel of products, unless --product asks for another: the bits of bf16 depend on it. If
+// this machine lacks it, the log will tell
+static void product_resume(const Json& state, const Flags& f, std::string* changed) {
+    const Json* was = state.get("product");              // of a program that did not write it yet
+    if (!was || was->string.empty() || cpu::choice().name.empty() || !f.product.empty()) { return; }
+    if (cpu::choice_keep(!strcmp(PRECISION_NAME, "bf16"), was->string)) { return; }
+    printf("note   this processor has no product by %s, which the run had: %s is taken\n",
+           was->string.c_str(), cpu::choice().name.c_str());
+    *changed += (changed->empty() ? "" : ",") + std::string("\"product_kernel\":[") +
+                json_str(was->string) + "," + json_str(cpu::choice().name) + "]";
+}
+
+// dies of a log with steps and no checkpoint, whose log a new run would replace
+static void run_lost(const std::string& out) {
+    if (!log_has_steps(out + "/log.jsonl")) { return; }
+    die(EXIT_USER, out + ": holds the log of a run and no checkpoint, so it cannot be continued",
+        "begin again in another --out, or move this one away: mv " + out + " " + out + ".old");
+}
+
+// the checkpoint that --resume continues, "" if the run has none yet; dies if there is no run,
+// or one that is not wanted
+static std::string run_find(const Flags& f, long* step) {
+    *step = 0;
+    want(!f.resume || !f.out.empty(), "--resume", "--out too: the run to resume");
+    if (f.resume && !is_dir(f.out)) {
+        die(EXIT_USER, f.out + ": no such directory, so there is no run to resume",
+            "see ls runs; without --resume a new run begins there");
+    }
+    const std::string newest = checkpoint_latest(f.out, step);
+    if (!f.resume && !f.out.empty() && file_exists(f.out + "/log.jsonl")) {
+        die(EXIT_USER, f.out + ": holds a run already",
+            newest.empty() ? "choose another --out" : "--resume -o " + f.out +
+            " continues it; or choose another --out");
+    }
+    if (f.resume && newest.empty()) { run_lost(f.out); }
+    if (!f.resume || newest.empty()) { *step = 0; }
+    return f.resume ? newest : "";
+}
+
+// dies if a run that has a log, and no checkpoint yet, would begin again with other flags
+static void run_again(const Flags& f) {
+    const Json was = log_flags(f.out + "/log.jsonl", INFINITY);
+    std::string changed;
+    const std::string kept = flags_changed(was, f, &changed);
+    if (kept.empty() && changed.empty()) { return; }
+    die(EXIT_USER, f.out + ": has no checkpoint, and was begun with other flags: " +
+        (kept.empty() ? changed : kept), "give the flags of that run again, or another --out");
+}
+
+// the flags that the run had at its checkpoint, and what the last --resume from there changed; an
+// object without fields if nothing tells them
+static Json run_flags(const std::string& out, const Json& state, long step) {
+    const std::string log = out + "/log.jsonl";
+    const Json* had = state.get("flags");
+    Json was = had ? *had : log_flags(log, step);
+    log_flags_after(log, step, &was);
+    return was;
+}
+
+// -b of a run of many ranks: the log has one rank's part. A rank's part and all of them agree in
+// what a step was
+static void batch_of_all(Flags* f, const Json& state) {
+    const Json* data = state.get("data");
+    const double T = data ? json_number(*data, "T", 0) : 0,
+                 tokens = json_number(state, "tokens_per_step", 0);
+    const bool given = f->given_batch || f->given_total_batch;
+    if (!given && !f->total_batch && T > 0 && tokens > 0) { f->batch = (long)(tokens / T); }
+}
+
+// takes from the run what is not given; its files are looked for here, and where it ran
+static void run_take(Flags* f, const Json& state, long step) {
+    const Json* where = state.get("directory");
+    const std::string directory = where ? where->string : ".";
+    const Json was = run_flags(f->out, state, step);
+    if (was.fields.empty()) { return; }
+    flags_take(f, was);
+    batch_of_all(f, state);
+    if (!f->given_product && !f->product.empty()) { product_settle(*f); }
+    if (!f->given_tokenizer) { f->tokenizer = source_found(f->tokenizer, directory); }
+    if (f->given_data) { return; }
+    std::string data;
+    for (auto& source : split(f->data, ',')) {
+        data += (data.empty() ? "" : ",") + source_found(source, directory);
+    }
+    f->data = data;
+}
+
+// the numbers of a checkpoint, by hash: state.json keeps it, and a resumed run has it again
+static std::string numbers_json(const Model* m) {
+    return "{\"model\": \"" + array_hash(m, m->master) + "\", \"optimizer\": \"" +
+           array_hash(m, m->m) + array_hash(m, m->v) + "\"}";
+}
+
+// dies if a file of numbers is not the one that was saved: a disk fails, a copy ends early, an
+// editor slips
+static void numbers_check(const Model* m, const Json& state, const std::string& from) {
+    const Json* was = state.get("numbers");
+    if (!was) { return; }                            // of a program that did not write it yet
+    for (auto& now : json_of(numbers_json(m)).fields) {
+        const Json* before = was->get(now.first.c_str());
+        if (before && before->string == now.second.string) { continue; }
+        die(EXIT_USER,
+            from + "/" + now.first + ".safetensors: its numbers have changed since it was saved",
+            "--init " + from + " and another --out begin a new run from them");
+    }
+}
+
+// dies if the position in the data is not the one that so many steps lead to
+static void position_check(const Json& position, double sequences, const std::string& file) {
+    const Json *drawn = position.get("drawn"), *each = position.get("source_drawn");
+    const std::string got = drawn ? json_short(*drawn) : "nothing";
+    want(drawn && drawn->type == Json::NUMBER && drawn->number == sequences,
+         file + ": data.drawn " + got, strf("the sequences of all steps, %.0f", sequences));
+    double sum = 0;
+    for (auto& n : each ? each->items : std::vector<Json>()) {
+        const bool count = n.type == Json::NUMBER && n.number >= 0 && n.number == floor(n.number);
+        want(count && n.number <= sequences, file + ": data.source_drawn " + json_short(n),
+             strf("a number of sequences, 0 to %.0f", sequences));
+        sum += n.number;
+    }
+    want(!each || each->items.empty() || sum == sequences,
+         strf("%s: data.source_drawn of %.0f in all", file.c_str(), sum),
+         strf("the sequences of all steps, %.0f", sequences));
+}
+
+// what --resume changes, for the log: against the flags that the log has so far
+static void changes_tell(Run* r, const Flags& f, const Json* saved) {
+    const Json logged = log_flags(f.out + "/log.jsonl", r->first);
+    if (!logged.fields.empty()) { flags_changed(logged, f, &r->changed); }
+    else if (saved) { flags_changed(*saved, f, &r->changed); }
+}
+
+// model, optimiser, data and log as they were at the checkpoint `from`; dies if the flags make
+// another run of it
+static void run_restore(Run* r, const Flags& f, const std::string& from, const Json& state) {
+    hint_also() = saves_other(f.out, from);
+    const std::string file = from + "/state.json";
+    const Json *position = state.get("data"), *flags = state.get("flags");
+    want(position, file + ": data", "the position in the data");
+    const double step = json_number(state, "step", r->first);
+    want(step == r->first, strf("%s: step %.0f", file.c_str(), step),
+         strf("step %ld, as the directory is called", r->first));
+    state_check(from);
+    hint_also().clear();
+    const std::string again = "begin another run in another --out";
+    std::string ignored;
+    const std::string kept = flags ? flags_changed(*flags, f, &ignored) : "";
+    if (!kept.empty()) {
+        die(EXIT_USER, "--resume: " + kept, "leave it out, or " + again);
+    }
+    changes_tell(r, f, flags);
+    build_changed(state, &r->changed);
+    product_resume(state, f, &r->changed);
+    const double tokens = json_number(state, "tokens_per_step", r->tokens_per_step);
+    if (tokens != r->tokens_per_step) {
+        die(EXIT_USER,
+            strf("--resume: got %.0f tokens a step, wanted %.0f as before", r->tokens_per_step,
+                 tokens),
+            "leave --batch and --total-batch out, or " + again);
+    }
+    hint_also() = saves_other(f.out, from);
+    position_check(*position, step * tokens / f.arch.T, file);
+    hint_also().clear();
+    data_restore(&r->data, *position);
+    hint_also() = saves_other(f.out, from);
+    checkpoint_load(&r->m, from);
+    optimizer_load(&r->m, from);
+    numbers_check(&r->m, state, from);
+    hint_also().clear();
+    if (dist::rank > 0) { return; }
+    log_rewind(f.out + "/log.jsonl", r->first);
+    saves_clean(f.out);
+    r->kept = saves_of(f.out);
+}
+#endif // RESUME_H

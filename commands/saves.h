@@ -1,0 +1,63 @@
+/*
+saves.h -- what a run keeps in its directory, and when it has to save: the checkpoints step_N there
+are, which of them the run may replace, whether they are still as they were saved, and the signals
+that end a run.
+
+A checkpoint that --save-every, the last step or a signal asks for is kept. One that the clock or an
+error made is automatic: its state.json says so, and the next checkpoint takes its place.
+*/
+#ifndef SAVES_H
+#define SAVES_H
+#include "../models/safetensors.h"
+#include <signal.h>
+
+// ---- the checkpoints of a run
+
+struct Saved {
+    long step;
+    std::string dir;
+    bool automatic;                                      // the next one takes its place
+    bool optimizer;                                      // it can be resumed
+    bool last_only; // the run keeps the optimiser's state of its newest checkpoint alone
+};
+
+// the whole checkpoints in a run's directory, by step
+std::vector<Saved> saves_of(const std::string& out);
+
+// Removes what a killed process left half written or half removed, and gives a checkpoint that
+// stepped aside its name again.
+void saves_clean(const std::string& out);
+
+// After `newest` is whole: removes the automatic ones of *known before it and, if last_only, the
+// optimiser's state of the others that agreed to that when they were saved. A directory that holds
+// anything but a checkpoint's own files stays. *known becomes the newest alone: all else is done.
+void saves_prune(std::vector<Saved>* known, const Saved& newest, bool last_only);
+
+// What can be typed when the checkpoint `from` of the run `out` is of no use.
+std::string saves_other(const std::string& out, const std::string& from);
+
+// A checkpoint, or the newest one of a run's directory: that is said on standard error. Anything
+// else is returned as it is.
+std::string checkpoint_in(const std::string& path);
+
+// Is there room for so many bytes on the disk of this directory?
+bool disk_has(const std::string& dir, double bytes);
+
+// ---- a checkpoint's small files are hashed, too: state.json keeps the hashes as its last field
+
+// state, a JSON object, with the hashes of its own text and of these files: name, content
+std::string state_sealed(const std::string& state,
+                         const std::vector<std::pair<std::string, std::string>>& files);
+
+// dies if state.json or a file it has the hash of has changed since. Old ones have no hashes
+void state_check(const std::string& dir);
+
+// ---- signals
+
+// the last signal that asks the run to save and end, 0 if none has come
+extern volatile sig_atomic_t stop_signal;
+
+// From now on every signal that would end the process sets stop_signal; of SIGINT a second one,
+// half a second later, ends it at once.
+void on_signals();
+#endif // SAVES_H
