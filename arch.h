@@ -175,6 +175,9 @@ std::string arch_json(Arch c, const std::string& object, const char* between);
 // a value for an error message
 std::string json_short(const Json& v);
 
+// what is wanted of a row's number where it is out of range, or ""
+std::string arch_wrong(const ArchRow& r);
+
 // sets a row from JSON; dies if the type is wrong or the value out of range
 void arch_read(const ArchRow& r, const Json& v, const std::string& where);
 #endif // ARCH_H

@@ -197,6 +197,11 @@ int data_prompts(const std::string& path, const Tokenizer& tok, int n, int len, 
 // source; and what tells whether the data are still the same.
 std::string data_state(Data* d);
 
+// Notes what the tokens are. From then on data_unchanged dies if a file of theirs was written to, in
+// place, and holds others: the numbers that were trained on are not those that the log names.
+void data_mark(Data* d);
+void data_unchanged(Data* d);
+
 // continues from such a position; dies if the data differ
 void data_restore(Data* d, const Json& state);
 #endif // DATALOADER_H

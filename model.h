@@ -162,7 +162,8 @@ struct Model {
     std::vector<long> layer_at; // where each layer's parameters begin; the last ends
     Params<real> w; Params<acc> g;
     Acts a; char* arena; size_t arena_bytes;     // activations
-    int longest;                                 // T that the tables of positions are made for
+    int longest;                                 // T of the longest sequence it may be given
+    int reach;                                   // positions that the tables have so far
     int B, T, R; // the batch they are laid out for, T with the sink token; rows of head
     int *tokens, *targets; size_t token_room;    // (B, T)
     StepSums* sums;                              // loss and gradient norm of the step
@@ -302,14 +303,20 @@ static real* fixed_v_star(const Arch& c) {
     return device_table<real>(p);
 }
 
-// constant tables: positions from 0, as long as any sequence may be
-static void model_tables(Model* m, int T) {
+// Makes the tables of positions reach T rows, the sink token's among them. They grow with what is
+// read: a config.json may promise a billion positions.
+static void model_reach(Model* m, long T) {
     const Arch& c = m->c;
-    T += m->d.bias.token;
-    if (m->d.pe.absolute) { m->positions = absolute_table(T, c.C); }
-    if (m->d.pe.rotary) { m->turns = rope_table(c, c.rope_base, true, T); }
-    if (m->d.pe.rotary && c.rope_local) { m->turns_local = rope_table(c, c.rope_local, false, T); }
-    if (!c.v_star.empty()) { m->v_fixed = fixed_v_star(c); }
+    if (T <= m->reach) { return; }
+    const long most = (long)m->longest + m->d.bias.token;
+    m->reach = std::max(T, std::min(2L * m->reach, most));
+    for (void* old : { (void*)m->positions, (void*)m->turns, (void*)m->turns_local }) {
+        ops::device_free(old);
+    }
+    const int n = m->reach;
+    if (m->d.pe.absolute) { m->positions = absolute_table(n, c.C); }
+    if (m->d.pe.rotary) { m->turns = rope_table(c, c.rope_base, true, n); }
+    if (m->d.pe.rotary && c.rope_local) { m->turns_local = rope_table(c, c.rope_local, false, n); }
 }
 
 // ---- memory
@@ -321,6 +328,7 @@ static void model_resize(Model* m, int B, int T) {
             "use shorter sequences");
     }
     m->B = B; m->T = T + m->d.bias.token;
+    model_reach(m, m->T);
     m->R = std::min<long>(ops::head_rows(m->c.V, sizeof(real), m->train), (long)B * m->T);
     const Layout layout(m->c);
     Acts none;
@@ -419,7 +427,9 @@ static Model model_new(const Arch& c, int T_max, bool train) {
     m.layer_at = layers_at(m);
     layout.params<acc>(&m.g, NULL, m.grads);
     m.longest = m.d.pe.learnable ? c.T : std::max(c.T, T_max);
-    model_tables(&m, m.longest);
+    const int first = train ? m.longest : std::min(m.longest, T_max); // more, when it is read
+    model_reach(&m, first + m.d.bias.token);
+    if (!c.v_star.empty()) { m.v_fixed = fixed_v_star(c); }
     return m;
 }
 
@@ -527,6 +537,7 @@ static long model_load(Model* m, const int* seqs, int B, int T, int min_context 
 static inline void model_load_next(Model* m, int token, int past) {
     if (m->B != 1 || m->T != 1 || !m->arena) { model_resize(m, 1, 1 - m->d.bias.token); }
     m->past = past;
+    model_reach(m, past + 1L);
     ops::to_device(m->tokens, &token, sizeof token);
 }
 
@@ -541,6 +552,7 @@ static inline void model_load_forest(Model* m, const std::vector<int>& tokens,
                                      const std::vector<Segment>& forest) {
     m->past = 0;
     model_resize(m, tokens.size(), 1);
+    for (auto& part : forest) { model_reach(m, (long)part.past + part.n); }
     ops::to_device(m->tokens, tokens.data(), tokens.size() * sizeof(int));
     m->forest = forest;
 }

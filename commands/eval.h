@@ -453,7 +453,7 @@ static int eval(Flags f) {
     want(n >= 1, strf("%s: %d sequences", f.data.c_str(), in.n),
          strf("more than the %d of --calibrate", spare));
     printf("%s", column_note(m.c).c_str());
-    printf("%s: %s", f.data.c_str(), in.how.c_str());
+    printf("%s: %s", printable(f.data).c_str(), in.how.c_str());
     printf(spare ? ", the last %d of them for calibration\n" : "\n", spare);
     Outliers outliers;
     SinkAt at;                                   // of the run that is being made

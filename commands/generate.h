@@ -129,8 +129,10 @@ static int generate_text(Flags f) {
     const size_t given = f.prompt.empty() || f.chat ? tokens.size() : 0;
     Rng rng = rng_stream(f.seed, SEED_GENERATE);
     generate(&m, &tokens, f.tokens, f.temperature, f.top_k, &rng, stop);
-    printf("%s\n",
-           tokenizer_decode(tok, tokens.data() + given, tokens.size() - given, true).c_str());
+    std::string text = tokenizer_decode(tok, tokens.data() + given, tokens.size() - given, true);
+    if (isatty(1)) { text = printable(text, "\n\t"); }           // a file gets it as it is
+    fwrite(text.data(), 1, text.size(), stdout);
+    printf("\n");
     model_free(&m);
     return 0;
 }

@@ -13,6 +13,13 @@ static size_t acts_bytes(const Arch& c, bool train, long B, long T, std::string*
     return layout.acts(&none, NULL, train, B, T, R, table);
 }
 
+// bytes of the tables of positions for sequences of T tokens
+static double tables_bytes(const Arch& c, double T) {
+    const double turns =
+        pe_of(c).rotary ? sizeof(acc) * rotated(c) * (c.rope_local ? 2.0 : 1.0) : 0;
+    return T * (turns + (pe_of(c).absolute ? sizeof(real) * c.C : 0));
+}
+
 // MiB of weights, gradients, optimiser and activations, in words; *bytes their sum; spared: bytes
 // that the weights take less than floats would
 static std::string memory_text(const Arch& c, long B, long T, bool train, double* bytes,
@@ -30,7 +37,8 @@ static std::string memory_text(const Arch& c, long B, long T, bool train, double
                  grads = train ? n * sizeof(acc) + shard : 0,
                  optimiser = train ? 2 * n / parts * sizeof(acc) : 0;
     // beyond what a size_t holds
-    const double acts = rough > 1e15 ? rough * sizeof(real) : acts_bytes(c, train, B, T);
+    const double acts = (rough > 1e15 ? rough * sizeof(real) : acts_bytes(c, train, B, T)) +
+                        tables_bytes(c, T);
     *bytes = weights + grads + optimiser + acts;
     return strf("weights %.1f + gradients %.1f + optimiser %.1f + activations %.1f = %.1f MiB",
                 weights / 0x1p20, grads / 0x1p20, optimiser / 0x1p20, acts / 0x1p20,

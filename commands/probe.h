@@ -73,7 +73,7 @@ static void dump_maps(Model* m, const Flags& f, const int* seq, int T) {
         for (auto& lh : heads) { if (lh.first == l) { here.push_back(lh.second); } }
         if (!here.empty()) { dump_layer(m, f.dump, l, here); }
     });
-    printf("wrote %zu files to %s\n", 3 * heads.size(), f.dump.c_str());
+    printf("wrote %zu files to %s\n", 3 * heads.size(), printable(f.dump).c_str());
 }
 
 static std::string per_sequence_json(const Metrics& r) { // alpha[seq][L][H][k]
@@ -247,10 +247,10 @@ static std::string probe_once(Model* m, const Flags& f, const ProbeInput& in,
     const bool natural = f.probe_input == "natural", bb = f.data == "bb" && natural;
     std::string bos = natural ? first : "none";
     if (bb && f.bb_bos) { bos = "<s>"; }
-    const std::string name = natural ? f.data : f.probe_input;
+    const std::string name = natural ? f.data : f.probe_input, shown = printable(name);
     progress_end();
     const std::string few = strf(", fewer than the %ld asked for: there are no more", f.probe_seqs);
-    printf("%s: %s%s\n", name.c_str(), in.how.c_str(), in.n < f.probe_seqs ? few.c_str() : "");
+    printf("%s: %s%s\n", shown.c_str(), in.how.c_str(), in.n < f.probe_seqs ? few.c_str() : "");
     SinkAt at = sink_at_parse(f.sink_at, T);
     m->around = [&](Model* m, const Stage& stage, int l) {
         stage.forward(m, l);
@@ -266,8 +266,8 @@ static std::string probe_once(Model* m, const Flags& f, const ProbeInput& in,
     }
     printf("%s", probe_text(r, eps).c_str());
     for (double e : eps) {
-        printf("%s, T %d, n %d, eps %g, bos %s | loss %.4f | ", name.c_str(), T, in.n, e,
-               bos.c_str(), r.loss);
+        printf("%s, T %d, n %d, eps %g, bos %s | loss %.4f | ", shown.c_str(), T, in.n, e,
+               printable(bos).c_str(), r.loss);
         printf("%s%s\n", eval_text(NAN, r, e).c_str(), sink_at_text(at, e).c_str());
     }
     return "\"data\":" + json_str(name) + ",\"bos\":" + json_str(bos) +

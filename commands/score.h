@@ -497,7 +497,8 @@ static std::string score_items_json(const ScoreTask& task) {
 static std::string score_report(const ScoreTask& task, const std::string& bos, double seconds) {
     const size_t n = task.items.size();
     progress_end();
-    printf("%s: %zu items, bos %s, %.1f items/s", task.path.c_str(), n, bos.c_str(), n / seconds);
+    printf("%s: %zu items, bos %s, %.1f items/s", printable(task.path).c_str(), n,
+           printable(bos).c_str(), n / seconds);
     if (task.cut) { printf(", %ld cut at the front to fit the model", task.cut); }
     printf("\n");
     std::string o = "{\"task\":" + json_str(task.path);
@@ -506,7 +507,7 @@ static std::string score_report(const ScoreTask& task, const std::string& bos, d
     for (auto& r : score_results(task)) {
         const bool percent = r.name.compare(0, 3, "acc") == 0;
         const double by = percent ? 100 : 1;
-        printf("  %-16s %10.4f%s", r.name.c_str(), r.value * by, percent ? " %" : "");
+        printf("  %-16s %10.4f%s", printable(r.name).c_str(), r.value * by, percent ? " %" : "");
         printf(std::isnan(r.stderr_) ? "\n" : "  +- %.4f\n", r.stderr_ * by);
         o += ",\"" + r.name + "\":" + json_num(r.value);
         o += ",\"" + r.name + "_stderr\":" + json_num(r.stderr_);

@@ -163,6 +163,7 @@ static Run run_open(Flags f) {
     if (first) { r.data = data_from_flags(f, f.arch.T, r.probe_len); }
     dist::barrier();
     if (!first) { r.data = data_from_flags(f, f.arch.T, r.probe_len); }
+    data_mark(&r.data);
     r.c = arch_from_flags(&f, r.data.V);
     memory_check(r.c, f.batch, f.arch.T, true);
     r.m = model_new(r.c, std::max<int>(f.arch.T, r.probe_len), true);
@@ -228,8 +229,8 @@ static void run_describe(const Run& r) {
            c.V, c.T);
     printf("%s parameters\n", count_text(r.m.num_params).c_str());
     printf("%s", column_note(c).c_str());
-    if (!f.init.empty()) { printf("init   %s\n", f.init.c_str()); }
-    printf("data   %s\n", r.data.description.c_str());
+    if (!f.init.empty()) { printf("init   %s\n", printable(f.init).c_str()); }
+    printf("data   %s\n", printable(r.data.description).c_str());
     const std::string step = count_text(r.tokens_per_step),
                       all = count_text(r.tokens_per_step * f.steps);
     const std::string ranks = dist::world > 1 ? strf(" x %d ranks", dist::world) : "";
@@ -250,7 +251,7 @@ static void run_describe(const Run& r) {
         printf("ranks  %d by %s, %d of them on this machine\n", dist::world, dist::name,
                dist::neighbours);
     }
-    printf("out    %s%s\n", f.out.c_str(),
+    printf("out    %s%s\n", printable(f.out).c_str(),
            r.resumed ? strf(", resumed from step %ld", r.first).c_str() : "");
     if (f.save_optimizer == "none") {
         printf("note   --save-optimizer none: no checkpoint of this run can be resumed\n");
@@ -272,13 +273,14 @@ static void log_config(Run* r) {
 static void log_begin(Run* r) {
     if (file_size(r->log.path) == 0) { log_config(r); }
     if (r->changed.empty()) { return; }
-    printf("change %s\n", r->changed.c_str());
+    printf("change %s\n", printable(r->changed).c_str());
     log_line(&r->log, strf("{\"event\":\"resume\",\"step\":%ld,\"changed\":{", r->first) +
                           r->changed + strf("},\"commit\":\"%s\"}", COMMIT));
 }
 
 // what a run needs to continue from here, and a probe to know what it was trained on
 static std::string run_state(Run* r, long step, bool keep) {
+    data_unchanged(&r->data);
     char here[PATH_MAX];
     return strf("{\"step\": %ld, \"batch\": %ld, \"tokens_per_step\": %.0f, ", step, r->f.batch,
                 r->tokens_per_step) +
@@ -318,7 +320,7 @@ static void run_evaluate(Run* r, long step) { // validation loss, metrics, a sam
     log_line(&r->log,
              strf("{\"event\":\"sample\",\"step\":%ld,\"text\":", step) + json_str(text) + "}");
     if (step == 0 && f.init.empty()) { return; }         // of random weights: noise
-    printf("sample %s\n", json_str(text).c_str());
+    printf("sample %s\n", printable(json_str(text)).c_str());
 }
 
 // Is this step's line due: by --print-every, or about once a second? The last step's always is.
@@ -438,8 +440,8 @@ static void run_finish(Run* r, long step) {
     log_check(*r);
     if (r->log.f) { fclose(r->log.f); }
     progress_end();
-    printf("%s at step %ld, saved %s/step_%ld, params_hash %s\n", how, step, r->f.out.c_str(), step,
-           hash.c_str());
+    printf("%s at step %ld, saved %s/step_%ld, params_hash %s\n", how, step,
+           printable(r->f.out).c_str(), step, hash.c_str());
     fflush(stdout);
     if (stop_signal == SIGPIPE && ferror(stdout)) {
         die(EXIT_MACHINE, "standard output: nobody reads it any more", run_rescue(*r));

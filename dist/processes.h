@@ -247,7 +247,7 @@ inline void watch_send(int fd, WatchMessage kind, const std::string& text) {
         for (;;) { pause(); }
     }
     if (print) {
-        fputs(message.c_str(), stderr);
+        fputs(printable(message, "\n").c_str(), stderr);
         fflush(stderr);
     }
     for (int r = 1; rank == 0 && r < world; r++) {

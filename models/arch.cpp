@@ -254,14 +254,24 @@ std::string json_short(const Json& v) {
     return v.type == Json::STRING ? json_str(v.string) : names[v.type];
 }
 
+std::string arch_wrong(const ArchRow& r) {
+    double v = r.low;
+    if (r.type == ARCH_int)   { v = *(int*)r.at; }
+    if (r.type == ARCH_float) { v = *(float*)r.at; }
+    const bool there = v >= r.low && v <= r.high;         // not NaN
+    return there ? "" : number_text(r.low) + " to " + number_text(r.high);
+}
+
 void arch_read(const ArchRow& r, const Json& v, const std::string& where) {
     std::string text = v.string, wanted;
     if (v.type == Json::BOOL) { text = v.number ? "1" : "0"; }
-    const bool is_text = v.type == Json::STRING,
-               wants_text = r.type == ARCH_str || r.type == ARCH_kind;
-    if (is_text != wants_text ||
-        (v.type != Json::STRING && v.type != Json::NUMBER && v.type != Json::BOOL)) {
+    const bool wants_text = r.type == ARCH_str || r.type == ARCH_kind,
+               yes_or_no = r.type == ARCH_int && r.low == 0 && r.high == 1,
+               fits = wants_text ? v.type == Json::STRING
+                                 : v.type == Json::NUMBER || (yes_or_no && v.type == Json::BOOL);
+    if (!fits) {
         wanted = wants_text ? "text" : "a number";
+        if (yes_or_no) { wanted = "true or false"; }
     } else {
         wanted = arch_set(r, text);
     }

@@ -104,15 +104,16 @@ std::string checkpoint_gguf(const std::string& path) {
     return file_exists(path + "/config.json") ? "" : gguf_in(path);
 }
 
+static const char* const MERGE_ADAPTER =
+    "python3 -c \"from peft import AutoPeftModelForCausalLM as M; "
+    "M.from_pretrained('DIR').merge_and_unload().save_pretrained('NEW')\"";
+
 // Dies if a directory holds more than a model, or one in another form, as these files in it say.
 static void directory_check(const std::string& dir) {
-    static const char* const merge =
-        "python3 -c \"from peft import AutoPeftModelForCausalLM as M; "
-        "M.from_pretrained('DIR').merge_and_unload().save_pretrained('NEW')\"";
     static const struct { const char *name, *what, *hint; bool always;
     } FILES[] = {
-        { "adapter_config.json", "an adapter (LoRA)", merge, true },
-        { "adapter_model.safetensors", "an adapter (LoRA)", merge, true },
+        { "adapter_config.json", "an adapter (LoRA)", MERGE_ADAPTER, true },
+        { "adapter_model.safetensors", "an adapter (LoRA)", MERGE_ADAPTER, true },
         { "model_index.json", "a pipeline of several models", "give one of a language model",
           false },
         { "params.json", "a model as Meta and Mistral publish it",
@@ -171,22 +172,49 @@ static Checkpoint checkpoint_files(const std::string& dir) {
     return k;
 }
 
+// Dies if the tensors are those of something around the model, or have names of another kind.
+static void names_check(const Weights& files, bool embedding, const std::string& wanted) {
+    static const struct { const char *part, *what, *hint; } KNOWN[] = {
+        { ".lora_", "an adapter (LoRA) beside its weights", MERGE_ADAPTER },
+        { "base_model.", "a model that PEFT is wrapped around", MERGE_ADAPTER },
+        { "language_model.", "a model of more than text, of which this is the part for text",
+          "save that part by itself: model.language_model.save_pretrained('NEW')" },
+        { "vision_tower.", "a model of more than text", "give its language model alone" },
+    };
+    for (auto& t : files.tensors) {
+        for (auto& k : KNOWN) {
+            if (t.name.find(k.part) == std::string::npos) { continue; }
+            die(EXIT_USER, t.file + ": the tensor '" + t.name + "' is of " + k.what
+                + ", and that is not read", k.hint);
+        }
+    }
+    if (embedding || files.tensors.empty()) { return; }
+    die(EXIT_USER,
+        files.path + ": has no embedding '" + wanted + "'; its first tensor is called '" +
+            files.tensors[0].name + "'",
+        "save the weights under the names that transformers gives them");
+}
+
 Checkpoint checkpoint_open(const std::string& dir, bool may_add) {
     Checkpoint k = checkpoint_files(dir);
     const Json* mine = k.config.get("train_sink");
     k.c = mine ? arch_of_checkpoint(k.config, *mine, k.where, &k.attn, &k.tokenizer)
                : arch_import(k.config, k.where, &k.attn);
     if (!mine && k.weights.maps.empty()) { k.weights = safetensors_open_dir(dir); }
+    weights_unwrap(&k.weights);
     // OPT-350m's head is the embedding times a matrix
     if (!mine) {
         const bool projected = k.weights.find("model.decoder.project_out.weight");
         const Family family = family_of_file(k.config, ends_with(k.where, ".gguf"));
         const bool head = import_source(family, k.c, k.weights, "lm_head.weight").w;
         const Json* said = k.config.get("tie_word_embeddings");
+        const std::string embed = "model.embed_tokens.weight";
+        names_check(k.weights, import_source(family, k.c, k.weights, embed).w, embed);
         if (!k.c.tied && !head) {
             const std::string is = said ? json_short(*said) : "missing";
             die(EXIT_USER, k.where + ": tie_word_embeddings is " + is + ", and there is no lm_head",
-                "set it to true if the head is the embedding");
+                "is a file of its weights missing? only if its head is the embedding, set it to "
+                "true");
         }
         k.c.tied = k.c.tied && !projected;
     }
@@ -194,7 +222,10 @@ Checkpoint checkpoint_open(const std::string& dir, bool may_add) {
     if (k.adds_bias) { k.c.bias = THIS(BIAS); }
     arch_settle(&k.c, k.where);
     checkpoint_check_build(dir, k.c, k.attn);
-    if (mine) { k.weights = safetensors_open_dir(dir); }
+    if (mine) {
+        k.weights = safetensors_open_dir(dir);
+        weights_unwrap(&k.weights);
+    }
     k.tokenizer = checkpoint_tokenizer(dir, k.tokenizer);
     return k;
 }

@@ -2,6 +2,7 @@
 models/import.cpp -- what import.h declares.
 */
 #include "import.h"
+#include <float.h>
 #include "../cpu/stored.h"
 
 // ---- config.json, read key by key; what was never asked for is found at the end
@@ -20,10 +21,34 @@ struct Import {
         return v && v->type != Json::NUL ? v : NULL;
     }
 
+    // a number that a float can hold; true and false are none
     double number(const std::string& key, double otherwise) {
         const Json* v = get(key);
-        if (v && v->type != Json::NUMBER && v->type != Json::BOOL) { refuse(key, "a number"); }
+        if (v && v->type != Json::NUMBER) { refuse(key, "a number"); }
+        const double x = v ? fabs(v->number) : 0;
+        if (x != 0 && !(x >= FLT_MIN && x <= FLT_MAX)) {
+            refuse(key, "0, or from 1e-37 to 1e38 in size");
+        }
         return v ? v->number : otherwise;
+    }
+
+    // a whole number, `least` or more, written without point and exponent
+    int whole(const std::string& key, int otherwise, int least) {
+        const Json* v = get(key);
+        long n = otherwise;
+        if (v && (v->type != Json::NUMBER || !parse_long(v->string, &n) || n < least ||
+                  n > 1 << 30)) {
+            refuse(key, strf("a whole number, %d or more", least));
+        }
+        return (int)n;
+    }
+
+    // true or false; other programs also write 1 and 0
+    bool yes(const std::string& key, bool otherwise) {
+        const Json* v = get(key);
+        const bool number = v && v->type == Json::NUMBER && (v->number == 0 || v->number == 1);
+        if (v && v->type != Json::BOOL && !number) { refuse(key, "true or false"); }
+        return v ? v->number != 0 : otherwise;
     }
 
     std::string text(const std::string& key, const std::string& otherwise) {
@@ -74,6 +99,20 @@ static const char* const HARMLESS_KEYS =
 bool is_harmless(const std::string& key) {
     return strstr(HARMLESS_KEYS, (" " + key + " ").c_str()) != NULL;
 }
+
+// keys that say in what other form a model is
+#define PARTS "it is a model of more than text"
+#define PART_ALONE "give its language model alone, with a config.json of its own"
+#define QUANTISED "its weights are quantised in a form that this program does not read"
+#define NOT_QUANTISED "get the model as its authors trained it, or as a GGUF file"
+static const struct { const char *key, *what, *hint; } KEYS_NOT_READ[] = {
+    { "quantization_config", QUANTISED, NOT_QUANTISED },
+    { "quantization", QUANTISED, NOT_QUANTISED },        // of mlx
+    { "compression_config", QUANTISED, NOT_QUANTISED },
+    { "vision_config", PARTS, PART_ALONE },
+    { "text_config", PARTS, PART_ALONE },
+    { "audio_config", PARTS, PART_ALONE },
+};
 
 // sets the row of ARCH with this field
 static void import_set(Import* in, const std::string& field, const std::string& value) {
@@ -170,23 +209,17 @@ static void import_rope_object(Import* in, const Json& rope, bool local) {
     }
 }
 
-// a whole number, `least` or more
-static int import_whole(Import* in, const std::string& key, int otherwise, int least) {
-    const double v = in->number(key, otherwise);
-    if (v != floor(v) || v < least || v > 1 << 30) {
-        in->refuse(key, strf("a whole number, %d or more", least));
-    }
-    return (int)v;
-}
-
 static void import_window(Import* in, int otherwise) {
-    in->c.window = import_whole(in, "sliding_window", otherwise, 0);
+    in->c.window = in->whole("sliding_window", otherwise, 0);
 }
 
 static void import_rope(Import* in) {
     const Json *rope = in->get("rope_scaling"), *newer = in->get("rope_parameters");
     if (rope && newer) { in->refuse("rope_scaling", "null beside rope_parameters"); }
     if (newer) { rope = newer; }
+    if (rope && rope->type != Json::OBJECT) {
+        in->refuse(newer ? "rope_parameters" : "rope_scaling", "an object, or null");
+    }
     if (rope) {
         const Json *full = rope->get("full_attention"), *local = rope->get("sliding_attention");
         if (full) { rope = full; }
@@ -268,8 +301,8 @@ static void import_window_settle(Arch* c) {
 // ---- what the row of a family cannot say
 
 static void more_llama(Import* in) {
-    in->c.qkv_bias = in->c.out_bias = in->number("attention_bias", 0) != 0;
-    in->c.ffn_bias = in->number("mlp_bias", 0) != 0;
+    in->c.qkv_bias = in->c.out_bias = in->yes("attention_bias", false);
+    in->c.ffn_bias = in->yes("mlp_bias", false);
     in->get("sliding_window");                   // transformers does not read it in this family
 }
 
@@ -279,16 +312,20 @@ static void more_mistral(Import* in) {           // absent means 4096, null mean
 
 static void more_smollm3(Import* in) {
     const Json* list = in->get("no_rope_layers");
-    const int every = import_whole(in, "no_rope_layer_interval", 4, 1);
+    const int every = in->whole("no_rope_layer_interval", 4, 1);
     if (list && (int)list->items.size() < in->c.L) {
         in->refuse("no_rope_layers", strf("%d layers", in->c.L));
     }
     for (int l = 0; l < in->c.L; l++) {
-        const bool turns = list ? list->items[l].number != 0 : (l + 1) % every != 0;
+        const Json* says = list ? &list->items[l] : NULL;
+        if (says && says->type != Json::NUMBER && says->type != Json::BOOL) {
+            in->refuse("no_rope_layers", "1 or 0 for each layer");
+        }
+        const bool turns = says ? says->number != 0 : (l + 1) % every != 0;
         in->c.rope_layers += turns ? '1' : '0';
     }
-    in->c.qkv_bias = in->c.out_bias = in->number("attention_bias", 0) != 0;
-    in->c.ffn_bias = in->number("mlp_bias", 0) != 0;
+    in->c.qkv_bias = in->c.out_bias = in->yes("attention_bias", false);
+    in->c.ffn_bias = in->yes("mlp_bias", false);
     import_wanted(in, "use_sliding_window=false");
     in->get("sliding_window"); in->get("max_window_layers");
     import_layer_types(in);
@@ -296,16 +333,16 @@ static void more_smollm3(Import* in) {
 }
 
 static void more_qwen(Import* in) {
-    const bool slides = in->number("use_sliding_window", 0) != 0;
-    const int from = in->number("max_window_layers", 28);
-    const int window = import_whole(in, "sliding_window", 4096, 0);
+    const bool slides = in->yes("use_sliding_window", false);
+    const int from = in->whole("max_window_layers", 28, 0);
+    const int window = in->whole("sliding_window", 4096, 0);
     if (slides) { in->c.window = window; }
     for (int l = 0; slides && l < in->c.L; l++) { in->c.local += l >= from ? '1' : '0'; }
     if (!slides) { in->get("layer_types"); } else { import_layer_types(in); }
 }
 
 static void more_qwen3(Import* in) {
-    in->c.qkv_bias = in->c.out_bias = in->number("attention_bias", 0) != 0;
+    in->c.qkv_bias = in->c.out_bias = in->yes("attention_bias", false);
     if (!in->c.HS) { in->c.HS = 128; }
     more_qwen(in);
 }
@@ -324,7 +361,9 @@ static void gemma_scale(Import* in) {
 
 static float gemma_score_scale(Import* in) {
     const float by = in->number("query_pre_attn_scalar", 256);
-    if (!(by > 0)) { in->refuse("query_pre_attn_scalar", "more than 0"); }
+    if (!(by > 1e-12f && by < 1e12f)) {          // else its root would be nothing, or all
+        in->refuse("query_pre_attn_scalar", "1e-12 to 1e12");
+    }
     return 1 / sqrtf(by);
 }
 
@@ -353,7 +392,7 @@ static void more_gemma2(Import* in) {
     in->c.logit_cap = gemma2_cap(in, "final_logit_softcapping", 30);
     if (cap) { in->attn = "softcap"; in->c.attn_cap = cap; }
     import_window(in, 4096);
-    if (in->number("sliding_window_size", in->c.window) != in->c.window) {
+    if (in->whole("sliding_window_size", in->c.window, 0) != in->c.window) {
         in->refuse("sliding_window_size", strf("%d, as sliding_window", in->c.window));
     }
     in->c.local = "10";
@@ -366,8 +405,8 @@ static void more_gemma3(Import* in) {
     in->get("attn_logit_softcapping");           // never passed on in this family
     in->c.logit_cap = in->number("final_logit_softcapping", 0);
     import_window(in, 4096);
-    const int written = import_whole(in, "_sliding_window_pattern", 6, 1),
-              every = import_whole(in, "sliding_window_pattern", written, 1);
+    const int written = in->whole("_sliding_window_pattern", 6, 1),
+              every = in->whole("sliding_window_pattern", written, 1);
     for (int l = 0; l < in->c.L; l++) { in->c.local += (l + 1) % every ? '1' : '0'; }
     import_layer_types(in);
     const Json* rope = in->get("rope_parameters");
@@ -379,7 +418,7 @@ static void more_gemma3(Import* in) {
 }
 
 static void more_olmo2(Import* in) {
-    in->c.qkv_bias = in->c.out_bias = in->number("attention_bias", 0) != 0;
+    in->c.qkv_bias = in->c.out_bias = in->yes("attention_bias", false);
 }
 
 static void more_gpt2(Import* in) {
@@ -390,7 +429,7 @@ static void more_gpt2(Import* in) {
 // no scaling of the scores; attention_types: [[["global","local"], 6]]
 static void more_gpt_neo(Import* in) {
     in->c.score_scale = 1;
-    in->c.window = import_whole(in, "window_size", 256, 1);
+    in->c.window = in->whole("window_size", 256, 1);
     if (!in->c.F) { in->c.F = 4 * in->c.C; }
     const Json* layers = in->get("attention_layers");
     const Json* types = in->get("attention_types");
@@ -401,7 +440,7 @@ static void more_gpt_neo(Import* in) {
     for (size_t i = 0; !layers && types && i < types->items.size(); i++) {
         const Json& group = types->items[i];
         if (group.items.size() != 2) { in->refuse("attention_types", "[[[names], times], ..]"); }
-        for (int n = 0; n < (int)group.items[1].number && n < in->c.L; n++) {
+        for (int n = 0; n < group.items[1].number && (int)names.size() <= in->c.L; n++) {
             for (auto& name : group.items[0].items) { names.push_back(name.string); }
         }
     }
@@ -418,14 +457,14 @@ static void more_gpt_neo(Import* in) {
 
 static void more_opt(Import* in) {
     if (in->get("rms_norm_eps")) { in->refuse("rms_norm_eps", "none: there it is always 1e-5"); }
-    if (!in->number("do_layer_norm_before", 1)) { in->c.norm = NORM_post; }
+    if (!in->yes("do_layer_norm_before", true)) { in->c.norm = NORM_post; }
     in->get("word_embed_proj_dim");              // the shapes of project_in and project_out say it
-    in->c.qkv_bias = in->c.out_bias = in->c.ffn_bias = in->number("enable_bias", 1) != 0;
+    in->c.qkv_bias = in->c.out_bias = in->c.ffn_bias = in->yes("enable_bias", true);
 }
 
 static void more_neox(Import* in) {
-    in->c.parallel = in->number("use_parallel_residual", 1) != 0;
-    in->c.qkv_bias = in->c.out_bias = in->number("attention_bias", 1) != 0;
+    in->c.parallel = in->yes("use_parallel_residual", true);
+    in->c.qkv_bias = in->c.out_bias = in->yes("attention_bias", true);
 }
 
 static void more_phi3(Import* in) {
@@ -434,21 +473,21 @@ static void more_phi3(Import* in) {
 }
 
 static void more_stablelm(Import* in) {
-    in->c.qkv_bias = in->number("use_qkv_bias", 0) != 0;
+    in->c.qkv_bias = in->yes("use_qkv_bias", false);
 }
 
 static void more_falcon(Import* in) {
-    const bool grouped = in->number("new_decoder_architecture", 0) != 0,
-               multi = in->number("multi_query", 1) != 0;
-    const int kv = in->number("num_kv_heads", in->number("n_head_kv", in->c.NH));
+    const bool grouped = in->yes("new_decoder_architecture", false),
+               multi = in->yes("multi_query", true);
+    const int kv = in->whole("num_kv_heads", in->whole("n_head_kv", in->c.NH, 1), 1);
     in->c.KV = multi ? 1 : in->c.NH;
     if (grouped) { in->c.KV = kv; }
-    in->c.parallel = in->number("parallel_attn", 1) != 0 || grouped;
-    in->number("num_ln_in_parallel_attn", 0);    // the names of the norms say it
-    in->c.qkv_bias = in->c.out_bias = in->c.ffn_bias = in->number("bias", 0) != 0;
+    in->c.parallel = in->yes("parallel_attn", true) || grouped;
+    in->whole("num_ln_in_parallel_attn", 0, 0);    // the names of the norms say it
+    in->c.qkv_bias = in->c.out_bias = in->c.ffn_bias = in->yes("bias", false);
     // there the positions are divided by the root of the head size
     import_wanted(in, "alibi=false");
-    in->c.F = in->number("ffn_hidden_size", 4 * in->c.C);
+    in->c.F = in->whole("ffn_hidden_size", 4 * in->c.C, 1);
     if (in->number("ff_factor", 4) * in->c.C != in->c.F && in->get("ff_factor")) {
         in->refuse("ff_factor", strf("what makes ffn_hidden_size, %d", in->c.F));
     }
@@ -456,8 +495,8 @@ static void more_falcon(Import* in) {
 }
 
 static void more_bloom(Import* in) {
-    in->c.F = in->number("n_inner", 4 * in->c.C);
-    in->c.T = in->number("seq_length", 2048);
+    in->c.F = in->whole("n_inner", 4 * in->c.C, 1);
+    in->c.T = in->whole("seq_length", 2048, 1);
     import_wanted(in, "apply_residual_connection_post_layernorm=false");
     if (in->c.NH & (in->c.NH - 1)) {
         in->refuse("n_head", "a power of two: other slopes are not built in");
@@ -470,15 +509,17 @@ static void more_mixtral(Import* in) {
 
 // experts in every layer, as Qwen's config.json says it
 static void all_experts(Import* in) {
-    in->c.expert_shares = in->number("norm_topk_prob", 0) == 0;
-    if (in->number("decoder_sparse_step", 1) != 1) { in->refuse("decoder_sparse_step", "1"); }
+    in->c.expert_shares = !in->yes("norm_topk_prob", false);
+    if (in->whole("decoder_sparse_step", 1, 0) != 1) { in->refuse("decoder_sparse_step", "1"); }
     const Json* dense = in->get("mlp_only_layers");
-    if (dense && !dense->items.empty()) { in->refuse("mlp_only_layers", "experts in all layers"); }
+    if (dense && (dense->type != Json::ARRAY || !dense->items.empty())) {
+        in->refuse("mlp_only_layers", "experts in all layers");
+    }
 }
 
 static void more_qwen2_moe(Import* in) {
     all_experts(in);
-    in->c.qkv_bias = in->number("qkv_bias", 1) != 0;
+    in->c.qkv_bias = in->yes("qkv_bias", true);
     more_qwen(in);
     if (in->c.window && !in->get("layer_types")) {       // its default is another than Qwen2's
         in->refuse("use_sliding_window", "false, or layer_types");
@@ -487,7 +528,7 @@ static void more_qwen2_moe(Import* in) {
 
 static void more_qwen3_moe(Import* in) {
     all_experts(in);
-    in->c.qkv_bias = in->c.out_bias = in->number("attention_bias", 0) != 0;
+    in->c.qkv_bias = in->c.out_bias = in->yes("attention_bias", false);
     more_qwen(in);                               // which layers it means depends on the version
     if (in->c.window) { in->refuse("use_sliding_window", "false"); }
 }
@@ -497,7 +538,7 @@ static void more_gpt_oss(Import* in) {
     if (in->number("swiglu_alpha", 1.702) != 1.702) { in->refuse("swiglu_alpha", "1.702"); }
     if (!(in->c.expert_limit > 0)) { in->refuse("swiglu_limit", "more than 0"); }
     const int used = in->c.experts_used;         // that the file says twice
-    if (in->number("experts_per_token", used) != used) {
+    if (in->whole("experts_per_token", used, 0) != used) {
         in->refuse("experts_per_token", strf("%d, as num_experts_per_tok", used));
     }
     if (!in->get("rope_scaling") && !in->get("rope_parameters")) {
@@ -515,9 +556,8 @@ static void more_gpt_oss(Import* in) {
 
 // "0100": one layer of every `period`, from layer `offset` on
 static std::string jamba_pattern(Import* in, const std::string& what, int period, int offset) {
-    const int every = in->number(what + "_layer_period", period),
-              first = in->number(what + "_layer_offset", offset);
-    if (every < 1) { in->refuse(what + "_layer_period", "1 or more"); }
+    const int every = in->whole(what + "_layer_period", period, 1),
+              first = in->whole(what + "_layer_offset", offset, 0);
     std::string pattern;
     for (int l = 0; l < in->c.L; l++) { pattern += l % every == first ? '1' : '0'; }
     return pattern;
@@ -532,12 +572,14 @@ static void more_jamba(Import* in) {
         in->c.experts = in->c.experts_used = 0;
         in->c.expert_layers.clear();
     }
-    in->c.mamba_width = in->number("mamba_expand", 2) * in->c.C;
+    const double width = (double)in->whole("mamba_expand", 2, 1) * in->c.C;
+    if (width > 1 << 20) { in->refuse("mamba_expand", "a width of less than 2^20 channels"); }
+    in->c.mamba_width = width;
     const Json* rank = in->json.get("mamba_dt_rank");
-    const bool automatic = !rank || rank->string == "auto";
+    const bool automatic = !rank || (rank->type == Json::STRING && rank->string == "auto");
     in->used.insert("mamba_dt_rank");
-    in->c.mamba_rank = automatic ? (in->c.C + 15) / 16 : in->number("mamba_dt_rank", 0);
-    if (in->number("sliding_window", 0) != 0) { in->refuse("sliding_window", "null"); }
+    in->c.mamba_rank = automatic ? (in->c.C + 15) / 16 : in->whole("mamba_dt_rank", 0, 1);
+    if (in->whole("sliding_window", 0, 0) != 0) { in->refuse("sliding_window", "null"); }
     for (const char* key : { "use_mamba_kernels", "use_mambapy", "use_associative_scan", "n_ctx",
                              "num_logits_to_keep", "calc_logits_for_entire_prompt" }) {
         in->get(key);                            // they say how it is computed, not what
@@ -639,16 +681,22 @@ static const NameRow PHI3_NAMES[] = {
     { "model.norm", "model.norm", AS_IT_IS },
     { NULL, NULL, AS_IT_IS }
 };
-#define FALCON_NAMES(ATTN_NORM, FFN_NORM) { \
-    { "model.embed_tokens", "word_embeddings", AS_IT_IS },        { "model.embed_norm", "word_embeddings_layernorm", AS_IT_IS }, \
-    { "input_layernorm", ATTN_NORM, AS_IT_IS },                   { "post_attention_layernorm", FFN_NORM, AS_IT_IS }, \
-    { "self_attn.q_proj", "h.N.self_attention.query_key_value", GROUPS_Q }, \
-    { "self_attn.k_proj", "h.N.self_attention.query_key_value", GROUPS_K }, \
-    { "self_attn.v_proj", "h.N.self_attention.query_key_value", GROUPS_V }, \
-    { "self_attn.o_proj", "h.N.self_attention.dense", AS_IT_IS }, \
-    { "mlp.up_proj", "h.N.mlp.dense_h_to_4h", AS_IT_IS },         { "mlp.down_proj", "h.N.mlp.dense_4h_to_h", AS_IT_IS }, \
-    { "model.norm", "ln_f", AS_IT_IS },                           { "lm_head", "lm_head", AS_IT_IS }, \
-    { NULL, NULL, AS_IT_IS } }
+#define FALCON_NAMES(ATTN_NORM, FFN_NORM)                                             \
+    {                                                                                 \
+        { "model.embed_tokens", "word_embeddings", AS_IT_IS },                        \
+            { "model.embed_norm", "word_embeddings_layernorm", AS_IT_IS },            \
+            { "input_layernorm", ATTN_NORM, AS_IT_IS },                               \
+            { "post_attention_layernorm", FFN_NORM, AS_IT_IS },                       \
+            { "self_attn.q_proj", "h.N.self_attention.query_key_value", GROUPS_Q },   \
+            { "self_attn.k_proj", "h.N.self_attention.query_key_value", GROUPS_K },   \
+            { "self_attn.v_proj", "h.N.self_attention.query_key_value", GROUPS_V },   \
+            { "self_attn.o_proj", "h.N.self_attention.dense", AS_IT_IS },             \
+            { "mlp.up_proj", "h.N.mlp.dense_h_to_4h", AS_IT_IS },                     \
+            { "mlp.down_proj", "h.N.mlp.dense_4h_to_h", AS_IT_IS },                   \
+            { "model.norm", "ln_f", AS_IT_IS }, { "lm_head", "lm_head", AS_IT_IS }, { \
+            NULL, NULL, AS_IT_IS                                                      \
+        }                                                                             \
+    }
 static const NameRow FALCON_ONE_NORM[] = FALCON_NAMES("h.N.input_layernorm", "h.N.input_layernorm");
 static const NameRow FALCON_TWO_NORMS[] = FALCON_NAMES("h.N.ln_attn", "h.N.ln_mlp");
 static const NameRow BLOOM_NAMES[] = FALCON_NAMES("h.N.input_layernorm",
@@ -806,16 +854,38 @@ Arch arch_import(const Json& json, const std::string& where, std::string* attn) 
     for (auto& pair : split(family->keys, ' ')) { import_renamed(&in, pair); }
     for (auto& pair : split(family->wanted, ' ')) { import_wanted(&in, pair); }
     import_activation(&in);
+    const Json* pruned = in.get("pruned_heads");
+    if (pruned && !(pruned->fields.empty() && pruned->items.empty())) {
+        in.refuse("pruned_heads", "none");
+    }
     if (family->more) { family->more(&in); }
     import_rope(&in);
     import_rope_part(&in);
     import_window_settle(&in.c);
     for (auto& f : json.fields) {
         if (in.used.count(f.first) || is_harmless(f.first)) { continue; }
+        for (auto& k : KEYS_NOT_READ) {
+            if (f.first == k.key) {
+                die(EXIT_USER, where + ": " + f.first + ": " + k.what, k.hint);
+            }
+        }
         die(EXIT_USER,
             where + ": the key '" + f.first +
                 "' is not understood, and may change what the model computes",
-            "remove it if it does not");
+            "does the code of its authors read it? only if not, take it out of a copy of the file");
+    }
+    // the numbers that were worked out, by the keys they are worked out from
+    static const char* const FROM[][2] = {
+        { "logit_cap", "final_logit_softcapping" }, { "attn_cap", "attn_logit_softcapping" },
+        { "mamba_rank", "mamba_dt_rank" },          { "rope_local", "rope_local_base_freq" },
+        { "window", "sliding_window" },             { "score_scale", "query_pre_attn_scalar" },
+    };
+    for (auto& r : arch_rows(&in.c)) {
+        const std::string wanted = arch_wrong(r);
+        if (wanted.empty()) { continue; }
+        std::string key = in.said.count(r.field) ? in.said[r.field] : r.key;
+        for (auto& from : FROM) { if (!strcmp(r.field, from[0])) { key = from[1]; } }
+        die(EXIT_USER, where + ": " + key + " is " + arch_text(r, false) + ", wanted " + wanted);
     }
     *attn = in.attn;
     return in.c;

@@ -56,6 +56,24 @@ void weights_add(Weights* w, const Weight& one) {
     w->tensors.push_back(one);
 }
 
+void weights_unwrap(Weights* w) {
+    static const char* const WRAPPERS[] = { "module.", "_orig_mod.", "_forward_module.",
+                                            "_fsdp_wrapped_module.",
+                                            "_checkpoint_wrapped_module." };
+    Weights out;
+    for (Weight t : w->tensors) {
+        for (auto word : WRAPPERS) {             // a whole word of the name, wherever it is
+            for (size_t at = 0; (at = t.name.find(word, at)) != std::string::npos;) {
+                const bool whole = at == 0 || t.name[at - 1] == '.';
+                if (whole) { t.name.erase(at, strlen(word)); } else { at++; }
+            }
+        }
+        weights_add(&out, t);
+    }
+    w->tensors.swap(out.tensors);
+    w->index.swap(out.index);
+}
+
 static const char* const GGUF_READABLE =
     "F32, F16, BF16, F64, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K, Q6_K or MXFP4";
 

@@ -87,6 +87,10 @@ void weights_close(Weights* w);
 // Adds a tensor; dies if there is one of its name already.
 void weights_add(Weights* w, const Weight& one);
 
+// Takes the names of wrappers out of the names of tensors: module. of torch's data parallel,
+// _orig_mod. of torch.compile, and such. They say how a model was run, not what it is.
+void weights_unwrap(Weights* w);
+
 // Where row r begins in the file.
 const unsigned char* weight_row(const Weight& w, long r);
 

@@ -609,6 +609,26 @@ static std::string source_fingerprint(const Source& s) {
     return strf("%016llx", (unsigned long long)hash);
 }
 
+void data_mark(Data* d) {
+    for (auto& s : d->sources) {
+        if (s.fingerprint.empty()) { s.fingerprint = source_fingerprint(s); }
+    }
+}
+
+void data_unchanged(Data* d) {
+    const std::string path = maps_changed();
+    if (path.empty()) { return; }
+    bool same = true;                            // and known to be: not from a part of the tokens
+    for (auto& s : d->sources) {
+        const bool all = std::max(s.train.n, s.val.n) <= 1 << 24;
+        same = same && all && source_fingerprint(s) == s.fingerprint;
+    }
+    if (same) { maps_accept(); return; }
+    die(EXIT_USER, path + ": was written to while it was trained on, so this is not saved",
+        "put the data back as they were and go on with --resume, or begin again; write new data "
+        "under another name");
+}
+
 std::string data_state(Data* d) {
     std::string windows, drawn, held, weights, hashes;
     for (auto& s : d->sources) {

@@ -1021,7 +1021,8 @@ int tokenize_main(const TokenizeOptions& o) {
     make_dirs(o.out);
     if (!o.locked) { lock = dir_lock(o.out, "wait until it ends, or choose another -o"); }
     if (!tokenizing_directory(*z)) {
-        fprintf(stderr, "%s: complete already, from the same files\n", o.out.c_str());
+        fprintf(stderr, "%s: complete already, from the same files\n",
+                printable(o.out).c_str());
         dir_unlock(&lock);
         delete z;
         return 0;
@@ -1048,10 +1049,10 @@ int tokenize_main(const TokenizeOptions& o) {
             also += strf("; %ld documents of other domains or over their share left out",
                          z->dropped);
         }
-        const std::string name = o.shown.empty() ? o.out : o.shown;
+        const std::string name = printable(o.shown.empty() ? o.out : o.shown);
         fprintf(stderr, "%s: %ld documents, %ld tokens (%s), %.1f MB in %.1f s, %.1f MB/s%s\n",
-                name.c_str(), c.documents, c.tokens, z->tok.name.c_str(), c.bytes / 1e6, s,
-                c.bytes / 1e6 / s, also.c_str());
+                name.c_str(), c.documents, c.tokens, printable(z->tok.name).c_str(), c.bytes / 1e6,
+                s, c.bytes / 1e6 / s, also.c_str());
     }
     dir_unlock(&lock);
     delete z;
