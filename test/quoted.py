@@ -1,0 +1,208 @@
+"""Are the figures that README and docs/ quote those of the stored runs? Run by test_quoted.sh.
+
+Tables are found by their heading and read column by column; PROSE has sentences with {} for every
+figure, and where it comes from. What is not listed here is not checked.
+"""
+import json
+import re
+import subprocess
+import sys
+
+passed, wrong = 0, []
+
+
+def expect(ok, text):
+    global passed
+    passed += bool(ok)
+    if not ok: wrong.append(text)
+
+
+def page(name):
+    return open(name, encoding="utf-8").read()
+
+
+def results(name):
+    return json.load(open(f"docs/results/{name}.json", encoding="utf-8"))
+
+
+def seeds(row, get, at="last"):
+    """A number of every finished seed of a row."""
+    found = [get(o[at]) for o in row["ours"] if o.get("status") == "done" and o.get(at)]
+    return [x for x in found if x is not None]
+
+
+def spread(values, digits):
+    """mean (smallest-largest), as the tables have it."""
+    if not values: return "-"
+    text = f"{sum(values) / len(values):.{digits}f}"
+    if len(values) > 1 and max(values) != min(values):
+        text += f" ({min(values):.{digits}f}-{max(values):.{digits}f})"
+    return text
+
+
+def of_proxy(e):
+    return e["proxy_1"]
+
+
+# column of a table: what it is of an evaluation, its digits, and of which
+COLUMNS = {"here Sink_1": (of_proxy, 1, "last"), "here: Sink_1": (of_proxy, 1, "last"),
+           "at step 0": (of_proxy, 1, "step0"),
+           "here: Sink_*": (lambda e: e.get("sink_star"), 1, "last"),
+           "here: alpha_1": (lambda e: e["alpha_1_proxy"], 2, "last"),
+           "raw Sink_1": (lambda e: e["sink_1"], 1, "last"),
+           "here: loss": (lambda e: e["val_loss"], 3, "last")}
+
+
+def cells(line):
+    return [c.strip().replace("**", "") for c in re.split(r"(?<!\\)\|", line)[1:-1]]
+
+
+def tables(text):
+    """(head, rows) of every table of a page; columns after 'here' are ours, those before it the
+    paper's."""
+    for block in re.findall(r"(?:^\|.*\n)+", text, re.M):
+        lines = [cells(line) for line in block.splitlines()]
+        head, ours = [], False
+        for name in lines[0]:
+            ours = ours or name.startswith("here")
+            head.append(name if name.startswith("here") or not ours or name in COLUMNS
+                        else "here: " + name)
+        yield head, lines[2:]
+
+
+def check_table(where, head, rows, stored, id_of):
+    for row in rows:
+        about = stored.get(id_of(row[0]))
+        if about is None: continue
+        for name, cell in zip(head, row):
+            if name not in COLUMNS or about.get("skipped"): continue
+            get, digits, at = COLUMNS[name]
+            values = seeds(about, get, at)
+            if not values: continue
+            ours, short = spread(values, digits), spread(values, digits).split(" (")[0]
+            expect(cell in (ours, short), f"{where}, {row[0]}, {name}: got '{cell}', wanted '{ours}'")
+
+
+def by_id(names):
+    return {row["id"]: row for name in names for row in results(name)["rows"]}
+
+
+def check_generated(name, suffix):
+    """A page of scripts/reproduce --markdown: a table for each section."""
+    before, checked = passed + len(wrong), 0
+    for part in re.split(r"^## ", page(name), flags=re.M)[1:]:
+        table = part.split("\n")[0].strip()
+        scale = re.search(r"^Scale (\w+)", part, re.M)
+        try:
+            stored = by_id([table + ("-" + scale[1] if scale else suffix)])
+        except FileNotFoundError:
+            continue
+        for head, rows in tables(part):
+            check_table(name, head, rows, stored, lambda cell: f"{table}-{cell}")
+            checked += 1
+    expect(checked and passed + len(wrong) - before > 4 * checked, f"{name}: {checked} tables read")
+
+
+check_generated("docs/text-tables.md", "-text")
+check_generated("docs/text2-tables.md", "-text2")
+check_generated("docs/laptop.md", "-laptop")
+
+interventions = by_id(["interventions-text"])
+for head, rows in tables(page("docs/interventions.md")):
+    check_table("docs/interventions.md", head, rows, interventions,
+                lambda cell: "interventions-" + cell.split(" (")[0])
+
+table4 = by_id(["table4-text"])
+for head, rows in tables(page("docs/text.md")):
+    if head[0] == "BIAS":
+        check_table("docs/text.md", head, rows, table4,
+                    lambda cell: "table4-" + cell.replace(", ordinary first token", "-no-s"))
+
+# ---- the stored runs of the demo: README's table, and how the sink forms
+logs = {m: [json.loads(line) for line in open(f"test/demo/text-{m}/log.jsonl", encoding="utf-8")]
+        for m in ("softmax", "sigmoid", "k")}
+evals = {m: {o["step"]: o for o in log if o["event"] == "eval"} for m, log in logs.items()}
+shown = subprocess.run(["sh", "scripts/demo.sh", "table"] +
+                       [f"test/demo/text-{m}/log.jsonl" for m in logs],
+                       capture_output=True, text=True).stdout
+squeeze = lambda text: re.sub(r"\s+", " ", text)
+for line in shown.strip().splitlines():
+    expect(squeeze(line.strip()) in squeeze(page("README.md")), f"README.md: lacks the row '{line}'")
+
+
+def ratio(e, key):
+    first, rest = e[key + "_first"], e[key + "_rest"]
+    return sum(first) / sum(rest)
+
+
+def mean(map_):
+    return sum(map(sum, map_)) / sum(map(len, map_))
+
+
+for head, rows in tables(page("docs/text.md")):
+    if head[:2] != ["step", "softmax: loss"]: continue
+    for row in rows:
+        step = int(row[0].replace(",", ""))
+        soft, sig, key = (evals[m][step] for m in ("softmax", "sigmoid", "k"))
+        wanted = [f"{soft['val_loss']:.3f}", f"{mean(soft['alpha1']):.2f}",
+                  f"{100 * soft['sink']['sink_k'][0]:.1f}%", f"{ratio(soft, 'v_norm'):.2f}",
+                  f"{ratio(soft, 'k_norm'):.2f}", f"{100 * key['sink']['sink_star']:.0f}%",
+                  f"{mean(sig['alpha1_proxy']):.2f}", f"{ratio(sig, 'v_norm'):.2f}"]
+        expect(row[1:] == wanted, f"docs/text.md, step {row[0]}: got {row[1:]}, wanted {wanted}")
+
+# ---- sentences: (page, text with {}, its figures as they are printed)
+loss = lambda e: e["val_loss"]
+star = lambda e: e.get("sink_star")
+average = lambda stored, id_, get: sum(seeds(stored[id_], get)) / len(seeds(stored[id_], get))
+
+
+def apart(a, b, get):
+    """How far the runs of two tables are apart on average and at most, and two seeds of one row."""
+    between, within = [], []
+    for id_ in a:
+        x, y = seeds(a[id_], get), seeds(b[id_], get)
+        between += [abs(p - q) for p, q in zip(x, y)]
+        within += [abs(p - q) for i, p in enumerate(x) for q in x[i + 1:]]
+    return sum(between) / len(between), max(between), sum(within) / len(within), max(within)
+
+
+bf16 = apart(by_id(["table4-text2"]), by_id(["table4-text2-float"]), loss)
+one = lambda id_, get=loss, digits=3, s=interventions: f"{average(s, 'interventions-' + id_, get):.{digits}f}"
+held = {s: [c["verdict"] for n in names for c in results(n + s).get("claims", [])]
+        for s, names in {"-text": "table2 table3 table4 table5 table6 table9 table10 table11 table12 "
+                         "table13 table15 figure5 figure6 figure29 section5".split()}.items()}
+verdict = lambda s, v: str(sum(x == v for x in held[s]))
+PROSE = [
+    ("README.md", "it changes the held-out loss by {} on average; changing the seed changes it by {}",
+     [f"{bf16[0]:.3f}", f"{bf16[2]:.3f}"]),
+    ("docs/text.md", "the loss differs by {} on average and by {} at most, where two seeds of one row "
+     "differ by {} and {}", [f"{x:.3f}" for x in bf16]),
+    ("docs/text.md", "the magnitudes are not ({}% against 18.2%)",
+     [f"{average(table4, 'table4-none', of_proxy):.1f}"]),
+    ("docs/text.md", "the sink token takes {}% of the heads, at a lower loss ({} against {})",
+     [f"{average(table4, 'table4-sink_token-no-s', star):.0f}",
+      f"{average(table4, 'table4-sink_token-no-s', loss):.3f}",
+      f"{average(table4, 'table4-none-no-s', loss):.3f}"]),
+    ("docs/text.md", "Of 34 claims, all written before the runs, {} hold on every seed, {} do not",
+     [verdict("-text", "holds"), verdict("-text", "does not hold")]),
+    ("docs/interventions.md", "a loss that is not above softmax's ({} to {} against {})",
+     [min(one(i) for i in ("zero", "logit", "k", "kv")), max(one(i) for i in ("zero", "logit", "k", "kv")),
+      one("softmax")]),
+    ("docs/interventions.md", "the logit takes a third less ({}%)", [one("gate_head-logit", star, 1)]),
+    ("docs/interventions.md", "the third lowest loss of the table, {}", [one("gate_elem")]),
+    ("docs/interventions.md", "has the best loss ({})", [one("wd0.0")]),
+]
+
+
+def check_prose(name, template, figures):
+    filled = template
+    for figure in figures:
+        filled = filled.replace("{}", figure, 1)
+    expect("{}" not in filled and squeeze(filled) in squeeze(page(name)),
+           f"{name}: lacks '{filled}'")
+
+
+for row in PROSE: check_prose(*row)
+for text in wrong: print("FAIL", text)
+print(f"{passed} passed, {len(wrong)} failed")
+sys.exit(bool(wrong))
