@@ -71,8 +71,24 @@ def rows(run):
                    "probe_T": sink["T"], "probe_n": sink.get("n"), **scalars(e, sink)}
 
 
+def plain(cell):
+    """A text that a spreadsheet would compute or split (=HYPERLINK(..), +1, @x) begins with an
+    apostrophe; numbers stay as they are."""
+    text = isinstance(cell, str) and cell[:1] in tuple("=+-@\t\r")
+    if text and not is_number(cell):
+        return "'" + cell
+    return cell
+
+
+def is_number(text):
+    try:
+        return bool(float(text)) or True
+    except ValueError:
+        return False
+
+
 def csv_text(runs):
-    table = [row for run in runs for row in rows(run)]
+    table = [{name: plain(cell) for name, cell in row.items()} for run in runs for row in rows(run)]
     columns = list(dict.fromkeys(name for row in table for name in row))
     out = io.StringIO()
     writer = csv.DictWriter(out, columns, lineterminator="\n")

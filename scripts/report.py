@@ -23,7 +23,7 @@ POINTS = 2000
 DIGITS = 6
 RELOAD_SECONDS = 5
 # what report.html has in place of the data
-EMPTY = '{"runs":[],"results":[],"differing":[],"reload":0}'
+EMPTY = '{"runs":[],"results":[],"differing":[],"notes":[],"reload":0}'
 
 
 def thin(steps, values):
@@ -60,7 +60,7 @@ def run_data(run):
     always = set.intersection(*map(set, evals)) - {"alpha", "all"} if evals else ()
     return {
         "name": run["name"], "group": runlog.group(run), "path": run["path"],
-        "status": run["status"],
+        "status": run["status"], "held": run.get("held"), "silent": run.get("silent"),
         "file": run.get("file"), "notes": run["notes"], "title": runlog.switches(run),
         "switches": config["switches"], "flags": runlog.flags_at(run),
         "build": {**{k: config.get(k) for k in ("params", "backend", "precision", "commit")},
@@ -96,23 +96,29 @@ def results_data(results):
 
 
 def name_by_rows(runs, tables):
-    """Beside a table its runs are called as its rows are: a run may be shared by several tables."""
+    """Beside a table its runs are called as its rows are, and stand in their order: a run may be
+    shared by several tables."""
     names = {os.path.abspath(o["run"]): f"{row['id']}-seed{o.get('seed', 0)}"
              for results in reversed(tables)
              for row in results["rows"] for o in row.get("ours") or [] if o.get("run")}
+    order = {path: i for i, path in enumerate(
+        os.path.abspath(o["run"]) for results in tables for row in results["rows"]
+        for o in row.get("ours") or [] if o.get("run"))}
     for run in runs:
         run["name"] = names.get(os.path.abspath(run["path"]), run["name"])
+    runs.sort(key=lambda run: order.get(os.path.abspath(run["path"]), len(order)))
 
 
 def page(paths, live):
     """The html, and whether every run in it has ended."""
     tables = [p for p in paths if p.endswith(".json") and runlog.is_results(p)]
-    runs = runlog.read_runs([p for p in paths if p not in tables], quiet=live)
+    notes = []
+    runs = runlog.read_runs([p for p in paths if p not in tables], quiet=live, left_out=notes)
     results = [runlog.read_results(p) for p in tables]
     name_by_rows(runs, results)
     ended = all(r["status"] in ("done", "stopped", "probed") for r in runs)
     data = {"runs": [run_data(r) for r in runs], "results": [results_data(r) for r in results],
-            "differing": runlog.differing_flags(runs),
+            "differing": runlog.differing_flags(runs), "notes": notes,
             "reload": RELOAD_SECONDS if live and not ended else 0}
     text = json.dumps(rounded(data), separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
     template = runlog.read_text(os.path.join(os.path.dirname(__file__), "report.html"),
@@ -150,7 +156,7 @@ def watch(paths, out):
     try:
         while not ended:
             now = sizes(paths)
-            if now != before and all(size for _, size in now):
+            if now != before and any(size for _, size in now):
                 html, ended = page(paths, live=True)
                 write(out, html)
                 before = now

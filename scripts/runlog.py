@@ -14,14 +14,24 @@ import math
 import os
 import re
 import sys
+import time
 
 DEFAULTS = {"ATTN": "softmax", "BIAS": "none", "PE": "rotary", "NORM": "pre", "FFN": "swiglu",
             "COMBINE": "concat", "GATE": "none", "QKNORM": "none"}
 
 
 # ---- 1 errors ------------------------------------------------------------------------------------
+class Damaged(Exception):
+    """What die would have said, where a caller can do without the file."""
+
+
+raising = False
+
+
 def die(what, hint, code=2):
     """The house form of an error; 2 is the exit status of a user's mistake."""
+    if raising:
+        raise Damaged(what, hint)
     sys.stdout.flush()
     sys.stderr.write(f"error: {what}\n---> HINT: {hint}\n")
     sys.exit(code)
@@ -266,6 +276,8 @@ def read_run(path):
            "samples": of("sample"), "resumes": resumes(objects), "notes": notes}
     run["name"] = os.path.basename(os.path.abspath(run["path"]))
     run["status"] = status(objects)
+    run["held"] = run["status"] == "unfinished" and held(run["path"])
+    run["silent"] = silent(log)
     for key in ("loss", "grad_norm"):
         nulls = [o["step"] for o in run["train"] if o.get(key) is None]
         if nulls:
@@ -305,6 +317,26 @@ def flags_at(run, step=None):
     return flags
 
 
+def held(path):
+    """Is a process writing to this run? The program locks the file `lock` of its directory, and
+    Linux lists the locks of this machine. None: not to be known."""
+    try:
+        there = os.stat(os.path.join(path, "lock"))
+        with open("/proc/locks", encoding="ascii", errors="replace") as f:
+            return any(words[-3].endswith(f":{there.st_ino}") for words in map(str.split, f)
+                       if len(words) > 7)
+    except OSError:
+        return None
+
+
+def silent(log):
+    """Seconds since the last line of a log."""
+    try:
+        return max(0, time.time() - os.path.getmtime(log))
+    except OSError:
+        return None
+
+
 def status(objects):
     last = objects[-1]
     if last["event"] in ("done", "stopped"):
@@ -328,11 +360,33 @@ def expand(path):
     return inside
 
 
-def read_runs(paths, quiet=False):
+def read_whole(paths, left_out):
+    """The runs of these that can be read, and what is wrong with the others; dies if none can."""
+    global raising
+    runs, wrong = [], []
+    for path in paths:
+        raising = len(paths) > 1
+        try:
+            runs += read_probe(path) if path.endswith(".json") else [read_run(path)]
+        except Damaged as e:
+            wrong.append(e.args)
+        finally:
+            raising = False
+    if wrong and not runs:
+        die(*wrong[0])
+    left_out += [f"{what}: this run was left out" for what, _ in wrong]
+    return runs
+
+
+def read_runs(paths, quiet=False, left_out=None):
     """Runs and probes with names that differ: where two directories share theirs,
-    the parent's comes before it."""
-    runs = [run for path in paths for run in (read_probe(path) if path.endswith(".json") else
-                                              [read_run(p) for p in expand(path)])]
+    the parent's comes before it. One that is damaged does not stop the others: it is a note, which
+    joins left_out."""
+    missing = [] if left_out is None else left_out
+    paths = [p for path in paths for p in ([path] if path.endswith(".json") else expand(path))]
+    runs = read_whole(paths, missing)
+    for text in [] if quiet else missing:
+        note(text)
     names = [run["name"] for run in runs]
     for run in runs:
         if names.count(run["name"]) > 1 and run["train"]:

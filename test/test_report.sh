@@ -164,7 +164,19 @@ END
     (sleep 2; cp $out/report.html $out/next.html; mv $out/next.html $out/watched.html) &
     dom 'watched.html#step=5&map=mass' --virtual-time-budget=2000000
     has '>✓ done<'; has 'row mass by layer and head of tiny, step 5: mean 8.749'
-else skip 45 "no chromium"; fi
+    # a last number below the axis is not cut; flags are behind a click; all and none are no runs
+    mkdir -p $out/died $out/held; head -n 6 $tiny/log.jsonl | tee $out/died/log.jsonl > $out/held/log.jsonl
+    : > $out/died/lock; : > $out/held/lock
+    $PYTHON -c 'import fcntl, subprocess, sys; f = open(sys.argv[1]); fcntl.flock(f, fcntl.LOCK_EX); sys.exit(subprocess.call(sys.argv[2:]))' \
+        $out/held/lock $PYTHON scripts/report.py $out/died $out/held test/demo/text-softmax test/demo/text-k -o $out/four.html > $out/stdout 2>&1
+    ok $? "four runs: $(cat $out/stdout)"
+    dom four.html
+    [ -s $out/dom ] && ! grep -E 'Uncaught|Refused|CONSOLE.*rror' $out/browser.log
+    ok $? "errors of the script on runs without an end"
+    has 'text-anchor="end">4000</text>'
+    has '✗ died</span><div class="was run">last line'; has '… running</span><div class="was run">last line'
+    has '<details class="flags"><summary>'; has 'data-all="0">no run</button>'
+else skip 52 "no chromium"; fi
 
 # ---- half a line, nulls, spikes, a growing log -----------------------------------------------------------------------------
 mkdir -p $out/half $out/null $out/live
@@ -207,6 +219,69 @@ wait_for '"reload":5'; ok $? "--watch wrote no page: $(cat $out/watch)"
 sed -n '5,$p' $tiny/log.jsonl >> $out/live/log.jsonl
 wait_for '"reload":0'; ok $? "--watch did not see the log grow"
 wait $watcher; ok $? "--watch did not end with the run: $(cat $out/watch)"
+
+# ---- one run that cannot be read does not stop the others: the page has a note, and so has the terminal -------------
+mkdir -p $out/some/good $out/some/empty $out/some/cut
+cp $tiny/log.jsonl $out/some/good; : > $out/some/empty/log.jsonl; sed '3s/.*/{"event":"train",/' $tiny/log.jsonl > $out/some/cut/log.jsonl
+for inputs in $out/some "$out/some/empty $out/some/good $out/some/cut"; do
+    report $inputs -o $out/some.html; ok $? "one run of three: $(cat $out/stderr)"
+    [ "$(grep -c '^note: .*this run was left out$' $out/stderr)" = 2 ] && ! grep -q Traceback $out/stderr
+    ok $? "what was left out is not said: $(cat $out/stderr)"
+    grep -q '"notes":\["[^]]*empty/log.jsonl: got an empty file' $out/some.html ||
+        grep -q '"notes":\["[^]]*cut/log.jsonl, line 3.*empty/log.jsonl: got an empty file' $out/some.html
+    ok $? "the page does not name the run that was left out"
+done
+report $out/some --csv; [ $? -eq 0 ] && [ "$(wc -l < $out/stdout)" = 4 ]; ok $? "--csv of one run of three: $(cat $out/stderr)"
+timeout 60 $PYTHON scripts/report.py $out/some --watch -o $out/some.html > $out/stdout 2>&1; ok $? "--watch beside an empty log: $(cat $out/stdout)"
+# a run without an end: is a process writing to it?
+$PYTHON - $out $tiny > $out/stdout 2>&1 <<'END'; ok $? "held: $(tail -n 1 $out/stdout)"
+import fcntl, os, sys
+sys.path.insert(0, "scripts")
+import runlog
+path = sys.argv[1] + "/without-end"
+os.makedirs(path)
+lines = open(sys.argv[2] + "/log.jsonl", encoding="utf-8").readlines()
+open(path + "/log.jsonl", "w").writelines(lines[:5])
+of = lambda: runlog.read_run(path)["held"]
+assert of() is None, of()                       # no lock: not to be known
+lock = open(path + "/lock", "w")
+assert of() is False, of()
+fcntl.flock(lock, fcntl.LOCK_EX)
+assert of() is True, of()
+lock.close()
+assert of() is False, of()
+open(path + "/log.jsonl", "w").writelines(lines)
+assert runlog.read_run(path)["held"] is False   # it has ended
+os.utime(path + "/log.jsonl", (0, 0))
+assert runlog.read_run(path)["silent"] > 1e9
+END
+# runs below a table stand in its order
+$PYTHON - $out $tiny > $out/stdout 2>&1 <<'END'; ok $? "order: $(tail -n 1 $out/stdout)"
+import json, shutil, sys
+sys.path.insert(0, "scripts")
+import report
+out, tiny = sys.argv[1:]
+paths = [f"{out}/order/{name}" for name in "abcd"]
+for path in paths: shutil.copytree(tiny, path)
+rows = [{"id": f"t-{p[-1]}", "ours": [{"seed": 1, "run": p, "status": "done"}]} for p in reversed(paths[:3])]
+json.dump({"table": "t", "rows": rows}, open(out + "/order.json", "w"))
+html = report.page(paths + [out + "/order.json"], live=False)[0]
+data = json.loads(html.split('id="data">')[1].split("</script>")[0])
+assert [r["name"] for r in data["runs"]] == ["t-c-seed1", "t-b-seed1", "t-a-seed1", "d"], data["runs"]
+END
+# a name that a spreadsheet would compute is a text in CSV; a negative number stays one
+mkdir -p "$out/=HYPERLINK(1)" "$out/@x" "$out/+1"
+for name in "=HYPERLINK(1)" @x +1; do sed '1s/"data":"[^"]*"/"data":"-1"/' $tiny/log.jsonl > "$out/$name/log.jsonl"; done
+$PYTHON - $out > $out/stdout 2>&1 <<'END'; ok $? "CSV of formulas: $(tail -n 1 $out/stdout)"
+import csv, io, sys
+sys.path.insert(0, "scripts")
+import export, runlog
+paths = [f"{sys.argv[1]}/{name}" for name in ("=HYPERLINK(1)", "@x", "+1")]
+rows = list(csv.DictReader(io.StringIO(export.csv_text(runlog.read_runs(paths)))))
+assert {r["run"] for r in rows} == {"'=HYPERLINK(1)", "'@x", "+1"}, rows[0]
+assert not [(k, v) for r in rows for k, v in r.items() if v[:1] in tuple("=@\t\r")]
+assert export.plain("-2.5") == "-2.5" and export.plain("-x") == "'-x" and export.plain(-2.5) == -2.5
+END
 
 # ---- bad input: exit status 2, what was wrong, what to type -----------------------------------------------------------------
 refused() { # words that the message must hold, then the command
