@@ -98,10 +98,14 @@ COMPILE = $(HOST) -std=c++17 $(OPTIMIZE) -march=$(ARCH) -fopenmp $(WARN) -x c++
 endif
 HEADERS := $(wildcard *.h *.cuh commands/*.h cpu/*.h cuda/*.cuh dist/*.h models/*.h text/*.h)
 
+# the compiler, and what -march=native means on this machine: another one may share the disk
+MEANING  := $(shell $(CXX) -march=$(ARCH) -dM -E -x c++ /dev/null 2>/dev/null | cksum)
+COMPILER := $(shell $(CXX) --version | head -n 1) $(MEANING)
+
 # what no switch touches is compiled once, for all models, by a compiler and its flags:
 # build/once/NUMBER/text/tokenizer.o. Of the archive a program takes what it calls
 ONCE_COMPILE := $(CXX) -std=c++17 $(OPTIMIZE) -march=$(ARCH) -fopenmp $(WARN)
-number_of     = $(firstword $(shell echo "$(1)" "$$($(CXX) --version | head -n 1)" | cksum))
+number_of     = $(firstword $(shell echo "$(1)" "$(COMPILER)" | cksum))
 ONCE_DIR     := build/once/$(call number_of,$(ONCE_COMPILE))
 ONCE_SOURCES := $(wildcard commands/*.cpp cpu/*.cpp models/*.cpp text/*.cpp)
 ONCE_OBJECTS := $(ONCE_SOURCES:%.cpp=$(ONCE_DIR)/%.o)
@@ -138,12 +142,12 @@ experiments: binary
 	  sed 's/^-$$/ATTN=$(word 1,$(ATTN_ALL))/' | xargs -d '\n' -P $(JOBS) -I{} \
 	  sh -c '$(MAKE) -s --no-print-directory binary $$1 || exit 255' sh {}
 
-# flags.txt is rewritten only when it differs, so a change of flags, compiler or commit
+# flags.txt is rewritten only when it differs, so a change of flags, compiler, processor or commit
 # rebuilds and nothing else does
 $(DIR)/flags.txt: FORCE
 	@mkdir -p $(DIR)
-	@echo "$(COMPILE) $(DEFS) $(COMMIT)" "$$($(CXX) --version | head -n 1)" | cmp -s - $@ || \
-	 echo "$(COMPILE) $(DEFS) $(COMMIT)" "$$($(CXX) --version | head -n 1)" > $@
+	@echo "$(COMPILE) $(DEFS) $(COMMIT)" "$(COMPILER)" | cmp -s - $@ || \
+	 echo "$(COMPILE) $(DEFS) $(COMMIT)" "$(COMPILER)" > $@
 
 # compiles $< for the target named, whose dependencies it writes
 compile_for = $(COMPILE) $(DEFS) -DGIT_COMMIT='"$(COMMIT)"' \
@@ -170,7 +174,9 @@ $(ONCE): $(ONCE_OBJECTS)
 	$(ARCHIVE)
 $(ONCE_DIR)/%.o: %.cpp
 	@mkdir -p $(@D)
-	$(ONCE_COMPILE) $(OBJECT)
+	$(ONCE_COMPILE) $(ANY_PROCESSOR) $(OBJECT)
+# what looks whether the processor is the one that the rest was compiled for
+$(ONCE_DIR)/cpu/processor.o: ANY_PROCESSOR = $(if $(WIDE),-march=x86-64 -mtune=generic)
 -include $(ONCE_OBJECTS:.o=.d)
 
 once: $(ONCE) # for scripts that compile by themselves: the archive, made and named

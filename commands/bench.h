@@ -139,8 +139,8 @@ static int bench_products(const Flags& f) {
     const std::vector<double> fp32 = cpu::kernels_timed(false, 0, M, N, K),
                               bf16 = cpu::kernels_timed(true, 0, M, N, K);
     auto cell = [](double gflops) { return gflops ? strf("%.0f", gflops) : std::string("-"); };
-    printf("%-14s %12s %12s   GFLOP/s of (%ld, %ld) @ (%ld, %ld), %s\n", "kernel", "fp32", "bf16", M,
-           K, K, N, ops::device_start().c_str());
+    printf("%-14s %12s %12s   GFLOP/s of (%ld, %ld) @ (%ld, %ld), %s\n", "kernel", "fp32", "bf16",
+           M, K, K, N, ops::device_start().c_str());
     for (int k = 0; k < cpu::KERNELS; k++) {
         if (!cpu::kernel_here(k)) { continue; }
         printf("%-14s %12s %12s\n", cpu::kernels[k].name, cell(fp32[k]).c_str(),

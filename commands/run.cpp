@@ -2,6 +2,7 @@
 commands/run.cpp -- what run.h declares.
 */
 #include "run.h"
+#include "../cpu/processor.h"
 #include "../text/lock.h"
 #include <sys/file.h>
 #include <sys/ioctl.h>
@@ -13,6 +14,7 @@ commands/run.cpp -- what run.h declares.
 // ---- the process
 
 void process_begin(char** argv) {
+    processor_check();                               // has run before main; this links it
     // what was closed (>&-) would be the number of the next file that is opened, and text meant for
     // people would go into that: the log, a checkpoint
     for (int fd = 0; fd <= 2; fd++) {

@@ -8,8 +8,8 @@ namespace cpu {
 // ----------------------------------------------------------------------------
 // 1 the rule
 
-// Another row has to be faster by this factor: timed again on a busy machine, the best of some calls
-// varies by a few hundredths
+// Another row has to be faster by this factor: timed again on a busy machine, the best of some
+// calls varies by a few hundredths
 static const double CLEARLY = 1.15;
 
 int choice_of(const std::vector<double>& gflops) {
@@ -41,7 +41,7 @@ std::vector<double> kernels_timed(bool bf16, int threads, long M, long N, long K
     std::vector<double> ms(KERNELS, INFINITY), gflops(KERNELS);
     std::vector<int> rows;
     for (int k = 0; k < KERNELS; k++) { if (has_factors(k, bf16)) { rows.push_back(k); } }
-    if (rows.size() > 1) { rows.erase(rows.begin()); }           // `any` is for where there is no other
+    if (rows.size() > 1) { rows.erase(rows.begin()); }           // `any`: only where no other is
     // all of them in turn, so that what disturbs one for a while disturbs the others; the first
     // round warms up
     for (int round = 0; round < 8; round++) {

@@ -27,8 +27,8 @@ struct Choice {
 // the row to take, from the GFLOP/s of all rows, 0 for those that are not timed
 int choice_of(const std::vector<double>& gflops);
 
-// GFLOP/s of every kernel for factors in bf16 or in float, the best of some calls; 0 for those that do
-// not have such factors or cannot run, and for `any` where another can. threads: 1, or 0 for all
+// GFLOP/s of every kernel for factors in bf16 or in float, the best of some calls; 0 for those that
+// do not have such factors or cannot run, and for `any` where another can. threads: 1, or 0 for all
 std::vector<double> kernels_timed(bool bf16, int threads, long M, long N, long K);
 
 // the processor and its microcode, from the text of /proc/cpuinfo

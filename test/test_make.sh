@@ -76,6 +76,13 @@ X
 chmod +x fake; sed 's/fake 1/fake 2/' fake > fake2; chmod +x fake2
 rebuilds yes "another compiler" CXX=./fake OPTIMIZE=-O0
 rebuilds no "nothing changed" CXX=./fake OPTIMIZE=-O0
+# the same compiler on a machine with another processor, which shares the disk
+sed 's/^for a/[ "$2" = -dM ] \&\& { cat native; exit 0; }; for a/' fake > fake3; chmod +x fake3
+echo '#define __AVX2__ 1' > native; rebuilds yes "-march=native with AVX2" CXX=./fake3 OPTIMIZE=-O0
+rebuilds no "the same processor" CXX=./fake3 OPTIMIZE=-O0
+echo '#define __AVX512F__ 1' > native
+rebuilds yes "-march=native with AVX-512" CXX=./fake3 OPTIMIZE=-O0
+rebuilds yes "the first compiler again" CXX=./fake OPTIMIZE=-O0
 touch README.md test/check.h
 rebuilds no "a file that is no part of it changed" CXX=./fake OPTIMIZE=-O0
 for header in *.h *.cuh commands/*.h cpu/*.h models/*.h text/*.h commands/*.cpp text/*.cpp models/*.cpp train_sink.cu variant.cu; do

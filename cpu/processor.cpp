@@ -1,0 +1,64 @@
+/*
+cpu/processor.cpp -- what processor.h declares. Compiled for any x86-64: see there what it must not
+call.
+*/
+#include "processor.h"
+
+#ifndef __x86_64__
+void processor_check() {}                        // one kind of instructions, or the compiler's own
+#else
+#include <cpuid.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct Feature { const char* name; unsigned leaf, part; int reg, bit, saved; };
+static const Feature FEATURE_ROWS[] = {
+#define X(name, MACRO, ...) { name, __VA_ARGS__ },
+    FEATURES(X)
+#undef X
+};
+enum { ROWS = sizeof FEATURE_ROWS / sizeof *FEATURE_ROWS };
+
+// how much of the vector registers the system saves: 0, 1 with AVX, 2 with AVX-512
+static int system_saves() {
+    unsigned a = 0, b, c = 0, d = 0;
+    if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & 1u << 27)) { return 0; }
+    asm volatile("xgetbv" : "=a"(a), "=d"(d) : "c"(0));
+    if ((a & 0x6) != 0x6) { return 0; }
+    return (a & 0xe6) == 0xe6 ? 2 : 1;
+}
+
+static bool has(const Feature& f, int saves) {
+    unsigned reg[4] = { 0, 0, 0, 0 };
+    if (!__get_cpuid_count(f.leaf, f.part, reg, reg + 1, reg + 2, reg + 3)) { return false; }
+    return f.saved <= saves && (reg[f.reg] >> f.bit & 1);
+}
+
+static void say(const char* text) {
+    if (write(2, text, strlen(text)) < 0) { _exit(1); }
+}
+
+// TRAIN_SINK_WITHOUT names one feature that is to count as missing: for the test of what follows
+void processor_check() {
+    const char* without = getenv("TRAIN_SINK_WITHOUT");
+    const int saves = system_saves();
+    bool missing = false;
+    for (int i = 0; i < ROWS; i++) {
+        const Feature& f = FEATURE_ROWS[i];
+        const bool hidden = without && !strcmp(without, f.name);
+        if (!built_with[i] || (has(f, saves) && !hidden)) { continue; }
+        if (!missing) { say("error: built for a processor with instructions that this one lacks:"); }
+        say(" ");
+        say(f.name);
+        missing = true;
+    }
+    if (!missing) { return; }
+    say("\n---> HINT: build it here: make train_sink; or once for many machines: make train_sink "
+        "ARCH=x86-64-v3\n");
+    _exit(1);
+}
+
+// before the initial values of all other files, which may be made with those instructions
+__attribute__((constructor(101))) static void before_all() { processor_check(); }
+#endif
