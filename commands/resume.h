@@ -23,11 +23,12 @@ static void build_changed(const Json& state, std::string* changed) {
     }
 }
 
-// the run's kernel of products, unless --product asks for another: the bits of bf16 depend on it. If
-// this machine lacks it, the log will tell
-static void product_resume(const Json& state, const Flags& f, std::string* changed) {
+// takes the run's kernel of products, unless --product asks for another: the bits of bf16 depend on
+// it. If this machine lacks it, the log tells
+static void product_resume(const Json& state, std::string* changed) {
     const Json* was = state.get("product");              // of a program that did not write it yet
-    if (!was || was->string.empty() || cpu::choice().name.empty() || !f.product.empty()) { return; }
+    if (!was || was->string.empty() || cpu::choice().name.empty()) { return; }
+    if (cpu::choice().forced) { return; }
     if (cpu::choice_keep(!strcmp(PRECISION_NAME, "bf16"), was->string)) { return; }
     printf("note   this processor has no product by %s, which the run had: %s is taken\n",
            was->string.c_str(), cpu::choice().name.c_str());
@@ -175,7 +176,7 @@ static void run_restore(Run* r, const Flags& f, const std::string& from, const J
     }
     changes_tell(r, f, flags);
     build_changed(state, &r->changed);
-    product_resume(state, f, &r->changed);
+    product_resume(state, &r->changed);
     const double tokens = json_number(state, "tokens_per_step", r->tokens_per_step);
     if (tokens != r->tokens_per_step) {
         die(EXIT_USER,

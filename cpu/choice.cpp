@@ -143,13 +143,15 @@ static std::vector<double> speeds(bool bf16) { return kernels_timed(bf16, 1, 336
 
 static void take(bool bf16, int k, double gflops, const char* why) {
     product_choose(bf16, k);
-    settled() = { kernel_for(bf16).name, gflops, why };
+    settled() = { kernel_for(bf16).name, gflops, why, false };
 }
 
 void choice_settle(bool bf16, const std::string& name) {
     if (!name.empty()) {
         product_limit(name);
-        return take(bf16, KERNELS - 1, 0, "as --product says");
+        take(bf16, KERNELS - 1, 0, "as --product says");
+        settled().forced = true;
+        return;
     }
     int many = 0;
     for (int k = 0; k < KERNELS; k++) { many += has_factors(k, bf16); }

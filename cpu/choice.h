@@ -22,6 +22,7 @@ struct Choice {
     std::string name;               // of the kernel
     double gflops = 0;              // on one thread; 0: not timed
     std::string why;
+    bool forced = false;            // by --product
 };
 
 // the row to take, from the GFLOP/s of all rows, 0 for those that are not timed
