@@ -12,6 +12,7 @@ every MPI.
 #define OMPI_SKIP_MPICXX 1 // only the C interface: the other one is long gone from the standard
 #define MPICH_SKIP_MPICXX 1
 #include <mpi.h>
+#include <sys/random.h>
 
 namespace dist {
 static const char* const name = "mpi";
@@ -69,13 +70,17 @@ inline void start() {
     struct {
         char host[256];
         int port;
+        uint64_t token;
     } at = {};
     snprintf(at.host, sizeof at.host, "%s",
              p.neighbours == p.world ? "127.0.0.1" : host_name().c_str());
     at.port = port;
+    // what the processes of this run alone know
+    if (getrandom(&at.token, sizeof at.token, 0) != sizeof at.token) { at.token = 0; }
     MPI_Bcast(&at, sizeof at, MPI_BYTE, 0, MPI_COMM_WORLD);
     p.address = at.host;
     p.port = at.port;
+    p.token += strf("%016llx", (unsigned long long)at.token);
     meet(p, listener);
 }
 

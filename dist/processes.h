@@ -42,6 +42,7 @@ struct Place {
     int rank = 0, world = 1, local = 0, neighbours = 1;
     std::string launcher;               // mpirun, srun, torchrun, or "" if nothing started many
     std::string job;                   // what tells this run's processes from another's
+    std::string token;                 // DIST_TOKEN: what a stranger does not know
     std::string address = "127.0.0.1"; // rank 0's
     int port = 29501;
 };
@@ -109,6 +110,7 @@ inline Place place_of_environment() {
                       master = environment("MASTER_ADDR");
     if (p.launcher == "srun" && !slurm_node.empty()) { p.address = slurm_node; }
     if (!master.empty()) { p.address = master; }
+    p.token = environment("DIST_TOKEN");
     // torchrun itself listens on MASTER_PORT
     p.port = environment_int("MASTER_PORT", p.port - 1) + 1;
     if (p.world < 1 || p.rank >= p.world) {
@@ -156,12 +158,25 @@ inline bool send_message(int fd, uint32_t number, const std::string& text) {
     return send_all(fd, all.data(), all.size());
 }
 
-inline bool receive_message(int fd, uint32_t* number, std::string* text) {
+// most: bytes that the other end may send. Room is made for what has come, not for what is said to
+// come
+inline bool receive_message(int fd, uint32_t* number, std::string* text, size_t most) {
     Head head;
-    if (!receive_all(fd, &head, sizeof head) || head.bytes > 1u << 30) { return false; }
+    text->clear();
+    if (!receive_all(fd, &head, sizeof head) || head.bytes > most) { return false; }
     *number = head.number;
-    text->resize(head.bytes);
-    return receive_all(fd, &(*text)[0], head.bytes);
+    while (text->size() < head.bytes) {
+        const size_t at = text->size(), n = std::min<size_t>(head.bytes - at, 1 << 20);
+        text->resize(at + n);
+        if (!receive_all(fd, &(*text)[at], n)) { return false; }
+    }
+    return true;
+}
+
+// how long a receive on this socket waits; 0: for ever
+inline void socket_wait(int fd, int seconds) {
+    const timeval wait = { seconds, 0 };
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof wait);
 }
 
 inline int socket_new() {
@@ -219,6 +234,7 @@ struct Peer {
 inline std::vector<Peer> peers; // rank 0 knows all of them; the others only peers[0]
 
 enum WatchMessage : uint32_t { BEAT, FAILED, END, BYE };
+enum { WATCH_BYTES = 1 << 16, TEXT_BYTES = 1 << 20 }; // of a message on the watch; of a text
 inline std::mutex watch_lock; // one message at a time
 inline std::atomic<bool> ending(false), leaving(false), watching(false);
 inline std::atomic<const char*> waiting_for(nullptr); // what the main thread wants of other ranks
@@ -260,7 +276,8 @@ inline void watch_send(int fd, WatchMessage kind, const std::string& text) {
 [[noreturn]] inline void die_together(int code, const std::string& what,
                                       const std::string& message) {
     if (rank == 0 || !watching) { end_all(code, message, true); }
-    watch_send(peers[0].watch, FAILED, strf("%d\n", code) + message.substr(message.find(what)));
+    const std::string said = message.substr(std::min(message.size(), message.find(what)));
+    watch_send(peers[0].watch, FAILED, strf("%d\n", code) + said.substr(0, WATCH_BYTES - 16));
     sleep(10); // the watch gets END and ends this process
     end_all(code, message, true);
 }
@@ -275,12 +292,18 @@ inline const char* last_whole() {
     end_all(EXIT_MACHINE, message + "\n", rank <= 1);
 }
 
+// the exit status at the start of a message, one of ours
+inline int exit_code(const std::string& text) {
+    const int code = atoi(text.c_str());
+    return code >= 0 && code <= EXIT_DIVERGED ? code : (int)EXIT_MACHINE;
+}
+
 // one message of rank r, to rank 0, or of rank 0
 inline void watch_receive(int r) {
     Peer& peer = peers[r];
     uint32_t kind;
     std::string text;
-    if (!receive_message(peer.watch, &kind, &text)) {
+    if (!receive_message(peer.watch, &kind, &text, WATCH_BYTES)) {
         if (!peer.left && !leaving) {
             usleep(200000); // what ends others, too, may be on the way
             end_without(peer_name(r) + " is gone: killed, or out of memory",
@@ -296,11 +319,13 @@ inline void watch_receive(int r) {
         peer.changed = peer.heard;
     }
     if (kind == BYE) { peer.left = true; }
-    if (kind == END) { end_all(atoi(text.c_str()), "", false); }
-    if (kind == FAILED) {
+    // only rank 0 ends others, and only to rank 0 do others say that they have failed
+    if (kind == END && rank > 0) { end_all(exit_code(text), "", false); }
+    if (kind == FAILED && rank == 0) {
         usleep(300000); // what went wrong on all ranks is best said by rank 0 itself
-        const size_t line = text.find('\n');
-        end_all(atoi(text.c_str()), "error: " + peer_name(r) + ": " + text.substr(line + 1), true);
+        const std::string said = printable(text.substr(std::min(text.size(), text.find('\n') + 1)),
+                                           "\n");
+        end_all(std::max(1, exit_code(text)), "error: " + peer_name(r) + ": " + said, true);
     }
 }
 
@@ -395,70 +420,167 @@ inline void watch_stop() {
 // ----------------------------------------------------------------------------
 // 4 meeting
 
+// What a process says first. Whoever can reach the port may say it: nothing in it is trusted before
+// `token` is that of this run.
 struct Hello {
     char magic[16];
     int rank, world, watch;
-    char job[96], host[128];
+    uint64_t token[2];
+    char host[128];
 };
+enum Welcome : uint32_t { TAKEN, REFUSED }; // rank 0's answer, on the talk: its host, or why not
 
-// rank 0: until all have come, each twice
+// the same for all processes of a run: of its job and DIST_TOKEN
+inline void hello_token(const Place& p, uint64_t token[2]) {
+    const std::string text = p.job + '\n' + p.token;
+    token[0] = hash_bytes(text.data(), text.size());
+    token[1] = hash_bytes(text.data(), text.size(), mix64(token[0], text.size()));
+}
+
+// a connection that has not said all of its Hello yet
+struct Caller {
+    int fd;
+    double since;
+    std::string said;
+};
+enum { CALLERS = 256, CALLER_MS = 5000 };
+
+// What is wrong with a Hello; "" if it is one of the processes that are missing.
+inline std::string hello_fault(const Place& p, const Hello& h) {
+    if (h.world != p.world || h.rank < 1 || h.rank >= p.world) {
+        return strf("rank %d (%s) says that there are %d processes, rank 0 that there are %d: give "
+                    "all of them the same WORLD_SIZE",
+                    h.rank, h.host, h.world, p.world);
+    }
+    if ((h.watch ? peers[h.rank].watch : peers[h.rank].talk) >= 0) {
+        return strf("two processes are rank %d, one of them on %s: give each a RANK of its own",
+                    h.rank, h.host);
+    }
+    return "";
+}
+
+// Takes a caller that has said its Hello, or closes the connection. *refused: why one of ours was
+// not taken. Says whether it was.
+inline bool meet_one(const Place& p, const Caller& c, std::string* refused) {
+    Hello h;
+    uint64_t token[2];
+    memcpy(&h, c.said.data(), sizeof h);
+    h.host[sizeof h.host - 1] = 0;
+    hello_token(p, token);
+    if (memcmp(h.magic, "train_sink", 11) || memcmp(h.token, token, sizeof token)) {
+        close(c.fd); // a stranger, or another run's
+        return false;
+    }
+    const std::string fault = hello_fault(p, h);
+    fcntl(c.fd, F_SETFL, fcntl(c.fd, F_GETFL) & ~O_NONBLOCK);
+    if (!fault.empty()) {
+        *refused = fault;
+        if (!h.watch) { send_message(c.fd, REFUSED, printable(fault)); }
+        close(c.fd);
+        return false;
+    }
+    const int on = 1;
+    setsockopt(c.fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    socket_wait(c.fd, h.watch ? patience() : 0);
+    (h.watch ? peers[h.rank].watch : peers[h.rank].talk) = c.fd;
+    peers[h.rank].host = printable(h.host);
+    return true;
+}
+
+// Reads what a caller says; false when there is no more to read from it.
+inline bool caller_read(Caller* c) {
+    char bytes[sizeof(Hello)];
+    const ssize_t n = recv(c->fd, bytes, sizeof bytes - c->said.size(), 0);
+    if (n < 0) { return errno == EAGAIN || errno == EINTR; }
+    c->said.append(bytes, n);
+    return n > 0;
+}
+
+[[noreturn]] inline void meet_late(const Place& p, const std::string& refused) {
+    std::string who;
+    for (int r = 1; r < p.world; r++) {
+        if (peers[r].watch < 0 || peers[r].talk < 0) { who += strf(" %d", r); }
+    }
+    const std::string also = refused.empty() ? "" : "; refused: " + refused;
+    die(EXIT_MACHINE,
+        strf("%d processes were started, and after %d s these ranks have not come:", p.world,
+             patience()) +
+            who + also,
+        strf("see whether they run, and reach %s port %d; DIST_TIMEOUT=300 waits longer",
+             p.address.c_str(), p.port));
+}
+
+// Accepts one more caller. Of too many that say nothing, the one that has waited longest goes.
+inline void meet_accept(int listener, std::vector<Caller>* callers) {
+    const int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (fd < 0) { return; }
+    if (callers->size() == CALLERS) {
+        close(callers->front().fd);
+        callers->erase(callers->begin());
+    }
+    callers->push_back({ fd, now_ms(), "" });
+}
+
+// rank 0: until all have come, each twice. It listens to all callers at once, so that one that says
+// nothing keeps nobody waiting
 inline void meet_all(const Place& p, int listener) {
     Countdown wait(patience());
-    for (int missing = 2 * (p.world - 1); missing > 0;) {
-        pollfd in = { listener, POLLIN, 0 };
-        if (poll(&in, 1, 100) < 0) { continue; }
-        if (wait.over()) {
-            std::string who;
-            for (int r = 1; r < p.world; r++) {
-                if (peers[r].watch < 0) { who += strf(" %d", r); }
+    std::vector<Caller> callers;
+    std::string refused;
+    int missing = 2 * (p.world - 1);
+    while (missing > 0) {
+        std::vector<pollfd> fds = { { listener, POLLIN, 0 } };
+        for (auto& c : callers) { fds.push_back({ c.fd, POLLIN, 0 }); }
+        if (poll(fds.data(), fds.size(), 100) < 0) { continue; }
+        if (wait.over()) { meet_late(p, refused); }
+        std::vector<Caller> still;
+        for (size_t i = 0; i < callers.size(); i++) {
+            Caller& c = callers[i];
+            const bool open = !fds[i + 1].revents || caller_read(&c);
+            if (c.said.size() == sizeof(Hello)) {
+                missing -= meet_one(p, c, &refused);
+            } else if (open && now_ms() - c.since < CALLER_MS) {
+                still.push_back(c);
+            } else {
+                close(c.fd);
             }
-            die(EXIT_MACHINE,
-                strf("%d processes were started, and after %d s these ranks have not come:",
-                     p.world, patience()) +
-                    who,
-                strf("see whether they run, and reach %s port %d; DIST_TIMEOUT=300 waits longer",
-                     p.address.c_str(), p.port));
         }
-        const int fd = in.revents ? accept4(listener, NULL, NULL, SOCK_CLOEXEC) : -1;
-        Hello h;
-        if (fd < 0) { continue; }
-        timeval soon = { 5, 0 }, never = { 0, 0 };
-        setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &soon, sizeof soon);
-        const bool ours = receive_all(fd, &h, sizeof h) && !memcmp(h.magic, "train_sink", 11) &&
-                          h.job == p.job;
-        if (!ours) { // a stranger, or another run's
-            close(fd);
-            continue;
-        }
-        setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &never, sizeof never);
-        const int on = 1;
-        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-        if (h.world != p.world || h.rank < 1 || h.rank >= p.world) {
-            die(EXIT_USER,
-                strf("rank %d (%s) says that there are %d processes, rank 0 that there are %d",
-                     h.rank, h.host, h.world, p.world),
-                "give all of them the same WORLD_SIZE");
-        }
-        int& slot = h.watch ? peers[h.rank].watch : peers[h.rank].talk;
-        if (slot >= 0) {
-            die(EXIT_USER, strf("two processes are rank %d", h.rank),
-                "give each a RANK of its own");
-        }
-        slot = fd;
-        peers[h.rank].host = h.host;
-        missing--;
+        callers = still;
+        if (fds[0].revents) { meet_accept(listener, &callers); }
     }
-    for (int r = 1; r < p.world; r++) { send_message(peers[r].talk, 0, host_name()); }
+    for (auto& c : callers) { close(c.fd); }
+    for (int r = 1; r < p.world; r++) { send_message(peers[r].talk, TAKEN, host_name()); }
+}
+
+// rank 0's answer to this rank
+inline void meet_answer(const Place& p) {
+    Peer& first = peers[0];
+    uint32_t number = REFUSED;
+    std::string text;
+    socket_wait(first.talk, patience() + 10);
+    const bool answered = receive_message(first.talk, &number, &text, WATCH_BYTES);
+    if (answered && number == REFUSED) {
+        die(EXIT_USER, "rank 0 refuses this process: " + text, "start all ranks anew");
+    }
+    if (!answered) {
+        if (p.rank == 1) {
+            fprintf(stderr, "error: rank 0 at %s port %d ended before all had come\n",
+                    p.address.c_str(), p.port);
+        }
+        quick_exit(EXIT_MACHINE);
+    }
+    first.host = printable(text.substr(0, 127));
+    socket_wait(first.talk, 0);
+    socket_wait(first.watch, patience());
 }
 
 // another rank: to rank 0, which may start later
 inline void meet_first(const Place& p) {
     Countdown wait(patience() + 1 + std::min(p.rank, 5));        // the lowest rank says it
     Peer& first = peers[0];
-    uint32_t number;
     for (int watch = 0; watch < 2;) {
-        Hello h = { "train_sink", p.rank, p.world, watch, "", "" };
-        snprintf(h.job, sizeof h.job, "%s", p.job.c_str());
+        Hello h = { "train_sink", p.rank, p.world, watch, {}, "" };
+        hello_token(p, h.token);
         snprintf(h.host, sizeof h.host, "%s", host_name().c_str());
         const int fd = socket_connect(p.address, p.port);
         if (fd >= 0 && send_all(fd, &h, sizeof h)) {
@@ -475,16 +597,7 @@ inline void meet_first(const Place& p) {
         }
         usleep(100000);
     }
-    timeval soon = { patience() + 10, 0 }, never = { 0, 0 };
-    setsockopt(first.talk, SOL_SOCKET, SO_RCVTIMEO, &soon, sizeof soon);
-    if (!receive_message(first.talk, &number, &first.host)) {
-        if (p.rank == 1) {
-            fprintf(stderr, "error: rank 0 at %s port %d ended before all had come\n",
-                    p.address.c_str(), p.port);
-        }
-        quick_exit(EXIT_MACHINE);
-    }
-    setsockopt(first.talk, SOL_SOCKET, SO_RCVTIMEO, &never, sizeof never);
+    meet_answer(p);
 }
 
 // all processes of the run know each other from here on
@@ -520,7 +633,8 @@ inline uint32_t talk_count;
 }
 
 // one text of each rank -> rank 0 has them all, in the order of the ranks; the others have nothing
-inline std::vector<std::string> gather(const std::string& mine, const char* what) {
+inline std::vector<std::string> gather(const std::string& mine, const char* what,
+                                       size_t most = TEXT_BYTES) {
     std::vector<std::string> all = { mine };
     if (world == 1) { return all; }
     const Waiting wait(what);
@@ -532,7 +646,7 @@ inline std::vector<std::string> gather(const std::string& mine, const char* what
     for (int r = 1; r < world; r++) {
         uint32_t number;
         std::string text;
-        if (!receive_message(peers[r].talk, &number, &text)) { talk_lost(r); }
+        if (!receive_message(peers[r].talk, &number, &text, most)) { talk_lost(r); }
         if (number != talk_count) {
             die(EXIT_MACHINE, peer_name(r) + " is not where rank 0 is (" + what + ")",
                 last_whole());
@@ -543,20 +657,20 @@ inline std::vector<std::string> gather(const std::string& mine, const char* what
 }
 
 // rank 0's text -> all
-inline void spread(std::string* text, const char* what) {
+inline void spread(std::string* text, const char* what, size_t most = TEXT_BYTES) {
     const Waiting wait(what);
     uint32_t number;
     for (int r = 1; rank == 0 && r < world; r++) {
         if (!send_message(peers[r].talk, talk_count, *text)) { talk_lost(r); }
     }
-    if (rank > 0 && !receive_message(peers[0].talk, &number, text)) { talk_lost(0); }
+    if (rank > 0 && !receive_message(peers[0].talk, &number, text, most)) { talk_lost(0); }
 }
 
 // x (n) += the others' x, in the order of the ranks: the same bits on all
 inline void sum(double* x, size_t n) {
     if (world == 1) { return; }
     std::string bytes((const char*)x, n * sizeof *x);
-    const std::vector<std::string> all = gather(bytes, "a sum over ranks");
+    const std::vector<std::string> all = gather(bytes, "a sum over ranks", bytes.size());
     if (rank == 0) {
         std::vector<double> one(n);
         for (int r = 1; r < world; r++) {
@@ -568,7 +682,8 @@ inline void sum(double* x, size_t n) {
         }
         bytes.assign((const char*)x, n * sizeof *x);
     }
-    spread(&bytes, "a sum over ranks");
+    spread(&bytes, "a sum over ranks", n * sizeof *x);
+    if (bytes.size() != n * sizeof *x) { talk_lost(0); }
     memcpy(x, bytes.data(), bytes.size());
 }
 
