@@ -807,15 +807,14 @@ static StepSums train_step(Model* m, Data* data, const Flags& f, long step, int*
     for (int r = 0; r < dist::world; r++) { data_next(data, r == dist::rank ? seqs : NULL, n); }
     double count = targets_count(m, seqs, n, T);
     dist::sum(&count, 1);
+    if (count == 0) { return { NAN, 0, 1 }; }            // no weight moves, no moment: no loss
     model_zero(m);
     for (long i = 0; i < n; i += B) {
-        model_accumulate(m, seqs + i * (T + 1), B, T, std::max(1.0, count), i + B == n);
+        model_accumulate(m, seqs + i * (T + 1), B, T, count, i + B == n);
     }
     const Update o = { (float)learning_rate(f, step), (float)f.beta1, (float)f.beta2,
                       (float)f.adam_eps, (float)f.weight_decay, step + 1 };
-    StepSums sums = model_update(m, o, f.grad_clip, optimizer_of(f));
-    if (count == 0) { sums.loss = NAN; }         // no target counted: there is no loss
-    return sums;
+    return model_update(m, o, f.grad_clip, optimizer_of(f));
 }
 
 #include "commands/train.h"

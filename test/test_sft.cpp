@@ -3,7 +3,7 @@ test_sft.cpp -- conversations as tokens: the templates character by character, w
 what is refused, and the batches that come of a .jsonl of them. With bytes an id is a character,
 so that borders show.
 */
-#include "../dataloader.h"
+#include "../text/targets.h"
 #include "check.h"
 
 static std::string dir;
@@ -150,10 +150,84 @@ static void test_batches() {
     CHECK(check_dies([&] { data_open(wrong); }).says("<|im_start|>"), "chatml with bytes");
 }
 
+// conversations, one a line; every `each`-th has an answer
+static std::string conversations(int n, int each) {
+    std::string lines;
+    for (int i = 0; i < n; i++) {
+        lines += "{\"messages\": [{\"role\": \"user\", \"content\": \"what is the number " +
+                 strf("%d", i) + " and why is it so\"}";
+        if (each && i % each == 0) {
+            lines += ", {\"role\": \"assistant\", \"content\": \"it is so as it is\"}";
+        }
+        lines += "]}\n";
+    }
+    return lines;
+}
+
+static const char* const TRAIN =
+    "OMP_NUM_THREADS=1 build/cpu/train_sink train --sft zephyr --seq 16 -b 1 --width 8 --heads 2 "
+    "--ffn-width 8 --layers 1 --val-seqs 2 --probe-seqs 2 --eval-every 0 --sample 0 "
+    "--weight-decay 0.5 --lr 0.1 --warmup 0 ";
+
+static std::string hashes(const std::string& checkpoint) {
+    const Json numbers = *json_of_file(checkpoint + "/state.json").get("numbers");
+    return numbers.get("model")->string + " " + numbers.get("optimizer")->string;
+}
+
+// data in which nothing is to be learned are refused before a run begins, and a step without a
+// target moves no weight and no moment
+static void test_no_target() {
+    const std::string none = dir + "/none.jsonl", some = dir + "/some.jsonl", out = dir + "/run";
+    file_write(none, conversations(300, 0));
+    file_write(some, conversations(300, 2));
+    DataOptions o = options(none);
+    CHECK(!data_has_target(data_open(o), 0), "no assistant, no target");
+    o.fix_token = { { 5, 7 } };                          // a token that is put there is a target
+    CHECK(data_has_target(data_open(o), 0) && data_has_target(data_open(o), 4) &&
+              !data_has_target(data_open(o), 5),
+          "a token that is fixed");
+    o = options(none);
+    o.sft_loss = "all";
+    CHECK(data_has_target(data_open(o), o.T) && !data_has_target(data_open(o), o.T + 1),
+          "--sft-loss all: up to the last token");
+    CHECK(data_has_target(data_open(options(some)), 0), "some answers");
+    o = DataOptions();
+    CHECK(data_has_target(data_open(o), o.T) && !data_has_target(data_open(o), o.T + 1), "bb");
+
+    Ran r = check_run(std::string(TRAIN) + "-n 20 -d " + none + " -o " + out);
+    CHECK(r.code == EXIT_USER && r.says("got no target that counts") && r.says("--sft-loss all") &&
+              !is_there(out),
+          "no target at all: exit %d, %s %s", r.code, r.out.c_str(), r.err.c_str());
+    r = check_run(std::string(TRAIN) + "-n 24 --save-every 1 -d " + some + " -o " + out);
+    if (!CHECK(r.code == 0 && r.says("loss none (no target, no update)"),
+               "some targets: exit %d, %s %s", r.code, r.out.c_str(), r.err.c_str())) {
+        return;
+    }
+    int without = 0, with = 0;
+    std::string before;
+    for (auto& line : split(file_read(out + "/log.jsonl"), '\n')) {
+        if (line.find("\"event\":\"train\"") == std::string::npos) { continue; }
+        const Json j = json_of(line);
+        const int step = (int)j.get("step")->number;
+        const std::string now = hashes(out + strf("/step_%d", step));
+        const bool null = j.get("loss")->type == Json::NUL;
+        if (null) { CHECK(j.get("grad_norm")->number == 0, "step %d: a gradient", step); }
+        if (!before.empty()) {
+            CHECK((now == before) == null, "step %d: loss %s, the numbers %s", step,
+                  null ? "null" : "there", now == before ? "stay" : "move");
+            without += null;
+            with += !null;
+        }
+        before = now;
+    }
+    CHECK(without >= 3 && with >= 3, "%d steps without a target, %d with one", without, with);
+}
+
 int main() {
     dir = check_tmp();
     test_templates();
     test_batches();
+    test_no_target();
     remove_tree(dir);
     return check_done();
 }
