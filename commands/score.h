@@ -10,7 +10,11 @@ A task is a .jsonl file; all its records have one of four forms:
     {"context": "..", "continuation": ".."}                      is each of its tokens that?
     {"text": "..", "words": 12, "bytes": 60}                     all of it (counted if not given)
 
-A blank separates context and continuation, unless a record has another "delimiter".
+A blank separates context and continuation, unless a record has another "delimiter", or one of the
+two brings white space of its own: a blank is not doubled.
+
+An item that cannot be scored, such as a continuation without a token of its own, is named, counted
+and left out.
 */
 #ifndef SCORE_H
 #define SCORE_H
@@ -28,16 +32,22 @@ struct ScoreRequest {
 enum ScoreForm { SCORE_CHOICES, SCORE_CONTEXTS, SCORE_CONTINUATION, SCORE_TEXT };
 
 struct ScoreItem {
+    long number = 0;                             // of its record in the file, from 0
+    std::string cannot;                          // why it cannot be scored, or ""
     std::vector<ScoreRequest> requests;
     std::vector<long> characters; // of each choice, without the delimiter
     long gold = 0, words = 0, bytes = 0;
 };
+
+// An item that cannot be scored: which record, from 0; where it stands and why.
+struct ScoreLeft { long number; std::string why; };
 
 struct ScoreTask {
     std::string path;
     ScoreForm form = SCORE_CHOICES;
     std::vector<ScoreItem> items;
     long cut = 0; // requests that lost the beginning of their context
+    std::vector<ScoreLeft> left;
 };
 
 // How text becomes tokens.
@@ -103,11 +113,23 @@ static std::vector<int> score_encode(const ScoreText& how, const std::string& te
     return tokenizer_encode(how.tok, text, how.specials && !has_prefix);
 }
 
+// What stands between context and continuation: the record's own delimiter as it is; without one a
+// blank, where neither of the two brings white space of its own.
+static std::string score_delimiter(const Json* given, const std::string& context,
+                                   const std::string& continuation) {
+    if (given) { return given->string; }
+    size_t next = 0;
+    const bool begins = !continuation.empty() &&
+                        is_python_space(utf8_next(continuation.data(), continuation.size(), &next));
+    const bool ends = without_trailing_space(context) < context.size();
+    return begins || ends ? "" : " ";
+}
+
 // The request for `continuation` after `context`. White space at the end of the context goes to the
-// continuation, as tokens begin with it. Dies if one of them has no tokens, or the continuation too
-// many.
+// continuation, as tokens begin with it. *cannot: why there is none, where one of them has no
+// tokens of its own, or the continuation too many.
 static ScoreRequest score_request(const ScoreText& how, std::string context,
-                                  std::string continuation, const std::string& where) {
+                                  std::string continuation, std::string* cannot) {
     ScoreRequest r;
     const size_t end = without_trailing_space(context);
     continuation = context.substr(end) + continuation;
@@ -121,12 +143,13 @@ static ScoreRequest score_request(const ScoreText& how, std::string context,
         r.tokens = score_encode(how, context + continuation);
         r.from = score_encode(how, context).size();
     }
-    want(r.from >= 1, where + ": the context", "at least one token");
-    want(r.from < r.tokens.size(), where + ": the continuation",
-         "at least one token after the context");
-    const long n = r.tokens.size() - r.from;
-    want(n <= how.longest, where + strf(": a continuation of %ld tokens", n),
-         strf("at most the %ld that the model sees at once", how.longest));
+    const long n = (long)r.tokens.size() - (long)r.from;
+    if (r.from < 1) { *cannot = "the context has no token"; }
+    else if (n < 1) { *cannot = "the continuation has no token after those of the context"; }
+    else if (n > how.longest) {
+        *cannot = strf("a continuation of %ld tokens, and the model sees %ld at once", n,
+                       how.longest);
+    }
     return r;
 }
 
@@ -142,9 +165,9 @@ static bool score_cut(ScoreRequest* r, long longest) {
 // A whole text as windows: each token is predicted once. All windows but the last are disjoint; the
 // last is as long as the others and scores only what is left.
 static std::vector<ScoreRequest> score_windows(const ScoreText& how, const std::string& text,
-                                               const std::string& where) {
+                                               std::string* cannot) {
     std::vector<int> all = score_encode(how, text);
-    want(!all.empty(), where + ": the text", "at least one token");
+    if (all.empty()) { *cannot = "the text has no token"; }
     all.insert(all.begin(), how.prefix);
     std::vector<ScoreRequest> windows;
     const long n = all.size() - 1, most = how.longest;
@@ -211,37 +234,47 @@ static ScoreForm score_form(const Json& record, const std::string& where) {
         "python3 scripts/tasks.py --help");
 }
 
+// Is the right answer one of several that are the same tokens? Then no model can choose it.
+static bool score_twice(const ScoreItem& item) {
+    const ScoreRequest& right = item.requests[item.gold];
+    long same = 0;
+    for (auto& r : item.requests) { same += r.from == right.from && r.tokens == right.tokens; }
+    return same > 1;
+}
+
 // One record as an item.
 static ScoreItem score_item(const Json& j, ScoreForm form, const ScoreText& how,
                             const std::string& where) {
     ScoreItem item;
-    const std::string between = j.get("delimiter") ? score_text(j, "delimiter", where) : " ";
     if (form == SCORE_TEXT) {
         const std::string& text = score_text(j, "text", where);
-        item.requests = score_windows(how, text, where);
+        item.requests = score_windows(how, text, &item.cannot);
         const long most = 1L << 40;
         item.words = j.get("words") ? score_number(j, "words", 1, most, where) : count_words(text);
         item.bytes = j.get("bytes") ? score_number(j, "bytes", 1, most, where) : (long)text.size();
         return item;
     }
-    if (form == SCORE_CHOICES) {
-        for (auto& choice : score_texts(j, "choices", where)) {
-            const std::string& context = score_text(j, "context", where);
-            item.requests.push_back(score_request(how, context, between + choice, where));
-            item.characters.push_back(count_characters(choice));
-        }
-    } else {
-        const std::string continuation = between + score_text(j, "continuation", where);
-        const bool one = form == SCORE_CONTINUATION;
-        std::vector<std::string> contexts;
-        if (one) { contexts = { score_text(j, "context", where) }; }
-        else { contexts = score_texts(j, "contexts", where); }
-        for (auto& context : contexts) {
-            item.requests.push_back(score_request(how, context, continuation, where));
+    const bool choices = form == SCORE_CHOICES, one = form == SCORE_CONTINUATION;
+    if (j.get("delimiter")) { score_text(j, "delimiter", where); }
+    std::vector<std::string> contexts, continuations;
+    if (choices || one) { contexts = { score_text(j, "context", where) }; }
+    else { contexts = score_texts(j, "contexts", where); }
+    if (choices) { continuations = score_texts(j, "choices", where); }
+    else { continuations = { score_text(j, "continuation", where) }; }
+    for (auto& context : contexts) {
+        for (auto& continuation : continuations) {
+            const std::string between = score_delimiter(j.get("delimiter"), context, continuation);
+            item.requests.push_back(
+                score_request(how, context, between + continuation, &item.cannot));
+            item.characters.push_back(count_characters(continuation));
+            if (choices && continuation.empty()) { item.cannot = "a choice is empty"; }
         }
     }
-    if (form == SCORE_CONTINUATION) { return item; }
+    if (one) { return item; }
     item.gold = score_number(j, "gold", 0, item.requests.size() - 1, where);
+    if (item.cannot.empty() && score_twice(item)) {
+        item.cannot = "another answer is the same tokens as the right one";
+    }
     return item;
 }
 
@@ -249,11 +282,11 @@ static ScoreItem score_item(const Json& j, ScoreForm form, const ScoreText& how,
 static ScoreTask score_read(const std::string& path, const ScoreText& how, long limit) {
     ScoreTask task;
     task.path = path;
-    long number = 0;
+    long number = 0, records = 0;
     for (auto& line : split(file_read(path, "python3 scripts/tasks.py --help"), '\n')) {
         const std::string where = path + strf(":%ld", ++number);
         if (without_trailing_space(line) == 0) { continue; }
-        if (limit && (long)task.items.size() == limit) { break; }
+        if (limit && records == limit) { break; }
         if (!utf8_valid(line)) {
             die(EXIT_USER, where + ": bytes that are not UTF-8",
                 "convert the file first, such as: iconv -f latin1 -t utf-8");
@@ -263,14 +296,20 @@ static ScoreTask score_read(const std::string& path, const ScoreText& how, long 
         const bool good = json_parse(line.data(), line.size(), &record, &error);
         if (!good) { die(EXIT_USER, where + ": " + error); }
         const ScoreForm form = score_form(record, where);
-        if (task.items.empty()) { task.form = form; }
+        if (records == 0) { task.form = form; }
         want(form == task.form, where + ": a record of another form than the first",
              "one form in a file");
         ScoreItem item = score_item(record, form, how, where);
+        item.number = records++;
+        if (!item.cannot.empty()) {
+            task.left.push_back({ item.number, where + ": " + item.cannot });
+            continue;
+        }
         for (auto& r : item.requests) { task.cut += score_cut(&r, how.longest); }
         task.items.push_back(item);
     }
-    want(!task.items.empty(), path + ": no records", "one or more");
+    want(records > 0, path + ": no records", "one or more");
+    want(!task.items.empty(), task.left[0].why, "at least one item that can be scored");
     return task;
 }
 
@@ -474,22 +513,32 @@ static std::vector<ScoreResult> score_results(const ScoreTask& task) {
     return { score_mean("acc", acc), score_mean("acc_norm", norm) };
 }
 
-// One line of --items for every item: the log-likelihoods of its requests.
+static std::string score_left_json(const ScoreTask& task, const ScoreLeft& left) {
+    return "{\"task\":" + json_str(task.path) + strf(",\"item\":%ld", left.number) +
+           ",\"left_out\":" + json_str(left.why) + "}\n";
+}
+
+// One line of --items for every item, in the order of the file: the log-likelihoods of its
+// requests.
 static std::string score_items_json(const ScoreTask& task) {
     std::string o;
-    for (size_t i = 0; i < task.items.size(); i++) {
-        const ScoreItem& item = task.items[i];
+    auto left = task.left.begin();
+    for (auto& item : task.items) {
+        for (; left != task.left.end() && left->number < item.number; left++) {
+            o += score_left_json(task, *left);
+        }
         std::string loglik, greedy;
         for (auto& r : item.requests) {
             loglik += (loglik.empty() ? "" : ",") + json_num(r.loglik);
             greedy += std::string(greedy.empty() ? "" : ",") + (r.greedy ? "true" : "false");
         }
         if (task.form == SCORE_TEXT) { loglik = json_num(score_sum(item)); }
-        o += "{\"task\":" + json_str(task.path) + strf(",\"item\":%zu", i);
+        o += "{\"task\":" + json_str(task.path) + strf(",\"item\":%ld", item.number);
         o += ",\"loglik\":[" + loglik + "]";
         if (task.form == SCORE_CONTINUATION) { o += ",\"greedy\":[" + greedy + "]"; }
         o += "}\n";
     }
+    for (; left != task.left.end(); left++) { o += score_left_json(task, *left); }
     return o;
 }
 
@@ -500,9 +549,11 @@ static std::string score_report(const ScoreTask& task, const std::string& bos, d
     printf("%s: %zu items, bos %s, %.1f items/s", printable(task.path).c_str(), n,
            printable(bos).c_str(), n / seconds);
     if (task.cut) { printf(", %ld cut at the front to fit the model", task.cut); }
+    if (!task.left.empty()) { printf(", %zu left out", task.left.size()); }
     printf("\n");
     std::string o = "{\"task\":" + json_str(task.path);
-    o += strf(",\"n\":%zu,\"cut\":%ld,\"bos\":", n, task.cut) + json_str(bos);
+    o += strf(",\"n\":%zu,\"cut\":%ld,\"left_out\":%zu,\"bos\":", n, task.cut, task.left.size()) +
+         json_str(bos);
     o += ",\"seconds\":" + json_num(seconds);
     for (auto& r : score_results(task)) {
         const bool percent = r.name.compare(0, 3, "acc") == 0;
@@ -545,6 +596,19 @@ static ScoreText score_how(const Flags& f, const Model& m, const Tokenizer& tok)
              f.max_length ? f.max_length : m.c.T };
 }
 
+// Names the items that were left out, the first of many, and dies: what is printed is not the whole
+// task.
+static void score_left_check(const std::vector<ScoreLeft>& left, long all) {
+    if (left.empty()) { return; }
+    const size_t most = 20;
+    for (size_t i = 0; i < left.size() && i < most; i++) {
+        fprintf(stderr, "left out %s\n", printable(left[i].why).c_str());
+    }
+    if (left.size() > most) { fprintf(stderr, "and %zu more\n", left.size() - most); }
+    die(EXIT_USER, strf("%zu of %ld items could not be scored and were left out", left.size(), all),
+        "the numbers are those of the others; mend these records to score all");
+}
+
 // each file of --task: prints what was found, writes --json and --items
 static int score(Flags f) {
     const std::vector<std::string> files = score_files(f);
@@ -557,6 +621,8 @@ static int score(Flags f) {
     const ScoreText how = score_how(f, m, tok);
     const std::string bos = how.specials && !tok.before.empty() ? tok.text[tok.before[0]] : "none";
     std::string objects, items;
+    std::vector<ScoreLeft> left;
+    long all = 0;
     for (auto& path : files) {
         ScoreTask task = score_read(path, how, f.limit);
         const double begin = now_ms();
@@ -567,11 +633,14 @@ static int score(Flags f) {
         objects += objects.empty() ? "" : ",";
         objects += score_report(task, bos, (now_ms() - begin) / 1e3);
         items += score_items_json(task);
+        left.insert(left.end(), task.left.begin(), task.left.end());
+        all += task.items.size() + task.left.size();
     }
     const std::string checkpoint = "{\"checkpoint\":" + json_str(f.words[0]);
     if (!f.json.empty()) { file_write(f.json, checkpoint + ",\"tasks\":[" + objects + "]}\n"); }
     if (!f.items.empty()) { file_write(f.items, items); }
     model_free(&m);
+    score_left_check(left, all);
     return 0;
 }
 #endif // SCORE_H

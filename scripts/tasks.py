@@ -87,6 +87,16 @@ def text(r):
     return counted(r["text"], r["text"])
 
 
+def delimited(record):
+    """The harness puts a blank between context and continuation even where one of them has white
+    space there; `score` does so only if the record says it."""
+    contexts = record.get("contexts", [record.get("context", "")])
+    answers = record.get("choices", [record.get("continuation", "")])
+    if any(c != c.rstrip() for c in contexts) or any(a != a.lstrip() for a in answers):
+        record["delimiter"] = " "
+    return record
+
+
 TASKS = {f.__name__: f for f in (hellaswag, arc, piqa, winogrande, lambada, wikitext, text)}
 
 
@@ -124,7 +134,7 @@ def main():
             for number, r in enumerate(records(path, a.task), number + 1):
                 if labels:
                     r["label"] = labels[number - 1]
-                print(json.dumps(TASKS[a.task](r), ensure_ascii=False))
+                print(json.dumps(delimited(TASKS[a.task](r)), ensure_ascii=False))
         except OSError as e:
             sys.exit(f"error: {path}: {e.strerror}")
         except (KeyError, IndexError, TypeError, ValueError, AttributeError) as e:

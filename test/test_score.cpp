@@ -112,6 +112,79 @@ static void refused(const std::string& record, const std::string& says,
           says.c_str(), r.err.c_str());
 }
 
+// a blank that is in the data is not doubled; a delimiter that is given is taken as it is
+static void blanks_check() {
+    const double one =
+        loglik("gpt2", "{\"context\": \"the door of\", \"continuation\": \"the house\"}");
+    for (const char* same : { "{\"context\": \"the door of\", \"continuation\": \" the house\"}",
+                              "{\"context\": \"the door of \", \"continuation\": \"the house\"}",
+                              "{\"context\": \"the door of\", \"continuation\": \"the house\", "
+                              "\"delimiter\": \" \"}" }) {
+        near(loglik("gpt2", same), one, same);
+    }
+    const double two = loglik("gpt2", "{\"context\": \"the door of\", \"continuation\": "
+                                      "\" the house\", \"delimiter\": \" \"}");
+    CHECK(fabs(two - one) > 1e-3, "a delimiter that is given: %g and %g", one, two);
+    for (const char* space : { "\\n", "\\t", "\\u00a0" }) {
+        const std::string record =
+            std::string("{\"context\": \"the door of\", \"continuation\": \"") + space +
+            "the house\"";
+        near(loglik("gpt2", record + "}"), loglik("gpt2", record + ", \"delimiter\": \"\"}"),
+             std::string("white space ") + space);
+    }
+}
+
+// items that cannot be scored: named, counted and left out; the others are scored, and the exit
+// status says that not all were
+static void left_out_check() {
+    const std::string good =
+        "{\"context\": \"the door of\", \"choices\": [\"the house\", \"a river\"], "
+        "\"gold\": 1}\n";
+    const struct { const char *record, *why, *flags;
+    } bad[] = {
+        { "{\"context\": \"a\", \"choices\": [\"\", \"\"], \"gold\": 0}", "a choice is empty", "" },
+        { "{\"context\": \"a\", \"choices\": [\"b\", \"\"], \"gold\": 0}", "a choice is empty",
+          "" },
+        { "{\"context\": \"a\", \"choices\": [\"b\", \"b\"], \"gold\": 0}",
+          "another answer is the same", "" },
+        { "{\"context\": \"a\", \"choices\": [\"b\", \" b\"], \"gold\": 1}",
+          "another answer is the same", "" },
+        { "{\"context\": \"a\", \"choices\": [\"b\", \"\"], \"gold\": 0, \"delimiter\": \"\"}",
+          "a choice is empty", "" },
+        { "{\"context\": \"a\", \"choices\": [\"b\", \"the river and the door of the house by the "
+          "river and the house\"], \"gold\": 0}",
+          "the model sees 6 at once", "--max-length 6" },
+    };
+    for (auto& b : bad) {
+        const double alone = loglik("gpt2", good, b.flags);
+        const Ran r = score("gpt2", task_of(good + b.record + "\n" + good), b.flags);
+        CHECK(r.code == EXIT_USER && r.says("task.jsonl:2: ") && r.says(b.why) &&
+                  r.says("1 of 3 items could not be scored") && r.says("2 items"),
+              "%s: exit %d, %s %s", b.record, r.code, r.out.c_str(), r.err.c_str());
+        const std::vector<Json> items = json_lines(SCRATCH + "items.jsonl");
+        if (!CHECK(items.size() == 3 && items[1].get("left_out") && items[2].get("loglik"),
+                   "%s: %zu items", b.record, items.size())) {
+            continue;
+        }
+        near(items[2].get("loglik")->items[0].number, alone, b.record);
+        CHECK(items[2].get("item")->number == 2, "the number of an item is its record's");
+        const Json task = json_of_file(SCRATCH + "score.json").get("tasks")->items[0];
+        CHECK(task.get("n")->number == 2 && task.get("left_out")->number == 1, "counts of %s",
+              b.record);
+        CHECK(task.get("acc")->number == 0 || task.get("acc")->number == 1,
+              "%s: acc is of the two others", b.record);
+    }
+    refused("{\"text\": \"\"}", "task.jsonl:1: the text has no token");
+    refused("{\"context\": \"a\", \"continuation\": \"\", \"delimiter\": \"\"}",
+            "the continuation has no token");
+    refused("{\"context\": \"a\", \"continuation\": \"the river and the door\"}",
+            "the model sees 2 at once", "--max-length 2");
+    // a duplicate of a wrong answer changes nothing
+    const Ran wrong = score("gpt2", task_of("{\"context\": \"the door of\", \"choices\": [\"a\", "
+                                            "\"b\", \"b\"], \"gold\": 0}"));
+    CHECK(wrong.code == 0, "%s", wrong.err.c_str());
+}
+
 int main() {
     make_dirs(SCRATCH);
     model_check("gpt2");
@@ -159,11 +232,8 @@ int main() {
     refused("{\"context\": \"a\"", "task.jsonl:1: ");
     refused("{\"text\": \"caf\xe9\"}", "task.jsonl:1: bytes that are not UTF-8");
     refused("", "no records");
-    refused("{\"text\": \"\"}", "task.jsonl:1: the text: wanted at least one token");
-    refused("{\"context\": \"a\", \"continuation\": \"\", \"delimiter\": \"\"}",
-            "the continuation: wanted at least one token");
-    refused("{\"context\": \"a\", \"continuation\": \"the river and the door\"}",
-            "at most the 2 that the model sees", "--max-length 2");
+    blanks_check();
+    left_out_check();
     refused("{\"text\": \"a\"}", "at most the 72 positions", "--max-length 73");
     refused("{\"text\": \"a\"}", "default (what the tokenizer puts there) or none", "--bos seq");
     // a task is not what is written, nor one file both outputs
