@@ -188,10 +188,10 @@ int data_probe(Data* d, int* out);
 
 // A file of prompts, as the paper's probe files are: the first len + 1 tokens of each record of a
 // .jsonl that has as many, out (n, len + 1); returns how many there are, skips and counts the
-// shorter ones. windows: all records laid end to end, each followed by EOS, and sequence i is their
-// tokens [i len, i len + len]. how: BOS and edits.
+// shorter ones, and counts those that brought their BOS. windows: all records laid end to end, each
+// followed by EOS, and sequence i is their tokens [i len, i len + len]. how: BOS and edits.
 int data_prompts(const std::string& path, const Tokenizer& tok, int n, int len, bool skip_bad,
-                 int* out, long* skipped, const DataOptions* how = NULL, bool windows = false);
+                 int* out, TextCounts* counts, const DataOptions* how = NULL, bool windows = false);
 
 // The position, as JSON for the checkpoint: how many sequences were drawn, in all and from each
 // source; and what tells whether the data are still the same.

@@ -168,6 +168,25 @@ static ProbeBos probe_bos(const Flags& f, int V) {
     return bos;
 }
 
+// Says if nothing is put first although the model had BOS there: what a probe finds at token 1
+// depends on it. state: of a run of ours, which knows its own --bos.
+static void bos_note(const Flags& f, const Json& state) {
+    const Json *flags = state.get("flags"), *run = flags ? flags->get("bos") : NULL;
+    if (f.given_bos || f.tokenizer.empty() || f.bos != "none" || f.data == "bb") { return; }
+    if (run && run->string != "none") {
+        printf("note   the run was trained with --bos %s, and here no BOS is added\n",
+               run->string.c_str());
+    }
+    if (run) { return; }
+    const Tokenizer tok = tokenizer_of(f.tokenizer);
+    if (tok.before.empty()) { return; }
+    const std::string first = tokenizer_decode(tok, tok.before.data(), tok.before.size(), false);
+    printf(
+        "note   the model's tokenizer begins a text with %s, and here it does not: --bos default "
+        "adds it\n",
+        printable(first).c_str());
+}
+
 // (n, T + 1); what they are, in words
 struct ProbeInput { std::vector<int> x; int n = 0; std::string how; };
 
@@ -181,16 +200,17 @@ static ProbeInput probe_records(const Flags& f, const ProbeBos& bos, int T, int 
     how.bos = windows && f.bos != "doc" ? "seq" : "doc";
     if (bos.id < 0) { how.bos = "none"; }
     tok.bos = bos.id;
-    long skipped = 0;
+    TextCounts counts;
     want(tok.vocab_size <= V,
          strf("tokenizer %s has %d ids, the model %d", tok.name.c_str(), tok.vocab_size, V),
          "the tokenizer that the model was trained with");
     in.x.resize((size_t)f.probe_seqs * (T + 1));
-    in.n = data_prompts(f.data, tok, f.probe_seqs, T, f.skip_bad, in.x.data(), &skipped, &how,
+    in.n = data_prompts(f.data, tok, f.probe_seqs, T, f.skip_bad, in.x.data(), &counts, &how,
                         windows);
     in.how = windows ? strf("%d windows of %d tokens", in.n, T + 1)
                      : strf("%d records, the first %d tokens of each", in.n, T + 1);
-    if (skipped) { in.how += strf(", %ld shorter ones skipped", skipped); }
+    if (counts.skipped) { in.how += strf(", %ld shorter ones skipped", counts.skipped); }
+    if (counts.begun) { in.how += ", those that begin with BOS got no second one"; }
     return in;
 }
 
@@ -329,6 +349,7 @@ static int probe(Flags f) {
     probe_check(f, m.c);
     printf("%s", column_note(m.c).c_str());
     probe_files_check(f, p);
+    if (f.probe_input == "natural") { bos_note(f, state); }
     working_begin("");
     std::vector<std::string> objects;
     for (size_t k = 0; k < p.sources.size(); k++) {

@@ -1076,11 +1076,11 @@ static void test_cuts() {
     const auto starts = [&](const Tokenizer& tok, const std::string& text, int len) {
         const std::string path = put("start.jsonl", "{\"text\": " + json_str(text) + "}\n");
         std::vector<int> x(len + 1);
-        long skipped = 0;
+        TextCounts counts;
         DataOptions how;
-        const int n = data_prompts(path, tok, 1, len, false, x.data(), &skipped, &how);
+        const int n = data_prompts(path, tok, 1, len, false, x.data(), &counts, &how);
         const std::vector<int> whole = tokenizer_encode(tok, text, false);
-        CHECK(n == 1 && skipped == 0 && std::equal(x.begin(), x.end(), whole.begin()),
+        CHECK(n == 1 && counts.skipped == 0 && std::equal(x.begin(), x.end(), whole.begin()),
               "%s: the first %d ids of %zu", tok.name.c_str(), len + 1, whole.size());
     };
     std::string words_and_lines;
@@ -1104,25 +1104,36 @@ static void test_prompts() {
     std::string path = put("prompts.jsonl", lines);
     Tokenizer bytes = tokenizer_bytes();
     std::vector<int> x(6 * 5);
-    long skipped;
-    int n = data_prompts(path, bytes, 6, 4, false, x.data(), &skipped);
+    TextCounts counts;
+    int n = data_prompts(path, bytes, 6, 4, false, x.data(), &counts);
     // a, d and g have four tokens
-    CHECK(n == 6 && skipped == 3, "prompts: %d, and %ld skipped", n, skipped);
+    CHECK(n == 6 && counts.skipped == 3, "prompts: %d, and %ld skipped", n,
+          counts.skipped);
     const char first[] = { 'b', 'c', 'e', 'f', 'h', 'i' };
     for (int i = 0; i < 30; i++) {
         CHECK(x[i] == first[i / 5], "prompts: sequence %d has %c", i / 5, x[i]);
     }
     DataOptions how;
     how.bos = "doc"; how.fix_token = {{3, 7}};
-    n = data_prompts(path, bytes, 6, 4, false, x.data(), &skipped, &how);
-    CHECK(n == 6 && skipped == 0 && x[0] == 256 && x[1] == 'a' && x[2] == 7 && x[5] == 256 &&
+    n = data_prompts(path, bytes, 6, 4, false, x.data(), &counts, &how);
+    CHECK(n == 6 && counts.skipped == 0 && x[0] == 256 && x[1] == 'a' && x[2] == 7 && x[5] == 256 &&
               x[6] == 'b',
           "prompts with BOS: %d %d %d", x[0], x[1], x[2]);
     how.bos = "seq";
-    n = data_prompts(path, bytes, 6, 4, false, x.data(), &skipped, &how);
+    n = data_prompts(path, bytes, 6, 4, false, x.data(), &counts, &how);
     CHECK(n == 6 && x[0] == 256 && x[1] == 'b' && x[2] == 7,
           "prompts with BOS in place of the first token: %d %d", x[0], x[1]);
-    Died d = check_dies([&] { data_prompts(path, bytes, 6, 100, false, x.data(), &skipped); });
+    // a text that begins with BOS gets no second one, and that is counted; --tokenizer of words
+    const Tokenizer words = tokenizer_load(vectors() + "llama2.json");
+    const std::string begun = put("begun.jsonl", "{\"text\": \"<s>the cat sat on\"}\n"
+                                                 "{\"text\": \"the cat sat on\"}\n");
+    how = DataOptions();
+    how.bos = "doc";
+    n = data_prompts(begun, words, 2, 3, false, x.data(), &counts, &how);
+    CHECK(n == 2 && counts.begun == 1 && x[0] == words.bos && x[1] != words.bos &&
+              x[4] == words.bos && x[5] != words.bos,
+          "BOS twice: %d %ld, %d %d %d %d", n, counts.begun, x[0], x[1], x[4], x[5]);
+    Died d = check_dies([&] { data_prompts(path, bytes, 6, 100, false, x.data(), &counts); });
     CHECK(d.code == EXIT_USER && d.says("got no record of 101 tokens"), "prompts: %d %s", d.code,
           d.err.c_str());
 }

@@ -538,7 +538,7 @@ int data_probe(Data* d, int* out) {
 }
 
 int data_prompts(const std::string& path, const Tokenizer& tok, int n, int len, bool skip_bad,
-                 int* out, long* skipped, const DataOptions* how, bool windows) {
+                 int* out, TextCounts* counts, const DataOptions* how, bool windows) {
     TextFile file = text_open(path);
     TextBlock block;
     TokenizeOptions o;
@@ -553,7 +553,7 @@ int data_prompts(const std::string& path, const Tokenizer& tok, int n, int len, 
     data_sft(d.opt, path, tok, &o);
     int found = 0;
     Ids line; // windows: what no sequence has begun with yet
-    *skipped = 0;
+    *counts = TextCounts();
     auto take = [&](const uint32_t* ids) {
         std::copy_n(ids, len + 1, out);
         data_edit(d, STREAM_PROBE, found++, len + 1, out);
@@ -565,6 +565,7 @@ int data_prompts(const std::string& path, const Tokenizer& tok, int n, int len, 
             die(EXIT_USER, block.error, "mend the record, or add --skip-bad");
         }
         size_t from = 0;
+        counts->begun += block.counts.begun;
         if (windows) {
             size_t at = 0;
             line.insert(line.end(), block.ids.begin(), block.ids.end());
@@ -574,7 +575,7 @@ int data_prompts(const std::string& path, const Tokenizer& tok, int n, int len, 
         }
         for (auto& doc : block.docs) {
             const bool fits = doc.end - 1 - from >= (size_t)len + 1;         // the last id is EOS
-            *skipped += found < n && !fits;
+            counts->skipped += found < n && !fits;
             if (found < n && fits) { take(&block.ids[from]); }
             from = doc.end;
         }

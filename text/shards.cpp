@@ -471,6 +471,11 @@ static void text_document(const Tokenizer& tok, const TokenizeOptions& o, TextBl
         while (to < n && !text_cuts(tok, s, n, to)) { to++; }
         to = std::min(to, n);
         tokenizer_encode_to(tok, s + at, to - at, first && at == 0, &b->ids);
+        const bool bos = first && at == 0 && o.bos == "doc";
+        if (bos && b->ids.size() > before + 1 && b->ids[before + 1] == (uint32_t)tok.bos) {
+            b->ids.erase(b->ids.begin() + before + 1);   // one BOS is enough
+            b->counts.begun++;
+        }
         if (o.first && (long)(b->ids.size() - before) >= o.first) { break; }
     }
     if (last) { b->ids.push_back(tok.eos); }
@@ -639,6 +644,7 @@ static void tokenizing_write(Tokenizing* z, TextBlock* b) {
     z->counts.bytes += b->counts.bytes;
     z->counts.replaced += b->counts.replaced;
     z->counts.skipped += b->counts.skipped;
+    z->counts.begun += b->counts.begun;
 }
 
 static void tokenizing_progress(Tokenizing* z) {
@@ -1045,6 +1051,7 @@ int tokenize_main(const TokenizeOptions& o) {
         std::string also;
         if (c.replaced) { also += strf("; %ld ill-formed sequences became U+FFFD", c.replaced); }
         if (c.skipped) { also += strf("; %ld bad records skipped", c.skipped); }
+        if (c.begun) { also += strf("; %ld documents bring BOS and got no second one", c.begun); }
         if (z->dropped) {
             also += strf("; %ld documents of other domains or over their share left out",
                          z->dropped);

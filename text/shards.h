@@ -103,7 +103,10 @@ struct TextFile {
     std::string rest; bool at_end; long line; // read, but not yet given out; lines given out
     std::string error;                                   // it could not be read to its end
 };
-struct TextCounts { long documents = 0, tokens = 0, bytes = 0, replaced = 0, skipped = 0; };
+struct TextCounts {
+    long documents = 0, tokens = 0, bytes = 0, replaced = 0, skipped = 0;
+    long begun = 0;                              // documents that begin with BOS themselves
+};
 // its last id is ids[end-1]; whole: the document ends here
 struct TextDoc { size_t end; std::string domain; bool whole; };
 struct TextBlock {
