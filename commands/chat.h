@@ -1,30 +1,34 @@
 /*
-chat.h -- one question to a model that was trained to answer, as its chat template writes it.
+chat.h -- one question to a model that was trained to answer, as its own chat template writes it.
 
-A template is a program (Jinja) that comes with a tokenizer. It is not run here: its text says which
-of the forms in chat.cpp it has, whether BOS begins it, and what replaces a system message
-where none is given. A template with other special tokens is refused by name. White space
-at the ends of question and system message is dropped, as most templates do.
+A template is a program (Jinja) that comes with a tokenizer. It is run (text/jinja.h), so that the
+model reads what it was trained on; what cannot be run here is refused by name. Where an answer ends
+follows from the same template: it is what the template writes behind one.
 */
 #ifndef CHAT_H
 #define CHAT_H
-#include <time.h>
-#include "../common.h"
+#include "../text/jinja.h"
+#include "../tokenizer.h"
 
-// % stands for the system message, and for the question.
-struct ChatForm {
-    const char *name, *marker;   // marker: a token that only templates of this form have
-    const char* system;          // NULL: the system message goes in front of the question
-    const char *question, *answer, *stop;
-    const char* tokens;          // all special tokens that its templates may have
-    const char* never;           // a word of templates that say more than this form does
+// A chat template, and the names it may use: bos_token and so on, as texts.
+struct Chat {
+    std::string text;
+    std::map<std::string, std::string> tokens;
 };
 
-// The text that a model with this template is to continue. bos: as its tokenizer writes BOS. Dies
-// if the template has no form that is known, or no place for a system message.
-std::string chat_prompt(std::string text, const std::string& bos, std::string system,
-                        const std::string& question, const ChatForm** form);
+// The template of a directory: chat_template.jinja, or in tokenizer_config.json; its text is "" if
+// there is none. The tokens are those that the directory's files name.
+Chat chat_of_directory(const std::string& dir);
 
-// The chat template of a directory: chat_template.jinja, or in tokenizer_config.json; "" if none.
-std::string chat_template_of(const std::string& dir);
+// The text that the model is to continue. system: "" for none. Dies if the template cannot be run
+// or has no place for the system message.
+std::string chat_prompt(const Chat& chat, const std::string& system, const std::string& question);
+
+// A question and its answer as the template writes them; returns what is wrong, or "".
+std::string chat_conversation(const Chat& chat, const std::string& question,
+                              const std::string& answer, std::string* out);
+
+// The special token that ends an answer, by what the template writes behind one; -1 if it writes
+// none there.
+int chat_end(const Chat& chat, const Tokenizer& tok);
 #endif // CHAT_H

@@ -3,6 +3,7 @@ generate.h -- the command generate: text from a checkpoint.
 */
 #ifndef GENERATE_H
 #define GENERATE_H
+#include "../models/directory.h"
 #include "../models/gguf.h"
 #include "chat.h"
 
@@ -33,10 +34,10 @@ static std::string first_not_finite(Model* m) {
         "the run it is from diverged: use an earlier checkpoint");
 }
 
-// continues `tokens` by n more, or to the token `stop`; temperature 0 takes the likeliest.
+// continues `tokens` by n more, or to one of the tokens `stops`; temperature 0 takes the likeliest.
 // The model sees at most the last T of them
 static void generate(Model* m, std::vector<int>* tokens, long n, double temperature, long top_k,
-                     Rng* rng, int stop = -1) {
+                     Rng* rng, const std::vector<int>& stops = {}) {
     const int V = m->c.V;
     std::vector<real> logits(V);
     std::vector<std::pair<double, int>> p(V);
@@ -66,45 +67,71 @@ static void generate(Model* m, std::vector<int>* tokens, long n, double temperat
         double u = rng_uniform(rng) * sum;
         long k = 0;
         while (k < keep - 1 && (u -= p[k].first) >= 0) { k++; }
-        if (p[k].second == stop) { break; }
+        if (std::count(stops.begin(), stops.end(), p[k].second)) { break; }
         tokens->push_back(p[k].second);
     }
     model_cache(m, 0);
 }
 
-// the prompt of --chat as tokens; *stop: the token that ends an answer
-static std::vector<int> chat_tokens_of(const Flags& f, const Tokenizer& tok, int* stop) {
-    std::string text = chat_template_of(f.words[0]);
-    const std::string gguf = checkpoint_gguf(f.words[0]);
-    if (!gguf.empty()) {
-        Gguf g = gguf_open(gguf);
-        const char* key = "tokenizer.chat_template";
-        if (g.find(key)) { text = gguf_string(g, key); }
-        weights_close(&g.weights);
-    }
+// the chat template of a checkpoint: of its directory, or in its GGUF file. *end: the token that
+// the file has for the end of a turn, -1 if none
+static Chat chat_of(const std::string& checkpoint, const Tokenizer& tok, int* end) {
+    const std::string gguf = checkpoint_gguf(checkpoint);
+    *end = -1;
+    if (gguf.empty()) { return chat_of_directory(checkpoint); }
+    Chat chat;
+    Gguf g = gguf_open(gguf);
+    const char* key = "tokenizer.chat_template";
+    if (g.find(key)) { chat.text = gguf_string(g, key); }
+    *end = (int)gguf_number(g, "tokenizer.ggml.eot_token_id", -1);
+    weights_close(&g.weights);
+    if (tok.bos >= 0) { chat.tokens["bos_token"] = tok.text[tok.bos]; }
+    if (tok.eos >= 0) { chat.tokens["eos_token"] = tok.text[tok.eos]; }
+    return chat;
+}
+
+// the prompt of --chat as tokens; adds the tokens that end an answer to *ends
+static std::vector<int> chat_tokens_of(const Flags& f, const Tokenizer& tok,
+                                       std::vector<int>* ends) {
+    int turn = -1;
+    const Chat chat = chat_of(f.words[0], tok, &turn);
     want(!f.prompt.empty(), "--chat", "also --prompt, the question");
-    if (text.empty()) {
+    if (chat.text.empty()) {
         die(EXIT_USER, f.words[0] + ": has no chat template, so it was not trained to answer",
             "without --chat the model continues the prompt");
     }
-    const ChatForm* form;
-    const std::string bos = tok.bos >= 0 ? tok.text[tok.bos] : "";
-    const std::string prompt = chat_prompt(text, bos, f.system, f.prompt, &form);
-    const std::vector<int> end = tokenizer_encode(tok, form->stop, false);
-    want(end.size() == 1, f.words[0] + ": " + form->stop + strf(" is %zu tokens", end.size()),
-         strf("one, as in chat templates of the form %s", form->name));
-    *stop = end[0];
+    const std::string prompt = chat_prompt(chat, f.system, f.prompt);
+    for (int id : { turn, chat_end(chat, tok), tok.eos }) { if (id >= 0) { ends->push_back(id); } }
     return tokenizer_encode(tok, prompt, false);
 }
 
+// a text with what the tokenizer puts around it; one that brings what comes first gets no second
+// one
+static std::vector<int> encode_once(const Tokenizer& tok, const std::string& text) {
+    std::vector<int> ids = tokenizer_encode(tok, text, false);
+    const std::vector<int>& first = tok.before;
+    const bool begun = ids.size() >= first.size() &&
+                       std::equal(first.begin(), first.end(), ids.begin());
+    if (!begun) { ids.insert(ids.begin(), first.begin(), first.end()); }
+    ids.insert(ids.end(), tok.after.begin(), tok.after.end());
+    return ids;
+}
+
 // the prompt as tokens: ids, a chat, or text
-static std::vector<int> prompt_tokens(const Flags& f, const Tokenizer& tok, int V, int* stop) {
+static std::vector<int> prompt_tokens(const Flags& f, const Tokenizer& tok, int V,
+                                      std::vector<int>* ends) {
     want(f.system.empty() || f.chat, "--system", "also --chat");
     want(tok.kind != TOKENIZER_BPE || utf8_valid(f.prompt + f.system),
          "--prompt, --system: bytes that are not UTF-8", "UTF-8");
-    if (tok.kind == TOKENIZER_BPE && f.chat) { return chat_tokens_of(f, tok, stop); }
-    want(!f.chat, "--chat: this model has no tokenizer of words", "leave it out");
-    if (tok.kind != TOKENIZER_IDS) { return tokenizer_encode(tok, f.prompt, true); }
+    if (tok.kind == TOKENIZER_BPE && f.chat) { return chat_tokens_of(f, tok, ends); }
+    if (f.chat) {
+        const bool none = f.tokenizer.empty();
+        die(EXIT_USER, f.words[0] + (none ? ": has no tokenizer" : ": reads bytes") +
+                           ", and --chat needs one with a chat template",
+            none ? "--tokenizer tokenizer.json, or --prompt without --chat"
+                 : "--prompt without --chat: the model continues it");
+    }
+    if (tok.kind != TOKENIZER_IDS) { return encode_once(tok, f.prompt); }
     std::vector<int> tokens;
     for (auto& w : split(f.prompt, ' ')) {
         long id = 0;
@@ -115,6 +142,26 @@ static std::vector<int> prompt_tokens(const Flags& f, const Tokenizer& tok, int 
     return tokens;
 }
 
+// generation_config.json of a directory: the tokens that end a text; *first: its BOS, if it has
+// one. What it says about drawing tokens is not done here, and that is said
+static std::vector<int> generation_config(const std::string& dir, int V, int* first) {
+    const std::string name = "generation_config.json", path = dir + "/" + name;
+    if (!file_exists(path)) { return {}; }
+    const Json config = directory_object(dir, name);
+    directory_check(name, path, config);
+    const std::string said = directory_said(name, config);
+    if (!said.empty()) {
+        fprintf(stderr, "note   %s: %s: not done here\n", path.c_str(), printable(said).c_str());
+    }
+    const std::vector<int> ends = directory_ends(dir);
+    for (int id : ends) { want(id < V, path + strf(": eos_token_id %d", id), strf("below %d", V)); }
+    const double bos = json_number(config, "bos_token_id", *first);
+    want(bos == floor(bos) && bos >= 0 && bos < V, path + strf(": bos_token_id %g", bos),
+         strf("an id below %d", V));
+    *first = (int)bos;
+    return ends;
+}
+
 static int generate_text(Flags f) {
     flags_read(f, "top_k", f.temperature > 0, "--temperature above 0");
     Model m = model_from_checkpoint(&f, 0, cpu::STAY_DOT);
@@ -123,12 +170,13 @@ static int generate_text(Flags f) {
     want(tok.vocab_size <= m.c.V,
          strf("tokenizer %s: got %d ids", tok.name.c_str(), tok.vocab_size),
          strf("at most the model's %d", m.c.V));
-    int stop = -1;
-    std::vector<int> tokens = prompt_tokens(f, tok, m.c.V, &stop);
-    if (tokens.empty()) { tokens.push_back(tok.eos >= 0 ? tok.eos : m.c.V - 1); f.prompt.clear(); }
+    int first = tok.eos >= 0 ? tok.eos : m.c.V - 1;
+    std::vector<int> ends = generation_config(f.words[0], m.c.V, &first);
+    std::vector<int> tokens = prompt_tokens(f, tok, m.c.V, &ends);
+    if (tokens.empty()) { tokens.push_back(first); f.prompt.clear(); }
     const size_t given = f.prompt.empty() || f.chat ? tokens.size() : 0;
     Rng rng = rng_stream(f.seed, SEED_GENERATE);
-    generate(&m, &tokens, f.tokens, f.temperature, f.top_k, &rng, stop);
+    generate(&m, &tokens, f.tokens, f.temperature, f.top_k, &rng, ends);
     std::string text = tokenizer_decode(tok, tokens.data() + given, tokens.size() - given, true);
     if (isatty(1)) { text = printable(text, "\n\t"); }           // a file gets it as it is
     fwrite(text.data(), 1, text.size(), stdout);

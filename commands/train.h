@@ -6,6 +6,7 @@ reported and stopped. The steps themselves are in train_sink.cu, which includes 
 #define TRAIN_H
 #include "../cpu/choice.h"
 #include "saves.h"
+#include "../text/targets.h"
 
 // mean over the targets that count; NAN if there are none, INFINITY if it is not finite
 static double validate(Model* m, Data* data, int B, int T) {
@@ -126,6 +127,42 @@ static void arch_keep(Flags* f, const Arch& from_there, const std::string& from)
 
 #include "resume.h"
 
+// dies if no target of the training data counts: a run could only shrink its weights
+static void targets_check(const Data& data, const Arch& c, const Flags& f) {
+    const int before = std::max<int>(c.prefix, f.min_context);
+    if (data_has_target(data, before)) { return; }
+    std::string hint = "name other data: here every token is masked";
+    if (!f.sft.empty()) {
+        hint = "conversations need a message whose role is \"assistant\"; or --sft-loss all";
+    }
+    if (before > c.T) {
+        hint = strf("lower --prefix or --min-context, or raise --seq above %d", c.T);
+    }
+    die(EXIT_USER, "the training data (" + data.description + "): got no target that counts, "
+        "wanted at least one to learn from", hint);
+}
+
+// Says if the model of --init has a chat template that writes a conversation in another way than
+// --sft:
+// --chat would then ask it in a form that it was not trained on
+static void sft_note(const Flags& f, const Tokenizer& tok) {
+    if (f.sft.empty() || f.init.empty() || tok.eos < 0) { return; }
+    int end = -1;
+    const Chat chat = chat_of(f.init, tok, &end);
+    if (chat.text.empty()) { return; }
+    const std::string question = "qzj", answer = "xkv", eos = tok.text[tok.eos];
+    std::string turns = "<|user|>\n" + question + eos + "\n<|assistant|>\n" + answer + eos;
+    if (f.sft == "chatml") {
+        turns = "<|im_start|>user\n" + question + "<|im_end|>\n<|im_start|>assistant\n" + answer +
+                "<|im_end|>";
+    }
+    std::string own;
+    const std::string wrong = chat_conversation(chat, question, answer, &own);
+    if (wrong.empty() && own.find(turns) != std::string::npos) { return; }
+    printf("note   the chat template of %s writes a conversation in another way than --sft %s\n",
+           f.init.c_str(), f.sft.c_str());
+}
+
 // flags -> data, model and log; fresh, or as they were at the newest checkpoint in --out
 static Run run_open(Flags f) {
     Run r = Run();
@@ -165,6 +202,8 @@ static Run run_open(Flags f) {
     if (!first) { r.data = data_from_flags(f, f.arch.T, r.probe_len); }
     data_mark(&r.data);
     r.c = arch_from_flags(&f, r.data.V);
+    targets_check(r.data, r.c, f);
+    if (first) { sft_note(f, r.data.tokenizer); }
     memory_check(r.c, f.batch, f.arch.T, true);
     r.m = model_new(r.c, std::max<int>(f.arch.T, r.probe_len), true);
     r.m.min_context = f.min_context;
@@ -343,7 +382,7 @@ static void run_report_step(Run* r, long step, double loss, double grad_norm, do
         + strf(",\"tokens\":%.0f,\"ms\":%.3f}", r->tokens_per_step * step, ms));
     if (!run_prints(r, step)) { return; }
     const bool none = std::isnan(loss) && std::isfinite(grad_norm);
-    const std::string shown = none ? "none" : strf("%.4f", loss);
+    const std::string shown = none ? "none (no target, no update)" : strf("%.4f", loss);
     const std::string at = strf("step %6ld/%ld | loss %s | ", step, r->f.steps, shown.c_str());
     const std::string rest = strf("norm %.3f | lr %.2e | %.1f ms | ", grad_norm, lr, ms);
     const std::string speed = count_text(r->tokens_per_step / ms * 1e3) + " tok/s";

@@ -1,6 +1,6 @@
-"""Does --chat write what transformers' apply_chat_template writes? Templates of every form,
-in the ways that models have them: with BOS or without, with a default system message, with dates,
-with spaces or without.
+"""Does --chat write what transformers' apply_chat_template writes? Templates as models have them:
+with BOS or without, with a default system message, with dates, with spaces or without; some that
+have the tokens of ChatML and write something else; and some that use what Jinja has.
 
     python3 dev/check_chat.py --save FILE       test/vectors/chat.jsonl: template, texts, and what
                                                 is rendered
@@ -91,6 +91,103 @@ TEMPLATES = {
     "zephyr": (LINES("eos_token"), "<s>", "</s>", True),
     "phi3": (PHI3, "<s>", "<|endoftext|>", True),
 }
+# the tokens of ChatML, and another text
+UPPER = TURNS.replace("message['role'] +", "message['role'] | upper +")
+TEMPLATES.update({
+    "upper": (UPPER + ASSISTANT.replace("assistant", "ASSISTANT"), "", "<|im_end|>", True),
+    "role again": (TURNS.replace("'\\n' + message['content']",
+                                 "'\\n' + message['role'] + ': ' + message['content']")
+                   + ASSISTANT, "", "<|im_end|>", True),
+    "empty think": (TURNS + ASSISTANT.replace("assistant\\n",
+                                              "assistant\\n<think>\\n\\n</think>\\n\\n"),
+                    "", "<|im_end|>", True),
+    "text first": ("A conversation.\n\n" + TURNS + ASSISTANT, "", "<|im_end|>", True),
+    "bot": (TURNS + ASSISTANT.replace("assistant", "bot"), "", "<|im_end|>", True),
+    "two lines": (TURNS.replace("'<|im_end|>' + '\\n'", "'<|im_end|>' + '\\n\\n'") + ASSISTANT,
+                  "", "<|im_end|>", True),
+    "no line": (TURNS.replace("'<|im_end|>' + '\\n'", "'<|im_end|>'") + ASSISTANT,
+                "", "<|im_end|>", True),
+    "trimmed": (TURNS.replace("message['content']", "message.content.strip()") + ASSISTANT,
+                "", "<|im_end|>", True),
+    # what Jinja has
+    "namespace": ("""{%- set ns = namespace(system='', n=0) -%}
+{%- for m in messages if m.role == 'system' -%}{%- set ns.system = m.content -%}{%- endfor -%}
+{% for m in messages %}
+    {% if m.role != 'system' -%}
+        {%- set ns.n = ns.n + 1 %}
+        {{- '[' ~ ns.n ~ '/' ~ loop.length ~ '] ' ~
+            (ns.system ~ ': ' if ns.system else '') }}{{ m.content }}
+    {% endif %}
+{% endfor %}
+""", "", "</s>", True),
+    "macro": ("""{% macro turn(role, text, end='<|e|>') %}
+<|{{ role }}|>{{ text | trim }}{{ end }}
+{% endmacro %}
+{% for message in messages[::1] -%}
+{{ turn(message['role'], message['content']) }}
+{%- endfor %}
+{{ turn('assistant', '', end='') | trim }}""", "", "<|e|>", True),
+    "qwen": ("""{%- if tools %}
+    {{- '<|im_start|>system\\n# Tools' }}{%- for tool in tools %}{{- tool | tojson }}{%- endfor %}
+{%- else %}
+    {%- if messages[0]['role'] == 'system' %}
+        {{- '<|im_start|>system\\n' + messages[0]['content'] + '<|im_end|>\\n' }}
+    {%- else %}
+        {{- '<|im_start|>system\\nYou are a stone.<|im_end|>\\n' }}
+    {%- endif %}
+{%- endif %}
+{%- for message in messages %}
+    {%- if (message.role == "user") or (message.role == "system"
+            and not loop.first) or (message.role == "assistant" and not message.tool_calls) %}
+        {{- '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>' + '\\n' }}
+    {%- elif message.role == "tool" %}
+        {%- if (loop.index0 == 0) or
+            (messages[loop.index0 - 1].role != "tool") %}{{- '<|im_start|>user' }}{%- endif %}
+    {%- endif %}
+{%- endfor %}
+{%- if add_generation_prompt %}
+    {{- '<|im_start|>assistant\\n' }}
+    {%- if enable_thinking is defined and enable_thinking is false %}
+        {{- '<think>\\n\\n</think>\\n\\n' }}{%- endif %}
+{%- endif %}
+""", "", "<|im_end|>", True),
+    "reverse": ("""{%- set ns = namespace(multi=true, last=messages|length - 1) %}
+{%- for message in messages[::-1] %}
+    {%- set index = (messages|length - 1) - loop.index0 %}
+    {%- if ns.multi and message.role == "user" and message.content is string
+            and not(message.content.startswith('<tool>') and message.content.endswith('</tool>')) %}
+        {%- set ns.multi = false %}{%- set ns.last = index %}
+    {%- endif %}
+{%- endfor %}
+{{- bos_token }}{% set sep = ' | ' %}{%- for message in messages -%}
+{%- set content = message.content -%}
+{%- if '</think>' in content %}{% set content =
+    content.split('</think>')[-1].lstrip('\\n') %}{% endif -%}
+{{ message.role[0] | upper }}{{ loop.index0 == ns.last }}{{
+    sep if not loop.last }}{{ 'see'.replace('e', 'E') }}{{
+    content.replace('(', '(') }}
+{%- endfor %}
+{{ ['x', 'y'] | join('-') }}{{ {'a': 1, 'b': [true, none]} | tojson }}{{ 7 // 2 }}{{ -7 % 3 }}
+{{- 'in' if 'a' in {'a': 1} else 'out' }}{# a comment #}
+""", "<s>", "</s>", True),
+    "refuses": ("{% for m in messages %}{% if m.role == 'system' %}"
+                "{{ raise_exception('no system') }}{% endif %}{{ m.content }}\n{% endfor %}",
+                "", "</s>", False),
+    "drops": ("{% for m in messages %}{% if m.role == 'user' %}{{ m.content }}\n{% endif %}"
+              "{% endfor %}", "", "</s>", False),
+    "select": ("{% set users = messages | selectattr('role', 'equalto', 'user') | list %}"
+               "{{ users | length }}{{ users[-1] == messages[-1] }}{{ users[0] == messages[0] }}"
+               "{{ messages | rejectattr('role', 'eq', 'user') | map(attribute='content') | join }}"
+               "{{ strftime_now is defined }}{{ messages[-1].content }}", "", "</s>", True),
+    "lines": ("  {% if true %}  \n\n a {% endif %}\n  {# c #}\n"
+              "\t{%- if messages %}\n x{%+ endif %}\n"
+              "{{ messages[-1].content }}\n\n", "", "</s>", False),
+    "loops": ("{% for m in messages %}{% if loop.first %}{% continue %}{% endif %}no"
+              "{% break %}{% else %}"
+              "none{% endfor %}{% for k, v in messages[-1].items() %}{{ k }}={{ v }};{% endfor %}"
+              "{% set x %}block {{ messages | length }}{% endset %}{{ x }}{% for i in range(3) %}"
+              "{{ loop.revindex }}{% endfor %}", "", "</s>", False),
+})
 QUESTIONS = ["Why is the sky blue?", "one\ntwo 100 %  and [a] {b} <c>",
              "Ünïcode — 'quoted' \"twice\""]
 SYSTEMS = [None, "You are terse.", "Two\nlines."]
@@ -113,7 +210,7 @@ def save(path):
         for name, (template, bos, eos, has_system) in TEMPLATES.items():
             cases = [{"system": s or "", "question": q, "text": render(template, bos, eos, s, q)}
                      for s, q in pairs(has_system)]
-            f.write(json.dumps({"name": name, "bos": bos, "template": template,
+            f.write(json.dumps({"name": name, "bos": bos, "eos": eos, "template": template,
                                 "cases": cases}, ensure_ascii=False) + "\n")
 
 
