@@ -67,10 +67,11 @@ struct AddedToken { std::string text; int id; bool special, normalized, lstrip, 
 // pair = left << 32 | right; ~0 marks an empty slot
 struct Merge { uint64_t pair; uint32_t rank, id; };
 
-// all added tokens of one pass as a tree of bytes
+// All added tokens of one pass as a tree of bytes; node 0 is the root.
 struct AddedTree {
-    std::vector<std::array<int, 256>> next;              // node, byte -> node, 0 none
     std::vector<int> token;                              // node -> index into added, -1 none
+    std::array<int, 256> first;                          // byte -> node behind the root, 0 none
+    std::unordered_map<uint64_t, int> next;              // any other node << 8 | byte -> node
     std::string start;                                   // what they all start with
 };
 

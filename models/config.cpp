@@ -2,6 +2,7 @@
 models/config.cpp -- what config.h declares.
 */
 #include "config.h"
+#include "directory.h"
 #include "import_gguf.h"
 #include "../text/look.h"
 
@@ -78,6 +79,8 @@ static Arch arch_of_checkpoint(const Json& j, const Json& mine, const std::strin
         { { "", j }, { "train_sink", mine }, { "rope_scaling", scaling ? *scaling : none } };
     for (auto& o : objects) {
         for (auto& f : o.object.fields) {
+            const KeyRow* row = *o.name ? NULL : directory_key("config.json", f.first);
+            if (row) { directory_value_check(*row, where, f.first, f.second); }
             bool known =
                 *o.name ? f.first == "attn" || f.first == "tokenizer"
                         : strstr(" hidden_act attention_bias mlp_bias rope_scaling train_sink ",
@@ -104,26 +107,18 @@ std::string checkpoint_gguf(const std::string& path) {
     return file_exists(path + "/config.json") ? "" : gguf_in(path);
 }
 
-static const char* const MERGE_ADAPTER =
-    "python3 -c \"from peft import AutoPeftModelForCausalLM as M; "
-    "M.from_pretrained('DIR').merge_and_unload().save_pretrained('NEW')\"";
-
-// Dies if a directory holds more than a model, or one in another form, as these files in it say.
-static void directory_check(const std::string& dir) {
-    static const struct { const char *name, *what, *hint; bool always;
-    } FILES[] = {
-        { "adapter_config.json", "an adapter (LoRA)", MERGE_ADAPTER, true },
-        { "adapter_model.safetensors", "an adapter (LoRA)", MERGE_ADAPTER, true },
-        { "model_index.json", "a pipeline of several models", "give one of a language model",
-          false },
+// Dies if a directory holds a model in another form, as these files in it say.
+static void form_check(const std::string& dir) {
+    static const struct { const char *name, *what, *hint; } FILES[] = {
+        { "model_index.json", "a pipeline of several models", "give one of a language model" },
         { "params.json", "a model as Meta and Mistral publish it",
-          "get the same model in Hugging Face's format, or as GGUF", false },
-        { "saved_model.pb", "a TensorFlow model", "get the model with .safetensors", false },
-        { "manifest.json", "shards of tokens", "it is for -d; give a checkpoint", false },
+          "get the same model in Hugging Face's format, or as GGUF" },
+        { "saved_model.pb", "a TensorFlow model", "get the model with .safetensors" },
+        { "manifest.json", "shards of tokens", "it is for -d; give a checkpoint" },
     };
     const bool config = file_exists(dir + "/config.json");
     for (auto& f : FILES) {
-        if (!file_exists(dir + "/" + f.name) || (config && !f.always)) { continue; }
+        if (config || !file_exists(dir + "/" + f.name)) { continue; }
         die(EXIT_USER, dir + ": holds " + f.what + ", as its " + f.name + " says, and that is not "
             "read", f.hint);
     }
@@ -145,6 +140,7 @@ static std::string contents(const std::string& dir) {
 // the two files of a directory, or the GGUF file; nothing but these is read
 static Checkpoint checkpoint_files(const std::string& dir) {
     Checkpoint k;
+    directory_adapter_check(dir);
     const std::string gguf = checkpoint_gguf(dir);
     if (!gguf.empty()) {
         Gguf g = gguf_open(gguf);
@@ -159,7 +155,7 @@ static Checkpoint checkpoint_files(const std::string& dir) {
         die(EXIT_USER, dir + ": no such directory, wanted a checkpoint: "
             "a directory with config.json and model.safetensors, or a GGUF file", "ls runs/*/");
     }
-    directory_check(dir);
+    form_check(dir);
     k.where = dir + "/config.json";
     k.tokenizer = file_exists(dir + "/tokenizer.json") ? dir + "/tokenizer.json" : "";
     if (!file_exists(k.where)) {
@@ -175,8 +171,8 @@ static Checkpoint checkpoint_files(const std::string& dir) {
 // Dies if the tensors are those of something around the model, or have names of another kind.
 static void names_check(const Weights& files, bool embedding, const std::string& wanted) {
     static const struct { const char *part, *what, *hint; } KNOWN[] = {
-        { ".lora_", "an adapter (LoRA) beside its weights", MERGE_ADAPTER },
-        { "base_model.", "a model that PEFT is wrapped around", MERGE_ADAPTER },
+        { ".lora_", "an adapter (LoRA) beside its weights", DIRECTORY_MERGE },
+        { "base_model.", "a model that PEFT is wrapped around", DIRECTORY_MERGE },
         { "language_model.", "a model of more than text, of which this is the part for text",
           "save that part by itself: model.language_model.save_pretrained('NEW')" },
         { "vision_tower.", "a model of more than text", "give its language model alone" },

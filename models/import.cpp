@@ -3,6 +3,7 @@ models/import.cpp -- what import.h declares.
 */
 #include "import.h"
 #include <float.h>
+#include "directory.h"
 #include "../cpu/stored.h"
 
 // ---- config.json, read key by key; what was never asked for is found at the end
@@ -64,41 +65,7 @@ struct Import {
     }
 };
 
-// keys that say nothing about the forward pass
-static const char* const HARMLESS_KEYS =
-    " architectures model_type bos_token_id eos_token_id pad_token_id unk_token_id sep_token_id "
-    "cls_token_id"
-    " decoder_start_token_id torch_dtype dtype use_cache transformers_version "
-    "_name_or_path _model_name_or_path name_or_path"
-    " initializer_range initializer_factor init_std init_device attention_dropout hidden_dropout "
-    "classifier_dropout"
-    " activation_dropout dropout layerdrop embed_dropout resid_dropout resid_pdrop embd_pdrop "
-    "attn_pdrop"
-    " pretraining_tp slow_but_exact tokenizer_class return_dict output_hidden_states "
-    "output_attentions torchscript"
-    " is_decoder is_encoder_decoder is_llama_config add_cross_attention tie_encoder_decoder"
-    " cross_attention_hidden_size chunk_size_feed_forward id2label label2id num_labels "
-    "problem_type use_bfloat16"
-    " finetuning_task task_specific_params pruned_heads gradient_checkpointing auto_map "
-    "use_flash_attention"
-    " attn_implementation _attn_implementation _attn_implementation_autoset cache_implementation "
-    "prefix"
-    " summary_activation summary_first_dropout summary_proj_to_labels summary_type summary_use_proj"
-    " masked_softmax_fusion bias_dropout_fusion skip_bias_add skip_bias_add_qkv"
-    " attention_softmax_in_fp32 offset_alibi"
-    " output_router_logits router_aux_loss_coef router_jitter_noise initial_context_length"
-    " transformers.js_config custom_pipelines unsloth_fixed unsloth_version"
-    // of older files
-    " _num_labels output_past predict_special_tokens max_sequence_length"
-    " attention_probs_dropout_prob hidden_dropout_prob"
-    // how text is generated, of which flags decide here
-    " max_length min_length do_sample early_stopping num_beams temperature top_k top_p "
-    "repetition_penalty"
-    " length_penalty no_repeat_ngram_size bad_words_ids num_return_sequences ";
-
-bool is_harmless(const std::string& key) {
-    return strstr(HARMLESS_KEYS, (" " + key + " ").c_str()) != NULL;
-}
+bool is_harmless(const std::string& key) { return directory_key("config.json", key) != NULL; }
 
 // keys that say in what other form a model is
 #define PARTS "it is a model of more than text"
@@ -347,13 +314,11 @@ static void more_qwen3(Import* in) {
     more_qwen(in);
 }
 
-// the factor of the embedding, in the type of the weights
+// Sets the factor of the embedding: the root of the width in float32, whatever type the weights are
+// kept in. A model that computes in bf16 rounds it; one that transformers loads as float32 does
+// not, nor does its GGUF file.
 static void gemma_scale(Import* in) {
-    const float root = sqrtf(in->c.C);
-    const std::string type = in->text("dtype", in->text("torch_dtype", "float32"));
-    uint32_t bits = bits_of_float(root);
-    if (type == "bfloat16") { bits = (bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000u; }
-    in->c.embed_scale = float_of_bits(bits);
+    in->c.embed_scale = sqrtf(in->c.C);
     if (!in->c.HS) { in->c.HS = 256; }
     import_wanted(in, "attention_bias=false");
     import_wanted(in, "use_bidirectional_attention=false");
@@ -834,6 +799,46 @@ Family family_of_file(const Json& config, bool gguf) {
     return f;
 }
 
+// "gptneox" of "GPTNeoXForCausalLM" and of "gpt_neox"
+static std::string class_stem(std::string name) {
+    for (const char* tail : { "ForCausalLM", "LMHeadModel", "TextModel", "Model", "_text" }) {
+        if (ends_with(name, tail)) { name.resize(name.size() - strlen(tail)); break; }
+    }
+    std::string stem;
+    for (char ch : name) { if (ch != '_') { stem += (char)tolower((unsigned char)ch); } }
+    return stem;
+}
+
+// Is it a class that computes this family's logits, or its layers alone?
+static bool is_own_class(const std::string& type, const std::string& name) {
+    const bool kind = ends_with(name, "ForCausalLM") || ends_with(name, "LMHeadModel") ||
+                      ends_with(name, "Model");
+    return kind && class_stem(name) == class_stem(type);
+}
+
+// architectures and auto_map: the model's class. Another one than the family's computes something
+// else; code beside the weights (auto_map) passes if it is the family's own class, which came from
+// there.
+static void import_class(Import* in) {
+    const std::string type = in->family->type;
+    const Json *classes = in->get("architectures"), *code = in->get("auto_map");
+    for (size_t i = 0; classes && i < classes->items.size(); i++) {
+        const Json& name = classes->items[i];
+        if (is_own_class(type, name.string)) { continue; }
+        die(EXIT_USER, in->where + ": architectures names " + directory_value(name) +
+                           ", wanted a class of the family " + type + ", such as its ForCausalLM",
+            "this model computes something that train_sink does not");
+    }
+    for (size_t i = 0; code && i < code->fields.size(); i++) {
+        const std::string key = code->fields[i].first, value = code->fields[i].second.string;
+        const bool model = key == "AutoModelForCausalLM" || key == "AutoModel";
+        if (!model || is_own_class(type, value.substr(value.rfind('.') + 1))) { continue; }
+        die(EXIT_USER, in->where + ": auto_map: " + key + " is " + json_str(value) +
+                           ": code beside the weights, which is not run",
+            "only the family's own class is computed here: " + type);
+    }
+}
+
 Arch arch_import(const Json& json, const std::string& where, std::string* attn) {
     const Family* family = family_of(json);
     Import in = { json, where, family, Arch(), "softmax", {}, {} };
@@ -862,8 +867,11 @@ Arch arch_import(const Json& json, const std::string& where, std::string* attn) 
     import_rope(&in);
     import_rope_part(&in);
     import_window_settle(&in.c);
+    import_class(&in);
     for (auto& f : json.fields) {
-        if (in.used.count(f.first) || is_harmless(f.first)) { continue; }
+        const KeyRow* row = directory_key("config.json", f.first);
+        if (row) { directory_value_check(*row, where, f.first, f.second); }
+        if (in.used.count(f.first) || row) { continue; }
         for (auto& k : KEYS_NOT_READ) {
             if (f.first == k.key) {
                 die(EXIT_USER, where + ": " + f.first + ": " + k.what, k.hint);

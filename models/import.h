@@ -18,7 +18,7 @@ configuration_*.py and modeling_*.py of each family.
 #include "../arch.h"
 #include "weights.h"
 
-// does this key of config.json say nothing about the forward pass?
+// is this key of config.json in the table of models/directory.h?
 bool is_harmless(const std::string& key);
 
 // ---- tensors: ours without .weight and .bias, theirs, and how ours is part of it

@@ -187,7 +187,8 @@ static bool checkpoint_ours(const std::string& name) {
     for (const char* file :
          { "model.safetensors", "optimizer.safetensors", "config.json", "state.json",
            "tokenizer.json", "vocab.json", "merges.txt", "tokenizer_config.json",
-           "special_tokens_map.json" }) {
+           "special_tokens_map.json", "added_tokens.json", "chat_template.jinja",
+           "generation_config.json" }) {
         if (name == file || is_temporary(name, file)) { return true; }
     }
     return false;

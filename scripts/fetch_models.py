@@ -28,7 +28,8 @@ MODELS = {
     "mistral-7b": ("mistralai/Mistral-7B-v0.1", 14.5, "Table 1; Figures 13, 17, 21"),
 }
 FILES = ["config.json", "*.safetensors", "*.safetensors.index.json", "tokenizer.json",
-         "tokenizer_config.json", "vocab.json", "merges.txt"]
+         "tokenizer_config.json", "vocab.json", "merges.txt", "special_tokens_map.json",
+         "added_tokens.json", "generation_config.json", "chat_template.jinja"]
 
 
 def main():

@@ -152,7 +152,7 @@ def tokenizer_identity(given):
     if name.endswith(".gguf"):
         return contents(name, [path], 64)
     names = ["merges.txt"] * (name == "vocab.json")
-    names += ["tokenizer_config.json", "special_tokens_map.json"]
+    names += ["tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"]
     beside = [os.path.join(os.path.dirname(path), n) for n in names]
     return contents(name, [path] + [f for f in beside if os.path.exists(f)])
 

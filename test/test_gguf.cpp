@@ -530,7 +530,10 @@ static void test_tokenizer_refused() {
     refuses(tokenizer_file(good, "gpt2", "tekken"),
             "tokenizer.ggml.pre: got 'tekken', wanted one of gpt-2, ");
     refuses(tokenizer_file(good, "gpt2", ""), "tokenizer.ggml.pre: got ''");
-    Vocabulary v = good;
+    Vocabulary v = scores;
+    v.tokens[300] = std::string(400000, 'a');
+    refuses(tokenizer_file(v, "llama", ""), "token 300 has 400000 bytes, wanted at most 1024");
+    v = good;
     v.types.pop_back();
     refuses(tokenizer_file(v, "gpt2", "gpt-2"), "a type for each token");
     v = good; v.types[3] = 9;

@@ -342,7 +342,7 @@ static void test_components() {
         "a token that merging does not reach: %s", ids("", "abc").c_str());
     CHECK(ids(added, "bab") == " 7 1", "added tokens: leftmost first: %s",
           ids(added, "bab").c_str());
-    Tokenizer t = tokenizer_load(put("t.json", with(", \"merges\": 1")));
+    Tokenizer t = tokenizer_load(put("t.json", with(", \"version\": \"1.0\"")));
     CHECK(t.vocab_size == 7 && t.bos == 3 && t.eos == -1, "ends: %d %d %d", t.vocab_size, t.bos,
           t.eos);
     std::string two = "{\"model\": {\"vocab\": {\"a\": 0, \"b\": 1, \"ab\": 2, \"bb\": 3}, "

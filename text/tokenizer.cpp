@@ -4,6 +4,8 @@ text/tokenizer.cpp -- what tokenizer.h declares.
 #include "../tokenizer.h"
 #include "look.h"
 #include "../models/gguf.h"
+#include "../models/directory.h"
+#include "tokenizer_config.h"
 #include "unicode.h"
 
 // ----------------------------------------------------------------------------
@@ -183,6 +185,16 @@ Tokenizer tokenizer_ids(const std::string& name, int V) {
     return t;
 }
 
+// A tokenizer.json comes from elsewhere: what one may ask for, so that its time and memory stay
+// linear in its size and in that of a text.
+enum {
+    ADDED_LONGEST = 4096,
+    ADDED_BYTES = 16 << 20, // added tokens: bytes of one, of all
+    STEPS_MOST = 64,
+    GROWTH_MOST = 64,     // of a stage: components, growth of a text
+    SCORED_LONGEST = 1024 // bytes of a token that scores merge (GGUF)
+};
+
 // the expressions that are known; anything else is refused
 struct KnownRegex { const char* regex; StepKind kind; int digits; };
 static const KnownRegex known_regexes[] = {
@@ -316,6 +328,7 @@ static void tokenizer_steps(const TokenizerFile& f, Tokenizer* t, const std::str
                             const Json* j, int depth = 0) {
     if (json_null(j)) { return; }
     if (depth > 20) { refuse(f, stage + ": nested too deep"); }
+    directory_check("tokenizer.json: components", f.path + ": " + stage, *j);
     std::string type = json_string(*j, "type");
     const bool norm = stage == "normalizer", pre = stage == "pre_tokenizer",
                decode = stage == "decoder";
@@ -372,6 +385,7 @@ static void tokenizer_steps(const TokenizerFile& f, Tokenizer* t, const std::str
 // TemplateProcessing, alone or in a Sequence with ByteLevel (which moves offsets, not ids)
 static void tokenizer_template(const TokenizerFile& f, Tokenizer* t, const Json* j, int depth = 0) {
     if (json_null(j)) { return; }
+    directory_check("tokenizer.json: components", f.path + ": post_processor", *j);
     std::string type = json_string(*j, "type");
     if (type == "ByteLevel") { return; }
     if (type == "Sequence" && depth < 20) {
@@ -459,23 +473,68 @@ static void tokenizer_merges(const TokenizerFile& f, Tokenizer* t, const Vocab& 
     merges_table(t, merges);
 }
 
+// the node behind a node, 0 if there is none
+static int added_next(const AddedTree& tree, int node, unsigned char byte) {
+    if (node == 0) { return tree.first[byte]; }
+    const auto next = tree.next.find((uint64_t)node << 8 | byte);
+    return next == tree.next.end() ? 0 : next->second;
+}
+
 static void added_insert(AddedTree* tree, const std::string& text, int index) {
-    if (tree->next.empty()) {
-        tree->next.emplace_back();
-        tree->next[0].fill(0);
+    if (tree->token.empty()) {
         tree->token.push_back(-1);
+        tree->first.fill(0);
         tree->start = text;
     }
     while (text.compare(0, tree->start.size(), tree->start)) { tree->start.pop_back(); }
     int node = 0;
     for (unsigned char c : text) {
-        if (!tree->next[node][c]) {
-            tree->next[node][c] = (int)tree->next.size();
-            tree->next.emplace_back(); tree->next.back().fill(0); tree->token.push_back(-1);
+        int next = added_next(*tree, node, c);
+        if (!next) {
+            next = (int)tree->token.size();
+            tree->token.push_back(-1);
+            if (node == 0) { tree->first[c] = next; }
+            else { tree->next[(uint64_t)node << 8 | c] = next; }
         }
-        node = tree->next[node][c];
+        node = next;
     }
     tree->token[node] = index;
+}
+
+// Dies of added tokens that are too long, one or all.
+static void added_limits(const TokenizerFile& f, const Tokenizer& t) {
+    size_t all = 0;
+    for (auto& a : t.added) {
+        all += a.text.size();
+        if (a.text.size() <= ADDED_LONGEST) { continue; }
+        refuse(f, strf("an added token of %zu bytes, wanted at most %d", a.text.size(),
+                       (int)ADDED_LONGEST));
+    }
+    if (all > ADDED_BYTES) {
+        refuse(f,
+               strf("added tokens of %zu bytes in all, wanted at most %d", all, (int)ADDED_BYTES));
+    }
+}
+
+// Dies if a stage has too many components, or they can make a text too much longer.
+static void steps_limits(const TokenizerFile& f, const char* stage,
+                         const std::vector<Step>& steps) {
+    double growth = 1;
+    for (auto& s : steps) {
+        const bool replace = s.kind == NORM_REPLACE || s.kind == DECODE_REPLACE;
+        if (replace) { growth *= std::max(1.0, (double)s.to.size() / s.from.size()); }
+        if (s.kind == NORM_PREPEND || s.kind == SPLIT_METASPACE) {
+            growth *= std::max<size_t>(1, std::max(s.to.size(), s.from.size()));
+        }
+    }
+    if (steps.size() > STEPS_MOST) {
+        refuse(f, strf("%s: got %zu components, wanted at most %d", stage, steps.size(),
+                       (int)STEPS_MOST));
+    }
+    if (growth > GROWTH_MOST) {
+        refuse(f, strf("%s: can make a text %g times as long, wanted at most %d", stage, growth,
+                       (int)GROWTH_MOST));
+    }
 }
 
 // May text be cut after a line? Not if a component adds something at the start of each text, or a
@@ -522,6 +581,10 @@ void tokenizer_finish(const TokenizerFile& f, Tokenizer* t, const Vocab& vocab) 
     if (t->vocab_size > 4 * 1000000 + 16 * (long)vocab.size()) {
         refuse(f, strf("got an id of %d for %zu tokens", t->vocab_size - 1, vocab.size()));
     }
+    added_limits(f, *t);
+    steps_limits(f, "normalizer", t->normalizer);
+    steps_limits(f, "pre_tokenizer", t->splitter);
+    steps_limits(f, "decoder", t->decoder);
     t->text.assign(t->vocab_size, "");
     t->special.assign(t->vocab_size, 0);
     for (auto& v : vocab) { t->text[v.second] = v.first; }
@@ -562,52 +625,24 @@ void tokenizer_finish(const TokenizerFile& f, Tokenizer* t, const Vocab& vocab) 
     tokenizer_whole(t);
 }
 
+// where each added token is in t->added, by its text
+typedef std::unordered_map<std::string, size_t> Places;
+
 // an added token gets the id it has in the vocabulary, else the next free one: the id in the file
 // is not believed
-static void tokenizer_add(Tokenizer* t, const Vocab& vocab, AddedToken a, int* next) {
-    for (auto& old : t->added) {
-        if (old.text == a.text) {
-            old.special = old.special || a.special;
-            return;
-        }
+static void tokenizer_add(Tokenizer* t, const Vocab& vocab, AddedToken a, Places* places,
+                          int* next) {
+    const auto old = places->find(a.text);
+    if (old != places->end()) {
+        AddedToken& there = t->added[old->second];
+        there.special = there.special || a.special;
+        return;
     }
     auto v = vocab.find(a.text);
-    a.id = v != vocab.end() ? v->second : (*next)++;
+    a.id = v != vocab.end() ? v->second : *next;
+    *next = std::max(*next, a.id + 1);
+    (*places)[a.text] = t->added.size();
     t->added.push_back(a);
-}
-
-// EOS and BOS from the files next to the tokenizer, else by the names that are in use
-static void tokenizer_ends(Tokenizer* t, const Vocab& vocab, const std::string& dir) {
-    auto find = [&](const std::string& s) {
-        for (auto& a : t->added) { if (a.text == s) { return a.id; } }
-        auto v = vocab.find(s);
-        return v == vocab.end() ? -1 : v->second;
-    };
-    auto configured = [&](const char* key) {
-        for (auto name : {"tokenizer_config.json", "special_tokens_map.json"}) {
-            std::string path = dir + "/" + name, error, text;
-            Json j;
-            if (!file_exists(path)) { continue; }
-            text = file_read(path);
-            if (!json_parse(text.data(), text.size(), &j, &error)) {
-                die(EXIT_USER, path + ": " + error);
-            }
-            const Json* v = j.get(key);
-            if (json_null(v)) { continue; }
-            const bool plain = v->type == Json::STRING;
-            const std::string s = plain ? v->string : json_string(*v, "content");
-            if (!s.empty()) { return find(s); }
-        }
-        return -1;
-    };
-    t->eos = configured("eos_token"); t->bos = configured("bos_token");
-    for (auto s : { "<|endoftext|>", "</s>", "<|end_of_text|>", "<eos>" }) {
-        if (t->eos < 0) { t->eos = find(s); }
-    }
-    if (t->bos < 0 && !t->before.empty()) { t->bos = t->before[0]; }
-    for (auto s : {"<|begin_of_text|>", "<s>", "<bos>", "<|startoftext|>", "<|endoftext|>"}) {
-        if (t->bos < 0) { t->bos = find(s); }
-    }
 }
 
 // vocab.json + merges.txt: byte-level BPE as in GPT-2, with the special tokens that
@@ -637,24 +672,20 @@ static void tokenizer_load_pair(const TokenizerFile& f, Tokenizer* t, Vocab* voc
     t->decoder.emplace_back(); t->decoder.back().kind = DECODE_BYTES;
     tokenizer_merges(f, t, *vocab, list);
     int next = 0;
+    Places places;
     for (auto s : {"<|endoftext|>", "<s>", "</s>", "<pad>", "<unk>", "<mask>"}) {
         if (vocab->count(s)) {
-            tokenizer_add(t, *vocab, AddedToken{ s, 0, true, false, false, false }, &next);
+            tokenizer_add(t, *vocab, AddedToken{ s, 0, true, false, false, false }, &places, &next);
         }
     }
-    tokenizer_ends(t, *vocab, dir);
-    std::string config = dir + "/tokenizer_config.json", error;
-    Json j;
-    if (file_exists(config)) {
-        std::string s = file_read(config);
-        json_parse(s.data(), s.size(), &j, &error);
-    }
-    if (json_true(j, "add_bos_token") && t->bos >= 0) { t->before.push_back(t->bos); }  // OPT
+    tokenizer_config(f, t, *vocab, dir, true);
 }
 
 void tokenizer_load_json(const TokenizerFile& f, Tokenizer* t, Vocab* vocab,
                          const std::string& dir, const Json& j) {
+    directory_check("tokenizer.json", f.path, j);
     const Json& model = json_need(f, j, "model", Json::OBJECT);
+    directory_check("tokenizer.json: model", f.path + ": model", model);
     std::string type = json_string(model, "type");
     if (type != "BPE" && !(type.empty() && model.get("merges"))) {
         refuse(f, "model: got " + type + ", wanted BPE");
@@ -704,9 +735,11 @@ void tokenizer_load_json(const TokenizerFile& f, Tokenizer* t, Vocab* vocab,
     tokenizer_steps(f, t, "decoder", j.get("decoder"));
     tokenizer_template(f, t, j.get("post_processor"));
     int next = (int)vocab->size();
+    Places places;
     if (const Json* added = j.get("added_tokens")) {
         for (auto& a : added->items) {
             if (a.type != Json::OBJECT) { refuse(f, "added_tokens: wanted objects"); }
+            directory_check("tokenizer.json: added_tokens", f.path + ": added_tokens", a);
             // not believed (see tokenizer_add), but a number it must be
             if (a.get("id")) { json_int(f, a, "id"); }
             std::string content = json_need(f, a, "content", Json::STRING).string;
@@ -714,15 +747,14 @@ void tokenizer_load_json(const TokenizerFile& f, Tokenizer* t, Vocab* vocab,
                 refuse(f, "added token " + content + ": single_word is not supported");
             }
             if (content.empty()) { continue; }
-            for (auto& old : t->added) { next = std::max(next, old.id + 1); }
             bool special = json_true(a, "special");
             tokenizer_add(t, *vocab,
                           AddedToken{ content, 0, special, json_true(a, "normalized", !special),
                                       json_true(a, "lstrip"), json_true(a, "rstrip") },
-                          &next);
+                          &places, &next);
         }
     }
-    tokenizer_ends(t, *vocab, dir);
+    tokenizer_config(f, t, *vocab, dir, false);
 }
 
 #include "tokenizer_gguf.h"
@@ -734,7 +766,8 @@ static void tokenizer_keep(Tokenizer* t, const std::string& path) {
     if (ends_with(path, ".gguf")) { return; }            // a whole model
     const bool json = !ends_with(path, "/vocab.json") && path != "vocab.json";
     t->files.push_back({ json ? "tokenizer.json" : "vocab.json", file_read(path) });
-    for (auto name : { "merges.txt", "tokenizer_config.json", "special_tokens_map.json" }) {
+    for (auto name : { "merges.txt", "tokenizer_config.json", "special_tokens_map.json",
+                       "added_tokens.json", "chat_template.jinja", "generation_config.json" }) {
         if (json && !strcmp(name, "merges.txt")) { continue; }
         if (file_exists(dir + "/" + name)) {
             t->files.push_back({ name, file_read(dir + "/" + name) });
@@ -1186,14 +1219,14 @@ static size_t text_find(const char* s, size_t i, size_t n, const std::string& wh
 // if there is none
 static int added_find(const Tokenizer& t, const AddedTree& tree, const char* s, size_t i, size_t n,
                       size_t* begin, size_t* end) {
-    if (tree.next.empty()) { return -1; }
+    if (tree.token.empty()) { return -1; }
     const std::string& start = tree.start;
     for (; i < n; i++) {
         if (!start.empty()) {
             i = text_find(s, i, n, start);
             if (i == n) { return -1; }
         }
-        int node = tree.next[0][(unsigned char)s[i]], found = -1;
+        int node = tree.first[(unsigned char)s[i]], found = -1;
         if (!node) { continue; }
         for (size_t e = i + 1;; e++) {
             int k = tree.token[node];
@@ -1202,7 +1235,7 @@ static int added_find(const Tokenizer& t, const AddedTree& tree, const char* s, 
                 *begin = i;
                 *end = e;
             }
-            if (e >= n || !(node = tree.next[node][(unsigned char)s[e]])) { break; }
+            if (e >= n || !(node = added_next(tree, node, (unsigned char)s[e]))) { break; }
         }
         if (found >= 0) { return found; }
     }

@@ -97,6 +97,10 @@ inline void gguf_tokenizer_scores(const TokenizerFile& f, const Gguf& g, Tokeniz
     for (size_t id = 0; id < tokens.size(); id++) {
         const std::string& s = tokens[id];
         if (normal(s) != (int)id) { continue; }
+        if (s.size() > SCORED_LONGEST) {
+            refuse(f, strf("token %zu has %zu bytes, wanted at most %d", id, s.size(),
+                           (int)SCORED_LONGEST), GGUF_TOKENIZER_HINT);
+        }
         const auto place = std::lower_bound(order.begin(), order.end(), -scores[id]);
         const uint32_t rank = place - order.begin();
         for (size_t k = 1; k < s.size(); k++) {

@@ -1,0 +1,58 @@
+/*
+directory.h -- what the files beside a model's weights say, key by key: which keys are read, which
+say nothing about ids, prompts or numbers, and which values are refused. One table, DIRECTORY_KEYS;
+docs/model-directory.md is the same table for people (test/test_directory.cpp compares the two).
+
+The rule for a key that the table does not have: it is refused by name, unless it is null. A key
+that is passed over may change what a model computes, and nobody would see it.
+*/
+#ifndef DIRECTORY_H
+#define DIRECTORY_H
+#include "../common.h"
+
+enum KeyRule {
+    KEY_READ,                                    // obeyed, or checked against what obeys it
+    KEY_HARMLESS,                                // changes no id, no prompt and no number
+    KEY_SAID,                                    // passed over, but its value is printed
+    KEY_ONLY                                     // refused, unless it is one of `allowed`
+};
+
+// keys: names with blanks between them; "" for the file itself. allowed: values, as JSON has them.
+struct KeyRow {
+    const char *file, *keys;
+    KeyRule rule;
+    const char *allowed, *why;
+};
+
+// the table; ends with a row whose file is NULL
+const KeyRow* directory_keys();
+
+// the row of a key of a file; NULL if there is none
+const KeyRow* directory_key(const std::string& file, const std::string& key);
+
+// Dies if a key of this object is not in the table of `file`, or has a value that is refused. path:
+// its name in errors. Null says nothing.
+void directory_check(const std::string& file, const std::string& path, const Json& object);
+
+// the same for one key that the table has
+void directory_value_check(const KeyRow& row, const std::string& path, const std::string& key,
+                           const Json& value);
+
+// "repetition_penalty 1.1, .." of the keys that are passed over with a word, "" if none is there
+std::string directory_said(const std::string& file, const Json& object);
+
+// a value as an error shows it
+std::string directory_value(const Json& value);
+
+// what to do with an adapter: a hint
+extern const char* const DIRECTORY_MERGE;
+
+// Dies if the directory holds an adapter (LoRA and others), alone or beside a model.
+void directory_adapter_check(const std::string& dir);
+
+// the object in DIR/NAME; null if there is no such file
+Json directory_object(const std::string& dir, const std::string& name);
+
+// the ids of generation_config.json's eos_token_id, one or a list; none without that file
+std::vector<int> directory_ends(const std::string& dir);
+#endif // DIRECTORY_H
