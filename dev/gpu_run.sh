@@ -23,10 +23,10 @@ export PREBUILT=${PREBUILT:-}
 MODEL="-m 60M" BATCH=16 LARGE="-m 1B -b 4" TOKENS=131072 NANO="-m nano" NANO_STEPS=300
 if [ "$DRY" ]; then
     MODEL="--layers 1 --width 192 --heads 2 --ffn-width 64 --bb-vocab 100 -t 96"
-    BATCH=2 LARGE="$MODEL -b 1" TOKENS=384
+    BATCH=4 LARGE="$MODEL -b 1" TOKENS=768
     NANO="--layers 1 --width 32 --heads 1 -t 16" NANO_STEPS=20
 fi
-QUIET="--eval-every 0 --save-every 0 --sample 0"
+QUIET="--eval-every 0 --save-every 0 --sample 0 --val-seqs 2 --probe-seqs 2 --probe-len 8"
 program() { echo "$PREBUILT/train_sink-$1"; }
 variants() { ls "$PREBUILT" | sed -n 's/^train_sink-//p' | grep -v '^cpu$\|^fp32$'; }
 json_line() { grep '^{"attn"' "$1" | tail -n 1 | tee -a "$WORK/bench.jsonl"; }

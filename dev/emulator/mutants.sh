@@ -12,7 +12,7 @@ PRODUCT=$(make -s once BACKEND=cpu CXX="$CXX")
 export CUDA CXX PRODUCT work OMP_NUM_THREADS=1 TSAN_OPTIONS="halt_on_error=1 exitcode=66"
 export CHECK_FIRST=1            # one failed check is enough
 export NVCC=${NVCC:-nvcc}
-export PTX_FLAGS="-DPRECISION=bf16 -DFEW_VARIANTS -DONLY_HEADS -DMMA_HEADS(X)=X(64)"
+export PTX_FLAGS="-DPRECISION=bf16 -DFEW_VARIANTS -DONE_VARIANT -DONLY_HEADS -DMMA_HEADS(X)=X(64)"
 cat > "$work/list" <<'MUTANTS'
 cuda/attention.cuh|        cp_async_wait<1>(); // all but|        cp_async_wait<2>(); // all but|bf16
 cuda/attention.cuh|        __syncthreads(); // before this buffer is filled again|        // before this buffer is filled again|bf16
@@ -82,6 +82,8 @@ cuda/attention.cuh|attn_sees(s, t, at) ? w_j|attn_sees(s, t + 1, at) ? w_j|ptx
 cuda/attention.cuh|__shfl_xor_sync(~0u, v, 2);|__shfl_xor_sync(0x7fffffffu, v, 2);|ptx
 cuda/attention.cuh|const bool valid = WHOLE \|\| row + i < rows;|const bool valid = true;|ptx
 cuda/attention.cuh|    __syncwarp();\n    for (int i = lane; i < 16 * HS / 8; i += 32) {|    for (int i = lane; i < 16 * HS / 8; i += 32) {|ptx
+cuda/attention.cuh|x.l[r] *= attn_mass<A>(Fast(shrink), Fast(s.p)).v;|x.l[r] *= attn_mass<A>(Fast(shrink), Fast(s.p)).v * (FULL ? 2 : 1);|bf16
+cuda/attention.cuh|            scores(std::true_type());|            scores(std::true_type()); w[0][0][0] *= 2; ds[0][0][1] *= 2;|bf16
 MUTANTS
 cat > "$work/one.sh" <<'ONE'
 n=$1; dir=$work/$n
