@@ -283,6 +283,7 @@ std::vector<double> flag_list(const char* spelled, const std::string& text) {
             die(EXIT_USER,
                 std::string(spelled) + ": got '" + text + "', wanted numbers separated by commas");
         }
+        want(!float_loses(v), std::string(spelled) + " " + w, "0, or 1e-37 or more in size");
         out.push_back(v);
     }
     return out;

@@ -173,6 +173,7 @@ static const struct {
     { "--eps -1", "--eps -1: wanted 0 up to" },
     { "--eps 0.3,1e99", "--eps 1e+99: wanted 0 up to" },
     { "--eps 1", "--eps 1: wanted 0 up to" },
+    { "--eps 0.3,1e-320", "--eps 1e-320: wanted 0, or 1e-37" },
     { "--logit-cap 1e-60", "--logit-cap: got 1e-60, wanted 0, or 1e-37 or more in size" },
     { "--score-scale 1e-60", "--score-scale: got 1e-60, wanted 0, or 1e-37 or more in size" },
     { "--eval-every -1", "--eval-every: got -1" },
