@@ -195,9 +195,6 @@ std::vector<double> eps_list(const Flags& f);
 // dies unless ok
 void want(bool ok, const std::string& got, const std::string& wanted);
 
-// --product holds for all products of this process
-void product_settle(const Flags& f);
-
 // fills in from the preset what no flag has set
 void preset_apply(Flags* f);
 

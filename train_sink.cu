@@ -831,13 +831,20 @@ static int train(const Flags& flags) {
     for (;; step++) { // at the top, `step` updates have been made
         const bool loaded = r.resumed && step == r.first, last = step >= f.steps;
         const Due due = run_due(r, step);
-        if (!loaded && (last || step == 0 || (f.eval_every && step % f.eval_every == 0))) {
-            run_evaluate(&r, step);
+        const std::vector<uint64_t> place = data_place(r.data);
+        const bool due_eval = last || step == 0 || (f.eval_every && step % f.eval_every == 0);
+        if (!loaded && due_eval && !survives([&] { run_evaluate(&r, step); })) {
+            run_lost_data(&r, step, place);
         }
         if (due.save) { run_save(&r, step, due.keep); }
         if (last || due.stop) { break; }
         const double begin = now_ms();
-        const StepSums sums = train_step(&r.m, &r.data, f, step, r.seqs.data(), r.accum * f.batch);
+        StepSums sums;
+        if (!survives([&] {
+                sums = train_step(&r.m, &r.data, f, step, r.seqs.data(), r.accum * f.batch);
+            })) {
+            run_lost_data(&r, step, place);
+        }
         const double loss = sums.loss, grad_norm = sqrt(sums.squares);
         run_report_step(&r, step + 1, loss, grad_norm, now_ms() - begin);
         if (std::isnan(sums.grad_scale)) { run_diverged(r, step + 1, loss, grad_norm); }
@@ -871,9 +878,11 @@ int main(int argc, char** argv) {
             strf("%d processes were started, but only train can use many", dist::world),
             "run this command without mpirun, srun or torchrun");
     }
+    threads_check();
     if (command != 'k') { product_settle(f); }
-    for (auto& word : f.words) {
-        if (strchr("pegs", command)) { word = checkpoint_in(word); }
+    for (auto& c : COMMANDS) {
+        if (c.letter != command || strcmp(c.words, "CHECKPOINT")) { continue; }
+        for (auto& word : f.words) { word = checkpoint_in(word); }
     }
     if (command != 'k') { ops::device_start(); } // no GPU, old GPU, old driver: reported first
     switch (command) {

@@ -8,10 +8,50 @@ commands/run.cpp -- what run.h declares.
 #include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <limits.h>
+#include <omp.h>
 #include <signal.h>
+#include <mutex>
 #include <new>
+#include <system_error>
+#include <thread>
 
 // ---- the process
+
+// Where the stack is too small the program would end by a segmentation fault. The limit is raised
+// if it may be; a new one holds from the start of a program.
+static void stack_check(char** argv) {
+    const rlim_t least = 1 << 20, usual = 8 << 20;
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_STACK, &limit) || limit.rlim_cur >= least) { return; }
+    const long had = (long)limit.rlim_cur;
+    limit.rlim_cur = std::min(limit.rlim_max, usual);
+    if (limit.rlim_cur >= least && !setrlimit(RLIMIT_STACK, &limit)) {
+        execv("/proc/self/exe", argv);
+    }
+    die(EXIT_MACHINE, strf("stack: got a limit of %ld KiB, wanted 1024 or more", had / 1024),
+        "ulimit -s 8192, in the shell or job that starts this");
+}
+
+void threads_check() {
+    const int wanted = omp_get_max_threads() - 1;        // besides this one
+    std::vector<std::thread> threads;
+    std::mutex all_there;
+    bool failed = false;
+    {
+        std::lock_guard<std::mutex> hold(all_there);     // none ends before the last begins
+        while (!failed && (int)threads.size() < wanted) {
+            try {
+                threads.emplace_back([&] { std::lock_guard<std::mutex> wait(all_there); });
+            } catch (const std::system_error&) { failed = true; }
+        }
+    }
+    for (auto& t : threads) { t.join(); }
+    if (!failed) { return; }
+    die(EXIT_MACHINE,
+        strf("threads: the system gave %zu, wanted %d", threads.size() + 1, wanted + 1),
+        strf("OMP_NUM_THREADS=%zu, or raise the limit of processes: ulimit -u",
+             std::max<size_t>(1, threads.size() / 2)));
+}
 
 void process_begin(char** argv) {
     processor_check();                               // has run before main; this links it
@@ -20,6 +60,7 @@ void process_begin(char** argv) {
     for (int fd = 0; fd <= 2; fd++) {
         if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR) < 0) { _exit(EXIT_MACHINE); }
     }
+    stack_check(argv);
     // OpenMP threads wait by spinning for milliseconds unless told not to, which on a machine with
     // other work costs ten times more than sleeping does on a quiet one. A few microseconds of it
     // cost nothing there, and save a sleep where the others are nearly done. The library reads its
@@ -174,7 +215,8 @@ std::string flags_changed(const Json& was, const Flags& now, std::string* change
     Flags copy = now;
     for (auto& r : flag_rows(&copy)) {
         const Json *a = was.get(r.name.c_str()), *b = is.get(r.name.c_str());
-        if (!a || !b || of_one_start(r) || (a->string == b->string && a->number == b->number)) { continue; }
+        if (!a || !b || of_one_start(r)) { continue; }
+        if (a->string == b->string && a->number == b->number) { continue; }
         auto text = [](const Json& j) {
             if (j.type == Json::BOOL) { return std::string(j.number ? "true" : "false"); }
             return j.type == Json::STRING ? json_str(j.string) : j.string;

@@ -12,6 +12,10 @@ change with --resume, the terminal, and the data that its flags name.
 // how threads wait, denormals count as 0, and errors of output and memory end it: first in main
 void process_begin(char** argv);
 
+// dies if the system does not give the threads that OpenMP will start: that library's own error
+// says nothing of what to do
+void threads_check();
+
 // ---- memory
 
 // Bytes of main memory that a run may still take: of the machine, of its control groups, of ulimit

@@ -5,8 +5,11 @@ reported and stopped. The steps themselves are in train_sink.cu, which includes 
 #ifndef TRAIN_H
 #define TRAIN_H
 #include "../cpu/choice.h"
+#include "../text/maps.h"
 #include "saves.h"
 #include "../text/targets.h"
+#include <pthread.h>
+#include <setjmp.h>
 
 // mean over the targets that count; NAN if there are none, INFINITY if it is not finite
 static double validate(Model* m, Data* data, int B, int T) {
@@ -237,7 +240,6 @@ static Run run_open(Flags f) {
     r.seqs.resize((size_t)r.accum * f.batch * (f.arch.T + 1));
     r.probe.resize((size_t)f.probe_seqs * (r.probe_len + 1));
     r.probes = data_probe(&r.data, r.probe.data());
-    data_state(&r.data);                                 // knows its tokens as they are now
     r.started = r.saved_at = r.printed_at = now_ms();
     r.columns = dist::world > 1 ? 0 : terminal_columns();        // mpirun passes whole lines on
     r.f = f;
@@ -317,9 +319,35 @@ static void log_begin(Run* r) {
                           r->changed + strf("},\"commit\":\"%s\"}", COMMIT));
 }
 
+// ---- a file of data that is cut short while it is mapped. The access to it is left by a jump, for
+// the weights are whole: what reads comes before what updates
+
+static sigjmp_buf lost_jump;
+static volatile sig_atomic_t lost_armed = 0;
+static pthread_t lost_thread;
+static std::string lost_file;
+
+static void on_lost(const char* path) {
+    if (!lost_armed || !pthread_equal(lost_thread, pthread_self())) { return; }
+    lost_armed = 0;
+    lost_file = path;
+    siglongjmp(lost_jump, 1);
+}
+
+// calls `work`; false if a mapped file was lost under it. Of many ranks one alone cannot save
+static bool survives(const std::function<void()>& work) {
+    lost_thread = pthread_self();
+    map_lost() = on_lost;
+    if (sigsetjmp(lost_jump, 1)) { return false; }
+    lost_armed = dist::world == 1;
+    work();
+    lost_armed = 0;
+    return true;
+}
+
 // what a run needs to continue from here, and a probe to know what it was trained on
 static std::string run_state(Run* r, long step, bool keep) {
-    data_unchanged(&r->data);
+    if (lost_file.empty()) { data_unchanged(&r->data); }
     char here[PATH_MAX];
     return strf("{\"step\": %ld, \"batch\": %ld, \"tokens_per_step\": %.0f, ", step, r->f.batch,
                 r->tokens_per_step) +
@@ -398,6 +426,13 @@ static void run_report_step(Run* r, long step, double loss, double grad_norm, do
                   terminal_columns());
 }
 
+// where a run that an error ends can go on from
+static std::string run_rescue(const Run& r) {
+    if (r.saved < 0) { return "nothing was saved: begin again in another --out"; }
+    return strf("%s/step_%ld is whole: --resume -o %s goes on from there", r.f.out.c_str(), r.saved,
+                r.f.out.c_str());
+}
+
 // What has to be done before the next step; the same on all ranks.
 struct Due { bool stop, save, keep; };
 
@@ -448,19 +483,29 @@ static void run_save(Run* r, long step, bool keep) {
     saves_prune(&r->kept, { step, dir, !keep, optimizer, last_only }, last_only);
 }
 
+// `drawn` and the sequences of every source: where the data were at the top of a step
+static std::vector<uint64_t> data_place(const Data& d) {
+    std::vector<uint64_t> place(1, d.drawn);
+    for (auto& s : d.sources) { place.push_back(s.drawn); }
+    return place;
+}
+
+// a file of data was lost in this step: goes back to its begin, saves and ends
+[[noreturn]] static void run_lost_data(Run* r, long step, const std::vector<uint64_t>& place) {
+    r->data.drawn = place[0];
+    for (size_t i = 0; i < r->data.sources.size(); i++) { r->data.sources[i].drawn = place[i + 1]; }
+    if (step > r->saved && step > 0) { run_save(r, step, false); }
+    die(EXIT_MACHINE, lost_file + ": was cut short or replaced while it was read",
+        "put it back as it was; write a new version under another name, then mv; " +
+        run_rescue(*r));
+}
+
 // the loss or the gradients of a step are not finite
 [[noreturn]] static void run_diverged(const Run& r, long step, double loss, double grad_norm) {
     die(EXIT_DIVERGED,
         strf("loss is %g, gradient norm %g at step %ld: not finite, stopped before the update",
              loss, grad_norm, step),
         diverged_hint(r));
-}
-
-// where a run that an error ends can go on from
-static std::string run_rescue(const Run& r) {
-    if (r.saved < 0) { return "nothing was saved: begin again in another --out"; }
-    return strf("%s/step_%ld is whole: --resume -o %s goes on from there", r.f.out.c_str(), r.saved,
-                r.f.out.c_str());
 }
 
 // dies if the log cannot be written any more

@@ -112,6 +112,32 @@ goes_on full "a full disk"
 grep -q whole err; [ $? -ne 0 ]; ok $? "promises a checkpoint that is not there: $(cat err)"
 [ -z "$(steps full1)" ]; ok $? "a full disk left $(steps full1)"
 
+# a text that is cut short or written over while it is read
+seq 20000 > sheep.txt; $program tokenize sheep.txt -o sheep 2> err
+starts cut -d sheep --vocab 257; cp -r sheep whole_sheep
+shard=$(ls sheep/train_*.bin); truncate -s 2000 "$shard"; ends
+[ $code -eq 1 ]; ok $? "a shard that was cut: exit $code"
+says "$shard: was cut short" "a shard that was cut"; says "cut/step_[0-9]* is whole" "a shard that was cut"
+rm -rf sheep; mv whole_sheep sheep
+last=$(ls -d cut/step_* | sed 's/.*step_//')
+train --resume -o cut -n $((last + 9)); train $TINY -d sheep --vocab 257 -n $((last + 9)) -o uncut
+[ -n "$(hash cut)" ] && [ "$(hash cut)" = "$(hash uncut)" ]; ok $? "a shard that was cut: other weights"
+starts over -d sheep --vocab 257 --save-every 3
+python3 -c "
+f = open('$shard', 'r+b'); f.seek(1024); f.write(b'1\\0' * 25000)"; ends
+[ $code -eq 2 ]; ok $? "a shard that was written over: exit $code"
+says "was written to while it was trained on" "a shard that was written over"
+# threads and stack that the system does not give
+(ulimit -S -s 64; run $TINY -n 2 -o stack; exit $code); ok $? "a small stack that may be raised: $(cat err)"
+(ulimit -s 64; run $TINY -n 2 -o stack2; exit $code); [ $? -eq 1 ]; ok $? "a small stack: $(cat err)"
+says "stack: got a limit of 64 KiB, wanted 1024" "a small stack"
+if [ "$(id -u)" = 0 ] && command -v setpriv > /dev/null && command -v prlimit > /dev/null; then
+    chmod 755 "$dir"
+    OMP_NUM_THREADS=4 prlimit --nproc=1 setpriv --reuid 65534 --clear-groups \
+        $program check > out 2> err
+    [ $? -eq 1 ]; ok $? "no threads: $(cat err)"; says "threads: the system gave 1, wanted 4" "no threads"
+else echo "skipped: 2, which need to change the user"; fi
+
 # ---- --resume -o DIR alone: what is not given is the run's own
 other="--seq 12 -b 3 --total-batch 72 --width 8 --heads 1 --ffn-width 8 --val-seqs 3 --probe-seqs 3
     --optimizer sgd --lr 3.1234567891e-3 --warmup 3 --schedule cosine --min-lr 1e-4 --beta1 0.8

@@ -53,13 +53,18 @@ $dry > $dir/dry.txt 2>&1
 [ "$(grep -c '^make ' $dir/dry.txt)" -eq 2 ] &&
     [ "$(grep -c -- "-n 5 -b 2 --val-seqs 2 --seed 3 -o $dir/dry/" $dir/dry.txt)" -eq 2 ]
 ok $? "--dry-run: $(cat $dir/dry.txt)"
-# the program takes the lines as they are printed: of new runs, and of those that go on
+# the program takes the lines as they are printed: of new runs, where another is in the way, and of
+# those that go on
 for time in first second; do
-    sh -c "$(grep '^build/cpu/' $dir/dry.txt)" > $dir/line.txt 2>&1
+    sh -c "set -e; $(grep 'BIAS=none-seed3' $dir/dry.txt)" > $dir/line.txt 2>&1
     ok $? "the $time printed line: $(tail -n 2 $dir/line.txt)"
     $dry > $dir/dry.txt 2>&1
 done
-[ "$(grep -c -- '--resume' $dir/dry.txt)" -eq 1 ]; ok $? "--dry-run of what goes on: $(cat $dir/dry.txt)"
+[ "$(grep -c '^mv ' $dir/dry.txt)" -eq 1 ]; ok $? "--dry-run over another run: $(cat $dir/dry.txt)"
+scripts/sweep $axes --seed 1 --dry-run $fixed > $dir/again.txt 2>&1
+sh -c "$(grep train_sink $dir/again.txt | head -n 1)" > $dir/line.txt 2>&1
+ok $? "a printed line that goes on: $(tail -n 2 $dir/line.txt)"
+grep -q -- '--resume' $dir/again.txt; ok $? "--dry-run of what is done: $(cat $dir/again.txt)"
 
 # a run is of the contents of its data and its tokenizer, however they were spelt
 python3 - $dir > $dir/identity.txt 2>&1 <<'END'
