@@ -100,7 +100,7 @@ for family in gpt_neox llama_yarn gemma3 opt; do
 done
 # --only: everything else stays as it is, byte for byte
 changed() { cmp -l "$dir/$1/model.safetensors" "$dir/$2/model.safetensors" | wc -l; }
-check "only z" run $logit z -n 12 --init "$dir/base" --init-logit -2 --only sinks --save-every 6
+check "only z" run $logit z -n 12 --init "$dir/base" --init-logit -2 --only sinks --save-every 6 --save-optimizer all
 run $logit z0 -n 0 --init "$dir/base" --init-logit -2 > /dev/null 2>&1
 check "the 4 bytes of one z change" \
     sh -c "[ $(changed z0/step_0 z/step_12) -ge 1 ] && [ $(changed z0/step_0 z/step_12) -le 4 ]"
@@ -108,7 +108,7 @@ norm=$(grep '"event":"train"' "$dir/z/log.jsonl" | tail -n 1 | grep -o '"grad_no
 check "and the norm is that of its gradient, $norm" awk "BEGIN { exit !($norm > 0 && $norm < 0.1) }"
 rm -rf "$dir/z/step_12"
 check "goes on" \
-    run $logit z -n 13 --init "$dir/base" --init-logit -2 --only sinks --save-every 6 --resume
+    run $logit z -n 13 --init "$dir/base" --init-logit -2 --only sinks --save-every 6 --save-optimizer all --resume
 check "and still nothing else changes" sh -c "[ $(changed z0/step_0 z/step_13) -le 4 ]"
 check "two words, by Muon" \
     run $softmax words -n 6 --init "$dir/base" --only input_layernorm,o_proj --optimizer muon
