@@ -212,7 +212,7 @@ set_defs = -DATTN=$(call of_set,$(1),1) -DBIAS=$(call of_set,$(1),2) -DPE=$(call
 
 # those that parse what others wrote run once more under the address
 # and undefined-behaviour sanitizers
-ASAN       := $(foreach t,data checkpoint tokenizer gguf meet,test/test_$(t).cpp)
+ASAN       := $(foreach t,data look checkpoint tokenizer gguf meet,test/test_$(t).cpp)
 ASAN_OBJECTS := $(ONCE_SOURCES:%.cpp=build/once/asan/%.o)
 ASAN_ONCE  := build/once/asan/once.a
 ASAN_TESTS := $(patsubst test/test_%.cpp,build/test/asan_%,$(wildcard $(ASAN)))

@@ -283,7 +283,9 @@ static ScoreTask score_read(const std::string& path, const ScoreText& how, long 
     ScoreTask task;
     task.path = path;
     long number = 0, records = 0;
-    for (auto& line : split(file_read(path, "python3 scripts/tasks.py --help"), '\n')) {
+    const std::string text = file_read(path, "python3 scripts/tasks.py --help");
+    look(path, text.substr(0, LOOK_BYTES), text.size(), READS_RECORDS);
+    for (auto& line : split(text, '\n')) {
         const std::string where = path + strf(":%ld", ++number);
         if (without_trailing_space(line) == 0) { continue; }
         if (limit && records == limit) { break; }

@@ -5,10 +5,10 @@ a sanitizer or an exception.
 
     g++ -std=c++17 -O0 -g1 -fsanitize=address,undefined -fno-sanitize-recover=all -fopenmp \
         -x c++ dev/fuzz.cpp commands/*.cpp cpu/*.cpp models/*.cpp text/*.cpp -o build/fuzz
-    build/fuzz flags|checkpoints|configs|models SCRATCH [TRIES [SEED]]
+    build/fuzz flags|checkpoints|configs|models|files SCRATCH [TRIES [SEED]]
 
 models: those of test/families, of other families, as a directory, as several files with an index,
-or as a GGUF file.
+or as a GGUF file. files: bytes of one kind under the name of another, wherever a file is read.
 
 Every try is a child of this process that runs in SCRATCH, which must not be there yet. It may write
 wherever a flag says, so the paths it is given are plain names inside SCRATCH and nothing else.
@@ -158,6 +158,8 @@ static std::string mutated(std::string s) {
 static std::string config_of(const std::string& whole) {
     const std::vector<std::string> values = { "0", "1", "2", "3", "4", "8", "16", "-3", "32.5",
                                               "1e-30", "1e30", "999999999", "4294967296", "\"8\"",
+                                              "2.5", "16.0", "-0", "1e300", "1e400", "1e-320",
+                                              "9223372036854775807", "9223372036854775808",
                                               "\"\"", "null", "true", "false", "[]", "{}",
                                               "{\"rope_type\": \"linear\", \"factor\": 2}",
                                               "{\"rope_type\": \"yarn\"}",
@@ -248,7 +250,7 @@ static std::vector<std::string> model_try() {
     memcpy(&header, f.weights.data(), 8);
     remove_tree("model");
     make_dirs("model");
-    const int kind = pick(f.gguf.empty() ? 3 : 5);
+    const int kind = pick(f.gguf.empty() ? 4 : 6);
     if (kind < 3) { file_write("model/config.json", kind == 0 ? config_of(f.config) : f.config); }
     if (kind == 0) { file_write("model/model.safetensors", f.weights); }
     if (kind == 1) { file_write("model/model.safetensors", head_mutated(f.weights, header, true)); }
@@ -263,7 +265,22 @@ static std::vector<std::string> model_try() {
         file_write("model/model.safetensors.index.json", pick(20) ? mutated(index) : index);
         file_write("model/a.safetensors", f.weights);
     }
-    if (kind > 2) {
+    if (kind == 3) {                                     // names of something around a model
+        std::string names = f.weights.substr(8, header);
+        const std::string around =
+            one_of({ "module.", "_orig_mod.", "language_model.", "x.", "." });
+        for (size_t at = 0; (at = names.find("\":{\"dtype", at + 1)) != std::string::npos;) {
+            const size_t name = names.rfind('"', at - 1) + 1;
+            if (!pick(20)) { continue; }
+            names.insert(pick(8) ? name : at, around);
+            at += around.size();
+        }
+        const uint64_t n = names.size();
+        file_write("model/config.json", f.config);
+        file_write("model/model.safetensors",
+                   std::string((const char*)&n, 8) + names + f.weights.substr(8 + header));
+    }
+    if (kind > 3) {
         file_write("model/model.gguf",
                    head_mutated(f.gguf, std::min<size_t>(f.gguf.size(), 3000), false));
     }
@@ -275,13 +292,68 @@ static std::vector<std::string> model_try() {
     return words;
 }
 
+// ---- files that are not what their names say
+static std::string any_bytes(const std::string& text) {
+    static const std::vector<std::string> begins = {
+        "GGUF", "PK\3\4", "PAR1", "ARROW1", "\x1f\x8b\x08", "\x28\xb5\x2f\xfd", "\xff\xfe",
+        "\x93NUMPY", "MMIDIDX", "\x80\x04\x95", "LITPKDS", "{\"", "[", "<html", "IQ== 0\n", "tjgg",
+        "\x88\xd8\x34\x01\x01", "\xa1\xd9\x34\x01\x07", "\x0a\x0e\x0a\x05<unk>", "%PDF-", "", "",
+    };
+    std::string s = begins[pick((int)begins.size())];
+    const int kind = pick(5), n = pick(3000);
+    for (int i = 0; i < n; i++) {
+        if (kind == 0) { s += (char)pick(256); }
+        if (kind == 1) { s += std::string("\0\0\0", 3) + (char)pick(256); }
+        if (kind == 2) { s += std::string(1, '\0') + (char)pick(128); }
+        if (kind == 3) { s += "{\"text\": \"" + std::string(pick(4), 'a') + "\"}\n"; }
+    }
+    return pick(4) ? s : mutated(text);
+}
+static std::vector<std::string> file_try(const std::string& text) {
+    remove_tree("z"); remove_tree("o6");
+    make_dirs("z");
+    const std::vector<std::string> names = {
+        "a.txt", "a.jsonl", "a.txt.gz", "a.jsonl.zst", "train.bin", "val.bin", "train.idx",
+        "tokenizer.json", "vocab.json", "merges.txt", "tokenizer.model", "config.json",
+        "model.safetensors", "model.safetensors.index.json", "model.gguf", "pytorch_model.bin",
+        "adapter_config.json", "manifest.json", "state.json", "x.parquet", "a.md",
+    };
+    for (int k = 1 + pick(4); k > 0; k--) {
+        const std::string at = "z/" + one_of(names);
+        switch (pick(20)) {
+            case 0: if (!is_there(at)) { if (mkfifo(at.c_str(), 0600)) { continue; } } break;
+            case 1: if (!is_there(at)) { make_dirs(at); } break;
+            case 2: if (!is_there(at)) { if (symlink("..", at.c_str())) { continue; } } break;
+            default: if (!is_there(at)) { file_write(at, any_bytes(text)); }
+        }
+    }
+    const std::string place = pick(2) ? "z" : "z/" + one_of(dir_list("z"));
+    std::vector<std::string> words = { "train_sink" };
+    auto say = [&](const std::string& line) {
+        for (auto& w : split(line, ' ')) { words.push_back(w); }
+    };
+    switch (pick(5)) {
+    case 0: say("tokenize " + place + " -o o6"); break;
+    case 1: say("probe " + place + " --probe-seqs 2 --probe-len 4"); break;
+    case 2: say("generate run/step_2 --tokens 2 --prompt 1 --tokenizer " + place); break;
+    case 3: say("tokenize t.txt -o o6 --tokenizer " + place); break;
+    default:
+        say(std::string("train ") + TINY + " -o o6 --vocab 50257 -n 1 -d " + place);
+        for (size_t i = 0; i + 1 < words.size(); i++) {  // no flag of bb
+            if (words[i] == "--bb-vocab") { words.erase(words.begin() + i, words.begin() + i + 2); }
+        }
+    }
+    return words;
+}
+
 int main(int argc, char** argv) {
     const std::string what = argc > 2 ? argv[1] : "", scratch = argc > 2 ? argv[2] : "";
     const long tries = argc > 3 ? atol(argv[3]) : 10000;
-    if ((what != "flags" && what != "checkpoints" && what != "configs" && what != "models") ||
-        is_there(scratch)) {
-        fprintf(stderr, "usage: fuzz flags|checkpoints|configs|models SCRATCH [TRIES [SEED]], "
-                        "SCRATCH a directory that is not there yet\n");
+    const std::vector<std::string> kinds = { "flags", "checkpoints", "configs", "models", "files" };
+    if (!std::count(kinds.begin(), kinds.end(), what) || is_there(scratch)) {
+        fprintf(stderr,
+                "usage: fuzz flags|checkpoints|configs|models|files SCRATCH [TRIES [SEED]], "
+                "SCRATCH a directory that is not there yet\n");
         return 2;
     }
     setenv("OMP_NUM_THREADS", "1", 1); setenv("OMP_WAIT_POLICY", "passive", 1);
@@ -318,6 +390,7 @@ int main(int argc, char** argv) {
     for (long i = 0; i < tries; i++) {
         if (what == "flags") { words = command_line(); }
         else if (what == "models") { words = model_try(); }
+        else if (what == "files") { words = file_try(text); }
         else { words = checkpoint_try(what == "configs", files, llama); }
         const int code = attempt(words);
         slow += code == -1;
@@ -328,8 +401,9 @@ int main(int argc, char** argv) {
         printf("\n");
         fflush(stdout);
         file_write(strf("finding-%ld", findings), file_read("said"));
-        if (what == "models") {
-            rename("model", strf("finding-%ld.model", findings).c_str());
+        if (what == "models" || what == "files") {
+            rename(what == "models" ? "model" : "z", strf("finding-%ld.%s", findings,
+                                                          what.c_str()).c_str());
             continue;
         }
         if (what != "flags") {

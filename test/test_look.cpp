@@ -295,6 +295,8 @@ static void test_tokenizers() {
             "tokenizer.json");
     refused(load(put("tokenizer.json", "<!doctype html><p>Not Found")), "a page", "is a web page",
             "/resolve/");
+    refused(load(put("none.json", "")), "nothing", "got an empty file, wanted a tokenizer.json",
+            "");
     refused(load(put("lfs.json", "version https://git-lfs.github.com/spec/v1\noid sha256:1\n")),
             "a pointer", "a pointer of Git LFS", "git lfs pull");
 }
@@ -329,6 +331,8 @@ static void test_models() {
             "MODEL.gguf");
     put("m/model.safetensors", "version https://git-lfs.github.com/spec/v1\noid sha256:1\n");
     refused(model_open(dir + "/m"), "a pointer", "a pointer of Git LFS", "git lfs pull");
+    put("m/config.json", "");
+    refused(model_open(dir + "/m"), "an empty config.json", "got an empty file, wanted JSON", "");
     put("m/config.json", "<html><body>Sign in</body>");
     refused(model_open(dir + "/m"), "a page", "config.json: is a web page", "/resolve/");
     put("m/config.json", config);

@@ -384,9 +384,13 @@ std::string hint_for(const std::string& hint, const std::string& path) {
 
 void look(const std::string& path, const std::string& first, long size, Reader reader) {
     const Kind k = kind_of(first, size, reader);
-    if (k.what.empty()) { return; }
-    const char* wanted = "";
+    const bool empty = size == 0 && (reader == READS_JSON || reader == READS_TOKENIZER);
+    if (k.what.empty() && !empty) { return; }
+    std::string wanted;
     for (auto& w : WANTED) { if (w.reader == reader) { wanted = w.wanted; } }
+    if (empty) {
+        die(EXIT_USER, path + ": got an empty file, wanted " + wanted, "get the file again");
+    }
     die(EXIT_USER, path + ": is " + k.what + ", wanted " + wanted, hint_for(k.hint, path));
 }
 

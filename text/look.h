@@ -41,7 +41,8 @@ bool is_regular(const std::string& path);
 // regular file is of no kind.
 Kind kind_of_file(const std::string& path, Reader reader = READS_NOTHING);
 
-// Die if the file is of a kind that this reader does not read. first: what it begins with.
+// Die if the file is of a kind that this reader does not read, or is empty where that can only be a
+// mistake. first: what it begins with.
 void look(const std::string& path, const std::string& first, long size, Reader reader);
 void look_file(const std::string& path, Reader reader);
 
