@@ -84,6 +84,9 @@ for step in machine selftest ops real bits train bench profile peers compare; do
     [ "$(result $dir/all $step)" = ok ]; ok $? "$step: $(result $dir/all $step)"
 done
 valid $dir/all/results.json; ok $? "results.json: $(tail -n 1 $dir/json)"
+[ "$(grep -c '^a step' $dir/all/log.txt)" = 1 ] && [ "$(tail -n 1 $dir/all/log.txt)" != "done" ] &&
+    grep -q '^profile: ok, .*: a step 3.5' $dir/all.txt
+ok $? "the profile: $(grep '^profile: ' $dir/all.txt)"
 grep -q 'predicted: .*219.0' $dir/all/results.json; ok $? "no prediction"
 grep -q '"attn":"k"' $dir/all/results.json; ok $? "a variant of bench is missing"
 [ "$(ls $dir/all | wc -l)" = 2 ]; ok $? "more files than results.json and log.txt: $(ls $dir/all)"

@@ -1,5 +1,5 @@
 #!/bin/sh
-# dev/ptx/build.sh -- compiles the interpreter into build/ptx/*.o, where it is older than its sources
+# dev/ptx/build.sh -- compiles the interpreter into build/ptx/*.o where its sources are newer
 cd "$(dirname "$0")/../.." || exit 1
 CXX=${CXX:-g++}
 mkdir -p build/ptx
