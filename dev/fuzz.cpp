@@ -16,6 +16,7 @@ A try that takes more than two seconds of its own time is stopped and counted; a
 its number and its command line, and keeps what the child said in SCRATCH/finding-N.
 */
 #define TESTING
+#include "../test/check.h"
 #include "../test/defaults.h"
 #include "../train_sink.cu"
 #include <sys/time.h>
