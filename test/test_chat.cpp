@@ -123,6 +123,12 @@ static void bombs_check() {
     refused("{% for i in range(100000) %}{% for j in range(100000) %}{% endfor %}{% endfor %}" + q,
             "", "too many steps");
     refused("{% for i in range(10000000) %}{% endfor %}", "", "too long a range");
+    refused("{% set n = namespace(l=[]) %}{% for i in range(99999) %}{% set n.l = [n.l] %}{% "
+            "endfor %}" +
+                q,
+            "", "nests values too deep");
+    refused("{% set n = namespace(a=1) %}{% set n.a = [n] %}{{ n.a | tojson }}", "",
+            "keeps a namespace in a namespace");
     refused("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "", "too deep");
     refused("{% for i in range(99999) %}{{ '" + std::string(1000, 'x') + "' }}{% endfor %}" + q, "",
             "too long a text");

@@ -1040,6 +1040,7 @@ static Value called(Runner* r, const Node& n) {
     if (f == "range") { return range_of(a); }
     if (f == "namespace" || f == "dict") {
         Value made = jinja_object();
+        made.space = f == "namespace";
         for (auto& named : a.named) { jinja_set(&made, named.first, named.second); }
         return made;
     }
@@ -1256,6 +1257,18 @@ static void execute_for(Runner* r, const Node& n) {
     if (!whole && n.kids.size() > 3) { execute(r, n.kids[3]); }
 }
 
+// Dies of a value that is nested too deep to be kept, or that holds a namespace: kept in one, it
+// could hold itself.
+static void check_kept(Runner* r, const Value& v, int depth) {
+    r->step();
+    if (depth > MOST_DEPTH / 4) { fail("nests values too deep"); }
+    if (v.space) { fail("keeps a namespace in a namespace"); }
+    if (v.type == Value::LIST) { for (auto& item : *v.items) { check_kept(r, item, depth + 1); } }
+    if (v.type == Value::OBJECT) {
+        for (auto& f : *v.fields) { check_kept(r, f.second, depth + 1); }
+    }
+}
+
 static void execute_set(Runner* r, const Node& n) {
     Value v;
     if (n.kind == NODE_SET) { v = evaluate(r, n.kids[0]); }
@@ -1268,7 +1281,8 @@ static void execute_set(Runner* r, const Node& n) {
     }
     if (n.words.size() == 1) { r->frames.back()[n.words[0]] = v; return; }
     Value object = r->find(n.words[0]);
-    if (object.type != Value::OBJECT) {
+    check_kept(r, v, 0);
+    if (!object.space) {
         fail("sets a field of " + n.words[0] + ", which is no namespace");
     }
     jinja_set(&object, n.words[1], v);

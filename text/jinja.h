@@ -18,6 +18,7 @@ template may take are limited.
 struct JinjaValue {
     enum Type { UNDEFINED, NONE, BOOL, INT, STRING, LIST, OBJECT } type = UNDEFINED;
     long number = 0;                             // INT, and BOOL as 0 or 1
+    bool space = false;                          // OBJECT made by namespace(): it may change
     std::string string;
     std::shared_ptr<std::vector<JinjaValue>> items;
     std::shared_ptr<std::vector<std::pair<std::string, JinjaValue>>> fields;
