@@ -101,6 +101,7 @@ static void bombs_check() {
     };
     const std::string lines(n, '\n');
     CHECK(rendered(lines) == lines + "Why?", "1 MB of line ends");
+    CHECK(rendered("{{ 'a' }}  {% if true %}b{% endif %}") == "a  bWhy?", "blanks behind a value");
     CHECK(rendered(many(" ' + '")).size() > n, "1 MB of plus signs");
     CHECK(rendered("{{ '' " + many("+ '' ") + "}}") == "Why?", "a long sum");
     CHECK(rendered(many("{# #}")) == "Why?" && rendered(many("{% if true %}{% endif %}")) == "Why?",
