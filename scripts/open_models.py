@@ -8,7 +8,7 @@ is NAME, and models that are not there are named.
                  angles of queries and keys
     3 run
 """
-import array, glob, json, os, re, subprocess, sys
+import array, copy, glob, json, os, re, subprocess, sys
 
 import jobs, runlog
 from runlog import die
@@ -159,14 +159,36 @@ def hellaswag(binary, directory, task):
 
 # ==================================================================================================
 # 3 run
+def model_of(row):
+    return os.path.basename(row.words[1])
+
+
+def own_rows(rows, name):
+    """the rows that a table would have of a model that is not the paper's: those of its first
+    model, without numbers to compare with"""
+    first = [r for r in rows if model_of(r) == model_of(rows[0])]
+    for row in first:
+        own = copy.copy(row)
+        inputs = {"natural", "random", "repeated"} & {row.id.split("-")[-1]}
+        own.id = "-".join([row.table, re.sub(r"[^\w.]+", "-", name), *inputs])
+        own.paper = {**row.paper, "sink_k": None, "note": ""}
+        yield own
+
+
 def rows_of(rows, models):
-    """(row, model's name, directory or None); Figure 3 is of any model"""
-    for row in rows:
-        if row.table == "figure3":
-            for name, directory in models.items(): yield row, name, directory
-        else:
-            name = os.path.basename(row.words[1])
-            yield row, name, models.get(name.lower())
+    """(row, model's name, directory or None); Figure 3 is of any model. A model that the paper does
+    not have gets rows of its own, after those of each table"""
+    paper = {model_of(r).lower() for r in rows if r.table != "figure3"}
+    for table in dict.fromkeys(r.table for r in rows):
+        mine = [r for r in rows if r.table == table]
+        for row in mine:
+            if table == "figure3":
+                for name, directory in models.items(): yield row, name, directory
+            else:
+                yield row, model_of(row), models.get(model_of(row).lower())
+        for name, directory in models.items() if table != "figure3" else ():
+            if name in paper: continue
+            for row in own_rows(mine, name): yield row, name, directory
 
 
 def run(rows, o):
@@ -197,7 +219,7 @@ def run(rows, o):
               flush=True)
         details(row, e, os.path.join(o.out, "models", row.id) if "--dump" in row.words else "")
     if missing:
-        print("\nnot there, so not probed: "
+        print("\nof the paper's models these are not there, so not probed: "
               + ", ".join(f"{n} ({link})" for n, link in missing.items()))
     if written:
         page = os.path.join(o.out, "-".join(dict.fromkeys(r.table for r in rows)) + "-models.html")

@@ -29,7 +29,7 @@ for input in natural random repeated; do
 done
 grep -q "^table1-gpt2-xl-repeated .* paper  62.28 " $out/stdout
 ok $? "the paper's number: $(grep gpt2-xl-repeated $out/stdout)"
-grep -q "^not there, so not probed: .*Meta-Llama-3-8B (meta-llama/Meta-Llama-3-8B)" $out/stdout
+grep -q "^of the paper.s models these are not there, so not probed: .*Meta-Llama-3-8B (meta-llama/Meta-Llama-3-8B)" $out/stdout
 ok $? "what is missing: $(tail -n 2 $out/stdout)"
 [ "$(grep -c 'h_first *h_rest' $out/stdout)" -eq 1 ] && grep -q 'heads above' $out/stdout
 ok $? "norms and heads"
@@ -178,5 +178,35 @@ refused "no text" "wanted text for each model's own tokenizer" \
     $PYTHON scripts/reproduce table1 --models $out/gpt2-xl --binary $binary
 refused "no open models" "none of these tables is of open models" \
     $PYTHON scripts/reproduce table4 --models $out/gpt2-xl -d $out/text.jsonl --binary $binary
+# without --models: nothing is written
+for table in table1 "table8 figure25" figure12; do
+    rm -rf $out/nowhere
+    refused "$table without --models" "got no models, wanted --models" $PYTHON scripts/reproduce $table --out $out/nowhere
+    [ $code -eq 2 ] && [ ! -e $out/nowhere ] && ! grep -q 'Commit ,\|no run is done after' $out/stdout
+    ok $? "$table without --models: exit $code, $(ls $out/nowhere 2>&1 | head -n 1)"
+done
+# a model of one's own, under a name that the paper does not have: one more row of each input
+cp -r test/score/llama "$out/My model.v2"
+run table1 figure12 figure3 --models "$out/My model.v2" $out/gpt2-xl; ok $? "a model of one's own: $(cat $out/stderr)"
+for row in table1-my-model.v2-natural table1-my-model.v2-random table1-my-model.v2-repeated figure12-my-model.v2 table1-gpt2-xl-random; do
+    [ "$(grep -c "^$row " $out/stdout)" = 1 ]; ok $? "no row $row: $(grep '^table1' $out/stdout)"
+done
+grep '^table1-my-model.v2-natural ' $out/stdout | grep -q 'paper  *-  loss'; ok $? "numbers of the paper's beside one's own: $(grep my-model $out/stdout)"
+[ -s $out/results/models/table1-my-model.v2-natural.json ]; ok $? "no probe of one's own model is kept"
+# the list: every table has a title, and what is of open models has no empty columns
+$PYTHON scripts/reproduce list > $out/list; ok $? "list"
+for table in $(grep -v '^#' scripts/experiments.tsv | sed 1d | cut -f 1 | cut -d - -f 1 | sort -u); do
+    grep -q "^$table  *[a-z1A-Z][a-zA-Z0-9_-]*[ :,;]" $out/list; ok $? "list: no title of $table: $(grep "^$table " $out/list)"
+done
+! grep -q ' 0  *0 ' $out/list; ok $? "list: empty rows"
+# the runs it announces are those that are trained
+for scale in laptop text; do
+    column=$([ $scale = laptop ] && echo 3 || echo 5)
+    for table in table4 table10 figure5; do
+        said=$(grep "^$table " $out/list | grep -o '[0-9]*: [0-9]' | sed -n ${column}p | cut -d : -f 1)
+        runs=$($PYTHON scripts/reproduce $table --scale $scale --seeds 1 --dry-run | grep -c '/train_sink ')
+        [ "$said" = "$runs" ]; ok $? "list: $table at $scale: $said runs, --dry-run has $runs"
+    done
+done
 echo "$passed passed, $failed failed"
 [ $failed -eq 0 ]
