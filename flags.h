@@ -20,97 +20,107 @@ static const Preset PRESET_ROWS[] = { PRESETS(X) };
 #undef X
 
 // Every flag is one row: commands that take it (t train, p probe, e eval, g generate, s score,
-// k tokenize, b bench, c check; T: train, where --resume has to keep it), type, name, short letter,
-// default, the smallest and largest number it may be given, help. The struct, the parser, its
-// checks, --help and the config line of the log are made from the rows.
+// k tokenize, b bench, c check, x export; T: train, where --resume has to keep it), the group that
+// --help shows it in, type, name, short letter, default, the smallest and largest number it may be
+// given, help. The struct, the parser, its checks, --help and the config line of the log are made
+// from the rows.
+// Groups: the headings of --help, in this order; OWN, those of one command alone, come first
+#define FLAG_GROUPS(X) \
+    X(OWN, "") X(DATA, "data") X(BB, "the built-in task, -d bb") X(MODEL, "model") \
+    X(TRAINING, "training") X(MEASURING, "measuring") X(RUN, "the run")
+enum FlagGroup {
+#define X(group, title) GROUP_##group,
+    FLAG_GROUPS(X)
+    #undef X
+};
 #define MOST 1e15 // no count is larger, and a double holds it exactly
 #define MANY INFINITY
 typedef std::string str;
 #define FLAGS(X) \
-    X("tpbe", str,    data,            'd', "bb",       0, 0,       "bb, .txt, .jsonl, a DIR of shards or NAME in data/; A:3,B:1 mix") \
-    X("tpgske", str,   tokenizer,       0,   "",         0, 0,       "tokenizer.json for text; without it text is bytes (257 ids)") \
-    X("Tpske", str,   bos,             0,   "none",     0, 0,       "BOS: none, seq or doc (before every sequence or document); probe also: default (the tokenizer's), a token; score: default, none") \
-    X("Tpe",  str,    sft,             0,   "",         0, 0,       "-d is a .jsonl of {messages}; template: zephyr or chatml") \
-    X("Tpe",  str,    sft_loss,        0,   "assistant", 0, 0,      "--sft: loss on assistant (its tokens and their end) or all") \
-    X("Tk",   long,   train_tokens,    0,   0,          0, MOST,    "use only the first N training tokens, again and again (0: all)") \
-    X("Tpe",  str,    random_token,    0,   "",         0, 0,       "positions, from 1, that get a random token: 1,2 (section 5)") \
-    X("Tpe",  str,    fix_token,       0,   "",         0, 0,       "POS:ID, this token at this position, from 1 (Table 10)") \
-    X("Tpke", bool,   skip_bad,        0,   false,      0, 0,       "count and skip broken .jsonl records instead of stopping") \
-    X("Tpbe", long,   bb_vocab,        0,   256,        2, 65535,   "bb: ordinary tokens; one more id is <s>") \
-    X("Tpe",  long,   bb_triggers,     0,   1,          0, 65535,   "bb: how many of them are triggers") \
-    X("Tpe",  double, bb_trigger_prob, 0,   0.15,       0, 1,       "bb: probability of each trigger") \
-    X("Tpe",  double, bb_temp,         0,   2.0,        0, 1e3,     "bb: standard deviation of the bigram logits") \
-    X("Tpe",  long,   bb_table,        0,   1,          0, MOST,    "bb: seed of the bigram table") \
-    X("Tpe",  long,   bb_bos,          0,   1,          0, 1,       "bb: 1 puts <s> first, 0 does not") \
-    X("tb",   str,    model,           'm', "bb",       0, 0,       "preset:" PRESETS(PRESET_NAME)) \
-    X("tb",   long,   batch,           'b', 0,          0, 1<<24,   "sequences in memory at once, B (0: the preset's)") \
-    X("tb",   long,   total_batch,     0,   0,          0, 1L<<40,  "tokens per step, a multiple of batch * seq (0: batch * seq)") \
-    X("tb",   long,   steps,           'n', 1000,       0, MOST,    "optimiser steps") \
-    X("T",    str,    optimizer,       0,   "adamw",    0, 0,       "adamw, muon (matrices of layers, adamw the rest) or sgd (momentum beta1)") \
-    X("T",    long,   min_context,     0,   0,          0, 1<<30,   "train only on targets with this many tokens before them (0: all)") \
-    X("t",    double, lr,              0,   4e-4,       0, MANY,    "peak learning rate") \
-    X("t",    long,   warmup,          0,   100,        0, MOST,    "steps of linear warm-up") \
-    X("t",    str,    schedule,        0,   "constant", 0, 0,       "after warm-up: constant (as released) or cosine (the paper)") \
-    X("t",    double, min_lr,          0,   0.0,        0, MANY,    "where cosine ends") \
-    X("T",    double, beta1,           0,   0.9,        0, 1,       "AdamW, SGD") \
-    X("T",    double, beta2,           0,   0.95,       0, 1,       "AdamW") \
-    X("T",    double, adam_eps,        0,   1e-8,       1e-30, MANY, "AdamW") \
-    X("t",    double, weight_decay,    0,   0.1,        0, MANY,    "on all parameters") \
-    X("t",    double, grad_clip,       0,   1.0,        0, MANY,    "global norm (0: off)") \
-    X("t",    long,   eval_every,      0,   100,        0, MOST,    "steps between evaluations (0: only the first and the last)") \
-    X("t",    long,   save_every,      0,   0,          0, MOST,    "steps between checkpoints that are kept (0: only the last)") \
-    X("t",    double, save_minutes,    0,   10.0,       0, MANY,    "minutes between automatic checkpoints, each in place of the one before (0: none)") \
-    X("t",    str,    save_optimizer,  0,   "last",     0, 0,       "checkpoints with what --resume needs: last (of the run), all or none") \
-    X("t",    long,   print_every,     0,   0,          0, MOST,    "steps between printed lines (0: about one line a second)") \
-    X("t",    long,   sample,          0,   64,         0, 1<<20,   "tokens of the sample that every evaluation writes (0: none)") \
-    X("tpe",  long,   val_seqs,        0,   100,        1, 1<<24,   "validation sequences") \
-    X("tpe",  str,    probe_len,       0,   "64",       0, 0,       "T of the sink metrics; probe takes a list") \
-    X("tpe",  long,   probe_seqs,      0,   100,        1, 1<<20,   "sequences of the sink metrics") \
-    X("tp",   str,    eps,             0,   "0.3",      0, 0,       "threshold of Sink_k, or a list") \
-    X("pe",   str,    sink_at,         0,   "",         0, 0,       "also Sink_k of these tokens beyond the tenth, such as 15,20") \
-    X("Tpgbce", long,  seed,            0,   1,          0, MOST,    "of the initial weights, the order of the data and the samples") \
-    X("tkx",  str,    out,             'o', "",         0, 0,       "directory of the run (empty: runs/NNNN-<switches>), shards or export") \
-    X("T",    str,    init,            0,   "",         0, 0,       "start from a checkpoint: ours, a Hugging Face directory or a GGUF file") \
-    X("T",    double, init_logit,      0,   0.0,        -1e6, 1e6,  "BIAS=logit: initial z of every head; -30 amounts to none") \
-    X("T",    str,    only,            0,   "",         0, 0,       "train only the tensors whose names contain one of these words: sinks,k_star") \
-    X("t",    bool,   resume,          0,   false,      0, 0,       "continue from the newest checkpoint in --out: flags that are not given are the run's own") \
-    X("t",    double, stop_after,      0,   0.0,        0, MANY,    "minutes after which to save and stop (0: never)") \
-    X("pe",   str,    probe_from,      0,   "",         0, 0,       "from a .jsonl: start (of each record, default) or windows (of all)") \
-    X("pe",   str,    probe_input,     0,   "natural",  0, 0,       "natural (from -d), random, or repeated (one token each)") \
-    X("psbe", str,    json,            0,   "",         0, 0,       "write the eval object, or what score or bench measured, here") \
-    X("p",    bool,   per_sequence,    0,   false,      0, 0,       "also write alpha[seq][L][H][k]") \
-    X("p",    str,    dump,            0,   "",         0, 0,       "write attention maps and QK geometry here as .npy") \
-    X("p",    str,    dump_heads,      0,   "0:0",      0, 0,       "LAYER:HEAD,... for --dump, or all") \
-    X("p",    long,   dump_seq,        0,   0,          0, 1<<20,   "which probe sequence --dump shows") \
-    X("e",    str,    stream,          0,   "",         0, 0,       "n+W,..: keep only the first n and the last W keys") \
-    X("e",    str,    evict,           0,   "",         0, 0,       "POLICY:RATIO,.. of a prompt's keys: streaming, knorm, observed, snapkv") \
-    X("e",    str,    quant,           0,   "",         0, 0,       "w8a8, w4a4, kv8, kv4,.. and :static, :dynamic or :token (default)") \
-    X("e",    str,    quant_keep,      0,   "0,1",      0, 0,       "this many first tokens stay in float, one run per number") \
-    X("e",    long,   calibrate,       0,   16,         1, 1<<20,   "sequences that set the ranges of :static, not in the loss") \
-    X("e",    bool,   gradients,       0,   false,      0, 0,       "norm of the loss gradient in the residual stream, by token") \
-    X("e",    str,    edit,            0,   "",         0, 0,       "PLACE:LAYERS:TOKENS[:CHANNELS]=VALUE, and more after ;") \
-    X("tpgsbce", str,  product,         0,   "",         0, 0,       "CPU matmuls: any, avx2, avx512, avx512-bf16 or amx (empty: the one timed as the fastest here)") \
-    X("b",    bool,   ops,             0,   false,      0, 0,       "also time every operation against its roofline, and memory") \
-    X("b",    bool,   products,        0,   false,      0, 0,       "only the CPU's matrix products, in fp32 and in bf16: which is faster here") \
-    X("g",    str,    prompt,          0,   "",         0, 0,       "text to continue") \
-    X("g",    bool,   chat,            0,   false,      0, 0,       "the prompt is a question, asked as the model's chat template does") \
-    X("g",    str,    system,          0,   "",         0, 0,       "--chat: the system message (empty: the template's own)") \
-    X("g",    long,   tokens,          0,   200,        0, 1<<24,   "tokens to write") \
-    X("g",    double, temperature,     0,   1.0,        0, MANY,    "0: always the likeliest token") \
-    X("g",    long,   top_k,           0,   0,          0, 1<<24,   "draw among the k likeliest (0: all)") \
-    X("s",    str,    task,            0,   "",         0, 0,       ".jsonl of contexts and choices, or several: A,B (scripts/tasks.py)") \
-    X("s",    str,    items,           0,   "",         0, 0,       "write the log-likelihoods of every item here, one line each") \
-    X("s",    long,   limit,           0,   0,          0, MOST,    "only the first N items of a task (0: all)") \
-    X("s",    long,   max_length,      0,   0,          0, 1<<30,   "tokens that are read at once (0: the positions of the model)") \
-    X("k",    str,    val,             0,   "",         0, 0,       "files whose documents go into val shards, separated by commas") \
-    X("k",    double, val_fraction,    0,   0.0,        0, 1,       "this share of the documents goes into val shards") \
-    X("k",    str,    domains,         0,   "",         0, 0,       "by meta.pile_set_name: all, paper (its 17), a,b or a:SHARE,..") \
-    X("k",    long,   shard_tokens,    0,   100000000,  1, 2000000000, "tokens in a shard") \
-    X("k",    long,   threads,         0,   0,          0, 4096,    "threads (0: all cores); the shards do not depend on it")
+    X("tpbe", DATA, str,    data,            'd', "bb",       0, 0,       "bb, .txt, .jsonl, a DIR of shards or NAME in data/; A:3,B:1 mix") \
+    X("tpgske", DATA, str,   tokenizer,       0,   "",         0, 0,       "tokenizer.json for text; without it text is bytes (257 ids)") \
+    X("Tpske", DATA, str,   bos,             0,   "none",     0, 0,       "BOS: none, seq or doc (before every sequence or document); probe also: default (the tokenizer's), a token; score: default, none") \
+    X("Tpe", DATA, str,    sft,             0,   "",         0, 0,       "-d is a .jsonl of {messages}; template: zephyr or chatml") \
+    X("Tpe", DATA, str,    sft_loss,        0,   "assistant", 0, 0,      "--sft: loss on assistant (its tokens and their end) or all") \
+    X("Tk", DATA, long,   train_tokens,    0,   0,          0, MOST,    "use only the first N training tokens, again and again (0: all)") \
+    X("Tpe", DATA, str,    random_token,    0,   "",         0, 0,       "positions, from 1, that get a random token: 1,2 (section 5)") \
+    X("Tpe", DATA, str,    fix_token,       0,   "",         0, 0,       "POS:ID, this token at this position, from 1 (Table 10)") \
+    X("Tpke", DATA, bool,   skip_bad,        0,   false,      0, 0,       "count and skip broken .jsonl records instead of stopping") \
+    X("Tpbe", BB, long,   bb_vocab,        0,   256,        2, 65535,   "bb: ordinary tokens; one more id is <s>") \
+    X("Tpe", BB, long,   bb_triggers,     0,   1,          0, 65535,   "bb: how many of them are triggers") \
+    X("Tpe", BB, double, bb_trigger_prob, 0,   0.15,       0, 1,       "bb: probability of each trigger") \
+    X("Tpe", BB, double, bb_temp,         0,   2.0,        0, 1e3,     "bb: standard deviation of the bigram logits") \
+    X("Tpe", BB, long,   bb_table,        0,   1,          0, MOST,    "bb: seed of the bigram table") \
+    X("Tpe", BB, long,   bb_bos,          0,   1,          0, 1,       "bb: 1 puts <s> first, 0 does not") \
+    X("tb", MODEL, str,    model,           'm', "bb",       0, 0,       "preset:" PRESETS(PRESET_NAME)) \
+    X("tb", TRAINING, long,   batch,           'b', 0,          0, 1<<24,   "sequences in memory at once, B (0: the preset's)") \
+    X("tb", TRAINING, long,   total_batch,     0,   0,          0, 1L<<40,  "tokens per step, a multiple of batch * seq (0: batch * seq)") \
+    X("tb", TRAINING, long,   steps,           'n', 1000,       0, MOST,    "optimiser steps") \
+    X("T", TRAINING, str,    optimizer,       0,   "adamw",    0, 0,       "adamw, muon (matrices of layers, adamw the rest) or sgd (momentum beta1)") \
+    X("T", TRAINING, long,   min_context,     0,   0,          0, 1<<30,   "train only on targets with this many tokens before them (0: all)") \
+    X("t", TRAINING, double, lr,              0,   4e-4,       0, MANY,    "peak learning rate") \
+    X("t", TRAINING, long,   warmup,          0,   100,        0, MOST,    "steps of linear warm-up") \
+    X("t", TRAINING, str,    schedule,        0,   "constant", 0, 0,       "after warm-up: constant (as released) or cosine (the paper)") \
+    X("t", TRAINING, double, min_lr,          0,   0.0,        0, MANY,    "where cosine ends") \
+    X("T", TRAINING, double, beta1,           0,   0.9,        0, 1,       "AdamW, SGD") \
+    X("T", TRAINING, double, beta2,           0,   0.95,       0, 1,       "AdamW") \
+    X("T", TRAINING, double, adam_eps,        0,   1e-8,       1e-30, MANY, "AdamW") \
+    X("t", TRAINING, double, weight_decay,    0,   0.1,        0, MANY,    "on all parameters") \
+    X("t", TRAINING, double, grad_clip,       0,   1.0,        0, MANY,    "global norm (0: off)") \
+    X("t", MEASURING, long,   eval_every,      0,   100,        0, MOST,    "steps between evaluations (0: only the first and the last)") \
+    X("t", RUN, long,   save_every,      0,   0,          0, MOST,    "steps between checkpoints that are kept (0: only the last)") \
+    X("t", RUN, double, save_minutes,    0,   10.0,       0, MANY,    "minutes between automatic checkpoints, each in place of the one before (0: none)") \
+    X("t", RUN, str,    save_optimizer,  0,   "last",     0, 0,       "checkpoints with what --resume needs: last (of the run), all or none") \
+    X("t", RUN, long,   print_every,     0,   0,          0, MOST,    "steps between printed lines (0: about one line a second)") \
+    X("t", MEASURING, long,   sample,          0,   64,         0, 1<<20,   "tokens of the sample that every evaluation writes (0: none)") \
+    X("tpe", MEASURING, long,   val_seqs,        0,   100,        1, 1<<24,   "validation sequences") \
+    X("tpe", MEASURING, str,    probe_len,       0,   "64",       0, 0,       "T of the sink metrics; probe takes a list") \
+    X("tpe", MEASURING, long,   probe_seqs,      0,   100,        1, 1<<20,   "sequences of the sink metrics") \
+    X("tp", MEASURING, str,    eps,             0,   "0.3",      0, 0,       "threshold of Sink_k, or a list") \
+    X("pe", MEASURING, str,    sink_at,         0,   "",         0, 0,       "also Sink_k of these tokens beyond the tenth, such as 15,20") \
+    X("Tpgbce", RUN, long,  seed,            0,   1,          0, MOST,    "of the initial weights, the order of the data and the samples") \
+    X("tkx", RUN, str,    out,             'o', "",         0, 0,       "directory of the run (empty: runs/NNNN-<switches>), shards or export") \
+    X("T", MODEL, str,    init,            0,   "",         0, 0,       "start from a checkpoint: ours, a Hugging Face directory or a GGUF file") \
+    X("T", MODEL, double, init_logit,      0,   0.0,        -1e6, 1e6,  "BIAS=logit: initial z of every head; -30 amounts to none") \
+    X("T", TRAINING, str,    only,            0,   "",         0, 0,       "train only the tensors whose names contain one of these words: sinks,k_star") \
+    X("t", RUN, bool,   resume,          0,   false,      0, 0,       "continue from the newest checkpoint in --out: flags that are not given are the run's own") \
+    X("t", RUN, double, stop_after,      0,   0.0,        0, MANY,    "minutes after which to save and stop (0: never)") \
+    X("pe", DATA, str,    probe_from,      0,   "",         0, 0,       "from a .jsonl: start (of each record, default) or windows (of all)") \
+    X("pe", DATA, str,    probe_input,     0,   "natural",  0, 0,       "natural (from -d), random, or repeated (one token each)") \
+    X("psbe", RUN, str,    json,            0,   "",         0, 0,       "write the eval object, or what score or bench measured, here") \
+    X("p", MEASURING, bool,   per_sequence,    0,   false,      0, 0,       "also write alpha[seq][L][H][k]") \
+    X("p", OWN, str,    dump,            0,   "",         0, 0,       "write attention maps and QK geometry here as .npy") \
+    X("p", OWN, str,    dump_heads,      0,   "0:0",      0, 0,       "LAYER:HEAD,... for --dump, or all") \
+    X("p", OWN, long,   dump_seq,        0,   0,          0, 1<<20,   "which probe sequence --dump shows") \
+    X("e", OWN, str,    stream,          0,   "",         0, 0,       "n+W,..: keep only the first n and the last W keys") \
+    X("e", OWN, str,    evict,           0,   "",         0, 0,       "POLICY:RATIO,.. of a prompt's keys: streaming, knorm, observed, snapkv") \
+    X("e", OWN, str,    quant,           0,   "",         0, 0,       "w8a8, w4a4, kv8, kv4,.. and :static, :dynamic or :token (default)") \
+    X("e", OWN, str,    quant_keep,      0,   "0,1",      0, 0,       "this many first tokens stay in float, one run per number") \
+    X("e", OWN, long,   calibrate,       0,   16,         1, 1<<20,   "sequences that set the ranges of :static, not in the loss") \
+    X("e", OWN, bool,   gradients,       0,   false,      0, 0,       "norm of the loss gradient in the residual stream, by token") \
+    X("e", OWN, str,    edit,            0,   "",         0, 0,       "PLACE:LAYERS:TOKENS[:CHANNELS]=VALUE, and more after ;") \
+    X("tpgsbce", RUN, str,  product,         0,   "",         0, 0,       "CPU matmuls: any, avx2, avx512, avx512-bf16 or amx (empty: the one timed as the fastest here)") \
+    X("b", OWN, bool,   ops,             0,   false,      0, 0,       "also time every operation against its roofline, and memory") \
+    X("b", OWN, bool,   products,        0,   false,      0, 0,       "only the CPU's matrix products, in fp32 and in bf16: which is faster here") \
+    X("g", OWN, str,    prompt,          0,   "",         0, 0,       "text to continue") \
+    X("g", OWN, bool,   chat,            0,   false,      0, 0,       "the prompt is a question, asked as the model's chat template does") \
+    X("g", OWN, str,    system,          0,   "",         0, 0,       "--chat: the system message (empty: the template's own)") \
+    X("g", OWN, long,   tokens,          0,   200,        0, 1<<24,   "tokens to write") \
+    X("g", OWN, double, temperature,     0,   1.0,        0, MANY,    "0: always the likeliest token") \
+    X("g", OWN, long,   top_k,           0,   0,          0, 1<<24,   "draw among the k likeliest (0: all)") \
+    X("s", OWN, str,    task,            0,   "",         0, 0,       ".jsonl of contexts and choices, or several: A,B (scripts/tasks.py)") \
+    X("s", OWN, str,    items,           0,   "",         0, 0,       "write the log-likelihoods of every item here, one line each") \
+    X("s", OWN, long,   limit,           0,   0,          0, MOST,    "only the first N items of a task (0: all)") \
+    X("s", OWN, long,   max_length,      0,   0,          0, 1<<30,   "tokens that are read at once (0: the positions of the model)") \
+    X("k", OWN, str,    val,             0,   "",         0, 0,       "files whose documents go into val shards, separated by commas") \
+    X("k", OWN, double, val_fraction,    0,   0.0,        0, 1,       "this share of the documents goes into val shards") \
+    X("k", OWN, str,    domains,         0,   "",         0, 0,       "by meta.pile_set_name: all, paper (its 17), a,b or a:SHARE,..") \
+    X("k", OWN, long,   shard_tokens,    0,   100000000,  1, 2000000000, "tokens in a shard") \
+    X("k", OWN, long,   threads,         0,   0,          0, 4096,    "threads (0: all cores); the shards do not depend on it")
 
 struct Flags {
-#define X(cmds, type, name, letter, def, low, high, help) \
-    type name = def;                                      \
+#define X(cmds, group, type, name, letter, def, low, high, help) \
+    type name = def;                                             \
     bool given_##name = false;
     FLAGS(X)
     #undef X
@@ -138,7 +148,7 @@ static const struct { const char *name; char letter; const char *words, *help;
 // a flag as data; value is its place in a Flags
 enum FlagKind { FLAG_LONG, FLAG_DOUBLE, FLAG_STR, FLAG_BOOL, FLAG_ARCH };
 struct FlagRow {
-    const char* cmds; std::string name; char letter; const char* help;
+    const char* cmds; FlagGroup group; std::string name; char letter; const char* help;
     double low, high; FlagKind kind; void* value; bool* given;
     ArchRow arch;                                // of a row of ARCH
     bool of(char command) const { // a model's flags are those of check, too
@@ -168,7 +178,7 @@ void flag_set(const FlagRow& r, const std::string& spelled, const std::string& t
 // in commands/bounds.cpp
 void bounds_check(const Flags& flags, char command);
 
-// --help, of one command or (0) of all
+// --help: the flags of one command, in groups; or (0) the commands and where to go on
 void usage(char command);
 
 // ./train_sink alone: what there is, and three commands to try

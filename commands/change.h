@@ -99,7 +99,7 @@ enum Place {
 };
 struct PlaceRow { const char* name; bool by_head; void (*stage)(Model*, int); const char* help; };
 static const PlaceRow PLACES[] = { // in the order in which a layer meets them
-    { "pe",   false, NULL,                "learned positions; it has no LAYERS" },
+    { "pe",   false, NULL,                "learned positions: pe:TOKENS, without LAYERS" },
     { "q",    true,  attention_forward,   "queries, as attention reads them" },
     { "k",    true,  attention_forward,   "keys, likewise" },
     { "v",    true,  attention_forward,   "values" },
@@ -155,7 +155,7 @@ static Edit edit_parse(const std::string& text) {
     int place = -1;
     for (auto& row : PLACES) {
         if (!part.empty() && part[0] == row.name) { place = &row - PLACES; }
-        names += strf("\n    %-5s %s", row.name, row.help);
+        names += strf("%s%s (%s)", names.empty() ? " " : ", ", row.name, row.help);
     }
     if (equals == std::string::npos || place < 0) {
         edit_wrong(text, "PLACE:LAYERS:TOKENS[:CHANNELS]=VALUE with a place of:" + names);

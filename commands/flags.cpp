@@ -11,8 +11,8 @@ static FlagKind flag_kind(const bool&) { return FLAG_BOOL; }
 
 std::vector<FlagRow> flag_rows(Flags* f) {
     std::vector<FlagRow> rows = {
-        #define X(cmds, type, name, letter, def, low, high, help) \
-            { cmds, #name, letter, help, low, high, flag_kind(f->name), &f->name, \
+        #define X(cmds, group, type, name, letter, def, low, high, help) \
+            { cmds, GROUP_##group, #name, letter, help, low, high, flag_kind(f->name), &f->name, \
               &f->given_##name, ArchRow() },
         FLAGS(X)
         #undef X
@@ -21,7 +21,7 @@ std::vector<FlagRow> flag_rows(Flags* f) {
     for (size_t i = 0; i < arch.size(); i++) {
         const char letter = strcmp(arch[i].field, "T") ? 0 : 't';
         if (!is_flag(arch[i]) || !*arch[i].cmds) { continue; }   // set by a config.json alone
-        rows.push_back({ arch[i].cmds, log_name(arch[i]), letter, arch[i].help, arch[i].low,
+        rows.push_back({ arch[i].cmds, GROUP_MODEL, log_name(arch[i]), letter, arch[i].help, arch[i].low,
                          arch[i].high, FLAG_ARCH, arch[i].at, &f->given_arch[i], arch[i] });
     }
     return rows;
@@ -105,25 +105,49 @@ void flags_read(const Flags& flags, const char* names, bool reads, const char* w
     }
 }
 
-void usage(char command) {
+static void usage_commands(char command) {
     printf("usage:\n");
     for (auto& c : COMMANDS) {
+        if (command && c.letter != command) { continue; }
         printf("  train_sink %-9s %-10s [flags]   %s\n", c.name, c.words, c.help);
     }
     printf("\nthis build:");
     for (auto& s : SWITCH_VALUES) { printf(" %s=%s", s.name, s.value); }
-    printf(" PRECISION=%s BACKEND=%s   (make help)\n\n", PRECISION_NAME, BACKEND_NAME);
-    printf("flags%s:\n", command ? " of this command" : "");
-    Flags defaults;
-    for (auto& r : flag_rows(&defaults)) {
-        if (command && !r.of(command)) { continue; }
-        const std::string left = (r.letter ? strf("-%c, ", r.letter) : "    ") +
-                                 flag_spelling(r.name);
-        const std::string def = flag_text(r, false);
-        printf("  %-22s %s%s\n", left.c_str(), r.help,
-               def.empty() ? "" : (" [" + def + "]").c_str());
+    printf(" PRECISION=%s BACKEND=%s   (make help)\n", PRECISION_NAME, BACKEND_NAME);
+}
+
+static void usage_flag(const FlagRow& r) {
+    const std::string left = (r.letter ? strf("-%c, ", r.letter) : "    ") + flag_spelling(r.name);
+    const std::string def = flag_text(r, false);
+    printf("  %-22s %s%s\n", left.c_str(), r.help, def.empty() ? "" : (" [" + def + "]").c_str());
+}
+
+// the flags of a command that belong to a group, under its title
+static void usage_group(char command, FlagGroup group, const char* title,
+                        const std::vector<FlagRow>& rows) {
+    bool begun = false;
+    for (auto& r : rows) {
+        if (r.group != group || !r.of(command)) { continue; }
+        if (!begun) { printf("\n%s\n", *title ? title : "of this command"); }
+        begun = true;
+        usage_flag(r);
     }
-    printf("  -h, --help             this text\n");
+}
+
+void usage(char command) {
+    usage_commands(command);
+    if (!command) {
+        printf("\nflags of a command:  train_sink COMMAND --help\n"
+               "switches of a build: make help\n"
+               "where to begin:      README.md; words: docs/glossary.md\n");
+        return;
+    }
+    Flags defaults;
+    const std::vector<FlagRow> rows = flag_rows(&defaults);
+    #define X(group, title) usage_group(command, GROUP_##group, title, rows);
+    FLAG_GROUPS(X)
+    #undef X
+    printf("\n  -h, --help             this text\n");
 }
 
 void welcome() {
@@ -141,7 +165,7 @@ void welcome() {
         "  ./train_sink train -d my.txt -m nano    a small model on your own text file\n"
         "  ./train_sink probe runs/NAME/step_800   the sink of a checkpoint, layer by layer with "
         "--json FILE\n\n"
-        "every flag: ./train_sink --help, or ./train_sink probe --help; every model: make help\n");
+        "flags: ./train_sink train --help, ./train_sink probe --help, ..; every model: make help\n");
 }
 
 // how many letters must be put in, left out or changed to get from a to b

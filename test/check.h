@@ -90,6 +90,13 @@ static inline std::string check_tmp() {
     return path;
 }
 
+// a path as one word of a shell line, whatever blanks and quotes are in it
+static inline std::string check_quoted(const std::string& path) {
+    std::string word = "'";
+    for (char ch : path) { word += ch == '\'' ? std::string("'\\''") : std::string(1, ch); }
+    return word + "'";
+}
+
 struct Ran {
     int code;  // exit status; 128 + the signal, as the shell has it
     std::string out, err;

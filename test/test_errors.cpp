@@ -5,6 +5,8 @@ name what it got and wanted, and leave what was there before? A new flag gets a 
 bad data files are in test_data.cpp.
 */
 #include "check.h"
+#include "../flags.h"
+#include <map>
 
 static std::string dir, binary;
 static const char* TINY = " -b 8 -t 16 --bb-vocab 24 --width 16 --heads 2 --ffn-width 24 "
@@ -273,6 +275,47 @@ static void test_flags() {
 }
 // no number of any flag, of any command, may wrap around: the first one that is too large
 // for its place has to be refused
+// the flags that are no property of a model, as their table has them
+static const struct { const char *cmds, *name; FlagGroup group; } FLAG_TABLE[] = {
+    #define X(cmds, group, type, name, ...) { cmds, #name, GROUP_##group },
+    FLAGS(X)
+    #undef X
+};
+static std::string spelled(const char* name) {
+    std::string flag = std::string("--") + name;
+    for (auto& ch : flag) { if (ch == '_') { ch = '-'; } }
+    return flag;
+}
+
+// --help of each command: every flag that it takes once, under the title of its group
+static void test_help() {
+    std::vector<std::string> titles;
+    #define X(group, title) titles.push_back(*title ? title : "of this command");
+    FLAG_GROUPS(X)
+    #undef X
+    for (auto& c : COMMANDS) {
+        std::string under;
+        std::map<std::string, std::string> found;
+        for (auto& line : split(train_sink(std::string(c.name) + " --help").out, '\n')) {
+            const size_t at = line.find("--");
+            if (std::count(titles.begin(), titles.end(), line)) { under = line; }
+            if (at > 6 || line.find("--help") == at) { continue; }
+            const std::string flag = line.substr(at, line.find(' ', at) - at);
+            CHECK(!found.count(flag), "%s --help lists %s twice", c.name, flag.c_str());
+            found[flag] = under;
+        }
+        for (auto& r : FLAG_TABLE) {
+            const std::string flag = spelled(r.name), title = titles[r.group];
+            const bool mine = strchr(r.cmds, c.letter) || (c.letter == 't' && strchr(r.cmds, 'T'));
+            CHECK((bool)found.count(flag) == mine, "%s --help: %s", c.name, flag.c_str());
+            CHECK(!mine || found[flag] == title, "%s --help: %s is under '%s', wanted %s", c.name,
+                  flag.c_str(), found[flag].c_str(), title.c_str());
+        }
+        if (c.letter != 't') { continue; }
+        CHECK(found["--lr"] == "training" && found["--layers"] == "model", "train --help's groups");
+    }
+}
+
 static void test_ranges() {
     const std::vector<std::pair<std::string, char>> commands = { { "train", 't' },
                                                                  { "probe x", 'p' },
@@ -677,26 +720,27 @@ static void test_nan(const char* lr) {
 
 int main() {
     std::string home = check_run("pwd").out; home.pop_back();
-    binary = home + "/build/cpu/train_sink";
+    binary = check_quoted(home + "/build/cpu/train_sink");
     dir = check_tmp();
     setenv("OMP_NUM_THREADS", "1", 1); setenv("OMP_WAIT_POLICY", "passive", 1);
     const Ran r = train_sink(std::string(TINY) + "-n 4 -o run");
     CHECK(r.code == 0, "a good run: %s", r.err.c_str());
     const Ran help = train_sink("--help"), help2 = train_sink("probe -h");
-    CHECK(help.code == 0 && help.says("--steps") && help.says("ATTN=softmax") && help2.code == 0 &&
-              help2.says("--dump-heads") && !help2.says("--steps"),
-          "--help");
+    CHECK(help.code == 0 && help.says("ATTN=softmax") && help.says("COMMAND --help") &&
+              !help.says("--steps") && split(help.out, '\n').size() < 25,
+          "--help of the program is short and says where the flags are: %s", help.out.c_str());
+    CHECK(help2.code == 0 && help2.says("--dump-heads") && !help2.says("--steps") &&
+              !help2.says("train_sink generate"),
+          "--help of a command is of that command alone: %s", help2.out.c_str());
+    test_help();
     std::string each;                    // what the commands list; check has no flag of its own
     const char* names[] = { "train", "probe", "eval", "generate", "score", "tokenize", "bench" };
     for (const char* name : names) {
         each += train_sink(std::string(name) + " --help").out;
     }
-    for (auto& line : split(help.out, '\n')) {
-        const size_t at = line.find("--");
-        if (at > 6 || line.find("--help") == at) { continue; }
-        const std::string flag = line.substr(at, line.find(' ', at) - at) + " ";
-        CHECK(each.find(flag) != std::string::npos, "--help lists %s, which no command takes",
-              flag.c_str());
+    for (auto& row : FLAG_TABLE) {
+        const std::string flag = spelled(row.name) + " ";
+        CHECK(each.find(flag) != std::string::npos, "%s is in no command's --help", flag.c_str());
     }
     const Ran alone = train_sink("");
     CHECK(alone.code == 0 && alone.says("try:") && alone.says("--beta2 0.99") &&

@@ -356,7 +356,7 @@ static void test_changes() {
 int main() {
     home = check_run("pwd").out;
     home.pop_back();
-    binary = "'" + home + "/build/cpu/train_sink'";
+    binary = check_quoted(home + "/build/cpu/train_sink");
     dir = check_tmp();
     setenv("OMP_NUM_THREADS", "1", 1); setenv("OMP_WAIT_POLICY", "passive", 1);
     test_printable();

@@ -435,7 +435,7 @@ static void test_links() {
 int main() {
     std::string home = check_run("pwd").out;
     home.pop_back();
-    binary = "OMP_NUM_THREADS=1 '" + home + "/build/cpu/train_sink'";
+    binary = "OMP_NUM_THREADS=1 " + check_quoted(home + "/build/cpu/train_sink");
     dir = check_tmp();
     test_kinds();
     test_not_sure();

@@ -43,7 +43,7 @@ done < blocks.txt
 
 # flags
 make -s train_sink > /dev/null 2>&1
-{ ./train_sink --help; grep -oh '"--[a-z-]*"' scripts/*.py scripts/reproduce | tr -d '"'; } > help
+{ for command in train probe eval generate score tokenize bench; do ./train_sink $command --help; done; grep -oh '"--[a-z-]*"' scripts/*.py scripts/reproduce | tr -d '"'; } > help
 grep -o -- '--[a-z][a-z0-9-]*' README.md | sort -u > flags
 while read -r flag; do grep -q -- "$flag\b" help; ok $? "$flag is not a flag of ./train_sink or of scripts/"; done < flags
 # the table of switches is the one in the source, in its order

@@ -783,7 +783,7 @@ static void test_text() {
 // shards made with a tokenizer: the run's checkpoints carry it, and everything reads with it,
 // wherever they are
 static void test_tokenizer() {
-    check_run("mkdir " + dir + "/tok && cp " + home + "/demo/tokenizer.json " + dir +
+    check_run("mkdir " + dir + "/tok && cp " + check_quoted(home + "/demo/tokenizer.json") + " " + dir +
               "/tok/tokenizer.json");
     Ran r = train_sink("tokenize song.txt --tokenizer tok/tokenizer.json -o songs");
     CHECK(r.code == 0 &&
@@ -969,7 +969,7 @@ static void test_bench() {
 
 int main(int argc, char**) {
     home = check_run("pwd").out; home.pop_back();
-    binary = home + "/build/cpu/train_sink";
+    binary = check_quoted(home + "/build/cpu/train_sink");
     dir = check_tmp();
     setenv("OMP_NUM_THREADS", "2", 1); setenv("OMP_WAIT_POLICY", "passive", 1);
     test_golden(argc > 1);
