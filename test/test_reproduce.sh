@@ -55,6 +55,9 @@ for scale in r.SCALES:   # one directory a run, one run a directory
     for x in rows:
         if len(set(x.words[::2])) != len(x.words) / 2:
             print(f"{scale}: {x.id}: a flag occurs twice: {x.words}")
+# tables of which nothing is trained are those of --models, and are not written here
+trained = {x.table for x in r.rows_read() if x.words[0] == "train"}
+ids = [i for i in ids if i.split("-")[0] in trained]
 for scale in ("paper", "hour", "laptop", "laptop2", "text", "text2"):
     rows = [r for f in glob.glob(f"{sys.argv[1]}/*-{scale}.json")
             for r in json.load(open(f))["rows"]]
@@ -284,6 +287,23 @@ ok $? "a reproduce.json that is a list: $(tail -n 1 $dir/x.txt)"
 
 # 7 the array job: its task trains its share; SIGTERM saves and queues it again
 mkdir -p $dir/bin
+# train.sbatch hands ARGS on as a shell would have split them, and expands nothing
+mkdir -p $dir/sbatch
+printf '#!/bin/sh\necho node1\n' > $dir/sbatch/scontrol
+printf '#!/bin/sh\nprintf "<%%s>" "$@"\n' > $dir/sbatch/srun
+chmod +x $dir/sbatch/scontrol $dir/sbatch/srun
+sbatch_says() { # ARGS, what srun has to get
+    got=$(PATH=$PWD/$dir/sbatch:$PATH SLURM_JOB_ID=7 ARGS=$1 bash scripts/slurm/train.sbatch 2>&1)
+    [ "$got" = "<--kill-on-bad-exit=1><./train_sink>$2" ]; ok $? "train.sbatch $1: got $got"
+}
+sbatch_says '-m 1B -o runs/1B'         '<-m><1B><-o><runs/1B>'
+sbatch_says '-o "a b" --only "x*,$HOME"' '<-o><a b><--only><x*,$HOME>'
+sbatch_says "-n 5  --out=runs/*
+  -d 'two words.txt'"                  '<-n><5><--out=runs/*><-d><two words.txt>'
+for args in '' '-n 5' '-o "unclosed'; do
+    PATH=$PWD/$dir/sbatch:$PATH SLURM_JOB_ID=7 ARGS=$args bash scripts/slurm/train.sbatch > $dir/sb.txt 2>&1
+    [ $? -eq 2 ] && grep -q '^error: ARGS' $dir/sb.txt; ok $? "train.sbatch '$args': $(cat $dir/sb.txt)"
+done
 printf '#!/bin/sh\necho "$@" > %s/scontrol.txt\n' $dir > $dir/bin/scontrol
 chmod +x $dir/bin/scontrol
 PATH=$PWD/$dir/bin:$PATH SLURM_ARRAY_TASK_ID=1 SLURM_ARRAY_TASK_COUNT=2 SLURM_JOB_ID=77 \
