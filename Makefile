@@ -55,6 +55,15 @@ conflict := $(shell sed -nE 's/^ *X_CONFLICT\($(both) *, *"(.*)"\).*/\5/p' \
               attention_variants.cuh)
 without  := $(if $(NVCC),,BACKEND=cuda needs nvcc, which is not in PATH)
 no_nvcc  := $(if $(filter cuda,$(BACKEND)),$(without))
+# the compiler: one that is not there, or does not know C++17, is one line and not two hundred
+compiler := $(shell command -v $(firstword $(CXX)) 2>/dev/null)
+$(if $(compiler),,$(error $(firstword $(CXX)) is not in PATH ---> HINT: apt-get install g++, or \
+  dnf install gcc-c++, or make CXX=clang++))
+cxx17    := $(shell echo 'inline int a; template <class T> int f(T t) { if constexpr (sizeof t > 1) \
+              return a; return 1; } int main() { return f(1L); }' | \
+              $(CXX) -std=c++17 -fopenmp -x c++ -fsyntax-only - 2>/dev/null && echo yes)
+$(if $(cxx17),,$(error CXX=$(CXX) compiles no C++17 with OpenMP ---> HINT: g++ 11 or newer; of \
+  several: make CXX=g++-12))
 $(if $(filter ref-bf16,$(BACKEND)-$(PRECISION)), \
   $(error PRECISION=bf16 needs BACKEND=cuda or cpu; BACKEND=ref computes in fp32))
 fits := cpu-none ref-none cuda-none cpu-mpi ref-mpi cuda-nccl
@@ -111,6 +120,8 @@ ONCE_SOURCES := $(wildcard commands/*.cpp cpu/*.cpp models/*.cpp text/*.cpp)
 ONCE_OBJECTS := $(ONCE_SOURCES:%.cpp=$(ONCE_DIR)/%.o)
 ONCE         := $(ONCE_DIR)/once.a
 ARCHIVE       = ar rcs $@.$$$$ $^ && mv $@.$$$$ $@
+# a line for each part, while make test and make demo build: make -s alone says nothing for minutes
+said = $(if $(SAY),$(info compiling $(1)))
 # two makes at once may want the same file: each writes its own, and moves it to its place whole
 OBJECT        = -MMD -MP -MF $@.$$$$.d -MT $@ -c $< -o $@.$$$$ && \
                 mv $@.$$$$.d $(@:.o=.d) && mv $@.$$$$ $@
@@ -161,11 +172,11 @@ $(DIR)/train_sink: $(DIR)/variant.o $(PROGRAM) $(ONCE)
 	$(HOST) -fopenmp $(filter %.o %.a,$^) -o $@
 
 $(DIR)/variant.o: variant.cu $(DIR)/flags.txt
-	$(call compile_for,variant.o) -c $< -o $@
+	$(call said,$(DIR))$(call compile_for,variant.o) -c $< -o $@
 
 $(PROGRAM): train_sink.cu
 	@mkdir -p $(@D)
-	$(COMPILE) $(PROGRAM_DEFS) $(OBJECT)
+	$(call said,train_sink.cu)$(COMPILE) $(PROGRAM_DEFS) $(OBJECT)
 -include $(PROGRAM:.o=.d)
 endif
 -include $(DIR)/depends.d
@@ -174,7 +185,7 @@ $(ONCE): $(ONCE_OBJECTS)
 	$(ARCHIVE)
 $(ONCE_DIR)/%.o: %.cpp
 	@mkdir -p $(@D)
-	$(ONCE_COMPILE) $(ANY_PROCESSOR) $(OBJECT)
+	$(call said,$<)$(ONCE_COMPILE) $(ANY_PROCESSOR) $(OBJECT)
 # what looks whether the processor is the one that the rest was compiled for
 $(ONCE_DIR)/cpu/processor.o: ANY_PROCESSOR = $(if $(WIDE),-march=x86-64 -mtune=generic)
 -include $(ONCE_OBJECTS:.o=.d)
@@ -258,7 +269,7 @@ build/test/objects/$(1).o: test/test_$(2).cpp test/check.h train_sink.cu $(HEADE
 	$$(HOW_$(1)) -c $$< -o $$@
 build/test/$(1)/%: variant.cu build/test/objects/$(1).o $(ONCE)
 	@mkdir -p $$(@D)
-	$$(HOW_$(1)) $$(call set_defs,$$*) $$< -o $$@ -x none $$(filter %.o %.a,$$^)
+	$$(call said,$$@)$$(HOW_$(1)) $$(call set_defs,$$*) $$< -o $$@ -x none $$(filter %.o %.a,$$^)
 endef
 $(foreach k,model model-fast model-double,$(eval $(call kind_of_build,$(k),model)))
 $(eval $(call kind_of_build,analytic,analytic))
@@ -283,14 +294,15 @@ READERS := data look hostile tokenizer errors export families train gguf checkpo
 $(READERS:%=build/test/test_%): OPTIMIZE = -O1
 build/test/%: test/%.cpp test/check.h test/defaults.h test/naive.h $(HEADERS) $(ONCE)
 	@mkdir -p $(@D)
-	$(TEST_COMPILE) $(OPTIMIZE) $< -o $@ -x none $(ONCE)
+	$(call said,$@)$(TEST_COMPILE) $(OPTIMIZE) $< -o $@ -x none $(ONCE)
 
 test:
-	@$(MAKE) --no-print-directory -s -j$(JOBS) quick
+	@echo "building what is tested: minutes the first time"
+	@SAY=1 $(MAKE) --no-print-directory -s -j$(JOBS) quick
 	@$(call run_all,$(QUICK_BUILDS))
 
 test-all: # what make test leaves out
-	@$(MAKE) --no-print-directory -s -j$(JOBS) slow
+	@SAY=1 $(MAKE) --no-print-directory -s -j$(JOBS) slow
 	@$(call run_all,$(filter-out build/test/analytic/%,$(SLOW_BUILDS)) $(SLOW_SCRIPTS) analytic)
 
 # nvcc on every two switch values together, for four architectures; an attention kernel that

@@ -173,7 +173,7 @@ held = {s: [c["verdict"] for n in names for c in results(n + s).get("claims", []
                          "table13 table15 figure5 figure6 figure29 section5".split()}.items()}
 verdict = lambda s, v: str(sum(x == v for x in held[s]))
 PROSE = [
-    ("README.md", "it changes the held-out loss by {} on average; changing the seed changes it by {}",
+    ("README.md", "changes the held-out loss by {} on average; changing the seed changes it by {}",
      [f"{bf16[0]:.3f}", f"{bf16[2]:.3f}"]),
     ("docs/text.md", "the loss differs by {} on average and by {} at most, where two seeds of one row "
      "differ by {} and {}", [f"{x:.3f}" for x in bf16]),

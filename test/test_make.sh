@@ -154,6 +154,13 @@ refused() { # message make-arguments...
     [ $code -ne 0 ] && [ ! -e train_sink ] && echo "$out" | grep -qF "$want"
     ok $? "make $*: exit $code, wanted '$want', got: $out"
 }
+refused "g++-77 is not in PATH ---> HINT: apt-get install g++" CXX=g++-77
+printf '#!/bin/sh\n[ "$1" = --version ] && echo old\n' > old; chmod +x old     # does not know -std=c++17
+refused "CXX=./old compiles no C++17 with OpenMP ---> HINT: g++ 11" CXX=./old
+# make test and make demo say what is being compiled; make -s alone says nothing
+out=$(touch train_sink.cu; SAY=1 make -s CXX=./fake binary); echo "$out" | grep -q '^compiling train_sink.cu$'
+ok $? "SAY=1: $out"
+out=$(touch train_sink.cu; make -s CXX=./fake binary); [ -z "$out" ]; ok $? "make -s: $out"
 refused "ATTN=sigmod is unknown; choose one of: softmax sigmoid " ATTN=sigmod
 refused "ATTN=Softmax is unknown" ATTN=Softmax
 refused "ATTN=softmax sigmoid is unknown" ATTN="softmax sigmoid"
