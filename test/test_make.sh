@@ -3,7 +3,7 @@
 . test/ok.sh
 copy=build/test/make
 rm -rf $copy; mkdir -p $copy/test $copy/dev/golden
-cp -r Makefile *.cu *.cuh *.h commands cpu cuda dist models text $copy
+cp -r Makefile *.cu *.cuh *.h commands cpu cuda dist models text $copy; mkdir -p $copy/scripts; cp scripts/modeling_train_sink.py $copy/scripts
 cp dev/golden/cases.tsv $copy/dev/golden; cp test/test_*.cpp test/check.h $copy/test
 cd $copy || exit 1
 mk() { make --no-print-directory OPTIMIZE=-O0 JOBS=1 "$@" 2>&1; }
