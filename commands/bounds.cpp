@@ -58,6 +58,7 @@ static double number_of(const std::vector<FlagRow>& rows, const char* name, std:
 
 void bounds_check(const Flags& flags, char command) {
     static const char* const words[] = { "at most ", "less than ", "at least " };
+    static const char* const broken[] = { "is more than ", "is not less than ", "is less than " };
     Flags f = flags;
     const std::vector<FlagRow> rows = flag_rows(&f);
     for (auto& b : BOUNDS) {
@@ -68,6 +69,6 @@ void bounds_check(const Flags& flags, char command) {
         if (b.verdict == REFUSED) {
             die(EXIT_USER, flag + ": wanted " + words[b.relation] + bound, b.why);
         }
-        printf("note   %s, not %s%s: %s\n", flag.c_str(), words[b.relation], bound.c_str(), b.why);
+        printf("note   %s %s%s: %s\n", flag.c_str(), broken[b.relation], bound.c_str(), b.why);
     }
 }

@@ -527,12 +527,12 @@ static void test_checkpoints() {
 static void test_notes() { // a bound that is passed without harm: a note, and the run goes on
     static const struct { const char *args, *says; } rows[] = {
         { "--warmup 3", "" },
-        { "--warmup 4", "note   --warmup 4, not at most --steps 3: the run ends before --lr" },
+        { "--warmup 4", "note   --warmup 4 is more than --steps 3: the run ends before --lr" },
         { "--warmup 0 --window 15", "" },
-        { "--warmup 0 --window 16", "note   --window 16, not less than --seq 16" },
+        { "--warmup 0 --window 16", "note   --window 16 is not less than --seq 16" },
         { "--warmup 0 --save-every 3", "" },
-        { "--warmup 0 --save-every 4", "note   --save-every 4, not at most --steps 3" },
-        { "--warmup 0 --eval-every 9", "note   --eval-every 9, not at most --steps 3" },
+        { "--warmup 0 --save-every 4", "note   --save-every 4 is more than --steps 3" },
+        { "--warmup 0 --eval-every 9", "note   --eval-every 9 is more than --steps 3" },
         { "--warmup 0 --schedule cosine --lr 1e-3 --min-lr 1e-3", "" },
     };
     for (auto& row : rows) {
