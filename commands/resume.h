@@ -168,6 +168,10 @@ static void run_restore(Run* r, const Flags& f, const std::string& from, const J
          strf("step %ld, as the directory is called", r->first));
     state_check(from);
     hint_also().clear();
+    if (f.steps < r->first) {
+        printf("note   --steps %ld is less than the %ld that this run has made: no step is left\n",
+               f.steps, r->first);
+    }
     const std::string again = "begin another run in another --out";
     std::string ignored;
     const std::string kept = flags ? flags_changed(*flags, f, &ignored) : "";

@@ -385,6 +385,9 @@ static void test_resume_flags() {
         { "-b 4", "got 64 tokens a step, wanted 128" },
         { "--width 32", "holds a different model" },
     };
+    const Ran past = train_sink(base + " -n 9 --resume");
+    CHECK(past.code == 0 && past.says("note   --steps 9 is less than the 10 that this run has"),
+          "--resume -n 9 at step 10: %d %s%s", past.code, past.out.c_str(), past.err.c_str());
     for (auto& row : rows) {
         const Ran r = train_sink(base + " -n 12 --resume " + row.args);
         CHECK(r.code == EXIT_USER && r.says(row.says), "--resume %s: %d %s", row.args, r.code,
