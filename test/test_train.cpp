@@ -267,8 +267,9 @@ static void test_resume(const std::string& whole) {
     CHECK(same.code == 0 && !same.says("change"), "--resume of this build tells of a change");
     // the newest checkpoint is beyond what is asked for
     const Ran r = train_sink(LONG_RUN + " -n 50 --resume -o part");
-    CHECK(r.code == 0 && r.says("at step 60"), "--resume with fewer steps: %d %s", r.code,
-          r.out.c_str());
+    CHECK(r.code == 0 && r.says("at step 60") &&
+              r.says("note   --steps 50 is less than the 60 that this run has made"),
+          "--resume with fewer steps: %d %s", r.code, r.out.c_str());
 }
 static void test_disturbed(const std::string& whole) {
     // a line cut short, a checkpoint half written, one moved aside, rubbish in between
@@ -385,9 +386,6 @@ static void test_resume_flags() {
         { "-b 4", "got 64 tokens a step, wanted 128" },
         { "--width 32", "holds a different model" },
     };
-    const Ran past = train_sink(base + " -n 9 --resume");
-    CHECK(past.code == 0 && past.says("note   --steps 9 is less than the 10 that this run has"),
-          "--resume -n 9 at step 10: %d %s%s", past.code, past.out.c_str(), past.err.c_str());
     for (auto& row : rows) {
         const Ran r = train_sink(base + " -n 12 --resume " + row.args);
         CHECK(r.code == EXIT_USER && r.says(row.says), "--resume %s: %d %s", row.args, r.code,
