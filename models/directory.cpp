@@ -152,7 +152,8 @@ static const KeyRow DIRECTORY_KEYS[] = {
       "custom_generate is_assistant num_assistant_tokens num_assistant_tokens_schedule "
       "assistant_confidence_threshold prompt_lookup_num_tokens max_matching_ngram_size "
       "prefill_chunk_size disable_compile compile_config token_healing dola_layers "
-      "chat_format max_window_size user_token_id assistant_token_id target_lookbehind assistant_lookbehind "
+      "chat_format max_window_size "
+      "user_token_id assistant_token_id target_lookbehind assistant_lookbehind "
       "assistant_early_exit",
       KEY_HARMLESS, "", "how it is run, or what is handed back" },
     // ---- files
