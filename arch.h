@@ -29,6 +29,7 @@ A row with nothing special about it is named nowhere else: a new one needs an ed
     X(int,   F,            0,             "tb", "--ffn-width",       "intermediate_size",                   0, 1 << 24, "", "F, FFN width") \
     X(int,   V,            0,             "tb", "--vocab",           "vocab_size",                          0, 1 << 24, "", "V, vocabulary (0: the preset's, else the data's)") \
     X(int,   T,            0,             "tb", "--seq",             "max_position_embeddings",             0, (1 << 30) - 1, "", "T, tokens per sequence (0: the preset's)") \
+    X(int,   context,      0,             "",   "",                  "train_sink.seq",                      0, (1 << 30) - 1, "", "T of the model that a run with a smaller --seq began with (0: T)") \
     /* norms */ \
     X(kind,  norm,         THIS(NORM),    "",   "NORM",              "train_sink.norm",                     0, 0, NAMES_OF(NORM), "") \
     X(kind,  norm_kind,    NORM_KIND_rms, "tb", "--norm-kind",       "train_sink.norm_kind",                0, 0, NAMES_OF(NORM_KIND), "rms or ln, LayerNorm with a bias") \

@@ -45,7 +45,7 @@ static void checkpoint_save(const Model* m, const std::string& out, long step,
         tensors_save(m, dir + "/optimizer.safetensors", { { "m.", m->m }, { "v.", m->v } });
     }
     if (dist::rank > 0) { return; }
-    // a model's GGUF file: not copied
+    // of an older kind, whose files are not kept
     const bool named = tok.files.empty() && tok.kind == TOKENIZER_BPE;
     const std::string tokenizer = tok.files.empty() ? "" : tok.files[0].first;
     std::vector<std::pair<std::string, std::string>> files = tok.files;

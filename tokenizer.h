@@ -133,6 +133,12 @@ void tokenizer_load_json(const TokenizerFile& f, Tokenizer* t, Vocab* vocab,
 // merges.txt
 Tokenizer tokenizer_load(const std::string& given);
 
+// Has this directory the files of a tokenizer, as we keep them with shards and checkpoints?
+bool tokenizer_is_in(const std::string& dir);
+
+// Is this the name of one of these files?
+bool tokenizer_ours(const std::string& name);
+
 // what --tokenizer names, or a checkpoint
 Tokenizer tokenizer_of(const std::string& name);
 

@@ -34,7 +34,10 @@ static Checkpoint init_open(Flags* f) {
          "another BIAS: there is no position for one more token");
     want(k.adds_bias || !f->given_init_logit, strf("--init-logit %g", f->init_logit),
          "a model that has no z of its own, in a build with BIAS=logit");
-    if (flag_given(*f, "seq") && !pe_of(k.c).learnable) { k.c.T = f->arch.T; }
+    if (flag_given(*f, "seq") && !pe_of(k.c).learnable) {
+        k.c.context = std::max(k.c.context, k.c.T);
+        k.c.T = f->arch.T;
+    }
     if (k.adds_bias) {
         k.c.bias_share = f->arch.bias_share;
         k.c.v_star = f->arch.v_star;

@@ -119,8 +119,8 @@ static std::string source_from(const std::string& name, const std::string& direc
 // -d; without it what the checkpoint was trained on, its held-out part
 static ProbeData probe_data(Flags* f, const Json& state) {
     ProbeData p;
-    const Json *said = state.get("flags"), *data = state.get("data"),
-               *directory = state.get("directory");
+    const Json *said = state.get("flags"), *data = state.get("data");
+    const std::string directory = run_started_from(state, f->words[0] + "/..");
     // an old checkpoint has none, but its run's log has
     const Json logged = log_flags(f->words[0] + "/../log.jsonl", INFINITY),
                *flags = said || logged.fields.empty() ? said : &logged;
@@ -136,7 +136,7 @@ static ProbeData probe_data(Flags* f, const Json& state) {
         for (auto& n : held->items) { p.held.push_back((long)n.number); }
     }
     for (auto& name : split(f->data, ',')) {
-        p.sources.push_back(source_from(name, directory ? directory->string : "."));
+        p.sources.push_back(source_from(name, directory));
     }
     return p;
 }

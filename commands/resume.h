@@ -93,10 +93,17 @@ static void batch_of_all(Flags* f, const Json& state) {
     if (!given && !f->total_batch && T > 0 && tokens > 0) { f->batch = (long)(tokens / T); }
 }
 
+// The checkpoint's own tokenizer takes the place of the file that the run began with, if that is
+// gone: it is the same, as the hash of the tokens will say.
+static void tokenizer_keep(Flags* f, const std::string& kept) {
+    const bool gone = !f->tokenizer.empty() && f->tokenizer != "bytes" &&
+                      !file_exists(f->tokenizer);
+    if (gone && !f->given_tokenizer && !kept.empty()) { f->tokenizer = kept; }
+}
+
 // takes from the run what is not given; its files are looked for here, and where it ran
 static void run_take(Flags* f, const Json& state, long step) {
-    const Json* where = state.get("directory");
-    const std::string directory = where ? where->string : ".";
+    const std::string directory = run_started_from(state, f->out);
     const Json was = run_flags(f->out, state, step);
     if (was.fields.empty()) { return; }
     flags_take(f, was);

@@ -251,6 +251,24 @@ void flags_take_data(Flags* f, const Json& was) {
     }
 }
 
+std::string run_started(const std::string& out) {
+    char here[PATH_MAX], there[PATH_MAX];
+    if (!getcwd(here, sizeof here) || !realpath(out.c_str(), there)) { return "."; }
+    const std::vector<std::string> from = split(there, '/'), to = split(here, '/');
+    size_t same = 0;
+    while (same < from.size() && same < to.size() && from[same] == to[same]) { same++; }
+    std::string path;
+    for (size_t i = same; i < from.size(); i++) { path += path.empty() ? ".." : "/.."; }
+    for (size_t i = same; i < to.size(); i++) { path += (path.empty() ? "" : "/") + to[i]; }
+    return path.empty() ? "." : path;
+}
+
+std::string run_started_from(const Json& state, const std::string& out) {
+    const Json* where = state.get("directory");
+    if (!where || where->string.empty()) { return "."; }
+    return where->string[0] == '/' ? where->string : out + "/" + where->string;
+}
+
 std::string source_found(const std::string& name, const std::string& directory) {
     std::string bare = name;
     if (name == "bb" || name.empty() || name[0] == '/' || file_exists(name)) { return name; }

@@ -47,6 +47,12 @@ void flags_take(Flags* f, const Json& was);
 // a source of data, SOURCE:WEIGHT, or another file as a run named it that ran in `directory`
 std::string source_found(const std::string& name, const std::string& directory);
 
+// From the run's directory `out`: where it was started, as state.json keeps it (relative, so that a
+// run and its texts can be moved together); and back, as source_found wants it. Older runs kept the
+// whole path.
+std::string run_started(const std::string& out);
+std::string run_started_from(const Json& state, const std::string& out);
+
 // takes the flags of data (all that a run must keep, and --data) from the run that made a
 // checkpoint, where none is given
 void flags_take_data(Flags* f, const Json& was);

@@ -185,6 +185,7 @@ static Run run_open(Flags f) {
         state = json_file(from + "/state.json");
         run_take(&f, state, r.first);
         arch_keep(&f, checkpoint_arch(from, &tokenizer), from);
+        tokenizer_keep(&f, tokenizer);
         hint_also().clear();
     } else if (!f.init.empty()) {
         f.init = checkpoint_in(f.init);
@@ -348,12 +349,11 @@ static bool survives(const std::function<void()>& work) {
 // what a run needs to continue from here, and a probe to know what it was trained on
 static std::string run_state(Run* r, long step, bool keep) {
     if (lost_file.empty()) { data_unchanged(&r->data); }
-    char here[PATH_MAX];
     return strf("{\"step\": %ld, \"batch\": %ld, \"tokens_per_step\": %.0f, ", step, r->f.batch,
                 r->tokens_per_step) +
            strf("\"automatic\": %s, ", keep ? "false" : "true") +
            "\"data\": " + data_state(&r->data) +
-           ", \"directory\": " + json_str(getcwd(here, sizeof here) ? here : "") +
+           ", \"directory\": " + json_str(run_started(r->f.out)) +
            ", \"build\": " + build_json() + ", \"product\": " + json_str(cpu::choice().name) +
            ", \"numbers\": " + numbers_json(&r->m) +
            ", \"flags\": " + flags_json(r->f, 't') + "}";

@@ -241,6 +241,7 @@ std::string arch_json(Arch c, const std::string& object, const char* between) {
         if (key_object(r) != object) { continue; }
         // others read a length of 0 as 0, not as `from the factor`
         if (!strcmp(r.field, "rope_length") && !c.rope_length) { continue; }
+        if (!strcmp(r.field, "context") && !c.context) { continue; }
         std::string value = arch_text(r, true);
         if (!strcmp(r.field, "tied")) { value = c.tied ? "true" : "false"; }
         o += (o.empty() ? "" : between) + strf("\"%s\": ", key_name(r).c_str()) + value;

@@ -6,7 +6,16 @@ models/config.cpp -- what config.h declares.
 #include "import_gguf.h"
 #include "../text/look.h"
 
-std::string config_json(const Arch& c, const Tokenizer& tok, const std::string& tokenizer_path) {
+// A run with a small --seq makes no shorter model of one that it began with: in config.json
+// max_position_embeddings stays, and T is the key seq of train_sink. The two change places here.
+static Arch arch_in_config(Arch c) {
+    if (c.context > c.T) { std::swap(c.context, c.T); }
+    else { c.context = 0; }
+    return c;
+}
+
+std::string config_json(const Arch& arch, const Tokenizer& tok, const std::string& tokenizer_path) {
+    const Arch c = arch_in_config(arch);
     const bool llama = is_llama(c);
     const char *architecture = llama ? "LlamaForCausalLM" : "TrainSink",
                *type = llama ? "llama" : "train_sink";
@@ -39,7 +48,7 @@ double json_number(const Json& j, const char* key, double otherwise) {
 // The tokenizer of a checkpoint: the files in it; without any "bytes", "" (none), or what older
 // checkpoints name.
 static std::string checkpoint_tokenizer(const std::string& dir, const std::string& recorded) {
-    const bool here = file_exists(dir + "/tokenizer.json") || file_exists(dir + "/vocab.json");
+    const bool here = tokenizer_is_in(dir);
     if (recorded == "bytes") { return recorded; }
     if (here) { return dir; }
     return file_exists(recorded) ? recorded : "";
@@ -97,6 +106,8 @@ static Arch arch_of_checkpoint(const Json& j, const Json& mine, const std::strin
             }
         }
     }
+    if (c.context && c.context < c.T) { std::swap(c.context, c.T); }
+    else { c.context = 0; }
     if (const Json* v = mine.get("attn")) { *attn = v->string; }
     if (const Json* v = mine.get("tokenizer")) { *tokenizer = v->string; }
     return c;

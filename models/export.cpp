@@ -150,6 +150,10 @@ std::string export_tokenizer(ExportDir* o, const Tokenizer& tok, int T) {
         return "Its data were token ids that no tokenizer made: it reads and writes numbers.";
     }
     if (tok.kind == TOKENIZER_BPE) {
+        if (!tok.files.empty() && ends_with(tok.files[0].first, ".gguf")) {
+            return "Its tokenizer is in tokenizer.gguf, which train_sink reads and transformers "
+                   "does not.";
+        }
         if (!tok.files.empty()) { return ""; }
         return "Its tokenizer is that of " + tok.name + ", which is not here.";
     }

@@ -226,7 +226,7 @@ static void gguf_skip(GgufReader* r, const std::string& key, uint32_t kind, uint
 
 static void gguf_read_value(GgufReader* r, Gguf* g) {
     const std::string key = r->string("the name of a key");
-    GgufValue v = { false, r->u32(key.c_str()), 1, NULL };
+    GgufValue v = { false, r->u32(key.c_str()), 1, NULL, NULL };
     if (v.kind == GGUF_ARRAY) {
         v.array = true;
         v.kind = r->u32(key.c_str());
@@ -234,6 +234,7 @@ static void gguf_read_value(GgufReader* r, Gguf* g) {
     }
     v.data = r->at;
     gguf_skip(r, key, v.kind, v.count, 0);
+    v.end = r->at;
     if (!g->values.emplace(key, v).second) { r->fail("key " + key + " is there twice"); }
 }
 
@@ -354,6 +355,33 @@ static void gguf_place(const GgufReader& r, Gguf* g, const std::vector<uint64_t>
             r.fail("tensors '" + a.name + "' and '" + b.name + "' lie on one another");
         }
     }
+}
+
+template <class T> static void put(std::string* s, T v) { s->append((const char*)&v, sizeof v); }
+
+std::string gguf_tokenizer_file(const Gguf& g) {
+    std::vector<std::string> names;
+    for (auto& v : g.values) {
+        const bool of_tokenizer = v.first.compare(0, 10, "tokenizer.") == 0;
+        if (of_tokenizer || v.first == "general.architecture") { names.push_back(v.first); }
+    }
+    std::sort(names.begin(), names.end());
+    std::string file = "GGUF";
+    put(&file, (uint32_t)3);
+    put(&file, (uint64_t)0);                             // tensors
+    put(&file, (uint64_t)names.size());
+    for (auto& name : names) {
+        const GgufValue& v = *g.find(name);
+        put(&file, (uint64_t)name.size());
+        file += name;
+        put(&file, v.array ? (uint32_t)GGUF_ARRAY : v.kind);
+        if (v.array) {
+            put(&file, v.kind);
+            put(&file, v.count);
+        }
+        file.append((const char*)v.data, v.end - v.data);
+    }
+    return file;
 }
 
 void gguf_parse(const FileMap& map, Gguf* g) {

@@ -30,7 +30,7 @@ struct GgufValue {
     bool array;
     uint32_t kind;
     uint64_t count;
-    const unsigned char* data;
+    const unsigned char *data, *end;
 };
 
 struct Gguf {
@@ -54,6 +54,10 @@ std::string gguf_string(const Gguf& g, const std::string& key);
 
 // The numbers of an array of floats or of 32-bit whole numbers, none if there is no such key.
 std::vector<float> gguf_floats(const Gguf& g, const std::string& key);
+
+// A GGUF file without weights: the keys of the tokenizer, byte for byte, and the name of the family.
+// What reads a tokenizer from g reads the same from it.
+std::string gguf_tokenizer_file(const Gguf& g);
 
 // Reads g from a file in memory, at least 24 bytes, and checks all of it.
 void gguf_parse(const FileMap& map, Gguf* g);

@@ -3,6 +3,7 @@ models/safetensors.cpp -- what safetensors.h declares.
 */
 #include "safetensors.h"
 #include "../text/look.h"
+#include "../tokenizer.h"
 
 // ----------------------------------------------------------------------------
 // safetensors
@@ -184,14 +185,11 @@ void safetensors_write(const std::string& path, const std::vector<StOut>& tensor
 
 // Is this the name of a file of a checkpoint?
 static bool checkpoint_ours(const std::string& name) {
-    for (const char* file :
-         { "model.safetensors", "optimizer.safetensors", "config.json", "state.json",
-           "tokenizer.json", "vocab.json", "merges.txt", "tokenizer_config.json",
-           "special_tokens_map.json", "added_tokens.json", "chat_template.jinja",
-           "generation_config.json" }) {
+    for (const char* file : { "model.safetensors", "optimizer.safetensors", "config.json",
+                              "state.json" }) {
         if (name == file || is_temporary(name, file)) { return true; }
     }
-    return false;
+    return tokenizer_ours(name);
 }
 
 bool checkpoint_remove(const std::string& dir) { return remove_ours(dir, checkpoint_ours); }

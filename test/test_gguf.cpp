@@ -417,15 +417,21 @@ static Vocabulary vocabulary_of(const std::string& name) {
     return v;
 }
 
-static std::string tokenizer_file(const Vocabulary& v, const std::string& model,
-                                  const std::string& pre, std::vector<std::string> keys = {}) {
+static std::vector<std::string> tokenizer_keys(const Vocabulary& v, const std::string& model,
+                                               const std::string& pre,
+                                               std::vector<std::string> keys = {}) {
     keys.push_back(key_string("tokenizer.ggml.model", model));
     if (!pre.empty()) { keys.push_back(key_string("tokenizer.ggml.pre", pre)); }
     keys.push_back(key_strings("tokenizer.ggml.tokens", v.tokens));
     keys.push_back(key_numbers("tokenizer.ggml.token_type", GGUF_I32, v.types));
     if (model == "gpt2") { keys.push_back(key_strings("tokenizer.ggml.merges", v.merges)); }
     else { keys.push_back(key_numbers("tokenizer.ggml.scores", GGUF_F32, v.scores)); }
-    return file_of(keys, {}, "");
+    return keys;
+}
+
+static std::string tokenizer_file(const Vocabulary& v, const std::string& model,
+                                  const std::string& pre, std::vector<std::string> keys = {}) {
+    return file_of(tokenizer_keys(v, model, pre, keys), {}, "");
 }
 
 // the same ids and the same text back as from tokenizer.json, on the golden strings of that file
@@ -446,6 +452,15 @@ static void test_tokenizers() {
         CHECK(ours.before == theirs.before && ours.after == theirs.after &&
                   ours.vocab_size == theirs.vocab_size,
               "%s: template or size", c.name);
+        // what a checkpoint keeps of the file is the same tokenizer, and keeps the same again
+        make_dirs(dir + "/kept");
+        file_write(dir + "/kept/tokenizer.gguf", ours.files.at(0).second);
+        const Tokenizer kept = tokenizer_load(dir + "/kept");
+        CHECK(ours.files[0].first == "tokenizer.gguf" && kept.files == ours.files &&
+                  kept.hash == ours.hash && kept.before == ours.before &&
+                  kept.after == ours.after && kept.eos == ours.eos && kept.unk == ours.unk &&
+                  kept.vocab_size == ours.vocab_size,
+              "%s: another tokenizer is kept", c.name);
         long checked = 0, wrong = 0;
         for (auto& line :
              split(file_read(std::string("test/vectors/") + c.name + ".jsonl"), '\n')) {
@@ -455,7 +470,8 @@ static void test_tokenizers() {
             if (!text || !ids) { continue; }
             const std::vector<int> got = tokenizer_encode(ours, text->string, false),
                                    same = tokenizer_encode(theirs, text->string, false);
-            bool equal = got.size() == ids->items.size() && got == same;
+            bool equal = got.size() == ids->items.size() && got == same &&
+                         got == tokenizer_encode(kept, text->string, false);
             for (size_t i = 0; equal && i < got.size(); i++) {
                 equal = got[i] == (int)ids->items[i].number;
             }
@@ -611,7 +627,7 @@ static const std::vector<std::string> LLAMA = {
 };
 
 // what a converter makes of a checkpoint of ours: GGUF's names, q and k in pairs, matrices as Q8_0
-static std::string gguf_of(const Weights& w) {
+static std::string gguf_of(const Weights& w, const std::vector<std::string>& more = {}) {
     std::vector<Entry> tensors;
     std::string data;
     for (auto& t : w.tensors) {
@@ -641,7 +657,70 @@ static std::string gguf_of(const Weights& w) {
         tensors.push_back(e);
         data += matrix ? q8_0(x) : raw(x);
     }
-    return file_of(LLAMA, tensors, data);
+    std::vector<std::string> keys = LLAMA;
+    keys.insert(keys.end(), more.begin(), more.end());
+    return file_of(keys, tensors, data);
+}
+
+// A run that begins with a GGUF file keeps its tokenizer and its context: moved away from it, the
+// checkpoint reads text as before, and goes on; so do shards.
+static void test_init() {
+    const std::string program = check_run("pwd").out, at = dir + "/init",
+                      binary = program.substr(0, program.size() - 1) + "/build/cpu/train_sink ";
+    const Vocabulary v = vocabulary_of("gpt2");
+    const std::string sizes = "--layers 2 --heads 4 --kv-heads 2 --width 32 --ffn-width 64 ",
+                      small = "-b 2 --probe-seqs 2 --probe-len 8 --eval-every 0 --sample 0 ";
+    auto run = [&](const std::string& args) {
+        return check_run("cd " + at + " && " + binary + args);
+    };
+    make_dirs(at);
+    const Ran base = run("train -d bb --bb-vocab 24 --seq 32 -n 1 -o base --vocab " +
+                         strf("%zu ", v.tokens.size()) + sizes + small);
+    if (!CHECK(base.code == 0, "a model for a tokenizer: %s", base.err.c_str())) { return; }
+    Weights w = safetensors_open_dir(at + "/base/step_1");
+    const std::string bos = key_u32("tokenizer.ggml.bos_token_id", 7),
+                      eos = key_u32("tokenizer.ggml.eos_token_id", 8);
+    file_write(at + "/m.gguf", gguf_of(w, tokenizer_keys(v, "gpt2", "gpt-2", { bos, eos })));
+    weights_close(&w);
+    std::string text;
+    for (int i = 0; i < 300; i++) { text += strf("It's %d bottles, caf\xC3\xA9!\n", i * 37); }
+    file_write(at + "/text.txt", text);
+    const uint64_t hash = tokenizer_load(at + "/m.gguf").hash;
+    const Ran went = run("train --init m.gguf -d text.txt --seq 16 -n 2 -o cont " + small),
+              cut = run("tokenize text.txt --tokenizer m.gguf -o shards");
+    CHECK(went.code == 0 && cut.code == 0, "--init of a GGUF file: %s%s", went.err.c_str(),
+          cut.err.c_str());
+    const std::string config = file_read(at + "/cont/step_2/config.json");
+    CHECK(config.find("\"max_position_embeddings\": 32,") != config.npos &&
+              config.find("\"seq\": 16,") != config.npos &&
+              config.find(at) == config.npos,
+          "config.json: %s", config.c_str());
+    const std::string state = file_read(at + "/cont/step_2/state.json");
+    CHECK(state.find(at) == state.npos && state.find("\"directory\": \"..\"") != state.npos,
+          "state.json: %s", state.substr(0, 600).c_str());
+    const Ran before = run("probe cont/step_2 --probe-seqs 2 --probe-len 8");
+    // all of it is moved, but for the file that it began with
+    check_run("cd " + at + " && rm m.gguf && mkdir away && mv cont shards text.txt away && "
+              "rm -r data");
+    auto numbers = [](const Ran& r) {
+        return r.out.substr(std::min(r.out.size(), r.out.find(", T 8")));
+    };
+    const Ran after = run("probe away/cont/step_2 --probe-seqs 2 --probe-len 8");
+    CHECK(before.code == 0 && after.code == 0 && numbers(before) == numbers(after) &&
+              numbers(before).find("loss") != std::string::npos,
+          "a run that was moved is probed: %s%s, before %s", after.out.c_str(), after.err.c_str(),
+          before.out.c_str());
+    const Ran on = check_run("cd " + at + "/away && " + binary + "train --resume -o cont -n 3"),
+              shards = check_run("cd " + at + "/away && " + binary +
+                                 "train -d shards --seq 16 -n 1 -o s " + sizes + small);
+    CHECK(on.code == 0 && shards.code == 0, "a run that was moved goes on: %s, shards: %s",
+          on.err.c_str(), shards.err.c_str());
+    for (auto d : { "/away/cont/step_2", "/away/cont/step_3", "/away/shards", "/away/s/step_1" }) {
+        if (!CHECK(tokenizer_is_in(at + d), "%s has no tokenizer", d)) { continue; }
+        const Tokenizer t = tokenizer_load(at + d);
+        CHECK(t.hash == hash && t.bos == 7 && t.eos == 8,
+              "%s: another tokenizer", d);
+    }
 }
 
 // a GGUF file of Q8_0 and the directory of its floats are the same model, to the bit
@@ -1113,6 +1192,7 @@ int main() {
     test_tokenizer_refused();
     test_config();
     test_model();
+    test_init();
     test_mxfp4();
     test_directory();
     test_stored_kernels();

@@ -53,8 +53,8 @@ static Place place_of(int rank, int world, int port) {
     Place p;
     p.rank = rank;
     p.world = world;
-    p.job = "a job whose name is longer than any field of a header that somebody might have made for "
-            "it, as those of schedulers are";
+    p.job = "a job whose name is longer than any field of a header that somebody might have made "
+            "for it, as those of schedulers are";
     p.token = "secret";
     p.port = port;
     return p;

@@ -335,9 +335,7 @@ static Tokenizer data_tokenizer(const DataOptions& o, const std::vector<std::str
     if (!o.tokenizer.empty()) { return tokenizer_of(o.tokenizer); }
     bool text = false;
     for (auto& name : names) {
-        if (file_exists(name + "/tokenizer.json") || file_exists(name + "/vocab.json")) {
-            return tokenizer_load(name);
-        }
+        if (tokenizer_is_in(name)) { return tokenizer_load(name); }
         text = text || !is_dir(name) || manifest_read(name).tokenizer == "bytes";
     }
     return text ? tokenizer_bytes() : tokenizer_ids("ids", o.vocab);

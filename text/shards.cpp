@@ -932,11 +932,9 @@ bool tokenizing_ours(const std::string& name) {
         const std::string shard = name.substr(0, bin + 4);
         return is_shard_name(shard) && is_temporary(name, shard);
     }
-    for (const char* file : { "manifest.json", "tokenizer.json", "vocab.json", "merges.txt",
-                              "tokenizer_config.json", "special_tokens_map.json" }) {
-        if (name == file || is_temporary(name, file)) { return true; }
-    }
-    return name == "lock" || is_shard_name(name);
+    const std::string manifest = "manifest.json";
+    if (name == manifest || is_temporary(name, manifest)) { return true; }
+    return name == "lock" || tokenizer_ours(name) || is_shard_name(name);
 }
 
 bool tokenizing_manifest_ours(const std::string& text) {

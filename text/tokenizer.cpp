@@ -759,15 +759,24 @@ void tokenizer_load_json(const TokenizerFile& f, Tokenizer* t, Vocab* vocab,
 
 #include "tokenizer_gguf.h"
 
+// what may be beside the file of a tokenizer, and goes with it
+static const char* const BESIDE_TOKENIZER[] = {
+    "merges.txt", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
+    "chat_template.jinja", "generation_config.json" };
+
 // The files that make a tokenizer, under the names they have beside each other in a directory.
 static void tokenizer_keep(Tokenizer* t, const std::string& path) {
     const std::string dir = path.find('/') == std::string::npos ? "."
                                                                 : path.substr(0, path.rfind('/'));
-    if (ends_with(path, ".gguf")) { return; }            // a whole model
+    if (ends_with(path, ".gguf")) {                      // of a whole model, what it needs
+        Gguf g = gguf_open(path);
+        t->files.push_back({ "tokenizer.gguf", gguf_tokenizer_file(g) });
+        weights_close(&g.weights);
+        return;
+    }
     const bool json = !ends_with(path, "/vocab.json") && path != "vocab.json";
     t->files.push_back({ json ? "tokenizer.json" : "vocab.json", file_read(path) });
-    for (auto name : { "merges.txt", "tokenizer_config.json", "special_tokens_map.json",
-                       "added_tokens.json", "chat_template.jinja", "generation_config.json" }) {
+    for (auto name : BESIDE_TOKENIZER) {
         if (json && !strcmp(name, "merges.txt")) { continue; }
         if (file_exists(dir + "/" + name)) {
             t->files.push_back({ name, file_read(dir + "/" + name) });
@@ -816,6 +825,19 @@ Tokenizer tokenizer_load(const std::string& given) {
         }
     }
     return t;
+}
+
+bool tokenizer_is_in(const std::string& dir) {
+    for (const char* name : { "tokenizer.json", "vocab.json", "tokenizer.gguf" }) {
+        if (file_exists(dir + "/" + name)) { return true; }
+    }
+    return false;
+}
+
+bool tokenizer_ours(const std::string& name) {
+    auto is = [&](const char* file) { return name == file || is_temporary(name, file); };
+    return is("tokenizer.json") || is("vocab.json") || is("tokenizer.gguf") ||
+           std::any_of(std::begin(BESIDE_TOKENIZER), std::end(BESIDE_TOKENIZER), is);
 }
 
 Tokenizer tokenizer_of(const std::string& name) {
