@@ -195,6 +195,7 @@ static void checkpoint_load(Model* m, const std::string& dir) {
 
 static void optimizer_load(Model* m, const std::string& dir) {
     if (!file_exists(dir + "/optimizer.safetensors")) {
+        hint_also().clear();                             // the checkpoint before has none either
         die(EXIT_USER, dir + ": has no optimizer.safetensors, which --resume needs: a run keeps it "
             "in its newest checkpoint, unless --save-optimizer says all or none",
             "--init " + dir + " and another --out begin a new run from its weights");

@@ -449,7 +449,7 @@ static void test_cache_together() {
             exit(bad == killed ? 0 : 99);
         });
         long made = 0, entries = 0;
-        for (auto& line : split(d.err, '\n')) { made += line.find(" documents, ") != line.npos; }
+        for (auto& line : split(d.err, '\n')) { made += line.find(" document, ") != line.npos; }
         for (auto& name : dir_list(dir + "/cache")) { entries += name.find("together") == 0; }
         CHECK(d.code == 0 && made == 1 && entries == 1 && !d.says("cannot"),
               "one text, four processes: %d, made %ld times, %ld entries, %s", d.code, made,

@@ -429,7 +429,7 @@ static void test_links() {
     check_run("cd " + dir + " && mkdir -p d/a d/b && echo '{\"text\":\"x\"}' > d/a/x.jsonl && "
               "ln -s .. d/a/up && ln -s ../a d/b/again && ln -s nowhere d/lost");
     const Ran r = check_run("cd " + dir + " && timeout 60 env " + binary + " tokenize d -o links");
-    CHECK(r.code == 0 && r.says("1 documents, 2 tokens"), "links: %d %s", r.code, r.err.c_str());
+    CHECK(r.code == 0 && r.says("1 document, 2 tokens"), "links: %d %s", r.code, r.err.c_str());
 }
 
 int main() {

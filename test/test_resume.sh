@@ -52,21 +52,25 @@ sed -i 's/"automatic": false/"automatic": true/; s/, "files": .*/}/; s/"automati
 train --resume -n 25 -o ends2 # an old checkpoint, without hashes
 [ "$(steps ends2)" = "step_20 step_25 " ]; ok $? "an old checkpoint was removed: $(steps ends2)"
 
-# ---- kill -9 at any moment, with automatic checkpoints
-for i in 1 2 3 4 5 6 7 8; do
+# ---- kill -9 at any moment, twice, with automatic checkpoints: KILLS=100 sh test/test_resume.sh
+long="$TINY -n 60 --save-every 25"
+train $long -o unkilled
+i=0 resumed=0
+while [ $i -lt "${KILLS:-8}" ]; do
+    i=$((i + 1))
     rm -rf killed
-    for wait in "0.0$((i * 2))" "0.$((i + 1))"; do
+    for again in 1 2 3; do
         flags=--resume
-        [ -n "$(whole_steps killed)" ] || { rm -rf killed; flags="$TINY -n 60 $OFTEN --save-every 25"; }
-        timeout -s KILL "$wait" $program train $flags -o killed > out 2> err
+        if [ -n "$(whole_steps killed)" ]; then resumed=$((resumed + 1))
+        else rm -rf killed; flags="$long $OFTEN"; fi
+        [ $again = 3 ] || timeout -s KILL 0.$((i * 7919 * again % 70 + 10)) \
+            $program train $flags -o killed > out 2> err
     done
-    flags=--resume
-    [ -n "$(whole_steps killed)" ] || { rm -rf killed; flags="$TINY -n 60 $OFTEN --save-every 25"; }
     train $flags -o killed
-    if [ $i = 1 ]; then train $TINY -n 60 --save-every 25 -o unkilled; fi
     same killed unkilled "kill $i"
     [ "$(steps killed)" = "step_0 step_25 step_50 step_60 " ]; ok $? "kill $i left $(steps killed)"
 done
+[ $resumed -gt 0 ]; ok $? "no kill came while the run trained"
 
 # ---- whatever ends a run, it saves before. The run writes to a FIFO and so is as fast as its reader
 mkfifo fifo

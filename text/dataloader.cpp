@@ -442,7 +442,8 @@ static void data_open_sources(Data* d) {
         if (weights[0] < 0) { s.weight = s.windows; }
         d->train_tokens += s.windows * o.T; d->val_tokens += s.val_windows * o.T;
         d->description += strf("%s%s (%s, %ld tokens)", d->description.empty() ? "" : " + ",
-                               s.name.c_str(), s.format.c_str(), s.windows * o.T);
+                               s.name.c_str(), is_dir(s.name) ? s.format.c_str() : "text",
+                               s.windows * o.T);
     }
     if (d->tokenizer.kind == TOKENIZER_IDS) { d->tokenizer.vocab_size = d->V; }
     d->V = std::max(d->V, d->tokenizer.vocab_size);
