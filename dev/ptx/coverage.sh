@@ -1,6 +1,6 @@
 #!/bin/sh
-# dev/ptx/coverage.sh -- the part of the instructions of each kernel that ran, over all its instances
-# and all reports, against dev/ptx/coverage.tsv. An instance that never ran is a failure, but for
+# dev/ptx/coverage.sh -- the part of each kernel's instructions that ran, over all its instances and
+# all reports, against dev/ptx/coverage.tsv. An instance that never ran is a failure, but for
 # device_probe_kernel, which is there to be asked for, and kernel_elu_norm without a position
 # encoding, which test_cuda takes for one shape alone.
 #   usage: dev/ptx/coverage.sh [update] REPORT..
@@ -20,7 +20,9 @@ cat "$@" | awk -F'\t' '
     }
     END {
         for (i in family) {
-            if (!most[i] && i !~ /kernel_elu_norm.*Pe_nope/) { print "an instance never ran: " substr(i, 1, 90) > "/dev/stderr" }
+            if (!most[i] && i !~ /kernel_elu_norm.*Pe_nope/) {
+                print "an instance never ran: " substr(i, 1, 90) > "/dev/stderr"
+            }
             ran[family[i]] += most[i]
             all[family[i]] += size[i]
         }
