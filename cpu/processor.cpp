@@ -48,7 +48,9 @@ void processor_check() {
         const Feature& f = FEATURE_ROWS[i];
         const bool hidden = without && !strcmp(without, f.name);
         if (!built_with[i] || (has(f, saves) && !hidden)) { continue; }
-        if (!missing) { say("error: built for a processor with instructions that this one lacks:"); }
+        if (!missing) {
+            say("error: built for a processor with instructions that this one lacks:");
+        }
         say(" ");
         say(f.name);
         missing = true;

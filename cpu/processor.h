@@ -5,9 +5,9 @@ them. A build is for the machine it was made on (-march=native); on another one 
 
     built_with             one number for each row of FEATURES, 1: the compiler may have used it.
                            cpu/built_with.cpp, compiled as all the others are
-    processor_check        cpu/processor.cpp, compiled for any x86-64. It runs before main and before
-                           all initial values, and must call nothing that another file may have
-                           compiled, too: no template, no inline function
+    processor_check        cpu/processor.cpp, compiled for any x86-64. It runs before main and
+                           before all initial values, and must call nothing that another file may
+                           have compiled, too: no template, no inline function
 */
 #ifndef CPU_PROCESSOR_H
 #define CPU_PROCESSOR_H
