@@ -3,15 +3,15 @@
 // clang++ -std=c++17 -g -O1 -fsanitize=fuzzer,address,undefined test/fuzz_gguf.cpp text/*.cpp
 // models/*.cpp -o build/fuzz_gguf && build/fuzz_gguf -close_fd_mask=3 -max_total_time=600
 // -max_len=8192 CORPUS test/vectors/gguf
-#include <stdlib.h>
-struct Refused {};
-[[noreturn]] static void fuzz_exit(int) { throw Refused(); }
-#define exit fuzz_exit
 #include "../models/gguf.h"
 #include "../tokenizer.h"
-#undef exit
+
+struct Refused {};
+static void refused(int, const std::string&, const std::string&) { throw Refused(); }
+static const bool throws = (die_hook() = refused, true);
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+    if (!throws) { return 0; }
     // the reader sees the bytes at the end of a block of memory:
     // one byte too far and the sanitizer knows
     std::vector<char> copy(data, data + size);
@@ -29,13 +29,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
         try { weight_rows(t, 0, t.rows(), x.data()); } catch (Refused&) { continue; }
         for (float y : x) { sum += y; }
     }
+    static std::string path = strf("/tmp/fuzz_gguf_%d.gguf", (int)getpid());
+    if (FILE* f = fopen(path.c_str(), "wb")) { fwrite(data, 1, size, f); fclose(f); }
     Tokenizer tok;
-    Vocab vocab;
-    tok.kind = TOKENIZER_BPE; tok.vocab_size = 0;
-    try {
-        gguf_tokenizer({ "fuzz" }, g, &tok, &vocab);
-        tokenizer_finish({ "fuzz" }, &tok, vocab);
-    } catch (Refused&) { return 0; }
+    try { tok = tokenizer_load(path); } catch (Refused&) { return 0; }
     std::vector<int> ids = tokenizer_encode(
         tok, "Hello  <s>world\n\nit's 123 caf\xC3\xA9 e\xCC\x81 \xE2\x96\x81x", true);
     for (int id : ids) { if (id < 0 || id >= tok.vocab_size) { abort(); } }

@@ -4,15 +4,15 @@
 //   text/*.cpp models/*.cpp -o build/fuzz_tokenizer build/fuzz_tokenizer -close_fd_mask=3
 //   -max_total_time=600 -max_len=20000 CORPUS test/vectors
 // The input is a tokenizer.json; what follows a zero byte, if there is one, is text for it.
-// A refusal throws instead of ending the program, which is why exit is replaced here.
-#include <stdlib.h>
-struct Refused {};
-[[noreturn]] static void fuzz_exit(int) { throw Refused(); }
-#define exit fuzz_exit
+// A refusal throws instead of ending the program.
 #include "../tokenizer.h"
-#undef exit
+
+struct Refused {};
+static void refused(int, const std::string&, const std::string&) { throw Refused(); }
+static const bool throws = (die_hook() = refused, true);
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+    if (!throws) { return 0; }
     std::string all((const char*)data, size),
         text = "Hello  <s>world\n\nit's 123 caf\xC3\xA9 e\xCC\x81 \xE2\x96\x81x";
     size_t zero = all.find('\0');
