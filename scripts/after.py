@@ -74,7 +74,7 @@ def said_of(checkpoint, source):
 
 def evaluate(run, binary, source):
     """runs eval on the run's last checkpoint; what it says, with what that depends on"""
-    checkpoint, part = checkpoint_of(run), os.path.join(run, "after.json.part")
+    checkpoint, part = checkpoint_of(run), os.path.join(run, f"after-{os.urandom(4).hex()}.json")
     if not checkpoint:
         die(f"{run}: got no step_N, wanted a run with its last checkpoint",
             "scripts/reproduce, the same table")

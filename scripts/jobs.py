@@ -292,10 +292,11 @@ class Run:
     def mark(self, exit=None, seconds=0.0):
         old = self.stored() if self.stored().get("key") == self.key else {}
         path = os.path.join(self.dir, "reproduce.json")
-        with open(path + ".part", "w") as f:
+        part = f"{path}.{os.urandom(4).hex()}.part"           # of nobody else
+        with open(part, "x") as f:
             json.dump({"key": self.key, "exit": exit,
                        "seconds": round(old.get("seconds", 0) + seconds, 1)}, f)
-        os.replace(path + ".part", path)
+        os.replace(part, path)
 
     def lost(self):
         """Was it killed before its first checkpoint? Then there is a log and nothing to

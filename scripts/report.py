@@ -135,9 +135,10 @@ def write(path, text):
             "-o runs/report.html")
     try:
         os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
-        with open(path + ".part", "w", encoding="utf-8", errors="replace") as f:
+        part = f"{path}.{os.urandom(4).hex()}.part"           # of nobody else
+        with open(part, "x", encoding="utf-8", errors="replace") as f:
             f.write(text)
-        os.replace(path + ".part", path)
+        os.replace(part, path)
     except OSError as e:
         die(f"{path}: got '{e.strerror}', wanted a file to write", "choose another: -o FILE")
 
