@@ -197,8 +197,8 @@ int data_prompts(const std::string& path, const Tokenizer& tok, int n, int len, 
 // source; and what tells whether the data are still the same.
 std::string data_state(Data* d);
 
-// Notes what the tokens are. From then on data_unchanged dies if a file of theirs was written to, in
-// place, and holds others: the numbers that were trained on are not those that the log names.
+// Notes what the tokens are. From then on data_unchanged dies if a file of theirs was written to,
+// in place, and holds others: what was trained on is not what the log names.
 void data_mark(Data* d);
 void data_unchanged(Data* d);
 

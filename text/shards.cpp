@@ -1056,8 +1056,8 @@ int tokenize_main(const TokenizeOptions& o) {
         }
         const std::string name = printable(o.shown.empty() ? o.out : o.shown);
         fprintf(stderr, "%s: %ld document%s, %ld tokens (%s), %.1f MB in %.1f s, %.1f MB/s%s\n",
-                name.c_str(), c.documents, c.documents == 1 ? "" : "s", c.tokens, printable(z->tok.name).c_str(), c.bytes / 1e6,
-                s, c.bytes / 1e6 / s, also.c_str());
+                name.c_str(), c.documents, c.documents == 1 ? "" : "s", c.tokens,
+                printable(z->tok.name).c_str(), c.bytes / 1e6, s, c.bytes / 1e6 / s, also.c_str());
     }
     dir_unlock(&lock);
     delete z;
