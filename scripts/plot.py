@@ -531,6 +531,10 @@ def threshold(paths, options):
     for path in paths:
         objects = [e for run in runlog.read_probe(path) for e in run["evals"]]
         proxy = runlog.uses_proxy(objects)
+        sinks = [s for o in objects for s in o.get("sinks") or [o["sink"]]]
+        if len({(s["T"], s["eps"]) for s in sinks}) < 2:
+            die(f"{path}: got one length and one threshold, wanted several: a line has two points",
+                "measure it again: train_sink probe .. --probe-len 64,256 --eps 0.2,0.3 --json FILE")
         sources = list(dict.fromkeys(o.get("data", "") for o in objects))
         figure, axes = panels(2 * len(sources), 4.4, 3.2, columns=2)
         for source, by_length, by_eps in zip(sources, axes[::2], axes[1::2]):

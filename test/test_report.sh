@@ -574,5 +574,6 @@ refused 'one.json: got a probe, wanted a run' \
     $P dynamics $out/one.json
 refused "head: got '1', wanted LAYER:HEAD" \
     $P maps $out/maps --head 1
+refused 'one.json: got one length and one threshold, wanted several' $P threshold $out/one.json
 refused 'step 7: .* was not measured there, wanted one of 0 5 10'           $P heads $tiny --step 7
 end
