@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.." || exit 1
 program=$PWD/build/cpu/train_sink; dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 command -v python3 > /dev/null || { echo "skipped: no python3"; echo "0 passed, 0 failed"; exit; }
-train() { $program train --eval-every 0 --sample 0 "$@" > "$dir/log" 2>&1; ok $? "train $*: $(tail -n 2 "$dir/log")"; }
+train() { "$program" train --eval-every 0 --sample 0 "$@" > "$dir/log" 2>&1; ok $? "train $*: $(tail -n 2 "$dir/log")"; }
 train -n 40 --lr 2e-2 --layers 12 --width 16 --heads 2 --ffn-width 16 --seq 32 -b 8 -o "$dir/deep"
 train -n 1 -o "$dir/one"
 cat > "$dir/check.py" << 'END'
@@ -67,7 +67,7 @@ for flags in "" "--eps 0.05,0.3,0.999999" "--probe-len 1"; do
     done
 done
 # without --json the next command says how
-$program probe "$dir/one/step_1" > "$dir/out" 2>&1 && grep -q '^next: the same with --json p.json, then scripts/plot.py all p.json' "$dir/out"
+"$program" probe "$dir/one/step_1" > "$dir/out" 2>&1 && grep -q '^next: the same with --json p.json, then scripts/plot.py all p.json' "$dir/out"
 ok $? "no next step: $(tail -n 1 "$dir/out")"
 echo "$passed passed, $failed failed"
 [ $failed -eq 0 ]

@@ -12,7 +12,7 @@ TINY="--seq 16 -b 2 --width 8 --heads 2 --ffn-width 8 --val-seqs 2 --probe-seqs 
 # a checkpoint before every step
 OFTEN="--save-minutes 1e-9"
 
-run() { $program train "$@" > out 2> err; code=$?; }
+run() { "$program" train "$@" > out 2> err; code=$?; }
 train() { run "$@"; ok $code "train $*: exit $code, $(cat err)"; }
 steps() { (cd "$1" 2> /dev/null && ls -d step_* 2> /dev/null | tr '\n' ' '); }
 whole_steps() { steps "$1" | tr ' ' '\n' | grep '^step_[0-9]*$'; }
@@ -64,7 +64,7 @@ while [ $i -lt "${KILLS:-8}" ]; do
         if [ -n "$(whole_steps killed)" ]; then resumed=$((resumed + 1))
         else rm -rf killed; flags="$long $OFTEN"; fi
         [ $again = 3 ] || timeout -s KILL 0.$((i * 7919 * again % 70 + 10)) \
-            $program train $flags -o killed > out 2> err
+            "$program" train $flags -o killed > out 2> err
     done
     train $flags -o killed
     same killed unkilled "kill $i"
@@ -76,7 +76,7 @@ done
 mkfifo fifo
 starts() { # directory, flags..: a run of a million steps in the background, past its first step
     at=$1; shift
-    $program train $TINY -n 1000000 --print-every 1 --stop-after 1 -o "$at" "$@" > fifo 2> err & pid=$!
+    "$program" train $TINY -n 1000000 --print-every 1 --stop-after 1 -o "$at" "$@" > fifo 2> err & pid=$!
     exec 3< fifo
     while read -r line <&3; do case $line in step*) break ;; esac; done
 }
@@ -95,7 +95,7 @@ for signal in INT TERM HUP QUIT USR1 USR2 ALRM XCPU PROF VTALRM PWR RTMIN; do
     [ $code -eq 0 ] && grep -q "^stopped at step" out; ok $? "SIG$signal: exit $code, $(cat err)"
     goes_on "sig$signal" "SIG$signal"
 done
-( $program train $TINY -n 1000000 --print-every 1 -o pipe 2> err; echo $? > code ) | head -n 12 > out
+( "$program" train $TINY -n 1000000 --print-every 1 -o pipe 2> err; echo $? > code ) | head -n 12 > out
 [ "$(cat code)" = 1 ]; ok $? "a reader that leaves: exit $(cat code)"
 says "pipe/step_[0-9]* is whole" "a reader that leaves"
 goes_on pipe "a reader that leaves"
@@ -108,16 +108,16 @@ says "elsewhere/step_[0-9]* is whole: --resume -o .*elsewhere" "mv r q"
 [ ! -e moved ]; ok $? "mv r q: made r again"
 goes_on elsewhere "mv r q"
 # a disk that is full for the log, and not for a checkpoint
-(ulimit -f 200; $program train $TINY -n 100000 -o full > out 2> err)
+(ulimit -f 200; "$program" train $TINY -n 100000 -o full > out 2> err)
 says "full/log.jsonl: cannot write" "a full disk"; says "full/step_[0-9]* is whole" "a full disk"
 goes_on full "a full disk"
 # and one that is full from the start promises nothing
-(ulimit -f 1; $program train $TINY -n 1000 -o full1 > out 2> err)
+(ulimit -f 1; "$program" train $TINY -n 1000 -o full1 > out 2> err)
 grep -q whole err; [ $? -ne 0 ]; ok $? "promises a checkpoint that is not there: $(cat err)"
 [ -z "$(steps full1)" ]; ok $? "a full disk left $(steps full1)"
 
 # a text that is cut short or written over while it is read
-seq 20000 > sheep.txt; $program tokenize sheep.txt -o sheep 2> err
+seq 20000 > sheep.txt; "$program" tokenize sheep.txt -o sheep 2> err
 starts cut -d sheep --vocab 257; cp -r sheep whole_sheep
 shard=$(ls sheep/train_*.bin); truncate -s 2000 "$shard"; ends
 [ $code -eq 1 ]; ok $? "a shard that was cut: exit $code"
@@ -138,7 +138,7 @@ says "stack: got a limit of 64 KiB, wanted 1024" "a small stack"
 if [ "$(id -u)" = 0 ] && command -v setpriv > /dev/null && command -v prlimit > /dev/null; then
     chmod 755 "$dir"
     OMP_NUM_THREADS=4 prlimit --nproc=1 setpriv --reuid 65534 --clear-groups \
-        $program check > out 2> err
+        "$program" check > out 2> err
     [ $? -eq 1 ]; ok $? "no threads: $(cat err)"; says "threads: the system gave 1, wanted 4" "no threads"
 else echo "skipped: 2, which need to change the user"; fi
 
@@ -162,7 +162,7 @@ train $texts -n 6 -o read
 train $texts -n 3 -o read2; train $texts -n 3 -o read3
 train --resume -n 6 -o read2
 [ -n "$(hash read)" ] && [ "$(hash read2)" = "$(hash read)" ]; ok $? "a text: other weights"
-(cd there && $program --resume -n 6 -o ../read3 > ../out 2> ../err); ok $? "from elsewhere: $(cat err)"
+(cd there && "$program" --resume -n 6 -o ../read3 > ../out 2> ../err); ok $? "from elsewhere: $(cat err)"
 [ "$(hash read3)" = "$(hash read)" ]; ok $? "from elsewhere: other weights"
 # what is given is told, and the tables follow it
 train $TINY -n 4 --eval-every 2 -o told
@@ -277,7 +277,7 @@ train $TINY -n 9 --save-every 3 -o last
 [ -e last/step_9/optimizer.safetensors ]; ok $? "the newest has no optimiser"
 for s in 0 3 6; do
     [ ! -e last/step_$s/optimizer.safetensors ]; ok $? "step_$s keeps its optimiser"
-    $program probe last/step_$s > out 2> err; ok $? "probe of step_$s: $(cat err)"
+    "$program" probe last/step_$s > out 2> err; ok $? "probe of step_$s: $(cat err)"
 done
 rm -r last/step_9; cp last/log.jsonl log.before
 refuses "has no optimizer.safetensors, which --resume needs" --resume -n 12 -o last
@@ -298,7 +298,7 @@ train --resume -n $((last + 3)) $OFTEN -o guests
 
 # ---- the newest step of a run's directory
 for command in probe "eval --stream 1+4" "generate --prompt 3 --tokens 2"; do
-    $program $command all/step_9 > one 2> err; $program $command all > two 2> err
+    "$program" $command all/step_9 > one 2> err; "$program" $command all > two 2> err
     ok $? "$command of a run's directory: $(cat err)"
     cmp -s one two; ok $? "$command: not of the newest step"
     says "all: its newest checkpoint is step_9" "$command"
@@ -306,7 +306,7 @@ done
 train $TINY -n 1 --init all -o from
 grep -q '"init":"all/step_9"' from/log.jsonl; ok $? "--init of a run's directory"
 mkdir empty; touch empty/notes.txt
-$program probe empty > out 2> err; says "in this one: notes.txt" "a directory without a checkpoint"
+"$program" probe empty > out 2> err; says "in this one: notes.txt" "a directory without a checkpoint"
 # an old checkpoint whose flags are in the log alone
 rm -rf old; cp -r all old
 python3 -c "
@@ -314,7 +314,7 @@ import json
 s = json.load(open('old/step_9/state.json'))
 for key in ('flags', 'files', 'automatic', 'directory', 'numbers', 'build'): s.pop(key)
 json.dump(s, open('old/step_9/state.json', 'w'))"
-$program probe all/step_9 > one; $program probe old/step_9 > two 2> err
+"$program" probe all/step_9 > one; "$program" probe old/step_9 > two 2> err
 ok $? "an old checkpoint: $(cat err)"
 cmp -s one two; ok $? "an old checkpoint is probed with other data"
 train --resume -n 11 -o old
