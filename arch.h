@@ -85,6 +85,7 @@ struct Arch {
     #define X(type, field, otherwise, ...) type field = otherwise;
     ARCH(X)
     #undef X
+    str family; // the model_type that it was read as; it is written as that where that says it
 };
 #define ONE_ROW(...) +1
 enum { ARCH_ROWS = 0 ARCH(ONE_ROW) };

@@ -5,6 +5,7 @@ state.json; in and out. What config.json says: models/config.h.
 #ifndef CHECKPOINT_H
 #define CHECKPOINT_H
 #include "models/config.h"
+#include "models/family_out.h"
 #include "models/import_experts.h"
 #include "commands/saves.h"
 
@@ -20,18 +21,26 @@ static const float* host_floats(const Model* m, acc* shard, std::vector<float>* 
     return copy->data();
 }
 
-// arrays of num_params numbers as named tensors, each name with its array's prefix. All ranks give
-// their shards, rank 0 writes
-static void tensors_save(const Model* m, const std::string& path,
-                         const std::vector<std::pair<std::string, acc*>>& arrays) {
-    std::vector<std::vector<float>> copies(arrays.size());
+// arrays of num_params numbers as named tensors, each name with its array's prefix; in *copies
+// where they are not in place. All ranks give their shards
+typedef std::vector<std::pair<std::string, acc*>> NamedArrays;
+static std::vector<StOut> tensors_of(const Model* m, const NamedArrays& arrays,
+                                     std::vector<std::vector<float>>* copies) {
     std::vector<StOut> out;
+    copies->resize(arrays.size());
     for (size_t i = 0; i < arrays.size(); i++) {
-        const float* x = host_floats(m, arrays[i].second, &copies[i]);
+        const float* x = host_floats(m, arrays[i].second, &(*copies)[i]);
         for (auto& t : m->tensors) {
             out.push_back({ arrays[i].first + t.name, t.shape, x + t.at });
         }
     }
+    return out;
+}
+
+// the same, which rank 0 writes
+static void tensors_save(const Model* m, const std::string& path, const NamedArrays& arrays) {
+    std::vector<std::vector<float>> copies;
+    const std::vector<StOut> out = tensors_of(m, arrays, &copies);
     if (dist::rank == 0) { safetensors_write(path, out, "{\"format\":\"pt\"}"); }
 }
 
@@ -40,7 +49,8 @@ static void tensors_save(const Model* m, const std::string& path,
 static void checkpoint_save(const Model* m, const std::string& out, long step,
                             const std::string& state, const Tokenizer& tok, bool optimizer) {
     const std::string dir = dist::rank == 0 ? checkpoint_begin(out, step) : "";
-    tensors_save(m, dir + "/model.safetensors", { { "", m->master } });
+    std::vector<std::vector<float>> copies;
+    const std::vector<StOut> ours = tensors_of(m, { { "", m->master } }, &copies);
     if (optimizer) {
         tensors_save(m, dir + "/optimizer.safetensors", { { "m.", m->m }, { "v.", m->v } });
     }
@@ -48,9 +58,11 @@ static void checkpoint_save(const Model* m, const std::string& out, long step,
     // of an older kind, whose files are not kept
     const bool named = tok.files.empty() && tok.kind == TOKENIZER_BPE;
     const std::string tokenizer = tok.files.empty() ? "" : tok.files[0].first;
+    // a run that began as a Pythia is one to the end
+    const FamilyFile as = model_file(m->c, ours, tok, named ? tok.name : tokenizer);
+    safetensors_write(dir + "/model.safetensors", as.tensors, "{\"format\":\"pt\"}");
     std::vector<std::pair<std::string, std::string>> files = tok.files;
-    files.insert(files.begin(),
-                 { "config.json", config_json(m->c, tok, named ? tok.name : tokenizer) });
+    files.insert(files.begin(), { "config.json", as.config });
     for (auto& file : files) { file_write(dir + "/" + file.first, file.second); }
     file_write(dir + "/state.json", state_sealed(state, files) + "\n");
     checkpoint_commit(out, step);

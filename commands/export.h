@@ -4,32 +4,67 @@ export.h -- the command export: a checkpoint as other programs open it.
 #ifndef EXPORT_COMMAND_H
 #define EXPORT_COMMAND_H
 #include "../models/export.h"
+#include "../models/family_out.h"
 #include "card.h"
 
-static const char* const CODE_ABOUT =
-    "transformers opens it with the PyTorch file that is beside the weights:\n\n"
-    "```python\nfrom transformers import AutoModelForCausalLM\n"
-    "model = AutoModelForCausalLM.from_pretrained(PATH, trust_remote_code=True)\n"
-    "out = model(ids, output_attentions=True)     # attentions: (B, heads, T, T) of each layer\n"
-    "```";
+// how it is opened, for its README.md
+static std::string export_about(const std::string& as, const std::string& how) {
+    return "It opens in transformers as " + as + ":\n\n"
+           "```python\nfrom transformers import AutoModelForCausalLM\n"
+           "model = AutoModelForCausalLM.from_pretrained(PATH" + how + ")\n```";
+}
+
+// the model in the words of the family that --to names, or of the one that says it; family is NULL
+// if it is to be written with our own code
+static FamilyFile export_family(const Flags& f, const Arch& c, const std::vector<StOut>& ours,
+                                const Tokenizer& tok) {
+    const std::string path = tok.files.empty() ? "" : tok.files[0].first;
+    if (f.to == "train_sink") { return FamilyFile(); }
+    const std::string type = f.to.empty() ? c.family : f.to;
+    FamilyFile file = family_file(c, type, ours, tok, path);
+    if (!file.family && !f.to.empty()) {
+        die(EXIT_USER, f.words[0] + ": is no model that " + f.to + " can say exactly",
+            "leave --to out: the family that can is found, or our own code goes with it");
+    }
+    if (!file.family) { file = family_file(c, "", ours, tok, path); }
+    return file;
+}
+
+static void export_to_check(const Flags& f) {
+    std::string all;
+    bool known = f.to.empty() || f.to == "train_sink";
+    for (auto& name : families_written()) {
+        all += ", " + name;
+        known = known || f.to == name;
+    }
+    want(known, "--to " + f.to, "train_sink" + all);
+}
 
 static int export_checkpoint(Flags f) {
+    export_to_check(f);
     export_check(f.out);
     Model m = model_from_checkpoint(&f, 1, cpu::STAY_NONE);
     want(!m.c.experts && !m.c.mamba_width, f.words[0] + ", with experts or Mamba layers",
          "a model without them: they are only read here");
     const Tokenizer tok = f.tokenizer.empty() ? tokenizer_ids("ids", m.c.V)
                                               : tokenizer_of(f.tokenizer);
+    std::vector<std::vector<float>> copies;
+    const std::vector<StOut> ours = tensors_of(&m, { { "", m.master } }, &copies);
+    const FamilyFile file = export_family(f, m.c, ours, tok);
     ExportDir o = export_begin(f.out);
-    tensors_save(&m, o.tmp + "/model.safetensors", { { "", m.master } });
+    safetensors_write(o.tmp + "/model.safetensors", file.family ? file.tensors : ours,
+                      "{\"format\":\"pt\"}");
     o.files.push_back("model.safetensors");
-    export_with_code(&o, m.c, tok);
-    const std::string tokens = export_tokenizer(&o, tok, m.c.T);
-    const std::string about = CODE_ABOUT + (tokens.empty() ? "" : "\n\n" + tokens);
+    if (file.family) { export_file(&o, "config.json", file.config); }
+    else { export_with_code(&o, m.c, tok); }
+    const std::string as = file.family ? file.architecture : "the PyTorch file beside the weights",
+                      how = file.family ? "" : ", trust_remote_code=True",
+                      tokens = export_tokenizer(&o, tok, m.c.T);
+    const std::string about = export_about(as, how) + (tokens.empty() ? "" : "\n\n" + tokens);
     export_file(&o, "README.md", export_card(m.c, f.words[0], m.num_params, about));
     export_commit(&o);
-    printf("wrote  %s: %s parameters, opens in transformers with trust_remote_code=True\n",
-           o.path.c_str(), count_text(m.num_params).c_str());
+    printf("wrote  %s: %s parameters, opens in transformers as %s\n", o.path.c_str(),
+           count_text(m.num_params).c_str(), as.c_str());
     model_free(&m);
     return 0;
 }

@@ -6,9 +6,7 @@ models/config.cpp -- what config.h declares.
 #include "import_gguf.h"
 #include "../text/look.h"
 
-// A run with a small --seq makes no shorter model of one that it began with: in config.json
-// max_position_embeddings stays, and T is the key seq of train_sink. The two change places here.
-static Arch arch_in_config(Arch c) {
+Arch arch_in_config(Arch c) {
     if (c.context > c.T) { std::swap(c.context, c.T); }
     else { c.context = 0; }
     return c;
@@ -29,6 +27,11 @@ std::string config_rest(const Arch& c, const Tokenizer& tok, const std::string& 
     if (c.rope_scaling != ROPE_none) {
         o += "  \"rope_scaling\": {" + arch_json(c, "rope_scaling", ", ") + "},\n";
     }
+    return o + config_tail(c, tok, tokenizer_path);
+}
+
+std::string config_tail(const Arch& c, const Tokenizer& tok, const std::string& tokenizer_path) {
+    std::string o;
     if (tok.eos >= 0) {
         o += strf("  \"bos_token_id\": %d,\n  \"eos_token_id\": %d,\n", tok.bos, tok.eos);
     }
@@ -80,13 +83,22 @@ static void checkpoint_check_build(const std::string& dir, const Arch& c, const 
 // our own config.json -> a model; *attn, *tokenizer: what else it says
 static Arch arch_of_checkpoint(const Json& j, const Json& mine, const std::string& where,
                                std::string* attn, std::string* tokenizer) {
+    const Family* family = family_of(j);
     Arch c;
     // absent: the first of its table
     for (auto& r : arch_rows(&c)) { if (r.type == ARCH_kind) { *(kind*)r.at = 0; } }
+    if (family) {                                // what others read, in the family's words
+        Json theirs = j;
+        theirs.fields.erase(std::remove_if(theirs.fields.begin(), theirs.fields.end(),
+                                           [](auto& f) { return f.first == "train_sink"; }),
+                            theirs.fields.end());
+        c = arch_import(theirs, where, attn);
+    }
     const Json *scaling = j.get("rope_scaling"), none;
     const struct { const char* name; const Json& object; } objects[] =
         { { "", j }, { "train_sink", mine }, { "rope_scaling", scaling ? *scaling : none } };
     for (auto& o : objects) {
+        if (family && strcmp(o.name, "train_sink")) { continue; }
         for (auto& f : o.object.fields) {
             const KeyRow* row = *o.name ? NULL : directory_key("config.json", f.first);
             if (row) { directory_value_check(*row, where, f.first, f.second); }
@@ -207,6 +219,7 @@ Checkpoint checkpoint_open(const std::string& dir, bool may_add) {
     const Json* mine = k.config.get("train_sink");
     k.c = mine ? arch_of_checkpoint(k.config, *mine, k.where, &k.attn, &k.tokenizer)
                : arch_import(k.config, k.where, &k.attn);
+    if (const Family* family = family_of(k.config)) { k.c.family = family->type; }
     if (!mine && k.weights.maps.empty()) { k.weights = safetensors_open_dir(dir); }
     weights_unwrap(&k.weights);
     // OPT-350m's head is the embedding times a matrix

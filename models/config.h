@@ -10,8 +10,14 @@ models/config.h -- config.json of a checkpoint, ours or another family's, out an
 // the config.json of a model of ours; tokenizer_path: the file that is in its directory
 std::string config_json(const Arch& c, const Tokenizer& tok, const std::string& tokenizer_path);
 
-// what follows in it after the name of the family
+// A run with a small --seq makes no shorter model of one that it began with: in config.json
+// max_position_embeddings stays, and T is the key seq of train_sink. The two change places here.
+Arch arch_in_config(Arch c);
+
+// what follows in it after the name of the family; and the end of that, whatever the family: what
+// ids are for, and the object "train_sink". c: as arch_in_config has it
 std::string config_rest(const Arch& c, const Tokenizer& tok, const std::string& tokenizer_path);
+std::string config_tail(const Arch& c, const Tokenizer& tok, const std::string& tokenizer_path);
 
 // the number of a key, or `otherwise`
 double json_number(const Json& j, const char* key, double otherwise);

@@ -104,7 +104,7 @@ void export_with_code(ExportDir* o, const Arch& c, const Tokenizer& tok) {
         "    \"AutoConfig\": \"modeling_train_sink.TrainSinkConfig\",\n"
         "    \"AutoModel\": \"modeling_train_sink.TrainSinkModel\",\n"
         "    \"AutoModelForCausalLM\": \"modeling_train_sink.TrainSinkForCausalLM\"\n  },\n";
-    export_file(o, "config.json", head + config_rest(c, tok, ""));
+    export_file(o, "config.json", head + config_rest(arch_in_config(c), tok, ""));
     export_file(o, MODELING_NAME, modeling_source());
 }
 

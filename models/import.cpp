@@ -15,9 +15,11 @@ struct Import {
     std::string attn;                            // the operation that the model wants
     std::set<std::string> used;
     std::map<std::string, std::string> said;     // by which key a row of ARCH was set
+    std::set<std::string>* asked = NULL;         // all keys so far, for whoever writes one
 
     const Json* get(const std::string& key) {    // NULL if it is absent or null
         used.insert(key);
+        if (asked) { asked->insert(key); }
         const Json* v = json.get(key.c_str());
         return v && v->type != Json::NUL ? v : NULL;
     }
@@ -212,25 +214,34 @@ static void import_rope_part(Import* in) {
     }
 }
 
+// an activation: their name, ours in a plain FFN, ours in a gated one. Of several names for one the
+// first is written
+static const char* const ACT_NAMES[][3] = {
+    { "relu", "relu", "reglu" },
+    { "relu2", "relu2", "" },
+    { "gelu", "gelu", "geglu" },
+    { "gelu_pytorch_tanh", "gelu_tanh", "geglu_tanh" },
+    { "gelu_new", "gelu_tanh", "geglu_tanh" },
+    { "gelu_fast", "gelu_tanh", "geglu_tanh" },
+    { "silu", "swish", "swiglu" },
+    { "swish", "swish", "swiglu" },
+};
+
+std::string activation_name(const Family& f, kind ffn) {
+    for (auto& row : ACT_NAMES) {
+        if (!strcmp(row[1 + f.gated], FFN_ROWS[ffn].name)) { return row[0]; }
+    }
+    return "";
+}
+
 // the activation, by the family's key; of Gemma's two the newer decides
 static void import_activation(Import* in) {
     const bool gated = in->family->gated;
-    static const char* const ROWS[][3] = {
-        // their name, ours plain, ours gated
-        { "relu", "relu", "reglu" },
-        { "relu2", "relu2", "" },
-        { "gelu", "gelu", "geglu" },
-        { "gelu_new", "gelu_tanh", "geglu_tanh" },
-        { "gelu_pytorch_tanh", "gelu_tanh", "geglu_tanh" },
-        { "gelu_fast", "gelu_tanh", "geglu_tanh" },
-        { "silu", "swish", "swiglu" },
-        { "swish", "swish", "swiglu" },
-    };
     bool decided = false;
     for (auto& key : split(in->family->act, ' ')) {
         const Json* v = in->get(key);
         if (!v || decided) { continue; }
-        for (auto& row : ROWS) {
+        for (auto& row : ACT_NAMES) {
             if (v->string != row[0] || !row[1 + gated][0]) { continue; }
             decided = true;
             import_set(in, "ffn", row[1 + gated]);
@@ -784,12 +795,15 @@ static const Family FAMILIES[] = {
       "transformer.", BLOOM_NAMES, false, false },
 };
 
+const Family* family_named(const std::string& type) {
+    for (auto& f : FAMILIES) { if (type == f.type) { return &f; } }
+    return NULL;
+}
+
 const Family* family_of(const Json& config) {
     const Json* type = config.get("model_type");
-    for (auto& f : FAMILIES) {
-        if (type && type->string == f.type && !config.get("train_sink")) { return &f; }
-    }
-    return NULL;
+    const bool ours = config.get("train_sink") && (!type || type->string == "llama");
+    return type && !ours ? family_named(type->string) : NULL;
 }
 
 Family family_of_file(const Json& config, bool gguf) {
@@ -839,9 +853,10 @@ static void import_class(Import* in) {
     }
 }
 
-Arch arch_import(const Json& json, const std::string& where, std::string* attn) {
+Arch arch_import(const Json& json, const std::string& where, std::string* attn,
+                 std::set<std::string>* asked) {
     const Family* family = family_of(json);
-    Import in = { json, where, family, Arch(), "softmax", {}, {} };
+    Import in = { json, where, family, Arch(), "softmax", {}, {}, asked };
     std::string all;
     for (auto& f : FAMILIES) { all += std::string(all.empty() ? "" : ", ") + f.type; }
     if (!family) { in.refuse("model_type", "one of: " + all); }
@@ -926,17 +941,38 @@ static bool name_fits(const std::string& stem, const std::string& ours, std::str
     return true;
 }
 
+const NameRow* family_names(const Family& family, const Arch& c, bool two_norms) {
+    if (family.names == OPT_NAMES && c.norm == NORM_post) { return OPT_POST_NAMES; }
+    if (family.names != FALCON_ONE_NORM) { return family.names; }
+    if (!c.parallel) { return BLOOM_NAMES; }
+    return two_norms ? FALCON_TWO_NORMS : FALCON_ONE_NORM;
+}
+
+bool family_name(const Family& family, const NameRow* names, const std::string& ours,
+                 std::string* theirs, Fold* fold) {
+    const OurName n = our_name(ours);
+    *fold = AS_IT_IS;
+    *theirs = ours;
+    if (!names) { return true; }
+    for (; names->ours; names++) {
+        *theirs = names->theirs;
+        if (!name_fits(n.stem, names->ours, theirs)) { continue; }
+        const size_t at = theirs->find(".N.");
+        if (at != std::string::npos) { theirs->replace(at + 1, 1, n.layer); }
+        const bool head = n.stem == "lm_head";   // beside the model, whose prefix it has not
+        *theirs = (head ? "" : family.prefix) + *theirs + n.kind;
+        *fold = names->fold;
+        return true;
+    }
+    return false;
+}
+
 TensorSource import_source(const Family& family, const Arch& c, const Weights& files,
                            const std::string& ours) {
     const OurName n = our_name(ours);
-    const NameRow* names = family.names;
-    if (names == OPT_NAMES && c.norm == NORM_post) { names = OPT_POST_NAMES; }
-    if (names == FALCON_ONE_NORM) {
-        const std::string norm = "h.0.ln_attn.weight";
-        const bool two = files.find(family.prefix + norm) || files.find(norm);
-        if (!c.parallel) { names = BLOOM_NAMES; }
-        else if (two) { names = FALCON_TWO_NORMS; }
-    }
+    const std::string norm = "h.0.ln_attn.weight";
+    const bool two = files.find(family.prefix + norm) || files.find(norm);
+    const NameRow* names = family_names(family, c, two);
     if (!names) { return { files.find(ours), AS_IT_IS }; }
     // one norm may serve both halves of a layer only where these are parallel
     const bool phi = !strcmp(family.type, "phi"), falcon = !strcmp(family.type, "falcon"),
@@ -957,8 +993,7 @@ TensorSource import_source(const Family& family, const Arch& c, const Weights& f
     return { NULL, AS_IT_IS };
 }
 
-// the row of theirs that is row i of ours
-static long import_row(Fold fold, const Arch& c, long i, long theirs_rows) {
+long import_row(Fold fold, const Arch& c, long i, long theirs_rows) {
     const long HS = c.HS, group = c.NH / c.KV, h = i / HS, d = i % HS, width = (group + 2) * HS;
     switch (fold) {
         case STACKED_K:   return (long)c.NH * HS + i;
@@ -972,8 +1007,7 @@ static long import_row(Fold fold, const Arch& c, long i, long theirs_rows) {
     }
 }
 
-// how many rows their tensor must have, of which ours are n; R: how many it has
-static long import_rows(Fold fold, const Arch& c, long n, long R) {
+long import_rows(Fold fold, const Arch& c, long n, long R) {
     switch (fold) {
         case STACKED_Q: case STACKED_K: case STACKED_V:
         case GROUPS_Q: case GROUPS_K: case GROUPS_V: return ((long)c.NH + 2 * c.KV) * c.HS;

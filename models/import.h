@@ -45,14 +45,36 @@ struct Family {
     bool transposed, plus_one;                   // products as [in, out]; norms are x (1 + w)
 };
 
-// the family of a config.json; NULL if it is ours, or of none that is known
+// the family of a config.json; NULL if it is ours by our names, or of none that is known
 const Family* family_of(const Json& config);
 
 // the same for a file: a GGUF file has its products as [out, in], under names of its own
 Family family_of_file(const Json& config, bool gguf);
 
-// somebody else's config.json -> a model; *attn: the operation it wants
-Arch arch_import(const Json& json, const std::string& where, std::string* attn);
+// the family of this model_type, NULL if there is none
+const Family* family_named(const std::string& type);
+
+// somebody else's config.json -> a model; *attn: the operation it wants; *asked: each key that the
+// family's reader looks for, in a config.json that it refuses up to there
+Arch arch_import(const Json& json, const std::string& where, std::string* attn,
+                 std::set<std::string>* asked = NULL);
+
+// what the family calls the activation of an FFN of ours, "" if it has none such
+std::string activation_name(const Family& f, kind ffn);
+
+// the table of a model's names in a family; two_norms: Falcon's, of attention and of the FFN
+const NameRow* family_names(const Family& family, const Arch& c, bool two_norms);
+
+// the family's name of one of our tensors, and how it is part of it; false if it has none
+bool family_name(const Family& family, const NameRow* names, const std::string& ours,
+                 std::string* theirs, Fold* fold);
+
+// the row of theirs that is row i of ours
+long import_row(Fold fold, const Arch& c, long i, long theirs_rows);
+
+// how many rows their tensor must have, of which ours are n; R: how many it has, -1 while it is
+// made
+long import_rows(Fold fold, const Arch& c, long n, long R);
 
 // ---- weights by our names
 

@@ -37,7 +37,8 @@ ROWS = dict(
     qkv_bias=0, out_bias=0, ffn_bias=0, head_bias=0, embed_scale=1.0, logit_cap=0.0,
     rope_local=0.0, rope_part=1.0, rope_layers="",
     bias_share="none", k_dims=0, v_star="", attn_p=1.0, attn_alpha=1.0, attn_bias_init=0.0,
-    attn_cap=50.0, score_scale=0.0, prefix=0, window=0, local_layers="")
+    attn_cap=50.0, score_scale=0.0, prefix=0, window=0, local_layers="",
+    seq=0)                                       # of the run that made it, if shorter
 # the object "rope_scaling"
 STRETCH = dict(rope_type="none", factor=1.0, original_max_position_embeddings=8192,
                low_freq_factor=1.0, high_freq_factor=4.0, beta_fast=32.0, beta_slow=1.0,

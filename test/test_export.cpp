@@ -5,6 +5,7 @@ dev/peers/check_export.py.
 */
 #include "check.h"
 #include "../tokenizer.h"
+#include "../models/safetensors.h"
 
 static const std::string SCRATCH = "build/test/export/", TEXT = SCRATCH + "text.txt";
 static const char* const PROGRAM = "build/cpu/train_sink";
@@ -67,7 +68,7 @@ static void keys_check(const std::string& dir) {
 
 static void model_check(const std::string& name, const std::string& flags) {
     const std::string from = trained(name, flags), to = SCRATCH + name + "-out";
-    const Ran r = exported(from, to);
+    const Ran r = exported(from, to, "--to train_sink");
     if (!CHECK(r.code == 0, "%s: exit %d, %s", name.c_str(), r.code, r.err.c_str())) { return; }
     CHECK(same_files(from + "/model.safetensors", to + "/model.safetensors"),
           "%s: the weights are not the checkpoint's", name.c_str());
@@ -75,11 +76,110 @@ static void model_check(const std::string& name, const std::string& flags) {
           "%s: the probe of what was written is another", name.c_str());
     code_check(to);
     const std::string again = SCRATCH + name + "-again";
-    exported(from, again);
+    exported(from, again, "--to train_sink");
     CHECK(check_run("diff -r " + to + " " + again).code == 0, "%s: written otherwise the second "
           "time", name.c_str());
-    CHECK(exported(to, again).code == 0 && same_files(to + "/config.json", again + "/config.json"),
+    CHECK(exported(to, again, "--to train_sink").code == 0 &&
+              same_files(to + "/config.json", again + "/config.json"),
           "%s: an export of the export is another model", name.c_str());
+}
+
+// Every family that can be written, as transformers saved it: read and written it has the same
+// tensors under the same names, and what is read from that measures the same
+static void family_check(const std::string& name) {
+    const std::string from = "test/families/" + name, to = SCRATCH + name;
+    const Ran r = exported(from, to);
+    if (!CHECK(r.code == 0, "%s: exit %d, %s", name.c_str(), r.code, r.err.c_str())) { return; }
+    const Json a = json_of_file(from + "/config.json"), b = json_of_file(to + "/config.json");
+    CHECK(a.get("model_type")->string == b.get("model_type")->string &&
+              a.get("architectures")->items[0].string == b.get("architectures")->items[0].string,
+          "%s: written as %s", name.c_str(), b.get("model_type")->string.c_str());
+    Weights theirs = safetensors_open(from + "/model.safetensors"),
+            ours = safetensors_open(to + "/model.safetensors");
+    CHECK(theirs.tensors.size() == ours.tensors.size(), "%s: %zu tensors, wanted %zu", name.c_str(),
+          ours.tensors.size(), theirs.tensors.size());
+    for (auto& w : theirs.tensors) {
+        const Weight* v = ours.find(w.name);
+        // the first two positions of OPT are read by nothing
+        const size_t skip = name == "opt" && ends_with(w.name, "embed_positions.weight")
+                                ? 2 * 4 * w.cols() : 0;
+        bool same = v && v->shape == w.shape;
+        // Gemma's norms are 1 more here, which rounds them: to half an ulp of 1
+        const bool rounds = name.find("gemma") == 0 && ends_with(w.name, "norm.weight");
+        for (long i = 0; same && rounds && i < w.count; i++) {
+            same = fabs(weight_floats(*v)[i] - weight_floats(w)[i]) <= 0x1p-24;
+        }
+        same = same && (rounds || !memcmp(v->data + skip, w.data + skip, w.bytes - skip));
+        CHECK(same, "%s: %s comes back as something else", name.c_str(), w.name.c_str());
+    }
+    CHECK(measured(from) == measured(to) && !measured(to).empty(),
+          "%s: the probe of what was written is another", name.c_str());
+}
+
+// a run that begins with a model of another family writes that family, and goes on from it to the
+// bit
+static void init_check() {
+    const std::string flags = " --seq 16 -b 4 --lr 0.01 --warmup 0 --eval-every 0 --sample 0 "
+                              "--val-seqs 4 --probe-seqs 4 --probe-len 16 --data "
+                              "test/families/tokens ";
+    for (const char* name : { "gpt_neox", "phi3", "mistral" }) {
+        const std::string out = SCRATCH + name + "-run", half = SCRATCH + name + "-half",
+                          init = strf("train --init test/families/%s", name) + flags;
+        Ran r = program(init + "--steps 4 --out " + out);
+        if (!CHECK(r.code == 0, "%s: %s", name, r.err.c_str())) { continue; }
+        const Json config = json_of_file(out + "/step_4/config.json");
+        CHECK(config.get("model_type")->string == name && config.get("train_sink"),
+              "--init %s: written as %s", name, config.get("model_type")->string.c_str());
+        CHECK(config.get("max_position_embeddings")->number == 64 &&
+                  config.get("train_sink")->get("seq")->number == 16,
+              "--init %s --seq 16: written as a model of other positions", name);
+        program(init + "--steps 2 --out " + half);
+        r = program(init + "--steps 4 --resume --out " + half);
+        CHECK(r.code == 0 && same_files(out + "/step_4/model.safetensors",
+                                        half + "/step_4/model.safetensors"),
+              "--init %s: a resumed run ends with other weights: %s", name, r.err.c_str());
+        CHECK(exported(out + "/step_4", SCRATCH + name + "-both").code == 0 &&
+                  same_files(out + "/step_4/model.safetensors",
+                             SCRATCH + name + "-both/model.safetensors"),
+              "--init %s: exported, it is another", name);
+    }
+    // two norms that share one tensor in Phi are two from the first step on
+    program("train --init test/families/phi --steps 1 --out " + SCRATCH + "phi-run" + flags);
+    CHECK(json_of_file(SCRATCH + "phi-run/step_1/config.json").get("model_type")->string ==
+              "train_sink", "a Phi whose norms have parted was written as one");
+}
+
+// what a model of ours is, in the words of which family
+static void chosen_check() {
+    const char* const ROWS[][3] = {
+        { "chosen-1", "", "llama" },
+        { "chosen-2", "--qkv-bias 1 --out-bias 1", "llama" },
+        { "chosen-3", "--window 5", "mistral" },
+        { "chosen-4", "--qkv-bias 1 --window 5 --local-layers 01", "qwen2" },
+        { "chosen-5", "--qkv-bias 1 --window 5 --local-layers 10", "qwen2" },
+        { "chosen-6", "--rope-part 0.34", "phi3" },
+        { "chosen-7", "--norm-kind ln --rope-part 0.5 --head-dim 8", "train_sink" },
+        { "chosen-8", "--norm-kind ln --rope-part 0.67", "stablelm" },
+        { "chosen-9", "--prefix 3", "train_sink" },
+        { "chosen-10", "--embed-scale 2", "train_sink" },
+        { "chosen-11", "--rope-layers 10 --tied 1", "smollm3" },
+        { "chosen-13", "--layers 4 --qkv-bias 1 --window 5 --local-layers 01", "qwen2" },
+        { "chosen-12", "--rope-scaling yarn --rope-factor 4", "llama" },
+    };
+    for (auto& row : ROWS) {
+        const std::string to = SCRATCH + row[0] + "-out";
+        const Ran r = exported(trained(row[0], row[1]), to);
+        if (!CHECK(r.code == 0, "%s: %s", row[1], r.err.c_str())) { continue; }
+        const std::string type = json_of_file(to + "/config.json").get("model_type")->string;
+        CHECK(type == row[2], "%s: written as %s, wanted %s", row[1], type.c_str(), row[2]);
+        CHECK(measured(to) == measured(SCRATCH + row[0] + "/step_6"), "%s: another probe", row[1]);
+    }
+    Ran r = exported(SCRATCH + "chosen-3/step_6", SCRATCH + "no", "--to llama");
+    CHECK(r.code == EXIT_USER && r.says("no model that llama can say exactly"), "%s",
+          r.err.c_str());
+    r = exported(SCRATCH + "chosen-3/step_6", SCRATCH + "no", "--to lama");
+    CHECK(r.code == EXIT_USER && r.says("--to lama: wanted"), "%s", r.err.c_str());
+    CHECK(!is_there(SCRATCH + "no"), "a refused export left a directory");
 }
 
 // README.md says of the run what its log says
@@ -163,7 +263,8 @@ static void refusals_check() {
 // a program that was moved has all it needs
 static void moved_check() {
     const std::string move = "cp " + std::string(PROGRAM) + " " + SCRATCH + "moved && cd " +
-                             SCRATCH + " && ./moved export bytes/step_6 --out moved-out/";
+                             SCRATCH + " && ./moved export bytes/step_6 --to train_sink "
+                                       "--out moved-out/";
     CHECK(check_run(move).code == 0, "a moved program does not export");
     code_check(SCRATCH + "moved-out");
 }
@@ -179,6 +280,14 @@ int main() {
     model_check("yarn", "--rope-scaling yarn --rope-factor 2 --window 4 --local-layers 10 "
                         "--prefix 3 --tied 1");
     keys_check(SCRATCH + "yarn-out");
+    for (const char* name : { "llama_llama3", "llama_yarn", "mistral", "qwen2", "qwen3", "olmo2",
+                              "smollm3", "gemma", "gemma3", "gemma3_llama3", "phi3", "stablelm",
+                              "gpt_neox", "phi", "gpt2", "gpt2_untied", "gpt_neo", "opt",
+                              "falcon_7b", "falcon_40b" }) {
+        family_check(name);
+    }
+    init_check();
+    chosen_check();
     card_check();
     bytes_check();
     refusals_check();

@@ -108,6 +108,7 @@ def greedy(program, checkpoint, prompt):
     return [int(w) for w in text.split()]
 
 
+NOT_DIVIDED = "sigmoid elu1 kernel_elu identity mlp".split()
 SUM_TO_ONE = "softmax softcap sigmoid_norm elu1_norm kernel_elu_norm".split()
 
 
@@ -118,6 +119,9 @@ def alphas(model, r):
     maps, c = torch.stack(r.attentions, 1).double(), model.config.rows()
     if c.attn not in SUM_TO_ONE or c.attn_alpha != 1:
         star = torch.stack(r.star_attentions, 1).double() if r.star_attentions else 0 * maps[..., 0]
+        # no output depends on a learned key of value 0 where no sum divides: it is not measured
+        if c.attn in NOT_DIVIDED and c.bias in ("k", "zero", "logit") and not c.v_star:
+            star = 0 * star
         maps = maps.abs() / (maps.abs().sum(-1) + star.abs()).clamp(min=1e-30)[..., None]
     alpha = torch.stack([maps[..., k:, k].mean(-1) for k in range(10)], -1)
     for l in range(c.L if c.window and c.local_layers and not c.prefix else 0):
@@ -182,7 +186,7 @@ def check(name):
     return [b for b in bad if b], f"loss {loss:.4f}, {worst:.1e} away"
 
 
-EXPORT = []
+EXPORT = ["--to", "train_sink"]
 if __name__ == "__main__":
     torch.set_num_threads(1)
     tf.logging.set_verbosity_error()

@@ -1,0 +1,84 @@
+"""Writes docs/interop.md, what opens where, from what the two checks said:
+
+    python3 dev/peers/check_export.py > export.log
+    python3 dev/check_families.py BINARY > families.log
+    python3 dev/peers/interop.py export.log families.log DATE > docs/interop.md
+
+in the Python in which they ran (its versions of torch and transformers go into the page).
+"""
+import re, sys
+from importlib.metadata import version
+
+
+def rows(path):
+    """name -> what was said; of a line such as `ATTN=sigmoid   agrees   loss 4.3, 1e-8 away`"""
+    lines = [l.split(None, 1) for l in open(path) if not re.match(r"\d+ passed", l)]
+    return {l[0]: l[1].strip() for l in lines if len(l) == 2}
+
+
+def far(said):
+    return float(re.search(r"([\d.e+-]+) away$", said).group(1))
+
+
+export, families = rows(sys.argv[1]), rows(sys.argv[2])
+good = {n: s for n, s in export.items() if s.startswith("agrees")}
+bad = [f"`{n}`: {s}" for n, s in [*export.items(), *families.items()]
+       if not s.startswith("agrees")]
+switches = {}
+for name in good:
+    switch = name.split("=")[0] if "=" in name else "flags and combinations"
+    switches.setdefault(switch, []).append(name.split("=")[-1])
+READ_ONLY = "mixtral qwen2_moe qwen3_moe jamba gpt_oss opt_350m".split()
+written = [n for n, s in families.items() if s == "agrees"
+           and not any(n.startswith(r) for r in READ_ONLY)]
+
+print(f"""# What opens where
+
+Written by `dev/peers/interop.py` on {sys.argv[3]}, with torch {version('torch')}, transformers {version('transformers')} and
+tokenizers {version('tokenizers')}, on a CPU in fp32.
+
+```sh parsed
+./train_sink export runs/0001/step_1000 --out my-model
+./train_sink export runs/0001/step_1000 --out my-model --to train_sink
+```
+
+`export` writes a directory that transformers opens: the weights, `config.json`, the tokenizer and a
+`README.md` with the run that made it. If a family of transformers says the model exactly, it is
+written as that; else a PyTorch file goes with it, and `trust_remote_code=True` opens it. `--to` asks
+for one or the other. A directory that holds anything that no export wrote is never touched.
+
+Bytes, the tokenizer of a run without `--tokenizer`, get a `tokenizer.json` with the same ids. Its
+token 256, which ends a document, is spelled with U+FDD0, which no text has: so the same ids come out
+whatever a text says.
+
+## Our own models, by scripts/modeling_train_sink.py
+
+Tiny models of each value of each switch, of flags and of combinations, trained for 15 steps and
+exported: {len(good)} of {len(export)} agree. Loss and alpha_1 to alpha_10 of every head are at most {max(map(far, good.values())):.1e} away; 14
+tokens after each of three prompts, taken greedily, are the same with a cache, without one, and in a
+padded batch; saved again by transformers they open here.
+
+| switch | values that agree |
+|---|---|""")
+for switch, names in switches.items():
+    print(f"| {switch} | {', '.join(names)} |")
+print(f"""
+`generate` keeps keys and values, but not within a prefix, whose rows all see each other. Attention
+is the plain one, with the whole map; `attn_implementation` can be nothing else.
+
+## Models of other families, read and written
+
+`dev/check_families.py`: read, they agree with transformers to 2e-5 ({sum(s == 'agrees' for s in families.values())} of {len(families)}). Written again,
+these come out as the same class, with the same tensors to the bit and the same loss:
+
+{', '.join(f'`{n}`' for n in written)}.
+
+A run that begins with `--init` of one writes it in every `step_N`, with our own keys beside
+(`"train_sink"`), as long as the family can say it. Phi and Falcon 7B use one norm for both branches:
+training parts them, and then the checkpoint is ours. Gemma's norms are kept as w - 1: read, they are
+rounded to half an ulp of 1, and where w is less than 0.5 they may not come back: then, too.
+
+Read only: experts, Mamba layers, gpt-oss, OPT-350m's projections. Not written yet: GGUF.
+""")
+if bad:
+    print("## What disagrees\n\n" + "\n".join("- " + b for b in bad))

@@ -1,0 +1,308 @@
+/*
+models/family_out.cpp -- what family_out.h declares.
+*/
+#include "family_out.h"
+
+// type, its class in transformers, and what is left out: fields of ARCH that its config.json has no
+// key for, or says with a key of KEYS; keys of those that transformers does not read there
+static const struct { const char *type, *architecture, *without; } WRITTEN[] = {
+    { "llama",       "LlamaForCausalLM",    " sliding_window " },
+    { "mistral",     "MistralForCausalLM",  "" },
+    { "qwen2",       "Qwen2ForCausalLM",    "" },
+    { "qwen3",       "Qwen3ForCausalLM",    "" },
+    { "olmo2",       "Olmo2ForCausalLM",    "" },
+    { "smollm3",     "SmolLM3ForCausalLM",  "" },
+    { "gemma",       "GemmaForCausalLM",    "" },
+    { "gemma2",      "Gemma2ForCausalLM",   "" },
+    { "gemma3_text", "Gemma3ForCausalLM",   "" },
+    { "phi3",        "Phi3ForCausalLM",     "" },
+    { "stablelm",    "StableLmForCausalLM", " HS " },
+    { "gpt_neox",    "GPTNeoXForCausalLM",  " KV HS " },
+    { "phi",         "PhiForCausalLM",      "" },
+    { "gpt2",        "GPT2LMHeadModel",     " KV HS rope_base " },
+    { "gpt_neo",     "GPTNeoForCausalLM",   " KV HS rope_base " },
+    { "opt",         "OPTForCausalLM",      " KV HS eps rope_base " },
+    { "falcon",      "FalconForCausalLM",   " KV HS F " },
+    { "bloom",       "BloomForCausalLM",    " KV HS F T rope_base " },
+};
+
+std::vector<std::string> families_written() {
+    std::vector<std::string> names;
+    for (auto& w : WRITTEN) { names.push_back(w.type); }
+    return names;
+}
+
+// ---- config.json
+
+static std::string yes(bool v) { return v ? "true" : "false"; }
+static std::string whole(int v) { return strf("%d", v); }
+static std::string some(float v) { return v ? float_text(v) : "null"; }
+
+// a list of one word a layer
+static std::string by_layer(const Arch& c, std::function<std::string(int l)> word) {
+    std::string list;
+    for (int l = 0; l < c.L; l++) { list += (l ? ", " : "") + word(l); }
+    return "[" + list + "]";
+}
+
+static std::string window_layers(const Arch& c, const char* local, const char* full) {
+    return by_layer(c, [&](int l) { return json_str(is_local(c, l) ? local : full); });
+}
+
+// the layer from which all have the window, as Qwen counts them
+static int first_local(const Arch& c) {
+    int l = 0;
+    while (l < c.L && !is_local(c, l)) { l++; }
+    return l;
+}
+
+// Gemma's scores are divided by the root of this
+static std::string score_divisor(const Arch& c) {
+    if (!c.score_scale) { return whole(c.HS); }
+    const double by = 1 / ((double)c.score_scale * c.score_scale);
+    return float_text(fabs(by - round(by)) < 1e-3 ? round(by) : by);
+}
+
+static bool grouped(const Arch& c) { return c.KV > 1 && c.KV < c.NH; }
+
+// What families say beside the rows of ARCH: a key, and its value for a model. The key goes into a
+// config.json if the family's reader asks for it
+static const struct { const char* key; std::string (*value)(const Arch& c); } KEYS[] = {
+    { "attention_bias", [](const Arch& c) { return yes(c.qkv_bias); } },
+    { "mlp_bias", [](const Arch& c) { return yes(c.ffn_bias); } },
+    { "use_qkv_bias", [](const Arch& c) { return yes(c.qkv_bias); } },
+    { "enable_bias", [](const Arch& c) { return yes(c.qkv_bias); } },
+    { "bias", [](const Arch& c) { return yes(c.qkv_bias); } },
+    { "use_parallel_residual", [](const Arch& c) { return yes(c.parallel); } },
+    { "parallel_attn", [](const Arch& c) { return yes(c.parallel); } },
+    { "do_layer_norm_before", [](const Arch& c) { return yes(c.norm != NORM_post); } },
+    { "word_embed_proj_dim", [](const Arch& c) { return whole(c.C); } },
+    { "sliding_window", [](const Arch& c) { return c.window ? whole(c.window) : "null"; } },
+    { "use_sliding_window", [](const Arch& c) { return yes(c.window); } },
+    { "max_window_layers", [](const Arch& c) { return whole(first_local(c)); } },
+    { "layer_types", [](const Arch& c) {
+        return window_layers(c, "sliding_attention", "full_attention"); } },
+    { "window_size", [](const Arch& c) { return whole(c.window ? c.window : 256); } },
+    { "attention_types", [](const Arch& c) {
+        return "[[" + window_layers(c, "local", "global") + ", 1]]"; } },
+    { "no_rope_layers", [](const Arch& c) {
+        return by_layer(c, [&](int l) { return whole(in_pattern(c.rope_layers, l)); }); } },
+    { "query_pre_attn_scalar", score_divisor },
+    { "attn_logit_softcapping", [](const Arch& c) {
+        return build::Attn::capped ? some(c.attn_cap) : "null"; } },
+    { "final_logit_softcapping", [](const Arch& c) { return some(c.logit_cap); } },
+    { "rope_local_base_freq", [](const Arch& c) {
+        return float_text(c.rope_local ? c.rope_local : 10000); } },
+    { "new_decoder_architecture", [](const Arch& c) { return yes(grouped(c)); } },
+    { "multi_query", [](const Arch& c) { return yes(c.KV == 1); } },
+    { "num_kv_heads", [](const Arch& c) { return whole(c.KV); } },
+    { "ffn_hidden_size", [](const Arch& c) { return whole(c.F); } },
+    { "n_inner", [](const Arch& c) { return whole(c.F); } },
+    { "seq_length", [](const Arch& c) { return whole(c.T); } },
+};
+
+// the family's key of a field of ARCH: its own name, or that which all have
+static std::string family_key(const Family& f, const ArchRow& r) {
+    for (auto& pair : split(f.keys, ' ')) {
+        const size_t colon = pair.find(':');
+        if (pair.substr(colon + 1) == r.field) { return pair.substr(0, colon); }
+    }
+    return r.key;
+}
+
+typedef std::vector<std::pair<std::string, std::string>> Fields;         // key, value as JSON
+
+static bool has_key(const Fields& fields, const std::string& key) {
+    for (auto& f : fields) { if (f.first == key) { return true; } }
+    return false;
+}
+
+// what every family says
+static Fields family_fields(const Family& f, const std::string& without, Arch c) {
+    Fields fields = { { "model_type", json_str(f.type) } };
+    for (auto& r : arch_rows(&c)) {
+        const std::string field = " " + std::string(r.field) + " ";
+        const std::string key = family_key(f, r);
+        const bool ours = !key_object(r).empty() && key == r.key,        // of "train_sink"
+                   tied = !strcmp(r.field, "tied");
+        if (ours || without.find(field) != std::string::npos) { continue; }
+        fields.push_back({ key, tied ? yes(c.tied) : arch_text(r, true) });
+    }
+    if (*f.act) {
+        fields.push_back({ split(f.act, ' ')[0], json_str(activation_name(f, c.ffn)) });
+    }
+    if (c.rope_scaling != ROPE_none) {
+        fields.push_back({ "rope_scaling", "{" + arch_json(c, "rope_scaling", ", ") + "}" });
+    }
+    return fields;
+}
+
+static std::string fields_json(const Fields& fields) {
+    std::string o;
+    for (auto& f : fields) {
+        o += (o.empty() ? "" : ",\n  ") + json_str(f.first) + ": " + f.second;
+    }
+    return o;
+}
+
+// what the reader of a family refuses, the family does not say
+struct Refused {};
+static void refused(int, const std::string&, const std::string&) { throw Refused(); }
+
+// Reads a config.json as the family's reader does. False if that refuses it; *asked: its keys
+static bool family_reads(const std::string& config, Arch* c, std::string* attn,
+                         std::set<std::string>* asked) {
+    const DieHook before = die_hook();
+    bool reads = true;
+    die_hook() = refused;
+    try {
+        *c = arch_import(json_of(config), "config.json", attn, asked);
+        arch_settle(c, "config.json");
+    } catch (Refused&) {
+        reads = false;
+    }
+    die_hook() = before;
+    return reads;
+}
+
+// a pattern of layers, one letter a layer; "" if all have it
+static str pattern_whole(const str& pattern, int L) {
+    str all;
+    for (int l = 0; l < L; l++) { all += in_pattern(pattern, l) ? '1' : '0'; }
+    return all.find('0') == str::npos ? "" : all;
+}
+
+static bool same_rows(Arch a, Arch b) {
+    arch_settle(&a, "config.json");
+    for (Arch* c : { &a, &b }) {
+        c->context = 0;                          // of the run, not of the model
+        c->local = pattern_whole(c->local, c->L);
+        c->rope_layers = pattern_whole(c->rope_layers, c->L);
+    }
+    const std::vector<ArchRow> ours = arch_rows(&a), theirs = arch_rows(&b);
+    for (size_t i = 0; i < ours.size(); i++) {
+        if (arch_text(ours[i], true) != arch_text(theirs[i], true)) { return false; }
+    }
+    return true;
+}
+
+// The keys that say this model in the family's words, none if they do not say it exactly. The
+// reader is asked again until it wants no key more that is known
+static Fields family_says(const Family& f, const std::string& without, const Arch& c) {
+    Fields fields = family_fields(f, without, c);
+    for (size_t before = 0; before != fields.size();) {
+        before = fields.size();
+        std::set<std::string> asked;
+        std::string attn;
+        Arch read;
+        const bool reads = family_reads("{" + fields_json(fields) + "}", &read, &attn, &asked);
+        for (auto& k : KEYS) {
+            const bool read_there = without.find(strf(" %s ", k.key)) == str::npos;
+            if (read_there && asked.count(k.key) && !has_key(fields, k.key)) {
+                fields.push_back({ k.key, k.value(c) });
+            }
+        }
+        const bool whole = before == fields.size();
+        if (whole && (!reads || attn != build::Attn::name || !same_rows(c, read))) { return {}; }
+    }
+    return fields;
+}
+
+// ---- tensors
+
+// one of the family's tensors while it is put together
+struct Part {
+    std::string name;
+    std::vector<long> shape;
+    std::vector<float> x;
+    std::vector<bool> set;
+};
+
+static Part* part_of(std::vector<Part>* parts, const std::string& name, long R, long cols,
+                     bool vector, bool turned) {
+    for (auto& p : *parts) { if (p.name == name) { return &p; } }
+    Part p;
+    p.name = name;
+    p.shape = vector ? std::vector<long>{ R } : std::vector<long>{ R, cols };
+    if (turned) { std::swap(p.shape[0], p.shape[1]); }
+    p.x.resize(R * cols);
+    p.set.resize(R * cols);
+    parts->push_back(p);
+    return &parts->back();
+}
+
+// Puts our tensor where the family has it. False if another of ours is there, with other numbers
+// (two norms of ours that are one there), or a number that the family could not give back.
+static bool part_put(std::vector<Part>* parts, const Family& f, const Arch& c,
+                     const NameRow* names, const StOut& ours) {
+    std::string theirs;
+    Fold fold;
+    if (!family_name(f, names, ours.name, &theirs, &fold)) { return false; }
+    const bool vector = ours.shape.size() == 1,
+               turned = f.transposed && !vector && !our_name(ours.name).layer.empty(),
+               plus_one = f.plus_one && ours.name.find("norm.weight") != std::string::npos;
+    const long n = ours.shape[0], cols = vector ? 1 : ours.shape[1],
+               R = import_rows(fold, c, n, -1);
+    Part* p = part_of(parts, theirs, R, cols, vector, turned);
+    for (long i = 0; i < n; i++) {
+        const long r = import_row(fold, c, i, R);
+        for (long j = 0; j < cols; j++) {
+            const float x = ours.data[i * cols + j], kept = plus_one ? x - 1 : x;
+            const size_t at = turned ? j * R + r : r * cols + j;
+            if (p->set[at] && memcmp(&p->x[at], &kept, sizeof kept)) { return false; }
+            if (plus_one && kept + 1 != x) { return false; }
+            p->x[at] = kept;
+            p->set[at] = true;
+        }
+    }
+    return true;
+}
+
+static bool family_tensors(FamilyFile* file, const Arch& c, const std::vector<StOut>& ours) {
+    const Family& f = *file->family;
+    const NameRow* names = family_names(f, c, grouped(c));
+    if (!names && !f.plus_one) { file->tensors = ours; return true; }
+    std::vector<Part> parts;
+    for (auto& t : ours) { if (!part_put(&parts, f, c, names, t)) { return false; } }
+    for (auto& p : parts) {
+        file->kept.push_back(std::move(p.x));
+        file->tensors.push_back({ p.name, p.shape, file->kept.back().data() });
+    }
+    return true;
+}
+
+// A family's config.json without these keys means token ids of its own first model, which are not
+// this one's.
+static std::string no_tokens(const Tokenizer& tok) {
+    const char* ends = "  \"bos_token_id\": null,\n  \"eos_token_id\": null,\n";
+    return "  \"pad_token_id\": null,\n" + std::string(tok.eos < 0 ? ends : "");
+}
+
+FamilyFile family_file(const Arch& arch, const std::string& type, const std::vector<StOut>& ours,
+                       const Tokenizer& tok, const std::string& tokenizer_path) {
+    const Arch c = arch_in_config(arch);
+    for (auto& w : WRITTEN) {
+        if (!type.empty() && type != w.type) { continue; }
+        FamilyFile file;
+        file.family = family_named(w.type);
+        file.architecture = w.architecture;
+        const Fields fields = family_says(*file.family, w.without, c);
+        if (fields.empty() || !family_tensors(&file, c, ours)) { continue; }
+        file.config = strf("{\n  \"architectures\": [\"%s\"],\n  ", w.architecture) +
+                      fields_json(fields) + ",\n" + no_tokens(tok) +
+                      config_tail(c, tok, tokenizer_path);
+        return file;
+    }
+    return FamilyFile();
+}
+
+FamilyFile model_file(const Arch& c, const std::vector<StOut>& ours, const Tokenizer& tok,
+                      const std::string& tokenizer_path) {
+    FamilyFile file;
+    const bool other = !c.family.empty() && c.family != "llama";
+    if (other) { file = family_file(c, c.family, ours, tok, tokenizer_path); }
+    if (file.family) { return file; }
+    file.tensors = ours;
+    file.config = config_json(c, tok, tokenizer_path);
+    return file;
+}
