@@ -268,7 +268,8 @@ static void test_tokens() {
     // what the hint types
     const Died d = raw(ids(list, 4), 50257);
     const size_t from = d.err.find("python3 -c");
-    const std::string command = from == d.err.npos ? "false" : d.err.substr(from);
+    std::string command = from == d.err.npos ? "false" : d.err.substr(from);
+    while (ends_with(command, "\n")) { command.pop_back(); }
     if (check_run("python3 -c 'import numpy'").code) {
         printf("skipped: 1, which needs numpy\n");
         return;

@@ -50,6 +50,7 @@ static Arch fixture_arch(const Words& f) { // "--name value", and "NORM=post" fo
     Arch c;
     c.L = 2; c.C = 8; c.NH = 2; c.F = 12; c.V = 13; c.T = 11;
     for (auto& r : arch_rows(&c)) {
+        if (!*r.by) { continue; }             // neither a flag nor a switch sets it
         if (r.type == ARCH_kind && !is_flag(r)) { *(kind*)r.at = 0; }
         for (size_t i = 0; i < f.w.size(); i++) {
             std::string text;

@@ -370,7 +370,7 @@ static void test_refused() {
         std::string file;
         const char* says;
     } cases[] = {
-        { "", "wanted a JSON value" },
+        { "", "got an empty file" },
         { "{", "byte 2" },
         { "[]", "wanted an object" },
         { "{\"a\": 1.5}", "wanted a whole number" },
