@@ -13,7 +13,8 @@ ok() { # what, then a command
     if "$@" > "$tmp/out" 2>&1; then passed=$((passed + 1)); else failed=$((failed + 1)); echo "FAIL $what"; tail -n 5 "$tmp/out"; fi
 }
 cp -r Makefile ./*.cu ./*.h ./*.cuh commands cpu cuda dist models text test "$tmp"
-mkdir "$tmp/dev" && cp -r dev/emulator "$tmp/dev"
+mkdir "$tmp/dev" "$tmp/scripts" && cp -r dev/emulator "$tmp/dev"
+cp scripts/modeling_train_sink.py "$tmp/scripts"                  # models/export.cpp holds it
 cd "$tmp" || exit 1
 
 apply() { # a diff, which only adds lines: how many goes to `counts`
