@@ -207,7 +207,8 @@ static void checkpoint_load(Model* m, const std::string& dir) {
 
 static void optimizer_load(Model* m, const std::string& dir) {
     if (!file_exists(dir + "/optimizer.safetensors")) {
-        hint_also().clear();                             // the checkpoint before has none either
+        // --init twice is no help; the checkpoint before may have one, and then the hint removes this
+        if (hint_also().compare(0, 10, "or remove ")) { hint_also().clear(); }
         die(EXIT_USER, dir + ": has no optimizer.safetensors, which --resume needs: a run keeps it "
             "in its newest checkpoint, unless --save-optimizer says all or none",
             "--init " + dir + " and another --out begin a new run from its weights");

@@ -131,9 +131,16 @@ static ProbeData probe_data(Flags* f, const Json& state) {
     }
     p.own = true;
     flags_take_data(f, *flags);
-    p.T = (int)json_number(*data, "T", 64);
-    if (const Json* held = data->get("held")) {
-        for (auto& n : held->items) { p.held.push_back((long)n.number); }
+    const std::string where = f->words[0] + "/state.json: data";
+    const long T = json_count(*data, "T", 64, where), most = 1L << 30;
+    want(T >= 1 && T < most, where + strf(": T %ld", T), strf("1 to %ld", most - 1));
+    p.T = (int)T;
+    const Json* held = data->get("held");
+    for (size_t i = 0; held && i < held->items.size(); i++) {
+        Json one;                                        // as an object, so that it is checked
+        one.type = Json::OBJECT;
+        one.fields = { { "held", held->items[i] } };
+        p.held.push_back(json_count(one, "held", 0, where));
     }
     for (auto& name : split(f->data, ',')) {
         p.sources.push_back(source_from(name, directory));
@@ -360,7 +367,7 @@ static int probe(Flags f) {
             f.data = p.sources[k];
             const ProbeBos bos = probe_bos(f, m.c.V);
             const ProbeInput in = probe_inputs(f, bos, p, k, T, m.c.V);
-            const long step = (long)json_number(state, "step", 0);
+            const long step = json_count(state, "step", 0, f.words[0] + "/state.json");
             objects.push_back(probe_once(&m, f, in, bos.label, T, step, eps));
             if (f.dump.empty() || objects.size() > 1) { continue; }
             want(f.dump_seq < in.n, strf("--dump-seq %ld", f.dump_seq),

@@ -43,6 +43,21 @@ static void run_lost(const std::string& out) {
         "begin again in another --out, or move this one away: mv " + out + " " + out + ".old");
 }
 
+// dies if a directory without checkpoints is no run, but something else: a checkpoint, a model
+static void run_none(const std::string& out) {
+    if (file_exists(out + "/log.jsonl")) { return; }
+    for (auto& name : dir_list(out)) {
+        if (name == "lock") { continue; }
+        const std::string plain = out.substr(0, out.find_last_not_of('/') + 1);
+        const size_t slash = plain.rfind('/'), begin = slash == std::string::npos ? 0 : slash + 1;
+        const std::string run = begin > 1 ? plain.substr(0, begin - 1) : ".";
+        const bool step = plain.compare(begin, 5, "step_") == 0 && is_dir(run) &&
+                          file_exists(run + "/log.jsonl");
+        die(EXIT_USER, out + ": holds " + name + " and no log, so there is no run to resume",
+            step ? "its run goes on with --resume -o " + run : "see ls runs");
+    }
+}
+
 // the checkpoint that --resume continues, "" if the run has none yet; dies if there is no run,
 // or one that is not wanted
 static std::string run_find(const Flags& f, long* step) {
@@ -58,7 +73,10 @@ static std::string run_find(const Flags& f, long* step) {
             newest.empty() ? "choose another --out" : "--resume -o " + f.out +
             " continues it; or choose another --out");
     }
-    if (f.resume && newest.empty()) { run_lost(f.out); }
+    if (f.resume && newest.empty()) {
+        run_none(f.out);
+        run_lost(f.out);
+    }
     if (!f.resume || newest.empty()) { *step = 0; }
     return f.resume ? newest : "";
 }
@@ -86,11 +104,12 @@ static Json run_flags(const std::string& out, const Json& state, long step) {
 // -b of a run of many ranks: the log has one rank's part. A rank's part and all of them agree in
 // what a step was
 static void batch_of_all(Flags* f, const Json& state) {
+    const std::string file = f->out + ": state.json";
     const Json* data = state.get("data");
-    const double T = data ? json_number(*data, "T", 0) : 0,
-                 tokens = json_number(state, "tokens_per_step", 0);
+    const long T = data ? json_count(*data, "T", 0, file + ": data") : 0,
+               tokens = json_count(state, "tokens_per_step", 0, file);
     const bool given = f->given_batch || f->given_total_batch;
-    if (!given && !f->total_batch && T > 0 && tokens > 0) { f->batch = (long)(tokens / T); }
+    if (!given && !f->total_batch && T > 0 && tokens > 0) { f->batch = std::max(1L, tokens / T); }
 }
 
 // The checkpoint's own tokenizer takes the place of the file that the run began with, if that is
@@ -173,7 +192,6 @@ static void run_restore(Run* r, const Flags& f, const std::string& from, const J
     const double step = json_number(state, "step", r->first);
     want(step == r->first, strf("%s: step %.0f", file.c_str(), step),
          strf("step %ld, as the directory is called", r->first));
-    state_check(from);
     hint_also().clear();
     if (f.steps < r->first) {
         printf("note   --steps %ld is less than the %ld that this run has made: no step is left\n",

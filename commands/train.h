@@ -183,10 +183,12 @@ static Run run_open(Flags f) {
     if (!from.empty()) {
         hint_also() = saves_other(f.out, from);
         state = json_file(from + "/state.json");
+        state_check(from);
+        const Arch arch = checkpoint_arch(from, &tokenizer);
+        hint_also().clear();                             // what follows may be a flag's fault
         run_take(&f, state, r.first);
-        arch_keep(&f, checkpoint_arch(from, &tokenizer), from);
+        arch_keep(&f, arch, from);
         tokenizer_keep(&f, tokenizer);
-        hint_also().clear();
     } else if (!f.init.empty()) {
         f.init = checkpoint_in(f.init);
         begin = init_open(&f);
@@ -213,7 +215,7 @@ static Run run_open(Flags f) {
     r.m.min_context = f.min_context;
     only_settle(&r.m, f);
     batch_settle(&r.m, &f,
-                 from.empty() ? 0 : (long)json_number(state, "batch", 0));
+                 from.empty() ? 0 : json_count(state, "batch", 0, from + "/state.json"));
     const double at_once = (double)f.batch * f.arch.T * dist::world;
     r.accum = f.total_batch ? f.total_batch / at_once : 1;
     r.tokens_per_step = r.accum * at_once;

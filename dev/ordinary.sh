@@ -22,7 +22,9 @@ case $name in
 esac
 steps=$((million * 1000000 / 8192 + 1))
 resume=
-[ ! -d "$out/$name" ] || resume=--resume
+if ls -d "$out/$name"/step_* > /dev/null 2>&1; then resume=--resume
+# one that was ended before its first checkpoint cannot go on: it is moved aside
+elif [ -e "$out/$name/log.jsonl" ]; then mv "$out/$name" "$out/$name.ended-$(date +%s)"; fi
 
 # 1,220 steps are 10M tokens
 # shellcheck disable=SC2086  # $model is several words, $resume none or one

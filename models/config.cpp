@@ -48,6 +48,18 @@ double json_number(const Json& j, const char* key, double otherwise) {
     return v && v->type == Json::NUMBER ? v->number : otherwise;
 }
 
+long json_count(const Json& j, const char* key, long otherwise, const std::string& where) {
+    const Json* v = j.get(key);
+    if (!v || v->type == Json::NUL) { return otherwise; }
+    const double most = (double)(1L << 40);
+    const bool whole = v->type == Json::NUMBER && v->number == floor(v->number);
+    if (!whole || v->number < 0 || v->number > most) {
+        die(EXIT_USER, where + strf(": %s: wanted a whole number, 0 to %.0f", key, most),
+            "the file was edited or is damaged: use another checkpoint");
+    }
+    return (long)v->number;
+}
+
 // The tokenizer of a checkpoint: the files in it; without any "bytes", "" (none), or what older
 // checkpoints name.
 static std::string checkpoint_tokenizer(const std::string& dir, const std::string& recorded) {

@@ -22,6 +22,9 @@ std::string config_tail(const Arch& c, const Tokenizer& tok, const std::string& 
 // the number of a key, or `otherwise`
 double json_number(const Json& j, const char* key, double otherwise);
 
+// the same of a key that counts something: dies of what is no whole number, 0 to 2^40
+long json_count(const Json& j, const char* key, long otherwise, const std::string& where);
+
 // the GGUF file that the path is, or that a directory without a config.json has in it; "" if none
 std::string checkpoint_gguf(const std::string& path);
 

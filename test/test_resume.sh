@@ -252,6 +252,34 @@ rm -rf edited; cp -r read2 edited
 sed -i 's/, "files": .*/}/; s/"automatic": false, //; s/"source_drawn":\[[0-9]*/"source_drawn":[50/' edited/step_6/state.json
 refuses 'data.source_drawn 50' --resume -o edited
 
+# numbers that no program writes, in a checkpoint without hashes
+for edit in 's/"tokens_per_step": 32/"tokens_per_step": 1e300/' 's/"T":16/"T":1e-300/' \
+            's/"batch": 2/"batch": -1e300/' 's/"T":16/"T":1.5/'; do
+    rm -rf edited; cp -r sound edited
+    sed -i 's/, "files": .*/}/; s/"automatic": false, //' edited/step_3/state.json
+    sed -i "$edit" edited/step_3/state.json
+    refuses "wanted a whole number" --resume -n 4 -o edited
+done
+for edit in 's/"T":16/"T":1e300/' 's/"held":\[[0-9]*/"held":[-5/' 's/"held":\[[0-9]*/"held":[1e300/'; do
+    rm -rf edited; cp -r read2 edited
+    sed -i "$edit" edited/step_6/state.json
+    "$program" probe edited/step_6 > out 2> err; code=$?
+    [ $code -eq 2 ] && grep -q "wanted a whole number" err; ok $? "probe, $edit: exit $code, $(cat err)"
+done
+
+# ---- a directory that is no run is not begun in: the checkpoint's instead of the run's, a model
+refuses "its run goes on with --resume -o sound$" --resume -o sound/step_3
+refuses "its run goes on with --resume -o sound$" --resume -o sound/step_3/
+mkdir model; echo '{}' > model/config.json
+refuses "no run to resume" --resume -o model
+[ "$(ls model sound/step_3 | grep -c log.jsonl)" = 0 ]; ok $? "a run began in what is none"
+# a flag's fault is no reason to remove a checkpoint
+rm -rf typed; cp -r whole typed; train --resume -n 22 --save-every 1 --save-optimizer all -o typed
+for flags in "--vocab 300" "--width 16" "--model x" "--window 4" "--seed 9"; do
+    run --resume -o typed $flags
+    [ $code -eq 2 ] && ! grep -q 'rm -r' err; ok $? "$flags: exit $code, $(cat err)"
+done
+
 # ---- a damaged newest checkpoint: what to type
 train $TINY -n 9 --save-every 3 --save-optimizer all -o all
 [ -e all/step_3/optimizer.safetensors ]; ok $? "--save-optimizer all keeps none"
