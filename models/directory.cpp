@@ -82,7 +82,7 @@ static const KeyRow DIRECTORY_KEYS[] = {
     { TOKENIZER_CONFIG, "bos_token eos_token", KEY_READ, "",
       "BOS and EOS; must be in the vocabulary" },
     { TOKENIZER_CONFIG,
-      "unk_token pad_token sep_token cls_token mask_token "
+      "unk_token pad_token sep_token cls_token mask_token eod_token "
       "additional_special_tokens extra_special_tokens model_specific_special_tokens image_token "
       "audio_token video_token boi_token eoi_token vision_bos_token vision_eos_token",
       KEY_READ, "",

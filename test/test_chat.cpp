@@ -124,6 +124,14 @@ static void bombs_check() {
     refused("{% for i in range(100000) %}{% for j in range(100000) %}{% endfor %}{% endfor %}" + q,
             "", "too many steps");
     refused("{% for i in range(10000000) %}{% endfor %}", "", "too long a range");
+    const std::string big = "9223372036854775807";
+    const char* large = "a number that is too large";
+    refused("{{ (-" + big + " - 1) // -1 }}" + q, "", large);
+    refused("{{ (-" + big + " - 1) % -1 }}" + q, "", large);
+    refused("{{ " + big + " + 1 }}" + q, "", large);
+    refused("{{ 9007199254740992 * 9007199254740992 }}" + q, "", large);
+    refused("{{ 'abc'[::-" + big + "] }}" + q, "", large);
+    refused("{{ range(9007199254740991, " + big + ", " + big + ") }}" + q, "", large);
     refused("{% set n = namespace(l=[]) %}{% for i in range(99999) %}{% set n.l = [n.l] %}{% "
             "endfor %}" +
                 q,

@@ -144,6 +144,7 @@ static void tokenizer_config_check() {
     refuses("{\"add_prefix_space\": true}", "add_prefix_space is true, and");
     refuses("{\"add_prefix_space\": \"yes\"}", "wanted true or false");
     refuses("{\"pad_token\": \"[PAD]\"}", "pad_token is \"[PAD]\", which is not in the vocabulary");
+    refuses("{\"eod_token\": \"[EOD]\"}", "eod_token is \"[EOD]\", which is not in the vocabulary");
     refuses("{\"eos_token\": \"<|end|>\"}", "eos_token is \"<|end|>\", which is not");
     refuses("{\"split_special_tokens\": true}", "split_special_tokens is true");
     refuses("{\"do_lower_case\": true}", "do_lower_case is true");

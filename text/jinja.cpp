@@ -3,6 +3,8 @@ text/jinja.cpp -- what jinja.h declares. In reading order: values; lexer, text t
 parser, words to nodes; evaluation of expressions, filters, methods and tests; statements.
 */
 #include "jinja.h"
+#include <limits.h>
+#include <math.h>
 
 // ---- limits: a template is a file from elsewhere
 
@@ -49,7 +51,11 @@ JinjaValue jinja_object() {
     return v;
 }
 
+// Up to here two numbers can be added, and a double holds each product that is allowed.
+static const long MOST_NUMBER = 1L << 53;
+
 static Value jinja_int(long n) {
+    if (n < -MOST_NUMBER || n > MOST_NUMBER) { fail("has a number that is too large"); }
     Value v;
     v.type = Value::INT;
     v.number = n;
@@ -1128,7 +1134,11 @@ static Value multiplied(Runner* r, const Node& n) {
         const std::string& sign = n.words[i - 1];
         if (!is_number(product) || !is_number(v)) { fail("multiplies what are no numbers"); }
         const long a = product.number, b = v.number;
-        if (sign == "*") { product = jinja_int(a * b); continue; }
+        if (sign == "*") {
+            const bool large = fabs((double)a * b) > (double)MOST_NUMBER;
+            product = jinja_int(large ? LONG_MAX : a * b);
+            continue;
+        }
         if (b == 0 || sign == "/" || sign == "**") {
             fail("divides in a way that is not known here");
         }

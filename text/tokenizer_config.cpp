@@ -138,7 +138,7 @@ static void special_tokens(Beside* b, const std::string& key, const Json& v) {
 static void specials(Beside* b) {
     for (const char* key :
          { "bos_token", "eos_token", "unk_token", "pad_token", "sep_token", "cls_token",
-           "mask_token", "additional_special_tokens", "extra_special_tokens",
+           "mask_token", "eod_token", "additional_special_tokens", "extra_special_tokens",
            "model_specific_special_tokens", "image_token", "audio_token", "video_token",
            "boi_token", "eoi_token", "vision_bos_token", "vision_eos_token" }) {
         const Json *v = b->get(key), *other = b->specials.get(key);
