@@ -225,6 +225,7 @@ bool is_llama(Arch c) {
     // the first of every table
     for (auto& r : arch_rows(&plain)) { if (r.type == ARCH_kind) { *(kind*)r.at = 0; } }
     plain.k_dims = c.k_dims = 0;
+    plain.context = c.context;                   // of the run: it changes nothing that is computed
     const std::vector<ArchRow> ours = arch_rows(&c), llama = arch_rows(&plain);
     bool same = !strcmp(build::Attn::name, "softmax");
     for (size_t i = 0; i < ours.size(); i++) {

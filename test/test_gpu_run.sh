@@ -160,7 +160,7 @@ if [ -f "$CUDA/include/cublasLt.h" ]; then
     done
     valid $dir/emulated/results.json; ok $? "results.json: $(tail -n 1 $dir/json)"
     grep -q 'update_kernel.* 1 ' $dir/emulated/log.txt; ok $? "no update in the profile"
-    grep -q 'bf16, batch 2: loss' $dir/emulated/results.json; ok $? "no real size was compared"
+    grep -q 'bf16, batch [0-9]*: loss' $dir/emulated/results.json; ok $? "no real size was compared"
 else echo "skipped: 12 checks of dev/gpu_run.sh, no CUDA headers in $CUDA/include (set CUDA=)"; fi
 
 # the table of docs/gpu.md is what dev/predict.py prints today

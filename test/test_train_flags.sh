@@ -81,10 +81,12 @@ check "to the same bits" same init whole
 refuses "no such directory" $softmax --init "$dir/base" -o "$dir/no"
 mv "$dir/gone" "$dir/base"
 check "shorter sequences" run $softmax short -n 0 --probe-len 32 --seq 32 --init "$dir/base"
-check "become the model's" grep -q '"max_position_embeddings": 32' "$dir/short/step_0/config.json"
-check "and stay it" run $softmax still -n 0 --probe-len 32 --init "$dir/short/step_0"
-check "unless others are asked for" \
-    grep -q '"max_position_embeddings": 32' "$dir/still/step_0/config.json"
+check "leave the model its length" grep -q '"max_position_embeddings": 64' "$dir/short/step_0/config.json"
+check "are the run's own" grep -q '"train_sink": {.*"seq": 32,' "$dir/short/step_0/config.json"
+check "and leave it a LLaMA" grep -q '"model_type": "llama"' "$dir/short/step_0/config.json"
+check "a run from that run" run $softmax still -n 0 --probe-len 32 --init "$dir/short/step_0"
+check "keeps both" \
+    grep -q '"train_sink": {.*"seq": 32,' "$dir/still/step_0/config.json"
 check "logit switched off" run $logit off -n 0 --init "$dir/base" --init-logit -1e4
 check "is the softmax model, to the last bit" begins adamw off val_loss
 check "its z is kept" sh -c "grep -q self_attn.sinks '$dir/off/step_0/model.safetensors'"

@@ -21,9 +21,14 @@ __global__ void copies(float* out, const float* in, int n) {
 __global__ void vector_copies(float* out, const float* in) {
     store<4>(out + 4 * threadIdx.x, load<4>(in + 4 * threadIdx.x));
 }
+// begins at bank 0, and a vector of four floats may be stored anywhere in it
+struct alignas(128) Banks {
+    float word[1024];
+};
 // what each line costs beyond its one cycle
 __global__ void banks(float* out) {
-    SMEM(float[1024], s);
+    SMEM(Banks, shared);
+    float* s = shared.word;
     const int t = threadIdx.x;
     s[t] = 1;                                        // 0
     __syncwarp();
