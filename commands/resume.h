@@ -46,8 +46,8 @@ static void run_lost(const std::string& out) {
 // dies if a directory without checkpoints is no run, but something else: a checkpoint, a model
 static void run_none(const std::string& out) {
     if (file_exists(out + "/log.jsonl")) { return; }
-    for (auto& name : dir_list(out)) {
-        if (name == "lock") { continue; }
+    for (const std::string name : { "state.json", "config.json", "manifest.json" }) {
+        if (!file_exists(out + "/" + name)) { continue; }
         const std::string plain = out.substr(0, out.find_last_not_of('/') + 1);
         const size_t slash = plain.rfind('/'), begin = slash == std::string::npos ? 0 : slash + 1;
         const std::string run = begin > 1 ? plain.substr(0, begin - 1) : ".";
@@ -192,6 +192,7 @@ static void run_restore(Run* r, const Flags& f, const std::string& from, const J
     const double step = json_number(state, "step", r->first);
     want(step == r->first, strf("%s: step %.0f", file.c_str(), step),
          strf("step %ld, as the directory is called", r->first));
+    state_check(from);
     hint_also().clear();
     if (f.steps < r->first) {
         printf("note   --steps %ld is less than the %ld that this run has made: no step is left\n",

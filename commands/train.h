@@ -183,10 +183,9 @@ static Run run_open(Flags f) {
     if (!from.empty()) {
         hint_also() = saves_other(f.out, from);
         state = json_file(from + "/state.json");
-        state_check(from);
+        run_take(&f, state, r.first);
         const Arch arch = checkpoint_arch(from, &tokenizer);
         hint_also().clear();                             // what follows may be a flag's fault
-        run_take(&f, state, r.first);
         arch_keep(&f, arch, from);
         tokenizer_keep(&f, tokenizer);
     } else if (!f.init.empty()) {
