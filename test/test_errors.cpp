@@ -734,7 +734,8 @@ int main() {
           "--help of a command is of that command alone: %s", help2.out.c_str());
     test_help();
     std::string each;                    // what the commands list; check has no flag of its own
-    const char* names[] = { "train", "probe", "eval", "generate", "score", "tokenize", "bench" };
+    const char* names[] = { "train", "probe", "eval", "generate", "score", "tokenize",
+                            "export", "bench" };
     for (const char* name : names) {
         each += train_sink(std::string(name) + " --help").out;
     }
