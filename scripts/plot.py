@@ -706,7 +706,7 @@ usage: (a RUN is a directory with log.jsonl; for heads, norms and profiles also 
 train_sink probe --json wrote, so any model that can be probed can be drawn)
 {rows}
 options:
-  -o DIR      where the .png and .svg go [runs/figures]
+  -o DIR      where the .png and .svg go [figures/ beside the first input: runs/figures]
   --step N    the evaluation that heads, norms and profiles show [the last]
   --head L:H,..  maps: these heads in detail [all if they are few]
   --logx      dynamics: a logarithmic axis of steps
@@ -727,7 +727,7 @@ def main(words):
     parser.error = lambda text: die(f"options: {text}", "scripts/plot.py --help")
     parser.add_argument("figure")
     parser.add_argument("inputs", nargs="*")
-    parser.add_argument("-o", "--out", default="runs/figures")
+    parser.add_argument("-o", "--out")
     parser.add_argument("--step", type=int)
     parser.add_argument("--head", type=heads_of, default=set())
     parser.add_argument("--logx", action="store_true")
@@ -739,6 +739,8 @@ def main(words):
     if not options.inputs:
         die(f"{options.figure}: got nothing to draw, wanted {what}",
             f"scripts/plot.py {options.figure} {what}")
+    beside = os.path.dirname(os.path.normpath(options.inputs[0]))
+    options.out = options.out or os.path.join(beside, "figures")
     plt.rcParams.update(STYLE)
     plt.rcParams["axes.prop_cycle"] = matplotlib.cycler(color=COLORS)
     np.seterr(all="ignore")                                  # numbers that are not finite are gaps

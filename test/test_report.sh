@@ -419,7 +419,7 @@ if ! $PYTHON -c 'import numpy, matplotlib' 2> /dev/null; then skip 6 "no matplot
 $PYTHON - $out > $out/stdout 2>&1 <<'END'; ok $? "figures: $(tail -n 3 $out/stdout)"
 # every figure writes both files, the same bytes twice, and its lines and images
 # are the numbers of the log
-import argparse, contextlib, json, os, sys, time
+import argparse, contextlib, json, os, shutil, sys, time
 sys.path.insert(0, "scripts")
 import numpy as np
 import plot, runlog
@@ -459,6 +459,10 @@ with contextlib.redirect_stdout(sys.stderr):
             first = {n: open(f"{out}/figures/{n}", "rb").read()
                      for n in os.listdir(out + "/figures") if n.startswith("profiles")}
     plot.main(["profiles", tiny, "-o", out + "/figures"])
+    # without -o they stand beside what was drawn, wherever one is
+    shutil.copytree(tiny, out + "/beside/tiny")
+    plot.main(["profiles", out + "/beside/tiny/"])
+    assert os.listdir(out + "/beside/figures")
     # a probe in place of a run; one layer and one head; the heads of a large model, in one picture
     one = dict(e, alpha1=[[0.25]], alpha1_proxy=[[0.25]], data="a long path/to some text.txt",
                **{k: [[0.5]] for k in ("alpha_star", "alpha_star_proxy", "mass", "entropy")})
