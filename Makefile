@@ -1,6 +1,6 @@
 # train_sink: one binary per model.          make help
 #
-#   make train_sink ATTN=sigmoid PE=nope     -> build/cpu-ATTN=sigmoid-PE=nope/train_sink;
+#   make train_sink ATTN=sigmoid BIAS=k      -> build/cpu-ATTN=sigmoid-BIAS=k/train_sink;
 #                                            ./train_sink links to the last one built
 #   make test                                everything that can be tested here
 

@@ -4,7 +4,7 @@
 . test/ok.sh
 copy=build/test/readme
 rm -rf $copy; mkdir -p $copy
-cp -r Makefile README.md *.cu *.cuh *.h commands cpu cuda dist models text scripts dev test $copy
+cp -r Makefile README.md docs *.cu *.cuh *.h commands cpu cuda dist models text scripts dev test $copy
 cd $copy || exit 1
 export OPTIMIZE=-O0 JOBS=1 OMP_NUM_THREADS=2             # compiling takes longer than running
 
@@ -53,14 +53,14 @@ for s in ATTN BIAS PE NORM FFN COMBINE QKNORM GATE; do
     [ "$(echo $readme)" = "$(echo $source)" ]
     ok $? "the values of $s: README has '$readme', the source '$source'"
 done
-# the files it lists, and every file of the root is in the list
-for file in $(sed -n 's/^    \([a-zA-Z_]*\.\(cu\|cuh\|h\)\)  .*/\1/p' README.md); do
+# the files that docs/tour.md lists, and every file of the root is in the list
+for file in $(sed -n 's/^    \([a-zA-Z_]*\.\(cu\|cuh\|h\)\)  .*/\1/p' docs/tour.md); do
     [ -f "$file" ]
-    ok $? "README lists $file, which is not there"
+    ok $? "docs/tour.md lists $file, which is not there"
 done
 for file in *.cu *.cuh *.h commands cpu cuda dist models text; do
-    grep -q "^    $file" README.md
-    ok $? "README does not list $file"
+    grep -q "^    $file" docs/tour.md
+    ok $? "docs/tour.md does not list $file"
 done
 cd ../../.. && rm -rf $copy
 echo "$passed passed, $failed failed"
