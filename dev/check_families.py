@@ -14,7 +14,7 @@ Where make_gguf_families.py can write the model as a GGUF file, that has to answ
 """
 import json, os, shutil, subprocess, sys, tempfile
 import numpy as np, torch, transformers as tf
-import make_gguf_families
+import make_gguf_families, shards
 
 T, N, V = 33, 4, 101
 BASE = dict(vocab_size=V, hidden_size=24, intermediate_size=40, num_hidden_layers=3,
@@ -183,14 +183,6 @@ def reference(model, ids):
     return loss, alpha, [x[:, 0].mean().item() for x in h], [x[:, 1:].mean().item() for x in h]
 
 
-def shards(d, tokens):
-    header = np.zeros(256, np.int32)
-    header[:3] = 20240520, 1, len(tokens)
-    for name in ("train.bin", "val.bin"):
-        with open(os.path.join(d, name), "wb") as f:
-            f.write(header.tobytes() + tokens.astype(np.uint16).tobytes())
-
-
 def probe(binary, checkpoint, d):
     out = os.path.join(d, "probe.json")
     r = subprocess.run([binary, "probe", checkpoint, "-d", d, "--probe-len", str(T), "--probe-seqs",
@@ -238,7 +230,7 @@ def check(name, binary):
         model.save_pretrained(os.path.join(d, "m"))
         packed(name, model, os.path.join(d, "m"))
         loss, alpha, first, rest = reference(model, ids)
-        shards(d, tokens)
+        shards.write(d, tokens)
         bad, files = [], [os.path.join(d, "m")]
         if name in make_gguf_families.ARCHS:
             make_gguf_families.write(name, files[0])
@@ -276,7 +268,7 @@ def save(out, names):
     tokens = np.random.default_rng(1).integers(0, 29, (N + 1) * T + 1)
     ids = torch.tensor(np.stack([tokens[i * T:i * T + T + 1] for i in range(N)]))
     os.makedirs(os.path.join(out, "tokens"), exist_ok=True)
-    shards(os.path.join(out, "tokens"), tokens)
+    shards.write(os.path.join(out, "tokens"), tokens)
     for name in names:
         kind, arguments, _ = CASES[name]
         arguments = {k: small.get(k, v) for k, v in arguments.items()}

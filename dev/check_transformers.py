@@ -11,6 +11,7 @@ the beginning of this file as the tokenizer there has it.
 import json, os, subprocess, sys, tempfile
 import numpy as np, torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
+import shards
 
 binary, checkpoint = sys.argv[1:3]
 n, T = 16, 64
@@ -28,11 +29,7 @@ if len(sys.argv) > 3:
     tokens = np.array(tokenizer(text, add_special_tokens=False).input_ids[:count])
     assert len(tokens) == count, "TEXT is too short"
 with tempfile.TemporaryDirectory() as d:
-    header = np.zeros(256, np.int32)
-    header[:3] = 20240520, 1, len(tokens)
-    for name in ("train.bin", "val.bin"):
-        with open(os.path.join(d, name), "wb") as f:
-            f.write(header.tobytes() + tokens.astype(np.uint16).tobytes())
+    shards.write(d, tokens)
     out = os.path.join(d, "probe.json")
     subprocess.run([binary, "probe", checkpoint, "-d", d, "--probe-seqs", str(n), "--per-sequence",
                     "--json", out], check=True)

@@ -12,6 +12,8 @@ import numpy as np, torch, transformers as tf
 from transformers import AutoModelForCausalLM
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+sys.path.insert(0, os.path.join(ROOT, "dev"))
+import shards
 T, N, V, NEW = 32, 6, 61, 14
 SIZE = ("--bb-vocab 60 --layers 3 --heads 4 --kv-heads 2 --width 24 --ffn-width 20 --seq 32 "
         "-b 8 --steps 15 --lr 0.03 --warmup 5 --eval-every 0 --sample 0 --val-seqs 8 "
@@ -87,14 +89,6 @@ def binary(switches):
     return os.path.join(ROOT, run(*make, "check").strip(), "train_sink")
 
 
-def shards(d, tokens):
-    header = np.zeros(256, np.int32)
-    header[:3] = 20240520, 1, len(tokens)
-    for name in ("train.bin", "val.bin"):
-        with open(os.path.join(d, name), "wb") as f:
-            f.write(header.tobytes() + tokens.astype(np.uint16).tobytes())
-
-
 def probe(program, checkpoint, d):
     out = os.path.join(d, "probe.json")
     run(program, "probe", checkpoint, "-d", d, "--probe-len", T, "--probe-seqs", N,
@@ -153,7 +147,7 @@ def check(name):
     tokens = rng.integers(0, V, (N + 1) * T + 1)
     ids = torch.tensor(np.stack([tokens[i * T:i * T + T + 1] for i in range(N)]))
     with tempfile.TemporaryDirectory() as d:
-        shards(d, tokens)
+        shards.write(d, tokens)
         out, saved = os.path.join(d, "m"), os.path.join(d, "saved")
         run(program, "train", "-o", os.path.join(d, "run"), *SIZE.split(), *flags.split())
         checkpoint = os.path.join(d, "run", "step_15")
