@@ -198,10 +198,13 @@ struct Metrics {
     }
 };
 // Sink_k^eps; k = 0 is the star
-inline double sink_rate(const Metrics& m, int k, double eps, bool proxy) {
+inline double sink_rate(const std::vector<HeadMetrics>& heads, int k, double eps, bool proxy) {
     double hits = 0;
-    for (auto& x : m.heads) { hits += (proxy ? x.proxy[k] : x.alpha[k]) > eps; }
-    return m.heads.empty() ? NAN : hits / m.heads.size();
+    for (auto& x : heads) { hits += (proxy ? x.proxy[k] : x.alpha[k]) > eps; }
+    return heads.empty() ? NAN : hits / heads.size();
+}
+inline double sink_rate(const Metrics& m, int k, double eps, bool proxy) {
+    return sink_rate(m.heads, k, eps, proxy);
 }
 
 // Sink_1^eps of what passes the gate

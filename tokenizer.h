@@ -192,6 +192,9 @@ std::vector<int> tokenizer_encode(const Tokenizer& t, const std::string& text,
 // ----------------------------------------------------------------------------
 // decode
 
+// Returns the character that stands for each byte in a vocabulary of bytes, as GPT-2's.
+std::vector<uint32_t> byte_alphabet();
+
 // "<0x41>" -> 0x41, -1 if it is not such a token
 int fallback_byte(const std::string& s);
 

@@ -42,9 +42,7 @@ struct EvalResult {
 
 // Sink_k of the heads and sequences of a run, at the threshold that a run of training uses, too
 static double eval_sink(const EvalResult& r, int k) {
-    double hits = 0;
-    for (auto& x : r.heads) { hits += (r.sums_to_one ? x.alpha[k] : x.proxy[k]) > 0.3; }
-    return hits / r.heads.size();
+    return sink_rate(r.heads, k, 0.3, !r.sums_to_one);
 }
 
 // writes into the learned positions what the edits of pe say, each of which reads them

@@ -185,7 +185,8 @@ static void changes_tell(Run* r, const Flags& f, const Json* saved) {
 // model, optimiser, data and log as they were at the checkpoint `from`; dies if the flags make
 // another run of it
 static void run_restore(Run* r, const Flags& f, const std::string& from, const Json& state) {
-    hint_also() = saves_other(f.out, from);
+    const std::string other = saves_other(f.out, from);
+    hint_also() = other;
     const std::string file = from + "/state.json";
     const Json *position = state.get("data"), *flags = state.get("flags");
     want(position, file + ": data", "the position in the data");
@@ -214,11 +215,11 @@ static void run_restore(Run* r, const Flags& f, const std::string& from, const J
                  tokens),
             "leave --batch and --total-batch out, or " + again);
     }
-    hint_also() = saves_other(f.out, from);
+    hint_also() = other;
     position_check(*position, step * tokens / f.arch.T, file);
     hint_also().clear();
     data_restore(&r->data, *position);
-    hint_also() = saves_other(f.out, from);
+    hint_also() = other;
     checkpoint_load(&r->m, from);
     optimizer_load(&r->m, from);
     numbers_check(&r->m, state, from);

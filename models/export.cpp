@@ -108,26 +108,18 @@ void export_with_code(ExportDir* o, const Arch& c, const Tokenizer& tok) {
     export_file(o, MODELING_NAME, modeling_source());
 }
 
-// The character that stands for a byte in tokenizer.json: itself if it is printed, else the next
-// free one from U+0100 on.
-static std::vector<std::string> byte_characters() {
-    std::vector<std::string> characters(256);
-    uint32_t next = 256;
-    for (int b = 0; b < 256; b++) {
-        const bool printed = (b >= 33 && b <= 126) || (b >= 161 && b <= 172) || b >= 174;
-        utf8_append(&characters[b], printed ? b : next++);
-    }
-    return characters;
-}
-
 // What stands for id 256. U+FDD0 is no character and never will be, so that no text has this token
 // in it: text is bytes, whatever it says.
 static const char* const END_OF_BYTES = "<|endoftext|>\xEF\xB7\x90";
 
 static std::string bytes_tokenizer_json() {
     std::string vocab;
-    const std::vector<std::string> characters = byte_characters();
-    for (int b = 0; b < 256; b++) { vocab += json_str(characters[b]) + strf(": %d, ", b); }
+    const std::vector<uint32_t> characters = byte_alphabet();
+    for (int b = 0; b < 256; b++) {
+        std::string character;
+        utf8_append(&character, characters[b]);
+        vocab += json_str(character) + strf(": %d, ", b);
+    }
     const std::string end = json_str(END_OF_BYTES);
     return "{\n  \"version\": \"1.0\",\n  \"truncation\": null,\n  \"padding\": null,\n"
            "  \"added_tokens\": [{\"id\": 256, \"content\": " + end + ", \"single_word\": false, "

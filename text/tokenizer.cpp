@@ -224,11 +224,19 @@ static bool byte_stays(int b) {
     return (b >= 0x21 && b <= 0x7E) || (b >= 0xA1 && b <= 0xAC) || b >= 0xAE;
 }
 
+std::vector<uint32_t> byte_alphabet() {
+    std::vector<uint32_t> characters(256);
+    uint32_t other = 0x100;
+    for (int b = 0; b < 256; b++) { characters[b] = byte_stays(b) ? b : other++; }
+    return characters;
+}
+
 // a vocabulary string in that alphabet -> bytes; false if it has other characters
 static bool byte_level_to_raw(const std::string& s, std::string* raw) {
     static const std::vector<int> back = [] {
         std::vector<int> m(0x144, -1);
-        for (int b = 0, other = 0x100; b < 256; b++) { m[byte_stays(b) ? b : other++] = b; }
+        const std::vector<uint32_t> characters = byte_alphabet();
+        for (int b = 0; b < 256; b++) { m[characters[b]] = b; }
         return m;
     }();
     raw->clear();
