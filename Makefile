@@ -39,7 +39,7 @@ DIST_ALL := none mpi nccl
 MPICXX   ?= mpicxx
 KNOWN    := $(SWITCHES) CXX ARCH OPTIMIZE JOBS NVCC GPU_ARCH DIST MPICXX
 
-# ---- a misspelt value, or a misspelt switch (ATN=sigmoid), must not quietly train softmax --------
+# ---- a misspelled value, or a misspelled switch (ATN=sigmoid), must not quietly train softmax --------
 ifeq ($(filter help clean size,$(MAKECMDGOALS)),)
 not_one = $(filter-out 1,$(words $($(1))))$(filter-out $($(1)_ALL),$($(1)))
 one_of  = $(if $(not_one),$(error $(1)=$($(1)) is unknown; choose one of: $($(1)_ALL)))
@@ -222,7 +222,7 @@ set_defs = -DATTN=$(call of_set,$(1),1) -DBIAS=$(call of_set,$(1),2) -DPE=$(call
            $(foreach s,$(filter-out ATTN BIAS PE,$(MODEL)),-D$(s)=$(firstword $($(s)_ALL)))
 
 # those that parse what others wrote run once more under the address
-# and undefined-behaviour sanitizers
+# and undefined-behavior sanitizers
 ASAN       := $(foreach t,data look checkpoint tokenizer gguf meet,test/test_$(t).cpp)
 ASAN_OBJECTS := $(ONCE_SOURCES:%.cpp=build/once/asan/%.o)
 ASAN_ONCE  := build/once/asan/once.a

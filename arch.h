@@ -65,7 +65,7 @@ A row with nothing special about it is named nowhere else: a new one needs an ed
     X(int,   k_dims,       0,             "tb", "--k-dims",          "train_sink.k_dims",                   0, 1 << 16, "", "learnable entries of k* (0: all; Table 13)") \
     X(str,   v_star,       "",            "tb", "--v-star",          "train_sink.v_star",                   0, 0, "", "BIAS=k: fixed v* of norm M, e1:M or ones:M (Table 5)") \
     X(float, attn_p,       1,             "tb", "--attn-p",          "train_sink.attn_p",                   1e-6, 1e6, "", "p of softmax_p and sigmoid_p (Eq. 43)") \
-    X(float, attn_alpha,   1,             "tb", "--attn-alpha",      "train_sink.attn_alpha",               1e-6, 1e6, "", "rows of a normalised attention sum to this (Table 14)") \
+    X(float, attn_alpha,   1,             "tb", "--attn-alpha",      "train_sink.attn_alpha",               1e-6, 1e6, "", "rows of a normalized attention sum to this (Table 14)") \
     X(float, attn_bias,    0,             "tb", "--attn-bias-init",  "train_sink.attn_bias_init",           -1e6, 1e6, "", "ATTN=sigmoid and others without exp: added to every score, such as -ln T") \
     X(float, attn_cap,     50,            "tb", "--attn-cap",        "train_sink.attn_cap",                 1e-6, 1e6, "", "ATTN=softcap: scores are cap tanh(score / cap)") \
     X(float, score_scale,  0,             "tb", "--score-scale",     "train_sink.score_scale",              0, 1e6, "", "scores are q.k times this (0: 1 / sqrt(HS))") \

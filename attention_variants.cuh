@@ -33,18 +33,18 @@ activation is new has one in ACTIVATIONS (block_variants.h). Then `make test` ch
 // 1 switch ATTN=<name>     X_ATTN(name, Z, "A", "what it is; where in the paper"); Z: ZKind, below
 #define ATTN_VARIANTS(X_ATTN) \
     X_ATTN(softmax,         Z_SUM,   "exp(s) / sum exp(s)",              "sums to 1: spare attention goes somewhere (Eq. 4)") \
-    X_ATTN(sigmoid,         Z_ONE,   "sigmoid(s)",                       "every key on its own, no normalisation (Table 6)") \
+    X_ATTN(sigmoid,         Z_ONE,   "sigmoid(s)",                       "every key on its own, no normalization (Table 6)") \
     X_ATTN(sigmoid_norm,    Z_SUM,   "sigmoid(s) / sum sigmoid(s)",      "sigmoid, made to sum to 1 again (Table 6)") \
-    X_ATTN(elu1,            Z_ONE,   "elu(s) + 1",                       "positive, linear above 0, not normalised (Table 6)") \
+    X_ATTN(elu1,            Z_ONE,   "elu(s) + 1",                       "positive, linear above 0, not normalized (Table 6)") \
     X_ATTN(elu1_norm,       Z_SUM,   "(elu(s) + 1) / sum",               "elu1, made to sum to 1 (Table 15)") \
-    X_ATTN(kernel_elu,      Z_ONE,   "phi(q).phi(k), phi = elu + 1",     "linear attention, no normalisation (Table 15)") \
+    X_ATTN(kernel_elu,      Z_ONE,   "phi(q).phi(k), phi = elu + 1",     "linear attention, no normalization (Table 15)") \
     X_ATTN(kernel_elu_norm, Z_SUM,   "phi(q).phi(k) / sum, phi = elu+1", "linear attention (Table 6)") \
     X_ATTN(identity,        Z_ONE,   "s",                                "signed scores as they are (Table 6)") \
     X_ATTN(identity_norm,   Z_MAX1,  "s / max(|sum s|, 1)",              "signed scores, bounded (Table 15)") \
-    X_ATTN(mlp,             Z_ONE,   "phi(q).phi(k), phi = MLP",         "learned kernel, no normalisation (Table 6)") \
+    X_ATTN(mlp,             Z_ONE,   "phi(q).phi(k), phi = MLP",         "learned kernel, no normalization (Table 6)") \
     X_ATTN(mlp_norm,        Z_MAX1,  "phi(q).phi(k) / max(|sum|, 1)",    "learned kernel, bounded (Table 6)") \
-    X_ATTN(softmax_p,       Z_PNORM, "exp(s) / (sum exp(p s))^(1/p)",    "p-normalised softmax, --attn-p (Eq. 44)") \
-    X_ATTN(sigmoid_p,       Z_PNORM, "w / (sum w^p)^(1/p), w = sigmoid", "p-normalised sigmoid, --attn-p (Eq. 43)") \
+    X_ATTN(softmax_p,       Z_PNORM, "exp(s) / (sum exp(p s))^(1/p)",    "p-normalized softmax, --attn-p (Eq. 44)") \
+    X_ATTN(sigmoid_p,       Z_PNORM, "w / (sum w^p)^(1/p), w = sigmoid", "p-normalized sigmoid, --attn-p (Eq. 43)") \
     X_ATTN(softpick,        Z_ABS,   "relu(e^s - 1) / sum |e^s - 1|",    "rectified: a row may weigh nothing (Zuhri et al. 2025)") \
     X_ATTN(softcap,         Z_SUM,   "softmax(cap tanh(s / cap))",       "scores within +-cap: Gemma 2")
 

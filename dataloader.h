@@ -5,7 +5,7 @@ dataloader.h -- from whatever the user has to batches of token ids. In reading o
     data        sources, windows of them in shuffled order, edits; what is held out, the position
                 for checkpoints
 
-How a source is found, tokenised and opened: text/dataloader.cpp.
+How a source is found, tokenized and opened: text/dataloader.cpp.
 
 A training sequence is a window of T+1 tokens at stride T over a source's documents, each followed
 by EOS: every token is a target exactly once per epoch. An epoch visits all windows in the order of
@@ -24,7 +24,7 @@ struct DataOptions {
     std::string tokenizer;                 // path of tokenizer.json; "" = bytes
     // none | seq: first token of every sequence | doc: before every document
     std::string bos = "none";
-    std::string cache; // where text is kept as shards once tokenised; "" = data/cache
+    std::string cache; // where text is kept as shards once tokenized; "" = data/cache
     int T = 64;
     uint64_t seed = 1;
     int val_seqs = 100, probe_seqs = 100, probe_len = 64;

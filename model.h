@@ -391,7 +391,7 @@ static std::vector<long> layers_at(const Model& m) {
     return at;
 }
 
-// gradients and optimiser state, all of it or a shard
+// gradients and optimizer state, all of it or a shard
 static void model_training(Model* m) {
     const long all = m->shard.whole, mine = m->shard.mine;
     m->grads = (acc*)ops::device_malloc((all + 2 * mine) * sizeof(acc));
@@ -405,7 +405,7 @@ static void model_training(Model* m) {
     m->shard_params = (real*)ops::device_malloc(mine * sizeof(real));
 }
 
-// memory for the weights and, if it is to be trained, for gradients and optimiser state
+// memory for the weights and, if it is to be trained, for gradients and optimizer state
 static Model model_new(const Arch& c, int T_max, bool train) {
     Model m = Model();
     const Layout layout(c);

@@ -8,11 +8,11 @@ cuda/, have the same functions and must agree with these. make train_sink BACKEN
     3 before attention       norms of q and k, rotary positions, the kernel phi
     4 attention              one forward and one backward for every variant
     5 after attention        the gate, heads combined, the FFN's activation
-    6, 7 in training         the loss, the optimisers' steps: reference_training.h
+    6, 7 in training         the loss, the optimizers' steps: reference_training.h
 
 Letters: B sequences of T tokens (with the sink token, if there is one), N = B T rows, C channels,
 NH query heads, KV key/value heads, HS head size, F FFN width, V vocabulary, OC output channels.
-`real` is what tensors hold; `acc` what sums, statistics, gradients of weights and the optimiser
+`real` is what tensors hold; `acc` what sums, statistics, gradients of weights and the optimizer
 hold. Here both are float, or double in tests.
 
 Parameters: outputs, inputs, weights, sizes. A gradient of a weight is added to (+=), that of an
@@ -205,7 +205,7 @@ inline void qk_scatter(real* qkv, const real* qk, AttnShape s) {
     each_qk(s, [=](long at, long i) { qkv[at] = qk[i]; });
 }
 
-// what qk_norm normalises together: a head, or `all` heads of q, or of k
+// what qk_norm normalizes together: a head, or `all` heads of q, or of k
 struct QkGroup { int from, C; bool is_q; };
 inline int qk_groups(bool all, AttnShape s) { return all ? 2 : s.NH + s.KV; }
 inline QkGroup qk_group(int g, bool all, AttnShape s) {

@@ -7,7 +7,7 @@ Muon. The structs and constants at the top are every backend's.
 #define REFERENCE_TRAINING_H
 #include "reference.h"
 
-// the parameters of an optimiser step; step counts from 1
+// the parameters of an optimizer step; step counts from 1
 struct Update { float lr, beta1, beta2, eps, weight_decay; long step; };
 
 // what it needs to know of all gradients: the mean loss, their squared norm, and the factor to
@@ -65,7 +65,7 @@ inline void classifier(acc* losses, real* logits, const int* targets, float dlos
 }
 
 // ----------------------------------------------------------------------------
-// 7 optimiser
+// 7 optimizer
 
 // the weights as `real`: the same numbers, where `acc` is no wider
 inline void cast_to_real(real* dst, const acc* src, long n) {

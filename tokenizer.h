@@ -7,7 +7,7 @@ ids that nobody can read. In reading order:
     tokenizer   the struct, and tokenizer_load
     bpe         merging one piece, with a cache of pieces
     split       text -> pieces
-    encode      special tokens, normalise, split, merge        decode      and back
+    encode      special tokens, normalize, split, merge        decode      and back
 
 The engine is driven by the file: each component of tokenizer.json becomes a Step, or the file is
 refused, because a tokenizer that is nearly right trains another model. To support a component: one
@@ -38,7 +38,7 @@ const Unicode& unicode();
 
 bool utf8_valid(const std::string& s);
 
-// decompose, order the marks, compose (UAX 15), on a stretch whose neighbours cannot take part
+// decompose, order the marks, compose (UAX 15), on a stretch whose neighbors cannot take part
 void nfc_stretch(const Unicode& u, const char* s, size_t n, std::string* out);
 
 // s (valid UTF-8) -> its normal form C. Text with nothing to do is not copied: then false, and out
@@ -105,7 +105,7 @@ struct Tokenizer {
     std::vector<int> slots;                              // another: raw bytes -> id
 };
 
-// id = byte; 256 ends a document. Nothing is normalised: any file comes back bit for bit.
+// id = byte; 256 ends a document. Nothing is normalized: any file comes back bit for bit.
 Tokenizer tokenizer_bytes();
 
 // ids that mean nothing to us: shards whose tokenizer is unknown, and the built-in task; they
@@ -143,7 +143,7 @@ bool tokenizer_ours(const std::string& name);
 Tokenizer tokenizer_of(const std::string& name);
 
 // ----------------------------------------------------------------------------
-// bpe: one piece -> ids. Of all neighbours that merge, the pair of lowest rank merges first, the
+// bpe: one piece -> ids. Of all neighbors that merge, the pair of lowest rank merges first, the
 // leftmost of equals.
 
 typedef std::vector<uint32_t> Ids;

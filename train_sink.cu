@@ -801,7 +801,7 @@ static Metrics measure(Model* m, const int* seqs, int n, int T, int batch_tokens
 #include "checkpoint.h"
 #include "commands/generate.h"
 
-// one optimiser step: the sequences of all ranks in one order. seqs (n, T+1): this rank's
+// one optimizer step: the sequences of all ranks in one order. seqs (n, T+1): this rank's
 static StepSums train_step(Model* m, Data* data, const Flags& f, long step, int* seqs, long n) {
     const int T = f.arch.T, B = f.batch;
     for (int r = 0; r < dist::world; r++) { data_next(data, r == dist::rank ? seqs : NULL, n); }

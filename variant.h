@@ -21,7 +21,7 @@ program, which is compiled once for all of them. Shapes: reference.h.
 #include "dist/dist.h"
 namespace ops = BACKEND;
 typedef ops::real real;   // what tensors hold
-typedef ops::acc acc;     // what sums, weight gradients and optimiser state hold
+typedef ops::acc acc;     // what sums, weight gradients and optimizer state hold
 
 namespace variant {
 void attention_forward(real* out, acc* stat, const real* qkv, const real* kstar, const real* vstar,

@@ -87,7 +87,7 @@ static std::string card_run(const RunStory& r) {
     const Json* sink = r.eval.get("sink");
     const Json* rates = sink ? sink->get("sink_k") : NULL;
     if (rates && !rates->items.empty() && rates->items[0].type == Json::NUMBER) {
-        o += strf("| Sink_1 | %.1f %% of heads and sequences (above %g, %.0f tokens) |\n",
+        o += strf("| Sink_1 | %.1f%% of heads and sequences (above %g, %.0f tokens) |\n",
                   100 * rates->items[0].number, json_number(*sink, "eps", 0),
                   json_number(*sink, "T", 0));
     } else {

@@ -20,7 +20,7 @@ static double tables_bytes(const Arch& c, double T) {
     return T * (turns + (pe_of(c).absolute ? sizeof(real) * c.C : 0));
 }
 
-// MiB of weights, gradients, optimiser and activations, in words; *bytes their sum; spared: bytes
+// MiB of weights, gradients, optimizer and activations, in words; *bytes their sum; spared: bytes
 // that the weights take less than floats would
 static std::string memory_text(const Arch& c, long B, long T, bool train, double* bytes,
                                double spared = 0) {
@@ -29,19 +29,19 @@ static std::string memory_text(const Arch& c, long B, long T, bool train, double
     const double rough = (double)B * T * (train ? c.L : 1) * (4.0 * c.C + 4.0 * c.F);
     // the weights exist as master and in `real`
     const bool copied = !std::is_same<real, acc>::value;
-    // of many ranks each has a shard of master, of the optimiser's state, and of two copies
+    // of many ranks each has a shard of master, of the optimizer's state, and of two copies
     const double parts = train ? dist::world : 1, sharded = parts > 1;
     const double all = n * (sizeof(acc) / parts + (copied || sharded ? sizeof(real) : 0)),
                  weights = all - spared,
                  shard = sharded ? n / parts * (sizeof(acc) + sizeof(real)) : 0,
                  grads = train ? n * sizeof(acc) + shard : 0,
-                 optimiser = train ? 2 * n / parts * sizeof(acc) : 0;
+                 optimizer = train ? 2 * n / parts * sizeof(acc) : 0;
     // beyond what a size_t holds
     const double acts = (rough > 1e15 ? rough * sizeof(real) : acts_bytes(c, train, B, T)) +
                         tables_bytes(c, T);
-    *bytes = weights + grads + optimiser + acts;
-    return strf("weights %.1f + gradients %.1f + optimiser %.1f + activations %.1f = %.1f MiB",
-                weights / 0x1p20, grads / 0x1p20, optimiser / 0x1p20, acts / 0x1p20,
+    *bytes = weights + grads + optimizer + acts;
+    return strf("weights %.1f + gradients %.1f + optimizer %.1f + activations %.1f = %.1f MiB",
+                weights / 0x1p20, grads / 0x1p20, optimizer / 0x1p20, acts / 0x1p20,
                 *bytes / 0x1p20);
 }
 
@@ -50,9 +50,9 @@ static void memory_check(const Arch& c, long B, long T, bool train, double spare
     double bytes;
     const std::string parts = memory_text(c, B, T, train, &bytes, spared);
     const double free = ops::on_host ? memory_free() : INFINITY;
-    if (dist::local > 0 || bytes * dist::neighbours <= free) { return; } // one asks for all here
+    if (dist::local > 0 || bytes * dist::neighbors <= free) { return; } // one asks for all here
     die(EXIT_MACHINE,
-        "memory: wanted " + bytes_text(bytes) + (dist::neighbours > 1 ? " for each rank" : "") +
+        "memory: wanted " + bytes_text(bytes) + (dist::neighbors > 1 ? " for each rank" : "") +
             " (" + parts + "), " + bytes_text(free) + " are free",
         "lower --batch, --seq or the model size");
 }

@@ -1,6 +1,6 @@
 /*
 resume.h -- train --resume: finds the run's newest checkpoint, takes from the run every flag that is
-not given, and puts model, optimiser, data and log back to where they were. What was edited or
+not given, and puts model, optimizer, data and log back to where they were. What was edited or
 damaged meanwhile, or would make another run of it, is an error.
 */
 #ifndef RESUME_H
@@ -182,7 +182,7 @@ static void changes_tell(Run* r, const Flags& f, const Json* saved) {
     else if (saved) { flags_changed(*saved, f, &r->changed); }
 }
 
-// model, optimiser, data and log as they were at the checkpoint `from`; dies if the flags make
+// model, optimizer, data and log as they were at the checkpoint `from`; dies if the flags make
 // another run of it
 static void run_restore(Run* r, const Flags& f, const std::string& from, const Json& state) {
     const std::string other = saves_other(f.out, from);

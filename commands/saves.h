@@ -18,7 +18,7 @@ struct Saved {
     std::string dir;
     bool automatic;                                      // the next one takes its place
     bool optimizer;                                      // it can be resumed
-    bool last_only; // the run keeps the optimiser's state of its newest checkpoint alone
+    bool last_only; // the run keeps the optimizer's state of its newest checkpoint alone
 };
 
 // the whole checkpoints in a run's directory, by step
@@ -29,7 +29,7 @@ std::vector<Saved> saves_of(const std::string& out);
 void saves_clean(const std::string& out);
 
 // After `newest` is whole: removes the automatic ones of *known before it and, if last_only, the
-// optimiser's state of the others that agreed to that when they were saved. A directory that holds
+// optimizer's state of the others that agreed to that when they were saved. A directory that holds
 // anything but a checkpoint's own files stays. *known becomes the newest alone: all else is done.
 void saves_prune(std::vector<Saved>* known, const Saved& newest, bool last_only);
 

@@ -292,7 +292,7 @@ static void run_describe(const Run& r) {
     if (!strcmp(BACKEND_NAME, "cpu")) { printf("product %s\n", product_text().c_str()); }
     if (dist::world > 1) {
         printf("ranks  %d by %s, %d of them on this machine\n", dist::world, dist::name,
-               dist::neighbours);
+               dist::neighbors);
     }
     printf("out    %s%s\n", printable(f.out).c_str(),
            r.resumed ? strf(", resumed from step %ld", r.first).c_str() : "");

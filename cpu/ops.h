@@ -588,7 +588,7 @@ void classifier_part(ClassifierRow* rows, const R* logits, const int* targets, f
 }
 
 // ----------------------------------------------------------------------------
-// 7 optimiser
+// 7 optimizer
 
 // sums->loss += sum of losses (n) / count
 inline void loss_add(StepSums* sums, const acc* losses, long n, double count) {

@@ -59,7 +59,7 @@ typedef bf16  real_bf16;
 #define REAL_OF_(precision) real_##precision
 #define REAL_OF(precision) REAL_OF_(precision)
 typedef REAL_OF(PRECISION) real;    // what tensors hold
-typedef float acc; // what sums, statistics, weight gradients and optimiser state hold
+typedef float acc; // what sums, statistics, weight gradients and optimizer state hold
 static const char* const name = "cuda";
 static const bool on_host = false;  // host code may not read device memory
 static const bool reads_stored = false;             // weights in their file (cpu/stored.h)

@@ -961,7 +961,7 @@ inline void classifier(acc* losses, real* logits, const int* targets, float dlos
 }
 
 // ----------------------------------------------------------------------------
-// 7 optimiser
+// 7 optimizer
 
 enum { SQUARE_BLOCK = 1 << 14 };
 __global__ void __launch_bounds__(256) square_norm_kernel(double* part, const acc* x, long n) {
@@ -1002,7 +1002,7 @@ inline void loss_add(StepSums* sums, const acc* losses, long n, double count) {
     LAUNCH(loss_add_kernel, dim3(1), dim3(1024), 0, sums, losses, n, count);
 }
 
-// N elements at a time of either optimiser; c1, c2 are Adam's bias corrections
+// N elements at a time of either optimizer; c1, c2 are Adam's bias corrections
 template <bool ADAM, int N>
 __global__ void __launch_bounds__(256)
     update_kernel(real* params, acc* master, acc* m, acc* v, const acc* grads, const StepSums* sums,

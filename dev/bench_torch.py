@@ -16,8 +16,8 @@ AdamW fused, clipping at 1.0:
 
 What they cannot: cudnn and fa2 know only softmax without an extra column. flex needs f > 0,
 so identity and mlp, whose scores have either sign, cannot be written; softmax_p and sigmoid_p
-divide by a second sum, another pass. A learned key (--bias k, kv) is added afterwards from lse.
---precision bf16 is what train_sink does: bf16 weights and activations, fp32 masters and optimiser;
+divide by a second sum, another pass. A learned key (--bias k, kv) is added afterward from lse.
+--precision bf16 is what train_sink does: bf16 weights and activations, fp32 masters and optimizer;
 autocast is what many do instead. Gradients of the bf16 path are bf16, ours are fp32.
 
 Every path runs in a process of its own with the same weights; its first loss and gradient norm must

@@ -6,7 +6,7 @@ the beginning of this file as the tokenizer there has it.
     python3 dev/check_transformers.py ./train_sink runs/0001/step_1000
                                                 (needs torch, transformers, numpy)
     python3 dev/check_transformers.py ./train_sink model.gguf TEXT
-                                                (and gguf, accelerate; dequantised to float32)
+                                                (and gguf, accelerate; dequantized to float32)
 """
 import json, os, subprocess, sys, tempfile
 import numpy as np, torch

@@ -4,7 +4,7 @@
 # A layer of the 60M preset on 256 tokens; products are not computed. A minute of one core, no GPU.
 #   usage: dev/counts.sh                   `N passed, M failed`
 #          dev/counts.sh update            writes today's figures into dev/counts.tsv
-# A figure may rise by 2 %, empty blocks not at all. CXX, CUDA (the toolkit's directory)
+# A figure may rise by 2%, empty blocks not at all. CXX, CUDA (the toolkit's directory)
 cd "$(dirname "$0")/.." || exit 1
 CXX=${CXX:-g++} CUDA=${CUDA:-/usr/local/cuda}
 if [ ! -f "$CUDA/include/cublasLt.h" ]; then

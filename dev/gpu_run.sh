@@ -12,7 +12,7 @@
 #   DRY=1             toy sizes, and no question whether there is a GPU. CLOCK=20: a second of the
 #                     budget is 20 of the wall clock. Both to test this script (test_gpu_run.sh)
 # A step that fails, or takes too long, takes no other with it. Cut off at any moment, results.json
-# says what was known by then. Afterwards, without a limit of time: dev/gpu_train.sh
+# says what was known by then. Afterward, without a limit of time: dev/gpu_train.sh
 set -u
 cd "$(dirname "$0")/.." || exit 1
 export OUT=${OUT:-gpu-results} BUDGET=${BUDGET:-570} CLOCK=${CLOCK:-1} DRY=${DRY:-} CARD=${CARD:-}
@@ -60,7 +60,7 @@ one_step() { # PROGRAM, BATCH
     sed -n 's/^{"event":"train".*"loss":\([0-9.e+-]*\).*"grad_norm":\([0-9.e+-]*\).*/\1 \2/p' \
         "$dir/log.jsonl" | head -n 1
 }
-same_step() { # WHAT, FIGURES, WANTED: loss within 1e-3, gradient norm within 1 %
+same_step() { # WHAT, FIGURES, WANTED: loss within 1e-3, gradient norm within 1%
     echo "$2 $3" | awk -v what="$1" '
         NF < 4 { print what ": no figure"; exit 1 }
         {

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """make_gguf_vectors.py -- what test/test_gguf.cpp reads: a small GGUF file written by the package
-gguf, and the floats that its dequantisers make of every tensor in it, as safetensors.
+gguf, and the floats that its dequantizers make of every tensor in it, as safetensors.
 
     python3 dev/make_gguf_vectors.py [test/vectors/gguf]    needs numpy, gguf and safetensors
                                                             (pip install)
 
-The package has quantisers for all types but Q4_K, Q5_K and Q6_K.
+The package has quantizers for all types but Q4_K, Q5_K and Q6_K.
 Blocks of these are random bits with scales that are finite; so are some rows of the other types:
 that way every bit of a block has been seen at work.
 """

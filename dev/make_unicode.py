@@ -2,7 +2,7 @@
 depend on into C strings.
 
 CLASSES lists the ranges of \\p{L}, \\p{N} and \\s that Hugging Face tokenizers 0.23 matches
-(Unicode 16); NFC lists combining classes, decompositions and compositions of its normaliser
+(Unicode 16); NFC lists combining classes, decompositions and compositions of its normalizer
 (Unicode 9). Numbers are written in base 32, least digit first, one character a digit:
 '0' + digit, + 32 if more digits follow.
 """

@@ -32,7 +32,7 @@ CARDS = {
     "RTX 4090":      dict(arch="sm_80", sms=128, ghz=2.52, mma=32.0, gemm=148, dram=1008,
                           tensor=0.78),
 }
-# of all but DRAM: eight warps an SM hide latency badly. FlashAttention-2 reaches 35 %
+# of all but DRAM: eight warps an SM hide latency badly. FlashAttention-2 reaches 35%
 # of the data sheet on an H100 (Shah et al. 2024, FlashAttention-3), which is 0.57 of what
 # mma.sync allows
 ATTENTION_OF_BOUND = 0.50    # where an mma takes 32 cycles a warp hides its own softmax: `tensor`

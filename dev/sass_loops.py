@@ -25,7 +25,7 @@ as that of a division) are counted everywhere in the main loops, not only on the
 import re
 import sys
 
-MARGIN = 1.02                                    # a figure may rise by 2 % before the check fails
+MARGIN = 1.02                                    # a figure may rise by 2% before the check fails
 KEYS = ("attn", "kernel", "HS", "arch")
 FIGURES = ("registers", "spill", "per_hmma", "branches", "hmma", "instructions", "ldsm", "mufu",
            "ldgsts", "ldg", "stg")
@@ -250,7 +250,7 @@ def check(budgets, counts):
     below = sum(float(got["per_hmma"]) * MARGIN < float(budgets[key]["per_hmma"])
                 for key, got in counts.items() if key in budgets)
     if below:
-        print("%d kernels are more than 2 %% below their budget: dev/sass.sh update writes the "
+        print("%d kernels are more than 2%% below their budget: dev/sass.sh update writes the "
               "table anew" % below)
     if not counts:
         bad += 1

@@ -4,7 +4,7 @@ model in Hugging Face's form.
 For every piece and every cut with both halves in the vocabulary there is a merge
 with the piece's score. Within a piece they are ordered by (left id, right id);
 then all stably by (score, characters left, characters right), largest first. legacy:
-the normaliser puts U+2581 before every stretch of text; first: only before the start (newer files).
+the normalizer puts U+2581 before every stretch of text; first: only before the start (newer files).
 """
 import json, struct, sys
 

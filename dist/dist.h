@@ -8,15 +8,15 @@ dist/dist.h -- many processes train one model (data parallel), if the build says
 Each process, a rank, holds all weights and works on its own sequences of a step. Then the gradients
 are summed, each rank updates its shard of the weights, and all weights are gathered again (ZeRO
 stage 1: Rajbhandari et al. 2019, arXiv:1910.02054). A rank holds only its shard of the sum of the
-gradients, of the optimiser's state and of the weights in acc: shard.h.
+gradients, of the optimizer's state and of the weights in acc: shard.h.
 
 What each of the three gives, under namespace dist. All ranks call in the same order:
 
     rank, world            which process this is, of how many
-    local, neighbours      the same among those on this machine
+    local, neighbors       the same among those on this machine
     start(), stop()        finds the others; leaves them
     any(x), least(x), sum(x, n), barrier()                      small things, on the host: the same
-    spread(&text, what), agree(what, text, hint)                on all ranks afterwards
+    spread(&text, what), agree(what, text, hint)                on all ranks afterward
     tensors_start()                      before the first tensor
     group_begin(), group_end()           tensors leave between these two,
     reduce_scatter(mine, all, piece)         all (world pieces) -> this rank's piece of the sum

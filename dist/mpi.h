@@ -63,7 +63,7 @@ inline void start() {
     MPI_Comm near;
     MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &near);
     MPI_Comm_rank(near, &p.local);
-    MPI_Comm_size(near, &p.neighbours);
+    MPI_Comm_size(near, &p.neighbors);
     MPI_Comm_free(&near);
     int port = 0;
     const int listener = p.rank == 0 ? socket_listen(&port) : -1;
@@ -73,7 +73,7 @@ inline void start() {
         uint64_t token;
     } at = {};
     snprintf(at.host, sizeof at.host, "%s",
-             p.neighbours == p.world ? "127.0.0.1" : host_name().c_str());
+             p.neighbors == p.world ? "127.0.0.1" : host_name().c_str());
     at.port = port;
     // what the processes of this run alone know
     if (getrandom(&at.token, sizeof at.token, 0) != sizeof at.token) { at.token = 0; }

@@ -8,7 +8,7 @@ compiler drops it.
 
 namespace dist {
 static const char* const name = "none";
-enum { rank = 0, world = 1, local = 0, neighbours = 1 };
+enum { rank = 0, world = 1, local = 0, neighbors = 1 };
 
 // Were many started? Each is a run of its own then, which may be meant
 inline void start() {

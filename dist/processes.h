@@ -33,13 +33,13 @@ travel by MPI or NCCL.
 
 namespace dist {
 inline int rank = 0, world = 1;       // this process, of how many
-inline int local = 0, neighbours = 1; // the same among those on this machine
+inline int local = 0, neighbors = 1; // the same among those on this machine
 
 // ----------------------------------------------------------------------------
 // 1 place
 
 struct Place {
-    int rank = 0, world = 1, local = 0, neighbours = 1;
+    int rank = 0, world = 1, local = 0, neighbors = 1;
     std::string launcher;               // mpirun, srun, torchrun, or "" if nothing started many
     std::string job;                   // what tells this run's processes from another's
     std::string token;                 // DIST_TOKEN: what a stranger does not know
@@ -81,7 +81,7 @@ struct Countdown {
 
 // what a launcher calls rank, world size, the same on this machine, and the job
 struct Launcher {
-    const char *name, *rank, *world, *local, *neighbours, *job;
+    const char *name, *rank, *world, *local, *neighbors, *job;
 };
 static const Launcher LAUNCHERS[] = {
     { "torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "TORCHELASTIC_RUN_ID" },
@@ -102,7 +102,7 @@ inline Place place_of_environment() {
         p.rank = environment_int(s.rank, 0);
         p.world = environment_int(s.world, 1);
         p.local = environment_int(s.local, p.rank);
-        p.neighbours = environment_int(s.neighbours, p.world);
+        p.neighbors = environment_int(s.neighbors, p.world);
         p.job = environment(s.job);
         break;
     }
@@ -605,7 +605,7 @@ inline void meet(const Place& p, int listener) {
     rank = p.rank;
     world = p.world;
     local = p.local;
-    neighbours = p.neighbours;
+    neighbors = p.neighbors;
     peers.resize(rank == 0 ? world : 1);
     peers[0].host = host_name();
     if (rank == 0) {

@@ -166,7 +166,7 @@ struct ArchCheck {
         need(c.attn_p == 1 || Attn::Z == Z_PNORM, { "attn_p" },
              "ATTN=softmax_p or sigmoid_p, or 1");
         need(c.attn_alpha == 1 || Attn::Z != Z_ONE, { "attn_alpha" },
-             "a normalised attention, or 1");
+             "a normalized attention, or 1");
         need(c.attn_cap == Arch().attn_cap || Attn::capped, { "attn_cap" },
              "ATTN=softcap");
         need(!c.attn_bias || (!Attn::exp_family && Attn::phi == PHI_NONE), { "attn_bias" },

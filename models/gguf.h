@@ -9,7 +9,7 @@ weights mostly in blocks of a few bits a number.
 
 Little-endian; a string is a u64 length and its bytes. Nothing of it is believed: each number is
 checked against the size of the file before it is used. The layouts were read in the Python package
-gguf 0.19; test/vectors/gguf holds what its quantisers wrote and its dequantisers read.
+gguf 0.19; test/vectors/gguf holds what its quantizers wrote and its dequantizers read.
 */
 #ifndef GGUF_H
 #define GGUF_H

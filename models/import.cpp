@@ -72,12 +72,12 @@ bool is_harmless(const std::string& key) { return directory_key("config.json", k
 // keys that say in what other form a model is
 #define PARTS "it is a model of more than text"
 #define PART_ALONE "give its language model alone, with a config.json of its own"
-#define QUANTISED "its weights are quantised in a form that this program does not read"
-#define NOT_QUANTISED "get the model as its authors trained it, or as a GGUF file"
+#define QUANTIZED "its weights are quantized in a form that this program does not read"
+#define NOT_QUANTIZED "get the model as its authors trained it, or as a GGUF file"
 static const struct { const char *key, *what, *hint; } KEYS_NOT_READ[] = {
-    { "quantization_config", QUANTISED, NOT_QUANTISED },
-    { "quantization", QUANTISED, NOT_QUANTISED },        // of mlx
-    { "compression_config", QUANTISED, NOT_QUANTISED },
+    { "quantization_config", QUANTIZED, NOT_QUANTIZED },
+    { "quantization", QUANTIZED, NOT_QUANTIZED },        // of mlx
+    { "compression_config", QUANTIZED, NOT_QUANTIZED },
     { "vision_config", PARTS, PART_ALONE },
     { "text_config", PARTS, PART_ALONE },
     { "audio_config", PARTS, PART_ALONE },

@@ -61,7 +61,7 @@ case $ours in
     for p in fp32 bf16; do make -s binary PRECISION=$p; done
     if command -v "$python" > /dev/null; then
         steps step-256 "$rounds" --preset small
-        # two peers at a time: each holds the model, its gradients and its optimiser
+        # two peers at a time: each holds the model, its gradients and its optimizer
         for p in fp32 bf16; do
             steps step-60M-$p 3 --preset 60M --steps 1 --peers "eager-$p,compile-$p"
         done

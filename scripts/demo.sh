@@ -106,7 +106,7 @@ echo "train_sink" $recipe "$@"
 echo
 start=$(date +%s)
 train softmax "softmax" $softmax_binary "$@" &
-train sigmoid "sigmoid, not normalised" $sigmoid_binary "$@" &
+train sigmoid "sigmoid, not normalized" $sigmoid_binary "$@" &
 train k "$keyed" $keyed_binary $k_flags "$@" &
 wait
 for model in softmax sigmoid k; do

@@ -3,7 +3,7 @@
 config.json, safetensors, tokenizer.
 
 Without names it lists those that the paper measures, with about their size, and in which of its
-tables and figures. Some want an account that has accepted their licence (huggingface-cli login).
+tables and figures. Some want an account that has accepted their license (huggingface-cli login).
 Needs huggingface_hub; nothing else in this repository needs a network.
     pip install huggingface_hub
 """

@@ -66,7 +66,7 @@ def flag_of(word):
 
 
 def values_of(words, flag):
-    """What a command line gives a flag, spelt -d X, --data X or --data=X; the last holds."""
+    """What a command line gives a flag, spelled -d X, --data X or --data=X; the last holds."""
     return [word.partition("=")[2] if "=" in word else after
             for word, after in zip(words, words[1:] + [""]) if flag_of(word) == flag]
 

@@ -26,7 +26,7 @@ except ImportError as e:
     die(f"{e.name}: not installed, wanted numpy and matplotlib",
         "python3 -m pip install numpy matplotlib")
 
-# The looks of everything that is drawn are here. Okabe and Ito's colours, which colour-blind
+# The looks of everything that is drawn are here. Okabe and Ito's colors, which color-blind
 # readers tell apart, without the yellow that white paper swallows
 COLORS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"]
 MARKERS = "osD^vPX"
@@ -48,7 +48,7 @@ TRAIN_POINTS = 1500      # more than a figure of this size can show
 
 
 def look(i, runs=None):
-    """Colour and marker of the i-th line: seven colours, then the same with dashes.
+    """Color and marker of the i-th line: seven colors, then the same with dashes.
     Seeds of one run look alike."""
     seeds = 1
     if runs:

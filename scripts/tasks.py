@@ -59,7 +59,7 @@ def lambada(r):
     return {"context": context, "continuation": word}
 
 
-# what undoes WikiText's tokenisation, in order: patterns, and what takes their place
+# what undoes WikiText's tokenization, in order: patterns, and what takes their place
 WIKITEXT = [
     (r"s '", "s'"), (r"/' [0-9]/", "/'[0-9]/"), (r" @-@ ", "-"), (r" @,@ ", ","), (r" @\.@ ", "."),
     (r" : ", ": "),

@@ -194,7 +194,7 @@ static void test_classifier_part(float cap, int part) {
               (double)rows[n].loss(), (double)want[n]);
     }
 }
-static void test_optimisers() {
+static void test_optimizers() {
     const long n = 40001;
     const Numbers g = numbers(n, 1);
     Numbers sums(3), w = numbers(n, 2), m = numbers(n, 3), v = numbers(n, 4);
@@ -363,7 +363,7 @@ int main() {
     for (float cap : { 0.0f, 4.0f }) {
         for (int part : { 1, 16, 66, 67 }) { test_classifier_part(cap, part); }
     }
-    test_optimisers();
+    test_optimizers();
     #define X_ATTN(attn, ...) check_attn<Attn_##attn>(#attn);
     ATTN_VARIANTS(X_ATTN)
     return check_done();

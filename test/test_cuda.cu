@@ -338,7 +338,7 @@ static void test_classifier(int N, int V, float scale = 5) {
         }
     }
 }
-static void test_optimiser(long n) {
+static void test_optimizer(long n) {
     std::string shape = strf("n %ld", n);
     Tensor params = empty_tensor(n), w = random_tensor(n, false), m = random_tensor(n, false);
     Tensor v = random_tensor(n, false), g = random_tensor(n, false);
@@ -639,7 +639,7 @@ static void test_variants() {
 #define X_FFN(name, act, gated, ...) test_ffn(#name, ACT_##act, gated, 3, C);
         FFN_VARIANTS(X_FFN)
         test_classifier(4, C); test_classifier(3, wide ? 5000 : 4999); test_classifier(1, 1);
-        test_optimiser(wide ? 4096 : 1001);
+        test_optimizer(wide ? 4096 : 1001);
         test_muon(wide ? 16 : 13, wide ? 24 : 7); test_muon(wide ? 40 : 5, wide ? 8 : 5);
         free_all();
     }
@@ -651,7 +651,7 @@ static void test_variants() {
         }
         // rows that do not fit shared memory; beyond the cap their terms are alike
         test_classifier(2, IS_BF16 ? 60000 : 26000, 30);
-        test_optimiser(2 * cuda::SQUARE_BLOCK + 5);
+        test_optimizer(2 * cuda::SQUARE_BLOCK + 5);
         free_all();
     }
 }

@@ -115,7 +115,7 @@ for v in a b; do
     train $v.bf16 ${v}_bf16 -n 10
     same_log "$v bf16" "$dir/$v.cpu" "$dir/$v.bf16" 5e-2
 done
-# the other optimiser, a loss that begins later, scores that begin elsewhere;
+# the other optimizer, a loss that begins later, scores that begin elsewhere;
 # and what eval changes of a checkpoint
 for v in cpu cuda; do
     train muon.$v a_$v -n 6 --optimizer muon --min-context 5
@@ -146,7 +146,7 @@ for v in one one.cpu; do
     grep '"step":0,' "$dir/a.$v/log.jsonl" > "$dir/a.$v.0/log.jsonl"
 done
 same_log "before it" "$dir/a.one.cpu.0" "$dir/a.one.0" 1e-3 40
-# a run goes on in the other precision from the masters and the optimiser of the first
+# a run goes on in the other precision from the masters and the optimizer of the first
 for from in cpu cpu_bf16; do
     to=$([ $from = cpu ] && echo cpu_bf16 || echo cpu)
     train "a.$from.on" "a_$from" -n 5

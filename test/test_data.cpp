@@ -155,7 +155,7 @@ static void test_permute() {
         }
         CHECK(seen.size() == n, "permute: %zu of %zu places hit", seen.size(), (size_t)n);
     }
-    // shuffled: neighbours are spread out. For a random order of n the mean distance
+    // shuffled: neighbors are spread out. For a random order of n the mean distance
     // of successors is n/3.
     double sum = 0;
     for (int i = 0; i < 9999; i++) {
@@ -583,7 +583,7 @@ static void test_restore() {
         Data b = data_open(o);
         data_restore(&b, j);
         CHECK(draw(&b, 500) == want, "restore %d: does not continue where it was", kind);
-        CHECK(data_state(&b) == data_state(&a), "restore %d: the states differ afterwards", kind);
+        CHECK(data_state(&b) == data_state(&a), "restore %d: the states differ afterward", kind);
         // three ranks, each with every third pair of a step, and the others' passed over:
         // together what one process draws
         std::vector<int> together;

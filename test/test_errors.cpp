@@ -487,9 +487,9 @@ static void test_checkpoints() {
     damaged("model.safetensors", replaced(model, "lm_head", "ln_head"),
             "has no tensor 'lm_head.weight'", "a tensor of another name");
     damaged("optimizer.safetensors", opt.substr(0, opt.size() - 1), "optimizer.safetensors: tensor",
-            "the optimiser cut short");
+            "the optimizer cut short");
     damaged("optimizer.safetensors", replaced(opt, "\"v.lm_head", "\"w.lm_head"),
-            "has no tensor 'v.lm_head.weight'", "the optimiser without a tensor");
+            "has no tensor 'v.lm_head.weight'", "the optimizer without a tensor");
     for (const std::string name : { "model", "optimizer" }) {
         std::string flipped = name == "model" ? model : opt;
         flipped[flipped.size() - 3] ^= 1;
@@ -598,7 +598,7 @@ static void test_last_update() {
 }
 
 // a disk that is full is imitated by a limit on the size of files: 20 KiB hold the weights,
-// not the optimiser
+// not the optimizer
 static void test_disk() {
     const std::string limit = "cd " + dir + " && trap '' XFSZ && ulimit -f 40 && ";
     Ran r = check_run(limit + binary + TINY + "-n 8 -o run --resume");

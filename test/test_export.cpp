@@ -192,7 +192,7 @@ static void card_check() {
     const double loss = last.get("val_loss")->number,
                  sink = last.get("sink")->get("sink_k")->items[0].number;
     for (auto& fact : { strf("| validation loss | %.4f |", loss),
-                        strf("| Sink_1 | %.1f %% of heads", 100 * sink),
+                        strf("| Sink_1 | %.1f%% of heads", 100 * sink),
                         std::string("| steps | 6 (384 tokens) |"), "| data | " + TEXT,
                         std::string("ATTN=softmax BIAS=none"), std::string("parallel 1") }) {
         CHECK(card.find(fact) != std::string::npos, "README.md does not say: %s", fact.c_str());

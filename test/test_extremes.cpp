@@ -1,7 +1,7 @@
 /*
 test_extremes.cpp -- float, as it trains, where arithmetic ends: logits near +-120 and mixed,
 rows whose weights all underflow, one token. For every ATTN x BIAS: nothing is infinite or NaN,
-forward or backward, no row weighs more than its alpha where it is normalised,
+forward or backward, no row weighs more than its alpha where it is normalized,
 and where float can hold the weights they agree with naive.h in double.
 */
 #include "../cpu/attention.h"
@@ -61,7 +61,7 @@ template <class A, class Bi> void check_variant(const char* attn, const char* bi
                 CHECK(worst_of(dqkv) < 1e12 && worst_of(dks) < 1e12 && worst_of(dvs) < 1e12,
                       "%s: gradients reach %g", what.c_str(), worst_of(dqkv));
                 if (!A::is_signed && A::Z != Z_ONE) { // A_j <= alpha, T + 1 of them, and |v| < 4
-                    CHECK(worst_of(out) <= (T + 1) * 0.5 * 4, "%s: a normalised row reaches %g",
+                    CHECK(worst_of(out) <= (T + 1) * 0.5 * 4, "%s: a normalized row reaches %g",
                           what.c_str(), worst_of(out));
                 }
                 if (e.exact || A::exp_family) {

@@ -1,5 +1,5 @@
-# the pictures of docs/: in true colour, each colour of their series in them, and on a page
-# (a PNG reduced to a palette once made two of three models one colour)
+# the pictures of docs/: in true color, each color of their series in them, and on a page
+# (a PNG reduced to a palette once made two of three models one color)
 #     sh test/test_figures.sh
 cd "$(dirname "$0")/.." || exit 1
 . test/ok.sh
@@ -12,7 +12,7 @@ source = open("scripts/plot.py", encoding="utf-8").read()
 colors = re.findall(r"#[0-9A-F]{6}", re.search(r"^COLORS = \[(.*?)\]", source, re.M | re.S)[1])
 assert len(colors) == 7, colors
 ONE, TWO, THREE, FOUR, FIVE = colors[:5]
-# file of docs/: the colours of its series
+# file of docs/: the colors of its series
 FIGURES = {"text-dynamics.png": [ONE, TWO, THREE], "open-norms.png": [ONE, TWO, FOUR, FIVE],
            "interventions.png": [ONE, "#000000"], "text-map.png": [TWO], "open-heads.png": []}
 
@@ -42,12 +42,12 @@ def unfilter(kind, row, above, n):
 
 
 def pixels(path):
-    """How often each colour occurs in a PNG; dies if its colours are a palette's."""
+    """How often each color occurs in a PNG; dies if its colors are a palette's."""
     data = open(path, "rb").read()
     assert data[:8] == b"\x89PNG\r\n\x1a\n", path
     parts = list(chunks(data))
     width, height, bits, kind, _, _, interlaced = struct.unpack(">IIBBBBB", parts[0][1])
-    assert kind in (2, 6) and bits == 8, f"{path}: got colour type {kind} of {bits} bits, wanted true colour"
+    assert kind in (2, 6) and bits == 8, f"{path}: got color type {kind} of {bits} bits, wanted true color"
     assert not interlaced and not [t for t, _ in parts if t == b"PLTE"], path
     n = 3 if kind == 2 else 4
     raw = zlib.decompress(b"".join(body for name, body in parts if name == b"IDAT"))
@@ -64,10 +64,10 @@ def pixels(path):
 
 def check(path, wanted):
     counts = pixels(path)
-    assert len(counts) > 256, f"{path}: got {len(counts)} colours, wanted those of smooth lines"
+    assert len(counts) > 256, f"{path}: got {len(counts)} colors, wanted those of smooth lines"
     for color in wanted:
         found = counts.get(bytes.fromhex(color[1:]), 0)
-        assert found > 200, f"{path}: got {found} pixels of {color}, wanted a series of that colour"
+        assert found > 200, f"{path}: got {found} pixels of {color}, wanted a series of that color"
 
 
 if len(sys.argv) > 1:
@@ -82,15 +82,15 @@ else:
         check("docs/" + name, wanted)
 END
 python3 "$dir/figures.py" > "$dir/out" 2>&1; ok $? "$(tail -n 1 "$dir/out")"
-# and the check itself: a palette, and a colour that is not there
+# and the check itself: a palette, and a color that is not there
 python3 - "$dir/palette.png" << 'END'
 import struct, sys, zlib
 chunk = lambda name, body: struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
 open(sys.argv[1], "wb").write(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", 2, 1, 8, 3, 0, 0, 0))
     + chunk(b"PLTE", bytes(6)) + chunk(b"IDAT", zlib.compress(bytes(3))) + chunk(b"IEND", b""))
 END
-python3 "$dir/figures.py" "$dir/palette.png" > "$dir/out" 2>&1; grep -q 'got colour type 3' "$dir/out"; ok $? "a palette passed: $(tail -n 1 "$dir/out")"
+python3 "$dir/figures.py" "$dir/palette.png" > "$dir/out" 2>&1; grep -q 'got color type 3' "$dir/out"; ok $? "a palette passed: $(tail -n 1 "$dir/out")"
 python3 "$dir/figures.py" docs/open-heads.png '#FEDCBA' > "$dir/out" 2>&1; grep -q 'got 0 pixels of #FEDCBA' "$dir/out"
-ok $? "a colour that is not there passed: $(tail -n 1 "$dir/out")"
+ok $? "a color that is not there passed: $(tail -n 1 "$dir/out")"
 echo "$passed passed, $failed failed"
 [ $failed -eq 0 ]

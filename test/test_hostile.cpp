@@ -201,7 +201,7 @@ static void test_names() {
     for (const char* key : { "quantization_config", "compression_config" }) {
         model_of("qwen2", with(config_of("qwen2"), key, "{\"quant_method\": \"gptq\"}"));
         const Ran r = train_sink(PROBE);
-        refused(r, key, "its weights are quantised in a form", "as a GGUF file");
+        refused(r, key, "its weights are quantized in a form", "as a GGUF file");
         CHECK(!r.says("remove"), "%s: %s", key, r.err.c_str());
     }
     model_of("qwen2", with(config_of("qwen2"), "vision_config", "{}"));

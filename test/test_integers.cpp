@@ -1,6 +1,6 @@
 // test_integers.cpp -- the product with weights of 4 and 8 bits in whole numbers (cpu/integers.h):
 // as near to the exact product as it says, for each type and where parts of different types meet;
-// a row does not depend on its neighbours, nor on the threads; what is not finite stays so.
+// a row does not depend on its neighbors, nor on the threads; what is not finite stays so.
 #include <cmath>
 #include <cstring>
 #include "../cpu/integers.h"
@@ -192,7 +192,7 @@ static void test_bits() {
     product(&out, x, w, N);
     product(&again, later, w, N - skip);
     CHECK(!memcmp(&out[skip * OC], again.data(), (N - skip) * OC * sizeof(float)),
-          "rows depend on their neighbours");
+          "rows depend on their neighbors");
 #ifdef _OPENMP
     omp_set_num_threads(3);
     product(&again, x, w, N);

@@ -228,7 +228,7 @@ template<class R> void check_corners() {
 }
 
 // to the nearest of 8 bits, of two equally near the even one: by the definition,
-// from the two neighbours
+// from the two neighbors
 static void check_rounding() {
     long wrong = 0;
     for (uint32_t bits = 0; bits < 1u << 16; bits++) {
@@ -237,7 +237,7 @@ static void check_rounding() {
         if (f != f) { wrong += !std::isnan((float)bf16(f)); continue; }
         wrong += bf16(f).bits != bits;  // what bf16 holds stays
         if (std::isinf(f) || (bits & 0x7fff) == 0x7f7f) { continue; }
-        bf16 y; y.bits = bits + 1;  // its neighbour, away from zero
+        bf16 y; y.bits = bits + 1;  // its neighbor, away from zero
         const float half = (float)(((double)f + (float)y) / 2);
         wrong += bf16(half).bits != (bits % 2 ? y.bits : bits);
         wrong += bf16(nextafterf(half, f)).bits != bits || bf16(nextafterf(half, y)).bits != y.bits;

@@ -166,7 +166,7 @@ static void fixture_check(const std::string& path) {
     compare(path, r.v.first, st, "v_norm_first", 1e-5);
     compare(path, r.v.rest, st, "v_norm_rest", 1e-5);
 
-    // 20 steps of the optimiser
+    // 20 steps of the optimizer
     const Optimizer how = f.get("--optimizer", "adamw") == "muon" ? MUON : ADAMW;
     std::vector<double> step_losses, norms;
     for (int step = 1; step <= 20; step++) {

@@ -349,7 +349,7 @@ static void test_classifier(float cap) {
     check_near(one[0], cap ? log(2 + exp(-2.0 * cap)) : log(1 + exp(1)), 1e-12,
                "%s: logits of 3000", what.c_str());
 }
-static void test_optimisers() {
+static void test_optimizers() {
     const long n = 40001;
     const Numbers g = random_numbers(n, 1, 1);
     double sum = 0;
@@ -442,7 +442,7 @@ int main() {
     #define X_FFN(name, act, gated, ...) test_ffn(#name, ACT_##act, gated);
     FFN_VARIANTS(X_FFN)
     for (float cap : { 0.0f, 4.0f }) { test_classifier(cap); }
-    test_optimisers();
+    test_optimizers();
     test_threads();
     return check_done();
 }

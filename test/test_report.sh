@@ -527,7 +527,7 @@ titles = [ax.get_title(loc="left") for ax in drawn["table-table"][0].axes]
 losses = [float(x) for l in drawn["table-table"][0].axes[2].get_lines() for x in l.get_xdata()]
 assert "on bb" in titles[2] and losses and max(losses) < 3.71, (titles, losses)
 # no two series of a panel look alike, but seeds of one run and what a curve is drawn with twice;
-# the colours are those of the list
+# the colors are those of the list
 for name, figures in drawn.items():
     for ax in figures[0].axes:
         named = [l for l in ax.get_lines() if not l.get_label().startswith("_")]

@@ -302,9 +302,9 @@ same hurt all "from the checkpoint before"
 
 # ---- --save-optimizer: by default only the newest has it
 train $TINY -n 9 --save-every 3 -o last
-[ -e last/step_9/optimizer.safetensors ]; ok $? "the newest has no optimiser"
+[ -e last/step_9/optimizer.safetensors ]; ok $? "the newest has no optimizer"
 for s in 0 3 6; do
-    [ ! -e last/step_$s/optimizer.safetensors ]; ok $? "step_$s keeps its optimiser"
+    [ ! -e last/step_$s/optimizer.safetensors ]; ok $? "step_$s keeps its optimizer"
     "$program" probe last/step_$s > out 2> err; ok $? "probe of step_$s: $(cat err)"
 done
 rm -r last/step_9; cp last/log.jsonl log.before

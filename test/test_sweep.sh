@@ -66,7 +66,7 @@ sh -c "$(grep train_sink $dir/again.txt | head -n 1)" > $dir/line.txt 2>&1
 ok $? "a printed line that goes on: $(tail -n 2 $dir/line.txt)"
 grep -q -- '--resume' $dir/again.txt; ok $? "--dry-run of what is done: $(cat $dir/again.txt)"
 
-# a run is of the contents of its data and its tokenizer, however they were spelt
+# a run is of the contents of its data and its tokenizer, however they were spelled
 python3 - $dir > $dir/identity.txt 2>&1 <<'END'
 import importlib.machinery, importlib.util, os, sys
 loader = importlib.machinery.SourceFileLoader("sweep", "scripts/sweep")

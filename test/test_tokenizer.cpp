@@ -147,7 +147,7 @@ static void test_unicode() {
     }
 }
 
-// the definition: of all neighbours that merge, the lowest rank, then the leftmost, again and again
+// the definition: of all neighbors that merge, the lowest rank, then the leftmost, again and again
 static Ids merge_naive(const Tokenizer& t, Ids id) {
     for (;;) {
         size_t best = id.size(); const Merge* m = NULL;
@@ -328,7 +328,7 @@ static void test_components() {
     };
     CHECK(ids("", "abca") == " 2 4 0", "plain: %s", ids("", "abca").c_str());
     CHECK(ids("", "axb") == " 2",
-          "a character without token is dropped, and its neighbours meet: %s",
+          "a character without token is dropped, and its neighbors meet: %s",
           ids("", "axb").c_str());
     CHECK(ids("", "axxb", ", \"unk_token\": \"c\"") == " 0 4 4 1"
         && ids("", "axxb", ", \"unk_token\": \"c\", \"fuse_unk\": true") == " 0 4 1", "unk");

@@ -27,7 +27,7 @@ differs() { [ -n "$(hash $1)" ] && [ "$(hash $1)" != "$(hash $2)" ]; }
 logs() { grep '"event":"config"' "$dir/$1/log.jsonl" | grep -q -- "$2"; }
 check "adamw" run $softmax adamw -n 12
 check "muon" run $softmax muon -n 12 --optimizer muon
-check "muon is another optimiser" differs adamw muon
+check "muon is another optimizer" differs adamw muon
 check "muon in the log" logs muon '"optimizer":"muon"'
 check "half of it" run $softmax half -n 6 --optimizer muon
 check "and the rest" run $softmax half -n 12 --optimizer muon --resume
@@ -73,7 +73,7 @@ begins() { [ -n "$(last $1 | of $3)" ] && [ "$(last $1 | of $3)" = "$(first $2 |
 cp -r "$dir/adamw/step_12" "$dir/base"
 check "begins with a checkpoint" run $softmax init -n 6 --init "$dir/base"
 for what in val_loss alpha1 h_max; do check "where that ended: $what" begins adamw init $what; done
-check "without its optimiser" sh -c "! cmp -s '$dir/adamw/step_12/optimizer.safetensors' '$dir/init/step_6/optimizer.safetensors'"
+check "without its optimizer" sh -c "! cmp -s '$dir/adamw/step_12/optimizer.safetensors' '$dir/init/step_6/optimizer.safetensors'"
 check "another run from it" run $softmax whole -n 12 --init "$dir/base"
 mv "$dir/base" "$dir/gone"
 check "goes on when the checkpoint is gone" run $softmax init -n 12 --init "$dir/base" --resume

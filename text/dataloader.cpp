@@ -218,7 +218,7 @@ static void source_open_dir(Source* s, const std::string& dir, const Json& manif
         if (s->format.empty()) { s->format = shard.format; }
         if (s->format != shard.format) {
             die(EXIT_USER,
-                strf("%s: got %s, wanted %s like its neighbours", shard.path.c_str(),
+                strf("%s: got %s, wanted %s like its neighbors", shard.path.c_str(),
                      shard.format.c_str(), s->format.c_str()),
                 "one format per directory");
         }

@@ -365,7 +365,7 @@ static Node parse_primary(Parser* p) {
     Node n;
     if (w.kind == WORD_STRING) {
         n.value = jinja_string(w.text);
-        while (p->now().kind == WORD_STRING) {           // neighbours are one text
+        while (p->now().kind == WORD_STRING) {           // neighbors are one text
             n.value.string += p->now().text;
             p->word++;
         }

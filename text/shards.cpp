@@ -377,7 +377,7 @@ size_t text_cut(const Tokenizer& tok, const std::string& s) {
     return 0;
 }
 
-// reads once, towards `want` bytes in all. The buffer grows as strings do, so that a long line is
+// reads once, toward `want` bytes in all. The buffer grows as strings do, so that a long line is
 // not moved for each of a pipe's small answers
 static void text_read(TextFile* t, size_t want) {
     static thread_local std::vector<char> piece(TEXT_BLOCK);

@@ -853,7 +853,7 @@ Tokenizer tokenizer_of(const std::string& name) {
 }
 
 // ----------------------------------------------------------------------------
-// bpe: one piece -> ids. Of all neighbours that merge, the pair of lowest rank merges first, the
+// bpe: one piece -> ids. Of all neighbors that merge, the pair of lowest rank merges first, the
 // leftmost of equals.
 
 enum { PIECE_BITS = 16 };                                // 2 MiB: fits a second-level cache

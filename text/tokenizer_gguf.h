@@ -3,7 +3,7 @@ tokenizer_gguf.h -- the tokenizer in a GGUF file, as tokenizer.h would have it f
 A part of tokenizer.cpp, which includes it.
 
 The file has the tokens, their types, and merges or scores. For byte-level BPE it also has the name
-of a family; how that family splits and normalises text is not written in it. So the families that
+of a family; how that family splits and normalizes text is not written in it. So the families that
 are known are rows of a table here, and the others are refused. Where llama.cpp differs from a
 family's tokenizer.json (it leaves out the normal form C), the ids are those of tokenizer.json.
 */
@@ -73,7 +73,7 @@ inline void gguf_tokenizer_merges(const TokenizerFile& f, const Gguf& g, Tokeniz
     tokenizer_merges(f, t, vocab, list);
 }
 
-// SentencePiece: neighbours merge if together they are a token, the token of the highest score
+// SentencePiece: neighbors merge if together they are a token, the token of the highest score
 // first, the leftmost of equals. So each way to cut a token in two tokens is a merge, and the ranks
 // of merges are the order of the scores of what they make.
 inline void gguf_tokenizer_scores(const TokenizerFile& f, const Gguf& g, Tokenizer* t,

@@ -15,7 +15,7 @@ With EMU_COUNTS=FILE in the environment the program writes a table at its end, a
                                  at a time that take turns, the threads of each in step
     conflicts                    extra cycles of plain accesses to shared memory:
                                  lanes of a warp that want different words of one bank at once.
-                                 Accesses of a thread to neighbouring words are taken as one
+                                 Accesses of a thread to neighboring words are taken as one
     ldmatrix                     the same for ldmatrix
 With EMU_COUNTS_BETWEEN=KERNEL counting begins after its first launch and ends with its second:
 one training step. The n-th access of a warp's lanes at one place of the program is taken

@@ -299,7 +299,7 @@ __global__ void misaligned_static(unsigned* o) { // a vector where there are onl
     SMEM(unsigned[64], a);
     store<4>(&a[0], load<4>(o));
 }
-__global__ void no_syncwarp(unsigned* o) { // the neighbour's write is not there yet
+__global__ void no_syncwarp(unsigned* o) { // the neighbor's write is not there yet
     unsigned* s = dynamic_smem<unsigned>();
     s[threadIdx.x] = threadIdx.x;
     o[threadIdx.x] = s[threadIdx.x ^ 1];
@@ -470,7 +470,7 @@ static void test_blas_refusals() {
     refuse("is not a power of two", [] { Asked x = asked(); x.align = 12; x.propose(); });
 
     // each algorithm adds in another order: the sums of thirds differ in the last bits,
-    // and the workspace is NaN afterwards
+    // and the workspace is NaN afterward
     std::vector<float> thirds(64), sums[3];
     for (int i = 0; i < 64; i++) { thirds[i] = 1.0f / (3 + i * 7 % 13); }
     Asked x = asked();

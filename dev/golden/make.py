@@ -46,7 +46,7 @@ def config(make, flags):
     assert not given and switches.keys() == model.SWITCHES.keys(), (make, flags)
     values["kv-heads"] = values["kv-heads"] or values["heads"]
     normed = switches["ATTN"] not in model.UNNORMED
-    assert values["attn-alpha"] == 1 or normed, "alpha is for normalised attention"
+    assert values["attn-alpha"] == 1 or normed, "alpha is for normalized attention"
     line = " ".join(f"--{k} {v:g}" if isinstance(v, float) else f"--{k} {v}"
                     for k, v in values.items() if k in FLAGS or v != MODEL_FLAGS[k])
     return SimpleNamespace(**switches, **{k.replace("-", "_"): v for k, v in values.items()}), line

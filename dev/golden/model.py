@@ -201,8 +201,8 @@ def norm(c, p, name, x):
     """p holds name.weight and, of a LayerNorm, name.bias"""
     if c.norm_kind == "rms":
         return rmsnorm(c, x, p[name + ".weight"])
-    centred = x - x.mean(-1, keepdim=True)
-    return (centred / (centred.pow(2).mean(-1, keepdim=True) + c.norm_eps).sqrt()
+    centered = x - x.mean(-1, keepdim=True)
+    return (centered / (centered.pow(2).mean(-1, keepdim=True) + c.norm_eps).sqrt()
             * p[name + ".weight"] + p[name + ".bias"])
 
 def linear(p, name, x):

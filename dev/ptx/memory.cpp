@@ -109,7 +109,7 @@ static void check_written(Context& c, const Variable& v, u32 address, size_t byt
                           bool write) {
     for (u32 k = address / 2; k < (address + bytes + 1) / 2; k++) {
         if (!write && c.shared_shadow[k].write_time < c.block_began) {
-            fault(c, lane, "uninitialised", "shared address %u (%s+%u) was never written", address,
+            fault(c, lane, "uninitialized", "shared address %u (%s+%u) was never written", address,
                   v.name.c_str(), address - v.at);
             return;
         }

@@ -92,7 +92,7 @@ static void report() {
         all += (long)k.code.size();
     }
     printf("PTX: %ld of %zu kernels ran, %ld launches, %ld blocks, %.1f million warp instructions; "
-           "%.1f %% of the instructions of those kernels; %ld faults, %ld words wrong\n",
+           "%.1f%% of the instructions of those kernels; %ld faults, %ld words wrong\n",
            used, kernels.size(), totals.launches, totals.blocks, totals.warp_instructions / 1e6,
            all ? 100.0 * ran / all : 0.0, faults, wrong);
     for (auto& [key, n] : fault_count) { printf("  fault %ld times: %s\n", n, key.c_str()); }

@@ -82,8 +82,8 @@ void multiply_matrices(Context& c, const Instruction& i, u32) {
 }
 
 // ----------------------------------------------------------------------------
-// ldmatrix: lanes 8m to 8m + 7 give the rows of matrix m. Lane l receives two neighbours of row
-// l / 4, from column 2 (l % 4) on; with .trans two neighbours of column l / 4
+// ldmatrix: lanes 8m to 8m + 7 give the rows of matrix m. Lane l receives two neighbors of row
+// l / 4, from column 2 (l % 4) on; with .trans two neighbors of column l / 4
 
 void load_matrix(Context& c, const Instruction& i, u32) {
     static const std::vector<u16> nothing(8, 0xFFFF);
