@@ -27,7 +27,7 @@ activation is new has one in ACTIVATIONS (block_variants.h). Then `make test` ch
 */
 #ifndef ATTENTION_VARIANTS_CUH
 #define ATTENTION_VARIANTS_CUH
-#include "cpu/scalars.h"
+#include "cpu/elementary.h"
 
 // ----------------------------------------------------------------------------
 // 1 switch ATTN=<name>     X_ATTN(name, Z, "A", "what it is; where in the paper"); Z: ZKind, below

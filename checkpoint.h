@@ -197,7 +197,7 @@ static void checkpoint_read(Model* m, Checkpoint* k) {
         tensors_all_used(m, { k->weights });
     }
     weights_keep(m);
-    if (cpu::stored.all.empty()) { weights_close(&k->weights); }     // else they stay in use
+    if (cpu::mapped.all.empty()) { weights_close(&k->weights); }     // else they stay in use
 }
 
 static void checkpoint_load(Model* m, const std::string& dir) {
@@ -241,11 +241,11 @@ static Model model_from_checkpoint(Flags* f, int T_max, cpu::Stay stay, bool gra
     if (flag_given(*f, "window")) { c.window = f->arch.window; }
     want(!flag_given(*f, "window") || c.window >= 1, strf("--window %d", c.window),
          "1 or more, or leave it out");
-    cpu::stored = { ops::reads_stored ? stay : cpu::STAY_NONE, {} };     // of one model at a time
+    cpu::mapped = { ops::reads_mapped ? stay : cpu::STAY_NONE, {} };     // of one model at a time
     memory_check(c, 1, std::max(1, T_max), gradients, floats_spared(k.config, k.weights));
     Model m = model_new(c, T_max, gradients);
     checkpoint_read(&m, &k);
-    cpu::split_floats = !gradients;                      // where it is only run forward
+    cpu::product_settings.split_floats = !gradients;     // where it is only run forward
     f->arch.V = c.V;
     return m;
 }

@@ -178,7 +178,7 @@ struct Model {
     int past; // rows of it before the one that is loaded; 0: a whole batch
     Around around; // if it is set, every stage of a forward pass goes through it
     std::vector<Segment> forest; // what is loaded if not whole sequences, else empty
-    std::vector<Model> pieces;   // of a small model's batch, on the CPU (cpu/pieces.h)
+    std::vector<Model> pieces;   // of a small model's batch, on the CPU (small_model.h)
 };
 
 // ---- attention's shape in layer l, and its learned column
@@ -329,7 +329,7 @@ static void model_resize(Model* m, int B, int T) {
     }
     m->B = B; m->T = T + m->d.bias.token;
     model_reach(m, m->T);
-    m->R = std::min<long>(ops::head_rows(m->c.V, sizeof(real), m->train), (long)B * m->T);
+    m->R = std::min<long>(ops::lm_head_rows(m->c.V, sizeof(real), m->train), (long)B * m->T);
     const Layout layout(m->c);
     Acts none;
     const size_t bytes = layout.acts(&none, NULL, m->train, B, m->T, m->R),
@@ -364,7 +364,7 @@ static inline const acc* array_whole(const Model* m, acc* shard) {
 // keeps what was filled in
 static void array_keep(const Model* m, acc* shard) {
     const acc* all = array_place(m, shard);
-    if (all != shard) { shard_keep(m->shard, shard, all); }
+    if (all != shard) { shard_keep(m->shard, shard, all, ops::device_copy); }
 }
 
 // the weights were filled in: params are their copy in `real`

@@ -22,7 +22,7 @@ activation overwritten, unless a line says otherwise. A build adds every sum in 
 #ifndef REFERENCE_H
 #define REFERENCE_H
 #include "attention_variants.cuh"
-#include "cpu/host.h"
+#include "cpu/device.h"
 
 namespace ref {
 using namespace host;              // device_malloc and the like

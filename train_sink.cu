@@ -608,7 +608,7 @@ static real* dtop(const Model* m) { return m->d.norm.stream ? m->a.dx : m->a.dn;
 static void head_losses(Model* m, acc* losses, const real* x, const int* targets, int N) {
     const Arch& c = m->c;
     const long room = m->R * (long)c.V / N;
-    const int part = std::min<long>(c.V, std::max(1L, std::min<long>(ops::head_part, room)));
+    const int part = std::min<long>(c.V, std::max(1L, std::min<long>(ops::lm_head_part, room)));
     std::vector<cpu::ClassifierRow> rows_of(N);
     for (int v = 0; v < c.V; v += part) {
         const int some = std::min(part, c.V - v);
@@ -625,7 +625,7 @@ static void head_losses(Model* m, acc* losses, const real* x, const int* targets
 static void model_head(Model* m, float dloss) {
     const Arch& c = m->c;
     const int N = rows(m);
-    if (ops::head_part && !m->train && dloss == 0) {
+    if (ops::lm_head_part && !m->train && dloss == 0) {
         head_losses(m, m->a.losses, act_top(m), m->targets, N);
         return;
     }
@@ -699,7 +699,7 @@ static void accumulate_loaded(Model* m, long count, bool last) {
     model_backward(m, last);
 }
 
-#include "cpu/pieces.h"
+#include "small_model.h"
 
 // one micro-batch, seqs (B, T+1), of a step in which `count` targets count, of all micro-batches
 // and ranks. last: this rank's last one. The host does not wait for any of it
@@ -767,7 +767,7 @@ static Metrics measure(Model* m, const int* seqs, int n, int T, int batch_tokens
     if (m->d.bias.token) { r.h_star.resize(c.L + 1); }
     r.h_max.resize(c.L + 1); r.h_median.resize(c.L + 1);
     double loss = 0; long count = 0;
-    ops::expect_metrics(true);
+    ops::keep_rows_for_metrics(true);
     for (int i = 0; i < n; i += chunk) {
         const int B = std::min(chunk, n - i);
         if (i / chunk % dist::world != dist::rank) { continue; }
@@ -784,7 +784,7 @@ static Metrics measure(Model* m, const int* seqs, int n, int T, int batch_tokens
         ops::device_free(device);
         measure_add(&r, m, measured_point(m, host.data()), i, n);
     }
-    ops::expect_metrics(false);
+    ops::keep_rows_for_metrics(false);
     if (dist::world > 1) { measure_sum(&r, m, &loss, &count); }
     r.loss = count ? loss / count : NAN;
     return r;
@@ -820,7 +820,7 @@ static StepSums train_step(Model* m, Data* data, const Flags& f, long step, int*
 #include "commands/train.h"
 
 static int train(const Flags& flags) {
-    ops::expect_many_steps();
+    ops::tune_products();
     Run r = run_open(flags);
     const Flags& f = r.f;
     run_describe(r);

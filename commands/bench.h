@@ -159,7 +159,7 @@ static int bench_products(const Flags& f) {
 // every operation against its roof, memory by tensor, what an evaluation of the sinks costs
 static int bench(Flags f) {
     if (f.products) { return bench_products(f); }
-    ops::expect_many_steps();
+    ops::tune_products();
     preset_apply(&f);
     if (!f.given_steps) { f.steps = 12; }
     want(f.steps >= 1, "--steps 0", "1 or more");

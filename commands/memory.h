@@ -9,7 +9,7 @@ static size_t acts_bytes(const Arch& c, bool train, long B, long T, std::string*
     const Layout layout(c);
     Acts none;
     T += layout.bias.token;
-    const long R = std::min<long>(ops::head_rows(c.V, sizeof(real), train), B * T);
+    const long R = std::min<long>(ops::lm_head_rows(c.V, sizeof(real), train), B * T);
     return layout.acts(&none, NULL, train, B, T, R, table);
 }
 

@@ -337,7 +337,7 @@ static void score_head(Model* m, const std::vector<ScoreRow>& heads, bool greedy
         }
         ops::to_device(device, some.data(), n * C * sizeof(real));
         ops::to_device(m->targets, targets.data(), n * sizeof(int));
-        if (ops::head_part && !greedy) {
+        if (ops::lm_head_part && !greedy) {
             head_losses(m, m->a.losses, device, m->targets, n);
         } else {
             ops::matmul_forward(m->a.logits, device, m->w.lmw, m->w.lmb, NULL, n, C, V);

@@ -9,7 +9,7 @@ O(T HS) a thread. What the metrics of a measured layer need of them is kept (Kep
 #ifndef CPU_ATTENTION_H
 #define CPU_ATTENTION_H
 #include "../metrics.cuh"
-#include "tiles.h"
+#include "attention_tiles.h"
 
 namespace cpu {
 // ----------------------------------------------------------------------------
@@ -82,7 +82,7 @@ struct Kept {
 inline Kept kept;
 
 // metrics of every layer will follow, or no longer
-inline void expect_metrics(bool wanted) { kept = { wanted, NULL, {} }; }
+inline void keep_rows_for_metrics(bool wanted) { kept = { wanted, NULL, {} }; }
 
 template <class A> constexpr bool keeps_rows = A::exp_family && A::Z != Z_ABS;
 
@@ -157,7 +157,7 @@ template <class R> struct HeadFactors {
     typename Tiles<R>::Right k, v;
 
     HeadFactors(const R* k_0, const R* v_0, int keys, AttnShape s)
-        : tiles(split_floats && split_here() && s.HS >= 32),
+        : tiles(product_settings.split_floats && split_here() && s.HS >= 32),
           k(tiles.across(0, k_0, attn_row(s), keys, s.HS)),
           v(tiles.along(1, v_0, attn_row(s), keys, s.HS)) {}
 };

@@ -331,7 +331,7 @@ TARGET_AMX static void amx_end() {
 }
 
 // asks for 1 kB that will be loaded two turns later: what comes from the second cache is there then
-static void expect_tile(const lane* b) {
+static void prefetch_tile(const lane* b) {
     for (int i = 0; i < 16; i++) { __builtin_prefetch(b + 16*i); }
 }
 
@@ -372,10 +372,10 @@ TARGET_AMX static void amx_block(float* c, long ldc, int, int, TileA a, TileB b,
         _tile_loadd(4, a0, row);
         _tile_loadd(6, b0, 64);
         _tile_dpbf16ps(0, 4, 6);
-        expect_tile(b0 + 512);
+        prefetch_tile(b0 + 512);
         _tile_loadd(7, b1, 64);
         _tile_dpbf16ps(1, 4, 7);
-        expect_tile(b1 + 512);
+        prefetch_tile(b1 + 512);
         _tile_loadd(5, a1, row);
         _tile_dpbf16ps(2, 5, 6);
         _tile_dpbf16ps(3, 5, 7);

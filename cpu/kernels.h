@@ -38,7 +38,8 @@ typedef void Round(bf16* out, long ld, const float* sum, long ld_sum, const bf16
                    int rows, int cols);
 
 // to (32, 16) lanes = 32 floats of each of 16 rows, from_row floats apart, as pairs of bf16:
-// 16 lanes of their high parts, then 16 of the low ones (split.h). False: all low parts are zero
+// 16 lanes of their high parts, then 16 of the low ones (bf16_pair.h). False: all low parts are
+// zero
 typedef bool SplitPanel(lane* to, const float* from, long from_row);
 // n floats, n a multiple of 32, likewise: of each 32 the high parts go to 16 lanes, the low ones to
 // the 16 that begin SPLIT_LOW lanes later, and the next 32 follow SPLIT_STEP lanes on

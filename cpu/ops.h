@@ -5,8 +5,8 @@ ops.h -- the operations of the fast CPU backend, all but attention.
 #define CPU_OPS_H
 #include <type_traits>
 #include "../reference.h"
-#include "integers.h"
-#include "split.h"
+#include "int8_product.h"
+#include "bf16_pair.h"
 #ifndef CPU_REAL
 #define CPU_REAL REAL           // float, or double in tests; or bf16
 #endif
@@ -17,12 +17,12 @@ typedef CPU_REAL real; // what tensors hold
 // what is computed with
 typedef std::conditional<std::is_same<real, bf16>::value, float, real>::type acc;
 static const char* const name = "cpu";
-static const int head_part = 4096;
+static const int lm_head_part = 4096;
 enum { large = 1024 };            // side of matrices that are large to this machine
-enum { piece_rows = 512 };        // of a small model's batch that one thread takes (pieces.h)
+enum { piece_rows = 512 };        // of a small model's batch that one thread takes (small_model.h)
 
 // ----------------------------------------------------------------------------
-// 1 memory (the rest is in host.h)
+// 1 memory (the rest is in device.h)
 
 // what there is to compute with, in one line
 inline std::string device_start() { return host::device_start() + "; " + product_name(); }
@@ -33,8 +33,8 @@ inline void  add(real* y, const real* x, long n) {
     for (long i = 0; i < n; i++) { y[i] = y[i] + x[i]; }
 }
 
-// may weights stay as their file keeps them? (stored.h)
-static const bool reads_stored = std::is_same<real, float>::value;
+// may weights stay as their file keeps them? (mapped_weights.h)
+static const bool reads_mapped = std::is_same<real, float>::value;
 
 inline void  cast_to_real(real* dst, const acc* src, long n) {
     if ((const void*)dst == (const void*)src) { return; }
@@ -50,10 +50,10 @@ inline void matmul_forward(real* out, const real* inp, const real* weight, const
                            const real* residual, int N, int C, int OC) {
     const bool split = std::is_same<real, float>::value && split_pays(N, OC, C);
     const lane* left = split ? split_left((const float*)inp, N, C) : NULL;
-    if (N == 1 && stored_forward(out, inp, weight, bias, residual, C, OC)) { return; }
-    if (integers_forward(out, inp, weight, bias, residual, N, C, OC)) { return; }
-    for (int o = 0, n; o < OC; o += n) {                    // all rows, or (stored.h) some
-        const auto some = stored_rows(weight + (long)o * C, C, OC - o);
+    if (N == 1 && mapped_forward(out, inp, weight, bias, residual, C, OC)) { return; }
+    if (int8_forward(out, inp, weight, bias, residual, N, C, OC)) { return; }
+    for (int o = 0, n; o < OC; o += n) {                    // all rows, or (mapped_weights.h) some
+        const auto some = weight_rows(weight + (long)o * C, C, OC - o);
         const real *w = some.x, *b = bias ? bias + o : NULL, *r = residual ? residual + o : NULL;
         n = some.n;
         if (split) {
@@ -108,7 +108,7 @@ inline void embed_forward(real* out, const int* tokens, const real* wte, const r
     for (int bt = 0; bt < B * T; bt++) {
         const int b = bt / T, t = bt % T;
         const long token = t < skip ? 0 : tokens[b * (T - skip) + t - skip];
-        const real* x = t < skip ? sink : stored_rows(wte + token * C, C, 1).x;
+        const real* x = t < skip ? sink : weight_rows(wte + token * C, C, 1).x;
         const acc by = t < skip ? 1 : scale;
         for (int c = 0; c < C; c++) {
             out[(long)bt * C + c] = x[c] * by + (pos ? pos[(long)t * C + c] : real(0));

@@ -2,7 +2,7 @@
 cpu/product.cpp -- what product.h declares.
 */
 #include "product.h"
-#include "memory.h"
+#include "huge_pages.h"
 #include <atomic>
 #ifdef _OPENMP
 #include <omp.h>
@@ -12,11 +12,9 @@ namespace cpu {
 // ----------------------------------------------------------------------------
 // 1 which kernel
 
-int product_kernel = KERNELS - 1;
+ProductSettings product_settings = { KERNELS - 1, { KERNELS - 1, KERNELS - 1 }, false };
 
-static int chosen[] = { KERNELS - 1, KERNELS - 1 };              // for floats, for bf16
-
-void product_choose(bool bf16, int k) { chosen[bf16] = k; }
+void product_choose(bool bf16, int k) { product_settings.chosen[bf16] = k; }
 
 bool kernel_here(int k) {
     static const std::vector<bool> here = [] {
@@ -28,7 +26,7 @@ bool kernel_here(int k) {
 }
 
 const Kernel& kernel_for(bool bf16) {
-    int k = std::min(product_kernel, chosen[bf16]);
+    int k = std::min(product_settings.last_kernel, product_settings.chosen[bf16]);
     while (k > 0 && (!kernel_here(k) || (kernels[k].bf16 && !bf16))) { k--; }
     return kernels[k];
 }
@@ -37,7 +35,7 @@ void product_limit(const std::string& name) {
     std::string here;
     for (int k = 0; k < KERNELS; k++) {
         if (!kernel_here(k)) { continue; }
-        if (name == kernels[k].name) { product_kernel = k; return; }
+        if (name == kernels[k].name) { product_settings.last_kernel = k; return; }
         here += strf(" %s", kernels[k].name);
     }
     die(EXIT_USER,
@@ -290,7 +288,7 @@ static void finish(const Product& p, const Group& g) {
 // asks for the memory of rows r0..r1 of C, columns j.., while sums are still being made: rows lie
 // too far apart to be foreseen. Without this a product of 4096 x 256 x 768 in bf16 takes 1.6 times
 // as long
-static void expect_writes(const Result& c, long r0, long r1, long j, long cols) {
+static void prefetch_c(const Result& c, long r0, long r1, long j, long cols) {
     const long size = c.bf16 ? 2 : 4;
     for (long r = r0; r < r1; r++) {
         const char* row = (const char*)c.x + (r*c.ld + j) * size;
@@ -310,10 +308,10 @@ static void sum_tile(const Product& p, TileKernel* tile, TileA a, TileB b, const
         for (int r = 0; r < g.rows; r++) { memcpy(sums + r*g.ld, from + r*c.ld, cols * 4); }
     }
     if (in_place) {
-        expect_writes(c, g.i, g.i + g.rows, g.j + n, cols);
+        prefetch_c(c, g.i, g.i + g.rows, g.j + n, cols);
     } else if (last) {              // this tile's share of the group's rows, each as long as it is
         const int r = k * g.share;
-        expect_writes(c, g.i + r, g.i + std::min(g.rows, r + g.share), g.j, g.cols);
+        prefetch_c(c, g.i + r, g.i + std::min(g.rows, r + g.share), g.j, g.cols);
     }
     const bool add = l0 > 0 || (in_place && (c.accumulate || c.residual));
     tile(sums, g.ld, g.rows, cols, a, b, l1 - l0, add);

@@ -26,9 +26,14 @@ inline long round_up(long a, long b) { return div_up(a, b) * b; }
 
 // ---- which kernel
 
-// the last row of the table that may be used; tests lower it, so that every kernel is seen on one
-// machine
-extern int product_kernel;
+// What a process settles before its first product, and every product reads.
+struct ProductSettings {
+    int last_kernel;                // no row of `kernels` after this one is used; tests lower it
+    int chosen[2];                  // the row for factors in float, and in bf16 (choice.h)
+    bool split_floats;              // products of floats may go by two bf16 each, or by whole
+                                    // numbers: set by a command that does not train
+};
+extern ProductSettings product_settings;
 
 // whether row k of the table can run here; asked once
 bool kernel_here(int k);
@@ -49,7 +54,7 @@ std::string product_name();
 
 // ---- packing
 
-// SPLIT: floats that become two bf16 each (split.h), 32 lanes of 32 floats
+// SPLIT: floats that become two bf16 each (bf16_pair.h), 32 lanes of 32 floats
 enum Lanes { FLOATS, PAIRS, WIDENED, SPLIT };
 
 // A factor: element (v, k) is x[v*s + k*sk], where v is one of `count` rows of A or columns
@@ -90,8 +95,8 @@ void product(long M, long N, Factor a, Factor b, Result c);
 // the same by row k of the table, which can run here; threads: 1, or 0 for all
 void product_with(int k, int threads, long M, long N, Factor a, Factor b, Result c);
 
-// Floats, where split_kernel runs: a is split already, in strips (split.h), and b is while it is
-// packed
+// Floats, where split_kernel runs: a is split already, in strips (bf16_pair.h), and b is while it
+// is packed
 void product_split(long M, long N, Factor a, Factor b, Result c);
 
 // the same in double, for tests: plain loops, a row of C is one thread's

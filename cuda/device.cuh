@@ -15,7 +15,7 @@ same seed gives the same bits). Everything runs on one stream, device_stream.
 #error "this GPU is older than sm_80 (A100), which bf16 and fp32 need \
 ---> HINT: make BACKEND=cpu, or make GPU_ARCH=sm_NN for a newer GPU (8.6: sm_86)"
 #endif
-#include "../cpu/scalars.h"
+#include "../cpu/elementary.h"
 #include <fcntl.h>
 #include <functional>
 #include <map>
@@ -62,10 +62,10 @@ typedef REAL_OF(PRECISION) real;    // what tensors hold
 typedef float acc; // what sums, statistics, weight gradients and optimizer state hold
 static const char* const name = "cuda";
 static const bool on_host = false;  // host code may not read device memory
-static const bool reads_stored = false;             // weights in their file (cpu/stored.h)
+static const bool reads_mapped = false;             // weights in their file (cpu/mapped_weights.h)
 // of logits alive at once: enough to fill a GPU
-inline long head_rows(long, long, bool) { return 8192; }
-static const int head_part = 0;
+inline long lm_head_rows(long, long, bool) { return 8192; }
+static const int lm_head_part = 0;
 enum { large = shrunk ? 64 : 8192 }; // side of matrices that are large to it
 enum { piece_rows = 0 };           // a batch is never cut
 
@@ -717,9 +717,9 @@ inline cublasStatus_t product_run(const Product& p, const cublasLtMatmulAlgo_t& 
 // of a product the first that can run counts, also for the job that has just added another.
 inline std::string gemm_cache = emulated ? "" : "data/cache";     // "": no file, the first proposal
 inline bool gemm_search_wanted;
-inline void expect_many_steps() { gemm_search_wanted = true; }
+inline void tune_products() { gemm_search_wanted = true; }
 // (the CPU backend keeps in attention's forward pass what its metrics need)
-inline void expect_metrics(bool) {}
+inline void keep_rows_for_metrics(bool) {}
 const double GEMM_SEARCH_FLOPS = shrunk ? 1e4 : 2e9;
 enum { GEMM_PROPOSALS = 32 };
 inline std::map<std::string, cublasLtMatmulAlgo_t> gemm_chosen;

@@ -13,6 +13,7 @@ the array itself.
 */
 #ifndef DIST_SHARD_H
 #define DIST_SHARD_H
+#include "dist.h"
 
 #ifndef DIST_BUCKET
 #define DIST_BUCKET (1 << 22) // numbers in a bucket: 16 MiB of gradients
@@ -71,11 +72,12 @@ template <class T> void shard_gather(const ParamShard& s, T* all, const T* shard
     dist::arrive();
 }
 
-// the whole array, which this rank has -> its shard
-template <class T> void shard_keep(const ParamShard& s, T* shard, const T* all) {
+// Copies this rank's pieces of a whole array into its shard, by copy(to, from, bytes).
+template <class T, class Copy>
+void shard_keep(const ParamShard& s, T* shard, const T* all, Copy copy) {
     for (long k = 0; k < s.buckets; k++) {
         const T* piece = all + s.in_array(k) + dist::rank * s.size(k);
-        ops::device_copy(shard + s.in_shard(k), piece, s.size(k) * sizeof(T));
+        copy(shard + s.in_shard(k), piece, s.size(k) * sizeof(T));
     }
 }
 #endif // DIST_SHARD_H

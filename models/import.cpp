@@ -4,7 +4,7 @@ models/import.cpp -- what import.h declares.
 #include "import.h"
 #include <float.h>
 #include "directory.h"
-#include "../cpu/stored.h"
+#include "../cpu/mapped_weights.h"
 
 // ---- config.json, read key by key; what was never asked for is found at the end
 struct Import {
@@ -1025,13 +1025,13 @@ static bool read_by_rows(const std::string& name) {
 }
 
 bool weight_stays(const Weight& w, long rows, std::function<long(long)> row_of, const float* out) {
-    if (w.add != 0 || !w.type->read || !cpu::stored_stays(w.type->name)) { return false; }
+    if (w.add != 0 || !w.type->read || !cpu::stays_mapped(w.type->name)) { return false; }
     std::vector<const unsigned char*> row;
     for (long i = 0; i < rows; i++) { row.push_back(weight_row(w, row_of(i))); }
     const long cols = w.cols();
     const auto read = w.type->read;
-    cpu::stored_add(out, { rows, cols, [=](long r, float* to) { read(row[r], cols, to); },
-                           cpu::stored_dot(w.type->name), row, cpu::stored_whole(w.type->name) });
+    cpu::mapped_add(out, { rows, cols, [=](long r, float* to) { read(row[r], cols, to); },
+                           cpu::row_dot(w.type->name), row, cpu::row_to_int8(w.type->name) });
     return true;
 }
 
@@ -1041,9 +1041,9 @@ double floats_spared(const Json& config, const Weights& files) {
     const bool turned = family_of_file(config, ends_with(files.path, ".gguf")).transposed;
     double spared = 0;
     for (auto& w : files.tensors) {
-        const bool matrix = w.shape.size() == 2 && !turned, stays = cpu::stored_stays(w.type->name);
+        const bool matrix = w.shape.size() == 2 && !turned, stays = cpu::stays_mapped(w.type->name);
         if (matrix && stays && w.type->read) { spared += 4.0 * w.count - w.bytes; }
-        if (ends_with(w.name, "_blocks") && cpu::stored_stays("MXFP4")) { spared += 7.0 * w.bytes; }
+        if (ends_with(w.name, "_blocks") && cpu::stays_mapped("MXFP4")) { spared += 7.0 * w.bytes; }
     }
     return spared;
 }

@@ -92,7 +92,7 @@ TensorSource import_source(const Family& family, const Arch& c, const Weights& f
                            const std::string& ours);
 
 // May `rows` rows of w, row_of(i) the one that is our row i, stay in their file as our matrix at
-// `out`? If this command wants it (cpu/stored.h) they do
+// `out`? If this command wants it (cpu/mapped_weights.h) they do
 bool weight_stays(const Weight& w, long rows, std::function<long(long)> row_of, const float* out);
 
 // bytes that floats of these weights would take beyond what their file has, where they stay in it

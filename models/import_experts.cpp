@@ -2,7 +2,7 @@
 models/import_experts.cpp -- what import_experts.h declares.
 */
 #include "import_experts.h"
-#include "../cpu/stored.h"
+#include "../cpu/mapped_weights.h"
 
 struct ExpertsImport {
     const Weights& files;
@@ -69,8 +69,8 @@ struct ExpertsImport {
         };
         std::vector<float> first(cols);
         read(0, first.data());                           // dies if these are no blocks
-        if (cpu::stored_stays("MXFP4")) {
-            cpu::stored_add(out, { rows, cols, read, NULL, {} });
+        if (cpu::stays_mapped("MXFP4")) {
+            cpu::mapped_add(out, { rows, cols, read, NULL, {} });
         } else {
             for (long i = 0; i < rows; i++) { read(i, out + i * cols); }
         }

@@ -94,9 +94,10 @@ template <class A> void test_attention(AttnShape s) {
 
 int main() {
     test_rows();
-    for (int k = 0, fastest = cpu::product_kernel; k <= fastest; k++) { // every kernel that is here
+    const int fastest = cpu::product_settings.last_kernel;
+    for (int k = 0; k <= fastest; k++) {                 // every kernel that is here
         if (!cpu::kernel_here(k)) { continue; }
-        cpu::product_kernel = k;
+        cpu::product_settings.last_kernel = k;
         test_attention<Attn_softmax>(whole({ 2, 70, 4, 2, 16, 0, 0, 0, 16, 1, 1 }));
         test_attention<Attn_softmax_p>(whole({ 1, 70, 2, 1, 24, 0, 0, 0, 24, 2, 1 }));
         test_attention<Attn_sigmoid>(whole({ 1, 70, 2, 1, 24, 20, 0, 0, 24, 1, 1 }));

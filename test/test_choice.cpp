@@ -101,7 +101,7 @@ static void test_kept(bool bf16) {
     // --product, then a run that had another
     choice_settle(bf16, "any");
     CHECK(choice().name == "any" && choice().why == "as --product says", "%s: --product any", kind);
-    product_kernel = KERNELS - 1;
+    product_settings.last_kernel = KERNELS - 1;
     const int row = bf16 ? KERNELS - 1 : 1;
     CHECK(!choice_keep(bf16, "abacus") && choice().name == "any", "%s: what is not here", kind);
     for (int k = 0; k <= row; k++) {

@@ -271,7 +271,7 @@ template <class A, class Bi, class Pe> void check_attention(const std::string& w
                 AGREE(strf("%s T=%d, metrics, gate %d, kept %d", what.c_str(), s.T, width, keep),
                       ({ &heads }), {
                           std::vector<HeadMetrics> m(s.B * s.NH);
-                          ops::expect_metrics(keep);
+                          ops::keep_rows_for_metrics(keep);
                           if (keep) {
                               ops::attention_forward<A, Bi, Pe>(out.data(), stat.data(), qkv.data(),
                                                                 k, v, s);
@@ -280,7 +280,7 @@ template <class A, class Bi, class Pe> void check_attention(const std::string& w
                                                             width ? gate.data() : NULL, width, skip,
                                                             s);
                           heads.assign((float*)m.data(), (float*)(m.data() + m.size()));
-                          ops::expect_metrics(false);
+                          ops::keep_rows_for_metrics(false);
                       });
             }
             within = 1e-11;

@@ -28,7 +28,7 @@ A variant added to the tables of attention_variants.cuh is tested without touchi
     static_assert(sizeof(cuda::real) != 4 || \
                   std::is_same<decltype(&cpu::__VA_ARGS__), decltype(&cuda::__VA_ARGS__)>::value, \
                   "parameters differ between cpu:: and cuda::" #__VA_ARGS__)
-SAME(expect_many_steps); SAME(device_malloc); SAME(device_free); SAME(device_zero);
+SAME(tune_products); SAME(device_malloc); SAME(device_free); SAME(device_zero);
 SAME(to_device); SAME(to_host);
 SAME(cast_to_real); SAME(add); SAME(matmul_forward); SAME(matmul_backward_input);
 SAME(matmul_backward_weight); SAME(matmul_backward_bias);
@@ -724,7 +724,7 @@ static void test_gemm_choice() {
     };
     CHECK(run("/z").size() == 1 && !file_exists(file("/z")),
           "a search although no training was announced");
-    cuda::expect_many_steps();
+    cuda::tune_products();
     const std::vector<int> first = run("/a");
     const int chosen = first.back(), other = chosen % 3 + 1;
     CHECK(kinds(first) == 3, "a search tried %ld of 3 algorithms", (long)kinds(first));

@@ -35,8 +35,8 @@ static Model model_of(const std::string& name, cpu::Stay stay = cpu::STAY_NONE) 
 // in their file
 static void family_check(const std::string& name, cpu::Stay stay) {
     Model m = model_of(name, stay);
-    CHECK(stay == cpu::STAY_NONE || cpu::stored.all.size() > 8, "%s: %zu matrices stay",
-          name.c_str(), cpu::stored.all.size());
+    CHECK(stay == cpu::STAY_NONE || cpu::mapped.all.size() > 8, "%s: %zu matrices stay",
+          name.c_str(), cpu::mapped.all.size());
     const std::string file = file_read("test/families/tokens/val.bin");
     const uint16_t* ids = (const uint16_t*)(file.data() + 256 * sizeof(int));
     std::vector<int> seqs;

@@ -1031,8 +1031,8 @@ static void test_stored() {
     Gguf g = gguf_open(std::string(VECTORS) + "types.gguf");
     std::set<std::string> types;
     for (auto& t : g.weights.tensors) {
-        cpu::StoredDot* dot = t.shape.size() == 2 && t.cols() % 32 == 0
-                                  ? cpu::stored_dot(t.type->name)
+        cpu::RowDot* dot = t.shape.size() == 2 && t.cols() % 32 == 0
+                                  ? cpu::row_dot(t.type->name)
                                   : NULL;
         if (!dot) { continue; }
         types.insert(t.type->name);
@@ -1044,10 +1044,10 @@ static void test_stored() {
         }
         for (int half = 0; half < 2; half++) {
             weight_rows(t, 0, R, &w[half * R * C]);
-            cpu::StoredMatrix& m = cpu::stored.all[&w[half * R * C]] = { R, C, NULL, dot, {} };
+            cpu::MappedMatrix& m = cpu::mapped.all[&w[half * R * C]] = { R, C, NULL, dot, {} };
             for (long r = 0; r < R; r++) { m.row.push_back(weight_row(t, r)); }
         }
-        CHECK(cpu::stored_forward(out.data(), x.data(), w.data(), bias.data(), residual.data(), C,
+        CHECK(cpu::mapped_forward(out.data(), x.data(), w.data(), bias.data(), residual.data(), C,
                                   N),
               "%s: its rows are not found", t.name.c_str());
         for (long r = 0; r < N; r++) {
@@ -1060,13 +1060,13 @@ static void test_stored() {
                                                   : !std::isfinite(out[r]);
             CHECK(right, "%s: row %ld is %g, wanted %g", t.name.c_str(), r, out[r], sum);
         }
-        CHECK(!cpu::stored_forward(out.data(), x.data(), &w[R * C], NULL, NULL, C, N),
+        CHECK(!cpu::mapped_forward(out.data(), x.data(), &w[R * C], NULL, NULL, C, N),
               "%s: rows past the end", t.name.c_str());
-        CHECK(!cpu::stored_forward(out.data(), x.data(), w.data(), NULL, NULL, C / 2, N),
+        CHECK(!cpu::mapped_forward(out.data(), x.data(), w.data(), NULL, NULL, C / 2, N),
               "%s: rows of another width", t.name.c_str());
-        cpu::stored.all.clear();
+        cpu::mapped.all.clear();
     }
-    CHECK(types.size() == (cpu::stored_dot("Q4_0") ? 5 : 0), "%zu types have a product, wanted 5",
+    CHECK(types.size() == (cpu::row_dot("Q4_0") ? 5 : 0), "%zu types have a product, wanted 5",
           types.size());
     weights_close(&g.weights);
 }
@@ -1076,11 +1076,11 @@ static void test_stored_kernels() {
     for (int k = 0; k < cpu::KERNELS; k++) {
         if (!cpu::kernel_here(k)) { continue; }
         cpu::product_limit(cpu::kernels[k].name);
-        CHECK((cpu::stored_dot("Q8_0") != NULL) == (k > 0), "%s", cpu::kernels[k].name);
-        CHECK(!cpu::stored_dot("Q4_K") && !cpu::stored_dot("F32"), "%s", cpu::kernels[k].name);
+        CHECK((cpu::row_dot("Q8_0") != NULL) == (k > 0), "%s", cpu::kernels[k].name);
+        CHECK(!cpu::row_dot("Q4_K") && !cpu::row_dot("F32"), "%s", cpu::kernels[k].name);
         test_stored();
     }
-    cpu::product_kernel = cpu::KERNELS - 1;
+    cpu::product_settings.last_kernel = cpu::KERNELS - 1;
 }
 
 // rows of weights that stay in their file are the floats that would have been read, whatever their
@@ -1098,13 +1098,13 @@ static void test_stored_rows() {
         weight_rows(t, 0, R, &wanted[2 * R * C]);
         const auto read = [&](long r, float* to) { weight_rows(t, r, r + 1, to); };
         for (long first : { 0L, 2 * R }) {
-            cpu::stored.all[&w[first * C]] = { R, C, read, NULL, {} };
+            cpu::mapped.all[&w[first * C]] = { R, C, read, NULL, {} };
         }
         for (long from = 0; from < N; from++) {
             for (long to = from + 1; to <= N; to++) {
                 std::vector<float> got;
                 for (long r = from; r < to; ) {
-                    const auto some = cpu::stored_rows(&w[r * C], C, to - r);
+                    const auto some = cpu::weight_rows(&w[r * C], C, to - r);
                     CHECK(some.n >= 1 && some.n <= to - r, "%ld rows of %ld", (long)some.n, to - r);
                     got.insert(got.end(), some.x, some.x + some.n * C);
                     r += some.n;
@@ -1113,9 +1113,9 @@ static void test_stored_rows() {
                       "%s: rows %ld to %ld", t.name.c_str(), from, to);
             }
         }
-        const auto floats = cpu::stored_rows(&w[R * C], C, R);
+        const auto floats = cpu::weight_rows(&w[R * C], C, R);
         CHECK(floats.x == &w[R * C] && floats.n == R, "%s: floats were copied", t.name.c_str());
-        cpu::stored.all.clear();
+        cpu::mapped.all.clear();
     }
     CHECK(matrices >= 10, "%d matrices in types.gguf", matrices);
     weights_close(&g.weights);
@@ -1133,28 +1133,28 @@ static void test_stored_products() {
     }
     const auto read = [&](long r, float* to) { memcpy(to, &file[r * C], C * sizeof(float)); };
     for (bool split : { false, true }) {
-        cpu::split_floats = split;
+        cpu::product_settings.split_floats = split;
         for (int N : { 1, 2, most }) {
             for (int with = 0; with < 4; with++) {
                 std::vector<float> got((size_t)N * V, NAN), wanted = got;
                 const float *b = with & 1 ? bias.data() : NULL;
                 const float *r = with & 2 ? residual.data() : NULL;
                 cpu::matmul_forward(wanted.data(), inp.data(), file.data(), b, r, N, C, V);
-                cpu::stored.all[there.data()] = { V, C, read, NULL, {} };
+                cpu::mapped.all[there.data()] = { V, C, read, NULL, {} };
                 cpu::matmul_forward(got.data(), inp.data(), there.data(), b, r, N, C, V);
-                cpu::stored.all.clear();
+                cpu::mapped.all.clear();
                 CHECK(!memcmp(got.data(), wanted.data(), got.size() * sizeof(float)),
                       "%d rows, bias and residual %d: other bits", N, with);
             }
         }
     }
-    cpu::split_floats = false;
+    cpu::product_settings.split_floats = false;
     const int tokens[] = { V - 1, 0, 77, 0 };
     std::vector<float> got(4 * C, NAN), wanted = got;
     cpu::embed_forward(wanted.data(), tokens, file.data(), NULL, NULL, 2, 1, 4, C);
-    cpu::stored.all[there.data()] = { V, C, read, NULL, {} };
+    cpu::mapped.all[there.data()] = { V, C, read, NULL, {} };
     cpu::embed_forward(got.data(), tokens, there.data(), NULL, NULL, 2, 1, 4, C);
-    cpu::stored.all.clear();
+    cpu::mapped.all.clear();
     CHECK(!memcmp(got.data(), wanted.data(), got.size() * sizeof(float)), "embedding: other bits");
 }
 
@@ -1163,7 +1163,7 @@ static void test_stored_products() {
 static void test_stored_guard() {
     const long C = 1024, R = 1100;
     float* room = (float*)cpu::device_malloc((R * C + 4096) * sizeof(float));
-    cpu::stored_add(room + 16, { R, C, [](long, float*) {}, NULL, {} });
+    cpu::mapped_add(room + 16, { R, C, [](long, float*) {}, NULL, {} });
     const auto dies = [&](long at) {
         const pid_t child = fork();
         if (child == 0) {
@@ -1177,7 +1177,7 @@ static void test_stored_guard() {
     };
     CHECK(dies(16 + R * C / 2), "the middle of a matrix that stays could be written");
     CHECK(!dies(15) && !dies(16 + R * C), "what lies beside a matrix that stays died");
-    cpu::stored.all.clear();
+    cpu::mapped.all.clear();
 }
 
 int main() {

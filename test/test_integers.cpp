@@ -1,10 +1,11 @@
-// test_integers.cpp -- the product with weights of 4 and 8 bits in whole numbers (cpu/integers.h):
+// test_integers.cpp -- the product with weights of 4 and 8 bits in whole numbers
+// (cpu/int8_product.h):
 // as near to the exact product as it says, for each type and where parts of different types meet;
 // a row does not depend on its neighbors, nor on the threads; what is not finite stays so.
 #include <cmath>
 #include <cstring>
-#include "../cpu/integers.h"
-#include "../cpu/split.h"
+#include "../cpu/int8_product.h"
+#include "../cpu/bf16_pair.h"
 #include "../models/weights.h"
 #include "check.h"
 
@@ -58,7 +59,7 @@ static void test_whole() {
         std::vector<float> want(C), d(C / 32), m(C / 32);
         std::vector<int8_t> q(C);
         floats_of(type, b, 1, C, want.data());
-        cpu::stored_whole(type)(b.x.data(), C, q.data(), d.data(), m.data());
+        cpu::row_to_int8(type)(b.x.data(), C, q.data(), d.data(), m.data());
         double far = 0;
         for (long i = 0; i < C; i++) {
             far = std::max(far, fabs((double)d[i / 32] * q[i] + m[i / 32] - want[i]));
@@ -85,12 +86,12 @@ static Weight8 weight_of(const std::vector<std::pair<std::string, long>>& parts,
     for (auto& [type, n] : parts) {
         w.bytes.push_back(bytes_of(type, n, C, rng));
         floats_of(type, w.bytes.back(), n, C, &w.floats[at * C]);
-        cpu::StoredMatrix m = { n, C, NULL, NULL, {} };
+        cpu::MappedMatrix m = { n, C, NULL, NULL, {} };
         for (long r = 0; r < n; r++) {
             m.row.push_back(w.bytes.back().x.data() + r * w.bytes.back().row);
         }
-        m.whole = cpu::stored_whole(type);
-        cpu::stored.all[&w.place[at * C]] = m;
+        m.to_int8 = cpu::row_to_int8(type);
+        cpu::mapped.all[&w.place[at * C]] = m;
         at += n;
     }
     return w;
@@ -138,7 +139,7 @@ static bool product(std::vector<float>* out, const std::vector<float>& x, const 
                     const float* bias = NULL, const float* residual = NULL) {
     const long OC = w.floats.size() / w.C;
     out->assign(N * OC + 1, NAN);
-    return cpu::integers_forward(out->data(), x.data(), w.place.data(), bias, residual, N, w.C, OC);
+    return cpu::int8_forward(out->data(), x.data(), w.place.data(), bias, residual, N, w.C, OC);
 }
 
 static void test_products() {
@@ -177,7 +178,7 @@ static void test_products() {
                       parts[0].first.c_str(), N, C, OC, worst);
                 CHECK(std::isnan(out[N * OC]), "a number past the end was written");
             }
-            cpu::stored.all.clear();
+            cpu::mapped.all.clear();
         }
     }
 }
@@ -211,7 +212,7 @@ static void test_bits() {
         }
         CHECK(wrong == 0, "%g: %ld numbers are wrong", strange, wrong);
     }
-    cpu::stored.all.clear();
+    cpu::mapped.all.clear();
 }
 
 // what is not for it is left to others
@@ -223,23 +224,23 @@ static void test_refused() {
     std::vector<float> out;
     CHECK(product(&out, x, w, N), "not done");
     CHECK(!product(&out, x, w, N - 1), "done for few rows");
-    cpu::split_floats = false;
+    cpu::product_settings.split_floats = false;
     CHECK(!product(&out, x, w, N), "done where it may not be");
-    cpu::split_floats = true;
-    const int kernel = cpu::product_kernel;
+    cpu::product_settings.split_floats = true;
+    const int kernel = cpu::product_settings.last_kernel;
     cpu::product_limit("avx512");
     CHECK(!product(&out, x, w, N), "done with --product avx512");
-    cpu::product_kernel = kernel;
-    cpu::stored.all.begin()->second.whole = NULL;
+    cpu::product_settings.last_kernel = kernel;
+    cpu::mapped.all.begin()->second.to_int8 = NULL;
     CHECK(!product(&out, x, w, N), "done for a type that has no whole numbers");
-    cpu::stored.all.clear();
+    cpu::mapped.all.clear();
     CHECK(!product(&out, x, w, N), "done for floats");
-    for (auto type : { "F32", "Q4_K", "BF16", "" }) { CHECK(!cpu::stored_whole(type), "%s", type); }
+    for (auto type : { "F32", "Q4_K", "BF16", "" }) { CHECK(!cpu::row_to_int8(type), "%s", type); }
 }
 
 int main() {
     test_whole();
-    cpu::split_floats = true;
+    cpu::product_settings.split_floats = true;
     Rng rng{14};
     const Weight8 w = weight_of({ { "Q4_0", 96 } }, 256, &rng);
     const std::vector<float> x = rows_of(32, 256, &rng);
@@ -248,12 +249,12 @@ int main() {
         CHECK(!product(&out, x, w, 32), "done where there is AMX");
         cpu::product_limit("avx512-bf16");                      // as if there were none
     }
-    if (!cpu::integers_here()) {
+    if (!cpu::int8_here()) {
         CHECK(!product(&out, x, w, 32), "done on a machine that cannot");
         printf("skipped: 3 tests of products in whole numbers, for AVX512-VNNI\n");
         return check_done();
     }
-    cpu::stored.all.clear();
+    cpu::mapped.all.clear();
     test_products();
     test_bits();
     test_refused();

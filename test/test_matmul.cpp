@@ -14,7 +14,7 @@ To extend: add a size to SIZES or a case to check_kernel.
 #ifdef _OPENMP
 #include <omp.h>
 #endif
-#include "../cpu/split.h"
+#include "../cpu/bf16_pair.h"
 using cpu::bf16;
 
 static long passed = 0, failed = 0;
@@ -348,10 +348,10 @@ int main() {
     check_kernel<double>();
     check_corners<double>();
     check_threads<double, double>(150, 113, 200);
-    const int fastest = cpu::product_kernel;
+    const int fastest = cpu::product_settings.last_kernel;
     for (int k = 0; k <= fastest; k++) {
         if (!cpu::kernel_here(k)) { printf("no %s here\n", cpu::kernels[k].name); continue; }
-        cpu::product_kernel = k;
+        cpu::product_settings.last_kernel = k;
         if (!cpu::kernels[k].bf16) {
             check_kernel<float>();
             check_corners<float>();

@@ -1,5 +1,5 @@
 /*
-test_pieces.cpp -- a small model's batch cut into pieces (cpu/pieces.h): loss and gradients are
+test_pieces.cpp -- a small model's batch cut into pieces (small_model.h): loss and gradients are
 those of the whole batch, whatever the pieces count, and the same bits for any number of threads.
 */
 #define BIAS sink_token

@@ -1,15 +1,15 @@
 /*
-scalars.h -- exp, log, tanh, erf, sigmoid of one number, for float and double, host and device.
+elementary.h -- exp, log, tanh, erf, sigmoid of one number, for float and double, host and device.
 */
-#ifndef SCALARS_H
-#define SCALARS_H
+#ifndef CPU_ELEMENTARY_H
+#define CPU_ELEMENTARY_H
 #include "../common.h"
 
 // a loop with a call left in it cannot become vector code: these are always put in its place
 #ifdef __CUDACC__
-#define IN_PLACE HD
+#define ALWAYS_INLINE HD
 #else
-#define IN_PLACE HD __attribute__((always_inline))
+#define ALWAYS_INLINE HD __attribute__((always_inline))
 #endif
 
 // Plain loops over these turn into vector code (-O3 -fno-trapping-math -fno-math-errno are enough,
@@ -19,7 +19,7 @@ scalars.h -- exp, log, tanh, erf, sigmoid of one number, for float and double, h
 // e^x = 2^n e^r with n = round(x / ln 2), |r| <= ln 2 / 2. Within 1.01 ulp where the result is a
 // normal number; below x = -87.336 it is 0 rather than subnormal (those cost a hundred cycles
 // each), above 88.722 inf; NaN stays NaN.
-IN_PLACE float exp_(float x) {
+ALWAYS_INLINE float exp_(float x) {
 #ifdef __CUDA_ARCH__
     return expf(x);
 #else
@@ -45,7 +45,7 @@ HD double exp_(double x) { return exp(x); }
 
 // ln x = e ln 2 + ln m, m in [sqrt(1/2), sqrt(2)), ln m = 2 atanh((m-1)/(m+1)) as a series; within
 // 2 ulp for normal x > 0, -inf at 0
-IN_PLACE float log_(float x) {
+ALWAYS_INLINE float log_(float x) {
 #ifdef __CUDA_ARCH__
     return logf(x);
 #else
@@ -62,7 +62,7 @@ IN_PLACE float log_(float x) {
 HD double log_(double x) { return log(x); }
 
 // tanh, within 1.8 ulp: an odd polynomial near 0, 1 - 2 / (e^2|x| + 1) elsewhere
-IN_PLACE float tanh_(float x) {
+ALWAYS_INLINE float tanh_(float x) {
 #ifdef __CUDA_ARCH__
     return tanhf(x);
 #else
@@ -79,13 +79,14 @@ IN_PLACE float tanh_(float x) {
 
 HD double tanh_(double x) { return tanh(x); }
 
-template <class F> IN_PLACE F sigmoid_(F x)  { return F(1) / (F(1) + exp_(-x)); } // within 2.4 ulp
+// within 2.4 ulp
+template <class F> ALWAYS_INLINE F sigmoid_(F x) { return F(1) / (F(1) + exp_(-x)); }
 template <class F> HD F max_(F a, F b) { return a > b ? a : b; }
 template <class F> HD F min_(F a, F b) { return a < b ? a : b; }
 
 // erf, within 2.6 ulp: an odd polynomial near 0, 1 - e^(a polynomial for log erfc) elsewhere; 1
 // from 3.95 on
-IN_PLACE float erf_(float x) {
+ALWAYS_INLINE float erf_(float x) {
 #ifdef __CUDA_ARCH__
     return erff(x);
 #else
@@ -112,4 +113,4 @@ IN_PLACE float erf_(float x) {
 
 HD double erf_(double x) { return erf(x); }
 
-#endif // SCALARS_H
+#endif // CPU_ELEMENTARY_H

@@ -1,13 +1,13 @@
 /*
-pieces.h -- a training step of a small model on the CPU, by pieces of the batch. Threads that meet
-after every operation wait for each other some fifty times a step, and an operation of a small model
-takes no longer than that. So a thread takes some sequences through the whole model, forward and
+small_model.h -- a training step of a small model on the CPU, by pieces of the batch. Threads that
+meet after every operation wait for each other some fifty times a step, and an operation of a small
+model takes no longer than that. So a thread takes some sequences through the whole model, forward and
 backward: their activations stay in its cache, and it waits once. Each piece has gradients of its
 own, which are added in the order of the pieces. The cut depends on model and batch, not on the
 threads: the same bits for any number of them.
 */
-#ifndef CPU_PIECES_H
-#define CPU_PIECES_H
+#ifndef SMALL_MODEL_H
+#define SMALL_MODEL_H
 
 // The sequences of a piece of B sequences of T tokens; B itself, where the batch is not cut: of a
 // larger model gradients for each piece would take more memory and time than the waiting
@@ -64,4 +64,4 @@ static void accumulate_pieces(Model* m, const int* seqs, int B, int T, int some,
     for (auto& p : m->pieces) { m->sums->loss += p.sums->loss; }
     pieces_add(m->grads, m->pieces, m->num_params);
 }
-#endif // CPU_PIECES_H
+#endif // SMALL_MODEL_H

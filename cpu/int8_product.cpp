@@ -1,9 +1,9 @@
 /*
-cpu/integers.cpp -- what integers.h declares.
+cpu/int8_product.cpp -- what int8_product.h declares.
 */
-#include "integers.h"
+#include "int8_product.h"
 #include <algorithm>
-#include "split.h"
+#include "bf16_pair.h"
 #if defined __x86_64__
 #include "intrinsics.h"
 #define TARGET_VNNI __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,fma")))
@@ -11,8 +11,9 @@ cpu/integers.cpp -- what integers.h declares.
 
 namespace cpu {
 #ifdef TARGET_VNNI
-bool integers_here() {
-    const bool limited = !kernels[product_kernel].bf16;  // --product avx512, or an older one
+bool int8_here() {
+    // --product avx512, or an older one
+    const bool limited = !kernels[product_settings.last_kernel].bf16;
     return !limited && !strcmp(kernel_for(false).name, "avx512") &&
            __builtin_cpu_supports("avx512vnni");
 }
@@ -107,18 +108,18 @@ struct WholePanel {
 };
 
 // the panel of rows o.. of a weight (OC, C), found in its parts; columns past OC mean nothing
-static void whole_panel(const WholePanel& to, const std::vector<StoredPart>& parts, long o, long OC,
+static void whole_panel(const WholePanel& to, const std::vector<MappedPart>& parts, long o, long OC,
                         long C) {
     const long blocks = C / BLOCK;
     std::vector<int8_t> q(C);
     std::vector<float> d(blocks), m(blocks);
     std::vector<int16_t> wide(16 * C);                   // 16 rows, to be turned over
     for (int j = 0; j < WIDE; j++) {
-        const StoredPart* part = parts.data();
+        const MappedPart* part = parts.data();
         while (o + j < OC && o + j >= part->to) { part++; }
         if (o + j < OC) {
             const unsigned char* row = part->m->row[part->first + o + j - part->from];
-            part->m->whole(row, C, q.data(), d.data(), m.data());
+            part->m->to_int8(row, C, q.data(), d.data(), m.data());
             std::copy(q.begin(), q.end(), &wide[j % 16 * C]);
         }
         for (long b = 0; b < blocks; b++) {
@@ -253,12 +254,13 @@ struct WholeRoom {
     }
 };
 
-bool integers_forward(float* out, const float* inp, const float* weight, const float* bias,
+bool int8_forward(float* out, const float* inp, const float* weight, const float* bias,
                       const float* residual, int N, int C, int OC) {
-    if (!split_floats || split_here() || !integers_here() || stored.all.empty()) { return false; }
+    if (!product_settings.split_floats || split_here() || !int8_here()) { return false; }
+    if (mapped.all.empty()) { return false; }
     if (N < 32 || OC < 64 || C < 256 || C % BLOCK) { return false; }
-    const std::vector<StoredPart> parts = stored_parts(weight, C, OC);
-    for (auto& p : parts) { if (!p.m || !p.m->whole) { return false; } }
+    const std::vector<MappedPart> parts = mapped_parts(weight, C, OC);
+    for (auto& p : parts) { if (!p.m || !p.m->to_int8) { return false; } }
     static thread_local WholeRoom room;
     const long blocks = C / BLOCK, tiles = div_up(N, TALL), numbers = (long)N * C;
     const WholeRows x = {
@@ -297,9 +299,9 @@ bool integers_forward(float* out, const float* inp, const float* weight, const f
     return true;
 }
 #else
-bool integers_here() { return false; }
+bool int8_here() { return false; }
 
-bool integers_forward(float*, const float*, const float*, const float*, const float*, int, int,
+bool int8_forward(float*, const float*, const float*, const float*, const float*, int, int,
                       int) {
     return false;
 }

@@ -1,16 +1,16 @@
 /*
-memory.h -- large pages. The rows of a tile, and the panels of a block, lie in more small pages than
-a processor remembers the places of.
+huge_pages.h -- huge pages. With 4 kB pages the rows of a tile, and the panels of a block, span more
+pages than the TLB holds.
 */
-#ifndef CPU_MEMORY_H
-#define CPU_MEMORY_H
+#ifndef CPU_HUGE_PAGES_H
+#define CPU_HUGE_PAGES_H
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/mman.h>
 
 const size_t LARGE_PAGE = 2 << 20;
 
-// asks the system for large pages where a block has any. Not to be had is no error
+// Asks for huge pages for the whole pages of a block; carries on without if there are none.
 inline void use_large_pages(void* block, size_t bytes) {
 #ifdef MADV_HUGEPAGE
     const uintptr_t page = 4096, begin = ((uintptr_t)block + page - 1) / page * page;
@@ -20,4 +20,4 @@ inline void use_large_pages(void* block, size_t bytes) {
     (void)block, (void)bytes;
 #endif
 }
-#endif // CPU_MEMORY_H
+#endif // CPU_HUGE_PAGES_H

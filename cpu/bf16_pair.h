@@ -1,27 +1,24 @@
 /*
-split.h -- a product of floats on a processor that multiplies bf16 many times faster (AMX). A float
-is the sum of two bf16, high and low, to 16 bits of its fraction, so
+bf16_pair.h -- a product of floats on a processor that multiplies bf16 many times faster (AMX). A
+float is the sum of two bf16, high and low, to 16 bits of its fraction, so
 
     x w = x_low w_high + x_high w_high + x_high w_low
 
 to 2^-16 of |x w|, with sums in float (split_kernel); two of these are enough where w is a bf16, as
 in most files. For models that are only run forward; what is trained is multiplied in fp32.
 */
-#ifndef CPU_SPLIT_H
-#define CPU_SPLIT_H
+#ifndef CPU_BF16_PAIR_H
+#define CPU_BF16_PAIR_H
 #include "product.h"
-#include "stored.h"
+#include "mapped_weights.h"
 
 namespace cpu {
-// may products of floats be made so? Set once, by a command that does not train
-inline bool split_floats = false;
-
 // Can this machine? (Only AMX has tiles whose lanes are `deep`.)
 inline bool split_here() { return kernel_for(true).deep > 1; }
 
 // Is it faster for these sizes?
 inline bool split_pays(long M, long N, long K) {
-    return split_floats && split_here() && M >= 32 && N >= 64 && K >= 256;
+    return product_settings.split_floats && split_here() && M >= 32 && N >= 64 && K >= 256;
 }
 
 // A strip: to (up to 32 rows) = `rows` rows of n floats, `stride` apart, filled up with zeros to a
@@ -85,4 +82,4 @@ void vector_forward(R* out, const R* inp, const R* weight, const R* bias, const 
     }
 }
 } // namespace cpu
-#endif // CPU_SPLIT_H
+#endif // CPU_BF16_PAIR_H

@@ -1,6 +1,7 @@
 /*
-tiles.h -- the matrix products of attention on the CPU: c (M, N) = or += a (M, K) @ b (K, N), whose
-factors are some rows of a head (q, k, v, do) or a tile of weights, and stay in cache.
+attention_tiles.h -- the matrix products of attention on the CPU: c (M, N) = or += a (M, K) @
+b (K, N), whose factors are some rows of a head (q, k, v, do) or a tile of weights, and stay in
+cache.
 
     Tiles<float>, <bf16>     the kernels of product.h, of bf16 AMX where there is;
                              factors are packed as the kernel wants them
@@ -11,8 +12,8 @@ Both have the same functions, so attention.h is written once. A factor on the le
 rows() or columns(), one on the right, b, by across() or along(), from a matrix x (n, HS), whose
 rows are `stride` apart; columns() and across() turn it over. `slot` is where a copy may be kept.
 */
-#ifndef CPU_TILES_H
-#define CPU_TILES_H
+#ifndef CPU_ATTENTION_TILES_H
+#define CPU_ATTENTION_TILES_H
 #include "ops.h"
 
 namespace cpu {
@@ -56,7 +57,8 @@ template <class R> struct Tiles {
     const Lanes lanes;
     const int pair;
 
-    // its thread's tile registers are set while it lives. split: floats are two bf16 each (split.h)
+    // its thread's tile registers are set while it lives. split: floats are two bf16 each
+    // (bf16_pair.h)
     Tiles(bool split = false)
         : kernel(split && floats ? split_kernel : kernel_for(!floats)),
           lanes(lanes_by(kernel, split)), pair(lanes == PAIRS ? 2 : 1) {
@@ -283,4 +285,4 @@ template <> struct Tiles<double> {
     }
 };
 } // namespace cpu
-#endif // CPU_TILES_H
+#endif // CPU_ATTENTION_TILES_H

@@ -1,11 +1,12 @@
 /*
-cpu/stored.cpp -- what stored.h declares. The layouts of blocks are those of models/gguf.h.
+cpu/mapped_weights.cpp -- what mapped_weights.h declares. The layouts of blocks are those of
+models/gguf.h.
 */
-#include "stored.h"
+#include "mapped_weights.h"
 #include <stdint.h>
 #include <string.h>
 #include <algorithm>
-#include "memory.h"
+#include "huge_pages.h"
 #include "product.h"
 #include "../models/weights.h"
 #if defined __x86_64__
@@ -175,9 +176,9 @@ TARGET_AVX2 static float dot_avx2(const unsigned char* p, const float* x, const 
 // ----------------------------------------------------------------------------
 // 3 which types have one, and which have whole numbers
 
-StoredDot* stored_dot(const std::string& type) {
+RowDot* row_dot(const std::string& type) {
 #ifdef TARGET_AVX512
-    static const struct { const char* type; StoredDot *avx512, *avx2; } rows[] = {
+    static const struct { const char* type; RowDot *avx512, *avx2; } rows[] = {
         { "Q4_0", dot_q4<false>, dot_avx2<ReadQ4<false>> },
         { "Q4_1", dot_q4<true>, dot_avx2<ReadQ4<true>> },
         { "Q8_0", dot_q8_0, dot_avx2<ReadQ8> },
@@ -218,7 +219,7 @@ static void whole_q8_0(const unsigned char* p, long n, int8_t* q, float* d, floa
     }
 }
 
-StoredWhole* stored_whole(const std::string& type) {
+RowToInt8* row_to_int8(const std::string& type) {
     if (type == "Q4_0") { return whole_q4<false>; }
     if (type == "Q4_1") { return whole_q4<true>; }
     return type == "Q8_0" ? whole_q8_0 : NULL;
@@ -227,8 +228,8 @@ StoredWhole* stored_whole(const std::string& type) {
 // ----------------------------------------------------------------------------
 // 4 the matrices that stay
 
-void stored_add(const float* at, const StoredMatrix& m) {
-    stored.all[at] = m;
+void mapped_add(const float* at, const MappedMatrix& m) {
+    mapped.all[at] = m;
     const size_t bytes = m.rows * m.cols * sizeof(float), page = 4096;
     const uintptr_t begin = ((uintptr_t)at + page - 1) / page * page,
                     end = ((uintptr_t)at + bytes) / page * page;
@@ -241,14 +242,14 @@ void stored_add(const float* at, const StoredMatrix& m) {
     if (bytes >= 2 * LARGE_PAGE) { mprotect((void*)begin, end - begin, PROT_NONE); }
 }
 
-std::vector<StoredPart> stored_parts(const float* weight, long C, long OC) {
-    std::vector<StoredPart> parts;
+std::vector<MappedPart> mapped_parts(const float* weight, long C, long OC) {
+    std::vector<MappedPart> parts;
     for (long o = 0, to; o < OC; o = to) {
         const float* at = weight + o * C;
-        auto next = stored.all.upper_bound(at);
-        const long before = next == stored.all.end() ? OC : (next->first - weight) / C;
+        auto next = mapped.all.upper_bound(at);
+        const long before = next == mapped.all.end() ? OC : (next->first - weight) / C;
         to = std::min(OC, std::max(o + 1, before));
-        if (next == stored.all.begin()) {
+        if (next == mapped.all.begin()) {
             parts.push_back({ NULL, o, to, 0 });
             continue;
         }
@@ -261,9 +262,9 @@ std::vector<StoredPart> stored_parts(const float* weight, long C, long OC) {
     return parts;
 }
 
-StoredRows<float> stored_rows(const float* weight, int C, int OC) {
-    if (stored.all.empty()) { return { weight, OC }; }
-    const std::vector<StoredPart> all = stored_parts(weight, C, OC);
+WeightRows<float> weight_rows(const float* weight, int C, int OC) {
+    if (mapped.all.empty()) { return { weight, OC }; }
+    const std::vector<MappedPart> all = mapped_parts(weight, C, OC);
     if (all.size() == 1 && !all[0].m) { return { weight, OC }; }
     enum { AT_ONCE = 1 << 20 };                      // floats: they stay in a cache until used
     const int n = std::min<long>(OC, std::max(1, AT_ONCE / C));
@@ -272,7 +273,7 @@ StoredRows<float> stored_rows(const float* weight, int C, int OC) {
     float* const to = room.data();
     #pragma omp parallel for if ((long)n * C > 1 << 15)
     for (int o = 0; o < n; o++) {
-        const StoredPart* part = all.data();
+        const MappedPart* part = all.data();
         while (o >= part->to) { part++; }
         if (part->m) { part->m->read(part->first + o - part->from, to + (long)o * C); }
         else         { memcpy(to + (long)o * C, weight + (long)o * C, C * sizeof(float)); }
@@ -280,16 +281,16 @@ StoredRows<float> stored_rows(const float* weight, int C, int OC) {
     return { to, n };
 }
 
-bool stored_forward(float* out, const float* inp, const float* weight, const float* bias,
+bool mapped_forward(float* out, const float* inp, const float* weight, const float* bias,
                     const float* residual, int C, int OC) {
-    if (stored.all.empty() || C % 32) { return false; }
-    const std::vector<StoredPart> parts = stored_parts(weight, C, OC);
+    if (mapped.all.empty() || C % 32) { return false; }
+    const std::vector<MappedPart> parts = mapped_parts(weight, C, OC);
     for (auto& p : parts) { if (!p.m || !p.m->dot) { return false; } }
     std::vector<float> sums(C / 32);
     for (int i = 0; i < C; i++) { sums[i / 32] += inp[i]; }
     #pragma omp parallel for if ((long)C * OC > 1 << 17)
     for (int o = 0; o < OC; o++) {
-        const StoredPart* part = parts.data();
+        const MappedPart* part = parts.data();
         while (o >= part->to) { part++; }
         const unsigned char* row = part->m->row[part->first + o - part->from];
         float sum = part->m->dot(row, inp, sums.data(), C);

@@ -1,11 +1,11 @@
 /*
-host.h -- what a backend on the CPU says of its device, which is the host itself: names of
+device.h -- what a backend on the CPU says of its device, which is the host itself: names of
 cuda/device.cuh.
 */
-#ifndef HOST_H
-#define HOST_H
+#ifndef CPU_DEVICE_H
+#define CPU_DEVICE_H
 #include "../common.h"
-#include "memory.h"
+#include "huge_pages.h"
 #ifdef _OPENMP
 #include <omp.h>
 #endif
@@ -19,12 +19,12 @@ static const bool on_host = true;  // host code may read device memory as it is
 // rows of V logits, of `size` bytes each, that are alive at once:
 // each chunk of rows reads all of lm_head and adds to all of its gradient, so few chunks,
 // of 256 MiB, a quarter of it without training
-inline long head_rows(long V, long size, bool train) {
+inline long lm_head_rows(long V, long size, bool train) {
     return std::max(512L, (256L << 20) / (V * size) / 512 * 512) / (train ? 1 : 4);
 }
 
 // so many tokens of the vocabulary have logits at once where only losses are wanted; 0: all
-static const int head_part = 0;
+static const int lm_head_part = 0;
 
 // what there is to compute with, in one line
 inline const std::string& device_start() {
@@ -68,7 +68,8 @@ template <class S, class Work> void in_parts(long rows, S* x, S* y, long size, W
 }
 
 // Zeroed, on a cache line, so that whole vectors and tiles are read; its size is stored before it.
-// A large block takes memory only where it is written: weights may stay in their file (stored.h)
+// A large block takes memory only where it is written: weights may stay in their file
+// (mapped_weights.h)
 struct BlockHead { void* block; size_t mapped; };       // mapped: its bytes, or 0 if it is malloc's
 
 inline void* device_malloc(size_t bytes) {
@@ -88,12 +89,12 @@ inline void* device_malloc(size_t bytes) {
 }
 
 // cpu: may weights stay as their file keeps them?
-static const bool reads_stored = false;
+static const bool reads_mapped = false;
 
 // cpu: what the metrics of every layer need is kept, or no longer
-inline void   expect_metrics(bool)                                {}
+inline void   keep_rows_for_metrics(bool)                                {}
 // cuda: worth timing its products
-inline void   expect_many_steps()                                 {}
+inline void   tune_products()                                 {}
 inline void device_free(void* p) {
     if (!p) { return; }
     BlockHead head;
@@ -116,4 +117,4 @@ inline void   device_sync()                                       {}
 // the system swaps
 inline size_t device_left()                                       { return SIZE_MAX; }
 } // namespace host
-#endif // HOST_H
+#endif // CPU_DEVICE_H
