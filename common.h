@@ -82,11 +82,14 @@ inline std::string& hint_also() { static std::string also; return also; }
 typedef void (*DieHook)(int code, const std::string& what, const std::string& message);
 inline DieHook& die_hook() { static DieHook hook = NULL; return hook; }
 
+// Where a user's mistake without a hint of its own leads: the flags of the command that runs.
+inline std::string& help_page() { static std::string page = "./train_sink --help"; return page; }
+
 // Ends the program; a user's mistake always gets a hint.
 [[noreturn]] inline void die(int code, const std::string& what, const std::string& hint = "") {
     progress_end();
     fflush(stdout);
-    const std::string tip = hint.empty() && code == EXIT_USER ? "./train_sink --help" : hint;
+    const std::string tip = hint.empty() && code == EXIT_USER ? help_page() : hint;
     const char* also = tip.empty() || hint_also().empty() ? "" : "; ";
     std::string message = "error: " + printable(what) + "\n";
     if (!tip.empty() || !hint_also().empty()) {

@@ -77,7 +77,7 @@ static std::string card_run(const RunStory& r) {
                           json_number(r.state, "step", 0);
     std::string o = "## The run\n\n| | |\n|---|---|\n";
     o += "| data | " + (description ? description->string : flag_of(*flags, "data")) + " |\n";
-    o += "| steps | " + told(r.state, "step", "%.0f") + " (" + count_text(tokens) +
+    o += "| steps | " + told(r.state, "step", "%.15g") + " (" + count_text(tokens) +
          " tokens) |\n";
     o += "| update | " + flag_of(*flags, "optimizer") + ", lr " + flag_of(*flags, "lr") +
          ", weight decay " + flag_of(*flags, "weight_decay") + ", seed " +

@@ -42,6 +42,10 @@ static void export_to_check(const Flags& f) {
 
 static int export_checkpoint(Flags f) {
     export_to_check(f);
+    if (f.out.empty()) {
+        die(EXIT_USER, "--out: got nothing, wanted a new directory",
+            hint_for("./train_sink export FILE -o my-model", f.words[0]));
+    }
     export_check(f.out);
     Model m = model_from_checkpoint(&f, 1, cpu::STAY_NONE);
     want(!m.c.experts && !m.c.mamba_width, f.words[0] + ", with experts or Mamba layers",
@@ -63,8 +67,9 @@ static int export_checkpoint(Flags f) {
     const std::string about = export_about(as, how) + (tokens.empty() ? "" : "\n\n" + tokens);
     export_file(&o, "README.md", export_card(m.c, f.words[0], m.num_params, about));
     export_commit(&o);
-    printf("wrote  %s: %s parameters, opens in transformers as %s\n", o.path.c_str(),
-           count_text(m.num_params).c_str(), as.c_str());
+    printf("wrote  %s: %s parameters, opens in transformers as %s%s\n", o.path.c_str(),
+           count_text(m.num_params).c_str(), as.c_str(),
+           file.family ? "" : ", with trust_remote_code=True");
     model_free(&m);
     return 0;
 }

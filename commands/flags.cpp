@@ -116,10 +116,37 @@ static void usage_commands(char command) {
     printf(" PRECISION=%s BACKEND=%s   (make help)\n", PRECISION_NAME, BACKEND_NAME);
 }
 
-static void usage_flag(const FlagRow& r) {
+// What a flag means to these commands, where it is not what its row says; the default, if it is
+// another.
+static const struct { const char *name, *cmds, *help, *preset; } HELP_OF[] = {
+    { "out",       "t",  "directory of the run (empty: runs/NNNN-<switches>)", NULL },
+    { "out",       "k",  "directory of the shards; -d NAME finds data/NAME", NULL },
+    { "out",       "x",  "directory that the model is written to", NULL },
+    { "bos",       "t",  "BOS: none, seq or doc (before every sequence or document)", NULL },
+    { "bos",       "k",  "BOS: none or doc (before every document)", NULL },
+    { "bos",       "pe", "BOS: default (the tokenizer's), none, seq, doc, or a token", NULL },
+    { "bos",       "s",  "BOS: default (the tokenizer's) or none", "default" },
+    { "seed",      "pe", "of the sequences that are drawn", NULL },
+    { "seed",      "g",  "of the tokens that are drawn", NULL },
+    { "seed",      "bc", "of the weights and the tokens", NULL },
+    { "json",      "p",  "write all that was measured here (docs/json.md)", NULL },
+    { "json",      "e",  "write every row that is printed here (docs/json.md)", NULL },
+    { "json",      "s",  "write the scores of every task here (docs/json.md)", NULL },
+    { "json",      "b",  "write the times here (docs/json.md)", NULL },
+    { "probe_len", "te", "T of the sink metrics", NULL },
+    { "probe_len", "p",  "T of the sink metrics, or a list: 64,256", NULL },
+};
+
+static void usage_flag(char command, const FlagRow& r) {
     const std::string left = (r.letter ? strf("-%c, ", r.letter) : "    ") + flag_spelling(r.name);
-    const std::string def = flag_text(r, false);
-    printf("  %-22s %s%s\n", left.c_str(), r.help, def.empty() ? "" : (" [" + def + "]").c_str());
+    std::string help = r.help, preset = flag_text(r, false);
+    for (auto& h : HELP_OF) {
+        if (r.name != h.name || !strchr(h.cmds, command)) { continue; }
+        help = h.help;
+        if (h.preset) { preset = h.preset; }
+    }
+    printf("  %-22s %s%s\n", left.c_str(), help.c_str(),
+           preset.empty() ? "" : (" [" + preset + "]").c_str());
 }
 
 // the flags of a command that belong to a group, under its title
@@ -130,7 +157,7 @@ static void usage_group(char command, FlagGroup group, const char* title,
         if (r.group != group || !r.of(command)) { continue; }
         if (!begun) { printf("\n%s\n", *title ? title : "of this command"); }
         begun = true;
-        usage_flag(r);
+        usage_flag(command, r);
     }
 }
 
@@ -230,6 +257,19 @@ static std::string flag_meant(const std::string& name, const std::vector<FlagRow
     die(EXIT_USER, "unknown flag " + name, meant);
 }
 
+// Dies of a flag that only other commands take, and names them.
+[[noreturn]] static void flag_of_others(const FlagRow& r, const std::string& spelled) {
+    std::vector<std::string> takers;
+    for (auto& c : COMMANDS) { if (r.of(c.letter)) { takers.push_back(c.name); } }
+    std::string named;
+    for (size_t i = 0; i < takers.size(); i++) {
+        const bool last = i + 1 == takers.size();
+        named += (!i ? "" : last ? " and " : ", ") + takers[i];
+    }
+    die(EXIT_USER, spelled + ": not a flag of this command",
+        "a flag of " + named + ": ./train_sink " + takers[0] + " --help");
+}
+
 void command_known(const Flags& f, char command) {
     if (f.words.empty()) { return; }
     std::string all, meant;
@@ -238,7 +278,8 @@ void command_known(const Flags& f, char command) {
         all += (all.empty() ? "" : ", ") + std::string(c.name);
         if (edit_distance(f.words[0], c.name) <= 2) { meant = strf("did you mean %s?", c.name); }
     }
-    die(EXIT_USER, "got '" + f.words[0] + "', wanted a command (" + all + ") or a --flag", meant);
+    die(EXIT_USER, "got '" + f.words[0] + "', wanted a command (" + all + ") or a --flag",
+        meant.empty() ? "./train_sink --help" : meant);
 }
 
 void product_settle(const Flags& f) {
@@ -258,6 +299,7 @@ Flags flags_parse(int argc, char** argv, char* command) {
             *command = c.letter;
             i = 2;
         }
+        if (*command == c.letter) { help_page() = strf("./train_sink %s --help", c.name); }
     }
     for (; i < argc; i++) {
         const std::string arg = argv[i];
@@ -276,7 +318,7 @@ Flags flags_parse(int argc, char** argv, char* command) {
             }
         }
         if (!row) { flag_unknown(name, next, rows, *command); }
-        if (!row->of(*command)) { die(EXIT_USER, name + ": not a flag of this command"); }
+        if (!row->of(*command)) { flag_of_others(*row, name); }
         const bool wants_value = row->kind != FLAG_BOOL;
         if (!wants_value && has_value) { die(EXIT_USER, name + ": takes no value"); }
         if (wants_value && !has_value && i + 1 >= argc) {

@@ -144,6 +144,7 @@ static ProbeData probe_data(Flags* f, const Json& state) {
     }
     for (auto& name : split(f->data, ',')) {
         p.sources.push_back(source_from(name, directory));
+        source_there(p.sources.back(), "the same command with");
     }
     return p;
 }

@@ -54,7 +54,7 @@ static void run_none(const std::string& out) {
         const bool step = plain.compare(begin, 5, "step_") == 0 && is_dir(run) &&
                           file_exists(run + "/log.jsonl");
         die(EXIT_USER, out + ": holds " + name + " and no log, so there is no run to resume",
-            step ? "its run goes on with --resume -o " + run : "see ls runs");
+            step ? "its run goes on with --resume -o " + run : list_beside(out, "-d */"));
     }
 }
 
@@ -62,10 +62,13 @@ static void run_none(const std::string& out) {
 // or one that is not wanted
 static std::string run_find(const Flags& f, long* step) {
     *step = 0;
-    want(!f.resume || !f.out.empty(), "--resume", "--out too: the run to resume");
+    if (f.resume && f.out.empty()) {
+        die(EXIT_USER, "--resume: wanted --out too: the run to resume",
+            "./train_sink train --resume -o runs/NAME");
+    }
     if (f.resume && !is_dir(f.out)) {
         die(EXIT_USER, f.out + ": no such directory, so there is no run to resume",
-            "see ls runs; without --resume a new run begins there");
+            list_beside(f.out, "-d */") + "; or leave --resume out: a new run begins there");
     }
     const std::string newest = checkpoint_latest(f.out, step);
     if (!f.resume && !f.out.empty() && file_exists(f.out + "/log.jsonl")) {
@@ -132,7 +135,9 @@ static void run_take(Flags* f, const Json& state, long step) {
     if (f->given_data) { return; }
     std::string data;
     for (auto& source : split(f->data, ',')) {
-        data += (data.empty() ? "" : ",") + source_found(source, directory);
+        const std::string found = source_found(source, directory);
+        source_there(found, hint_for("./train_sink train --resume -o FILE", f->out));
+        data += (data.empty() ? "" : ",") + found;
     }
     f->data = data;
 }
@@ -162,17 +167,17 @@ static void position_check(const Json& position, double sequences, const std::st
     const Json *drawn = position.get("drawn"), *each = position.get("source_drawn");
     const std::string got = drawn ? json_short(*drawn) : "nothing";
     want(drawn && drawn->type == Json::NUMBER && drawn->number == sequences,
-         file + ": data.drawn " + got, strf("the sequences of all steps, %.0f", sequences));
+         file + ": data.drawn " + got, "the sequences of all steps, " + number_text(sequences));
     double sum = 0;
     for (auto& n : each ? each->items : std::vector<Json>()) {
         const bool count = n.type == Json::NUMBER && n.number >= 0 && n.number == floor(n.number);
         want(count && n.number <= sequences, file + ": data.source_drawn " + json_short(n),
-             strf("a number of sequences, 0 to %.0f", sequences));
+             "a number of sequences, 0 to " + number_text(sequences));
         sum += n.number;
     }
     want(!each || each->items.empty() || sum == sequences,
-         strf("%s: data.source_drawn of %.0f in all", file.c_str(), sum),
-         strf("the sequences of all steps, %.0f", sequences));
+         file + ": data.source_drawn of " + number_text(sum) + " in all",
+         "the sequences of all steps, " + number_text(sequences));
 }
 
 // what --resume changes, for the log: against the flags that the log has so far
@@ -191,7 +196,7 @@ static void run_restore(Run* r, const Flags& f, const std::string& from, const J
     const Json *position = state.get("data"), *flags = state.get("flags");
     want(position, file + ": data", "the position in the data");
     const double step = json_number(state, "step", r->first);
-    want(step == r->first, strf("%s: step %.0f", file.c_str(), step),
+    want(step == r->first, file + ": step " + number_text(step),
          strf("step %ld, as the directory is called", r->first));
     state_check(from);
     hint_also().clear();
@@ -211,8 +216,8 @@ static void run_restore(Run* r, const Flags& f, const std::string& from, const J
     const double tokens = json_number(state, "tokens_per_step", r->tokens_per_step);
     if (tokens != r->tokens_per_step) {
         die(EXIT_USER,
-            strf("--resume: got %.0f tokens a step, wanted %.0f as before", r->tokens_per_step,
-                 tokens),
+            strf("--resume: got %s tokens per step, wanted %s as before",
+                 number_text(r->tokens_per_step).c_str(), number_text(tokens).c_str()),
             "leave --batch and --total-batch out, or " + again);
     }
     hint_also() = other;

@@ -280,6 +280,15 @@ std::string source_found(const std::string& name, const std::string& directory) 
     return name;
 }
 
+void source_there(const std::string& name, const std::string& again) {
+    std::string bare = name;
+    if (name == "bb" || file_exists(name)) { return; }
+    source_weight(&bare);
+    if (file_exists(bare) || file_exists("data/" + bare)) { return; }
+    die(EXIT_USER, bare + ": the run was trained on this, and it is not there any more",
+        "if it was moved: " + again + " -d PATH");
+}
+
 // ---- what a command writes
 
 // is it one file, by whatever name, there or not?

@@ -47,6 +47,10 @@ void flags_take(Flags* f, const Json& was);
 // a source of data, SOURCE:WEIGHT, or another file as a run named it that ran in `directory`
 std::string source_found(const std::string& name, const std::string& directory);
 
+// dies if a source that a run was trained on is not there any more; again: the command that can name
+// its new place
+void source_there(const std::string& name, const std::string& again);
+
 // From the run's directory `out`: where it was started, as state.json keeps it (relative, so that a
 // run and its texts can be moved together); and back, as source_found wants it. Older runs kept the
 // whole path.

@@ -267,7 +267,9 @@ static ScoreItem score_item(const Json& j, ScoreForm form, const ScoreText& how,
             item.requests.push_back(
                 score_request(how, context, between + continuation, &item.cannot));
             item.characters.push_back(count_characters(continuation));
-            if (choices && continuation.empty()) { item.cannot = "a choice is empty"; }
+            if (continuation.empty()) {
+                item.cannot = choices ? "a choice is empty" : "the continuation is empty";
+            }
         }
     }
     if (one) { return item; }
@@ -573,8 +575,9 @@ static std::string score_report(const ScoreTask& task, const std::string& bos, d
 // refuses at once what could only fail after the work is done
 static std::vector<std::string> score_files(const Flags& f) {
     const std::vector<std::string> files = split(f.task, ',');
-    want(!files.empty(), "--task", "a .jsonl of records, or several: A,B; see scripts/tasks.py");
-    for (auto& path : files) { if (!file_exists(path)) { file_read(path); } }
+    const char* make = "make one: python3 scripts/tasks.py --help";
+    if (files.empty()) { die(EXIT_USER, "--task: wanted a .jsonl of records, or several: A,B", make); }
+    for (auto& path : files) { if (!file_exists(path)) { file_read(path, make); } }
     std::vector<std::string> others = files_read(f, files);
     for (auto& path : { f.json, f.items }) {
         output_check(path, others);

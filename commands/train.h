@@ -525,8 +525,9 @@ static void run_finish(Run* r, long step) {
     log_check(*r);
     if (r->log.f) { fclose(r->log.f); }
     progress_end();
-    printf("%s at step %ld, saved %s/step_%ld, params_hash %s\n", how, step,
-           printable(r->f.out).c_str(), step, hash.c_str());
+    const bool nothing = r->resumed && step == r->first;
+    printf("%s at step %ld%s %s/step_%ld, params_hash %s\n", how, step,
+           nothing ? " already:" : ", saved", printable(r->f.out).c_str(), step, hash.c_str());
     fflush(stdout);
     if (stop_signal == SIGPIPE && ferror(stdout)) {
         die(EXIT_MACHINE, "standard output: nobody reads it any more", run_rescue(*r));

@@ -172,6 +172,19 @@ static std::string contents(const std::string& dir) {
     return names.empty() ? "nothing" : listed;
 }
 
+// what may have been meant by a checkpoint that is not there
+static std::string beside_checkpoint(const std::string& given) {
+    for (const char* demo : { "demo-text", "demo-bb" }) {
+        if (given.compare(0, 5 + strlen(demo), std::string("runs/") + demo)) { continue; }
+        return std::string("make ") + (strcmp(demo, "demo-bb") ? "demo" : demo) + " trains it";
+    }
+    if (given.compare(0, 5, "runs/") == 0 && !is_dir("runs")) {
+        return "there is no run yet: ./train_sink train -o runs/mine";
+    }
+    const std::string above = directory_above(given);
+    return above.empty() ? "ls -d */ *.gguf" : hint_for("ls -d FILE/*/", above);
+}
+
 // the two files of a directory, or the GGUF file; nothing but these is read
 static Checkpoint checkpoint_files(const std::string& dir) {
     Checkpoint k;
@@ -188,7 +201,8 @@ static Checkpoint checkpoint_files(const std::string& dir) {
     if (!is_dir(dir)) {
         look_file(dir, READS_CHECKPOINT);
         die(EXIT_USER, dir + ": no such directory, wanted a checkpoint: "
-            "a directory with config.json and model.safetensors, or a GGUF file", "ls runs/*/");
+            "a directory with config.json and model.safetensors, or a GGUF file",
+            beside_checkpoint(dir));
     }
     form_check(dir);
     k.where = dir + "/config.json";

@@ -841,7 +841,7 @@ static void import_class(Import* in) {
         if (is_own_class(type, name.string)) { continue; }
         die(EXIT_USER, in->where + ": architectures names " + directory_value(name) +
                            ", wanted a class of the family " + type + ", such as its ForCausalLM",
-            "this model computes something that train_sink does not");
+            "if these weights are a plain " + type + ", remove architectures from this file");
     }
     for (size_t i = 0; code && i < code->fields.size(); i++) {
         const std::string key = code->fields[i].first, value = code->fields[i].second.string;
@@ -849,7 +849,7 @@ static void import_class(Import* in) {
         if (!model || is_own_class(type, value.substr(value.rfind('.') + 1))) { continue; }
         die(EXIT_USER, in->where + ": auto_map: " + key + " is " + json_str(value) +
                            ": code beside the weights, which is not run",
-            "only the family's own class is computed here: " + type);
+            "if these weights are a plain " + type + ", remove auto_map from this file");
     }
 }
 

@@ -423,7 +423,7 @@ def heads_in(path):
     found = [re.fullmatch(r"([0-9]{1,6})_([0-9]{1,6})_map\.npy", n) for n in names]
     if not any(found):
         die(f"{path}: got no LAYER_HEAD_map.npy, wanted a --dump directory",
-            "write one: train_sink probe RUN/step_N --dump DIR --dump-heads all")
+            "write one: ./train_sink probe RUN/step_N --dump DIR --dump-heads all")
     return sorted((int(m[1]), int(m[2])) for m in found if m)
 
 
@@ -478,10 +478,10 @@ def load_map(path):
         x = np.load(path)
     except (OSError, ValueError, EOFError) as e:
         die(f"{path}: got '{e}', wanted an array of --dump",
-            "write it again: train_sink probe RUN/step_N --dump DIR")
+            "write it again: ./train_sink probe RUN/step_N --dump DIR")
     if x.dtype.kind != "f" or x.ndim != 2 or x.shape[1] != x.shape[0] + 1 or x.shape[0] < 1:
         die(f"{path}: got {x.dtype} of shape {x.shape}, wanted floats of shape (T, T + 1)",
-            "write it again: train_sink probe RUN/step_N --dump DIR")
+            "write it again: ./train_sink probe RUN/step_N --dump DIR")
     return x
 
 
@@ -492,7 +492,7 @@ def map_of_head(path, head):
     arrays = [load_map(f"{path}/{head}_{kind}.npy") for kind, _, _ in kinds]
     if len({x.shape for x in arrays}) > 1:
         die(f"{path}: {head}: got maps of several sizes, wanted one",
-            "write them again: train_sink probe .. --dump DIR")
+            "write them again: ./train_sink probe .. --dump DIR")
     extra = arrays[2][:, 0].any()  # column 0 is the extra key; without one it is all zeros
     T = len(arrays[0])
     unseen = np.arange(T + 1)[None, :] > np.arange(T)[:, None] + 1
@@ -534,7 +534,7 @@ def threshold(paths, options):
         sinks = [s for o in objects for s in o.get("sinks") or [o["sink"]]]
         if len({(s["T"], s["eps"]) for s in sinks}) < 2:
             die(f"{path}: got one length and one threshold, wanted several: a line has two points",
-                "measure it again: train_sink probe .. --probe-len 64,256 --eps 0.2,0.3 --json FILE")
+                "measure it again: ./train_sink probe .. --probe-len 64,256 --eps 0.2,0.3 --json FILE")
         sources = list(dict.fromkeys(o.get("data", "") for o in objects))
         figure, axes = panels(2 * len(sources), 4.4, 3.2, columns=2)
         for source, by_length, by_eps in zip(sources, axes[::2], axes[1::2]):

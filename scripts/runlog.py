@@ -13,6 +13,7 @@ import json
 import math
 import os
 import re
+import shlex
 import sys
 import time
 
@@ -346,8 +347,20 @@ def status(objects):
     return "diverged" if lost else "unfinished"
 
 
+def not_there(path):
+    """Dies of a run that is not there."""
+    above = os.path.dirname(path.rstrip("/"))
+    demo = re.match(r"runs/demo-(text|bb)", path)
+    hint = "ls -d */" if not above else f"ls {shlex.quote(above)}"
+    if not os.path.isdir(above or "."): hint = "train one: ./train_sink train -o runs/mine"
+    if demo: hint = {"text": "make demo trains it", "bb": "make demo-bb trains it"}[demo[1]]
+    die(f"{path}: no such directory, wanted a run (where a log.jsonl is) or a directory of runs",
+        hint)
+
+
 def expand(path):
     """A directory of runs stands for the runs in it."""
+    if not os.path.exists(path): not_there(path)
     if not os.path.isdir(path) or os.path.exists(os.path.join(path, "log.jsonl")):
         return [path]
     try:
@@ -413,7 +426,7 @@ def read_json(path, spec, hint):
 def read_probe(path):
     """probe --json as runs of one evaluation, one for each source of data and length."""
     o = read_json(path, {"sink!": "", "alpha1!": ""},
-                  "write one: train_sink probe RUN/step_N --json FILE")
+                  "write one: ./train_sink probe RUN/step_N --json FILE")
     several = o.get("all", [o])
     check(path, {"all": several}, {"all": [{}]})
     for i, e in enumerate(several or [o]):
@@ -442,7 +455,7 @@ def read_results(path):
 def is_results(path):
     """True for a table of scripts/reproduce, False for a probe."""
     try:
-        o = parse(read_text(path, "write one: scripts/reproduce, or train_sink probe RUN/step_N "
+        o = parse(read_text(path, "write one: scripts/reproduce, or ./train_sink probe RUN/step_N "
                                   "--json FILE"))
     except ValueError as e:
         die(f"{path}: got no JSON ({e}), wanted a table of scripts/reproduce or a probe",

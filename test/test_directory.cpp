@@ -326,6 +326,8 @@ static void config_check() {
     config_refuses("\"architectures\": [\"LlamaForCausalLMEagle3\"]", "architectures names");
     config_refuses("\"auto_map\": {\"AutoModelForCausalLM\": \"modeling_x.MyLlamaForCausalLM\"}",
                    "auto_map: AutoModelForCausalLM is");
+    config_refuses("\"auto_map\": {\"AutoModelForCausalLM\": \"modeling_x.MyLlamaForCausalLM\"}",
+                   "HINT: if these weights are a plain llama, remove auto_map from this file");
     config_refuses("\"pruned_heads\": {\"0\": [1]}", "pruned_heads is an object");
     config_refuses("\"dtype\": \"float8_e4m3fn\"", "dtype is \"float8_e4m3fn\"");
     config_refuses("\"torch_dtype\": \"int8\"", "torch_dtype is \"int8\"");

@@ -27,9 +27,63 @@ static void check_refused(const Ran& r, int code, const std::string& what,
     CHECK(form, "%s: wanted an error and a hint, got: %s", what.c_str(), r.err.c_str());
     CHECK(r.says(says.c_str()), "%s: wanted '%s', got: %s", what.c_str(), says.c_str(),
           r.err.c_str());
+    // the page of the program has no flags: only who named no command is sent there
+    const bool page = form && lines[1] == "---> HINT: ./train_sink --help";
+    CHECK(!page || r.says("wanted a command"), "%s: a hint that leads nowhere", what.c_str());
 }
 static void refused(const std::string& args, const std::string& says, int code = EXIT_USER) {
     check_refused(train_sink(args), code, "train_sink " + args, says);
+}
+
+// Checks the hint to the letter: it is what to type next.
+static void hinted(const std::string& args, const std::string& hint) {
+    const Ran r = train_sink(args);
+    CHECK(r.code == EXIT_USER && r.says(("---> HINT: " + hint + "\n").c_str()),
+          "train_sink %s: wanted the hint '%s', got %d %s", args.c_str(), hint.c_str(), r.code,
+          r.err.c_str());
+}
+
+static void test_hints() {
+    // a mistake without a hint of its own leads to the flags of the command that made it
+    for (auto& c : COMMANDS) {
+        hinted(std::string(c.name) + " --nothing-like-this 1",
+               std::string("./train_sink ") + c.name + " --help");
+    }
+    hinted("-m 7B", "./train_sink train --help");
+    hinted("--steps ten", "./train_sink train --help");
+    hinted("generate run/step_4 --tokens ten", "./train_sink generate --help");
+    hinted("probe run/step_4 -d short.txt --probe-from start", "./train_sink probe --help");
+    hinted("wibble", "./train_sink --help");
+    // a flag of another command
+    hinted("train --temperature 1", "a flag of generate: ./train_sink generate --help");
+    hinted("score run/step_4 --val-seqs 3", "a flag of train, probe and eval: ./train_sink train --help");
+    // files
+    hinted("score run/step_4", "make one: python3 scripts/tasks.py --help");
+    hinted("score run/step_4 --task no.jsonl", "make one: python3 scripts/tasks.py --help");
+    hinted("tokenize no.txt -o x", "ls *.txt *.jsonl*");
+    hinted("tokenize shards/no.jsonl -o x", "ls shards");
+    hinted("tokenize nowhere/no.jsonl -o x", "ls *.txt *.jsonl*");
+    hinted("-d shards/no/no.jsonl", "ls shards; or leave --data out: the built-in task");
+    hinted("-d no.txt", "ls *.txt *.jsonl*; or leave --data out: the built-in task");
+    hinted("-d pile_5B", "make shards: ./train_sink tokenize YOUR.txt -o data/pile_5B");
+    hinted("tokenize", "./train_sink tokenize FILE... -o DIR");
+    hinted("tokenize short.txt", "./train_sink tokenize short.txt -o data/NAME");
+    hinted("export run/step_4", "./train_sink export run/step_4 -o my-model");
+    // runs
+    hinted("probe runs/mine", "there is no run yet: ./train_sink train -o runs/mine");
+    make_dirs(dir + "/runs");
+    hinted("train --resume", "./train_sink train --resume -o runs/NAME");
+    hinted("train --resume -o runs/none", "ls runs; or leave --resume out: a new run begins there");
+    hinted("train --resume -o magic/none", "ls magic; or leave --resume out: a new run begins there");
+    for (const char* command : { "probe", "eval", "generate" }) {
+        const std::string given = std::string(command) + " runs/";
+        hinted(given + "demo-text-softmax", "make demo trains it");
+        hinted(given + "demo-bb-k/step_800", "make demo-bb trains it");
+        hinted(given + "mine", "ls -d runs/*/");
+    }
+    hinted("probe magic/no", "ls -d magic/*/");
+    hinted("probe no-such-model", "ls -d */ *.gguf");
+    rmdir((dir + "/runs").c_str());
 }
 
 static const struct {
@@ -316,6 +370,32 @@ static void test_help() {
     }
 }
 
+// The line of a flag in --help of a command.
+static std::string help_line(const std::string& command, const std::string& flag) {
+    for (auto& line : split(train_sink(command + " --help").out, '\n')) {
+        if (line.find(flag + " ") < 8) { return line; }
+    }
+    return "";
+}
+
+// A flag that means other things to other commands says what it means to this one.
+static void test_help_lines() {
+    const struct { const char *command, *flag, *says, *not_; } LINES[] = {
+        { "train", "--out", "of the run", "shards" },   { "tokenize", "--out", "shards", "run" },
+        { "export", "--out", "model", "run" },          { "train", "--bos", "seq or doc", "token" },
+        { "tokenize", "--bos", "none or doc", "seq" },  { "score", "--bos", "[default]", "probe" },
+        { "probe", "--bos", "or a token", "score" },    { "eval", "--bos", "or a token", "score" },
+        { "generate", "--seed", "tokens", "weights" },  { "bench", "--json", "times", "eval" },
+        { "score", "--json", "scores", "bench" },       { "train", "--probe-len", "T of", "list" },
+        { "probe", "--probe-len", "a list", "probe takes" },
+    };
+    for (auto& l : LINES) {
+        const std::string line = help_line(l.command, l.flag);
+        CHECK(line.find(l.says) != std::string::npos && line.find(l.not_) == std::string::npos,
+              "%s --help: '%s', wanted '%s' and no '%s'", l.command, line.c_str(), l.says, l.not_);
+    }
+}
+
 static void test_ranges() {
     const std::vector<std::pair<std::string, char>> commands = { { "train", 't' },
                                                                  { "probe x", 'p' },
@@ -410,6 +490,17 @@ static void test_answers() { // beside its model an answer may be written, and w
               "an answer %s, twice", name);
     }
     check_run("cd " + dir + " && rm -r other model data maps answer.json");
+}
+static void test_export() { // what was written says how it is opened
+    const std::string train = std::string("train -n 1 --sample 0 ") + TINY;
+    train_sink(train + "-o plain");
+    train_sink(train + "--attn-alpha 0.5 -o alpha");
+    const Ran plain = train_sink("export plain -o plain-out"),
+              ours = train_sink("export alpha -o alpha-out");
+    CHECK(plain.says("as LlamaForCausalLM\n") && !plain.says("trust_remote_code"), "%s%s",
+          plain.out.c_str(), plain.err.c_str());
+    CHECK(ours.says("with trust_remote_code=True\n"), "%s%s", ours.out.c_str(), ours.err.c_str());
+    check_run("cd " + dir + " && rm -r plain alpha plain-out alpha-out");
 }
 static void test_resume() { // a run goes on only as what it was
     const std::string resume = std::string(TINY) + "-n 8 -o run --resume ";
@@ -755,8 +846,11 @@ int main() {
               "%s: %d %s %s", args, c.code, c.out.c_str(), c.err.c_str());
     }
     test_flags();
+    test_hints();
+    test_help_lines();
     test_ranges();
     test_answers();
+    test_export();
     test_resume();
     test_checkpoints();
     test_notes();

@@ -297,7 +297,15 @@ sed '3s/.*/{"event":"train",/' $tiny/log.jsonl > $out/broken/log.jsonl
 sed 1d $tiny/log.jsonl > $out/headless/log.jsonl
 echo '{"table":"x"}' > $out/rows.json; echo '{"table":' > $out/bad.json
 R="$PYTHON scripts/report.py"
-refused "missing: got 'No such file or directory', wanted"                 $R runs/missing
+refused "missing: no such directory, wanted a run (where a log.jsonl is)"   $R runs/missing
+hinted() { # what to type next, then the command
+    hint=$1; shift
+    refused "no such directory, wanted a run" "$@"
+    grep -qxF -- "---> HINT: $hint" $out/stderr; ok $? "$*: wanted the hint '$hint': $(cat $out/stderr)"
+}
+hinted "make demo trains it"                          $R runs/demo-text-nowhere
+hinted "train one: ./train_sink train -o runs/mine"   $R nowhere/at/all
+hinted "ls $out"                                      $R $out/nowhere
 refused 'none: got no log.jsonl in it, wanted a run'                       $R $out/none
 refused 'empty/log.jsonl: got an empty file, wanted a line of config'      $R $out/empty
 refused 'broken/log.jsonl, line 3: got .* wanted an object'                $R $out/broken

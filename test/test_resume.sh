@@ -267,6 +267,29 @@ for edit in 's/"T":16/"T":1e300/' 's/"held":\[[0-9]*/"held":[-5/' 's/"held":\[[0
     [ $code -eq 2 ] && grep -q "wanted a whole number" err; ok $? "probe, $edit: exit $code, $(cat err)"
 done
 
+# a step that no run makes is shown short
+rm -rf edited; cp -r sound edited
+sed -i 's/, "files": .*/}/; s/"automatic": false, //; s/"step": 3/"step": 1e300/' edited/step_3/state.json
+refuses "step 1e+300: wanted step 3" --resume -n 4 -o edited
+[ "$(awk 'length > 200' err)" = "" ]; ok $? "a number of 300 digits"
+
+# ---- a run that is done has nothing to save, and says so
+train --resume -o sound; cp out done.txt
+says "^done at step 3 already: sound/step_3" "a finished run"
+! grep -q saved done.txt; ok $? "a finished run says that it saved: $(cat done.txt)"
+
+# ---- text that was moved: where it is now may be named
+for i in 1 2 3 4 5 6 7 8 9; do echo "line $i of a text that will be moved"; done > text.txt
+cat text.txt text.txt text.txt > text2.txt; cat text2.txt text2.txt text2.txt > text.txt
+train $TINY -n 2 -d text.txt -o texts; mv text.txt newer.txt
+refuses "text.txt: the run was trained on this, and it is not there any more" --resume -n 3 -o texts
+says "if it was moved: ./train_sink train --resume -o texts -d PATH" "moved text"
+"$program" probe texts > out 2> err; says "if it was moved: the same command with -d PATH" "probe, moved text"
+train --resume -n 3 -o texts -d newer.txt
+cp text2.txt newer.txt
+refuses "the data changed" --resume -n 4 -o texts -d newer.txt
+says "name the data as they were: -d PATH" "changed text"
+
 # ---- a directory that is no run is not begun in: the checkpoint's instead of the run's, a model
 refuses "its run goes on with --resume -o sound$" --resume -o sound/step_3
 refuses "its run goes on with --resume -o sound$" --resume -o sound/step_3/

@@ -175,8 +175,15 @@ static void left_out_check() {
               "%s: acc is of the two others", b.record);
     }
     refused("{\"text\": \"\"}", "task.jsonl:1: the text has no token");
-    refused("{\"context\": \"a\", \"continuation\": \"\", \"delimiter\": \"\"}",
-            "the continuation has no token");
+    // with a delimiter of its own or not, after a context or none: nothing is nothing
+    for (const char* more : { "", ", \"delimiter\": \"\"", ", \"delimiter\": \" \"" }) {
+        for (const char* context : { "", "a", " " }) {
+            refused(strf("{\"context\": \"%s\", \"continuation\": \"\"%s}", context, more),
+                    "the continuation is empty");
+        }
+        refused(strf("{\"contexts\": [\"\", \"a\"], \"continuation\": \"\", \"gold\": 0%s}", more),
+                "the continuation is empty");
+    }
     refused("{\"context\": \"a\", \"continuation\": \"the river and the door\"}",
             "the model sees 2 at once", "--max-length 2");
     // a duplicate of a wrong answer changes nothing

@@ -382,8 +382,8 @@ static void test_resume_flags() {
         { "--optimizer sgd", "--optimizer: got \"sgd\", wanted \"adamw\"" },
         { "--beta2 0.9", "--beta2" },
         { "--seed 2", "--seed: got 2, wanted 1" },
-        { "--total-batch 256", "got 256 tokens a step, wanted 128" },
-        { "-b 4", "got 64 tokens a step, wanted 128" },
+        { "--total-batch 256", "got 256 tokens per step, wanted 128" },
+        { "-b 4", "got 64 tokens per step, wanted 128" },
         { "--width 32", "holds a different model" },
     };
     for (auto& row : rows) {

@@ -227,7 +227,7 @@ static void source_open_dir(Source* s, const std::string& dir, const Json& manif
     if (s->train.n + s->val.n == 0) {
         const Kind other = kind_in_dir(dir, READS_TOKENS);       // what is there instead
         die(EXIT_USER, dir + ": got no tokens, wanted .bin shards in it" + other.what,
-            other.hint.empty() ? "make some with: train_sink tokenize FILE... -o DIR" : other.hint);
+            other.hint.empty() ? "make some with: ./train_sink tokenize FILE... -o DIR" : other.hint);
     }
 }
 
@@ -321,9 +321,12 @@ static std::string source_find(const std::string& given, double* weight) {
     *weight = file_exists(name) || file_exists("data/" + name) ? -1 : source_weight(&name);
     if (!file_exists(name) && file_exists("data/" + name)) { name = "data/" + name; }
     if (!file_exists(name)) {
+        const bool shards = name.find_first_of("/.") == std::string::npos;   // as they are called
         die(EXIT_USER,
             "--data " + given + ": no such file or directory, and nothing of that name under data/",
-            "use bb, a .txt or .jsonl file, or a directory of shards");
+            shards ? hint_for("make shards: ./train_sink tokenize YOUR.txt -o FILE", "data/" + name)
+                   : list_beside(name, "*.txt *.jsonl*") +
+                         "; or leave --data out: the built-in task");
     }
     const bool empty = is_regular(name) && file_size(name) == 0;         // text_cache says so
     if (!is_dir(name) && !empty) { text_check(name, "a directory of shards"); }
@@ -361,7 +364,7 @@ static Source source_open(const std::string& name, const Tokenizer& tok, const D
         die(EXIT_USER,
             strf("%s: got shards without BOS before each document, wanted them for --bos doc",
                  dir.c_str()),
-            "make them with: train_sink tokenize --bos doc");
+            "make them with: ./train_sink tokenize --bos doc");
     }
     source_open_dir(&s, dir, m.json);
     bool raw = s.format == RAW_FORMAT;
@@ -380,7 +383,7 @@ static Source source_open(const std::string& name, const Tokenizer& tok, const D
     if (top > 1L << 30) {
         die(EXIT_USER,
             strf("%s: got the id %ld, wanted ids below 2^30: not token ids", dir.c_str(), top - 1),
-            "make the shards again with: train_sink tokenize FILE... -o DIR");
+            "make the shards again with: ./train_sink tokenize FILE... -o DIR");
     }
     if (raw && top > need) {
         die(EXIT_USER, strf("%s: got ids up to %ld, wanted ids below the vocabulary of %d: not "
@@ -659,7 +662,7 @@ void data_restore(Data* d, const Json& state) {
             strf("--resume: the checkpoint was made with other data (%zu sources), not with these "
                  "%zu",
                  per ? per->items.size() : 0, d->sources.size()),
-            "give the same --data as before");
+            "name the data as they were: -d PATH");
     }
     if (T->number != d->opt.T || seed->string != strf("%llu", (unsigned long long)d->opt.seed)) {
         die(EXIT_USER,
@@ -679,21 +682,20 @@ void data_restore(Data* d, const Json& state) {
                     "--resume: " + s.name +
                         ": got other tokens than the checkpoint was made with: the data "
                         "changed",
-                    "give the same --data as before, or begin a run in another --out");
+                    "name the data as they were: -d PATH; or begin a run in another --out");
             }
         }
         if (weights && i < weights->items.size() && weights->items[i].number != (double)s.weight) {
             die(EXIT_USER,
                 strf("--resume: %s has another weight in the mixture than before", s.name.c_str()),
-                "give the same --data as before");
+                "name the data as they were: -d PATH");
         }
         if (windows->items[i].number != s.windows) {
             die(EXIT_USER,
-                strf("--resume: %s has %ld training sequences, the checkpoint was made with %.0f: "
-                     "the data "
-                     "changed",
-                     s.name.c_str(), s.windows, windows->items[i].number),
-                "give the same --data as before");
+                strf("--resume: %s has %ld training sequences, the checkpoint was made with %s: "
+                     "the data changed",
+                     s.name.c_str(), s.windows, number_text(windows->items[i].number).c_str()),
+                "name the data as they were: -d PATH");
         }
         s.drawn = (uint64_t)per->items[i].number;
     }

@@ -24,6 +24,19 @@ int file_open(const std::string& path, const std::string& hint) {
     return fd;
 }
 
+std::string directory_above(std::string path) {
+    do {
+        const size_t slash = path.find_last_of('/');
+        path = slash == std::string::npos ? "" : path.substr(0, slash);
+    } while (!path.empty() && !is_dir(path));
+    return path;
+}
+
+std::string list_beside(const std::string& path, const std::string& patterns) {
+    const std::string above = directory_above(path);
+    return above.empty() ? "ls " + patterns : hint_for("ls FILE", above);
+}
+
 std::string file_read(const std::string& path, const std::string& hint) {
     FILE* f = fdopen(file_open(path, hint), "rb");
     std::string s;

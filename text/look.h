@@ -50,6 +50,13 @@ void look_file(const std::string& path, Reader reader);
 // same use (a tokenizer, a model), as "; its tokenizer.model is a ..", with the hint.
 Kind kind_in_dir(const std::string& dir, Reader reader);
 
+// The nearest directory above a path that is there; "" is the current one.
+std::string directory_above(std::string path);
+
+// The command that shows what may have been meant by a path that is not there: ls of the directory
+// above it, or of these patterns here.
+std::string list_beside(const std::string& path, const std::string& patterns);
+
 // The hint with FILE replaced. A path of unusual characters is not put into a command.
 std::string hint_for(const std::string& hint, const std::string& path);
 

@@ -23,7 +23,7 @@ static bool shard_blank_header(const unsigned char* p, long size) {
 }
 
 Shard shard_parse(const std::string& path, const unsigned char* p, long size) {
-    const char* hint = "make it again with: train_sink tokenize FILE... -o DIR";
+    const char* hint = "make it again with: ./train_sink tokenize FILE... -o DIR";
     Shard s = { path, "", p, 2, 0, NULL };
     if (size == 0) {
         die(EXIT_USER, strf("%s: got an empty file, wanted token ids", path.c_str()), hint);
@@ -732,11 +732,12 @@ void text_check(const std::string& path, const std::string& what) {
                           hint = k.hint.empty() ? "" : hint_for(k.hint, path);
         die(EXIT_USER, path + ": " + (pipe ? "got a pipe or a device" : is) + ", wanted .txt, "
             ".jsonl (.zst, .gz) or " + what,
-            pipe ? "train_sink tokenize - -o DIR reads lines of JSON from standard input" : hint);
+            pipe ? "./train_sink tokenize - -o DIR reads lines of JSON from standard input" : hint);
     }
     if (path == "-") { return; }
     if (access(path.c_str(), R_OK)) {
-        die(EXIT_USER, strf("%s: cannot open (%s)", path.c_str(), strerror(errno)));
+        die(EXIT_USER, strf("%s: cannot open (%s)", path.c_str(), strerror(errno)),
+            list_beside(path, "*.txt *.jsonl*"));
     }
     if (is_special(path)) { close(file_open(path)); }    // dies
     text_look(path);
@@ -911,7 +912,7 @@ static void tokenizing_check(Tokenizing* z) {
             if (other.what.empty()) { other = kind_in_dir(path, READS_TOKENS); }
         }
         die(EXIT_USER, "tokenize: got no text files" + other.what,
-            other.hint.empty() ? "train_sink tokenize FILE... -o DIR" : other.hint);
+            other.hint.empty() ? "./train_sink tokenize FILE... -o DIR" : other.hint);
     }
 }
 
@@ -1007,7 +1008,9 @@ int tokenize_main(const TokenizeOptions& o) {
     z->o = o;
     if (o.out.empty()) {
         die(EXIT_USER, "tokenize: wanted a directory for the shards",
-            "train_sink tokenize FILE... -o DIR");
+            o.files.size() == 1 && o.files[0] != "-"
+                ? hint_for("./train_sink tokenize FILE -o data/NAME", o.files[0])
+                : "./train_sink tokenize FILE... -o DIR");
     }
     std::vector<std::string> names;
     for (auto& f : o.files) { tokenizing_files(f, &names); }
