@@ -11,7 +11,12 @@ The rows themselves are in train_sink.cu, which includes this.
 */
 #ifndef MODEL_H
 #define MODEL_H
-#include "arch.h"
+#include <functional>
+#include "arch.h"       // Arch: every property of a model is a row
+#include "dist/shard.h" // ParamShard: what of an array one rank keeps
+#include "positions.h"  // rope_table, absolute_table, fixed_v_star
+#include "tensors.h"    // PARAMS, ACTS: every tensor is a row
+#include "variant.h"    // real, acc, ops, AttnShape
 
 // sizes that the tables below are written in; their rows are read inside of it
 struct Sizes {
@@ -65,13 +70,13 @@ template <class P> struct Params {
 struct Tensor { std::string name; std::vector<long> shape; long at, count; Init init; };
 
 // is it the matrix of a product inside a layer? Those are what --optimizer muon is for
-static bool is_hidden_matrix(const Tensor& t) {
+inline bool is_hidden_matrix(const Tensor& t) {
     const bool product = ends_with(t.name, "proj.weight") || t.name.find(".phi_fc") != t.name.npos;
     return product && !ends_with(t.name, "self_attn.gate_proj.weight");
 }
 
 // does its name contain this word of --only?
-static inline bool has_word(const Tensor& t, const std::string& word) {
+inline bool has_word(const Tensor& t, const std::string& word) {
     return t.name.find(word) != t.name.npos;
 }
 
@@ -141,8 +146,6 @@ struct Stage;
 // computes
 typedef std::function<void(Model* m, const Stage& stage, int l)> Around;
 
-#include "dist/shard.h"
-
 // A part of a sequence: n rows of the batch from row `at`, at positions past, past + 1, .. They see
 // each other and, unless `parent` is -1, the first `past` rows of that segment
 struct Segment { int at, n, past, parent; };
@@ -182,7 +185,7 @@ struct Model {
 };
 
 // ---- attention's shape in layer l, and its learned column
-static AttnShape attn_shape(const Model* m, int l) {
+inline AttnShape attn_shape(const Model* m, int l) {
     const Arch& c = m->c;
     AttnShape s = AttnShape();
     s.B = m->B; s.T = m->T; s.NH = c.NH; s.KV = c.KV; s.HS = c.HS;
@@ -197,115 +200,81 @@ static AttnShape attn_shape(const Model* m, int l) {
 }
 
 // the same for n rows, for code that does not ask which tokens they are
-static AttnShape only_rows(const Model* m, int l, int n) {
+inline AttnShape only_rows(const Model* m, int l, int n) {
     AttnShape s = attn_shape(m, l);
     s.B = 1; s.T = n;
     return s;
 }
 
 // the extra column: k* (or z of BIAS=logit) and v*; NULL is zero
-static const real* star_k(const Model* m, int l) {
+inline const real* star_k(const Model* m, int l) {
     return m->d.bias.column == LOGIT_COLUMN ? m->w.layer[l].zstar : m->w.layer[l].kstar;
 }
 
-static const real* star_v(const Model* m, int l) {
+inline const real* star_v(const Model* m, int l) {
     return m->d.bias.learn_v ? m->w.layer[l].vstar : m->v_fixed;
 }
 
 // the table that layer l turns q and k by, from the first row that is loaded; NULL if it does not
-static const acc* layer_turns(const Model* m, int l) {
+inline const acc* layer_turns(const Model* m, int l) {
     const Arch& c = m->c;
     if (!m->d.pe.rotary || !in_pattern(c.rope_layers, l)) { return NULL; }
     return (is_local(c, l) && m->turns_local ? m->turns_local : m->turns) +
            (size_t)m->past * rotated(c);
 }
 
-// ---- tables of positions and other constants
+// ---- where the activations of a layer, or of a branch, are
 
-// angles per position of the `rot` / 2 pairs, base^(-2i/rot), and, if scaled, what --rope-scaling
-// makes of them; *length is what the turned vectors are multiplied by. (llama3: Meta's models;
-// yarn: Peng et al. 2023, section 3)
-static std::vector<double> rope_angles(const Arch& c, double base, bool scaled, double* length) {
-    const int rot = rotated(c);
-    const kind how = scaled ? c.rope_scaling : ROPE_none;
-    const double turns = c.rope_context / (2 * M_PI), factor = c.rope_factor;
-    auto pair_at = [&](double per_context) {
-        return rot * log(turns / per_context) / (2 * log(base));
-    };
-    double low = pair_at(c.rope_fast), high = pair_at(c.rope_slow);
-    if (c.rope_round) { low = floor(low); high = ceil(high); }
-    low = std::max(low, 0.0);
-    high = std::max(std::min(high, rot - 1.0), low + 0.001);
-    std::vector<double> angles;
-    for (int i = 0; i < rot / 2; i++) {
-        const double f = pow(base, -2.0 * i / rot);
-        double stretched = 0; // the share of this pair that is stretched by the factor
-        if (how == ROPE_linear) { stretched = 1; }
-        if (how == ROPE_llama3) {
-            stretched = 1 - (f * turns - c.rope_low) / (c.rope_high - c.rope_low);
-        }
-        if (how == ROPE_yarn)   { stretched = (i - low) / (high - low); }
-        stretched = std::min(1.0, std::max(0.0, stretched));
-        angles.push_back(stretched == 0 ? f : f / factor * stretched + f * (1 - stretched));
-    }
-    const double from_factor = factor > 1 ? 0.1 * log(factor) + 1 : 1;
-    *length = 1;
-    if (how == ROPE_yarn) { *length = c.rope_length ? c.rope_length : from_factor; }
-    return angles;
+inline int rows(const Model* m) { return m->B * m->T; }
+
+// a tensor of layer l, or of branch i: shape (.., N, per_row)
+template <class A> A* of_layer(A* t, const Model* m, int l, long per_row) {
+    return t + (size_t)(m->train ? l : 0) * rows(m) * per_row;
 }
 
-// host -> a table of D in device memory
-template <class D> static D* device_table(const std::vector<double>& host) {
-    std::vector<D> x(host.begin(), host.end());
-    D* p = (D*)ops::device_malloc(x.size() * sizeof(D));
-    ops::to_device(p, x.data(), x.size() * sizeof(D));
-    return p;
+template <class A> A* of_branch(A* t, const Model* m, int i, long per_row) {
+    return t + (size_t)(m->train ? i : i % 2) * rows(m) * per_row;
 }
 
-// cos and sin of T positions: (T, rot/2, 2)
-static acc* rope_table(const Arch& c, double base, bool scaled, int T) {
-    double length;
-    const std::vector<double> angles = rope_angles(c, base, scaled, &length);
-    std::vector<double> p;
-    for (int t = 0; t < T; t++) {
-        for (double angle : angles) {
-            p.push_back(length * cos(t * angle));
-            p.push_back(length * sin(t * angle));
-        }
-    }
-    return device_table<acc>(p);
+inline real* act_x(const Model* m, int i) {
+    return m->a.x + (size_t)(m->train ? i : i % 3) * rows(m) * m->c.C;
 }
 
-// (Eq. 5) with all sines before all cosines, as in the official code: (T, C)
-static real* absolute_table(int T, int C) {
-    std::vector<double> p((size_t)T * C);
-    for (int t = 0; t < T; t++) {
-        for (int i = 0; i < C / 2; i++) {
-            const double angle = t * pow(10000.0, -2.0 * i / C);
-            p[(size_t)t * C + i] = sin(angle);
-            p[(size_t)t * C + C / 2 + i] = cos(angle);
-        }
-    }
-    return device_table<real>(p);
+// the stream that branch i reads
+inline real* branch_x(const Model* m, int i) { return act_x(m, m->c.parallel ? i / 2 * 2 : i); }
+
+// what branch i reads: its norm, or the stream as it is
+inline real* act_n(const Model* m, int i) {
+    return m->d.norm.in ? of_branch(m->a.n, m, i, m->c.C) : branch_x(m, i);
 }
 
-// (Table 5) M [1, 0, .., 0] or M [1, .., 1] / sqrt(HS), the same for every head
-static real* fixed_v_star(const Arch& c) {
-    const bool ones = c.v_star.compare(0, 5, "ones:") == 0;
-    const double M = v_star_norm(c);
-    std::vector<double> p;
-    for (int g = 0; g < bias_rows(c); g++) {
-        for (int i = 0; i < c.HS; i++) {
-            const double e1 = i == 0 ? M : 0;
-            p.push_back(ones ? M / sqrt(c.HS) : e1);
-        }
-    }
-    return device_table<real>(p);
+// what lm_head reads
+inline real* act_top(const Model* m) {
+    const long K = m->train ? m->c.L : 1;
+    if (m->d.norm.stream) { return act_x(m, 2 * m->c.L); }
+    return m->a.n + (size_t)(2 * K * m->d.norm.in) * rows(m) * m->c.C;
 }
+
+inline real* act_qkv(const Model* m, int l) { return of_layer(m->a.qkv, m, l, m->d.W); }
+inline real* act_att(const Model* m, int l) { return of_layer(m->a.att, m, l, m->d.NH * m->d.HS); }
+inline acc* act_stat(const Model* m, int l) { return of_layer(m->a.stat, m, l, m->d.NH * 2); }
+inline int gate_width(const Model* m) { return m->c.gate == GATE_elem ? m->c.HS : 1; }
+inline real* act_gate(const Model* m, int l)  { return of_layer(m->a.gate, m, l, m->d.G); }
+inline real* act_gated(const Model* m, int l) {
+    return of_layer(m->a.gated, m, l, m->d.NH * m->d.HS);
+}
+
+// the heads' output, after the gate if there is one
+inline real* act_out(const Model* m, int l) { return m->d.gate ? act_gated(m, l) : act_att(m, l); }
+inline real* act_heads(const Model* m, int l) { return of_layer(m->a.heads, m, l, m->d.OC); }
+inline real* act_fch(const Model* m, int l) { return of_layer(m->a.fch, m, l, m->d.FH); }
+inline real* act_fca(const Model* m, int l) { return of_layer(m->a.fca, m, l, m->d.F); }
+
+// ---- tables of positions
 
 // Makes the tables of positions reach T rows, the sink token's among them. They grow with what is
 // read: a config.json may promise a billion positions.
-static void model_reach(Model* m, long T) {
+inline void model_reach(Model* m, long T) {
     const Arch& c = m->c;
     if (T <= m->reach) { return; }
     const long most = (long)m->longest + m->d.bias.token;
@@ -322,7 +291,7 @@ static void model_reach(Model* m, long T) {
 // ---- memory
 
 // lays the activations out for B sequences of T tokens
-static void model_resize(Model* m, int B, int T) {
+inline void model_resize(Model* m, int B, int T) {
     if (T > m->longest) {
         die(EXIT_USER, strf("--seq %d: this model has positions for %d tokens", T, m->longest),
             "use shorter sequences");
@@ -350,37 +319,37 @@ static void model_resize(Model* m, int B, int T) {
 
 // This rank may keep only a shard of an array. Where the whole array is while it is filled or
 // read: in the shard, if that is everything, else in the gradients' memory, free between steps
-static acc* array_place(const Model* m, acc* shard) {
+inline acc* array_place(const Model* m, acc* shard) {
     return m->shard.mine == m->num_params ? shard : m->grads;
 }
 
 // the whole array of all ranks' shards
-static inline const acc* array_whole(const Model* m, acc* shard) {
+inline const acc* array_whole(const Model* m, acc* shard) {
     acc* all = array_place(m, shard);
     if (all != shard) { shard_gather(m->shard, all, shard); }
     return all;
 }
 
 // keeps what was filled in
-static void array_keep(const Model* m, acc* shard) {
+inline void array_keep(const Model* m, acc* shard) {
     const acc* all = array_place(m, shard);
     if (all != shard) { shard_keep(m->shard, shard, all, ops::device_copy); }
 }
 
 // the weights were filled in: params are their copy in `real`
-static void weights_keep(Model* m) {
+inline void weights_keep(Model* m) {
     ops::cast_to_real(m->params, array_place(m, m->master), m->num_params);
     array_keep(m, m->master);
 }
 
 // num_params weights from host memory
-static inline void model_set(Model* m, const acc* host) {
+inline void model_set(Model* m, const acc* host) {
     ops::to_device(array_place(m, m->master), host, m->num_params * sizeof(acc));
     weights_keep(m);
 }
 
 // where each layer begins in the array of parameters, and where the last one ends
-static std::vector<long> layers_at(const Model& m) {
+inline std::vector<long> layers_at(const Model& m) {
     std::vector<long> at;
     long end = 0;
     for (auto& t : m.tensors) {
@@ -392,7 +361,7 @@ static std::vector<long> layers_at(const Model& m) {
 }
 
 // gradients and optimizer state, all of it or a shard
-static void model_training(Model* m) {
+inline void model_training(Model* m) {
     const long all = m->shard.whole, mine = m->shard.mine;
     m->grads = (acc*)ops::device_malloc((all + 2 * mine) * sizeof(acc));
     m->m = m->grads + all;
@@ -406,7 +375,7 @@ static void model_training(Model* m) {
 }
 
 // memory for the weights and, if it is to be trained, for gradients and optimizer state
-static Model model_new(const Arch& c, int T_max, bool train) {
+inline Model model_new(const Arch& c, int T_max, bool train) {
     Model m = Model();
     const Layout layout(c);
     if ((c.experts || c.mamba_width) && (train || !ops::on_host)) {
@@ -435,7 +404,7 @@ static Model model_new(const Arch& c, int T_max, bool train) {
 
 // Fills a tensor with normal numbers. Every thread finds its place in the stream, so that they are
 // the same however many threads there are.
-static inline void normal_fill(std::vector<acc>& out, double std, const Rng& stream) {
+inline void normal_fill(std::vector<acc>& out, double std, const Rng& stream) {
     const long n = (long)out.size(), piece = 4096;
     #pragma omp parallel for
     for (long from = 0; from < n; from += piece) {
@@ -447,7 +416,7 @@ static inline void normal_fill(std::vector<acc>& out, double std, const Rng& str
 }
 
 // every tensor from its own random stream: the same seed gives the same q_proj with and without k*
-static inline void model_init(Model* m, uint64_t seed) {
+inline void model_init(Model* m, uint64_t seed) {
     std::vector<acc> host;
     for (auto& t : m->tensors) {
         const Rng rng = rng_stream(seed, hash_bytes(t.name.data(), t.name.size()));
@@ -462,19 +431,19 @@ static inline void model_init(Model* m, uint64_t seed) {
 }
 
 // frees the memory of a batch and its gradients: of a model, or of a piece of it
-static void batch_free(Model* m) {
+inline void batch_free(Model* m) {
     for (void* p : { (void*)m->arena, (void*)m->tokens, (void*)m->targets, (void*)m->grads,
                      (void*)m->sums }) {
         ops::device_free(p);
     }
 }
 
-static void pieces_free(Model* m) {
+inline void pieces_free(Model* m) {
     for (auto& p : m->pieces) { batch_free(&p); }
     m->pieces.clear();
 }
 
-static void model_free(Model* m) {
+inline void model_free(Model* m) {
     pieces_free(m);
     if ((void*)m->master != (void*)m->params) { ops::device_free(m->master); }
     if (m->shard_grads != m->grads) {
@@ -492,12 +461,12 @@ static void model_free(Model* m) {
 
 // Does the loss count the target after token i of a sequence? Not within the prefix, not with fewer
 // than min_context tokens before it, not where it is given as ~id
-static inline bool target_counts(const Model* m, const int* seq, int i, int min_context) {
+inline bool target_counts(const Model* m, const int* seq, int i, int min_context) {
     return i >= std::max(m->c.prefix, min_context) - 1 && seq[i + 1] >= 0;
 }
 
 // how many targets of n sequences, seqs (n, T+1), count in training
-static inline long targets_count(const Model* m, const int* seqs, long n, int T) {
+inline long targets_count(const Model* m, const int* seqs, long n, int T) {
     long count = 0;
     for (long b = 0; b < n; b++) {
         const int* s = seqs + b * (T + 1);
@@ -510,7 +479,7 @@ static inline long targets_count(const Model* m, const int* seqs, long n, int T)
 // sink token predicts nothing; with a prefix p the loss starts at the prediction of token p + 1
 // (section 6), and a target with fewer than min_context tokens before it does not count. A token
 // that no loss asks for is given as ~id
-static long model_load(Model* m, const int* seqs, int B, int T, int min_context = 0) {
+inline long model_load(Model* m, const int* seqs, int B, int T, int min_context = 0) {
     const int skip = m->d.bias.token;
     m->past = 0;
     m->forest.clear();
@@ -530,50 +499,6 @@ static long model_load(Model* m, const int* seqs, int B, int T, int min_context 
     ops::to_device(m->tokens, tokens.data(), tokens.size() * sizeof(int));
     ops::to_device(m->targets, targets.data(), targets.size() * sizeof(int));
     return count;
-}
-
-// one token, the next after `past` rows, whose k and v are in the cache. The sink token, if there
-// is one, is among those
-static inline void model_load_next(Model* m, int token, int past) {
-    if (m->B != 1 || m->T != 1 || !m->arena) { model_resize(m, 1, 1 - m->d.bias.token); }
-    m->past = past;
-    model_reach(m, past + 1L);
-    ops::to_device(m->tokens, &token, sizeof token);
-}
-
-// Can sequences share a beginning? If attention runs on the host, no layer is Mamba, and there is
-// neither a sink token nor a prefix (whose rows see what comes later)
-static inline bool forest_fits(const Model* m) {
-    return ops::on_host && !m->d.bias.token && !m->c.prefix && !m->c.mamba_width;
-}
-
-// the tokens of all segments, for a forward pass alone
-static inline void model_load_forest(Model* m, const std::vector<int>& tokens,
-                                     const std::vector<Segment>& forest) {
-    m->past = 0;
-    model_resize(m, tokens.size(), 1);
-    for (auto& part : forest) { model_reach(m, (long)part.past + part.n); }
-    ops::to_device(m->tokens, tokens.data(), tokens.size() * sizeof(int));
-    m->forest = forest;
-}
-
-// how many numbers a Mamba layer remembers: models/mamba.h
-static inline size_t mamba_numbers(const Model* m) {
-    return m->d.MW * (m->d.MS + m->c.mamba_conv - 1);
-}
-
-// an empty cache for sequences of T tokens, if host code can read it; T = 0: none
-static inline void model_cache(Model* m, int T) {
-    const Sizes& d = m->d;
-    for (void* p : { (void*)m->cache, (void*)m->memory }) { ops::device_free(p); }
-    m->cache = NULL;
-    m->memory = NULL;
-    m->past = m->T = 0;
-    m->room = T + d.bias.token;
-    if (!T || !ops::on_host) { return; }
-    m->cache = (real*)ops::device_malloc(d.L * m->room * 2 * d.KV * d.HS * sizeof(real));
-    if (!m->c.mamba_width) { return; }
-    m->memory = (acc*)ops::device_malloc(d.L * mamba_numbers(m) * sizeof(acc));
 }
 
 #endif // MODEL_H

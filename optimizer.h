@@ -4,6 +4,7 @@ optimizer.h -- the update after a step's gradients: AdamW, SGD, Muon.
 #ifndef OPTIMIZER_H
 #define OPTIMIZER_H
 #include "flags.h"
+#include "model.h"
 
 enum Optimizer { ADAMW, SGD, MUON, OPTIMIZER_COUNT };
 static const char* const OPTIMIZERS[OPTIMIZER_COUNT] = { "adamw", "sgd", "muon" };
@@ -27,7 +28,7 @@ inline double learning_rate(const Flags& f, long step) {
 // Muon (Jordan et al. 2024): the momentum of a matrix, with its singular values brought near to 1
 // by five Newton-Schulz steps  x <- a x + (b A + c A A) x,  A = x x^T,  and the length that AdamW's
 // step would have (Liu et al. 2025), so that --lr and --weight-decay mean what they mean there
-static void muon_update(Model* m, const Tensor& t, const Update& o) {
+inline void muon_update(Model* m, const Tensor& t, const Update& o) {
     const int rows = t.shape[0], cols = t.shape[1];
     const int r = std::min(rows, cols), c = std::max(rows, cols);
     if (!m->muon) { // for the largest of these matrices
@@ -51,7 +52,7 @@ static void muon_update(Model* m, const Tensor& t, const Update& o) {
 }
 
 // with many ranks: m->sums become the sums over all of them
-static void model_sums(Model* m, float clip) {
+inline void model_sums(Model* m, float clip) {
     if (dist::world == 1) { return; }
     StepSums sums;
     ops::to_host(&sums, m->sums, sizeof sums);
@@ -62,14 +63,14 @@ static void model_sums(Model* m, float clip) {
 }
 
 // --only: is this tensor trained?
-static bool is_trained(const Model* m, const Tensor& t) {
+inline bool is_trained(const Model* m, const Tensor& t) {
     auto in_name = [&](const std::string& word) { return has_word(t, word); };
     return m->only.empty() || std::any_of(m->only.begin(), m->only.end(), in_name);
 }
 
 // after all micro-batches: clips the gradients and updates the weights, unless the loss or the
 // gradients are not finite; returns loss and norm. Here, once per step, the host waits
-static StepSums model_update(Model* m, const Update& o, float clip, Optimizer how) {
+inline StepSums model_update(Model* m, const Update& o, float clip, Optimizer how) {
     const long n = m->shard.mine;
     dist::arrive();
     for (auto& t : m->tensors) { // their gradients do not count for the clipping

@@ -8,10 +8,12 @@ threads: the same bits for any number of them.
 */
 #ifndef SMALL_MODEL_H
 #define SMALL_MODEL_H
+#include "model.h"      // Model, model_load
+#include "train_sink.h" // accumulate_loaded, model_zero
 
 // The sequences of a piece of B sequences of T tokens; B itself, where the batch is not cut: of a
 // larger model gradients for each piece would take more memory and time than the waiting
-static int piece_sequences(const Model* m, int B, int T) {
+inline int piece_sequences(const Model* m, int B, int T) {
     const long small = 1 << 19, most = 64;            // parameters; pieces
     if (ops::piece_rows == 0 || m->num_params > small) { return B; }
     const long rows = T + m->d.bias.token, enough = (ops::piece_rows + rows - 1) / rows;
@@ -19,7 +21,7 @@ static int piece_sequences(const Model* m, int B, int T) {
 }
 
 // m with the same weights, but activations and gradients of its own
-static Model piece_new(const Model& m) {
+inline Model piece_new(const Model& m) {
     Model p = m;
     p.pieces.clear();
     p.B = p.T = 0;
@@ -33,7 +35,7 @@ static Model piece_new(const Model& m) {
 }
 
 // grads (n) += those of the pieces, in their order
-static void pieces_add(acc* grads, const std::vector<Model>& pieces, long n) {
+inline void pieces_add(acc* grads, const std::vector<Model>& pieces, long n) {
     #pragma omp parallel for schedule(static)
     for (long k = 0; k < n; k += 1024) {
         const long end = std::min(n, k + 1024);
@@ -44,7 +46,7 @@ static void pieces_add(acc* grads, const std::vector<Model>& pieces, long n) {
 }
 
 // one micro-batch as model_accumulate's, in pieces of `some` sequences
-static void accumulate_pieces(Model* m, const int* seqs, int B, int T, int some, long count) {
+inline void accumulate_pieces(Model* m, const int* seqs, int B, int T, int some, long count) {
     const int n = (B + some - 1) / some;
     if ((int)m->pieces.size() != n) {
         pieces_free(m);

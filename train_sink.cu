@@ -4,15 +4,13 @@ train_sink.cu -- trains small LLaMA-style language models and watches where thei
     make train_sink ATTN=sigmoid BIAS=k && ./train_sink -d pile_5B  (make help, ./train_sink --help)
 
 What is in attention's inner loop is compiled in, by the build's switches. Everything else
-about a model is data: a row of ARCH, which a switch, a flag or a checkpoint sets. The file reads
-from top to bottom:
+about a model is data: a row of ARCH, which a switch, a flag or a checkpoint sets. The headers below
+say what they give; read tensors.h and model.h first. This file reads from top to bottom:
 
-     1 switches      what is compiled in, which backend computes   attention_variants.cuh, variant.h
-     2 the model     PARAMS, ACTS; a layer is a list of stages, each a forward and a backward
-                     function                              arch.h, model.h, reference.h, cpu/, cuda/
-     3 measure       sinks and norms of a batch of sequences         metrics.cuh
-     4 train         the steps; a run around them                    optimizer.h, commands/train.h
-     5 main          and the other commands                          commands/
+     1 a layer       the list of its stages, each a forward and a backward function
+     2 the model     a pass over all layers, forward and backward; a micro-batch
+     3 train         an optimizer step; a run around the steps
+     4 main          and the other commands
 
 TO ADD a value of a switch: one row of its table, and at most one struct (attention_variants.cuh).
 TO ADD an idea: its rows of ARCH, PARAMS and ACTS, one stage, and its operation in reference.h, cpu/
@@ -22,108 +20,24 @@ Letters: B sequences, T tokens of each (with the sink token, if there is one), C
 KV key/value heads, HS head size, F FFN width, L layers, V vocabulary, N = B T rows. The tables also
 use the widths QK of q|k, W of q|k|v, OC of what W_O reads, FH of gate|up, G of the gate.
 */
-#include <math.h>
-#include <functional>
+#include "tensors.h"        // PARAMS, ACTS: every tensor is a row
+#include "variant.h"        // real, acc, ops: the backend; variant::attention_forward
+#include "model.h"          // Model, model_load, and where its activations are
+#include "kv_cache.h"       // cache_keep, attention_forest: rows that come after others
+#include "train_sink.h"     // Stage, Watch: what this file gives to the commands
+#include "models/experts.h" // experts_forward: other families' FFNs
+#include "models/mamba.h"   // mamba_forward: and what they have in place of attention
+#include "small_model.h"    // accumulate_pieces: a small model's batch, cut for the threads
+#include "optimizer.h"      // model_update
+#include "measure.h"        // measure: sinks and norms of a batch of sequences
+#include "flags.h"          // Flags: every flag is a row
+#include "dataloader.h"     // Data, data_next
+#include "log.h"            // eval_json, log_line
 
 // ============================================================================
-// 1 switches
-#include "variant.h"
+// 1 a layer
 
-// ============================================================================
-// 2 the model
-
-// ---- PARAMS: every tensor is one row: field, Hugging Face name, when it exists, rows (VECTOR:
-// none), columns, initial values. Rows lie in memory in this order: qw kw vw are one matrix,
-// so are gatew upw, and their biases. Init of the official code: N(0, sqrt(2 / (5 fan_in))), FFN
-// output 1/sqrt(fan_in)/L, k*, v* and the sink token 0.02
-enum { VECTOR = -1 };
-struct Init { double std, mean; };
-#define NORMAL(std) Init{ std, 0 }
-#define LINEAR(fan_in) NORMAL(sqrt(0.4 / (fan_in)))
-#define ONES Init{ 0, 1 }
-#define ZEROS Init{ 0, 0 }
-#define PARAMS(HEAD, LAYER, TAIL) \
-    HEAD(wte,      "model.embed_tokens.weight",        true,                  V,        C,  LINEAR(C)) \
-    HEAD(wpe,      "model.embed_positions.weight",     pe.learnable,          T + bias.token, C, LINEAR(C)) \
-    HEAD(sink,     "model.sink_token",                 bias.token,            VECTOR,   C,  NORMAL(0.02)) \
-    HEAD(lnew,     "model.embed_norm.weight",          c.norm_embed,          VECTOR,   C,  ONES) \
-    HEAD(lneb,     "model.embed_norm.bias",            c.norm_embed && ln,    VECTOR,   C,  ZEROS) \
-    LAYER(ln1w,    "input_layernorm.weight",           norm.in,               VECTOR,   C,  ONES) \
-    LAYER(ln1b,    "input_layernorm.bias",             norm.in && ln,         VECTOR,   C,  ZEROS) \
-    LAYER(qw,      "self_attn.q_proj.weight",          true,                  NH * HS,  C,  LINEAR(C)) \
-    LAYER(kw,      "self_attn.k_proj.weight",          true,                  KV * HS,  C,  LINEAR(C)) \
-    LAYER(vw,      "self_attn.v_proj.weight",          true,                  KV * HS,  C,  LINEAR(C)) \
-    LAYER(qb,      "self_attn.q_proj.bias",            c.qkv_bias,            VECTOR,   NH * HS, ZEROS) \
-    LAYER(kb,      "self_attn.k_proj.bias",            c.qkv_bias,            VECTOR,   KV * HS, ZEROS) \
-    LAYER(vb,      "self_attn.v_proj.bias",            c.qkv_bias,            VECTOR,   KV * HS, ZEROS) \
-    LAYER(qnw,     "self_attn.q_norm.weight",          qkn,                   VECTOR,   c.qk_norm == QKNORM_all ? NH * HS : HS, ONES) \
-    LAYER(knw,     "self_attn.k_norm.weight",          qkn,                   VECTOR,   c.qk_norm == QKNORM_all ? KV * HS : HS, ONES) \
-    LAYER(zstar,   "self_attn.sinks",                  bias.column == LOGIT_COLUMN && bias.learn_k, VECTOR, NH, ZEROS) \
-    LAYER(kstar,   "self_attn.k_star",                 bias.column == KEY_COLUMN && bias.learn_k, bias_rows(c), HS, NORMAL(0.02)) \
-    LAYER(vstar,   "self_attn.v_star",                 bias.learn_v || bias.add_v, bias_rows(c), HS, NORMAL(0.02)) \
-    LAYER(phi1w,   "self_attn.phi_fc1.weight",         phi,                   HS,       HS, LINEAR(HS)) \
-    LAYER(phi2w,   "self_attn.phi_fc2.weight",         phi,                   HS,       HS, LINEAR(HS)) \
-    LAYER(gw,      "self_attn.gate_proj.weight",       gate,                  G,        C,  LINEAR(C)) \
-    LAYER(ow,      "self_attn.o_proj.weight",          true,                  C,        OC, LINEAR(OC)) \
-    LAYER(ob,      "self_attn.o_proj.bias",            c.out_bias,            VECTOR,   C,  ZEROS) \
-    LAYER(ln1ow,   "post_attention_layernorm.weight",  norm.out,              VECTOR,   C,  ONES) \
-    LAYER(ln1ob,   "post_attention_layernorm.bias",    norm.out && ln,        VECTOR,   C,  ZEROS) \
-    LAYER(ln2w,    ffn_norm + ".weight",               norm.in,               VECTOR,   C,  ONES) \
-    LAYER(ln2b,    ffn_norm + ".bias",                 norm.in && ln,         VECTOR,   C,  ZEROS) \
-    LAYER(gatew,   "mlp.gate_proj.weight",             ffn.gated && !mixture(l), F,     C,  LINEAR(C)) \
-    LAYER(upw,     "mlp.up_proj.weight",               !mixture(l),           F,        C,  LINEAR(C)) \
-    LAYER(gateb,   "mlp.gate_proj.bias",               ffn.gated && c.ffn_bias && !mixture(l), VECTOR, F, ZEROS) \
-    LAYER(upb,     "mlp.up_proj.bias",                 c.ffn_bias && !mixture(l), VECTOR, F, ZEROS) \
-    LAYER(downw,   "mlp.down_proj.weight",             !mixture(l),           C,        F,  NORMAL(1 / sqrt(F) / L)) \
-    LAYER(downb,   "mlp.down_proj.bias",               c.ffn_bias && !mixture(l), VECTOR, C, ZEROS) \
-    FORWARD_ONLY_PARAMS(LAYER) \
-    LAYER(ln2ow,   "post_feedforward_layernorm.weight", norm.out,             VECTOR,   C,  ONES) \
-    LAYER(ln2ob,   "post_feedforward_layernorm.bias",  norm.out && ln,        VECTOR,   C,  ZEROS) \
-    TAIL(lnfw,     "model.norm.weight",                !norm.stream,          VECTOR,   C,  ONES) \
-    TAIL(lnfb,     "model.norm.bias",                  !norm.stream && ln,    VECTOR,   C,  ZEROS) \
-    TAIL(lmw,      "lm_head.weight",                   !c.tied,               V,        C,  LINEAR(C)) \
-    TAIL(lmb,      "lm_head.bias",                     c.head_bias,           VECTOR,   V,  ZEROS)
-
-// ---- ACTS: activations, one arena for all, laid out anew for each (B, T). Training keeps K = L
-// layers of them and all S = 2L + 1 states of the stream; a forward pass alone keeps one layer and
-// three states, and no rows of backward (D = 0)
-#define ACTS(X) \
-    X(real, x,       S * N * C)                       /* (2L+1, N, C)  residual stream: x_0 the embedding, x_2l enters layer l */ \
-    X(real, embed,   c.norm_embed ? N * C : 0)        /* (N, C)        the embedding before its norm */ \
-    X(real, n,       (2 * K * norm.in + 1) * N * C)   /* (2L+1, N, C)  what attention and FFN read; the last: the final norm */ \
-    X(real, f,       norm.out ? 2 * K * N * C : 0)    /* (2L, N, C)    what the norms after attention and FFN read */ \
-    X(acc,  rstd,    (4 * K + 2) * N)                 /* of norms: 2L + 1 of n, 2L of f, of the embedding */ \
-    X(acc,  mean,    ln ? (4 * K + 2) * N : 0) \
-    X(real, qkv,     K * N * W)                       /* (L, N, (NH + 2 KV) HS)  after QKNORM, PE and phi */ \
-    X(real, qk_in,   qkn ? K * N * QK : 0)            /* (L, N, (NH + KV) HS)    before QKNORM */ \
-    X(acc,  qk_rstd, qkn ? K * N * (NH + KV) : 0)     /* (L, N, NH + KV) */ \
-    X(real, phi_in,  phi ? K * N * QK : 0)            /* (L, N, (NH + KV) HS)    the MLP kernel: input */ \
-    X(real, phi_hid, phi ? K * N * QK : 0)            /*                         and hidden, after ReLU */ \
-    X(real, att,     K * N * NH * HS)                 /* (L, N, NH HS) */ \
-    X(acc,  stat,    K * N * NH * 2)                  /* (L, B, NH, T, 2) */ \
-    X(real, gate,    gate ? K * N * G : 0)            /* (L, N, NH or NH HS)     the gate before its sigmoid */ \
-    X(real, gated,   gate ? K * N * NH * HS : 0)      /* (L, N, NH HS)           att sigmoid(gate) */ \
-    X(real, heads,   combine ? K * N * OC : 0)        /* (L, N, NH HS or HS)     + v*, or summed over heads */ \
-    X(real, fch,     K * N * FH)                      /* (L, N, 2F or F)         gate | up */ \
-    X(real, fca,     K * N * F)                       /* (L, N, F) */ \
-    FORWARD_ONLY_ACTS(X) \
-    X(real, logits,  R * V)                           /* (R, V)   the head works on R rows at a time */ \
-    X(acc,  losses,  N)                               /* (N) */ \
-    X(real, dx,      D * C)                           /* backward: as their namesakes, of one layer */ \
-    X(real, dn,      D * C) \
-    X(real, df,      norm.out && !norm.stream ? D * C : 0) \
-    X(real, dside,   c.parallel ? D * C : 0)          /* what the FFN of a parallel layer adds to dx_2l */ \
-    X(real, dqkv,    D * W) \
-    X(real, datt,    D * NH * HS) \
-    X(real, dgate,   gate ? D * G : 0) \
-    X(real, dgated,  gate ? D * NH * HS : 0) \
-    X(real, dheads,  combine ? D * OC : 0) \
-    X(real, dphi,    phi ? 2 * N * QK : 0)            /* the forward pass uses it too */ \
-    X(real, dfch,    D * FH) \
-    X(real, dfca,    D * F)
-#include "model.h"
-
-// ---- stages. A layer is two branches, attention and FFN, with numbers i = 2l and 2l + 1, of one
+// A layer is two branches, attention and FFN, with numbers i = 2l and 2l + 1, of one
 // stream x_0 .. x_2L:
 //
 //      NORM=pre       x_{i+1} = x_i + f_i(norm(x_i))          (Eq. 2)
@@ -135,36 +49,6 @@ struct Init { double std, mean; };
 // x_2L, after a final norm unless NORM=post, goes to lm_head. The hidden state h^l of the paper is
 // x_2l. On the way back a.dx holds the gradient of x_{i+1} when branch i begins and of x_i when it
 // ends; every stage overwrites the gradient of what it read and adds to those of its weights.
-
-static int rows(const Model* m) { return m->B * m->T; }
-
-// a tensor of layer l, or of branch i: shape (.., N, per_row)
-template <class A> static A* of_layer(A* t, const Model* m, int l, long per_row) {
-    return t + (size_t)(m->train ? l : 0) * rows(m) * per_row;
-}
-
-template <class A> static A* of_branch(A* t, const Model* m, int i, long per_row) {
-    return t + (size_t)(m->train ? i : i % 2) * rows(m) * per_row;
-}
-
-static real* act_x(const Model* m, int i) {
-    return m->a.x + (size_t)(m->train ? i : i % 3) * rows(m) * m->c.C;
-}
-
-// the stream that branch i reads
-static real* branch_x(const Model* m, int i) { return act_x(m, m->c.parallel ? i / 2 * 2 : i); }
-
-// what branch i reads: its norm, or the stream as it is
-static real* act_n(const Model* m, int i) {
-    return m->d.norm.in ? of_branch(m->a.n, m, i, m->c.C) : branch_x(m, i);
-}
-
-// what lm_head reads
-static real* act_top(const Model* m) {
-    const long K = m->train ? m->c.L : 1;
-    if (m->d.norm.stream) { return act_x(m, 2 * m->c.L); }
-    return m->a.n + (size_t)(2 * K * m->d.norm.in) * rows(m) * m->c.C;
-}
 
 // the number of a norm, by which its statistics are found: those before branches (n), after them
 // (f), the final one, the embedding's
@@ -230,7 +114,7 @@ static void input_backward(Model* m, int i) {
 }
 
 // -- the end of a branch: x_{i+1} = x_i + inp W^T + b, through the norm after it if there is one
-static void output_forward(Model* m, int i, const real* inp, const real* weight, const real* bias,
+void output_forward(Model* m, int i, const real* inp, const real* weight, const real* bias,
                            int width) {
     const Sizes& d = m->d;
     const int N = rows(m);
@@ -268,9 +152,8 @@ static void ffn_input_forward(Model* m, int l)   { input_forward(m, 2 * l + 1); 
 static void ffn_input_backward(Model* m, int l)  { input_backward(m, 2 * l + 1); }
 
 // -- q, k, v = n W^T + b
-static real* act_qkv(const Model* m, int l) { return of_layer(m->a.qkv, m, l, m->d.W); }
 
-static void qkv_forward(Model* m, int l) {
+void qkv_forward(Model* m, int l) {
     const auto& w = m->w.layer[l];
     ops::matmul_forward(act_qkv(m, l), act_n(m, 2 * l), w.qw, w.qb, NULL, rows(m), m->c.C, m->d.W);
 }
@@ -359,12 +242,8 @@ static void phi_backward(Model* m, int l) {
 }
 
 // -- attention
-static real* act_att(const Model* m, int l) { return of_layer(m->a.att, m, l, m->d.NH * m->d.HS); }
-static acc* act_stat(const Model* m, int l) { return of_layer(m->a.stat, m, l, m->d.NH * 2); }
 
-#include "commands/rows.h"
-
-static void attention_forward(Model* m, int l) {
+void attention_forward(Model* m, int l) {
     if (!m->forest.empty()) { attention_forest(m, l); return; }
     const real* cache = m->cache ? cache_keep(m, l) : NULL;
     if (m->past) {
@@ -387,13 +266,8 @@ static void attention_backward(Model* m, int l) {
 }
 
 // -- GATE: o sigmoid(g), g = n W_g^T: a number for each head, or for each of its channels
-static int gate_width(const Model* m) { return m->c.gate == GATE_elem ? m->c.HS : 1; }
-static real* act_gate(const Model* m, int l)  { return of_layer(m->a.gate, m, l, m->d.G); }
-static real* act_gated(const Model* m, int l) {
-    return of_layer(m->a.gated, m, l, m->d.NH * m->d.HS);
-}
 
-static void gate_forward(Model* m, int l) {
+void gate_forward(Model* m, int l) {
     const auto& w = m->w.layer[l];
     ops::matmul_forward(act_gate(m, l), act_n(m, 2 * l), w.gw, NULL, NULL, rows(m), m->c.C, m->d.G);
     ops::gate_forward(act_gated(m, l), act_att(m, l), act_gate(m, l), gate_width(m),
@@ -410,12 +284,10 @@ static void gate_backward(Model* m, int l) {
     ops::matmul_backward_input(m->a.dn, m->a.dgate, w.gw, false, N, m->c.C, m->d.G);
 }
 
-// the heads' output, after the gate if there is one, and its gradient
-static real* act_out(const Model* m, int l) { return m->d.gate ? act_gated(m, l) : act_att(m, l); }
+// the gradient of the heads' output
 static real* dact_out(const Model* m)       { return m->d.gate ? m->a.dgated : m->a.datt; }
 
 // -- COMBINE and BIAS=v: the heads plus v*, side by side or summed
-static real* act_heads(const Model* m, int l) { return of_layer(m->a.heads, m, l, m->d.OC); }
 
 static void combine_forward(Model* m, int l) {
     const real* v = m->d.bias.add_v ? m->w.layer[l].vstar : NULL;
@@ -430,7 +302,7 @@ static void combine_backward(Model* m, int l) {
 }
 
 // -- W_O, and back onto the stream
-static void attn_output_forward(Model* m, int l) {
+void attn_output_forward(Model* m, int l) {
     const auto& w = m->w.layer[l];
     output_forward(m, 2 * l, m->d.combine ? act_heads(m, l) : act_out(m, l), w.ow, w.ob, m->d.OC);
 }
@@ -443,10 +315,8 @@ static void attn_output_backward(Model* m, int l) {
 }
 
 // -- FFN: gate | up, the activation, down
-static real* act_fch(const Model* m, int l) { return of_layer(m->a.fch, m, l, m->d.FH); }
-static real* act_fca(const Model* m, int l) { return of_layer(m->a.fca, m, l, m->d.F); }
 
-static void up_forward(Model* m, int l) {
+void up_forward(Model* m, int l) {
     const auto& w = m->w.layer[l];
     const bool gated = m->d.ffn.gated;
     ops::matmul_forward(act_fch(m, l), act_n(m, 2 * l + 1), gated ? w.gatew : w.upw,
@@ -472,7 +342,7 @@ static void activation_backward(Model* m, int l) {
                       m->c.F);
 }
 
-static void down_forward(Model* m, int l) {
+void down_forward(Model* m, int l) {
     const auto& w = m->w.layer[l];
     output_forward(m, 2 * l + 1, act_fca(m, l), w.downw, w.downb, m->c.F);
 }
@@ -482,22 +352,10 @@ static void down_backward(Model* m, int l) {
     output_backward(m, 2 * l + 1, m->a.dfca, g.downw, g.downb, act_fca(m, l), w.downw, m->c.F);
 }
 
-#include "models/experts.h"
-#include "models/mamba.h"
-
-// ---- a layer is this list, forward; backward is the same list from the end. For one row, forward:
-// flops of its products, and elements moved, without weights. Backward: twice both
-struct Stage {
-    const char* name;
-    bool (*when)(const Sizes& d, long l);
-    void (*forward)(Model* m, int l);
-    void (*backward)(Model* m, int l);
-    double (*flops)(const Sizes& d);             // attention's depend on T: commands/bench.h
-    double (*moved)(const Sizes& d);
-};
+// ---- a layer is this list, forward; backward is the same list from the end
 #define IF(condition) [](const Sizes& d, long l) -> bool { (void)d; (void)l; return condition; }
 #define A_ROW(number) [](const Sizes& d) -> double { (void)d; return number; }
-static const Stage LAYER_STAGES[] = {
+const std::vector<Stage> LAYER_STAGES = {
     { "norm", IF(true), attn_input_forward, attn_input_backward, A_ROW(0), A_ROW(2 * d.C) },
     { "qkv", IF(d.attends(l)), qkv_forward, qkv_backward, A_ROW(2.0 * d.C * d.W),
       A_ROW(d.C + d.W) },
@@ -525,20 +383,20 @@ static const Stage LAYER_STAGES[] = {
       A_ROW(d.F + 2 * d.C) },
     { "experts", IF(d.mixture(l)), experts_forward, experts_backward, A_ROW(0), A_ROW(0) },
 };
-enum { STAGES = sizeof(LAYER_STAGES) / sizeof(LAYER_STAGES[0]) };
 
 // Is rotary the last stage before attention, and does it turn whole heads?
 static bool turns_in_attention(const Model* m) {
-    int k = STAGES - 1;
+    int k = LAYER_STAGES.size() - 1;
     while (LAYER_STAGES[k].forward != attention_forward) { k--; }
     do { k--; } while (!LAYER_STAGES[k].when(m->d, 0));
     return LAYER_STAGES[k].forward == rotary_forward && rotated(m->c) == m->c.HS;
 }
 
-// ---- the whole model
+// ============================================================================
+// 2 the model
 
 // tokens -> x_0
-static void embed_forward(Model* m) {
+void embed_forward(Model* m) {
     const Arch& c = m->c;
     const real* positions = m->d.pe.learnable ? m->w.wpe : m->positions;
     const real* sink = m->past ? NULL : m->w.sink;
@@ -553,7 +411,7 @@ static void embed_forward(Model* m) {
     if (c.norm_embed) { norm_forward(m, act_x(m, 0), out, m->w.lnew, m->w.lneb, norm_embed(m)); }
 }
 
-static void embed_backward(Model* m) {
+void embed_backward(Model* m) {
     const Arch& c = m->c;
     const Params<acc>& g = m->g;
     if (c.norm_embed) {
@@ -566,8 +424,7 @@ static void embed_backward(Model* m) {
 
 // tokens -> what lm_head reads. watch(l) is called after layer l, and with -1 after the embedding:
 // its activations are valid then, and perhaps not later
-typedef std::function<void(int l)> Watch;
-static void model_body(Model* m, const Watch& watch = Watch()) {
+void model_body(Model* m, const Watch& watch) {
     embed_forward(m);
     if (watch) { watch(-1); }
     for (int l = 0; l < m->c.L; l++) {
@@ -585,7 +442,7 @@ static void model_body(Model* m, const Watch& watch = Watch()) {
 // runs the model on its last T `tokens`; returns what lm_head reads of the last one. If the cache
 // holds all rows before it, only its own is computed. Not within a prefix: there earlier rows see
 // later ones, and change
-static inline const real* model_read(Model* m, const std::vector<int>& tokens) {
+const real* model_read(Model* m, const std::vector<int>& tokens) {
     const int T = std::min<size_t>(tokens.size(), m->c.T), row = T - 1 + m->d.bias.token;
     const bool next = m->cache && row > 0 && m->past + m->T == row &&
                       row >= attn_shape(m, 0).prefix;
@@ -605,7 +462,7 @@ static real* dtop(const Model* m) { return m->d.norm.stream ? m->a.dx : m->a.dn;
 
 // losses (N) of rows x (N, C) that the head reads, where nothing else is wanted: the vocabulary
 // is done in parts, so that the logits stay in cache
-static void head_losses(Model* m, acc* losses, const real* x, const int* targets, int N) {
+void head_losses(Model* m, acc* losses, const real* x, const int* targets, int N) {
     const Arch& c = m->c;
     const long room = m->R * (long)c.V / N;
     const int part = std::min<long>(c.V, std::max(1L, std::min<long>(ops::lm_head_part, room)));
@@ -622,7 +479,7 @@ static void head_losses(Model* m, acc* losses, const real* x, const int* targets
 // the classifier, R rows at a time so that the logits never exist whole. Fills a.losses; if dloss
 // is not 0 also adds to the gradients of lm_head and makes that of what it reads, both of dloss *
 // sum of losses
-static void model_head(Model* m, float dloss) {
+void model_head(Model* m, float dloss) {
     const Arch& c = m->c;
     const int N = rows(m);
     if (ops::lm_head_part && !m->train && dloss == 0) {
@@ -644,14 +501,14 @@ static void model_head(Model* m, float dloss) {
 }
 
 // the losses of the loaded batch, (B, T); those that do not count are 0
-static std::vector<acc> model_losses(Model* m) {
+std::vector<acc> model_losses(Model* m) {
     std::vector<acc> x((size_t)rows(m));
     ops::to_host(x.data(), m->a.losses, x.size() * sizeof(acc));
     return x;
 }
 
 // mean loss over the `count` targets that count; 0 if none does
-static double model_forward(Model* m, long count, float dloss, const Watch& watch = Watch()) {
+double model_forward(Model* m, long count, float dloss, const Watch& watch) {
     model_body(m, watch);
     model_head(m, dloss);
     double sum = 0;
@@ -662,7 +519,7 @@ static double model_forward(Model* m, long count, float dloss, const Watch& watc
 // after the forward pass and model_head with dloss: adds the gradient of dloss * sum of losses to
 // every tensor of g. last: no more is added in this step, so what is done goes to the other ranks.
 // watch(l): a.dx is that of x_2l, the stream before layer l, or, with L, at the end
-static void model_backward(Model* m, bool last, const Watch& watch = Watch()) {
+void model_backward(Model* m, bool last, const Watch& watch) {
     auto done = [=](long from) {
         if (last) { shard_send(m->shard, m->shard_grads, m->grads, from, &m->sent); }
     };
@@ -673,7 +530,7 @@ static void model_backward(Model* m, bool last, const Watch& watch = Watch()) {
     done(m->layer_at[m->c.L]);
     if (watch) { watch(m->c.L); }
     for (int l = m->c.L - 1; l >= 0; l--) {
-        for (int k = STAGES - 1; k >= 0; k--) {
+        for (int k = LAYER_STAGES.size() - 1; k >= 0; k--) {
             if (LAYER_STAGES[k].when(m->d, l)) { LAYER_STAGES[k].backward(m, l); }
         }
         done(m->layer_at[l]);
@@ -684,7 +541,7 @@ static void model_backward(Model* m, bool last, const Watch& watch = Watch()) {
 }
 
 // a step begins: no gradients, no loss
-static void model_zero(Model* m) {
+void model_zero(Model* m) {
     ops::device_zero(m->grads, m->num_params * sizeof(acc));
     ops::device_zero(m->sums, sizeof(StepSums));
     m->sent = 0;
@@ -692,19 +549,17 @@ static void model_zero(Model* m) {
 
 // runs the loaded batch forward and backward; adds its part to the gradients and to the mean loss
 // over `count` targets
-static void accumulate_loaded(Model* m, long count, bool last) {
+void accumulate_loaded(Model* m, long count, bool last) {
     model_body(m);
     model_head(m, 1.0f / count);
     ops::loss_add(m->sums, m->a.losses, rows(m), count);
     model_backward(m, last);
 }
 
-#include "small_model.h"
-
 // one micro-batch, seqs (B, T+1), of a step in which `count` targets count, of all micro-batches
 // and ranks. last: this rank's last one. The host does not wait for any of it
-static void model_accumulate(Model* m, const int* seqs, int B, int T, long count,
-                             bool last = false) {
+void model_accumulate(Model* m, const int* seqs, int B, int T, long count,
+                      bool last) {
     const int some = piece_sequences(m, B, T);
     if (some < B) {
         accumulate_pieces(m, seqs, B, T, some, count);
@@ -715,87 +570,9 @@ static void model_accumulate(Model* m, const int* seqs, int B, int T, long count
     accumulate_loaded(m, count, last);
 }
 
-#include "optimizer.h"
-
-// ============================================================================
-// 3 measure
-#include "commands/measured.h"
-
-// the heads of layer l, and its keys and values
-static void measure_attention(const Model* m, const Measured& r, int l) {
-    const Sizes& d = m->d;
-    const int N = rows(m);
-    const size_t a = d.attending(l);
-    const real* qkv = act_qkv(m, l);
-    variant::attention_metrics(r.heads + a * m->B * d.NH, qkv, act_stat(m, l), star_k(m, l),
-                               d.gate ? act_gate(m, l) : NULL, gate_width(m), d.bias.token,
-                               column_idle(m->c), attn_shape(m, l));
-    ops::row_norms(r.k + a * N * d.KV, qkv + d.NH * d.HS, d.W, d.HS, d.KV, N);
-    ops::row_norms(r.v + a * N * d.KV, qkv + d.QK, d.W, d.HS, d.KV, N);
-}
-
-// after layer l (-1: after the embedding)
-static void measure_layer(const Model* m, const Measured& r, int l) {
-    const Sizes& d = m->d;
-    const int N = rows(m), skip = d.bias.token;
-    const real* h = act_x(m, 2 * l + 2);
-    ops::row_norms(r.h + (size_t)(l + 1) * N, h, d.C, d.C, 1, N);
-    ops::magnitudes(r.sizes + (size_t)(l + 1) * m->B * 2, h, skip, m->B, m->T, d.C);
-    if (l < 0) { return; }
-    if (d.attends(l)) { measure_attention(m, r, l); }
-    for (int i = 2 * l; d.norm.stream && i < 2 * l + 2; i++) {
-        ops::row_norms(r.pre + (size_t)i * N, of_branch(m->a.f, m, i, d.C), d.C, d.C, 1, N);
-    }
-}
-
-// called by measure before each batch, if set
-static void (*measure_progress)(int done, int n) = NULL;
-
-// the metrics of metrics.cuh on n sequences of T + 1 tokens, batch_tokens tokens at a time
-static Metrics measure(Model* m, const int* seqs, int n, int T, int batch_tokens,
-                       const std::function<void(int first)>& each = nullptr) {
-    const Arch& c = m->c;
-    const int chunk = std::max(1, std::min(n, batch_tokens / std::max(1, T)));
-    Metrics r;
-    r.n = n; r.T = T; r.NH = c.NH;
-    for (int l = 0; l < c.L; l++) { if (m->d.attends(l)) { r.layers.push_back(l); } }
-    r.L = r.layers.size();
-    r.sums_to_one = attn_sums_to_one<Attn>(c.attn_alpha);
-    r.has_star = (Bias::column && !column_idle(c)) || m->d.bias.token;
-    r.has_gate = m->d.gate;
-    r.heads.resize((size_t)n * r.L * c.NH);
-    if (m->d.bias.token) { r.h_star.resize(c.L + 1); }
-    r.h_max.resize(c.L + 1); r.h_median.resize(c.L + 1);
-    double loss = 0; long count = 0;
-    ops::keep_rows_for_metrics(true);
-    for (int i = 0; i < n; i += chunk) {
-        const int B = std::min(chunk, n - i);
-        if (i / chunk % dist::world != dist::rank) { continue; }
-        if (measure_progress) { measure_progress(i, n); }
-        const long k = model_load(m, seqs + (size_t)i * (T + 1), B, T);
-        const size_t bytes = measured_point(m, NULL).bytes;
-        char* device = (char*)ops::device_malloc(bytes);
-        const Measured there = measured_point(m, device);
-        loss += model_forward(m, k, 0, [&](int l) { measure_layer(m, there, l); }) * k;
-        count += k;
-        if (each) { each(i); }
-        std::vector<char> host(bytes);
-        ops::to_host(host.data(), device, bytes);
-        ops::device_free(device);
-        measure_add(&r, m, measured_point(m, host.data()), i, n);
-    }
-    ops::keep_rows_for_metrics(false);
-    if (dist::world > 1) { measure_sum(&r, m, &loss, &count); }
-    r.loss = count ? loss / count : NAN;
-    return r;
-}
-
 #ifndef MODEL_ONLY // the tests of the model stop reading here
 // ============================================================================
-// 4 train
-#include "flags.h"
-#include "dataloader.h"
-#include "log.h"
+// 3 train
 #include "commands/run.h"
 #include "commands/memory.h"
 #include "checkpoint.h"
@@ -856,7 +633,7 @@ static int train(const Flags& flags) {
 }
 
 // ============================================================================
-// 5 the other commands, and main
+// 4 the other commands, and main
 #include "commands/probe.h"
 #include "commands/eval.h"
 #include "commands/tokenize.h"

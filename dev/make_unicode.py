@@ -1,4 +1,4 @@
-"""make_unicode.py CLASSES NFC > text/unicode.h -- pack the Unicode facts that tokenizers
+"""make_unicode.py CLASSES NFC > text/unicode_tables.h -- pack the Unicode facts that tokenizers
 depend on into C strings.
 
 CLASSES lists the ranges of \\p{L}, \\p{N} and \\s that Hugging Face tokenizers 0.23 matches
@@ -41,7 +41,7 @@ def ranges(words):
     return out
 
 print('''/*
-unicode.h -- made by dev/make_unicode.py, read by unicode_load in tokenizer.cpp. Numbers in
+unicode_tables.h -- made by dev/make_unicode.py, read by unicode_load in unicode.cpp. Numbers in
 base 32, least digit first, one character a digit: '0' + digit, + 32 if more digits follow. Code
 points are differences from the one before.
 */

@@ -33,7 +33,7 @@ struct ParamShard {
 
 // the cut of n numbers among all ranks, or for this one alone. Pieces are multiples of 64 numbers,
 // so that vectors of them are loaded at once wherever they are
-static ParamShard shard_of(long n, bool many) {
+inline ParamShard shard_of(long n, bool many) {
     ParamShard s;
     s.whole = s.mine = s.last = n;
     const long world = many ? dist::world : 1, unit = 64 * world;

@@ -13,6 +13,7 @@ a pass.
 */
 #ifndef EXPERTS_H
 #define EXPERTS_H
+#include "../model.h" // Model, act_n, act_x
 
 // what one expert has to do: rows of the stream, and the weight of its answer in each
 struct ExpertWork {
@@ -22,7 +23,7 @@ struct ExpertWork {
 
 // adds row `row` with router logits r (E) to the work of its experts;
 // of equal logits the first wins
-static void experts_route(std::vector<ExpertWork>* work, const real* r, int row, const Arch& c) {
+inline void experts_route(std::vector<ExpertWork>* work, const real* r, int row, const Arch& c) {
     std::vector<int> order(c.experts);
     for (int e = 0; e < c.experts; e++) { order[e] = e; }
     std::stable_sort(order.begin(), order.end(), [=](int a, int b) { return r[b] < r[a]; });
@@ -40,7 +41,7 @@ static void experts_route(std::vector<ExpertWork>* work, const real* r, int row,
 }
 
 // gpt-oss: g and u of a row (2F: gate | up) are cut at the limit, out = (u + 1) g sigmoid(1.702 g)
-static void experts_clamped(real* out, const real* inp, float limit, int n, int F) {
+inline void experts_clamped(real* out, const real* inp, float limit, int n, int F) {
     for (int i = 0; i < n; i++) {
         for (int f = 0; f < F; f++) {
             const acc cut = limit, g = std::min(acc(inp[i * 2 * F + f]), cut);
@@ -51,7 +52,7 @@ static void experts_clamped(real* out, const real* inp, float limit, int n, int 
 }
 
 // expert e of layer l on the n rows in a.gathered (n, C) -> a.answer (n, C)
-static void experts_answer(Model* m, int l, long e, int n) {
+inline void experts_answer(Model* m, int l, long e, int n) {
     const auto& w = m->w.layer[l];
     const long C = m->d.C, F = m->d.F, FH = m->d.FH;
     const real* up_bias = w.egb ? w.egb + e * FH : NULL;
@@ -66,7 +67,7 @@ static void experts_answer(Model* m, int l, long e, int n) {
 }
 
 // out (N, C) <- out + what the expert of all tokens says of n (N, C), times its gate
-static void experts_shared(Model* m, int l, real* out, const real* n) {
+inline void experts_shared(Model* m, int l, real* out, const real* n) {
     const auto& w = m->w.layer[l];
     const Acts& a = m->a;
     const long C = m->d.C, S = m->c.shared_expert, N = rows(m);
@@ -83,7 +84,7 @@ static void experts_shared(Model* m, int l, real* out, const real* n) {
 }
 
 // the FFN of layer l where it is a mixture: x_{2l+2} out of x_{2l+1} and its norm
-static void experts_forward(Model* m, int l) {
+inline void experts_forward(Model* m, int l) {
     const auto& w = m->w.layer[l];
     const long C = m->d.C, E = m->c.experts, N = rows(m);
     const real* n = act_n(m, 2 * l + 1);
@@ -108,5 +109,5 @@ static void experts_forward(Model* m, int l) {
 }
 
 // for the list of stages; never called: model_new trains no such model
-static void experts_backward(Model*, int) {}
+inline void experts_backward(Model*, int) {}
 #endif // EXPERTS_H

@@ -16,18 +16,20 @@ read once. (transformers 5.23, modeling_jamba.py, where a is A_log, step is dt, 
 */
 #ifndef MAMBA_H
 #define MAMBA_H
+#include "../kv_cache.h"   // mamba_numbers
+#include "../train_sink.h" // output_forward
 
-static acc softplus(acc x) { return x > 20 ? x : std::log1p(std::exp(x)); }
+inline acc softplus(acc x) { return x > 20 ? x : std::log1p(std::exp(x)); }
 
 // What layer l remembers for the tokens that follow, if generation keeps that: h (MW, MS), and
 // behind it the last K - 1 numbers u of every channel (K - 1, MW), the newest first
-static acc* mamba_memory(const Model* m, int l) {
+inline acc* mamba_memory(const Model* m, int l) {
     return m->memory ? m->memory + l * mamba_numbers(m) : NULL;
 }
 
 // out (N, MW) <- u, the first half of each row of inp (N, 2 MW); weight (MW, K), bias (MW).
 // `past` tokens precede each sequence; `before` (K - 1, MW) has the last of them
-static void mamba_convolution(real* out, const real* inp, const real* weight, const real* bias,
+inline void mamba_convolution(real* out, const real* inp, const real* weight, const real* bias,
                               const acc* before, int past, int B, int T, int MW, int K) {
     #pragma omp parallel for
     for (int row = 0; row < B * T; row++) {
@@ -45,7 +47,7 @@ static void mamba_convolution(real* out, const real* inp, const real* weight, co
 }
 
 // before (K - 1, MW) <- the last u of T rows of inp (T, 2 MW), and of what it held if these are few
-static void mamba_keep_inputs(acc* before, const real* inp, int T, int MW, int K) {
+inline void mamba_keep_inputs(acc* before, const real* inp, int T, int MW, int K) {
     for (int j = K - 2; j >= 0; j--) {
         for (int i = 0; i < MW; i++) {
             before[(size_t)j * MW + i] = j < T ? acc(inp[(size_t)(T - 1 - j) * 2 * MW + i])
@@ -55,7 +57,7 @@ static void mamba_keep_inputs(acc* before, const real* inp, int T, int MW, int K
 }
 
 // out <- x / sqrt(mean(x^2) + eps) * weight, n numbers each; out may be x
-static void mamba_norm(real* out, const real* x, const real* weight, float eps, int n) {
+inline void mamba_norm(real* out, const real* x, const real* weight, float eps, int n) {
     acc squares = 0;
     for (int i = 0; i < n; i++) { squares += acc(x[i]) * acc(x[i]) / n; }
     const acc scale = 1 / std::sqrt(squares + acc(eps));
@@ -63,7 +65,7 @@ static void mamba_norm(real* out, const real* x, const real* weight, float eps, 
 }
 
 // a.mamba_out <- channel i of sequence b in layer l, token after token
-static void mamba_channel(Model* m, int l, long b, long i) {
+inline void mamba_channel(Model* m, int l, long b, long i) {
     const auto& w = m->w.layer[l];
     const Acts& a = m->a;
     const long MW = m->d.MW, MS = m->d.MS, MP = m->d.MP;
@@ -86,7 +88,7 @@ static void mamba_channel(Model* m, int l, long b, long i) {
 }
 
 // the mixer of a Mamba layer: x_{2l+1} out of x_2l and its norm
-static void mamba_forward(Model* m, int l) {
+inline void mamba_forward(Model* m, int l) {
     const auto& w = m->w.layer[l];
     const Acts& a = m->a;
     const long MW = m->d.MW, MS = m->d.MS, MP = m->d.MP, rank = m->c.mamba_rank, N = rows(m);
@@ -111,5 +113,5 @@ static void mamba_forward(Model* m, int l) {
 }
 
 // for the list of stages; never called: model_new trains no such model
-static void mamba_backward(Model*, int) {}
+inline void mamba_backward(Model*, int) {}
 #endif // MAMBA_H

@@ -5,7 +5,7 @@
 //   -max_total_time=600 -max_len=20000 CORPUS test/vectors
 // The input is a tokenizer.json; what follows a zero byte, if there is one, is text for it.
 // A refusal throws instead of ending the program.
-#include "../tokenizer.h"
+#include "../text/tokenizer_build.h"
 
 struct Refused {};
 static void refused(int, const std::string&, const std::string&) { throw Refused(); }

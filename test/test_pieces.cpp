@@ -29,10 +29,10 @@ static std::vector<int> sequences(int V) {
     return seqs;
 }
 
-struct Step { double loss; std::vector<acc> grads; };
+struct StepResult { double loss; std::vector<acc> grads; };
 
 // a step of ACCUM times the same micro-batch, in pieces or whole
-static Step step(Model* m, const std::vector<int>& seqs, bool cut) {
+static StepResult step(Model* m, const std::vector<int>& seqs, bool cut) {
     model_zero(m);
     for (int i = 0; i < ACCUM; i++) {
         const long count = targets_count(m, seqs.data(), B, T) * ACCUM;
@@ -49,7 +49,7 @@ int main() {
     const std::vector<int> seqs = sequences(c.V);
     CHECK(piece_sequences(&m, B, T) == 13, "pieces of 13 sequences of 41 rows: got %d",
           piece_sequences(&m, B, T));
-    const Step whole = step(&m, seqs, false), cut = step(&m, seqs, true);
+    const StepResult whole = step(&m, seqs, false), cut = step(&m, seqs, true);
     CHECK(m.pieces.size() == 3, "got %zu pieces", m.pieces.size());
     check_near(cut.loss, whole.loss, 1e-6, "loss");
     for (auto& t : m.tensors) {
@@ -63,7 +63,7 @@ int main() {
     }
     for (int threads : { 1, 2, 3 }) {
         omp_set_num_threads(threads);
-        const Step again = step(&m, seqs, true);
+        const StepResult again = step(&m, seqs, true);
         CHECK(again.loss == cut.loss && again.grads == cut.grads, "%d threads: other bits",
               threads);
     }

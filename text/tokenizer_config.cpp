@@ -1,8 +1,10 @@
 /*
-text/tokenizer_config.cpp -- what tokenizer_config.h declares.
+text/tokenizer_config.cpp -- what the files beside a tokenizer say about it: tokenizer_config.json,
+special_tokens_map.json and added_tokens.json. They are obeyed as transformers 5 obeys them, or
+refused by name; models/directory.h has the table of their keys.
 */
-#include "tokenizer_config.h"
 #include "../models/directory.h"
+#include "tokenizer_build.h"
 
 // A tokenizer and what its files say. changes: what they change about the ids of a text, in words
 // of no importance: only its hash is kept.

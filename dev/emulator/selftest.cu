@@ -7,7 +7,8 @@ each in a child process that must die with the right words) is for the emulator.
         -I$CUDA/include -Idev/emulator dev/emulator/selftest.cu -o selftest && ./selftest
     nvcc -std=c++17 -O2 -arch=sm_80 dev/emulator/selftest.cu -lcublasLt -o selftest && ./selftest
 */
-#include "../../cuda/device.cuh"
+#include "../../cuda/gemm.cuh"
+#include "../../cuda/instructions.cuh"
 #include <functional>
 #include <sys/wait.h>
 using namespace cuda;

@@ -2,7 +2,8 @@
 dev/emulator/selftest_counts.cu -- the emulator's counters (emu_counts.h) against kernels whose
 figures are known by hand. Built as emu_counts.h says and run by test/test_counts.sh.
 */
-#include "../../cuda/device.cuh"
+#include "../../cuda/gemm.cuh"
+#include "../../cuda/instructions.cuh"
 using namespace cuda;
 
 static int passed, failed;

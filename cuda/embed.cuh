@@ -1,0 +1,181 @@
+/*
+embed.cuh -- the embedding.
+*/
+#ifndef CUDA_EMBED_CUH
+#define CUDA_EMBED_CUH
+#include "rows.cuh"
+
+namespace cuda {
+template <int N>
+__global__ void __launch_bounds__(256)
+    embed_forward_kernel(real* out, const int* tokens, const real* wte, const real* pos,
+                         const real* sink, float scale, int rows, int T, int C) {
+    const int bt = own_row();
+    if (bt >= rows) { return; }
+    const int b = bt / T, t = bt % T, skip = sink ? 1 : 0;
+    const real* x = t < skip ? sink : wte + (long)tokens[b * (T - skip) + t - skip] * C;
+    FOR_COLUMNS(c, N, C) {
+        Vec<real, N> v = load<N>(x + c), p;
+        if (pos) { p = load<N>(pos + (long)t * C + c); }
+        for (int i = 0; i < N; i++) {
+            v.v[i] = real((float)v.v[i] * (t < skip ? 1.0f : scale) + (pos ? (float)p.v[i] : 0.0f));
+        }
+        store<N>(out + (long)bt * C + c, v);
+    }
+}
+
+inline void embed_forward(real* out, const int* tokens, const real* wte, const real* pos,
+                          const real* sink, float scale, int B, int T, int C) {
+    LAUNCH_WIDE_ROWS(wide(C, {out, wte, pos, sink}), embed_forward_kernel, B * T, C,
+                     out, tokens, wte, pos, sink, scale, B * T, T, C)
+}
+
+// A token may occur many times, and its row of dwte must be added to in a fixed order, without
+// atomics. So the positions are sorted by token: keys (token, position), ascending, by bitonic
+// sort. Stages that reach further than SORT_CHUNK keys go through memory, a launch each; all others
+// run in shared memory, a block to SORT_CHUNK keys.
+enum { SORT_CHUNK = shrunk ? 64 : 2048, SORT_THREADS = SORT_CHUNK / 8 };
+DEVICE void sort_pair(uint64_t& lo, uint64_t& hi, bool up) {
+    const uint64_t a = lo, b = hi;
+    if ((a > b) == up) { lo = b; hi = a; }
+}
+
+__global__ void __launch_bounds__(256)
+    sort_keys_kernel(uint64_t* keys, const int* tokens, int n, int padded) {
+    FOR_FLAT(i, 1, padded) { keys[i] = i < n ? (uint64_t)tokens[i] << 32 | (uint64_t)i : ~0ull; }
+}
+
+// one stage, which joins runs of `size` by comparing keys `apart` from each other
+__global__ void __launch_bounds__(256)
+    sort_stage_kernel(uint64_t* keys, int size, int apart, int pairs) {
+    FOR_FLAT(i, 1, pairs) {
+        const long lo = 2 * i - (i & (apart - 1));
+        sort_pair(keys[lo], keys[lo + apart], (lo & size) == 0);
+    }
+}
+
+// all stages of sizes size..last that stay in a chunk
+__global__ void __launch_bounds__(256) sort_chunk_kernel(uint64_t* keys, int size, int last) {
+    SMEM(uint64_t[SORT_CHUNK], x);
+    const int from = blockIdx.x * SORT_CHUNK;
+    for (int i = threadIdx.x; i < SORT_CHUNK; i += SORT_THREADS) { x[i] = keys[from + i]; }
+    __syncthreads();
+    for (; size <= last; size *= 2) {
+        for (int apart = min(size, (int)SORT_CHUNK) / 2; apart; apart /= 2) {
+            for (int i = threadIdx.x; i < SORT_CHUNK / 2; i += SORT_THREADS) {
+                const int lo = 2 * i - (i & (apart - 1));
+                sort_pair(x[lo], x[lo + apart], ((from + lo) & size) == 0);
+            }
+            __syncthreads();
+        }
+    }
+    for (int i = threadIdx.x; i < SORT_CHUNK; i += SORT_THREADS) { keys[from + i] = x[i]; }
+}
+
+inline int sort_padded(int n) { int k = SORT_CHUNK; while (k < n) { k *= 2; } return k; }
+inline void sort_positions(uint64_t* keys, const int* tokens, int n) { // keys: sort_padded(n)
+    const int padded = sort_padded(n), chunks = padded / SORT_CHUNK;
+    LAUNCH(sort_keys_kernel, flat_grid(padded, 1), dim3(256), 0, keys, tokens, n, padded);
+    LAUNCH(sort_chunk_kernel, dim3(chunks), dim3(SORT_THREADS), 0, keys, 2, (int)SORT_CHUNK);
+    for (int size = 2 * SORT_CHUNK; size <= padded; size *= 2) {
+        for (int apart = size / 2; apart >= SORT_CHUNK; apart /= 2) {
+            LAUNCH(sort_stage_kernel, flat_grid(padded / 2, 1), dim3(256), 0, keys, size, apart,
+                   padded / 2);
+        }
+        LAUNCH(sort_chunk_kernel, dim3(chunks), dim3(SORT_THREADS), 0, keys, size, size);
+    }
+}
+
+// A block adds up the rows of PIECE sorted positions. It finishes the sum of a token that is in one
+// piece only; what reaches over a border goes to part (pieces, 2, C): [0] the token that began
+// before, [1] the one that continues after
+enum { PIECE = 32 };
+// of the sorted positions: from, to; do its first and last token reach over the borders?
+struct Piece {
+    const uint64_t* keys; int from, to; bool before, after;
+    DEVICE int token(int i) const { return (int)(keys[i] >> 32); }
+    DEVICE Piece(const uint64_t* keys, int piece, int n)
+        : keys(keys), from(piece * PIECE), to(min(n, from + PIECE)) {
+        before = from > 0 && token(from - 1) == token(from);
+        after = to < n && token(to) == token(to - 1);
+    }
+    DEVICE bool one_token() const { return token(from) == token(to - 1); }
+};
+template <int N>
+__global__ void __launch_bounds__(256)
+    embed_backward_kernel(acc* dwte, float* part, const real* dout, const uint64_t* keys,
+                          float scale, int n, int skip, int T, int C) {
+    const Piece p(keys, blockIdx.x, n);
+    FOR_COLUMNS(c, N, C) {
+        Vec<float, N> sum = {};
+        bool begun_before = p.before;
+        for (int i = p.from; i < p.to; i++) {
+            const int j = (int)keys[i], row = j / (T - skip) * T + j % (T - skip) + skip,
+                      token = p.token(i);
+            const Vec<real, N> d = load<N>(dout + (long)row * C + c);
+            for (int k = 0; k < N; k++) { sum.v[k] += (float)d.v[k]; }
+            const bool last = i + 1 == p.to;
+            if (!last && p.token(i + 1) == token) { continue; }
+            if (begun_before || (last && p.after)) {
+                store_floats(part + ((long)blockIdx.x * 2 + !begun_before) * C + c, sum);
+            } else {
+                for (int k = 0; k < N; k++) { dwte[(long)token * C + c + k] += scale * sum.v[k]; }
+            }
+            begun_before = false;
+            sum = {};
+        }
+    }
+}
+
+// a token that goes over borders is finished by the block of the piece where it begins, a piece
+// after the other
+__global__ void __launch_bounds__(256)
+    embed_backward_join_kernel(acc* dwte, const float* part, const uint64_t* keys, float scale,
+                               int n, int C) {
+    const Piece p(keys, blockIdx.x, n);
+    if (!p.after || (p.before && p.one_token())) { return; }
+    const int token = p.token(p.to - 1);
+    FOR_COLUMNS(c, 1, C) {
+        float sum = part[((long)blockIdx.x * 2 + 1) * C + c];
+        for (int k = blockIdx.x + 1; k * PIECE < n && p.token(k * PIECE) == token; k++) {
+            sum += part[(long)k * 2 * C + c];
+        }
+        dwte[(long)token * C + c] += scale * sum;
+    }
+}
+
+// dpos (T, C) += sum_b dout, dsink (C) += its row 0
+__global__ void __launch_bounds__(256)
+position_backward_kernel(acc* dpos, acc* dsink, const real* dout, int B, int rows, int T, int C) {
+    const int t = own_row();
+    if (t >= rows) { return; }
+    FOR_COLUMNS(c, 1, C) {
+        float sum = 0;
+        for (int b = 0; b < B; b++) { sum += (float)dout[((long)b * T + t) * C + c]; }
+        if (dpos) { dpos[(long)t * C + c] += sum; }
+        if (dsink && t == 0) { dsink[c] += sum; }
+    }
+}
+
+inline void embed_backward(acc* dwte, acc* dpos, acc* dsink, const real* dout, const int* tokens,
+                           float scale, int B, int T, int C) {
+    const int skip = dsink ? 1 : 0, n = B * (T - skip), pieces = CEIL_DIV(n, PIECE);
+    uint64_t* keys = (uint64_t*)device_scratch(sort_padded(n) * sizeof(uint64_t) +
+                                               (size_t)pieces * 2 * C * sizeof(float));
+    float* part = (float*)(keys + sort_padded(n));
+    if (n > 0) {
+        sort_positions(keys, tokens, n);
+        const bool ok = wide(C, {dout});
+        const dim3 block = RowBlocks(1, C, ok ? VN : 1).block;
+        LAUNCH_WIDE(ok, embed_backward_kernel, dim3(pieces), block, 0, dwte, part, dout, keys,
+                    scale, n, skip, T, C);
+        LAUNCH(embed_backward_join_kernel, dim3(pieces), RowBlocks(1, C, 1).block, 0, dwte, part,
+               keys, scale, n, C);
+    }
+    const int rows = dpos ? T : 1;
+    if (dpos || dsink) {
+        LAUNCH_ROWS(1, position_backward_kernel, rows, C, dpos, dsink, dout, B, rows, T, C)
+    }
+}
+} // namespace cuda
+#endif // CUDA_EMBED_CUH

@@ -1,0 +1,181 @@
+/*
+optimizer.cuh -- sums of a step, and the optimizers.
+*/
+#ifndef CUDA_OPTIMIZER_CUH
+#define CUDA_OPTIMIZER_CUH
+#include "../reference.h"
+#include "rows.cuh"
+
+namespace cuda {
+enum { SQUARE_BLOCK = 1 << 14 };
+__global__ void __launch_bounds__(256) square_norm_kernel(double* part, const acc* x, long n) {
+    const long from = (long)blockIdx.x * SQUARE_BLOCK, to = min(n, from + SQUARE_BLOCK);
+    double sum = 0;
+    for (long i = from + threadIdx.x; i < to; i += 256) { sum += (double)x[i] * x[i]; }
+    sum = block_sum<256>(sum);
+    if (threadIdx.x == 0) { part[blockIdx.x] = sum; }
+}
+
+__global__ void __launch_bounds__(1024)
+    square_norm_sum_kernel(StepSums* sums, const double* part, int n, float clip) {
+    double sum = 0;
+    for (int i = threadIdx.x; i < n; i += 1024) { sum += part[i]; }
+    sum = block_sum<1024>(sum);
+    if (threadIdx.x == 0) {
+        sums->squares = sum;
+        sums->grad_scale = grad_scale(sums->loss, sum, clip);
+    }
+}
+
+inline void square_norm(StepSums* sums, const acc* x, float clip, long n) {
+    const int blocks = CEIL_DIV(n, (long)SQUARE_BLOCK);
+    double* part = (double*)device_scratch(blocks * sizeof(double));
+    LAUNCH(square_norm_kernel, dim3(blocks), dim3(256), 0, part, x, n);
+    LAUNCH(square_norm_sum_kernel, dim3(1), dim3(1024), 0, sums, part, blocks, clip);
+}
+
+__global__ void __launch_bounds__(1024)
+    loss_add_kernel(StepSums* sums, const acc* losses, long n, double count) {
+    double sum = 0;
+    for (long i = threadIdx.x; i < n; i += 1024) { sum += losses[i]; }
+    sum = block_sum<1024>(sum);
+    if (threadIdx.x == 0) { sums->loss += sum / count; }
+}
+
+inline void loss_add(StepSums* sums, const acc* losses, long n, double count) {
+    LAUNCH(loss_add_kernel, dim3(1), dim3(1024), 0, sums, losses, n, count);
+}
+
+// N elements at a time of either optimizer; c1, c2 are Adam's bias corrections
+template <bool ADAM, int N>
+__global__ void __launch_bounds__(256)
+    update_kernel(real* params, acc* master, acc* m, acc* v, const acc* grads, const StepSums* sums,
+                  Update o, float c1, float c2, long n) {
+    const float scale = sums->grad_scale;
+    if (isnan(scale)) { return; }
+    FOR_FLAT(i, N, n) {
+        Vec<acc, N> g = load<N>(grads + i), w = load<N>(master + i), m_i = load<N>(m + i), v_i;
+        if (ADAM) { v_i = load<N>(v + i); }
+        Vec<real, N> p;
+        #pragma unroll
+        for (int k = 0; k < N; k++) {
+            const float g_k = g.v[k] * scale;
+            float step;
+            if (ADAM) {
+                m_i.v[k] = o.beta1 * m_i.v[k] + (1 - o.beta1) * g_k;
+                v_i.v[k] = o.beta2 * v_i.v[k] + (1 - o.beta2) * g_k * g_k;
+                step = m_i.v[k] * c1 / (sqrtf(v_i.v[k] * c2) + o.eps);
+            } else {
+                step = m_i.v[k] = o.beta1 * m_i.v[k] + g_k;
+            }
+            w.v[k] -= o.lr * (step + o.weight_decay * w.v[k]);
+            p.v[k] = real(w.v[k]);
+        }
+        store<N>(m + i, m_i);
+        if (ADAM) { store<N>(v + i, v_i); }
+        store<N>(master + i, w);
+        store<N>(params + i, p);
+    }
+}
+
+template <bool ADAM>
+void update(real* params, acc* master, acc* m, acc* v, const acc* grads, const StepSums* sums,
+            const Update& o, float c1, float c2, long n) {
+    if (n % 4 == 0 && wide(0, {params, master, m, v, grads})) {
+        LAUNCH((update_kernel<ADAM, 4>), flat_grid(n, 4), dim3(256), 0, params, master, m, v, grads,
+               sums, o, c1, c2, n);
+    } else {
+        LAUNCH((update_kernel<ADAM, 1>), flat_grid(n, 1), dim3(256), 0, params, master, m, v, grads,
+               sums, o, c1, c2, n);
+    }
+}
+
+inline void adamw_update(real* params, acc* master, acc* m, acc* v, const acc* grads,
+                         const StepSums* sums, Update o, long n) {
+    const float c1 = 1 / (1 - pow((double)o.beta1, o.step)),
+                c2 = 1 / (1 - pow((double)o.beta2, o.step));
+    update<true>(params, master, m, v, grads, sums, o, c1, c2, n);
+}
+
+inline void sgd_update(real* params, acc* master, acc* m, acc* v, const acc* grads,
+                       const StepSums* sums, Update o, long n) {
+    update<false>(params, master, m, v, grads, sums, o, 0.0f, 0.0f, n);
+}
+
+// Muon: m = beta m + g, and part (blocks) the squares of u = g + beta m
+__global__ void __launch_bounds__(256)
+    muon_momentum_kernel(double* part, acc* m, const acc* grads, const StepSums* sums, long n) {
+    const long from = (long)blockIdx.x * SQUARE_BLOCK, to = min(n, from + SQUARE_BLOCK);
+    const float beta = MUON_BETA, scale = sums->grad_scale;
+    if (isnan(scale)) { return; }
+    double sum = 0;
+    for (long k = from + threadIdx.x; k < to; k += 256) {
+        const float m_k = beta * m[k] + grads[k] * scale, u = grads[k] * scale + beta * m_k;
+        m[k] = m_k;
+        sum += (double)u * u;
+    }
+    sum = block_sum<256>(sum);
+    if (threadIdx.x == 0) { part[blockIdx.x] = sum; }
+}
+
+// part[0] <- the sum of n of them
+__global__ void __launch_bounds__(1024) muon_sum_kernel(double* part, int n) {
+    double sum = 0;
+    for (int i = threadIdx.x; i < n; i += 1024) { sum += part[i]; }
+    sum = block_sum<1024>(sum);
+    if (threadIdx.x == 0) { part[0] = sum; }
+}
+
+__global__ void __launch_bounds__(256)
+    muon_begin_kernel(real* x, const acc* m, const acc* grads, const double* squares,
+                      const StepSums* sums, int rows, int cols) {
+    const float beta = MUON_BETA, scale = sums->grad_scale;
+    if (isnan(scale)) { return; }
+    const float by = 1 / (sqrt(*squares) + 1e-7);
+    FOR_FLAT(k, 1, (long)rows * cols) {
+        const float u = grads[k] * scale + beta * m[k];
+        x[muon_place(k / cols, k % cols, rows, cols)] = real(u * by);
+    }
+}
+
+inline void muon_begin(real* x, acc* m, const acc* grads, const StepSums* sums, int rows,
+                       int cols) {
+    const long n = (long)rows * cols;
+    const int blocks = CEIL_DIV(n, (long)SQUARE_BLOCK);
+    double* part = (double*)device_scratch(blocks * sizeof(double));
+    LAUNCH(muon_momentum_kernel, dim3(blocks), dim3(256), 0, part, m, grads, sums, n);
+    LAUNCH(muon_sum_kernel, dim3(1), dim3(1024), 0, part, blocks);
+    LAUNCH(muon_begin_kernel, flat_grid(n, 1), dim3(256), 0, x, m, grads, part, sums, rows, cols);
+}
+
+__global__ void __launch_bounds__(256) muon_mix_kernel(real* aa, const real* a, int r) {
+    FOR_FLAT(k, 1, (long)r * r) {
+        const float one = k / r == k % r ? (float)MUON_A : 0.0f;
+        aa[k] = real((float)MUON_C * (float)aa[k] + (float)MUON_B * (float)a[k] + one);
+    }
+}
+
+inline void muon_mix(real* aa, const real* a, int r) {
+    LAUNCH(muon_mix_kernel, flat_grid((long)r * r, 1), dim3(256), 0, aa, a, r);
+}
+
+__global__ void __launch_bounds__(256)
+    muon_end_kernel(real* params, acc* master, const real* x, const StepSums* sums, Update o,
+                    float length, int rows, int cols) {
+    if (isnan(sums->grad_scale)) { return; }
+    FOR_FLAT(k, 1, (long)rows * cols) {
+        const float step = length * (float)x[muon_place(k / cols, k % cols, rows, cols)];
+        const float w = master[k] - o.lr * (step + o.weight_decay * master[k]);
+        master[k] = w;
+        params[k] = real(w);
+    }
+}
+
+inline void muon_end(real* params, acc* master, const real* x, const StepSums* sums, Update o,
+                     int rows, int cols) {
+    const float length = MUON_LENGTH * sqrt((double)std::max(rows, cols));
+    LAUNCH(muon_end_kernel, flat_grid((long)rows * cols, 1), dim3(256), 0, params, master, x, sums,
+           o, length, rows, cols);
+}
+} // namespace cuda
+#endif // CUDA_OPTIMIZER_CUH

@@ -1,0 +1,45 @@
+/*
+rope.cuh -- rope: by itself, and for the attention kernels that turn what they hold in registers.
+*/
+#ifndef CUDA_ROPE_CUH
+#define CUDA_ROPE_CUH
+#include "rows.cuh"
+#include "../attention_variants.cuh"
+
+namespace cuda {
+// what rope does with a pair. Rounded after every operation, never fused, so that all who turn give
+// the same bits
+DEVICE void turn_pair(float& a, float& b, float co, float si) {
+    const float x = __fmul_rn(a, co) - __fmul_rn(b, si);
+    b = __fmul_rn(a, si) + __fmul_rn(b, co);
+    a = x;
+}
+
+template <int N>
+__global__ void __launch_bounds__(256)
+    rope_kernel(real* qkv, const acc* table, int sign, AttnShape s) {
+    const int bt = own_row(), half = s.rot / 2;
+    if (bt >= s.B * s.T) { return; }
+    const acc* turn = table + (long)(bt % s.T) * half * 2;
+    FOR_COLUMNS(k, N, (s.NH + s.KV) * half) {
+        const int h = k / half, i = k % half;
+        real* x = qkv + (long)bt * attn_row(s) + h * s.HS + i;
+        Vec<real, N> a = load<N>(x), b = load<N>(x + half);
+        for (int n = 0; n < N; n++) {
+            const Vec<acc, 2> cos_sin = load<2>(turn + 2 * (i + n));
+            float an = a.v[n], bn = b.v[n];
+            turn_pair(an, bn, cos_sin.v[0], sign * cos_sin.v[1]);
+            a.v[n] = real(an);
+            b.v[n] = real(bn);
+        }
+        store<N>(x, a);
+        store<N>(x + half, b);
+    }
+}
+
+inline void rope(real* qkv, const acc* table, int sign, AttnShape s) {
+    const bool ok = wide(s.rot / 2, {qkv}) && s.HS % VN == 0;
+    LAUNCH_WIDE_ROWS(ok, rope_kernel, s.B * s.T, (s.NH + s.KV) * s.rot / 2, qkv, table, sign, s)
+}
+} // namespace cuda
+#endif // CUDA_ROPE_CUH
