@@ -3,8 +3,7 @@ export.h -- the command export: a checkpoint as other programs open it.
 */
 #ifndef EXPORT_COMMAND_H
 #define EXPORT_COMMAND_H
-#include "../models/export.h"
-#include "../models/family_out.h"
+#include "../models/export_gguf.h"
 #include "card.h"
 
 // how it is opened, for its README.md
@@ -31,8 +30,8 @@ static FamilyFile export_family(const Flags& f, const Arch& c, const std::vector
 }
 
 static void export_to_check(const Flags& f) {
-    std::string all;
-    bool known = f.to.empty() || f.to == "train_sink";
+    std::string all = ", gguf";
+    bool known = f.to.empty() || f.to == "train_sink" || f.to == "gguf";
     for (auto& name : families_written()) {
         all += ", " + name;
         known = known || f.to == name;
@@ -40,13 +39,32 @@ static void export_to_check(const Flags& f) {
     want(known, "--to " + f.to, "train_sink" + all);
 }
 
+// the file that --to gguf writes: a new one
+static void export_gguf_check(const Flags& f) {
+    want(gguf_stored(f.type), "--type " + f.type, gguf_stored_names());
+    want(ends_with(f.out, ".gguf"), "--out " + f.out, "a file, such as --out my-model.gguf");
+    if (!is_there(f.out)) { file_check(f.out); return; }
+    die(EXIT_USER, f.out + ": is there already, wanted a new file", "choose another --out");
+}
+
+static void export_gguf(const Flags& f, const Model& m, const std::vector<StOut>& ours,
+                        const Tokenizer& tok) {
+    const GgufWritten done = gguf_export(f.out, f.type, f.words[0], m.c, ours, tok);
+    printf("wrote  %s: %s parameters as %s, for llama.cpp's %s\n", f.out.c_str(),
+           count_text(m.num_params).c_str(), f.type.c_str(), done.arch.c_str());
+    if (!done.other) { return; }
+    printf("       %d tensors are f16: their rows are no multiple of 32 numbers\n", done.other);
+}
+
 static int export_checkpoint(Flags f) {
+    const bool gguf = f.to == "gguf";
     export_to_check(f);
     if (f.out.empty()) {
         die(EXIT_USER, "--out: got nothing, wanted a new directory",
             hint_for("./train_sink export FILE -o my-model", f.words[0]));
     }
-    export_check(f.out);
+    flags_read(f, "type", gguf, "--to gguf");
+    if (gguf) { export_gguf_check(f); } else { export_check(f.out); }
     Model m = model_from_checkpoint(&f, 1, cpu::STAY_NONE);
     want(!m.c.experts && !m.c.mamba_width, f.words[0] + ", with experts or Mamba layers",
          "a model without them: they are only read here");
@@ -54,6 +72,11 @@ static int export_checkpoint(Flags f) {
                                               : tokenizer_of(f.tokenizer);
     std::vector<std::vector<float>> copies;
     const std::vector<StOut> ours = tensors_of(&m, { { "", m.master } }, &copies);
+    if (gguf) {
+        export_gguf(f, m, ours, tok);
+        model_free(&m);
+        return 0;
+    }
     const FamilyFile file = export_family(f, m.c, ours, tok);
     ExportDir o = export_begin(f.out);
     safetensors_write(o.tmp + "/model.safetensors", file.family ? file.tensors : ours,

@@ -194,7 +194,8 @@ static Checkpoint checkpoint_files(const std::string& dir) {
         Gguf g = gguf_open(gguf);
         k.where = gguf;
         k.config = gguf_config(g);
-        k.tokenizer = g.find("tokenizer.ggml.model") ? gguf : "";
+        const std::string words = gguf_string(g, "tokenizer.ggml.model");
+        k.tokenizer = words.empty() || words == "no_vocab" ? "" : gguf;
         k.weights = gguf_weights(&g);
         return k;
     }

@@ -108,10 +108,6 @@ void export_with_code(ExportDir* o, const Arch& c, const Tokenizer& tok) {
     export_file(o, MODELING_NAME, modeling_source());
 }
 
-// What stands for id 256. U+FDD0 is no character and never will be, so that no text has this token
-// in it: text is bytes, whatever it says.
-static const char* const END_OF_BYTES = "<|endoftext|>\xEF\xB7\x90";
-
 static std::string bytes_tokenizer_json() {
     std::string vocab;
     const std::vector<uint32_t> characters = byte_alphabet();

@@ -29,6 +29,10 @@ void export_commit(ExportDir* o);
 
 // ---- what goes in beside the weights
 
+// What stands for id 256, the end of a document of bytes. U+FDD0 is no character and never will be,
+// so that no text has this token in it: text is bytes, whatever it says.
+static const char* const END_OF_BYTES = "<|endoftext|>\xEF\xB7\x90";
+
 // the PyTorch file that computes what this program trains
 std::string modeling_source();
 

@@ -110,6 +110,12 @@ static std::string family_key(const Family& f, const ArchRow& r) {
     return r.key;
 }
 
+std::string family_value(const std::string& key, Arch c) {
+    for (auto& r : arch_rows(&c)) { if (key == r.key) { return arch_text(r, true); } }
+    for (auto& k : KEYS) { if (key == k.key) { return k.value(c); } }
+    return "";
+}
+
 typedef std::vector<std::pair<std::string, std::string>> Fields;         // key, value as JSON
 
 static bool has_key(const Fields& fields, const std::string& key) {
@@ -149,20 +155,22 @@ static std::string fields_json(const Fields& fields) {
 struct Refused {};
 static void refused(int, const std::string&, const std::string&) { throw Refused(); }
 
-// Reads a config.json as the family's reader does. False if that refuses it; *asked: its keys
-static bool family_reads(const std::string& config, Arch* c, std::string* attn,
-                         std::set<std::string>* asked) {
+bool accepted(const std::function<void()>& read) {
     const DieHook before = die_hook();
     bool reads = true;
     die_hook() = refused;
-    try {
-        *c = arch_import(json_of(config), "config.json", attn, asked);
-        arch_settle(c, "config.json");
-    } catch (Refused&) {
-        reads = false;
-    }
+    try { read(); } catch (Refused&) { reads = false; }
     die_hook() = before;
     return reads;
+}
+
+// Reads a config.json as the family's reader does. False if that refuses it; *asked: its keys
+static bool family_reads(const std::string& config, Arch* c, std::string* attn,
+                         std::set<std::string>* asked) {
+    return accepted([&] {
+        *c = arch_import(json_of(config), "config.json", attn, asked);
+        arch_settle(c, "config.json");
+    });
 }
 
 // a pattern of layers, one letter a layer; "" if all have it
@@ -172,18 +180,30 @@ static str pattern_whole(const str& pattern, int L) {
     return all.find('0') == str::npos ? "" : all;
 }
 
-static bool same_rows(Arch a, Arch b) {
+// a row of ARCH as a user sets it: "GATE=head", "--window 5", or by its key
+static std::string row_words(const ArchRow& r) {
+    const std::string name = *r.by ? r.by : r.key;
+    const bool spaced = is_flag(r) || !*r.by;
+    return name + (spaced ? " " : "=") + (arch_text(r, false).empty() ? "''" : arch_text(r, false));
+}
+
+std::vector<RowApart> rows_apart(Arch a, Arch b) {
     arch_settle(&a, "config.json");
+    arch_settle(&b, "config.json");
     for (Arch* c : { &a, &b }) {
         c->context = 0;                          // of the run, not of the model
         c->local = pattern_whole(c->local, c->L);
         c->rope_layers = pattern_whole(c->rope_layers, c->L);
+        c->rope_part = pe_of(*c).rotary ? (float)rotated(*c) / c->HS : 1;
+        if (!c->score_scale) { c->score_scale = 1 / sqrtf(c->HS); }
     }
     const std::vector<ArchRow> ours = arch_rows(&a), theirs = arch_rows(&b);
+    std::vector<RowApart> apart;
     for (size_t i = 0; i < ours.size(); i++) {
-        if (arch_text(ours[i], true) != arch_text(theirs[i], true)) { return false; }
+        if (arch_text(ours[i], true) == arch_text(theirs[i], true)) { continue; }
+        apart.push_back({ row_words(ours[i]), row_words(theirs[i]) });
     }
-    return true;
+    return apart;
 }
 
 // The keys that say this model in the family's words, none if they do not say it exactly. The
@@ -203,58 +223,51 @@ static Fields family_says(const Family& f, const std::string& without, const Arc
             }
         }
         const bool whole = before == fields.size();
-        if (whole && (!reads || attn != build::Attn::name || !same_rows(c, read))) { return {}; }
+        if (whole && (!reads || attn != build::Attn::name || !rows_apart(c, read).empty())) { return {}; }
     }
     return fields;
 }
 
 // ---- tensors
 
-// one of the family's tensors while it is put together
-struct Part {
-    std::string name;
-    std::vector<long> shape;
-    std::vector<float> x;
-    std::vector<bool> set;
-};
-
-static Part* part_of(std::vector<Part>* parts, const std::string& name, long R, long cols,
-                     bool vector, bool turned) {
-    for (auto& p : *parts) { if (p.name == name) { return &p; } }
+static Part* part_of(std::vector<Part>* parts, const TensorPlace& at, long cols, bool vector) {
+    for (auto& p : *parts) { if (p.name == at.name) { return &p; } }
     Part p;
-    p.name = name;
-    p.shape = vector ? std::vector<long>{ R } : std::vector<long>{ R, cols };
-    if (turned) { std::swap(p.shape[0], p.shape[1]); }
-    p.x.resize(R * cols);
-    p.set.resize(R * cols);
+    p.name = at.name;
+    p.shape = vector ? std::vector<long>{ at.rows } : std::vector<long>{ at.rows, cols };
+    if (at.turned) { std::swap(p.shape[0], p.shape[1]); }
+    p.x.resize(at.rows * cols);
+    p.set.resize(at.rows * cols);
     parts->push_back(p);
     return &parts->back();
 }
 
-// Puts our tensor where the family has it. False if another of ours is there, with other numbers
-// (two norms of ours that are one there), or a number that the family could not give back.
-static bool part_put(std::vector<Part>* parts, const Family& f, const Arch& c,
-                     const NameRow* names, const StOut& ours) {
-    std::string theirs;
-    Fold fold;
-    if (!family_name(f, names, ours.name, &theirs, &fold)) { return false; }
-    const bool vector = ours.shape.size() == 1,
-               turned = f.transposed && !vector && !our_name(ours.name).layer.empty(),
-               plus_one = f.plus_one && ours.name.find("norm.weight") != std::string::npos;
-    const long n = ours.shape[0], cols = vector ? 1 : ours.shape[1],
-               R = import_rows(fold, c, n, -1);
-    Part* p = part_of(parts, theirs, R, cols, vector, turned);
+bool part_put(std::vector<Part>* parts, const TensorPlace& at, const Arch& c, const StOut& ours) {
+    const bool vector = ours.shape.size() == 1;
+    const long n = ours.shape[0], cols = vector ? 1 : ours.shape[1];
+    Part* p = part_of(parts, at, cols, vector);
     for (long i = 0; i < n; i++) {
-        const long r = import_row(fold, c, i, R);
+        const long r = import_row(at.fold, c, i, at.rows);
         for (long j = 0; j < cols; j++) {
-            const float x = ours.data[i * cols + j], kept = plus_one ? x - 1 : x;
-            const size_t at = turned ? j * R + r : r * cols + j;
-            if (p->set[at] && memcmp(&p->x[at], &kept, sizeof kept)) { return false; }
-            if (plus_one && kept + 1 != x) { return false; }
-            p->x[at] = kept;
-            p->set[at] = true;
+            const float x = ours.data[i * cols + j], kept = at.minus_one ? x - 1 : x;
+            const size_t to = at.turned ? j * at.rows + r : r * cols + j;
+            if (p->set[to] && memcmp(&p->x[to], &kept, sizeof kept)) { return false; }
+            if (at.minus_one && kept + 1 != x) { return false; }
+            p->x[to] = kept;
+            p->set[to] = true;
         }
     }
+    return true;
+}
+
+// Finds where a family has one of our tensors; false if it has none such.
+static bool family_place(const Family& f, const Arch& c, const NameRow* names, const StOut& ours,
+                         TensorPlace* at) {
+    if (!family_name(f, names, ours.name, &at->name, &at->fold)) { return false; }
+    const bool matrix = ours.shape.size() > 1, layer = !our_name(ours.name).layer.empty();
+    at->turned = f.transposed && matrix && layer;
+    at->minus_one = f.plus_one && ours.name.find("norm.weight") != std::string::npos;
+    at->rows = import_rows(at->fold, c, ours.shape[0], -1);
     return true;
 }
 
@@ -263,7 +276,10 @@ static bool family_tensors(FamilyFile* file, const Arch& c, const std::vector<St
     const NameRow* names = family_names(f, c, grouped(c));
     if (!names && !f.plus_one) { file->tensors = ours; return true; }
     std::vector<Part> parts;
-    for (auto& t : ours) { if (!part_put(&parts, f, c, names, t)) { return false; } }
+    for (auto& t : ours) {
+        TensorPlace at;
+        if (!family_place(f, c, names, t, &at) || !part_put(&parts, at, c, t)) { return false; }
+    }
     for (auto& p : parts) {
         file->kept.push_back(std::move(p.x));
         file->tensors.push_back({ p.name, p.shape, file->kept.back().data() });

@@ -174,6 +174,11 @@ static const GgufType GGUF_TYPES[] = {
     { 26, { "I32", 1, 4, NULL } },             { 27, { "I64", 1, 8, NULL } },
 };
 
+const WeightType* gguf_type(uint32_t id) {
+    for (auto& t : GGUF_TYPES) { if (t.id == id) { return &t.type; } }
+    return NULL;
+}
+
 // ----------------------------------------------------------------------------
 // the file
 // the bytes of one; of a string and of an array, the bytes of an empty one
@@ -312,8 +317,7 @@ static void gguf_read_tensor(GgufReader* r, Gguf* g, std::vector<uint64_t>* plac
         w.shape.insert(w.shape.begin(), (long)size);
     }
     const uint32_t id = r->u32(name);
-    w.type = NULL;
-    for (auto& t : GGUF_TYPES) { if (t.id == id) { w.type = &t.type; } }
+    w.type = gguf_type(id);
     if (!w.type) { r->fail(strf("tensor '%s' is of type %u, which is unknown", name, id)); }
     if (w.cols() % w.type->block) {
         r->fail(strf("tensor '%s' of type %s has rows of %ld, wanted a multiple of %d", name,

@@ -809,6 +809,7 @@ const Family* family_of(const Json& config) {
 Family family_of_file(const Json& config, bool gguf) {
     Family f = *family_of(config);
     f.transposed = f.transposed && !gguf;
+    f.plus_one = f.plus_one && !gguf;
     if (f.names && gguf) { f.names = GGUF_FAMILY_NAMES; }
     return f;
 }
@@ -1025,7 +1026,7 @@ static bool read_by_rows(const std::string& name) {
 }
 
 bool weight_stays(const Weight& w, long rows, std::function<long(long)> row_of, const float* out) {
-    if (w.add != 0 || !w.type->read || !cpu::stays_mapped(w.type->name)) { return false; }
+    if (!w.type->read || !cpu::stays_mapped(w.type->name)) { return false; }
     std::vector<const unsigned char*> row;
     for (long i = 0; i < rows; i++) { row.push_back(weight_row(w, row_of(i))); }
     const long cols = w.cols();

@@ -48,7 +48,8 @@ struct Family {
 // the family of a config.json; NULL if it is ours by our names, or of none that is known
 const Family* family_of(const Json& config);
 
-// the same for a file: a GGUF file has its products as [out, in], under names of its own
+// the same for a file: a GGUF file has its products as [out, in] and the factors of its norms as
+// they are, under names of its own
 Family family_of_file(const Json& config, bool gguf);
 
 // the family of this model_type, NULL if there is none

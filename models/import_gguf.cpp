@@ -2,72 +2,7 @@
 models/import_gguf.cpp -- what import_gguf.h declares.
 */
 #include "import_gguf.h"
-
-// key, act: the activation in config.json. pairs: rows of q and k have rotary pairs side by side.
-// add: from its norms to Hugging Face's. sandwich: norms after attention and FFN, too.
-struct GgufModel {
-    const char *arch, *model_type, *key, *act;
-    bool pairs;
-    float add;
-    bool sandwich;
-};
-static const GgufModel GGUF_MODELS[] = {
-    { "llama",    "llama",       "hidden_act",          "silu",              true,  0,  false },
-    { "qwen2",    "qwen2",       "hidden_act",          "silu",              false, 0,  false },
-    { "qwen3",    "qwen3",       "hidden_act",          "silu",              false, 0,  false },
-    { "gemma",    "gemma",       "hidden_activation",   "gelu_pytorch_tanh", false, -1, false },
-    { "gemma2",   "gemma2",      "hidden_activation",   "gelu_pytorch_tanh", false, -1, true },
-    { "gemma3",   "gemma3_text", "hidden_activation",   "gelu_pytorch_tanh", false, -1, true },
-    { "olmo2",    "olmo2",       "hidden_act",          "silu",              false, 0,  true },
-    { "phi2",     "phi",         "hidden_act",          "gelu_new",          false, 0,  false },
-    { "phi3",     "phi3",        "hidden_act",          "silu",              false, 0,  false },
-    { "stablelm", "stablelm",    "hidden_act",          "silu",              false, 0,  false },
-    { "gpt2",     "gpt2",        "activation_function", "gelu_new",          false, 0,  false },
-    { "gptneox",  "gpt_neox",    "hidden_act",          "gelu",              false, 0,  false },
-    { "falcon",   "falcon",      "activation",          "gelu",              false, 0,  false },
-    { "bloom",    "bloom",       "",                    "",                  false, 0,  false },
-};
-
-// a key after the family's name, and its key in config.json; "" stands for one that changes nothing
-// or that gguf_config looks at itself
-static const char* const GGUF_CONFIG[][2] = {
-    { "block_count", "num_hidden_layers" },
-    { "embedding_length", "hidden_size" },
-    { "feed_forward_length", "intermediate_size" },
-    { "context_length", "max_position_embeddings" },
-    { "attention.head_count", "num_attention_heads" },
-    { "attention.head_count_kv", "num_key_value_heads" },
-    { "attention.key_length", "head_dim" },
-    { "attention.layer_norm_rms_epsilon", "rms_norm_eps" },
-    { "attention.layer_norm_epsilon", "rms_norm_eps" },
-    { "attention.sliding_window", "sliding_window" },
-    { "rope.freq_base", "rope_theta" },
-    { "rope.freq_base_swa", "rope_local_base_freq" },
-    { "attn_logit_softcapping", "attn_logit_softcapping" },
-    { "final_logit_softcapping", "final_logit_softcapping" },
-    { "use_parallel_residual", "use_parallel_residual" },
-    { "vocab_size", "" },                                // the rows of the embedding
-    { "tensor_data_layout", "" },
-    { "attention.value_length", "" },
-    { "rope.dimension_count", "" },
-    { "rope.scaling.type", "" },
-    { "rope.scaling.factor", "" },
-    { "rope.scaling.original_context_length", "" },
-    { "rope.scaling.finetuned", "" },
-};
-
-// these precede the rows above in a model with norms after attention and FFN
-static const char* const GGUF_SANDWICH[][2] = {
-    { "blk.#.post_attention_norm", "model.layers.#.post_attention_layernorm" },
-    { "blk.#.ffn_norm", "model.layers.#.pre_feedforward_layernorm" },
-    { "blk.#.post_ffw_norm", "model.layers.#.post_feedforward_layernorm" },
-};
-
-// and in Falcon with two norms: the second is attention's, the first the FFN's
-static const char* const GGUF_TWO_NORMS[][2] = {
-    { "blk.#.attn_norm_2", "model.layers.#.input_layernorm" },
-    { "blk.#.attn_norm", "model.layers.#.post_attention_layernorm" },
-};
+#include "gguf_families.h"
 
 static void json_put(Json* j, const char* key, double number) {
     Json v;
@@ -104,13 +39,13 @@ static const GgufModel& gguf_model(const Gguf& g) {
 
 // rope_freqs.weight: by what each frequency is divided. LLaMA 3.1 and 3.2 have it. It must be what
 // their rule makes (rope_type llama3); the rule's factor is then the largest of them.
-static void gguf_rope_factors(const Gguf& g, Json* config, double theta) {
+static void gguf_rope_factors(const Gguf& g, Json* config, double theta, double context) {
     const Weight* w = g.weights.find("rope_freqs.weight");
     if (!w) { return; }
     std::vector<float> by(w->count);
     weight_rows(*w, 0, w->rows(), by.data());
     const double factor = by.empty() ? 1 : *std::max_element(by.begin(), by.end());
-    const double context = 8192, low = 1, high = 4;
+    const double low = 1, high = 4;
     for (long i = 0; i < w->count; i++) {
         const double turns = context * pow(theta, -(double)i / w->count) / 6.283185307179586;
         const double blend = std::min(1.0, std::max(0.0, (turns - low) / (high - low)));
@@ -243,7 +178,8 @@ Json gguf_config(const Gguf& g) {
     }
     const bool part = type == "phi" || type == "stablelm" || type == "gpt_neox" || turns != head;
     if (part && head > 0) { json_put(&config, "partial_rotary_factor", turns / head); }
-    gguf_rope_factors(g, &config, number("rope.freq_base", 10000));
+    gguf_rope_factors(g, &config, number("rope.freq_base", 10000),
+                      number("rope.scaling.original_context_length", 8192));
     gguf_rope_scaling(g, arch, &config);
     const Weight* embedding = g.weights.find("token_embd.weight");
     json_put(&config, "vocab_size", embedding ? (double)embedding->rows() : 0);
@@ -264,7 +200,8 @@ static std::string gguf_name(const GgufModel& model, bool two_norms, const std::
     }
     std::string out;
     for (auto& row : GGUF_NAMES) { if (stem == row[0]) { out = row[1]; } }
-    for (auto& row : GGUF_SANDWICH) { if (model.sandwich && stem == row[0]) { out = row[1]; } }
+    const bool sandwich = says_word(model.form, "sandwich");
+    for (auto& row : GGUF_SANDWICH) { if (sandwich && stem == row[0]) { out = row[1]; } }
     for (auto& row : GGUF_TWO_NORMS) { if (two_norms && stem == row[0]) { out = row[1]; } }
     if (out.empty() || (end != ".weight" && end != ".bias")) { return ""; }
     const size_t number = out.find('#');
@@ -280,7 +217,8 @@ Weights gguf_weights(Gguf* g) {
     Weights out;
     out.path = g->weights.path;
     out.maps.swap(g->weights.maps);
-    const bool two_norms = g->weights.find("blk.0.attn_norm_2.weight") != NULL;
+    const bool two_norms = g->weights.find("blk.0.attn_norm_2.weight") != NULL,
+               pairs = says_word(model.form, "pairs");
     for (Weight w : g->weights.tensors) {
         if (w.name == "rope_freqs.weight") { continue; } // gguf_config has read it
         const std::string name = gguf_name(model, two_norms, w.name);
@@ -290,7 +228,7 @@ Weights gguf_weights(Gguf* g) {
         }
         const bool q = w.name.find(".attn_q.") != std::string::npos;
         const bool k = w.name.find(".attn_k.") != std::string::npos;
-        if (model.pairs && (q || k)) {
+        if (pairs && (q || k)) {
             const long rows = w.shape.empty() ? 1 : w.shape[0], n = q ? heads : kv;
             if (n < 1 || rows % n || rows / n % 2) {
                 die(EXIT_USER, strf("%s: tensor '%s' has %ld rows for %ld heads, wanted pairs of "
@@ -298,7 +236,6 @@ Weights gguf_weights(Gguf* g) {
             }
             w.pairs = rows / n;
         }
-        if (ends_with(w.name, "norm.weight")) { w.add = model.add; }
         w.name = name;
         weights_add(&out, w);
     }

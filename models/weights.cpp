@@ -104,11 +104,10 @@ void weight_rows(const Weight& w, long r0, long r1, float* out) {
     for (long r = r0; w.pairs && r < r1; r++) {
         w.type->read(weight_row(w, r), cols, out + (r - r0) * cols);
     }
-    for (long i = 0; w.add != 0 && i < (r1 - r0) * cols; i++) { out[i] += w.add; }
 }
 
 const float* weight_floats(const Weight& w) {
-    const bool plain = w.type->read == read_f32 && !w.pairs && w.add == 0;
+    const bool plain = w.type->read == read_f32 && !w.pairs;
     return plain && (uintptr_t)w.data % sizeof(float) == 0 ? (const float*)w.data : NULL;
 }
 

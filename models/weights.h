@@ -56,9 +56,8 @@ struct Weight {
     const char* data;
     size_t bytes;
     long count;
-    // What a GGUF file keeps otherwise than Hugging Face does; weight_rows undoes it.
     long pairs = 0;                                      // rows of a head whose rotary pairs adjoin
-    float add = 0;                                       // -1 where a norm has its 1 in the file
+                                                         // in the file; weight_rows undoes it
 
     long cols() const { return shape.empty() ? 1 : shape.back(); }
     long rows() const { return cols() ? count / cols() : 0; }

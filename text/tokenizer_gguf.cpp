@@ -3,33 +3,12 @@ text/tokenizer_gguf.cpp -- the tokenizer in a GGUF file, as tokenizer.json would
 
 The file has the tokens, their types, and merges or scores. For byte-level BPE it also has the name
 of a family; how that family splits and normalizes text is not written in it. So the families that
-are known are rows of a table here, and the others are refused. Where llama.cpp differs from a
+are known are rows of gguf_splits.h, and the others are refused. Where llama.cpp differs from a
 family's tokenizer.json (it leaves out the normal form C), the ids are those of tokenizer.json.
 */
 #include "../models/gguf.h"
+#include "gguf_splits.h"
 #include "tokenizer_build.h"
-
-struct GgufFamily {
-    const char* name;
-    bool nfc;
-    StepKind split;
-    int digits;                                          // per piece; 0 in a SPLIT_GPT2: any number
-    bool llama3; // a piece in the vocabulary is one token whatever the merges say; BOS comes first
-};
-static const GgufFamily GGUF_FAMILIES[] = {
-    { "gpt-2",            false, SPLIT_GPT2,   0, false },
-    { "phi-2",            false, SPLIT_GPT2,   0, false },
-    { "olmo",             true,  SPLIT_GPT2,   0, false },
-    { "mpt",              true,  SPLIT_GPT2,   0, false },
-    { "smollm",           false, SPLIT_GPT2,   1, false },
-    { "starcoder",        false, SPLIT_GPT2,   1, false },
-    { "llama-bpe",        false, SPLIT_CL100K, 3, true },
-    { "llama3",           false, SPLIT_CL100K, 3, true },
-    { "llama-v3",         false, SPLIT_CL100K, 3, true },
-    { "dbrx",             false, SPLIT_CL100K, 3, false },
-    { "qwen2",            true,  SPLIT_CL100K, 1, false },
-    { "deepseek-r1-qwen", true,  SPLIT_CL100K, 1, false },
-};
 
 static const char* const GET_TOKENIZER =
     "get the tokenizer.json of this model and give it with --tokenizer";
@@ -56,10 +35,10 @@ struct GgufTokens {
 // ----------------------------------------------------------------------------
 // byte-level BPE: the merges are in the file, splitting and normal form follow from the family
 
-static const GgufFamily& find_family(const GgufTokens& g) {
+static const GgufSplit& find_family(const GgufTokens& g) {
     const std::string name = gguf_string(g.file, "tokenizer.ggml.pre");
     std::string known;
-    for (auto& row : GGUF_FAMILIES) {
+    for (auto& row : GGUF_SPLITS) {
         if (name == row.name) { return row; }
         if (!known.empty()) { known += ", "; }
         known += row.name;
@@ -68,12 +47,9 @@ static const GgufFamily& find_family(const GgufTokens& g) {
 }
 
 static void load_byte_level(GgufTokens* g) {
-    const GgufFamily& family = find_family(*g);
+    const GgufSplit& family = find_family(*g);
     Tokenizer* t = g->t;
-    if (family.nfc) { add_step(&t->normalizer, NORM_NFC); }
-    const bool cuts_digits = family.split == SPLIT_GPT2 && family.digits;
-    if (cuts_digits) { add_step(&t->splitter, SPLIT_DIGITS)->flag = true; }
-    add_step(&t->splitter, family.split)->number = family.digits;
+    gguf_split_steps(family, &t->normalizer, &t->splitter);
     add_step(&t->decoder, DECODE_BYTES);
     t->byte_level = true;
     t->ignore_merges = family.llama3;
@@ -86,7 +62,9 @@ static void load_byte_level(GgufTokens* g) {
         }
         list.push_back({ merge.substr(0, space), merge.substr(space + 1) });
     }
-    if (list.empty()) { refuse(g->f, "has no tokenizer.ggml.merges"); }
+    // bytes alone, and what ends a text, need none
+    const bool merges = !list.empty() || g->vocab->size() <= 257;
+    if (!merges) { refuse(g->f, "has no tokenizer.ggml.merges"); }
     tokenizer_merges(g->f, t, *g->vocab, list);
 }
 

@@ -1,0 +1,110 @@
+/*
+gguf_families.h -- the families that GGUF files hold, as tables: import_gguf.h reads a file by them,
+export_gguf.h writes one. Facts: gguf-py 0.19 (names), llama.cpp as in llama-cpp-python 0.3.16 (what
+it computes).
+*/
+#ifndef GGUF_FAMILIES_H
+#define GGUF_FAMILIES_H
+#include <string>
+
+// A family: its name in the file, its model_type, and its activation in config.json, key and value.
+// form, how its tensors lie:
+//   pairs      rows of q and k have rotary pairs side by side
+//   sandwich   norms after attention and FFN, too
+//   qkv        q, k and v are one tensor
+//   gate_up    so are gate and up
+//   one_norm   one norm for attention and FFN, unless the file has two
+// llama.cpp, what it computes of the family:
+//   field=value   no other value
+//   square        only heads that fill the width
+//   window        the window, which it leaves out elsewhere
+//   factors       LLaMA 3's scaling of positions, likewise
+struct GgufModel { const char *arch, *model_type, *key, *act, *form, *computes; };
+static const GgufModel GGUF_MODELS[] = {
+    { "llama",    "llama",       "hidden_act",        "silu", "pairs", "factors" },
+    { "qwen2",    "qwen2",       "hidden_act",        "silu", "", "square" },
+    { "qwen3",    "qwen3",       "hidden_act",        "silu", "", "" },
+    { "smollm3",  "smollm3",     "hidden_act",        "silu", "pairs", "" },
+    { "gemma",    "gemma",       "hidden_activation", "gelu_pytorch_tanh", "", "tied=1" },
+    { "gemma2",   "gemma2",      "hidden_activation", "gelu_pytorch_tanh", "sandwich",
+      "tied=1 window" },
+    { "gemma3",   "gemma3_text", "hidden_activation", "gelu_pytorch_tanh", "sandwich",
+      "logit_cap=0 window" },
+    { "olmo2",    "olmo2",       "hidden_act",        "silu", "sandwich", "tied=0 square" },
+    { "phi2",     "phi",         "hidden_act",        "gelu_new", "one_norm", "tied=0 square" },
+    { "phi3",     "phi3",        "hidden_act",        "silu", "qkv gate_up", "square" },
+    { "stablelm", "stablelm",    "hidden_act",        "silu", "", "tied=0 square" },
+    { "gpt2",     "gpt2",        "activation_function", "gelu_new", "qkv", "square" },
+    { "gptneox",  "gpt_neox",    "hidden_act",        "gelu", "qkv", "tied=0 qkv_bias=1 square" },
+    { "falcon",   "falcon",      "activation",        "gelu", "qkv one_norm",
+      "qkv_bias=0 square" },
+    { "bloom",    "bloom",       "",                  "", "qkv", "square" },
+};
+
+// A key after the family's name, its key in config.json, and its type in the file. "" stands for a
+// key that changes nothing or that is looked at by itself
+static const char* const GGUF_CONFIG[][3] = {
+    { "block_count", "num_hidden_layers", "u32" },
+    { "embedding_length", "hidden_size", "u32" },
+    { "feed_forward_length", "intermediate_size", "u32" },
+    { "context_length", "max_position_embeddings", "u32" },
+    { "attention.head_count", "num_attention_heads", "u32" },
+    { "attention.head_count_kv", "num_key_value_heads", "u32" },
+    { "attention.key_length", "head_dim", "u32" },
+    { "attention.layer_norm_rms_epsilon", "rms_norm_eps", "f32" },
+    { "attention.layer_norm_epsilon", "rms_norm_eps", "f32" },
+    { "attention.sliding_window", "sliding_window", "u32" },
+    { "rope.freq_base", "rope_theta", "f32" },
+    { "rope.freq_base_swa", "rope_local_base_freq", "f32" },
+    { "attn_logit_softcapping", "attn_logit_softcapping", "f32" },
+    { "final_logit_softcapping", "final_logit_softcapping", "f32" },
+    { "use_parallel_residual", "use_parallel_residual", "bool" },
+    { "vocab_size", "", "" },                            // the rows of the embedding
+    { "tensor_data_layout", "", "" },
+    { "attention.value_length", "", "" },
+    { "rope.dimension_count", "", "" },
+    { "rope.scaling.type", "", "" },
+    { "rope.scaling.factor", "", "" },
+    { "rope.scaling.original_context_length", "", "" },
+    { "rope.scaling.finetuned", "", "" },
+};
+
+// a tensor and its name in Hugging Face's files; # is the number of a layer
+static const char* const GGUF_NAMES[][2] = {
+    { "token_embd", "model.embed_tokens" },
+    { "token_embd_norm", "model.embed_norm" },
+    { "position_embd", "model.embed_positions" },
+    { "output_norm", "model.norm" },
+    { "output", "lm_head" },
+    { "blk.#.attn_norm", "model.layers.#.input_layernorm" },
+    { "blk.#.attn_q", "model.layers.#.self_attn.q_proj" },
+    { "blk.#.attn_k", "model.layers.#.self_attn.k_proj" },
+    { "blk.#.attn_v", "model.layers.#.self_attn.v_proj" },
+    { "blk.#.attn_qkv", "model.layers.#.self_attn.qkv_proj" },
+    { "blk.#.attn_output", "model.layers.#.self_attn.o_proj" },
+    { "blk.#.attn_q_norm", "model.layers.#.self_attn.q_norm" },
+    { "blk.#.attn_k_norm", "model.layers.#.self_attn.k_norm" },
+    { "blk.#.ffn_norm", "model.layers.#.post_attention_layernorm" },
+    { "blk.#.ffn_gate", "model.layers.#.mlp.gate_proj" },
+    { "blk.#.ffn_up", "model.layers.#.mlp.up_proj" },
+    { "blk.#.ffn_down", "model.layers.#.mlp.down_proj" },
+};
+
+// these precede the rows above in a model with norms after attention and FFN
+static const char* const GGUF_SANDWICH[][2] = {
+    { "blk.#.post_attention_norm", "model.layers.#.post_attention_layernorm" },
+    { "blk.#.ffn_norm", "model.layers.#.pre_feedforward_layernorm" },
+    { "blk.#.post_ffw_norm", "model.layers.#.post_feedforward_layernorm" },
+};
+
+// and in Falcon with two norms: the second is attention's, the first the FFN's
+static const char* const GGUF_TWO_NORMS[][2] = {
+    { "blk.#.attn_norm_2", "model.layers.#.input_layernorm" },
+    { "blk.#.attn_norm", "model.layers.#.post_attention_layernorm" },
+};
+
+// Is this word in a list of words?
+inline bool says_word(const char* list, const char* word) {
+    return (" " + std::string(list) + " ").find(" " + std::string(word) + " ") != std::string::npos;
+}
+#endif // GGUF_FAMILIES_H
