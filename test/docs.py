@@ -2,7 +2,10 @@
 
     spelling     American, everywhere: code, comments, messages, pages
     percent      12%, without a blank, in what is read by people
+    pages        README.md and docs/: links lead somewhere, the index lists all, lines and pages are short
+    commands     each stands in a block that test_readme.sh runs or parses, or is listed here with a reason
 """
+import os
 import re
 import subprocess
 import sys
@@ -56,7 +59,90 @@ def check_words():
         expect(not bad, "a blank before %: " + "; ".join(bad[:5]))
 
 
+# ---- pages
+WIDEST, LONGEST, README_LONGEST = 130, 150, 200
+PAGES = sorted("docs/" + n for n in os.listdir("docs") if n.endswith(".md")) if os.path.isdir("docs") else []
+# printed by programs: as long and as wide as they print it
+OUTPUT = sorted("docs/results/" + n for n in os.listdir("docs/results") if n.endswith(".md")) \
+    if os.path.isdir("docs/results") else []
+
+
+def anchors(text):
+    """What GitHub calls the headings of a page."""
+    plain = re.sub(r"(?ms)^```.*?^```", "", text)
+    heads = re.findall(r"(?m)^#+ (.*)", plain)
+    return {re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in heads}
+
+
+def prose(text):
+    return re.sub(r"(?ms)^```.*?^```", "", text)
+
+
+def check_links(name, text):
+    for target in re.findall(r"\]\(([^)\s]+)\)", prose(text)):
+        if target.startswith(("http:", "https:", "mailto:")): continue
+        path, _, anchor = target.partition("#")
+        path = os.path.normpath(os.path.join(os.path.dirname(name), path)) if path else name
+        expect(os.path.exists(path), f"{name}: a link to {target}, which is not there")
+        if anchor and os.path.isfile(path):
+            with open(path, encoding="utf-8") as f: there = anchors(f.read())
+            expect(anchor in there, f"{name}: a link to {target}: that page has no such heading")
+
+
+def check_shape(name, text):
+    lines = text.split("\n")
+    longest = README_LONGEST if name == "README.md" else LONGEST
+    expect(len(lines) - 1 <= longest, f"{name}: {len(lines) - 1} lines, wanted {longest} or fewer")
+    wide = [f"{name}:{i}" for i, line in enumerate(lines, 1)
+            if len(line) > WIDEST and not line.startswith(("|", "<!--"))]
+    expect(not wide, f"a line wider than {WIDEST}: " + "; ".join(wide[:5]))
+
+
+# ---- commands
+COMMAND = re.compile(r"^\s*(?:\$ )?(?:\./train_sink|train_sink |scripts/|python3 |make |dev/|pip |git |sh |mpirun |torchrun "
+                     r"|sbatch |tar )")
+# blocks "sh elsewhere": by page, where their commands are tested, or why they are not
+ELSEWHERE = {
+    "docs/gpu.md": "test_gpu_run.sh packs and runs with a stand-in for the GPU",
+    "docs/many.md": "test_dist.sh and test_nccl.sh start ranks; here there is no cluster",
+}
+
+
+def check_commands(name, text):
+    kind, used = None, set()
+    for i, line in enumerate(text.split("\n"), 1):
+        if line.startswith("```"):
+            kind = line[3:].strip() if kind is None else None
+            if kind == "sh elsewhere": used.add(name)
+            continue
+        command = COMMAND.match(line) and (kind is not None or line.startswith("    "))
+        if not command or kind in ("sh", "sh parsed", "python"): continue
+        if kind == "sh elsewhere" and name in ELSEWHERE: continue
+        expect(False, f"{name}:{i}: a command that no test sees: {line.strip()[:60]}")
+    expect(True, "")
+    return used
+
+
+def check_pages():
+    used = set()
+    for name in ["README.md"] + PAGES + OUTPUT:
+        if not os.path.exists(name): continue
+        with open(name, encoding="utf-8") as f: text = f.read()
+        check_links(name, text)
+        if name in OUTPUT: continue
+        check_shape(name, text)
+        used |= check_commands(name, text)
+    for name in ELSEWHERE if PAGES else []:
+        expect(name in used, f"{name} has no commands that are tested elsewhere: leave it out of ELSEWHERE")
+    if not os.path.exists("docs/README.md"): return
+    with open("docs/README.md", encoding="utf-8") as f: index = f.read()
+    for name in PAGES:
+        short = name[len("docs/"):]
+        expect(short == "README.md" or f"]({short})" in index, f"docs/README.md does not list {short}")
+
+
 check_words()
+check_pages()
 for w in wrong: print("FAIL", w)
 print(f"{passed} passed, {len(wrong)} failed")
 sys.exit(bool(wrong))

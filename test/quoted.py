@@ -103,9 +103,9 @@ def check_generated(name, suffix):
     expect(checked and passed + len(wrong) - before > 4 * checked, f"{name}: {checked} tables read")
 
 
-check_generated("docs/text-tables.md", "-text")
-check_generated("docs/text2-tables.md", "-text2")
-check_generated("docs/laptop.md", "-laptop")
+check_generated("docs/results/text.md", "-text")
+check_generated("docs/results/text2.md", "-text2")
+check_generated("docs/results/laptop.md", "-laptop")
 
 interventions = by_id(["interventions-text"])
 for head, rows in tables(page("docs/interventions.md")):
@@ -175,7 +175,7 @@ verdict = lambda s, v: str(sum(x == v for x in held[s]))
 PROSE = [
     ("README.md", "changes the held-out loss by {} on average; changing the seed changes it by {}",
      [f"{bf16[0]:.3f}", f"{bf16[2]:.3f}"]),
-    ("docs/text.md", "the loss differs by {} on average and by {} at most, where two seeds of one row "
+    ("docs/text-larger.md", "the loss differs by {} on average and by {} at most, where two seeds of one row "
      "differ by {} and {}", [f"{x:.3f}" for x in bf16]),
     ("docs/text.md", "the magnitudes are not ({}% against 18.2%)",
      [f"{average(table4, 'table4-none', of_proxy):.1f}"]),

@@ -1,6 +1,7 @@
 # the README says what is so: every command in its ```sh blocks runs,
 # in a copy of the tree and with few steps; every flag, switch value and file that it names exists.
-# A command in a block "sh parsed" is only parsed (it needs data, or a run's name).
+# A command in a block "sh parsed" is only parsed (it needs data, or a run's name). The blocks of docs/
+# too; those that test/docs.py lists are tested elsewhere.
 . test/ok.sh
 copy=build/test/readme
 rm -rf $copy; mkdir -p $copy
@@ -8,16 +9,33 @@ cp -r Makefile README.md docs *.cu *.cuh *.h commands cpu cuda dist models text 
 cd $copy || exit 1
 export OPTIMIZE=-O0 JOBS=1 OMP_NUM_THREADS=2             # compiling takes longer than running
 
-awk '/^```sh$/ { on = 1; next } /^```sh parsed$/ { on = 2; next } /^```/ { on = 0 } on && NF && !/^#/ { print on, $0 }' README.md > blocks.txt
+awk '/^```sh$/ { on = 1; next } /^```sh parsed$/ { on = 2; next } /^```/ { on = 0 } on && NF && !/^#/ { print on, $0 }' README.md docs/*.md | sed -e ':a' -e '/\\$/N; s/ *\\\n *[12] */ /; ta' > blocks.txt
 [ -f blocks.txt ] && [ -s blocks.txt ]; ok $? "README.md has no sh blocks"
 make -s train_sink > build.log 2>&1; ok $? "make train_sink: $(tail -n 3 build.log)"
 parse() { # a command line without its program: are these flags of ./train_sink?
     words=$(echo "$1" | sed 's/^[^ ]*train_sink//')
     eval "./train_sink $words --help" > /dev/null 2> err; ok $? "$1: $(cat err)"
 }
+script() { # a command line of scripts/: is the program there, and are its words and flags in it?
+    program=${1%% *}; first=$(echo "$1" | cut -s -d ' ' -f 2)
+    [ -x "$program" ] || [ -f "$program" ]; ok $? "$1: no $program"
+    case "$first" in ''|-*|*/*|*.*|*=*|table*|figure*) ;; *) grep -q "$first" "$program" scripts/experiments.tsv; ok $? "$1: $program knows no $first" ;; esac
+    for flag in $(echo "$1" | sed 's/ -- .*//' | grep -o -- ' --[a-z-]*'); do
+        grep -q -- "$flag" "$program" scripts/jobs.py scripts/runlog.py scripts/plot.py || ./train_sink train --help | grep -q -- "$flag"
+        ok $? "$1: $program has no $flag"
+    done
+}
 while read -r kind line; do
     command=$(echo "$line" | sed 's/  *#.*//')
     if [ "$kind" = 1 ]; then tested=yes; else tested=no; fi
+    if [ $tested = no ]; then
+        case "$command" in
+            ./train_sink*) parse "$command" ;;
+            make\ *) make -n ${command#make } > err 2>&1; ok $? "$command: $(tail -n 2 err)" ;;
+            scripts/*|python3\ scripts/*) script "${command#python3 }" ;;
+        esac
+        continue
+    fi
     case "$command" in
         # minutes each, or this very test
         "make test"|"make demo"|"make demo-bb"|"make bench"|"make mutants"|"make experiments")
