@@ -3,6 +3,7 @@ generate.h -- the command generate: text from a checkpoint.
 */
 #ifndef GENERATE_H
 #define GENERATE_H
+#include "../text/look.h"
 #include "../models/directory.h"
 #include "../models/gguf.h"
 #include "chat.h"

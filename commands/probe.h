@@ -213,8 +213,8 @@ static ProbeInput probe_records(const Flags& f, const ProbeBos& bos, int T, int 
          strf("tokenizer %s has %d ids, the model %d", tok.name.c_str(), tok.vocab_size, V),
          "the tokenizer that the model was trained with");
     in.x.resize((size_t)f.probe_seqs * (T + 1));
-    in.n = data_prompts(f.data, tok, f.probe_seqs, T, f.skip_bad, in.x.data(), &counts, &how,
-                        windows);
+    const PromptOptions wanted = { (int)f.probe_seqs, T, f.skip_bad, windows, &how };
+    in.n = data_prompts(f.data, tok, wanted, in.x.data(), &counts);
     in.how = windows ? strf("%d windows of %d tokens", in.n, T + 1)
                      : strf("%d records, the first %d tokens of each", in.n, T + 1);
     if (counts.skipped) { in.how += strf(", %ld shorter ones skipped", counts.skipped); }

@@ -4,6 +4,7 @@ commands/run.cpp -- what run.h declares.
 #include "run.h"
 #include "../cpu/processor.h"
 #include "../text/lock.h"
+#include "../text/maps.h"
 #include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/resource.h>

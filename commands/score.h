@@ -18,6 +18,7 @@ and left out.
 */
 #ifndef SCORE_H
 #define SCORE_H
+#include "../text/look.h"
 
 // ---- what is asked
 

@@ -3,6 +3,7 @@ tokenize.h -- the command tokenize.
 */
 #ifndef TOKENIZE_H
 #define TOKENIZE_H
+#include "../text/tokenize.h"
 static int tokenize(const Flags& f) {
     TokenizeOptions o;
     o.files = f.words;

@@ -3,6 +3,8 @@ test_look.cpp -- is a file named for what it is before it is read, whatever its 
 row of look.cpp has its first bytes here, written by hand; and the readers that ask it.
 */
 #include "../dataloader.h"
+#include "../text/look.h"
+#include "../text/tokenize.h"
 #include "check.h"
 #include <set>
 

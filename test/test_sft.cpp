@@ -3,6 +3,7 @@ test_sft.cpp -- conversations as tokens: the templates character by character, w
 what is refused, and the batches that come of a .jsonl of them. With bytes an id is a character,
 so that borders show.
 */
+#include "../text/sft.h"
 #include "../text/targets.h"
 #include "check.h"
 

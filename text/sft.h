@@ -14,10 +14,7 @@ has none.
 #ifndef SFT_H
 #define SFT_H
 #include "../tokenizer.h"
-
-// A token that no loss asks for is kept as ~id, which has its highest bit set
-inline uint32_t sft_masked(uint32_t id) { return ~id; }
-inline bool sft_is_masked(long id) { return id >= 1L << 31 && id < 1L << 32; }
+#include "masked.h"
 
 // "" if `form` is one of the templates and the tokenizer has what it needs, else what is wanted
 std::string sft_check(const Tokenizer& tok, const std::string& form);

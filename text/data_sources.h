@@ -1,0 +1,10 @@
+/*
+data_sources.h -- how the sources of a mixture are found and opened, and what of each is held out.
+*/
+#ifndef DATA_SOURCES_H
+#define DATA_SOURCES_H
+#include "../dataloader.h"
+
+// Opens all sources that the options name: tokenizer, tokens, windows, weights, description.
+void data_open_sources(Data* d);
+#endif // DATA_SOURCES_H
