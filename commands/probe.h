@@ -176,23 +176,34 @@ static ProbeBos probe_bos(const Flags& f, int V) {
     return bos;
 }
 
-// Says if nothing is put first although the model had BOS there: what a probe finds at token 1
-// depends on it. state: of a run of ours, which knows its own --bos.
-static void bos_note(const Flags& f, const Json& state) {
+// The --bos that the model or its run had where this command has none, "" if there is no other; what
+// is found at token 1 depends on it. note: what to say of it
+struct OtherBos { std::string bos, note; };
+
+// state: of a run of ours, which knows its own --bos
+static OtherBos bos_other(const Flags& f, const Json& state, int V) {
     const Json *flags = state.get("flags"), *run = flags ? flags->get("bos") : NULL;
-    if (f.given_bos || f.tokenizer.empty() || f.bos != "none" || f.data == "bb") { return; }
-    if (run && run->string != "none") {
-        printf("note   the run was trained with --bos %s, and here no BOS is added\n",
-               run->string.c_str());
+    const bool words = !f.tokenizer.empty();
+    if (f.given_bos || f.bos != "none" || f.data == "bb") { return {}; }
+    if (run && (run->string == "none" || !words)) { return {}; }
+    if (run) {
+        return { run->string, "the run was trained with --bos " + run->string + ", and here no BOS "
+                              "is added" };
     }
-    if (run) { return; }
+    if (!words) { return { "", "no tokenizer says whether this model wants a BOS: --tokenizer" }; }
     const Tokenizer tok = tokenizer_of(f.tokenizer);
-    if (tok.before.empty()) { return; }
+    if (tok.before.empty()) { return {}; }
     const std::string first = tokenizer_decode(tok, tok.before.data(), tok.before.size(), false);
-    printf(
-        "note   the model's tokenizer begins a text with %s, and here it does not: --bos default "
-        "adds it\n",
-        printable(first).c_str());
+    const bool one = tok.before.size() == 1 && tok.before[0] < V;
+    return { one ? "default" : "",
+             "the model's tokenizer begins a text with " + printable(first) + ", and here it does "
+             "not" + (one ? "" : ": it is not one token of the model") };
+}
+
+// Says it; then: what follows from it for the user
+static void bos_note(const OtherBos& other, const std::string& then) {
+    if (other.note.empty()) { return; }
+    printf("note   %s%s\n", other.note.c_str(), other.bos.empty() ? "" : (": " + then).c_str());
 }
 
 // (n, T + 1); what they are, in words
@@ -267,6 +278,29 @@ static ProbeInput probe_inputs(const Flags& f, const ProbeBos& bos, const ProbeD
     return in;
 }
 
+// what was measured of some text, in one line
+static std::string probe_line(const std::string& name, const std::string& bos, const Metrics& r,
+                              int n, int T, double e) {
+    return strf("%s, T %d, n %d, eps %g, bos %s | loss %.4f | ", printable(name).c_str(), T, n, e,
+                printable(bos).c_str(), r.loss) + eval_text(NAN, r, e);
+}
+
+// The same text begun in the other way: prints what was measured of it, a line for each threshold,
+// and returns its eval object as the key with_bos.
+static std::string probe_other(Model* m, Flags f, const std::string& other, const ProbeData& p,
+                               size_t k, int T, const std::vector<double>& eps) {
+    f.bos = other;
+    const ProbeBos bos = probe_bos(f, m->c.V);
+    const ProbeInput in = probe_inputs(f, bos, p, k, T, m->c.V);
+    const Metrics r = measure(m, in.x.data(), in.n, T, ops::on_host ? 4096 : 8192);
+    progress_clear();
+    for (double e : eps) {
+        printf("%s\n", probe_line(f.data, bos.label, r, in.n, T, e).c_str());
+    }
+    return ",\"with_bos\":{\"bos\":" + json_str(bos.label) + ",\"input\":" + json_str(in.how) +
+           "," + eval_json(0, NAN, r, eps) + "}";
+}
+
 // one source at one length: prints what was taken and what was measured, returns the eval object
 // without its braces
 static std::string probe_once(Model* m, const Flags& f, const ProbeInput& in,
@@ -294,9 +328,7 @@ static std::string probe_once(Model* m, const Flags& f, const ProbeInput& in,
     }
     printf("%s", probe_text(r, eps).c_str());
     for (double e : eps) {
-        printf("%s, T %d, n %d, eps %g, bos %s | loss %.4f | ", shown.c_str(), T, in.n, e,
-               printable(bos).c_str(), r.loss);
-        printf("%s%s\n", eval_text(NAN, r, e).c_str(), sink_at_text(at, e).c_str());
+        printf("%s%s\n", probe_line(name, bos, r, in.n, T, e).c_str(), sink_at_text(at, e).c_str());
     }
     return "\"data\":" + json_str(name) + ",\"bos\":" + json_str(bos) +
            ",\"input\":" + json_str(in.how) + "," + eval_json(step, NAN, r, eps) +
@@ -357,7 +389,9 @@ static int probe(Flags f) {
     probe_check(f, m.c);
     printf("%s", column_note(m.c).c_str());
     probe_files_check(f, p);
-    if (f.probe_input == "natural") { bos_note(f, state); }
+    const bool natural = f.probe_input == "natural";
+    const OtherBos other = natural ? bos_other(f, state, m.c.V) : OtherBos();
+    bos_note(other, "measured both ways");
     working_begin("");
     std::vector<std::string> objects;
     for (size_t k = 0; k < p.sources.size(); k++) {
@@ -370,6 +404,8 @@ static int probe(Flags f) {
             const ProbeInput in = probe_inputs(f, bos, p, k, T, m.c.V);
             const long step = json_count(state, "step", 0, f.words[0] + "/state.json");
             objects.push_back(probe_once(&m, f, in, bos.label, T, step, eps));
+            const std::string& bos_too = other.bos;
+            if (!bos_too.empty()) { objects.back() += probe_other(&m, f, bos_too, p, k, T, eps); }
             if (f.dump.empty() || objects.size() > 1) { continue; }
             want(f.dump_seq < in.n, strf("--dump-seq %ld", f.dump_seq),
                  strf("0 to %d", in.n - 1).c_str());

@@ -69,5 +69,42 @@ done
 # without --json the next command says how
 "$program" probe "$dir/one/step_1" > "$dir/out" 2>&1 && grep -q '^next: the same with --json p.json, then scripts/plot.py all p.json' "$dir/out"
 ok $? "no next step: $(tail -n 1 "$dir/out")"
+# a tokenizer or a run that puts BOS first: measured without it, as ever, and with it, each to the bit as --bos says
+mkdir "$dir/words"; cp test/vectors/llama2.json "$dir/words/tokenizer.json"
+for i in $(seq 300); do echo "{\"text\": \"A man sat on a bench, $i by $i, and said: one two three four five six seven.\"}"; done > "$dir/text.jsonl"
+tail -n +2 "$dir/text.jsonl" | sed 's/.*"text": "\(.*\)"}/\1/' > "$dir/text.txt"
+train -n 2 -d "$dir/text.txt" --tokenizer "$dir/words" --layers 2 --width 16 --heads 2 --ffn-width 16 --seq 32 -b 8 -o "$dir/alone"
+train -n 2 -d "$dir/text.txt" --tokenizer "$dir/words" --bos seq --layers 2 --width 16 --heads 2 --ffn-width 16 --seq 32 -b 8 -o "$dir/begun"
+"$program" export "$dir/alone/step_2" -o "$dir/theirs" > "$dir/out" 2>&1; ok $? "export: $(tail -n 1 "$dir/out")"
+probe() { "$program" probe "$1" -d "$dir/$2" --probe-len 16 --json "$dir/$3.json" $4 > "$dir/$3.out" 2>&1; ok $? "probe $1 $2 $4: $(tail -n 1 "$dir/$3.out")"; }
+both() { # model, the --bos that is measured, too, what the note says
+    for text in text.jsonl text.txt; do
+        probe "$1" $text p ""; probe "$1" $text none "--bos none"; probe "$1" $text with "--bos $2"
+        python3 - "$dir" "$3" > "$dir/out" 2>&1 << 'END'
+import json, sys
+dir, note = sys.argv[1:]
+p, none, given = (json.load(open(f"{dir}/{n}.json")) for n in ("p", "none", "with"))
+said = open(f"{dir}/p.out").read()
+also = p.pop("with_bos")
+assert p == none, "without BOS"
+assert "with_bos" not in given and also["bos"] == given["bos"] != none["bos"], (also["bos"], given["bos"])
+assert all(also[k] == given[k] for k in ("sink", "alpha1", "probe_loss", "input")), "with BOS"
+assert also["alpha1"] != p["alpha1"], "the two are one"
+assert note in said and "measured both ways" in said, said
+for o in (p, also):
+    assert f"bos {o['bos']} | loss {o['probe_loss']:.4f} |" in said, said
+END
+        ok $? "both ways, $1 $text: $(tail -n 1 "$dir/out")"
+    done
+}
+both "$dir/theirs" default "begins a text with <s>, and here it does not"
+both "$dir/begun/step_2" seq "was trained with --bos seq, and here no BOS is added"
+probe "$dir/alone/step_2" text.txt p ""
+! grep -q "both ways\|BOS" "$dir/p.out"; ok $? "a run without BOS: $(cat "$dir/p.out")"
+"$program" eval "$dir/theirs" -d "$dir/text.txt" --probe-len 16 > "$dir/out" 2>&1 && grep -q "does not: --bos default adds it" "$dir/out"
+ok $? "eval says it: $(tail -n 1 "$dir/out")"
+rm "$dir/theirs/tokenizer.json"
+"$program" probe "$dir/theirs" -d test/families/tokens --probe-len 16 > "$dir/out" 2>&1
+grep -q "note   no tokenizer says whether this model wants a BOS" "$dir/out"; ok $? "no tokenizer: $(tail -n 3 "$dir/out")"
 echo "$passed passed, $failed failed"
 [ $failed -eq 0 ]
