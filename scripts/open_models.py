@@ -47,16 +47,17 @@ def words_of(row, directory, data, dump):
     return [row.words[0], directory] + out + windows
 
 
-def probe(binary, row, name, directory, data, out, done):
-    """what probe or eval wrote for a row; of equal ones the first is taken"""
-    path = os.path.join(out, "models", label(row, name) + ".json")
+def probe(binary, row, name, directory, data, out, done, first="default"):
+    """what probe or eval wrote for a row; of equal ones the first is taken. first: --bos"""
+    alone = "" if first == "default" else "-no-bos"
+    path = os.path.join(out, "models", label(row, name) + alone + ".json")
     dump = os.path.join(out, "models", row.id) if "--dump" in row.words else ""
     words = words_of(row, directory, data, dump)
-    key = tuple(w for w in words if w != dump)
+    key = (first, *(w for w in words if w != dump))
     os.makedirs(os.path.dirname(path), exist_ok=True)
     if key not in done:
         # section 3.3 leaves BOS out of random and repeated tokens: natural text is taken to have it
-        bos = ["--bos", "default"] if "-d" in words else []
+        bos = ["--bos", first] if "-d" in words else []
         call = lambda: subprocess.run([binary] + words + bos + ["--json", path],
                                       capture_output=True, text=True)
         r = call()
@@ -217,6 +218,12 @@ def run(rows, o):
         more = hellaswag(binary, directory, o.task) if table == "figure10" and o.task else ""
         print(f"{label(row, name):36} {sinks}  loss {loss:.3f}  bos {e.get('bos', 'none')}{more}",
               flush=True)
+        begun = e.get("bos", "none").removeprefix("default: ") != "none"
+        if begun and "--dump" not in row.words:
+            alone = probe(binary, row, name, directory, o.data, o.out, done, "none")
+            print(f"{'  the same text without BOS':36} {measured(row, alone)[0]}  "
+                  f"loss {measured(row, alone)[1]:.3f}  bos none", flush=True)
+            written.append(os.path.join(o.out, "models", label(row, name) + "-no-bos.json"))
         details(row, e, os.path.join(o.out, "models", row.id) if "--dump" in row.words else "")
     if missing:
         print("\nof the paper's models these are not there, so not probed: "

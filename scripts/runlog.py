@@ -430,11 +430,21 @@ def read_probe(path):
     several = o.get("all", [o])
     check(path, {"all": several}, {"all": [{}]})
     for i, e in enumerate(several or [o]):
-        check_eval(f"{path}, all[{i}]" if "all" in o else path, {"step": 0, **e})
+        where = f"{path}, all[{i}]" if "all" in o else path
+        check_eval(where, {"step": 0, **e})
+        if "with_bos" in e:
+            check(path, e, {"with_bos": {}})
+            check_eval(f"{where}, with_bos", {"step": 0, **e["with_bos"]})
     name = os.path.splitext(os.path.basename(path))[0]
     differ = lambda get: len({get(e) for e in several}) > 1
     data, length = differ(lambda e: e.get("data")), differ(lambda e: e["sink"]["T"])
-    return [probed(path, name, {"step": 0, **e}, data, length) for e in several or [o]]
+    runs = []
+    for e in several or [o]:
+        runs.append(probed(path, name, {"step": 0, **e}, data, length))
+        if "with_bos" in e:                      # the same text, begun as the model's tokenizer does
+            runs.append(probed(path, name, {"step": 0, **e, **e["with_bos"]}, data, length))
+            runs[-1]["name"] += " with BOS"
+    return runs
 
 
 def probed(path, file, e, data, length):

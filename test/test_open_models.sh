@@ -3,7 +3,7 @@
 . test/ok.sh
 PYTHON=${PYTHON:-python3}
 command -v "$PYTHON" > /dev/null 2>&1 || {
-    echo "skipped: 26 checks of test_open_models (no python3)"
+    echo "skipped: 29 checks of test_open_models (no python3)"
     echo "0 passed, 0 failed"
     exit 0
 }
@@ -19,6 +19,16 @@ run() {
 }
 run table1 figure12 figure18 figure19 --models $out/gpt2-xl $out/Llama-2-7b-hf $out/gpt2-large
 ok $? "reproduce: $(cat $out/stderr)"
+# a model whose tokenizer begins a text with BOS is measured without it, too
+$binary probe $out/Llama-2-7b-hf --bos none -d $out/text.jsonl --json $out/probe.json > $out/probe.txt 2>&1
+loss=$($PYTHON -c 'import json, sys; print("%.3f" % json.load(open(sys.argv[1]))["probe_loss"])' $out/probe.json)
+grep -A1 "^table1-llama2-7b-base-natural " $out/stdout | grep -q "^  the same text without BOS .* loss $loss  bos none"
+ok $? "without BOS: wanted loss $loss, got $(grep -A1 "^table1-llama2-7b-base-natural " $out/stdout)"
+! grep -A1 "^table1-gpt2-xl-natural " $out/stdout | grep -q "without BOS"; ok $? "GPT-2, which has no BOS, twice"
+# a probe that measured both ways is two rows of a report
+$binary probe $out/Llama-2-7b-hf -d $out/text.jsonl --json $out/both.json > $out/probe.txt 2>&1
+$PYTHON scripts/report.py $out/both.json --csv > $out/both.csv 2>&1
+grep -q "with BOS" $out/both.csv && [ "$(wc -l < $out/both.csv)" -eq 3 ]; ok $? "report: $(cat $out/both.csv)"
 for input in natural random repeated; do
     data=; [ $input = natural ] && data="-d $out/text.jsonl --bos default"
     $binary probe $out/Llama-2-7b-hf --probe-input $input $data --json $out/probe.json \
