@@ -9,6 +9,7 @@ program, which is compiled once for all of them. Shapes: reference.h.
 #include "metrics.cuh"
 #include "cpu/attention.h"
 #include "cpu/metrics.h"
+#include "cpu/training.h"
 #ifndef BACKEND
 #define BACKEND cpu
 #endif

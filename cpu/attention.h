@@ -1,10 +1,22 @@
 /*
 attention.h -- attention of the fast CPU backend: one forward and one backward for every variant, by
-tiles, O(T) memory.
+tiles, in O(T) memory.
 
-A task is one key/value head of one sequence, or 512 queries of it. It walks tiles of BR queries x
-BC keys; a tile's scores live in a BR x BC buffer and are gone when the next tile starts: memory is
-O(T HS) a thread. What the metrics of a measured layer need of them is kept (Kept).
+A thread takes one key/value head of one sequence, or 512 queries of it, and walks tiles of BR
+queries x BC keys. The scores of a tile are gone when the next tile begins, so a thread needs
+O(T HS) memory.
+
+                 keys
+              +----+----+----+----+
+      queries | BR x BC |    |    |      forward:   scores -> weights -> += weights @ v
+              +----+----+----+----+      backward:  the same tiles, column after column
+              |    |    |    |    |
+              +----+----+----+----+
+
+    1 tiles of scores     which tiles there are, and their scores
+    2 forward             what a row carries from tile to tile, and what it ends as
+    3 generation          one query, its row at once
+    4 backward            dq, dk, dv and the extra column's gradients
 */
 #ifndef CPU_ATTENTION_H
 #define CPU_ATTENTION_H
@@ -13,19 +25,25 @@ O(T HS) a thread. What the metrics of a measured layer need of them is kept (Kep
 
 namespace cpu {
 // ----------------------------------------------------------------------------
-// tiles of scores
+// 1 tiles of scores
 
-// queries t0..t1 and keys j0..j1; full: every query sees every key, and there are BC of these
-struct TileAt { int t0, t1, j0, j1; bool full; };
+// Queries t0 .. t1 and keys j0 .. j1.
+struct TileAt {
+    int t0, t1;
+    int j0, j1;
+    bool full;                      // every query sees every key, and there are BC keys
+};
 
-// the tile of queries t0..t1 and keys j0..; false if they see none of these
+// Finds the tile of queries t0 .. t1 and keys j0... Returns false if they see none of these.
 inline bool tile_of(TileAt* at, AttnShape s, int t0, int t1, int j0) {
-    const int j1 = std::min(std::min(s.T, std::max(t1, s.prefix)), j0 + BC);
-    *at = { t0, t1, j0, j1, j1 - j0 == BC && attn_tile_full(s, t0, t1, j0, j1) };
+    const int last_key = std::min(s.T, std::max(t1, s.prefix));
+    const int j1 = std::min(last_key, j0 + BC);
+    const bool full = j1 - j0 == BC && attn_tile_full(s, t0, t1, j0, j1);
+    *at = { t0, t1, j0, j1, full };
     return j0 < j1 && !attn_tile_empty(s, t0, t1, j0, j1);
 }
 
-// f(TileAt) for the tiles of keys that queries t0..t1 see
+// Calls f(TileAt) for the tiles of keys that queries t0 .. t1 see.
 template <class F> void each_tile(AttnShape s, int t0, int t1, F f) {
     TileAt at;
     for (int j0 = 0; j0 < s.T; j0 += BC) {
@@ -33,11 +51,17 @@ template <class F> void each_tile(AttnShape s, int t0, int t1, F f) {
     }
 }
 
-// score (BR, BC) <- q . k, scaled, biased and masked. Always whole rows of BC, so that loops over
-// them have a length that is known: where there is no key, none is seen
+// Tells whether query t sees key j, where key j is one of the tile's.
+inline bool tile_sees(TileAt at, AttnShape s, int t, int j) {
+    return attn_sees(s, t, j) & (j < at.j1);
+}
+
+// Scales, biases and masks the products q . k of a tile: score (BR, BC). It always takes whole rows
+// of BC, so that loops have a constant length; where there is no key, none is seen.
 template <class A, class Pe>
 inline void tile_scores(acc* score, TileAt at, int h, AttnShape s) {
-    const acc scale = s.scale, cap = s.cap;
+    const acc scale = s.scale;
+    const acc cap = s.cap;
     for (int t = at.t0; t < at.t1; t++, score += BC) {
         for (int j = 0; j < BC; j++) {
             score[j] *= scale;
@@ -48,7 +72,7 @@ inline void tile_scores(acc* score, TileAt at, int h, AttnShape s) {
         }
         if (at.full) { continue; }
         for (int j = 0; j < BC; j++) {
-            const bool seen = attn_sees(s, t, at.j0 + j) & (at.j0 + j < at.j1);
+            const bool seen = tile_sees(at, s, t, at.j0 + j);
             score[j] = seen ? score[j] : attn_masked<A, acc>();
         }
     }
@@ -61,39 +85,80 @@ template <class X, class Y> acc dot(const X* a, const Y* b, int n) {
     return sum;
 }
 
-// the score of the extra column for query q; star: z of its head or, of its key/value head, k* or
-// NULL
+// The score of the extra column for query q. star: the z of its head or, of its key/value head, k*
+// or NULL
 template <class A, class Bi, class Q, class R>
 acc star_score(const Q* q, const R* star, AttnShape s) {
     if (Bi::column == LOGIT_COLUMN) { return star[0]; }
     return star ? attn_capped<A>(dot(q, star, s.HS) * acc(s.scale), acc(s.cap)) : acc(0);
 }
 
-// What a forward pass keeps of a row (b, h, t) for the metrics of the same layer, if they are
-// wanted: over its tokens the sum of e^(s - m) and that of (s - m) e^(s - m), m the largest score,
-// and the scores of the first tokens. That is all they need where a weight is e^(s - stat0 - stat1)
-struct KeptRow { acc sum, s_sum, first[METRIC_K + 1]; };
+// The rows of one sequence b: x + t * attn_row(s) is token t's, and its heads side by side.
+template <class R> struct Sequence {
+    R* x;
+    AttnShape s;
 
-struct Kept {
-    bool wanted = false;
-    const acc* of = NULL;               // stat of the forward pass that they are from
-    std::vector<KeptRow> rows;          // (B, NH, T)
+    R* q(int t, int h) const { return row(t) + h * s.HS; }
+    R* k(int t, int g) const { return row(t) + (s.NH + g) * s.HS; }
+    R* v(int t, int g) const { return row(t) + (s.NH + s.KV + g) * s.HS; }
+    R* row(int t) const { return x + (long)t * attn_row(s); }
 };
-inline Kept kept;
 
-// metrics of every layer will follow, or no longer
-inline void keep_rows_for_metrics(bool wanted) { kept = { wanted, NULL, {} }; }
+template <class R> Sequence<R> sequence_of(R* qkv, int b, AttnShape s) {
+    return { qkv + (long)b * s.T * attn_row(s), s };
+}
+
+// Where query t of head h is in out (B, T, NH HS), and in stat (B, NH, T, 2).
+inline long out_at(int b, int t, int h, AttnShape s) {
+    return (((long)b * s.T + t) * s.NH + h) * s.HS;
+}
+inline long row_at(int b, int h, int t, AttnShape s) { return (long)(b * s.NH + h) * s.T + t; }
+
+// ----------------------------------------------------------------------------
+// 2 forward
+
+// What the forward pass keeps of a row (b, h, t) for the metrics of the same layer. m is the
+// largest score of its tokens. The metrics need no more where a weight is e^(s - stat0 - stat1).
+struct KeptRow {
+    acc sum;                        // of e^(s - m)
+    acc s_sum;                      // of (s - m) e^(s - m)
+    acc first[METRIC_K + 1];        // scores of the first tokens
+};
+
+// Passed from attention_forward to attention_metrics of the same layer: both have the parameters of
+// all backends, so it travels beside them.
+struct KeptRows {
+    bool wanted = false;            // set by keep_rows_for_metrics
+    const acc* of = NULL;           // stat of the forward pass that they are from
+    std::vector<KeptRow> rows;      // (B, NH, T)
+};
+inline KeptRows kept_rows;
+
+// Announces that metrics of every layer will follow the forward passes, or no longer will.
+inline void keep_rows_for_metrics(bool wanted) { kept_rows = { wanted, NULL, {} }; }
 
 template <class A> constexpr bool keeps_rows = A::exp_family && A::Z != Z_ABS;
 
-// a tile's scores w (BC) become weights, as by attn_term, and join what is kept of their row; `top`
-// is the largest score from now on, m before
-inline void keep_scores(KeptRow* row, acc* w, acc m, acc top) {
-    const acc least = -1000, fall = max_(least, m - top), shrink = exp_(fall);
-    acc sum = 0, s_sum = 0;
+// What a query carries from tile to tile.
+struct RowState {
+    acc top;                        // the largest score so far
+    acc mass;                       // the sum in Z, relative to top as out is
+    acc* out;                       // (HP) the sum of weight times v
+    KeptRow* kept;                  // or NULL
+};
+
+// Turns a tile's scores w (BC) into weights, as attn_term does, and adds them to what is kept of
+// their row. top: the largest score from now on; before: until now
+inline void keep_scores(KeptRow* row, acc* w, acc before, acc top) {
+    const acc least = -1000;
+    const acc fall = max_(least, before - top);
+    const acc shrink = exp_(fall);
+    acc sum = 0;
+    acc s_sum = 0;
     #pragma omp simd reduction(+ : sum, s_sum)
     for (int j = 0; j < BC; j++) {
-        const acc below = max_(least, w[j] - top), term = exp_(below);
+        const acc below = max_(least, w[j] - top);
+        const acc term = exp_(below);
         sum += term;
         s_sum += term * below;
         w[j] = term;
@@ -102,100 +167,130 @@ inline void keep_scores(KeptRow* row, acc* w, acc m, acc top) {
     row->sum = shrink * row->sum + sum;
 }
 
-// one query of a forward tile: its scores w (BC) become weights, and what was summed before,
-// o (HP), shrinks to what it is beside them; row: where it is kept, or NULL
-template <class A>
-void row_forward(acc* w, acc* o, acc* m, acc* l, acc p, int HP, KeptRow* row) {
-    const acc before = *m;
+// Takes one query through a tile: its scores w (BC) become weights, and what was summed before
+// shrinks to what it is beside them.
+template <class A> void row_forward(RowState* row, acc* w, acc p, int HP) {
     // the mass of a weight e^x under a p-norm is e^(px): no logarithm
     constexpr bool by_exp = A::exp_family && A::Z == Z_PNORM;
-    acc sum = 0, top = before;
+    const acc before = row->top;
+    acc top = before;
+    acc sum = 0;
     if (A::exp_family) {
         #pragma omp simd reduction(max : top)
         for (int j = 0; j < BC; j++) { top = max_(top, w[j]); }
-        if (top == acc(-INFINITY)) {
+        if (top == acc(-INFINITY)) {                    // it sees no key so far
             for (int j = 0; j < BC; j++) { w[j] = 0; }
             return;
         }
         const acc shrink = exp_(before - top);
-        *l *= by_exp ? exp_(p * (before - top)) : attn_mass<A>(shrink, p);
-        *m = top;
+        acc* o = row->out;
+        row->mass *= by_exp ? exp_(p * (before - top)) : attn_mass<A>(shrink, p);
+        row->top = top;
         for (int i = 0; i < HP; i++) { o[i] *= shrink; }
     }
-    #pragma omp simd reduction(+ : sum)
-    for (int j = 0; j < (by_exp ? BC : 0); j++) { sum += exp_(p * (w[j] - top)); }
-    if (keeps_rows<A> && row) {
-        keep_scores(row, w, before, top);
+    if (by_exp) {
+        #pragma omp simd reduction(+ : sum)
+        for (int j = 0; j < BC; j++) { sum += exp_(p * (w[j] - top)); }
+    }
+    if (keeps_rows<A> && row->kept) {
+        keep_scores(row->kept, w, before, top);
     } else {
         for (int j = 0; j < BC; j++) { w[j] = attn_term<A>(w[j], top); }
     }
-    #pragma omp simd reduction(+ : sum)
-    for (int j = 0; j < (by_exp ? 0 : BC); j++) { sum += attn_mass<A>(w[j], p); }
-    *l += sum;
-    for (int j = 0; A::Z == Z_ABS && j < BC; j++) { w[j] = attn_share<A>(w[j]); }
+    if (!by_exp) {
+        #pragma omp simd reduction(+ : sum)
+        for (int j = 0; j < BC; j++) { sum += attn_mass<A>(w[j], p); }
+    }
+    row->mass += sum;
+    if (A::Z == Z_ABS) {
+        for (int j = 0; j < BC; j++) { w[j] = attn_share<A>(w[j]); }
+    }
 }
 
-// the extra column is the state that the loop over tiles starts from: o (HP), m, l of one query
+// Begins the row of query q: the extra column, if there is one, is the state that the loop over
+// tiles starts from. star, v_star: NULL for zero
 template <class A, class Bi>
-void star_forward(acc* o, acc* m, acc* l, const real* q, const real* star, const real* vs, int HP,
+void star_forward(RowState* row, const real* q, const real* star, const real* v_star,
                   AttnShape s) {
-    *m = attn_least<A, acc>();
-    *l = 0;
-    for (int i = 0; i < HP; i++) { o[i] = 0; }
+    const int HP = padded(s.HS);
+    row->top = attn_least<A, acc>();
+    row->mass = 0;
+    for (int i = 0; i < HP; i++) { row->out[i] = 0; }
     if (Bi::column == NO_COLUMN) { return; }
     const acc s_star = star_score<A, Bi>(q, star, s);
     if (s_star == acc(-INFINITY)) { return; }
-    *m = max_(*m, s_star);
-    const acc w_star = attn_term<A>(s_star, *m);
-    *l = attn_mass<A>(w_star, acc(s.p));
-    for (int i = 0; vs && i < s.HS; i++) { o[i] = attn_share<A>(w_star) * vs[i]; }
+    row->top = max_(row->top, s_star);
+    const acc w_star = attn_term<A>(s_star, row->top);
+    row->mass = attn_mass<A>(w_star, acc(s.p));
+    if (!v_star) { return; }
+    for (int i = 0; i < s.HS; i++) { row->out[i] = attn_share<A>(w_star) * v_star[i]; }
 }
 
-// the factors of a thread: keys turned over and values of one key/value head
+// Keys, transposed, and values of key/value head g of a sequence, as factors.
 template <class R> struct HeadFactors {
     Tiles<R> tiles;
     typename Tiles<R>::Right k, v;
 
-    HeadFactors(const R* k_0, const R* v_0, int keys, AttnShape s)
+    HeadFactors(const Sequence<const R>& x, int g, int keys, AttnShape s)
         : tiles(product_settings.split_floats && split_here() && s.HS >= 32),
-          k(tiles.across(0, k_0, attn_row(s), keys, s.HS)),
-          v(tiles.along(1, v_0, attn_row(s), keys, s.HS)) {}
+          k(tiles.across(K_ACROSS, x.k(0, g), attn_row(s), keys, s.HS)),
+          v(tiles.along(ROWS_ALONG, x.v(0, g), attn_row(s), keys, s.HS)) {}
 };
 
-// out (M, HS), rows NH HS apart, stat (M, 2) <- queries t0.. of head h, whose sequence begins at x;
-// rows: where they are kept, or NULL
+// A query head of a sequence, as the forward pass reads it and where it writes.
+struct HeadForward {
+    Sequence<const real> x;
+    const real* star;               // z, k* or NULL
+    const real* v_star;             // or NULL
+    int h;
+    real* out;                      // of query 0; (T, HS), rows NH HS apart
+    acc* stat;                      // (T, 2)
+    KeptRow* kept;                  // (T), or NULL
+};
+
+// Computes out and stat of queries t0 .. t0 + M.
 template <class A, class Bi, class Pe>
-void queries_forward(real* out, acc* stat, KeptRow* rows, HeadFactors<real>& f, const real* x,
-                     const real* star, const real* vs, int t0, int M, int h, AttnShape s) {
-    const int HS = s.HS, W = attn_row(s), HP = padded(HS);
-    const acc p = s.p;
-    acc *o = scratch(2, BR * HP), *score = scratch(3, BR * BC), m[BR], l[BR];
-    const real* q_0 = x + (long)t0 * W + h * HS;
-    const auto q = f.tiles.rows(4, q_0, W, M, HS);
+void queries_forward(const HeadForward& head, HeadFactors<real>& f, int t0, int M, AttnShape s) {
+    const int HS = s.HS;
+    const int HP = padded(HS);
+    acc* o = scratch(OUT, BR * HP);
+    acc* score = scratch(SCORES, BR * BC);
+    RowState rows[BR];
     for (int r = 0; r < M; r++) {
-        star_forward<A, Bi>(o + r * HP, m + r, l + r, q_0 + (long)r * W, star, vs, HP, s);
-        for (int j = 0; rows && j <= METRIC_K; j++) { rows[r].first[j] = -INFINITY; }
-        if (rows) { rows[r].sum = rows[r].s_sum = 0; }
+        KeptRow* kept = head.kept ? head.kept + t0 + r : NULL;
+        rows[r].out = o + r * HP;
+        rows[r].kept = kept;
+        star_forward<A, Bi>(&rows[r], head.x.q(t0 + r, head.h), head.star, head.v_star, s);
+        if (!kept) { continue; }
+        kept->sum = kept->s_sum = 0;
+        for (int j = 0; j <= METRIC_K; j++) { kept->first[j] = -INFINITY; }
     }
+
+    const auto q = f.tiles.rows(Q_ROWS, head.x.q(t0, head.h), attn_row(s), M, HS);
     each_tile(s, t0, t0 + M, [&](TileAt at) {
         const int N = at.j1 - at.j0;
         f.tiles.product(score, BC, q, f.k.from(0, at.j0), M, N, HS, false);
-        tile_scores<A, Pe>(score, at, h, s);
+        tile_scores<A, Pe>(score, at, head.h, s);
+        const int first_end = std::min<int>(METRIC_K + 1, at.j1);       // of the scores to keep
         for (int r = 0; r < M; r++) {
             acc* score_r = score + r * BC;
-            for (int j = at.j0; rows && j <= std::min<int>(METRIC_K, at.j1 - 1); j++) {
-                rows[r].first[j] = score_r[j - at.j0];
+            if (rows[r].kept) {
+                acc* first = rows[r].kept->first;
+                for (int j = at.j0; j < first_end; j++) { first[j] = score_r[j - at.j0]; }
             }
-            row_forward<A>(score_r, o + r * HP, m + r, l + r, p, HP, rows ? rows + r : NULL);
+            row_forward<A>(&rows[r], score_r, acc(s.p), HP);
         }
-        const auto w = f.tiles.weights_left(6, f.tiles.weights(5, score, M), M);
+        const real* weights = f.tiles.weights(WEIGHTS, score, M);
+        const auto w = f.tiles.weights_left(LEFT_TILE, weights, M);
         f.tiles.product(o, HP, w, f.v.from(at.j0, 0), M, HS, N, true);
     });
+
     for (int r = 0; r < M; r++) {
         acc st[2];
-        const acc factor = attn_stat<A>(st, m[r], l[r], p, attn_alpha<A, acc>(s));
-        memcpy(stat + r * 2, st, sizeof st);
-        real* out_t = out + (long)r * s.NH * HS;
+        const acc alpha = attn_alpha<A, acc>(s);
+        const acc factor = attn_stat<A>(st, rows[r].top, rows[r].mass, acc(s.p), alpha);
+        memcpy(head.stat + (t0 + r) * 2, st, sizeof st);
+        real* out_t = head.out + (long)(t0 + r) * s.NH * HS;
         for (int i = 0; i < HS; i++) { out_t[i] = o[r * HP + i] * factor; }
     }
 }
@@ -205,200 +300,297 @@ void queries_forward(real* out, acc* stat, KeptRow* rows, HeadFactors<real>& f, 
 template <class A, class Bi, class Pe>
 void attention_forward(real* out, acc* stat, const real* qkv, const real* kstar, const real* vstar,
                        AttnShape s) {
-    const int T = s.T, HS = s.HS, W = attn_row(s), G = s.NH / s.KV;
-    const int some = 512, parts = div_up(T, some), heads = s.B * s.KV;  // queries of a task
-    const bool keep = kept.wanted && keeps_rows<A>;
+    const int group = s.NH / s.KV;                      // query heads of a key/value head
+    const int chunk = 512;                              // queries of a task
+    const int chunks = div_up(s.T, chunk);
+    const int heads = s.B * s.KV;
+    const bool keep = kept_rows.wanted && keeps_rows<A>;
     if (keep) {
-        kept.of = stat;
-        kept.rows.resize((long)s.B * s.NH * T);
+        kept_rows.of = stat;
+        kept_rows.rows.resize((long)s.B * s.NH * s.T);
     }
     #pragma omp parallel for schedule(dynamic)
-    for (int i = 0; i < heads * parts; i++) {               // the longest tasks first
-        const int b = i % heads / s.KV, g = i % s.KV, end = std::min(T, (parts - i / heads) * some);
-        // this sequence, this value head, the keys that its queries see
-        const real *x = qkv + (long)b * T * W, *vs = attn_star(vstar, s, g);
-        HeadFactors<real> f(x + (s.NH + g) * HS, x + (s.NH + s.KV + g) * HS,
-                            std::min(T, std::max(end, s.prefix)), s);
-        for (int h = g * G; h < (g + 1) * G; h++) {
-            const real* star = attn_column<Bi>(kstar, s, h);
-            for (int t0 = (end - 1) / some * some; t0 < end; t0 += BR) {
-                const long row = (long)(b * s.NH + h) * T + t0;
-                queries_forward<A, Bi, Pe>(out + ((long)b * T + t0) * s.NH * HS + h * HS,
-                                           stat + row * 2, keep ? &kept.rows[row] : NULL, f, x,
-                                           star, vs, t0, std::min((int)BR, end - t0), h, s);
+    for (int i = 0; i < heads * chunks; i++) {          // the longest tasks first
+        const int b = i % heads / s.KV;
+        const int g = i % s.KV;
+        const int last = chunks - 1 - i / heads;
+        const int begin = last * chunk;
+        const int end = std::min(s.T, begin + chunk);
+        const int keys = std::min(s.T, std::max(end, s.prefix));        // that these queries see
+        const Sequence<const real> x = sequence_of(qkv, b, s);
+        HeadFactors<real> f(x, g, keys, s);
+        for (int h = g * group; h < (g + 1) * group; h++) {
+            const long row = row_at(b, h, 0, s);
+            const HeadForward head = { x, attn_column<Bi>(kstar, s, h), attn_star(vstar, s, g), h,
+                                       out + out_at(b, 0, h, s), stat + row * 2,
+                                       keep ? &kept_rows.rows[row] : NULL };
+            for (int t0 = begin; t0 < end; t0 += BR) {
+                const int M = std::min((int)BR, end - t0);
+                queries_forward<A, Bi, Pe>(head, f, t0, M, s);
             }
         }
     }
 }
 
-// Generation: one query q (NH HS) at position t and the keys and values kv (t + 1, 2 KV HS) of
-// positions 0..t -> out (NH HS). The same as row t of attention_forward, with all scores of the row
-// at hand. R: where host code can read
+// ----------------------------------------------------------------------------
+// 3 generation
+
+// Computes out (NH HS) of one query q (NH HS) at position t, from the keys and values
+// kv (t + 1, 2 KV HS) of positions 0..t. The same as row t of attention_forward, with all scores of
+// the row at hand. R: where host code can read
 template <class A, class Bi, class Pe, class R>
 void attention_row(R* out, const R* q, const R* kv, const R* kstar, const R* vstar, int t,
                    AttnShape s) {
-    // column t + 1 is the extra one of BIAS
-    const int HS = s.HS, row = 2 * s.KV * HS, extra = t + 1;
-    const acc p = s.p, scale = s.scale, cap = s.cap;
-    auto sees = [=](int j) { return j < extra ? attn_sees(s, t, j) : Bi::column != NO_COLUMN; };
+    const int HS = s.HS;
+    const int row = 2 * s.KV * HS;
+    const int extra = t + 1;                            // the column of BIAS
+    const acc p = s.p;
+    const auto sees = [=](int j) {
+        return j < extra ? attn_sees(s, t, j) : Bi::column != NO_COLUMN;
+    };
     #pragma omp parallel for if ((long)t * s.NH * HS > 1 << 16)
     for (int h = 0; h < s.NH; h++) {
         const int g = h / (s.NH / s.KV);
-        const R *q_h = q + h * HS, *k = kv + g * HS, *v = k + s.KV * HS;
-        const R *star = attn_column<Bi>(kstar, s, h), *v_star = attn_star(vstar, s, g);
-        acc *score = scratch(0, extra + 1), *o = scratch(1, HS), stat[2], sum = 0,
-            m = attn_least<A, acc>();
+        const R* q_h = q + h * HS;
+        const R* k = kv + g * HS;
+        const R* v = k + s.KV * HS;
+        const R* star = attn_column<Bi>(kstar, s, h);
+        const R* v_star = attn_star(vstar, s, g);
+        acc* score = scratch(SCORES, extra + 1);
+        acc* o = scratch(OUT, HS);
+
+        acc m = attn_least<A, acc>();
         for (int j = 0; j <= extra; j++) {
             if (!sees(j)) { continue; }
-            if (j < extra) {
-                const acc bias = attn_bias<A, Pe, acc>(s, t - j, h);
-                score[j] = attn_capped<A>(dot(q_h, k + (long)j * row, HS) * scale + bias, cap);
-            } else {
+            if (j == extra) {
                 score[j] = star_score<A, Bi>(q_h, star, s);
+            } else {
+                const acc bias = attn_bias<A, Pe, acc>(s, t - j, h);
+                const acc scaled = dot(q_h, k + (long)j * row, HS) * acc(s.scale);
+                score[j] = attn_capped<A>(scaled + bias, acc(s.cap));
             }
             m = max_(m, score[j]);
         }
+
+        acc sum = 0;
         for (int i = 0; i < HS; i++) { o[i] = 0; }
         for (int j = 0; j <= extra; j++) {
             if (!sees(j)) { continue; }
-            const acc w = attn_term<A>(score[j], m), share = attn_share<A>(w);
+            const acc w = attn_term<A>(score[j], m);
+            const acc share = attn_share<A>(w);
             const R* v_j = j < extra ? v + (long)j * row : v_star;
             sum += attn_mass<A>(w, p);
             for (int i = 0; v_j && i < HS; i++) { o[i] += share * acc(v_j[i]); }
         }
+        acc stat[2];
         const acc factor = attn_stat<A>(stat, m, sum, p, attn_alpha<A, acc>(s));
         for (int i = 0; i < HS; i++) { out[h * HS + i] = R(o[i] * factor); }
     }
 }
 
-// the extra column of one query: dq_t, dk* (or dz), dv* += ; star or vs NULL for zero
-template <class A, class Bi>
-inline void star_backward(acc* dq_t, acc* dstar, acc* dvs, const real* do_t, const real* q_t,
-                          const acc* st_t, const real* star, const real* vs, acc delta,
-                          AttnShape s) {
-    const acc s_star = star_score<A, Bi>(q_t, star, s), dw_star = vs ? dot(do_t, vs, s.HS) : acc(0);
-    const acc w_star = attn_weight<A>(s_star, st_t[0], st_t[1]);
-    const acc ds = attn_ds<A>(s_star, w_star, dw_star, st_t[0], st_t[1], delta, acc(s.p),
-                              attn_alpha<A, acc>(s));
-    const acc ds_star = ds * attn_slope<A>(s_star, acc(s.cap)) * acc(s.scale);
-    for (int i = 0; i < s.HS; i++) { dvs[i] += w_star * do_t[i]; }
-    if (Bi::column == LOGIT_COLUMN) { *dstar += ds; return; }
-    for (int i = 0; i < s.HS; i++) {
-        if (star) { dq_t[i] += ds_star * star[i]; }
-        dstar[i] += ds_star * q_t[i];
-    }
-}
+// ----------------------------------------------------------------------------
+// 4 backward
 
-// the tile's scores become weights, and ds, which holds do . v_j, becomes ds_j scale;
-// both (BR, BC). stat and delta are of query at.t0
-template <class A>
-void tile_backward(acc* weight, acc* ds, TileAt at, const acc* stat, const acc* delta,
-                   AttnShape s) {
-    const acc p = s.p, alpha = attn_alpha<A, acc>(s), scale = s.scale, cap = s.cap;
-    for (int r = 0; r < at.t1 - at.t0; r++) {
-        acc *w = weight + r * BC, *d = ds + r * BC;
-        const acc st0 = stat[r * 2], st1 = stat[r * 2 + 1], dl = delta[r];
-        for (int j = at.j1 - at.j0; j < BC; j++) { d[j] = 0; }
-        for (int j = 0; j < BC; j++) {
-            const acc s_j = w[j];
-            w[j] = attn_weight<A>(s_j, st0, st1);
-            d[j] = attn_ds<A>(s_j, w[j], d[j], st0, st1, dl, p, alpha) * attn_slope<A>(s_j, cap)
-                 * scale;
-        }
-        for (int j = 0; A::is_signed && !at.full && j < BC; j++) {
-            const bool seen = attn_sees(s, at.t0 + r, at.j0 + j) & (at.j0 + j < at.j1);
-            d[j] = seen ? d[j] : acc(0);
-        }
-    }
-}
+enum { MOST_QUERIES = 512 };        // that are taken through all keys together
 
-enum { MOST_QUERIES = 512 };        // of backward at a time
+// What one key/value head of a sequence adds to the gradients of the extra column.
+struct StarGradients {
+    acc* key;                       // dk* (HS)
+    acc* value;                     // dv* (HS)
+    acc* logit;                     // dz of the query head
+};
 
-// what one key/value head of a sequence adds to the gradients of the extra column
-struct StarGradients { acc *key, *value, *logit; };     // dk* (HS), dv* (HS); dz of its query heads
-
-// what a thread needs for one query head of attention's backward: x, dx (T, W) are the rows of qkv
-// and dqkv of its sequence, dk, dv (HS, TP) are turned over
-template <class R> struct HeadBackward {
-    typedef typename Tiles<R>::Right Right;
-    Tiles<R>& tiles;
-    const R *dout, *out;
-    const acc* stat;
-    const R* x;
-    R* dx;
-    acc *dk, *dv;
-    Right k, k_across, v;
-    const R *star, *vs;
+// One query head of a sequence, as the backward pass reads it and where it writes.
+struct HeadBackward {
+    typedef Tiles<real>::Right Right;
+    Tiles<real>& tiles;
+    Sequence<const real> x;         // rows of qkv
+    Sequence<real> dx;              // rows of dqkv
+    const real* dout;               // of query 0; (T, HS), rows NH HS apart
+    const real* out;                // likewise
+    const acc* stat;                // (T, 2)
+    acc* dk;                        // (HS, TP), transposed
+    acc* dv;                        // (HS, TP), transposed
+    Right k, k_across, v_across;
+    const real* star;               // z, k* or NULL
+    const real* v_star;             // or NULL
     StarGradients star_g;
     int h;
     AttnShape s;
 };
 
-// n queries from q0 on, of one head: dk, dv += ; dq is written. The weights of all of them for one
-// tile of keys are gathered before they are multiplied with do and q: those sums are long then, and
-// take little time to begin and to end
-template <class A, class Bi, class Pe>
-void queries_backward(HeadBackward<real>& b, int q0, int n) {
+// One query, as its extra column's backward pass reads it.
+struct QueryBackward {
+    const real* dout;               // (HS)
+    const real* q;                  // (HS)
+    const acc* stat;                // (2)
+    acc delta;                      // sum_k A_k dA_k
+};
+
+// Adds what the extra column of one query gives to dq_t (HS), dk* (or dz) and dv*.
+template <class A, class Bi>
+inline void star_backward(acc* dq_t, const HeadBackward& b, const QueryBackward& x) {
     const AttnShape& s = b.s;
-    const int T = s.T, HS = s.HS, W = attn_row(s), HP = padded(HS), TP = padded_keys(T);
-    const long O = (long)s.NH * HS;
-    const real *q_0 = b.x + (long)q0 * W + b.h * HS, *do_0 = b.dout + q0 * O + b.h * HS;
-    Tiles<real>& tiles = b.tiles;
-    const auto q = tiles.rows(6, q_0, W, n, HS), q_cols = tiles.columns(7, q_0, W, n, HS);
-    const auto d_o = tiles.rows(8, do_0, O, n, HS), do_cols = tiles.columns(9, do_0, O, n, HS);
-    const auto all_w = tiles.tall(12, n), all_d = tiles.tall(15, n);
-    acc *dq = scratch(3, (long)n * HP), *weight = scratch(4, BR * BC), *ds = scratch(5, BR * BC);
-    acc delta[MOST_QUERIES];
-    for (int r = 0; r < n; r++) {
-        const real *do_t = do_0 + r * O, *q_t = q_0 + (long)r * W;
-        const acc* st = b.stat + (long)(q0 + r) * 2;
-        acc *dq_t = dq + (long)r * HP;
-        acc *d_star = Bi::column == LOGIT_COLUMN ? b.star_g.logit : b.star_g.key;
-        delta[r] = attn_delta<A>(dot(do_t, b.out + (q0 + r) * O + b.h * HS, HS), st[1],
-                                 attn_alpha<A, acc>(s));
-        for (int i = 0; i < HP; i++) { dq_t[i] = 0; }
-        if (Bi::column) {
-            star_backward<A, Bi>(dq_t, d_star, b.star_g.value, do_t, q_t, st, b.star, b.vs,
-                                 delta[r], s);
+    const acc st0 = x.stat[0];
+    const acc st1 = x.stat[1];
+    const acc s_star = star_score<A, Bi>(x.q, b.star, s);
+    const acc dw_star = b.v_star ? dot(x.dout, b.v_star, s.HS) : acc(0);
+    const acc w_star = attn_weight<A>(s_star, st0, st1);
+    const acc alpha = attn_alpha<A, acc>(s);
+    const acc ds = attn_ds<A>(s_star, w_star, dw_star, st0, st1, x.delta, acc(s.p), alpha);
+    const acc ds_star = ds * attn_slope<A>(s_star, acc(s.cap)) * acc(s.scale);
+    acc* dv_star = b.star_g.value;
+    for (int i = 0; i < s.HS; i++) { dv_star[i] += w_star * x.dout[i]; }
+    if (Bi::column == LOGIT_COLUMN) {
+        *b.star_g.logit += ds;
+        return;
+    }
+    acc* dk_star = b.star_g.key;
+    for (int i = 0; i < s.HS; i++) {
+        if (b.star) { dq_t[i] += ds_star * b.star[i]; }
+        dk_star[i] += ds_star * x.q[i];
+    }
+}
+
+// Turns a tile's scores into weights, and ds, which holds do . v_j, into ds_j scale; both (BR, BC).
+// stat and delta are of query at.t0.
+template <class A>
+void tile_backward(acc* weight, acc* ds, TileAt at, const acc* stat, const acc* delta,
+                   AttnShape s) {
+    const acc p = s.p;
+    const acc alpha = attn_alpha<A, acc>(s);
+    const acc scale = s.scale;
+    const acc cap = s.cap;
+    for (int r = 0; r < at.t1 - at.t0; r++) {
+        acc* w = weight + r * BC;
+        acc* d = ds + r * BC;
+        const acc st0 = stat[r * 2];
+        const acc st1 = stat[r * 2 + 1];
+        const acc dl = delta[r];
+        for (int j = at.j1 - at.j0; j < BC; j++) { d[j] = 0; }
+        for (int j = 0; j < BC; j++) {
+            const acc s_j = w[j];
+            w[j] = attn_weight<A>(s_j, st0, st1);
+            const acc ds_j = attn_ds<A>(s_j, w[j], d[j], st0, st1, dl, p, alpha);
+            d[j] = ds_j * attn_slope<A>(s_j, cap) * scale;
+        }
+        if (!A::is_signed || at.full) { continue; }
+        for (int j = 0; j < BC; j++) {
+            const bool seen = tile_sees(at, s, at.t0 + r, at.j0 + j);
+            d[j] = seen ? d[j] : acc(0);
         }
     }
+}
+
+// Begins dq (n, HP) and computes delta of queries q0 .. q0 + n, with their extra column.
+template <class A, class Bi>
+void queries_begin(acc* dq, acc* delta, const HeadBackward& b, int q0, int n) {
+    const AttnShape& s = b.s;
+    const int HP = padded(s.HS);
+    const long row = (long)s.NH * s.HS;
+    for (int r = 0; r < n; r++) {
+        const int t = q0 + r;
+        const real* do_t = b.dout + t * row;
+        const real* out_t = b.out + t * row;
+        const acc* st = b.stat + (long)t * 2;
+        acc* dq_t = dq + (long)r * HP;
+        delta[r] = attn_delta<A>(dot(do_t, out_t, s.HS), st[1], attn_alpha<A, acc>(s));
+        for (int i = 0; i < HP; i++) { dq_t[i] = 0; }
+        if (Bi::column) { star_backward<A, Bi>(dq_t, b, { do_t, b.x.q(t, b.h), st, delta[r] }); }
+    }
+}
+
+// Adds what queries q0 .. q0 + n of a head give to dk and dv, and writes their dq. Gathers the
+// weights of all of them for one tile of keys before it multiplies them with do and q: those sums
+// are long then, and take little time to begin and to end.
+template <class A, class Bi, class Pe>
+void queries_backward(HeadBackward& b, int q0, int n) {
+    const AttnShape& s = b.s;
+    const int T = s.T, HS = s.HS, W = attn_row(s);
+    const int HP = padded(HS), TP = padded_keys(T);
+    const long O = (long)s.NH * HS;
+    const real* q_0 = b.x.q(q0, b.h);
+    const real* do_0 = b.dout + q0 * O;
+    Tiles<real>& tiles = b.tiles;
+    const auto q = tiles.rows(Q_ROWS, q_0, W, n, HS);
+    const auto q_cols = tiles.columns(Q_COLUMNS, q_0, W, n, HS);
+    const auto d_o = tiles.rows(DO_ROWS, do_0, O, n, HS);
+    const auto do_cols = tiles.columns(DO_COLUMNS, do_0, O, n, HS);
+    const auto all_w = tiles.tall(ALL_WEIGHTS, n);
+    const auto all_d = tiles.tall(ALL_DSCORES, n);
+    acc* dq = scratch(DQ, (long)n * HP);
+    acc* weight = scratch(SCORES, BR * BC);
+    acc* ds = scratch(DSCORES, BR * BC);
+    acc delta[MOST_QUERIES];
+    queries_begin<A, Bi>(dq, delta, b, q0, n);
+
     for (int j0 = 0; j0 < T; j0 += BC) {
-        int seen = 0;                   // queries whose weights were gathered, up to the last one
+        int seen = 0;               // queries whose weights were gathered, up to the last one
         const auto add_seen = [&](int end) {
-            const int M = std::min<int>(BC, T - j0), from = end - seen;
-            tiles.product(b.dv + j0, TP, tiles.from(do_cols, from), all_w, HS, M, seen, true);
-            tiles.product(b.dk + j0, TP, tiles.from(q_cols, from), all_d, HS, M, seen, true);
+            if (seen == 0) { return; }
+            const int keys = std::min<int>(BC, T - j0);
+            const int from = end - seen;
+            tiles.product(b.dv + j0, TP, tiles.from(do_cols, from), all_w, HS, keys, seen, true);
+            tiles.product(b.dk + j0, TP, tiles.from(q_cols, from), all_d, HS, keys, seen, true);
             seen = 0;
         };
         for (int r = 0; r < n; r += BR) {
             TileAt at;
             const int M = std::min<int>(BR, n - r);
             if (!tile_of(&at, s, q0 + r, q0 + r + M, j0)) {
-                if (seen) { add_seen(r); }
+                add_seen(r);
                 continue;
             }
             const int N = at.j1 - at.j0;
             tiles.product(weight, BC, tiles.down(q, r), b.k_across.from(0, j0), M, N, HS, false);
-            tiles.product(ds, BC, tiles.down(d_o, r), b.v.from(0, j0), M, N, HS, false); // do . v_j
+            tiles.product(ds, BC, tiles.down(d_o, r), b.v_across.from(0, j0), M, N, HS, false);
             tile_scores<A, Pe>(weight, at, b.h, s);
-            tile_backward<A>(weight, ds, at, b.stat + (long)(q0 + r) * 2, delta + r, s);
-            const real *w = tiles.weights(10, weight, M), *d = tiles.weights(11, ds, M);
+            tile_backward<A>(weight, ds, at, b.stat + (long)at.t0 * 2, delta + r, s);
+            const real* w = tiles.weights(WEIGHTS, weight, M);
+            const real* d = tiles.weights(DWEIGHTS, ds, M);
             tiles.put_below(all_w, seen, w, M);
             tiles.put_below(all_d, seen, d, M);
-            tiles.product(dq + (long)r * HP, HP, tiles.weights_left(16, d, M), b.k.from(j0, 0), M,
-                          HS, N, true);
+            const auto d_left = tiles.weights_left(LEFT_TILE, d, M);
+            tiles.product(dq + (long)r * HP, HP, d_left, b.k.from(j0, 0), M, HS, N, true);
             seen += M;
         }
-        if (seen) { add_seen(n); }
+        add_seen(n);
     }
     for (int r = 0; r < n; r++) {
-        real* dq_t = b.dx + (long)(q0 + r) * W + b.h * HS;
-        for (int i = 0; i < HS; i++) { dq_t[i] = dq[(long)r * HP + i]; }
+        real* dq_t = b.dx.q(q0 + r, b.h);
+        const acc* from = dq + (long)r * HP;
+        for (int i = 0; i < HS; i++) { dq_t[i] = from[i]; }
     }
 }
 
+// The gradients of the extra column, by the heads that made them: they are added in order at the
+// end, so that the number of threads changes no bit.
+struct StarSums {
+    std::vector<acc> key, value;    // dk*, dv* (B, KV, HS)
+    std::vector<acc> logit;         // dz (B, NH)
+
+    explicit StarSums(AttnShape s)
+        : key((size_t)s.B * s.KV * s.HS), value(key.size()), logit((size_t)s.B * s.NH) {}
+
+    // dkstar, dvstar += ; NULL where there is nothing to learn
+    template <class Bi> void add_to(acc* dkstar, acc* dvstar, AttnShape s) const {
+        for (int bg = 0; Bi::column && bg < s.B * s.KV; bg++) {
+            const long row = s.bias_shared ? 0 : (bg % s.KV) * s.HS;
+            const acc* dk = &key[(size_t)bg * s.HS];
+            const acc* dv = &value[(size_t)bg * s.HS];
+            const int learned = dkstar && Bi::column == KEY_COLUMN ? s.k_dims : 0;
+            for (int i = 0; i < learned; i++) { dkstar[row + i] += dk[i]; }
+            for (int i = 0; dvstar && i < s.HS; i++) { dvstar[row + i] += dv[i]; }
+        }
+        if (Bi::column != LOGIT_COLUMN || !dkstar) { return; }
+        for (int bh = 0; bh < s.B * s.NH; bh++) {
+            dkstar[s.bias_shared ? 0 : bh % s.NH] += logit[bh];
+        }
+    }
+};
+
 // dqkv = (overwritten), dkstar, dvstar += as kstar, vstar, or NULL where there is nothing to learn.
-// turns: NULL, or the table of rope, and dq and dk leave turned back: where q and k came out of
+// rope_table: NULL, or the table of rope, and dq and dk are rotated back: where q and k came out of
 // rope, this is also its backward.
 // in the forward pass this was:
 //     s_j = capped(scale q . k_j + bias),   A_j = alpha f(s_j) / Z,   o = sum_j A_j v_j,   so
@@ -407,49 +599,46 @@ void queries_backward(HeadBackward<real>& b, int q0, int n) {
 template <class A, class Bi, class Pe>
 void attention_backward(real* dqkv, acc* dkstar, acc* dvstar, const real* dout, const real* out,
                         const acc* stat, const real* qkv, const real* kstar, const real* vstar,
-                        const acc* turns, AttnShape s) {
-    const int T = s.T, HS = s.HS, W = attn_row(s), TP = padded_keys(T), G = s.NH / s.KV;
-    // dk*, dv* of every (b, g), summed in order at the end
-    std::vector<acc> dstar((size_t)s.B * s.KV * 2 * HS);
-    std::vector<acc> dz((size_t)s.B * s.NH);                // BIAS=logit: dz of every (b, h)
+                        const acc* rope_table, AttnShape s) {
+    const int T = s.T, HS = s.HS, W = attn_row(s);
+    const int group = s.NH / s.KV;                      // query heads of a key/value head
+    const long TP = padded_keys(T);
+    StarSums sums(s);
     #pragma omp parallel for schedule(dynamic)
     for (int bg = 0; bg < s.B * s.KV; bg++) {
-        const int b = bg / s.KV, g = bg % s.KV;
-        const long row = (long)b * T, at_k = (s.NH + g) * HS, at_v = at_k + s.KV * HS;
-        const real *x = qkv + row * W, *vs = attn_star(vstar, s, g);
-        real* dx = dqkv + row * W;
+        const int b = bg / s.KV;
+        const int g = bg % s.KV;
+        const Sequence<const real> x = sequence_of(qkv, b, s);
+        const Sequence<real> dx = sequence_of(dqkv, b, s);
         Tiles<real> tiles;
-        const auto k_across = tiles.across(0, x + at_k, W, T, HS);
-        const auto k = tiles.along(1, x + at_k, W, T, HS), v = tiles.across(2, x + at_v, W, T, HS);
-        acc *dk = scratch(13, padded(HS) * (long)TP), *dv = scratch(14, padded(HS) * (long)TP);
-        for (long i = 0; i < (long)HS * TP; i++) { dk[i] = 0; dv[i] = 0; }
-        for (int h = g * G; h < (g + 1) * G; h++) {
-            acc* dks = &dstar[(size_t)bg * 2 * HS];
-            HeadBackward<real> head = {
-                tiles, dout + row * s.NH * HS, out + row * s.NH * HS,
-                stat + (long)(b * s.NH + h) * T * 2, x, dx, dk, dv, k, k_across, v,
-                attn_column<Bi>(kstar, s, h), vs, { dks, dks + HS, &dz[b * s.NH + h] }, h, s };
+        const auto k_across = tiles.across(K_ACROSS, x.k(0, g), W, T, HS);
+        const auto k = tiles.along(ROWS_ALONG, x.k(0, g), W, T, HS);
+        const auto v_across = tiles.across(V_ACROSS, x.v(0, g), W, T, HS);
+        acc* dk = scratch(DK, padded(HS) * TP);
+        acc* dv = scratch(DV, padded(HS) * TP);
+        for (long i = 0; i < HS * TP; i++) {
+            dk[i] = 0;
+            dv[i] = 0;
+        }
+        acc* dk_star = &sums.key[(size_t)bg * HS];
+        acc* dv_star = &sums.value[(size_t)bg * HS];
+        for (int h = g * group; h < (g + 1) * group; h++) {
+            const long at = out_at(b, 0, h, s);
+            HeadBackward head = {
+                tiles, x, dx, dout + at, out + at, stat + row_at(b, h, 0, s) * 2,
+                dk, dv, k, k_across, v_across,
+                attn_column<Bi>(kstar, s, h), attn_star(vstar, s, g),
+                { dk_star, dv_star, &sums.logit[b * s.NH + h] }, h, s };
             for (int q0 = 0; q0 < T; q0 += MOST_QUERIES) {
-                queries_backward<A, Bi, Pe>(head, q0, std::min<int>(MOST_QUERIES, T - q0));
+                const int n = std::min<int>(MOST_QUERIES, T - q0);
+                queries_backward<A, Bi, Pe>(head, q0, n);
             }
         }
-        tiles.turn_over(dx + at_k, W, dk, TP, T, HS);
-        tiles.turn_over(dx + at_v, W, dv, TP, T, HS);
+        tiles.transpose(dx.k(0, g), W, dk, TP, T, HS);
+        tiles.transpose(dx.v(0, g), W, dv, TP, T, HS);
     }
-    for (int bg = 0; Bi::column && bg < s.B * s.KV; bg++) {
-        const long row = s.bias_shared ? 0 : (bg % s.KV) * HS;
-        for (int i = 0; i < HS; i++) {
-            if (dkstar && Bi::column == KEY_COLUMN && i < s.k_dims) {
-                dkstar[row + i] += dstar[(size_t)bg * 2 * HS + i];
-            }
-            if (dvstar) { dvstar[row + i] += dstar[(size_t)bg * 2 * HS + HS + i]; }
-        }
-    }
-    for (int bh = 0; Bi::column == LOGIT_COLUMN && dkstar && bh < s.B * s.NH; bh++) {
-        dkstar[s.bias_shared ? 0 : bh % s.NH] += dz[bh];
-    }
-    if (turns) { rope(dqkv, turns, -1, s); }
+    sums.add_to<Bi>(dkstar, dvstar, s);
+    if (rope_table) { rope(dqkv, rope_table, -1, s); }
 }
-
 } // namespace cpu
 #endif // CPU_ATTENTION_H

@@ -1,42 +1,60 @@
 /*
 attention_tiles.h -- the matrix products of attention on the CPU: c (M, N) = or += a (M, K) @
-b (K, N), whose factors are some rows of a head (q, k, v, do) or a tile of weights, and stay in
-cache.
+b (K, N). A factor is some rows of a head (q, k, v, do) or a tile of weights, and stays in cache.
 
-    Tiles<float>, <bf16>     the kernels of product.h, of bf16 AMX where there is;
+    Tiles<float>, <bf16>     the kernels of product.h, AMX for bf16 where there is;
                              factors are packed as the kernel wants them
     Tiles<double>            for tests: vectors of the machine that this is compiled for;
                              most factors stay where they are
 
-Both have the same functions, so attention.h is written once. A factor on the left, a, is made by
-rows() or columns(), one on the right, b, by across() or along(), from a matrix x (n, HS), whose
-rows are `stride` apart; columns() and across() turn it over. `slot` is where a copy may be kept.
+Both have the same functions, so attention.h is written once. Factors are made from a matrix
+x (n, HS), whose rows are `stride` apart:
+
+    a, on the left     rows()     a (n, HS) = x          columns()   a (HS, n) = x^T
+    b, on the right    along()    b (n, HS) = x          across()    b (HS, n) = x^T
+
+The first argument of each names the buffer where a copy may be kept.
 */
 #ifndef CPU_ATTENTION_TILES_H
 #define CPU_ATTENTION_TILES_H
 #include "ops.h"
 
 namespace cpu {
-enum { BR = 32, BC = 64, VECTOR = 16 };     // a tile: queries, keys; the widest vector
+// a tile of scores is BR queries x BC keys; no vector is wider than VECTOR numbers
+enum { BR = 32, BC = 64, VECTOR = 16 };
 inline int padded(int n) { return (n + VECTOR - 1) / VECTOR * VECTOR; }
 inline int padded_keys(int T) { return (T + BC - 1) / BC * BC; }
 
-// a thread's buffer number `slot`, kept from call to call; not zeroed
-template <class X = acc> X* scratch(int slot, size_t n) {
+// The buffers of a thread.
+enum Slot {
+    K_ACROSS, V_ACROSS,             // keys, values, transposed
+    ROWS_ALONG,                     // values in the forward pass, keys in the backward pass
+    Q_ROWS, Q_COLUMNS, DO_ROWS, DO_COLUMNS,
+    SCORES, DSCORES,                // a tile
+    WEIGHTS, DWEIGHTS,              // the same in the type of tensors
+    LEFT_TILE,                      // one of these as a factor on the left
+    ALL_WEIGHTS, ALL_DSCORES,       // tiles below each other as a factor on the right
+    OUT, DQ, DK, DV,                // sums
+    SLOTS
+};
+
+// Returns the thread's buffer `slot`, kept from call to call, with room for n numbers; not zeroed.
+template <class X = acc> X* scratch(Slot slot, size_t n) {
     static thread_local struct Buffers {
-        X* p[17] = {}; size_t n[17] = {};
-        ~Buffers() { for (auto q : p) { free(q); } }
-    } t;
-    if (t.n[slot] < n) {
-        free(t.p[slot]);
-        t.p[slot] = (X*)aligned_alloc(64, (n * sizeof(X) + 63) / 64 * 64);
-        if (!t.p[slot]) {
+        X* p[SLOTS] = {};
+        size_t n[SLOTS] = {};
+        ~Buffers() { for (X* x : p) { free(x); } }
+    } all;
+    if (all.n[slot] < n) {
+        free(all.p[slot]);
+        all.p[slot] = (X*)aligned_alloc(64, round_up(n * sizeof(X), 64));
+        if (!all.p[slot]) {
             die(EXIT_MACHINE, "memory: none left for the attention buffers",
                 "lower --batch or --seq");
         }
-        t.n[slot] = n;
+        all.n[slot] = n;
     }
-    return t.p[slot];
+    return all.p[slot];
 }
 
 // ----------------------------------------------------------------------------
@@ -46,9 +64,13 @@ template <class R> struct Tiles {
     typedef TileA Left;
     struct Right {
         TileB b;
-        int pair;                                   // k's of a lane
+        int pair;                   // k's of a lane
+
+        // The same factor from row k and column n on.
         Right from(int k, int n) const {
-            return { { b.at + n / PANEL * b.panel + k / pair * PANEL, b.panel }, pair };
+            const long panel = n / PANEL;
+            const long lane = k / pair;
+            return { { b.at + panel * b.panel + lane * PANEL, b.panel }, pair };
         }
     };
 
@@ -57,7 +79,7 @@ template <class R> struct Tiles {
     const Lanes lanes;
     const int pair;
 
-    // its thread's tile registers are set while it lives. split: floats are two bf16 each
+    // Holds the thread's tile registers while it lives. split: floats are two bf16 each
     // (bf16_pair.h)
     Tiles(bool split = false)
         : kernel(split && floats ? split_kernel : kernel_for(!floats)),
@@ -72,103 +94,111 @@ template <class R> struct Tiles {
     }
     long lanes_of(int K) const { return round_up(div_up(K, pair), kernel.deep); }
 
-    // element (v, k) of x is x[v*s + k*sk]
-    Left left(int slot, const R* x, long s, long sk, int count, int K) {
-        if (lanes == FLOATS) { return { (const char*)x, s * 4, sk * 4 }; }  // any distances do
-        const long L = lanes_of(K), row = L + 16;   // + 16: rows apart in the cache's sets
-        lane* to = (lane*)scratch(slot, round_up(count, 32) * row);
-        if (lanes == SPLIT) {                       // (of at most BR rows: one strip)
-            split_strip(to, (const float*)x, s, count, K);
-            return { (const char*)to, L * 4, 4 };
+    // Packs a factor on the left; K is filled up with zeros to what the kernel sums at once.
+    Left left(Slot slot, const Factor& f) {
+        const char* x = (const char*)f.x;
+        if (lanes == FLOATS) { return { x, f.row_bytes(), f.lane_bytes() }; }  // where it is
+        const long L = lanes_of(f.K);
+        const long row = L + 16;    // + 16: rows apart in the cache's sets
+        lane* to = (lane*)scratch(slot, round_up(f.count, 32) * row);
+        if (lanes == SPLIT) {       // (of at most BR rows: one strip)
+            split_strip(to, (const float*)x, f.step, f.count, f.K);
+            return { (const char*)to, L * (long)sizeof(lane), sizeof(lane) };
         }
-        pack_rows(to, row, kernel, { x, s, sk, count, K, lanes }, 0, count, 0, L);
-        return { (const char*)to, row * 4, 4 };
+        pack_rows({ to, row, (int)f.count }, kernel, f, 0, { 0, L });
+        return { (const char*)to, row * (long)sizeof(lane), sizeof(lane) };
     }
 
-    Right right(int slot, const R* x, long s, long sk, int count, int K) {
-        const long panel = lanes_of(K) * PANEL, panels = round_up(div_up(count, PANEL), 2);
+    // Packs a factor on the right.
+    Right right(Slot slot, const Factor& f) {
+        const LaneRange all = { 0, lanes_of(f.K) };
+        const long panel = all.l1 * PANEL;
+        const long panels = round_up(div_up(f.count, PANEL), 2);
         lane* to = (lane*)scratch(slot, panels * panel);
-        for (long i = 0; i < panels; i++) {
-            pack_panel(to + i*panel, kernel, { x, s, sk, count, K, lanes }, i * PANEL, 0,
-                       lanes_of(K));
-        }
+        for (long i = 0; i < panels; i++) { pack_panel(to + i * panel, kernel, f, i * PANEL, all); }
         return { { to, panel }, pair };
     }
 
-    // as above; K is filled up with zeros to what the kernel sums at once
-    Left rows(int slot, const R* x, long stride, int n, int HS) {
-        return left(slot, x, stride, 1, n, HS);
+    Left rows(Slot slot, const R* x, long stride, int n, int HS) {
+        return left(slot, { x, stride, 1, n, HS, lanes });
     }
-    Left columns(int slot, const R* x, long stride, int n, int HS) {
-        return left(slot, x, 1, stride, HS, n);
+    Left columns(Slot slot, const R* x, long stride, int n, int HS) {
+        return left(slot, { x, 1, stride, HS, n, lanes });
     }
-    Right across(int slot, const R* x, long stride, int n, int HS) {
-        return right(slot, x, stride, 1, n, HS);
+    Right across(Slot slot, const R* x, long stride, int n, int HS) {
+        return right(slot, { x, stride, 1, n, HS, lanes });
     }
-    Right along(int slot, const R* x, long stride, int n, int HS) {
-        return right(slot, x, 1, stride, HS, n);
+    Right along(Slot slot, const R* x, long stride, int n, int HS) {
+        return right(slot, { x, 1, stride, HS, n, lanes });
     }
 
-    // the first M rows of a tile of weights as R: (M, BC)
-    const R* weights(int slot, const float* tile, int M) {
+    // Rounds the first M rows of a tile (BR, BC) to R: (M, BC).
+    const R* weights(Slot slot, const float* tile, int M) {
         if (floats) { return (const R*)tile; }      // (split when they become a factor)
         bf16* to = (bf16*)scratch(slot, BR * BC / 2);
         kernel.round(to, BC, tile, BC, NULL, NULL, M, BC);
         return (const R*)to;
     }
-    Left weights_left(int slot, const R* tile, int M) {
-        if (lanes == PAIRS) { return { (const char*)tile, BC * 2, 4 }; }
+
+    // Makes them a factor on the left.
+    Left weights_left(Slot slot, const R* tile, int M) {
+        if (lanes == PAIRS) { return { (const char*)tile, BC * sizeof(bf16), sizeof(lane) }; }
         return rows(slot, tile, BC, M, BC);
     }
 
-    // room for a factor on the right (K, BC) that is made of tiles of weights, one below the other
-    Right tall(int slot, int K) {
+    // Makes room for a factor on the right (K, BC) that will be filled by put_below.
+    Right tall(Slot slot, int K) {
         const long panel = lanes_of(K) * PANEL;
         return { { (lane*)scratch(slot, BC / PANEL * panel), panel }, pair };
     }
 
-    // a tile (M, BC) becomes the rows k.. of b, a multiple of BR
+    // Packs a tile (M, BC) as rows k.. of b; k is a multiple of BR.
     void put_below(Right b, int k, const R* tile, int M) {
         const Factor f = { tile, 1, BC, BC, M, lanes };
         for (int j = 0; j < BC; j += PANEL) {
             lane* to = (lane*)b.from(k, j).b.at;
-            pack_panel(to, kernel, f, j, 0, lanes_of(M));
+            pack_panel(to, kernel, f, j, { 0, lanes_of(M) });
         }
     }
 
-    // columns k.. of a factor on the left, or its rows m..
+    // The columns k.. of a factor on the left, and its rows m..
     Left from(Left a, int k) { return { a.at + k / pair * a.step, a.row, a.step }; }
-    Left down(Left a, int m) { return { a.at + m*a.row, a.row, a.step }; }
+    Left down(Left a, int m) { return { a.at + m * a.row, a.row, a.step }; }
 
-    // x (n, HS), rows `stride` apart, = cols (HS, ld) turned over; cols has room for whole blocks
-    void turn_over(R* x, long stride, const float* cols, long ld, int n, int HS) {
+    // x (n, HS), rows `stride` apart, = the transpose of cols (HS, ld), which has whole blocks.
+    void transpose(R* x, long stride, const float* cols, long ld, int n, int HS) {
         for (int t = 0; t < n; t += 16) {
             for (int i = 0; i < HS; i += 16) {
                 alignas(64) float block[16 * 16];
-                kernel.transpose((lane*)block, 16, (const char*)(cols + i*ld + t), ld * 4);
-                put(x + t*stride + i, stride, block, std::min(16, n - t), std::min(16, HS - i));
+                const char* from = (const char*)(cols + i * ld + t);
+                kernel.transpose((lane*)block, 16, from, ld * sizeof(float));
+                put(x + t * stride + i, stride, block, std::min(16, n - t), std::min(16, HS - i));
             }
         }
     }
 
-    // to (rows, width) = a block, rows 16 apart, as R
+    // to (rows, width) = a block, whose rows are 16 apart, as R
     void put(bf16* to, long stride, const float* block, int rows, int width) {
         kernel.round(to, stride, block, 16, NULL, NULL, rows, width);
     }
 
     void put(float* to, long stride, const float* block, int rows, int width) {
-        for (int r = 0; r < rows; r++) { memcpy(to + r*stride, block + r*16, width * 4); }
+        for (int r = 0; r < rows; r++) {
+            memcpy(to + r * stride, block + r * 16, width * sizeof(float));
+        }
     }
 
+    // c (M, N) = or += a (M, K) @ b (K, N)
     void product(float* c, long ldc, Left a, Right b, int M, int N, int K, bool add) {
+        const long L = lanes_of(K);
         const long tiles = div_up(M, kernel.rows);
-        const int some = std::min<long>(kernel.rows, round_up(div_up(M, tiles), kernel.even));
+        const int height = std::min<long>(kernel.rows, round_up(div_up(M, tiles), kernel.even));
         for (int n = 0; n < N; n += TILE_COLS) {
-            const Right b_n = b.from(0, n);
-            for (int m = 0; m < M; m += some) {
-                const Left a_m = { a.at + m*a.row, a.row, a.step };
-                kernel.tile(c + m*ldc + n, ldc, std::min(some, M - m),
-                            std::min<int>(TILE_COLS, N - n), a_m, b_n.b, lanes_of(K), add);
+            const TileB b_n = b.from(0, n).b;
+            const int cols = std::min<int>(TILE_COLS, N - n);
+            for (int m = 0; m < M; m += height) {
+                const int rows = std::min(height, M - m);
+                kernel.tile(c + m * ldc + n, ldc, rows, cols, down(a, m), b_n, L, add);
             }
         }
     }
@@ -176,8 +206,10 @@ template <class R> struct Tiles {
 
 // ----------------------------------------------------------------------------
 // of double
+
+// the width of a register, and how many of them lie side by side in a block of sums
 #if defined __AVX512F__
-enum { VECTOR_BYTES = 64, VEC_COLS = 4 };   // of a register; so many of them across a block of sums
+enum { VECTOR_BYTES = 64, VEC_COLS = 4 };
 #elif defined __AVX__
 enum { VECTOR_BYTES = 32, VEC_COLS = 2 };
 #else
@@ -186,17 +218,33 @@ enum { VECTOR_BYTES = 16, VEC_COLS = 2 };
 typedef double vec __attribute__((vector_size(VECTOR_BYTES), aligned(sizeof(double)), may_alias));
 enum { VEC = VECTOR_BYTES / sizeof(double) };
 
+// Element (m, k) is at[m * row + k * col].
+struct LeftOfDouble {
+    const double* at;
+    long row, col;
+};
+
+// Element (k, n) is at[k * ld + n].
+struct RightOfDouble {
+    const double* at;
+    long ld;
+
+    RightOfDouble from(int k, int n) const { return { at + k * ld + n, ld }; }
+};
+
+// c (ROWS, COLS VEC) += a (ROWS, K) @ b (K, COLS VEC)
 template <int ROWS, int COLS>
-inline void tile_block(double* c, long ldc, const double* a, long row, long col, const double* b,
-                       long ldb, int K) {
+inline void tile_block(double* c, long ldc, LeftOfDouble a, RightOfDouble b, int K) {
     vec sum[ROWS][COLS];
     for (int r = 0; r < ROWS; r++) {
         for (int n = 0; n < COLS; n++) { sum[r][n] = *(vec*)(c + r * ldc + n * VEC); }
     }
     for (int k = 0; k < K; k++) {
+        const double* a_k = a.at + k * a.col;
+        const double* b_k = b.at + k * b.ld;
         for (int n = 0; n < COLS; n++) {
-            const vec x = *(const vec*)(b + k * ldb + n * VEC);
-            for (int r = 0; r < ROWS; r++) { sum[r][n] += a[r * row + k * col] * x; }
+            const vec x = *(const vec*)(b_k + n * VEC);
+            for (int r = 0; r < ROWS; r++) { sum[r][n] += a_k[r * a.row] * x; }
         }
     }
     for (int r = 0; r < ROWS; r++) {
@@ -206,82 +254,74 @@ inline void tile_block(double* c, long ldc, const double* a, long row, long col,
 
 // c (M, COLS VEC) += a (M, K) @ b (K, COLS VEC)
 template <int COLS>
-inline void tile_columns(double* c, long ldc, const double* a, long row, long col, const double* b,
-                         long ldb, int M, int K) {
+inline void tile_columns(double* c, long ldc, LeftOfDouble a, RightOfDouble b, int M, int K) {
+    const auto down = [=](int m) { return LeftOfDouble{ a.at + m * a.row, a.row, a.col }; };
     int m = 0;
-    for (; m + 4 <= M; m += 4) {
-        tile_block<4, COLS>(c + m * ldc, ldc, a + m * row, row, col, b, ldb, K);
-    }
-    for (; m < M; m++) { tile_block<1, COLS>(c + m * ldc, ldc, a + m * row, row, col, b, ldb, K); }
+    for (; m + 4 <= M; m += 4) { tile_block<4, COLS>(c + m * ldc, ldc, down(m), b, K); }
+    for (; m < M; m++)         { tile_block<1, COLS>(c + m * ldc, ldc, down(m), b, K); }
 }
 
 template <> struct Tiles<double> {
+    typedef LeftOfDouble Left;
+    typedef RightOfDouble Right;
+
     Tiles(bool = false) {}
 
-    struct Left { const double* at; long row, col; };    // element (m, k) is at[m*row + k*col]
-    struct Right {                                  // element (k, n) is at[k*ld + n]
-        const double* at;
-        long ld;
-        Right from(int k, int n) const { return { at + k*ld + n, ld }; }
-    };
+    Left rows(Slot, const double* x, long stride, int, int) { return { x, stride, 1 }; }
 
-    // a (n, HS) = x
-    Left rows(int, const double* x, long stride, int, int) { return { x, stride, 1 }; }
+    Left columns(Slot, const double* x, long stride, int, int) { return { x, 1, stride }; }
 
-    // a (HS, n) = x turned over
-    Left columns(int, const double* x, long stride, int, int) { return { x, 1, stride }; }
-
-    // b (HS, n) = x turned over, filled up with zeros to whole tiles of keys
-    Right across(int slot, const double* x, long stride, int n, int HS) {
+    // filled up with zeros to whole tiles of keys
+    Right across(Slot slot, const double* x, long stride, int n, int HS) {
         const int ld = padded_keys(n);
         double* to = scratch<double>(slot, (long)HS * ld);
         for (int i = 0; i < HS; i++) {
-            for (int t = 0; t < ld; t++) { to[(long)i*ld + t] = t < n ? x[t*stride + i] : 0; }
+            double* row = to + (long)i * ld;
+            for (int t = 0; t < ld; t++) { row[t] = t < n ? x[t * stride + i] : 0; }
         }
         return { to, ld };
     }
 
-    // b (n, HS) = x, filled up with zeros to whole vectors
-    Right along(int slot, const double* x, long stride, int n, int HS) {
+    // filled up with zeros to whole vectors
+    Right along(Slot slot, const double* x, long stride, int n, int HS) {
         const int ld = padded(HS);
         double* to = scratch<double>(slot, (long)n * ld);
         for (int t = 0; t < n; t++) {
-            for (int i = 0; i < ld; i++) { to[(long)t*ld + i] = i < HS ? x[t*stride + i] : 0; }
+            double* row = to + (long)t * ld;
+            for (int i = 0; i < ld; i++) { row[i] = i < HS ? x[t * stride + i] : 0; }
         }
         return { to, ld };
     }
 
-    // x (n, HS) = cols (HS, ld) turned over
-    void turn_over(double* x, long stride, const double* cols, long ld, int n, int HS) {
+    void transpose(double* x, long stride, const double* cols, long ld, int n, int HS) {
         for (int t = 0; t < n; t++) {
-            for (int i = 0; i < HS; i++) { x[t*stride + i] = cols[i*ld + t]; }
+            for (int i = 0; i < HS; i++) { x[t * stride + i] = cols[i * ld + t]; }
         }
     }
 
-    // a tile of weights (BR, BC), as the products read it
-    const double* weights(int, const double* tile, int) { return tile; }
-    Left weights_left(int, const double* tile, int) { return { tile, BC, 1 }; }
+    // a tile stays as it is
+    const double* weights(Slot, const double* tile, int) { return tile; }
+    Left weights_left(Slot, const double* tile, int) { return { tile, BC, 1 }; }
 
-    // as above
-    Right tall(int slot, int K) { return { scratch<double>(slot, (long)K * BC), BC }; }
+    Right tall(Slot slot, int K) { return { scratch<double>(slot, (long)K * BC), BC }; }
     void put_below(Right b, int k, const double* tile, int M) {
         memcpy((double*)b.from(k, 0).at, tile, (long)M * BC * sizeof(double));
     }
-    Left from(Left a, int k) { return { a.at + k*a.col, a.row, a.col }; }
-    Left down(Left a, int m) { return { a.at + m*a.row, a.row, a.col }; }
+    Left from(Left a, int k) { return { a.at + k * a.col, a.row, a.col }; }
+    Left down(Left a, int m) { return { a.at + m * a.row, a.row, a.col }; }
 
-    // c (M, N) = or += a (M, K) @ b (K, N); writes up to the next multiple of VEC columns
+    // writes up to the next multiple of VEC columns
     void product(double* c, long ldc, Left a, Right b, int M, int N, int K, bool add) {
         for (int m = 0; !add && m < M; m++) {
-            for (int n = 0; n < padded(N); n++) { c[m*ldc + n] = 0; }
+            double* row = c + m * ldc;
+            for (int n = 0; n < padded(N); n++) { row[n] = 0; }
         }
+        const int step = VEC_COLS * VEC;
         int n = 0;
-        for (; n + VEC_COLS * VEC <= N; n += VEC_COLS * VEC) {
-            tile_columns<VEC_COLS>(c + n, ldc, a.at, a.row, a.col, b.at + n, b.ld, M, K);
+        for (; n + step <= N; n += step) {
+            tile_columns<VEC_COLS>(c + n, ldc, a, b.from(0, n), M, K);
         }
-        for (; n < N; n += VEC) {
-            tile_columns<1>(c + n, ldc, a.at, a.row, a.col, b.at + n, b.ld, M, K);
-        }
+        for (; n < N; n += VEC) { tile_columns<1>(c + n, ldc, a, b.from(0, n), M, K); }
     }
 };
 } // namespace cpu

@@ -1,7 +1,7 @@
 /*
-bf16.h -- bfloat16 on the CPU: the upper half of a float. Two bytes are kept; every sum is made in
-float and rounded once when it is stored. The bits are those of CUDA's __nv_bfloat16, its rounding
-that of __float2bfloat16_rn.
+bf16.h -- bfloat16 on the CPU: the upper half of a float. Memory holds two bytes; every sum is made
+in float and rounded once when it is stored. The bits are those of CUDA's __nv_bfloat16, rounded as
+__float2bfloat16_rn does.
 */
 #ifndef CPU_BF16_H
 #define CPU_BF16_H
@@ -9,8 +9,8 @@ that of __float2bfloat16_rn.
 #include <string.h>
 
 namespace cpu {
-// the bits of the bf16 nearest to x; of two equally near the even one; NaN becomes CUDA's NaN,
-// whatever its sign
+// Returns the bits of the bf16 nearest to x; of two equally near ones the even one. NaN becomes
+// CUDA's NaN, whatever its sign.
 inline uint16_t bf16_bits(float x) {
     uint32_t u;
     memcpy(&u, &x, 4);
@@ -18,7 +18,7 @@ inline uint16_t bf16_bits(float x) {
     return x != x ? 0x7fff : nearest;
 }
 
-// a float of which 8 bits of exponent and 7 of fraction are kept
+// A float with 8 bits of exponent and 7 of fraction.
 struct bf16 {
     uint16_t bits;
 
@@ -36,5 +36,10 @@ struct bf16 {
         return x;
     }
 };
+
+// The type that numbers of type R are summed in.
+template <class R> struct SumOf { typedef R type; };
+template <> struct SumOf<bf16> { typedef float type; };
+template <class R> using sum_of = typename SumOf<R>::type;
 } // namespace cpu
 #endif // CPU_BF16_H

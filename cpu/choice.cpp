@@ -47,7 +47,7 @@ std::vector<double> kernels_timed(bool bf16, int threads, long M, long N, long K
     for (int round = 0; round < 8; round++) {
         for (int k : rows) {
             const double start = now_ms();
-            product_with(k, threads, M, N, left, right, to);
+            product_with(k, threads, left, right, to);
             if (round) { ms[k] = std::min(ms[k], now_ms() - start); }
         }
     }

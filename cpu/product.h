@@ -3,10 +3,10 @@ product.h -- the matrix product of the CPU, for the forward pass and both gradie
 C (M, N) = or += A (M, K) @ B (K, N) of floats, of bf16 summed in float, or of doubles, with any
 strides.
 
-    which kernel           of those that the processor and the system allow; choice.h says which
-    packing                copies of A and B, so that the innermost loop reads memory in order
-    blocks and threads     what stays in which cache, who does what (product.cpp)
-    gemm                   the call
+    which kernel           the ones that the processor and the system allow; choice.h picks one
+    the call               gemm, with its matrices and where the result goes
+    packing                copies of A and B that the innermost loop reads in order
+    inside                 product, which product.cpp cuts into blocks for caches and threads
 
 Blocks are as in Goto and van de Geijn, "Anatomy of high-performance matrix multiplication" (2008).
 Threads share the packing and the tiles but never the sum over k, so the bits do not depend on how
@@ -30,94 +30,163 @@ inline long round_up(long a, long b) { return div_up(a, b) * b; }
 struct ProductSettings {
     int last_kernel;                // no row of `kernels` after this one is used; tests lower it
     int chosen[2];                  // the row for factors in float, and in bf16 (choice.h)
-    bool split_floats;              // products of floats may go by two bf16 each, or by whole
-                                    // numbers: set by a command that does not train
+    bool split_floats;              // a command that does not train: products of floats may go by
+                                    // two bf16 each (bf16_pair.h) or by integers (int8_product.h)
 };
 extern ProductSettings product_settings;
 
-// whether row k of the table can run here; asked once
+// Tells whether row k of the table can run here. The processor is asked once.
 bool kernel_here(int k);
 
-// the kernel for factors in float, or in bf16: without one for bf16, these are made floats while
-// they are packed
+// The kernel for factors in float, or in bf16. If there is none for bf16, packing widens them.
 const Kernel& kernel_for(bool bf16);
 
-// from now on no kernel after the one of this name is used; dies if it cannot run here. A faster
-// processor then computes as a slower one does
+// Caps the instruction set at `name`, so that a newer processor gives an older one's bits. Dies if
+// that kernel cannot run here.
 void product_limit(const std::string& name);
 
-// row k is used for factors in float, or in bf16, unless it may not be used: choice.h
+// Uses row k for factors in float, or in bf16, unless a limit forbids it.
 void product_choose(bool bf16, int k);
 
-// what products are computed with: "fp32 avx512, bf16 amx"
+// Names what products are computed with: "fp32 avx512, bf16 amx".
 std::string product_name();
+
+// ---- the call
+
+// Element (i, k) is x[i * row + k * col].
+template <class R> struct Matrix {
+    const R* x;
+    long row, col;
+};
+
+// a matrix whose rows are ld apart, as it is and transposed
+template <class R> Matrix<R> rows_of(const R* x, long ld) { return { x, ld, 1 }; }
+
+template <class R> Matrix<R> transposed(const R* x, long ld) { return { x, 1, ld }; }
+
+// Where a product goes: rows ld apart.
+template <class O> struct Output {
+    O* x;
+    long ld;
+    bool accumulate;                // += instead of =
+    const O* residual = NULL;       // (M, N), rows ld apart, is added; NULL: nothing
+    const O* bias = NULL;           // (N) is added; NULL: nothing
+};
+
+// A linear layer: out (N, OC) = inp (N, C) @ weight (OC, C)^T [+ bias] [+ residual]
+template <class R> struct Linear {
+    R* out;
+    const R* inp;
+    const R* weight;
+    const R* bias;                  // (OC) or NULL
+    const R* residual;              // (N, OC) or NULL
+    int N, C, OC;
+    long ld;                        // from row to row of out and residual
+
+    // Its columns o .. o + n, whose weights are at `rows`.
+    Linear columns(int o, int n, const R* rows) const {
+        const R* bias_o = bias ? bias + o : NULL;
+        const R* residual_o = residual ? residual + o : NULL;
+        return { out + o, inp, rows, bias_o, residual_o, N, C, n, ld };
+    }
+};
 
 // ---- packing
 
-// SPLIT: floats that become two bf16 each (bf16_pair.h), 32 lanes of 32 floats
-enum Lanes { FLOATS, PAIRS, WIDENED, SPLIT };
+// How the numbers of a factor become lanes of 32 bits (kernels.h).
+enum Lanes {
+    FLOATS,                         // a float each
+    PAIRS,                          // two bf16 that follow each other in k
+    WIDENED,                        // a bf16 each, widened to a float
+    SPLIT                           // floats that become two bf16 each (bf16_pair.h)
+};
 
-// A factor: element (v, k) is x[v*s + k*sk], where v is one of `count` rows of A or columns
-// of B
+// A factor of a product: element (v, k) is x[v * step + k * k_step], where v is a row of A or a
+// column of B.
 struct Factor {
     const void* x;
-    long s, sk, count, K;
+    long step, k_step;
+    long count, K;                  // how many v, and k
     Lanes lanes;
 
-    long size() const { return lanes == PAIRS || lanes == WIDENED ? 2 : 4; } // bytes of an element
-    long pair() const { return lanes == PAIRS ? 2 : 1; }                    // elements of a lane
-    const char* at(long v, long l) const { return (const char*)x + (v*s + l*pair()*sk) * size(); }
+    // bytes of an element
+    long size() const { return lanes == PAIRS || lanes == WIDENED ? 2 : 4; }
+
+    // elements of a lane
+    long pair() const { return lanes == PAIRS ? 2 : 1; }
+
+    // bytes from v to v + 1, and from lane to lane
+    long row_bytes() const { return step * size(); }
+    long lane_bytes() const { return k_step * size() * pair(); }
+
+    const char* at(long v, long l) const {
+        const long element = v * step + l * pair() * k_step;
+        return (const char*)x + element * size();
+    }
 };
 
-// a panel: to (l1 - l0, 16) = lanes l0..l1 of columns v..v+16, zero where there is nothing. False:
-// these are SPLIT, and all low parts are zero
-bool pack_panel(lane* to, const Kernel& kernel, const Factor& f, long v, long l0, long l1);
+// lanes l0 .. l1 of the sum over k
+struct LaneRange {
+    long l0, l1;
 
-// rows: to (rows, l1 - l0), `row` lanes apart, = lanes l0..l1 of rows v.., zero where there is
-// nothing. Writes up to the next multiple of 16 rows and lanes
-void pack_rows(lane* to, long row, const Kernel& kernel, const Factor& f, long v, int rows,
-                      long l0, long l1);
+    long size() const { return l1 - l0; }
+};
 
-// ---- the product
+// Packs a panel: to (lanes, 16) = those lanes of columns v .. v + 16, zero where there is nothing.
+// Returns false if these are SPLIT and all low parts are zero.
+//
+//      column   v  v+1 ..  v+15
+//      l0     [ 0   1  ..   15 ]       a kernel reads one row of it, 64 bytes, for each lane
+//      l0+1   [16  17  ..   31 ]
+//      ..
+bool pack_panel(lane* to, const Kernel& kernel, const Factor& f, long v, LaneRange lanes);
 
-// where the product goes
+// Packs rows: to (rows, lanes), `row` lanes apart, = those lanes of rows v.., zero where there is
+// nothing. Writes up to the next multiple of 16 rows and lanes.
+struct PackedRows {
+    lane* to;
+    long row;
+    int rows;
+};
+void pack_rows(PackedRows to, const Kernel& kernel, const Factor& f, long v, LaneRange lanes);
+
+// ---- inside
+
+// Output of any type.
 struct Result {
     void* x;
-    long ld;                        // from row to row
-    bool bf16, accumulate;          // accumulate: += instead of =
-    // (M, N), rows ld apart, and (N), to be added; of the type of x; NULL, none
-    const void *residual, *bias;
+    long ld;
+    bool bf16, accumulate;
+    const void* residual;           // of the type of x
+    const void* bias;
 };
 
-// C (M, N) = or += A (M, K) @ B (K, N)
-void product(long M, long N, Factor a, Factor b, Result c);
+// C (M, N) = or += A (M, K) @ B (K, N); M and N are the counts of a and b.
+void product(Factor a, Factor b, Result c);
 
-// the same by row k of the table, which can run here; threads: 1, or 0 for all
-void product_with(int k, int threads, long M, long N, Factor a, Factor b, Result c);
+// The same by row k of the table, which can run here. threads: 1, or 0 for all
+void product_with(int k, int threads, Factor a, Factor b, Result c);
 
-// Floats, where split_kernel runs: a is split already, in strips (bf16_pair.h), and b is while it
-// is packed
-void product_split(long M, long N, Factor a, Factor b, Result c);
+// The same for floats, where split_kernel runs: a is split already, in strips (bf16_pair.h), and b
+// is split while it is packed.
+void product_split(Factor a, Factor b, Result c);
 
-// the same in double, for tests: plain loops, a row of C is one thread's
-void product_double(long M, long N, long K, const double* A, long rs_a, long cs_a,
-                           const double* B, long rs_b, long cs_b, double* C, long ldc,
-                           bool accumulate, const double* residual, const double* bias);
+// The same in double, for tests: plain loops; one thread makes a row of C.
+void product_double(long M, long N, long K, Matrix<double> a, Matrix<double> b, Output<double> c);
 
-// C (M, N), rows ldc apart, = or += A (M, K) @ B (K, N) [+ residual (M, N),
-// rows ldc apart] [+ bias (N)]. Element (i, k) of A is A[i*rs_a + k*cs_a].
-// Of bf16 the sums are floats; where C is bf16 they are rounded before the bias is added,
-// and after. Inside a parallel region it runs on the calling thread alone.
+// c (M, N) = or += a (M, K) @ b (K, N) [+ residual] [+ bias]. Sums of bf16 are floats; where c is
+// bf16 they are rounded before the bias is added, and after. Inside a parallel region it runs on
+// the calling thread alone.
 template <class R, class O>
-void gemm(long M, long N, long K, const R* A, long rs_a, long cs_a, const R* B, long rs_b,
-          long cs_b, O* C, long ldc, bool accumulate, const O* residual = NULL,
-          const O* bias = NULL) {
+void gemm(long M, long N, long K, Matrix<R> a, Matrix<R> b, Output<O> c) {
     if constexpr (std::is_same<R, double>::value) {
-        product_double(M, N, K, A, rs_a, cs_a, B, rs_b, cs_b, C, ldc, accumulate, residual, bias);
+        product_double(M, N, K, a, b, c);
     } else {
         const Lanes lanes = std::is_same<R, float>::value ? FLOATS : PAIRS;
-        const Factor a = { A, rs_a, cs_a, M, K, lanes }, b = { B, cs_b, rs_b, N, K, lanes };
-        product(M, N, a, b, { C, ldc, std::is_same<O, bf16>::value, accumulate, residual, bias });
+        const bool bf16_out = std::is_same<O, bf16>::value;
+        const Factor rows = { a.x, a.row, a.col, M, K, lanes };
+        const Factor columns = { b.x, b.col, b.row, N, K, lanes };
+        product(rows, columns, { c.x, c.ld, bf16_out, c.accumulate, c.residual, c.bias });
     }
 }
 } // namespace cpu

@@ -31,11 +31,14 @@ template <class R> Seconds seconds(const std::string& layout, long N, long C, lo
         wall = now_ms();
         processor = clock();
         if (layout == "forward") {
-            cpu::gemm(N, OC, C, inp.x, C, 1, weight.x, 1, C, out.x, OC, false);
+            cpu::gemm(N, OC, C, cpu::rows_of(inp.x, C), cpu::transposed(weight.x, C),
+                      cpu::Output<R>{ out.x, OC, false });
         } else if (layout == "input") {
-            cpu::gemm(N, C, OC, out.x, OC, 1, weight.x, C, 1, inp.x, C, false);
+            cpu::gemm(N, C, OC, cpu::rows_of(out.x, OC), cpu::rows_of(weight.x, C),
+                      cpu::Output<R>{ inp.x, C, false });
         } else {
-            cpu::gemm(OC, C, N, out.x, 1, OC, inp.x, C, 1, dweight.x, C, true);
+            cpu::gemm(OC, C, N, cpu::transposed(out.x, OC), cpu::rows_of(inp.x, C),
+                      cpu::Output<float>{ dweight.x, C, true });
         }
     }
     return { (now_ms() - wall) / 1000, (clock() - processor) / (double)CLOCKS_PER_SEC };

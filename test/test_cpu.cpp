@@ -6,6 +6,7 @@ and not one bit apart between the threads.
 #define REAL double
 #include "../cpu/attention.h"
 #include "../cpu/metrics.h"
+#include "../cpu/training.h"
 #include "check.h"
 #include "naive.h"
 using ref::real;

@@ -14,8 +14,11 @@ To extend: add a size to SIZES or a case to check_kernel.
 #ifdef _OPENMP
 #include <omp.h>
 #endif
-#include "../cpu/bf16_pair.h"
+#include "../cpu/linear.h"
 using cpu::bf16;
+using cpu::Output;
+using cpu::rows_of;
+using cpu::transposed;
 
 static long passed = 0, failed = 0;
 static void check(bool ok, const std::string& what) {
@@ -89,18 +92,21 @@ template<class R> void check_layouts(long N, long C, long OC) {
     for (int extra = 0; extra < 4; extra++) {
         const R *res = extra & 1 ? residual.data() : NULL, *b = extra & 2 ? bias.data() : NULL;
         auto out = out0;
-        cpu::gemm(N, OC, C, inp.data(), C, 1, weight.data(), 1, C, out.data(), OC, false, res, b);
+        cpu::gemm(N, OC, C, rows_of(inp.data(), C), transposed(weight.data(), C),
+                  Output<R>{ out.data(), OC, false, res, b });
         compare(out,
                 naive(N, OC, C, inp.data(), C, 1, weight.data(), 1, C, out0, OC, false, res, b), C,
                 strf("forward, residual and bias %d %s", extra, at.c_str()), extra & 2);
     }
     for (int add = 0; add < 2; add++) {
         auto dinp = dinp0;
-        cpu::gemm(N, C, OC, dout.data(), OC, 1, weight.data(), C, 1, dinp.data(), C, add);
+        cpu::gemm(N, C, OC, rows_of(dout.data(), OC), rows_of(weight.data(), C),
+                  Output<R>{ dinp.data(), C, add > 0 });
         compare(dinp, naive(N, C, OC, dout.data(), OC, 1, weight.data(), C, 1, dinp0, C, add), OC,
                 strf("to the input, add %d %s", add, at.c_str()));
         auto dweight = dweight0;
-        cpu::gemm(OC, C, N, dout.data(), 1, OC, inp.data(), C, 1, dweight.data(), C, add);
+        cpu::gemm(OC, C, N, transposed(dout.data(), OC), rows_of(inp.data(), C),
+                  Output<Grad>{ dweight.data(), C, add > 0 });
         compare(dweight, naive(OC, C, N, dout.data(), 1, OC, inp.data(), C, 1, dweight0, C, add), N,
                 strf("to the weight, add %d %s", add, at.c_str()));
     }
@@ -115,15 +121,16 @@ template<class R, class O = R> void check_strides(long M, long N, long K) {
     const std::string at = strf("%s %ld %ld %ld", type_name<R>(), M, N, K);
     for (int add = 0; add < 2; add++) {
         auto C = C0;
-        cpu::gemm(M, N, K, A.data(), lda, 3L, B.data(), 5L, ldb, C.data(), ldc, (bool)add);
+        const Output<O> to = { C.data(), ldc, add > 0 };
+        cpu::gemm<R>(M, N, K, { A.data(), lda, 3 }, { B.data(), 5, ldb }, to);
         compare(C, naive(M, N, K, A.data(), lda, 3, B.data(), 5, ldb, C0, ldc, add), K,
                 "strided " + at);
         C = C0;
-        cpu::gemm(M, N, K, A.data(), 1L, M, B.data(), 2L, 2*K, C.data(), ldc, (bool)add);
+        cpu::gemm<R>(M, N, K, { A.data(), 1, M }, { B.data(), 2, 2 * K }, to);
         compare(C, naive(M, N, K, A.data(), 1, M, B.data(), 2, 2 * K, C0, ldc, add), K,
                 "A transposed " + at);
         C = C0;
-        cpu::gemm(M, N, K, A.data() + 1, lda, 1L, B.data() + 1, ldb, 1L, C.data(), ldc, (bool)add);
+        cpu::gemm(M, N, K, rows_of(A.data() + 1, lda), rows_of(B.data() + 1, ldb), to);
         compare(C, naive(M, N, K, A.data() + 1, lda, 1, B.data() + 1, ldb, 1, C0, ldc, add), K,
                 "no alignment " + at);
     }
@@ -132,7 +139,8 @@ template<class R, class O = R> void check_strides(long M, long N, long K) {
 template <class R, class O = R>
 std::vector<O> product(const std::vector<R>& A, const std::vector<R>& B, long M, long N, long K) {
     std::vector<O> C(M*N);
-    cpu::gemm(M, N, K, A.data(), K, 1L, B.data(), 1L, K, C.data(), N, false);
+    cpu::gemm(M, N, K, rows_of(A.data(), K), transposed(B.data(), K),
+              Output<O>{ C.data(), N, false });
     return C;
 }
 template <class O> bool same(const std::vector<O>& a, const O* b) {
@@ -177,7 +185,8 @@ static void check_large() {
         for (int extra = 0; extra < 2; extra++) {
             const bf16 *res = extra ? residual.data() : NULL, *b = extra ? bias.data() : NULL;
             std::vector<bf16> C(M*N);
-            cpu::gemm(M, N, K, A.data(), K, 1L, B.data(), 1L, K, C.data(), N, false, res, b);
+            cpu::gemm(M, N, K, rows_of(A.data(), K), transposed(B.data(), K),
+                      Output<bf16>{ C.data(), N, false, res, b });
             for (long at : { 0L, 500L, M - some }) {
                 const std::vector<bf16> rows(&C[at*N], &C[(at + some)*N - 1] + 1);
                 const bf16* res_at = res ? res + at*N : NULL;
@@ -213,11 +222,12 @@ template<class R> void check_corners() {
     const R one = 1, two = 2;
     std::vector<R> c = {one, two, one, two}, none(1);
     const auto was = c;
-    cpu::gemm(2L, 2L, 0L, none.data(), 0L, 1L, none.data(), 2L, 1L, c.data(), 2L, true);
+    const auto empty = rows_of(none.data(), 2);
+    cpu::gemm(2, 2, 0, empty, empty, Output<R>{ c.data(), 2, true });
     check(same(c, was.data()), "K = 0 with accumulate must leave C alone");
-    cpu::gemm(0L, 2L, 3L, none.data(), 3L, 1L, c.data(), 2L, 1L, c.data(), 2L, false);
+    cpu::gemm(0, 2, 3, empty, empty, Output<R>{ c.data(), 2, false });
     check(same(c, was.data()), "M = 0 must leave C alone");
-    cpu::gemm(2L, 2L, 0L, none.data(), 0L, 1L, none.data(), 2L, 1L, c.data(), 2L, false);
+    cpu::gemm(2, 2, 0, empty, empty, Output<R>{ c.data(), 2, false });
     for (R x : c) { check((float)x == 0, "K = 0 must give zeros"); }
     auto A = numbers<R>(40*33), B = numbers<R>(35*33);
     A[39*33 + 5] = (R)NAN;
@@ -289,8 +299,8 @@ static void check_split(int N, int C, int OC) {
     std::vector<float> out(N * OC, NAN), again(out);
     const auto split_forward = [&](std::vector<float>& to, const std::vector<float>& weight,
                                    const float* b, const float* r) {
-        cpu::split_forward(to.data(), cpu::split_left(x.data(), N, C), weight.data(), b, r, N, C,
-                           OC, OC);
+        cpu::split_forward({ to.data(), x.data(), weight.data(), b, r, N, C, OC, OC },
+                           cpu::split_left(x.data(), N, C));
     };
     split_forward(out, w, bias.data(), res.data());
     double worst = 0;

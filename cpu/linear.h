@@ -1,0 +1,69 @@
+/*
+linear.h -- the forward pass of a linear layer. linear_forward is all that training needs. A model
+that is only run has three faster ways, and linear_forward_only takes one of them where it pays:
+
+    mapped_forward      one row, weights of 4 to 16 bits that stay in their file (mapped_weights.h)
+    int8_forward        many rows, weights of 4 or 8 bits, in integers (int8_product.h)
+    split_forward       many rows of floats, each as two bf16 (bf16_pair.h)
+*/
+#ifndef CPU_LINEAR_H
+#define CPU_LINEAR_H
+#include <type_traits>
+#include "bf16_pair.h"
+#include "int8_product.h"
+#include "mapped_weights.h"
+#include "product.h"
+
+namespace cpu {
+// One row: out (OC) = weight (OC, C) @ inp (C) [+ residual (OC)] [+ bias (OC)]. It is not blocked,
+// because each weight is read once, and that takes all the time.
+template <class R>
+void vector_forward(R* out, const R* inp, const R* weight, const R* bias, const R* residual, int C,
+                    int OC) {
+    typedef sum_of<R> sum_t;
+    #pragma omp parallel for if ((long)C * OC > 1 << 17)
+    for (int o = 0; o < OC; o++) {
+        const R* w = weight + (long)o * C;
+        sum_t sum = 0;
+        #pragma omp simd reduction(+ : sum)
+        for (int i = 0; i < C; i++) { sum += sum_t(inp[i]) * sum_t(w[i]); }
+        if (residual) { sum += sum_t(residual[o]); }
+        if (bias) { sum += sum_t(bias[o]); }
+        out[o] = sum;
+    }
+}
+
+template <class R> void linear_forward(const Linear<R>& x) {
+    if (x.N == 1) {
+        vector_forward(x.out, x.inp, x.weight, x.bias, x.residual, x.C, x.OC);
+        return;
+    }
+    const Output<R> to = { x.out, x.ld, false, x.residual, x.bias };
+    gemm(x.N, x.OC, x.C, rows_of(x.inp, x.C), transposed(x.weight, x.C), to);
+}
+
+// Computes the layer in one of the ways of a model that is only run. Returns false, and does
+// nothing, if linear_forward is the way.
+inline bool linear_forward_only(const Linear<float>& x) {
+    const bool split = split_pays(x.N, x.OC, x.C);
+    if (!split && mapped.all.empty()) { return false; }
+    if (x.N == 1 && mapped_forward(x.out, x.inp, x.weight, x.bias, x.residual, x.C, x.OC)) {
+        return true;
+    }
+    if (int8_forward(x.out, x.inp, x.weight, x.bias, x.residual, x.N, x.C, x.OC)) { return true; }
+    const lane* left = split ? split_left(x.inp, x.N, x.C) : NULL;
+    for (int o = 0; o < x.OC; ) {
+        const float* weight = x.weight + (long)o * x.C;
+        const WeightRows<float> rows = weight_rows(weight, x.C, x.OC - o);      // as floats
+        const Linear<float> part = x.columns(o, rows.n, rows.x);
+        if (split) { split_forward(part, left); }
+        else       { linear_forward(part); }
+        o += rows.n;
+    }
+    return true;
+}
+
+// Only floats have such ways.
+template <class R> bool linear_forward_only(const Linear<R>&) { return false; }
+} // namespace cpu
+#endif // CPU_LINEAR_H
