@@ -6,6 +6,7 @@ that this processor has.
 */
 #define CPU_REAL bf16
 #include "../cpu/attention.h"
+#include "../cpu/training.h"
 #include "check.h"
 #include "naive.h"
 typedef std::vector<float> Floats;
