@@ -105,7 +105,7 @@ else
 HOST    = $(if $(filter mpi,$(DIST)),OMPI_CXX='$(CXX)' MPICH_CXX='$(CXX)' $(MPICXX),$(CXX))
 COMPILE = $(HOST) -std=c++17 $(OPTIMIZE) -march=$(ARCH) -fopenmp $(WARN) -x c++
 endif
-HEADERS := $(wildcard *.h *.cuh commands/*.h cpu/*.h cuda/*.cuh dist/*.h models/*.h text/*.h)
+HEADERS := $(wildcard *.h *.cuh commands/*.h shell/*.h cpu/*.h cuda/*.cuh dist/*.h models/*.h text/*.h)
 
 # the compiler, and what -march=native means on this machine: another one may share the disk
 MEANING  := $(shell $(CXX) -march=$(ARCH) -dM -E -x c++ /dev/null 2>/dev/null | cksum)
@@ -116,7 +116,7 @@ COMPILER := $(shell $(CXX) --version | head -n 1) $(MEANING)
 ONCE_COMPILE := $(CXX) -std=c++17 $(OPTIMIZE) -march=$(ARCH) -fopenmp $(WARN)
 number_of     = $(firstword $(shell echo "$(1)" "$(COMPILER)" | cksum))
 ONCE_DIR     := build/once/$(call number_of,$(ONCE_COMPILE))
-ONCE_SOURCES := $(wildcard commands/*.cpp cpu/*.cpp models/*.cpp text/*.cpp)
+ONCE_SOURCES := $(wildcard commands/*.cpp shell/*.cpp cpu/*.cpp models/*.cpp text/*.cpp)
 ONCE_OBJECTS := $(ONCE_SOURCES:%.cpp=$(ONCE_DIR)/%.o)
 ONCE         := $(ONCE_DIR)/once.a
 ARCHIVE       = ar rcs $@.$$$$ $^ && mv $@.$$$$ $@

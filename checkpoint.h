@@ -4,14 +4,16 @@ state.json; in and out. What config.json says: models/config.h.
 */
 #ifndef CHECKPOINT_H
 #define CHECKPOINT_H
+#include <set>
+#include "model.h"
 #include "models/config.h"
 #include "models/family_out.h"
 #include "models/import_experts.h"
-#include "commands/saves.h"
+#include "shell/saves.h"
 
 // the whole array of which each rank has a shard, as floats in host memory: in place if it is one
 // already, else in *copy
-static const float* host_floats(const Model* m, acc* shard, std::vector<float>* copy) {
+inline const float* host_floats(const Model* m, acc* shard, std::vector<float>* copy) {
     const acc* array = array_whole(m, shard);
     const bool here = array == shard && ops::on_host && std::is_same<acc, float>::value;
     if (here) { return (const float*)array; }
@@ -24,7 +26,7 @@ static const float* host_floats(const Model* m, acc* shard, std::vector<float>* 
 // arrays of num_params numbers as named tensors, each name with its array's prefix; in *copies
 // where they are not in place. All ranks give their shards
 typedef std::vector<std::pair<std::string, acc*>> NamedArrays;
-static std::vector<StOut> tensors_of(const Model* m, const NamedArrays& arrays,
+inline std::vector<StOut> tensors_of(const Model* m, const NamedArrays& arrays,
                                      std::vector<std::vector<float>>* copies) {
     std::vector<StOut> out;
     copies->resize(arrays.size());
@@ -38,7 +40,7 @@ static std::vector<StOut> tensors_of(const Model* m, const NamedArrays& arrays,
 }
 
 // the same, which rank 0 writes
-static void tensors_save(const Model* m, const std::string& path, const NamedArrays& arrays) {
+inline void tensors_save(const Model* m, const std::string& path, const NamedArrays& arrays) {
     std::vector<std::vector<float>> copies;
     const std::vector<StOut> out = tensors_of(m, arrays, &copies);
     if (dist::rank == 0) { safetensors_write(path, out, "{\"format\":\"pt\"}"); }
@@ -46,7 +48,7 @@ static void tensors_save(const Model* m, const std::string& path, const NamedArr
 
 // state: what a run needs to continue, as JSON; optimizer: and can it? The tokenizer's files go
 // with the model
-static void checkpoint_save(const Model* m, const std::string& out, long step,
+inline void checkpoint_save(const Model* m, const std::string& out, long step,
                             const std::string& state, const Tokenizer& tok, bool optimizer) {
     const std::string dir = dist::rank == 0 ? checkpoint_begin(out, step) : "";
     std::vector<std::vector<float>> copies;
@@ -69,7 +71,7 @@ static void checkpoint_save(const Model* m, const std::string& out, long step,
 }
 
 // the tensors that BIAS brings: those that the same model without it does not have
-static std::set<std::string> names_of_bias(const Model* m) {
+inline std::set<std::string> names_of_bias(const Model* m) {
     Arch plain = m->c;
     plain.bias = BIAS_none;
     Params<real> places;
@@ -83,7 +85,7 @@ static std::set<std::string> names_of_bias(const Model* m) {
 
 // reads one array by name from the .safetensors files of a directory, checking every shape; those
 // named in `keep` are not read
-static void tensors_load(const Model* m, const std::vector<Weights>& files,
+inline void tensors_load(const Model* m, const std::vector<Weights>& files,
                          const std::string& prefix, acc* device,
                          const std::set<std::string>& keep = {}) {
     std::vector<float> one;
@@ -114,7 +116,7 @@ static void tensors_load(const Model* m, const std::vector<Weights>& files,
 }
 
 // A tied model needs no head. If the file has one nevertheless, it must be the embedding
-static void head_is_embedding(const Weight& head, const Weight* embedding) {
+inline void head_is_embedding(const Weight& head, const Weight* embedding) {
     std::vector<float> h(head.cols()), e(head.cols());
     bool same = embedding && embedding->shape == head.shape;
     for (long r = 0; same && r < head.rows(); r++) {
@@ -130,7 +132,7 @@ static void head_is_embedding(const Weight& head, const Weight* embedding) {
 }
 
 // a tensor that the model does not read may change what it computes: it is refused by name
-static void tensors_all_used(const Model* m, const std::vector<Weights>& files) {
+inline void tensors_all_used(const Model* m, const std::vector<Weights>& files) {
     for (auto& f : files) {
         for (auto& t : f.tensors) {
             bool used = ends_with(t.name, "rotary_emb.inv_freq");
@@ -148,7 +150,7 @@ static void tensors_all_used(const Model* m, const std::vector<Weights>& files) 
 }
 
 // another family's weights, by our names; keep: as above
-static void weights_import(Model* m, const Family& family, const Weights& files,
+inline void weights_import(Model* m, const Family& family, const Weights& files,
                            const std::set<std::string>& keep) {
     std::set<std::string> used;
     std::vector<float> copy;
@@ -186,7 +188,7 @@ static void weights_import(Model* m, const Family& family, const Weights& files,
 }
 
 // the weights of an opened checkpoint, which is closed then
-static void checkpoint_read(Model* m, Checkpoint* k) {
+inline void checkpoint_read(Model* m, Checkpoint* k) {
     std::set<std::string> keep;
     if (k->adds_bias) { keep = names_of_bias(m); }
     if (family_of(k->config)) {
@@ -200,53 +202,27 @@ static void checkpoint_read(Model* m, Checkpoint* k) {
     if (cpu::mapped.all.empty()) { weights_close(&k->weights); }     // else they stay in use
 }
 
-static void checkpoint_load(Model* m, const std::string& dir) {
+inline void checkpoint_load(Model* m, const std::string& dir) {
     Checkpoint k = checkpoint_open(dir);
     checkpoint_read(m, &k);
 }
 
-static void optimizer_load(Model* m, const std::string& dir) {
-    if (!file_exists(dir + "/optimizer.safetensors")) {
-        // --init twice is no help; the checkpoint before may have one, and then the hint removes this
-        if (hint_also().compare(0, 10, "or remove ")) { hint_also().clear(); }
-        die(EXIT_USER, dir + ": has no optimizer.safetensors, which --resume needs: a run keeps it "
-            "in its newest checkpoint, unless --save-optimizer says all or none",
-            "--init " + dir + " and another --out begin a new run from its weights");
-    }
+// Reads the optimizer's state; returns false if the checkpoint has none.
+inline bool optimizer_load(Model* m, const std::string& dir) {
+    if (!file_exists(dir + "/optimizer.safetensors")) { return false; }
     std::vector<Weights> file = { safetensors_open(dir + "/optimizer.safetensors") };
     for (auto& array : { std::make_pair("m.", m->m), std::make_pair("v.", m->v) }) {
         tensors_load(m, file, array.first, array_place(m, array.second));
         array_keep(m, array.second);
     }
     weights_close(&file[0]);
+    return true;
 }
 
 // of the bits that a checkpoint keeps of an array. All ranks give their shards
-static std::string array_hash(const Model* m, acc* shard) {
+inline std::string array_hash(const Model* m, acc* shard) {
     std::vector<float> copy;
     const float* x = host_floats(m, shard, &copy);
     return strf("%016llx", (unsigned long long)hash_bytes(x, m->num_params * sizeof(float)));
-}
-
-// a checkpoint and the tokenizer its text wants; stay: weights that may stay in their file
-static Model model_from_checkpoint(Flags* f, int T_max, cpu::Stay stay, bool gradients = false) {
-    if (f->words.size() != 1) {
-        die(EXIT_USER, strf("got %zu checkpoints, wanted one", f->words.size()),
-            "name its directory, such as runs/NAME/step_1000");
-    }
-    Checkpoint k = checkpoint_open(f->words[0]);
-    Arch c = k.c;
-    if (f->tokenizer.empty()) { f->tokenizer = k.tokenizer; }
-    if (flag_given(*f, "prefix")) { c.prefix = f->arch.prefix; }
-    if (flag_given(*f, "window")) { c.window = f->arch.window; }
-    want(!flag_given(*f, "window") || c.window >= 1, strf("--window %d", c.window),
-         "1 or more, or leave it out");
-    cpu::mapped = { ops::reads_mapped ? stay : cpu::STAY_NONE, {} };     // of one model at a time
-    memory_check(c, 1, std::max(1, T_max), gradients, floats_spared(k.config, k.weights));
-    Model m = model_new(c, T_max, gradients);
-    checkpoint_read(&m, &k);
-    cpu::product_settings.split_floats = !gradients;     // where it is only run forward
-    f->arch.V = c.V;
-    return m;
 }
 #endif // CHECKPOINT_H

@@ -100,6 +100,11 @@ inline std::string& help_page() { static std::string page = "./train_sink --help
     exit(code);
 }
 
+// Dies of a user's mistake unless ok: got X, wanted Y.
+inline void require(bool ok, const std::string& got, const std::string& wanted) {
+    if (!ok) { die(EXIT_USER, got + ": wanted " + wanted); }
+}
+
 // Whose fault a failed call is: the machine's (a full disk, no memory, no file descriptors) or the
 // user's.
 inline int blame(int error) {

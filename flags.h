@@ -1,6 +1,6 @@
 /*
 flags.h -- the command line: one row a flag. The struct, the parser, --help and the config line of
-the log come from it. Its functions are in commands/flags.cpp.
+the log come from it. Its functions are in shell/flags.cpp.
 */
 #ifndef FLAGS_H
 #define FLAGS_H
@@ -167,7 +167,7 @@ bool flag_given(const Flags& flags, const char* name);
 
 // dies if one of these flags ("beta2 adam_eps") was given a value other than its default though
 // nothing `reads` it; wanted: what would
-void flags_read(const Flags& flags, const char* names, bool reads, const char* wanted);
+void reject_unused_flags(const Flags& flags, const char* names, bool reads, const char* wanted);
 
 // probe_len -> --probe-len
 std::string flag_spelling(const std::string& name);
@@ -177,7 +177,7 @@ void flag_set(const FlagRow& r, const std::string& spelled, const std::string& t
 
 // dies of two flags that contradict each other, such as a minimum above its maximum, and prints a
 // note of one that another leaves without effect. Call it when the flags are settled. The table is
-// in commands/bounds.cpp
+// in shell/bounds.cpp
 void bounds_check(const Flags& flags, char command);
 
 // --help: the flags of one command, in groups; or (0) the commands and where to go on
@@ -203,9 +203,6 @@ std::vector<double> flag_list(const char* spelled, const std::string& text);
 
 // the thresholds of --eps: shares, from 0 up to, not including, 1
 std::vector<double> eps_list(const Flags& f);
-
-// dies unless ok
-void want(bool ok, const std::string& got, const std::string& wanted);
 
 // fills in from the preset what no flag has set
 void preset_apply(Flags* f);

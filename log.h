@@ -1,6 +1,6 @@
 /*
 log.h -- OUT/log.jsonl, one object a line, flushed; and the same facts as a line for people.
-The functions are in commands/log.cpp.
+The functions are in shell/log.cpp.
 */
 #ifndef LOG_H
 #define LOG_H

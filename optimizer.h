@@ -3,26 +3,33 @@ optimizer.h -- the update after a step's gradients: AdamW, SGD, Muon.
 */
 #ifndef OPTIMIZER_H
 #define OPTIMIZER_H
-#include "flags.h"
 #include "model.h"
 
 enum Optimizer { ADAMW, SGD, MUON, OPTIMIZER_COUNT };
 static const char* const OPTIMIZERS[OPTIMIZER_COUNT] = { "adamw", "sgd", "muon" };
 
-// --optimizer by its name
-inline Optimizer optimizer_of(const Flags& f) {
+// Finds an optimizer by its name; dies if there is none.
+inline Optimizer optimizer_of(const std::string& name) {
     int i = 0;
-    while (i < OPTIMIZER_COUNT && f.optimizer != OPTIMIZERS[i]) { i++; }
-    want(i < OPTIMIZER_COUNT, "--optimizer " + f.optimizer, "adamw, muon or sgd");
+    while (i < OPTIMIZER_COUNT && name != OPTIMIZERS[i]) { i++; }
+    require(i < OPTIMIZER_COUNT, "--optimizer " + name, "adamw, muon or sgd");
     return (Optimizer)i;
 }
 
-// for update number step + 1
-inline double learning_rate(const Flags& f, long step) {
-    if (step < f.warmup) { return f.lr * (step + 1) / f.warmup; }
-    if (f.schedule == "constant") { return f.lr; }
-    const double done = f.steps > f.warmup ? (double)(step - f.warmup) / (f.steps - f.warmup) : 1;
-    return f.min_lr + 0.5 * (f.lr - f.min_lr) * (1 + cos(M_PI * std::min(1.0, done)));
+// The learning rate by step: it rises to `peak` in `warmup` steps and stays there or, with a
+// cosine, falls to `lowest` at the end of the run.
+struct Schedule {
+    double peak, lowest;
+    long warmup, steps;
+    bool cosine;
+};
+
+// Computes the learning rate of update number step + 1.
+inline double learning_rate(const Schedule& s, long step) {
+    if (step < s.warmup) { return s.peak * (step + 1) / s.warmup; }
+    if (!s.cosine) { return s.peak; }
+    const double done = s.steps > s.warmup ? (double)(step - s.warmup) / (s.steps - s.warmup) : 1;
+    return s.lowest + 0.5 * (s.peak - s.lowest) * (1 + cos(M_PI * std::min(1.0, done)));
 }
 
 // Muon (Jordan et al. 2024): the momentum of a matrix, with its singular values brought near to 1

@@ -573,10 +573,9 @@ void model_accumulate(Model* m, const int* seqs, int B, int T, long count,
 #ifndef MODEL_ONLY // the tests of the model stop reading here
 // ============================================================================
 // 3 train
-#include "commands/run.h"
-#include "commands/memory.h"
-#include "checkpoint.h"
+#include "commands/open_model.h"
 #include "commands/generate.h"
+#include "commands/train.h"
 
 // one optimizer step: the sequences of all ranks in one order. seqs (n, T+1): this rank's
 static StepSums train_step(Model* m, Data* data, const Flags& f, long step, int* seqs, long n) {
@@ -589,12 +588,10 @@ static StepSums train_step(Model* m, Data* data, const Flags& f, long step, int*
     for (long i = 0; i < n; i += B) {
         model_accumulate(m, seqs + i * (T + 1), B, T, count, i + B == n);
     }
-    const Update o = { (float)learning_rate(f, step), (float)f.beta1, (float)f.beta2,
+    const Update o = { (float)learning_rate(schedule_of(f), step), (float)f.beta1, (float)f.beta2,
                       (float)f.adam_eps, (float)f.weight_decay, step + 1 };
-    return model_update(m, o, f.grad_clip, optimizer_of(f));
+    return model_update(m, o, f.grad_clip, optimizer_of(f.optimizer));
 }
-
-#include "commands/train.h"
 
 static int train(const Flags& flags) {
     ops::tune_products();

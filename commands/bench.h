@@ -133,8 +133,10 @@ static std::string bench_ops(Model* m, double step_ms, double gflops, double gby
 // --products: GFLOP/s of every kernel on all threads, in float and in bf16, and what follows for
 // PRECISION. All kernels are in every binary, so any build can say it
 static int bench_products(const Flags& f) {
-    want(!strcmp(BACKEND_NAME, "cpu"), strf("--products BACKEND=%s", BACKEND_NAME), "BACKEND=cpu");
-    flags_read(f, "ops steps batch total_batch model data json", false, "bench without --products");
+    require(!strcmp(BACKEND_NAME, "cpu"), strf("--products BACKEND=%s", BACKEND_NAME),
+            "BACKEND=cpu");
+    reject_unused_flags(f, "ops steps batch total_batch model data json", false,
+                        "bench without --products");
     const long M = 2048, N = 768, K = 768;               // of a layer of -m 60M
     const std::vector<double> fp32 = cpu::kernels_timed(false, 0, M, N, K),
                               bf16 = cpu::kernels_timed(true, 0, M, N, K);
@@ -162,10 +164,10 @@ static int bench(Flags f) {
     ops::tune_products();
     preset_apply(&f);
     if (!f.given_steps) { f.steps = 12; }
-    want(f.steps >= 1, "--steps 0", "1 or more");
+    require(f.steps >= 1, "--steps 0", "1 or more");
     output_check(f.json, files_read(f, split(f.data, ',')));
-    arch_flags_read(f);
-    data_flags_read(f, split(f.data, ','));
+    reject_unused_model_flags(f);
+    reject_unused_data_flags(f, split(f.data, ','));
     Data data = data_from_flags(f, f.arch.T, std::min<long>(64, f.arch.T));
     Arch c = arch_from_flags(&f, data.V);
     memory_check(c, f.batch, f.arch.T, true);

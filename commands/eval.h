@@ -245,7 +245,7 @@ static std::string outliers_json(const Outliers& o) {
 static std::vector<std::string> two_parts(const std::string& flag, const std::string& text,
                                           char between, const std::string& wanted) {
     const std::vector<std::string> part = split(text, between);
-    want(part.size() == 2 && !part[0].empty() && !part[1].empty(), flag + " " + text, wanted);
+    require(part.size() == 2 && !part[0].empty() && !part[1].empty(), flag + " " + text, wanted);
     return part;
 }
 
@@ -256,8 +256,9 @@ static void runs_stream(const Flags& f, const Model& m, std::vector<EvalRun>* ru
         const std::vector<std::string> part = two_parts("--stream", text, '+', wanted);
         long n = 0, W = 0;
         const bool numbers = parse_long(part[0], &n) && parse_long(part[1], &W);
-        want(numbers && n >= 0 && W >= 0 && n + W < 1 << 24, "--stream " + text, wanted);
-        want(n + W > 0, "--stream " + text, "one key or more: a token without keys has no output");
+        require(numbers && n >= 0 && W >= 0 && n + W < 1 << 24, "--stream " + text, wanted);
+        require(n + W > 0, "--stream " + text,
+                "one key or more: a token without keys has no output");
         for (bool cached : { true, false }) {
             if (cached && !cache_has_positions(&m)) { continue; }
             EvalRun r;
@@ -280,8 +281,8 @@ static void runs_evict(const Flags& f, const Model& m, int T, std::vector<EvalRu
         double ratio = -1;
         int policy = 0;
         while (policy < POLICIES && part[0] != POLICY_NAMES[policy]) { policy++; }
-        want(policy < POLICIES && parse_double(part[1], &ratio) && ratio >= 0 && ratio < 1,
-             "--evict " + text, wanted);
+        require(policy < POLICIES && parse_double(part[1], &ratio) && ratio >= 0 && ratio < 1,
+                "--evict " + text, wanted);
         for (FirstToken first : { FIRST_AS_SCORED, FIRST_KEPT, FIRST_DROPPED }) {
             EvalRun r;
             const int prompt = T * 4 / 5 + m.d.bias.token;
@@ -321,14 +322,15 @@ static void runs_quant(const Flags& f, int T, std::vector<EvalRun>* runs) {
         int scope = BITS_TOKEN;
         if (part.size() == 2) { scope = 0; }
         while (part.size() == 2 && scope < 3 && part[1] != SCOPES[scope]) { scope++; }
-        want(!part.empty() && part.size() <= 2 && scope < 3 && bits_parse(part[0], &bits),
-             "--quant " + text, wanted);
+        require(!part.empty() && part.size() <= 2 && scope < 3 && bits_parse(part[0], &bits),
+                "--quant " + text, wanted);
         bits.scope = (Scope)scope;
         for (double keep : flag_list("--quant-keep", f.quant_keep)) {
-            want(keep >= 0 && keep == floor(keep) && keep < 1 << 20, strf("--quant-keep %g", keep),
-                 "whole numbers");
-            want(keep < T, strf("--quant-keep %g", keep),
-                 strf("less than the %d tokens of a sequence: else none has fewer bits", T));
+            require(keep >= 0 && keep == floor(keep) && keep < 1 << 20,
+                    strf("--quant-keep %g", keep),
+                    "whole numbers");
+            require(keep < T, strf("--quant-keep %g", keep),
+                    strf("less than the %d tokens of a sequence: else none has fewer bits", T));
             EvalRun r;
             bits.keep = keep;
             r.kind = "quant";
@@ -417,7 +419,8 @@ static std::vector<EvalRun> eval_runs(const Flags& f, const Model& m, int T) {
     runs_edit(f, &runs);
     for (auto& r : runs) {
         change_check(r.change, &m, T);
-        want(r.from < T, "--edit " + f.edit, strf("tokens before %d: one has to be predicted", T));
+        require(r.from < T, "--edit " + f.edit,
+                strf("tokens before %d: one has to be predicted", T));
     }
     if (m.c.prefix) { for (auto& r : runs) { r.from = std::max(r.from, m.c.prefix - 1); } }
     return runs;
@@ -427,15 +430,15 @@ static int eval(Flags f) {
     const bool calibrates = f.quant.find("static") != std::string::npos;
     const std::string file = f.words.empty() ? "" : f.words[0] + "/state.json";
     long T_asked = 0;
-    want(parse_long(f.probe_len, &T_asked), "--probe-len " + f.probe_len, "one length");
+    require(parse_long(f.probe_len, &T_asked), "--probe-len " + f.probe_len, "one length");
     probe_from_check(f);
-    flags_read(f, "quant_keep", !f.quant.empty(), "--quant");
-    flags_read(f, "calibrate", calibrates, "--quant with :static");
+    reject_unused_flags(f, "quant_keep", !f.quant.empty(), "--quant");
+    reject_unused_flags(f, "calibrate", calibrates, "--quant with :static");
     Model m = model_from_checkpoint(&f, T_asked, cpu::STAY_NONE, f.gradients);
     const Json state = file_exists(file) ? json_file(file) : Json();
     const ProbeData p = f.probe_input == "natural" ? probe_data(&f, state)
                                                    : ProbeData{ false, 0, {}, { f.probe_input } };
-    want(p.sources.size() == 1, "--data " + f.data, "one source");
+    require(p.sources.size() == 1, "--data " + f.data, "one source");
     probe_files_check(f, p);
     if (f.probe_input == "natural") {
         const OtherBos other = bos_other(f, state, m.c.V);
@@ -443,8 +446,8 @@ static int eval(Flags f) {
     }
     const int T = probe_length(f, f.probe_len, m.c.T, m.d.pe.learnable),
               spare = calibrates ? f.calibrate : 0;
-    want(T >= 2 && m.c.prefix < T, strf("--probe-len %d", T),
-         "2 or more, and more than the prefix");
+    require(T >= 2 && m.c.prefix < T, strf("--probe-len %d", T),
+            "2 or more, and more than the prefix");
     sink_at_parse(f.sink_at, T);
     std::vector<EvalRun> runs = eval_runs(f, m, T);
     f.probe_seqs += spare;
@@ -452,8 +455,8 @@ static int eval(Flags f) {
     const ProbeInput in = probe_inputs(f, probe_bos(f, m.c.V), p, 0, T, m.c.V);
     const int n = in.n - spare, batch_tokens = ops::on_host ? 2048 : 8192;
     const Asked asked = { in.x.data(), n, T, m.c.prefix };
-    want(n >= 1, strf("%s: %d sequences", f.data.c_str(), in.n),
-         strf("more than the %d of --calibrate", spare));
+    require(n >= 1, strf("%s: %d sequences", f.data.c_str(), in.n),
+            strf("more than the %d of --calibrate", spare));
     printf("%s", column_note(m.c).c_str());
     printf("%s: %s", printable(f.data).c_str(), in.how.c_str());
     printf(spare ? ", the last %d of them for calibration\n" : "\n", spare);

@@ -36,13 +36,13 @@ static void export_to_check(const Flags& f) {
         all += ", " + name;
         known = known || f.to == name;
     }
-    want(known, "--to " + f.to, "train_sink" + all);
+    require(known, "--to " + f.to, "train_sink" + all);
 }
 
 // the file that --to gguf writes: a new one
 static void export_gguf_check(const Flags& f) {
-    want(gguf_stored(f.type), "--type " + f.type, gguf_stored_names());
-    want(ends_with(f.out, ".gguf"), "--out " + f.out, "a file, such as --out my-model.gguf");
+    require(gguf_stored(f.type), "--type " + f.type, gguf_stored_names());
+    require(ends_with(f.out, ".gguf"), "--out " + f.out, "a file, such as --out my-model.gguf");
     if (!is_there(f.out)) { file_check(f.out); return; }
     die(EXIT_USER, f.out + ": is there already, wanted a new file", "choose another --out");
 }
@@ -63,11 +63,11 @@ static int export_checkpoint(Flags f) {
         die(EXIT_USER, "--out: got nothing, wanted a new directory",
             hint_for("./train_sink export FILE -o my-model", f.words[0]));
     }
-    flags_read(f, "type", gguf, "--to gguf");
+    reject_unused_flags(f, "type", gguf, "--to gguf");
     if (gguf) { export_gguf_check(f); } else { export_check(f.out); }
     Model m = model_from_checkpoint(&f, 1, cpu::STAY_NONE);
-    want(!m.c.experts && !m.c.mamba_width, f.words[0] + ", with experts or Mamba layers",
-         "a model without them: they are only read here");
+    require(!m.c.experts && !m.c.mamba_width, f.words[0] + ", with experts or Mamba layers",
+            "a model without them: they are only read here");
     const Tokenizer tok = f.tokenizer.empty() ? tokenizer_ids("ids", m.c.V)
                                               : tokenizer_of(f.tokenizer);
     std::vector<std::vector<float>> copies;

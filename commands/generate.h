@@ -6,7 +6,7 @@ generate.h -- the command generate: text from a checkpoint.
 #include "../text/look.h"
 #include "../models/directory.h"
 #include "../models/gguf.h"
-#include "chat.h"
+#include "../models/chat.h"
 
 // the first place in the model where what is loaded gives values that are not all finite, in words.
 // Layers count from 0
@@ -96,7 +96,7 @@ static std::vector<int> chat_tokens_of(const Flags& f, const Tokenizer& tok,
                                        std::vector<int>* ends) {
     int turn = -1;
     const Chat chat = chat_of(f.words[0], tok, &turn);
-    want(!f.prompt.empty(), "--chat", "also --prompt, the question");
+    require(!f.prompt.empty(), "--chat", "also --prompt, the question");
     if (chat.text.empty()) {
         die(EXIT_USER, f.words[0] + ": has no chat template, so it was not trained to answer",
             "without --chat the model continues the prompt");
@@ -121,9 +121,9 @@ static std::vector<int> encode_once(const Tokenizer& tok, const std::string& tex
 // the prompt as tokens: ids, a chat, or text
 static std::vector<int> prompt_tokens(const Flags& f, const Tokenizer& tok, int V,
                                       std::vector<int>* ends) {
-    want(f.system.empty() || f.chat, "--system", "also --chat");
-    want(tok.kind != TOKENIZER_BPE || utf8_valid(f.prompt + f.system),
-         "--prompt, --system: bytes that are not UTF-8", "UTF-8");
+    require(f.system.empty() || f.chat, "--system", "also --chat");
+    require(tok.kind != TOKENIZER_BPE || utf8_valid(f.prompt + f.system),
+            "--prompt, --system: bytes that are not UTF-8", "UTF-8");
     if (tok.kind == TOKENIZER_BPE && f.chat) { return chat_tokens_of(f, tok, ends); }
     if (f.chat) {
         const bool none = f.tokenizer.empty();
@@ -136,8 +136,8 @@ static std::vector<int> prompt_tokens(const Flags& f, const Tokenizer& tok, int 
     std::vector<int> tokens;
     for (auto& w : split(f.prompt, ' ')) {
         long id = 0;
-        want(parse_long(w, &id) && id >= 0 && id < V, "--prompt " + w,
-             strf("token ids 0..%d, separated by spaces: this model has no tokenizer", V - 1));
+        require(parse_long(w, &id) && id >= 0 && id < V, "--prompt " + w,
+                strf("token ids 0..%d, separated by spaces: this model has no tokenizer", V - 1));
         tokens.push_back(id);
     }
     return tokens;
@@ -155,22 +155,24 @@ static std::vector<int> generation_config(const std::string& dir, int V, int* fi
         fprintf(stderr, "note   %s: %s: not done here\n", path.c_str(), printable(said).c_str());
     }
     const std::vector<int> ends = directory_ends(dir);
-    for (int id : ends) { want(id < V, path + strf(": eos_token_id %d", id), strf("below %d", V)); }
+    for (int id : ends) {
+        require(id < V, path + strf(": eos_token_id %d", id), strf("below %d", V));
+    }
     const double bos = json_number(config, "bos_token_id", *first);
-    want(bos == floor(bos) && bos >= 0 && bos < V, path + strf(": bos_token_id %g", bos),
-         strf("an id below %d", V));
+    require(bos == floor(bos) && bos >= 0 && bos < V, path + strf(": bos_token_id %g", bos),
+            strf("an id below %d", V));
     *first = (int)bos;
     return ends;
 }
 
 static int generate_text(Flags f) {
-    flags_read(f, "top_k", f.temperature > 0, "--temperature above 0");
+    reject_unused_flags(f, "top_k", f.temperature > 0, "--temperature above 0");
     Model m = model_from_checkpoint(&f, 0, cpu::STAY_DOT);
     const Tokenizer tok = f.tokenizer.empty() ? tokenizer_ids("ids", m.c.V)
                                               : tokenizer_of(f.tokenizer);
-    want(tok.vocab_size <= m.c.V,
-         strf("tokenizer %s: got %d ids", tok.name.c_str(), tok.vocab_size),
-         strf("at most the model's %d", m.c.V));
+    require(tok.vocab_size <= m.c.V,
+            strf("tokenizer %s: got %d ids", tok.name.c_str(), tok.vocab_size),
+            strf("at most the model's %d", m.c.V));
     int first = tok.eos >= 0 ? tok.eos : m.c.V - 1;
     std::vector<int> ends = generation_config(f.words[0], m.c.V, &first);
     std::vector<int> tokens = prompt_tokens(f, tok, m.c.V, &ends);

@@ -93,7 +93,7 @@ static double gradient_error(Model* m, long count, const std::vector<acc>& w,
 static int check_gradients(Flags f) {
     const GradientTest test = gradient_test();
     const int B = 2;
-    arch_flags_read(f);
+    reject_unused_model_flags(f);
     auto fill = [](int* size, int tiny) { if (!*size) { *size = tiny; } };
     Arch& a = f.arch;
     fill(&a.L, 2);

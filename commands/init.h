@@ -27,13 +27,14 @@ static void init_switches(const Arch& theirs, const std::string& from) {
 static Checkpoint init_open(Flags* f) {
     Checkpoint k = checkpoint_open(f->init, true);
     init_switches(k.c, f->init);
-    want(!k.c.experts && !k.c.mamba_width, "--init " + f->init + ", with experts or Mamba layers",
-         "a model without them: they only run forward");
-    want(!k.adds_bias || !bias_of(k.c).token || !pe_of(k.c).learnable,
-         "--init " + f->init + ", whose positions are learned, and BIAS=sink_token",
-         "another BIAS: there is no position for one more token");
-    want(k.adds_bias || !f->given_init_logit, strf("--init-logit %g", f->init_logit),
-         "a model that has no z of its own, in a build with BIAS=logit");
+    require(!k.c.experts && !k.c.mamba_width,
+            "--init " + f->init + ", with experts or Mamba layers",
+            "a model without them: they only run forward");
+    require(!k.adds_bias || !bias_of(k.c).token || !pe_of(k.c).learnable,
+            "--init " + f->init + ", whose positions are learned, and BIAS=sink_token",
+            "another BIAS: there is no position for one more token");
+    require(k.adds_bias || !f->given_init_logit, strf("--init-logit %g", f->init_logit),
+            "a model that has no z of its own, in a build with BIAS=logit");
     if (flag_given(*f, "seq") && !pe_of(k.c).learnable) {
         k.c.context = std::max(k.c.context, k.c.T);
         k.c.T = f->arch.T;
@@ -50,8 +51,8 @@ static Checkpoint init_open(Flags* f) {
 // --init-logit: every head's z
 static void init_logits(Model* m, const Flags& f) {
     if (!f.given_init_logit) { return; }
-    want(bias_of(m->c).column == LOGIT_COLUMN && bias_of(m->c).learn_k,
-         strf("--init-logit %g", f.init_logit), "a build with BIAS=logit");
+    require(bias_of(m->c).column == LOGIT_COLUMN && bias_of(m->c).learn_k,
+            strf("--init-logit %g", f.init_logit), "a build with BIAS=logit");
     for (auto& t : m->tensors) {
         if (!ends_with(t.name, ".sinks")) { continue; }
         const std::vector<acc> z(t.count, acc(f.init_logit));
@@ -73,7 +74,7 @@ static void only_settle(Model* m, const Flags& f) {
                 names += " " + t.name;
             }
         }
-        want(found, "--only " + word, "a word of one of these names:" + names);
+        require(found, "--only " + word, "a word of one of these names:" + names);
     }
 }
 #endif // INIT_H

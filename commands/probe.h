@@ -4,6 +4,9 @@ its heads.
 */
 #ifndef PROBE_H
 #define PROBE_H
+#include "../shell/data_flags.h"
+#include "../shell/run_dir.h"
+#include "../shell/run_flags.h"
 #include "probe_text.h"
 #include "sink_at.h"
 
@@ -36,9 +39,9 @@ static std::vector<std::pair<int, int>> dump_list(const std::string& text, const
         auto pair = split(w, ':');
         long l = -1, h = -1;
         const bool numbers = pair.size() == 2 && parse_long(pair[0], &l) && parse_long(pair[1], &h);
-        want(numbers && l >= 0 && l < c.L && h >= 0 && h < c.NH, "--dump-heads " + w,
-             strf("LAYER:HEAD with layers 0..%d, heads 0..%d", c.L - 1, c.NH - 1));
-        want(d.attends(l), "--dump-heads " + w, "a layer with attention, not Mamba");
+        require(numbers && l >= 0 && l < c.L && h >= 0 && h < c.NH, "--dump-heads " + w,
+                strf("LAYER:HEAD with layers 0..%d, heads 0..%d", c.L - 1, c.NH - 1));
+        require(d.attends(l), "--dump-heads " + w, "a layer with attention, not Mamba");
         heads.push_back({ (int)l, (int)h });
     }
     return heads;
@@ -133,7 +136,7 @@ static ProbeData probe_data(Flags* f, const Json& state) {
     flags_take_data(f, *flags);
     const std::string where = f->words[0] + "/state.json: data";
     const long T = json_count(*data, "T", 64, where), most = 1L << 30;
-    want(T >= 1 && T < most, where + strf(": T %ld", T), strf("1 to %ld", most - 1));
+    require(T >= 1 && T < most, where + strf(": T %ld", T), strf("1 to %ld", most - 1));
     p.T = (int)T;
     const Json* held = data->get("held");
     for (size_t i = 0; held && i < held->items.size(); i++) {
@@ -164,11 +167,12 @@ static ProbeBos probe_bos(const Flags& f, int V) {
         const auto ids = tokenizer_encode(tok, tokenizers ? "" : f.bos, tokenizers);
         if (ids.size() == 1) { id = ids[0]; }
         const bool number = !tokenizers && parse_long(f.bos, &id);
-        want(tokenizers || ids.size() == 1 || number, "--bos " + f.bos,
-             "default, none, seq, doc, or one token of the model");
+        require(tokenizers || ids.size() == 1 || number, "--bos " + f.bos,
+                "default, none, seq, doc, or one token of the model");
     }
-    want(!its || id >= 0, "--bos " + f.bos + ": the tokenizer " + tok.name + " has no BOS", "none");
-    want(id < V && (id >= 0 || tokenizers), "--bos " + f.bos, strf("an id below %d", V));
+    require(!its || id >= 0, "--bos " + f.bos + ": the tokenizer " + tok.name + " has no BOS",
+            "none");
+    require(id < V && (id >= 0 || tokenizers), "--bos " + f.bos, strf("an id below %d", V));
     if (id < 0) { bos.label = "default: none"; return bos; }
     const int one = id;
     bos.id = id;
@@ -220,9 +224,9 @@ static ProbeInput probe_records(const Flags& f, const ProbeBos& bos, int T, int 
     if (bos.id < 0) { how.bos = "none"; }
     tok.bos = bos.id;
     TextCounts counts;
-    want(tok.vocab_size <= V,
-         strf("tokenizer %s has %d ids, the model %d", tok.name.c_str(), tok.vocab_size, V),
-         "the tokenizer that the model was trained with");
+    require(tok.vocab_size <= V,
+            strf("tokenizer %s has %d ids, the model %d", tok.name.c_str(), tok.vocab_size, V),
+            "the tokenizer that the model was trained with");
     in.x.resize((size_t)f.probe_seqs * (T + 1));
     const PromptOptions wanted = { (int)f.probe_seqs, T, f.skip_bad, windows, &how };
     in.n = data_prompts(f.data, tok, wanted, in.x.data(), &counts);
@@ -241,11 +245,11 @@ static ProbeInput probe_inputs(const Flags& f, const ProbeBos& bos, const ProbeD
     const bool records = text && text_format(f.data) == TEXT_JSONL && !p.own;
     in.x.resize((size_t)f.probe_seqs * (T + 1));
     if (f.probe_input == "natural") {
-        want(!text || !f.tokenizer.empty(),
-             f.data + ": the checkpoint has no tokenizer to read text with",
-             "--tokenizer tokenizer.json, or bytes");
-        want(f.probe_from != "start" || records, "--probe-from start of " + f.data,
-             "a .jsonl of records");
+        require(!text || !f.tokenizer.empty(),
+                f.data + ": the checkpoint has no tokenizer to read text with",
+                "--tokenizer tokenizer.json, or bytes");
+        require(f.probe_from != "start" || records, "--probe-from start of " + f.data,
+                "a .jsonl of records");
         if (records) { return probe_records(f, bos, T, V); }
         DataOptions o = data_options(f, p.own ? p.T : T, T);
         if (!f.tokenizer.empty() && f.bos != "doc") { o.bos = "none"; }
@@ -259,14 +263,14 @@ static ProbeInput probe_inputs(const Flags& f, const ProbeBos& bos, const ProbeD
     }
     const bool random = f.probe_input == "random";
     Rng rng = rng_stream(f.seed, SEED_PROBE);
-    want(random || f.probe_input == "repeated", "--probe-input " + f.probe_input,
-         "natural, random or repeated");
-    want(!f.given_data && !f.given_bos && !f.given_random_token && !f.given_fix_token &&
-             !f.given_tokenizer,
-         "--data, --tokenizer, --bos, --random-token, --fix-token with "
-         "--probe-input " +
-             f.probe_input,
-         "--probe-input natural");
+    require(random || f.probe_input == "repeated", "--probe-input " + f.probe_input,
+            "natural, random or repeated");
+    require(!f.given_data && !f.given_bos && !f.given_random_token && !f.given_fix_token &&
+                !f.given_tokenizer,
+            "--data, --tokenizer, --bos, --random-token, --fix-token with "
+            "--probe-input " +
+                f.probe_input,
+            "--probe-input natural");
     for (long i = 0; i < f.probe_seqs; i++) {
         const int token = rng_below(&rng, V);
         for (int t = 0; t <= T; t++) {
@@ -337,22 +341,22 @@ static std::string probe_once(Model* m, const Flags& f, const ProbeInput& in,
 }
 
 static void probe_from_check(const Flags& f) {
-    want(f.probe_from.empty() || f.probe_from == "start" || f.probe_from == "windows",
-         "--probe-from " + f.probe_from, "start or windows");
+    require(f.probe_from.empty() || f.probe_from == "start" || f.probe_from == "windows",
+            "--probe-from " + f.probe_from, "start or windows");
 }
 
 // of its sources: no flag is idle, no file of theirs would be replaced
 static void probe_files_check(const Flags& f, const ProbeData& p) {
     const bool natural = f.probe_input == "natural";
-    if (natural) { data_flags_read(f, p.sources); }
+    if (natural) { reject_unused_data_flags(f, p.sources); }
     output_check(f.json, files_read(f, natural ? p.sources : std::vector<std::string>()));
 }
 
 // refuses at once what could only fail after the work is done
 static void probe_check(const Flags& f, const Arch& c) {
     probe_from_check(f);
-    flags_read(f, "dump_heads dump_seq", !f.dump.empty(), "--dump DIR");
-    flags_read(f, "per_sequence", !f.json.empty(), "--json FILE");
+    reject_unused_flags(f, "dump_heads dump_seq", !f.dump.empty(), "--dump DIR");
+    reject_unused_flags(f, "per_sequence", !f.json.empty(), "--json FILE");
     bounds_check(f, 'p');
     if (f.dump.empty()) { return; }
     dump_list(f.dump_heads, c);
@@ -370,13 +374,13 @@ static void probe_check(const Flags& f, const Arch& c) {
 static int probe(Flags f) {
     const std::vector<double> eps = eps_list(f);
     const std::vector<std::string> lengths = split(f.probe_len, ',');
-    want(!lengths.empty(), "--probe-len", "a length, such as 64");
-    want(!split(f.data, ',').empty(), "--data \"\"",
-         "bb, a file, a directory of shards or a NAME in data/");
+    require(!lengths.empty(), "--probe-len", "a length, such as 64");
+    require(!split(f.data, ',').empty(), "--data \"\"",
+            "bb, a file, a directory of shards or a NAME in data/");
     long longest = 1, shortest = 1 << 24;
     for (auto& w : lengths) {
         long v = 0;
-        want(parse_long(w, &v) && v >= 1 && v <= 1 << 24, "--probe-len " + w, "1 or more");
+        require(parse_long(w, &v) && v >= 1 && v <= 1 << 24, "--probe-len " + w, "1 or more");
         longest = std::max(longest, v);
         shortest = std::min(shortest, v);
     }
@@ -397,8 +401,8 @@ static int probe(Flags f) {
     for (size_t k = 0; k < p.sources.size(); k++) {
         for (auto& w : lengths) {
             const int T = probe_length(f, w, m.c.T, m.d.pe.learnable);
-            want(m.c.prefix < T, strf("prefix %d", m.c.prefix),
-                 strf("less than --probe-len %d", T).c_str());
+            require(m.c.prefix < T, strf("prefix %d", m.c.prefix),
+                    strf("less than --probe-len %d", T).c_str());
             f.data = p.sources[k];
             const ProbeBos bos = probe_bos(f, m.c.V);
             const ProbeInput in = probe_inputs(f, bos, p, k, T, m.c.V);
@@ -407,8 +411,8 @@ static int probe(Flags f) {
             const std::string& bos_too = other.bos;
             if (!bos_too.empty()) { objects.back() += probe_other(&m, f, bos_too, p, k, T, eps); }
             if (f.dump.empty() || objects.size() > 1) { continue; }
-            want(f.dump_seq < in.n, strf("--dump-seq %ld", f.dump_seq),
-                 strf("0 to %d", in.n - 1).c_str());
+            require(f.dump_seq < in.n, strf("--dump-seq %ld", f.dump_seq),
+                    strf("0 to %d", in.n - 1).c_str());
             dump_maps(&m, f, in.x.data() + (size_t)f.dump_seq * (T + 1), T);
         }
     }

@@ -6,7 +6,7 @@ and how large its hidden state is. Start with probe_text; --json has the numbers
 #define PROBE_TEXT_H
 #include "../log.h"
 #include "../metrics.cuh"
-#include "run.h"
+#include "../shell/process.h"
 
 // A share as so many of 100; one that is neither none nor all is never rounded to it.
 static std::string of_hundred(double share) {

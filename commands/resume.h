@@ -166,18 +166,18 @@ static void numbers_check(const Model* m, const Json& state, const std::string& 
 static void position_check(const Json& position, double sequences, const std::string& file) {
     const Json *drawn = position.get("drawn"), *each = position.get("source_drawn");
     const std::string got = drawn ? json_short(*drawn) : "nothing";
-    want(drawn && drawn->type == Json::NUMBER && drawn->number == sequences,
-         file + ": data.drawn " + got, "the sequences of all steps, " + number_text(sequences));
+    require(drawn && drawn->type == Json::NUMBER && drawn->number == sequences,
+            file + ": data.drawn " + got, "the sequences of all steps, " + number_text(sequences));
     double sum = 0;
     for (auto& n : each ? each->items : std::vector<Json>()) {
         const bool count = n.type == Json::NUMBER && n.number >= 0 && n.number == floor(n.number);
-        want(count && n.number <= sequences, file + ": data.source_drawn " + json_short(n),
-             "a number of sequences, 0 to " + number_text(sequences));
+        require(count && n.number <= sequences, file + ": data.source_drawn " + json_short(n),
+                "a number of sequences, 0 to " + number_text(sequences));
         sum += n.number;
     }
-    want(!each || each->items.empty() || sum == sequences,
-         file + ": data.source_drawn of " + number_text(sum) + " in all",
-         "the sequences of all steps, " + number_text(sequences));
+    require(!each || each->items.empty() || sum == sequences,
+            file + ": data.source_drawn of " + number_text(sum) + " in all",
+            "the sequences of all steps, " + number_text(sequences));
 }
 
 // what --resume changes, for the log: against the flags that the log has so far
@@ -187,17 +187,26 @@ static void changes_tell(Run* r, const Flags& f, const Json* saved) {
     else if (saved) { flags_changed(*saved, f, &r->changed); }
 }
 
+// Dies of a checkpoint without its optimizer's state. What begins a new run is said once; the
+// checkpoint before this one is named if the run can be resumed from it.
+[[noreturn]] static void die_no_optimizer(const std::string& from, const Fallback& other) {
+    if (!other.resumes) { hint_also().clear(); }
+    die(EXIT_USER, from + ": has no optimizer.safetensors, which --resume needs: a run keeps it "
+        "in its newest checkpoint, unless --save-optimizer says all or none",
+        "--init " + from + " and another --out begin a new run from its weights");
+}
+
 // model, optimizer, data and log as they were at the checkpoint `from`; dies if the flags make
 // another run of it
 static void run_restore(Run* r, const Flags& f, const std::string& from, const Json& state) {
-    const std::string other = saves_other(f.out, from);
-    hint_also() = other;
+    const Fallback other = hint_other_checkpoint(f.out, from);
+    hint_also() = other.hint;
     const std::string file = from + "/state.json";
     const Json *position = state.get("data"), *flags = state.get("flags");
-    want(position, file + ": data", "the position in the data");
+    require(position, file + ": data", "the position in the data");
     const double step = json_number(state, "step", r->first);
-    want(step == r->first, file + ": step " + number_text(step),
-         strf("step %ld, as the directory is called", r->first));
+    require(step == r->first, file + ": step " + number_text(step),
+            strf("step %ld, as the directory is called", r->first));
     state_check(from);
     hint_also().clear();
     if (f.steps < r->first) {
@@ -220,13 +229,13 @@ static void run_restore(Run* r, const Flags& f, const std::string& from, const J
                  number_text(r->tokens_per_step).c_str(), number_text(tokens).c_str()),
             "leave --batch and --total-batch out, or " + again);
     }
-    hint_also() = other;
+    hint_also() = other.hint;
     position_check(*position, step * tokens / f.arch.T, file);
     hint_also().clear();
     data_restore(&r->data, *position);
-    hint_also() = other;
+    hint_also() = other.hint;
     checkpoint_load(&r->m, from);
-    optimizer_load(&r->m, from);
+    if (!optimizer_load(&r->m, from)) { die_no_optimizer(from, other); }
     numbers_check(&r->m, state, from);
     hint_also().clear();
     if (dist::rank > 0) { return; }

@@ -188,7 +188,7 @@ static std::vector<ScoreRequest> score_windows(const ScoreText& how, const std::
 static const std::string& score_text(const Json& record, const char* key,
                                      const std::string& where) {
     const Json* v = record.get(key);
-    want(v && v->type == Json::STRING, where + ": " + key, "text");
+    require(v && v->type == Json::STRING, where + ": " + key, "text");
     return v->string;
 }
 
@@ -196,9 +196,10 @@ static std::vector<std::string> score_texts(const Json& record, const char* key,
                                             const std::string& where) {
     const Json* v = record.get(key);
     std::vector<std::string> texts;
-    want(v && v->type == Json::ARRAY && !v->items.empty(), where + ": " + key, "a list of texts");
+    require(v && v->type == Json::ARRAY && !v->items.empty(), where + ": " + key,
+            "a list of texts");
     for (auto& item : v->items) {
-        want(item.type == Json::STRING, where + ": " + key, "a list of texts");
+        require(item.type == Json::STRING, where + ": " + key, "a list of texts");
         texts.push_back(item.string);
     }
     return texts;
@@ -209,8 +210,8 @@ static long score_number(const Json& record, const char* key, long low, long hig
                          const std::string& where) {
     const Json* v = record.get(key);
     const bool whole = v && v->type == Json::NUMBER && v->number == floor(v->number);
-    want(whole && v->number >= low && v->number <= high, where + ": " + key,
-         strf("a whole number, %ld to %ld", low, high));
+    require(whole && v->number >= low && v->number <= high, where + ": " + key,
+            strf("a whole number, %ld to %ld", low, high));
     return (long)v->number;
 }
 
@@ -302,8 +303,8 @@ static ScoreTask score_read(const std::string& path, const ScoreText& how, long 
         if (!good) { die(EXIT_USER, where + ": " + error); }
         const ScoreForm form = score_form(record, where);
         if (records == 0) { task.form = form; }
-        want(form == task.form, where + ": a record of another form than the first",
-             "one form in a file");
+        require(form == task.form, where + ": a record of another form than the first",
+                "one form in a file");
         ScoreItem item = score_item(record, form, how, where);
         item.number = records++;
         if (!item.cannot.empty()) {
@@ -313,8 +314,8 @@ static ScoreTask score_read(const std::string& path, const ScoreText& how, long 
         for (auto& r : item.requests) { task.cut += score_cut(&r, how.longest); }
         task.items.push_back(item);
     }
-    want(records > 0, path + ": no records", "one or more");
-    want(!task.items.empty(), task.left[0].why, "at least one item that can be scored");
+    require(records > 0, path + ": no records", "one or more");
+    require(!task.items.empty(), task.left[0].why, "at least one item that can be scored");
     return task;
 }
 
@@ -590,14 +591,15 @@ static std::vector<std::string> score_files(const Flags& f) {
 // how this model's tokenizer reads text, as the flags want it
 static ScoreText score_how(const Flags& f, const Model& m, const Tokenizer& tok) {
     const std::string bos = f.given_bos ? f.bos : "default";
-    want(tok.vocab_size <= m.c.V, "tokenizer " + tok.name + strf(": got %d ids", tok.vocab_size),
-         strf("at most the model's %d", m.c.V));
-    want(bos == "default" || bos == "none", "--bos " + bos,
-         "default (what the tokenizer puts there) or none");
-    want(f.max_length <= m.c.T || !m.d.pe.learnable, strf("--max-length %ld", f.max_length),
-         strf("at most the %d positions of the model", m.c.T));
+    require(tok.vocab_size <= m.c.V, "tokenizer " + tok.name + strf(": got %d ids", tok.vocab_size),
+            strf("at most the model's %d", m.c.V));
+    require(bos == "default" || bos == "none", "--bos " + bos,
+            "default (what the tokenizer puts there) or none");
+    require(f.max_length <= m.c.T || !m.d.pe.learnable, strf("--max-length %ld", f.max_length),
+            strf("at most the %d positions of the model", m.c.T));
     const int prefix = score_prefix(tok);
-    want(prefix >= 0, "tokenizer " + tok.name + ": no BOS and no EOS", "one, to begin a text with");
+    require(prefix >= 0, "tokenizer " + tok.name + ": no BOS and no EOS",
+            "one, to begin a text with");
     return { tok, bos == "default", prefix, tokenizer_decode(tok, &prefix, 1, false),
              f.max_length ? f.max_length : m.c.T };
 }
@@ -619,10 +621,11 @@ static void score_left_check(const std::vector<ScoreLeft>& left, long all) {
 static int score(Flags f) {
     const std::vector<std::string> files = score_files(f);
     Model m = model_from_checkpoint(&f, f.max_length, cpu::STAY_ALL);
-    want(!m.c.prefix, f.words[0] + strf(": prefix %d", m.c.prefix),
-         "none: a continuation must not see itself");
-    want(!f.tokenizer.empty(), f.words[0] + ": the checkpoint has no tokenizer to read text with",
-         "--tokenizer tokenizer.json, or bytes");
+    require(!m.c.prefix, f.words[0] + strf(": prefix %d", m.c.prefix),
+            "none: a continuation must not see itself");
+    require(!f.tokenizer.empty(),
+            f.words[0] + ": the checkpoint has no tokenizer to read text with",
+            "--tokenizer tokenizer.json, or bytes");
     const Tokenizer tok = tokenizer_of(f.tokenizer);
     const ScoreText how = score_how(f, m, tok);
     const std::string bos = how.specials && !tok.before.empty() ? tok.text[tok.before[0]] : "none";

@@ -13,7 +13,7 @@ inline SinkAt sink_at_parse(const std::string& text, int T) {
     SinkAt at;
     if (text.empty()) { return at; }
     for (double k : flag_list("--sink-at", text)) {
-        want(k >= 1 && k <= T && k == floor(k), strf("--sink-at %g", k), strf("1 to %d", T));
+        require(k >= 1 && k <= T && k == floor(k), strf("--sink-at %g", k), strf("1 to %d", T));
         at.tokens.push_back(k);
     }
     at.alpha.resize(at.tokens.size());

@@ -6,7 +6,11 @@ reported and stopped. The steps themselves are in train_sink.cu, which includes 
 #define TRAIN_H
 #include "../cpu/choice.h"
 #include "../text/maps.h"
-#include "saves.h"
+#include "../shell/data_flags.h"
+#include "../shell/process.h"
+#include "../shell/run_dir.h"
+#include "../shell/run_flags.h"
+#include "../shell/saves.h"
 #include "../text/targets.h"
 #include <pthread.h>
 #include <setjmp.h>
@@ -46,47 +50,52 @@ static void batch_settle(const Model* m, Flags* f, long kept) {
     }
     f->batch = dist::least(f->batch);
     const long at_once = f->batch * f->arch.T * dist::world;
-    want(f->total_batch % at_once == 0, strf("--total-batch %ld", f->total_batch),
-         strf(dist::world == 1 ? "a multiple of batch * seq = %ld"
-                               : "a multiple of batch * seq * ranks = %ld", at_once));
+    require(f->total_batch % at_once == 0, strf("--total-batch %ld", f->total_batch),
+            strf(dist::world == 1 ? "a multiple of batch * seq = %ld"
+                                  : "a multiple of batch * seq * ranks = %ld", at_once));
 }
 
 // A step is the same for any number of ranks: each takes an equal part of its sequences
 static void batch_share(Flags* f) {
     if (dist::world == 1) { return; }
     const long T = f->arch.T, step = f->total_batch ? f->total_batch : f->batch * T;
-    want(step % (T * dist::world) == 0,
-         strf("a step of %ld sequences of %ld tokens, %d ranks", step / T, T, dist::world),
-         "equal shares for all ranks: change --total-batch or, without it, --batch");
+    require(step % (T * dist::world) == 0,
+            strf("a step of %ld sequences of %ld tokens, %d ranks", step / T, T, dist::world),
+            "equal shares for all ranks: change --total-batch or, without it, --batch");
     f->batch = std::min(f->batch, step / T / dist::world);
+}
+
+// Gathers the flags that say how large each step is.
+static Schedule schedule_of(const Flags& f) {
+    return { f.lr, f.min_lr, f.warmup, f.steps, f.schedule != "constant" };
 }
 
 // dies of what training cannot do and, in a run that begins, of flags that nothing would read
 static void train_checks(const Flags& f, bool begins) {
-    want(optimizer_of(f) != MUON || dist::world == 1, "--optimizer muon",
-         "one process: it needs whole matrices, and with many each keeps a part");
-    want(f.only.empty() || dist::world == 1, "--only " + f.only,
-         "one process: it needs whole tensors, and with many each keeps a part");
-    want(f.schedule == "constant" || f.schedule == "cosine", "--schedule " + f.schedule,
-         "constant or cosine");
-    want(f.save_optimizer == "last" || f.save_optimizer == "all" || f.save_optimizer == "none",
-         "--save-optimizer " + f.save_optimizer, "last, all or none");
+    require(optimizer_of(f.optimizer) != MUON || dist::world == 1, "--optimizer muon",
+            "one process: it needs whole matrices, and with many each keeps a part");
+    require(f.only.empty() || dist::world == 1, "--only " + f.only,
+            "one process: it needs whole tensors, and with many each keeps a part");
+    require(f.schedule == "constant" || f.schedule == "cosine", "--schedule " + f.schedule,
+            "constant or cosine");
+    require(f.save_optimizer == "last" || f.save_optimizer == "all" || f.save_optimizer == "none",
+            "--save-optimizer " + f.save_optimizer, "last, all or none");
     bounds_check(f, 't');
     if (!begins) { return; }
-    flags_read(f, "min_lr", f.schedule != "constant", "--schedule cosine");
-    flags_read(f, "beta2 adam_eps", optimizer_of(f) != SGD, "--optimizer adamw or muon");
-    arch_flags_read(f);
-    data_flags_read(f, split(f.data, ','));
+    reject_unused_flags(f, "min_lr", f.schedule != "constant", "--schedule cosine");
+    reject_unused_flags(f, "beta2 adam_eps", optimizer_of(f.optimizer) != SGD, "--optimizer adamw or muon");
+    reject_unused_model_flags(f);
+    reject_unused_data_flags(f, split(f.data, ','));
 }
 
 // the default 64 shrinks to a short model's T
 static int probe_length(const Flags& f, const std::string& text, long longest, bool learned) {
     long len = 0;
-    want(parse_long(text, &len) && len >= 1 && len < 1 << 30, "--probe-len " + text,
-         "a number, 1 or more");
+    require(parse_long(text, &len) && len >= 1 && len < 1 << 30, "--probe-len " + text,
+            "a number, 1 or more");
     if (len > longest && !f.given_probe_len) { len = longest; }
-    want(len <= longest || !learned, strf("--probe-len %ld", len),
-         strf("at most %ld, the learned positions", longest));
+    require(len <= longest || !learned, strf("--probe-len %ld", len),
+            strf("at most %ld, the learned positions", longest));
     if (len > longest) {
         printf("note   --probe-len %ld goes beyond the %ld positions of the model\n", len, longest);
     }
@@ -181,7 +190,7 @@ static Run run_open(Flags f) {
     std::string tokenizer;                               // the model's own
     Json state;                                          // of the checkpoint that goes on
     if (!from.empty()) {
-        hint_also() = saves_other(f.out, from);
+        hint_also() = hint_other_checkpoint(f.out, from).hint;
         state = json_file(from + "/state.json");
         run_take(&f, state, r.first);
         const Arch arch = checkpoint_arch(from, &tokenizer);
@@ -196,8 +205,8 @@ static Run run_open(Flags f) {
     if (!f.init.empty() && f.tokenizer.empty() && f.data != "bb") { f.tokenizer = tokenizer; }
     preset_apply(&f);
     batch_share(&f);
-    want(f.data != "bb" || f.tokenizer.empty(), "--tokenizer " + f.tokenizer,
-         "text to read with it: --data FILE");
+    require(f.data != "bb" || f.tokenizer.empty(), "--tokenizer " + f.tokenizer,
+            "text to read with it: --data FILE");
     r.probe_len = probe_length(f, f.probe_len, f.arch.T, PE_ROWS[f.arch.pe].learnable);
     train_checks(f, from.empty());
     r.eps = eps_list(f);
@@ -404,7 +413,7 @@ static bool run_prints(Run* r, long step) {
 
 // step counts from 1; the loss of a step without a target that counts is NAN: none, null in the log
 static void run_report_step(Run* r, long step, double loss, double grad_norm, double ms) {
-    const double lr = learning_rate(r->f, step - 1);
+    const double lr = learning_rate(schedule_of(r->f), step - 1);
     r->smooth_ms = r->smooth_ms ? 0.95 * r->smooth_ms + 0.05 * ms : ms;
     log_line(&r->log, strf("{\"event\":\"train\",\"step\":%ld,\"loss\":", step) + json_num(loss)
         + ",\"grad_norm\":" + json_num(grad_norm) + ",\"lr\":" + json_num(lr)

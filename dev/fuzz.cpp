@@ -4,7 +4,7 @@ under sanitizers. Whatever it reads, it has to end by itself: with 0, 1, 2 or 3,
 a sanitizer or an exception.
 
     g++ -std=c++17 -O0 -g1 -fsanitize=address,undefined -fno-sanitize-recover=all -fopenmp \
-        -x c++ dev/fuzz.cpp commands/*.cpp cpu/*.cpp models/*.cpp text/*.cpp -o build/fuzz
+        -x c++ dev/fuzz.cpp commands/*.cpp shell/*.cpp cpu/*.cpp models/*.cpp text/*.cpp -o build/fuzz
     build/fuzz flags|checkpoints|configs|models|files SCRATCH [TRIES [SEED]]
 
 models: those of test/families, of other families, as a directory, as several files with an index,

@@ -6,7 +6,7 @@ budget() { # what, lines or functions there are, most
     mark=; [ "$2" -le "$3" ] || { mark="  over by $(($2 - $3))"; over=$((over + 1)); }
     printf '%-44s %6d of %5d%s\n' "$1" "$2" "$3" "$mark"
 }
-rooms=$(ls commands/*.h commands/*.cpp cpu/*.h cpu/*.cpp cuda/*.cuh dist/*.h \
+rooms=$(ls commands/*.h commands/*.cpp shell/*.cpp cpu/*.h cpu/*.cpp cuda/*.cuh dist/*.h \
            models/*.h models/*.cpp text/*.h text/*.cpp)
 # what is around the book: programs in Python, shell and C++, the emulator, the tests
 around="Makefile scripts/reproduce scripts/sweep scripts/report.html

@@ -9,7 +9,7 @@ writes.
                                                       of a directory's template
 */
 #include "check.h"
-#include "../commands/chat.h"
+#include "../models/chat.h"
 #include "../text/sft.h"
 
 static Chat chat_of(const std::string& text, const std::string& bos, const std::string& eos) {

@@ -1,5 +1,5 @@
 /*
-commands/log.cpp -- what log.h declares.
+shell/log.cpp -- what log.h declares.
 */
 #include "../log.h"
 #include <functional>

@@ -1,11 +1,13 @@
 /*
-memory.h -- the memory that a model takes, in words, and whether it is there.
+memory_needed.h -- the memory that a model takes, in words, and whether it is there.
 */
-#ifndef MEMORY_H
-#define MEMORY_H
+#ifndef MEMORY_NEEDED_H
+#define MEMORY_NEEDED_H
+#include "../model.h"
+#include "../shell/process.h"
 
 // bytes of the activations of B sequences of T tokens; table: by tensor, in words
-static size_t acts_bytes(const Arch& c, bool train, long B, long T, std::string* table = NULL) {
+inline size_t acts_bytes(const Arch& c, bool train, long B, long T, std::string* table = NULL) {
     const Layout layout(c);
     Acts none;
     T += layout.bias.token;
@@ -14,7 +16,7 @@ static size_t acts_bytes(const Arch& c, bool train, long B, long T, std::string*
 }
 
 // bytes of the tables of positions for sequences of T tokens
-static double tables_bytes(const Arch& c, double T) {
+inline double tables_bytes(const Arch& c, double T) {
     const double turns =
         pe_of(c).rotary ? sizeof(acc) * rotated(c) * (c.rope_local ? 2.0 : 1.0) : 0;
     return T * (turns + (pe_of(c).absolute ? sizeof(real) * c.C : 0));
@@ -22,7 +24,7 @@ static double tables_bytes(const Arch& c, double T) {
 
 // MiB of weights, gradients, optimizer and activations, in words; *bytes their sum; spared: bytes
 // that the weights take less than floats would
-static std::string memory_text(const Arch& c, long B, long T, bool train, double* bytes,
+inline std::string memory_text(const Arch& c, long B, long T, bool train, double* bytes,
                                double spared = 0) {
     Params<real> none;
     const double n = Layout(c).params<real>(&none, NULL, NULL);
@@ -46,7 +48,7 @@ static std::string memory_text(const Arch& c, long B, long T, bool train, double
 }
 
 // on the CPU, before anything is allocated: does it fit? (On a GPU the allocation itself fails.)
-static void memory_check(const Arch& c, long B, long T, bool train, double spared = 0) {
+inline void memory_check(const Arch& c, long B, long T, bool train, double spared = 0) {
     double bytes;
     const std::string parts = memory_text(c, B, T, train, &bytes, spared);
     const double free = ops::on_host ? memory_free() : INFINITY;
@@ -56,4 +58,4 @@ static void memory_check(const Arch& c, long B, long T, bool train, double spare
             " (" + parts + "), " + bytes_text(free) + " are free",
         "lower --batch, --seq or the model size");
 }
-#endif // MEMORY_H
+#endif // MEMORY_NEEDED_H

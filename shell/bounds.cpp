@@ -1,5 +1,5 @@
 /*
-commands/bounds.cpp -- flags that bound each other, as a table that bounds_check of flags.h reads.
+shell/bounds.cpp -- flags that bound each other, as a table that bounds_check of flags.h reads.
 The bounds of a model's sizes are in models/arch.cpp, because a config.json says them, too.
 */
 #include "../flags.h"
@@ -51,7 +51,7 @@ static double number_of(const std::vector<FlagRow>& rows, const char* name, std:
         *text = flag_spelling(name) + " " + number_text(v);
         return v;
     }
-    want(parse_double(name, &v), strf("BOUNDS: %s", name), "the name of a flag, or a number");
+    require(parse_double(name, &v), strf("BOUNDS: %s", name), "the name of a flag, or a number");
     *text = name;
     return v;
 }

@@ -9,7 +9,6 @@ error made is automatic: its state.json says so, and the next checkpoint takes i
 #ifndef SAVES_H
 #define SAVES_H
 #include "../models/safetensors.h"
-#include <signal.h>
 
 // ---- the checkpoints of a run
 
@@ -33,8 +32,14 @@ void saves_clean(const std::string& out);
 // anything but a checkpoint's own files stays. *known becomes the newest alone: all else is done.
 void saves_prune(std::vector<Saved>* known, const Saved& newest, bool last_only);
 
-// What can be typed when the checkpoint `from` of the run `out` is of no use.
-std::string saves_other(const std::string& out, const std::string& from);
+// What to type when a checkpoint is of no use; resumes: --resume goes on from the one before it.
+struct Fallback {
+    std::string hint;
+    bool resumes;
+};
+
+// Finds what is left of the run `out` without its checkpoint `from`.
+Fallback hint_other_checkpoint(const std::string& out, const std::string& from);
 
 // A checkpoint, or the newest one of a run's directory: that is said on standard error. Anything
 // else is returned as it is.
@@ -51,13 +56,4 @@ std::string state_sealed(const std::string& state,
 
 // dies if state.json or a file it has the hash of has changed since. Old ones have no hashes
 void state_check(const std::string& dir);
-
-// ---- signals
-
-// the last signal that asks the run to save and end, 0 if none has come
-extern volatile sig_atomic_t stop_signal;
-
-// From now on every signal that would end the process sets stop_signal; of SIGINT a second one,
-// half a second later, ends it at once.
-void on_signals();
 #endif // SAVES_H

@@ -1,8 +1,8 @@
 /*
-commands/chat.cpp -- what chat.h declares.
+models/chat.cpp -- what chat.h declares.
 */
 #include "chat.h"
-#include "../models/directory.h"
+#include "directory.h"
 
 static const char* const WRITE_ALL = "write the whole prompt, without --chat";
 

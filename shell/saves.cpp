@@ -1,5 +1,5 @@
 /*
-commands/saves.cpp -- what saves.h declares.
+shell/saves.cpp -- what saves.h declares.
 */
 #include "saves.h"
 #include <sys/statvfs.h>
@@ -78,17 +78,19 @@ void saves_prune(std::vector<Saved>* known, const Saved& newest, bool last_only)
     *known = { newest };
 }
 
-std::string saves_other(const std::string& out, const std::string& from) {
-    const Saved* before = NULL;
+Fallback hint_other_checkpoint(const std::string& out, const std::string& from) {
     const std::vector<Saved> all = saves_of(out);
+    const Saved* before = NULL;
     for (auto& s : all) { if (s.dir != from) { before = &s; } }
-    if (!before) { return "there is no checkpoint before " + from + ": begin another run"; }
-    if (before->optimizer) {
-        return "or remove " + from + " to continue from the checkpoint before it, " + before->dir +
-               ": rm -r " + from;
+    if (!before) {
+        return { "there is no checkpoint before " + from + ": begin another run", false };
     }
-    return "--init " + before->dir + " and another --out begin a new run from the weights before " +
-           "it (--save-optimizer all would have kept what --resume needs)";
+    if (before->optimizer) {
+        return { "or remove " + from + " to continue from the checkpoint before it, " +
+                 before->dir + ": rm -r " + from, true };
+    }
+    return { "--init " + before->dir + " and another --out begin a new run from the weights before " +
+             "it (--save-optimizer all would have kept what --resume needs)", false };
 }
 
 std::string checkpoint_in(const std::string& path) {
@@ -141,43 +143,5 @@ void state_check(const std::string& dir) {
     if (!own) {
         die(EXIT_USER, dir + "/state.json: was edited since it was saved: its own hash is gone",
             "--init " + dir + " and another --out begin a new run from it as it is");
-    }
-}
-
-// ---- signals
-
-volatile sig_atomic_t stop_signal = 0;
-
-// timeout(1) and some schedulers send a signal twice at once: only a later Ctrl-C ends the program
-// at once
-static void on_signal(int sig) {
-    static double first;
-    if (sig == SIGINT && stop_signal && now_ms() - first > 500) { _exit(128 + SIGINT); }
-    if (!stop_signal) { first = now_ms(); }
-    stop_signal = sig;
-}
-
-// Those that end a process unless it says otherwise. SIGKILL cannot be caught, and after a fault
-// of the processor (SIGSEGV, SIGFPE, ..) there is nothing to go on with.
-static const int ENDING[] = { SIGINT,  SIGTERM,   SIGHUP,  SIGPIPE, SIGQUIT, SIGUSR1,
-                              SIGUSR2, SIGALRM,   SIGPROF, SIGXCPU, SIGVTALRM,
-#ifdef SIGPWR
-                              SIGPWR,  SIGSTKFLT, SIGPOLL,
-#endif
-};
-
-void on_signals() {
-    struct sigaction act = {}, was;
-    act.sa_handler = on_signal;
-    act.sa_flags = SA_RESTART;
-    std::vector<int> all(std::begin(ENDING), std::end(ENDING));
-    for (int sig = SIGRTMIN; sig <= SIGRTMAX; sig++) { all.push_back(sig); }
-    for (int sig : all) {
-        // one that is ignored stays so (nohup), and one that a library uses is the library's. But a
-        // shell's background jobs are given SIGINT and SIGQUIT ignored
-        sigaction(sig, NULL, &was);
-        const bool free = was.sa_handler == SIG_DFL && !(was.sa_flags & SA_SIGINFO),
-                   always = sig == SIGINT || sig == SIGQUIT || sig == SIGTERM;
-        if (free || always) { sigaction(sig, &act, NULL); }
     }
 }

@@ -1,5 +1,5 @@
 /*
-commands/flags.cpp -- what flags.h declares.
+shell/flags.cpp -- what flags.h declares.
 */
 #include "../flags.h"
 #include "../cpu/choice.h"
@@ -91,7 +91,7 @@ static std::string flag_text(const FlagRow& r, bool json) {
     return json ? json_str(*(str*)r.value) : *(str*)r.value;
 }
 
-void flags_read(const Flags& flags, const char* names, bool reads, const char* wanted) {
+void reject_unused_flags(const Flags& flags, const char* names, bool reads, const char* wanted) {
     if (reads) { return; }
     const std::vector<std::string> listed = split(names, ' ');
     Flags f = flags, defaults;
@@ -100,8 +100,8 @@ void flags_read(const Flags& flags, const char* names, bool reads, const char* w
         const bool asked = std::count(listed.begin(), listed.end(), rows[i].name) > 0;
         if (!asked || !*rows[i].given) { continue; }
         const std::string value = flag_text(rows[i], false);
-        want(flag_text(rows[i], true) == flag_text(plain[i], true),
-             flag_spelling(rows[i].name) + (value.empty() ? "" : " " + value), wanted);
+        require(flag_text(rows[i], true) == flag_text(plain[i], true),
+                flag_spelling(rows[i].name) + (value.empty() ? "" : " " + value), wanted);
     }
 }
 
@@ -284,8 +284,8 @@ void command_known(const Flags& f, char command) {
 
 void product_settle(const Flags& f) {
     const bool here = !strcmp(BACKEND_NAME, "cpu");
-    want(here || f.product.empty(), strf("--product BACKEND=%s", BACKEND_NAME),
-         "BACKEND=cpu, whose products have several kernels");
+    require(here || f.product.empty(), strf("--product BACKEND=%s", BACKEND_NAME),
+            "BACKEND=cpu, whose products have several kernels");
     if (here) { cpu::choice_settle(!strcmp(PRECISION_NAME, "bf16"), f.product); }
 }
 
@@ -349,7 +349,7 @@ std::vector<double> flag_list(const char* spelled, const std::string& text) {
             die(EXIT_USER,
                 std::string(spelled) + ": got '" + text + "', wanted numbers separated by commas");
         }
-        want(!float_loses(v), std::string(spelled) + " " + w, "0, or 1e-37 or more in size");
+        require(!float_loses(v), std::string(spelled) + " " + w, "0, or 1e-37 or more in size");
         out.push_back(v);
     }
     return out;
@@ -357,15 +357,11 @@ std::vector<double> flag_list(const char* spelled, const std::string& text) {
 
 std::vector<double> eps_list(const Flags& f) {
     const std::vector<double> eps = flag_list("--eps", f.eps);
-    want(!eps.empty(), "--eps", "a threshold, such as 0.3");
+    require(!eps.empty(), "--eps", "a threshold, such as 0.3");
     for (double e : eps) {
-        want(e >= 0 && e < 1, strf("--eps %g", e), "0 up to, not including, 1: it is a share");
+        require(e >= 0 && e < 1, strf("--eps %g", e), "0 up to, not including, 1: it is a share");
     }
     return eps;
-}
-
-void want(bool ok, const std::string& got, const std::string& wanted) {
-    if (!ok) { die(EXIT_USER, got + ": wanted " + wanted); }
 }
 
 void preset_apply(Flags* f) {
@@ -379,16 +375,17 @@ void preset_apply(Flags* f) {
     fill(&c->L, p->L); fill(&c->C, p->C); fill(&c->F, p->F); fill(&c->NH, p->NH);
     fill(&c->T, p->T); fill(&c->V, p->V);
     if (!f->batch) { f->batch = p->B; }
-    want(f->batch < (1L << 30) / c->T, strf("--batch %ld --seq %d", f->batch, c->T),
-         "less than 2^30 tokens in all");
+    require(f->batch < (1L << 30) / c->T, strf("--batch %ld --seq %d", f->batch, c->T),
+            "less than 2^30 tokens in all");
 }
 
 Arch arch_from_flags(Flags* f, int data_V) {
     Arch* c = &f->arch;
     if (!c->V) { c->V = data_V; }
-    want(c->V >= data_V, strf("--vocab %d", c->V), strf("at least the %d ids of the data", data_V));
-    want(c->window >= 1 || !flag_given(*f, "window"), strf("--window %d", c->window),
-         "1 or more, or leave it out");
+    require(c->V >= data_V, strf("--vocab %d", c->V),
+            strf("at least the %d ids of the data", data_V));
+    require(c->window >= 1 || !flag_given(*f, "window"), strf("--window %d", c->window),
+            "1 or more, or leave it out");
     arch_settle(c, "");
     return *c;
 }

@@ -1,0 +1,32 @@
+/*
+open_model.h -- the model that a command opens: the checkpoint its words name, with the flags that
+change it.
+*/
+#ifndef OPEN_MODEL_H
+#define OPEN_MODEL_H
+#include "../checkpoint.h"
+#include "../flags.h"
+#include "memory_needed.h"
+
+// a checkpoint and the tokenizer its text wants; stay: weights that may stay in their file
+inline Model model_from_checkpoint(Flags* f, int T_max, cpu::Stay stay, bool gradients = false) {
+    if (f->words.size() != 1) {
+        die(EXIT_USER, strf("got %zu checkpoints, wanted one", f->words.size()),
+            "name its directory, such as runs/NAME/step_1000");
+    }
+    Checkpoint k = checkpoint_open(f->words[0]);
+    Arch c = k.c;
+    if (f->tokenizer.empty()) { f->tokenizer = k.tokenizer; }
+    if (flag_given(*f, "prefix")) { c.prefix = f->arch.prefix; }
+    if (flag_given(*f, "window")) { c.window = f->arch.window; }
+    require(!flag_given(*f, "window") || c.window >= 1, strf("--window %d", c.window),
+            "1 or more, or leave it out");
+    cpu::mapped = { ops::reads_mapped ? stay : cpu::STAY_NONE, {} };     // of one model at a time
+    memory_check(c, 1, std::max(1, T_max), gradients, floats_spared(k.config, k.weights));
+    Model m = model_new(c, T_max, gradients);
+    checkpoint_read(&m, &k);
+    cpu::product_settings.split_floats = !gradients;     // where it is only run forward
+    f->arch.V = c.V;
+    return m;
+}
+#endif // OPEN_MODEL_H

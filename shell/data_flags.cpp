@@ -1,0 +1,72 @@
+/*
+shell/data_flags.cpp -- what data_flags.h declares.
+*/
+#include "data_flags.h"
+
+// ---- the data
+
+DataOptions data_options(const Flags& f, int T, int probe_len) {
+    DataOptions o;
+    o.data = split(f.data, ',');
+    require(!o.data.empty(), "--data \"\"", "bb, a file, a directory of shards or a NAME in data/");
+    o.tokenizer = f.tokenizer; o.bos = f.bos; o.T = T; o.seed = f.seed;
+    o.val_seqs = f.val_seqs;
+    o.probe_seqs = f.probe_seqs;
+    o.probe_len = probe_len;
+    o.train_tokens = f.train_tokens;
+    o.vocab = f.arch.V;
+    for (double position : flag_list("--random-token", f.random_token)) {
+        require(position == floor(position) && fabs(position) < 1e9,
+                strf("--random-token %g", position), "a whole number");
+        o.random_token.push_back((int)position);
+    }
+    for (auto& w : split(f.fix_token, ',')) {
+        auto pair = split(w, ':');
+        long pos = 0, id = 0;
+        const bool numbers = pair.size() == 2 && parse_long(pair[0], &pos) &&
+                             parse_long(pair[1], &id);
+        require(numbers && labs(pos) < 1L << 30 && labs(id) < 1L << 30, "--fix-token " + w,
+                "POS:ID");
+        o.fix_token.push_back({ (int)pos, (int)id });
+    }
+    o.skip_bad = f.skip_bad;
+    o.sft = f.sft; o.sft_loss = f.sft_loss;
+    o.bb_vocab = f.bb_vocab; o.bb_triggers = f.bb_triggers; o.bb_trigger_prob = f.bb_trigger_prob;
+    o.bb_temp = f.bb_temp; o.bb_table = f.bb_table; o.bb_bos = f.bb_bos;
+    return o;
+}
+
+void reject_unused_data_flags(const Flags& f, const std::vector<std::string>& sources) {
+    const long all = sources.size(), bb = std::count(sources.begin(), sources.end(), "bb");
+    reject_unused_flags(f, "bos skip_bad sft tokenizer", bb < all,
+                        "text to read with it: --data FILE");
+    reject_unused_flags(f, "sft_loss", !f.sft.empty(), "--sft zephyr or chatml");
+    reject_unused_flags(f, "bb_vocab bb_triggers bb_trigger_prob bb_temp bb_table bb_bos", bb,
+                        "--data bb");
+    reject_unused_flags(f, "bb_trigger_prob", f.bb_triggers > 0, "--bb-triggers 1 or more");
+    if (!f.given_fix_token) { return; }
+    const DataOptions o = data_options(f, 1, 1);
+    std::vector<int> taken;
+    if (f.given_random_token) { taken = o.random_token; }
+    for (auto& fix : o.fix_token) {
+        require(!std::count(taken.begin(), taken.end(), fix.first),
+                strf("--fix-token %d:%d", fix.first, fix.second),
+                strf("one thing at position %d: it is fixed or random already", fix.first));
+        taken.push_back(fix.first);
+    }
+}
+
+void reject_unused_model_flags(const Flags& f) {
+    const Arch& c = f.arch;
+    const bool llama3 = c.rope_scaling == ROPE_llama3, yarn = c.rope_scaling == ROPE_yarn,
+               biases = bias_of(c).learn_k || bias_of(c).add_v;
+    reject_unused_flags(f, "rope_context", llama3 || yarn, "--rope-scaling llama3 or yarn");
+    reject_unused_flags(f, "rope_low rope_high", llama3, "--rope-scaling llama3");
+    reject_unused_flags(f, "rope_fast rope_slow rope_length rope_round", yarn,
+                        "--rope-scaling yarn");
+    reject_unused_flags(f, "bias_share", biases, "BIAS=k, v or kv");
+}
+
+Data data_from_flags(const Flags& f, int T, int probe_len) {
+    return data_open(data_options(f, T, probe_len));
+}

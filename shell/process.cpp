@@ -1,0 +1,217 @@
+/*
+shell/process.cpp -- what process.h declares.
+*/
+#include "process.h"
+#include "../cpu/processor.h"
+#include "../text/maps.h"
+#include <omp.h>
+#include <sys/ioctl.h>
+#include <sys/resource.h>
+#include <mutex>
+#include <new>
+#include <system_error>
+#include <thread>
+
+// ---- the process
+
+// Where the stack is too small the program would end by a segmentation fault. The limit is raised
+// if it may be; a new one holds from the start of a program.
+static void stack_check(char** argv) {
+    const rlim_t least = 1 << 20, usual = 8 << 20;
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_STACK, &limit) || limit.rlim_cur >= least) { return; }
+    const long had = (long)limit.rlim_cur;
+    limit.rlim_cur = std::min(limit.rlim_max, usual);
+    if (limit.rlim_cur >= least && !setrlimit(RLIMIT_STACK, &limit)) {
+        execv("/proc/self/exe", argv);
+    }
+    die(EXIT_MACHINE, strf("stack: got a limit of %ld KiB, wanted 1024 or more", had / 1024),
+        "ulimit -s 8192, in the shell or job that starts this");
+}
+
+void threads_check() {
+    const int wanted = omp_get_max_threads() - 1;        // besides this one
+    std::vector<std::thread> threads;
+    std::mutex all_there;
+    bool failed = false;
+    {
+        std::lock_guard<std::mutex> hold(all_there);     // none ends before the last begins
+        while (!failed && (int)threads.size() < wanted) {
+            try {
+                threads.emplace_back([&] { std::lock_guard<std::mutex> wait(all_there); });
+            } catch (const std::system_error&) { failed = true; }
+        }
+    }
+    for (auto& t : threads) { t.join(); }
+    if (!failed) { return; }
+    die(EXIT_MACHINE,
+        strf("threads: the system gave %zu, wanted %d", threads.size() + 1, wanted + 1),
+        strf("OMP_NUM_THREADS=%zu, or raise the limit of processes: ulimit -u",
+             std::max<size_t>(1, threads.size() / 2)));
+}
+
+void process_begin(char** argv) {
+    processor_check();                               // has run before main; this links it
+    // what was closed (>&-) would be the number of the next file that is opened, and text meant for
+    // people would go into that: the log, a checkpoint
+    for (int fd = 0; fd <= 2; fd++) {
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR) < 0) { _exit(EXIT_MACHINE); }
+    }
+    stack_check(argv);
+    // OpenMP threads wait by spinning for milliseconds unless told not to, which on a machine with
+    // other work costs ten times more than sleeping does on a quiet one. A few microseconds of it
+    // cost nothing there, and save a sleep where the others are nearly done. The library reads its
+    // environment before main: the program starts itself once more. Not if its threads have been
+    // given places: it would find itself alone on the first one's
+    const char* bind = getenv("OMP_PROC_BIND");
+    const bool placed = (bind && strcasecmp(bind, "false")) || getenv("OMP_PLACES") ||
+                        getenv("GOMP_CPU_AFFINITY");
+    if (!getenv("OMP_WAIT_POLICY") && !placed) {
+        setenv("OMP_WAIT_POLICY", "passive", 1);
+        setenv("GOMP_SPINCOUNT", "1000", 0);
+        execv("/proc/self/exe", argv);
+    }
+    // numbers below 1e-38 count as 0 (FTZ, DAZ): a model that decays to nothing took five times as
+    // long with them
+#ifdef __SSE__
+    __builtin_ia32_ldmxcsr(__builtin_ia32_stmxcsr() | 0x8040);
+#endif
+    on_exit([](int code, void*) {                                // > /dev/full, say
+        if (code || (fflush(stdout) == 0 && !ferror(stdout))) { return; }
+        fprintf(stderr, "error: the output could not be written (%s)\n"
+                        "---> HINT: where does the output go, and is there room?\n",
+                strerror(errno));
+        _exit(EXIT_MACHINE);
+    }, NULL);
+    signal(SIGCHLD, SIG_DFL); // else nobody learns how the program that unpacks a text ended
+    maps_watch();
+    signal(SIGXFSZ, SIG_IGN); // a file at its limit (ulimit -f) is an error of the write
+    std::set_new_handler([] {
+        die(EXIT_MACHINE, "memory: the system gave no more",
+            "lower --batch, --seq or the model size");
+    });
+}
+
+// ---- memory
+
+// the number in a file such as memory.max; -1 if there is none ("max", no such file)
+static double number_in(const std::string& path) {
+    double v = -1;
+    if (FILE* f = fopen(path.c_str(), "r")) {
+        if (fscanf(f, "%lf", &v) != 1) { v = -1; }
+        fclose(f);
+    }
+    return v;
+}
+
+// the number after `key` in a file of lines such as "MemAvailable:   123 kB"; 0 if there is none
+static double number_after(const std::string& path, const char* key) {
+    double v = 0;
+    char line[256];
+    FILE* f = fopen(path.c_str(), "r");
+    while (f && fgets(line, sizeof line, f)) {
+        if (!strncmp(line, key, strlen(key))) { v = atof(line + strlen(key)); }
+    }
+    if (f) { fclose(f); }
+    return v;
+}
+
+// Bytes that a control group leaves; what it holds of files can be dropped, so it counts as free.
+static double cgroup_free(const std::string& dir) {
+    const double most = number_in(dir + "/memory.max"),
+                 most1 = number_in(dir + "/memory.limit_in_bytes");
+    if (most >= 0) {
+        return most - number_in(dir + "/memory.current") +
+               number_after(dir + "/memory.stat", "file ");
+    }
+    if (most1 >= 0) {
+        return most1 - number_in(dir + "/memory.usage_in_bytes") +
+               number_after(dir + "/memory.stat", "total_cache ");
+    }
+    return INFINITY;
+}
+
+double memory_free() {
+    const double kib = number_after("/proc/meminfo", "MemAvailable:");
+    double free = kib > 0 ? kib * 1024 : INFINITY;
+    // this process's group, of version 2 (0::PATH) and of version 1 (N:memory:PATH), and those it
+    // is in
+    const std::string root = "/sys/fs/cgroup", lines = "/proc/self/cgroup";
+    std::vector<std::string> groups = { root, root + "/memory" };
+    for (auto& line : split(file_exists(lines) ? file_read(lines) : "", '\n')) {
+        const size_t memory = line.find(":memory:");
+        if (line.compare(0, 3, "0::") == 0) { groups[0] += line.substr(3); }
+        if (memory != std::string::npos) { groups[1] += line.substr(memory + 8); }
+    }
+    for (std::string group : groups) {
+        for (; group.size() >= root.size(); group.resize(group.rfind('/'))) {
+            free = std::min(free, cgroup_free(group));
+        }
+    }
+    struct rlimit limit;
+    if (!getrlimit(RLIMIT_AS, &limit) && limit.rlim_cur != RLIM_INFINITY) {
+        free = std::min<double>(free, limit.rlim_cur);
+    }
+    return free;
+}
+
+std::string bytes_text(double n) {
+    return n < 0x1p30 ? strf("%.1f MiB", n / 0x1p20) : strf("%.1f GiB", n / 0x1p30);
+}
+
+// ---- signals
+
+volatile sig_atomic_t stop_signal = 0;
+
+// timeout(1) and some schedulers send a signal twice at once: only a later Ctrl-C ends the program
+// at once
+static void on_signal(int sig) {
+    static double first;
+    if (sig == SIGINT && stop_signal && now_ms() - first > 500) { _exit(128 + SIGINT); }
+    if (!stop_signal) { first = now_ms(); }
+    stop_signal = sig;
+}
+
+// Those that end a process unless it says otherwise. SIGKILL cannot be caught, and after a fault
+// of the processor (SIGSEGV, SIGFPE, ..) there is nothing to go on with.
+static const int ENDING[] = { SIGINT,  SIGTERM,   SIGHUP,  SIGPIPE, SIGQUIT, SIGUSR1,
+                              SIGUSR2, SIGALRM,   SIGPROF, SIGXCPU, SIGVTALRM,
+#ifdef SIGPWR
+                              SIGPWR,  SIGSTKFLT, SIGPOLL,
+#endif
+};
+
+void on_signals() {
+    struct sigaction act = {}, was;
+    act.sa_handler = on_signal;
+    act.sa_flags = SA_RESTART;
+    std::vector<int> all(std::begin(ENDING), std::end(ENDING));
+    for (int sig = SIGRTMIN; sig <= SIGRTMAX; sig++) { all.push_back(sig); }
+    for (int sig : all) {
+        // one that is ignored stays so (nohup), and one that a library uses is the library's. But a
+        // shell's background jobs are given SIGINT and SIGQUIT ignored
+        sigaction(sig, NULL, &was);
+        const bool free = was.sa_handler == SIG_DFL && !(was.sa_flags & SA_SIGINFO),
+                   always = sig == SIGINT || sig == SIGQUIT || sig == SIGTERM;
+        if (free || always) { sigaction(sig, &act, NULL); }
+    }
+}
+
+// ---- the terminal
+
+int terminal_columns() { // 0: what progress is shown on is no terminal
+    struct winsize w;
+    const int to = fileno(progress_to());
+    if (!isatty(to)) { return 0; }
+    return ioctl(to, TIOCGWINSZ, &w) || !w.ws_col ? 80 : w.ws_col;
+}
+
+void progress_show(const std::vector<std::string>& forms, int columns) {
+    std::string line = forms.back().substr(0, columns - 1);
+    for (size_t i = forms.size(); i-- > 0;) {
+        if ((int)forms[i].size() < columns) { line = forms[i]; }
+    }
+    fprintf(progress_to(), "\r\033[K%s", line.c_str());
+    progress_open() = true;
+    fflush(progress_to());
+}
