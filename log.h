@@ -1,5 +1,5 @@
 /*
-log.h -- OUT/log.jsonl, one object a line, flushed; and the same facts as a line for people.
+log.h -- OUT/log.jsonl, one object per line, flushed; and the same facts as a line for people.
 The functions are in shell/log.cpp.
 */
 #ifndef LOG_H

@@ -1,6 +1,6 @@
 /*
 small_model.h -- a training step of a small model on the CPU, by pieces of the batch. Threads that
-meet after every operation wait for each other some fifty times a step, and an operation of a small
+meet after every operation wait for each other some fifty times per step, and an operation of a small
 model takes no longer than that. So a thread takes some sequences through the whole model, forward and
 backward: their activations stay in its cache, and it waits once. Each piece has gradients of its
 own, which are added in the order of the pieces. The cut depends on model and batch, not on the

@@ -257,10 +257,10 @@ static Run run_open(Flags f) {
     return r;
 }
 
-// "avx512, 96 GFLOP/s a thread, timed now"
+// "avx512, 96 GFLOP/s per thread, timed now"
 static std::string product_text() {
     const cpu::Choice& c = cpu::choice();
-    const std::string speed = c.gflops ? strf(", %.0f GFLOP/s a thread", c.gflops) : "";
+    const std::string speed = c.gflops ? strf(", %.0f GFLOP/s per thread", c.gflops) : "";
     return c.name + speed + ", " + c.why;
 }
 
@@ -286,7 +286,7 @@ static void run_describe(const Run& r) {
     const std::string step = count_text(r.tokens_per_step),
                       all = count_text(r.tokens_per_step * f.steps);
     const std::string ranks = dist::world > 1 ? strf(" x %d ranks", dist::world) : "";
-    printf("batch  %ld x %d x %d%s = %s tokens a step, ", f.batch, f.arch.T, r.accum, ranks.c_str(),
+    printf("batch  %ld x %d x %d%s = %s tokens per step, ", f.batch, f.arch.T, r.accum, ranks.c_str(),
            step.c_str());
     printf("%ld steps = %s tokens\n", f.steps, all.c_str());
     printf("update %s, lr %g %s after %ld warm-up steps, ", f.optimizer.c_str(), f.lr,

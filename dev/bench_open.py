@@ -1,5 +1,5 @@
 """An open model probed and continued by train_sink, beside transformers eager in fp32 on
-the same weights: seconds from the start of the process to its end, peak memory, tokens a second,
+the same weights: seconds from the start of the process to its end, peak memory, tokens per second,
 and whether the numbers agree. The two run in turn.
 
     python3 dev/bench_open.py BINARY MODEL TEXT.jsonl [--theirs DIR] [--runs 3]
@@ -112,7 +112,7 @@ def compare(a, T, seqs, runs):
 
 
 def speeds(a, n):
-    """tokens a second of one stream; the start is taken off by the time of four tokens, each a
+    """tokens per second of one stream; the start is taken off by the time of four tokens, each a
     median, as one start that the machine disturbs would make it seem endless"""
     starts, wholes, others = [], [], []
     command = [a.binary, "generate", a.model, "--prompt", "Call me Ishmael.", "--temperature",

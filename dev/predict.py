@@ -9,7 +9,7 @@ nobody has run it on yet.
 What is counted, not assumed: the instructions of the attention kernels (dev/budgets.tsv, from
 the machine code) and what the other kernels ask of the memory (dev/counts.tsv, from the emulator).
 Everything that is assumed is in the next lines. A kernel takes as long as its tightest bound:
-issue (one instruction a cycle and scheduler), tensor cores, shared memory (128 bytes a cycle
+issue (one instruction a cycle and scheduler), tensor cores, shared memory (128 bytes per cycle
 and SM, stores too), special functions (16 results a cycle and SM) or DRAM.
 """
 import csv
@@ -41,7 +41,7 @@ NOT_HIDDEN = 0.3             # dq, dk ask as much of shared memory as of DRAM: o
 DRAM_OF_PEAK = 0.85          # of the data sheet, in kernels that stream
 EMPTY_BLOCK_NS = 0.6         # a block that starts and finds nothing to do
 LAUNCH_US = 3.0              # between two kernels, where the stream is never empty
-# the 60M preset, 131,072 tokens a step in micro-batches of 16 sequences (the micro-batch
+# the 60M preset, 131,072 tokens per step in micro-batches of 16 sequences (the micro-batch
 # changes launches only)
 L, C, NH, HS, F, V, T, TOKENS, MICRO = 10, 768, 8, 96, 1536, 50432, 2048, 131072, 16 * 2048
 CHUNKS = 2                   # of the heads of a micro-batch, as ds_chunk in cuda/attention.cuh cuts
@@ -84,7 +84,7 @@ def parameters():
 
 
 def product_launches():
-    """forward, for the input, for the weight: of four weights a layer, and of the head by pieces"""
+    """forward, for the input, for the weight: of four weights per layer, and of the head by pieces"""
     return 3 * (4 * L + MICRO / HEAD_ROWS) * TOKENS / MICRO
 
 
@@ -188,7 +188,7 @@ def tables(budgets, counts):
     total = {name: sum(ms for _, ms, _ in p) for name, p in found.items()}
     sums = " | ".join("**%.0f**" % t for t in total.values())
     lines.append("| **a step of %s tokens** | " % format(TOKENS, ",") + sums + " |")
-    lines.append("| thousand tokens a second | "
+    lines.append("| thousand tokens per second | "
                  + " | ".join("%.0f" % (TOKENS / t) for t in total.values()) + " |")
     lines.append("| TFLOP/s | "
                  + " | ".join("%.0f" % (flops / t / 1e9) for t in total.values()) + " |")

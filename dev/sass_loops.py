@@ -18,7 +18,7 @@ which is what nearly all tiles are. A loop inside it that only copies is counted
 as it runs (TILES says how many 16-byte pieces there are); any other loop inside it once.
 If a kernel has several main loops, the counted one is that with the fewest instructions per HMMA;
 of the kernel of dq and dk there is one for each, and that of dk transposes less (LDSM .MT88). ldg
-and stg are loads and stores of 128 bytes a warp: one of 4 bytes a lane is one, one of 16 is four.
+and stg are loads and stores of 128 bytes a warp: one of 4 bytes per lane is one, one of 16 is four.
 BSSY and CALL (a branch that makes the lanes of a warp go one after the other, and a slow path such
 as that of a division) are counted everywhere in the main loops, not only on the way.
 """

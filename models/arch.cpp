@@ -172,7 +172,7 @@ struct ArchCheck {
         need(!c.attn_bias || (!Attn::exp_family && Attn::phi == PHI_NONE), { "attn_bias" },
              "0, or an ATTN where a shift of all scores matters, such as sigmoid");
         need(b.column != LOGIT_COLUMN || c.bias_share == SHARE_none, { "bias_share", "bias" },
-             "none: a logit is one number a head");
+             "none: a logit is one number per head");
         need(c.k_dims <= c.HS, { "k_dims", "HS" }, "at most the head size");
         need(!c.k_dims || c.k_dims == c.HS || b.learn_k, { "k_dims", "bias" }, "BIAS=k or kv");
         const str& v = c.v_star;

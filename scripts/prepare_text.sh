@@ -4,7 +4,7 @@
 #
 # Every .txt is one document, every line of a .jsonl[.zst|.gz] is one; other text files
 # (.md .py .c .h .cpp .tex .html .rst) are taken as .txt. 1% of the documents is held out.
-# Without TOKENIZER the tokens are bytes. Disk: 2 bytes a token.
+# Without TOKENIZER the tokens are bytes. Disk: 2 bytes per token.
 set -eu
 [ $# -ge 2 ] || { sed -n '2,3p' "$0" | sed 's/^# \{0,1\}//'; exit 2; }
 folder=$1 out=$2 tokenizer=${3:-}

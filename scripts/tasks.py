@@ -8,7 +8,7 @@ to what `train_sink score --task` takes.
     arc          {"question", "choices": {"text", "label"}, "answerKey"};
                  also AI2's own {"question": {"stem", "choices"}, ..}
     piqa         {"goal", "sol1", "sol2", "label"};
-                 AI2's own file has no label: --labels FILE, one a line
+                 AI2's own file has no label: --labels FILE, one per line
     winogrande   {"sentence", "option1", "option2", "answer"}
     lambada      {"text"}
     wikitext     {"page"}, or a .txt that is one page
@@ -125,7 +125,7 @@ def main():
     parser.add_argument("task", choices=TASKS)
     parser.add_argument("files", nargs="+", metavar="FILE")
     parser.add_argument("--labels", metavar="FILE",
-                        help="piqa: the right answers, 0 or 1, one a line")
+                        help="piqa: the right answers, 0 or 1, one per line")
     a = parser.parse_args()
     labels = open(a.labels).read().split() if a.labels else None
     number = 0

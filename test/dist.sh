@@ -23,7 +23,7 @@ same_log() { # A B TOLERANCE, relative; absolute below 1
         { key = $1 }
         END { if (bad || n < 100) { print "  " n " numbers, the farthest apart " most " in " at; exit 1 } }'
 }
-# the weights of a checkpoint, one a line
+# the weights of a checkpoint, one per line
 floats() { tail -c +$((9 + $(od -A n -t u8 -N 8 "$1"))) "$1" | od -A n -v -t f4 -w4; }
 same_weights() { # A B TOLERANCE: the length of the difference over that of the weights
     floats "$1/step_50/model.safetensors" > "$dir/weights.a"

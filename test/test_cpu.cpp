@@ -216,7 +216,7 @@ static void test_optimizers() {
     }
     Numbers norms(3 * 4), sizes(2 * 3);
     AGREE("row_norms", ({ &norms }), ops::row_norms(norms.data(), g.data(), 40, 9, 4, 3));
-    // 15 x 7 numbers a sequence, and without a row 14 x 7; some of them equal
+    // 15 x 7 numbers per sequence, and without a row 14 x 7; some of them equal
     for (int skip : { 0, 1 }) {
         Numbers x = numbers(3 * 15 * 7, 5);
         for (size_t i = 0; i < x.size(); i += 3) { x[i] = i % 2 ? 0.25 : -0.25; }
@@ -262,7 +262,7 @@ template <class A, class Bi, class Pe> void check_attention(const std::string& w
         real *k = or_null(Bi::learn_k, ks), *v = or_null(value, vs);
         AGREE(strf("%s T=%d", what.c_str(), s.T), ({ &out, &stat }),
               ops::attention_forward<A, Bi, Pe>(out.data(), stat.data(), qkv.data(), k, v, s));
-        for (int width : { 0, 1, s.HS }) {  // gates: none, one number a head, one a channel
+        for (int width : { 0, 1, s.HS }) {  // gates: none, one number per head, one per channel
             const Numbers gate = numbers(N * s.NH * width, 5);
             const int skip = Bi::token || (width && s.T > 1);
             within = 1e-6;                           // HeadMetrics are floats

@@ -151,7 +151,7 @@ static void test_batches() {
     CHECK(check_dies([&] { data_open(wrong); }).says("<|im_start|>"), "chatml with bytes");
 }
 
-// conversations, one a line; every `each`-th has an answer
+// conversations, one per line; every `each`-th has an answer
 static std::string conversations(int n, int each) {
     std::string lines;
     for (int i = 0; i < n; i++) {

@@ -48,13 +48,13 @@ tokenizers {version('tokenizers')}, on a CPU in fp32.
 ```
 
 `export` writes a directory that transformers opens: the weights, `config.json`, the tokenizer and a
-`README.md` with the run that made it. If a family of transformers says the model exactly, it is
-written as that; else a PyTorch file goes with it, and `trust_remote_code=True` opens it. `--to` asks
-for one or the other. A directory that holds anything that no export wrote is never touched.
+`README.md` about the run that made it. If a family of transformers can express the model exactly, it
+is written as a model of that family. Otherwise our PyTorch file goes with it, and it is opened with
+`trust_remote_code=True`. `--to` chooses. A directory with any file that no export wrote is left alone.
 
-Bytes, the tokenizer of a run without `--tokenizer`, get a `tokenizer.json` with the same ids. Its
-token 256, which ends a document, is spelled with U+FDD0, which no text has: so the same ids come out
-whatever a text says.
+A run without `--tokenizer` reads bytes; its export has a `tokenizer.json` with the same ids. Token
+256, which ends a document, is spelled U+FDD0 there. No text contains that character, so every text
+gets the same ids as here.
 
 ## Our own models, by scripts/modeling_train_sink.py
 
@@ -68,8 +68,8 @@ padded batch; saved again by transformers they open here.
 for switch, names in switches.items():
     print(f"| {switch} | {', '.join(names)} |")
 print(f"""
-`generate` keeps keys and values, but not within a prefix, whose rows all see each other. Attention
-is the plain one, with the whole map; `attn_implementation` can be nothing else.
+There, `generate` caches keys and values, except within a prefix, whose rows all see each other.
+Attention is computed with the whole map; no other `attn_implementation` can be chosen.
 
 ## Models of other families, read and written
 
@@ -78,18 +78,19 @@ these come out as the same class, with the same tensors to the bit and the same 
 
 {', '.join(f'`{n}`' for n in written)}.
 
-A run that begins with `--init` of one writes it in every `step_N`, with our own keys beside
-(`"train_sink"`), as long as the family can say it. Phi and Falcon 7B use one norm for both branches:
-training parts them, and then the checkpoint is ours. Gemma's norms are kept as w - 1: read, they are
-rounded to half an ulp of 1, and where w is less than 0.5 they may not come back: then, too.
+A run that begins with `--init` of such a model writes that family in every `step_N`, with our own
+keys beside its (`"train_sink"`), as long as the family can express the model. Two cannot always.
+Phi and Falcon 7B have one norm for both branches; training makes two of it. Gemma's norms are stored
+as w - 1, rounded to half an ulp of 1, and may not come back exactly where w is less than 0.5. Such a
+checkpoint is written as ours.
 
 Read only: experts, Mamba layers, gpt-oss, OPT-350m's projections.
 
 ## GGUF, for llama.cpp
 
 `--to gguf` writes one file, its matrices as `--type` f32, f16, bf16 or q8_0, its norms and biases
-as f32, with the tokenizer and the chat template. It is written as the family of llama.cpp that says
-the model exactly: {', '.join(f'`{a}`' for a in ARCHS)}. Anything else
+as f32, with the tokenizer and the chat template. It is written as the family of llama.cpp that can
+express the model exactly: {', '.join(f'`{a}`' for a in ARCHS)}. Anything else
 is rejected, with an error that names what llama.cpp lacks: it has no other operation of attention
 than softmax and softcap, no learned biases (BIAS), no gate, and a window in Gemma 2 and 3 alone.
 
