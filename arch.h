@@ -22,11 +22,11 @@ A row with nothing special about it is named nowhere else: a new one needs an ed
 //   (type,  field,        default,       cmds, by,                  key,                                    low, high, names, help)
 #define ARCH(X) \
     X(int,   L,            0,             "tb", "--layers",          "num_hidden_layers",                   0, 10000,  "", "L, layers (0: the preset's)") \
-    X(int,   NH,           0,             "tb", "--heads",           "num_attention_heads",                 0, 65535,  "", "NH, heads") \
+    X(int,   NH,           0,             "tb", "--heads",           "num_attention_heads",                 0, 65535,  "", "NH, heads (0: the preset's)") \
     X(int,   KV,           0,             "tb", "--kv-heads",        "num_key_value_heads",                 0, 65535,  "", "KV, key/value heads (0: as many as heads)") \
-    X(int,   C,            0,             "tb", "--width",           "hidden_size",                         0, 1 << 20, "", "C, channels") \
+    X(int,   C,            0,             "tb", "--width",           "hidden_size",                         0, 1 << 20, "", "C, channels (0: the preset's)") \
     X(int,   HS,           0,             "tb", "--head-dim",        "head_dim",                            0, 1 << 16, "", "HS, head size (0: width / heads)") \
-    X(int,   F,            0,             "tb", "--ffn-width",       "intermediate_size",                   0, 1 << 24, "", "F, FFN width") \
+    X(int,   F,            0,             "tb", "--ffn-width",       "intermediate_size",                   0, 1 << 24, "", "F, FFN width (0: the preset's)") \
     X(int,   V,            0,             "tb", "--vocab",           "vocab_size",                          0, 1 << 24, "", "V, vocabulary (0: the preset's, else the data's)") \
     X(int,   T,            0,             "tb", "--seq",             "max_position_embeddings",             0, (1 << 30) - 1, "", "T, tokens per sequence (0: the preset's)") \
     X(int,   context,      0,             "",   "",                  "train_sink.seq",                      0, (1 << 30) - 1, "", "T of the model that a run with a smaller --seq began with (0: T)") \
@@ -47,11 +47,11 @@ A row with nothing special about it is named nowhere else: a new one needs an ed
     /* positions */ \
     X(kind,  pe,           THIS(PE),      "",   "PE",                "train_sink.pe",                       0, 0, NAMES_OF(PE), "") \
     X(float, rope_base,    10000,         "tb", "--rope-base",       "rope_theta",                          1e-3, 1e12, "", "base of the rotary angles") \
-    X(float, rope_local,   0,             "tb", "--rope-local",      "train_sink.rope_local",               0, 1e12, "", "their base in layers with a window, without scaling (0: the same)") \
+    X(float, rope_local,   0,             "tb", "--rope-local",      "train_sink.rope_local",               0, 1e12, "", "base in layers with a window, without scaling (0: --rope-base)") \
     X(float, rope_part,    1,             "tb", "--rope-part",       "train_sink.rope_part",                1e-3, 1, "", "the share of a head's channels rotated") \
     X(str,   rope_layers,  "",            "tb", "--rope-layers",     "train_sink.rope_layers",              0, 0, "", "which layers rotate: 1110, repeated (empty: all)") \
     X(kind,  rope_scaling, ROPE_none,     "tb", "--rope-scaling",    "rope_scaling.rope_type",              0, 0, NAMES_OF(ROPE), "none, linear, llama3 or yarn, for contexts longer than trained") \
-    X(float, rope_factor,  1,             "tb", "--rope-factor",     "rope_scaling.factor",                 1e-3, 1e6, "", "how much longer") \
+    X(float, rope_factor,  1,             "tb", "--rope-factor",     "rope_scaling.factor",                 1e-3, 1e6, "", "how many times longer than trained") \
     X(int,   rope_context, 8192,          "tb", "--rope-context",    "rope_scaling.original_max_position_embeddings", 1, (1 << 30) - 1, "", "llama3, yarn: the context that was trained") \
     X(float, rope_low,     1,             "tb", "--rope-low",        "rope_scaling.low_freq_factor",        0, 1e6, "", "llama3: turns per context below which a channel is stretched") \
     X(float, rope_high,    4,             "tb", "--rope-high",       "rope_scaling.high_freq_factor",       0, 1e6, "", "llama3: turns per context above which it is left alone") \

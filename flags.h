@@ -61,16 +61,16 @@ typedef std::string str;
     X("t", TRAINING, double, lr,              0,   4e-4,       0, MANY,    "peak learning rate") \
     X("t", TRAINING, long,   warmup,          0,   100,        0, MOST,    "steps of linear warm-up") \
     X("t", TRAINING, str,    schedule,        0,   "constant", 0, 0,       "after warm-up: constant (as released) or cosine (the paper)") \
-    X("t", TRAINING, double, min_lr,          0,   0.0,        0, MANY,    "where cosine ends") \
-    X("T", TRAINING, double, beta1,           0,   0.9,        0, 1,       "AdamW, SGD") \
-    X("T", TRAINING, double, beta2,           0,   0.95,       0, 1,       "AdamW") \
-    X("T", TRAINING, double, adam_eps,        0,   1e-8,       1e-30, MANY, "AdamW") \
-    X("t", TRAINING, double, weight_decay,    0,   0.1,        0, MANY,    "on all parameters") \
-    X("t", TRAINING, double, grad_clip,       0,   1.0,        0, MANY,    "global norm (0: off)") \
+    X("t", TRAINING, double, min_lr,          0,   0.0,        0, MANY,    "learning rate at the end of cosine") \
+    X("T", TRAINING, double, beta1,           0,   0.9,        0, 1,       "AdamW, SGD: decay of the mean gradient") \
+    X("T", TRAINING, double, beta2,           0,   0.95,       0, 1,       "AdamW: decay of the mean square") \
+    X("T", TRAINING, double, adam_eps,        0,   1e-8,       1e-30, MANY, "AdamW: added to the root of the mean square") \
+    X("t", TRAINING, double, weight_decay,    0,   0.1,        0, MANY,    "of all parameters") \
+    X("t", TRAINING, double, grad_clip,       0,   1.0,        0, MANY,    "largest norm of the gradient (0: any)") \
     X("t", MEASURING, long,   eval_every,      0,   100,        0, MOST,    "steps between evaluations (0: only the first and the last)") \
     X("t", RUN, long,   save_every,      0,   0,          0, MOST,    "steps between checkpoints that are kept (0: only the last)") \
     X("t", RUN, double, save_minutes,    0,   10.0,       0, MANY,    "minutes between automatic checkpoints, each in place of the one before (0: none)") \
-    X("t", RUN, str,    save_optimizer,  0,   "last",     0, 0,       "checkpoints with what --resume needs: last (of the run), all or none") \
+    X("t", RUN, str,    save_optimizer,  0,   "last",     0, 0,       "which checkpoints keep what --resume needs: last, all or none") \
     X("t", RUN, long,   print_every,     0,   0,          0, MOST,    "steps between printed lines (0: about one line a second)") \
     X("t", MEASURING, long,   sample,          0,   64,         0, 1<<20,   "tokens of the sample that every evaluation writes (0: none)") \
     X("tpe", MEASURING, long,   val_seqs,        0,   100,        1, 1<<24,   "validation sequences") \
@@ -78,14 +78,14 @@ typedef std::string str;
     X("tpe", MEASURING, long,   probe_seqs,      0,   100,        1, 1<<20,   "sequences of the sink metrics") \
     X("tp", MEASURING, str,    eps,             0,   "0.3",      0, 0,       "threshold of Sink_k, or a list") \
     X("pe", MEASURING, str,    sink_at,         0,   "",         0, 0,       "also Sink_k of these tokens beyond the tenth, such as 15,20") \
-    X("Tpgbce", RUN, long,  seed,            0,   1,          0, MOST,    "of the initial weights, the order of the data and the samples") \
+    X("Tpgbce", RUN, long,  seed,            0,   1,          0, MOST,    "seed of the initial weights, the order of the data and the samples") \
     X("tkx", RUN, str,    out,             'o', "",         0, 0,       "directory of the run (empty: runs/NNNN-<switches>), shards or export") \
     X("T", MODEL, str,    init,            0,   "",         0, 0,       "start from a checkpoint: ours, a Hugging Face directory or a GGUF file") \
     X("T", MODEL, double, init_logit,      0,   0.0,        -1e6, 1e6,  "BIAS=logit: initial z of every head; -30 amounts to none") \
     X("T", TRAINING, str,    only,            0,   "",         0, 0,       "train only the tensors whose names contain one of these words: sinks,k_star") \
     X("t", RUN, bool,   resume,          0,   false,      0, 0,       "continue from the newest checkpoint in --out: flags that are not given are the run's own") \
     X("t", RUN, double, stop_after,      0,   0.0,        0, MANY,    "minutes after which to save and stop (0: never)") \
-    X("x", OWN, str,    to,              0,   "",         0, 0,       "a family of transformers (empty: the one that says the model), or train_sink: our own code; gguf: a file for llama.cpp") \
+    X("x", OWN, str,    to,              0,   "",         0, 0,       "a family of transformers (empty: the first that can express the model), train_sink (our own code) or gguf (for llama.cpp)") \
     X("x", OWN, str,    type,            0,   "f32",      0, 0,       "--to gguf: what its matrices are stored as: f32, f16, bf16 or q8_0") \
     X("pe", DATA, str,    probe_from,      0,   "",         0, 0,       "from a .jsonl: start (of each record, default) or windows (of all)") \
     X("pe", DATA, str,    probe_input,     0,   "natural",  0, 0,       "natural (from -d), random, or repeated (one token each)") \
@@ -97,8 +97,8 @@ typedef std::string str;
     X("e", OWN, str,    stream,          0,   "",         0, 0,       "n+W,..: keep only the first n and the last W keys") \
     X("e", OWN, str,    evict,           0,   "",         0, 0,       "POLICY:RATIO,.. of a prompt's keys: streaming, knorm, observed, snapkv") \
     X("e", OWN, str,    quant,           0,   "",         0, 0,       "w8a8, w4a4, kv8, kv4,.. and :static, :dynamic or :token (default)") \
-    X("e", OWN, str,    quant_keep,      0,   "0,1",      0, 0,       "this many first tokens stay in float, one run per number") \
-    X("e", OWN, long,   calibrate,       0,   16,         1, 1<<20,   "sequences that set the ranges of :static, not in the loss") \
+    X("e", OWN, str,    quant_keep,      0,   "0,1",      0, 0,       "how many first tokens stay in float: one run per number") \
+    X("e", OWN, long,   calibrate,       0,   16,         1, 1<<20,   "sequences that set the ranges of :static; they are not in the loss") \
     X("e", OWN, bool,   gradients,       0,   false,      0, 0,       "norm of the loss gradient in the residual stream, by token") \
     X("e", OWN, str,    edit,            0,   "",         0, 0,       "PLACE:LAYERS:TOKENS[:CHANNELS]=VALUE, and more after ;") \
     X("tpgsbce", RUN, str,  product,         0,   "",         0, 0,       "CPU matmuls: any, avx2, avx512, avx512-bf16 or amx (empty: the one timed as the fastest here)") \
@@ -111,11 +111,11 @@ typedef std::string str;
     X("g", OWN, double, temperature,     0,   1.0,        0, MANY,    "0: always the likeliest token") \
     X("g", OWN, long,   top_k,           0,   0,          0, 1<<24,   "draw among the k likeliest (0: all)") \
     X("s", OWN, str,    task,            0,   "",         0, 0,       ".jsonl of contexts and choices, or several: A,B (scripts/tasks.py)") \
-    X("s", OWN, str,    items,           0,   "",         0, 0,       "write the log-likelihoods of every item here, one line each") \
+    X("s", OWN, str,    items,           0,   "",         0, 0,       "write the log-likelihoods of every item here, one line per item") \
     X("s", OWN, long,   limit,           0,   0,          0, MOST,    "only the first N items of a task (0: all)") \
     X("s", OWN, long,   max_length,      0,   0,          0, 1<<30,   "tokens that are read at once (0: the positions of the model)") \
     X("k", OWN, str,    val,             0,   "",         0, 0,       "files whose documents go into val shards, separated by commas") \
-    X("k", OWN, double, val_fraction,    0,   0.0,        0, 1,       "this share of the documents goes into val shards") \
+    X("k", OWN, double, val_fraction,    0,   0.0,        0, 1,       "share of the documents that goes into val shards") \
     X("k", OWN, str,    domains,         0,   "",         0, 0,       "by meta.pile_set_name: all, paper (its 17), a,b or a:SHARE,..") \
     X("k", OWN, long,   shard_tokens,    0,   100000000,  1, 2000000000, "tokens in a shard") \
     X("k", OWN, long,   threads,         0,   0,          0, 4096,    "threads (0: all cores); the shards do not depend on it")
