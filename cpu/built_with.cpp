@@ -1,6 +1,6 @@
 /*
-cpu/built_with.cpp -- what processor.h declares: the instructions of this build. A macro that is not
-defined stays its own name where it is made a text, one that is becomes "1".
+cpu/built_with.cpp -- the instructions of this build, for processor.h. Made a string, a macro that
+is not defined stays its own name; one that is becomes "1".
 */
 #include "processor.h"
 

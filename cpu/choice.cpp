@@ -1,5 +1,5 @@
 /*
-cpu/choice.cpp -- what choice.h declares.
+cpu/choice.cpp -- what choice.h declares: the rule, the clock, what a file keeps, what is taken.
 */
 #include "choice.h"
 #include "../text/json.h"
@@ -24,26 +24,33 @@ int choice_of(const std::vector<double>& gflops) {
 // ----------------------------------------------------------------------------
 // 2 the clock
 
+// Tells whether row k runs here and multiplies such factors.
 static bool has_factors(int k, bool bf16) { return kernel_here(k) && (bf16 || !kernels[k].bf16); }
+
+// n numbers 0.5, in floats or, as pairs, in bf16. Memory for floats: more than bf16 needs
+static std::vector<float> halves(long n, bool bf16) {
+    const uint32_t pair = 0x3f003f00;
+    return std::vector<float>(n, bf16 ? float_of_bits(pair) : 0.5f);
+}
 
 std::vector<double> kernels_timed(bool bf16, int threads, long M, long N, long K) {
     const Lanes lanes = bf16 ? PAIRS : FLOATS;
-    std::vector<float> a(M * K), b(K * N), c(M * N);             // more than bf16 needs
-    const uint16_t half = 0x3f00;                                // 0.5
-    for (auto* x : { &a, &b }) {
-        for (auto& v : *x) {
-            if (bf16) { memcpy(&v, &half, 2); memcpy((char*)&v + 2, &half, 2); }
-            else      { v = 0.5f; }
-        }
-    }
-    const Factor left = { a.data(), K, 1, M, K, lanes }, right = { b.data(), 1, N, N, K, lanes };
+    const std::vector<float> a = halves(M * K, bf16);
+    const std::vector<float> b = halves(K * N, bf16);
+    std::vector<float> c(M * N);
+    const Factor left = { a.data(), K, 1, M, K, lanes };
+    const Factor right = { b.data(), 1, N, N, K, lanes };
     const Result to = { c.data(), N, bf16, false, NULL, NULL };
-    std::vector<double> ms(KERNELS, INFINITY), gflops(KERNELS);
+
     std::vector<int> rows;
-    for (int k = 0; k < KERNELS; k++) { if (has_factors(k, bf16)) { rows.push_back(k); } }
+    for (int k = 0; k < KERNELS; k++) {
+        if (has_factors(k, bf16)) { rows.push_back(k); }
+    }
     if (rows.size() > 1) { rows.erase(rows.begin()); }           // `any`: only where no other is
-    // all of them in turn, so that what disturbs one for a while disturbs the others; the first
-    // round warms up
+
+    // times all of them in turn, so that what disturbs one for a while disturbs the others; the
+    // first round warms up
+    std::vector<double> ms(KERNELS, INFINITY);
     for (int round = 0; round < 8; round++) {
         for (int k : rows) {
             const double start = now_ms();
@@ -51,6 +58,7 @@ std::vector<double> kernels_timed(bool bf16, int threads, long M, long N, long K
             if (round) { ms[k] = std::min(ms[k], now_ms() - start); }
         }
     }
+    std::vector<double> gflops(KERNELS);
     for (int k : rows) { gflops[k] = 2.0 * M * N * K / std::max(ms[k], 1e-6) / 1e6; }
     return gflops;
 }
@@ -61,21 +69,29 @@ std::vector<double> kernels_timed(bool bf16, int threads, long M, long N, long K
 // bump it when a kernel changes: what was timed before says nothing about it
 static const int KERNELS_VERSION = 1;
 
+// Finds the line "key : value" of the first processor: the key and what follows the colon, or "".
+static std::string cpuinfo_line(const std::string& cpuinfo, const std::string& key) {
+    for (const std::string& line : split(cpuinfo, '\n')) {
+        const size_t colon = line.find(':');
+        if (colon == std::string::npos) { continue; }
+        const size_t end = line.find_last_not_of("\t ", colon - 1);
+        if (line.substr(0, end + 1) == key) { return key + line.substr(colon + 1); }
+    }
+    return "";
+}
+
 std::string processor_of(const std::string& cpuinfo) {
     std::string all;
     for (const char* key : { "vendor_id", "cpu family", "model", "model name", "stepping",
                              "microcode" }) {
-        for (auto& line : split(cpuinfo, '\n')) {
-            const size_t colon = line.find(':'), end = line.find_last_not_of("\t ", colon - 1);
-            if (colon == std::string::npos || line.substr(0, end + 1) != key) { continue; }
-            all += (all.empty() ? "" : ", ") + std::string(key) + line.substr(colon + 1);
-            break;                                               // the first processor's
-        }
+        const std::string line = cpuinfo_line(cpuinfo, key);
+        if (!all.empty() && !line.empty()) { all += ", "; }
+        all += line;
     }
     return all;
 }
 
-// what an answer holds for: the processor, the kernels that it has here, and the factors
+// Says what an answer holds for: the processor, the kernels that it has here, and the factors.
 static std::string choice_key(bool bf16) {
     const char* path = "/proc/cpuinfo";
     std::string key = processor_of(file_exists(path) ? file_read(path) : "");
@@ -86,27 +102,36 @@ static std::string choice_key(bool bf16) {
     return key;
 }
 
+// Returns the file of an answer, or "" if there is no place for one.
 static std::string choice_path(const std::string& key) {
-    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    const char* cache = getenv("XDG_CACHE_HOME");
+    const char* home = getenv("HOME");
     std::string dir;
     if (home && home[0] == '/') { dir = std::string(home) + "/.cache"; }
-    if (cache && cache[0] == '/') { dir = cache; }               // else it is to be ignored
+    if (cache && cache[0] == '/') { dir = cache; }               // a relative one must be ignored
     if (dir.empty()) { return ""; }
     uint64_t hash = 0;
     for (unsigned char ch : key) { hash = mix64(hash, ch); }
     return dir + strf("/train_sink/product-%016llx.json", (unsigned long long)hash);
 }
 
-// the kernel that a kept answer names; -1: there is none that holds here
+// Tells whether a file may be an answer: small, and readable.
+static bool may_be_answer(const std::string& path) {
+    struct stat st;
+    if (stat(path.c_str(), &st) || !S_ISREG(st.st_mode)) { return false; }
+    return st.st_size < 1 << 16 && access(path.c_str(), R_OK) == 0;
+}
+
+// Returns the kernel that a kept answer names, or -1 if there is none that holds here.
 static int choice_read(const std::string& path, const std::string& key, bool bf16, double* gflops) {
+    if (!may_be_answer(path)) { return -1; }
     Json j;
     std::string error;
-    struct stat st;
-    const bool small = !stat(path.c_str(), &st) && S_ISREG(st.st_mode) && st.st_size < 1 << 16;
-    if (!small || access(path.c_str(), R_OK)) { return -1; }
     const std::string text = file_read(path);
     if (!json_parse(text.data(), text.size(), &j, &error)) { return -1; }
-    const Json *of = j.get("of"), *name = j.get("kernel"), *speed = j.get("gflops");
+    const Json* of = j.get("of");
+    const Json* name = j.get("kernel");
+    const Json* speed = j.get("gflops");
     if (!of || !name || !speed || of->string != key) { return -1; }
     *gflops = speed->number;
     for (int k = 0; k < KERNELS; k++) {
@@ -115,14 +140,18 @@ static int choice_read(const std::string& path, const std::string& key, bool bf1
     return -1;
 }
 
-// Writes an answer unless there is one: of two processes that time at once, the first has written
-// it and the second reads that. A directory that cannot be written keeps nothing.
+// Writes an answer unless there is one: if two processes time at once, the first to finish writes
+// it and the other reads that. So the file gets its name by link(), which fails if the name is
+// taken, and not by file_write() of common.h, which replaces a file and dies if it cannot. A
+// directory that cannot be written keeps nothing.
 static void choice_write(const std::string& path, const std::string& key, int k, double gflops) {
-    const size_t name = path.rfind('/'), cache = path.rfind('/', name - 1);
+    const size_t name = path.rfind('/');
+    const size_t cache = path.rfind('/', name - 1);
     mkdir(path.substr(0, cache).c_str(), 0700);
     mkdir(path.substr(0, name).c_str(), 0700);
     const std::string mine = path + strf(".%d", (int)getpid());
-    const int fd = open(mine.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+    const int flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
+    const int fd = open(mine.c_str(), flags, 0666);
     if (fd < 0) { return; }
     const std::string text = "{\"of\": " + json_str(key) + ", \"kernel\": " +
                              json_str(kernels[k].name) + strf(", \"gflops\": %.1f}\n", gflops);
@@ -138,7 +167,7 @@ static Choice& settled() { static Choice one; return one; }
 
 const Choice& choice() { return settled(); }
 
-// one size for all: a few hundred rows of a small layer, which stay in the second cache
+// Times all kernels at one size: a few hundred rows of a small layer, which fit the second cache.
 static std::vector<double> speeds(bool bf16) { return kernels_timed(bf16, 1, 336, 128, 256); }
 
 static void take(bool bf16, int k, double gflops, const char* why) {
@@ -156,16 +185,21 @@ void choice_settle(bool bf16, const std::string& name) {
     int many = 0;
     for (int k = 0; k < KERNELS; k++) { many += has_factors(k, bf16); }
     if (many < 2) { return take(bf16, KERNELS - 1, 0, "the only one here"); }
-    const std::string key = choice_key(bf16), path = choice_path(key);
+
+    const std::string key = choice_key(bf16);
+    const std::string path = choice_path(key);
     double gflops = 0;
-    int k = path.empty() ? -1 : choice_read(path, key, bf16, &gflops);
-    if (k >= 0) { return take(bf16, k, gflops, "as it was timed before"); }
+    const int before = path.empty() ? -1 : choice_read(path, key, bf16, &gflops);
+    if (before >= 0) { return take(bf16, before, gflops, "as it was timed before"); }
+
     const std::vector<double> all = speeds(bf16);
-    k = choice_of(all);
-    gflops = all[k];
-    if (!path.empty()) { choice_write(path, key, k, gflops); }
-    const int kept = path.empty() ? -1 : choice_read(path, key, bf16, &gflops);
-    take(bf16, kept >= 0 ? kept : k, gflops, kept >= 0 ? "timed now, and kept" : "timed now");
+    const int fastest = choice_of(all);
+    if (!path.empty()) {
+        choice_write(path, key, fastest, all[fastest]);
+        const int kept = choice_read(path, key, bf16, &gflops);
+        if (kept >= 0) { return take(bf16, kept, gflops, "timed now, and kept"); }
+    }
+    take(bf16, fastest, all[fastest], "timed now");
 }
 
 bool choice_keep(bool bf16, const std::string& name) {

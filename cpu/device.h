@@ -1,6 +1,6 @@
 /*
-device.h -- what a backend on the CPU says of its device, which is the host itself: names of
-cuda/device.cuh.
+device.h -- the device of a backend on the CPU, which is the host itself. It has the names of
+cuda/device.cuh: memory, copies, and how work is cut.
 */
 #ifndef CPU_DEVICE_H
 #define CPU_DEVICE_H
@@ -14,19 +14,26 @@ cuda/device.cuh.
 #endif
 
 namespace host {
-static const bool on_host = true;  // host code may read device memory as it is
+// ----------------------------------------------------------------------------
+// 1 what a backend says of itself
 
-// rows of V logits, of `size` bytes each, that are alive at once:
-// each chunk of rows reads all of lm_head and adds to all of its gradient, so few chunks,
-// of 256 MiB, a quarter of it without training
-inline long lm_head_rows(long V, long size, bool train) {
-    return std::max(512L, (256L << 20) / (V * size) / 512 * 512) / (train ? 1 : 4);
-}
+static const bool on_host = true;       // host code may read device memory as it is
+static const bool reads_mapped = false; // weights may stay in their file (cpu/mapped_weights.h)
 
-// so many tokens of the vocabulary have logits at once where only losses are wanted; 0: all
+// When only losses are needed, logits are computed for this many vocabulary entries at a time
+// (0: all).
 static const int lm_head_part = 0;
 
-// what there is to compute with, in one line
+// Returns for how many rows the V logits, of `size` bytes each, are alive at once. Each chunk of
+// rows reads all of lm_head and adds to all of its gradient, so chunks are large: 256 MiB, or a
+// quarter of that without training.
+inline long lm_head_rows(long V, long size, bool train) {
+    const long fits = (256L << 20) / (V * size) / 512 * 512;
+    const long rows = std::max(512L, fits);
+    return train ? rows : rows / 4;
+}
+
+// Describes what there is to compute with, in one line.
 inline const std::string& device_start() {
 #ifdef _OPENMP
     static const std::string once = strf("%d threads", omp_get_max_threads());
@@ -36,65 +43,73 @@ inline const std::string& device_start() {
     return once;
 }
 
-// work(from, n) on all of these rows: a part at a time, which stays in a core's cache from one pass
-// over it to the next
-enum { PART = 64 };
+// Only the cpu backend keeps rows (attention.h), and only cuda tunes its products.
+inline void keep_rows_for_metrics(bool) {}
+inline void tune_products() {}
+
+// ----------------------------------------------------------------------------
+// 2 work in parts
+
+enum { PART = 64 };                     // rows that stay in a cache from one pass to the next
+
+// Calls work(from, n) for all rows, a part at a time.
 template <class Work> void in_parts(long rows, Work work) {
     #pragma omp parallel for schedule(dynamic) if (rows > PART)
     for (long from = 0; from < rows; from += PART) { work(from, std::min<int>(PART, rows - from)); }
 }
 
-// the same for work(from, n, sums), which adds to sums (P, size): these go += to the P vectors of
-// `to`, unless NULL, in the order of the parts, so that the number of threads changes no bit
+// The same for work(from, n, sums), which adds to sums (P, size). These go += to the P vectors of
+// `to` that are not NULL, in the order of the parts, so the number of threads changes no bit.
 template <class S, class Work>
 void sum_parts(std::initializer_list<S*> to, long rows, long size, Work work) {
     const long width = (long)to.size() * size;
-    std::vector<S> sums((rows + PART - 1) / PART * width);
+    const long parts = (rows + PART - 1) / PART;
+    std::vector<S> sums(parts * width);
     in_parts(rows, [&](long from, int n) { work(from, n, &sums[from / PART * width]); });
-    const S* part = sums.data();
-    for (long from = 0; from < rows; from += PART) {
+    const S* sum = sums.data();
+    for (long part = 0; part < parts; part++) {
         for (S* out : to) {
-            for (long i = 0; out && i < size; i++) { out[i] += part[i]; }
-            part += size;
+            for (long i = 0; out && i < size; i++) { out[i] += sum[i]; }
+            sum += size;
         }
     }
 }
 
-// in_parts for work(from, n, dx, dy), which adds to both
+// The same for work(from, n, dx, dy), which adds to both.
 template <class S, class Work> void in_parts(long rows, S* x, S* y, long size, Work work) {
     sum_parts({ x, y }, rows, size, [&](long from, int n, S* sums) {
         work(from, n, sums, sums + size);
     });
 }
 
-// Zeroed, on a cache line, so that whole vectors and tiles are read; its size is stored before it.
-// A large block takes memory only where it is written: weights may stay in their file
-// (mapped_weights.h)
-struct BlockHead { void* block; size_t mapped; };       // mapped: its bytes, or 0 if it is malloc's
+// ----------------------------------------------------------------------------
+// 3 memory
 
+// Stands right before a block.
+struct BlockHead {
+    void* block;                        // as malloc or mmap returned it
+    size_t mapped;                      // bytes to unmap; 0 if it is malloc's
+};
+
+// Returns zeroed memory on a cache line, so that whole vectors and tiles can be read. A large block
+// takes memory only where it is written: weights may stay in their file (mapped_weights.h).
 inline void* device_malloc(size_t bytes) {
     const size_t room = bytes + 128;
     BlockHead head = { NULL, bytes >= 2 * LARGE_PAGE ? room : 0 };
     if (head.mapped) {
-        head.block = mmap(NULL, room, PROT_READ | PROT_WRITE,
-                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+        head.block = mmap(NULL, room, PROT_READ | PROT_WRITE, flags, -1, 0);
         if (head.block == MAP_FAILED) { out_of_memory(bytes); }
         use_large_pages(head.block, room);
     } else {
         head.block = xmalloc(room);
     }
-    char* p = (char*)(((uintptr_t)head.block + 127) & ~(uintptr_t)63);
+    const uintptr_t after_head = (uintptr_t)head.block + 127;
+    char* p = (char*)(after_head & ~(uintptr_t)63);
     memcpy(p - sizeof head, &head, sizeof head);
     return p;
 }
 
-// cpu: may weights stay as their file keeps them?
-static const bool reads_mapped = false;
-
-// cpu: what the metrics of every layer need is kept, or no longer
-inline void   keep_rows_for_metrics(bool)                                {}
-// cuda: worth timing its products
-inline void   tune_products()                                 {}
 inline void device_free(void* p) {
     if (!p) { return; }
     BlockHead head;
@@ -103,18 +118,17 @@ inline void device_free(void* p) {
     else             { free(head.block); }
 }
 
-// what is large is shared out: one core alone does not fill the memory's bandwidth
-inline void   device_zero(void* p, size_t bytes) {
+// Large blocks are zeroed in parallel: one core cannot saturate memory.
+inline void device_zero(void* p, size_t bytes) {
     const size_t part = 1 << 20;
     #pragma omp parallel for if (bytes > 8 * part)
     for (size_t i = 0; i < bytes; i += part) { memset((char*)p + i, 0, std::min(part, bytes - i)); }
 }
 
-inline void   to_device(void* dst, const void* src, size_t bytes) { memcpy(dst, src, bytes); }
-inline void   device_copy(void* dst, const void* src, size_t n)   { memcpy(dst, src, n); }
-inline void   to_host(void* dst, const void* src, size_t bytes)   { memcpy(dst, src, bytes); }
-inline void   device_sync()                                       {}
-// the system swaps
-inline size_t device_left()                                       { return SIZE_MAX; }
+inline void to_device(void* dst, const void* src, size_t bytes) { memcpy(dst, src, bytes); }
+inline void device_copy(void* dst, const void* src, size_t n) { memcpy(dst, src, n); }
+inline void to_host(void* dst, const void* src, size_t bytes) { memcpy(dst, src, bytes); }
+inline void device_sync() {}
+inline size_t device_left() { return SIZE_MAX; }        // the system swaps
 } // namespace host
 #endif // CPU_DEVICE_H

@@ -1,10 +1,10 @@
 /*
 int8_product.h -- the product of floats with weights of 4 or 8 bits that stay in their file
-(mapped_weights.h), in whole numbers, of which a processor with AVX512-VNNI multiplies two where it
-multiplies one float. For models that are only run forward; where there is AMX, bf16_pair.h is used.
+(mapped_weights.h), in integers: a processor with AVX512-VNNI multiplies two of these in the time of
+one float. For models that are only run forward; where there is AMX, bf16_pair.h is faster.
 
-    w = d q + m                of each 32 weights of a row: as the file has them
-    x = s (high + low / 2^16)  of each 32 numbers of a row of x: two whole numbers of 16 bits
+    w = d q + m                for each 32 weights of a row, as the file has them
+    x = s (high + low / 2^16)  for each 32 numbers of a row of x, high and low of 16 bits
 
     sum of x w = sum over blocks of 32 of  d s (sum of high q + sum of low q / 2^16) + m (sum of x)
 
@@ -15,17 +15,14 @@ the root mean square of its row. Then x is off by 2^-16 of the block's largest n
 #define CPU_INT8_PRODUCT_H
 
 namespace cpu {
-// Can this machine?
+// Tells whether this machine can.
 bool int8_here();
 
-// out (N, OC) = inp (N, C) @ weight (OC, C)^T [+ bias (OC)] [+ residual (N, OC)]; false: nothing
-// is done, because it would not pay (as for less than 32 rows), is not allowed, or some rows of the
-// weight are of another type. Where it is done, a row of out depends on its row of inp alone,
-// whatever the number of threads
+// Computes out (N, OC) = inp (N, C) @ weight (OC, C)^T [+ bias (OC)] [+ residual (N, OC)]. Returns
+// false, and does nothing, if it would not pay (as for fewer than 32 rows), is not allowed, or some
+// rows of the weight are of another type. A row of out depends on its row of inp alone, whatever
+// the number of threads.
 bool int8_forward(float* out, const float* inp, const float* weight, const float* bias,
-                      const float* residual, int N, int C, int OC);
-
-template <class R>
-bool int8_forward(R*, const R*, const R*, const R*, const R*, int, int, int) { return false; }
+                  const float* residual, int N, int C, int OC);
 } // namespace cpu
 #endif // CPU_INT8_PRODUCT_H

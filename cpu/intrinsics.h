@@ -1,6 +1,6 @@
 /*
-intrinsics.h -- the compiler's headers for the vectors of x86 and for what a processor has of
-them. Only where __x86_64__ is defined.
+intrinsics.h -- the compiler's headers for the vectors of x86, and for CPUID. Include it only where
+__x86_64__ is defined.
 */
 #ifndef CPU_INTRINSICS_H
 #define CPU_INTRINSICS_H

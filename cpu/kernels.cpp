@@ -1,5 +1,11 @@
 /*
-cpu/kernels.cpp -- what kernels.h declares.
+cpu/kernels.cpp -- what kernels.h declares. For each kind of processor a tile kernel, then what
+packs its factors and rounds its sums:
+
+    any machine      vectors of 16 bytes, by the compiler
+    AVX2             6 x 16 sums in registers
+    AVX-512          14 x 32 sums; lanes of floats or, with AVX512-BF16, of pairs of bf16
+    AMX              32 x 32 sums in tile registers; pairs of bf16, also as halves of floats
 */
 #include "kernels.h"
 #include <string.h>
@@ -22,7 +28,8 @@ template <int H>
 void any_block(float* c, long ldc, TileA a, const lane* b, long lanes, bool add) {
     Float4 sum[H][2] = {};
     for (long l = 0; l < lanes; l++, b += PANEL) {
-        const Float4 b0 = *(const Float4*)b, b1 = *(const Float4*)(b + 4);
+        const Float4 b0 = *(const Float4*)b;
+        const Float4 b1 = *(const Float4*)(b + 4);
         for (int i = 0; i < H; i++) {
             const float x = *(const float*)(a.at + i*a.row + l*a.step);
             sum[i][0] += x * b0;
@@ -36,26 +43,32 @@ void any_block(float* c, long ldc, TileA a, const lane* b, long lanes, bool add)
     }
 }
 
-// the part of a tile that is there, of floats: whole blocks go to c, the one at the right edge by
-// way of a copy
+// c (rows, width) = or += block, whose rows are ld apart
+static void copy_edge(float* c, long ldc, const float* block, long ld, int rows, int width,
+                      bool add) {
+    for (int r = 0; r < rows; r++, c += ldc, block += ld) {
+        for (int n = 0; n < width; n++) { c[n] = add ? c[n] + block[n] : block[n]; }
+    }
+}
+
+// A tile of floats. Whole blocks go to c; those at the right edge go there by way of a copy.
 static void any_tile(float* c, long ldc, int rows, int cols, TileA a, TileB b, long lanes,
                      bool add) {
     for (int j = 0; j < cols; j += 8) {
         const lane* b_j = b.at + j / PANEL * b.panel + j % PANEL;
-        for (int i = 0; i < rows; ) {
-            const int H = rows - i >= 4 ? 4 : 1, width = std::min(8, cols - j);
+        const int width = std::min(8, cols - j);
+        for (int i = 0, H; i < rows; i += H) {
+            H = rows - i >= 4 ? 4 : 1;
+            const auto block = H == 4 ? any_block<4> : any_block<1>;
             const TileA a_i = { a.at + i*a.row, a.row, a.step };
-            float edge[4 * 8], *to = width < 8 ? edge : c + i*ldc + j;
-            const bool add_here = add && width == 8;
-            (H == 4 ? any_block<4> : any_block<1>)(to, width < 8 ? 8 : ldc, a_i, b_j, lanes,
-                                                   add_here);
-            for (int r = 0; width < 8 && r < H; r++) {
-                float* c_r = c + (i + r)*ldc + j;
-                for (int n = 0; n < width; n++) {
-                    c_r[n] = add ? c_r[n] + edge[r * 8 + n] : edge[r * 8 + n];
-                }
+            float* to = c + i*ldc + j;
+            if (width == 8) {
+                block(to, ldc, a_i, b_j, lanes, add);
+                continue;
             }
-            i += H;
+            float edge[4 * 8];
+            block(edge, 8, a_i, b_j, lanes, false);
+            copy_edge(to, ldc, edge, 8, H, width, add);
         }
     }
 }
@@ -65,10 +78,14 @@ static void any_transpose(lane* to, long to_row, const char* from, long from_row
     for (int i = 0; i < 16; i += 4) {
         for (int j = 0; j < 16; j += 4) {
             const char* f = from + j*from_row + i*4;
-            const Lane4 a = *(const Lane4*)f, b = *(const Lane4*)(f + from_row);
-            const Lane4 c = *(const Lane4*)(f + 2*from_row), d = *(const Lane4*)(f + 3*from_row);
-            const Lane4 p = { a[0], b[0], a[1], b[1] }, q = { a[2], b[2], a[3], b[3] };
-            const Lane4 u = { c[0], d[0], c[1], d[1] }, v = { c[2], d[2], c[3], d[3] };
+            const Lane4 a = *(const Lane4*)f;
+            const Lane4 b = *(const Lane4*)(f + from_row);
+            const Lane4 c = *(const Lane4*)(f + 2*from_row);
+            const Lane4 d = *(const Lane4*)(f + 3*from_row);
+            const Lane4 p = { a[0], b[0], a[1], b[1] };
+            const Lane4 q = { a[2], b[2], a[3], b[3] };
+            const Lane4 u = { c[0], d[0], c[1], d[1] };
+            const Lane4 v = { c[2], d[2], c[3], d[3] };
             lane* t = to + i*to_row + j;
             *(Lane4*)t              = Lane4{ p[0], p[1], u[0], u[1] };
             *(Lane4*)(t + to_row)   = Lane4{ p[2], p[3], u[2], u[3] };
@@ -80,7 +97,8 @@ static void any_transpose(lane* to, long to_row, const char* from, long from_row
 
 static void any_pairs(lane* to, const char* from, long from_row) {
     for (int l = 0; l < 16; l++, to += 16, from += 2*from_row) {
-        const uint16_t *even = (const uint16_t*)from, *odd = (const uint16_t*)(from + from_row);
+        const uint16_t* even = (const uint16_t*)from;
+        const uint16_t* odd = (const uint16_t*)(from + from_row);
         for (int j = 0; j < 16; j++) { to[j] = even[j] | (lane)odd[j] << 16; }
     }
 }
@@ -88,10 +106,12 @@ static void any_pairs(lane* to, const char* from, long from_row) {
 static void any_round(bf16* out, long ld, const float* sum, long ld_sum, const bf16* x,
                       const bf16* y, int rows, int cols) {
     for (int r = 0; r < rows; r++) {
+        bf16* to = out + r*ld;
+        const float* sum_r = sum + r*ld_sum;
+        const bf16* x_r = x ? x + r*ld : NULL;
         for (int n = 0; n < cols; n++) {
-            bf16& to = out[r*ld + n];
-            to = x ? sum[r*ld_sum + n] + (float)x[r*ld + n] : sum[r*ld_sum + n];
-            if (y) { to = (float)to + (float)y[n]; }
+            to[n] = x_r ? sum_r[n] + (float)x_r[n] : sum_r[n];
+            if (y) { to[n] = (float)to[n] + (float)y[n]; }
         }
     }
 }
@@ -112,7 +132,8 @@ TARGET_AVX2 void avx2_block(float* c, long ldc, const char* at, long row, long s
     __m256 sum[H][2];
     for (int i = 0; i < H; i++) { sum[i][0] = sum[i][1] = _mm256_setzero_ps(); }
     for (long l = 0; l < lanes; l++, b += PANEL, at += step) {
-        __m256 b0 = _mm256_loadu_ps((const float*)b), b1 = _mm256_loadu_ps((const float*)b + 8);
+        __m256 b0 = _mm256_loadu_ps((const float*)b);
+        __m256 b1 = _mm256_loadu_ps((const float*)b + 8);
         asm("" : "+x"(b0), "+x"(b1));   // else GCC loads them again for each row, if these are few
         for (int i = 0; i < H; i++) {
             const __m256 x = _mm256_broadcast_ss((const float*)(at + i*row));
@@ -131,7 +152,7 @@ TARGET_AVX2 void avx2_block(float* c, long ldc, const char* at, long row, long s
     }
 }
 
-// c (rows, 16) likewise: one block, or two of about the same height
+// The same for c (rows, 16): one block, or two of about the same height.
 static void avx2_rows(float* c, long ldc, int rows, const TileA& a, const lane* b, long lanes,
                       bool add) {
     static constexpr decltype(&avx2_block<1>) block[] = {
@@ -145,8 +166,8 @@ static void avx2_rows(float* c, long ldc, int rows, const TileA& a, const lane* 
     }
 }
 
-// A tile of floats, panel by panel; the one at the right edge by way of a copy: AMD's processors
-// take eight times as long to store with a mask
+// A tile of floats, panel by panel. The one at the right edge goes by way of a copy: AMD's
+// processors take eight times as long to store with a mask.
 static void avx2_tile(float* c, long ldc, int rows, int cols, TileA a, TileB b, long lanes,
                       bool add) {
     for (; cols >= PANEL; cols -= PANEL, c += PANEL, b.at += b.panel) {
@@ -155,10 +176,7 @@ static void avx2_tile(float* c, long ldc, int rows, int cols, TileA a, TileB b, 
     if (cols <= 0) { return; }
     float edge[AVX2_ROWS * PANEL];
     avx2_rows(edge, PANEL, rows, a, b.at, lanes, false);
-    for (int i = 0; i < rows; i++, c += ldc) {
-        const float* from = edge + i*PANEL;
-        for (int n = 0; n < cols; n++) { c[n] = add ? c[n] + from[n] : from[n]; }
-    }
+    copy_edge(c, ldc, edge, PANEL, rows, cols, add);
 }
 
 // ----------------------------------------------------------------------------
@@ -174,7 +192,9 @@ template <int H, int V, bool PAIRS>
 TARGET_AVX512 void avx512_block(float* c, long ldc, int cols, TileA a, TileB b, long lanes,
                                 bool add) {
     __m512 sum[H][V];
-    for (int i = 0; i < H; i++) { for (int v = 0; v < V; v++) { sum[i][v] = _mm512_setzero_ps(); } }
+    for (int i = 0; i < H; i++) {
+        for (int v = 0; v < V; v++) { sum[i][v] = _mm512_setzero_ps(); }
+    }
     // the rows from here on have a pointer of their own, so that all distances stay in registers
     const int half = (H + 1) / 2;
     const char* low = a.at + half*a.row;
@@ -205,7 +225,7 @@ TARGET_AVX512 void avx512_block(float* c, long ldc, int cols, TileA a, TileB b, 
     }
 }
 
-// a tile in as few blocks as may be: of 14 rows or 12, or of 8, 4, 2, 1 at the lower edge
+// A tile in as few blocks as possible: of 14 rows or 12, or of 8, 4, 2, 1 at the lower edge.
 template <int V, bool PAIRS>
 void avx512_rows(float* c, long ldc, int rows, int cols, TileA a, TileB b, long lanes, bool add) {
     const auto block = [&](int H, auto call) {
@@ -221,14 +241,14 @@ void avx512_rows(float* c, long ldc, int rows, int cols, TileA a, TileB b, long 
     block(1, avx512_block<1, V, PAIRS>);
 }
 
-// a tile of floats, or of pairs of bf16
+// A tile of floats, or of pairs of bf16.
 template <bool PAIRS>
 void avx512_tile(float* c, long ldc, int rows, int cols, TileA a, TileB b, long lanes, bool add) {
-    (cols > PANEL ? avx512_rows<2, PAIRS> : avx512_rows<1, PAIRS>)(c, ldc, rows, cols, a, b, lanes,
-                                                                   add);
+    if (cols > PANEL) { avx512_rows<2, PAIRS>(c, ldc, rows, cols, a, b, lanes, add); }
+    else              { avx512_rows<1, PAIRS>(c, ldc, rows, cols, a, b, lanes, add); }
 }
 
-// lanes change places in pairs of registers, then pairs of lanes, then quarters of registers
+// Exchanges lanes between pairs of registers, then pairs of lanes, then quarters of registers.
 TARGET_AVX512 static void avx512_transpose(lane* to, long to_row, const char* from, long from_row) {
     __m512i r[16], t[16];
     for (int i = 0; i < 16; i++) { r[i] = _mm512_loadu_si512(from + i*from_row); }
@@ -256,14 +276,15 @@ TARGET_AVX512 static void avx512_transpose(lane* to, long to_row, const char* fr
 
 TARGET_AVX512 static void avx512_pairs(lane* to, const char* from, long from_row) {
     for (int l = 0; l < 16; l++, to += 16, from += 2*from_row) {
-        const __m512i even = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i*)from));
-        const __m512i odd = _mm512_cvtepu16_epi32(
-            _mm256_loadu_si256((const __m256i*)(from + from_row)));
+        const __m256i row0 = _mm256_loadu_si256((const __m256i*)from);
+        const __m256i row1 = _mm256_loadu_si256((const __m256i*)(from + from_row));
+        const __m512i even = _mm512_cvtepu16_epi32(row0);
+        const __m512i odd = _mm512_cvtepu16_epi32(row1);
         _mm512_storeu_si512(to, _mm512_or_si512(even, _mm512_slli_epi32(odd, 16)));
     }
 }
 
-// 16 bf16 as floats; of those in memory the ones that the mask names
+// Widens 16 bf16 to floats; of those in memory, the ones that the mask names.
 TARGET_AVX512 static __m512 avx512_widen(__m256i x) {
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(x), 16));
 }
@@ -272,20 +293,21 @@ TARGET_AVX512 static __m512 avx512_widen(const bf16* x, __mmask16 there) {
     return avx512_widen(_mm256_maskz_loadu_epi16(there, x));
 }
 
-// as avx512_round, without x and y, of 32, 64 .. columns: a whole line of the cache at a time
+// The same as avx512_round without x and y, for 32, 64 .. columns: a whole cache line at a time.
 TARGET_AVX512 static void avx512_round_lines(bf16* out, long ld, const float* sum, long ld_sum,
                                              int rows, int cols) {
     for (int r = 0; r < rows; r++) {
         for (int n = 0; n < cols; n += 32) {
             const float* from = sum + r*ld_sum + n;
-            const __m512 low = _mm512_loadu_ps(from), high = _mm512_loadu_ps(from + 16);
+            const __m512 low = _mm512_loadu_ps(from);
+            const __m512 high = _mm512_loadu_ps(from + 16);
             _mm512_storeu_si512(out + r*ld + n, (__m512i)_mm512_cvtne2ps_pbh(high, low));
         }
     }
 }
 
-// by the processor's own instruction: a NaN keeps its sign, and what is below 1.2e-38 becomes 0, as
-// in its products
+// Rounds by the processor's own instruction: a NaN keeps its sign, and what is below 1.2e-38
+// becomes 0, as in its products.
 TARGET_AVX512 static void avx512_round(bf16* out, long ld, const float* sum, long ld_sum,
                                        const bf16* x, const bf16* y, int rows, int cols) {
     if (!x && !y && cols % 32 == 0) {
@@ -311,10 +333,16 @@ TARGET_AVX512 static void avx512_round(bf16* out, long ld, const float* sum, lon
 // AMX: 8 registers of 16 rows x 64 bytes. Four hold a tile of C (32, 32), two of A, two of B: four
 // products of (16, 32) @ (32, 16) bf16 for four loads. The rows of A must be packed to 32, its
 // lanes to a multiple of 16.
+//
+//                          panel 0     panel 1
+//                          [   6   ]   [   7   ]      16 lanes x 16 columns each
+//
+//      rows  0..15  [ 4 ]  [   0   ]   [   1   ]
+//      rows 16..31  [ 5 ]  [   2   ]   [   3   ]
 
 #define TARGET_AMX __attribute__((target("amx-tile,amx-bf16,avx512f")))
 
-// the calling thread's tile registers: 16 rows of 64 bytes each. Until amx_end()
+// Gives the calling thread tile registers of 16 rows of 64 bytes, until amx_end().
 TARGET_AMX static void amx_begin() {
     struct Tiles {
         uint8_t palette = 1, start = 0, zero[14] = {};
@@ -325,18 +353,18 @@ TARGET_AMX static void amx_begin() {
     _tile_loadconfig(&eight);
 }
 
-// gives the tile registers back: the system need no longer save them
+// Gives the tile registers back: the system need no longer save them.
 TARGET_AMX static void amx_end() {
     _tile_release();
 }
 
-// asks for 1 kB that will be loaded two turns later: what comes from the second cache is there then
+// Prefetches 1 kB that is loaded two iterations later: it has come from the second cache by then.
 static void prefetch_tile(const lane* b) {
     for (int i = 0; i < 16; i++) { __builtin_prefetch(b + 16*i); }
 }
 
-// registers 0 to 3 hold a tile of C (32, 32): as it is, if it is added to, else zero
-TARGET_AMX static void amx_take(const float* c, long ldc, bool add) {
+// Loads a tile of C (32, 32) into registers 0 to 3 if it is added to, else zeros.
+TARGET_AMX static void amx_load(const float* c, long ldc, bool add) {
     // GCC's tile loads do not tell it that they read memory: finish all writes
     asm volatile("" ::: "memory");
     if (!add) {
@@ -353,7 +381,7 @@ TARGET_AMX static void amx_take(const float* c, long ldc, bool add) {
     _tile_loadd(3, c1 + 16, ldc * 4);
 }
 
-TARGET_AMX static void amx_put(float* c, long ldc) {
+TARGET_AMX static void amx_store(float* c, long ldc) {
     float* c1 = c + 16*ldc;
     _tile_stored(0, c, ldc * 4);
     _tile_stored(1, c + 16, ldc * 4);
@@ -365,9 +393,11 @@ TARGET_AMX static void amx_put(float* c, long ldc) {
 TARGET_AMX static void amx_block(float* c, long ldc, int, int, TileA a, TileB b, long lanes,
                                  bool add) {
     const long row = a.row;
-    amx_take(c, ldc, add);
-    const char *a0 = a.at, *a1 = a.at + 16*row;
-    const lane *b0 = b.at, *b1 = b.at + b.panel;
+    amx_load(c, ldc, add);
+    const char* a0 = a.at;
+    const char* a1 = a.at + 16*row;
+    const lane* b0 = b.at;
+    const lane* b1 = b.at + b.panel;
     for (long l = 0; l < lanes; l += 16, a0 += 64, a1 += 64, b0 += 256, b1 += 256) {
         _tile_loadd(4, a0, row);
         _tile_loadd(6, b0, 64);
@@ -380,18 +410,19 @@ TARGET_AMX static void amx_block(float* c, long ldc, int, int, TileA a, TileB b,
         _tile_dpbf16ps(2, 5, 6);
         _tile_dpbf16ps(3, 5, 7);
     }
-    amx_put(c, ldc);
+    amx_store(c, ldc);
 }
 
-// The same for floats as two bf16, high and low. Of 32 k's there are three products, low x high,
-// high x high and high x low, or where B has no low parts two; what two of them read is loaded
-// once. Loads come in groups: where another program uses the core, too, that is a tenth faster
+// The same for floats as two bf16, high and low. 32 k's take three products, low x high, high x
+// high and high x low, or two where B has no low parts. What two of them read is loaded once. Loads
+// come in groups: that is a tenth faster where another program uses the core, too.
 template <bool LOW>
 TARGET_AMX void amx_split_block(float* c, long ldc, int, int, TileA a, TileB b, long lanes,
                                 bool add) {
-    amx_take(c, ldc, add);
+    amx_load(c, ldc, add);
     const char* high = a.at;
-    const lane *b0 = b.at, *b1 = b.at + b.panel;
+    const lane* b0 = b.at;
+    const lane* b1 = b.at + b.panel;
     for (long l = 0; l < lanes; l += 32, high += SPLIT_STEP * 4, b0 += 512, b1 += 512) {
         const char* low = high + SPLIT_LOW * 4;
         _tile_loadd(4, low, 64);
@@ -416,10 +447,10 @@ TARGET_AMX void amx_split_block(float* c, long ldc, int, int, TileA a, TileB b, 
         _tile_dpbf16ps(2, 5, 6);
         _tile_dpbf16ps(3, 5, 7);
     }
-    amx_put(c, ldc);
+    amx_store(c, ldc);
 }
 
-// a tile of C by `block`; at the edges of C by way of a whole one
+// A tile of C by `block`; at the edges of C by way of a whole one.
 template <TileKernel* block>
 void amx_tile(float* c, long ldc, int rows, int cols, TileA a, TileB b, long lanes, bool add) {
     if (rows == 32 && cols == 32) { return block(c, ldc, 32, 32, a, b, lanes, add); }
@@ -430,9 +461,10 @@ void amx_tile(float* c, long ldc, int rows, int cols, TileA a, TileB b, long lan
     for (int i = 0; i < rows; i++) { memcpy(c + i*ldc, whole + i*32, cols * 4); }
 }
 
-// 32 floats as the sums of 32 bf16 each, high and low
+// Splits 32 floats into bf16, high and low.
 TARGET_AVX512 static void split32(__m512i* high, __m512i* low, const float* x) {
-    const __m512 x0 = _mm512_loadu_ps(x), x1 = _mm512_loadu_ps(x + 16);
+    const __m512 x0 = _mm512_loadu_ps(x);
+    const __m512 x1 = _mm512_loadu_ps(x + 16);
     *high = (__m512i)_mm512_cvtne2ps_pbh(x1, x0);
     const __m512 rest0 = _mm512_sub_ps(x0, avx512_widen(_mm512_castsi512_si256(*high)));
     const __m512 rest1 = _mm512_sub_ps(x1, avx512_widen(_mm512_extracti64x4_epi64(*high, 1)));
@@ -464,49 +496,58 @@ TARGET_AVX512 static bool avx512_split_panel(lane* to, const float* from, long f
     return _mm512_test_epi32_mask(any, any) != 0;
 }
 
-// whether the processor has AMX for bf16 (CPUID leaf 7) and Linux lets this process use it: it must
-// be asked, because the registers make every saved state of a thread 8 kB larger. Linux's
-// Documentation/arch/x86/xstate.rst
+// Tells whether the processor has AMX for bf16 (CPUID leaf 7) and Linux lets this process use it.
+// Linux must be asked, because the registers make every saved state of a thread 8 kB larger: its
+// Documentation/arch/x86/xstate.rst.
 static bool amx_allowed() {
+    const unsigned bf16_and_tiles = 1u << 22 | 1u << 24;
+    const int ARCH_REQ_XCOMP_PERM = 0x1023;
+    const int XFEATURE_XTILEDATA = 18;
     unsigned a, b, c, d;
-    const unsigned bf16_and_tiles = 1u << 22 | 1u << 24, ask = 0x1023 /* ARCH_REQ_XCOMP_PERM */;
-    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || (d & bf16_and_tiles) != bf16_and_tiles) {
-        return false;
-    }
-    return syscall(SYS_arch_prctl, ask, 18 /* the state of the tiles */) == 0;
+    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) { return false; }
+    if ((d & bf16_and_tiles) != bf16_and_tiles) { return false; }
+    return syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0;
 }
+
+static bool avx2_here() { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
+
+static bool avx512_here() {
+    return __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+           __builtin_cpu_supports("avx512dq");
+}
+
+static bool avx512_bf16_here() { return __builtin_cpu_supports("avx512bf16"); }
 #endif // HAVE_X86_KERNELS
 
 // ----------------------------------------------------------------------------
 // the table
 
+static bool always_here() { return true; }
+
+//    name, bf16, rows, even, deep, chunk,
+//    tile, transpose, pairs, round, here [, begin, end [, split_panel, split_row, high]]
 const Kernel kernels[] = {
-    { "any", false, 4, 4, 1, 384, any_tile, any_transpose, any_pairs, any_round,
-      [] { return true; }, NULL, NULL, NULL, NULL, NULL },
+    { "any", false, 4, 4, 1, 384,
+      any_tile, any_transpose, any_pairs, any_round, always_here },
 #ifdef HAVE_X86_KERNELS
-    { "avx2", false, AVX2_ROWS, AVX2_ROWS, 1, 384, avx2_tile, any_transpose, any_pairs, any_round,
-      [] { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }, NULL, NULL,
-      NULL, NULL, NULL },
-    { "avx512", false, AVX512_ROWS, 4, 1, 384, avx512_tile<false>, avx512_transpose, avx512_pairs,
-      any_round,
-      [] {
-          return __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
-                 __builtin_cpu_supports("avx512dq");
-      },
-      NULL, NULL, NULL, NULL, NULL },
-    { "avx512-bf16", true, AVX512_ROWS, 4, 1, 384, avx512_tile<true>, avx512_transpose,
-      avx512_pairs, avx512_round, [] { return (bool)__builtin_cpu_supports("avx512bf16"); }, NULL,
-      NULL, NULL, NULL, NULL },
-    { "amx", true, 32, 32, 16, 1024, amx_tile<amx_block>, avx512_transpose, avx512_pairs,
-      avx512_round, amx_allowed, amx_begin, amx_end, NULL, NULL, NULL },
+    { "avx2", false, AVX2_ROWS, AVX2_ROWS, 1, 384,
+      avx2_tile, any_transpose, any_pairs, any_round, avx2_here },
+    { "avx512", false, AVX512_ROWS, 4, 1, 384,
+      avx512_tile<false>, avx512_transpose, avx512_pairs, any_round, avx512_here },
+    { "avx512-bf16", true, AVX512_ROWS, 4, 1, 384,
+      avx512_tile<true>, avx512_transpose, avx512_pairs, avx512_round, avx512_bf16_here },
+    { "amx", true, 32, 32, 16, 1024,
+      amx_tile<amx_block>, avx512_transpose, avx512_pairs, avx512_round, amx_allowed,
+      amx_begin, amx_end },
 #endif
 };
 const int KERNELS = sizeof kernels / sizeof *kernels;
 
 #ifdef HAVE_X86_KERNELS
 const Kernel split_kernel = {
-    "amx, floats as two bf16", true, 32, 32, 32, 1024, amx_tile<amx_split_block<true>>,
-    avx512_transpose, avx512_pairs, avx512_round, amx_allowed, amx_begin, amx_end,
+    "amx, floats as two bf16", true, 32, 32, 32, 1024,
+    amx_tile<amx_split_block<true>>, avx512_transpose, avx512_pairs, avx512_round, amx_allowed,
+    amx_begin, amx_end,
     avx512_split_panel, avx512_split_row, amx_tile<amx_split_block<false>>
 };
 #else

@@ -1,14 +1,23 @@
 /*
 cpu/mapped_weights.cpp -- what mapped_weights.h declares. The layouts of blocks are those of
-models/gguf.h.
+models/gguf.h:
+
+    Q4_0   | d | 16 bytes of 4 + 4 bits |          w = d (q - 8)         d, m: halves
+    Q4_1   | d | m | 16 bytes |                    w = d q + m           byte i: q_i, q_16+i
+    Q8_0   | d | 32 bytes |                        w = d q
+
+    1 a row times x with AVX-512
+    2 the same with AVX2
+    3 which types have one, and which become integers
+    4 the matrices that stay
 */
 #include "mapped_weights.h"
 #include <stdint.h>
 #include <string.h>
 #include <algorithm>
+#include "half.h"
 #include "huge_pages.h"
 #include "product.h"
-#include "../models/weights.h"
 #if defined __x86_64__
 #include "intrinsics.h"
 #define TARGET_AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,f16c,fma")))
@@ -16,57 +25,69 @@ models/gguf.h.
 #endif
 
 namespace cpu {
+enum { Q8_0_BYTES = 2 + 32 };           // a block of 32 weights
+
 #ifdef TARGET_AVX512
 // ----------------------------------------------------------------------------
-// 1 rows times x with AVX-512
+// 1 a row times x with AVX-512
 
-// two halves at p as floats: the scale of a block and, where it has one, its minimum
+// The two halves at p as floats: the scale d of a block and, where it has one, its minimum m.
 TARGET_AVX2 static inline __m128 halves(const unsigned char* p) {
     int bits;
     memcpy(&bits, p, 4);
     return _mm_cvtph_ps(_mm_cvtsi32_si128(bits));
 }
 
-// 16 numbers of 8 bits, without and with a sign, as floats
+TARGET_AVX2 static inline float scale_of(__m128 d_m) { return _mm_cvtss_f32(d_m); }
+
+TARGET_AVX2 static inline float minimum_of(__m128 d_m) {
+    return _mm_cvtss_f32(_mm_movehdup_ps(d_m));
+}
+
+// 16 numbers of 8 bits, without and with a sign, as floats.
 TARGET_AVX512 static __m512 floats_of(__m128i bytes) {
     return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(bytes));
 }
 
 TARGET_AVX512 static __m512 signed_floats(const unsigned char* p) {
-    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i*)p)));
+    const __m128i bytes = _mm_loadu_si128((const __m128i*)p);
+    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes));
 }
 
-// the sum of q_i x_i of a block of 4 bits: byte i holds number i and number 16 + i
+// The products q_i x_i of a block of 4 bits, to be summed.
 TARGET_AVX512 static __m512 nibbles(const unsigned char* p, const float* x) {
-    const __m128i bytes = _mm_loadu_si128((const __m128i*)p), low = _mm_set1_epi8(15);
+    const __m128i low = _mm_set1_epi8(15);
+    const __m128i bytes = _mm_loadu_si128((const __m128i*)p);
     const __m512 q0 = floats_of(_mm_and_si128(bytes, low));
     const __m512 q1 = floats_of(_mm_and_si128(_mm_srli_epi16(bytes, 4), low));
-    return _mm512_fmadd_ps(q1, _mm512_loadu_ps(x + 16), _mm512_mul_ps(q0, _mm512_loadu_ps(x)));
+    const __m512 first = _mm512_mul_ps(q0, _mm512_loadu_ps(x));
+    return _mm512_fmadd_ps(q1, _mm512_loadu_ps(x + 16), first);
 }
 
-// w = d (q - 8), or d q + m: then d and m precede the block's numbers
+// Q4_1 if MINIMUM, else Q4_0
 template <bool MINIMUM>
 TARGET_AVX512 static float dot_q4(const unsigned char* p, const float* x, const float* sums,
                                   long n) {
     enum { SCALES = MINIMUM ? 4 : 2 };
     __m512 sum = _mm512_setzero_ps();
-    float rest = 0;
+    float rest = 0;                                 // of what is added to d q
     for (long b = 0; b < n / 32; b++, p += SCALES + 16) {
         const __m128 d_m = halves(p);
         sum = _mm512_fmadd_ps(_mm512_broadcastss_ps(d_m), nibbles(p + SCALES, x + 32*b), sum);
-        const float d = _mm_cvtss_f32(d_m), m = _mm_cvtss_f32(_mm_movehdup_ps(d_m));
+        const float d = scale_of(d_m);
+        const float m = minimum_of(d_m);
         rest += (MINIMUM ? m : -8 * d) * sums[b];
     }
     return _mm512_reduce_add_ps(sum) + rest;
 }
 
-// w = d q
 TARGET_AVX512 static float dot_q8_0(const unsigned char* p, const float* x, const float*, long n) {
     __m512 sum = _mm512_setzero_ps();
-    for (long i = 0; i < n; i += 32, p += 34) {
-        const __m512 first = _mm512_mul_ps(signed_floats(p + 2), _mm512_loadu_ps(x + i));
-        const __m512 both = _mm512_fmadd_ps(signed_floats(p + 18), _mm512_loadu_ps(x + i + 16),
-                                            first);
+    for (long i = 0; i < n; i += 32, p += Q8_0_BYTES) {
+        const __m512 x0 = _mm512_loadu_ps(x + i);
+        const __m512 x1 = _mm512_loadu_ps(x + i + 16);
+        const __m512 first = _mm512_mul_ps(signed_floats(p + 2), x0);
+        const __m512 both = _mm512_fmadd_ps(signed_floats(p + 18), x1, first);
         sum = _mm512_fmadd_ps(_mm512_broadcastss_ps(halves(p)), both, sum);
     }
     return _mm512_reduce_add_ps(sum);
@@ -92,11 +113,7 @@ TARGET_AVX512 static float dot_f16(const unsigned char* p, const float* x, const
 }
 
 // ----------------------------------------------------------------------------
-// 2 the same with AVX2: a reader for each type of 32 weights as four vectors, without their scale
-
-TARGET_AVX2 static inline float scale_at(const unsigned char* p) {
-    return _mm_cvtss_f32(halves(p));
-}
+// 2 the same with AVX2. A reader for each type gives 32 weights as four vectors, not scaled
 
 // 8 numbers of 8 bits without a sign
 TARGET_AVX2 static inline __m256 floats8(__m128i bytes) {
@@ -107,23 +124,25 @@ template <bool MINIMUM> struct ReadQ4 {
     enum { SCALES = MINIMUM ? 4 : 2, BYTES = SCALES + 16, SUMS = true };
 
     TARGET_AVX2 static inline void read(const unsigned char* p, __m256* w) {
-        const __m128i bytes = _mm_loadu_si128((const __m128i*)p), low = _mm_set1_epi8(15);
-        const __m128i first = _mm_and_si128(bytes, low),
-                      second = _mm_and_si128(_mm_srli_epi16(bytes, 4), low);
+        const __m128i low = _mm_set1_epi8(15);
+        const __m128i bytes = _mm_loadu_si128((const __m128i*)p);
+        const __m128i first = _mm_and_si128(bytes, low);
+        const __m128i second = _mm_and_si128(_mm_srli_epi16(bytes, 4), low);
         w[0] = floats8(first);
         w[1] = floats8(_mm_srli_si128(first, 8));
         w[2] = floats8(second);
         w[3] = floats8(_mm_srli_si128(second, 8));
     }
 
-    // what is added for each unit of the sum of x
+    // What the block adds for each unit of the sum of x.
     TARGET_AVX2 static inline float minimum(const unsigned char* p) {
-        return MINIMUM ? _mm_cvtss_f32(_mm_movehdup_ps(halves(p))) : -8 * scale_at(p);
+        const __m128 d_m = halves(p);
+        return MINIMUM ? minimum_of(d_m) : -8 * scale_of(d_m);
     }
 };
 
 struct ReadQ8 {
-    enum { SCALES = 2, BYTES = 34, SUMS = false };
+    enum { SCALES = 2, BYTES = Q8_0_BYTES, SUMS = false };
 
     TARGET_AVX2 static inline void read(const unsigned char* p, __m256* w) {
         for (int i = 0; i < 4; i++) {
@@ -133,7 +152,7 @@ struct ReadQ8 {
     }
 };
 
-// 16 bits each, without a scale
+// 16 bits each, without a scale: bf16 if BRAIN, else half precision
 template <bool BRAIN> struct ReadHalf {
     enum { SCALES = 0, BYTES = 64, SUMS = false };
 
@@ -146,10 +165,17 @@ template <bool BRAIN> struct ReadHalf {
     }
 };
 
-// Can the processor make floats of halves? (clang's __builtin_cpu_supports cannot be asked.)
+// Tells whether the processor converts halves. (clang's __builtin_cpu_supports cannot be asked.)
 static bool f16c_here() {
     unsigned a, b, c, d;
     return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
+}
+
+// The sum of the numbers of a vector.
+TARGET_AVX2 static float add_all(__m256 sum) {
+    const __m128 four = _mm_add_ps(_mm256_castps256_ps128(sum), _mm256_extractf128_ps(sum, 1));
+    const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(two) + _mm_cvtss_f32(_mm_movehdup_ps(two));
 }
 
 template <class Reader>
@@ -158,23 +184,22 @@ TARGET_AVX2 static float dot_avx2(const unsigned char* p, const float* x, const 
     __m256 sum = _mm256_setzero_ps();
     float rest = 0;
     for (long b = 0; b < n / 32; b++, p += Reader::BYTES, x += 32) {
-        __m256 w[4], part = _mm256_setzero_ps();
+        __m256 w[4];
         Reader::read(p + Reader::SCALES, w);
+        __m256 block = _mm256_setzero_ps();
         for (int i = 0; i < 4; i++) {
-            part = _mm256_fmadd_ps(w[i], _mm256_loadu_ps(x + 8*i), part);
+            block = _mm256_fmadd_ps(w[i], _mm256_loadu_ps(x + 8*i), block);
         }
-        const float scale = Reader::SCALES > 0 ? scale_at(p) : 1;
-        sum = _mm256_fmadd_ps(_mm256_set1_ps(scale), part, sum);
+        const float scale = Reader::SCALES > 0 ? scale_of(halves(p)) : 1;
+        sum = _mm256_fmadd_ps(_mm256_set1_ps(scale), block, sum);
         if constexpr (Reader::SUMS) { rest += Reader::minimum(p) * sums[b]; }
     }
-    const __m128 four = _mm_add_ps(_mm256_castps256_ps128(sum), _mm256_extractf128_ps(sum, 1));
-    const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
-    return _mm_cvtss_f32(two) + _mm_cvtss_f32(_mm_movehdup_ps(two)) + rest;
+    return add_all(sum) + rest;
 }
 #endif
 
 // ----------------------------------------------------------------------------
-// 3 which types have one, and which have whole numbers
+// 3 which types have one, and which become integers
 
 RowDot* row_dot(const std::string& type) {
 #ifdef TARGET_AVX512
@@ -197,22 +222,23 @@ RowDot* row_dot(const std::string& type) {
     return NULL;
 }
 
-// as dot_q4 and dot_q8_0 read them
+// Q4_1 if MINIMUM, else Q4_0
 template <bool MINIMUM>
-static void whole_q4(const unsigned char* p, long n, int8_t* q, float* d, float* m) {
+static void int8_of_q4(const unsigned char* p, long n, int8_t* q, float* d, float* m) {
     enum { SCALES = MINIMUM ? 4 : 2, ZERO = MINIMUM ? 0 : 8 };
     for (long b = 0; b < n / 32; b++, p += SCALES + 16, q += 32) {
         d[b] = half_at(p);
         m[b] = MINIMUM ? half_at(p + 2) : 0;
         for (int i = 0; i < 16; i++) {
-            q[i]      = (p[SCALES + i] & 15) - ZERO;
-            q[16 + i] = (p[SCALES + i] >> 4) - ZERO;
+            const unsigned char both = p[SCALES + i];
+            q[i]      = (both & 15) - ZERO;
+            q[16 + i] = (both >> 4) - ZERO;
         }
     }
 }
 
-static void whole_q8_0(const unsigned char* p, long n, int8_t* q, float* d, float* m) {
-    for (long b = 0; b < n / 32; b++, p += 34, q += 32) {
+static void int8_of_q8_0(const unsigned char* p, long n, int8_t* q, float* d, float* m) {
+    for (long b = 0; b < n / 32; b++, p += Q8_0_BYTES, q += 32) {
         d[b] = half_at(p);
         m[b] = 0;
         memcpy(q, p + 2, 32);
@@ -220,9 +246,10 @@ static void whole_q8_0(const unsigned char* p, long n, int8_t* q, float* d, floa
 }
 
 RowToInt8* row_to_int8(const std::string& type) {
-    if (type == "Q4_0") { return whole_q4<false>; }
-    if (type == "Q4_1") { return whole_q4<true>; }
-    return type == "Q8_0" ? whole_q8_0 : NULL;
+    if (type == "Q4_0") { return int8_of_q4<false>; }
+    if (type == "Q4_1") { return int8_of_q4<true>; }
+    if (type == "Q8_0") { return int8_of_q8_0; }
+    return NULL;
 }
 
 // ----------------------------------------------------------------------------
@@ -230,34 +257,34 @@ RowToInt8* row_to_int8(const std::string& type) {
 
 void mapped_add(const float* at, const MappedMatrix& m) {
     mapped.all[at] = m;
-    const size_t bytes = m.rows * m.cols * sizeof(float), page = 4096;
-    const uintptr_t begin = ((uintptr_t)at + page - 1) / page * page,
-                    end = ((uintptr_t)at + bytes) / page * page;
-    if (begin >= end) { return; }
+    const size_t bytes = m.rows * m.cols * sizeof(float);
+    const Pages pages(at, bytes);
+    if (pages.bytes == 0) { return; }
 #ifdef MADV_NOHUGEPAGE
-    // else a norm between two matrices would fill a large page
-    madvise((void*)begin, end - begin, MADV_NOHUGEPAGE);
+    // else a norm between two matrices would fill a huge page
+    madvise(pages.begin, pages.bytes, MADV_NOHUGEPAGE);
 #endif
     // (a small one may lie in memory that malloc uses again)
-    if (bytes >= 2 * LARGE_PAGE) { mprotect((void*)begin, end - begin, PROT_NONE); }
+    if (bytes >= 2 * LARGE_PAGE) { mprotect(pages.begin, pages.bytes, PROT_NONE); }
 }
 
 std::vector<MappedPart> mapped_parts(const float* weight, long C, long OC) {
     std::vector<MappedPart> parts;
     for (long o = 0, to; o < OC; o = to) {
         const float* at = weight + o * C;
-        auto next = mapped.all.upper_bound(at);
-        const long before = next == mapped.all.end() ? OC : (next->first - weight) / C;
-        to = std::min(OC, std::max(o + 1, before));
-        if (next == mapped.all.begin()) {
-            parts.push_back({ NULL, o, to, 0 });
-            continue;
+        auto next = mapped.all.upper_bound(at);             // the first matrix that begins later
+        const long before_next = next == mapped.all.end() ? OC : (next->first - weight) / C;
+        to = std::min(OC, std::max(o + 1, before_next));
+        MappedPart part = { NULL, o, to, 0 };
+        if (next != mapped.all.begin()) {
+            const auto& [begin, m] = *--next;
+            part.first = (at - begin) / C;
+            if (m.cols == C && part.first < m.rows) {
+                part.m = &m;
+                part.to = to = std::min(to, o + m.rows - part.first);
+            }
         }
-        const auto& [begin, m] = *--next;
-        const long first = (at - begin) / C;
-        const bool here = m.cols == C && first < m.rows;
-        if (here) { to = std::min(to, o + m.rows - first); }
-        parts.push_back({ here ? &m : NULL, o, to, first });
+        parts.push_back(part);
     }
     return parts;
 }
@@ -266,17 +293,17 @@ WeightRows<float> weight_rows(const float* weight, int C, int OC) {
     if (mapped.all.empty()) { return { weight, OC }; }
     const std::vector<MappedPart> all = mapped_parts(weight, C, OC);
     if (all.size() == 1 && !all[0].m) { return { weight, OC }; }
-    enum { AT_ONCE = 1 << 20 };                      // floats: they stay in a cache until used
+    enum { AT_ONCE = 1 << 20 };                             // floats: they stay in a cache
     const int n = std::min<long>(OC, std::max(1, AT_ONCE / C));
     static thread_local std::vector<float> room;
     room.resize(std::max<size_t>(room.size(), (size_t)n * C));
     float* const to = room.data();
     #pragma omp parallel for if ((long)n * C > 1 << 15)
     for (int o = 0; o < n; o++) {
-        const MappedPart* part = all.data();
-        while (o >= part->to) { part++; }
-        if (part->m) { part->m->read(part->first + o - part->from, to + (long)o * C); }
-        else         { memcpy(to + (long)o * C, weight + (long)o * C, C * sizeof(float)); }
+        const MappedPart& part = part_of(all, o);
+        const long at = (long)o * C;
+        if (part.m) { part.m->read(part.row_of(o), to + at); }
+        else        { memcpy(to + at, weight + at, C * sizeof(float)); }
     }
     return { to, n };
 }
@@ -285,15 +312,16 @@ bool mapped_forward(float* out, const float* inp, const float* weight, const flo
                     const float* residual, int C, int OC) {
     if (mapped.all.empty() || C % 32) { return false; }
     const std::vector<MappedPart> parts = mapped_parts(weight, C, OC);
-    for (auto& p : parts) { if (!p.m || !p.m->dot) { return false; } }
+    for (const MappedPart& part : parts) {
+        if (!part.m || !part.m->dot) { return false; }
+    }
     std::vector<float> sums(C / 32);
     for (int i = 0; i < C; i++) { sums[i / 32] += inp[i]; }
     #pragma omp parallel for if ((long)C * OC > 1 << 17)
     for (int o = 0; o < OC; o++) {
-        const MappedPart* part = parts.data();
-        while (o >= part->to) { part++; }
-        const unsigned char* row = part->m->row[part->first + o - part->from];
-        float sum = part->m->dot(row, inp, sums.data(), C);
+        const MappedPart& part = part_of(parts, o);
+        const MappedMatrix& m = *part.m;
+        float sum = m.dot(m.row[part.row_of(o)], inp, sums.data(), C);
         if (residual) { sum += residual[o]; }
         if (bias) { sum += bias[o]; }
         out[o] = sum;

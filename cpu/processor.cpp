@@ -1,6 +1,6 @@
 /*
-cpu/processor.cpp -- what processor.h declares. Compiled for any x86-64: see there what it must not
-call.
+cpu/processor.cpp -- what processor.h declares. Compiled for any x86-64; processor.h says what it
+must not call.
 */
 #include "processor.h"
 
@@ -12,7 +12,12 @@ void processor_check() {}                        // one kind of instructions, or
 #include <string.h>
 #include <unistd.h>
 
-struct Feature { const char* name; unsigned leaf, part; int reg, bit, saved; };
+struct Feature {
+    const char* name;
+    unsigned leaf, part;            // of CPUID
+    int reg, bit;
+    int saved;                      // 1: the system has to save its registers, 2: those of AVX-512
+};
 static const Feature FEATURE_ROWS[] = {
 #define X(name, MACRO, ...) { name, __VA_ARGS__ },
     FEATURES(X)
@@ -20,13 +25,16 @@ static const Feature FEATURE_ROWS[] = {
 };
 enum { ROWS = sizeof FEATURE_ROWS / sizeof *FEATURE_ROWS };
 
-// how much of the vector registers the system saves: 0, 1 with AVX, 2 with AVX-512
+// Returns how much of the vector registers the system saves: 0, 1 with AVX, 2 with AVX-512.
 static int system_saves() {
+    const unsigned has_xgetbv = 1u << 27;
+    const unsigned avx = 0x6;
+    const unsigned avx512 = 0xe6;
     unsigned a = 0, b, c = 0, d = 0;
-    if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & 1u << 27)) { return 0; }
+    if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & has_xgetbv)) { return 0; }
     asm volatile("xgetbv" : "=a"(a), "=d"(d) : "c"(0));
-    if ((a & 0x6) != 0x6) { return 0; }
-    return (a & 0xe6) == 0xe6 ? 2 : 1;
+    if ((a & avx512) == avx512) { return 2; }
+    return (a & avx) == avx ? 1 : 0;
 }
 
 static bool has(const Feature& f, int saves) {
@@ -39,7 +47,7 @@ static void say(const char* text) {
     if (write(2, text, strlen(text)) < 0) { _exit(1); }
 }
 
-// TRAIN_SINK_WITHOUT names one feature that is to count as missing: for the test of what follows
+// TRAIN_SINK_WITHOUT names one feature that counts as missing, for tests.
 void processor_check() {
     const char* without = getenv("TRAIN_SINK_WITHOUT");
     const int saves = system_saves();
@@ -61,6 +69,6 @@ void processor_check() {
     _exit(1);
 }
 
-// before the initial values of all other files, which may be made with those instructions
+// Runs before the initial values of all other files, which may need those instructions.
 __attribute__((constructor(101))) static void before_all() { processor_check(); }
 #endif

@@ -1,13 +1,14 @@
 /*
 processor.h -- the instructions that this program was compiled with, and whether the processor has
-them. A build is for the machine it was made on (-march=native); on another one it would end with
-"Illegal instruction", at whatever line comes to one first.
+them. A build is for the machine it was made on (-march=native). On another one it would end with
+"Illegal instruction", at whatever line needs one first.
 
-    built_with             one number for each row of FEATURES, 1: the compiler may have used it.
-                           cpu/built_with.cpp, compiled as all the others are
-    processor_check        cpu/processor.cpp, compiled for any x86-64. It runs before main and
-                           before all initial values, and must call nothing that another file may
-                           have compiled, too: no template, no inline function
+    built_with             one number for each row of FEATURES, 1 if the compiler may have used it.
+                           In cpu/built_with.cpp, compiled as all the others are
+    processor_check        ends the program if one is missing. In cpu/processor.cpp, compiled for
+                           any x86-64. It runs before main and before all initial values, and must
+                           call nothing that another file may have compiled, too: no template, no
+                           inline function
 */
 #ifndef CPU_PROCESSOR_H
 #define CPU_PROCESSOR_H

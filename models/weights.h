@@ -6,28 +6,11 @@ floats of any rows of it. safetensors.h fills a Weights, and so does gguf.h.
 #ifndef WEIGHTS_H
 #define WEIGHTS_H
 #include <unordered_map>
+#include "../cpu/half.h"
 #include "../text/maps.h"
 
 // ----------------------------------------------------------------------------
 // types of one number each; the types of blocks are in gguf.h
-
-template <class T> inline T load(const unsigned char* p) {
-    T x;
-    memcpy(&x, p, sizeof x);
-    return x;
-}
-
-// IEEE half precision: 1 bit of sign, 5 of exponent, 10 of fraction.
-inline float float_of_half(uint16_t h) {
-    const uint32_t exponent = h >> 10 & 31, fraction = h & 1023;
-    const uint32_t bias = exponent == 31 ? 255 - 31 : 127 - 15;
-    const float small = (float)fraction * 0x1p-24f;
-    const float large = float_of_bits((exponent + bias) << 23 | fraction << 13);
-    const float x = exponent == 0 ? small : large;
-    return h >> 15 ? -x : x;
-}
-
-inline float half_at(const unsigned char* p) { return float_of_half(load<uint16_t>(p)); }
 
 // Each reader makes n floats of the bytes at p; n is a multiple of the type's block.
 void read_f32(const unsigned char* p, long n, float* out);

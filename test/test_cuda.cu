@@ -17,6 +17,7 @@ A variant added to the tables of attention_variants.cuh is tested without touchi
 */
 #include "../cpu/attention.h"
 #include "../cpu/metrics.h"
+#include "../cpu/training.h"
 #include "../cuda/ops.cuh"
 #include "../cuda/metrics.cuh"
 #include "check.h"
