@@ -211,9 +211,12 @@ ANALYTIC := $(PE_ALL:%=build/test/analytic/softmax-none-%)
 MODEL_TESTS := $(SETS:%=build/test/model/%) $(SETS:%=build/test/model-double/%) \
                $(FASTS:%=build/test/model-fast/%) $(ANALYTIC)
 # these are built many times, each with its switches
-MODEL_SOURCES := test/test_model.cpp test/test_analytic.cpp
-TESTS   := $(patsubst test/%.cpp,build/test/%, \
-           $(filter-out $(MODEL_SOURCES),$(wildcard test/test_*.cpp)))
+MODEL_SOURCES := test/model/test_model.cpp test/math/test_analytic.cpp
+TESTS   := $(patsubst %.cpp,build/test/%, \
+           $(notdir $(filter-out $(MODEL_SOURCES),$(wildcard test/*/test_*.cpp))))
+# a test is known by its name, wherever it lies
+vpath test_%.cpp $(sort $(dir $(wildcard test/*/test_*.cpp)))
+vpath fuzz_%.cpp test/fuzz
 TEST_COMPILE = $(CXX) -std=c++17 -march=$(ARCH) -fopenmp $(WARN) -x c++
 MODEL_COMPILE = $(TEST_COMPILE) -O0 -Wno-unused-function
 # -D of every switch: those of a set such as sigmoid-k-rotary, else the default
@@ -223,10 +226,9 @@ set_defs = -DATTN=$(call of_set,$(1),1) -DBIAS=$(call of_set,$(1),2) -DPE=$(call
 
 # those that parse what others wrote run once more under the address
 # and undefined-behavior sanitizers
-ASAN       := $(foreach t,data look checkpoint tokenizer gguf meet,test/test_$(t).cpp)
+ASAN_TESTS := $(foreach t,data look checkpoint tokenizer gguf meet,build/test/asan_$(t))
 ASAN_OBJECTS := $(ONCE_SOURCES:%.cpp=build/once/asan/%.o)
 ASAN_ONCE  := build/once/asan/once.a
-ASAN_TESTS := $(patsubst test/test_%.cpp,build/test/asan_%,$(wildcard $(ASAN)))
 SANITIZE   := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all
 
 # `make test` is what a change needs, some five minutes on two cores; `make test-all` is the rest:
@@ -235,10 +237,13 @@ NOT_QUICK    := build/test/test_train build/test/test_bf16 build/test/test_extre
 QUICK_SETS   := softmax-none-rotary sigmoid-none-rotary softmax-k-rotary
 QUICK_BUILDS := $(filter-out $(NOT_QUICK),$(TESTS)) $(QUICK_SETS:%=build/test/model/%)
 SLOW_BUILDS  := $(filter-out $(QUICK_BUILDS),$(TESTS) $(MODEL_TESTS) $(ASAN_TESTS))
-SLOW_SCRIPTS := $(wildcard test/test_*.sh)
+# seconds each, and about the tree itself
+QUICK_SCRIPTS := $(wildcard test/program/test_index.sh)
+SLOW_SCRIPTS := $(filter-out $(QUICK_SCRIPTS),$(wildcard test/*/test_*.sh))
 # their names, as test/run.sh knows them, those that take minutes first:
 # no core is to wait for the last of them
-names_of = $(patsubst test/%.sh,%,$(patsubst build/test/%,%,$(1)))
+names_of = $(patsubst build/test/%,%,$(filter-out %.sh,$(1))) \
+           $(basename $(notdir $(filter %.sh,$(1))))
 LONG     := test_cuda test_ptx test_nvcc test_cuda_train model-double/softmax-none-rotary test_make \
             test_add_variant test_nccl test_reproduce test_dist test_report test_readme \
             test_attention test_matmul test_cpu test_sass test_errors
@@ -264,7 +269,7 @@ HOW_model-double = $(MODEL_COMPILE) -O1 -DBACKEND=ref -DREAL=double
 HOW_analytic     = $(HOW_model-double)
 define kind_of_build
 .SECONDARY: build/test/objects/$(1).o
-build/test/objects/$(1).o: test/test_$(2).cpp test/check.h train_sink.cu $(HEADERS)
+build/test/objects/$(1).o: test_$(2).cpp test/check.h train_sink.cu $(HEADERS)
 	@mkdir -p $$(@D)
 	$$(HOW_$(1)) -c $$< -o $$@
 build/test/$(1)/%: variant.cu build/test/objects/$(1).o $(ONCE)
@@ -273,7 +278,7 @@ build/test/$(1)/%: variant.cu build/test/objects/$(1).o $(ONCE)
 endef
 $(foreach k,model model-fast model-double,$(eval $(call kind_of_build,$(k),model)))
 $(eval $(call kind_of_build,analytic,analytic))
-build/test/asan_%: test/test_%.cpp test/check.h $(HEADERS) $(ASAN_ONCE)
+build/test/asan_%: test_%.cpp test/check.h $(HEADERS) $(ASAN_ONCE)
 	@mkdir -p $(@D)
 	$(TEST_COMPILE) $(SANITIZE) $< -o $@ -x none $(ASAN_ONCE)
 .SECONDARY: $(ASAN_OBJECTS)
@@ -287,19 +292,19 @@ WITH_MODEL := experts eval eval_sink eval_key eval_positions pieces
 OPERATIONS := attention cpu metrics extremes $(WITH_MODEL)
 $(OPERATIONS:%=build/test/test_%): OPTIMIZE = -O0
 $(WITH_MODEL:%=build/test/test_%): train_sink.cu variant.cu
-$(addprefix build/test/test_eval_,sink key positions): test/test_eval.cpp
+$(addprefix build/test/test_eval_,sink key positions): test/model/test_eval.cpp
 # and these read text and files, or only run the program: at -O1 they compile in a third of the time
 READERS := data look hostile tokenizer errors export export_gguf families train gguf checkpoint score chat \
            sft directory
 $(READERS:%=build/test/test_%): OPTIMIZE = -O1
-build/test/%: test/%.cpp test/check.h test/defaults.h test/naive.h $(HEADERS) $(ONCE)
+build/test/%: %.cpp test/check.h test/defaults.h test/naive.h $(HEADERS) $(ONCE)
 	@mkdir -p $(@D)
 	$(call said,$@)$(TEST_COMPILE) $(OPTIMIZE) $< -o $@ -x none $(ONCE)
 
 test:
 	@echo "building what is tested: minutes the first time"
 	@SAY=1 $(MAKE) --no-print-directory -s -j$(JOBS) quick
-	@$(call run_all,$(QUICK_BUILDS))
+	@$(call run_all,$(QUICK_BUILDS) $(QUICK_SCRIPTS))
 
 test-all: # what make test leaves out
 	@SAY=1 $(MAKE) --no-print-directory -s -j$(JOBS) slow
@@ -311,10 +316,10 @@ compile-all:
 	@sh dev/compile_all.sh pairwise
 
 ptx-all: # every variant and head dimension as nvcc compiles it, interpreted, for sm_80 and sm_90
-	@PTX_SET=all sh test/test_ptx.sh
+	@PTX_SET=all sh test/gpu/test_ptx.sh
 
 sanitizer: # the CUDA tests under compute-sanitizer, on a GPU
-	@DEVICE=sanitizer sh test/test_cuda.sh
+	@DEVICE=sanitizer sh test/gpu/test_cuda.sh
 
 size: # lines of every file, and the budgets of the house: fails above one
 	@sh dev/size.sh

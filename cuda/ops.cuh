@@ -1,7 +1,7 @@
 /*
 ops.cuh -- the operations of the CUDA backend, but for attention (attention.cuh) and the metrics
 (metrics.cuh). Names and parameters are those of reference.h, which explains each, and which each is
-tested against (test/test_cuda.cu). What is added here is how threads share the work, and how sums
+tested against (test/gpu/test_cuda.cu). What is added here is how threads share the work, and how sums
 keep one order.
 */
 #ifndef CUDA_OPS_CUH

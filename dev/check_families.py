@@ -259,7 +259,7 @@ def check(name, binary):
 
 
 def save(out, names):
-    """small models, their tokens and transformers' answers, for test/test_families.cpp"""
+    """small models, their tokens and transformers' answers, for test/model/test_families.cpp"""
     small = dict(vocab_size=29, hidden_size=16, intermediate_size=12, n_embd=16, n_layer=2,
                  num_hidden_layers=2, num_layers=2, ffn_dim=12, word_embed_proj_dim=16, n_inner=12)
     names = names or ("jamba llama_llama3 llama_yarn mistral smollm3 qwen2 qwen3 gemma gemma3 "

@@ -44,7 +44,7 @@ make -s -j"$JOBS" once BACKEND=cpu ARCH=$HOST CXX="$CXX" > /dev/null || exit 1
 {
     echo "one cpu BACKEND=cpu PRECISION=fp32"
     echo "one fp32 BACKEND=cuda PRECISION=fp32"
-    for p in bf16 fp32; do echo "test_program test_cuda-$p test/test_cuda.cu -DPRECISION=$p"; done
+    for p in bf16 fp32; do echo "test_program test_cuda-$p test/gpu/test_cuda.cu -DPRECISION=$p"; done
     echo "test_program selftest dev/emulator/selftest.cu"
     echo "one k BACKEND=cuda PRECISION=bf16 BIAS=k"
     for a in $ATTNS; do echo "one $a BACKEND=cuda PRECISION=bf16 ATTN=$a"; done

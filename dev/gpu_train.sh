@@ -14,4 +14,4 @@ for s in ATTN=softmax ATTN=sigmoid BIAS=k; do
         ./train_sink -d "$DATA" -m 60M -b 16 --total-batch 131072 --sample 0 --steps "$STEPS" \
             --stop-after "$MINUTES" --eval-every 100 --resume -o "$out"
 done
-DEVICE=sanitizer JOBS=1 sh test/test_cuda.sh
+DEVICE=sanitizer JOBS=1 sh test/gpu/test_cuda.sh

@@ -5,8 +5,8 @@ Where transformers reads such files, its tensors must be those that went in, bit
     python3 dev/make_gguf_families.py   writes test/families/NAME/model.gguf
                                         (needs gguf, torch, transformers)
 
-test/test_families.cpp then wants the same answers of the file as of the directory.
-LLaMA's are in test/test_gguf.cpp; Gemma 2's and BLOOM's need other builds:
+test/model/test_families.cpp then wants the same answers of the file as of the directory.
+LLaMA's are in test/model/test_gguf.cpp; Gemma 2's and BLOOM's need other builds:
 dev/check_families.py writes them, and the others again in other shapes.
 Gemma 3's small model has a window pattern and a scale of scores that its GGUF files cannot say.
 """

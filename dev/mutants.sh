@@ -23,12 +23,12 @@ grep -v '^#' dev/mutants.txt | grep "$tab" | grep -F -- "${1-}" |
         { line[NR] = $0 }
         END { for (k = int(NR * (i - 1) / n) + 1; k <= int(NR * i / n); k++) print line[k] }' > list
 # does this test run the program?
-program() { grep -qs 'build/cpu/train_sink' test/$1.cpp test/$1.sh; }
+program() { grep -qs 'build/cpu/train_sink' test/*/$1.cpp test/*/$1.sh; }
 build() { # test
     case $1 in
         model*/*|asan_*) make -s build/test/$1 ;;
         analytic) make -s analytic ;;
-        *) [ -f test/$1.sh ] || make -s build/test/$1 ;;
+        *) ls test/*/$1.sh > /dev/null 2>&1 || make -s build/test/$1 ;;
     esac > out 2>&1 || return 1
     if program $1; then make -s program > out 2>&1; fi
 }

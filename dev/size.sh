@@ -11,7 +11,7 @@ rooms=$(ls commands/*.h commands/*.cpp shell/*.cpp cpu/*.h cpu/*.cpp cuda/*.cuh 
 # what is around the book: programs in Python, shell and C++, the emulator, the tests
 around="Makefile scripts/reproduce scripts/sweep scripts/report.html
         $(ls scripts/*.py scripts/*.sh scripts/slurm/* dev/*.py dev/*.sh dev/*.cpp \
-             dev/golden/*.py dev/emulator/*.* dev/ptx/*.cpp dev/ptx/*.h dev/ptx/*.sh test/*.cpp test/*.h test/*.cu)"
+             dev/golden/*.py dev/emulator/*.* dev/ptx/*.cpp dev/ptx/*.h dev/ptx/*.sh test/*/*.cpp test/*.h test/*/*.cu)"
 lines() { cat "$@" | wc -l; }
 for f in *.cu *.cuh *.h $rooms; do printf '%-44s %6d\n' "$f" "$(lines "$f")"; done
 echo

@@ -64,14 +64,15 @@ if [ "$1" = alone ]; then                                 # with neither a limit
     case $2 in
         model*/*) model build/test/$2 ;;
         analytic) analytic ;;
-        *) if [ -f test/$2.sh ]; then sh test/$2.sh; else build/test/$2; fi ;;
+        *) script=$(ls test/*/$2.sh 2> /dev/null)
+           if [ -n "$script" ]; then sh $script; else build/test/$2; fi ;;
     esac
     exit
 fi
 rm -rf $log; mkdir -p $log
 if [ $# -eq 0 ]; then
     set -- $(ls -d build/test/test_* build/test/asan_* build/test/model/* build/test/model-*/* 2> /dev/null | sed 's|build/test/||') \
-        analytic $(ls test/test_*.sh | sed 's|test/||; s|\.sh$||')
+        analytic $(ls test/*/test_*.sh | sed 's|.*/||; s|\.sh$||')
 fi
 printf '%s\n' "$@" | xargs -P "${JOBS:-$(nproc)}" -n 1 sh test/run.sh one
 # what was skipped once more, together: which, how many checks, and why

@@ -2,7 +2,7 @@
 look.h -- what a file is by its first bytes, before anybody reads it. A file that is not what its
 name says gets an error that says what it is, and what to type.
 
-TO ADD a kind of file: a row in look.cpp, and its first bytes in test/test_look.cpp.
+TO ADD a kind of file: a row in look.cpp, and its first bytes in test/text/test_look.cpp.
 */
 #ifndef LOOK_H
 #define LOOK_H

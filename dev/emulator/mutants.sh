@@ -106,13 +106,13 @@ esac
 if [ $kind = ptx ]; then
     [ -f "$work/ptx" ] || { echo "mutant $n: skipped, the interpreter needs nvcc"; exit; }
     $NVCC -std=c++17 -O3 -ptx -arch=compute_80 -lineinfo -w -DPTX_SHRUNK $PTX_FLAGS -I"$dir" \
-        "$dir/test/test_cuda.cu" -o "$dir/run.ptx" > "$dir/log" 2>&1 ||
+        "$dir/test/gpu/test_cuda.cu" -o "$dir/run.ptx" > "$dir/log" 2>&1 ||
         { echo "mutant $n: does not compile"; exit; }
     PTX=$dir/run.ptx timeout 400 "$work/ptx" > "$dir/log" 2>&1; status=$?
 else
 $CXX -x c++ -std=c++17 -O1 -march=native -ffp-contract=off -w -DEMU -DFEW_VARIANTS $flags \
     -fno-strict-aliasing -fstack-clash-protection -Wno-unknown-pragmas \
-    -I"$CUDA/include" -I"$dir/dev/emulator" "$dir/test/test_cuda.cu" -x none "$PRODUCT" -lgomp \
+    -I"$CUDA/include" -I"$dir/dev/emulator" "$dir/test/gpu/test_cuda.cu" -x none "$PRODUCT" -lgomp \
     -o "$dir/run" > "$dir/log" 2>&1 || { echo "mutant $n: does not compile"; exit; }
 timeout 400 "$dir/run" > "$dir/log" 2>&1; status=$?
 fi
@@ -130,7 +130,7 @@ for n in "$@"; do sed -n "${n}p" "$work/list"; done > "$work/chosen"
 if grep -q '|ptx$' "$work/chosen" && command -v "$NVCC" > /dev/null; then
     sh dev/ptx/build.sh && $CXX -x c++ -std=c++17 -O1 -march=native -ffp-contract=off -w -DEMU \
         -DPTX_RUN $PTX_FLAGS -fno-strict-aliasing -fstack-clash-protection -fno-ipa-icf \
-        -I"$CUDA/include" -Idev/emulator test/test_cuda.cu -x none build/ptx/*.o "$PRODUCT" \
+        -I"$CUDA/include" -Idev/emulator test/gpu/test_cuda.cu -x none build/ptx/*.o "$PRODUCT" \
         -fopenmp -rdynamic -ldl -o "$work/ptx" || exit 1
 fi
 printf '%s\n' "$@" | xargs -P "$JOBS" -I{} sh "$work/one.sh" {} | tee "$work/report"

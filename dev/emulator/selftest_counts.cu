@@ -1,6 +1,6 @@
 /*
 dev/emulator/selftest_counts.cu -- the emulator's counters (emu_counts.h) against kernels whose
-figures are known by hand. Built as emu_counts.h says and run by test/test_counts.sh.
+figures are known by hand. Built as emu_counts.h says and run by test/gpu/test_counts.sh.
 */
 #include "../../cuda/gemm.cuh"
 #include "../../cuda/instructions.cuh"

@@ -1,0 +1,148 @@
+"""Is the text of the repository written as CONTRIBUTING.md wants it? Run by test_docs.sh.
+
+    spelling     American, everywhere: code, comments, messages, pages
+    percent      12%, without a blank, in what is read by people
+    pages        README.md and docs/: links lead somewhere, the index lists all, lines and pages are short
+    commands     each stands in a block that test_readme.sh runs or parses, or is listed here with a reason
+"""
+import os
+import re
+import subprocess
+import sys
+
+passed, wrong = 0, []
+
+
+def expect(ok, text):
+    global passed
+    passed += bool(ok)
+    if not ok: wrong.append(text)
+
+
+# what others wrote, word for word; and a key that is misspelled on purpose
+FOREIGN = ("test/vectors/", "test/families/", "test/experts/", "demo/tokenizer.json", "LICENSE",
+           "test/docs/docs.py", "test/docs/test_docs.sh")
+ON_PURPOSE = [("test_directory.cpp", "normalised")]
+# British spellings: parts of words, then whole words
+BRITISH = re.compile(
+    r"(?i)(?:(?:optim|normal|initial|quant|token|vector|organ|recogn|general|summar|minim|maxim|real"
+    r"|special|serial|visual|parallel|factor|regular|util|memor|synchron|random|standard|penal"
+    r"|character|custom|linear|stabil|final|local|sanit|categor|prior|amort|item|symmetr|binar"
+    r"|discret|central|capital|equal|material|formal|emphas)is(?:e|ed|es|er|ers|ing|ation|ations|able)\b"
+    r"|colour|behaviour|neighbour|favour|honour|flavour|rigour|centred\b|modell|labell|cancelled"
+    r"|cancelling|signall|travell|misspelt|fulfil\b|artefact|catalogue|judgement|analyse"
+    r"|\b(?:centre|centres|metre|metres|grey|licence|defence|offence|spelt|learnt|burnt|afterwards"
+    r"|towards|whilst|amongst|programme|sceptical|maths)\b)")
+PERCENT = re.compile(r"\d %(?=[ .,;:)|]|$)")
+# where "3 % 2" is a remainder
+ARITHMETIC = (".h", ".cpp", ".cuh", ".cu", ".py", ".sh", "Makefile", ".html", ".mk")
+
+
+def files():
+    names = subprocess.run(["git", "ls-files"], capture_output=True, text=True).stdout.split()
+    for name in names or sys.argv[1:]:
+        if name.startswith(FOREIGN): continue
+        try:
+            yield name, open(name, encoding="utf-8").read()
+        except (UnicodeDecodeError, FileNotFoundError):
+            continue
+
+
+def check_words():
+    for name, text in files():
+        bad = [f"{name}:{i}: {m[0]}" for i, line in enumerate(text.split("\n"), 1)
+               for m in BRITISH.finditer(line)
+               if not any(name.endswith(n) and m[0] == w for n, w in ON_PURPOSE)]
+        expect(not bad, "not American: " + "; ".join(bad[:5]))
+        if name.endswith(ARITHMETIC) or "." not in name.split("/")[-1]: continue
+        bad = [f"{name}:{i}" for i, line in enumerate(text.split("\n"), 1) if PERCENT.search(line)]
+        expect(not bad, "a blank before %: " + "; ".join(bad[:5]))
+
+
+# ---- pages
+WIDEST, LONGEST, README_LONGEST = 130, 150, 200
+PAGES = sorted("docs/" + n for n in os.listdir("docs") if n.endswith(".md")) if os.path.isdir("docs") else []
+# printed by programs: as long and as wide as they print it
+OUTPUT = sorted("docs/results/" + n for n in os.listdir("docs/results") if n.endswith(".md")) \
+    if os.path.isdir("docs/results") else []
+
+
+def anchors(text):
+    """What GitHub calls the headings of a page."""
+    plain = re.sub(r"(?ms)^```.*?^```", "", text)
+    heads = re.findall(r"(?m)^#+ (.*)", plain)
+    return {re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in heads}
+
+
+def prose(text):
+    return re.sub(r"(?ms)^```.*?^```", "", text)
+
+
+def check_links(name, text):
+    for target in re.findall(r"\]\(([^)\s]+)\)", prose(text)):
+        if target.startswith(("http:", "https:", "mailto:")): continue
+        path, _, anchor = target.partition("#")
+        path = os.path.normpath(os.path.join(os.path.dirname(name), path)) if path else name
+        expect(os.path.exists(path), f"{name}: a link to {target}, which is not there")
+        if anchor and os.path.isfile(path):
+            with open(path, encoding="utf-8") as f: there = anchors(f.read())
+            expect(anchor in there, f"{name}: a link to {target}: that page has no such heading")
+
+
+def check_shape(name, text):
+    lines = text.split("\n")
+    longest = README_LONGEST if name == "README.md" else LONGEST
+    expect(len(lines) - 1 <= longest, f"{name}: {len(lines) - 1} lines, wanted {longest} or fewer")
+    wide = [f"{name}:{i}" for i, line in enumerate(lines, 1)
+            if len(line) > WIDEST and not line.startswith(("|", "<!--"))]
+    expect(not wide, f"a line wider than {WIDEST}: " + "; ".join(wide[:5]))
+
+
+# ---- commands
+COMMAND = re.compile(r"^\s*(?:\$ )?(?:\./train_sink|train_sink |scripts/|python3 |make |dev/|pip |git |sh |mpirun |torchrun "
+                     r"|sbatch |tar )")
+# blocks "sh elsewhere": by page, where their commands are tested, or why they are not
+ELSEWHERE = {
+    "docs/gpu.md": "test_gpu_run.sh packs and runs with a stand-in for the GPU",
+    "docs/many.md": "test_dist.sh and test_nccl.sh start ranks; here there is no cluster",
+}
+
+
+def check_commands(name, text):
+    kind, used = None, set()
+    for i, line in enumerate(text.split("\n"), 1):
+        if line.startswith("```"):
+            kind = line[3:].strip() if kind is None else None
+            if kind == "sh elsewhere": used.add(name)
+            continue
+        command = COMMAND.match(line) and (kind is not None or line.startswith("    "))
+        if not command or kind in ("sh", "sh parsed", "python"): continue
+        if kind == "sh elsewhere" and name in ELSEWHERE: continue
+        expect(False, f"{name}:{i}: a command that no test sees: {line.strip()[:60]}")
+    expect(True, "")
+    return used
+
+
+def check_pages():
+    used = set()
+    for name in ["README.md"] + PAGES + OUTPUT:
+        if not os.path.exists(name): continue
+        with open(name, encoding="utf-8") as f: text = f.read()
+        check_links(name, text)
+        if name in OUTPUT: continue
+        check_shape(name, text)
+        used |= check_commands(name, text)
+    for name in ELSEWHERE if PAGES else []:
+        expect(name in used, f"{name} has no commands that are tested elsewhere: leave it out of ELSEWHERE")
+    if not os.path.exists("docs/README.md"): return
+    with open("docs/README.md", encoding="utf-8") as f: index = f.read()
+    for name in PAGES:
+        short = name[len("docs/"):]
+        expect(short == "README.md" or f"]({short})" in index, f"docs/README.md does not list {short}")
+
+
+check_words()
+check_pages()
+for w in wrong: print("FAIL", w)
+print(f"{passed} passed, {len(wrong)} failed")
+sys.exit(bool(wrong))

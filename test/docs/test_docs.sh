@@ -1,0 +1,20 @@
+# the text of the repository, checked by test/docs/docs.py: spelling, percents
+#     sh test/docs/test_docs.sh
+cd "$(dirname "$0")/../.." || exit 1
+. test/ok.sh
+command -v python3 > /dev/null || { echo "skipped: no python3"; echo "0 passed, 0 failed"; exit; }
+dir=$(mktemp -d); trap 'rm -rf "$dir"' EXIT
+python3 test/docs/docs.py > "$dir/out"; ok $? "$(grep -v passed "$dir/out" | head -n 20)"
+# and the check itself, in a directory that git does not know
+mkdir "$dir/copy"; cp -r test "$dir/copy"; cd "$dir/copy" || exit 1
+noticed() { # file, its text, what is said
+    echo "$2" > "$1"
+    ! python3 test/docs/docs.py "$1" > "$dir/out" && grep -q "^FAIL $3" "$dir/out"
+    ok $? "$1: $2: $(head -n 1 "$dir/out")"
+    rm "$1"
+}
+noticed a.cpp "// the optimiser's step" "not American: a.cpp:1: optimiser"
+noticed a.md "a Colour" "not American: a.md:1: Colour"
+noticed a.md "half, 50 % of it" "a blank before %: a.md:1"
+echo "$passed passed, $failed failed"
+[ $failed -eq 0 ]

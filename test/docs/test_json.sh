@@ -1,0 +1,40 @@
+# docs/json.md against the files that the program writes: test/docs/json_page.py
+#     sh test/docs/test_json.sh
+cd "$(dirname "$0")/../.." || exit 1
+. test/ok.sh
+command -v python3 > /dev/null || { echo "skipped: no python3"; echo "0 passed, 0 failed"; exit; }
+root=$PWD program=$PWD/build/cpu/train_sink
+dir=$(mktemp -d); trap 'rm -rf "$dir"' EXIT
+cd "$dir" || exit 1
+SMALL="--seq 16 -b 2 --layers 2 --width 16 --heads 2 --ffn-width 16 --val-seqs 2 --probe-seqs 2 --probe-len 16"
+run() { "$program" "$@" > out 2> err; ok $? "$*: $(cat err)"; }
+run train $SMALL -n 4 --eval-every 2 --sample 4 -o run
+run train --resume -o run -n 6 --lr 1e-3
+run probe run --probe-len 16,12 --probe-seqs 2 --eps 0.2,0.3 --per-sequence --sink-at 11 --json probe.json
+run eval run --probe-len 16 --probe-seqs 2 --stream 1+4 --evict knorm:0.5 --quant w8a8 --edit 'h:0:1=0' --gradients --json eval.json
+run bench --layers 1 --width 16 --heads 1 --ffn-width 16 --seq 16 -b 2 -n 1 --ops --json bench.json
+{ echo '{"context": "the door of", "choices": ["a house", "the river"], "gold": 1}'
+  echo '{"context": "the door of", "choices": ["a house", ""], "gold": 0}'; } > a.jsonl
+echo '{"text": "the fog was in the street"}' > b.jsonl
+for i in 1 2 3 4 5 6 7 8 9; do echo "the fog was in the street, and the door of the house stood open, $i times"; done > text.txt
+cat text.txt text.txt text.txt text.txt > more.txt
+run train $SMALL -d more.txt -n 2 --sample 4 -o bytes
+"$program" score bytes --tokenizer bytes --task a.jsonl,b.jsonl --json score.json --items items.txt > out 2> err
+[ $? -eq 2 ] && [ -s score.json ]; ok $? "score: $(cat err)"
+rm -f a.jsonl b.jsonl; mv items.txt items.jsonl; cp run/log.jsonl log.jsonl; cp bytes/log.jsonl bytes.jsonl; cp "$root/test/demo/text-k/log.jsonl" k.jsonl
+rm -rf run bytes
+sources=$(cd "$root" && find commands shell log.h -name '*.h' -o -name '*.cpp' 2> /dev/null | sed "s|^|$root/|")
+python3 "$root/test/docs/json_page.py" "$root/docs/json.md" $sources > "$dir/answer"
+ok $? "$(grep -v passed "$dir/answer" | head -n 20)"
+# and the check itself: a field that is left out, one that is not there, an example that is wrong
+noticed() { # a script of sed, what is said
+    sed "$1" "$root/docs/json.md" > page.md
+    ! python3 "$root/test/docs/json_page.py" page.md $sources > "$dir/answer" &&
+        grep -q "$2" "$dir/answer"
+    ok $? "$1 was not noticed: $(tail -n 1 "$dir/answer")"
+}
+noticed '/^| `entropy`/d' 'does not tell of entropy'
+noticed 's/`grad_norm` |/`grad_length` |/' 'tells of grad_length, which no source writes'
+noticed 's/o\["tokens"\]/o["tokens_read"]/' "KeyError('tokens_read')"
+echo "$passed passed, $failed failed"
+[ $failed -eq 0 ]

@@ -1,0 +1,26 @@
+# figures that README and docs/ quote against the stored runs: test/docs/quoted.py
+#     sh test/docs/test_quoted.sh
+cd "$(dirname "$0")/../.." || exit 1
+. test/ok.sh
+command -v python3 > /dev/null || { echo "skipped: no python3"; echo "0 passed, 0 failed"; exit; }
+dir=$(mktemp -d); trap 'rm -rf "$dir"' EXIT
+python3 test/docs/quoted.py > "$dir/out"; ok $? "$(grep -v passed "$dir/out" | head -n 20)"
+# and the check itself: one digit of each kind of place, in a copy
+mkdir -p "$dir/copy"; cp -r README.md docs test scripts "$dir/copy"; cd "$dir/copy" || exit 1
+spoilt() { # file, a figure in it, another
+    grep -qF -- "$2" "$1"; ok $? "$1 has no $2"
+    cp "$1" "$dir/was"
+    awk -v a="$2" -v b="$3" '!done && (i = index($0, a)) { $0 = substr($0, 1, i - 1) b substr($0, i + length(a)); done = 1 } 1' \
+        "$dir/was" > "$1"
+    ! python3 test/docs/quoted.py > "$dir/out" && grep -q "^FAIL $1" "$dir/out"; ok $? "$1: $3 in place of $2 was not noticed"
+    cp "$dir/was" "$1"
+}
+spoilt README.md "3.105" "3.106"                             # the table of the demo
+spoilt README.md "by 0.005 on average" "by 0.004 on average"
+spoilt docs/text.md "3.083 (3.073-3.103)" "3.083 (3.073-3.104)"
+spoilt docs/text.md "| 3.168 | 0.30 |" "| 3.168 | 0.31 |"    # how it forms
+spoilt docs/text.md "(99.7% against 18.2%)" "(99.8% against 18.2%)"
+spoilt docs/interventions.md "66.7 (50.5-82.0)" "66.8 (50.5-82.0)"
+spoilt docs/results/text.md "88.3 (70.5-99.5)" "88.4 (70.5-99.5)"
+echo "$passed passed, $failed failed"
+[ $failed -eq 0 ]

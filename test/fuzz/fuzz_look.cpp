@@ -1,0 +1,21 @@
+// fuzz_look.cpp -- libFuzzer: any first bytes are of some kind or of none, by every reader, and no
+// byte behind them is read. clang++ -std=c++17 -g -O1 -fsanitize=fuzzer,address,undefined
+// test/fuzz/fuzz_look.cpp text/*.cpp models/*.cpp -o build/fuzz_look && build/fuzz_look
+// -max_total_time=600 -max_len=512
+#include "../../text/look.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+    std::string first((const char*)data, size);
+    first.shrink_to_fit();
+    for (char reader : std::string("trgzbkjsfc") + '\0') {
+        for (long whole : { -1L, (long)size, (long)size * 1000 }) {
+            const Kind k = kind_of(first, whole, (Reader)reader);
+            if (k.what.empty() != k.hint.empty()) { abort(); }
+            if (!k.hint.empty() && hint_for(k.hint, "a.bin").empty()) { abort(); }
+        }
+    }
+    if (zstd_window(first) < 0) { abort(); }
+    std::string shown = printable(first);
+    if (printable(shown) != shown) { abort(); }
+    return 0;
+}

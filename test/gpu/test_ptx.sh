@@ -1,0 +1,75 @@
+#!/bin/sh
+# test/gpu/test_ptx.sh -- the kernels as nvcc compiles them. nvcc makes PTX of test_cuda.cu; dev/ptx
+# interprets it. Every launch of the test runs twice on the same memory, as C++ in the emulator and
+# as PTX: every word must agree, and every access must be in order. How much of each kernel ran is
+# held by dev/ptx/coverage.tsv. Needs nvcc, no GPU.
+#   usage: test/gpu/test_ptx.sh                every ATTN, HS 64 and 96, and fp32: make test-all
+#          PTX_SET=all test/gpu/test_ptx.sh    every variant and head dimension, sm_80 and sm_90:
+#                                          make ptx-all
+#          PTX_SET=update test/gpu/test_ptx.sh writes today's coverage
+#   CXX, NVCC, CUDA (the toolkit's directory), JOBS
+cd "$(dirname "$0")/../.." || exit 1
+CXX=${CXX:-g++} NVCC=${NVCC:-nvcc} CUDA=${CUDA:-/usr/local/cuda} JOBS=${JOBS:-$(nproc)}
+DIR=build/test/ptx
+mkdir -p $DIR
+export CXX NVCC CUDA DIR OMP_NUM_THREADS=1
+if ! command -v "$NVCC" > /dev/null || [ ! -f "$CUDA/include/cublasLt.h" ]; then
+    echo "skipped: 3 programs as PTX, no $NVCC in PATH or no headers in $CUDA/include (set CUDA=)"
+    echo "0 passed, 0 failed"
+    exit 0
+fi
+# name, architecture of the PTX, flags
+PROGRAMS="
+attn  compute_90 -DPRECISION=bf16 -DONLY_ATTN '-DMMA_HEADS(X)=X(64) X(96)'
+bf16  compute_90 -DPRECISION=bf16 -DFEW_VARIANTS '-DMMA_HEADS(X)=X(64) X(96)'
+fp32  compute_80 -DPRECISION=fp32 -DFEW_VARIANTS"
+[ "$PTX_SET" = all ] && PROGRAMS="
+bf16-80  compute_80 -DPRECISION=bf16
+bf16-90  compute_90 -DPRECISION=bf16
+few-80   compute_80 -DPRECISION=bf16 -DFEW_VARIANTS
+few-90   compute_90 -DPRECISION=bf16 -DFEW_VARIANTS
+fp32-80  compute_80 -DPRECISION=fp32
+fp32-90  compute_90 -DPRECISION=fp32"
+# the interpreter, and the products of the CPU, which attention there is compared with
+if ! sh dev/ptx/build.sh > $DIR/build.log 2>&1; then
+    cat $DIR/build.log
+    echo "0 passed, 1 failed"
+    exit 1
+fi
+PRODUCT=$(make -s -j"$JOBS" once BACKEND=cpu CXX="$CXX")
+export PRODUCT
+cat > $DIR/one.sh <<'ONE'
+name=$1 arch=$2; shift 2
+log=$DIR/$name.log
+start=$(date +%s)
+$NVCC -std=c++17 -O3 -ptx -arch=$arch -lineinfo -DPTX_SHRUNK -w -I. "$@" test/gpu/test_cuda.cu \
+    -o $DIR/$name.ptx > $log 2>&1 &&
+    $CXX -x c++ -std=c++17 -O1 -march=native -ffp-contract=off -w -DEMU -DPTX_RUN \
+        -fno-strict-aliasing -fstack-clash-protection -fno-ipa-icf -I"$CUDA/include" \
+        -Idev/emulator "$@" test/gpu/test_cuda.cu -x none build/ptx/*.o $PRODUCT -fopenmp -rdynamic \
+        -ldl -o $DIR/$name > $log 2>&1 || { echo "$name: does not compile"; exit; }
+built=$(date +%s)
+PTX=$DIR/$name.ptx PTX_REPORT=$DIR/$name.tsv $DIR/$name > $log 2>&1
+echo "exit status $?" >> $log
+echo "$name, built in $((built - start)) s, ran $(($(date +%s) - built)) s: $(grep '^PTX: ' $log)"
+ONE
+rm -f $DIR/*.log
+echo "$PROGRAMS" | grep . |
+    xargs -d '\n' -P "$JOBS" -I{} sh -c 'eval "set -- $1"; sh $DIR/one.sh "$@"' sh {}
+passed=0 failed=0
+for name in $(echo "$PROGRAMS" | awk 'NF { print $1 }'); do
+    log=$DIR/$name.log
+    last=$(grep -oE '^[0-9]+ passed, [0-9]+ failed' $log | tail -n 1)
+    p=${last%% passed*} f=${last#* passed, } f=${f%% failed*}
+    if [ "$(tail -n 1 $log)" != "exit status 0" ] && [ "${f:-0}" = 0 ]; then f=1; fi
+    passed=$((passed + ${p:-0})) failed=$((failed + ${f:-1}))
+    [ "${f:-1}" = 0 ] || { echo "$name:"; grep -v ' passed, ' $log | head -n 15; }
+done
+# every kernel has run, and of each as much as before
+if [ "$PTX_SET" != all ]; then
+    if sh dev/ptx/coverage.sh $PTX_SET $DIR/attn.tsv $DIR/bf16.tsv $DIR/fp32.tsv; then
+        passed=$((passed + 1))
+    else failed=$((failed + 1)); fi
+fi
+echo "$passed passed, $failed failed"
+[ $failed = 0 ]

@@ -1,0 +1,392 @@
+/*
+test_metrics.cpp -- the numbers this program exists for: on maps made by hand,
+with answers worked out in the comments, and for every ATTN x BIAS against the definitions
+at the top of metrics.cuh applied to the T x T map of naive.h.
+*/
+#define REAL double
+#include "../../reference.h"
+#include "../../metrics.cuh"
+#include "../check.h"
+#include "../naive.h"
+using ref::real;
+
+static double harmonic(int from, int to) {
+    double x = 0;
+    for (int i = from; i <= to; i++) { x += 1.0 / i; }
+    return x;
+}
+
+// forward, then metrics; qkv (T, ..) of one sequence with one head
+template <class A, class Bi>
+std::vector<HeadMetrics> metrics(const Numbers& qkv, const Numbers& kstar, int skip, AttnShape s) {
+    Numbers out((size_t)s.B * s.T * s.NH * s.HS), stat((size_t)s.B * s.NH * s.T * 2);
+    std::vector<HeadMetrics> r((size_t)s.B * s.NH);
+    const real* ks = kstar.empty() ? NULL : kstar.data();
+    ref::attention_forward<A, Bi, Pe_nope>(out.data(), stat.data(), qkv.data(), ks, NULL, s);
+    ref::attention_metrics<A, Bi, Pe_nope>(r.data(), qkv.data(), stat.data(), ks, NULL, 0, skip, s);
+    return r;
+}
+enum { T = 12 };
+static const AttnShape ONE_HEAD = whole({ 1, T, 1, 1, T, 0, 0, 0, T, 1, 1 });
+// q_t = size e_at(t), k_j = e_j: query t looks at key at(t), wholly if size is large,
+// at all alike if it is 0
+template <class At> Numbers looks_at(double size, At at) {
+    Numbers x((size_t)T * 3 * T);
+    for (int t = 0; t < T; t++) { x[t * 3 * T + at(t)] = size; x[t * 3 * T + T + t] = 1; }
+    return x;
+}
+static void test_by_hand() {
+    const double huge = 1000;
+    const Numbers uniform = looks_at(0, [](int) { return 0; }),
+                  sink = looks_at(huge, [](int) { return 0; }),
+                  self = looks_at(huge, [](int t) { return t; });
+
+    // softmax, all scores equal: A_ik = 1/i, alpha_k = (1/k + .. + 1/T) / (T - k + 1),
+    // a row's entropy is ln i
+    HeadMetrics m = metrics<Attn_softmax, Bias_none>(uniform, {}, 0, ONE_HEAD)[0];
+    double entropy = 0;
+    for (int i = 1; i <= T; i++) { entropy += log(i) / T; }
+    for (int k = 1; k <= METRIC_K; k++) {
+        check_near(m.alpha[k], harmonic(k, T) / (T - k + 1), 1e-6, "uniform: alpha_%d", k);
+        check_near(m.proxy[k], harmonic(k, T) / (T - k + 1), 1e-6, "uniform: proxy_%d", k);
+    }
+    check_near(m.mass, 1, 1e-6, "uniform: mass");
+    check_near(m.entropy, entropy, 1e-6, "uniform: entropy");
+    check_near(m.alpha[0], 0, 0, "uniform: there is no star");
+
+    // a perfect sink: alpha_1 = 1, the others 0, no entropy
+    m = metrics<Attn_softmax, Bias_none>(sink, {}, 0, ONE_HEAD)[0];
+    for (int k = 1; k <= METRIC_K; k++) {
+        check_near(m.alpha[k], k == 1, 1e-6, "sink: alpha_%d", k);
+    }
+    check_near(m.entropy, 0, 1e-6, "sink: entropy");
+
+    // every token looks at itself: of the T - k + 1 queries from k on only query k looks at k
+    m = metrics<Attn_softmax, Bias_none>(self, {}, 0, ONE_HEAD)[0];
+    for (int k = 1; k <= METRIC_K; k++) {
+        check_near(m.alpha[k], 1.0 / (T - k + 1), 1e-6, "self: alpha_%d", k);
+    }
+
+    // sigmoid of 0 is 1/2 for every key: alpha_k = 1/2, row i weighs i/2;
+    // the proxy is uniform again
+    m = metrics<Attn_sigmoid, Bias_none>(uniform, {}, 0, ONE_HEAD)[0];
+    for (int k = 1; k <= METRIC_K; k++) {
+        check_near(m.alpha[k], 0.5, 1e-6, "sigmoid: alpha_%d", k);
+        check_near(m.proxy[k], harmonic(k, T) / (T - k + 1), 1e-6, "sigmoid: proxy_%d", k);
+    }
+    check_near(m.mass, (T + 1) / 4.0, 1e-6, "sigmoid: mass");
+    check_near(m.entropy, entropy, 1e-6, "sigmoid: entropy");
+
+    // an extra key whose score is that of the others, 0: query i shares 1/(i+1);
+    // its own row is one-hot and counts in its mean
+    m = metrics<Attn_softmax, Bias_k>(uniform, Numbers(T), 0, ONE_HEAD)[0];
+    check_near(m.alpha[0], (1 + harmonic(2, T + 1)) / (T + 1), 1e-6, "extra key: alpha_*");
+    check_near(m.alpha[1], harmonic(2, T + 1) / T, 1e-6, "extra key: alpha_1");
+    check_near(m.mass, 1 - harmonic(2, T + 1) / T, 1e-6, "extra key: mass of the tokens");
+    check_near(m.entropy, (entropy * T + log(T + 1)) / T, 1e-6, "extra key: entropy, all columns");
+
+    // a sink token at row 0 of T rows: T - 1 real queries. alpha_* is the mean over all T rows,
+    // its own among them
+    m = metrics<Attn_softmax, Bias_sink_token>(uniform, {}, 1, ONE_HEAD)[0];
+    check_near(m.alpha[0], harmonic(1, T) / T, 1e-6, "sink token: alpha_*");
+    check_near(m.alpha[1], harmonic(2, T) / (T - 1), 1e-6, "sink token: alpha_1");
+    check_near(m.mass, 1 - harmonic(2, T) / (T - 1), 1e-6, "sink token: mass of the others");
+
+    // signed rows: scores 0 but for +1 at key 1 and -1 at key 2
+    Numbers plus_minus((size_t)T * 3 * T);
+    for (int t = 0; t < T; t++) { plus_minus[t * 3 * T] = sqrt((double)T); }
+    plus_minus[T] = 1; plus_minus[3 * T + T] = -1;
+    m = metrics<Attn_identity, Bias_none>(plus_minus, {}, 0, ONE_HEAD)[0];
+    check_near(m.alpha[1], 1, 1e-6, "signed: alpha_1");
+    check_near(m.alpha[2], -1, 1e-6, "signed: alpha_2");
+    check_near(m.proxy[1], (1 + (T - 1) * 0.5) / T, 1e-6, "signed: proxy_1 is |w| / sum |w|");
+    check_near(m.proxy[2], 0.5, 1e-6, "signed: proxy_2");
+    check_near(m.mass, 1.0 / T, 1e-6, "signed: only the first row weighs anything");
+}
+static void test_reports() {
+    CHECK(attn_sums_to_one<Attn_softmax>(1) && attn_sums_to_one<Attn_sigmoid_norm>(1),
+          "rows of softmax sum to 1");
+    CHECK(!attn_sums_to_one<Attn_softmax>(0.5f) && !attn_sums_to_one<Attn_sigmoid>(1) &&
+              !attn_sums_to_one<Attn_softmax_p>(1) && !attn_sums_to_one<Attn_identity_norm>(1),
+          "rows of these do not");
+    // two sequences, one layer, two heads; alpha_1 .9 .1 | .3 .31. First the threshold,
+    // strictly above, then the mean
+    Metrics m;
+    m.n = 2; m.L = 1; m.NH = 2;
+    m.heads.resize(4);
+    const float alpha[] = { 0.9f, 0.1f, 0.3f, 0.31f };
+    for (int i = 0; i < 4; i++) {
+        m.heads[i].alpha[1] = alpha[i];
+        m.heads[i].proxy[1] = 1 - alpha[i];
+        m.heads[i].alpha[0] = 0.5f;
+    }
+    // the mean alpha, .4, would say all
+    check_near(sink_rate(m, 1, 0.3f, false), 0.5, 0, "Sink_1, eps .3: two of four");
+    check_near(sink_rate(m, 1, 0.2, false), 0.75, 0, "Sink_1, eps .2");
+    check_near(sink_rate(m, 1, 0.5, true), 0.75, 0, "Sink_1 of the proxy");
+    check_near(sink_rate(m, 0, 0.3, false), 1, 0, "Sink_*");
+    check_near(sink_rate(m, 2, 0.3, false), 0, 0, "Sink_2");
+    m.heads[0].effective = 0.4f;  // the others' gates are shut
+    check_near(gated_sink_rate(m, 0.3), 0.25, 0, "Sink_1 behind the gate");
+    const std::vector<double> mean = head_means(m, [](const HeadMetrics& h) {
+        return (double)h.alpha[1];
+    });
+    check_near(mean[0], 0.6, 1e-6, "mean over sequences, head 0");
+    check_near(mean[1], 0.205, 1e-6, "mean over sequences, head 1");
+
+    // row_norms: two groups of two in rows of five, and what they add to a layer:
+    // 2 sequences of 3, 2 groups
+    const Numbers x = { 3, 4, 0, -2, 9,   6, 8, 1, 0, 9 };
+    Numbers norms(4);
+    ref::row_norms(norms.data(), x.data(), 5, 2, 2, 2);
+    CHECK(norms == Numbers({ 5, 2, 10, 1 }), "row_norms: %g %g %g %g", norms[0], norms[1], norms[2],
+          norms[3]);
+    // magnitudes: 2 sequences of 3 rows of 2, with the first row and without it
+    const Numbers h = { -9, 0,  1, -2,  3, 4,     0, 0,  -5, 5,  6, -7 };
+    Numbers sizes(4);
+    ref::magnitudes(sizes.data(), h.data(), 0, 2, 3, 2);
+    CHECK(sizes == Numbers({ 9, 3, 7, 5 }), "magnitudes: %g %g %g %g", sizes[0], sizes[1], sizes[2],
+          sizes[3]);
+    ref::magnitudes(sizes.data(), h.data(), 1, 2, 3, 2);
+    CHECK(sizes == Numbers({ 4, 3, 7, 6 }), "magnitudes after a sink token: %g %g %g %g", sizes[0],
+          sizes[1], sizes[2], sizes[3]);
+    // means 2 15 35 | 6 55 75
+    const Numbers n = { 1, 3,  10, 20,  30, 40,   5, 7,  50, 60,  70, 80 };
+    NormPair p, q;
+    norms_add(&p, 1, n.data(), 2, 3, 2, 0, 2);
+    check_near(p.first[1], 4, 1e-12, "norms: first");
+    check_near(p.rest[1], 45, 1e-12, "norms: rest");
+    CHECK(p.first[0] == 0, "norms: layer 0 is untouched");
+    norms_add(&q, 0, n.data(), 2, 3, 2, 1, 2);  // row 0 is a sink token
+    check_near(q.first[0], 35, 1e-12, "norms after a sink token: first");
+    check_near(q.rest[0], 55, 1e-12, "norms after a sink token: rest");
+}
+
+// ---- every ATTN x BIAS: the definitions on the naive map
+struct Want { double alpha[METRIC_K + 1], proxy[METRIC_K + 1], mass, entropy; };
+// an entry of A (rows, rows + 1), column 0 the extra key; or its share of the row
+static double entry(const double* A, int rows, int t, int j, bool proxy) {
+    double total = 0;
+    for (int i = 0; i <= rows; i++) { total += fabs(A[t * (rows + 1) + i]); }
+    const double a = A[t * (rows + 1) + j];
+    return !proxy ? a : total > 0 ? fabs(a) / total : 0;
+}
+// mean over queries i >= k of what they give to token k
+static double alpha_of(const double* A, int rows, int skip, int k, bool proxy) {
+    double sum = 0;
+    for (int i = k; i <= rows - skip; i++) {
+        sum += entry(A, rows, skip + i - 1, skip + k, proxy);
+    }
+    return sum / (rows - skip - k + 1);
+}
+static Want definitions(const double* A, int rows, bool column, int skip) {
+    const int tokens = rows - skip;
+    Want w = {};
+    for (int proxy = 0; proxy < 2; proxy++) {
+        double* alpha = proxy ? w.proxy : w.alpha;
+        for (int k = 1; k <= METRIC_K && k <= tokens; k++) {
+            alpha[k] = alpha_of(A, rows, skip, k, proxy);
+        }
+        if (column || skip) {
+            alpha[0] = column;
+            // column 0, or the sink token in column 1
+            for (int t = 0; t < rows; t++) { alpha[0] += entry(A, rows, t, skip, proxy); }
+            alpha[0] /= tokens + 1;
+        }
+        for (int t = skip; t < rows; t++) {
+            for (int j = 0; j <= rows; j++) {
+                const double a = entry(A, rows, t, j, proxy);
+                if (!proxy && j > skip) { w.mass += a / tokens; }
+                if (proxy && a > 0) { w.entropy -= a * log(a) / tokens; }
+            }
+        }
+    }
+    return w;
+}
+template <class A, class Bi, class Pe>
+void check_variant(const char* attn, const char* bias, const char* pe) {
+    if constexpr (!(A::phi != PHI_NONE && Bi::column)) { // CONFLICTS
+        for (int kind = 0; kind < 3; kind++) { // plain; window and prefix; shorter than METRIC_K
+            const AttnShape s = whole({ 2, kind == 2 ? 5 : 37, 4, 2, 6, kind == 1 ? 9 : 0,
+                                        kind == 1 ? 12 : 0, kind == 1, 6, 2,
+                                        kind == 1 ? 0.5f : 1 });
+            const int skip = Bi::token;
+            NaiveIn in = { naive_attn<A>(attn),
+                           pe,
+                           naive_pe<Pe>,
+                           Bi::column,
+                           random_numbers((long)s.B * s.T * attn_row(s), 1.3, 5),
+                           {},
+                           {},
+                           s };
+            if (A::phi == PHI_ELU1) { ref::phi_elu1_forward(in.qkv.data(), s); }
+            const bool logit = Bi::column == LOGIT_COLUMN;
+            if (Bi::learn_k) {
+                in.kstar = random_numbers(s.bias_shared ? s.HS : logit ? s.NH : s.KV * s.HS, 1, 6);
+            }
+            const real* ks = in.kstar.empty() ? NULL : in.kstar.data();
+            Numbers out((size_t)s.B * s.T * s.NH * s.HS), stat((size_t)s.B * s.NH * s.T * 2);
+            std::vector<HeadMetrics> m((size_t)s.B * s.NH);
+            ref::attention_forward<A, Bi, Pe>(out.data(), stat.data(), in.qkv.data(), ks, NULL, s);
+            ref::attention_metrics<A, Bi, Pe>(m.data(), in.qkv.data(), stat.data(), ks, NULL, 0,
+                                              skip, s);
+            const NaiveOut n = naive_attention(in);
+            const long size = (long)s.T * (s.T + 1);
+            for (int i = 0; i < s.B * s.NH; i++) {
+                const Want w = definitions(&n.map[i * size], s.T, Bi::column, skip);
+                double worst = 0, top = 1;
+                for (int k = 0; k <= METRIC_K; k++) {
+                    worst = std::max({ worst, fabs(m[i].alpha[k] - w.alpha[k]),
+                                       fabs(m[i].proxy[k] - w.proxy[k]) });
+                    top = std::max(top, fabs(w.alpha[k]));
+                }
+                CHECK(worst <= 1e-6 * top,
+                      "%s %s, kind %d, head %d: an alpha or proxy is off by %.3g", attn, bias, kind,
+                      i, worst);
+                check_near(m[i].mass, w.mass, 1e-6 * (1 + fabs(w.mass)),
+                           "%s %s, kind %d, head %d: mass", attn, bias, kind, i);
+                check_near(m[i].entropy, w.entropy, 1e-6, "%s %s, kind %d, head %d: entropy", attn,
+                           bias, kind, i);
+            }
+            const int h = 3, W = attn_row(s);
+            std::vector<float> map(size), cosine(size), product(size);
+            head_maps<A, Bi, Pe>(map.data(), cosine.data(), product.data(), in.qkv.data(),
+                                 stat.data(), ks, h, s);
+            double worst = 0, top = 1;
+            for (int t = 0; t < s.T; t++) {
+                for (int j = 0; j <= s.T; j++) {
+                    const double *q = &in.qkv[(long)t * W + h * s.HS],
+                                 *k = j ? &in.qkv[(long)(j - 1) * W + (s.NH + 1) * s.HS] : NULL;
+                    const Numbers zero(s.HS);
+                    if (!j) { k = ks && !logit ? ks + (s.bias_shared ? 0 : s.HS) : zero.data(); }
+                    double qk = 0, qq = 0, kk = 0;
+                    for (int x = 0; x < s.HS; x++) {
+                        qk += q[x] * k[x];
+                        qq += q[x] * q[x];
+                        kk += k[x] * k[x];
+                    }
+                    const long at = (long)t * (s.T + 1) + j;
+                    const double want = n.map[h * size + at];
+                    top = std::max(top, fabs(want));
+                    worst = std::max({ worst, fabs(map[at] - want),
+                                       fabs(cosine[at] - (kk > 0 ? qk / sqrt(qq * kk) : 0)),
+                                       fabs(product[at] - sqrt(qq * kk)) / 10 });
+                }
+            }
+            CHECK(worst <= 3e-6 * top, "%s %s, kind %d: head_maps is off by %.3g", attn, bias, kind,
+                  worst);  // it rounds q, k to float
+            const std::vector<int> tokens = { 1, 2, s.T - skip - 1, s.T - skip };
+            const std::vector<double> alphas = head_alphas<A, Bi, Pe>(
+                tokens, in.qkv.data(), stat.data(), ks, skip, h, s);
+            for (size_t i = 0; i < tokens.size(); i++) {
+                const bool proxy = !attn_sums_to_one<A>(s.alpha);
+                check_near(alphas[i], alpha_of(&n.map[h * size], s.T, skip, tokens[i], proxy), 3e-6,
+                           "%s %s, kind %d: alpha of token %d", attn, bias, kind, tokens[i]);
+            }
+        }
+    }
+}
+// ---- which extra columns are idle
+// is the pair one of CONFLICTS, which no binary has?
+static bool conflict(const std::string& attn, const std::string& bias) {
+    #define X_CONFLICT(pair, why) #pair,
+    const char* const pairs[] = { CONFLICTS(X_CONFLICT) };
+    #undef X_CONFLICT
+    for (const std::string pair : pairs) { // ATTN=a|b BIAS=c|d
+        const size_t second = pair.find("BIAS=");
+        auto names = split(pair.substr(5, second - 5), '|');
+        while (names.back().back() == ' ') { names.back().pop_back(); }
+        const auto others = split(pair.substr(second + 5), '|');
+        if (std::count(names.begin(), names.end(), attn) &&
+            std::count(others.begin(), others.end(), bias)) {
+            return true;
+        }
+    }
+    return false;
+}
+struct Seen { Numbers out; std::vector<HeadMetrics> heads; };
+template <class A, class Bi, class Counted>
+Seen seen(const Numbers& qkv, const Numbers& kstar, const Numbers& vstar, AttnShape s) {
+    Seen r;
+    Numbers stat((size_t)s.B * s.NH * s.T * 2);
+    const real *k = kstar.empty() ? NULL : kstar.data(), *v = vstar.empty() ? NULL : vstar.data();
+    r.out.resize((size_t)s.B * s.T * s.NH * s.HS);
+    r.heads.resize((size_t)s.B * s.NH);
+    ref::attention_forward<A, Bi, Pe_nope>(r.out.data(), stat.data(), qkv.data(), k, v, s);
+    ref::attention_metrics<A, Counted, Pe_nope>(r.heads.data(), qkv.data(), stat.data(), k, NULL, 0,
+                                                0, s);
+    return r;
+}
+// column_idle says yes exactly where no output depends on the column; and what is then measured is,
+// bit for bit, what is measured without a column
+template <class A, class Bi> void check_idle(const char* attn, const char* bias) {
+    if (Bi::column == NO_COLUMN || conflict(attn, bias)) { return; }
+    const AttnShape s = whole({ 1, 37, 4, 2, 6, 0, 0, 0, 6, 2, 1 });
+    const Numbers qkv = random_numbers((long)s.B * s.T * attn_row(s), 1.3, 7);
+    const long keys = Bi::column == LOGIT_COLUMN ? s.NH : s.KV * s.HS;
+    const Numbers k = Bi::learn_k ? random_numbers(keys, 1, 8) : Numbers();
+    const Seen none = seen<A, Bias_none, Bias_none>(qkv, {}, {}, s);
+    for (int has_v = Bi::learn_v; has_v < 2; has_v++) {
+        if (has_v && !Bi::learn_v && !Bi::learn_k) { continue; }         // --v-star needs BIAS=k
+        const Numbers v = has_v ? random_numbers(s.KV * s.HS, 1, 9) : Numbers();
+        const bool idle = column_idle(A::Z, Bi::column, has_v);
+        const Seen with = seen<A, Bi, Bi>(qkv, k, v, s);
+        CHECK((with.out == none.out) == idle, "%s %s%s: idle is %d, the outputs say %d", attn, bias,
+              has_v ? " with v*" : "", idle, with.out == none.out);
+        const size_t bytes = none.heads.size() * sizeof(HeadMetrics);
+        CHECK(memcmp(with.heads.data(), none.heads.data(), bytes) != 0,
+              "%s %s: its metrics as they are count the column", attn, bias);
+        if (!idle) { continue; }
+        const Seen without = seen<A, Bi, Bias_none>(qkv, k, v, s);
+        CHECK(!memcmp(without.heads.data(), none.heads.data(), bytes),
+              "%s %s: what is measured is not what BIAS=none measures", attn, bias);
+    }
+}
+static void test_idle() {
+    CHECK(conflict("softpick", "zero") && conflict("mlp", "kv") && !conflict("softpick", "logit"),
+          "CONFLICTS are read");
+    auto every_bias = [](auto a, const char* attn) {
+        typedef decltype(a) A;
+        #define X_BIAS(bias, ...) \
+            if constexpr (A::phi == PHI_NONE) { check_idle<A, Bias_##bias>(attn, #bias); }
+        BIAS_VARIANTS(X_BIAS)
+        #undef X_BIAS
+    };
+    #define X_ATTN(attn, ...) every_bias(Attn_##attn(), #attn);
+    ATTN_VARIANTS(X_ATTN)
+    #undef X_ATTN
+}
+// attention is even, so token 1 gets 1/t of query t; two channels of a gate: one always half open,
+// one shut but for query 1
+static void test_gate() {
+    const Numbers qkv = looks_at(0, [](int) { return 0; });
+    Numbers out((size_t)T * T), stat(T * 2), gate(T * 2);
+    for (int t = 0; t < T; t++) { gate[2 * t + 1] = t ? -100 : 100; }
+    HeadMetrics m = {};
+    ref::attention_forward<Attn_softmax, Bias_none, Pe_nope>(out.data(), stat.data(), qkv.data(),
+                                                             NULL, NULL, ONE_HEAD);
+    ref::attention_metrics<Attn_softmax, Bias_none, Pe_nope>(&m, qkv.data(), stat.data(), NULL,
+                                                             gate.data(), 2, 0, ONE_HEAD);
+    // the gate's mean over its channels is (.5 + 1) / 2 at query 1 and .25 at the others
+    check_near(m.gate_first, 0.75, 1e-6, "gate of the first token");
+    check_near(m.gate, (0.75 + 11 * 0.25) / 12, 1e-6, "mean gate");
+    check_near(m.gate_low, 11 * 0.5 / 12, 1e-6, "share of gates below 0.1");
+    check_near(m.effective, (0.75 + 0.25 * harmonic(2, 12)) / 12, 1e-6, "alpha_1 behind the gate");
+    check_near(m.alpha[1], harmonic(1, 12) / 12, 1e-6, "alpha_1 itself does not know of the gate");
+}
+int main() {
+    omp_set_num_threads(1);
+    test_by_hand();
+    test_gate();
+    test_reports();
+    test_idle();
+    #define X_BIAS(bias, ...) check_variant<A, Bias_##bias, Pe_nope>(attn, #bias, "nope");
+    auto every_bias = [](auto a, const char* attn) {
+        typedef decltype(a) A;
+        BIAS_VARIANTS(X_BIAS)
+        check_variant<A, Bias_none, Pe_alibi>(attn, "none", "alibi");
+    };
+    #define X_ATTN(attn, ...) every_bias(Attn_##attn(), #attn);
+    ATTN_VARIANTS(X_ATTN)
+    return check_done();
+}

@@ -1,0 +1,128 @@
+# README's "add your own attention": four diffs, one after the other, on a copy of the tree.
+# Each is built, trained and checked, and its lines are counted. run from the root of the repository
+#     attn.diff    a value of ATTN       one row, one struct
+#     bias.diff    a value of BIAS       one row
+#     stage.diff   a stage               its rows of ARCH, PARAMS and ACTS, its operation in three backends (docs/tour.md)
+#     key.diff     a config.json's key   one line of models/import.cpp
+tmp=$(mktemp -d); trap 'rm -rf "$tmp"' EXIT
+CXX=${CXX:-g++} CUDA=${CUDA:-/usr/local/cuda}
+export OMP_NUM_THREADS=1
+passed=0; failed=0
+ok() { # what, then a command
+    what=$1; shift
+    if "$@" > "$tmp/out" 2>&1; then passed=$((passed + 1)); else failed=$((failed + 1)); echo "FAIL $what"; tail -n 5 "$tmp/out"; fi
+}
+cp -r Makefile ./*.cu ./*.h ./*.cuh commands cpu cuda dist models text test "$tmp"
+mkdir "$tmp/dev" "$tmp/scripts" && cp -r dev/emulator "$tmp/dev"
+cp scripts/modeling_train_sink.py "$tmp/scripts"                  # models/export.cpp holds it
+cd "$tmp" || exit 1
+
+apply() { # a diff, which only adds lines: how many goes to `counts`
+    grep -q '^-[^-]' "test/add/$1.diff" && { echo "$1.diff takes lines out"; return 1; }
+    patch -p1 < "test/add/$1.diff" || return 1
+    awk -v name="$1" '/^\+\+\+ / { file = substr($2, 3) } /^\+[^+]/ { n++; lines[file]++ }
+                      END { printf "%s.diff: %d lines", name, n; for (f in lines) { printf ", %d of %s", lines[f], f } print "" }' \
+        "test/add/$1.diff" >> counts
+}
+# build NAME SWITCH=value..: the others are the Makefile's defaults. Runs are short here: -O0
+build() {
+    name=$1; shift
+    make -s binary BACKEND=cpu OPTIMIZE=-O0 "$@" &&
+        cp "$(make -s check BACKEND=cpu "$@")/train_sink" "$name"
+}
+# a finite loss that falls, in a run of a binary with some flags
+trains() { # NAME flags
+    name=$1; shift; rm -rf "run-$name"
+    "./$name" -d bb -n 30 --warmup 5 --lr 0.003 --eval-every 0 -o "run-$name" "$@" &&
+        awk -F'"loss":' '/"event":"train"/ { split($2, x, ","); if (x[1] ~ /null/) { exit 1 } if (!n++) { first = x[1] } last = x[1] }
+                         END { print first, last; exit !(n && last < first - 0.1) }' "run-$name/log.jsonl"
+}
+gradients() { # NAME flags
+    name=$1; shift
+    "./$name" check "$@" > gradients.txt 2>&1 || { tail -n 3 gradients.txt; return 1; }
+}
+# what a binary makes of the model in llama/
+probe() {
+    "./$1" probe llama -d test/families/tokens --probe-len 33 --probe-seqs 4 --json llama.json
+}
+loss() { grep -o '"probe_loss": *[0-9.]*' llama.json | grep -o '[0-9.]*$'; }
+near() {
+    awk -v a="$1" -v b="$2" \
+        'BEGIN { print a, b; d = a - b; exit !(a > 0 && b > 0 && d * d < 4e-10) }'
+}
+# a copy of test/families/llama_llama3 whose config.json also has attention_multiplier,
+# as Granite's have
+multiplier() {
+    rm -rf llama; cp -r test/families/llama_llama3 llama
+    sed "s/^{/{ \"attention_multiplier\": $1,/" test/families/llama_llama3/config.json \
+        > llama/config.json
+}
+
+# ---- 1 a value of ATTN
+ok "make help does not list relu before"  sh -c '! make help | grep -q "^  relu .*scores above 0"'
+ok "attn.diff fits the tree"              apply attn
+ok "make help lists relu"                 sh -c 'make help | grep "^  relu .*scores above 0"'
+$CXX -std=c++17 -O0 -fopenmp -DATTN_ONLY=relu -x c++ test/math/test_attention.cpp -o attention \
+    > attention.log 2>&1 & tests=$!
+ok "it builds"                            build relu ATTN=relu
+ok "it trains"                            trains relu
+ok "the log names it"                     grep -q '"ATTN":"relu"' run-relu/log.jsonl
+# not gradients: finite differences step over the corner of relu.
+# The tests of attention have its derivative
+ok "the tests of attention compile it"    wait $tests
+ok "and pass it, against naive.h" \
+    sh -c './attention | grep -E "^[1-9][0-9]* passed, 0 failed"'
+
+# ---- before the other three
+multiplier 0.5
+ok "no BIAS=zero_v before" \
+    sh -c '! make -s check BIAS=zero_v 2> no && grep "BIAS=zero_v is unknown" no'
+ok "no --head-temperature before" \
+    sh -c './relu check --head-temperature 1 2>&1 | grep "unknown flag --head-temperature"'
+ok "attention_multiplier refused before" \
+    sh -c './relu probe llama -d test/families/tokens 2>&1 | grep "error.*attention_multiplier"'
+ok "bias.diff fits the tree"              apply bias
+ok "stage.diff fits the tree"             apply stage
+ok "key.diff fits the tree"               apply key
+ok "what both builds share"                make -s once OPTIMIZE=-O0
+build reference BACKEND=ref > reference.log 2>&1 & reference=$!
+ok "BIAS=zero_v builds"                   build zero_v BIAS=zero_v
+ok "BACKEND=ref builds"                   wait $reference
+
+# ---- 2 a value of BIAS
+ok "it trains"                            trains zero_v
+ok "the log names it"                     grep -q '"BIAS":"zero_v"' run-zero_v/log.jsonl
+ok "its gradients are right"              gradients zero_v
+ok "v* is learned, k* is not there" \
+    sh -c 'grep -q "self_attn.v_star" gradients.txt && ! grep -q k_star gradients.txt'
+
+# ---- 3 a stage, beside that value of BIAS, and on the reference
+ok "without its flag there is none"       sh -c '! grep -q temperature gradients.txt'
+ok "it trains"                            trains zero_v --head-temperature 1 --kv-heads 1
+ok "the log names it"                     grep -q '"head_temperature":1' run-zero_v/log.jsonl
+ok "its gradients are right (cpu)"        gradients zero_v --head-temperature 1
+ok "there is one of each layer" \
+    sh -c '[ $(grep -c "self_attn.temperature " gradients.txt) = 2 ]'
+ok "and where half a head turns"          gradients zero_v --head-temperature 1 --rope-part 0.5
+ok "its gradients are right (ref)"        gradients reference --head-temperature 1
+if [ -f "$CUDA/include/cublasLt.h" ]; then
+    ok "it compiles for CUDA" \
+        $CXX -x c++ -std=c++17 -fsyntax-only -w -DEMU -DATTN=softmax -DBIAS=none -DPE=rotary \
+        -DNORM=pre -DFFN=swiglu -DCOMBINE=concat -DQKNORM=none \
+        -DGATE=none -DPRECISION=bf16 \
+        -DBACKEND=cuda "-I$CUDA/include" \
+        -Idev/emulator train_sink.cu
+else
+    echo "skipped: 1, no CUDA headers in $CUDA/include (set CUDA=)"
+fi
+
+# ---- 4 a key of another family's config.json: scores of heads of 4 are halved as it is
+answer=$(grep -o '"loss": *[0-9.]*' test/families/llama_llama3/answer.json | grep -o '[0-9.]*$')
+ok "attention_multiplier is taken"        probe reference
+ok "0.5 changes nothing"                  near "$(loss)" "$answer"
+multiplier 1.5
+ok "1.5 is taken"                         probe reference
+ok "1.5 changes the loss"                 sh -c '! [ "$1" = "$2" ] && awk "BEGIN { exit !($1 > 0 && ($1 - $2) ^ 2 > 1e-6) }"' sh "$(loss)" "$answer"
+cat counts
+echo "$passed passed, $failed failed"
+[ $failed -eq 0 ]

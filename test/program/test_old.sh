@@ -1,0 +1,33 @@
+# checkpoints that commit 3a5150d wrote, before a model was a table of rows,
+# are opened and measured as they were then. A key that they do not have means the default
+#     test/old/NAME/      as 3a5150d saved them: --window 9; BIAS=sink_token FFN=gelu COMBINE=sum; BIAS=v PE=absolute
+#     probe.json          what its `probe -d bb --bb-vocab 24 --probe-seqs 4 --probe-len 12 --json` wrote
+cd "$(dirname "$0")/../.." || exit 1
+program=build/cpu/train_sink; dir=$(mktemp -d); passed=0; failed=0
+trap 'rm -rf "$dir"' EXIT
+ok() {
+    if [ "$1" -eq 0 ]; then passed=$((passed + 1)); else failed=$((failed + 1)); echo "FAIL $2"; fi
+}
+# the numbers of a list of fields, one line each
+numbers() {
+    for field in probe_loss sink_k proxy_k alpha1 alpha1_proxy mass entropy h_norm_first h_norm_rest k_norm_first k_norm_rest v_norm_first v_norm_rest; do
+        grep -o "\"$field\":\(\[\[[^]]*\]\(,\[[^]]*\]\)*\]\|\[[^]]*\]\|[^,}]*\)" "$1" | head -n 1 |
+            tr '[],:' '    ' | sed "s/\"$field\"/$field/"
+    done
+}
+for old in test/old/*/; do
+    name=$(basename "$old")
+    $program probe "$old" -d bb --bb-vocab 24 --probe-seqs 4 --probe-len 12 \
+        --json "$dir/$name.json" > "$dir/out" 2>&1
+    ok $? "$name does not open: $(cat "$dir/out")"
+    numbers "$old/probe.json" > "$dir/then"; numbers "$dir/$name.json" > "$dir/now"
+    [ "$(wc -l < "$dir/then")" -ge 10 ]
+    ok $? "$name: too few fields are compared: $(cut -d' ' -f 1 "$dir/then" | tr '\n' ' ')"
+    paste -d' ' "$dir/then" "$dir/now" | awk '{
+        half = NF / 2; if (NF % 2 || half < 2) { print "other numbers of " $1; exit 1 }
+        for (i = 2; i <= half; i++) { d = $i - $(i + half); if (d > 1e-5 || d < -1e-5) { print $1 ": was " $i ", is " $(i + half); exit 1 } }
+    }' > "$dir/out"
+    ok $? "$name: $(cat "$dir/out")"
+done
+echo "$passed passed, $failed failed"
+[ $failed -eq 0 ]
