@@ -294,7 +294,7 @@ $(OPERATIONS:%=build/test/test_%): OPTIMIZE = -O0
 $(WITH_MODEL:%=build/test/test_%): train_sink.cu variant.cu
 $(addprefix build/test/test_eval_,sink key positions): test/model/test_eval.cpp
 # and these read text and files, or only run the program: at -O1 they compile in a third of the time
-READERS := data look hostile tokenizer errors export export_gguf families train gguf checkpoint score chat \
+READERS := data look hostile tokenizer errors adapter export export_gguf families train gguf checkpoint score chat \
            sft directory
 $(READERS:%=build/test/test_%): OPTIMIZE = -O1
 build/test/%: %.cpp test/check.h test/defaults.h test/naive.h $(HEADERS) $(ONCE)

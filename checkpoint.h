@@ -199,7 +199,9 @@ inline void checkpoint_read(Model* m, Checkpoint* k) {
         tensors_all_used(m, { k->weights });
     }
     weights_keep(m);
-    if (cpu::mapped.all.empty()) { weights_close(&k->weights); }     // else they stay in use
+    static std::vector<Weights> in_use;          // matrices that are read where they lie
+    if (cpu::mapped.all.empty()) { weights_close(&k->weights); }
+    else { in_use.push_back(k->weights); }
 }
 
 inline void checkpoint_load(Model* m, const std::string& dir) {

@@ -7,6 +7,7 @@ but that.
 */
 #ifndef INIT_H
 #define INIT_H
+#include "open_model.h"
 
 // a switch of this build that somebody chose, and that the model does not have
 static void init_switches(const Arch& theirs, const std::string& from) {
@@ -25,8 +26,9 @@ static void init_switches(const Arch& theirs, const std::string& from) {
 
 // the model of --init: its rows become the flags'. The caller reads the weights, and so closes it
 static Checkpoint init_open(Flags* f) {
-    Checkpoint k = checkpoint_open(f->init, true);
+    Checkpoint k = checkpoint_open(f->init, f->adapter, true);
     init_switches(k.c, f->init);
+    adapter_said(k, f->adapter);
     require(!k.c.experts && !k.c.mamba_width,
             "--init " + f->init + ", with experts or Mamba layers",
             "a model without them: they only run forward");

@@ -8,13 +8,20 @@ change it.
 #include "../flags.h"
 #include "memory_needed.h"
 
+// Says which adapter was added to a checkpoint's weights.
+inline void adapter_said(const Checkpoint& k, const std::string& adapter) {
+    if (k.adapted.empty()) { return; }
+    fprintf(stderr, "adapter %s: %s\n", adapter.c_str(), k.adapted.c_str());
+}
+
 // a checkpoint and the tokenizer its text wants; stay: weights that may stay in their file
 inline Model model_from_checkpoint(Flags* f, int T_max, cpu::Stay stay, bool gradients = false) {
     if (f->words.size() != 1) {
         die(EXIT_USER, strf("got %zu checkpoints, wanted one", f->words.size()),
             "name its directory, such as runs/NAME/step_1000");
     }
-    Checkpoint k = checkpoint_open(f->words[0]);
+    Checkpoint k = checkpoint_open(f->words[0], f->adapter);
+    adapter_said(k, f->adapter);
     Arch c = k.c;
     if (f->tokenizer.empty()) { f->tokenizer = k.tokenizer; }
     if (flag_given(*f, "prefix")) { c.prefix = f->arch.prefix; }

@@ -84,6 +84,7 @@ static void train_checks(const Flags& f, bool begins) {
     if (!begins) { return; }
     reject_unused_flags(f, "min_lr", f.schedule != "constant", "--schedule cosine");
     reject_unused_flags(f, "beta2 adam_eps", optimizer_of(f.optimizer) != SGD, "--optimizer adamw or muon");
+    reject_unused_flags(f, "adapter", !f.init.empty(), "--init CHECKPOINT");
     reject_unused_model_flags(f);
     reject_unused_data_flags(f, split(f.data, ','));
 }

@@ -3,6 +3,7 @@ models/config.cpp -- what config.h declares.
 */
 #include "config.h"
 #include "directory.h"
+#include "adapter.h"
 #include "import_gguf.h"
 #include "../text/look.h"
 
@@ -188,7 +189,6 @@ static std::string beside_checkpoint(const std::string& given) {
 // the two files of a directory, or the GGUF file; nothing but these is read
 static Checkpoint checkpoint_files(const std::string& dir) {
     Checkpoint k;
-    directory_adapter_check(dir);
     const std::string gguf = checkpoint_gguf(dir);
     if (!gguf.empty()) {
         Gguf g = gguf_open(gguf);
@@ -218,11 +218,13 @@ static Checkpoint checkpoint_files(const std::string& dir) {
     return k;
 }
 
+static const char* const MERGE = "merge it into them, with peft's merge_and_unload";
+
 // Dies if the tensors are those of something around the model, or have names of another kind.
 static void names_check(const Weights& files, bool embedding, const std::string& wanted) {
     static const struct { const char *part, *what, *hint; } KNOWN[] = {
-        { ".lora_", "an adapter (LoRA) beside its weights", DIRECTORY_MERGE },
-        { "base_model.", "a model that PEFT is wrapped around", DIRECTORY_MERGE },
+        { ".lora_", "an adapter (LoRA) beside its weights", MERGE },
+        { "base_model.", "a model that PEFT is wrapped around", MERGE },
         { "language_model.", "a model of more than text, of which this is the part for text",
           "save that part by itself: model.language_model.save_pretrained('NEW')" },
         { "vision_tower.", "a model of more than text", "give its language model alone" },
@@ -241,7 +243,8 @@ static void names_check(const Weights& files, bool embedding, const std::string&
         "save the weights under the names that transformers gives them");
 }
 
-Checkpoint checkpoint_open(const std::string& dir, bool may_add) {
+Checkpoint checkpoint_open(const std::string& dir, const std::string& adapter, bool may_add) {
+    adapter_beside_check(dir, adapter);
     Checkpoint k = checkpoint_files(dir);
     const Json* mine = k.config.get("train_sink");
     k.c = mine ? arch_of_checkpoint(k.config, *mine, k.where, &k.attn, &k.tokenizer)
@@ -272,6 +275,10 @@ Checkpoint checkpoint_open(const std::string& dir, bool may_add) {
     if (mine) {
         k.weights = safetensors_open_dir(dir);
         weights_unwrap(&k.weights);
+    }
+    if (!adapter.empty() && adapter != "none") {
+        const Family* family = family_of(k.config);
+        k.adapted = adapter_apply(adapter, family, k.c.tied, &k.weights);
     }
     k.tokenizer = checkpoint_tokenizer(dir, k.tokenizer);
     return k;

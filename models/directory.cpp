@@ -8,6 +8,7 @@ static const char* const CONFIG = "config.json";
 static const char* const TOKENIZER = "tokenizer.json";
 static const char* const TOKENIZER_CONFIG = "tokenizer_config.json";
 static const char* const SPECIALS = "special_tokens_map.json";
+static const char* const ADAPTER = "adapter_config.json";
 static const char* const GENERATION = "generation_config.json";
 
 static const KeyRow DIRECTORY_KEYS[] = {
@@ -158,10 +159,32 @@ static const KeyRow DIRECTORY_KEYS[] = {
       KEY_HARMLESS, "", "how it is run, or what is handed back" },
     // ---- files
     { "chat_template.jinja", "", KEY_READ, "", "--chat" },
-    { "adapter_config.json", "", KEY_ONLY, "",
-      "an adapter changes the weights and is not applied" },
-    { "adapter_model.safetensors", "", KEY_ONLY, "", "the same" },
-    { "adapter_model.bin", "", KEY_ONLY, "", "the same" },
+    // ---- an adapter, for --adapter
+    { ADAPTER, "", KEY_READ, "", "--adapter" },
+    { "adapter_model.safetensors", "", KEY_READ, "", "the same" },
+    { "adapter_model.bin", "", KEY_ONLY, "", "a file that only Python reads" },
+    { ADAPTER, "r lora_alpha use_rslora rank_pattern alpha_pattern", KEY_READ, "",
+      "W + alpha / r B A; alpha / sqrt(r) with use_rslora; by module in the patterns" },
+    { ADAPTER, "target_modules", KEY_READ, "", "each of a list has to be in the file" },
+    { ADAPTER, "peft_type", KEY_ONLY, "\"LORA\"", "an adapter of another kind" },
+    { ADAPTER, "task_type", KEY_ONLY, "\"CAUSAL_LM\"", "it computes something else than logits" },
+    { ADAPTER, "use_dora", KEY_ONLY, "false", "DoRA: it also scales the rows of W" },
+    { ADAPTER, "modules_to_save trainable_token_indices", KEY_ONLY, "[] {}",
+      "modules that were trained whole" },
+    { ADAPTER, "bias", KEY_ONLY, "\"none\"", "biases that were trained, too" },
+    { ADAPTER, "lora_bias use_qalora use_bdlora ensure_weight_tying", KEY_ONLY, "false",
+      "more than W + s B A" },
+    { ADAPTER,
+      "target_parameters alora_invocation_tokens layer_replication arrow_config kasa_config "
+      "velora_config monteclora_config megatron_config",
+      KEY_ONLY, "[] {}", "more than W + s B A" },
+    { ADAPTER, "init_lora_weights", KEY_ONLY, "true false \"gaussian\" \"orthogonal\" \"eva\"",
+      "another start changes the model that the adapter is of" },
+    { ADAPTER,
+      "auto_mapping peft_version base_model_name_or_path revision inference_mode lora_dropout "
+      "fan_in_fan_out exclude_modules layers_to_transform layers_pattern megatron_core "
+      "loftq_config eva_config corda_config lora_ga_config runtime_config qalora_group_size",
+      KEY_HARMLESS, "", "of training and of how it is kept: the names of its tensors say the rest" },
     { NULL, NULL, KEY_READ, NULL, NULL },
 };
 
@@ -248,30 +271,6 @@ std::string directory_said(const std::string& file, const Json& object) {
 Json directory_object(const std::string& dir, const std::string& name) {
     const std::string path = dir + "/" + name;
     return file_exists(path) ? json_file(path) : Json();
-}
-
-const char* const DIRECTORY_MERGE =
-    "merge it first: python3 -c \"from peft import AutoPeftModelForCausalLM as M; "
-    "M.from_pretrained('DIR').merge_and_unload().save_pretrained('NEW')\"";
-
-void directory_adapter_check(const std::string& dir) {
-    if (!is_dir(dir)) { return; }
-    std::string found;
-    for (auto& name : dir_list(dir)) {
-        const KeyRow* row = directory_key(name, "");
-        const bool adapter = name.compare(0, 8, "adapter_") == 0 && row && row->rule == KEY_ONLY;
-        if (adapter && found.empty()) { found = name; }
-    }
-    if (found.empty()) { return; }
-    const Json config = directory_object(dir, "adapter_config.json");
-    const Json *type = config.get("peft_type"), *base = config.get("base_model_name_or_path");
-    std::string kind = "LoRA", of;
-    if (type && type->type == Json::STRING && type->string != "LORA") { kind = type->string; }
-    if (base && base->type == Json::STRING) { of = " of the model " + base->string; }
-    die(EXIT_USER,
-        dir + ": holds an adapter (" + kind + ")" + of + ", as its " + found +
-            " says: it changes the weights, and is not applied",
-        DIRECTORY_MERGE);
 }
 
 std::vector<int> directory_ends(const std::string& dir) {

@@ -44,12 +44,6 @@ std::string directory_said(const std::string& file, const Json& object);
 // a value as an error shows it
 std::string directory_value(const Json& value);
 
-// what to do with an adapter: a hint
-extern const char* const DIRECTORY_MERGE;
-
-// Dies if the directory holds an adapter (LoRA and others), alone or beside a model.
-void directory_adapter_check(const std::string& dir);
-
 // the object in DIR/NAME; null if there is no such file
 Json directory_object(const std::string& dir, const std::string& name);
 

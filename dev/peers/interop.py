@@ -89,19 +89,12 @@ Read only: experts, Mamba layers, gpt-oss, OPT-350m's projections.
 ## GGUF, for llama.cpp
 
 `--to gguf` writes one file, its matrices as `--type` f32, f16, bf16 or q8_0, its norms and biases
-<<<<<<< HEAD
 as f32, with the tokenizer and the chat template. It is written as the family of llama.cpp that can
-express the model exactly: {', '.join(f'`{a}`' for a in ARCHS)}. Anything else
-is rejected, with an error that names what llama.cpp lacks: it has no other operation of attention
-than softmax and softcap, no learned biases (BIAS), no gate, and a window in Gemma 2 and 3 alone.
-=======
-as f32, with the tokenizer and the chat template. It is written as the family of llama.cpp that says
-the model exactly:
+express the model exactly:
 {textwrap.fill(', '.join(f'`{a}`' for a in ARCHS), 100)}.
 Anything else is rejected, with an error that names what llama.cpp lacks: it has no other operation
 of attention than softmax and softcap, no learned biases (BIAS), no gate, and a window in Gemma 2
 and 3 alone.
->>>>>>> 638c8eb (docs: a list within the width of the page)
 
 `dev/peers/check_gguf.py`, with llama.cpp as in llama-cpp-python 0.3.16: {sum(s.startswith('agrees') for s in gguf.values())} of {len(gguf)} agree. The loss is
 at most {max(far(s) for n, s in gguf.items() if s.endswith('away') and 'q8_0' not in n):.0e} away (q8_0: {far(gguf['run-q8_0']):.0e}, since llama.cpp rounds what it multiplies to 8 bits, too),
