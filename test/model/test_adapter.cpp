@@ -3,8 +3,8 @@ test_adapter.cpp -- --adapter: a LoRA adapter gives what peft gives (test/adapte
 dev/peers/check_adapter.py --save), each command applies it, and what is more than W + s B A is
 rejected by name.
 */
-#include "check.h"
-#include "../text/json.h"
+#include "../check.h"
+#include "../../text/json.h"
 
 static const std::string SCRATCH = "build/test/adapter/", BASE = "test/families/llama_yarn",
                          ADAPTER = "test/adapter";
