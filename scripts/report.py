@@ -14,6 +14,7 @@ import shlex
 import sys
 import time
 
+import dumps
 import export
 import runlog
 from runlog import die
@@ -23,7 +24,7 @@ POINTS = 2000
 DIGITS = 6
 RELOAD_SECONDS = 5
 # what report.html has in place of the data
-EMPTY = '{"runs":[],"results":[],"differing":[],"notes":[],"reload":0}'
+EMPTY = '{"runs":[],"results":[],"dumps":[],"differing":[],"notes":[],"reload":0}'
 
 
 def thin(steps, values):
@@ -112,12 +113,14 @@ def name_by_rows(runs, tables):
 def page(paths, live):
     """The html, and whether every run in it has ended."""
     tables = [p for p in paths if p.endswith(".json") and runlog.is_results(p)]
+    maps = [p for p in paths if dumps.is_dump(p)]
     notes = []
-    runs = runlog.read_runs([p for p in paths if p not in tables], quiet=live, left_out=notes)
+    runs = runlog.read_runs([p for p in paths if p not in tables + maps], quiet=live, left_out=notes)
     results = [runlog.read_results(p) for p in tables]
     name_by_rows(runs, results)
     ended = all(r["status"] in ("done", "stopped", "probed") for r in runs)
     data = {"runs": [run_data(r) for r in runs], "results": [results_data(r) for r in results],
+            "dumps": [dumps.dump_data(p) for p in maps],
             "differing": runlog.differing_flags(runs), "notes": notes,
             "reload": RELOAD_SECONDS if live and not ended else 0}
     text = json.dumps(rounded(data), separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
@@ -188,9 +191,10 @@ def arguments(words):
     parser = argparse.ArgumentParser(prog="scripts/report.py", allow_abbrev=False,
                                      description=__doc__.split("\n\n")[0])
     parser.error = lambda text: die(f"options: {text}", "scripts/report.py --help")
-    parser.add_argument("inputs", nargs="*", metavar="RUN | RUNS | PROBE.json | RESULTS.json",
+    parser.add_argument("inputs", nargs="*", metavar="RUN | RUNS | PROBE.json | DUMP | RESULTS.json",
                         help="a directory with log.jsonl, a directory of such, "
-                             "what train_sink probe --json wrote, "
+                             "what train_sink probe --json wrote, what --dump DIR "
+                             "--dump-heads all wrote (one directory per sequence), "
                              "a table written by scripts/reproduce")
     parser.add_argument("-o", "--out", help="the page [runs/report.html], the CSV file [printed], "
                                             "the directory for TensorBoard [runs/tensorboard]")

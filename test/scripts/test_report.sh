@@ -176,7 +176,54 @@ END
     has 'text-anchor="end">4000</text>'
     has '✗ died</span><div class="was run">last line'; has '… running</span><div class="was run">last line'
     has '<details class="flags"><summary>'; has 'data-all="0">no run</button>'
-else skip 52 "no chromium"; fi
+    # maps of heads: of two sequences, one with an extra key; a head by pointer, click and arrow keys
+    $PYTHON - $out <<'END'
+import array, os, sys
+def npy(path, T, get):
+    about = f"{{'descr': '<f4', 'fortran_order': False, 'shape': ({T}, {T + 1}), }}".encode()
+    about += b" " * (-(11 + len(about)) % 64) + b"\n"
+    numbers = array.array("f", [get(t, j) if j < t + 2 else 0 for t in range(T) for j in range(T + 1)])
+    with open(path, "wb") as f:
+        f.write(b"\x93NUMPY\x01\x00" + bytes([len(about) % 256, len(about) // 256]) + about + numbers.tobytes())
+for name, T, extra, heads in (("first", 8, 0, ((0, 0), (0, 2), (3, 0), (3, 1))), ("second", 200, 0.5, ((0, 0), (3, 1)))):
+    os.makedirs(f"{sys.argv[1]}/{name}", exist_ok=True)
+    for l, h in heads:
+        share = 0.1 + 0.2 * l + 0.1 * h
+        npy(f"{sys.argv[1]}/{name}/{l}_{h}_map.npy", T, lambda t, j: extra if j == 0 else share if j == 1 else 0)
+        npy(f"{sys.argv[1]}/{name}/{l}_{h}_cosine.npy", T, lambda t, j: -1 if j else 0)
+END
+    report $out/first $out/second -o $out/maps.html; ok $? "maps of heads: $(cat $out/stderr)"
+    dom 'maps.html#seq=1&head=3:1'
+    [ -s $out/dom ] && ! grep -E 'Uncaught|Refused|CONSOLE.*rror' $out/browser.log
+    ok $? "errors of the script on maps of heads"
+    has 'maps of 2 sequences'; has 'layer 3, head 1: α₁ = 0.8000'; has 'the left edge is the extra key'
+    has '<canvas width="67" height="67"'             # 200 tokens, three to a cell
+    { sed '/<\/body>/,$d' $out/maps.html; cat <<'END'; } > $out/hands.html
+<script>
+const said = [], heads = () => document.querySelector("[data-heads]");
+const pixel = (x, y) => [...$("head-map").querySelector("canvas").getContext("2d").getImageData(x, y, 1, 1).data].join(" ");
+const say = what => said.push(what + ": " + $("head-map").textContent.split(" = ")[0] + " #" + location.hash);
+const press = key => heads().dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
+const move = el => el.dispatchEvent(new PointerEvent("pointermove", { clientX: 5, clientY: 5, bubbles: true }));
+say("strongest");
+move(document.querySelector('[data-head="0:2"]')); say("pointer");
+move(document.body); say("away");
+document.querySelector('[data-head="0:0"]').dispatchEvent(new MouseEvent("click", { bubbles: true })); say("click");
+press("ArrowRight"); say("over the gap"); press("ArrowLeft"); press("ArrowDown"); say("down"); press("ArrowDown"); say("at the end");
+press("Enter"); say("enter");
+said.push("pixel: " + pixel(0, 5) + " / " + pixel(7, 0));
+document.querySelector("[data-kind=cosine]").click(); said.push("cosine: " + pixel(0, 5));
+$("seq").value = 1; $("seq").dispatchEvent(new Event("input", { bubbles: true })); say("sequence");
+document.body.innerHTML = said.map(s => `<p>${esc(s)}</p>`).join("");
+</script></body></html>
+END
+    dom hands.html
+    has '>strongest: layer 3, head 1: α₁ #'; has '>pointer: layer 0, head 2: α₁ #'; has '>away: layer 3, head 1: α₁ #'
+    has '>click: layer 0, head 0: α₁ ##'; has '>over the gap: layer 0, head 2: '; has '>down: layer 3, head 0: '; has '>at the end: layer 3, head 0: '
+    grep '>enter: ' $out/dom | grep -q 'head=3%3A0'; ok $? "Enter keeps no head: $(grep enter: $out/dom)"
+    has '>pixel: 71 190 111 255 / 0 0 0 0<'; has '>cosine: 68 1 84 255<'
+    has '>sequence: layer 3, head 1: α₁ #'
+else skip 67 "no chromium"; fi
 
 # ---- half a line, nulls, spikes, a growing log -----------------------------------------------------------------------------
 mkdir -p $out/half $out/null $out/live
@@ -307,6 +354,8 @@ hinted "make demo trains it"                          $R runs/demo-text-nowhere
 hinted "train one: ./train_sink train -o runs/mine"   $R nowhere/at/all
 hinted "ls $out"                                      $R $out/nowhere
 refused 'none: got no log.jsonl in it, wanted a run'                       $R $out/none
+mkdir -p $out/damaged; echo none > $out/damaged/0_0_map.npy
+refused 'damaged/0_0_map.npy: got no .npy of version 1, wanted an array'   $R $out/damaged
 refused 'empty/log.jsonl: got an empty file, wanted a line of config'      $R $out/empty
 refused 'broken/log.jsonl, line 3: got .* wanted an object'                $R $out/broken
 refused 'headless/log.jsonl: got .eval. in the first line, wanted config'  $R $out/headless
