@@ -89,6 +89,15 @@ def check_links(name, text):
             expect(anchor in there, f"{name}: a link to {target}: that page has no such heading")
 
 
+# what a page calls by its place in the repository, in backquotes or after a program's name
+PLACE = re.compile(r"`(?:python3 |sh )?((?!models/NAME)(?:test|dev|scripts|docs|cpu|cuda|models|text|commands|shell|dist|demo)/[\w./-]*)")
+
+
+def check_places(name, text):
+    for place in PLACE.findall(text):
+        expect(os.path.exists(place.rstrip(".")), f"{name}: {place} is not in the repository")
+
+
 def check_shape(name, text):
     lines = text.split("\n")
     longest = README_LONGEST if name == "README.md" else LONGEST
@@ -125,12 +134,13 @@ def check_commands(name, text):
 
 def check_pages():
     used = set()
-    for name in ["README.md"] + PAGES + OUTPUT:
+    for name in ["README.md", "CONTRIBUTING.md"] + PAGES + OUTPUT:
         if not os.path.exists(name): continue
         with open(name, encoding="utf-8") as f: text = f.read()
         check_links(name, text)
         if name in OUTPUT: continue
         check_shape(name, text)
+        check_places(name, text)
         used |= check_commands(name, text)
     for name in ELSEWHERE if PAGES else []:
         expect(name in used, f"{name} has no commands that are tested elsewhere: leave it out of ELSEWHERE")

@@ -16,5 +16,8 @@ noticed() { # file, its text, what is said
 noticed a.cpp "// the optimiser's step" "not American: a.cpp:1: optimiser"
 noticed a.md "a Colour" "not American: a.md:1: Colour"
 noticed a.md "half, 50 % of it" "a blank before %: a.md:1"
+noticed README.md 'see `scripts/nowhere.py` for it' "README.md: scripts/nowhere.py is not in the repository"
+noticed README.md 'see [this](docs/nowhere.md)' "README.md: a link to docs/nowhere.md, which is not there"
+noticed README.md '    ./train_sink probe x' "README.md:1: a command that no test sees"
 echo "$passed passed, $failed failed"
 [ $failed -eq 0 ]
