@@ -12,7 +12,7 @@ export CHECK_FIRST=1                                     # one failed check is e
 part=${PART:-1/1}
 tree=build/mutants/$(printf %s "${1-all}-${part%/*}" | tr -c A-Za-z0-9_ -); tab=$(printf '\t')
 rm -rf $tree; mkdir -p $tree
-cp -r Makefile README.md *.cu *.cuh *.h commands cpu cuda demo dist models text scripts \
+cp -r Makefile mk README.md *.cu *.cuh *.h commands shell cpu cuda demo dist models text scripts \
     dev test $tree
 cd $tree || exit 1
 awk -F "$tab" '!/^#/ && NF && (NF != 3 || $3 == "") {

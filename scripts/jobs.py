@@ -360,7 +360,7 @@ def ask_make(words):
     r = subprocess.run(words, cwd=ROOT, env=clean(), capture_output=True, text=True,
                        errors="replace")
     if r.returncode:
-        message = re.sub(r"^Makefile:\d+: \*\*\* |\.  Stop\.$", "", (r.stderr or "").strip())
+        message = re.sub(r"^[a-zA-Z/.]*:\d+: \*\*\* |\.  Stop\.$", "", (r.stderr or "").strip())
         die(f"{shlex.join(words)}: {message}", "make help lists the switches")
     return r.stdout.strip()
 

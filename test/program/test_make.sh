@@ -1,9 +1,10 @@
 # the Makefile, in a copy of the tree: good switches build what they say, bad ones stop
 # with the message, a change of anything that goes into a binary rebuilds it, and nothing else does
 . test/ok.sh
+. test/tree.sh
 copy=build/test/make
 rm -rf $copy; mkdir -p $copy/dev/golden
-cp -r Makefile *.cu *.cuh *.h commands cpu cuda dist models text $copy; mkdir -p $copy/scripts; cp scripts/modeling_train_sink.py $copy/scripts
+copy_sources $copy; mkdir -p $copy/scripts; cp scripts/modeling_train_sink.py $copy/scripts
 cp dev/golden/cases.tsv $copy/dev/golden
 for t in test/check.h test/*/test_*.cpp; do mkdir -p "$copy/${t%/*}"; cp "$t" "$copy/$t"; done
 cd $copy || exit 1
@@ -198,7 +199,10 @@ finds() { # cuda|cpu why files...
     want=build/$1 why=$2; shift 2
     rm -rf root; mkdir -p root/dev root/usr/lib/wsl/lib
     for f in "$@"; do : > "root/$f"; done
-    out=$(sed "s|/dev/nvidia\[|$PWD/root&|; s|/dev/dxg|$PWD/root&|; s|/usr/lib/wsl|$PWD/root&|" Makefile | make --no-print-directory -f - check NVCC=nvcc 2>&1)
+    cp mk/switches.mk kept
+    sed "s|/dev/nvidia\[|$PWD/root&|; s|/dev/dxg|$PWD/root&|; s|/usr/lib/wsl|$PWD/root&|" kept > mk/switches.mk
+    out=$(make --no-print-directory check NVCC=nvcc 2>&1)
+    mv kept mk/switches.mk
     [ "$out" = "$want" ]; ok $? "$why: wanted $want, got $out"
 }
 finds cuda "GPU 0" dev/nvidia0 dev/nvidiactl

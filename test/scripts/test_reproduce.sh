@@ -394,7 +394,7 @@ END
 # 9 with a compiler that only writes an empty file: one run a GPU (jobs 0) builds too;
 # make experiments leaves ./train_sink alone
 tree=$dir/tree; mkdir -p $tree
-cp -r Makefile *.cu *.cuh *.h scripts $tree; for d in commands cpu cuda dist models text; do \
+cp -r Makefile mk *.cu *.cuh *.h scripts $tree; for d in commands shell cpu cuda dist models text; do \
     [ -d $d ] && cp -r $d $tree; done
 cat > $tree/compiler <<'END'
 #!/bin/sh

@@ -1,0 +1,87 @@
+# How a program is built: a directory per model, what all models share once.
+
+# ---- one directory per model: switching cannot leave a stale binary, and switching back
+# costs nothing ----------------
+# build/cpu, or build/cpu-ATTN=sigmoid-BIAS=k: what is not the default, by name,
+# so that no two models share one
+empty :=
+others = $(foreach s,$(MODEL),$(if $(filter-out $(firstword $($(s)_ALL)),$($(s))),$(s)=$($(s))))
+usual := $(if $(filter cuda,$(BACKEND)),bf16,fp32)
+odd   := $(if $(filter-out $(usual),$(PRECISION)),PRECISION=$(PRECISION))
+many  := $(if $(filter-out none,$(DIST)),DIST=$(DIST))
+DIR   := build/$(subst $(empty) $(empty),-,$(strip $(BACKEND) $(others) $(odd) $(many)))
+BF16   = $(if $(filter cpu-bf16,$(BACKEND)-$(PRECISION)),-DCPU_REAL=bf16)
+DEFS   = $(foreach s,$(SWITCHES) DIST,-D$(s)=$($(s))) $(BF16)
+COMMIT := $(shell git describe --always --dirty --exclude '*' 2>/dev/null || echo unknown)
+ifeq ($(BACKEND),cuda)
+HOST_FLAGS = $(filter-out -O3,$(OPTIMIZE)) -march=$(ARCH) -fopenmp -Wall
+COMPILE    = $(NVCC) -std=c++17 -O3 -arch=$(GPU_ARCH) -ccbin $(CXX) -Xcompiler '$(HOST_FLAGS)'
+LINK    = -lcublasLt $(if $(filter nccl,$(DIST)),-lnccl)
+else
+HOST    = $(if $(filter mpi,$(DIST)),OMPI_CXX='$(CXX)' MPICH_CXX='$(CXX)' $(MPICXX),$(CXX))
+COMPILE = $(HOST) -std=c++17 $(OPTIMIZE) -march=$(ARCH) -fopenmp $(WARN) -x c++
+endif
+HEADERS := $(wildcard *.h *.cuh commands/*.h shell/*.h cpu/*.h cuda/*.cuh dist/*.h models/*.h text/*.h)
+
+# the compiler, and what -march=native means on this machine: another one may share the disk
+MEANING  := $(shell $(CXX) -march=$(ARCH) -dM -E -x c++ /dev/null 2>/dev/null | cksum)
+COMPILER := $(shell $(CXX) --version | head -n 1) $(MEANING)
+
+# what no switch touches is compiled once, for all models, by a compiler and its flags:
+# build/once/NUMBER/text/tokenizer.o. Of the archive a program takes what it calls
+ONCE_COMPILE := $(CXX) -std=c++17 $(OPTIMIZE) -march=$(ARCH) -fopenmp $(WARN)
+number_of     = $(firstword $(shell echo "$(1)" "$(COMPILER)" | cksum))
+ONCE_DIR     := build/once/$(call number_of,$(ONCE_COMPILE))
+ONCE_SOURCES := $(wildcard commands/*.cpp shell/*.cpp cpu/*.cpp models/*.cpp text/*.cpp)
+ONCE_OBJECTS := $(ONCE_SOURCES:%.cpp=$(ONCE_DIR)/%.o)
+ONCE         := $(ONCE_DIR)/once.a
+ARCHIVE       = ar rcs $@.$$$$ $^ && mv $@.$$$$ $@
+# a line for each part, while make test and make demo build: make -s alone says nothing for minutes
+said = $(if $(SAY),$(info compiling $(1)))
+# two makes at once may want the same file: each writes its own, and moves it to its place whole
+OBJECT        = -MMD -MP -MF $@.$$$$.d -MT $@ -c $< -o $@.$$$$ && \
+                mv $@.$$$$.d $(@:.o=.d) && mv $@.$$$$ $@
+
+# and the program once for a backend and its precision: the model's own switches are in variant.o
+PROGRAM_DEFS  = $(filter -DBACKEND=% -DPRECISION=% -DDIST=% -DCPU_REAL=%,$(DEFS))
+PROGRAM      := build/program/$(call number_of,$(COMPILE) $(PROGRAM_DEFS))/train_sink.o
+
+# flags.txt is rewritten only when it differs, so a change of flags, compiler, processor or commit
+# rebuilds and nothing else does
+$(DIR)/flags.txt: FORCE
+	@mkdir -p $(DIR)
+	@echo "$(COMPILE) $(DEFS) $(COMMIT)" "$(COMPILER)" | cmp -s - $@ || \
+	 echo "$(COMPILE) $(DEFS) $(COMMIT)" "$(COMPILER)" > $@
+
+# compiles $< for the target named, whose dependencies it writes
+compile_for = $(COMPILE) $(DEFS) -DGIT_COMMIT='"$(COMMIT)"' \
+              -MMD -MP -MF $(DIR)/depends.d -MT '$$(DIR)/$(1)'
+
+ifeq ($(BACKEND),cuda) # in one piece
+$(DIR)/train_sink: train_sink.cu $(DIR)/flags.txt $(ONCE)
+	$(call compile_for,train_sink) $< -o $@ $(LINK) $(ONCE)
+else
+$(DIR)/train_sink: $(DIR)/variant.o $(PROGRAM) $(ONCE)
+	$(HOST) -fopenmp $(filter %.o %.a,$^) -o $@
+
+$(DIR)/variant.o: variant.cu $(DIR)/flags.txt
+	$(call said,$(DIR))$(call compile_for,variant.o) -c $< -o $@
+
+$(PROGRAM): train_sink.cu
+	@mkdir -p $(@D)
+	$(call said,train_sink.cu)$(COMPILE) $(PROGRAM_DEFS) $(OBJECT)
+-include $(PROGRAM:.o=.d)
+endif
+-include $(DIR)/depends.d
+
+$(ONCE): $(ONCE_OBJECTS)
+	$(ARCHIVE)
+$(ONCE_DIR)/%.o: %.cpp
+	@mkdir -p $(@D)
+	$(call said,$<)$(ONCE_COMPILE) $(ANY_PROCESSOR) $(OBJECT)
+# what looks whether the processor is the one that the rest was compiled for
+$(ONCE_DIR)/cpu/processor.o: ANY_PROCESSOR = $(if $(WIDE),-march=x86-64 -mtune=generic)
+-include $(ONCE_OBJECTS:.o=.d)
+
+once: $(ONCE) # for scripts that compile by themselves: the archive, made and named
+	@echo $(ONCE)

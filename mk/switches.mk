@@ -1,0 +1,86 @@
+# The switches, their values and the tools; stops with one line where one of them is wrong.
+
+# ---- the switches. Their values are the rows of the tables; the first row is the default ---------
+TABLES := attention_variants.cuh block_variants.h
+lp := (
+SWITCHES := $(shell sed -n 's/^.define \([A-Z]*\)_VARIANTS$(lp)X_.*/\1/p' $(TABLES))
+MODEL    := $(filter-out PRECISION BACKEND,$(SWITCHES))
+rows = $(shell sed -n 's/^ *X_$(1)$(lp)\([a-z0-9_]*\) *,.*/\1/p' $(TABLES))
+$(foreach s,$(SWITCHES),$(eval $(s)_ALL := $(call rows,$(s))))
+$(foreach s,$(MODEL),$(eval $(s) ?= $(firstword $($(s)_ALL))))
+# cuda where it can be built and run, else cpu, and the first line of output says why
+NVCC    ?= $(shell command -v nvcc 2>/dev/null)
+# any card of this container, or under WSL, where the driver's library says
+# that the card is NVIDIA's
+WSL     := $(and $(wildcard /dev/dxg),$(wildcard /usr/lib/wsl/lib/libcuda.so.1))
+GPU     := $(firstword $(wildcard /dev/nvidia[0-9]*) $(WSL))
+BACKEND ?= $(if $(NVCC),$(if $(GPU),cuda,cpu),cpu)
+HERE    := $(if $(GPU),nvcc and a GPU are here,no GPU here: no /dev/nvidia[0-9]*)
+WHY     := $(if $(NVCC),$(HERE),no nvcc in PATH)
+PRECISION ?= $(if $(filter cuda,$(BACKEND)),bf16,fp32)
+
+# ---- the tools: change them on the command line or in the environment ----------------------------
+CXX      ?= g++
+# what it compiles for: another machine's compiler knows no "native"
+TARGET   := $(firstword $(subst -, ,$(shell $(CXX) -dumpmachine 2>/dev/null)))
+MACHINE  := $(shell uname -m)
+aarch64  := armv8-a
+x86_64   := x86-64-v3
+ARCH     ?= $(if $(filter $(MACHINE),$(TARGET)),native,$(or $($(TARGET)),native))
+GPU_ARCH ?= $(if $(GPU),native,sm_80)
+# -fno-math-errno -fno-trapping-math change no value, only whether errno and exception flags are
+# kept; never -ffast-math. Vectors as wide as the processor has them: of AVX-512 GCC would take half
+WIDE     := $(if $(filter x86_64,$(TARGET)),-mprefer-vector-width=512)
+OPTIMIZE ?= -O3 -fno-math-errno -fno-trapping-math $(WIDE)
+WARN     := -Wall -Wextra
+JOBS     ?= $(shell nproc)
+# many processes: none, mpi (on the CPU) or nccl (on GPUs); docs/many.md
+DIST     ?= none
+DIST_ALL := none mpi nccl
+MPICXX   ?= mpicxx
+KNOWN    := $(SWITCHES) CXX ARCH OPTIMIZE JOBS NVCC GPU_ARCH DIST MPICXX
+
+# ---- a misspelled value, or a misspelled switch (ATN=sigmoid), must not quietly train softmax --------
+ifeq ($(filter help clean size,$(MAKECMDGOALS)),)
+not_one = $(filter-out 1,$(words $($(1))))$(filter-out $($(1)_ALL),$($(1)))
+one_of  = $(if $(not_one),$(error $(1)=$($(1)) is unknown; choose one of: $($(1)_ALL)))
+$(foreach s,$(SWITCHES) DIST,$(call one_of,$(s)))
+typed   := $(foreach o,$(subst \ ,-,$(MAKEOVERRIDES)),$(firstword $(subst =, ,$(o))))
+strange := $(filter-out $(KNOWN),$(typed))
+$(if $(strange),$(error unknown switch $(strange); known are: $(KNOWN)))
+# one of a set a|b|c: (a name and |) any number of times, this name, (| and a name)
+# any number of times
+in_set = ([a-z0-9_]*[|])*$(1)([|][a-z0-9_]*)*
+both     := ATTN=$(call in_set,$(ATTN)) +BIAS=$(call in_set,$(BIAS))
+conflict := $(shell sed -nE 's/^ *X_CONFLICT\($(both) *, *"(.*)"\).*/\5/p' \
+              attention_variants.cuh)
+without  := $(if $(NVCC),,BACKEND=cuda needs nvcc, which is not in PATH)
+no_nvcc  := $(if $(filter cuda,$(BACKEND)),$(without))
+# the compiler: one that is not there, or does not know C++17, is one line and not two hundred
+compiler := $(shell command -v $(firstword $(CXX)) 2>/dev/null)
+$(if $(compiler),,$(error $(firstword $(CXX)) is not in PATH ---> HINT: apt-get install g++, or \
+  dnf install gcc-c++, or make CXX=clang++))
+cxx17    := $(shell echo 'inline int a; template <class T> int f(T t) { if constexpr (sizeof t > 1) \
+              return a; return 1; } int main() { return f(1L); }' | \
+              $(CXX) -std=c++17 -fopenmp -x c++ -fsyntax-only - 2>/dev/null && echo yes)
+$(if $(cxx17),,$(error CXX=$(CXX) compiles no C++17 with OpenMP ---> HINT: g++ 11 or newer; of \
+  several: make CXX=g++-12))
+$(if $(filter ref-bf16,$(BACKEND)-$(PRECISION)), \
+  $(error PRECISION=bf16 needs BACKEND=cuda or cpu; BACKEND=ref computes in fp32))
+fits := cpu-none ref-none cuda-none cpu-mpi ref-mpi cuda-nccl
+$(if $(filter $(BACKEND)-$(DIST),$(fits)),, \
+  $(error DIST=$(DIST) does not go with BACKEND=$(BACKEND): mpi is for cpu, nccl for cuda (mpirun \
+  and srun start both)))
+no_mpi   := $(if $(filter mpi,$(DIST)),$(if $(shell command -v $(MPICXX)),,$(MPICXX)))
+$(if $(no_mpi),$(error DIST=mpi needs $(MPICXX), which is not in PATH \
+  ---> HINT: apt-get install libopenmpi-dev openmpi-bin, or module load openmpi))
+$(if $(no_nvcc),$(error $(no_nvcc); ---> HINT: install the CUDA toolkit, or make BACKEND=cpu))
+$(if $(conflict),$(error ATTN=$(ATTN) with BIAS=$(BIAS) means nothing: $(conflict)))
+# an extra column without a value where no row is divided by its sum: column_idle
+no_sum   := $(shell sed -nE 's/^ *X_ATTN.$(ATTN) *, *Z_ONE *,.*/yes/p' attention_variants.cuh)
+no_value := $(shell sed -nE 's/^ *X_BIAS.$(BIAS) *, *(KEY|LOGIT)_COLUMN *, *[01] *, *0 *,.*/yes/p' \
+              attention_variants.cuh)
+unless   := $(if $(filter k,$(BIAS)), unless a run is given --v-star)
+idle     := $(if $(and $(no_sum),$(no_value)),note: the extra key of BIAS=$(BIAS) changes no output \
+  with ATTN=$(ATTN)$(unless): rows are not divided by their sum and v* is 0; BIAS=kv would)
+endif

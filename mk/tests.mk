@@ -1,0 +1,109 @@
+# How the tests are built, and which of them `make test` runs.
+
+# ---- tests: programs that print `N passed, M failed`, run by test/run.sh, JOBS at a time ---------
+# what is compiled in of every golden case is a build of test_model.cpp:
+# build/test/model/sigmoid-k-rotary. The values of a switch that compile to the same are one:
+# BIAS=k has a key for a column, kv too
+SETS    := $(shell awk -F'\t' '!/^\#/ && NF > 1 && $$1 != "name" { \
+             attn = "softmax"; bias = "none"; pe = "rotary"; n = split($$2, w, " "); \
+             for (i = 1; i <= n; i++) { \
+                 if (w[i] ~ /^ATTN=/) attn = substr(w[i], 6); \
+                 if (w[i] ~ /^BIAS=(k|kv|zero)$$/) bias = "k"; \
+                 if (w[i] == "BIAS=logit") bias = "logit"; \
+                 if (w[i] ~ /^PE=(relative|alibi)$$/) pe = substr(w[i], 4) } \
+             print attn "-" bias "-" pe }' dev/golden/cases.tsv | sort -u)
+# and a few as users compile them
+FASTS   := softmax-none-rotary sigmoid-none-rotary elu1_norm-none-rotary softmax-k-rotary
+ANALYTIC := $(PE_ALL:%=build/test/analytic/softmax-none-%)
+MODEL_TESTS := $(SETS:%=build/test/model/%) $(SETS:%=build/test/model-double/%) \
+               $(FASTS:%=build/test/model-fast/%) $(ANALYTIC)
+# these are built many times, each with its switches
+MODEL_SOURCES := test/model/test_model.cpp test/math/test_analytic.cpp
+TESTS   := $(patsubst %.cpp,build/test/%, \
+           $(notdir $(filter-out $(MODEL_SOURCES),$(wildcard test/*/test_*.cpp))))
+# a test is known by its name, wherever it lies
+vpath test_%.cpp $(sort $(dir $(wildcard test/*/test_*.cpp)))
+vpath fuzz_%.cpp test/fuzz
+TEST_COMPILE = $(CXX) -std=c++17 -march=$(ARCH) -fopenmp $(WARN) -x c++
+MODEL_COMPILE = $(TEST_COMPILE) -O0 -Wno-unused-function
+# -D of every switch: those of a set such as sigmoid-k-rotary, else the default
+of_set   = $(word $(2),$(subst -, ,$(1)))
+set_defs = -DATTN=$(call of_set,$(1),1) -DBIAS=$(call of_set,$(1),2) -DPE=$(call of_set,$(1),3) \
+           $(foreach s,$(filter-out ATTN BIAS PE,$(MODEL)),-D$(s)=$(firstword $($(s)_ALL)))
+
+# those that parse what others wrote run once more under the address
+# and undefined-behavior sanitizers
+ASAN_TESTS := $(foreach t,data look checkpoint tokenizer gguf meet,build/test/asan_$(t))
+ASAN_OBJECTS := $(ONCE_SOURCES:%.cpp=build/once/asan/%.o)
+ASAN_ONCE  := build/once/asan/once.a
+SANITIZE   := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all
+
+# `make test` is what a change needs, some five minutes on two cores; `make test-all` is the rest:
+# all golden sets, the sanitizers, scripts, the emulator's long runs and nvcc. CI runs both
+NOT_QUICK    := build/test/test_train build/test/test_bf16 build/test/test_extremes
+QUICK_SETS   := softmax-none-rotary sigmoid-none-rotary softmax-k-rotary
+QUICK_BUILDS := $(filter-out $(NOT_QUICK),$(TESTS)) $(QUICK_SETS:%=build/test/model/%)
+SLOW_BUILDS  := $(filter-out $(QUICK_BUILDS),$(TESTS) $(MODEL_TESTS) $(ASAN_TESTS))
+# seconds each, and about the tree itself
+QUICK_SCRIPTS := $(wildcard test/program/test_index.sh)
+SLOW_SCRIPTS := $(filter-out $(QUICK_SCRIPTS),$(wildcard test/*/test_*.sh))
+# their names, as test/run.sh knows them, those that take minutes first:
+# no core is to wait for the last of them
+names_of = $(patsubst build/test/%,%,$(filter-out %.sh,$(1))) \
+           $(basename $(notdir $(filter %.sh,$(1))))
+LONG     := test_cuda test_ptx test_nvcc test_cuda_train model-double/softmax-none-rotary test_make \
+            test_add_variant test_nccl test_reproduce test_dist test_report test_readme \
+            test_attention test_matmul test_cpu test_sass test_errors
+in_order = $(filter $(1),$(LONG)) $(filter-out $(LONG),$(1))
+run_all  = JOBS=$(JOBS) sh test/run.sh $(call in_order,$(call names_of,$(1)))
+quick: $(QUICK_BUILDS) program
+slow: $(SLOW_BUILDS) program
+# whole programs that test_train, test_demo and others run
+PROGRAMS := program-ATTN=softmax program-ATTN=sigmoid program-BIAS=k program-BIAS=logit
+DEFAULTS  = $(foreach s,$(MODEL),$(s)=$(firstword $($(s)_ALL)))
+program: $(PROGRAMS)
+# what they share is made by the first alone: two at once would write the same files
+$(firstword $(PROGRAMS)): | $(ONCE)
+$(wordlist 2,$(words $(PROGRAMS)),$(PROGRAMS)): | $(firstword $(PROGRAMS))
+program-%:
+	$(MAKE) $(DEFAULTS) BACKEND=cpu $* binary
+analytic: $(ANALYTIC)
+# the test itself is compiled once, variant.cu for each set: $(1) is the kind of build,
+# $(2) the test
+HOW_model        = $(MODEL_COMPILE)
+HOW_model-fast   = $(TEST_COMPILE) $(OPTIMIZE)
+HOW_model-double = $(MODEL_COMPILE) -O1 -DBACKEND=ref -DREAL=double
+HOW_analytic     = $(HOW_model-double)
+define kind_of_build
+.SECONDARY: build/test/objects/$(1).o
+build/test/objects/$(1).o: test_$(2).cpp test/check.h train_sink.cu $(HEADERS)
+	@mkdir -p $$(@D)
+	$$(HOW_$(1)) -c $$< -o $$@
+build/test/$(1)/%: variant.cu build/test/objects/$(1).o $(ONCE)
+	@mkdir -p $$(@D)
+	$$(call said,$$@)$$(HOW_$(1)) $$(call set_defs,$$*) $$< -o $$@ -x none $$(filter %.o %.a,$$^)
+endef
+$(foreach k,model model-fast model-double,$(eval $(call kind_of_build,$(k),model)))
+$(eval $(call kind_of_build,analytic,analytic))
+build/test/asan_%: test_%.cpp test/check.h $(HEADERS) $(ASAN_ONCE)
+	@mkdir -p $(@D)
+	$(TEST_COMPILE) $(SANITIZE) $< -o $@ -x none $(ASAN_ONCE)
+.SECONDARY: $(ASAN_OBJECTS)
+$(ASAN_ONCE): $(ASAN_OBJECTS)
+	$(ARCHIVE)
+build/once/asan/%.o: %.cpp $(HEADERS)
+	@mkdir -p $(@D)
+	$(TEST_COMPILE) $(SANITIZE) -c $< -o $@
+# these hold the operations of every variant at once: at -O3 a minute and a half to compile
+WITH_MODEL := experts eval eval_sink eval_key eval_positions pieces
+OPERATIONS := attention cpu metrics extremes $(WITH_MODEL)
+$(OPERATIONS:%=build/test/test_%): OPTIMIZE = -O0
+$(WITH_MODEL:%=build/test/test_%): train_sink.cu variant.cu
+$(addprefix build/test/test_eval_,sink key positions): test/model/test_eval.cpp
+# and these read text and files, or only run the program: at -O1 they compile in a third of the time
+READERS := data look hostile tokenizer errors adapter export export_gguf families train gguf checkpoint score chat \
+           sft directory
+$(READERS:%=build/test/test_%): OPTIMIZE = -O1
+build/test/%: %.cpp test/check.h test/defaults.h test/naive.h $(HEADERS) $(ONCE)
+	@mkdir -p $(@D)
+	$(call said,$@)$(TEST_COMPILE) $(OPTIMIZE) $< -o $@ -x none $(ONCE)
