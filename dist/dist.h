@@ -15,13 +15,17 @@ What each of the three gives, under namespace dist. All ranks call in the same o
     rank, world            which process this is, of how many
     local, neighbors       the same among those on this machine
     start(), stop()        finds the others; leaves them
-    any(x), least(x), sum(x, n), barrier()                      small things, on the host: the same
-    spread(&text, what), agree(what, text, hint)                on all ranks afterward
-    tensors_start()                      before the first tensor
-    group_begin(), group_end()           tensors leave between these two,
-    reduce_scatter(mine, all, piece)         all (world pieces) -> this rank's piece of the sum
-    all_gather(all, mine, piece)             a piece of each rank -> all of them, on every rank
-    arrive()                             and are there after this. Until then they stay as they are
+
+    small things, on the host, equal on all ranks afterward:
+    any(x), least(x), sum(x, n), barrier()
+    spread(&text, what), agree(what, text, hint)
+
+    tensors:
+    tensors_start()                      before the first one
+    group_begin(), group_end()           tensors leave between these two
+    reduce_scatter(mine, all, piece)     all (world, piece) -> this rank's piece of the sum
+    all_gather(all, mine, piece)         a piece of each rank -> all of them, on every rank
+    arrive()                             waits for them; until then nothing may write them
 
 Small things, errors and the end of the run go by TCP, whatever the tensors go by: processes.h.
 */

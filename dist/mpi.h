@@ -26,7 +26,8 @@ inline void mpi_check(int error, const char* doing) {
     die(EXIT_MACHINE, strf("MPI: %s: %s", doing, text), last_whole());
 }
 
-// MPI_Init waits for all ranks, for ever: this thread ends the process if one never starts
+// Starts MPI. MPI_Init waits for all ranks, for ever, so a thread ends the process if one never
+// starts.
 inline void mpi_init(const Place& p) {
     std::atomic<bool> done(false);
     std::thread alarm([&] {
@@ -46,11 +47,9 @@ inline void mpi_init(const Place& p) {
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
 }
 
-// finds the other processes, if mpirun or srun has started this one
-inline void start() {
-    Place p = place_of_environment();
-    if (p.world == 1) { return; }
-    mpi_init(p);
+// Asks MPI for rank and world size, and for those on this machine.
+inline void place_of_mpi(Place* place) {
+    Place& p = *place;
     int size = 1;
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     MPI_Comm_rank(MPI_COMM_WORLD, &p.rank);
@@ -65,17 +64,24 @@ inline void start() {
     MPI_Comm_rank(near, &p.local);
     MPI_Comm_size(near, &p.neighbors);
     MPI_Comm_free(&near);
+}
+
+// Finds the other processes, if mpirun or srun has started this one.
+inline void start() {
+    Place p = place_of_environment();
+    if (p.world == 1) { return; }
+    mpi_init(p);
+    place_of_mpi(&p);
     int port = 0;
     const int listener = p.rank == 0 ? socket_listen(&port) : -1;
     struct {
         char host[256];
         int port;
-        uint64_t token;
+        uint64_t token;             // only the processes of this run know it
     } at = {};
-    snprintf(at.host, sizeof at.host, "%s",
-             p.neighbors == p.world ? "127.0.0.1" : host_name().c_str());
+    const bool one_machine = p.neighbors == p.world;
+    snprintf(at.host, sizeof at.host, "%s", one_machine ? "127.0.0.1" : host_name().c_str());
     at.port = port;
-    // what the processes of this run alone know
     if (getrandom(&at.token, sizeof at.token, 0) != sizeof at.token) { at.token = 0; }
     MPI_Bcast(&at, sizeof at, MPI_BYTE, 0, MPI_COMM_WORLD);
     p.address = at.host;
@@ -91,7 +97,7 @@ inline void stop() {
     MPI_Finalize();
 }
 
-// waits without keeping a core busy: there may be more ranks than cores
+// Waits without keeping a core busy: there may be more ranks than cores.
 inline void mpi_wait(MPI_Request* request, const char* doing) {
     const Waiting wait(doing);
     int done = 0;
@@ -106,23 +112,23 @@ inline void group_begin() {}
 inline void group_end() {}
 
 // ----------------------------------------------------------------------------
-// a bucket on its way: pieces of all ranks come in, and are summed when they are there. Two at a
-// time
+// A bucket on its way: pieces of all ranks come in, and are summed when all have come. Two buckets
+// travel at a time.
 
 struct Arriving {
     MPI_Request request;
-    void* mine;
-    std::vector<char> pieces;
-    void (*add)(Arriving*);
+    void* mine;                     // (piece) where the sum goes
+    std::vector<char> pieces;       // (world, piece)
+    void (*add)(Arriving*);         // sums them
     long piece;
 };
 inline Arriving arriving[2];
-inline long reduces; // begun since arrive()
+inline long reduces;                // begun since arrive()
 
 template <class T> void arriving_add(Arriving* a) {
     const T* from = (const T*)a->pieces.data();
     T* to = (T*)a->mine;
-#pragma omp parallel for simd
+    #pragma omp parallel for simd
     for (long i = 0; i < a->piece; i++) {
         T sum = from[i];
         for (int r = 1; r < world; r++) { sum += from[r * a->piece + i]; }
@@ -130,6 +136,7 @@ template <class T> void arriving_add(Arriving* a) {
     }
 }
 
+// Waits for a bucket and sums it.
 inline void arriving_end(Arriving* a) {
     mpi_wait(&a->request, "gradients");
     a->add(a);
@@ -150,6 +157,7 @@ template <class T> void reduce_scatter(T* mine, const T* all, long piece) {
               "sending gradients");
 }
 
+// Waits for all buckets.
 inline void arrive() {
     for (long k = std::max(0L, reduces - 2); k < reduces; k++) { arriving_end(&arriving[k % 2]); }
     reduces = 0;

@@ -1,11 +1,11 @@
 /*
-dist/nccl.h -- tensors on GPUs, between them and between machines, by NCCL. One process a GPU,
-started by torchrun, mpirun or srun; none of them is linked, only what they leave in the environment
-is read.
+dist/nccl.h -- tensors on GPUs, between them and between machines, by NCCL. One process per GPU,
+started by torchrun, mpirun or srun. None of them is linked; the program only reads what they leave
+in the environment.
 
-Tensors travel on a stream of their own, not on the one that computes. It waits for the computation
-where a group begins, and the host for it where the tensors arrive: between these two both streams
-are at work.
+Tensors travel on a stream of their own, not on the one that computes. That stream waits for the
+computation where a group begins, and the host waits for it where the tensors arrive. Between these
+two both streams are at work.
 */
 #ifndef DIST_NCCL_H
 #define DIST_NCCL_H
@@ -18,7 +18,7 @@ static const char* const name = "nccl";
 
 inline ncclComm_t comm;
 inline cudaStream_t comm_stream;
-inline cudaEvent_t computed, transferred;
+inline cudaEvent_t computed, transferred;       // on the stream that computes, and on this one
 
 inline void nccl_check(ncclResult_t result, const char* doing) {
     if (result == ncclSuccess) { return; }
@@ -29,7 +29,7 @@ inline void nccl_check(ncclResult_t result, const char* doing) {
         "NCCL_SOCKET_IFNAME or NCCL_IB_HCA may have to name");
 }
 
-// finds the other processes, and this one's GPU
+// Finds the other processes, and this one's GPU.
 inline void start() {
     Place p = place_of_environment();
     if (p.world == 1) { return; }
@@ -37,7 +37,7 @@ inline void start() {
     meet(p, p.rank == 0 ? socket_listen(&p.port) : -1);
 }
 
-// joins all ranks' GPUs
+// Joins all ranks' GPUs.
 inline void tensors_start() {
     if (world == 1) { return; }
     setenv("NCCL_ALGO", "Ring", 0); // one order of the sums: a switch in the network may change it
@@ -78,7 +78,7 @@ template <class T> ncclDataType_t nccl_type() {
     return std::is_same<T, bf16>::value ? ncclBfloat16 : ncclFloat32;
 }
 
-// what is computed so far comes before what is sent
+// Begins a group of tensors, which wait for what is being computed now.
 inline void group_begin() {
     cuda::device_check(cudaEventRecord(computed, cuda::device_stream), "recording an event");
     cuda::device_check(cudaStreamWaitEvent(comm_stream, computed, 0), "waiting for an event");
@@ -98,8 +98,8 @@ template <class T> void all_gather(T* all, const T* mine, long piece) {
     nccl_check(ncclAllGather(mine, all, piece, nccl_type<T>(), comm, comm_stream), "gathering");
 }
 
-// The host waits, first for this rank's computation, then for the others: if that takes for ever,
-// the watch sees it; and NCCL says what it knows.
+// Waits, first for this rank's computation, then for the others. If that takes for ever, the watch
+// sees it; NCCL is asked for errors, too.
 inline void arrive() {
     if (world == 1) { return; }
     cuda::device_check(cudaEventRecord(transferred, comm_stream), "recording an event");

@@ -1,6 +1,6 @@
 /*
 dist/none.h -- one process. What the program asks of others is answered here at once, and the
-compiler drops it.
+compiler removes it.
 */
 #ifndef DIST_NONE_H
 #define DIST_NONE_H
@@ -10,7 +10,7 @@ namespace dist {
 static const char* const name = "none";
 enum { rank = 0, world = 1, local = 0, neighbors = 1 };
 
-// Were many started? Each is a run of its own then, which may be meant
+// Prints a note if many processes were started: each is then a run of its own, which may be meant.
 inline void start() {
     for (auto key : { "WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS" }) {
         const char* size = getenv(key);

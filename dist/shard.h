@@ -19,27 +19,32 @@ the array itself.
 #define DIST_BUCKET (1 << 22) // numbers in a bucket: 16 MiB of gradients
 #endif
 
-// the cut of an array
+// How an array is cut.
 struct ParamShard {
-    long whole = 0, mine = 0;  // numbers in all buckets, the last one rounded up; in one shard
+    long whole = 0;                 // numbers in all buckets, the last one rounded up
+    long mine = 0;                  // numbers in one shard
     long buckets = 1;
-    long piece = 0, last = 0;  // numbers in a piece of every bucket, and in one of the last bucket
+    long piece = 0;                 // numbers in a piece of every bucket
+    long last = 0;                  // but of the last one
 
-    // numbers in a piece of this bucket; where it begins in the array, and its piece in the shard
+    // numbers in a piece of this bucket
     long size(long bucket) const { return bucket + 1 < buckets ? piece : last; }
+
+    // where the bucket begins in the array, and its piece in the shard
     long in_array(long bucket) const { return bucket * piece * dist::world; }
     long in_shard(long bucket) const { return bucket * piece; }
 };
 
-// the cut of n numbers among all ranks, or for this one alone. Pieces are multiples of 64 numbers,
-// so that vectors of them are loaded at once wherever they are
+// Cuts n numbers among all ranks or, unless `many`, for this one alone. Pieces are multiples of 64
+// numbers, so that they are aligned for vectors.
 inline ParamShard shard_of(long n, bool many) {
     ParamShard s;
     s.whole = s.mine = s.last = n;
-    const long world = many ? dist::world : 1, unit = 64 * world;
+    const long world = many ? dist::world : 1;
+    const long unit = 64 * world;
     if (world == 1) { return s; }
-    // many ranks pass a bucket on many times: a larger one then,
-    // or that takes longer than the bytes
+    // many ranks pass a bucket on many times; a small one would take longer for that than for its
+    // bytes
     const long bucket = DIST_BUCKET * std::max(1L, world / 8);
     const long most = std::max(1L, bucket / unit) * unit;
     s.buckets = (n + most - 1) / most;
@@ -50,8 +55,8 @@ inline ParamShard shard_of(long n, bool many) {
     return s;
 }
 
-// The gradients from number `from` on are final: sends the buckets that lie there. *sent: how many
-// went before, from the end.
+// Sends the buckets whose gradients are final: those from number `from` on. *sent: how many went
+// before, from the end.
 template <class T> void shard_send(const ParamShard& s, T* shard, T* all, long from, long* sent) {
     if (s.mine == s.whole) { return; }
     dist::group_begin();
@@ -62,7 +67,7 @@ template <class T> void shard_send(const ParamShard& s, T* shard, T* all, long f
     dist::group_end();
 }
 
-// all ranks' shards -> the whole array on each
+// Gathers all ranks' shards to the whole array on each.
 template <class T> void shard_gather(const ParamShard& s, T* all, const T* shard) {
     dist::group_begin();
     for (long k = 0; k < s.buckets; k++) {

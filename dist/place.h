@@ -1,0 +1,101 @@
+/*
+dist/place.h -- rank and world size of this process, which mpirun, srun or torchrun leave in the
+environment.
+*/
+#ifndef DIST_PLACE_H
+#define DIST_PLACE_H
+#include "../common.h"
+
+namespace dist {
+// This process among the others, and how it finds them.
+struct Place {
+    int rank = 0, world = 1;
+    int local = 0, neighbors = 1;
+    std::string launcher;               // mpirun, srun, torchrun, or "" if nothing started many
+    std::string job;                    // tells this run's processes from another's
+    std::string token;                  // DIST_TOKEN, which a stranger does not know
+    std::string address = "127.0.0.1";  // rank 0's
+    int port = 29501;
+};
+
+inline const char* environment(const char* key) {
+    const char* v = getenv(key);
+    return v ? v : "";
+}
+
+// Reads a whole number of the environment.
+inline int environment_int(const char* key, int otherwise) {
+    long v = otherwise;
+    const std::string text = environment(key);
+    if (!text.empty() && (!parse_long(text, &v) || v < 0 || v > 1 << 24)) {
+        die(EXIT_USER, strf("%s: got '%s', wanted a number", key, text.c_str()),
+            strf("unset %s, or mend it", key));
+    }
+    return (int)v;
+}
+
+// The seconds after which a process that is not there, or says nothing, is given up.
+inline int patience() { return std::max(1, environment_int("DIST_TIMEOUT", 45)); }
+
+// A timeout that does not count time while this process was suspended, as on a laptop that sleeps.
+struct Countdown {
+    double left;                        // ms
+    double last = now_ms();
+    explicit Countdown(double seconds) : left(seconds * 1e3) {}
+    bool over() {
+        const double now = now_ms();
+        left -= std::min(now - last, 500.0);
+        last = now;
+        return left <= 0;
+    }
+};
+
+// The variables in which a launcher leaves rank, world size, the same on this machine, and the job.
+struct Launcher {
+    const char* name;
+    const char* rank;
+    const char* world;
+    const char* local;
+    const char* neighbors;
+    const char* job;
+};
+static const Launcher LAUNCHERS[] = {
+    { "torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "TORCHELASTIC_RUN_ID" },
+    { "mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
+      "OMPI_COMM_WORLD_LOCAL_SIZE", "PMIX_NAMESPACE" }, // OpenMPI
+    { "mpirun", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS",
+      "PMI_JOBID" }, // MPICH, Intel
+    { "srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_NTASKS_PER_NODE",
+      "SLURM_JOB_ID" },
+};
+
+// Finds rank, world size and where rank 0 is; one process if nothing started more.
+inline Place place_of_environment() {
+    Place p;
+    for (auto& s : LAUNCHERS) {
+        if (!*environment(s.rank) || !*environment(s.world)) { continue; }
+        p.launcher = s.name;
+        p.rank = environment_int(s.rank, 0);
+        p.world = environment_int(s.world, 1);
+        p.local = environment_int(s.local, p.rank);
+        p.neighbors = environment_int(s.neighbors, p.world);
+        p.job = environment(s.job);
+        break;
+    }
+    const std::string slurm_node = environment("SLURM_LAUNCH_NODE_IPADDR");
+    const std::string master = environment("MASTER_ADDR");
+    if (p.launcher == "srun" && !slurm_node.empty()) { p.address = slurm_node; }
+    if (!master.empty()) { p.address = master; }
+    p.token = environment("DIST_TOKEN");
+    // torchrun itself listens on MASTER_PORT
+    p.port = environment_int("MASTER_PORT", p.port - 1) + 1;
+    if (p.world < 1 || p.rank >= p.world) {
+        die(EXIT_USER,
+            strf("%s: got rank %d of %d processes, wanted 0 to %d", p.launcher.c_str(), p.rank,
+                 p.world, p.world - 1),
+            "RANK counts from 0; start with torchrun, mpirun or srun");
+    }
+    return p;
+}
+} // namespace dist
+#endif // DIST_PLACE_H
