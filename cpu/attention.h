@@ -81,7 +81,9 @@ inline void tile_scores(acc* score, TileAt at, int h, AttnShape s) {
 template <class X, class Y> acc dot(const X* a, const Y* b, int n) {
     acc sum = 0;
     #pragma omp simd reduction(+ : sum)
-    for (int i = 0; i < n; i++) { sum += acc(a[i]) * acc(b[i]); }
+    for (int i = 0; i < n; i++) {
+        sum += acc(a[i]) * acc(b[i]);
+    }
     return sum;
 }
 
@@ -190,20 +192,28 @@ template <class A> void row_forward(RowState* row, acc* w, acc p, int HP) {
     }
     if (by_exp) {
         #pragma omp simd reduction(+ : sum)
-        for (int j = 0; j < BC; j++) { sum += exp_(p * (w[j] - top)); }
+        for (int j = 0; j < BC; j++) {
+            sum += exp_(p * (w[j] - top));
+        }
     }
     if (keeps_rows<A> && row->kept) {
         keep_scores(row->kept, w, before, top);
     } else {
-        for (int j = 0; j < BC; j++) { w[j] = attn_term<A>(w[j], top); }
+        for (int j = 0; j < BC; j++) {
+            w[j] = attn_term<A>(w[j], top);
+        }
     }
     if (!by_exp) {
         #pragma omp simd reduction(+ : sum)
-        for (int j = 0; j < BC; j++) { sum += attn_mass<A>(w[j], p); }
+        for (int j = 0; j < BC; j++) {
+            sum += attn_mass<A>(w[j], p);
+        }
     }
     row->mass += sum;
     if (A::Z == Z_ABS) {
-        for (int j = 0; j < BC; j++) { w[j] = attn_share<A>(w[j]); }
+        for (int j = 0; j < BC; j++) {
+            w[j] = attn_share<A>(w[j]);
+        }
     }
 }
 
@@ -223,7 +233,9 @@ void star_forward(RowState* row, const real* q, const real* star, const real* v_
     const acc w_star = attn_term<A>(s_star, row->top);
     row->mass = attn_mass<A>(w_star, acc(s.p));
     if (!v_star) { return; }
-    for (int i = 0; i < s.HS; i++) { row->out[i] = attn_share<A>(w_star) * v_star[i]; }
+    for (int i = 0; i < s.HS; i++) {
+        row->out[i] = attn_share<A>(w_star) * v_star[i];
+    }
 }
 
 // Keys, transposed, and values of key/value head g of a sequence, as factors.
@@ -263,7 +275,9 @@ void queries_forward(const HeadForward& head, HeadFactors<real>& f, int t0, int 
         star_forward<A, Bi>(&rows[r], head.x.q(t0 + r, head.h), head.star, head.v_star, s);
         if (!kept) { continue; }
         kept->sum = kept->s_sum = 0;
-        for (int j = 0; j <= METRIC_K; j++) { kept->first[j] = -INFINITY; }
+        for (int j = 0; j <= METRIC_K; j++) {
+            kept->first[j] = -INFINITY;
+        }
     }
 
     const auto q = f.tiles.rows(Q_ROWS, head.x.q(t0, head.h), attn_row(s), M, HS);
@@ -276,7 +290,9 @@ void queries_forward(const HeadForward& head, HeadFactors<real>& f, int t0, int 
             acc* score_r = score + r * BC;
             if (rows[r].kept) {
                 acc* first = rows[r].kept->first;
-                for (int j = at.j0; j < first_end; j++) { first[j] = score_r[j - at.j0]; }
+                for (int j = at.j0; j < first_end; j++) {
+                    first[j] = score_r[j - at.j0];
+                }
             }
             row_forward<A>(&rows[r], score_r, acc(s.p), HP);
         }
@@ -291,7 +307,9 @@ void queries_forward(const HeadForward& head, HeadFactors<real>& f, int t0, int 
         const acc factor = attn_stat<A>(st, rows[r].top, rows[r].mass, acc(s.p), alpha);
         memcpy(head.stat + (t0 + r) * 2, st, sizeof st);
         real* out_t = head.out + (long)(t0 + r) * s.NH * HS;
-        for (int i = 0; i < HS; i++) { out_t[i] = o[r * HP + i] * factor; }
+        for (int i = 0; i < HS; i++) {
+            out_t[i] = o[r * HP + i] * factor;
+        }
     }
 }
 
@@ -380,11 +398,15 @@ void attention_row(R* out, const R* q, const R* kv, const R* kstar, const R* vst
             const acc share = attn_share<A>(w);
             const R* v_j = j < extra ? v + (long)j * row : v_star;
             sum += attn_mass<A>(w, p);
-            for (int i = 0; v_j && i < HS; i++) { o[i] += share * acc(v_j[i]); }
+            for (int i = 0; v_j && i < HS; i++) {
+                o[i] += share * acc(v_j[i]);
+            }
         }
         acc stat[2];
         const acc factor = attn_stat<A>(stat, m, sum, p, attn_alpha<A, acc>(s));
-        for (int i = 0; i < HS; i++) { out[h * HS + i] = R(o[i] * factor); }
+        for (int i = 0; i < HS; i++) {
+            out[h * HS + i] = R(o[i] * factor);
+        }
     }
 }
 
@@ -440,7 +462,9 @@ inline void star_backward(acc* dq_t, const HeadBackward& b, const QueryBackward&
     const acc ds = attn_ds<A>(s_star, w_star, dw_star, st0, st1, x.delta, acc(s.p), alpha);
     const acc ds_star = ds * attn_slope<A>(s_star, acc(s.cap)) * acc(s.scale);
     acc* dv_star = b.star_g.value;
-    for (int i = 0; i < s.HS; i++) { dv_star[i] += w_star * x.dout[i]; }
+    for (int i = 0; i < s.HS; i++) {
+        dv_star[i] += w_star * x.dout[i];
+    }
     if (Bi::column == LOGIT_COLUMN) {
         *b.star_g.logit += ds;
         return;
@@ -467,7 +491,9 @@ void tile_backward(acc* weight, acc* ds, TileAt at, const acc* stat, const acc* 
         const acc st0 = stat[r * 2];
         const acc st1 = stat[r * 2 + 1];
         const acc dl = delta[r];
-        for (int j = at.j1 - at.j0; j < BC; j++) { d[j] = 0; }
+        for (int j = at.j1 - at.j0; j < BC; j++) {
+            d[j] = 0;
+        }
         for (int j = 0; j < BC; j++) {
             const acc s_j = w[j];
             w[j] = attn_weight<A>(s_j, st0, st1);
@@ -580,7 +606,9 @@ struct StarSums {
             const acc* dv = &value[(size_t)bg * s.HS];
             const int learned = dkstar && Bi::column == KEY_COLUMN ? s.k_dims : 0;
             for (int i = 0; i < learned; i++) { dkstar[row + i] += dk[i]; }
-            for (int i = 0; dvstar && i < s.HS; i++) { dvstar[row + i] += dv[i]; }
+            for (int i = 0; dvstar && i < s.HS; i++) {
+                dvstar[row + i] += dv[i];
+            }
         }
         if (Bi::column != LOGIT_COLUMN || !dkstar) { return; }
         for (int bh = 0; bh < s.B * s.NH; bh++) {

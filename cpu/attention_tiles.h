@@ -115,7 +115,9 @@ template <class R> struct Tiles {
         const long panel = all.l1 * PANEL;
         const long panels = round_up(div_up(f.count, PANEL), 2);
         lane* to = (lane*)scratch(slot, panels * panel);
-        for (long i = 0; i < panels; i++) { pack_panel(to + i * panel, kernel, f, i * PANEL, all); }
+        for (long i = 0; i < panels; i++) {
+            pack_panel(to + i * panel, kernel, f, i * PANEL, all);
+        }
         return { { to, panel }, pair };
     }
 
@@ -237,18 +239,24 @@ template <int ROWS, int COLS>
 inline void tile_block(double* c, long ldc, LeftOfDouble a, RightOfDouble b, int K) {
     vec sum[ROWS][COLS];
     for (int r = 0; r < ROWS; r++) {
-        for (int n = 0; n < COLS; n++) { sum[r][n] = *(vec*)(c + r * ldc + n * VEC); }
+        for (int n = 0; n < COLS; n++) {
+            sum[r][n] = *(vec*)(c + r * ldc + n * VEC);
+        }
     }
     for (int k = 0; k < K; k++) {
         const double* a_k = a.at + k * a.col;
         const double* b_k = b.at + k * b.ld;
         for (int n = 0; n < COLS; n++) {
             const vec x = *(const vec*)(b_k + n * VEC);
-            for (int r = 0; r < ROWS; r++) { sum[r][n] += a_k[r * a.row] * x; }
+            for (int r = 0; r < ROWS; r++) {
+                sum[r][n] += a_k[r * a.row] * x;
+            }
         }
     }
     for (int r = 0; r < ROWS; r++) {
-        for (int n = 0; n < COLS; n++) { *(vec*)(c + r * ldc + n * VEC) = sum[r][n]; }
+        for (int n = 0; n < COLS; n++) {
+            *(vec*)(c + r * ldc + n * VEC) = sum[r][n];
+        }
     }
 }
 
@@ -257,8 +265,12 @@ template <int COLS>
 inline void tile_columns(double* c, long ldc, LeftOfDouble a, RightOfDouble b, int M, int K) {
     const auto down = [=](int m) { return LeftOfDouble{ a.at + m * a.row, a.row, a.col }; };
     int m = 0;
-    for (; m + 4 <= M; m += 4) { tile_block<4, COLS>(c + m * ldc, ldc, down(m), b, K); }
-    for (; m < M; m++)         { tile_block<1, COLS>(c + m * ldc, ldc, down(m), b, K); }
+    for (; m + 4 <= M; m += 4) {
+        tile_block<4, COLS>(c + m * ldc, ldc, down(m), b, K);
+    }
+    for (; m < M; m++) {
+        tile_block<1, COLS>(c + m * ldc, ldc, down(m), b, K);
+    }
 }
 
 template <> struct Tiles<double> {
@@ -277,7 +289,9 @@ template <> struct Tiles<double> {
         double* to = scratch<double>(slot, (long)HS * ld);
         for (int i = 0; i < HS; i++) {
             double* row = to + (long)i * ld;
-            for (int t = 0; t < ld; t++) { row[t] = t < n ? x[t * stride + i] : 0; }
+            for (int t = 0; t < ld; t++) {
+                row[t] = t < n ? x[t * stride + i] : 0;
+            }
         }
         return { to, ld };
     }
@@ -288,14 +302,18 @@ template <> struct Tiles<double> {
         double* to = scratch<double>(slot, (long)n * ld);
         for (int t = 0; t < n; t++) {
             double* row = to + (long)t * ld;
-            for (int i = 0; i < ld; i++) { row[i] = i < HS ? x[t * stride + i] : 0; }
+            for (int i = 0; i < ld; i++) {
+                row[i] = i < HS ? x[t * stride + i] : 0;
+            }
         }
         return { to, ld };
     }
 
     void transpose(double* x, long stride, const double* cols, long ld, int n, int HS) {
         for (int t = 0; t < n; t++) {
-            for (int i = 0; i < HS; i++) { x[t * stride + i] = cols[i * ld + t]; }
+            for (int i = 0; i < HS; i++) {
+                x[t * stride + i] = cols[i * ld + t];
+            }
         }
     }
 
@@ -321,7 +339,9 @@ template <> struct Tiles<double> {
         for (; n + step <= N; n += step) {
             tile_columns<VEC_COLS>(c + n, ldc, a, b.from(0, n), M, K);
         }
-        for (; n < N; n += VEC) { tile_columns<1>(c + n, ldc, a, b.from(0, n), M, K); }
+        for (; n < N; n += VEC) {
+            tile_columns<1>(c + n, ldc, a, b.from(0, n), M, K);
+        }
     }
 };
 } // namespace cpu

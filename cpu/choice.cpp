@@ -59,7 +59,9 @@ std::vector<double> kernels_timed(bool bf16, int threads, long M, long N, long K
         }
     }
     std::vector<double> gflops(KERNELS);
-    for (int k : rows) { gflops[k] = 2.0 * M * N * K / std::max(ms[k], 1e-6) / 1e6; }
+    for (int k : rows) {
+        gflops[k] = 2.0 * M * N * K / std::max(ms[k], 1e-6) / 1e6;
+    }
     return gflops;
 }
 

@@ -55,7 +55,9 @@ enum { PART = 64 };                     // rows that stay in a cache from one pa
 // Calls work(from, n) for all rows, a part at a time.
 template <class Work> void in_parts(long rows, Work work) {
     #pragma omp parallel for schedule(dynamic) if (rows > PART)
-    for (long from = 0; from < rows; from += PART) { work(from, std::min<int>(PART, rows - from)); }
+    for (long from = 0; from < rows; from += PART) {
+        work(from, std::min<int>(PART, rows - from));
+    }
 }
 
 // The same for work(from, n, sums), which adds to sums (P, size). These go += to the P vectors of
@@ -69,7 +71,9 @@ void sum_parts(std::initializer_list<S*> to, long rows, long size, Work work) {
     const S* sum = sums.data();
     for (long part = 0; part < parts; part++) {
         for (S* out : to) {
-            for (long i = 0; out && i < size; i++) { out[i] += sum[i]; }
+            for (long i = 0; out && i < size; i++) {
+                out[i] += sum[i];
+            }
             sum += size;
         }
     }
@@ -122,7 +126,9 @@ inline void device_free(void* p) {
 inline void device_zero(void* p, size_t bytes) {
     const size_t part = 1 << 20;
     #pragma omp parallel for if (bytes > 8 * part)
-    for (size_t i = 0; i < bytes; i += part) { memset((char*)p + i, 0, std::min(part, bytes - i)); }
+    for (size_t i = 0; i < bytes; i += part) {
+        memset((char*)p + i, 0, std::min(part, bytes - i));
+    }
 }
 
 inline void to_device(void* dst, const void* src, size_t bytes) { memcpy(dst, src, bytes); }

@@ -101,7 +101,9 @@ TARGET_VNNI static float root_mean_square(const float* x, long C) {
 static void quantize_tile(const float* x, int rows, long C, const Int16Rows& to) {
     const long blocks = C / BLOCK;
     float limit[TALL];
-    for (int r = 0; r < rows; r++) { limit[r] = 12 * root_mean_square(x + r*C, C); }
+    for (int r = 0; r < rows; r++) {
+        limit[r] = 12 * root_mean_square(x + r*C, C);
+    }
     for (long b = 0; b < blocks; b++) {
         bool large[TALL];
         bool any = false;
@@ -190,7 +192,9 @@ TARGET_VNNI __attribute__((noinline)) void add_block(float* sums, Int16Block a, 
     const lane* q = w.q;
     __m512i sum[H][2];
     #pragma GCC unroll 12
-    for (int i = 0; i < H; i++) { sum[i][0] = sum[i][1] = _mm512_setzero_si512(); }
+    for (int i = 0; i < H; i++) {
+        sum[i][0] = sum[i][1] = _mm512_setzero_si512();
+    }
     for (int l = 0; l < LANES; l++, q += WIDE) {
         const __m512i q0 = _mm512_loadu_si512(q);
         const __m512i q1 = _mm512_loadu_si512(q + 16);
@@ -254,7 +258,9 @@ void int8_rows(const Linear<float>& to, const Int16Rows& rows, long i, long o,
             for (long n = 0; n < cols; n++) { c[n] += residual[n]; }
         }
         if (to.bias) {
-            for (long n = 0; n < cols; n++) { c[n] += to.bias[o + n]; }
+            for (long n = 0; n < cols; n++) {
+                c[n] += to.bias[o + n];
+            }
         }
         memcpy(to.out + at(r), c, cols * sizeof(float));
     }
@@ -266,7 +272,9 @@ static void int8_tile(const Linear<float>& to, const Int16Rows& x, long t, long 
     const long end = std::min<long>(to.N, (t + 1) * TALL);
     long i = t * TALL;
     const auto take = [&](int H, auto rows) {
-        for (; end - i >= H; i += H) { rows(to, x.from(i, t, to.C), i, o, w); }
+        for (; end - i >= H; i += H) {
+            rows(to, x.from(i, t, to.C), i, o, w);
+        }
     };
     take(12, int8_rows<12>);
     take(8, int8_rows<8>);
@@ -349,7 +357,9 @@ bool int8_forward(float* out, const float* inp, const float* weight, const float
             const long end = std::min(tiles, t0 + tiles_at_once);
             for (long p = 0; p < panels; p++) {
                 const Int8Panel panel = panel_at(w, p, C);
-                for (long t = t0; t < end; t++) { int8_tile(to, x, t, o + p*WIDE, panel); }
+                for (long t = t0; t < end; t++) {
+                    int8_tile(to, x, t, o + p*WIDE, panel);
+                }
             }
         }
     }

@@ -47,7 +47,9 @@ void any_block(float* c, long ldc, TileA a, const lane* b, long lanes, bool add)
 static void copy_edge(float* c, long ldc, const float* block, long ld, int rows, int width,
                       bool add) {
     for (int r = 0; r < rows; r++, c += ldc, block += ld) {
-        for (int n = 0; n < width; n++) { c[n] = add ? c[n] + block[n] : block[n]; }
+        for (int n = 0; n < width; n++) {
+            c[n] = add ? c[n] + block[n] : block[n];
+        }
     }
 }
 
@@ -99,7 +101,9 @@ static void any_pairs(lane* to, const char* from, long from_row) {
     for (int l = 0; l < 16; l++, to += 16, from += 2*from_row) {
         const uint16_t* even = (const uint16_t*)from;
         const uint16_t* odd = (const uint16_t*)(from + from_row);
-        for (int j = 0; j < 16; j++) { to[j] = even[j] | (lane)odd[j] << 16; }
+        for (int j = 0; j < 16; j++) {
+            to[j] = even[j] | (lane)odd[j] << 16;
+        }
     }
 }
 
@@ -130,7 +134,9 @@ template <int H>
 TARGET_AVX2 void avx2_block(float* c, long ldc, const char* at, long row, long step, const lane* b,
                             long lanes, bool add) {
     __m256 sum[H][2];
-    for (int i = 0; i < H; i++) { sum[i][0] = sum[i][1] = _mm256_setzero_ps(); }
+    for (int i = 0; i < H; i++) {
+        sum[i][0] = sum[i][1] = _mm256_setzero_ps();
+    }
     for (long l = 0; l < lanes; l++, b += PANEL, at += step) {
         __m256 b0 = _mm256_loadu_ps((const float*)b);
         __m256 b1 = _mm256_loadu_ps((const float*)b + 8);
@@ -200,7 +206,9 @@ TARGET_AVX512 void avx512_block(float* c, long ldc, int cols, TileA a, TileB b, 
     const char* low = a.at + half*a.row;
     for (long l = 0; l < lanes; l++, b.at += PANEL, a.at += a.step, low += a.step) {
         __m512 y[V];
-        for (int v = 0; v < V; v++) { y[v] = _mm512_loadu_ps(b.at + v*b.panel); }
+        for (int v = 0; v < V; v++) {
+            y[v] = _mm512_loadu_ps(b.at + v*b.panel);
+        }
         for (int v = 0; v < V; v++) { asm("" : "+v"(y[v])); }   // as above
         for (int i = 0; i < H; i++) {
             const char* at = i < half ? a.at + i*a.row : low + (i - half)*a.row;
@@ -251,7 +259,9 @@ void avx512_tile(float* c, long ldc, int rows, int cols, TileA a, TileB b, long 
 // Exchanges lanes between pairs of registers, then pairs of lanes, then quarters of registers.
 TARGET_AVX512 static void avx512_transpose(lane* to, long to_row, const char* from, long from_row) {
     __m512i r[16], t[16];
-    for (int i = 0; i < 16; i++) { r[i] = _mm512_loadu_si512(from + i*from_row); }
+    for (int i = 0; i < 16; i++) {
+        r[i] = _mm512_loadu_si512(from + i*from_row);
+    }
     for (int i = 0; i < 16; i += 2) {
         t[i]     = _mm512_unpacklo_epi32(r[i], r[i + 1]);
         t[i + 1] = _mm512_unpackhi_epi32(r[i], r[i + 1]);
@@ -456,9 +466,13 @@ void amx_tile(float* c, long ldc, int rows, int cols, TileA a, TileB b, long lan
     if (rows == 32 && cols == 32) { return block(c, ldc, 32, 32, a, b, lanes, add); }
     alignas(64) float whole[32 * 32];
     if (add) { memset(whole, 0, sizeof whole); }
-    for (int i = 0; add && i < rows; i++) { memcpy(whole + i*32, c + i*ldc, cols * 4); }
+    for (int i = 0; add && i < rows; i++) {
+        memcpy(whole + i*32, c + i*ldc, cols * 4);
+    }
     block(whole, 32, 32, 32, a, b, lanes, add);
-    for (int i = 0; i < rows; i++) { memcpy(c + i*ldc, whole + i*32, cols * 4); }
+    for (int i = 0; i < rows; i++) {
+        memcpy(c + i*ldc, whole + i*32, cols * 4);
+    }
 }
 
 // Splits 32 floats into bf16, high and low.

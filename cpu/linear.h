@@ -26,7 +26,9 @@ void vector_forward(R* out, const R* inp, const R* weight, const R* bias, const 
         const R* w = weight + (long)o * C;
         sum_t sum = 0;
         #pragma omp simd reduction(+ : sum)
-        for (int i = 0; i < C; i++) { sum += sum_t(inp[i]) * sum_t(w[i]); }
+        for (int i = 0; i < C; i++) {
+            sum += sum_t(inp[i]) * sum_t(w[i]);
+        }
         if (residual) { sum += sum_t(residual[o]); }
         if (bias) { sum += sum_t(bias[o]); }
         out[o] = sum;

@@ -42,7 +42,9 @@ template <class A> void row_weights(RowSums* sums, acc* x, const acc* stat) {
         }
         magnitude = total;
     } else {
-        for (int j = 0; j < BC; j++) { x[j] = attn_weight<A>(x[j], stat0, stat1); }
+        for (int j = 0; j < BC; j++) {
+            x[j] = attn_weight<A>(x[j], stat0, stat1);
+        }
         #pragma omp simd reduction(+ : magnitude, total, w_log_w)
         for (int j = 0; j < BC; j++) {
             const acc size = x[j] < 0 ? -x[j] : x[j];
@@ -112,7 +114,9 @@ void rows_by_tiles(QueryRow* rows, const HeadMeasured& head, Tiles<real>& tiles,
         for (int r = 0; r < M; r++) {
             acc* w = score + r * BC;
             row_weights<A>(&rows[r].sums, w, stat + 2 * r);
-            for (int j = at.j0; j < first_end; j++) { rows[r].first[j] = w[j - at.j0]; }
+            for (int j = at.j0; j < first_end; j++) {
+                rows[r].first[j] = w[j - at.j0];
+            }
         }
     });
 }
@@ -149,7 +153,9 @@ HeadMetrics head_metrics(const HeadMeasured& head, int skip) {
             if (head.kept) { row_of<A>(&rows[r], head.kept[t], head.stat + 2 * t); }
         }
         if (!head.kept) { rows_by_tiles<A, Pe>(rows, head, tiles, k, t0, M); }
-        for (int r = 0; r < M; r++) { add_query(&sums, rows[r], head, t0 + r, skip); }
+        for (int r = 0; r < M; r++) {
+            add_query(&sums, rows[r], head, t0 + r, skip);
+        }
     }
     const bool column = Bi::column != NO_COLUMN;        // its query row is one-hot on itself
     return sums.means(s.T - skip, column || skip, column);
@@ -189,7 +195,9 @@ inline void row_norms(acc* out, const real* x, int stride, int len, int G, int N
             const real* y = x + (long)n * stride + g * len;
             double sum = 0;
             #pragma omp simd reduction(+ : sum)
-            for (int i = 0; i < len; i++) { sum += (double)y[i] * (double)y[i]; }
+            for (int i = 0; i < len; i++) {
+                sum += (double)y[i] * (double)y[i];
+            }
             out_n[g] = sqrt(sum);
         }
     }

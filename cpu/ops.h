@@ -117,7 +117,9 @@ inline void embed_forward(real* out, const int* tokens, const real* wte, const r
         const real* p = pos ? pos + (long)t * C : NULL;
         const acc by = is_sink ? 1 : scale;
         real* o = out + (long)bt * C;
-        for (int c = 0; c < C; c++) { o[c] = x[c] * by + (p ? p[c] : real(0)); }
+        for (int c = 0; c < C; c++) {
+            o[c] = x[c] * by + (p ? p[c] : real(0));
+        }
     }
 }
 
@@ -162,7 +164,9 @@ inline acc layernorm_row(acc* mean, const real* x, acc eps, int C) {
     *mean = m = m / C;
     acc sum = 0;
     #pragma omp simd reduction(+ : sum)
-    for (int c = 0; c < C; c++) { sum += (x[c] - m) * (x[c] - m); }
+    for (int c = 0; c < C; c++) {
+        sum += (x[c] - m) * (x[c] - m);
+    }
     return acc(1) / sqrt(sum / C + eps);
 }
 
@@ -182,7 +186,9 @@ inline void norm_forward(real* out, acc* mean, acc* rstd, const real* inp, const
         const acc m = mean ? mean[n] : acc(0);
         rstd[n] = r;
         if (!mean && weight && !bias) {
-            for (int c = 0; c < C; c++) { o[c] = x[c] * r * weight[c]; }
+            for (int c = 0; c < C; c++) {
+                o[c] = x[c] * r * weight[c];
+            }
             continue;
         }
         for (int c = 0; c < C; c++) {
@@ -199,7 +205,9 @@ inline void rmsnorm_backward_row(real* dx, acc* dw, const real* d, const real* x
                                  acc r, bool add, int C) {
     acc dot = 0;
     #pragma omp simd reduction(+ : dot)
-    for (int c = 0; c < C; c++) { dot += d[c] * w[c] * x[c]; }
+    for (int c = 0; c < C; c++) {
+        dot += d[c] * w[c] * x[c];
+    }
     const acc f = r * r * r * dot / C;
     #pragma omp simd
     for (int c = 0; c < C; c++) {
@@ -310,7 +318,9 @@ inline void phi_elu1_backward(real* dqkv, const real* qkv, AttnShape s) {
     for (int bt = 0; bt < s.B * s.T; bt++) {
         const real* y = qkv_row(qkv, bt, s);
         real* d = qkv_row(dqkv, bt, s);
-        for (int i = 0; i < qk_width(s); i++) { d[i] = d[i] * min_(acc(y[i]), acc(1)); }
+        for (int i = 0; i < qk_width(s); i++) {
+            d[i] = d[i] * min_(acc(y[i]), acc(1));
+        }
     }
 }
 
@@ -350,7 +360,9 @@ inline void qk_norm_forward(real* qkv, real* qk_in, acc* rstd, const real* wq, c
             const real* w = group.is_q ? wq : wk;
             real* x = row + group.from;
             const acc r = rmsnorm_row(x, eps, group.C);
-            for (int c = 0; c < group.C; c++) { x[c] = x[c] * r * w[c]; }
+            for (int c = 0; c < group.C; c++) {
+                x[c] = x[c] * r * w[c];
+            }
             rstd_bt[g] = r;
         }
     }
@@ -378,7 +390,9 @@ inline void qk_norm_backward(real* dqkv, acc* dwq, acc* dwk, const real* qk_in, 
             const acc r = rstd[(long)bt * groups + g];
             acc dot = 0;
             #pragma omp simd reduction(+ : dot)
-            for (int c = 0; c < C; c++) { dot += d[c] * w[c] * x[c]; }
+            for (int c = 0; c < C; c++) {
+                dot += d[c] * w[c] * x[c];
+            }
             const acc f = r * r * r * dot / C;
             for (int c = 0; c < C; c++) {
                 dw_g[c] += d[c] * x[c] * r;
@@ -405,9 +419,13 @@ inline void gate_forward(real* out, const real* att, const real* gate, int width
         real* o = out + i * s.HS;
         if (width == 1) {
             const acc g = sigmoid_(acc(x[0]));
-            for (int c = 0; c < s.HS; c++) { o[c] = a[c] * g; }
+            for (int c = 0; c < s.HS; c++) {
+                o[c] = a[c] * g;
+            }
         } else {
-            for (int c = 0; c < s.HS; c++) { o[c] = a[c] * sigmoid_(acc(x[c])); }
+            for (int c = 0; c < s.HS; c++) {
+                o[c] = a[c] * sigmoid_(acc(x[c]));
+            }
         }
     }
 }
@@ -430,9 +448,13 @@ inline void gate_backward(real* datt, real* dgate, const real* dout, const real*
             const acc g = sigmoid_(acc(x[0]));
             acc sum = 0;
             #pragma omp simd reduction(+ : sum)
-            for (int c = 0; c < s.HS; c++) { sum += d[c] * a[c]; }
+            for (int c = 0; c < s.HS; c++) {
+                sum += d[c] * a[c];
+            }
             dx[0] = sum * g * (acc(1) - g);
-            for (int c = 0; c < s.HS; c++) { da[c] = d[c] * g; }
+            for (int c = 0; c < s.HS; c++) {
+                da[c] = d[c] * g;
+            }
         } else {
             for (int c = 0; c < s.HS; c++) {
                 const acc g = sigmoid_(acc(x[c]));
@@ -465,7 +487,9 @@ inline void heads_forward(real* out, const real* att, const real* vstar, bool su
             }
         } else {
             for (int h = 0; h < s.NH; h++) {
-                for (int i = 0; i < HS; i++) { o[h * HS + i] = y(h, i); }
+                for (int i = 0; i < HS; i++) {
+                    o[h * HS + i] = y(h, i);
+                }
             }
         }
     }
@@ -499,7 +523,9 @@ inline void heads_backward(real* datt, acc* dvstar, const real* dout, bool sum, 
 inline void act_row(acc* y, acc* slope, const real* x, Act act, int n) {
     with_act(act, [=](auto f) {
         if (!slope) {
-            for (int i = 0; i < n; i++) { y[i] = f.act(acc(x[i])); }
+            for (int i = 0; i < n; i++) {
+                y[i] = f.act(acc(x[i]));
+            }
             return;
         }
         #pragma omp simd
@@ -526,7 +552,9 @@ inline void ffn_forward(real* out, const real* inp, Act act, bool gated, int N, 
             acc y[ACT_SOME];
             act_row(y, NULL, x, act, some);
             #pragma omp simd
-            for (int i = 0; i < some; i++) { o[i] = gated ? y[i] * up[i] : y[i]; }
+            for (int i = 0; i < some; i++) {
+                o[i] = gated ? y[i] * up[i] : y[i];
+            }
         }
     }
 }

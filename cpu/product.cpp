@@ -85,7 +85,9 @@ static void widen16(lane* to, const char* from) {
 static void pack_block(lane* to, const Kernel& kernel, const Factor& f, long v, long l) {
     if (f.k_step == 1 && f.lanes == WIDENED) {
         lane wide[16][16];
-        for (int j = 0; j < 16; j++) { widen16(wide[j], f.at(v + j, l)); }
+        for (int j = 0; j < 16; j++) {
+            widen16(wide[j], f.at(v + j, l));
+        }
         kernel.transpose(to, 16, (const char*)wide, sizeof *wide);
     } else if (f.k_step == 1) {
         kernel.transpose(to, 16, f.at(v, l), f.row_bytes());
@@ -106,7 +108,9 @@ static void copy_edge(float* to, const Factor& f, long v, long k) {
     const long n = std::min(32L, f.K - k);
     memset(to, 0, 16 * 32 * sizeof(float));
     for (long i = 0; i < n; i++) {
-        for (long j = 0; j < columns; j++) { to[j * 32 + i] = *(const float*)f.at(v + j, k + i); }
+        for (long j = 0; j < columns; j++) {
+            to[j * 32 + i] = *(const float*)f.at(v + j, k + i);
+        }
     }
 }
 
@@ -144,7 +148,9 @@ bool pack_panel(lane* to, const Kernel& kernel, const Factor& f, long v, LaneRan
             l += 16;
             to += 16 * 16;
         } else {
-            for (int j = 0; j < 16; j++) { to[j] = lane_at(f, v + j, l); }
+            for (int j = 0; j < 16; j++) {
+                to[j] = lane_at(f, v + j, l);
+            }
             l++;
             to += 16;
         }
@@ -158,7 +164,9 @@ static void pack_row(lane* to, const Factor& f, long v, LaneRange lanes) {
     const long end = v < f.count ? std::min(lanes.l1, f.K / f.pair()) : l0;    // of what exists
     long l = l0;
     if (f.lanes == WIDENED) {
-        for (; l + 16 <= end; l += 16) { widen16(to + l - l0, f.at(v, l)); }
+        for (; l + 16 <= end; l += 16) {
+            widen16(to + l - l0, f.at(v, l));
+        }
     } else if (l < end) {
         memcpy(to, f.at(v, l0), (end - l0) * sizeof(lane));
         l = end;
@@ -168,7 +176,9 @@ static void pack_row(lane* to, const Factor& f, long v, LaneRange lanes) {
 
 void pack_rows(PackedRows to, const Kernel& kernel, const Factor& f, long v, LaneRange lanes) {
     if (f.k_step == 1) {
-        for (int i = 0; i < to.rows; i++) { pack_row(to.to + i * to.row, f, v + i, lanes); }
+        for (int i = 0; i < to.rows; i++) {
+            pack_row(to.to + i * to.row, f, v + i, lanes);
+        }
         return;
     }
     for (long l = lanes.l0; l < lanes.l1; l += 16) {
@@ -592,7 +602,9 @@ void product_double(long M, long N, long K, Matrix<double> a, Matrix<double> b, 
             const double* b_j = b.x + j * b.col;
             const long at = i * c.ld + j;
             double sum = 0;
-            for (long k = 0; k < K; k++) { sum += a_i[k * a.col] * b_j[k * b.row]; }
+            for (long k = 0; k < K; k++) {
+                sum += a_i[k * a.col] * b_j[k * b.row];
+            }
             if (c.accumulate) { sum += c.x[at]; }
             if (c.residual)   { sum += c.residual[at]; }
             if (c.bias)       { sum += c.bias[j]; }

@@ -12,7 +12,9 @@ namespace cpu {
 
 // l (n) = cap tanh(l / cap)
 inline void cap_logits(acc* l, acc cap, int n) {
-    for (int v = 0; v < n; v++) { l[v] = cap * tanh_(l[v] / cap); }
+    for (int v = 0; v < n; v++) {
+        l[v] = cap * tanh_(l[v] / cap);
+    }
 }
 
 // The largest of `top` and l (n).
@@ -40,7 +42,9 @@ inline acc classifier_row(acc* l, int target, acc dloss, acc cap, int V) {
         const acc sum = sum_exp(l, top, V);
         const acc f = dloss / sum;
         const auto slope = [=](acc y) { return acc(1) - y / cap * (y / cap); };     // dy/dlogits
-        for (int v = 0; v < V; v++) { l[v] = exp_(l[v] - top) * f * slope(l[v]); }
+        for (int v = 0; v < V; v++) {
+            l[v] = exp_(l[v] - top) * f * slope(l[v]);
+        }
         l[target] -= dloss * slope(l_y);
         return log_(sum) - (l_y - top);
     }
@@ -133,7 +137,9 @@ inline void loss_add(StepSums* sums, const acc* losses, long n, double count) {
 inline double sum_squares(const acc* x, long n) {
     double sum = 0;
     #pragma omp simd reduction(+ : sum)
-    for (long i = 0; i < n; i++) { sum += (double)x[i] * x[i]; }
+    for (long i = 0; i < n; i++) {
+        sum += (double)x[i] * x[i];
+    }
     return sum;
 }
 
