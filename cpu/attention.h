@@ -92,7 +92,9 @@ template <class X, class Y> acc dot(const X* a, const Y* b, int n) {
 template <class A, class Bi, class Q, class R>
 acc star_score(const Q* q, const R* star, AttnShape s) {
     if (Bi::column == LOGIT_COLUMN) { return star[0]; }
-    return star ? attn_capped<A>(dot(q, star, s.HS) * acc(s.scale), acc(s.cap)) : acc(0);
+    if (!star) { return 0; }
+    const acc scaled = dot(q, star, s.HS) * acc(s.scale);
+    return attn_capped<A>(scaled, acc(s.cap));
 }
 
 // The rows of one sequence b: x + t * attn_row(s) is token t's, and its heads side by side.
@@ -269,7 +271,7 @@ void queries_forward(const HeadForward& head, HeadFactors<real>& f, int t0, int 
     acc* score = scratch(SCORES, BR * BC);
     RowState rows[BR];
     for (int r = 0; r < M; r++) {
-        KeptRow* kept = head.kept ? head.kept + t0 + r : NULL;
+        KeptRow* kept = moved(head.kept, t0 + r);
         rows[r].out = o + r * HP;
         rows[r].kept = kept;
         star_forward<A, Bi>(&rows[r], head.x.q(t0 + r, head.h), head.star, head.v_star, s);

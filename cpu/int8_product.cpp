@@ -325,25 +325,33 @@ static bool all_int8(const std::vector<MappedPart>& parts) {
     return true;
 }
 
-bool int8_forward(float* out, const float* inp, const float* weight, const float* bias,
-                  const float* residual, int N, int C, int OC) {
+// Tells whether integers are allowed for a layer, and faster.
+static bool int8_pays(const Linear<float>& x) {
     if (!product_settings.split_floats || split_here() || !int8_here()) { return false; }
-    if (N < 32 || OC < 64 || C < 256 || C % BLOCK || mapped.all.empty()) { return false; }
-    const std::vector<MappedPart> parts = mapped_parts(weight, C, OC);
+    if (mapped.all.empty() || x.C % BLOCK) { return false; }
+    return x.N >= 32 && x.OC >= 64 && x.C >= 256;
+}
+
+bool int8_forward(const Linear<float>& to) {
+    if (!int8_pays(to)) { return false; }
+    const long N = to.N;
+    const long C = to.C;
+    const long OC = to.OC;
+    const std::vector<MappedPart> parts = mapped_parts(to.weight, C, OC);
     if (!all_int8(parts)) { return false; }
 
     static thread_local Int8Room room;
-    const Linear<float> to = { out, inp, weight, bias, residual, N, C, OC, OC };
     const long tiles = div_up(N, TALL);
     const Int16Rows x = room.rows(N, C);
     #pragma omp parallel for
     for (long t = 0; t < tiles; t++) {
         const int rows = (int)std::min<long>(TALL, N - t*TALL);
-        quantize_tile(inp + t*TALL*C, rows, C, x.from(t * TALL, t, C));
+        quantize_tile(to.inp + t*TALL*C, rows, C, x.from(t * TALL, t, C));
     }
 
     enum { AT_ONCE = 1 << 20, ROWS_BYTES = 400 << 10 };  // weights; of x, in the second cache
-    const long wide = std::max<long>(WIDE, std::min<long>(OC, AT_ONCE / C) / WIDE * WIDE);
+    const long fit = std::min<long>(OC, AT_ONCE / C);
+    const long wide = std::max<long>(WIDE, fit / WIDE * WIDE);
     const long tiles_at_once = std::max<long>(1, ROWS_BYTES / 2 / C / TALL);
     const Int8Panel w = room.panels(div_up(wide, WIDE), C);
     for (long o = 0; o < OC; o += wide) {
@@ -357,9 +365,7 @@ bool int8_forward(float* out, const float* inp, const float* weight, const float
             const long end = std::min(tiles, t0 + tiles_at_once);
             for (long p = 0; p < panels; p++) {
                 const Int8Panel panel = panel_at(w, p, C);
-                for (long t = t0; t < end; t++) {
-                    int8_tile(to, x, t, o + p*WIDE, panel);
-                }
+                for (long t = t0; t < end; t++) { int8_tile(to, x, t, o + p*WIDE, panel); }
             }
         }
     }
@@ -368,8 +374,6 @@ bool int8_forward(float* out, const float* inp, const float* weight, const float
 #else
 bool int8_here() { return false; }
 
-bool int8_forward(float*, const float*, const float*, const float*, const float*, int, int, int) {
-    return false;
-}
+bool int8_forward(const Linear<float>&) { return false; }
 #endif
 } // namespace cpu

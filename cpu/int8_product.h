@@ -13,16 +13,15 @@ the root mean square of its row. Then x is off by 2^-16 of the block's largest n
 */
 #ifndef CPU_INT8_PRODUCT_H
 #define CPU_INT8_PRODUCT_H
+#include "product.h"
 
 namespace cpu {
 // Tells whether this machine can.
 bool int8_here();
 
-// Computes out (N, OC) = inp (N, C) @ weight (OC, C)^T [+ bias (OC)] [+ residual (N, OC)]. Returns
-// false, and does nothing, if it would not pay (as for fewer than 32 rows), is not allowed, or some
-// rows of the weight are of another type. A row of out depends on its row of inp alone, whatever
-// the number of threads.
-bool int8_forward(float* out, const float* inp, const float* weight, const float* bias,
-                  const float* residual, int N, int C, int OC);
+// Computes a layer. Returns false, and does nothing, if that would not pay (as for fewer than 32
+// rows), is not allowed, or some rows of the weight are of another type. A row of out depends on
+// its row of inp alone, whatever the number of threads.
+bool int8_forward(const Linear<float>& x);
 } // namespace cpu
 #endif // CPU_INT8_PRODUCT_H

@@ -15,33 +15,32 @@ that is only run has three faster ways, and linear_forward_only takes one of the
 #include "product.h"
 
 namespace cpu {
-// One row: out (OC) = weight (OC, C) @ inp (C) [+ residual (OC)] [+ bias (OC)]. It is not blocked,
-// because each weight is read once, and that takes all the time.
-template <class R>
-void vector_forward(R* out, const R* inp, const R* weight, const R* bias, const R* residual, int C,
-                    int OC) {
+// Computes a layer of one row. It is not blocked: each weight is read once, and that takes all the
+// time.
+template <class R> void vector_forward(const Linear<R>& x) {
     typedef sum_of<R> sum_t;
-    #pragma omp parallel for if ((long)C * OC > 1 << 17)
-    for (int o = 0; o < OC; o++) {
-        const R* w = weight + (long)o * C;
+    const R* inp = x.inp;
+    const int C = x.C;
+    #pragma omp parallel for if ((long)C * x.OC > 1 << 17)
+    for (int o = 0; o < x.OC; o++) {
+        const R* w = x.weight + (long)o * C;
         sum_t sum = 0;
         #pragma omp simd reduction(+ : sum)
         for (int i = 0; i < C; i++) {
             sum += sum_t(inp[i]) * sum_t(w[i]);
         }
-        if (residual) { sum += sum_t(residual[o]); }
-        if (bias) { sum += sum_t(bias[o]); }
-        out[o] = sum;
+        if (x.residual) { sum += sum_t(x.residual[o]); }
+        if (x.bias) { sum += sum_t(x.bias[o]); }
+        x.out[o] = sum;
     }
 }
 
 template <class R> void linear_forward(const Linear<R>& x) {
-    if (x.N == 1) {
-        vector_forward(x.out, x.inp, x.weight, x.bias, x.residual, x.C, x.OC);
-        return;
-    }
+    if (x.N == 1) { return vector_forward(x); }
     const Output<R> to = { x.out, x.ld, false, x.residual, x.bias };
-    gemm(x.N, x.OC, x.C, rows_of(x.inp, x.C), transposed(x.weight, x.C), to);
+    const Matrix<R> a = rows_of(x.inp, x.C);
+    const Matrix<R> b = transposed(x.weight, x.C);
+    gemm(x.N, x.OC, x.C, a, b, to);
 }
 
 // Computes the layer in one of the ways of a model that is only run. Returns false, and does
@@ -49,10 +48,8 @@ template <class R> void linear_forward(const Linear<R>& x) {
 inline bool linear_forward_only(const Linear<float>& x) {
     const bool split = split_pays(x.N, x.OC, x.C);
     if (!split && mapped.all.empty()) { return false; }
-    if (x.N == 1 && mapped_forward(x.out, x.inp, x.weight, x.bias, x.residual, x.C, x.OC)) {
-        return true;
-    }
-    if (int8_forward(x.out, x.inp, x.weight, x.bias, x.residual, x.N, x.C, x.OC)) { return true; }
+    if (x.N == 1 && mapped_forward(x)) { return true; }
+    if (int8_forward(x)) { return true; }
     const lane* left = split ? split_left(x.inp, x.N, x.C) : NULL;
     for (int o = 0; o < x.OC; ) {
         const float* weight = x.weight + (long)o * x.C;

@@ -17,7 +17,6 @@ models/gguf.h:
 #include <algorithm>
 #include "half.h"
 #include "huge_pages.h"
-#include "product.h"
 #if defined __x86_64__
 #include "intrinsics.h"
 #define TARGET_AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,f16c,fma")))
@@ -308,23 +307,23 @@ WeightRows<float> weight_rows(const float* weight, int C, int OC) {
     return { to, n };
 }
 
-bool mapped_forward(float* out, const float* inp, const float* weight, const float* bias,
-                    const float* residual, int C, int OC) {
+bool mapped_forward(const Linear<float>& x) {
+    const int C = x.C;
     if (mapped.all.empty() || C % 32) { return false; }
-    const std::vector<MappedPart> parts = mapped_parts(weight, C, OC);
+    const std::vector<MappedPart> parts = mapped_parts(x.weight, C, x.OC);
     for (const MappedPart& part : parts) {
         if (!part.m || !part.m->dot) { return false; }
     }
     std::vector<float> sums(C / 32);
-    for (int i = 0; i < C; i++) { sums[i / 32] += inp[i]; }
-    #pragma omp parallel for if ((long)C * OC > 1 << 17)
-    for (int o = 0; o < OC; o++) {
+    for (int i = 0; i < C; i++) { sums[i / 32] += x.inp[i]; }
+    #pragma omp parallel for if ((long)C * x.OC > 1 << 17)
+    for (int o = 0; o < x.OC; o++) {
         const MappedPart& part = part_of(parts, o);
         const MappedMatrix& m = *part.m;
-        float sum = m.dot(m.row[part.row_of(o)], inp, sums.data(), C);
-        if (residual) { sum += residual[o]; }
-        if (bias) { sum += bias[o]; }
-        out[o] = sum;
+        float sum = m.dot(m.row[part.row_of(o)], x.inp, sums.data(), C);
+        if (x.residual) { sum += x.residual[o]; }
+        if (x.bias) { sum += x.bias[o]; }
+        x.out[o] = sum;
     }
     return true;
 }

@@ -16,6 +16,7 @@ address as `weight`.
 #include <map>
 #include <string>
 #include <vector>
+#include "product.h"
 
 namespace cpu {
 // Returns the sum of w_i x_i over a row of n weights; sums (n / 32): of each 32 of x
@@ -93,9 +94,8 @@ template <class R> WeightRows<R> weight_rows(const R* weight, int, int OC) {
     return { weight, OC };
 }
 
-// Computes out (OC) = weight (OC, C) @ inp (C) [+ bias] [+ residual]. Returns false, and does
-// nothing, unless all of these rows have a RowDot.
-bool mapped_forward(float* out, const float* inp, const float* weight, const float* bias,
-                    const float* residual, int C, int OC);
+// Computes a layer of one row. Returns false, and does nothing, unless all rows of its weight have
+// a RowDot.
+bool mapped_forward(const Linear<float>& x);
 } // namespace cpu
 #endif // CPU_MAPPED_WEIGHTS_H

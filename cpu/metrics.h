@@ -177,7 +177,7 @@ void attention_metrics(HeadMetrics* out, const real* qkv, const acc* stat, const
         const HeadMeasured head = { sequence_of(qkv, b, s), stat + row * 2,
                                     kept ? &kept_rows.rows[row] : NULL,
                                     attn_column<Bi>(kstar, s, h),
-                                    gate ? gate + gate_at : NULL, width, h, s };
+                                    moved(gate, gate_at), width, h, s };
         out[bh] = head_metrics<A, Bi, Pe>(head, skip);
     }
     kept_rows.of = NULL;                                // the next layer's are others

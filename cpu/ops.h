@@ -114,7 +114,7 @@ inline void embed_forward(real* out, const int* tokens, const real* wte, const r
         const bool is_sink = t < skip;
         const long token = is_sink ? 0 : token_at(tokens, b, t, T, skip);
         const real* x = is_sink ? sink : weight_rows(wte + token * C, C, 1).x;
-        const real* p = pos ? pos + (long)t * C : NULL;
+        const real* p = moved(pos, (long)t * C);
         const acc by = is_sink ? 1 : scale;
         real* o = out + (long)bt * C;
         for (int c = 0; c < C; c++) {

@@ -140,7 +140,8 @@ bool pack_panel(lane* to, const Kernel& kernel, const Factor& f, long v, LaneRan
         }
         return low;
     }
-    const bool whole = v + 16 <= f.count && (f.step == 1 || f.k_step == 1);
+    const bool side_by_side = f.step == 1 || f.k_step == 1;
+    const bool whole = side_by_side && v + 16 <= f.count;
     const long end = std::min(lanes.l1, f.K / f.pair());
     for (long l = lanes.l0; l < lanes.l1; ) {
         if (whole && l + 16 <= end) {
@@ -161,7 +162,8 @@ bool pack_panel(lane* to, const Kernel& kernel, const Factor& f, long v, LaneRan
 // Packs a row whose numbers lie side by side.
 static void pack_row(lane* to, const Factor& f, long v, LaneRange lanes) {
     const long l0 = lanes.l0;
-    const long end = v < f.count ? std::min(lanes.l1, f.K / f.pair()) : l0;    // of what exists
+    const long last = std::min(lanes.l1, f.K / f.pair());
+    const long end = v < f.count ? last : l0;           // of what exists
     long l = l0;
     if (f.lanes == WIDENED) {
         for (; l + 16 <= end; l += 16) {
@@ -275,13 +277,16 @@ struct Product {
 // Tells whether a kernel may read A where it is: packing costs as much as a tile of 32 columns or
 // two.
 bool Product::reads_direct() const {
-    const long row = a.row_bytes();
-    if (a.lanes == WIDENED || a.K % a.pair() || lanes * a.pair() != a.K) { return false; }
+    const bool whole = lanes * a.pair() == a.K;         // no lane is filled up with zeros
+    const bool few_columns = N <= 256;
+    if (a.lanes == WIDENED || !whole) { return false; }
     if (a.k_step == 1) {
+        const long row = a.row_bytes();
         const bool aligned = kernel.deep == 1 || ((uintptr_t)a.x | row) % 64 == 0;
-        return aligned && (N <= 256 || row * kernel.rows <= 16 << 10 || row % 2048);
+        const bool fits_cache = row * kernel.rows <= 16 << 10 || row % 2048;
+        return aligned && (few_columns || fits_cache);
     }
-    return a.step == 1 && a.lanes == FLOATS && N <= 256 && a.k_step <= 256;
+    return a.step == 1 && a.lanes == FLOATS && few_columns && a.k_step <= 256;
 }
 
 // Settles the blocks of a product of `threads` threads.
@@ -329,7 +334,9 @@ static TileA tile_a(const Product& p, long i, LaneRange lanes) {
         return { a.at(i, 32 * lanes.l0), a.row_bytes(), 0 };
     }
     const bool past_end = p.kernel.deep > 1 && i + p.kernel.rows > p.M;
-    if (p.direct && !past_end) { return { a.at(i, lanes.l0), a.row_bytes(), a.lane_bytes() }; }
+    if (p.direct && !past_end) {
+        return { a.at(i, lanes.l0), a.row_bytes(), a.lane_bytes() };
+    }
 
     // + 16: rows a power of two apart would crowd into few sets of a cache
     const long row = p.deep + 16;
@@ -368,7 +375,8 @@ struct Block {
 static Group group_at(const Product& p, const Block& b, long i, long j, long cols, float* own) {
     const int rows = (int)std::min<long>(p.kernel.rows, p.M - i);
     const int share = (int)div_up(rows, div_up(cols, TILE_COLS));
-    Group g = { i, j, rows, (int)cols, share, own, p.group == 1 ? (long)TILE_COLS : (long)GROUP };
+    const long own_ld = p.group == 1 ? TILE_COLS : GROUP;
+    Group g = { i, j, rows, (int)cols, share, own, own_ld };
     if (p.sums) {
         g.sums = p.sums + (i - b.i0) * p.wide + j - b.j0;
         g.ld = p.wide;
@@ -387,8 +395,8 @@ static void finish(const Product& p, const Group& g) {
         const long at = g.i * c.ld + g.j;
         const bf16* x = (const bf16*)(c.accumulate ? c.x : c.residual);
         const bf16* bias = (const bf16*)c.bias;
-        p.kernel.round((bf16*)c.x + at, c.ld, g.sums, g.ld, x ? x + at : NULL,
-                       bias ? bias + g.j : NULL, g.rows, g.cols);
+        p.kernel.round((bf16*)c.x + at, c.ld, g.sums, g.ld, moved(x, at), moved(bias, g.j), g.rows,
+                       g.cols);
         return;
     }
     if (!c.bias) { return; }
@@ -429,8 +437,9 @@ static void sum_tile(const Product& p, TileKernel* tile, TileA a, const Block& b
         }
         prefetch_c(c, g.i, g.i + g.rows, g.j + n, cols);
     } else if (last) {              // this tile's share of the group's rows, each as long as it is
-        const int r = k * g.share;
-        prefetch_c(c, g.i + r, g.i + std::min(g.rows, r + g.share), g.j, g.cols);
+        const int r0 = k * g.share;
+        const int r1 = std::min(g.rows, r0 + g.share);
+        prefetch_c(c, g.i + r0, g.i + r1, g.j, g.cols);
     }
     const bool starts_from_c = !c.bf16 && (c.accumulate || c.residual);
     const long column = g.j + n - block.j0;
@@ -474,7 +483,8 @@ static bool pack_ticket(const Product& p, const Block& b, long t) {
     const long step = p.b.k_step == 1 ? SEGMENT : std::max(16, p.kernel.deep);
     bool low = false;
     for (long l = from; l < to; l += step) {
-        const LaneRange lanes = { b.lanes.l0 + l, b.lanes.l0 + std::min(to, l + step) };
+        const long l_end = std::min(to, l + step);
+        const LaneRange lanes = { b.lanes.l0 + l, b.lanes.l0 + l_end };
         for (long k = first; k < end; k++) {
             lane* at = b.x + (k * deep + l) * PANEL;
             low |= pack_panel(at, p.kernel, p.b, b.j0 + k * PANEL, lanes);
@@ -561,10 +571,10 @@ static void product_by(const Kernel& kernel, int most, const Factor& a, const Fa
     Product p(kernel, a.count, b.count, a, b, c);
     int threads = 1;
 #ifdef _OPENMP
+    const double operations = 2.0 * p.M * p.N * a.K;
     const double worth_waking_threads = kernel.bf16 ? 2e7 : 4e6;
-    if (most != 1 && 2.0 * p.M * p.N * a.K > worth_waking_threads && !omp_in_parallel()) {
-        threads = omp_get_max_threads();
-    }
+    const bool large = operations > worth_waking_threads;
+    if (most != 1 && large && !omp_in_parallel()) { threads = omp_get_max_threads(); }
 #endif
     p.plan(threads);
 #ifdef _OPENMP

@@ -20,6 +20,9 @@ many threads there are.
 #include "kernels.h"
 
 namespace cpu {
+// p + n, or NULL if there is no p
+template <class P> P* moved(P* p, long n) { return p ? p + n : NULL; }
+
 inline long div_up(long a, long b) { return (a + b - 1) / b; }
 
 inline long round_up(long a, long b) { return div_up(a, b) * b; }
@@ -85,9 +88,7 @@ template <class R> struct Linear {
 
     // Its columns o .. o + n, whose weights are at `rows`.
     Linear columns(int o, int n, const R* rows) const {
-        const R* bias_o = bias ? bias + o : NULL;
-        const R* residual_o = residual ? residual + o : NULL;
-        return { out + o, inp, rows, bias_o, residual_o, N, C, n, ld };
+        return { out + o, inp, rows, moved(bias, o), moved(residual, o), N, C, n, ld };
     }
 };
 

@@ -60,6 +60,11 @@ inline acc classifier_row(acc* l, int target, acc dloss, acc cap, int V) {
     return log_(sum) - (l_y - top);
 }
 
+// to (n) = from, converted
+template <class X, class Y> void copy_row(X* to, const Y* from, int n) {
+    for (int v = 0; v < n; v++) { to[v] = from[v]; }
+}
+
 // losses (N) = -log softmax(y)[target],  y = logits, or cap tanh(logits / cap) unless cap is 0.
 // logits (N, V) become y and then, unless dloss is 0, dloss dlosses/dlogits, in place.
 // a target of -1 counts for nothing: loss 0, gradient 0
@@ -79,11 +84,11 @@ inline void classifier(acc* losses, real* logits, const int* targets, float dlos
                 memset((void*)x, 0, V * sizeof(real));
                 continue;
             }
-            if (!in_place) { for (int v = 0; v < V; v++) { l[v] = x[v]; } }
+            if (!in_place) { copy_row(l, x, V); }
             if (cap != 0) { cap_logits(l, cap, V); }
-            if (!in_place && dloss == 0) { for (int v = 0; v < V; v++) { x[v] = l[v]; } }
+            if (!in_place && dloss == 0) { copy_row(x, l, V); }
             if (target >= 0) { losses[n] = classifier_row(l, target, dloss, cap, V); }
-            if (!in_place && dloss != 0) { for (int v = 0; v < V; v++) { x[v] = l[v]; } }
+            if (!in_place && dloss != 0) { copy_row(x, l, V); }
         }
     }
 }

@@ -137,9 +137,11 @@ static double bound(const float* x, const float* w, long C) {
 
 static bool product(std::vector<float>* out, const std::vector<float>& x, const Weight8& w, long N,
                     const float* bias = NULL, const float* residual = NULL) {
-    const long OC = w.floats.size() / w.C;
+    const int C = (int)w.C;
+    const int OC = (int)(w.floats.size() / w.C);
     out->assign(N * OC + 1, NAN);
-    return cpu::int8_forward(out->data(), x.data(), w.place.data(), bias, residual, N, w.C, OC);
+    return cpu::int8_forward({ out->data(), x.data(), w.place.data(), bias, residual, (int)N, C, OC,
+                               OC });
 }
 
 static void test_products() {

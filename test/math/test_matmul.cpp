@@ -337,8 +337,10 @@ static void check_split(int N, int C, int OC) {
               strf(": bf16 weights, %ld sums differ, and %ld of the one that does", other, last));
     for (int with = 0; with < 4; with++) { // one row: of floats, of bf16
         std::vector<float> row(OC, NAN);
-        cpu::vector_forward(row.data(), x.data(), w.data(), with & 1 ? bias.data() : NULL,
-                            with & 2 ? res.data() : NULL, C, OC);
+        const float* b = with & 1 ? bias.data() : NULL;
+        const float* r = with & 2 ? res.data() : NULL;
+        const cpu::Linear<float> layer = { row.data(), x.data(), w.data(), b, r, 1, C, OC, OC };
+        cpu::vector_forward(layer);
         double most = 0;
         for (int o = 0; o < OC; o++) {
             double sum = (with & 1 ? bias[o] : 0) + (with & 2 ? res[o] : 0);

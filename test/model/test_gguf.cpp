@@ -1043,9 +1043,9 @@ static void test_stored() {
             cpu::MappedMatrix& m = cpu::mapped.all[&w[half * R * C]] = { R, C, NULL, dot, {} };
             for (long r = 0; r < R; r++) { m.row.push_back(weight_row(t, r)); }
         }
-        CHECK(cpu::mapped_forward(out.data(), x.data(), w.data(), bias.data(), residual.data(), C,
-                                  N),
-              "%s: its rows are not found", t.name.c_str());
+        const cpu::Linear<float> layer = { out.data(), x.data(), w.data(), bias.data(),
+                                           residual.data(), 1, (int)C, (int)N, (long)N };
+        CHECK(cpu::mapped_forward(layer), "%s: its rows are not found", t.name.c_str());
         for (long r = 0; r < N; r++) {
             double sum = (double)bias[r] + residual[r], most = fabs(sum);
             for (long i = 0; i < C; i++) {
@@ -1056,10 +1056,12 @@ static void test_stored() {
                                                   : !std::isfinite(out[r]);
             CHECK(right, "%s: row %ld is %g, wanted %g", t.name.c_str(), r, out[r], sum);
         }
-        CHECK(!cpu::mapped_forward(out.data(), x.data(), &w[R * C], NULL, NULL, C, N),
-              "%s: rows past the end", t.name.c_str());
-        CHECK(!cpu::mapped_forward(out.data(), x.data(), w.data(), NULL, NULL, C / 2, N),
-              "%s: rows of another width", t.name.c_str());
+        auto other = layer;
+        other.weight = &w[R * C];
+        CHECK(!cpu::mapped_forward(other), "%s: rows past the end", t.name.c_str());
+        other = layer;
+        other.C = (int)C / 2;
+        CHECK(!cpu::mapped_forward(other), "%s: rows of another width", t.name.c_str());
         cpu::mapped.all.clear();
     }
     CHECK(types.size() == (cpu::row_dot("Q4_0") ? 5 : 0), "%zu types have a product, wanted 5",
