@@ -1,26 +1,29 @@
 /*
 small_model.h -- a training step of a small model on the CPU, by pieces of the batch. Threads that
-meet after every operation wait for each other some fifty times per step, and an operation of a small
-model takes no longer than that. So a thread takes some sequences through the whole model, forward and
-backward: their activations stay in its cache, and it waits once. Each piece has gradients of its
-own, which are added in the order of the pieces. The cut depends on model and batch, not on the
-threads: the same bits for any number of them.
+meet after every operation wait for each other some fifty times per step, and that takes as long as
+the operations of a small model. So each thread takes some sequences through the whole model,
+forward and backward: their activations stay in its cache, and it waits once. Each piece has
+gradients of its own, which are added in the order of the pieces. The cut depends on model and batch
+alone, so the bits are the same for any number of threads.
 */
 #ifndef SMALL_MODEL_H
 #define SMALL_MODEL_H
 #include "model.h"      // Model, model_load
 #include "train_sink.h" // accumulate_loaded, model_zero
 
-// The sequences of a piece of B sequences of T tokens; B itself, where the batch is not cut: of a
-// larger model gradients for each piece would take more memory and time than the waiting
+// Returns how many of B sequences of T tokens one thread takes. Returns B (no split) for larger
+// models, where a gradient copy for each piece costs more than the barriers.
 inline int piece_sequences(const Model* m, int B, int T) {
-    const long small = 1 << 19, most = 64;            // parameters; pieces
-    if (ops::piece_rows == 0 || m->num_params > small) { return B; }
-    const long rows = T + m->d.bias.token, enough = (ops::piece_rows + rows - 1) / rows;
-    return std::min<long>(B, std::max(enough, (B + most - 1) / most));
+    const long small_model = 1 << 19;                 // parameters
+    const long most_pieces = 64;
+    if (ops::piece_rows == 0 || m->num_params > small_model) { return B; }
+    const long rows = T + m->d.bias.token;            // of a sequence
+    const long enough = (ops::piece_rows + rows - 1) / rows;
+    const long least = (B + most_pieces - 1) / most_pieces;
+    return std::min<long>(B, std::max(enough, least));
 }
 
-// m with the same weights, but activations and gradients of its own
+// Returns a model with the weights of m, but activations and gradients of its own.
 inline Model piece_new(const Model& m) {
     Model p = m;
     p.pieces.clear();
@@ -36,18 +39,19 @@ inline Model piece_new(const Model& m) {
 
 // grads (n) += those of the pieces, in their order
 inline void pieces_add(acc* grads, const std::vector<Model>& pieces, long n) {
+    const long chunk = 1024;                          // stays in the first cache
     #pragma omp parallel for schedule(static)
-    for (long k = 0; k < n; k += 1024) {
-        const long end = std::min(n, k + 1024);
-        for (auto& p : pieces) {
+    for (long k = 0; k < n; k += chunk) {
+        const long end = std::min(n, k + chunk);
+        for (const Model& p : pieces) {
             for (long i = k; i < end; i++) { grads[i] += p.grads[i]; }
         }
     }
 }
 
-// one micro-batch as model_accumulate's, in pieces of `some` sequences
-inline void accumulate_pieces(Model* m, const int* seqs, int B, int T, int some, long count) {
-    const int n = (B + some - 1) / some;
+// Runs one micro-batch, seqs (B, T + 1), in pieces of `size` sequences: as model_accumulate.
+inline void accumulate_pieces(Model* m, const int* seqs, int B, int T, int size, long count) {
+    const int n = (B + size - 1) / size;
     if ((int)m->pieces.size() != n) {
         pieces_free(m);
         std::vector<Model> pieces;
@@ -55,15 +59,18 @@ inline void accumulate_pieces(Model* m, const int* seqs, int B, int T, int some,
         m->pieces = std::move(pieces);
     }
     for (int i = 0; i < n; i++) {
-        const int* from = seqs + (size_t)i * some * (T + 1);
-        model_load(&m->pieces[i], from, std::min(some, B - i * some), T, m->min_context);
+        const int first = i * size;
+        const int sequences = std::min(size, B - first);
+        const int* tokens = seqs + (size_t)first * (T + 1);
+        model_load(&m->pieces[i], tokens, sequences, T, m->min_context);
     }
+
     #pragma omp parallel for schedule(dynamic)
     for (int i = 0; i < n; i++) {
         model_zero(&m->pieces[i]);
         accumulate_loaded(&m->pieces[i], count, false);
     }
-    for (auto& p : m->pieces) { m->sums->loss += p.sums->loss; }
+    for (const Model& p : m->pieces) { m->sums->loss += p.sums->loss; }
     pieces_add(m->grads, m->pieces, m->num_params);
 }
 #endif // SMALL_MODEL_H
