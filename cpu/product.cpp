@@ -375,7 +375,7 @@ struct Block {
 static Group group_at(const Product& p, const Block& b, long i, long j, long cols, float* own) {
     const int rows = (int)std::min<long>(p.kernel.rows, p.M - i);
     const int share = (int)div_up(rows, div_up(cols, TILE_COLS));
-    const long own_ld = p.group == 1 ? TILE_COLS : GROUP;
+    const long own_ld = p.group == 1 ? (long)TILE_COLS : (long)GROUP;
     Group g = { i, j, rows, (int)cols, share, own, own_ld };
     if (p.sums) {
         g.sums = p.sums + (i - b.i0) * p.wide + j - b.j0;
