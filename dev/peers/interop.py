@@ -102,6 +102,50 @@ at most {max(far(s) for n, s in gguf.items() if s.endswith('away') and 'q8_0' no
 tokenizers have their ids, and f32 read back here measures the same to the bit. llama.cpp does not
 bring text to the normal form C: with the tokenizer of GPT-NeoX and Qwen, text in another form has
 other ids there.
+
+## Evaluation and interpretability tools
+
+`dev/peers/check_tools.py` runs these lines as they are printed, with lm-eval 0.4.13, transformer-lens
+4.3.0, nnsight 0.8.1 and transformers 5.24.0 (2026-11-25), and compares what they give with `score`,
+`probe` and transformers. A directory that comes with our own PyTorch file is code, so each asks for
+`trust_remote_code=True`.
+
+**lm-evaluation-harness**, here with items of your own, as `train_sink score --task mine.jsonl` reads
+them:
+
+```python
+import lm_eval
+from lm_eval.models.huggingface import HFLM
+task = {{"task": "mine", "dataset_path": "json", "validation_split": "validation",
+        "dataset_kwargs": {{"data_files": {{"validation": "mine.jsonl"}}}},
+        "output_type": "multiple_choice", "doc_to_text": "{{{{context}}}}",
+        "doc_to_choice": "{{{{choices}}}}", "doc_to_target": "{{{{gold}}}}",
+        "metric_list": [{{"metric": "acc"}}, {{"metric": "acc_norm"}}]}}
+lm = HFLM(pretrained="my-model", trust_remote_code=True, dtype="float32", device="cpu")
+results = lm_eval.simple_evaluate(model=lm, tasks=[task], log_samples=True)
+```
+
+**TransformerLens** knows the classes of transformers, so it opens what is written as a family, and
+not our own PyTorch file:
+
+```python
+import torch
+from transformer_lens.model_bridge import TransformerBridge
+model = TransformerBridge.boot_transformers("my-model", device="cpu", dtype=torch.float32)
+logits, cache = model.run_with_cache("a door by the river")
+print(cache["blocks.1.attn.hook_pattern"][0, :, :, 0].mean(-1))  # alpha_1 of each head
+```
+
+**nnsight** opens both:
+
+```python
+from nnsight import LanguageModel
+model = LanguageModel("my-model", trust_remote_code=True, device_map="cpu", dispatch=True)
+with model.trace("a door by the river"):
+    h = model.model.layers[0].output[0].save()
+    logits = model.lm_head.output.save()
+print(h.norm(dim=-1))  # of each token after the first layer
+```
 """)
 if bad:
     print("## What disagrees\n\n" + "\n".join("- " + b for b in bad))
