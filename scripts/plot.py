@@ -91,11 +91,14 @@ def plain(text):
     return text[:400].replace("$", r"\$")
 
 
+finding = None           # --title: what the figures say, in place of what they show
+
+
 def headline(figure, runs, what, step=None):
-    """Title of a figure, as wide as it is: what it shows; of one run also its name,
-    switches and step."""
-    lines = textwrap.wrap(what, letters(figure))
-    if len(runs) == 1:
+    """Title of a figure, as wide as it is: the finding, if one is given, or what it shows; of one
+    run also its name, switches and step."""
+    lines = textwrap.wrap(plain(finding) if finding else what, letters(figure))
+    if len(runs) == 1 and not finding:
         about = f"{runs[0]['name']}: {runlog.switches(runs[0])}"
         if step is not None: about += f", step {step:,}"
         lines += textwrap.wrap(plain(about), letters(figure))
@@ -312,6 +315,60 @@ def heads(paths, options):
 WHOSE = [("first", "first token"), ("rest", "mean of the others"), ("star", "sink token")]
 NORMS = [("h", "hidden states h", "after how many layers (0: the embedding)"),
          ("k", "keys k", "in layer"), ("v", "values v", "in layer")]
+
+
+def film(paths, options):
+    """alpha_1 of every head over training: a strip, one row per head, and the film itself, one
+    picture per evaluation."""
+    for run in trained(paths, "film"):
+        evals = run["evals"]
+        key = "alpha1_proxy" if runlog.uses_proxy(evals) else "alpha1"
+        shots = np.array([e[key] for e in evals], float)             # (evaluations, L, H)
+        top = np.ceil(10 * np.nanmax(shots)) / 10                    # of the colors
+        if len(shots) < 2:
+            die(f"{run['path']}: got one evaluation, wanted several", "train with --eval-every N")
+        name = stem("film", [run])
+        film_of(run, shots, top, f"{options.out}/{name}.gif")
+        yield name, strip_of(run, shots, top)
+
+
+def strip_of(run, shots, top):
+    (n, L, H), layers = shots.shape, runlog.attending(run["evals"][0])
+    steps = [e["step"] for e in run["evals"]]
+    figure, (ax,) = panels(1, 7.2, max(2.2, min(9, 1.3 + 0.16 * L * H)))
+    edges = [steps[0]] + [(a + b) / 2 for a, b in zip(steps, steps[1:])] + [steps[-1]]
+    mesh = ax.pcolormesh(edges, np.arange(L * H + 1) - 0.5, shots.reshape(n, -1).T, vmin=0,
+                         vmax=top, rasterized=True)
+    ax.set(xlabel="step", ylabel="layer:head", ylim=(L * H - 0.5, -0.5))
+    every = range(0, L * H, -(-L * H // 24))
+    ax.set_yticks(list(every), [f"{layers[i // H]}:{i % H}" for i in every])
+    ax.grid(False)
+    figure.colorbar(mesh, ax=ax, shrink=0.9, aspect=20).set_label(r"$\alpha_1$")
+    headline(figure, [run],
+             r"Attention to the first token, $\alpha_1$, of every head over training")
+    return figure
+
+
+def film_of(run, shots, top, path):
+    """Writes the film: layers by heads, one picture per evaluation, the last one held."""
+    from matplotlib.animation import PillowWriter
+    (n, L, H), layers = shots.shape, runlog.attending(run["evals"][0])
+    figure, (ax,) = panels(1, max(3.2, 1.6 + 0.4 * H), max(2.4, 1.5 + 0.3 * L))
+    image = ax.imshow(shots[0], vmin=0, vmax=top, aspect="auto")
+    ax.set(xlabel="head", ylabel="layer", xticks=range(0, H, -(-H // 16)))
+    every = range(0, L, -(-L // 16))
+    ax.set_yticks(list(every), [layers[l] for l in every])
+    ax.grid(False)
+    figure.colorbar(image, ax=ax).set_label(r"$\alpha_1$")
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    writer = PillowWriter(fps=max(2, n / 8))                 # eight seconds
+    with writer.saving(figure, path, dpi=100):
+        for i in list(range(n)) + [n - 1] * max(2, n // 8):
+            image.set_data(shots[i])
+            ax.set_title(f"step {run['evals'][i]['step']:,}")
+            writer.grab_frame()
+    plt.close(figure)
+    print(path)
 
 
 def norms(paths, options):
@@ -684,6 +741,8 @@ FIGURES = {
     "dynamics":  (dynamics,   "RUN..",        "loss, Sink_1 and Sink_* over steps (Figures 4, 28)"),
     "heads":     (heads,      "RUN..",
                   "attention to the first token by layer and head (Figures 19 to 24)"),
+    "film":      (film,       "RUN..",
+                  "alpha_1 of every head over training: a strip, and a film (.gif)"),
     "norms":     (norms,      "RUN..",
                   "norms of h, k, v by layer, and ratios (Figures 7, 8, 11 to 14, 29)"),
     "profiles":  (profiles,   "RUN..",
@@ -710,6 +769,7 @@ options:
   --step N    the evaluation that heads, norms and profiles show [the last]
   --head L:H,..  maps: these heads in detail [all if they are few]
   --logx      dynamics: a logarithmic axis of steps
+  --title T   what the figures say [what they show]
 """
 
 
@@ -731,7 +791,10 @@ def main(words):
     parser.add_argument("--step", type=int)
     parser.add_argument("--head", type=heads_of, default=set())
     parser.add_argument("--logx", action="store_true")
+    parser.add_argument("--title")
     options = parser.parse_intermixed_args(words)
+    global finding
+    finding = options.title
     if options.figure not in FIGURES:
         die(f"figure: got '{options.figure}', wanted one of {' '.join(FIGURES)}",
             "scripts/plot.py --help")

@@ -14,7 +14,8 @@ assert len(colors) == 7, colors
 ONE, TWO, THREE, FOUR, FIVE = colors[:5]
 # file of docs/: the colors of its series
 FIGURES = {"text-dynamics.png": [ONE, TWO, THREE], "open-norms.png": [ONE, TWO, FOUR, FIVE],
-           "interventions.png": [ONE, "#000000"], "text-map.png": [TWO], "open-heads.png": []}
+           "interventions.png": [ONE, "#000000"], "text-map.png": [TWO], "open-heads.png": [],
+           "text-film.png": []}
 
 
 def chunks(data):
@@ -92,5 +93,19 @@ END
 python3 "$dir/figures.py" "$dir/palette.png" > "$dir/out" 2>&1; grep -q 'got color type 3' "$dir/out"; ok $? "a palette passed: $(tail -n 1 "$dir/out")"
 python3 "$dir/figures.py" docs/open-heads.png '#FEDCBA' > "$dir/out" 2>&1; grep -q 'got 0 pixels of #FEDCBA' "$dir/out"
 ok $? "a color that is not there passed: $(tail -n 1 "$dir/out")"
+# one command draws them all from docs/results, as they are here, and as vectors
+PYTHON=${PYTHON:-python3}
+if "$PYTHON" -c 'import numpy, matplotlib' 2> /dev/null; then
+    PYTHON=$PYTHON scripts/figures.sh -o "$dir/drawn" > "$dir/out" 2>&1; ok $? "figures.sh: $(tail -n 2 "$dir/out")"
+    for png in docs/*.png; do
+        name=$(basename "$png" .png)
+        [ "$(head -c 24 "$png" | tail -c 8 | od -An -tx1)" = "$(head -c 24 "$dir/drawn/$name.png" | tail -c 8 | od -An -tx1)" ]
+        ok $? "scripts/figures.sh draws $name.png in another size than docs/ has it"
+        grep -q '</svg>' "$dir/drawn/$name.svg"; ok $? "no $name.svg"
+        [ -s "docs/$name.svg" ]; ok $? "docs/ has no $name.svg"
+    done
+    [ -s "$dir/drawn/text-film.gif" ]; ok $? "no film"
+    scripts/figures.sh nothing > "$dir/out" 2>&1; [ $? -eq 2 ] && grep -q HINT "$dir/out"; ok $? "figures.sh nothing: $(cat "$dir/out")"
+else echo "skipped: 21 (no numpy or matplotlib)"; fi
 echo "$passed passed, $failed failed"
 [ $failed -eq 0 ]

@@ -508,7 +508,8 @@ with contextlib.redirect_stdout(sys.stderr):
     for words in (["all", tiny], ["dynamics", "--logx", tiny], ["maps", out + "/maps"],
                   ["threshold", out + "/probe.json"],
                   ["profiles", out + "/probe.json"], ["table", "test/report/table.json"],
-                  ["heads", tiny, "--step", "5"],
+                  ["heads", tiny, "--step", "5"], ["film", tiny],
+                  ["film", "test/demo/text-k", "--title", "The key takes $5"],
                   ["dynamics"] + ["test/demo/text-" + x for x in ("softmax", "sigmoid", "k")],
                   ["table", "docs/results/interventions-text.json"]):
         plot.main(words + ["-o", out + "/figures"])
@@ -537,7 +538,7 @@ with contextlib.redirect_stdout(sys.stderr):
         plot.main(words + ["-o", out + "/figures"])
 assert all(open(f"{out}/figures/{n}", "rb").read() == data
            for n, data in first.items()) and len(first) == 2, "not the same bytes"
-wanted = {"dynamics-tiny", "heads-tiny", "norms-tiny", "ratios-tiny", "profiles-tiny",
+wanted = {"film-tiny", "film-text-k", "dynamics-tiny", "heads-tiny", "norms-tiny", "ratios-tiny", "profiles-tiny",
           "maps-maps-0_1", "threshold-probe", "profiles-probe", "table-table",
           "maps-big", "heads-one", "norms-one", "ratios-one", "profiles-one", "heads-probe-tiny",
           "norms-probe-T-32", "norms-probe-T-64", "ratios-probe",
@@ -563,6 +564,13 @@ for axis, key in enumerate("hkv"):
     holds("norms-tiny", axis, e[key + "_norm_first"])
     holds("norms-tiny", axis, e[key + "_norm_rest"])
     holds("ratios-tiny", axis, np.array(e[key + "_norm_first"]) / e[key + "_norm_rest"])
+# a film: the strip has a row per head and a column per evaluation, the film a picture per evaluation
+strip = drawn["film-tiny"][0].axes[0].collections[0].get_array().reshape(4, 3)
+assert np.allclose(strip, np.array([x["alpha1_proxy"] for x in evals]).reshape(3, 4).T), strip
+assert [t.get_text() for t in drawn["film-tiny"][0].axes[0].get_yticklabels()] == ["0:0", "0:1", "1:0", "1:1"]
+from PIL import Image
+assert Image.open(out + "/figures/film-tiny.gif").n_frames == 3    # and the last one, held
+assert drawn["film-text-k"][0]._suptitle.get_text() == r"The key takes \$5"
 holds("profiles-tiny", 0, [100 * x for x in e["sink"]["proxy_k"]])
 holds("profiles-probe", 1, [0.25] * 10)
 for share in (0, 70, 90):  # T 32 and 64 at both thresholds of the probe

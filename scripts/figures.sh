@@ -1,0 +1,45 @@
+#!/bin/sh
+# Every figure of docs/ from the stored results of docs/results/, as PNG and SVG; one film.
+#     scripts/figures.sh [-o DIR] [NAME..]     all, or some of: text-dynamics text-film text-map
+#                                              interventions open-heads open-norms
+# Needs numpy and matplotlib (PYTHON=/path/python3 chooses a Python that has them). The looks are in
+# scripts/plot.py. docs/results/README.md says how the stored results were made.
+cd "$(dirname "$0")/.." || exit 1
+PYTHON=${PYTHON:-python3}
+out=docs
+if [ "$1" = -o ]; then out=$2; shift 2; fi
+[ $# -gt 0 ] || set -- text-dynamics text-film text-map interventions open-heads open-norms
+stored=docs/results
+drawn=$(mktemp -d); trap 'rm -rf "$drawn"' EXIT
+plot() { # NAME TITLE FIGURE INPUT..
+    name=$1 title=$2; shift 2
+    rm -f "$drawn"/*
+    "$PYTHON" scripts/plot.py "$@" --title "$title" -o "$drawn" > "$drawn/said" || exit
+    for kind in png svg gif; do
+        made=$(ls "$drawn"/*.$kind 2> /dev/null | grep -v /ratios | head -n 1)
+        [ -n "$made" ] || continue
+        mv "$made" "$out/$name.$kind" && echo "$out/$name.$kind" || exit
+    done
+}
+mkdir -p "$out"
+for figure in "$@"; do
+    case $figure in
+        text-dynamics)
+            plot $figure "Softmax grows a sink between steps 2,000 and 3,000, an extra key takes it by 1,500, sigmoid has none" \
+                dynamics $stored/demo/softmax-seed[234] $stored/demo/sigmoid-seed[234] $stored/demo/extra-key-seed[234] ;;
+        text-film)
+            plot $figure "Both heads of the softmax model come to rest on the first token" film $stored/demo/film-seed2 ;;
+        text-map)
+            plot $figure "One head of the softmax model: the first token's key is the only one at an acute angle, and it is short" \
+                maps $stored/demo/maps ;;
+        interventions)
+            plot $figure "A place for spare attention, a gate, or norms of queries and keys end the sink; three seeds each" \
+                table $stored/interventions-text.json ;;
+        open-heads)
+            plot $figure "SmolLM2-135M: most heads rest on the first token; those of layers 0 to 2, 10 and 11 do not" heads $stored/smollm2.json ;;
+        open-norms)
+            plot $figure "SmolLM2-135M: one layer makes the first token's hidden state over a hundred times as long" norms $stored/smollm2.json ;;
+        *) echo "error: $figure: wanted text-dynamics, text-film, text-map, interventions, open-heads or open-norms" >&2
+           echo "---> HINT: scripts/figures.sh" >&2; exit 2 ;;
+    esac
+done
