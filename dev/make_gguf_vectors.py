@@ -5,7 +5,7 @@ gguf, and the floats that its dequantizers make of every tensor in it, as safete
     python3 dev/make_gguf_vectors.py [test/vectors/gguf]    needs numpy, gguf and safetensors
                                                             (pip install)
 
-The package has quantizers for all types but Q4_K, Q5_K and Q6_K.
+The package has quantizers for all types but those of 256 numbers and IQ4_NL.
 Blocks of these are random bits with scales that are finite; so are some rows of the other types:
 that way every bit of a block has been seen at work.
 """
@@ -18,7 +18,8 @@ from safetensors.numpy import save_file
 
 # where a block keeps its 16-bit floats: random ones there could be infinite
 HALVES = {Type.Q4_0: [0], Type.Q4_1: [0, 2], Type.Q5_0: [0], Type.Q5_1: [0, 2], Type.Q8_0: [0],
-          Type.MXFP4: [], Type.Q4_K: [0, 2], Type.Q5_K: [0, 2], Type.Q6_K: [208], Type.IQ4_NL: [0]}
+          Type.MXFP4: [], Type.Q4_K: [0, 2], Type.Q5_K: [0, 2], Type.Q6_K: [208], Type.IQ4_NL: [0],
+          Type.Q2_K: [80, 82], Type.Q3_K: [108], Type.IQ4_XS: [0], Type.IQ3_S: [0]}
 
 
 def random_blocks(rng, kind, rows, cols):
@@ -75,8 +76,11 @@ def main():
         put(kind.name + ".bits", random_blocks(rng, kind, 3, 64), kind)
     for kind in (Type.Q4_K, Type.Q5_K, Type.Q6_K):
         put(kind.name + ".bits", random_blocks(rng, kind, 2, 512), kind)
+    put("IQ4_NL.bits", random_blocks(rng, Type.IQ4_NL, 3, 64), Type.IQ4_NL)
+    for kind in (Type.Q2_K, Type.Q3_K, Type.IQ4_XS):
+        put(kind.name + ".bits", random_blocks(rng, kind, 3, 512), kind)
     # a type that is known by name and size only
-    w.add_tensor("IQ4_NL", random_blocks(rng, Type.IQ4_NL, 3, 32), raw_dtype=Type.IQ4_NL)
+    w.add_tensor("IQ3_S", random_blocks(rng, Type.IQ3_S, 1, 256), raw_dtype=Type.IQ3_S)
     w.write_header_to_file(); w.write_kv_data_to_file(); w.write_tensors_to_file(); w.close()
     save_file(want, out + "/types.safetensors")
 

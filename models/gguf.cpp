@@ -141,6 +141,74 @@ static void read_q6_k(const unsigned char* p, long n, float* out) {
     }
 }
 
+// A block of Q2_K: 16 scales and minima of 4 bits, 64 bytes of numbers, d, dmin; 256 numbers q of
+// 2 bits in 16 groups. Value d scale q - dmin minimum.
+// Group 8 h + 2 j + s has bits 2 j of 16 bytes, from byte 32 h + 16 s on.
+static void read_q2_k(const unsigned char* p, long n, float* out) {
+    for (; n > 0; n -= 256, p += 84, out += 256) {
+        const float d = half_at(p + 80), dmin = half_at(p + 82);
+        for (int k = 0; k < 16; k++) {
+            const Bytes<16> q(p + 16 + k / 8 * 32 + k % 2 * 16);
+            const float scale = d * (p[k] & 15), minimum = dmin * (p[k] >> 4);
+            const int shift = k / 2 % 4 * 2;
+            for (int i = 0; i < 16; i++) {
+                out[16*k + i] = scale * (q[i] >> shift & 3) - minimum;
+            }
+        }
+    }
+}
+
+// A block of Q3_K: 32 bytes of third bits, 64 bytes of the other two as in Q2_K, 16 scales of
+// 6 bits in 12 bytes, d. Value d (scale - 32) (q - 4), q with its third bit.
+// Scale k has its low 4 bits in byte k % 8 (upper half if k >= 8), its high 2 in byte 8 + k % 4.
+static void read_q3_k(const unsigned char* p, long n, float* out) {
+    for (; n > 0; n -= 256, p += 110, out += 256) {
+        const float d = half_at(p + 108);
+        const unsigned char* s = p + 96;
+        for (int k = 0; k < 16; k++) {
+            const int low = s[k % 8] >> k / 8 * 4 & 15, high = s[8 + k % 4] >> k / 4 * 2 & 3;
+            const Bytes<16> third(p + k % 2 * 16), q(p + 32 + k / 8 * 32 + k % 2 * 16);
+            const float scale = d * ((low | high << 4) - 32);
+            const int shift = k / 2 % 4 * 2, bit = k / 2;
+            for (int i = 0; i < 16; i++) {
+                out[16*k + i] = scale * ((q[i] >> shift & 3) + (third[i] >> bit & 1) * 4 - 4);
+            }
+        }
+    }
+}
+
+// the values of 4 bits that are not evenly apart
+static const float IQ4_VALUES[16] = { -127, -104, -83, -65, -49, -35, -22, -10,
+                                      1,    13,   25,  38,  53,  69,  89,  113 };
+
+// A block of IQ4_NL: scale d, 32 numbers of 4 bits, as in Q4_0. Value d times one of 16.
+static void read_iq4_nl(const unsigned char* p, long n, float* out) {
+    for (; n > 0; n -= 32, p += 18, out += 32) {
+        const float d = half_at(p);
+        const Bytes<16> q(p + 2);
+        for (int i = 0; i < 16; i++) { out[i]      = d * IQ4_VALUES[q[i] & 15]; }
+        for (int i = 0; i < 16; i++) { out[16 + i] = d * IQ4_VALUES[q[i] >> 4]; }
+    }
+}
+
+// A block of IQ4_XS: d, 8 scales of 6 bits, 256 numbers as in IQ4_NL in 8 groups. The high 2 bits
+// of the scales are in the first 2 bytes, the low 4 in the next 4. Value d (scale - 32) times one.
+static void read_iq4_xs(const unsigned char* p, long n, float* out) {
+    for (; n > 0; n -= 256, p += 136, out += 256) {
+        const float d = half_at(p);
+        const int high = load<uint16_t>(p + 2);
+        for (int g = 0; g < 8; g++) {
+            const int low = p[4 + g / 2] >> g % 2 * 4 & 15;
+            const float scale = d * ((low | (high >> 2 * g & 3) << 4) - 32);
+            const Bytes<16> q(p + 8 + 16 * g);
+            for (int i = 0; i < 16; i++) {
+                out[32*g + i]      = scale * IQ4_VALUES[q[i] & 15];
+                out[32*g + 16 + i] = scale * IQ4_VALUES[q[i] >> 4];
+            }
+        }
+    }
+}
+
 // A block of MXFP4: the scale, then 32 numbers of 4 bits, as in Q4_0.
 static void read_mxfp4(const unsigned char* p, long n, float* out) {
     for (; n > 0; n -= 32, p += 17, out += 32) {
@@ -161,13 +229,13 @@ static const GgufType GGUF_TYPES[] = {
     { 8,  { "Q8_0", 32, 34, read_q8_0 } },     { 12, { "Q4_K", 256, 144, read_q4_k } },
     { 14, { "Q6_K", 256, 210, read_q6_k } },   { 39, { "MXFP4", 32, 17, read_mxfp4 } },
     { 6,  { "Q5_0", 32, 22, read_q5_0 } },          { 7,  { "Q5_1", 32, 24, read_q5_1 } },
-    { 9,  { "Q8_1", 32, 40, NULL } },          { 10, { "Q2_K", 256, 84, NULL } },
-    { 11, { "Q3_K", 256, 110, NULL } },        { 13, { "Q5_K", 256, 176, read_q5_k } },
+    { 9,  { "Q8_1", 32, 40, NULL } },          { 10, { "Q2_K", 256, 84, read_q2_k } },
+    { 11, { "Q3_K", 256, 110, read_q3_k } },        { 13, { "Q5_K", 256, 176, read_q5_k } },
     { 15, { "Q8_K", 256, 292, NULL } },        { 16, { "IQ2_XXS", 256, 66, NULL } },
     { 17, { "IQ2_XS", 256, 74, NULL } },       { 18, { "IQ3_XXS", 256, 98, NULL } },
-    { 19, { "IQ1_S", 256, 50, NULL } },        { 20, { "IQ4_NL", 32, 18, NULL } },
+    { 19, { "IQ1_S", 256, 50, NULL } },        { 20, { "IQ4_NL", 32, 18, read_iq4_nl } },
     { 21, { "IQ3_S", 256, 110, NULL } },       { 22, { "IQ2_S", 256, 82, NULL } },
-    { 23, { "IQ4_XS", 256, 136, NULL } },      { 29, { "IQ1_M", 256, 56, NULL } },
+    { 23, { "IQ4_XS", 256, 136, read_iq4_xs } },      { 29, { "IQ1_M", 256, 56, NULL } },
     { 34, { "TQ1_0", 256, 54, NULL } },        { 35, { "TQ2_0", 256, 66, NULL } },
     { 40, { "NVFP4", 64, 36, NULL } },         { 41, { "Q1_0", 128, 18, NULL } },
     { 24, { "I8",  1, 1, NULL } },             { 25, { "I16", 1, 2, NULL } },

@@ -2,8 +2,8 @@
 """import_gguf.py IN.gguf OUT.gguf -- a GGUF file that train_sink can read from
 one with types it cannot.
 
-train_sink reads F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K, Q6_K and MXFP4.
-Tensors of other types (Q3_K, IQ4_XS, ..) are written as the floats that they stand for;
+train_sink reads F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K to Q6_K, IQ4_NL, IQ4_XS and
+MXFP4. Tensors of other types (IQ2_XS, IQ3_S, ..) are written as the floats that they stand for;
 everything else, settings and tokenizer included, is copied as it is.
     pip install gguf
 """
@@ -14,7 +14,8 @@ import numpy as np
 from gguf import GGMLQuantizationType as Type, GGUFValueType as Value
 
 READABLE = {Type[t]
-            for t in "F32 F16 BF16 F64 Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q4_K Q5_K Q6_K MXFP4".split()}
+            for t in "F32 F16 BF16 F64 Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q2_K Q3_K Q4_K Q5_K Q6_K IQ4_NL "
+                     "IQ4_XS MXFP4".split()}
 
 
 def main():
