@@ -476,16 +476,34 @@ void gguf_parse(const FileMap& map, Gguf* g) {
             (unsigned long long)keys, map.size));
     }
     for (uint64_t i = 0; i < keys; i++) { gguf_read_value(&r, g); }
-    if (gguf_number(*g, "split.count", 1) > 1) {
-        die(EXIT_USER, path + ": is one of several files, wanted all of the model in one",
-            "llama-gguf-split --merge FIRST_FILE WHOLE.gguf");
-    }
     std::vector<uint64_t> places;
     for (uint64_t i = 0; i < tensors; i++) { gguf_read_tensor(&r, g, &places); }
     gguf_place(r, g, places);
 }
 
-Gguf gguf_open(const std::string& path) {
+// NAME-00002-of-00003.gguf: 2 of 3 of NAME
+struct GgufPart { std::string name; long number = 0, count = 0; };
+
+static GgufPart part_of(const std::string& path) {
+    GgufPart p;
+    const std::string tail = "-00001-of-00001.gguf";
+    if (path.size() <= tail.size()) { return p; }
+    const std::string end = path.substr(path.size() - tail.size());
+    const bool fits = end[0] == '-' && end.substr(6, 4) == "-of-" && ends_with(end, ".gguf");
+    const std::string number = end.substr(1, 5), count = end.substr(10, 5);
+    const bool digits = (number + count).find_first_not_of("0123456789") == std::string::npos;
+    if (!fits || !digits) { return p; }
+    p.name = path.substr(0, path.size() - tail.size());
+    p.number = atol(number.c_str());
+    p.count = atol(count.c_str());
+    return p;
+}
+
+static std::string part_path(const GgufPart& p, long number) {
+    return p.name + strf("-%05ld-of-%05ld.gguf", number, p.count);
+}
+
+static Gguf one_file_open(const std::string& path) {
     Gguf g;
     g.weights.path = path;
     look_file(path, READS_GGUF);
@@ -493,14 +511,62 @@ Gguf gguf_open(const std::string& path) {
     return g;
 }
 
+// Adds the tensors of the other files of a model. The first has all the keys but those that say
+// which file it is.
+static void parts_add(Gguf* g, const GgufPart& p) {
+    const char* again = "get all files of the model, and give the first";
+    for (long n = 1; n <= p.count; n++) {
+        const std::string path = part_path(p, n);
+        if (!file_exists(path)) {
+            die(EXIT_USER, path + strf(": is missing, number %ld of %ld files", n, p.count), again);
+        }
+        Gguf part;
+        if (n > 1) { part = one_file_open(path); }
+        const Gguf& file = n > 1 ? part : *g;
+        const double no = gguf_number(file, "split.no", -1),
+                     of = gguf_number(file, "split.count", 0);
+        if (no != n - 1 || of != p.count) {
+            die(EXIT_USER, path + strf(": says that it is number %g of %g files, wanted %ld of %ld",
+                no + 1, of, n, p.count), again);
+        }
+        for (auto& w : part.weights.tensors) { weights_add(&g->weights, w); }
+        for (auto& map : part.weights.maps) { g->weights.maps.push_back(map); }
+    }
+    const double all = g->weights.tensors.size(),
+                 wanted = gguf_number(*g, "split.tensors.count", all);
+    if (all != wanted) {
+        die(EXIT_USER, g->weights.path + strf(": its files have %g tensors, wanted %g", all, wanted),
+            again);
+    }
+}
+
+Gguf gguf_open(const std::string& given) {
+    const GgufPart p = part_of(given);
+    const std::string path = p.count > 1 ? part_path(p, 1) : given;
+    if (!file_exists(path) && file_exists(given)) {
+        die(EXIT_USER, path + strf(": is missing, number 1 of %ld files", p.count),
+            "get all files of the model, and give the first");
+    }
+    Gguf g = one_file_open(path);
+    const double count = gguf_number(g, "split.count", 1);
+    if (count > 1 && p.count < 2) {
+        die(EXIT_USER, path + strf(": is one of several files, %g of them, wanted the name that "
+            "llama.cpp gives it, NAME-00001-of-%05g.gguf", count, count), "name them so again");
+    }
+    if (p.count > 1 && count > 1) { parts_add(&g, p); }
+    return g;
+}
+
 std::string gguf_in(const std::string& dir) {
     std::string found;
     for (auto& name : dir_list(dir)) {
-        if (!ends_with(name, ".gguf")) { continue; }
+        const std::string path = dir + "/" + name;
+        const GgufPart p = part_of(path);
+        if (!ends_with(name, ".gguf") || p.number > 1) { continue; }     // the first stands for all
         if (!found.empty()) {
             die(EXIT_USER, dir + ": has several GGUF files, wanted one", "name the file: " + found);
         }
-        found = dir + "/" + name;
+        found = path;
     }
     return found;
 }

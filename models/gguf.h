@@ -65,9 +65,11 @@ std::string gguf_tokenizer_file(const Gguf& g);
 // Reads g from a file in memory, at least 24 bytes, and checks all of it.
 void gguf_parse(const FileMap& map, Gguf* g);
 
-// A file, mapped and checked from end to end. Names, shapes and types are the file's own.
+// A file, mapped and checked from end to end. Names, shapes and types are the file's own. Of several,
+// NAME-00001-of-00003.gguf and so on, any stands for all.
 Gguf gguf_open(const std::string& path);
 
-// The one GGUF file in a directory, "" if there is none. Dies if there are several.
+// The one GGUF file in a directory, or the first of one model's; "" if there is none. Dies if there
+// are several models.
 std::string gguf_in(const std::string& dir);
 #endif // GGUF_H

@@ -308,6 +308,50 @@ static void test_lies() {
           said().c_str());
 }
 
+static std::string key_u16(const std::string& key, uint16_t x) {
+    return str(key) + le<uint32_t>(GGUF_U16) + le(x);
+}
+
+// a model in several files: any of them, and their directory, stands for all
+static void test_parts() {
+    const std::string place = dir + "/parts", data(64, 'x');
+    make_dirs(place);
+    const auto name = [&](int n) { return place + strf("/m-%05d-of-00003.gguf", n); };
+    const auto write = [&](int n, int no, int count, const char* tensor) {
+        std::vector<std::string> keys = { key_u16("split.no", no), key_u16("split.count", count),
+                                          key_u32("split.tensors.count", 3) };
+        if (n == 1) { keys.push_back(key_u32("x", 5)); }
+        file_write(name(n), file_of(keys, { { tensor, { 4, 4 }, 0, 0 } }, data + strf("%d", n)));
+    };
+    const auto says = [&](const std::string& path, const char* wanted) {
+        int code = 0;
+        rewind(messages);
+        try { gguf_open(path); } catch (Exit& e) { code = e.code; }
+        CHECK(code == EXIT_USER && said().find(wanted) != std::string::npos, "wanted \"%s\", got %d, "
+              "%s", wanted, code, said().c_str());
+    };
+    for (int n = 1; n <= 3; n++) { write(n, n - 1, 3, n == 1 ? "a" : n == 2 ? "b" : "c"); }
+    for (auto& path : { name(1), name(2), name(3), gguf_in(place) }) {
+        Gguf g = gguf_open(path);
+        CHECK(g.weights.tensors.size() == 3 && g.weights.maps.size() == 3 &&
+                  gguf_number(g, "x", 0) == 5 && g.weights.find("b")->file == name(2),
+              "%s: %zu tensors of 3", path.c_str(), g.weights.tensors.size());
+        weights_close(&g.weights);
+    }
+    write(3, 2, 3, "b");
+    says(name(1), "tensor 'b' is there twice");
+    write(3, 1, 3, "c");
+    says(name(1), "says that it is number 2 of 3 files, wanted 3 of 3");
+    write(3, 2, 4, "c");
+    says(name(1), "says that it is number 3 of 4 files, wanted 3 of 3");
+    unlink(name(3).c_str());
+    says(name(1), "m-00003-of-00003.gguf: is missing, number 3 of 3 files");
+    write(3, 2, 3, "c");
+    unlink(name(1).c_str());
+    says(name(2), "m-00001-of-00003.gguf: is missing, number 1 of 3 files");
+    remove_tree(place);
+}
+
 // random changes of good files: they are refused or read, and never touch what is not theirs
 static void test_fuzz(long tries) {
     Rng rng{ (uint64_t)(now_ms() * 1e6) };
@@ -1185,6 +1229,7 @@ int main() {
     test_values();
     test_pairs();
     test_lies();
+    test_parts();
     test_fuzz(3000);
     test_tokenizers();
     test_tokenizer_refused();
