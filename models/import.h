@@ -6,8 +6,8 @@ for keys, the keys that may only have one value, and a table of tensor names, ea
 is folded. Nothing is ignored in silence: a key that is read nowhere is refused by name, and so is a
 tensor, unless it is in a list of what changes nothing.
 
-TO ADD a family that needs no new operation: in import.cpp its row, a function more_NAME for what a
-row cannot say, and a table of tensor names where they are not LLaMA's. Then a case in
+TO ADD a family that needs no new operation: in families.cpp its row, a function more_NAME for what
+a row cannot say, and a table of tensor names where they are not LLaMA's. Then a case in
 dev/check_families.py, which compares it with transformers. Facts: transformers 5.23,
 configuration_*.py and modeling_*.py of each family.
 */

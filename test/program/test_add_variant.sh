@@ -3,7 +3,7 @@
 #     attn.diff    a value of ATTN       one row, one struct
 #     bias.diff    a value of BIAS       one row
 #     stage.diff   a stage               its rows of ARCH, PARAMS and ACTS, its operation in three backends (docs/tour.md)
-#     key.diff     a config.json's key   one line of models/import.cpp
+#     key.diff     a config.json's key   one line of models/families.cpp
 tmp=$(mktemp -d); trap 'rm -rf "$tmp"' EXIT
 CXX=${CXX:-g++} CUDA=${CUDA:-/usr/local/cuda}
 export OMP_NUM_THREADS=1

@@ -1,0 +1,556 @@
+/*
+models/families.cpp -- the families that import.h reads: for each a row of FAMILIES, a function
+more_NAME for what a row cannot say, and a table of tensor names where they are not LLaMA's.
+*/
+#include "import_config.h"
+
+// ---- what the row of a family cannot say: more_NAME
+
+static void more_llama(Import* in) {
+    in->c.qkv_bias = in->c.out_bias = in->yes("attention_bias", false);
+    in->c.ffn_bias = in->yes("mlp_bias", false);
+    in->get("sliding_window");                   // transformers does not read it in this family
+}
+
+static void more_mistral(Import* in) {           // absent means 4096, null means none
+    import_window(in, in->json.get("sliding_window") ? 0 : 4096);
+}
+
+static void more_smollm3(Import* in) {
+    const Json* list = in->get("no_rope_layers");
+    const int every = in->whole("no_rope_layer_interval", 4, 1);
+    if (list && (int)list->items.size() < in->c.L) {
+        in->refuse("no_rope_layers", strf("%d layers", in->c.L));
+    }
+    for (int l = 0; l < in->c.L; l++) {
+        const Json* says = list ? &list->items[l] : NULL;
+        if (says && says->type != Json::NUMBER && says->type != Json::BOOL) {
+            in->refuse("no_rope_layers", "1 or 0 for each layer");
+        }
+        const bool turns = says ? says->number != 0 : (l + 1) % every != 0;
+        in->c.rope_layers += turns ? '1' : '0';
+    }
+    in->c.qkv_bias = in->c.out_bias = in->yes("attention_bias", false);
+    in->c.ffn_bias = in->yes("mlp_bias", false);
+    import_wanted(in, "use_sliding_window=false");
+    in->get("sliding_window"); in->get("max_window_layers");
+    import_layer_types(in);
+    if (in->c.local.find('1') != std::string::npos) { in->refuse("layer_types", "full_attention"); }
+}
+
+static void more_qwen(Import* in) {
+    const bool slides = in->yes("use_sliding_window", false);
+    const int from = in->whole("max_window_layers", 28, 0);
+    const int window = in->whole("sliding_window", 4096, 0);
+    if (slides) { in->c.window = window; }
+    for (int l = 0; slides && l < in->c.L; l++) { in->c.local += l >= from ? '1' : '0'; }
+    if (!slides) { in->get("layer_types"); } else { import_layer_types(in); }
+}
+
+static void more_qwen3(Import* in) {
+    in->c.qkv_bias = in->c.out_bias = in->yes("attention_bias", false);
+    if (!in->c.HS) { in->c.HS = 128; }
+    more_qwen(in);
+}
+
+// Sets the factor of the embedding: the root of the width in float32, whatever type the weights are
+// kept in. A model that computes in bf16 rounds it; one that transformers loads as float32 does
+// not, nor does its GGUF file.
+static void gemma_scale(Import* in) {
+    in->c.embed_scale = sqrtf(in->c.C);
+    if (!in->c.HS) { in->c.HS = 256; }
+    import_wanted(in, "attention_bias=false");
+    import_wanted(in, "use_bidirectional_attention=false");
+}
+
+static float gemma_score_scale(Import* in) {
+    const float by = in->number("query_pre_attn_scalar", 256);
+    if (!(by > 1e-12f && by < 1e12f)) {          // else its root would be nothing, or all
+        in->refuse("query_pre_attn_scalar", "1e-12 to 1e12");
+    }
+    return 1 / sqrtf(by);
+}
+
+static void more_gemma(Import* in) {
+    gemma_scale(in);
+    in->c.ffn = FFN_geglu_tanh;                  // files that say gelu mean its tanh form
+    for (const char* key : { "hidden_act", "hidden_activation" }) {
+        const Json* v = in->get(key);
+        if (v && v->string != "gelu" && v->string != "gelu_pytorch_tanh") {
+            in->refuse(key, "gelu_pytorch_tanh");
+        }
+    }
+}
+
+// absent means Gemma 2's own, null means none
+static double gemma2_cap(Import* in, const char* key, double otherwise) {
+    const double cap = in->number(key, in->json.get(key) ? 0 : otherwise);
+    if (in->get(key) && !(cap > 0)) { in->refuse(key, "more than 0, or null"); }
+    return cap;
+}
+
+static void more_gemma2(Import* in) {
+    gemma_scale(in);
+    in->c.score_scale = gemma_score_scale(in);
+    const double cap = gemma2_cap(in, "attn_logit_softcapping", 50);
+    in->c.logit_cap = gemma2_cap(in, "final_logit_softcapping", 30);
+    if (cap) { in->attn = "softcap"; in->c.attn_cap = cap; }
+    import_window(in, 4096);
+    if (in->whole("sliding_window_size", in->c.window, 0) != in->c.window) {
+        in->refuse("sliding_window_size", strf("%d, as sliding_window", in->c.window));
+    }
+    in->c.local = "10";
+    import_layer_types(in);
+}
+
+static void more_gemma3(Import* in) {
+    gemma_scale(in);
+    in->c.score_scale = gemma_score_scale(in);
+    in->get("attn_logit_softcapping");           // never passed on in this family
+    in->c.logit_cap = in->number("final_logit_softcapping", 0);
+    import_window(in, 4096);
+    const int written = in->whole("_sliding_window_pattern", 6, 1),
+              every = in->whole("sliding_window_pattern", written, 1);
+    for (int l = 0; l < in->c.L; l++) { in->c.local += (l + 1) % every ? '1' : '0'; }
+    import_layer_types(in);
+    const Json* rope = in->get("rope_parameters");
+    if (rope && !rope->get("full_attention")) {
+        in->refuse("rope_parameters", "full_attention and sliding_attention");
+    }
+    in->c.rope_local = in->number("rope_local_base_freq", 10000);
+    if (!(in->c.rope_local > 0)) { in->refuse("rope_local_base_freq", "more than 0"); }
+}
+
+static void more_olmo2(Import* in) {
+    in->c.qkv_bias = in->c.out_bias = in->yes("attention_bias", false);
+}
+
+static void more_gpt2(Import* in) {
+    if (!in->c.F) { in->c.F = 4 * in->c.C; }
+    in->get("n_ctx"); in->get("n_inner");
+}
+
+// no scaling of the scores; attention_types: [[["global","local"], 6]]
+static void more_gpt_neo(Import* in) {
+    in->c.score_scale = 1;
+    in->c.window = in->whole("window_size", 256, 1);
+    if (!in->c.F) { in->c.F = 4 * in->c.C; }
+    const Json* layers = in->get("attention_layers");
+    const Json* types = in->get("attention_types");
+    std::vector<std::string> names;
+    for (size_t i = 0; layers && i < layers->items.size(); i++) {
+        names.push_back(layers->items[i].string);
+    }
+    for (size_t i = 0; !layers && types && i < types->items.size(); i++) {
+        const Json& group = types->items[i];
+        if (group.items.size() != 2) { in->refuse("attention_types", "[[[names], times], ..]"); }
+        for (int n = 0; n < group.items[1].number && (int)names.size() <= in->c.L; n++) {
+            for (auto& name : group.items[0].items) { names.push_back(name.string); }
+        }
+    }
+    if ((int)names.size() != in->c.L) {
+        in->refuse("attention_types", strf("%d layers of global or local", in->c.L));
+    }
+    for (auto& name : names) {
+        if (name != "global" && name != "local") {
+            in->refuse("attention_types", "global and local");
+        }
+        in->c.local += name == "local" ? '1' : '0';
+    }
+}
+
+static void more_opt(Import* in) {
+    if (in->get("rms_norm_eps")) { in->refuse("rms_norm_eps", "none: there it is always 1e-5"); }
+    if (!in->yes("do_layer_norm_before", true)) { in->c.norm = NORM_post; }
+    in->get("word_embed_proj_dim");              // the shapes of project_in and project_out say it
+    in->c.qkv_bias = in->c.out_bias = in->c.ffn_bias = in->yes("enable_bias", true);
+}
+
+static void more_neox(Import* in) {
+    in->c.parallel = in->yes("use_parallel_residual", true);
+    in->c.qkv_bias = in->c.out_bias = in->yes("attention_bias", true);
+}
+
+static void more_phi3(Import* in) {
+    import_window(in, 0);
+    in->get("original_max_position_embeddings"); // only longrope reads it, and that is refused
+}
+
+static void more_stablelm(Import* in) {
+    in->c.qkv_bias = in->yes("use_qkv_bias", false);
+}
+
+static void more_falcon(Import* in) {
+    const bool grouped = in->yes("new_decoder_architecture", false),
+               multi = in->yes("multi_query", true);
+    const int kv = in->whole("num_kv_heads", in->whole("n_head_kv", in->c.NH, 1), 1);
+    in->c.KV = multi ? 1 : in->c.NH;
+    if (grouped) { in->c.KV = kv; }
+    in->c.parallel = in->yes("parallel_attn", true) || grouped;
+    in->whole("num_ln_in_parallel_attn", 0, 0);    // the names of the norms say it
+    in->c.qkv_bias = in->c.out_bias = in->c.ffn_bias = in->yes("bias", false);
+    // there the positions are divided by the root of the head size
+    import_wanted(in, "alibi=false");
+    in->c.F = in->whole("ffn_hidden_size", 4 * in->c.C, 1);
+    if (in->number("ff_factor", 4) * in->c.C != in->c.F && in->get("ff_factor")) {
+        in->refuse("ff_factor", strf("what makes ffn_hidden_size, %d", in->c.F));
+    }
+    if (!in->c.T) { in->c.T = 2048; }
+}
+
+static void more_bloom(Import* in) {
+    in->c.F = in->whole("n_inner", 4 * in->c.C, 1);
+    in->c.T = in->whole("seq_length", 2048, 1);
+    import_wanted(in, "apply_residual_connection_post_layernorm=false");
+    if (in->c.NH & (in->c.NH - 1)) {
+        in->refuse("n_head", "a power of two: other slopes are not built in");
+    }
+}
+
+static void more_mixtral(Import* in) {
+    import_window(in, 0);
+}
+
+// experts in every layer, as Qwen's config.json says it
+static void all_experts(Import* in) {
+    in->c.expert_shares = !in->yes("norm_topk_prob", false);
+    if (in->whole("decoder_sparse_step", 1, 0) != 1) { in->refuse("decoder_sparse_step", "1"); }
+    const Json* dense = in->get("mlp_only_layers");
+    if (dense && (dense->type != Json::ARRAY || !dense->items.empty())) {
+        in->refuse("mlp_only_layers", "experts in all layers");
+    }
+}
+
+static void more_qwen2_moe(Import* in) {
+    all_experts(in);
+    in->c.qkv_bias = in->yes("qkv_bias", true);
+    more_qwen(in);
+    if (in->c.window && !in->get("layer_types")) {       // its default is another than Qwen2's
+        in->refuse("use_sliding_window", "false, or layer_types");
+    }
+}
+
+static void more_qwen3_moe(Import* in) {
+    all_experts(in);
+    in->c.qkv_bias = in->c.out_bias = in->yes("attention_bias", false);
+    more_qwen(in);                               // which layers it means depends on the version
+    if (in->c.window) { in->refuse("use_sliding_window", "false"); }
+}
+
+static void more_gpt_oss(Import* in) {
+    import_wanted(in, "attention_bias=true");
+    if (in->number("swiglu_alpha", 1.702) != 1.702) { in->refuse("swiglu_alpha", "1.702"); }
+    if (!(in->c.expert_limit > 0)) { in->refuse("swiglu_limit", "more than 0"); }
+    const int used = in->c.experts_used;         // that the file says twice
+    if (in->whole("experts_per_token", used, 0) != used) {
+        in->refuse("experts_per_token", strf("%d, as num_experts_per_tok", used));
+    }
+    if (!in->get("rope_scaling") && !in->get("rope_parameters")) {
+        in->refuse("rope_scaling", "its object");
+    }
+    const Json* packed = in->get("quantization_config");
+    const Json* method = packed ? packed->get("quant_method") : NULL;
+    if (packed && (!method || method->string != "mxfp4")) {
+        in->refuse("quantization_config", "quant_method mxfp4");
+    }
+    import_window(in, 128);
+    in->c.local = "10";
+    import_layer_types(in);
+}
+
+// "0100": one layer of every `period`, from layer `offset` on
+static std::string jamba_pattern(Import* in, const std::string& what, int period, int offset) {
+    const int every = in->whole(what + "_layer_period", period, 1),
+              first = in->whole(what + "_layer_offset", offset, 0);
+    std::string pattern;
+    for (int l = 0; l < in->c.L; l++) { pattern += l % every == first ? '1' : '0'; }
+    return pattern;
+}
+
+static void more_jamba(Import* in) {
+    import_wanted(in, "hidden_act=silu");        // which the Mamba layers use, too
+    in->c.attn_layers = jamba_pattern(in, "attn", 8, 4);
+    in->c.expert_layers = jamba_pattern(in, "expert", 2, 1);
+    const bool none = in->c.expert_layers.find('1') == std::string::npos;
+    if (in->c.experts <= 1 || none) {
+        in->c.experts = in->c.experts_used = 0;
+        in->c.expert_layers.clear();
+    }
+    const double width = (double)in->whole("mamba_expand", 2, 1) * in->c.C;
+    if (width > 1 << 20) { in->refuse("mamba_expand", "a width of less than 2^20 channels"); }
+    in->c.mamba_width = width;
+    const Json* rank = in->json.get("mamba_dt_rank");
+    const bool automatic = !rank || (rank->type == Json::STRING && rank->string == "auto");
+    in->used.insert("mamba_dt_rank");
+    in->c.mamba_rank = automatic ? (in->c.C + 15) / 16 : in->whole("mamba_dt_rank", 0, 1);
+    if (in->whole("sliding_window", 0, 0) != 0) { in->refuse("sliding_window", "null"); }
+    for (const char* key : { "use_mamba_kernels", "use_mambapy", "use_associative_scan", "n_ctx",
+                             "num_logits_to_keep", "calc_logits_for_entire_prompt" }) {
+        in->get(key);                            // they say how it is computed, not what
+    }
+}
+
+// what GPT-2 and GPT-Neo call the same
+#define GPT2_ROWS \
+    { "model.embed_tokens", "wte", AS_IT_IS }, \
+    { "model.embed_positions", "wpe", AS_IT_IS }, \
+    { "input_layernorm", "h.N.ln_1", AS_IT_IS }, \
+    { "post_attention_layernorm", "h.N.ln_2", AS_IT_IS }, \
+    { "mlp.up_proj", "h.N.mlp.c_fc", AS_IT_IS }, \
+    { "mlp.down_proj", "h.N.mlp.c_proj", AS_IT_IS }, \
+    { "model.norm", "ln_f", AS_IT_IS }, \
+    { "lm_head", "lm_head", AS_IT_IS }
+static const NameRow GPT2_NAMES[] = {
+    GPT2_ROWS,
+    { "self_attn.q_proj", "h.N.attn.c_attn", STACKED_Q },
+    { "self_attn.k_proj", "h.N.attn.c_attn", STACKED_K },
+    { "self_attn.v_proj", "h.N.attn.c_attn", STACKED_V },
+    { "self_attn.o_proj", "h.N.attn.c_proj", AS_IT_IS },
+    { NULL, NULL, AS_IT_IS }
+};
+static const NameRow GPT_NEO_NAMES[] = {
+    GPT2_ROWS,
+    { "self_attn.q_proj", "h.N.attn.attention.q_proj", AS_IT_IS },
+    { "self_attn.k_proj", "h.N.attn.attention.k_proj", AS_IT_IS },
+    { "self_attn.v_proj", "h.N.attn.attention.v_proj", AS_IT_IS },
+    { "self_attn.o_proj", "h.N.attn.attention.out_proj", AS_IT_IS },
+    { NULL, NULL, AS_IT_IS }
+};
+// the rows that do not depend on where the norms are
+#define OPT_ROWS \
+    { "model.embed_tokens", "embed_tokens", AS_IT_IS }, \
+    { "lm_head", "lm_head", AS_IT_IS }, \
+    { "model.embed_positions", "embed_positions", SKIP_TWO }, \
+    { "self_attn.q_proj", "layers.N.self_attn.q_proj", AS_IT_IS }, \
+    { "self_attn.k_proj", "layers.N.self_attn.k_proj", AS_IT_IS }, \
+    { "self_attn.v_proj", "layers.N.self_attn.v_proj", AS_IT_IS }, \
+    { "self_attn.o_proj", "layers.N.self_attn.out_proj", AS_IT_IS }, \
+    { "mlp.up_proj", "layers.N.fc1", AS_IT_IS }, \
+    { "mlp.down_proj", "layers.N.fc2", AS_IT_IS }
+
+static const NameRow OPT_NAMES[] = {
+    OPT_ROWS,
+    { "input_layernorm", "layers.N.self_attn_layer_norm", AS_IT_IS },
+    { "post_attention_layernorm", "layers.N.final_layer_norm", AS_IT_IS },
+    { "model.norm", "final_layer_norm", AS_IT_IS },
+    { NULL, NULL, AS_IT_IS }
+};
+// of do_layer_norm_before false: norms of the stream
+static const NameRow OPT_POST_NAMES[] = {
+    OPT_ROWS,
+    { "post_attention_layernorm", "layers.N.self_attn_layer_norm", AS_IT_IS },
+    { "post_feedforward_layernorm", "layers.N.final_layer_norm", AS_IT_IS },
+    { NULL, NULL, AS_IT_IS }
+};
+static const NameRow NEOX_NAMES[] = {
+    { "model.embed_tokens", "gpt_neox.embed_in", AS_IT_IS },
+    { "lm_head", "embed_out", AS_IT_IS },
+    { "input_layernorm", "gpt_neox.layers.N.input_layernorm", AS_IT_IS },
+    { "post_attention_layernorm", "gpt_neox.layers.N.post_attention_layernorm", AS_IT_IS },
+    { "self_attn.q_proj", "gpt_neox.layers.N.attention.query_key_value", GROUPS_Q },
+    { "self_attn.k_proj", "gpt_neox.layers.N.attention.query_key_value", GROUPS_K },
+    { "self_attn.v_proj", "gpt_neox.layers.N.attention.query_key_value", GROUPS_V },
+    { "self_attn.o_proj", "gpt_neox.layers.N.attention.dense", AS_IT_IS },
+    { "mlp.up_proj", "gpt_neox.layers.N.mlp.dense_h_to_4h", AS_IT_IS },
+    { "mlp.down_proj", "gpt_neox.layers.N.mlp.dense_4h_to_h", AS_IT_IS },
+    { "model.norm", "gpt_neox.final_layer_norm", AS_IT_IS },
+    { NULL, NULL, AS_IT_IS }
+};
+static const NameRow PHI_NAMES[] = { // one norm for both branches
+    { "model.embed_tokens", "model.embed_tokens", AS_IT_IS },
+    { "lm_head", "lm_head", AS_IT_IS },
+    { "input_layernorm", "model.layers.N.input_layernorm", AS_IT_IS },
+    { "post_attention_layernorm", "model.layers.N.input_layernorm", AS_IT_IS },
+    { "self_attn.q_proj", "model.layers.N.self_attn.q_proj", AS_IT_IS },
+    { "self_attn.k_proj", "model.layers.N.self_attn.k_proj", AS_IT_IS },
+    { "self_attn.v_proj", "model.layers.N.self_attn.v_proj", AS_IT_IS },
+    { "self_attn.o_proj", "model.layers.N.self_attn.dense", AS_IT_IS },
+    { "mlp.up_proj", "model.layers.N.mlp.fc1", AS_IT_IS },
+    { "mlp.down_proj", "model.layers.N.mlp.fc2", AS_IT_IS },
+    { "model.norm", "model.final_layernorm", AS_IT_IS },
+    { NULL, NULL, AS_IT_IS }
+};
+static const NameRow PHI3_NAMES[] = {
+    { "model.embed_tokens", "model.embed_tokens", AS_IT_IS },
+    { "lm_head", "lm_head", AS_IT_IS },
+    { "input_layernorm", "model.layers.N.input_layernorm", AS_IT_IS },
+    { "post_attention_layernorm", "model.layers.N.post_attention_layernorm", AS_IT_IS },
+    { "self_attn.q_proj", "model.layers.N.self_attn.qkv_proj", STACKED_Q },
+    { "self_attn.k_proj", "model.layers.N.self_attn.qkv_proj", STACKED_K },
+    { "self_attn.v_proj", "model.layers.N.self_attn.qkv_proj", STACKED_V },
+    { "self_attn.o_proj", "model.layers.N.self_attn.o_proj", AS_IT_IS },
+    { "mlp.gate_proj", "model.layers.N.mlp.gate_up_proj", FIRST_HALF },
+    { "mlp.up_proj", "model.layers.N.mlp.gate_up_proj", LAST_ROWS },
+    { "mlp.down_proj", "model.layers.N.mlp.down_proj", AS_IT_IS },
+    { "model.norm", "model.norm", AS_IT_IS },
+    { NULL, NULL, AS_IT_IS }
+};
+#define FALCON_NAMES(ATTN_NORM, FFN_NORM)                                             \
+    {                                                                                 \
+        { "model.embed_tokens", "word_embeddings", AS_IT_IS },                        \
+            { "model.embed_norm", "word_embeddings_layernorm", AS_IT_IS },            \
+            { "input_layernorm", ATTN_NORM, AS_IT_IS },                               \
+            { "post_attention_layernorm", FFN_NORM, AS_IT_IS },                       \
+            { "self_attn.q_proj", "h.N.self_attention.query_key_value", GROUPS_Q },   \
+            { "self_attn.k_proj", "h.N.self_attention.query_key_value", GROUPS_K },   \
+            { "self_attn.v_proj", "h.N.self_attention.query_key_value", GROUPS_V },   \
+            { "self_attn.o_proj", "h.N.self_attention.dense", AS_IT_IS },             \
+            { "mlp.up_proj", "h.N.mlp.dense_h_to_4h", AS_IT_IS },                     \
+            { "mlp.down_proj", "h.N.mlp.dense_4h_to_h", AS_IT_IS },                   \
+            { "model.norm", "ln_f", AS_IT_IS }, { "lm_head", "lm_head", AS_IT_IS }, { \
+            NULL, NULL, AS_IT_IS                                                      \
+        }                                                                             \
+    }
+static const NameRow FALCON_ONE_NORM[] = FALCON_NAMES("h.N.input_layernorm", "h.N.input_layernorm");
+static const NameRow FALCON_TWO_NORMS[] = FALCON_NAMES("h.N.ln_attn", "h.N.ln_mlp");
+static const NameRow BLOOM_NAMES[] = FALCON_NAMES("h.N.input_layernorm",
+                                                  "h.N.post_attention_layernorm");
+
+static const NameRow JAMBA_NAMES[] = {
+    { "model.embed_tokens", "model.embed_tokens", AS_IT_IS },
+    { "model.norm", "model.final_layernorm", AS_IT_IS },
+    { "lm_head", "lm_head", AS_IT_IS },
+    { "input_layernorm", "model.layers.N.input_layernorm", AS_IT_IS },
+    { "post_attention_layernorm", "model.layers.N.pre_ff_layernorm", AS_IT_IS },
+    { "self_attn.*", "model.layers.N.self_attn.*", AS_IT_IS },
+    { "mamba*", "model.layers.N.mamba*", AS_IT_IS },
+    { "mlp.*", "model.layers.N.feed_forward.*", AS_IT_IS },
+    { NULL, NULL, AS_IT_IS },
+};
+
+// Of GGUF files, by what import_gguf.h calls their tensors: in its place if the family has a table
+// of its own. A row counts if its tensor is there: q, k and v may be one, gate and up one, and
+// attention's norm the FFN's, too.
+static const NameRow GGUF_FAMILY_NAMES[] = {
+    { "model.embed_tokens", "model.embed_tokens", AS_IT_IS },
+    { "model.embed_norm", "model.embed_norm", AS_IT_IS },
+    { "model.embed_positions", "model.embed_positions", AS_IT_IS },
+    { "model.norm", "model.norm", AS_IT_IS },
+    { "lm_head", "lm_head", AS_IT_IS },
+    { "input_layernorm", "model.layers.N.input_layernorm", AS_IT_IS },
+    { "post_attention_layernorm", "model.layers.N.post_attention_layernorm", AS_IT_IS },
+    { "post_attention_layernorm", "model.layers.N.input_layernorm", AS_IT_IS },
+    { "self_attn.q_proj", "model.layers.N.self_attn.q_proj", AS_IT_IS },
+    { "self_attn.k_proj", "model.layers.N.self_attn.k_proj", AS_IT_IS },
+    { "self_attn.v_proj", "model.layers.N.self_attn.v_proj", AS_IT_IS },
+    { "self_attn.q_proj", "model.layers.N.self_attn.qkv_proj", STACKED_Q },
+    { "self_attn.k_proj", "model.layers.N.self_attn.qkv_proj", STACKED_K },
+    { "self_attn.v_proj", "model.layers.N.self_attn.qkv_proj", STACKED_V },
+    { "self_attn.o_proj", "model.layers.N.self_attn.o_proj", AS_IT_IS },
+    { "mlp.gate_proj", "model.layers.N.mlp.gate_proj", AS_IT_IS },
+    { "mlp.gate_proj", "model.layers.N.mlp.up_proj", FIRST_HALF },
+    { "mlp.up_proj", "model.layers.N.mlp.up_proj", LAST_ROWS },
+    { "mlp.down_proj", "model.layers.N.mlp.down_proj", AS_IT_IS },
+    { NULL, NULL, AS_IT_IS },
+};
+static const char* const GPT2_KEYS =
+    "n_embd:C n_head:NH n_layer:L n_positions:T n_inner:F layer_norm_epsilon:eps";
+// type, rows, keys, wanted, act, gated, more, prefix, names, transposed, plus_one: struct Family
+static const Family FAMILIES[] = {
+    { "llama", "eps=1e-6", "", "rope_interleaved=false", "hidden_act", true, more_llama, "", NULL,
+      false, false },
+    { "mistral", "eps=1e-6 KV=8", "", "", "hidden_act", true, more_mistral, "", NULL, false,
+      false },
+    { "smollm3", "eps=1e-6 KV=4 tied=1 rope_base=2000000", "", "", "hidden_act", true, more_smollm3,
+      "", NULL, false, false },
+    { "qwen2", "eps=1e-6 qkv_bias=1", "", "use_mrope=false", "hidden_act", true, more_qwen, "",
+      NULL, false, false },
+    { "qwen3", "eps=1e-6 qk_norm=head", "", "", "hidden_act", true, more_qwen3, "", NULL, false,
+      false },
+    { "gemma", "eps=1e-6 tied=1", "", "", "hidden_activation hidden_act", true, more_gemma, "",
+      NULL, false, true },
+    { "gemma2", "eps=1e-6 tied=1 norm=sandwich ffn=geglu_tanh", "", "",
+      "hidden_activation hidden_act", true, more_gemma2, "", NULL, false, true },
+    { "gemma3_text", "eps=1e-6 tied=1 norm=sandwich ffn=geglu_tanh qk_norm=head rope_base=1000000",
+      "", "", "hidden_activation hidden_act", true, more_gemma3, "", NULL, false, true },
+    { "mixtral", "eps=1e-5 KV=8 rope_base=1000000 experts=8 experts_used=2",
+      "num_local_experts:experts num_experts_per_tok:experts_used", "", "hidden_act", true,
+      more_mixtral, "", NULL, false, false },
+    { "qwen2_moe", "eps=1e-6 KV=16 qkv_bias=1 experts=60 experts_used=4 F=1408 shared_expert=5632",
+      "num_local_experts:experts num_experts:experts num_experts_per_tok:experts_used "
+      "moe_intermediate_size:F shared_expert_intermediate_size:shared_expert",
+      "", "hidden_act", true, more_qwen2_moe, "", NULL, false, false },
+    { "qwen3_moe", "eps=1e-6 KV=4 qk_norm=head experts=128 experts_used=8 F=768",
+      "num_local_experts:experts num_experts:experts num_experts_per_tok:experts_used "
+      "moe_intermediate_size:F",
+      "", "hidden_act", true, more_qwen3_moe, "", NULL, false, false },
+    { "gpt_oss", "eps=1e-5 KV=8 HS=64 bias=logit qkv_bias=1 out_bias=1 ffn_bias=1 router_bias=1 "
+      "rope_base=150000 experts=128 experts_used=4 expert_limit=7",
+      "num_local_experts:experts num_experts_per_tok:experts_used swiglu_limit:expert_limit",
+      "", "hidden_act", true, more_gpt_oss, "", NULL, false, false },
+    { "jamba",
+      "eps=1e-6 KV=8 pe=nope experts=16 experts_used=2 expert_shares=1 mamba_state=16 mamba_conv=4",
+      "num_local_experts:experts num_experts:experts num_experts_per_tok:experts_used "
+      "mamba_d_state:mamba_state mamba_d_conv:mamba_conv",
+      "mamba_conv_bias=true mamba_proj_bias=false mamba_inner_layernorms=true", "hidden_act", true,
+      more_jamba, "", JAMBA_NAMES, false, false },
+    { "olmo2", "eps=1e-5 norm=branch qk_norm=all", "", "", "hidden_act", true, more_olmo2, "", NULL,
+      false, false },
+    { "phi3", "eps=1e-5", "partial_rotary_factor:rope_part", "attention_bias=false", "hidden_act",
+      true, more_phi3, "", PHI3_NAMES, false, false },
+    { "stablelm", "eps=1e-5 norm_kind=ln rope_part=0.25",
+      "layer_norm_eps:eps partial_rotary_factor:rope_part",
+      "use_parallel_residual=false qk_layernorm=false", "hidden_act", true, more_stablelm, "", NULL,
+      false, false },
+    { "gpt2",
+      "eps=1e-5 norm_kind=ln tied=1 pe=learnable qkv_bias=1 out_bias=1 ffn_bias=1 ffn=gelu_tanh",
+      GPT2_KEYS,
+      "scale_attn_weights=true scale_attn_by_inverse_layer_idx=false reorder_and_upcast_attn=false "
+      "n_special=0",
+      "activation_function", false, more_gpt2, "transformer.", GPT2_NAMES, true, false },
+    { "gpt_neo", "eps=1e-5 norm_kind=ln tied=1 pe=learnable out_bias=1 ffn_bias=1 ffn=gelu_tanh",
+      "num_layers:L num_heads:NH layer_norm_epsilon:eps", "", "activation_function", false,
+      more_gpt_neo, "transformer.", GPT_NEO_NAMES, false, false },
+    { "opt", "eps=1e-5 norm_kind=ln tied=1 pe=learnable ffn=relu", "ffn_dim:F",
+      "layer_norm_elementwise_affine=true _remove_final_layer_norm=false", "activation_function",
+      false, more_opt, "model.decoder.", OPT_NAMES, false, false },
+    { "gpt_neox", "eps=1e-5 norm_kind=ln ffn_bias=1 ffn=gelu rope_part=0.25",
+      "layer_norm_eps:eps rotary_pct:rope_part rotary_emb_base:rope_base "
+      "partial_rotary_factor:rope_part",
+      "", "hidden_act", false, more_neox, "", NEOX_NAMES, false, false },
+    { "phi",
+      "eps=1e-5 norm_kind=ln parallel=1 qkv_bias=1 out_bias=1 ffn_bias=1 head_bias=1 ffn=gelu_tanh "
+      "rope_part=0.5",
+      "layer_norm_eps:eps partial_rotary_factor:rope_part", "qk_layernorm=false", "hidden_act",
+      false, NULL, "", PHI_NAMES, false, false },
+    { "falcon", "eps=1e-5 norm_kind=ln tied=1 ffn=gelu", "layer_norm_epsilon:eps",
+      "apply_residual_connection_post_layernorm=false", "activation", false, more_falcon,
+      "transformer.", FALCON_ONE_NORM, false, false },
+    { "bloom",
+      "eps=1e-5 norm_kind=ln norm_embed=1 tied=1 pe=alibi qkv_bias=1 out_bias=1 ffn_bias=1 "
+      "ffn=gelu_tanh",
+      "n_embed:C n_layer:L n_head:NH layer_norm_epsilon:eps", "", "", false, more_bloom,
+      "transformer.", BLOOM_NAMES, false, false },
+};
+
+std::string family_types() {
+    std::string all;
+    for (auto& f : FAMILIES) { all += std::string(all.empty() ? "" : ", ") + f.type; }
+    return all;
+}
+
+const Family* family_named(const std::string& type) {
+    for (auto& f : FAMILIES) { if (type == f.type) { return &f; } }
+    return NULL;
+}
+
+const Family* family_of(const Json& config) {
+    const Json* type = config.get("model_type");
+    const bool ours = config.get("train_sink") && (!type || type->string == "llama");
+    return type && !ours ? family_named(type->string) : NULL;
+}
+
+Family family_of_file(const Json& config, bool gguf) {
+    Family f = *family_of(config);
+    f.transposed = f.transposed && !gguf;
+    f.plus_one = f.plus_one && !gguf;
+    if (f.names && gguf) { f.names = GGUF_FAMILY_NAMES; }
+    return f;
+}
+
+const NameRow* family_names(const Family& family, const Arch& c, bool two_norms) {
+    if (family.names == OPT_NAMES && c.norm == NORM_post) { return OPT_POST_NAMES; }
+    if (family.names != FALCON_ONE_NORM) { return family.names; }
+    if (!c.parallel) { return BLOOM_NAMES; }
+    return two_norms ? FALCON_TWO_NORMS : FALCON_ONE_NORM;
+}

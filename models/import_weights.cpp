@@ -1,0 +1,205 @@
+/*
+models/import_weights.cpp -- the tensors of another family by our names: where each is in their
+files, and how it is part of theirs.
+*/
+#include "import.h"
+#include "directory.h"
+#include "../cpu/mapped_weights.h"
+
+OurName our_name(const std::string& name) {
+    OurName n;
+    const char* inside = "model.layers.";
+    std::string rest = name;
+    if (name.compare(0, strlen(inside), inside) == 0) {
+        const size_t begin = strlen(inside), dot = name.find('.', begin);
+        n.layer = name.substr(begin, dot - begin);
+        rest = name.substr(dot + 1);
+    }
+    const size_t dot = rest.rfind('.');
+    n.stem = rest.substr(0, dot);
+    n.kind = rest.substr(dot);                   // ".weight" or ".bias"
+    return n;
+}
+
+// Is it this one of our names, or, if that ends in *, any that begins so? The * of *theirs becomes
+// the rest of the name
+static bool name_fits(const std::string& stem, const std::string& ours, std::string* theirs) {
+    if (ours.back() != '*') { return stem == ours; }
+    const size_t n = ours.size() - 1;
+    if (stem.compare(0, n, ours, 0, n)) { return false; }
+    theirs->replace(theirs->size() - 1, 1, stem.substr(n));
+    return true;
+}
+
+bool family_name(const Family& family, const NameRow* names, const std::string& ours,
+                 std::string* theirs, Fold* fold) {
+    const OurName n = our_name(ours);
+    *fold = AS_IT_IS;
+    *theirs = ours;
+    if (!names) { return true; }
+    for (; names->ours; names++) {
+        *theirs = names->theirs;
+        if (!name_fits(n.stem, names->ours, theirs)) { continue; }
+        const size_t at = theirs->find(".N.");
+        if (at != std::string::npos) { theirs->replace(at + 1, 1, n.layer); }
+        const bool head = n.stem == "lm_head";   // beside the model, whose prefix it has not
+        *theirs = (head ? "" : family.prefix) + *theirs + n.kind;
+        *fold = names->fold;
+        return true;
+    }
+    return false;
+}
+
+TensorSource import_source(const Family& family, const Arch& c, const Weights& files,
+                           const std::string& ours) {
+    const OurName n = our_name(ours);
+    const std::string norm = "h.0.ln_attn.weight";
+    const bool two = files.find(family.prefix + norm) || files.find(norm);
+    const NameRow* names = family_names(family, c, two);
+    if (!names) { return { files.find(ours), AS_IT_IS }; }
+    // one norm may serve both halves of a layer only where these are parallel
+    const bool phi = !strcmp(family.type, "phi"), falcon = !strcmp(family.type, "falcon"),
+               shares = c.parallel && (phi || falcon);
+    for (; names->ours; names++) {
+        std::string theirs = names->theirs;
+        if (!name_fits(n.stem, names->ours, &theirs)) { continue; }
+        const bool second = n.stem == "post_attention_layernorm";
+        if (second && !shares && theirs == "model.layers.N.input_layernorm") { continue; }
+        const size_t at = theirs.find(".N.");
+        if (at != std::string::npos) { theirs.replace(at + 1, 1, n.layer); }
+        for (const std::string& prefix :
+             { std::string(family.prefix), std::string("decoder."), std::string() }) {
+            const Weight* w = files.find(prefix + theirs + n.kind);
+            if (w) { return { w, names->fold }; }
+        }
+    }
+    return { NULL, AS_IT_IS };
+}
+
+long import_row(Fold fold, const Arch& c, long i, long theirs_rows) {
+    const long HS = c.HS, group = c.NH / c.KV, h = i / HS, d = i % HS, width = (group + 2) * HS;
+    switch (fold) {
+        case STACKED_K:   return (long)c.NH * HS + i;
+        case STACKED_V:   return (long)(c.NH + c.KV) * HS + i;
+        case GROUPS_Q:    return h / group * width + h % group * HS + d;
+        case GROUPS_K:    return h * width + group * HS + d;
+        case GROUPS_V:    return h * width + (group + 1) * HS + d;
+        case LAST_ROWS:   return theirs_rows - c.F + i;
+        case SKIP_TWO:    return i + 2;
+        default:          return i;
+    }
+}
+
+long import_rows(Fold fold, const Arch& c, long n, long R) {
+    switch (fold) {
+        case STACKED_Q: case STACKED_K: case STACKED_V:
+        case GROUPS_Q: case GROUPS_K: case GROUPS_V: return ((long)c.NH + 2 * c.KV) * c.HS;
+        case FIRST_HALF: return 2L * c.F;
+        case LAST_ROWS: return R == n ? n : 2L * c.F;            // of GGUF: fused or by itself
+        case SKIP_TWO: return n + 2;
+        default: return n;
+    }
+}
+
+// Is a matrix only read row by row, by products and the embedding?
+static bool read_by_rows(const std::string& name) {
+    return ends_with(name, "_proj.weight") || ends_with(name, "lm_head.weight") ||
+           ends_with(name, "embed_tokens.weight");
+}
+
+bool weight_stays(const Weight& w, long rows, std::function<long(long)> row_of, const float* out) {
+    if (!w.type->read || !cpu::stays_mapped(w.type->name)) { return false; }
+    std::vector<const unsigned char*> row;
+    for (long i = 0; i < rows; i++) { row.push_back(weight_row(w, row_of(i))); }
+    const long cols = w.cols();
+    const auto read = w.type->read;
+    cpu::mapped_add(out, { rows, cols, [=](long r, float* to) { read(row[r], cols, to); },
+                           cpu::row_dot(w.type->name), row, cpu::row_to_int8(w.type->name) });
+    return true;
+}
+
+double floats_spared(const Json& config, const Weights& files) {
+    const Family* family = family_of(config);
+    if (!family) { return 0; }
+    const bool turned = family_of_file(config, ends_with(files.path, ".gguf")).transposed;
+    double spared = 0;
+    for (auto& w : files.tensors) {
+        const bool matrix = w.shape.size() == 2 && !turned, stays = cpu::stays_mapped(w.type->name);
+        if (matrix && stays && w.type->read) { spared += 4.0 * w.count - w.bytes; }
+        if (ends_with(w.name, "_blocks") && cpu::stays_mapped("MXFP4")) { spared += 7.0 * w.bytes; }
+    }
+    return spared;
+}
+
+std::string import_tensor(const Family& family, const Arch& c, const Weights& files,
+                          const std::string& name, long rows, long cols, float* out,
+                          std::set<std::string>* used) {
+    const TensorSource from = import_source(family, c, files, name);
+    if (!from.w) { return "is missing"; }
+    used->insert(from.w->name);
+    const Weight& w = *from.w;
+    const bool vector = w.shape.size() == 1, layer = !our_name(name).layer.empty(),
+               turned = family.transposed && !vector && layer;
+    long R = vector ? w.count : w.rows(), K = vector ? 1 : w.cols();
+    if (turned) { std::swap(R, K); }
+    const long n = vector ? rows * cols : rows, k = vector ? 1 : cols;
+    if (K != k) { return strf("has rows of %ld numbers, wanted %ld", K, k); }
+    const long there = import_rows(from.fold, c, n, R);
+    if (R != there) { return strf("has %ld rows, wanted %ld", R, there); }
+    for (long i = 0; i < n; i++) {
+        const long r = import_row(from.fold, c, i, R);
+        if (r < 0 || r >= R) { return strf("has %ld rows, wanted %ld", R, n); }
+    }
+    const bool whole = vector || turned;
+    std::vector<float> theirs(whole ? w.count : 0);
+    weight_rows(w, 0, whole ? w.rows() : 0, theirs.data());      // dies if the type has no reader
+    const auto row_of = [&](long i) { return import_row(from.fold, c, i, R); };
+    if (!whole && read_by_rows(name) && weight_stays(w, n, row_of, out)) { return ""; }
+    #pragma omp parallel for
+    for (long i = 0; i < n; i++) {
+        const long r = row_of(i);
+        if (!whole) { weight_rows(w, r, r + 1, out + i * K); }
+        for (long j = 0; whole && j < K; j++) {
+            out[i * K + j] = turned ? theirs[j * R + r] : theirs[r * K + j];
+        }
+    }
+    const bool norm = name.find("norm.weight") != std::string::npos;
+    for (long i = 0; family.plus_one && norm && i < n * k; i++) { out[i] += 1; }
+    return "";
+}
+
+bool import_projected(const Weights& files, const Arch& c, const std::string& name, float* out,
+                      std::set<std::string>* used) {
+    const bool head = name == "lm_head.weight";
+    const Weight* E = files.find("model.decoder.embed_tokens.weight");
+    const Weight* P = files.find(std::string("model.decoder.project_") +
+                                 (head ? "out.weight" : "in.weight"));
+    if (!E || !P || (!head && name != "model.embed_tokens.weight")) { return false; }
+    used->insert({ E->name, P->name });
+    std::vector<float> e(E->count), p(P->count);
+    weight_rows(*E, 0, E->rows(), e.data());
+    weight_rows(*P, 0, P->rows(), p.data());
+    const long W = E->cols(), C = c.C;
+    if (E->rows() != c.V || P->count != W * C) {
+        die(EXIT_USER, P->file + ": project_in and project_out do not fit");
+    }
+    for (long v = 0; v < c.V; v++) {
+        for (long i = 0; i < C; i++) {
+            double sum = 0;
+            for (long k = 0; k < W; k++) {
+                sum += (double)e[v * W + k] * (head ? p[k * C + i] : p[i * W + k]);
+            }
+            out[v * C + i] = sum;
+        }
+    }
+    return true;
+}
+
+bool is_buffer(const std::string& name) {
+    for (const char* tail :
+         { "rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias", ".attention.bias",
+           ".attention.masked_bias", "attn.attention.bias", "attn.attention.masked_bias" }) {
+        if (ends_with(name, tail)) { return true; }
+    }
+    return false;
+}
