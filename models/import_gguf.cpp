@@ -89,7 +89,8 @@ static void gguf_keys(const Gguf& g, const std::string& arch, Json* config) {
     for (auto& v : g.values) {
         const std::string& key = v.first;
         const std::string group = key.substr(0, key.find('.'));
-        if (group == "general" || group == "tokenizer" || group == "quantize") { continue; }
+        const bool file = group == "general" || group == "quantize" || group == "split";
+        if (file || group == "tokenizer") { continue; }
         const char* name = NULL;
         for (auto& row : GGUF_CONFIG) { if (key == arch + row[0]) { name = row[1]; } }
         const bool no_experts = key == arch + "expert_count" || key == arch + "expert_used_count";

@@ -663,6 +663,7 @@ static const std::vector<std::string> LLAMA = {
     key_u32("llama.attention.head_count_kv", 2),
     key_u32("llama.context_length", 32),
     key_f32("llama.attention.layer_norm_rms_epsilon", 1e-5f),
+    key_u16("split.no", 0), key_u16("split.count", 1),
     key_u32("llama.rope.dimension_count", 8),
     key_f32("llama.rope.freq_base", 10000),
 };
