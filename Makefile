@@ -43,7 +43,7 @@ test-all: # what make test leaves out
 # nvcc on every two switch values together, for four architectures; an attention kernel that
 # spills is a failure
 compile-all:
-	@sh dev/compile_all.sh pairwise
+	@sh dev/gpu/compile_all.sh pairwise
 
 ptx-all: # every variant and head dimension as nvcc compiles it, interpreted, for sm_80 and sm_90
 	@PTX_SET=all sh test/gpu/test_ptx.sh

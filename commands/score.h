@@ -1,7 +1,7 @@
 /*
 score.h -- the command score: how likely a model finds given texts. Multiple choice (HellaSwag, ARC,
 PIQA, WinoGrande), the last word of a passage (LAMBADA), and whole texts (WikiText). The numbers are
-those of lm-evaluation-harness 0.4.13, item by item (dev/check_score.py).
+those of lm-evaluation-harness 0.4.13, item by item (dev/peers/check_score.py).
 
 A task is a .jsonl file; all its records have one of four forms:
 

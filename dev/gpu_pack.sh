@@ -55,11 +55,11 @@ while read -r line; do # one at a time: nvcc takes gigabytes
 done < "$pack/list"
 rm -rf "$pack/list" "$stub"
 git describe --always --dirty > "$pack/commit" 2> /dev/null || echo unknown > "$pack/commit"
-python3 dev/predict.py --json > "$pack/predicted.jsonl" 2> /dev/null
+python3 dev/gpu/predict.py --json > "$pack/predicted.jsonl" 2> /dev/null
 [ $bad = 0 ] || exit 1
 [ "${TO:-}" ] && exit 0
 whole=build/gpu/train_sink-gpu
-mkdir -p $whole/dev && cp dev/gpu_run.sh dev/bench_torch.py $whole/dev
+mkdir -p $whole/dev/bench && cp dev/gpu_run.sh $whole/dev && cp dev/bench/bench_torch.py $whole/dev/bench
 tar -C build/gpu -cf - train_sink-gpu | xz -9 -T"$JOBS" > build/gpu.tar.xz || exit 1
 size=$(wc -c < build/gpu.tar.xz)
 echo "build/gpu.tar.xz: $((size / 1000000)) MB"

@@ -7,12 +7,12 @@
 #          STEPS="machine ops real" dev/gpu_run.sh             only these
 #   OUT=gpu-results   results.json, rewritten after every step: the file to send back; log.txt
 #   BUDGET=570        seconds for all of it. What does not fit is left out and says so
-#   CARD="H100 SXM"   the row of dev/predict.py to compare with, if the GPU's name does not tell
+#   CARD="H100 SXM"   the row of dev/gpu/predict.py to compare with, if the GPU's name does not tell
 #   LLMC=DIRECTORY    of llm.c with a built train_gpt2cu: its own model goes into the comparison
 #   DRY=1             toy sizes, and no question whether there is a GPU. CLOCK=20: a second of the
 #                     budget is 20 of the wall clock. Both to test this script (test_gpu_run.sh)
 # A step that fails, or takes too long, takes no other with it. Cut off at any moment, results.json
-# says what was known by then. Afterward, without a limit of time: dev/gpu_train.sh
+# says what was known by then. Afterward, without a limit of time: dev/gpu/gpu_train.sh
 set -u
 cd "$(dirname "$0")/.." || exit 1
 export OUT=${OUT:-gpu-results} BUDGET=${BUDGET:-570} CLOCK=${CLOCK:-1} DRY=${DRY:-} CARD=${CARD:-}
@@ -140,13 +140,13 @@ step_peers() {
     local bad=0
     python -c 'import torch' 2> /dev/null || { echo "left out: no PyTorch"; return 0; }
     for a in softmax sigmoid; do
-        python dev/bench_torch.py --attn $a --rounds 1 ${DRY:+--smoke} \
+        python dev/bench/bench_torch.py --attn $a --rounds 1 ${DRY:+--smoke} \
             --paths $([ $a = softmax ] && echo cudnn,fa2,flex || echo flex) \
             --ours "$(program $a)" || bad=1
     done
     return $bad
 }
-card_of() { # the row of dev/predict.py
+card_of() { # the row of dev/gpu/predict.py
     local name=${CARD:-$(nvidia-smi --query-gpu=name --format=csv,noheader 2> /dev/null)}
     case "$name" in
         *A100*) echo "A100 80GB SXM" ;;

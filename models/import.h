@@ -8,7 +8,7 @@ tensor, unless it is in a list of what changes nothing.
 
 TO ADD a family that needs no new operation: in families.cpp its row, a function more_NAME for what
 a row cannot say, and a table of tensor names where they are not LLaMA's. Then a case in
-dev/check_families.py, which compares it with transformers. Facts: transformers 5.23,
+dev/peers/check_families.py, which compares it with transformers. Facts: transformers 5.23,
 configuration_*.py and modeling_*.py of each family.
 */
 #ifndef IMPORT_H

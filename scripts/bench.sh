@@ -45,16 +45,16 @@ report() { # name, a line of JSON: no line break, the peer's ratio follows
 }
 # a training step of this model, in fp32 and bf16, in turn with PyTorch's:
 # eager and by torch.compile, fp32 and bf16 autocast
-steps() { # name in build/bench, rounds, flags of dev/bench_step.py
+steps() { # name in build/bench, rounds, flags of dev/bench/bench_step.py
     name=$1 n=$2; shift 2
-    $python dev/bench_step.py "$@" --rounds "$n" --ours "fp32=$fp32" --ours "bf16=$bf16" \
+    $python dev/bench/bench_step.py "$@" --rounds "$n" --ours "fp32=$fp32" --ours "bf16=$bf16" \
             --json "build/bench/$name.json"
 }
 case $ours in
 *cuda*) # PyTorch on the GPU has a program of its own: compiled, cuDNN, FA2, FlexAttention, eager
     for n in 1 2 3; do report "60M, T 2048, B 16" "$(bench 60M-$n "$ours" -m 60M -b 16)"; echo; done
     report "1B, T 2048, B 4" "$(bench 1B "$ours" -m 1B -b 4)"; echo
-    $python dev/bench_torch.py --ours "$ours" || echo "  (no PyTorch in $python to compare with)"
+    $python dev/bench/bench_torch.py --ours "$ours" || echo "  (no PyTorch in $python to compare with)"
     whole="-m 60M -b 16 --total-batch 1048576"
     small="-m 60M -b 16 -n 4" heads="12 8 6 4 2 1" width=768 ;;
 *)  fp32=$(make -s check PRECISION=fp32)/train_sink bf16=$(make -s check PRECISION=bf16)/train_sink
@@ -112,8 +112,8 @@ if [ -z "$TOKENIZER" ] || [ -z "$TEXT" ]; then
     exit 0
 fi
 ${CXX:-g++} -std=c++17 -O3 -march=native -fopenmp -x c++ \
-    dev/bench_tokenizer.cpp text/*.cpp models/*.cpp -o build/bench_tokenizer
-$python dev/bench_tokenizer.py build/bench_tokenizer "$TOKENIZER" $TEXT ||
+    dev/bench/bench_tokenizer.cpp text/*.cpp models/*.cpp -o build/bench_tokenizer
+$python dev/bench/bench_tokenizer.py build/bench_tokenizer "$TOKENIZER" $TEXT ||
     echo "  no comparison: $python -m pip install tokenizers tiktoken"
 seconds() { # command..
     start=$(date +%s%N)

@@ -12,6 +12,7 @@ import sys
 import textwrap
 import time
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
 import runlog
 from runlog import die, number
 

@@ -77,7 +77,7 @@ def compared(a, text):
     """transformers on the same records: a table, or nothing"""
     if not a.theirs:
         return ""
-    script = os.path.join(ROOT, "dev", "bench_open.py")
+    script = os.path.join(ROOT, "dev", "bench", "bench_open.py")
     command = [sys.executable, script, a.binary, a.model, text, "--theirs", a.theirs, "--runs", "1",
                "--lengths", "64,512", "--tokens", "64"]
     lines = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
@@ -85,9 +85,9 @@ def compared(a, text):
         "Eager attention, fp32, the same weights, 13 records, one run each, process start "
         "included; `apart by` is the largest",
         "difference of any layer and head (of norms: relative), `sink` that of Sink_1 to Sink_10. "
-        "Made by `dev/bench_open.py` on",
+        "Made by `dev/bench/bench_open.py` on",
         f"{time.strftime('%Y-%m-%d')}, commit {a.commit}, {os.cpu_count()} cores; "
-        "`dev/gguf_to_hf.py` makes the directory "
+        "`dev/make/gguf_to_hf.py` makes the directory "
         "for transformers.", "",
         *["    " + line.replace(" | ", "\n        ", 1) for line in lines]]) + "\n"
 

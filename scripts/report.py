@@ -14,6 +14,7 @@ import shlex
 import sys
 import time
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
 import dumps
 import export
 import runlog

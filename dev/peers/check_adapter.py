@@ -12,7 +12,6 @@ import numpy as np, torch, transformers as tf
 from peft import LoraConfig, get_peft_model
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
-sys.path.insert(0, os.path.join(ROOT, "dev"))
 import check_families, shards
 from check_families import CASES, N, T, V, make, probe, reference
 ATTENTION = ["q_proj", "k_proj", "v_proj", "o_proj"]

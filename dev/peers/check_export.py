@@ -12,7 +12,6 @@ import numpy as np, torch, transformers as tf
 from transformers import AutoModelForCausalLM
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
-sys.path.insert(0, os.path.join(ROOT, "dev"))
 import shards
 T, N, V, NEW = 32, 6, 61, 14
 SIZE = ("--bb-vocab 60 --layers 3 --heads 4 --kv-heads 2 --width 24 --ffn-width 20 --seq 32 "

@@ -13,7 +13,6 @@ import numpy as np
 import llama_cpp as lib
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
-sys.path.insert(0, os.path.join(ROOT, "dev"))
 import shards
 T, N, V, NEW = 32, 4, 29, 10
 SIZE = ("--bb-vocab 28 --layers 2 --heads 4 --kv-heads 2 --width 32 --ffn-width 64 --seq 32 "

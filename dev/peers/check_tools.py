@@ -15,7 +15,6 @@ import json, os, random, re, runpy, subprocess, sys, tempfile
 os.environ["HF_HUB_OFFLINE"] = os.environ["HF_DATASETS_OFFLINE"] = "1"
 ROOT = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
 import numpy as np, torch, transformers as tf
-sys.path.insert(0, os.path.join(ROOT, "dev"))
 import shards
 
 SIZE = ("--layers 2 --width 32 --heads 4 --ffn-width 64 --seq 128 -b 8 --steps 40 --lr 0.01 "

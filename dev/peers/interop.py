@@ -1,7 +1,7 @@
 """Writes docs/interop.md, what opens where, from what the checks said:
 
     python3 dev/peers/check_export.py > export.log
-    python3 dev/check_families.py BINARY > families.log
+    python3 dev/peers/check_families.py BINARY > families.log
     python3 dev/peers/check_gguf.py > gguf.log
     python3 dev/peers/interop.py export.log families.log gguf.log DATE > docs/interop.md
 
@@ -73,7 +73,7 @@ Attention is computed with the whole map; no other `attn_implementation` can be 
 
 ## Models of other families, read and written
 
-`dev/check_families.py`: read, they agree with transformers to 2e-5 ({sum(s == 'agrees' for s in families.values())} of {len(families)}). Written again,
+`dev/peers/check_families.py`: read, they agree with transformers to 2e-5 ({sum(s == 'agrees' for s in families.values())} of {len(families)}). Written again,
 these come out as the same class, with the same tensors to the bit and the same loss:
 
 {', '.join(f'`{n}`' for n in written)}.

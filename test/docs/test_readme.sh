@@ -23,7 +23,7 @@ script() { # a command line of scripts/: is the program there, and are its words
     [ -x "$program" ] || [ -f "$program" ]; ok $? "$1: no $program"
     case "$first" in ''|-*|*/*|*.*|*=*|table*|figure*) ;; *) grep -q "$first" "$program" scripts/experiments.tsv; ok $? "$1: $program knows no $first" ;; esac
     for flag in $(echo "$1" | sed 's/ -- .*//' | grep -o -- ' --[a-z-]*'); do
-        grep -q -- "$flag" "$program" scripts/jobs.py scripts/runlog.py scripts/plot.py || ./train_sink train --help | grep -q -- "$flag"
+        grep -q -- "$flag" "$program" scripts/lib/jobs.py scripts/lib/runlog.py scripts/plot.py || ./train_sink train --help | grep -q -- "$flag"
         ok $? "$1: $program has no $flag"
     done
 }

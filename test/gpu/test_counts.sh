@@ -1,5 +1,5 @@
 # the emulator's counters; COUNTS=all: also what the kernels ask of the memory in one step,
-# against dev/counts.tsv (a minute and a half)
+# against dev/gpu/counts.tsv (a minute and a half)
 CXX=${CXX:-g++} CUDA=${CUDA:-/usr/local/cuda} dir=build/test/counts
 [ -f "$CUDA/include/cublasLt.h" ] || {
     echo "skipped: 1 program, no CUDA headers in $CUDA/include (set CUDA=)"
@@ -17,7 +17,7 @@ cat $dir/log
 own=$(tail -n 1 $dir/log | grep -o '^[0-9]* passed, [0-9]* failed') || own="0 passed, 1 failed"
 all="0 passed, 0 failed"
 if [ "$COUNTS" = all ]; then
-    out=$(sh dev/counts.sh 2>&1)
+    out=$(sh dev/gpu/counts.sh 2>&1)
     echo "$out" | grep -v ' passed, '
     all=$(echo "$out" | tail -n 1 | grep -o '^[0-9]* passed, [0-9]* failed') ||
         all="0 passed, 1 failed"

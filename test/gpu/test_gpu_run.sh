@@ -163,11 +163,11 @@ if [ -f "$CUDA/include/cublasLt.h" ]; then
     grep -q 'bf16, batch [0-9]*: loss' $dir/emulated/results.json; ok $? "no real size was compared"
 else echo "skipped: 12 checks of dev/gpu_run.sh, no CUDA headers in $CUDA/include (set CUDA=)"; fi
 
-# the table of docs/gpu.md is what dev/predict.py prints today
+# the table of docs/gpu.md is what dev/gpu/predict.py prints today
 if command -v python3 > /dev/null; then
-    sed -n '/^<!-- dev\/predict.py writes/,/^<!-- to here/p' docs/gpu.md | grep '^|' > $dir/written
-    python3 dev/predict.py > $dir/printed; ok $? "dev/predict.py"
-    cmp -s $dir/written $dir/printed; ok $? "docs/gpu.md is behind: python3 dev/predict.py --write"
+    sed -n '/^<!-- dev\/gpu\/predict.py writes/,/^<!-- to here/p' docs/gpu.md | grep '^|' > $dir/written
+    python3 dev/gpu/predict.py > $dir/printed; ok $? "dev/gpu/predict.py"
+    cmp -s $dir/written $dir/printed; ok $? "docs/gpu.md is behind: python3 dev/gpu/predict.py --write"
 fi
 rm -rf $dir
 echo "$passed passed, $failed failed"

@@ -6,7 +6,7 @@ command -v "${NVCC:-nvcc}" > /dev/null || {
     exit 0
 }
 mkdir -p build/test
-ARCHS="sm_80 sm_90" sh dev/compile_all.sh covering > build/test/nvcc.txt 2>&1; status=$?
+ARCHS="sm_80 sm_90" sh dev/gpu/compile_all.sh covering > build/test/nvcc.txt 2>&1; status=$?
 echo '#include "cuda/device.cuh"' > build/test/old.cu
 "${NVCC:-nvcc}" -std=c++17 -cubin -arch=sm_75 -DPRECISION=bf16 -I. build/test/old.cu \
     -o build/test/old.cubin > build/test/old.txt 2>&1 && echo "error: none" >> build/test/old.txt

@@ -1,6 +1,6 @@
 /*
 test_experts.cpp -- mixtures of experts in the build that gpt-oss needs, BIAS=logit: two tiny models
-as transformers computes them (dev/check_families.py --save test/experts gpt_oss gpt_oss_mxfp4),
+as transformers computes them (dev/peers/check_families.py --save test/experts gpt_oss gpt_oss_mxfp4),
 the router's choice by hand, and what is refused. Mixtral and Qwen3-MoE are in test/families.
 */
 #define BIAS logit

@@ -1,7 +1,7 @@
 /*
 test_families.cpp -- models of other families, as transformers saved them: loss,
 attention to the first ten tokens and the norms of the stream must be what transformers computed
-(dev/check_families.py --save). And their configs, changed so that the model would compute something
+(dev/peers/check_families.py --save). And their configs, changed so that the model would compute something
 else, must be refused by name.
 */
 #include "../check.h"

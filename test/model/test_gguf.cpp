@@ -1,6 +1,6 @@
 /*
 test_gguf.cpp -- GGUF files and weights.h. Every type is read to the bit as the package gguf
-reads it (dev/make_gguf_vectors.py wrote the vectors), rows of a tensor are the rows of the whole,
+reads it (dev/make/make_gguf_vectors.py wrote the vectors), rows of a tensor are the rows of the whole,
 a file that lies is refused, and thousands of damaged files are refused or read without a step
 outside of them. Also built with sanitizers.
 */

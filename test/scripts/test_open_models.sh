@@ -45,7 +45,7 @@ ok $? "what is missing: $(tail -n 2 $out/stdout)"
 ok $? "norms and heads"
 $PYTHON - $out > $out/py.txt 2>&1 <<'END'; ok $? "angles: $(tail -n 1 $out/py.txt)"
 import json, sys
-sys.path.insert(0, "scripts")
+sys.path[:0] = ["scripts", "scripts/lib"]
 import open_models
 out = sys.argv[1]
 rows = open_models.angles(out + "/results/models/figure18-gpt2-large")
@@ -93,7 +93,7 @@ run figure25 figure26 figure27 --models $out/Jamba-v0.1
 ok $? "figures of Jamba: $(cat $out/stderr)"
 $PYTHON - $out > $out/py.txt 2>&1 <<'END'; ok $? "figures of Jamba: $(tail -n 1 $out/py.txt)"
 import json, os, sys
-sys.path.insert(0, "scripts")
+sys.path[:0] = ["scripts", "scripts/lib"]
 import open_models
 out = sys.argv[1]
 said = open(out + "/stdout").read()

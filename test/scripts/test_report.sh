@@ -159,7 +159,7 @@ END
     ok $? "legend or log button: $(grep legend: $out/dom)"
     # a page that is being watched loads itself again, and keeps what was chosen
     mkdir -p $out/watched; head -n 10 $tiny/log.jsonl > $out/watched/log.jsonl
-    $PYTHON -c 'import sys; sys.path.insert(0, "scripts"); import report; report.write(sys.argv[2], report.page([sys.argv[1]], live=True)[0])' \
+    $PYTHON -c 'import sys; sys.path[:0] = ["scripts", "scripts/lib"]; import report; report.write(sys.argv[2], report.page([sys.argv[1]], live=True)[0])' \
         $out/watched $out/watched.html
     (sleep 2; cp $out/report.html $out/next.html; mv $out/next.html $out/watched.html) &
     dom 'watched.html#step=5&map=mass' --virtual-time-budget=2000000
@@ -241,7 +241,7 @@ grep -q '"status":"diverged"' $out/null.html && ! grep -q 'NaN[,}]\|:NaN' $out/n
 ok $? "a null loss is no divergence, or NaN in the page"
 $PYTHON - > $out/stdout 2>&1 <<'END'; ok $? "thin: $(tail -n 1 $out/stdout)"
 import sys
-sys.path.insert(0, "scripts")
+sys.path[:0] = ["scripts", "scripts/lib"]
 import report
 n = 30001
 values = [1.0 + 1e-6 * i for i in range(n)]
@@ -283,7 +283,7 @@ timeout 60 $PYTHON scripts/report.py $out/some --watch -o $out/some.html > $out/
 # a run without an end: is a process writing to it?
 $PYTHON - $out $tiny > $out/stdout 2>&1 <<'END'; ok $? "held: $(tail -n 1 $out/stdout)"
 import fcntl, os, sys
-sys.path.insert(0, "scripts")
+sys.path[:0] = ["scripts", "scripts/lib"]
 import runlog
 path = sys.argv[1] + "/without-end"
 os.makedirs(path)
@@ -305,7 +305,7 @@ END
 # runs below a table stand in its order
 $PYTHON - $out $tiny > $out/stdout 2>&1 <<'END'; ok $? "order: $(tail -n 1 $out/stdout)"
 import json, shutil, sys
-sys.path.insert(0, "scripts")
+sys.path[:0] = ["scripts", "scripts/lib"]
 import report
 out, tiny = sys.argv[1:]
 paths = [f"{out}/order/{name}" for name in "abcd"]
@@ -321,7 +321,7 @@ mkdir -p "$out/=HYPERLINK(1)" "$out/@x" "$out/+1"
 for name in "=HYPERLINK(1)" @x +1; do sed '1s/"data":"[^"]*"/"data":"-1"/' $tiny/log.jsonl > "$out/$name/log.jsonl"; done
 $PYTHON - $out > $out/stdout 2>&1 <<'END'; ok $? "CSV of formulas: $(tail -n 1 $out/stdout)"
 import csv, io, sys
-sys.path.insert(0, "scripts")
+sys.path[:0] = ["scripts", "scripts/lib"]
 import export, runlog
 paths = [f"{sys.argv[1]}/{name}" for name in ("=HYPERLINK(1)", "@x", "+1")]
 rows = list(csv.DictReader(io.StringIO(export.csv_text(runlog.read_runs(paths)))))
@@ -397,7 +397,7 @@ mkdir -p $out/huge
 sed '3s/"loss":[0-9.]*/"loss":1e999/; 5s/"loss":[0-9.]*/"loss":'"$(printf '%0400d' 0 | tr 0 9)"'/' \
     $tiny/log.jsonl > $out/huge/log.jsonl
 report $out/huge -o $out/huge.html; ok $? "numbers too large for floats: $(cat $out/stderr)"
-$PYTHON dev/fuzz_logs.py 300 $$ > $out/fuzz; ok $? "fuzz_logs.py 300 $$: $(head -n 20 $out/fuzz)"
+$PYTHON dev/fuzz/fuzz_logs.py 300 $$ > $out/fuzz; ok $? "fuzz_logs.py 300 $$: $(head -n 20 $out/fuzz)"
 
 # ---- CSV and TensorBoard -----------------------------------------------------------------------------------------------
 $R $tiny --csv > $out/rows.csv 2> $out/stderr; ok $? "--csv: $(cat $out/stderr)"
@@ -424,7 +424,7 @@ if [ -e .git ]; then git check-ignore -q runs.csv && ! git check-ignore -q scrip
 mkdir -p $out/gated
 $PYTHON - $tiny/log.jsonl $out/gated > $out/stdout 2>&1 <<'END'; ok $? "CSV of a gate: $(tail -n 1 $out/stdout)"
 import csv, io, json, sys
-sys.path.insert(0, "scripts")
+sys.path[:0] = ["scripts", "scripts/lib"]
 import export, runlog
 log = [json.loads(line) for line in open(sys.argv[1], encoding="utf-8")]
 def written(effective, own=()):
@@ -477,7 +477,7 @@ $PYTHON - $out > $out/stdout 2>&1 <<'END'; ok $? "figures: $(tail -n 3 $out/stdo
 # every figure writes both files, the same bytes twice, and its lines and images
 # are the numbers of the log
 import argparse, contextlib, json, os, shutil, sys, time
-sys.path.insert(0, "scripts")
+sys.path[:0] = ["scripts", "scripts/lib"]
 import numpy as np
 import plot, runlog
 from xml.dom import minidom

@@ -350,7 +350,7 @@ ok $? "GPUs: $(tr '\n' ',' < $dir/notes) $(cat $dir/gpu1.txt $dir/gpu2.txt | gre
 python3 - $dir > $dir/identity.txt 2>&1 <<'END'
 import json, os, sys
 sys.dont_write_bytecode = True
-sys.path.insert(0, "scripts")
+sys.path[:0] = ["scripts", "scripts/lib"]
 import jobs
 def identity(tokens=10, shard=b"abc", made="/here/a.txt", manifest=None):
     path = os.path.join(sys.argv[1], "shards")
@@ -407,7 +407,7 @@ chmod +x $tree/compiler; ln -s elsewhere $tree/train_sink
 (cd $tree && CXX=./compiler python3 - <<'END'
 import sys, types
 sys.dont_write_bytecode = True
-sys.path.insert(0, "scripts")
+sys.path[:0] = ["scripts", "scripts/lib"]
 import jobs
 built = jobs.build_all(["", "ATTN=sigmoid"],
                        types.SimpleNamespace(device="cpu", jobs=0, source="x"))

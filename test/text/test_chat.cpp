@@ -1,6 +1,6 @@
 /*
 test_chat.cpp -- prompts of generate --chat: templates are run, and must write what transformers
-renders (dev/check_chat.py --save): those of many models, seven that have the tokens of ChatML and
+renders (dev/peers/check_chat.py --save): those of many models, seven that have the tokens of ChatML and
 write something else, and what Jinja has. What cannot be run is refused by name, in a time and with
 a memory that do not grow faster than the template. And --sft writes what the template of its form
 writes.

@@ -62,10 +62,10 @@ static const struct { std::string first; const char *what, *hint; } FIRST[] = {
     { filled(bytes("\x1c\0\0\0TFL3")), "TensorFlow Lite", "as GGUF" },
     { filled(bytes("\x08\x07\x12\x07pytorch\x1a")), "an ONNX model", "as GGUF" },
     { filled(bytes("\x0a\x0e\x0a\x05<unk>\x15\0\0\0\0\x18\x02")), "a SentencePiece model",
-      "python3 dev/spm_to_json.py FILE > tokenizer.json" },
+      "python3 dev/make/spm_to_json.py FILE > tokenizer.json" },
     { "{\"config\":{\"pattern\":\"x\"},\"vocab\":[{\"rank\":0,\"token_bytes\":\"AA==\"", "a Tekken",
       "tokenizer.json" },
-    { "IQ== 0\nIg== 1\nIw== 2\nJA== 3\n", "tiktoken's ranks", "dev/tiktoken_to_json.py FILE" },
+    { "IQ== 0\nIg== 1\nIw== 2\nJA== 3\n", "tiktoken's ranks", "dev/make/tiktoken_to_json.py FILE" },
     { "#version: 0.2\na b\n", "a list of merges", "vocab.json" },
     { "[PAD]\n[unused0]\n", "a WordPiece vocabulary", "BPE" },
     { filled(bytes("PAR1\x15\x04\x15\x10")), "a Parquet table", "p.read_parquet('FILE').to_json" },
@@ -287,13 +287,13 @@ static void test_tokenizers() {
     auto load = [](const std::string& path) { return check_dies([=] { tokenizer_load(path); }); };
     const std::string spm = filled(bytes("\x0a\x0e\x0a\x05<unk>\x15\0\0\0\0\x18\x02"));
     refused(load(put("tokenizer.model", spm)), "tokenizer.model", "is a SentencePiece model",
-            "dev/spm_to_json.py " + dir + "/tokenizer.model > tokenizer.json");
+            "dev/make/spm_to_json.py " + dir + "/tokenizer.model > tokenizer.json");
     make_dirs(dir + "/spm");
     put("spm/tokenizer.model", spm);
     refused(load(dir + "/spm"), "a directory", "has no tokenizer.json; its tokenizer.model is a",
-            "dev/spm_to_json.py");
+            "dev/make/spm_to_json.py");
     refused(load(put("ranks.tiktoken", "IQ== 0\nIg== 1\nIw== 2\n")), ".tiktoken",
-            "tiktoken's ranks", "dev/tiktoken_to_json.py");
+            "tiktoken's ranks", "dev/make/tiktoken_to_json.py");
     refused(load(put("tekken.json", FIRST[14].first + "}]}")), "tekken.json", "is a Tekken",
             "tokenizer.json");
     refused(load(put("tokenizer.json", "<!doctype html><p>Not Found")), "a page", "is a web page",

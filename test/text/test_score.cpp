@@ -1,6 +1,6 @@
 /*
 test_score.cpp -- the command score against answers of lm-evaluation-harness
-(dev/check_score.py --save): two tiny models, one without BOS and with learned positions,
+(dev/peers/check_score.py --save): two tiny models, one without BOS and with learned positions,
 one with BOS and grouped heads; every log-likelihood of every item of six tasks, and every metric.
 The requests of an item share the computation of what they begin with: a build of the reference
 and another order of records must say the same. And files that are no tasks are refused by line.

@@ -1,6 +1,6 @@
 /*
 test_tokenizer.cpp -- are the ids those of the Hugging Face library,
-and is everything else refused? vectors/ holds golden ids (dev/make_vectors.py). More can be given:
+and is everything else refused? vectors/ holds golden ids (dev/make/make_vectors.py). More can be given:
 test_tokenizer TOKENIZER VECTORS.jsonl...
 */
 #include "../../text/bpe.h"

@@ -1,0 +1,223 @@
+#!/usr/bin/env python3
+"""predict.py -- how long a training step of the 60M preset should take on a GPU that
+nobody has run it on yet.
+
+    python3 dev/gpu/predict.py            prints the tables
+    python3 dev/gpu/predict.py --write    also puts them into docs/gpu.md, between its markers
+    python3 dev/gpu/predict.py --json     one object a card, for dev/gpu_run.sh to lay a real run beside
+
+What is counted, not assumed: the instructions of the attention kernels (dev/gpu/budgets.tsv, from
+the machine code) and what the other kernels ask of the memory (dev/gpu/counts.tsv, from the emulator).
+Everything that is assumed is in the next lines. A kernel takes as long as its tightest bound:
+issue (one instruction a cycle and scheduler), tensor cores, shared memory (128 bytes per cycle
+and SM, stores too), special functions (16 results a cycle and SM) or DRAM.
+"""
+import csv
+import json
+import os
+import sys
+
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+
+# ---- the assumptions -----------------------------------------------------------------------------
+# name: architecture whose machine code is counted, SMs, GHz under load, cycles of a scheduler's
+# tensor core for one mma.m16n8k16 (2048 multiply-adds), bf16 TFLOP/s that cuBLAS reaches in large
+# products, GB/s of DRAM. SMs, clocks, dense bf16 rates and DRAM: the makers' data sheets.
+# H100 and H200: mma.sync reaches 0.62 of the rate that wgmma has, so 4 / 0.62 cycles. cuBLAS:
+# 0.8 of the data sheet on A100, 0.61 on H100 and H200, 0.9 on the 4090.
+CARDS = {
+    "A100 80GB SXM": dict(arch="sm_80", sms=108, ghz=1.41, mma=8.0, gemm=250, dram=2039),
+    "H100 SXM":      dict(arch="sm_90", sms=132, ghz=1.75, mma=6.45, gemm=600, dram=3352),
+    "H200 SXM":      dict(arch="sm_90", sms=132, ghz=1.75, mma=6.45, gemm=600, dram=4800),
+    "RTX 4090":      dict(arch="sm_80", sms=128, ghz=2.52, mma=32.0, gemm=148, dram=1008,
+                          tensor=0.78),
+}
+# of all but DRAM: eight warps an SM hide latency badly. FlashAttention-2 reaches 35%
+# of the data sheet on an H100 (Shah et al. 2024, FlashAttention-3), which is 0.57 of what
+# mma.sync allows
+ATTENTION_OF_BOUND = 0.50    # where an mma takes 32 cycles a warp hides its own softmax: `tensor`
+NOT_HIDDEN = 0.3             # dq, dk ask as much of shared memory as of DRAM: of the shorter of the
+                             # two this part is not hidden behind the longer
+DRAM_OF_PEAK = 0.85          # of the data sheet, in kernels that stream
+EMPTY_BLOCK_NS = 0.6         # a block that starts and finds nothing to do
+LAUNCH_US = 3.0              # between two kernels, where the stream is never empty
+# the 60M preset, 131,072 tokens per step in micro-batches of 16 sequences (the micro-batch
+# changes launches only)
+L, C, NH, HS, F, V, T, TOKENS, MICRO = 10, 768, 8, 96, 1536, 50432, 2048, 131072, 16 * 2048
+CHUNKS = 2                   # of the heads of a micro-batch, as ds_chunk in cuda/attention.cuh cuts
+                             # them; ds is not in L2 when it is first read
+DS_AGAIN = 0.74              # of ds, what the second of dq and dk has to read from memory again:
+                             # an LRU simulation of the blocks in step, T 2048,
+                             # with half of an H100's L2 (all of it: 0.39; A100 0.41, 4090 0.14)
+HEAD_ROWS = 8192             # rows whose logits exist at once
+ATTN = "softmax"
+# --------------------------------------------------------------------------------------------------
+
+# how often a kernel of dev/gpu/counts.tsv, where one layer was run, runs in a step of L layers,
+# and what its work grows with
+LAYER, ONCE = L, 1
+# one row of the table together
+SMALL = ("sort_", "loss_", "column_sum", "square_norm_sum", "cast_", "embed_backward_join")
+GROWTH = {
+    "norm_forward_kernel": ((2 * L + 1) / 3, "tokens"),
+    "norm_backward_kernel": ((2 * L + 1) / 3, "tokens"),
+    "column_sum_kernel": ((2 * L + 1) / 3, "tokens"),
+    "rope_kernel": (LAYER, "tokens"), "attention_rows_kernel": (LAYER, "tokens"),
+    "ffn_forward_kernel": (LAYER, "tokens"), "ffn_backward_kernel": (LAYER, "tokens"),
+    "add_kernel": (LAYER, "tokens"),
+    "embed_forward_kernel": (ONCE, "tokens"), "embed_backward_kernel": (ONCE, "tokens"),
+    "embed_backward_join_kernel": (ONCE, "tokens"), "sort_keys_kernel": (ONCE, "tokens"),
+    "sort_chunk_kernel": (ONCE, "tokens"), "sort_stage_kernel": (ONCE, "tokens"),
+    "loss_add_kernel": (ONCE, "tokens"), "classifier_kernel": (ONCE, "logits"),
+    "square_norm_kernel": (ONCE, "parameters"), "square_norm_sum_kernel": (ONCE, "parameters"),
+    "update_kernel": (ONCE, "parameters"), "cast_kernel": (ONCE, "parameters"),
+}
+
+
+def rows(path):
+    lines = [line for line in open(os.path.join(ROOT, path)) if not line.startswith("#")]
+    return list(csv.DictReader(lines, delimiter="\t"))
+
+
+def parameters():
+    return L * (C * 3 * C + C * C + 3 * C * F + 2 * C) + C + 2 * V * C
+
+
+def product_launches():
+    """forward, for the input, for the weight: of four weights per layer, and of the head by pieces"""
+    return 3 * (4 * L + MICRO / HEAD_ROWS) * TOKENS / MICRO
+
+
+def products():
+    """multiply-adds of the matrix products of a step, forward and backward, times 2"""
+    return 6.0 * TOKENS * (L * (4 * C * C + 3 * C * F) + V * C)
+
+
+# main loops in dev/gpu/budgets.tsv; products of (T, HS) by (HS, T), half of it masked, in each;
+# tensors of (TOKENS, C) read and written; pairs of a query and a key whose ds is stored or read: of
+# the tiles on the diagonal all is stored, and read what is not all masked among 16 by 16; launches
+ATTENTION = {"forward": (["forward"], 2, 4, 0, 1),
+             "dv": (["dv"], 3, 5, T * (T + 128) / 2, CHUNKS),
+             "dq, dk": (["dq", "dk"], 1, 4, (1 + DS_AGAIN) * T * (T + 16) / 2, CHUNKS)}
+
+
+def cycles(card, loop, budgets):
+    """{bound: cycles of one scheduler for one HMMA of a main loop}"""
+    attn = "any" if loop in ("dq", "dk") else ATTN
+    row = (attn, loop, str(HS), card["arch"])
+    b = next(r for r in budgets if (r["attn"], r["kernel"], r["HS"], r["arch"]) == row)
+    hmma = float(b["hmma"])
+    return {
+        "tensor": card["mma"],
+        "issue": float(b["per_hmma"]),
+        # ldmatrix and cp.async 512 bytes each, of loads and stores 128 are one;
+        # 128 a cycle, four schedulers
+        "shared": (16 * (float(b["ldsm"]) + float(b["ldgsts"]))
+                   + 4 * (float(b["ldg"]) + float(b["stg"]))) / hmma,
+        "mufu": 8 * float(b["mufu"]) / hmma,
+    }
+
+
+def attention(card, kernel, budgets):
+    """(seconds, which bound) of one attention kernel, all layers"""
+    loops, products, tensors, ds, times = ATTENTION[kernel]
+    # + 128: the tiles on the diagonal are computed whole
+    pairs = T * (T + 128) / 2 * (TOKENS / T) * NH * L
+    mmas = products * pairs * HS / 2048
+    each = [cycles(card, loop, budgets) for loop in loops]
+    seconds = {x: mmas * sum(c[x] for c in each) / (card["sms"] * 4 * card["ghz"] * 1e9)
+               / (card.get(x) or ATTENTION_OF_BOUND) for x in each[0]}
+    moved = (tensors * C * T + ds * NH) * 2 * (TOKENS / T) * L / 1e9
+    seconds["DRAM"] = moved / card["dram"] / DRAM_OF_PEAK
+    bound = max(seconds, key=seconds.get)
+    both = NOT_HIDDEN * min(seconds["shared"], seconds["DRAM"]) if kernel == "dq, dk" else 0
+    launches = L * (TOKENS / MICRO) * times
+    return seconds[bound] + both + launches * LAUNCH_US * 1e-6, bound
+
+
+def elementwise(card, counts):
+    """{kernel: seconds} of what is not a matrix product: DRAM traffic as counted,
+    scaled to the step; seconds of empty blocks"""
+    out, empty = {}, 0
+    for r in counts:
+        name = r["kernel"]
+        if "_mma_" in name:                           # attention(), by its instructions
+            continue
+        if name not in GROWTH:
+            sys.exit("error: dev/gpu/predict.py: got a kernel %s in dev/gpu/counts.tsv, "
+                     "wanted a row of it in GROWTH" % name)
+        times, by = GROWTH[name]
+        scale = times * {"tokens": TOKENS / float(r["tokens"]),
+                         "logits": TOKENS * V / float(r["tokens"]) / float(r["vocab"]),
+                         "parameters": parameters() / float(r["parameters"])}[by]
+        launches = times * float(r["launches"]) * (1 if by == "parameters" else TOKENS / MICRO)
+        moved = (float(r["missed"]) + float(r["evicted"])) * scale / 1e9
+        out[name] = moved / card["dram"] / DRAM_OF_PEAK + launches * LAUNCH_US * 1e-6
+        empty += float(r["empty"]) * scale * EMPTY_BLOCK_NS * 1e-9
+    return out, empty
+
+
+def predict(card, budgets, counts):
+    """[(part, milliseconds, bound)]"""
+    parts = [("matrix products", products() / card["gemm"] / 1e9
+              + product_launches() * LAUNCH_US * 1e-3, "tensor")]
+    for kernel in ATTENTION:
+        seconds, bound = attention(card, kernel, budgets)
+        parts.append(("attention " + kernel, seconds * 1e3, bound))
+    each, empty = elementwise(card, counts)
+    large = [name for name in each if not name.startswith(SMALL)]
+    for name in large:
+        parts.append((name.replace("_kernel", "").replace("_", " "), each[name] * 1e3, "DRAM"))
+    parts.append(("sorts, sums and the like",
+                  sum(s for name, s in each.items() if name not in large) * 1e3, "DRAM"))
+    zeroed = 4 * parameters() / 1e9                   # the gradients
+    parts.append(("zeroing", zeroed / card["dram"] / DRAM_OF_PEAK * 1e3, "DRAM"))
+    parts.append(("empty blocks", empty * 1e3, "launch"))
+    return parts
+
+
+def tables(budgets, counts):
+    found = {name: predict(card, budgets, counts) for name, card in CARDS.items()}
+    flops = products() + 3 * 2 * 2 * T * T / 2 * HS * NH * L * (TOKENS / T)
+    lines = ["| milliseconds | " + " | ".join(CARDS) + " |", "|---|" + "---|" * len(CARDS)]
+    for i, (part, _, _) in enumerate(next(iter(found.values()))):
+        cells = ["%.1f%s" % (p[i][1], " (%s)" % p[i][2] if part.startswith("attention ")
+                             and part.split()[1] != "rows" else "")
+                 for p in found.values()]
+        lines.append("| %s | %s |" % (part, " | ".join(cells)))
+    total = {name: sum(ms for _, ms, _ in p) for name, p in found.items()}
+    sums = " | ".join("**%.0f**" % t for t in total.values())
+    lines.append("| **a step of %s tokens** | " % format(TOKENS, ",") + sums + " |")
+    lines.append("| thousand tokens per second | "
+                 + " | ".join("%.0f" % (TOKENS / t) for t in total.values()) + " |")
+    lines.append("| TFLOP/s | "
+                 + " | ".join("%.0f" % (flops / t / 1e9) for t in total.values()) + " |")
+    lines.append("| measured | " + " | ".join("no run yet" for _ in total) + " |")
+    return lines, found, total
+
+
+def write_page(page, script, lines):
+    """puts the lines into a page, between the script's markers"""
+    path = os.path.join(ROOT, page)
+    begin, end = f"<!-- {script} writes from here -->\n", "<!-- to here -->"
+    head, rest = open(path).read().split(begin)
+    open(path, "w").write(head + begin + "\n".join(lines) + "\n" + end + rest.split(end)[1])
+
+
+def main():
+    budgets, counts = rows("dev/gpu/budgets.tsv"), rows("dev/gpu/counts.tsv")
+    lines, found, total = tables(budgets, counts)
+    if "--json" in sys.argv:
+        for name in CARDS:
+            print(json.dumps({"card": name, "step_ms": round(total[name], 1),
+                              "tokens_per_s": round(TOKENS / total[name] * 1e3),
+                              "parts": {part: round(ms, 2) for part, ms, _ in found[name]}}))
+        return 0
+    print("\n".join(lines))
+    if "--write" in sys.argv:
+        write_page("docs/gpu.md", "dev/gpu/predict.py", lines)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

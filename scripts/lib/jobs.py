@@ -1,0 +1,683 @@
+"""Builds and training runs, several at once, stoppable and resumable:
+what scripts/reproduce and scripts/sweep share.
+
+A run is done when its log.jsonl ends with the `done` event and its key (switches, flags, seed,
+data, device, sources of the program) is equal. Such runs are skipped, interrupted ones continue
+with --resume, those of another key are moved aside. Ctrl-C and SIGTERM save every run in progress.
+Runs that diverge (exit status 3) are results.
+
+`o` is what a script wants done: runs (a directory), label (a directory in it), device,
+jobs (runs at once, 0: one on each GPU), threads (of a run on the CPU, 0: the program's choice),
+identity (of the data and the tokenizer), source (source_hash()).
+"""
+import fcntl
+import functools
+import glob
+import hashlib
+import itertools
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import runlog
+from runlog import die
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+# directories of the program's sources
+ROOMS = ("", "commands", "shell", "cpu", "cuda", "dist", "models", "text")
+# the program's flags of one letter
+SHORT = {"-d": "--data", "-o": "--out", "-m": "--model", "-b": "--batch", "-t": "--seq",
+         "-n": "--steps"}
+stop = 0                                         # the signal that asked us to stop
+
+
+def on_signal(number, frame):
+    global stop
+    stop = stop or number
+
+
+def listen():
+    for s in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(s, on_signal)
+
+
+# ---- what a run depends on -----------------------------------------------------------------------
+def source_hash():
+    """Of what the binary is made from: a commit of other files, or none,
+    does not make a run stale."""
+    h = hashlib.sha256()
+    for path in sorted(p for room in ROOMS for end in ("cu", "cuh", "cpp", "h")
+                       for p in glob.glob(os.path.join(ROOT, room, "*." + end))):
+        h.update(os.path.relpath(path, ROOT).encode() + open(path, "rb").read())
+    return h.hexdigest()[:16]
+
+
+def flag_of(word):
+    """The long name of the flag that a word names: -d, --data and --data=X are --data."""
+    name = word.partition("=")[0]
+    return SHORT.get(name, name)
+
+
+def values_of(words, flag):
+    """What a command line gives a flag, spelled -d X, --data X or --data=X; the last holds."""
+    return [word.partition("=")[2] if "=" in word else after
+            for word, after in zip(words, words[1:] + [""]) if flag_of(word) == flag]
+
+
+def check_extra(words, ours):
+    """What follows -- sets nothing that the script sets itself: `ours` are those flags,
+    each with what to type instead."""
+    for word in words:
+        if flag_of(word) in ours:
+            die(f"{word.partition('=')[0]}: got it after --, wanted it before, or left to the "
+                "script", ours[flag_of(word)])
+
+
+def files_named(words):
+    """(data, tokenizer, model to begin with) of the words of a run, as the program takes them."""
+    return ((["bb"] + values_of(words, "--data"))[-1],
+            ([""] + values_of(words, "--tokenizer"))[-1], ([""] + values_of(words, "--init"))[-1])
+
+
+def identity(data, tokenizer, init=""):
+    """The contents of what a run reads."""
+    name = data_identity(data)
+    name += f", tokenizer {tokenizer_identity(tokenizer)}" if tokenizer else ""
+    return name + (f", init {model_identity(init)}" if init else "")
+
+
+def sources(data):
+    """(name, path) of each part of -d A:3,B:1 without its weight, as the program finds it:
+    None of one that is not there."""
+    found = []
+    for part in data.split(","):
+        name, _, weight = part.rpartition(":")
+        weighted = re.fullmatch(r"[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)(e[+-]?[0-9]+)?", weight, re.I)
+        if weighted and not place(part):
+            part = name
+        found.append((part, place(part)))
+    return found
+
+
+def place(name):
+    """Where data of this name are: here, in data/, or None."""
+    paths = (name, os.path.join("data", name)) if name else ()
+    return next((p for p in paths if os.path.exists(p)), None)
+
+
+def data_identity(data):
+    """bb, or name, size and a hash, of every part of a mixture: of the whole of a file; in
+    a directory of shards of the first MiB of each and of what the manifest counts, but not
+    of where and when its sources lay: the same shards are the same data on every machine."""
+    if data == "bb":
+        return "bb"
+    return " + ".join(source_identity(*source) for source in sources(data))
+
+
+def source_identity(name, path):
+    if not path:
+        return "missing"
+    name = os.path.basename(os.path.normpath(name))
+    if os.path.isfile(path):
+        return contents(name, [path])
+    return contents(name, sorted(glob.glob(os.path.join(glob.escape(path), "*.bin"))), 1,
+                    manifest_counts(os.path.join(path, "manifest.json")))
+
+
+def tokenizer_file(given):
+    """The file that --tokenizer names: in a directory the one that the program would take.
+    None if it is not there."""
+    inside = [os.path.join(given, name) for name in ("tokenizer.json", "vocab.json")]
+    inside += sorted(glob.glob(os.path.join(glob.escape(given), "*.gguf")))
+    files = inside if os.path.isdir(given) else [given]
+    return next((f for f in files if os.path.exists(f)), None)
+
+
+def tokenizer_identity(given):
+    """bytes, or name, size and a hash of the file and of those that are read beside it; of a GGUF
+    file, whose words come before its weights, of the first 64 MiB."""
+    if given == "bytes":
+        return "bytes"
+    path = tokenizer_file(given)
+    if not path:
+        return "missing"
+    name = os.path.basename(path)
+    if name.endswith(".gguf"):
+        return contents(name, [path], 64)
+    names = ["merges.txt"] * (name == "vocab.json")
+    names += ["tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"]
+    beside = [os.path.join(os.path.dirname(path), n) for n in names]
+    return contents(name, [path] + [f for f in beside if os.path.exists(f)])
+
+
+def model_identity(given):
+    """Name, size and a hash of a GGUF file, or of a directory's config, weights and tokenizer."""
+    files = [given]
+    if os.path.isdir(given):
+        files = [f for f in sorted(glob.glob(os.path.join(glob.escape(given), "*")))
+                 if re.search("[.](safetensors|gguf)$|/(config|tokenizer|vocab|merges)[^/]*$", f)
+                 and os.path.basename(f) != "optimizer.safetensors"]
+    name = os.path.basename(os.path.normpath(given))
+    return contents(name, files) if os.path.exists(given) else "missing"
+
+
+def contents(name, files, most=None, seen=b""):
+    """The name, the size of the files, and a hash: of `seen` and of so many MiB of each, or all."""
+    h = hashlib.sha256(seen)
+    for path in files:
+        with open(path, "rb") as f:
+            for piece in itertools.islice(iter(lambda: f.read(1 << 20), b""), most):
+                h.update(piece)
+    size = sum(os.path.getsize(f) for f in files)
+    return f"{name} {size} bytes {h.hexdigest()[:16]}"
+
+
+def need_files(data, tokenizer, init, hint):
+    """An error for the first of a run's files that is not there."""
+    for name, path in sources(data) if data != "bb" else []:
+        if name == "bb":
+            die(f"-d: got bb in {runlog.shown(data)}, wanted it alone", "-d bb")
+        if not path:
+            got = f"neither {name} nor data/{name}" if name else f"no name in {runlog.shown(data)}"
+            die(f"-d: got {got}, wanted text or shards", hint)
+    if tokenizer not in ("", "bytes") and not tokenizer_file(tokenizer):
+        die(f"--tokenizer: got no tokenizer in {runlog.shown(tokenizer)}, wanted tokenizer.json, "
+            "or a directory with one", "leave it out: text is bytes then")
+    if init and not os.path.exists(init):
+        die(f"--init: got {runlog.shown(init)}, wanted a checkpoint: no such file or directory",
+            "ls runs/*/")
+
+
+def manifest_counts(path):
+    """The manifest of shards without its paths and times, as bytes. One that is not there, or is
+    damaged, counts nothing: the program refuses it."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as f:
+            counts = dict(runlog.parse(f.read()))
+    except (OSError, ValueError, TypeError):
+        return b""
+    for key in ("made", "tokenizer"):
+        counts.pop(key, None)
+    return json.dumps(counts, sort_keys=True).encode()
+
+
+def whole(flag, text, low, high):
+    """A whole number of the command line."""
+    if not re.fullmatch("[0-9]{1,18}", text) or not low <= int(text) <= high:
+        die(f"{flag}: got {runlog.shown(text)}, wanted a whole number from {low} to {high:,}",
+            "--help")
+    return int(text)
+
+
+def run_name(make, pairs):
+    """The name of a run's directory: ATTN=sigmoid,lr=0.001"""
+    words = make.split() + [flag.lstrip("-") + f"={value}" * (value != "") for flag, value in pairs]
+    return re.sub(r"[^A-Za-z0-9_=.,+-]", "_", ",".join(words)) or "default"
+
+
+# ---- runs ----------------------------------------------------------------------------------------
+class Run:
+    """One training run: a row's switches (make) and words with a seed.
+    row.id is what a person calls it, row.first the name of its directory."""
+    def __init__(self, row, seed, o):
+        self.name, self.seed, self.make, self.words = row.id, seed, row.make, row.words
+        self.dir = os.path.join(o.runs, o.label, f"{row.first}-seed{seed}")
+        self.lock = os.path.join(o.runs, o.label, f".lock-{row.first}-seed{seed}")
+        self.key = {"switches": row.make, "flags": " ".join(row.words), "seed": seed,
+                    "data": row.identity if hasattr(row, "identity") else o.identity,
+                    "source": o.source, "device": o.device}
+
+    def stored(self):
+        try:
+            path = os.path.join(self.dir, "reproduce.json")
+            with open(path, encoding="utf-8", errors="replace") as f:
+                stored = runlog.parse(f.read())
+        except (OSError, ValueError):
+            return {}
+        known = isinstance(stored, dict) and runlog.is_number(stored.get("seconds", 0))
+        return stored if known else {}
+
+    def log(self):
+        """(config, evals, last event, last step) of log.jsonl; a torn last line is what
+        a killed run leaves."""
+        path = os.path.join(self.dir, "log.jsonl")
+        if not os.path.exists(path):
+            return None, [], None, 0
+        lines = runlog.read_text(path, "ls -l " + shlex.quote(path)).split("\n")
+        torn = lines.pop()                                   # what follows the last newline
+        config, evals, last, step = None, [], None, 0
+        for i, line in enumerate(lines, 1):
+            if (line.startswith("{") and '"event":"train"' in line[:60] and line.endswith("}")
+                and i < len(lines)):
+                continue
+            e = self.line(path, i, line)
+            last, step = e["event"], e.get("step", step)
+            if last == "config":
+                config = e
+            if last == "eval":
+                evals.append(e)
+        return config, evals, None if torn else last, step if runlog.is_count(step) else 0
+
+    def line(self, path, i, line):
+        try:
+            e = runlog.parse(line)
+            if not isinstance(e, dict) or not isinstance(e.get("event"), str):
+                raise ValueError
+        except ValueError:
+            die(f"{path}, line {i}: got {runlog.shown(line)}, wanted a JSON object with an event: "
+                "the log is damaged",
+                f"rm -r {shlex.quote(self.dir)}, then the same command again")
+        runlog.check_event(f"{path}, line {i}", e)
+        return e
+
+    def state(self):
+        """done, failed (diverged), partial, none, or other (a run of another
+        key is in its place)."""
+        if not os.path.exists(os.path.join(self.dir, "log.jsonl")):
+            return "none"
+        stored = self.stored()
+        if stored.get("key") != self.key:
+            return "other"
+        if stored.get("exit") == 3:
+            return "failed"
+        return "done" if self.log()[2] == "done" else "partial"
+
+    def mark(self, exit=None, seconds=0.0):
+        old = self.stored() if self.stored().get("key") == self.key else {}
+        path = os.path.join(self.dir, "reproduce.json")
+        part = f"{path}.{os.urandom(4).hex()}.part"           # of nobody else
+        with open(part, "x") as f:
+            json.dump({"key": self.key, "exit": exit,
+                       "seconds": round(old.get("seconds", 0) + seconds, 1)}, f)
+        os.replace(part, path)
+
+    def lost(self):
+        """Was it killed before its first checkpoint? Then there is a log and nothing to
+        continue from."""
+        path = os.path.join(self.dir, "log.jsonl")
+        if not os.path.exists(path) or glob.glob(glob.escape(self.dir) + "/step_*/state.json"):
+            return False
+        return '"event":"train"' in runlog.read_text(path, "ls -l " + shlex.quote(path))
+
+    def in_the_way(self, state):
+        """Why the directory has to be moved aside before the run can be trained; "" if not."""
+        if state == "other":
+            return "holds a run of other switches, flags, data or sources"
+        return "was killed before its first checkpoint" if self.lost() else ""
+
+    def aside(self):
+        n = 1
+        while os.path.exists(f"{self.dir}.old{n}"):
+            n += 1
+        return f"{self.dir}.old{n}"
+
+    def move_aside(self, why):
+        aside = self.aside()
+        os.rename(self.dir, aside)
+        print(f"{self.dir} {why}: now {aside}")
+
+    def all_words(self, resume=True):
+        return (self.words + ["--seed", str(self.seed)] + ["--resume"] * resume
+                + ["-o", self.dir])
+
+
+def lock(path, wait=False):
+    """An open file that holds the lock, or None. Children inherit it:
+    a run keeps its lock if we are killed."""
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    f = open(path, "a")
+    try:
+        fcntl.flock(f, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        return f
+    except OSError:
+        f.close()
+        return None
+
+
+# ---- builds --------------------------------------------------------------------------------------
+@functools.lru_cache(None)
+def clean():
+    """The environment without switches, which the Makefile would take from it."""
+    bare = {"PATH": os.environ.get("PATH", os.defpath)}
+    r = subprocess.run(["make", "-s", "switches"], cwd=ROOT, env=bare,
+                       capture_output=True, text=True)
+    names = r.stdout.split() + "MAKEFLAGS MFLAGS MAKELEVEL PRECISION BACKEND".split()
+    return {k: v for k, v in os.environ.items() if k not in names}
+
+
+def make_words(make, device):
+    return ["make", "-s"] + make.split() + ([f"BACKEND={device}"] if device else [])
+
+
+def ask_make(words):
+    r = subprocess.run(words, cwd=ROOT, env=clean(), capture_output=True, text=True,
+                       errors="replace")
+    if r.returncode:
+        message = re.sub(r"^[a-zA-Z/.]*:\d+: \*\*\* |\.  Stop\.$", "", (r.stderr or "").strip())
+        die(f"{shlex.join(words)}: {message}", "make help lists the switches")
+    return r.stdout.strip()
+
+
+def build_dir(make, device):
+    # only the name is asked for: --dry-run works anywhere
+    nvcc = ["NVCC=nvcc"] if device == "cuda" else []
+    return ask_make(make_words(make, device) + nvcc + ["check"])
+
+
+def build_words(make, device):
+    """The binary alone: ./train_sink, which somebody may be using, stays where it points."""
+    return make_words(make, device) + ["binary"]
+
+
+def build_stamp(directory, o):
+    """What build_all writes beside a binary; any other build of the binary differs in time."""
+    binary = os.path.join(ROOT, directory, "train_sink")
+    if not os.path.exists(binary):
+        return None
+    return f"{o.source} {os.stat(binary).st_mtime_ns}"
+
+
+def need_compiler(device):
+    tool = "nvcc" if device == "cuda" else (shlex.split(os.environ.get("CXX", "g++")) or ["g++"])[0]
+    hint = ("apt install g++ make" if device != "cuda"
+            else "install the CUDA toolkit, or --device cpu")
+    for t in ("make", tool):
+        if not shutil.which(t):
+            die(f"{t}: got no such program in PATH, wanted a compiler", hint)
+
+
+def build_all(makes, o):
+    """Each binary once; a binary of the same sources is left as it is.
+    Returns make words -> binary."""
+    need_compiler(o.device)
+    held = lock(os.path.join(ROOT, "build", ".reproduce.lock"), wait=True)
+    directories = {m: build_dir(m, o.device) for m in makes}
+    todo = [m for m in makes if not is_fresh(directories[m], o)]
+    if todo:
+        print(f"building {len(todo)} of {len(makes)} binaries: "
+              f"{' '.join(directories[m] for m in todo)}", flush=True)
+    running = []
+    while todo or running:
+        while todo and len(running) < (o.jobs or os.cpu_count() or 1) and not stop:
+            m = todo.pop(0)
+            p = subprocess.Popen(build_words(m, o.device), cwd=ROOT, env=clean(), text=True,
+                                 stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                                 start_new_session=True)
+            running.append((m, p))
+        m, p = running.pop(0)
+        build_wait(m, p, running, directories[m], o)
+    held.close()
+    return {m: os.path.join(ROOT, d, "train_sink") for m, d in directories.items()}
+
+
+def is_fresh(directory, o):
+    try:
+        with open(os.path.join(ROOT, directory, "reproduce.txt")) as f:
+            return f.read() == build_stamp(directory, o)
+    except OSError:
+        return False
+
+
+def build_wait(m, p, others, directory, o):
+    while p.poll() is None and not stop:
+        time.sleep(0.05)
+    if stop:
+        for q in [p] + [q for _, q in others]:
+            os.killpg(q.pid, signal.SIGTERM)
+        sys.exit(128 + stop)
+    words = shlex.join(build_words(m, o.device))
+    if p.returncode:
+        die(f"{words}: got {p.stderr.read().strip()[-600:]}", words)
+    with open(os.path.join(ROOT, directory, "reproduce.txt"), "w") as f:
+        f.write(build_stamp(directory, o))
+
+
+# ---- training ------------------------------------------------------------------------------------
+def slots_of(o):
+    """Where runs go: (what CUDA_VISIBLE_DEVICES says, a name for the lock), or (None, None)
+    for a share of the CPU."""
+    if o.device != "cuda":
+        return [(None, None)] * o.jobs
+    uuids = []                               # of those that this job may see: 0 differs by job
+    if shutil.which("nvidia-smi"):
+        r = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True)
+        uuids = re.findall(r"UUID: ([^)]+)", r.stdout)
+    seen = [d for d in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if d]
+    seen = seen or [str(i) for i in range(len(uuids))]
+    if not seen:
+        die("--device cuda: got no GPU from nvidia-smi, wanted one",
+            "scripts/reproduce .. --scale laptop")
+    uuid = lambda d: uuids[int(d)] if d.isdigit() and int(d) < len(uuids) else d
+    return [(d, uuid(d)) for d in seen][:o.jobs or None]
+
+
+class Pool:
+    """The runs in progress: never two on one GPU, here or in another process."""
+    def __init__(self, runs, binaries, o):
+        self.todo, self.binaries, self.o = list(runs), binaries, o
+        self.free, self.running, self.begin = slots_of(o), [], time.time()
+        self.total, self.ended, self.broken, self.waiting = len(runs), 0, None, False
+
+    def take_gpu(self):
+        """The lock of the next free GPU, or None where another process has it.
+        Of the CPU: no lock."""
+        gpu, name = self.free[0]
+        if gpu is None:
+            return []
+        held = lock(f"/tmp/train_sink-gpu-{name}.lock")
+        if held:
+            return [held]
+        if not self.waiting:
+            print(f"waiting for GPU {gpu}, which another process uses", flush=True)
+        self.waiting = True
+        self.free.append(self.free.pop(0))
+        return None
+
+    def start_next(self):
+        """Starts a run, or leaves one out. False where no slot can be had."""
+        held = self.take_gpu()
+        if held is None:
+            return False
+        run = self.todo.pop(0)
+        mine = lock(run.lock)
+        state = run.state() if mine else "another's"
+        if not mine:
+            print(f"{run.dir}: another process is at it; left to that one")
+        if state in ("another's", "done", "failed"):  # done by another process in the meantime
+            for h in held + [mine] * bool(mine):
+                h.close()
+            return True
+        why = run.in_the_way(state)
+        if why:
+            run.move_aside(why)
+            state = "none"
+        self.start(run, held + [mine], state)
+        return True
+
+    def start(self, run, held, state):
+        os.makedirs(run.dir, exist_ok=True)
+        run.mark()
+        slot, env = self.free.pop(0), dict(clean())
+        if slot[0] is not None:
+            env["CUDA_VISIBLE_DEVICES"] = slot[0]
+        if self.o.threads and self.o.device != "cuda":
+            env["OMP_NUM_THREADS"] = str(self.o.threads)
+        with open(os.path.join(run.dir, "output.txt"), "a") as out:
+            p = subprocess.Popen([self.binaries[run.make]] + run.all_words(), env=env, stdout=out,
+                                 stderr=out,
+                                 start_new_session=True, pass_fds=[h.fileno() for h in held])
+        self.running.append((run, p, slot, held, time.time()))
+        goes_on = ", goes on" if state == "partial" else ""
+        print(f"[{self.total - len(self.todo)}/{self.total}] "
+              f"{run.name} seed {run.seed}{goes_on}{self.left()}",
+              flush=True)
+
+    def left(self):
+        if not self.ended:
+            return ""
+        hours = (time.time() - self.begin) * (self.total - self.ended) / self.ended / 3600
+        return f", {duration(hours)} left"
+
+    def collect(self):
+        """What has ended."""
+        for job in [j for j in self.running if j[1].poll() is not None]:
+            self.running.remove(job)
+            run, p, slot, held, start = job
+            self.ended += 1
+            self.free.append(slot)
+            run.mark(3 if p.returncode == 3 else None, time.time() - start)
+            for h in held:
+                h.close()
+            if p.returncode == 3:
+                print(f"      {run.name} seed {run.seed} failed: its loss is not finite",
+                      flush=True)
+            elif p.returncode and not stop:
+                self.broken = self.broken or (run, p.returncode)
+
+    def save(self):
+        if self.running:
+            print("stopping: every run saves itself first", flush=True)
+        for _, p, *_ in self.running:
+            p.terminate()
+        for _, p, *_ in self.running:
+            p.wait()
+
+    def verdict(self):
+        """Ends the program where a run could not be trained, or a signal came."""
+        if self.broken:
+            run, code = self.broken
+            path = os.path.join(run.dir, "output.txt")
+            tail = [l for l in runlog.read_text(path, "").split("\n") if l][-2:]
+            if tail and tail[0].startswith("error: "):
+                sys.exit(print("\n".join(tail), file=sys.stderr) or code)
+            die(f"{run.dir}: got exit status {code}, wanted 0: {' '.join(tail)[:300]}",
+                "the same command goes on where it stopped", 1)
+        if stop:
+            print(f"stopped; {len(self.todo)} runs not started. The same command goes on.",
+                  flush=True)
+            sys.exit(128 + stop)
+
+
+def run_all(runs, binaries, o):
+    """Trains what is not done."""
+    pool = Pool(runs, binaries, o)
+    while pool.todo or pool.running:
+        while pool.todo and pool.free and not stop and not pool.broken:
+            if not pool.start_next():
+                break
+        if stop:
+            pool.save()
+        time.sleep(0.05)
+        pool.collect()
+        if (stop or pool.broken) and not pool.running:
+            break
+    pool.verdict()
+    if pool.total:
+        print(f"{pool.total} runs in {time.time() - pool.begin:.0f} s\n", flush=True)
+
+
+# ---- tables on a terminal ------------------------------------------------------------------------
+def still_to_do(runs):
+    todo = [r for r in runs if r.state() not in ("done", "failed")]
+    print(f"{len(runs)} runs, {len(runs) - len(todo)} of them done", flush=True)
+    return todo
+
+
+def dry_run(runs, o):
+    """The make lines and the run lines."""
+    where = {m: build_dir(m, o.device) for m in dict.fromkeys(r.make for r in runs)}
+    for m in where:
+        print(shlex.join(build_words(m, o.device)))
+    for r in runs:
+        blocked = r.in_the_way(r.state())
+        if blocked:
+            print(shlex.join(["mv", r.dir, r.aside()]))
+        resume = os.path.isdir(r.dir) and not blocked
+        print(shlex.join([where[r.make] + "/train_sink"] + r.all_words(resume)))
+
+
+def duration(hours):
+    minutes = hours * 60
+    if hours >= 1: return f"{hours:,.1f} h"
+    return f"{minutes:.0f} min" if minutes >= 1 else f"{minutes * 60:.0f} s"
+
+
+def terminal_width():
+    """Columns of the terminal or of COLUMNS; a file has room."""
+    return shutil.get_terminal_size((10000, 24)).columns
+
+
+def mean(x):
+    return sum(x) / len(x) if x else None
+
+
+def spread(values, form="{:.1f}"):
+    """mean (smallest-largest)."""
+    x = [v for v in values if v is not None]
+    if not x:
+        return "-"
+    middle = form.format(mean(x))
+    if len(x) == 1 or max(x) == min(x): return middle
+    return f"{middle} ({form.format(min(x))}-{form.format(max(x))})"
+
+
+def print_text(text, indent="", hang=""):
+    print(textwrap.fill(text, max(40, min(120, terminal_width())), initial_indent=indent,
+                        subsequent_indent=hang, break_long_words=False, break_on_hyphens=False))
+
+
+def print_table(rows):
+    """Rows of texts, the first the head, in columns. Where the terminal is narrow the head's words
+    and the ranges of the cells go below each other; what still has no room goes into a second table
+    with the same first column."""
+    room = terminal_width()
+    if width_of(rows) > room:
+        note = lambda text: "\n".join(textwrap.wrap(text, 28, break_on_hyphens=False))
+        rows = [[c.replace(" ", "\n") for c in rows[0]]] + \
+               [[c.replace(" (", "\n(") for c in r[:-1]] + [note(r[-1])] for r in rows[1:]]
+    for i, columns in enumerate(blocks(rows, room)):
+        print("" if i == 0 else "\n", end="")
+        print_block([[row[c] for c in columns] for row in rows])
+
+
+def print_markdown(rows):
+    """The same as a Markdown table."""
+    for i, cells in enumerate(rows):
+        print("| " + " | ".join(c.replace("|", "\\|") for c in cells) + " |")
+        if i == 0: print("|" + "---|" * len(cells))
+
+
+def blocks(rows, room):
+    """The columns of each table: as many as there is room for, and always the first."""
+    found, now = [], [0]
+    for c in range(1, len(rows[0])):
+        if len(now) > 1 and width_of([[r[k] for k in now + [c]] for r in rows]) > room:
+            found, now = found + [now], [0]
+        now = now + [c]
+    return found + [now]
+
+
+def column_widths(rows):
+    return [max(len(line) for row in rows for line in row[i].split("\n"))
+            for i in range(len(rows[0]))]
+
+
+def width_of(rows):
+    widths = column_widths(rows)
+    return sum(widths) + 2 * (len(widths) - 1)
+
+
+def print_block(rows):
+    widths = column_widths(rows)
+    for row in rows:
+        cells = [c.split("\n") for c in row]
+        for i in range(max(map(len, cells))):
+            words = [(c[i] if i < len(c) else "").ljust(w) for c, w in zip(cells, widths)]
+            print("  ".join(words).rstrip())
