@@ -21,7 +21,8 @@ struct Adapter {
 // the matrices of one module, as the file has them
 struct LowRank {
     std::string module;                          // model.layers.0.self_attn.q_proj
-    const Weight *A = NULL, *B = NULL;
+    const Weight* A = NULL;
+    const Weight* B = NULL;
     bool embedding = false;                      // A is (r, V), B (C, r): their product is turned
 };
 
@@ -66,8 +67,8 @@ static double pattern_of(const Adapter& a, const char* key, const std::string& m
 }
 
 static double scale_of(const Adapter& a, const LowRank& m) {
-    const double r = pattern_of(a, "rank_pattern", m.module, number_of(a, "r", 8)),
-                 alpha = pattern_of(a, "alpha_pattern", m.module, number_of(a, "lora_alpha", 8));
+    const double r = pattern_of(a, "rank_pattern", m.module, number_of(a, "r", 8));
+    const double alpha = pattern_of(a, "alpha_pattern", m.module, number_of(a, "lora_alpha", 8));
     if (m.A->rows() != r || m.B->cols() != r) {
         fail(strf("%s: r is %g for %s, and its matrices have ranks %ld and %ld", a.where.c_str(), r,
                   m.module.c_str(), m.A->rows(), m.B->cols()));
@@ -185,12 +186,15 @@ static void whole_check(const Weight& t, const Family* family, Weights* weights)
 
 // W + s B A; turned: W is its transpose in the file
 static void add_product(const LowRank& m, double s, bool turned, long rows, long cols, float* W) {
-    const long r = m.A->rows(), in = m.A->cols();
-    const std::vector<float> A = floats_of(*m.A), B = floats_of(*m.B);
+    const long r = m.A->rows();
+    const long in = m.A->cols();
+    const std::vector<float> A = floats_of(*m.A);
+    const std::vector<float> B = floats_of(*m.B);
     #pragma omp parallel for
     for (long i = 0; i < rows; i++) {
         for (long j = 0; j < cols; j++) {
-            const long out = turned ? j : i, from = turned ? i : j;
+            const long out = turned ? j : i;
+            const long from = turned ? i : j;
             double sum = 0;
             for (long k = 0; k < r; k++) { sum += (double)B[out * r + k] * A[k * in + from]; }
             W[i * cols + j] += (float)(s * sum);
@@ -210,7 +214,8 @@ static void module_apply(const Adapter& a, const LowRank& m, const Family* famil
     const bool layer = !our_name(W->name).layer.empty() || W->name.find(".h.") != std::string::npos ||
                        W->name.compare(0, 2, "h.") == 0,
                turned = m.embedding || (family && family->transposed && layer);
-    const long rows = turned ? m.A->cols() : m.B->rows(), cols = turned ? m.B->rows() : m.A->cols();
+    const long rows = turned ? m.A->cols() : m.B->rows();
+    const long cols = turned ? m.B->rows() : m.A->cols();
     if (W->shape != std::vector<long>{ rows, cols }) {
         std::string shape;
         for (long n : W->shape) { shape += (shape.empty() ? "" : ", ") + strf("%ld", n); }
@@ -248,8 +253,10 @@ void adapter_beside_check(const std::string& dir, const std::string& adapter) {
     }
     if (found.empty()) { return; }
     const Json config = directory_object(dir, CONFIG);
-    const Json *type = config.get("peft_type"), *base = config.get("base_model_name_or_path");
-    std::string kind = "LoRA", of;
+    const Json* type = config.get("peft_type");
+    const Json* base = config.get("base_model_name_or_path");
+    std::string kind = "LoRA";
+    std::string of;
     if (type && type->type == Json::STRING && type->string != "LORA") { kind = type->string; }
     if (base && base->type == Json::STRING) { of = " of the model " + base->string; }
     die(EXIT_USER,

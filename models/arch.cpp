@@ -176,7 +176,8 @@ struct ArchCheck {
         need(c.k_dims <= c.HS, { "k_dims", "HS" }, "at most the head size");
         need(!c.k_dims || c.k_dims == c.HS || b.learn_k, { "k_dims", "bias" }, "BIAS=k or kv");
         const str& v = c.v_star;
-        const bool e1 = v.compare(0, 3, "e1:") == 0, ones = v.compare(0, 5, "ones:") == 0;
+        const bool e1 = v.compare(0, 3, "e1:") == 0;
+        const bool ones = v.compare(0, 5, "ones:") == 0;
         double M = 0;
         const bool says = (e1 || ones) && parse_double(v.substr(e1 ? 3 : 5), &M) && M >= 0 &&
                           !float_loses(M) && M <= FLT_MAX;
@@ -226,7 +227,8 @@ bool is_llama(Arch c) {
     for (auto& r : arch_rows(&plain)) { if (r.type == ARCH_kind) { *(kind*)r.at = 0; } }
     plain.k_dims = c.k_dims = 0;
     plain.context = c.context;                   // of the run: it changes nothing that is computed
-    const std::vector<ArchRow> ours = arch_rows(&c), llama = arch_rows(&plain);
+    const std::vector<ArchRow> ours = arch_rows(&c);
+    const std::vector<ArchRow> llama = arch_rows(&plain);
     bool same = !strcmp(build::Attn::name, "softmax");
     for (size_t i = 0; i < ours.size(); i++) {
         if (key_object(ours[i]) == "train_sink") {
@@ -265,7 +267,8 @@ std::string arch_wrong(const ArchRow& r) {
 }
 
 void arch_read(const ArchRow& r, const Json& v, const std::string& where) {
-    std::string text = v.string, wanted;
+    std::string text = v.string;
+    std::string wanted;
     if (v.type == Json::BOOL) { text = v.number ? "1" : "0"; }
     const bool wants_text = r.type == ARCH_str || r.type == ARCH_kind,
                yes_or_no = r.type == ARCH_int && r.low == 0 && r.high == 1,

@@ -77,7 +77,8 @@ static std::string template_of(const Json& v, const std::string& path) {
     if (v.type == Json::NUL) { return ""; }
     std::string names;
     for (auto& named : v.items) {
-        const Json *name = named.get("name"), *one = named.get("template");
+        const Json* name = named.get("name");
+        const Json* one = named.get("template");
         if (name && one && name->string == "default") { return one->string; }
         names += (names.empty() ? "" : ", ") + (name ? name->string : "one without a name");
     }
@@ -88,8 +89,8 @@ static std::string template_of(const Json& v, const std::string& path) {
 Chat chat_of_directory(const std::string& dir) {
     Chat chat;
     const std::string alone = dir + "/chat_template.jinja";
-    const Json config = directory_object(dir, "tokenizer_config.json"),
-               map = directory_object(dir, "special_tokens_map.json");
+    const Json config = directory_object(dir, "tokenizer_config.json");
+    const Json map = directory_object(dir, "special_tokens_map.json");
     if (file_exists(alone)) { chat.text = file_read(alone); }
     else if (const Json* v = config.get("chat_template")) {
         chat.text = template_of(*v, dir + "/tokenizer_config.json");

@@ -16,8 +16,8 @@ Arch arch_in_config(Arch c) {
 std::string config_json(const Arch& arch, const Tokenizer& tok, const std::string& tokenizer_path) {
     const Arch c = arch_in_config(arch);
     const bool llama = is_llama(c);
-    const char *architecture = llama ? "LlamaForCausalLM" : "TrainSink",
-               *type = llama ? "llama" : "train_sink";
+    const char* architecture = llama ? "LlamaForCausalLM" : "TrainSink";
+    const char* type = llama ? "llama" : "train_sink";
     return strf("{\n  \"architectures\": [\"%s\"],\n  \"model_type\": \"%s\",\n",
                 architecture, type) + config_rest(c, tok, tokenizer_path);
 }
@@ -107,7 +107,8 @@ static Arch arch_of_checkpoint(const Json& j, const Json& mine, const std::strin
                             theirs.fields.end());
         c = arch_import(theirs, where, attn);
     }
-    const Json *scaling = j.get("rope_scaling"), none;
+    const Json* scaling = j.get("rope_scaling");
+    const Json none;
     const struct { const char* name; const Json& object; } objects[] =
         { { "", j }, { "train_sink", mine }, { "rope_scaling", scaling ? *scaling : none } };
     for (auto& o : objects) {

@@ -109,8 +109,8 @@ static void more_gemma3(Import* in) {
     in->get("attn_logit_softcapping");           // never passed on in this family
     in->c.logit_cap = in->number("final_logit_softcapping", 0);
     import_window(in, 4096);
-    const int written = in->whole("_sliding_window_pattern", 6, 1),
-              every = in->whole("sliding_window_pattern", written, 1);
+    const int written = in->whole("_sliding_window_pattern", 6, 1);
+    const int every = in->whole("sliding_window_pattern", written, 1);
     for (int l = 0; l < in->c.L; l++) { in->c.local += (l + 1) % every ? '1' : '0'; }
     import_layer_types(in);
     const Json* rope = in->get("rope_parameters");
@@ -181,8 +181,8 @@ static void more_stablelm(Import* in) {
 }
 
 static void more_falcon(Import* in) {
-    const bool grouped = in->yes("new_decoder_architecture", false),
-               multi = in->yes("multi_query", true);
+    const bool grouped = in->yes("new_decoder_architecture", false);
+    const bool multi = in->yes("multi_query", true);
     const int kv = in->whole("num_kv_heads", in->whole("n_head_kv", in->c.NH, 1), 1);
     in->c.KV = multi ? 1 : in->c.NH;
     if (grouped) { in->c.KV = kv; }
@@ -260,8 +260,8 @@ static void more_gpt_oss(Import* in) {
 
 // "0100": one layer of every `period`, from layer `offset` on
 static std::string jamba_pattern(Import* in, const std::string& what, int period, int offset) {
-    const int every = in->whole(what + "_layer_period", period, 1),
-              first = in->whole(what + "_layer_offset", offset, 0);
+    const int every = in->whole(what + "_layer_period", period, 1);
+    const int first = in->whole(what + "_layer_offset", offset, 0);
     std::string pattern;
     for (int l = 0; l < in->c.L; l++) { pattern += l % every == first ? '1' : '0'; }
     return pattern;

@@ -197,7 +197,8 @@ std::vector<RowApart> rows_apart(Arch a, Arch b) {
         c->rope_part = pe_of(*c).rotary ? (float)rotated(*c) / c->HS : 1;
         if (!c->score_scale) { c->score_scale = 1 / sqrtf(c->HS); }
     }
-    const std::vector<ArchRow> ours = arch_rows(&a), theirs = arch_rows(&b);
+    const std::vector<ArchRow> ours = arch_rows(&a);
+    const std::vector<ArchRow> theirs = arch_rows(&b);
     std::vector<RowApart> apart;
     for (size_t i = 0; i < ours.size(); i++) {
         if (arch_text(ours[i], true) == arch_text(theirs[i], true)) { continue; }
@@ -244,12 +245,14 @@ static Part* part_of(std::vector<Part>* parts, const TensorPlace& at, long cols,
 
 bool part_put(std::vector<Part>* parts, const TensorPlace& at, const Arch& c, const StOut& ours) {
     const bool vector = ours.shape.size() == 1;
-    const long n = ours.shape[0], cols = vector ? 1 : ours.shape[1];
+    const long n = ours.shape[0];
+    const long cols = vector ? 1 : ours.shape[1];
     Part* p = part_of(parts, at, cols, vector);
     for (long i = 0; i < n; i++) {
         const long r = import_row(at.fold, c, i, at.rows);
         for (long j = 0; j < cols; j++) {
-            const float x = ours.data[i * cols + j], kept = at.minus_one ? x - 1 : x;
+            const float x = ours.data[i * cols + j];
+            const float kept = at.minus_one ? x - 1 : x;
             const size_t to = at.turned ? j * at.rows + r : r * cols + j;
             if (p->set[to] && memcmp(&p->x[to], &kept, sizeof kept)) { return false; }
             if (at.minus_one && kept + 1 != x) { return false; }
@@ -264,7 +267,8 @@ bool part_put(std::vector<Part>* parts, const TensorPlace& at, const Arch& c, co
 static bool family_place(const Family& f, const Arch& c, const NameRow* names, const StOut& ours,
                          TensorPlace* at) {
     if (!family_name(f, names, ours.name, &at->name, &at->fold)) { return false; }
-    const bool matrix = ours.shape.size() > 1, layer = !our_name(ours.name).layer.empty();
+    const bool matrix = ours.shape.size() > 1;
+    const bool layer = !our_name(ours.name).layer.empty();
     at->turned = f.transposed && matrix && layer;
     at->minus_one = f.plus_one && ours.name.find("norm.weight") != std::string::npos;
     at->rows = import_rows(at->fold, c, ours.shape[0], -1);

@@ -6,7 +6,7 @@ are in families.cpp, their tensors in import_weights.cpp.
 
 bool is_harmless(const std::string& key) { return directory_key("config.json", key) != NULL; }
 
-// keys that say in what other form a model is
+// Keys of models in a form that is not read.
 #define PARTS "it is a model of more than text"
 #define PART_ALONE "give its language model alone, with a config.json of its own"
 #define QUANTIZED "its weights are quantized in a form that this program does not read"
@@ -20,7 +20,7 @@ static const struct { const char *key, *what, *hint; } KEYS_NOT_READ[] = {
     { "audio_config", PARTS, PART_ALONE },
 };
 
-// sets the row of ARCH with this field
+// Sets the row of ARCH with this field.
 static void import_set(Import* in, const std::string& field, const std::string& value) {
     for (auto& r : arch_rows(&in->c)) {
         if (field == r.field && !arch_set(r, value).empty()) {
@@ -29,15 +29,17 @@ static void import_set(Import* in, const std::string& field, const std::string& 
     }
 }
 
-// "key:field" of another name, where the key is there. Two names must say the same, but for the
-// width of experts, which stands beside that of layers without
+// Two names must say the same, but for the width of experts, which stands beside that of layers
+// without.
 void import_renamed(Import* in, const std::string& pair) {
     const size_t colon = pair.find(':');
-    const std::string key = pair.substr(0, colon), field = pair.substr(colon + 1);
+    const std::string key = pair.substr(0, colon);
+    const std::string field = pair.substr(colon + 1);
     const Json* v = in->get(key);
     for (auto& r : arch_rows(&in->c)) {
         if (!v || field != r.field) { continue; }
-        const std::string before = arch_text(r, true), other = in->said[field];
+        const std::string before = arch_text(r, true);
+        const std::string other = in->said[field];
         arch_read(r, *v, in->where + ": " + key);
         if (!other.empty() && arch_text(r, true) != before && key != "moe_intermediate_size") {
             in->refuse(key, before + ", which " + other + " says");
@@ -46,17 +48,17 @@ void import_renamed(Import* in, const std::string& pair) {
     }
 }
 
-// "key=value": absent, or just this
 void import_wanted(Import* in, const std::string& pair) {
     const size_t equals = pair.find('=');
-    const std::string key = pair.substr(0, equals), value = pair.substr(equals + 1);
+    const std::string key = pair.substr(0, equals);
+    const std::string value = pair.substr(equals + 1);
     const Json* v = in->get(key);
     std::string got = v ? v->string : value;
     if (v && v->type == Json::BOOL) { got = v->number ? "true" : "false"; }
     if (got != value) { in->refuse(key, value); }
 }
 
-// what a kind of scaling has no default for
+// Requires the keys that a rope_scaling type has no default for.
 static void import_rope_needs(Import* in, const Json& rope, const std::string& how) {
     for (const std::string key : { "factor", "low_freq_factor", "high_freq_factor" }) {
         const Json* v = rope.get(key.c_str());
@@ -75,11 +77,12 @@ static void import_rope_needs(Import* in, const Json& rope, const std::string& h
     }
 }
 
-// rope_scaling of transformers 4, rope_parameters of 5: the base, and how it is stretched. Keys of
-// one layer type may be nested; `local` is that of layers with a window
+// Reads rope_scaling of transformers 4, rope_parameters of 5: the base, and how it is stretched.
+// Keys of one layer type may be nested; `local`: of layers with a window.
 static void import_rope_object(Import* in, const Json& rope, bool local) {
     const bool parts = strstr(in->family->keys, "partial_rotary_factor") != NULL;
-    const Json *type = rope.get("rope_type"), *old = rope.get("type");
+    const Json* type = rope.get("rope_type");
+    const Json* old = rope.get("type");
     std::string how = "default";
     if (type || old) { how = (type ? type : old)->string; }
     if (local && how != "default") {
@@ -120,14 +123,16 @@ void import_window(Import* in, int otherwise) {
 }
 
 static void import_rope(Import* in) {
-    const Json *rope = in->get("rope_scaling"), *newer = in->get("rope_parameters");
+    const Json* rope = in->get("rope_scaling");
+    const Json* newer = in->get("rope_parameters");
     if (rope && newer) { in->refuse("rope_scaling", "null beside rope_parameters"); }
     if (newer) { rope = newer; }
     if (rope && rope->type != Json::OBJECT) {
         in->refuse(newer ? "rope_parameters" : "rope_scaling", "an object, or null");
     }
     if (rope) {
-        const Json *full = rope->get("full_attention"), *local = rope->get("sliding_attention");
+        const Json* full = rope->get("full_attention");
+        const Json* local = rope->get("sliding_attention");
         if (full) { rope = full; }
         import_rope_object(in, *rope, false);
         if (local) {
@@ -141,7 +146,7 @@ static void import_rope(Import* in) {
     }
 }
 
-// transformers has no one meaning for a pair of which half turns
+// Rejects an odd number of rotated channels: transformers gives half a pair no single meaning.
 static void import_rope_part(Import* in) {
     const int size = in->c.HS || in->c.NH < 1 ? in->c.HS : in->c.C / in->c.NH;
     const int turns = (int)(size * in->c.rope_part);
@@ -151,8 +156,8 @@ static void import_rope_part(Import* in) {
     }
 }
 
-// an activation: their name, ours in a plain FFN, ours in a gated one. Of several names for one the
-// first is written
+// Activations: their name, ours in a plain FFN, ours in a gated one. Where one has several names,
+// the first is written.
 static const char* const ACT_NAMES[][3] = {
     { "relu", "relu", "reglu" },
     { "relu2", "relu2", "" },
@@ -171,7 +176,7 @@ std::string activation_name(const Family& f, kind ffn) {
     return "";
 }
 
-// the activation, by the family's key; of Gemma's two the newer decides
+// Reads the activation by the family's key; of Gemma's two keys the newer decides.
 static void import_activation(Import* in) {
     const bool gated = in->family->gated;
     bool decided = false;
@@ -187,7 +192,6 @@ static void import_activation(Import* in) {
     }
 }
 
-// layer_types, a list of full_attention and sliding_attention
 void import_layer_types(Import* in) {
     const Json* types = in->get("layer_types");
     if (!types) { return; }
@@ -203,13 +207,13 @@ void import_layer_types(Import* in) {
     }
 }
 
-// a window in no layer is none, and in all is no pattern
+// If no layer is local, drops the window; if all are, drops the pattern.
 static void import_window_settle(Arch* c) {
-    if (!c->window || (!c->local.empty() && c->local.find('1') == std::string::npos)) {
-        c->window = 0;
-        c->local.clear();
-    }
-    if (!c->local.empty() && c->local.find('0') == std::string::npos) { c->local.clear(); }
+    const bool pattern = !c->local.empty();
+    const bool some_local = c->local.find('1') != std::string::npos;
+    const bool some_full = c->local.find('0') != std::string::npos;
+    if (pattern && !some_local) { c->window = 0; }
+    if (!c->window || !some_full) { c->local.clear(); }
     if (!c->window) { c->rope_local = 0; }
 }
 
@@ -223,19 +227,20 @@ static std::string class_stem(std::string name) {
     return stem;
 }
 
-// Is it a class that computes this family's logits, or its layers alone?
+// Tells whether a class computes this family's logits, or its layers alone.
 static bool is_own_class(const std::string& type, const std::string& name) {
-    const bool kind = ends_with(name, "ForCausalLM") || ends_with(name, "LMHeadModel") ||
-                      ends_with(name, "Model");
+    const bool logits = ends_with(name, "ForCausalLM") || ends_with(name, "LMHeadModel");
+    const bool kind = logits || ends_with(name, "Model");
     return kind && class_stem(name) == class_stem(type);
 }
 
-// architectures and auto_map: the model's class. Another one than the family's computes something
-// else; code beside the weights (auto_map) passes if it is the family's own class, which came from
-// there.
+// Checks the model's class, in architectures and auto_map. A class other than the family's computes
+// something else. Code beside the weights (auto_map) passes if it is the family's own class, which
+// came from there.
 static void import_class(Import* in) {
     const std::string type = in->family->type;
-    const Json *classes = in->get("architectures"), *code = in->get("auto_map");
+    const Json* classes = in->get("architectures");
+    const Json* code = in->get("auto_map");
     for (size_t i = 0; classes && i < classes->items.size(); i++) {
         const Json& name = classes->items[i];
         if (is_own_class(type, name.string)) { continue; }
@@ -244,7 +249,8 @@ static void import_class(Import* in) {
             "if these weights are a plain " + type + ", remove architectures from this file");
     }
     for (size_t i = 0; code && i < code->fields.size(); i++) {
-        const std::string key = code->fields[i].first, value = code->fields[i].second.string;
+        const std::string key = code->fields[i].first;
+        const std::string value = code->fields[i].second.string;
         const bool model = key == "AutoModelForCausalLM" || key == "AutoModel";
         if (!model || is_own_class(type, value.substr(value.rfind('.') + 1))) { continue; }
         die(EXIT_USER, in->where + ": auto_map: " + key + " is " + json_str(value) +

@@ -18,7 +18,7 @@ configuration_*.py and modeling_*.py of each family.
 #include "../arch.h"
 #include "weights.h"
 
-// is this key of config.json in the table of models/directory.h?
+// Tells whether this key of config.json is in the table of models/directory.h.
 bool is_harmless(const std::string& key);
 
 // ---- tensors: ours without .weight and .bias, theirs, and how ours is part of it
@@ -45,70 +45,76 @@ struct Family {
     bool transposed, plus_one;                   // products as [in, out]; norms are x (1 + w)
 };
 
-// the family of a config.json; NULL if it is ours by our names, or of none that is known
+// Returns the family of a config.json, or NULL if it has our own names or no known family.
 const Family* family_of(const Json& config);
 
-// the same for a file: a GGUF file has its products as [out, in] and the factors of its norms as
-// they are, under names of its own
+// Does the same for a file: GGUF has products as [out, in] and the factors of norms as they are,
+// under names of its own.
 Family family_of_file(const Json& config, bool gguf);
 
-// the family of this model_type, NULL if there is none
+// Returns the family of this model_type, or NULL if there is none.
 const Family* family_named(const std::string& type);
 
-// somebody else's config.json -> a model; *attn: the operation it wants; *asked: each key that the
-// family's reader looks for, in a config.json that it refuses up to there
+// Reads another family's config.json. *attn: the operation that the model wants; *asked: each key
+// that the family's reader looks for, up to the one that it rejects.
 Arch arch_import(const Json& json, const std::string& where, std::string* attn,
                  std::set<std::string>* asked = NULL);
 
-// what the family calls the activation of an FFN of ours, "" if it has none such
+// Returns the family's name for the activation of an FFN of ours, "" if it has none.
 std::string activation_name(const Family& f, kind ffn);
 
-// the table of a model's names in a family; two_norms: Falcon's, of attention and of the FFN
+// Returns the table of a model's names in a family. two_norms: Falcon with a norm for attention and
+// one for the FFN
 const NameRow* family_names(const Family& family, const Arch& c, bool two_norms);
 
-// the family's name of one of our tensors, and how it is part of it; false if it has none
+// Finds the family's name of one of our tensors, and how ours is part of it. Returns false if it
+// has none.
 bool family_name(const Family& family, const NameRow* names, const std::string& ours,
                  std::string* theirs, Fold* fold);
 
-// the row of theirs that is row i of ours
+// Returns the row of theirs that is row i of ours.
 long import_row(Fold fold, const Arch& c, long i, long theirs_rows);
 
-// how many rows their tensor must have, of which ours are n; R: how many it has, -1 while it is
-// made
+// Returns how many rows their tensor must have if ours has n. R: how many it has, -1 while it is
+// being made
 long import_rows(Fold fold, const Arch& c, long n, long R);
 
 // ---- weights by our names
 
-// "layers.3." of "model.layers.3.mlp.up_proj.weight" and so on, in pieces
-struct OurName { std::string layer, stem, kind; };
+// "model.layers.3.mlp.up_proj.weight" in pieces: "3", "mlp.up_proj", ".weight".
+struct OurName {
+    std::string layer, stem, kind;
+};
 
-// a name in its pieces
 OurName our_name(const std::string& name);
 
-// their tensor that holds our tensor, and how
-struct TensorSource { const Weight* w; Fold fold; };
+// Their tensor that holds ours, and how.
+struct TensorSource {
+    const Weight* w;
+    Fold fold;
+};
 
-// where one of ours is in their files; w is NULL if it is not
+// Finds one of ours in their files; w is NULL if it is not there.
 TensorSource import_source(const Family& family, const Arch& c, const Weights& files,
                            const std::string& ours);
 
-// May `rows` rows of w, row_of(i) the one that is our row i, stay in their file as our matrix at
-// `out`? If this command wants it (cpu/mapped_weights.h) they do
+// Leaves `rows` rows of w in their file as our matrix at `out` (cpu/mapped_weights.h); row_of(i) is
+// our row i. Returns false, and does nothing, if the command or the type does not allow it.
 bool weight_stays(const Weight& w, long rows, std::function<long(long)> row_of, const float* out);
 
-// bytes that floats of these weights would take beyond what their file has, where they stay in it
+// Returns how many more bytes the weights that stay in their file would take as floats.
 double floats_spared(const Json& config, const Weights& files);
 
-// one of our tensors out of their files, rows x cols floats; returns what is wrong, or ""
+// Reads one of our tensors from their files, rows x cols floats; returns what is wrong, or "".
 std::string import_tensor(const Family& family, const Arch& c, const Weights& files,
                           const std::string& name, long rows, long cols, float* out,
                           std::set<std::string>* used);
 
-// OPT-350m: the embedding and the head pass a matrix, E P_in^T and E P_out; both are folded into
-// what we keep
+// OPT-350m: the embedding and the head are multiplied by a matrix, E P_in^T and E P_out. Folds both
+// into one of ours. Returns false if these files have none.
 bool import_projected(const Weights& files, const Arch& c, const std::string& name, float* out,
                       std::set<std::string>* used);
 
-// tensors that are no parameters
+// Tells whether a tensor of theirs is a buffer, not a parameter.
 bool is_buffer(const std::string& name);
 #endif // IMPORT_H

@@ -79,7 +79,8 @@ struct ExpertsImport {
 
     // gate over up of expert e, (2F, C)
     bool gate_up(int e, float* out) const {
-        const long F = c.F, C = c.C;
+        const long F = c.F;
+        const long C = c.C;
         const Weight* gate = find(e, { "block_sparse_moe.experts.E.w1.weight",
                                        "mlp.experts.E.gate_proj.weight",
                                        "feed_forward.experts.E.gate_proj.weight" });
@@ -117,7 +118,8 @@ struct ExpertsImport {
     bool bias(const char* name, long width, bool in_turn, float* out) const {
         const Weight* w = files.find(layer + name);
         if (!w) { return false; }
-        const long all = c.experts * width, half = width / 2;
+        const long all = c.experts * width;
+        const long half = width / 2;
         own(*w, all, out);
         const std::vector<float> mixed(out, out + (in_turn ? all : 0));
         for (long i = 0; i < (long)mixed.size(); i++) {
@@ -131,10 +133,12 @@ struct ExpertsImport {
 bool import_experts(const Weights& files, const Arch& c, const std::string& name, float* out,
                     std::set<std::string>* used, std::string* wrong) {
     const OurName n = our_name(name);
-    const bool router = n.stem == "mlp.router", up = n.stem == "mlp.experts.gate_up_proj";
+    const bool router = n.stem == "mlp.router";
+    const bool up = n.stem == "mlp.experts.gate_up_proj";
     if (!router && !up && n.stem != "mlp.experts.down_proj") { return false; }
     const ExpertsImport in = { files, c, "model.layers." + n.layer + ".", used };
-    const long C = c.C, F = c.F;
+    const long C = c.C;
+    const long F = c.F;
     bool there = true;
     if (router) {
         const Weight* w = in.files.find(in.layer + "mlp.router" + n.kind);

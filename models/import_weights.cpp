@@ -11,7 +11,8 @@ OurName our_name(const std::string& name) {
     const char* inside = "model.layers.";
     std::string rest = name;
     if (name.compare(0, strlen(inside), inside) == 0) {
-        const size_t begin = strlen(inside), dot = name.find('.', begin);
+        const size_t begin = strlen(inside);
+        const size_t dot = name.find('.', begin);
         n.layer = name.substr(begin, dot - begin);
         rest = name.substr(dot + 1);
     }
@@ -21,8 +22,8 @@ OurName our_name(const std::string& name) {
     return n;
 }
 
-// Is it this one of our names, or, if that ends in *, any that begins so? The * of *theirs becomes
-// the rest of the name
+// Tells whether a stem is this one of our names or, if that ends in *, begins so. The * of *theirs
+// becomes the rest of the name.
 static bool name_fits(const std::string& stem, const std::string& ours, std::string* theirs) {
     if (ours.back() != '*') { return stem == ours; }
     const size_t n = ours.size() - 1;
@@ -42,7 +43,7 @@ bool family_name(const Family& family, const NameRow* names, const std::string& 
         if (!name_fits(n.stem, names->ours, theirs)) { continue; }
         const size_t at = theirs->find(".N.");
         if (at != std::string::npos) { theirs->replace(at + 1, 1, n.layer); }
-        const bool head = n.stem == "lm_head";   // beside the model, whose prefix it has not
+        const bool head = n.stem == "lm_head";   // beside the model, without its prefix
         *theirs = (head ? "" : family.prefix) + *theirs + n.kind;
         *fold = names->fold;
         return true;
@@ -58,8 +59,9 @@ TensorSource import_source(const Family& family, const Arch& c, const Weights& f
     const NameRow* names = family_names(family, c, two);
     if (!names) { return { files.find(ours), AS_IT_IS }; }
     // one norm may serve both halves of a layer only where these are parallel
-    const bool phi = !strcmp(family.type, "phi"), falcon = !strcmp(family.type, "falcon"),
-               shares = c.parallel && (phi || falcon);
+    const bool phi = !strcmp(family.type, "phi");
+    const bool falcon = !strcmp(family.type, "falcon");
+    const bool shares = c.parallel && (phi || falcon);
     for (; names->ours; names++) {
         std::string theirs = names->theirs;
         if (!name_fits(n.stem, names->ours, &theirs)) { continue; }
@@ -77,7 +79,11 @@ TensorSource import_source(const Family& family, const Arch& c, const Weights& f
 }
 
 long import_row(Fold fold, const Arch& c, long i, long theirs_rows) {
-    const long HS = c.HS, group = c.NH / c.KV, h = i / HS, d = i % HS, width = (group + 2) * HS;
+    const long HS = c.HS;
+    const long group = c.NH / c.KV;
+    const long h = i / HS;
+    const long d = i % HS;
+    const long width = (group + 2) * HS;
     switch (fold) {
         case STACKED_K:   return (long)c.NH * HS + i;
         case STACKED_V:   return (long)(c.NH + c.KV) * HS + i;
@@ -101,7 +107,7 @@ long import_rows(Fold fold, const Arch& c, long n, long R) {
     }
 }
 
-// Is a matrix only read row by row, by products and the embedding?
+// Tells whether a matrix is only read row by row, by products and the embedding.
 static bool read_by_rows(const std::string& name) {
     return ends_with(name, "_proj.weight") || ends_with(name, "lm_head.weight") ||
            ends_with(name, "embed_tokens.weight");
@@ -113,8 +119,9 @@ bool weight_stays(const Weight& w, long rows, std::function<long(long)> row_of, 
     for (long i = 0; i < rows; i++) { row.push_back(weight_row(w, row_of(i))); }
     const long cols = w.cols();
     const auto read = w.type->read;
-    cpu::mapped_add(out, { rows, cols, [=](long r, float* to) { read(row[r], cols, to); },
-                           cpu::row_dot(w.type->name), row, cpu::row_to_int8(w.type->name) });
+    const auto read_row = [=](long r, float* to) { read(row[r], cols, to); };
+    cpu::mapped_add(out, { rows, cols, read_row, cpu::row_dot(w.type->name), row,
+                           cpu::row_to_int8(w.type->name) });
     return true;
 }
 
@@ -124,7 +131,8 @@ double floats_spared(const Json& config, const Weights& files) {
     const bool turned = family_of_file(config, ends_with(files.path, ".gguf")).transposed;
     double spared = 0;
     for (auto& w : files.tensors) {
-        const bool matrix = w.shape.size() == 2 && !turned, stays = cpu::stays_mapped(w.type->name);
+        const bool matrix = w.shape.size() == 2 && !turned;
+        const bool stays = cpu::stays_mapped(w.type->name);
         if (matrix && stays && w.type->read) { spared += 4.0 * w.count - w.bytes; }
         if (ends_with(w.name, "_blocks") && cpu::stays_mapped("MXFP4")) { spared += 7.0 * w.bytes; }
     }
@@ -138,11 +146,14 @@ std::string import_tensor(const Family& family, const Arch& c, const Weights& fi
     if (!from.w) { return "is missing"; }
     used->insert(from.w->name);
     const Weight& w = *from.w;
-    const bool vector = w.shape.size() == 1, layer = !our_name(name).layer.empty(),
-               turned = family.transposed && !vector && layer;
-    long R = vector ? w.count : w.rows(), K = vector ? 1 : w.cols();
+    const bool vector = w.shape.size() == 1;
+    const bool layer = !our_name(name).layer.empty();
+    const bool turned = family.transposed && !vector && layer;
+    long R = vector ? w.count : w.rows();
+    long K = vector ? 1 : w.cols();
     if (turned) { std::swap(R, K); }
-    const long n = vector ? rows * cols : rows, k = vector ? 1 : cols;
+    const long n = vector ? rows * cols : rows;
+    const long k = vector ? 1 : cols;
     if (K != k) { return strf("has rows of %ld numbers, wanted %ld", K, k); }
     const long there = import_rows(from.fold, c, n, R);
     if (R != there) { return strf("has %ld rows, wanted %ld", R, there); }
@@ -172,24 +183,28 @@ bool import_projected(const Weights& files, const Arch& c, const std::string& na
                       std::set<std::string>* used) {
     const bool head = name == "lm_head.weight";
     const Weight* E = files.find("model.decoder.embed_tokens.weight");
-    const Weight* P = files.find(std::string("model.decoder.project_") +
-                                 (head ? "out.weight" : "in.weight"));
+    const std::string project = "model.decoder.project_";
+    const Weight* P = files.find(project + (head ? "out.weight" : "in.weight"));
     if (!E || !P || (!head && name != "model.embed_tokens.weight")) { return false; }
     used->insert({ E->name, P->name });
     std::vector<float> e(E->count), p(P->count);
     weight_rows(*E, 0, E->rows(), e.data());
     weight_rows(*P, 0, P->rows(), p.data());
-    const long W = E->cols(), C = c.C;
+    const long W = E->cols();
+    const long C = c.C;
     if (E->rows() != c.V || P->count != W * C) {
         die(EXIT_USER, P->file + ": project_in and project_out do not fit");
     }
     for (long v = 0; v < c.V; v++) {
+        const float* e_v = &e[v * W];
+        float* out_v = out + v * C;
         for (long i = 0; i < C; i++) {
             double sum = 0;
             for (long k = 0; k < W; k++) {
-                sum += (double)e[v * W + k] * (head ? p[k * C + i] : p[i * W + k]);
+                const float p_ki = head ? p[k * C + i] : p[i * W + k];
+                sum += (double)e_v[k] * p_ki;
             }
-            out[v * C + i] = sum;
+            out_v[i] = sum;
         }
     }
     return true;

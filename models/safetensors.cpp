@@ -32,7 +32,8 @@ static Weight safetensors_tensor(const std::string& path, const std::string& nam
         const bool digits = x.string.find_first_not_of("0123456789") == std::string::npos;
         return x.type == Json::NUMBER && digits && x.number < 9e15;
     };
-    const Json *dtype = entry.get("dtype"), *shape = entry.get("shape");
+    const Json* dtype = entry.get("dtype");
+    const Json* shape = entry.get("shape");
     const Json* off = entry.get("data_offsets");
     const WeightType* type = dtype ? number_type(dtype->string) : NULL;
     bool ok = type && shape && shape->type == Json::ARRAY
@@ -42,7 +43,8 @@ static Weight safetensors_tensor(const std::string& path, const std::string& nam
         ok = whole(shape->items[i]);
         count *= shape->items[i].number;
     }
-    const double a = ok ? off->items[0].number : 0, b = ok ? off->items[1].number : 0;
+    const double a = ok ? off->items[0].number : 0;
+    const double b = ok ? off->items[1].number : 0;
     if (!ok || a > b || b > room || b - a != count * type->bytes) {
         die(EXIT_USER, strf("%s: tensor '%s' says it lies at bytes %s..%s of %llu, which does "
             "not fit its shape and dtype (%s)", path.c_str(), name.c_str(),

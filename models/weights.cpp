@@ -82,7 +82,8 @@ static const char* const GGUF_READABLE =
 // second halves
 const unsigned char* weight_row(const Weight& w, long r) {
     const long row_bytes = w.cols() / w.type->block * w.type->bytes;
-    const long i = w.pairs ? r % w.pairs : 0, half = w.pairs / 2;
+    const long i = w.pairs ? r % w.pairs : 0;
+    const long half = w.pairs / 2;
     const long from = w.pairs ? r - i + 2 * (i % half) + i / half : r;
     return (const unsigned char*)w.data + from * row_bytes;
 }
