@@ -172,7 +172,34 @@ held = {s: [c["verdict"] for n in names for c in results(n + s).get("claims", []
         for s, names in {"-text": "table2 table3 table4 table5 table6 table9 table10 table11 table12 "
                          "table13 table15 figure5 figure6 figure29 section5".split()}.items()}
 verdict = lambda s, v: str(sum(x == v for x in held[s]))
+# the nine runs of the demo, three seeds each; and the model of SmolLM2's page
+ends = {}
+for name in ("softmax", "sigmoid", "extra-key"):
+    for seed in (2, 3, 4):
+        path = f"docs/results/demo/{name}-seed{seed}/log.jsonl"
+        lines = [json.loads(line) for line in open(path, encoding="utf-8")]
+        ends.setdefault(name, []).append([o for o in lines if o["event"] == "eval"][-1])
+rates = [f"{100 * e['sink']['sink_k'][0]:.1f}".replace(".0", "") for e in ends["softmax"]]
+dearer = [b["val_loss"] - a["val_loss"] for a, b in zip(ends["softmax"], ends["sigmoid"])]
+finer = {o["step"]: o for o in map(json.loads, open("docs/results/demo/film-seed2/log.jsonl",
+                                                    encoding="utf-8")) if o["event"] == "eval"}
+smol = results("smollm2")
+smol_alpha = sum(map(sum, smol["alpha1"])) / sum(map(len, smol["alpha1"]))
+by_layer = [f"{100 * sum(x > 0.3 for x in row) / len(row):.0f}" for row in smol["alpha1"]]
+seed1 = [o for o in table4["table4-none"]["ours"] if o["seed"] == 1][0]["last"]
 PROSE = [
+    ("docs/sinks.md", "Sink_1 {}, {} and {}% (seeds 2, 3, 4;", rates),
+    ("docs/sinks.md", "has none, at {} to {} more loss", [f"{min(dearer):.2f}", f"{max(dearer):.2f}"]),
+    ("docs/sinks.md", "at no loss: Sink_\\* {}% and Sink_1 {}%",
+     [f"{100 * min(e['sink']['sink_star'] for e in ends['extra-key']):.0f}",
+      f"{100 * max(e['sink']['sink_k'][0] for e in ends['extra-key']):.0f}"]),
+    ("docs/text.md", "it is {}, {}, {}, {}, {}, {} and {}% from step 2,400 to 3,000",
+     [f"{100 * finer[s]['sink']['sink_k'][0] - 1e-9:.0f}" for s in range(2400, 3001, 100)]),
+    ("docs/smollm2.md", "| natural | `none` | {} | {} | {} | {} |",
+     [f"{smol['probe_loss']:.3f}", f"{100 * smol['sink']['sink_k'][0]:.1f}",
+      f"{100 * smol['sink']['sink_k'][1]:.1f}", f"{smol_alpha:.3f}"]),
+    ("docs/smollm2.md", "in percent, natural text: {}.", [" ".join(by_layer)]),
+    ("README.md", "eval 4000 | val {} | sink_1 {}%", [f"{seed1['val_loss']:.4f}", f"{seed1['sink_1']:.1f}"]),
     ("README.md", "changes the held-out loss by {} on average; changing the seed changes it by {}",
      [f"{bf16[0]:.3f}", f"{bf16[2]:.3f}"]),
     ("docs/text-larger.md", "the loss differs by {} on average and by {} at most, where two seeds of one row "
