@@ -106,7 +106,7 @@ inline void tensors_load(const Model* m, const std::vector<Weights>& files,
             die(EXIT_USER,
                 in->path + ": tensor '" + t.name + "' has shape (" + got + " ), wanted (" + wanted +
                     " )",
-                "config.json and the weights disagree");
+                "config.json and the weights are of different models: get both again");
         }
         one.resize(t.count);
         weight_rows(*found, 0, found->rows(), one.data());
@@ -144,7 +144,7 @@ inline void tensors_all_used(const Model* m, const std::vector<Weights>& files) 
             if (used) { continue; }
             die(EXIT_USER,
                 f.path + ": holds the tensor '" + t.name + "', which this model does not have",
-                "config.json and the weights disagree");
+                "config.json and the weights are of different models: get both again");
         }
     }
 }
@@ -168,7 +168,7 @@ inline void weights_import(Model* m, const Family& family, const Weights& files,
         if (!wrong.empty()) {
             die(EXIT_USER,
                 files.path + ": '" + t.name + "', by its " + family.type + " name, " + wrong,
-                "config.json and the weights disagree");
+                "config.json and the weights are of different models: get both again");
         }
         if (in_place) { continue; }
         const std::vector<acc> x(copy.begin(), copy.end());
@@ -183,7 +183,7 @@ inline void weights_import(Model* m, const Family& family, const Weights& files,
         if (used.count(w.name) || is_buffer(w.name) || head) { continue; }
         die(EXIT_USER,
             w.file + ": holds the tensor '" + w.name + "', which this model does not have",
-            "config.json and the weights disagree");
+            "config.json and the weights are of different models: get both again");
     }
 }
 

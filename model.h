@@ -294,7 +294,7 @@ inline void model_reach(Model* m, long T) {
 inline void model_resize(Model* m, int B, int T) {
     if (T > m->longest) {
         die(EXIT_USER, strf("--seq %d: this model has positions for %d tokens", T, m->longest),
-            "use shorter sequences");
+            strf("--seq %ld or less", (long)m->longest));
     }
     m->B = B; m->T = T + m->d.bias.token;
     model_reach(m, m->T);

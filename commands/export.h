@@ -22,7 +22,7 @@ static FamilyFile export_family(const Flags& f, const Arch& c, const std::vector
     const std::string type = f.to.empty() ? c.family : f.to;
     FamilyFile file = family_file(c, type, ours, tok, path);
     if (!file.family && !f.to.empty()) {
-        die(EXIT_USER, f.words[0] + ": is no model that " + f.to + " can say exactly",
+        die(EXIT_USER, f.words[0] + ": cannot be written exactly as a model of " + f.to,
             "leave --to out: the family that can is found, or our own code goes with it");
     }
     if (!file.family) { file = family_file(c, "", ours, tok, path); }

@@ -18,7 +18,7 @@ inline void adapter_said(const Checkpoint& k, const std::string& adapter) {
 inline Model model_from_checkpoint(Flags* f, int T_max, cpu::Stay stay, bool gradients = false) {
     if (f->words.size() != 1) {
         die(EXIT_USER, strf("got %zu checkpoints, wanted one", f->words.size()),
-            "name its directory, such as runs/NAME/step_1000");
+            "name one: a run's directory, a Hugging Face directory or a GGUF file");
     }
     Checkpoint k = checkpoint_open(f->words[0], f->adapter);
     adapter_said(k, f->adapter);

@@ -128,7 +128,7 @@ static Arch arch_of_checkpoint(const Json& j, const Json& mine, const std::strin
             }
             if (!known) {
                 die(EXIT_USER, where + ": the key '" + f.first + "' is not understood",
-                    "a newer train_sink");
+                    "it may be of a newer train_sink: git pull, then make");
             }
         }
     }

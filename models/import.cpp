@@ -93,7 +93,7 @@ static void import_rope_object(Import* in, const Json& rope, bool local) {
         if (scaling && !kind_set(r, how)) {
             die(EXIT_USER,
                 in->where + ": rope_type is '" + how + "', wanted default, linear, llama3 or yarn",
-                "this model computes something that train_sink does not");
+                "docs/open-models.md lists what opens, and what is missing");
         }
     }
     import_rope_needs(in, rope, how);
@@ -113,7 +113,7 @@ static void import_rope_object(Import* in, const Json& rope, bool local) {
         }
         if (!known) {
             die(EXIT_USER, in->where + ": the rope key '" + f.first + "' is not understood",
-                "this model computes something that train_sink does not");
+                "docs/open-models.md lists what opens, and what is missing");
         }
     }
 }
@@ -152,7 +152,7 @@ static void import_rope_part(Import* in) {
     const int turns = (int)(size * in->c.rope_part);
     if (pe_of(in->c).rotary && in->c.rope_part < 1 && turns % 2) {
         die(EXIT_USER, in->where + strf(": %d of %d channels of a head turn, wanted an even number",
-            turns, size), "see partial_rotary_factor or rotary_pct");
+            turns, size), "check partial_rotary_factor or rotary_pct in this file");
     }
 }
 

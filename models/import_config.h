@@ -67,7 +67,7 @@ struct Import {
         const Json* v = json.get(key.c_str());
         die(EXIT_USER,
             where + ": " + key + " is " + (v ? json_short(*v) : "missing") + ", wanted " + wanted,
-            "this model computes something that train_sink does not");
+            "docs/open-models.md lists what opens, and what is missing");
     }
 };
 

@@ -24,7 +24,7 @@ struct ExpertsImport {
         used->insert(w.name);
         if (ok) { return; }
         die(EXIT_USER, w.file + ": tensor '" + w.name + "' has another shape than this model wants",
-            "config.json and the weights disagree");
+            "config.json and the weights are of different models: get both again");
     }
 
     // a matrix or vector of one expert, all of a tensor of its own

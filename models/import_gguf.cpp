@@ -175,7 +175,8 @@ Json gguf_config(const Gguf& g) {
     const double head = number("attention.key_length", heads > 0 ? width / heads : 0);
     const double turns = number("rope.dimension_count", head);
     if (number("attention.value_length", head) != head) {
-        die(EXIT_USER, g.weights.path + ": keys and values of different lengths", "another model");
+        die(EXIT_USER, g.weights.path + ": keys and values of different lengths",
+            "docs/open-models.md lists the families that open");
     }
     const bool part = type == "phi" || type == "stablelm" || type == "gpt_neox" || turns != head;
     if (part && head > 0) { json_put(&config, "partial_rotary_factor", turns / head); }

@@ -406,7 +406,7 @@ static void check_state(const Data& d, const Json& state) {
         die(EXIT_USER, strf("--resume: the checkpoint was made with --seq %g --seed %s, not --seq "
                             "%d --seed %s", T->number, seed->string.c_str(), d.opt.T,
                             seed_now.c_str()),
-            "give the same flags as before");
+            "leave --seq and --seed out: the run has its own");
     }
 }
 

@@ -175,7 +175,7 @@ static void chosen_check() {
         CHECK(measured(to) == measured(SCRATCH + row[0] + "/step_6"), "%s: another probe", row[1]);
     }
     Ran r = exported(SCRATCH + "chosen-3/step_6", SCRATCH + "no", "--to llama");
-    CHECK(r.code == EXIT_USER && r.says("no model that llama can say exactly"), "%s",
+    CHECK(r.code == EXIT_USER && r.says("cannot be written exactly as a model of llama"), "%s",
           r.err.c_str());
     r = exported(SCRATCH + "chosen-3/step_6", SCRATCH + "no", "--to lama");
     CHECK(r.code == EXIT_USER && r.says("--to lama: wanted"), "%s", r.err.c_str());
