@@ -50,6 +50,7 @@ A row with nothing special about it is named nowhere else: a new one needs an ed
     X(float, rope_local,   0,             "tb", "--rope-local",      "train_sink.rope_local",               0, 1e12, "", "base in layers with a window, without scaling (0: --rope-base)") \
     X(float, rope_part,    1,             "tb", "--rope-part",       "train_sink.rope_part",                1e-3, 1, "", "the share of a head's channels rotated") \
     X(str,   rope_layers,  "",            "tb", "--rope-layers",     "train_sink.rope_layers",              0, 0, "", "which layers rotate: 1110, repeated (empty: all)") \
+    X(kind,  slopes,       SLOPES_even,   "tb", "--alibi-slopes",    "train_sink.alibi_slopes",             0, 0, NAMES_OF(SLOPES), "PE=alibi: even, 2^(-8h/H), or published, as ALiBi's authors for H no power of two") \
     X(kind,  rope_scaling, ROPE_none,     "tb", "--rope-scaling",    "rope_scaling.rope_type",              0, 0, NAMES_OF(ROPE), "none, linear, llama3 or yarn, for contexts longer than trained") \
     X(float, rope_factor,  1,             "tb", "--rope-factor",     "rope_scaling.factor",                 1e-3, 1e6, "", "how many times longer than trained") \
     X(int,   rope_context, 8192,          "tb", "--rope-context",    "rope_scaling.original_max_position_embeddings", 1, (1 << 30) - 1, "", "llama3, yarn: the context that was trained") \
@@ -124,6 +125,14 @@ inline bool column_idle(const Arch& c) {
 
 // says so, and what would give it an effect; "" where it has one
 std::string column_note(const Arch& c);
+
+// PE=alibi: how many heads have the slopes 2^(-8h/n), the rest those between them: all, or the largest
+// power of two
+inline int slope_heads(const Arch& c) {
+    int n = 1;
+    while (2 * n <= c.NH) { n *= 2; }
+    return c.slopes == SLOPES_published ? n : c.NH;
+}
 
 // channels of a head that turn
 inline int rotated(const Arch& c) { return (int)(c.HS * c.rope_part) / 2 * 2; }

@@ -228,6 +228,7 @@ struct AttnShape {
     double scale = 1;         // of q . k: 1 / sqrt(HS), unless the model says otherwise
     float cap = 0;            // ATTN=softcap: scores stay within +-cap
     float shift = 0;         // added to the score of every token's key; no effect where f = exp
+    int slope_heads = 0;      // PE=alibi: as many heads have even slopes, the others lie between; 0: NH
     int rot = 0;              // channels at the front of every head that rope turns: HS, or fewer
 };
 // one row of qkv: q heads, k heads, v heads
@@ -259,7 +260,9 @@ HD bool attn_tile_full(AttnShape s, int t0, int t1, int j0, int j1) {
 
 // what is added to scale q . k: PE's bias and the shift
 template <class A, class Pe, class F> HD F attn_bias(AttnShape s, int distance, int h) {
-    const F bias = Pe::template bias<F>(distance, h, s.NH);
+    const int even = s.slope_heads ? s.slope_heads : s.NH, between = 2 * (h - even);
+    const F bias = h < even ? Pe::template bias<F>(distance, h, even)
+                            : Pe::template bias<F>(distance, between, 2 * even);
     return A::exp_family ? bias : bias + F(s.shift);
 }
 

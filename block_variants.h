@@ -109,12 +109,15 @@ static const FfnRow FFN_ROWS[] = { FFN_VARIANTS(X_FFN) };
 // kinds that a flag sets, not a switch
 #define NORM_KIND_VARIANTS(X) X(rms) X(ln)
 #define SHARE_VARIANTS(X) X(none) X(heads)
+#define SLOPES_VARIANTS(X) X(even) X(published)
 #define ROPE_VARIANTS(X) X(none) X(linear) X(llama3) X(yarn)
 #define NORM_KIND_NAME(name, ...) NORM_KIND_##name,
 #define SHARE_NAME(name, ...) SHARE_##name,
+#define SLOPES_NAME(name, ...) SLOPES_##name,
 #define ROPE_NAME(name, ...) ROPE_##name,
 enum { NORM_KIND_VARIANTS(NORM_KIND_NAME) };
 enum { SHARE_VARIANTS(SHARE_NAME) };
+enum { SLOPES_VARIANTS(SLOPES_NAME) };
 enum { ROPE_VARIANTS(ROPE_NAME) };
 
 #define PRECISION_VARIANTS(X_PRECISION) \

@@ -196,6 +196,7 @@ inline AttnShape attn_shape(const Model* m, int l) {
     s.p = c.attn_p; s.alpha = c.attn_alpha; s.cap = c.attn_cap; s.shift = c.attn_bias;
     s.scale = c.score_scale ? c.score_scale : acc(1) / std::sqrt(acc(c.HS));
     s.rot = rotated(c);
+    s.slope_heads = slope_heads(c);
     return s;
 }
 

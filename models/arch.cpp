@@ -119,6 +119,8 @@ struct ArchCheck {
              { "rope_slow", "rope_fast" }, "slow at most fast");
         need(c.rope_scaling != ROPE_none || c.rope_factor == 1, { "rope_factor", "rope_scaling" },
              "--rope-scaling linear, llama3 or yarn");
+        need(c.slopes == SLOPES_even || c.pe == PE_alibi, { "slopes", "pe" },
+             "PE=alibi, or leave it out");
         need(!c.rope_local || c.window, { "rope_local", "window" }, "a window in some layers");
         for (const str* p : { &c.rope_layers, &c.local }) {
             need(p->find_first_not_of("01") == std::string::npos,
@@ -201,6 +203,7 @@ void arch_settle(Arch* c, const std::string& where) {
     if (!c->KV) { c->KV = c->NH; }
     if (!c->HS && c->NH && c->C % c->NH == 0) { c->HS = c->C / c->NH; }
     if (!c->k_dims) { c->k_dims = c->HS; }
+    if (slope_heads(*c) == c->NH) { c->slopes = SLOPES_even; }    // a power of two: no other
     ArchCheck check = { *c, where };
     check.sizes();
     check.positions();

@@ -35,7 +35,7 @@ ROWS = dict(
     qknorm="none", gate="none", tokenizer="",
     norm_kind="rms", norm_embed=0, parallel=0,
     qkv_bias=0, out_bias=0, ffn_bias=0, head_bias=0, embed_scale=1.0, logit_cap=0.0,
-    rope_local=0.0, rope_part=1.0, rope_layers="",
+    alibi_slopes="even", rope_local=0.0, rope_part=1.0, rope_layers="",
     bias_share="none", k_dims=0, v_star="", attn_p=1.0, attn_alpha=1.0, attn_bias_init=0.0,
     attn_cap=50.0, score_scale=0.0, prefix=0, window=0, local_layers="",
     seq=0)                                       # of the run that made it, if shorter
@@ -160,8 +160,9 @@ def score_bias(c, distance):
     if c.pe == "relative":
         return bucket(distance)[:, None].float()
     if c.pe == "alibi":
+        n = c.NH if c.alibi_slopes == "even" else 2 ** int(math.log2(c.NH))
         head = torch.arange(1, c.NH + 1, device=distance.device).float()
-        slope = 2 ** (-8 * head / c.NH)
+        slope = 2 ** (-8 * torch.where(head <= n, head, head - n - 0.5) / n)
         return -slope[:, None, None] * distance.clamp(min=0)[:, None].float()
     return torch.zeros((), device=distance.device)
 

@@ -58,6 +58,7 @@ case("v-shared", "BIAS=v", "--bias-share heads")
 case("k-dims", "BIAS=k", "--k-dims 2")
 case("v-e1", "BIAS=k", "--v-star e1:2.5")
 case("v-ones", "BIAS=k", "--v-star ones:1.5")
+case("slopes", "PE=alibi", "--heads 6 --kv-heads 3 --alibi-slopes published")
 for n, (switches, flags) in enumerate([
         ("ATTN=sigmoid BIAS=k PE=alibi NORM=post FFN=relu2 GATE=elem", "--qkv-bias 1"),
         ("ATTN=softpick BIAS=kv QKNORM=head NORM=branch", "--norm-kind ln --window 9"),

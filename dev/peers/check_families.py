@@ -109,6 +109,9 @@ CASES = {
     "falcon_40b": (tf.FalconConfig, dict(FALCON, num_kv_heads=2, new_decoder_architecture=True),
                    ""),
     "bloom": (tf.BloomConfig, dict(vocab_size=V, hidden_size=24, n_layer=3, n_head=4), "-alibi"),
+    "bloom_6": (tf.BloomConfig, dict(vocab_size=V, hidden_size=24, n_layer=3, n_head=6), "-alibi"),
+    "bloom_112": (tf.BloomConfig, dict(vocab_size=V, hidden_size=224, n_layer=2, n_head=112),
+                  "-alibi"),
 }
 ODD = {"hidden_act": "quick_gelu", "activation_function": "quick_gelu", "activation": "quick_gelu",
        "hidden_activation": "quick_gelu", "rope_scaling": {"rope_type": "dynamic", "factor": 2.0},

@@ -45,6 +45,9 @@ RUNS = {
                                            "--kv-heads 4"),
     "bloom": ("FFN=gelu_tanh PE=alibi", "--norm-kind ln --qkv-bias 1 --out-bias 1 --ffn-bias 1 "
                                         "--kv-heads 4 --norm-embed 1 --tied 1"),
+    "bloom-6": ("FFN=gelu_tanh PE=alibi", "--norm-kind ln --qkv-bias 1 --out-bias 1 --ffn-bias 1 "
+                                          "--heads 6 --kv-heads 6 --width 36 --norm-embed 1 "
+                                          "--tied 1 --alibi-slopes published"),
     "f16": ("", "--type f16"), "bf16": ("", "--type bf16"), "q8_0": ("", "--type q8_0"),
 }
 # name: a tokenizer in test/vectors

@@ -282,6 +282,19 @@ static void check_positions() {
             check_near(Pe_alibi::bias<double>(-10, h, NH), 0, 0, "alibi: ahead");
         }
     }
+    // of no power of two: those of the largest one in it, then those between them
+    for (int NH : { 1, 3, 6, 12, 112 }) {
+        AttnShape s = AttnShape();
+        s.NH = NH;
+        int n = 1;
+        while (2 * n <= NH) { n *= 2; }
+        s.slope_heads = n;
+        for (int h = 0; h < NH; h++) {
+            const double power = h < n ? -8.0 * (h + 1) / n : -4.0 * (2 * (h - n) + 1) / n;
+            check_near((attn_bias<Attn_softmax, Pe_alibi, double>(s, 10, h)), -10 * pow(2, power),
+                       1e-5, "alibi: published slope of head %d of %d", h, NH);
+        }
+    }
     check_near(Pe_alibi::bias<double>(3, 0, 8), -1.5, 0,
                "alibi: the first of eight heads has slope 1/2");
     check_near(Pe_alibi::bias<double>(256, 7, 8), -1, 0,
