@@ -18,7 +18,7 @@ link=$(readlink train_sink)                              # scripts/reproduce mus
 # reason why not; the binary takes the flags. Where a binary is built and the model small it starts
 # (--steps 0), which checks ranges too
 default=$(make -s check BACKEND=cpu)
-for scale in paper hour laptop laptop2 text text2; do
+for scale in paper hour minutes laptop laptop2 text text2; do
     scripts/reproduce all --scale $scale --device cpu --seeds 1 --report --runs $dir/none \
         --out $dir/json > $dir/report.txt 2>&1
     ok $? "$scale --report: $(tail -n 2 $dir/report.txt)"
@@ -58,7 +58,7 @@ for scale in r.SCALES:   # one directory a run, one run a directory
 # tables of which nothing is trained are those of --models, and are not written here
 trained = {x.table for x in r.rows_read() if x.words[0] == "train"}
 ids = [i for i in ids if i.split("-")[0] in trained]
-for scale in ("paper", "hour", "laptop", "laptop2", "text", "text2"):
+for scale in ("paper", "hour", "minutes", "laptop", "laptop2", "text", "text2"):
     rows = [r for f in glob.glob(f"{sys.argv[1]}/*-{scale}.json")
             for r in json.load(open(f))["rows"]]
     names = [r["id"] for r in rows]
@@ -69,6 +69,12 @@ for scale in ("paper", "hour", "laptop", "laptop2", "text", "text2"):
             print(f"{scale}: {r['id']} has flags '{r['flags']}', skipped '{r.get('skipped')}'")
     flags = {r["id"]: r["flags"] for r in rows}
     if scale == "paper" and "--heads 4" not in flags["table12-heads4"]: print("paper: --heads")
+    if scale == "minutes":
+        for i, want in (("figure6-window512", "--window 128"), ("table12-heads4", "--heads 2"),
+                        ("figure5-data500M", "--train-tokens 390625"),
+                        ("table10-batch0.25M", "--total-batch 4096"),
+                        ("table10-fix2", "--fix-token 2:0")):
+            if want not in flags[i]: print(f"{i}: got {flags[i]}, wanted {want}")
     if scale == "laptop":   # the rules, on values worked out by hand
         for i, want in (("figure6-window512", "--window 16"),
                         ("figure5-data500M", "--train-tokens 78125"),
