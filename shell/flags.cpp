@@ -190,9 +190,10 @@ void welcome() {
         "                                          the sink forms in about half a minute, on the "
         "built-in task\n"
         "  ./train_sink train -d my.txt -m nano    a small model on your own text file\n"
-        "  ./train_sink probe runs/NAME/step_800   the sink of a checkpoint, layer by layer with "
-        "--json FILE\n\n"
-        "flags: ./train_sink train --help, ./train_sink probe --help, ..; every model: make help\n");
+        "  ./train_sink probe runs/NAME            the sink of a run or of another model, layer by "
+        "layer\n\n"
+        "flags: ./train_sink train --help, ./train_sink probe --help, ..; every model: make help\n"
+        "your model in five minutes: docs/start.md\n");
 }
 
 // how many letters must be put in, left out or changed to get from a to b

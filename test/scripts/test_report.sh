@@ -223,7 +223,21 @@ END
     grep '>enter: ' $out/dom | grep -q 'head=3%3A0'; ok $? "Enter keeps no head: $(grep enter: $out/dom)"
     has '>pixel: 71 190 111 255 / 0 0 0 0<'; has '>cosine: 68 1 84 255<'
     has '>sequence: layer 3, head 1: α₁ #'
-else skip 67 "no chromium"; fi
+    # from a telephone to a wide screen nothing is wider than the page
+    $PYTHON - $out/report.html $out/maps.html $out/four.html > $out/widths.html <<'END'
+import html, sys
+for path in sys.argv[1:]:
+    page = html.escape(open(path, encoding="utf-8").read(), quote=True)
+    for width in (400, 700, 2000):
+        print(f'<iframe width="{width}" height="900" style="border:0" srcdoc="{page}"></iframe>')
+print("""<script>onload = () => { document.body.innerHTML = [...document.querySelectorAll("iframe")].map(f => {
+  const page = f.contentDocument.documentElement, cards = f.contentDocument.querySelectorAll(".card").length;
+  return `<p>${f.width}: ${page.scrollWidth <= +f.width && cards > 1 ? "fits" : page.scrollWidth}</p>`;
+}).join(""); };</script>""")
+END
+    dom widths.html
+    [ "$(grep -o '<p>[0-9]*: fits</p>' $out/dom | wc -l)" = 9 ]; ok $? "a page is wider than its window: $(grep -o '<p>[0-9]*: [^<]*' $out/dom | tr '\n' ' ')"
+else skip 68 "no chromium"; fi
 
 # ---- half a line, nulls, spikes, a growing log -----------------------------------------------------------------------------
 mkdir -p $out/half $out/null $out/live
