@@ -12,6 +12,7 @@ reported and stopped. The steps themselves are in train_sink.cu, which includes 
 #include "../shell/run_flags.h"
 #include "../shell/saves.h"
 #include "../text/targets.h"
+#include "../version.h"
 #include <pthread.h>
 #include <setjmp.h>
 
@@ -313,8 +314,9 @@ static void run_describe(const Run& r) {
 
 static void log_config(Run* r) {
     const std::string build =
-        strf("\"params\":%ld,\"backend\":\"%s\",\"precision\":\"%s\",\"commit\":\"%s\"",
-             r->m.num_params, ops::name, PRECISION_NAME, COMMIT);
+        strf("\"params\":%ld,\"backend\":\"%s\",\"precision\":\"%s\",", r->m.num_params, ops::name,
+             PRECISION_NAME) +
+        strf("\"version\":\"%s\",\"commit\":\"%s\"", VERSION, COMMIT);
     const std::string ranks = dist::world > 1 ? strf(",\"ranks\":%d", dist::world) : "";
     log_line(&r->log, "{\"event\":\"config\",\"switches\":" + switches_json(r->c) +
                           ",\"flags\":" + flags_json(r->f, 't') + "," + build + product_json() +
@@ -365,6 +367,7 @@ static std::string run_state(Run* r, long step, bool keep) {
            strf("\"automatic\": %s, ", keep ? "false" : "true") +
            "\"data\": " + data_state(&r->data) +
            ", \"directory\": " + json_str(run_started(r->f.out)) +
+           ", \"version\": " + json_str(VERSION) +
            ", \"build\": " + build_json() + ", \"product\": " + json_str(cpu::choice().name) +
            ", \"numbers\": " + numbers_json(&r->m) +
            ", \"flags\": " + flags_json(r->f, 't') + "}";

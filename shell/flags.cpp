@@ -3,6 +3,7 @@ shell/flags.cpp -- what flags.h declares.
 */
 #include "../flags.h"
 #include "../cpu/choice.h"
+#include "../version.h"
 
 static FlagKind flag_kind(const long&) { return FLAG_LONG; }
 static FlagKind flag_kind(const double&) { return FLAG_DOUBLE; }
@@ -137,6 +138,13 @@ static const struct { const char *name, *cmds, *help, *preset; } HELP_OF[] = {
     { "probe_len", "p",  "T of the sink metrics, or a list: 64,256", NULL },
 };
 
+// Prints what a report of a fault has to name: version, commit and switches.
+static void print_version() {
+    printf("train_sink %s, commit %s:", VERSION, COMMIT);
+    for (auto& s : SWITCH_VALUES) { printf(" %s=%s", s.name, s.value); }
+    printf(" PRECISION=%s BACKEND=%s\n", PRECISION_NAME, BACKEND_NAME);
+}
+
 static void usage_flag(char command, const FlagRow& r) {
     const std::string left = (r.letter ? strf("-%c, ", r.letter) : "    ") + flag_spelling(r.name);
     std::string help = r.help, preset = flag_text(r, false);
@@ -165,6 +173,7 @@ void usage(char command) {
     usage_commands(command);
     if (!command) {
         printf("\nflags of a command:  train_sink COMMAND --help\n"
+               "version, commit:      train_sink --version\n"
                "switches of a build: make help\n"
                "where to begin:      README.md; words: docs/glossary.md\n");
         return;
@@ -305,6 +314,7 @@ Flags flags_parse(int argc, char** argv, char* command) {
     for (; i < argc; i++) {
         const std::string arg = argv[i];
         if (arg == "-h" || arg == "--help") { usage(i == 1 ? 0 : *command); exit(0); }
+        if (arg == "--version") { print_version(); exit(0); }
         if (arg[0] != '-' || arg == "-") { f.words.push_back(arg); continue; }
         // --steps=10, or --steps 10
         const bool has_value = arg[1] == '-' && arg.find('=') != std::string::npos;
