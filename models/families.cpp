@@ -198,6 +198,23 @@ static void more_falcon(Import* in) {
     if (!in->c.T) { in->c.T = 2048; }
 }
 
+static void more_gptj(Import* in) {
+    if (!in->c.F) { in->c.F = 4 * in->c.C; }
+    in->get("n_inner");
+    const int turns = in->whole("rotary_dim", 64, 2);
+    const int size = in->c.NH > 0 ? in->c.C / in->c.NH : 0;
+    const bool null = in->json.get("rotary_dim") && !in->get("rotary_dim");      // another formula
+    if (null || turns > size || turns % 2) {
+        in->refuse("rotary_dim", strf("an even number of channels, at most %d", size));
+    }
+    in->c.rope_part = (float)turns / size;
+}
+
+static void more_ernie(Import* in) {
+    in->c.qkv_bias = in->c.out_bias = in->c.ffn_bias = in->yes("use_bias", false);
+    if (!in->c.HS && !in->json.get("head_dim")) { in->c.HS = 128; }
+}
+
 static void more_bloom(Import* in) {
     in->c.F = in->whole("n_inner", 4 * in->c.C, 1);
     in->c.T = in->whole("seq_length", 2048, 1);
@@ -352,6 +369,33 @@ static const NameRow NEOX_NAMES[] = {
     { "mlp.up_proj", "gpt_neox.layers.N.mlp.dense_h_to_4h", AS_IT_IS },
     { "mlp.down_proj", "gpt_neox.layers.N.mlp.dense_4h_to_h", AS_IT_IS },
     { "model.norm", "gpt_neox.final_layer_norm", AS_IT_IS },
+    { NULL, NULL, AS_IT_IS }
+};
+// ERNIE 4.5: LLaMA's names, but pairs side by side
+static const NameRow ERNIE_NAMES[] = {
+    { "model.embed_tokens", "model.embed_tokens", AS_IT_IS },
+    { "model.norm", "model.norm", AS_IT_IS },
+    { "lm_head", "lm_head", AS_IT_IS },
+    { "self_attn.q_proj", "model.layers.N.self_attn.q_proj", PAIRED },
+    { "self_attn.k_proj", "model.layers.N.self_attn.k_proj", PAIRED },
+    { "self_attn.*", "model.layers.N.self_attn.*", AS_IT_IS },
+    { "mlp.*", "model.layers.N.mlp.*", AS_IT_IS },
+    { "input_layernorm", "model.layers.N.input_layernorm", AS_IT_IS },
+    { "post_attention_layernorm", "model.layers.N.post_attention_layernorm", AS_IT_IS },
+    { NULL, NULL, AS_IT_IS }
+};
+static const NameRow GPTJ_NAMES[] = { // one norm for both branches
+    { "model.embed_tokens", "wte", AS_IT_IS },
+    { "lm_head", "lm_head", AS_IT_IS },
+    { "input_layernorm", "h.N.ln_1", AS_IT_IS },
+    { "post_attention_layernorm", "h.N.ln_1", AS_IT_IS },
+    { "self_attn.q_proj", "h.N.attn.q_proj", PAIRED },
+    { "self_attn.k_proj", "h.N.attn.k_proj", PAIRED },
+    { "self_attn.v_proj", "h.N.attn.v_proj", AS_IT_IS },
+    { "self_attn.o_proj", "h.N.attn.out_proj", AS_IT_IS },
+    { "mlp.up_proj", "h.N.mlp.fc_in", AS_IT_IS },
+    { "mlp.down_proj", "h.N.mlp.fc_out", AS_IT_IS },
+    { "model.norm", "ln_f", AS_IT_IS },
     { NULL, NULL, AS_IT_IS }
 };
 static const NameRow PHI_NAMES[] = { // one norm for both branches
@@ -511,6 +555,11 @@ static const Family FAMILIES[] = {
       "rope_part=0.5",
       "layer_norm_eps:eps partial_rotary_factor:rope_part", "qk_layernorm=false", "hidden_act",
       false, NULL, "", PHI_NAMES, false, false },
+    { "gptj", "eps=1e-5 norm_kind=ln parallel=1 ffn_bias=1 head_bias=1 ffn=gelu_tanh", GPT2_KEYS,
+      "rotary=true scale_attn_weights=true", "activation_function", false, more_gptj,
+      "transformer.", GPTJ_NAMES, false, false },
+    { "ernie4_5", "eps=1e-5 KV=2 tied=1 rope_base=500000", "", "", "hidden_act", true, more_ernie,
+      "", ERNIE_NAMES, false, false },
     { "falcon", "eps=1e-5 norm_kind=ln tied=1 ffn=gelu", "layer_norm_epsilon:eps",
       "apply_residual_connection_post_layernorm=false", "activation", false, more_falcon,
       "transformer.", FALCON_ONE_NORM, false, false },

@@ -92,6 +92,10 @@ long import_row(Fold fold, const Arch& c, long i, long theirs_rows) {
         case GROUPS_V:    return h * width + (group + 1) * HS + d;
         case LAST_ROWS:   return theirs_rows - c.F + i;
         case SKIP_TWO:    return i + 2;
+        case PAIRED: {
+            const long half = rotated(c) / 2;
+            return d < 2 * half ? i - d + 2 * (d % half) + d / half : i;
+        }
         default:          return i;
     }
 }

@@ -104,6 +104,11 @@ CASES = {
     "gpt_neox": (tf.GPTNeoXConfig, dict(FLAT, hidden_size=64), ""),
     "gpt_neox_serial": (tf.GPTNeoXConfig, dict(FLAT, hidden_size=64,
                                                use_parallel_residual=False), ""),
+    "gptj": (tf.GPTJConfig, dict(GPT, n_embd=40, rotary_dim=6), ""),
+    "gptj_whole": (tf.GPTJConfig, dict(GPT, rotary_dim=6, n_inner=20), ""),
+    "ernie4_5": (tf.Ernie4_5Config, dict(BASE, head_dim=10), ""),
+    "ernie4_5_bias": (tf.Ernie4_5Config, dict(BASE, head_dim=8, use_bias=True,
+                                              tie_word_embeddings=False), ""),
     "phi": (tf.PhiConfig, dict(FLAT, hidden_size=32), ""),
     "falcon_7b": (tf.FalconConfig, FALCON, ""),
     "falcon_40b": (tf.FalconConfig, dict(FALCON, num_kv_heads=2, new_decoder_architecture=True),
@@ -267,7 +272,7 @@ def save(out, names):
     small = dict(vocab_size=29, hidden_size=16, intermediate_size=12, n_embd=16, n_layer=2,
                  num_hidden_layers=2, num_layers=2, ffn_dim=12, word_embed_proj_dim=16, n_inner=12)
     names = names or ("jamba llama_llama3 llama_yarn mistral smollm3 qwen2 qwen3 gemma gemma3 "
-                      "olmo2 phi3 stablelm gpt2 gpt2_untied gpt_neo opt gpt_neox phi "
+                      "olmo2 phi3 stablelm gpt2 gpt2_untied gpt_neo opt gpt_neox phi gptj ernie4_5 "
              "gemma3_llama3 falcon_7b falcon_40b mixtral qwen2_moe qwen3_moe").split()
     tokens = np.random.default_rng(1).integers(0, 29, (N + 1) * T + 1)
     ids = torch.tensor(np.stack([tokens[i * T:i * T + T + 1] for i in range(N)]))
@@ -290,6 +295,7 @@ def save(out, names):
         # the second layer does not turn, or has no window
         arguments.update(dict(no_rope_layer_interval=2) if name == "smollm3" else {})
         arguments.update(dict(sliding_window_pattern=2) if name.startswith("gemma3") else {})
+        arguments.update(dict(rotary_dim=2) if name == "gptj" else {})  # of 4 channels
         model = make(kind(**arguments))
         model.save_pretrained(os.path.join(out, name))
         packed(name, model, os.path.join(out, name))

@@ -282,8 +282,8 @@ int main() {
     keys_check(SCRATCH + "yarn-out");
     for (const char* name : { "llama_llama3", "llama_yarn", "mistral", "qwen2", "qwen3", "olmo2",
                               "smollm3", "gemma", "gemma3", "gemma3_llama3", "phi3", "stablelm",
-                              "gpt_neox", "phi", "gpt2", "gpt2_untied", "gpt_neo", "opt",
-                              "falcon_7b", "falcon_40b" }) {
+                              "gpt_neox", "phi", "gptj", "ernie4_5", "gpt2", "gpt2_untied",
+                              "gpt_neo", "opt", "falcon_7b", "falcon_40b" }) {
         family_check(name);
     }
     init_check();
