@@ -1,36 +1,41 @@
 /*
 kv_cache.h -- rows that come after others: a cache of keys and values, with which generate computes
-only the new row of a sequence, and a forest of segments that continue each other, with which score
+only the new row of a sequence, and a forest of spans that continue each other, with which score
 computes a shared beginning once. Both need a backend on the host.
 */
 #ifndef KV_CACHE_H
 #define KV_CACHE_H
-#include "model.h" // Model, Segment, act_qkv
+#include "model.h" // Model, Span, act_qkv
 
 // ---- what is loaded
-// one token, the next after `past` rows, whose k and v are in the cache. The sink token, if there
-// is one, is among those
+
+// how many rows of its sequence the cache has
+inline int cached_rows(const Model* m) {
+    return m->cache && m->spans.size() == 1 ? m->spans[0].position + m->spans[0].length : 0;
+}
+
+// Loads one token, the next after `past` rows whose keys and values are in the cache. The sink
+// token, if there is one, is among those rows
 inline void model_load_next(Model* m, int token, int past) {
     if (m->B != 1 || m->T != 1 || !m->arena) { model_resize(m, 1, 1 - m->d.bias.token); }
-    m->past = past;
+    m->spans = { { 0, 1, 1, past, -1 } };
     model_reach(m, past + 1L);
     ops::to_device(m->tokens, &token, sizeof token);
 }
 
-// Can sequences share a beginning? If attention runs on the host, no layer is Mamba, and there is
-// neither a sink token nor a prefix (whose rows see what comes later)
+// Tells whether sequences can share a beginning: attention must run on the host, no layer may be
+// Mamba, and there must be neither a sink token nor a prefix (whose rows see what comes later)
 inline bool forest_fits(const Model* m) {
     return ops::on_host && !m->d.bias.token && !m->c.prefix && !m->c.mamba_width;
 }
 
-// the tokens of all segments, for a forward pass alone
+// Loads the tokens of a forest, for a forward pass alone.
 inline void model_load_forest(Model* m, const std::vector<int>& tokens,
-                                     const std::vector<Segment>& forest) {
-    m->past = 0;
+                              const std::vector<Span>& forest) {
     model_resize(m, tokens.size(), 1);
-    for (auto& part : forest) { model_reach(m, (long)part.past + part.n); }
+    for (const Span& span : forest) { model_reach(m, (long)span.position + span.length); }
     ops::to_device(m->tokens, tokens.data(), tokens.size() * sizeof(int));
-    m->forest = forest;
+    m->spans = forest;
 }
 
 // how many numbers a Mamba layer remembers: models/mamba.h
@@ -38,13 +43,15 @@ inline size_t mamba_numbers(const Model* m) {
     return m->d.MW * (m->d.MS + m->c.mamba_conv - 1);
 }
 
-// an empty cache for sequences of T tokens, if host code can read it; T = 0: none
+// Makes an empty cache for sequences of T tokens, if host code can read it; T = 0 only frees it.
 inline void model_cache(Model* m, int T) {
     const Sizes& d = m->d;
-    for (void* p : { (void*)m->cache, (void*)m->memory }) { ops::device_free(p); }
+    ops::device_free(m->cache);
+    ops::device_free(m->memory);
     m->cache = NULL;
     m->memory = NULL;
-    m->past = m->T = 0;
+    m->T = 0;
+    m->spans.clear();
     m->room = T + d.bias.token;
     if (!T || !ops::on_host) { return; }
     m->cache = (real*)ops::device_malloc(d.L * m->room * 2 * d.KV * d.HS * sizeof(real));
@@ -54,48 +61,57 @@ inline void model_cache(Model* m, int T) {
 
 // ---- attention
 
-// copies k and v of the rows that are loaded to their places in the cache; returns where layer l
-// begins there
-inline const real* cache_keep(Model* m, int l) {
-    const size_t q = m->d.NH * m->d.HS, kv = m->d.W - q;
-    real* cache = m->cache + (size_t)l * m->room * kv;
-    for (int t = 0; t < rows(m); t++) {
-        memcpy((void*)(cache + (m->past + t) * kv), act_qkv(m, l) + t * m->d.W + q,
-               kv * sizeof(real));
-    }
-    return cache;
+// the cache of layer l: (room, 2 KV HS), the keys and values of each row
+inline real* layer_cache(const Model* m, int l) {
+    const size_t width = 2 * m->d.KV * m->d.HS;
+    return m->cache + (size_t)l * m->room * width;
 }
 
-// a segment that continues another: its rows see the keys and values of that one, then their own
-inline void attention_branch(Model* m, int l, const Segment& part) {
-    const size_t W = m->d.W, q = m->d.NH * m->d.HS, kv = W - q;
+// Copies keys and values of n rows from q|k|v to out (n, 2 KV HS).
+inline void copy_keys(const Model* m, real* out, const real* qkv, int n) {
+    const size_t q_width = m->d.NH * m->d.HS;
+    const size_t width = m->d.W - q_width;
+    for (int t = 0; t < n; t++) { std::copy_n(qkv + t * m->d.W + q_width, width, out + t * width); }
+}
+
+// Appends the keys and values of the rows that are loaded to the cache of layer l.
+inline void cache_append(Model* m, int l) {
+    const size_t width = 2 * m->d.KV * m->d.HS;
+    const Span& span = m->spans[0];
+    copy_keys(m, layer_cache(m, l) + span.position * width, act_qkv(m, l), rows(m));
+}
+
+// Returns the keys and values that a span sees which continues another: the parent's, then its own.
+inline std::vector<real> keys_of_branch(const Model* m, int l, const Span& span) {
+    const size_t width = 2 * m->d.KV * m->d.HS;
+    const Span& parent = m->spans[span.parent];
     const real* qkv = act_qkv(m, l);
-    std::vector<real> seen((part.past + part.n) * kv);
-    for (int t = 0; t < part.past + part.n; t++) {
-        const int row = t < part.past ? m->forest[part.parent].at + t : part.at + t - part.past;
-        std::copy_n(qkv + row * W + q, kv, &seen[t * kv]);
-    }
-    for (int t = 0; t < part.n; t++) {
-        const size_t row = part.at + t;
-        variant::attention_row(act_att(m, l) + row * q, qkv + row * W, seen.data(), star_k(m, l),
-                               star_v(m, l), part.past + t, attn_shape(m, l));
+    std::vector<real> keys((span.position + span.length) * width);
+    copy_keys(m, keys.data(), qkv + (size_t)parent.row * m->d.W, span.position);
+    copy_keys(m, &keys[span.position * width], qkv + (size_t)span.row * m->d.W, span.length);
+    return keys;
+}
+
+// Computes attention of a span that comes after other rows, a row at a time.
+inline void attention_after(Model* m, int l, const Span& span) {
+    std::vector<real> copy;
+    if (span.parent >= 0) { copy = keys_of_branch(m, l, span); }
+    const real* keys = span.parent >= 0 ? copy.data() : layer_cache(m, l);
+    for (int t = 0; t < span.length; t++) {
+        const size_t row = span.row + t;
+        real* out = act_att(m, l) + row * m->d.NH * m->d.HS;
+        const real* q = act_qkv(m, l) + row * m->d.W;
+        variant::attention_row(out, q, keys, star_k(m, l), star_v(m, l), span.position + t,
+                               attn_shape(m, l));
     }
 }
 
-inline void attention_forest(Model* m, int l) {
-    AttnShape s = attn_shape(m, l);
-    s.B = 1;
-    for (auto& part : m->forest) {
-        if (part.parent >= 0) { continue; }
-        s.T = part.n;
-        variant::attention_forward(
-            act_att(m, l) + (size_t)part.at * m->d.NH * m->d.HS,
-            act_stat(m, l) + (size_t)part.at * m->d.NH * 2, act_qkv(m, l) + part.at * m->d.W,
-            star_k(m, l), star_v(m, l), s);
-    }
-    #pragma omp parallel for schedule(dynamic)
-    for (size_t i = 0; i < m->forest.size(); i++) {
-        if (m->forest[i].parent >= 0) { attention_branch(m, l, m->forest[i]); }
+// Computes attention of all spans that come after other rows. They are short: a thread takes one.
+inline void attention_continued(Model* m, int l) {
+    const int n = m->spans.size();
+    #pragma omp parallel for schedule(dynamic) if (n > 1)
+    for (int i = 0; i < n; i++) {
+        if (m->spans[i].position > 0) { attention_after(m, l, m->spans[i]); }
     }
 }
 #endif // KV_CACHE_H

@@ -146,9 +146,16 @@ struct Stage;
 // computes
 typedef std::function<void(Model* m, const Stage& stage, int l)> Around;
 
-// A part of a sequence: n rows of the batch from row `at`, at positions past, past + 1, .. They see
-// each other and, unless `parent` is -1, the first `past` rows of that segment
-struct Segment { int at, n, past, parent; };
+// Rows of the batch whose positions run on. What is loaded is a list of them: one span for a batch of
+// whole sequences; one for the next row of a sequence whose earlier rows are in the cache; or, where
+// sequences share their beginnings, a forest of spans that continue each other
+struct Span {
+    int row;       // the first one in the batch
+    int sequences; // of `length` rows each, one after the other
+    int length;
+    int position;  // of the first row of each; the rows before it are the parent's, or in the cache
+    int parent;    // index of the span that this one continues; -1: none
+};
 
 struct Model {
     Arch c;
@@ -178,9 +185,8 @@ struct Model {
     acc *turns, *turns_local;
     real* cache; int room; // generation: k, v of rows that were read, (L, room, 2 KV HS), or NULL
     acc* memory; // and what Mamba layers remember of them: models/mamba.h
-    int past; // rows of it before the one that is loaded; 0: a whole batch
     Around around; // if it is set, every stage of a forward pass goes through it
-    std::vector<Segment> forest; // what is loaded if not whole sequences, else empty
+    std::vector<Span> spans; // what is loaded
     std::vector<Model> pieces;   // of a small model's batch, on the CPU (small_model.h)
 };
 
@@ -216,12 +222,25 @@ inline const real* star_v(const Model* m, int l) {
     return m->d.bias.learn_v ? m->w.layer[l].vstar : m->v_fixed;
 }
 
-// the table that layer l turns q and k by, from the first row that is loaded; NULL if it does not
+// the shape of attention in layer l on the rows of one span
+inline AttnShape span_shape(const Model* m, int l, const Span& span) {
+    AttnShape s = attn_shape(m, l);
+    s.B = span.sequences;
+    s.T = span.length;
+    return s;
+}
+
+// Calls f for every span of what is loaded. All that depends on the position of a row goes through
+// this: a stage that does is right for a batch, for a cached row and for a forest at once
+template <class F> void each_span(const Model* m, F f) {
+    for (const Span& span : m->spans) { f(span); }
+}
+
+// the table that layer l turns q and k by, from position 0; NULL if it does not
 inline const acc* layer_turns(const Model* m, int l) {
     const Arch& c = m->c;
     if (!m->d.pe.rotary || !in_pattern(c.rope_layers, l)) { return NULL; }
-    return (is_local(c, l) && m->turns_local ? m->turns_local : m->turns) +
-           (size_t)m->past * rotated(c);
+    return is_local(c, l) && m->turns_local ? m->turns_local : m->turns;
 }
 
 // ---- where the activations of a layer, or of a branch, are
@@ -482,9 +501,8 @@ inline long targets_count(const Model* m, const int* seqs, long n, int T) {
 // that no loss asks for is given as ~id
 inline long model_load(Model* m, const int* seqs, int B, int T, int min_context = 0) {
     const int skip = m->d.bias.token;
-    m->past = 0;
-    m->forest.clear();
     if (m->B != B || m->T != T + skip || !m->arena) { model_resize(m, B, T); }
+    m->spans = { { 0, B, m->T, 0, -1 } };
     std::vector<int> tokens((size_t)B * T), targets((size_t)B * m->T);
     long count = 0;
     for (int b = 0; b < B; b++) {

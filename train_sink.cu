@@ -151,9 +151,17 @@ static void attn_input_backward(Model* m, int l) { input_backward(m, 2 * l); }
 static void ffn_input_forward(Model* m, int l)   { input_forward(m, 2 * l + 1); }
 static void ffn_input_backward(Model* m, int l)  { input_backward(m, 2 * l + 1); }
 
+static StageCost norm_cost(const Sizes& d) { return { 0, 2.0 * d.C }; }
+static StageCost no_cost(const Sizes&)     { return { 0, 0 }; }
+
+// what the products read that begin a branch
+static StageInput no_product(const Model*, int)      { return { NULL, 0 }; }
+static StageInput attn_input(const Model* m, int l)  { return { act_n(m, 2 * l), m->c.C }; }
+static StageInput ffn_input(const Model* m, int l)   { return { act_n(m, 2 * l + 1), m->c.C }; }
+
 // -- q, k, v = n W^T + b
 
-void qkv_forward(Model* m, int l) {
+static void qkv_forward(Model* m, int l) {
     const auto& w = m->w.layer[l];
     ops::matmul_forward(act_qkv(m, l), act_n(m, 2 * l), w.qw, w.qb, NULL, rows(m), m->c.C, m->d.W);
 }
@@ -166,6 +174,8 @@ static void qkv_backward(Model* m, int l) {
     if (g.qb) { ops::matmul_backward_bias(g.qb, m->a.dqkv, N, m->d.W); }
     ops::matmul_backward_input(m->a.dn, m->a.dqkv, w.qw, m->d.gate, N, m->c.C, m->d.W);
 }
+
+static StageCost qkv_cost(const Sizes& d) { return { 2.0 * d.C * d.W, double(d.C + d.W) }; }
 
 // -- QKNORM: q and k become norm(q), norm(k), of each head or of all heads together
 static void qk_norm_forward(Model* m, int l) {
@@ -185,26 +195,37 @@ static void qk_norm_backward(Model* m, int l) {
                           attn_shape(m, l));
 }
 
+static StageCost qk_norm_cost(const Sizes& d) { return { 0, 3.0 * d.QK }; }
+
 // -- rotary: q and k turn with their position. If no stage lies between, attention's backward
 // rotates them back
-static bool turns_in_attention(const Model* m);
-
 static void rotary_forward(Model* m, int l) {
-    const acc* turns = layer_turns(m, l);
-    if (!turns) { return; }
-    AttnShape s = attn_shape(m, l);
-    if (m->forest.empty()) { ops::rope(act_qkv(m, l), turns, +1, s); }
-    s.B = 1;
-    for (auto& part : m->forest) {
-        s.T = part.n;
-        ops::rope(act_qkv(m, l) + part.at * m->d.W, turns + (size_t)part.past * s.rot, +1, s);
+    const acc* table = layer_turns(m, l);
+    if (!table) { return; }
+    each_span(m, [&](const Span& span) {
+        real* qkv = act_qkv(m, l) + (size_t)span.row * m->d.W;
+        const acc* from = table + (size_t)span.position * rotated(m->c);
+        ops::rope(qkv, from, +1, span_shape(m, l, span));
+    });
+}
+
+// Tells whether rotary is the last stage before attention, and turns whole heads.
+static bool turns_in_attention(const Model* m) {
+    const Stage* previous = NULL;
+    for (auto& stage : LAYER_STAGES) {
+        if (!stage.when(m->d, 0)) { continue; }
+        if (stage.role == ROLE_ATTENTION) { break; }
+        previous = &stage;
     }
+    return previous->forward == rotary_forward && rotated(m->c) == m->c.HS;
 }
 
 static void rotary_backward(Model* m, int l) {
-    const acc* turns = layer_turns(m, l);
-    if (turns && !turns_in_attention(m)) { ops::rope(m->a.dqkv, turns, -1, attn_shape(m, l)); }
+    const acc* table = layer_turns(m, l);
+    if (table && !turns_in_attention(m)) { ops::rope(m->a.dqkv, table, -1, attn_shape(m, l)); }
 }
+
+static StageCost rotary_cost(const Sizes& d) { return { 0, 2.0 * d.QK }; }
 
 // -- phi, the kernel of linear attention, on every head of q and k: elu + 1, or W2 relu(W1 x)
 static void phi_forward(Model* m, int l) {
@@ -241,17 +262,22 @@ static void phi_backward(Model* m, int l) {
     });
 }
 
+static StageCost phi_cost(const Sizes& d) { return { d.phi ? 4.0 * d.QK * d.HS : 0, 4.0 * d.QK }; }
+
 // -- attention
 
-void attention_forward(Model* m, int l) {
-    if (!m->forest.empty()) { attention_forest(m, l); return; }
-    const real* cache = m->cache ? cache_keep(m, l) : NULL;
-    if (m->past) {
-        return variant::attention_row(act_att(m, l), act_qkv(m, l), cache, star_k(m, l),
-                                      star_v(m, l), m->past, attn_shape(m, l));
-    }
-    variant::attention_forward(act_att(m, l), act_stat(m, l), act_qkv(m, l), star_k(m, l),
-                               star_v(m, l), attn_shape(m, l));
+static void attention_forward(Model* m, int l) {
+    if (m->cache) { cache_append(m, l); }
+    each_span(m, [&](const Span& span) {
+        if (span.position > 0) { return; }
+        const size_t row = span.row;
+        real* out = act_att(m, l) + row * m->d.NH * m->d.HS;
+        acc* stat = act_stat(m, l) + row * m->d.NH * 2;
+        const real* qkv = act_qkv(m, l) + row * m->d.W;
+        variant::attention_forward(out, stat, qkv, star_k(m, l), star_v(m, l),
+                                   span_shape(m, l, span));
+    });
+    attention_continued(m, l);
 }
 
 // a.datt -> a.dqkv
@@ -265,9 +291,11 @@ static void attention_backward(Model* m, int l) {
                                 attn_shape(m, l));
 }
 
+static StageCost attention_cost(const Sizes& d) { return { 0, double(d.W + d.NH * d.HS) }; }
+
 // -- GATE: o sigmoid(g), g = n W_g^T: a number for each head, or for each of its channels
 
-void gate_forward(Model* m, int l) {
+static void gate_forward(Model* m, int l) {
     const auto& w = m->w.layer[l];
     ops::matmul_forward(act_gate(m, l), act_n(m, 2 * l), w.gw, NULL, NULL, rows(m), m->c.C, m->d.G);
     ops::gate_forward(act_gated(m, l), act_att(m, l), act_gate(m, l), gate_width(m),
@@ -282,6 +310,10 @@ static void gate_backward(Model* m, int l) {
                        gate_width(m), attn_shape(m, l));
     ops::matmul_backward_weight(g.gw, m->a.dgate, act_n(m, 2 * l), N, m->c.C, m->d.G);
     ops::matmul_backward_input(m->a.dn, m->a.dgate, w.gw, false, N, m->c.C, m->d.G);
+}
+
+static StageCost gate_cost(const Sizes& d) {
+    return { 2.0 * d.C * d.G, d.C + 2.0 * d.NH * d.HS };
 }
 
 // the gradient of the heads' output
@@ -301,22 +333,33 @@ static void combine_backward(Model* m, int l) {
                         attn_shape(m, l));
 }
 
+static StageCost combine_cost(const Sizes& d) { return { 0, double(d.NH * d.HS + d.OC) }; }
+
 // -- W_O, and back onto the stream
-void attn_output_forward(Model* m, int l) {
+static StageInput heads_input(const Model* m, int l) {
+    real* heads = m->d.combine ? act_heads(m, l) : act_out(m, l);
+    return { heads, (int)m->d.OC };
+}
+
+static void attn_output_forward(Model* m, int l) {
     const auto& w = m->w.layer[l];
-    output_forward(m, 2 * l, m->d.combine ? act_heads(m, l) : act_out(m, l), w.ow, w.ob, m->d.OC);
+    output_forward(m, 2 * l, heads_input(m, l).x, w.ow, w.ob, m->d.OC);
 }
 
 static void attn_output_backward(Model* m, int l) {
-    const auto& w = m->w.layer[l]; const auto& g = m->g.layer[l];
-    const real* inp = m->d.combine ? act_heads(m, l) : act_out(m, l);
-    output_backward(m, 2 * l, m->d.combine ? m->a.dheads : dact_out(m), g.ow, g.ob, inp, w.ow,
-                    m->d.OC);
+    const auto& w = m->w.layer[l];
+    const auto& g = m->g.layer[l];
+    real* dheads = m->d.combine ? m->a.dheads : dact_out(m);
+    output_backward(m, 2 * l, dheads, g.ow, g.ob, heads_input(m, l).x, w.ow, m->d.OC);
+}
+
+static StageCost attn_output_cost(const Sizes& d) {
+    return { 2.0 * d.OC * d.C, d.OC + 2.0 * d.C };
 }
 
 // -- FFN: gate | up, the activation, down
 
-void up_forward(Model* m, int l) {
+static void up_forward(Model* m, int l) {
     const auto& w = m->w.layer[l];
     const bool gated = m->d.ffn.gated;
     ops::matmul_forward(act_fch(m, l), act_n(m, 2 * l + 1), gated ? w.gatew : w.upw,
@@ -333,6 +376,8 @@ static void up_backward(Model* m, int l) {
     ops::matmul_backward_input(m->a.dn, m->a.dfch, gated ? w.gatew : w.upw, false, N, C, FH);
 }
 
+static StageCost up_cost(const Sizes& d) { return { 2.0 * d.C * d.FH, double(d.C + d.FH) }; }
+
 static void activation_forward(Model* m, int l) {
     ops::ffn_forward(act_fca(m, l), act_fch(m, l), m->d.ffn.act, m->d.ffn.gated, rows(m), m->c.F);
 }
@@ -342,7 +387,9 @@ static void activation_backward(Model* m, int l) {
                       m->c.F);
 }
 
-void down_forward(Model* m, int l) {
+static StageCost activation_cost(const Sizes& d) { return { 0, double(d.FH + d.F) }; }
+
+static void down_forward(Model* m, int l) {
     const auto& w = m->w.layer[l];
     output_forward(m, 2 * l + 1, act_fca(m, l), w.downw, w.downb, m->c.F);
 }
@@ -352,45 +399,43 @@ static void down_backward(Model* m, int l) {
     output_backward(m, 2 * l + 1, m->a.dfca, g.downw, g.downb, act_fca(m, l), w.downw, m->c.F);
 }
 
-// ---- a layer is this list, forward; backward is the same list from the end
-#define IF(condition) [](const Sizes& d, long l) -> bool { (void)d; (void)l; return condition; }
-#define A_ROW(number) [](const Sizes& d) -> double { (void)d; return number; }
-const std::vector<Stage> LAYER_STAGES = {
-    { "norm", IF(true), attn_input_forward, attn_input_backward, A_ROW(0), A_ROW(2 * d.C) },
-    { "qkv", IF(d.attends(l)), qkv_forward, qkv_backward, A_ROW(2.0 * d.C * d.W),
-      A_ROW(d.C + d.W) },
-    { "qk norm", IF(d.attends(l) && d.qkn), qk_norm_forward, qk_norm_backward, A_ROW(0),
-      A_ROW(3 * d.QK) },
-    { "rotary", IF(d.attends(l) && d.pe.rotary), rotary_forward, rotary_backward, A_ROW(0),
-      A_ROW(2 * d.QK) },
-    { "phi", IF(d.attends(l) && Attn::phi != PHI_NONE), phi_forward, phi_backward,
-      A_ROW(d.phi ? 4.0 * d.QK * d.HS : 0), A_ROW(4 * d.QK) },
-    { "attention", IF(d.attends(l)), attention_forward, attention_backward, A_ROW(0),
-      A_ROW(d.W + d.NH * d.HS) },
-    { "gate", IF(d.attends(l) && d.gate), gate_forward, gate_backward, A_ROW(2.0 * d.C * d.G),
-      A_ROW(d.C + 2 * d.NH * d.HS) },
-    { "combine", IF(d.attends(l) && d.combine), combine_forward, combine_backward, A_ROW(0),
-      A_ROW(d.NH * d.HS + d.OC) },
-    { "out", IF(d.attends(l)), attn_output_forward, attn_output_backward, A_ROW(2.0 * d.OC * d.C),
-      A_ROW(d.OC + 2 * d.C) },
-    { "mamba", IF(!d.attends(l)), mamba_forward, mamba_backward, A_ROW(0), A_ROW(0) },
-    { "FFN norm", IF(true), ffn_input_forward, ffn_input_backward, A_ROW(0), A_ROW(2 * d.C) },
-    { "gate|up", IF(!d.mixture(l)), up_forward, up_backward, A_ROW(2.0 * d.C * d.FH),
-      A_ROW(d.C + d.FH) },
-    { "activation", IF(!d.mixture(l)), activation_forward, activation_backward, A_ROW(0),
-      A_ROW(d.FH + d.F) },
-    { "down", IF(!d.mixture(l)), down_forward, down_backward, A_ROW(2.0 * d.F * d.C),
-      A_ROW(d.F + 2 * d.C) },
-    { "experts", IF(d.mixture(l)), experts_forward, experts_backward, A_ROW(0), A_ROW(0) },
-};
+static StageCost down_cost(const Sizes& d) { return { 2.0 * d.F * d.C, d.F + 2.0 * d.C }; }
+static StageInput down_input(const Model* m, int l) { return { act_fca(m, l), m->c.F }; }
 
-// Is rotary the last stage before attention, and does it turn whole heads?
-static bool turns_in_attention(const Model* m) {
-    int k = LAYER_STAGES.size() - 1;
-    while (LAYER_STAGES[k].forward != attention_forward) { k--; }
-    do { k--; } while (!LAYER_STAGES[k].when(m->d, 0));
-    return LAYER_STAGES[k].forward == rotary_forward && rotated(m->c) == m->c.HS;
-}
+// ---- which stages a layer has
+
+static bool always(const Sizes&, long)          { return true; }
+static bool attends(const Sizes& d, long l)     { return d.attends(l); }
+static bool norms_qk(const Sizes& d, long l)    { return d.attends(l) && d.qkn; }
+static bool rotates(const Sizes& d, long l)     { return d.attends(l) && d.pe.rotary; }
+static bool has_phi(const Sizes& d, long l)     { return d.attends(l) && Attn::phi != PHI_NONE; }
+static bool has_gate(const Sizes& d, long l)    { return d.attends(l) && d.gate; }
+static bool combines(const Sizes& d, long l)    { return d.attends(l) && d.combine; }
+static bool is_mamba(const Sizes& d, long l)    { return !d.attends(l); }
+static bool has_ffn(const Sizes& d, long l)     { return !d.mixture(l); }
+static bool has_experts(const Sizes& d, long l) { return d.mixture(l); }
+
+// ---- a layer is this list, forward; backward is the same list from the end
+#define BOTH(stage) stage##_forward, stage##_backward
+const std::vector<Stage> LAYER_STAGES = {
+    // name        runs if      what it does       cost of a row     its input    role
+    { "norm",       always,      BOTH(attn_input),  norm_cost,        no_product,  ROLE_NONE },
+    { "qkv",        attends,     BOTH(qkv),         qkv_cost,         attn_input,  ROLE_NONE },
+    { "qk norm",    norms_qk,    BOTH(qk_norm),     qk_norm_cost,     no_product,  ROLE_NONE },
+    { "rotary",     rotates,     BOTH(rotary),      rotary_cost,      no_product,  ROLE_NONE },
+    { "phi",        has_phi,     BOTH(phi),         phi_cost,         no_product,  ROLE_NONE },
+    { "attention",  attends,     BOTH(attention),   attention_cost,   no_product,  ROLE_ATTENTION },
+    { "gate",       has_gate,    BOTH(gate),        gate_cost,        attn_input,  ROLE_GATE },
+    { "combine",    combines,    BOTH(combine),     combine_cost,     no_product,  ROLE_NONE },
+    { "out",        attends,     BOTH(attn_output), attn_output_cost, heads_input, ROLE_ATTN_OUT },
+    { "mamba",      is_mamba,    BOTH(mamba),       no_cost,          no_product,  ROLE_NONE },
+    { "FFN norm",   always,      BOTH(ffn_input),   norm_cost,        no_product,  ROLE_NONE },
+    { "gate|up",    has_ffn,     BOTH(up),          up_cost,          ffn_input,   ROLE_NONE },
+    { "activation", has_ffn,     BOTH(activation),  activation_cost,  no_product,  ROLE_NONE },
+    { "down",       has_ffn,     BOTH(down),        down_cost,        down_input,  ROLE_FFN_OUT },
+    { "experts",    has_experts, BOTH(experts),     no_cost,          no_product,  ROLE_FFN_OUT },
+};
+#undef BOTH
 
 // ============================================================================
 // 2 the model
@@ -399,15 +444,15 @@ static bool turns_in_attention(const Model* m) {
 void embed_forward(Model* m) {
     const Arch& c = m->c;
     const real* positions = m->d.pe.learnable ? m->w.wpe : m->positions;
-    const real* sink = m->past ? NULL : m->w.sink;
     real* out = c.norm_embed ? m->a.embed : act_x(m, 0);
-    auto embed = [&](int at, int past, int B, int T) {
-        const real* from = positions ? positions + (size_t)past * c.C : NULL;
-        ops::embed_forward(out + (size_t)at * c.C, m->tokens + at, m->w.wte, from, sink,
-                           c.embed_scale, B, T, c.C);
-    };
-    if (m->forest.empty()) { embed(0, m->past, m->B, m->T); }
-    for (auto& part : m->forest) { embed(part.at, part.past, 1, part.n); }
+    each_span(m, [&](const Span& span) {
+        real* x = out + (size_t)span.row * c.C;
+        const int* tokens = m->tokens + span.row;
+        const real* from = positions ? positions + (size_t)span.position * c.C : NULL;
+        const real* sink = span.position ? NULL : m->w.sink;
+        ops::embed_forward(x, tokens, m->w.wte, from, sink, c.embed_scale, span.sequences,
+                           span.length, c.C);
+    });
     if (c.norm_embed) { norm_forward(m, act_x(m, 0), out, m->w.lnew, m->w.lneb, norm_embed(m)); }
 }
 
@@ -444,8 +489,7 @@ void model_body(Model* m, const Watch& watch) {
 // later ones, and change
 const real* model_read(Model* m, const std::vector<int>& tokens) {
     const int T = std::min<size_t>(tokens.size(), m->c.T), row = T - 1 + m->d.bias.token;
-    const bool next = m->cache && row > 0 && m->past + m->T == row &&
-                      row >= attn_shape(m, 0).prefix;
+    const bool next = row > 0 && cached_rows(m) == row && row >= attn_shape(m, 0).prefix;
     if (next) {
         model_load_next(m, tokens.back(), row);
     } else {

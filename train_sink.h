@@ -8,25 +8,30 @@ model, and the micro-batch of a training step.
 #include <vector>
 #include "model.h" // Model, Sizes
 
-// ---- a layer is a list of stages, forward; backward is the same list from the end. For one row,
-// forward: flops of its products, and elements moved, without weights. Backward: twice both
+// ---- a layer is a list of stages, forward; backward is the same list from the end
+
+// what a stage costs for one row, forward; backward costs twice as much
+struct StageCost {
+    double flops; // of its products; attention's depend on T: commands/bench.h
+    double moved; // elements, without weights
+};
+
+// what the matrix product of a stage reads: x (N, width); NULL if the stage has none
+struct StageInput { real* x; int width; };
+
+// what a stage is to code outside: eval edits what these leave, bench and probe look for attention
+enum StageRole { ROLE_NONE, ROLE_ATTENTION, ROLE_GATE, ROLE_ATTN_OUT, ROLE_FFN_OUT };
+
 struct Stage {
     const char* name;
     bool (*when)(const Sizes& d, long l);
     void (*forward)(Model* m, int l);
     void (*backward)(Model* m, int l);
-    double (*flops)(const Sizes& d);             // attention's depend on T: commands/bench.h
-    double (*moved)(const Sizes& d);
+    StageCost (*cost)(const Sizes& d);
+    StageInput (*reads)(const Model* m, int l);
+    StageRole role;
 };
 extern const std::vector<Stage> LAYER_STAGES;
-
-// stages that eval changes
-void qkv_forward(Model* m, int l);
-void attention_forward(Model* m, int l);
-void gate_forward(Model* m, int l);
-void attn_output_forward(Model* m, int l);
-void up_forward(Model* m, int l);
-void down_forward(Model* m, int l);
 
 // x_{i+1} = x_i + inp W^T + b at the end of branch i, through the norm after it if there is one
 void output_forward(Model* m, int i, const real* inp, const real* weight, const real* bias,

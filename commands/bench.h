@@ -78,10 +78,11 @@ static std::vector<OpRow> op_rows(Model* m) {
     row("embedding", 1, 0, 2 * NC, [=] { embed_forward(m); });
     for (auto& stage : LAYER_STAGES) {
         if (!stage.when(m->d, 0)) { continue; }
-        const bool attention = stage.forward == attention_forward;
-        const double weights = stage.flops(m->d) / 2,
-                     bytes = one * (stage.moved(m->d) * N + weights);
-        const double flops = attention ? 4 * attention_madds(m) : stage.flops(m->d) * N;
+        const bool attention = stage.role == ROLE_ATTENTION;
+        const StageCost cost = stage.cost(m->d);
+        const double weights = cost.flops / 2;
+        const double bytes = one * (cost.moved * N + weights);
+        const double flops = attention ? 4 * attention_madds(m) : cost.flops * N;
         row(stage.name, L, flops, bytes, [=] { stage.forward(m, 0); });
         row(stage.name + std::string(", backward"), L, attention ? 2.5 * flops : 2 * flops,
             2 * bytes, [=] { stage.backward(m, 0); });

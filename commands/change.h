@@ -97,18 +97,18 @@ enum Place {
     PLACE_pe, PLACE_q, PLACE_k, PLACE_v, PLACE_A,
     PLACE_head, PLACE_gate, PLACE_attn, PLACE_mlp, PLACE_h
 };
-struct PlaceRow { const char* name; bool by_head; void (*stage)(Model*, int); const char* help; };
+struct PlaceRow { const char* name; bool by_head; StageRole stage; const char* help; };
 static const PlaceRow PLACES[] = { // in the order in which a layer meets them
-    { "pe",   false, NULL,                "learned positions: pe:TOKENS, without LAYERS" },
-    { "q",    true,  attention_forward,   "queries, as attention reads them" },
-    { "k",    true,  attention_forward,   "keys, likewise" },
-    { "v",    true,  attention_forward,   "values" },
-    { "A",    true,  attention_forward,   "weights of these tokens in the rows of later ones" },
-    { "head", true,  attention_forward,   "outputs of the heads" },
-    { "gate", true,  gate_forward,        "the gate, after its sigmoid" },
-    { "attn", false, attn_output_forward, "what attention adds to the stream" },
-    { "mlp",  false, down_forward,        "what the FFN adds to it" },
-    { "h",    false, down_forward,        "the stream after a layer" },
+    { "pe",   false, ROLE_NONE,      "learned positions: pe:TOKENS, without LAYERS" },
+    { "q",    true,  ROLE_ATTENTION, "queries, as attention reads them" },
+    { "k",    true,  ROLE_ATTENTION, "keys, likewise" },
+    { "v",    true,  ROLE_ATTENTION, "values" },
+    { "A",    true,  ROLE_ATTENTION, "weights of these tokens in the rows of later ones" },
+    { "head", true,  ROLE_ATTENTION, "outputs of the heads" },
+    { "gate", true,  ROLE_GATE,      "the gate, after its sigmoid" },
+    { "attn", false, ROLE_ATTN_OUT,  "what attention adds to the stream" },
+    { "mlp",  false, ROLE_FFN_OUT,   "what the FFN adds to it" },
+    { "h",    false, ROLE_FFN_OUT,   "the stream after a layer" },
 };
 
 // EDIT_MASK, of A only: the key is not seen, and the row sums to 1 without it
@@ -332,20 +332,6 @@ static Host bits_weights(Model* m, int bits) {
     }
     model_set(m, now.data());
     return was;
-}
-
-// what the product of this stage reads, (N, *width); NULL if the stage is none
-static real* product_input(Model* m, const Stage& stage, int l, int* width) {
-    *width = m->c.C;
-    if (stage.forward == qkv_forward || stage.forward == gate_forward) { return act_n(m, 2 * l); }
-    if (stage.forward == up_forward) { return act_n(m, 2 * l + 1); }
-    *width = m->c.F;
-    if (stage.forward == down_forward) { return act_fca(m, l); }
-    *width = m->d.OC;
-    if (stage.forward == attn_output_forward) {
-        return m->d.combine ? act_heads(m, l) : act_out(m, l);
-    }
-    return NULL;
 }
 
 // ----------------------------------------------------------------------------
@@ -635,16 +621,15 @@ static void change_kv(Change* e, Model* m, int l) {
     if (!e->bits.calibrating) { host_write(act_qkv(m, l), x); }
 }
 
-// a stage of layer l, and the change around it. A mixture of experts stands for the FFN's last
+// a stage of layer l, and the change around it
 static void change_stage(Change* e, Model* m, const Stage& stage, int l) {
-    const bool attention = stage.forward == attention_forward;
-    const auto done = stage.forward == experts_forward ? down_forward : stage.forward;
+    const bool attention = stage.role == ROLE_ATTENTION;
     auto edit = [&](bool before) {
         for (auto& row : PLACES) {
             const Place place = (Place)(&row - PLACES);
             const bool is_before = place == PLACE_q || place == PLACE_k || place == PLACE_v;
             for (auto& one : e->edits) {
-                if (one.place != place || row.stage != done || is_before != before) {
+                if (one.place != place || row.stage != stage.role || is_before != before) {
                     continue;
                 }
                 if (one.layers.has(l)) { change_edit(e, m, &one, l); }
@@ -653,24 +638,25 @@ static void change_stage(Change* e, Model* m, const Stage& stage, int l) {
     };
     if (attention) { edit(true); }
     if (attention && e->bits.kv) { change_kv(e, m, l); }
-    int width;
-    real* input = e->bits.inputs ? product_input(m, stage, l, &width) : NULL;
+    StageInput input = { NULL, 0 };
+    if (e->bits.inputs) { input = stage.reads(m, l); }
     Host was;
-    if (input) { // for this product alone: without a norm before it, what it reads is the stream
-        was = host_read(input, (size_t)rows(m) * width);
+    if (input.x) { // for this product alone: without a norm before it, what it reads is the stream
+        was = host_read(input.x, (size_t)rows(m) * input.width);
         Host x = was;
-        bits_apply(&e->bits, stage.name, l, place_rows(m, &x, NULL, width, 0, width, width),
+        bits_apply(&e->bits, stage.name, l,
+                   place_rows(m, &x, NULL, input.width, 0, input.width, input.width),
                    e->bits.inputs, false);
-        host_write(input, x);
+        host_write(input.x, x);
     }
     if (attention && e->sees_less()) {
         eval_attention(m, l, e->stream, e->evict, e->edits, &e->seen);
     } else {
         stage.forward(m, l);
     }
-    if (input) { host_write(input, was); }
+    if (input.x) { host_write(input.x, was); }
     edit(false);
-    if (done == down_forward && e->after_layer) { e->after_layer(l); }
+    if (stage.role == ROLE_FFN_OUT && e->after_layer) { e->after_layer(l); }
 }
 
 // can a query be at its place in the cache? Not by learned or absolute positions, nor where it was

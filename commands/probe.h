@@ -321,7 +321,7 @@ static std::string probe_once(Model* m, const Flags& f, const ProbeInput& in,
     m->around = [&](Model* m, const Stage& stage, int l) {
         stage.forward(m, l);
         working_layer(l, m->c.L);
-        if (stage.forward == attention_forward) { sink_at_add(&at, m, l); }
+        if (stage.role == ROLE_ATTENTION) { sink_at_add(&at, m, l); }
     };
     const Metrics r = measure(m, in.x.data(), in.n, T, ops::on_host ? 4096 : 8192);
     m->around = nullptr;

@@ -374,17 +374,17 @@ static size_t score_common(const ScoreItem& item) {
 // computed once.
 static void score_forest(Model* m, ScoreItem* first, ScoreItem* last, bool greedy) {
     std::vector<int> tokens;
-    std::vector<Segment> forest;
+    std::vector<Span> forest;
     std::vector<ScoreRow> heads;
     for (ScoreItem* item = first; item < last; item++) {
         const long common = score_common(*item), root = tokens.size();
         const int parent = common ? (int)forest.size() : -1;
         const std::vector<int>& any = item->requests[0].tokens;
-        if (common) { forest.push_back({ (int)root, (int)common, 0, -1 }); }
+        if (common) { forest.push_back({ (int)root, 1, (int)common, 0, -1 }); }
         tokens.insert(tokens.end(), any.begin(), any.begin() + common);
         for (auto& r : item->requests) {
             const long own = tokens.size(), n = (long)r.tokens.size() - 1 - common;
-            if (n) { forest.push_back({ (int)own, (int)n, (int)common, parent }); }
+            if (n) { forest.push_back({ (int)own, 1, (int)n, (int)common, parent }); }
             tokens.insert(tokens.end(), r.tokens.begin() + common, r.tokens.end() - 1);
             for (size_t k = r.from; k < r.tokens.size(); k++) {
                 const long at = (long)k - 1;

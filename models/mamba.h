@@ -89,7 +89,7 @@ inline void mamba_channel(Model* m, int l, long b, long i) {
     const real* log_rate = w.mamba_a + i * MS;
     std::vector<acc> h(MS);
     std::vector<acc> rate(MS);
-    if (m->past) { std::copy_n(memory + i * MS, MS, h.data()); }
+    if (m->spans[0].position) { std::copy_n(memory + i * MS, MS, h.data()); }
     for (long s = 0; s < MS; s++) { rate[s] = std::exp(acc(log_rate[s])); }
     for (long row = b * m->T; row < (b + 1) * m->T; row++) {
         const real* b_t = a.mamba_dbc + row * MP + m->c.mamba_rank;
@@ -120,7 +120,8 @@ inline void mamba_forward(Model* m, int l) {
     ops::matmul_forward(a.mamba_in, act_n(m, 2 * l), w.mamba_inw, NULL, NULL, N, C, 2 * MW);
 
     acc* before = m->memory ? mamba_memory(m, l) + MW * MS : NULL;
-    const MambaInput input = { a.mamba_in, before, (int)m->past, MW, (int)m->c.mamba_conv };
+    const int past = m->spans[0].position; // the only span: forest_fits
+    const MambaInput input = { a.mamba_in, before, past, MW, (int)m->c.mamba_conv };
     mamba_convolution(a.mamba_u, input, w.mamba_convw, w.mamba_convb, m->B, m->T);
     if (before) { mamba_keep_inputs(before, input, m->T); }
 

@@ -236,7 +236,7 @@ static void cache_compare(Model* m, const int* seq, const std::string& name) {
         for (int n = 3; n <= c.T + 1; n++) {
             const real* row = model_read(m, std::vector<int>(seq, seq + n));
             rows[with].insert(rows[with].end(), row, row + c.C);
-            rows_alone += m->past > 0;
+            rows_alone += m->spans[0].position > 0;
         }
     }
     const int first = c.prefix ? std::max(4, c.prefix + 1) : 4; // the first that is read alone
@@ -307,12 +307,12 @@ static void packed_check(const std::string& path) {
     all[3].tokens[4] = all[4].tokens[2] = (seq[4] + 1) % c.V;
     std::vector<double> packed, alone;
     std::vector<int> tokens;
-    std::vector<Segment> forest;
+    std::vector<Span> forest;
     // the last two go on from the first, after as many tokens as they share with it
     for (auto& d : all) {
         const int past = d.shared, at = tokens.size();
         tokens.insert(tokens.end(), d.tokens.begin() + past, d.tokens.end());
-        forest.push_back({ at, (int)d.tokens.size() - past, past, past ? 0 : -1 });
+        forest.push_back({ at, 1, (int)d.tokens.size() - past, past, past ? 0 : -1 });
     }
     if (forest_fits(&m)) {
         model_load_forest(&m, tokens, forest);
