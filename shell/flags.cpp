@@ -236,6 +236,18 @@ static const char* const OTHER_NAMES[][2] = {
     { "--wd", "--weight-decay" },   { "--clip", "--grad-clip" },   { "--continue", "--resume" },
 };
 
+// "a flag of train, probe and eval: ./train_sink train --help"
+static std::string flag_home(const FlagRow& r) {
+    std::vector<std::string> takers;
+    for (auto& c : COMMANDS) { if (r.of(c.letter)) { takers.push_back(c.name); } }
+    std::string named;
+    for (size_t i = 0; i < takers.size(); i++) {
+        const bool last = i + 1 == takers.size();
+        named += (!i ? "" : last ? " and " : ", ") + takers[i];
+    }
+    return "a flag of " + named + ": ./train_sink " + takers[0] + " --help";
+}
+
 // no flag is called `name`: what may have been meant
 static std::string flag_meant(const std::string& name, const std::vector<FlagRow>& rows,
                               char command) {
@@ -247,7 +259,12 @@ static std::string flag_meant(const std::string& name, const std::vector<FlagRow
         }
     }
     for (auto& other : OTHER_NAMES) {
-        if (name == other[0]) { return std::string("did you mean ") + other[1] + "?"; }
+        if (name != other[0]) { continue; }
+        for (auto& r : rows) {
+            const bool others = flag_spelling(r.name) == other[1] && !r.of(command);
+            if (others) { return std::string(other[1]) + " is " + flag_home(r); }
+        }
+        return std::string("did you mean ") + other[1] + "?";
     }
     std::string best;
     int least = 1 + (int)name.size() / 3;                // farther away nothing is meant
@@ -269,15 +286,7 @@ static std::string flag_meant(const std::string& name, const std::vector<FlagRow
 
 // Dies of a flag that only other commands take, and names them.
 [[noreturn]] static void flag_of_others(const FlagRow& r, const std::string& spelled) {
-    std::vector<std::string> takers;
-    for (auto& c : COMMANDS) { if (r.of(c.letter)) { takers.push_back(c.name); } }
-    std::string named;
-    for (size_t i = 0; i < takers.size(); i++) {
-        const bool last = i + 1 == takers.size();
-        named += (!i ? "" : last ? " and " : ", ") + takers[i];
-    }
-    die(EXIT_USER, spelled + ": not a flag of this command",
-        "a flag of " + named + ": ./train_sink " + takers[0] + " --help");
+    die(EXIT_USER, spelled + ": not a flag of this command", flag_home(r));
 }
 
 void command_known(const Flags& f, char command) {

@@ -87,6 +87,7 @@ void source_there(const std::string& name, const std::string& again) {
     if (name == "bb" || file_exists(name)) { return; }
     source_weight(&bare);
     if (file_exists(bare) || file_exists("data/" + bare)) { return; }
+    hint_also().clear();                                 // it is no fault of the checkpoint
     die(EXIT_USER, bare + ": the run was trained on this, and it is not there any more",
         "if it was moved: " + again + " -d PATH");
 }

@@ -57,6 +57,8 @@ static void test_hints() {
     // a flag of another command
     hinted("train --temperature 1", "a flag of generate: ./train_sink generate --help");
     hinted("score run/step_4 --val-seqs 3", "a flag of train, probe and eval: ./train_sink train --help");
+    hinted("train --temp 1", "--temperature is a flag of generate: ./train_sink generate --help");
+    hinted("generate run/step_4 --temp 1", "did you mean --temperature?");
     // files
     hinted("score run/step_4", "make one: python3 scripts/tasks.py --help");
     hinted("score run/step_4 --task no.jsonl", "make one: python3 scripts/tasks.py --help");

@@ -283,7 +283,7 @@ for i in 1 2 3 4 5 6 7 8 9; do echo "line $i of a text that will be moved"; done
 cat text.txt text.txt text.txt > text2.txt; cat text2.txt text2.txt text2.txt > text.txt
 train $TINY -n 2 -d text.txt -o texts; mv text.txt newer.txt
 refuses "text.txt: the run was trained on this, and it is not there any more" --resume -n 3 -o texts
-says "if it was moved: ./train_sink train --resume -o texts -d PATH" "moved text"
+says "HINT: if it was moved: ./train_sink train --resume -o texts -d PATH$" "moved text"
 "$program" probe texts > out 2> err; says "if it was moved: the same command with -d PATH" "probe, moved text"
 train --resume -n 3 -o texts -d newer.txt
 cp text2.txt newer.txt
