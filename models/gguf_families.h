@@ -19,6 +19,7 @@ it computes).
 //   square        only heads that fill the width
 //   window        the window, which it leaves out elsewhere
 //   factors       LLaMA 3's scaling of positions, likewise
+// Those with experts are read alone.
 struct GgufModel { const char *arch, *model_type, *key, *act, *form, *computes; };
 static const GgufModel GGUF_MODELS[] = {
     { "llama",    "llama",       "hidden_act",        "silu", "pairs", "factors" },
@@ -36,6 +37,9 @@ static const GgufModel GGUF_MODELS[] = {
     { "stablelm", "stablelm",    "hidden_act",        "silu", "", "tied=0 square" },
     { "gpt2",     "gpt2",        "activation_function", "gelu_new", "qkv", "square" },
     { "gptneox",  "gpt_neox",    "hidden_act",        "gelu", "qkv", "tied=0 qkv_bias=1 square" },
+    { "qwen2moe", "qwen2_moe",   "hidden_act",        "silu", "", "" },
+    { "qwen3moe", "qwen3_moe",   "hidden_act",        "silu", "", "" },
+    { "gpt-oss",  "gpt_oss",     "hidden_act",        "silu", "", "" },
     { "falcon",   "falcon",      "activation",        "gelu", "qkv one_norm",
       "qkv_bias=0 square" },
     { "bloom",    "bloom",       "",                  "", "qkv", "square" },
@@ -59,6 +63,10 @@ static const char* const GGUF_CONFIG[][3] = {
     { "attn_logit_softcapping", "attn_logit_softcapping", "f32" },
     { "final_logit_softcapping", "final_logit_softcapping", "f32" },
     { "use_parallel_residual", "use_parallel_residual", "bool" },
+    { "expert_count", "num_local_experts", "" },
+    { "expert_used_count", "num_experts_per_tok", "" },
+    { "expert_feed_forward_length", "moe_intermediate_size", "" },
+    { "expert_shared_feed_forward_length", "shared_expert_intermediate_size", "" },
     { "vocab_size", "", "" },                            // the rows of the embedding
     { "tensor_data_layout", "", "" },
     { "attention.value_length", "", "" },
@@ -84,10 +92,20 @@ static const char* const GGUF_NAMES[][2] = {
     { "blk.#.attn_output", "model.layers.#.self_attn.o_proj" },
     { "blk.#.attn_q_norm", "model.layers.#.self_attn.q_norm" },
     { "blk.#.attn_k_norm", "model.layers.#.self_attn.k_norm" },
+    { "blk.#.post_attention_norm", "model.layers.#.post_attention_layernorm" },  // of gpt-oss
     { "blk.#.ffn_norm", "model.layers.#.post_attention_layernorm" },
     { "blk.#.ffn_gate", "model.layers.#.mlp.gate_proj" },
     { "blk.#.ffn_up", "model.layers.#.mlp.up_proj" },
     { "blk.#.ffn_down", "model.layers.#.mlp.down_proj" },
+    { "blk.#.attn_sinks", "model.layers.#.self_attn.sinks" },
+    { "blk.#.ffn_gate_inp", "model.layers.#.mlp.router" },
+    { "blk.#.ffn_gate_exps", "model.layers.#.mlp.experts.gate_exps" },
+    { "blk.#.ffn_up_exps", "model.layers.#.mlp.experts.up_exps" },
+    { "blk.#.ffn_down_exps", "model.layers.#.mlp.experts.down_exps" },
+    { "blk.#.ffn_gate_inp_shexp", "model.layers.#.mlp.shared_expert_gate" },
+    { "blk.#.ffn_gate_shexp", "model.layers.#.mlp.shared_expert.gate_proj" },
+    { "blk.#.ffn_up_shexp", "model.layers.#.mlp.shared_expert.up_proj" },
+    { "blk.#.ffn_down_shexp", "model.layers.#.mlp.shared_expert.down_proj" },
 };
 
 // these precede the rows above in a model with norms after attention and FFN

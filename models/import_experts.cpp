@@ -77,10 +77,25 @@ struct ExpertsImport {
         return true;
     }
 
+    // expert e of a tensor of all experts, [experts, rows, cols], as GGUF files have it
+    bool slice(const char* name, int e, long rows, long cols, float* out) const {
+        const Weight* w = files.find(layer + name);
+        if (!w) { return false; }
+        fits(*w, w->shape == std::vector<long>{ c.experts, rows, cols });
+        const auto row_of = [=](long i) { return e * rows + i; };
+        if (!weight_stays(*w, rows, row_of, out)) {
+            weight_rows(*w, e * rows, (e + 1) * rows, out);
+        }
+        return true;
+    }
+
     // gate over up of expert e, (2F, C)
     bool gate_up(int e, float* out) const {
         const long F = c.F;
         const long C = c.C;
+        if (slice("mlp.experts.gate_exps.weight", e, F, C, out)) {
+            return slice("mlp.experts.up_exps.weight", e, F, C, out + F * C);
+        }
         const Weight* gate = find(e, { "block_sparse_moe.experts.E.w1.weight",
                                        "mlp.experts.E.gate_proj.weight",
                                        "feed_forward.experts.E.gate_proj.weight" });
@@ -111,7 +126,26 @@ struct ExpertsImport {
         if (w) { matrix(*w, c.C, c.F, out); return true; }
         const std::string name = "mlp.experts.down_proj";
         const auto same = [](long i) { return i; };
-        return turned(name, e, c.C, c.F, out) || packed(name, e, c.C, c.F, same, out);
+        return turned(name, e, c.C, c.F, out) || packed(name, e, c.C, c.F, same, out) ||
+               slice("mlp.experts.down_exps.weight", e, c.C, c.F, out);
+    }
+
+    // biases of all experts in a GGUF file, those of gate before those of up
+    bool gate_up_biases(float* out) const {
+        const Weight* gate = files.find(layer + "mlp.experts.gate_exps.bias");
+        const Weight* up = files.find(layer + "mlp.experts.up_exps.bias");
+        if (!gate || !up) { return false; }
+        const long F = c.F;
+        const long all = c.experts * F;
+        std::vector<float> g(all);
+        std::vector<float> u(all);
+        own(*gate, all, g.data());
+        own(*up, all, u.data());
+        for (long e = 0; e < c.experts; e++) {
+            std::copy_n(&g[e * F], F, out + 2 * e * F);
+            std::copy_n(&u[e * F], F, out + 2 * e * F + F);
+        }
+        return true;
     }
 
     // biases of all experts, `width` each; those of gate and up take turns
@@ -147,8 +181,10 @@ bool import_experts(const Weights& files, const Arch& c, const std::string& name
         there = w;
         if (w) { in.own(*w, n.kind == ".bias" ? c.experts : c.experts * C, out); }
     } else if (n.kind == ".bias") {
-        there = up ? in.bias("mlp.experts.gate_up_proj_bias", 2 * F, true, out)
-                   : in.bias("mlp.experts.down_proj_bias", C, false, out);
+        there = up ? in.bias("mlp.experts.gate_up_proj_bias", 2 * F, true, out) ||
+                         in.gate_up_biases(out)
+                   : in.bias("mlp.experts.down_proj_bias", C, false, out) ||
+                         in.bias("mlp.experts.down_exps.bias", C, false, out);
     }
     for (int e = 0; !router && n.kind != ".bias" && e < c.experts; e++) {
         there = there && (up ? in.gate_up(e, out + e * 2 * F * C) : in.down(e, out + e * F * C));

@@ -78,6 +78,7 @@ static void gguf_rope_scaling(const Gguf& g, const std::string& arch, Json* conf
     rope.type = Json::OBJECT;
     json_put(&rope, "rope_type", type.c_str());
     json_put(&rope, "factor", gguf_number(g, arch + "rope.scaling.factor", 1));
+    if (arch == "gpt-oss.") { json_put(&rope, "truncate", false); }
     if (g.find(context)) {
         json_put(&rope, "original_max_position_embeddings", gguf_number(g, context, 0));
     }
@@ -93,6 +94,8 @@ static void gguf_keys(const Gguf& g, const std::string& arch, Json* config) {
         if (file || group == "tokenizer") { continue; }
         const char* name = NULL;
         for (auto& row : GGUF_CONFIG) { if (key == arch + row[0]) { name = row[1]; } }
+        // gpt-oss says the width of its experts twice
+        if (key == "gpt-oss.expert_feed_forward_length") { name = ""; }
         const bool no_experts = key == arch + "expert_count" || key == arch + "expert_used_count";
         if (no_experts && gguf_number(g, key, 0) == 0) { continue; }
         if (!name) {
@@ -129,6 +132,21 @@ static void gguf_family_keys(const Gguf& g, const std::string& type, double head
         const double odd = type == "gemma2" ? 46 : 62;
         json_put(config, "query_pre_attn_scalar", layers == odd ? whole : head);
     }
+    if (type == "qwen3_moe") { json_put(config, "norm_topk_prob", true); }
+    const Weight *experts = g.weights.find("blk.0.ffn_gate_exps.weight"),
+                 *shared = g.weights.find("blk.0.ffn_gate_shexp.weight");
+    const bool qwen = type == "qwen2_moe" || type == "qwen3_moe";
+    if (qwen && experts && experts->shape.size() == 3 && !config->get("moe_intermediate_size")) {
+        json_put(config, "moe_intermediate_size", (double)experts->shape[1]);
+    }
+    if (type == "qwen2_moe" && shared && !config->get("shared_expert_intermediate_size")) {
+        json_put(config, "shared_expert_intermediate_size", (double)shared->rows());
+    }
+    const double width = number("expert_feed_forward_length"), ffn = number("feed_forward_length");
+    if (type == "gpt_oss" && width != 0 && width != ffn) {
+        die(EXIT_USER, g.weights.path + strf(": experts of a width of %g and of %g", width, ffn),
+            "give its Hugging Face directory");
+    }
     if (type == "stablelm") { json_put(config, "use_qkv_bias", has("blk.0.attn_q.bias")); }
     if (type == "gpt_neox") { json_put(config, "attention_bias", has("blk.0.attn_qkv.bias")); }
     if (type == "phi3") {
@@ -164,7 +182,9 @@ Json gguf_config(const Gguf& g) {
     Json config;
     config.type = Json::OBJECT;
     const bool mistral = g.find("llama.attention.sliding_window") != NULL;
-    const std::string type = mistral ? "mistral" : model.model_type;
+    const bool experts = gguf_number(g, "llama.expert_count", 0) > 0;
+    std::string type = mistral ? "mistral" : model.model_type;
+    if (experts) { type = "mixtral"; }
     json_put(&config, "model_type", type.c_str());
     if (model.key[0]) { json_put(&config, model.key, model.act); }
     gguf_keys(g, arch, &config);
@@ -208,7 +228,7 @@ static std::string gguf_name(const GgufModel& model, bool two_norms, const std::
     if (out.empty() || (end != ".weight" && end != ".bias")) { return ""; }
     const size_t number = out.find('#');
     if (number != std::string::npos) { out.replace(number, 1, layer); }
-    return out + end;
+    return ends_with(out, ".sinks") ? out : out + end;
 }
 
 Weights gguf_weights(Gguf* g) {

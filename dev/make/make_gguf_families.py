@@ -10,14 +10,16 @@ LLaMA's are in test/model/test_gguf.cpp; Gemma 2's and BLOOM's need other builds
 dev/peers/check_families.py writes them, and the others again in other shapes.
 Gemma 3's small model has a window pattern and a scale of scores that its GGUF files cannot say.
 """
-import json, os, sys
+import json, os, re, sys
 import gguf, numpy as np
 from safetensors.numpy import load_file
 
 ARCHS = {"qwen2": "QWEN2", "qwen3": "QWEN3", "gemma": "GEMMA", "olmo2": "OLMO2",
          "phi": "PHI2", "phi3": "PHI3", "stablelm": "STABLELM", "gpt2": "GPT2",
          "gpt_neox": "GPTNEOX", "falcon_7b": "FALCON",
-         "falcon_40b": "FALCON", "gemma2_gguf": "GEMMA2", "bloom": "BLOOM"}
+         "falcon_40b": "FALCON", "gemma2_gguf": "GEMMA2", "bloom": "BLOOM",
+         "mixtral": "LLAMA", "qwen2_moe": "QWEN2MOE", "qwen3_moe_norm": "QWEN3MOE",
+         "gpt_oss": "GPT_OSS"}
 
 
 def first(config, *names):
@@ -32,6 +34,38 @@ def stacked(x, groups, of_group, size):
     x = x.reshape(groups, of_group + 2, size, *x.shape[1:])
     parts = x[:, :of_group], x[:, of_group:of_group + 1], x[:, of_group + 1:]
     return np.concatenate([p.reshape(-1, *x.shape[3:]) for p in parts])
+
+
+def halves(x, heads):
+    """rows of q or k as llama.cpp keeps LLaMA's: rotary pairs side by side"""
+    return x.reshape(heads, 2, x.shape[0] // heads // 2, -1).swapaxes(1, 2).reshape(x.shape)
+
+
+def with_experts(tensors):
+    """tensors with those of experts under the file's names, all experts of a layer as one"""
+    parts, out = {}, {}
+    kinds = {"w1": "gate", "w2": "down", "w3": "up", "gate_proj": "gate", "down_proj": "down",
+             "up_proj": "up"}
+    for tensor, x in tensors.items():
+        layer = tensor.split(".")[2] if ".layers." in tensor else ""
+        one = re.search(r"experts\.(\d+)\.(\w+)\.weight$", tensor)
+        end = "bias" if tensor.endswith("bias") else "weight"
+        turned = x.swapaxes(-1, -2) if end == "weight" and x.ndim == 3 else x
+        if one:
+            parts.setdefault(f"blk.{layer}.ffn_{kinds[one[2]]}_exps.weight", {})[int(one[1])] = x
+        elif "experts.gate_up_proj" in tensor:               # gpt-oss: [experts, in, out], in turn
+            out[f"blk.{layer}.ffn_gate_exps.{end}"] = turned[:, 0::2]
+            out[f"blk.{layer}.ffn_up_exps.{end}"] = turned[:, 1::2]
+        elif "experts.down_proj" in tensor:
+            out[f"blk.{layer}.ffn_down_exps.{end}"] = turned
+        elif tensor.endswith("self_attn.sinks"):
+            out[f"blk.{layer}.attn_sinks.weight"] = x
+        elif tensor.endswith("shared_expert_gate.weight"):
+            out[f"blk.{layer}.ffn_gate_inp_shexp.weight"] = x.reshape(-1)
+        else:
+            out[tensor] = x
+    out.update({k: np.stack([v[e] for e in sorted(v)]) for k, v in parts.items()})
+    return out
 
 
 def write(name, directory):
@@ -72,7 +106,7 @@ def write(name, directory):
     if "use_parallel_residual" in config and arch in (gguf.MODEL_ARCH.GPTNEOX,
                                                       gguf.MODEL_ARCH.STABLELM):
         w.add_parallel_residual(config["use_parallel_residual"])
-    if config.get("sliding_window") and name == "phi3":
+    if config.get("sliding_window") and name in ("phi3", "mixtral"):
         w.add_sliding_window(config["sliding_window"])
     if name == "phi3":
         w.add_rope_scaling_orig_ctx_len(config["max_position_embeddings"])
@@ -80,9 +114,25 @@ def write(name, directory):
         w.add_sliding_window(config["sliding_window"])
         w.add_attn_logit_softcapping(config["attn_logit_softcapping"])
         w.add_final_logit_softcapping(config["final_logit_softcapping"])
+    experts = first(config, "num_local_experts", "num_experts")
+    if experts:
+        w.add_expert_count(experts)
+        w.add_expert_used_count(config["num_experts_per_tok"])
+    if config.get("moe_intermediate_size"):
+        w.add_expert_feed_forward_length(config["moe_intermediate_size"])
+    if name.startswith("gpt_oss"):
+        w.add_sliding_window(config["sliding_window"])
+        w.add_expert_feed_forward_length(config["intermediate_size"])
+        w.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+        w.add_rope_scaling_factor(rope["factor"])
+        w.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
     w.add_vocab_size(config["vocab_size"])
     names = gguf.get_tensor_name_map(arch, layers)
-    for tensor, x in load_file(os.path.join(directory, "model.safetensors")).items():
+    tensors = load_file(os.path.join(directory, "model.safetensors"))
+    for tensor, x in with_experts(tensors).items():
+        if tensor.startswith("blk."):
+            w.add_tensor(tensor, np.ascontiguousarray(x, np.float32))
+            continue
         new = names.get_name(tensor, try_suffixes=(".weight", ".bias"))
         new = new or names.get_name(tensor.replace("transformer.", "", 1),
                                     try_suffixes=(".weight", ".bias"))
@@ -91,6 +141,8 @@ def write(name, directory):
             sys.exit(f"{name}: gguf-py has no name for {tensor}")
         if "query_key_value" in tensor:
             x = stacked(x, kv, heads // kv, size)
+        if name == "mixtral" and re.search(r"[qk]_proj", tensor):
+            x = halves(x, kv if "k_proj" in tensor else heads)
         if name == "gpt2" and x.ndim == 2 and "blk" in new:
             x = x.T
         if name.startswith("gemma") and "norm" in new:

@@ -941,8 +941,15 @@ static void test_config() {
     refuses({}, {}, "general.architecture is 'mamba', wanted llama, qwen2",
             { key_string("general.architecture", "mamba") });
     refuses({}, {}, "general.architecture is ''", { key_u32("x", 1) });
-    refuses({ key_u32("llama.expert_count", 8) }, two,
-            "the key 'llama.expert_count' is not understood");
+    refuses({ key_u32("llama.expert_group_count", 8) }, two,
+            "the key 'llama.expert_group_count' is not understood");
+    g = opened({ key_u32("llama.expert_count", 8), key_u32("llama.expert_used_count", 2) }, two,
+               zeros);
+    CHECK(gguf_config(g).get("model_type")->string == "mixtral" &&
+              number(gguf_config(g), "num_local_experts") == 8 &&
+              number(gguf_config(g), "num_experts_per_tok") == 2,
+          "a LLaMA with experts is a Mixtral");
+    weights_close(&g.weights);
     refuses({ key_f32("llama.attention.layer_norm_epsilon", 1) }, two,
             "epsilon' says rms_norm_eps once more");
     refuses({ key_string("llama.tensor_data_layout", "jploski") }, two,
