@@ -130,23 +130,36 @@ struct Flags {
     Arch arch; // the flags of ARCH, 0 where the preset or the data decide
     bool given_arch[ARCH_ROWS] = {};             // by row
     std::vector<std::string> words;              // of the command line that are no flags
+
+    Flags();                                     // these are long, and so compiled once
+    Flags(const Flags&);
+    Flags& operator=(const Flags&);
+    ~Flags();
 };
 
-static const struct { const char *name; char letter; const char *words, *help;
-} COMMANDS[] = {
-    { "train", 't', "", "train a model (the default command)" },
-    { "probe", 'p', "CHECKPOINT",
-      "measure the sink in a checkpoint, ours, a Hugging Face directory or a GGUF file" },
-    { "eval",     'e', "CHECKPOINT",
-      "what a checkpoint loses: a shorter cache, fewer bits, edited numbers" },
-    { "generate", 'g', "CHECKPOINT", "write text with a checkpoint" },
-    { "score", 's', "CHECKPOINT", "log-likelihood of choices, and perplexity: --task FILE.jsonl" },
-    { "tokenize", 'k', "FILE...",
-      "text (.txt .jsonl .jsonl.zst .jsonl.gz, - standard input) to shards in --out" },
-    { "export", 'x', "CHECKPOINT", "write it as transformers opens it, to the directory --out" },
-    { "bench", 'b', "", "time training steps on random tokens" },
-    { "check", 'c', "", "check this build's gradients against finite differences" },
+// Every command is one row: its name, the letter that marks its flags above, what it takes, help.
+// commands/commands.h declares the functions, which main calls.
+#define COMMANDS(X) \
+    X(train,    't', "", "train a model (the default command)") \
+    X(probe,    'p', "CHECKPOINT", \
+      "measure the sink in a checkpoint, ours, a Hugging Face directory or a GGUF file") \
+    X(eval,     'e', "CHECKPOINT", \
+      "what a checkpoint loses: a shorter cache, fewer bits, edited numbers") \
+    X(generate, 'g', "CHECKPOINT", "write text with a checkpoint") \
+    X(score,    's', "CHECKPOINT", "log-likelihood of choices, and perplexity: --task FILE.jsonl") \
+    X(tokenize, 'k', "FILE...", \
+      "text (.txt .jsonl .jsonl.zst .jsonl.gz, - standard input) to shards in --out") \
+    X(export,   'x', "CHECKPOINT", "write it as transformers opens it, to the directory --out") \
+    X(bench,    'b', "", "time training steps on random tokens") \
+    X(check,    'c', "", "check this build's gradients against finite differences")
+struct CommandRow {
+    const char* name;
+    char letter;
+    const char *words, *help;
 };
+#define X(name, letter, words, help) { #name, letter, words, help },
+static const CommandRow COMMAND_ROWS[] = { COMMANDS(X) };
+#undef X
 
 // a flag as data; value is its place in a Flags
 enum FlagKind { FLAG_LONG, FLAG_DOUBLE, FLAG_STR, FLAG_BOOL, FLAG_ARCH };

@@ -92,51 +92,12 @@ struct Layout : Sizes {
 
     // points p into base, lists the tensors in memory order, returns the number of elements
     // (base NULL: only counts)
-    template <class P> long params(Params<P>* p, std::vector<Tensor>* list, P* base) const {
-        const std::string ffn_norm = norm.out ? "pre_feedforward_layernorm"
-                                              : "post_attention_layernorm";
-        long n = 0;
-        auto place = [&](P** field, const std::string& name, bool when, long rows, long cols,
-                         Init init) {
-            const long count = when ? labs(rows) * cols : 0;
-            *field = count && base ? base + n : NULL;
-            if (count && list) {
-                const std::vector<long> shape = rows < 0 ? std::vector<long>{ cols }
-                                                         : std::vector<long>{ rows, cols };
-                list->push_back({ name, shape, n, count, init });
-            }
-            n += count;
-        };
-        p->layer.resize(L);
-        #define ROW(field, hf, when, rows, cols, init) place(&p->field, hf, when, rows, cols, init);
-        // a layer without attention has none of its tensors
-        auto has = [&](int l, const std::string& hf) {
-            return attends(l) || hf.find("self_attn.") != 0;
-        };
-        #define LAYER_ROW(field, hf, when, rows, cols, init) \
-            place(&p->layer[l].field, strf("model.layers.%d.", l) + hf, has(l, hf) && (when), \
-                  rows, cols, init);
-        PARAMS(ROW, NOTHING, NOTHING)
-        for (int l = 0; l < L; l++) { PARAMS(NOTHING, LAYER_ROW, NOTHING) }
-        PARAMS(NOTHING, NOTHING, ROW)
-        if (c.tied) { p->lmw = p->wte; }
-        return n;
-    }
+    template <class P> long params(Params<P>* p, std::vector<Tensor>* list, P* base) const;
 
     // points a into base, returns the bytes (base NULL: only counts); table: the MiB of each
     // tensor, in words
     size_t acts(Acts* a, char* base, bool train, long B, long T, long R,
-                std::string* table = NULL) const {
-        const long N = B * T, D = train ? N : 0, K = train ? L : 1, S = train ? 2 * L + 1 : 3;
-        size_t bytes = 0;
-#define X(type, name, size)                             \
-    a->name = (type*)(base + bytes);                    \
-    bytes += ((size) * sizeof(type) + 255) / 256 * 256; \
-    if (table && (size) > 0) { *table += strf(" " #name " %.1f", (size) * sizeof(type) / 0x1p20); }
-        ACTS(X)
-        #undef X
-        return bytes;
-    }
+                std::string* table = NULL) const;
 };
 
 struct Model;
@@ -294,48 +255,12 @@ inline real* act_fca(const Model* m, int l) { return of_layer(m->a.fca, m, l, m-
 
 // Makes the tables of positions reach T rows, the sink token's among them. They grow with what is
 // read: a config.json may promise a billion positions.
-inline void model_reach(Model* m, long T) {
-    const Arch& c = m->c;
-    if (T <= m->reach) { return; }
-    const long most = (long)m->longest + m->d.bias.token;
-    m->reach = std::max(T, std::min(2L * m->reach, most));
-    for (void* old : { (void*)m->positions, (void*)m->turns, (void*)m->turns_local }) {
-        ops::device_free(old);
-    }
-    const int n = m->reach;
-    if (m->d.pe.absolute) { m->positions = absolute_table(n, c.C); }
-    if (m->d.pe.rotary) { m->turns = rope_table(c, c.rope_base, true, n); }
-    if (m->d.pe.rotary && c.rope_local) { m->turns_local = rope_table(c, c.rope_local, false, n); }
-}
+void model_reach(Model* m, long T);
 
 // ---- memory
 
 // lays the activations out for B sequences of T tokens
-inline void model_resize(Model* m, int B, int T) {
-    if (T > m->longest) {
-        die(EXIT_USER, strf("--seq %d: this model has positions for %d tokens", T, m->longest),
-            strf("--seq %ld or less", (long)m->longest));
-    }
-    m->B = B; m->T = T + m->d.bias.token;
-    model_reach(m, m->T);
-    m->R = std::min<long>(ops::lm_head_rows(m->c.V, sizeof(real), m->train), (long)B * m->T);
-    const Layout layout(m->c);
-    Acts none;
-    const size_t bytes = layout.acts(&none, NULL, m->train, B, m->T, m->R),
-                 words = (size_t)B * m->T;
-    if (bytes > m->arena_bytes) {
-        ops::device_free(m->arena);
-        m->arena = (char*)ops::device_malloc(bytes);
-        m->arena_bytes = bytes;
-    }
-    layout.acts(&m->a, m->arena, m->train, B, m->T, m->R);
-    if (words > m->token_room) {
-        ops::device_free(m->tokens); ops::device_free(m->targets);
-        m->tokens = (int*)ops::device_malloc(words * sizeof(int));
-        m->targets = (int*)ops::device_malloc(words * sizeof(int));
-        m->token_room = words;
-    }
-}
+void model_resize(Model* m, int B, int T);
 
 // This rank may keep only a shard of an array. Where the whole array is while it is filled or
 // read: in the shard, if that is everything, else in the gradients' memory, free between steps
@@ -363,121 +288,17 @@ inline void weights_keep(Model* m) {
 }
 
 // num_params weights from host memory
-inline void model_set(Model* m, const acc* host) {
-    ops::to_device(array_place(m, m->master), host, m->num_params * sizeof(acc));
-    weights_keep(m);
-}
-
-// where each layer begins in the array of parameters, and where the last one ends
-inline std::vector<long> layers_at(const Model& m) {
-    std::vector<long> at;
-    long end = 0;
-    for (auto& t : m.tensors) {
-        if (t.name.find(strf("model.layers.%zu.", at.size())) == 0) { at.push_back(t.at); }
-        if (t.name.find("model.layers.") == 0) { end = t.at + t.count; }
-    }
-    at.push_back(end);
-    return at;
-}
-
-// gradients and optimizer state, all of it or a shard
-inline void model_training(Model* m) {
-    const long all = m->shard.whole, mine = m->shard.mine;
-    m->grads = (acc*)ops::device_malloc((all + 2 * mine) * sizeof(acc));
-    m->m = m->grads + all;
-    m->v = m->m + mine;
-    m->sums = (StepSums*)ops::device_malloc(sizeof(StepSums));
-    m->shard_grads = m->grads;
-    m->shard_params = m->params;
-    if (mine == m->num_params) { return; }
-    m->shard_grads = (acc*)ops::device_malloc(mine * sizeof(acc));
-    m->shard_params = (real*)ops::device_malloc(mine * sizeof(real));
-}
+void model_set(Model* m, const acc* host);
 
 // memory for the weights and, if it is to be trained, for gradients and optimizer state
-inline Model model_new(const Arch& c, int T_max, bool train) {
-    Model m = Model();
-    const Layout layout(c);
-    if ((c.experts || c.mamba_width) && (train || !ops::on_host)) {
-        const std::string what = c.mamba_width ? "Mamba layers"
-                                               : strf("a mixture of %d experts", c.experts);
-        die(EXIT_USER, what + ": wanted a forward pass, not training, with BACKEND=cpu or ref",
-            train ? "train a model with attention and one FFN in all layers"
-                  : "make train_sink BACKEND=cpu");
-    }
-    m.c = c; m.d = layout; m.train = train;
-    m.num_params = layout.params<real>(&m.w, &m.tensors, NULL);
-    m.shard = shard_of(m.num_params, train);
-    m.params = (real*)ops::device_malloc(m.shard.whole * sizeof(real));
-    const bool copied = !std::is_same<real, acc>::value || m.shard.mine < m.num_params;
-    m.master = copied ? (acc*)ops::device_malloc(m.shard.mine * sizeof(acc)) : (acc*)m.params;
-    layout.params<real>(&m.w, NULL, m.params);
-    if (train) { model_training(&m); }
-    m.layer_at = layers_at(m);
-    layout.params<acc>(&m.g, NULL, m.grads);
-    m.longest = m.d.pe.learnable ? c.T : std::max(c.T, T_max);
-    const int first = train ? m.longest : std::min(m.longest, T_max); // more, when it is read
-    model_reach(&m, first + m.d.bias.token);
-    if (!c.v_star.empty()) { m.v_fixed = fixed_v_star(c); }
-    return m;
-}
-
-// Fills a tensor with normal numbers. Every thread finds its place in the stream, so that they are
-// the same however many threads there are.
-inline void normal_fill(std::vector<acc>& out, double std, const Rng& stream) {
-    const long n = (long)out.size(), piece = 4096;
-    #pragma omp parallel for
-    for (long from = 0; from < n; from += piece) {
-        Rng rng = stream;
-        rng_skip(&rng, NORMAL_DRAWS * (uint64_t)from);
-        const long to = std::min(n, from + piece);
-        for (long i = from; i < to; i++) { out[i] = acc(std * rng_normal(&rng)); }
-    }
-}
+Model model_new(const Arch& c, int T_max, bool train);
 
 // every tensor from its own random stream: the same seed gives the same q_proj with and without k*
-inline void model_init(Model* m, uint64_t seed) {
-    std::vector<acc> host;
-    for (auto& t : m->tensors) {
-        const Rng rng = rng_stream(seed, hash_bytes(t.name.data(), t.name.size()));
-        host.assign(t.count, acc(t.init.mean));
-        if (t.init.std != 0) { normal_fill(host, t.init.std, rng); }
-        if (ends_with(t.name, ".k_star")) { // entries that are not learned are zero (Table 13)
-            for (long i = 0; i < t.count; i++) { if (i % m->c.HS >= m->c.k_dims) { host[i] = 0; } }
-        }
-        ops::to_device(array_place(m, m->master) + t.at, host.data(), t.count * sizeof(acc));
-    }
-    weights_keep(m);
-}
+void model_init(Model* m, uint64_t seed);
 
-// frees the memory of a batch and its gradients: of a model, or of a piece of it
-inline void batch_free(Model* m) {
-    for (void* p : { (void*)m->arena, (void*)m->tokens, (void*)m->targets, (void*)m->grads,
-                     (void*)m->sums }) {
-        ops::device_free(p);
-    }
-}
+void pieces_free(Model* m);
 
-inline void pieces_free(Model* m) {
-    for (auto& p : m->pieces) { batch_free(&p); }
-    m->pieces.clear();
-}
-
-inline void model_free(Model* m) {
-    pieces_free(m);
-    if ((void*)m->master != (void*)m->params) { ops::device_free(m->master); }
-    if (m->shard_grads != m->grads) {
-        ops::device_free(m->shard_grads);
-        ops::device_free(m->shard_params);
-    }
-    batch_free(m);
-    for (void* p : { (void*)m->params, (void*)m->positions, (void*)m->v_fixed, (void*)m->turns,
-                     (void*)m->turns_local, (void*)m->cache, (void*)m->memory,
-                     (void*)m->muon }) {
-        ops::device_free(p);
-    }
-    *m = Model();
-}
+void model_free(Model* m);
 
 // Does the loss count the target after token i of a sequence? Not within the prefix, not with fewer
 // than min_context tokens before it, not where it is given as ~id
@@ -519,5 +340,4 @@ inline long model_load(Model* m, const int* seqs, int B, int T, int min_context 
     ops::to_device(m->targets, targets.data(), targets.size() * sizeof(int));
     return count;
 }
-
 #endif // MODEL_H

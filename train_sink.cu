@@ -32,7 +32,10 @@ use the widths QK of q|k, W of q|k|v, OC of what W_O reads, FH of gate|up, G of 
 #include "measure.h"        // measure: sinks and norms of a batch of sequences
 #include "flags.h"          // Flags: every flag is a row
 #include "dataloader.h"     // Data, data_next
-#include "log.h"            // eval_json, log_line
+#include "commands/commands.h" // command_probe and the others, one file each
+#include "commands/train.h"    // run_open, run_evaluate, run_save: a run around its steps
+#include "shell/process.h"     // process_begin, on_signals
+#include "shell/saves.h"       // checkpoint_in
 
 // ============================================================================
 // 1 a layer
@@ -617,9 +620,6 @@ void model_accumulate(Model* m, const int* seqs, int B, int T, long count,
 #ifndef MODEL_ONLY // the tests of the model stop reading here
 // ============================================================================
 // 3 train
-#include "commands/open_model.h"
-#include "commands/generate.h"
-#include "commands/train.h"
 
 // one optimizer step: the sequences of all ranks in one order. seqs (n, T+1): this rank's
 static StepSums train_step(Model* m, Data* data, const Flags& f, long step, int* seqs, long n) {
@@ -637,13 +637,13 @@ static StepSums train_step(Model* m, Data* data, const Flags& f, long step, int*
     return model_update(m, o, f.grad_clip, optimizer_of(f.optimizer));
 }
 
-static int train(const Flags& flags) {
+int command_train(Flags flags) {
     ops::tune_products();
     Run r = run_open(flags);
     const Flags& f = r.f;
     run_describe(r);
     log_begin(&r);
-    log_check(r);
+    run_check_log(r);
     on_signals();
     long step = r.first;
     for (;; step++) { // at the top, `step` updates have been made
@@ -674,50 +674,36 @@ static int train(const Flags& flags) {
 }
 
 // ============================================================================
-// 4 the other commands, and main
-#include "commands/probe.h"
-#include "commands/eval.h"
-#include "commands/tokenize.h"
-#include "commands/score.h"
-#include "commands/export.h"
-#include "commands/bench.h"
-#include "commands/gradients.h"
+// 4 main
 
 #ifndef TESTING
+// Where a command takes a checkpoint, a run's directory stands for the newest one in it.
+static void words_to_checkpoints(const CommandRow& command, Flags* f) {
+    if (strcmp(command.words, "CHECKPOINT")) { return; }
+    for (auto& word : f->words) { word = checkpoint_in(word); }
+}
+
 int main(int argc, char** argv) {
     process_begin(argv);
-    char command;
+    char letter;
     if (argc == 1) { welcome(); return 0; }
     dist::start();
-    Flags f = flags_parse(argc, argv, &command);
-    command_known(f, command);
-    if (dist::world > 1 && command != 't') {
+    Flags f = flags_parse(argc, argv, &letter);
+    command_known(f, letter);
+    if (dist::world > 1 && letter != 't') {
         die(EXIT_USER,
             strf("%d processes were started, but only train can use many", dist::world),
             "run this command without mpirun, srun or torchrun");
     }
     threads_check();
-    if (command != 'k') { product_settle(f); }
-    for (auto& c : COMMANDS) {
-        if (c.letter != command || strcmp(c.words, "CHECKPOINT")) { continue; }
-        for (auto& word : f.words) { word = checkpoint_in(word); }
-    }
-    if (command != 'k') { ops::device_start(); } // no GPU, old GPU, old driver: reported first
-    switch (command) {
-        case 'p': return probe(f);
-        case 'e': return eval(f);
-        case 'g': return generate_text(f);
-        case 's': return score(f);
-        case 'k': return tokenize(f);
-        case 'x': return export_checkpoint(f);
-        case 'b': return bench(f);
-        case 'c': return check_gradients(f);
-        default:  return train(f);
-    }
+    const bool computes = letter != 'k';         // all but tokenize
+    if (computes) { product_settle(f); }
+    for (auto& row : COMMAND_ROWS) { if (row.letter == letter) { words_to_checkpoints(row, &f); } }
+    if (computes) { ops::device_start(); }       // no GPU, old GPU, old driver: reported first
+    #define X(name, mark, ...) if (letter == mark) { return command_##name(f); }
+    COMMANDS(X)
+    #undef X
+    return 0;
 }
 #endif // TESTING
 #endif // MODEL_ONLY
-
-#ifdef ATTN // the switches are given: nothing else is linked
-#include "variant.cu"
-#endif

@@ -4,6 +4,7 @@ memory_needed.h -- the memory that a model takes, in words, and whether it is th
 #ifndef MEMORY_NEEDED_H
 #define MEMORY_NEEDED_H
 #include "../model.h"
+#include "../flags.h"
 #include "../shell/process.h"
 
 // bytes of the activations of B sequences of T tokens; table: by tensor, in words
@@ -57,5 +58,25 @@ inline void memory_check(const Arch& c, long B, long T, bool train, double spare
         "memory: wanted " + bytes_text(bytes) + (dist::neighbors > 1 ? " for each rank" : "") +
             " (" + parts + "), " + bytes_text(free) + " are free",
         "lower --batch, --seq or the model size");
+}
+// The batch in memory: what -b says; else, with --total-batch on a GPU, `kept` by the run that goes
+// on, or as many sequences as fit 7/8 of the free memory, up to 2^16 tokens (more do not make a GPU
+// faster); else the preset's
+inline void choose_batch(const Model* m, Flags* f, long kept) {
+    const bool choose = !ops::on_host && !f->given_batch && f->total_batch >= f->arch.T;
+    const long all = choose ? f->total_batch / f->arch.T / dist::world : 0,
+               most = std::max(1L, (1L << 16) / f->arch.T);
+    if (choose && kept && all % kept) { kept = 0; }              // of another number of ranks
+    if (choose) { f->batch = std::max(1L, kept); }
+    for (long B = 2; !kept && B <= std::min(all, most); B++) {
+        if (all % B == 0 && acts_bytes(m->c, true, B, f->arch.T) < ops::device_left() / 8 * 7) {
+            f->batch = B;
+        }
+    }
+    f->batch = dist::least(f->batch);
+    const long at_once = f->batch * f->arch.T * dist::world;
+    require(f->total_batch % at_once == 0, strf("--total-batch %ld", f->total_batch),
+            strf(dist::world == 1 ? "a multiple of batch * seq = %ld"
+                                  : "a multiple of batch * seq * ranks = %ld", at_once));
 }
 #endif // MEMORY_NEEDED_H

@@ -4,12 +4,12 @@ and how large its hidden state is. Start with probe_text; --json has the numbers
 */
 #ifndef PROBE_TEXT_H
 #define PROBE_TEXT_H
+#include "../flags.h"
 #include "../log.h"
 #include "../metrics.cuh"
-#include "../shell/process.h"
 
 // A share as so many of 100; one that is neither none nor all is never rounded to it.
-static std::string of_hundred(double share) {
+inline std::string of_hundred(double share) {
     if (share > 0 && share < 0.01)  { return "fewer than 1"; }
     if (share < 1 && share > 0.99)  { return "more than 99"; }
     return strf("%.0f", 100 * share);
@@ -17,7 +17,7 @@ static std::string of_hundred(double share) {
 
 // The attention that the first token gets by layer, in tenths: the mean over heads and sequences.
 // A layer without attention has a dot; ten layers stand together.
-static std::string tenths_by_layer(const Metrics& r) {
+inline std::string tenths_by_layer(const Metrics& r) {
     const std::vector<double> heads = head_means(r, [&](const HeadMetrics& h) {
         return (double)(r.sums_to_one ? h.alpha[1] : h.proxy[1]);
     });
@@ -34,20 +34,20 @@ static std::string tenths_by_layer(const Metrics& r) {
 
 // The share of a mean row that a token gets which is one of those that a query sees, no more: 1/i
 // of query i.
-static double uniform_alpha(int T) {
+inline double uniform_alpha(int T) {
     double sum = 0;
     for (int i = 1; i <= T; i++) { sum += 1.0 / i; }
     return sum / T;
 }
 
 // "after layer 11", counted from 0 as heads are; h has the embedding before them
-static std::string after_layer(size_t i) {
+inline std::string after_layer(size_t i) {
     return i ? strf("after layer %zu", i - 1) : std::string("in the embedding");
 }
 
 // How much longer the first token's hidden state is than the others', in the worst layer, and how
 // far the largest entry stands out.
-static std::string spike_text(const Metrics& r) {
+inline std::string spike_text(const Metrics& r) {
     size_t longest = 0, largest = 0;
     const auto ratio = [&](size_t l) { return r.h.first[l] / r.h.rest[l]; };
     const auto spike = [&](size_t l) { return r.h_max[l] / r.h_median[l]; };
@@ -65,7 +65,7 @@ static std::string spike_text(const Metrics& r) {
 }
 
 // One sentence for each threshold.
-static std::string sink_sentence(const Metrics& r, double eps) {
+inline std::string sink_sentence(const Metrics& r, double eps) {
     const bool proxy = !r.sums_to_one;
     const double sink = sink_rate(r, 1, eps, proxy), star = sink_rate(r, 0, eps, proxy);
     const char* of = proxy ? "the row's weights" : "the attention";
@@ -77,7 +77,7 @@ static std::string sink_sentence(const Metrics& r, double eps) {
 }
 
 // What a probe measured, for a person: some lines that begin with two blanks.
-static std::string probe_text(const Metrics& r, const std::vector<double>& eps) {
+inline std::string probe_text(const Metrics& r, const std::vector<double>& eps) {
     std::string text;
     for (double e : eps) { text += sink_sentence(r, e); }
     text += strf("  by layer, tenths of the attention: %s   (uniform attention would give it %.2f)\n",
@@ -86,42 +86,9 @@ static std::string probe_text(const Metrics& r, const std::vector<double>& eps) 
 }
 
 // What to type next.
-static std::string probe_next(const Flags& f) {
+inline std::string probe_next(const Flags& f) {
     const std::string made = f.json.empty() ? "p.json" : f.json;
     return strf("next: %sscripts/plot.py all %s; every word above: docs/measure.md\n",
                 f.json.empty() ? "the same with --json p.json, then " : "", made.c_str());
-}
-
-// ---- while it works, on standard error if that is a terminal
-
-// what a batch is part of, and the line that is shown for it
-struct Working { std::string what; int done = 0, all = 0; double shown = 0; };
-static Working working;
-
-static void working_show(const std::string& more) {
-    progress_show({ working.what + strf("%d of %d sequences", working.done, working.all) + more },
-                  terminal_columns());
-}
-
-// Lets measure and layers report to the terminal; without one nothing is set.
-static void working_begin(const std::string& what) {
-    progress_to() = stderr;
-    working = Working();
-    working.what = what;
-    measure_progress = NULL;
-    if (!terminal_columns()) { return; }
-    measure_progress = [](int done, int n) {
-        working.done = done;
-        working.all = n;
-        working_show("");
-    };
-}
-
-// Says that a batch has come to layer l of L; ten times a second is enough.
-static void working_layer(int l, int L) {
-    const double now = now_ms();
-    if (!measure_progress || now - working.shown < 100) { return; }
-    working.shown = now;
-    working_show(strf(", layer %d of %d", l + 1, L));
 }
 #endif // PROBE_TEXT_H

@@ -74,9 +74,11 @@ HOW_model        = $(MODEL_COMPILE)
 HOW_model-fast   = $(TEST_COMPILE) $(OPTIMIZE)
 HOW_model-double = $(MODEL_COMPILE) -O1 -DBACKEND=ref -DREAL=double
 HOW_analytic     = $(HOW_model-double)
+# the model as the tests compile it
+UNIT := test/model_unit.h train_sink.cu measure.cpp model.cpp
 define kind_of_build
 .SECONDARY: build/test/objects/$(1).o
-build/test/objects/$(1).o: test_$(2).cpp test/check.h train_sink.cu $(HEADERS)
+build/test/objects/$(1).o: test_$(2).cpp test/check.h $(UNIT) $(HEADERS)
 	@mkdir -p $$(@D)
 	$$(HOW_$(1)) -c $$< -o $$@
 build/test/$(1)/%: variant.cu build/test/objects/$(1).o $(ONCE)
@@ -98,7 +100,7 @@ build/once/asan/%.o: %.cpp $(HEADERS)
 WITH_MODEL := stages experts eval eval_sink eval_key eval_positions pieces
 OPERATIONS := attention cpu metrics extremes $(WITH_MODEL)
 $(OPERATIONS:%=build/test/test_%): OPTIMIZE = -O0
-$(WITH_MODEL:%=build/test/test_%): train_sink.cu variant.cu
+$(WITH_MODEL:%=build/test/test_%): $(UNIT) variant.cu checkpoint.cpp commands/open_model.cpp
 $(addprefix build/test/test_eval_,sink key positions): test/model/test_eval.cpp
 # and these read text and files, or only run the program: at -O1 they compile in a third of the time
 READERS := data look hostile tokenizer errors adapter export export_gguf families train gguf checkpoint score chat \

@@ -70,3 +70,16 @@ void reject_unused_model_flags(const Flags& f) {
 Data data_from_flags(const Flags& f, int T, int probe_len) {
     return data_open(data_options(f, T, probe_len));
 }
+
+int probe_length(const Flags& f, const std::string& text, long longest, bool learned) {
+    long len = 0;
+    require(parse_long(text, &len) && len >= 1 && len < 1 << 30, "--probe-len " + text,
+            "a number, 1 or more");
+    if (len > longest && !f.given_probe_len) { len = longest; }
+    require(len <= longest || !learned, strf("--probe-len %ld", len),
+            strf("at most %ld, the learned positions", longest));
+    if (len > longest) {
+        printf("note   --probe-len %ld goes beyond the %ld positions of the model\n", len, longest);
+    }
+    return len;
+}

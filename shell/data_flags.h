@@ -16,4 +16,6 @@ Data data_from_flags(const Flags& f, int T, int probe_len);
 // data, of the model. Not called when a run resumes: it has had its flags since it began.
 void reject_unused_data_flags(const Flags& f, const std::vector<std::string>& sources);
 void reject_unused_model_flags(const Flags& f);
+// the default 64 shrinks to a short model's T
+int probe_length(const Flags& f, const std::string& text, long longest, bool learned);
 #endif // DATA_FLAGS_H

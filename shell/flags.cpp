@@ -5,6 +5,11 @@ shell/flags.cpp -- what flags.h declares.
 #include "../cpu/choice.h"
 #include "../version.h"
 
+Flags::Flags() = default;
+Flags::Flags(const Flags&) = default;
+Flags& Flags::operator=(const Flags&) = default;
+Flags::~Flags() = default;
+
 static FlagKind flag_kind(const long&) { return FLAG_LONG; }
 static FlagKind flag_kind(const double&) { return FLAG_DOUBLE; }
 static FlagKind flag_kind(const str&) { return FLAG_STR; }
@@ -108,7 +113,7 @@ void reject_unused_flags(const Flags& flags, const char* names, bool reads, cons
 
 static void usage_commands(char command) {
     printf("usage:\n");
-    for (auto& c : COMMANDS) {
+    for (auto& c : COMMAND_ROWS) {
         if (command && c.letter != command) { continue; }
         printf("  train_sink %-9s %-10s [flags]   %s\n", c.name, c.words, c.help);
     }
@@ -190,7 +195,7 @@ void welcome() {
     printf(
         "train_sink trains small language models and watches where their attention "
         "goes.\n\nusage:\n");
-    for (auto& c : COMMANDS) {
+    for (auto& c : COMMAND_ROWS) {
         printf("  train_sink %-9s %-10s [flags]   %s\n", c.name, c.words, c.help);
     }
     printf(
@@ -239,7 +244,7 @@ static const char* const OTHER_NAMES[][2] = {
 // "a flag of train, probe and eval: ./train_sink train --help"
 static std::string flag_home(const FlagRow& r) {
     std::vector<std::string> takers;
-    for (auto& c : COMMANDS) { if (r.of(c.letter)) { takers.push_back(c.name); } }
+    for (auto& c : COMMAND_ROWS) { if (r.of(c.letter)) { takers.push_back(c.name); } }
     std::string named;
     for (size_t i = 0; i < takers.size(); i++) {
         const bool last = i + 1 == takers.size();
@@ -292,7 +297,7 @@ static std::string flag_meant(const std::string& name, const std::vector<FlagRow
 void command_known(const Flags& f, char command) {
     if (f.words.empty()) { return; }
     std::string all, meant;
-    for (auto& c : COMMANDS) {
+    for (auto& c : COMMAND_ROWS) {
         if (c.letter == command && *c.words) { return; }
         all += (all.empty() ? "" : ", ") + std::string(c.name);
         if (edit_distance(f.words[0], c.name) <= 2) { meant = strf("did you mean %s?", c.name); }
@@ -313,7 +318,7 @@ Flags flags_parse(int argc, char** argv, char* command) {
     const std::vector<FlagRow> rows = flag_rows(&f);
     int i = 1;
     *command = 't';
-    for (auto& c : COMMANDS) {
+    for (auto& c : COMMAND_ROWS) {
         if (argc > 1 && !strcmp(argv[1], c.name)) {
             *command = c.letter;
             i = 2;

@@ -2,5 +2,5 @@
 rooms="commands shell cpu cuda dist models text"
 
 copy_sources() { # DIR
-    cp -r Makefile mk ./*.cu ./*.cuh ./*.h $rooms "$1"
+    cp -r Makefile mk ./*.cpp ./*.cu ./*.cuh ./*.h $rooms "$1"
 }

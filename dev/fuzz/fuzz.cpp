@@ -4,7 +4,7 @@ under sanitizers. Whatever it reads, it has to end by itself: with 0, 1, 2 or 3,
 a sanitizer or an exception.
 
     g++ -std=c++17 -O0 -g1 -fsanitize=address,undefined -fno-sanitize-recover=all -fopenmp \
-        -x c++ dev/fuzz/fuzz.cpp commands/*.cpp shell/*.cpp cpu/*.cpp models/*.cpp text/*.cpp -o build/fuzz
+        -x c++ dev/fuzz/fuzz.cpp shell/*.cpp cpu/*.cpp models/*.cpp text/*.cpp -o build/fuzz
     build/fuzz flags|checkpoints|configs|models|files SCRATCH [TRIES [SEED]]
 
 models: those of test/families, of other families, as a directory, as several files with an index,
@@ -18,7 +18,7 @@ its number and its command line, and keeps what the child said in SCRATCH/findin
 #define TESTING
 #include "../../test/check.h"
 #include "../../test/defaults.h"
-#include "../../train_sink.cu"
+#include "../../all.cu"
 #include <sys/time.h>
 #include <sys/wait.h>
 
@@ -44,11 +44,11 @@ static int run_command(const std::vector<std::string>& words) {
     char command;
     const Flags f = flags_parse((int)words.size(), argv.data(), &command);
     switch (command) {
-        case 'p': return probe(f);
-        case 'g': return generate_text(f);
-        case 'k': return tokenize(f);
-        case 'b': return f.steps > 20 && f.given_steps ? 0 : bench(f);
-        default:  return train(f);
+        case 'p': return command_probe(f);
+        case 'g': return command_generate(f);
+        case 'k': return command_tokenize(f);
+        case 'b': return f.steps > 20 && f.given_steps ? 0 : command_bench(f);
+        default:  return command_train(f);
     }
 }
 // in a child: its exit status, 1000 + a signal, or -1 if it took too long
@@ -109,7 +109,7 @@ static std::string text_for(const std::string& name) { // never a path that lead
 static std::vector<std::string> command_line() {
     Flags f;
     const std::vector<FlagRow> rows = flag_rows(&f);
-    auto& command = COMMANDS[pick(sizeof COMMANDS / sizeof *COMMANDS)];
+    auto& command = COMMAND_ROWS[pick(sizeof COMMAND_ROWS / sizeof *COMMAND_ROWS)];
     std::vector<std::string> words = { "train_sink", command.name };
     if (strchr("pg", command.letter)) {
         words.push_back(pick(10) ? "run/step_2"

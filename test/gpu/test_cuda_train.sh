@@ -45,7 +45,7 @@ build() {
     case $DEVICE-$kind in
     emu-*|gpu-cpu*) object $name variant.cu $kind $defs &&
         $CXX -fopenmp "$dir/$name.o" "$dir/$kind.o" $ONCE -o "$dir/$name" ;;
-    *) $NVCC -std=c++17 -O2 -arch=native -Xcompiler -fopenmp $(flags $kind) $defs train_sink.cu \
+    *) $NVCC -std=c++17 -O2 -arch=native -Xcompiler -fopenmp $(flags $kind) $defs all.cu \
         $ONCE -lcublasLt -o "$dir/$name" ;;
     esac
 }
@@ -87,9 +87,9 @@ DEFAULT="ATTN=softmax BIAS=none PE=rotary NORM=pre FFN=swiglu COMBINE=concat QKN
 OTHER="ATTN=sigmoid_norm BIAS=kv PE=learnable NORM=post FFN=gelu COMBINE=sum QKNORM=all GATE=head"
 THIRD="ATTN=mlp_norm BIAS=sink_token PE=alibi NORM=pre FFN=reglu COMBINE=concat QKNORM=none GATE=none"
 emu() { [ "$DEVICE" != emu ] || "$@"; }
-{ emu object cuda train_sink.cu cuda && object cpu train_sink.cu cpu &&
-    object cpu_bf16 train_sink.cu cpu_bf16; } & one=$!
-{ emu object bf16 train_sink.cu bf16 && emu object real train_sink.cu real; } & two=$!
+{ emu object cuda all.cu cuda && object cpu all.cu cpu &&
+    object cpu_bf16 all.cu cpu_bf16; } & one=$!
+{ emu object bf16 all.cu bf16 && emu object real all.cu real; } & two=$!
 wait $one; wait $two
 { build a cpu $DEFAULT && build a cpu_bf16 $DEFAULT && build a cuda $DEFAULT &&
     build a bf16 $DEFAULT && build b cpu $OTHER; } & one=$!

@@ -10,8 +10,7 @@ on a small random model in double. The Makefile compiles it once for each PE.
                                           (Eq. 28), and not uniform
     positions in the embedding            the equality breaks (absolute, learnable)
 */
-#define MODEL_ONLY
-#include "../../train_sink.cu"
+#include "../model_unit.h"
 #include "../check.h"
 
 int main() {

@@ -4,14 +4,11 @@ one token after the other with a cache of keys and values (streaming, eviction),
 or whole maps with a hook at every place (edits, bits). In double, to 1e-9.
 test_eval_sink.cpp and test_eval_positions.cpp are the same with other switches.
 */
-#define MODEL_ONLY
-#define TESTING
 #include "../defaults.h"
 #define BACKEND ref
 #define REAL double
-#pragma GCC diagnostic ignored "-Wunused-function"
-#include "../../train_sink.cu"
-#include "../../commands/eval.h"
+#include "../model_unit.h"
+#include "../../commands/eval_run.h"
 #include "../../log.h"
 #include "../check.h"
 

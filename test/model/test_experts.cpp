@@ -4,10 +4,10 @@ as transformers computes them (dev/peers/check_families.py --save test/experts g
 the router's choice by hand, and what is refused. Mixtral and Qwen3-MoE are in test/families.
 */
 #define BIAS logit
-#define TESTING
 #include "../defaults.h"
-#pragma GCC diagnostic ignored "-Wunused-function"
-#include "../../train_sink.cu"
+#include "../model_unit.h"
+#include "../../checkpoint.cpp"
+#include "../../commands/open_model.cpp"
 #include "../check.h"
 
 static const int T = 33, N = 4;

@@ -9,9 +9,7 @@ is compiled in; the fixtures of other builds are passed over.
 
 usage: test_model FIXTURE.safetensors ...
 */
-#define MODEL_ONLY
-#define TESTING
-#include "../../train_sink.cu"
+#include "../model_unit.h"
 #include "../../models/safetensors.h"
 #include "../check.h"
 

@@ -3,11 +3,8 @@ test_pieces.cpp -- a small model's batch cut into pieces (small_model.h): loss a
 those of the whole batch, whatever the pieces count, and the same bits for any number of threads.
 */
 #define BIAS sink_token
-#define MODEL_ONLY
-#define TESTING
 #include "../defaults.h"
-#pragma GCC diagnostic ignored "-Wunused-function"
-#include "../../train_sink.cu"
+#include "../model_unit.h"
 #include "../check.h"
 
 static const int B = 32, T = 40, ACCUM = 2;

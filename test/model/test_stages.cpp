@@ -5,14 +5,11 @@ stage that does not ask where its rows stand (each_span) fails here, by name. Th
 that one row of ARCH makes out of a small one: a new row, and the stage that it turns on, are among
 them without being named. In double, to 1e-12.
 */
-#define MODEL_ONLY
-#define TESTING
 #define ATTN mlp // its kernel is a stage too
 #include "../defaults.h"
 #define BACKEND ref
 #define REAL double
-#pragma GCC diagnostic ignored "-Wunused-function"
-#include "../../train_sink.cu"
+#include "../model_unit.h"
 #include "../check.h"
 #include <array>
 #include <map>

@@ -111,7 +111,7 @@ if [ -f "$CUDA/include/cublasLt.h" ]; then
         -DNORM=pre -DFFN=swiglu -DCOMBINE=concat -DQKNORM=none \
         -DGATE=none -DPRECISION=bf16 \
         -DBACKEND=cuda "-I$CUDA/include" \
-        -Idev/emulator train_sink.cu
+        -Idev/emulator all.cu
 else
     echo "skipped: 1, no CUDA headers in $CUDA/include (set CUDA=)"
 fi

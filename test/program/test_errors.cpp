@@ -45,7 +45,7 @@ static void hinted(const std::string& args, const std::string& hint) {
 
 static void test_hints() {
     // a mistake without a hint of its own leads to the flags of the command that made it
-    for (auto& c : COMMANDS) {
+    for (auto& c : COMMAND_ROWS) {
         hinted(std::string(c.name) + " --nothing-like-this 1",
                std::string("./train_sink ") + c.name + " --help");
     }
@@ -349,7 +349,7 @@ static void test_help() {
     #define X(group, title) titles.push_back(*title ? title : "of this command");
     FLAG_GROUPS(X)
     #undef X
-    for (auto& c : COMMANDS) {
+    for (auto& c : COMMAND_ROWS) {
         std::string under;
         std::map<std::string, std::string> found;
         for (auto& line : split(train_sink(std::string(c.name) + " --help").out, '\n')) {

@@ -1,9 +1,17 @@
 /*
-bench.h -- the command bench: tokens/s of a training step; its operations, one by one; memory; the
+commands/bench.cpp -- the command bench: tokens/s of a training step; its operations, one by one; memory; the
 cost of an evaluation.
 */
-#ifndef BENCH_H
-#define BENCH_H
+#include "../cpu/choice.h"
+#include "../log.h"
+#include "../measure.h"
+#include "../optimizer.h"
+#include "../shell/data_flags.h"
+#include "../shell/run_dir.h"
+#include "../train_sink.h"
+#include "commands.h"
+#include "memory_needed.h"
+
 // FLOPs of one training step per token: 6 for every weight of a matrix (one that is only looked up
 // has no product, a tied one is the head's too), and causal attention forward + backward
 static double flops_per_token(const Model* m, int T) {
@@ -160,7 +168,7 @@ static int bench_products(const Flags& f) {
 
 // tokens/s of training steps on random tokens, a line of JSON. With --ops also tables: time of
 // every operation against its roof, memory by tensor, what an evaluation of the sinks costs
-static int bench(Flags f) {
+int command_bench(Flags f) {
     if (f.products) { return bench_products(f); }
     ops::tune_products();
     preset_apply(&f);
@@ -175,7 +183,7 @@ static int bench(Flags f) {
     const double product = product_gflops(), gbytes = f.ops ? memory_gbytes() : 0;
     Model m = model_new(c, f.arch.T, true);
     model_init(&m, f.seed);
-    batch_settle(&m, &f, 0);
+    choose_batch(&m, &f, 0);
     const double accum = f.total_batch ? f.total_batch / (f.batch * f.arch.T) : 1,
                  tokens = (double)f.batch * f.arch.T;
     std::vector<int> seqs((size_t)f.batch * (f.arch.T + 1)), probe(100 * 65);
@@ -225,4 +233,3 @@ static int bench(Flags f) {
     if (!f.json.empty()) { file_write(f.json, o + more + "}\n"); }
     return 0;
 }
-#endif // BENCH_H

@@ -1,5 +1,5 @@
 /*
-gradients.h -- the command check: do the gradients of this build equal finite differences of its
+commands/check.cpp -- the command check: do the gradients of this build equal finite differences of its
 loss? For those who change the mathematics.
 
 A tiny model with the switches of this build (and any flags of the model), random weights, random
@@ -8,8 +8,10 @@ differences of four losses, has to be the product of gradient and u. The directi
 itself, which shows a wrong size or sign, and, where the precision allows, random ones, which show
 entries that are missing.
 */
-#ifndef GRADIENTS_H
-#define GRADIENTS_H
+#include "../flags.h"
+#include "../shell/data_flags.h"
+#include "../train_sink.h"
+#include "commands.h"
 
 // What float losses can show: errors are measured in lengths of the gradient. bf16 weights have 8
 // bits, so that only large moves along the gradient change the loss by more than rounding does.
@@ -90,7 +92,7 @@ static double gradient_error(Model* m, long count, const std::vector<acc>& w,
     return worst;
 }
 
-static int check_gradients(Flags f) {
+int command_check(Flags f) {
     const GradientTest test = gradient_test();
     const int B = 2;
     reject_unused_model_flags(f);
@@ -144,4 +146,3 @@ static int check_gradients(Flags f) {
            tensors, worst, test.tolerance);
     return 0;
 }
-#endif // GRADIENTS_H

@@ -1,5 +1,5 @@
 /*
-score.h -- the command score: how likely a model finds given texts. Multiple choice (HellaSwag, ARC,
+commands/score.cpp -- the command score: how likely a model finds given texts. Multiple choice (HellaSwag, ARC,
 PIQA, WinoGrande), the last word of a passage (LAMBADA), and whole texts (WikiText). The numbers are
 those of lm-evaluation-harness 0.4.13, item by item (dev/peers/check_score.py).
 
@@ -16,9 +16,15 @@ two brings white space of its own: a blank is not doubled.
 An item that cannot be scored, such as a continuation without a token of its own, is named, counted
 and left out.
 */
-#ifndef SCORE_H
-#define SCORE_H
+#include "../log.h"
+#include "../shell/process.h"
+#include "../shell/run_dir.h"
 #include "../text/look.h"
+#include "../train_sink.h"
+#include "commands.h"
+#include "generate.h"
+#include "open_model.h"
+#include "../kv_cache.h"
 
 // ---- what is asked
 
@@ -618,7 +624,7 @@ static void score_left_check(const std::vector<ScoreLeft>& left, long all) {
 }
 
 // each file of --task: prints what was found, writes --json and --items
-static int score(Flags f) {
+int command_score(Flags f) {
     const std::vector<std::string> files = score_files(f);
     Model m = model_from_checkpoint(&f, f.max_length, cpu::STAY_ALL);
     require(!m.c.prefix, f.words[0] + strf(": prefix %d", m.c.prefix),
@@ -652,4 +658,3 @@ static int score(Flags f) {
     score_left_check(left, all);
     return 0;
 }
-#endif // SCORE_H

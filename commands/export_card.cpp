@@ -1,8 +1,8 @@
 /*
-commands/card.cpp -- what card.h declares. Everything in it comes from config.json, state.json and
+commands/export_card.cpp -- what export_card.h declares. Everything in it comes from config.json, state.json and
 log.jsonl.
 */
-#include "card.h"
+#include "export_card.h"
 #include "../log.h"
 #include "../models/config.h"
 

@@ -1,10 +1,14 @@
 /*
-export.h -- the command export: a checkpoint as other programs open it.
+commands/export.cpp -- the command export: a checkpoint as other programs open it.
 */
-#ifndef EXPORT_COMMAND_H
-#define EXPORT_COMMAND_H
+#include "../models/export.h"
 #include "../models/export_gguf.h"
-#include "card.h"
+#include "../models/family_out.h"
+#include "commands.h"
+#include "export_card.h"
+#include "open_model.h"
+#include "../log.h"
+#include "../text/look.h"
 
 // how it is opened, for its README.md
 static std::string export_about(const std::string& as, const std::string& how) {
@@ -56,7 +60,7 @@ static void export_gguf(const Flags& f, const Model& m, const std::vector<StOut>
     printf("       %d tensors are f16: their rows are no multiple of 32 numbers\n", done.other);
 }
 
-static int export_checkpoint(Flags f) {
+int command_export(Flags f) {
     const bool gguf = f.to == "gguf";
     export_to_check(f);
     if (f.out.empty()) {
@@ -96,4 +100,3 @@ static int export_checkpoint(Flags f) {
     model_free(&m);
     return 0;
 }
-#endif // EXPORT_COMMAND_H

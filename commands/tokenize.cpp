@@ -1,10 +1,10 @@
 /*
-tokenize.h -- the command tokenize.
+commands/tokenize.cpp -- the command tokenize.
 */
-#ifndef TOKENIZE_H
-#define TOKENIZE_H
+#include "commands.h"
 #include "../text/tokenize.h"
-static int tokenize(const Flags& f) {
+
+int command_tokenize(Flags f) {
     TokenizeOptions o;
     o.files = f.words;
     o.val_files = split(f.val, ',');
@@ -18,4 +18,3 @@ static int tokenize(const Flags& f) {
     o.threads = f.threads; o.skip_bad = f.skip_bad;
     return tokenize_main(o);
 }
-#endif // TOKENIZE_H

@@ -1,12 +1,12 @@
 /*
-card.h -- README.md of an exported model: what it is, how to open it, which run made it.
+export_card.h -- README.md of an exported model: what it is, how to open it, which run made it.
 */
-#ifndef CARD_H
-#define CARD_H
+#ifndef EXPORT_CARD_H
+#define EXPORT_CARD_H
 #include "../arch.h"
 
 // The text for a model of `params` numbers from the checkpoint `from`; the run, where the
 // checkpoint has a log beside it. about: how it is opened, a few sentences
 std::string export_card(const Arch& c, const std::string& from, long params,
                         const std::string& about);
-#endif // CARD_H
+#endif // EXPORT_CARD_H

@@ -1,0 +1,32 @@
+/*
+commands/open_model.cpp -- what open_model.h declares.
+*/
+#include "open_model.h"
+#include "memory_needed.h"
+
+void adapter_said(const Checkpoint& k, const std::string& adapter) {
+    if (k.adapted.empty()) { return; }
+    fprintf(stderr, "adapter %s: %s\n", adapter.c_str(), k.adapted.c_str());
+}
+
+Model model_from_checkpoint(Flags* f, int T_max, cpu::Stay stay, bool gradients) {
+    if (f->words.size() != 1) {
+        die(EXIT_USER, strf("got %zu checkpoints, wanted one", f->words.size()),
+            "name one: a run's directory, a Hugging Face directory or a GGUF file");
+    }
+    Checkpoint k = checkpoint_open(f->words[0], f->adapter);
+    adapter_said(k, f->adapter);
+    Arch c = k.c;
+    if (f->tokenizer.empty()) { f->tokenizer = k.tokenizer; }
+    if (flag_given(*f, "prefix")) { c.prefix = f->arch.prefix; }
+    if (flag_given(*f, "window")) { c.window = f->arch.window; }
+    require(!flag_given(*f, "window") || c.window >= 1, strf("--window %d", c.window),
+            "1 or more, or leave it out");
+    cpu::mapped = { ops::reads_mapped ? stay : cpu::STAY_NONE, {} };     // of one model at a time
+    memory_check(c, 1, std::max(1, T_max), gradients, floats_spared(k.config, k.weights));
+    Model m = model_new(c, T_max, gradients);
+    checkpoint_read(&m, &k);
+    cpu::product_settings.split_floats = !gradients;     // where it is only run forward
+    f->arch.V = c.V;
+    return m;
+}

@@ -1,0 +1,12 @@
+// test/model_unit.h -- the model without the commands as one unit, and the switches' values if these
+// are given
+#ifndef MODEL_ONLY
+#define MODEL_ONLY
+#endif
+#pragma GCC diagnostic ignored "-Wunused-function"
+#include "../train_sink.cu"
+#include "../measure.cpp"
+#include "../model.cpp"
+#ifdef ATTN
+#include "../variant.cu"
+#endif
