@@ -12,7 +12,7 @@ model, and the micro-batch of a training step.
 
 // what a stage costs for one row, forward; backward costs twice as much
 struct StageCost {
-    double flops; // of its products; attention's depend on T: commands/bench.h
+    double flops; // of its products; attention's depend on T: commands/bench.cpp
     double moved; // elements, without weights
 };
 

@@ -1,6 +1,6 @@
 /*
 export.h -- a checkpoint as a directory that other programs open: its files, and how they come to be
-there whole or not at all. Which weights go in: commands/export.h.
+there whole or not at all. Which weights go in: commands/export.cpp.
 */
 #ifndef EXPORT_H
 #define EXPORT_H
