@@ -29,12 +29,49 @@ enum { METRIC_K = 10 }; // alpha_k is kept for k = 1..10
 
 // ----------------------------------------------------------------------------
 // 1 one head on one sequence
-struct HeadMetrics {
-    float alpha[METRIC_K + 1], proxy[METRIC_K + 1]; // [0] is the star, [k] token k
-    float mass, entropy;
-    float effective; // alpha_1 of the gate times A; all four are 0 without a gate
-    float gate, gate_low, gate_first;               // mean, share below 0.1, and the first token's
+
+// HEAD_METRICS: what is measured of a head besides alpha, a row each. A row makes the field of
+// HeadMetrics, its sum and its mean, its place among CUDA's sums and its key in the log and in --json;
+// scripts/lib/runlog.py reads the rows. What a query adds to the sum is in HeadSums below (the CPU
+// calls it too) and in attention_metrics_kernel (cuda/metrics.cuh).
+//
+//   over     QUERY_MEAN: over the queries; QUERY_SUM: as it is, of what only one query adds
+//   heads    EVERY_HEAD, or GATED: 0 without a gate, and then not in the log
+//
+//    field       over        key in the log   heads       what it is
+#define HEAD_METRICS(X) \
+    X(mass,       QUERY_MEAN, "mass",          EVERY_HEAD, "the sum of a row over the text's own tokens") \
+    X(entropy,    QUERY_MEAN, "entropy",       EVERY_HEAD, "how spread a row is") \
+    X(effective,  QUERY_MEAN, "alpha1_gated",  GATED,      "alpha_1 of the gate times A") \
+    X(gate,       QUERY_MEAN, "gate_mean",     GATED,      "the gate, its mean") \
+    X(gate_low,   QUERY_MEAN, "gate_low",      GATED,      "the share of it below 0.1") \
+    X(gate_first, QUERY_SUM,  "gate_first",    GATED,      "the gate at the first token")
+
+enum MetricOver { QUERY_MEAN, QUERY_SUM };
+enum MetricHeads { EVERY_HEAD, GATED };
+enum HeadMetric {
+    #define X(field, ...) METRIC_##field,
+    HEAD_METRICS(X)
+    #undef X
+    HEAD_METRIC_COUNT
 };
+
+struct HeadMetrics {
+    float alpha[METRIC_K + 1]; // [0] is the star, [k] token k
+    float proxy[METRIC_K + 1];
+    #define X(field, ...) float field;
+    HEAD_METRICS(X)
+    #undef X
+};
+
+// Tells whether a metric is a mean over the queries.
+HD bool metric_is_mean(int metric) {
+    #define X(field, over, ...) if (metric == METRIC_##field) { return over == QUERY_MEAN; }
+    HEAD_METRICS(X)
+    #undef X
+    return false;
+}
+
 // do the rows of this map sum to 1 by construction? if not, Sink is computed from the proxy
 template <class A> bool attn_sums_to_one(float alpha) { return A::Z == Z_SUM && alpha == 1.0f; }
 
@@ -42,8 +79,11 @@ namespace ref {
 // the sums that HeadMetrics are made from; each query t adds a row of weights (T tokens, then the
 // extra column). The star is the extra column, or the sink token: then skip is 1
 struct HeadSums {
-    double alpha[METRIC_K + 1] = {}, proxy[METRIC_K + 1] = {}, mass = 0, entropy = 0;
-    double effective = 0, gate = 0, gate_low = 0, gate_first = 0;
+    double alpha[METRIC_K + 1] = {};
+    double proxy[METRIC_K + 1] = {};
+    #define X(field, ...) double field = 0;
+    HEAD_METRICS(X)
+    #undef X
 
     // the gate of query t, `width` numbers before their sigmoid; first: its weight on the first
     // token
@@ -103,12 +143,9 @@ struct HeadSums {
             o.alpha[k] = alpha[k] / (tokens - k + 1);
             o.proxy[k] = proxy[k] / (tokens - k + 1);
         }
-        o.mass = mass / tokens;
-        o.entropy = entropy / tokens;
-        o.effective = effective / tokens;
-        o.gate = gate / tokens;
-        o.gate_low = gate_low / tokens;
-        o.gate_first = gate_first;
+        #define X(field, over, ...) o.field = over == QUERY_MEAN ? field / tokens : field;
+        HEAD_METRICS(X)
+        #undef X
         return o;
     }
 };

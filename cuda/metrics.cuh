@@ -9,7 +9,7 @@ namespace cuda {
 // By panels, as the attention without tensor cores: cuBLAS makes the dot products of some hundred
 // queries of one head, one kernel makes of each query's row what it adds to the sums of its head,
 // another adds these up.
-enum { METRIC_MASS = 2 * (METRIC_K + 1), METRIC_SUMS = METRIC_MASS + 6, METRIC_WARPS = 8 };
+enum { FIRST_METRIC = 2 * (METRIC_K + 1), METRIC_SUMS = FIRST_METRIC + HEAD_METRIC_COUNT, METRIC_WARPS = 8 };
 static_assert(sizeof(HeadMetrics) == METRIC_SUMS * sizeof(float),
               "sums are in the order of HeadMetrics");
 static_assert(METRIC_SUMS <= 32, "a lane for each sum");
@@ -66,13 +66,14 @@ __global__ void __launch_bounds__(128, 1)
     const float first = weight(skip);
     if (lane == 0) { // the sink token's own query is no real query
         const bool real_query = t >= skip;
-        out[METRIC_MASS] = real_query ? sum : 0.0f;
+        float* metric = out + FIRST_METRIC;
+        metric[METRIC_mass] = real_query ? sum : 0.0f;
         // P = |w| / sum_abs
-        out[METRIC_MASS + 1] = real_query && inv != 0 ? logf(sum_abs) - wlogw * inv : 0.0f;
-        out[METRIC_MASS + 2] = real_query ? mean * first : 0.0f;
-        out[METRIC_MASS + 3] = real_query ? mean : 0.0f;
-        out[METRIC_MASS + 4] = real_query ? low : 0.0f;
-        out[METRIC_MASS + 5] = t == skip ? mean : 0.0f;
+        metric[METRIC_entropy] = real_query && inv != 0 ? logf(sum_abs) - wlogw * inv : 0.0f;
+        metric[METRIC_effective] = real_query ? mean * first : 0.0f;
+        metric[METRIC_gate] = real_query ? mean : 0.0f;
+        metric[METRIC_gate_low] = real_query ? low : 0.0f;
+        metric[METRIC_gate_first] = t == skip ? mean : 0.0f;
     }
 }
 
@@ -92,8 +93,7 @@ attention_metrics_mean_kernel(HeadMetrics* out, const float* sums, int skip, boo
     if (threadIdx.x >= METRIC_SUMS) { return; }
     for (int w = 1; w < METRIC_WARPS; w++) { total += part[w][lane]; }
     float* o = (float*)(out + blockIdx.x) + lane;
-    if (lane == METRIC_SUMS - 1) { *o = total; }
-    else if (lane >= METRIC_MASS) { *o = total / rows; }
+    if (lane >= FIRST_METRIC) { *o = metric_is_mean(lane - FIRST_METRIC) ? total / rows : total; }
     else if (i > 0)         { *o = i <= rows ? total / (rows - i + 1) : 0.0f; }
     // the extra column's one-hot query row
     else if (column)        { *o = (total + 1) / (rows + 1); }

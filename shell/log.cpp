@@ -233,14 +233,12 @@ std::string eval_json(long step, double val_loss, const Metrics& r,
         o += matrix("alpha_star", [](Head h) { return h.alpha[0]; });
         o += matrix("alpha_star_proxy", [](Head h) { return h.proxy[0]; });
     }
-    o += matrix("mass", [](Head h) { return h.mass; }) +
-         matrix("entropy", [](Head h) { return h.entropy; });
+    #define X(field, over, key, heads, help) \
+        if (heads == EVERY_HEAD || r.has_gate) { o += matrix(key, [](Head h) { return h.field; }); }
+    HEAD_METRICS(X)
+    #undef X
     if (r.has_gate) {
         const double most = std::max(1, r.T - 1);
-        o += matrix("alpha1_gated", [](Head h) { return h.effective; });
-        o += matrix("gate_mean", [](Head h) { return h.gate; }) +
-             matrix("gate_low", [](Head h) { return h.gate_low; });
-        o += matrix("gate_first", [](Head h) { return h.gate_first; });
         o += matrix("gate_rest", [&](Head h) { return (h.gate * r.T - h.gate_first) / most; });
     }
     o += pair("h_norm", r.h) + pair("k_norm", r.k) + pair("v_norm", r.v);

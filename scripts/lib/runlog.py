@@ -134,8 +134,14 @@ KINDS = {
 # field: kind, or the fields inside it. [..]: a list of such. ! after the name: it has to be there
 SINK = {"eps!": "value", "T!": "count", "n": "count", "k!": "numbers", "sink_k!": "numbers",
         "proxy_k!": "numbers", "sink_star": "number", "sink_effective": "rate"}
-MAPS = ["alpha1", "alpha1_proxy", "alpha_star", "alpha_star_proxy", "mass", "entropy"]
-GATES = ["alpha1_gated", "gate_mean", "gate_low", "gate_first", "gate_rest"]
+# the keys of HEAD_METRICS, whose rows stand in metrics.cuh
+SOURCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "metrics.cuh")
+METRIC = re.compile(r'^    X\(\w+, +(?:QUERY_MEAN|QUERY_SUM), +"(\w+)", +(EVERY_HEAD|GATED),', re.M)
+with open(SOURCE, encoding="utf-8") as source:
+    METRICS = METRIC.findall(source.read())
+MAPS = ["alpha1", "alpha1_proxy", "alpha_star", "alpha_star_proxy"]
+MAPS += [key for key, heads in METRICS if heads == "EVERY_HEAD"]
+GATES = [key for key, heads in METRICS if heads == "GATED"] + ["gate_rest"]
 NORMS = ["h_norm_first", "h_norm_rest", "h_norm_star", "h_max", "h_median", "k_norm_first",
          "k_norm_rest", "v_norm_first", "v_norm_rest", "pre_norm_first", "pre_norm_rest"]
 EVAL = {"step!": "count", "time": "text", "data": "text", "val_loss": "number",

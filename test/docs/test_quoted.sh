@@ -6,7 +6,7 @@ command -v python3 > /dev/null || { echo "skipped: no python3"; echo "0 passed, 
 dir=$(mktemp -d); trap 'rm -rf "$dir"' EXIT
 python3 test/docs/quoted.py > "$dir/out"; ok $? "$(grep -v passed "$dir/out" | head -n 20)"
 # and the check itself: one digit of each kind of place, in a copy
-mkdir -p "$dir/copy"; cp -r README.md docs test scripts "$dir/copy"; cd "$dir/copy" || exit 1
+mkdir -p "$dir/copy"; cp -r README.md metrics.cuh docs test scripts "$dir/copy"; cd "$dir/copy" || exit 1
 spoilt() { # file, a figure in it, another
     grep -qF -- "$2" "$1"; ok $? "$1 has no $2"
     cp "$1" "$dir/was"

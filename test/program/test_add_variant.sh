@@ -1,8 +1,9 @@
-# README's "add your own attention": four diffs, one after the other, on a copy of the tree.
+# README's "add your own attention": five diffs, one after the other, on a copy of the tree.
 # Each is built, trained and checked, and its lines are counted. run from the root of the repository
 #     attn.diff    a value of ATTN       one row, one struct
 #     bias.diff    a value of BIAS       one row
 #     stage.diff   a stage               its rows of ARCH, PARAMS and ACTS, its operation in three backends (docs/tour.md)
+#     metric.diff   a metric of a head   its row, its sum on the CPU and on CUDA, its line in docs/json.md
 #     key.diff     a config.json's key   one line of models/families.cpp
 tmp=$(mktemp -d); trap 'rm -rf "$tmp"' EXIT
 CXX=${CXX:-g++} CUDA=${CUDA:-/usr/local/cuda}
@@ -13,7 +14,7 @@ ok() { # what, then a command
     if "$@" > "$tmp/out" 2>&1; then passed=$((passed + 1)); else failed=$((failed + 1)); echo "FAIL $what"; tail -n 5 "$tmp/out"; fi
 }
 cp -r Makefile mk ./*.cu ./*.h ./*.cuh commands shell cpu cuda dist models text test "$tmp"
-mkdir "$tmp/dev" "$tmp/scripts" && cp -r dev/emulator "$tmp/dev"
+mkdir "$tmp/dev" "$tmp/scripts" "$tmp/docs" && cp docs/json.md "$tmp/docs" && cp -r dev/emulator "$tmp/dev"
 cp scripts/modeling_train_sink.py "$tmp/scripts"                  # models/export.cpp holds it
 cd "$tmp" || exit 1
 
@@ -83,6 +84,7 @@ ok "attention_multiplier refused before" \
     sh -c './relu probe llama -d test/families/tokens 2>&1 | grep "error.*attention_multiplier"'
 ok "bias.diff fits the tree"              apply bias
 ok "stage.diff fits the tree"             apply stage
+ok "metric.diff fits the tree"            apply metric
 ok "key.diff fits the tree"               apply key
 ok "what both builds share"                make -s once OPTIMIZE=-O0
 build reference BACKEND=ref > reference.log 2>&1 & reference=$!
@@ -92,6 +94,8 @@ ok "BACKEND=ref builds"                   wait $reference
 # ---- 2 a value of BIAS
 ok "it trains"                            trains zero_v
 ok "the log names it"                     grep -q '"BIAS":"zero_v"' run-zero_v/log.jsonl
+ok "the new metric is in the log"         grep -q '"mostly_first":\[\[0' run-zero_v/log.jsonl
+ok "and was not, before"                  sh -c '! grep -q mostly_first run-relu/log.jsonl'
 ok "its gradients are right"              gradients zero_v
 ok "v* is learned, k* is not there" \
     sh -c 'grep -q "self_attn.v_star" gradients.txt && ! grep -q k_star gradients.txt'
