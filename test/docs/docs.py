@@ -134,7 +134,7 @@ def check_commands(name, text):
 
 def check_pages():
     used = set()
-    for name in ["README.md", "CONTRIBUTING.md"] + PAGES + OUTPUT:
+    for name in ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"] + PAGES + OUTPUT:
         if not os.path.exists(name): continue
         with open(name, encoding="utf-8") as f: text = f.read()
         check_links(name, text)
