@@ -2,166 +2,25 @@
 """The paper's figures from what train_sink writes, each as PNG and SVG. Needs NumPy and matplotlib.
 
 To add a figure: one function that gets (inputs, options), yields (file name, figure),
-and one row in FIGURES. Numbers of figures are those of Gu et al., When Attention Sink Emerges
-in Language Models, arXiv:2410.10781.
+and one row in FIGURES. Colors and what figures share are in lib/drawing.py.
+Numbers of figures are those of Gu et al., When Attention Sink Emerges in Language Models,
+arXiv:2410.10781.
 """
 import argparse
 import os
 import re
 import sys
 import textwrap
-import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
+import drawing
 import runlog
+from drawing import (COLORS, STYLE, TRAIN_POINTS, MaxNLocator, PercentFormatter, beside, edge,
+                     headline, kinds, label, legend_below, look, matplotlib, np, panels, plain, plt,
+                     series, stem, trained, whole)
+from plot_maps import maps
+from plot_table import table
 from runlog import die, number
-
-try:
-    import numpy as np
-    import matplotlib
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-    from matplotlib.ticker import MaxNLocator, PercentFormatter
-    from matplotlib.transforms import ScaledTranslation
-except ImportError as e:
-    die(f"{e.name}: not installed, wanted numpy and matplotlib",
-        "python3 -m pip install numpy matplotlib")
-
-# The looks of everything that is drawn are here. Okabe and Ito's colors, which color-blind
-# readers tell apart, without the yellow that white paper swallows
-COLORS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"]
-MARKERS = "osD^vPX"
-DASHES = ["-", "--", ":"]
-OURS, PAPER, SEED, MARK = COLORS[0], "#BBBBBB", "#000000", COLORS[1]
-APART = 3.5              # points between two lines that hold the same numbers
-STYLE = {
-    "font.size": 9, "axes.titlesize": 9.5, "axes.titleweight": "bold", "axes.titlelocation": "left",
-    "axes.spines.top": False, "axes.spines.right": False, "axes.edgecolor": "#888888",
-    "axes.labelcolor": "#222222",
-    "axes.grid": True, "axes.axisbelow": True, "grid.color": "#e6e6e6", "grid.linewidth": 0.7,
-    "lines.linewidth": 1.6, "lines.markersize": 4, "legend.frameon": False, "legend.fontsize": 8.5,
-    "xtick.color": "#555555", "ytick.color": "#555555", "savefig.dpi": 150,
-    "figure.constrained_layout.use": True,
-    "svg.hashsalt": "train_sink", "svg.fonttype": "path", "image.cmap": "viridis",
-    "image.interpolation": "nearest",
-}
-TRAIN_POINTS = 1500      # more than a figure of this size can show
-
-
-def look(i, runs=None):
-    """Color and marker of the i-th line: seven colors, then the same with dashes.
-    Seeds of one run look alike."""
-    seeds = 1
-    if runs:
-        mine = runlog.group(runs[i])
-        i, seeds = kinds(runs).index(mine), [runlog.group(r) for r in runs].count(mine)
-    return {"color": COLORS[i % 7], "marker": MARKERS[i % 7],
-            "linestyle": DASHES[i // 7 % 3],
-            "linewidth": 1.6 if seeds == 1 else 1.0, "markersize": 4 if seeds == 1 else 3}
-
-
-def kinds(runs):
-    """The names of the runs without their seeds, each once."""
-    return list(dict.fromkeys(map(runlog.group, runs)))
-
-
-def beside(ax, i, runs):
-    """Where to draw the i-th run: equal numbers of different runs are lines beside each other,
-    a few points apart, for the last would hide the others."""
-    names = kinds(runs)
-    step = min(APART, 14 / len(names))
-    points = step * (names.index(runlog.group(runs[i])) - (len(names) - 1) / 2)
-    shift = ScaledTranslation(0, -points / 72, ax.figure.dpi_scale_trans)
-    return ax.transData + shift
-
-
-def panels(n, width=4.2, height=3.1, columns=3, **more):
-    """A figure with n axes in rows of `columns`, those that are left over hidden."""
-    columns = min(columns, n)
-    rows = -(-n // columns)
-    figure, axes = plt.subplots(rows, columns, figsize=(width * columns, height * rows),
-                                squeeze=False, **more)
-    for ax in axes.flat[n:]:
-        ax.set_axis_off()
-    return figure, list(axes.flat[:n])
-
-
-def plain(text):
-    """A text of a run as matplotlib may draw it: $ would begin a formula."""
-    text = "".join(c if c.isprintable() or c == "\n" else "?" for c in text)
-    return text[:400].replace("$", r"\$")
-
-
-finding = None           # --title: what the figures say, in place of what they show
-
-
-def headline(figure, runs, what, step=None):
-    """Title of a figure, as wide as it is: the finding, if one is given, or what it shows; of one
-    run also its name, switches and step."""
-    lines = textwrap.wrap(plain(finding) if finding else what, letters(figure))
-    if len(runs) == 1 and not finding:
-        about = f"{runs[0]['name']}: {runlog.switches(runs[0])}"
-        if step is not None: about += f", step {step:,}"
-        lines += textwrap.wrap(plain(about), letters(figure))
-    figure.suptitle("\n".join(lines), fontsize=10.5, x=0.01, ha="left")
-
-
-def letters(figure):
-    """How many letters of a title a figure has room for."""
-    return int(13.5 * figure.get_figwidth())
-
-
-def label(run, runs, step=None):
-    """Legend entry: name, switches, and the flags in which these runs differ."""
-    seeds = [r for r in runs if runlog.group(r) == runlog.group(run)]
-    if run is not seeds[0]:
-        return None
-    flags = runlog.flags_at(run)
-    words = [runlog.switches(run)] + [f"{key} {flags[key]}"
-                                      for key in runlog.differing_flags(runs) if key in flags
-                                      and (key != "seed" or len(seeds) == 1)]
-    name = run["name"] if len(seeds) == 1 else f"{runlog.group(run)} ({len(seeds)} seeds)"
-    text = f"{name}: {', '.join(words)}"
-    if step is not None and run["status"] != "probed": text += f", step {step:,}"
-    return "\n".join(textwrap.wrap(plain(text), 110))
-
-
-def legend_below(figure, ax, columns=3):
-    handles, labels = ax.get_legend_handles_labels()
-    fit = max(1, int(15 * figure.get_figwidth() / (max(map(len, labels), default=1) + 8)))
-    if labels:
-        figure.legend(handles, labels, loc="outside lower center",
-                      ncols=min(columns, fit, len(labels)))
-
-
-def stem(figure, runs):
-    """File name: the figure and its runs."""
-    names = list(dict.fromkeys(r.get("file") or runlog.group(r) for r in runs))
-    names = [runs[0]["name"]] if len(runs) == 1 else names
-    names = [re.sub(r"[^\w.=,+-]+", "-", name)[:60] for name in names]
-    if len(names) > 4: names = [names[0], "and", str(len(names) - 1), "more"]
-    return "-".join([figure] + names)
-
-
-def whole(ax, n, first=0):
-    """An axis of n whole numbers, thinned to a dozen."""
-    ax.set_xticks(range(first, first + n, -(-n // 12)))
-    ax.set_xlim(first - 0.3, first + n - 0.7)
-
-
-def series(evals, get):
-    return [e["step"] for e in evals], [number(get(e)) for e in evals]
-
-
-def trained(paths, figure):
-    """Runs that have steps: a probe has none."""
-    runs = runlog.read_runs(paths)
-    for run in runs:
-        if run["status"] == "probed":
-            die(f"{run['path']}: got a probe, wanted a run",
-                f"scripts/plot.py heads {run['path']}, or {figure} RUN")
-    return runs
-
 
 # ---- figures over steps --------------------------------------------------------------------------
 def dynamics(paths, options):
@@ -262,12 +121,6 @@ def label_of_profile(run, runs, e, s):
     step = None if run["status"] == "probed" else e["step"]
     text = label(run, [r for r in runs if r is run or runlog.group(r) != runlog.group(run)], step)
     return text + (f", $\\epsilon$ = {s['eps']:g}" if len(e.get("sinks") or []) > 1 else "")
-
-
-def edge(ax, x, text, color):
-    ax.axvline(x, color=color, lw=1, ls=":")
-    ax.annotate(text, (x, 1), xycoords=("data", "axes fraction"), va="top",
-                color=color, fontsize=8.5)
 
 
 # ---- figures by layer ----------------------------------------------------------------------------
@@ -454,136 +307,6 @@ def norms_of_one(run, e):
 
 
 # ---- figures of a probe --------------------------------------------------------------------------
-def maps(paths, options):
-    """The heads of a --dump directory: up to DETAILED of them, or those of --head,
-    each with attention, cosines and norm products (Figures 2 bottom, 15 to 18);
-    of more than that the attention of all, in one picture."""
-    for path in paths:
-        name, found = f"maps-{os.path.basename(os.path.abspath(path))}", heads_in(path)
-        chosen = [h for h in found if h in options.head] or ([] if len(found) > DETAILED else found)
-        for l, h in chosen:
-            yield f"{name}-{l}_{h}", map_of_head(path, f"{l}_{h}")
-        if not chosen:
-            l, h = found[0]
-            print(f"{path}: {len(found)} heads, so one picture of all their attention; "
-                  "of single heads, with cosines "
-                  f"and norms: scripts/plot.py maps {path} --head {l}:{h}", flush=True)
-            yield name, all_maps(path, found)
-
-
-DETAILED = 4             # more heads than this are drawn together
-PIXELS = 2400            # and about as wide as this
-
-
-def heads_in(path):
-    """(layer, head) of every map in a directory, in order."""
-    names = os.listdir(path) if os.path.isdir(path) else []
-    found = [re.fullmatch(r"([0-9]{1,6})_([0-9]{1,6})_map\.npy", n) for n in names]
-    if not any(found):
-        die(f"{path}: got no LAYER_HEAD_map.npy, wanted a --dump directory",
-            "write one: ./train_sink probe RUN/step_N --dump DIR --dump-heads all")
-    return sorted((int(m[1]), int(m[2])) for m in found if m)
-
-
-def all_maps(path, found):
-    """Attention of all heads side by side: rows are layers, columns heads, as one image."""
-    rows, columns = (sorted({head[i] for head in found}) for i in (0, 1))
-    size = max(16, PIXELS // max(len(rows), len(columns)))
-    tiles, started = {}, time.time()
-    for i, (l, h) in enumerate(found):
-        tiles[l, h] = shrink(load_map(f"{path}/{l}_{h}_map.npy"), size)
-        if time.time() - started > 2:
-            started = time.time()
-            print(f"{path}: read {i + 1} of {len(found)} heads", file=sys.stderr, flush=True)
-    side = max(max(tile.shape) for tile in tiles.values())
-    picture = np.full((len(rows) * (side + 2), len(columns) * (side + 2)), np.nan)
-    for (l, h), tile in tiles.items():
-        y, x = rows.index(l) * (side + 2), columns.index(h) * (side + 2)
-        picture[y:y + tile.shape[0], x:x + tile.shape[1]] = tile
-    return draw_all_maps(picture, rows, columns, side + 2, path)
-
-
-def draw_all_maps(picture, rows, columns, pitch, path):
-    inch = min(1.3, 11 / max(len(rows), len(columns)))
-    figure, (ax,) = panels(1, max(4.5, 1.2 + inch * len(columns)), 1.4 + inch * len(rows),
-                           layout="compressed")
-    image = ax.imshow(picture, vmin=0, vmax=1, interpolation="antialiased")
-    ax.set(xlabel="head", ylabel="layer")
-    for axis, names in ((ax.xaxis, columns), (ax.yaxis, rows)):
-        every = range(0, len(names), -(-len(names) // 24))
-        axis.set_ticks([(i + 0.5) * pitch - 1.5 for i in every], [names[i] for i in every])
-    ax.grid(False)
-    figure.colorbar(image, ax=ax, shrink=0.8, aspect=25)
-    headline(figure, [],
-             f"Attention of every head: queries downwards, keys to the right. {plain(path)}")
-    return figure
-
-
-def shrink(x, size):
-    """A map at most `size` wide: the largest weight of each square, so that no sink is lost.
-    Unseen keys are blank."""
-    T, step = len(x), -(-x.shape[1] // size)
-    unseen = np.arange(T + 1)[None, :] > np.arange(T)[:, None] + 1
-    x = np.where(unseen & (x == 0), np.nan, x)
-    pad = [(0, -n % step) for n in x.shape]
-    x = np.pad(x, pad, constant_values=np.nan)
-    return np.fmax.reduce(np.fmax.reduce(x.reshape(x.shape[0] // step, step, -1, step), axis=3),
-                          axis=1)
-
-
-def load_map(path):
-    try:
-        x = np.load(path)
-    except (OSError, ValueError, EOFError) as e:
-        die(f"{path}: got '{e}', wanted an array of --dump",
-            "write it again: ./train_sink probe RUN/step_N --dump DIR")
-    if x.dtype.kind != "f" or x.ndim != 2 or x.shape[1] != x.shape[0] + 1 or x.shape[0] < 1:
-        die(f"{path}: got {x.dtype} of shape {x.shape}, wanted floats of shape (T, T + 1)",
-            "write it again: ./train_sink probe RUN/step_N --dump DIR")
-    return x
-
-
-def map_of_head(path, head):
-    layer, h = head.split("_")
-    kinds = [("map", "attention A", "viridis"), ("cosine", "cos(q$_t$, k$_j$)", "PuOr"),
-             ("product", "|q$_t$| |k$_j$|", "viridis")]
-    arrays = [load_map(f"{path}/{head}_{kind}.npy") for kind, _, _ in kinds]
-    if len({x.shape for x in arrays}) > 1:
-        die(f"{path}: {head}: got maps of several sizes, wanted one",
-            "write them again: ./train_sink probe .. --dump DIR")
-    extra = arrays[2][:, 0].any()  # column 0 is the extra key; without one it is all zeros
-    T = len(arrays[0])
-    unseen = np.arange(T + 1)[None, :] > np.arange(T)[:, None] + 1
-    figure, axes = panels(3, 3.9, 4.1, layout="compressed")
-    for x, (kind, name, colors), ax in zip(arrays, kinds, axes):
-        x = np.where(unseen & (arrays[0] == 0), np.nan, x)[:, 0 if extra else 1:]
-        limits = {"vmin": -1, "vmax": 1} if kind == "cosine" else {"vmin": 0}
-        image = ax.imshow(x, cmap=colors,
-                          extent=(-0.5 if extra else 0.5, T + 0.5, T + 0.5, 0.5), **limits)
-        ax.grid(False)
-        ax.set(title=name, xlabel="key position j" + (" (0: extra key)" if extra else ""),
-               ylabel="query position t")
-        figure.colorbar(image, ax=ax, shrink=0.8, aspect=20)
-        first_again(ax, image, x[:, 1:2] if extra else x[:, :1], T)
-    headline(figure, [], f"Layer {layer}, head {h}: where the queries look, and why. "
-             f"{plain(os.path.basename(os.path.abspath(path)))}")
-    return figure
-
-
-def first_again(ax, image, first, T):
-    """The keys of the first token once more, wider and apart: a column of one cell at the edge of
-    a map is overlooked."""
-    width, left = max(1, T / 16), image.get_extent()[0]
-    ax.imshow(first, cmap=image.get_cmap(), norm=image.norm,
-              extent=(left - 1.5 * width, left - 0.5 * width, T + 0.5, 0.5))
-    ax.set(xlim=(left - 1.6 * width, T + 0.5), ylim=(T + 0.5, 0.5))
-    ax.add_patch(plt.Rectangle((left - 1.5 * width, 0.5), width, T, fill=False, edgecolor=MARK,
-                               lw=1.2, clip_on=False, zorder=4))
-    ax.set_xticks([x for x in ax.get_xticks() if left < x <= T])
-    ax.set_xticks([left - width], ["first\ntoken"], minor=True, color=MARK)
-    ax.tick_params(axis="x", which="minor", length=0)
-
-
 def threshold(paths, options):
     """Sink_1 against length and threshold (Figure 3)."""
     for path in paths:
@@ -619,115 +342,6 @@ def lines(ax, points, text):
     ax.set(ylabel="Sink$_1$ (%)", ylim=(-3, 103))
     ax.yaxis.set_major_formatter(PercentFormatter())
     ax.legend(loc="best", ncols=2)
-
-
-# ---- a table of the paper ------------------------------------------------------------------------
-def at_main(get):
-    """Of the token that the row is about: the first, if the paper does not say otherwise."""
-    return lambda row: get(row, runlog.main_position(row))
-
-
-def columns_of(results):
-    """(title, the paper's number, ours by seed) of each panel. A loss on other data than
-    the paper's stands alone."""
-    here = results.get("data", "").split(" ")[0] or "other data"
-    loss = (f"validation loss, nats\n(on {plain(here)})", lambda row: "", runlog.our_loss)
-    if runlog.same_data(results):
-        loss = ("validation loss (nats per token)", runlog.paper_loss, runlog.our_loss)
-    found = [("Sink$_k$ (%)", at_main(runlog.paper_sink), at_main(runlog.our_sink)),
-             ("Sink$_*$ (%)", runlog.paper_star, runlog.our_star), loss]
-    return [c for c in found
-            if any(runlog.is_number(c[1](row)) or c[2](row) for row in results["rows"])]
-
-
-def table(paths, options):
-    """A table of scripts/reproduce: ours, every seed a dot, beside the paper's number."""
-    for path in paths:
-        results = runlog.read_results(path)
-        rows = results["rows"]
-        if not rows:
-            die(f"{path}: got no rows, wanted one or more", "write it again: scripts/reproduce")
-        columns = columns_of(results)
-        paper = any(runlog.is_number(c[1](row)) for c in columns for row in rows)
-        figure, axes = panels(max(1, len(columns)), 4.0,
-                              1.4 + (0.42 if paper else 0.24) * len(rows), sharey=True)
-        for (name, theirs, ours), ax in zip(columns, axes):
-            bars(ax, rows, theirs if paper else None, ours, "loss" in name)
-            ax.set(title=name)
-        others = {r["id"]: f"\nk = {runlog.main_position(r)}"
-                  for r in rows if runlog.main_position(r) != 1}
-        axes[0].set_yticks(range(len(rows)), [plain(name + others.get(r["id"], ""))
-                                              for r, name in zip(rows, row_names(results))])
-        if not others:
-            axes[0].set_title("Sink$_1$ (%)")
-        headline(figure, [], plain(title_of(results, paper)))
-        key_below(figure, axes[0], rows, paper)
-        yield "table-" + os.path.splitext(os.path.basename(path))[0], figure
-
-
-def row_names(results):
-    """The rows' names, without the table's before each of them."""
-    names, prefix = [r["id"] for r in results["rows"]], results["table"] + "-"
-    return [n[len(prefix):] for n in names] if all(n.startswith(prefix) for n in names) else names
-
-
-def title_of(results, paper):
-    """What a table is about and what it was trained on, in words."""
-    name = re.sub(r"^(table|figure|section)(?=\d)", lambda m: m[1].capitalize() + " ",
-                  results["table"])
-    about = results.get("about") or results.get("scale") or ""
-    data = results.get("data", "").split(" ")[0]
-    about += f"; data: {data}" if data else ""
-    about += f"; commit {results['commit']}" if results.get("commit") else ""
-    against = ", ours against the paper's" if paper else ""
-    return f"{name[:1].upper()}{name[1:]}{against}: {about}"
-
-
-def key_below(figure, ax, rows, paper):
-    """What bars and dots are; only what this figure has."""
-    ax.plot([], [], "s", color=OURS, label="ours, mean of seeds")
-    if paper: ax.plot([], [], "s", color=PAPER, label="paper")
-    if any(len(row.get("ours") or []) > 1 for row in rows):
-        ax.plot([], [], "o", ms=3.5, mfc=SEED, mec="white", mew=0.6, label="one seed")
-    legend_below(figure, ax)
-
-
-def bars(ax, rows, paper, ours, loss):
-    """The paper's number above (paper: its number of a row, or None), ours below it, as numbers
-    to the right too; what has none says why. A share is a bar from 0. A loss has no zero that
-    means something: it is a mark, and the axis begins where the losses do."""
-    seen = []
-    for y, row in enumerate(rows):
-        pair = [(y + 0.2 * bool(paper), ours(row), runlog.why_not(row), OURS)]
-        if paper:
-            given = paper(row)
-            pair.insert(0, (y - 0.2, [given] if runlog.is_number(given) else [], given, PAPER))
-        for at, seeds, word, color in pair:
-            seen += seeds
-            mean = np.mean(seeds) if seeds else 0
-            if not loss:
-                ax.barh(at, mean, 0.36, color=color)
-            elif seeds:
-                ax.plot([mean], [at], "s", ms=6, color=color)
-            text = decimals(mean, loss) if seeds else word or "\N{EN DASH}"
-            if color == PAPER and seeds: text = f"{mean:g}"  # as it is printed there
-            ax.annotate(plain(str(text)), (1.03, at), xycoords=ax.get_yaxis_transform(),
-                        va="center", fontsize=7.5, color="#444444" if seeds else "#777777")
-            if len(seeds) > 1:                              # equal ones beside each other
-                places = at + 0.22 * (np.arange(len(seeds)) / (len(seeds) - 1) - 0.5)
-                ax.plot(seeds, places, "o", ms=3.5, mfc=SEED, mec="white", mew=0.6, zorder=3,
-                        clip_on=False)
-    ax.grid(axis="y", visible=False)
-    low, high = (min(seen, default=0), max(seen, default=1)) if loss else (0, 100)
-    room = 0.08 * (high - low) or 0.01
-    ax.set(xlim=(low - room, high + room) if loss else (0, 100), ylim=(len(rows) - 0.5, -0.5))
-    if loss: ax.xaxis.set_major_locator(MaxNLocator(5))
-
-
-def decimals(x, loss):
-    """A loss to a thousandth, a percentage to a tenth: a measurement of some hundred pairs of a
-    head and a sequence has no more."""
-    return f"{x:.3f}" if loss else f"{x:.1f}".removesuffix(".0")
 
 
 def everything(paths, options):
@@ -794,8 +408,7 @@ def main(words):
     parser.add_argument("--logx", action="store_true")
     parser.add_argument("--title")
     options = parser.parse_intermixed_args(words)
-    global finding
-    finding = options.title
+    drawing.finding = options.title
     if options.figure not in FIGURES:
         die(f"figure: got '{options.figure}', wanted one of {' '.join(FIGURES)}",
             "scripts/plot.py --help")

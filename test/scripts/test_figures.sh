@@ -8,7 +8,7 @@ dir=$(mktemp -d); trap 'rm -rf "$dir"' EXIT
 cat > "$dir/figures.py" << 'END'
 import os, re, struct, sys, zlib
 
-source = open("scripts/plot.py", encoding="utf-8").read()
+source = open("scripts/lib/drawing.py", encoding="utf-8").read()
 colors = re.findall(r"#[0-9A-F]{6}", re.search(r"^COLORS = \[(.*?)\]", source, re.M | re.S)[1])
 assert len(colors) == 7, colors
 ONE, TWO, THREE, FOUR, FIVE = colors[:5]

@@ -493,7 +493,7 @@ $PYTHON - $out > $out/stdout 2>&1 <<'END'; ok $? "figures: $(tail -n 3 $out/stdo
 import argparse, contextlib, json, os, shutil, sys, time
 sys.path[:0] = ["scripts", "scripts/lib"]
 import numpy as np
-import plot, runlog
+import drawing, plot, runlog
 from xml.dom import minidom
 out, tiny = sys.argv[1], "test/report/tiny"
 log = [json.loads(line) for line in open(tiny + "/log.jsonl", encoding="utf-8")]
@@ -612,7 +612,7 @@ for name, figures in drawn.items():
         named = [l for l in ax.get_lines() if not l.get_label().startswith("_")]
         looks = [(l.get_color(), l.get_linestyle(), l.get_marker()) for l in named]
         assert len(set(looks)) == len(looks), (name, looks)
-        assert {l.get_color() for l in named} <= {*plot.COLORS, plot.PAPER}, (name, looks)
+        assert {l.get_color() for l in named} <= {*drawing.COLORS, drawing.PAPER}, (name, looks)
 # three models, two of them at 0% and one at 100% of both: each line has a place of its own
 three = drawn["dynamics-text-softmax-text-sigmoid-text-k"][0].axes[1]
 flat = [l for l in three.get_lines() if len(l.get_ydata()) == 9 and l.get_linestyle() == "-"]

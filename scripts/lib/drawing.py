@@ -1,0 +1,162 @@
+"""How every figure looks, and what the figures share: colors, panels, titles, legends, files.
+
+Start with STYLE and `look`. The figures themselves are in scripts/plot.py, plot_maps.py and
+plot_table.py.
+"""
+import re
+import textwrap
+
+import runlog
+from runlog import die, number
+
+try:
+    import numpy as np
+    import matplotlib
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+    from matplotlib.ticker import MaxNLocator, PercentFormatter
+    from matplotlib.transforms import ScaledTranslation
+except ImportError as e:
+    die(f"{e.name}: not installed, wanted numpy and matplotlib",
+        "python3 -m pip install numpy matplotlib")
+
+# The looks of everything that is drawn are here. Okabe and Ito's colors, which color-blind
+# readers tell apart, without the yellow that white paper swallows
+COLORS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"]
+MARKERS = "osD^vPX"
+DASHES = ["-", "--", ":"]
+OURS, PAPER, SEED, MARK = COLORS[0], "#BBBBBB", "#000000", COLORS[1]
+APART = 3.5              # points between two lines that hold the same numbers
+STYLE = {
+    "font.size": 9, "axes.titlesize": 9.5, "axes.titleweight": "bold", "axes.titlelocation": "left",
+    "axes.spines.top": False, "axes.spines.right": False, "axes.edgecolor": "#888888",
+    "axes.labelcolor": "#222222",
+    "axes.grid": True, "axes.axisbelow": True, "grid.color": "#e6e6e6", "grid.linewidth": 0.7,
+    "lines.linewidth": 1.6, "lines.markersize": 4, "legend.frameon": False, "legend.fontsize": 8.5,
+    "xtick.color": "#555555", "ytick.color": "#555555", "savefig.dpi": 150,
+    "figure.constrained_layout.use": True,
+    "svg.hashsalt": "train_sink", "svg.fonttype": "path", "image.cmap": "viridis",
+    "image.interpolation": "nearest",
+}
+TRAIN_POINTS = 1500      # more than a figure of this size can show
+
+
+def look(i, runs=None):
+    """Color and marker of the i-th line: seven colors, then the same with dashes.
+    Seeds of one run look alike."""
+    seeds = 1
+    if runs:
+        mine = runlog.group(runs[i])
+        i, seeds = kinds(runs).index(mine), [runlog.group(r) for r in runs].count(mine)
+    return {"color": COLORS[i % 7], "marker": MARKERS[i % 7],
+            "linestyle": DASHES[i // 7 % 3],
+            "linewidth": 1.6 if seeds == 1 else 1.0, "markersize": 4 if seeds == 1 else 3}
+
+
+def kinds(runs):
+    """The names of the runs without their seeds, each once."""
+    return list(dict.fromkeys(map(runlog.group, runs)))
+
+
+def beside(ax, i, runs):
+    """Where to draw the i-th run: equal numbers of different runs are lines beside each other,
+    a few points apart, for the last would hide the others."""
+    names = kinds(runs)
+    step = min(APART, 14 / len(names))
+    points = step * (names.index(runlog.group(runs[i])) - (len(names) - 1) / 2)
+    shift = ScaledTranslation(0, -points / 72, ax.figure.dpi_scale_trans)
+    return ax.transData + shift
+
+
+def panels(n, width=4.2, height=3.1, columns=3, **more):
+    """A figure with n axes in rows of `columns`, those that are left over hidden."""
+    columns = min(columns, n)
+    rows = -(-n // columns)
+    figure, axes = plt.subplots(rows, columns, figsize=(width * columns, height * rows),
+                                squeeze=False, **more)
+    for ax in axes.flat[n:]:
+        ax.set_axis_off()
+    return figure, list(axes.flat[:n])
+
+
+def plain(text):
+    """A text of a run as matplotlib may draw it: $ would begin a formula."""
+    text = "".join(c if c.isprintable() or c == "\n" else "?" for c in text)
+    return text[:400].replace("$", r"\$")
+
+
+finding = None           # --title: what the figures say, in place of what they show. Set by plot.py
+
+
+def headline(figure, runs, what, step=None):
+    """Title of a figure, as wide as it is: the finding, if one is given, or what it shows; of one
+    run also its name, switches and step."""
+    lines = textwrap.wrap(plain(finding) if finding else what, letters(figure))
+    if len(runs) == 1 and not finding:
+        about = f"{runs[0]['name']}: {runlog.switches(runs[0])}"
+        if step is not None: about += f", step {step:,}"
+        lines += textwrap.wrap(plain(about), letters(figure))
+    figure.suptitle("\n".join(lines), fontsize=10.5, x=0.01, ha="left")
+
+
+def letters(figure):
+    """How many letters of a title a figure has room for."""
+    return int(13.5 * figure.get_figwidth())
+
+
+def label(run, runs, step=None):
+    """Legend entry: name, switches, and the flags in which these runs differ."""
+    seeds = [r for r in runs if runlog.group(r) == runlog.group(run)]
+    if run is not seeds[0]:
+        return None
+    flags = runlog.flags_at(run)
+    words = [runlog.switches(run)] + [f"{key} {flags[key]}"
+                                      for key in runlog.differing_flags(runs) if key in flags
+                                      and (key != "seed" or len(seeds) == 1)]
+    name = run["name"] if len(seeds) == 1 else f"{runlog.group(run)} ({len(seeds)} seeds)"
+    text = f"{name}: {', '.join(words)}"
+    if step is not None and run["status"] != "probed": text += f", step {step:,}"
+    return "\n".join(textwrap.wrap(plain(text), 110))
+
+
+def legend_below(figure, ax, columns=3):
+    handles, labels = ax.get_legend_handles_labels()
+    fit = max(1, int(15 * figure.get_figwidth() / (max(map(len, labels), default=1) + 8)))
+    if labels:
+        figure.legend(handles, labels, loc="outside lower center",
+                      ncols=min(columns, fit, len(labels)))
+
+
+def stem(figure, runs):
+    """File name: the figure and its runs."""
+    names = list(dict.fromkeys(r.get("file") or runlog.group(r) for r in runs))
+    names = [runs[0]["name"]] if len(runs) == 1 else names
+    names = [re.sub(r"[^\w.=,+-]+", "-", name)[:60] for name in names]
+    if len(names) > 4: names = [names[0], "and", str(len(names) - 1), "more"]
+    return "-".join([figure] + names)
+
+
+def whole(ax, n, first=0):
+    """An axis of n whole numbers, thinned to a dozen."""
+    ax.set_xticks(range(first, first + n, -(-n // 12)))
+    ax.set_xlim(first - 0.3, first + n - 0.7)
+
+
+def series(evals, get):
+    return [e["step"] for e in evals], [number(get(e)) for e in evals]
+
+
+def trained(paths, figure):
+    """Runs that have steps: a probe has none."""
+    runs = runlog.read_runs(paths)
+    for run in runs:
+        if run["status"] == "probed":
+            die(f"{run['path']}: got a probe, wanted a run",
+                f"scripts/plot.py heads {run['path']}, or {figure} RUN")
+    return runs
+
+
+def edge(ax, x, text, color):
+    ax.axvline(x, color=color, lw=1, ls=":")
+    ax.annotate(text, (x, 1), xycoords=("data", "axes fraction"), va="top",
+                color=color, fontsize=8.5)

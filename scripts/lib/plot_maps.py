@@ -1,0 +1,141 @@
+"""The figures of a --dump directory: the attention of every head, or single heads in detail.
+
+Start with `maps`, which scripts/plot.py calls.
+"""
+import os
+import re
+import sys
+import time
+
+from drawing import MARK, headline, np, panels, plain, plt
+from runlog import die
+
+
+def maps(paths, options):
+    """The heads of a --dump directory: up to DETAILED of them, or those of --head,
+    each with attention, cosines and norm products (Figures 2 bottom, 15 to 18);
+    of more than that the attention of all, in one picture."""
+    for path in paths:
+        name, found = f"maps-{os.path.basename(os.path.abspath(path))}", heads_in(path)
+        chosen = [h for h in found if h in options.head] or ([] if len(found) > DETAILED else found)
+        for l, h in chosen:
+            yield f"{name}-{l}_{h}", map_of_head(path, f"{l}_{h}")
+        if not chosen:
+            l, h = found[0]
+            print(f"{path}: {len(found)} heads, so one picture of all their attention; "
+                  "of single heads, with cosines "
+                  f"and norms: scripts/plot.py maps {path} --head {l}:{h}", flush=True)
+            yield name, all_maps(path, found)
+
+
+DETAILED = 4             # more heads than this are drawn together
+PIXELS = 2400            # and about as wide as this
+
+
+def heads_in(path):
+    """(layer, head) of every map in a directory, in order."""
+    names = os.listdir(path) if os.path.isdir(path) else []
+    found = [re.fullmatch(r"([0-9]{1,6})_([0-9]{1,6})_map\.npy", n) for n in names]
+    if not any(found):
+        die(f"{path}: got no LAYER_HEAD_map.npy, wanted a --dump directory",
+            "write one: ./train_sink probe RUN/step_N --dump DIR --dump-heads all")
+    return sorted((int(m[1]), int(m[2])) for m in found if m)
+
+
+def all_maps(path, found):
+    """Attention of all heads side by side: rows are layers, columns heads, as one image."""
+    rows, columns = (sorted({head[i] for head in found}) for i in (0, 1))
+    size = max(16, PIXELS // max(len(rows), len(columns)))
+    tiles, started = {}, time.time()
+    for i, (l, h) in enumerate(found):
+        tiles[l, h] = shrink(load_map(f"{path}/{l}_{h}_map.npy"), size)
+        if time.time() - started > 2:
+            started = time.time()
+            print(f"{path}: read {i + 1} of {len(found)} heads", file=sys.stderr, flush=True)
+    side = max(max(tile.shape) for tile in tiles.values())
+    picture = np.full((len(rows) * (side + 2), len(columns) * (side + 2)), np.nan)
+    for (l, h), tile in tiles.items():
+        y, x = rows.index(l) * (side + 2), columns.index(h) * (side + 2)
+        picture[y:y + tile.shape[0], x:x + tile.shape[1]] = tile
+    return draw_all_maps(picture, rows, columns, side + 2, path)
+
+
+def draw_all_maps(picture, rows, columns, pitch, path):
+    inch = min(1.3, 11 / max(len(rows), len(columns)))
+    figure, (ax,) = panels(1, max(4.5, 1.2 + inch * len(columns)), 1.4 + inch * len(rows),
+                           layout="compressed")
+    image = ax.imshow(picture, vmin=0, vmax=1, interpolation="antialiased")
+    ax.set(xlabel="head", ylabel="layer")
+    for axis, names in ((ax.xaxis, columns), (ax.yaxis, rows)):
+        every = range(0, len(names), -(-len(names) // 24))
+        axis.set_ticks([(i + 0.5) * pitch - 1.5 for i in every], [names[i] for i in every])
+    ax.grid(False)
+    figure.colorbar(image, ax=ax, shrink=0.8, aspect=25)
+    headline(figure, [],
+             f"Attention of every head: queries downwards, keys to the right. {plain(path)}")
+    return figure
+
+
+def shrink(x, size):
+    """A map at most `size` wide: the largest weight of each square, so that no sink is lost.
+    Unseen keys are blank."""
+    T, step = len(x), -(-x.shape[1] // size)
+    unseen = np.arange(T + 1)[None, :] > np.arange(T)[:, None] + 1
+    x = np.where(unseen & (x == 0), np.nan, x)
+    pad = [(0, -n % step) for n in x.shape]
+    x = np.pad(x, pad, constant_values=np.nan)
+    return np.fmax.reduce(np.fmax.reduce(x.reshape(x.shape[0] // step, step, -1, step), axis=3),
+                          axis=1)
+
+
+def load_map(path):
+    try:
+        x = np.load(path)
+    except (OSError, ValueError, EOFError) as e:
+        die(f"{path}: got '{e}', wanted an array of --dump",
+            "write it again: ./train_sink probe RUN/step_N --dump DIR")
+    if x.dtype.kind != "f" or x.ndim != 2 or x.shape[1] != x.shape[0] + 1 or x.shape[0] < 1:
+        die(f"{path}: got {x.dtype} of shape {x.shape}, wanted floats of shape (T, T + 1)",
+            "write it again: ./train_sink probe RUN/step_N --dump DIR")
+    return x
+
+
+def map_of_head(path, head):
+    layer, h = head.split("_")
+    kinds = [("map", "attention A", "viridis"), ("cosine", "cos(q$_t$, k$_j$)", "PuOr"),
+             ("product", "|q$_t$| |k$_j$|", "viridis")]
+    arrays = [load_map(f"{path}/{head}_{kind}.npy") for kind, _, _ in kinds]
+    if len({x.shape for x in arrays}) > 1:
+        die(f"{path}: {head}: got maps of several sizes, wanted one",
+            "write them again: ./train_sink probe .. --dump DIR")
+    extra = arrays[2][:, 0].any()  # column 0 is the extra key; without one it is all zeros
+    T = len(arrays[0])
+    unseen = np.arange(T + 1)[None, :] > np.arange(T)[:, None] + 1
+    figure, axes = panels(3, 3.9, 4.1, layout="compressed")
+    for x, (kind, name, colors), ax in zip(arrays, kinds, axes):
+        x = np.where(unseen & (arrays[0] == 0), np.nan, x)[:, 0 if extra else 1:]
+        limits = {"vmin": -1, "vmax": 1} if kind == "cosine" else {"vmin": 0}
+        image = ax.imshow(x, cmap=colors,
+                          extent=(-0.5 if extra else 0.5, T + 0.5, T + 0.5, 0.5), **limits)
+        ax.grid(False)
+        ax.set(title=name, xlabel="key position j" + (" (0: extra key)" if extra else ""),
+               ylabel="query position t")
+        figure.colorbar(image, ax=ax, shrink=0.8, aspect=20)
+        first_again(ax, image, x[:, 1:2] if extra else x[:, :1], T)
+    headline(figure, [], f"Layer {layer}, head {h}: where the queries look, and why. "
+             f"{plain(os.path.basename(os.path.abspath(path)))}")
+    return figure
+
+
+def first_again(ax, image, first, T):
+    """The keys of the first token once more, wider and apart: a column of one cell at the edge of
+    a map is overlooked."""
+    width, left = max(1, T / 16), image.get_extent()[0]
+    ax.imshow(first, cmap=image.get_cmap(), norm=image.norm,
+              extent=(left - 1.5 * width, left - 0.5 * width, T + 0.5, 0.5))
+    ax.set(xlim=(left - 1.6 * width, T + 0.5), ylim=(T + 0.5, 0.5))
+    ax.add_patch(plt.Rectangle((left - 1.5 * width, 0.5), width, T, fill=False, edgecolor=MARK,
+                               lw=1.2, clip_on=False, zorder=4))
+    ax.set_xticks([x for x in ax.get_xticks() if left < x <= T])
+    ax.set_xticks([left - width], ["first\ntoken"], minor=True, color=MARK)
+    ax.tick_params(axis="x", which="minor", length=0)
