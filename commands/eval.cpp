@@ -238,10 +238,8 @@ int command_eval(Flags f) {
                                                    : ProbeData{ false, 0, {}, { f.probe_input } };
     require(p.sources.size() == 1, "--data " + f.data, "one source");
     probe_files_check(f, p);
-    if (f.probe_input == "natural") {
-        const OtherBos other = bos_other(f, state, m.c.V);
-        bos_note(other, "--bos " + other.bos + " adds it");
-    }
+    const OtherBos other = bos_other(f, state, m.c.V);
+    bos_note(other, "--bos " + other.bos + " adds it");
     const int T = probe_length(f, f.probe_len, m.c.T, m.d.pe.learnable),
               spare = calibrates ? f.calibrate : 0;
     require(T >= 2 && m.c.prefix < T, strf("--probe-len %d", T),

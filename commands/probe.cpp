@@ -201,8 +201,7 @@ int command_probe(Flags f) {
     probe_check(f, m.c);
     printf("%s", column_note(m.c).c_str());
     probe_files_check(f, p);
-    const bool natural = f.probe_input == "natural";
-    const OtherBos other = natural ? bos_other(f, state, m.c.V) : OtherBos();
+    const OtherBos other = bos_other(f, state, m.c.V);
     bos_note(other, "measured both ways");
     working_begin("");
     std::vector<std::string> objects;

@@ -81,7 +81,8 @@ ProbeBos probe_bos(const Flags& f, int V) {
 OtherBos bos_other(const Flags& f, const Json& state, int V) {
     const Json *flags = state.get("flags"), *run = flags ? flags->get("bos") : NULL;
     const bool words = !f.tokenizer.empty();
-    if (f.given_bos || f.bos != "none" || f.data == "bb") { return {}; }
+    const bool natural = f.probe_input == "natural";
+    if (f.given_bos || f.bos != "none" || f.data == "bb" || !natural) { return {}; }
     if (run && (run->string == "none" || !words)) { return {}; }
     if (run) {
         return { run->string, "the run was trained with --bos " + run->string + ", and here no BOS "

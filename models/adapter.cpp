@@ -211,8 +211,8 @@ static void module_apply(const Adapter& a, const LowRank& m, const Family* famil
         die(EXIT_USER, a.file.path + ": changes " + m.module + ", and in this model head and "
             "embedding are one: it would change both", MERGE);
     }
-    const bool layer = !our_name(W->name).layer.empty() || W->name.find(".h.") != std::string::npos ||
-                       W->name.compare(0, 2, "h.") == 0,
+    const bool layer = !our_name(W->name).layer.empty() || W->name.compare(0, 2, "h.") == 0 ||
+                       W->name.find(".h.") != std::string::npos,
                turned = m.embedding || (family && family->transposed && layer);
     const long rows = turned ? m.A->cols() : m.B->rows();
     const long cols = turned ? m.B->rows() : m.A->cols();

@@ -535,8 +535,8 @@ static void parts_add(Gguf* g, const GgufPart& p) {
     const double all = g->weights.tensors.size(),
                  wanted = gguf_number(*g, "split.tensors.count", all);
     if (all != wanted) {
-        die(EXIT_USER, g->weights.path + strf(": its files have %g tensors, wanted %g", all, wanted),
-            again);
+        die(EXIT_USER, strf("%s: its files have %g tensors, wanted %g", g->weights.path.c_str(), all,
+            wanted), again);
     }
 }
 

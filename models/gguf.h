@@ -58,15 +58,15 @@ std::string gguf_string(const Gguf& g, const std::string& key);
 // The numbers of an array of floats or of 32-bit whole numbers, none if there is no such key.
 std::vector<float> gguf_floats(const Gguf& g, const std::string& key);
 
-// A GGUF file without weights: the keys of the tokenizer, byte for byte, and the name of the family.
+// A GGUF file without weights: the keys of the tokenizer, byte for byte, and the family's name.
 // What reads a tokenizer from g reads the same from it.
 std::string gguf_tokenizer_file(const Gguf& g);
 
 // Reads g from a file in memory, at least 24 bytes, and checks all of it.
 void gguf_parse(const FileMap& map, Gguf* g);
 
-// A file, mapped and checked from end to end. Names, shapes and types are the file's own. Of several,
-// NAME-00001-of-00003.gguf and so on, any stands for all.
+// A file, mapped and checked from end to end. Names, shapes and types are the file's own. Of
+// several, NAME-00001-of-00003.gguf and so on, any stands for all.
 Gguf gguf_open(const std::string& path);
 
 // The one GGUF file in a directory, or the first of one model's; "" if there is none. Dies if there

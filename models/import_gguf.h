@@ -4,8 +4,8 @@ config.json, the tensors under its names, folded as it folds them. From there on
 know the difference.
 
 A key that is not understood is an error that names it. TO ADD a family: a row of GGUF_MODELS
-(gguf_families.h), and what is new in it: rows of GGUF_CONFIG and GGUF_NAMES. Facts: gguf-py 0.19 (names), transformers
-5.23, modeling_gguf_pytorch_utils.py (folds).
+(gguf_families.h), and what is new in it: rows of GGUF_CONFIG and GGUF_NAMES. Facts: gguf-py 0.19
+(names), transformers 5.23, modeling_gguf_pytorch_utils.py (folds).
 */
 #ifndef IMPORT_GGUF_H
 #define IMPORT_GGUF_H

@@ -75,8 +75,8 @@ void weights_unwrap(Weights* w) {
 }
 
 static const char* const GGUF_READABLE =
-    "F32, F16, BF16, F64, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_NL, IQ4_XS "
-    "or MXFP4";
+    "F32, F16, BF16, F64, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_NL, "
+    "IQ4_XS or MXFP4";
 
 // In a head with `pairs`, row i is elsewhere: first come the first halves of all pairs, then the
 // second halves

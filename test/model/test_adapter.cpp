@@ -42,7 +42,9 @@ static void answer_check() {
     numbers(*theirs.get("alpha"), &b);
     CHECK(a.size() == b.size() && a.size() > 100, "%zu alphas, wanted %zu", a.size(), b.size());
     double far = 0;
-    for (size_t i = 0; i < a.size() && i < b.size(); i++) { far = std::max(far, fabs(a[i] - b[i])); }
+    for (size_t i = 0; i < std::min(a.size(), b.size()); i++) {
+        far = std::max(far, fabs(a[i] - b[i]));
+    }
     check_near(far, 0, 1e-5, "alpha");
     CHECK(measured(BASE) == measured(BASE, "--adapter none") &&
               measured(BASE) != measured(BASE, "--adapter " + ADAPTER), "--adapter none");

@@ -200,7 +200,9 @@ static void refusals_check(const std::string& from) {
     // a number that no half can hold
     const std::string big = SCRATCH + "big";
     make_dirs(big);
-    for (auto& name : dir_list(from)) { file_write(big + "/" + name, file_read(from + "/" + name)); }
+    for (auto& name : dir_list(from)) {
+        file_write(big + "/" + name, file_read(from + "/" + name));
+    }
     std::string weights = file_read(big + "/model.safetensors");
     const float x = 1e6f;
     memcpy(&weights[weights.size() - 4 * 32 - 4], &x, 4);

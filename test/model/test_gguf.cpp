@@ -327,8 +327,8 @@ static void test_parts() {
         int code = 0;
         rewind(messages);
         try { gguf_open(path); } catch (Exit& e) { code = e.code; }
-        CHECK(code == EXIT_USER && said().find(wanted) != std::string::npos, "wanted \"%s\", got %d, "
-              "%s", wanted, code, said().c_str());
+        CHECK(code == EXIT_USER && said().find(wanted) != std::string::npos,
+              "wanted \"%s\", got %d, %s", wanted, code, said().c_str());
     };
     for (int n = 1; n <= 3; n++) { write(n, n - 1, 3, n == 1 ? "a" : n == 2 ? "b" : "c"); }
     for (auto& path : { name(1), name(2), name(3), gguf_in(place) }) {
