@@ -8,7 +8,7 @@ text/unicode.cpp -- what unicode.h declares.
 
 // Korean syllables are composed by rule: syllable = HANGUL + (l * VOWELS + v) * TAILS + t
 enum { HANGUL = 0xAC00, JAMO_L = 0x1100, JAMO_V = 0x1161, JAMO_T = 0x11A7 };
-enum { LEADS = 19, LEADS_COMPOSED = 21, VOWELS = 21, TAILS = 28 };
+enum { LEADS = 19, VOWELS = 21, TAILS = 28 };
 enum { SYLLABLES = LEADS * VOWELS * TAILS };
 
 // ----------------------------------------------------------------------------
@@ -137,7 +137,7 @@ static void decompose(const Unicode& u, uint32_t code, CodePoints* out) {
 
 // Returns the composite of two code points, 0 if there is none.
 static uint32_t compose_pair(const Unicode& u, uint32_t a, uint32_t b) {
-    const bool lead = a - JAMO_L < (uint32_t)LEADS_COMPOSED;
+    const bool lead = a - JAMO_L < (uint32_t)LEADS;
     const bool vowel = b - JAMO_V < (uint32_t)VOWELS;
     if (lead && vowel) { return HANGUL + ((a - JAMO_L) * VOWELS + (b - JAMO_V)) * TAILS; }
 

@@ -132,6 +132,15 @@ static void test_unicode() {
         }
     }
     CHECK(nfc_of(std::string(300, 'a')) == std::string(300, 'a'), "nfc: plain text");
+    // Korean composes the 19 modern leads, U+1100 to U+1112, and none of the old ones behind them
+    for (int lead = 0x1100; lead <= 0x115F; lead++) {
+        std::string in, want;
+        utf8_append(&in, lead);
+        utf8_append(&in, 0x1161);
+        if (lead <= 0x1112) { utf8_append(&want, 0xAC00 + (lead - 0x1100) * 588); }
+        else { want = in; }
+        CHECK(nfc_of(in) == want, "nfc: U+%04X U+1161: got %s", lead, nfc_of(in).c_str());
+    }
     // against decompose, sort, compose of the whole string at once
     Rng rng{5};
     std::vector<uint32_t> pool = { 'a', 'e', ' ', 0xE9, 0x301, 0x323, 0x307, 0x338, 0x345, 0x1100,
