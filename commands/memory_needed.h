@@ -59,6 +59,18 @@ inline void memory_check(const Arch& c, long B, long T, bool train, double spare
             " (" + parts + "), " + bytes_text(free) + " are free",
         "lower --batch, --seq or the model size");
 }
+// Ends the run, before anything is allocated, if the token ids of a step do not fit: they are drawn
+// at once, an id and a target for each token.
+inline void step_memory_check(long tokens_per_step) {
+    const double bytes = 2.0 * sizeof(int) * tokens_per_step / dist::world;
+    const double free = memory_free();
+    if (bytes <= free) { return; }
+    die(EXIT_MACHINE,
+        strf("--total-batch %ld: memory: wanted %s for the tokens of a step, %s are free",
+             tokens_per_step, bytes_text(bytes).c_str(), bytes_text(free).c_str()),
+        "lower --total-batch");
+}
+
 // The batch in memory: what -b says; else, with --total-batch on a GPU, `kept` by the run that goes
 // on, or as many sequences as fit 7/8 of the free memory, up to 2^16 tokens (more do not make a GPU
 // faster); else the preset's

@@ -465,6 +465,7 @@ Run run_open(Flags f) {
     targets_check(r.data, r.c, f);
     if (first) { sft_note(f, r.data.tokenizer); }
     memory_check(r.c, f.batch, f.arch.T, true);
+    step_memory_check(f.total_batch);
     r.m = model_new(r.c, std::max<int>(f.arch.T, r.probe_len), true);
     r.m.min_context = f.min_context;
     select_trained(&r.m, f);

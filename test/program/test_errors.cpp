@@ -723,6 +723,10 @@ static void test_memory() {
     const Ran r = check_run("cd " + dir + " && ulimit -v 400000 && " + binary +
                             " --width 4096 --layers 64 -o big");
     check_refused(r, EXIT_MACHINE, "a model larger than memory", "memory: wanted");
+    const Ran step = train_sink("-b 2 -t 8 --total-batch 1099511627776 -o big");
+    check_refused(step, EXIT_MACHINE, "a step larger than memory", "for the tokens of a step");
+    CHECK(step.err.find("lower --total-batch") != std::string::npos, "its hint: %s",
+          step.err.c_str());
     for (const char* args : { "-m 1B -b 60000 -o big", "bench -m 1B -b 60000",
                               "-t 16000000 -b 60 --layers 1000 -o big",
                               "-m 1B --layers 1000 -b 1000000 -t 1000 -o big" }) {
