@@ -5,7 +5,9 @@ sanitizers. For the CPU the Makefile compiles the same files apart.
     nvcc -std=c++17 -DATTN=softmax -DBIAS=none .. all.cu ..      (all switches; the Makefile)
 */
 #include "train_sink.cu"
+#ifndef WITHOUT_VARIANT                                  // test_cuda_train links several of them
 #include "variant.cu"
+#endif
 #include "checkpoint.cpp"
 #include "measure.cpp"
 #include "model.cpp"

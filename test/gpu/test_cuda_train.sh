@@ -87,9 +87,9 @@ DEFAULT="ATTN=softmax BIAS=none PE=rotary NORM=pre FFN=swiglu COMBINE=concat QKN
 OTHER="ATTN=sigmoid_norm BIAS=kv PE=learnable NORM=post FFN=gelu COMBINE=sum QKNORM=all GATE=head"
 THIRD="ATTN=mlp_norm BIAS=sink_token PE=alibi NORM=pre FFN=reglu COMBINE=concat QKNORM=none GATE=none"
 emu() { [ "$DEVICE" != emu ] || "$@"; }
-{ emu object cuda all.cu cuda && object cpu all.cu cpu &&
-    object cpu_bf16 all.cu cpu_bf16; } & one=$!
-{ emu object bf16 all.cu bf16 && emu object real all.cu real; } & two=$!
+{ emu object cuda all.cu cuda -DWITHOUT_VARIANT && object cpu all.cu cpu -DWITHOUT_VARIANT &&
+    object cpu_bf16 all.cu cpu_bf16 -DWITHOUT_VARIANT; } & one=$!
+{ emu object bf16 all.cu bf16 -DWITHOUT_VARIANT && emu object real all.cu real -DWITHOUT_VARIANT; } & two=$!
 wait $one; wait $two
 { build a cpu $DEFAULT && build a cpu_bf16 $DEFAULT && build a cuda $DEFAULT &&
     build a bf16 $DEFAULT && build b cpu $OTHER; } & one=$!
