@@ -157,8 +157,10 @@ constexpr bool column_idle(ZKind Z, Column column, bool has_v) {
 
 struct PeBase {
     static constexpr bool rotary = false, absolute = false, learnable = false, score_bias = false;
-    // added to the score; t - j, h, NH
-    template <class F> HD static F bias(int, int, int) { return F(0); }
+    // of head h, where the first `even` heads have even slopes and the others lie between them
+    HD static float slope(int, int) { return 0; }
+    // added to the score; t - j, the slope of the head
+    template <class F> HD static F bias(int, float) { return F(0); }
 };
 struct Pe_rotary    : PeBase { static constexpr bool rotary = true; };
 struct Pe_nope      : PeBase {};
@@ -167,7 +169,7 @@ struct Pe_learnable : PeBase { static constexpr bool learnable = true; };
 struct Pe_relative  : PeBase {
     static constexpr bool score_bias = true;
     // 32 buckets, distances from 128 on share the last. As T5 has it: Eq. 6 floors before it scales
-    template <class F> HD static F bias(int distance, int, int) {
+    template <class F> HD static F bias(int distance, float) {
         // 0 at 16, 1 at 128
         const F log_8 = log_(F(max_(distance, 16)) * F(1 / 16.0)) * F(1 / 2.0794415416798357);
         const int far = min_(16 + (int)(log_8 * F(16)), 31);
@@ -176,9 +178,13 @@ struct Pe_relative  : PeBase {
 };
 struct Pe_alibi : PeBase {
     static constexpr bool score_bias = true;
+    HD static float slope(int h, int even) {
+        const float rank = h < even ? h + 1 : h - even + 0.5f;
+        return exp2f(-8.0f * rank / even);
+    }
     // a prefix key that lies ahead counts as near
-    template <class F> HD static F bias(int distance, int h, int NH) {
-        return F(min_(-distance, 0)) * F(exp2f(-8.0f * (h + 1) / NH));
+    template <class F> HD static F bias(int distance, float slope) {
+        return F(min_(-distance, 0)) * F(slope);
     }
 };
 
@@ -258,11 +264,14 @@ HD bool attn_tile_full(AttnShape s, int t0, int t1, int j0, int j1) {
     return (j1 - 1 <= t0 && (!s.window || j0 > t1 - 1 - s.window)) || j1 <= s.prefix;
 }
 
-// what is added to scale q . k: PE's bias and the shift
-template <class A, class Pe, class F> HD F attn_bias(AttnShape s, int distance, int h) {
-    const int even = s.slope_heads ? s.slope_heads : s.NH, between = 2 * (h - even);
-    const F bias = h < even ? Pe::template bias<F>(distance, h, even)
-                            : Pe::template bias<F>(distance, between, 2 * even);
+// Returns the slope of head h, which its loop over keys needs once.
+template <class Pe> HD float pe_slope(AttnShape s, int h) {
+    return Pe::slope(h, s.slope_heads ? s.slope_heads : s.NH);
+}
+
+// Returns what is added to scale q . k: PE's bias and the shift.
+template <class A, class Pe, class F> HD F attn_bias(AttnShape s, int distance, float slope) {
+    const F bias = Pe::template bias<F>(distance, slope);
     return A::exp_family ? bias : bias + F(s.shift);
 }
 

@@ -301,7 +301,8 @@ QueryKey query_key(const R* qkv, const R* star, int t, int j, int h, AttnShape s
 template <class A, class Bi, class Pe, class R, class S>
 double map_weight(double qk, const R* star, const S* stat, int t, int j, int h, AttnShape s) {
     const bool sees = j >= 0 ? attn_sees(s, t, j) : (bool)Bi::column;
-    double score = qk * s.scale + (j >= 0 ? attn_bias<A, Pe, double>(s, t - j, h) : 0.0);
+    const float slope = pe_slope<Pe>(s, h);
+    double score = qk * s.scale + (j >= 0 ? attn_bias<A, Pe, double>(s, t - j, slope) : 0.0);
     score = j < 0 && Bi::column == LOGIT_COLUMN ? (double)(float)star[0]
                                                 : attn_capped<A>(score, (double)s.cap);
     return sees ? attn_weight<A, double>(score, stat[2 * t], stat[2 * t + 1]) : 0.0;

@@ -292,7 +292,7 @@ template <class A, class Bi, class Pe> struct Head {
 
     real score(int t, int j) const {
         if (j == s.T && Bi::column == LOGIT_COLUMN) { return *star; }
-        const real bias = j < s.T ? attn_bias<A, Pe, real>(s, t - j, h) : real(0);
+        const real bias = j < s.T ? attn_bias<A, Pe, real>(s, t - j, pe_slope<Pe>(s, h)) : real(0);
         return attn_capped<A>(dot(q(t), k(j), s.HS) * real(s.scale) + bias, real(s.cap));
     }
 };

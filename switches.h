@@ -36,10 +36,11 @@ struct Attn {
 struct Bias { static const Column column; };
 struct Pe {
     static const bool score_bias;
-    template <class F> static F bias(int distance, int h, int NH);
+    static float slope(int h, int even);
+    template <class F> static F bias(int distance, float slope);
 };
-template <> float Pe::bias(int distance, int h, int NH);
-template <> double Pe::bias(int distance, int h, int NH);
+template <> float Pe::bias(int distance, float slope);
+template <> double Pe::bias(int distance, float slope);
 } // namespace build
 #define THIS(SWITCH) build::this_##SWITCH
 

@@ -35,12 +35,13 @@ float Attn::sim(float s) { return ::Attn::sim(s); }
 double Attn::sim(double s) { return ::Attn::sim(s); }
 const Column Bias::column = ::Bias::column;
 const bool Pe::score_bias = ::Pe::score_bias;
-template <> float Pe::bias(int distance, int h, int NH) {
-    return ::Pe::bias<float>(distance, h, NH);
+float Pe::slope(int h, int even) { return ::Pe::slope(h, even); }
+template <> float Pe::bias(int distance, float slope) {
+    return ::Pe::bias<float>(distance, slope);
 }
 
-template <> double Pe::bias(int distance, int h, int NH) {
-    return ::Pe::bias<double>(distance, h, NH);
+template <> double Pe::bias(int distance, float slope) {
+    return ::Pe::bias<double>(distance, slope);
 }
 } // namespace build
 

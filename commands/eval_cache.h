@@ -80,7 +80,8 @@ struct EvalHead : ref::Head<Attn, Bias, Pe> {
     acc score_still(int t, int j, int by) const {
         const bool star = j == s.T, learned = star && Bias::column == KEY_COLUMN;
         if (!by || (j >= stream.n && !learned)) { return score(t, j); }
-        const acc bias = star ? acc(0) : attn_bias<Attn, Pe, acc>(s, t - by - j, h);
+        const float slope = pe_slope<Pe>(s, h);
+        const acc bias = star ? acc(0) : attn_bias<Attn, Pe, acc>(s, t - by - j, slope);
         return attn_capped<Attn>(ref::dot(turned.data(), k(j), s.HS) * acc(s.scale) + bias,
                                  acc(s.cap));
     }

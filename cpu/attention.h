@@ -62,11 +62,12 @@ template <class A, class Pe>
 inline void tile_scores(acc* score, TileAt at, int h, AttnShape s) {
     const acc scale = s.scale;
     const acc cap = s.cap;
+    const float slope = pe_slope<Pe>(s, h);
     for (int t = at.t0; t < at.t1; t++, score += BC) {
         for (int j = 0; j < BC; j++) {
             score[j] *= scale;
             if (Pe::score_bias || !A::exp_family) {
-                score[j] += attn_bias<A, Pe, acc>(s, t - (at.j0 + j), h);
+                score[j] += attn_bias<A, Pe, acc>(s, t - (at.j0 + j), slope);
             }
             score[j] = attn_capped<A>(score[j], cap);
         }
@@ -379,13 +380,14 @@ void attention_row(R* out, const R* q, const R* kv, const R* kstar, const R* vst
         acc* score = scratch(SCORES, extra + 1);
         acc* o = scratch(OUT, HS);
 
+        const float slope = pe_slope<Pe>(s, h);
         acc m = attn_least<A, acc>();
         for (int j = 0; j <= extra; j++) {
             if (!sees(j)) { continue; }
             if (j == extra) {
                 score[j] = star_score<A, Bi>(q_h, star, s);
             } else {
-                const acc bias = attn_bias<A, Pe, acc>(s, t - j, h);
+                const acc bias = attn_bias<A, Pe, acc>(s, t - j, slope);
                 const acc scaled = dot(q_h, k + (long)j * row, HS) * acc(s.scale);
                 score[j] = attn_capped<A>(scaled + bias, acc(s.cap));
             }

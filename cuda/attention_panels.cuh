@@ -72,7 +72,8 @@ __global__ void __launch_bounds__(128, 1)
     if (n >= x.count * rows) { return; }
     const int b = x.b + n / rows, t = x.t0 + n % rows, g = x.h / (s.NH / s.KV);
     const float scale = s.scale, alpha = attn_alpha<A, float>(s), *dots_t = dots + (long)n * x.ld;
-    auto score = [&](int j) { return attn_score<A, Pe>(dots_t[j], scale, t, x.j0 + j, x.h, s); };
+    const float slope = pe_slope<Pe>(s, x.h);
+    auto score = [&](int j) { return attn_score<A, Pe>(dots_t[j], scale, t, x.j0 + j, slope, s); };
     float s_star = 0, m = attn_least<A, float>(), l = 0, st[2];
     if (Bi::column) {
         s_star = star_score<A, Bi>(head_q(qkv, s, b, x.h) + (long)t * attn_row(s), kstar, x.h, s);
@@ -112,9 +113,10 @@ __global__ void __launch_bounds__(128, 1)
     const float scale = s.scale, alpha = attn_alpha<A, float>(s);
     const float stat0 = stat[row * 2], stat1 = stat[row * 2 + 1],
                 delta = row_stat(r, b * s.NH + x.h, t).v[1];
+    const float slope = pe_slope<Pe>(s, x.h);
     for (int j = lane; j < x.j1 - x.j0; j += 32) {
         const bool sees = attn_sees(s, t, x.j0 + j);
-        const float score = attn_score<A, Pe>(dots[at + j], scale, t, x.j0 + j, x.h, s);
+        const float score = attn_score<A, Pe>(dots[at + j], scale, t, x.j0 + j, slope, s);
         const float weight = attn_weight<A>(score, stat0, stat1);
         w[at + j] = real(sees ? weight : 0.0f);
         const float d = attn_ds<A>(score, weight, dw[at + j], stat0, stat1, delta, s.p, alpha) *

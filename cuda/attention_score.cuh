@@ -8,10 +8,11 @@ what backward needs of a row.
 #include "rows.cuh"
 
 namespace cuda {
-// the score of query t and key j from their dot product
+// Returns the score of query t and key j from their dot product; slope: pe_slope of the head.
 template <class A, class Pe>
-DEVICE float attn_score(float dot, float scale, int t, int j, int h, const AttnShape& s) {
-    const float score = attn_capped<A>(dot * scale + attn_bias<A, Pe, float>(s, t - j, h), s.cap);
+DEVICE float attn_score(float dot, float scale, int t, int j, float slope, const AttnShape& s) {
+    const float bias = attn_bias<A, Pe, float>(s, t - j, slope);
+    const float score = attn_capped<A>(dot * scale + bias, s.cap);
     return attn_sees(s, t, j) ? score : attn_masked<A, float>();
 }
 

@@ -67,15 +67,17 @@ DEVICE void rows_turn(float (&c)[HS / 8][4], const float* turns, int own, int t2
 // unit. Of the others a score is what it is elsewhere.
 template <class A, class Pe> struct TileScore {
     static constexpr bool plain = A::exp_family && !A::capped && !Pe::score_bias;
-    float scale, unit; int h;
-    DEVICE TileScore(int h, const AttnShape& s) : h(h) {
+    float scale, unit;
+    float head_slope;
+    DEVICE TileScore(int h, const AttnShape& s) {
+        head_slope = pe_slope<Pe>(s, h);
         scale = s.scale;
         unit = plain ? scale * LOG2_E : 1.0f;
     }
     // of query t and key j from their dot product
     DEVICE float operator()(float dot, int t, int j, const AttnShape& s) const {
         if (plain) { return dot; }
-        const float bias = attn_bias<A, Pe, Fast>(s, t - j, h).v;
+        const float bias = attn_bias<A, Pe, Fast>(s, t - j, head_slope).v;
         if (A::exp_family && !A::capped) { return fmaf(dot, scale * LOG2_E, bias * LOG2_E); }
         const float score = attn_capped<A>(Fast(fmaf(dot, scale, bias)), Fast(s.cap)).v;
         return A::exp_family ? score * LOG2_E : score;

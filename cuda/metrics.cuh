@@ -28,6 +28,7 @@ __global__ void __launch_bounds__(128, 1)
     const float scale = s.scale, *dots_t = dots + (long)n * x.ld;
     const acc* st = stat + (((long)b * s.NH + x.h) * s.T + t) * 2;
     const float stat0 = st[0], stat1 = st[1];
+    const float slope = pe_slope<Pe>(s, x.h);
     float w_star = 0;
     if (Bi::column) {
         const real* q = head_q(qkv, s, b, x.h) + (long)t * attn_row(s);
@@ -36,7 +37,7 @@ __global__ void __launch_bounds__(128, 1)
     auto weight = [&](int j) {                                           // -1: the extra column
         if (j < 0) { return w_star; }
         if (j < x.j0 || j >= x.j1) { return 0.0f; } // a panel has all keys that its queries see
-        return attn_weight<A>(attn_score<A, Pe>(dots_t[j - x.j0], scale, t, j, x.h, s), stat0,
+        return attn_weight<A>(attn_score<A, Pe>(dots_t[j - x.j0], scale, t, j, slope, s), stat0,
                               stat1);
     };
     float sum = 0, sum_abs = lane == 0 ? fabsf(w_star) : 0.0f, wlogw = x_log_x(sum_abs);

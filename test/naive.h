@@ -118,7 +118,7 @@ static inline double alibi_penalty(int distance, int h, int NH) {
 template <class P> double naive_pe(const std::string& name, int distance, int h, int NH) {
     if (name == "relative") { return t5_bucket(distance); }
     if (name == "alibi") { return alibi_penalty(distance, h, NH); }
-    return P::template bias<double>(distance, h, NH);
+    return P::template bias<double>(distance, P::slope(h, NH));
 }
 typedef double (*NaivePe)(const std::string& name, int distance, int h, int NH);
 

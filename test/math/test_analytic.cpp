@@ -58,7 +58,7 @@ int main() {
                            *st = stat + (h * c.T + t - 1) * 2;
                 auto A = [&](int i) {
                     const real score = ref::dot(q, k + (i - 1) * W, c.HS) / sqrt(c.HS) +
-                                       Pe::bias<real>(t - i, h, c.NH);
+                                       Pe::bias<real>(t - i, Pe::slope(h, c.NH));
                     return attn_weight<Attn, real>(score, st[0], st[1]);
                 };
                 // turning q and k keeps their norms

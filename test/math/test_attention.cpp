@@ -272,14 +272,15 @@ static void check_positions() {
     for (int d = -3; d < 1000; d++) {
         double want = d < 0 ? 0 : d < 16 ? d : 15;
         for (int f : first) { want += d >= f; }
-        check_near(Pe_relative::bias<double>(d, 0, 8), want, 0, "relative: distance %d", d);
+        check_near(Pe_relative::bias<double>(d, 0), want, 0, "relative: distance %d", d);
         check_near(t5_bucket(d), want, 0, "naive relative: distance %d", d);
     }
     for (int NH : { 1, 2, 3, 8, 12 }) {
         for (int h = 0; h < NH; h++) {
-            check_near(Pe_alibi::bias<double>(10, h, NH), -10 * pow(2, -8.0 * (h + 1) / NH), 1e-5,
+            const float slope = Pe_alibi::slope(h, NH);
+            check_near(Pe_alibi::bias<double>(10, slope), -10 * pow(2, -8.0 * (h + 1) / NH), 1e-5,
                        "alibi: slope of head %d of %d", h, NH);
-            check_near(Pe_alibi::bias<double>(-10, h, NH), 0, 0, "alibi: ahead");
+            check_near(Pe_alibi::bias<double>(-10, slope), 0, 0, "alibi: ahead");
         }
     }
     // of no power of two: those of the largest one in it, then those between them
@@ -291,13 +292,14 @@ static void check_positions() {
         s.slope_heads = n;
         for (int h = 0; h < NH; h++) {
             const double power = h < n ? -8.0 * (h + 1) / n : -4.0 * (2 * (h - n) + 1) / n;
-            check_near((attn_bias<Attn_softmax, Pe_alibi, double>(s, 10, h)), -10 * pow(2, power),
+            const float slope = pe_slope<Pe_alibi>(s, h);
+            check_near((attn_bias<Attn_softmax, Pe_alibi, double>(s, 10, slope)), -10 * pow(2, power),
                        1e-5, "alibi: published slope of head %d of %d", h, NH);
         }
     }
-    check_near(Pe_alibi::bias<double>(3, 0, 8), -1.5, 0,
+    check_near(Pe_alibi::bias<double>(3, Pe_alibi::slope(0, 8)), -1.5, 0,
                "alibi: the first of eight heads has slope 1/2");
-    check_near(Pe_alibi::bias<double>(256, 7, 8), -1, 0,
+    check_near(Pe_alibi::bias<double>(256, Pe_alibi::slope(7, 8)), -1, 0,
                "alibi: the last of eight heads has slope 1/256");
 }
 // the same bits whatever the number of threads
