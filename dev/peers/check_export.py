@@ -7,12 +7,12 @@ by one, and what train_sink says of the directory after PyTorch has saved it aga
     python3 dev/peers/check_export.py [NAME..]            all, or the cases whose names begin so
                     makes the builds it needs (needs torch, transformers, numpy)
 """
-import json, os, re, shutil, subprocess, sys, tempfile
+import json, os, re, shutil, sys, tempfile
 import numpy as np, torch, transformers as tf
 from transformers import AutoModelForCausalLM
 
-ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 import shards
+from builds import ROOT, binary, run
 T, N, V, NEW = 32, 6, 61, 14
 SIZE = ("--bb-vocab 60 --layers 3 --heads 4 --kv-heads 2 --width 24 --ffn-width 20 --seq 32 "
         "-b 8 --steps 15 --lr 0.03 --warmup 5 --eval-every 0 --sample 0 --val-seqs 8 "
@@ -74,19 +74,6 @@ for n, (switches, flags) in enumerate([
         ("BIAS=sink_token PE=alibi QKNORM=head GATE=elem", "--window 4 --embed-scale 2"),
         ("ATTN=sigmoid_norm BIAS=kv COMBINE=sum FFN=reglu", "--head-bias 1 --score-scale 0.3")]):
     case(f"both-{n + 1}", switches, flags)
-
-
-def run(*words, **more):
-    r = subprocess.run([str(w) for w in words], capture_output=True, text=True, **more)
-    if r.returncode:
-        raise RuntimeError(" ".join(str(w) for w in words) + "\n" + r.stdout[-500:] + r.stderr)
-    return r.stdout
-
-
-def binary(switches):
-    make = ["make", "-s", "--no-print-directory", "-C", ROOT, "BACKEND=cpu", *switches.split()]
-    run(*make, "binary")
-    return os.path.join(ROOT, run(*make, "check").strip(), "train_sink")
 
 
 def probe(program, checkpoint, d):

@@ -8,12 +8,12 @@ tokenizer, and what train_sink itself measures of the file (the same bits, for f
                 makes the builds it needs (needs llama-cpp-python, numpy). One that was built by
                 cmake alone is found by LLAMA_CPP_LIB_PATH
 """
-import ctypes, json, os, subprocess, sys, tempfile
+import ctypes, json, os, sys, tempfile
 import numpy as np
 import llama_cpp as lib
 
-ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 import shards
+from builds import ROOT, binary, run
 T, N, V, NEW = 32, 4, 29, 10
 SIZE = ("--bb-vocab 28 --layers 2 --heads 4 --kv-heads 2 --width 32 --ffn-width 64 --seq 32 "
         "-b 8 --steps 12 --lr 0.03 --warmup 5 --eval-every 0 --sample 0 --val-seqs 8 "
@@ -53,19 +53,6 @@ RUNS = {
 # name: a tokenizer in test/vectors
 WORDS = {"bytes": "", "gpt2-words": "gpt2", "llama3-words": "llama3", "neox-words": "neox",
          "llama2-words": "llama2"}
-
-
-def run(*words):
-    r = subprocess.run([str(w) for w in words], capture_output=True, text=True, cwd=ROOT)
-    if r.returncode:
-        raise RuntimeError(" ".join(str(w) for w in words) + "\n" + r.stdout[-500:] + r.stderr)
-    return r.stdout
-
-
-def binary(switches):
-    make = ["make", "-s", "--no-print-directory", "-C", ROOT, "BACKEND=cpu", *switches.split()]
-    run(*make, "binary")
-    return os.path.join(ROOT, run(*make, "check").strip(), "train_sink")
 
 
 class Llama:
@@ -216,6 +203,7 @@ def check(name, own):
 
 
 if __name__ == "__main__":
+    os.chdir(ROOT)
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     quiet = lib.llama_log_callback(lambda *_: None)
     lib.llama_log_set(quiet, ctypes.c_void_p(0))

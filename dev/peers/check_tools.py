@@ -10,30 +10,17 @@ comes with our own PyTorch file, and the default, which is a LLaMA. Compared:
     python3 dev/peers/check_tools.py      (needs lm-eval, transformer-lens, nnsight, torch,
                                            transformers; makes the builds it needs)
 """
-import json, os, random, re, runpy, subprocess, sys, tempfile
+import json, os, random, re, runpy, sys, tempfile
 
 os.environ["HF_HUB_OFFLINE"] = os.environ["HF_DATASETS_OFFLINE"] = "1"
-ROOT = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
 import numpy as np, torch, transformers as tf
 import shards
+from builds import ROOT, binary, run
 
 SIZE = ("--layers 2 --width 32 --heads 4 --ffn-width 64 --seq 128 -b 8 --steps 40 --lr 0.01 "
         "--eval-every 0 --sample 0")
 WORDS = "a door by the river and seven stones, quickly opened it was not her house".split()
 T, N = 32, 4
-
-
-def run(*words):
-    r = subprocess.run([str(w) for w in words], capture_output=True, text=True)
-    if r.returncode:
-        raise RuntimeError(" ".join(str(w) for w in words) + "\n" + r.stdout[-500:] + r.stderr)
-    return r.stdout
-
-
-def binary(switches):
-    make = ["make", "-s", "--no-print-directory", "-C", ROOT, "BACKEND=cpu", *switches.split()]
-    run(*make, "binary")
-    return os.path.join(ROOT, run(*make, "check").strip(), "train_sink")
 
 
 def lines_of(name):

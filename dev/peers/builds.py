@@ -1,0 +1,19 @@
+"""Builds of train_sink for the checks of this folder, and a command run for them."""
+import os, subprocess
+
+ROOT = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
+
+
+def run(*words, **more):
+    """Runs a command and returns what it printed; raises with all it said if it fails."""
+    r = subprocess.run([str(w) for w in words], capture_output=True, text=True, **more)
+    if r.returncode:
+        raise RuntimeError(" ".join(str(w) for w in words) + "\n" + r.stdout[-500:] + r.stderr)
+    return r.stdout
+
+
+def binary(switches):
+    """Builds the model of these switches for the CPU and returns the path of its program."""
+    make = ["make", "-s", "--no-print-directory", "-C", ROOT, "BACKEND=cpu", *switches.split()]
+    run(*make, "binary")
+    return os.path.join(ROOT, run(*make, "check").strip(), "train_sink")
