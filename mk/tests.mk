@@ -24,6 +24,7 @@ TESTS   := $(patsubst %.cpp,build/test/%, \
 # a test is known by its name, wherever it lies
 vpath test_%.cpp $(sort $(dir $(wildcard test/*/test_*.cpp)))
 vpath fuzz_%.cpp test/fuzz
+TEST_HEADERS := $(wildcard test/*.h)
 TEST_COMPILE = $(CXX) -std=c++17 -march=$(ARCH) -fopenmp $(WARN) -x c++
 MODEL_COMPILE = $(TEST_COMPILE) -O0 -Wno-unused-function
 # -D of every switch: those of a set such as sigmoid-k-rotary, else the default
@@ -79,7 +80,7 @@ HOW_analytic     = $(HOW_model-double)
 UNIT := test/model_unit.h train_sink.cu measure.cpp model.cpp
 define kind_of_build
 .SECONDARY: build/test/objects/$(1).o
-build/test/objects/$(1).o: test_$(2).cpp test/check.h $(UNIT) $(HEADERS)
+build/test/objects/$(1).o: test_$(2).cpp $(TEST_HEADERS) $(UNIT) $(HEADERS)
 	@mkdir -p $$(@D)
 	$$(HOW_$(1)) -c $$< -o $$@
 build/test/$(1)/%: variant.cu build/test/objects/$(1).o $(ONCE)
@@ -88,7 +89,7 @@ build/test/$(1)/%: variant.cu build/test/objects/$(1).o $(ONCE)
 endef
 $(foreach k,model model-fast model-double,$(eval $(call kind_of_build,$(k),model)))
 $(eval $(call kind_of_build,analytic,analytic))
-build/test/asan_%: test_%.cpp test/check.h $(HEADERS) $(ASAN_ONCE)
+build/test/asan_%: test_%.cpp $(TEST_HEADERS) $(HEADERS) $(ASAN_ONCE)
 	@mkdir -p $(@D)
 	$(TEST_COMPILE) $(SANITIZE) $< -o $@ -x none $(ASAN_ONCE)
 .SECONDARY: $(ASAN_OBJECTS)
@@ -107,6 +108,6 @@ $(addprefix build/test/test_eval_,sink key positions): test/model/test_eval.cpp
 READERS := data look hostile tokenizer errors adapter export export_gguf families train gguf checkpoint score chat \
            sft directory
 $(READERS:%=build/test/test_%): OPTIMIZE = -O1
-build/test/%: %.cpp test/check.h test/defaults.h test/naive.h $(HEADERS) $(ONCE)
+build/test/%: %.cpp $(TEST_HEADERS) $(HEADERS) $(ONCE)
 	@mkdir -p $(@D)
 	$(call said,$@)$(TEST_COMPILE) $(OPTIMIZE) $< -o $@ -x none $(ONCE)

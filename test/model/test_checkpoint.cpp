@@ -3,18 +3,8 @@ test_checkpoint.cpp -- safetensors and JSON, in and out: what was written comes 
 other dtypes are read as they are defined, a file that lies is refused, and whatever bytes are read,
 nothing outside the file is ever touched. Also built with sanitizers.
 */
-#include <stdio.h>
-#include <stdlib.h>
 #include <sys/sysmacros.h>
-// here an error of the program is an exception and its message a string, so that a hundred thousand
-// damaged files need no hundred thousand processes
-struct Exit { int code; };
-static char* message;
-static size_t message_bytes;
-static FILE* const messages = open_memstream(&message, &message_bytes);
-#define exit(code) throw Exit{ code }
-#undef stderr
-#define stderr messages
+#include "../throws.h"
 #include "../../models/safetensors.h"
 #undef exit
 #include "../check.h"
@@ -29,8 +19,6 @@ static Weights open_bytes(const std::string& bytes) {
     file_write(path, bytes);
     return safetensors_open(path);
 }
-// what the last reads() said
-static std::string said() { fflush(messages); return std::string(message, message_bytes); }
 // the exit status that opening and reading all of it ends with, 0 if it is accepted
 static int reads(const std::string& bytes) {
     int code = 0;

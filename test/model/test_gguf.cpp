@@ -4,26 +4,16 @@ reads it (dev/make/make_gguf_vectors.py wrote the vectors), rows of a tensor are
 a file that lies is refused, and thousands of damaged files are refused or read without a step
 outside of them. Also built with sanitizers.
 */
-#include <stdio.h>
-#include <stdlib.h>
-// here an error of the program is an exception and its message a string
-struct Exit { int code; };
-static char* message;
-static size_t message_bytes;
-static FILE* const messages = open_memstream(&message, &message_bytes);
-#define exit(code) throw Exit{ code }
-#undef stderr
-#define stderr messages
+#include <signal.h>
+#include <sys/wait.h>
+#include <set>
+#include "../throws.h"
 #include "../../models/gguf.h"
 #include "../../models/safetensors.h"
-#include "../../models/gguf.h"
 #include "../../tokenizer.h"
 #include "../../models/gguf_families.h"
 #include "../../models/import_gguf.h"
 #include "../../cpu/ops.h"
-#include <signal.h>
-#include <sys/wait.h>
-#include <set>
 #undef exit
 #include "../check.h"
 
@@ -56,7 +46,6 @@ static std::string file_of(const std::vector<std::string>& keys, const std::vect
 }
 
 // what the last reads() said
-static std::string said() { fflush(messages); return std::string(message, message_bytes); }
 
 // what read_all() read; volatile, so that the compiler reads it, too
 static volatile double read_sum;
