@@ -48,27 +48,32 @@ inline std::string memory_text(const Arch& c, long B, long T, bool train, double
                 *bytes / 0x1p20);
 }
 
-// on the CPU, before anything is allocated: does it fit? (On a GPU the allocation itself fails.)
-inline void memory_check(const Arch& c, long B, long T, bool train, double spared = 0) {
-    double bytes;
-    const std::string parts = memory_text(c, B, T, train, &bytes, spared);
-    const double free = ops::on_host ? memory_free() : INFINITY;
+// Ends the run if the ranks of this machine want more bytes than are free, `bytes` each. parts: what
+// for, in words.
+inline void memory_require(double bytes, const std::string& parts, double free,
+                           const std::string& hint) {
     if (dist::local > 0 || bytes * dist::neighbors <= free) { return; } // one asks for all here
     die(EXIT_MACHINE,
         "memory: wanted " + bytes_text(bytes) + (dist::neighbors > 1 ? " for each rank" : "") +
             " (" + parts + "), " + bytes_text(free) + " are free",
-        "lower --batch, --seq or the model size");
+        hint);
 }
-// Ends the run, before anything is allocated, if the token ids of a step do not fit: they are drawn
-// at once, an id and a target for each token.
+
+// Checks on the CPU, before anything is allocated, that the model fits. (On a GPU the allocation
+// itself fails.)
+inline void memory_check(const Arch& c, long B, long T, bool train, double spared = 0) {
+    double bytes;
+    const std::string parts = memory_text(c, B, T, train, &bytes, spared);
+    memory_require(bytes, parts, ops::on_host ? memory_free() : INFINITY,
+                   "lower --batch, --seq or the model size");
+}
+
+// Checks, before anything is allocated, that the token ids of a step fit: they are drawn at once, an
+// id and a target for each token.
 inline void step_memory_check(long tokens_per_step) {
     const double bytes = 2.0 * sizeof(int) * tokens_per_step / dist::world;
-    const double free = memory_free();
-    if (bytes <= free) { return; }
-    die(EXIT_MACHINE,
-        strf("--total-batch %ld: memory: wanted %s for the tokens of a step, %s are free",
-             tokens_per_step, bytes_text(bytes).c_str(), bytes_text(free).c_str()),
-        "lower --total-batch");
+    memory_require(bytes, strf("for the tokens of a step, --total-batch %ld", tokens_per_step),
+                   memory_free(), "lower --total-batch");
 }
 
 // The batch in memory: what -b says; else, with --total-batch on a GPU, `kept` by the run that goes
