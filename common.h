@@ -55,6 +55,12 @@ __attribute__((format(printf, 1, 2))) inline std::string strf(const char* fmt, .
     return s;
 }
 
+// Adds an item to a list that is text: "a, b, c".
+inline void list_add(std::string* list, const std::string& item, const char* between = ", ") {
+    if (!list->empty()) { *list += between; }
+    *list += item;
+}
+
 // A line of progress that is not ended yet: whatever is printed next begins a line of its own.
 inline bool& progress_open() { static bool open = false; return open; }
 // Where it is shown: a command whose output may go into a file shows it on standard error.

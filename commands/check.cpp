@@ -130,7 +130,7 @@ int command_check(Flags f) {
         const std::vector<double> g(&grads[t.at], &grads[t.at] + t.count);
         const bool ok = error <= test.tolerance;
         printf("%-52s %12.3e %12.1e%s\n", t.name.c_str(), length(g), error, ok ? "" : "   WRONG");
-        if (!ok) { bad += (bad.empty() ? "" : ", ") + t.name; }
+        if (!ok) { list_add(&bad, t.name); }
         worst = std::max(worst, error);
     }
     const size_t tensors = m.tensors.size();

@@ -53,7 +53,7 @@ static std::string arch_differs(Arch c) {
         if (!is_flag(ours[i]) || size || !strcmp(ours[i].field, "k_dims")) { continue; }
         const std::string value = arch_text(ours[i], false);
         if (value == arch_text(theirs[i], false)) { continue; }
-        all += (all.empty() ? "" : ", ") + log_name(ours[i]) + " " + value;
+        list_add(&all, log_name(ours[i]) + " " + value);
     }
     return all;
 }

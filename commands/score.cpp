@@ -236,7 +236,7 @@ static ScoreForm score_form(const Json& record, const std::string& where) {
         if (all) { return f.form; }
     }
     std::string keys = record.fields.empty() ? "none" : "";
-    for (auto& field : record.fields) { keys += (keys.empty() ? "" : ", ") + field.first; }
+    for (auto& field : record.fields) { list_add(&keys, field.first); }
     die(EXIT_USER, where + ": got the keys " + keys + ", wanted context, choices, gold; "
         "contexts, continuation, gold; context, continuation; or text",
         "python3 scripts/tasks.py --help");

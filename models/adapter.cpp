@@ -218,7 +218,7 @@ static void module_apply(const Adapter& a, const LowRank& m, const Family* famil
     const long cols = turned ? m.B->rows() : m.A->cols();
     if (W->shape != std::vector<long>{ rows, cols }) {
         std::string shape;
-        for (long n : W->shape) { shape += (shape.empty() ? "" : ", ") + strf("%ld", n); }
+        for (long n : W->shape) { list_add(&shape, strf("%ld", n)); }
         fail(strf("%s: changes a matrix (%ld, %ld), and '%s' is (%s)", a.file.path.c_str(), rows,
                   cols, W->name.c_str(), shape.c_str()));
     }

@@ -80,7 +80,7 @@ static std::string template_of(const Json& v, const std::string& path) {
         const Json* name = named.get("name");
         const Json* one = named.get("template");
         if (name && one && name->string == "default") { return one->string; }
-        names += (names.empty() ? "" : ", ") + (name ? name->string : "one without a name");
+        list_add(&names, name ? name->string : "one without a name");
     }
     die(EXIT_USER, path + ": chat_template: got " + (names.empty() ? directory_value(v) : names) +
                        ", wanted a text, or a list with a template called default", WRITE_ALL);

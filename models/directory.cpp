@@ -263,7 +263,7 @@ std::string directory_said(const std::string& file, const Json& object) {
     for (auto& field : object.fields) {
         const KeyRow* row = directory_key(file, field.first);
         if (!row || row->rule != KEY_SAID || is_neutral(field.first, field.second)) { continue; }
-        said += (said.empty() ? "" : ", ") + field.first + " " + directory_value(field.second);
+        list_add(&said, field.first + " " + directory_value(field.second));
     }
     return said;
 }

@@ -77,7 +77,7 @@ void export_commit(ExportDir* o) {
     files.push_back(MANIFEST);
     std::sort(files.begin(), files.end());
     std::string list;
-    for (auto& name : files) { list += (list.empty() ? "" : ", ") + json_str(name); }
+    for (auto& name : files) { list_add(&list, json_str(name)); }
     file_write(o->tmp + "/" + MANIFEST, "{\"files\": [" + list + "]}\n");
     dir_sync(o->tmp);
     export_check(o->path);                       // again, since the work took its time

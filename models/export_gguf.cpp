@@ -244,8 +244,8 @@ static bool attempt(const GgufModel& m, const Arch& c, const std::vector<StOut>&
 [[noreturn]] static void not_llama_cpp(const std::string& from, const Attempt& nearest) {
     std::string got, has;
     for (auto& row : nearest.apart) {
-        got += (got.empty() ? "" : ", ") + row.ours;
-        has += (has.empty() ? "" : ", ") + row.theirs;
+        list_add(&got, row.ours);
+        list_add(&has, row.theirs);
     }
     die(EXIT_USER, from + ": got " + got + ", wanted a model that llama.cpp computes: the nearest "
         "is " + nearest.model->arch + ", with " + has,

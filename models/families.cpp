@@ -572,7 +572,7 @@ static const Family FAMILIES[] = {
 
 std::string family_types() {
     std::string all;
-    for (auto& f : FAMILIES) { all += std::string(all.empty() ? "" : ", ") + f.type; }
+    for (auto& f : FAMILIES) { list_add(&all, f.type); }
     return all;
 }
 

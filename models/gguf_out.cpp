@@ -59,7 +59,7 @@ const GgufStored* gguf_stored(const std::string& name) {
 
 std::string gguf_stored_names() {
     std::string all;
-    for (auto& s : STORED) { all += std::string(all.empty() ? "" : ", ") + s.name; }
+    for (auto& s : STORED) { list_add(&all, s.name); }
     return all;
 }
 

@@ -31,7 +31,7 @@ static const GgufModel& gguf_model(const Gguf& g) {
     std::string known;
     for (auto& m : GGUF_MODELS) {
         if (arch == m.arch) { return m; }
-        known += std::string(known.empty() ? "" : ", ") + m.arch;
+        list_add(&known, m.arch);
     }
     die(EXIT_USER, g.weights.path + ": general.architecture is '" + arch + "', wanted " + known,
         "give its Hugging Face directory, config.json and .safetensors");

@@ -111,6 +111,11 @@ void reject_unused_flags(const Flags& flags, const char* names, bool reads, cons
     }
 }
 
+static void print_switches() {
+    for (auto& s : SWITCH_VALUES) { printf(" %s=%s", s.name, s.value); }
+    printf(" PRECISION=%s BACKEND=%s", PRECISION_NAME, BACKEND_NAME);
+}
+
 static void usage_commands(char command) {
     printf("usage:\n");
     for (auto& c : COMMAND_ROWS) {
@@ -118,8 +123,8 @@ static void usage_commands(char command) {
         printf("  train_sink %-9s %-10s [flags]   %s\n", c.name, c.words, c.help);
     }
     printf("\nthis build:");
-    for (auto& s : SWITCH_VALUES) { printf(" %s=%s", s.name, s.value); }
-    printf(" PRECISION=%s BACKEND=%s   (make help)\n", PRECISION_NAME, BACKEND_NAME);
+    print_switches();
+    printf("   (make help)\n");
 }
 
 // What a flag means to these commands, where it is not what its row says; the default, if it is
@@ -146,8 +151,8 @@ static const struct { const char *name, *cmds, *help, *preset; } HELP_OF[] = {
 // Prints what a report of a fault has to name: version, commit and switches.
 static void print_version() {
     printf("train_sink %s, commit %s:", VERSION, COMMIT);
-    for (auto& s : SWITCH_VALUES) { printf(" %s=%s", s.name, s.value); }
-    printf(" PRECISION=%s BACKEND=%s\n", PRECISION_NAME, BACKEND_NAME);
+    print_switches();
+    printf("\n");
 }
 
 static void usage_flag(char command, const FlagRow& r) {
@@ -299,7 +304,7 @@ void command_known(const Flags& f, char command) {
     std::string all, meant;
     for (auto& c : COMMAND_ROWS) {
         if (c.letter == command && *c.words) { return; }
-        all += (all.empty() ? "" : ", ") + std::string(c.name);
+        list_add(&all, c.name);
         if (edit_distance(f.words[0], c.name) <= 2) { meant = strf("did you mean %s?", c.name); }
     }
     die(EXIT_USER, "got '" + f.words[0] + "', wanted a command (" + all + ") or a --flag",

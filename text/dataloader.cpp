@@ -353,12 +353,6 @@ void data_unchanged(Data* d) {
         "under another name");
 }
 
-// Adds an element to a list that is being written.
-static void list_add(std::string* list, const std::string& element) {
-    if (!list->empty()) { *list += ","; }
-    *list += element;
-}
-
 static std::string unsigned_text(uint64_t n) { return strf("%llu", (unsigned long long)n); }
 
 std::string data_state(Data* d) {
@@ -369,11 +363,11 @@ std::string data_state(Data* d) {
     std::string hashes;
     data_mark(d);
     for (auto& s : d->sources) {
-        list_add(&windows, strf("%ld", s.windows));
-        list_add(&drawn, unsigned_text(s.drawn));
-        list_add(&held, strf("%ld", s.val.n));
-        list_add(&weights, unsigned_text(s.weight));
-        list_add(&hashes, "\"" + s.fingerprint + "\"");
+        list_add(&windows, strf("%ld", s.windows), ",");
+        list_add(&drawn, unsigned_text(s.drawn), ",");
+        list_add(&held, strf("%ld", s.val.n), ",");
+        list_add(&weights, unsigned_text(s.weight), ",");
+        list_add(&hashes, "\"" + s.fingerprint + "\"", ",");
     }
     const std::string drawn_in_all = "{\"drawn\":" + unsigned_text(d->drawn);
     const std::string settings = strf(",\"T\":%d,\"seed\":\"%s\"", d->opt.T,
