@@ -12,8 +12,9 @@ export CHECK_FIRST=1                                     # one failed check is e
 part=${PART:-1/1}
 tree=build/mutants/$(printf %s "${1-all}-${part%/*}" | tr -c A-Za-z0-9_ -); tab=$(printf '\t')
 rm -rf $tree; mkdir -p $tree
-cp -r Makefile mk README.md *.cu *.cuh *.h commands shell cpu cuda demo dist models text scripts \
-    dev test $tree
+. test/tree.sh
+copy_sources $tree
+cp -r README.md demo scripts dev test $tree
 cd $tree || exit 1
 awk -F "$tab" '!/^#/ && NF && (NF != 3 || $3 == "") {
                    print "dev/mutants.txt:" FNR ": no test is named"; bad = 1 }

@@ -13,7 +13,9 @@ ok() { # what, then a command
     what=$1; shift
     if "$@" > "$tmp/out" 2>&1; then passed=$((passed + 1)); else failed=$((failed + 1)); echo "FAIL $what"; tail -n 5 "$tmp/out"; fi
 }
-cp -r Makefile mk ./*.cu ./*.h ./*.cuh commands shell cpu cuda dist models text test "$tmp"
+. test/tree.sh
+copy_sources "$tmp"
+cp -r test "$tmp"
 mkdir "$tmp/dev" "$tmp/scripts" "$tmp/docs" && cp docs/json.md "$tmp/docs" && cp -r dev/emulator "$tmp/dev"
 cp scripts/modeling_train_sink.py "$tmp/scripts"                  # models/export.cpp holds it
 cd "$tmp" || exit 1

@@ -3,6 +3,7 @@
 # what is done is skipped; verdicts; bad input; the array job; one run a GPU. 35 s on 2 cores.
 unset MAKEFLAGS MAKELEVEL MFLAGS
 . test/ok.sh
+. test/tree.sh
 if ! command -v python3 > /dev/null || ! command -v pgrep > /dev/null || ! python3 -c 'import sys; sys.exit(sys.version_info < (3, 9))'; then
     echo "skipped: 1 (scripts/reproduce needs Python 3.9, its test pgrep)"
     echo "0 passed, 0 failed"; exit 0
@@ -400,8 +401,7 @@ END
 # 9 with a compiler that only writes an empty file: one run a GPU (jobs 0) builds too;
 # make experiments leaves ./train_sink alone
 tree=$dir/tree; mkdir -p $tree
-cp -r Makefile mk *.cu *.cuh *.h scripts $tree; for d in commands shell cpu cuda dist models text; do \
-    [ -d $d ] && cp -r $d $tree; done
+copy_sources $tree; cp -r scripts $tree
 cat > $tree/compiler <<'END'
 #!/bin/sh
 [ "$1" = --version ] && echo 1 && exit
