@@ -211,7 +211,7 @@ done
 ! grep -q ' 0  *0 ' $out/list; ok $? "list: empty rows"
 # the runs it announces are those that are trained
 for scale in laptop text; do
-    column=$([ $scale = laptop ] && echo 3 || echo 5)
+    column=$(grep '^  *paper ' $out/list | tr -s ' ' '\n' | grep . | grep -nx $scale | cut -d : -f 1)
     for table in table4 table10 figure5; do
         said=$(grep "^$table " $out/list | grep -o '[0-9]*: [0-9]' | sed -n ${column}p | cut -d : -f 1)
         runs=$($PYTHON scripts/reproduce $table --scale $scale --seeds 1 --dry-run | grep -c '/train_sink ')
