@@ -27,7 +27,8 @@ activation is new has one in ACTIVATIONS (block_variants.h). Then `make test` ch
 */
 #ifndef ATTENTION_VARIANTS_CUH
 #define ATTENTION_VARIANTS_CUH
-#include "cpu/elementary.h"
+#include "block_variants.h" // NORM, FFN, COMBINE, QKNORM, GATE, PRECISION, BACKEND
+#include "cpu/elementary.h" // exp_, log_, erf_ on host and device
 
 // ----------------------------------------------------------------------------
 // 1 switch ATTN=<name>     X_ATTN(name, Z, "A", "what it is; where in the paper"); Z: ZKind, below
@@ -197,8 +198,7 @@ static const PeRow PE_ROWS[] = { PE_VARIANTS(X_PE) };
 #undef X_PE
 
 // ----------------------------------------------------------------------------
-// 4 the other switches: NORM FFN COMBINE QKNORM GATE PRECISION BACKEND
-#include "block_variants.h"
+// 4 the other switches: block_variants.h
 
 // pairs that mean nothing, any value of the first set with any of the second: the Makefile says why
 #define CONFLICTS(X_CONFLICT) \

@@ -5,6 +5,7 @@ attention_variants.cuh, which includes this.
 */
 #ifndef BLOCK_VARIANTS_H
 #define BLOCK_VARIANTS_H
+#include "cpu/elementary.h" // exp_, erf_, sigmoid_ on host and device
 
 // NORM: a norm before the branch, one after it, and whether the latter is on the stream
 #define NORM_VARIANTS(X_NORM) \
@@ -35,17 +36,17 @@ static const NormRow NORM_ROWS[] = { NORM_VARIANTS(X_NORM) };
 // an activation: act(x) and its derivative dact(x)
 #define ACTIVATIONS(X) X(relu) X(relu2) X(gelu) X(gelu_tanh) X(swish)
 #define X(name) ACT_##name,
-enum Act { ACTIVATIONS(X) };
+enum Activation { ACTIVATIONS(X) };
 #undef X
-struct Act_relu {
+struct Activation_relu {
     template <class F> HD static F act(F x)  { return x > 0 ? x : F(0); }
     template <class F> HD static F dact(F x) { return x > 0 ? F(1) : F(0); }
 };
-struct Act_relu2 {
+struct Activation_relu2 {
     template <class F> HD static F act(F x)  { return x > 0 ? x * x : F(0); }
     template <class F> HD static F dact(F x) { return x > 0 ? x + x : F(0); }
 };
-struct Act_gelu { // x Phi(x);  (x Phi)' = Phi + x phi
+struct Activation_gelu { // x Phi(x);  (x Phi)' = Phi + x phi
     template <class F>
     HD static F act(F x) {
         return F(0.5) * x * (F(1) + erf_(x * F(0.7071067811865476)));
@@ -55,7 +56,8 @@ struct Act_gelu { // x Phi(x);  (x Phi)' = Phi + x phi
                x * F(0.3989422804014327) * exp_(F(-0.5) * x * x);
     }
 };
-struct Act_gelu_tanh { // x (1 + tanh(u)) / 2 = x sigma(2u),  u = sqrt(2/pi) (x + 0.044715 x^3)
+// x (1 + tanh(u)) / 2 = x sigma(2u),  u = sqrt(2/pi) (x + 0.044715 x^3)
+struct Activation_gelu_tanh {
     template <class F>
     HD static F two_u(F x) {
         return F(1.5957691216057308) * x * (F(1) + F(0.044715) * x * x);
@@ -66,7 +68,7 @@ struct Act_gelu_tanh { // x (1 + tanh(u)) / 2 = x sigma(2u),  u = sqrt(2/pi) (x 
         return g + x * g * (F(1) - g) * F(1.5957691216057308) * (F(1) + F(3 * 0.044715) * x * x);
     }
 };
-struct Act_swish { // x sigma(x);  (x sigma)' = sigma (1 + x (1 - sigma))
+struct Activation_swish { // x sigma(x);  (x sigma)' = sigma (1 + x (1 - sigma))
     template <class F> HD static F act(F x)  { return x * sigmoid_(x); }
     template <class F>
     HD static F dact(F x) {
@@ -74,9 +76,9 @@ struct Act_swish { // x sigma(x);  (x sigma)' = sigma (1 + x (1 - sigma))
         return g * (F(1) + x * (F(1) - g));
     }
 };
-// f(Act_relu()) for ACT_relu, and so on: the one place where a number becomes code
-template <class Function> void with_act(Act act, Function f) {
-    #define X(name) if (act == ACT_##name) { f(Act_##name()); }
+// f(Activation_relu()) for ACT_relu, and so on: the one place where a number becomes code
+template <class Function> void with_activation(Activation act, Function f) {
+    #define X(name) if (act == ACT_##name) { f(Activation_##name()); }
     ACTIVATIONS(X)
     #undef X
 }
@@ -101,7 +103,7 @@ enum { COMBINE_VARIANTS(COMBINE_NAME) };
 enum { QKNORM_VARIANTS(QKNORM_NAME) };
 enum { GATE_VARIANTS(GATE_NAME) };
 enum { FFN_VARIANTS(FFN_NAME) };
-struct FfnRow { const char* name; Act act; bool gated; };
+struct FfnRow { const char* name; Activation act; bool gated; };
 #define X_FFN(name, ACT, GATED, ...) { #name, ACT_##ACT, GATED },
 static const FfnRow FFN_ROWS[] = { FFN_VARIANTS(X_FFN) };
 #undef X_FFN

@@ -520,8 +520,8 @@ inline void heads_backward(real* datt, acc* dvstar, const real* dout, bool sum, 
 }
 
 // y (n) = act(x) and, unless slope is NULL, slope (n) = act'(x): the one loop for each activation
-inline void act_row(acc* y, acc* slope, const real* x, Act act, int n) {
-    with_act(act, [=](auto f) {
+inline void act_row(acc* y, acc* slope, const real* x, Activation act, int n) {
+    with_activation(act, [=](auto f) {
         if (!slope) {
             for (int i = 0; i < n; i++) {
                 y[i] = f.act(acc(x[i]));
@@ -540,7 +540,7 @@ inline void act_row(acc* y, acc* slope, const real* x, Act act, int n) {
 enum { ACT_SOME = 256 };            // channels whose activations stay in the first cache
 
 // out (N, F) = act(inp) or, gated, act(gate) * up with inp (N, 2 F) = gate | up
-inline void ffn_forward(real* out, const real* inp, Act act, bool gated, int N, int F) {
+inline void ffn_forward(real* out, const real* inp, Activation act, bool gated, int N, int F) {
     const long inp_width = gated ? 2 * F : F;
     #pragma omp parallel for if (N > 1)
     for (int n = 0; n < N; n++) {
@@ -560,8 +560,8 @@ inline void ffn_forward(real* out, const real* inp, Act act, bool gated, int N, 
 }
 
 // in the forward pass this was:  out = act(g) u,  so dg = dout act'(g) u,  du = dout act(g)
-inline void ffn_backward(real* dinp, const real* dout, const real* inp, Act act, bool gated, int N,
-                         int F) {
+inline void ffn_backward(real* dinp, const real* dout, const real* inp, Activation act,
+                         bool gated, int N, int F) {
     const long inp_width = gated ? 2 * F : F;
     #pragma omp parallel for
     for (int n = 0; n < N; n++) {

@@ -1,6 +1,6 @@
 /*
 training.h -- what ends a step on the fast CPU backend: the classifier with its loss, the norm of
-the gradients, and the optimizers. In the reference backend: reference_training.h.
+the gradients, and the optimizers. In the reference backend: reference.h.
 */
 #ifndef CPU_TRAINING_H
 #define CPU_TRAINING_H

@@ -71,8 +71,8 @@ ffn_forward_kernel(real* out, const real* inp, bool gated, int rows, int F) {
     }
 }
 
-inline void ffn_forward(real* out, const real* inp, Act act, bool gated, int N, int F) {
-    with_act(act, [=](auto f) {
+inline void ffn_forward(real* out, const real* inp, Activation act, bool gated, int N, int F) {
+    with_activation(act, [=](auto f) {
         typedef decltype(f) A;
         if (wide(F, { out, inp }))
             LAUNCH_ROWS(VN, (ffn_forward_kernel<A, VN>), N, F, out, inp, gated, N, F)
@@ -99,9 +99,9 @@ ffn_backward_kernel(real* dinp, const real* dout, const real* inp, bool gated, i
     }
 }
 
-inline void ffn_backward(real* dinp, const real* dout, const real* inp, Act act, bool gated, int N,
-                         int F) {
-    with_act(act, [=](auto f) {
+inline void ffn_backward(real* dinp, const real* dout, const real* inp, Activation act,
+                         bool gated, int N, int F) {
+    with_activation(act, [=](auto f) {
         typedef decltype(f) A;
         const bool ok = wide(F, {dinp, dout, inp});
         if (ok) LAUNCH_ROWS(VN, (ffn_backward_kernel<A, VN>), N, F, dinp, dout, inp, gated, N, F)

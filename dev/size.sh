@@ -17,15 +17,14 @@ for f in *.cu *.cuh *.h $rooms; do printf '%-44s %6d\n' "$f" "$(lines "$f")"; do
 echo
 budget train_sink.cu "$(lines train_sink.cu)" 900
 budget attention_variants.cuh "$(lines attention_variants.cuh)" 350
-budget reference.h "$(lines reference.h)" 450
+budget reference.h "$(lines reference.h)" 700
 budget "the book: all files of the root" "$(lines ./*.cu ./*.cuh ./*.h)" 4500
 # Lines over 100 columns, by characters. Held to it is every line, comments too, but
 #   rows of a table: X-macros and their head, the text of an #error, macros of the book that end in
 #                    a backslash, columns between tabs, FILE|text|new text of emulator/mutants.sh
-#   comments of reference_training.h
 # Not listed yet: test/*.sh.
 long_lines() {
-    LC_ALL=C awk 'FNR == 1 { block = 0; free = FILENAME ~ /reference_training/ }
+    LC_ALL=C awk 'FNR == 1 { block = 0 }
          /^\/\*/ { block = 1 }
          {
              line = $0
@@ -33,7 +32,7 @@ long_lines() {
              row = line ~ /^ *(X_[A-Z]+\(|X\(|LAYER\(|\/\/ +\(type,|"build through)|[^\t]\t/
              row = row || (FILENAME !~ /^(test|dev|scripts)|Makefile/ && line ~ /\\$/)
              row = row || (FILENAME ~ /emulator\/mutants.sh/ && line ~ /^[a-z.\/_]+\|/)
-             if (length(line) > 100 && !row && !(free && (block || line ~ /^ *\/\//))) {
+             if (length(line) > 100 && !row) {
                  print FILENAME ":" FNR ": " length(line)
              }
          }

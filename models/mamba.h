@@ -57,7 +57,7 @@ inline void mamba_convolution(real* out, const MambaInput& x, const real* weight
             for (int back = 0; back < seen; back++) {
                 sum += acc(w[-back]) * x.at(row, t, back, i);
             }
-            out_row[i] = real(Act_swish::act(sum));
+            out_row[i] = real(Activation_swish::act(sum));
         }
     }
 }
@@ -102,7 +102,7 @@ inline void mamba_channel(Model* m, int l, long b, long i) {
             h[s] = std::exp(-step * rate[s]) * h[s] + step * u * acc(b_t[s]);
             y += h[s] * acc(c_t[s]);
         }
-        a.mamba_out[row * MW + i] = real(y * Act_swish::act(z));
+        a.mamba_out[row * MW + i] = real(y * Activation_swish::act(z));
     }
     if (memory) { std::copy_n(h.data(), MS, memory + i * MS); }
 }

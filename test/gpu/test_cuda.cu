@@ -306,7 +306,7 @@ static void test_heads(AttnShape s, bool sum, bool learn) {
     same("heads_backward", shape, "datt", datt);
     same("heads_backward", shape, "dvstar", dv, 1e-5);
 }
-static void test_ffn(const char* name, Act act, bool gated, int N, int F) {
+static void test_ffn(const char* name, Activation act, bool gated, int N, int F) {
     std::string shape = strf("%s N %d F %d", name, N, F);
     const int W = F * (gated ? 2 : 1);
     Tensor inp = random_tensor(N * W, true, 2), out = empty_tensor(N * F);

@@ -153,7 +153,7 @@ static void test_heads(AttnShape s) {
               ops::heads_backward(datt.data(), or_null(learn, dv), d.data(), sum, s));
     }
 }
-static void test_ffn(const char* name, Act act, bool gated) {
+static void test_ffn(const char* name, Activation act, bool gated) {
     const int N = 35, F = 41;
     Numbers x = random_numbers(N * F * 2, 2, 1), out(N * F, NAN), dx(x.size(), NAN);
     const Numbers dout = numbers(N * F, 2);

@@ -285,7 +285,7 @@ static void test_heads() {
         if (with_v) { check_slope((what + " dv*").c_str(), v, minus(dv, OLD), dout, f); }
     }
 }
-static void test_ffn(const std::string& name, Act act, bool gated) {
+static void test_ffn(const std::string& name, Activation act, bool gated) {
     const int N = 35, F = 41, W = F * (gated ? 2 : 1);
     Numbers x = random_numbers(N * W, 2, 1), want(N * F);
     auto f = [&] {
@@ -299,7 +299,7 @@ static void test_ffn(const std::string& name, Act act, bool gated) {
             const double g = x[n * W + i];
             double y = 0;
             // of a new one only the derivative is checked
-            with_act(act, [&](auto a) { y = a.act(g); });
+            with_activation(act, [&](auto a) { y = a.act(g); });
             if (act == ACT_relu)  { y = std::max(g, 0.0); }
             if (act == ACT_relu2) { y = pow(std::max(g, 0.0), 2); }
             if (act == ACT_gelu)  { y = g * 0.5 * erfc(-g / sqrt(2)); }
