@@ -31,7 +31,7 @@ use the widths QK of q|k, W of q|k|v, OC of what W_O reads, FH of gate|up, G of 
 #include "optimizer.h"      // model_update
 #include "measure.h"        // measure: sinks and norms of a batch of sequences
 #include "flags.h"          // Flags: every flag is a row
-#include "dataloader.h"     // Data, data_next
+#include "dataloader.h"     // Data: where a batch comes from
 #include "commands/commands.h" // command_probe and the others, one file each
 #include "commands/train.h"    // run_open, run_evaluate, run_save: a run around its steps
 #include "shell/process.h"     // process_begin, on_signals
@@ -621,10 +621,15 @@ void model_accumulate(Model* m, const int* seqs, int B, int T, long count,
 // ============================================================================
 // 3 train
 
-// one optimizer step: the sequences of all ranks in one order. seqs (n, T+1): this rank's
-static StepSums train_step(Model* m, Data* data, const Flags& f, long step, int* seqs, long n) {
+// One optimizer step. The next one's sequences are drawn while a GPU is busy with this one's, and
+// before its update: whatever reads a file may fail, and then the weights are those of `step`.
+static StepSums train_step(Run* r, long step) {
+    Model* m = &r->m;
+    const Flags& f = r->f;
     const int T = f.arch.T, B = f.batch;
-    for (int r = 0; r < dist::world; r++) { data_next(data, r == dist::rank ? seqs : NULL, n); }
+    const long n = r->accum * f.batch;
+    run_draw(r);
+    const int* seqs = r->seqs.data();
     double count = targets_count(m, seqs, n, T);
     dist::sum(&count, 1);
     if (count == 0) { return { NAN, 0, 1 }; }            // no weight moves, no moment: no loss
@@ -632,6 +637,7 @@ static StepSums train_step(Model* m, Data* data, const Flags& f, long step, int*
     for (long i = 0; i < n; i += B) {
         model_accumulate(m, seqs + i * (T + 1), B, T, count, i + B == n);
     }
+    if (step + 1 < f.steps) { run_draw_ahead(r); }
     const Update o = { (float)learning_rate(schedule_of(f), step), (float)f.beta1, (float)f.beta2,
                       (float)f.adam_eps, (float)f.weight_decay, step + 1 };
     return model_update(m, o, f.grad_clip, optimizer_of(f.optimizer));
@@ -649,7 +655,7 @@ int command_train(Flags flags) {
     for (;; step++) { // at the top, `step` updates have been made
         const bool loaded = r.resumed && step == r.first, last = step >= f.steps;
         const Due due = run_due(r, step);
-        const std::vector<uint64_t> place = data_place(r.data);
+        const std::vector<uint64_t> place = run_place(r);
         const bool due_eval = last || step == 0 || (f.eval_every && step % f.eval_every == 0);
         if (!loaded && due_eval && !survives([&] { run_evaluate(&r, step); })) {
             run_lost_data(&r, step, place);
@@ -658,11 +664,7 @@ int command_train(Flags flags) {
         if (last || due.stop) { break; }
         const double begin = now_ms();
         StepSums sums;
-        if (!survives([&] {
-                sums = train_step(&r.m, &r.data, f, step, r.seqs.data(), r.accum * f.batch);
-            })) {
-            run_lost_data(&r, step, place);
-        }
+        if (!survives([&] { sums = train_step(&r, step); })) { run_lost_data(&r, step, place); }
         const double loss = sums.loss, grad_norm = sqrt(sums.squares);
         run_report_step(&r, step + 1, loss, grad_norm, now_ms() - begin);
         if (std::isnan(sums.grad_scale)) { run_diverged(r, step + 1, loss, grad_norm); }

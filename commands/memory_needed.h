@@ -68,10 +68,10 @@ inline void memory_check(const Arch& c, long B, long T, bool train, double spare
                    "lower --batch, --seq or the model size");
 }
 
-// Checks, before anything is allocated, that the token ids of a step fit: they are drawn at once, an
-// id and a target for each token.
+// Checks, before anything is allocated, that the token ids of a step fit: they are drawn at once, and
+// so are those of the next one. A micro-batch also has a target for each.
 inline void step_memory_check(long tokens_per_step) {
-    const double bytes = 2.0 * sizeof(int) * tokens_per_step / dist::world;
+    const double bytes = 3.0 * sizeof(int) * tokens_per_step / dist::world;
     memory_require(bytes, strf("for the tokens of a step, --total-batch %ld", tokens_per_step),
                    memory_free(), "lower --total-batch");
 }

@@ -255,6 +255,7 @@ void run_save(Run* r, long step, bool keep) {
                bytes_text(bytes).c_str());
         return;
     }
+    run_undraw(r);
     hint_also() = r->log.error;
     log_sync(r->log);                        // first: a log never ends before its checkpoint
     checkpoint_save(&r->m, r->f.out, step, run_state(r, step, keep), r->data.tokenizer, optimizer);
@@ -266,15 +267,52 @@ void run_save(Run* r, long step, bool keep) {
     saves_prune(&r->kept, { step, dir, !keep, optimizer, last_only }, last_only);
 }
 
-std::vector<uint64_t> data_place(const Data& d) {
+// ---- the data of a step
+
+static std::vector<uint64_t> data_place(const Data& d) {
     std::vector<uint64_t> place(1, d.drawn);
     for (auto& s : d.sources) { place.push_back(s.drawn); }
     return place;
 }
 
+static void data_return(Data* d, const std::vector<uint64_t>& place) {
+    d->drawn = place[0];
+    for (size_t i = 0; i < d->sources.size(); i++) { d->sources[i].drawn = place[i + 1]; }
+}
+
+// Draws the sequences of all ranks, which have one order, and keeps this rank's.
+static void draw(Run* r, std::vector<int>* seqs) {
+    const int n = r->accum * r->f.batch;
+    for (int rank = 0; rank < dist::world; rank++) {
+        data_next(&r->data, rank == dist::rank ? seqs->data() : NULL, n);
+    }
+}
+
+void run_draw(Run* r) {
+    if (r->ahead_from.empty()) { draw(r, &r->seqs); return; }
+    r->seqs.swap(r->ahead);
+    r->ahead_from.clear();
+}
+
+void run_draw_ahead(Run* r) {
+    r->ahead.resize(r->seqs.size());
+    r->ahead_from = data_place(r->data);
+    draw(r, &r->ahead);
+}
+
+std::vector<uint64_t> run_place(const Run& r) {
+    return r.ahead_from.empty() ? data_place(r.data) : r.ahead_from;
+}
+
+void run_undraw(Run* r) {
+    if (r->ahead_from.empty()) { return; }
+    data_return(&r->data, r->ahead_from);
+    r->ahead_from.clear();
+}
+
 [[noreturn]] void run_lost_data(Run* r, long step, const std::vector<uint64_t>& place) {
-    r->data.drawn = place[0];
-    for (size_t i = 0; i < r->data.sources.size(); i++) { r->data.sources[i].drawn = place[i + 1]; }
+    r->ahead_from.clear();
+    data_return(&r->data, place);
     if (step > r->saved && step > 0) { run_save(r, step, false); }
     die(EXIT_MACHINE, lost_file + ": was cut short or replaced while it was read",
         "put it back as it was; write a new version under another name, then mv; " +

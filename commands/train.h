@@ -18,6 +18,8 @@ struct Run {
     std::vector<double> eps;
     int accum, probe_len, probes; // batches a step; T and number of the probe sequences
     std::vector<int> seqs, probe; // this rank's of a step (n, T+1); the probe (n, probe_len+1)
+    std::vector<int> ahead;       // those of the next step, once they are drawn
+    std::vector<uint64_t> ahead_from; // where the data were before that; empty: not drawn
     // the step it starts from; that of the newest checkpoint, or -1
     long first, saved; bool resumed;
     std::vector<Saved> kept;      // checkpoints that a newer one may replace
@@ -62,8 +64,17 @@ Due run_due(const Run& r, long step);
 // a checkpoint of `step` updates, kept or automatic; then what it replaces is removed
 void run_save(Run* r, long step, bool keep);
 
-// `drawn` and the sequences of every source: where the data were at the top of a step
-std::vector<uint64_t> data_place(const Data& d);
+// Draws this step's sequences into r->seqs, or takes those that were drawn ahead.
+void run_draw(Run* r);
+
+// Draws the next step's sequences into r->ahead. The GPU computes meanwhile.
+void run_draw_ahead(Run* r);
+
+// Returns `drawn` and the sequences of every source: where the data are at the top of a step.
+std::vector<uint64_t> run_place(const Run& r);
+
+// Takes back what was drawn ahead: a checkpoint says where the data are without it.
+void run_undraw(Run* r);
 
 // a file of data was lost in this step: goes back to its begin, saves and ends
 [[noreturn]] void run_lost_data(Run* r, long step, const std::vector<uint64_t>& place);
