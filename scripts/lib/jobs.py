@@ -7,7 +7,8 @@ with --resume, those of another key are moved aside. Ctrl-C and SIGTERM save eve
 Runs that diverge (exit status 3) are results.
 
 `o` is what a script wants done: runs (a directory), label (a directory in it), device,
-jobs (runs at once, 0: one on each GPU), threads (of a run on the CPU, 0: the program's choice),
+jobs (runs at once, 0: one on each GPU; more than there are GPUs share them),
+threads (of a run on the CPU, 0: the program's choice),
 identity (of the data and the tokenizer), source (source_hash()).
 """
 import fcntl
@@ -23,6 +24,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 import time
 
@@ -455,15 +457,65 @@ def slots_of(o):
         die("--device cuda: got no GPU from nvidia-smi, wanted one",
             "scripts/reproduce .. --scale laptop")
     uuid = lambda d: uuids[int(d)] if d.isdigit() and int(d) < len(uuids) else d
-    return [(d, uuid(d)) for d in seen][:o.jobs or None]
+    turns = [seen[i % len(seen)] for i in range(o.jobs or len(seen))]
+    return [(d, uuid(d)) for d in turns]
+
+
+# ---- runs that share a GPU -----------------------------------------------------------------------
+# A small model leaves most of a GPU idle. By NVIDIA's MPS the kernels of several runs compute at
+# the same time; without it the GPU gives each run a slice of time.
+def mps_running():
+    """A server that somebody has started serves our runs too, and is not ours to stop."""
+    given = os.environ.get("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps")
+    return os.path.exists(os.path.join(given, "control"))
+
+
+def mps_control(directory, *words, **more):
+    """Runs nvidia-cuda-mps-control and returns why it failed; "" if it did not."""
+    env = {k: v for k, v in os.environ.items() if k != "CUDA_VISIBLE_DEVICES"}   # all GPUs
+    env.update(CUDA_MPS_PIPE_DIRECTORY=directory, CUDA_MPS_LOG_DIRECTORY=directory)
+    try:
+        r = subprocess.run(["nvidia-cuda-mps-control", *words], env=env, capture_output=True,
+                           text=True, errors="replace", timeout=20, **more)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return "no nvidia-cuda-mps-control" if isinstance(error, OSError) else "it hangs"
+    said = (r.stderr + r.stdout).strip().split("\n")[0][:100]
+    return (said or f"exit status {r.returncode}") if r.returncode else ""
+
+
+def mps_begin(slots):
+    """Starts a server if two runs share a GPU. Returns its directory, or None."""
+    names = [name for gpu, name in slots if gpu is not None]
+    if len(names) == len(set(names)):
+        return None
+    most = f"up to {-(-len(names) // len(set(names)))} runs on a GPU: "
+    if mps_running():
+        print(f"{most}by the MPS server that runs here", flush=True)
+        return None
+    directory = tempfile.mkdtemp(prefix="train_sink-mps-")
+    why = mps_control(directory, "-d")
+    print(most + (f"they take turns, as there is no MPS ({why})" if why else "by MPS"), flush=True)
+    if not why:
+        return directory
+    shutil.rmtree(directory, ignore_errors=True)
+    return None
+
+
+def mps_end(directory):
+    """Stops the server that mps_begin started."""
+    if directory:
+        mps_control(directory, input="quit\n")
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 class Pool:
-    """The runs in progress: never two on one GPU, here or in another process."""
+    """The runs in progress. On one GPU there are never more than --jobs asks for, and never those
+    of another process."""
     def __init__(self, runs, binaries, o):
         self.todo, self.binaries, self.o = list(runs), binaries, o
         self.free, self.running, self.begin = slots_of(o), [], time.time()
         self.total, self.ended, self.broken, self.waiting = len(runs), 0, None, False
+        self.mps = mps_begin(self.free[:self.total])
 
     def take_gpu(self):
         """The lock of the next free GPU, or None where another process has it.
@@ -471,7 +523,9 @@ class Pool:
         gpu, name = self.free[0]
         if gpu is None:
             return []
-        held = lock(f"/tmp/train_sink-gpu-{name}.lock")
+        same = next((job[3][0] for job in self.running if job[2][1] == name), None)
+        held = (os.fdopen(os.dup(same.fileno())) if same
+                else lock(f"/tmp/train_sink-gpu-{name}.lock"))
         if held:
             return [held]
         if not self.waiting:
@@ -507,6 +561,8 @@ class Pool:
         slot, env = self.free.pop(0), dict(clean())
         if slot[0] is not None:
             env["CUDA_VISIBLE_DEVICES"] = slot[0]
+        if self.mps:
+            env["CUDA_MPS_PIPE_DIRECTORY"] = env["CUDA_MPS_LOG_DIRECTORY"] = self.mps
         if self.o.threads and self.o.device != "cuda":
             env["OMP_NUM_THREADS"] = str(self.o.threads)
         with open(os.path.join(run.dir, "output.txt"), "a") as out:
@@ -568,6 +624,16 @@ class Pool:
 def run_all(runs, binaries, o):
     """Trains what is not done."""
     pool = Pool(runs, binaries, o)
+    try:
+        run_pool(pool)
+    finally:
+        mps_end(pool.mps)
+    pool.verdict()
+    if pool.total:
+        print(f"{pool.total} runs in {time.time() - pool.begin:.0f} s\n", flush=True)
+
+
+def run_pool(pool):
     while pool.todo or pool.running:
         while pool.todo and pool.free and not stop and not pool.broken:
             if not pool.start_next():
@@ -578,9 +644,6 @@ def run_all(runs, binaries, o):
         pool.collect()
         if (stop or pool.broken) and not pool.running:
             break
-    pool.verdict()
-    if pool.total:
-        print(f"{pool.total} runs in {time.time() - pool.begin:.0f} s\n", flush=True)
 
 
 # ---- tables on a terminal ------------------------------------------------------------------------

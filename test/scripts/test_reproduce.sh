@@ -327,31 +327,76 @@ kill -TERM $pid; wait $pid; code=$?
     [ "$(ls -d $dir/e/laptop*/*-seed1 | wc -l)" -eq 1 ] && grep -q '"stopped"' "$run/log.jsonl"
 ok $? "array job: exit status $code, $(tail -n 2 $dir/e.txt)"
 
-# 8 never two runs on one GPU: two processes, three runs each, two GPUs,
-# and a program that notes when it ran where
+# 8 two processes, each with several runs, on two GPUs, and a program that notes when it ran where:
+# never two runs on one GPU, or as many as --jobs says, and then never those of the other process
 cat > $dir/fake.sh <<'END'
 #!/bin/sh
 while [ $# -gt 1 ]; do case $1 in -o) out=$2 ;; esac; shift; done
-echo "$CUDA_VISIBLE_DEVICES start" >> "$NOTES"; sleep 0.4; echo "$CUDA_VISIBLE_DEVICES end" >> "$NOTES"
+note() { echo "$CUDA_VISIBLE_DEVICES $1 $PROCESS ${CUDA_MPS_PIPE_DIRECTORY:-none}" >> "$NOTES"; }
+note start; sleep 0.4; note end
 echo '{"event":"done","step":1}' > "$out/log.jsonl"
 END
-chmod +x $dir/fake.sh; rm -f $dir/notes
-for process in 1 2; do
-    CUDA_VISIBLE_DEVICES=test-a,test-b NOTES=$PWD/$dir/notes python3 - $dir $process \
-        > $dir/gpu$process.txt 2>&1 <<'END' &
+chmod +x $dir/fake.sh
+on_gpus() { # JOBS, RUNS of each process: their notes
+    rm -rf $dir/notes $dir/gpu
+    for process in 1 2; do
+        CUDA_VISIBLE_DEVICES=test-a,test-b NOTES=$PWD/$dir/notes PROCESS=$process \
+            python3 $dir/on_gpus.py $dir $process $1 $2 > $dir/gpu$process.txt 2>&1 &
+    done
+    wait
+}
+cat > $dir/on_gpus.py <<'END'
 import importlib.machinery, importlib.util, os, sys, types
 sys.dont_write_bytecode = True
 loader = importlib.machinery.SourceFileLoader("reproduce", "scripts/reproduce")
 r = importlib.util.module_from_spec(importlib.util.spec_from_loader("reproduce", loader)); loader.exec_module(r)
-dir, process = sys.argv[1:]
-o = types.SimpleNamespace(device="cuda", jobs=0, threads=0, runs=f"{dir}/gpu", label=process, identity="", source="")
+dir, process, at_once, count = sys.argv[1:]
+o = types.SimpleNamespace(device="cuda", jobs=int(at_once), threads=0, runs=f"{dir}/gpu", label=process, identity="", source="")
 row = lambda i: types.SimpleNamespace(id=f"run{i}", first=f"run{i}", make="", words=[])
-r.jobs.run_all([r.Run(row(i), 1, o) for i in range(3)], {"": os.path.abspath(f"{dir}/fake.sh")}, o)
+r.jobs.run_all([r.Run(row(i), 1, o) for i in range(int(count))],
+               {"": os.path.abspath(f"{dir}/fake.sh")}, o)
 END
-done
-wait
-awk '{ n[$1] += $2 == "start" ? 1 : -1; if (n[$1] > 1) { bad = 1 }; if (n["test-a"] + n["test-b"] > 1) { both = 1 }; lines++ } END { exit bad || !both || lines != 12 }' $dir/notes
-ok $? "GPUs: $(tr '\n' ',' < $dir/notes) $(cat $dir/gpu1.txt $dir/gpu2.txt | grep -v '^\[')"
+gpus_hold() { # runs on a GPU, NOTES, WHAT: never more, never of two processes, and sometimes as many
+    awk -v most="$1" -v lines="$2" '
+        $2 == "start" { n[$1]++; total[$1, $3]++ }
+        $2 == "end" { n[$1]--; total[$1, $3]-- }
+        n[$1] > most || total[$1, 1] && total[$1, 2] { bad = 1 }
+        n[$1] == most { full = 1 }
+        n["test-a"] && n["test-b"] { both = 1 }
+        END { exit bad || !both || !full || NR != lines }' $dir/notes
+    ok $? "GPUs, $3: $(tr '\n' ',' < $dir/notes) $(cat $dir/gpu1.txt $dir/gpu2.txt | grep -v '^\[')"
+}
+on_gpus 0 3; gpus_hold 1 12 "one run on each"
+[ "$(cut -d' ' -f4 $dir/notes | sort -u)" = none ]; ok $? "MPS for one run on each GPU"
+on_gpus 4 5; gpus_hold 2 20 "two runs on each, in turns"
+grep -q '^up to 2 runs on a GPU: they take turns, as there is no MPS (no nvidia-cuda-mps-control)$' \
+    $dir/gpu1.txt; ok $? "without MPS: $(head -n 1 $dir/gpu1.txt)"
+# with MPS: a server for each process, which its runs are told of, and which is stopped
+mkdir -p $dir/mps
+cat > $dir/mps/nvidia-cuda-mps-control <<END
+#!/bin/sh
+echo "\${1:-\$(cat)} \$CUDA_MPS_PIPE_DIRECTORY \${CUDA_VISIBLE_DEVICES:-all}" >> $PWD/$dir/mps.txt
+[ ! "\$MPS_FAILS" ] || { echo "An instance of this daemon is already running"; exit 1; }
+END
+chmod +x $dir/mps/nvidia-cuda-mps-control
+with_mps() { rm -f $dir/mps.txt; PATH=$PWD/$dir/mps:$PATH "$@"; }
+with_mps on_gpus 4 5; gpus_hold 2 20 "two runs on each, by MPS"
+sed -n 's/^-d \(.*\) all$/\1/p' $dir/mps.txt | sort > $dir/began
+sed -n 's/^quit \(.*\) all$/\1/p' $dir/mps.txt | sort > $dir/ended
+cut -d' ' -f4 $dir/notes | sort -u > $dir/told
+[ "$(wc -l < $dir/began)" = 2 ] && cmp -s $dir/began $dir/ended && cmp -s $dir/began $dir/told
+ok $? "MPS: $(tr '\n' ',' < $dir/mps.txt) $(tr '\n' ',' < $dir/told)"
+[ "$(xargs ls -d < $dir/began 2> /dev/null | wc -l)" = 0 ]; ok $? "MPS left its directories"
+MPS_FAILS=1; export MPS_FAILS
+with_mps on_gpus 4 3; gpus_hold 2 12 "two runs on each, where MPS fails"
+unset MPS_FAILS
+grep -q 'take turns, as there is no MPS (An instance' $dir/gpu1.txt; ok $? "$(head -n 1 $dir/gpu1.txt)"
+mkdir -p $dir/theirs; : > $dir/theirs/control; : > $dir/mps.txt
+CUDA_MPS_PIPE_DIRECTORY=$PWD/$dir/theirs; export CUDA_MPS_PIPE_DIRECTORY
+with_mps on_gpus 4 3; gpus_hold 2 12 "two runs on each, by a server that runs"
+[ ! -e $dir/mps.txt ] && [ "$(cut -d' ' -f4 $dir/notes | sort -u)" = "$PWD/$dir/theirs" ]
+ok $? "a server of somebody else: $(cat $dir/mps.txt 2> /dev/null)"
+unset CUDA_MPS_PIPE_DIRECTORY
 
 # what data are: the same shards are the same data wherever and whenever they were made
 python3 - $dir > $dir/identity.txt 2>&1 <<'END'
