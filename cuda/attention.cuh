@@ -2,13 +2,15 @@
 attention.cuh -- attention of the CUDA backend. Parameters and layouts are those of reference.h.
 There are two ways:
 
-    on tensor cores, for bf16 and the head sizes of MMA_HEADS: scores live in registers only
-    by panels, for all else: the scores of some hundred queries at a time go to memory, and cuBLAS
-    makes the products
+    on tensor cores   bf16 and the head dimensions of MMA_HEADS: scores live in registers only
+    by panels         all else: the scores of some hundred queries at a time go to memory, and
+cuBLAS
+                      makes the products
 
-Neither allocates a T x T tensor. Sums belong to one block, or one product, which adds in a fixed
-order: no atomics, and the same seed gives the same bits. Both ways go through the functions below,
-so that a variant is written once.
+and a third that is slow and easy to read, attention_simple.cuh: begin there. None allocates a T x T
+tensor. Sums belong to one block, or one product, which adds in a fixed order: no atomics, and the
+same seed gives the same bits. All go through attention_score.cuh, so that a variant is written
+once.
 */
 #ifndef CUDA_ATTENTION_CUH
 #define CUDA_ATTENTION_CUH
@@ -18,72 +20,68 @@ so that a variant is written once.
 #include "rope.cuh"
 
 namespace cuda {
-// ---- the two operations
 inline bool on_tensor_cores(const AttnShape& s, std::initializer_list<const void*> pointers) {
     for (const void* p : pointers) { if ((uintptr_t)p % 16) { return false; } }
-    #define X(D) if (sizeof(real) == 2 && s.HS == D) { return true; }
+#define X(HEAD) if (sizeof(real) == 2 && s.HS == HEAD) { return true; }
     MMA_HEADS(X)
-    #undef X
+#undef X
     return false;
+}
+
+// Calls f(integral_constant<int, HS>) for the head dimension of the model, one of MMA_HEADS.
+template <class F> void with_head_dim(int HS, F f) {
+#define X(HEAD) if (HS == HEAD) { f(std::integral_constant<int, HEAD>()); }
+    MMA_HEADS(X)
+#undef X
 }
 
 template <class A, class Bi, class Pe>
 void attention_forward(real* out, acc* stat, const real* qkv, const real* kstar, const real* vstar,
                        AttnShape s) {
-    const bool mma = on_tensor_cores(s, {out, qkv});
-    if (!mma) { attention_forward_panels<A, Bi, Pe>(out, stat, qkv, kstar, vstar, s); }
+    const AttnInputs in = { qkv, kstar, vstar, s };
+    if (!on_tensor_cores(s, { out, qkv })) {
+        return attention_forward_panels<A, Bi, Pe>(out, stat, in);
+    }
     if constexpr (sizeof(real) == 2) {
-#define X(D) \
-    if (mma && s.HS == D) { attention_forward_mma<A, Bi, Pe, D>(out, stat, qkv, kstar, vstar, s); }
-        MMA_HEADS(X)
-        #undef X
+        with_head_dim(s.HS, [&](auto HS) {
+            attention_forward_mma<A, Bi, Pe, HS.value>(out, stat, in);
+        });
     }
 }
 
+// turns: rope's table, to turn dq and dk back with, or NULL.
 template <class A, class Bi, class Pe>
 void attention_backward(real* dqkv, acc* dkstar, acc* dvstar, const real* dout, const real* out,
                         const acc* stat, const real* qkv, const real* kstar, const real* vstar,
                         const acc* turns, AttnShape s) {
-    const bool mma = on_tensor_cores(s, {dqkv, dout, qkv, turns});
-    const long rows = (long)s.B * s.NH * s.T, star_tiles = CEIL_DIV(s.T, STAR_ROWS);
-    const long parts = s.B * (s.NH / s.KV) * star_tiles, width = s.KV * s.HS;
-    const long panels = mma ? 0 : panels_scratch(s),
-               stars = Bi::column != NO_COLUMN ? 2 * rows + 2 * parts * width : 0;
-    const int TP = rows_padded(s.T);
-    const long all_rows = (long)s.B * s.NH * TP + 64;
+    const AttnInputs in = { qkv, kstar, vstar, s };
+    const bool mma = on_tensor_cores(s, { dqkv, dout, qkv, turns });
+    // memory, one after the other: cells of ds, rows, panels, and for each row, then for parts of
+    // rows, the extra column
+    const bool column = Bi::column != NO_COLUMN;
+    const long rows = (long)s.B * s.NH * s.T, all_rows = rows_all(s);
+    const long panels = mma ? 0 : panels_scratch(s);
+    const long stars = column ? 2 * rows + star_floats(s) : 0;
     const size_t ds = mma ? ds_bytes(s) : 0;
-    bf16* cells = (bf16*)device_scratch(ds + (2 * all_rows + stars + panels) * sizeof(float));
-    float* scratch = (float*)((char*)cells + ds);
-    float *panel = scratch + 2 * all_rows, *star = panel + panels;
-    const RowStats r = { scratch, star, star + rows, TP };
-    LAUNCH((attention_rows_kernel<A, Bi>), dim3((unsigned)CEIL_DIV(all_rows, 4)), dim3(128), 0,
-           r, dout, out, stat, qkv, kstar, vstar, s);
-    if (!mma) {
-        attention_dqkv_panels<A, Bi, Pe>(dqkv, dout, stat, r, qkv, kstar, s, panel);
-    }
+    bf16* cells = (bf16*)device_scratch(ds + (2 * all_rows + panels + stars) * sizeof(float));
+    float* row = (float*)((char*)cells + ds);
+    float* panel = row + 2 * all_rows;
+    float* star = panel + panels;
+    const RowStats r = { row, star, star + rows, rows_padded(s.T) };
+    LAUNCH_WARPS((attention_rows_kernel<A, Bi>), all_rows, r, dout, out, stat, in);
+    if (!mma) { attention_dqkv_panels<A, Bi, Pe>(dqkv, dout, stat, r, in, panel); }
     const bool turn_last = turns && (!mma || s.rot != s.HS); // in the kernels a whole head turns
     const acc* turn_now = turn_last ? NULL : turns;
     if constexpr (sizeof(real) == 2) {
-        #define X(D) \
-            if (mma && s.HS == D) { \
-                attention_dqkv_mma<A, Bi, Pe, D>(dqkv, dout, r, qkv, kstar, turn_now, s, cells); \
-            }
-        MMA_HEADS(X)
-        #undef X
+        if (mma) {
+            with_head_dim(s.HS, [&](auto HS) {
+                attention_dqkv_mma<A, Bi, Pe, HS.value>(dqkv, dout, r, in, turn_now, cells);
+            });
+        }
     }
     if (turn_last) { rope(dqkv, turns, -1, s); }
-    if (Bi::column) {
-        float *part_k = star + 2 * rows, *part_v = part_k + parts * width;
-        LAUNCH(attention_dstar_kernel, dim3(s.B * s.NH, star_tiles), dim3(128), 0, part_k, part_v,
-               dout, r, qkv, s);
-        // shared: (parts KV, HS), the same floats
-        const long K = s.bias_shared ? parts * s.KV : parts;
-        const int C = s.bias_shared ? s.HS : width;
-        if (Bi::column == LOGIT_COLUMN && dkstar) {
-            LAUNCH(attention_dlogit_kernel, dim3(s.bias_shared ? 1 : s.NH), dim3(128), 0, dkstar, r,
-                   s);
-        } else if (dkstar) { column_sum_part(dkstar, part_k, K, C, s.HS, s.k_dims); }
-        if (dvstar) { column_sum(dvstar, part_v, K, C, C); }
+    if (column) {
+        attention_star_backward<Bi>(dkstar, dvstar, star + 2 * rows, dout, r, in);
     }
 }
 } // namespace cuda

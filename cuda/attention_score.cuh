@@ -1,6 +1,11 @@
 /*
 attention_score.cuh -- what every way of computing attention shares: where heads stand, scores, and
-what backward needs of a row.
+what the backward pass needs of a query's row.
+
+    forward        q, k, v ------> out, stat                       (stat: two numbers a query)
+    rows           do, out, stat -> row: a norm and delta          (attention_rows_kernel, below)
+    the way itself q, k, v, do, row -> dq, dk, dv                  (simple, panels or tensor cores)
+    extra column   w*, ds* of each query -> dk*, dv* or dz         (the other kernels below)
 */
 #ifndef CUDA_ATTENTION_SCORE_CUH
 #define CUDA_ATTENTION_SCORE_CUH
@@ -8,29 +13,21 @@ what backward needs of a row.
 #include "rows.cuh"
 
 namespace cuda {
-// Returns the score of query t and key j from their dot product; slope: pe_slope of the head.
-template <class A, class Pe>
-DEVICE float attn_score(float dot, float scale, int t, int j, float slope, const AttnShape& s) {
-    const float bias = attn_bias<A, Pe, float>(s, t - j, slope);
-    const float score = attn_capped<A>(dot * scale + bias, s.cap);
-    return attn_sees(s, t, j) ? score : attn_masked<A, float>();
-}
+// What attention is computed from.
+struct AttnInputs {
+    const real* qkv;       // (B, T, NH + 2 KV, HS)
+    const real* kstar;     // the extra column's key (KV or 1, HS), or its logit (NH or 1); or NULL
+    const real* vstar;     // and its value, (KV or 1, HS), or NULL
+    AttnShape s;
+};
 
-DEVICE float warp_dot(const real* a, const real* b, int HS) { // NULL counts as zero
-    float sum = 0;
-    for (int i = threadIdx.x % 32; a && b && i < HS; i += 32) { sum += (float)a[i] * (float)b[i]; }
-    return warp_sum(sum);
-}
+// ----------------------------------------------------------------------------
+// Where things stand.
 
-// the score of the extra column for query q of head h, in every lane of a warp
-template <class A, class Bi>
-DEVICE float star_score(const real* q, const real* kstar, int h, const AttnShape& s) {
-    const real* star = attn_column<Bi>(kstar, s, h);
-    if (Bi::column == LOGIT_COLUMN) { return *star; }
-    return attn_capped<A>(warp_dot(q, star, s.HS) * (float)s.scale, s.cap);
-}
+// Returns the key/value head that query head h reads.
+HD int kv_head(const AttnShape& s, int h) { return h / (s.NH / s.KV); }
 
-// where head h of sequence b begins in qkv, for queries, keys and values
+// Return where a head of queries, keys or values begins in qkv, in the first row of sequence b.
 template <class X> HD const X* head_q(const X* qkv, const AttnShape& s, int b, int h) {
     return qkv + (long)b * s.T * attn_row(s) + h * s.HS;
 }
@@ -43,83 +40,183 @@ template <class X> HD const X* head_v(const X* qkv, const AttnShape& s, int b, i
     return head_q(qkv, s, b, s.NH + s.KV + g);
 }
 
-// ---- what backward needs of a row: in `row` (B NH, TP, 2) the number that makes weights of its
-// scores, and delta; of the extra column its weight and ds, in row t of head h of sequence b,
-// number (b NH + h) T + t. TP is T rounded up to 64; the rows added have weights of 0, and so have
-// 64 more at the end: whoever loads rows loads 64. A warp per row
-struct RowStats { float *row, *w_star, *ds_star; int TP; };
-typedef Vec<float, 2> RowStat;
-inline int rows_padded(int T) { return CEIL_DIV(T, 64) * 64; }
-DEVICE RowStat row_stat(const RowStats& r, int bh, int t) {
-    return load<2>(r.row + ((long)bh * r.TP + t) * 2);
+// Returns where query t of a head begins in qkv.
+HD const real* query_at(const real* qkv, const AttnShape& s, int b, int t, int h) {
+    return head_q(qkv, s, b, h) + (long)t * attn_row(s);
 }
 
+// Returns where a query's output begins in out, and in dout: (B, T, NH, HS).
+HD long out_at(const AttnShape& s, int b, int t, int h) {
+    return (((long)b * s.T + t) * s.NH + h) * s.HS;
+}
+
+// Returns a query's place among all: of stat it has two numbers there, (B, NH, T, 2).
+HD long row_at(const AttnShape& s, int b, int h, int t) {
+    return ((long)b * s.NH + h) * s.T + t;
+}
+
+// ----------------------------------------------------------------------------
+// Scores.
+
+// Returns the score of query t and key j from their dot product; slope: pe_slope of the head.
+template <class A, class Pe>
+DEVICE float attn_score(float dot, float scale, int t, int j, float slope, const AttnShape& s) {
+    const float bias = attn_bias<A, Pe, float>(s, t - j, slope);
+    const float score = attn_capped<A>(dot * scale + bias, s.cap);
+    return attn_sees(s, t, j) ? score : attn_masked<A, float>();
+}
+
+// Returns a . b in every lane of a warp; NULL counts as zero.
+DEVICE float warp_dot(const real* a, const real* b, int HS) {
+    const bool both = a && b;
+    float sum = 0;
+    for (int i = threadIdx.x % 32; both && i < HS; i += 32) { sum += (float)a[i] * (float)b[i]; }
+    return warp_sum(sum);
+}
+
+// Returns the score of the extra column for query q of head h, in every lane of a warp.
 template <class A, class Bi>
-__global__ void __launch_bounds__(128)
+DEVICE float star_score(const real* q, const real* kstar, int h, const AttnShape& s) {
+    const real* star = attn_column<Bi>(kstar, s, h);
+    if (Bi::column == LOGIT_COLUMN) { return *star; }
+    return attn_capped<A>(warp_dot(q, star, s.HS) * (float)s.scale, s.cap);
+}
+
+// ----------------------------------------------------------------------------
+// Rows of the backward pass.
+
+// What the backward pass reads of a query's row, beside q, k, v and do. `norm` makes weights of
+// scores, with one number where stat has two: enough where weights are rounded to bf16.
+//
+//     exp family    A_j = 2^(log2(e) s_j - log2_Z)      log2_Z = log2(Z / alpha)
+//     the others    A_j = f(s_j) factor                 factor = alpha / Z
+//
+// and delta = (dZ/dw) (do . o) / alpha, with which ds_j = f'(s_j) alpha / Z (dA_j - delta).
+struct alignas(8) RowStat {
+    float norm, delta;
+    DEVICE float log2_Z() const { return norm; }
+    DEVICE float factor() const { return norm; }
+};
+
+// All rows. Kernels load ROW_PAD at a time, so each head has T rounded up to that, and the last
+// head ROW_PAD more; rows that are no query's give weights of 0.
+enum { ROW_PAD = 64 };
+struct RowStats {
+    float* row;            // (B NH, TP, 2): a RowStat each
+    float* w_star;         // (B NH, T) the extra column's weight
+    float* ds_star;        // (B NH, T) and its ds
+    int TP;                // T rounded up
+};
+inline int rows_padded(int T) { return CEIL_DIV(T, ROW_PAD) * ROW_PAD; }
+
+// Returns how many rows there are in all.
+inline long rows_all(const AttnShape& s) {
+    return (long)s.B * s.NH * rows_padded(s.T) + ROW_PAD;
+}
+
+DEVICE RowStat row_stat(const RowStats& r, int bh, int t) {
+    const long at = (long)bh * r.TP + t;
+    const Vec<float, 2> x = load<2>(r.row + at * 2);
+    return { x.v[0], x.v[1] };
+}
+
+DEVICE void row_stat_store(const RowStats& r, long at, float norm, float delta) {
+    store<2>(r.row + at * 2, Vec<float, 2>{ { norm, delta } });
+}
+
+// Makes the rows, a warp each.
+template <class A, class Bi>
+__global__ void __launch_bounds__(32 * ROW_WARPS)
     attention_rows_kernel(RowStats r, const real* dout, const real* out, const acc* stat,
-                          const real* qkv, const real* kstar, const real* vstar, AttnShape s) {
-    const long padded = (long)blockIdx.x * 4 + threadIdx.x / 32;
-    const int bh = padded / r.TP, t = padded % r.TP, b = bh / s.NH, h = bh % s.NH,
-              g = h / (s.NH / s.KV);
+                          AttnInputs in) {
+    const AttnShape& s = in.s;
+    const long padded = warp_number();
+    const int bh = padded / r.TP, t = padded % r.TP, heads = s.B * s.NH;
     const bool first = threadIdx.x % 32 == 0;
-    if (bh > s.B * s.NH || (bh == s.B * s.NH && t >= 64)) { return; }
-    if (t >= s.T || bh == s.B * s.NH) {
-        if (first) {
-            store<2>(r.row + padded * 2, RowStat{ { A::exp_family ? INFINITY : 0.0f, 0.0f } });
-        }
+    if (bh > heads || (bh == heads && t >= ROW_PAD)) { return; }
+    if (t >= s.T || bh == heads) {
+        if (first) { row_stat_store(r, padded, A::exp_family ? INFINITY : 0.0f, 0); }
         return;
     }
-    const long row = (long)bh * s.T + t, o = ((long)b * s.T + t) * s.NH * s.HS + h * s.HS;
+    const int b = bh / s.NH, h = bh % s.NH, g = kv_head(s, h);
+    const long row = row_at(s, b, h, t), o = out_at(s, b, t, h);
     const float alpha = attn_alpha<A, float>(s);
     const float stat0 = stat[row * 2], stat1 = stat[row * 2 + 1];
     const float delta = attn_delta<A>(warp_dot(dout + o, out + o, s.HS), stat1, alpha);
-    // of the exp family one number, -log2 of what exp(score) is multiplied with: enough where
-    // weights are rounded to bf16
-    if (first) {
-        store<2>(r.row + padded * 2,
-                 RowStat{ { A::exp_family ? (stat0 + stat1) * LOG2_E : stat0, delta } });
-    }
+    const float log2_Z = (stat0 + stat1) * LOG2_E;
+    if (first) { row_stat_store(r, padded, A::exp_family ? log2_Z : stat0, delta); }
     if (Bi::column) {
-        const real *q = head_q(qkv, s, b, h) + (long)t * attn_row(s);
-        const float s_star = star_score<A, Bi>(q, kstar, h, s),
-                    w_star = attn_weight<A>(s_star, stat0, stat1);
-        const float dw_star = warp_dot(dout + o, attn_star(vstar, s, g), s.HS);
+        const float s_star = star_score<A, Bi>(query_at(in.qkv, s, b, t, h), in.kstar, h, s);
+        const float w_star = attn_weight<A>(s_star, stat0, stat1);
+        const float dw_star = warp_dot(dout + o, attn_star(in.vstar, s, g), s.HS);
         float ds_star = attn_ds<A>(s_star, w_star, dw_star, stat0, stat1, delta, s.p, alpha);
         if (Bi::column == KEY_COLUMN) { ds_star *= attn_slope<A>(s_star, s.cap); }
-        if (first) { r.w_star[row] = w_star; r.ds_star[row] = ds_star; }
+        if (first) {
+            r.w_star[row] = w_star;
+            r.ds_star[row] = ds_star;
+        }
     }
 }
 
-// part_k, part_v (B NH / KV, parts of T, KV, HS) = sums over 64 queries of scale ds* q and of A* do
-enum { STAR_ROWS = 64 };
-__global__ void __launch_bounds__(128)
+// Sums scale ds* q and A* do over STAR_ROWS queries of a head, for dk* and dv*:
+// part_k, part_v (B NH / KV, blocks of a head, KV, HS).
+enum { STAR_ROWS = 64, STAR_THREADS = 128 };
+__global__ void __launch_bounds__(STAR_THREADS)
     attention_dstar_kernel(float* part_k, float* part_v, const real* dout, RowStats r,
                            const real* qkv, AttnShape s) {
-    const int b = blockIdx.x / s.NH, h = blockIdx.x % s.NH, G = s.NH / s.KV, g = h / G;
+    const int G = s.NH / s.KV, b = blockIdx.x / s.NH, h = blockIdx.x % s.NH, g = h / G;
     const int t0 = blockIdx.y * STAR_ROWS, t1 = min(s.T, t0 + STAR_ROWS);
-    const long at = (((long)(b * G + h % G) * gridDim.y + blockIdx.y) * s.KV + g) * s.HS;
-    for (int c = threadIdx.x; c < s.HS; c += 128) {
+    const long group = b * G + h % G, part = (group * gridDim.y + blockIdx.y) * s.KV + g;
+    for (int c = threadIdx.x; c < s.HS; c += STAR_THREADS) {
         float dk = 0, dv = 0;
         for (int t = t0; t < t1; t++) {
-            const long row = (long)blockIdx.x * s.T + t;
-            dk += r.ds_star[row] * (float)head_q(qkv, s, b, h)[(long)t * attn_row(s) + c];
-            dv += r.w_star[row] * (float)dout[((long)b * s.T + t) * s.NH * s.HS + h * s.HS + c];
+            const long row = row_at(s, b, h, t);
+            dk += r.ds_star[row] * (float)query_at(qkv, s, b, t, h)[c];
+            dv += r.w_star[row] * (float)dout[out_at(s, b, t, h) + c];
         }
-        part_k[at + c] = dk * (float)s.scale;
-        part_v[at + c] = dv;
+        part_k[part * s.HS + c] = dk * (float)s.scale;
+        part_v[part * s.HS + c] = dv;
     }
 }
 
-// dz (NH or 1) += the sums of ds* over all queries: a block for each number
-__global__ void __launch_bounds__(128) attention_dlogit_kernel(acc* dz, RowStats r, AttnShape s) {
+// dz (NH or 1) += the sums of ds* over all queries, a block for each.
+__global__ void __launch_bounds__(STAR_THREADS)
+    attention_dlogit_kernel(acc* dz, RowStats r, AttnShape s) {
     const int heads = s.bias_shared ? s.NH : 1;
     float sum = 0;
     for (int b = 0; b < s.B; b++) {
-        const long from = ((long)b * s.NH + blockIdx.x) * s.T;
-        for (int i = threadIdx.x; i < heads * s.T; i += 128) { sum += r.ds_star[from + i]; }
+        const float* ds = r.ds_star + row_at(s, b, blockIdx.x, 0);
+        for (int i = threadIdx.x; i < heads * s.T; i += STAR_THREADS) { sum += ds[i]; }
     }
-    sum = block_sum<128>(sum);
+    sum = block_sum<STAR_THREADS>(sum);
     if (threadIdx.x == 0) { dz[blockIdx.x] += sum; }
+}
+
+// dk* or dz, and dv*, from the rows; `part` has room for star_floats.
+inline long star_parts(const AttnShape& s) {
+    return (long)s.B * (s.NH / s.KV) * CEIL_DIV(s.T, STAR_ROWS);
+}
+
+inline long star_floats(const AttnShape& s) { return 2 * star_parts(s) * s.KV * s.HS; }
+
+template <class Bi>
+void attention_star_backward(acc* dkstar, acc* dvstar, float* part, const real* dout, RowStats r,
+                             const AttnInputs& in) {
+    const AttnShape& s = in.s;
+    const long parts = star_parts(s), width = s.KV * s.HS;
+    float *part_k = part, *part_v = part + parts * width;
+    LAUNCH(attention_dstar_kernel, dim3(s.B * s.NH, CEIL_DIV(s.T, STAR_ROWS)), dim3(STAR_THREADS),
+           0, part_k, part_v, dout, r, in.qkv, s);
+    // where all heads share k* and v*, the same floats are (parts KV, HS)
+    const long rows = s.bias_shared ? parts * s.KV : parts;
+    const int columns = s.bias_shared ? s.HS : width;
+    if (Bi::column == LOGIT_COLUMN && dkstar) {
+        LAUNCH(attention_dlogit_kernel, dim3(s.bias_shared ? 1 : s.NH), dim3(STAR_THREADS), 0,
+               dkstar, r, s);
+    } else if (dkstar) {
+        column_sum_part(dkstar, part_k, rows, columns, s.HS, s.k_dims);
+    }
+    if (dvstar) { column_sum(dvstar, part_v, rows, columns, columns); }
 }
 } // namespace cuda
 #endif // CUDA_ATTENTION_SCORE_CUH

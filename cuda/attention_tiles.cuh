@@ -1,6 +1,12 @@
 /*
 attention_tiles.cuh -- what forward and backward on tensor cores share: which tiles there are, and
 the scores of one.
+
+A block has 4 warps. Each owns rows of the block's tile and everything about them, so weights go
+from the registers of one product into those of the next (mma.cuh) and never through memory. Tiles
+of the other operand arrive by cp.async, one ahead. Of the T x T scores three kinds of tiles exist:
+those that are all masked are skipped, those of which nothing is masked ("full") test no key, and
+only the others, along the diagonal and at the window's edge, test each.
 */
 #ifndef CUDA_ATTENTION_TILES_CUH
 #define CUDA_ATTENTION_TILES_CUH
@@ -9,17 +15,15 @@ the scores of one.
 #include "rope.cuh"
 
 namespace cuda {
-// ---- on tensor cores: bf16 and the head dimensions of MMA_HEADS. A block of 4 warps; each warp
-// owns rows of its tile and everything about them, so weights go from the registers of one product
-// into those of the next (a C fragment is half an A fragment) and never through memory. Tiles of
-// the other operand arrive by cp.async, one ahead.
-#ifndef MMA_HEADS
+#ifndef MMA_HEADS        // the head dimensions that have these kernels, in bf16
 #define MMA_HEADS(X) X(64) X(96) X(128) X(192)
 #endif
 // what a block may ask for on sm_86 and sm_89; 163 KiB on sm_80, 227 on sm_90
 enum { SMEM_MOST = 99 << 10 };
 
-// is a tile of queries t0.. and keys j0.. all masked; is nothing of it masked
+// ----------------------------------------------------------------------------
+// Tiles of queries t0.. and keys j0..
+
 DEVICE bool tile_empty(const AttnShape& s, int t0, int j0, int queries, int keys) {
     return attn_tile_empty(s, t0, min(t0 + queries, s.T), j0, min(j0 + keys, s.T));
 }
@@ -29,7 +33,7 @@ DEVICE bool tile_full(const AttnShape& s, int t0, int j0, int queries, int keys)
            attn_tile_full(s, t0, t0 + queries, j0, j0 + keys);
 }
 
-// the first tile from `at` on that is not all masked, or `end`
+// Return the first tile from `at` on that is not all masked, or the end.
 DEVICE int next_keys(const AttnShape& s, int t0, int queries, int at, int end, int keys) {
     while (at < end && tile_empty(s, t0, at, queries, keys)) { at += keys; }
     return at;
@@ -40,41 +44,26 @@ DEVICE int next_queries(const AttnShape& s, int j0, int keys, int at, int querie
     return at;
 }
 
-// 16 rows of the warp turn back by the table (T, HS/2, 2), rounded to bf16 first: the same bits as
-// rope(.., -1, ..) on what rows_store would have stored. A thread holds both numbers of a pair, so
-// none has to move
-template <int HS>
-DEVICE void rows_turn(float (&c)[HS / 8][4], const float* turns, int own, int t2, int T) {
-#pragma unroll
-    for (int r = 0; r < 2; r++) {
-        const float* turn = turns + (long)min(own + 8 * r, T - 1) * HS + 2 * t2;
-        #pragma unroll
-        for (int n = 0; n < HS / 16; n++) {
-            const Vec<float, 4> cos_sin = load<4>(turn + 16 * n);
-            #pragma unroll
-            for (int e = 0; e < 2; e++) {
-                float &a = c[n][2 * r + e], &b = c[n + HS / 16][2 * r + e];
-                a = (float)bf16(a);
-                b = (float)bf16(b);
-                turn_pair(a, b, cos_sin.v[2 * e], -cos_sin.v[2 * e + 1]);
-            }
-        }
-    }
-}
-
-// What a tile of scores needs. The exp family's weights are powers of 2, weight = 2^(score unit -
-// base): a score is the dot product itself, if nothing is added to it, and all factors are in
-// unit. Of the others a score is what it is elsewhere.
+// ----------------------------------------------------------------------------
+// Scores of a tile. The exp family's weights are powers of 2:
+//
+//     weight = 2^(score unit - base)         base = log2 of what weights are relative to
+//
+// so a score may be left in whatever unit is cheapest. If nothing is added to the dot product, it
+// is the score itself, and scale log2(e) is the unit; else the score is in powers of 2 and the unit
+// 1. Of the other variants a score is what it is elsewhere.
 template <class A, class Pe> struct TileScore {
     static constexpr bool plain = A::exp_family && !A::capped && !Pe::score_bias;
     float scale, unit;
     float head_slope;
+
     DEVICE TileScore(int h, const AttnShape& s) {
         head_slope = pe_slope<Pe>(s, h);
         scale = s.scale;
         unit = plain ? scale * LOG2_E : 1.0f;
     }
-    // of query t and key j from their dot product
+
+    // Returns the score of query t and key j from their dot product.
     DEVICE float operator()(float dot, int t, int j, const AttnShape& s) const {
         if (plain) { return dot; }
         const float bias = attn_bias<A, Pe, Fast>(s, t - j, head_slope).v;
@@ -82,12 +71,45 @@ template <class A, class Pe> struct TileScore {
         const float score = attn_capped<A>(Fast(fmaf(dot, scale, bias)), Fast(s.cap)).v;
         return A::exp_family ? score * LOG2_E : score;
     }
+
+    // Returns in its unit a score that was computed as elsewhere.
     DEVICE float of_natural(float score) const {
         return A::exp_family ? score * LOG2_E / unit : score;
     }
+
+    // Returns f(score) relative to the base, and for softpick e^score.
+    DEVICE float power(float score, float base) const {
+        return ex2_approx(fmaf(score, unit, -base));
+    }
+
     DEVICE float slope(float score, const AttnShape& s) const {
         return attn_slope<A>(Fast(score * LN_2), Fast(s.cap)).v;
     }
 };
+
+// ----------------------------------------------------------------------------
+// Turns 16 rows of the warp back by the table (T, HS/2, 2), rounded to bf16 first: the same bits as
+// rope(.., -1, ..) on what rows_store would have stored. A lane holds both numbers of a pair, so
+// none has to move. own: the lane's first row; t2: its first column.
+template <int HS>
+DEVICE void rows_turn(float (&c)[HS / 8][4], const float* turns, int own, int t2, int T) {
+    #pragma unroll
+    for (int r = 0; r < 2; r++) {
+        const int t = min(own + 8 * r, T - 1);
+        const float* turn = turns + (long)t * HS + 2 * t2;
+        #pragma unroll
+        for (int n = 0; n < HS / 16; n++) {
+            const Vec<float, 4> cos_sin = load<4>(turn + 16 * n);
+            #pragma unroll
+            for (int e = 0; e < 2; e++) {
+                float& a = c[n][2 * r + e];
+                float& b = c[n + HS / 16][2 * r + e];
+                a = (float)bf16(a);
+                b = (float)bf16(b);
+                turn_pair(a, b, cos_sin.v[2 * e], -cos_sin.v[2 * e + 1]);
+            }
+        }
+    }
+}
 } // namespace cuda
 #endif // CUDA_ATTENTION_TILES_CUH

@@ -1,5 +1,17 @@
 /*
-gemm.cuh -- matrix products by cublasLt: which algorithm takes each, and the call itself.
+gemm.cuh -- matrix products by cublasLt: D = A B, or D = A B + C.
+
+cublasLt thinks in columns, so row-major D = A B is asked for as D^T = B^T A^T. Inputs have one
+type; sums are in fp32 (no TF32); D has the inputs' type or fp32. One stream and one workspace:
+deterministic. What a product needs beside its pointers, its descriptions and its algorithm, is made
+once and found again by its ProductKey.
+
+Which algorithm: cuBLAS proposes some for each product. Before many steps a large product is timed
+with each of them, once; the fastest is kept in a file of this GPU and this cuBLAS under gemm_cache,
+so that the next run takes the same one: same seed, same bits. cuBLAS documents that an algorithm
+may be stored as it is, for the same version of the library. Jobs that share the file agree: a line
+is only ever added at its end, in one piece and under a lock, and of all lines of a product the
+first that can run counts, also for the job that has just added another.
 */
 #ifndef CUDA_GEMM_CUH
 #define CUDA_GEMM_CUH
@@ -12,67 +24,147 @@ gemm.cuh -- matrix products by cublasLt: which algorithm takes each, and the cal
 
 namespace cuda {
 // ----------------------------------------------------------------------------
-// Matrix products by cublasLt, which thinks in columns: row-major D = A B is asked for as D^T = B^T
-// A^T. Inputs of one type, sums in fp32 (no TF32), output of the inputs' type or fp32. One stream
-// and one workspace: deterministic.
+// What a product is.
 
-// Where the matrices are parts of larger ones, Strides says how far apart rows are (0: dense),
-// how many products of one shape there are, and how far apart their matrices are. C is laid out
-// as D is.
-struct Strides { int lda = 0, ldb = 0, ldd = 0, count = 1; long a = 0, b = 0, d = 0; };
+// A matrix, row-major, or `count` of them. Make one with matrix() or transposed().
+template <class T> struct Matrix {
+    typedef const T* Pointer;
+    T* p;
+    int stride;            // numbers from one row to the next; 0: dense
+    long apart;            // numbers from one matrix to the next
+    bool transposed;       // what is stored is the transpose of what is meant
+};
 
-template <class T> cudaDataType blas_type() { return sizeof(T) == 4 ? CUDA_R_32F : CUDA_R_16BF; }
-inline uint32_t blas_alignment(const void* p) {
-    uintptr_t a = (uintptr_t)p;
-    return a % 256 ? (uint32_t)(a & -a) : 256;
+template <class T> Matrix<T> matrix(T* p, int stride = 0, long apart = 0) {
+    return { p, stride, apart, false };
 }
 
-// as cublasLt sees it: d (l, batched) = op(a) op(b) + beta c. Its descriptions go with it, however
-// it ends
+template <class T> Matrix<T> transposed(T* p, int stride = 0, long apart = 0) {
+    return { p, stride, apart, true };
+}
+
+// D is (M, N), A is (M, K), B is (K, N); `count` products at once.
+struct ProductShape { int M, N, K, count = 1; };
+
+// All that descriptions and algorithm depend on; nothing between the numbers, so that keys compare
+// as bytes.
+struct ProductKey {
+    int M, N, K, count;
+    int stride_a, stride_b, stride_d;
+    uint32_t align_a, align_b, align_d;
+    int bytes_in, bytes_out;
+    int transposed_a, transposed_b, add;
+    int padding = 0;
+    long apart_a, apart_b, apart_d;
+    bool operator<(const ProductKey& k) const { return memcmp(this, &k, sizeof k) < 0; }
+};
+static_assert(sizeof(ProductKey) == 16 * sizeof(int) + 3 * sizeof(long), "a gap between numbers");
+
+// The line of a product in the file of algorithms, and its name in messages.
+inline std::string product_text(const ProductKey& k) {
+    return strf("(%d, %d) x (%d, %d)%s%s%s %d->%d strides %d,%d,%d of %d: %ld,%ld,%ld aligned "
+                "%u,%u,%u",
+                k.M, k.K, k.K, k.N, k.transposed_a ? " A^T" : "", k.transposed_b ? " B^T" : "",
+                k.add ? " +C" : "", k.bytes_in, k.bytes_out, k.stride_a, k.stride_b, k.stride_d,
+                k.count, k.apart_a, k.apart_b, k.apart_d, k.align_b, k.align_a, k.align_d);
+}
+
+typedef cublasLtMatmulAlgo_t Algo;
+typedef std::vector<Algo> Algos;
+typedef cublasLtMatmulHeuristicResult_t Proposal;
+
+// A product as cublasLt sees it: B comes first.
 struct Product {
     cublasLtMatmulDesc_t desc = NULL;
-    cublasLtMatrixLayout_t la = NULL, lb = NULL, ld = NULL;
-    const void *a = NULL, *b = NULL, *c = NULL;
-    void* d = NULL;
+    cublasLtMatrixLayout_t first = NULL, second = NULL, result = NULL;
+    std::string text, name;              // as product_text has it; the part for people
     float beta = 0;
     double flops = 0;
-    size_t bytes = 0; // from the first to the last element of d
-    std::string key;  // everything that an algorithm depends on
+    size_t bytes = 0;                    // from the first to the last element of D
+    bool chosen = false;
+    Algo algo;
 
     Product() {}
     Product(const Product&) = delete;
-
     ~Product() {
-        for (cublasLtMatrixLayout_t l : { la, lb, ld }) {
-            if (l) { cublasLtMatrixLayoutDestroy(l); }
+        for (cublasLtMatrixLayout_t layout : { first, second, result }) {
+            if (layout) { cublasLtMatrixLayoutDestroy(layout); }
         }
         if (desc) { cublasLtMatmulDescDestroy(desc); }
     }
 };
+struct ProductPointers { const void *first, *second, *add; void* result; };
 
-inline cublasStatus_t product_run(const Product& p, const cublasLtMatmulAlgo_t& algo, const void* c,
-                                  void* d) {
-    const float one = 1.0f;
-    return cublasLtMatmul(device_blas, p.desc, &one, p.a, p.la, p.b, p.lb, &p.beta, c, p.ld, d,
-                          p.ld, &algo, device_workspace, DEVICE_WORKSPACE, device_stream);
+template <class T> cudaDataType blas_type() { return sizeof(T) == 4 ? CUDA_R_32F : CUDA_R_16BF; }
+inline cudaDataType blas_type(int bytes) { return bytes == 4 ? CUDA_R_32F : CUDA_R_16BF; }
+
+inline uint32_t blas_alignment(const void* p) {
+    const uintptr_t address = (uintptr_t)p;
+    return address % 256 ? (uint32_t)(address & -address) : 256;
 }
 
-// Which algorithm: cuBLAS proposes some for each product. Before many steps a large product is
-// timed with each of them, once; the fastest is kept in a file of this GPU and this cuBLAS under
-// gemm_cache, so that the next run takes the same one: same seed, same bits. cuBLAS documents that
-// an algorithm may be stored as it is, for the same version of the library. Jobs that share the
-// file agree: a line is only ever added at its end, in one piece and under a lock, and of all lines
-// of a product the first that can run counts, also for the job that has just added another.
+// Describes a row-major matrix (rows, columns).
+inline cublasLtMatrixLayout_t product_layout(const ProductKey& k, int bytes, int rows, int columns,
+                                             int stride, long apart) {
+    const char* doing = "describing a matrix";
+    cublasLtMatrixLayout_t layout;
+    const int ld = stride ? stride : columns;
+    blas_check(cublasLtMatrixLayoutCreate(&layout, blas_type(bytes), columns, rows, ld), doing);
+    if (k.count == 1) { return layout; }
+    const int64_t offset = apart;
+    blas_check(cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT,
+                                                &k.count, sizeof k.count),
+               doing);
+    blas_check(cublasLtMatrixLayoutSetAttribute(
+                   layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &offset, sizeof offset),
+               doing);
+    return layout;
+}
+
+inline void product_describe(Product* p, const ProductKey& k) {
+    const int32_t op_first = k.transposed_b ? CUBLAS_OP_T : CUBLAS_OP_N;
+    const int32_t op_second = k.transposed_a ? CUBLAS_OP_T : CUBLAS_OP_N;
+    const char* doing = "describing a product";
+    p->text = product_text(k);
+    p->name = p->text.substr(0, p->text.find(" strides"));
+    p->beta = k.add ? 1.0f : 0.0f;
+    p->flops = 2.0 * k.M * k.N * k.K * k.count;
+    const size_t ldd = k.stride_d ? k.stride_d : k.N;
+    p->bytes = ((k.count - 1) * (size_t)k.apart_d + (k.M - 1) * ldd + k.N) * k.bytes_out;
+    blas_check(cublasLtMatmulDescCreate(&p->desc, CUBLAS_COMPUTE_32F, CUDA_R_32F), doing);
+    blas_check(cublasLtMatmulDescSetAttribute(p->desc, CUBLASLT_MATMUL_DESC_TRANSA, &op_first,
+                                              sizeof op_first),
+               doing);
+    blas_check(cublasLtMatmulDescSetAttribute(p->desc, CUBLASLT_MATMUL_DESC_TRANSB, &op_second,
+                                              sizeof op_second),
+               doing);
+    p->first = product_layout(k, k.bytes_in, k.transposed_b ? k.N : k.K, k.transposed_b ? k.K : k.N,
+                              k.stride_b, k.apart_b);
+    p->second = product_layout(k, k.bytes_in, k.transposed_a ? k.K : k.M,
+                               k.transposed_a ? k.M : k.K, k.stride_a, k.apart_a);
+    p->result = product_layout(k, k.bytes_out, k.M, k.N, k.stride_d, k.apart_d);
+}
+
+inline cublasStatus_t product_run(const Product& p, const Algo& algo, const ProductPointers& x) {
+    const float one = 1.0f;
+    return cublasLtMatmul(device_blas, p.desc, &one, x.first, p.first, x.second, p.second, &p.beta,
+                          x.add, p.result, x.result, p.result, &algo, device_workspace,
+                          DEVICE_WORKSPACE, device_stream);
+}
+
+// ----------------------------------------------------------------------------
+// The file of algorithms.
+
 inline std::string gemm_cache = emulated ? "" : "data/cache";     // "": no file, the first proposal
 inline bool gemm_search_wanted;
 inline void tune_products() { gemm_search_wanted = true; }
-// (the CPU backend keeps in attention's forward pass what its metrics need)
+// (The CPU backend keeps in attention's forward pass what its metrics need.)
 inline void keep_rows_for_metrics(bool) {}
 const double GEMM_SEARCH_FLOPS = shrunk ? 1e4 : 2e9;
 enum { GEMM_PROPOSALS = 32 };
-inline std::map<std::string, cublasLtMatmulAlgo_t> gemm_chosen;
-// of each product, in the file's order
-typedef std::map<std::string, std::vector<cublasLtMatmulAlgo_t>> GemmKept;
+enum { ALGO_WORDS = 8 };                                 // of 64 bits
+static_assert(sizeof(Algo) == ALGO_WORDS * 8, "an algorithm is written as eight words");
+typedef std::map<std::string, Algos> GemmKept;           // of each product, in the file's order
 
 inline std::string gemm_file() {
     std::string name = device_name;
@@ -80,222 +172,241 @@ inline std::string gemm_file() {
     return strf("%s/matmul-%s-%zu.txt", gemm_cache.c_str(), name.c_str(), cublasLtGetVersion());
 }
 
-// lines of a key, " : " and the algorithm's eight words
+// Reads the words of an algorithm, in hexadecimal, and returns false if there is anything else.
+inline bool algo_read(const char* text, Algo* algo) {
+    char* end = (char*)text;
+    for (int i = 0; i < ALGO_WORDS; i++) {
+        const char* from = end;
+        algo->data[i] = strtoull(from, &end, 16);
+        if (end == from) { return false; }
+    }
+    return *end == 0;
+}
+
+// Reads lines of a product's text, " : " and its algorithm's words.
 inline GemmKept gemm_read(const std::string& path, bool complain) {
     GemmKept out;
     int bad = 0;
     for (auto& line : split(file_exists(path) ? file_read(path) : "", '\n')) {
         if (line.empty()) { continue; }
         const size_t colon = line.find(" : ");
-        cublasLtMatmulAlgo_t algo; unsigned long long w[8]; int end = -1;
-        if (colon != std::string::npos) {
-            sscanf(line.c_str() + colon + 3, "%llx %llx %llx %llx %llx %llx %llx %llx%n",
-                   w, w + 1, w + 2, w + 3, w + 4, w + 5, w + 6, w + 7, &end);
-        }
-        if (end < 0 || line[colon + 3 + end]) { bad++; continue; }
-        for (int i = 0; i < 8; i++) { algo.data[i] = w[i]; }
-        out[line.substr(0, colon)].push_back(algo);
+        Algo algo;
+        const bool good = colon != std::string::npos && algo_read(line.c_str() + colon + 3, &algo);
+        if (good) { out[line.substr(0, colon)].push_back(algo); }
+        bad += !good;
     }
     if (bad && complain) {
-        fprintf(
-            stderr,
-            "%s: %d lines are not as this program writes them; those products are timed again\n",
-            path.c_str(), bad);
+        fprintf(stderr,
+                "%s: %d lines are not as this program writes them; those products are timed "
+                "again\n",
+                path.c_str(), bad);
     }
     return out;
 }
 
-// the first algorithm kept for a product that can run here
-inline bool gemm_kept(const GemmKept& kept, const Product& p, cublasLtMatmulAlgo_t* algo) {
-    auto it = kept.find(p.key);
-    if (it == kept.end()) { return false; }
-    for (auto& x : it->second) {
-        cublasLtMatmulHeuristicResult_t found;
-        if (cublasLtMatmulAlgoCheck(device_blas, p.desc, p.la, p.lb, p.ld, p.ld, &x, &found) !=
-            CUBLAS_STATUS_SUCCESS) {
-            continue;
+// Finds the first algorithm kept for a product that can run here.
+inline bool gemm_kept(const GemmKept& kept, const Product& p, Algo* algo) {
+    auto lines = kept.find(p.text);
+    if (lines == kept.end()) { return false; }
+    for (auto& a : lines->second) {
+        Proposal found;
+        const cublasStatus_t status = cublasLtMatmulAlgoCheck(
+            device_blas, p.desc, p.first, p.second, p.result, p.result, &a, &found);
+        if (status == CUBLAS_STATUS_SUCCESS && found.workspaceSize <= DEVICE_WORKSPACE) {
+            *algo = a;
+            return true;
         }
-        if (found.workspaceSize <= DEVICE_WORKSPACE) { *algo = x; return true; }
     }
     return false;
 }
 
-// for the test: what another job does at the worst moment
+// For the test: what another job does at the worst moment.
 inline std::function<void()> gemm_before_keeping;
-// adds a line to the file and says whose choice counts from now on: the first one's. Without a
-// file, the own
-inline cublasLtMatmulAlgo_t gemm_keep(const std::string& file, const Product& p,
-                                      cublasLtMatmulAlgo_t algo) {
-    std::string line = p.key + " :";
+
+// Adds a line to the file and returns whose choice counts from now on: the first one's. Without a
+// file that is our own.
+inline Algo gemm_keep(const std::string& file, const Product& p, Algo algo) {
+    std::string line = p.text + " :";
     for (uint64_t w : algo.data) { line += strf(" %llx", (unsigned long long)w); }
     line += "\n";
     if (gemm_before_keeping) { gemm_before_keeping(); }
     const int fd = open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0666);
     if (fd < 0) { return algo; }
-    flock(fd, LOCK_EX); // where the file system knows no locks, O_APPEND has to do
+    flock(fd, LOCK_EX);    // where the file system knows no locks, O_APPEND has to do
     const bool written = write(fd, line.data(), line.size()) == (ssize_t)line.size();
     close(fd);
     if (written) { gemm_kept(gemm_read(file, false), p, &algo); }
     return algo;
 }
 
-// The fastest of n proposals, by events: all are run in turn until the clocks are up, then in turn
-// again, and the shortest time of each counts. Writes to a copy of d; false if there is no memory
-// for one
-inline bool gemm_search(const Product& p, const cublasLtMatmulHeuristicResult_t* found, int n,
-                        cublasLtMatmulAlgo_t* best) {
+// ----------------------------------------------------------------------------
+// The search.
+
+// Returns the milliseconds of one run, or infinity if cuBLAS cannot run it.
+inline float gemm_time(const Product& p, const Algo& algo, const ProductPointers& x,
+                       cudaEvent_t from, cudaEvent_t to) {
+    float ms = 0;
+    device_check(cudaEventRecord(from, device_stream), "recording an event");
+    if (product_run(p, algo, x) != CUBLAS_STATUS_SUCCESS) { return INFINITY; }
+    device_check(cudaEventRecord(to, device_stream), "recording an event");
+    device_check(cudaEventSynchronize(to), "timing a matrix product");
+    device_check(cudaEventElapsedTime(&ms, from, to), "timing a matrix product");
+    return ms;
+}
+
+// Finds the fastest of n proposals: all are run in turn until the clocks are up, then in turn
+// again, and the shortest time of each counts. Writes to a copy of D; returns false if there is no
+// memory for one.
+inline bool gemm_search(const Product& p, ProductPointers x, const Proposal* found, int n,
+                        Algo* best) {
     enum { ROUNDS = 10 };
     const double WARM_UP_MS = shrunk ? 0 : 50;
-    void* d = NULL;
-    if (cudaMalloc(&d, p.bytes) != cudaSuccess) { cudaGetLastError(); return false; }
-    cudaEvent_t from, to;
-    for (cudaEvent_t* e : { &from, &to }) {
-        device_check(cudaEventCreateWithFlags(e, cudaEventDefault), "making an event");
+    if (cudaMalloc(&x.result, p.bytes) != cudaSuccess) {
+        cudaGetLastError();
+        return false;
     }
-    std::vector<float> ms(n, 0);                     // infinite: cannot run
+    x.add = x.result;
+    cudaEvent_t from, to;
+    device_check(cudaEventCreateWithFlags(&from, cudaEventDefault), "making an event");
+    device_check(cudaEventCreateWithFlags(&to, cudaEventDefault), "making an event");
+    std::vector<float> shortest(n, 0);               // 0: not timed yet; infinite: cannot run
     auto round = [&](bool timed) {
         for (int i = 0; i < n; i++) {
-            if (ms[i] == INFINITY) { continue; }
-            device_check(cudaEventRecord(from, device_stream), "recording an event");
-            if (product_run(p, found[i].algo, d, d) != CUBLAS_STATUS_SUCCESS) {
-                ms[i] = INFINITY;
-                continue;
-            }
-            device_check(cudaEventRecord(to, device_stream), "recording an event");
-            device_check(cudaEventSynchronize(to), "timing a matrix product");
-            float took = 0;
-            device_check(cudaEventElapsedTime(&took, from, to), "timing a matrix product");
-            if (timed) { ms[i] = ms[i] == 0 ? took : std::min(ms[i], took); }
+            if (shortest[i] == INFINITY) { continue; }
+            const float ms = gemm_time(p, found[i].algo, x, from, to);
+            const bool better = shortest[i] == 0 || ms < shortest[i];
+            if (ms == INFINITY || (timed && better)) { shortest[i] = ms; }
         }
     };
-    for (const double start = now_ms(); now_ms() - start <= WARM_UP_MS;) { round(false); }
+    const double start = now_ms();
+    while (now_ms() - start <= WARM_UP_MS) { round(false); }
     for (int k = 0; k < ROUNDS; k++) { round(true); }
-    for (cudaEvent_t e : {from, to}) { device_check(cudaEventDestroy(e), "freeing an event"); }
-    device_free(d);
-    *best = found[std::min_element(ms.begin(), ms.end()) - ms.begin()].algo;
+    device_check(cudaEventDestroy(from), "freeing an event");
+    device_check(cudaEventDestroy(to), "freeing an event");
+    device_free(x.result);
+    *best = found[std::min_element(shortest.begin(), shortest.end()) - shortest.begin()].algo;
     return true;
 }
 
-// what cuBLAS proposes, best first; at least one, at most GEMM_PROPOSALS
-inline int gemm_propose(const Product& p, uint32_t align_a, uint32_t align_b, uint32_t align_d,
-                        cublasLtMatmulHeuristicResult_t* found) {
-    const std::string what = "no algorithm for a matrix product " + p.key;
-    cublasLtMatmulPreference_t pref; int n = 0;
-    blas_check(cublasLtMatmulPreferenceCreate(&pref), what);
-    auto set = [&](cublasLtMatmulPreferenceAttributes_t attr, const void* v, size_t size) {
-        blas_check(cublasLtMatmulPreferenceSetAttribute(pref, attr, v, size), what);
+// Asks cuBLAS for proposals, best first: at least one, at most GEMM_PROPOSALS.
+inline int gemm_propose(const Product& p, const ProductKey& k, Proposal* found) {
+    const std::string doing = "no algorithm for a matrix product " + p.text;
+    cublasLtMatmulPreference_t pref;
+    blas_check(cublasLtMatmulPreferenceCreate(&pref), doing);
+    auto set = [&](cublasLtMatmulPreferenceAttributes_t attribute, const void* v, size_t size) {
+        blas_check(cublasLtMatmulPreferenceSetAttribute(pref, attribute, v, size), doing);
     };
     // partial sums in fp32, in a fixed order
     const uint32_t reduction = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
     set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &DEVICE_WORKSPACE, sizeof DEVICE_WORKSPACE);
     set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &reduction, sizeof reduction);
     // it assumes 256 if not told
-    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &align_a, sizeof align_a);
-    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &align_b, sizeof align_b);
-    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &align_d, sizeof align_d);
-    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &align_d, sizeof align_d);
-    blas_check(cublasLtMatmulAlgoGetHeuristic(device_blas, p.desc, p.la, p.lb, p.ld, p.ld, pref,
-                                              GEMM_PROPOSALS, found, &n),
-               what);
-    n = (int)(std::remove_if(found, found + n,
-                             [](auto& f) { return f.state != CUBLAS_STATUS_SUCCESS; }) -
-              found);
-    if (n == 0) { blas_check(CUBLAS_STATUS_NOT_SUPPORTED, what); }
+    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &k.align_b, sizeof k.align_b);
+    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &k.align_a, sizeof k.align_a);
+    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &k.align_d, sizeof k.align_d);
+    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &k.align_d, sizeof k.align_d);
+    int n = 0;
+    blas_check(cublasLtMatmulAlgoGetHeuristic(device_blas, p.desc, p.first, p.second, p.result,
+                                              p.result, pref, GEMM_PROPOSALS, found, &n),
+               doing);
+    auto cannot = [](auto& f) { return f.state != CUBLAS_STATUS_SUCCESS; };
+    n = (int)(std::remove_if(found, found + n, cannot) - found);
+    if (n == 0) { blas_check(CUBLAS_STATUS_NOT_SUPPORTED, doing); }
     cublasLtMatmulPreferenceDestroy(pref);
     return n;
 }
 
-// algorithms for a product that this run has not met before, best first
-typedef std::vector<cublasLtMatmulAlgo_t> GemmAlgos;
-inline GemmAlgos gemm_choose(const Product& p, uint32_t align_a, uint32_t align_b,
-                             uint32_t align_d) {
-    cublasLtMatmulAlgo_t algo;
-    const bool large = !gemm_cache.empty() && p.flops >= GEMM_SEARCH_FLOPS;
-    const std::string file = large ? gemm_file() : "";
-    if (large) {
-        static std::string have; static GemmKept kept;
-        if (have != file) { have = file; kept = gemm_read(file, true); }
-        if (gemm_kept(kept, p, &algo)) { return { algo }; }
-    }
-    cublasLtMatmulHeuristicResult_t found[GEMM_PROPOSALS];
-    const int n = gemm_propose(p, align_a, align_b, align_d, found);
-    GemmAlgos all;
-    for (int i = 0; i < n; i++) { all.push_back(found[i].algo); }
-    if (!large || !gemm_search_wanted) { return all; }
-    for (size_t i = 1; i <= gemm_cache.size(); i++) {          // mkdir -p, if it may be
+// Makes the directory of the file, and its parents, if it may.
+inline void gemm_make_cache() {
+    for (size_t i = 1; i <= gemm_cache.size(); i++) {
         if (i == gemm_cache.size() || gemm_cache[i] == '/') {
             mkdir(gemm_cache.substr(0, i).c_str(), 0777);
         }
     }
+}
+
+// Returns algorithms for a product that this run has not met before, best first.
+inline Algos gemm_choose(const Product& p, const ProductKey& k, const ProductPointers& x) {
+    Algo algo;
+    const bool large = !gemm_cache.empty() && p.flops >= GEMM_SEARCH_FLOPS;
+    const std::string file = large ? gemm_file() : "";
+    if (large) {
+        static std::string have;
+        static GemmKept kept;
+        if (have != file) {
+            have = file;
+            kept = gemm_read(file, true);
+        }
+        if (gemm_kept(kept, p, &algo)) { return { algo }; }
+    }
+    Proposal found[GEMM_PROPOSALS];
+    const int n = gemm_propose(p, k, found);
+    Algos all;
+    for (int i = 0; i < n; i++) { all.push_back(found[i].algo); }
+    if (!large || !gemm_search_wanted) { return all; }
+    gemm_make_cache();
     // a choice that is not kept would change from run to run
-    if (access(gemm_cache.c_str(), W_OK) != 0 || !gemm_search(p, found, n, &algo)) { return all; }
+    if (access(gemm_cache.c_str(), W_OK) != 0) { return all; }
+    if (!gemm_search(p, x, found, n, &algo)) { return all; }
     return { gemm_keep(file, p, algo) };
 }
 
-// the product by the first of these algorithms that does not refuse it: cuBLAS has proposed some
-// that then did (PyTorch, pull requests 76021 and 91436). One that refuses has computed nothing
-inline cublasLtMatmulAlgo_t gemm_first(const Product& p, const GemmAlgos& algos,
-                                       const std::string& what) {
+// Runs a product by the first algorithm that does not refuse it: cuBLAS has proposed some that then
+// did (PyTorch, pull requests 76021 and 91436). One that refuses has computed nothing.
+inline Algo gemm_first(const Product& p, const Algos& algos, const ProductPointers& x) {
     for (size_t i = 0;; i++) {
-        const cublasStatus_t s = product_run(p, algos[i], p.c, p.d);
-        if (s == CUBLAS_STATUS_NOT_SUPPORTED && i + 1 < algos.size()) { continue; }
-        blas_check(s, what);
+        const cublasStatus_t status = product_run(p, algos[i], x);
+        if (status == CUBLAS_STATUS_NOT_SUPPORTED && i + 1 < algos.size()) { continue; }
+        blas_check(status, "matrix product " + p.text);
         return algos[i];
     }
 }
 
-// D (M, N) = op(A) op(B) [+ C (M, N), unless NULL; may be D], all row-major: A is (M, K), or (K, M)
-// if transA; B is (K, N), or (N, K) if transB
-template <class TD, class T>
-void gemm(TD* D, const TD* C, const T* A, const T* B, int M, int N, int K, bool transA, bool transB,
-          Strides x = {}) {
+// ----------------------------------------------------------------------------
+// The product.
+
+// Never destroyed at the end of the program, when cuBLAS may be gone; a program has some dozens.
+inline std::map<ProductKey, Product>& gemm_products = *new std::map<ProductKey, Product>;
+
+// D = A B [+ C, unless NULL; may be D, and is laid out as D is].
+template <class TD, class TA, class TB>
+void gemm(Matrix<TD> D, typename Matrix<TD>::Pointer C, Matrix<TA> A, Matrix<TB> B,
+          ProductShape shape) {
+    static_assert(sizeof(TA) == sizeof(TB), "A and B have one type");
     device_start();
     if (!device_workspace) { device_workspace = device_reserve(DEVICE_WORKSPACE); }
-    const uint32_t align_a = blas_alignment(B), align_b = blas_alignment(A);
-    const uint32_t align_d = std::min(blas_alignment(C ? C : D), blas_alignment(D));
-    Product p; // column-major: B comes first
-    p.a = B; p.b = A; p.c = C ? C : D; p.d = D;
-    p.beta = C ? 1.0f : 0.0f;
-    p.flops = 2.0 * M * N * K * x.count;
-    p.bytes = ((x.count - 1) * (size_t)x.d + (M - 1) * (size_t)(x.ldd ? x.ldd : N) + N) *
-              sizeof(TD);
-    p.key = strf(
-        "(%d, %d) x (%d, %d)%s%s%s %zu->%zu strides %d,%d,%d of %d: %ld,%ld,%ld aligned %u,%u,%u",
-        M, K, K, N, transA ? " A^T" : "", transB ? " B^T" : "", C ? " +C" : "", sizeof(T),
-        sizeof(TD), x.lda, x.ldb, x.ldd, x.count, x.a, x.b, x.d, align_a, align_b, align_d);
-    const std::string what = "matrix product " + p.key;
-    const int32_t op_a = transB ? CUBLAS_OP_T : CUBLAS_OP_N,
-                  op_b = transA ? CUBLAS_OP_T : CUBLAS_OP_N;
-    blas_check(cublasLtMatmulDescCreate(&p.desc, CUBLAS_COMPUTE_32F, CUDA_R_32F), what);
-    blas_check(cublasLtMatmulDescSetAttribute(p.desc, CUBLASLT_MATMUL_DESC_TRANSA, &op_a,
-                                              sizeof op_a),
-               what);
-    blas_check(cublasLtMatmulDescSetAttribute(p.desc, CUBLASLT_MATMUL_DESC_TRANSB, &op_b,
-                                              sizeof op_b),
-               what);
-    // row-major
-    auto layout = [&](cublasLtMatrixLayout_t* l, cudaDataType type, int rows, int cols, int stride,
-                      long apart) {
-        blas_check(cublasLtMatrixLayoutCreate(l, type, cols, rows, stride ? stride : cols), what);
-        if (x.count == 1) { return; }
-        const int64_t offset = apart;
-        blas_check(cublasLtMatrixLayoutSetAttribute(*l, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT,
-                                                    &x.count, sizeof x.count),
-                   what);
-        blas_check(cublasLtMatrixLayoutSetAttribute(*l, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
-                                                    &offset, sizeof offset),
-                   what);
-    };
-    layout(&p.la, blas_type<T>(), transB ? N : K, transB ? K : N, x.ldb, x.b);
-    layout(&p.lb, blas_type<T>(), transA ? K : M, transA ? M : K, x.lda, x.a);
-    layout(&p.ld, blas_type<TD>(), M, N, x.ldd, x.d);
-    auto it = gemm_chosen.find(p.key);
-    if (it == gemm_chosen.end()) {
-        gemm_chosen[p.key] = gemm_first(p, gemm_choose(p, align_a, align_b, align_d), what);
+    const TD* add = C ? C : D.p;
+    ProductKey k;
+    k.M = shape.M;
+    k.N = shape.N;
+    k.K = shape.K;
+    k.count = shape.count;
+    k.stride_a = A.stride;
+    k.stride_b = B.stride;
+    k.stride_d = D.stride;
+    k.align_a = blas_alignment(A.p);
+    k.align_b = blas_alignment(B.p);
+    k.align_d = std::min(blas_alignment(add), blas_alignment(D.p));
+    k.bytes_in = sizeof(TA);
+    k.bytes_out = sizeof(TD);
+    k.transposed_a = A.transposed;
+    k.transposed_b = B.transposed;
+    k.add = C != NULL;
+    k.apart_a = A.apart;
+    k.apart_b = B.apart;
+    k.apart_d = D.apart;
+    const ProductPointers x = { B.p, A.p, add, D.p };
+    Product& p = gemm_products[k];
+    if (!p.chosen) {
+        if (!p.desc) { product_describe(&p, k); }
+        p.algo = gemm_first(p, gemm_choose(p, k, x), x);
+        p.chosen = true;
         return;
     }
-    profiled(p.key.substr(0, p.key.find(" strides")).c_str(),
-             [&] { blas_check(product_run(p, it->second, p.c, p.d), what); });
+    profiled(p.name.c_str(), [&] {
+        const cublasStatus_t status = product_run(p, p.algo, x);
+        if (status != CUBLAS_STATUS_SUCCESS) { blas_check(status, "matrix product " + p.text); }
+    });
 }
 } // namespace cuda
 #endif // CUDA_GEMM_CUH

@@ -1,5 +1,5 @@
 /*
-matmul.cuh -- matrix products and their biases.
+matmul.cuh -- matrix products of a layer, with bias and residual.
 */
 #ifndef CUDA_MATMUL_CUH
 #define CUDA_MATMUL_CUH
@@ -8,30 +8,36 @@ matmul.cuh -- matrix products and their biases.
 
 namespace cuda {
 template <int N>
-__global__ void __launch_bounds__(256) bias_kernel(real* out, const real* bias, int rows, int OC) {
+__global__ void __launch_bounds__(ROW_THREADS)
+    bias_kernel(real* out, const real* bias, int rows, int OC) {
     const int n = own_row();
     if (n >= rows) { return; }
+    real* out_n = out + (long)n * OC;
     FOR_COLUMNS(o, N, OC) {
-        Vec<real, N> x = load<N>(out + (long)n * OC + o), b = load<N>(bias + o);
+        Vec<real, N> x = load<N>(out_n + o);
+        const Vec<real, N> b = load<N>(bias + o);
         for (int i = 0; i < N; i++) { x.v[i] = real((float)x.v[i] + (float)b.v[i]); }
-        store<N>(out + (long)n * OC + o, x);
+        store<N>(out_n + o, x);
     }
 }
 
+// out (N, OC) = inp (N, C) weight^T (OC, C) + bias + residual
 inline void matmul_forward(real* out, const real* inp, const real* weight, const real* bias,
                            const real* residual, int N, int C, int OC) {
-    gemm(out, residual, inp, weight, N, OC, C, false, true);
-    if (bias) { LAUNCH_WIDE_ROWS(wide(OC, {out, bias}), bias_kernel, N, OC, out, bias, N, OC) }
+    gemm(matrix(out), residual, matrix(inp), transposed(weight), { N, OC, C });
+    if (bias) {
+        LAUNCH_WIDE_ROWS(wide(OC, { out, bias }), bias_kernel, N, OC, out, bias, N, OC)
+    }
 }
 
 inline void matmul_backward_input(real* dinp, const real* dout, const real* weight, bool add, int N,
                                   int C, int OC) {
-    gemm(dinp, add ? dinp : (const real*)NULL, dout, weight, N, C, OC, false, false);
+    gemm(matrix(dinp), add ? dinp : NULL, matrix(dout), matrix(weight), { N, C, OC });
 }
 
 inline void matmul_backward_weight(acc* dweight, const real* dout, const real* inp, int N, int C,
                                    int OC) {
-    gemm(dweight, dweight, dout, inp, OC, C, N, true, false);
+    gemm(matrix(dweight), dweight, transposed(dout), matrix(inp), { OC, C, N });
 }
 
 inline void matmul_backward_bias(acc* dbias, const real* dout, int N, int OC) {

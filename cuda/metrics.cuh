@@ -106,16 +106,16 @@ void attention_metrics(HeadMetrics* out, const real* qkv, const acc* stat, const
                        const real* gate, int width, int skip, AttnShape s) {
     const int W = attn_row(s);
     const Panel most = panel_at(s, 0, 0, 0); // no later one is larger
-    const long size = panel_floats(most), size_sums = (long)most.count * s.NH * s.T * METRIC_SUMS;
+    const long size = most.floats(), size_sums = (long)most.count * s.NH * s.T * METRIC_SUMS;
     float *dots = (float*)device_scratch((size + size_sums) * sizeof(float)), *sums = dots + size;
     for (int b = 0, count; b < s.B; b += count) {
         count = panel_at(s, b, 0, 0).count;
         for (int h = 0; h < s.NH; h++) {
             for (int t0 = 0; t0 < s.T; t0 += PANEL_ROWS) {
                 const Panel x = panel_at(s, b, h, t0);
-                panel_dots(dots, head_q(qkv, s, 0, h), W, head_k(qkv, s, 0, h / (s.NH / s.KV)), W,
-                           x, s);
-                LAUNCH((attention_metrics_kernel<A, Bi, Pe>), panel_grid(x), dim3(128), 0,
+                const real *q = head_q(qkv, s, 0, h), *k = head_k(qkv, s, 0, kv_head(s, h));
+                panel_dots(dots, { q, W }, { k, W }, x, s);
+                LAUNCH_WARPS((attention_metrics_kernel<A, Bi, Pe>), x.count * x.queries(),
                        sums, dots, qkv, stat, kstar, gate, width, skip, x, s);
             }
         }

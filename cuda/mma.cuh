@@ -1,45 +1,100 @@
 /*
 mma.cuh -- tiles of bf16 in shared memory and their products on tensor cores. Knows no attention.
+
+One mma adds to C (16, 8), in fp32, the product of A (16, 16) and B (16, 8), in bf16. The 32 lanes
+of a warp hold the three matrices together. Lane l holds what is marked with its number: always two
+neighbors, because a register takes two bf16.
+
+             A, registers a[0..3]                B, b0 b1               C, numbers c[0..3]
+    columns  0,1  2,3  4,5  6,7 | 8,9 .. 14,15   0   1  ..   7         0,1  2,3  4,5  6,7
+    row  0    0    1    2    3  |  0  ..   3     0   4      28  0,1      0    1    2    3   row  0
+         1    4    5    6    7  |  4  ..   7     1   5      29  2,3      4    5    6    7        1
+        ..       a[0]           |    a[2]        2   6  b0  30  4,5        c[0], c[1]           ..
+         7   28   29   30   31  | 28  ..  31     3   7      31  6,7     28   29   30   31        7
+         -----------------------+-----------     ------------- rows     ---------------------
+         8    0    1    2    3  |  0  ..   3     0   4      28  8,9      0    1    2    3        8
+        ..       a[1]           |    a[3]           ..  b1      ..         c[2], c[3]           ..
+        15   28   29   30   31  | 28  ..  31     3   7      31  14,15   28   29   30   31       15
+
+So lane l has rows l / 4 and l / 4 + 8 of A and C, and columns from 2 (l % 4) on. Two C side by
+side, rounded, are an A (pack_left): a product's result becomes the next one's left side without
+leaving the registers. ldmatrix fills four registers from 8x8 matrices in shared memory; with .trans
+it transposes each of them.
+
+A tile (rows, HS) in shared memory would be slow to read row by row: ldmatrix wants the same 16
+bytes, a chunk, of 8 rows at once, and rows of 128 bytes all begin at bank 0. So chunks change
+places within their row: chunk c of row r stands at c ^ (r % 8). In every column of this picture,
+which is four banks, each chunk stands once:
+
+    row 0    0 1 2 3 4 5 6 7          HS 96, 12 chunks a row: every other row begins in the middle
+of
+    row 1    1 0 3 2 5 4 7 6          the banks, so only groups of four change places:
+    row 2    2 3 0 1 6 7 4 5
+    row 3    3 2 1 0 7 6 5 4              row 0    0 1 2 3  4 5 6 7  8 9 10 11
+    row 4    4 5 6 7 0 1 2 3              row 1    0 1 2 3  4 5 6 7  8 9 10 11
+    row 5    5 4 7 6 1 0 3 2              row 2    1 0 3 2  5 4 7 6  9 8 11 10
+    row 6    6 7 4 5 2 3 0 1              row 3    1 0 3 2  5 4 7 6  9 8 11 10
+    row 7    7 6 5 4 3 2 1 0              ..
 */
 #ifndef CUDA_MMA_CUH
 #define CUDA_MMA_CUH
 #include "instructions.cuh"
 
 namespace cuda {
-// where 8 columns of a row of a tile (rows, HS) are: swizzled, so that 8 rows of ldmatrix meet 8
-// groups of banks
+enum { MMA_BLOCK = 128 };                // threads: 4 warps, each with rows of its own
+enum { CHUNK = 8 };                      // bf16 in 16 bytes
+
+// what a lane holds of C (16 MT, N) and of A (16 MT, 16)
+template <int MT, int N> using Sums = float[MT][N / 8][4];
+template <int MT> using Lefts = uint32_t[MT][4];
+
+// ----------------------------------------------------------------------------
+// Where things stand in a tile.
+
+// Does a row of HS numbers cover all banks, once or several times?
+template <int HS> constexpr bool whole_rows = HS % 64 == 0;
+
+// Returns where a chunk of a row stands in a tile (rows, HS).
 template <int HS> HD constexpr int tile_offset(int row, int chunk) {
-    return row * HS +
-           8 * (HS % 64 == 0 ? chunk ^ (row & 7) : (chunk & ~3) | ((chunk ^ (row >> 1)) & 3));
+    const int among_8 = chunk ^ (row & 7);
+    const int among_4 = (chunk & ~3) | ((chunk ^ (row >> 1)) & 3);
+    return row * HS + CHUNK * (whole_rows<HS> ? among_8 : among_4);
 }
 
-template <int HS>
-DEVICE bf16* tile_at(bf16* tile, int row, int chunk) {
+template <int HS> DEVICE bf16* tile_at(bf16* tile, int row, int chunk) {
     return tile + tile_offset<HS>(row, chunk);
 }
 
-// where ldmatrix finds its lane's row and, of columns 16 k.., the half that it reads. The swizzle
-// comes back every V steps of k and every 8 rows: k turns bits of one number, all else is constant
+// Gives ldmatrix the address of its lane: a row, and of columns 16 k.. the half that the lane
+// reads. The swizzle repeats every PERIOD steps of k and every 8 rows, so k changes bits of one
+// number and all else is constant.
 template <int HS> struct LaneChunks {
-    enum { V = HS % 64 == 0 ? 4 : 2 };
+    enum { PERIOD = whole_rows<HS> ? 4 : 2 };
     int at;
     DEVICE LaneChunks(int row, int half) : at(tile_offset<HS>(row, half)) {}
     DEVICE int operator()(int rows, int k) const {
-        return (at ^ k % V * 16) + rows * HS + k / V * V * 16;
+        const int changed = at ^ k % PERIOD * 16;
+        return changed + rows * HS + k / PERIOD * PERIOD * 16;
     }
 };
-// matrices: rows 0-7, 8-15, then their right halves
+
+// For A, and with .trans for B: rows 0-7, rows 8-15, then their right halves.
 template <int HS> DEVICE LaneChunks<HS> lanes_by_column() {
-    return LaneChunks<HS>(threadIdx.x % 16, threadIdx.x % 32 / 16);
+    const int lane = threadIdx.x % 32;
+    return LaneChunks<HS>(lane % 16, lane / 16);
 }
 
-// rows 0-7, their right half, then rows 8-15
+// For B as it is: rows 0-7, their right half, then rows 8-15.
 template <int HS> DEVICE LaneChunks<HS> lanes_by_row() {
-    return LaneChunks<HS>(threadIdx.x % 32 / 16 * 8 + threadIdx.x % 8, threadIdx.x / 8 % 2);
+    const int row = threadIdx.x % 32 / 16 * 8 + threadIdx.x % 8;
+    return LaneChunks<HS>(row, threadIdx.x / 8 % 2);
 }
 
-// x, of which the compiler knows nothing more: what follows from it is computed where it is used
-// instead of being kept in registers around a loop
+// ----------------------------------------------------------------------------
+// Loading.
+
+// Returns x and hides where it comes from: what follows from it is computed where it is used,
+// instead of being kept in registers around a loop.
 DEVICE unsigned again(unsigned x) {
 #ifndef EMU
     asm volatile("" : "+r"(x));
@@ -47,134 +102,161 @@ DEVICE unsigned again(unsigned x) {
     return x;
 }
 
-// rows from.. of x, those from T on as zeros; arrives with the next cp_async_commit. W threads a
-// row, each with every W-th chunk of 16 bytes: R rows further the swizzle is the same, so addresses
-// are constants apart. What is unsigned needs fewer instructions to divide and to address by
+// Loads `rows` of ROWS rows of x, the others as zeros; WHOLE: all of them. They arrive with the
+// next cp_async_commit. ACROSS threads share a row, each with every ACROSS-th chunk. DOWN rows
+// further the swizzle is the same, so that addresses are constants apart. (What is unsigned takes
+// fewer instructions to divide and to address by.)
 template <bool WHOLE, int HS, int ROWS>
 DEVICE void tile_load_part(bf16* tile, const bf16* x, unsigned stride, int rows, unsigned thread) {
-    constexpr int W = HS % 64 == 0 ? 8 : 4, R = 128 / W;
-    const int row = thread / W, chunk = thread % W;
-    const bf16* at = x + row * stride + chunk * 8;
-    tile = tile_at<HS>(tile, row, chunk);
+    constexpr int ACROSS = whole_rows<HS> ? 8 : 4, DOWN = MMA_BLOCK / ACROSS;
+    const int row = thread / ACROSS, chunk = thread % ACROSS;
+    const bf16* from = x + row * stride + chunk * CHUNK;
+    bf16* to = tile_at<HS>(tile, row, chunk);
     #pragma unroll
-    for (int i = 0; i < ROWS; i += R, at += R * stride) {
-        if (i + R > ROWS && row >= ROWS - i) { break; }
+    for (int i = 0; i < ROWS; i += DOWN) {
+        if (i + DOWN > ROWS && row >= ROWS - i) { break; }
         const bool valid = WHOLE || row + i < rows;
         #pragma unroll
-        for (int c = 0; c < HS / 8; c += W) {
-            cp_async(tile + i * HS + c * 8, valid ? at + c * 8 : x, valid);
+        for (int c = 0; c < HS; c += ACROSS * CHUNK) {
+            cp_async(to + i * HS + c, valid ? from + c : x, valid);
         }
+        from += DOWN * stride;
     }
 }
 
+// Loads rows from, from + 1, .. of x (T, *); those from T on as zeros.
 template <int HS, int ROWS>
 DEVICE void tile_load(bf16* tile, const bf16* x, unsigned stride, unsigned from, int T,
                       unsigned thread = threadIdx.x) {
     x += (size_t)from * stride;
     const int rows = T - from;
-    if (rows >= ROWS) { tile_load_part<true, HS, ROWS>(tile, x, stride, ROWS, thread); }
-    else              { tile_load_part<false, HS, ROWS>(tile, x, stride, rows, thread); }
+    if (rows >= ROWS) {
+        tile_load_part<true, HS, ROWS>(tile, x, stride, ROWS, thread);
+    } else {
+        tile_load_part<false, HS, ROWS>(tile, x, stride, rows, thread);
+    }
 }
 
-// 16 MT rows of a tile as mma wants them on its left. The first KEEP of HS / 16 pieces stay in
-// registers once hold() has loaded them, the others come from shared memory each time
+// ----------------------------------------------------------------------------
+// Products.
+
+// 16 MT rows of a tile as the left side of a product. Of HS / 16 pieces the first KEEP stay in
+// registers once hold() has loaded them; the others come from shared memory each time.
 template <int HS, int MT, int KEEP = 0> struct LeftRows {
-    bf16* rows; LaneChunks<HS> by_column; uint32_t kept[KEEP ? KEEP : 1][MT][4];
+    bf16* rows;
+    LaneChunks<HS> by_column;
+    Lefts<MT> kept[KEEP ? KEEP : 1];
+
     DEVICE LeftRows(bf16* rows, LaneChunks<HS> by_column) : rows(rows), by_column(by_column) {}
+
     DEVICE void hold() {
         #pragma unroll
-        for (int i = 0; i < KEEP * MT; i++) {
-            ldmatrix(kept[i / MT][i % MT], rows + by_column(16 * (i % MT), i / MT));
+        for (int k = 0; k < KEEP; k++) {
+            #pragma unroll
+            for (int m = 0; m < MT; m++) { ldmatrix(kept[k][m], rows + by_column(16 * m, k)); }
         }
     }
-    DEVICE void piece(uint32_t (&f)[4], int m, int k) const {
+
+    DEVICE void piece(uint32_t (&a)[4], int m, int k) const {
         if constexpr (KEEP > 0) {
             if (k < KEEP) {
                 #pragma unroll
-                for (int i = 0; i < 4; i++) { f[i] = kept[k][m][i]; }
+                for (int i = 0; i < 4; i++) { a[i] = kept[k][m][i]; }
                 return;
             }
         }
-        ldmatrix(f, rows + by_column(16 * m, k));
+        ldmatrix(a, rows + by_column(16 * m, k));
     }
 };
 
-// c (16 MT, N) = 16 MT rows of a times rows of b, over the head dimension
+// c (16 MT, N) = rows of a (16 MT, HS) times rows of b (N, HS): dot products.
 template <int HS, int MT, int N, int KEEP>
-DEVICE void product_rows(float (&c)[MT][N / 8][4], const LeftRows<HS, MT, KEEP>& a, bf16* b,
+DEVICE void product_rows(Sums<MT, N>& c, const LeftRows<HS, MT, KEEP>& a, bf16* b,
                          LaneChunks<HS> by_row) {
-#pragma unroll
+    #pragma unroll
     for (int i = 0; i < MT * N / 2; i++) { c[i / (N / 2)][i / 4 % (N / 8)][i % 4] = 0; }
     #pragma unroll
     for (int k = 0; k < HS / 16; k++) {
-        uint32_t fa[MT][4], fb[4];
+        Lefts<MT> left;
         #pragma unroll
-        for (int m = 0; m < MT; m++) { a.piece(fa[m], m, k); }
+        for (int m = 0; m < MT; m++) { a.piece(left[m], m, k); }
         #pragma unroll
         for (int n = 0; n < N / 16; n++) {
-            ldmatrix(fb, b + by_row(16 * n, k));
+            uint32_t right[4];
+            ldmatrix(right, b + by_row(16 * n, k));
             #pragma unroll
             for (int m = 0; m < MT; m++) {
-                mma(c[m][2 * n], fa[m], fb[0], fb[1]);
-                mma(c[m][2 * n + 1], fa[m], fb[2], fb[3]);
+                mma(c[m][2 * n], left[m], right[0], right[1]);
+                mma(c[m][2 * n + 1], left[m], right[2], right[3]);
             }
         }
     }
 }
 
-// columns 16 k.. of 16 rows that were results, rounded, as mma wants them on its left
-template <int N> DEVICE void pack_left(uint32_t (&f)[4], const float (&w)[N / 8][4], int k) {
-    const float (&lo)[4] = w[2 * k], (&hi)[4] = w[2 * k + 1];
-    f[0] = pack(lo[0], lo[1]); f[1] = pack(lo[2], lo[3]);
-    f[2] = pack(hi[0], hi[1]); f[3] = pack(hi[2], hi[3]);
+// Rounds columns 16 k.. of results w (16, N) into the left side of another product.
+template <int N> DEVICE void pack_left(uint32_t (&a)[4], const float (&w)[N / 8][4], int k) {
+    const float(&left)[4] = w[2 * k];
+    const float(&right)[4] = w[2 * k + 1];
+    a[0] = pack(left[0], left[1]);
+    a[1] = pack(left[2], left[3]);
+    a[2] = pack(right[0], right[1]);
+    a[3] = pack(right[2], right[3]);
 }
 
-// c (16 MT, HS) += a (16 MT, 16) times the 16 rows of x from `row` on
+// c (16 MT, HS) += a (16 MT, 16) times the 16 rows of x from `row` on.
 template <int HS, int MT>
-DEVICE void product_step(float (&c)[MT][HS / 8][4], const uint32_t (&a)[MT][4], bf16* x, int row,
+DEVICE void product_step(Sums<MT, HS>& c, const Lefts<MT>& a, bf16* x, int row,
                          LaneChunks<HS> by_column) {
     #pragma unroll
     for (int n = 0; n < HS / 16; n++) {
-        uint32_t fb[4];
-        ldmatrix_trans(fb, x + by_column(row, n));
+        uint32_t right[4];
+        ldmatrix_trans(right, x + by_column(row, n));
         #pragma unroll
         for (int m = 0; m < MT; m++) {
-            mma(c[m][2 * n], a[m], fb[0], fb[1]);
-            mma(c[m][2 * n + 1], a[m], fb[2], fb[3]);
+            mma(c[m][2 * n], a[m], right[0], right[1]);
+            mma(c[m][2 * n + 1], a[m], right[2], right[3]);
         }
     }
 }
 
-// c (16 MT, HS) += w (16 MT, N), in registers, times the N rows of x
+// c (16 MT, HS) += w (16 MT, N), in registers, times the N rows of x.
 template <int HS, int MT, int N>
-DEVICE void product_weights(float (&c)[MT][HS / 8][4], const float (&w)[MT][N / 8][4], bf16* x,
+DEVICE void product_weights(Sums<MT, HS>& c, const Sums<MT, N>& w, bf16* x,
                             LaneChunks<HS> by_column) {
-#pragma unroll
+    #pragma unroll
     for (int k = 0; k < N / 16; k++) {
-        uint32_t fa[MT][4];
+        Lefts<MT> left;
         #pragma unroll
-        for (int m = 0; m < MT; m++) { pack_left<N>(fa[m], w[m], k); }
-        product_step<HS, MT>(c, fa, x, 16 * k, by_column);
+        for (int m = 0; m < MT; m++) { pack_left<N>(left[m], w[m], k); }
+        product_step<HS, MT>(c, left, x, 16 * k, by_column);
     }
 }
 
-// 16 rows of the warp, times one factor for each of the thread's two, to rows t0.. of out. They
-// pass through the rows of a tile that only this warp reads, to leave 16 bytes at a time
+// ----------------------------------------------------------------------------
+// What becomes of results.
+
+// Stores c (16, HS), times one factor for each of the lane's two rows, as rows of out: row0 of the
+// tile is row t0 + row0 of out, which has T. They pass through rows of the tile that only this warp
+// reads, so that 16 bytes leave at a time.
 template <int HS>
 DEVICE void rows_store(bf16* out, long stride, int t0, int T, bf16* tile, int row0,
                        const float (&c)[HS / 8][4], float f0, float f1) {
-    const int lane = threadIdx.x % 32, g = lane / 4, t2 = lane % 4 * 2;
+    constexpr int CHUNKS = HS / CHUNK;
+    const int lane = threadIdx.x % 32, own = row0 + lane / 4, pair = lane % 4 * 2;
     __syncwarp();
     #pragma unroll
-    for (int n = 0; n < HS / 8; n++) {
-        *(uint32_t*)(tile_at<HS>(tile, row0 + g, n) + t2) = pack(c[n][0] * f0, c[n][1] * f0);
-        *(uint32_t*)(tile_at<HS>(tile, row0 + g + 8, n) + t2) = pack(c[n][2] * f1, c[n][3] * f1);
+    for (int n = 0; n < CHUNKS; n++) {
+        bf16* upper = tile_at<HS>(tile, own, n) + pair;
+        bf16* lower = tile_at<HS>(tile, own + 8, n) + pair;
+        *(uint32_t*)upper = pack(c[n][0] * f0, c[n][1] * f0);
+        *(uint32_t*)lower = pack(c[n][2] * f1, c[n][3] * f1);
     }
     __syncwarp();
-    for (int i = lane; i < 16 * HS / 8; i += 32) {
-        const int row = i / (HS / 8), chunk = i % (HS / 8), t = t0 + row0 + row;
+    for (int i = lane; i < 16 * CHUNKS; i += 32) {
+        const int row = row0 + i / CHUNKS, chunk = i % CHUNKS, t = t0 + row;
         if (t < T) {
-            store<8>(out + t * stride + chunk * 8, load<8>(tile_at<HS>(tile, row0 + row, chunk)));
+            const Vec<bf16, CHUNK> numbers = load<CHUNK>(tile_at<HS>(tile, row, chunk));
+            store<CHUNK>(out + t * stride + chunk * CHUNK, numbers);
         }
     }
 }
@@ -184,7 +266,7 @@ template <int HS> DEVICE void rows_scale(float (&c)[HS / 8][4], float f) {
     for (int i = 0; i < HS / 2; i++) { c[i / 4][i % 4] *= f; }
 }
 
-// sums and maxima over the 4 lanes that share a row
+// Sums and maxima over the 4 lanes that share a row.
 DEVICE float quad_sum(float v) {
     v += __shfl_xor_sync(~0u, v, 1);
     return v + __shfl_xor_sync(~0u, v, 2);

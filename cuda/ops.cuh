@@ -1,8 +1,8 @@
 /*
 ops.cuh -- the operations of the CUDA backend, but for attention (attention.cuh) and the metrics
 (metrics.cuh). Names and parameters are those of reference.h, which explains each, and which each is
-tested against (test/gpu/test_cuda.cu). What is added here is how threads share the work, and how sums
-keep one order.
+tested against (test/gpu/test_cuda.cu). What is added here is how threads share the work, and how
+sums keep one order.
 */
 #ifndef CUDA_OPS_CUH
 #define CUDA_OPS_CUH

@@ -1,53 +1,78 @@
 /*
 rows.cuh -- how threads share the rows and columns of a tensor, and sums over rows.
+
+    by rows    a thread for N columns at a time, as many rows a block as make 256 threads
+    flat       a loop over n numbers, N at a time
+    by warps   a warp for each row, ROW_WARPS a block
 */
 #ifndef CUDA_ROWS_CUH
 #define CUDA_ROWS_CUH
 #include "instructions.cuh"
 
 namespace cuda {
-enum { VN = 16 / sizeof(real) };                       // values in one 16-byte access
-// can rows of C values at these addresses be moved 16 bytes at a time?
+enum { ROW_THREADS = 256 };              // of a block: by rows, and flat
+enum { ROW_WARPS = 4 };                  // of a block: by warps
+enum { VN = 16 / sizeof(real) };         // numbers in one access of 16 bytes
+
+// Says whether rows of C numbers at these addresses can be moved 16 bytes at a time.
 inline bool wide(int C, std::initializer_list<const void*> pointers) {
     for (const void* p : pointers) { if ((uintptr_t)p % 16) { return false; } }
     return C % VN == 0;
 }
 
-// every kernel with a template parameter N exists for N = VN and for N = 1, which takes any shape
+// Every kernel with a template parameter N exists for N = VN and for N = 1, which takes any shape.
 #define LAUNCH_WIDE(ok, kernel, ...)     \
     if (ok) {                            \
         LAUNCH(kernel<VN>, __VA_ARGS__); \
     } else {                             \
         LAUNCH(kernel<1>, __VA_ARGS__);  \
     }
-// two ways to cover a tensor: by rows, a thread for N columns at a time and as many rows a block as
-// make 256 threads, or a flat loop over n values
+
+// By rows: LAUNCH_ROWS(N, kernel, rows, columns, arguments...); LAUNCH_WIDE_ROWS(ok, ..) chooses N.
 struct RowBlocks {
     dim3 grid, block;
     RowBlocks(int rows, int C, int N) {
-        const int threads = CEIL_DIV(C, N), x = CEIL_DIV(threads, CEIL_DIV(threads, 256)),
-                  y = std::min(rows, 256 / x);
-        grid = dim3(CEIL_DIV(rows, y));
-        block = dim3(x, y);
+        const int threads = CEIL_DIV(C, N);
+        const int across = CEIL_DIV(threads, CEIL_DIV(threads, ROW_THREADS));
+        const int down = std::min(rows, ROW_THREADS / across);
+        grid = dim3(CEIL_DIV(rows, down));
+        block = dim3(across, down);
     }
 };
-// LAUNCH_ROWS(N, kernel, rows, columns, arguments...); LAUNCH_WIDE_ROWS(ok, ..) as LAUNCH_WIDE
-#define LAUNCH_ROWS(N, kernel, rows, C, ...) { \
-    const RowBlocks blocks_(rows, C, N); \
-    LAUNCH(kernel, blocks_.grid, blocks_.block, 0, __VA_ARGS__); \
-}
-#define LAUNCH_WIDE_ROWS(ok, kernel, rows, C, ...) \
-    if (ok) LAUNCH_ROWS(VN, kernel<VN>, rows, C, __VA_ARGS__) \
-    else LAUNCH_ROWS(1, kernel<1>, rows, C, __VA_ARGS__)
+#define LAUNCH_ROWS(N, kernel, rows, C, ...)                              \
+    {                                                                     \
+        const RowBlocks blocks_(rows, C, N);                              \
+        LAUNCH(kernel, blocks_.grid, blocks_.block, 0, __VA_ARGS__);      \
+    }
+#define LAUNCH_WIDE_ROWS(ok, kernel, rows, C, ...)                        \
+    if (ok) {                                                             \
+        LAUNCH_ROWS(VN, kernel<VN>, rows, C, __VA_ARGS__)                 \
+    } else {                                                              \
+        LAUNCH_ROWS(1, kernel<1>, rows, C, __VA_ARGS__)                   \
+    }
 DEVICE int own_row() { return blockIdx.x * blockDim.y + threadIdx.y; }
 #define FOR_COLUMNS(c, N, C) for (int c = threadIdx.x * N; c < C; c += blockDim.x * N)
-inline dim3 flat_grid(long n, int N) {
-    return dim3((unsigned)std::min(CEIL_DIV(n, 256L * N), 1L << 16));
-}
-#define FOR_FLAT(i, N, n) \
-    for (long i = ((long)blockIdx.x * 256 + threadIdx.x) * N; i < n; i += (long)gridDim.x * 256 * N)
 
-// N floats, N = 1 or a multiple of 4, 16 bytes at a time
+// Flat: LAUNCH_FLAT(N, kernel, n, arguments...).
+inline dim3 flat_grid(long n, int N) {
+    const long blocks = CEIL_DIV(n, (long)ROW_THREADS * N);
+    return dim3((unsigned)std::min(blocks, 1L << 16));
+}
+#define LAUNCH_FLAT(N, kernel, n, ...) \
+    LAUNCH(kernel, flat_grid(n, N), dim3(ROW_THREADS), 0, __VA_ARGS__)
+#define FOR_FLAT(i, N, n)                                                  \
+    for (long i = ((long)blockIdx.x * ROW_THREADS + threadIdx.x) * N; i < n; \
+         i += (long)gridDim.x * ROW_THREADS * N)
+
+// By warps: LAUNCH_WARPS(kernel, n, arguments...).
+DEVICE long warp_number() { return (long)blockIdx.x * ROW_WARPS + threadIdx.x / 32; }
+inline dim3 warp_grid(long n) { return dim3((unsigned)CEIL_DIV(n, ROW_WARPS)); }
+#define LAUNCH_WARPS(kernel, n, ...) \
+    LAUNCH(kernel, warp_grid(n), dim3(32 * ROW_WARPS), 0, __VA_ARGS__)
+
+// ----------------------------------------------------------------------------
+// N floats, N = 1 or a multiple of 4, 16 bytes at a time.
+
 template <int N> DEVICE Vec<float, N> load_floats(const float* p) {
     constexpr int M = N < 4 ? N : 4;
     Vec<float, N> x;
@@ -69,36 +94,14 @@ template <int N> DEVICE void store_floats(float* p, const Vec<float, N>& x) {
     }
 }
 
-// out (C) += sum_k part (K, C), rows `stride` apart, in a fixed order; columns with c % width >=
-// limit are left alone
-__global__ void __launch_bounds__(256)
-column_sum_kernel(acc* out, const float* part, long K, int C, int stride, int width, int limit) {
-    SMEM(float[8][32], sums);
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, c = blockIdx.x * 32 + lane;
-    float sum = 0;
-    for (long k = warp; c < C && k < K; k += 8) { sum += part[k * stride + c]; }
-    sums[warp][lane] = sum;
-    __syncthreads();
-    if (warp > 0 || c >= C || c % width >= limit) { return; }
-    for (int w = 1; w < 8; w++) { sum += sums[w][lane]; }
-    out[c] += sum;
-}
+// ----------------------------------------------------------------------------
+// Sums over rows, in two kernels: of ROW_BLOCK rows each, then of these sums.
 
-// all columns, of rows that are `stride` floats apart
-inline void column_sum(acc* out, const float* part, long K, int C, int stride) {
-    LAUNCH(column_sum_kernel, dim3(CEIL_DIV(C, 32)), dim3(256), 0, out, part, K, C, stride, C, C);
-}
-
-// of each `width` columns the first `limit`
-inline void column_sum_part(acc* out, const float* part, long K, int C, int width, int limit) {
-    LAUNCH(column_sum_kernel, dim3(CEIL_DIV(C, 32)), dim3(256), 0, out, part, K, C, C, width,
-           limit);
-}
-
-// part (blocks, W) = sums of ROW_BLOCK rows of x (N, W)
 enum { ROW_BLOCK = 64 };
+
+// part (blocks, W) = sums of ROW_BLOCK rows of x (rows, W).
 template <int N>
-__global__ void __launch_bounds__(256)
+__global__ void __launch_bounds__(ROW_THREADS)
     row_sums_kernel(float* part, const real* x, int rows, int W) {
     const int k = own_row(), n0 = k * ROW_BLOCK, n1 = min(rows, n0 + ROW_BLOCK);
     if (n0 >= rows) { return; }
@@ -108,12 +111,43 @@ __global__ void __launch_bounds__(256)
             const Vec<real, N> v = load<N>(x + (long)n * W + c);
             for (int i = 0; i < N; i++) { sum.v[i] += (float)v.v[i]; }
         }
-        for (int i = 0; i < N; i++) { part[(long)k * W + c + i] = sum.v[i]; }
+        float* out = part + (long)k * W + c;
+        for (int i = 0; i < N; i++) { out[i] = sum.v[i]; }
     }
 }
 
 inline void row_sums(float* part, const real* x, int rows, int W) {
-    LAUNCH_WIDE_ROWS(wide(W, {x}), row_sums_kernel, CEIL_DIV(rows, ROW_BLOCK), W, part, x, rows, W)
+    const int blocks = CEIL_DIV(rows, ROW_BLOCK);
+    LAUNCH_WIDE_ROWS(wide(W, { x }), row_sums_kernel, blocks, W, part, x, rows, W)
+}
+
+// out (C) += sum_k part (K, C), rows `stride` apart, in a fixed order. Columns with c % width >=
+// limit are left alone.
+enum { COLUMN_WARPS = 8 };
+__global__ void __launch_bounds__(32 * COLUMN_WARPS)
+    column_sum_kernel(acc* out, const float* part, long K, int C, int stride, int width,
+                      int limit) {
+    SMEM(float[COLUMN_WARPS][32], sums);
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, c = blockIdx.x * 32 + lane;
+    float sum = 0;
+    for (long k = warp; c < C && k < K; k += COLUMN_WARPS) { sum += part[k * stride + c]; }
+    sums[warp][lane] = sum;
+    __syncthreads();
+    if (warp > 0 || c >= C || c % width >= limit) { return; }
+    for (int w = 1; w < COLUMN_WARPS; w++) { sum += sums[w][lane]; }
+    out[c] += sum;
+}
+
+// Adds up all columns of rows that are `stride` floats apart.
+inline void column_sum(acc* out, const float* part, long K, int C, int stride) {
+    LAUNCH(column_sum_kernel, dim3(CEIL_DIV(C, 32)), dim3(32 * COLUMN_WARPS), 0, out, part, K, C,
+           stride, C, C);
+}
+
+// Adds up, of each `width` columns, the first `limit`.
+inline void column_sum_part(acc* out, const float* part, long K, int C, int width, int limit) {
+    LAUNCH(column_sum_kernel, dim3(CEIL_DIV(C, 32)), dim3(32 * COLUMN_WARPS), 0, out, part, K, C, C,
+           width, limit);
 }
 } // namespace cuda
 #endif // CUDA_ROWS_CUH

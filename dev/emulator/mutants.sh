@@ -16,38 +16,38 @@ export PTX_FLAGS="-DPRECISION=bf16 -DFEW_VARIANTS -DONE_VARIANT -DONLY_HEADS -DM
 cat > "$work/list" <<'MUTANTS'
 cuda/attention_forward.cuh|        cp_async_wait<1>(); // all but|        cp_async_wait<2>(); // all but|bf16
 cuda/attention_forward.cuh|        __syncthreads(); // before this buffer is filled again|        // before this buffer is filled again|bf16
-cuda/attention_backward.cuh|        __syncthreads();\n        float w[MT][BQ / 8][4], ds|        float w[MT][BQ / 8][4], ds|bf16
-cuda/mma.cuh|ldmatrix_trans(fb,|ldmatrix(fb,|bf16
+cuda/attention_backward.cuh|        __syncthreads(); // the tile in use has arrived for all|        // the tile in use has arrived for all|bf16
+cuda/mma.cuh|ldmatrix_trans(right,|ldmatrix(right,|bf16
 cuda/mma.cuh|const bool valid = WHOLE \|\| row + i < rows;|const bool valid = true;|bf16
-cuda/mma.cuh|        if (t < T) {\n            store<8>|        if (t <= T) {\n            store<8>|bf16
+cuda/mma.cuh|        if (t < T) {\n            const Vec|        if (t <= T) {\n            const Vec|bf16
 cuda/attention_forward.cuh|x.l[r] *= attn_mass<A>(Fast(shrink), Fast(s.p)).v;|x.l[r] *= 1;|bf16
-cuda/attention_backward.cuh|if (next >= s.T) { next = first; next_bh++; heads--; }|if (next >= s.T) { next = t0 + BQ; next_bh++; heads--; }|bf16
+cuda/attention_backward.cuh|            next = first;\n            next_bh++;|            next = t0 + BQ;\n            next_bh++;|bf16
 cuda/attention_backward.cuh|const bool sees = FULL \| ((t < s.T) & (j < s.T) & attn_sees(s, t, j));|const bool sees = true;|bf16
 cuda/mma.cuh|    v += __shfl_xor_sync(~0u, v, 1);\n    return|    return|bf16
-cuda/mma.cuh|(chunk & ~3) \| ((chunk ^ (row >> 1)) & 3));|chunk);|bf16
-cuda/mma.cuh|(HS % 64 == 0 ? chunk ^ (row & 7) :|(HS % 64 == 0 ? chunk :|heads
-cuda/attention_backward.cuh|if constexpr (SIDE == QUERIES) { ldmatrix_trans(f|if constexpr (false) { ldmatrix_trans(f|heads
-cuda/mma.cuh|(at ^ k % V * 16)|(at + k % V * 16)|bf16
+cuda/mma.cuh|(chunk & ~3) \| ((chunk ^ (row >> 1)) & 3);|chunk;|bf16
+cuda/mma.cuh|const int among_8 = chunk ^ (row & 7);|const int among_8 = chunk;|heads
+cuda/attention_backward.cuh|if constexpr (SIDE == QUERIES) {\n            ldmatrix_trans(a|if constexpr (false) {\n            ldmatrix_trans(a|heads
+cuda/mma.cuh|at ^ k % PERIOD * 16;|at + k % PERIOD * 16;|bf16
 cuda/attention_backward.cuh|sequence[1] = b * s.NH;|sequence[1] = 0;|bf16
-cuda/attention_panels.cuh|std::min(s.T, std::max(t1, s.prefix))|t1|fp32
-cuda/attention_panels.cuh|std::max(0, t0 - s.window + 1) / 8 * 8 : 0;|std::max(0, t0 - s.window + 1) / 8 * 8 + 8 : 0;|fp32
-cuda/attention_panels.cuh|s.window && !s.prefix ? std::max|s.window ? std::max|fp32
+cuda/attention_panels.cuh|std::min(s.T, std::max(x.t1, s.prefix))|x.t1|fp32
+cuda/attention_panels.cuh|std::max(0, t0 - s.window + 1) / 8 * 8;|std::max(0, t0 - s.window + 1) / 8 * 8 + 8;|fp32
+cuda/attention_panels.cuh|if (s.window && !s.prefix) {|if (s.window) {|fp32
 cuda/attention_panels.cuh|if (n >= x.count * rows) { return; }\n    const int b = x.b + n / rows, t = x.t0 + n % rows;|if (n > x.count * rows) { return; }\n    const int b = x.b + n / rows, t = x.t0 + n % rows;|fp32
-cuda/attention_panels.cuh|gemm(out, add ? out : NULL, w|gemm(out, (real*)NULL, w|fp32
-cuda/attention_panels.cuh|gemm(sums, sums, w|gemm(sums, (float*)NULL, w|fp32
-cuda/attention_panels.cuh|            device_zero(dk, 2 * sums * sizeof(float));|            if (g == 0) { device_zero(dk, 2 * sums * sizeof(float)); }|fp32
+cuda/attention_panels.cuh|add ? rows : NULL,|NULL,|fp32
+cuda/attention_panels.cuh|gemm(matrix(keys, s.HS, (long)s.T * s.HS), keys, transposed|gemm(matrix(keys, s.HS, (long)s.T * s.HS), NULL, transposed|fp32
+cuda/attention_panels.cuh|            device_zero(memory.dk, 2 * panel_sums(s) * sizeof(float));|            if (g == 0) { device_zero(memory.dk, 2 * panel_sums(s) * sizeof(float)); }|fp32
 cuda/attention_panels.cuh|        m = warp_max(m);\n|\n|fp32
 cuda/attention_panels.cuh|if (Bi::column) { l += attn_mass|if (false) { l += attn_mass|fp32
-cuda/attention_panels.cuh|qkv + ((long)b0 * s.T + blockIdx.x)|qkv + blockIdx.x|fp32
-cuda/attention_panels.cuh|wa, s.HS, x.count, (long)rows * x.ld, (long)s.T * wa, (long)s.T * s.HS});|wa, s.HS, x.count, (long)rows * x.ld, (long)s.T * wa, 0});|fp32
+cuda/attention_panels.cuh|dqkv + ((long)b0 * s.T + row)|dqkv + row|fp32
+cuda/attention_panels.cuh|gemm(matrix(keys, s.HS, (long)s.T * s.HS), keys, transposed|gemm(matrix(keys, s.HS, 0), keys, transposed|fp32
 cuda/attention_panels.cuh|const int b = x.b + n / rows, t = x.t0 + n % rows;|const int b = n / rows, t = x.t0 + n % rows;|fp32
 cuda/rows.cuh|    sums[warp][lane] = sum;\n    __syncthreads();|    sums[warp][lane] = sum;|fp32
 cuda/rows.cuh|    if (warp > 0 \|\| c >= C \|\| c % width >= limit) { return; }|    if (warp > 0 \|\| c >= C) { return; }|fp32
 cuda/norms.cuh|        __syncthreads();\n        for (int c = threadIdx.x; c < C; c += blockDim.x) {|        for (int c = threadIdx.x; c < C; c += blockDim.x) {|tsan
 cuda/ops.cuh|const float x_y = y < 0 ? 0.0f : capped(x[y]);|const float x_y = 0;|fp32
 cuda/norms.cuh|const int n1 = min(rows, (int)(blockIdx.x + 1) * NORM_ROWS);|const int n1 = (blockIdx.x + 1) * NORM_ROWS;|fp32
-cuda/gemm.cuh|transB ? N : K, transB ? K : N, x.ldb, x.b)|transB ? K : N, transB ? N : K, x.ldb, x.b)|fp32
-cuda/gemm.cuh|stride ? stride : cols)|cols)|fp32
+cuda/gemm.cuh|k.transposed_b ? k.N : k.K, k.transposed_b ? k.K : k.N|k.transposed_b ? k.K : k.N, k.transposed_b ? k.N : k.K|fp32
+cuda/gemm.cuh|stride ? stride : columns;|columns;|fp32
 cuda/attention_tiles.cuh|                a = (float)bf16(a);|                |heads
 cuda/attention_backward.cuh|if (last && turns) { rows_turn<HS>(d[i]|if (false) { rows_turn<HS>(d[i]|bf16
 cuda/attention.cuh|if (turn_last) { rope(dqkv|if (false) { rope(dqkv|fp32
@@ -63,9 +63,9 @@ cuda/device.cuh|        device_check(cudaEventSynchronize(taken[slot]), "waiting
 cuda/metrics.cuh|block_sum<512>(below) <= n / 2|block_sum<512>(below) < n / 2|fp32
 cuda/metrics.cuh|(sizeof(real) == 2 ? 16 : 0)|(sizeof(real) == 2 ? 16 : 8)|fp32
 cuda/gemm.cuh|[](auto& f) { return f.state != CUBLAS_STATUS_SUCCESS; }|[](auto&) { return false; }|fp32
-cuda/gemm.cuh|const uint32_t align_a = blas_alignment(B)|const uint32_t align_a = 256|fp32
-cuda/gemm.cuh|CUBLASLT_MATMUL_DESC_TRANSA, &op_a,\n                                              sizeof op_a)|CUBLASLT_MATMUL_DESC_TRANSA, &op_a, 8)|fp32
-cuda/gemm.cuh|device_workspace, DEVICE_WORKSPACE, device_stream|device_workspace, 16, device_stream|fp32
+cuda/gemm.cuh|k.align_b = blas_alignment(B.p);|k.align_b = 256;|fp32
+cuda/gemm.cuh|CUBLASLT_MATMUL_DESC_TRANSA, &op_first,\n                                              sizeof op_first)|CUBLASLT_MATMUL_DESC_TRANSA, &op_first, 8)|fp32
+cuda/gemm.cuh|                          DEVICE_WORKSPACE, device_stream);|                          16, device_stream);|fp32
 cuda/device.cuh|    if (smem > 40 << 10) {|    if (false) {|bf16
 cuda/device.cuh|    if (smem > 40 << 10) {|    if (smem > 48 << 10) {|fp32
 cuda/device.cuh|    if (p) { device_sync(); }\n|\n|fp32
@@ -78,12 +78,12 @@ cuda/attention_forward.cuh|        __syncthreads(); // before this buffer is fil
 cuda/attention_forward.cuh|        cp_async_wait<1>(); // all but|        cp_async_wait<2>(); // all but|ptx
 cuda/attention_forward.cuh|    cp_async_commit();\n    for (int buf = 0; j0 < end; buf ^= 1) {|    for (int buf = 0; j0 < end; buf ^= 1) {|ptx
 cuda/attention_tiles.cuh|load<4>(turn + 16 * n);|load<4>(turn + 16 * n + 1);|ptx
-cuda/attention_forward.cuh|attn_sees(s, t, at) ? w_j|attn_sees(s, t + 1, at) ? w_j|ptx
+cuda/attention_forward.cuh|attn_sees(s, t, key);|attn_sees(s, t + 1, key);|ptx
 cuda/mma.cuh|__shfl_xor_sync(~0u, v, 2);|__shfl_xor_sync(0x7fffffffu, v, 2);|ptx
 cuda/mma.cuh|const bool valid = WHOLE \|\| row + i < rows;|const bool valid = true;|ptx
-cuda/mma.cuh|    __syncwarp();\n    for (int i = lane; i < 16 * HS / 8; i += 32) {|    for (int i = lane; i < 16 * HS / 8; i += 32) {|ptx
+cuda/mma.cuh|    __syncwarp();\n    for (int i = lane; i < 16 * CHUNKS; i += 32) {|    for (int i = lane; i < 16 * CHUNKS; i += 32) {|ptx
 cuda/attention_forward.cuh|x.l[r] *= attn_mass<A>(Fast(shrink), Fast(s.p)).v;|x.l[r] *= attn_mass<A>(Fast(shrink), Fast(s.p)).v * (FULL ? 2 : 1);|bf16
-cuda/attention_backward.cuh|            scores(std::true_type());|            scores(std::true_type()); w[0][0][0] *= 2; ds[0][0][1] *= 2;|bf16
+cuda/attention_backward.cuh|            tile_weights_ds<true, A, Pe, MT, BQ>(w, ds, score, own_rows, t0 + t2, own, s);|            tile_weights_ds<true, A, Pe, MT, BQ>(w, ds, score, own_rows, t0 + t2, own, s); w[0][0][0] *= 2; ds[0][0][1] *= 2;|bf16
 MUTANTS
 cat > "$work/one.sh" <<'ONE'
 n=$1; dir=$work/$n

@@ -212,7 +212,8 @@ template <class TD, class T> static void test_gemm(const char* name) {
             to_device(a, A.data(), A.size() * sizeof(T));
             to_device(b, B.data(), B.size() * sizeof(T));
             to_device(d, D.data(), D.size() * sizeof(TD));
-            gemm(d, add ? d : (TD*)NULL, a, b, M, n, K, ta, tb);
+            gemm(matrix(d), add ? d : NULL, Matrix<T>{ a, 0, 0, ta }, Matrix<T>{ b, 0, 0, tb },
+                 { M, n, K });
             to_host(D.data(), d, D.size() * sizeof(TD));
             for (int i = 0; i < M; i++) {
                 for (int j = 0; j < n; j++) {
@@ -254,8 +255,8 @@ static void test_gemm_strides() {
             want[p * d1 + i * ldd + j] = sum;
         }
         to_device(d, D.data(), D.size() * 4);
-        gemm(d, add ? d : (float*)NULL, a, b, M, n, K, ta, tb,
-             Strides{ lda, ldb, ldd, count, a1, b1, d1 });
+        gemm(matrix(d, ldd, d1), add ? d : NULL, Matrix<float>{ a, lda, a1, ta },
+             Matrix<float>{ b, ldb, b1, tb }, { M, n, K, count });
         to_host(got.data(), d, got.size() * 4);
         check("gemm with strides", got == want);
     }
@@ -349,7 +350,7 @@ static void fault(const char* name, const char* words, const char* hint) {
         device_init();
         float* a = (float*)device_malloc(emu::fault("oom") ? size_t(3) << 30 : 1 << 20);
         run(shuffles, 32);
-        gemm(a, a, a + 1024, a + 2048, 8, 8, 8, false, false);
+        gemm(matrix(a), a, matrix(a + 1024), matrix(a + 2048), { 8, 8, 8 });
     };
     refuse(words, f, true);
     refuse(hint, f, true);
@@ -701,11 +702,13 @@ static void test_refusals() {
     fault("cublas", "error: cuBLAS: matrix product (8, 8) x (8, 8)", "nvidia-smi");
     emu::settings.fault = "badstate";                // a proposal that says it cannot is not taken
     float* a = (float*)device_malloc(1 << 14);
-    gemm(a, a, a + 1024, a + 2048, 8, 8, 9, false, false);
+    gemm(matrix(a), a, matrix(a + 1024), matrix(a + 2048), { 8, 8, 9 });
     check("a proposal in a bad state", true);
     emu::settings.fault = "refused";                 // nor one that says so only when it runs
     emu::algorithms.clear();
-    for (int i = 0; i < 2; i++) { gemm(a, a, a + 1024, a + 2048, 8, 8, 7, false, false); }
+    for (int i = 0; i < 2; i++) {
+        gemm(matrix(a), a, matrix(a + 1024), matrix(a + 2048), { 8, 8, 7 });
+    }
     check("a proposal that is refused", emu::algorithms.size() == 2 &&
                                             emu::algorithms[0] == emu::algorithms[1]);
     emu::settings.fault = "";

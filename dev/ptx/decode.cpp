@@ -37,7 +37,6 @@ static void address_of(Names& names, Instruction& i, const std::string& text, Sp
         for (const Parameter& p : names.kernel->params) {
             if (p.name == s) { i.offset += p.at; return; }
         }
-        die("kernel %s has no parameter %s", names.kernel->name.c_str(), s.c_str());
     }
     const auto variable = names.variables.find(s);
     if (variable != names.variables.end()) {

@@ -36,7 +36,9 @@ template <class T> void touch_argument(std::vector<Touched>& all, const T& v) {
     if constexpr (std::is_pointer_v<T>) {
         touch_memory(all, (const void*)v, word_of<std::remove_pointer_t<T>>());
     } else if constexpr (std::is_class_v<T>) { // pointers in a struct
-        const Word word = strstr(typeid(T).name(), "DsChunk") ? WORD_BF16 : WORD_F32;
+        const char* type = typeid(T).name();
+        const bool bf16 = strstr(type, "DsChunk"), both = strstr(type, "PanelMemory");
+        const Word word = both ? Word(WORD_F32 | WORD_BF16) : bf16 ? WORD_BF16 : WORD_F32;
         for (size_t i = 0; i + sizeof(void*) <= sizeof v; i += sizeof(void*)) {
             const void* p;
             memcpy(&p, (const char*)&v + i, sizeof p);

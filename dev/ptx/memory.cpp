@@ -149,9 +149,18 @@ static char* local_at(Context& c, u64 address, size_t bytes, int lane) {
     }
     return &c.local[(c.first_thread + lane) * each + address - LOCAL_START];
 }
+static char* parameter_at(Context& c, u64 address, size_t bytes, int lane) {
+    if (!aligned(c, "parameter", address, bytes, lane)) { return nullptr; }
+    if (address + bytes > c.kernel->param_bytes) {
+        fault(c, lane, "out of bounds", "parameters at %llu", (unsigned long long)address);
+        return nullptr;
+    }
+    return (char*)c.params + address;
+}
 static char* memory_at(Context& c, const Instruction& i, int lane, size_t bytes, bool write) {
     u64 address = i.offset;
     if (i.base >= 0) { address += get_sized(c.registers, i.base, i.base64 ? 8 : 4, lane); }
+    if (i.space == PARAM) { return parameter_at(c, address, bytes, lane); }
     if (i.space == SHARED) { return shared_at(c, (u32)address, bytes, lane, write); }
     if (i.space == LOCAL) { return local_at(c, address, bytes, lane); }
     if (i.space == GENERIC && address >= SHARED_WINDOW) {
@@ -168,8 +177,7 @@ void load_memory(Context& c, const Instruction& i, u32 lanes) {
     const size_t bytes = (size_t)i.element * i.count;
     for (; lanes; lanes &= lanes - 1) {
         const int lane = __builtin_ctz(lanes);
-        const char* p = i.space == PARAM ? c.params + i.offset
-                                         : memory_at(c, i, lane, bytes, false);
+        const char* p = memory_at(c, i, lane, bytes, false);
         for (int k = 0; k < i.count; k++) {
             const u64 v = p ? extend(p + k * i.element, i.element, i.is_signed) : ~0ull;
             set_sized(c.registers, i.operand[k], i.register_bytes, lane, v);

@@ -102,6 +102,9 @@ u32 slot_of(Names& names, const std::string& s, int bytes, bool is_float) {
         return constant(names, bytes, variable->second + (bytes == 8 ? SHARED_WINDOW : 0));
     }
     if (s[0] == '%') { return special(names, s); }
+    for (const Parameter& p : names.kernel->params) { // its address among the parameters
+        if (p.name == s) { return constant(names, bytes, p.at); }
+    }
     die("kernel %s: unknown operand %s", names.kernel->name.c_str(), s.c_str());
 }
 int register_bytes(const Names& names, const std::string& operand) {

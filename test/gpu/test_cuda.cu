@@ -18,6 +18,7 @@ A variant added to the tables of attention_variants.cuh is tested without touchi
 #include "../../cpu/attention.h"
 #include "../../cpu/metrics.h"
 #include "../../cpu/training.h"
+#include "../../cuda/attention_simple.cuh"
 #include "../../cuda/ops.cuh"
 #include "../../cuda/metrics.cuh"
 #include "../check.h"
@@ -499,7 +500,54 @@ template <class A, class Bi, class Pe> static void test_attention(const char* na
 #endif
     free_all();
 }
+// attention as the program computes it against the simple kernels: the same inputs, on the GPU
+template <class A, class Bi, class Pe> static void test_simple(const char* name, AttnShape s) {
+    const std::string shape = strf("simple, B %d T %d NH %d KV %d HS %d window %d", s.B, s.T, s.NH,
+                                   s.KV, s.HS, s.window);
+    const size_t N = (size_t)s.B * s.T, W = attn_row(s), S = (size_t)s.KV * s.HS;
+    const size_t O = (size_t)s.NH * s.HS;
+    Tensor qkv = random_tensor(N * W), dout = random_tensor(N * O);
+    Tensor ks = random_tensor(S), vs = random_tensor(S);
+    if (A::phi == PHI_ELU1) { cuda::phi_elu1_forward(qkv.r(), s); }
+    Tensor out = empty_tensor(N * O), stat = empty_tensor(N * s.NH * 2, false);
+    Tensor plain_out = empty_tensor(N * O), plain_stat = empty_tensor(N * s.NH * 2, false);
+    Tensor dqkv = empty_tensor(N * W), plain_dqkv = empty_tensor(N * W);
+    const cuda::real* kstar = Bi::learn_k ? ks.r() : NULL;
+    const bool column = Bi::column != NO_COLUMN;
+    const cuda::real* vstar = column ? vs.r() : NULL;
+    const cuda::AttnInputs in = { qkv.r(), kstar, vstar, s };
+    cuda::attention_forward<A, Bi, Pe>(out.r(), stat.f(), qkv.r(), kstar, vstar, s);
+    cuda::attention_simple_forward<A, Bi, Pe>(plain_out.r(), plain_stat.f(), in);
+    out.cpu = download(plain_out);
+    stat.cpu = download(plain_stat);
+    same(name, shape, "out", out, TOL, 0.1);
+    same(name, shape, "stat", stat, IS_BF16 ? 1e-3 : 1e-5);
+    cuda::attention_backward<A, Bi, Pe>(dqkv.r(), NULL, NULL, dout.r(), out.r(), stat.f(), qkv.r(),
+                                        kstar, vstar, NULL, s);
+    cuda::attention_simple_backward<A, Bi, Pe>(plain_dqkv.r(), dout.r(), out.r(), stat.f(), in);
+    dqkv.cpu = download(plain_dqkv);
+    same(name, shape, "dqkv", dqkv);
+    free_all();
+}
 #ifndef REAL_SIZES
+// in the emulator small shapes, on a GPU those at which the presets train
+static std::vector<AttnShape> simple_shapes() {
+    //                              B  T   NH KV HS  window prefix
+    std::vector<AttnShape> list = { { 1, 40, 2, 1, 20, 9, 3, 0, 20, 2, 1 },
+                                    { 1, 12, 2, 1, 640, 0, 0, 0, 640, 2, 1 } };
+    for (int HS : { 32, 64, 96, 128, 192 }) {
+        if (!cuda::on_tensor_cores({ 1, 1, 1, 1, HS }, {})) { continue; }
+#ifdef EMU
+        if (!SMALL) { list.push_back({ 1, 100, 2, 1, HS, 0, 0, 0, HS, 2, 1 }); }
+#else
+        list.push_back({ 1, 1025, 2, 1, HS, 0, 0, 0, HS, 2, 1 });
+        list.push_back({ 2, 2048, 2, 1, HS, 700, 5, 0, HS, 2, 1 });
+        list.push_back({ 17, 2048, 4, 4, HS, 0, 0, 0, HS, 2, 1 });   // two chunks of ds
+#endif
+    }
+    return list;
+}
+static bool simple_now; // test_variant compares with the simple kernels, and with nothing else
 static std::vector<AttnShape> shapes(bool all) {
     //   B  T    NH KV HS  window prefix shared k_dims p     alpha
     [[maybe_unused]] const int two = SMALL ? 1 : 2;
@@ -543,6 +591,11 @@ template <class A, class Bi, class Pe> static void test_variant(const char* name
     // and 1 / Z magnifies the rounding
     constexpr bool cancels = A::phi == PHI_ELU1 && A::Z == Z_SUM &&
                              std::is_same<Pe, Pe_alibi>::value;
+    if (simple_now) {
+        typedef std::conditional_t<cancels, Pe_nope, Pe> Own;
+        for (AttnShape s : simple_shapes()) { test_simple<A, Bi, Own>(name, whole(s)); }
+        return;
+    }
     for (AttnShape s : shapes(all)) {
         s = whole(s);
         if (cancels && s.NH > 2) {
@@ -706,9 +759,10 @@ static void test_gemm_choice() {
     auto run = [&](const std::string& dir) { // D += A B; which algorithms ran
         Tensor d = random_tensor(M * N, false);
         cuda::gemm_cache = home + dir;
-        cuda::gemm_chosen.clear();
+        cuda::gemm_products.clear();
         emu::algorithms.clear();
-        cuda::gemm(d.f(), d.f(), a.r(), b.r(), M, N, K, false, false);
+        cuda::gemm(cuda::matrix(d.f()), d.f(), cuda::matrix(a.r()), cuda::matrix(b.r()),
+                   { M, N, K });
         for (int i = 0; i < M * N; i++) {
             for (int k = 0; k < K; k++) { d.c()[i] += a.c()[i / N * K + k] * b.c()[k * N + i % N]; }
         }
@@ -762,7 +816,7 @@ static void test_gemm_choice() {
     }
     emu::settings.fault = "";
     cuda::gemm_cache = "";
-    cuda::gemm_chosen.clear();
+    cuda::gemm_products.clear();
     emu::algorithms.clear();
     free_all();
     remove_tree(home);
@@ -827,6 +881,9 @@ int main() {
 #ifndef ONLY_HEADS
         if (!SMALL) { test_long_rows(); test_wide_rows(); }
 #endif
+        simple_now = true;
+        test_variants();
+        simple_now = false;
         printf("results %016llx\n", (unsigned long long)results);
 #ifdef EMU
         if (!first) { first = results; }
