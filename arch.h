@@ -33,6 +33,7 @@ A row with nothing special about it is named nowhere else: a new one needs an ed
     /* norms */ \
     X(kind,  norm,         THIS(NORM),    "",   "NORM",              "train_sink.norm",                     0, 0, NAMES_OF(NORM), "") \
     X(kind,  norm_kind,    NORM_KIND_rms, "tb", "--norm-kind",       "train_sink.norm_kind",                0, 0, NAMES_OF(NORM_KIND), "rms or ln, LayerNorm with a bias") \
+    X(int,   norm_bias,    1,             "tb", "--norm-bias",       "train_sink.norm_bias",                0, 1, "", "0: LayerNorm without its bias") \
     X(float, eps,          1e-5f,         "tb", "--norm-eps",        "rms_norm_eps",                        0, 1, "", "added inside the root of every norm") \
     X(int,   norm_embed,   0,             "tb", "--norm-embed",      "train_sink.norm_embed",               0, 1, "", "1: a norm after the embedding") \
     X(int,   parallel,     0,             "tb", "--parallel",        "train_sink.parallel",                 0, 1, "", "1: attention and FFN read the same stream, x += attn(x) + ffn(x)") \
@@ -44,6 +45,8 @@ A row with nothing special about it is named nowhere else: a new one needs an ed
     X(int,   tied,         0,             "tb", "--tied",            "tie_word_embeddings",                 0, 1, "", "1: lm_head is the embedding") \
     X(float, embed_scale,  1,             "tb", "--embed-scale",     "train_sink.embed_scale",              1e-6, 1e6, "", "the embedding is multiplied by this") \
     X(float, logit_cap,    0,             "tb", "--logit-cap",       "train_sink.logit_cap",                0, 1e6, "", "logits are cap tanh(logit / cap) (0: as they are)") \
+    X(float, logit_divisor, 1,            "tb", "--logit-divisor",   "train_sink.logit_divisor",            1e-6, 1e6, "", "logits are divided by this") \
+    X(float, residual_scale, 1,           "tb", "--residual-scale",  "train_sink.residual_scale",           1e-6, 1e6, "", "NORM=pre: x += this times attn(x), and so the FFN") \
     /* positions */ \
     X(kind,  pe,           THIS(PE),      "",   "PE",                "train_sink.pe",                       0, 0, NAMES_OF(PE), "") \
     X(float, rope_base,    10000,         "tb", "--rope-base",       "rope_theta",                          1e-3, 1e12, "", "base of the rotary angles") \

@@ -22,7 +22,7 @@ The rows themselves are in train_sink.cu, which includes this.
 struct Sizes {
     Arch c;
     NormRow norm; BiasRow bias; PeRow pe; FfnRow ffn;
-    bool ln, phi, combine, gate, qkn;
+    bool ln, norm_bias, phi, combine, gate, qkn;
     long L, C, NH, KV, HS, F, V, T;
     long QK, W, OC, FH, G; // q and k of a row; q, k and v; what W_O reads; gate | up; the gate
     long MW, MS, MP;       // Mamba: channels, the state of each; d, b and c of a row
@@ -31,6 +31,7 @@ struct Sizes {
         : c(arch), norm(norm_of(c)), bias(bias_of(c)), pe(pe_of(c)), ffn(ffn_of(c)) {
         L = c.L; C = c.C; NH = c.NH; KV = c.KV; HS = c.HS; F = c.F; V = c.V; T = c.T;
         ln = c.norm_kind == NORM_KIND_ln;
+        norm_bias = ln && c.norm_bias;
         phi = Attn::phi == PHI_MLP;
         combine = c.combine == COMBINE_sum || bias.add_v;
         gate = c.gate != GATE_none;

@@ -31,9 +31,9 @@ typedef REAL real, acc;
 static const char* const name = "ref";
 enum { large = 256, piece_rows = 0 }; // side of matrices that are large here; a batch is never cut
 
-// y (n) += x
-inline void add(real* y, const real* x, long n) {
-    for (long i = 0; i < n; i++) { y[i] += x[i]; }
+// y (n) = by y + x; x NULL counts as zeros
+inline void add(real* y, const real* x, long n, acc by = 1) {
+    for (long i = 0; i < n; i++) { y[i] = by * y[i] + (x ? x[i] : real(0)); }
 }
 
 // a . b, of n numbers each; NULL counts as zeros

@@ -22,9 +22,9 @@ struct Init { double std, mean; };
     HEAD(wpe,      "model.embed_positions.weight",     pe.learnable,          T + bias.token, C, LINEAR(C)) \
     HEAD(sink,     "model.sink_token",                 bias.token,            VECTOR,   C,  NORMAL(0.02)) \
     HEAD(lnew,     "model.embed_norm.weight",          c.norm_embed,          VECTOR,   C,  ONES) \
-    HEAD(lneb,     "model.embed_norm.bias",            c.norm_embed && ln,    VECTOR,   C,  ZEROS) \
+    HEAD(lneb,     "model.embed_norm.bias",            c.norm_embed && norm_bias, VECTOR,   C,  ZEROS) \
     LAYER(ln1w,    "input_layernorm.weight",           norm.in,               VECTOR,   C,  ONES) \
-    LAYER(ln1b,    "input_layernorm.bias",             norm.in && ln,         VECTOR,   C,  ZEROS) \
+    LAYER(ln1b,    "input_layernorm.bias",             norm.in && norm_bias,  VECTOR,   C,  ZEROS) \
     LAYER(qw,      "self_attn.q_proj.weight",          true,                  NH * HS,  C,  LINEAR(C)) \
     LAYER(kw,      "self_attn.k_proj.weight",          true,                  KV * HS,  C,  LINEAR(C)) \
     LAYER(vw,      "self_attn.v_proj.weight",          true,                  KV * HS,  C,  LINEAR(C)) \
@@ -42,9 +42,9 @@ struct Init { double std, mean; };
     LAYER(ow,      "self_attn.o_proj.weight",          true,                  C,        OC, LINEAR(OC)) \
     LAYER(ob,      "self_attn.o_proj.bias",            c.out_bias,            VECTOR,   C,  ZEROS) \
     LAYER(ln1ow,   "post_attention_layernorm.weight",  norm.out,              VECTOR,   C,  ONES) \
-    LAYER(ln1ob,   "post_attention_layernorm.bias",    norm.out && ln,        VECTOR,   C,  ZEROS) \
+    LAYER(ln1ob,   "post_attention_layernorm.bias",    norm.out && norm_bias, VECTOR,   C,  ZEROS) \
     LAYER(ln2w,    ffn_norm + ".weight",               norm.in,               VECTOR,   C,  ONES) \
-    LAYER(ln2b,    ffn_norm + ".bias",                 norm.in && ln,         VECTOR,   C,  ZEROS) \
+    LAYER(ln2b,    ffn_norm + ".bias",                 norm.in && norm_bias,  VECTOR,   C,  ZEROS) \
     LAYER(gatew,   "mlp.gate_proj.weight",             ffn.gated && !mixture(l), F,     C,  LINEAR(C)) \
     LAYER(upw,     "mlp.up_proj.weight",               !mixture(l),           F,        C,  LINEAR(C)) \
     LAYER(gateb,   "mlp.gate_proj.bias",               ffn.gated && c.ffn_bias && !mixture(l), VECTOR, F, ZEROS) \
@@ -53,9 +53,9 @@ struct Init { double std, mean; };
     LAYER(downb,   "mlp.down_proj.bias",               c.ffn_bias && !mixture(l), VECTOR, C, ZEROS) \
     FORWARD_ONLY_PARAMS(LAYER) \
     LAYER(ln2ow,   "post_feedforward_layernorm.weight", norm.out,             VECTOR,   C,  ONES) \
-    LAYER(ln2ob,   "post_feedforward_layernorm.bias",  norm.out && ln,        VECTOR,   C,  ZEROS) \
+    LAYER(ln2ob,   "post_feedforward_layernorm.bias",  norm.out && norm_bias, VECTOR,   C,  ZEROS) \
     TAIL(lnfw,     "model.norm.weight",                !norm.stream,          VECTOR,   C,  ONES) \
-    TAIL(lnfb,     "model.norm.bias",                  !norm.stream && ln,    VECTOR,   C,  ZEROS) \
+    TAIL(lnfb,     "model.norm.bias",                  !norm.stream && norm_bias, VECTOR,   C,  ZEROS) \
     TAIL(lmw,      "lm_head.weight",                   !c.tied,               V,        C,  LINEAR(C)) \
     TAIL(lmb,      "lm_head.bias",                     c.head_bias,           VECTOR,   V,  ZEROS)
 
@@ -86,7 +86,7 @@ struct Init { double std, mean; };
     X(acc,  losses,  N)                               /* (N) */ \
     X(real, dx,      D * C)                           /* backward: as their namesakes, of one layer */ \
     X(real, dn,      D * C) \
-    X(real, df,      norm.out && !norm.stream ? D * C : 0) \
+    X(real, df,      (norm.out && !norm.stream) || c.residual_scale != 1 ? D * C : 0) \
     X(real, dside,   c.parallel ? D * C : 0)          /* what the FFN of a parallel layer adds to dx_2l */ \
     X(real, dqkv,    D * W) \
     X(real, datt,    D * NH * HS) \

@@ -121,9 +121,12 @@ void output_forward(Model* m, int i, const real* inp, const real* weight, const 
                            int width) {
     const Sizes& d = m->d;
     const int N = rows(m);
-    const real* residual = d.norm.out && !d.norm.stream ? NULL : act_x(m, i);
+    const float scale = m->c.residual_scale;     // 1, or NORM=pre
+    const bool apart = (d.norm.out && !d.norm.stream) || scale != 1;
+    const real* residual = apart ? NULL : act_x(m, i);
     real* out = d.norm.out ? of_branch(m->a.f, m, i, d.C) : act_x(m, i + 1);
     ops::matmul_forward(out, inp, weight, bias, residual, N, width, d.C);
+    if (scale != 1) { ops::add(out, act_x(m, i), (long)N * d.C, scale); }
     if (!d.norm.out) { return; }
     const auto w = after(m->w, i);
     norm_forward(m, act_x(m, i + 1), out, w.w, w.b, norm_after(m, i));
@@ -136,6 +139,12 @@ static void output_backward(Model* m, int i, real* dinp, acc* dweight, acc* dbia
     const Sizes& d = m->d;
     const int N = rows(m);
     real* df = m->a.dx;
+    if (m->c.residual_scale != 1) {
+        const long n = (long)N * d.C;
+        df = m->a.df;
+        ops::device_copy(df, m->a.dx, n * sizeof(real));
+        ops::add(df, NULL, n, m->c.residual_scale);
+    }
     if (d.norm.out) {
         const auto w = after(m->w, i); const auto g = after(m->g, i);
         df = d.norm.stream ? m->a.dn : m->a.df;
@@ -470,6 +479,12 @@ void embed_backward(Model* m) {
     ops::embed_backward(g.wte, g.wpe, g.sink, dx, m->tokens, c.embed_scale, m->B, m->T, c.C);
 }
 
+// Divides the logits by --logit-divisor: x (N, C) is what lm_head reads, or its gradient.
+static void divide_logits(const Model* m, real* x) {
+    const acc divisor = m->c.logit_divisor;
+    if (divisor != 1) { ops::add(x, NULL, (long)rows(m) * m->c.C, 1 / divisor); }
+}
+
 // tokens -> what lm_head reads. watch(l) is called after layer l, and with -1 after the embedding:
 // its activations are valid then, and perhaps not later
 void model_body(Model* m, const Watch& watch) {
@@ -485,6 +500,7 @@ void model_body(Model* m, const Watch& watch) {
     if (!m->d.norm.stream) {
         norm_forward(m, act_top(m), act_x(m, 2 * m->c.L), m->w.lnfw, m->w.lnfb, norm_final(m));
     }
+    divide_logits(m, act_top(m));
 }
 
 // runs the model on its last T `tokens`; returns what lm_head reads of the last one. If the cache
@@ -571,6 +587,7 @@ void model_backward(Model* m, bool last, const Watch& watch) {
         if (last) { shard_send(m->shard, m->shard_grads, m->grads, from, &m->sent); }
     };
     if (!m->d.norm.stream) {
+        divide_logits(m, m->a.dn);
         norm_backward(m, m->a.dx, m->g.lnfw, m->g.lnfb, m->a.dn, act_x(m, 2 * m->c.L), m->w.lnfw,
                       norm_final(m), false);
     }

@@ -37,10 +37,15 @@ inline std::string device_start() { return host::device_start() + "; " + product
 // Whether weights may stay as their file keeps them (mapped_weights.h).
 static const bool reads_mapped = std::is_same<real, float>::value;
 
-// y (n) += x
-inline void add(real* y, const real* x, long n) {
-    #pragma omp parallel for simd
-    for (long i = 0; i < n; i++) { y[i] = y[i] + x[i]; }
+// y (n) = by y + x; x NULL counts as zeros
+inline void add(real* y, const real* x, long n, acc by = 1) {
+    if (x) {
+        #pragma omp parallel for simd
+        for (long i = 0; i < n; i++) { y[i] = real(by * acc(y[i]) + acc(x[i])); }
+    } else {
+        #pragma omp parallel for simd
+        for (long i = 0; i < n; i++) { y[i] = real(by * acc(y[i])); }
+    }
 }
 
 // Rounds src (n) to the type of tensors.

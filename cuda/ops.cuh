@@ -28,17 +28,25 @@ __global__ void __launch_bounds__(256) cast_kernel(real* dst, const acc* src, lo
     }
 }
 
-template <int N> __global__ void __launch_bounds__(256) add_kernel(real* y, const real* x, long n) {
+template <int N> __global__ void __launch_bounds__(256)
+add_kernel(real* y, const real* x, long n, float by) {
     FOR_FLAT(i, N, n) {
-        Vec<real, N> a = load<N>(y + i), b = load<N>(x + i);
-        for (int k = 0; k < N; k++) { a.v[k] = real((float)a.v[k] + (float)b.v[k]); }
+        Vec<real, N> a = load<N>(y + i);
+        Vec<real, N> b = a;
+        if (x) { b = load<N>(x + i); }
+        for (int k = 0; k < N; k++) {
+            a.v[k] = real(fmaf(by, (float)a.v[k], x ? (float)b.v[k] : 0.0f));
+        }
         store<N>(y + i, a);
     }
 }
 
-inline void add(real* y, const real* x, long n) {
-    if (wide(n % VN, {y, x})) { LAUNCH(add_kernel<VN>, flat_grid(n, VN), dim3(256), 0, y, x, n); }
-    else { LAUNCH(add_kernel<1>, flat_grid(n, 1), dim3(256), 0, y, x, n); }
+inline void add(real* y, const real* x, long n, acc by = 1) {
+    if (wide(n % VN, { y, x })) {
+        LAUNCH(add_kernel<VN>, flat_grid(n, VN), dim3(256), 0, y, x, n, by);
+    } else {
+        LAUNCH(add_kernel<1>, flat_grid(n, 1), dim3(256), 0, y, x, n, by);
+    }
 }
 
 inline void cast_to_real(real* dst, const acc* src, long n) {

@@ -84,6 +84,16 @@ struct ArchCheck {
         if (!ok) { die(EXIT_USER, got(fields) + ": wanted " + wanted); }
     }
 
+    // what a norm has, and what its place allows
+    void norms() {
+        const bool pre = norm_of(c).in && !norm_of(c).out;
+        need(c.norm_bias || c.norm_kind == NORM_KIND_ln, { "norm_bias", "norm_kind" },
+             "--norm-kind ln, or leave it out: RMSNorm has no bias");
+        need(c.residual_scale == 1 || pre, { "residual_scale", "norm" }, "NORM=pre, or 1");
+        need(c.logit_divisor == 1 || !norm_of(c).stream, { "logit_divisor", "norm" },
+             "another NORM than post, or 1");
+    }
+
     // what must be given, and numbers that fit together
     void sizes() {
         need(c.L >= 1, { "L" }, "1 or more");
@@ -141,6 +151,7 @@ struct ArchCheck {
         need(ffn_of(c).gated, { "experts", "ffn" }, "a gated FFN");
         need(norm_of(c).in && !norm_of(c).out && !c.parallel, { "experts", "norm", "parallel" },
              "NORM=pre, not parallel");
+        need(c.residual_scale == 1, { "experts", "residual_scale" }, "1 beside experts");
         need(c.expert_layers.find_first_not_of("01") == str::npos, { "expert_layers" },
              "a pattern of 0 and 1, such as 01");
     }
@@ -206,6 +217,7 @@ void arch_settle(Arch* c, const std::string& where) {
     if (slope_heads(*c) == c->NH) { c->slopes = SLOPES_even; }    // a power of two: no other
     ArchCheck check = { *c, where };
     check.sizes();
+    check.norms();
     check.positions();
     check.attention();
     check.experts();

@@ -222,6 +222,60 @@ static void more_bloom(Import* in) {
     in->c.slopes = SLOPES_published;
 }
 
+static void more_granite(Import* in) {
+    in->c.qkv_bias = in->c.out_bias = in->yes("attention_bias", false);
+    in->c.ffn_bias = in->yes("mlp_bias", false);
+    if (!(in->c.score_scale > 0)) {              // 0 would mean another default here
+        in->refuse("attention_multiplier", "more than 0");
+    }
+}
+
+// Checks one key of MPT's attn_config: only one value of most is computed, there and here.
+static void mpt_attention(Import* in, const std::string& key, const Json& value) {
+    static const char* const ONLY[][2] = {
+        { "attn_type", "\"multihead_attention\"" }, { "alibi", "true" }, { "alibi_bias_max", "8" },
+        { "clip_qkv", "null" }, { "qk_ln", "false" }, { "prefix_lm", "false" },
+        { "attn_uses_sequence_id", "false" }, { "model_type", "\"\"" },
+    };
+    for (auto& only : ONLY) {
+        if (key != only[0] || directory_value(value) == only[1]) { continue; }
+        die(EXIT_USER, in->where + ": attn_config: " + key + " is " + json_short(value) +
+            ", wanted " + only[1], "docs/open-models.md lists what opens, and what is missing");
+    }
+    for (auto& only : ONLY) { if (key == only[0]) { return; } }
+    const bool how = key == "attn_impl" || key == "attn_pdrop" || is_harmless(key);
+    if (how || key == "softmax_scale" || value.type == Json::NUL) { return; }
+    die(EXIT_USER, in->where + ": attn_config: the key '" + key + "' is not understood",
+        "docs/open-models.md lists what opens, and what is missing");
+}
+
+static void more_mpt(Import* in) {
+    const Json* attention = in->get("attn_config");
+    if (attention && attention->type != Json::OBJECT) { in->refuse("attn_config", "an object"); }
+    if (attention) {
+        for (auto& f : attention->fields) { mpt_attention(in, f.first, f.second); }
+        const Json* scale = attention->get("softmax_scale");
+        if (scale && scale->type != Json::NUL) {
+            for (auto& r : arch_rows(&in->c)) {
+                if (!strcmp(r.field, "score_scale")) { arch_read(r, *scale, in->where); }
+            }
+            if (!(in->c.score_scale > 0)) { in->refuse("attn_config", "a softmax_scale above 0"); }
+        }
+    }
+    import_wanted(in, "expansion_ratio=4");      // transformers reads no other
+    in->c.F = 4 * in->c.C;
+    in->c.slopes = SLOPES_published;
+    const std::string norm = in->text("norm_type", "layernorm");
+    if (norm != "layernorm" && norm != "low_precision_layernorm") {
+        in->refuse("norm_type", "low_precision_layernorm or layernorm");
+    }
+    if (in->get("logit_scale")) { in->refuse("logit_scale", "null"); }
+    for (const char* key : { "learned_pos_emb", "embedding_fraction", "init_config", "verbose",
+                             "tokenizer_name", "emb_pdrop" }) {
+        in->get(key);                            // of training, or not used beside alibi
+    }
+}
+
 static void more_mixtral(Import* in) {
     import_window(in, 0);
 }
@@ -448,6 +502,20 @@ static const NameRow FALCON_TWO_NORMS[] = FALCON_NAMES("h.N.ln_attn", "h.N.ln_ml
 static const NameRow BLOOM_NAMES[] = FALCON_NAMES("h.N.input_layernorm",
                                                   "h.N.post_attention_layernorm");
 
+static const NameRow MPT_NAMES[] = {
+    { "model.embed_tokens", "wte", AS_IT_IS },
+    { "lm_head", "lm_head", AS_IT_IS },
+    { "input_layernorm", "blocks.N.norm_1", AS_IT_IS },
+    { "post_attention_layernorm", "blocks.N.norm_2", AS_IT_IS },
+    { "self_attn.q_proj", "blocks.N.attn.Wqkv", STACKED_Q },
+    { "self_attn.k_proj", "blocks.N.attn.Wqkv", STACKED_K },
+    { "self_attn.v_proj", "blocks.N.attn.Wqkv", STACKED_V },
+    { "self_attn.o_proj", "blocks.N.attn.out_proj", AS_IT_IS },
+    { "mlp.up_proj", "blocks.N.ffn.up_proj", AS_IT_IS },
+    { "mlp.down_proj", "blocks.N.ffn.down_proj", AS_IT_IS },
+    { "model.norm", "norm_f", AS_IT_IS },
+    { NULL, NULL, AS_IT_IS }
+};
 static const NameRow JAMBA_NAMES[] = {
     { "model.embed_tokens", "model.embed_tokens", AS_IT_IS },
     { "model.norm", "model.final_layernorm", AS_IT_IS },
@@ -560,6 +628,13 @@ static const Family FAMILIES[] = {
       "transformer.", GPTJ_NAMES, false, false },
     { "ernie4_5", "eps=1e-5 KV=2 tied=1 rope_base=500000", "", "", "hidden_act", true, more_ernie,
       "", ERNIE_NAMES, false, false },
+    { "granite", "eps=1e-6 score_scale=1",
+      "embedding_multiplier:embed_scale residual_multiplier:residual_scale "
+      "attention_multiplier:score_scale logits_scaling:logit_divisor",
+      "", "hidden_act", true, more_granite, "", NULL, false, false },
+    { "mpt", "eps=1e-5 norm_kind=ln norm_bias=0 tied=1 pe=alibi ffn=gelu",
+      "d_model:C n_heads:NH n_layers:L max_seq_len:T layer_norm_epsilon:eps", "no_bias=true", "",
+      false, more_mpt, "transformer.", MPT_NAMES, false, false },
     { "falcon", "eps=1e-5 norm_kind=ln tied=1 ffn=gelu", "layer_norm_epsilon:eps",
       "apply_residual_connection_post_layernorm=false", "activation", false, more_falcon,
       "transformer.", FALCON_ONE_NORM, false, false },

@@ -26,6 +26,8 @@ static const struct { const char *type, *architecture, *without; } WRITTEN[] = {
     { "opt",         "OPTForCausalLM",      " KV HS eps rope_base " },
     { "falcon",      "FalconForCausalLM",   " KV HS F " },
     { "bloom",       "BloomForCausalLM",    " KV HS F T rope_base " },
+    { "granite",     "GraniteForCausalLM",  " score_scale " },
+    { "mpt",         "MptForCausalLM",      " KV HS F rope_base " },
 };
 
 std::vector<std::string> families_written() {
@@ -38,7 +40,14 @@ std::vector<std::string> families_written() {
 
 static std::string yes(bool v) { return v ? "true" : "false"; }
 static std::string whole(int v) { return strf("%d", v); }
-static std::string some(float v) { return v ? float_text(v) : "null"; }
+
+// Writes a number with a point: where transformers wants a float, it rejects 30 and takes 30.0.
+static std::string pointed(float v) {
+    const std::string text = float_text(v);
+    return text.find_first_of(".en") == std::string::npos ? text + ".0" : text;
+}
+
+static std::string some(float v) { return v ? pointed(v) : "null"; }
 
 // a list of one word a layer
 static std::string by_layer(const Arch& c, std::function<std::string(int l)> word) {
@@ -56,6 +65,10 @@ static int first_local(const Arch& c) {
     int l = 0;
     while (l < c.L && !is_local(c, l)) { l++; }
     return l;
+}
+
+static float score_scale(const Arch& c) {
+    return c.score_scale ? c.score_scale : 1 / sqrtf(c.HS);
 }
 
 // Gemma's scores are divided by the root of this
@@ -96,12 +109,19 @@ static const struct { const char* key; std::string (*value)(const Arch& c); } KE
         return build::Attn::capped ? some(c.attn_cap) : "null"; } },
     { "final_logit_softcapping", [](const Arch& c) { return some(c.logit_cap); } },
     { "rope_local_base_freq", [](const Arch& c) {
-        return float_text(c.rope_local ? c.rope_local : 10000); } },
+        return pointed(c.rope_local ? c.rope_local : 10000); } },
     { "new_decoder_architecture", [](const Arch& c) { return yes(grouped(c)); } },
     { "multi_query", [](const Arch& c) { return yes(c.KV == 1); } },
     { "num_kv_heads", [](const Arch& c) { return whole(c.KV); } },
     { "ffn_hidden_size", [](const Arch& c) { return whole(c.F); } },
     { "n_inner", [](const Arch& c) { return whole(c.F); } },
+    { "embedding_multiplier", [](const Arch& c) { return pointed(c.embed_scale); } },
+    { "residual_multiplier", [](const Arch& c) { return pointed(c.residual_scale); } },
+    { "attention_multiplier", [](const Arch& c) { return pointed(score_scale(c)); } },
+    { "logits_scaling", [](const Arch& c) { return pointed(c.logit_divisor); } },
+    { "attn_config", [](const Arch& c) {
+        const std::string scale = some(c.score_scale);
+        return "{\"alibi\": true, \"alibi_bias_max\": 8, \"softmax_scale\": " + scale + "}"; } },
     { "seq_length", [](const Arch& c) { return whole(c.T); } },
 };
 
@@ -136,7 +156,9 @@ static Fields family_fields(const Family& f, const std::string& without, Arch c)
         const bool ours = !key_object(r).empty() && key == r.key,        // of "train_sink"
                    tied = !strcmp(r.field, "tied");
         if (ours || without.find(field) != std::string::npos) { continue; }
-        fields.push_back({ key, tied ? yes(c.tied) : arch_text(r, true) });
+        std::string value = tied ? yes(c.tied) : arch_text(r, true);
+        if (r.type == ARCH_float) { value = pointed(*(float*)r.at); }
+        fields.push_back({ key, value });
     }
     if (*f.act) {
         fields.push_back({ split(f.act, ' ')[0], json_str(activation_name(f, c.ffn)) });
@@ -199,7 +221,7 @@ std::vector<RowApart> rows_apart(Arch a, Arch b) {
         c->local = pattern_whole(c->local, c->L);
         c->rope_layers = pattern_whole(c->rope_layers, c->L);
         c->rope_part = pe_of(*c).rotary ? (float)rotated(*c) / c->HS : 1;
-        if (!c->score_scale) { c->score_scale = 1 / sqrtf(c->HS); }
+        c->score_scale = score_scale(*c);
     }
     const std::vector<ArchRow> ours = arch_rows(&a);
     const std::vector<ArchRow> theirs = arch_rows(&b);

@@ -43,6 +43,7 @@ static const GgufModel GGUF_MODELS[] = {
     { "falcon",   "falcon",      "activation",        "gelu", "qkv one_norm",
       "qkv_bias=0 square" },
     { "bloom",    "bloom",       "",                  "", "qkv", "square" },
+    { "granite",  "granite",     "hidden_act",        "silu", "pairs", "" },
 };
 
 // A key after the family's name, its key in config.json, and its type in the file. "" stands for a
@@ -62,6 +63,10 @@ static const char* const GGUF_CONFIG[][3] = {
     { "rope.freq_base_swa", "rope_local_base_freq", "f32" },
     { "attn_logit_softcapping", "attn_logit_softcapping", "f32" },
     { "final_logit_softcapping", "final_logit_softcapping", "f32" },
+    { "attention.scale", "attention_multiplier", "f32" },
+    { "embedding_scale", "embedding_multiplier", "f32" },
+    { "residual_scale", "residual_multiplier", "f32" },
+    { "logit_scale", "logits_scaling", "f32" },
     { "use_parallel_residual", "use_parallel_residual", "bool" },
     { "expert_count", "num_local_experts", "" },
     { "expert_used_count", "num_experts_per_tok", "" },

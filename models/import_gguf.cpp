@@ -123,7 +123,7 @@ static void gguf_family_keys(const Gguf& g, const std::string& type, double head
     };
     auto has = [&](const char* name) { return g.weights.find(name) != NULL; };
     const double heads = number("attention.head_count"), layers = number("block_count");
-    if (type == "llama") {
+    if (type == "llama" || type == "granite") {
         json_put(config, "attention_bias", has("blk.0.attn_q.bias"));
         json_put(config, "mlp_bias", has("blk.0.ffn_up.bias"));
     }

@@ -33,8 +33,9 @@ from transformers.modeling_outputs import CausalLMOutputWithPast, ModelOutput
 ROWS = dict(
     attn="softmax", bias="none", pe="rotary", norm="pre", ffn="swiglu", combine="concat",
     qknorm="none", gate="none", tokenizer="",
-    norm_kind="rms", norm_embed=0, parallel=0,
+    norm_kind="rms", norm_bias=1, norm_embed=0, parallel=0,
     qkv_bias=0, out_bias=0, ffn_bias=0, head_bias=0, embed_scale=1.0, logit_cap=0.0,
+    logit_divisor=1.0, residual_scale=1.0,
     alibi_slopes="even", rope_local=0.0, rope_part=1.0, rope_layers="",
     bias_share="none", k_dims=0, v_star="", attn_p=1.0, attn_alpha=1.0, attn_bias_init=0.0,
     attn_cap=50.0, score_scale=0.0, prefix=0, window=0, local_layers="",
@@ -205,14 +206,13 @@ def weights(c, s, seen):
 
 
 class Norm(nn.Module):
-    """RMSNorm, or a LayerNorm with its bias."""
+    """RMSNorm, or a LayerNorm with or without its bias."""
 
-    def __init__(self, size, eps, kind="rms"):
+    def __init__(self, size, eps, kind="rms", bias=True):
         super().__init__()
         self.eps, self.kind = eps, kind
         self.weight = nn.Parameter(torch.ones(size))
-        if kind == "ln":
-            self.bias = nn.Parameter(torch.zeros(size))
+        self.bias = nn.Parameter(torch.zeros(size)) if kind == "ln" and bias else None
 
     def forward(self, x):
         y = x.float()
@@ -220,7 +220,7 @@ class Norm(nn.Module):
             y = y - y.mean(-1, keepdim=True)
         y = y * (y.pow(2).mean(-1, keepdim=True) + self.eps).rsqrt()
         y = y * self.weight.float()
-        if self.kind == "ln":
+        if self.bias is not None:
             y = y + self.bias.float()
         return y.to(x.dtype)
 
@@ -355,7 +355,7 @@ class Layer(nn.Module):
         super().__init__()
         self.c = c
         self.self_attn, self.mlp = Attention(c, layer), FFN(c)
-        norm = lambda: Norm(c.C, c.eps, c.norm_kind)
+        norm = lambda: Norm(c.C, c.eps, c.norm_kind, c.norm_bias)
         before, after = c.norm in ("pre", "sandwich"), c.norm != "pre"
         if before:
             self.input_layernorm = norm()
@@ -382,8 +382,9 @@ class Layer(nn.Module):
             x = x + self.post_attention_layernorm(o)
             y = self.mlp(self.pre_feedforward_layernorm(x))
             return x + self.post_feedforward_layernorm(y), A
-        read = x if c.parallel else x + o        # Eq. 2
-        return x + o + self.mlp(self.post_attention_layernorm(read)), A
+        after = x + c.residual_scale * o         # Eq. 2
+        read = self.post_attention_layernorm(x if c.parallel else after)
+        return after + c.residual_scale * self.mlp(read), A
 
 
 # ---- the model
@@ -419,7 +420,7 @@ class TrainSinkPreTrainedModel(PreTrainedModel):
             nn.init.normal_(module.weight, std=math.sqrt(0.4 / module.embedding_dim))
         if isinstance(module, Norm):
             nn.init.ones_(module.weight)
-            if module.kind == "ln":
+            if module.bias is not None:
                 nn.init.zeros_(module.bias)
         if isinstance(module, FFN):
             deep = self.config.num_hidden_layers * math.sqrt(module.down_proj.in_features)
@@ -439,10 +440,10 @@ class TrainSinkModel(TrainSinkPreTrainedModel):
         if c.token:
             self.sink_token = nn.Parameter(torch.zeros(c.C))
         if c.norm_embed:
-            self.embed_norm = Norm(c.C, c.eps, c.norm_kind)
+            self.embed_norm = Norm(c.C, c.eps, c.norm_kind, c.norm_bias)
         self.layers = nn.ModuleList(Layer(c, n) for n in range(c.L))
         if c.norm != "post":
-            self.norm = Norm(c.C, c.eps, c.norm_kind)
+            self.norm = Norm(c.C, c.eps, c.norm_kind, c.norm_bias)
         self.post_init()
 
     def get_input_embeddings(self):
@@ -549,7 +550,7 @@ class TrainSinkForCausalLM(TrainSinkPreTrainedModel, GenerationMixin):
         c = self.model.c
         out = self.model(input_ids, **others)
         keep = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
-        logits = self.lm_head(out.last_hidden_state[:, keep]).float()
+        logits = self.lm_head(out.last_hidden_state[:, keep] / c.logit_divisor).float()
         if c.logit_cap:
             logits = c.logit_cap * torch.tanh(logits / c.logit_cap)
         out.logits = logits

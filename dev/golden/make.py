@@ -26,6 +26,7 @@ MODEL_FLAGS = {"attn-p": 1.0, "attn-alpha": 1.0, "bias-share": "none", "k-dims":
                "prefix": 0, "window": 0, "head-dim": 0, "norm-kind": "rms", "norm-eps": 1e-5,
                "norm-embed": 0, "parallel": 0, "qkv-bias": 0, "out-bias": 0, "ffn-bias": 0,
                "head-bias": 0, "tied": 0, "embed-scale": 1.0, "logit-cap": 0.0,
+               "norm-bias": 1, "residual-scale": 1.0, "logit-divisor": 1.0,
                "rope-base": 10000.0, "rope-local": 0.0, "rope-part": 1.0, "rope-layers": "",
                "rope-scaling": "none", "rope-factor": 1.0, "rope-context": 8192, "rope-low": 1.0,
                "rope-high": 4.0, "rope-fast": 32.0, "rope-slow": 1.0, "rope-length": 0.0,

@@ -61,7 +61,7 @@ def shapes(c):
             s[name + ".bias"] = (rows,)
     def norm(name):
         s[name + ".weight"] = (c.width,)
-        if c.norm_kind == "ln":
+        if c.norm_kind == "ln" and c.norm_bias:
             s[name + ".bias"] = (c.width,)
     s["model.embed_tokens.weight"] = (c.vocab, c.width)
     if c.PE == "learnable":
@@ -198,12 +198,12 @@ def rmsnorm(c, x, g):
     return x / (x.pow(2).mean(-1, keepdim=True) + c.norm_eps).sqrt() * g
 
 def norm(c, p, name, x):
-    """p holds name.weight and, of a LayerNorm, name.bias"""
+    """p holds name.weight and, of most LayerNorms, name.bias"""
     if c.norm_kind == "rms":
         return rmsnorm(c, x, p[name + ".weight"])
     centered = x - x.mean(-1, keepdim=True)
     return (centered / (centered.pow(2).mean(-1, keepdim=True) + c.norm_eps).sqrt()
-            * p[name + ".weight"] + p[name + ".bias"])
+            * p[name + ".weight"] + p.get(name + ".bias", 0))
 
 def linear(p, name, x):
     y = x @ p[name + ".weight"].T
@@ -338,13 +338,14 @@ def forward(c, p, ids):
         else:  # Eq. 2, and what Gemma and OLMo made of it
             before = x
             o, m = attention(c, at, at_place("attn_in", x), n)
-            x = x + at_place("attn_out", o)
-            x = x + at_place("ffn_out", ffn(c, ff, at_place("ffn_in", before if c.parallel else x)))
+            x = x + c.residual_scale * at_place("attn_out", o)
+            read = at_place("ffn_in", before if c.parallel else x)
+            x = x + c.residual_scale * at_place("ffn_out", ffn(c, ff, read))
         hidden.append(x)
         maps.append(m)
     y = x if c.NORM == "post" else norm(c, p, "model.norm", x)
     head = p["model.embed_tokens.weight" if c.tied else "lm_head.weight"]
-    logits = y[:, sink:] @ head.T + (p["lm_head.bias"] if c.head_bias else 0)
+    logits = y[:, sink:] / c.logit_divisor @ head.T + (p["lm_head.bias"] if c.head_bias else 0)
     if c.logit_cap:
         logits = c.logit_cap * torch.tanh(logits / c.logit_cap)
     token_loss = fn.cross_entropy(logits.transpose(1, 2), ids[:, 1:], reduction="none")

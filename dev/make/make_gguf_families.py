@@ -19,7 +19,7 @@ ARCHS = {"qwen2": "QWEN2", "qwen3": "QWEN3", "gemma": "GEMMA", "olmo2": "OLMO2",
          "gpt_neox": "GPTNEOX", "falcon_7b": "FALCON",
          "falcon_40b": "FALCON", "gemma2_gguf": "GEMMA2", "bloom": "BLOOM",
          "mixtral": "LLAMA", "qwen2_moe": "QWEN2MOE", "qwen3_moe_norm": "QWEN3MOE",
-         "gpt_oss": "GPT_OSS"}
+         "gpt_oss": "GPT_OSS", "granite": "GRANITE"}
 
 
 def first(config, *names):
@@ -126,6 +126,11 @@ def write(name, directory):
         w.add_rope_scaling_type(gguf.RopeScalingType.YARN)
         w.add_rope_scaling_factor(rope["factor"])
         w.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
+    if name == "granite":
+        w.add_attention_scale(config["attention_multiplier"])
+        w.add_embedding_scale(config["embedding_multiplier"])
+        w.add_residual_scale(config["residual_multiplier"])
+        w.add_logit_scale(config["logits_scaling"])
     w.add_vocab_size(config["vocab_size"])
     names = gguf.get_tensor_name_map(arch, layers)
     tensors = load_file(os.path.join(directory, "model.safetensors"))
@@ -141,7 +146,7 @@ def write(name, directory):
             sys.exit(f"{name}: gguf-py has no name for {tensor}")
         if "query_key_value" in tensor:
             x = stacked(x, kv, heads // kv, size)
-        if name == "mixtral" and re.search(r"[qk]_proj", tensor):
+        if name in ("mixtral", "granite") and re.search(r"[qk]_proj", tensor):
             x = halves(x, kv if "k_proj" in tensor else heads)
         if name == "gpt2" and x.ndim == 2 and "blk" in new:
             x = x.T

@@ -35,7 +35,9 @@ for switch in "ATTN BIAS PE NORM FFN COMBINE QKNORM GATE".split():
             more += " --attn-p 1.7 --attn-alpha 0.6"
         case(f"{switch}={value}", f"{switch}={value}", more)
 for name, flags in {
-        "ln": "--norm-kind ln", "norm-embed": "--norm-embed 1", "parallel": "--parallel 1",
+        "ln": "--norm-kind ln", "ln-no-bias": "--norm-kind ln --norm-bias 0",
+        "scales": "--residual-scale 0.22 --logit-divisor 6 --embed-scale 12 --tied 1",
+        "norm-embed": "--norm-embed 1", "parallel": "--parallel 1",
         "biases": "--qkv-bias 1 --out-bias 1 --ffn-bias 1 --head-bias 1", "tied": "--tied 1",
         "embed-scale": "--embed-scale 4.9", "logit-cap": "--logit-cap 3", "eps": "--norm-eps 0.01",
         "rope-base": "--rope-base 300", "rope-part": "--rope-part 0.67",

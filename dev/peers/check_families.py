@@ -7,7 +7,8 @@ same tensors to the bit and the same loss.
 Where make_gguf_families.py can write the model as a GGUF file, that has to answer the same.
 
     python3 dev/peers/check_families.py --save DIR [NAME..]
-                    smaller ones with their answers: test/families, gpt_oss in test/experts
+                    smaller ones with their answers: test/families, gpt_oss in test/experts,
+                    those of PE=alibi in test/alibi
     python3 dev/peers/check_families.py BINARY [NAME..]
                     BINARY-softcap, -alibi and -logit, beside it, are the builds
                     ATTN=softcap, PE=alibi, BIAS=logit (needs torch, transformers, numpy)
@@ -27,6 +28,7 @@ QWEN2_MOE = dict(BASE, num_experts=5, num_experts_per_tok=3, moe_intermediate_si
 OPT = dict(vocab_size=V, hidden_size=24, ffn_dim=40, num_hidden_layers=3, num_attention_heads=4,
            max_position_embeddings=64)
 FALCON = dict(vocab_size=V, hidden_size=24, num_hidden_layers=3, num_attention_heads=4)
+MPT = dict(vocab_size=V, d_model=24, n_layers=3, n_heads=4, max_seq_len=64)
 FLAT = {k: v for k, v in BASE.items() if k != "num_key_value_heads"}
 rope = lambda **k: dict(rope_parameters=dict(rope_theta=5000.0, **k))
 # name: (class of the config, its arguments, suffix of the binary)
@@ -115,6 +117,14 @@ CASES = {
                    ""),
     "bloom": (tf.BloomConfig, dict(vocab_size=V, hidden_size=24, n_layer=3, n_head=4), "-alibi"),
     "bloom_6": (tf.BloomConfig, dict(vocab_size=V, hidden_size=24, n_layer=3, n_head=6), "-alibi"),
+    "granite": (tf.GraniteConfig, dict(BASE, embedding_multiplier=12.0, residual_multiplier=0.22,
+                                       attention_multiplier=0.3, logits_scaling=6.0), ""),
+    "granite_tied": (tf.GraniteConfig,
+                     dict(BASE, embedding_multiplier=3.5, residual_multiplier=0.7, mlp_bias=True,
+                          attention_multiplier=0.1, logits_scaling=8.0, attention_bias=True,
+                          tie_word_embeddings=True, head_dim=10), ""),
+    "mpt": (tf.MptConfig, MPT, "-alibi"),
+    "mpt_6": (tf.MptConfig, dict(MPT, n_heads=6, attn_config=dict(softmax_scale=0.3)), "-alibi"),
     "bloom_112": (tf.BloomConfig, dict(vocab_size=V, hidden_size=224, n_layer=2, n_head=112),
                   "-alibi"),
 }
@@ -270,10 +280,12 @@ def check(name, binary):
 def save(out, names):
     """small models, their tokens and transformers' answers, for test/model/test_families.cpp"""
     small = dict(vocab_size=29, hidden_size=16, intermediate_size=12, n_embd=16, n_layer=2,
-                 num_hidden_layers=2, num_layers=2, ffn_dim=12, word_embed_proj_dim=16, n_inner=12)
+                 num_hidden_layers=2, num_layers=2, n_layers=2, d_model=12, ffn_dim=12,
+                 word_embed_proj_dim=16, n_inner=12)
     names = names or ("jamba llama_llama3 llama_yarn mistral smollm3 qwen2 qwen3 gemma gemma3 "
                       "olmo2 phi3 stablelm gpt2 gpt2_untied gpt_neo opt gpt_neox phi gptj ernie4_5 "
-             "gemma3_llama3 falcon_7b falcon_40b mixtral qwen2_moe qwen3_moe").split()
+                      "granite gemma3_llama3 falcon_7b falcon_40b mixtral qwen2_moe "
+                      "qwen3_moe").split()
     tokens = np.random.default_rng(1).integers(0, 29, (N + 1) * T + 1)
     ids = torch.tensor(np.stack([tokens[i * T:i * T + T + 1] for i in range(N)]))
     os.makedirs(os.path.join(out, "tokens"), exist_ok=True)
@@ -282,6 +294,7 @@ def save(out, names):
         kind, arguments, _ = CASES[name]
         arguments = {k: small.get(k, v) for k, v in arguments.items()}
         arguments.update({k: small[k] for k in ("n_inner",) if name.startswith("gpt2")})
+        arguments.update(dict(hidden_size=24) if name == "bloom_6" else {})
         # a quarter of a head turns
         arguments.update(dict(hidden_size=32) if name in ("gpt_neox", "stablelm") else {})
         arguments.update(dict(attention_types=[[["global", "local"], 1]])

@@ -18,7 +18,7 @@ T, N, V, NEW = 32, 4, 29, 10
 SIZE = ("--bb-vocab 28 --layers 2 --heads 4 --kv-heads 2 --width 32 --ffn-width 64 --seq 32 "
         "-b 8 --steps 12 --lr 0.03 --warmup 5 --eval-every 0 --sample 0 --val-seqs 8 "
         "--probe-seqs 4 --probe-len 16")
-FAMILIES = ("falcon_40b falcon_7b gemma gpt2 gpt2_untied gpt_neox llama_llama3 llama_yarn olmo2 "
+FAMILIES = ("falcon_40b falcon_7b gemma granite gpt2 gpt2_untied gpt_neox llama_llama3 llama_yarn olmo2 "
             "phi qwen2 qwen3 stablelm").split()
 # name: (switches, flags), a run of our own
 RUNS = {
@@ -48,6 +48,8 @@ RUNS = {
     "bloom-6": ("FFN=gelu_tanh PE=alibi", "--norm-kind ln --qkv-bias 1 --out-bias 1 --ffn-bias 1 "
                                           "--heads 6 --kv-heads 6 --width 36 --norm-embed 1 "
                                           "--tied 1 --alibi-slopes published"),
+    "granite": ("", "--tied 1 --embed-scale 3 --residual-scale 0.22 --logit-divisor 6 "
+                    "--score-scale 0.3"),
     "f16": ("", "--type f16"), "bf16": ("", "--type bf16"), "q8_0": ("", "--type q8_0"),
 }
 # name: a tokenizer in test/vectors

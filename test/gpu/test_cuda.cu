@@ -381,6 +381,12 @@ static void test_optimizer(long n) {
     cpu::add(y.c(), copy.c(), n);
     cuda::add(y.r(), copy.r(), n);
     same("add", shape, "y", y);
+    cpu::add(y.c(), copy.c(), n, 0.3);
+    cuda::add(y.r(), copy.r(), n, 0.3);
+    same("add", shape, "0.3 y + x", y);
+    cpu::add(y.c(), NULL, n, 0.7);
+    cuda::add(y.r(), NULL, n, 0.7);
+    same("add", shape, "0.7 y", y);
 }
 static void test_muon(int rows, int cols) {
     const std::string shape = strf("%d x %d", rows, cols);

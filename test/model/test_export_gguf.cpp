@@ -191,7 +191,7 @@ static void refusals_check(const std::string& from) {
         { "--norm-kind ln --out-bias 1", "the nearest is stablelm" },
         { "--qkv-bias 1 --window 5 --local-layers 01", "the nearest is qwen2" },
         { "--rope-scaling llama3 --rope-factor 4 --rope-low 2", "--rope-low 2" },
-        { "--embed-scale 2", "got --embed-scale 2, wanted" },
+        { "--logit-cap 3", "got --logit-cap 3, wanted" },
     };
     int n = 0;
     for (auto& row : LACKS) {
@@ -221,7 +221,7 @@ int main() {
     file_write(TEXT, text);
     for (const char* name : { "llama_llama3", "llama_yarn", "qwen2", "qwen3", "olmo2", "gemma",
                               "stablelm", "gpt_neox", "phi", "gpt2", "gpt2_untied", "falcon_7b",
-                              "falcon_40b" }) {
+                              "falcon_40b", "granite" }) {
         model_check(name, std::string("test/families/") + name);
     }
     model_check("smollm3", trained("smollm3-run", "--layers 5 --rope-layers 1110"));

@@ -270,6 +270,11 @@ int main() {
     refused("gpt2", "\"scale_attn_weights\": true", "\"scale_attn_weights\": false",
             "scale_attn_weights");
     refused("gpt2", "\"gelu_new\"", "\"gelu_fastest\"", "activation_function");
+    refused("granite", "\"attention_multiplier\": 0.3", "\"attention_multiplier\": 0",
+            "attention_multiplier is 0, wanted more than 0");
+    refused("granite", "\"logits_scaling\": 6.0", "\"logits_scaling\": 0", "logits_scaling");
+    refused("granite", "\"residual_multiplier\": 0.22", "\"residual_multiplier\": -1",
+            "residual_multiplier");
     refused("falcon_7b", "\"alibi\": false", "\"alibi\": true", "alibi is true");
     refused("falcon_7b", "\"parallel_attn\": true", "\"parallel_attn\": false", "is missing");
     refused("qwen3", "\"qwen3\"", "\"qwen9\"", "model_type is \"qwen9\"");

@@ -1,0 +1,84 @@
+/*
+family.h -- a model of another family, as transformers saved it, in a build that test_families.cpp
+does not have: loss, attention to the first ten tokens and the norms of the stream must be what
+transformers computed. The switches of the build are defined before this is included.
+*/
+#ifndef FAMILY_H
+#define FAMILY_H
+#include "defaults.h"
+#include "model_unit.h"
+#include "../checkpoint.cpp"
+#include "../commands/open_model.cpp"
+#include "check.h"
+
+static const int T = 33, N = 4;
+
+static void same(const std::string& what, const std::vector<double>& got,
+                 const std::vector<double>& want, bool relative) {
+    if (!CHECK(got.size() == want.size() && !want.empty(), "%s: got %zu, wanted %zu", what.c_str(),
+               got.size(), want.size())) {
+        return;
+    }
+    double worst = 0;
+    for (size_t i = 0; i < want.size(); i++) {
+        worst = std::max(worst, fabs(got[i] - want[i]) / (relative ? fabs(want[i]) : 1));
+    }
+    CHECK(worst < 2e-5, "%s: %.2g away", what.c_str(), worst);
+}
+
+static Model model_of(const std::string& dir, cpu::Stay stay = cpu::STAY_NONE) {
+    Flags f;
+    f.words = { dir };
+    return model_from_checkpoint(&f, 0, stay);
+}
+
+// loss, attention to the first ten tokens and the norms of the stream; the weights as floats, or
+// in their file
+static void family_check(const std::string& name, cpu::Stay stay = cpu::STAY_NONE) {
+    Model m = model_of(name, stay);
+    CHECK(stay == cpu::STAY_NONE || cpu::mapped.all.size() > 8, "%s: %zu matrices stay",
+          name.c_str(), cpu::mapped.all.size());
+    const std::string file = file_read("test/families/tokens/val.bin");
+    const uint16_t* ids = (const uint16_t*)(file.data() + 256 * sizeof(int));
+    std::vector<int> seqs;
+    for (int i = 0; i < N; i++) { for (int t = 0; t <= T; t++) { seqs.push_back(ids[i * T + t]); } }
+    const Metrics r = measure(&m, seqs.data(), N, T, 2048);
+    const Json answer = json_file(name + "/answer.json");
+    check_near(r.loss, answer.get("loss")->number, 2e-5, "%s: loss", name.c_str());
+    std::vector<double> alpha, first = r.h.first, rest = r.h.rest;
+    for (int i = 0; i < N; i++) {
+        for (int l = 0; l < r.L; l++) {
+            for (int h = 0; h < r.NH; h++) {
+                for (int k = 1; k <= METRIC_K; k++) { alpha.push_back(r.at(i, l, h).alpha[k]); }
+            }
+        }
+    }
+    first.pop_back();  // transformers keeps the last one after the final norm only
+    rest.pop_back();
+    same(name + ": alpha", alpha, numbers(*answer.get("alpha")), false);
+    same(name + ": h first", first, numbers(*answer.get("h_norm_first")), true);
+    same(name + ": h rest", rest, numbers(*answer.get("h_norm_rest")), true);
+    model_free(&m);
+}
+
+static void model_from_directory(const std::string& dir) {
+    Flags f;
+    f.words = { dir };
+    model_from_checkpoint(&f, 0, cpu::STAY_ALL);
+}
+
+// a copy of the model whose config.json has `to` in the place of the first `from` does not open
+static void refused(const std::string& model, const std::string& from, const std::string& to,
+                    const char* says) {
+    const std::string dir = check_tmp();
+    check_run("cp " + model + "/* " + dir);
+    std::string config = file_read(dir + "/config.json");
+    const size_t at = config.find(from);
+    if (!CHECK(at != std::string::npos, "the config has no %s", from.c_str())) { return; }
+    file_write(dir + "/config.json", config.replace(at, from.size(), to));
+    const Died d = check_dies([&] { model_from_directory(dir); });
+    CHECK(d.code == EXIT_USER && d.says(says), "%s: exit %d, wanted '%s', got %s", to.c_str(),
+          d.code, says, d.err.c_str());
+    remove_tree(dir);
+}
+#endif // FAMILY_H
