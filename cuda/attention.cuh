@@ -4,8 +4,7 @@ There are two ways:
 
     on tensor cores   bf16 and the head dimensions of MMA_HEADS: scores live in registers only
     by panels         all else: the scores of some hundred queries at a time go to memory, and
-cuBLAS
-                      makes the products
+                      cuBLAS makes the products
 
 and a third that is slow and easy to read, attention_simple.cuh: begin there. None allocates a T x T
 tensor. Sums belong to one block, or one product, which adds in a fixed order: no atomics, and the
@@ -49,15 +48,16 @@ void attention_forward(real* out, acc* stat, const real* qkv, const real* kstar,
     }
 }
 
-// turns: rope's table, to turn dq and dk back with, or NULL.
+// Computes dqkv and the gradients of the extra column. turns: rope's table, to turn dq and dk back
+// with, or NULL.
 template <class A, class Bi, class Pe>
 void attention_backward(real* dqkv, acc* dkstar, acc* dvstar, const real* dout, const real* out,
                         const acc* stat, const real* qkv, const real* kstar, const real* vstar,
                         const acc* turns, AttnShape s) {
     const AttnInputs in = { qkv, kstar, vstar, s };
     const bool mma = on_tensor_cores(s, { dqkv, dout, qkv, turns });
-    // memory, one after the other: cells of ds, rows, panels, and for each row, then for parts of
-    // rows, the extra column
+    // One piece of memory holds, in this order: cells of ds, rows, panels, the extra column's
+    // numbers of each row, and its partial sums.
     const bool column = Bi::column != NO_COLUMN;
     const long rows = (long)s.B * s.NH * s.T, all_rows = rows_all(s);
     const long panels = mma ? 0 : panels_scratch(s);

@@ -149,7 +149,7 @@ DEVICE void tile_weights_ds(Sums<MT, BQ>& w, Sums<MT, BQ>& ds, const TileScore<A
         #pragma unroll
         for (int i = 0; i < 4 * MT; i++) {
             const int m = i / 4, e = i % 4, query = e % 2;
-            const RowStat row = { two.v[query * 2], two.v[query * 2 + 1] };
+            const RowStat row = { two[query * 2], two[query * 2 + 1] };
             weight_ds<FULL>(w[m][n][e], ds[m][n][e], score, row, t + 8 * n + query,
                             own + 16 * m + e / 2 * 8, s);
         }

@@ -120,18 +120,18 @@ __global__ void __launch_bounds__(32 * ROW_WARPS, 1)
         m = max_(m, s_star);
     }
     if (A::exp_family) {
-        for (int j = lane; j < keys; j += 32) { m = fmaxf(m, score(j)); }
+        FOR_LANES(j, keys) { m = fmaxf(m, score(j)); }
         m = warp_max(m);
     }
     float l = 0;
-    for (int j = lane; j < keys; j += 32) { l += attn_mass<A>(attn_term<A>(score(j), m), s.p); }
+    FOR_LANES(j, keys) { l += attn_mass<A>(attn_term<A>(score(j), m), s.p); }
     l = warp_sum(l);
     if (Bi::column) { l += attn_mass<A>(attn_term<A>(s_star, m), s.p); }
     float st[2];
     attn_stat<A>(st, m, l, s.p, alpha);
 
     real* w_t = w + (long)n * x.ld;
-    for (int j = lane; j < keys; j += 32) {
+    FOR_LANES(j, keys) {
         w_t[j] = real(attn_weight<A>(score(j), st[0], st[1]));
     }
     if (lane < 2) { stat[row_at(s, b, x.h, t) * 2 + lane] = lane ? st[1] : st[0]; }
@@ -139,7 +139,7 @@ __global__ void __launch_bounds__(32 * ROW_WARPS, 1)
     if (!Bi::column || !vs) { return; }
     const float w_star = attn_weight<A>(s_star, st[0], st[1]);
     real* out_t = out + out_at(s, b, t, x.h);
-    for (int i = lane; i < s.HS; i += 32) { out_t[i] = real(w_star * (float)vs[i]); }
+    FOR_LANES(i, s.HS) { out_t[i] = real(w_star * (float)vs[i]); }
 }
 
 template <class A, class Bi, class Pe>
@@ -203,7 +203,7 @@ template <class A, class Bi, class Pe>
 __global__ void __launch_bounds__(32 * ROW_WARPS, 1)
     attention_panel_backward_kernel(PanelMemory memory, real* dqkv, const acc* stat, RowStats r,
                                     const real* kstar, Panel x, AttnShape s) {
-    const int n = warp_number(), lane = threadIdx.x % 32, rows = x.queries();
+    const int n = warp_number(), rows = x.queries();
     if (n >= x.count * rows) { return; }
     const int b = x.b + n / rows, t = x.t0 + n % rows;
     const long row = row_at(s, b, x.h, t), at = (long)n * x.ld;
@@ -211,7 +211,7 @@ __global__ void __launch_bounds__(32 * ROW_WARPS, 1)
     const float stat0 = stat[row * 2], stat1 = stat[row * 2 + 1];
     const float delta = row_stat(r, b * s.NH + x.h, t).delta;
     const float bias_slope = pe_slope<Pe>(s, x.h);
-    for (int j = lane; j < x.keys(); j += 32) {
+    FOR_LANES(j, x.keys()) {
         const int key = x.j0 + j;
         const bool sees = attn_sees(s, t, key);
         const float dot = memory.dots[at + j], dweight = memory.dw[at + j];
@@ -226,7 +226,7 @@ __global__ void __launch_bounds__(32 * ROW_WARPS, 1)
     if (!ks) { return; }
     real* dq = dqkv + ((long)b * s.T + t) * attn_row(s) + x.h * s.HS;
     const float ds_star = r.ds_star[row] * scale;
-    for (int i = lane; i < s.HS; i += 32) { dq[i] = real(ds_star * (float)ks[i]); }
+    FOR_LANES(i, s.HS) { dq[i] = real(ds_star * (float)ks[i]); }
 }
 
 // Rounds dk and dv of key head g, sequences b0.., into rows of dqkv: a block each.

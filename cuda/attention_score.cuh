@@ -117,7 +117,7 @@ inline long rows_all(const AttnShape& s) {
 DEVICE RowStat row_stat(const RowStats& r, int bh, int t) {
     const long at = (long)bh * r.TP + t;
     const Vec<float, 2> x = load<2>(r.row + at * 2);
-    return { x.v[0], x.v[1] };
+    return { x[0], x[1] };
 }
 
 DEVICE void row_stat_store(const RowStats& r, long at, float norm, float delta) {

@@ -13,6 +13,19 @@ two.
 #include "attention_score.cuh"
 
 namespace cuda {
+// A warp's query, or its key: row t of head h, of `heads` heads.
+struct SimpleRow {
+    int b, h, t;
+    DEVICE SimpleRow(long row, int heads, int T)
+        : b(row / T / heads), h(row / T % heads), t(row % T) {}
+};
+
+// Returns the memory of a warp: n floats, each lane's its own.
+DEVICE float* simple_sums(int n) { return dynamic_smem<float>() + threadIdx.x / 32 * n; }
+
+// Returns where the keys end that query t may see.
+DEVICE int simple_end(const AttnShape& s, int t) { return min(s.T, max(t + 1, s.prefix)); }
+
 // out and stat of a query: its largest score, its sum in Z, its output. Three passes over its keys.
 template <class A, class Bi, class Pe>
 __global__ void __launch_bounds__(32 * ROW_WARPS)
@@ -20,8 +33,9 @@ __global__ void __launch_bounds__(32 * ROW_WARPS)
     const AttnShape& s = in.s;
     const long row = warp_number();
     if (row >= (long)s.B * s.NH * s.T) { return; }
-    const int lane = threadIdx.x % 32, t = row % s.T, h = row / s.T % s.NH, b = row / s.T / s.NH;
-    const int g = kv_head(s, h), end = min(s.T, max(t + 1, s.prefix)), W = attn_row(s);
+    const SimpleRow x(row, s.NH, s.T);
+    const int b = x.b, h = x.h, t = x.t, g = kv_head(s, h), lane = threadIdx.x % 32;
+    const int end = simple_end(s, t), W = attn_row(s);
     const real* q = query_at(in.qkv, s, b, t, h);
     const real *k = head_k(in.qkv, s, b, g), *v = head_v(in.qkv, s, b, g);
     const real* vstar = attn_star(in.vstar, s, g);
@@ -45,17 +59,18 @@ __global__ void __launch_bounds__(32 * ROW_WARPS)
     attn_stat<A>(st, m, l, s.p, attn_alpha<A, float>(s));
     if (lane < 2) { stat[row * 2 + lane] = lane ? st[1] : st[0]; }
 
-    float* o = dynamic_smem<float>() + threadIdx.x / 32 * s.HS;     // each lane its own channels
-    const float w_star = column && vstar ? attn_weight<A>(s_star, st[0], st[1]) : 0.0f;
-    for (int i = lane; i < s.HS; i += 32) {
-        o[i] = column && vstar ? w_star * (float)vstar[i] : 0.0f;
-    }
+    float* o = simple_sums(s.HS);
+    const bool value = column && vstar;
+    const float w_star = value ? attn_weight<A>(s_star, st[0], st[1]) : 0.0f;
+    FOR_LANES(i, s.HS) { o[i] = value ? w_star * (float)vstar[i] : 0.0f; }
     for (int j = 0; j < end; j++) {
         if (!attn_sees(s, t, j)) { continue; }
         const float w = attn_weight<A>(score(j), st[0], st[1]);
-        for (int i = lane; i < s.HS; i += 32) { o[i] += w * (float)v[(long)j * W + i]; }
+        const real* v_j = v + (long)j * W;
+        FOR_LANES(i, s.HS) { o[i] += w * (float)v_j[i]; }
     }
-    for (int i = lane; i < s.HS; i += 32) { out[out_at(s, b, t, h) + i] = real(o[i]); }
+    real* out_t = out + out_at(s, b, t, h);
+    FOR_LANES(i, s.HS) { out_t[i] = real(o[i]); }
 }
 
 // What the backward pass is given.
@@ -80,8 +95,8 @@ DEVICE void simple_pair(float* weight, float* ds, const SimpleBackward& x, int b
     const float dweight = warp_dot(x.dout + out_at(s, b, t, h), v, s.HS);
     const float score = attn_score<A, Pe>(dot, s.scale, t, j, pe_slope<Pe>(s, h), s);
     *weight = attn_weight<A>(score, stat0, stat1);
-    *ds = attn_ds<A>(score, *weight, dweight, stat0, stat1, delta, s.p, alpha) *
-          attn_slope<A>(score, s.cap) * (float)s.scale;
+    const float d = attn_ds<A>(score, *weight, dweight, stat0, stat1, delta, s.p, alpha);
+    *ds = d * attn_slope<A>(score, s.cap) * (float)s.scale;
 }
 
 // dq of a query: dq_t = sum_j scale ds_tj k_j, and of the extra column.
@@ -91,21 +106,22 @@ __global__ void __launch_bounds__(32 * ROW_WARPS)
     const AttnShape& s = x.in.s;
     const long row = warp_number();
     if (row >= (long)s.B * s.NH * s.T) { return; }
-    const int lane = threadIdx.x % 32, t = row % s.T, h = row / s.T % s.NH, b = row / s.T / s.NH;
-    const int end = min(s.T, max(t + 1, s.prefix)), W = attn_row(s);
+    const SimpleRow own(row, s.NH, s.T);
+    const int b = own.b, h = own.h, t = own.t, end = simple_end(s, t), W = attn_row(s);
     const real* k = head_k(x.in.qkv, s, b, kv_head(s, h));
     const real* kstar = Bi::column == KEY_COLUMN ? attn_column<Bi>(x.in.kstar, s, h) : NULL;
-    float* dq = dynamic_smem<float>() + threadIdx.x / 32 * s.HS;
+    float* dq = simple_sums(s.HS);
     const float ds_star = kstar ? x.r.ds_star[row] * (float)s.scale : 0.0f;
-    for (int i = lane; i < s.HS; i += 32) { dq[i] = kstar ? ds_star * (float)kstar[i] : 0.0f; }
+    FOR_LANES(i, s.HS) { dq[i] = kstar ? ds_star * (float)kstar[i] : 0.0f; }
     for (int j = 0; j < end; j++) {
         if (!attn_sees(s, t, j)) { continue; }
         float weight, ds;
         simple_pair<A, Pe>(&weight, &ds, x, b, t, h, j);
-        for (int i = lane; i < s.HS; i += 32) { dq[i] += ds * (float)k[(long)j * W + i]; }
+        const real* k_j = k + (long)j * W;
+        FOR_LANES(i, s.HS) { dq[i] += ds * (float)k_j[i]; }
     }
     real* to = dqkv + ((long)b * s.T + t) * W + h * s.HS;
-    for (int i = lane; i < s.HS; i += 32) { to[i] = real(dq[i]); }
+    FOR_LANES(i, s.HS) { to[i] = real(dq[i]); }
 }
 
 // dk and dv of a key, from all query heads that read it:
@@ -116,24 +132,24 @@ __global__ void __launch_bounds__(32 * ROW_WARPS)
     const AttnShape& s = x.in.s;
     const long row = warp_number();
     if (row >= (long)s.B * s.KV * s.T) { return; }
-    const int lane = threadIdx.x % 32, j = row % s.T, g = row / s.T % s.KV, b = row / s.T / s.KV;
-    const int G = s.NH / s.KV;
-    float* dk = dynamic_smem<float>() + threadIdx.x / 32 * 2 * s.HS;
+    const SimpleRow own(row, s.KV, s.T);
+    const int b = own.b, g = own.h, j = own.t, G = s.NH / s.KV;
+    float* dk = simple_sums(2 * s.HS);
     float* dv = dk + s.HS;
-    for (int i = lane; i < s.HS; i += 32) { dk[i] = dv[i] = 0; }
+    FOR_LANES(i, s.HS) { dk[i] = dv[i] = 0; }
     for (int n = 0; n < G * s.T; n++) {
         const int h = g * G + n / s.T, t = n % s.T;
         if (!attn_sees(s, t, j)) { continue; }
         float weight, ds;
         simple_pair<A, Pe>(&weight, &ds, x, b, t, h, j);
         const real *q = query_at(x.in.qkv, s, b, t, h), *d = x.dout + out_at(s, b, t, h);
-        for (int i = lane; i < s.HS; i += 32) {
+        FOR_LANES(i, s.HS) {
             dk[i] += ds * (float)q[i];
             dv[i] += weight * (float)d[i];
         }
     }
     real* to = dqkv + ((long)b * s.T + j) * attn_row(s) + (s.NH + g) * s.HS;
-    for (int i = lane; i < s.HS; i += 32) {
+    FOR_LANES(i, s.HS) {
         to[i] = real(dk[i]);
         to[s.KV * s.HS + i] = real(dv[i]);
     }

@@ -106,7 +106,7 @@ DEVICE void rows_turn(float (&c)[HS / 8][4], const float* turns, int own, int t2
                 float& b = c[n + HS / 16][2 * r + e];
                 a = (float)bf16(a);
                 b = (float)bf16(b);
-                turn_pair(a, b, cos_sin.v[2 * e], -cos_sin.v[2 * e + 1]);
+                turn_pair(a, b, cos_sin[2 * e], -cos_sin[2 * e + 1]);
             }
         }
     }

@@ -11,7 +11,7 @@ same seed gives the same bits). Everything runs on one stream, device_stream.
 */
 #ifndef DEVICE_CUH
 #define DEVICE_CUH
-// cp.async and mma of bf16 came with it. One error here instead of thousands from the assembler
+// sm_80 brought cp.async and mma of bf16. One error here replaces thousands from the assembler.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
 #error "this GPU is older than sm_80 (A100), which bf16 and fp32 need \
 ---> HINT: make BACKEND=cpu, or make GPU_ARCH=sm_NN for a newer GPU (8.6: sm_86)"
@@ -34,7 +34,7 @@ enum { emulated = 1 };
 enum { emulated = 0 };
 #define BUILT_FOR __CUDA_ARCH_LIST__
 #endif
-// the emulator's tests are small: so are pieces that only large ones would fill
+// The emulator's tests are small. So are, there, the pieces that only large tests would fill.
 #if (defined(EMU) || defined(PTX_SHRUNK)) && !defined(REAL_SIZES)
 enum { shrunk = 1 };
 #else
@@ -60,20 +60,20 @@ typedef float acc; // what sums, statistics, weight gradients and optimizer stat
 static const char* const name = "cuda";
 static const bool on_host = false;  // host code may not read device memory
 static const bool reads_mapped = false;             // weights in their file (cpu/mapped_weights.h)
-// of logits alive at once: enough to fill a GPU
+// Returns how many rows of logits are alive at once: enough to fill a GPU.
 inline long lm_head_rows(long, long, bool) { return 8192; }
 static const int lm_head_part = 0;
 enum { large = shrunk ? 64 : 8192 }; // side of matrices that are large to it
 enum { piece_rows = 0 };           // a batch is never cut
 
-// cpu: a part of the rows at a time, which stays in a core's cache
+// Calls work for all rows at once. The CPU's takes a part at a time, which stays in a core's cache.
 template <class Work> void in_parts(long rows, Work work) { work(0, (int)rows); }
 template <class S, class Work> void in_parts(long rows, S* x, S* y, long, Work work) {
     work(0, (int)rows, x, y);
 }
 
 // ----------------------------------------------------------------------------
-// errors: what went wrong, and what to type. Faults of the machine, so exit code 1.
+// Errors. They are the machine's, so the program exits with 1.
 
 inline cudaStream_t device_stream;
 inline void* device_workspace;                       // for cuBLAS
@@ -169,7 +169,7 @@ inline void blas_check(cublasStatus_t s, const std::string& doing) {
 }
 
 __global__ void device_probe_kernel() {}
-// the GPUs that nvcc was told: "sm_80, sm_90"
+// Returns the GPUs that nvcc compiled for: "sm_80, sm_90".
 inline std::string device_built_for() {
     std::string out;
     for (auto& arch : split(DEVICE_TEXT(BUILT_FOR), ',')) { // 800,900
@@ -178,7 +178,7 @@ inline std::string device_built_for() {
     return out;
 }
 
-// finds the GPU and says in one line what it is; called once, before anything else
+// Finds the GPU and returns a line that names it. Called once, before anything else.
 inline std::string device_init() {
     int driver = 0, runtime = 0, n = 0, major, minor;
     const char* other =
@@ -205,7 +205,7 @@ inline std::string device_init() {
         die(EXIT_MACHINE, "GPU: found none, wanted one", other);
     }
     device_check(found, "looking for one");
-    // a process that was given one of its own sees no other
+    // A process that was given a GPU of its own sees no other.
     if (n == 1) { device_number = 0; }
     const int d = device_number;
     if (d >= n) {
@@ -228,7 +228,7 @@ inline std::string device_init() {
             "nvidia-smi -L lists the GPUs, CUDA_VISIBLE_DEVICES=1 takes the second of them; make "
             "BACKEND=cpu trains on the processor");
     }
-    // are there kernels for it in this binary? To know it now is better than at the first launch
+    // Where the binary has no kernels for this GPU, the error comes here, not at the first launch.
     cudaFuncAttributes kernel;
     const cudaError_t image = cudaFuncGetAttributes(&kernel, (const void*)device_probe_kernel);
     if (image == cudaErrorNoKernelImageForDevice || image == cudaErrorInvalidDeviceFunction) {
@@ -248,7 +248,7 @@ inline std::string device_init() {
 }
 
 // ----------------------------------------------------------------------------
-// memory. The first call to any of these starts the device.
+// Memory. The first call to any of these starts the device.
 
 inline const std::string& device_start() {
     static const std::string once = device_init();
@@ -286,17 +286,21 @@ inline void* device_malloc(size_t n) { // zeroed
     return p;
 }
 
-inline void device_free(void* p) { // after all that may still use it
+// Frees memory once the GPU has done all that may still use it.
+inline void device_free(void* p) {
     if (p) { device_sync(); }
     device_check(cudaFree(p), "freeing memory");
 }
 
-// the source may change at once: it is copied to a ring of page-locked memory, from where the GPU
-// takes it in its own time. Only a slot that it has not come to yet makes the host wait
+// Copies n bytes to the GPU. The source may change as soon as the call returns: the bytes go to a
+// ring of page-locked memory first, from where the GPU fetches them. The host waits only for a slot
+// that the GPU has not fetched yet.
 inline void to_device(void* dst, const void* src, size_t n) {
     enum { SLOTS = 4 };
     const size_t SLOT = shrunk ? 4096 : 1 << 20;
-    static char* ring; static cudaEvent_t taken[SLOTS]; static int slot;
+    static char* ring;
+    static cudaEvent_t taken[SLOTS];
+    static int slot;
     device_start();
     for (int i = 0; !ring && i < SLOTS; i++) {
         device_check(cudaEventCreateWithFlags(&taken[i], cudaEventDisableTiming),
@@ -329,22 +333,26 @@ inline void device_copy(void* dst, const void* src, size_t n) {
                  "copying on the GPU");
 }
 
-// memory that one operation uses between its kernels; the next call may take it back. Its content
-// is undefined
+// Returns memory that one operation uses between its kernels. The next call may return the same
+// memory, with undefined content.
 inline void* device_scratch(size_t n) {
-    static void* p; static size_t have;
-    // emulated: always exact and fresh, so that overruns and stale reads show
+    static void* p;
+    static size_t have;
+    // The emulator gives exactly n fresh bytes, so that overruns and stale reads show.
     if (n > have || (emulated && n != have)) {
-        // without a wait that no GPU would see
-        if (emulated) { device_check(cudaFreeAsync(p, device_stream), "freeing memory"); }
-        else { device_free(p); }
+        if (emulated) { // without a wait that a GPU would not have
+            device_check(cudaFreeAsync(p, device_stream), "freeing memory");
+        } else {
+            device_free(p);
+        }
         p = device_reserve(n);
         have = n;
     }
     return p;
 }
 
-inline size_t device_left() { // bytes free
+// Returns how many bytes are free.
+inline size_t device_left() {
     device_start();
     size_t left = 0, total = 0;
     device_check(cudaMemGetInfo(&left, &total), "asking for free memory");
@@ -352,7 +360,7 @@ inline size_t device_left() { // bytes free
 }
 
 // ----------------------------------------------------------------------------
-// launch and shared memory
+// Launches and shared memory.
 
 #ifdef EMU
 #define SMEM(T, name) auto& name = emu::static_smem<T>([] {})
@@ -363,7 +371,7 @@ void device_launch_(const char* name, void (*kernel)(P...), dim3 grid, dim3 bloc
     emu::launch(name, kernel, grid, block, smem, device_stream, a...);
 }
 #else
-// lets SMEM(float[4], x) be written before the name
+// Lets the type of SMEM(float[4], x) stand before the name.
 template <class T> struct SmemType { typedef T type; };
 #define SMEM(T, name) __shared__ typename ::cuda::SmemType<T>::type name
 template <class T>

@@ -1,5 +1,5 @@
 /*
-embed.cuh -- the embedding.
+embed.cuh -- the embedding: rows of a table by token, and the sums of their gradients.
 */
 #ifndef CUDA_EMBED_CUH
 #define CUDA_EMBED_CUH
@@ -13,14 +13,14 @@ __global__ void __launch_bounds__(256)
     const int bt = own_row();
     if (bt >= rows) { return; }
     const int b = bt / T, t = bt % T, skip = sink ? 1 : 0;
-    const real* x = t < skip ? sink : wte + (long)tokens[b * (T - skip) + t - skip] * C;
+    const bool is_token = t >= skip;
+    const real* x = is_token ? wte + (long)tokens[b * (T - skip) + t - skip] * C : sink;
+    const float by = is_token ? scale : 1.0f;
     FOR_COLUMNS(c, N, C) {
-        Vec<real, N> v = load<N>(x + c), p;
-        if (pos) { p = load<N>(pos + (long)t * C + c); }
-        for (int i = 0; i < N; i++) {
-            v.v[i] = real((float)v.v[i] * (t < skip ? 1.0f : scale) + (pos ? (float)p.v[i] : 0.0f));
-        }
-        store<N>(out + (long)bt * C + c, v);
+        Vec<float, N> v = load_real<N>(x + c);
+        const Vec<float, N> p = load_real_or<N>(0, pos, (long)t * C + c);
+        for (int i = 0; i < N; i++) { v[i] = v[i] * by + p[i]; }
+        store_real<N>(out + (long)bt * C + c, v);
     }
 }
 
@@ -45,7 +45,7 @@ __global__ void __launch_bounds__(256)
     FOR_FLAT(i, 1, padded) { keys[i] = i < n ? (uint64_t)tokens[i] << 32 | (uint64_t)i : ~0ull; }
 }
 
-// one stage, which joins runs of `size` by comparing keys `apart` from each other
+// One stage: joins runs of `size` by comparing keys that are `apart` from each other.
 __global__ void __launch_bounds__(256)
     sort_stage_kernel(uint64_t* keys, int size, int apart, int pairs) {
     FOR_FLAT(i, 1, pairs) {
@@ -54,7 +54,7 @@ __global__ void __launch_bounds__(256)
     }
 }
 
-// all stages of sizes size..last that stay in a chunk
+// Runs all stages of sizes size..last that stay in a chunk.
 __global__ void __launch_bounds__(256) sort_chunk_kernel(uint64_t* keys, int size, int last) {
     SMEM(uint64_t[SORT_CHUNK], x);
     const int from = blockIdx.x * SORT_CHUNK;
@@ -72,27 +72,35 @@ __global__ void __launch_bounds__(256) sort_chunk_kernel(uint64_t* keys, int siz
     for (int i = threadIdx.x; i < SORT_CHUNK; i += SORT_THREADS) { keys[from + i] = x[i]; }
 }
 
-inline int sort_padded(int n) { int k = SORT_CHUNK; while (k < n) { k *= 2; } return k; }
-inline void sort_positions(uint64_t* keys, const int* tokens, int n) { // keys: sort_padded(n)
+// Returns how many keys are sorted for n of them: a power of two.
+inline int sort_padded(int n) {
+    int k = SORT_CHUNK;
+    while (k < n) { k *= 2; }
+    return k;
+}
+
+// Fills keys (sort_padded(n)) and sorts them.
+inline void sort_positions(uint64_t* keys, const int* tokens, int n) {
     const int padded = sort_padded(n), chunks = padded / SORT_CHUNK;
-    LAUNCH(sort_keys_kernel, flat_grid(padded, 1), dim3(256), 0, keys, tokens, n, padded);
+    LAUNCH_FLAT(1, sort_keys_kernel, padded, keys, tokens, n, padded);
     LAUNCH(sort_chunk_kernel, dim3(chunks), dim3(SORT_THREADS), 0, keys, 2, (int)SORT_CHUNK);
     for (int size = 2 * SORT_CHUNK; size <= padded; size *= 2) {
         for (int apart = size / 2; apart >= SORT_CHUNK; apart /= 2) {
-            LAUNCH(sort_stage_kernel, flat_grid(padded / 2, 1), dim3(256), 0, keys, size, apart,
-                   padded / 2);
+            LAUNCH_FLAT(1, sort_stage_kernel, padded / 2, keys, size, apart, padded / 2);
         }
         LAUNCH(sort_chunk_kernel, dim3(chunks), dim3(SORT_THREADS), 0, keys, size, size);
     }
 }
 
 // A block adds up the rows of PIECE sorted positions. It finishes the sum of a token that is in one
-// piece only; what reaches over a border goes to part (pieces, 2, C): [0] the token that began
-// before, [1] the one that continues after
+// piece only. Sums that reach over a border go to part (pieces, 2, C): [0] that of the token which
+// began before, [1] that of the token which continues after.
 enum { PIECE = 32 };
-// of the sorted positions: from, to; do its first and last token reach over the borders?
 struct Piece {
-    const uint64_t* keys; int from, to; bool before, after;
+    const uint64_t* keys;
+    int from, to;          // sorted positions
+    bool before, after;    // whether its first token began before it, and its last goes on after it
+
     DEVICE int token(int i) const { return (int)(keys[i] >> 32); }
     DEVICE Piece(const uint64_t* keys, int piece, int n)
         : keys(keys), from(piece * PIECE), to(min(n, from + PIECE)) {
@@ -110,16 +118,18 @@ __global__ void __launch_bounds__(256)
         Vec<float, N> sum = {};
         bool begun_before = p.before;
         for (int i = p.from; i < p.to; i++) {
-            const int j = (int)keys[i], row = j / (T - skip) * T + j % (T - skip) + skip,
-                      token = p.token(i);
-            const Vec<real, N> d = load<N>(dout + (long)row * C + c);
-            for (int k = 0; k < N; k++) { sum.v[k] += (float)d.v[k]; }
+            const int j = (int)keys[i], tokens = T - skip;           // of a sequence
+            const int row = j / tokens * T + j % tokens + skip;
+            const int token = p.token(i);
+            const Vec<float, N> d = load_real<N>(dout + (long)row * C + c);
+            for (int k = 0; k < N; k++) { sum[k] += d[k]; }
             const bool last = i + 1 == p.to;
             if (!last && p.token(i + 1) == token) { continue; }
             if (begun_before || (last && p.after)) {
                 store_floats(part + ((long)blockIdx.x * 2 + !begun_before) * C + c, sum);
             } else {
-                for (int k = 0; k < N; k++) { dwte[(long)token * C + c + k] += scale * sum.v[k]; }
+                acc* to = dwte + (long)token * C + c;
+                for (int k = 0; k < N; k++) { to[k] += scale * sum[k]; }
             }
             begun_before = false;
             sum = {};
@@ -127,8 +137,7 @@ __global__ void __launch_bounds__(256)
     }
 }
 
-// a token that goes over borders is finished by the block of the piece where it begins, a piece
-// after the other
+// The block of the piece where a token begins adds up its sums of all pieces, one after the other.
 __global__ void __launch_bounds__(256)
     embed_backward_join_kernel(acc* dwte, const float* part, const uint64_t* keys, float scale,
                                int n, int C) {
@@ -144,7 +153,7 @@ __global__ void __launch_bounds__(256)
     }
 }
 
-// dpos (T, C) += sum_b dout, dsink (C) += its row 0
+// Adds sum_b dout to dpos (T, C), and its row 0 to dsink (C).
 __global__ void __launch_bounds__(256)
 position_backward_kernel(acc* dpos, acc* dsink, const real* dout, int B, int rows, int T, int C) {
     const int t = own_row();

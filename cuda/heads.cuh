@@ -13,9 +13,9 @@ __global__ void __launch_bounds__(256) phi_elu1_forward_kernel(real* qkv, AttnSh
     if (bt >= s.B * s.T) { return; }
     FOR_COLUMNS(i, N, (s.NH + s.KV) * s.HS) {
         real* x = qkv + (long)bt * attn_row(s) + i;
-        Vec<real, N> v = load<N>(x);
-        for (int k = 0; k < N; k++) { v.v[k] = real(Attn_elu1::sim((float)v.v[k])); }
-        store<N>(x, v);
+        Vec<float, N> v = load_real<N>(x);
+        for (int k = 0; k < N; k++) { v[k] = Attn_elu1::sim(v[k]); }
+        store_real<N>(x, v);
     }
 }
 
@@ -31,9 +31,10 @@ __global__ void __launch_bounds__(256)
     if (bt >= s.B * s.T) { return; }
     FOR_COLUMNS(i, N, (s.NH + s.KV) * s.HS) {
         const long at = (long)bt * attn_row(s) + i;
-        Vec<real, N> d = load<N>(dqkv + at), x = load<N>(qkv + at);
-        for (int k = 0; k < N; k++) { d.v[k] = real((float)d.v[k] * min_((float)x.v[k], 1.0f)); }
-        store<N>(dqkv + at, d);
+        Vec<float, N> d = load_real<N>(dqkv + at);
+        const Vec<float, N> x = load_real<N>(qkv + at);
+        for (int k = 0; k < N; k++) { d[k] *= min_(x[k], 1.0f); }
+        store_real<N>(dqkv + at, d);
     }
 }
 
@@ -42,13 +43,14 @@ inline void phi_elu1_backward(real* dqkv, const real* qkv, AttnShape s) {
     LAUNCH_WIDE_ROWS(wide(s.HS, {dqkv, qkv}), phi_elu1_backward_kernel, s.B * s.T, n, dqkv, qkv, s)
 }
 
-template <int N> __global__ void __launch_bounds__(256)
-copy_rows_kernel(real* out, int out_stride, const real* inp, int inp_stride, int rows, int C) {
+template <int N>
+__global__ void __launch_bounds__(256)
+    copy_rows_kernel(real* out, int out_stride, const real* inp, int inp_stride, int rows, int C) {
     const int n = own_row();
     if (n >= rows) { return; }
-    FOR_COLUMNS(i, N, C) {
-        store<N>(out + (long)n * out_stride + i, load<N>(inp + (long)n * inp_stride + i));
-    }
+    real* to = out + (long)n * out_stride;
+    const real* from = inp + (long)n * inp_stride;
+    FOR_COLUMNS(i, N, C) { store<N>(to + i, load<N>(from + i)); }
 }
 
 inline void qk_gather(real* qk, const real* qkv, AttnShape s) {
@@ -63,18 +65,23 @@ inline void qk_scatter(real* qkv, const real* qk, AttnShape s) {
                      rows, n)
 }
 
-template <int N> __global__ void __launch_bounds__(256)
-gate_forward_kernel(real* out, const real* att, const real* gate, int width, AttnShape s) {
+// Reads N numbers of a head's gate, from column c on. width: how many it has, HS or 1.
+template <int N> DEVICE Vec<float, N> gate_read(const real* of_head, int c, int width) {
+    return width > 1 ? load_real<N>(of_head + c) : all_of<N>((float)*of_head);
+}
+
+template <int N>
+__global__ void __launch_bounds__(256)
+    gate_forward_kernel(real* out, const real* att, const real* gate, int width, AttnShape s) {
     const int W = s.NH * s.HS, bt = own_row();
     if (bt >= s.B * s.T) { return; }
+    const real* gate_t = gate + (long)bt * s.NH * width;
     FOR_COLUMNS(c, N, W) {
-        Vec<real, N> a = load<N>(att + (long)bt * W + c), g;
-        if (width > 1) { g = load<N>(gate + (long)bt * W + c); }
-        const real of_head = gate[(long)bt * s.NH * width + (width == 1 ? c / s.HS : 0)];
-        for (int i = 0; i < N; i++) {
-            a.v[i] = real((float)a.v[i] * sigmoid_((float)(width == 1 ? of_head : g.v[i])));
-        }
-        store<N>(out + (long)bt * W + c, a);
+        const long at = (long)bt * W + c;
+        Vec<float, N> a = load_real<N>(att + at);
+        const Vec<float, N> g = gate_read<N>(gate_t + c / s.HS * width, c % s.HS, width);
+        for (int i = 0; i < N; i++) { a[i] *= sigmoid_(g[i]); }
+        store_real<N>(out + at, a);
     }
 }
 
@@ -83,49 +90,51 @@ inline void gate_forward(real* out, const real* att, const real* gate, int width
     LAUNCH_WIDE_ROWS(ok, gate_forward_kernel, s.B * s.T, s.NH * s.HS, out, att, gate, width, s)
 }
 
-// a warp per head of a token
+// A warp per head of a token.
 template <int N>
-__global__ void __launch_bounds__(128)
+__global__ void __launch_bounds__(32 * ROW_WARPS)
     gate_backward_kernel(real* datt, real* dgate, const real* dout, const real* att,
                          const real* gate, int width, AttnShape s) {
-    const long i = (long)blockIdx.x * 4 + threadIdx.x / 32;
-    if (i >= (long)s.B * s.T * s.NH) { return; }
-    const real of_head = gate[i * width];
+    const long n = warp_number();
+    if (n >= (long)s.B * s.T * s.NH) { return; }
+    const int lane = threadIdx.x % 32;
     float sum = 0;
-    for (int c = threadIdx.x % 32 * N; c < s.HS; c += 32 * N) {
-        Vec<real, N> d = load<N>(dout + i * s.HS + c), a = load<N>(att + i * s.HS + c), g;
-        if (width > 1) { g = load<N>(gate + i * width + c); }
-        for (int k = 0; k < N; k++) {
-            const float g_k = sigmoid_((float)(width > 1 ? g.v[k] : of_head)), d_k = d.v[k];
-            const float dx = d_k * (float)a.v[k] * g_k * (1 - g_k);
-            d.v[k] = real(d_k * g_k);
-            g.v[k] = real(dx);
-            sum += dx;
+    for (int c = lane * N; c < s.HS; c += 32 * N) {
+        const long at = n * s.HS + c;
+        Vec<float, N> d = load_real<N>(dout + at);
+        const Vec<float, N> a = load_real<N>(att + at);
+        Vec<float, N> g = gate_read<N>(gate + n * width, c, width);
+        for (int i = 0; i < N; i++) {
+            const float open = sigmoid_(g[i]);
+            g[i] = d[i] * a[i] * open * (1 - open);
+            d[i] *= open;
+            sum += g[i];
         }
-        store<N>(datt + i * s.HS + c, d);
-        if (width > 1) { store<N>(dgate + i * width + c, g); }
+        store_real<N>(datt + at, d);
+        if (width > 1) { store_real<N>(dgate + at, g); }
     }
     sum = warp_sum(sum);
-    if (width == 1 && threadIdx.x % 32 == 0) { dgate[i] = real(sum); }
+    if (width == 1 && lane == 0) { dgate[n] = real(sum); }
 }
 
 inline void gate_backward(real* datt, real* dgate, const real* dout, const real* att,
                           const real* gate, int width, AttnShape s) {
-    const bool elem = width > 1,
-               ok = wide(s.HS, {datt, dout, att, elem ? gate : NULL, elem ? dgate : NULL});
-    LAUNCH_WIDE(ok, gate_backward_kernel, dim3((unsigned)CEIL_DIV((long)s.B * s.T * s.NH, 4)),
-                dim3(128), 0, datt, dgate, dout, att, gate, width, s);
+    bool ok = wide(s.HS, { datt, dout, att });
+    if (width > 1) { ok = ok && wide(s.HS, { gate, dgate }); }
+    LAUNCH_WIDE(ok, gate_backward_kernel, warp_grid((long)s.B * s.T * s.NH), dim3(32 * ROW_WARPS),
+                0, datt, dgate, dout, att, gate, width, s);
 }
 
 __global__ void __launch_bounds__(256)
-heads_forward_kernel(real* out, const real* att, const real* vstar, bool sum, AttnShape s) {
+    heads_forward_kernel(real* out, const real* att, const real* vstar, bool sum, AttnShape s) {
     const int bt = own_row();
     if (bt >= s.B * s.T) { return; }
-    const real* a = att + (long)bt * s.NH * s.HS;
-    const int OC = sum ? s.HS : s.NH * s.HS;
+    const int W = s.NH * s.HS, OC = sum ? s.HS : W;
+    const real* a = att + (long)bt * W;
     FOR_COLUMNS(c, 1, OC) {
+        const int end = sum ? W : c + 1;                 // of all heads, or of one
         float o = 0;
-        for (int k = c; k < (sum ? s.NH * s.HS : c + 1); k += s.HS) { // one head, or all of them
+        for (int k = c; k < end; k += s.HS) {
             const int j = s.bias_shared ? k % s.HS : k;
             o += (float)a[k] + (vstar ? (float)vstar[j] : 0.0f);
         }
@@ -138,14 +147,14 @@ inline void heads_forward(real* out, const real* att, const real* vstar, bool su
                 s)
 }
 
-template <int N> __global__ void __launch_bounds__(256)
-heads_backward_kernel(real* datt, const real* dout, bool sum, AttnShape s) {
-    const int W = s.NH * s.HS, bt = own_row();
+template <int N>
+__global__ void __launch_bounds__(256)
+    heads_backward_kernel(real* datt, const real* dout, bool sum, AttnShape s) {
+    const int bt = own_row(), W = s.NH * s.HS, OC = sum ? s.HS : W;
     if (bt >= s.B * s.T) { return; }
-    FOR_COLUMNS(c, N, W) {
-        store<N>(datt + (long)bt * W + c,
-                 load<N>(dout + (long)bt * (sum ? s.HS : W) + (sum ? c % s.HS : c)));
-    }
+    const real* from = dout + (long)bt * OC;
+    real* to = datt + (long)bt * W;
+    FOR_COLUMNS(c, N, W) { store<N>(to + c, load<N>(from + c % OC)); }
 }
 
 inline void heads_backward(real* datt, acc* dvstar, const real* dout, bool sum, AttnShape s) {
@@ -154,9 +163,11 @@ inline void heads_backward(real* datt, acc* dvstar, const real* dout, bool sum, 
     if (!dvstar) { return; }
     float* part = (float*)device_scratch((size_t)blocks * W * sizeof(float));
     row_sums(part, datt, N, W);
-    // (blocks NH, HS): the same floats
-    if (s.bias_shared) { column_sum(dvstar, part, (long)blocks * s.NH, s.HS, s.HS); }
-    else { column_sum(dvstar, part, blocks, W, W); }
+    if (s.bias_shared) {
+        column_sum(dvstar, part, (long)blocks * s.NH, s.HS, s.HS);   // as (blocks NH, HS)
+    } else {
+        column_sum(dvstar, part, blocks, W, W);
+    }
 }
 } // namespace cuda
 #endif // CUDA_HEADS_CUH

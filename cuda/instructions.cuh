@@ -150,7 +150,7 @@ DEVICE bool operator>(Fast a, Fast b) { return a.v > b.v; }
 DEVICE bool operator<(Fast a, Fast b) { return a.v < b.v; }
 DEVICE bool operator>(Fast a, float b) { return a.v > b; }
 DEVICE bool operator<(Fast a, float b) { return a.v < b; }
-// of float and double, beside these:
+// Those of float and double stand beside these.
 using ::exp_; using ::log_; using ::erf_; using ::tanh_; using ::max_; using ::min_;
 DEVICE Fast max_(Fast a, Fast b) { return Fast(fmaxf(a.v, b.v)); }
 DEVICE Fast min_(Fast a, Fast b) { return Fast(fminf(a.v, b.v)); }
@@ -160,14 +160,19 @@ DEVICE Fast erf_(Fast x) { return Fast(erf_(x.v)); }
 DEVICE Fast tanh_(Fast x) { return Fast(1 - 2 * rcp_approx(1 + ex2_approx(x.v * (2 * LOG2_E)))); }
 DEVICE Fast log_(Fast x) { return Fast(lg2_approx(x.v) * LN_2); }
 
-DEVICE uint32_t pack(float lo, float hi) { // two bf16 in a register, as mma wants them
+// Rounds two floats to bf16 and returns them in one register, as mma wants them.
+DEVICE uint32_t pack(float lo, float hi) {
     __nv_bfloat162 v = __floats2bfloat162_rn(lo, hi);
     uint32_t u; memcpy(&u, &v, 4);
     return u;
 }
 
-// N values of type T moved as one; p aligned to all of them
-template <class T, int N> struct alignas(sizeof(T) * N) Vec { T v[N]; };
+// N values of type T, moved at once. A pointer to them is aligned to their size.
+template <class T, int N> struct alignas(sizeof(T) * N) Vec {
+    T v[N];
+    DEVICE T& operator[](int i) { return v[i]; }
+    DEVICE const T& operator[](int i) const { return v[i]; }
+};
 #ifdef EMU
 #define CHECK_ALIGNED(p, bytes) emu::check_aligned(p, bytes)
 #else
@@ -184,7 +189,7 @@ template <int N, class T> DEVICE void store(T* p, const Vec<T, N>& v) {
 }
 
 // ----------------------------------------------------------------------------
-// reductions, in a fixed order. Every lane of the warp, or thread of the block, takes part and gets
+// Reductions, in a fixed order. Every lane of the warp, or thread of the block, takes part and gets
 // the result.
 
 template <class F> DEVICE F warp_sum(F v) {

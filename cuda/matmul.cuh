@@ -14,14 +14,14 @@ __global__ void __launch_bounds__(ROW_THREADS)
     if (n >= rows) { return; }
     real* out_n = out + (long)n * OC;
     FOR_COLUMNS(o, N, OC) {
-        Vec<real, N> x = load<N>(out_n + o);
-        const Vec<real, N> b = load<N>(bias + o);
-        for (int i = 0; i < N; i++) { x.v[i] = real((float)x.v[i] + (float)b.v[i]); }
-        store<N>(out_n + o, x);
+        Vec<float, N> x = load_real<N>(out_n + o);
+        const Vec<float, N> b = load_real<N>(bias + o);
+        for (int i = 0; i < N; i++) { x[i] += b[i]; }
+        store_real<N>(out_n + o, x);
     }
 }
 
-// out (N, OC) = inp (N, C) weight^T (OC, C) + bias + residual
+// Computes out (N, OC) = inp (N, C) weight^T (OC, C) + bias + residual.
 inline void matmul_forward(real* out, const real* inp, const real* weight, const real* bias,
                            const real* residual, int N, int C, int OC) {
     gemm(matrix(out), residual, matrix(inp), transposed(weight), { N, OC, C });

@@ -252,7 +252,7 @@ DEVICE void rows_store(bf16* out, long stride, int t0, int T, bf16* tile, int ro
         *(uint32_t*)lower = pack(c[n][2] * f1, c[n][3] * f1);
     }
     __syncwarp();
-    for (int i = lane; i < 16 * CHUNKS; i += 32) {
+    FOR_LANES(i, 16 * CHUNKS) {
         const int row = row0 + i / CHUNKS, chunk = i % CHUNKS, t = t0 + row;
         if (t < T) {
             const Vec<bf16, CHUNK> numbers = load<CHUNK>(tile_at<HS>(tile, row, chunk));

@@ -7,25 +7,28 @@ norms.cuh -- norms of rows, and of queries and keys.
 #include "matmul.cuh"
 
 namespace cuda {
-// The norms give a warp a row. Its lanes hold the row in K registers of N values each, so that it
-// is read once; where it is too long for that, K = 0, they read it again for each pass. FOR_ROW: c,
-// of the lane's chunk k
+// A warp normalizes a row. Its lanes hold the row in K registers of N values each, so that they
+// read it once. Where it is too long for that, K is 0 and they read it again in each pass. FOR_ROW:
+// c is the first column of the lane's chunk k.
 #define FOR_ROW(k, c, N, K, C) \
     for (int k = 0, c = threadIdx.x % 32 * N; K ? k < K : c < C; k++, c += 32 * N) if (c < C)
 template <int N, int K> struct WarpRow {
-    const real* x; Vec<real, N> own[K ? K : 1];
+    const real* x;
+    Vec<real, N> own[K ? K : 1];
+
     DEVICE WarpRow(const real* x, int C) : x(x) {
         if constexpr (K > 0) {
             #pragma unroll
             FOR_ROW(k, c, N, K, C) { own[k] = load<N>(x + c); }
         }
     }
-    DEVICE Vec<real, N> at(int k, int c) const {
-        if constexpr (K > 0) { return own[k]; } else { return load<N>(x + c); }
+
+    DEVICE Vec<float, N> at(int k, int c) const {
+        if constexpr (K > 0) { return to_floats<N>(own[k]); } else { return load_real<N>(x + c); }
     }
 };
-// LAUNCH_NORM(kernel, rows are wide, C, grid, block, shared memory, arguments...): with the K that
-// C needs. LAUNCH_KEPT: the same for rows that registers hold
+// LAUNCH_NORM(kernel, rows are wide, C, grid, block, shared memory, arguments...) launches it with
+// the K that C needs; LAUNCH_KEPT does for rows that registers hold.
 #define LAUNCH_KEPT(kernel, C, ...) \
     if ((C) <= 4 * 32 * VN) { LAUNCH((kernel<VN, 4>), __VA_ARGS__); } \
     else                    { LAUNCH((kernel<VN, 8>), __VA_ARGS__); }
@@ -41,33 +44,34 @@ __global__ void __launch_bounds__(128)
     const int n = blockIdx.x * 4 + threadIdx.x / 32;
     if (n >= rows) { return; }
     const WarpRow<N, K> row(x + (long)n * C, C);
-    float m = 0, sum = 0;
+    float m = 0;
     if (mean) {
+        float sum = 0;
         #pragma unroll
         FOR_ROW(k, c, N, K, C) {
-            const Vec<real, N> v = row.at(k, c);
-            for (int i = 0; i < N; i++) { m += (float)v.v[i]; }
+            const Vec<float, N> v = row.at(k, c);
+            for (int i = 0; i < N; i++) { sum += v[i]; }
         }
-        m = warp_sum(m) / C;
+        m = warp_sum(sum) / C;
     }
+    float squares = 0;
     #pragma unroll
     FOR_ROW(k, c, N, K, C) {
-        const Vec<real, N> v = row.at(k, c);
-        for (int i = 0; i < N; i++) { sum += ((float)v.v[i] - m) * ((float)v.v[i] - m); }
+        const Vec<float, N> v = row.at(k, c);
+        for (int i = 0; i < N; i++) { squares += (v[i] - m) * (v[i] - m); }
     }
-    const float r = 1.0f / sqrtf(warp_sum(sum) / C + eps);
+    const float r = 1.0f / sqrtf(warp_sum(squares) / C + eps);
+    real* out_n = out + (long)n * C;
     #pragma unroll
     FOR_ROW(k, c, N, K, C) {
-        Vec<real, N> v = row.at(k, c), w, b;
-        if (weight) { w = load<N>(weight + c); }
-        if (bias) { b = load<N>(bias + c); }
-        for (int i = 0; i < N; i++) {
-            const float y = ((float)v.v[i] - m) * r * (weight ? (float)w.v[i] : 1.0f);
-            v.v[i] = real(y + (bias ? (float)b.v[i] : 0.0f));
-        }
-        store<N>(out + (long)n * C + c, v);
+        Vec<float, N> v = row.at(k, c);
+        const Vec<float, N> w = load_real_or<N>(1, weight, c), b = load_real_or<N>(0, bias, c);
+        for (int i = 0; i < N; i++) { v[i] = (v[i] - m) * r * w[i] + b[i]; }
+        store_real<N>(out_n + c, v);
     }
-    if (threadIdx.x % 32 == 0) { rstd[n] = r; if (mean) { mean[n] = m; } }
+    if (threadIdx.x % 32 > 0) { return; }
+    rstd[n] = r;
+    if (mean) { mean[n] = m; }
 }
 
 inline void norm_forward(real* out, acc* mean, acc* rstd, const real* inp, const real* weight,
@@ -76,11 +80,16 @@ inline void norm_forward(real* out, acc* mean, acc* rstd, const real* inp, const
                 dim3(128), 0, out, mean, rstd, inp, weight, bias, eps, N, C)
 }
 
-// A block takes 64 rows, a warp one at a time, and keeps its sums in registers too (K = 0: in
-// shared memory). part (blocks, C), with SUM_BIAS (blocks, 2, C): for dweight, for dbias
+// The backward pass. A block takes NORM_ROWS rows, a warp one at a time, and keeps its sums in
+// registers too, or, where K is 0, in shared memory. They go to part: (blocks, C) for dweight, with
+// SUM_BIAS (blocks, 2, C) for dweight and dbias.
 enum { NORM_ROWS = 64 };
-template <int N, int K> struct WarpSums { // of rows: C floats a warp
-    Vec<float, N> kept[K ? K : 1]; float* own;
+
+// A warp's sums over rows, C floats.
+template <int N, int K> struct WarpSums {
+    Vec<float, N> kept[K ? K : 1];
+    float* own;
+
     DEVICE WarpSums(float* own, int C) : kept{}, own(own) {
         if (!K) { FOR_ROW(k, c, N, K, C) { store_floats(own + c, Vec<float, N>{}); } }
     }
@@ -90,7 +99,8 @@ template <int N, int K> struct WarpSums { // of rows: C floats a warp
     DEVICE void set(int k, int c, const Vec<float, N>& x) {
         if (K) { kept[K ? k : 0] = x; } else { store_floats(own + c, x); }
     }
-    // out (C) = the sums of all warps, which are C floats apart from `all` on
+
+    // Adds up the sums of all warps, which stand C floats apart from `all` on: out (C).
     DEVICE void join(float* out, const float* all, int C) {
         #pragma unroll
         FOR_ROW(k, c, N, K, C) { if (K) { store_floats(own + c, kept[K ? k : 0]); } }
@@ -104,53 +114,58 @@ template <int N, int K> struct WarpSums { // of rows: C floats a warp
     }
 };
 
-// warps whose sums, of C floats each, take 48 KiB at most
+// Returns how many warps may have sums of C floats in 48 KiB.
 inline int sum_warps(int C) { return std::max(1, std::min(8, 12288 / C)); }
 
+struct NormBackward {
+    const real *dout, *x, *weight;
+    const acc *mean, *rstd;
+    bool add;              // to dx
+    int rows, C;
+};
+
 template <int N, int K, bool SUM_BIAS>
-DEVICE void norm_backward_rows(real* dx, float* part, const real* dout, const real* x,
-                               const real* weight, const acc* mean, const acc* rstd, bool add,
-                               int rows, int C) {
-    const int warps = blockDim.x / 32, warp = threadIdx.x / 32;
+DEVICE void norm_backward_rows(real* dx, float* part, const NormBackward& a) {
+    const int warps = blockDim.x / 32, warp = threadIdx.x / 32, C = a.C;
     float *all = dynamic_smem<float>(), *out = part + (long)blockIdx.x * C * (SUM_BIAS ? 2 : 1);
     WarpSums<N, K> dw(all + warp * C, C);
-    // in shared memory where registers would not hold both
+    // registers would not hold both
     WarpSums<N, K <= 4 ? K : 0> db(all + ((SUM_BIAS ? warps : 0) + warp) * C, SUM_BIAS ? C : 0);
-    const int n1 = min(rows, (int)(blockIdx.x + 1) * NORM_ROWS);
+    const int n1 = min(a.rows, (int)(blockIdx.x + 1) * NORM_ROWS);
     for (int n = blockIdx.x * NORM_ROWS + warp; n < n1; n += warps) {
-        const WarpRow<N, K> d_n(dout + (long)n * C, C), x_n(x + (long)n * C, C);
-        real* dx_n = dx + (long)n * C;
-        const float m = mean ? mean[n] : 0.0f, r = rstd[n];
+        const long at = (long)n * C;
+        const WarpRow<N, K> d_n(a.dout + at, C), x_n(a.x + at, C);
+        real* dx_n = dx + at;
+        const real* before = a.add ? dx_n : NULL;
+        const float m = a.mean ? a.mean[n] : 0.0f, r = a.rstd[n];
         float dot = 0, sum = 0;
         #pragma unroll
         FOR_ROW(k, c, N, K, C) {
-            const Vec<real, N> d = d_n.at(k, c), v = x_n.at(k, c);
-            Vec<real, N> w;
-            if (weight) { w = load<N>(weight + c); }
+            const Vec<float, N> d = d_n.at(k, c), v = x_n.at(k, c);
+            const Vec<float, N> w = load_real_or<N>(1, a.weight, c);
             for (int i = 0; i < N; i++) {
-                const float dy = (float)d.v[i] * (weight ? (float)w.v[i] : 1.0f);
-                dot += dy * ((float)v.v[i] - m);
+                const float dy = d[i] * w[i];
+                dot += dy * (v[i] - m);
                 sum += dy;
             }
         }
-        const float f = r * r * r * warp_sum(dot) / C, r_mean = mean ? r * warp_sum(sum) / C : 0.0f;
+        const float f = r * r * r * warp_sum(dot) / C;
+        const float r_mean = a.mean ? r * warp_sum(sum) / C : 0.0f;
         #pragma unroll
         FOR_ROW(k, c, N, K, C) {
-            const Vec<real, N> d = d_n.at(k, c), v = x_n.at(k, c);
-            Vec<real, N> w, g;
-            Vec<float, N> dw_c = dw.at(k, c), db_c;
+            const Vec<float, N> d = d_n.at(k, c), v = x_n.at(k, c);
+            const Vec<float, N> w = load_real_or<N>(1, a.weight, c);
+            Vec<float, N> g = load_real_or<N>(0, before, c), dw_c = dw.at(k, c), db_c;
             if (SUM_BIAS) { db_c = db.at(k, c); }
-            if (weight) { w = load<N>(weight + c); }
-            if (add) { g = load<N>(dx_n + c); }
             for (int i = 0; i < N; i++) {
-                const float dv = d.v[i], xv = (float)v.v[i] - m, wv = weight ? (float)w.v[i] : 1.0f;
-                dw_c.v[i] += dv * xv * r;
-                if (SUM_BIAS) { db_c.v[i] += dv; }
-                g.v[i] = real(dv * wv * r - xv * f - r_mean + (add ? (float)g.v[i] : 0.0f));
+                const float x = v[i] - m;
+                dw_c[i] += d[i] * x * r;
+                if (SUM_BIAS) { db_c[i] += d[i]; }
+                g[i] += d[i] * w[i] * r - x * f - r_mean;
             }
             dw.set(k, c, dw_c);
             if (SUM_BIAS) { db.set(k, c, db_c); }
-            store<N>(dx_n + c, g);
+            store_real<N>(dx_n + c, g);
         }
     }
     dw.join(out, all, C);
@@ -159,47 +174,51 @@ DEVICE void norm_backward_rows(real* dx, float* part, const real* dout, const re
 
 template <int N, int K>
 __global__ void __launch_bounds__(256)
-    norm_backward_kernel(real* dx, float* part, const real* dout, const real* x, const real* weight,
-                         const acc* mean, const acc* rstd, bool add, int rows, int C) {
-    norm_backward_rows<N, K, false>(dx, part, dout, x, weight, mean, rstd, add, rows, C);
+    norm_backward_kernel(real* dx, float* part, NormBackward a) {
+    norm_backward_rows<N, K, false>(dx, part, a);
 }
 
 template <int N, int K>
 __global__ void __launch_bounds__(256)
-    norm_backward_bias_kernel(real* dx, float* part, const real* dout, const real* x,
-                              const real* weight, const acc* mean, const acc* rstd, bool add,
-                              int rows, int C) {
-    norm_backward_rows<N, K, true>(dx, part, dout, x, weight, mean, rstd, add, rows, C);
+    norm_backward_bias_kernel(real* dx, float* part, NormBackward a) {
+    norm_backward_rows<N, K, true>(dx, part, a);
 }
 
 inline void norm_backward(real* dx, acc* dweight, acc* dbias, const real* dout, const real* x,
                           const real* weight, const acc* mean, const acc* rstd, bool add, int N,
                           int C) {
-    const bool ok = wide(C, {dx, dout, x, weight}), both = dbias && ok && C <= 8 * 32 * VN;
+    const bool ok = wide(C, { dx, dout, x, weight }), both = dbias && ok && C <= 8 * 32 * VN;
     if (dbias && !both) { matmul_backward_bias(dbias, dout, N, C); } // before dx, which may be dout
     const int W = both ? 2 * C : C, blocks = CEIL_DIV(N, NORM_ROWS), warps = sum_warps(W);
+    const size_t smem = warps * W * sizeof(float);
     float* part = (float*)device_scratch((size_t)blocks * W * sizeof(float));
+    const NormBackward a = { dout, x, weight, mean, rstd, add, N, C };
     if (both) {
-        LAUNCH_KEPT(norm_backward_bias_kernel, C, dim3(blocks), dim3(32 * warps),
-                    warps * W * sizeof(float), dx, part, dout, x, weight, mean, rstd, add, N, C)
+        LAUNCH_KEPT(norm_backward_bias_kernel, C, dim3(blocks), dim3(32 * warps), smem, dx, part,
+                    a)
         column_sum(dbias, part + C, blocks, C, W);
     } else {
-        LAUNCH_NORM(norm_backward_kernel, ok, C, dim3(blocks), dim3(32 * warps),
-                    warps * W * sizeof(float), dx, part, dout, x, weight, mean, rstd, add, N, C)
+        LAUNCH_NORM(norm_backward_kernel, ok, C, dim3(blocks), dim3(32 * warps), smem, dx, part,
+                    a)
     }
     if (dweight) { column_sum(dweight, part, blocks, C, W); }
 }
 
-// qk_norm: of q (side 0) and of k (side 1) so many groups of C channels, from column `from` of a
-// row of qkv on, the first of them number `first` of the row's G
-struct QkSide { int groups, C, from, first, G; };
+// ----------------------------------------------------------------------------
+// Norms of queries and keys. A side is q (0) or k (1): groups of channels of a row of qkv, each
+// with a norm of its own.
+struct QkSide {
+    int groups, C;         // of C channels
+    int from;              // the first one's column in qkv
+    int first, G;          // and its number among the G groups of a row
+};
 HD QkSide qk_side(int side, bool all, const AttnShape& s) {
     const int heads = side ? s.KV : s.NH, groups_q = all ? 1 : s.NH;
     return { all ? 1 : heads, all ? heads * s.HS : s.HS, side ? s.NH * s.HS : 0,
              side ? groups_q : 0, all ? 2 : s.NH + s.KV };
 }
 
-// a warp per group of a row
+// A warp per group of a row.
 template <int N, int K>
 __global__ void __launch_bounds__(128)
     qk_norm_forward_kernel(real* qkv, real* qk_in, acc* rstd, const real* wq, const real* wk,
@@ -216,16 +235,17 @@ __global__ void __launch_bounds__(128)
     float sum = 0;
     #pragma unroll
     FOR_ROW(k, c, N, K, q.C) {
-        const Vec<real, N> v = row.at(k, c);
-        for (int e = 0; e < N; e++) { sum += (float)v.v[e] * (float)v.v[e]; }
+        const Vec<float, N> v = row.at(k, c);
+        for (int i = 0; i < N; i++) { sum += v[i] * v[i]; }
     }
     const float r = 1.0f / sqrtf(warp_sum(sum) / q.C + eps);
     #pragma unroll
     FOR_ROW(k, c, N, K, q.C) {
-        Vec<real, N> v = row.at(k, c), w = load<N>(weight + c);
-        store<N>(saved + c, v);
-        for (int e = 0; e < N; e++) { v.v[e] = real((float)v.v[e] * r * (float)w.v[e]); }
-        store<N>(x + c, v);
+        Vec<float, N> v = row.at(k, c);
+        const Vec<float, N> w = load_real<N>(weight + c);
+        store_real<N>(saved + c, v);
+        for (int i = 0; i < N; i++) { v[i] = v[i] * r * w[i]; }
+        store_real<N>(x + c, v);
     }
     if (threadIdx.x % 32 == 0) { rstd[i] = r; }
 }
@@ -239,14 +259,14 @@ inline void qk_norm_forward(real* qkv, real* qk_in, acc* rstd, const real* wq, c
                 eps, s)
 }
 
-// A block takes ROW_BLOCK rows, a warp a group at a time. part (blocks, 2, width): sums of dy x r,
-// over all groups, for dwq and dwk
+// A block takes ROW_BLOCK rows, a warp a group at a time. part (blocks, 2, width) gets the sums of
+// dy x r over all groups, for dwq and dwk.
 template <int N, int K>
 __global__ void __launch_bounds__(256)
     qk_norm_backward_kernel(real* dqkv, float* part, const real* qk_in, const acc* rstd,
-                            const real* wq, const real* wk, bool all, int width, AttnShape s) {
-    const int n0 = blockIdx.x * ROW_BLOCK, rows = min(s.B * s.T - n0, (int)ROW_BLOCK),
-              warp = threadIdx.x / 32;
+                            const real* wq, const real* wk, bool all, AttnShape s) {
+    const int n0 = blockIdx.x * ROW_BLOCK, rows = min(s.B * s.T - n0, (int)ROW_BLOCK);
+    const int warp = threadIdx.x / 32, width = qk_side(0, all, s).C;
     float* sums = dynamic_smem<float>();
     for (int side = 0; side < 2; side++) {
         const QkSide q = qk_side(side, all, s);
@@ -261,23 +281,21 @@ __global__ void __launch_bounds__(256)
             float dot = 0;
             #pragma unroll
             FOR_ROW(k, c, N, K, q.C) {
-                const Vec<real, N> y = d_n.at(k, c), x = x_n.at(k, c), w = load<N>(weight + c);
-                for (int e = 0; e < N; e++) {
-                    dot += (float)y.v[e] * (float)w.v[e] * (float)x.v[e];
-                }
+                const Vec<float, N> dy = d_n.at(k, c), x = x_n.at(k, c);
+                const Vec<float, N> w = load_real<N>(weight + c);
+                for (int e = 0; e < N; e++) { dot += dy[e] * w[e] * x[e]; }
             }
             const float f = r * r * r * warp_sum(dot) / q.C;
             #pragma unroll
             FOR_ROW(k, c, N, K, q.C) {
-                Vec<real, N> y = d_n.at(k, c), x = x_n.at(k, c), w = load<N>(weight + c);
-                Vec<float, N> dw_c = dw.at(k, c);
+                Vec<float, N> dy = d_n.at(k, c), dw_c = dw.at(k, c);
+                const Vec<float, N> x = x_n.at(k, c), w = load_real<N>(weight + c);
                 for (int e = 0; e < N; e++) {
-                    const float dy = y.v[e], xe = x.v[e];
-                    dw_c.v[e] += dy * xe * r;
-                    y.v[e] = real(dy * (float)w.v[e] * r - xe * f);
+                    dw_c[e] += dy[e] * x[e] * r;
+                    dy[e] = dy[e] * w[e] * r - x[e] * f;
                 }
                 dw.set(k, c, dw_c);
-                store<N>(d + c, y);
+                store_real<N>(d + c, dy);
             }
         }
         dw.join(part + ((long)blockIdx.x * 2 + side) * width, sums, q.C);
@@ -291,7 +309,7 @@ inline void qk_norm_backward(real* dqkv, acc* dwq, acc* dwk, const real* qk_in, 
     float* part = (float*)device_scratch((size_t)blocks * 2 * width * sizeof(float));
     LAUNCH_NORM(qk_norm_backward_kernel, wide(s.HS, {dqkv, qk_in, wq, wk}), width, dim3(blocks),
                 dim3(32 * warps), warps * width * sizeof(float), dqkv, part, qk_in, rstd, wq, wk,
-                all, width, s)
+                all, s)
     column_sum(dwq, part, blocks, width, 2 * width);
     column_sum(dwk, part + width, blocks, qk_side(1, all, s).C, 2 * width);
 }

@@ -46,63 +46,65 @@ inline void loss_add(StepSums* sums, const acc* losses, long n, double count) {
     LAUNCH(loss_add_kernel, dim3(1), dim3(1024), 0, sums, losses, n, count);
 }
 
-// N elements at a time of either optimizer; c1, c2 are Adam's bias corrections
+// What an update changes besides the parameters. v: NULL for SGD.
+struct Masters {
+    acc *master, *m, *v;
+};
+
+// N elements at a time of either optimizer; c1, c2 are Adam's bias corrections.
 template <bool ADAM, int N>
-__global__ void __launch_bounds__(256)
-    update_kernel(real* params, acc* master, acc* m, acc* v, const acc* grads, const StepSums* sums,
-                  Update o, float c1, float c2, long n) {
+__global__ void __launch_bounds__(ROW_THREADS)
+    update_kernel(real* params, Masters to, const acc* grads, const StepSums* sums, Update o,
+                  float c1, float c2, long n) {
     const float scale = sums->grad_scale;
     if (isnan(scale)) { return; }
     FOR_FLAT(i, N, n) {
-        Vec<acc, N> g = load<N>(grads + i), w = load<N>(master + i), m_i = load<N>(m + i), v_i;
-        if (ADAM) { v_i = load<N>(v + i); }
-        Vec<real, N> p;
+        const Vec<acc, N> g = load<N>(grads + i);
+        Vec<acc, N> w = load<N>(to.master + i), m = load<N>(to.m + i), v;
+        if (ADAM) { v = load<N>(to.v + i); }
         #pragma unroll
         for (int k = 0; k < N; k++) {
-            const float g_k = g.v[k] * scale;
+            const float g_k = g[k] * scale;
             float step;
             if (ADAM) {
-                m_i.v[k] = o.beta1 * m_i.v[k] + (1 - o.beta1) * g_k;
-                v_i.v[k] = o.beta2 * v_i.v[k] + (1 - o.beta2) * g_k * g_k;
-                step = m_i.v[k] * c1 / (sqrtf(v_i.v[k] * c2) + o.eps);
+                m[k] = o.beta1 * m[k] + (1 - o.beta1) * g_k;
+                v[k] = o.beta2 * v[k] + (1 - o.beta2) * g_k * g_k;
+                step = m[k] * c1 / (sqrtf(v[k] * c2) + o.eps);
             } else {
-                step = m_i.v[k] = o.beta1 * m_i.v[k] + g_k;
+                step = m[k] = o.beta1 * m[k] + g_k;
             }
-            w.v[k] -= o.lr * (step + o.weight_decay * w.v[k]);
-            p.v[k] = real(w.v[k]);
+            w[k] -= o.lr * (step + o.weight_decay * w[k]);
         }
-        store<N>(m + i, m_i);
-        if (ADAM) { store<N>(v + i, v_i); }
-        store<N>(master + i, w);
-        store<N>(params + i, p);
+        store<N>(to.m + i, m);
+        if (ADAM) { store<N>(to.v + i, v); }
+        store<N>(to.master + i, w);
+        store_real<N>(params + i, w);
     }
 }
 
 template <bool ADAM>
-void update(real* params, acc* master, acc* m, acc* v, const acc* grads, const StepSums* sums,
+void update(real* params, const Masters& to, const acc* grads, const StepSums* sums,
             const Update& o, float c1, float c2, long n) {
-    if (n % 4 == 0 && wide(0, {params, master, m, v, grads})) {
-        LAUNCH((update_kernel<ADAM, 4>), flat_grid(n, 4), dim3(256), 0, params, master, m, v, grads,
-               sums, o, c1, c2, n);
+    if (n % 4 == 0 && wide(0, { params, to.master, to.m, to.v, grads })) {
+        LAUNCH_FLAT(4, (update_kernel<ADAM, 4>), n, params, to, grads, sums, o, c1, c2, n);
     } else {
-        LAUNCH((update_kernel<ADAM, 1>), flat_grid(n, 1), dim3(256), 0, params, master, m, v, grads,
-               sums, o, c1, c2, n);
+        LAUNCH_FLAT(1, (update_kernel<ADAM, 1>), n, params, to, grads, sums, o, c1, c2, n);
     }
 }
 
 inline void adamw_update(real* params, acc* master, acc* m, acc* v, const acc* grads,
                          const StepSums* sums, Update o, long n) {
-    const float c1 = 1 / (1 - pow((double)o.beta1, o.step)),
-                c2 = 1 / (1 - pow((double)o.beta2, o.step));
-    update<true>(params, master, m, v, grads, sums, o, c1, c2, n);
+    const float c1 = 1 / (1 - pow((double)o.beta1, o.step));
+    const float c2 = 1 / (1 - pow((double)o.beta2, o.step));
+    update<true>(params, { master, m, v }, grads, sums, o, c1, c2, n);
 }
 
 inline void sgd_update(real* params, acc* master, acc* m, acc* v, const acc* grads,
                        const StepSums* sums, Update o, long n) {
-    update<false>(params, master, m, v, grads, sums, o, 0.0f, 0.0f, n);
+    update<false>(params, { master, m, v }, grads, sums, o, 0.0f, 0.0f, n);
 }
 
-// Muon: m = beta m + g, and part (blocks) the squares of u = g + beta m
+// Muon: computes m = beta m + g, and in part (blocks) the squares of u = g + beta m.
 __global__ void __launch_bounds__(256)
     muon_momentum_kernel(double* part, acc* m, const acc* grads, const StepSums* sums, long n) {
     const long from = (long)blockIdx.x * SQUARE_BLOCK, to = min(n, from + SQUARE_BLOCK);
@@ -118,7 +120,7 @@ __global__ void __launch_bounds__(256)
     if (threadIdx.x == 0) { part[blockIdx.x] = sum; }
 }
 
-// part[0] <- the sum of n of them
+// Adds up n of them, into part[0].
 __global__ void __launch_bounds__(1024) muon_sum_kernel(double* part, int n) {
     double sum = 0;
     for (int i = threadIdx.x; i < n; i += 1024) { sum += part[i]; }
@@ -145,7 +147,7 @@ inline void muon_begin(real* x, acc* m, const acc* grads, const StepSums* sums, 
     double* part = (double*)device_scratch(blocks * sizeof(double));
     LAUNCH(muon_momentum_kernel, dim3(blocks), dim3(256), 0, part, m, grads, sums, n);
     LAUNCH(muon_sum_kernel, dim3(1), dim3(1024), 0, part, blocks);
-    LAUNCH(muon_begin_kernel, flat_grid(n, 1), dim3(256), 0, x, m, grads, part, sums, rows, cols);
+    LAUNCH_FLAT(1, muon_begin_kernel, n, x, m, grads, part, sums, rows, cols);
 }
 
 __global__ void __launch_bounds__(256) muon_mix_kernel(real* aa, const real* a, int r) {
@@ -156,7 +158,7 @@ __global__ void __launch_bounds__(256) muon_mix_kernel(real* aa, const real* a, 
 }
 
 inline void muon_mix(real* aa, const real* a, int r) {
-    LAUNCH(muon_mix_kernel, flat_grid((long)r * r, 1), dim3(256), 0, aa, a, r);
+    LAUNCH_FLAT(1, muon_mix_kernel, (long)r * r, aa, a, r);
 }
 
 __global__ void __launch_bounds__(256)
@@ -174,8 +176,8 @@ __global__ void __launch_bounds__(256)
 inline void muon_end(real* params, acc* master, const real* x, const StepSums* sums, Update o,
                      int rows, int cols) {
     const float length = MUON_LENGTH * sqrt((double)std::max(rows, cols));
-    LAUNCH(muon_end_kernel, flat_grid((long)rows * cols, 1), dim3(256), 0, params, master, x, sums,
-           o, length, rows, cols);
+    LAUNCH_FLAT(1, muon_end_kernel, (long)rows * cols, params, master, x, sums, o, length, rows,
+                cols);
 }
 } // namespace cuda
 #endif // CUDA_OPTIMIZER_CUH

@@ -7,8 +7,8 @@ rope.cuh -- rope: by itself, and for the attention kernels that turn what they h
 #include "../attention_variants.cuh"
 
 namespace cuda {
-// what rope does with a pair. Rounded after every operation, never fused, so that all who turn give
-// the same bits
+// Turns a pair. It rounds after every operation and fuses none, so that all who turn give the same
+// bits.
 DEVICE void turn_pair(float& a, float& b, float co, float si) {
     const float x = __fmul_rn(a, co) - __fmul_rn(b, si);
     b = __fmul_rn(a, si) + __fmul_rn(b, co);
@@ -24,16 +24,13 @@ __global__ void __launch_bounds__(256)
     FOR_COLUMNS(k, N, (s.NH + s.KV) * half) {
         const int h = k / half, i = k % half;
         real* x = qkv + (long)bt * attn_row(s) + h * s.HS + i;
-        Vec<real, N> a = load<N>(x), b = load<N>(x + half);
+        Vec<float, N> a = load_real<N>(x), b = load_real<N>(x + half);
         for (int n = 0; n < N; n++) {
             const Vec<acc, 2> cos_sin = load<2>(turn + 2 * (i + n));
-            float an = a.v[n], bn = b.v[n];
-            turn_pair(an, bn, cos_sin.v[0], sign * cos_sin.v[1]);
-            a.v[n] = real(an);
-            b.v[n] = real(bn);
+            turn_pair(a[n], b[n], cos_sin[0], sign * cos_sin[1]);
         }
-        store<N>(x, a);
-        store<N>(x + half, b);
+        store_real<N>(x, a);
+        store_real<N>(x + half, b);
     }
 }
 

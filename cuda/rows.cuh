@@ -53,14 +53,15 @@ struct RowBlocks {
 DEVICE int own_row() { return blockIdx.x * blockDim.y + threadIdx.y; }
 #define FOR_COLUMNS(c, N, C) for (int c = threadIdx.x * N; c < C; c += blockDim.x * N)
 
-// Flat: LAUNCH_FLAT(N, kernel, n, arguments...).
+// Flat: LAUNCH_FLAT(N, kernel, n, arguments...). Where there is more, a thread goes around again.
+const long FLAT_BLOCKS = shrunk ? 3 : 1L << 16;
 inline dim3 flat_grid(long n, int N) {
     const long blocks = CEIL_DIV(n, (long)ROW_THREADS * N);
-    return dim3((unsigned)std::min(blocks, 1L << 16));
+    return dim3((unsigned)std::min(blocks, FLAT_BLOCKS));
 }
 #define LAUNCH_FLAT(N, kernel, n, ...) \
     LAUNCH(kernel, flat_grid(n, N), dim3(ROW_THREADS), 0, __VA_ARGS__)
-#define FOR_FLAT(i, N, n)                                                  \
+#define FOR_FLAT(i, N, n)                                                    \
     for (long i = ((long)blockIdx.x * ROW_THREADS + threadIdx.x) * N; i < n; \
          i += (long)gridDim.x * ROW_THREADS * N)
 
@@ -69,6 +70,37 @@ DEVICE long warp_number() { return (long)blockIdx.x * ROW_WARPS + threadIdx.x / 
 inline dim3 warp_grid(long n) { return dim3((unsigned)CEIL_DIV(n, ROW_WARPS)); }
 #define LAUNCH_WARPS(kernel, n, ...) \
     LAUNCH(kernel, warp_grid(n), dim3(32 * ROW_WARPS), 0, __VA_ARGS__)
+// A loop over 0 .. n - 1 that the lanes of a warp share.
+#define FOR_LANES(i, n) for (int i = threadIdx.x % 32; i < (n); i += 32)
+
+// ----------------------------------------------------------------------------
+// N numbers of a tensor, moved at once. Kernels compute with floats.
+
+template <int N> DEVICE Vec<float, N> all_of(float x) {
+    Vec<float, N> all;
+    for (int i = 0; i < N; i++) { all[i] = x; }
+    return all;
+}
+
+template <int N> DEVICE Vec<float, N> to_floats(const Vec<real, N>& x) {
+    Vec<float, N> y;
+    for (int i = 0; i < N; i++) { y[i] = (float)x[i]; }
+    return y;
+}
+
+template <int N> DEVICE Vec<float, N> load_real(const real* p) { return to_floats<N>(load<N>(p)); }
+
+// Reads a tensor from `at` on; one that is not there (NULL) holds `otherwise` everywhere.
+template <int N> DEVICE Vec<float, N> load_real_or(float otherwise, const real* p, long at) {
+    return p ? load_real<N>(p + at) : all_of<N>(otherwise);
+}
+
+// Rounds x and stores it.
+template <int N> DEVICE void store_real(real* p, const Vec<float, N>& x) {
+    Vec<real, N> y;
+    for (int i = 0; i < N; i++) { y[i] = real(x[i]); }
+    store<N>(p, y);
+}
 
 // ----------------------------------------------------------------------------
 // N floats, N = 1 or a multiple of 4, 16 bytes at a time.
@@ -79,7 +111,7 @@ template <int N> DEVICE Vec<float, N> load_floats(const float* p) {
     #pragma unroll
     for (int i = 0; i < N; i += M) {
         const Vec<float, M> part = load<M>(p + i);
-        for (int k = 0; k < M; k++) { x.v[i + k] = part.v[k]; }
+        for (int k = 0; k < M; k++) { x[i + k] = part[k]; }
     }
     return x;
 }
@@ -89,7 +121,7 @@ template <int N> DEVICE void store_floats(float* p, const Vec<float, N>& x) {
     #pragma unroll
     for (int i = 0; i < N; i += M) {
         Vec<float, M> part;
-        for (int k = 0; k < M; k++) { part.v[k] = x.v[i + k]; }
+        for (int k = 0; k < M; k++) { part[k] = x[i + k]; }
         store<M>(p + i, part);
     }
 }
@@ -108,11 +140,11 @@ __global__ void __launch_bounds__(ROW_THREADS)
     FOR_COLUMNS(c, N, W) {
         Vec<float, N> sum = {};
         for (int n = n0; n < n1; n++) {
-            const Vec<real, N> v = load<N>(x + (long)n * W + c);
-            for (int i = 0; i < N; i++) { sum.v[i] += (float)v.v[i]; }
+            const Vec<float, N> v = load_real<N>(x + (long)n * W + c);
+            for (int i = 0; i < N; i++) { sum[i] += v[i]; }
         }
         float* out = part + (long)k * W + c;
-        for (int i = 0; i < N; i++) { out[i] = sum.v[i]; }
+        for (int i = 0; i < N; i++) { out[i] = sum[i]; }
     }
 }
 

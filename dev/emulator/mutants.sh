@@ -44,8 +44,8 @@ cuda/attention_panels.cuh|const int b = x.b + n / rows, t = x.t0 + n % rows;|con
 cuda/rows.cuh|    sums[warp][lane] = sum;\n    __syncthreads();|    sums[warp][lane] = sum;|fp32
 cuda/rows.cuh|    if (warp > 0 \|\| c >= C \|\| c % width >= limit) { return; }|    if (warp > 0 \|\| c >= C) { return; }|fp32
 cuda/norms.cuh|        __syncthreads();\n        for (int c = threadIdx.x; c < C; c += blockDim.x) {|        for (int c = threadIdx.x; c < C; c += blockDim.x) {|tsan
-cuda/ops.cuh|const float x_y = y < 0 ? 0.0f : capped(x[y]);|const float x_y = 0;|fp32
-cuda/norms.cuh|const int n1 = min(rows, (int)(blockIdx.x + 1) * NORM_ROWS);|const int n1 = (blockIdx.x + 1) * NORM_ROWS;|fp32
+cuda/ops.cuh|const float x_y = counts ? capped((float)x[y]) : 0.0f;|const float x_y = 0;|fp32
+cuda/norms.cuh|const int n1 = min(a.rows, (int)(blockIdx.x + 1) * NORM_ROWS);|const int n1 = (blockIdx.x + 1) * NORM_ROWS;|fp32
 cuda/gemm.cuh|k.transposed_b ? k.N : k.K, k.transposed_b ? k.K : k.N|k.transposed_b ? k.K : k.N, k.transposed_b ? k.N : k.K|fp32
 cuda/gemm.cuh|stride ? stride : columns;|columns;|fp32
 cuda/attention_tiles.cuh|                a = (float)bf16(a);|                |heads
@@ -53,11 +53,15 @@ cuda/attention_backward.cuh|if (last && turns) { rows_turn<HS>(d[i]|if (false) {
 cuda/attention.cuh|if (turn_last) { rope(dqkv|if (false) { rope(dqkv|fp32
 cuda/metrics.cuh|sum += j >= skip ? w : 0.0f;|sum += w;|fp32
 cuda/metrics.cuh|weight(skip + lane - 1) : 0.0f;|weight(lane - 1) : 0.0f;|fp32
-cuda/metrics.cuh|return attn_weight<A>(attn_score<A, Pe>(dots_t[j - x.j0]|return attn_weight<A>(attn_score<A, Pe>(dots_t[j]|fp32
-cuda/metrics.cuh|(((long)(b - x.b) * s.NH + x.h)|(((long)b * s.NH + x.h)|fp32
+cuda/metrics.cuh|attn_score<A, Pe>(dots_t[j - x.j0]|attn_score<A, Pe>(dots_t[j]|fp32
+cuda/metrics.cuh|row_at(s, b - x.b, x.h, t) * METRIC_SUMS|row_at(s, b, x.h, t) * METRIC_SUMS|fp32
 cuda/metrics.cuh|out + (long)b * s.NH, sums|out, sums|fp32
 cuda/metrics.cuh|t < T; t += METRIC_WARPS|t < T - 1; t += METRIC_WARPS|fp32
 cuda/optimizer.cuh|    if (isnan(scale)) { return; }\n    FOR_FLAT(i, N, n) {|    FOR_FLAT(i, N, n) {|fp32
+cuda/rows.cuh|    return p ? load_real<N>(p + at) : all_of<N>(otherwise);|    return p ? load_real<N>(p) : all_of<N>(otherwise);|fp32
+cuda/rows.cuh|i += (long)gridDim.x * ROW_THREADS * N)|i += (long)gridDim.x * ROW_THREADS * N * 2)|fp32
+cuda/norms.cuh|    const real* before = a.add ? dx_n : NULL;|    const real* before = NULL;|fp32
+cuda/heads.cuh|gate_t + c / s.HS * width, c % s.HS, width|gate_t + c / s.HS * width, 0, width|fp32
 cuda/optimizer.cuh|sums->loss += sum / count;|sums->loss = sum / count;|fp32
 cuda/device.cuh|        device_check(cudaEventSynchronize(taken[slot]), "waiting for the GPU");|        |fp32
 cuda/metrics.cuh|block_sum<512>(below) <= n / 2|block_sum<512>(below) < n / 2|fp32
@@ -81,7 +85,7 @@ cuda/attention_tiles.cuh|load<4>(turn + 16 * n);|load<4>(turn + 16 * n + 1);|ptx
 cuda/attention_forward.cuh|attn_sees(s, t, key);|attn_sees(s, t + 1, key);|ptx
 cuda/mma.cuh|__shfl_xor_sync(~0u, v, 2);|__shfl_xor_sync(0x7fffffffu, v, 2);|ptx
 cuda/mma.cuh|const bool valid = WHOLE \|\| row + i < rows;|const bool valid = true;|ptx
-cuda/mma.cuh|    __syncwarp();\n    for (int i = lane; i < 16 * CHUNKS; i += 32) {|    for (int i = lane; i < 16 * CHUNKS; i += 32) {|ptx
+cuda/mma.cuh|    __syncwarp();\n    FOR_LANES(i, 16 * CHUNKS) {|    FOR_LANES(i, 16 * CHUNKS) {|ptx
 cuda/attention_forward.cuh|x.l[r] *= attn_mass<A>(Fast(shrink), Fast(s.p)).v;|x.l[r] *= attn_mass<A>(Fast(shrink), Fast(s.p)).v * (FULL ? 2 : 1);|bf16
 cuda/attention_backward.cuh|            tile_weights_ds<true, A, Pe, MT, BQ>(w, ds, score, own_rows, t0 + t2, own, s);|            tile_weights_ds<true, A, Pe, MT, BQ>(w, ds, score, own_rows, t0 + t2, own, s); w[0][0][0] *= 2; ds[0][0][1] *= 2;|bf16
 MUTANTS

@@ -672,6 +672,7 @@ static void test_variants() {
 #endif
 }
 
+#define X_FFN(name, act, gated, ...) test_ffn(#name, ACT_##act, gated, 3, C);
 [[maybe_unused]] static void test_operations() {
     // widths that 16 bytes divide, and widths that they do not
     for (int wide = 0; wide < (SMALL ? 1 : 2); wide++) {
@@ -696,7 +697,6 @@ static void test_variants() {
             t.bias_shared = k & 1;
             test_heads(t, k & 2, k & 4);
         }
-#define X_FFN(name, act, gated, ...) test_ffn(#name, ACT_##act, gated, 3, C);
         FFN_VARIANTS(X_FFN)
         test_classifier(4, C); test_classifier(3, wide ? 5000 : 4999); test_classifier(1, 1);
         test_optimizer(wide ? 4096 : 1001);
@@ -726,7 +726,7 @@ static void test_variants() {
     test_norm(7, 3, cuda::SMEM_MOST / (int)sizeof(float));
     free_all();
 }
-// rows of which a lane keeps 8 pieces in registers, and rows whose pieces it reads again
+// Rows of which a lane keeps 8 pieces in registers, and rows whose pieces it reads again.
 [[maybe_unused]] static void test_wide_rows() {
     const int piece = 32 * cuda::VN;              // what a warp reads at once
     for (int C : { 6 * piece, 8 * piece, 12 * piece, 768, 1536 }) {
@@ -739,6 +739,43 @@ static void test_variants() {
     const AttnShape s = whole({ 1, 3, 3, 1, 3 * piece, 0, 0, 0, 8, 1, 1 });
     test_qk_norm(s, true);                       // q 9 pieces, k 3
     free_all();
+}
+
+// Sizes at which a thread goes around each of its loops five times or more. The compiler unrolls a
+// loop by four: below that, what runs is only the part for the remainder.
+[[maybe_unused]] static void test_many_rounds() {
+    const int wide = 5 * cuda::ROW_THREADS * cuda::VN + cuda::VN;   // columns, 16 bytes at a time
+    const int narrow = 5 * cuda::ROW_THREADS + 1;
+    const int piece = 32 * cuda::VN;
+    for (int C : { wide, narrow }) {
+        test_embed(7, 2, C, true, true);
+        FFN_VARIANTS(X_FFN)
+        test_row_norms(3, 1, C, C);
+        const AttnShape s = whole({ 1, 2, 1, 1, C, 0, 0, 0, 8, 1, 1 });
+        for (int width : { 1, C }) { test_gate(s, width); }
+        test_heads(s, true, true);
+        free_all();
+    }
+    for (int kind = 0; kind < 8; kind++) {
+        for (int C : { 5 * 32 + 3, 3 * piece, 8 * piece, 13 * piece }) { test_norm(kind, 3, C); }
+    }
+    for (int HS : { 5 * 32 + 3, 4 * piece, 8 * piece, 13 * piece }) {
+        test_qk_norm(whole({ 1, 3, 2, 1, HS, 0, 0, 0, 8, 1, 1 }), false);
+    }
+    test_embed(1, 60 * cuda::SORT_CHUNK, 4, false, false, 50);
+    test_optimizer(24 * cuda::ROW_THREADS * cuda::VN);
+    test_muon(57, 73);
+    free_all();
+}
+
+// Heads beyond a power of two, whose ALiBi slopes stand between those of the others.
+[[maybe_unused]] static void test_twelve_heads() {
+    for (int HS : { 20, 64, 96, 128, 192 }) {
+        AttnShape s = whole({ 1, 40, 12, 6, HS, 0, 0, 0, HS, 1, 1 });
+        s.slope_heads = 8;
+        if (HS != 20 && !cuda::on_tensor_cores(s, {})) { continue; }
+        test_attention<Attn_softmax, Bias_kv, Pe_alibi>("12 heads", s);
+    }
 }
 
 #endif
@@ -885,11 +922,18 @@ int main() {
         test_variants();
         test_all_turned();
 #ifndef ONLY_HEADS
-        if (!SMALL) { test_long_rows(); test_wide_rows(); }
+        if (!SMALL) {
+            test_long_rows();
+            test_wide_rows();
+            test_many_rounds();
+        }
 #endif
         simple_now = true;
         test_variants();
         simple_now = false;
+#ifndef ONE_VARIANT
+        if (!SMALL) { test_twelve_heads(); }
+#endif
         printf("results %016llx\n", (unsigned long long)results);
 #ifdef EMU
         if (!first) { first = results; }
