@@ -80,7 +80,7 @@ A row with nothing special about it is named nowhere else: a new one needs an ed
     X(kind,  gate,         THIS(GATE),    "",   "GATE",              "train_sink.gate",                     0, 0, NAMES_OF(GATE), "") \
     X(kind,  combine,      THIS(COMBINE), "",   "COMBINE",           "train_sink.combine",                  0, 0, NAMES_OF(COMBINE), "") \
     X(kind,  ffn,          THIS(FFN),     "",   "FFN",               "train_sink.ffn",                      0, 0, NAMES_OF(FFN), "") \
-    /* experts and Mamba layers of other families' models: models/forward_only.h */ \
+    /* experts, Mamba and the delta rule of other families' models: models/forward_only.h */ \
     FORWARD_ONLY_ARCH(X)
 
 typedef int kind;
@@ -135,6 +135,12 @@ inline int slope_heads(const Arch& c) {
     int n = 1;
     while (2 * n <= c.NH) { n *= 2; }
     return c.slopes == SLOPES_published ? n : c.NH;
+}
+
+// what layers have that have no attention: "Mamba" or "delta rule"; NULL if all have it
+inline const char* mixer_of(const Arch& c) {
+    if (c.delta_values) { return "delta rule"; }
+    return c.mamba_width ? "Mamba" : NULL;
 }
 
 // channels of a head that turn

@@ -23,10 +23,10 @@ inline void model_load_next(Model* m, int token, int past) {
     ops::to_device(m->tokens, &token, sizeof token);
 }
 
-// Tells whether sequences can share a beginning: attention must run on the host, no layer may be
-// Mamba, and there must be neither a sink token nor a prefix (whose rows see what comes later)
+// Tells whether sequences can share a beginning: attention must run on the host, all layers must
+// have it, and there must be neither a sink token nor a prefix (whose rows see what comes later)
 inline bool forest_fits(const Model* m) {
-    return ops::on_host && !m->d.bias.token && !m->c.prefix && !m->c.mamba_width;
+    return ops::on_host && !m->d.bias.token && !m->c.prefix && !mixer_of(m->c);
 }
 
 // Loads the tokens of a forest, for a forward pass alone.
@@ -38,9 +38,12 @@ inline void model_load_forest(Model* m, const std::vector<int>& tokens,
     m->spans = forest;
 }
 
-// how many numbers a Mamba layer remembers: models/mamba.h
-inline size_t mamba_numbers(const Model* m) {
-    return m->d.MW * (m->d.MS + m->c.mamba_conv - 1);
+// how many numbers a layer without attention remembers: models/mamba.h, models/delta.h
+inline size_t mixer_numbers(const Model* m) {
+    const Arch& c = m->c;
+    const size_t mamba = m->d.MW * (m->d.MS + c.mamba_conv - 1);
+    const size_t matrices = (size_t)c.delta_values * c.delta_key_size * c.delta_value_size;
+    return c.delta_values ? matrices + m->d.DW * (c.delta_conv - 1) : mamba;
 }
 
 // Makes an empty cache for sequences of T tokens, if host code can read it; T = 0 only frees it.
@@ -55,8 +58,8 @@ inline void model_cache(Model* m, int T) {
     m->room = T + d.bias.token;
     if (!T || !ops::on_host) { return; }
     m->cache = (real*)ops::device_malloc(d.L * m->room * 2 * d.KV * d.HS * sizeof(real));
-    if (!m->c.mamba_width) { return; }
-    m->memory = (acc*)ops::device_malloc(d.L * mamba_numbers(m) * sizeof(acc));
+    if (!mixer_of(m->c)) { return; }
+    m->memory = (acc*)ops::device_malloc(d.L * mixer_numbers(m) * sizeof(acc));
 }
 
 // ---- attention

@@ -26,6 +26,7 @@ struct Sizes {
     long L, C, NH, KV, HS, F, V, T;
     long QK, W, OC, FH, G; // q and k of a row; q, k and v; what W_O reads; gate | up; the gate
     long MW, MS, MP;       // Mamba: channels, the state of each; d, b and c of a row
+    long DQ, DW, DO;       // delta rule: q|k|v|z, q|k|v and the outputs of a row
     Sizes() : Sizes(Arch()) {}
     explicit Sizes(const Arch& arch)
         : c(arch), norm(norm_of(c)), bias(bias_of(c)), pe(pe_of(c)), ffn(ffn_of(c)) {
@@ -44,14 +45,18 @@ struct Sizes {
         MW = c.mamba_width;
         MS = c.mamba_state;
         MP = c.mamba_rank + 2 * MS;
+        DO = (long)c.delta_values * c.delta_value_size;
+        DW = 2L * c.delta_keys * c.delta_key_size + DO;
+        DQ = DW + DO;
     }
 
     // is the FFN of layer l a mixture of experts?
     bool mixture(long l) const { return c.experts && in_pattern(c.expert_layers, l); }
 
-    // does layer l have attention, or Mamba instead?
+    // does layer l have attention, or Mamba or the delta rule instead?
     bool attends(long l) const { return in_pattern(c.attn_layers, l); }
-    bool mamba(long l) const { return !attends(l); }
+    bool mamba(long l) const { return !attends(l) && c.mamba_width; }
+    bool delta(long l) const { return !attends(l) && c.delta_values; }
 
     // how many of the layers before l have attention
     long attending(long l) const {
@@ -146,7 +151,7 @@ struct Model {
     // rotary cos, sin (T, rot/2, 2), of all layers and of those with a window
     acc *turns, *turns_local;
     real* cache; int room; // generation: k, v of rows that were read, (L, room, 2 KV HS), or NULL
-    acc* memory; // and what Mamba layers remember of them: models/mamba.h
+    acc* memory; // and what layers without attention remember: models/mamba.h
     Around around; // if it is set, every stage of a forward pass goes through it
     std::vector<Span> spans; // what is loaded
     std::vector<Model> pieces;   // of a small model's batch, on the CPU (small_model.h)

@@ -26,7 +26,7 @@ use the widths QK of q|k, W of q|k|v, OC of what W_O reads, FH of gate|up, G of 
 #include "kv_cache.h"       // cache_keep, attention_forest: rows that come after others
 #include "train_sink.h"     // Stage, Watch: what this file gives to the commands
 #include "models/experts.h" // experts_forward: other families' FFNs
-#include "models/mamba.h"   // mamba_forward: and what they have in place of attention
+#include "models/delta.h"   // delta_forward, mamba_forward: what they have in place of attention
 #include "small_model.h"    // accumulate_pieces: a small model's batch, cut for the threads
 #include "optimizer.h"      // model_update
 #include "measure.h"        // measure: sinks and norms of a batch of sequences
@@ -423,7 +423,8 @@ static bool rotates(const Sizes& d, long l)     { return d.attends(l) && d.pe.ro
 static bool has_phi(const Sizes& d, long l)     { return d.attends(l) && Attn::phi != PHI_NONE; }
 static bool has_gate(const Sizes& d, long l)    { return d.attends(l) && d.gate; }
 static bool combines(const Sizes& d, long l)    { return d.attends(l) && d.combine; }
-static bool is_mamba(const Sizes& d, long l)    { return !d.attends(l); }
+static bool is_mamba(const Sizes& d, long l)    { return d.mamba(l); }
+static bool is_delta(const Sizes& d, long l)    { return d.delta(l); }
 static bool has_ffn(const Sizes& d, long l)     { return !d.mixture(l); }
 static bool has_experts(const Sizes& d, long l) { return d.mixture(l); }
 
@@ -441,6 +442,7 @@ const std::vector<Stage> LAYER_STAGES = {
     { "combine",    combines,    BOTH(combine),     combine_cost,     no_product,  ROLE_NONE },
     { "out",        attends,     BOTH(attn_output), attn_output_cost, heads_input, ROLE_ATTN_OUT },
     { "mamba",      is_mamba,    BOTH(mamba),       no_cost,          no_product,  ROLE_NONE },
+    { "delta rule", is_delta,    BOTH(delta),       no_cost,          no_product,  ROLE_NONE },
     { "FFN norm",   always,      BOTH(ffn_input),   norm_cost,        no_product,  ROLE_NONE },
     { "gate|up",    has_ffn,     BOTH(up),          up_cost,          ffn_input,   ROLE_NONE },
     { "activation", has_ffn,     BOTH(activation),  activation_cost,  no_product,  ROLE_NONE },

@@ -132,7 +132,9 @@ inline void change_check(const Change& e, const Model* m, int T) {
     auto refuse = [](const std::string& what, const std::string& wanted) {
         die(EXIT_USER, what + ": wanted " + wanted);
     };
-    if (c.mamba_width) { refuse("eval of a model with Mamba layers", "attention in all layers"); }
+    if (mixer_of(c)) {
+        refuse(strf("eval of a model with %s layers", mixer_of(c)), "attention in all layers");
+    }
     if (c.experts && (e.bits.weights || e.bits.inputs)) {
         refuse("--quant of a mixture of experts", "kv8 or kv4: its experts would not be rounded");
     }

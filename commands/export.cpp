@@ -70,7 +70,8 @@ int command_export(Flags f) {
     reject_unused_flags(f, "type", gguf, "--to gguf");
     if (gguf) { export_gguf_check(f); } else { export_check(f.out); }
     Model m = model_from_checkpoint(&f, 1, cpu::STAY_NONE);
-    require(!m.c.experts && !m.c.mamba_width, f.words[0] + ", with experts or Mamba layers",
+    require(!m.c.experts && !mixer_of(m.c),
+            f.words[0] + ", with experts or layers without attention",
             "a model without them: they are only read here");
     const Tokenizer tok = f.tokenizer.empty() ? tokenizer_ids("ids", m.c.V)
                                               : tokenizer_of(f.tokenizer);

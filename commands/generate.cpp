@@ -23,8 +23,8 @@ static std::string first_not_finite(Model* m) {
     };
     model_body(m, [&](int l) {
         if (l < 0) { look(act_x(m, 0), "the embedding"); return; }
-        const char* mixer = m->d.mamba(l) ? "the Mamba of layer %d" : "the attention of layer %d";
-        if (!m->c.parallel) { look(act_x(m, 2 * l + 1), strf(mixer, l)); }
+        const char* mixer = m->d.attends(l) ? "attention" : mixer_of(m->c);
+        if (!m->c.parallel) { look(act_x(m, 2 * l + 1), strf("the %s of layer %d", mixer, l)); }
         look(act_x(m, 2 * l + 2), strf(m->c.parallel ? "layer %d" : "the FFN of layer %d", l));
     });
     look(act_top(m), "the last norm");

@@ -44,7 +44,8 @@ static std::vector<std::pair<int, int>> dump_list(const std::string& text, const
         const bool numbers = pair.size() == 2 && parse_long(pair[0], &l) && parse_long(pair[1], &h);
         require(numbers && l >= 0 && l < c.L && h >= 0 && h < c.NH, "--dump-heads " + w,
                 strf("LAYER:HEAD with layers 0..%d, heads 0..%d", c.L - 1, c.NH - 1));
-        require(d.attends(l), "--dump-heads " + w, "a layer with attention, not Mamba");
+        require(d.attends(l), "--dump-heads " + w,
+                strf("a layer with attention, not %s", mixer_of(c)));
         heads.push_back({ (int)l, (int)h });
     }
     return heads;

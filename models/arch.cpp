@@ -156,20 +156,36 @@ struct ArchCheck {
              "a pattern of 0 and 1, such as 01");
     }
 
-    // layers without attention have Mamba, and that is only known in the form that Jamba has
-    void mamba() {
+    // layers without attention have Mamba as Jamba has it, or the delta rule of Qwen3-Next
+    void mixers() {
         const str& p = c.attn_layers;
         const bool some = p.substr(0, c.L).find('0') != str::npos;
         need(p.find_first_not_of("01") == str::npos, { "attn_layers" },
              "a pattern of 0 and 1, such as 0001");
         if (!some) {
             need(!c.mamba_width, { "mamba_width", "attn_layers" }, "0 where all layers attend");
+            need(!c.delta_values, { "delta_values", "attn_layers" }, "0 where all layers attend");
             return;
         }
         need(p.substr(0, c.L).find('1') != str::npos, { "attn_layers", "L" },
              "attention in some layer");
-        need(c.mamba_width && c.mamba_state && c.mamba_conv && c.mamba_rank,
-             { "mamba_width", "mamba_state", "mamba_conv", "mamba_rank" }, "1 or more of each");
+        const bool mamba = c.mamba_width && c.mamba_state && c.mamba_conv && c.mamba_rank;
+        const bool delta = c.delta_keys && c.delta_values && c.delta_key_size &&
+                           c.delta_value_size && c.delta_conv;
+        if (c.delta_values) {
+            need(delta && !c.mamba_width, { "delta_keys", "delta_values", "delta_key_size",
+                                            "delta_value_size", "delta_conv", "mamba_width" },
+                 "1 or more of each, and no Mamba");
+            need(c.delta_values % c.delta_keys == 0, { "delta_values", "delta_keys" },
+                 "heads of keys that divide those of values");
+            const double row = 2.0 * c.delta_keys * c.delta_key_size +
+                               2.0 * c.delta_values * c.delta_value_size;
+            need(row < 1 << 24, { "delta_keys", "delta_key_size", "delta_values",
+                                  "delta_value_size" }, "rows of less than 2^24 channels");
+        } else {
+            need(mamba, { "mamba_width", "mamba_state", "mamba_conv", "mamba_rank" },
+                 "1 or more of each");
+        }
         need(norm_of(c).in && !norm_of(c).out && !c.parallel, { "attn_layers", "norm", "parallel" },
              "NORM=pre, not parallel");
     }
@@ -221,7 +237,7 @@ void arch_settle(Arch* c, const std::string& where) {
     check.positions();
     check.attention();
     check.experts();
-    check.mamba();
+    check.mixers();
 }
 
 // ---- config.json

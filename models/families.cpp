@@ -280,9 +280,10 @@ static void more_mixtral(Import* in) {
     import_window(in, 0);
 }
 
-// experts in every layer, as Qwen's config.json says it
-static void all_experts(Import* in) {
-    in->c.expert_shares = !in->yes("norm_topk_prob", false);
+// Reads what Qwen's config.json says of experts, which have to be in every layer. to_one: are their
+// weights divided by their sum if it does not say?
+static void all_experts(Import* in, bool to_one) {
+    in->c.expert_shares = !in->yes("norm_topk_prob", to_one);
     if (in->whole("decoder_sparse_step", 1, 0) != 1) { in->refuse("decoder_sparse_step", "1"); }
     const Json* dense = in->get("mlp_only_layers");
     if (dense && (dense->type != Json::ARRAY || !dense->items.empty())) {
@@ -291,7 +292,7 @@ static void all_experts(Import* in) {
 }
 
 static void more_qwen2_moe(Import* in) {
-    all_experts(in);
+    all_experts(in, false);
     in->c.qkv_bias = in->yes("qkv_bias", true);
     more_qwen(in);
     if (in->c.window && !in->get("layer_types")) {       // its default is another than Qwen2's
@@ -300,10 +301,40 @@ static void more_qwen2_moe(Import* in) {
 }
 
 static void more_qwen3_moe(Import* in) {
-    all_experts(in);
+    all_experts(in, false);
     in->c.qkv_bias = in->c.out_bias = in->yes("attention_bias", false);
     more_qwen(in);                               // which layers it means depends on the version
     if (in->c.window) { in->refuse("use_sliding_window", "false"); }
+}
+
+// Qwen3-Next: every fourth layer has attention, the others the delta rule.
+static void more_qwen3_next(Import* in) {
+    all_experts(in, true);
+    if (!in->c.HS) { in->c.HS = 256; }
+    import_wanted(in, "hidden_act=silu");        // which the convolution uses, too
+    const Json* types = in->get("layer_types");
+    const int every = in->whole("full_attention_interval", 4, 1);
+    if (types && (int)types->items.size() != in->c.L) {
+        in->refuse("layer_types", strf("%d layers", in->c.L));
+    }
+    for (int l = 0; l < in->c.L; l++) {
+        const std::string type = types ? types->items[l].string : "";
+        const bool attends = types ? type == "full_attention" : (l + 1) % every == 0;
+        if (types && !attends && type != "linear_attention") {
+            in->refuse("layer_types", "full_attention and linear_attention");
+        }
+        in->c.attn_layers += attends ? '1' : '0';
+    }
+    for (const char* key : { "linear_num_key_heads", "linear_num_value_heads",
+                             "linear_key_head_dim", "linear_value_head_dim",
+                             "linear_conv_kernel_dim" }) {
+        in->whole(key, 1, 1);
+    }
+    if (in->c.attn_layers.find('0') == std::string::npos) {
+        in->c.delta_keys = in->c.delta_values = 0;
+        in->c.attn_layers.clear();
+    }
+    in->get("intermediate_size");                // of layers without experts
 }
 
 static void more_gpt_oss(Import* in) {
@@ -528,6 +559,21 @@ static const NameRow JAMBA_NAMES[] = {
     { NULL, NULL, AS_IT_IS },
 };
 
+// the rows of a head's gate follow those of its q
+static const NameRow QWEN3_NEXT_NAMES[] = {
+    { "model.embed_tokens", "model.embed_tokens", AS_IT_IS },
+    { "model.norm", "model.norm", AS_IT_IS },
+    { "lm_head", "lm_head", AS_IT_IS },
+    { "input_layernorm", "model.layers.N.input_layernorm", AS_IT_IS },
+    { "post_attention_layernorm", "model.layers.N.post_attention_layernorm", AS_IT_IS },
+    { "self_attn.q_proj", "model.layers.N.self_attn.q_proj", GATED_Q },
+    { "self_attn.gate_proj", "model.layers.N.self_attn.q_proj", GATED_GATE },
+    { "self_attn.*", "model.layers.N.self_attn.*", AS_IT_IS },
+    { "linear_attn*", "model.layers.N.linear_attn*", AS_IT_IS },
+    { "mlp.*", "model.layers.N.mlp.*", AS_IT_IS },
+    { NULL, NULL, AS_IT_IS },
+};
+
 // Of GGUF files, by what import_gguf.h calls their tensors: in its place if the family has a table
 // of its own. A row counts if its tensor is there: q, k and v may be one, gate and up one, and
 // attention's norm the FFN's, too.
@@ -584,6 +630,16 @@ static const Family FAMILIES[] = {
       "num_local_experts:experts num_experts:experts num_experts_per_tok:experts_used "
       "moe_intermediate_size:F",
       "", "hidden_act", true, more_qwen3_moe, "", NULL, false, false },
+    { "qwen3_next", "eps=1e-6 KV=2 qk_norm=head gate=elem rope_part=0.25 experts=512 "
+      "experts_used=10 F=512 shared_expert=512 delta_keys=16 delta_values=32 delta_key_size=128 "
+      "delta_value_size=128 delta_conv=4",
+      "num_local_experts:experts num_experts:experts num_experts_per_tok:experts_used "
+      "moe_intermediate_size:F shared_expert_intermediate_size:shared_expert "
+      "partial_rotary_factor:rope_part linear_num_key_heads:delta_keys "
+      "linear_num_value_heads:delta_values linear_key_head_dim:delta_key_size "
+      "linear_value_head_dim:delta_value_size linear_conv_kernel_dim:delta_conv",
+      "attention_bias=false", "hidden_act", true, more_qwen3_next, "", QWEN3_NEXT_NAMES, false,
+      true },
     { "gpt_oss", "eps=1e-5 KV=8 HS=64 bias=logit qkv_bias=1 out_bias=1 ffn_bias=1 router_bias=1 "
       "rope_base=150000 experts=128 experts_used=4 expert_limit=7",
       "num_local_experts:experts num_experts_per_tok:experts_used swiglu_limit:expert_limit",

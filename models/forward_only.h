@@ -1,7 +1,7 @@
 /*
 forward_only.h -- the rows of what other families' models have and ours are not trained with:
-mixtures of experts (experts.h) and Mamba layers (mamba.h). They join the tables of train_sink.cu,
-whose comments say what their columns are. No flag sets them, only a config.json.
+mixtures of experts (experts.h), Mamba layers (mamba.h) and the delta rule (delta.h). They join the
+tables of train_sink.cu, whose comments say what their columns are. No flag sets them, only a config.json.
 */
 #ifndef FORWARD_ONLY_H
 #define FORWARD_ONLY_H
@@ -16,11 +16,17 @@ whose comments say what their columns are. No flag sets them, only a config.json
     X(str,   expert_layers, "",           "",   "--expert-layers",   "train_sink.expert_layers",            0, 0, "", "which layers have experts: 01, repeated (empty: all)") \
     X(int,   shared_expert, 0,            "",   "--shared-expert",   "train_sink.shared_expert",            0, 1 << 20, "", "width of an FFN that every token goes through beside them, behind a gate (0: none)") \
     /* Mamba */ \
-    X(str,   attn_layers,  "",            "",   "--attn-layers",     "train_sink.attn_layers",              0, 0, "", "which layers have attention: 0001, repeated; the others Mamba (empty: all)") \
+    X(str,   attn_layers,  "",            "",   "--attn-layers",     "train_sink.attn_layers",              0, 0, "", "which layers have attention: 0001, repeated; the others Mamba or the delta rule (empty: all)") \
     X(int,   mamba_width,  0,             "",   "--mamba-width",     "train_sink.mamba_width",              0, 1 << 20, "", "Mamba: channels inside a layer") \
     X(int,   mamba_state,  0,             "",   "--mamba-state",     "train_sink.mamba_state",              0, 65535, "", "Mamba: numbers that each of them remembers") \
     X(int,   mamba_conv,   0,             "",   "--mamba-conv",      "train_sink.mamba_conv",               0, 65535, "", "Mamba: tokens that the convolution spans") \
-    X(int,   mamba_rank,   0,             "",   "--mamba-rank",      "train_sink.mamba_rank",               0, 1 << 20, "", "Mamba: numbers that the step sizes are made from")
+    X(int,   mamba_rank,   0,             "",   "--mamba-rank",      "train_sink.mamba_rank",               0, 1 << 20, "", "Mamba: numbers that the step sizes are made from") \
+    /* delta rule */ \
+    X(int,   delta_keys,   0,             "",   "--delta-keys",      "train_sink.delta_keys",               0, 65535, "", "delta rule: heads of queries and keys") \
+    X(int,   delta_values, 0,             "",   "--delta-values",    "train_sink.delta_values",             0, 65535, "", "delta rule: heads of values") \
+    X(int,   delta_key_size, 0,           "",   "--delta-key-size",  "train_sink.delta_key_size",           0, 65535, "", "delta rule: channels of a key") \
+    X(int,   delta_value_size, 0,         "",   "--delta-value-size", "train_sink.delta_value_size",        0, 65535, "", "delta rule: channels of a value") \
+    X(int,   delta_conv,   0,             "",   "--delta-conv",      "train_sink.delta_conv",               0, 65535, "", "delta rule: tokens that the convolution spans")
 
 #define FORWARD_ONLY_PARAMS(LAYER) \
     LAYER(routerw, "mlp.router.weight",                mixture(l),            c.experts, C, LINEAR(C)) \
@@ -44,7 +50,14 @@ whose comments say what their columns are. No flag sets them, only a config.json
     LAYER(mamba_stepb, "mamba.dt_proj.bias",           mamba(l),              VECTOR,   MW, ZEROS) \
     LAYER(mamba_a,     "mamba.A_log",                  mamba(l),              MW,       MS, ZEROS) \
     LAYER(mamba_skip,  "mamba.D",                      mamba(l),              VECTOR,   MW, ONES) \
-    LAYER(mamba_outw,  "mamba.out_proj.weight",        mamba(l),              C,        MW, LINEAR(MW))
+    LAYER(mamba_outw,  "mamba.out_proj.weight",        mamba(l),              C,        MW, LINEAR(MW)) \
+    LAYER(delta_inw,   "linear_attn.in_proj_qkvz.weight", delta(l),           DQ,       C,  LINEAR(C)) \
+    LAYER(delta_baw,   "linear_attn.in_proj_ba.weight", delta(l),             2 * c.delta_values, C, LINEAR(C)) \
+    LAYER(delta_convw, "linear_attn.conv1d.weight",    delta(l),              DW, c.delta_conv, LINEAR(c.delta_conv)) \
+    LAYER(delta_dt,    "linear_attn.dt_bias",          delta(l),              VECTOR,   c.delta_values, ONES) \
+    LAYER(delta_a,     "linear_attn.A_log",            delta(l),              VECTOR,   c.delta_values, ZEROS) \
+    LAYER(delta_norm,  "linear_attn.norm.weight",      delta(l),              VECTOR,   c.delta_value_size, ONES) \
+    LAYER(delta_outw,  "linear_attn.out_proj.weight",  delta(l),              C,        DO, LINEAR(DO))
 
 #define FORWARD_ONLY_ACTS(X) \
     X(real, router,  N * c.experts)                   /* (N, experts)            its logits */ \
@@ -58,5 +71,10 @@ whose comments say what their columns are. No flag sets them, only a config.json
     X(real, mamba_dbc,  N * MP)                       /* (N, MP)                 d | b | c */ \
     X(real, mamba_d,    N * c.mamba_rank)             /* (N, rank)               d after its norm */ \
     X(real, mamba_step, N * MW)                       /* (N, MW)                 step sizes before softplus */ \
-    X(real, mamba_out,  N * MW)                       /* (N, MW)                 what W_out reads */
+    X(real, mamba_out,  N * MW)                       /* (N, MW)                 what W_out reads */ \
+    X(real, delta_in,   N * DQ)                       /* (N, DQ)                 delta rule: q | k | v | z of each key head */ \
+    X(real, delta_ba,   2 * N * c.delta_values)       /* (N, 2 VH)               b | a of each key head */ \
+    X(real, delta_mix,  N * DW)                       /* (N, DW)                 q | k | v of all heads */ \
+    X(real, delta_qkv,  N * DW)                       /* (N, DW)                 after the convolution */ \
+    X(real, delta_out,  N * DO)                       /* (N, DO)                 what W_out reads */
 #endif // FORWARD_ONLY_H

@@ -27,6 +27,7 @@ enum Fold {
     STACKED_Q, STACKED_K, STACKED_V,             // of q over k over v in one tensor
     GROUPS_Q, GROUPS_K, GROUPS_V,                // the same for each key head, one after the other
     FIRST_HALF, LAST_ROWS,                       // of gate over up; LAST_ROWS: or up by itself
+    GATED_Q, GATED_GATE,                         // q of a head over the gate of its output
     PAIRED,                                      // rotary pairs side by side, not in two halves
     SKIP_TWO                                     // all but the first two rows: positions of OPT
 };

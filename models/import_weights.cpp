@@ -90,6 +90,8 @@ long import_row(Fold fold, const Arch& c, long i, long theirs_rows) {
         case GROUPS_Q:    return h / group * width + h % group * HS + d;
         case GROUPS_K:    return h * width + group * HS + d;
         case GROUPS_V:    return h * width + (group + 1) * HS + d;
+        case GATED_Q:     return 2 * h * HS + d;
+        case GATED_GATE:  return (2 * h + 1) * HS + d;
         case LAST_ROWS:   return theirs_rows - c.F + i;
         case SKIP_TWO:    return i + 2;
         case PAIRED: {
@@ -104,6 +106,7 @@ long import_rows(Fold fold, const Arch& c, long n, long R) {
     switch (fold) {
         case STACKED_Q: case STACKED_K: case STACKED_V:
         case GROUPS_Q: case GROUPS_K: case GROUPS_V: return ((long)c.NH + 2 * c.KV) * c.HS;
+        case GATED_Q: case GATED_GATE: return 2 * n;
         case FIRST_HALF: return 2L * c.F;
         case LAST_ROWS: return R == n ? n : 2L * c.F;            // of GGUF: fused or by itself
         case SKIP_TWO: return n + 2;
@@ -178,7 +181,9 @@ std::string import_tensor(const Family& family, const Arch& c, const Weights& fi
             out[i * K + j] = turned ? theirs[j * R + r] : theirs[r * K + j];
         }
     }
-    const bool norm = name.find("norm.weight") != std::string::npos;
+    // Qwen3-Next's norm of the delta rule is x w, its others are x (1 + w)
+    const bool norm = name.find("norm.weight") != std::string::npos &&
+                      name.find("linear_attn.norm") == std::string::npos;
     for (long i = 0; family.plus_one && norm && i < n * k; i++) { out[i] += 1; }
     return "";
 }

@@ -15,26 +15,27 @@ h and u are 0 before the first token. Generation keeps both, so that each token 
 */
 #ifndef MAMBA_H
 #define MAMBA_H
-#include "../kv_cache.h"   // mamba_numbers
+#include "../kv_cache.h"   // mixer_numbers
 #include "../train_sink.h" // output_forward
 
 inline acc softplus(acc x) { return x > 20 ? x : std::log1p(std::exp(x)); }
 
-// What layer l remembers for the tokens that follow, if generation keeps that: h (MW, MS), and
-// behind it the last K - 1 numbers u of every channel (K - 1, MW), the newest first.
-inline acc* mamba_memory(const Model* m, int l) {
-    return m->memory ? m->memory + l * mamba_numbers(m) : NULL;
+// What layer l remembers for the tokens that follow, if generation keeps that. Of Mamba h (MW, MS),
+// and behind it the last K - 1 numbers u of every channel (K - 1, MW), the newest first.
+inline acc* mixer_memory(const Model* m, int l) {
+    return m->memory ? m->memory + l * mixer_numbers(m) : NULL;
 }
 
 // The numbers u that a convolution reads.
-struct MambaInput {
-    const real* inp;                // (N, 2 MW): u | z of each row
+struct ConvolutionInput {
+    const real* inp;                // (N, stride): u begins each row
+    long stride;
     const acc* before;              // (K - 1, MW) the last ones before each sequence
     int past;                       // how many tokens precede each sequence
     long MW;
     int K;
 
-    const real* u(long row) const { return inp + (size_t)row * 2 * MW; }
+    const real* u(long row) const { return inp + (size_t)row * stride; }
 
     // u of channel i, `back` tokens before token t, which is row `row`
     acc at(long row, int t, int back, long i) const {
@@ -43,8 +44,8 @@ struct MambaInput {
     }
 };
 
-// out (N, MW) <- u of B sequences of T tokens; weight (MW, K), bias (MW)
-inline void mamba_convolution(real* out, const MambaInput& x, const real* weight, const real* bias,
+// out (N, MW) <- u of B sequences of T tokens; weight (MW, K), bias (MW) or NULL
+inline void convolution(real* out, const ConvolutionInput& x, const real* weight, const real* bias,
                               int B, int T) {
     #pragma omp parallel for
     for (int row = 0; row < B * T; row++) {
@@ -53,7 +54,7 @@ inline void mamba_convolution(real* out, const MambaInput& x, const real* weight
         real* out_row = out + (size_t)row * x.MW;
         for (int i = 0; i < x.MW; i++) {
             const real* w = weight + i * x.K + x.K - 1;          // of token t
-            acc sum = bias[i];
+            acc sum = bias ? acc(bias[i]) : acc(0);
             for (int back = 0; back < seen; back++) {
                 sum += acc(w[-back]) * x.at(row, t, back, i);
             }
@@ -63,7 +64,7 @@ inline void mamba_convolution(real* out, const MambaInput& x, const real* weight
 }
 
 // Keeps the last u of T rows, and of what `before` (K - 1, MW) held if these are few.
-inline void mamba_keep_inputs(acc* before, const MambaInput& x, int T) {
+inline void convolution_keep(acc* before, const ConvolutionInput& x, int T) {
     for (int j = x.K - 2; j >= 0; j--) {
         acc* to = before + (size_t)j * x.MW;
         for (int i = 0; i < x.MW; i++) { to[i] = x.at(T - 1, T - 1, j, i); }
@@ -85,7 +86,7 @@ inline void mamba_channel(Model* m, int l, long b, long i) {
     const long MW = m->d.MW;
     const long MS = m->d.MS;
     const long MP = m->d.MP;
-    acc* memory = mamba_memory(m, l);
+    acc* memory = mixer_memory(m, l);
     const real* log_rate = w.mamba_a + i * MS;
     std::vector<acc> h(MS);
     std::vector<acc> rate(MS);
@@ -119,11 +120,11 @@ inline void mamba_forward(Model* m, int l) {
     const long N = rows(m);
     ops::matmul_forward(a.mamba_in, act_n(m, 2 * l), w.mamba_inw, NULL, NULL, N, C, 2 * MW);
 
-    acc* before = m->memory ? mamba_memory(m, l) + MW * MS : NULL;
+    acc* before = m->memory ? mixer_memory(m, l) + MW * MS : NULL;
     const int past = m->spans[0].position; // the only span: forest_fits
-    const MambaInput input = { a.mamba_in, before, past, MW, (int)m->c.mamba_conv };
-    mamba_convolution(a.mamba_u, input, w.mamba_convw, w.mamba_convb, m->B, m->T);
-    if (before) { mamba_keep_inputs(before, input, m->T); }
+    const ConvolutionInput input = { a.mamba_in, 2 * MW, before, past, MW, (int)m->c.mamba_conv };
+    convolution(a.mamba_u, input, w.mamba_convw, w.mamba_convb, m->B, m->T);
+    if (before) { convolution_keep(before, input, m->T); }
 
     ops::matmul_forward(a.mamba_dbc, a.mamba_u, w.mamba_dbcw, NULL, NULL, N, MW, MP);
     for (long row = 0; row < N; row++) {

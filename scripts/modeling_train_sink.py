@@ -47,7 +47,8 @@ STRETCH = dict(rope_type="none", factor=1.0, original_max_position_embeddings=81
 # what no model here has: only these values
 NEVER = dict(experts=0, experts_used=0, expert_shares=0, expert_limit=0, router_bias=0,
              expert_layers="", shared_expert=0, attn_layers="", mamba_width=0, mamba_state=0,
-             mamba_conv=0, mamba_rank=0)
+             mamba_conv=0, mamba_rank=0, delta_keys=0, delta_values=0, delta_key_size=0,
+             delta_value_size=0, delta_conv=0)
 
 
 def filled(given, defaults, what):

@@ -25,6 +25,9 @@ GPT = dict(vocab_size=V, n_embd=24, n_layer=3, n_head=4, n_positions=64)
 QWEN3_MOE = dict(BASE, head_dim=10, num_experts=5, num_experts_per_tok=3, moe_intermediate_size=20)
 QWEN2_MOE = dict(BASE, num_experts=5, num_experts_per_tok=3, moe_intermediate_size=20,
                  shared_expert_intermediate_size=28)
+QWEN3_NEXT = dict(QWEN2_MOE, head_dim=16, num_hidden_layers=5, linear_num_key_heads=2,
+                  linear_num_value_heads=4, linear_key_head_dim=6, linear_value_head_dim=8,
+                  linear_conv_kernel_dim=3, partial_rotary_factor=0.5)
 OPT = dict(vocab_size=V, hidden_size=24, ffn_dim=40, num_hidden_layers=3, num_attention_heads=4,
            max_position_embeddings=64)
 FALCON = dict(vocab_size=V, hidden_size=24, num_hidden_layers=3, num_attention_heads=4)
@@ -73,6 +76,12 @@ CASES = {
     "qwen2_moe_norm": (tf.Qwen2MoeConfig,
                        dict(QWEN2_MOE, norm_topk_prob=True, qkv_bias=False, use_sliding_window=True,
                             sliding_window=7, max_window_layers=2), ""),
+    "qwen3_next": (tf.Qwen3NextConfig, QWEN3_NEXT, ""),
+    "qwen3_next_3": (tf.Qwen3NextConfig,
+                     dict(QWEN3_NEXT, num_hidden_layers=3, linear_num_key_heads=1,
+                          linear_num_value_heads=3, linear_key_head_dim=10, norm_topk_prob=False,
+                          layer_types=["full_attention", "linear_attention", "full_attention"]),
+                     ""),
     "jamba": (tf.JambaConfig,
               dict(BASE, num_hidden_layers=6, attn_layer_period=3, attn_layer_offset=1,
                    num_experts=5, num_experts_per_tok=2, mamba_d_state=6, mamba_d_conv=3,
@@ -141,7 +150,8 @@ def make(config, seed=0):
     with torch.no_grad():
         for name, p in model.named_parameters():
             norm = p.dim() == 1 and name.endswith("weight")
-            plus_one = "gemma" in config.model_type
+            next_one = config.model_type == "qwen3_next" and "linear_attn" not in name
+            plus_one = "gemma" in config.model_type or next_one
             p.copy_(torch.randn_like(p) * (0.2 if p.dim() == 1 else 0.6
                                            / p.shape[-1] ** 0.5) + float(norm and not plus_one))
     return model
@@ -210,7 +220,7 @@ def probe(binary, checkpoint, d):
 
 
 # what is only read, and OPT-350m, whose projections are folded into the embedding
-NOT_WRITTEN = "mixtral qwen2_moe qwen3_moe jamba gpt_oss opt_350m".split()
+NOT_WRITTEN = "mixtral qwen2_moe qwen3_moe qwen3_next jamba gpt_oss opt_350m".split()
 
 
 def written(name, model, ids, loss, program, d):
@@ -285,7 +295,7 @@ def save(out, names):
     names = names or ("jamba llama_llama3 llama_yarn mistral smollm3 qwen2 qwen3 gemma gemma3 "
                       "olmo2 phi3 stablelm gpt2 gpt2_untied gpt_neo opt gpt_neox phi gptj ernie4_5 "
                       "granite gemma3_llama3 falcon_7b falcon_40b mixtral qwen2_moe "
-                      "qwen3_moe").split()
+                      "qwen3_moe qwen3_next").split()
     tokens = np.random.default_rng(1).integers(0, 29, (N + 1) * T + 1)
     ids = torch.tensor(np.stack([tokens[i * T:i * T + T + 1] for i in range(N)]))
     os.makedirs(os.path.join(out, "tokens"), exist_ok=True)
@@ -305,6 +315,10 @@ def save(out, names):
         arguments.update(dict(shared_expert_intermediate_size=8) if name == "qwen2_moe" else {})
         arguments.update(dict(hidden_size=32, intermediate_size=32)
                          if name == "gpt_oss_mxfp4" else {})
+        arguments.update(dict(num_hidden_layers=3, intermediate_size=12, layer_types=[
+            "linear_attention", "full_attention", "linear_attention"], linear_value_head_dim=4,
+            moe_intermediate_size=12, shared_expert_intermediate_size=8)
+                         if name == "qwen3_next" else {})
         # the second layer does not turn, or has no window
         arguments.update(dict(no_rope_layer_interval=2) if name == "smollm3" else {})
         arguments.update(dict(sliding_window_pattern=2) if name.startswith("gemma3") else {})

@@ -115,6 +115,39 @@ static void jamba_check() {
     refused("jamba", "\"mamba_d_conv\": 3", "\"mamba_d_conv\": 0", "1 or more");
 }
 
+// Qwen3-Next: the same of its delta rule, whose every head is checked against transformers above
+static void delta_check() {
+    const std::string model = FAMILIES + "qwen3_next", command = std::string(TRAIN_SINK);
+    const Json json = json_of_file(SCRATCH + "qwen3_next.json");
+    const Json* layers = json.get("layers");
+    CHECK(layers && numbers(*layers) == std::vector<double>{ 1 },
+          "qwen3_next: which layers have attention");
+    Ran r = check_run(command + " generate " + model +
+                      " --tokens 9 --prompt '3 5' --temperature 0");
+    CHECK(r.code == 0 && split(r.out, ' ').size() >= 9, "qwen3_next: generate: exit %d, %s%s",
+          r.code, r.out.c_str(), r.err.c_str());
+    r = check_run(command + " eval " + model +
+                  " --probe-input random --probe-len 8 --probe-seqs 2 --edit h:0:1=0");
+    CHECK(r.code == EXIT_USER && r.says("eval of a model with delta rule layers"),
+          "qwen3_next: eval: %s", r.err.c_str());
+    r = check_run(command + " export " + model + " --out " + SCRATCH + "no-export");
+    CHECK(r.code == EXIT_USER && r.says("layers without attention"), "qwen3_next: export: %s",
+          r.err.c_str());
+    auto refuses = [](const std::string& from, const std::string& to, const std::string& says) {
+        refused("qwen3_next", from, to, says);
+    };
+    refuses("\"linear_num_value_heads\": 4", "\"linear_num_value_heads\": 3", "that divide those");
+    refuses("\"linear_num_value_heads\": 4", "\"linear_num_value_heads\": 0", "1 or more");
+    refuses("\"linear_key_head_dim\": 6", "\"linear_key_head_dim\": 7", "wanted");
+    refuses("\"linear_conv_kernel_dim\": 3", "\"linear_conv_kernel_dim\": 0", "1 or more");
+    refuses("\"linear_value_head_dim\": 4", "\"linear_value_head_dim\": 60000", "wanted");
+    refuses("\"linear_attention\"", "\"sliding_attention\"", "full_attention and linear");
+    refuses("\"linear_attention\"", "\"full_attention\"", "is missing");
+    refuses("\"attention_bias\": false", "\"attention_bias\": true", "attention_bias is true");
+    refuses("\"hidden_act\": \"silu\"", "\"hidden_act\": \"gelu\"", "hidden_act is \"gelu\"");
+    refuses("\"norm_topk_prob\": true", "\"norm_topk_prob\": 3", "true or false");
+}
+
 // an edit of the stream after a mixture of experts is not passed over
 static void mixture_eval_check() {
     const std::string eval = std::string(TRAIN_SINK) + " eval " + FAMILIES +
@@ -296,6 +329,7 @@ int main() {
               norm.c_str(), r.code, r.err.c_str());
     }
     jamba_check();
+    delta_check();
     mixture_eval_check();
     return check_done();
 }

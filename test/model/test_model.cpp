@@ -257,18 +257,24 @@ static void cache_check(const std::string& path, bool train) {
     model_free(&m);
     weights_close(&st);
 }
-// Mamba layers before and after attention; their convolution spans more than the first three tokens
-static void mamba_cache_check() {
+// Mamba layers, or the delta rule, before and after attention; their convolution spans more than the
+// first three tokens
+static void mixer_cache_check(bool delta) {
     Arch c;
     c.L = 3; c.C = 16; c.NH = 4; c.KV = 2; c.HS = 4; c.F = 12; c.V = 29; c.T = 12;
     c.attn_layers = "010";
-    c.mamba_width = 32; c.mamba_state = 6; c.mamba_conv = 6; c.mamba_rank = 5;
+    if (delta) {
+        c.delta_keys = 2; c.delta_values = 6; c.delta_key_size = 4; c.delta_value_size = 3;
+        c.delta_conv = 6;
+    } else {
+        c.mamba_width = 32; c.mamba_state = 6; c.mamba_conv = 6; c.mamba_rank = 5;
+    }
     arch_settle(&c, "");
     Model m = model_new(c, c.T, false);
     weights_set(&m);
     std::vector<int> seq;
     for (int t = 0; t <= c.T; t++) { seq.push_back((7 * t * t + 3) % c.V); }
-    cache_compare(&m, seq.data(), "Mamba");
+    cache_compare(&m, seq.data(), mixer_of(c));
     model_free(&m);
 }
 // how far apart two lists are, over the largest
@@ -385,7 +391,9 @@ int main(int argc, char** argv) {
         batches_check(argv[i]);
         if (is_double) { differences_check(argv[i]); }
     }
-    if (!Bias::column && Attn::phi == PHI_NONE) { mamba_cache_check(); }
+    for (bool delta : { false, true }) {
+        if (!Bias::column && Attn::phi == PHI_NONE) { mixer_cache_check(delta); }
+    }
     CHECK(looked, "no fixture is of this build");
     return check_done();
 }

@@ -182,7 +182,7 @@ int main() {
             if (fits(c)) { model_check(c, row.by + ("=" + name)); }
         }
     }
-    Arch numbers[6];
+    Arch numbers[7];
     for (Arch& c : numbers) { c = small_arch(); }
     numbers[0].window = 4;
     numbers[1].prefix = 3;
@@ -197,7 +197,13 @@ int main() {
     numbers[5].mamba_state = 6;
     numbers[5].mamba_conv = 4;
     numbers[5].mamba_rank = 5;
-    for (int i = 0; i < 6; i++) { model_check(numbers[i], strf("numbers %d", i)); }
+    numbers[6].attn_layers = "01";
+    numbers[6].delta_keys = 2;
+    numbers[6].delta_values = 4;
+    numbers[6].delta_key_size = 5;
+    numbers[6].delta_value_size = 3;
+    numbers[6].delta_conv = 4;
+    for (int i = 0; i < 7; i++) { model_check(numbers[i], strf("numbers %d", i)); }
     for (auto& stage : LAYER_STAGES) {
         CHECK(stages_run.count(stage.name), "no model here has the stage %s", stage.name);
     }

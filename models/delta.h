@@ -1,0 +1,148 @@
+/*
+delta.h -- the gated delta rule in place of attention, for forward passes alone, as Qwen3-Next has
+it (Yang et al. 2024, Gated Delta Networks). Each value head has a matrix S, (DK, DV), that maps a
+key to a value, and knows nothing else of the tokens before. KH heads of q and k serve VH of values:
+
+    q, k, v, z  = n W^T,   b, a = n W_ba^T           of the groups that share a key head, one by one
+    q | k | v   = silu of their convolution over the last K tokens, each channel by itself
+    q, k        divided by their norms, q also by the root of DK
+    S_t         = exp(-exp(A) softplus(a_t + bias)) S_{t-1}
+    S_t        += k_t (sigmoid(b_t) (v_t - S_t^T k_t))^T    S gives for k what it should have given
+    o_t         = S_t^T q_t, divided by its root mean square, times weights, times silu(z_t)
+    x_{2l+1}    = x_{2l} + o W_out^T
+
+S and the inputs of the convolution are 0 before the first token. Generation keeps both.
+(transformers 5.24, modeling_qwen3_next.py; A is A_log there, bias is dt_bias.)
+*/
+#ifndef DELTA_H
+#define DELTA_H
+#include "mamba.h" // the convolution, softplus, mixer_memory
+
+// Where a model has what in a row.
+struct DeltaPlaces {
+    long KH, VH, DK, DV;
+
+    explicit DeltaPlaces(const Arch& c)
+        : KH(c.delta_keys), VH(c.delta_values), DK(c.delta_key_size), DV(c.delta_value_size) {}
+
+    long shared() const { return VH / KH; }                      // value heads of one key head
+    long group() const { return 2 * DK + 2 * shared() * DV; }    // numbers of one: q | k | v | z
+    long q(long head) const { return head * DK; }                // after the convolution
+    long k(long head) const { return (KH + head) * DK; }
+    long v(long head) const { return 2 * KH * DK + head * DV; }
+    long z(long head) const {                                    // before it
+        return head / shared() * group() + 2 * DK + (shared() + head % shared()) * DV;
+    }
+    long b(long head) const { return head / shared() * 2 * shared() + head % shared(); }
+    long a(long head) const { return b(head) + shared(); }
+};
+
+// Gathers q of all heads, then k, then v, from the groups of a row.
+inline void delta_gather(real* out, const real* inp, const DeltaPlaces& at) {
+    for (long g = 0; g < at.KH; g++) {
+        const real* from = inp + g * at.group();
+        std::copy_n(from, at.DK, out + at.q(g));
+        std::copy_n(from + at.DK, at.DK, out + at.k(g));
+        std::copy_n(from + 2 * at.DK, at.shared() * at.DV, out + at.v(g * at.shared()));
+    }
+}
+
+// out <- x / sqrt(sum(x^2) + 1e-6) * scale, n numbers each
+inline void delta_unit(acc* out, const real* x, acc scale, long n) {
+    acc squares = acc(1e-6);
+    for (long i = 0; i < n; i++) { squares += acc(x[i]) * acc(x[i]); }
+    for (long i = 0; i < n; i++) { out[i] = acc(x[i]) / std::sqrt(squares) * scale; }
+}
+
+// S (DK, DV) times `keep`, then k (wanted - S^T k)^T rate added; o (DV) <- S^T q
+inline void delta_step(acc* S, acc* o, const acc* q, const acc* k, const real* wanted, acc keep,
+                       acc rate, const DeltaPlaces& at) {
+    std::vector<acc> had(at.DV, acc(0));
+    for (long i = 0; i < at.DK; i++) {
+        acc* row = S + i * at.DV;
+        for (long j = 0; j < at.DV; j++) {
+            row[j] *= keep;
+            had[j] += row[j] * k[i];
+        }
+    }
+    std::fill_n(o, at.DV, acc(0));
+    for (long i = 0; i < at.DK; i++) {
+        acc* row = S + i * at.DV;
+        for (long j = 0; j < at.DV; j++) {
+            row[j] += k[i] * rate * (acc(wanted[j]) - had[j]);
+            o[j] += row[j] * q[i];
+        }
+    }
+}
+
+// out <- x / sqrt(mean(x^2) + eps) * weight * silu(z), n numbers each
+inline void delta_norm(real* out, const acc* x, const real* z, const real* weight, float eps,
+                       long n) {
+    acc squares = 0;
+    for (long i = 0; i < n; i++) { squares += x[i] * x[i] / n; }
+    const acc scale = 1 / std::sqrt(squares + acc(eps));
+    for (long i = 0; i < n; i++) {
+        out[i] = real(x[i] * scale * acc(weight[i]) * Activation_swish::act(acc(z[i])));
+    }
+}
+
+// Runs value head h of sequence b in layer l, token after token: a.delta_out.
+inline void delta_head(Model* m, int l, long b, long h) {
+    const auto& w = m->w.layer[l];
+    const Acts& a = m->a;
+    const DeltaPlaces at(m->c);
+    const long wide = m->d.DW;                   // of a row after the convolution
+    const long all = at.KH * at.group();         // and before it
+    const long key = h / at.shared();
+    const acc rate = std::exp(acc(w.delta_a[h]));
+    acc* memory = mixer_memory(m, l);
+    std::vector<acc> S(at.DK * at.DV);
+    std::vector<acc> q(at.DK);
+    std::vector<acc> k(at.DK);
+    std::vector<acc> o(at.DV);
+    const size_t size = S.size();
+    if (m->spans[0].position) { std::copy_n(memory + h * size, size, S.data()); }
+    for (long row = b * m->T; row < (b + 1) * m->T; row++) {
+        const real* qkv = a.delta_qkv + row * wide;
+        const real* ba = a.delta_ba + row * 2 * at.VH;
+        const acc step = softplus(acc(ba[at.a(h)]) + acc(w.delta_dt[h]));
+        const acc beta = 1 / (1 + std::exp(-acc(ba[at.b(h)])));
+        delta_unit(q.data(), qkv + at.q(key), 1 / std::sqrt(acc(at.DK)), at.DK);
+        delta_unit(k.data(), qkv + at.k(key), 1, at.DK);
+        delta_step(S.data(), o.data(), q.data(), k.data(), qkv + at.v(h), std::exp(-rate * step),
+                   beta, at);
+        delta_norm(a.delta_out + (row * at.VH + h) * at.DV, o.data(),
+                   a.delta_in + row * all + at.z(h), w.delta_norm, m->c.eps, at.DV);
+    }
+    if (memory) { std::copy_n(S.data(), size, memory + h * size); }
+}
+
+// Runs the mixer of a layer with the delta rule: x_{2l+1} from x_2l and its norm.
+inline void delta_forward(Model* m, int l) {
+    const auto& w = m->w.layer[l];
+    const Acts& a = m->a;
+    const DeltaPlaces at(m->c);
+    const long C = m->d.C;
+    const long N = rows(m);
+    const long all = at.KH * at.group();
+    const long wide = m->d.DW;
+    ops::matmul_forward(a.delta_in, act_n(m, 2 * l), w.delta_inw, NULL, NULL, N, C, all);
+    ops::matmul_forward(a.delta_ba, act_n(m, 2 * l), w.delta_baw, NULL, NULL, N, C, 2 * at.VH);
+    for (long row = 0; row < N; row++) {
+        delta_gather(a.delta_mix + row * wide, a.delta_in + row * all, at);
+    }
+    acc* before = m->memory ? mixer_memory(m, l) + at.VH * at.DK * at.DV : NULL;
+    const int past = m->spans[0].position;       // the only span: forest_fits
+    const ConvolutionInput input = { a.delta_mix, wide, before, past, wide, (int)m->c.delta_conv };
+    convolution(a.delta_qkv, input, w.delta_convw, NULL, m->B, m->T);
+    if (before) { convolution_keep(before, input, m->T); }
+    #pragma omp parallel for collapse(2)
+    for (long b = 0; b < m->B; b++) {
+        for (long h = 0; h < at.VH; h++) { delta_head(m, l, b, h); }
+    }
+    output_forward(m, 2 * l, a.delta_out, w.delta_outw, NULL, at.VH * at.DV);
+}
+
+// Stands in the list of stages and is never called: model_new trains no such model.
+inline void delta_backward(Model*, int) {}
+#endif // DELTA_H
