@@ -42,8 +42,8 @@ static double number_of(const Adapter& a, const char* key, double otherwise) {
     return v->number;
 }
 
-// The number that rank_pattern or alpha_pattern has for a module: that of the first of its
-// expressions that is the end of the module's name.
+// Finds the number that rank_pattern or alpha_pattern has for a module: that of the first of its
+// expressions that ends the module's name.
 static double pattern_of(const Adapter& a, const char* key, const std::string& module,
                          double otherwise) {
     const Json* patterns = a.config.get(key);
@@ -99,14 +99,16 @@ static Adapter adapter_open(const std::string& dir) {
 
 static const std::string HEAD = "base_model.model.";
 
-// The module of a tensor whose name ends so, "" if it does not.
+// Returns the module of a tensor whose name ends so, "" if it does not.
 static std::string module_of(const std::string& name, const std::string& tail) {
     const bool whole = name.compare(0, HEAD.size(), HEAD) == 0 && ends_with(name, tail);
-    if (!whole || name.size() <= HEAD.size() + tail.size()) { return ""; }
+    if (!whole || name.size() <= HEAD.size() + tail.size()) {
+        return "";
+    }
     return name.substr(HEAD.size(), name.size() - HEAD.size() - tail.size());
 }
 
-// The modules of the file, by name. `whole`: tensors of the model that peft saved, too.
+// Lists the modules of the file, by name. `whole`: tensors of the model that peft saved, too.
 static std::map<std::string, LowRank> modules_of(const Adapter& a,
                                                  std::vector<const Weight*>* whole) {
     static const struct { const char* tail; bool first, embedding; } TAILS[] = {
@@ -140,7 +142,7 @@ static std::vector<float> floats_of(const Weight& w) {
     return x;
 }
 
-// each of target_modules has to be in the file
+// Dies unless each of target_modules is in the file.
 static void targets_check(const Adapter& a, const std::map<std::string, LowRank>& modules) {
     const Json* targets = a.config.get("target_modules");
     if (!targets || targets->type != Json::ARRAY) { return; }    // an expression: the names say it
@@ -156,7 +158,7 @@ static void targets_check(const Adapter& a, const std::map<std::string, LowRank>
     }
 }
 
-// the tensor of the model that a module changes, NULL if there is none
+// Finds the tensor of the model that a module changes; NULL if there is none.
 static Weight* tensor_of(const Family* family, Weights* weights, const std::string& module) {
     std::vector<std::string> names = { module, "model." + module };
     const std::string prefix = family ? family->prefix : "";
@@ -168,23 +170,27 @@ static Weight* tensor_of(const Family* family, Weights* weights, const std::stri
     }
     for (auto& name : names) {
         auto at = weights->index.find(name + ".weight");
-        if (at != weights->index.end()) { return &weights->tensors[at->second]; }
+        if (at != weights->index.end()) {
+            return &weights->tensors[at->second];
+        }
     }
     return NULL;
 }
 
-// What peft saved of the model itself has to be what the model has: it keeps an embedding that it
-// adapts, unchanged.
+// Dies if a tensor that peft saved whole is not the model's: it keeps an embedding that it adapts,
+// unchanged.
 static void whole_check(const Weight& t, const Family* family, Weights* weights) {
     std::string module = module_of(t.name, ".base_layer.weight");
     if (module.empty()) { module = module_of(t.name, ".weight"); }
     const Weight* w = module.empty() ? NULL : tensor_of(family, weights, module);
-    if (w && w->shape == t.shape && floats_of(*w) == floats_of(t)) { return; }
+    if (w && w->shape == t.shape && floats_of(*w) == floats_of(t)) {
+        return;
+    }
     die(EXIT_USER, t.file + ": the tensor '" + t.name + "' is none of LoRA's A and B" +
         (w ? ", and not the model's own" : ""), MERGE);
 }
 
-// W + s B A; turned: W is its transpose in the file
+// Adds s B A to W. turned: W is its transpose in the file.
 static void add_product(const LowRank& m, double s, bool turned, long rows, long cols, float* W) {
     const long r = m.A->rows();
     const long in = m.A->cols();
@@ -196,7 +202,9 @@ static void add_product(const LowRank& m, double s, bool turned, long rows, long
             const long out = turned ? j : i;
             const long from = turned ? i : j;
             double sum = 0;
-            for (long k = 0; k < r; k++) { sum += (double)B[out * r + k] * A[k * in + from]; }
+            for (long k = 0; k < r; k++) {
+                sum += (double)B[out * r + k] * A[k * in + from];
+            }
             W[i * cols + j] += (float)(s * sum);
         }
     }
@@ -257,8 +265,12 @@ void adapter_beside_check(const std::string& dir, const std::string& adapter) {
     const Json* base = config.get("base_model_name_or_path");
     std::string kind = "LoRA";
     std::string of;
-    if (type && type->type == Json::STRING && type->string != "LORA") { kind = type->string; }
-    if (base && base->type == Json::STRING) { of = " of the model " + base->string; }
+    if (type && type->type == Json::STRING && type->string != "LORA") {
+        kind = type->string;
+    }
+    if (base && base->type == Json::STRING) {
+        of = " of the model " + base->string;
+    }
     die(EXIT_USER,
         dir + ": holds an adapter (" + kind + ")" + of + ", as its " + found +
             " says: it changes the weights",

@@ -13,7 +13,9 @@ std::vector<ArchRow> arch_rows(Arch* c) {
 
 std::string log_name(const ArchRow& r) {
     std::string s = r.by + (is_flag(r) ? 2 : 0);
-    for (auto& ch : s) { ch = ch == '-' ? '_' : (char)tolower(ch); }
+    for (auto& ch : s) {
+        ch = ch == '-' ? '_' : (char)tolower(ch);
+    }
     return s;
 }
 
@@ -28,7 +30,9 @@ std::string kind_name(const ArchRow& r) { return kind_names(r)[*(kind*)r.at]; }
 bool kind_set(const ArchRow& r, const std::string& name) {
     const std::vector<std::string> names = kind_names(r);
     const auto found = std::find(names.begin(), names.end(), name);
-    if (found != names.end()) { *(kind*)r.at = found - names.begin(); }
+    if (found != names.end()) {
+        *(kind*)r.at = found - names.begin();
+    }
     return found != names.end();
 }
 
@@ -45,7 +49,9 @@ std::string arch_set(const ArchRow& r, const std::string& text) {
     long whole = 0;
     double number = 0;
     if (r.type == ARCH_str) { *(str*)r.at = text; return ""; }
-    if (r.type == ARCH_kind) { return kind_set(r, text) ? "" : "one of: " + std::string(r.names); }
+    if (r.type == ARCH_kind) {
+        return kind_set(r, text) ? "" : "one of: " + std::string(r.names);
+    }
     if (r.type == ARCH_int && !parse_long(text, &whole)) { return "a whole number"; }
     if (r.type == ARCH_float && !parse_double(text, &number)) { return "a number"; }
     if (r.type == ARCH_int) { number = whole; }
@@ -66,7 +72,8 @@ struct ArchCheck {
     Arch c;
     std::string where;
 
-    // "--width 32 --heads 5", or "config.json: hidden_size 32, num_attention_heads 5"
+    // Writes what was given: "--width 32 --heads 5", or "config.json: hidden_size 32,
+    // num_attention_heads 5".
     std::string got(std::initializer_list<const char*> fields) {
         std::string text = where.empty() ? "" : where + ":";
         for (const char* field : fields) {
@@ -84,7 +91,7 @@ struct ArchCheck {
         if (!ok) { die(EXIT_USER, got(fields) + ": wanted " + wanted); }
     }
 
-    // what a norm has, and what its place allows
+    // Checks what a norm has, and what its place allows.
     void norms() {
         const bool pre = norm_of(c).in && !norm_of(c).out;
         need(c.norm_bias || c.norm_kind == NORM_KIND_ln, { "norm_bias", "norm_kind" },
@@ -94,7 +101,7 @@ struct ArchCheck {
              "another NORM than post, or 1");
     }
 
-    // what must be given, and numbers that fit together
+    // Checks what must be given, and that the numbers fit together.
     void sizes() {
         need(c.L >= 1, { "L" }, "1 or more");
         need(c.NH >= 1, { "NH" }, "1 or more");
@@ -156,7 +163,7 @@ struct ArchCheck {
              "a pattern of 0 and 1, such as 01");
     }
 
-    // layers without attention have Mamba as Jamba has it, or the delta rule of Qwen3-Next
+    // Checks layers without attention: Mamba as Jamba has it, or the delta rule of Qwen3-Next.
     void mixers() {
         const str& p = c.attn_layers;
         const bool some = p.substr(0, c.L).find('0') != str::npos;
@@ -228,7 +235,9 @@ std::string column_note(const Arch& c) {
 
 void arch_settle(Arch* c, const std::string& where) {
     if (!c->KV) { c->KV = c->NH; }
-    if (!c->HS && c->NH && c->C % c->NH == 0) { c->HS = c->C / c->NH; }
+    if (!c->HS && c->NH && c->C % c->NH == 0) {
+        c->HS = c->C / c->NH;
+    }
     if (!c->k_dims) { c->k_dims = c->HS; }
     if (slope_heads(*c) == c->NH) { c->slopes = SLOPES_even; }    // a power of two: no other
     ArchCheck check = { *c, where };
@@ -255,7 +264,9 @@ std::string key_name(const ArchRow& r) {
 bool is_llama(Arch c) {
     Arch plain;
     // the first of every table
-    for (auto& r : arch_rows(&plain)) { if (r.type == ARCH_kind) { *(kind*)r.at = 0; } }
+    for (auto& r : arch_rows(&plain)) {
+        if (r.type == ARCH_kind) { *(kind*)r.at = 0; }
+    }
     plain.k_dims = c.k_dims = 0;
     plain.context = c.context;                   // of the run: it changes nothing that is computed
     const std::vector<ArchRow> ours = arch_rows(&c);
@@ -300,7 +311,9 @@ std::string arch_wrong(const ArchRow& r) {
 void arch_read(const ArchRow& r, const Json& v, const std::string& where) {
     std::string text = v.string;
     std::string wanted;
-    if (v.type == Json::BOOL) { text = v.number ? "1" : "0"; }
+    if (v.type == Json::BOOL) {
+        text = v.number ? "1" : "0";
+    }
     const bool wants_text = r.type == ARCH_str || r.type == ARCH_kind,
                yes_or_no = r.type == ARCH_int && r.low == 0 && r.high == 1,
                fits = wants_text ? v.type == Json::STRING

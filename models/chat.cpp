@@ -6,7 +6,7 @@ models/chat.cpp -- what chat.h declares.
 
 static const char* const WRITE_ALL = "write the whole prompt, without --chat";
 
-// One message as a template has it.
+// Makes one message as a template reads it.
 static JinjaValue message_of(const char* role, const std::string& content) {
     JinjaValue m = jinja_object();
     jinja_set(&m, "role", jinja_string(role));
@@ -65,13 +65,16 @@ int chat_end(const Chat& chat, const Tokenizer& tok) {
     size_t longest = 0;
     for (auto& a : tok.added) {
         const bool here = rest.compare(0, a.text.size(), a.text) == 0;
-        if (here && a.special && a.text.size() > longest) { longest = a.text.size(); end = a.id; }
+        if (here && a.special && a.text.size() > longest) {
+            longest = a.text.size();
+            end = a.id;
+        }
     }
     return end;
 }
 
-// chat_template in tokenizer_config.json: a text, or a list of {"name", "template"}, of which the
-// one called default counts.
+// Reads chat_template of tokenizer_config.json: a text, or a list of {"name", "template"}, of which
+// the one called default counts.
 static std::string template_of(const Json& v, const std::string& path) {
     if (v.type == Json::STRING) { return v.string; }
     if (v.type == Json::NUL) { return ""; }
@@ -79,7 +82,9 @@ static std::string template_of(const Json& v, const std::string& path) {
     for (auto& named : v.items) {
         const Json* name = named.get("name");
         const Json* one = named.get("template");
-        if (name && one && name->string == "default") { return one->string; }
+        if (name && one && name->string == "default") {
+            return one->string;
+        }
         list_add(&names, name ? name->string : "one without a name");
     }
     die(EXIT_USER, path + ": chat_template: got " + (names.empty() ? directory_value(v) : names) +
@@ -100,7 +105,9 @@ Chat chat_of_directory(const std::string& dir) {
         for (const Json* file : { &map, &config }) {     // the second counts
             const Json* v = file->get(key);
             const Json* content = v && v->type == Json::OBJECT ? v->get("content") : v;
-            if (content && content->type == Json::STRING) { chat.tokens[key] = content->string; }
+            if (content && content->type == Json::STRING) {
+                chat.tokens[key] = content->string;
+            }
         }
     }
     return chat;

@@ -16,19 +16,19 @@ struct Chat {
     std::map<std::string, std::string> tokens;
 };
 
-// The template of a directory: chat_template.jinja, or in tokenizer_config.json; its text is "" if
-// there is none. The tokens are those that the directory's files name.
+// Reads the template of a directory: chat_template.jinja, or in tokenizer_config.json; its text is
+// "" if there is none. The tokens are those that the directory's files name.
 Chat chat_of_directory(const std::string& dir);
 
-// The text that the model is to continue. system: "" for none. Dies if the template cannot be run
-// or has no place for the system message.
+// Writes the text that the model is to continue. system: "" for none. Dies if the template cannot
+// be run or has no place for the system message.
 std::string chat_prompt(const Chat& chat, const std::string& system, const std::string& question);
 
-// A question and its answer as the template writes them; returns what is wrong, or "".
+// Writes a question and its answer by the template; returns what is wrong, or "".
 std::string chat_conversation(const Chat& chat, const std::string& question,
                               const std::string& answer, std::string* out);
 
-// The special token that ends an answer, by what the template writes behind one; -1 if it writes
-// none there.
+// Finds the special token that ends an answer, by what the template writes after one; -1 if there
+// is none.
 int chat_end(const Chat& chat, const Tokenizer& tok);
 #endif // CHAT_H

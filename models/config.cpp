@@ -8,7 +8,9 @@ models/config.cpp -- what config.h declares.
 #include "../text/look.h"
 
 Arch arch_in_config(Arch c) {
-    if (c.context > c.T) { std::swap(c.context, c.T); }
+    if (c.context > c.T) {
+        std::swap(c.context, c.T);
+    }
     else { c.context = 0; }
     return c;
 }
@@ -61,8 +63,8 @@ long json_count(const Json& j, const char* key, long otherwise, const std::strin
     return (long)v->number;
 }
 
-// The tokenizer of a checkpoint: the files in it; without any "bytes", "" (none), or what older
-// checkpoints name.
+// Finds the tokenizer of a checkpoint: the files in it; without any "bytes", "" (none), or what
+// older checkpoints name.
 static std::string checkpoint_tokenizer(const std::string& dir, const std::string& recorded) {
     const bool here = tokenizer_is_in(dir);
     if (recorded == "bytes") { return recorded; }
@@ -70,7 +72,7 @@ static std::string checkpoint_tokenizer(const std::string& dir, const std::strin
     return file_exists(recorded) ? recorded : "";
 }
 
-// does this build compute what the rows of the checkpoint say? attn: its operation
+// Dies unless this build computes what the rows of the checkpoint say. attn: its operation.
 static void checkpoint_check_build(const std::string& dir, const Arch& c, const std::string& attn) {
     const BiasRow& b = bias_of(c);
     const PeRow& pe = pe_of(c);
@@ -93,13 +95,15 @@ static void checkpoint_check_build(const std::string& dir, const Arch& c, const 
         "make train_sink " + theirs);
 }
 
-// our own config.json -> a model; *attn, *tokenizer: what else it says
+// Reads our own config.json. *attn, *tokenizer: what else it says.
 static Arch arch_of_checkpoint(const Json& j, const Json& mine, const std::string& where,
                                std::string* attn, std::string* tokenizer) {
     const Family* family = family_of(j);
     Arch c;
     // absent: the first of its table
-    for (auto& r : arch_rows(&c)) { if (r.type == ARCH_kind) { *(kind*)r.at = 0; } }
+    for (auto& r : arch_rows(&c)) {
+        if (r.type == ARCH_kind) { *(kind*)r.at = 0; }
+    }
     if (family) {                                // what others read, in the family's words
         Json theirs = j;
         theirs.fields.erase(std::remove_if(theirs.fields.begin(), theirs.fields.end(),
@@ -122,7 +126,9 @@ static Arch arch_of_checkpoint(const Json& j, const Json& mine, const std::strin
                                  (" " + f.first + " ").c_str()) ||
                               is_harmless(f.first);
             for (auto& r : arch_rows(&c)) {
-                if (key_object(r) != o.name || key_name(r) != f.first) { continue; }
+                if (key_object(r) != o.name || key_name(r) != f.first) {
+                    continue;
+                }
                 known = true;
                 arch_read(r, f.second, where);
             }
@@ -132,7 +138,9 @@ static Arch arch_of_checkpoint(const Json& j, const Json& mine, const std::strin
             }
         }
     }
-    if (c.context && c.context < c.T) { std::swap(c.context, c.T); }
+    if (c.context && c.context < c.T) {
+        std::swap(c.context, c.T);
+    }
     else { c.context = 0; }
     if (const Json* v = mine.get("attn")) { *attn = v->string; }
     if (const Json* v = mine.get("tokenizer")) { *tokenizer = v->string; }
@@ -165,16 +173,18 @@ static void form_check(const std::string& dir) {
         "give " + dir + "/snapshots/" + kept[0]);
 }
 
-// the first names in a directory
+// Lists the first names in a directory.
 static std::string contents(const std::string& dir) {
     const std::vector<std::string> names = dir_list(dir);
     std::string listed;
-    for (size_t i = 0; i < names.size() && i < 8; i++) { listed += (i ? ", " : "") + names[i]; }
+    for (size_t i = 0; i < names.size() && i < 8; i++) {
+        listed += (i ? ", " : "") + names[i];
+    }
     if (names.size() > 8) { listed += strf(", and %zu more", names.size() - 8); }
     return names.empty() ? "nothing" : listed;
 }
 
-// what may have been meant by a checkpoint that is not there
+// Guesses what was meant by a checkpoint that is not there.
 static std::string beside_checkpoint(const std::string& given) {
     for (const char* demo : { "demo-text", "demo-bb" }) {
         if (given.compare(0, 5 + strlen(demo), std::string("runs/") + demo)) { continue; }
@@ -187,7 +197,7 @@ static std::string beside_checkpoint(const std::string& given) {
     return above.empty() ? "ls -d */ *.gguf" : hint_for("ls -d FILE/*/", above);
 }
 
-// the two files of a directory, or the GGUF file; nothing but these is read
+// Opens the two files of a directory, or the GGUF file; nothing else is read.
 static Checkpoint checkpoint_files(const std::string& dir) {
     Checkpoint k;
     const std::string gguf = checkpoint_gguf(dir);
@@ -232,7 +242,9 @@ static void names_check(const Weights& files, bool embedding, const std::string&
     };
     for (auto& t : files.tensors) {
         for (auto& k : KNOWN) {
-            if (t.name.find(k.part) == std::string::npos) { continue; }
+            if (t.name.find(k.part) == std::string::npos) {
+                continue;
+            }
             die(EXIT_USER, t.file + ": the tensor '" + t.name + "' is of " + k.what
                 + ", and that is not read", k.hint);
         }
@@ -250,8 +262,12 @@ Checkpoint checkpoint_open(const std::string& dir, const std::string& adapter, b
     const Json* mine = k.config.get("train_sink");
     k.c = mine ? arch_of_checkpoint(k.config, *mine, k.where, &k.attn, &k.tokenizer)
                : arch_import(k.config, k.where, &k.attn);
-    if (const Family* family = family_of(k.config)) { k.c.family = family->type; }
-    if (!mine && k.weights.maps.empty()) { k.weights = safetensors_open_dir(dir); }
+    if (const Family* family = family_of(k.config)) {
+        k.c.family = family->type;
+    }
+    if (!mine && k.weights.maps.empty()) {
+        k.weights = safetensors_open_dir(dir);
+    }
     weights_unwrap(&k.weights);
     // OPT-350m's head is the embedding times a matrix
     if (!mine) {

@@ -7,25 +7,26 @@ models/config.h -- config.json of a checkpoint, ours or another family's, out an
 #include "import.h"
 #include "safetensors.h"
 
-// the config.json of a model of ours; tokenizer_path: the file that is in its directory
+// Writes the config.json of a model of ours. tokenizer_path: the file that is in its directory.
 std::string config_json(const Arch& c, const Tokenizer& tok, const std::string& tokenizer_path);
 
-// A run with a small --seq makes no shorter model of one that it began with: in config.json
-// max_position_embeddings stays, and T is the key seq of train_sink. The two change places here.
+// Swaps T and the context of a run with a small --seq, which makes no shorter model of one that it
+// began with: max_position_embeddings stays, and T is the key seq of train_sink.
 Arch arch_in_config(Arch c);
 
-// what follows in it after the name of the family; and the end of that, whatever the family: what
-// ids are for, and the object "train_sink". c: as arch_in_config has it
+// Write what follows the name of the family in it; and the end of that, whatever the family: what
+// ids are for, and the object "train_sink". c: as arch_in_config returns it.
 std::string config_rest(const Arch& c, const Tokenizer& tok, const std::string& tokenizer_path);
 std::string config_tail(const Arch& c, const Tokenizer& tok, const std::string& tokenizer_path);
 
-// the number of a key, or `otherwise`
+// Returns the number of a key, or `otherwise`.
 double json_number(const Json& j, const char* key, double otherwise);
 
-// the same of a key that counts something: dies of what is no whole number, 0 to 2^40
+// Does the same for a key that counts something; dies unless it is a whole number, 0 to 2^40.
 long json_count(const Json& j, const char* key, long otherwise, const std::string& where);
 
-// the GGUF file that the path is, or that a directory without a config.json has in it; "" if none
+// Returns the GGUF file that the path is, or that a directory without a config.json has in it; ""
+// if none.
 std::string checkpoint_gguf(const std::string& path);
 
 // a model's files, opened: what its config.json says, or a GGUF file in its place, and its tensors
@@ -38,11 +39,11 @@ struct Checkpoint {
     Arch c;
 };
 
-// a model's directory or GGUF file; dies if it wants another build. adapter: of --adapter; may_add:
-// a model without learned biases gets those of this build
+// Opens a model's directory or GGUF file; dies if it wants another build. adapter: of --adapter.
+// may_add: a model without learned biases gets those of this build.
 Checkpoint checkpoint_open(const std::string& dir, const std::string& adapter = "",
                            bool may_add = false);
 
-// config.json -> a model; dies if it wants another build. *tokenizer: what it was trained with
+// Reads config.json; dies if it wants another build. *tokenizer: what the model was trained with.
 Arch checkpoint_arch(const std::string& dir, std::string* tokenizer);
 #endif // CONFIG_H

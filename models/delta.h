@@ -47,14 +47,19 @@ inline void delta_gather(real* out, const real* inp, const DeltaPlaces& at) {
     }
 }
 
-// out <- x / sqrt(sum(x^2) + 1e-6) * scale, n numbers each
+// Scales x to the length `scale`: out <- x / sqrt(sum(x^2) + 1e-6) * scale, n numbers each.
 inline void delta_unit(acc* out, const real* x, acc scale, long n) {
     acc squares = acc(1e-6);
-    for (long i = 0; i < n; i++) { squares += acc(x[i]) * acc(x[i]); }
-    for (long i = 0; i < n; i++) { out[i] = acc(x[i]) / std::sqrt(squares) * scale; }
+    for (long i = 0; i < n; i++) {
+        squares += acc(x[i]) * acc(x[i]);
+    }
+    for (long i = 0; i < n; i++) {
+        out[i] = acc(x[i]) / std::sqrt(squares) * scale;
+    }
 }
 
-// S (DK, DV) times `keep`, then k (wanted - S^T k)^T rate added; o (DV) <- S^T q
+// Takes one step of the rule: S (DK, DV) <- keep S + rate k (wanted - keep S^T k)^T; o (DV) <- S^T
+// q.
 inline void delta_step(acc* S, acc* o, const acc* q, const acc* k, const real* wanted, acc keep,
                        acc rate, const DeltaPlaces& at) {
     std::vector<acc> had(at.DV, acc(0));
@@ -75,11 +80,14 @@ inline void delta_step(acc* S, acc* o, const acc* q, const acc* k, const real* w
     }
 }
 
-// out <- x / sqrt(mean(x^2) + eps) * weight * silu(z), n numbers each
+// Norms and gates the output of a head: out <- x / sqrt(mean(x^2) + eps) * weight * silu(z), n
+// numbers each.
 inline void delta_norm(real* out, const acc* x, const real* z, const real* weight, float eps,
                        long n) {
     acc squares = 0;
-    for (long i = 0; i < n; i++) { squares += x[i] * x[i] / n; }
+    for (long i = 0; i < n; i++) {
+        squares += x[i] * x[i] / n;
+    }
     const acc scale = 1 / std::sqrt(squares + acc(eps));
     for (long i = 0; i < n; i++) {
         out[i] = real(x[i] * scale * acc(weight[i]) * Activation_swish::act(acc(z[i])));
@@ -101,7 +109,9 @@ inline void delta_head(Model* m, int l, long b, long h) {
     std::vector<acc> k(at.DK);
     std::vector<acc> o(at.DV);
     const size_t size = S.size();
-    if (m->spans[0].position) { std::copy_n(memory + h * size, size, S.data()); }
+    if (m->spans[0].position) {
+        std::copy_n(memory + h * size, size, S.data());
+    }
     for (long row = b * m->T; row < (b + 1) * m->T; row++) {
         const real* qkv = a.delta_qkv + row * wide;
         const real* ba = a.delta_ba + row * 2 * at.VH;
@@ -138,7 +148,9 @@ inline void delta_forward(Model* m, int l) {
     if (before) { convolution_keep(before, input, m->T); }
     #pragma omp parallel for collapse(2)
     for (long b = 0; b < m->B; b++) {
-        for (long h = 0; h < at.VH; h++) { delta_head(m, l, b, h); }
+        for (long h = 0; h < at.VH; h++) {
+            delta_head(m, l, b, h);
+        }
     }
     output_forward(m, 2 * l, a.delta_out, w.delta_outw, NULL, at.VH * at.DV);
 }

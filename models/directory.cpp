@@ -190,13 +190,15 @@ static const KeyRow DIRECTORY_KEYS[] = {
 
 const KeyRow* directory_keys() { return DIRECTORY_KEYS; }
 
-// "file key" -> its row
+// Maps "file key" to its row.
 static std::unordered_map<std::string, const KeyRow*> rows_by_key() {
     std::unordered_map<std::string, const KeyRow*> rows;
     for (const KeyRow* row = DIRECTORY_KEYS; row->file; row++) {
         std::vector<std::string> keys = split(row->keys, ' ');
         if (keys.empty()) { keys = { "" }; }             // the file itself
-        for (auto& key : keys) { rows[std::string(row->file) + " " + key] = row; }
+        for (auto& key : keys) {
+            rows[std::string(row->file) + " " + key] = row;
+        }
     }
     return rows;
 }
@@ -221,7 +223,9 @@ std::string directory_value(const Json& value) {
 
 void directory_value_check(const KeyRow& row, const std::string& path, const std::string& key,
                            const Json& value) {
-    if (row.rule != KEY_ONLY || value.type == Json::NUL) { return; }
+    if (row.rule != KEY_ONLY || value.type == Json::NUL) {
+        return;
+    }
     const std::string got = directory_value(value);
     for (auto& allowed : split(row.allowed, ' ')) {
         double number = 0;
@@ -262,7 +266,9 @@ std::string directory_said(const std::string& file, const Json& object) {
     std::string said;
     for (auto& field : object.fields) {
         const KeyRow* row = directory_key(file, field.first);
-        if (!row || row->rule != KEY_SAID || is_neutral(field.first, field.second)) { continue; }
+        if (!row || row->rule != KEY_SAID || is_neutral(field.first, field.second)) {
+            continue;
+        }
         list_add(&said, field.first + " " + directory_value(field.second));
     }
     return said;

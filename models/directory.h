@@ -1,7 +1,8 @@
 /*
 directory.h -- what the files beside a model's weights say, key by key: which keys are read, which
 say nothing about ids, prompts or numbers, and which values are refused. One table, DIRECTORY_KEYS;
-docs/model-directory.md is the same table for people (test/model/test_directory.cpp compares the two).
+docs/model-directory.md is the same table for people (test/model/test_directory.cpp compares the
+two).
 
 The rule for a key that the table does not have: it is refused by name, unless it is null. A key
 that is passed over may change what a model computes, and nobody would see it.
@@ -34,19 +35,20 @@ const KeyRow* directory_key(const std::string& file, const std::string& key);
 // its name in errors. Null says nothing.
 void directory_check(const std::string& file, const std::string& path, const Json& object);
 
-// the same for one key that the table has
+// Does the same for one key that the table has.
 void directory_value_check(const KeyRow& row, const std::string& path, const std::string& key,
                            const Json& value);
 
-// "repetition_penalty 1.1, .." of the keys that are passed over with a word, "" if none is there
+// Lists the keys that are passed over with a word, as "repetition_penalty 1.1, .."; "" if none is
+// there.
 std::string directory_said(const std::string& file, const Json& object);
 
-// a value as an error shows it
+// Writes a value as an error shows it.
 std::string directory_value(const Json& value);
 
-// the object in DIR/NAME; null if there is no such file
+// Reads the object in DIR/NAME; null if there is no such file.
 Json directory_object(const std::string& dir, const std::string& name);
 
-// the ids of generation_config.json's eos_token_id, one or a list; none without that file
+// Reads the ids of generation_config.json's eos_token_id, one or a list; none without that file.
 std::vector<int> directory_ends(const std::string& dir);
 #endif // DIRECTORY_H

@@ -21,7 +21,7 @@ struct ExpertWork {
     std::vector<acc> weight;
 };
 
-// The experts, those of the largest logits first; of equal logits the first one.
+// Sorts the experts, those of the largest logits first; of equal logits the first one.
 inline std::vector<int> experts_order(const real* logits, int experts) {
     std::vector<int> order(experts);
     for (int e = 0; e < experts; e++) { order[e] = e; }
@@ -51,7 +51,8 @@ inline void experts_route(std::vector<ExpertWork>* work, const real* logits, int
     }
 }
 
-// gpt-oss: g and u of a row (2F: gate | up) are cut at the limit, out = (u + 1) g sigmoid(1.702 g)
+// Computes gpt-oss's activation: g and u of a row (2F: gate | up) are cut at the limit, out = (u +
+// 1) g sigmoid(1.702 g).
 inline void experts_clamped(real* out, const real* inp, float limit, int n, int F) {
     const acc most = limit;
     for (int i = 0; i < n; i++) {
@@ -102,7 +103,9 @@ inline void experts_shared(Model* m, int l, real* out, const real* n) {
         const acc gate = 1 / (1 + std::exp(-acc(a.shared_g[i])));
         real* x = out + i * C;
         const real* y = a.answer + i * C;
-        for (long c = 0; c < C; c++) { x[c] = real(acc(x[c]) + gate * acc(y[c])); }
+        for (long c = 0; c < C; c++) {
+            x[c] = real(acc(x[c]) + gate * acc(y[c]));
+        }
     }
 }
 
@@ -117,7 +120,9 @@ inline void experts_forward(Model* m, int l) {
     real* out = act_x(m, 2 * l + 2);
     ops::matmul_forward(a.router, n, w.routerw, w.routerb, NULL, N, C, E);
     std::vector<ExpertWork> work(E);
-    for (int i = 0; i < N; i++) { experts_route(&work, a.router + i * E, i, m->c); }
+    for (int i = 0; i < N; i++) {
+        experts_route(&work, a.router + i * E, i, m->c);
+    }
 
     std::copy_n(act_x(m, 2 * l + 1), N * C, out);
     if (m->c.shared_expert) { experts_shared(m, l, out, n); }
@@ -133,7 +138,9 @@ inline void experts_forward(Model* m, int l) {
             const acc weight = mine.weight[i];
             real* x = out + mine.row[i] * C;
             const real* y = a.answer + i * C;
-            for (long c = 0; c < C; c++) { x[c] = real(acc(x[c]) + weight * acc(y[c])); }
+            for (long c = 0; c < C; c++) {
+                x[c] = real(acc(x[c]) + weight * acc(y[c]));
+            }
         }
     }
 }

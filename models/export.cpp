@@ -20,7 +20,7 @@ std::string modeling_source() {
 
 static const char* const MANIFEST = "export.json";
 
-// the names that the export.json of a directory gives; none if it has no such file
+// Reads the names that the export.json of a directory gives; none if it has no such file.
 static std::vector<std::string> exported_files(const std::string& path) {
     std::vector<std::string> names;
     if (!file_exists(path + "/" + MANIFEST)) { return names; }
@@ -51,10 +51,14 @@ void export_check(const std::string& path) {
 ExportDir export_begin(const std::string& given) {
     ExportDir o;
     o.path = link_target(given);
-    while (o.path.size() > 1 && o.path.back() == '/') { o.path.pop_back(); }
+    while (o.path.size() > 1 && o.path.back() == '/') {
+        o.path.pop_back();
+    }
     export_check(o.path);
     const size_t slash = o.path.rfind('/');
-    if (slash != std::string::npos && slash > 0) { make_dirs(o.path.substr(0, slash)); }
+    if (slash != std::string::npos && slash > 0) {
+        make_dirs(o.path.substr(0, slash));
+    }
     std::string name = o.path + ".XXXXXX";
     if (!mkdtemp(&name[0])) {
         die(blame(errno), o.path + strf(": cannot make this directory (%s)", strerror(errno)),

@@ -15,16 +15,16 @@ struct ExportDir {
     std::vector<std::string> files;      // what is in it so far
 };
 
-// begins a directory; dies if `path` is there and not an earlier export
+// Begins a directory; dies if `path` is there and not an earlier export.
 ExportDir export_begin(const std::string& path);
 
-// dies as export_begin would, before any work
+// Dies as export_begin would, before any work.
 void export_check(const std::string& path);
 
-// adds a file
+// Adds a file.
 void export_file(ExportDir* o, const std::string& name, const std::string& content);
 
-// all of it is written: gives it its name
+// Gives it its name: all of it is written.
 void export_commit(ExportDir* o);
 
 // ---- what goes in beside the weights
@@ -33,13 +33,13 @@ void export_commit(ExportDir* o);
 // so that no text has this token in it: text is bytes, whatever it says.
 static const char* const END_OF_BYTES = "<|endoftext|>\xEF\xB7\x90";
 
-// the PyTorch file that computes what this program trains
+// Returns the PyTorch file that computes what this program trains.
 std::string modeling_source();
 
-// adds config.json and that file
+// Adds config.json and that file.
 void export_with_code(ExportDir* o, const Arch& c, const Tokenizer& tok);
 
-// adds the files that make the tokenizer: its own, or those of bytes; returns "" or what the reader
-// of the directory has to know about it
+// Adds the files that make the tokenizer: its own, or those of bytes. Returns "" or what the reader
+// of the directory has to know about it.
 std::string export_tokenizer(ExportDir* o, const Tokenizer& tok, int T);
 #endif // EXPORT_H

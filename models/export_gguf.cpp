@@ -33,7 +33,9 @@ static void put_rope(GgufOut* o, const std::string& arch, const Arch& c) {
     gguf_put(o, arch + "rope.dimension_count", (uint32_t)rotated(c));
     const bool linear = c.rope_scaling == ROPE_linear, yarn = c.rope_scaling == ROPE_yarn;
     const std::string context = arch + "rope.scaling.original_context_length";
-    if (c.rope_scaling != ROPE_none && !linear) { gguf_put(o, context, (uint32_t)c.rope_context); }
+    if (c.rope_scaling != ROPE_none && !linear) {
+        gguf_put(o, context, (uint32_t)c.rope_context);
+    }
     if (!linear && !yarn) { return; }
     gguf_put(o, arch + "rope.scaling.type", std::string(linear ? "linear" : "yarn"));
     gguf_put(o, arch + "rope.scaling.factor", c.rope_factor);
@@ -47,7 +49,8 @@ static void put_keys(GgufOut* o, const GgufModel& m, Arch c, const std::set<std:
     for (auto& r : arch_rows(&c)) { rows.insert(r.key); }
     for (auto& row : GGUF_CONFIG) {
         const bool wanted = rows.count(row[1]) || asked.count(row[1]);
-        if (!wanted || !has_key(m, c, row[0])) { continue; }
+        const bool others = row[3] && strcmp(row[3], m.arch);
+        if (!wanted || others || !has_key(m, c, row[0])) { continue; }
         put_value(o, arch + row[0], row[2], family_value(row[1], c));
     }
     if (has_key(m, c, "key_length")) {
@@ -59,20 +62,26 @@ static void put_keys(GgufOut* o, const GgufModel& m, Arch c, const std::set<std:
 
 // ---- tensors
 
-// the name in a file of a tensor of Hugging Face's name, "" if there is none
+// Returns the name in a file of a tensor of Hugging Face's name, "" if there is none.
 static std::string gguf_name_of(const GgufModel& m, bool two_norms, const OurName& n) {
     const std::string theirs = (n.layer.empty() ? "" : "model.layers.#.") + n.stem;
     std::string out;
     const bool sandwich = says_word(m.form, "sandwich");
     for (auto& row : GGUF_NAMES) { if (theirs == row[1]) { out = row[0]; } }
-    for (auto& row : GGUF_SANDWICH) { if (sandwich && theirs == row[1]) { out = row[0]; } }
-    for (auto& row : GGUF_TWO_NORMS) { if (two_norms && theirs == row[1]) { out = row[0]; } }
+    for (auto& row : GGUF_SANDWICH) {
+        if (sandwich && theirs == row[1]) { out = row[0]; }
+    }
+    for (auto& row : GGUF_TWO_NORMS) {
+        if (two_norms && theirs == row[1]) { out = row[0]; }
+    }
     const size_t number = out.find('#');
-    if (number != std::string::npos) { out.replace(number, 1, n.layer); }
+    if (number != std::string::npos) {
+        out.replace(number, 1, n.layer);
+    }
     return out.empty() ? "" : out + n.kind;
 }
 
-// Is this row, of several for one tensor, that of a family's form?
+// Tells whether this row, of several for one tensor, is that of a family's form.
 static bool row_of_form(const GgufModel& m, bool two_norms, const NameRow& row) {
     const bool qkv = row.fold == STACKED_Q || row.fold == STACKED_K || row.fold == STACKED_V,
                attention = strstr(row.ours, "q_proj") || strstr(row.ours, "k_proj") ||
@@ -93,7 +102,9 @@ static bool gguf_place(const GgufModel& m, const Family& f, const Arch& c, const
     const bool two_norms = !strcmp(m.arch, "falcon") && c.KV > 1 && c.KV < c.NH;
     bool found = !f.names;
     for (const NameRow* row = f.names; row && row->ours && !found; row++) {
-        if (n.stem != row->ours || !row_of_form(m, two_norms, *row)) { continue; }
+        if (n.stem != row->ours || !row_of_form(m, two_norms, *row)) {
+            continue;
+        }
         found = true;
         at->fold = row->fold;
         n.stem = our_name(std::string(row->theirs) + ".weight").stem;
@@ -114,7 +125,7 @@ static void pairs_put(Part* p, long heads) {
     }
 }
 
-// LLaMA 3's rule: by what each frequency is divided
+// Writes what LLaMA 3's rule divides each frequency by.
 static Part rope_factors(const Arch& c) {
     Part p;
     p.name = "rope_freqs.weight";
@@ -133,12 +144,16 @@ static bool gguf_parts(const GgufModel& m, const Family& f, const Arch& c,
                        const std::vector<StOut>& ours, std::vector<Part>* parts) {
     for (auto& t : ours) {
         TensorPlace at;
-        if (!gguf_place(m, f, c, t, &at) || !part_put(parts, at, c, t)) { return false; }
+        if (!gguf_place(m, f, c, t, &at) || !part_put(parts, at, c, t)) {
+            return false;
+        }
     }
     for (auto& p : *parts) {
         const bool q = p.name.find(".attn_q.") != std::string::npos,
                    k = p.name.find(".attn_k.") != std::string::npos;
-        if (says_word(m.form, "pairs") && (q || k)) { pairs_put(&p, q ? c.NH : c.KV); }
+        if (says_word(m.form, "pairs") && (q || k)) {
+            pairs_put(&p, q ? c.NH : c.KV);
+        }
     }
     if (c.rope_scaling == ROPE_llama3) { parts->push_back(rope_factors(c)); }
     return true;
@@ -190,7 +205,9 @@ static void not_computed(const GgufModel& m, Arch c, std::vector<RowApart>* apar
         const size_t equals = word.find('=');
         for (auto& r : arch_rows(&c)) {
             const std::string value = arch_text(r, false), name = r.by;
-            if (equals == std::string::npos || word.substr(0, equals) != r.field) { continue; }
+            if (equals == std::string::npos || word.substr(0, equals) != r.field) {
+                continue;
+            }
             const std::string wanted = word.substr(equals + 1);
             if (value != wanted) { put_apart(apart, name + " " + value, name + " " + wanted); }
         }
@@ -252,16 +269,20 @@ static bool attempt(const GgufModel& m, const Arch& c, const std::vector<StOut>&
         "leave --to out: transformers opens every model that train_sink exports");
 }
 
-// The family of llama.cpp that says the model exactly: its own if that does, else the first.
+// Finds the family of llama.cpp that says the model exactly: its own if that does, else the first.
 static Attempt gguf_family(const std::string& from, const Arch& c, const std::vector<StOut>& ours) {
     Attempt nearest;
     bool any = false;
     for (bool own : { true, false }) {
         for (auto& m : GGUF_MODELS) {
             Attempt a;
-            if ((c.family == m.model_type) != own || !attempt(m, c, ours, &a)) { continue; }
+            if ((c.family == m.model_type) != own || !attempt(m, c, ours, &a)) {
+                continue;
+            }
             if (a.apart.empty()) { return a; }
-            if (!any || a.apart.size() < nearest.apart.size()) { nearest = std::move(a); }
+            if (!any || a.apart.size() < nearest.apart.size()) {
+                nearest = std::move(a);
+            }
             any = true;
         }
     }

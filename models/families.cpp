@@ -35,7 +35,9 @@ static void more_smollm3(Import* in) {
     import_wanted(in, "use_sliding_window=false");
     in->get("sliding_window"); in->get("max_window_layers");
     import_layer_types(in);
-    if (in->c.local.find('1') != std::string::npos) { in->refuse("layer_types", "full_attention"); }
+    if (in->c.local.find('1') != std::string::npos) {
+        in->refuse("layer_types", "full_attention");
+    }
 }
 
 static void more_qwen(Import* in) {
@@ -43,7 +45,9 @@ static void more_qwen(Import* in) {
     const int from = in->whole("max_window_layers", 28, 0);
     const int window = in->whole("sliding_window", 4096, 0);
     if (slides) { in->c.window = window; }
-    for (int l = 0; slides && l < in->c.L; l++) { in->c.local += l >= from ? '1' : '0'; }
+    for (int l = 0; slides && l < in->c.L; l++) {
+        in->c.local += l >= from ? '1' : '0';
+    }
     if (!slides) { in->get("layer_types"); } else { import_layer_types(in); }
 }
 
@@ -82,10 +86,12 @@ static void more_gemma(Import* in) {
     }
 }
 
-// absent means Gemma 2's own, null means none
+// Reads a cap: absent means Gemma 2's own, null means none.
 static double gemma2_cap(Import* in, const char* key, double otherwise) {
     const double cap = in->number(key, in->json.get(key) ? 0 : otherwise);
-    if (in->get(key) && !(cap > 0)) { in->refuse(key, "more than 0, or null"); }
+    if (in->get(key) && !(cap > 0)) {
+        in->refuse(key, "more than 0, or null");
+    }
     return cap;
 }
 
@@ -111,7 +117,9 @@ static void more_gemma3(Import* in) {
     import_window(in, 4096);
     const int written = in->whole("_sliding_window_pattern", 6, 1);
     const int every = in->whole("sliding_window_pattern", written, 1);
-    for (int l = 0; l < in->c.L; l++) { in->c.local += (l + 1) % every ? '1' : '0'; }
+    for (int l = 0; l < in->c.L; l++) {
+        in->c.local += (l + 1) % every ? '1' : '0';
+    }
     import_layer_types(in);
     const Json* rope = in->get("rope_parameters");
     if (rope && !rope->get("full_attention")) {
@@ -126,15 +134,19 @@ static void more_olmo2(Import* in) {
 }
 
 static void more_gpt2(Import* in) {
-    if (!in->c.F) { in->c.F = 4 * in->c.C; }
+    if (!in->c.F) {
+        in->c.F = 4 * in->c.C;
+    }
     in->get("n_ctx"); in->get("n_inner");
 }
 
-// no scaling of the scores; attention_types: [[["global","local"], 6]]
+// Reads GPT-Neo: scores are not scaled; attention_types is [[["global","local"], 6]].
 static void more_gpt_neo(Import* in) {
     in->c.score_scale = 1;
     in->c.window = in->whole("window_size", 256, 1);
-    if (!in->c.F) { in->c.F = 4 * in->c.C; }
+    if (!in->c.F) {
+        in->c.F = 4 * in->c.C;
+    }
     const Json* layers = in->get("attention_layers");
     const Json* types = in->get("attention_types");
     std::vector<std::string> names;
@@ -199,7 +211,9 @@ static void more_falcon(Import* in) {
 }
 
 static void more_gptj(Import* in) {
-    if (!in->c.F) { in->c.F = 4 * in->c.C; }
+    if (!in->c.F) {
+        in->c.F = 4 * in->c.C;
+    }
     in->get("n_inner");
     const int turns = in->whole("rotary_dim", 64, 2);
     const int size = in->c.NH > 0 ? in->c.C / in->c.NH : 0;
@@ -212,7 +226,9 @@ static void more_gptj(Import* in) {
 
 static void more_ernie(Import* in) {
     in->c.qkv_bias = in->c.out_bias = in->c.ffn_bias = in->yes("use_bias", false);
-    if (!in->c.HS && !in->json.get("head_dim")) { in->c.HS = 128; }
+    if (!in->c.HS && !in->json.get("head_dim")) {
+        in->c.HS = 128;
+    }
 }
 
 static void more_bloom(Import* in) {
@@ -244,14 +260,18 @@ static void mpt_attention(Import* in, const std::string& key, const Json& value)
     }
     for (auto& only : ONLY) { if (key == only[0]) { return; } }
     const bool how = key == "attn_impl" || key == "attn_pdrop" || is_harmless(key);
-    if (how || key == "softmax_scale" || value.type == Json::NUL) { return; }
+    if (how || key == "softmax_scale" || value.type == Json::NUL) {
+        return;
+    }
     die(EXIT_USER, in->where + ": attn_config: the key '" + key + "' is not understood",
         "docs/open-models.md lists what opens, and what is missing");
 }
 
 static void more_mpt(Import* in) {
     const Json* attention = in->get("attn_config");
-    if (attention && attention->type != Json::OBJECT) { in->refuse("attn_config", "an object"); }
+    if (attention && attention->type != Json::OBJECT) {
+        in->refuse("attn_config", "an object");
+    }
     if (attention) {
         for (auto& f : attention->fields) { mpt_attention(in, f.first, f.second); }
         const Json* scale = attention->get("softmax_scale");
@@ -307,7 +327,7 @@ static void more_qwen3_moe(Import* in) {
     if (in->c.window) { in->refuse("use_sliding_window", "false"); }
 }
 
-// Qwen3-Next: every fourth layer has attention, the others the delta rule.
+// Reads Qwen3-Next: every fourth layer has attention, the others the delta rule.
 static void more_qwen3_next(Import* in) {
     all_experts(in, true);
     if (!in->c.HS) { in->c.HS = 256; }
@@ -339,7 +359,9 @@ static void more_qwen3_next(Import* in) {
 
 static void more_gpt_oss(Import* in) {
     import_wanted(in, "attention_bias=true");
-    if (in->number("swiglu_alpha", 1.702) != 1.702) { in->refuse("swiglu_alpha", "1.702"); }
+    if (in->number("swiglu_alpha", 1.702) != 1.702) {
+        in->refuse("swiglu_alpha", "1.702");
+    }
     if (!(in->c.expert_limit > 0)) { in->refuse("swiglu_limit", "more than 0"); }
     const int used = in->c.experts_used;         // that the file says twice
     if (in->whole("experts_per_token", used, 0) != used) {
@@ -358,12 +380,14 @@ static void more_gpt_oss(Import* in) {
     import_layer_types(in);
 }
 
-// "0100": one layer of every `period`, from layer `offset` on
+// Writes "0100": one layer of every `period`, from layer `offset` on.
 static std::string jamba_pattern(Import* in, const std::string& what, int period, int offset) {
     const int every = in->whole(what + "_layer_period", period, 1);
     const int first = in->whole(what + "_layer_offset", offset, 0);
     std::string pattern;
-    for (int l = 0; l < in->c.L; l++) { pattern += l % every == first ? '1' : '0'; }
+    for (int l = 0; l < in->c.L; l++) {
+        pattern += l % every == first ? '1' : '0';
+    }
     return pattern;
 }
 

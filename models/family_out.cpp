@@ -49,10 +49,12 @@ static std::string pointed(float v) {
 
 static std::string some(float v) { return v ? pointed(v) : "null"; }
 
-// a list of one word a layer
+// Writes a list of one word per layer.
 static std::string by_layer(const Arch& c, std::function<std::string(int l)> word) {
     std::string list;
-    for (int l = 0; l < c.L; l++) { list += (l ? ", " : "") + word(l); }
+    for (int l = 0; l < c.L; l++) {
+        list += (l ? ", " : "") + word(l);
+    }
     return "[" + list + "]";
 }
 
@@ -60,7 +62,7 @@ static std::string window_layers(const Arch& c, const char* local, const char* f
     return by_layer(c, [&](int l) { return json_str(is_local(c, l) ? local : full); });
 }
 
-// the layer from which all have the window, as Qwen counts them
+// Finds the layer from which all have the window, as Qwen counts them.
 static int first_local(const Arch& c) {
     int l = 0;
     while (l < c.L && !is_local(c, l)) { l++; }
@@ -71,7 +73,7 @@ static float score_scale(const Arch& c) {
     return c.score_scale ? c.score_scale : 1 / sqrtf(c.HS);
 }
 
-// Gemma's scores are divided by the root of this
+// Returns the number whose root divides Gemma's scores.
 static std::string score_divisor(const Arch& c) {
     if (!c.score_scale) { return whole(c.HS); }
     const double by = 1 / ((double)c.score_scale * c.score_scale);
@@ -125,18 +127,24 @@ static const struct { const char* key; std::string (*value)(const Arch& c); } KE
     { "seq_length", [](const Arch& c) { return whole(c.T); } },
 };
 
-// the family's key of a field of ARCH: its own name, or that which all have
+// Returns the family's key of a field of ARCH: its own name, or that which all have.
 static std::string family_key(const Family& f, const ArchRow& r) {
     for (auto& pair : split(f.keys, ' ')) {
         const size_t colon = pair.find(':');
-        if (pair.substr(colon + 1) == r.field) { return pair.substr(0, colon); }
+        if (pair.substr(colon + 1) == r.field) {
+            return pair.substr(0, colon);
+        }
     }
     return r.key;
 }
 
 std::string family_value(const std::string& key, Arch c) {
-    for (auto& r : arch_rows(&c)) { if (key == r.key) { return arch_text(r, true); } }
-    for (auto& k : KEYS) { if (key == k.key) { return k.value(c); } }
+    for (auto& r : arch_rows(&c)) {
+        if (key == r.key) { return arch_text(r, true); }
+    }
+    for (auto& k : KEYS) {
+        if (key == k.key) { return k.value(c); }
+    }
     return "";
 }
 
@@ -147,7 +155,7 @@ static bool has_key(const Fields& fields, const std::string& key) {
     return false;
 }
 
-// what every family says
+// Lists what every family says.
 static Fields family_fields(const Family& f, const std::string& without, Arch c) {
     Fields fields = { { "model_type", json_str(f.type) } };
     for (auto& r : arch_rows(&c)) {
@@ -155,7 +163,9 @@ static Fields family_fields(const Family& f, const std::string& without, Arch c)
         const std::string key = family_key(f, r);
         const bool ours = !key_object(r).empty() && key == r.key,        // of "train_sink"
                    tied = !strcmp(r.field, "tied");
-        if (ours || without.find(field) != std::string::npos) { continue; }
+        if (ours || without.find(field) != std::string::npos) {
+            continue;
+        }
         std::string value = tied ? yes(c.tied) : arch_text(r, true);
         if (r.type == ARCH_float) { value = pointed(*(float*)r.at); }
         fields.push_back({ key, value });
@@ -199,14 +209,16 @@ static bool family_reads(const std::string& config, Arch* c, std::string* attn,
     });
 }
 
-// a pattern of layers, one letter a layer; "" if all have it
+// Writes a pattern with one letter per layer; "" if all layers have it.
 static str pattern_whole(const str& pattern, int L) {
     str all;
-    for (int l = 0; l < L; l++) { all += in_pattern(pattern, l) ? '1' : '0'; }
+    for (int l = 0; l < L; l++) {
+        all += in_pattern(pattern, l) ? '1' : '0';
+    }
     return all.find('0') == str::npos ? "" : all;
 }
 
-// a row of ARCH as a user sets it: "GATE=head", "--window 5", or by its key
+// Writes a row of ARCH as a user sets it: "GATE=head", "--window 5", or by its key.
 static std::string row_words(const ArchRow& r) {
     const std::string name = *r.by ? r.by : r.key;
     const bool spaced = is_flag(r) || !*r.by;
@@ -233,8 +245,8 @@ std::vector<RowApart> rows_apart(Arch a, Arch b) {
     return apart;
 }
 
-// The keys that say this model in the family's words, none if they do not say it exactly. The
-// reader is asked again until it wants no key more that is known
+// Lists the keys that say this model in the family's words; none if they do not say it exactly.
+// Asks the reader again until it wants no other key that is known.
 static Fields family_says(const Family& f, const std::string& without, const Arch& c) {
     Fields fields = family_fields(f, without, c);
     for (size_t before = 0; before != fields.size();) {
@@ -251,7 +263,10 @@ static Fields family_says(const Family& f, const std::string& without, const Arc
         }
         const bool whole = before == fields.size();
         if (!whole) { continue; }
-        if (!reads || attn != build::Attn::name || !rows_apart(c, read).empty()) { return {}; }
+        if (!reads || attn != build::Attn::name || !rows_apart(c, read).empty()) {
+            return {}
+            ;
+        }
     }
     return fields;
 }
@@ -259,7 +274,9 @@ static Fields family_says(const Family& f, const std::string& without, const Arc
 // ---- tensors
 
 static Part* part_of(std::vector<Part>* parts, const TensorPlace& at, long cols, bool vector) {
-    for (auto& p : *parts) { if (p.name == at.name) { return &p; } }
+    for (auto& p : *parts) {
+        if (p.name == at.name) { return &p; }
+    }
     Part p;
     p.name = at.name;
     p.shape = vector ? std::vector<long>{ at.rows } : std::vector<long>{ at.rows, cols };
@@ -281,7 +298,9 @@ bool part_put(std::vector<Part>* parts, const TensorPlace& at, const Arch& c, co
             const float x = ours.data[i * cols + j];
             const float kept = at.minus_one ? x - 1 : x;
             const size_t to = at.turned ? j * at.rows + r : r * cols + j;
-            if (p->set[to] && memcmp(&p->x[to], &kept, sizeof kept)) { return false; }
+            if (p->set[to] && memcmp(&p->x[to], &kept, sizeof kept)) {
+                return false;
+            }
             if (at.minus_one && kept + 1 != x) { return false; }
             p->x[to] = kept;
             p->set[to] = true;
@@ -293,7 +312,9 @@ bool part_put(std::vector<Part>* parts, const TensorPlace& at, const Arch& c, co
 // Finds where a family has one of our tensors; false if it has none such.
 static bool family_place(const Family& f, const Arch& c, const NameRow* names, const StOut& ours,
                          TensorPlace* at) {
-    if (!family_name(f, names, ours.name, &at->name, &at->fold)) { return false; }
+    if (!family_name(f, names, ours.name, &at->name, &at->fold)) {
+        return false;
+    }
     const bool matrix = ours.shape.size() > 1;
     const bool layer = !our_name(ours.name).layer.empty();
     at->turned = f.transposed && matrix && layer;
@@ -309,7 +330,9 @@ static bool family_tensors(FamilyFile* file, const Arch& c, const std::vector<St
     std::vector<Part> parts;
     for (auto& t : ours) {
         TensorPlace at;
-        if (!family_place(f, c, names, t, &at) || !part_put(&parts, at, c, t)) { return false; }
+        if (!family_place(f, c, names, t, &at) || !part_put(&parts, at, c, t)) {
+            return false;
+        }
     }
     for (auto& p : parts) {
         file->kept.push_back(std::move(p.x));
@@ -318,8 +341,8 @@ static bool family_tensors(FamilyFile* file, const Arch& c, const std::vector<St
     return true;
 }
 
-// A family's config.json without these keys means token ids of its own first model, which are not
-// this one's.
+// Writes the ids of tokens that are not there: without these keys a family's config.json means
+// those of its own first model.
 static std::string no_tokens(const Tokenizer& tok) {
     const char* ends = "  \"bos_token_id\": null,\n  \"eos_token_id\": null,\n";
     return "  \"pad_token_id\": null,\n" + std::string(tok.eos < 0 ? ends : "");

@@ -18,12 +18,12 @@ struct FamilyFile {
     std::vector<std::vector<float>> kept;        // of these
 };
 
-// The model in the words of the family of this model_type, or, with "", of the first that says it.
-// ours: its tensors by our names, which have to outlive the result.
+// Writes the model in the words of the family of this model_type, or, with "", of the first that
+// says it. ours: its tensors by our names, which have to outlive the result.
 FamilyFile family_file(const Arch& c, const std::string& type, const std::vector<StOut>& ours,
                        const Tokenizer& tok, const std::string& tokenizer_path);
 
-// The model as the family that it was read as, where that still says it; else by our names.
+// Writes the model as the family that it was read as, where that still says it; else by our names.
 FamilyFile model_file(const Arch& c, const std::vector<StOut>& ours, const Tokenizer& tok,
                       const std::string& tokenizer_path);
 
@@ -32,10 +32,10 @@ FamilyFile model_file(const Arch& c, const std::vector<StOut>& ours, const Token
 // a row of ARCH that two models have otherwise, as flags or switches: "GATE=head"
 struct RowApart { std::string ours, theirs; };
 
-// what two models differ in
+// Lists what two models differ in.
 std::vector<RowApart> rows_apart(Arch ours, Arch theirs);
 
-// the value of a key of config.json for a model, as JSON; "" if no family has that key
+// Returns the value of a key of config.json for a model, as JSON; "" if no family has that key.
 std::string family_value(const std::string& key, Arch c);
 
 // Runs what reads a model, and returns false if that dies of it.
@@ -61,6 +61,6 @@ struct Part {
 // of ours that are one there), or a number that could not be given back.
 bool part_put(std::vector<Part>* parts, const TensorPlace& at, const Arch& c, const StOut& ours);
 
-// the families that can be written, by model_type
+// Lists the families that can be written, by model_type.
 std::vector<std::string> families_written();
 #endif // FAMILY_OUT_H

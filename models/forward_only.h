@@ -1,7 +1,8 @@
 /*
 forward_only.h -- the rows of what other families' models have and ours are not trained with:
 mixtures of experts (experts.h), Mamba layers (mamba.h) and the delta rule (delta.h). They join the
-tables of train_sink.cu, whose comments say what their columns are. No flag sets them, only a config.json.
+tables of train_sink.cu, whose comments say what their columns are. No flag sets them, only a
+config.json.
 */
 #ifndef FORWARD_ONLY_H
 #define FORWARD_ONLY_H

@@ -15,36 +15,46 @@ template <int N> struct Bytes {
     int operator[](int i) const { return x[i]; }
 };
 
-// A block of Q4_0: scale d, 32 numbers q of 4 bits. Value d (q - 8).
+// Reads blocks of Q4_0: scale d, 32 numbers q of 4 bits. Value d (q - 8).
 // Byte i holds number i (low half) and number 16 + i.
 static void read_q4_0(const unsigned char* p, long n, float* out) {
     for (; n > 0; n -= 32, p += 18, out += 32) {
         const float d = half_at(p);
         const Bytes<16> q(p + 2);
-        for (int i = 0; i < 16; i++) { out[i]      = d * ((q[i] & 15) - 8); }
-        for (int i = 0; i < 16; i++) { out[16 + i] = d * ((q[i] >> 4) - 8); }
+        for (int i = 0; i < 16; i++) {
+            out[i]      = d * ((q[i] & 15) - 8);
+        }
+        for (int i = 0; i < 16; i++) {
+            out[16 + i] = d * ((q[i] >> 4) - 8);
+        }
     }
 }
 
-// A block of Q4_1: scale d, minimum m, 32 numbers q of 4 bits, as in Q4_0. Value d q + m.
+// Reads blocks of Q4_1: scale d, minimum m, 32 numbers q of 4 bits, as in Q4_0. Value d q + m.
 static void read_q4_1(const unsigned char* p, long n, float* out) {
     for (; n > 0; n -= 32, p += 20, out += 32) {
         const float d = half_at(p), m = half_at(p + 2);
         const Bytes<16> q(p + 4);
-        for (int i = 0; i < 16; i++) { out[i]      = d * (q[i] & 15) + m; }
-        for (int i = 0; i < 16; i++) { out[16 + i] = d * (q[i] >> 4) + m; }
+        for (int i = 0; i < 16; i++) {
+            out[i]      = d * (q[i] & 15) + m;
+        }
+        for (int i = 0; i < 16; i++) {
+            out[16 + i] = d * (q[i] >> 4) + m;
+        }
     }
 }
 
-// A block of Q8_0: scale d, 32 numbers q of 8 bits with a sign. Value d q.
+// Reads blocks of Q8_0: scale d, 32 numbers q of 8 bits with a sign. Value d q.
 static void read_q8_0(const unsigned char* p, long n, float* out) {
     for (; n > 0; n -= 32, p += 34, out += 32) {
         const float d = half_at(p);
-        for (int i = 0; i < 32; i++) { out[i] = d * (signed char)p[2+i]; }
+        for (int i = 0; i < 32; i++) {
+            out[i] = d * (signed char)p[2+i];
+        }
     }
 }
 
-// A block of Q5_0: as Q4_0, but the fifth bits come before the 32 numbers. Value d (q - 16).
+// Reads blocks of Q5_0: as Q4_0, but the fifth bits come before the 32 numbers. Value d (q - 16).
 static void read_q5_0(const unsigned char* p, long n, float* out) {
     for (; n > 0; n -= 32, p += 22, out += 32) {
         const float d = half_at(p);
@@ -58,7 +68,7 @@ static void read_q5_0(const unsigned char* p, long n, float* out) {
     }
 }
 
-// A block of Q5_1: as Q4_1, but with the fifth bits before the numbers. Value d q + m.
+// Reads blocks of Q5_1: as Q4_1, but with the fifth bits before the numbers. Value d q + m.
 static void read_q5_1(const unsigned char* p, long n, float* out) {
     for (; n > 0; n -= 32, p += 24, out += 32) {
         const float d = half_at(p), m = half_at(p + 2);
@@ -90,7 +100,7 @@ static GgufScales gguf_scales(const unsigned char* p) {
     return out;
 }
 
-// A block of Q4_K: the head, then 256 numbers q of 4 bits in 8 groups. Value scale q - minimum.
+// Reads blocks of Q4_K: the head, then 256 numbers q of 4 bits in 8 groups. Value scale q - minimum.
 // Groups 2 j and 2 j + 1 share 32 bytes.
 static void read_q4_k(const unsigned char* p, long n, float* out) {
     for (; n > 0; n -= 256, p += 144, out += 256) {
@@ -105,7 +115,7 @@ static void read_q4_k(const unsigned char* p, long n, float* out) {
     }
 }
 
-// A block of Q5_K: the head, then 32 bytes, byte i with the fifth bits of number i of all groups,
+// Reads blocks of Q5_K: the head, then 32 bytes, byte i with the fifth bits of number i of all groups,
 // then the low 4 bits as in Q4_K. Value scale q - minimum.
 static void read_q5_k(const unsigned char* p, long n, float* out) {
     for (; n > 0; n -= 256, p += 176, out += 256) {
@@ -121,7 +131,7 @@ static void read_q5_k(const unsigned char* p, long n, float* out) {
     }
 }
 
-// A block of Q6_K: 128 bytes low, 64 bytes high, 16 scales of 8 bits with a sign, d; 256 numbers q
+// Reads blocks of Q6_K: 128 bytes low, 64 bytes high, 16 scales of 8 bits with a sign, d; 256 numbers q
 // of 6 bits in 16 groups. Value d scale (q - 32).
 // Each half of the block has 64 bytes low and 32 high. Number 32 j + i of it, j < 4, has its low
 // 4 bits in low[j % 2 * 32 + i] (upper half of the byte if j >= 2), its high 2 in high[i] >> 2 j.
@@ -141,7 +151,7 @@ static void read_q6_k(const unsigned char* p, long n, float* out) {
     }
 }
 
-// A block of Q2_K: 16 scales and minima of 4 bits, 64 bytes of numbers, d, dmin; 256 numbers q of
+// Reads blocks of Q2_K: 16 scales and minima of 4 bits, 64 bytes of numbers, d, dmin; 256 numbers q of
 // 2 bits in 16 groups. Value d scale q - dmin minimum.
 // Group 8 h + 2 j + s has bits 2 j of 16 bytes, from byte 32 h + 16 s on.
 static void read_q2_k(const unsigned char* p, long n, float* out) {
@@ -158,7 +168,7 @@ static void read_q2_k(const unsigned char* p, long n, float* out) {
     }
 }
 
-// A block of Q3_K: 32 bytes of third bits, 64 bytes of the other two as in Q2_K, 16 scales of
+// Reads blocks of Q3_K: 32 bytes of third bits, 64 bytes of the other two as in Q2_K, 16 scales of
 // 6 bits in 12 bytes, d. Value d (scale - 32) (q - 4), q with its third bit.
 // Scale k has its low 4 bits in byte k % 8 (upper half if k >= 8), its high 2 in byte 8 + k % 4.
 static void read_q3_k(const unsigned char* p, long n, float* out) {
@@ -181,17 +191,21 @@ static void read_q3_k(const unsigned char* p, long n, float* out) {
 static const float IQ4_VALUES[16] = { -127, -104, -83, -65, -49, -35, -22, -10,
                                       1,    13,   25,  38,  53,  69,  89,  113 };
 
-// A block of IQ4_NL: scale d, 32 numbers of 4 bits, as in Q4_0. Value d times one of 16.
+// Reads blocks of IQ4_NL: scale d, 32 numbers of 4 bits, as in Q4_0. Value d times one of 16.
 static void read_iq4_nl(const unsigned char* p, long n, float* out) {
     for (; n > 0; n -= 32, p += 18, out += 32) {
         const float d = half_at(p);
         const Bytes<16> q(p + 2);
-        for (int i = 0; i < 16; i++) { out[i]      = d * IQ4_VALUES[q[i] & 15]; }
-        for (int i = 0; i < 16; i++) { out[16 + i] = d * IQ4_VALUES[q[i] >> 4]; }
+        for (int i = 0; i < 16; i++) {
+            out[i]      = d * IQ4_VALUES[q[i] & 15];
+        }
+        for (int i = 0; i < 16; i++) {
+            out[16 + i] = d * IQ4_VALUES[q[i] >> 4];
+        }
     }
 }
 
-// A block of IQ4_XS: d, 8 scales of 6 bits, 256 numbers as in IQ4_NL in 8 groups. The high 2 bits
+// Reads blocks of IQ4_XS: d, 8 scales of 6 bits, 256 numbers as in IQ4_NL in 8 groups. The high 2 bits
 // of the scales are in the first 2 bytes, the low 4 in the next 4. Value d (scale - 32) times one.
 static void read_iq4_xs(const unsigned char* p, long n, float* out) {
     for (; n > 0; n -= 256, p += 136, out += 256) {
@@ -209,7 +223,7 @@ static void read_iq4_xs(const unsigned char* p, long n, float* out) {
     }
 }
 
-// A block of MXFP4: the scale, then 32 numbers of 4 bits, as in Q4_0.
+// Reads blocks of MXFP4: the scale, then 32 numbers of 4 bits, as in Q4_0.
 static void read_mxfp4(const unsigned char* p, long n, float* out) {
     for (; n > 0; n -= 32, p += 17, out += 32) {
         const float scale = mxfp4_scale(p[0]);
@@ -243,7 +257,9 @@ static const GgufType GGUF_TYPES[] = {
 };
 
 const WeightType* gguf_type(uint32_t id) {
-    for (auto& t : GGUF_TYPES) { if (t.id == id) { return &t.type; } }
+    for (auto& t : GGUF_TYPES) {
+        if (t.id == id) { return &t.type; }
+    }
     return NULL;
 }
 
@@ -289,9 +305,15 @@ static void gguf_skip(GgufReader* r, const std::string& key, uint32_t kind, uint
         r->fail(strf("key %s: got %llu items in %llu bytes", key.c_str(), (unsigned long long)count,
             (unsigned long long)left));
     }
-    if (kind != GGUF_STRING && kind != GGUF_ARRAY) { r->at += count * least; return; }
+    if (kind != GGUF_STRING && kind != GGUF_ARRAY) {
+        r->at += count * least;
+        return;
+    }
     for (uint64_t i = 0; i < count; i++) {
-        if (kind == GGUF_STRING) { r->bytes(r->u64(key.c_str()), key.c_str()); continue; }
+        if (kind == GGUF_STRING) {
+            r->bytes(r->u64(key.c_str()), key.c_str());
+            continue;
+        }
         const uint32_t inner = r->u32(key.c_str());
         gguf_skip(r, key, inner, r->u64(key.c_str()), depth + 1);
     }
@@ -308,7 +330,9 @@ static void gguf_read_value(GgufReader* r, Gguf* g) {
     v.data = r->at;
     gguf_skip(r, key, v.kind, v.count, 0);
     v.end = r->at;
-    if (!g->values.emplace(key, v).second) { r->fail("key " + key + " is there twice"); }
+    if (!g->values.emplace(key, v).second) {
+        r->fail("key " + key + " is there twice");
+    }
 }
 
 double gguf_number(const Gguf& g, const std::string& key, double otherwise) {
@@ -367,7 +391,7 @@ std::vector<float> gguf_floats(const Gguf& g, const std::string& key) {
     return out;
 }
 
-// One tensor of the list; where its data begin is set by gguf_place.
+// Reads one tensor of the list; gguf_place sets where its data begin.
 static void gguf_read_tensor(GgufReader* r, Gguf* g, std::vector<uint64_t>* places) {
     Weight w;
     w.name = r->string("the name of a tensor");
@@ -380,7 +404,9 @@ static void gguf_read_tensor(GgufReader* r, Gguf* g, std::vector<uint64_t>* plac
     for (uint32_t i = 0; i < dims; i++) {
         const uint64_t size = r->u64(name);
         count *= size;
-        if (count > 1e15 || size > 1e15) { r->fail("tensor '" + w.name + "': too large"); }
+        if (count > 1e15 || size > 1e15) {
+            r->fail("tensor '" + w.name + "': too large");
+        }
         w.count *= size;
         w.shape.insert(w.shape.begin(), (long)size);
     }
@@ -530,7 +556,9 @@ static void parts_add(Gguf* g, const GgufPart& p) {
                 no + 1, of, n, p.count), again);
         }
         for (auto& w : part.weights.tensors) { weights_add(&g->weights, w); }
-        for (auto& map : part.weights.maps) { g->weights.maps.push_back(map); }
+        for (auto& map : part.weights.maps) {
+            g->weights.maps.push_back(map);
+        }
     }
     const double all = g->weights.tensors.size(),
                  wanted = gguf_number(*g, "split.tensors.count", all);

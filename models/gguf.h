@@ -46,30 +46,31 @@ struct Gguf {
 // The type of this number, NULL if it is unknown.
 const WeightType* gguf_type(uint32_t id);
 
-// The number of a key, or `otherwise` if there is no such key. Dies if it is no number.
+// Returns the number of a key, or `otherwise` if there is no such key. Dies if it is no number.
 double gguf_number(const Gguf& g, const std::string& key, double otherwise);
 
-// The strings of a key: one, those of an array, or none if there is no such key.
+// Returns the strings of a key: one, those of an array, or none if there is no such key.
 std::vector<std::string> gguf_strings(const Gguf& g, const std::string& key);
 
-// The string of a key, "" if there is no such key.
+// Returns the string of a key, "" if there is no such key.
 std::string gguf_string(const Gguf& g, const std::string& key);
 
-// The numbers of an array of floats or of 32-bit whole numbers, none if there is no such key.
+// Returns the numbers of an array of floats or of 32-bit whole numbers, none if there is no such
+// key.
 std::vector<float> gguf_floats(const Gguf& g, const std::string& key);
 
-// A GGUF file without weights: the keys of the tokenizer, byte for byte, and the family's name.
-// What reads a tokenizer from g reads the same from it.
+// Writes a GGUF file without weights: the keys of the tokenizer, byte for byte, and the family's
+// name. What reads a tokenizer from g reads the same from it.
 std::string gguf_tokenizer_file(const Gguf& g);
 
 // Reads g from a file in memory, at least 24 bytes, and checks all of it.
 void gguf_parse(const FileMap& map, Gguf* g);
 
-// A file, mapped and checked from end to end. Names, shapes and types are the file's own. Of
+// Opens a file, mapped and checked from end to end. Names, shapes and types are the file's own. Of
 // several, NAME-00001-of-00003.gguf and so on, any stands for all.
 Gguf gguf_open(const std::string& path);
 
-// The one GGUF file in a directory, or the first of one model's; "" if there is none. Dies if there
-// are several models.
+// Finds the one GGUF file in a directory, or the first of one model's; "" if there is none. Dies if
+// there are several models.
 std::string gguf_in(const std::string& dir);
 #endif // GGUF_H

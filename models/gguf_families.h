@@ -46,9 +46,9 @@ static const GgufModel GGUF_MODELS[] = {
     { "granite",  "granite",     "hidden_act",        "silu", "pairs", "" },
 };
 
-// A key after the family's name, its key in config.json, and its type in the file. "" stands for a
-// key that changes nothing or that is looked at by itself
-static const char* const GGUF_CONFIG[][3] = {
+// A key after the family's name, its key in config.json, its type in the file, and the only family
+// that has it (NULL: all). "" stands for a key that changes nothing or that is looked at by itself
+static const char* const GGUF_CONFIG[][4] = {
     { "block_count", "num_hidden_layers", "u32" },
     { "embedding_length", "hidden_size", "u32" },
     { "feed_forward_length", "intermediate_size", "u32" },
@@ -63,10 +63,10 @@ static const char* const GGUF_CONFIG[][3] = {
     { "rope.freq_base_swa", "rope_local_base_freq", "f32" },
     { "attn_logit_softcapping", "attn_logit_softcapping", "f32" },
     { "final_logit_softcapping", "final_logit_softcapping", "f32" },
-    { "attention.scale", "attention_multiplier", "f32" },
-    { "embedding_scale", "embedding_multiplier", "f32" },
-    { "residual_scale", "residual_multiplier", "f32" },
-    { "logit_scale", "logits_scaling", "f32" },
+    { "attention.scale", "attention_multiplier", "f32", "granite" },
+    { "embedding_scale", "embedding_multiplier", "f32", "granite" },
+    { "residual_scale", "residual_multiplier", "f32", "granite" },
+    { "logit_scale", "logits_scaling", "f32", "granite" },
     { "use_parallel_residual", "use_parallel_residual", "bool" },
     { "expert_count", "num_local_experts", "" },
     { "expert_used_count", "num_experts_per_tok", "" },
@@ -126,7 +126,7 @@ static const char* const GGUF_TWO_NORMS[][2] = {
     { "blk.#.attn_norm", "model.layers.#.post_attention_layernorm" },
 };
 
-// Is this word in a list of words?
+// Tells whether this word is in a list of words.
 inline bool says_word(const char* list, const char* word) {
     return (" " + std::string(list) + " ").find(" " + std::string(word) + " ") != std::string::npos;
 }

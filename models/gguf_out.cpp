@@ -33,15 +33,19 @@ static void write_bf16(const float* x, long n, unsigned char* out) {
     }
 }
 
-// Each block's largest number becomes 127 or -127.
+// Writes blocks of Q8_0; each block's largest number becomes 127 or -127.
 static void write_q8_0(const float* x, long n, unsigned char* out) {
     for (; n > 0; n -= 32, x += 32, out += 34) {
         float most = 0;
-        for (int i = 0; i < 32; i++) { most = std::max(most, fabsf(x[i])); }
+        for (int i = 0; i < 32; i++) {
+            most = std::max(most, fabsf(x[i]));
+        }
         const float scale = most / 127, by = scale ? 1 / scale : 0;
         const uint16_t h = half_of_float(scale);
         memcpy(out, &h, 2);
-        for (int i = 0; i < 32; i++) { out[2 + i] = (unsigned char)(signed char)roundf(x[i] * by); }
+        for (int i = 0; i < 32; i++) {
+            out[2 + i] = (unsigned char)(signed char)roundf(x[i] * by);
+        }
     }
 }
 
@@ -181,7 +185,9 @@ void gguf_write(const std::string& path, const GgufOut& o) {
     for (auto& t : o.tensors) {
         put_text(&h, t.name);
         put(&h, (uint32_t)t.shape.size());
-        for (size_t i = t.shape.size(); i > 0; i--) { put(&h, (uint64_t)t.shape[i - 1]); }
+        for (size_t i = t.shape.size(); i > 0; i--) {
+            put(&h, (uint64_t)t.shape[i - 1]);
+        }
         put(&h, t.type->id);
         put(&h, at);
         at += bytes_of(t) + padding(bytes_of(t));

@@ -19,7 +19,7 @@ struct GgufStored {
 // the type of this name, NULL if there is none
 const GgufStored* gguf_stored(const std::string& name);
 
-// the names of all, for an error
+// Lists the names of all, for an error.
 std::string gguf_stored_names();
 
 // what to write: rows of shape.back() floats

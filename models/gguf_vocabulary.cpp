@@ -11,7 +11,7 @@ export_gguf.h. text/tokenizer_gguf.h reads them.
         "leave --to out: transformers opens every model that train_sink exports");
 }
 
-// Do these steps split as those of a row of GGUF_SPLITS?
+// Tells whether these steps split as those of a row of GGUF_SPLITS do.
 static bool same_steps(const std::vector<Step>& a, const std::vector<Step>& b) {
     if (a.size() != b.size()) { return false; }
     for (size_t i = 0; i < a.size(); i++) {
@@ -24,7 +24,7 @@ static bool same_steps(const std::vector<Step>& a, const std::vector<Step>& b) {
     return true;
 }
 
-// the name of a byte-level tokenizer's way to split
+// Returns the name of a byte-level tokenizer's way to split.
 static std::string split_name(const Tokenizer& tok) {
     if (tok.kind == TOKENIZER_BYTES) { return "gpt-2"; }         // nothing merges
     for (auto& row : GGUF_SPLITS) {
@@ -38,28 +38,35 @@ static std::string split_name(const Tokenizer& tok) {
     no_words(tok, "splits text in a way of its own");
 }
 
-// SentencePiece as llama.cpp has it: blanks become U+2581, with one more in front
+// Tells whether it is SentencePiece as llama.cpp has it: blanks become U+2581, with one more in
+// front.
 static bool is_sentencepiece(const Tokenizer& tok) {
-    if (tok.byte_level || !tok.byte_fallback || !tok.splitter.empty()) { return false; }
+    if (tok.byte_level || !tok.byte_fallback || !tok.splitter.empty()) {
+        return false;
+    }
     size_t replaced = 0;
     for (auto& s : tok.normalizer) {
-        if (s.kind == NORM_REPLACE && s.pattern == " " && s.content == BLOCK) { replaced++; }
+        if (s.kind == NORM_REPLACE && s.pattern == " " && s.content == BLOCK) {
+            replaced++;
+        }
         else if (s.kind != NORM_PREPEND || s.content != BLOCK) { return false; }
     }
     return replaced == 1 && tok.normalizer.size() <= 2;
 }
 
-// the merges by rank
+// Lists the merges by rank.
 static std::vector<Merge> merges_of(const Tokenizer& tok) {
     std::vector<Merge> list;
-    for (auto& m : tok.merges) { if (m.pair != NO_MERGE) { list.push_back(m); } }
+    for (auto& m : tok.merges) {
+        if (m.pair != NO_MERGE) { list.push_back(m); }
+    }
     std::sort(list.begin(), list.end(), [](const Merge& a, const Merge& b) {
         return a.rank < b.rank;
     });
     return list;
 }
 
-// A score for each token: the higher, the sooner two neighbors become it. Dies if the merges have
+// Gives each token a score: the higher, the sooner two neighbors become it. Dies if the merges have
 // another order than scores can give.
 static std::vector<float> scores_of(const Tokenizer& tok, int V) {
     const std::vector<Merge> list = merges_of(tok);
@@ -100,7 +107,9 @@ static void put_tokens(GgufOut* o, const Tokenizer& tok, int V) {
         tokens.push_back(text);
         types.push_back(type);
     }
-    for (auto& a : tok.added) { if (!a.special) { types[a.id] = GGUF_USER_DEFINED; } }
+    for (auto& a : tok.added) {
+        if (!a.special) { types[a.id] = GGUF_USER_DEFINED; }
+    }
     gguf_put(o, "tokenizer.ggml.tokens", tokens);
     gguf_put(o, "tokenizer.ggml.token_type", types);
 }
@@ -110,7 +119,7 @@ static void put_id(GgufOut* o, const char* what, int id) {
     gguf_put(o, strf("tokenizer.ggml.%s_token_id", what), (uint32_t)id);
 }
 
-// BOS, EOS, and which of them go around a text
+// Puts BOS, EOS, and which of them go around a text.
 static void put_ends(GgufOut* o, const Tokenizer& tok) {
     const bool bos = !tok.before.empty(), eos = !tok.after.empty();
     const bool usual = tok.before.size() <= 1 && tok.after.size() <= 1 &&
@@ -139,7 +148,7 @@ static void put_scores(GgufOut* o, const Tokenizer& tok, int V) {
     gguf_put(o, "tokenizer.ggml.add_space_prefix", tok.normalizer.size() == 2);
 }
 
-// the chat template among a tokenizer's files, if there is one
+// Puts the chat template among a tokenizer's files, if there is one.
 static void put_template(GgufOut* o, const Tokenizer& tok) {
     std::string text;
     for (auto& file : tok.files) {
@@ -147,7 +156,9 @@ static void put_template(GgufOut* o, const Tokenizer& tok) {
         if (file.first != "tokenizer_config.json" || !text.empty()) { continue; }
         const Json j = json_of(file.second);
         const Json* said = j.get("chat_template");
-        if (said && said->type == Json::STRING) { text = said->string; }
+        if (said && said->type == Json::STRING) {
+            text = said->string;
+        }
     }
     if (!text.empty()) { gguf_put(o, "tokenizer.chat_template", text); }
 }
@@ -158,7 +169,9 @@ static void put_same(GgufOut* o, const std::string& file) {
     g.weights.path = "tokenizer.gguf";
     gguf_parse({ file.data(), file.size() }, &g);
     for (auto& v : g.values) {
-        if (v.first.compare(0, 10, "tokenizer.") == 0) { gguf_put(o, v.first, v.second); }
+        if (v.first.compare(0, 10, "tokenizer.") == 0) {
+            gguf_put(o, v.first, v.second);
+        }
     }
 }
 

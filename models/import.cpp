@@ -29,8 +29,8 @@ static void import_set(Import* in, const std::string& field, const std::string& 
     }
 }
 
-// Two names must say the same, but for the width of experts, which stands beside that of layers
-// without.
+// Requires two names to say the same, but for the width of experts, which stands beside that of
+// layers without.
 void import_renamed(Import* in, const std::string& pair) {
     const size_t colon = pair.find(':');
     const std::string key = pair.substr(0, colon);
@@ -54,7 +54,9 @@ void import_wanted(Import* in, const std::string& pair) {
     const std::string value = pair.substr(equals + 1);
     const Json* v = in->get(key);
     std::string got = v ? v->string : value;
-    if (v && v->type == Json::BOOL) { got = v->number ? "true" : "false"; }
+    if (v && v->type == Json::BOOL) {
+        got = v->number ? "true" : "false";
+    }
     if (got != value) { in->refuse(key, value); }
 }
 
@@ -98,7 +100,9 @@ static void import_rope_object(Import* in, const Json& rope, bool local) {
     }
     import_rope_needs(in, rope, how);
     for (auto& f : rope.fields) {
-        if (f.second.type == Json::NUL && f.first != "rope_theta") { continue; }
+        if (f.second.type == Json::NUL && f.first != "rope_theta") {
+            continue;
+        }
         bool known = f.first == "type" || f.first == "rope_type";
         for (auto& r : arch_rows(&in->c)) {
             const bool base = f.first == "rope_theta" &&
@@ -107,7 +111,9 @@ static void import_rope_object(Import* in, const Json& rope, bool local) {
                               !strcmp(r.field, "rope_part");
             const bool scaling = !local && key_object(r) == "rope_scaling" &&
                                  key_name(r) == f.first;
-            if (!base && !part && (!scaling || r.type == ARCH_kind)) { continue; }
+            if (!base && !part && (!scaling || r.type == ARCH_kind)) {
+                continue;
+            }
             known = true;
             arch_read(r, f.second, in->where);
         }
@@ -142,7 +148,9 @@ static void import_rope(Import* in) {
     }
     if (in->c.rope_scaling == ROPE_yarn || in->c.rope_scaling == ROPE_llama3) {
         const Json* context = rope ? rope->get("original_max_position_embeddings") : NULL;
-        if (!context || context->type == Json::NUL) { in->c.rope_context = in->c.T; }
+        if (!context || context->type == Json::NUL) {
+            in->c.rope_context = in->c.T;
+        }
     }
 }
 
@@ -184,7 +192,9 @@ static void import_activation(Import* in) {
         const Json* v = in->get(key);
         if (!v || decided) { continue; }
         for (auto& row : ACT_NAMES) {
-            if (v->string != row[0] || !row[1 + gated][0]) { continue; }
+            if (v->string != row[0] || !row[1 + gated][0]) {
+                continue;
+            }
             decided = true;
             import_set(in, "ffn", row[1 + gated]);
         }
@@ -207,7 +217,7 @@ void import_layer_types(Import* in) {
     }
 }
 
-// If no layer is local, drops the window; if all are, drops the pattern.
+// Drops the window if no layer is local, and the pattern if all are.
 static void import_window_settle(Arch* c) {
     const bool pattern = !c->local.empty();
     const bool some_local = c->local.find('1') != std::string::npos;
@@ -217,13 +227,15 @@ static void import_window_settle(Arch* c) {
     if (!c->window) { c->rope_local = 0; }
 }
 
-// "gptneox" of "GPTNeoXForCausalLM" and of "gpt_neox"
+// Returns "gptneox" for "GPTNeoXForCausalLM" and for "gpt_neox".
 static std::string class_stem(std::string name) {
     for (const char* tail : { "ForCausalLM", "LMHeadModel", "TextModel", "Model", "_text" }) {
         if (ends_with(name, tail)) { name.resize(name.size() - strlen(tail)); break; }
     }
     std::string stem;
-    for (char ch : name) { if (ch != '_') { stem += (char)tolower((unsigned char)ch); } }
+    for (char ch : name) {
+        if (ch != '_') { stem += (char)tolower((unsigned char)ch); }
+    }
     return stem;
 }
 
@@ -252,7 +264,9 @@ static void import_class(Import* in) {
         const std::string key = code->fields[i].first;
         const std::string value = code->fields[i].second.string;
         const bool model = key == "AutoModelForCausalLM" || key == "AutoModel";
-        if (!model || is_own_class(type, value.substr(value.rfind('.') + 1))) { continue; }
+        if (!model || is_own_class(type, value.substr(value.rfind('.') + 1))) {
+            continue;
+        }
         die(EXIT_USER, in->where + ": auto_map: " + key + " is " + json_str(value) +
                            ": code beside the weights, which is not run",
             "if these weights are a plain " + type + ", remove auto_map from this file");
@@ -265,7 +279,9 @@ Arch arch_import(const Json& json, const std::string& where, std::string* attn,
     Import in = { json, where, family, Arch(), "softmax", {}, {}, asked };
     if (!family) { in.refuse("model_type", "one of: " + family_types()); }
     // the first value of every switch
-    for (auto& r : arch_rows(&in.c)) { if (r.type == ARCH_kind) { *(kind*)r.at = 0; } }
+    for (auto& r : arch_rows(&in.c)) {
+        if (r.type == ARCH_kind) { *(kind*)r.at = 0; }
+    }
     for (auto& row : split(family->rows, ' ')) {
         import_set(&in, row.substr(0, row.find('=')), row.substr(row.find('=') + 1));
     }
@@ -311,7 +327,9 @@ Arch arch_import(const Json& json, const std::string& where, std::string* attn,
         const std::string wanted = arch_wrong(r);
         if (wanted.empty()) { continue; }
         std::string key = in.said.count(r.field) ? in.said[r.field] : r.key;
-        for (auto& from : FROM) { if (!strcmp(r.field, from[0])) { key = from[1]; } }
+        for (auto& from : FROM) {
+            if (!strcmp(r.field, from[0])) { key = from[1]; }
+        }
         die(EXIT_USER, where + ": " + key + " is " + arch_text(r, false) + ", wanted " + wanted);
     }
     *attn = in.attn;

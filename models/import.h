@@ -112,8 +112,8 @@ std::string import_tensor(const Family& family, const Arch& c, const Weights& fi
                           const std::string& name, long rows, long cols, float* out,
                           std::set<std::string>* used);
 
-// OPT-350m: the embedding and the head are multiplied by a matrix, E P_in^T and E P_out. Folds both
-// into one of ours. Returns false if these files have none.
+// Folds OPT-350m's matrices into one of ours: its embedding is E P_in^T, its head E P_out. Returns
+// false if these files have none.
 bool import_projected(const Weights& files, const Arch& c, const std::string& name, float* out,
                       std::set<std::string>* used);
 

@@ -54,7 +54,9 @@ struct Import {
     bool yes(const std::string& key, bool otherwise) {
         const Json* v = get(key);
         const bool number = v && v->type == Json::NUMBER && (v->number == 0 || v->number == 1);
-        if (v && v->type != Json::BOOL && !number) { refuse(key, "true or false"); }
+        if (v && v->type != Json::BOOL && !number) {
+            refuse(key, "true or false");
+        }
         return v ? v->number != 0 : otherwise;
     }
 
@@ -83,6 +85,6 @@ void import_window(Import* in, int otherwise);
 // Reads layer_types, a list of full_attention and sliding_attention.
 void import_layer_types(Import* in);
 
-// The model types that are known: "llama, mistral, ..".
+// Lists the model types that are known: "llama, mistral, ..".
 std::string family_types();
 #endif // IMPORT_CONFIG_H

@@ -14,7 +14,9 @@ struct ExpertsImport {
     const Weight* find(int e, std::initializer_list<const char*> names) const {
         for (std::string name : names) {
             const size_t at = name.find(".E.");
-            if (at != std::string::npos) { name.replace(at + 1, 1, strf("%d", e)); }
+            if (at != std::string::npos) {
+                name.replace(at + 1, 1, strf("%d", e));
+            }
             if (const Weight* w = files.find(layer + name)) { return w; }
         }
         return NULL;
@@ -27,20 +29,20 @@ struct ExpertsImport {
             "config.json and the weights are of different models: get both again");
     }
 
-    // a matrix or vector of one expert, all of a tensor of its own
+    // Reads a matrix or vector of one expert, all of a tensor of its own.
     void own(const Weight& w, long count, float* out) const {
         fits(w, w.count == count);
         weight_rows(w, 0, w.rows(), out);
     }
 
-    // a matrix of one expert, likewise; it may stay in its file
+    // Reads a matrix of one expert, likewise; it may stay in its file.
     void matrix(const Weight& w, long rows, long cols, float* out) const {
         fits(w, w.count == rows * cols && w.cols() == cols);
         const auto same = [](long i) { return i; };
         if (!weight_stays(w, rows, same, out)) { weight_rows(w, 0, rows, out); }
     }
 
-    // expert e of a tensor of all experts: rows x cols of ours, theirs turned
+    // Reads expert e of a tensor of all experts: rows x cols of ours, theirs turned.
     bool turned(const std::string& name, int e, long rows, long cols, float* out) const {
         const Weight* w = files.find(layer + name);
         if (!w) { return false; }
@@ -48,7 +50,9 @@ struct ExpertsImport {
         std::vector<float> t(rows * cols);
         weight_rows(*w, e * cols, (e + 1) * cols, t.data());
         for (long r = 0; r < rows; r++) {
-            for (long k = 0; k < cols; k++) { out[r * cols + k] = t[k * rows + r]; }
+            for (long k = 0; k < cols; k++) {
+                out[r * cols + k] = t[k * rows + r];
+            }
         }
         return true;
     }
@@ -72,12 +76,14 @@ struct ExpertsImport {
         if (cpu::stays_mapped("MXFP4")) {
             cpu::mapped_add(out, { rows, cols, read, NULL, {} });
         } else {
-            for (long i = 0; i < rows; i++) { read(i, out + i * cols); }
+            for (long i = 0; i < rows; i++) {
+                read(i, out + i * cols);
+            }
         }
         return true;
     }
 
-    // expert e of a tensor of all experts, [experts, rows, cols], as GGUF files have it
+    // Reads expert e of a tensor of all experts, [experts, rows, cols], as GGUF files have it.
     bool slice(const char* name, int e, long rows, long cols, float* out) const {
         const Weight* w = files.find(layer + name);
         if (!w) { return false; }
@@ -89,7 +95,7 @@ struct ExpertsImport {
         return true;
     }
 
-    // gate over up of expert e, (2F, C)
+    // Reads gate over up of expert e, (2F, C).
     bool gate_up(int e, float* out) const {
         const long F = c.F;
         const long C = c.C;
@@ -118,7 +124,7 @@ struct ExpertsImport {
         return there;
     }
 
-    // down of expert e, (C, F)
+    // Reads down of expert e, (C, F).
     bool down(int e, float* out) const {
         const Weight* w = find(e, { "block_sparse_moe.experts.E.w2.weight",
                                     "mlp.experts.E.down_proj.weight",
@@ -130,7 +136,7 @@ struct ExpertsImport {
                slice("mlp.experts.down_exps.weight", e, c.C, c.F, out);
     }
 
-    // biases of all experts in a GGUF file, those of gate before those of up
+    // Reads the biases of all experts in a GGUF file, those of gate before those of up.
     bool gate_up_biases(float* out) const {
         const Weight* gate = files.find(layer + "mlp.experts.gate_exps.bias");
         const Weight* up = files.find(layer + "mlp.experts.up_exps.bias");
@@ -148,7 +154,7 @@ struct ExpertsImport {
         return true;
     }
 
-    // biases of all experts, `width` each; those of gate and up take turns
+    // Reads the biases of all experts, `width` each; those of gate and up take turns.
     bool bias(const char* name, long width, bool in_turn, float* out) const {
         const Weight* w = files.find(layer + name);
         if (!w) { return false; }
@@ -179,7 +185,9 @@ bool import_experts(const Weights& files, const Arch& c, const std::string& name
         if (!w) { w = in.find(0, { "block_sparse_moe.gate.weight", "mlp.gate.weight",
                                    "feed_forward.router.weight" }); }
         there = w;
-        if (w) { in.own(*w, n.kind == ".bias" ? c.experts : c.experts * C, out); }
+        if (w) {
+            in.own(*w, n.kind == ".bias" ? c.experts : c.experts * C, out);
+        }
     } else if (n.kind == ".bias") {
         there = up ? in.bias("mlp.experts.gate_up_proj_bias", 2 * F, true, out) ||
                          in.gate_up_biases(out)

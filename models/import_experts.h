@@ -9,8 +9,8 @@ the rows of gate and up in turn, or as MXFP4.
 #define IMPORT_EXPERTS_H
 #include "import.h"
 
-// Is `name` a tensor of a mixture of experts? Then it is read; *wrong says what is not there, or
-// "".
+// Reads a tensor of a mixture of experts; returns false if `name` is none. *wrong says what is
+// missing, or "".
 bool import_experts(const Weights& files, const Arch& c, const std::string& name, float* out,
                     std::set<std::string>* used, std::string* wrong);
 #endif // IMPORT_EXPERTS_H

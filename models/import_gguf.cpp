@@ -37,8 +37,8 @@ static const GgufModel& gguf_model(const Gguf& g) {
         "give its Hugging Face directory, config.json and .safetensors");
 }
 
-// rope_freqs.weight: by what each frequency is divided. LLaMA 3.1 and 3.2 have it. It must be what
-// their rule makes (rope_type llama3); the rule's factor is then the largest of them.
+// Reads rope_freqs.weight, by which each frequency is divided. LLaMA 3.1 and 3.2 have it. It must
+// be what their rule makes (rope_type llama3); the rule's factor is then the largest of them.
 static void gguf_rope_factors(const Gguf& g, Json* config, double theta, double context) {
     const Weight* w = g.weights.find("rope_freqs.weight");
     if (!w) { return; }
@@ -65,7 +65,7 @@ static void gguf_rope_factors(const Gguf& g, Json* config, double theta, double 
     config->fields.push_back({ "rope_scaling", rope });
 }
 
-// rope.scaling: none, linear or yarn.
+// Reads rope.scaling: none, linear or yarn.
 static void gguf_rope_scaling(const Gguf& g, const std::string& arch, Json* config) {
     const std::string type = gguf_string(g, arch + "rope.scaling.type");
     if (type.empty() || type == "none") { return; }
@@ -85,7 +85,7 @@ static void gguf_rope_scaling(const Gguf& g, const std::string& arch, Json* conf
     config->fields.push_back({ "rope_scaling", rope });
 }
 
-// Every key of the file that belongs to the model, by its name in config.json.
+// Reads every key of the file that belongs to the model, by its name in config.json.
 static void gguf_keys(const Gguf& g, const std::string& arch, Json* config) {
     for (auto& v : g.values) {
         const std::string& key = v.first;
@@ -93,7 +93,10 @@ static void gguf_keys(const Gguf& g, const std::string& arch, Json* config) {
         const bool file = group == "general" || group == "quantize" || group == "split";
         if (file || group == "tokenizer") { continue; }
         const char* name = NULL;
-        for (auto& row : GGUF_CONFIG) { if (key == arch + row[0]) { name = row[1]; } }
+        for (auto& row : GGUF_CONFIG) {
+            const bool has = !row[3] || arch == std::string(row[3]) + ".";
+            if (has && key == arch + row[0]) { name = row[1]; }
+        }
         // gpt-oss says the width of its experts twice
         if (key == "gpt-oss.expert_feed_forward_length") { name = ""; }
         const bool no_experts = key == arch + "expert_count" || key == arch + "expert_used_count";
@@ -116,7 +119,7 @@ static void gguf_keys(const Gguf& g, const std::string& arch, Json* config) {
     }
 }
 
-// What a family's config.json says and its file does not: what follows from the tensors.
+// Adds what a family's config.json says and its file does not: what follows from the tensors.
 static void gguf_family_keys(const Gguf& g, const std::string& type, double head, Json* config) {
     auto number = [&](const char* key) {
         return gguf_number(g, gguf_string(g, "general.architecture") + "." + key, 0);
@@ -166,7 +169,7 @@ static void gguf_family_keys(const Gguf& g, const std::string& type, double head
     }
 }
 
-// the order of rows that each family has in all files of llama.cpp's converters
+// Dies unless the rows are in the order that the family has in all files of llama.cpp's converters.
 static void gguf_layout(const Gguf& g, const std::string& arch) {
     const std::string key = arch + "tensor_data_layout", layout = gguf_string(g, key),
                       usual = arch == "falcon." ? "jploski" : "Meta AI original pth";
@@ -210,7 +213,7 @@ Json gguf_config(const Gguf& g) {
     return config;
 }
 
-// Hugging Face's name of "blk.3.attn_q.weight"; "" if it is not known.
+// Returns Hugging Face's name of "blk.3.attn_q.weight"; "" if it is not known.
 static std::string gguf_name(const GgufModel& model, bool two_norms, const std::string& name) {
     const size_t dot = name.rfind('.');
     const std::string end = dot == std::string::npos ? "" : name.substr(dot);
@@ -223,9 +226,15 @@ static std::string gguf_name(const GgufModel& model, bool two_norms, const std::
     std::string out;
     for (auto& row : GGUF_NAMES) { if (stem == row[0]) { out = row[1]; } }
     const bool sandwich = says_word(model.form, "sandwich");
-    for (auto& row : GGUF_SANDWICH) { if (sandwich && stem == row[0]) { out = row[1]; } }
-    for (auto& row : GGUF_TWO_NORMS) { if (two_norms && stem == row[0]) { out = row[1]; } }
-    if (out.empty() || (end != ".weight" && end != ".bias")) { return ""; }
+    for (auto& row : GGUF_SANDWICH) {
+        if (sandwich && stem == row[0]) { out = row[1]; }
+    }
+    for (auto& row : GGUF_TWO_NORMS) {
+        if (two_norms && stem == row[0]) { out = row[1]; }
+    }
+    if (out.empty() || (end != ".weight" && end != ".bias")) {
+        return "";
+    }
     const size_t number = out.find('#');
     if (number != std::string::npos) { out.replace(number, 1, layer); }
     return ends_with(out, ".sinks") ? out : out + end;

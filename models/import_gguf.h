@@ -11,9 +11,9 @@ A key that is not understood is an error that names it. TO ADD a family: a row o
 #define IMPORT_GGUF_H
 #include "gguf.h"
 
-// The keys of this file as a config.json.
+// Returns the keys of this file as a config.json.
 Json gguf_config(const Gguf& g);
 
-// The file's tensors as Hugging Face has them. Takes the map over from g.
+// Returns the file's tensors as Hugging Face has them. Takes the map over from g.
 Weights gguf_weights(Gguf* g);
 #endif // IMPORT_GGUF_H

@@ -42,7 +42,9 @@ bool family_name(const Family& family, const NameRow* names, const std::string& 
         *theirs = names->theirs;
         if (!name_fits(n.stem, names->ours, theirs)) { continue; }
         const size_t at = theirs->find(".N.");
-        if (at != std::string::npos) { theirs->replace(at + 1, 1, n.layer); }
+        if (at != std::string::npos) {
+            theirs->replace(at + 1, 1, n.layer);
+        }
         const bool head = n.stem == "lm_head";   // beside the model, without its prefix
         *theirs = (head ? "" : family.prefix) + *theirs + n.kind;
         *fold = names->fold;
@@ -68,7 +70,9 @@ TensorSource import_source(const Family& family, const Arch& c, const Weights& f
         const bool second = n.stem == "post_attention_layernorm";
         if (second && !shares && theirs == "model.layers.N.input_layernorm") { continue; }
         const size_t at = theirs.find(".N.");
-        if (at != std::string::npos) { theirs.replace(at + 1, 1, n.layer); }
+        if (at != std::string::npos) {
+            theirs.replace(at + 1, 1, n.layer);
+        }
         for (const std::string& prefix :
              { std::string(family.prefix), std::string("decoder."), std::string() }) {
             const Weight* w = files.find(prefix + theirs + n.kind);
@@ -121,9 +125,13 @@ static bool read_by_rows(const std::string& name) {
 }
 
 bool weight_stays(const Weight& w, long rows, std::function<long(long)> row_of, const float* out) {
-    if (!w.type->read || !cpu::stays_mapped(w.type->name)) { return false; }
+    if (!w.type->read || !cpu::stays_mapped(w.type->name)) {
+        return false;
+    }
     std::vector<const unsigned char*> row;
-    for (long i = 0; i < rows; i++) { row.push_back(weight_row(w, row_of(i))); }
+    for (long i = 0; i < rows; i++) {
+        row.push_back(weight_row(w, row_of(i)));
+    }
     const long cols = w.cols();
     const auto read = w.type->read;
     const auto read_row = [=](long r, float* to) { read(row[r], cols, to); };
@@ -140,8 +148,12 @@ double floats_spared(const Json& config, const Weights& files) {
     for (auto& w : files.tensors) {
         const bool matrix = w.shape.size() == 2 && !turned;
         const bool stays = cpu::stays_mapped(w.type->name);
-        if (matrix && stays && w.type->read) { spared += 4.0 * w.count - w.bytes; }
-        if (ends_with(w.name, "_blocks") && cpu::stays_mapped("MXFP4")) { spared += 7.0 * w.bytes; }
+        if (matrix && stays && w.type->read) {
+            spared += 4.0 * w.count - w.bytes;
+        }
+        if (ends_with(w.name, "_blocks") && cpu::stays_mapped("MXFP4")) {
+            spared += 7.0 * w.bytes;
+        }
     }
     return spared;
 }
@@ -184,7 +196,9 @@ std::string import_tensor(const Family& family, const Arch& c, const Weights& fi
     // Qwen3-Next's norm of the delta rule is x w, its others are x (1 + w)
     const bool norm = name.find("norm.weight") != std::string::npos &&
                       name.find("linear_attn.norm") == std::string::npos;
-    for (long i = 0; family.plus_one && norm && i < n * k; i++) { out[i] += 1; }
+    for (long i = 0; family.plus_one && norm && i < n * k; i++) {
+        out[i] += 1;
+    }
     return "";
 }
 
@@ -194,7 +208,9 @@ bool import_projected(const Weights& files, const Arch& c, const std::string& na
     const Weight* E = files.find("model.decoder.embed_tokens.weight");
     const std::string project = "model.decoder.project_";
     const Weight* P = files.find(project + (head ? "out.weight" : "in.weight"));
-    if (!E || !P || (!head && name != "model.embed_tokens.weight")) { return false; }
+    if (!E || !P || (!head && name != "model.embed_tokens.weight")) {
+        return false;
+    }
     used->insert({ E->name, P->name });
     std::vector<float> e(E->count), p(P->count);
     weight_rows(*E, 0, E->rows(), e.data());

@@ -20,8 +20,8 @@ h and u are 0 before the first token. Generation keeps both, so that each token 
 
 inline acc softplus(acc x) { return x > 20 ? x : std::log1p(std::exp(x)); }
 
-// What layer l remembers for the tokens that follow, if generation keeps that. Of Mamba h (MW, MS),
-// and behind it the last K - 1 numbers u of every channel (K - 1, MW), the newest first.
+// Returns what layer l remembers for the tokens that follow, if generation keeps that. Of Mamba h
+// (MW, MS), and behind it the last K - 1 numbers u of every channel (K - 1, MW), the newest first.
 inline acc* mixer_memory(const Model* m, int l) {
     return m->memory ? m->memory + l * mixer_numbers(m) : NULL;
 }
@@ -37,14 +37,15 @@ struct ConvolutionInput {
 
     const real* u(long row) const { return inp + (size_t)row * stride; }
 
-    // u of channel i, `back` tokens before token t, which is row `row`
+    // Returns u of channel i, `back` tokens before token t, which is row `row`.
     acc at(long row, int t, int back, long i) const {
         if (back <= t) { return u(row - back)[i]; }
         return before[(size_t)(back - t - 1) * MW + i];
     }
 };
 
-// out (N, MW) <- u of B sequences of T tokens; weight (MW, K), bias (MW) or NULL
+// Convolves each channel with its weights: out (N, MW) <- u of B sequences of T tokens; weight (MW,
+// K), bias (MW) or NULL.
 inline void convolution(real* out, const ConvolutionInput& x, const real* weight, const real* bias,
                               int B, int T) {
     #pragma omp parallel for
@@ -67,16 +68,22 @@ inline void convolution(real* out, const ConvolutionInput& x, const real* weight
 inline void convolution_keep(acc* before, const ConvolutionInput& x, int T) {
     for (int j = x.K - 2; j >= 0; j--) {
         acc* to = before + (size_t)j * x.MW;
-        for (int i = 0; i < x.MW; i++) { to[i] = x.at(T - 1, T - 1, j, i); }
+        for (int i = 0; i < x.MW; i++) {
+            to[i] = x.at(T - 1, T - 1, j, i);
+        }
     }
 }
 
-// out <- x / sqrt(mean(x^2) + eps) * weight, n numbers each; out may be x
+// Norms a vector: out <- x / sqrt(mean(x^2) + eps) * weight, n numbers each; out may be x.
 inline void mamba_norm(real* out, const real* x, const real* weight, float eps, int n) {
     acc squares = 0;
-    for (int i = 0; i < n; i++) { squares += acc(x[i]) * acc(x[i]) / n; }
+    for (int i = 0; i < n; i++) {
+        squares += acc(x[i]) * acc(x[i]) / n;
+    }
     const acc scale = 1 / std::sqrt(squares + acc(eps));
-    for (int i = 0; i < n; i++) { out[i] = real(acc(x[i]) * scale * acc(weight[i])); }
+    for (int i = 0; i < n; i++) {
+        out[i] = real(acc(x[i]) * scale * acc(weight[i]));
+    }
 }
 
 // Runs channel i of sequence b in layer l, token after token: a.mamba_out.
@@ -90,8 +97,12 @@ inline void mamba_channel(Model* m, int l, long b, long i) {
     const real* log_rate = w.mamba_a + i * MS;
     std::vector<acc> h(MS);
     std::vector<acc> rate(MS);
-    if (m->spans[0].position) { std::copy_n(memory + i * MS, MS, h.data()); }
-    for (long s = 0; s < MS; s++) { rate[s] = std::exp(acc(log_rate[s])); }
+    if (m->spans[0].position) {
+        std::copy_n(memory + i * MS, MS, h.data());
+    }
+    for (long s = 0; s < MS; s++) {
+        rate[s] = std::exp(acc(log_rate[s]));
+    }
     for (long row = b * m->T; row < (b + 1) * m->T; row++) {
         const real* b_t = a.mamba_dbc + row * MP + m->c.mamba_rank;
         const real* c_t = b_t + MS;

@@ -9,7 +9,7 @@ models/safetensors.cpp -- what safetensors.h declares.
 // safetensors
 static const char* const DAMAGED = "the file is damaged or was cut short: use another checkpoint";
 
-// the header of a safetensors file of `size` bytes at `base`; says where the data begin
+// Reads the header of a safetensors file of `size` bytes at `base`; says where the data begin.
 static Json safetensors_header(const std::string& path, const char* base, long size,
                                uint64_t* data_at) {
     uint64_t header; memcpy(&header, base, 8);
@@ -25,7 +25,7 @@ static Json safetensors_header(const std::string& path, const char* base, long s
     return j;
 }
 
-// one entry of the header, whose data must lie in the `room` bytes at `data`
+// Reads one entry of the header, whose data must lie in the `room` bytes at `data`.
 static Weight safetensors_tensor(const std::string& path, const std::string& name,
                                  const Json& entry, const char* data, uint64_t room) {
     auto whole = [](const Json& x) {             // digits alone: 16.0, 1e3 and -0 are none
@@ -55,11 +55,13 @@ static Weight safetensors_tensor(const std::string& path, const std::string& nam
     t.data = data + (uint64_t)a;
     t.bytes = (size_t)(b - a);
     t.count = (long)count;
-    for (auto& d : shape->items) { t.shape.push_back((long)d.number); }
+    for (auto& d : shape->items) {
+        t.shape.push_back((long)d.number);
+    }
     return t;
 }
 
-// dies unless the tensors fill the data: no hole, no overlap, nothing behind the last
+// Dies unless the tensors fill the data: no hole, no overlap, nothing behind the last.
 static void safetensors_check_places(const Weights& w, const char* data, const char* data_end) {
     std::vector<const Weight*> order;
     for (auto& t : w.tensors) { order.push_back(&t); }
@@ -96,18 +98,23 @@ Weights safetensors_open(const std::string& path) {
             continue;
         }
         bool texts = f.second.type == Json::OBJECT;
-        for (auto& m : f.second.fields) { texts = texts && m.second.type == Json::STRING; }
+        for (auto& m : f.second.fields) {
+            texts = texts && m.second.type == Json::STRING;
+        }
         if (!texts && f.second.type != Json::NUL) {
             die(EXIT_USER, path + ": __metadata__: wanted an object of texts", DAMAGED);
         }
-        for (auto& m : f.second.fields) { w.metadata.push_back({ m.first, m.second.string }); }
+        for (auto& m : f.second.fields) {
+            w.metadata.push_back({ m.first, m.second.string });
+        }
     }
     safetensors_check_places(w, data, map.data + map.size);
     return w;
 }
 
-// the files that model.safetensors.index.json names. Only what it names is the model: a tensor that
-// it does not mention is left out, and one that it mentions must be in the file it says.
+// Opens the files that model.safetensors.index.json names. Only what it names is the model: a
+// tensor that it does not mention is left out, and one that it mentions must be in the file it
+// says.
 static Weights safetensors_open_index(const std::string& dir) {
     const std::string path = dir + "/model.safetensors.index.json";
     const Json j = json_file(path);
@@ -161,7 +168,10 @@ void safetensors_write(const std::string& path, const std::vector<StOut>& tensor
     for (auto& t : tensors) {
         size_t count = 1;
         std::string dims;
-        for (long d : t.shape) { count *= d; dims += strf("%s%ld", dims.empty() ? "" : ",", d); }
+        for (long d : t.shape) {
+            count *= d;
+            dims += strf("%s%ld", dims.empty() ? "" : ",", d);
+        }
         h += "," + json_str(t.name) + ":{\"dtype\":\"F32\",\"shape\":[" + dims;
         h += strf("],\"data_offsets\":[%zu,%zu]}", at, at + 4 * count);
         at += 4 * count;
@@ -185,7 +195,7 @@ void safetensors_write(const std::string& path, const std::vector<StOut>& tensor
 // there before, it steps aside as step_N.old for the instant between two renames, and is found
 // under that name should the machine stop there.
 
-// Is this the name of a file of a checkpoint?
+// Tells whether this is the name of a file of a checkpoint.
 static bool checkpoint_ours(const std::string& name) {
     for (const char* file : { "model.safetensors", "optimizer.safetensors", "config.json",
                               "state.json" }) {
@@ -196,10 +206,10 @@ static bool checkpoint_ours(const std::string& name) {
 
 bool checkpoint_remove(const std::string& dir) { return remove_ours(dir, checkpoint_ours); }
 
-// what checkpoint_begin has made and checkpoint_commit not named yet
+// Returns what checkpoint_begin has made and checkpoint_commit has not named yet.
 static std::string& unfinished() { static std::string dir; return dir; }
 
-// a full disk is not made fuller by half a checkpoint
+// Removes half a checkpoint: it would only make a full disk fuller.
 static void remove_unfinished() {
     if (!unfinished().empty()) { checkpoint_remove(unfinished()); }
 }
@@ -224,7 +234,9 @@ void checkpoint_commit(const std::string& out, long step) {
     std::string old = dir + ".old";
     struct stat st;
     dir_sync(dir + ".tmp");
-    if (!lstat(dir.c_str(), &st) && S_ISLNK(st.st_mode)) { unlink(dir.c_str()); }
+    if (!lstat(dir.c_str(), &st) && S_ISLNK(st.st_mode)) {
+        unlink(dir.c_str());
+    }
     if (is_there(dir)) {
         // an .old may hold what somebody else put into a checkpoint: that stays
         for (int n = 2; !checkpoint_remove(old); n++) {
@@ -253,7 +265,9 @@ std::string checkpoint_latest(const std::string& out, long* step) {
         if (old) { digits.resize(digits.size() - 4); }
         long n;
         // .tmp ends here: no number
-        if (!parse_long(digits, &n) || n < *step || (n == *step && old)) { continue; }
+        if (!parse_long(digits, &n) || n < *step || (n == *step && old)) {
+            continue;
+        }
         if (!file_exists(out + "/" + name + "/state.json")) { continue; }
         *step = n;
         best = out + "/" + name;

@@ -13,17 +13,17 @@ synced, then renamed: it is there whole or not at all.
 // ----------------------------------------------------------------------------
 // safetensors
 
-// one file, mapped; every number of its header has been checked
+// Opens one file, mapped; every number of its header has been checked.
 Weights safetensors_open(const std::string& path);
 
-// the weights of a model's directory: model.safetensors, else the files that the index names. Other
-// .safetensors files beside them are not the model.
+// Opens the weights of a model's directory: model.safetensors, else the files that the index names.
+// Other .safetensors files beside them are not the model.
 Weights safetensors_open_dir(const std::string& dir);
 
 // what to write: F32 tensors in host memory
 struct StOut { std::string name; std::vector<long> shape; const float* data; };
 
-// writes a file whole or not at all
+// Writes a file whole or not at all.
 void safetensors_write(const std::string& path, const std::vector<StOut>& tensors,
                        const std::string& metadata_json);
 
@@ -32,15 +32,15 @@ void safetensors_write(const std::string& path, const std::vector<StOut>& tensor
 // there before, it steps aside as step_N.old for the instant between two renames, and is found
 // under that name should the machine stop there.
 
-// the directory to write step_N in
+// Returns the directory to write step_N in.
 std::string checkpoint_begin(const std::string& out, long step);
 
-// removes the files of a checkpoint; false: others are in its directory, which stays
+// Removes the files of a checkpoint. Returns false if others are in its directory, which stays.
 bool checkpoint_remove(const std::string& dir);
 
-// all of it is written: gives it its name
+// Gives it its name: all of it is written.
 void checkpoint_commit(const std::string& out, long step);
 
-// the newest whole checkpoint in OUT, or "": *step says which
+// Finds the newest whole checkpoint in OUT, or "". *step: which one it is.
 std::string checkpoint_latest(const std::string& out, long* step);
 #endif // SAFETENSORS_H

@@ -11,11 +11,15 @@ void read_f32(const unsigned char* p, long n, float* out) {
 }
 
 void read_f64(const unsigned char* p, long n, float* out) {
-    for (long i = 0; i < n; i++) { out[i] = (float)load<double>(p + 8 * i); }
+    for (long i = 0; i < n; i++) {
+        out[i] = (float)load<double>(p + 8 * i);
+    }
 }
 
 void read_f16(const unsigned char* p, long n, float* out) {
-    for (long i = 0; i < n; i++) { out[i] = half_at(p + 2 * i); }
+    for (long i = 0; i < n; i++) {
+        out[i] = half_at(p + 2 * i);
+    }
 }
 
 void read_bf16(const unsigned char* p, long n, float* out) {
@@ -102,7 +106,9 @@ void weight_rows(const Weight& w, long r0, long r1, float* out) {
         return weight_rows(column, 0, w.count, out);
     }
     const long cols = w.cols();
-    if (!w.pairs) { w.type->read(weight_row(w, r0), (r1 - r0) * cols, out); }
+    if (!w.pairs) {
+        w.type->read(weight_row(w, r0), (r1 - r0) * cols, out);
+    }
     for (long r = r0; w.pairs && r < r1; r++) {
         w.type->read(weight_row(w, r), cols, out + (r - r0) * cols);
     }

@@ -78,7 +78,7 @@ void weights_unwrap(Weights* w);
 // Where row r begins in the file.
 const unsigned char* weight_row(const Weight& w, long r);
 
-// out = rows r0 .. r1 - 1 as floats, cols() of them each. Dies if the type has no reader.
+// Reads rows r0 .. r1 - 1 as floats, cols() of them each. Dies if the type has no reader.
 void weight_rows(const Weight& w, long r0, long r1, float* out);
 
 // The floats in the map itself, or NULL: then they have to be made with weight_rows.
@@ -90,10 +90,10 @@ const float* weight_floats(const Weight& w);
 static const float MXFP4_VALUES[16] = { 0,    .5f,  1,  1.5f,  2,  3,  4,  6,
                                         -0.f, -.5f, -1, -1.5f, -2, -3, -4, -6 };
 
-// The scale of a byte e, 2^(e - 127).
+// Returns the scale of a byte e, 2^(e - 127).
 inline float mxfp4_scale(uint32_t e) { return float_of_bits(e ? e << 23 : 1u << 22); }
 
-// out = rows r0 .. r1 - 1, 32 n floats each, of a matrix that safetensors keep as two tensors:
+// Reads rows r0 .. r1 - 1, 32 n floats each, of a matrix that safetensors keep as two tensors:
 // blocks U8 [.., n, 16], byte i holding numbers 2 i (low half) and 2 i + 1, and scales U8 [.., n].
 void mxfp4_rows(const Weight& blocks, const Weight& scales, long r0, long r1, float* out);
 #endif // WEIGHTS_H
