@@ -249,7 +249,7 @@ __global__ void __launch_bounds__(MMA_BLOCK, 2)
     bf16* dx = dqkv + (long)row * W + (s.NH + s.KV + g) * HS;
     #pragma unroll
     for (int i = 0; i < MT; i++) {
-        rows_store<HS>(dx, W, j0, s.T, sv, row0 + 16 * i, dv[i], 1.0f, 1.0f);
+        rows_store<HS>(OutRows{ dx, W, j0, s.T }, sv, row0 + 16 * i, dv[i], 1.0f, 1.0f);
     }
 }
 
@@ -401,18 +401,28 @@ DEVICE DqkRows dqk_rows_at(int head, int tile, const DsChunk& c, const AttnShape
     }
 }
 
+// What the second kernel reads beside ds.
+struct DqkInputs {
+    const bf16* qkv;
+    const bf16* kstar;     // the extra column's key, or NULL,
+    const float* ds_star;  // and its ds
+    const acc* turns;      // rope's table, or NULL
+    AttnShape s;
+};
+
 // Begins the sums of dq: with the extra column's part, ds* k*, or, in a later chunk, with what the
 // chunks before have stored in `before`. row: of the head's first query in ds_star.
 template <int HS, int MT>
-DEVICE void dq_start(Sums<MT, HS>& d, const bf16* kstar, int g, const float* ds_star, long row,
-                     const bf16* before, int own, int t2, const AttnShape& s) {
+DEVICE void dq_start(Sums<MT, HS>& d, const DqkInputs& in, int g, long row, const bf16* before,
+                     int own, int t2) {
+    const AttnShape& s = in.s;
     const int W = attn_row(s);
     #pragma unroll
     for (int i = 0; i < 2 * MT; i++) {
         const int t = min(own + 8 * i, s.T - 1);
         // before this loop it would make the main loop a tenth longer
-        const bf16* ks = attn_star(kstar, s, g);
-        const float star = ks ? ds_star[row + t] : 0.0f;
+        const bf16* ks = attn_star(in.kstar, s, g);
+        const float star = ks ? in.ds_star[row + t] : 0.0f;
         #pragma unroll
         for (int n = 0; n < HS / 8; n++) {
             for (int e = 0; e < 2; e++) {
@@ -427,16 +437,16 @@ DEVICE void dq_start(Sums<MT, HS>& d, const bf16* kstar, int g, const float* ds_
 
 // Sums up one tile of rows. head: query head of the chunk, or key head.
 template <int HS, Side SIDE>
-DEVICE void dqk_rows(int head, int tile, bf16* dqkv, const DsChunk& c, const float* ds_star,
-                     const bf16* qkv, const bf16* kstar, const acc* turns, const AttnShape& s) {
+DEVICE void dqk_rows(int head, int tile, bf16* dqkv, const DsChunk& c, const DqkInputs& in) {
     typedef DqkTile<HS> Tile;
     typedef DsCells<HS, SIDE> Cells;
     constexpr int MT = Tile::MT, ROWS = Tile::ROWS, BX = Tile::BX, N = Cells::N;
+    const AttnShape& s = in.s;
     bf16 *sx = dynamic_smem<bf16>(), *sc = sx + 2 * BX * HS;
     const DqkRows x = dqk_rows_at<SIDE, ROWS>(head, tile, c, s);
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, t2 = lane % 4 * 2, W = attn_row(s);
     const int row0 = warp * 16 * MT, own = x.r0 + row0 + lane / 4;
-    const bf16* sequence = qkv + (long)x.b * s.T * W;
+    const bf16* sequence = in.qkv + (long)x.b * s.T * W;
     bf16* out = dqkv + (long)x.b * s.T * W + x.column * HS;
     const LaneChunks<HS> by_column = lanes_by_column<HS>();
     Cells cells(c, x.r0 + row0, sc + warp * N * CELL);
@@ -459,8 +469,7 @@ DEVICE void dqk_rows(int head, int tile, bf16* dqkv, const DsChunk& c, const flo
     Sums<MT, HS> d = {};
     if constexpr (SIDE == QUERIES) {
         const bf16* before = c.j0 ? out : NULL;
-        dq_start<HS, MT>(d, kstar, x.others - s.NH, ds_star, row_at(s, x.b, h, 0), before, own, t2,
-                         s);
+        dq_start<HS, MT>(d, in, x.others - s.NH, row_at(s, x.b, h, 0), before, own, t2);
     }
     for (int buf = 0; h < x.h_end && first < x.end; buf ^= 1) {
         int next = next_tile(at + BX), next_h = h;
@@ -494,24 +503,24 @@ DEVICE void dqk_rows(int head, int tile, bf16* dqkv, const DsChunk& c, const flo
     #pragma unroll
     for (int i = 0; i < MT; i++) {
         if (last) { rows_scale<HS>(d[i], s.scale); }
-        if (last && turns) { rows_turn<HS>(d[i], turns, own + 16 * i, t2, s.T); }
-        rows_store<HS>(out, W, x.r0, s.T, sx, row0 + 16 * i, d[i], 1.0f, 1.0f);
+        if (last && in.turns) { rows_turn<HS>(d[i], in.turns, own + 16 * i, t2, s.T); }
+        rows_store<HS>(OutRows{ out, W, x.r0, s.T }, sx, row0 + 16 * i, d[i], 1.0f, 1.0f);
     }
 }
 
 // Blocks: (key tiles and G times query tiles, key heads); in either, those with most to do first.
 template <int HS>
 __global__ void __launch_bounds__(MMA_BLOCK, 2)
-    attention_dqk_mma_kernel(bf16* dqkv, DsChunk c, const float* ds_star, const bf16* qkv,
-                             const bf16* kstar, const acc* turns, AttnShape s) {
+    attention_dqk_mma_kernel(bf16* dqkv, DsChunk c, DqkInputs in) {
+    const AttnShape& s = in.s;
     constexpr int ROWS = DqkTile<HS>::ROWS;
     const int keys = CEIL_DIV(c.j1 - c.j0, ROWS), queries = CEIL_DIV(s.T, ROWS);
     const int g = blockIdx.y, tile = blockIdx.x, i = tile - keys;
     if (i < 0) {
-        dqk_rows<HS, KEYS>(g, tile, dqkv, c, ds_star, qkv, kstar, turns, s);
+        dqk_rows<HS, KEYS>(g, tile, dqkv, c, in);
     } else {
         const int head = g * (s.NH / s.KV) + i / queries, last = queries - 1;
-        dqk_rows<HS, QUERIES>(head, last - i % queries, dqkv, c, ds_star, qkv, kstar, turns, s);
+        dqk_rows<HS, QUERIES>(head, last - i % queries, dqkv, c, in);
     }
 }
 
@@ -526,7 +535,7 @@ void attention_dqkv_mma(bf16* dqkv, const bf16* dout, RowStats r, const AttnInpu
     const AttnShape& s = in.s;
     const bf16* qkv = (const bf16*)in.qkv;
     const bf16* ks = Bi::column == KEY_COLUMN ? (const bf16*)in.kstar : NULL;
-    const float* ds_star = ks ? r.ds_star : NULL;
+    const DqkInputs rows = { qkv, ks, ks ? r.ds_star : NULL, turns, s };
     const int query_tiles = s.NH / s.KV * CEIL_DIV(s.T, Rows::ROWS);
     for (int g0 = 0, count; g0 < s.B * s.KV; g0 += count) {
         count = ds_chunk(s, g0, 0).count;
@@ -538,7 +547,7 @@ void attention_dqkv_mma(bf16* dqkv, const bf16* dout, RowStats r, const AttnInpu
             LAUNCH((attention_dv_mma_kernel<A, Pe, HS>), dim3(CEIL_DIV(keys, Keys::BK), count),
                    dim3(MMA_BLOCK), Keys::SMEM, dqkv, c, dout, r, qkv, s);
             LAUNCH(attention_dqk_mma_kernel<HS>, dim3(tiles, count), dim3(MMA_BLOCK), Rows::SMEM,
-                   dqkv, c, ds_star, qkv, ks, turns, s);
+                   dqkv, c, rows);
         }
     }
 }

@@ -19,7 +19,8 @@ template <int HS, int MT> struct OnlineRows {
     float m[2 * MT];                     // the largest score so far
     float l[2 * MT];                     // the lane's part of the sum in Z, relative to that
     Sums<MT, HS> o;                      // the output, relative to that
-    // the number of row r in the fragment of 8 columns n, the lane's column e of them
+
+    // Returns the number of row r in the fragment of 8 columns n, the lane's column e of them.
     DEVICE float& out(int r, int n, int e) { return o[r / 2][n][r % 2 * 2 + e]; }
 };
 
@@ -167,11 +168,10 @@ __global__ void __launch_bounds__(MMA_BLOCK, 2)
             stat_t[1] = st[1];
         }
     }
-    bf16* o = out + (long)b * s.T * s.NH * HS + h * HS;
+    const OutRows rows = { out + (long)b * s.T * s.NH * HS + h * HS, s.NH * HS, t0, s.T };
     #pragma unroll
     for (int i = 0; i < MT; i++) {
-        rows_store<HS>(o, s.NH * HS, t0, s.T, sq, row0 + 16 * i, x.o[i], factor[2 * i],
-                       factor[2 * i + 1]);
+        rows_store<HS>(rows, sq, row0 + 16 * i, x.o[i], factor[2 * i], factor[2 * i + 1]);
     }
 }
 

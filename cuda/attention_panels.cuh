@@ -49,7 +49,7 @@ inline Panel panel_at(const AttnShape& s, int b, int h, int t0) {
     return x;
 }
 
-// The largest panel: no later one is larger.
+// Returns the largest panel: no later one is larger.
 inline Panel panel_most(const AttnShape& s) { return panel_at(s, 0, 0, 0); }
 
 // Calls f(panel) for all panels of a head, in sequences from b on.
@@ -66,7 +66,7 @@ template <class T> struct Columns {
     T* row(const AttnShape& s, int b, int t) const { return p + ((long)b * s.T + t) * width; }
 };
 
-// dots = a_t . b_j
+// Computes dots = a_t . b_j.
 inline void panel_dots(float* dots, Columns<const real> a, Columns<const real> b, const Panel& x,
                        const AttnShape& s) {
     const real* queries = a.row(s, x.b, x.t0);
@@ -76,7 +76,7 @@ inline void panel_dots(float* dots, Columns<const real> a, Columns<const real> b
          { x.queries(), x.keys(), s.HS, x.count });
 }
 
-// out_t = [out_t +] sum_j w_tj b_j
+// Computes out_t = [out_t +] sum_j w_tj b_j.
 inline void panel_rows(Columns<real> out, bool add, const real* w, Columns<const real> b,
                        const Panel& x, const AttnShape& s) {
     real* rows = out.row(s, x.b, x.t0);
@@ -86,7 +86,7 @@ inline void panel_rows(Columns<real> out, bool add, const real* w, Columns<const
          { x.queries(), s.HS, x.keys(), x.count });
 }
 
-// sums_j += sum_t w_tj a_t; sums (count, T, HS)
+// Adds sum_t w_tj a_t to sums_j; sums (count, T, HS).
 inline void panel_columns(float* sums, const real* w, Columns<const real> a, const Panel& x,
                           const AttnShape& s) {
     const real* queries = a.row(s, x.b, x.t0);

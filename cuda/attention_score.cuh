@@ -179,7 +179,7 @@ __global__ void __launch_bounds__(STAR_THREADS)
     }
 }
 
-// dz (NH or 1) += the sums of ds* over all queries, a block for each.
+// Adds the sums of ds* over all queries to dz (NH or 1), a block for each.
 __global__ void __launch_bounds__(STAR_THREADS)
     attention_dlogit_kernel(acc* dz, RowStats r, AttnShape s) {
     const int heads = s.bias_shared ? s.NH : 1;
@@ -192,13 +192,13 @@ __global__ void __launch_bounds__(STAR_THREADS)
     if (threadIdx.x == 0) { dz[blockIdx.x] += sum; }
 }
 
-// dk* or dz, and dv*, from the rows; `part` has room for star_floats.
 inline long star_parts(const AttnShape& s) {
     return (long)s.B * (s.NH / s.KV) * CEIL_DIV(s.T, STAR_ROWS);
 }
 
 inline long star_floats(const AttnShape& s) { return 2 * star_parts(s) * s.KV * s.HS; }
 
+// Computes dk* or dz, and dv*, from the rows; `part` has room for star_floats.
 template <class Bi>
 void attention_star_backward(acc* dkstar, acc* dvstar, float* part, const real* dout, RowStats r,
                              const AttnInputs& in) {
@@ -207,7 +207,7 @@ void attention_star_backward(acc* dkstar, acc* dvstar, float* part, const real* 
     float *part_k = part, *part_v = part + parts * width;
     LAUNCH(attention_dstar_kernel, dim3(s.B * s.NH, CEIL_DIV(s.T, STAR_ROWS)), dim3(STAR_THREADS),
            0, part_k, part_v, dout, r, in.qkv, s);
-    // where all heads share k* and v*, the same floats are (parts KV, HS)
+    // where all heads share k* and v*, the same floats are read as (parts KV, HS)
     const long rows = s.bias_shared ? parts * s.KV : parts;
     const int columns = s.bias_shared ? s.HS : width;
     if (Bi::column == LOGIT_COLUMN && dkstar) {

@@ -26,7 +26,8 @@ DEVICE float* simple_sums(int n) { return dynamic_smem<float>() + threadIdx.x / 
 // Returns where the keys end that query t may see.
 DEVICE int simple_end(const AttnShape& s, int t) { return min(s.T, max(t + 1, s.prefix)); }
 
-// out and stat of a query: its largest score, its sum in Z, its output. Three passes over its keys.
+// Computes out and stat of a query in three passes over its keys: the largest score, the sum in Z,
+// the output.
 template <class A, class Bi, class Pe>
 __global__ void __launch_bounds__(32 * ROW_WARPS)
     attention_simple_forward_kernel(real* out, acc* stat, AttnInputs in) {
@@ -81,7 +82,7 @@ struct SimpleBackward {
     RowStats r;
 };
 
-// The weight of query t and key j, which it sees, and scale ds.
+// Computes the weight of query t and key j, which it sees, and scale ds.
 template <class A, class Pe>
 DEVICE void simple_pair(float* weight, float* ds, const SimpleBackward& x, int b, int t, int h,
                         int j) {
@@ -99,7 +100,7 @@ DEVICE void simple_pair(float* weight, float* ds, const SimpleBackward& x, int b
     *ds = d * attn_slope<A>(score, s.cap) * (float)s.scale;
 }
 
-// dq of a query: dq_t = sum_j scale ds_tj k_j, and of the extra column.
+// Computes dq of a query, dq_t = sum_j scale ds_tj k_j, with the extra column's part.
 template <class A, class Bi, class Pe>
 __global__ void __launch_bounds__(32 * ROW_WARPS)
     attention_simple_dq_kernel(real* dqkv, SimpleBackward x) {
@@ -124,7 +125,7 @@ __global__ void __launch_bounds__(32 * ROW_WARPS)
     FOR_LANES(i, s.HS) { to[i] = real(dq[i]); }
 }
 
-// dk and dv of a key, from all query heads that read it:
+// Computes dk and dv of a key, from all query heads that read it:
 // dk_j = sum_t scale ds_tj q_t,  dv_j = sum_t A_tj do_t.
 template <class A, class Pe>
 __global__ void __launch_bounds__(32 * ROW_WARPS)
@@ -165,7 +166,7 @@ void attention_simple_forward(real* out, acc* stat, const AttnInputs& in) {
            dim3(32 * ROW_WARPS), ROW_WARPS * s.HS * sizeof(float), out, stat, in);
 }
 
-// dqkv; not what the extra column's parameters get, which every way shares.
+// Computes dqkv, but not the extra column's gradients: all ways share that code.
 template <class A, class Bi, class Pe>
 void attention_simple_backward(real* dqkv, const real* dout, const real* out, const acc* stat,
                                const AttnInputs& in) {

@@ -16,9 +16,9 @@ only the others, along the diagonal and at the window's edge, test each.
 
 namespace cuda {
 #ifndef MMA_HEADS        // the head dimensions that have these kernels, in bf16
-#define MMA_HEADS(X) X(64) X(96) X(128) X(192)
+#define MMA_HEADS(X) X(32) X(64) X(96) X(128) X(192)
 #endif
-// what a block may ask for on sm_86 and sm_89; 163 KiB on sm_80, 227 on sm_90
+// The shared memory a block may ask for on sm_86 and sm_89. On sm_80 it is 163 KiB, on sm_90 227.
 enum { SMEM_MOST = 99 << 10 };
 
 // ----------------------------------------------------------------------------

@@ -6,19 +6,25 @@ embed.cuh -- the embedding: rows of a table by token, and the sums of their grad
 #include "rows.cuh"
 
 namespace cuda {
+struct EmbedInputs {
+    const int* tokens;
+    const real *wte, *pos, *sink;
+    float scale;
+    int rows, T, C;
+};
+
 template <int N>
-__global__ void __launch_bounds__(256)
-    embed_forward_kernel(real* out, const int* tokens, const real* wte, const real* pos,
-                         const real* sink, float scale, int rows, int T, int C) {
-    const int bt = own_row();
-    if (bt >= rows) { return; }
-    const int b = bt / T, t = bt % T, skip = sink ? 1 : 0;
+__global__ void __launch_bounds__(ROW_THREADS) embed_forward_kernel(real* out, EmbedInputs in) {
+    const int bt = own_row(), T = in.T, C = in.C;
+    if (bt >= in.rows) { return; }
+    const int b = bt / T, t = bt % T, skip = in.sink ? 1 : 0;
     const bool is_token = t >= skip;
-    const real* x = is_token ? wte + (long)tokens[b * (T - skip) + t - skip] * C : sink;
-    const float by = is_token ? scale : 1.0f;
+    const int* tokens = in.tokens + b * (T - skip);
+    const real* x = is_token ? in.wte + (long)tokens[t - skip] * C : in.sink;
+    const float by = is_token ? in.scale : 1.0f;
     FOR_COLUMNS(c, N, C) {
         Vec<float, N> v = load_real<N>(x + c);
-        const Vec<float, N> p = load_real_or<N>(0, pos, (long)t * C + c);
+        const Vec<float, N> p = load_real_or<N>(0, in.pos, (long)t * C + c);
         for (int i = 0; i < N; i++) { v[i] = v[i] * by + p[i]; }
         store_real<N>(out + (long)bt * C + c, v);
     }
@@ -26,8 +32,8 @@ __global__ void __launch_bounds__(256)
 
 inline void embed_forward(real* out, const int* tokens, const real* wte, const real* pos,
                           const real* sink, float scale, int B, int T, int C) {
-    LAUNCH_WIDE_ROWS(wide(C, {out, wte, pos, sink}), embed_forward_kernel, B * T, C,
-                     out, tokens, wte, pos, sink, scale, B * T, T, C)
+    const EmbedInputs in = { tokens, wte, pos, sink, scale, B * T, T, C };
+    LAUNCH_WIDE_ROWS(wide(C, { out, wte, pos, sink }), embed_forward_kernel, B * T, C, out, in)
 }
 
 // A token may occur many times, and its row of dwte must be added to in a fixed order, without

@@ -5,10 +5,11 @@ metrics.cuh -- the measurements of ../metrics.cuh as kernels.
 #define CUDA_METRICS_CUH
 #include "../metrics.cuh"
 #include "ops.cuh"
+
 namespace cuda {
-// By panels, as the attention without tensor cores: cuBLAS makes the dot products of some hundred
-// queries of one head, one kernel makes of each query's row what it adds to the sums of its head,
-// another adds these up.
+// The metrics of heads go by panels, as attention without tensor cores does. cuBLAS computes the
+// dot products of some hundred queries of one head. One kernel turns each query's row into what it
+// adds to the sums of its head, another adds these up.
 enum {
     FIRST_METRIC = 2 * (METRIC_K + 1),
     METRIC_SUMS = FIRST_METRIC + HEAD_METRIC_COUNT,
@@ -17,6 +18,8 @@ enum {
 static_assert(sizeof(HeadMetrics) == METRIC_SUMS * sizeof(float),
               "sums are in the order of HeadMetrics");
 static_assert(METRIC_SUMS <= 32, "a lane for each sum");
+
+// Returns x log x, and 0 for 0.
 DEVICE float x_log_x(float x) { return x > 0 ? x * logf(x) : 0.0f; }
 
 // What the metrics of heads are computed from.

@@ -235,12 +235,19 @@ DEVICE void product_weights(Sums<MT, HS>& c, const Sums<MT, N>& w, bf16* x,
 // ----------------------------------------------------------------------------
 // What becomes of results.
 
-// Stores c (16, HS), times one factor for each of the lane's two rows, as rows of out: row0 of the
-// tile is row t0 + row0 of out, which has T. They pass through rows of the tile that only this warp
-// reads, so that 16 bytes leave at a time.
+// Where a tile's rows go: row r to row t0 + r of p, if there is one of T.
+struct OutRows {
+    bf16* p;
+    long stride;
+    int t0, T;
+};
+
+// Stores c (16, HS), times one factor for each of the lane's two rows, as rows row0.. of the tile.
+// They pass through rows of the tile in memory that only this warp reads, so that 16 bytes leave at
+// a time.
 template <int HS>
-DEVICE void rows_store(bf16* out, long stride, int t0, int T, bf16* tile, int row0,
-                       const float (&c)[HS / 8][4], float f0, float f1) {
+DEVICE void rows_store(const OutRows& out, bf16* tile, int row0, const float (&c)[HS / 8][4],
+                       float f0, float f1) {
     constexpr int CHUNKS = HS / CHUNK;
     const int lane = threadIdx.x % 32, own = row0 + lane / 4, pair = lane % 4 * 2;
     __syncwarp();
@@ -253,10 +260,10 @@ DEVICE void rows_store(bf16* out, long stride, int t0, int T, bf16* tile, int ro
     }
     __syncwarp();
     FOR_LANES(i, 16 * CHUNKS) {
-        const int row = row0 + i / CHUNKS, chunk = i % CHUNKS, t = t0 + row;
-        if (t < T) {
+        const int row = row0 + i / CHUNKS, chunk = i % CHUNKS, t = out.t0 + row;
+        if (t < out.T) {
             const Vec<bf16, CHUNK> numbers = load<CHUNK>(tile_at<HS>(tile, row, chunk));
-            store<CHUNK>(out + t * stride + chunk * CHUNK, numbers);
+            store<CHUNK>(out.p + t * out.stride + chunk * CHUNK, numbers);
         }
     }
 }

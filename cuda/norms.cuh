@@ -37,13 +37,18 @@ template <int N, int K> struct WarpRow {
     else if ((C) > 8 * 32 * VN) { LAUNCH((kernel<VN, 0>), __VA_ARGS__); } \
     else                        { LAUNCH_KEPT(kernel, C, __VA_ARGS__) }
 
+struct NormForward {
+    const real *x, *weight, *bias;
+    float eps;
+    int rows, C;
+};
+
 template <int N, int K>
-__global__ void __launch_bounds__(128)
-    norm_forward_kernel(real* out, acc* mean, acc* rstd, const real* x, const real* weight,
-                        const real* bias, float eps, int rows, int C) {
-    const int n = blockIdx.x * 4 + threadIdx.x / 32;
-    if (n >= rows) { return; }
-    const WarpRow<N, K> row(x + (long)n * C, C);
+__global__ void __launch_bounds__(32 * ROW_WARPS)
+    norm_forward_kernel(real* out, acc* mean, acc* rstd, NormForward a) {
+    const int n = warp_number(), C = a.C;
+    if (n >= a.rows) { return; }
+    const WarpRow<N, K> row(a.x + (long)n * C, C);
     float m = 0;
     if (mean) {
         float sum = 0;
@@ -60,12 +65,13 @@ __global__ void __launch_bounds__(128)
         const Vec<float, N> v = row.at(k, c);
         for (int i = 0; i < N; i++) { squares += (v[i] - m) * (v[i] - m); }
     }
-    const float r = 1.0f / sqrtf(warp_sum(squares) / C + eps);
+    const float r = 1.0f / sqrtf(warp_sum(squares) / C + a.eps);
     real* out_n = out + (long)n * C;
     #pragma unroll
     FOR_ROW(k, c, N, K, C) {
         Vec<float, N> v = row.at(k, c);
-        const Vec<float, N> w = load_real_or<N>(1, weight, c), b = load_real_or<N>(0, bias, c);
+        const Vec<float, N> w = load_real_or<N>(1, a.weight, c);
+        const Vec<float, N> b = load_real_or<N>(0, a.bias, c);
         for (int i = 0; i < N; i++) { v[i] = (v[i] - m) * r * w[i] + b[i]; }
         store_real<N>(out_n + c, v);
     }
@@ -76,8 +82,9 @@ __global__ void __launch_bounds__(128)
 
 inline void norm_forward(real* out, acc* mean, acc* rstd, const real* inp, const real* weight,
                          const real* bias, float eps, int N, int C) {
-    LAUNCH_NORM(norm_forward_kernel, wide(C, { out, inp, weight, bias }), C, dim3(CEIL_DIV(N, 4)),
-                dim3(128), 0, out, mean, rstd, inp, weight, bias, eps, N, C)
+    const NormForward a = { inp, weight, bias, eps, N, C };
+    LAUNCH_NORM(norm_forward_kernel, wide(C, { out, inp, weight, bias }), C, warp_grid(N),
+                dim3(32 * ROW_WARPS), 0, out, mean, rstd, a)
 }
 
 // The backward pass. A block takes NORM_ROWS rows, a warp one at a time, and keeps its sums in
@@ -220,11 +227,11 @@ HD QkSide qk_side(int side, bool all, const AttnShape& s) {
 
 // A warp per group of a row.
 template <int N, int K>
-__global__ void __launch_bounds__(128)
+__global__ void __launch_bounds__(32 * ROW_WARPS)
     qk_norm_forward_kernel(real* qkv, real* qk_in, acc* rstd, const real* wq, const real* wk,
                            bool all, float eps, AttnShape s) {
     const int G = qk_side(0, all, s).G;
-    const long i = (long)blockIdx.x * 4 + threadIdx.x / 32, bt = i / G;
+    const long i = warp_number(), bt = i / G;
     if (bt >= (long)s.B * s.T) { return; }
     const int g = i % G, side = g >= qk_side(1, all, s).first;
     const QkSide q = qk_side(side, all, s);
@@ -255,8 +262,7 @@ inline void qk_norm_forward(real* qkv, real* qk_in, acc* rstd, const real* wq, c
     const QkSide q = qk_side(0, all, s);
     const long groups = (long)s.B * s.T * q.G;
     LAUNCH_NORM(qk_norm_forward_kernel, wide(s.HS, {qkv, qk_in, wq, wk}), q.C,
-                dim3((unsigned)CEIL_DIV(groups, 4)), dim3(128), 0, qkv, qk_in, rstd, wq, wk, all,
-                eps, s)
+                warp_grid(groups), dim3(32 * ROW_WARPS), 0, qkv, qk_in, rstd, wq, wk, all, eps, s)
 }
 
 // A block takes ROW_BLOCK rows, a warp a group at a time. part (blocks, 2, width) gets the sums of

@@ -19,7 +19,7 @@ cuda/attention_forward.cuh|        __syncthreads(); // before this buffer is fil
 cuda/attention_backward.cuh|        __syncthreads(); // the tile in use has arrived for all|        // the tile in use has arrived for all|bf16
 cuda/mma.cuh|ldmatrix_trans(right,|ldmatrix(right,|bf16
 cuda/mma.cuh|const bool valid = WHOLE \|\| row + i < rows;|const bool valid = true;|bf16
-cuda/mma.cuh|        if (t < T) {\n            const Vec|        if (t <= T) {\n            const Vec|bf16
+cuda/mma.cuh|if (t < out.T) {|if (t <= out.T) {|bf16
 cuda/attention_forward.cuh|x.l[r] *= attn_mass<A>(Fast(shrink), Fast(s.p)).v;|x.l[r] *= 1;|bf16
 cuda/attention_backward.cuh|            next = first;\n            next_bh++;|            next = t0 + BQ;\n            next_bh++;|bf16
 cuda/attention_backward.cuh|const bool sees = FULL \| ((t < s.T) & (j < s.T) & attn_sees(s, t, j));|const bool sees = true;|bf16
@@ -49,7 +49,7 @@ cuda/norms.cuh|const int n1 = min(a.rows, (int)(blockIdx.x + 1) * NORM_ROWS);|co
 cuda/gemm.cuh|k.transposed_b ? k.N : k.K, k.transposed_b ? k.K : k.N|k.transposed_b ? k.K : k.N, k.transposed_b ? k.N : k.K|fp32
 cuda/gemm.cuh|stride ? stride : columns;|columns;|fp32
 cuda/attention_tiles.cuh|                a = (float)bf16(a);|                |heads
-cuda/attention_backward.cuh|if (last && turns) { rows_turn<HS>(d[i]|if (false) { rows_turn<HS>(d[i]|bf16
+cuda/attention_backward.cuh|if (last && in.turns) { rows_turn<HS>(d[i]|if (false) { rows_turn<HS>(d[i]|bf16
 cuda/attention.cuh|if (turn_last) { rope(dqkv|if (false) { rope(dqkv|fp32
 cuda/metrics.cuh|sum += j >= skip ? w : 0.0f;|sum += w;|fp32
 cuda/metrics.cuh|weight(skip + lane - 1) : 0.0f;|weight(lane - 1) : 0.0f;|fp32
@@ -58,6 +58,8 @@ cuda/metrics.cuh|row_at(s, b - x.b, x.h, t) * METRIC_SUMS|row_at(s, b, x.h, t) *
 cuda/metrics.cuh|out + (long)b * s.NH, sums|out, sums|fp32
 cuda/metrics.cuh|t < T; t += METRIC_WARPS|t < T - 1; t += METRIC_WARPS|fp32
 cuda/optimizer.cuh|    if (isnan(scale)) { return; }\n    FOR_FLAT(i, N, n) {|    FOR_FLAT(i, N, n) {|fp32
+cuda/attention_tiles.cuh|head_slope = pe_slope<Pe>(s, h);|head_slope = Pe::slope(h, s.NH);|bf16
+cuda/attention_panels.cuh|const float slope = pe_slope<Pe>(s, x.h);|const float slope = Pe::slope(x.h, s.NH);|fp32
 cuda/rows.cuh|    return p ? load_real<N>(p + at) : all_of<N>(otherwise);|    return p ? load_real<N>(p) : all_of<N>(otherwise);|fp32
 cuda/rows.cuh|i += (long)gridDim.x * ROW_THREADS * N)|i += (long)gridDim.x * ROW_THREADS * N * 2)|fp32
 cuda/norms.cuh|    const real* before = a.add ? dx_n : NULL;|    const real* before = NULL;|fp32

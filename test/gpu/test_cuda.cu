@@ -578,7 +578,7 @@ static std::vector<AttnShape> shapes(bool all) {
         list.push_back({ 2, 600, 2, 1, 256, 300, 0, 0, 256, 2.0f, 1.0f });
 #endif
 #endif
-        for (int HS : {64, 96, 128, 192}) {
+        for (int HS : { 32, 64, 96, 128, 192 }) {
             // tiles of which nothing is masked, as most are at T 2048
             AttnShape s = { 1, 260, 2, 1, HS, 0, 0, 0, HS, 2.0f, 1.0f };
             if (!cuda::on_tensor_cores(s, {})) { continue; }
@@ -770,7 +770,7 @@ static void test_variants() {
 
 // Heads beyond a power of two, whose ALiBi slopes stand between those of the others.
 [[maybe_unused]] static void test_twelve_heads() {
-    for (int HS : { 20, 64, 96, 128, 192 }) {
+    for (int HS : { 20, 32, 64, 96, 128, 192 }) {
         AttnShape s = whole({ 1, 40, 12, 6, HS, 0, 0, 0, HS, 1, 1 });
         s.slope_heads = 8;
         if (HS != 20 && !cuda::on_tensor_cores(s, {})) { continue; }
@@ -880,7 +880,7 @@ static void test_real_sizes() {
         return free_all();
     }
     // where the presets train: T 2048, tiles of every kind, the 60M preset's vocabulary
-    for (int HS : { 64, 96, 128, 192 }) {
+    for (int HS : { 32, 64, 96, 128, 192 }) {
         test_attention<Attn_softmax, Bias_none, Pe_rotary>(
             "real sizes", whole({ 1, 1025, 1, 1, HS, 0, 0, 0, HS, 1, 1 }));
     }

@@ -26,7 +26,7 @@ if [ "$DEVICE" = emu ]; then
 cuda_bf16     test/gpu/test_cuda.cu          -DPRECISION=bf16 -DONLY_ATTN '-DMMA_HEADS(X)=X(96)'
 cuda_fp32     test/gpu/test_cuda.cu          -DPRECISION=fp32
 cuda_asan     test/gpu/test_cuda.cu          -DPRECISION=bf16 -DFEW_VARIANTS '-DMMA_HEADS(X)=X(96)' $ASAN -O0
-cuda_heads    test/gpu/test_cuda.cu          -DPRECISION=bf16 -DFEW_VARIANTS -DONLY_HEADS '-DMMA_HEADS(X)=X(64) X(128) X(192)'
+cuda_heads    test/gpu/test_cuda.cu          -DPRECISION=bf16 -DFEW_VARIANTS -DONLY_HEADS '-DMMA_HEADS(X)=X(32) X(64) X(128) X(192)'
 cuda_tsan     test/gpu/test_cuda.cu          -DPRECISION=bf16 -DFEW_VARIANTS '-DMMA_HEADS(X)=X(32)' $TSAN
 selftest_asan dev/emulator/selftest.cu   $ASAN
 selftest_tsan dev/emulator/selftest.cu   $TSAN

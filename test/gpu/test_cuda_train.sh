@@ -146,6 +146,12 @@ for v in one one.cpu; do
     grep '"step":0,' "$dir/a.$v/log.jsonl" > "$dir/a.$v.0/log.jsonl"
 done
 same_log "before it" "$dir/a.one.cpu.0" "$dir/a.one.0" 1e-3 40
+# heads of 32 channels, which the kernels on tensor cores take; those of 12 go by panels
+NARROW=$FLAGS FLAGS=$(echo $FLAGS | sed 's/--width 24/--width 64/')
+train a.mma a_bf16 -n 1
+train a.mma.cpu a_cpu_bf16 -n 1
+same_log "one step on tensor cores" "$dir/a.mma.cpu" "$dir/a.mma" 8e-3
+FLAGS=$NARROW
 # a run goes on in the other precision from the masters and the optimizer of the first
 for from in cpu cpu_bf16; do
     to=$([ $from = cpu ] && echo cpu_bf16 || echo cpu)

@@ -3,7 +3,8 @@
 # interprets it. Every launch of the test runs twice on the same memory, as C++ in the emulator and
 # as PTX: every word must agree, and every access must be in order. How much of each kernel ran is
 # held by dev/ptx/coverage.tsv. Needs nvcc, no GPU.
-#   usage: test/gpu/test_ptx.sh                every ATTN, HS 64 and 96, and fp32: make test-all
+#   usage: test/gpu/test_ptx.sh                every ATTN, HS 32, 64 and 96, and fp32: make
+#                                          test-all
 #          PTX_SET=all test/gpu/test_ptx.sh    every variant and head dimension, sm_80 and sm_90:
 #                                          make ptx-all
 #          PTX_SET=update test/gpu/test_ptx.sh writes today's coverage
@@ -21,7 +22,7 @@ fi
 # name, architecture of the PTX, flags
 PROGRAMS="
 attn  compute_90 -DPRECISION=bf16 -DONLY_ATTN '-DMMA_HEADS(X)=X(64) X(96)'
-bf16  compute_90 -DPRECISION=bf16 -DFEW_VARIANTS '-DMMA_HEADS(X)=X(64) X(96)'
+bf16  compute_90 -DPRECISION=bf16 -DFEW_VARIANTS '-DMMA_HEADS(X)=X(32) X(64) X(96)'
 fp32  compute_80 -DPRECISION=fp32 -DFEW_VARIANTS"
 [ "$PTX_SET" = all ] && PROGRAMS="
 bf16-80  compute_80 -DPRECISION=bf16
