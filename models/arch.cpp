@@ -158,7 +158,6 @@ struct ArchCheck {
         need(ffn_of(c).gated, { "experts", "ffn" }, "a gated FFN");
         need(norm_of(c).in && !norm_of(c).out && !c.parallel, { "experts", "norm", "parallel" },
              "NORM=pre, not parallel");
-        need(c.residual_scale == 1, { "experts", "residual_scale" }, "1 beside experts");
         need(c.expert_layers.find_first_not_of("01") == str::npos, { "expert_layers" },
              "a pattern of 0 and 1, such as 01");
     }

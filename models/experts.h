@@ -88,7 +88,8 @@ inline void experts_answer(Model* m, int l, long e, int n) {
     ops::matmul_forward(a.answer, a.fca, down, down_bias, NULL, n, F, C);
 }
 
-// Adds the output of the expert of all tokens for n (N, C), times its gate, to out (N, C).
+// Adds the output of the expert of all tokens for n (N, C), times its gate and --residual-scale, to
+// out (N, C).
 inline void experts_shared(Model* m, int l, real* out, const real* n) {
     const auto& w = m->w.layer[l];
     const Acts& a = m->a;
@@ -100,7 +101,7 @@ inline void experts_shared(Model* m, int l, real* out, const real* n) {
     ops::matmul_forward(a.answer, a.shared_a, w.shareddw, NULL, NULL, N, S, C);
     ops::matmul_forward(a.shared_g, n, w.sharedw, NULL, NULL, N, C, 1);
     for (long i = 0; i < N; i++) {
-        const acc gate = 1 / (1 + std::exp(-acc(a.shared_g[i])));
+        const acc gate = acc(m->c.residual_scale) / (1 + std::exp(-acc(a.shared_g[i])));
         real* x = out + i * C;
         const real* y = a.answer + i * C;
         for (long c = 0; c < C; c++) {
@@ -135,7 +136,7 @@ inline void experts_forward(Model* m, int l) {
         }
         experts_answer(m, l, e, rows_e);
         for (int i = 0; i < rows_e; i++) {
-            const acc weight = mine.weight[i];
+            const acc weight = mine.weight[i] * acc(m->c.residual_scale);
             real* x = out + mine.row[i] * C;
             const real* y = a.answer + i * C;
             for (long c = 0; c < C; c++) {

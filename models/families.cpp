@@ -623,6 +623,10 @@ static const NameRow GGUF_FAMILY_NAMES[] = {
     { "mlp.down_proj", "model.layers.N.mlp.down_proj", AS_IT_IS },
     { NULL, NULL, AS_IT_IS },
 };
+static const char* const GRANITE_KEYS =
+    "num_local_experts:experts num_experts_per_tok:experts_used "
+    "embedding_multiplier:embed_scale residual_multiplier:residual_scale "
+    "attention_multiplier:score_scale logits_scaling:logit_divisor";
 static const char* const GPT2_KEYS =
     "n_embd:C n_head:NH n_layer:L n_positions:T n_inner:F layer_norm_epsilon:eps";
 // type, rows, keys, wanted, act, gated, more, prefix, names, transposed, plus_one: struct Family
@@ -712,6 +716,8 @@ static const Family FAMILIES[] = {
       "embedding_multiplier:embed_scale residual_multiplier:residual_scale "
       "attention_multiplier:score_scale logits_scaling:logit_divisor",
       "", "hidden_act", true, more_granite, "", NULL, false, false },
+    { "granitemoe", "eps=1e-6 score_scale=1 experts=8 experts_used=2", GRANITE_KEYS, "",
+      "hidden_act", true, more_granite, "", NULL, false, false },
     { "mpt", "eps=1e-5 norm_kind=ln norm_bias=0 tied=1 pe=alibi ffn=gelu",
       "d_model:C n_heads:NH n_layers:L max_seq_len:T layer_norm_epsilon:eps", "no_bias=true", "",
       false, more_mpt, "transformer.", MPT_NAMES, false, false },

@@ -83,7 +83,8 @@ struct ExpertsImport {
         return true;
     }
 
-    // Reads expert e of a tensor of all experts, [experts, rows, cols], as GGUF files have it.
+    // Reads expert e of a tensor of all experts, [experts, rows, cols], as GGUF files and Granite
+    // have it.
     bool slice(const char* name, int e, long rows, long cols, float* out) const {
         const Weight* w = files.find(layer + name);
         if (!w) { return false; }
@@ -102,6 +103,7 @@ struct ExpertsImport {
         if (slice("mlp.experts.gate_exps.weight", e, F, C, out)) {
             return slice("mlp.experts.up_exps.weight", e, F, C, out + F * C);
         }
+        if (slice("block_sparse_moe.input_linear.weight", e, 2 * F, C, out)) { return true; }
         const Weight* gate = find(e, { "block_sparse_moe.experts.E.w1.weight",
                                        "mlp.experts.E.gate_proj.weight",
                                        "feed_forward.experts.E.gate_proj.weight" });
@@ -133,7 +135,8 @@ struct ExpertsImport {
         const std::string name = "mlp.experts.down_proj";
         const auto same = [](long i) { return i; };
         return turned(name, e, c.C, c.F, out) || packed(name, e, c.C, c.F, same, out) ||
-               slice("mlp.experts.down_exps.weight", e, c.C, c.F, out);
+               slice("mlp.experts.down_exps.weight", e, c.C, c.F, out) ||
+               slice("block_sparse_moe.output_linear.weight", e, c.C, c.F, out);
     }
 
     // Reads the biases of all experts in a GGUF file, those of gate before those of up.
@@ -183,6 +186,7 @@ bool import_experts(const Weights& files, const Arch& c, const std::string& name
     if (router) {
         const Weight* w = in.files.find(in.layer + "mlp.router" + n.kind);
         if (!w) { w = in.find(0, { "block_sparse_moe.gate.weight", "mlp.gate.weight",
+                                   "block_sparse_moe.router.layer.weight",
                                    "feed_forward.router.weight" }); }
         there = w;
         if (w) {

@@ -132,6 +132,10 @@ CASES = {
                      dict(BASE, embedding_multiplier=3.5, residual_multiplier=0.7, mlp_bias=True,
                           attention_multiplier=0.1, logits_scaling=8.0, attention_bias=True,
                           tie_word_embeddings=True, head_dim=10), ""),
+    "granitemoe": (tf.GraniteMoeConfig,
+                   dict(BASE, embedding_multiplier=12.0, residual_multiplier=0.22,
+                        attention_multiplier=0.3, logits_scaling=6.0, num_local_experts=5,
+                        num_experts_per_tok=3), ""),
     "mpt": (tf.MptConfig, MPT, "-alibi"),
     "mpt_6": (tf.MptConfig, dict(MPT, n_heads=6, attn_config=dict(softmax_scale=0.3)), "-alibi"),
     "bloom_112": (tf.BloomConfig, dict(vocab_size=V, hidden_size=224, n_layer=2, n_head=112),
@@ -220,7 +224,7 @@ def probe(binary, checkpoint, d):
 
 
 # what is only read, and OPT-350m, whose projections are folded into the embedding
-NOT_WRITTEN = "mixtral qwen2_moe qwen3_moe qwen3_next jamba gpt_oss opt_350m".split()
+NOT_WRITTEN = "mixtral granitemoe qwen2_moe qwen3_moe qwen3_next jamba gpt_oss opt_350m".split()
 
 
 def written(name, model, ids, loss, program, d):
@@ -295,7 +299,7 @@ def save(out, names):
     names = names or ("jamba llama_llama3 llama_yarn mistral smollm3 qwen2 qwen3 gemma gemma3 "
                       "olmo2 phi3 stablelm gpt2 gpt2_untied gpt_neo opt gpt_neox phi gptj ernie4_5 "
                       "granite gemma3_llama3 falcon_7b falcon_40b mixtral qwen2_moe "
-                      "qwen3_moe qwen3_next").split()
+                      "qwen3_moe qwen3_next granitemoe").split()
     tokens = np.random.default_rng(1).integers(0, 29, (N + 1) * T + 1)
     ids = torch.tensor(np.stack([tokens[i * T:i * T + T + 1] for i in range(N)]))
     os.makedirs(os.path.join(out, "tokens"), exist_ok=True)

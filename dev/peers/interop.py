@@ -33,7 +33,7 @@ ARCHS = re.findall(r'^    { "(\w+)", *"', open(os.path.join(
     os.path.dirname(os.path.abspath(__file__)), "../../models/gguf_families.h")).read(), re.M)
 ARCHS = ARCHS[:ARCHS.index("block_count")] if "block_count" in ARCHS else ARCHS
 ARCHS = [a for a in ARCHS if not a.endswith("moe")]
-READ_ONLY = "mixtral qwen2_moe qwen3_moe qwen3_next jamba gpt_oss opt_350m".split()
+READ_ONLY = "mixtral granitemoe qwen2_moe qwen3_moe qwen3_next jamba gpt_oss opt_350m".split()
 written = [n for n, s in families.items() if s == "agrees"
            and not any(n.startswith(r) for r in READ_ONLY)]
 
