@@ -71,9 +71,9 @@ static double attention_madds(const Model* m) {
     return pairs * m->B * s.NH * s.HS;
 }
 
-// every operation of the last step on its own tensors: the stages of a layer, then what is
-// around the layers
-static std::vector<OpRow> op_rows(Model* m) {
+// Times every operation of a step on the tensors of its last micro-batch: the stages of a layer, then
+// what is around the layers. accum: micro-batches of a step
+static std::vector<OpRow> op_rows(Model* m, long accum) {
     const Arch& c = m->c;
     const int N = rows(m), R = m->R;
     const double one = sizeof(real), L = c.L, P = m->num_params, chunks = (N + R - 1) / R,
@@ -83,7 +83,7 @@ static std::vector<OpRow> op_rows(Model* m) {
                    const std::function<void()>& run) {
         table.push_back({ name, calls, flops, bytes, time_ms(run) });
     };
-    row("embedding", 1, 0, 2 * NC, [=] { embed_forward(m); });
+    row("embedding", accum, 0, 2 * NC, [=] { embed_forward(m); });
     for (auto& stage : LAYER_STAGES) {
         if (!stage.when(m->d, 0)) { continue; }
         const bool attention = stage.role == ROLE_ATTENTION;
@@ -91,11 +91,11 @@ static std::vector<OpRow> op_rows(Model* m) {
         const double weights = cost.flops / 2;
         const double bytes = one * (cost.moved * N + weights);
         const double flops = attention ? 4 * attention_madds(m) : cost.flops * N;
-        row(stage.name, L, flops, bytes, [=] { stage.forward(m, 0); });
-        row(stage.name + std::string(", backward"), L, attention ? 2.5 * flops : 2 * flops,
-            2 * bytes, [=] { stage.backward(m, 0); });
+        row(stage.name, accum * L, flops, bytes, [=] { stage.forward(m, 0); });
+        row(stage.name + std::string(", backward"), accum * L,
+            attention ? 2.5 * flops : 2 * flops, 2 * bytes, [=] { stage.backward(m, 0); });
     }
-    row("head", chunks, 6.0 * R * c.C * c.V,
+    row("head", accum * chunks, 6.0 * R * c.C * c.V,
         one * (3.0 * R * c.C + 2.0 * R * c.V) + 3 * one * c.C * c.V, [=] {
             const int B = m->B, T = m->T;
             m->B = 1;
@@ -104,7 +104,7 @@ static std::vector<OpRow> op_rows(Model* m) {
             m->B = B;
             m->T = T;
         });
-    row("embedding, backward", 1, 0, 3 * NC, [=] { embed_backward(m); });
+    row("embedding, backward", accum, 0, 3 * NC, [=] { embed_backward(m); });
     row("gradient norm", 1, 0, sizeof(acc) * P,
         [=] { ops::square_norm(m->sums, m->grads, 1, m->num_params); });
     row("AdamW", 1, 0, (7 * sizeof(acc) + (sizeof(real) == sizeof(acc) ? 0 : one)) * P, [=] {
@@ -116,8 +116,8 @@ static std::vector<OpRow> op_rows(Model* m) {
 }
 
 // the table of --ops; returns it as JSON
-static std::string bench_ops(Model* m, double step_ms, double gflops, double gbytes) {
-    const std::vector<OpRow> rows = op_rows(m);
+static std::string bench_ops(Model* m, long accum, double step_ms, double gflops, double gbytes) {
+    const std::vector<OpRow> rows = op_rows(m, accum);
     double sum = 0;
     std::string json;
     printf("%-22s %6s %10s %9s %10s %9s %9s\n", "operation", "calls", "ms a call", "of step",
@@ -166,7 +166,8 @@ static int bench_products(const Flags& f) {
     return 0;
 }
 
-// tokens/s of training steps on random tokens, a line of JSON. With --ops also tables: time of
+// tokens/s of training steps on random tokens, a line of JSON: of one micro-batch, or with
+// --total-batch of as many as a run's steps have. With --ops also tables: time of
 // every operation against its roof, memory by tensor, what an evaluation of the sinks costs
 int command_bench(Flags f) {
     if (f.products) { return bench_products(f); }
@@ -184,17 +185,19 @@ int command_bench(Flags f) {
     Model m = model_new(c, f.arch.T, true);
     model_init(&m, f.seed);
     choose_batch(&m, &f, 0);
-    const double accum = f.total_batch ? f.total_batch / (f.batch * f.arch.T) : 1,
-                 tokens = (double)f.batch * f.arch.T;
+    const long accum = f.total_batch ? f.total_batch / (f.batch * f.arch.T) : 1;
+    const double tokens = (double)accum * f.batch * f.arch.T;
     std::vector<int> seqs((size_t)f.batch * (f.arch.T + 1)), probe(100 * 65);
     Rng rng = rng_stream(f.seed, SEED_BENCH);
     for (auto* x : { &seqs, &probe }) { for (auto& token : *x) { token = rng_below(&rng, c.V); } }
     std::vector<double> step_ms;
-    const long targets = targets_count(&m, seqs.data(), f.batch, f.arch.T);
+    const long targets = accum * targets_count(&m, seqs.data(), f.batch, f.arch.T);
     for (long i = 0; i <= f.steps; i++) { // the first is a warm-up
         const double t0 = now_ms();
         model_zero(&m);
-        model_accumulate(&m, seqs.data(), f.batch, f.arch.T, targets);
+        for (long k = 0; k < accum; k++) {
+            model_accumulate(&m, seqs.data(), f.batch, f.arch.T, targets, k + 1 == accum);
+        }
         model_update(&m, { 1e-4f, 0.9f, 0.95f, 1e-8f, 0.1f, i + 1 }, 1, ADAMW);
         if (i) { step_ms.push_back(now_ms() - t0); }
     }
@@ -207,23 +210,24 @@ int command_bench(Flags f) {
         const double acts = acts_bytes(c, true, f.batch, f.arch.T, &table);
         model_load(&m, seqs.data(), f.batch, f.arch.T);  // of pieces it was not whole
         model_body(&m);
-        more = bench_ops(&m, ms, product, gbytes);
+        more = bench_ops(&m, accum, ms, product, gbytes);
         double bytes;
         printf("memory %s\n", memory_text(c, f.batch, f.arch.T, true, &bytes).c_str());
         printf("activations, MiB:%s\n", table.c_str());
         const int T = std::min(64, f.arch.T); // no longer than the model's tables of positions
         const double eval = time_ms([&] { measure(&m, probe.data(), 100, T, f.batch * f.arch.T); });
         printf("sinks of 100 x %d tokens: %.2f ms, %.1f%% of a step of %.0f tokens\n", T, eval,
-               100 * eval / (ms * accum), tokens * accum);
+               100 * eval / ms, tokens);
         more += strf(
             ",\"gbytes\":%.1f,\"activation_bytes\":%.0f,\"eval_ms\":%.3f,\"eval_of_step\":%.4f",
-            gbytes, acts, eval, eval / (ms * accum));
+            gbytes, acts, eval, eval / ms);
     }
     std::string o = strf("{\"attn\":\"%s\",\"bias\":\"%s\",\"L\":%d,\"C\":%d,\"NH\":%d,",
                          build::Attn::name, BIAS_ROWS[THIS(BIAS)].name, c.L, c.C, c.NH);
     o += strf("\"F\":%d,\"V\":%d,\"T\":%d,\"B\":%ld,\"params\":%ld,", c.F, c.V, f.arch.T, f.batch,
               m.num_params);
     model_free(&m);
+    o += strf("\"tokens_per_step\":%.0f,", tokens);
     o += strf("\"ms\":%.3f,\"tokens_per_s\":%.0f,\"flops_per_token\":%.0f,", ms, tokens / ms * 1e3,
               flops);
     o += strf("\"gflops\":%.3f,\"product_gflops\":%.3f,\"of_product\":%.3f", gflops, product,

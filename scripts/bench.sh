@@ -55,7 +55,7 @@ case $ours in
     for n in 1 2 3; do report "60M, T 2048, B 16" "$(bench 60M-$n "$ours" -m 60M -b 16)"; echo; done
     report "1B, T 2048, B 4" "$(bench 1B "$ours" -m 1B -b 4)"; echo
     $python dev/bench/bench_torch.py --ours "$ours" || echo "  (no PyTorch in $python to compare with)"
-    whole="-m 60M -b 16 --total-batch 1048576"
+    whole="-m 60M -b 16 --total-batch 1048576 -n 4"
     small="-m 60M -b 16 -n 4" heads="12 8 6 4 2 1" width=768 ;;
 *)  fp32=$(make -s check PRECISION=fp32)/train_sink bf16=$(make -s check PRECISION=bf16)/train_sink
     for p in fp32 bf16; do make -s binary PRECISION=$p; done

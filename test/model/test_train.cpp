@@ -940,7 +940,7 @@ static void test_bench() {
           "bench: %s %s", r.out.c_str(), r.err.c_str());
     // the operations' FLOPs and those of the step are counted in two ways: 6 for every
     // weight of a product and token, and attention's 4 HS forward for each query and key,
-    // here 16 17 / 2 of them; 10 HS backward, which computes scores again
+    // here 16 17 / 2 of them; 10 HS backward, which computes scores again. The step has two batches
     const Ran o = train_sink(model + " --ops --json ops.json --total-batch 64");
     Json ops;
     const std::string text = file_read(dir + "/ops.json");
@@ -948,7 +948,7 @@ static void test_bench() {
                error.c_str())) {
         return;
     }
-    const double N = 2 * 16, L = 2, attention = 4.0 * 2 * (16 * 17 / 2) * 16 * L;
+    const double N = 4 * 16, L = 2, attention = 4.0 * 4 * (16 * 17 / 2) * 16 * L;
     double products = 0, forward = 0, backward = 0;
     for (auto& row : ops.get("ops")->items) {
         const std::string name = row.get("name")->string;
@@ -963,6 +963,7 @@ static void test_bench() {
     check_near(products, step, 1, "bench --ops: FLOPs of the products");
     check_near(forward, attention, 1, "bench --ops: FLOPs of attention");
     check_near(backward, 2.5 * attention, 1, "bench --ops: FLOPs of attention, backward");
+    check_near(num(ops, "tokens_per_step"), N, 0, "bench --total-batch: tokens of a step");
     CHECK(o.code == 0 && num(ops, "eval_ms") > 0 && num(ops, "gbytes") > 0 &&
               o.says("of a step of 64 tokens") && o.says(" fch "),
           "bench --ops: %s %s", o.out.c_str(), o.err.c_str());
