@@ -51,9 +51,16 @@ make -s -j"$JOBS" once BACKEND=cpu ARCH=$HOST CXX="$CXX" > /dev/null || exit 1
 } > "$pack/list"
 bad=0
 while read -r line; do # one at a time: nvcc takes gigabytes
-    eval "$line" < /dev/null || { echo "does not build: $line"; bad=1; }
+    begin=$(date +%s)
+    if eval "$line" < /dev/null > "$pack/said" 2>&1; then
+        echo "$(($(date +%s) - begin)) s: $line"
+    else
+        tail -n 20 "$pack/said"
+        echo "does not build: $line"
+        bad=1
+    fi
 done < "$pack/list"
-rm -rf "$pack/list" "$stub"
+rm -rf "$pack/list" "$pack/said" "$stub"
 git describe --always --dirty > "$pack/commit" 2> /dev/null || echo unknown > "$pack/commit"
 python3 dev/gpu/predict.py --json > "$pack/predicted.jsonl" 2> /dev/null
 [ $bad = 0 ] || exit 1

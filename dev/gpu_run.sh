@@ -113,16 +113,17 @@ step_train() { # a small model learns, and as the CPU's does
         }' - "$WORK/losses-gpu" || bad=1
     return $bad
 }
-# tokens per second: the small preset with tables, every other variant, head dimensions, 1B
+# tokens per second of the step that is predicted, TOKENS in as few batches as the memory allows:
+# the small preset with tables, every other variant; then 1B
 step_bench() {
-    local bad=0
+    local bad=0 step="--total-batch $TOKENS"
     for a in softmax sigmoid; do
-        "$(program $a)" bench $MODEL -b $BATCH --ops > "$WORK/bench-$a" 2>&1 || bad=1
+        "$(program $a)" bench $MODEL $step --ops > "$WORK/bench-$a" 2>&1 || bad=1
         cat "$WORK/bench-$a"
         json_line "$WORK/bench-$a" > /dev/null
     done
     for a in $(variants | grep -v '^softmax$\|^sigmoid$'); do
-        "$(program "$a")" bench $MODEL -b $BATCH > "$WORK/bench-$a" 2>&1 || bad=1
+        "$(program "$a")" bench $MODEL $step -n 4 > "$WORK/bench-$a" 2>&1 || bad=1
         json_line "$WORK/bench-$a" || tail -n 2 "$WORK/bench-$a"
     done
     "$(program softmax)" bench $LARGE > "$WORK/bench-large" 2>&1
@@ -157,14 +158,13 @@ card_of() { # the row of dev/gpu/predict.py
     esac
 }
 step_compare() { # the step of the small preset: measured, predicted
-    local rate card
+    local line card ms tokens
     card=$(card_of)
-    rate=$(sed -n 's/^{"attn":"softmax".*"tokens_per_s":\([0-9]*\).*/\1/p' "$WORK/bench.jsonl" \
-        2> /dev/null | head -n 1)
-    [ "$rate" ] || { echo "no figure of bench to compare"; return 1; }
-    awk -v r="$rate" -v n=$TOKENS 'BEGIN {
-        ms = n / r * 1000
-        printf "measured: %.1f ms for %d tokens, %.0f thousand tokens/s\n", ms, n, r / 1000 }'
+    line=$(grep '^{"attn":"softmax"' "$WORK/bench.jsonl" 2> /dev/null | head -n 1)
+    ms=$(echo "$line" | sed -n 's/.*"ms":\([0-9.]*\).*/\1/p')
+    tokens=$(echo "$line" | sed -n 's/.*"tokens_per_step":\([0-9]*\).*/\1/p')
+    [ "$ms" ] && [ "$tokens" ] || { echo "no figure of bench to compare"; return 1; }
+    echo "measured: $ms ms for a step of $tokens tokens"
     sed -n "s/^{\"card\": \"$card\", /predicted: /p" "$PREBUILT/predicted.jsonl" 2> /dev/null |
         tr -d '}' | grep . || echo "predicted: nothing for $card"
     # random weights of GPT-2 124M on its own data: 20 steps

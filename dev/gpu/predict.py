@@ -4,7 +4,7 @@ nobody has run it on yet.
 
     python3 dev/gpu/predict.py            prints the tables
     python3 dev/gpu/predict.py --write    also puts them into docs/gpu.md, between its markers
-    python3 dev/gpu/predict.py --json     one object a card, for dev/gpu_run.sh to lay a real run beside
+    python3 dev/gpu/predict.py --json     one object a card, which dev/gpu_run.sh lays beside a real run
 
 What is counted, not assumed: the instructions of the attention kernels (dev/gpu/budgets.tsv, from
 the machine code) and what the other kernels ask of the memory (dev/gpu/counts.tsv, from the emulator).
@@ -24,12 +24,13 @@ ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 # tensor core for one mma.m16n8k16 (2048 multiply-adds), bf16 TFLOP/s that cuBLAS reaches in large
 # products, GB/s of DRAM. SMs, clocks, dense bf16 rates and DRAM: the makers' data sheets.
 # H100 and H200: mma.sync reaches 0.62 of the rate that wgmma has, so 4 / 0.62 cycles. cuBLAS:
-# 0.8 of the data sheet on A100, 0.61 on H100 and H200, 0.9 on the 4090.
+# 0.8 of the data sheet on A100, 0.61 on H100 and H200, 0.9 on the 4090. batch: sequences of a
+# micro-batch, as many as --total-batch alone takes: what fits, up to 65,536 tokens.
 CARDS = {
-    "A100 80GB SXM": dict(arch="sm_80", sms=108, ghz=1.41, mma=8.0, gemm=250, dram=2039),
-    "H100 SXM":      dict(arch="sm_90", sms=132, ghz=1.75, mma=6.45, gemm=600, dram=3352),
-    "H200 SXM":      dict(arch="sm_90", sms=132, ghz=1.75, mma=6.45, gemm=600, dram=4800),
-    "RTX 4090":      dict(arch="sm_80", sms=128, ghz=2.52, mma=32.0, gemm=148, dram=1008,
+    "A100 80GB SXM": dict(arch="sm_80", sms=108, ghz=1.41, mma=8.0, gemm=250, dram=2039, batch=32),
+    "H100 SXM":      dict(arch="sm_90", sms=132, ghz=1.75, mma=6.45, gemm=600, dram=3352, batch=32),
+    "H200 SXM":      dict(arch="sm_90", sms=132, ghz=1.75, mma=6.45, gemm=600, dram=4800, batch=32),
+    "RTX 4090":      dict(arch="sm_80", sms=128, ghz=2.52, mma=32.0, gemm=148, dram=1008, batch=16,
                           tensor=0.78),
 }
 # of all but DRAM: eight warps an SM hide latency badly. FlashAttention-2 reaches 35%
@@ -41,16 +42,23 @@ NOT_HIDDEN = 0.3             # dq, dk ask as much of shared memory as of DRAM: o
 DRAM_OF_PEAK = 0.85          # of the data sheet, in kernels that stream
 EMPTY_BLOCK_NS = 0.6         # a block that starts and finds nothing to do
 LAUNCH_US = 3.0              # between two kernels, where the stream is never empty
-# the 60M preset, 131,072 tokens per step in micro-batches of 16 sequences (the micro-batch
-# changes launches only)
-L, C, NH, HS, F, V, T, TOKENS, MICRO = 10, 768, 8, 96, 1536, 50432, 2048, 131072, 16 * 2048
-CHUNKS = 2                   # of the heads of a micro-batch, as ds_chunk in cuda/attention.cuh cuts
-                             # them; ds is not in L2 when it is first read
+# the 60M preset, 131,072 tokens per step (the micro-batch changes launches only)
+L, C, NH, HS, F, V, T, TOKENS = 10, 768, 8, 96, 1536, 50432, 2048, 131072
+CHUNK_HEADS = 64             # whose ds exists at once, as ds_chunk in cuda/attention.cuh cuts the
+                             # heads of a micro-batch; ds is not in L2 when it is first read
 DS_AGAIN = 0.74              # of ds, what the second of dq and dk has to read from memory again:
                              # an LRU simulation of the blocks in step, T 2048,
                              # with half of an H100's L2 (all of it: 0.39; A100 0.41, 4090 0.14)
 HEAD_ROWS = 8192             # rows whose logits exist at once
-ATTN = "softmax"
+# PyTorch on one H100, milliseconds of this step: the matrix products as above; attention after
+# Shah et al. 2024 (figures 5 and 6), where causal backward is taken as 0.82 of the rate without a
+# mask; cross entropy with logits in fp32; passes over memory and copies; update and gaps
+PEERS = { # name: (attention, cross entropy, passes, update and gaps)
+    "torch.compile, cuDNN attention": (43.5, 17, 28, 8),
+    "torch.compile, FlashAttention-2": (60, 17, 28, 8),
+    "torch.compile, FlashAttention-3": (37, 17, 28, 8),
+    "torch.compile, FlexAttention, sigmoid": (80, 17, 28, 8),
+}
 # --------------------------------------------------------------------------------------------------
 
 # how often a kernel of dev/gpu/counts.tsv, where one layer was run, runs in a step of L layers,
@@ -83,9 +91,13 @@ def parameters():
     return L * (C * 3 * C + C * C + 3 * C * F + 2 * C) + C + 2 * V * C
 
 
-def product_launches():
-    """forward, for the input, for the weight: of four weights per layer, and of the head by pieces"""
-    return 3 * (4 * L + MICRO / HEAD_ROWS) * TOKENS / MICRO
+def micro_batches(card):
+    return TOKENS / (card["batch"] * T)
+
+
+def product_launches(card):
+    """forward, for the input, for the weight: of four weights a layer, and of the head by pieces"""
+    return 3 * (4 * L * micro_batches(card) + TOKENS / HEAD_ROWS)
 
 
 def products():
@@ -95,16 +107,15 @@ def products():
 
 # main loops in dev/gpu/budgets.tsv; products of (T, HS) by (HS, T), half of it masked, in each;
 # tensors of (TOKENS, C) read and written; pairs of a query and a key whose ds is stored or read: of
-# the tiles on the diagonal all is stored, and read what is not all masked among 16 by 16; launches
-ATTENTION = {"forward": (["forward"], 2, 4, 0, 1),
-             "dv": (["dv"], 3, 5, T * (T + 128) / 2, CHUNKS),
-             "dq, dk": (["dq", "dk"], 1, 4, (1 + DS_AGAIN) * T * (T + 16) / 2, CHUNKS)}
+# the tiles on the diagonal all is stored, and read what is not all masked among 16 by 16
+ATTENTION = {"forward": (["forward"], 2, 4, 0),
+             "dv": (["dv"], 3, 5, T * (T + 128) / 2),
+             "dq, dk": (["dq", "dk"], 1, 4, (1 + DS_AGAIN) * T * (T + 16) / 2)}
 
 
-def cycles(card, loop, budgets):
+def cycles(card, attn, loop, budgets):
     """{bound: cycles of one scheduler for one HMMA of a main loop}"""
-    attn = "any" if loop in ("dq", "dk") else ATTN
-    row = (attn, loop, str(HS), card["arch"])
+    row = ("any" if loop in ("dq", "dk") else attn, loop, str(HS), card["arch"])
     b = next(r for r in budgets if (r["attn"], r["kernel"], r["HS"], r["arch"]) == row)
     hmma = float(b["hmma"])
     return {
@@ -118,20 +129,21 @@ def cycles(card, loop, budgets):
     }
 
 
-def attention(card, kernel, budgets):
+def attention(card, attn, kernel, budgets):
     """(seconds, which bound) of one attention kernel, all layers"""
-    loops, products, tensors, ds, times = ATTENTION[kernel]
+    loops, products, tensors, ds = ATTENTION[kernel]
     # + 128: the tiles on the diagonal are computed whole
     pairs = T * (T + 128) / 2 * (TOKENS / T) * NH * L
     mmas = products * pairs * HS / 2048
-    each = [cycles(card, loop, budgets) for loop in loops]
+    each = [cycles(card, attn, loop, budgets) for loop in loops]
     seconds = {x: mmas * sum(c[x] for c in each) / (card["sms"] * 4 * card["ghz"] * 1e9)
                / (card.get(x) or ATTENTION_OF_BOUND) for x in each[0]}
     moved = (tensors * C * T + ds * NH) * 2 * (TOKENS / T) * L / 1e9
     seconds["DRAM"] = moved / card["dram"] / DRAM_OF_PEAK
     bound = max(seconds, key=seconds.get)
     both = NOT_HIDDEN * min(seconds["shared"], seconds["DRAM"]) if kernel == "dq, dk" else 0
-    launches = L * (TOKENS / MICRO) * times
+    chunks = 1 if kernel == "forward" else -(-card["batch"] * NH // CHUNK_HEADS)
+    launches = L * micro_batches(card) * chunks
     return seconds[bound] + both + launches * LAUNCH_US * 1e-6, bound
 
 
@@ -150,19 +162,19 @@ def elementwise(card, counts):
         scale = times * {"tokens": TOKENS / float(r["tokens"]),
                          "logits": TOKENS * V / float(r["tokens"]) / float(r["vocab"]),
                          "parameters": parameters() / float(r["parameters"])}[by]
-        launches = times * float(r["launches"]) * (1 if by == "parameters" else TOKENS / MICRO)
+        launches = times * float(r["launches"]) * (1 if by == "parameters" else micro_batches(card))
         moved = (float(r["missed"]) + float(r["evicted"])) * scale / 1e9
         out[name] = moved / card["dram"] / DRAM_OF_PEAK + launches * LAUNCH_US * 1e-6
         empty += float(r["empty"]) * scale * EMPTY_BLOCK_NS * 1e-9
     return out, empty
 
 
-def predict(card, budgets, counts):
+def predict(card, budgets, counts, attn="softmax"):
     """[(part, milliseconds, bound)]"""
     parts = [("matrix products", products() / card["gemm"] / 1e9
-              + product_launches() * LAUNCH_US * 1e-3, "tensor")]
+              + product_launches(card) * LAUNCH_US * 1e-3, "tensor")]
     for kernel in ATTENTION:
-        seconds, bound = attention(card, kernel, budgets)
+        seconds, bound = attention(card, attn, kernel, budgets)
         parts.append(("attention " + kernel, seconds * 1e3, bound))
     each, empty = elementwise(card, counts)
     large = [name for name in each if not name.startswith(SMALL)]
@@ -196,6 +208,19 @@ def tables(budgets, counts):
     return lines, found, total
 
 
+def peers(budgets, counts):
+    """The step of an H100 beside PyTorch's, fastest first."""
+    card = CARDS["H100 SXM"]
+    found = {"PyTorch, " + name: products() / card["gemm"] / 1e9 + sum(parts)
+             for name, parts in PEERS.items()}
+    for attn in ("softmax", "sigmoid"):
+        found[f"train_sink, {attn}"] = sum(ms for _, ms, _ in predict(card, budgets, counts, attn))
+    lines = ["| one H100, estimated | ms a step | thousand tokens per second |", "|---|---|---|"]
+    for name, ms in sorted(found.items(), key=lambda row: row[1]):
+        lines.append("| %s | %.0f | %.0f |" % (name, ms, TOKENS / ms))
+    return lines
+
+
 def write_page(page, script, lines):
     """puts the lines into a page, between the script's markers"""
     path = os.path.join(ROOT, page)
@@ -213,6 +238,7 @@ def main():
                               "tokens_per_s": round(TOKENS / total[name] * 1e3),
                               "parts": {part: round(ms, 2) for part, ms, _ in found[name]}}))
         return 0
+    lines += [""] + peers(budgets, counts)
     print("\n".join(lines))
     if "--write" in sys.argv:
         write_page("docs/gpu.md", "dev/gpu/predict.py", lines)
