@@ -85,6 +85,7 @@ typedef std::string str;
     X("T", MODEL, double, init_logit,      0,   0.0,        -1e6, 1e6,  "BIAS=logit: initial z of every head; -30 amounts to none") \
     X("T", TRAINING, str,    only,            0,   "",         0, 0,       "train only the tensors whose names contain one of these words: sinks,k_star") \
     X("t", RUN, bool,   resume,          0,   false,      0, 0,       "continue from the newest checkpoint in --out: flags that are not given are the run's own") \
+    X("tb", RUN, bool,   graph,           0,   false,      0, 0,       "CUDA: record a micro-batch and start it by one call, for small models") \
     X("t", RUN, double, stop_after,      0,   0.0,        0, MANY,    "minutes after which to save and stop (0: never)") \
     X("x", OWN, str,    to,              0,   "",         0, 0,       "a family of transformers (empty: the first that can express the model), train_sink (our own code) or gguf (for llama.cpp)") \
     X("x", OWN, str,    type,            0,   "f32",      0, 0,       "--to gguf: what its matrices are stored as: f32, f16, bf16 or q8_0") \

@@ -622,6 +622,13 @@ void accumulate_loaded(Model* m, long count, bool last) {
     model_backward(m, last);
 }
 
+// Returns what the launches of a micro-batch depend on: with the same key they are the same.
+static std::vector<size_t> batch_key(const Model* m, long count) {
+    return { (size_t)m->B,      (size_t)m->T,       (size_t)count,
+             (size_t)m->arena,  (size_t)m->tokens,  (size_t)m->targets,
+             (size_t)m->params, (size_t)m->grads,   (size_t)m->a.dx };
+}
+
 // one micro-batch, seqs (B, T+1), of a step in which `count` targets count, of all micro-batches
 // and ranks. last: this rank's last one. The host does not wait for any of it
 void model_accumulate(Model* m, const int* seqs, int B, int T, long count,
@@ -633,7 +640,7 @@ void model_accumulate(Model* m, const int* seqs, int B, int T, long count,
         return;
     }
     model_load(m, seqs, B, T, m->min_context);
-    accumulate_loaded(m, count, last);
+    ops::repeated(batch_key(m, count), [=] { accumulate_loaded(m, count, last); });
 }
 
 #ifndef MODEL_ONLY // the tests of the model stop reading here
@@ -664,6 +671,7 @@ static StepSums train_step(Run* r, long step) {
 
 int command_train(Flags flags) {
     ops::tune_products();
+    ops::use_graph(flags.graph);
     Run r = run_open(flags);
     const Flags& f = r.f;
     run_describe(r);

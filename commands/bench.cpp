@@ -172,6 +172,7 @@ static int bench_products(const Flags& f) {
 int command_bench(Flags f) {
     if (f.products) { return bench_products(f); }
     ops::tune_products();
+    ops::use_graph(f.graph);
     preset_apply(&f);
     if (!f.given_steps) { f.steps = 12; }
     require(f.steps >= 1, "--steps 0", "1 or more");

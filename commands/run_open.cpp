@@ -373,6 +373,8 @@ static void train_checks(const Flags& f, bool begins) {
             "one process: it needs whole matrices, and with many each keeps a part");
     require(f.only.empty() || dist::world == 1, "--only " + f.only,
             "one process: it needs whole tensors, and with many each keeps a part");
+    require(!f.graph || dist::world == 1, "--graph",
+            "one process: gradients go to the other ranks between the kernels");
     require(f.schedule == "constant" || f.schedule == "cosine", "--schedule " + f.schedule,
             "constant or cosine");
     require(f.save_optimizer == "last" || f.save_optimizer == "all" || f.save_optimizer == "none",

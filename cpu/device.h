@@ -43,9 +43,17 @@ inline const std::string& device_start() {
     return once;
 }
 
-// Only the cpu backend keeps rows (attention.h), and only cuda tunes its products.
+// Only the cpu backend keeps rows (attention.h), and only cuda tunes its products and records what
+// it repeats (cuda/graph.cuh).
 inline void keep_rows_for_metrics(bool) {}
 inline void tune_products() {}
+inline void use_graph(bool wanted) {
+    if (wanted) {
+        die(EXIT_USER, "--graph: got a program of BACKEND=cpu, wanted one of BACKEND=cuda",
+            "leave --graph out");
+    }
+}
+template <class F> void repeated(const std::vector<size_t>&, F f) { f(); }
 
 // ----------------------------------------------------------------------------
 // 2 work in parts

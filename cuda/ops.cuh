@@ -9,6 +9,7 @@ sums keep one order.
 #include "../reference.h"
 #include "attention.cuh"
 #include "embed.cuh"
+#include "graph.cuh"
 #include "heads.cuh"
 #include "matmul.cuh"
 #include "norms.cuh"

@@ -95,12 +95,24 @@ step_bits() { # two runs with one seed
 losses() { # DIRECTORY
     sed -n 's/^{"event":"train","step":\([0-9]*\).*"loss":\([0-9.e+-]*\).*/\1 \2/p' "$1/log.jsonl"
 }
-step_train() { # a small model learns, and as the CPU's does
-    local run="train -d bb $NANO --seed 1 $QUIET" bad=0
+milliseconds() { # DIRECTORY: of its steps, the middle one
+    sed -n 's/^{"event":"train".*"ms":\([0-9.]*\).*/\1/p' "$1/log.jsonl" | sort -n |
+        awk '{ ms[NR] = $1 } END { print ms[int((NR + 1) / 2)] }'
+}
+hash_of() { sed -n 's/.*"params_hash":"\([0-9a-f]*\)".*/\1/p' "$1/log.jsonl" | tail -n 1; }
+step_train() { # a small model learns, and as the CPU's does; with a graph it has the same bits
+    local run="train -d bb $NANO --seed 1 $QUIET" bad=0 one two same
     "$(program cpu)" $run -n 20 -o "$WORK/train-cpu" > "$WORK/train-cpu.txt" 2>&1 || bad=1
     "$(program softmax)" $run -n $NANO_STEPS -o "$WORK/train-gpu" > "$WORK/train-gpu.txt" 2>&1 ||
         bad=1
     tail -n 1 "$WORK/train-gpu.txt"
+    "$(program softmax)" $run -n $NANO_STEPS --graph -o "$WORK/train-graph" > "$WORK/graph.txt" 2>&1 ||
+        { tail -n 2 "$WORK/graph.txt"; bad=1; }
+    one=$(hash_of "$WORK/train-gpu") two=$(hash_of "$WORK/train-graph")
+    same=DIFFERENT
+    [ "$one" ] && [ "$one" = "$two" ] && same="the same bits" || bad=1
+    echo "with --graph $(milliseconds "$WORK/train-graph") ms a step, without" \
+        "$(milliseconds "$WORK/train-gpu"): $same"
     losses "$WORK/train-gpu" > "$WORK/losses-gpu"
     losses "$WORK/train-cpu" | awk '
         FNR == NR { cpu[$1] = $2; next }
@@ -270,19 +282,22 @@ if [ -n "${STEP:-}" ]; then # one step, under its limit
     "step_$STEP"
     exit
 fi
+BEGAN=$(date +%s) n=0 child=
+WORK=$(mktemp -d) && mkdir -p "$WORK/steps" "$OUT" && : > "$OUT/log.txt" || exit 1
+trap 'exit 143' TERM INT
+trap end EXIT
 if [ ! "$DRY" ] && ! have_gpu; then
-    echo "no GPU here: nvidia-smi lists none, and there is no /dev/nvidia0"
+    n=1
+    echo "no GPU here: nvidia-smi lists none, and there is no /dev/nvidia0" | tee "$WORK/machine.txt"
+    log machine
+    record machine FAILED 0 1
     exit 1
 fi
-BEGAN=$(date +%s) n=0 child=
 if [ -z "$PREBUILT" ]; then
     PREBUILT=$PWD/build/gpu
     TO=$PREBUILT sh dev/gpu_pack.sh || exit 1
 fi
 PREBUILT=$(cd "$PREBUILT" && pwd) || exit 1
-WORK=$(mktemp -d) && mkdir -p "$WORK/steps" "$OUT" && : > "$OUT/log.txt" || exit 1
-trap 'exit 143' TERM INT
-trap end EXIT
 cublas=$(find_cublas)
 export BEGAN LD_LIBRARY_PATH=$cublas${cublas:+${LD_LIBRARY_PATH:+:}}${LD_LIBRARY_PATH:-}
 while read -r name limit; do

@@ -26,9 +26,12 @@ so it is strict where a GPU is silent:
     kernel by kernel; grids and blocks have the limits of a GPU;
   - one stream may not touch memory that another one may still be using: an event or a wait has
     to stand between. Nor may the host free it. Freed addresses do not come back;
+  - what a stream is given between cudaStreamBeginCapture and EndCapture is done when the graph is
+    launched, and not before; a host that waits, copies or allocates in between is stopped;
   - an error that nobody asked for comes with the next question (cudaGetLastError), also that
     an event was not there yet; and one of a kernel stays for good;
-  - with EMU_WAITS=1 it says at the end how often the host waited for the device;
+  - with EMU_WAITS=1 it says at the end how often the host waited for the device, and how many
+    operations it started: kernels, products, copies, memsets, or a graph of them;
     built with -DEMU_COUNT, what each kernel asked of the memory (emu_counts.h);
   - the runtime fails on demand: EMU_FAULT = the names in faults[] below, oom:<MiB>,
     or those of emu_cublas.h.
@@ -54,9 +57,11 @@ speed. TO ADD an instruction: a struct of operands and a function that performs 
 #include <time.h>
 #include <pthread.h>
 #include <unistd.h>
+#include <functional>
 #include <tuple>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 // ----------------------------------------------------------------------------
 // sanitizers. RT marks the emulator's own functions: invisible to ThreadSanitizer, which would
@@ -181,7 +186,7 @@ struct Settings {
     bool open = false;
 };
 // conflicts: extra ldmatrix bank cycles
-struct Counts { uint64_t launches, blocks, mma, ldmatrix, conflicts; long waits; };
+struct Counts { uint64_t launches, blocks, mma, ldmatrix, conflicts; long waits, started; };
 
 inline Settings settings;
 inline Counts counts;
@@ -241,7 +246,10 @@ inline void init() {
         sigaction(SIGSEGV, &sa, nullptr); sigaction(SIGBUS, &sa, nullptr);
     }
     if (*env("EMU_WAITS")) {
-        atexit([] { fprintf(stderr, "emulated: the host waited %ld times\n", counts.waits); });
+        atexit([] {
+            fprintf(stderr, "emulated: the host waited %ld times, started %ld operations\n",
+                    counts.waits, counts.started);
+        });
     }
     COUNT(if (*env("EMU_COUNTS")) {
         counts_start(env("EMU_COUNTS"), env("EMU_L2"), env("EMU_RESIDENT"),
@@ -395,6 +403,22 @@ struct Event { int stream; long number, copies; bool untimed; double ms; bool as
 // a copy to the host that it has not waited for
 struct Arriving { int stream; void* dst; char* bytes; size_t n; };
 inline Array<Arriving> arriving;
+
+// what a captured stream was given, in order
+typedef std::vector<std::function<void()>> Operations;
+inline Operations* captured;                                   // of captured_stream; NULL: none is
+inline cudaStream_t captured_stream;
+inline bool in_graph;                                          // one is launched now
+// Keeps an operation for the graph if its stream is captured; else it is to be done now.
+template <class F> bool keep(cudaStream_t stream, F operation) {
+    counts.started += !in_graph;
+    if (!captured || stream != captured_stream) { return false; }
+    captured->push_back(operation);
+    return true;
+}
+inline void not_captured(const char* what) {
+    if (captured) { fail("%s while a stream is captured", what); }
+}
 
 inline int stream_of(cudaStream_t s) { return s ? (int)((Stream*)s - streams) : 0; }
 // an operation begins on a stream
@@ -982,6 +1006,7 @@ namespace emu {
 template <class... P, class... A>
 void launch(const char* name, void (*f)(P...), dim3 grid, dim3 threads, size_t smem,
             cudaStream_t stream, A... a) {
+    if (keep(stream, [=] { launch(name, f, grid, threads, smem, stream, a...); })) { return; }
     struct Call { void (*f)(P...); std::tuple<std::remove_cv_t<P>...> args; };
     Call call{f, {static_cast<P>(a)...}};
     kernel = name;
@@ -1100,6 +1125,7 @@ inline cudaError_t cudaMemGetInfo(size_t* left, size_t* total) {
 }
 inline cudaError_t cudaMalloc(void** p, size_t n) {
     emu::init();
+    emu::not_captured("cudaMalloc");
     if (emu::sticky != cudaSuccess) { return emu::sticky; }
     size_t left, total; cudaMemGetInfo(&left, &total);
     if (n > left) { return emu::result(cudaErrorMemoryAllocation); }
@@ -1111,6 +1137,7 @@ inline cudaError_t cudaMalloc(void** p, size_t n) {
 }
 // the operations up to `after` of each stream are done: nothing under way may use what is freed
 inline cudaError_t emu_free(void* p, const long* after) {
+    emu::not_captured("cudaFree");
     for (size_t i = 0; i < emu::memory.n; i++) {
         emu::Memory& m = emu::memory[i];
         if (m.p != p) { continue; }
@@ -1137,6 +1164,8 @@ inline cudaError_t cudaFreeAsync(void* p, cudaStream_t stream) { // when the str
 }
 inline cudaError_t cudaMemcpyAsync(void* d, const void* s, size_t n, cudaMemcpyKind kind,
                                    cudaStream_t stream) {
+    if (kind != cudaMemcpyDeviceToDevice) { emu::not_captured("a copy from or to the host"); }
+    if (emu::keep(stream, [=] { cudaMemcpyAsync(d, s, n, kind, stream); })) { return cudaSuccess; }
     bool to = kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice;
     bool from = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
     if (emu::sticky != cudaSuccess) { return emu::sticky; }
@@ -1185,6 +1214,7 @@ inline cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t from, cudaEvent_t
     return emu::result(cudaSuccess);
 }
 inline cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t stream) {
+    emu::not_captured("cudaEventRecord");
     const int s = emu::stream_of(stream);
     timespec now; clock_gettime(CLOCK_MONOTONIC, &now);
     *(emu::Event*)e = emu::Event{ s, emu::streams[s].issued, emu::locked.copies,
@@ -1193,6 +1223,7 @@ inline cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t stream) {
     return emu::result(cudaSuccess);
 }
 inline cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+    emu::not_captured("cudaEventSynchronize");
     const emu::Event& e = *(emu::Event*)event;
     emu::counts.waits += e.copies > emu::locked.known;
     emu::locked_free(e.copies);
@@ -1215,6 +1246,7 @@ inline cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, u
     return emu::result(cudaSuccess);
 }
 inline cudaError_t cudaMemsetAsync(void* p, int v, size_t n, cudaStream_t stream) {
+    if (emu::keep(stream, [=] { cudaMemsetAsync(p, v, n, stream); })) { return cudaSuccess; }
     if (emu::sticky != cudaSuccess) { return emu::sticky; }
     if (n && !emu::is_device(p)) { emu::fail("cudaMemset of a host pointer"); }
     emu::stream_next(stream);
@@ -1230,7 +1262,44 @@ inline cudaError_t cudaStreamCreateWithFlags(cudaStream_t* s, unsigned flags) {
     *s = (cudaStream_t)&emu::streams[emu::n_streams++];
     return emu::result(cudaSuccess);
 }
+inline cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
+    emu::not_captured("cudaStreamBeginCapture");
+    if (!stream) { emu::fail("cudaStreamBeginCapture of the default stream"); }
+    emu::captured = new emu::Operations();
+    emu::captured_stream = stream;
+    return emu::result(cudaSuccess);
+}
+inline cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
+    if (!emu::captured || stream != emu::captured_stream) {
+        emu::fail("cudaStreamEndCapture of a stream that is not captured");
+    }
+    *graph = (cudaGraph_t)emu::captured;
+    emu::captured = nullptr;
+    return emu::result(cudaSuccess);
+}
+inline cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* exec, cudaGraph_t graph,
+                                                 unsigned long long) {
+    *exec = (cudaGraphExec_t)new emu::Operations(*(emu::Operations*)graph);
+    return emu::result(cudaSuccess);
+}
+inline cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t) {
+    emu::not_captured("cudaGraphLaunch");
+    emu::counts.started++;
+    emu::in_graph = true;
+    for (auto& operation : *(emu::Operations*)exec) { operation(); }
+    emu::in_graph = false;
+    return emu::result(cudaSuccess);
+}
+inline cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+    delete (emu::Operations*)graph;
+    return emu::result(cudaSuccess);
+}
+inline cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
+    delete (emu::Operations*)exec;
+    return emu::result(cudaSuccess);
+}
 inline cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+    emu::not_captured("cudaStreamSynchronize");
     const int s = emu::stream_of(stream);
     emu::counts.waits++;
     emu::locked_free(emu::locked.copies);

@@ -330,6 +330,15 @@ inline cublasStatus_t cublasLtMatmul(cublasLtHandle_t h, cublasLtMatmulDesc_t de
     if (emu::is_device(alpha) || emu::is_device(beta)) {
         emu::fail("cublasLtMatmul: alpha and beta on the device");
     }
+    const float al = *(const float*)alpha, be = *(const float*)beta;
+    const cublasLtMatmulAlgo_t kept = *algo;
+    auto again = [=] { // a graph has the numbers, not their addresses
+        if (cublasLtMatmul(h, desc, &al, A, la, B, lb, &be, C, lc, D, ld, &kept, workspace,
+                           workspace_size, stream) != CUBLAS_STATUS_SUCCESS) {
+            emu::fail("cublasLtMatmul of a graph is refused");
+        }
+    };
+    if (emu::keep(stream, again)) { return CUBLAS_STATUS_SUCCESS; }
     for (const void* p : {A, B, C, (const void*)D}) {
         if (!emu::is_device(p)) { emu::fail("cublasLtMatmul of a host pointer"); }
     }
@@ -397,7 +406,6 @@ inline cublasStatus_t cublasLtMatmul(cublasLtHandle_t h, cublasLtMatmulDesc_t de
     emu::algorithms.push_back(number);
     emu::Access access;
     memset(workspace, 0xFF, std::min(workspace_size, size_t(1) << 16));
-    const float al = *(const float*)alpha, be = *(const float*)beta;
     COUNT(if (emu::counting_on) { emu::fill(D, d); return CUBLAS_STATUS_SUCCESS; })
     for (int n = 0; n < d.count; n++) {
         std::vector<float> x = emu::widened(A, a, !m.transA, n),

@@ -8,6 +8,7 @@ each in a child process that must die with the right words) is for the emulator.
     nvcc -std=c++17 -O2 -arch=sm_80 dev/emulator/selftest.cu -lcublasLt -o selftest && ./selftest
 */
 #include "../../cuda/gemm.cuh"
+#include "../../cuda/graph.cuh"
 #include "../../cuda/instructions.cuh"
 #include <functional>
 #include <sys/wait.h>
@@ -28,6 +29,59 @@ template <class F> static void check_lanes(const char* name, int from, F want) {
     bool ok = true;
     for (unsigned l = 0; l < 32; l++) { ok = ok && h[from + l] == (unsigned)want(l); }
     check(name, ok);
+}
+
+// ----------------------------------------------------------------------------
+// a graph: recorded kernels, memsets and copies are done when it is launched, each time
+
+__global__ void add_one(unsigned* o) { o[threadIdx.x] += 1; }
+static void check_graph() {
+    unsigned* copy = (unsigned*)device_malloc(sizeof h);
+    device_zero(out, sizeof h);
+    const cudaGraphExec_t graph = graph_record([=] {
+        LAUNCH(add_one, dim3(1), dim3(32), 0, out);
+        device_copy(copy, out, sizeof h);
+        device_zero(out + 1, sizeof(unsigned));
+    });
+    to_host(h, out, sizeof h);
+    check("a graph that was only recorded", h[0] == 0);
+    for (unsigned times = 1; times <= 3; times++) {
+        device_check(cudaGraphLaunch(graph, device_stream), "starting a graph");
+        to_host(h, out, sizeof h);
+        check("a graph: kernels", h[0] == times && h[1] == 0 && h[31] == times && h[32] == 0);
+        to_host(h, copy, sizeof h);
+        check("a graph: a copy between a kernel and a memset", h[0] == times && h[1] == 1);
+    }
+    device_check(cudaGraphExecDestroy(graph), "freeing a graph");
+    device_free(copy);
+}
+
+// the third time it is a graph; where scratch has moved, or the key is another, it is made anew
+static void check_repeated() {
+    use_graph(true);
+    device_zero(out, sizeof h);
+    int called = 0;
+    auto work = [&] {
+        called++;
+        unsigned* x = (unsigned*)device_scratch(sizeof h);
+        device_copy(x, out, sizeof h);
+        LAUNCH(add_one, dim3(1), dim3(32), 0, x);
+        device_copy(out, x, sizeof h);
+    };
+    auto count = [&] {
+        to_host(h, out, sizeof h);
+        return h[31];
+    };
+    for (int times = 0; times < 5; times++) { repeated({ 7 }, work); }
+    check("repeated: five times, and called for two", count() == 5 && called == 2);
+    device_scratch(100 * sizeof h);
+    for (int times = 0; times < 5; times++) { repeated({ 7 }, work); }
+    check("repeated: scratch has moved", count() == 10 && called == 4);
+    for (int times = 0; times < 5; times++) { repeated({ 8 }, work); }
+    check("repeated: another key", count() == 15 && called == 6);
+    use_graph(false);
+    repeated({ 8 }, work);
+    check("repeated: without a graph", count() == 16 && called == 7);
 }
 
 // ----------------------------------------------------------------------------
@@ -619,6 +673,15 @@ static void test_refusals() {
     misuse("not 8-byte aligned, as a vector", misaligned_pair, 1);
     misuse("not 16-byte aligned, as a vector", misaligned_static, 1);
     misuse("not waited for", no_wait, 32, 512);
+    refuse("cudaStreamSynchronize while a stream is captured",
+           [] { graph_record([] { device_sync(); }); });
+    refuse("cudaMalloc while a stream is captured", [] { graph_record([] { device_malloc(4); }); });
+    refuse("a copy from or to the host while a stream is captured", [] {
+        to_device(out, h, 4);
+        graph_record([] {
+            cudaMemcpyAsync(h, out, 4, cudaMemcpyDeviceToHost, device_stream);
+        });
+    });
     refuse("not a device pointer", [] { LAUNCH(shuffles, dim3(1), dim3(32), 0, h); });
     refuse("does not fit", [] { to_device(h, h, 4); });
     refuse("pageable memory",
@@ -714,7 +777,7 @@ static void test_refusals() {
     emu::settings.fault = "";
 }
 #else
-static void test_refusals() { skipped += 131; }
+static void test_refusals() { skipped += 134; }
 #endif
 
 // larger than the ring of page-locked memory, its source overwritten at once
@@ -739,6 +802,8 @@ int main() {
     out = (unsigned*)device_malloc(sizeof h);
     test_to_device();
     test_wrappers();
+    check_graph();
+    check_repeated();
     test_gemm<float, float>("gemm fp32");
     test_gemm<bf16, bf16>("gemm bf16");
     test_gemm<float, bf16>("gemm bf16, fp32 output");

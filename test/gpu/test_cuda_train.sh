@@ -168,6 +168,29 @@ wait $long
 for sched in rev pct; do
     same_hash "bf16, schedule $sched" "$dir/a.bf16" "$dir/a.$sched"
 done
+# a micro-batch that is started by one call has the same bits: the stream of NORM=post takes turns in
+# two places, a run goes on, several micro-batches are one step
+train a.graph a_bf16 -n 5 --graph
+train a.graph a_bf16 -n 10 --resume --graph
+same_hash "bf16, a graph" "$dir/a.bf16" "$dir/a.graph"
+train b.graph b_bf16 -n 10 --graph
+same_hash "b, bf16, a graph" "$dir/b.bf16" "$dir/b.graph"
+train c.graph c_cuda -n 10 --graph
+same_hash "c, fp32, a graph" "$dir/c.cuda" "$dir/c.graph"
+for how in "" --graph; do
+    train a.some$how a_bf16 -n 6 --batch 1 --total-batch 66 --min-context 3 --eval-every 2 $how
+done
+same_hash "bf16, a graph of two micro-batches" "$dir/a.some" "$dir/a.some--graph"
+# conversations: how many targets count differs from step to step, and so does 1 / count
+for i in $(seq 60); do
+    printf '{"messages":[{"role":"user","content":"%s"},{"role":"assistant","content":"%s"}]}\n' \
+        "$(seq -s x $((i % 7 + 1)))" "$(seq -s y $((i * 5 % 11 + 1)))"
+done > "$dir/talk.jsonl"
+for how in "" --graph; do
+    train a.talk$how a_bf16 -n 10 -d "$dir/talk.jsonl" --sft zephyr --batch 1 --val-seqs 1 --probe-seqs 1 \
+        --probe-len 8 --eval-every 3 $how
+done
+same_hash "bf16, a graph of conversations" "$dir/a.talk" "$dir/a.talk--graph"
 train a.half a_bf16 -n 5
 train a.half a_bf16 -n 10 --resume
 same_hash "bf16, resumed" "$dir/a.bf16" "$dir/a.half"
@@ -185,12 +208,20 @@ done
 if [ "$DEVICE" = emu ]; then
     waits() {
         train waits a_bf16 --batch 1 --total-batch 66 --eval-every 0 -n $1
-        sed -n 's/.*the host waited \([0-9]*\) times/\1/p' "$dir/waits.txt"
+        sed -n 's/.*the host waited \([0-9]*\) times.*/\1/p' "$dir/waits.txt"
     }
     export EMU_WAITS=1
     few=$(waits 3) more=$(waits 13)
     [ $((more - few)) = 10 ] && ok ||
         bad "10 more steps of two micro-batches: the host waited $few, then $more times, wanted 10 more"
+    # and what it starts in a step: kernels and products, or a graph of them
+    starts() {
+        train starts a_bf16 --batch 1 --eval-every 0 "$@"
+        sed -n 's/.*started \([0-9]*\) operations/\1/p' "$dir/starts.txt"
+    }
+    plain=$(($(starts -n 13) - $(starts -n 3))) graph=$(($(starts -n 13 --graph) - $(starts -n 3 --graph)))
+    [ $graph -gt 0 ] && [ $graph -le 100 ] && [ $plain -ge 1000 ] && ok ||
+        bad "10 more steps started $plain operations, with a graph $graph: wanted 100 at most"
     unset EMU_WAITS
     batch() { sed -n "s/^batch  *//p" "$dir/$1.txt"; }
     AUTO=$(echo $FLAGS | sed 's/--batch 3//')

@@ -1,7 +1,7 @@
 # dev/gpu_run.sh without a GPU, without make, nvcc, git and python in its way: every step, by the
 # program built for the emulator; what it does where a step fails or hangs, and where it is cut off
 # at any moment; where cuBLAS is looked for; the hint for each of the likeliest errors
-. test/ok.sh
+. test/dist.sh
 top=$PWD
 dir=$top/build/test/gpu_run
 rm -rf $dir; mkdir -p $dir/tree/dev $dir/bin $dir/path
@@ -79,6 +79,9 @@ stubs
 gpu_run $dir/no; status=$?
 [ $status = 1 ] && [ "$(wc -l < $dir/no.txt)" = 1 ] && grep -q '^no GPU here' $dir/no.txt
 ok $? "without a GPU: status $status, $(cat $dir/no.txt)"
+valid $dir/no/results.json && [ "$(result $dir/no machine)" = FAILED ] &&
+    grep -q '"said":"no GPU here' $dir/no/results.json
+ok $? "results.json without a GPU: $(cat $dir/no/results.json)"
 gpu_run $dir/all DRY=1 CARD="H100 SXM"; ok $? "all steps: $(tail -n 3 $dir/all.txt)"
 for step in machine selftest ops real bits train bench profile peers compare; do
     [ "$(result $dir/all $step)" = ok ]; ok $? "$step: $(result $dir/all $step)"
@@ -135,7 +138,6 @@ found=$(env -i HOME=$dir/home CUDA=$dir/toolkit PATH=$PATH bash $dir/find.sh)
 
 # ---- and once for good, by the programs built for the emulator
 if [ -f "$CUDA/include/cublasLt.h" ]; then
-    . test/dist.sh
     once=$(make -s once BACKEND=cpu CXX="$CXX")
     emulated() { # NAME SOURCE FLAGS..
         name=$1 source=$2; shift 2
@@ -162,7 +164,9 @@ if [ -f "$CUDA/include/cublasLt.h" ]; then
     valid $dir/emulated/results.json; ok $? "results.json: $(tail -n 1 $dir/json)"
     grep -q 'update_kernel.* 1 ' $dir/emulated/log.txt; ok $? "no update in the profile"
     grep -q 'bf16, batch [0-9]*: loss' $dir/emulated/results.json; ok $? "no real size was compared"
-else echo "skipped: 12 checks of dev/gpu_run.sh, no CUDA headers in $CUDA/include (set CUDA=)"; fi
+    grep -q 'with --graph [0-9.]* ms a step, .*: the same bits' $dir/emulated/results.json
+    ok $? "no graph was compared: $(grep '"train"' $dir/emulated/results.json | cut -c 1-400)"
+else echo "skipped: 13 checks of dev/gpu_run.sh, no CUDA headers in $CUDA/include (set CUDA=)"; fi
 
 # the table of docs/gpu.md is what dev/gpu/predict.py prints today
 if command -v python3 > /dev/null; then

@@ -1,0 +1,49 @@
+/*
+graph.cuh -- a CUDA graph: what a micro-batch launches, recorded once and then started by one call.
+
+In a step of a small model the GPU waits for the host, which starts some hundred kernels and products
+one after the other. With --graph the host starts them all at once. What is recorded are
+the kernels with their arguments, so a graph belongs to a key: all that these arguments depend on.
+*/
+#ifndef CUDA_GRAPH_CUH
+#define CUDA_GRAPH_CUH
+#include "device.cuh"
+
+namespace cuda {
+typedef std::vector<size_t> GraphKey;
+
+inline void use_graph(bool wanted) { graph_wanted = wanted; }
+
+// Records what f launches, and launches none of it.
+template <class F> cudaGraphExec_t graph_record(F f) {
+    const char* doing = "recording a graph (without --graph there is none)";
+    cudaGraph_t graph;
+    cudaGraphExec_t ready;
+    device_check(cudaStreamBeginCapture(device_stream, cudaStreamCaptureModeThreadLocal), doing);
+    f();
+    device_check(cudaStreamEndCapture(device_stream, &graph), doing);
+    device_check(cudaGraphInstantiateWithFlags(&ready, graph, 0), doing);
+    device_check(cudaGraphDestroy(graph), doing);
+    return ready;
+}
+
+// Does what f does, with --graph by a graph: the first time with a key f itself, which chooses
+// algorithms and reserves memory; the second time f is recorded; from then on it is not called.
+template <class F> void repeated(GraphKey key, F f) {
+    static GraphKey last;
+    static cudaGraphExec_t graph;
+    if (!graph_wanted || getenv("PROFILE")) { return f(); }
+    key.push_back(scratch_number);
+    if (key != last) {
+        if (graph) { device_check(cudaGraphExecDestroy(graph), "freeing a graph"); }
+        graph = NULL;
+        f();
+        key.back() = scratch_number;
+        last = key;
+        return;
+    }
+    if (!graph) { graph = graph_record(f); }
+    device_check(cudaGraphLaunch(graph, device_stream), "starting a graph");
+}
+} // namespace cuda
+#endif // CUDA_GRAPH_CUH
