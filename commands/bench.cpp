@@ -71,8 +71,8 @@ static double attention_madds(const Model* m) {
     return pairs * m->B * s.NH * s.HS;
 }
 
-// Times every operation of a step on the tensors of its last micro-batch: the stages of a layer, then
-// what is around the layers. accum: micro-batches of a step
+// Times every operation of a step on the tensors of its last micro-batch: the stages of a layer,
+// then what is around the layers. accum: micro-batches of a step
 static std::vector<OpRow> op_rows(Model* m, long accum) {
     const Arch& c = m->c;
     const int N = rows(m), R = m->R;

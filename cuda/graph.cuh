@@ -1,9 +1,9 @@
 /*
 graph.cuh -- a CUDA graph: what a micro-batch launches, recorded once and then started by one call.
 
-In a step of a small model the GPU waits for the host, which starts some hundred kernels and products
-one after the other. With --graph the host starts them all at once. What is recorded are
-the kernels with their arguments, so a graph belongs to a key: all that these arguments depend on.
+In a step of a small model the GPU waits for the host, which starts some hundred kernels and
+products one after the other. With --graph the host starts them all at once. The kernels are
+recorded with their arguments, so a graph belongs to a key: all that these arguments depend on.
 */
 #ifndef CUDA_GRAPH_CUH
 #define CUDA_GRAPH_CUH

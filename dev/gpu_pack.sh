@@ -44,7 +44,9 @@ make -s -j"$JOBS" once BACKEND=cpu ARCH=$HOST CXX="$CXX" > /dev/null || exit 1
 {
     echo "one cpu BACKEND=cpu PRECISION=fp32"
     echo "one fp32 BACKEND=cuda PRECISION=fp32"
-    for p in bf16 fp32; do echo "test_program test_cuda-$p test/gpu/test_cuda.cu -DPRECISION=$p"; done
+    for p in bf16 fp32; do
+        echo "test_program test_cuda-$p test/gpu/test_cuda.cu -DPRECISION=$p"
+    done
     echo "test_program selftest dev/emulator/selftest.cu"
     echo "one k BACKEND=cuda PRECISION=bf16 BIAS=k"
     for a in $ATTNS; do echo "one $a BACKEND=cuda PRECISION=bf16 ATTN=$a"; done
@@ -66,7 +68,8 @@ python3 dev/gpu/predict.py --json > "$pack/predicted.jsonl" 2> /dev/null
 [ $bad = 0 ] || exit 1
 [ "${TO:-}" ] && exit 0
 whole=build/gpu/train_sink-gpu
-mkdir -p $whole/dev/bench && cp dev/gpu_run.sh $whole/dev && cp dev/bench/bench_torch.py $whole/dev/bench
+mkdir -p $whole/dev/bench && cp dev/gpu_run.sh $whole/dev &&
+    cp dev/bench/bench_torch.py $whole/dev/bench
 tar -C build/gpu -cf - train_sink-gpu | xz -9 -T"$JOBS" > build/gpu.tar.xz || exit 1
 size=$(wc -c < build/gpu.tar.xz)
 echo "build/gpu.tar.xz: $((size / 1000000)) MB"

@@ -106,8 +106,8 @@ step_train() { # a small model learns, and as the CPU's does; with a graph it ha
     "$(program softmax)" $run -n $NANO_STEPS -o "$WORK/train-gpu" > "$WORK/train-gpu.txt" 2>&1 ||
         bad=1
     tail -n 1 "$WORK/train-gpu.txt"
-    "$(program softmax)" $run -n $NANO_STEPS --graph -o "$WORK/train-graph" > "$WORK/graph.txt" 2>&1 ||
-        { tail -n 2 "$WORK/graph.txt"; bad=1; }
+    "$(program softmax)" $run -n $NANO_STEPS --graph -o "$WORK/train-graph" \
+        > "$WORK/graph.txt" 2>&1 || { tail -n 2 "$WORK/graph.txt"; bad=1; }
     one=$(hash_of "$WORK/train-gpu") two=$(hash_of "$WORK/train-graph")
     same=DIFFERENT
     [ "$one" ] && [ "$one" = "$two" ] && same="the same bits" || bad=1
@@ -288,7 +288,8 @@ trap 'exit 143' TERM INT
 trap end EXIT
 if [ ! "$DRY" ] && ! have_gpu; then
     n=1
-    echo "no GPU here: nvidia-smi lists none, and there is no /dev/nvidia0" | tee "$WORK/machine.txt"
+    echo "no GPU here: nvidia-smi lists none, and there is no /dev/nvidia0" |
+        tee "$WORK/machine.txt"
     log machine
     record machine FAILED 0 1
     exit 1

@@ -4,7 +4,7 @@ nobody has run it on yet.
 
     python3 dev/gpu/predict.py            prints the tables
     python3 dev/gpu/predict.py --write    also puts them into docs/gpu.md, between its markers
-    python3 dev/gpu/predict.py --json     one object a card, which dev/gpu_run.sh lays beside a real run
+    python3 dev/gpu/predict.py --json     an object for each card, to lay beside a real run
 
 What is counted, not assumed: the instructions of the attention kernels (dev/gpu/budgets.tsv, from
 the machine code) and what the other kernels ask of the memory (dev/gpu/counts.tsv, from the emulator).
