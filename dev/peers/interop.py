@@ -77,7 +77,7 @@ Attention is computed with the whole map; no other `attn_implementation` can be 
 `dev/peers/check_families.py`: read, they agree with transformers to 2e-5 ({sum(s == 'agrees' for s in families.values())} of {len(families)}). Written again,
 these come out as the same class, with the same tensors to the bit and the same loss:
 
-{', '.join(f'`{n}`' for n in written)}.
+{textwrap.fill(', '.join(f'`{n}`' for n in written), 100)}.
 
 A run that begins with `--init` of such a model writes that family in every `step_N`, with our own
 keys beside its (`"train_sink"`), as long as the family can express the model. Two cannot always.
@@ -85,7 +85,7 @@ Phi and Falcon 7B have one norm for both branches; training makes two of it. Gem
 as w - 1, rounded to half an ulp of 1, and may not come back exactly where w is less than 0.5. Such a
 checkpoint is written as ours.
 
-Read only: experts, Mamba layers, gpt-oss, OPT-350m's projections.
+Read only: experts, Mamba layers, the delta rule, gpt-oss, OPT-350m's projections.
 
 ## GGUF, for llama.cpp
 
@@ -146,7 +146,6 @@ with model.trace("a door by the river"):
     h = model.model.layers[0].output[0].save()
     logits = model.lm_head.output.save()
 print(h.norm(dim=-1))  # of each token after the first layer
-```
-""")
+```""")
 if bad:
-    print("## What disagrees\n\n" + "\n".join("- " + b for b in bad))
+    print("\n## What disagrees\n\n" + "\n".join("- " + b for b in bad))
