@@ -143,7 +143,6 @@ DEVICE void norm_backward_rows(real* dx, float* part, const NormBackward& a) {
         const long at = (long)n * C;
         const WarpRow<N, K> d_n(a.dout + at, C), x_n(a.x + at, C);
         real* dx_n = dx + at;
-        const real* before = a.add ? dx_n : NULL;
         const float m = a.mean ? a.mean[n] : 0.0f, r = a.rstd[n];
         float dot = 0, sum = 0;
         #pragma unroll
@@ -162,7 +161,8 @@ DEVICE void norm_backward_rows(real* dx, float* part, const NormBackward& a) {
         FOR_ROW(k, c, N, K, C) {
             const Vec<float, N> d = d_n.at(k, c), v = x_n.at(k, c);
             const Vec<float, N> w = load_real_or<N>(1, a.weight, c);
-            Vec<float, N> g = load_real_or<N>(0, before, c), dw_c = dw.at(k, c), db_c;
+            Vec<float, N> g = a.add ? load_real<N>(dx_n + c) : all_of<N>(0);
+            Vec<float, N> dw_c = dw.at(k, c), db_c;
             if (SUM_BIAS) { db_c = db.at(k, c); }
             for (int i = 0; i < N; i++) {
                 const float x = v[i] - m;

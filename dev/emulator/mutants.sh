@@ -62,7 +62,7 @@ cuda/attention_tiles.cuh|head_slope = pe_slope<Pe>(s, h);|head_slope = Pe::slope
 cuda/attention_panels.cuh|const float slope = pe_slope<Pe>(s, x.h);|const float slope = Pe::slope(x.h, s.NH);|fp32
 cuda/rows.cuh|    return p ? load_real<N>(p + at) : all_of<N>(otherwise);|    return p ? load_real<N>(p) : all_of<N>(otherwise);|fp32
 cuda/rows.cuh|i += (long)gridDim.x * ROW_THREADS * N)|i += (long)gridDim.x * ROW_THREADS * N * 2)|fp32
-cuda/norms.cuh|    const real* before = a.add ? dx_n : NULL;|    const real* before = NULL;|fp32
+cuda/norms.cuh|Vec<float, N> g = a.add ? load_real<N>(dx_n + c) : all_of<N>(0);|Vec<float, N> g = all_of<N>(0);|fp32
 cuda/heads.cuh|gate_t + c / s.HS * width, c % s.HS, width|gate_t + c / s.HS * width, 0, width|fp32
 cuda/optimizer.cuh|sums->loss += sum / count;|sums->loss = sum / count;|fp32
 cuda/device.cuh|        device_check(cudaEventSynchronize(taken[slot]), "waiting for the GPU");|        |fp32
