@@ -32,7 +32,7 @@ cuda/attention_backward.cuh|sequence[1] = b * s.NH;|sequence[1] = 0;|bf16
 cuda/attention_panels.cuh|std::min(s.T, std::max(x.t1, s.prefix))|x.t1|fp32
 cuda/attention_panels.cuh|std::max(0, t0 - s.window + 1) / 8 * 8;|std::max(0, t0 - s.window + 1) / 8 * 8 + 8;|fp32
 cuda/attention_panels.cuh|if (s.window && !s.prefix) {|if (s.window) {|fp32
-cuda/attention_panels.cuh|if (n >= x.count * rows) { return; }\n    const int b = x.b + n / rows, t = x.t0 + n % rows;|if (n > x.count * rows) { return; }\n    const int b = x.b + n / rows, t = x.t0 + n % rows;|fp32
+cuda/attention_panels.cuh|keys = x.keys();\n    if (n >= x.count * rows) { return; }|keys = x.keys();\n    if (n > x.count * rows) { return; }|fp32
 cuda/attention_panels.cuh|add ? rows : NULL,|NULL,|fp32
 cuda/attention_panels.cuh|gemm(matrix(keys, s.HS, (long)s.T * s.HS), keys, transposed|gemm(matrix(keys, s.HS, (long)s.T * s.HS), NULL, transposed|fp32
 cuda/attention_panels.cuh|            device_zero(memory.dk, 2 * panel_sums(s) * sizeof(float));|            if (g == 0) { device_zero(memory.dk, 2 * panel_sums(s) * sizeof(float)); }|fp32
@@ -40,7 +40,7 @@ cuda/attention_panels.cuh|        m = warp_max(m);\n|\n|fp32
 cuda/attention_panels.cuh|if (Bi::column) { l += attn_mass|if (false) { l += attn_mass|fp32
 cuda/attention_panels.cuh|dqkv + ((long)b0 * s.T + row)|dqkv + row|fp32
 cuda/attention_panels.cuh|gemm(matrix(keys, s.HS, (long)s.T * s.HS), keys, transposed|gemm(matrix(keys, s.HS, 0), keys, transposed|fp32
-cuda/attention_panels.cuh|const int b = x.b + n / rows, t = x.t0 + n % rows;|const int b = n / rows, t = x.t0 + n % rows;|fp32
+cuda/attention_panels.cuh|const int b = x.b + n / rows, t = x.t0 + n % rows;\n    const float scale|const int b = n / rows, t = x.t0 + n % rows;\n    const float scale|fp32
 cuda/rows.cuh|    sums[warp][lane] = sum;\n    __syncthreads();|    sums[warp][lane] = sum;|fp32
 cuda/rows.cuh|    if (warp > 0 \|\| c >= C \|\| c % width >= limit) { return; }|    if (warp > 0 \|\| c >= C) { return; }|fp32
 cuda/norms.cuh|        __syncthreads();\n        for (int c = threadIdx.x; c < C; c += blockDim.x) {|        for (int c = threadIdx.x; c < C; c += blockDim.x) {|tsan
