@@ -18,7 +18,8 @@ try:
     from matplotlib.transforms import ScaledTranslation
 except ImportError as e:
     die(f"{e.name}: not installed, wanted numpy and matplotlib",
-        "python3 -m pip install numpy matplotlib")
+        "python3 -m pip install numpy matplotlib; where pip refuses, apt-get install "
+        "python3-matplotlib, or a virtual environment (docs/start.md)")
 
 # The looks of everything that is drawn are here. Okabe and Ito's colors, which color-blind
 # readers tell apart, without the yellow that white paper swallows
