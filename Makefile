@@ -51,8 +51,8 @@ ptx-all: # every variant and head dimension as nvcc compiles it, interpreted, fo
 sanitizer: # the CUDA tests under compute-sanitizer, on a GPU
 	@DEVICE=sanitizer sh test/gpu/test_cuda.sh
 
-size: # lines of every file, and the budgets of the house: fails above one
-	@sh dev/size.sh
+size: # the rules that every file keeps: headers compile alone, no include goes upward, ..
+	@python3 dev/size.py
 
 mutants: # one-line bugs, each of which one test has to notice
 	@sh dev/mutants.sh

@@ -129,8 +129,8 @@ inline bool column_idle(const Arch& c) {
 // says so, and what would give it an effect; "" where it has one
 std::string column_note(const Arch& c);
 
-// PE=alibi: how many heads have the slopes 2^(-8h/n), the rest those between them: all, or the largest
-// power of two
+// PE=alibi: how many heads have the slopes 2^(-8h/n), the rest those between them: all, or the
+// largest power of two
 inline int slope_heads(const Arch& c) {
     int n = 1;
     while (2 * n <= c.NH) { n *= 2; }

@@ -234,7 +234,7 @@ struct AttnShape {
     double scale = 1;         // of q . k: 1 / sqrt(HS), unless the model says otherwise
     float cap = 0;            // ATTN=softcap: scores stay within +-cap
     float shift = 0;         // added to the score of every token's key; no effect where f = exp
-    int slope_heads = 0;      // PE=alibi: as many heads have even slopes, the others lie between; 0: NH
+    int slope_heads = 0;      // PE=alibi: heads with even slopes, the others lie between; 0: NH
     int rot = 0;              // channels at the front of every head that rope turns: HS, or fewer
 };
 // one row of qkv: q heads, k heads, v heads

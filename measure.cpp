@@ -174,8 +174,8 @@ Metrics measure(Model* m, const int* seqs, int n, int T, int batch_tokens,
     return r;
 }
 
-// ---- --sink-at: Sink_k of any tokens k, where the metrics of every evaluation stop at METRIC_K. It
-// is worked out on the host, from what a forward pass leaves of attention
+// ---- --sink-at: Sink_k of any tokens k, where the metrics of every evaluation stop at METRIC_K.
+// It is worked out on the host, from what a forward pass leaves of attention
 
 AttentionHost attention_host(const Model* m, int l) {
     const Arch& c = m->c;

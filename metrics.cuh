@@ -31,7 +31,7 @@ enum { METRIC_K = 10 }; // alpha_k is kept for k = 1..10
 // 1 one head on one sequence
 
 // HEAD_METRICS: what is measured of a head besides alpha, a row each. A row makes the field of
-// HeadMetrics, its sum and its mean, its place among CUDA's sums and its key in the log and in --json;
+// HeadMetrics, its sum and its mean, its place among CUDA's sums and its key in the log and --json;
 // scripts/lib/runlog.py reads the rows. What a query adds to the sum is in HeadSums below (the CPU
 // calls it too) and in attention_metrics_kernel (cuda/metrics.cuh).
 //

@@ -34,7 +34,8 @@ long Layout::params(Params<P>* p, std::vector<Tensor>* list, P* base) const {
     return n;
 }
 
-// Weights are in `real`, their gradients in acc; where both are one type, this makes the first alone.
+// Weights are in `real`, their gradients in acc; where both are one type, this makes the first
+// alone.
 struct SameType {};
 typedef std::conditional<std::is_same<real, acc>::value, SameType, acc>::type other;
 template long Layout::params<real>(Params<real>*, std::vector<Tensor>*, real*) const;

@@ -113,9 +113,9 @@ struct Stage;
 // computes
 typedef std::function<void(Model* m, const Stage& stage, int l)> Around;
 
-// Rows of the batch whose positions run on. What is loaded is a list of them: one span for a batch of
-// whole sequences; one for the next row of a sequence whose earlier rows are in the cache; or, where
-// sequences share their beginnings, a forest of spans that continue each other
+// Rows of the batch whose positions run on. What is loaded is a list of them: one span for a batch
+// of whole sequences; one for the next row of a sequence whose earlier rows are in the cache; or,
+// where sequences share their beginnings, a forest of spans that continue each other
 struct Span {
     int row;       // the first one in the batch
     int sequences; // of `length` rows each, one after the other

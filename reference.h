@@ -462,8 +462,8 @@ HD float grad_scale(double loss, double squares, float clip) {
     return scale < 1 ? scale : 1.0;
 }
 
-// ---- Muon's part in elementwise steps, for a matrix of weights (rows, cols). x is wide, (r, c) with
-// r <= c: the matrix, or its transpose if it has more rows than columns
+// ---- Muon's part in elementwise steps, for a matrix of weights (rows, cols). x is wide, (r, c)
+// with r <= c: the matrix, or its transpose if it has more rows than columns
 
 // the index in x of element (i, j) of the weights
 HD long muon_place(int i, int j, int rows, int cols) {

@@ -1,6 +1,6 @@
 /*
-commands/bench.cpp -- the command bench: tokens/s of a training step; its operations, one by one; memory; the
-cost of an evaluation.
+commands/bench.cpp -- the command bench: tokens/s of a training step; its operations, one by one;
+memory; the cost of an evaluation.
 */
 #include "../cpu/choice.h"
 #include "../log.h"

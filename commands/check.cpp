@@ -1,6 +1,6 @@
 /*
-commands/check.cpp -- the command check: do the gradients of this build equal finite differences of its
-loss? For those who change the mathematics.
+commands/check.cpp -- the command check: do the gradients of this build equal finite differences of
+its loss? For those who change the mathematics.
 
 A tiny model with the switches of this build (and any flags of the model), random weights, random
 tokens. Each tensor is moved a little along some directions u, and the slope of the loss, by

@@ -1,7 +1,7 @@
 /*
 eval_cache.h -- attention of eval with fewer keys: streaming, eviction, edits of the weights. It is
-computed here, a row at a time in host memory, with the mathematics of reference.h: any backend can be
-asked. Rows count from 0 here, and the sink token's is one of them.
+computed here, a row at a time in host memory, with the mathematics of reference.h: any backend can
+be asked. Rows count from 0 here, and the sink token's is one of them.
 */
 #ifndef EVAL_CACHE_H
 #define EVAL_CACHE_H

@@ -1,7 +1,7 @@
 /*
-eval_change.h -- what a run of eval changes of a model: numbers anywhere in it, bits, and what a query still
-sees. A model runs its stages as ever; the change comes before, after or in place of a stage
-(Model::around).
+eval_change.h -- what a run of eval changes of a model: numbers anywhere in it, bits, and what a
+query still sees. A model runs its stages as ever; the change comes before, after or in place of a
+stage (Model::around).
 */
 #ifndef EVAL_CHANGE_H
 #define EVAL_CHANGE_H

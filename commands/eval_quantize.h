@@ -1,6 +1,6 @@
 /*
-eval_quantize.h -- fewer bits for eval: numbers become one of 2^bits and are numbers again; everything else is
-computed as ever.
+eval_quantize.h -- fewer bits for eval: numbers become one of 2^bits and are numbers again;
+everything else is computed as ever.
 */
 #ifndef EVAL_QUANTIZE_H
 #define EVAL_QUANTIZE_H

@@ -1,6 +1,6 @@
 /*
-eval_run.h -- one run of eval over the sequences: its losses and sinks, the outliers of the stream, the
-gradients in it.
+eval_run.h -- one run of eval over the sequences: its losses and sinks, the outliers of the stream,
+the gradients in it.
 */
 #ifndef EVAL_RUN_H
 #define EVAL_RUN_H

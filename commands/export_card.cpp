@@ -1,6 +1,6 @@
 /*
-commands/export_card.cpp -- what export_card.h declares. Everything in it comes from config.json, state.json and
-log.jsonl.
+commands/export_card.cpp -- what export_card.h declares. Everything in it comes from config.json,
+state.json and log.jsonl.
 */
 #include "export_card.h"
 #include "../log.h"

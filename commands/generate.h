@@ -1,6 +1,6 @@
 /*
-generate.h -- text from a model, for the command generate, the samples of a run, and others that open a
-chat template.
+generate.h -- text from a model, for the command generate, the samples of a run, and others that
+open a chat template.
 */
 #ifndef GENERATE_H
 #define GENERATE_H

@@ -48,8 +48,8 @@ inline std::string memory_text(const Arch& c, long B, long T, bool train, double
                 *bytes / 0x1p20);
 }
 
-// Ends the run if the ranks of this machine want more bytes than are free, `bytes` each. parts: what
-// for, in words.
+// Ends the run if the ranks of this machine want more bytes than are free, `bytes` each. parts:
+// what for, in words.
 inline void memory_require(double bytes, const std::string& parts, double free,
                            const std::string& hint) {
     if (dist::local > 0 || bytes * dist::neighbors <= free) { return; } // one asks for all here
@@ -68,8 +68,8 @@ inline void memory_check(const Arch& c, long B, long T, bool train, double spare
                    "lower --batch, --seq or the model size");
 }
 
-// Checks, before anything is allocated, that the token ids of a step fit: they are drawn at once, and
-// so are those of the next one. A micro-batch also has a target for each.
+// Checks, before anything is allocated, that the token ids of a step fit: they are drawn at once,
+// and so are those of the next one. A micro-batch also has a target for each.
 inline void step_memory_check(long tokens_per_step) {
     const double bytes = 3.0 * sizeof(int) * tokens_per_step / dist::world;
     memory_require(bytes, strf("for the tokens of a step, --total-batch %ld", tokens_per_step),

@@ -1,6 +1,6 @@
 /*
-commands/probe.cpp -- the command probe: the sinks of a checkpoint, on text, random or repeated tokens; maps of
-its heads.
+commands/probe.cpp -- the command probe: the sinks of a checkpoint, on text, random or repeated
+tokens; maps of its heads.
 */
 #include "../shell/data_flags.h"
 #include "../shell/run_dir.h"

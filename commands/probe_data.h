@@ -1,6 +1,6 @@
 /*
-probe_data.h -- the sequences that probe and eval measure: from the data of a run, from files, random or
-repeated tokens.
+probe_data.h -- the sequences that probe and eval measure: from the data of a run, from files,
+random or repeated tokens.
 */
 #ifndef PROBE_DATA_H
 #define PROBE_DATA_H
@@ -24,8 +24,8 @@ struct ProbeBos { int id = -1; std::string label = "none"; };
 
 ProbeBos probe_bos(const Flags& f, int V);
 
-// The --bos that the model or its run had where this command has none, "" if there is no other; what
-// is found at token 1 depends on it. note: what to say of it
+// The --bos that the model or its run had where this command has none, "" if there is no other;
+// what is found at token 1 depends on it. note: what to say of it
 struct OtherBos { std::string bos, note; };
 
 // state: of a run of ours, which knows its own --bos

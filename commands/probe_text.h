@@ -69,8 +69,8 @@ inline std::string sink_sentence(const Metrics& r, double eps) {
     const bool proxy = !r.sums_to_one;
     const double sink = sink_rate(r, 1, eps, proxy), star = sink_rate(r, 0, eps, proxy);
     const char* of = proxy ? "the row's weights" : "the attention";
-    std::string text = strf("  in %s of 100 pairs of a head and a sequence, token 1 gets more than %g "
-                            "of %s", of_hundred(sink).c_str(), eps, of);
+    std::string text = strf("  in %s of 100 pairs of a head and a sequence, token 1 gets more than "
+                            "%g of %s", of_hundred(sink).c_str(), eps, of);
     const char* name = r.h_star.empty() ? "the extra key" : "the sink token";
     if (r.has_star) { text += strf("; %s does in %s", name, of_hundred(star).c_str()); }
     return text + "\n";
@@ -80,7 +80,8 @@ inline std::string sink_sentence(const Metrics& r, double eps) {
 inline std::string probe_text(const Metrics& r, const std::vector<double>& eps) {
     std::string text;
     for (double e : eps) { text += sink_sentence(r, e); }
-    text += strf("  by layer, tenths of the attention: %s   (uniform attention would give it %.2f)\n",
+    text += strf("  by layer, tenths of the attention: %s   "
+                 "(uniform attention would give it %.2f)\n",
                  tenths_by_layer(r).c_str(), uniform_alpha(r.T));
     return text + spike_text(r);
 }

@@ -17,11 +17,11 @@ they were at a checkpoint (--resume).
 #include "open_model.h"
 
 // ----------------------------------------------------------------------------
-// train --init CHECKPOINT: a run that begins with the weights of a model that is there
-// already, ours or another family's. What the checkpoint says of its model is kept, and its tokenizer.
-// Two things may be new: a shorter --seq, and the BIAS of this build where the model has none, so that
-// one can watch whether a sink moves to a place that it did not have. And --only, which trains nothing
-// but that.
+// train --init CHECKPOINT: a run that begins with the weights of a model that is there already,
+// ours or another family's. What the checkpoint says of its model is kept, and its tokenizer. Two
+// things may be new: a shorter --seq, and the BIAS of this build where the model has none, so that
+// one can watch whether a sink moves to a place that it did not have. And --only, which trains
+// nothing but that.
 
 // the model is that of the checkpoint `from`: what the flags and the preset say of it must agree
 static void arch_from_checkpoint(Flags* f, const Arch& from_there, const std::string& from) {
@@ -382,7 +382,8 @@ static void train_checks(const Flags& f, bool begins) {
     bounds_check(f, 't');
     if (!begins) { return; }
     reject_unused_flags(f, "min_lr", f.schedule != "constant", "--schedule cosine");
-    reject_unused_flags(f, "beta2 adam_eps", optimizer_of(f.optimizer) != SGD, "--optimizer adamw or muon");
+    reject_unused_flags(f, "beta2 adam_eps", optimizer_of(f.optimizer) != SGD,
+                        "--optimizer adamw or muon");
     reject_unused_flags(f, "adapter", !f.init.empty(), "--init CHECKPOINT");
     reject_unused_model_flags(f);
     reject_unused_data_flags(f, split(f.data, ','));

@@ -1,7 +1,8 @@
 /*
-commands/score.cpp -- the command score: how likely a model finds given texts. Multiple choice (HellaSwag, ARC,
-PIQA, WinoGrande), the last word of a passage (LAMBADA), and whole texts (WikiText). The numbers are
-those of lm-evaluation-harness 0.4.13, item by item (dev/peers/check_score.py).
+commands/score.cpp -- the command score: how likely a model finds given texts. Multiple choice
+(HellaSwag, ARC, PIQA, WinoGrande), the last word of a passage (LAMBADA), and whole texts
+(WikiText). The numbers are those of lm-evaluation-harness 0.4.13, item by item
+(dev/peers/check_score.py).
 
 A task is a .jsonl file; all its records have one of four forms:
 
@@ -584,7 +585,9 @@ static std::string score_report(const ScoreTask& task, const std::string& bos, d
 static std::vector<std::string> score_files(const Flags& f) {
     const std::vector<std::string> files = split(f.task, ',');
     const char* make = "make one: python3 scripts/tasks.py --help";
-    if (files.empty()) { die(EXIT_USER, "--task: wanted a .jsonl of records, or several: A,B", make); }
+    if (files.empty()) {
+        die(EXIT_USER, "--task: wanted a .jsonl of records, or several: A,B", make);
+    }
     for (auto& path : files) { if (!file_exists(path)) { file_read(path, make); } }
     std::vector<std::string> others = files_read(f, files);
     for (auto& path : { f.json, f.items }) {

@@ -64,8 +64,8 @@ void run_describe(const Run& r) {
     const std::string step = count_text(r.tokens_per_step),
                       all = count_text(r.tokens_per_step * f.steps);
     const std::string ranks = dist::world > 1 ? strf(" x %d ranks", dist::world) : "";
-    printf("batch  %ld x %d x %d%s = %s tokens per step, ", f.batch, f.arch.T, r.accum, ranks.c_str(),
-           step.c_str());
+    printf("batch  %ld x %d x %d%s = %s tokens per step, ", f.batch, f.arch.T, r.accum,
+           ranks.c_str(), step.c_str());
     printf("%ld steps = %s tokens\n", f.steps, all.c_str());
     printf("update %s, lr %g %s after %ld warm-up steps, ", f.optimizer.c_str(), f.lr,
            f.schedule.c_str(), f.warmup);

@@ -3,14 +3,16 @@ cpu/processor.cpp -- what processor.h declares. Compiled for any x86-64; process
 must not call.
 */
 #include "processor.h"
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#ifdef __x86_64__
+#include <cpuid.h>
+#endif
 
 #ifndef __x86_64__
 void processor_check() {}                        // one kind of instructions, or the compiler's own
 #else
-#include <cpuid.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 struct Feature {
     const char* name;

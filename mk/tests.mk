@@ -46,8 +46,9 @@ NOT_QUICK    := build/test/test_train build/test/test_bf16 build/test/test_extre
 QUICK_SETS   := softmax-none-rotary sigmoid-none-rotary softmax-k-rotary
 QUICK_BUILDS := $(filter-out $(NOT_QUICK),$(TESTS)) $(QUICK_SETS:%=build/test/model/%)
 SLOW_BUILDS  := $(filter-out $(QUICK_BUILDS),$(TESTS) $(MODEL_TESTS) $(ASAN_TESTS))
-# seconds each, and about the tree itself
-QUICK_SCRIPTS := $(wildcard test/program/test_index.sh test/program/test_version.sh)
+# about the tree itself
+QUICK_NAMES := index size version
+QUICK_SCRIPTS := $(wildcard $(QUICK_NAMES:%=test/program/test_%.sh))
 SLOW_SCRIPTS := $(filter-out $(QUICK_SCRIPTS),$(wildcard test/*/test_*.sh))
 # their names, as test/run.sh knows them, those that take minutes first:
 # no core is to wait for the last of them

@@ -184,7 +184,8 @@ static const KeyRow DIRECTORY_KEYS[] = {
       "auto_mapping peft_version base_model_name_or_path revision inference_mode lora_dropout "
       "fan_in_fan_out exclude_modules layers_to_transform layers_pattern megatron_core "
       "loftq_config eva_config corda_config lora_ga_config runtime_config qalora_group_size",
-      KEY_HARMLESS, "", "of training and of how it is kept: the names of its tensors say the rest" },
+      KEY_HARMLESS, "",
+      "of training and of how it is kept: the names of its tensors say the rest" },
     { NULL, NULL, KEY_READ, NULL, NULL },
 };
 

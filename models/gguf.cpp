@@ -100,8 +100,8 @@ static GgufScales gguf_scales(const unsigned char* p) {
     return out;
 }
 
-// Reads blocks of Q4_K: the head, then 256 numbers q of 4 bits in 8 groups. Value scale q - minimum.
-// Groups 2 j and 2 j + 1 share 32 bytes.
+// Reads blocks of Q4_K: the head, then 256 numbers q of 4 bits in 8 groups.
+// Value scale q - minimum. Groups 2 j and 2 j + 1 share 32 bytes.
 static void read_q4_k(const unsigned char* p, long n, float* out) {
     for (; n > 0; n -= 256, p += 144, out += 256) {
         const GgufScales s = gguf_scales(p);
@@ -115,8 +115,8 @@ static void read_q4_k(const unsigned char* p, long n, float* out) {
     }
 }
 
-// Reads blocks of Q5_K: the head, then 32 bytes, byte i with the fifth bits of number i of all groups,
-// then the low 4 bits as in Q4_K. Value scale q - minimum.
+// Reads blocks of Q5_K: the head, then 32 bytes, byte i with the fifth bits of number i of all
+// groups, then the low 4 bits as in Q4_K. Value scale q - minimum.
 static void read_q5_k(const unsigned char* p, long n, float* out) {
     for (; n > 0; n -= 256, p += 176, out += 256) {
         const GgufScales s = gguf_scales(p);
@@ -131,8 +131,8 @@ static void read_q5_k(const unsigned char* p, long n, float* out) {
     }
 }
 
-// Reads blocks of Q6_K: 128 bytes low, 64 bytes high, 16 scales of 8 bits with a sign, d; 256 numbers q
-// of 6 bits in 16 groups. Value d scale (q - 32).
+// Reads blocks of Q6_K: 128 bytes low, 64 bytes high, 16 scales of 8 bits with a sign, d; 256
+// numbers q of 6 bits in 16 groups. Value d scale (q - 32).
 // Each half of the block has 64 bytes low and 32 high. Number 32 j + i of it, j < 4, has its low
 // 4 bits in low[j % 2 * 32 + i] (upper half of the byte if j >= 2), its high 2 in high[i] >> 2 j.
 static void read_q6_k(const unsigned char* p, long n, float* out) {
@@ -151,8 +151,8 @@ static void read_q6_k(const unsigned char* p, long n, float* out) {
     }
 }
 
-// Reads blocks of Q2_K: 16 scales and minima of 4 bits, 64 bytes of numbers, d, dmin; 256 numbers q of
-// 2 bits in 16 groups. Value d scale q - dmin minimum.
+// Reads blocks of Q2_K: 16 scales and minima of 4 bits, 64 bytes of numbers, d, dmin; 256 numbers q
+// of 2 bits in 16 groups. Value d scale q - dmin minimum.
 // Group 8 h + 2 j + s has bits 2 j of 16 bytes, from byte 32 h + 16 s on.
 static void read_q2_k(const unsigned char* p, long n, float* out) {
     for (; n > 0; n -= 256, p += 84, out += 256) {
@@ -205,8 +205,9 @@ static void read_iq4_nl(const unsigned char* p, long n, float* out) {
     }
 }
 
-// Reads blocks of IQ4_XS: d, 8 scales of 6 bits, 256 numbers as in IQ4_NL in 8 groups. The high 2 bits
-// of the scales are in the first 2 bytes, the low 4 in the next 4. Value d (scale - 32) times one.
+// Reads blocks of IQ4_XS: d, 8 scales of 6 bits, 256 numbers as in IQ4_NL in 8 groups. The high 2
+// bits of the scales are in the first 2 bytes, the low 4 in the next 4.
+// Value d (scale - 32) times one.
 static void read_iq4_xs(const unsigned char* p, long n, float* out) {
     for (; n > 0; n -= 256, p += 136, out += 256) {
         const float d = half_at(p);
@@ -563,8 +564,8 @@ static void parts_add(Gguf* g, const GgufPart& p) {
     const double all = g->weights.tensors.size(),
                  wanted = gguf_number(*g, "split.tensors.count", all);
     if (all != wanted) {
-        die(EXIT_USER, strf("%s: its files have %g tensors, wanted %g", g->weights.path.c_str(), all,
-            wanted), again);
+        die(EXIT_USER, strf("%s: its files have %g tensors, wanted %g", g->weights.path.c_str(),
+            all, wanted), again);
     }
 }
 

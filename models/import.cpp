@@ -273,6 +273,43 @@ static void import_class(Import* in) {
     }
 }
 
+// Ends the run if config.json has a key that nothing reads and that may change the mathematics.
+static void reject_unread_keys(const Import& in) {
+    for (auto& f : in.json.fields) {
+        const KeyRow* row = directory_key("config.json", f.first);
+        if (row) { directory_value_check(*row, in.where, f.first, f.second); }
+        if (in.used.count(f.first) || row) { continue; }
+        for (auto& k : KEYS_NOT_READ) {
+            if (f.first == k.key) {
+                die(EXIT_USER, in.where + ": " + f.first + ": " + k.what, k.hint);
+            }
+        }
+        die(EXIT_USER,
+            in.where + ": the key '" + f.first +
+                "' is not understood, and may change what the model computes",
+            "does the code of its authors read it? only if not, take it out of a copy of the file");
+    }
+}
+
+// Ends the run if a number of the model is out of range; names the key that it was worked out from.
+static void reject_wrong_numbers(Import* in) {
+    static const char* const FROM[][2] = {
+        { "logit_cap", "final_logit_softcapping" }, { "attn_cap", "attn_logit_softcapping" },
+        { "mamba_rank", "mamba_dt_rank" },          { "rope_local", "rope_local_base_freq" },
+        { "window", "sliding_window" },             { "score_scale", "query_pre_attn_scalar" },
+    };
+    for (auto& r : arch_rows(&in->c)) {
+        const std::string wanted = arch_wrong(r);
+        if (wanted.empty()) { continue; }
+        std::string key = in->said.count(r.field) ? in->said[r.field] : r.key;
+        for (auto& from : FROM) {
+            if (!strcmp(r.field, from[0])) { key = from[1]; }
+        }
+        const std::string got = arch_text(r, false);
+        die(EXIT_USER, in->where + ": " + key + " is " + got + ", wanted " + wanted);
+    }
+}
+
 Arch arch_import(const Json& json, const std::string& where, std::string* attn,
                  std::set<std::string>* asked) {
     const Family* family = family_of(json);
@@ -303,35 +340,8 @@ Arch arch_import(const Json& json, const std::string& where, std::string* attn,
     import_rope_part(&in);
     import_window_settle(&in.c);
     import_class(&in);
-    for (auto& f : json.fields) {
-        const KeyRow* row = directory_key("config.json", f.first);
-        if (row) { directory_value_check(*row, where, f.first, f.second); }
-        if (in.used.count(f.first) || row) { continue; }
-        for (auto& k : KEYS_NOT_READ) {
-            if (f.first == k.key) {
-                die(EXIT_USER, where + ": " + f.first + ": " + k.what, k.hint);
-            }
-        }
-        die(EXIT_USER,
-            where + ": the key '" + f.first +
-                "' is not understood, and may change what the model computes",
-            "does the code of its authors read it? only if not, take it out of a copy of the file");
-    }
-    // the numbers that were worked out, by the keys they are worked out from
-    static const char* const FROM[][2] = {
-        { "logit_cap", "final_logit_softcapping" }, { "attn_cap", "attn_logit_softcapping" },
-        { "mamba_rank", "mamba_dt_rank" },          { "rope_local", "rope_local_base_freq" },
-        { "window", "sliding_window" },             { "score_scale", "query_pre_attn_scalar" },
-    };
-    for (auto& r : arch_rows(&in.c)) {
-        const std::string wanted = arch_wrong(r);
-        if (wanted.empty()) { continue; }
-        std::string key = in.said.count(r.field) ? in.said[r.field] : r.key;
-        for (auto& from : FROM) {
-            if (!strcmp(r.field, from[0])) { key = from[1]; }
-        }
-        die(EXIT_USER, where + ": " + key + " is " + arch_text(r, false) + ", wanted " + wanted);
-    }
+    reject_unread_keys(in);
+    reject_wrong_numbers(&in);
     *attn = in.attn;
     return in.c;
 }

@@ -27,8 +27,9 @@ std::vector<FlagRow> flag_rows(Flags* f) {
     for (size_t i = 0; i < arch.size(); i++) {
         const char letter = strcmp(arch[i].field, "T") ? 0 : 't';
         if (!is_flag(arch[i]) || !*arch[i].cmds) { continue; }   // set by a config.json alone
-        rows.push_back({ arch[i].cmds, GROUP_MODEL, log_name(arch[i]), letter, arch[i].help, arch[i].low,
-                         arch[i].high, FLAG_ARCH, arch[i].at, &f->given_arch[i], arch[i] });
+        rows.push_back({ arch[i].cmds, GROUP_MODEL, log_name(arch[i]), letter, arch[i].help,
+                         arch[i].low, arch[i].high, FLAG_ARCH, arch[i].at, &f->given_arch[i],
+                         arch[i] });
     }
     return rows;
 }

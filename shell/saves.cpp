@@ -89,8 +89,8 @@ Fallback hint_other_checkpoint(const std::string& out, const std::string& from) 
         return { "or remove " + from + " to continue from the checkpoint before it, " +
                  before->dir + ": rm -r " + from, true };
     }
-    return { "--init " + before->dir + " and another --out begin a new run from the weights before " +
-             "it (--save-optimizer all would have kept what --resume needs)", false };
+    return { "--init " + before->dir + " and another --out begin a new run from the weights " +
+             "before it (--save-optimizer all would have kept what --resume needs)", false };
 }
 
 std::string checkpoint_in(const std::string& path) {

@@ -260,7 +260,9 @@ static Value select_filter(const Value& v, const Arguments& a, bool wanted) {
 // map(attribute='name')
 static Value map_filter(const Value& v, const std::string& field) {
     Values mapped;
-    for (auto& item : elements_of(v)) { mapped.push_back(value_or_undefined(field_of(item, field))); }
+    for (auto& item : elements_of(v)) {
+        mapped.push_back(value_or_undefined(field_of(item, field)));
+    }
     return list_of(mapped);
 }
 
@@ -284,7 +286,8 @@ struct FilterRow {
     const char* name;
     Value (*apply)(const Value&, const Arguments&);
 };
-#define FILTER(NAME, VALUE) { NAME, [](const Value& v, const Arguments& a) { (void)a; return VALUE; } }
+#define FILTER(NAME, VALUE) \
+    { NAME, [](const Value& v, const Arguments& a) { (void)a; return VALUE; } }
 static const FilterRow FILTERS[] = {
     { "default", default_filter },
     { "d",       default_filter },

@@ -239,7 +239,8 @@ static const KindRow KINDS[] = {
     { "a Tekken vocabulary, which splits text in a way of its own", NULL, 0, 0, is_tekken, "rtj",
       "k", GET_TOKENIZER },
     { "tiktoken's ranks", NULL, 0, 0, is_tiktoken, "t", "k",
-      "python3 dev/make/tiktoken_to_json.py FILE > tokenizer.json, if it splits text as LLaMA 3 does" },
+      "python3 dev/make/tiktoken_to_json.py FILE > tokenizer.json, if it splits text as LLaMA 3 "
+      "does" },
     { "a list of merges", WORDS("#version: 0.2"), 0, NULL, "t", "k",
       "give the directory that has it as merges.txt, with vocab.json" },
     { "a WordPiece vocabulary", WORDS("[PAD]\n"), 0, NULL, "t", "k",

@@ -7,7 +7,8 @@ or a GGUF file.
 #include "look.h"
 #include "tokenizer_build.h"
 
-static const char* const HINT = "give --tokenizer tokenizer.json, or leave it out to train on bytes";
+static const char* const HINT =
+    "give --tokenizer tokenizer.json, or leave it out to train on bytes";
 
 Tokenizer tokenizer_bytes() { return Tokenizer(); }
 

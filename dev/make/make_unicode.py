@@ -41,8 +41,8 @@ def ranges(words):
     return out
 
 print('''/*
-unicode_tables.h -- made by dev/make/make_unicode.py, read by unicode_load in unicode.cpp. Numbers in
-base 32, least digit first, one character a digit: '0' + digit, + 32 if more digits follow. Code
+unicode_tables.h -- made by dev/make/make_unicode.py, read by unicode_load in unicode.cpp. Numbers
+in base 32, least digit first, one character a digit: '0' + digit, + 32 if more digits follow. Code
 points are differences from the one before.
 */
 #ifndef UNICODE_TABLES_H

@@ -1,0 +1,331 @@
+#!/usr/bin/env python3
+"""size.py -- the rules that the source keeps, so that a file can be compiled, named and held.
+
+    python3 dev/size.py           check all rules, print the densities; make size
+    python3 dev/size.py --test    break every rule in a copy, and see that each is noticed
+
+Rules: every header compiles alone; no include after the first definition; a room includes only rooms
+below it, and no file itself; lines of at most 100 columns; functions of at most 60 lines and 8
+parameters; files of at most 700 lines, those with CUDA kernels 1,150. What breaks a rule with a reason
+is a row of dev/size_exceptions.tsv. A row that is needed no longer is an error, too: the list shrinks.
+"""
+import glob
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+
+ROOMS = ["", "commands", "shell", "cpu", "cuda", "dist", "models", "text"]
+KINDS = ("*.h", "*.cuh", "*.cu", "*.cpp")
+COLUMNS, LINES, PARAMETERS, FILE_LINES, KERNEL_LINES = 100, 60, 8, 700, 1150
+
+# From the lowest to the highest. A file is on the first floor that names it, or its room.
+FLOORS = [
+    ("text, files, numbers", ["common.h", "version.h", "tokenizer.h", "dataloader.h", "text/*",
+                              "models/directory.*", "models/gguf.*", "models/weights.*",
+                              "cpu/half.h"]),
+    ("processors and processes", ["cpu/elementary.h", "cpu/device.h", "cpu/huge_pages.*",
+                                  "cpu/processor.*", "cpu/built_with.cpp", "cuda/device.cuh",
+                                  "dist/*"]),
+    ("the family of attention", ["block_variants.h", "attention_variants.cuh", "switches.h",
+                                 "reference.h", "reference_training.h", "metrics.cuh"]),
+    ("what a model is", ["arch.h", "tensors.h", "models/forward_only.h"]),
+    ("backends", ["cpu/*", "cuda/*", "variant.h", "variant.cu"]),
+    ("other people's models", ["models/experts.h", "models/mamba.h", "models/delta.h", "models/*"]),
+    ("around every command", ["flags.h", "log.h", "shell/*"]),
+    ("a model", ["positions.h", "model.h", "model.cpp", "kv_cache.h", "train_sink.h",
+                 "small_model.h", "measure.h", "measure.cpp", "optimizer.h", "checkpoint.h",
+                 "checkpoint.cpp"]),
+    ("commands", ["commands/*"]),
+    ("the program", ["train_sink.cu", "all.cu"]),
+]
+# Three headers stand above their room: they run a model's layers.
+ABOVE = {"models/experts.h": "a model", "models/mamba.h": "a model",
+         "models/delta.h": "a model"}
+# Other compilers' headers, or libraries', which not every machine has.
+NOT_ALONE = ["cuda/*", "dist/mpi.h", "dist/nccl.h"]
+
+
+def matches(path, patterns):
+    """True if the path is one of the patterns, FOLDER/* or NAME.*."""
+    for p in patterns:
+        if path == p or (p[-1] == "*" and path.startswith(p[:-1])):
+            return True
+    return False
+
+
+def floor_of(path):
+    """Returns the number of a file's floor, None if no floor names it."""
+    for number, (name, patterns) in enumerate(FLOORS):
+        if ABOVE.get(path, name) == name and (path in ABOVE or matches(path, patterns)):
+            return number
+    return None
+
+
+def sources(root):
+    """Returns the paths of all source files, relative to the root."""
+    found = []
+    for room in ROOMS:
+        for kind in KINDS:
+            found += glob.glob(os.path.join(root, room, kind))
+    return sorted(os.path.relpath(f, root) for f in found)
+
+
+def without_comments(text):
+    """Blanks comments out; lines stay where they are."""
+    text = re.sub(r"/\*.*?\*/", lambda m: "\n" * m[0].count("\n"), text, flags=re.S)
+    return re.sub(r"//[^\n]*", "", text)
+
+
+def includes(text):
+    """Yields (line number, name) of the project's own includes."""
+    for number, line in enumerate(text.split("\n"), 1):
+        m = re.match(r'\s*#include "([^"]+)"', line)
+        if m:
+            yield number, m[1]
+
+
+def check_includes(root, path, text):
+    """Yields what is wrong with the includes of one file."""
+    defined = False
+    continued = False
+    for number, line in enumerate(without_comments(text).split("\n"), 1):
+        if re.match(r'\s*#include (<|"[^"]+\.(h|cuh|cu)")', line) and defined:
+            yield "include", path, f"line {number} includes after the first definition"
+        elif line.strip() and not line.startswith("#") and not continued:
+            defined = True
+        continued = line.endswith("\\")
+    mine = floor_of(path)
+    if mine is None:
+        yield "floor", path, "is on no floor: dev/size.py, FLOORS"
+        return
+    for number, name in includes(text):
+        other = os.path.normpath(os.path.join(os.path.dirname(path), name))
+        if not os.path.exists(os.path.join(root, other)):
+            continue
+        theirs = floor_of(other)
+        if theirs is not None and theirs > mine:
+            yield ("upward", f"{path} -> {other}",
+                   f"line {number}: '{FLOORS[mine][0]}' includes '{FLOORS[theirs][0]}'")
+
+
+def find_circles(root, files):
+    """Yields every include that closes a circle."""
+    graph = {}
+    for path in files:
+        text = open(os.path.join(root, path), errors="replace").read()
+        graph[path] = [os.path.normpath(os.path.join(os.path.dirname(path), name))
+                       for _, name in includes(text)]
+    state = {}
+
+    def visit(path):
+        state[path] = "open"
+        for other in graph.get(path, []):
+            if state.get(other) == "open":
+                yield "circle", f"{path} -> {other}", "includes what includes it"
+            elif other not in state:
+                yield from visit(other)
+        state[path] = "done"
+    for path in files:
+        if path not in state:
+            yield from visit(path)
+
+
+def is_table_row(line):
+    """True for a row of a table of macros, which may be as long as it needs."""
+    return bool(re.match(r" *(X_[A-Z]+\(|X\(|LAYER\(|HEAD\(|TAIL\(|// +\(type,|\"build through)", line)
+                or line.endswith("\\"))
+
+
+def check_lines(path, text):
+    """Yields lines that are too long, and a file that has too many."""
+    lines = text.split("\n")
+    most = KERNEL_LINES if path.startswith("cuda/") else FILE_LINES
+    if len(lines) - 1 > most:
+        yield "file", path, f"{len(lines) - 1} lines, at most {most}"
+    for number, line in enumerate(lines, 1):
+        if len(line) > COLUMNS and not is_table_row(line):
+            yield "columns", path, f"line {number}: {len(line)} columns"
+
+
+def parameters_of(signature):
+    """Counts the parameters of a function's signature."""
+    depth = count = 0
+    inside = signature[signature.index("("):]
+    for i, ch in enumerate(inside):
+        depth += ch in "([{<"
+        depth -= ch in ")]}" or (ch == ">" and inside[i - 1] != "-")
+        count += ch == "," and depth == 1
+        if depth == 0:
+            break
+    return count + 1 if inside[1:i].strip() else 0
+
+
+def check_functions(path, text):
+    """Yields functions that are too long, or take too much."""
+    lines = without_comments(text).split("\n")
+    start = None
+    for number, line in enumerate(lines):
+        if re.match(r"[A-Za-z_\[].*\(", line) and not line.rstrip().endswith((";", "}")):
+            start = number
+        if start is None or line != "}":
+            continue
+        signature = " ".join(lines[start:start + 12]).split("{")[0]
+        signature = re.sub(r"__(launch_bounds__|attribute__)\s*\(+[^)]*\)+", "", signature)
+        name = re.search(r"([\w:~]+)\s*\(", signature)[1]
+        if number - start + 1 > LINES:
+            yield "long", f"{path} {name}", f"{number - start + 1} lines, at most {LINES}"
+        if parameters_of(signature[signature.index(name):]) > PARAMETERS:
+            many = parameters_of(signature[signature.index(name):])
+            yield "parameters", f"{path} {name}", f"{many} parameters, at most {PARAMETERS}"
+        start = None
+
+
+def check_header(root, path):
+    """Compiles one header alone; returns what is wrong, or None."""
+    switches = ["-DBACKEND=cpu", "-DPRECISION=fp32", "-DDIST=none"]
+    done = subprocess.run([os.environ.get("CXX", "g++"), "-std=c++17", "-fopenmp", "-fsyntax-only",
+                           "-w", *switches, "-x", "c++", path], cwd=root, capture_output=True,
+                          text=True)
+    if done.returncode == 0:
+        return None
+    errors = [line for line in done.stderr.split("\n") if "error" in line]
+    return "alone", path, "does not compile alone: " + (errors or [done.stderr])[0][:120]
+
+
+def broken_rules(root):
+    """Returns all that breaks a rule: (rule, what, message)."""
+    files = sources(root)
+    found = []
+    for path in files:
+        text = open(os.path.join(root, path), errors="replace").read()
+        found += check_includes(root, path, text)
+        found += check_lines(path, text)
+        found += check_functions(path, text)
+    found += find_circles(root, files)
+    alone = [f for f in files if f.endswith((".h", ".cuh")) and not matches(f, NOT_ALONE)]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        found += [wrong for wrong in pool.map(lambda f: check_header(root, f), alone) if wrong]
+    return found
+
+
+def exceptions_of(root):
+    """Reads the rows of dev/size_exceptions.tsv: {(rule, what): reason}."""
+    rows = {}
+    for line in open(os.path.join(root, "dev/size_exceptions.tsv")):
+        if line.strip() and not line.startswith("#"):
+            rule, what, reason = line.rstrip("\n").split("\t")
+            rows[rule, what] = reason
+    return rows
+
+
+def judge(broken, excused):
+    """Returns messages of rules that are broken without a reason, and of reasons without need."""
+    used, messages = set(), []
+    for rule, what, message in broken:
+        if (rule, what) in excused:
+            used.add((rule, what))
+        else:
+            messages.append(f"{rule}: {what}: {message}")
+    for rule, what in excused:
+        if (rule, what) not in used:
+            messages.append(f"{rule}: {what}: keeps the rule now; take its row off the exceptions")
+    return messages
+
+
+def check_all(root):
+    """Returns the messages of all rules and of the list of exceptions."""
+    return judge(broken_rules(root), exceptions_of(root))
+
+
+def print_densities(root):
+    """Prints the smoke alarm: how dense the lines of each room are. Nothing fails by it."""
+    print("room       code lines   tokens a line   24 and more   ? per 100")
+    for room in ROOMS:
+        lines = tokens = dense = questions = 0
+        for path in sources(root):
+            if os.path.dirname(path) != room:
+                continue
+            text = open(os.path.join(root, path), errors="replace").read()
+            for line in without_comments(text).split("\n"):
+                line = line.strip()
+                if not line or re.match(r"X\(|X_|LAYER\(|HEAD\(|TAIL\(", line):
+                    continue
+                n = len(re.findall(r'"(?:\\.|[^"\\])*"|\w+|[^\w\s(){}\[\];,]', line))
+                lines += 1
+                tokens += n
+                dense += n >= 24
+                questions += line.count("?")
+        if lines:
+            print("%-10s %10d %15.1f %11.1f %% %11.1f" % (room or "root", lines, tokens / lines,
+                                                          100 * dense / lines,
+                                                          100 * questions / lines))
+
+
+def test_rules(root):
+    """Breaks each rule in a copy of the tree and returns how many were not noticed."""
+    broken = broken_rules(root)
+    excused = exceptions_of(root)
+    messages = judge(broken, excused)
+    stale = judge(broken, {**excused, ("long", "a function that is short"): ""})
+    failed = len(stale) != len(messages) + 1
+    print(("FAIL " if failed else "ok   ") + "a row of the exceptions that is needed no longer")
+    long_name = "int spread_out(" + ", ".join(f"int p{i}" for i in range(9)) + ") {\n    return 0;\n}\n"
+    breaks = [
+        ("alone", "shell/saves.h", lambda s: s.replace("#define SAVES_H\n",
+                                                       "#define SAVES_H\nUnknown broken();\n")),
+        ("include", "shell/saves.cpp", lambda s: s + '#include "saves.h"\n'),
+        ("upward", "common.h", lambda s: s.replace("#define COMMON_H\n",
+                                                   '#define COMMON_H\n#include "flags.h"\n')),
+        ("circle", "arch.h", lambda s: s.replace("#define ARCH_H\n",
+                                                 '#define ARCH_H\n#include "flags.h"\n')),
+        ("floor", "strange.h", lambda s: "#ifndef S\n#define S\n#endif\n"),
+        ("columns", "shell/saves.cpp", lambda s: s + "//" + " long" * 25 + "\n"),
+        ("long", "shell/saves.cpp", lambda s: s + "int tall() {\n" + "    ;\n" * 60 + "}\n"),
+        ("parameters", "shell/saves.cpp", lambda s: s + long_name),
+        ("file", "shell/saves.cpp", lambda s: s + "\n" * 700),
+    ]
+    for rule, path, change in breaks:
+        with tempfile.TemporaryDirectory() as copy:
+            for name in sources(root) + ["dev/size_exceptions.tsv"]:
+                os.makedirs(os.path.join(copy, os.path.dirname(name)), exist_ok=True)
+                os.symlink(os.path.join(root, name), os.path.join(copy, name))
+            target = os.path.join(copy, path)
+            text = open(target).read() if os.path.exists(target) else ""
+            if os.path.lexists(target):
+                os.unlink(target)
+            open(target, "w").write(change(text))
+            if rule == "alone":
+                seen = check_header(copy, path) is not None
+            else:
+                text = open(target).read()
+                found = (list(check_includes(copy, path, text)) + list(check_lines(path, text)) +
+                         list(check_functions(path, text)))
+                if rule == "circle":
+                    found = find_circles(copy, sources(copy))
+                seen = any(r == rule for r, _, _ in found)
+        print(("ok   " if seen else "FAIL ") + f"a broken rule is noticed: {rule}")
+        failed += not seen
+    return failed, len(breaks) + 1, messages
+
+
+def main():
+    root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    if "--test" in sys.argv:
+        failed, tests, messages = test_rules(root)
+        for message in messages:
+            print("FAIL " + message)
+        passed = tests - failed + (not messages)
+        failed += len(messages)
+        print(f"{passed} passed, {failed} failed")
+        return failed > 0
+    print_densities(root)
+    messages = check_all(root)
+    print("\n".join(messages) if messages else "all rules are kept")
+    return bool(messages)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
