@@ -31,7 +31,7 @@ A row with nothing special about it is named nowhere else: a new one needs an ed
     X(int,   T,            0,             "tb", "--seq",             "max_position_embeddings",             0, (1 << 30) - 1, "", "T, tokens per sequence (0: the preset's)") \
     X(int,   context,      0,             "",   "",                  "train_sink.seq",                      0, (1 << 30) - 1, "", "T of the model that a run with a smaller --seq began with (0: T)") \
     /* norms */ \
-    X(kind,  norm,         THIS(NORM),    "",   "NORM",              "train_sink.norm",                     0, 0, NAMES_OF(NORM), "") \
+    X(kind,  norm,         BUILD_NORM,    "",   "NORM",              "train_sink.norm",                     0, 0, NAMES_OF(NORM), "") \
     X(kind,  norm_kind,    NORM_KIND_rms, "tb", "--norm-kind",       "train_sink.norm_kind",                0, 0, NAMES_OF(NORM_KIND), "rms or ln, LayerNorm with a bias") \
     X(int,   norm_bias,    1,             "tb", "--norm-bias",       "train_sink.norm_bias",                0, 1, "", "0: LayerNorm without its bias") \
     X(float, eps,          1e-5f,         "tb", "--norm-eps",        "rms_norm_eps",                        0, 1, "", "added inside the root of every norm") \
@@ -48,7 +48,7 @@ A row with nothing special about it is named nowhere else: a new one needs an ed
     X(float, logit_divisor, 1,            "tb", "--logit-divisor",   "train_sink.logit_divisor",            1e-6, 1e6, "", "logits are divided by this") \
     X(float, residual_scale, 1,           "tb", "--residual-scale",  "train_sink.residual_scale",           1e-6, 1e6, "", "NORM=pre: x += this times attn(x), and so the FFN") \
     /* positions */ \
-    X(kind,  pe,           THIS(PE),      "",   "PE",                "train_sink.pe",                       0, 0, NAMES_OF(PE), "") \
+    X(kind,  pe,           BUILD_PE,      "",   "PE",                "train_sink.pe",                       0, 0, NAMES_OF(PE), "") \
     X(float, rope_base,    10000,         "tb", "--rope-base",       "rope_theta",                          1e-3, 1e12, "", "base of the rotary angles") \
     X(float, rope_local,   0,             "tb", "--rope-local",      "train_sink.rope_local",               0, 1e12, "", "base in layers with a window, without scaling (0: --rope-base)") \
     X(float, rope_part,    1,             "tb", "--rope-part",       "train_sink.rope_part",                1e-3, 1, "", "the share of a head's channels rotated") \
@@ -64,7 +64,7 @@ A row with nothing special about it is named nowhere else: a new one needs an ed
     X(float, rope_length,  0,             "tb", "--rope-length",     "rope_scaling.attention_factor",       0, 1e6, "", "yarn: scale of rotated vectors (0: from the factor)") \
     X(int,   rope_round,   1,             "tb", "--rope-round",      "rope_scaling.truncate",               0, 1, "", "yarn: 1 rounds the ends of the ramp to whole channels") \
     /* attention */ \
-    X(kind,  bias,         THIS(BIAS),    "",   "BIAS",              "train_sink.bias",                     0, 0, NAMES_OF(BIAS), "") \
+    X(kind,  bias,         BUILD_BIAS,    "",   "BIAS",              "train_sink.bias",                     0, 0, NAMES_OF(BIAS), "") \
     X(kind,  bias_share,   SHARE_none,    "tb", "--bias-share",      "train_sink.bias_share",               0, 0, NAMES_OF(SHARE), "learned biases: none (one per head) or heads (one for all)") \
     X(int,   k_dims,       0,             "tb", "--k-dims",          "train_sink.k_dims",                   0, 1 << 16, "", "learnable entries of k* (0: all; Table 13)") \
     X(str,   v_star,       "",            "tb", "--v-star",          "train_sink.v_star",                   0, 0, "", "BIAS=k: fixed v* of norm M, e1:M or ones:M (Table 5)") \
@@ -76,10 +76,10 @@ A row with nothing special about it is named nowhere else: a new one needs an ed
     X(int,   prefix,       0,             "tpb", "--prefix",         "train_sink.prefix",                   0, (1 << 30) - 1, "", "keys 1..P are visible to all, the loss starts after them") \
     X(int,   window,       0,             "tpb", "--window",         "train_sink.window",                   0, (1 << 30) - 1, "", "query t sees keys t-W+1..t (0: all; section 6)") \
     X(str,   local,        "",            "tb", "--local-layers",    "train_sink.local_layers",             0, 0, "", "which layers have the window: 10, repeated (empty: all)") \
-    X(kind,  qk_norm,      THIS(QKNORM),  "",   "QKNORM",            "train_sink.qknorm",                   0, 0, NAMES_OF(QKNORM), "") \
-    X(kind,  gate,         THIS(GATE),    "",   "GATE",              "train_sink.gate",                     0, 0, NAMES_OF(GATE), "") \
-    X(kind,  combine,      THIS(COMBINE), "",   "COMBINE",           "train_sink.combine",                  0, 0, NAMES_OF(COMBINE), "") \
-    X(kind,  ffn,          THIS(FFN),     "",   "FFN",               "train_sink.ffn",                      0, 0, NAMES_OF(FFN), "") \
+    X(kind,  qk_norm,      BUILD_QKNORM,  "",   "QKNORM",            "train_sink.qknorm",                   0, 0, NAMES_OF(QKNORM), "") \
+    X(kind,  gate,         BUILD_GATE,    "",   "GATE",              "train_sink.gate",                     0, 0, NAMES_OF(GATE), "") \
+    X(kind,  combine,      BUILD_COMBINE, "",   "COMBINE",           "train_sink.combine",                  0, 0, NAMES_OF(COMBINE), "") \
+    X(kind,  ffn,          BUILD_FFN,     "",   "FFN",               "train_sink.ffn",                      0, 0, NAMES_OF(FFN), "") \
     /* experts, Mamba and the delta rule of other families' models: models/forward_only.h */ \
     FORWARD_ONLY_ARCH(X)
 

@@ -44,14 +44,15 @@ void checkpoint_save(const Model* m, const std::string& out, long step,
     std::vector<std::vector<float>> copies;
     const std::vector<StOut> ours = tensors_of(m, { { "", m->master } }, &copies);
     if (optimizer) {
-        tensors_save(m, dir + "/optimizer.safetensors", { { "m.", m->m }, { "v.", m->v } });
+        tensors_save(m, dir + "/optimizer.safetensors",
+                     { { "m.", m->adam_m }, { "v.", m->adam_v } });
     }
     if (dist::rank > 0) { return; }
     // of an older kind, whose files are not kept
     const bool named = tok.files.empty() && tok.kind == TOKENIZER_BPE;
     const std::string tokenizer = tok.files.empty() ? "" : tok.files[0].first;
     // a run that began as a Pythia is one to the end
-    const FamilyFile as = model_file(m->c, ours, tok, named ? tok.name : tokenizer);
+    const FamilyFile as = model_file(m->arch, ours, tok, named ? tok.name : tokenizer);
     safetensors_write(dir + "/model.safetensors", as.tensors, "{\"format\":\"pt\"}");
     std::vector<std::pair<std::string, std::string>> files = tok.files;
     files.insert(files.begin(), { "config.json", as.config });
@@ -62,7 +63,7 @@ void checkpoint_save(const Model* m, const std::string& out, long step,
 
 // the tensors that BIAS brings: those that the same model without it does not have
 static std::set<std::string> names_of_bias(const Model* m) {
-    Arch plain = m->c;
+    Arch plain = m->arch;
     plain.bias = BIAS_none;
     Params<real> places;
     std::vector<Tensor> list;
@@ -126,7 +127,7 @@ static void tensors_all_used(const Model* m, const std::vector<Weights>& files) 
     for (auto& f : files) {
         for (auto& t : f.tensors) {
             bool used = ends_with(t.name, "rotary_emb.inv_freq");
-            if (m->c.tied && t.name == "lm_head.weight") {
+            if (m->arch.tied && t.name == "lm_head.weight") {
                 head_is_embedding(t, f.find("model.embed_tokens.weight"));
                 used = true;
             }
@@ -151,9 +152,9 @@ static void weights_import(Model* m, const Family& family, const Weights& files,
         float* one = in_place ? (float*)(array_place(m, m->master) + t.at) : copy.data();
         const long cols = t.shape.back(), rows = t.count / cols;
         std::string wrong;
-        if (!import_projected(files, m->c, t.name, one, &used) &&
-            !import_experts(files, m->c, t.name, one, &used, &wrong)) {
-            wrong = import_tensor(family, m->c, files, t.name, rows, cols, one, &used);
+        if (!import_projected(files, m->arch, t.name, one, &used) &&
+            !import_experts(files, m->arch, t.name, one, &used, &wrong)) {
+            wrong = import_tensor(family, m->arch, files, t.name, rows, cols, one, &used);
         }
         if (!wrong.empty()) {
             die(EXIT_USER,
@@ -165,10 +166,11 @@ static void weights_import(Model* m, const Family& family, const Weights& files,
         ops::to_device(array_place(m, m->master) + t.at, x.data(), t.count * sizeof(acc));
     }
     for (auto& w : files.tensors) {
-        const bool head = m->c.tied && (w.name == "lm_head.weight" || w.name == "embed_out.weight");
+        const bool is_head = w.name == "lm_head.weight" || w.name == "embed_out.weight";
+        const bool head = m->arch.tied && is_head;
         if (head) {
             const std::string embedding = "model.embed_tokens.weight";
-            head_is_embedding(w, import_source(family, m->c, files, embedding).w);
+            head_is_embedding(w, import_source(family, m->arch, files, embedding).w);
         }
         if (used.count(w.name) || is_buffer(w.name) || head) { continue; }
         die(EXIT_USER,
@@ -201,7 +203,7 @@ void checkpoint_load(Model* m, const std::string& dir) {
 bool optimizer_load(Model* m, const std::string& dir) {
     if (!file_exists(dir + "/optimizer.safetensors")) { return false; }
     std::vector<Weights> file = { safetensors_open(dir + "/optimizer.safetensors") };
-    for (auto& array : { std::make_pair("m.", m->m), std::make_pair("v.", m->v) }) {
+    for (auto& array : { std::make_pair("m.", m->adam_m), std::make_pair("v.", m->adam_v) }) {
         tensors_load(m, file, array.first, array_place(m, array.second));
         array_keep(m, array.second);
     }

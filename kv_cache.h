@@ -17,7 +17,7 @@ inline int cached_rows(const Model* m) {
 // Loads one token, the next after `past` rows whose keys and values are in the cache. The sink
 // token, if there is one, is among those rows
 inline void model_load_next(Model* m, int token, int past) {
-    if (m->B != 1 || m->T != 1 || !m->arena) { model_resize(m, 1, 1 - m->d.bias.token); }
+    if (m->B != 1 || m->T != 1 || !m->arena) { model_resize(m, 1, 1 - m->sizes.bias.token); }
     m->spans = { { 0, 1, 1, past, -1 } };
     model_reach(m, past + 1L);
     ops::to_device(m->tokens, &token, sizeof token);
@@ -26,7 +26,7 @@ inline void model_load_next(Model* m, int token, int past) {
 // Tells whether sequences can share a beginning: attention must run on the host, all layers must
 // have it, and there must be neither a sink token nor a prefix (whose rows see what comes later)
 inline bool forest_fits(const Model* m) {
-    return ops::on_host && !m->d.bias.token && !m->c.prefix && !mixer_of(m->c);
+    return ops::on_host && !m->sizes.bias.token && !m->arch.prefix && !mixer_of(m->arch);
 }
 
 // Loads the tokens of a forest, for a forward pass alone.
@@ -40,15 +40,15 @@ inline void model_load_forest(Model* m, const std::vector<int>& tokens,
 
 // how many numbers a layer without attention remembers: models/mamba.h, models/delta.h
 inline size_t mixer_numbers(const Model* m) {
-    const Arch& c = m->c;
-    const size_t mamba = m->d.MW * (m->d.MS + c.mamba_conv - 1);
+    const Arch& c = m->arch;
+    const size_t mamba = m->sizes.MW * (m->sizes.MS + c.mamba_conv - 1);
     const size_t matrices = (size_t)c.delta_values * c.delta_key_size * c.delta_value_size;
-    return c.delta_values ? matrices + m->d.DW * (c.delta_conv - 1) : mamba;
+    return c.delta_values ? matrices + m->sizes.DW * (c.delta_conv - 1) : mamba;
 }
 
 // Makes an empty cache for sequences of T tokens, if host code can read it; T = 0 only frees it.
 inline void model_cache(Model* m, int T) {
-    const Sizes& d = m->d;
+    const Sizes& d = m->sizes;
     ops::device_free(m->cache);
     ops::device_free(m->memory);
     m->cache = NULL;
@@ -58,7 +58,7 @@ inline void model_cache(Model* m, int T) {
     m->room = T + d.bias.token;
     if (!T || !ops::on_host) { return; }
     m->cache = (real*)ops::device_malloc(d.L * m->room * 2 * d.KV * d.HS * sizeof(real));
-    if (!mixer_of(m->c)) { return; }
+    if (!mixer_of(m->arch)) { return; }
     m->memory = (acc*)ops::device_malloc(d.L * mixer_numbers(m) * sizeof(acc));
 }
 
@@ -66,32 +66,35 @@ inline void model_cache(Model* m, int T) {
 
 // the cache of layer l: (room, 2 KV HS), the keys and values of each row
 inline real* layer_cache(const Model* m, int l) {
-    const size_t width = 2 * m->d.KV * m->d.HS;
+    const size_t width = 2 * m->sizes.KV * m->sizes.HS;
     return m->cache + (size_t)l * m->room * width;
 }
 
 // Copies keys and values of n rows from q|k|v to out (n, 2 KV HS).
 inline void copy_keys(const Model* m, real* out, const real* qkv, int n) {
-    const size_t q_width = m->d.NH * m->d.HS;
-    const size_t width = m->d.W - q_width;
-    for (int t = 0; t < n; t++) { std::copy_n(qkv + t * m->d.W + q_width, width, out + t * width); }
+    const size_t q_width = m->sizes.NH * m->sizes.HS;
+    const size_t width = m->sizes.W - q_width;
+    for (int t = 0; t < n; t++) {
+        const real* keys = qkv + t * m->sizes.W + q_width;
+        std::copy_n(keys, width, out + t * width);
+    }
 }
 
 // Appends the keys and values of the rows that are loaded to the cache of layer l.
 inline void cache_append(Model* m, int l) {
-    const size_t width = 2 * m->d.KV * m->d.HS;
+    const size_t width = 2 * m->sizes.KV * m->sizes.HS;
     const Span& span = m->spans[0];
     copy_keys(m, layer_cache(m, l) + span.position * width, act_qkv(m, l), rows(m));
 }
 
 // Returns the keys and values that a span sees which continues another: the parent's, then its own.
 inline std::vector<real> keys_of_branch(const Model* m, int l, const Span& span) {
-    const size_t width = 2 * m->d.KV * m->d.HS;
+    const size_t width = 2 * m->sizes.KV * m->sizes.HS;
     const Span& parent = m->spans[span.parent];
     const real* qkv = act_qkv(m, l);
     std::vector<real> keys((span.position + span.length) * width);
-    copy_keys(m, keys.data(), qkv + (size_t)parent.row * m->d.W, span.position);
-    copy_keys(m, &keys[span.position * width], qkv + (size_t)span.row * m->d.W, span.length);
+    copy_keys(m, keys.data(), qkv + (size_t)parent.row * m->sizes.W, span.position);
+    copy_keys(m, &keys[span.position * width], qkv + (size_t)span.row * m->sizes.W, span.length);
     return keys;
 }
 
@@ -102,8 +105,8 @@ inline void attention_after(Model* m, int l, const Span& span) {
     const real* keys = span.parent >= 0 ? copy.data() : layer_cache(m, l);
     for (int t = 0; t < span.length; t++) {
         const size_t row = span.row + t;
-        real* out = act_att(m, l) + row * m->d.NH * m->d.HS;
-        const real* q = act_qkv(m, l) + row * m->d.W;
+        real* out = act_att(m, l) + row * m->sizes.NH * m->sizes.HS;
+        const real* q = act_qkv(m, l) + row * m->sizes.W;
         variant::attention_row(out, q, keys, star_k(m, l), star_v(m, l), span.position + t,
                                attn_shape(m, l));
     }

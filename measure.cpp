@@ -13,18 +13,18 @@ struct Measured {
 
 // points into base, or only counts
 static Measured measured_point(const Model* m, char* base) {
-    const size_t L = m->c.L, A = m->d.attending(L), N = rows(m), KV = m->c.KV;
+    const size_t L = m->arch.L, A = m->sizes.attending(L), N = rows(m), KV = m->arch.KV;
     Measured r = Measured();
     auto place = [&](size_t bytes) {
         char* p = base + r.bytes;
         r.bytes += (bytes + 255) / 256 * 256;
         return p;
     };
-    r.heads = (HeadMetrics*)place(A * m->B * m->c.NH * sizeof(HeadMetrics));
+    r.heads = (HeadMetrics*)place(A * m->B * m->arch.NH * sizeof(HeadMetrics));
     r.h = (acc*)place((L + 1) * N * sizeof(acc));
     r.k = (acc*)place(A * N * KV * sizeof(acc));
     r.v = (acc*)place(A * N * KV * sizeof(acc));
-    r.pre = (acc*)place(m->d.norm.stream ? 2 * L * N * sizeof(acc) : 0);
+    r.pre = (acc*)place(m->sizes.norm.stream ? 2 * L * N * sizeof(acc) : 0);
     r.sizes = (acc*)place((L + 1) * m->B * 2 * sizeof(acc));
     return r;
 }
@@ -32,8 +32,8 @@ static Measured measured_point(const Model* m, char* base) {
 // In a model that mixes local and global layers, alpha_k of a local layer counts only the queries
 // that still see token k. The others add zeros to the mean over i >= k, so it is scaled up by this
 static float seen_factor(const Model* m, int l, int k) {
-    const Arch& c = m->c;
-    const int all = m->T - m->d.bias.token - k + 1;
+    const Arch& c = m->arch;
+    const int all = m->T - m->sizes.bias.token - k + 1;
     bool mixed = false;
     for (int i = 0; i < c.L; i++) { mixed = mixed || !is_local(c, i); }
     const bool asks = is_local(c, l) && mixed && !c.prefix;
@@ -42,7 +42,7 @@ static float seen_factor(const Model* m, int l, int k) {
 
 // what n heads of layer l give to tokens, of the queries that see them
 static void measure_seen(const Model* m, int l, HeadMetrics* heads, int n) {
-    const int most = std::min<int>(METRIC_K, m->T - m->d.bias.token);
+    const int most = std::min<int>(METRIC_K, m->T - m->sizes.bias.token);
     for (int k = 1; k <= most; k++) {
         const float factor = seen_factor(m, l, k);
         for (int i = 0; i < n; i++) {
@@ -55,7 +55,7 @@ static void measure_seen(const Model* m, int l, HeadMetrics* heads, int n) {
 
 // adds sequences i.. of n, now in host memory, to the report
 static void measure_add(Metrics* out, const Model* m, const Measured& r, int i, int n) {
-    const Sizes& d = m->d;
+    const Sizes& d = m->sizes;
     const int B = m->B, T = m->T, N = rows(m), skip = d.bias.token;
     for (int a = 0; a < out->L; a++) {
         for (int b = 0; b < B; b++) {
@@ -83,13 +83,13 @@ static void measure_add(Metrics* out, const Model* m, const Measured& r, int i, 
 
 // of many ranks, each of which has measured some of the sequences: all of them on every rank
 static void measure_sum(Metrics* r, const Model* m, double* loss, long* count) {
-    const size_t L = m->c.L, floats = sizeof(HeadMetrics) / sizeof(float);
+    const size_t L = m->arch.L, floats = sizeof(HeadMetrics) / sizeof(float);
     float* heads = (float*)r->heads.data();
     std::vector<double> all = { *loss, (double)*count };
     std::vector<double> largest((L + 1) * dist::world);
     all.insert(all.end(), heads, heads + r->heads.size() * floats);
     std::vector<std::vector<double>*> sums = { &r->h_star, &r->h_median };
-    const size_t A = r->L, by_layer[] = { L + 1, A, A, m->d.norm.stream ? 2 * L : 0 };
+    const size_t A = r->L, by_layer[] = { L + 1, A, A, m->sizes.norm.stream ? 2 * L : 0 };
     NormPair* const pairs[] = { &r->h, &r->k, &r->v, &r->pre };
     for (int i = 0; i < 4; i++) {                    // a rank may have measured nothing
         pairs[i]->first.resize(by_layer[i]); sums.push_back(&pairs[i]->first);
@@ -111,20 +111,20 @@ static void measure_sum(Metrics* r, const Model* m, double* loss, long* count) {
 
 // the heads of layer l, and its keys and values
 static void measure_attention(const Model* m, const Measured& r, int l) {
-    const Sizes& d = m->d;
+    const Sizes& d = m->sizes;
     const int N = rows(m);
     const size_t a = d.attending(l);
     const real* qkv = act_qkv(m, l);
     variant::attention_metrics(r.heads + a * m->B * d.NH, qkv, act_stat(m, l), star_k(m, l),
                                d.gate ? act_gate(m, l) : NULL, gate_width(m), d.bias.token,
-                               column_idle(m->c), attn_shape(m, l));
+                               column_idle(m->arch), attn_shape(m, l));
     ops::row_norms(r.k + a * N * d.KV, qkv + d.NH * d.HS, d.W, d.HS, d.KV, N);
     ops::row_norms(r.v + a * N * d.KV, qkv + d.QK, d.W, d.HS, d.KV, N);
 }
 
 // after layer l (-1: after the embedding)
 static void measure_layer(const Model* m, const Measured& r, int l) {
-    const Sizes& d = m->d;
+    const Sizes& d = m->sizes;
     const int N = rows(m), skip = d.bias.token;
     const real* h = act_x(m, 2 * l + 2);
     ops::row_norms(r.h + (size_t)(l + 1) * N, h, d.C, d.C, 1, N);
@@ -132,23 +132,23 @@ static void measure_layer(const Model* m, const Measured& r, int l) {
     if (l < 0) { return; }
     if (d.attends(l)) { measure_attention(m, r, l); }
     for (int i = 2 * l; d.norm.stream && i < 2 * l + 2; i++) {
-        ops::row_norms(r.pre + (size_t)i * N, of_branch(m->a.f, m, i, d.C), d.C, d.C, 1, N);
+        ops::row_norms(r.pre + (size_t)i * N, of_branch(m->acts.f, m, i, d.C), d.C, d.C, 1, N);
     }
 }
 
 Metrics measure(Model* m, const int* seqs, int n, int T, int batch_tokens,
                 const std::function<void(int first)>& each) {
-    const Arch& c = m->c;
+    const Arch& c = m->arch;
     const int chunk = std::max(1, std::min(n, batch_tokens / std::max(1, T)));
     Metrics r;
     r.n = n; r.T = T; r.NH = c.NH;
-    for (int l = 0; l < c.L; l++) { if (m->d.attends(l)) { r.layers.push_back(l); } }
+    for (int l = 0; l < c.L; l++) { if (m->sizes.attends(l)) { r.layers.push_back(l); } }
     r.L = r.layers.size();
     r.sums_to_one = attn_sums_to_one<Attn>(c.attn_alpha);
-    r.has_star = (Bias::column && !column_idle(c)) || m->d.bias.token;
-    r.has_gate = m->d.gate;
+    r.has_star = (Bias::column && !column_idle(c)) || m->sizes.bias.token;
+    r.has_gate = m->sizes.gate;
     r.heads.resize((size_t)n * r.L * c.NH);
-    if (m->d.bias.token) { r.h_star.resize(c.L + 1); }
+    if (m->sizes.bias.token) { r.h_star.resize(c.L + 1); }
     r.h_max.resize(c.L + 1); r.h_median.resize(c.L + 1);
     double loss = 0; long count = 0;
     ops::keep_rows_for_metrics(true);
@@ -178,11 +178,11 @@ Metrics measure(Model* m, const int* seqs, int n, int T, int batch_tokens,
 // It is worked out on the host, from what a forward pass leaves of attention
 
 AttentionHost attention_host(const Model* m, int l) {
-    const Arch& c = m->c;
+    const Arch& c = m->arch;
     AttentionHost x;
     x.qkv.resize((size_t)rows(m) * attn_row(attn_shape(m, l)));
     x.stat.resize((size_t)rows(m) * c.NH * 2);
-    const size_t star = m->d.bias.column == LOGIT_COLUMN ? c.NH : (size_t)bias_rows(c) * c.HS;
+    const size_t star = m->sizes.bias.column == LOGIT_COLUMN ? c.NH : (size_t)bias_rows(c) * c.HS;
     if (star_k(m, l)) { x.star.resize(star); }
     ops::to_host(x.qkv.data(), act_qkv(m, l), x.qkv.size() * sizeof(real));
     ops::to_host(x.stat.data(), act_stat(m, l), x.stat.size() * sizeof(acc));
@@ -194,9 +194,9 @@ void sink_at_add(SinkAt* at, const Model* m, int l) {
     if (at->tokens.empty()) { return; }
     const AttentionHost x = attention_host(m, l);
     const AttnShape s = attn_shape(m, l);
-    const int skip = m->d.bias.token;
+    const int skip = m->sizes.bias.token;
     const real* star = x.star.empty() ? NULL : x.star.data();
-    const auto alphas = column_idle(m->c) ? head_alphas<Attn, Bias_none, Pe, real, acc>
+    const auto alphas = column_idle(m->arch) ? head_alphas<Attn, Bias_none, Pe, real, acc>
                                           : head_alphas<Attn, Bias, Pe, real, acc>;
     std::vector<std::vector<double>> alpha((size_t)s.B * s.NH);
     #pragma omp parallel for schedule(dynamic)

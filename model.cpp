@@ -58,17 +58,19 @@ size_t Layout::acts(Acts* a, char* base, bool train, long B, long T, long R,
 }
 
 void model_reach(Model* m, long T) {
-    const Arch& c = m->c;
+    const Arch& c = m->arch;
     if (T <= m->reach) { return; }
-    const long most = (long)m->longest + m->d.bias.token;
+    const long most = (long)m->longest + m->sizes.bias.token;
     m->reach = std::max(T, std::min(2L * m->reach, most));
     for (void* old : { (void*)m->positions, (void*)m->turns, (void*)m->turns_local }) {
         ops::device_free(old);
     }
     const int n = m->reach;
-    if (m->d.pe.absolute) { m->positions = absolute_table(n, c.C); }
-    if (m->d.pe.rotary) { m->turns = rope_table(c, c.rope_base, true, n); }
-    if (m->d.pe.rotary && c.rope_local) { m->turns_local = rope_table(c, c.rope_local, false, n); }
+    if (m->sizes.pe.absolute) { m->positions = absolute_table(n, c.C); }
+    if (m->sizes.pe.rotary) { m->turns = rope_table(c, c.rope_base, true, n); }
+    if (m->sizes.pe.rotary && c.rope_local) {
+        m->turns_local = rope_table(c, c.rope_local, false, n);
+    }
 }
 
 void model_resize(Model* m, int B, int T) {
@@ -76,10 +78,10 @@ void model_resize(Model* m, int B, int T) {
         die(EXIT_USER, strf("--seq %d: this model has positions for %d tokens", T, m->longest),
             strf("--seq %ld or less", (long)m->longest));
     }
-    m->B = B; m->T = T + m->d.bias.token;
+    m->B = B; m->T = T + m->sizes.bias.token;
     model_reach(m, m->T);
-    m->R = std::min<long>(ops::lm_head_rows(m->c.V, sizeof(real), m->train), (long)B * m->T);
-    const Layout layout(m->c);
+    m->R = std::min<long>(ops::lm_head_rows(m->arch.V, sizeof(real), m->train), (long)B * m->T);
+    const Layout layout(m->arch);
     Acts none;
     const size_t bytes = layout.acts(&none, NULL, m->train, B, m->T, m->R),
                  words = (size_t)B * m->T;
@@ -88,7 +90,7 @@ void model_resize(Model* m, int B, int T) {
         m->arena = (char*)ops::device_malloc(bytes);
         m->arena_bytes = bytes;
     }
-    layout.acts(&m->a, m->arena, m->train, B, m->T, m->R);
+    layout.acts(&m->acts, m->arena, m->train, B, m->T, m->R);
     if (words > m->token_room) {
         ops::device_free(m->tokens); ops::device_free(m->targets);
         m->tokens = (int*)ops::device_malloc(words * sizeof(int));
@@ -117,12 +119,12 @@ static std::vector<long> layers_at(const Model& m) {
 // gradients and optimizer state, all of it or a shard
 static void model_training(Model* m) {
     const long all = m->shard.whole, mine = m->shard.mine;
-    m->grads = (acc*)ops::device_malloc((all + 2 * mine) * sizeof(acc));
-    m->m = m->grads + all;
-    m->v = m->m + mine;
+    m->grads_memory = (acc*)ops::device_malloc((all + 2 * mine) * sizeof(acc));
+    m->adam_m = m->grads_memory + all;
+    m->adam_v = m->adam_m + mine;
     m->sums = (StepSums*)ops::device_malloc(sizeof(StepSums));
-    m->shard_grads = m->grads;
-    m->shard_params = m->params;
+    m->shard_grads = m->grads_memory;
+    m->shard_params = m->params_memory;
     if (mine == m->num_params) { return; }
     m->shard_grads = (acc*)ops::device_malloc(mine * sizeof(acc));
     m->shard_params = (real*)ops::device_malloc(mine * sizeof(real));
@@ -138,19 +140,20 @@ Model model_new(const Arch& c, int T_max, bool train) {
             train ? "train a model with attention and one FFN in all layers"
                   : "make train_sink BACKEND=cpu");
     }
-    m.c = c; m.d = layout; m.train = train;
-    m.num_params = layout.params<real>(&m.w, &m.tensors, NULL);
+    m.arch = c; m.sizes = layout; m.train = train;
+    m.num_params = layout.params<real>(&m.weights, &m.tensors, NULL);
     m.shard = shard_of(m.num_params, train);
-    m.params = (real*)ops::device_malloc(m.shard.whole * sizeof(real));
+    m.params_memory = (real*)ops::device_malloc(m.shard.whole * sizeof(real));
     const bool copied = !std::is_same<real, acc>::value || m.shard.mine < m.num_params;
-    m.master = copied ? (acc*)ops::device_malloc(m.shard.mine * sizeof(acc)) : (acc*)m.params;
-    layout.params<real>(&m.w, NULL, m.params);
+    m.master = (acc*)m.params_memory;
+    if (copied) { m.master = (acc*)ops::device_malloc(m.shard.mine * sizeof(acc)); }
+    layout.params<real>(&m.weights, NULL, m.params_memory);
     if (train) { model_training(&m); }
     m.layer_at = layers_at(m);
-    layout.params<acc>(&m.g, NULL, m.grads);
-    m.longest = m.d.pe.learnable ? c.T : std::max(c.T, T_max);
+    layout.params<acc>(&m.grads, NULL, m.grads_memory);
+    m.longest = m.sizes.pe.learnable ? c.T : std::max(c.T, T_max);
     const int first = train ? m.longest : std::min(m.longest, T_max); // more, when it is read
-    model_reach(&m, first + m.d.bias.token);
+    model_reach(&m, first + m.sizes.bias.token);
     if (!c.v_star.empty()) { m.v_fixed = fixed_v_star(c); }
     return m;
 }
@@ -175,7 +178,9 @@ void model_init(Model* m, uint64_t seed) {
         host.assign(t.count, acc(t.init.mean));
         if (t.init.std != 0) { normal_fill(host, t.init.std, rng); }
         if (ends_with(t.name, ".k_star")) { // entries that are not learned are zero (Table 13)
-            for (long i = 0; i < t.count; i++) { if (i % m->c.HS >= m->c.k_dims) { host[i] = 0; } }
+            for (long i = 0; i < t.count; i++) {
+                if (i % m->arch.HS >= m->arch.k_dims) { host[i] = 0; }
+            }
         }
         ops::to_device(array_place(m, m->master) + t.at, host.data(), t.count * sizeof(acc));
     }
@@ -184,7 +189,7 @@ void model_init(Model* m, uint64_t seed) {
 
 // frees the memory of a batch and its gradients: of a model, or of a piece of it
 static void batch_free(Model* m) {
-    for (void* p : { (void*)m->arena, (void*)m->tokens, (void*)m->targets, (void*)m->grads,
+    for (void* p : { (void*)m->arena, (void*)m->tokens, (void*)m->targets, (void*)m->grads_memory,
                      (void*)m->sums }) {
         ops::device_free(p);
     }
@@ -197,14 +202,14 @@ void pieces_free(Model* m) {
 
 void model_free(Model* m) {
     pieces_free(m);
-    if ((void*)m->master != (void*)m->params) { ops::device_free(m->master); }
-    if (m->shard_grads != m->grads) {
+    if ((void*)m->master != (void*)m->params_memory) { ops::device_free(m->master); }
+    if (m->shard_grads != m->grads_memory) {
         ops::device_free(m->shard_grads);
         ops::device_free(m->shard_params);
     }
     batch_free(m);
-    for (void* p : { (void*)m->params, (void*)m->positions, (void*)m->v_fixed, (void*)m->turns,
-                     (void*)m->turns_local, (void*)m->cache, (void*)m->memory,
+    for (void* p : { (void*)m->params_memory, (void*)m->positions, (void*)m->v_fixed,
+                     (void*)m->turns, (void*)m->turns_local, (void*)m->cache, (void*)m->memory,
                      (void*)m->muon }) {
         ops::device_free(p);
     }

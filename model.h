@@ -125,20 +125,26 @@ struct Span {
 };
 
 struct Model {
-    Arch c;
-    Sizes d;
+    Arch arch;
+    Sizes sizes;
     bool train; // has gradients, and keeps the activations of all layers
     std::vector<Tensor> tensors;
     long num_params;
-    real* params;
-    acc *master, *grads, *m, *v; // master: the weights in acc; is params itself where real is acc
+    real* params_memory;         // (num_params) the weights as they are computed with
+    acc* master;                 // (num_params) in acc; params_memory itself where real is acc
+    acc* grads_memory;           // (num_params)
+    acc* adam_m;                 // (num_params) first moments, or momentum
+    acc* adam_v;                 // (num_params) second moments
     // With many ranks, each updates one shard: master, m and v hold only that; shard_grads receives
     // its summed gradients, shard_params its new weights. With one rank these are grads and params
     ParamShard shard; acc* shard_grads; real* shard_params;
     long sent;                                   // buckets of gradients that are on their way
     std::vector<long> layer_at; // where each layer's parameters begin; the last ends
-    Params<real> w; Params<acc> g;
-    Acts a; char* arena; size_t arena_bytes;     // activations
+    Params<real> weights;        // every tensor, in params_memory
+    Params<acc> grads;           // its gradient, in grads_memory
+    Acts acts;                   // every activation, in the arena
+    char* arena;
+    size_t arena_bytes;
     int longest;                                 // T of the longest sequence it may be given
     int reach;                                   // positions that the tables have so far
     int B, T, R; // the batch they are laid out for, T with the sink token; rows of head
@@ -159,11 +165,11 @@ struct Model {
 
 // ---- attention's shape in layer l, and its learned column
 inline AttnShape attn_shape(const Model* m, int l) {
-    const Arch& c = m->c;
+    const Arch& c = m->arch;
     AttnShape s = AttnShape();
     s.B = m->B; s.T = m->T; s.NH = c.NH; s.KV = c.KV; s.HS = c.HS;
     s.window = is_local(c, l) ? c.window : 0;
-    s.prefix = c.prefix ? c.prefix + m->d.bias.token : 0;
+    s.prefix = c.prefix ? c.prefix + m->sizes.bias.token : 0;
     s.bias_shared = c.bias_share == SHARE_heads;
     s.k_dims = c.k_dims;
     s.p = c.attn_p; s.alpha = c.attn_alpha; s.cap = c.attn_cap; s.shift = c.attn_bias;
@@ -182,11 +188,12 @@ inline AttnShape only_rows(const Model* m, int l, int n) {
 
 // the extra column: k* (or z of BIAS=logit) and v*; NULL is zero
 inline const real* star_k(const Model* m, int l) {
-    return m->d.bias.column == LOGIT_COLUMN ? m->w.layer[l].zstar : m->w.layer[l].kstar;
+    const auto& w = m->weights.layer[l];
+    return m->sizes.bias.column == LOGIT_COLUMN ? w.zstar : w.kstar;
 }
 
 inline const real* star_v(const Model* m, int l) {
-    return m->d.bias.learn_v ? m->w.layer[l].vstar : m->v_fixed;
+    return m->sizes.bias.learn_v ? m->weights.layer[l].vstar : m->v_fixed;
 }
 
 // the shape of attention in layer l on the rows of one span
@@ -205,8 +212,8 @@ template <class F> void each_span(const Model* m, F f) {
 
 // the table that layer l turns q and k by, from position 0; NULL if it does not
 inline const acc* layer_turns(const Model* m, int l) {
-    const Arch& c = m->c;
-    if (!m->d.pe.rotary || !in_pattern(c.rope_layers, l)) { return NULL; }
+    const Arch& c = m->arch;
+    if (!m->sizes.pe.rotary || !in_pattern(c.rope_layers, l)) { return NULL; }
     return is_local(c, l) && m->turns_local ? m->turns_local : m->turns;
 }
 
@@ -224,38 +231,47 @@ template <class A> A* of_branch(A* t, const Model* m, int i, long per_row) {
 }
 
 inline real* act_x(const Model* m, int i) {
-    return m->a.x + (size_t)(m->train ? i : i % 3) * rows(m) * m->c.C;
+    return m->acts.x + (size_t)(m->train ? i : i % 3) * rows(m) * m->arch.C;
 }
 
 // the stream that branch i reads
-inline real* branch_x(const Model* m, int i) { return act_x(m, m->c.parallel ? i / 2 * 2 : i); }
+inline real* branch_x(const Model* m, int i) { return act_x(m, m->arch.parallel ? i / 2 * 2 : i); }
 
 // what branch i reads: its norm, or the stream as it is
 inline real* act_n(const Model* m, int i) {
-    return m->d.norm.in ? of_branch(m->a.n, m, i, m->c.C) : branch_x(m, i);
+    return m->sizes.norm.in ? of_branch(m->acts.n, m, i, m->arch.C) : branch_x(m, i);
 }
 
 // what lm_head reads
 inline real* act_top(const Model* m) {
-    const long K = m->train ? m->c.L : 1;
-    if (m->d.norm.stream) { return act_x(m, 2 * m->c.L); }
-    return m->a.n + (size_t)(2 * K * m->d.norm.in) * rows(m) * m->c.C;
+    const long K = m->train ? m->arch.L : 1;
+    if (m->sizes.norm.stream) { return act_x(m, 2 * m->arch.L); }
+    return m->acts.n + (size_t)(2 * K * m->sizes.norm.in) * rows(m) * m->arch.C;
 }
 
-inline real* act_qkv(const Model* m, int l) { return of_layer(m->a.qkv, m, l, m->d.W); }
-inline real* act_att(const Model* m, int l) { return of_layer(m->a.att, m, l, m->d.NH * m->d.HS); }
-inline acc* act_stat(const Model* m, int l) { return of_layer(m->a.stat, m, l, m->d.NH * 2); }
-inline int gate_width(const Model* m) { return m->c.gate == GATE_elem ? m->c.HS : 1; }
-inline real* act_gate(const Model* m, int l)  { return of_layer(m->a.gate, m, l, m->d.G); }
+inline real* act_qkv(const Model* m, int l) { return of_layer(m->acts.qkv, m, l, m->sizes.W); }
+inline real* act_att(const Model* m, int l) {
+    return of_layer(m->acts.att, m, l, m->sizes.NH * m->sizes.HS);
+}
+
+inline acc* act_stat(const Model* m, int l) {
+    return of_layer(m->acts.stat, m, l, m->sizes.NH * 2);
+}
+
+inline int gate_width(const Model* m) { return m->arch.gate == GATE_elem ? m->arch.HS : 1; }
+inline real* act_gate(const Model* m, int l)  { return of_layer(m->acts.gate, m, l, m->sizes.G); }
 inline real* act_gated(const Model* m, int l) {
-    return of_layer(m->a.gated, m, l, m->d.NH * m->d.HS);
+    return of_layer(m->acts.gated, m, l, m->sizes.NH * m->sizes.HS);
 }
 
 // the heads' output, after the gate if there is one
-inline real* act_out(const Model* m, int l) { return m->d.gate ? act_gated(m, l) : act_att(m, l); }
-inline real* act_heads(const Model* m, int l) { return of_layer(m->a.heads, m, l, m->d.OC); }
-inline real* act_fch(const Model* m, int l) { return of_layer(m->a.fch, m, l, m->d.FH); }
-inline real* act_fca(const Model* m, int l) { return of_layer(m->a.fca, m, l, m->d.F); }
+inline real* act_out(const Model* m, int l) {
+    return m->sizes.gate ? act_gated(m, l) : act_att(m, l);
+}
+
+inline real* act_heads(const Model* m, int l) { return of_layer(m->acts.heads, m, l, m->sizes.OC); }
+inline real* act_fch(const Model* m, int l) { return of_layer(m->acts.fch, m, l, m->sizes.FH); }
+inline real* act_fca(const Model* m, int l) { return of_layer(m->acts.fca, m, l, m->sizes.F); }
 
 // ---- tables of positions
 
@@ -271,7 +287,7 @@ void model_resize(Model* m, int B, int T);
 // This rank may keep only a shard of an array. Where the whole array is while it is filled or
 // read: in the shard, if that is everything, else in the gradients' memory, free between steps
 inline acc* array_place(const Model* m, acc* shard) {
-    return m->shard.mine == m->num_params ? shard : m->grads;
+    return m->shard.mine == m->num_params ? shard : m->grads_memory;
 }
 
 // the whole array of all ranks' shards
@@ -289,7 +305,7 @@ inline void array_keep(const Model* m, acc* shard) {
 
 // the weights were filled in: params are their copy in `real`
 inline void weights_keep(Model* m) {
-    ops::cast_to_real(m->params, array_place(m, m->master), m->num_params);
+    ops::cast_to_real(m->params_memory, array_place(m, m->master), m->num_params);
     array_keep(m, m->master);
 }
 
@@ -309,7 +325,7 @@ void model_free(Model* m);
 // Does the loss count the target after token i of a sequence? Not within the prefix, not with fewer
 // than min_context tokens before it, not where it is given as ~id
 inline bool target_counts(const Model* m, const int* seq, int i, int min_context) {
-    return i >= std::max(m->c.prefix, min_context) - 1 && seq[i + 1] >= 0;
+    return i >= std::max(m->arch.prefix, min_context) - 1 && seq[i + 1] >= 0;
 }
 
 // how many targets of n sequences, seqs (n, T+1), count in training
@@ -327,7 +343,7 @@ inline long targets_count(const Model* m, const int* seqs, long n, int T) {
 // (section 6), and a target with fewer than min_context tokens before it does not count. A token
 // that no loss asks for is given as ~id
 inline long model_load(Model* m, const int* seqs, int B, int T, int min_context = 0) {
-    const int skip = m->d.bias.token;
+    const int skip = m->sizes.bias.token;
     if (m->B != B || m->T != T + skip || !m->arena) { model_resize(m, B, T); }
     m->spans = { { 0, B, m->T, 0, -1 } };
     std::vector<int> tokens((size_t)B * T), targets((size_t)B * m->T);

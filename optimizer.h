@@ -47,7 +47,7 @@ inline void muon_update(Model* m, const Tensor& t, const Update& o) {
         m->muon = (real*)ops::device_malloc(most * sizeof(real));
     }
     real *x = m->muon, *y = x + t.count, *A = y + t.count, *AA = A + (size_t)r * r;
-    ops::muon_begin(x, m->m + t.at, m->grads + t.at, m->sums, rows, cols);
+    ops::muon_begin(x, m->adam_m + t.at, m->grads_memory + t.at, m->sums, rows, cols);
     for (int step = 0; step < 5; step++) {
         ops::matmul_forward(A, x, x, NULL, NULL, r, c, r);             // A = x x^T
         ops::matmul_forward(AA, A, A, NULL, NULL, r, r, r);            // A A, as A is symmetric
@@ -55,7 +55,7 @@ inline void muon_update(Model* m, const Tensor& t, const Update& o) {
         ops::matmul_backward_input(y, AA, x, false, r, c, r);          // that times x
         std::swap(x, y);
     }
-    ops::muon_end(m->params + t.at, m->master + t.at, x, m->sums, o, rows, cols);
+    ops::muon_end(m->params_memory + t.at, m->master + t.at, x, m->sums, o, rows, cols);
 }
 
 // with many ranks: m->sums become the sums over all of them
@@ -81,14 +81,14 @@ inline StepSums model_update(Model* m, const Update& o, float clip, Optimizer ho
     const long n = m->shard.mine;
     dist::arrive();
     for (auto& t : m->tensors) { // their gradients do not count for the clipping
-        if (!is_trained(m, t)) { ops::device_zero(m->grads + t.at, t.count * sizeof(acc)); }
+        if (!is_trained(m, t)) { ops::device_zero(m->grads_memory + t.at, t.count * sizeof(acc)); }
     }
     ops::square_norm(m->sums, m->shard_grads, clip, n);
     model_sums(m, clip);
     const auto update = [&](long at, long count) {
         const auto f = how == SGD ? ops::sgd_update : ops::adamw_update;
-        f(m->shard_params + at, m->master + at, m->m + at, m->v + at, m->shard_grads + at, m->sums,
-          o, count);
+        f(m->shard_params + at, m->master + at, m->adam_m + at, m->adam_v + at,
+          m->shard_grads + at, m->sums, o, count);
     };
     const bool at_once = how != MUON && m->only.empty();
     if (at_once) { update(0, n); }
@@ -97,7 +97,7 @@ inline StepSums model_update(Model* m, const Update& o, float clip, Optimizer ho
         if (how == MUON && is_hidden_matrix(t)) { muon_update(m, t, o); continue; }
         update(t.at, t.count);
     }
-    if (n < m->num_params) { shard_gather(m->shard, m->params, m->shard_params); }
+    if (n < m->num_params) { shard_gather(m->shard, m->params_memory, m->shard_params); }
     StepSums sums;
     ops::to_host(&sums, m->sums, sizeof sums);
     return sums;

@@ -17,7 +17,7 @@ inline int piece_sequences(const Model* m, int B, int T) {
     const long small_model = 1 << 19;                 // parameters
     const long most_pieces = 64;
     if (ops::piece_rows == 0 || m->num_params > small_model) { return B; }
-    const long rows = T + m->d.bias.token;            // of a sequence
+    const long rows = T + m->sizes.bias.token;            // of a sequence
     const long enough = (ops::piece_rows + rows - 1) / rows;
     const long least = (B + most_pieces - 1) / most_pieces;
     return std::min<long>(B, std::max(enough, least));
@@ -31,9 +31,9 @@ inline Model piece_new(const Model& m) {
     p.arena = NULL;
     p.arena_bytes = p.token_room = 0;
     p.tokens = p.targets = NULL;
-    p.grads = (acc*)ops::device_malloc(m.num_params * sizeof(acc));
+    p.grads_memory = (acc*)ops::device_malloc(m.num_params * sizeof(acc));
     p.sums = (StepSums*)ops::device_malloc(sizeof(StepSums));
-    Layout(m.c).params<acc>(&p.g, NULL, p.grads);
+    Layout(m.arch).params<acc>(&p.grads, NULL, p.grads_memory);
     return p;
 }
 
@@ -44,7 +44,7 @@ inline void pieces_add(acc* grads, const std::vector<Model>& pieces, long n) {
     for (long k = 0; k < n; k += chunk) {
         const long end = std::min(n, k + chunk);
         for (const Model& p : pieces) {
-            for (long i = k; i < end; i++) { grads[i] += p.grads[i]; }
+            for (long i = k; i < end; i++) { grads[i] += p.grads_memory[i]; }
         }
     }
 }
@@ -71,6 +71,6 @@ inline void accumulate_pieces(Model* m, const int* seqs, int B, int T, int size,
         accumulate_loaded(&m->pieces[i], count, false);
     }
     for (const Model& p : m->pieces) { m->sums->loss += p.sums->loss; }
-    pieces_add(m->grads, m->pieces, m->num_params);
+    pieces_add(m->grads_memory, m->pieces, m->num_params);
 }
 #endif // SMALL_MODEL_H

@@ -4,7 +4,7 @@ each model. It is filled in by variant.cu, the one file that is compiled with -D
 -DBIAS=.. and so on.
 
     SWITCH_VALUES     each switch, its value here, and all that it may have
-    THIS(NORM)        the value of a switch as a number, such as NORM_post
+    BUILD_NORM        the value of a switch as a number, such as NORM_post
     Attn, Bias, Pe    what is compiled in of those three
     COMMIT            of the sources; PRECISION_NAME, BACKEND_NAME: how it computes
 */
@@ -20,9 +20,10 @@ extern const SwitchValue SWITCH_VALUES[SWITCH_COUNT];
 extern const char* const COMMIT;
 extern const char *const PRECISION_NAME, *const BACKEND_NAME;
 
-namespace build {
-extern const int this_BIAS, this_PE, this_NORM, this_FFN, this_COMBINE, this_QKNORM, this_GATE;
+extern const int BUILD_BIAS, BUILD_PE, BUILD_NORM, BUILD_FFN;
+extern const int BUILD_COMBINE, BUILD_QKNORM, BUILD_GATE;
 
+namespace build {
 // the constants of Attn_softmax and the others, of Bias_k, of Pe_alibi, asked at run time: enough
 // for one row of attention, too slow for all of it
 struct Attn {
@@ -42,7 +43,6 @@ struct Pe {
 template <> float Pe::bias(int distance, float slope);
 template <> double Pe::bias(int distance, float slope);
 } // namespace build
-#define THIS(SWITCH) build::this_##SWITCH
 
 // where the switches are given, as in variant.cu, the constants themselves
 #ifdef ATTN

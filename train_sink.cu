@@ -57,26 +57,27 @@ use the widths QK of q|k, W of q|k|v, OC of what W_O reads, FH of gate|up, G of 
 // (f), the final one, the embedding's
 static int norm_number(const Model* m, int i) { return m->train ? i : i % 2; }
 static int norm_after(const Model* m, int i) {
-    return (m->train ? 2 * m->c.L : 2) + 2 + norm_number(m, i);
+    return (m->train ? 2 * m->sizes.L : 2) + 2 + norm_number(m, i);
 }
 
-static int norm_final(const Model* m)         { return m->train ? 2 * m->c.L : 2; }
+static int norm_final(const Model* m)         { return m->train ? 2 * m->sizes.L : 2; }
 static int norm_embed(const Model* m)         { return norm_final(m) + 1; }
 
 static void norm_forward(Model* m, real* out, const real* x, const real* w, const real* b,
                          int number) {
     const int N = rows(m);
-    acc* mean = m->d.ln ? m->a.mean + (size_t)number * N : NULL;
-    ops::norm_forward(out, mean, m->a.rstd + (size_t)number * N, x, w, b, m->c.eps, N, m->c.C);
+    acc* mean = m->sizes.ln ? m->acts.mean + (size_t)number * N : NULL;
+    acc* rstd = m->acts.rstd + (size_t)number * N;
+    ops::norm_forward(out, mean, rstd, x, w, b, m->arch.eps, N, m->sizes.C);
 }
 
 // in the forward pass this was:  out = norm(x);  dx = or += its gradient
 static void norm_backward(Model* m, real* dx, acc* dw, acc* db, const real* dout, const real* x,
                           const real* w, int number, bool add) {
     const int N = rows(m);
-    const acc* mean = m->d.ln ? m->a.mean + (size_t)number * N : NULL;
-    ops::norm_backward(dx, dw, db, dout, x, w, mean, m->a.rstd + (size_t)number * N, add, N,
-                       m->c.C);
+    const acc* mean = m->sizes.ln ? m->acts.mean + (size_t)number * N : NULL;
+    ops::norm_backward(dx, dw, db, dout, x, w, mean, m->acts.rstd + (size_t)number * N, add, N,
+                       m->sizes.C);
 }
 
 // weights of the norms before and after branch i
@@ -96,39 +97,39 @@ template <class P> static NormWeights<P> after(const Params<P>& p, int i) {
 
 // -- the beginning of a branch: n_i = norm(x_i), or x_i itself
 static void input_forward(Model* m, int i) {
-    if (!m->d.norm.in) { return; }
-    const auto w = before(m->w, i);
+    if (!m->sizes.norm.in) { return; }
+    const auto w = before(m->weights, i);
     norm_forward(m, act_n(m, i), branch_x(m, i), w.w, w.b, norm_number(m, i));
 }
 
 // a.dn -> a.dx.  in the forward pass this was:  n_i = norm(x_i);  x_{i+1} = x_i + .. reads x_i too
 static void input_backward(Model* m, int i) {
-    const long n = (long)rows(m) * m->c.C;
+    const long n = (long)rows(m) * m->sizes.C;
     // attention comes next on the way back, and must find dx as it is
-    const bool side = m->c.parallel && i % 2;
-    if (m->d.norm.in) {
-        const auto w = before(m->w, i); const auto g = before(m->g, i);
-        real* dx = side ? m->a.dside : m->a.dx;
-        norm_backward(m, dx, g.w, g.b, m->a.dn, branch_x(m, i), w.w, norm_number(m, i), !side);
+    const bool side = m->arch.parallel && i % 2;
+    if (m->sizes.norm.in) {
+        const auto w = before(m->weights, i); const auto g = before(m->grads, i);
+        real* dx = side ? m->acts.dside : m->acts.dx;
+        norm_backward(m, dx, g.w, g.b, m->acts.dn, branch_x(m, i), w.w, norm_number(m, i), !side);
     } else {
-        ops::add(m->a.dx, m->a.dn, n);
+        ops::add(m->acts.dx, m->acts.dn, n);
     }
-    if (m->c.parallel && !side) { ops::add(m->a.dx, m->a.dside, n); }
+    if (m->arch.parallel && !side) { ops::add(m->acts.dx, m->acts.dside, n); }
 }
 
 // -- the end of a branch: x_{i+1} = x_i + inp W^T + b, through the norm after it if there is one
 void output_forward(Model* m, int i, const real* inp, const real* weight, const real* bias,
                            int width) {
-    const Sizes& d = m->d;
+    const Sizes& d = m->sizes;
     const int N = rows(m);
-    const float scale = m->c.residual_scale;     // 1, or NORM=pre
+    const float scale = m->arch.residual_scale;     // 1, or NORM=pre
     const bool apart = (d.norm.out && !d.norm.stream) || scale != 1;
     const real* residual = apart ? NULL : act_x(m, i);
-    real* out = d.norm.out ? of_branch(m->a.f, m, i, d.C) : act_x(m, i + 1);
+    real* out = d.norm.out ? of_branch(m->acts.f, m, i, d.C) : act_x(m, i + 1);
     ops::matmul_forward(out, inp, weight, bias, residual, N, width, d.C);
     if (scale != 1) { ops::add(out, act_x(m, i), (long)N * d.C, scale); }
     if (!d.norm.out) { return; }
-    const auto w = after(m->w, i);
+    const auto w = after(m->weights, i);
     norm_forward(m, act_x(m, i + 1), out, w.w, w.b, norm_after(m, i));
     if (!d.norm.stream) { ops::add(act_x(m, i + 1), act_x(m, i), (long)N * d.C); }
 }
@@ -136,23 +137,24 @@ void output_forward(Model* m, int i, const real* inp, const real* weight, const 
 // a.dx -> dinp.  in the forward pass this was:  x_{i+1} = x_i + inp W^T + b
 static void output_backward(Model* m, int i, real* dinp, acc* dweight, acc* dbias, const real* inp,
                             const real* weight, int width) {
-    const Sizes& d = m->d;
+    const Sizes& d = m->sizes;
     const int N = rows(m);
-    real* df = m->a.dx;
-    if (m->c.residual_scale != 1) {
+    real* df = m->acts.dx;
+    if (m->arch.residual_scale != 1) {
         const long n = (long)N * d.C;
-        df = m->a.df;
-        ops::device_copy(df, m->a.dx, n * sizeof(real));
-        ops::add(df, NULL, n, m->c.residual_scale);
+        df = m->acts.df;
+        ops::device_copy(df, m->acts.dx, n * sizeof(real));
+        ops::add(df, NULL, n, m->arch.residual_scale);
     }
     if (d.norm.out) {
-        const auto w = after(m->w, i); const auto g = after(m->g, i);
-        df = d.norm.stream ? m->a.dn : m->a.df;
-        norm_backward(m, df, g.w, g.b, m->a.dx, of_branch(m->a.f, m, i, d.C), w.w, norm_after(m, i),
-                      false);
+        const auto w = after(m->weights, i);
+        const auto g = after(m->grads, i);
+        const real* f = of_branch(m->acts.f, m, i, d.C);
+        df = d.norm.stream ? m->acts.dn : m->acts.df;
+        norm_backward(m, df, g.w, g.b, m->acts.dx, f, w.w, norm_after(m, i), false);
     }
     // NORM=post: what came through the norm is dx_i's first part
-    if (d.norm.stream) { std::swap(m->a.dx, m->a.dn); }
+    if (d.norm.stream) { std::swap(m->acts.dx, m->acts.dn); }
     ops::matmul_backward_weight(dweight, df, inp, N, width, d.C);
     if (dbias) { ops::matmul_backward_bias(dbias, df, N, d.C); }
     ops::matmul_backward_input(dinp, df, weight, false, N, width, d.C);
@@ -168,42 +170,49 @@ static StageCost no_cost(const Sizes&)     { return { 0, 0 }; }
 
 // what the products read that begin a branch
 static StageInput no_product(const Model*, int)      { return { NULL, 0 }; }
-static StageInput attn_input(const Model* m, int l)  { return { act_n(m, 2 * l), m->c.C }; }
-static StageInput ffn_input(const Model* m, int l)   { return { act_n(m, 2 * l + 1), m->c.C }; }
+static StageInput attn_input(const Model* m, int l)  { return { act_n(m, 2 * l), m->arch.C }; }
+static StageInput ffn_input(const Model* m, int l)   { return { act_n(m, 2 * l + 1), m->arch.C }; }
 
 // -- q, k, v = n W^T + b
 
 static void qkv_forward(Model* m, int l) {
-    const auto& w = m->w.layer[l];
-    ops::matmul_forward(act_qkv(m, l), act_n(m, 2 * l), w.qw, w.qb, NULL, rows(m), m->c.C, m->d.W);
+    const auto& w = m->weights.layer[l];
+    const Sizes& d = m->sizes;
+    const real* input = act_n(m, 2 * l);
+    ops::matmul_forward(act_qkv(m, l), input, w.qw, w.qb, NULL, rows(m), d.C, d.W);
 }
 
 // a.dqkv -> a.dn;  the gate, if there is one, has already written dn
 static void qkv_backward(Model* m, int l) {
-    const auto& w = m->w.layer[l]; const auto& g = m->g.layer[l];
+    const Sizes& d = m->sizes;
+    const auto& w = m->weights.layer[l];
+    const auto& g = m->grads.layer[l];
     const int N = rows(m);
-    ops::matmul_backward_weight(g.qw, m->a.dqkv, act_n(m, 2 * l), N, m->c.C, m->d.W);
-    if (g.qb) { ops::matmul_backward_bias(g.qb, m->a.dqkv, N, m->d.W); }
-    ops::matmul_backward_input(m->a.dn, m->a.dqkv, w.qw, m->d.gate, N, m->c.C, m->d.W);
+    const real* input = act_n(m, 2 * l);
+    const real* dqkv = m->acts.dqkv;
+    ops::matmul_backward_weight(g.qw, dqkv, input, N, d.C, d.W);
+    if (g.qb) { ops::matmul_backward_bias(g.qb, dqkv, N, d.W); }
+    ops::matmul_backward_input(m->acts.dn, dqkv, w.qw, d.gate, N, d.C, d.W);
 }
 
 static StageCost qkv_cost(const Sizes& d) { return { 2.0 * d.C * d.W, double(d.C + d.W) }; }
 
 // -- QKNORM: q and k become norm(q), norm(k), of each head or of all heads together
 static void qk_norm_forward(Model* m, int l) {
-    const auto& w = m->w.layer[l];
-    real* saved = of_layer(m->a.qk_in, m, l, m->d.QK);
-    acc* rstd = of_layer(m->a.qk_rstd, m, l, m->c.NH + m->c.KV);
-    const bool all = m->c.qk_norm == QKNORM_all;
-    ops::qk_norm_forward(act_qkv(m, l), saved, rstd, w.qnw, w.knw, all, m->c.eps, attn_shape(m, l));
+    const auto& w = m->weights.layer[l];
+    real* saved = of_layer(m->acts.qk_in, m, l, m->sizes.QK);
+    acc* rstd = of_layer(m->acts.qk_rstd, m, l, m->sizes.NH + m->sizes.KV);
+    const bool all = m->arch.qk_norm == QKNORM_all;
+    const AttnShape s = attn_shape(m, l);
+    ops::qk_norm_forward(act_qkv(m, l), saved, rstd, w.qnw, w.knw, all, m->arch.eps, s);
 }
 
 static void qk_norm_backward(Model* m, int l) {
-    const auto& w = m->w.layer[l]; const auto& g = m->g.layer[l];
-    const real* saved = of_layer(m->a.qk_in, m, l, m->d.QK);
-    const acc* rstd = of_layer(m->a.qk_rstd, m, l, m->c.NH + m->c.KV);
-    const bool all = m->c.qk_norm == QKNORM_all;
-    ops::qk_norm_backward(m->a.dqkv, g.qnw, g.knw, saved, rstd, w.qnw, w.knw, all,
+    const auto& w = m->weights.layer[l]; const auto& g = m->grads.layer[l];
+    const real* saved = of_layer(m->acts.qk_in, m, l, m->sizes.QK);
+    const acc* rstd = of_layer(m->acts.qk_rstd, m, l, m->sizes.NH + m->sizes.KV);
+    const bool all = m->arch.qk_norm == QKNORM_all;
+    ops::qk_norm_backward(m->acts.dqkv, g.qnw, g.knw, saved, rstd, w.qnw, w.knw, all,
                           attn_shape(m, l));
 }
 
@@ -215,8 +224,8 @@ static void rotary_forward(Model* m, int l) {
     const acc* table = layer_turns(m, l);
     if (!table) { return; }
     each_span(m, [&](const Span& span) {
-        real* qkv = act_qkv(m, l) + (size_t)span.row * m->d.W;
-        const acc* from = table + (size_t)span.position * rotated(m->c);
+        real* qkv = act_qkv(m, l) + (size_t)span.row * m->sizes.W;
+        const acc* from = table + (size_t)span.position * rotated(m->arch);
         ops::rope(qkv, from, +1, span_shape(m, l, span));
     });
 }
@@ -225,45 +234,49 @@ static void rotary_forward(Model* m, int l) {
 static bool turns_in_attention(const Model* m) {
     const Stage* previous = NULL;
     for (auto& stage : LAYER_STAGES) {
-        if (!stage.when(m->d, 0)) { continue; }
+        if (!stage.when(m->sizes, 0)) { continue; }
         if (stage.role == ROLE_ATTENTION) { break; }
         previous = &stage;
     }
-    return previous->forward == rotary_forward && rotated(m->c) == m->c.HS;
+    return previous->forward == rotary_forward && rotated(m->arch) == m->sizes.HS;
 }
 
 static void rotary_backward(Model* m, int l) {
     const acc* table = layer_turns(m, l);
-    if (table && !turns_in_attention(m)) { ops::rope(m->a.dqkv, table, -1, attn_shape(m, l)); }
+    if (table && !turns_in_attention(m)) { ops::rope(m->acts.dqkv, table, -1, attn_shape(m, l)); }
 }
 
 static StageCost rotary_cost(const Sizes& d) { return { 0, 2.0 * d.QK }; }
 
 // -- phi, the kernel of linear attention, on every head of q and k: elu + 1, or W2 relu(W1 x)
 static void phi_forward(Model* m, int l) {
-    const Sizes& d = m->d; const auto& w = m->w.layer[l];
+    const Sizes& d = m->sizes; const auto& w = m->weights.layer[l];
     real* qkv = act_qkv(m, l);
     if (Attn::phi == PHI_ELU1) { return ops::phi_elu1_forward(qkv, attn_shape(m, l)); }
-    real *in = of_layer(m->a.phi_in, m, l, d.QK), *hid = of_layer(m->a.phi_hid, m, l, d.QK);
+    real *in = of_layer(m->acts.phi_in, m, l, d.QK), *hid = of_layer(m->acts.phi_hid, m, l, d.QK);
     ops::in_parts(rows(m), [&](long row, int n) {
         const long at = row * d.QK; const int all = n * (d.NH + d.KV);
         ops::qk_gather(in + at, qkv + row * d.W, only_rows(m, l, n));
         ops::matmul_forward(hid + at, in + at, w.phi1w, NULL, NULL, all, d.HS, d.HS);
         ops::ffn_forward(hid + at, hid + at, ACT_relu, false, n, d.QK);
-        ops::matmul_forward(m->a.dphi + at, hid + at, w.phi2w, NULL, NULL, all, d.HS, d.HS);
-        ops::qk_scatter(qkv + row * d.W, m->a.dphi + at, only_rows(m, l, n));
+        ops::matmul_forward(m->acts.dphi + at, hid + at, w.phi2w, NULL, NULL, all, d.HS, d.HS);
+        ops::qk_scatter(qkv + row * d.W, m->acts.dphi + at, only_rows(m, l, n));
     });
 }
 
 // a.dqkv in place.  in the forward pass this was:  q, k = W2 hid,  hid = relu(W1 in)
 static void phi_backward(Model* m, int l) {
-    const Sizes& d = m->d; const auto& w = m->w.layer[l]; const auto& g = m->g.layer[l];
+    const Sizes& d = m->sizes;
+    const auto& w = m->weights.layer[l];
+    const auto& g = m->grads.layer[l];
     const AttnShape s = attn_shape(m, l);
-    if (Attn::phi == PHI_ELU1) { return ops::phi_elu1_backward(m->a.dqkv, act_qkv(m, l), s); }
-    real *in = of_layer(m->a.phi_in, m, l, d.QK), *hid = of_layer(m->a.phi_hid, m, l, d.QK);
+    if (Attn::phi == PHI_ELU1) { return ops::phi_elu1_backward(m->acts.dqkv, act_qkv(m, l), s); }
+    real *in = of_layer(m->acts.phi_in, m, l, d.QK), *hid = of_layer(m->acts.phi_hid, m, l, d.QK);
     ops::in_parts(rows(m), g.phi1w, g.phi2w, d.HS * d.HS, [&](long row, int n, acc* dw1, acc* dw2) {
         const long at = row * d.QK; const int all = n * (d.NH + d.KV);
-        real *dqkv = m->a.dqkv + row * d.W, *d1 = m->a.dphi + at, *d2 = d1 + (long)rows(m) * d.QK;
+        real* dqkv = m->acts.dqkv + row * d.W;
+        real* d1 = m->acts.dphi + at;
+        real* d2 = d1 + (long)rows(m) * d.QK;
         ops::qk_gather(d1, dqkv, only_rows(m, l, n));
         ops::matmul_backward_weight(dw2, d1, hid + at, all, d.HS, d.HS);
         ops::matmul_backward_input(d2, d1, w.phi2w, false, all, d.HS, d.HS);
@@ -283,9 +296,9 @@ static void attention_forward(Model* m, int l) {
     each_span(m, [&](const Span& span) {
         if (span.position > 0) { return; }
         const size_t row = span.row;
-        real* out = act_att(m, l) + row * m->d.NH * m->d.HS;
-        acc* stat = act_stat(m, l) + row * m->d.NH * 2;
-        const real* qkv = act_qkv(m, l) + row * m->d.W;
+        real* out = act_att(m, l) + row * m->sizes.NH * m->sizes.HS;
+        acc* stat = act_stat(m, l) + row * m->sizes.NH * 2;
+        const real* qkv = act_qkv(m, l) + row * m->sizes.W;
         variant::attention_forward(out, stat, qkv, star_k(m, l), star_v(m, l),
                                    span_shape(m, l, span));
     });
@@ -294,11 +307,11 @@ static void attention_forward(Model* m, int l) {
 
 // a.datt -> a.dqkv
 static void attention_backward(Model* m, int l) {
-    const auto& g = m->g.layer[l];
-    acc *dk = m->d.bias.column == LOGIT_COLUMN ? g.zstar : g.kstar,
-        *dv = m->d.bias.learn_v ? g.vstar : NULL;
+    const auto& g = m->grads.layer[l];
+    acc *dk = m->sizes.bias.column == LOGIT_COLUMN ? g.zstar : g.kstar,
+        *dv = m->sizes.bias.learn_v ? g.vstar : NULL;
     const acc* turns = turns_in_attention(m) ? layer_turns(m, l) : NULL;
-    variant::attention_backward(m->a.dqkv, dk, dv, m->a.datt, act_att(m, l), act_stat(m, l),
+    variant::attention_backward(m->acts.dqkv, dk, dv, m->acts.datt, act_att(m, l), act_stat(m, l),
                                 act_qkv(m, l), star_k(m, l), star_v(m, l), turns,
                                 attn_shape(m, l));
 }
@@ -308,20 +321,21 @@ static StageCost attention_cost(const Sizes& d) { return { 0, double(d.W + d.NH 
 // -- GATE: o sigmoid(g), g = n W_g^T: a number for each head, or for each of its channels
 
 static void gate_forward(Model* m, int l) {
-    const auto& w = m->w.layer[l];
-    ops::matmul_forward(act_gate(m, l), act_n(m, 2 * l), w.gw, NULL, NULL, rows(m), m->c.C, m->d.G);
-    ops::gate_forward(act_gated(m, l), act_att(m, l), act_gate(m, l), gate_width(m),
-                      attn_shape(m, l));
+    const auto& w = m->weights.layer[l];
+    const Sizes& d = m->sizes;
+    real* gate = act_gate(m, l);
+    ops::matmul_forward(gate, act_n(m, 2 * l), w.gw, NULL, NULL, rows(m), d.C, d.G);
+    ops::gate_forward(act_gated(m, l), act_att(m, l), gate, gate_width(m), attn_shape(m, l));
 }
 
 // a.dgated -> a.datt and, through the gate, a.dn
 static void gate_backward(Model* m, int l) {
-    const auto& w = m->w.layer[l]; const auto& g = m->g.layer[l];
+    const auto& w = m->weights.layer[l]; const auto& g = m->grads.layer[l];
     const int N = rows(m);
-    ops::gate_backward(m->a.datt, m->a.dgate, m->a.dgated, act_att(m, l), act_gate(m, l),
+    ops::gate_backward(m->acts.datt, m->acts.dgate, m->acts.dgated, act_att(m, l), act_gate(m, l),
                        gate_width(m), attn_shape(m, l));
-    ops::matmul_backward_weight(g.gw, m->a.dgate, act_n(m, 2 * l), N, m->c.C, m->d.G);
-    ops::matmul_backward_input(m->a.dn, m->a.dgate, w.gw, false, N, m->c.C, m->d.G);
+    ops::matmul_backward_weight(g.gw, m->acts.dgate, act_n(m, 2 * l), N, m->sizes.C, m->sizes.G);
+    ops::matmul_backward_input(m->acts.dn, m->acts.dgate, w.gw, false, N, m->sizes.C, m->sizes.G);
 }
 
 static StageCost gate_cost(const Sizes& d) {
@@ -329,19 +343,21 @@ static StageCost gate_cost(const Sizes& d) {
 }
 
 // the gradient of the heads' output
-static real* dact_out(const Model* m)       { return m->d.gate ? m->a.dgated : m->a.datt; }
+static real* dact_out(const Model* m) {
+    return m->sizes.gate ? m->acts.dgated : m->acts.datt;
+}
 
 // -- COMBINE and BIAS=v: the heads plus v*, side by side or summed
 
 static void combine_forward(Model* m, int l) {
-    const real* v = m->d.bias.add_v ? m->w.layer[l].vstar : NULL;
-    ops::heads_forward(act_heads(m, l), act_out(m, l), v, m->c.combine == COMBINE_sum,
+    const real* v = m->sizes.bias.add_v ? m->weights.layer[l].vstar : NULL;
+    ops::heads_forward(act_heads(m, l), act_out(m, l), v, m->arch.combine == COMBINE_sum,
                        attn_shape(m, l));
 }
 
 static void combine_backward(Model* m, int l) {
-    acc* dv = m->d.bias.add_v ? m->g.layer[l].vstar : NULL;
-    ops::heads_backward(dact_out(m), dv, m->a.dheads, m->c.combine == COMBINE_sum,
+    acc* dv = m->sizes.bias.add_v ? m->grads.layer[l].vstar : NULL;
+    ops::heads_backward(dact_out(m), dv, m->acts.dheads, m->arch.combine == COMBINE_sum,
                         attn_shape(m, l));
 }
 
@@ -349,20 +365,20 @@ static StageCost combine_cost(const Sizes& d) { return { 0, double(d.NH * d.HS +
 
 // -- W_O, and back onto the stream
 static StageInput heads_input(const Model* m, int l) {
-    real* heads = m->d.combine ? act_heads(m, l) : act_out(m, l);
-    return { heads, (int)m->d.OC };
+    real* heads = m->sizes.combine ? act_heads(m, l) : act_out(m, l);
+    return { heads, (int)m->sizes.OC };
 }
 
 static void attn_output_forward(Model* m, int l) {
-    const auto& w = m->w.layer[l];
-    output_forward(m, 2 * l, heads_input(m, l).x, w.ow, w.ob, m->d.OC);
+    const auto& w = m->weights.layer[l];
+    output_forward(m, 2 * l, heads_input(m, l).x, w.ow, w.ob, m->sizes.OC);
 }
 
 static void attn_output_backward(Model* m, int l) {
-    const auto& w = m->w.layer[l];
-    const auto& g = m->g.layer[l];
-    real* dheads = m->d.combine ? m->a.dheads : dact_out(m);
-    output_backward(m, 2 * l, dheads, g.ow, g.ob, heads_input(m, l).x, w.ow, m->d.OC);
+    const auto& w = m->weights.layer[l];
+    const auto& g = m->grads.layer[l];
+    real* dheads = m->sizes.combine ? m->acts.dheads : dact_out(m);
+    output_backward(m, 2 * l, dheads, g.ow, g.ob, heads_input(m, l).x, w.ow, m->sizes.OC);
 }
 
 static StageCost attn_output_cost(const Sizes& d) {
@@ -372,47 +388,54 @@ static StageCost attn_output_cost(const Sizes& d) {
 // -- FFN: gate | up, the activation, down
 
 static void up_forward(Model* m, int l) {
-    const auto& w = m->w.layer[l];
-    const bool gated = m->d.ffn.gated;
+    const auto& w = m->weights.layer[l];
+    const bool gated = m->sizes.ffn.gated;
     ops::matmul_forward(act_fch(m, l), act_n(m, 2 * l + 1), gated ? w.gatew : w.upw,
-                        gated ? w.gateb : w.upb, NULL, rows(m), m->c.C, m->d.FH);
+                        gated ? w.gateb : w.upb, NULL, rows(m), m->sizes.C, m->sizes.FH);
 }
 
 static void up_backward(Model* m, int l) {
-    const auto& w = m->w.layer[l]; const auto& g = m->g.layer[l];
-    const bool gated = m->d.ffn.gated;
-    const int N = rows(m), C = m->c.C, FH = m->d.FH;
+    const auto& w = m->weights.layer[l]; const auto& g = m->grads.layer[l];
+    const bool gated = m->sizes.ffn.gated;
+    const int N = rows(m), C = m->sizes.C, FH = m->sizes.FH;
     acc* dbias = gated ? g.gateb : g.upb;
-    ops::matmul_backward_weight(gated ? g.gatew : g.upw, m->a.dfch, act_n(m, 2 * l + 1), N, C, FH);
-    if (dbias) { ops::matmul_backward_bias(dbias, m->a.dfch, N, FH); }
-    ops::matmul_backward_input(m->a.dn, m->a.dfch, gated ? w.gatew : w.upw, false, N, C, FH);
+    acc* dweight = gated ? g.gatew : g.upw;
+    const real* weight = gated ? w.gatew : w.upw;
+    const real* dfch = m->acts.dfch;
+    ops::matmul_backward_weight(dweight, dfch, act_n(m, 2 * l + 1), N, C, FH);
+    if (dbias) { ops::matmul_backward_bias(dbias, dfch, N, FH); }
+    ops::matmul_backward_input(m->acts.dn, dfch, weight, false, N, C, FH);
 }
 
 static StageCost up_cost(const Sizes& d) { return { 2.0 * d.C * d.FH, double(d.C + d.FH) }; }
 
 static void activation_forward(Model* m, int l) {
-    ops::ffn_forward(act_fca(m, l), act_fch(m, l), m->d.ffn.act, m->d.ffn.gated, rows(m), m->c.F);
+    const FfnRow ffn = m->sizes.ffn;
+    ops::ffn_forward(act_fca(m, l), act_fch(m, l), ffn.act, ffn.gated, rows(m), m->sizes.F);
 }
 
 static void activation_backward(Model* m, int l) {
-    ops::ffn_backward(m->a.dfch, m->a.dfca, act_fch(m, l), m->d.ffn.act, m->d.ffn.gated, rows(m),
-                      m->c.F);
+    const FfnRow ffn = m->sizes.ffn;
+    ops::ffn_backward(m->acts.dfch, m->acts.dfca, act_fch(m, l), ffn.act, ffn.gated, rows(m),
+                      m->sizes.F);
 }
 
 static StageCost activation_cost(const Sizes& d) { return { 0, double(d.FH + d.F) }; }
 
 static void down_forward(Model* m, int l) {
-    const auto& w = m->w.layer[l];
-    output_forward(m, 2 * l + 1, act_fca(m, l), w.downw, w.downb, m->c.F);
+    const auto& w = m->weights.layer[l];
+    output_forward(m, 2 * l + 1, act_fca(m, l), w.downw, w.downb, m->sizes.F);
 }
 
 static void down_backward(Model* m, int l) {
-    const auto& w = m->w.layer[l]; const auto& g = m->g.layer[l];
-    output_backward(m, 2 * l + 1, m->a.dfca, g.downw, g.downb, act_fca(m, l), w.downw, m->c.F);
+    const auto& w = m->weights.layer[l];
+    const auto& g = m->grads.layer[l];
+    const real* input = act_fca(m, l);
+    output_backward(m, 2 * l + 1, m->acts.dfca, g.downw, g.downb, input, w.downw, m->sizes.F);
 }
 
 static StageCost down_cost(const Sizes& d) { return { 2.0 * d.F * d.C, d.F + 2.0 * d.C }; }
-static StageInput down_input(const Model* m, int l) { return { act_fca(m, l), m->c.F }; }
+static StageInput down_input(const Model* m, int l) { return { act_fca(m, l), m->arch.F }; }
 
 // ---- which stages a layer has
 
@@ -456,35 +479,36 @@ const std::vector<Stage> LAYER_STAGES = {
 
 // tokens -> x_0
 void embed_forward(Model* m) {
-    const Arch& c = m->c;
-    const real* positions = m->d.pe.learnable ? m->w.wpe : m->positions;
-    real* out = c.norm_embed ? m->a.embed : act_x(m, 0);
+    const Arch& c = m->arch;
+    const real* positions = m->sizes.pe.learnable ? m->weights.wpe : m->positions;
+    real* out = c.norm_embed ? m->acts.embed : act_x(m, 0);
     each_span(m, [&](const Span& span) {
         real* x = out + (size_t)span.row * c.C;
         const int* tokens = m->tokens + span.row;
         const real* from = positions ? positions + (size_t)span.position * c.C : NULL;
-        const real* sink = span.position ? NULL : m->w.sink;
-        ops::embed_forward(x, tokens, m->w.wte, from, sink, c.embed_scale, span.sequences,
+        const real* sink = span.position ? NULL : m->weights.sink;
+        ops::embed_forward(x, tokens, m->weights.wte, from, sink, c.embed_scale, span.sequences,
                            span.length, c.C);
     });
-    if (c.norm_embed) { norm_forward(m, act_x(m, 0), out, m->w.lnew, m->w.lneb, norm_embed(m)); }
+    if (!c.norm_embed) { return; }
+    norm_forward(m, act_x(m, 0), out, m->weights.lnew, m->weights.lneb, norm_embed(m));
 }
 
 void embed_backward(Model* m) {
-    const Arch& c = m->c;
-    const Params<acc>& g = m->g;
+    const Arch& c = m->arch;
+    const Params<acc>& g = m->grads;
     if (c.norm_embed) {
-        norm_backward(m, m->a.dn, g.lnew, g.lneb, m->a.dx, m->a.embed, m->w.lnew, norm_embed(m),
-                      false);
+        norm_backward(m, m->acts.dn, g.lnew, g.lneb, m->acts.dx, m->acts.embed, m->weights.lnew,
+                      norm_embed(m), false);
     }
-    const real* dx = c.norm_embed ? m->a.dn : m->a.dx;
+    const real* dx = c.norm_embed ? m->acts.dn : m->acts.dx;
     ops::embed_backward(g.wte, g.wpe, g.sink, dx, m->tokens, c.embed_scale, m->B, m->T, c.C);
 }
 
 // Divides the logits by --logit-divisor: x (N, C) is what lm_head reads, or its gradient.
 static void divide_logits(const Model* m, real* x) {
-    const acc divisor = m->c.logit_divisor;
-    if (divisor != 1) { ops::add(x, NULL, (long)rows(m) * m->c.C, 1 / divisor); }
+    const acc divisor = m->arch.logit_divisor;
+    if (divisor != 1) { ops::add(x, NULL, (long)rows(m) * m->sizes.C, 1 / divisor); }
 }
 
 // tokens -> what lm_head reads. watch(l) is called after layer l, and with -1 after the embedding:
@@ -492,15 +516,16 @@ static void divide_logits(const Model* m, real* x) {
 void model_body(Model* m, const Watch& watch) {
     embed_forward(m);
     if (watch) { watch(-1); }
-    for (int l = 0; l < m->c.L; l++) {
+    for (int l = 0; l < m->sizes.L; l++) {
         for (auto& stage : LAYER_STAGES) {
-            if (!stage.when(m->d, l)) { continue; }
+            if (!stage.when(m->sizes, l)) { continue; }
             if (m->around) { m->around(m, stage, l); } else { stage.forward(m, l); }
         }
         if (watch) { watch(l); }
     }
-    if (!m->d.norm.stream) {
-        norm_forward(m, act_top(m), act_x(m, 2 * m->c.L), m->w.lnfw, m->w.lnfb, norm_final(m));
+    if (!m->sizes.norm.stream) {
+        const real* last = act_x(m, 2 * m->sizes.L);
+        norm_forward(m, act_top(m), last, m->weights.lnfw, m->weights.lnfb, norm_final(m));
     }
     divide_logits(m, act_top(m));
 }
@@ -509,7 +534,7 @@ void model_body(Model* m, const Watch& watch) {
 // holds all rows before it, only its own is computed. Not within a prefix: there earlier rows see
 // later ones, and change
 const real* model_read(Model* m, const std::vector<int>& tokens) {
-    const int T = std::min<size_t>(tokens.size(), m->c.T), row = T - 1 + m->d.bias.token;
+    const int T = std::min<size_t>(tokens.size(), m->arch.T), row = T - 1 + m->sizes.bias.token;
     const bool next = row > 0 && cached_rows(m) == row && row >= attn_shape(m, 0).prefix;
     if (next) {
         model_load_next(m, tokens.back(), row);
@@ -519,24 +544,24 @@ const real* model_read(Model* m, const std::vector<int>& tokens) {
         model_load(m, seq.data(), 1, T);
     }
     model_body(m);
-    return act_top(m) + (size_t)(m->T - 1) * m->c.C;
+    return act_top(m) + (size_t)(m->T - 1) * m->sizes.C;
 }
 
 // where the gradient of what lm_head reads goes
-static real* dtop(const Model* m) { return m->d.norm.stream ? m->a.dx : m->a.dn; }
+static real* dtop(const Model* m) { return m->sizes.norm.stream ? m->acts.dx : m->acts.dn; }
 
 // losses (N) of rows x (N, C) that the head reads, where nothing else is wanted: the vocabulary
 // is done in parts, so that the logits stay in cache
 void head_losses(Model* m, acc* losses, const real* x, const int* targets, int N) {
-    const Arch& c = m->c;
+    const Arch& c = m->arch;
     const long room = m->R * (long)c.V / N;
     const int part = std::min<long>(c.V, std::max(1L, std::min<long>(ops::lm_head_part, room)));
     std::vector<cpu::ClassifierRow> rows_of(N);
     for (int v = 0; v < c.V; v += part) {
         const int some = std::min(part, c.V - v);
-        ops::matmul_forward(m->a.logits, x, m->w.lmw + (size_t)v * c.C,
-                            m->w.lmb ? m->w.lmb + v : NULL, NULL, N, c.C, some);
-        cpu::classifier_part(rows_of.data(), m->a.logits, targets, c.logit_cap, v, some, N);
+        ops::matmul_forward(m->acts.logits, x, m->weights.lmw + (size_t)v * c.C,
+                            m->weights.lmb ? m->weights.lmb + v : NULL, NULL, N, c.C, some);
+        cpu::classifier_part(rows_of.data(), m->acts.logits, targets, c.logit_cap, v, some, N);
     }
     for (int n = 0; n < N; n++) { losses[n] = targets[n] < 0 ? acc(0) : rows_of[n].loss(); }
 }
@@ -545,30 +570,30 @@ void head_losses(Model* m, acc* losses, const real* x, const int* targets, int N
 // is not 0 also adds to the gradients of lm_head and makes that of what it reads, both of dloss *
 // sum of losses
 void model_head(Model* m, float dloss) {
-    const Arch& c = m->c;
+    const Arch& c = m->arch;
     const int N = rows(m);
     if (ops::lm_head_part && !m->train && dloss == 0) {
-        head_losses(m, m->a.losses, act_top(m), m->targets, N);
+        head_losses(m, m->acts.losses, act_top(m), m->targets, N);
         return;
     }
     for (int r = 0; r < N; r += m->R) {
         const int some = std::min(m->R, N - r);
         real* n = act_top(m) + (size_t)r * c.C;
-        ops::matmul_forward(m->a.logits, n, m->w.lmw, m->w.lmb, NULL, some, c.C, c.V);
-        ops::classifier(m->a.losses + r, m->a.logits, m->targets + r, dloss, c.logit_cap, some,
-                        c.V);
+        real* logits = m->acts.logits;
+        ops::matmul_forward(logits, n, m->weights.lmw, m->weights.lmb, NULL, some, c.C, c.V);
+        ops::classifier(m->acts.losses + r, logits, m->targets + r, dloss, c.logit_cap, some, c.V);
         if (dloss == 0) { continue; }
-        ops::matmul_backward_input(dtop(m) + (size_t)r * c.C, m->a.logits, m->w.lmw, false, some,
-                                   c.C, c.V);
-        ops::matmul_backward_weight(m->g.lmw, m->a.logits, n, some, c.C, c.V);
-        if (m->g.lmb) { ops::matmul_backward_bias(m->g.lmb, m->a.logits, some, c.V); }
+        real* dn = dtop(m) + (size_t)r * c.C;
+        ops::matmul_backward_input(dn, logits, m->weights.lmw, false, some, c.C, c.V);
+        ops::matmul_backward_weight(m->grads.lmw, m->acts.logits, n, some, c.C, c.V);
+        if (m->grads.lmb) { ops::matmul_backward_bias(m->grads.lmb, m->acts.logits, some, c.V); }
     }
 }
 
 // the losses of the loaded batch, (B, T); those that do not count are 0
 std::vector<acc> model_losses(Model* m) {
     std::vector<acc> x((size_t)rows(m));
-    ops::to_host(x.data(), m->a.losses, x.size() * sizeof(acc));
+    ops::to_host(x.data(), m->acts.losses, x.size() * sizeof(acc));
     return x;
 }
 
@@ -586,18 +611,20 @@ double model_forward(Model* m, long count, float dloss, const Watch& watch) {
 // watch(l): a.dx is that of x_2l, the stream before layer l, or, with L, at the end
 void model_backward(Model* m, bool last, const Watch& watch) {
     auto done = [=](long from) {
-        if (last) { shard_send(m->shard, m->shard_grads, m->grads, from, &m->sent); }
+        if (last) { shard_send(m->shard, m->shard_grads, m->grads_memory, from, &m->sent); }
     };
-    if (!m->d.norm.stream) {
-        divide_logits(m, m->a.dn);
-        norm_backward(m, m->a.dx, m->g.lnfw, m->g.lnfb, m->a.dn, act_x(m, 2 * m->c.L), m->w.lnfw,
+    if (!m->sizes.norm.stream) {
+        divide_logits(m, m->acts.dn);
+        const Params<acc>& g = m->grads;
+        const real* last = act_x(m, 2 * m->sizes.L);
+        norm_backward(m, m->acts.dx, g.lnfw, g.lnfb, m->acts.dn, last, m->weights.lnfw,
                       norm_final(m), false);
     }
-    done(m->layer_at[m->c.L]);
-    if (watch) { watch(m->c.L); }
-    for (int l = m->c.L - 1; l >= 0; l--) {
+    done(m->layer_at[m->sizes.L]);
+    if (watch) { watch(m->sizes.L); }
+    for (int l = m->sizes.L - 1; l >= 0; l--) {
         for (int k = LAYER_STAGES.size() - 1; k >= 0; k--) {
-            if (LAYER_STAGES[k].when(m->d, l)) { LAYER_STAGES[k].backward(m, l); }
+            if (LAYER_STAGES[k].when(m->sizes, l)) { LAYER_STAGES[k].backward(m, l); }
         }
         done(m->layer_at[l]);
         if (watch) { watch(l); }
@@ -608,7 +635,7 @@ void model_backward(Model* m, bool last, const Watch& watch) {
 
 // a step begins: no gradients, no loss
 void model_zero(Model* m) {
-    ops::device_zero(m->grads, m->num_params * sizeof(acc));
+    ops::device_zero(m->grads_memory, m->num_params * sizeof(acc));
     ops::device_zero(m->sums, sizeof(StepSums));
     m->sent = 0;
 }
@@ -618,7 +645,7 @@ void model_zero(Model* m) {
 void accumulate_loaded(Model* m, long count, bool last) {
     model_body(m);
     model_head(m, 1.0f / count);
-    ops::loss_add(m->sums, m->a.losses, rows(m), count);
+    ops::loss_add(m->sums, m->acts.losses, rows(m), count);
     model_backward(m, last);
 }
 
@@ -626,7 +653,7 @@ void accumulate_loaded(Model* m, long count, bool last) {
 static std::vector<size_t> batch_key(const Model* m, long count) {
     return { (size_t)m->B,      (size_t)m->T,       (size_t)count,
              (size_t)m->arena,  (size_t)m->tokens,  (size_t)m->targets,
-             (size_t)m->params, (size_t)m->grads,   (size_t)m->a.dx };
+             (size_t)m->params_memory, (size_t)m->grads_memory,   (size_t)m->acts.dx };
 }
 
 // one micro-batch, seqs (B, T+1), of a step in which `count` targets count, of all micro-batches
@@ -636,7 +663,7 @@ void model_accumulate(Model* m, const int* seqs, int B, int T, long count,
     const int some = piece_sequences(m, B, T);
     if (some < B) {
         accumulate_pieces(m, seqs, B, T, some, count);
-        if (last) { shard_send(m->shard, m->shard_grads, m->grads, 0, &m->sent); }
+        if (last) { shard_send(m->shard, m->shard_grads, m->grads_memory, 0, &m->sent); }
         return;
     }
     model_load(m, seqs, B, T, m->min_context);

@@ -21,10 +21,15 @@ const SwitchValue SWITCH_VALUES[SWITCH_COUNT] = {
 const char* const COMMIT = GIT_COMMIT;
 const char *const PRECISION_NAME = STR(PRECISION), *const BACKEND_NAME = STR(BACKEND);
 
-namespace build {
-#define NUMBER(SWITCH) const int this_##SWITCH = CAT(SWITCH##_, SWITCH);
-NUMBER(BIAS) NUMBER(PE) NUMBER(NORM) NUMBER(FFN) NUMBER(COMBINE) NUMBER(QKNORM) NUMBER(GATE)
+const int BUILD_BIAS = CAT(BIAS_, BIAS);
+const int BUILD_PE = CAT(PE_, PE);
+const int BUILD_NORM = CAT(NORM_, NORM);
+const int BUILD_FFN = CAT(FFN_, FFN);
+const int BUILD_COMBINE = CAT(COMBINE_, COMBINE);
+const int BUILD_QKNORM = CAT(QKNORM_, QKNORM);
+const int BUILD_GATE = CAT(GATE_, GATE);
 
+namespace build {
 const char* const Attn::name = STR(ATTN);
 const bool Attn::exp_family = ::Attn::exp_family;
 const bool Attn::is_signed = ::Attn::is_signed;

@@ -15,7 +15,7 @@ memory; the cost of an evaluation.
 // FLOPs of one training step per token: 6 for every weight of a matrix (one that is only looked up
 // has no product, a tied one is the head's too), and causal attention forward + backward
 static double flops_per_token(const Model* m, int T) {
-    const Arch& c = m->c;
+    const Arch& c = m->arch;
     double matrices = 0;
     for (auto& t : m->tensors) {
         const bool looked_up = (t.name == "model.embed_tokens.weight" && !c.tied) ||
@@ -74,7 +74,7 @@ static double attention_madds(const Model* m) {
 // Times every operation of a step on the tensors of its last micro-batch: the stages of a layer,
 // then what is around the layers. accum: micro-batches of a step
 static std::vector<OpRow> op_rows(Model* m, long accum) {
-    const Arch& c = m->c;
+    const Arch& c = m->arch;
     const int N = rows(m), R = m->R;
     const double one = sizeof(real), L = c.L, P = m->num_params, chunks = (N + R - 1) / R,
                  NC = one * N * c.C;
@@ -85,9 +85,9 @@ static std::vector<OpRow> op_rows(Model* m, long accum) {
     };
     row("embedding", accum, 0, 2 * NC, [=] { embed_forward(m); });
     for (auto& stage : LAYER_STAGES) {
-        if (!stage.when(m->d, 0)) { continue; }
+        if (!stage.when(m->sizes, 0)) { continue; }
         const bool attention = stage.role == ROLE_ATTENTION;
-        const StageCost cost = stage.cost(m->d);
+        const StageCost cost = stage.cost(m->sizes);
         const double weights = cost.flops / 2;
         const double bytes = one * (cost.moved * N + weights);
         const double flops = attention ? 4 * attention_madds(m) : cost.flops * N;
@@ -106,10 +106,11 @@ static std::vector<OpRow> op_rows(Model* m, long accum) {
         });
     row("embedding, backward", accum, 0, 3 * NC, [=] { embed_backward(m); });
     row("gradient norm", 1, 0, sizeof(acc) * P,
-        [=] { ops::square_norm(m->sums, m->grads, 1, m->num_params); });
+        [=] { ops::square_norm(m->sums, m->grads_memory, 1, m->num_params); });
     row("AdamW", 1, 0, (7 * sizeof(acc) + (sizeof(real) == sizeof(acc) ? 0 : one)) * P, [=] {
         const Update o = { 1e-9f, 0.9f, 0.95f, 1e-8f, 0.1f, 1 };
-        ops::adamw_update(m->params, m->master, m->m, m->v, m->grads, m->sums, o, m->num_params);
+        ops::adamw_update(m->params_memory, m->master, m->adam_m, m->adam_v, m->grads_memory,
+                          m->sums, o, m->num_params);
     });
     row("gradients to 0", 1, 0, sizeof(acc) * P, [=] { model_zero(m); });
     return table;
@@ -224,7 +225,7 @@ int command_bench(Flags f) {
             gbytes, acts, eval, eval / ms);
     }
     std::string o = strf("{\"attn\":\"%s\",\"bias\":\"%s\",\"L\":%d,\"C\":%d,\"NH\":%d,",
-                         build::Attn::name, BIAS_ROWS[THIS(BIAS)].name, c.L, c.C, c.NH);
+                         build::Attn::name, BIAS_ROWS[BUILD_BIAS].name, c.L, c.C, c.NH);
     o += strf("\"F\":%d,\"V\":%d,\"T\":%d,\"B\":%ld,\"params\":%ld,", c.F, c.V, f.arch.T, f.batch,
               m.num_params);
     model_free(&m);

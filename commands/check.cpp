@@ -28,7 +28,7 @@ static std::vector<acc> from_device(const acc* device, long n) {
 
 // entries of k* that are not learned stay 0, whatever direction is taken
 static bool is_learned(const Model& m, const Tensor& t, long i) {
-    return !ends_with(t.name, ".k_star") || i % m.c.HS < m.c.k_dims;
+    return !ends_with(t.name, ".k_star") || i % m.arch.HS < m.arch.k_dims;
 }
 
 // weights that are neither 0 nor 1, so that no part of the model is idle
@@ -115,7 +115,7 @@ int command_check(Flags f) {
     model_set(&m, w.data());
     model_zero(&m);
     model_accumulate(&m, seqs.data(), B, c.T, targets_count(&m, seqs.data(), B, c.T));
-    const std::vector<acc> grads = from_device(m.grads, m.num_params);
+    const std::vector<acc> grads = from_device(m.grads_memory, m.num_params);
     const long count = model_load(&m, seqs.data(), B, c.T);
     if (test.directions == 1) {
         printf(

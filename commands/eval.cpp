@@ -83,10 +83,10 @@ static void runs_evict(const Flags& f, const Model& m, int T, std::vector<EvalRu
                 "--evict " + text, wanted);
         for (FirstToken first : { FIRST_AS_SCORED, FIRST_KEPT, FIRST_DROPPED }) {
             EvalRun r;
-            const int prompt = T * 4 / 5 + m.d.bias.token;
+            const int prompt = T * 4 / 5 + m.sizes.bias.token;
             r.kind = "evict";
             r.name = text + firsts[first];
-            r.from = prompt - m.d.bias.token;
+            r.from = prompt - m.sizes.bias.token;
             r.change.evict = { true, (Policy)policy, prompt, (int)(prompt * (1 - ratio) + 1e-9),
                                first };
             runs->push_back(r);
@@ -220,7 +220,7 @@ static std::vector<EvalRun> eval_runs(const Flags& f, const Model& m, int T) {
         require(r.from < T, "--edit " + f.edit,
                 strf("tokens before %d: one has to be predicted", T));
     }
-    if (m.c.prefix) { for (auto& r : runs) { r.from = std::max(r.from, m.c.prefix - 1); } }
+    if (m.arch.prefix) { for (auto& r : runs) { r.from = std::max(r.from, m.arch.prefix - 1); } }
     return runs;
 }
 
@@ -238,22 +238,22 @@ int command_eval(Flags f) {
                                                    : ProbeData{ false, 0, {}, { f.probe_input } };
     require(p.sources.size() == 1, "--data " + f.data, "one source");
     probe_files_check(f, p);
-    const OtherBos other = bos_other(f, state, m.c.V);
+    const OtherBos other = bos_other(f, state, m.arch.V);
     bos_note(other, "--bos " + other.bos + " adds it");
-    const int T = probe_length(f, f.probe_len, m.c.T, m.d.pe.learnable),
+    const int T = probe_length(f, f.probe_len, m.arch.T, m.sizes.pe.learnable),
               spare = calibrates ? f.calibrate : 0;
-    require(T >= 2 && m.c.prefix < T, strf("--probe-len %d", T),
+    require(T >= 2 && m.arch.prefix < T, strf("--probe-len %d", T),
             "2 or more, and more than the prefix");
     sink_at_parse(f.sink_at, T);
     std::vector<EvalRun> runs = eval_runs(f, m, T);
     f.probe_seqs += spare;
     f.data = p.sources[0];
-    const ProbeInput in = probe_inputs(f, probe_bos(f, m.c.V), p, 0, T, m.c.V);
+    const ProbeInput in = probe_inputs(f, probe_bos(f, m.arch.V), p, 0, T, m.arch.V);
     const int n = in.n - spare, batch_tokens = ops::on_host ? 2048 : 8192;
-    const Asked asked = { in.x.data(), n, T, m.c.prefix };
+    const Asked asked = { in.x.data(), n, T, m.arch.prefix };
     require(n >= 1, strf("%s: %d sequences", f.data.c_str(), in.n),
             strf("more than the %d of --calibrate", spare));
-    printf("%s", column_note(m.c).c_str());
+    printf("%s", column_note(m.arch).c_str());
     printf("%s: %s", printable(f.data).c_str(), in.how.c_str());
     printf(spare ? ", the last %d of them for calibration\n" : "\n", spare);
     Outliers outliers;
@@ -274,7 +274,7 @@ int command_eval(Flags f) {
         at = sink_at_parse(r.change.sees_less() ? "" : f.sink_at, T);
         working_begin(r.kind + " " + r.name + ": ");
         r.change.after_layer = [&](int l) {
-            working_layer(l, m.c.L);
+            working_layer(l, m.arch.L);
             if (r.plain()) { outliers_add(&outliers, &m, l); }
             sink_at_add(&at, &m, l);
         };

@@ -167,10 +167,10 @@ inline std::vector<char> evict_choose(const Evict& e, const std::vector<double>&
 inline void eval_attention(Model* m, int l, const Stream& stream, const Evict& evict,
                            const std::vector<Edit>& edits, std::vector<HeadMetrics>* seen) {
     const AttnShape s = attn_shape(m, l);
-    const Arch& c = m->c;
-    const int G = s.NH / s.KV, row = s.NH * s.HS, skip = m->d.bias.token;
-    const size_t stars = m->d.bias.column == LOGIT_COLUMN ? c.NH : (size_t)bias_rows(c) * c.HS;
-    const Host qkv = host_read(act_qkv(m, l), (size_t)rows(m) * m->d.W);
+    const Arch& c = m->arch;
+    const int G = s.NH / s.KV, row = s.NH * s.HS, skip = m->sizes.bias.token;
+    const size_t stars = m->sizes.bias.column == LOGIT_COLUMN ? c.NH : (size_t)bias_rows(c) * c.HS;
+    const Host qkv = host_read(act_qkv(m, l), (size_t)rows(m) * m->sizes.W);
     const Host k_star = host_read(star_k(m, l), stars);
     const Host v_star = host_read(star_v(m, l), (size_t)bias_rows(c) * c.HS);
     const acc *k_at = k_star.empty() ? NULL : k_star.data();

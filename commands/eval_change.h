@@ -28,7 +28,7 @@ struct Change {
 // the numbers of a place of layer l, for an edit or for rounding: x as read from `device`
 inline Rows place_rows(const Model* m, Host* x, const Host* base, int stride, int offset, int width,
                        int group) {
-    return { x, base, m->B, m->T, m->d.bias.token, stride, offset, width, group };
+    return { x, base, m->B, m->T, m->sizes.bias.token, stride, offset, width, group };
 }
 
 inline void edit_or_record(Change* e, Edit* edit, int l, const Rows& r) {
@@ -38,7 +38,7 @@ inline void edit_or_record(Change* e, Edit* edit, int l, const Rows& r) {
 
 // the edit at its place of layer l, with the stage done (q, k, v: before it)
 inline void change_edit(Change* e, Model* m, Edit* edit, int l) {
-    const Sizes& d = m->d;
+    const Sizes& d = m->sizes;
     const size_t N = rows(m);
     auto work = [&](real* device, const real* base_device, int stride, int offset, int width,
                     int group) {
@@ -72,7 +72,7 @@ inline void change_edit(Change* e, Model* m, Edit* edit, int l) {
 
 // keys and values of layer l, rounded before attention reads them
 inline void change_kv(Change* e, Model* m, int l) {
-    const Sizes& d = m->d;
+    const Sizes& d = m->sizes;
     Host x = host_read(act_qkv(m, l), (size_t)rows(m) * d.W);
     bits_apply(&e->bits, "k", l, place_rows(m, &x, NULL, d.W, d.NH * d.HS, d.KV * d.HS, d.HS),
                e->bits.kv, true);
@@ -122,13 +122,13 @@ inline void change_stage(Change* e, Model* m, const Stage& stage, int l) {
 // can a query be at its place in the cache? Not by learned or absolute positions, nor where it was
 // turned before a kernel, which cannot be undone
 inline bool cache_has_positions(const Model* m) {
-    return m->d.pe.rotary ? Attn::phi == PHI_NONE : m->d.pe.score_bias;
+    return m->sizes.pe.rotary ? Attn::phi == PHI_NONE : m->sizes.pe.score_bias;
 }
 
 // does the change mean anything for this model and T tokens? dies if not
 inline void change_check(const Change& e, const Model* m, int T) {
-    const Arch& c = m->c;
-    const int R = T + m->d.bias.token;
+    const Arch& c = m->arch;
+    const int R = T + m->sizes.bias.token;
     auto refuse = [](const std::string& what, const std::string& wanted) {
         die(EXIT_USER, what + ": wanted " + wanted);
     };
@@ -153,13 +153,13 @@ inline void change_check(const Change& e, const Model* m, int T) {
         }
         if (edit.from > T) { refuse(what, strf("from 1 to %d", T)); }
         const bool branch = edit.place == PLACE_attn || edit.place == PLACE_mlp;
-        if (branch && m->d.norm.stream) {
+        if (branch && m->sizes.norm.stream) {
             refuse(what, "a model whose branches add to the stream, not NORM=post");
         }
-        if (edit.place == PLACE_gate && !m->d.gate) {
+        if (edit.place == PLACE_gate && !m->sizes.gate) {
             refuse(what, "a model with a gate (GATE=head or elem)");
         }
-        if (edit.place == PLACE_pe && !m->w.wpe) {
+        if (edit.place == PLACE_pe && !m->weights.wpe) {
             refuse(what, "a model with learned positions (PE=learnable)");
         }
     }

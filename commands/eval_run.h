@@ -34,7 +34,7 @@ inline double eval_sink(const EvalResult& r, int k) {
 // empty if there is no such edit
 inline Host edit_positions(Model* m, const std::vector<Edit>& edits) {
     Host was, now;
-    const int C = m->c.C, T = m->c.T + m->d.bias.token;
+    const int C = m->arch.C, T = m->arch.T + m->sizes.bias.token;
     for (auto& e : edits) {
         if (e.place != PLACE_pe) { continue; }
         if (was.empty()) {
@@ -45,7 +45,7 @@ inline Host edit_positions(Model* m, const std::vector<Edit>& edits) {
         for (auto& t : m->tensors) {
             if (t.name != "model.embed_positions.weight") { continue; }
             Host rows(was.begin() + t.at, was.begin() + t.at + t.count);
-            edit_apply(e, 0, { &rows, NULL, 1, T, m->d.bias.token, C, 0, C, 1 });
+            edit_apply(e, 0, { &rows, NULL, 1, T, m->sizes.bias.token, C, 0, C, 1 });
             for (long i = 0; i < t.count; i++) {
                 if (rows[i] != was[t.at + i]) { now[t.at + i] = rows[i]; }
             }
@@ -59,7 +59,7 @@ inline Host edit_positions(Model* m, const std::vector<Edit>& edits) {
 // then as it was
 inline EvalResult eval_run(Model* m, Change* e, const int* seqs, int n, int T, int batch_tokens) {
     EvalResult r;
-    const int skip = m->d.bias.token;
+    const int skip = m->sizes.bias.token;
     r.losses.resize((size_t)n * T);
     const auto keep = [&](int first) {
         const std::vector<acc> x = model_losses(m);
@@ -74,7 +74,7 @@ inline EvalResult eval_run(Model* m, Change* e, const int* seqs, int n, int T, i
     if (!e->record && !e->edits.empty()) { was = edit_positions(m, e->edits); }
     m->around = [e](Model* m, const Stage& stage, int l) { change_stage(e, m, stage, l); };
     r.measured = !e->sees_less();
-    r.sums_to_one = attn_sums_to_one<Attn>(m->c.attn_alpha);
+    r.sums_to_one = attn_sums_to_one<Attn>(m->arch.attn_alpha);
     e->seen.clear();
     if (r.measured) {
         r.metrics = measure(m, seqs, n, T, batch_tokens, keep);
@@ -134,10 +134,10 @@ struct Outliers {
 // distribution has 3 (Bondarenko et al. 2023). Share: of channels more than 6 s away from the row's
 // mean
 inline void outliers_add(Outliers* o, const Model* m, int l) {
-    const int C = m->c.C, T = m->T, skip = m->d.bias.token;
+    const int C = m->arch.C, T = m->T, skip = m->sizes.bias.token;
     const Host x = host_read(act_x(m, 2 * l + 2), (size_t)rows(m) * C);
     for (auto* v : { &o->largest, &o->kurtosis[0], &o->kurtosis[1], &o->share[0], &o->share[1] }) {
-        v->resize(m->c.L);
+        v->resize(m->arch.L);
     }
     for (int b = 0; b < m->B; b++) {
         double top = 0;
@@ -163,7 +163,7 @@ inline void outliers_add(Outliers* o, const Model* m, int l) {
         }
         o->largest[l] += top;
     }
-    if (l == m->c.L - 1) { o->sequences += m->B; }
+    if (l == m->arch.L - 1) { o->sequences += m->B; }
 }
 
 inline double most_of(const std::vector<double>& x, double n) {
@@ -182,17 +182,17 @@ inline std::string outliers_text(const Outliers& o) {
 // over sequences of its norm at the first token, and of its mean norm at the others
 // (of the sum of a batch's losses). The model has memory for gradients
 inline NormPair eval_gradients(Model* m, const int* seqs, int n, int T, int batch_tokens) {
-    const int C = m->c.C, chunk = std::max(1, batch_tokens / T);
+    const int C = m->arch.C, chunk = std::max(1, batch_tokens / T);
     NormPair g;
     // for all layers and batches
-    const size_t most = (size_t)std::min(chunk, n) * (T + m->d.bias.token);
+    const size_t most = (size_t)std::min(chunk, n) * (T + m->sizes.bias.token);
     acc* there = (acc*)ops::device_malloc(most * sizeof(acc));
     const auto add = [&](int l) {
         const size_t N = rows(m);
-        ops::row_norms(there, m->a.dx, C, C, 1, N);
+        ops::row_norms(there, m->acts.dx, C, C, 1, N);
         std::vector<acc> lengths(N);
         ops::to_host(lengths.data(), there, N * sizeof(acc));
-        norms_add(&g, l, lengths.data(), m->B, m->T, 1, m->d.bias.token, 1);
+        norms_add(&g, l, lengths.data(), m->B, m->T, 1, m->sizes.bias.token, 1);
     };
     for (int i = 0; i < n; i += chunk) {
         model_zero(m);

@@ -53,7 +53,7 @@ static void export_gguf_check(const Flags& f) {
 
 static void export_gguf(const Flags& f, const Model& m, const std::vector<StOut>& ours,
                         const Tokenizer& tok) {
-    const GgufWritten done = gguf_export(f.out, f.type, f.words[0], m.c, ours, tok);
+    const GgufWritten done = gguf_export(f.out, f.type, f.words[0], m.arch, ours, tok);
     printf("wrote  %s: %s parameters as %s, for llama.cpp's %s\n", f.out.c_str(),
            count_text(m.num_params).c_str(), f.type.c_str(), done.arch.c_str());
     if (!done.other) { return; }
@@ -70,10 +70,10 @@ int command_export(Flags f) {
     reject_unused_flags(f, "type", gguf, "--to gguf");
     if (gguf) { export_gguf_check(f); } else { export_check(f.out); }
     Model m = model_from_checkpoint(&f, 1, cpu::STAY_NONE);
-    require(!m.c.experts && !mixer_of(m.c),
+    require(!m.arch.experts && !mixer_of(m.arch),
             f.words[0] + ", with experts or layers without attention",
             "a model without them: they are only read here");
-    const Tokenizer tok = f.tokenizer.empty() ? tokenizer_ids("ids", m.c.V)
+    const Tokenizer tok = f.tokenizer.empty() ? tokenizer_ids("ids", m.arch.V)
                                               : tokenizer_of(f.tokenizer);
     std::vector<std::vector<float>> copies;
     const std::vector<StOut> ours = tensors_of(&m, { { "", m.master } }, &copies);
@@ -82,18 +82,18 @@ int command_export(Flags f) {
         model_free(&m);
         return 0;
     }
-    const FamilyFile file = export_family(f, m.c, ours, tok);
+    const FamilyFile file = export_family(f, m.arch, ours, tok);
     ExportDir o = export_begin(f.out);
     safetensors_write(o.tmp + "/model.safetensors", file.family ? file.tensors : ours,
                       "{\"format\":\"pt\"}");
     o.files.push_back("model.safetensors");
     if (file.family) { export_file(&o, "config.json", file.config); }
-    else { export_with_code(&o, m.c, tok); }
+    else { export_with_code(&o, m.arch, tok); }
     const std::string as = file.family ? file.architecture : "the PyTorch file beside the weights",
                       how = file.family ? "" : ", trust_remote_code=True",
-                      tokens = export_tokenizer(&o, tok, m.c.T);
+                      tokens = export_tokenizer(&o, tok, m.arch.T);
     const std::string about = export_about(as, how) + (tokens.empty() ? "" : "\n\n" + tokens);
-    export_file(&o, "README.md", export_card(m.c, f.words[0], m.num_params, about));
+    export_file(&o, "README.md", export_card(m.arch, f.words[0], m.num_params, about));
     export_commit(&o);
     printf("wrote  %s: %s parameters, opens in transformers as %s%s\n", o.path.c_str(),
            count_text(m.num_params).c_str(), as.c_str(),

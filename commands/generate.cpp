@@ -13,7 +13,7 @@ commands/generate.cpp -- the command generate: text from a checkpoint.
 // the first place in the model where what is loaded gives values that are not all finite, in words.
 // Layers count from 0
 static std::string first_not_finite(Model* m) {
-    std::vector<real> x((size_t)rows(m) * m->c.C);
+    std::vector<real> x((size_t)rows(m) * m->arch.C);
     std::string first;
     auto look = [&](const real* device, const std::string& name) {
         ops::to_host(x.data(), device, x.size() * sizeof(real));
@@ -23,9 +23,9 @@ static std::string first_not_finite(Model* m) {
     };
     model_body(m, [&](int l) {
         if (l < 0) { look(act_x(m, 0), "the embedding"); return; }
-        const char* mixer = m->d.attends(l) ? "attention" : mixer_of(m->c);
-        if (!m->c.parallel) { look(act_x(m, 2 * l + 1), strf("the %s of layer %d", mixer, l)); }
-        look(act_x(m, 2 * l + 2), strf(m->c.parallel ? "layer %d" : "the FFN of layer %d", l));
+        const char* mixer = m->sizes.attends(l) ? "attention" : mixer_of(m->arch);
+        if (!m->arch.parallel) { look(act_x(m, 2 * l + 1), strf("the %s of layer %d", mixer, l)); }
+        look(act_x(m, 2 * l + 2), strf(m->arch.parallel ? "layer %d" : "the FFN of layer %d", l));
     });
     look(act_top(m), "the last norm");
     return first.empty() ? "the head" : first;
@@ -39,15 +39,16 @@ static std::string first_not_finite(Model* m) {
 
 void generate(Model* m, std::vector<int>* tokens, long n, double temperature, long top_k,
               Rng* rng, const std::vector<int>& stops) {
-    const int V = m->c.V;
+    const int V = m->arch.V;
     std::vector<real> logits(V);
     std::vector<std::pair<double, int>> p(V);
-    model_cache(m, std::min<size_t>(tokens->size() + n, m->c.T));
+    model_cache(m, std::min<size_t>(tokens->size() + n, m->arch.T));
     for (long i = 0; i < n; i++) {
         const real* n_last = model_read(m, *tokens);
-        ops::matmul_forward(m->a.logits, n_last, m->w.lmw, m->w.lmb, NULL, 1, m->c.C, V);
-        ops::to_host(logits.data(), m->a.logits, V * sizeof(real));
-        const double cap = m->c.logit_cap;
+        ops::matmul_forward(m->acts.logits, n_last, m->weights.lmw, m->weights.lmb, NULL, 1,
+                            m->arch.C, V);
+        ops::to_host(logits.data(), m->acts.logits, V * sizeof(real));
+        const double cap = m->arch.logit_cap;
         for (int v = 0; v < V; v++) {
             const double l = (float)logits[v];
             p[v] = { cap ? cap * tanh(l / cap) : l, v };
@@ -166,14 +167,14 @@ static std::vector<int> generation_config(const std::string& dir, int V, int* fi
 int command_generate(Flags f) {
     reject_unused_flags(f, "top_k", f.temperature > 0, "--temperature above 0");
     Model m = model_from_checkpoint(&f, 0, cpu::STAY_DOT);
-    const Tokenizer tok = f.tokenizer.empty() ? tokenizer_ids("ids", m.c.V)
+    const Tokenizer tok = f.tokenizer.empty() ? tokenizer_ids("ids", m.arch.V)
                                               : tokenizer_of(f.tokenizer);
-    require(tok.vocab_size <= m.c.V,
+    require(tok.vocab_size <= m.arch.V,
             strf("tokenizer %s: got %d ids", tok.name.c_str(), tok.vocab_size),
-            strf("at most the model's %d", m.c.V));
-    int first = tok.eos >= 0 ? tok.eos : m.c.V - 1;
-    std::vector<int> ends = generation_config(f.words[0], m.c.V, &first);
-    std::vector<int> tokens = prompt_tokens(f, tok, m.c.V, &ends);
+            strf("at most the model's %d", m.arch.V));
+    int first = tok.eos >= 0 ? tok.eos : m.arch.V - 1;
+    std::vector<int> ends = generation_config(f.words[0], m.arch.V, &first);
+    std::vector<int> tokens = prompt_tokens(f, tok, m.arch.V, &ends);
     if (tokens.empty()) { tokens.push_back(first); f.prompt.clear(); }
     const size_t given = f.prompt.empty() || f.chat ? tokens.size() : 0;
     Rng rng = rng_stream(f.seed, SEED_GENERATE);

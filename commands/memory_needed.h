@@ -86,7 +86,7 @@ inline void choose_batch(const Model* m, Flags* f, long kept) {
     if (choose && kept && all % kept) { kept = 0; }              // of another number of ranks
     if (choose) { f->batch = std::max(1L, kept); }
     for (long B = 2; !kept && B <= std::min(all, most); B++) {
-        if (all % B == 0 && acts_bytes(m->c, true, B, f->arch.T) < ops::device_left() / 8 * 7) {
+        if (all % B == 0 && acts_bytes(m->arch, true, B, f->arch.T) < ops::device_left() / 8 * 7) {
             f->batch = B;
         }
     }

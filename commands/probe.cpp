@@ -58,7 +58,7 @@ static void dump_layer(const Model* m, const std::string& dir, int l,
     const AttentionHost x = attention_host(m, l);
     const int N = m->T;
     std::vector<float> map((size_t)N * (N + 1)), cosine(map.size()), product(map.size());
-    const auto maps = column_idle(m->c) ? head_maps<Attn, Bias_none, Pe, real, acc>
+    const auto maps = column_idle(m->arch) ? head_maps<Attn, Bias_none, Pe, real, acc>
                                         : head_maps<Attn, Bias, Pe, real, acc>;
     for (int h : heads) {
         maps(map.data(), cosine.data(), product.data(), x.qkv.data(), x.stat.data(),
@@ -72,7 +72,7 @@ static void dump_layer(const Model* m, const std::string& dir, int l,
 
 // the maps that --dump and --dump-heads ask for, of one sequence
 static void dump_maps(Model* m, const Flags& f, const int* seq, int T) {
-    const std::vector<std::pair<int, int>> heads = dump_list(f.dump_heads, m->c);
+    const std::vector<std::pair<int, int>> heads = dump_list(f.dump_heads, m->arch);
     make_dirs(f.dump);
     model_load(m, seq, 1, T);
     model_body(m, [&](int l) {
@@ -115,8 +115,8 @@ static std::string probe_line(const std::string& name, const std::string& bos, c
 static std::string probe_other(Model* m, Flags f, const std::string& other, const ProbeData& p,
                                size_t k, int T, const std::vector<double>& eps) {
     f.bos = other;
-    const ProbeBos bos = probe_bos(f, m->c.V);
-    const ProbeInput in = probe_inputs(f, bos, p, k, T, m->c.V);
+    const ProbeBos bos = probe_bos(f, m->arch.V);
+    const ProbeInput in = probe_inputs(f, bos, p, k, T, m->arch.V);
     const Metrics r = measure(m, in.x.data(), in.n, T, ops::on_host ? 4096 : 8192);
     progress_clear();
     for (double e : eps) {
@@ -141,7 +141,7 @@ static std::string probe_once(Model* m, const Flags& f, const ProbeInput& in,
     SinkAt at = sink_at_parse(f.sink_at, T);
     m->around = [&](Model* m, const Stage& stage, int l) {
         stage.forward(m, l);
-        working_layer(l, m->c.L);
+        working_layer(l, m->arch.L);
         if (stage.role == ROLE_ATTENTION) { sink_at_add(&at, m, l); }
     };
     const Metrics r = measure(m, in.x.data(), in.n, T, ops::on_host ? 4096 : 8192);
@@ -199,21 +199,21 @@ int command_probe(Flags f) {
     const Json state = file_exists(file) ? json_file(file) : Json();
     const ProbeData p = f.probe_input == "natural" ? probe_data(&f, state)
                                                    : ProbeData{ false, 0, {}, { f.probe_input } };
-    probe_check(f, m.c);
-    printf("%s", column_note(m.c).c_str());
+    probe_check(f, m.arch);
+    printf("%s", column_note(m.arch).c_str());
     probe_files_check(f, p);
-    const OtherBos other = bos_other(f, state, m.c.V);
+    const OtherBos other = bos_other(f, state, m.arch.V);
     bos_note(other, "measured both ways");
     working_begin("");
     std::vector<std::string> objects;
     for (size_t k = 0; k < p.sources.size(); k++) {
         for (auto& w : lengths) {
-            const int T = probe_length(f, w, m.c.T, m.d.pe.learnable);
-            require(m.c.prefix < T, strf("prefix %d", m.c.prefix),
+            const int T = probe_length(f, w, m.arch.T, m.sizes.pe.learnable);
+            require(m.arch.prefix < T, strf("prefix %d", m.arch.prefix),
                     strf("less than --probe-len %d", T).c_str());
             f.data = p.sources[k];
-            const ProbeBos bos = probe_bos(f, m.c.V);
-            const ProbeInput in = probe_inputs(f, bos, p, k, T, m.c.V);
+            const ProbeBos bos = probe_bos(f, m.arch.V);
+            const ProbeInput in = probe_inputs(f, bos, p, k, T, m.arch.V);
             const long step = json_count(state, "step", 0, f.words[0] + "/state.json");
             objects.push_back(probe_once(&m, f, in, bos.label, T, step, eps));
             const std::string& bos_too = other.bos;

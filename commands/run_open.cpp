@@ -86,7 +86,7 @@ static Checkpoint init_open(Flags* f) {
 // --init-logit: every head's z
 static void init_logits(Model* m, const Flags& f) {
     if (!f.given_init_logit) { return; }
-    require(bias_of(m->c).column == LOGIT_COLUMN && bias_of(m->c).learn_k,
+    require(bias_of(m->arch).column == LOGIT_COLUMN && bias_of(m->arch).learn_k,
             strf("--init-logit %g", f.init_logit), "a build with BIAS=logit");
     for (auto& t : m->tensors) {
         if (!ends_with(t.name, ".sinks")) { continue; }
@@ -255,7 +255,7 @@ static void run_take(Flags* f, const Json& state, long step) {
 
 std::string numbers_json(const Model* m) {
     return "{\"model\": \"" + array_hash(m, m->master) + "\", \"optimizer\": \"" +
-           array_hash(m, m->m) + array_hash(m, m->v) + "\"}";
+           array_hash(m, m->adam_m) + array_hash(m, m->adam_v) + "\"}";
 }
 
 // dies if a file of numbers is not the one that was saved: a disk fails, a copy ends early, an

@@ -333,7 +333,7 @@ struct ScoreRow { long row; int token; ScoreRequest* request; };
 
 // Adds log p of every row to its request, R rows of the head at a time.
 static void score_head(Model* m, const std::vector<ScoreRow>& heads, bool greedy) {
-    const Arch& c = m->c;
+    const Arch& c = m->arch;
     const size_t C = c.C, V = c.V;
     std::vector<real> top(rows(m) * C), some(m->R * C), logits(greedy ? m->R * V : 0);
     std::vector<int> targets(m->R);
@@ -349,13 +349,14 @@ static void score_head(Model* m, const std::vector<ScoreRow>& heads, bool greedy
         ops::to_device(device, some.data(), n * C * sizeof(real));
         ops::to_device(m->targets, targets.data(), n * sizeof(int));
         if (ops::lm_head_part && !greedy) {
-            head_losses(m, m->a.losses, device, m->targets, n);
+            head_losses(m, m->acts.losses, device, m->targets, n);
         } else {
-            ops::matmul_forward(m->a.logits, device, m->w.lmw, m->w.lmb, NULL, n, C, V);
-            ops::classifier(m->a.losses, m->a.logits, m->targets, 0, c.logit_cap, n, V);
+            ops::matmul_forward(m->acts.logits, device, m->weights.lmw, m->weights.lmb, NULL, n, C,
+                                V);
+            ops::classifier(m->acts.losses, m->acts.logits, m->targets, 0, c.logit_cap, n, V);
         }
-        ops::to_host(losses.data(), m->a.losses, n * sizeof(acc));
-        if (greedy) { ops::to_host(logits.data(), m->a.logits, n * V * sizeof(real)); }
+        ops::to_host(losses.data(), m->acts.losses, n * sizeof(acc));
+        if (greedy) { ops::to_host(logits.data(), m->acts.logits, n * V * sizeof(real)); }
         for (int i = 0; i < n; i++) {
             ScoreRequest* r = heads[first + i].request;
             r->loglik -= losses[i];
@@ -415,7 +416,7 @@ static void score_batch(Model* m, ScoreRequest* const* first, ScoreRequest* cons
     }
     model_load(m, seqs.data(), last - first, T);
     for (auto r = first; r < last; r++) {
-        const long row = (r - first) * m->T + m->d.bias.token;
+        const long row = (r - first) * m->T + m->sizes.bias.token;
         for (size_t k = (*r)->from; k < (*r)->tokens.size(); k++) {
             heads.push_back({ row + (long)k - 1, (*r)->tokens[k], *r });
         }
@@ -600,17 +601,19 @@ static std::vector<std::string> score_files(const Flags& f) {
 // how this model's tokenizer reads text, as the flags want it
 static ScoreText score_how(const Flags& f, const Model& m, const Tokenizer& tok) {
     const std::string bos = f.given_bos ? f.bos : "default";
-    require(tok.vocab_size <= m.c.V, "tokenizer " + tok.name + strf(": got %d ids", tok.vocab_size),
-            strf("at most the model's %d", m.c.V));
+    require(tok.vocab_size <= m.arch.V,
+            "tokenizer " + tok.name + strf(": got %d ids", tok.vocab_size),
+            strf("at most the model's %d", m.arch.V));
     require(bos == "default" || bos == "none", "--bos " + bos,
             "default (what the tokenizer puts there) or none");
-    require(f.max_length <= m.c.T || !m.d.pe.learnable, strf("--max-length %ld", f.max_length),
-            strf("at most the %d positions of the model", m.c.T));
+    require(f.max_length <= m.arch.T || !m.sizes.pe.learnable,
+            strf("--max-length %ld", f.max_length),
+            strf("at most the %d positions of the model", m.arch.T));
     const int prefix = score_prefix(tok);
     require(prefix >= 0, "tokenizer " + tok.name + ": no BOS and no EOS",
             "one, to begin a text with");
     return { tok, bos == "default", prefix, tokenizer_decode(tok, &prefix, 1, false),
-             f.max_length ? f.max_length : m.c.T };
+             f.max_length ? f.max_length : m.arch.T };
 }
 
 // Names the items that were left out, the first of many, and dies: what is printed is not the whole
@@ -630,7 +633,7 @@ static void score_left_check(const std::vector<ScoreLeft>& left, long all) {
 int command_score(Flags f) {
     const std::vector<std::string> files = score_files(f);
     Model m = model_from_checkpoint(&f, f.max_length, cpu::STAY_ALL);
-    require(!m.c.prefix, f.words[0] + strf(": prefix %d", m.c.prefix),
+    require(!m.arch.prefix, f.words[0] + strf(": prefix %d", m.arch.prefix),
             "none: a continuation must not see itself");
     require(!f.tokenizer.empty(),
             f.words[0] + ": the checkpoint has no tokenizer to read text with",

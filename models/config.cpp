@@ -77,7 +77,7 @@ static void checkpoint_check_build(const std::string& dir, const Arch& c, const 
     const BiasRow& b = bias_of(c);
     const PeRow& pe = pe_of(c);
     const bool same = attn == build::Attn::name && b.column == Bias::column &&
-                      pe.score_bias == Pe::score_bias && (!pe.score_bias || c.pe == THIS(PE));
+                      pe.score_bias == Pe::score_bias && (!pe.score_bias || c.pe == BUILD_PE);
     if (same) { return; }
     if (!strstr(NAMES_OF(ATTN), (attn + " ").c_str())) {
         die(EXIT_USER,
@@ -87,8 +87,8 @@ static void checkpoint_check_build(const std::string& dir, const Arch& c, const 
         return "ATTN=" + attn + " BIAS=" + bias + " PE=" + pe;
     };
     const std::string theirs = words(attn, b.name, pe.name),
-                      ours = words(build::Attn::name, BIAS_ROWS[THIS(BIAS)].name,
-                                   PE_ROWS[THIS(PE)].name);
+                      ours = words(build::Attn::name, BIAS_ROWS[BUILD_BIAS].name,
+                                   PE_ROWS[BUILD_PE].name);
     die(EXIT_USER,
         dir + ": this checkpoint is of another build, wanted " + theirs +
             ", this binary has " + ours,
@@ -285,8 +285,8 @@ Checkpoint checkpoint_open(const std::string& dir, const std::string& adapter, b
         }
         k.c.tied = k.c.tied && !projected;
     }
-    k.adds_bias = may_add && k.c.bias == BIAS_none && THIS(BIAS) != BIAS_none;
-    if (k.adds_bias) { k.c.bias = THIS(BIAS); }
+    k.adds_bias = may_add && k.c.bias == BIAS_none && BUILD_BIAS != BIAS_none;
+    if (k.adds_bias) { k.c.bias = BUILD_BIAS; }
     arch_settle(&k.c, k.where);
     checkpoint_check_build(dir, k.c, k.attn);
     if (mine) {

@@ -96,10 +96,10 @@ inline void delta_norm(real* out, const acc* x, const real* z, const real* weigh
 
 // Runs value head h of sequence b in layer l, token after token: a.delta_out.
 inline void delta_head(Model* m, int l, long b, long h) {
-    const auto& w = m->w.layer[l];
-    const Acts& a = m->a;
-    const DeltaPlaces at(m->c);
-    const long wide = m->d.DW;                   // of a row after the convolution
+    const auto& w = m->weights.layer[l];
+    const Acts& a = m->acts;
+    const DeltaPlaces at(m->arch);
+    const long wide = m->sizes.DW;                   // of a row after the convolution
     const long all = at.KH * at.group();         // and before it
     const long key = h / at.shared();
     const acc rate = std::exp(acc(w.delta_a[h]));
@@ -122,20 +122,20 @@ inline void delta_head(Model* m, int l, long b, long h) {
         delta_step(S.data(), o.data(), q.data(), k.data(), qkv + at.v(h), std::exp(-rate * step),
                    beta, at);
         delta_norm(a.delta_out + (row * at.VH + h) * at.DV, o.data(),
-                   a.delta_in + row * all + at.z(h), w.delta_norm, m->c.eps, at.DV);
+                   a.delta_in + row * all + at.z(h), w.delta_norm, m->arch.eps, at.DV);
     }
     if (memory) { std::copy_n(S.data(), size, memory + h * size); }
 }
 
 // Runs the mixer of a layer with the delta rule: x_{2l+1} from x_2l and its norm.
 inline void delta_forward(Model* m, int l) {
-    const auto& w = m->w.layer[l];
-    const Acts& a = m->a;
-    const DeltaPlaces at(m->c);
-    const long C = m->d.C;
+    const auto& w = m->weights.layer[l];
+    const Acts& a = m->acts;
+    const DeltaPlaces at(m->arch);
+    const long C = m->sizes.C;
     const long N = rows(m);
     const long all = at.KH * at.group();
-    const long wide = m->d.DW;
+    const long wide = m->sizes.DW;
     ops::matmul_forward(a.delta_in, act_n(m, 2 * l), w.delta_inw, NULL, NULL, N, C, all);
     ops::matmul_forward(a.delta_ba, act_n(m, 2 * l), w.delta_baw, NULL, NULL, N, C, 2 * at.VH);
     for (long row = 0; row < N; row++) {
@@ -143,7 +143,8 @@ inline void delta_forward(Model* m, int l) {
     }
     acc* before = m->memory ? mixer_memory(m, l) + at.VH * at.DK * at.DV : NULL;
     const int past = m->spans[0].position;       // the only span: forest_fits
-    const ConvolutionInput input = { a.delta_mix, wide, before, past, wide, (int)m->c.delta_conv };
+    const int taps = m->arch.delta_conv;
+    const ConvolutionInput input = { a.delta_mix, wide, before, past, wide, taps };
     convolution(a.delta_qkv, input, w.delta_convw, NULL, m->B, m->T);
     if (before) { convolution_keep(before, input, m->T); }
     #pragma omp parallel for collapse(2)

@@ -70,20 +70,20 @@ inline void experts_clamped(real* out, const real* inp, float limit, int n, int 
 
 // Runs expert e of layer l on the n rows in a.gathered (n, C): a.answer (n, C).
 inline void experts_answer(Model* m, int l, long e, int n) {
-    const auto& w = m->w.layer[l];
-    const Acts& a = m->a;
-    const long C = m->d.C;
-    const long F = m->d.F;
-    const long FH = m->d.FH;
+    const auto& w = m->weights.layer[l];
+    const Acts& a = m->acts;
+    const long C = m->sizes.C;
+    const long F = m->sizes.F;
+    const long FH = m->sizes.FH;
     const real* up = w.egw + e * FH * C;
     const real* up_bias = w.egb ? w.egb + e * FH : NULL;
     const real* down = w.edw + e * C * F;
     const real* down_bias = w.edb ? w.edb + e * C : NULL;
     ops::matmul_forward(a.fch, a.gathered, up, up_bias, NULL, n, C, FH);
-    if (m->c.expert_limit) {
-        experts_clamped(a.fca, a.fch, m->c.expert_limit, n, F);
+    if (m->arch.expert_limit) {
+        experts_clamped(a.fca, a.fch, m->arch.expert_limit, n, F);
     } else {
-        ops::ffn_forward(a.fca, a.fch, m->d.ffn.act, m->d.ffn.gated, n, F);
+        ops::ffn_forward(a.fca, a.fch, m->sizes.ffn.act, m->sizes.ffn.gated, n, F);
     }
     ops::matmul_forward(a.answer, a.fca, down, down_bias, NULL, n, F, C);
 }
@@ -91,17 +91,17 @@ inline void experts_answer(Model* m, int l, long e, int n) {
 // Adds the output of the expert of all tokens for n (N, C), times its gate and --residual-scale, to
 // out (N, C).
 inline void experts_shared(Model* m, int l, real* out, const real* n) {
-    const auto& w = m->w.layer[l];
-    const Acts& a = m->a;
-    const long C = m->d.C;
-    const long S = m->c.shared_expert;
+    const auto& w = m->weights.layer[l];
+    const Acts& a = m->acts;
+    const long C = m->sizes.C;
+    const long S = m->arch.shared_expert;
     const long N = rows(m);
     ops::matmul_forward(a.shared_h, n, w.sharedgw, NULL, NULL, N, C, 2 * S);
-    ops::ffn_forward(a.shared_a, a.shared_h, m->d.ffn.act, true, N, S);
+    ops::ffn_forward(a.shared_a, a.shared_h, m->sizes.ffn.act, true, N, S);
     ops::matmul_forward(a.answer, a.shared_a, w.shareddw, NULL, NULL, N, S, C);
     ops::matmul_forward(a.shared_g, n, w.sharedw, NULL, NULL, N, C, 1);
     for (long i = 0; i < N; i++) {
-        const acc gate = acc(m->c.residual_scale) / (1 + std::exp(-acc(a.shared_g[i])));
+        const acc gate = acc(m->arch.residual_scale) / (1 + std::exp(-acc(a.shared_g[i])));
         real* x = out + i * C;
         const real* y = a.answer + i * C;
         for (long c = 0; c < C; c++) {
@@ -112,21 +112,21 @@ inline void experts_shared(Model* m, int l, real* out, const real* n) {
 
 // Runs the FFN of layer l where it is a mixture: x_{2l+2} from x_{2l+1} and its norm.
 inline void experts_forward(Model* m, int l) {
-    const auto& w = m->w.layer[l];
-    const Acts& a = m->a;
-    const long C = m->d.C;
-    const long E = m->c.experts;
+    const auto& w = m->weights.layer[l];
+    const Acts& a = m->acts;
+    const long C = m->sizes.C;
+    const long E = m->arch.experts;
     const long N = rows(m);
     const real* n = act_n(m, 2 * l + 1);
     real* out = act_x(m, 2 * l + 2);
     ops::matmul_forward(a.router, n, w.routerw, w.routerb, NULL, N, C, E);
     std::vector<ExpertWork> work(E);
     for (int i = 0; i < N; i++) {
-        experts_route(&work, a.router + i * E, i, m->c);
+        experts_route(&work, a.router + i * E, i, m->arch);
     }
 
     std::copy_n(act_x(m, 2 * l + 1), N * C, out);
-    if (m->c.shared_expert) { experts_shared(m, l, out, n); }
+    if (m->arch.shared_expert) { experts_shared(m, l, out, n); }
     for (long e = 0; e < E; e++) {
         const ExpertWork& mine = work[e];
         const int rows_e = mine.row.size();
@@ -136,7 +136,7 @@ inline void experts_forward(Model* m, int l) {
         }
         experts_answer(m, l, e, rows_e);
         for (int i = 0; i < rows_e; i++) {
-            const acc weight = mine.weight[i] * acc(m->c.residual_scale);
+            const acc weight = mine.weight[i] * acc(m->arch.residual_scale);
             real* x = out + mine.row[i] * C;
             const real* y = a.answer + i * C;
             for (long c = 0; c < C; c++) {

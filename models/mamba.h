@@ -88,11 +88,11 @@ inline void mamba_norm(real* out, const real* x, const real* weight, float eps, 
 
 // Runs channel i of sequence b in layer l, token after token: a.mamba_out.
 inline void mamba_channel(Model* m, int l, long b, long i) {
-    const auto& w = m->w.layer[l];
-    const Acts& a = m->a;
-    const long MW = m->d.MW;
-    const long MS = m->d.MS;
-    const long MP = m->d.MP;
+    const auto& w = m->weights.layer[l];
+    const Acts& a = m->acts;
+    const long MW = m->sizes.MW;
+    const long MS = m->sizes.MS;
+    const long MP = m->sizes.MP;
     acc* memory = mixer_memory(m, l);
     const real* log_rate = w.mamba_a + i * MS;
     std::vector<acc> h(MS);
@@ -104,7 +104,7 @@ inline void mamba_channel(Model* m, int l, long b, long i) {
         rate[s] = std::exp(acc(log_rate[s]));
     }
     for (long row = b * m->T; row < (b + 1) * m->T; row++) {
-        const real* b_t = a.mamba_dbc + row * MP + m->c.mamba_rank;
+        const real* b_t = a.mamba_dbc + row * MP + m->arch.mamba_rank;
         const real* c_t = b_t + MS;
         const acc u = a.mamba_u[row * MW + i];
         const acc z = a.mamba_in[row * 2 * MW + MW + i];
@@ -121,19 +121,20 @@ inline void mamba_channel(Model* m, int l, long b, long i) {
 
 // Runs the mixer of a Mamba layer: x_{2l+1} from x_2l and its norm.
 inline void mamba_forward(Model* m, int l) {
-    const auto& w = m->w.layer[l];
-    const Acts& a = m->a;
-    const long C = m->d.C;
-    const long MW = m->d.MW;
-    const long MS = m->d.MS;
-    const long MP = m->d.MP;
-    const long rank = m->c.mamba_rank;
+    const auto& w = m->weights.layer[l];
+    const Acts& a = m->acts;
+    const long C = m->sizes.C;
+    const long MW = m->sizes.MW;
+    const long MS = m->sizes.MS;
+    const long MP = m->sizes.MP;
+    const long rank = m->arch.mamba_rank;
     const long N = rows(m);
     ops::matmul_forward(a.mamba_in, act_n(m, 2 * l), w.mamba_inw, NULL, NULL, N, C, 2 * MW);
 
     acc* before = m->memory ? mixer_memory(m, l) + MW * MS : NULL;
     const int past = m->spans[0].position; // the only span: forest_fits
-    const ConvolutionInput input = { a.mamba_in, 2 * MW, before, past, MW, (int)m->c.mamba_conv };
+    const int taps = m->arch.mamba_conv;
+    const ConvolutionInput input = { a.mamba_in, 2 * MW, before, past, MW, taps };
     convolution(a.mamba_u, input, w.mamba_convw, w.mamba_convb, m->B, m->T);
     if (before) { convolution_keep(before, input, m->T); }
 
@@ -142,9 +143,9 @@ inline void mamba_forward(Model* m, int l) {
         real* d = a.mamba_dbc + row * MP;
         real* b = d + rank;
         real* c = b + MS;
-        mamba_norm(a.mamba_d + row * rank, d, w.mamba_dn, m->c.eps, rank);
-        mamba_norm(b, b, w.mamba_bn, m->c.eps, MS);
-        mamba_norm(c, c, w.mamba_cn, m->c.eps, MS);
+        mamba_norm(a.mamba_d + row * rank, d, w.mamba_dn, m->arch.eps, rank);
+        mamba_norm(b, b, w.mamba_bn, m->arch.eps, MS);
+        mamba_norm(c, c, w.mamba_cn, m->arch.eps, MS);
     }
 
     ops::matmul_forward(a.mamba_step, a.mamba_d, w.mamba_stepw, w.mamba_stepb, NULL, N, rank, MW);

@@ -15,7 +15,7 @@ on a small random model in double. The Makefile compiles it once for each PE.
 
 int main() {
     omp_set_num_threads(1);
-    const bool in_embedding = PE_ROWS[THIS(PE)].absolute || PE_ROWS[THIS(PE)].learnable;
+    const bool in_embedding = PE_ROWS[BUILD_PE].absolute || PE_ROWS[BUILD_PE].learnable;
     Arch c;
     // past 128, the last relative bucket
     c.L = 3; c.C = 24; c.NH = 4; c.KV = 2; c.HS = 6; c.F = 20; c.V = 11; c.T = 150;
@@ -49,8 +49,8 @@ int main() {
     for (int l = 0; l < c.L; l++) {
         for (int h = 0; h < c.NH; h++) {
             const int W = attn_row(s);
-            const real *qkv = of_layer(m.a.qkv, &m, l, W),
-                       *stat = of_layer(m.a.stat, &m, l, c.NH * 2);
+            const real *qkv = of_layer(m.acts.qkv, &m, l, W),
+                       *stat = of_layer(m.acts.stat, &m, l, c.NH * 2);
             double worst = 0, above = 0;
             for (int t = 1; t <= c.T; t++) { // the paper's t and i, from 1
                 const real *q = qkv + (t - 1) * W + h * c.HS,
@@ -64,7 +64,7 @@ int main() {
                 // turning q and k keeps their norms
                 const double xi = sqrt(ref::dot(q, q, c.HS) * ref::dot(k, k, c.HS) / c.HS);
                 auto g = [&](int distance) -> double {  // the paper's g_rel and g_alibi
-                    if (!strcmp(PE_ROWS[THIS(PE)].name, "alibi")) {
+                    if (!strcmp(PE_ROWS[BUILD_PE].name, "alibi")) {
                         return -distance * pow(2, -8.0 * (h + 1) / c.NH);
                     }
                     return distance < 16
@@ -78,7 +78,7 @@ int main() {
                     if (Pe::score_bias) {
                         worst = std::max(worst, fabs(A(i) - exp(g(t - i)) / sum));
                     }
-                    if (PE_ROWS[THIS(PE)].rotary) {
+                    if (PE_ROWS[BUILD_PE].rotary) {
                         above = std::max(above, A(i) / (exp(2 * xi) / (exp(2 * xi) + t - 1)));
                     }
                 }
@@ -87,22 +87,22 @@ int main() {
                 CHECK(worst < 1e-13, "layer %d head %d: attention is off its closed form by %g", l,
                       h, worst);
             }
-            if (PE_ROWS[THIS(PE)].rotary) {
+            if (PE_ROWS[BUILD_PE].rotary) {
                 CHECK(above <= 1 + 1e-13 && above > 0.5,
                       "layer %d head %d: attention is %g of its bound", l, h, above);
             }
         }
     }
-    if (!strcmp(PE_ROWS[THIS(PE)].name, "nope")) {
+    if (!strcmp(PE_ROWS[BUILD_PE].name, "nope")) {
         CHECK(off_uniform < 1e-12, "NoPE: t A is 1 within %g", off_uniform);
     }
     else {
-        CHECK(off_uniform > 0.01, "%s: attention is uniform within %g", PE_ROWS[THIS(PE)].name,
+        CHECK(off_uniform > 0.01, "%s: attention is uniform within %g", PE_ROWS[BUILD_PE].name,
               off_uniform);
     }
     // what the program reports of such a sequence: NoPE's alpha_k is the mean of 1/t over t >= k
     const Metrics r = measure(&m, seq.data(), 1, c.T, c.T);
-    for (int k = 1; k <= METRIC_K && !strcmp(PE_ROWS[THIS(PE)].name, "nope"); k++) {
+    for (int k = 1; k <= METRIC_K && !strcmp(PE_ROWS[BUILD_PE].name, "nope"); k++) {
         double want = 0;
         for (int t = k; t <= c.T; t++) { want += 1.0 / t / (c.T - k + 1); }
         for (auto& head : r.heads) { check_near(head.alpha[k], want, 1e-7, "alpha_%d", k); }

@@ -11,9 +11,9 @@ table. Ids are compared with those that transformers gives for the same files.
 #include "../../tokenizer.h"
 
 // what variant.cu says of a build, here of the default
+const int BUILD_BIAS = 0, BUILD_PE = 0, BUILD_NORM = 0, BUILD_FFN = 0;
+const int BUILD_COMBINE = 0, BUILD_QKNORM = 0, BUILD_GATE = 0;
 namespace build {
-extern const int this_BIAS = 0, this_PE = 0, this_NORM = 0, this_FFN = 0, this_COMBINE = 0,
-                 this_QKNORM = 0, this_GATE = 0;
 const char* const Attn::name = "softmax";
 const bool Attn::exp_family = true, Attn::is_signed = false, Attn::capped = false;
 const ZKind Attn::Z = Z_SUM;

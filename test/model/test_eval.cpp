@@ -23,11 +23,12 @@ struct Naive {
     std::map<std::string, Mat> w;                // a vector is one row
     int skip;                                    // rows before the first token: the sink token's
 
-    explicit Naive(const Model& m) : c(m.c), skip(m.d.bias.token) {
+    explicit Naive(const Model& m) : c(m.arch), skip(m.sizes.bias.token) {
         for (auto& t : m.tensors) {
             const long cols = t.shape.back();
             for (long i = 0; i < t.count; i += cols) {
-                w[t.name].push_back(Row(m.params + t.at + i, m.params + t.at + i + cols));
+                const real* row = m.params_memory + t.at + i;
+                w[t.name].push_back(Row(row, row + cols));
             }
         }
     }
@@ -444,7 +445,7 @@ static void test_evict_equals(Setting* s, const Naive& net) {
 }
 
 static void test_evict_window(Setting* s) {
-    s->m.c.window = 6;
+    s->m.arch.window = 6;
     const Naive net(s->m);
     Change e;
     e.evict = { true, EVICT_observed, PROMPT + net.skip, 12, FIRST_AS_SCORED };
@@ -452,7 +453,7 @@ static void test_evict_window(Setting* s) {
                                    return literal_evict(net, seq, e.evict);
                                });
     CHECK(furthest(got, want) < 1e-9, "evict observed with a window: %g away", furthest(got, want));
-    s->m.c.window = 0;
+    s->m.arch.window = 0;
 }
 
 static void test_evict(Setting* s, const Naive& net) {
@@ -473,11 +474,11 @@ static void test_evict(Setting* s, const Naive& net) {
 
 static void test_edits(Setting* s, const Naive& net, const Row& plain) {
     Mat mean[3];                                 // of h, by layer: (T, C), over the sequences
-    for (auto& m : mean) { m.assign(T, Row(s->m.c.C)); }
+    for (auto& m : mean) { m.assign(T, Row(s->m.arch.C)); }
     all_of(*s, [&](const int* seq) {
         return literal_whole(net, seq, [&](const std::string& place, int l, Mat* x) {
             for (int t = 0; t < T && place == "h"; t++) {
-                for (int c = 0; c < s->m.c.C; c++) { mean[l][t][c] += (*x)[t][c] / B; }
+                for (int c = 0; c < s->m.arch.C; c++) { mean[l][t][c] += (*x)[t][c] / B; }
             }
         });
     });
@@ -609,7 +610,7 @@ static void test_edits(Setting* s, const Naive& net, const Row& plain) {
           } },
     };
     for (auto& one : positions) { if (net.learns_positions()) { cases.push_back(one); } }
-    for (auto& one : gates) { if (s->m.d.gate) { cases.push_back(one); } }
+    for (auto& one : gates) { if (s->m.sizes.gate) { cases.push_back(one); } }
     for (auto& one : cases) {
         Change record, e;
         record.record = true;
@@ -802,7 +803,7 @@ static void test_masked(Setting* s) {
     CHECK(all == T && some == T - 3, "%ld of %ld targets count", some, all);
     for (int t = 0; t < T; t++) {
         const bool masked = t == 4 || t == 5 || t == T - 1;
-        const int row = t + s->m.d.bias.token;
+        const int row = t + s->m.sizes.bias.token;
         CHECK(got[row] == (masked ? 0 : want[row]), "loss %d is %g, wanted %g", t, got[row],
               masked ? 0.0 : want[row]);
     }
@@ -814,8 +815,8 @@ static void test_masked(Setting* s) {
 // counted by hand for a small stream
 static void test_outliers(Setting* s) {
     model_load(&s->m, s->seqs.data(), 1, T);
-    const int skip = s->m.d.bias.token;
-    Host x((size_t)(T + skip) * s->m.c.C, 7);    // the sink token's row counts nowhere
+    const int skip = s->m.sizes.bias.token;
+    Host x((size_t)(T + skip) * s->m.arch.C, 7);    // the sink token's row counts nowhere
     for (int t = 0; t < T; t++) {
         for (int c = 0; c < 16; c++) {
             x[(t + skip) * 16 + c] = t == 0 ? (c == 5 ? 160 : 0) : (c % 2 ? 1 : -1);
@@ -835,7 +836,7 @@ static void test_outliers(Setting* s) {
 
 // lengths of the gradient in the stream after layer 0, against slopes of the literal model's losses
 static void test_gradients(Setting* s, const Naive& net) {
-    const int C = s->m.c.C, n = 2;
+    const int C = s->m.arch.C, n = 2;
     double first = 0, rest = 0;
     for (int b = 0; b < n; b++) {
         for (int t : { 0, 1, T / 2, T - 1 }) {
@@ -856,7 +857,7 @@ static void test_gradients(Setting* s, const Naive& net) {
             (t ? rest : first) += sqrt(squares);
         }
     }
-    Model with = model_new(s->m.c, T, true);
+    Model with = model_new(s->m.arch, T, true);
     Host weights(s->m.master, s->m.master + s->m.num_params);
     model_set(&with, weights.data());
     const NormPair all = eval_gradients(&with, s->seqs.data(), n, T, T);
@@ -869,7 +870,7 @@ static void test_gradients(Setting* s, const Naive& net) {
         model_head(&with, 1);
         model_backward(&with, false, [&](int l) {
             for (int t = 1; t < T && l == 1; t++) {
-                const acc* d = with.a.dx + (size_t)(t + with.d.bias.token) * C;
+                const acc* d = with.acts.dx + (size_t)(t + with.sizes.bias.token) * C;
                 const double length = sqrt(ref::dot(d, d, C));
                 mean += length / (T - 1);
                 if (t == 1 || t == T / 2 || t == T - 1) { some += length; }
@@ -879,7 +880,7 @@ static void test_gradients(Setting* s, const Naive& net) {
     check_near(some, rest, 1e-6 * rest, "gradient at three others");
     check_near(all.rest[1], mean, 1e-12 * mean, "mean gradient at the others");
     const NormPair both = eval_gradients(&with, s->seqs.data(), n, T, 2 * T);
-    for (int l = 0; l <= s->m.c.L; l++) {
+    for (int l = 0; l <= s->m.arch.L; l++) {
         check_near(both.first[l], all.first[l], 1e-12 * all.first[l], "two at a time, token 1");
         check_near(both.rest[l], all.rest[l], 1e-12 * all.rest[l], "two at a time, the others");
         CHECK(all.first[l] > 0 && all.rest[l] > 0, "layer %d has no gradient", l);
@@ -924,8 +925,8 @@ static void test_sink_at(Setting* s, const Naive& net) {
 
 // alpha of a layer with a window is scaled where other layers have none, and only there
 static void test_seen(Setting* s) {
-    Arch& c = s->m.c;
-    s->m.T = T + s->m.d.bias.token;
+    Arch& c = s->m.arch;
+    s->m.T = T + s->m.sizes.bias.token;
     for (const char* local : { "", "1", "111", "0", "10" }) {
         c.local = local;
         c.window = 6;

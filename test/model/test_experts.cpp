@@ -40,7 +40,7 @@ int main() {
     check_near(out[1], 4 * -1 / (1 + exp(1.702)), 1e-6, "neither cut");
 
     Model m = model_of("test/experts/gpt_oss");
-    const Arch c = m.c;
+    const Arch c = m.arch;
     model_free(&m);
     const Died d = check_dies([&] { model_new(c, 0, true); });
     CHECK(d.code == EXIT_USER && d.says("a mixture of 5 experts") && d.says("training"),

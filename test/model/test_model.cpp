@@ -67,7 +67,8 @@ static void weights_set(Model* m) {
     for (auto& t : m->tensors) {
         const std::vector<float> v = generated(t.name, t.count);
         for (long i = 0; i < t.count; i++) {
-            x[t.at + i] = ends_with(t.name, "k_star") && i % m->c.HS >= m->c.k_dims ? 0 : v[i];
+            const bool unused = i % m->arch.HS >= m->arch.k_dims;
+            x[t.at + i] = ends_with(t.name, "k_star") && unused ? 0 : v[i];
         }
     }
     model_set(m, x.data());
@@ -125,7 +126,7 @@ static void fixture_check(const std::string& path) {
     compare(path, token_loss, st, "token_loss", tol);
     double largest = 0;
     for (auto& t : m.tensors) {
-        std::vector<double> g(m.grads + t.at, m.grads + t.at + t.count);
+        std::vector<double> g(m.grads_memory + t.at, m.grads_memory + t.at + t.count);
         for (double x : g) { largest = std::max(largest, fabs(x)); }
         compare(path, g, st, "grad." + t.name, tol);
     }
@@ -193,14 +194,14 @@ static void differences_check(const std::string& path) {
     m.min_context = f.num("--min-context", 0);
     weights_set(&m);
     step_loss(&m, seqs, B, T);
-    const std::vector<acc> grads(m.grads, m.grads + m.num_params);
+    const std::vector<acc> grads(m.grads_memory, m.grads_memory + m.num_params);
     long kinks = 0, looked = 0;
     for (auto& t : m.tensors) {
         double top = 0;
         for (long i = 0; i < t.count; i++) { top = std::max(top, fabs((double)grads[t.at + i])); }
         for (long i = 0; i < t.count; i += std::max(1L, t.count / 24)) {
             if (ends_with(t.name, "k_star") && i % c.HS >= c.k_dims) { continue; }
-            real* w = m.params + t.at + i;
+            real* w = m.params_memory + t.at + i;
             const real was = *w;
             auto slope = [&](double h) {
                 double y[2];
@@ -226,7 +227,7 @@ static void differences_check(const std::string& path) {
 // what lm_head reads after each token from the third on, the last beyond the context:
 // with a cache of all that layers remember, and without
 static void cache_compare(Model* m, const int* seq, const std::string& name) {
-    const Arch& c = m->c;
+    const Arch& c = m->arch;
     std::vector<double> rows[2];
     int rows_alone = 0;
     for (int with : { 0, 1 }) {
@@ -377,7 +378,7 @@ static bool fixture_fits(const std::string& path) {
     const Arch c = fixture_arch(f);
     weights_close(&st);
     return attn == build::Attn::name && bias_of(c).column == Bias::column &&
-           pe_of(c).score_bias == Pe::score_bias && (!Pe::score_bias || c.pe == THIS(PE));
+           pe_of(c).score_bias == Pe::score_bias && (!Pe::score_bias || c.pe == BUILD_PE);
 }
 int main(int argc, char** argv) {
     int looked = 0;

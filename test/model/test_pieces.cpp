@@ -36,7 +36,7 @@ static StepResult step(Model* m, const std::vector<int>& seqs, bool cut) {
         if (cut) { model_accumulate(m, seqs.data(), B, T, count); }
         else     { accumulate_loaded(m, model_load(m, seqs.data(), B, T) * ACCUM, false); }
     }
-    return { m->sums->loss, std::vector<acc>(m->grads, m->grads + m->num_params) };
+    return { m->sums->loss, std::vector<acc>(m->grads_memory, m->grads_memory + m->num_params) };
 }
 
 int main() {

@@ -26,7 +26,7 @@ struct Array { const char* name; const real* x; long width; };
 
 // the activations of layer l that a pass over one batch keeps
 static std::vector<Array> arrays_of(const Model* m, int l) {
-    const Sizes& d = m->d;
+    const Sizes& d = m->sizes;
     std::vector<Array> arrays = {
         { "x_2l", act_x(m, 2 * l), d.C },
         { "x_2l+1", act_x(m, 2 * l + 1), d.C },
@@ -79,13 +79,13 @@ static Seen whole(Model* m, std::vector<int> tokens) {
 static Seen cached(Model* m, const std::vector<int>& tokens) {
     Seen seen;
     model_cache(m, tokens.size());
-    const int first = std::max(1, m->c.prefix);
+    const int first = std::max(1, m->arch.prefix);
     std::vector<int> beginning(tokens.begin(), tokens.begin() + first);
     beginning.push_back(0);
     model_load(m, beginning.data(), 1, first);
     run(m, &seen, [](int i) { return i; });
     for (size_t t = first; t < tokens.size(); t++) {
-        const int row = t + m->d.bias.token;
+        const int row = t + m->sizes.bias.token;
         model_load_next(m, tokens[t], row);
         run(m, &seen, [=](int) { return row; });
     }
@@ -147,7 +147,9 @@ static void model_check(Arch c, const std::string& model) {
     model_init(&m, 3);
     std::vector<acc> weights(m.num_params);
     Rng rng = rng_stream(5, 0);
-    for (long i = 0; i < m.num_params; i++) { weights[i] = m.params[i] + 0.2 * rng_normal(&rng); }
+    for (long i = 0; i < m.num_params; i++) {
+        weights[i] = m.params_memory[i] + 0.2 * rng_normal(&rng);
+    }
     model_set(&m, weights.data());
     const std::vector<int> tokens = some_tokens(T, 1);
     compare(&m, cached(&m, tokens), whole(&m, tokens), model + ", cached");
