@@ -23,7 +23,8 @@ enum TokenizerKind { TOKENIZER_BYTES, TOKENIZER_IDS, TOKENIZER_BPE };
 
 // The kinds of steps: text -> text, piece -> pieces, tokens -> text.
 enum StepKind {
-    NORM_NFC, NORM_PREPEND, NORM_REPLACE,
+    NORM_NFC, NORM_NFD, NORM_NFKC, NORM_NFKD, NORM_LOWER, NORM_ACCENTS, NORM_STRIP,
+    NORM_PREPEND, NORM_REPLACE,
     SPLIT_GPT2, SPLIT_CL100K, SPLIT_STRING, SPLIT_DIGITS, SPLIT_METASPACE, SPLIT_PREFIX,
     DECODE_BYTES, DECODE_REPLACE, DECODE_FALLBACK, DECODE_FUSE, DECODE_STRIP, DECODE_METASPACE
 };
@@ -41,6 +42,8 @@ struct Step {
                                                  // to strip at the start
     int stop = 0;                                // how many to strip at the end
     bool flag = false;                           // each digit alone; split at the pattern; invert
+    bool left = false;                           // of NORM_STRIP: at the start
+    bool right = false;                          // and at the end
 };
 
 struct AddedToken {

@@ -71,7 +71,7 @@ static const KeyRow DIRECTORY_KEYS[] = {
     { "tokenizer.json: components",
       "type normalizers pretokenizers decoders processors pattern "
       "content prepend replacement prepend_scheme split behavior invert individual_digits "
-      "add_prefix_space use_regex start stop single special_tokens",
+      "add_prefix_space use_regex start stop strip_left strip_right single special_tokens",
       KEY_READ, "", "see tokenizer.h" },
     { "tokenizer.json: components", "trim_offsets pair str_rep", KEY_HARMLESS, "",
       "of offsets, of pairs of texts, of older files" },

@@ -365,11 +365,63 @@ std::string file_begin_bytes(const std::string& path, long n) {
     return s;
 }
 
+// ----------------------------------------------------------------------------
+// a file that was cut into pieces, as `split` and upload limits make them: NAME.gguf-split-a,
+// NAME.gguf.part1of2, NAME.jsonl.000
+
+// Says whether this, in lower case, is how the end of a piece's name goes on behind that of the
+// whole. mark: what all pieces have in common.
+static bool is_piece_end(const std::string& tail, std::string* mark) {
+    size_t at = 0;
+    for (const char* word : { "split", "part" }) {
+        if (tail.compare(0, strlen(word), word) == 0) { at = strlen(word); }
+    }
+    const bool named = at > 0;
+    while (at < tail.size() && strchr("-_.", tail[at])) { at++; }
+    *mark = tail.substr(0, at);
+    const std::string number = tail.substr(at);
+    const size_t digits = number.find_first_not_of("0123456789");
+    if (number.empty()) { return false; }
+    if (digits == std::string::npos) { return named || number.size() > 1; }   // .1 is a copy
+    if (digits == 0) {                                   // aa, ab ..
+        const bool letters = number.find_first_not_of("abcdefghijklmnopqrstuvwxyz") ==
+                             std::string::npos;
+        return letters && (named ? number.size() <= 3 : number[0] == 'a' && number.size() == 2);
+    }
+    const std::string rest = number.substr(digits);
+    return rest.compare(0, 2, "of") == 0 && rest.size() > 2 &&
+           rest.find_first_not_of("0123456789", 2) == std::string::npos;
+}
+
+// Returns what a piece of a larger file is, and the command that puts the pieces together.
+static Kind piece_kind(const std::string& path) {
+    for (const std::string ending : { ".gguf", ".safetensors", ".jsonl", ".parquet", ".json", ".txt",
+                                      ".bin", ".zst", ".gz", ".ggml" }) {
+        const size_t place = path.rfind(ending);
+        if (place == std::string::npos || path.find('/', place) != std::string::npos) { continue; }
+        const size_t end = place + ending.size();
+        if (end >= path.size() || !strchr("-_.", path[end])) { continue; }
+        std::string mark;
+        std::string tail = path.substr(end + 1);
+        for (char& c : tail) { c = (char)tolower((unsigned char)c); }
+        if (!is_piece_end(tail, &mark)) { continue; }
+        const std::string whole = path.substr(0, end);
+        const std::string begin = path.substr(end, 1 + mark.size());
+        return { "a piece of " + whole.substr(whole.rfind('/') + 1) + ", which was cut into several",
+                 hint_for("cat $(ls -v FILE" + begin + "*) > FILE", whole) + ", and give that file" };
+    }
+    return Kind();
+}
+
 Kind kind_of_file(const std::string& path, Reader reader) {
+    const Kind piece = piece_kind(path);
     const long size = file_size(path);
     const std::string first = file_begin_bytes(path, LOOK_BYTES);
     const KindRow* row = kind_row(first, size);
-    if (row) { return kind_of(first, size, reader); }
+    const Kind kind = kind_of(first, size, reader);
+    const bool readable = reader && kind.what.empty() && row;
+    if (!piece.what.empty() && size > 0 && !readable) { return piece; }
+    if (row) { return kind; }
     for (auto& e : ENDINGS) {
         if (!reader && size > 0 && ends_with(path, e.tail)) { return { e.what, e.hint }; }
     }
@@ -397,7 +449,11 @@ std::string hint_for(const std::string& hint, const std::string& path) {
 }
 
 void look(const std::string& path, const std::string& first, long size, Reader reader) {
-    const Kind k = kind_of(first, size, reader);
+    Kind k = kind_of(first, size, reader);
+    const Kind piece = piece_kind(path);
+    const bool model = reader == READS_CHECKPOINT || reader == READS_GGUF ||
+                       reader == READS_SAFETENSORS;
+    if (!piece.what.empty() && (!k.what.empty() || model)) { k = piece; }
     const bool empty = size == 0 && (reader == READS_JSON || reader == READS_TOKENIZER);
     if (k.what.empty() && !empty) { return; }
     std::string wanted;

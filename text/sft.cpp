@@ -18,13 +18,113 @@ std::string sft_check(const Tokenizer& tok, const std::string& form) {
     return "";
 }
 
+// ----------------------------------------------------------------------------
+// the shapes of a record. TO ADD one: a row here
+
+static const char* const WANTED =
+    "wanted {\"messages\": [{\"role\": \"user\", \"content\": \"...\"}, ...]}, "
+    "{\"conversations\": [{\"from\": \"human\", \"value\": \"...\"}, ...]} or "
+    "{\"prompt\": \"...\", \"completion\": \"...\"}";
+
+struct ListShape {
+    const char* list;
+    const char* role;
+    const char* content;
+};
+static const ListShape LIST_SHAPES[] = {
+    { "messages",      "role", "content" },
+    { "conversations", "role", "content" },
+    { "conversations", "from", "value" },
+};
+
+// What ShareGPT calls the roles.
+static const struct { const char* name; const char* role; } SHAREGPT_ROLES[] = {
+    { "human", "user" },   { "user", "user" }, { "gpt", "assistant" }, { "assistant", "assistant" },
+    { "system", "system" },
+};
+
+// Fields of a message that neither template writes, so that it would be learned without them.
+static const char* const UNWRITTEN[] = { "tool_calls", "function_call", "reasoning_content",
+                                         "thinking" };
+
+static bool is_text(const Json* j) { return j && j->type == Json::STRING; }
+
+static bool is_empty(const Json* j) {
+    return !j || j->type == Json::NUL || (j->items.empty() && j->fields.empty() && j->string.empty());
+}
+
+static Json text_value(const std::string& text) {
+    Json j;
+    j.type = Json::STRING;
+    j.string = text;
+    return j;
+}
+
+static void add_message(Json* messages, const std::string& role, const std::string& content) {
+    Json message;
+    message.type = Json::OBJECT;
+    message.fields.push_back({ "role", text_value(role) });
+    message.fields.push_back({ "content", text_value(content) });
+    messages->items.push_back(message);
+}
+
+// Returns the role that a name of ShareGPT means, "" if it is none of them.
+static std::string sharegpt_role(const std::string& name) {
+    for (auto& row : SHAREGPT_ROLES) {
+        if (name == row.name) { return row.role; }
+    }
+    return "";
+}
+
+// Adds the messages of a list. Returns "" or what is wrong.
+static std::string add_list(const ListShape& shape, const Json& list, Json* messages) {
+    for (auto& message : list.items) {
+        const Json* role = message.get(shape.role);
+        const Json* content = message.get(shape.content);
+        for (const char* key : UNWRITTEN) {
+            if (is_empty(message.get(key))) { continue; }
+            return strf("got a message with %s, which neither template writes: %s", key, WANTED);
+        }
+        if (!is_text(role) || !is_text(content)) { return WANTED; }
+        std::string name = role->string;
+        if (!strcmp(shape.role, "from")) { name = sharegpt_role(name); }
+        if (name.empty()) {
+            return "got a message from " + json_str(role->string) +
+                   ", wanted human, user, gpt, assistant or system";
+        }
+        add_message(messages, name, content->string);
+    }
+    return "";
+}
+
+std::string sft_messages(const Json& record, Json* messages) {
+    messages->type = Json::ARRAY;
+    messages->items.clear();
+    if (!is_empty(record.get("tools"))) {
+        return strf("got a record with tools, which neither template writes: %s", WANTED);
+    }
+    for (auto& shape : LIST_SHAPES) {
+        const Json* list = record.get(shape.list);
+        if (!list || list->type != Json::ARRAY || list->items.empty()) { continue; }
+        if (list->items[0].get(shape.role)) { return add_list(shape, *list, messages); }
+    }
+    const Json* prompt = record.get("prompt");
+    const Json* completion = record.get("completion");
+    const bool has_list = record.get("messages") || record.get("conversations");
+    if (has_list || !is_text(prompt) || !is_text(completion)) { return WANTED; }
+    add_message(messages, "user", prompt->string);
+    add_message(messages, "assistant", completion->string);
+    return "";
+}
+
+// ----------------------------------------------------------------------------
+
 std::string sft_encode(const Tokenizer& tok, const std::string& form, bool assistant_only,
                         const Json* messages, std::vector<uint32_t>* ids) {
     const bool chatml = form == "chatml";
     const int start = sft_special(tok, "<|im_start|>"),
               end = chatml ? sft_special(tok, "<|im_end|>") : tok.eos;
-    const std::string wanted =
-        "wanted {\"messages\": [{\"role\": \"user\", \"content\": \"...\"}, ...]}";
+    const std::string wanted = WANTED;
     if (!messages || messages->type != Json::ARRAY || messages->items.empty()) { return wanted; }
     auto add = [&](const std::string& text, bool first, bool counts) {
         const size_t from = ids->size();

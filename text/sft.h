@@ -1,6 +1,8 @@
 /*
-sft.h -- conversations as tokens, for supervised fine-tuning:
-{"messages": [{"role": .., "content": ..}, ..]}.
+sft.h -- conversations as tokens, for supervised fine-tuning. A record is one of
+    {"messages": [{"role": .., "content": ..}, ..]}
+    {"conversations": [{"from": "human", "value": ..}, ..]}             ShareGPT
+    {"prompt": .., "completion": ..}                                    a question and its answer
 
     zephyr    <|role|>\n content EOS \n                 the markers are plain text
                                                         (alignment-handbook; the paper's Appendix D)
@@ -15,6 +17,10 @@ has none.
 #define SFT_H
 #include "../tokenizer.h"
 #include "masked.h"
+
+// Finds the messages of a record, in whichever known shape it has them, as a list of {"role",
+// "content"}. Returns "" or what is wrong.
+std::string sft_messages(const Json& record, Json* messages);
 
 // "" if `form` is one of the templates and the tokenizer has what it needs, else what is wanted
 std::string sft_check(const Tokenizer& tok, const std::string& form);

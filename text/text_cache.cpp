@@ -15,7 +15,7 @@ void sft_options(const DataOptions& opt, const std::string& path, const Tokenize
     const std::string wanted = sft_check(tok, opt.sft);
     if (!wanted.empty()) { die(EXIT_USER, what + ": wanted " + wanted); }
     if (opt.bos == "doc" || text_format(path) != TEXT_JSONL) {
-        die(EXIT_USER, what + ": wanted a .jsonl of {\"messages\": [..]}, and no --bos doc");
+        die(EXIT_USER, what + ": wanted a .jsonl of conversations, and no --bos doc");
     }
     if (opt.sft_loss != "assistant" && opt.sft_loss != "all") {
         die(EXIT_USER, "--sft-loss " + opt.sft_loss + ": wanted assistant or all");

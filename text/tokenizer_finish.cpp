@@ -52,6 +52,9 @@ static double step_growth(const Step& step) {
     switch (step.kind) {
         case NORM_REPLACE: case DECODE_REPLACE:
             return std::max(1.0, (double)step.content.size() / step.pattern.size());
+        case NORM_NFD: return 3;                         // U+0390
+        case NORM_NFKC: case NORM_NFKD: return 11;       // U+FDFA
+        case NORM_LOWER: return 1.5;                     // U+0130, U+023A
         case NORM_PREPEND: case SPLIT_METASPACE:
             return std::max<size_t>(1, std::max(step.content.size(), step.pattern.size()));
         default:
@@ -107,7 +110,8 @@ static bool can_cut_at_lines(const Tokenizer& t) {
     }
     if (steps > 1 || (digits && (whole || !steps))) { return false; }
     for (auto& step : t.normalizer) {
-        if (step.kind == NORM_REPLACE && step.pattern != " ") { return false; }
+        const bool blanks = step.kind == NORM_REPLACE && step.pattern == " ";
+        if (step.kind != NORM_NFC && step.kind != NORM_PREPEND && !blanks) { return false; }
     }
     for (auto& token : t.added) {
         const bool line = token.text.find('\n') != std::string::npos;

@@ -79,6 +79,17 @@ struct Component {
 }
 
 static void add_nfc(const Component& c) { c.add(NORM_NFC); }
+static void add_nfd(const Component& c) { c.add(NORM_NFD); }
+static void add_nfkc(const Component& c) { c.add(NORM_NFKC); }
+static void add_nfkd(const Component& c) { c.add(NORM_NFKD); }
+static void add_lower(const Component& c) { c.add(NORM_LOWER); }
+static void add_accents(const Component& c) { c.add(NORM_ACCENTS); }
+
+static void add_strip(const Component& c) {
+    Step* step = c.add(NORM_STRIP);
+    step->left = json_true(c.json, "strip_left");
+    step->right = json_true(c.json, "strip_right");
+}
 
 static void add_prepend(const Component& c) { c.add(NORM_PREPEND)->content = c.text("prepend"); }
 
@@ -176,6 +187,12 @@ struct ComponentRow {
 };
 static const ComponentRow COMPONENTS[] = {
     { "normalizer",    "NFC",          add_nfc },
+    { "normalizer",    "NFD",          add_nfd },
+    { "normalizer",    "NFKC",         add_nfkc },
+    { "normalizer",    "NFKD",         add_nfkd },
+    { "normalizer",    "Lowercase",    add_lower },
+    { "normalizer",    "StripAccents", add_accents },
+    { "normalizer",    "Strip",        add_strip },
     { "normalizer",    "Prepend",      add_prepend },
     { "normalizer",    "Replace",      add_norm_replace },
     { "pre_tokenizer", "ByteLevel",    add_byte_level },

@@ -1,7 +1,7 @@
 /*
-unicode.h -- what tokenizers ask about characters: letter, number or space, and the normal form C.
-Classes are those of Unicode 16, the normal form is that of Unicode 9, as in Hugging Face tokenizers
-0.23. All text here is valid UTF-8.
+unicode.h -- what tokenizers ask about characters: letter, number or space, the normal forms, lower
+case and accents. Classes are those of Unicode 16, the normal forms are those of Unicode 9, as in
+Hugging Face tokenizers 0.23. All text here is valid UTF-8.
 */
 #ifndef UNICODE_H
 #define UNICODE_H
@@ -40,6 +40,21 @@ void nfc_stretch(const Unicode& u, const char* s, size_t n, std::string* out);
 // Writes the normal form C of s to *out. Returns false, and leaves *out empty, if s is already in
 // that form.
 bool nfc(const char* s, size_t n, std::string* out);
+
+// The normal forms that are written anew as a whole.
+enum NormalForm { FORM_D, FORM_KC, FORM_KD };
+
+// Returns the normal form of s.
+std::string normal_form(const std::string& s, NormalForm form);
+
+// Returns s with each character in lower case, whatever stands around it.
+std::string lower_case(const std::string& s);
+
+// Returns s without its accents: the marks that StripAccents of the library takes out.
+std::string without_accents(const std::string& s);
+
+// Returns s without the spaces at its start, at its end, or both.
+std::string without_space(const std::string& s, bool start, bool end);
 
 // ----------------------------------------------------------------------------
 // characters, in the inner loop of a tokenizer

@@ -59,6 +59,17 @@ case('metaspace, decoder of bytes', level, lambda j: j.update(
 case('replace, then decoder of bytes', level,
      lambda j: j.update(decoder=dict(type='Sequence', decoders=[
          dict(type='Replace', pattern=dict(String='t'), content='u'), dict(bytelevel)])))
+for name in ('NFD', 'NFKC', 'NFKD', 'Lowercase', 'StripAccents', 'Strip left', 'Strip right',
+             'Strip both'):
+    def change(j, name=name):
+        side = name.split()[-1]
+        j.update(normalizer=dict(type=name.split()[0], strip_left=side in ('left', 'both'),
+                                 strip_right=side in ('right', 'both'))
+                 if name.startswith('Strip ') else dict(type=name))
+    case(name, level, change)
+case('NFKD, accents, lower', level, lambda j: j.update(normalizer=dict(
+    type='Sequence', normalizers=[dict(type='NFKD'), dict(type='StripAccents'),
+                                  dict(type='Lowercase')])))
 case('NFC', level, lambda j: j.update(normalizer=dict(type='NFC')))
 for scheme in ('always', 'first', 'never'):
     for cut in (True, False):

@@ -317,6 +317,16 @@ static void test_models() {
             "save_pretrained");
     refused(model_open(put("g.bin", filled(bytes("GGUF\3\0\0\0")))), "GGUF, .bin", "is a GGUF file",
             "MODEL.gguf");
+    // a file that was cut into pieces is put together, whatever its first bytes are
+    for (const char* name : { "c.gguf-split-a", "c.gguf-split-b", "c.gguf.part1of2", "c.gguf.000",
+                              "c.safetensors.part-01", "c.gguf.aa" }) {
+        refused(model_open(put(name, filled(bytes("GGUF\3\0\0\0")))), name, "is a piece of c.",
+                "cat $(ls -v ");
+        refused(model_open(put(name, filled(bytes("\1\2\3\0")))), name, "is a piece of c.",
+                "*) > ");
+    }
+    refused(model_open(put("c.gguf.old", filled(bytes("GGUF\3\0\0\0")))), "a copy", "a GGUF file",
+            "MODEL.gguf");
     refused(model_open(put("g.gguf", safetensors())), "safetensors, .gguf", "is a safetensors file",
             "config.json");
     refused(model_open(put("s.safetensors", safetensors())), ".safetensors",

@@ -175,6 +175,45 @@ static std::string hashes(const std::string& checkpoint) {
     return numbers.get("model")->string + " " + numbers.get("optimizer")->string;
 }
 
+// the shapes of a record come to the same messages; what is not known is refused by name
+static void test_shapes() {
+    const char* const same[] = {
+        "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"},"
+        "{\"role\":\"assistant\",\"content\":\"b\"}]}",
+        "{\"conversations\":[{\"from\":\"human\",\"value\":\"a\"},"
+        "{\"from\":\"gpt\",\"value\":\"b\"}]}",
+        "{\"conversations\":[{\"role\":\"user\",\"content\":\"a\"},"
+        "{\"role\":\"assistant\",\"content\":\"b\"}]}",
+        "{\"prompt\":\"a\",\"completion\":\"b\"}",
+    };
+    for (auto& record : same) {
+        Json messages;
+        std::vector<uint32_t> ids;
+        const std::string error = sft_messages(json_of(record), &messages);
+        sft_encode(tokenizer_bytes(), "zephyr", false, &messages, &ids);
+        CHECK(error.empty() && shown(ids) == "<|user|>\na$\n<|assistant|>\nb$\n$", "%s: %s %s",
+              record, error.c_str(), shown(ids).c_str());
+    }
+    const struct { const char* record; const char* says; } wrong[] = {
+        { "{\"conversations\":[{\"from\":\"bing\",\"value\":\"a\"}]}", "from \"bing\"" },
+        { "{\"conversations\":[{\"from\":\"human\"}]}", "\"conversations\"" },
+        { "{\"conversations\":[]}", "\"conversations\"" },
+        { "{\"prompt\":\"a\"}", "\"completion\"" },
+        { "{\"prompt\":[],\"completion\":\"b\"}", "\"completion\"" },
+        { "{\"text\":\"a\"}", "\"completion\"" },
+        { "{\"tools\":[1],\"prompt\":\"a\",\"completion\":\"b\"}", "tools" },
+        { "{\"messages\":[{\"role\":\"assistant\",\"content\":\"\","
+          "\"tool_calls\":[{\"id\":1}]}]}",
+          "tool_calls" },
+        { "{\"messages\":[],\"prompt\":\"a\",\"completion\":\"b\"}", "\"messages\"" },
+    };
+    for (auto& w : wrong) {
+        Json messages;
+        const std::string error = sft_messages(json_of(w.record), &messages);
+        CHECK(error.find(w.says) != std::string::npos, "%s: got %s", w.record, error.c_str());
+    }
+}
+
 // data in which nothing is to be learned are refused before a run begins, and a step without a
 // target moves no weight and no moment
 static void test_no_target() {
@@ -227,6 +266,7 @@ static void test_no_target() {
 int main() {
     dir = check_tmp();
     test_templates();
+    test_shapes();
     test_batches();
     test_no_target();
     remove_tree(dir);
