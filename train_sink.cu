@@ -50,8 +50,8 @@ use the widths QK of q|k, W of q|k|v, OC of what W_O reads, FH of gate|up, G of 
 //      --parallel 1   the FFN reads x_2l, as attention does
 //
 // x_2L, after a final norm unless NORM=post, goes to lm_head. The hidden state h^l of the paper is
-// x_2l. On the way back a.dx holds the gradient of x_{i+1} when branch i begins and of x_i when it
-// ends; every stage overwrites the gradient of what it read and adds to those of its weights.
+// x_2l. On the way back acts.dx holds the gradient of x_{i+1} when branch i begins and of x_i when
+// it ends; every stage overwrites the gradient of what it read and adds to those of its weights.
 
 // the number of a norm, by which its statistics are found: those before branches (n), after them
 // (f), the final one, the embedding's
@@ -102,7 +102,8 @@ static void input_forward(Model* m, int i) {
     norm_forward(m, act_n(m, i), branch_x(m, i), w.w, w.b, norm_number(m, i));
 }
 
-// a.dn -> a.dx.  in the forward pass this was:  n_i = norm(x_i);  x_{i+1} = x_i + .. reads x_i too
+// acts.dn -> acts.dx.  in the forward pass this was:  n_i = norm(x_i);  x_{i+1} = x_i + .. reads
+// x_i too
 static void input_backward(Model* m, int i) {
     const long n = (long)rows(m) * m->sizes.C;
     // attention comes next on the way back, and must find dx as it is
@@ -134,7 +135,7 @@ void output_forward(Model* m, int i, const real* inp, const real* weight, const 
     if (!d.norm.stream) { ops::add(act_x(m, i + 1), act_x(m, i), (long)N * d.C); }
 }
 
-// a.dx -> dinp.  in the forward pass this was:  x_{i+1} = x_i + inp W^T + b
+// acts.dx -> dinp.  in the forward pass this was:  x_{i+1} = x_i + inp W^T + b
 static void output_backward(Model* m, int i, real* dinp, acc* dweight, acc* dbias, const real* inp,
                             const real* weight, int width) {
     const Sizes& d = m->sizes;
@@ -182,7 +183,7 @@ static void qkv_forward(Model* m, int l) {
     ops::matmul_forward(act_qkv(m, l), input, w.qw, w.qb, NULL, rows(m), d.C, d.W);
 }
 
-// a.dqkv -> a.dn;  the gate, if there is one, has already written dn
+// acts.dqkv -> acts.dn;  the gate, if there is one, has already written dn
 static void qkv_backward(Model* m, int l) {
     const Sizes& d = m->sizes;
     const auto& w = m->weights.layer[l];
@@ -264,7 +265,7 @@ static void phi_forward(Model* m, int l) {
     });
 }
 
-// a.dqkv in place.  in the forward pass this was:  q, k = W2 hid,  hid = relu(W1 in)
+// acts.dqkv in place.  in the forward pass this was:  q, k = W2 hid,  hid = relu(W1 in)
 static void phi_backward(Model* m, int l) {
     const Sizes& d = m->sizes;
     const auto& w = m->weights.layer[l];
@@ -305,7 +306,7 @@ static void attention_forward(Model* m, int l) {
     attention_continued(m, l);
 }
 
-// a.datt -> a.dqkv
+// acts.datt -> acts.dqkv
 static void attention_backward(Model* m, int l) {
     const auto& g = m->grads.layer[l];
     acc *dk = m->sizes.bias.column == LOGIT_COLUMN ? g.zstar : g.kstar,
@@ -328,7 +329,7 @@ static void gate_forward(Model* m, int l) {
     ops::gate_forward(act_gated(m, l), act_att(m, l), gate, gate_width(m), attn_shape(m, l));
 }
 
-// a.dgated -> a.datt and, through the gate, a.dn
+// acts.dgated -> acts.datt and, through the gate, acts.dn
 static void gate_backward(Model* m, int l) {
     const auto& w = m->weights.layer[l]; const auto& g = m->grads.layer[l];
     const int N = rows(m);
@@ -566,8 +567,8 @@ void head_losses(Model* m, acc* losses, const real* x, const int* targets, int N
     for (int n = 0; n < N; n++) { losses[n] = targets[n] < 0 ? acc(0) : rows_of[n].loss(); }
 }
 
-// the classifier, R rows at a time so that the logits never exist whole. Fills a.losses; if dloss
-// is not 0 also adds to the gradients of lm_head and makes that of what it reads, both of dloss *
+// the classifier, R rows at a time so that the logits never exist whole. Fills acts.losses; if
+// dloss is not 0 also adds to the gradients of lm_head and makes that of what it reads, both of dloss *
 // sum of losses
 void model_head(Model* m, float dloss) {
     const Arch& c = m->arch;
@@ -608,7 +609,7 @@ double model_forward(Model* m, long count, float dloss, const Watch& watch) {
 
 // after the forward pass and model_head with dloss: adds the gradient of dloss * sum of losses to
 // every tensor of g. last: no more is added in this step, so what is done goes to the other ranks.
-// watch(l): a.dx is that of x_2l, the stream before layer l, or, with L, at the end
+// watch(l): acts.dx is that of x_2l, the stream before layer l, or, with L, at the end
 void model_backward(Model* m, bool last, const Watch& watch) {
     auto done = [=](long from) {
         if (last) { shard_send(m->shard, m->shard_grads, m->grads_memory, from, &m->sent); }

@@ -53,7 +53,7 @@ const real* model_read(Model* m, const std::vector<int>& tokens);
 // losses (N) of rows x (N, C) that the head reads, where nothing else is wanted
 void head_losses(Model* m, acc* losses, const real* x, const int* targets, int N);
 
-// fills a.losses; if dloss is not 0 also adds to the gradients of lm_head and makes that of what
+// fills acts.losses; if dloss is not 0 also adds to the gradients of lm_head and makes that of what
 // it reads, both of dloss * sum of losses
 void model_head(Model* m, float dloss);
 
@@ -65,7 +65,7 @@ double model_forward(Model* m, long count, float dloss, const Watch& watch = Wat
 
 // after the forward pass and model_head with dloss: adds the gradient of dloss * sum of losses to
 // every tensor of g. last: no more is added in this step, so what is done goes to the other ranks.
-// watch(l): a.dx is that of x_2l, the stream before layer l, or, with L, at the end
+// watch(l): acts.dx is that of x_2l, the stream before layer l, or, with L, at the end
 void model_backward(Model* m, bool last, const Watch& watch = Watch());
 
 // ---- a step
