@@ -568,8 +568,8 @@ void head_losses(Model* m, acc* losses, const real* x, const int* targets, int N
 }
 
 // the classifier, R rows at a time so that the logits never exist whole. Fills acts.losses; if
-// dloss is not 0 also adds to the gradients of lm_head and makes that of what it reads, both of dloss *
-// sum of losses
+// dloss is not 0 also adds to the gradients of lm_head and makes that of what it reads, both of
+// dloss * sum of losses
 void model_head(Model* m, float dloss) {
     const Arch& c = m->arch;
     const int N = rows(m);
