@@ -341,7 +341,10 @@ static void test_stop(const std::string& whole) {
         const Ran r = check_run(
             strf("cd %s; %s%s -o sig%s & pid=$!; until grep -qs '\"train\"' sig%s/log.jsonl; do "
                  "sleep 0.05; kill -0 $pid || exit 99; done;"
-                 " kill -%s $pid; kill -%s $pid; wait $pid",
+                 " kill -%s $pid; kill -%s $pid;"
+                 // a program that does not stop fails here, and does not hold up all tests
+                 " { sleep 60; kill -9 $pid; } >/dev/null 2>&1 & guard=$!;"
+                 " wait $pid; code=$?; kill $guard; exit $code",
                  dir.c_str(), binary.c_str(), slow.c_str(), signal, signal, signal, other));
         CHECK(r.code == 0 && r.says("stopped at step") && r.says("saved"),
               "SIG%s: exit status %d, %s", signal, r.code, r.err.c_str());
