@@ -395,8 +395,8 @@ static bool is_piece_end(const std::string& tail, std::string* mark) {
 
 // Returns what a piece of a larger file is, and the command that puts the pieces together.
 static Kind piece_kind(const std::string& path) {
-    for (const std::string ending : { ".gguf", ".safetensors", ".jsonl", ".parquet", ".json", ".txt",
-                                      ".bin", ".zst", ".gz", ".ggml" }) {
+    for (const std::string ending : { ".gguf", ".safetensors", ".jsonl", ".parquet", ".json",
+                                      ".txt", ".bin", ".zst", ".gz", ".ggml" }) {
         const size_t place = path.rfind(ending);
         if (place == std::string::npos || path.find('/', place) != std::string::npos) { continue; }
         const size_t end = place + ending.size();
@@ -407,8 +407,10 @@ static Kind piece_kind(const std::string& path) {
         if (!is_piece_end(tail, &mark)) { continue; }
         const std::string whole = path.substr(0, end);
         const std::string begin = path.substr(end, 1 + mark.size());
-        return { "a piece of " + whole.substr(whole.rfind('/') + 1) + ", which was cut into several",
-                 hint_for("cat $(ls -v FILE" + begin + "*) > FILE", whole) + ", and give that file" };
+        const std::string name = whole.substr(whole.rfind('/') + 1);
+        const std::string command = hint_for("cat $(ls -v FILE" + begin + "*) > FILE", whole);
+        return { "a piece of " + name + ", which was cut into several",
+                 command + ", and give that file" };
     }
     return Kind();
 }

@@ -50,7 +50,8 @@ static const char* const UNWRITTEN[] = { "tool_calls", "function_call", "reasoni
 static bool is_text(const Json* j) { return j && j->type == Json::STRING; }
 
 static bool is_empty(const Json* j) {
-    return !j || j->type == Json::NUL || (j->items.empty() && j->fields.empty() && j->string.empty());
+    if (!j || j->type == Json::NUL) { return true; }
+    return j->items.empty() && j->fields.empty() && j->string.empty();
 }
 
 static Json text_value(const std::string& text) {
