@@ -4,6 +4,7 @@ in COMPONENTS, one StepKind, and one case where steps of its stage run.
 */
 #include "../models/directory.h"
 #include "tokenizer_build.h"
+#include <limits.h>
 
 static const char* const ONLY_EXACT =
     "only components whose ids are known to be exact are accepted";
@@ -31,9 +32,10 @@ static const KnownRegex KNOWN_REGEXES[] = {
     { "'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}+|\\p{N}{1,2}"
       "| ?[^\\s\\p{L}\\p{N}]++[\\r\\n]*|\\s*[\\r\\n]|\\s+(?!\\S)|\\s+",
       SPLIT_CL100K, 2 },
+    // the library's engine reads {1,3}+ as {1,3} repeated: any number of digits
     { "'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}+|\\p{N}{1,3}+"
       "| ?[^\\s\\p{L}\\p{N}]++[\\r\\n]*|\\s*[\\r\\n]|\\s+(?!\\S)|\\s+",
-      SPLIT_CL100K, 3 },
+      SPLIT_CL100K, INT_MAX },
 };
 
 static const KnownRegex* known_regex(const std::string& regex) {

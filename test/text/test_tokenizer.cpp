@@ -458,6 +458,25 @@ static std::string with(const std::string& rest, const std::string& model = "") 
            "\"c\": 4, \" \": 5, \"abc\": 6}, \"merges\": [\"a b\"]" +
            model + "}" + rest + "}";
 }
+// A tokenizer of zeros that joins what stands in one piece: its ids tell where digits were cut.
+static std::string ids_of_zeros(const char* digits) {
+    const std::string regex =
+        std::string("'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}+|") + digits +
+        "| ?[^\\s\\p{L}\\p{N}]++[\\r\\n]*|\\s*[\\r\\n]|\\s+(?!\\S)|\\s+";
+    const std::string json =
+        "{\"model\": {\"type\": \"BPE\", \"vocab\": {\"0\": 0, \"00\": 1, \"0000\": 2}, "
+        "\"merges\": [\"0 0\", \"00 00\"]}, \"pre_tokenizer\": {\"type\": \"Split\", "
+        "\"pattern\": {\"Regex\": " +
+        json_str(regex) + "}, \"behavior\": \"Isolated\", \"invert\": false}}";
+    return show(tokenizer_encode(tokenizer_load(put("zeros.json", json)), "00000000", false));
+}
+static void test_digits() {
+    // as tokenizers 0.23.3 does: {1,2} cuts, {1,3}+ takes all digits in one piece
+    CHECK(ids_of_zeros("\\p{N}{1,2}") == " 1 1 1 1", "{1,2}: %s",
+          ids_of_zeros("\\p{N}{1,2}").c_str());
+    CHECK(ids_of_zeros("\\p{N}{1,3}+") == " 2 2", "{1,3}+: %s",
+          ids_of_zeros("\\p{N}{1,3}+").c_str());
+}
 static void test_components() {
     auto ids = [](const std::string& rest, const char* text, const std::string& model = "") {
         return show(tokenizer_encode(tokenizer_load(put("t.json", with(rest, model))), text, true));
@@ -607,6 +626,7 @@ int main(int argc, char** argv) {
     test_round_trip();
     test_pair();
     test_split();
+    test_digits();
     test_components();
     test_byte_decoder();
     test_refused();
