@@ -1,6 +1,6 @@
 /*
-eval_quantize.h -- fewer bits for eval: numbers become one of 2^bits and are numbers again;
-everything else is computed as ever.
+eval_quantize.h -- fewer bits for eval: rounds weights and activations to one of 2^bits values.
+Everything else is computed as ever. Start with bits_apply.
 */
 #ifndef EVAL_QUANTIZE_H
 #define EVAL_QUANTIZE_H
@@ -9,12 +9,15 @@ everything else is computed as ever.
 enum Scope { BITS_STATIC, BITS_DYNAMIC, BITS_TOKEN };
 static const char* const SCOPES[] = { "static", "dynamic", "token" };
 
-// Weights: symmetric, a range for each output channel. What the products read: asymmetric. Keys and
-// values: symmetric. Ranges of activations: `static`, of the tensor, as calibration found it;
-// `dynamic`, of the tensor in this sequence; `token`, of this row, and of keys and values of this
-// head. The first `keep` tokens stay as they are and count for no range
+// Weights are symmetric, with a range for each output channel. What the products read is
+// asymmetric. Keys and values are symmetric. Ranges of activations are those of the tensor as
+// calibration found it (`static`), of the tensor in this sequence (`dynamic`), or of this row, and
+// of this head's keys and values (`token`). The first `keep` tokens stay as they are and count for
+// no range.
 struct Bits {
-    int weights = 0, inputs = 0, kv = 0;         // 0: as they are
+    int weights = 0;                             // 0, here and below: as they are
+    int inputs = 0;
+    int kv = 0;
     Scope scope = BITS_TOKEN;
     int keep = 0;
     bool calibrating = false;
@@ -24,58 +27,99 @@ struct Bits {
     bool any() const { return weights || inputs || kv; }
 };
 
-// x on a grid of 2^bits values from low to high, of which one is 0;  symmetric: of 2^bits - 1
-inline double bits_round(double x, Bits::Range r, int bits, bool symmetric) {
-    if (symmetric) {
-        const double most = (1 << (bits - 1)) - 1, step = std::max(-r.low, r.high) / most;
-        return step > 0 ? std::min(most, std::max(-most, nearbyint(x / step))) * step : 0;
-    }
-    const double low = std::min(r.low, 0.0), high = std::max(r.high, 0.0), most = (1 << bits) - 1;
-    const double step = (high - low) / most;
-    if (step <= 0) { return 0; }
-    const double zero = nearbyint(-low / step);
-    return (std::min(most, std::max(0.0, nearbyint(x / step) + zero)) - zero) * step;
+// Returns x, at least `low` and at most `high`.
+inline double bits_limit(double x, double low, double high) {
+    return std::min(high, std::max(low, x));
 }
 
-// rounds one tensor of layer l; in calibration it only looks at it
-inline void bits_apply(Bits* q, const std::string& place, int l, const Rows& r, int bits,
-                       bool symmetric) {
-    auto each = [&](int b, int t0, int t1, int c0, int c1, auto f) {
-        for (int t = t0; t < t1; t++) { for (int c = c0; c < c1; c++) { f(r.at(b, t, c)); } }
-    };
-    auto range_of = [&](int b, int t0, int t1, int c0, int c1) {
-        Bits::Range range = { INFINITY, -INFINITY };
-        each(b, t0, t1, c0, c1, [&](size_t i) {
-            range.low = std::min<double>(range.low, r.get(i));
-            range.high = std::max<double>(range.high, r.get(i));
-        });
-        return range;
-    };
-    auto round = [&](int b, int t0, int t1, int c0, int c1, Bits::Range range) {
-        each(b, t0, t1, c0, c1,
-             [&](size_t i) { r.set(i, bits_round(r.get(i), range, bits, symmetric)); });
-    };
-    const int first = std::min(r.T, r.skip + q->keep);
-    for (int b = 0; b < r.B && first < r.T; b++) {
-        const Bits::Range here = range_of(b, first, r.T, 0, r.width);
-        if (q->calibrating) { // a running mean over sequences (Bondarenko et al. 2023)
-            auto found = q->ranges.insert({ { place, l }, here }).first;
-            found->second.low = 0.9 * found->second.low + 0.1 * here.low;
-            found->second.high = 0.9 * found->second.high + 0.1 * here.high;
-        } else if (q->scope == BITS_TOKEN) {
-            for (int t = first; t < r.T; t++) {
-                for (int c = 0; c < r.width; c += r.group) {
-                    round(b, t, t + 1, c, c + r.group, range_of(b, t, t + 1, c, c + r.group));
-                }
-            }
-        } else {
-            round(b, first, r.T, 0, r.width,
-                  q->scope == BITS_STATIC ? q->ranges.at({ place, l }) : here);
+// Rounds x to a grid of 2^bits - 1 values around 0.
+inline double bits_round_symmetric(double x, Bits::Range r, int bits) {
+    const double most = (1 << (bits - 1)) - 1;
+    const double step = std::max(-r.low, r.high) / most;
+    if (!(step > 0)) {
+        return 0;
+    }
+    return bits_limit(nearbyint(x / step), -most, most) * step;
+}
+
+// Rounds x to a grid of 2^bits values from low to high, one of which is 0, or to a symmetric one.
+inline double bits_round(double x, Bits::Range r, int bits, bool symmetric) {
+    if (symmetric) {
+        return bits_round_symmetric(x, r, bits);
+    }
+    const double low = std::min(r.low, 0.0);
+    const double high = std::max(r.high, 0.0);
+    const double most = (1 << bits) - 1;
+    const double step = (high - low) / most;
+    if (step <= 0) {
+        return 0;
+    }
+    const double zero = nearbyint(-low / step);
+    const double level = bits_limit(nearbyint(x / step) + zero, 0, most);
+    return (level - zero) * step;
+}
+
+// A block of numbers of one sequence: tokens [t0, t1), channels [c0, c1).
+struct BitsBlock { int b, t0, t1, c0, c1; };
+
+// Calls f with the index of every number of a block.
+template <class F> void bits_each(const Rows& r, const BitsBlock& k, F f) {
+    for (int t = k.t0; t < k.t1; t++) {
+        for (int c = k.c0; c < k.c1; c++) {
+            f(r.at(k.b, t, c));
         }
     }
 }
 
-// rounds the weights of the products of all layers in place; returns what they were
+// Returns the smallest and the largest number of a block.
+inline Bits::Range bits_range(const Rows& r, const BitsBlock& block) {
+    Bits::Range range = { INFINITY, -INFINITY };
+    bits_each(r, block, [&](size_t i) {
+        range.low = std::min<double>(range.low, r.get(i));
+        range.high = std::max<double>(range.high, r.get(i));
+    });
+    return range;
+}
+
+// Takes a range into the running mean over sequences (Bondarenko et al. 2023).
+inline void bits_calibrate(Bits* q, const std::string& place, int l, Bits::Range here) {
+    auto found = q->ranges.insert({ { place, l }, here }).first;
+    found->second.low = 0.9 * found->second.low + 0.1 * here.low;
+    found->second.high = 0.9 * found->second.high + 0.1 * here.high;
+}
+
+// Rounds one tensor of layer l. In calibration it only takes the range.
+inline void bits_apply(Bits* q, const std::string& place, int l, const Rows& r, int bits,
+                       bool symmetric) {
+    auto round = [&](const BitsBlock& block, Bits::Range range) {
+        bits_each(r, block,
+                  [&](size_t i) { r.set(i, bits_round(r.get(i), range, bits, symmetric)); });
+    };
+    const int first = std::min(r.T, r.skip + q->keep);
+    for (int b = 0; b < r.B && first < r.T; b++) {
+        const BitsBlock all = { b, first, r.T, 0, r.width };
+        if (q->calibrating) {
+            bits_calibrate(q, place, l, bits_range(r, all));
+            continue;
+        }
+        if (q->scope == BITS_STATIC) {
+            round(all, q->ranges.at({ place, l }));
+            continue;
+        }
+        if (q->scope == BITS_DYNAMIC) {
+            round(all, bits_range(r, all));
+            continue;
+        }
+        for (int t = first; t < r.T; t++) {
+            for (int c = 0; c < r.width; c += r.group) {
+                const BitsBlock group = { b, t, t + 1, c, c + r.group };
+                round(group, bits_range(r, group));
+            }
+        }
+    }
+}
+
+// Rounds the weights of the products of all layers in place. Returns what they were.
 inline Host bits_weights(Model* m, int bits) {
     Host was(m->num_params);
     ops::to_host(was.data(), m->master, was.size() * sizeof(acc));
@@ -85,9 +129,12 @@ inline Host bits_weights(Model* m, int bits) {
         const long cols = t.shape[1];
         for (long row = t.at; row < t.at + t.count; row += cols) {
             double top = 0;
-            for (long i = row; i < row + cols; i++) { top = std::max(top, fabs((double)was[i])); }
             for (long i = row; i < row + cols; i++) {
-                now[i] = bits_round(was[i], { -top, top }, bits, true);
+                const double size = fabs((double)was[i]);
+                top = std::max(top, size);
+            }
+            for (long i = row; i < row + cols; i++) {
+                now[i] = bits_round_symmetric(was[i], { -top, top }, bits);
             }
         }
     }

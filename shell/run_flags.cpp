@@ -5,89 +5,146 @@ shell/run_flags.cpp -- what run_flags.h declares.
 #include "../dataloader.h"
 #include <limits.h>
 
-// ---- what may change on the way. state.json holds the flags that a run had at its checkpoint
+// ---- what may change on the way: state.json holds the flags that a run had at its checkpoint
 
-// those that say nothing about the model, and hold for one start of the program
+// Returns true if the flag says nothing about the model and holds for one start of the program.
 static bool of_one_start(const FlagRow& r) {
     return r.name == "out" || r.name == "resume" || r.name == "stop_after";
+}
+
+// Returns the value of a flag as JSON.
+static std::string value_text(const Json& value) {
+    if (value.type == Json::BOOL) {
+        return value.number ? "true" : "false";
+    }
+    if (value.type == Json::STRING) {
+        return json_str(value.string);
+    }
+    return value.string;
 }
 
 std::string flags_changed(const Json& was, const Flags& now, std::string* changed) {
     const Json is = json_of(flags_json(now, 't'));
     Flags copy = now;
     for (auto& r : flag_rows(&copy)) {
-        const Json *a = was.get(r.name.c_str()), *b = is.get(r.name.c_str());
-        if (!a || !b || of_one_start(r)) { continue; }
-        if (a->string == b->string && a->number == b->number) { continue; }
-        auto text = [](const Json& j) {
-            if (j.type == Json::BOOL) { return std::string(j.number ? "true" : "false"); }
-            return j.type == Json::STRING ? json_str(j.string) : j.string;
-        };
-        if (r.fixed()) {
-            return flag_spelling(r.name) + ": got " + text(*b) + ", wanted " + text(*a) +
-                   " as before";
+        const Json* before = was.get(r.name.c_str());
+        const Json* after = is.get(r.name.c_str());
+        if (!before || !after || of_one_start(r)) {
+            continue;
         }
-        *changed += (changed->empty() ? "" : ",") + strf("\"%s\":[", r.name.c_str()) + text(*a) +
-                    "," + text(*b) + "]";
+        if (before->string == after->string && before->number == after->number) {
+            continue;
+        }
+
+        const std::string old = value_text(*before);
+        const std::string given = value_text(*after);
+        if (r.fixed()) {
+            return flag_spelling(r.name) + ": got " + given + ", wanted " + old + " as before";
+        }
+        if (!changed->empty()) {
+            *changed += ",";
+        }
+        *changed += "\"" + r.name + "\":[" + old + "," + given + "]";
     }
     return "";
 }
 
-// the value that a run's flags have, unless another is given
+// Sets a flag to the value that a run had, unless another is given.
 static void flag_take(const FlagRow& r, const Json& was) {
-    const Json* v = was.get(r.name.c_str());
-    if (!v || *r.given) { return; }
-    if (r.kind == FLAG_BOOL) { *(bool*)r.value = v->number != 0; }
-    else { flag_set(r, flag_spelling(r.name), v->string); }
+    const Json* value = was.get(r.name.c_str());
+    if (!value || *r.given) {
+        return;
+    }
+    if (r.kind == FLAG_BOOL) {
+        *(bool*)r.value = value->number != 0;
+        return;
+    }
+    flag_set(r, flag_spelling(r.name), value->string);
 }
 
 void flags_take(Flags* f, const Json& was) {
     for (auto& r : flag_rows(f)) {
-        if (r.of('t') && r.kind != FLAG_ARCH && !of_one_start(r)) { flag_take(r, was); }
+        if (r.of('t') && r.kind != FLAG_ARCH && !of_one_start(r)) {
+            flag_take(r, was);
+        }
     }
 }
 
 void flags_take_data(Flags* f, const Json& was) {
     for (auto& r : flag_rows(f)) {
-        if (r.of('p') && (r.fixed() || r.name == "data")) { flag_take(r, was); }
+        const bool data = r.fixed() || r.name == "data";
+        if (data && r.of('p')) {
+            flag_take(r, was);
+        }
     }
 }
 
+// ---- where a run was started, and where its data are
+
 std::string run_started(const std::string& out) {
-    char here[PATH_MAX], there[PATH_MAX];
-    if (!getcwd(here, sizeof here) || !realpath(out.c_str(), there)) { return "."; }
-    const std::vector<std::string> from = split(there, '/'), to = split(here, '/');
+    char here[PATH_MAX];
+    char there[PATH_MAX];
+    if (!getcwd(here, sizeof here) || !realpath(out.c_str(), there)) {
+        return ".";
+    }
+    const std::vector<std::string> from = split(there, '/');
+    const std::vector<std::string> to = split(here, '/');
     size_t same = 0;
-    while (same < from.size() && same < to.size() && from[same] == to[same]) { same++; }
-    std::string path;
-    for (size_t i = same; i < from.size(); i++) { path += path.empty() ? ".." : "/.."; }
-    for (size_t i = same; i < to.size(); i++) { path += (path.empty() ? "" : "/") + to[i]; }
-    return path.empty() ? "." : path;
+    while (same < from.size() && same < to.size() && from[same] == to[same]) {
+        same++;
+    }
+
+    // up to the folder that both are in, then down
+    std::vector<std::string> steps(from.size() - same, "..");
+    steps.insert(steps.end(), to.begin() + same, to.end());
+    if (steps.empty()) {
+        return ".";
+    }
+    std::string path = steps[0];
+    for (size_t i = 1; i < steps.size(); i++) {
+        path += "/" + steps[i];
+    }
+    return path;
 }
 
 std::string run_started_from(const Json& state, const std::string& out) {
     const Json* where = state.get("directory");
-    if (!where || where->string.empty()) { return "."; }
-    return where->string[0] == '/' ? where->string : out + "/" + where->string;
+    if (!where || where->string.empty()) {
+        return ".";
+    }
+    const bool whole = where->string[0] == '/';
+    return whole ? where->string : out + "/" + where->string;
+}
+
+// Returns true if the source can be read from here. *bare is its name without a weight.
+static bool source_here(const std::string& name, std::string* bare) {
+    *bare = name;
+    if (name == "bb" || file_exists(name)) {
+        return true;
+    }
+    source_weight(bare);
+    return file_exists(*bare) || file_exists("data/" + *bare);
 }
 
 std::string source_found(const std::string& name, const std::string& directory) {
-    std::string bare = name;
-    if (name == "bb" || name.empty() || name[0] == '/' || file_exists(name)) { return name; }
-    source_weight(&bare);
-    if (file_exists(bare) || file_exists("data/" + bare)) { return name; }
+    std::string bare;
+    if (name.empty() || name[0] == '/' || source_here(name, &bare)) {
+        return name;
+    }
     for (auto& start : { directory + "/", directory + "/data/" }) {
-        if (file_exists(start + bare)) { return start + name; }
+        if (file_exists(start + bare)) {
+            return start + name;
+        }
     }
     return name;
 }
 
 void source_there(const std::string& name, const std::string& again) {
-    std::string bare = name;
-    if (name == "bb" || file_exists(name)) { return; }
-    source_weight(&bare);
-    if (file_exists(bare) || file_exists("data/" + bare)) { return; }
-    hint_also().clear();                                 // it is no fault of the checkpoint
+    std::string bare;
+    if (source_here(name, &bare)) {
+        return;
+    }
+    hint_also().clear();                                 // the checkpoint has no fault
     die(EXIT_USER, bare + ": the run was trained on this, and it is not there any more",
         "if it was moved: " + again + " -d PATH");
 }

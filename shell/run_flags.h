@@ -6,30 +6,34 @@ may change, and where its data are now.
 #define RUN_FLAGS_H
 #include "../flags.h"
 
-// ---- what may change on the way. state.json holds the flags that a run had at its checkpoint
+// ---- what may change on the way: state.json holds the flags that a run had at its checkpoint
 
-// `key: got A, wanted B` for the first flag that a run must keep and that is another now; else "".
-// *changed: the others that differ, as JSON {"lr":[before, now], ..}
+// Returns `key: got A, wanted B` for the first flag that a run must keep and that is another now,
+// or "". *changed: the others that differ, as JSON {"lr":[before, now], ..}
 std::string flags_changed(const Json& was, const Flags& now, std::string* changed);
 
-// takes from the run that goes on every flag that is not given, but for those of the model, which
-// its config.json has
+// Takes every flag that is not given from the run that goes on, except the model's, which are in
+// its config.json.
 void flags_take(Flags* f, const Json& was);
 
-// a source of data, SOURCE:WEIGHT, or another file as a run named it that ran in `directory`
-std::string source_found(const std::string& name, const std::string& directory);
+// Takes the flags of data that are not given (all that a run must keep, and --data) from the run
+// that made a checkpoint.
+void flags_take_data(Flags* f, const Json& was);
 
-// dies if a source that a run was trained on is not there any more; again: the command that can
-// name its new place
-void source_there(const std::string& name, const std::string& again);
+// ---- where a run was started, and where its data are
 
-// From the run's directory `out`: where it was started, as state.json keeps it (relative, so that a
-// run and its texts can be moved together); and back, as source_found wants it. Older runs kept the
-// whole path.
+// Returns where the run in the directory `out` was started, as state.json keeps it: relative to
+// `out`, so that a run and its texts can be moved together.
 std::string run_started(const std::string& out);
+
+// Returns the same as source_found wants it. Older runs kept the whole path.
 std::string run_started_from(const Json& state, const std::string& out);
 
-// takes the flags of data (all that a run must keep, and --data) from the run that made a
-// checkpoint, where none is given
-void flags_take_data(Flags* f, const Json& was);
+// Finds a source of data, SOURCE:WEIGHT, or another file, under the name that a run gave it in
+// `directory`.
+std::string source_found(const std::string& name, const std::string& directory);
+
+// Ends the program if a source that a run was trained on is not there any more. `again` is the
+// command that can name its new place.
+void source_there(const std::string& name, const std::string& again);
 #endif // RUN_FLAGS_H
