@@ -15,8 +15,10 @@ text/tokenizer_steps.cpp.
 #ifndef TOKENIZER_H
 #define TOKENIZER_H
 #include "common.h"
+#include "text/pattern.h"
 #include "text/unicode.h"
 #include <array>
+#include <memory>
 #include <unordered_map>
 
 enum TokenizerKind { TOKENIZER_BYTES, TOKENIZER_IDS, TOKENIZER_BPE };
@@ -25,7 +27,8 @@ enum TokenizerKind { TOKENIZER_BYTES, TOKENIZER_IDS, TOKENIZER_BPE };
 enum StepKind {
     NORM_NFC, NORM_NFD, NORM_NFKC, NORM_NFKD, NORM_LOWER, NORM_ACCENTS, NORM_STRIP,
     NORM_PREPEND, NORM_REPLACE,
-    SPLIT_GPT2, SPLIT_CL100K, SPLIT_STRING, SPLIT_DIGITS, SPLIT_METASPACE, SPLIT_PREFIX,
+    SPLIT_GPT2, SPLIT_CL100K, SPLIT_PATTERN, SPLIT_STRING, SPLIT_DIGITS, SPLIT_METASPACE,
+    SPLIT_PREFIX,
     DECODE_BYTES, DECODE_REPLACE, DECODE_FALLBACK, DECODE_FUSE, DECODE_STRIP, DECODE_METASPACE
 };
 
@@ -38,6 +41,7 @@ struct Step {
     StepKind kind;
     std::string pattern;                         // looked for
     std::string content;                         // takes its place
+    std::shared_ptr<const Pattern> expression;   // of SPLIT_PATTERN
     int number = 0;                              // digits per piece, Prepend, Behavior, or how many
                                                  // to strip at the start
     int stop = 0;                                // how many to strip at the end

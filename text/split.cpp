@@ -80,6 +80,27 @@ static Stretches find_known(const std::string& piece, const Step& step) {
     return found;
 }
 
+// Cuts a piece at the matches of an expression, and keeps what is between them.
+static Stretches find_expression(const std::string& piece, const Pattern& expression) {
+    Stretches found;
+    size_t gap = 0;
+    size_t i = 0;
+    while (i < piece.size()) {
+        size_t next;
+        const size_t end = pattern_match(expression, piece, i, &next);
+        if (end == i) {
+            i = next;
+            continue;
+        }
+        found.push_back({ gap, i, false });
+        found.push_back({ i, end, true });
+        i = end;
+        gap = end;
+    }
+    found.push_back({ gap, piece.size(), false });
+    return found;
+}
+
 static void push_stretches(const std::string& piece, const Stretches& stretches,
                            std::vector<std::string>* out) {
     for (auto& s : stretches) {
@@ -118,6 +139,9 @@ void split_step(const Step& step, const std::string& piece, bool at_start,
             push_stretches(piece, join_stretches(found, step.number), out);
             return;
         }
+        case SPLIT_PATTERN:
+            push_stretches(piece, find_expression(piece, *step.expression), out);
+            return;
         case SPLIT_DIGITS:
             push_stretches(piece, find_digits(piece, step.flag), out);
             return;

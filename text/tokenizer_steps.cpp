@@ -36,6 +36,16 @@ static const KnownRegex KNOWN_REGEXES[] = {
     { "'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}+|\\p{N}{1,3}+"
       "| ?[^\\s\\p{L}\\p{N}]++[\\r\\n]*|\\s*[\\r\\n]|\\s+(?!\\S)|\\s+",
       SPLIT_CL100K, INT_MAX },
+    // DeepSeek V3, the last of its three; the line ends stand in it as they are
+    { "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+"
+      "|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\r\n]*"
+      "|\\s*[\r\n]+|\\s+(?!\\S)|\\s+",
+      SPLIT_PATTERN, 0 },
+    // Mistral's Tekken
+    { "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]*[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]+"
+      "|[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]+[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]*"
+      "|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
+      SPLIT_PATTERN, 0 },
 };
 
 static const KnownRegex* known_regex(const std::string& regex) {
@@ -121,6 +131,17 @@ static int behavior_of(const Component& c) {
     c.reject("unknown behavior " + behavior);
 }
 
+// Adds a step of pattern.h. Returns false if the expression is none that it reads, or, not being a
+// known one, could take long.
+static bool add_pattern(const Component& c, const std::string& regex, const KnownRegex* known) {
+    if (known && known->kind != SPLIT_PATTERN) { return false; }
+    Pattern pattern;
+    if (!pattern_parse(regex, &pattern)) { return false; }
+    if (!known && !pattern_is_linear(pattern)) { return false; }
+    c.add(SPLIT_PATTERN)->expression = std::make_shared<Pattern>(pattern);
+    return true;
+}
+
 static void add_split(const Component& c) {
     const std::string regex = c.pattern("Regex");
     const int behavior = behavior_of(c);
@@ -133,12 +154,13 @@ static void add_split(const Component& c) {
         if (step->pattern.empty()) { c.reject("Split without a pattern"); }
         return;
     }
-    // these expressions match all of any text, so that isolating the matches and keeping them is
-    // the same
     const KnownRegex* known = known_regex(regex);
     const bool keeps = behavior == ISOLATED && !invert;
+    if (keeps && add_pattern(c, regex, known)) { return; }
+    // these expressions match all of any text, so that isolating the matches and keeping them is
+    // the same
     const bool removes_rest = behavior == REMOVED && invert;
-    if (!known || !(keeps || removes_rest)) {
+    if (!known || known->kind == SPLIT_PATTERN || !(keeps || removes_rest)) {
         c.reject("unknown expression " + regex + " (" + json_string(c.json, "behavior") + ")",
                  "add it to KNOWN_REGEXES in text/tokenizer_steps.cpp, with its splitter");
     }

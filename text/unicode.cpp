@@ -100,6 +100,19 @@ const Unicode& unicode() {
     return *u;
 }
 
+std::vector<std::pair<uint32_t, uint32_t>> unicode_ranges(UnicodeTable table) {
+    const char* const tables[] = { unicode_mark, unicode_punctuation, unicode_symbol,
+                                   unicode_upper, unicode_small };
+    std::vector<std::pair<uint32_t, uint32_t>> ranges;
+    uint32_t code = 0;
+    for (const char* p = tables[table]; *p;) {
+        const uint32_t first = code + unicode_number(&p);
+        code = first + unicode_number(&p);
+        ranges.push_back({ first, code });
+    }
+    return ranges;
+}
+
 bool utf8_valid(const std::string& s) {
     const size_t n = s.size();
     size_t i = ascii_run(s.data(), 0, n);

@@ -30,6 +30,12 @@ struct Unicode {
 // Returns the tables. They are never freed: threads may outlive exit().
 const Unicode& unicode();
 
+// The kinds of characters that only pattern.h asks for.
+enum UnicodeTable { TABLE_MARK, TABLE_PUNCTUATION, TABLE_SYMBOL, TABLE_UPPER, TABLE_SMALL };
+
+// Returns the code points of a kind as ranges, first and last.
+std::vector<std::pair<uint32_t, uint32_t>> unicode_ranges(UnicodeTable table);
+
 // Says whether all of s is well-formed UTF-8.
 bool utf8_valid(const std::string& s);
 

@@ -35,6 +35,12 @@ cl = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
       r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
 nano = (r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,2}"
         r"| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+")
+deepseek = ("[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+"
+            "|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\r\n]*"
+            "|\\s*[\r\n]+|\\s+(?!\\S)|\\s+")
+upper, small = r'[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]', r'[\p{Ll}\p{Lm}\p{Lo}\p{M}]'
+tekken = (rf'[^\r\n\p{{L}}\p{{N}}]?{upper}*{small}+|[^\r\n\p{{L}}\p{{N}}]?{upper}+{small}*'
+          r'|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+')
 cases = {}
 def case(name, base, change):
     j = copy.deepcopy(base); change(j); cases[name] = j
@@ -47,6 +53,20 @@ pre('split removed inverted', split(dict(Regex=cl), 'Removed', True), bytelevel)
 pre('one digit', split(dict(Regex=cl.replace('{1,3}', '')), 'Isolated'), bytelevel)
 pre('nanochat', split(dict(Regex=nano), 'Isolated'), bytelevel)
 pre('nanochat 3', split(dict(Regex=nano.replace('{1,2}', '{1,3}+')), 'Isolated'), bytelevel)
+def each(*regexes): return [split(dict(Regex=regex), 'Isolated') for regex in regexes]
+pre('deepseek 3', *each(r'\p{N}{1,3}', '[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+', deepseek),
+    bytelevel)
+pre('deepseek coder', *each('[\r\n]', r'\s?\p{L}+', r'\s?\p{P}+',
+                            '[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+'),
+    dict(type='Digits', individual_digits=True), bytelevel)
+pre('deepseek 2', *each('[\r\n]', '\\s?[A-Za-z\u00b5\u00c0-\u00d6\u00d8-\u00f6\u0370-\u0373]+',
+                        '\\s?[!-/:-~\uff01-\uff0f\uff1a-\uff5e\u2018-\u201f\u3000-\u3002]+',
+                        r'\s+$', '[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+'),
+    dict(type='Digits', individual_digits=True), bytelevel)
+pre('tekken', *each(tekken), bytelevel)
+for regex in (r'[\p{M}\p{S}]+', r'[^\p{Ll}\p{P}]+', r'\p{N}{1,3}', r'\S?[\p{Lu}\p{Lt}]+',
+              r'\s+(?!\S)', r'[\p{Lm}\p{Lo}\-&^]'):
+    pre(f'expression {len(cases)}', *each(regex), bytelevel)
 pre('digits', dict(type='Digits', individual_digits=True), dict(bytelevel, use_regex=True))
 pre('digit runs', dict(type='Digits', individual_digits=False), dict(bytelevel, use_regex=True))
 for b in ('Removed', 'Isolated', 'MergedWithPrevious', 'MergedWithNext', 'Contiguous'):

@@ -82,6 +82,9 @@ points are differences from the one before.
 for c, what in (('L', '\\p{L}, Unicode 16'), ('N', '\\p{N}, Unicode 16'), ('S', '\\s')):
     literal('unicode_' + c, f'{what}: gap, length - 1',
             of_set(matched({'L': r'\p{L}', 'N': r'\p{N}', 'S': r'\s'}[c])))
+for name, regex in (('mark', r'\p{M}'), ('punctuation', r'\p{P}'), ('symbol', r'\p{S}'),
+                    ('upper', r'[\p{Lu}\p{Lt}]'), ('small', r'\p{Ll}')):
+    literal('unicode_' + name, f'{regex}, Unicode 16: gap, length - 1', of_set(matched(regex)))
 
 # a mark moves before U+0345 (class 240) or behind U+0334 (class 1) if it has a class
 nfd, nfc, nfkd = normalizers.NFD(), normalizers.NFC(), normalizers.NFKD()

@@ -329,6 +329,64 @@ static void test_split() {
     }
 }
 
+// expressions of pattern.h, and what the library makes of a text, with | between
+static const struct { const char* regex; const char* text; const char* want; } EXPRESSIONS[] = {
+    { "\\p{N}{1,3}", "ab12345c", "ab|123|45|c" },
+    { "[\r\n]", "a\n\nb\r", "a|\n|\n|b|\r" },
+    { "\\s?\\p{L}+", "ab  cd12", "ab| | cd|12" },
+    { "\\s?\\p{P}+", "a !? +", "a| !?| +" },
+    { "[\\p{S}\\p{M}]+", "a+$e\xCC\x81.", "a|+$|e|\xCC\x81|." },
+    { "[^\\p{Ll}]+", "aBC1d\xC7\x85", "a|BC1|d|\xC7\x85" },
+    { "\\s?[\xE3\x80\x80-\xE3\x80\x82]+", "a\xE3\x80\x80" "b", "a|\xE3\x80\x80|b" },
+    { "\\s+$", "  a  ", "  a|  " },
+    { "\\s+(?!\\S)", "a   b ", "a|  | b| " },
+    { "[a\\-^.]", "b-^.c", "b|-|^|.|c" },
+    { "b|ab|a", "abab", "ab|ab" },
+    { "a|ab", "abab", "a|b|a|b" },
+    { "a*ab", "caaab", "c|aaab" },
+};
+
+// Expressions that mean something else than they seem to, or could take long.
+static const char* const NOT_READ[] = {
+    "a++", "a?+", "\\p{N}{1,3}+", "a{2}", "a*", "", "a|", "(a)", "[[:alpha:]]", "[a&&b]", "[^]",
+    "[a", "\\w", "\\p{Lu}", "\\p{Han}", "\\p{^L}", "[b-a]", ".", "^a", "a**", "[\\S]", "\\",
+};
+
+static std::string pieces_of(const Step& step, const std::string& text) {
+    std::vector<std::string> pieces;
+    std::string got;
+    split_step(step, text, true, &pieces);
+    for (auto& p : pieces) { got += (got.empty() ? "" : "|") + p; }
+    return got;
+}
+
+static void test_expressions() {
+    for (auto& e : EXPRESSIONS) {
+        Pattern pattern;
+        if (!CHECK(pattern_parse(e.regex, &pattern), "%s is not read", e.regex)) { continue; }
+        Step step;
+        step.kind = SPLIT_PATTERN;
+        step.expression = std::make_shared<Pattern>(pattern);
+        const std::string got = pieces_of(step, e.text);
+        CHECK(got == e.want, "%s of %s: got %s", e.regex, json_str(e.text).c_str(),
+              json_str(got).c_str());
+    }
+    for (auto& regex : NOT_READ) {
+        Pattern pattern;
+        CHECK(!pattern_parse(regex, &pattern), "%s is read", regex);
+    }
+    const struct { const char* regex; bool linear; } times[] = {
+        { "\\s?\\p{L}+", true }, { "\\s+$", true },  { "a+b", false },
+        { "\\s*[\r\n]", false }, { "a|b", false }, { "a?b+$", false },
+        { "a?a?a?a?b", false },
+    };
+    for (auto& t : times) {
+        Pattern pattern;
+        CHECK(pattern_parse(t.regex, &pattern) && pattern_is_linear(pattern) == t.linear, "%s",
+              t.regex);
+    }
+}
+
 // what the library's normalizers make of a text
 static const struct { StepKind kind; const char* text; const char* want; } NORMALIZED[] = {
     { NORM_NFD, "\303\205ngstr\303\266m \357\254\201x \302\275 \342\221\240",
@@ -626,6 +684,7 @@ int main(int argc, char** argv) {
     test_round_trip();
     test_pair();
     test_split();
+    test_expressions();
     test_digits();
     test_components();
     test_byte_decoder();
