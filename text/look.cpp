@@ -198,7 +198,6 @@ static bool is_arrow_stream(const std::string& s, long size) {
     "orient='records', lines=True)\""
 
 #define GET_GGUF "get the model as GGUF, or as config.json with .safetensors"
-#define GET_TOKENIZER "get the model's tokenizer.json"
 #define GIVE_DIR "give its directory: -d DIR"
 #define LFS "git lfs pull, in the directory that it is from, gets the file itself"
 #define WITHIN ", and give what is in it"
@@ -236,8 +235,8 @@ static const KindRow KINDS[] = {
     // tokenizers
     { "a SentencePiece model", NULL, 0, 0, is_sentencepiece, "b", "k",
       "python3 dev/make/spm_to_json.py FILE > tokenizer.json" },
-    { "a Tekken vocabulary, which splits text in a way of its own", NULL, 0, 0, is_tekken, "rtj",
-      "k", GET_TOKENIZER },
+    { "a Tekken vocabulary, as Mistral writes", NULL, 0, 0, is_tekken, "rtj", "k",
+      "python3 dev/make/tiktoken_to_json.py FILE > tokenizer.json" },
     { "tiktoken's ranks", NULL, 0, 0, is_tiktoken, "t", "k",
       "python3 dev/make/tiktoken_to_json.py FILE > tokenizer.json, if it splits text as LLaMA 3 "
       "does" },

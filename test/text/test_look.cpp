@@ -64,7 +64,7 @@ static const struct { std::string first; const char *what, *hint; } FIRST[] = {
     { filled(bytes("\x0a\x0e\x0a\x05<unk>\x15\0\0\0\0\x18\x02")), "a SentencePiece model",
       "python3 dev/make/spm_to_json.py FILE > tokenizer.json" },
     { "{\"config\":{\"pattern\":\"x\"},\"vocab\":[{\"rank\":0,\"token_bytes\":\"AA==\"", "a Tekken",
-      "tokenizer.json" },
+      "python3 dev/make/tiktoken_to_json.py FILE > tokenizer.json" },
     { "IQ== 0\nIg== 1\nIw== 2\nJA== 3\n", "tiktoken's ranks", "dev/make/tiktoken_to_json.py FILE" },
     { "#version: 0.2\na b\n", "a list of merges", "vocab.json" },
     { "[PAD]\n[unused0]\n", "a WordPiece vocabulary", "BPE" },
@@ -283,6 +283,41 @@ static void test_tokens() {
           fixed.err.c_str());
 }
 
+// What the converter makes of a tekken.json is a tokenizer: the special tokens first, then the
+// others, of which those past default_vocab_size are left out.
+static void test_tekken() {
+    if (check_run("python3 -c 1").code) {
+        printf("skipped: 2, which need python3\n");
+        return;
+    }
+    const std::string upper = "[\\\\p{Lu}\\\\p{Lt}\\\\p{Lm}\\\\p{Lo}\\\\p{M}]";
+    const std::string lower = "[\\\\p{Ll}\\\\p{Lm}\\\\p{Lo}\\\\p{M}]";
+    const std::string before = "[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?";
+    std::string vocab;
+    const std::vector<std::string> tokens = { "YQ==", "Yg==", "QQ==", "IA==", "YWI=", "QWI=",
+                                              "YmE=" };   // a b A blank ab Ab ba
+    for (size_t k = 0; k < tokens.size(); k++) {
+        vocab += strf("%s{\"rank\": %zu, \"token_bytes\": \"%s\", \"token_str\": null}",
+                      k ? ", " : "", k, tokens[k].c_str());
+    }
+    make_dirs(dir + "/tekken");
+    put("tekken/tekken.json",
+        "{\"config\": {\"pattern\": \"" + before + upper + "*" + lower + "+|" + before + upper +
+            "+" + lower + "*|\\\\p{N}| ?[^\\\\s\\\\p{L}\\\\p{N}]+[\\\\r\\\\n/]*|\\\\s*[\\\\r\\\\n]+"
+            "|\\\\s+(?!\\\\S)|\\\\s+\", \"default_vocab_size\": 10, "
+            "\"default_num_special_tokens\": 4}, \"vocab\": [" + vocab +
+            "], \"special_tokens\": [{\"rank\": 3, \"token_str\": \"[INST]\"}]}");
+    const Ran ran = check_run("python3 dev/make/tiktoken_to_json.py " + dir +
+                              "/tekken/tekken.json > " + dir + "/tekken/tokenizer.json");
+    if (!CHECK(ran.code == 0, "the converter: %s", ran.err.c_str())) { return; }
+    const Tokenizer t = tokenizer_load(dir + "/tekken");
+    // pieces: abAb is ab|Ab, for a word ends before an upper case letter; ba is beyond the size
+    const std::vector<int> want = { 1, 3, 8, 9, 5, 4, 2 };
+    CHECK(tokenizer_encode(t, "[INST]abAbba</s>", true) == want && t.vocab_size == 10,
+          "tekken: %d ids, of %d", (int)tokenizer_encode(t, "[INST]abAbba</s>", true).size(),
+          t.vocab_size);
+}
+
 static void test_tokenizers() {
     auto load = [](const std::string& path) { return check_dies([=] { tokenizer_load(path); }); };
     const std::string spm = filled(bytes("\x0a\x0e\x0a\x05<unk>\x15\0\0\0\0\x18\x02"));
@@ -295,7 +330,12 @@ static void test_tokenizers() {
     refused(load(put("ranks.tiktoken", "IQ== 0\nIg== 1\nIw== 2\n")), ".tiktoken",
             "tiktoken's ranks", "dev/make/tiktoken_to_json.py");
     refused(load(put("tekken.json", FIRST[14].first + "}]}")), "tekken.json", "is a Tekken",
-            "tokenizer.json");
+            "dev/make/tiktoken_to_json.py " + dir + "/tekken.json > tokenizer.json");
+    make_dirs(dir + "/mistral");
+    put("mistral/tekken.json", FIRST[14].first + "}]}");
+    refused(load(dir + "/mistral"), "a directory", "has no tokenizer.json; its tekken.json is a",
+            "dev/make/tiktoken_to_json.py " + dir + "/mistral/tekken.json > tokenizer.json");
+    test_tekken();
     refused(load(put("tokenizer.json", "<!doctype html><p>Not Found")), "a page", "is a web page",
             "/resolve/");
     refused(load(put("none.json", "")), "nothing", "got an empty file, wanted a tokenizer.json",
