@@ -245,7 +245,8 @@ static const KindRow KINDS[] = {
     { "a WordPiece vocabulary", WORDS("[PAD]\n"), 0, NULL, "t", "k",
       "only BPE is read: give a model with another tokenizer" },
     // data
-    { "a Parquet table", MAGIC("PAR1"), 0, NULL, "", "d", PY_LINES("parquet") },
+    { "a Parquet table", MAGIC("PAR1"), 0, NULL, "", "d",
+      "python3 scripts/parquet_to_jsonl.py FILE > FILE.jsonl" },
     { "an Arrow file", MAGIC("ARROW1"), 0, NULL, "", "d", PY_LINES("feather") },
     { "a Feather file", MAGIC("FEA1"), 0, NULL, "", "d", PY_LINES("feather") },
     { "a stream of Arrow batches", NULL, 0, 0, is_arrow_stream, "b", "d",

@@ -68,7 +68,8 @@ static const struct { std::string first; const char *what, *hint; } FIRST[] = {
     { "IQ== 0\nIg== 1\nIw== 2\nJA== 3\n", "tiktoken's ranks", "dev/make/tiktoken_to_json.py FILE" },
     { "#version: 0.2\na b\n", "a list of merges", "vocab.json" },
     { "[PAD]\n[unused0]\n", "a WordPiece vocabulary", "BPE" },
-    { filled(bytes("PAR1\x15\x04\x15\x10")), "a Parquet table", "p.read_parquet('FILE').to_json" },
+    { filled(bytes("PAR1\x15\x04\x15\x10")), "a Parquet table",
+      "python3 scripts/parquet_to_jsonl.py FILE > FILE.jsonl" },
     { filled(bytes("ARROW1\0\0")), "an Arrow file", "p.read_feather" },
     { filled(bytes("FEA1\0\0")), "a Feather file", "p.read_feather" },
     { filled(bytes("\xff\xff\xff\xff\x10\0\0\0"), 512), "Arrow batches", "D.from_file('FILE')" },
@@ -191,9 +192,10 @@ static Died data_of(const std::string& path, int V = 0) {
 static void test_texts() {
     const std::string parquet = filled(bytes("PAR1\x15\x04\x15\x10"));
     refused(data_of(put("x.parquet", parquet)), "-d x.parquet", "is a Parquet table",
-            "read_parquet('" + dir + "/x.parquet').to_json(");
+            "python3 scripts/parquet_to_jsonl.py " + dir + "/x.parquet > " + dir +
+                "/x.parquet.jsonl");
     refused(data_of(put("x.jsonl", parquet)), "a .jsonl", "is a Parquet table, wanted lines",
-            "to_json");
+            "parquet_to_jsonl.py");
     refused(data_of(put("gz.jsonl", filled("\x1f\x8b\x08"))), "a .jsonl", "is packed with gzip",
             "gz.jsonl.gz && gunzip");
     refused(data_of(put("w.txt", "\xff\xfe" + utf16("words"))), "a .txt", "text in UTF-16",
@@ -205,21 +207,22 @@ static void test_texts() {
             "--help");
     // what a packed file has inside is looked at too
     check_run("cd " + dir + " && cp x.parquet inside.jsonl && gzip -f inside.jsonl");
-    refused(data_of(dir + "/inside.jsonl.gz"), "inside of .gz", "is a Parquet table", "to_json");
+    refused(data_of(dir + "/inside.jsonl.gz"), "inside of .gz", "is a Parquet table",
+            "parquet_to_jsonl.py");
     // a window that zstd does not take without a flag: a frame header is enough
     refused(data_of(put("long.jsonl.zst", filled(bytes("\x28\xb5\x2f\xfd\0\xa8")))), "--long=31",
             "a window of 2048 MiB, wanted 128 or less", "zstd -dc --long=31");
     make_dirs(dir + "/tables");
     put("tables/part-0.parquet", parquet);
     refused(data_of(dir + "/tables"), "a directory of tables", "its part-0.parquet is a Parquet",
-            "to_json");
+            "parquet_to_jsonl.py");
     const Died d = check_dies([] {
         TokenizeOptions o;
         o.files = { dir + "/tables" };
         o.out = dir + "/o";
         tokenize_main(o);
     });
-    refused(d, "tokenize DIR", "got no text files; its part-0.parquet", "to_json");
+    refused(d, "tokenize DIR", "got no text files; its part-0.parquet", "parquet_to_jsonl.py");
 }
 
 // ids without a header, `width` bytes each
