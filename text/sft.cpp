@@ -23,8 +23,9 @@ std::string sft_check(const Tokenizer& tok, const std::string& form) {
 
 static const char* const WANTED =
     "wanted {\"messages\": [{\"role\": \"user\", \"content\": \"...\"}, ...]}, "
-    "{\"conversations\": [{\"from\": \"human\", \"value\": \"...\"}, ...]} or "
-    "{\"prompt\": \"...\", \"completion\": \"...\"}";
+    "{\"conversations\": [{\"from\": \"human\", \"value\": \"...\"}, ...]}, "
+    "{\"prompt\": \"...\", \"completion\": \"...\"} or "
+    "{\"instruction\": \"...\", \"input\": \"...\", \"output\": \"...\"}";
 
 struct ListShape {
     const char* list;
@@ -36,6 +37,20 @@ static const ListShape LIST_SHAPES[] = {
     { "conversations", "role", "content" },
     { "conversations", "from", "value" },
 };
+
+// A question and its answer.
+struct PairShape {
+    const char* question;
+    const char* input;                                   // goes behind the question, NULL: none
+    const char* answer;
+};
+static const PairShape PAIR_SHAPES[] = {
+    { "prompt",      NULL,    "completion" },
+    { "instruction", "input", "output" },                // Alpaca
+};
+
+// Fields of a record that would be left out of the text.
+static const char* const UNWRITTEN_IN_RECORD[] = { "tools", "history", "system" };
 
 // What ShareGPT calls the roles.
 static const struct { const char* name; const char* role; } SHAREGPT_ROLES[] = {
@@ -98,24 +113,38 @@ static std::string add_list(const ListShape& shape, const Json& list, Json* mess
     return "";
 }
 
+// Adds the messages of a question and its answer. Returns "" or what is wrong.
+static std::string add_pair(const PairShape& shape, const Json& record, Json* messages) {
+    const Json* question = record.get(shape.question);
+    const Json* input = shape.input ? record.get(shape.input) : NULL;
+    const Json* answer = record.get(shape.answer);
+    if (!is_text(question) || !is_text(answer)) { return WANTED; }
+    const bool has_input = input && input->type != Json::NUL;
+    if (has_input && !is_text(input)) { return WANTED; }
+    std::string asked = question->string;
+    if (has_input && !input->string.empty()) { asked += "\n\n" + input->string; }
+    add_message(messages, "user", asked);
+    add_message(messages, "assistant", answer->string);
+    return "";
+}
+
 std::string sft_messages(const Json& record, Json* messages) {
     messages->type = Json::ARRAY;
     messages->items.clear();
-    if (!is_empty(record.get("tools"))) {
-        return strf("got a record with tools, which neither template writes: %s", WANTED);
+    for (const char* key : UNWRITTEN_IN_RECORD) {
+        if (is_empty(record.get(key))) { continue; }
+        return strf("got a record with %s, which would be left out: %s", key, WANTED);
     }
     for (auto& shape : LIST_SHAPES) {
         const Json* list = record.get(shape.list);
         if (!list || list->type != Json::ARRAY || list->items.empty()) { continue; }
         if (list->items[0].get(shape.role)) { return add_list(shape, *list, messages); }
     }
-    const Json* prompt = record.get("prompt");
-    const Json* completion = record.get("completion");
-    const bool has_list = record.get("messages") || record.get("conversations");
-    if (has_list || !is_text(prompt) || !is_text(completion)) { return WANTED; }
-    add_message(messages, "user", prompt->string);
-    add_message(messages, "assistant", completion->string);
-    return "";
+    if (record.get("messages") || record.get("conversations")) { return WANTED; }
+    for (auto& shape : PAIR_SHAPES) {
+        if (record.get(shape.question)) { return add_pair(shape, record, messages); }
+    }
+    return WANTED;
 }
 
 // ----------------------------------------------------------------------------

@@ -3,6 +3,8 @@ sft.h -- conversations as tokens, for supervised fine-tuning. A record is one of
     {"messages": [{"role": .., "content": ..}, ..]}
     {"conversations": [{"from": "human", "value": ..}, ..]}             ShareGPT
     {"prompt": .., "completion": ..}                                    a question and its answer
+    {"instruction": .., "input": .., "output": ..}                      Alpaca: the question is the
+                            instruction, then, if there is an input, a blank line and the input
 
     zephyr    <|role|>\n content EOS \n                 the markers are plain text
                                                         (alignment-handbook; the paper's Appendix D)

@@ -185,6 +185,9 @@ static void test_shapes() {
         "{\"conversations\":[{\"role\":\"user\",\"content\":\"a\"},"
         "{\"role\":\"assistant\",\"content\":\"b\"}]}",
         "{\"prompt\":\"a\",\"completion\":\"b\"}",
+        "{\"instruction\":\"a\",\"output\":\"b\"}",
+        "{\"instruction\":\"a\",\"input\":\"\",\"output\":\"b\",\"history\":[]}",
+        "{\"instruction\":\"a\",\"input\":null,\"output\":\"b\",\"text\":\"c\"}",
     };
     for (auto& record : same) {
         Json messages;
@@ -194,7 +197,17 @@ static void test_shapes() {
         CHECK(error.empty() && shown(ids) == "<|user|>\na$\n<|assistant|>\nb$\n$", "%s: %s %s",
               record, error.c_str(), shown(ids).c_str());
     }
+    Json with_input;
+    CHECK(sft_messages(json_of("{\"instruction\":\"Add.\",\"input\":\"1 2\",\"output\":\"3\"}"),
+                       &with_input).empty() &&
+              with_input.items[0].get("content")->string == "Add.\n\n1 2" &&
+              with_input.items[1].get("content")->string == "3",
+          "an instruction with an input");
     const struct { const char* record; const char* says; } wrong[] = {
+        { "{\"instruction\":\"a\"}", "\"output\"" },
+        { "{\"instruction\":\"a\",\"input\":[],\"output\":\"b\"}", "\"output\"" },
+        { "{\"instruction\":\"a\",\"output\":\"b\",\"history\":[[\"c\",\"d\"]]}", "history" },
+        { "{\"instruction\":\"a\",\"output\":\"b\",\"system\":\"c\"}", "system" },
         { "{\"conversations\":[{\"from\":\"bing\",\"value\":\"a\"}]}", "from \"bing\"" },
         { "{\"conversations\":[{\"from\":\"human\"}]}", "\"conversations\"" },
         { "{\"conversations\":[]}", "\"conversations\"" },
