@@ -143,6 +143,13 @@ inline const char* mixer_of(const Arch& c) {
     return c.mamba_width ? "Mamba" : NULL;
 }
 
+// Names what a model has that is only run forward: "Mamba layers", "a mixture of 8 experts"; "" if
+// all of it can be trained.
+inline std::string forward_only_part(const Arch& c) {
+    if (mixer_of(c)) { return strf("%s layers", mixer_of(c)); }
+    return c.experts ? strf("a mixture of %d experts", c.experts) : "";
+}
+
 // channels of a head that turn
 inline int rotated(const Arch& c) { return (int)(c.HS * c.rope_part) / 2 * 2; }
 

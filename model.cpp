@@ -133,10 +133,9 @@ static void model_training(Model* m) {
 Model model_new(const Arch& c, int T_max, bool train) {
     Model m = Model();
     const Layout layout(c);
-    if ((c.experts || mixer_of(c)) && (train || !ops::on_host)) {
-        const std::string mixture = strf("a mixture of %d experts", c.experts);
-        const std::string what = mixer_of(c) ? mixer_of(c) + std::string(" layers") : mixture;
-        die(EXIT_USER, what + ": wanted a forward pass, not training, with BACKEND=cpu or ref",
+    const std::string only = forward_only_part(c);
+    if (!only.empty() && (train || !ops::on_host)) {
+        die(EXIT_USER, only + ": wanted a forward pass, not training, with BACKEND=cpu or ref",
             train ? "train a model with attention and one FFN in all layers"
                   : "make train_sink BACKEND=cpu");
     }

@@ -70,8 +70,8 @@ int command_export(Flags f) {
     reject_unused_flags(f, "type", gguf, "--to gguf");
     if (gguf) { export_gguf_check(f); } else { export_check(f.out); }
     Model m = model_from_checkpoint(&f, 1, cpu::STAY_NONE);
-    require(!m.arch.experts && !mixer_of(m.arch),
-            f.words[0] + ", with experts or layers without attention",
+    const std::string only = forward_only_part(m.arch);
+    require(only.empty(), f.words[0] + ", with " + only,
             "a model without them: they are only read here");
     const Tokenizer tok = f.tokenizer.empty() ? tokenizer_ids("ids", m.arch.V)
                                               : tokenizer_of(f.tokenizer);

@@ -62,8 +62,8 @@ static Checkpoint init_open(Flags* f) {
     Checkpoint k = checkpoint_open(f->init, f->adapter, true);
     init_switches(k.c, f->init);
     adapter_said(k, f->adapter);
-    require(!k.c.experts && !mixer_of(k.c),
-            "--init " + f->init + ", with experts or layers without attention",
+    const std::string only = forward_only_part(k.c);
+    require(only.empty(), "--init " + f->init + ", with " + only,
             "a model without them: they only run forward");
     require(!k.adds_bias || !bias_of(k.c).token || !pe_of(k.c).learnable,
             "--init " + f->init + ", whose positions are learned, and BIAS=sink_token",

@@ -131,7 +131,7 @@ static void delta_check() {
     CHECK(r.code == EXIT_USER && r.says("eval of a model with delta rule layers"),
           "qwen3_next: eval: %s", r.err.c_str());
     r = check_run(command + " export " + model + " --out " + SCRATCH + "no-export");
-    CHECK(r.code == EXIT_USER && r.says("layers without attention"), "qwen3_next: export: %s",
+    CHECK(r.code == EXIT_USER && r.says("with delta rule layers"), "qwen3_next: export: %s",
           r.err.c_str());
     auto refuses = [](const std::string& from, const std::string& to, const std::string& says) {
         refused("qwen3_next", from, to, says);
