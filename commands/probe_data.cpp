@@ -10,43 +10,64 @@ commands/probe_data.cpp -- what probe_data.h declares.
 #include "../models/config.h"
 #include "../text/look.h"
 
-// a source as a run named it, from where it ran
+// Returns the path of a source that a run in `directory` named.
 static std::string source_from(const std::string& name, const std::string& directory) {
     std::string bare = name;
     if (name == "bb" || file_exists(name) || file_exists("data/" + name)) { return name; }
     source_weight(&bare);
-    for (auto& path :
-         { bare, "data/" + bare, directory + "/" + bare, directory + "/data/" + bare }) {
+    const std::string here = "data/" + bare;
+    const std::string there = directory + "/" + bare;
+    const std::string data_there = directory + "/data/" + bare;
+    for (auto& path : { bare, here, there, data_there }) {
         if (file_exists(path)) { return path; }
     }
     return bare;
 }
 
+// Returns the sequences that a run held out, by source.
+static std::vector<long> held_of(const Json& data, const std::string& where) {
+    std::vector<long> held;
+    const Json* list = data.get("held");
+    if (!list) {
+        return held;
+    }
+    for (auto& item : list->items) {
+        Json one;                                        // as an object, so that it is checked
+        one.type = Json::OBJECT;
+        one.fields = { { "held", item } };
+        held.push_back(json_count(one, "held", 0, where));
+    }
+    return held;
+}
+
 ProbeData probe_data(Flags* f, const Json& state) {
     ProbeData p;
-    const Json *said = state.get("flags"), *data = state.get("data");
     const std::string directory = run_started_from(state, f->words[0] + "/..");
-    // an old checkpoint has none, but its run's log has
-    const Json logged = log_flags(f->words[0] + "/../log.jsonl", INFINITY),
-               *flags = said || logged.fields.empty() ? said : &logged;
-    if (f->given_data) { p.sources = split(f->data, ','); return p; }
+    const Json* data = state.get("data");
+    const Json* flags = state.get("flags");
+
+    // an old checkpoint has no flags, but its run's log has
+    const Json logged = log_flags(f->words[0] + "/../log.jsonl", INFINITY);
+    if (!flags && !logged.fields.empty()) {
+        flags = &logged;
+    }
+    if (f->given_data) {
+        p.sources = split(f->data, ',');
+        return p;
+    }
     if (!flags || !data) {
         die(EXIT_USER, f->words[0] + ": does not say what it was trained on",
             "name text to probe it with: --data FILE, or --probe-input random");
     }
     p.own = true;
     flags_take_data(f, *flags);
+
     const std::string where = f->words[0] + "/state.json: data";
-    const long T = json_count(*data, "T", 64, where), most = 1L << 30;
+    const long T = json_count(*data, "T", 64, where);
+    const long most = 1L << 30;
     require(T >= 1 && T < most, where + strf(": T %ld", T), strf("1 to %ld", most - 1));
     p.T = (int)T;
-    const Json* held = data->get("held");
-    for (size_t i = 0; held && i < held->items.size(); i++) {
-        Json one;                                        // as an object, so that it is checked
-        one.type = Json::OBJECT;
-        one.fields = { { "held", held->items[i] } };
-        p.held.push_back(json_count(one, "held", 0, where));
-    }
+    p.held = held_of(*data, where);
     for (auto& name : split(f->data, ',')) {
         p.sources.push_back(source_from(name, directory));
         source_there(p.sources.back(), "the same command with");
@@ -54,56 +75,104 @@ ProbeData probe_data(Flags* f, const Json& state) {
     return p;
 }
 
+// Returns the one token that --bos names by its text or its id.
+static long bos_named(const Flags& f, const Tokenizer& tok) {
+    const std::vector<int> ids = tokenizer_encode(tok, f.bos, false);
+    long id = -1;
+    if (ids.size() == 1) {
+        id = ids[0];
+    }
+    const bool number = parse_long(f.bos, &id);
+    require(ids.size() == 1 || number, "--bos " + f.bos,
+            "default, none, seq, doc, or one token of the model");
+    return id;
+}
+
+// Returns the one token that the tokenizer puts before a text, -1 if there is none.
+static long bos_default(const Tokenizer& tok) {
+    const std::vector<int> ids = tokenizer_encode(tok, "", true);
+    return ids.size() == 1 ? ids[0] : -1;
+}
+
 ProbeBos probe_bos(const Flags& f, int V) {
     ProbeBos bos;
-    if (f.tokenizer.empty()) { bos.label = f.bos; }      // of shards that say it themselves
-    if (f.bos == "none" || f.data == "bb" || f.tokenizer.empty()) { return bos; }
-    const Tokenizer tok = tokenizer_of(f.tokenizer);
-    const bool tokenizers = f.bos == "default", its = f.bos == "seq" || f.bos == "doc";
-    long id = its ? tok.bos : -1;
-    if (!its) {
-        const auto ids = tokenizer_encode(tok, tokenizers ? "" : f.bos, tokenizers);
-        if (ids.size() == 1) { id = ids[0]; }
-        const bool number = !tokenizers && parse_long(f.bos, &id);
-        require(tokenizers || ids.size() == 1 || number, "--bos " + f.bos,
-                "default, none, seq, doc, or one token of the model");
+    if (f.tokenizer.empty()) {
+        bos.label = f.bos;                               // of shards that say it themselves
+        return bos;
     }
-    require(!its || id >= 0, "--bos " + f.bos + ": the tokenizer " + tok.name + " has no BOS",
-            "none");
-    require(id < V && (id >= 0 || tokenizers), "--bos " + f.bos, strf("an id below %d", V));
-    if (id < 0) { bos.label = "default: none"; return bos; }
+    if (f.bos == "none" || f.data == "bb") {
+        return bos;
+    }
+
+    const Tokenizer tok = tokenizer_of(f.tokenizer);
+    const bool by_default = f.bos == "default";
+    long id = -1;
+    if (by_default) {
+        id = bos_default(tok);
+    } else if (f.bos == "seq" || f.bos == "doc") {
+        id = tok.bos;
+        require(id >= 0, "--bos " + f.bos + ": the tokenizer " + tok.name + " has no BOS", "none");
+    } else {
+        id = bos_named(f, tok);
+    }
+    require(id < V && (id >= 0 || by_default), "--bos " + f.bos, strf("an id below %d", V));
+    if (id < 0) {
+        bos.label = "default: none";
+        return bos;
+    }
+
     const int one = id;
+    const std::string text = tokenizer_decode(tok, &one, 1, false);
     bos.id = id;
-    bos.label = (tokenizers ? "default: " : "") + tokenizer_decode(tok, &one, 1, false);
+    bos.label = by_default ? "default: " + text : text;
     return bos;
 }
 
 OtherBos bos_other(const Flags& f, const Json& state, int V) {
-    const Json *flags = state.get("flags"), *run = flags ? flags->get("bos") : NULL;
-    const bool words = !f.tokenizer.empty();
     const bool natural = f.probe_input == "natural";
-    if (f.given_bos || f.bos != "none" || f.data == "bb" || !natural) { return {}; }
-    if (run && (run->string == "none" || !words)) { return {}; }
-    if (run) {
-        return { run->string, "the run was trained with --bos " + run->string + ", and here no BOS "
-                              "is added" };
+    if (f.given_bos || f.bos != "none" || f.data == "bb" || !natural) {
+        return {};
     }
-    if (!words) { return { "", "no tokenizer says whether this model wants a BOS: --tokenizer" }; }
+
+    const bool words = !f.tokenizer.empty();
+    const Json* flags = state.get("flags");
+    const Json* run = flags ? flags->get("bos") : NULL;
+    if (run && (run->string == "none" || !words)) {
+        return {};
+    }
+    if (run) {
+        const std::string trained = "the run was trained with --bos " + run->string;
+        return { run->string, trained + ", and here no BOS is added" };
+    }
+    if (!words) {
+        return { "", "no tokenizer says whether this model wants a BOS: --tokenizer" };
+    }
+
     const Tokenizer tok = tokenizer_of(f.tokenizer);
-    if (tok.before.empty()) { return {}; }
+    if (tok.before.empty()) {
+        return {};
+    }
     const std::string first = tokenizer_decode(tok, tok.before.data(), tok.before.size(), false);
-    const bool one = tok.before.size() == 1 && tok.before[0] < V;
-    return { one ? "default" : "",
-             "the model's tokenizer begins a text with " + printable(first) + ", and here it does "
-             "not" + (one ? "" : ": it is not one token of the model") };
+    const std::string begins = "the model's tokenizer begins a text with " + printable(first);
+    const std::string note = begins + ", and here it does not";
+    if (tok.before.size() == 1 && tok.before[0] < V) {
+        return { "default", note };
+    }
+    return { "", note + ": it is not one token of the model" };
 }
 
 void bos_note(const OtherBos& other, const std::string& then) {
-    if (other.note.empty()) { return; }
-    printf("note   %s%s\n", other.note.c_str(), other.bos.empty() ? "" : (": " + then).c_str());
+    if (other.note.empty()) {
+        return;
+    }
+    std::string note = other.note;
+    if (!other.bos.empty()) {
+        note += ": " + then;
+    }
+    printf("note   %s\n", note.c_str());
 }
 
-// the start of each record of a .jsonl, or windows of its text
+// Reads the start of each record of a .jsonl, or windows of its text.
 static ProbeInput probe_records(const Flags& f, const ProbeBos& bos, int T, int V) {
     ProbeInput in;
     Tokenizer tok = tokenizer_of(f.tokenizer);
@@ -127,48 +196,76 @@ static ProbeInput probe_records(const Flags& f, const ProbeBos& bos, int T, int 
     return in;
 }
 
-ProbeInput probe_inputs(const Flags& f, const ProbeBos& bos, const ProbeData& p, size_t k,
-                        int T, int V) {
-    ProbeInput in;
+// Reads sequences of source k: the start of records, or what the data loader holds out.
+static ProbeInput probe_natural(const Flags& f, const ProbeBos& bos, const ProbeData& p, size_t k,
+                                int T, int V) {
     const bool text = f.data != "bb" && file_exists(f.data) && !is_dir(f.data);
     const bool records = text && text_format(f.data) == TEXT_JSONL && !p.own;
-    in.x.resize((size_t)f.probe_seqs * (T + 1));
-    if (f.probe_input == "natural") {
-        require(!text || !f.tokenizer.empty(),
-                f.data + ": the checkpoint has no tokenizer to read text with",
-                "--tokenizer tokenizer.json, or bytes");
-        require(f.probe_from != "start" || records, "--probe-from start of " + f.data,
-                "a .jsonl of records");
-        if (records) { return probe_records(f, bos, T, V); }
-        DataOptions o = data_options(f, p.own ? p.T : T, T);
-        if (!f.tokenizer.empty() && f.bos != "doc") { o.bos = "none"; }
-        if (k < p.held.size()) { o.held = { p.held[k] }; }
-        Data data = data_open(o);
-        if (f.bos != "doc" && bos.id >= 0) { data.opt.bos = "seq"; data.tokenizer.bos = bos.id; }
-        in.n = data_probe(&data, in.x.data());
-        in.how = strf("%d %s of %d tokens", in.n, data.bb ? "sequences" : "windows", T + 1);
-        in.how += p.own ? ", held out by the run" : "";
-        return in;
+    require(!text || !f.tokenizer.empty(),
+            f.data + ": the checkpoint has no tokenizer to read text with",
+            "--tokenizer tokenizer.json, or bytes");
+    require(f.probe_from != "start" || records, "--probe-from start of " + f.data,
+            "a .jsonl of records");
+    if (records) {
+        return probe_records(f, bos, T, V);
     }
+
+    DataOptions o = data_options(f, p.own ? p.T : T, T);
+    if (!f.tokenizer.empty() && f.bos != "doc") { o.bos = "none"; }
+    if (k < p.held.size()) { o.held = { p.held[k] }; }
+    Data data = data_open(o);
+    if (f.bos != "doc" && bos.id >= 0) {
+        data.opt.bos = "seq";
+        data.tokenizer.bos = bos.id;
+    }
+
+    ProbeInput in;
+    in.x.resize((size_t)f.probe_seqs * (T + 1));
+    in.n = data_probe(&data, in.x.data());
+    const char* kind = data.bb ? "sequences" : "windows";
+    in.how = strf("%d %s of %d tokens", in.n, kind, T + 1);
+    if (p.own) {
+        in.how += ", held out by the run";
+    }
+    return in;
+}
+
+// Draws sequences of random tokens, or of one token each.
+static ProbeInput probe_drawn(const Flags& f, int T, int V) {
     const bool random = f.probe_input == "random";
-    Rng rng = rng_stream(f.seed, SEED_PROBE);
     require(random || f.probe_input == "repeated", "--probe-input " + f.probe_input,
             "natural, random or repeated");
-    require(!f.given_data && !f.given_bos && !f.given_random_token && !f.given_fix_token &&
-                !f.given_tokenizer,
-            "--data, --tokenizer, --bos, --random-token, --fix-token with "
-            "--probe-input " +
+    const bool text = f.given_data || f.given_tokenizer || f.given_bos;
+    const bool tokens = f.given_random_token || f.given_fix_token;
+    require(!text && !tokens,
+            "--data, --tokenizer, --bos, --random-token, --fix-token with --probe-input " +
                 f.probe_input,
             "--probe-input natural");
+
+    ProbeInput in;
+    in.x.resize((size_t)f.probe_seqs * (T + 1));
+    Rng rng = rng_stream(f.seed, SEED_PROBE);
     for (long i = 0; i < f.probe_seqs; i++) {
         const int token = rng_below(&rng, V);
         for (int t = 0; t <= T; t++) {
-            in.x[i * (T + 1) + t] = random ? (int)rng_below(&rng, V) : token;
+            int* to = &in.x[i * (T + 1) + t];
+            *to = token;
+            if (random) {
+                *to = rng_below(&rng, V);
+            }
         }
     }
     in.n = f.probe_seqs;
     in.how = strf("%d sequences of %d tokens", in.n, T + 1);
     return in;
+}
+
+ProbeInput probe_inputs(const Flags& f, const ProbeBos& bos, const ProbeData& p, size_t k,
+                        int T, int V) {
+    if (f.probe_input == "natural") {
+        return probe_natural(f, bos, p, k, T, V);
+    }
+    return probe_drawn(f, T, V);
 }
 
 void probe_from_check(const Flags& f) {
