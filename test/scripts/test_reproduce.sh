@@ -43,21 +43,21 @@ import glob, json, sys
 ids = [l.split("\t")[0] for l in open("scripts/experiments.tsv") if l[0] != "#"
        and not l.startswith("id\t")]
 sys.dont_write_bytecode = True
-import importlib.machinery, importlib.util, types
-loader = importlib.machinery.SourceFileLoader("reproduce", "scripts/reproduce")
-r = importlib.util.module_from_spec(importlib.util.spec_from_loader("reproduce", loader))
-loader.exec_module(r)
-for scale in r.SCALES:   # one directory a run, one run a directory
-    o = r.options_at(scale, "", [], [1],
-                     types.SimpleNamespace(device="cpu", jobs=1, runs="", out=""))
-    rows = [x for x in r.rows_at(o) if not x.skip]
+sys.path.insert(0, "scripts/lib")
+import types
+from reproduce_rows import options_at, rows_at, rows_read
+from reproduce_scales import SCALES
+for scale in SCALES:   # one directory a run, one run a directory
+    o = options_at(scale, "", [], [1],
+                   types.SimpleNamespace(device="cpu", jobs=1, runs="", out=""))
+    rows = [x for x in rows_at(o) if not x.skip]
     if len({x.first for x in rows}) != len({(x.make, *x.words) for x in rows}):
         print(f"{scale}: names and runs do not match")
     for x in rows:
         if len(set(x.words[::2])) != len(x.words) / 2:
             print(f"{scale}: {x.id}: a flag occurs twice: {x.words}")
 # tables of which nothing is trained are those of --models, and are not written here
-trained = {x.table for x in r.rows_read() if x.words[0] == "train"}
+trained = {x.table for x in rows_read() if x.words[0] == "train"}
 ids = [i for i in ids if i.split("-")[0] in trained]
 for scale in ("paper", "hour", "minutes", "laptop", "laptop2", "text", "text2"):
     rows = [r for f in glob.glob(f"{sys.argv[1]}/*-{scale}.json")
@@ -219,11 +219,10 @@ ok $? "after.py, of other sources: $(tail -n 2 $dir/after4.txt)"
 for case in "50 1 1 holds" "50 40 1 does not hold" "50 1 1.5 does not hold" "2 1 1 cannot be tested at this scale: softmax has no sink either"; do
     set -- $case; soft_sink=$1 sigmoid_sink=$2 elu_sink=$3; shift 3
     got=$(python3 - $soft_sink $sigmoid_sink $elu_sink <<'END'
-import importlib.machinery, importlib.util, sys, types
-loader = importlib.machinery.SourceFileLoader("reproduce", "scripts/reproduce")
+import sys, types
 sys.dont_write_bytecode = True
-r = importlib.util.module_from_spec(importlib.util.spec_from_loader("reproduce", loader))
-loader.exec_module(r)
+sys.path.insert(0, "scripts/lib")
+from reproduce_claims import verdicts
 sinks = dict(zip(("table6-softmax", "table6-sigmoid", "table6-elu1"), map(float, sys.argv[1:])))
 rows = [types.SimpleNamespace(id=i, skip="") for i in sinks]
 point = lambda x: {"proxy_k": [x] * 10, "sink_star": None, "val_loss": 3.0}
@@ -231,7 +230,7 @@ sink = lambda id, s: sinks[id] if s == 1 else {50: 60, 1.5: 40}.get(sinks[id], s
 ours = lambda id: [{"seed": s, "status": "done", "step0": point(0.0), "last": point(sink(id, s))}
                    for s in (1, 2)]
 o = types.SimpleNamespace(seeds=[1, 2], s={"also": []})
-print(next(c for c in r.verdicts("table6", rows, ours, o) if c["id"] == "7.15")["verdict"])
+print(next(c for c in verdicts("table6", rows, ours, o) if c["id"] == "7.15")["verdict"])
 END
 )
     [ "$got" = "$*" ]; ok $? "verdict: got '$got', wanted '$*'"
@@ -346,15 +345,15 @@ on_gpus() { # JOBS, RUNS of each process: their notes
     wait
 }
 cat > $dir/on_gpus.py <<'END'
-import importlib.machinery, importlib.util, os, sys, types
+import os, sys, types
 sys.dont_write_bytecode = True
-loader = importlib.machinery.SourceFileLoader("reproduce", "scripts/reproduce")
-r = importlib.util.module_from_spec(importlib.util.spec_from_loader("reproduce", loader)); loader.exec_module(r)
+sys.path.insert(0, "scripts/lib")
+import jobs
 dir, process, at_once, count = sys.argv[1:]
 o = types.SimpleNamespace(device="cuda", jobs=int(at_once), threads=0, runs=f"{dir}/gpu", label=process, identity="", source="")
 row = lambda i: types.SimpleNamespace(id=f"run{i}", first=f"run{i}", make="", words=[])
-r.jobs.run_all([r.Run(row(i), 1, o) for i in range(int(count))],
-               {"": os.path.abspath(f"{dir}/fake.sh")}, o)
+jobs.run_all([jobs.Run(row(i), 1, o) for i in range(int(count))],
+             {"": os.path.abspath(f"{dir}/fake.sh")}, o)
 END
 gpus_hold() { # runs on a GPU, NOTES, WHAT: never more, never of two processes, and sometimes as many
     awk -v most="$1" -v lines="$2" '
@@ -416,17 +415,16 @@ if identity(made="/there/b.txt") != first: print("other paths: other data")
 others = [identity(tokens=11), identity(shard=b"abd"), identity(manifest="{"), identity(manifest="[1]")]
 if first in others: print(f"other data: the same identity {first}: {others}")
 # of every shard, of a mixture, of the tokenizer of a scale and of one after --
-import importlib.machinery, importlib.util, types
-loader = importlib.machinery.SourceFileLoader("reproduce", "scripts/reproduce")
-r = importlib.util.module_from_spec(importlib.util.spec_from_loader("reproduce", loader))
-loader.exec_module(r)
+import types
+from reproduce_rows import options_at, rows_at
+from reproduce_scales import SCALES, of_text
 shards = os.path.join(sys.argv[1], "shards")
 files = [os.path.join(sys.argv[1], n) for n in ("a.txt", "b.txt", "tokenizer.json", "shards/val.bin")]
 a, b, tokenizer, val = files
 def key(scale, data, extra):
-    o = r.options_at(scale, data, extra, [1], types.SimpleNamespace(device="cpu", jobs=1, runs="", out=""))
-    return r.Run(next(x for x in r.rows_at(o) if not x.skip), 1, o).key["data"]
-r.SCALES["own"] = r.of_text(a, f"--tokenizer {tokenizer}", 1, 16, tokens_s=1, about="")
+    o = options_at(scale, data, extra, [1], types.SimpleNamespace(device="cpu", jobs=1, runs="", out=""))
+    return jobs.Run(next(x for x in rows_at(o) if not x.skip), 1, o).key["data"]
+SCALES["own"] = of_text(a, f"--tokenizer {tokenizer}", 1, 16, tokens_s=1, about="")
 def write(path, text):
     with open(path, "w") as f: f.write(text)
 for path in files: write(path, "one")

@@ -1,0 +1,160 @@
+"""Tables of scripts/reproduce as text, Markdown and JSON, with a page and a figure beside it.
+
+results_write is the way in.
+"""
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+
+import jobs
+import runlog
+from jobs import ROOT, mean, spread
+from reproduce_results import machine, result, setting_of
+
+
+def paper_text(x):                               # of Sink_1 alone the value, of several 1:74.11 2:0
+    if isinstance(x, dict):
+        return f"{x['1']:g}" if list(x) == ["1"] else " ".join(f"{k}:{y:g}" for k, y in x.items())
+    return x if isinstance(x, str) else "-" if x is None else f"{x:g}"
+
+
+# what the paper says of a row, in the order of the printed columns
+PAPER_COLUMNS = ("sink_k", "sink_star", "val_loss")
+
+
+def cells(row, usual, shown):
+    """one line of the printed table; shown: which of its optional columns"""
+    done = [e for e in row["ours"] if e["status"] == "done"]
+    failed = sum(e["status"] == "failed" for e in row["ours"])
+    get = lambda name, at="last": [e[at].get(name) for e in done if at in e]
+    sinks = lambda at, k: [e[at]["proxy_k"][k - 1] for e in done]
+    note = f"{len(done)}/{len(row['ours'])}" + (f", {failed} failed" if failed else "")
+    if done and setting_of(done[0]) != usual: note += "; " + setting_of(done[0])
+    if row.get("skipped"): note = "skipped: " + row["skipped"]
+    ratio = [mean([x for x in norms if x is not None]) for norms in get("v_norm")]
+    out = [row["id"].split("-", 1)[-1]]
+    if "paper" in shown: out += [paper_text(row["paper"][k]) for k in PAPER_COLUMNS]
+    out += [spread(sinks("last", 1)), spread(sinks("step0", 1))]
+    if "moved" in shown:
+        out.append(" ".join(f"{k}: {mean(sinks('last', k)):.1f}" for k in range(2, 6))
+                   if done else "-")
+    out += [spread(get("sink_star")), spread(get("alpha_1_proxy"), "{:.2f}")]
+    if "inside" in shown:
+        out += [spread(get("sink_1")), spread(get("effective_1")), spread(get("spike")),
+                spread(ratio, "{:.2f}")]
+    return out + [spread(get("val_loss"), "{:.3f}"), note]
+
+
+def report(res, o):
+    rows = res["rows"]
+    movers = ("--fix-token 2", "--random-token", "--prefix")
+    shown = set()
+    if any(w in r["flags"] for r in rows for w in movers): shown.add("moved")
+    elif res["table"] == "interventions": shown.add("inside")
+    if any(r["paper"][k] is not None for r in rows for k in PAPER_COLUMNS): shown.add("paper")
+    proxy = any("proxy" in (r["paper"]["note"] or "") for r in rows)
+    loss = "loss" if runlog.same_data(res) else "loss, Pile"
+    head = ["row"]
+    if "paper" in shown: head += ["paper Sink_1", "Sink_*", loss]
+    head += ["here Sink_1", "at step 0"]
+    if "moved" in shown: head += ["Sink_2..5"]
+    head += ["Sink_*", "alpha_1"]
+    if "inside" in shown:
+        head += ["raw Sink_1", "effective Sink_1", "max/median |h|", "|v_1|/|v|"]
+    head += ["loss", "seeds"]
+    table = [head] + [cells(r, res["setting"], shown) for r in rows]
+    seeds = " ".join(map(str, res["seeds"]))
+    done = f"{res['setting']} after warm-up, unless a row says otherwise"
+    made = f"Commit {res['commit']}, {res['date']}. " if res["commit"] else ""
+    about = (f"Scale {res['scale']} ({res['about']}), data {res['data']}: "
+             f"{done if made else 'no run is done yet'}; seeds {seeds}. {made}"
+             "Here: mean (smallest-largest) of the seeds, Sink in %"
+             + (", of the proxy where rows do not sum to 1" if proxy else "") + ".")
+    if o.markdown: print_markdown(res, table, about)
+    else: print_plain(res, table, about)
+
+
+def print_markdown(res, table, about):
+    print(f"\n## {res['table']}\n\n{about}\n")
+    jobs.print_markdown(table)
+    for c in res["claims"]:
+        verdict, why = verdict_of(c)
+        print(f"\n* **{c['id']}** {c['text']}: **{verdict}**{why}", end="")
+    print()
+
+
+def print_plain(res, table, about):
+    print(f"\n{res['table']}\n")
+    jobs.print_text(about)
+    print()
+    jobs.print_table(table)
+    for c in res["claims"]:
+        verdict, why = verdict_of(c)
+        print()
+        jobs.print_text(c["text"], f"  {c['id']:5} ", " " * 8)
+        jobs.print_text(verdict.upper() + why, " " * 8, " " * 8)
+
+
+def verdict_of(claim):
+    """holds, does not hold, cannot be tested; and what follows it"""
+    verdict, _, why = claim["verdict"].partition(":")
+    return verdict, f":{why}" * bool(why) + f" ({claim['numbers']})" * bool(claim["numbers"])
+
+
+def summary(results, o):
+    """the head of a Markdown report"""
+    entries = [e for res in results for r in res["rows"]
+               for e in r["ours"] if e["status"] != "missing"]
+    runs = {e["run"]: e for e in entries}.values()
+    claims = [c for res in results for c in res["claims"]]
+    verdict = lambda start: [c for c in claims if c["verdict"].startswith(start)]
+    minutes = sum(e["seconds"] for e in runs) / 60
+    seeds, tables = " ".join(map(str, o.seeds)), " ".join(res["table"] for res in results)
+    print(f"# The paper's tables at the scale `{o.label}`\n\n{o.s['about']}. {machine()}; "
+          f"{len(runs)} runs, seeds {seeds}, {minutes:.0f} minutes in all\n"
+          f"if run one after another; at least {o.jobs} ran at a time. Made by "
+          f"`scripts/reproduce {tables} --scale {o.scale} --report --markdown`.\n")
+    print(f"Of {len(claims)} claims {len(verdict('holds'))} hold on every seed.")
+    claims_listed("do not", verdict("does"))
+    claims_listed("cannot be tested at this scale", verdict("cannot"))
+
+
+def claims_listed(what, claims):
+    if claims: print(f"\n{len(claims)} {what}:\n")
+    for c in claims:
+        why = c["verdict"].partition(":")[2]
+        print(f"* {c['id']} ({c['table']}) {c['text']}{why and ':' + why}")
+
+
+def results_write(tables, rows, o):
+    os.makedirs(o.out, exist_ok=True)
+    results = {os.path.join(o.out, f"{t}-{o.label}.json"): result(t, rows, o) for t in tables}
+    for path, res in results.items():
+        part = f"{path}.{os.urandom(4).hex()}.part"           # of nobody else
+        with open(part, "x") as f:                          # one line a row
+            head = {k: v for k, v in res.items() if k not in ("rows", "claims")}
+            f.write(json.dumps(head)[:-1] + ',\n"rows": [\n'
+                    + ",\n".join(json.dumps(r) for r in res["rows"])
+                    + '],\n"claims": [\n'
+                    + ",\n".join(json.dumps(c) for c in res["claims"]) + "]}\n")
+        os.replace(part, path)
+    if o.markdown: summary(list(results.values()), o)
+    for path, res in results.items():
+        report(res, o)
+        if not o.markdown: print(f"\n{path}", flush=True); pictures(path, res)
+
+
+def pictures(path, res):
+    """beside the JSON: the page, and the figure where matplotlib is installed"""
+    runs = sorted({e["run"] for r in res["rows"] for e in r["ours"] if e["status"] == "done"})
+    if not runs: return
+    def script(name, *words):
+        subprocess.run([sys.executable, os.path.join(ROOT, "scripts", name), *words])
+    script("report.py", path, *runs, "-o", path[:-5] + ".html")
+    if importlib.util.find_spec("matplotlib"):
+        script("plot.py", "table", path, "-o", os.path.dirname(path))
+    else:
+        print(f"the figure: {os.path.basename(sys.executable)} -m pip install numpy matplotlib,\n"
+              f"scripts/plot.py table {path}")
