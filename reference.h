@@ -31,12 +31,21 @@ typedef REAL real, acc;
 static const char* const name = "ref";
 enum { large = 256, piece_rows = 0 }; // side of matrices that are large here; a batch is never cut
 
-// y (n) = by y + x; x NULL counts as zeros
+// Returns row n of x (.., C).
+template <class X> X* row_of(X* x, long n, long C) { return x + n * C; }
+
+// Returns x[i], or 0 where the model has no such bias.
+inline real or_zero(const real* x, long i) { return x ? x[i] : real(0); }
+
+// Returns x[i], or 1 where the model has no such weight.
+inline real or_one(const real* x, long i) { return x ? x[i] : real(1); }
+
+// Scales y (n) and adds x:  y = by y + x.  A NULL x counts as zeros.
 inline void add(real* y, const real* x, long n, acc by = 1) {
-    for (long i = 0; i < n; i++) { y[i] = by * y[i] + (x ? x[i] : real(0)); }
+    for (long i = 0; i < n; i++) { y[i] = by * y[i] + or_zero(x, i); }
 }
 
-// a . b, of n numbers each; NULL counts as zeros
+// Returns a . b, of n numbers each. A NULL b counts as zeros.
 inline acc dot(const real* a, const real* b, int n) {
     acc sum = 0;
     #pragma omp simd reduction(+ : sum)
@@ -44,7 +53,7 @@ inline acc dot(const real* a, const real* b, int n) {
     return sum;
 }
 
-// y (n) += a x; where either is NULL there is nothing to do
+// Adds a multiple:  y (n) += a x.  Does nothing if y or x is NULL.
 inline void add_times(real* y, acc a, const real* x, int n) {
     for (int i = 0; x && y && i < n; i++) { y[i] += a * x[i]; }
 }
@@ -52,113 +61,137 @@ inline void add_times(real* y, acc a, const real* x, int n) {
 // ----------------------------------------------------------------------------
 // 1 matrix product
 
-// out (N, OC) = inp (N, C) @ weight (OC, C)^T  [+ bias (OC) or NULL]  [+ residual (N, OC) or NULL]
+// Multiplies every row of inp by the weight:  out_no = sum_c inp_nc W_oc  [+ bias_o]  [+ res_no]
+// out, residual (N, OC); inp (N, C); weight (OC, C); bias (OC). bias and residual may be NULL
 inline void matmul_forward(real* out, const real* inp, const real* weight, const real* bias,
                            const real* residual, int N, int C, int OC) {
 #pragma omp parallel for
     for (int n = 0; n < N; n++) {
+        const real* x = row_of(inp, n, C);
         for (int o = 0; o < OC; o++) {
             const long at = (long)n * OC + o;
-            out[at] = dot(inp + (long)n * C, weight + (long)o * C, C);
+            out[at] = dot(x, row_of(weight, o, C), C);
             if (bias) { out[at] += bias[o]; }
             if (residual) { out[at] += residual[at]; }
         }
     }
 }
 
-// in the forward pass this was: out_o = sum_c inp_c W_oc + bias_o, so dinp_c [+]= sum_o dout_o W_oc
+// Computes the gradient of the input. In the forward pass this was:
+//      out_no = sum_c inp_nc W_oc + bias_o,   so   dinp_nc = sum_o dout_no W_oc    [+= if add]
 inline void matmul_backward_input(real* dinp, const real* dout, const real* weight, bool add, int N,
                                   int C, int OC) {
 #pragma omp parallel for
     for (int n = 0; n < N; n++) {
-        real* dinp_n = dinp + (long)n * C;
-        for (int c = 0; c < C && !add; c++) { dinp_n[c] = 0; }
-        for (int o = 0; o < OC; o++) {
-            add_times(dinp_n, dout[(long)n * OC + o], weight + (long)o * C, C);
-        }
+        real* dx = row_of(dinp, n, C);
+        const real* d = row_of(dout, n, OC);
+        for (int c = 0; c < C && !add; c++) { dx[c] = 0; }
+        for (int o = 0; o < OC; o++) { add_times(dx, d[o], row_of(weight, o, C), C); }
     }
 }
 
-// and dW_oc += sum_n dout_no inp_nc
+// Adds the gradient of the weight, of the same forward line:  dW_oc += sum_n dout_no inp_nc
 inline void matmul_backward_weight(acc* dweight, const real* dout, const real* inp, int N, int C,
                                    int OC) {
 #pragma omp parallel for
     for (int o = 0; o < OC; o++) {
+        acc* dw = row_of(dweight, o, C);
         for (int n = 0; n < N; n++) {
-            add_times(dweight + (long)o * C, dout[(long)n * OC + o], inp + (long)n * C, C);
+            const real d = dout[(long)n * OC + o];
+            add_times(dw, d, row_of(inp, n, C), C);
         }
     }
 }
 
-// and dbias_o += sum_n dout_no
+// Adds the gradient of the bias, of the same forward line:  dbias_o += sum_n dout_no
 inline void matmul_backward_bias(acc* dbias, const real* dout, int N, int OC) {
-    for (int n = 0; n < N; n++) { add_times(dbias, 1, dout + (long)n * OC, OC); }
+    for (int n = 0; n < N; n++) { add_times(dbias, 1, row_of(dout, n, OC), OC); }
 }
 
 // ----------------------------------------------------------------------------
 // 2 embedding and norms
 
-// out (B, T, C): row t is scale wte[token] + pos[t]. With a sink token row 0 is sink + pos[0],
-// token t row t + 1. tokens (B, T), or (B, T - 1) if sink; wte (V, C); pos (T, C), sink (C) or NULL
+// Looks up the tokens:  out_t = scale wte[token_t] + pos_t.  With a sink token, row 0 is
+// sink + pos_0 and token t has row t + 1. out (B, T, C); tokens (B, T), or (B, T - 1) if sink;
+// wte (V, C); pos (T, C) and sink (C) may be NULL
 inline void embed_forward(real* out, const int* tokens, const real* wte, const real* pos,
                           const real* sink, float scale, int B, int T, int C) {
     const int skip = sink ? 1 : 0;
     for (int b = 0; b < B; b++) {
         for (int t = 0; t < T; t++) {
-            const real* x = t < skip ? sink : wte + (long)tokens[b * (T - skip) + t - skip] * C;
-            const acc by = t < skip ? 1 : scale;
-            for (int c = 0; c < C; c++) {
-                out[((long)b * T + t) * C + c] = x[c] * by + (pos ? pos[(long)t * C + c] : real(0));
+            const real* x = sink;
+            acc by = 1;
+            if (t >= skip) {
+                const int token = tokens[b * (T - skip) + t - skip];
+                x = row_of(wte, token, C);
+                by = scale;
             }
+
+            real* o = row_of(out, (long)b * T + t, C);
+            const real* p = pos ? row_of(pos, t, C) : NULL;
+            for (int c = 0; c < C; c++) { o[c] = x[c] * by + or_zero(p, c); }
         }
     }
 }
 
-// in the forward pass this was:  out = scale wte[token] + pos,  so dwte[token] += scale dout,
-// dpos += dout, and for the sink token dsink += dout. dpos and dsink may be NULL
+// Adds the gradients of the tables. In the forward pass this was:
+//      out_t = scale wte[token_t] + pos_t,   so   dwte[token_t] += scale dout_t,   dpos_t += dout_t
+// and for the sink token dsink += dout_0. dpos and dsink may be NULL
 inline void embed_backward(acc* dwte, acc* dpos, acc* dsink, const real* dout, const int* tokens,
                            float scale, int B, int T, int C) {
     const int skip = dsink ? 1 : 0;
     for (int b = 0; b < B; b++) {
         for (int t = 0; t < T; t++) {
-            const real* d = dout + ((long)b * T + t) * C;
-            if (dpos) { add_times(dpos + (long)t * C, 1, d, C); }
-            if (t < skip) { add_times(dsink, 1, d, C); continue; }
-            add_times(dwte + (long)tokens[b * (T - skip) + t - skip] * C, scale, d, C);
+            const real* d = row_of(dout, (long)b * T + t, C);
+            if (dpos) { add_times(row_of(dpos, t, C), 1, d, C); }
+
+            if (t < skip) {
+                add_times(dsink, 1, d, C);
+            } else {
+                const int token = tokens[b * (T - skip) + t - skip];
+                add_times(row_of(dwte, token, C), scale, d, C);
+            }
         }
     }
 }
 
-// one row of a norm:  out = x^ weight + bias (C each, or NULL),  x^ = (x - mean) rstd, where
+// Normalizes one row:  out = x^ weight + bias (C each, or NULL),  x^ = (x - mean) rstd, where
 //      LayerNorm   mean of the row,    rstd = 1 / sqrt(mean((x - mean)^2) + eps)   (Ba et al. 2016)
 //      RMSNorm     mean NULL: no mean, rstd = 1 / sqrt(mean(x^2) + eps)    (Zhang & Sennrich 2019)
 inline void norm_row(real* out, acc* mean, acc* rstd, const real* x, const real* weight,
                      const real* bias, float eps, int C) {
-    acc m = 0, variance = 0;
+    acc m = 0;
     for (int c = 0; c < C && mean; c++) { m += x[c] / C; }
+
+    acc variance = 0;
     for (int c = 0; c < C; c++) { variance += (x[c] - m) * (x[c] - m) / C; }
     const acc r = acc(1) / sqrt(variance + acc(eps));
+
     for (int c = 0; c < C; c++) {
-        out[c] = (x[c] - m) * r * (weight ? weight[c] : real(1)) + (bias ? bias[c] : real(0));
+        out[c] = (x[c] - m) * r * or_one(weight, c) + or_zero(bias, c);
     }
     *rstd = r;
     if (mean) { *mean = m; }
 }
 
-// in the forward pass this was:  out = x^ w + b,  x^ = (x - mean) r.  With g = dout w
+// Computes the gradients of one row. In the forward pass this was:
+//      out = x^ w + b,   x^ = (x - mean) r,   so, with g = dout w,
 //      dx = r (g - mean(g) - x^ mean(g x^))    LayerNorm: mean and r both depend on every x
 //      dx = r (g           - x^ mean(g x^))    RMSNorm: only r does          [dx += .. if add]
 //      dw += dout x^,   db += dout
 inline void norm_row_backward(real* dx, acc* dweight, acc* dbias, const real* dout, const real* x,
                               const real* weight, const acc* mean, acc r, bool add, int C) {
     const acc m = mean ? *mean : acc(0);
-    auto g = [=](int c) { return dout[c] * (weight ? weight[c] : real(1)); };
+    auto g = [=](int c) { return dout[c] * or_one(weight, c); };
     auto normed = [=](int c) { return (x[c] - m) * r; };
-    acc mean_g = 0, mean_gx = 0;
+
+    acc mean_g = 0;
+    acc mean_gx = 0;
     for (int c = 0; c < C; c++) {
         mean_g += mean ? g(c) / C : acc(0);
         mean_gx += g(c) * normed(c) / C;
     }
+
     for (int c = 0; c < C; c++) {
         const acc d = r * (g(c) - mean_g - normed(c) * mean_gx);
         if (dweight) { dweight[c] += dout[c] * normed(c); }
@@ -167,7 +200,7 @@ inline void norm_row_backward(real* dx, acc* dweight, acc* dbias, const real* do
     }
 }
 
-// out (N, C) <- inp (N, C);  mean (N), or NULL for RMSNorm; rstd (N)
+// Normalizes every row of inp. out, inp (N, C); rstd (N); mean (N), or NULL for RMSNorm
 inline void norm_forward(real* out, acc* mean, acc* rstd, const real* inp, const real* weight,
                          const real* bias, float eps, int N, int C) {
     for (int n = 0; n < N; n++) {
@@ -176,7 +209,7 @@ inline void norm_forward(real* out, acc* mean, acc* rstd, const real* inp, const
     }
 }
 
-// dx (N, C), dweight (C) or NULL, dbias (C) or NULL <- dout (N, C)
+// Computes the gradients of all rows. dx, dout, x (N, C); dweight (C) and dbias (C) may be NULL
 inline void norm_backward(real* dx, acc* dweight, acc* dbias, const real* dout, const real* x,
                           const real* weight, const acc* mean, const acc* rstd, bool add, int N,
                           int C) {
@@ -191,17 +224,18 @@ inline void norm_backward(real* dx, acc* dweight, acc* dbias, const real* dout, 
 // 3 before attention. A row of qkv is (q of NH heads | k of KV heads | v of KV heads), HS channels
 // each
 
-// f(at, i) for every number of q and k: its places in qkv and in a tensor (N, (NH + KV) HS)
+// Calls f(at, i) for every number of q and k: its places in qkv and in a tensor (N, (NH + KV) HS)
 template <class F> void each_qk(AttnShape s, F f) {
     const long QK = (s.NH + s.KV) * s.HS;
     for (long i = 0; i < s.B * s.T * QK; i++) { f(i / QK * attn_row(s) + i % QK, i); }
 }
 
-// that tensor, qk <- qkv, and back: ATTN=mlp computes phi from it in two matrix products
+// Copies q and k out of qkv into that tensor. ATTN=mlp computes phi from it in two matrix products
 inline void qk_gather(real* qk, const real* qkv, AttnShape s) {
     each_qk(s, [=](long at, long i) { qk[i] = qkv[at]; });
 }
 
+// Copies q and k back into qkv.
 inline void qk_scatter(real* qkv, const real* qk, AttnShape s) {
     each_qk(s, [=](long at, long i) { qkv[at] = qk[i]; });
 }
@@ -214,44 +248,52 @@ inline QkGroup qk_group(int g, bool all, AttnShape s) {
     return g == 0 ? QkGroup{ 0, s.NH * s.HS, true } : QkGroup{ s.NH * s.HS, s.KV * s.HS, false };
 }
 
-// RMSNorm of q and k, in place: of every head, with weights wq, wk (HS) that all heads share, or of
-// `all` heads together, wq (NH HS), wk (KV HS). qk_in (N, (NH + KV) HS) <- q and k as they were;
-// rstd (N, NH + KV), or (N, 2) for all
+// Normalizes q and k by RMSNorm, in place: every head, with weights wq, wk (HS) that all heads
+// share, or `all` heads together, with wq (NH HS), wk (KV HS).
+// qk_in (N, (NH + KV) HS) <- q and k as they were; rstd (N, NH + KV), or (N, 2) for all
 inline void qk_norm_forward(real* qkv, real* qk_in, acc* rstd, const real* wq, const real* wk,
                             bool all, float eps, AttnShape s) {
-    const int QK = (s.NH + s.KV) * s.HS, G = qk_groups(all, s);
+    const int QK = (s.NH + s.KV) * s.HS;
+    const int G = qk_groups(all, s);
     qk_gather(qk_in, qkv, s);
     for (int i = 0; i < s.B * s.T * G; i++) {
         const QkGroup a = qk_group(i % G, all, s);
-        const real *x = qk_in + (long)(i / G) * QK + a.from, *w = a.is_q ? wq : wk;
-        real* out = qkv + (long)(i / G) * attn_row(s) + a.from;
+        const real* x = row_of(qk_in, i / G, QK) + a.from;
+        const real* w = a.is_q ? wq : wk;
+        real* out = row_of(qkv, i / G, attn_row(s)) + a.from;
         norm_row(out, NULL, rstd + i, x, w, NULL, eps, a.C);
     }
 }
 
-// in the forward pass this was:  q = x r w of every group.  dq, dk of dqkv become dx;  dwq, dwk +=
+// Turns dq and dk of dqkv into dx; adds to dwq, dwk. In the forward pass this was:
+//      q = x r w   of every group;   norm_row_backward has its gradients
 inline void qk_norm_backward(real* dqkv, acc* dwq, acc* dwk, const real* qk_in, const acc* rstd,
                              const real* wq, const real* wk, bool all, AttnShape s) {
-    const int QK = (s.NH + s.KV) * s.HS, G = qk_groups(all, s);
+    const int QK = (s.NH + s.KV) * s.HS;
+    const int G = qk_groups(all, s);
     for (int i = 0; i < s.B * s.T * G; i++) {
         const QkGroup a = qk_group(i % G, all, s);
-        const real *x = qk_in + (long)(i / G) * QK + a.from, *w = a.is_q ? wq : wk;
-        real* d = dqkv + (long)(i / G) * attn_row(s) + a.from;
+        const real* x = row_of(qk_in, i / G, QK) + a.from;
+        const real* w = a.is_q ? wq : wk;
+        real* d = row_of(dqkv, i / G, attn_row(s)) + a.from;
         norm_row_backward(d, a.is_q ? dwq : dwk, NULL, d, x, w, NULL, rstd[i], false, a.C);
     }
 }
 
-// rotary positions, in place, on the first rot channels of every head of q and k: at token t the
-// pair (x_i, x_{i+rot/2}) turns by sign * t * theta_i. table (T, rot/2, 2) holds cos and sin (Eq.
-// 8; pairs as in LLaMA). Backward is the turn the other way: sign -1, on the gradient
+// Rotates the first rot channels of every head of q and k, in place, by the position: at token t
+// the pair (x_i, x_{i+rot/2}) turns by sign * t * theta_i. table (T, rot/2, 2) holds cos and sin
+// (Eq. 8; pairs as in LLaMA). Backward is the turn the other way: sign -1, on the gradient
 inline void rope(real* qkv, const acc* table, int sign, AttnShape s) {
     const int half = s.rot / 2;
     for (int n = 0; n < s.B * s.T; n++) {
         const acc* turn = table + (long)(n % s.T) * half * 2;
         for (int h = 0; h < s.NH + s.KV; h++) {
-            real* x = qkv + (long)n * attn_row(s) + h * s.HS;
+            real* x = row_of(qkv, n, attn_row(s)) + h * s.HS;
             for (int i = 0; i < half; i++) {
-                const acc co = turn[2 * i], si = sign * turn[2 * i + 1], a = x[i], b = x[i + half];
+                const acc co = turn[2 * i];
+                const acc si = sign * turn[2 * i + 1];
+                const acc a = x[i];
+                const acc b = x[i + half];
                 x[i] = a * co - b * si;
                 x[i + half] = a * si + b * co;
             }
@@ -259,12 +301,14 @@ inline void rope(real* qkv, const acc* table, int sign, AttnShape s) {
     }
 }
 
-// ATTN=kernel_elu: phi(x) = elu(x) + 1, that is x + 1 above 0 and e^x below, in place on q and k
+// Applies the kernel of ATTN=kernel_elu to q and k, in place: phi(x) = elu(x) + 1, that is x + 1
+// above 0 and e^x below
 inline void phi_elu1_forward(real* qkv, AttnShape s) {
     each_qk(s, [=](long at, long) { qkv[at] = qkv[at] > 0 ? qkv[at] + real(1) : exp_(qkv[at]); });
 }
 
-// in the forward pass this was:  y = x > 0 ? x + 1 : e^x,  so dqkv: dx = min(y, 1) dy;  y is qkv
+// Turns dqkv from dy into dx; y is qkv. In the forward pass this was:
+//      y = x > 0 ? x + 1 : e^x,   so   dx = min(y, 1) dy
 inline void phi_elu1_backward(real* dqkv, const real* qkv, AttnShape s) {
     each_qk(s, [=](long at, long) { dqkv[at] *= min_(qkv[at], real(1)); });
 }
@@ -298,6 +342,7 @@ template <class A, class Bi, class Pe> struct Head {
     }
 };
 
+// Attends:  out_t = sum_j A_j v_j,  A_j the weights.
 // out (B, T, NH HS), stat (B, NH, T, 2) <- qkv (B, T, (NH + 2 KV) HS).
 // The extra column: kstar, vstar (KV or 1, HS), or kstar = z (NH or 1) of BIAS=logit; NULL is zero
 template <class A, class Bi, class Pe>
@@ -316,8 +361,10 @@ void attention_forward(real* out, acc* stat, const real* qkv, const real* kstar,
                 score[j] = head.score(t, j);
                 m = max_(m, score[j]);
             }
+
             // pass 2: the weights w_j = f(s_j), their sum in Z, and sum_j w_j v_j
-            real *o = out + (((long)b * s.T + t) * s.NH + h) * s.HS, sum = 0;
+            real* o = out + (((long)b * s.T + t) * s.NH + h) * s.HS;
+            real sum = 0;
             for (int i = 0; i < s.HS; i++) { o[i] = 0; }
             for (int j = 0; j <= s.T; j++) {
                 if (!head.sees(t, j)) { continue; }
@@ -325,6 +372,7 @@ void attention_forward(real* out, acc* stat, const real* qkv, const real* kstar,
                 sum += attn_mass<A>(w, real(s.p));
                 add_times(o, attn_share<A>(w), head.v(j), s.HS);
             }
+
             // o_t = sum_j A_j v_j,  A_j = alpha w_j / Z
             acc row[2];
             const real factor = attn_stat<A>(row, m, sum, real(s.p), attn_alpha<A, real>(s));
@@ -334,7 +382,8 @@ void attention_forward(real* out, acc* stat, const real* qkv, const real* kstar,
     }
 }
 
-// in the forward pass this was:  o = sum_j A_j v_j,  A_j = alpha f(s_j) / Z,  s_j a score,  so
+// Computes the gradients of q, k and v. In the forward pass this was:
+//      o = sum_j A_j v_j,  A_j = alpha f(s_j) / Z,  s_j a score,   so
 //      dv_j += A_j do,  d = attn_ds(do . v_j, ..) attn_slope(s_j) scale,  dq += d k_j,  dk_j += d q
 // dqkv is overwritten; dkstar, dvstar += as kstar, vstar, or NULL. With turns, rope's table,
 // dq and dk are rotated back: if q and k came out of rope, this is its backward, too
@@ -353,14 +402,16 @@ void attention_backward(real* dqkv, acc* dkstar, acc* dvstar, const real* dout, 
         acc* dz = Bi::column == LOGIT_COLUMN ? d_star : NULL;
         for (int t = 0; t < s.T; t++) {
             const long at = (((long)b * s.T + t) * s.NH + h) * HS;
-            const real *do_t = dout + at, *st = stat + ((long)bh * s.T + t) * 2;
+            const real* do_t = dout + at;
+            const real* st = stat + ((long)bh * s.T + t) * 2;
             const real delta = attn_delta<A>(dot(do_t, out + at, HS), st[1], alpha);
             real* dq = dqkv + ((long)b * s.T + t) * W + h * HS;
             for (int j = 0; j <= s.T; j++) {
                 if (!head.sees(t, j)) { continue; }
                 const bool extra = j == s.T;
-                const real s_j = head.score(t, j), A_j = attn_weight<A>(s_j, st[0], st[1]),
-                           dA = dot(do_t, head.v(j), HS);
+                const real s_j = head.score(t, j);
+                const real A_j = attn_weight<A>(s_j, st[0], st[1]);
+                const real dA = dot(do_t, head.v(j), HS);
                 const real ds = attn_ds<A>(s_j, A_j, dA, st[0], st[1], delta, real(s.p), alpha);
                 const real d = ds * attn_slope<A>(s_j, real(s.cap)) * real(s.scale);
                 real* dk = extra ? dk_star : dqkv + ((long)b * s.T + j) * W + (s.NH + head.g) * HS;
@@ -377,71 +428,89 @@ void attention_backward(real* dqkv, acc* dkstar, acc* dvstar, const real* dout, 
 // ----------------------------------------------------------------------------
 // 5 after attention
 
-// out (N, NH HS) = att sigmoid(gate);  gate (N, NH width): width 1 gates heads, width HS channels
+// Gates the heads:  out = att sigma(gate).  out, att (N, NH HS); gate (N, NH width): width 1 gates
+// heads, width HS channels
 inline void gate_forward(real* out, const real* att, const real* gate, int width, AttnShape s) {
     for (long i = 0; i < (long)s.B * s.T * s.NH * s.HS; i++) {
-        out[i] = att[i] * sigmoid_(gate[width == 1 ? i / s.HS : i]);
+        const long at = width == 1 ? i / s.HS : i;
+        out[i] = att[i] * sigmoid_(gate[at]);
     }
 }
 
-// in the forward pass this was:  out = att sigma(gate),  so datt = dout sigma, and dgate =
-// dout att sigma (1 - sigma), summed over a head whose channels share the number. datt may be dout
+// Computes both gradients. In the forward pass this was:
+//      out = att sigma(gate),   so   datt = dout sigma,   dgate = dout att sigma (1 - sigma)
+// dgate is summed over the channels of a head that share one number. datt may be dout
 inline void gate_backward(real* datt, real* dgate, const real* dout, const real* att,
                           const real* gate, int width, AttnShape s) {
     const long n = (long)s.B * s.T * s.NH * s.HS;
     memset(dgate, 0, n / s.HS * width * sizeof(real));
     for (long i = 0; i < n; i++) {
         const long at = width == 1 ? i / s.HS : i;
-        const real g = sigmoid_(gate[at]), d = dout[i];
+        const real g = sigmoid_(gate[at]);
+        const real d = dout[i];
+
         dgate[at] += d * att[i] * g * (real(1) - g);
         datt[i] = d * g;
     }
 }
 
-// out_h = att_h + v*_h (vstar: (NH or 1, HS), or NULL), side by side (N, NH HS), or their sum over
-// the heads (N, HS)
+// Combines the heads:  out_h = att_h + v*_h, side by side (N, NH HS), or their sum (N, HS).
+// vstar (NH or 1, HS) may be NULL
 inline void heads_forward(real* out, const real* att, const real* vstar, bool sum, AttnShape s) {
-    const long W = s.NH * s.HS, OC = sum ? s.HS : W, N = s.B * s.T, S = s.bias_shared ? s.HS : W;
+    const long N = s.B * s.T;
+    const long W = s.NH * s.HS;
+    const long OC = sum ? s.HS : W;
+    const long S = s.bias_shared ? s.HS : W;
     memset(out, 0, N * OC * sizeof(real));
     for (long i = 0; i < N * W; i++) {
-        const real* v = vstar ? vstar + i % S : NULL;
-        out[i / W * OC + i % OC] += att[i] + (v ? *v : real(0));
+        const long row = i / W;
+        out[row * OC + i % OC] += att[i] + or_zero(vstar, i % S);
     }
 }
 
-// in the forward pass this was:  out_h = att_h + v*_h, or their sum.  datt_h = dout_h or dout, so
-// dvstar_h += the same
+// Hands the gradient back to the heads. In the forward pass this was:
+//      out_h = att_h + v*_h, or their sum,   so   datt_h = dout_h, or dout,   dvstar_h += datt_h
 inline void heads_backward(real* datt, acc* dvstar, const real* dout, bool sum, AttnShape s) {
-    const long W = s.NH * s.HS, OC = sum ? s.HS : W, N = s.B * s.T;
+    const long N = s.B * s.T;
+    const long W = s.NH * s.HS;
+    const long OC = sum ? s.HS : W;
+    const long S = s.bias_shared ? s.HS : W;
     for (long i = 0; i < N * W; i++) {
-        datt[i] = dout[i / W * OC + i % OC];
-        if (dvstar) { dvstar[s.bias_shared ? i % s.HS : i % W] += datt[i]; }
+        const long row = i / W;
+        datt[i] = dout[row * OC + i % OC];
+        if (dvstar) { dvstar[i % S] += datt[i]; }
     }
 }
 
-// out (N, F) = act(inp), out may be inp; or, gated, act(gate) up with inp (N, 2 F) = gate | up
+// Applies the activation:  out = act(inp);  gated:  out = act(gate) up  with inp = gate | up.
+// out (N, F); inp (N, F), or (N, 2 F) if gated. out may be inp unless gated
 inline void ffn_forward(real* out, const real* inp, Activation act, bool gated, int N, int F) {
     with_activation(act, [=](auto f) {
         for (int n = 0; n < N; n++) {
-            const real *gate = inp + (long)n * F * (gated ? 2 : 1), *up = gate + F;
-            for (int i = 0; i < F; i++) {
-                out[(long)n * F + i] = f.act(gate[i]) * (gated ? up[i] : real(1));
-            }
+            const real* gate = row_of(inp, n, gated ? 2 * F : F);
+            const real* up = gated ? gate + F : NULL;
+            real* o = row_of(out, n, F);
+            for (int i = 0; i < F; i++) { o[i] = f.act(gate[i]) * or_one(up, i); }
         }
     });
 }
 
-// in the forward pass this was:  out = act(g) u,  so dg = dout act'(g) u,  du = dout act(g)
+// Computes the gradients of g and u. In the forward pass this was:
+//      out = act(g) u,   so   dg = dout act'(g) u,   du = dout act(g)
 inline void ffn_backward(real* dinp, const real* dout, const real* inp, Activation act,
                          bool gated, int N, int F) {
     with_activation(act, [=](auto f) {
         for (int n = 0; n < N; n++) {
-            const long row = (long)n * F * (gated ? 2 : 1);
+            const real* gate = row_of(inp, n, gated ? 2 * F : F);
+            const real* up = gated ? gate + F : NULL;
+            real* dgate = row_of(dinp, n, gated ? 2 * F : F);
+            real* dup = dgate + F;
             for (int i = 0; i < F; i++) {
-                const real g = inp[row + i], u = gated ? inp[row + F + i] : real(1),
-                           d = dout[(long)n * F + i];
-                dinp[row + i] = d * f.dact(g) * u;
-                if (gated) { dinp[row + F + i] = d * f.act(g); }
+                const real g = gate[i];
+                const real u = or_one(up, i);
+                const real d = dout[(long)n * F + i];
+                dgate[i] = d * f.dact(g) * u;
+                if (gated) { dup[i] = d * f.act(g); }
             }
         }
     });
@@ -454,8 +523,8 @@ struct Update { float lr, beta1, beta2, eps, weight_decay; long step; };
 // multiply them by. In device memory, so that the host need not wait for it
 struct StepSums { double loss, squares; float grad_scale; };
 
-// what the gradients are multiplied by so that their norm is at most clip (0: off). NAN, and no
-// update, if not finite
+// Returns the factor that brings the gradients' norm down to clip (0: off). Returns NAN, which
+// means no update, if the loss or the norm is not finite
 HD float grad_scale(double loss, double squares, float clip) {
     if (loss - loss != 0 || squares - squares != 0) { return NAN; }
     const double scale = clip > 0 ? clip / (sqrt(squares) + 1e-6) : 1.0;
@@ -465,7 +534,7 @@ HD float grad_scale(double loss, double squares, float clip) {
 // ---- Muon's part in elementwise steps, for a matrix of weights (rows, cols). x is wide, (r, c)
 // with r <= c: the matrix, or its transpose if it has more rows than columns
 
-// the index in x of element (i, j) of the weights
+// Returns the index in x of element (i, j) of the weights
 HD long muon_place(int i, int j, int rows, int cols) {
     return rows > cols ? (long)j * rows + i : (long)i * cols + j;
 }
@@ -478,9 +547,9 @@ namespace ref {
 // ----------------------------------------------------------------------------
 // 6 classifier
 
-// losses (N) = -ln softmax(y)[target],  y = logits, or cap tanh(logits / cap) unless cap is 0.
-// logits (N, V) become y and then, unless dloss is 0, dloss dlosses/dlogits. A target of -1 has no
-// loss and no gradient
+// Computes losses (N) = -ln softmax(y)[target],  y = logits, or cap tanh(logits / cap) if cap
+// is not 0. logits (N, V) become y and then, unless dloss is 0, dloss dlosses/dlogits. A target
+// of -1 has no loss and no gradient
 inline void classifier(acc* losses, real* logits, const int* targets, float dloss, float cap, int N,
                        int V) {
 #pragma omp parallel for
@@ -507,19 +576,19 @@ inline void classifier(acc* losses, real* logits, const int* targets, float dlos
 // ----------------------------------------------------------------------------
 // 7 optimizer
 
-// the weights as `real`: the same numbers, where `acc` is no wider
+// Copies the weights as `real`: the same numbers, where `acc` is no wider
 inline void cast_to_real(real* dst, const acc* src, long n) {
     for (long i = 0; i < n && dst != src; i++) { dst[i] = src[i]; }
 }
 
-// sums->loss += sum of losses (n) / count
+// Adds the mean loss:  sums->loss += sum of losses (n) / count
 inline void loss_add(StepSums* sums, const acc* losses, long n, double count) {
     double sum = 0;
     for (long i = 0; i < n; i++) { sum += losses[i]; }
     sums->loss += sum / count;
 }
 
-// sums->squares = sum of x^2, and the grad_scale that follows from it and from the loss
+// Computes sums->squares = sum of x^2, and the grad_scale that follows from it and from the loss
 inline void square_norm(StepSums* sums, const acc* x, float clip, long n) {
     double sum = 0;
     for (long i = 0; i < n; i++) { sum += (double)x[i] * x[i]; }
@@ -527,25 +596,29 @@ inline void square_norm(StepSums* sums, const acc* x, float clip, long n) {
     sums->grad_scale = grad_scale(sums->loss, sum, clip);
 }
 
-// (Loshchilov & Hutter 2017)  m = b1 m + (1 - b1) g,  v = b2 v + (1 - b2) g^2,
+// Steps with AdamW (Loshchilov & Hutter 2017):
+//      m = b1 m + (1 - b1) g,  v = b2 v + (1 - b2) g^2,
 //      w -= lr (m^ / (sqrt(v^) + eps) + decay w),   m^ = m / (1 - b1^step),  v^ = v / (1 - b2^step)
 // master holds the weights, params their copy as `real`, which may be the same array
 inline void adamw_update(real* params, acc* master, acc* m, acc* v, const acc* grads,
                          const StepSums* sums, Update o, long n) {
     if (std::isnan(sums->grad_scale)) { return; }
-    const acc b1 = o.beta1, b2 = o.beta2, c1 = 1 - pow((double)o.beta1, o.step),
-              c2 = 1 - pow((double)o.beta2, o.step);
+    const acc b1 = o.beta1;
+    const acc b2 = o.beta2;
+    const acc c1 = 1 - pow((double)o.beta1, o.step);
+    const acc c2 = 1 - pow((double)o.beta2, o.step);
     for (long i = 0; i < n; i++) {
         const acc g = grads[i] * acc(sums->grad_scale);
         m[i] = b1 * m[i] + (1 - b1) * g;
         v[i] = b2 * v[i] + (1 - b2) * g * g;
-        master[i] -= acc(o.lr) *
-                     (m[i] / c1 / (sqrt(v[i] / c2) + acc(o.eps)) + acc(o.weight_decay) * master[i]);
+
+        const acc direction = m[i] / c1 / (sqrt(v[i] / c2) + acc(o.eps));
+        master[i] -= acc(o.lr) * (direction + acc(o.weight_decay) * master[i]);
         params[i] = master[i];
     }
 }
 
-// SGD with momentum beta1:  m = b1 m + g,  w -= lr (m + decay w)
+// Steps with SGD and momentum beta1:  m = b1 m + g,  w -= lr (m + decay w)
 inline void sgd_update(real* params, acc* master, acc* m, acc*, const acc* grads,
                        const StepSums* sums, Update o, long n) {
     if (std::isnan(sums->grad_scale)) { return; }
@@ -556,7 +629,7 @@ inline void sgd_update(real* params, acc* master, acc* m, acc*, const acc* grads
     }
 }
 
-// x <- u / |u|,  u = g + beta m (Nesterov),  after m = beta m + g
+// Starts a step of Muon:  x = u / |u|,  u = g + beta m (Nesterov),  after m = beta m + g
 inline void muon_begin(real* x, acc* m, const acc* grads, const StepSums* sums, int rows,
                        int cols) {
     if (std::isnan(sums->grad_scale)) { return; }
@@ -573,14 +646,14 @@ inline void muon_begin(real* x, acc* m, const acc* grads, const StepSums* sums, 
     }
 }
 
-// aa (r, r), which is A A, <- a I + b A + c A A
+// Mixes a Newton-Schulz step:  aa (r, r), which is A A, becomes  a I + b A + c A A
 inline void muon_mix(real* aa, const real* a, int r) {
     for (long k = 0; k < (long)r * r; k++) {
         aa[k] = MUON_C * aa[k] + MUON_B * a[k] + (k / r == k % r ? MUON_A : 0);
     }
 }
 
-// w -= lr (length sqrt(max(rows, cols)) x + decay w)
+// Ends a step of Muon:  w -= lr (length sqrt(max(rows, cols)) x + decay w)
 inline void muon_end(real* params, acc* master, const real* x, const StepSums* sums, Update o,
                      int rows, int cols) {
     if (std::isnan(sums->grad_scale)) { return; }
