@@ -4,7 +4,7 @@ text/pattern.cpp -- what pattern.h declares.
 #include "pattern.h"
 #include <algorithm>
 #include <limits.h>
-#include "unicode.h"
+#include "split.h"
 
 // ----------------------------------------------------------------------------
 // an expression -> its atoms
@@ -94,14 +94,20 @@ static void join_ranges(Ranges* ranges) {
     *ranges = joined;
 }
 
-// Reads what is between [ and ].
-static bool read_set(PatternReader* r, Atom* atom) {
+// Reads what is between [ and ]. A set inside, [^a[bc]], adds its characters.
+static bool read_set(PatternReader* r, Atom* atom, bool inside = false) {
     const bool negated = r->take("^");
     bool any = false;
     while (!r->take("]")) {
         any = true;
         if (read_named(r, atom)) {
             if (atom->negated) { return false; }         // \S in a set
+            continue;
+        }
+        if (r->take("[:")) { return false; }             // [:alpha:]
+        if (r->take("[")) {
+            const bool read = !inside && read_set(r, atom, true);
+            if (!read || atom->negated) { return false; }
             continue;
         }
         uint32_t first;
@@ -121,6 +127,10 @@ static bool read_atom(PatternReader* r, Atom* atom) {
         atom->kind = ATOM_NOT_BEFORE;
         atom->kinds = IS_SPACE;
         atom->negated = true;
+        return true;
+    }
+    if (r->take("(?i:'s|'t|'re|'ve|'m|'ll|'d)?")) {
+        atom->kind = ATOM_CONTRACTION;
         return true;
     }
     if (r->take("$")) {
@@ -250,6 +260,13 @@ static size_t back_one(const std::string& s, size_t i) {
 static size_t match_from(const Alternative& a, size_t k, const std::string& s, size_t i) {
     if (k == a.size()) { return i; }
     const Atom& atom = a[k];
+    if (atom.kind == ATOM_CONTRACTION) {
+        const bool apostrophe = i < s.size() && s[i] == '\'';
+        const size_t length = apostrophe ? contraction(s.data(), i, s.size(), true) : 0;
+        const size_t whole = match_from(a, k + 1, s, i + length);
+        if (whole != s.npos || !length) { return whole; }
+        return match_from(a, k + 1, s, i);
+    }
     if (atom.kind != ATOM_SET) { return holds(atom, s, i) ? match_from(a, k + 1, s, i) : s.npos; }
     int taken = 0;
     size_t end = i;

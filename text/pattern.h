@@ -2,7 +2,8 @@
 pattern.h -- expressions that few tokenizers split by: alternatives of sets of characters, each
 taken a number of times. split.h has the two that most tokenizers split by, which are faster.
 
-    [\p{L}\p{M}]+   [^\r\n]?   \p{N}{1,3}   \s*   (?!\S)   $   A|B
+    [\p{L}\p{M}]+   [^\r\n]?   [^a[bc]]   \p{N}{1,3}   \s*   (?!\S)   $   A|B
+    (?i:'s|'t|'re|'ve|'m|'ll|'d)?
 
 A set takes as many characters as it can, then gives back one after the other until the rest fits;
 the first alternative that fits is it. Where none fits, the text goes to the next character.
@@ -22,7 +23,7 @@ enum {
 
 typedef std::vector<std::pair<uint32_t, uint32_t>> Ranges;       // code points, first and last
 
-enum AtomKind { ATOM_SET, ATOM_NOT_BEFORE, ATOM_LINE_END };
+enum AtomKind { ATOM_SET, ATOM_NOT_BEFORE, ATOM_LINE_END, ATOM_CONTRACTION };
 
 struct Atom {
     AtomKind kind = ATOM_SET;

@@ -3,6 +3,7 @@ text/tokenizer_steps.cpp -- components of tokenizer.json -> steps. To support a 
 in COMPONENTS, one StepKind, and one case where steps of its stage run.
 */
 #include "../models/directory.h"
+#include "expressions.h"
 #include "tokenizer_build.h"
 #include <limits.h>
 
@@ -36,16 +37,10 @@ static const KnownRegex KNOWN_REGEXES[] = {
     { "'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}+|\\p{N}{1,3}+"
       "| ?[^\\s\\p{L}\\p{N}]++[\\r\\n]*|\\s*[\\r\\n]|\\s+(?!\\S)|\\s+",
       SPLIT_CL100K, INT_MAX },
-    // DeepSeek V3, the last of its three; the line ends stand in it as they are
-    { "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+"
-      "|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\r\n]*"
-      "|\\s*[\r\n]+|\\s+(?!\\S)|\\s+",
-      SPLIT_PATTERN, 0 },
-    // Mistral's Tekken
-    { "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]*[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]+"
-      "|[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]+[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]*"
-      "|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
-      SPLIT_PATTERN, 0 },
+    // the last of DeepSeek V3's three
+    { EXPRESSION_DEEPSEEK_V3, SPLIT_PATTERN, 0 },
+    { EXPRESSION_TEKKEN, SPLIT_PATTERN, 0 },
+    { EXPRESSION_O200K, SPLIT_PATTERN, 0 },
 };
 
 static const KnownRegex* known_regex(const std::string& regex) {
@@ -138,7 +133,9 @@ static bool add_pattern(const Component& c, const std::string& regex, const Know
     Pattern pattern;
     if (!pattern_parse(regex, &pattern)) { return false; }
     if (!known && !pattern_is_linear(pattern)) { return false; }
-    c.add(SPLIT_PATTERN)->expression = std::make_shared<Pattern>(pattern);
+    Step* step = c.add(SPLIT_PATTERN);
+    step->pattern = regex;
+    step->expression = std::make_shared<Pattern>(pattern);
     return true;
 }
 

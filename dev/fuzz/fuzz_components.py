@@ -1,5 +1,5 @@
-"""fuzz_components.py BINARY TEXT [COUNT] -- fuzz_tokenizer.py on small tokenizers that use each
-component tokenizer.h accepts.
+"""fuzz_components.py BINARY TEXT [COUNT [CASE ..]] -- fuzz_tokenizer.py on small tokenizers that
+use each component tokenizer.h accepts.
 
 They are trained here on TEXT, then written with other normalizers, splitters, decoders,
 added-token flags and model switches.
@@ -64,6 +64,12 @@ pre('deepseek 2', *each('[\r\n]', '\\s?[A-Za-z\u00b5\u00c0-\u00d6\u00d8-\u00f6\u
                         r'\s+$', '[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+'),
     dict(type='Digits', individual_digits=True), bytelevel)
 pre('tekken', *each(tekken), bytelevel)
+tail = "(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+o200k = (rf'[^\r\n\p{{L}}\p{{N}}]?{upper}*{small}+{tail}'
+         rf'|[^\r\n\p{{L}}\p{{N}}]?{upper}+{small}*{tail}'
+         r'|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+')
+pre('o200k', *each(o200k), bytelevel)
+pre('bloom', *each(' ?[^(\\s|[.,!?…。，、।۔،])]+'), bytelevel)
 for regex in (r'[\p{M}\p{S}]+', r'[^\p{Ll}\p{P}]+', r'\p{N}{1,3}', r'\S?[\p{Lu}\p{Lt}]+',
               r'\s+(?!\S)', r'[\p{Lm}\p{Lo}\-&^]'):
     pre(f'expression {len(cases)}', *each(regex), bytelevel)
@@ -138,6 +144,8 @@ def template(j):
         special_tokens={s: dict(id=s, ids=[i], tokens=[s]) for i, s in ((1, '<s>'), (2, '</s>'))})
 case('template', level, template)
 
+chosen = sys.argv[4:]
+if chosen: cases = {name: cases[name] for name in chosen}
 failed = 0
 fuzz = os.path.join(os.path.dirname(os.path.abspath(__file__)), 'fuzz_tokenizer.py')
 for k, (name, j) in enumerate(cases.items()):

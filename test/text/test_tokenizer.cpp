@@ -4,6 +4,7 @@ and is everything else refused? vectors/ holds golden ids (dev/make/make_vectors
 test_tokenizer TOKENIZER VECTORS.jsonl...
 */
 #include "../../text/bpe.h"
+#include "../../text/expressions.h"
 #include "../../text/normalize.h"
 #include "../../text/split.h"
 #include "../../tokenizer.h"
@@ -344,12 +345,18 @@ static const struct { const char* regex; const char* text; const char* want; } E
     { "b|ab|a", "abab", "ab|ab" },
     { "a|ab", "abab", "a|b|a|b" },
     { "a*ab", "caaab", "c|aaab" },
+    { "[a[bc]d]+", "xabcdx[a]", "x|abcd|x[|a|]" },
+    { " ?[^(\\s|[.,!])]+", "a(b) [c],  d|]e.", "a|(|b|)| [c]|, | d|||]e|." },
+    { "a(?i:'s|'t|'re|'ve|'m|'ll|'d)?", "a'Sa'\xC5\xBF" "a'x'sa'LL", "a'S|a'\xC5\xBF|a|'x's|a'LL" },
+    { "a(?i:'s|'t|'re|'ve|'m|'ll|'d)?'", "a'sa's'", "a'|s|a's'" },
+    { EXPRESSION_O200K, "aBc DON'Tx we'll 1234/\n", "a|Bc| DON'T|x| we'll| |123|4|/\n" },
 };
 
 // Expressions that mean something else than they seem to, or could take long.
 static const char* const NOT_READ[] = {
     "a++", "a?+", "\\p{N}{1,3}+", "a{2}", "a*", "", "a|", "(a)", "[[:alpha:]]", "[a&&b]", "[^]",
     "[a", "\\w", "\\p{Lu}", "\\p{Han}", "\\p{^L}", "[b-a]", ".", "^a", "a**", "[\\S]", "\\",
+    "[a[^b]]", "[a[b[c]]]", "[a[b]-c]", "[a[]]", "a(?i:'s)?", "(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
 };
 
 static std::string pieces_of(const Step& step, const std::string& text) {

@@ -1,0 +1,28 @@
+/*
+expressions.h -- the expressions of several parts that pattern.h reads, as tokenizer.json files have
+them. tokenizer_steps.cpp knows them by their text, gguf_splits.h by the name of a family.
+*/
+#ifndef EXPRESSIONS_H
+#define EXPRESSIONS_H
+
+// DeepSeek V3; the line ends stand in it as they are
+#define EXPRESSION_DEEPSEEK_V3 \
+    "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+" \
+    "|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\r\n]*" \
+    "|\\s*[\r\n]+|\\s+(?!\\S)|\\s+"
+
+// words of capital letters, then small ones
+#define UPPER_SET "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
+#define SMALL_SET "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
+#define CASED_WORDS(behind) \
+    "[^\\r\\n\\p{L}\\p{N}]?" UPPER_SET "*" SMALL_SET "+" behind \
+    "|[^\\r\\n\\p{L}\\p{N}]?" UPPER_SET "+" SMALL_SET "*" behind
+#define CASED_REST "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+
+// Mistral's Tekken
+#define EXPRESSION_TEKKEN CASED_WORDS("") "|\\p{N}" CASED_REST
+// gpt-oss, whose vocabulary is o200k
+#define EXPRESSION_O200K \
+    CASED_WORDS("(?i:'s|'t|'re|'ve|'m|'ll|'d)?") "|\\p{N}{1,3}" CASED_REST
+
+#endif // EXPRESSIONS_H
