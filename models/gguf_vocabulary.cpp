@@ -17,7 +17,7 @@ static bool same_steps(const std::vector<Step>& a, const std::vector<Step>& b) {
     for (size_t i = 0; i < a.size(); i++) {
         const bool sized = a[i].kind == SPLIT_CL100K, alone = a[i].kind == SPLIT_DIGITS;
         if (a[i].kind != b[i].kind || (sized && a[i].number != b[i].number) ||
-            (alone && a[i].flag != b[i].flag)) {
+            (alone && a[i].flag != b[i].flag) || a[i].pattern != b[i].pattern) {
             return false;
         }
     }
