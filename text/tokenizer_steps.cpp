@@ -261,6 +261,11 @@ void tokenizer_steps(const TokenizerFile& f, Tokenizer* t, const std::string& st
     }
     for (auto& known : COMPONENTS) {
         if (stage != known.stage || type != known.type) { continue; }
+        const bool of_bytes = stage == "pre_tokenizer" && t->byte_level;
+        if (of_bytes) {                                  // it cuts the bytes' letters, not the text
+            refuse(f, stage + ": got " + type + " behind ByteLevel, wanted ByteLevel last",
+                   ONLY_EXACT);
+        }
         known.add({ f, t, stage, *component, &(t->*row.steps) });
         return;
     }

@@ -636,6 +636,10 @@ static void test_refused() {
         { with(", \"pre_tokenizer\": {\"type\": \"Split\", \"pattern\": {\"String\": \"\"}, "
                "\"behavior\": \"Isolated\"}"),
           "without a pattern" },
+        // the library cuts U+0CB2, bytes E0 B2 B2, behind the first: the letter of B2 is a digit
+        { with(", \"pre_tokenizer\": {\"type\": \"Sequence\", \"pretokenizers\": ["
+               "{\"type\": \"ByteLevel\"}, {\"type\": \"Digits\"}]}"),
+          "got Digits behind ByteLevel, wanted ByteLevel last" },
         { with(", \"pre_tokenizer\": {\"type\": \"Metaspace\"}"), "without a replacement" },
         { with(", \"pre_tokenizer\": {\"type\": \"Metaspace\", \"replacement\": \"_\", "
                "\"prepend_scheme\": \"x\"}"),
