@@ -593,6 +593,7 @@ static const NameRow QWEN3_NEXT_NAMES[] = {
     { "self_attn.q_proj", "model.layers.N.self_attn.q_proj", GATED_Q },
     { "self_attn.gate_proj", "model.layers.N.self_attn.q_proj", GATED_GATE },
     { "self_attn.*", "model.layers.N.self_attn.*", AS_IT_IS },
+    { "linear_attn.norm", "model.layers.N.linear_attn.norm", NORM_FACTOR },
     { "linear_attn*", "model.layers.N.linear_attn*", AS_IT_IS },
     { "mlp.*", "model.layers.N.mlp.*", AS_IT_IS },
     { NULL, NULL, AS_IT_IS },

@@ -318,7 +318,7 @@ static bool family_place(const Family& f, const Arch& c, const NameRow* names, c
     const bool matrix = ours.shape.size() > 1;
     const bool layer = !our_name(ours.name).layer.empty();
     at->turned = f.transposed && matrix && layer;
-    at->minus_one = f.plus_one && ours.name.find("norm.weight") != std::string::npos;
+    at->minus_one = norm_plus_one(f, at->fold, ours.name);
     at->rows = import_rows(at->fold, c, ours.shape[0], -1);
     return true;
 }

@@ -29,6 +29,7 @@ enum Fold {
     FIRST_HALF, LAST_ROWS,                       // of gate over up; LAST_ROWS: or up by itself
     GATED_Q, GATED_GATE,                         // q of a head over the gate of its output
     PAIRED,                                      // rotary pairs side by side, not in two halves
+    NORM_FACTOR,                                 // a norm that is x w in a family with x (1 + w)
     SKIP_TWO                                     // all but the first two rows: positions of OPT
 };
 struct NameRow { const char *ours, *theirs; Fold fold; };
@@ -73,6 +74,9 @@ const NameRow* family_names(const Family& family, const Arch& c, bool two_norms)
 // has none.
 bool family_name(const Family& family, const NameRow* names, const std::string& ours,
                  std::string* theirs, Fold* fold);
+
+// Tells whether one of our tensors is a norm that the family keeps as x (1 + w).
+bool norm_plus_one(const Family& family, Fold fold, const std::string& ours);
 
 // Returns the row of theirs that is row i of ours.
 long import_row(Fold fold, const Arch& c, long i, long theirs_rows);

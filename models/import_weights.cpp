@@ -82,6 +82,11 @@ TensorSource import_source(const Family& family, const Arch& c, const Weights& f
     return { NULL, AS_IT_IS };
 }
 
+bool norm_plus_one(const Family& family, Fold fold, const std::string& ours) {
+    const bool norm = ours.find("norm.weight") != std::string::npos;
+    return family.plus_one && norm && fold != NORM_FACTOR;
+}
+
 long import_row(Fold fold, const Arch& c, long i, long theirs_rows) {
     const long HS = c.HS;
     const long group = c.NH / c.KV;
@@ -193,10 +198,8 @@ std::string import_tensor(const Family& family, const Arch& c, const Weights& fi
             out[i * K + j] = turned ? theirs[j * R + r] : theirs[r * K + j];
         }
     }
-    // Qwen3-Next's norm of the delta rule is x w, its others are x (1 + w)
-    const bool norm = name.find("norm.weight") != std::string::npos &&
-                      name.find("linear_attn.norm") == std::string::npos;
-    for (long i = 0; family.plus_one && norm && i < n * k; i++) {
+    const bool plus_one = norm_plus_one(family, from.fold, name);
+    for (long i = 0; plus_one && i < n * k; i++) {
         out[i] += 1;
     }
     return "";
