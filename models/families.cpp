@@ -332,17 +332,10 @@ static void more_qwen3_next(Import* in) {
     all_experts(in, true);
     if (!in->c.HS) { in->c.HS = 256; }
     import_wanted(in, "hidden_act=silu");        // which the convolution uses, too
-    const Json* types = in->get("layer_types");
+    const str linear = import_layers_of(in, "linear_attention");
     const int every = in->whole("full_attention_interval", 4, 1);
-    if (types && (int)types->items.size() != in->c.L) {
-        in->refuse("layer_types", strf("%d layers", in->c.L));
-    }
     for (int l = 0; l < in->c.L; l++) {
-        const std::string type = types ? types->items[l].string : "";
-        const bool attends = types ? type == "full_attention" : (l + 1) % every == 0;
-        if (types && !attends && type != "linear_attention") {
-            in->refuse("layer_types", "full_attention and linear_attention");
-        }
+        const bool attends = linear.empty() ? (l + 1) % every == 0 : linear[l] == '0';
         in->c.attn_layers += attends ? '1' : '0';
     }
     for (const char* key : { "linear_num_key_heads", "linear_num_value_heads",
@@ -624,10 +617,9 @@ static const NameRow GGUF_FAMILY_NAMES[] = {
     { "mlp.down_proj", "model.layers.N.mlp.down_proj", AS_IT_IS },
     { NULL, NULL, AS_IT_IS },
 };
-static const char* const GRANITE_KEYS =
-    "num_local_experts:experts num_experts_per_tok:experts_used "
-    "embedding_multiplier:embed_scale residual_multiplier:residual_scale "
-    "attention_multiplier:score_scale logits_scaling:logit_divisor";
+#define GRANITE_SCALES                                                   \
+    "embedding_multiplier:embed_scale residual_multiplier:residual_scale " \
+    "attention_multiplier:score_scale logits_scaling:logit_divisor"
 static const char* const GPT2_KEYS =
     "n_embd:C n_head:NH n_layer:L n_positions:T n_inner:F layer_norm_epsilon:eps";
 // type, rows, keys, wanted, act, gated, more, prefix, names, transposed, plus_one: struct Family
@@ -713,11 +705,10 @@ static const Family FAMILIES[] = {
       "transformer.", GPTJ_NAMES, false, false },
     { "ernie4_5", "eps=1e-5 KV=2 tied=1 rope_base=500000", "", "", "hidden_act", true, more_ernie,
       "", ERNIE_NAMES, false, false },
-    { "granite", "eps=1e-6 score_scale=1",
-      "embedding_multiplier:embed_scale residual_multiplier:residual_scale "
-      "attention_multiplier:score_scale logits_scaling:logit_divisor",
-      "", "hidden_act", true, more_granite, "", NULL, false, false },
-    { "granitemoe", "eps=1e-6 score_scale=1 experts=8 experts_used=2", GRANITE_KEYS, "",
+    { "granite", "eps=1e-6 score_scale=1", GRANITE_SCALES, "", "hidden_act", true, more_granite,
+      "", NULL, false, false },
+    { "granitemoe", "eps=1e-6 score_scale=1 experts=8 experts_used=2",
+      "num_local_experts:experts num_experts_per_tok:experts_used " GRANITE_SCALES, "",
       "hidden_act", true, more_granite, "", NULL, false, false },
     { "mpt", "eps=1e-5 norm_kind=ln norm_bias=0 tied=1 pe=alibi ffn=gelu",
       "d_model:C n_heads:NH n_layers:L max_seq_len:T layer_norm_epsilon:eps", "no_bias=true", "",

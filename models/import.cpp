@@ -202,19 +202,25 @@ static void import_activation(Import* in) {
     }
 }
 
-void import_layer_types(Import* in) {
+str import_layers_of(Import* in, const std::string& other) {
     const Json* types = in->get("layer_types");
-    if (!types) { return; }
-    in->c.local.clear();
+    str pattern;
+    if (!types) { return pattern; }
     for (auto& item : types->items) {
-        if (item.string != "full_attention" && item.string != "sliding_attention") {
-            in->refuse("layer_types", "full_attention and sliding_attention");
+        if (item.string != "full_attention" && item.string != other) {
+            in->refuse("layer_types", "full_attention and " + other);
         }
-        in->c.local += item.string == "sliding_attention" ? '1' : '0';
+        pattern += item.string == other ? '1' : '0';
     }
-    if ((int)types->items.size() != in->c.L) {
+    if ((int)pattern.size() != in->c.L) {
         in->refuse("layer_types", strf("%d layers", in->c.L));
     }
+    return pattern;
+}
+
+void import_layer_types(Import* in) {
+    const str sliding = import_layers_of(in, "sliding_attention");
+    if (!sliding.empty()) { in->c.local = sliding; }
 }
 
 // Drops the window if no layer is local, and the pattern if all are.

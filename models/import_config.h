@@ -82,7 +82,11 @@ void import_wanted(Import* in, const std::string& pair);
 // Reads sliding_window.
 void import_window(Import* in, int otherwise);
 
-// Reads layer_types, a list of full_attention and sliding_attention.
+// Reads layer_types, a list of full_attention and `other`. Returns a pattern with 1 for the layers
+// of the other type, "" if the file has no list.
+str import_layers_of(Import* in, const std::string& other);
+
+// Reads which layers have the window from layer_types, if the file has it.
 void import_layer_types(Import* in);
 
 // Lists the model types that are known: "llama, mistral, ..".
