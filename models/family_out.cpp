@@ -264,8 +264,7 @@ static Fields family_says(const Family& f, const std::string& without, const Arc
         const bool whole = before == fields.size();
         if (!whole) { continue; }
         if (!reads || attn != build::Attn::name || !rows_apart(c, read).empty()) {
-            return {}
-            ;
+            return {};
         }
     }
     return fields;
