@@ -6,6 +6,7 @@ tokenizer_gguf.cpp reads files by it, models/gguf_vocabulary.cpp writes them.
 #define GGUF_SPLITS_H
 #include "../tokenizer.h"
 #include "expressions.h"
+#include "split.h"
 
 struct GgufSplit {
     const char* name;
@@ -48,12 +49,10 @@ inline void gguf_split_steps(const GgufSplit& row, std::vector<Step>* normalizer
     if (row.nfc) { add(normalizer, NORM_NFC); }
     for (const char* regex : row.expressions) {
         if (!regex) { break; }
-        Pattern expression;
-        const bool read = pattern_parse(regex, &expression);
+        Step step;
+        const bool read = pattern_step(regex, &step);
         if (!read) { die(EXIT_USER, std::string("not an expression: ") + regex); }
-        Step* step = add(splitter, SPLIT_PATTERN);
-        step->pattern = regex;
-        step->expression = std::make_shared<Pattern>(expression);
+        splitter->push_back(step);
     }
     const bool each_digit = row.split != SPLIT_CL100K && row.digits;
     if (each_digit) { add(splitter, SPLIT_DIGITS)->flag = true; }

@@ -101,6 +101,15 @@ static Stretches find_expression(const std::string& piece, const Pattern& expres
     return found;
 }
 
+bool pattern_step(const std::string& regex, Step* step) {
+    Pattern expression;
+    if (!pattern_parse(regex, &expression)) { return false; }
+    step->kind = SPLIT_PATTERN;
+    step->pattern = regex;
+    step->expression = std::make_shared<Pattern>(expression);
+    return true;
+}
+
 static void push_stretches(const std::string& piece, const Stretches& stretches,
                            std::vector<std::string>* out) {
     for (auto& s : stretches) {

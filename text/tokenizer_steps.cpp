@@ -4,6 +4,7 @@ in COMPONENTS, one StepKind, and one case where steps of its stage run.
 */
 #include "../models/directory.h"
 #include "expressions.h"
+#include "split.h"
 #include "tokenizer_build.h"
 #include <limits.h>
 
@@ -128,14 +129,11 @@ static int behavior_of(const Component& c) {
 
 // Adds a step of pattern.h. Returns false if the expression is none that it reads, or, not being a
 // known one, could take long.
-static bool add_pattern(const Component& c, const std::string& regex, const KnownRegex* known) {
-    if (known && known->kind != SPLIT_PATTERN) { return false; }
-    Pattern pattern;
-    if (!pattern_parse(regex, &pattern)) { return false; }
-    if (!known && !pattern_is_linear(pattern)) { return false; }
-    Step* step = c.add(SPLIT_PATTERN);
-    step->pattern = regex;
-    step->expression = std::make_shared<Pattern>(pattern);
+static bool add_pattern(const Component& c, const std::string& regex, bool known) {
+    Step step;
+    if (!pattern_step(regex, &step)) { return false; }
+    if (!known && !pattern_is_linear(*step.expression)) { return false; }
+    c.steps->push_back(step);
     return true;
 }
 
@@ -152,16 +150,18 @@ static void add_split(const Component& c) {
         return;
     }
     const KnownRegex* known = known_regex(regex);
+    const bool by_hand = known && known->kind != SPLIT_PATTERN;
     const bool keeps = behavior == ISOLATED && !invert;
-    if (keeps && add_pattern(c, regex, known)) { return; }
-    // these expressions match all of any text, so that isolating the matches and keeping them is
-    // the same
     const bool removes_rest = behavior == REMOVED && invert;
-    if (!known || known->kind == SPLIT_PATTERN || !(keeps || removes_rest)) {
-        c.reject("unknown expression " + regex + " (" + json_string(c.json, "behavior") + ")",
-                 "add it to KNOWN_REGEXES in text/tokenizer_steps.cpp, with its splitter");
+    // those written by hand match all of any text, so that isolating the matches and keeping them
+    // is the same
+    if (by_hand && (keeps || removes_rest)) {
+        c.add(known->kind)->number = known->digits;
+        return;
     }
-    c.add(known->kind)->number = known->digits;
+    if (!by_hand && keeps && add_pattern(c, regex, known)) { return; }
+    c.reject("unknown expression " + regex + " (" + json_string(c.json, "behavior") + ")",
+             "add it to KNOWN_REGEXES in text/tokenizer_steps.cpp, with its splitter");
 }
 
 static void add_digits(const Component& c) {

@@ -284,7 +284,15 @@ static void test_pair() {
           d.err.c_str());
 }
 
-// pieces, written with | between
+// Returns the pieces of a text with | between.
+static std::string pieces_of(const Step& step, const std::string& text) {
+    std::vector<std::string> pieces;
+    std::string got;
+    split_step(step, text, true, &pieces);
+    for (auto& p : pieces) { got += (got.empty() ? "" : "|") + p; }
+    return got;
+}
+
 static void test_split() {
     struct {
         StepKind kind;
@@ -322,9 +330,7 @@ static void test_split() {
     };
     for (auto& c : cases) {
         Step step; step.kind = c.kind; step.number = c.digits;
-        std::vector<std::string> pieces; std::string got;
-        split_step(step, c.text, true, &pieces);
-        for (auto& p : pieces) { got += (got.empty() ? "" : "|") + p; }
+        const std::string got = pieces_of(step, c.text);
         CHECK(got == c.want, "split of %s: got %s, wanted %s", json_str(c.text).c_str(),
               json_str(got).c_str(), json_str(c.want).c_str());
     }
@@ -359,21 +365,10 @@ static const char* const NOT_READ[] = {
     "[a[^b]]", "[a[b[c]]]", "[a[b]-c]", "[a[]]", "a(?i:'s)?", "(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
 };
 
-static std::string pieces_of(const Step& step, const std::string& text) {
-    std::vector<std::string> pieces;
-    std::string got;
-    split_step(step, text, true, &pieces);
-    for (auto& p : pieces) { got += (got.empty() ? "" : "|") + p; }
-    return got;
-}
-
 static void test_expressions() {
     for (auto& e : EXPRESSIONS) {
-        Pattern pattern;
-        if (!CHECK(pattern_parse(e.regex, &pattern), "%s is not read", e.regex)) { continue; }
         Step step;
-        step.kind = SPLIT_PATTERN;
-        step.expression = std::make_shared<Pattern>(pattern);
+        if (!CHECK(pattern_step(e.regex, &step), "%s is not read", e.regex)) { continue; }
         const std::string got = pieces_of(step, e.text);
         CHECK(got == e.want, "%s of %s: got %s", e.regex, json_str(e.text).c_str(),
               json_str(got).c_str());
