@@ -214,18 +214,18 @@ static std::vector<unsigned char>* load_kinds() {
     for (size_t code = 0; code < kinds->size(); code++) {
         (*kinds)[code] = (unsigned char)kinds_of_class(u.flags[code] & CLASS_MASK);
     }
-    const auto cased = [&](UnicodeTable table, int kind) {
+    const auto mark_as = [&](UnicodeTable table, int kind) {
         for (auto [first, last] : unicode_ranges(table)) {
             for (uint32_t code = first; code <= last; code++) {
                 (*kinds)[code] = (unsigned char)(((*kinds)[code] & ~IS_CASELESS) | kind);
             }
         }
     };
-    cased(TABLE_MARK, IS_MARK);
-    cased(TABLE_PUNCTUATION, IS_PUNCTUATION);
-    cased(TABLE_SYMBOL, IS_SYMBOL);
-    cased(TABLE_UPPER, IS_UPPER);
-    cased(TABLE_SMALL, IS_SMALL);
+    mark_as(TABLE_MARK, IS_MARK);
+    mark_as(TABLE_PUNCTUATION, IS_PUNCTUATION);
+    mark_as(TABLE_SYMBOL, IS_SYMBOL);
+    mark_as(TABLE_UPPER, IS_UPPER);
+    mark_as(TABLE_SMALL, IS_SMALL);
     return kinds;
 }
 
@@ -256,6 +256,17 @@ static size_t back_one(const std::string& s, size_t i) {
     return i;
 }
 
+// Returns the end of as many characters of a set as it can take at s[i]. *taken: how many.
+static size_t take_most(const Atom& atom, const std::string& s, size_t i, int* taken) {
+    int bytes;
+    *taken = 0;
+    while (i < s.size() && *taken < atom.most && is_in(atom, utf8_at(&s[i], &bytes))) {
+        i += bytes;
+        (*taken)++;
+    }
+    return i;
+}
+
 // Returns the end of the match of atoms k and behind at s[i], std::string::npos if there is none.
 static size_t match_from(const Alternative& a, size_t k, const std::string& s, size_t i) {
     if (k == a.size()) { return i; }
@@ -268,13 +279,8 @@ static size_t match_from(const Alternative& a, size_t k, const std::string& s, s
         return match_from(a, k + 1, s, i);
     }
     if (atom.kind != ATOM_SET) { return holds(atom, s, i) ? match_from(a, k + 1, s, i) : s.npos; }
-    int taken = 0;
-    size_t end = i;
-    int bytes;
-    while (end < s.size() && taken < atom.most && is_in(atom, utf8_at(&s[end], &bytes))) {
-        end += bytes;
-        taken++;
-    }
+    int taken;
+    size_t end = take_most(atom, s, i, &taken);
     for (; taken >= atom.least; taken--) {
         const size_t whole = match_from(a, k + 1, s, end);
         if (whole != s.npos) { return whole; }
@@ -291,13 +297,10 @@ size_t pattern_match(const Pattern& pattern, const std::string& s, size_t i, siz
     int bytes;
     utf8_at(&s[i], &bytes);
     *skip = i + bytes;
-    const Alternative& only = pattern.alternatives[0];
-    if (pattern.alternatives.size() > 1 || !is_run(only[0])) { return i; }
+    const Atom& first = pattern.alternatives[0][0];
+    if (pattern.alternatives.size() > 1 || !is_run(first)) { return i; }
     // a run behind which the condition does not hold: nor does it from a later start
-    for (*skip = i; *skip < s.size() && is_in(only[0], utf8_at(&s[*skip], &bytes));) {
-        *skip += bytes;
-    }
-    utf8_at(&s[i], &bytes);
-    *skip = std::max(*skip, i + bytes);
+    int taken;
+    *skip = std::max(*skip, take_most(first, s, i, &taken));
     return i;
 }
