@@ -31,13 +31,23 @@ static long unicode_signed(const char** p) {
     return number & 1 ? -half - 1 : half;
 }
 
-static void load_class(Unicode* u, CharacterClass c, const char* table) {
+typedef std::vector<std::pair<uint32_t, uint32_t>> CodeRanges;      // first and last
+
+// Reads a table of ranges.
+static CodeRanges read_ranges(const char* table) {
+    CodeRanges ranges;
     uint32_t code = 0;
     while (*table) {
-        code += unicode_number(&table);
-        const uint32_t last = code + unicode_number(&table);
-        std::fill(&u->flags[code], &u->flags[last] + 1, (unsigned char)c);
-        code = last;
+        const uint32_t first = code + unicode_number(&table);
+        code = first + unicode_number(&table);
+        ranges.push_back({ first, code });
+    }
+    return ranges;
+}
+
+static void load_class(Unicode* u, CharacterClass c, const char* table) {
+    for (auto [first, last] : read_ranges(table)) {
+        std::fill(&u->flags[first], &u->flags[last] + 1, (unsigned char)c);
     }
 }
 
@@ -103,14 +113,7 @@ const Unicode& unicode() {
 std::vector<std::pair<uint32_t, uint32_t>> unicode_ranges(UnicodeTable table) {
     const char* const tables[] = { unicode_mark, unicode_punctuation, unicode_symbol,
                                    unicode_upper, unicode_small };
-    std::vector<std::pair<uint32_t, uint32_t>> ranges;
-    uint32_t code = 0;
-    for (const char* p = tables[table]; *p;) {
-        const uint32_t first = code + unicode_number(&p);
-        code = first + unicode_number(&p);
-        ranges.push_back({ first, code });
-    }
-    return ranges;
+    return read_ranges(tables[table]);
 }
 
 bool utf8_valid(const std::string& s) {
@@ -278,12 +281,9 @@ static void load_lower(UnicodeChanges* changes) {
 
 static void load_accents(UnicodeChanges* changes) {
     changes->accent.assign(0x110000, false);
-    uint32_t code = 0;
-    for (const char* p = unicode_accent; *p;) {
-        code += unicode_number(&p);
-        const uint32_t last = code + unicode_number(&p);
-        std::fill(changes->accent.begin() + code, changes->accent.begin() + last + 1, true);
-        code = last;
+    const auto begin = changes->accent.begin();
+    for (auto [first, last] : read_ranges(unicode_accent)) {
+        std::fill(begin + first, begin + last + 1, true);
     }
 }
 
