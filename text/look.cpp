@@ -343,9 +343,11 @@ static const KindRow* kind_row(const std::string& first, long size) {
     return NULL;
 }
 
+static bool can_read(Reader reader, const KindRow& k) { return reader && strchr(k.reads, reader); }
+
 Kind kind_of(const std::string& first, long size, Reader reader) {
     const KindRow* k = kind_row(first, size);
-    if (!k || (reader && strchr(k->reads, reader))) { return Kind(); }
+    if (!k || can_read(reader, *k)) { return Kind(); }
     return { k->what, k->hint };
 }
 
@@ -420,10 +422,9 @@ Kind kind_of_file(const std::string& path, Reader reader) {
     const long size = file_size(path);
     const std::string first = file_begin_bytes(path, LOOK_BYTES);
     const KindRow* row = kind_row(first, size);
-    const Kind kind = kind_of(first, size, reader);
-    const bool readable = reader && kind.what.empty() && row;
-    if (!piece.what.empty() && size > 0 && !readable) { return piece; }
-    if (row) { return kind; }
+    if (row && can_read(reader, *row)) { return Kind(); }
+    if (!piece.what.empty() && size > 0) { return piece; }
+    if (row) { return { row->what, row->hint }; }
     for (auto& e : ENDINGS) {
         if (!reader && size > 0 && ends_with(path, e.tail)) { return { e.what, e.hint }; }
     }
