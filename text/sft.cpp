@@ -3,7 +3,7 @@ text/sft.cpp -- what sft.h declares.
 */
 #include "sft.h"
 
-// the id of an added token, -1 if the tokenizer has none of that text
+// Returns the id of an added token, -1 if the tokenizer has none of that text.
 static int sft_special(const Tokenizer& tok, const char* text) {
     for (auto& a : tok.added) { if (a.text == text) { return a.id; } }
     return -1;
@@ -154,8 +154,7 @@ std::string sft_encode(const Tokenizer& tok, const std::string& form, bool assis
     const bool chatml = form == "chatml";
     const int start = sft_special(tok, "<|im_start|>"),
               end = chatml ? sft_special(tok, "<|im_end|>") : tok.eos;
-    const std::string wanted = WANTED;
-    if (!messages || messages->type != Json::ARRAY || messages->items.empty()) { return wanted; }
+    if (!messages || messages->type != Json::ARRAY || messages->items.empty()) { return WANTED; }
     auto add = [&](const std::string& text, bool first, bool counts) {
         const size_t from = ids->size();
         tokenizer_encode_to(tok, text.data(), text.size(), first, ids);
@@ -167,9 +166,7 @@ std::string sft_encode(const Tokenizer& tok, const std::string& form, bool assis
     std::string between;                         // the line's end after the message before
     for (auto& message : messages->items) {
         const Json *role = message.get("role"), *content = message.get("content");
-        if (!role || role->type != Json::STRING || !content || content->type != Json::STRING) {
-            return wanted;
-        }
+        if (!is_text(role) || !is_text(content)) { return WANTED; }
         const bool counts = !assistant_only || role->string == "assistant";
         const bool first = between.empty();
         if (chatml) {

@@ -24,11 +24,12 @@ has none.
 // "content"}. Returns "" or what is wrong.
 std::string sft_messages(const Json& record, Json* messages);
 
-// "" if `form` is one of the templates and the tokenizer has what it needs, else what is wanted
+// Returns "" if `form` is one of the templates and the tokenizer has what it needs, else what is
+// wanted.
 std::string sft_check(const Tokenizer& tok, const std::string& form);
 
-// adds the tokens of a conversation, with EOS after the last; assistant_only: all are masked but
-// the assistant's contents and their ends. Returns "" or what is wrong with the messages
+// Adds the tokens of a conversation, with EOS after the last. assistant_only: all are masked but
+// the assistant's contents and their ends. Returns "" or what is wrong with the messages.
 std::string sft_encode(const Tokenizer& tok, const std::string& form, bool assistant_only,
                         const Json* messages, std::vector<uint32_t>* ids);
 #endif // SFT_H
