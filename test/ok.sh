@@ -9,3 +9,13 @@ ok() { # [status], what was wrong if it is not 0
     [ -z "$CHECK_FIRST" ] || { echo "$passed passed, $failed failed"; exit 1; }
 }
 bad() { ok 1 "$@"; }
+
+# [how many checks], [whose]: sets $PYTHON, or skips them all where there is none
+need_python() {
+    PYTHON=${PYTHON:-python3}
+    export PYTHONDONTWRITEBYTECODE=1
+    command -v "$PYTHON" > /dev/null 2>&1 && return
+    echo "skipped: $1 checks of $2 (no python3)"
+    echo "0 passed, 0 failed"
+    exit 0
+}

@@ -1,13 +1,8 @@
 # scripts/reproduce --models on tiny models under the paper's names: each number is that of its
 # probe, and what is not there is named
 . test/ok.sh
-PYTHON=${PYTHON:-python3}
-command -v "$PYTHON" > /dev/null 2>&1 || {
-    echo "skipped: 29 checks of test_open_models (no python3)"
-    echo "0 passed, 0 failed"
-    exit 0
-}
-export PYTHONDONTWRITEBYTECODE=1 OMP_NUM_THREADS=1
+need_python 29 test_open_models
+export OMP_NUM_THREADS=1
 binary=build/cpu/train_sink; out=build/test/open_models
 rm -rf $out; mkdir -p $out
 cp -r test/score/gpt2 $out/gpt2-xl

@@ -1,13 +1,7 @@
 # scripts/parquet_to_jsonl.py: what it makes of tables is what train_sink reads, and what is no table or lacks the column is
 # refused. PYTHON=/path/python3 chooses another python, such as one with pyarrow
 . test/ok.sh
-PYTHON=${PYTHON:-python3}
-command -v "$PYTHON" > /dev/null 2>&1 || {
-    echo "skipped: 9 checks of test_parquet (no python3)"
-    echo "0 passed, 0 failed"
-    exit 0
-}
-export PYTHONDONTWRITEBYTECODE=1
+need_python 9 test_parquet
 out=build/test/parquet; rm -rf $out; mkdir -p $out
 convert() { $PYTHON scripts/parquet_to_jsonl.py "$@" > $out/stdout 2> $out/stderr; }
 refused() { # [status], what it says, what it is

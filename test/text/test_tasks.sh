@@ -1,13 +1,7 @@
 # scripts/tasks.py: what it makes of the harness' data formats is what test_score scores,
 # and a file of another format is refused
 . test/ok.sh
-PYTHON=${PYTHON:-python3}
-command -v "$PYTHON" > /dev/null 2>&1 || {
-    echo "skipped: 12 checks of test_tasks (no python3)"
-    echo "0 passed, 0 failed"
-    exit 0
-}
-export PYTHONDONTWRITEBYTECODE=1
+need_python 12 test_tasks
 out=build/test/tasks; rm -rf $out; mkdir -p $out
 for pair in hellaswag:hellaswag arc_easy:arc piqa:piqa winogrande:winogrande lambada_openai:lambada wikitext:wikitext; do
     $PYTHON scripts/tasks.py ${pair#*:} test/score/raw/${pair%:*}.raw.jsonl \
