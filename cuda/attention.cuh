@@ -20,8 +20,8 @@ once.
 
 namespace cuda {
 inline bool on_tensor_cores(const AttnShape& s, std::initializer_list<const void*> pointers) {
-    for (const void* p : pointers) { if ((uintptr_t)p % 16) { return false; } }
-#define X(HEAD) if (sizeof(real) == 2 && s.HS == HEAD) { return true; }
+    if (sizeof(real) != 2 || !wide(s.HS, pointers)) { return false; }
+#define X(HEAD) if (s.HS == HEAD) { return true; }
     MMA_HEADS(X)
 #undef X
     return false;
