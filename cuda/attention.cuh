@@ -67,7 +67,7 @@ void attention_backward(real* dqkv, acc* dkstar, acc* dvstar, const real* dout, 
     float* row = (float*)((char*)cells + ds);
     float* panel = row + 2 * all_rows;
     float* star = panel + panels;
-    const RowStats r = { row, star, star + rows, rows_padded(s.T) };
+    const RowStats r = rows_in(row, star, s);
     LAUNCH_WARPS((attention_rows_kernel<A, Bi>), all_rows, r, dout, out, stat, in);
     if (!mma) { attention_dqkv_panels<A, Bi, Pe>(dqkv, dout, stat, r, in, panel); }
     const bool turn_last = turns && (!mma || s.rot != s.HS); // in the kernels a whole head turns

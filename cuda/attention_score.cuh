@@ -114,6 +114,12 @@ inline long rows_all(const AttnShape& s) {
     return (long)s.B * s.NH * rows_padded(s.T) + ROW_PAD;
 }
 
+// Lays out the rows: `row` has room for 2 rows_all floats, `star` for 2 of each query.
+inline RowStats rows_in(float* row, float* star, const AttnShape& s) {
+    const long queries = (long)s.B * s.NH * s.T;
+    return { row, star, star + queries, rows_padded(s.T) };
+}
+
 DEVICE RowStat row_stat(const RowStats& r, int bh, int t) {
     const long at = (long)bh * r.TP + t;
     const Vec<float, 2> x = load<2>(r.row + at * 2);

@@ -173,10 +173,10 @@ void attention_simple_backward(real* dqkv, const real* dout, const real* out, co
     const AttnShape& s = in.s;
     const long rows = (long)s.B * s.NH * s.T, all_rows = rows_all(s);
     float* scratch = (float*)device_scratch((2 * all_rows + 2 * rows) * sizeof(float));
-    float* star = scratch + 2 * all_rows;
-    const SimpleBackward x = { in, dout, stat, { scratch, star, star + rows, rows_padded(s.T) } };
+    const RowStats r = rows_in(scratch, scratch + 2 * all_rows, s);
+    const SimpleBackward x = { in, dout, stat, r };
     const size_t smem = ROW_WARPS * s.HS * sizeof(float);
-    LAUNCH_WARPS((attention_rows_kernel<A, Bi>), all_rows, x.r, dout, out, stat, in);
+    LAUNCH_WARPS((attention_rows_kernel<A, Bi>), all_rows, r, dout, out, stat, in);
     LAUNCH((attention_simple_dq_kernel<A, Bi, Pe>), warp_grid(rows), dim3(32 * ROW_WARPS), smem,
            dqkv, x);
     LAUNCH((attention_simple_dkv_kernel<A, Pe>), warp_grid((long)s.B * s.KV * s.T),
