@@ -158,8 +158,6 @@ inline cublasStatus_t product_run(const Product& p, const Algo& algo, const Prod
 inline std::string gemm_cache = emulated ? "" : "data/cache";     // "": no file, the first proposal
 inline bool gemm_search_wanted;
 inline void tune_products() { gemm_search_wanted = true; }
-// (The CPU backend keeps in attention's forward pass what its metrics need.)
-inline void keep_rows_for_metrics(bool) {}
 const double GEMM_SEARCH_FLOPS = shrunk ? 1e4 : 2e9;
 enum { GEMM_PROPOSALS = 32 };
 enum { ALGO_WORDS = 8 };                                 // of 64 bits
