@@ -95,7 +95,6 @@ struct Product {
 };
 struct ProductPointers { const void *first, *second, *add; void* result; };
 
-template <class T> cudaDataType blas_type() { return sizeof(T) == 4 ? CUDA_R_32F : CUDA_R_16BF; }
 inline cudaDataType blas_type(int bytes) { return bytes == 4 ? CUDA_R_32F : CUDA_R_16BF; }
 
 inline uint32_t blas_alignment(const void* p) {
