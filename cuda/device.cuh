@@ -410,6 +410,11 @@ struct ProfilePart { std::string name; cudaEvent_t from, to; };
 inline std::vector<ProfilePart> profile_parts;
 inline int profile_steps;                            // that have ended
 
+inline bool profile_wanted() {
+    static const bool wanted = getenv("PROFILE") != NULL;
+    return wanted;
+}
+
 inline cudaEvent_t profile_event() {
     cudaEvent_t e;
     device_check(cudaEventCreateWithFlags(&e, cudaEventDefault), "making an event");
@@ -446,8 +451,7 @@ inline void profile_table() {
 // Runs f, which launches a kernel or product, between two events if it is time to profile.
 template <class F> void profiled(const char* name, F f) {
     enum { STEP = 2 };                               // the first two search, allocate and warm up
-    static const bool wanted = getenv("PROFILE") != NULL;
-    if (!wanted || profile_steps > STEP) { return f(); }
+    if (!profile_wanted() || profile_steps > STEP) { return f(); }
     const bool on = profile_steps == STEP, update = strstr(name, "update_kernel") != NULL;
     if (on) { profile_parts.push_back(ProfilePart{name, profile_event(), NULL}); }
     f();

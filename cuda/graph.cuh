@@ -32,7 +32,7 @@ template <class F> cudaGraphExec_t graph_record(F f) {
 template <class F> void repeated(GraphKey key, F f) {
     static GraphKey last;
     static cudaGraphExec_t graph;
-    if (!graph_wanted || getenv("PROFILE")) { return f(); }
+    if (!graph_wanted || profile_wanted()) { return f(); }
     key.push_back(scratch_number);
     if (key != last) {
         if (graph) { device_check(cudaGraphExecDestroy(graph), "freeing a graph"); }
