@@ -535,14 +535,27 @@ template <class A, class Bi, class Pe> static void test_simple(const char* name,
     same(name, shape, "dqkv", dqkv);
     free_all();
 }
+// Returns the head dimensions that this build computes on tensor cores.
+static std::vector<int> mma_heads() {
+    std::vector<int> list;
+#define X(HEAD) list.push_back(HEAD);
+    if (IS_BF16) { MMA_HEADS(X) }
+#undef X
+    return list;
+}
 #ifndef REAL_SIZES
+// Returns the same, and one that goes by panels.
+static std::vector<int> mma_and_panel_heads() {
+    std::vector<int> list = mma_heads();
+    list.insert(list.begin(), 20);
+    return list;
+}
 // in the emulator small shapes, on a GPU those at which the presets train
 static std::vector<AttnShape> simple_shapes() {
     //                              B  T   NH KV HS  window prefix
     std::vector<AttnShape> list = { { 1, 40, 2, 1, 20, 9, 3, 0, 20, 2, 1 },
                                     { 1, 12, 2, 1, 640, 0, 0, 0, 640, 2, 1 } };
-    for (int HS : { 32, 64, 96, 128, 192 }) {
-        if (!cuda::on_tensor_cores({ 1, 1, 1, 1, HS }, {})) { continue; }
+    for (int HS : mma_heads()) {
 #ifdef EMU
         if (!SMALL) { list.push_back({ 1, 100, 2, 1, HS, 0, 0, 0, HS, 2, 1 }); }
 #else
@@ -578,10 +591,9 @@ static std::vector<AttnShape> shapes(bool all) {
         list.push_back({ 2, 600, 2, 1, 256, 300, 0, 0, 256, 2.0f, 1.0f });
 #endif
 #endif
-        for (int HS : { 32, 64, 96, 128, 192 }) {
+        for (int HS : mma_heads()) {
             // tiles of which nothing is masked, as most are at T 2048
             AttnShape s = { 1, 260, 2, 1, HS, 0, 0, 0, HS, 2.0f, 1.0f };
-            if (!cuda::on_tensor_cores(s, {})) { continue; }
             list.push_back(s);
 #ifdef FEW_VARIANTS
             s.B = 2;
@@ -637,9 +649,7 @@ static void test_turned(int B, int T, int HS, int window) {
     free_all();
 }
 static void test_all_turned() {
-    for (int HS : {20, 32, 64, 96, 128, 192}) { // on tensor cores where they are, and one by panels
-        const AttnShape s = { 1, 1, 1, 1, HS, 0, 0, 0, HS, 1, 1 };
-        if (HS != 20 && !cuda::on_tensor_cores(s, {})) { continue; }
+    for (int HS : mma_and_panel_heads()) {
         test_turned(1, 33, HS, 9);
         if (!SMALL) { test_turned(2, 90, HS, 0); }
     }
@@ -770,10 +780,9 @@ static void test_variants() {
 
 // Heads beyond a power of two, whose ALiBi slopes stand between those of the others.
 [[maybe_unused]] static void test_twelve_heads() {
-    for (int HS : { 20, 32, 64, 96, 128, 192 }) {
+    for (int HS : mma_and_panel_heads()) {
         AttnShape s = whole({ 1, 40, 12, 6, HS, 0, 0, 0, HS, 1, 1 });
         s.slope_heads = 8;
-        if (HS != 20 && !cuda::on_tensor_cores(s, {})) { continue; }
         test_attention<Attn_softmax, Bias_kv, Pe_alibi>("12 heads", s);
     }
 }
@@ -880,7 +889,7 @@ static void test_real_sizes() {
         return free_all();
     }
     // where the presets train: T 2048, tiles of every kind, the 60M preset's vocabulary
-    for (int HS : { 32, 64, 96, 128, 192 }) {
+    for (int HS : mma_heads()) {
         test_attention<Attn_softmax, Bias_none, Pe_rotary>(
             "real sizes", whole({ 1, 1025, 1, 1, HS, 0, 0, 0, HS, 1, 1 }));
     }
