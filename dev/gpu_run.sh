@@ -80,17 +80,22 @@ step_real() {
     same_step "bf16, batch $BATCH" "$(one_step softmax $BATCH)" "$full" || bad=1
     return $bad
 }
+# the hash of the parameters that a run ends with
+hash_of() { sed -n 's/.*"params_hash":"\([0-9a-f]*\)".*/\1/p' "$1/log.jsonl" | tail -n 1; }
+same_bits() { # DIRECTORY DIRECTORY
+    local one two
+    one=$(hash_of "$1") two=$(hash_of "$2")
+    [ "$one" ] && [ "$one" = "$two" ]
+}
 step_bits() { # two runs with one seed
-    local hashes
     for i in 1 2; do
         "$(program softmax)" train -d bb $MODEL -b $BATCH --total-batch $TOKENS -n 4 $QUIET \
             -o "$WORK/bits$i" > "$WORK/bits$i.txt" 2>&1 && continue
         tail -n 2 "$WORK/bits$i.txt"
         return 1
     done
-    hashes=$(cat "$WORK"/bits?/log.jsonl | grep -o '"params_hash":[^,}]*' | sort | uniq -c)
-    echo $hashes
-    [ "$(echo "$hashes" | awk '{ print $1 }')" = 2 ]
+    echo "params_hash $(hash_of "$WORK/bits1"), again $(hash_of "$WORK/bits2")"
+    same_bits "$WORK/bits1" "$WORK/bits2"
 }
 losses() { # DIRECTORY
     sed -n 's/^{"event":"train","step":\([0-9]*\).*"loss":\([0-9.e+-]*\).*/\1 \2/p' "$1/log.jsonl"
@@ -99,18 +104,15 @@ milliseconds() { # DIRECTORY: of its steps, the middle one
     sed -n 's/^{"event":"train".*"ms":\([0-9.]*\).*/\1/p' "$1/log.jsonl" | sort -n |
         awk '{ ms[NR] = $1 } END { print ms[int((NR + 1) / 2)] }'
 }
-hash_of() { sed -n 's/.*"params_hash":"\([0-9a-f]*\)".*/\1/p' "$1/log.jsonl" | tail -n 1; }
 step_train() { # a small model learns, and as the CPU's does; with a graph it has the same bits
-    local run="train -d bb $NANO --seed 1 $QUIET" bad=0 one two same
+    local run="train -d bb $NANO --seed 1 $QUIET" bad=0 same=DIFFERENT
     "$(program cpu)" $run -n 20 -o "$WORK/train-cpu" > "$WORK/train-cpu.txt" 2>&1 || bad=1
     "$(program softmax)" $run -n $NANO_STEPS -o "$WORK/train-gpu" > "$WORK/train-gpu.txt" 2>&1 ||
         bad=1
     tail -n 1 "$WORK/train-gpu.txt"
     "$(program softmax)" $run -n $NANO_STEPS --graph -o "$WORK/train-graph" \
         > "$WORK/graph.txt" 2>&1 || { tail -n 2 "$WORK/graph.txt"; bad=1; }
-    one=$(hash_of "$WORK/train-gpu") two=$(hash_of "$WORK/train-graph")
-    same=DIFFERENT
-    [ "$one" ] && [ "$one" = "$two" ] && same="the same bits" || bad=1
+    same_bits "$WORK/train-gpu" "$WORK/train-graph" && same="the same bits" || bad=1
     echo "with --graph $(milliseconds "$WORK/train-graph") ms a step, without" \
         "$(milliseconds "$WORK/train-gpu"): $same"
     losses "$WORK/train-gpu" > "$WORK/losses-gpu"
