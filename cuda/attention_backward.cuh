@@ -508,7 +508,8 @@ DEVICE void dqk_rows(int head, int tile, bf16* dqkv, const DsChunk& c, const Dqk
     }
 }
 
-// Blocks: (key tiles and G times query tiles, key heads); in either, those with most to do first.
+// Sums up a tile of rows in each block: (key tiles and G times query tiles, key heads). Of either,
+// those with most to do come first.
 template <int HS>
 __global__ void __launch_bounds__(MMA_BLOCK, 2)
     attention_dqk_mma_kernel(bf16* dqkv, DsChunk c, DqkInputs in) {
@@ -525,7 +526,7 @@ __global__ void __launch_bounds__(MMA_BLOCK, 2)
 }
 
 // ----------------------------------------------------------------------------
-// Both, chunk by chunk. ds: memory of ds_bytes. turns: rope's table, or NULL.
+// Launches both kernels, chunk by chunk. ds: memory of ds_bytes. turns: rope's table, or NULL.
 template <class A, class Bi, class Pe, int HS>
 void attention_dqkv_mma(bf16* dqkv, const bf16* dout, RowStats r, const AttnInputs& in,
                         const acc* turns, bf16* ds) {

@@ -65,7 +65,7 @@ inline long lm_head_rows(long, long, bool) { return 8192; }
 static const int lm_head_part = 0;
 enum { large = shrunk ? 64 : 8192 }; // side of matrices that are large to it
 enum { piece_rows = 0 };           // a batch is never cut
-// (The CPU backend keeps in attention's forward pass what its metrics need.)
+// Does nothing. (The CPU's forward pass of attention keeps what its metrics need.)
 inline void keep_rows_for_metrics(bool) {}
 
 // Calls work for all rows at once. The CPU's takes a part at a time, which stays in a core's cache.

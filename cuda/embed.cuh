@@ -51,7 +51,7 @@ __global__ void __launch_bounds__(256)
     FOR_FLAT(i, 1, padded) { keys[i] = i < n ? (uint64_t)tokens[i] << 32 | (uint64_t)i : ~0ull; }
 }
 
-// One stage: joins runs of `size` by comparing keys that are `apart` from each other.
+// Runs one stage: joins runs of `size` by comparing keys that are `apart` from each other.
 __global__ void __launch_bounds__(256)
     sort_stage_kernel(uint64_t* keys, int size, int apart, int pairs) {
     FOR_FLAT(i, 1, pairs) {
@@ -143,7 +143,8 @@ __global__ void __launch_bounds__(256)
     }
 }
 
-// The block of the piece where a token begins adds up its sums of all pieces, one after the other.
+// Adds up a token's sums of all pieces, one after the other, in the block of the piece where it
+// begins.
 __global__ void __launch_bounds__(256)
     embed_backward_join_kernel(acc* dwte, const float* part, const uint64_t* keys, float scale,
                                int n, int C) {

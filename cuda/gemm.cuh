@@ -60,7 +60,7 @@ struct ProductKey {
 };
 static_assert(sizeof(ProductKey) == 16 * sizeof(int) + 3 * sizeof(long), "a gap between numbers");
 
-// The line of a product in the file of algorithms, and its name in messages.
+// Writes a product as the file of algorithms and messages name it.
 inline std::string product_text(const ProductKey& k) {
     return strf("(%d, %d) x (%d, %d)%s%s%s %d->%d strides %d,%d,%d of %d: %ld,%ld,%ld aligned "
                 "%u,%u,%u",
@@ -365,7 +365,7 @@ inline Algo gemm_first(const Product& p, const Algos& algos, const ProductPointe
 // Never destroyed at the end of the program, when cuBLAS may be gone; a program has some dozens.
 inline std::map<ProductKey, Product>& gemm_products = *new std::map<ProductKey, Product>;
 
-// D = A B [+ C, unless NULL; may be D, and is laid out as D is].
+// Computes D = A B [+ C, unless NULL; may be D, and is laid out as D is].
 template <class TD, class TA, class TB>
 void gemm(Matrix<TD> D, typename Matrix<TD>::Pointer C, Matrix<TA> A, Matrix<TB> B,
           ProductShape shape) {

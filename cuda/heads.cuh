@@ -90,7 +90,7 @@ inline void gate_forward(real* out, const real* att, const real* gate, int width
     LAUNCH_WIDE_ROWS(ok, gate_forward_kernel, s.B * s.T, s.NH * s.HS, out, att, gate, width, s)
 }
 
-// A warp per head of a token.
+// Computes datt and dgate, a warp per head of a token.
 template <int N>
 __global__ void __launch_bounds__(32 * ROW_WARPS)
     gate_backward_kernel(real* datt, real* dgate, const real* dout, const real* att,

@@ -78,13 +78,13 @@ template <int HS> struct LaneChunks {
     }
 };
 
-// For A, and with .trans for B: rows 0-7, rows 8-15, then their right halves.
+// Returns the chunks for A, and with .trans for B: rows 0-7, rows 8-15, then their right halves.
 template <int HS> DEVICE LaneChunks<HS> lanes_by_column() {
     const int lane = threadIdx.x % 32;
     return LaneChunks<HS>(lane % 16, lane / 16);
 }
 
-// For B as it is: rows 0-7, their right half, then rows 8-15.
+// Returns the chunks for B as it is: rows 0-7, their right half, then rows 8-15.
 template <int HS> DEVICE LaneChunks<HS> lanes_by_row() {
     const int row = threadIdx.x % 32 / 16 * 8 + threadIdx.x % 8;
     return LaneChunks<HS>(row, threadIdx.x / 8 % 2);
@@ -169,7 +169,7 @@ template <int HS, int MT, int KEEP = 0> struct LeftRows {
     }
 };
 
-// c (16 MT, N) = rows of a (16 MT, HS) times rows of b (N, HS): dot products.
+// Computes c (16 MT, N) = rows of a (16 MT, HS) times rows of b (N, HS): dot products.
 template <int HS, int MT, int N, int KEEP>
 DEVICE void product_rows(Sums<MT, N>& c, const LeftRows<HS, MT, KEEP>& a, bf16* b,
                          LaneChunks<HS> by_row) {
@@ -203,7 +203,7 @@ template <int N> DEVICE void pack_left(uint32_t (&a)[4], const float (&w)[N / 8]
     a[3] = pack(right[2], right[3]);
 }
 
-// c (16 MT, HS) += a (16 MT, 16) times the 16 rows of x from `row` on.
+// Computes c (16 MT, HS) += a (16 MT, 16) times the 16 rows of x from `row` on.
 template <int HS, int MT>
 DEVICE void product_step(Sums<MT, HS>& c, const Lefts<MT>& a, bf16* x, int row,
                          LaneChunks<HS> by_column) {
@@ -219,7 +219,7 @@ DEVICE void product_step(Sums<MT, HS>& c, const Lefts<MT>& a, bf16* x, int row,
     }
 }
 
-// c (16 MT, HS) += w (16 MT, N), in registers, times the N rows of x.
+// Computes c (16 MT, HS) += w (16 MT, N), in registers, times the N rows of x.
 template <int HS, int MT, int N>
 DEVICE void product_weights(Sums<MT, HS>& c, const Sums<MT, N>& w, bf16* x,
                             LaneChunks<HS> by_column) {

@@ -225,7 +225,7 @@ HD QkSide qk_side(int side, bool all, const AttnShape& s) {
              side ? groups_q : 0, all ? 2 : s.NH + s.KV };
 }
 
-// A warp per group of a row.
+// Normalizes queries and keys in place, a warp per group of a row.
 template <int N, int K>
 __global__ void __launch_bounds__(32 * ROW_WARPS)
     qk_norm_forward_kernel(real* qkv, real* qk_in, acc* rstd, const real* wq, const real* wk,
@@ -265,8 +265,8 @@ inline void qk_norm_forward(real* qkv, real* qk_in, acc* rstd, const real* wq, c
                 warp_grid(groups), dim3(32 * ROW_WARPS), 0, qkv, qk_in, rstd, wq, wk, all, eps, s)
 }
 
-// A block takes ROW_BLOCK rows, a warp a group at a time. part (blocks, 2, width) gets the sums of
-// dy x r over all groups, for dwq and dwk.
+// Turns dqkv into the gradient before the norm, and writes to part (blocks, 2, width) the sums of
+// dy x r over all groups, for dwq and dwk. A block takes ROW_BLOCK rows, a warp a group at a time.
 template <int N, int K>
 __global__ void __launch_bounds__(256)
     qk_norm_backward_kernel(real* dqkv, float* part, const real* qk_in, const acc* rstd,

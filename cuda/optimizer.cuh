@@ -51,7 +51,7 @@ struct Masters {
     acc *master, *m, *v;
 };
 
-// N elements at a time of either optimizer; c1, c2 are Adam's bias corrections.
+// Updates N elements at a time by either optimizer; c1, c2 are Adam's bias corrections.
 template <bool ADAM, int N>
 __global__ void __launch_bounds__(ROW_THREADS)
     update_kernel(real* params, Masters to, const acc* grads, const StepSums* sums, Update o,
@@ -104,7 +104,7 @@ inline void sgd_update(real* params, acc* master, acc* m, acc* v, const acc* gra
     update<false>(params, { master, m, v }, grads, sums, o, 0.0f, 0.0f, n);
 }
 
-// Muon: computes m = beta m + g, and in part (blocks) the squares of u = g + beta m.
+// Computes Muon's m = beta m + g, and in part (blocks) the squares of u = g + beta m.
 __global__ void __launch_bounds__(256)
     muon_momentum_kernel(double* part, acc* m, const acc* grads, const StepSums* sums, long n) {
     const long from = (long)blockIdx.x * SQUARE_BLOCK, to = min(n, from + SQUARE_BLOCK);

@@ -131,7 +131,7 @@ template <int N> DEVICE void store_floats(float* p, const Vec<float, N>& x) {
 
 enum { ROW_BLOCK = 64 };
 
-// part (blocks, W) = sums of ROW_BLOCK rows of x (rows, W).
+// Computes part (blocks, W) = sums of ROW_BLOCK rows of x (rows, W).
 template <int N>
 __global__ void __launch_bounds__(ROW_THREADS)
     row_sums_kernel(float* part, const real* x, int rows, int W) {
