@@ -16,7 +16,7 @@ S and the inputs of the convolution are 0 before the first token. Generation kee
 */
 #ifndef DELTA_H
 #define DELTA_H
-#include "mamba.h" // the convolution, softplus, mixer_memory
+#include "mamba.h" // the convolution, softplus, norm_scale, mixer_memory
 
 // Where a model has what in a row.
 struct DeltaPlaces {
@@ -58,8 +58,8 @@ inline void delta_unit(acc* out, const real* x, acc scale, long n) {
     }
 }
 
-// Takes one step of the rule: S (DK, DV) <- keep S + rate k (wanted - keep S^T k)^T; o (DV) <- S^T
-// q.
+// Takes one step of the rule: S (DK, DV) <- keep S + rate k (wanted - keep S^T k)^T;
+// o (DV) <- S^T q.
 inline void delta_step(acc* S, acc* o, const acc* q, const acc* k, const real* wanted, acc keep,
                        acc rate, const DeltaPlaces& at) {
     std::vector<acc> had(at.DV, acc(0));
@@ -84,11 +84,7 @@ inline void delta_step(acc* S, acc* o, const acc* q, const acc* k, const real* w
 // numbers each.
 inline void delta_norm(real* out, const acc* x, const real* z, const real* weight, float eps,
                        long n) {
-    acc squares = 0;
-    for (long i = 0; i < n; i++) {
-        squares += x[i] * x[i] / n;
-    }
-    const acc scale = 1 / std::sqrt(squares + acc(eps));
+    const acc scale = norm_scale(x, eps, n);
     for (long i = 0; i < n; i++) {
         out[i] = real(x[i] * scale * acc(weight[i]) * Activation_swish::act(acc(z[i])));
     }
@@ -100,7 +96,7 @@ inline void delta_head(Model* m, int l, long b, long h) {
     const Acts& a = m->acts;
     const DeltaPlaces at(m->arch);
     const long wide = m->sizes.DW;                   // of a row after the convolution
-    const long all = at.KH * at.group();         // and before it
+    const long all = at.KH * at.group();             // and before it
     const long key = h / at.shared();
     const acc rate = std::exp(acc(w.delta_a[h]));
     acc* memory = mixer_memory(m, l);

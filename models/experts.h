@@ -51,8 +51,8 @@ inline void experts_route(std::vector<ExpertWork>* work, const real* logits, int
     }
 }
 
-// Computes gpt-oss's activation: g and u of a row (2F: gate | up) are cut at the limit, out = (u +
-// 1) g sigmoid(1.702 g).
+// Computes gpt-oss's activation: g and u of a row (2F: gate | up) are cut at the limit,
+// out = (u + 1) g sigmoid(1.702 g).
 inline void experts_clamped(real* out, const real* inp, float limit, int n, int F) {
     const acc most = limit;
     for (int i = 0; i < n; i++) {

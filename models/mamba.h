@@ -74,13 +74,18 @@ inline void convolution_keep(acc* before, const ConvolutionInput& x, int T) {
     }
 }
 
-// Norms a vector: out <- x / sqrt(mean(x^2) + eps) * weight, n numbers each; out may be x.
-inline void mamba_norm(real* out, const real* x, const real* weight, float eps, int n) {
+// Returns 1 / sqrt(mean(x^2) + eps) of n numbers, real or acc.
+template <class X> acc norm_scale(const X* x, float eps, int n) {
     acc squares = 0;
     for (int i = 0; i < n; i++) {
         squares += acc(x[i]) * acc(x[i]) / n;
     }
-    const acc scale = 1 / std::sqrt(squares + acc(eps));
+    return 1 / std::sqrt(squares + acc(eps));
+}
+
+// Norms a vector: out <- x / sqrt(mean(x^2) + eps) * weight, n numbers each; out may be x.
+inline void mamba_norm(real* out, const real* x, const real* weight, float eps, int n) {
+    const acc scale = norm_scale(x, eps, n);
     for (int i = 0; i < n; i++) {
         out[i] = real(acc(x[i]) * scale * acc(weight[i]));
     }
