@@ -5,6 +5,7 @@ state.json and log.jsonl.
 #include "export_card.h"
 #include "../log.h"
 #include "../models/config.h"
+#include "../text/plural.h"
 
 // what log.jsonl says of a run up to a step; NUL where there is no log
 struct RunStory { Json config, train, eval, state; };
@@ -61,8 +62,9 @@ static std::string arch_differs(Arch c) {
 static std::string card_model(const Arch& c, long params) {
     std::string o = "## The model\n\n| | |\n|---|---|\n| parameters | " + count_text(params) +
                     " |\n";
-    o += strf("| sizes | %d layers, width %d, %d heads of %d (%d of keys), FFN %d, vocabulary %d, "
-              "%d tokens |\n", c.L, c.C, c.NH, c.HS, c.KV, c.F, c.V, c.T);
+    o += "| sizes | " + plural(c.L, "layer") + strf(", width %d, ", c.C) + plural(c.NH, "head") +
+         strf(" of %d (%d of keys), FFN %d, vocabulary %d, ", c.HS, c.KV, c.F, c.V) +
+         plural(c.T, "token") + " |\n";
     o += "| switches |" + switches_text(c) + " |\n";
     const std::string differs = arch_differs(c);
     if (!differs.empty()) { o += "| and | " + differs + " |\n"; }

@@ -7,6 +7,7 @@ validation and probe; prompts; the position.
 #include "data_sources.h"
 #include "documents.h"
 #include "maps.h"
+#include "plural.h"
 #include "text_cache.h"
 
 // ----------------------------------------------------------------------------
@@ -86,9 +87,8 @@ static void data_open_bb(Data* d) {
     d->val_tokens = (long)o.val_seqs * o.T;
     d->tokenizer = tokenizer_ids("bb", d->V);
     d->tokenizer.bos = o.bb_vocab;
-    const char* plural = o.bb_triggers == 1 ? "" : "s";
-    d->description = strf("bb: Bigram-Backcopy, %d ids, %d trigger%s of probability %g, "
-                          "temperature %g, table %llu, %s", o.bb_vocab, o.bb_triggers, plural,
+    d->description = strf("bb: Bigram-Backcopy, %d ids, %s of probability %g, temperature %g, "
+                          "table %llu, %s", o.bb_vocab, plural(o.bb_triggers, "trigger").c_str(),
                           o.bb_trigger_prob, o.bb_temp, (unsigned long long)o.bb_table,
                           o.bb_bos ? "<s> first" : "no <s>");
 }

@@ -11,6 +11,7 @@ threads; what is checked before; the directory; tokenize_main.
 #include "lock.h"
 #include "look.h"
 #include "manifest.h"
+#include "plural.h"
 
 static const char* const PAPER_DOMAINS =
     "arxiv,dm_mathematics,enron_emails,europarl,freelaw,github,gutenberg_pg_19,hackernews,"
@@ -512,10 +513,10 @@ static void print_summary(const Job& job) {
                      job.counts.dropped);
     }
     const std::string name = printable(job.o.shown.empty() ? job.o.out : job.o.shown);
-    const char* plural = c.documents == 1 ? "" : "s";
-    fprintf(stderr, "%s: %ld document%s, %ld tokens (%s), %.1f MB in %.1f s, %.1f MB/s%s\n",
-            name.c_str(), c.documents, plural, c.tokens, printable(job.tok.name).c_str(), mb,
-            seconds, mb / seconds, also.c_str());
+    const std::string documents = plural(c.documents, "document");
+    fprintf(stderr, "%s: %s, %ld tokens (%s), %.1f MB in %.1f s, %.1f MB/s%s\n", name.c_str(),
+            documents.c_str(), c.tokens, printable(job.tok.name).c_str(), mb, seconds,
+            mb / seconds, also.c_str());
 }
 
 static void find_files(Job* job) {

@@ -205,6 +205,12 @@ static void card_check() {
     exported(SCRATCH + "alone", SCRATCH + "alone-out");
     CHECK(file_read(SCRATCH + "alone-out/README.md").find("is not known here") != std::string::npos,
           "README.md of a checkpoint without a run speaks of one");
+    const std::string one = SCRATCH + "one";
+    program("train --steps 1 --layers 1 --heads 1 --width 8 --ffn-width 8 --seq 4 -b 4 --sample 0 "
+            "--eval-every 0 --val-seqs 4 --probe-seqs 4 --probe-len 4 --out " + one);
+    exported(one + "/step_1", one + "-out");
+    CHECK(file_read(one + "-out/README.md").find("| 1 layer, width 8, 1 head of 8 (1 of keys)") !=
+              std::string::npos, "README.md of one layer and one head");
 }
 
 // tokenizer.json of bytes gives the ids that bytes have
