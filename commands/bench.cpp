@@ -203,11 +203,8 @@ static std::string bench_ops(Model* m, long accum, double step_ms, double gflops
         printf(" %10.1f %9.1f %8.0f%%\n", r.flops / r.ms / 1e6, r.bytes / r.ms / 1e6,
                100 * roof / r.ms);
 
-        if (!json.empty()) {
-            json += ",";
-        }
-        json += strf("{\"name\":\"%s\",\"calls\":%.0f,\"ms\":%.5f,", r.name.c_str(), r.calls,
-                     r.ms);
+        list_add(&json, strf("{\"name\":\"%s\",\"calls\":%.0f,\"ms\":%.5f,", r.name.c_str(),
+                             r.calls, r.ms), ",");
         json += strf("\"flops\":%.0f,\"bytes\":%.0f,\"of_roof\":%.3f}", r.flops, r.bytes,
                      roof / r.ms);
     }

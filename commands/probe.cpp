@@ -118,11 +118,9 @@ static std::string per_sequence_json(const Metrics& r) {
                     x.push_back(r.sums_to_one ? head.alpha[k] : head.proxy[k]);
                 }
             }
-            if (l > 0) { layers += ","; }
-            layers += json_matrix(x, K);
+            list_add(&layers, json_matrix(x, K), ",");
         }
-        if (i > 0) { o += ","; }
-        o += "[" + layers + "]";
+        list_add(&o, "[" + layers + "]", ",");
     }
     return "[" + o + "]";
 }
@@ -227,9 +225,9 @@ static void probe_check(const Flags& f, const Arch& c) {
     reject_unused_flags(f, "per_sequence", !f.json.empty(), "--json FILE");
     bounds_check(f, 'p');
     if (f.dump.empty()) { return; }
-    dump_list(f.dump_heads, c);
+    const std::vector<std::pair<int, int>> heads = dump_list(f.dump_heads, c);
     make_dirs(f.dump);
-    for (auto& head : dump_list(f.dump_heads, c)) {
+    for (auto& head : heads) {
         for (const char* what : { "map", "cosine", "product" }) {
             const std::string name = strf("/%d_%d_%s.npy", head.first, head.second, what);
             output_check(f.dump + name, files_read(f, {}));
@@ -257,8 +255,7 @@ static void probe_json_write(const std::string& path, const std::vector<std::str
     if (objects.size() > 1) {
         std::string all;
         for (auto& o : objects) {
-            if (!all.empty()) { all += ","; }
-            all += "{" + o + "}";
+            list_add(&all, "{" + o + "}", ",");
         }
         json += ",\"all\":[" + all + "]";
     }

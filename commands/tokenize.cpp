@@ -15,6 +15,7 @@ int command_tokenize(Flags f) {
     o.val_fraction = f.val_fraction;
     o.tokens = f.train_tokens;
     o.shard_tokens = f.shard_tokens;
-    o.threads = f.threads; o.skip_bad = f.skip_bad;
+    o.threads = f.threads;
+    o.skip_bad = f.skip_bad;
     return tokenize_main(o);
 }

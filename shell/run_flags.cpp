@@ -41,10 +41,7 @@ std::string flags_changed(const Json& was, const Flags& now, std::string* change
         if (r.fixed()) {
             return flag_spelling(r.name) + ": got " + given + ", wanted " + old + " as before";
         }
-        if (!changed->empty()) {
-            *changed += ",";
-        }
-        *changed += "\"" + r.name + "\":[" + old + "," + given + "]";
+        list_add(changed, "\"" + r.name + "\":[" + old + "," + given + "]", ",");
     }
     return "";
 }
@@ -95,16 +92,14 @@ std::string run_started(const std::string& out) {
     }
 
     // up to the folder that both are in, then down
-    std::vector<std::string> steps(from.size() - same, "..");
-    steps.insert(steps.end(), to.begin() + same, to.end());
-    if (steps.empty()) {
-        return ".";
+    std::string path;
+    for (size_t i = same; i < from.size(); i++) {
+        list_add(&path, "..", "/");
     }
-    std::string path = steps[0];
-    for (size_t i = 1; i < steps.size(); i++) {
-        path += "/" + steps[i];
+    for (size_t i = same; i < to.size(); i++) {
+        list_add(&path, to[i], "/");
     }
-    return path;
+    return path.empty() ? "." : path;
 }
 
 std::string run_started_from(const Json& state, const std::string& out) {
