@@ -24,18 +24,18 @@ BATCH = 10            # sequences in one forward pass; the paper's code takes on
 EPS = 0.3
 
 
-def sequences(tokenizer, text, seqs, length):
-    with open(text, encoding="utf-8") as f:
-        records = [json.loads(line)["text"] for line in f][:seqs]
-    return [tokenizer(r, add_special_tokens=False).input_ids[:length] for r in records]
+def texts(a):
+    """Reads the texts that are measured."""
+    with open(a.text, encoding="utf-8") as f:
+        return [json.loads(line)["text"] for line in f][:a.seqs]
 
 
 def batches(a):
-    """The same token ids for everybody: tensors of BATCH sequences."""
+    """Yields the same token ids for everybody: tensors of BATCH sequences."""
     import torch
     from transformers import AutoTokenizer
     tokenizer = AutoTokenizer.from_pretrained(a.model)
-    ids = sequences(tokenizer, a.text, a.seqs, a.length)
+    ids = [tokenizer(r, add_special_tokens=False).input_ids[:a.length] for r in texts(a)]
     for i in range(0, len(ids), BATCH):
         yield torch.tensor(ids[i:i + BATCH])
 
@@ -95,11 +95,9 @@ def by_paper(a):
     model = AutoModelForCausalLM.from_pretrained(a.model, attn_implementation="eager",
                                                  dtype=torch.float32)
     tokenizer = AutoTokenizer.from_pretrained(a.model)
-    with open(a.text, encoding="utf-8") as f:
-        prompts = [json.loads(line)["text"] for line in f][:a.seqs]
     with tempfile.TemporaryDirectory() as d:
         maps = os.path.join(d, "maps.npy")
-        paper.measure_attention_sink(model, tokenizer, prompts, maps, a.length,
+        paper.measure_attention_sink(model, tokenizer, texts(a), maps, a.length,
                                      torch.device("cpu"))
         return float(paper.compute_attention_sink(maps, EPS)[0]) / 100
 

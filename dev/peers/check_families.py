@@ -17,6 +17,7 @@ import json, os, shutil, subprocess, sys, tempfile
 import numpy as np, torch, transformers as tf
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "make"))
 import make_gguf_families, shards
+from builds import READ_ONLY
 
 T, N, V = 33, 4, 101
 BASE = dict(vocab_size=V, hidden_size=24, intermediate_size=40, num_hidden_layers=3,
@@ -223,14 +224,10 @@ def probe(binary, checkpoint, d):
     return r, json.load(open(out)) if r.returncode == 0 else None
 
 
-# what is only read, and OPT-350m, whose projections are folded into the embedding
-NOT_WRITTEN = "mixtral granitemoe qwen2_moe qwen3_moe qwen3_next jamba gpt_oss opt_350m".split()
-
-
 def written(name, model, ids, loss, program, d):
     """Written again, is it the same model of the same class, to the bit? OPT keeps two positions
     that nothing reads."""
-    if any(name.startswith(n) for n in NOT_WRITTEN):
+    if any(name.startswith(n) for n in READ_ONLY):
         return []
     out = os.path.join(d, "out")
     r = subprocess.run([program, "export", os.path.join(d, "m"), "-o", out], capture_output=True,

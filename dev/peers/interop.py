@@ -9,6 +9,7 @@ in the Python in which they ran (its versions of torch and transformers go into 
 """
 import os, re, sys, textwrap
 from importlib.metadata import version
+from builds import READ_ONLY
 
 
 def rows(path):
@@ -33,7 +34,6 @@ ARCHS = re.findall(r'^    { "(\w+)", *"', open(os.path.join(
     os.path.dirname(os.path.abspath(__file__)), "../../models/gguf_families.h")).read(), re.M)
 ARCHS = ARCHS[:ARCHS.index("block_count")] if "block_count" in ARCHS else ARCHS
 ARCHS = [a for a in ARCHS if not a.endswith("moe")]
-READ_ONLY = "mixtral granitemoe qwen2_moe qwen3_moe qwen3_next jamba gpt_oss opt_350m".split()
 written = [n for n, s in families.items() if s == "agrees"
            and not any(n.startswith(r) for r in READ_ONLY)]
 
