@@ -197,7 +197,7 @@ void sink_at_add(SinkAt* at, const Model* m, int l) {
     const int skip = m->sizes.bias.token;
     const real* star = x.star.empty() ? NULL : x.star.data();
     const auto alphas = column_idle(m->arch) ? head_alphas<Attn, Bias_none, Pe, real, acc>
-                                          : head_alphas<Attn, Bias, Pe, real, acc>;
+                                             : head_alphas<Attn, Bias, Pe, real, acc>;
     std::vector<std::vector<double>> alpha((size_t)s.B * s.NH);
     #pragma omp parallel for schedule(dynamic)
     for (int i = 0; i < s.B * s.NH; i++) {

@@ -7,7 +7,7 @@ batch is loaded. In reading order:
     Layout              where each of them is in memory
     Model               all of it; model_new, model_init, model_load
 
-The rows themselves are in train_sink.cu, which includes this.
+The rows themselves are in arch.h and tensors.h.
 */
 #ifndef MODEL_H
 #define MODEL_H
@@ -135,8 +135,9 @@ struct Model {
     acc* grads_memory;           // (num_params)
     acc* adam_m;                 // (num_params) first moments, or momentum
     acc* adam_v;                 // (num_params) second moments
-    // With many ranks, each updates one shard: master, m and v hold only that; shard_grads receives
-    // its summed gradients, shard_params its new weights. With one rank these are grads and params
+    // With many ranks, each updates one shard: master, adam_m and adam_v hold only that;
+    // shard_grads receives its summed gradients, shard_params its new weights. With one rank these
+    // are grads_memory and params_memory
     ParamShard shard; acc* shard_grads; real* shard_params;
     long sent;                                   // buckets of gradients that are on their way
     std::vector<long> layer_at; // where each layer's parameters begin; the last ends
@@ -303,7 +304,7 @@ inline void array_keep(const Model* m, acc* shard) {
     if (all != shard) { shard_keep(m->shard, shard, all, ops::device_copy); }
 }
 
-// the weights were filled in: params are their copy in `real`
+// the weights were filled in: params_memory is their copy in `real`
 inline void weights_keep(Model* m) {
     ops::cast_to_real(m->params_memory, array_place(m, m->master), m->num_params);
     array_keep(m, m->master);

@@ -120,7 +120,7 @@ static void input_backward(Model* m, int i) {
 
 // -- the end of a branch: x_{i+1} = x_i + inp W^T + b, through the norm after it if there is one
 void output_forward(Model* m, int i, const real* inp, const real* weight, const real* bias,
-                           int width) {
+                    int width) {
     const Sizes& d = m->sizes;
     const int N = rows(m);
     const float scale = m->arch.residual_scale;     // 1, or NORM=pre
@@ -608,8 +608,8 @@ double model_forward(Model* m, long count, float dloss, const Watch& watch) {
 }
 
 // after the forward pass and model_head with dloss: adds the gradient of dloss * sum of losses to
-// every tensor of g. last: no more is added in this step, so what is done goes to the other ranks.
-// watch(l): acts.dx is that of x_2l, the stream before layer l, or, with L, at the end
+// every tensor of grads. last: no more is added in this step, so what is done goes to the other
+// ranks. watch(l): acts.dx is that of x_2l, the stream before layer l, or, with L, at the end
 void model_backward(Model* m, bool last, const Watch& watch) {
     auto done = [=](long from) {
         if (last) { shard_send(m->shard, m->shard_grads, m->grads_memory, from, &m->sent); }
@@ -652,9 +652,9 @@ void accumulate_loaded(Model* m, long count, bool last) {
 
 // Returns what the launches of a micro-batch depend on: with the same key they are the same.
 static std::vector<size_t> batch_key(const Model* m, long count) {
-    return { (size_t)m->B,      (size_t)m->T,       (size_t)count,
-             (size_t)m->arena,  (size_t)m->tokens,  (size_t)m->targets,
-             (size_t)m->params_memory, (size_t)m->grads_memory,   (size_t)m->acts.dx };
+    return { (size_t)m->B,             (size_t)m->T,            (size_t)count,
+             (size_t)m->arena,         (size_t)m->tokens,       (size_t)m->targets,
+             (size_t)m->params_memory, (size_t)m->grads_memory, (size_t)m->acts.dx };
 }
 
 // one micro-batch, seqs (B, T+1), of a step in which `count` targets count, of all micro-batches

@@ -64,8 +64,8 @@ std::vector<acc> model_losses(Model* m);
 double model_forward(Model* m, long count, float dloss, const Watch& watch = Watch());
 
 // after the forward pass and model_head with dloss: adds the gradient of dloss * sum of losses to
-// every tensor of g. last: no more is added in this step, so what is done goes to the other ranks.
-// watch(l): acts.dx is that of x_2l, the stream before layer l, or, with L, at the end
+// every tensor of grads. last: no more is added in this step, so what is done goes to the other
+// ranks. watch(l): acts.dx is that of x_2l, the stream before layer l, or, with L, at the end
 void model_backward(Model* m, bool last, const Watch& watch = Watch());
 
 // ---- a step
