@@ -234,6 +234,18 @@ struct Metrics {
         return heads[((size_t)i * L + l) * NH + h_];
     }
 };
+// Returns the largest entry of h after layer l - 1, over the median.
+inline double spike_at(const Metrics& m, size_t l) { return m.h_max[l] / m.h_median[l]; }
+
+// Returns the l at which that is most.
+inline size_t spike_layer(const Metrics& m) {
+    size_t most = 0;
+    for (size_t l = 1; l < m.h_max.size(); l++) {
+        if (spike_at(m, l) > spike_at(m, most)) { most = l; }
+    }
+    return most;
+}
+
 // Sink_k^eps; k = 0 is the star
 inline double sink_rate(const std::vector<HeadMetrics>& heads, int k, double eps, bool proxy) {
     double hits = 0;

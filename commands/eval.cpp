@@ -154,15 +154,6 @@ static void runs_edit(const Flags& f, std::vector<EvalRun>* runs) {
     runs->push_back(r);
 }
 
-// the largest |h| of a run over the median, in the layer where that is most
-static double eval_spike(const Metrics& r) {
-    double spike = 0;
-    for (size_t l = 0; l < r.h_max.size(); l++) {
-        spike = std::max(spike, r.h_max[l] / r.h_median[l]);
-    }
-    return spike;
-}
-
 // Prints what a run lost, and what the plain run loses over the same tokens: the last fifth after
 // an eviction, those after the edited ones. Returns the change as JSON.
 static std::string eval_losses(const EvalRun& run, const EvalResult& r, const EvalResult& plain,
@@ -187,10 +178,14 @@ static std::string eval_sinks(const EvalResult& r, int T) {
     std::vector<double> rates;
     for (int k = 1; k <= std::min<int>(METRIC_K, T); k++) { rates.push_back(eval_sink(r, k)); }
     printf(" | Sink_1 %.1f%%, Sink_2 %.1f%%", 100 * rates[0], 100 * rates[1]);
-    if (r.measured) { printf(", spike %.4g", eval_spike(r.metrics)); }
+    std::string spike_json;
+    if (r.measured) {
+        const double spike = spike_at(r.metrics, spike_layer(r.metrics));
+        printf(", spike %.4g", spike);
+        spike_json = ",\"spike\":" + json_num(spike);
+    }
     printf("%s\n", sink_at_text(r.sink_at, 0.3).c_str());
-    return strf(",\"sink_1\":%.6g,\"sink_k\":", rates[0]) + json_array(rates) +
-           (r.measured ? ",\"spike\":" + json_num(eval_spike(r.metrics)) : "");
+    return strf(",\"sink_1\":%.6g,\"sink_k\":", rates[0]) + json_array(rates) + spike_json;
 }
 
 // one run, compared with the plain one: a line, and its JSON

@@ -48,20 +48,19 @@ inline std::string after_layer(size_t i) {
 // How much longer the first token's hidden state is than the others', in the worst layer, and how
 // far the largest entry stands out.
 inline std::string spike_text(const Metrics& r) {
-    size_t longest = 0, largest = 0;
+    size_t longest = 0;
     const auto ratio = [&](size_t l) { return r.h.first[l] / r.h.rest[l]; };
-    const auto spike = [&](size_t l) { return r.h_max[l] / r.h_median[l]; };
     for (size_t l = 0; l < r.h.first.size(); l++) {
         if (ratio(l) > ratio(longest)) { longest = l; }
-        if (spike(l) > spike(largest)) { largest = l; }
     }
     std::string text;
     if (std::isfinite(ratio(longest))) {
         text = strf("  |h| of token 1 is up to %.3g times the others', %s\n", ratio(longest),
                     after_layer(longest).c_str());
     }
+    const size_t largest = spike_layer(r);
     return text + strf("  the largest entry of any h is up to %.3g times the median, %s\n",
-                       spike(largest), after_layer(largest).c_str());
+                       spike_at(r, largest), after_layer(largest).c_str());
 }
 
 // One sentence for each threshold.
