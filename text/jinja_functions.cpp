@@ -142,18 +142,14 @@ static std::string json_text(const Value& v);
 
 static std::string json_list(const Value& v) {
     std::string out;
-    for (auto& item : *v.items) {
-        if (!out.empty()) { out += ", "; }
-        out += json_text(item);
-    }
+    for (auto& item : *v.items) { list_add(&out, json_text(item)); }
     return "[" + out + "]";
 }
 
 static std::string json_object(const Value& v) {
     std::string out;
     for (auto& [key, value] : *v.fields) {
-        if (!out.empty()) { out += ", "; }
-        out += json_str(key) + ": " + json_text(value);
+        list_add(&out, json_str(key) + ": " + json_text(value));
     }
     return "{" + out + "}";
 }
