@@ -2,8 +2,8 @@
 with the `tokenizers` library on random strings. With FILE.gguf the library reads TOKENIZER.json
 and tokenizer.h reads FILE.gguf (dev/make/gguf_to_json.py makes the one from the other).
 
-BINARY is dev/fuzz/tokenizer_ids.cpp compiled: g++ -std=c++17 -O2 -fopenmp, with build/once/*/once.a,
-which `make binary` builds.
+BINARY is dev/fuzz/tokenizer_ids.cpp compiled: g++ -std=c++17 -O2 -fopenmp, with
+build/once/*/once.a, which `make binary` builds.
 Compared: ids, decode with and without special tokens. Strings mix scripts, runs of spaces
 and newlines, emoji, combining marks, look-alikes of special tokens, and pieces of the vocabulary.
 """

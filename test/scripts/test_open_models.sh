@@ -1,7 +1,7 @@
 # scripts/reproduce --models on tiny models under the paper's names: each number is that of its
 # probe, and what is not there is named
 . test/ok.sh
-need_python 29 test_open_models
+need_python 96 test_open_models
 export OMP_NUM_THREADS=1
 binary=build/cpu/train_sink; out=build/test/open_models
 rm -rf $out; mkdir -p $out
