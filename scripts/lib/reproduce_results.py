@@ -84,7 +84,7 @@ def setting_of(e):
     return f"{e['steps']} steps, {e['tokens'] / 1e6:.1f}M tokens, lr {e['lr']:g} {e['schedule']}"
 
 
-def setting(entries, o):
+def setting(entries):
     """what most runs of a table were trained with; rows that differ say so"""
     had = [setting_of(e) for e in entries if e["status"] == "done"]
     return max(had, key=had.count) if had else "no run is done"
@@ -98,7 +98,7 @@ def result(table, rows, o):
     mine = [r for r in rows if r.table == table]
     entries = [e for r in mine for e in ours(r.id)]
     out = {"table": table, "scale": o.label, "about": o.s["about"],
-           "setting": setting(entries, o),
+           "setting": setting(entries),
            "commit": " ".join(sorted({e["commit"] for e in entries if "commit" in e})),
            "source": o.source, "machine": machine(),
            "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),

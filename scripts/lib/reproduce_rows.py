@@ -197,7 +197,7 @@ def choose(rows, names):
 
 # ---- time and price ------------------------------------------------------------------------------
 def cost(runs, o):
-    """(hours of training, text) of a list of runs; the 1B model has its own speed"""
+    """The hours of training of a list of runs. The 1B model has its own speed."""
     s, hours = o.s, 0.0
     for r in runs:
         f = dict(zip(r.words[::2], r.words[1::2]))
