@@ -322,10 +322,12 @@ template <class A, class Bi, class Pe> struct Head {
     const real *qkv, *star, *v_star;             // star: k*, or the logit z; NULL is zero
     AttnShape s;
     int h, g;                                    // query head h reads key/value head g
+    float slope;                                 // of PE's bias
 
     Head(const real* all, const real* kstar, const real* vstar, int b, int h, AttnShape s)
         : qkv(all + (long)b * s.T * attn_row(s)), star(attn_column<Bi>(kstar, s, h)),
-          v_star(attn_star(vstar, s, h / (s.NH / s.KV))), s(s), h(h), g(h / (s.NH / s.KV)) {}
+          v_star(attn_star(vstar, s, h / (s.NH / s.KV))), s(s), h(h), g(h / (s.NH / s.KV)),
+          slope(pe_slope<Pe>(s, h)) {}
     const real* row(int t, int head) const { return qkv + (long)t * attn_row(s) + head * s.HS; }
     const real* q(int t) const { return row(t, h); }
     const real* k(int j) const {
@@ -337,7 +339,7 @@ template <class A, class Bi, class Pe> struct Head {
 
     real score(int t, int j) const {
         if (j == s.T && Bi::column == LOGIT_COLUMN) { return *star; }
-        const real bias = j < s.T ? attn_bias<A, Pe, real>(s, t - j, pe_slope<Pe>(s, h)) : real(0);
+        const real bias = j < s.T ? attn_bias<A, Pe, real>(s, t - j, slope) : real(0);
         return attn_capped<A>(dot(q(t), k(j), s.HS) * real(s.scale) + bias, real(s.cap));
     }
 };
