@@ -9,22 +9,9 @@ transformers computed. The switches of the build are defined before this is incl
 #include "model_unit.h"
 #include "../checkpoint.cpp"
 #include "../commands/open_model.cpp"
-#include "check.h"
+#include "answer.h"
 
 static const int T = 33, N = 4;
-
-static void same(const std::string& what, const std::vector<double>& got,
-                 const std::vector<double>& want, bool relative) {
-    if (!CHECK(got.size() == want.size() && !want.empty(), "%s: got %zu, wanted %zu", what.c_str(),
-               got.size(), want.size())) {
-        return;
-    }
-    double worst = 0;
-    for (size_t i = 0; i < want.size(); i++) {
-        worst = std::max(worst, fabs(got[i] - want[i]) / (relative ? fabs(want[i]) : 1));
-    }
-    CHECK(worst < 2e-5, "%s: %.2g away", what.c_str(), worst);
-}
 
 static Model model_of(const std::string& dir, cpu::Stay stay = cpu::STAY_NONE) {
     Flags f;
@@ -43,9 +30,7 @@ static void family_check(const std::string& name, cpu::Stay stay = cpu::STAY_NON
     std::vector<int> seqs;
     for (int i = 0; i < N; i++) { for (int t = 0; t <= T; t++) { seqs.push_back(ids[i * T + t]); } }
     const Metrics r = measure(&m, seqs.data(), N, T, 2048);
-    const Json answer = json_file(name + "/answer.json");
-    check_near(r.loss, answer.get("loss")->number, 2e-5, "%s: loss", name.c_str());
-    std::vector<double> alpha, first = r.h.first, rest = r.h.rest;
+    std::vector<double> alpha;
     for (int i = 0; i < N; i++) {
         for (int l = 0; l < r.L; l++) {
             for (int h = 0; h < r.NH; h++) {
@@ -53,11 +38,7 @@ static void family_check(const std::string& name, cpu::Stay stay = cpu::STAY_NON
             }
         }
     }
-    first.pop_back();  // transformers keeps the last one after the final norm only
-    rest.pop_back();
-    same(name + ": alpha", alpha, numbers(*answer.get("alpha")), false);
-    same(name + ": h first", first, numbers(*answer.get("h_norm_first")), true);
-    same(name + ": h rest", rest, numbers(*answer.get("h_norm_rest")), true);
+    answer_check(name, name, { r.loss, alpha, r.h.first, r.h.rest });
     model_free(&m);
 }
 

@@ -4,7 +4,7 @@ attention to the first ten tokens and the norms of the stream must be what trans
 (dev/peers/check_families.py --save). And their configs, changed so that the model would compute something
 else, must be refused by name.
 */
-#include "../check.h"
+#include "../answer.h"
 
 static const char* const TRAIN_SINK = "build/cpu/train_sink";
 static const std::string FAMILIES = "test/families/", SCRATCH = "build/test/families/";
@@ -15,34 +15,15 @@ static Ran probe(const std::string& dir, const std::string& json) {
                      json);
 }
 
-static void same(const std::string& what, const std::vector<double>& got,
-                 const std::vector<double>& want, double relative) {
-    if (!CHECK(got.size() == want.size() && !want.empty(), "%s: got %zu numbers, wanted %zu",
-               what.c_str(), got.size(), want.size())) {
-        return;
-    }
-    double worst = 0;
-    for (size_t i = 0; i < want.size(); i++) {
-        worst = std::max(worst, fabs(got[i] - want[i]) / (relative ? fabs(want[i]) : 1));
-    }
-    CHECK(worst < 2e-5, "%s: %.2g away", what.c_str(), worst);
-}
-
 // dir: the family's own directory, or a copy of it that must say the same
 static void family_check(const std::string& name, const std::string& dir) {
     const std::string out = SCRATCH + name + ".json";
     const Ran r = probe(dir, out);
     if (!CHECK(r.code == 0, "%s: exit %d, %s", name.c_str(), r.code, r.err.c_str())) { return; }
-    const Json ours = json_of_file(out), theirs = json_of_file(FAMILIES + name + "/answer.json");
-    check_near(ours.get("probe_loss")->number, theirs.get("loss")->number, 2e-5, "%s: loss",
-               name.c_str());
-    same(name + ": alpha", numbers(*ours.get("alpha")), numbers(*theirs.get("alpha")), 0);
-    std::vector<double> first = numbers(*ours.get("h_norm_first")),
-                        rest = numbers(*ours.get("h_norm_rest"));
-    first.pop_back();  // transformers keeps the last one after the final norm only
-    rest.pop_back();
-    same(name + ": h first", first, numbers(*theirs.get("h_norm_first")), 1);
-    same(name + ": h rest", rest, numbers(*theirs.get("h_norm_rest")), 1);
+    const Json ours = json_of_file(out);
+    answer_check(name, FAMILIES + name,
+                 { ours.get("probe_loss")->number, numbers(*ours.get("alpha")),
+                   numbers(*ours.get("h_norm_first")), numbers(*ours.get("h_norm_rest")) });
 }
 
 // a copy of the family whose config has `to` in the place of the first `from`
