@@ -280,7 +280,7 @@ int command_eval(Flags f) {
             if (r.plain() && !std::isfinite(x)) { die_not_finite(&m); }
         }
         if (r.plain()) { results.push_back(result); }
-        o += (o.empty() ? "" : ",") + eval_report(r, result, results[0], asked);
+        list_add(&o, eval_report(r, result, results[0], asked), ",");
         if (r.plain()) { printf("%-44s %s\n", "outliers", outliers_text(outliers).c_str()); }
         fflush(stdout);
     }

@@ -143,8 +143,8 @@ static void product_resume(const Json& state, std::string* changed) {
     if (cpu::choice_keep(!strcmp(PRECISION_NAME, "bf16"), was->string)) { return; }
     printf("note   this processor has no product by %s, which the run had: %s is taken\n",
            was->string.c_str(), cpu::choice().name.c_str());
-    *changed += (changed->empty() ? "" : ",") + std::string("\"product_kernel\":[") +
-                json_str(was->string) + "," + json_str(cpu::choice().name) + "]";
+    const std::string both = json_str(was->string) + "," + json_str(cpu::choice().name);
+    list_add(changed, "\"product_kernel\":[" + both + "]", ",");
 }
 
 // dies of a log with steps and no checkpoint, whose log a new run would replace
@@ -248,7 +248,7 @@ static void run_take(Flags* f, const Json& state, long step) {
     for (auto& source : split(f->data, ',')) {
         const std::string found = source_found(source, directory);
         source_there(found, hint_for("./train_sink train --resume -o FILE", f->out));
-        data += (data.empty() ? "" : ",") + found;
+        list_add(&data, found, ",");
     }
     f->data = data;
 }

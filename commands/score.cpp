@@ -543,8 +543,8 @@ static std::string score_items_json(const ScoreTask& task) {
         }
         std::string loglik, greedy;
         for (auto& r : item.requests) {
-            loglik += (loglik.empty() ? "" : ",") + json_num(r.loglik);
-            greedy += std::string(greedy.empty() ? "" : ",") + (r.greedy ? "true" : "false");
+            list_add(&loglik, json_num(r.loglik), ",");
+            list_add(&greedy, r.greedy ? "true" : "false", ",");
         }
         if (task.form == SCORE_TEXT) { loglik = json_num(score_sum(item)); }
         o += "{\"task\":" + json_str(task.path) + strf(",\"item\":%ld", item.number);
@@ -651,8 +651,7 @@ int command_score(Flags f) {
         for (auto& item : task.items) {
             if (!std::isfinite(score_sum(item))) { die_not_finite(&m); }
         }
-        objects += objects.empty() ? "" : ",";
-        objects += score_report(task, bos, (now_ms() - begin) / 1e3);
+        list_add(&objects, score_report(task, bos, (now_ms() - begin) / 1e3), ",");
         items += score_items_json(task);
         left.insert(left.end(), task.left.begin(), task.left.end());
         all += task.items.size() + task.left.size();

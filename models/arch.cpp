@@ -288,7 +288,7 @@ std::string arch_json(Arch c, const std::string& object, const char* between) {
         if (!strcmp(r.field, "context") && !c.context) { continue; }
         std::string value = arch_text(r, true);
         if (!strcmp(r.field, "tied")) { value = c.tied ? "true" : "false"; }
-        o += (o.empty() ? "" : between) + strf("\"%s\": ", key_name(r).c_str()) + value;
+        list_add(&o, strf("\"%s\": ", key_name(r).c_str()) + value, between);
     }
     return o;
 }

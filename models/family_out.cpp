@@ -182,7 +182,7 @@ static Fields family_fields(const Family& f, const std::string& without, Arch c)
 static std::string fields_json(const Fields& fields) {
     std::string o;
     for (auto& f : fields) {
-        o += (o.empty() ? "" : ",\n  ") + json_str(f.first) + ": " + f.second;
+        list_add(&o, json_str(f.first) + ": " + f.second, ",\n  ");
     }
     return o;
 }

@@ -171,7 +171,7 @@ void safetensors_write(const std::string& path, const std::vector<StOut>& tensor
         std::string dims;
         for (long d : t.shape) {
             count *= d;
-            dims += strf("%s%ld", dims.empty() ? "" : ",", d);
+            list_add(&dims, strf("%ld", d), ",");
         }
         h += "," + json_str(t.name) + ":{\"dtype\":\"F32\",\"shape\":[" + dims;
         h += strf("],\"data_offsets\":[%zu,%zu]}", at, at + 4 * count);
