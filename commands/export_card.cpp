@@ -10,7 +10,7 @@ state.json and log.jsonl.
 // what log.jsonl says of a run up to a step; NUL where there is no log
 struct RunStory { Json config, train, eval, state; };
 
-// the run that the checkpoint `from` is a step of
+// Reads the run that the checkpoint `from` is a step of.
 static RunStory run_story(const std::string& from) {
     RunStory r;
     const std::string state = from + "/state.json", log = from + "/../log.jsonl";
@@ -32,7 +32,7 @@ static RunStory run_story(const std::string& from) {
     return r;
 }
 
-// a number of the log by key; "not measured" where it is missing or null
+// Writes a number of the log by key; "not measured" where it is missing or null.
 static std::string told(const Json& j, const char* key, const char* format, double times = 1) {
     const Json* v = j.get(key);
     if (!v || v->type != Json::NUMBER) { return "not measured"; }
@@ -44,7 +44,7 @@ static std::string flag_of(const Json& flags, const char* key) {
     return v ? v->string : "";
 }
 
-// the rows of ARCH that are not as a plain model has them, "window 64, tied 1"
+// Lists the rows of ARCH that are not as a plain model has them: "window 64, tied 1".
 static std::string arch_differs(Arch c) {
     Arch plain;
     std::string all;

@@ -5,8 +5,8 @@ export_card.h -- README.md of an exported model: what it is, how to open it, whi
 #define EXPORT_CARD_H
 #include "../arch.h"
 
-// The text for a model of `params` numbers from the checkpoint `from`; the run, where the
-// checkpoint has a log beside it. about: how it is opened, a few sentences
+// Writes the text for a model of `params` numbers from the checkpoint `from`, and tells of the run
+// where the checkpoint has a log beside it. about: how it is opened, a few sentences.
 std::string export_card(const Arch& c, const std::string& from, long params,
                         const std::string& about);
 #endif // EXPORT_CARD_H

@@ -11,12 +11,12 @@ open a chat template.
 // Dies of values that are not finite, and names the first place in the model that has some.
 [[noreturn]] void die_not_finite(Model* m);
 
-// continues `tokens` by n more, or to one of the tokens `stops`; temperature 0 takes the likeliest.
-// The model sees at most the last T of them
+// Continues `tokens` by n more, or to one of the tokens `stops`; temperature 0 takes the likeliest.
+// The model sees at most the last T of them.
 void generate(Model* m, std::vector<int>* tokens, long n, double temperature, long top_k,
               Rng* rng, const std::vector<int>& stops = {});
 
-// the chat template of a checkpoint: of its directory, or in its GGUF file. *end: the token that
-// the file has for the end of a turn, -1 if none
+// Reads the chat template of a checkpoint: of its directory, or in its GGUF file. *end: the token
+// that the file has for the end of a turn, -1 if none.
 Chat chat_of(const std::string& checkpoint, const Tokenizer& tok, int* end);
 #endif // GENERATE_H

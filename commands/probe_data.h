@@ -15,34 +15,36 @@ struct ProbeData {
     std::vector<std::string> sources;
 };
 
-// -d; without it what the checkpoint was trained on, its held-out part
+// Finds what to measure: -d, or without it the held-out part of what the checkpoint was trained on.
 ProbeData probe_data(Flags* f, const Json& state);
 
-// What comes first: --bos default (the tokenizer's own), none, seq or doc (its BOS), or a token,
-// by its text or its id. id: -1, nothing; label: as it is printed
+// The token that comes first. id: -1, nothing; label: as it is printed.
 struct ProbeBos { int id = -1; std::string label = "none"; };
 
+// Reads --bos: default (the tokenizer's own), none, seq or doc (its BOS), or a token, by its text
+// or its id.
 ProbeBos probe_bos(const Flags& f, int V);
 
-// The --bos that the model or its run had where this command has none, "" if there is no other;
-// what is found at token 1 depends on it. note: what to say of it
+// Another --bos, "" if there is none, and what to say of it.
 struct OtherBos { std::string bos, note; };
 
-// state: of a run of ours, which knows its own --bos
+// Finds the --bos that the model or its run had where this command has none: what is found at
+// token 1 depends on it. state: of a run of ours, which knows its own --bos.
 OtherBos bos_other(const Flags& f, const Json& state, int V);
 
-// Says it; then: what follows from it for the user
+// Prints the note. then: what follows from it for the user.
 void bos_note(const OtherBos& other, const std::string& then);
 
-// (n, T + 1); what they are, in words
+// Sequences (n, T + 1), and what they are, in words.
 struct ProbeInput { std::vector<int> x; int n = 0; std::string how; };
 
-// the probe sequences that --probe-input asks for; source k of p
+// Makes the sequences that --probe-input asks for, of source k of p.
 ProbeInput probe_inputs(const Flags& f, const ProbeBos& bos, const ProbeData& p, size_t k,
                         int T, int V);
 
+// Checks --probe-from.
 void probe_from_check(const Flags& f);
 
-// of its sources: no flag is idle, no file of theirs would be replaced
+// Checks that no flag is idle beside these sources, and that --json would replace none of them.
 void probe_files_check(const Flags& f, const ProbeData& p);
 #endif // PROBE_DATA_H
