@@ -1,8 +1,7 @@
 // fuzz_gguf.cpp -- libFuzzer: any file is opened as GGUF, or refused, and all that it promises can
 // be read; its tokenizer is taken or refused, and encodes and decodes.
-// clang++ -std=c++17 -g -O1 -fsanitize=fuzzer,address,undefined test/fuzz/fuzz_gguf.cpp text/*.cpp
-// models/*.cpp -o build/fuzz_gguf && build/fuzz_gguf -close_fd_mask=3 -max_total_time=600
-// -max_len=8192 CORPUS test/vectors/gguf
+//     dev/fuzz/libfuzzer.sh gguf -close_fd_mask=3 -max_total_time=600 -max_len=8192 CORPUS
+//         test/vectors/gguf
 #include "../../models/gguf.h"
 #include "../../tokenizer.h"
 

@@ -1,7 +1,6 @@
 // fuzz_look.cpp -- libFuzzer: any first bytes are of some kind or of none, by every reader, and no
-// byte behind them is read. clang++ -std=c++17 -g -O1 -fsanitize=fuzzer,address,undefined
-// test/fuzz/fuzz_look.cpp text/*.cpp models/*.cpp -o build/fuzz_look && build/fuzz_look
-// -max_total_time=600 -max_len=512
+// byte behind them is read.
+//     dev/fuzz/libfuzzer.sh look -max_total_time=600 -max_len=512
 #include "../../text/look.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

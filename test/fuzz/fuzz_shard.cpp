@@ -1,7 +1,6 @@
 // fuzz_shard.cpp -- libFuzzer: any file is read as a shard, or refused, and every token
-// it promises can be read. clang++ -std=c++17 -g -O1 -fsanitize=fuzzer,address,undefined
-// test/fuzz/fuzz_shard.cpp text/*.cpp models/*.cpp -o build/fuzz_shard && build/fuzz_shard
-// -close_fd_mask=3 -max_total_time=600 -max_len=4096
+// it promises can be read.
+//     dev/fuzz/libfuzzer.sh shard -close_fd_mask=3 -max_total_time=600 -max_len=4096
 #include "../../dataloader.h"
 
 struct Refused {};

@@ -1,7 +1,6 @@
 // fuzz_text.cpp -- libFuzzer: real tokenizers on any text. Ids in range;
 // the parts of a text that may be cut give the ids of the whole.
-// clang++ -std=c++17 -g -O1 -fsanitize=fuzzer,address,undefined test/fuzz/fuzz_text.cpp text/*.cpp
-// models/*.cpp -o build/fuzz_text && build/fuzz_text -max_total_time=600
+//     dev/fuzz/libfuzzer.sh text -max_total_time=600
 #include "../../dataloader.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -1,8 +1,7 @@
 // fuzz_tokenizer.cpp -- libFuzzer: any tokenizer.json is loaded or refused,
 // any text is encoded and decoded, without a crash.
-//   clang++ -std=c++17 -g -O1 -fsanitize=fuzzer,address,undefined test/fuzz/fuzz_tokenizer.cpp
-//   text/*.cpp models/*.cpp -o build/fuzz_tokenizer build/fuzz_tokenizer -close_fd_mask=3
-//   -max_total_time=600 -max_len=20000 CORPUS test/vectors
+//     dev/fuzz/libfuzzer.sh tokenizer -close_fd_mask=3 -max_total_time=600 -max_len=20000 CORPUS
+//         test/vectors
 // The input is a tokenizer.json; what follows a zero byte, if there is one, is text for it.
 // A refusal throws instead of ending the program.
 #include "../../text/tokenizer_build.h"
