@@ -1,7 +1,7 @@
 /*
 forward_only.h -- the rows of what other families' models have and ours are not trained with:
 mixtures of experts (experts.h), Mamba layers (mamba.h) and the delta rule (delta.h). They join the
-tables of train_sink.cu, whose comments say what their columns are. No flag sets them, only a
+tables of arch.h and tensors.h, whose comments say what their columns are. No flag sets them, only a
 config.json.
 */
 #ifndef FORWARD_ONLY_H
