@@ -95,116 +95,129 @@ struct Arch {
 enum { ARCH_ROWS = 0 ARCH(ONE_ROW) };
 
 // ---- what follows from a model's rows
-inline const NormRow& norm_of(const Arch& c) { return NORM_ROWS[c.norm]; }
-inline const BiasRow& bias_of(const Arch& c) { return BIAS_ROWS[c.bias]; }
-inline const PeRow&   pe_of(const Arch& c)   { return PE_ROWS[c.pe]; }
-inline const FfnRow&  ffn_of(const Arch& c)  { return FFN_ROWS[c.ffn]; }
+inline const NormRow& norm_of(const Arch& arch) { return NORM_ROWS[arch.norm]; }
+inline const BiasRow& bias_of(const Arch& arch) { return BIAS_ROWS[arch.bias]; }
+inline const PeRow&   pe_of(const Arch& arch)   { return PE_ROWS[arch.pe]; }
+inline const FfnRow&  ffn_of(const Arch& arch)  { return FFN_ROWS[arch.ffn]; }
 
-// the value for layer l of a pattern such as 1110, which repeats; an empty one says 1
+// Reads the value for layer l of a pattern such as 1110, which repeats; an empty one says 1.
 inline bool in_pattern(const std::string& pattern, int l) {
     return pattern.empty() || pattern[l % pattern.size()] == '1';
 }
 
-// learned biases have one row for each key/value head (BIAS=v: for each head), or one for all
-inline int bias_rows(const Arch& c) {
-    if (c.bias_share == SHARE_heads) { return 1; }
-    return bias_of(c).add_v ? c.NH : c.KV;
+// Counts the rows of a learned bias: one for each key/value head (BIAS=v: for each head), or one
+// for all.
+inline int bias_rows(const Arch& arch) {
+    if (arch.bias_share == SHARE_heads) { return 1; }
+    return bias_of(arch).add_v ? arch.NH : arch.KV;
 }
 
-// does layer l have the window?
-inline bool is_local(const Arch& c, int l) { return c.window && in_pattern(c.local, l); }
+// Tells whether layer l has the window.
+inline bool is_local(const Arch& arch, int l) { return arch.window && in_pattern(arch.local, l); }
 
-// the norm of BIAS=k's v*, M of e1:M or ones:M; 0 without one
-inline double v_star_norm(const Arch& c) {
-    const size_t colon = c.v_star.find(':');
-    return colon == std::string::npos ? 0 : atof(c.v_star.c_str() + colon + 1);
+// Reads the norm of BIAS=k's v*, M of e1:M or ones:M; 0 without one.
+inline double v_star_norm(const Arch& arch) {
+    const size_t colon = arch.v_star.find(':');
+    if (colon == std::string::npos) { return 0; }
+    return atof(arch.v_star.c_str() + colon + 1);
 }
 
-// does no output of this model depend on its extra column?
-inline bool column_idle(const Arch& c) {
-    const BiasRow& b = bias_of(c);
-    return column_idle(Attn::Z, b.column, b.learn_v || v_star_norm(c) != 0);
+// Tells whether no output of this model depends on its extra column.
+inline bool column_idle(const Arch& arch) {
+    const BiasRow& bias = bias_of(arch);
+    const bool has_v = bias.learn_v || v_star_norm(arch) != 0;
+    return column_idle(Attn::Z, bias.column, has_v);
 }
 
-// says so, and what would give it an effect; "" where it has one
-std::string column_note(const Arch& c);
+// Says so, and what would give it an effect; "" where it has one.
+std::string column_note(const Arch& arch);
 
-// PE=alibi: how many heads have the slopes 2^(-8h/n), the rest those between them: all, or the
-// largest power of two
-inline int slope_heads(const Arch& c) {
+// Counts the heads that have the slopes 2^(-8h/n) of PE=alibi, the rest those between them: all, or
+// the largest power of two.
+inline int slope_heads(const Arch& arch) {
+    if (arch.slopes != SLOPES_published) { return arch.NH; }
     int n = 1;
-    while (2 * n <= c.NH) { n *= 2; }
-    return c.slopes == SLOPES_published ? n : c.NH;
+    while (2 * n <= arch.NH) { n *= 2; }
+    return n;
 }
 
-// what layers have that have no attention: "Mamba" or "delta rule"; NULL if all have it
-inline const char* mixer_of(const Arch& c) {
-    if (c.delta_values) { return "delta rule"; }
-    return c.mamba_width ? "Mamba" : NULL;
+// Names what layers have that have no attention: "Mamba" or "delta rule"; NULL if all have it.
+inline const char* mixer_of(const Arch& arch) {
+    if (arch.delta_values) { return "delta rule"; }
+    return arch.mamba_width ? "Mamba" : NULL;
 }
 
 // Names what a model has that is only run forward: "Mamba layers", "a mixture of 8 experts"; "" if
 // all of it can be trained.
-inline std::string forward_only_part(const Arch& c) {
-    if (mixer_of(c)) { return strf("%s layers", mixer_of(c)); }
-    return c.experts ? strf("a mixture of %d experts", c.experts) : "";
+inline std::string forward_only_part(const Arch& arch) {
+    if (mixer_of(arch)) { return strf("%s layers", mixer_of(arch)); }
+    return arch.experts ? strf("a mixture of %d experts", arch.experts) : "";
 }
 
-// channels of a head that turn
-inline int rotated(const Arch& c) { return (int)(c.HS * c.rope_part) / 2 * 2; }
+// Counts the channels of a head that rotate.
+inline int rotated(const Arch& arch) { return (int)(arch.HS * arch.rope_part) / 2 * 2; }
 
 // ---- the rows, as data
 enum ArchType { ARCH_int, ARCH_float, ARCH_str, ARCH_kind };
 struct ArchRow {
     ArchType type;
-    const char *field, *cmds, *by, *key;
-    double low, high;
-    const char *names, *help;                    // names: of a kind, separated by blanks
+    const char* field;
+    const char* cmds;
+    const char* by;
+    const char* key;
+    double low;
+    double high;
+    const char* names;                           // of a kind, separated by blanks
+    const char* help;
     void* at;                                    // in the struct that arch_rows was given
 };
 
-// the rows, with places in c
-std::vector<ArchRow> arch_rows(Arch* c);
+// Returns the rows, with places in arch.
+std::vector<ArchRow> arch_rows(Arch* arch);
 
 inline bool is_flag(const ArchRow& r) { return r.by[0] == '-'; }
 
-// "norm_kind" for "--norm-kind": a flag's name in the log has _ for -
+// Returns "norm_kind" for "--norm-kind": a flag's name in the log has _ for -.
 std::string log_name(const ArchRow& r);
 
-// the name of a kind's value; sets it by name: false if there is none of that name
+// Returns the name of a kind's value.
 std::string kind_name(const ArchRow& r);
+
+// Sets a kind by name; false if it has no value of that name.
 bool kind_set(const ArchRow& r, const std::string& name);
 
-// the value as words, or as JSON
+// Returns the value as words, or as JSON.
 std::string arch_text(const ArchRow& r, bool json);
 
-// sets a row from words; returns "" or what was wanted
+// Sets a row from words; returns "" or what was wanted.
 std::string arch_set(const ArchRow& r, const std::string& text);
 
-// fills in what follows from the rest, and dies if the rows are not a model that this binary
+// Fills in what follows from the rest, and dies if the rows are not a model that this binary
 // computes. where: "" for flags, else the config.json that the rows came from; errors then speak of
-// its keys
-void arch_settle(Arch* c, const std::string& where);
+// its keys.
+void arch_settle(Arch* arch, const std::string& where);
 
 // ---- config.json
 
-// the key's object, "" for the file itself, and its name there
+// Returns the object of config.json that a key is in, "" for the file itself.
 std::string key_object(const ArchRow& r);
+
+// Returns the name that the key has there.
 std::string key_name(const ArchRow& r);
 
-// can transformers.LlamaForCausalLM open it? yes, if all that LLaMA's config cannot express has
-// LLaMA's value: an allow-list
-bool is_llama(Arch c);
+// Tells whether transformers.LlamaForCausalLM can open it: if all that LLaMA's config cannot
+// express has LLaMA's value. An allow-list.
+bool is_llama(Arch arch);
 
-// the rows of one object of config.json, as `"key": value` with `between` them
-std::string arch_json(Arch c, const std::string& object, const char* between);
+// Writes the rows of one object of config.json, as `"key": value` with `between` them.
+std::string arch_json(Arch arch, const std::string& object, const char* between);
 
-// a value for an error message
+// Shortens a value for an error message.
 std::string json_short(const Json& v);
 
-// what is wanted of a row's number where it is out of range, or ""
+// Says what is wanted of a row's number where it is out of range, or "".
 std::string arch_wrong(const ArchRow& r);
 
-// sets a row from JSON; dies if the type is wrong or the value out of range
+// Sets a row from JSON; dies if the type is wrong or the value out of range.
 void arch_read(const ArchRow& r, const Json& v, const std::string& where);
 #endif // ARCH_H

@@ -9,7 +9,7 @@ checkpoint.cpp -- what checkpoint.h declares.
 // the whole array of which each rank has a shard, as floats in host memory: in place if it is one
 // already, else in *copy
 static const float* host_floats(const Model* m, acc* shard, std::vector<float>* copy) {
-    const acc* array = array_whole(m, shard);
+    const acc* array = gather_array(m, shard);
     const bool here = array == shard && ops::on_host && std::is_same<acc, float>::value;
     if (here) { return (const float*)array; }
     std::vector<acc> x(m->num_params);
@@ -149,7 +149,7 @@ static void weights_import(Model* m, const Family& family, const Weights& files,
     for (auto& t : m->tensors) {
         if (keep.count(t.name)) { continue; }
         if (!in_place) { copy.resize(t.count); }
-        float* one = in_place ? (float*)(array_place(m, m->master) + t.at) : copy.data();
+        float* one = in_place ? (float*)(full_array(m, m->master) + t.at) : copy.data();
         const long cols = t.shape.back(), rows = t.count / cols;
         std::string wrong;
         if (!import_projected(files, m->arch, t.name, one, &used) &&
@@ -163,7 +163,7 @@ static void weights_import(Model* m, const Family& family, const Weights& files,
         }
         if (in_place) { continue; }
         const std::vector<acc> x(copy.begin(), copy.end());
-        ops::to_device(array_place(m, m->master) + t.at, x.data(), t.count * sizeof(acc));
+        ops::to_device(full_array(m, m->master) + t.at, x.data(), t.count * sizeof(acc));
     }
     for (auto& w : files.tensors) {
         const bool is_head = w.name == "lm_head.weight" || w.name == "embed_out.weight";
@@ -186,10 +186,10 @@ void checkpoint_read(Model* m, Checkpoint* k) {
         weights_import(m, family_of_file(k->config, ends_with(k->where, ".gguf")), k->weights,
                        keep);
     } else {
-        tensors_load(m, { k->weights }, "", array_place(m, m->master), keep);
+        tensors_load(m, { k->weights }, "", full_array(m, m->master), keep);
         tensors_all_used(m, { k->weights });
     }
-    weights_keep(m);
+    publish_weights(m);
     static std::vector<Weights> in_use;          // matrices that are read where they lie
     if (cpu::mapped.all.empty()) { weights_close(&k->weights); }
     else { in_use.push_back(k->weights); }
@@ -204,8 +204,8 @@ bool optimizer_load(Model* m, const std::string& dir) {
     if (!file_exists(dir + "/optimizer.safetensors")) { return false; }
     std::vector<Weights> file = { safetensors_open(dir + "/optimizer.safetensors") };
     for (auto& array : { std::make_pair("m.", m->adam_m), std::make_pair("v.", m->adam_v) }) {
-        tensors_load(m, file, array.first, array_place(m, array.second));
-        array_keep(m, array.second);
+        tensors_load(m, file, array.first, full_array(m, array.second));
+        store_array(m, array.second);
     }
     weights_close(&file[0]);
     return true;

@@ -9,13 +9,14 @@ computes a shared beginning once. Both need a backend on the host.
 
 // ---- what is loaded
 
-// how many rows of its sequence the cache has
+// Returns how many rows of its sequence the cache has.
 inline int cached_rows(const Model* m) {
-    return m->cache && m->spans.size() == 1 ? m->spans[0].position + m->spans[0].length : 0;
+    if (!m->cache || m->spans.size() != 1) { return 0; }
+    return m->spans[0].position + m->spans[0].length;
 }
 
 // Loads one token, the next after `past` rows whose keys and values are in the cache. The sink
-// token, if there is one, is among those rows
+// token, if there is one, is among those rows.
 inline void model_load_next(Model* m, int token, int past) {
     if (m->B != 1 || m->T != 1 || !m->arena) { model_resize(m, 1, 1 - m->sizes.bias.token); }
     m->spans = { { 0, 1, 1, past, -1 } };
@@ -24,7 +25,7 @@ inline void model_load_next(Model* m, int token, int past) {
 }
 
 // Tells whether sequences can share a beginning: attention must run on the host, all layers must
-// have it, and there must be neither a sink token nor a prefix (whose rows see what comes later)
+// have it, and there must be neither a sink token nor a prefix (whose rows see what comes later).
 inline bool forest_fits(const Model* m) {
     return ops::on_host && !m->sizes.bias.token && !m->arch.prefix && !mixer_of(m->arch);
 }
@@ -38,77 +39,81 @@ inline void model_load_forest(Model* m, const std::vector<int>& tokens,
     m->spans = forest;
 }
 
-// how many numbers a layer without attention remembers: models/mamba.h, models/delta.h
+// ---- what is kept between rows
+
+// Returns how many numbers a layer without attention remembers: models/mamba.h, models/delta.h.
 inline size_t mixer_numbers(const Model* m) {
-    const Arch& c = m->arch;
-    const size_t mamba = m->sizes.MW * (m->sizes.MS + c.mamba_conv - 1);
-    const size_t matrices = (size_t)c.delta_values * c.delta_key_size * c.delta_value_size;
-    return c.delta_values ? matrices + m->sizes.DW * (c.delta_conv - 1) : mamba;
+    const Arch& arch = m->arch;
+    const Sizes& sizes = m->sizes;
+    if (!arch.delta_values) {
+        const size_t taps_before = arch.mamba_conv - 1;
+        return sizes.mamba_width * (sizes.mamba_state + taps_before);
+    }
+    const size_t matrices = sizes.delta_out_width * arch.delta_key_size;
+    const size_t taps_before = arch.delta_conv - 1;
+    return matrices + sizes.delta_qkv_width * taps_before;
 }
 
 // Makes an empty cache for sequences of T tokens, if host code can read it; T = 0 only frees it.
 inline void model_cache(Model* m, int T) {
-    const Sizes& d = m->sizes;
+    const Sizes& sizes = m->sizes;
     ops::device_free(m->cache);
-    ops::device_free(m->memory);
+    ops::device_free(m->mixer_state);
     m->cache = NULL;
-    m->memory = NULL;
+    m->mixer_state = NULL;
     m->T = 0;
     m->spans.clear();
-    m->room = T + d.bias.token;
+    m->cache_room = T + sizes.bias.token;
     if (!T || !ops::on_host) { return; }
-    m->cache = (real*)ops::device_malloc(d.L * m->room * 2 * d.KV * d.HS * sizeof(real));
+    const size_t cache_rows = sizes.L * m->cache_room;
+    m->cache = (real*)ops::device_malloc(cache_rows * 2 * sizes.kv_width * sizeof(real));
     if (!mixer_of(m->arch)) { return; }
-    m->memory = (acc*)ops::device_malloc(d.L * mixer_numbers(m) * sizeof(acc));
+    m->mixer_state = (acc*)ops::device_malloc(sizes.L * mixer_numbers(m) * sizeof(acc));
 }
 
-// ---- attention
-
-// the cache of layer l: (room, 2 KV HS), the keys and values of each row
-inline real* layer_cache(const Model* m, int l) {
-    const size_t width = 2 * m->sizes.KV * m->sizes.HS;
-    return m->cache + (size_t)l * m->room * width;
+// Returns the cache of layer l from `row` on: the keys and values of each row, 2 KV HS numbers.
+inline real* layer_cache(const Model* m, int l, size_t row = 0) {
+    return m->cache + ((size_t)l * m->cache_room + row) * 2 * m->sizes.kv_width;
 }
 
-// Copies keys and values of n rows from q|k|v to out (n, 2 KV HS).
-inline void copy_keys(const Model* m, real* out, const real* qkv, int n) {
-    const size_t q_width = m->sizes.NH * m->sizes.HS;
-    const size_t width = m->sizes.W - q_width;
-    for (int t = 0; t < n; t++) {
-        const real* keys = qkv + t * m->sizes.W + q_width;
-        std::copy_n(keys, width, out + t * width);
+// Copies the keys and values of n loaded rows of layer l, from `row` on, to out (n, 2 KV HS).
+inline void copy_keys(const Model* m, int l, real* out, size_t row, int n) {
+    const size_t width = 2 * m->sizes.kv_width;
+    for (int i = 0; i < n; i++) {
+        const real* keys = act_qkv(m, l, row + i) + m->sizes.q_width;
+        std::copy_n(keys, width, out + i * width);
     }
 }
 
 // Appends the keys and values of the rows that are loaded to the cache of layer l.
 inline void cache_append(Model* m, int l) {
-    const size_t width = 2 * m->sizes.KV * m->sizes.HS;
-    const Span& span = m->spans[0];
-    copy_keys(m, layer_cache(m, l) + span.position * width, act_qkv(m, l), rows(m));
+    copy_keys(m, l, layer_cache(m, l, m->spans[0].position), 0, rows(m));
 }
+
+// ---- attention
 
 // Returns the keys and values that a span sees which continues another: the parent's, then its own.
 inline std::vector<real> keys_of_branch(const Model* m, int l, const Span& span) {
-    const size_t width = 2 * m->sizes.KV * m->sizes.HS;
+    const size_t width = 2 * m->sizes.kv_width;
     const Span& parent = m->spans[span.parent];
-    const real* qkv = act_qkv(m, l);
     std::vector<real> keys((span.position + span.length) * width);
-    copy_keys(m, keys.data(), qkv + (size_t)parent.row * m->sizes.W, span.position);
-    copy_keys(m, &keys[span.position * width], qkv + (size_t)span.row * m->sizes.W, span.length);
+    copy_keys(m, l, keys.data(), parent.row, span.position);
+    copy_keys(m, l, &keys[span.position * width], span.row, span.length);
     return keys;
 }
 
 // Computes attention of a span that comes after other rows, a row at a time.
 inline void attention_after(Model* m, int l, const Span& span) {
     std::vector<real> copy;
-    if (span.parent >= 0) { copy = keys_of_branch(m, l, span); }
-    const real* keys = span.parent >= 0 ? copy.data() : layer_cache(m, l);
+    const real* keys = m->cache ? layer_cache(m, l) : NULL;
+    if (span.parent >= 0) {
+        copy = keys_of_branch(m, l, span);
+        keys = copy.data();
+    }
     for (int t = 0; t < span.length; t++) {
         const size_t row = span.row + t;
-        real* out = act_att(m, l) + row * m->sizes.NH * m->sizes.HS;
-        const real* q = act_qkv(m, l) + row * m->sizes.W;
-        variant::attention_row(out, q, keys, star_k(m, l), star_v(m, l), span.position + t,
-                               attn_shape(m, l));
+        variant::attention_row(act_att(m, l, row), act_qkv(m, l, row), keys, star_k(m, l),
+                               star_v(m, l), span.position + t, attn_shape(m, l));
     }
 }
 

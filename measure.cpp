@@ -3,173 +3,249 @@ measure.cpp -- what measure.h declares.
 */
 #include "measure.h"
 
-// what is measured of one batch of sequences, in device memory until all layers are done
+// Rows of one kind in a block of memory, of `width` numbers each.
+template <class X> struct Table {
+    X* rows;
+    size_t width;
+
+    X* operator[](size_t row) const { return rows + row * width; }
+};
+
+// What is measured of one batch of sequences, in one block of device memory until all layers are
+// done.
 struct Measured {
-    HeadMetrics* heads;                          // (A, B, NH), A the layers with attention
-    // norms (L+1, N), (A, N, KV) twice, (2L, N); largest and median (L+1, B, 2)
-    acc *h, *k, *v, *pre, *sizes;
+    Table<HeadMetrics> heads;   // a row per layer with attention: (B, NH)
+    Table<acc> k;               // norms of the keys, a row per layer with attention: (N, KV)
+    Table<acc> v;               // norms of the values
+    Table<acc> h;               // norms of the stream, a row per state: (N)
+    Table<acc> sizes;           // its largest and median entry, a row per state: (B, 2)
+    Table<acc> pre;             // norms of what a norm on the stream reads, a row per branch: (N)
     size_t bytes;
 };
 
-// points into base, or only counts
-static Measured measured_point(const Model* m, char* base) {
-    const size_t L = m->arch.L, A = m->sizes.attending(L), N = rows(m), KV = m->arch.KV;
+// Lays the rows out from `base` on; with base NULL it only counts the bytes.
+static Measured measured_layout(const Model* m, char* base) {
+    const size_t attention_layers = m->sizes.attending(m->sizes.L);
+    const size_t states = m->sizes.L + 1;
+    const size_t branches = m->sizes.norm.stream ? 2 * m->sizes.L : 0;
+    const size_t N = rows(m);
     Measured r = Measured();
-    auto place = [&](size_t bytes) {
-        char* p = base + r.bytes;
-        r.bytes += (bytes + 255) / 256 * 256;
-        return p;
+    auto place = [&](auto* table, size_t rows, size_t width) {
+        table->rows = decltype(table->rows)(base + r.bytes);
+        table->width = width;
+        r.bytes += aligned(rows * width * sizeof(*table->rows));
     };
-    r.heads = (HeadMetrics*)place(A * m->B * m->arch.NH * sizeof(HeadMetrics));
-    r.h = (acc*)place((L + 1) * N * sizeof(acc));
-    r.k = (acc*)place(A * N * KV * sizeof(acc));
-    r.v = (acc*)place(A * N * KV * sizeof(acc));
-    r.pre = (acc*)place(m->sizes.norm.stream ? 2 * L * N * sizeof(acc) : 0);
-    r.sizes = (acc*)place((L + 1) * m->B * 2 * sizeof(acc));
+    place(&r.heads, attention_layers, m->B * m->sizes.NH);
+    place(&r.k, attention_layers, N * m->sizes.KV);
+    place(&r.v, attention_layers, N * m->sizes.KV);
+    place(&r.h, states, N);
+    place(&r.sizes, states, m->B * 2);
+    place(&r.pre, branches, N);
     return r;
 }
 
-// In a model that mixes local and global layers, alpha_k of a local layer counts only the queries
-// that still see token k. The others add zeros to the mean over i >= k, so it is scaled up by this
-static float seen_factor(const Model* m, int l, int k) {
-    const Arch& c = m->arch;
-    const int all = m->T - m->sizes.bias.token - k + 1;
-    bool mixed = false;
-    for (int i = 0; i < c.L; i++) { mixed = mixed || !is_local(c, i); }
-    const bool asks = is_local(c, l) && mixed && !c.prefix;
-    return asks ? (float)all / std::min(all, c.window) : 1;
+// ---- on the device, while the model runs
+
+// Measures the heads of layer l, and its keys and values.
+static void measure_attention(const Model* m, const Measured& r, int l) {
+    const Sizes& sizes = m->sizes;
+    const size_t layer = sizes.attending(l);
+    const real* qkv = act_qkv(m, l);
+    const real* k = qkv + sizes.q_width;
+    const real* v = qkv + sizes.qk_width;
+    const real* gate = sizes.gate ? act_gate(m, l) : NULL;
+    variant::attention_metrics(r.heads[layer], qkv, act_stat(m, l), star_k(m, l), gate,
+                               gates_per_head(m), sizes.bias.token, column_idle(m->arch),
+                               attn_shape(m, l));
+    ops::row_norms(r.k[layer], k, sizes.qkv_width, sizes.HS, sizes.KV, rows(m));
+    ops::row_norms(r.v[layer], v, sizes.qkv_width, sizes.HS, sizes.KV, rows(m));
 }
 
-// what n heads of layer l give to tokens, of the queries that see them
-static void measure_seen(const Model* m, int l, HeadMetrics* heads, int n) {
+// Measures what layer l left, or with -1 the embedding.
+static void measure_layer(const Model* m, const Measured& r, int l) {
+    const Sizes& sizes = m->sizes;
+    const int C = sizes.C;
+    const real* h = act_x(m, 2 * l + 2);
+    ops::row_norms(r.h[l + 1], h, C, C, 1, rows(m));
+    ops::magnitudes(r.sizes[l + 1], h, sizes.bias.token, m->B, m->T, C);
+    if (l < 0) { return; }
+    if (sizes.attends(l)) { measure_attention(m, r, l); }
+    if (!sizes.norm.stream) { return; }
+    for (int i : { 2 * l, 2 * l + 1 }) {
+        ops::row_norms(r.pre[i], of_branch(m->acts.f, m, i, C), C, C, 1, rows(m));
+    }
+}
+
+// ---- on the host, into the report
+
+// Returns by what alpha_k of layer l is scaled. In a model that mixes local and global layers, it
+// counts in a local layer only the queries that still see token k. The others add zeros to the mean
+// over i >= k.
+static float seen_factor(const Model* m, int l, int k) {
+    const Arch& arch = m->arch;
+    bool mixed = false;
+    for (int i = 0; i < arch.L; i++) { mixed = mixed || !is_local(arch, i); }
+    if (!mixed || !is_local(arch, l) || arch.prefix) { return 1; }
+    const int all = m->T - m->sizes.bias.token - k + 1;
+    return (float)all / std::min(all, arch.window);
+}
+
+// Scales what the heads of layer l give to tokens, to the queries that see them.
+static void scale_to_seen(const Model* m, int l, HeadMetrics* heads) {
     const int most = std::min<int>(METRIC_K, m->T - m->sizes.bias.token);
     for (int k = 1; k <= most; k++) {
         const float factor = seen_factor(m, l, k);
-        for (int i = 0; i < n; i++) {
-            heads[i].alpha[k] *= factor;
-            heads[i].proxy[k] *= factor;
-            if (k == 1) { heads[i].effective *= factor; }
+        for (int h = 0; h < m->sizes.NH; h++) {
+            heads[h].alpha[k] *= factor;
+            heads[h].proxy[k] *= factor;
+            if (k == 1) { heads[h].effective *= factor; }
         }
     }
 }
 
-// adds sequences i.. of n, now in host memory, to the report
-static void measure_add(Metrics* out, const Model* m, const Measured& r, int i, int n) {
-    const Sizes& d = m->sizes;
-    const int B = m->B, T = m->T, N = rows(m), skip = d.bias.token;
-    for (int a = 0; a < out->L; a++) {
-        for (int b = 0; b < B; b++) {
-            HeadMetrics* heads = &out->heads[((size_t)(i + b) * out->L + a) * d.NH];
-            std::copy_n(&r.heads[((size_t)a * B + b) * d.NH], d.NH, heads);
-            measure_seen(m, out->layers[a], heads, d.NH);
+// Adds the sequences from `first` on to the report: their heads, keys and values.
+static void add_attention(Metrics* out, const Model* m, const Measured& r, int first) {
+    const int NH = m->sizes.NH;
+    const int KV = m->sizes.KV;
+    for (int layer = 0; layer < out->L; layer++) {
+        for (int b = 0; b < m->B; b++) {
+            const size_t sequence = first + b;
+            HeadMetrics* heads = &out->heads[(sequence * out->L + layer) * NH];
+            std::copy_n(r.heads[layer] + b * NH, NH, heads);
+            scale_to_seen(m, out->layers[layer], heads);
         }
-        norms_add(&out->k, a, r.k + (size_t)a * N * d.KV, B, T, d.KV, skip, n);
-        norms_add(&out->v, a, r.v + (size_t)a * N * d.KV, B, T, d.KV, skip, n);
+        norms_add(&out->k, layer, r.k[layer], m->B, m->T, KV, m->sizes.bias.token, out->n);
+        norms_add(&out->v, layer, r.v[layer], m->B, m->T, KV, m->sizes.bias.token, out->n);
     }
-    for (int l = 0; l <= d.L; l++) {
-        const acc* h = r.h + (size_t)l * N;
-        for (int b = 0; b < B; b++) {
-            const acc* size = r.sizes + ((size_t)l * B + b) * 2;
-            if (d.bias.token) { out->h_star[l] += h[(size_t)b * T] / n; }       // position 0
+}
+
+// Adds the stream of the same sequences.
+static void add_stream(Metrics* out, const Model* m, const Measured& r) {
+    const Sizes& sizes = m->sizes;
+    const int sink = sizes.bias.token;
+    for (int l = 0; l <= sizes.L; l++) {
+        for (int b = 0; b < m->B; b++) {
+            const acc* size = r.sizes[l] + b * 2;
+            const acc star = r.h[l][b * m->T];   // position 0
+            if (sink) { out->h_star[l] += star / out->n; }
             out->h_max[l] = std::max<double>(out->h_max[l], size[0]);
-            out->h_median[l] += (double)size[1] / n;
+            out->h_median[l] += (double)size[1] / out->n;
         }
-        norms_add(&out->h, l, h, B, T, 1, skip, n);
+        norms_add(&out->h, l, r.h[l], m->B, m->T, 1, sink, out->n);
     }
-    for (int j = 0; d.norm.stream && j < 2 * d.L; j++) {
-        norms_add(&out->pre, j, r.pre + (size_t)j * N, B, T, 1, skip, n);
+    if (!sizes.norm.stream) { return; }
+    for (int i = 0; i < 2 * sizes.L; i++) {
+        norms_add(&out->pre, i, r.pre[i], m->B, m->T, 1, sink, out->n);
     }
 }
 
-// of many ranks, each of which has measured some of the sequences: all of them on every rank
-static void measure_sum(Metrics* r, const Model* m, double* loss, long* count) {
-    const size_t L = m->arch.L, floats = sizeof(HeadMetrics) / sizeof(float);
+// Runs the loaded batch and adds its sequences, those from `first` on, to the report; returns the
+// mean loss over the `count` targets that count.
+static double measure_batch(Metrics* out, Model* m, int first, long count) {
+    const size_t bytes = measured_layout(m, NULL).bytes;
+    char* device = (char*)ops::device_malloc(bytes);
+    const Measured there = measured_layout(m, device);
+    const double loss = model_forward(m, count, 0, [&](int l) { measure_layer(m, there, l); });
+    std::vector<char> host(bytes);
+    ops::to_host(host.data(), device, bytes);
+    ops::device_free(device);
+    const Measured here = measured_layout(m, host.data());
+    add_attention(out, m, here, first);
+    add_stream(out, m, here);
+    return loss;
+}
+
+// ---- the report
+
+// Returns a report of n sequences of T tokens, before anything is measured.
+static Metrics metrics_new(const Model* m, int n, int T) {
+    const Sizes& sizes = m->sizes;
+    Metrics r;
+    for (int l = 0; l < sizes.L; l++) {
+        if (sizes.attends(l)) { r.layers.push_back(l); }
+    }
+    r.n = n;
+    r.T = T;
+    r.NH = sizes.NH;
+    r.L = r.layers.size();
+    r.sums_to_one = attn_sums_to_one<Attn>(m->arch.attn_alpha);
+    r.has_star = (Bias::column && !column_idle(m->arch)) || sizes.bias.token;
+    r.has_gate = sizes.gate;
+    r.heads.resize((size_t)n * r.L * r.NH);
+    r.h_max.resize(sizes.L + 1);
+    r.h_median.resize(sizes.L + 1);
+    if (sizes.bias.token) { r.h_star.resize(sizes.L + 1); }
+    return r;
+}
+
+// Makes room for the norms of every layer: a rank may have measured nothing.
+static void resize_norms(Metrics* r, const Sizes& sizes) {
+    auto resize = [](NormPair* norms, size_t n) {
+        norms->first.resize(n);
+        norms->rest.resize(n);
+    };
+    resize(&r->h, sizes.L + 1);
+    resize(&r->k, r->L);
+    resize(&r->v, r->L);
+    resize(&r->pre, sizes.norm.stream ? 2 * sizes.L : 0);
+}
+
+// Calls f for every number of a report that is a sum over sequences.
+template <class F> static void each_sum(Metrics* r, F f) {
+    const size_t floats = r->heads.size() * sizeof(HeadMetrics) / sizeof(float);
     float* heads = (float*)r->heads.data();
-    std::vector<double> all = { *loss, (double)*count };
-    std::vector<double> largest((L + 1) * dist::world);
-    all.insert(all.end(), heads, heads + r->heads.size() * floats);
-    std::vector<std::vector<double>*> sums = { &r->h_star, &r->h_median };
-    const size_t A = r->L, by_layer[] = { L + 1, A, A, m->sizes.norm.stream ? 2 * L : 0 };
-    NormPair* const pairs[] = { &r->h, &r->k, &r->v, &r->pre };
-    for (int i = 0; i < 4; i++) {                    // a rank may have measured nothing
-        pairs[i]->first.resize(by_layer[i]); sums.push_back(&pairs[i]->first);
-        pairs[i]->rest.resize(by_layer[i]);  sums.push_back(&pairs[i]->rest);
+    for (size_t i = 0; i < floats; i++) { f(heads[i]); }
+    for (double& x : r->h_star) { f(x); }
+    for (double& x : r->h_median) { f(x); }
+    for (NormPair* norms : { &r->h, &r->k, &r->v, &r->pre }) {
+        for (double& x : norms->first) { f(x); }
+        for (double& x : norms->rest) { f(x); }
     }
-    for (auto v : sums) { all.insert(all.end(), v->begin(), v->end()); }
-    std::copy(r->h_max.begin(), r->h_max.end(), &largest[(L + 1) * dist::rank]);
-    dist::sum(all.data(), all.size());
+}
+
+// Merges the reports of many ranks, each of which has measured some of the sequences, to the same
+// one on every rank.
+static void metrics_all_ranks(Metrics* r, const Model* m, double* loss, long* count) {
+    resize_norms(r, m->sizes);
+    std::vector<double> sums = { *loss, (double)*count };
+    each_sum(r, [&](auto x) { sums.push_back(x); });
+    dist::sum(sums.data(), sums.size());
+    const double* next = sums.data();
+    *loss = *next++;
+    *count = (long)*next++;
+    each_sum(r, [&](auto& x) { x = *next++; });
+
+    // a sum in which every rank has places of its own
+    const size_t states = r->h_max.size();
+    std::vector<double> largest(states * dist::world);
+    std::copy(r->h_max.begin(), r->h_max.end(), &largest[states * dist::rank]);
     dist::sum(largest.data(), largest.size());
-    const double* from = all.data();
-    *loss = *from++;
-    *count = (long)*from++;
-    for (size_t i = 0; i < r->heads.size() * floats; i++) { heads[i] = (float)*from++; }
-    for (auto v : sums) { for (auto& x : *v) { x = *from++; } }
     for (size_t i = 0; i < largest.size(); i++) {
-        r->h_max[i % (L + 1)] = std::max(r->h_max[i % (L + 1)], largest[i]);
-    }
-}
-
-// the heads of layer l, and its keys and values
-static void measure_attention(const Model* m, const Measured& r, int l) {
-    const Sizes& d = m->sizes;
-    const int N = rows(m);
-    const size_t a = d.attending(l);
-    const real* qkv = act_qkv(m, l);
-    variant::attention_metrics(r.heads + a * m->B * d.NH, qkv, act_stat(m, l), star_k(m, l),
-                               d.gate ? act_gate(m, l) : NULL, gate_width(m), d.bias.token,
-                               column_idle(m->arch), attn_shape(m, l));
-    ops::row_norms(r.k + a * N * d.KV, qkv + d.NH * d.HS, d.W, d.HS, d.KV, N);
-    ops::row_norms(r.v + a * N * d.KV, qkv + d.QK, d.W, d.HS, d.KV, N);
-}
-
-// after layer l (-1: after the embedding)
-static void measure_layer(const Model* m, const Measured& r, int l) {
-    const Sizes& d = m->sizes;
-    const int N = rows(m), skip = d.bias.token;
-    const real* h = act_x(m, 2 * l + 2);
-    ops::row_norms(r.h + (size_t)(l + 1) * N, h, d.C, d.C, 1, N);
-    ops::magnitudes(r.sizes + (size_t)(l + 1) * m->B * 2, h, skip, m->B, m->T, d.C);
-    if (l < 0) { return; }
-    if (d.attends(l)) { measure_attention(m, r, l); }
-    for (int i = 2 * l; d.norm.stream && i < 2 * l + 2; i++) {
-        ops::row_norms(r.pre + (size_t)i * N, of_branch(m->acts.f, m, i, d.C), d.C, d.C, 1, N);
+        double* most = &r->h_max[i % states];
+        *most = std::max(*most, largest[i]);
     }
 }
 
 Metrics measure(Model* m, const int* seqs, int n, int T, int batch_tokens,
                 const std::function<void(int first)>& each) {
-    const Arch& c = m->arch;
-    const int chunk = std::max(1, std::min(n, batch_tokens / std::max(1, T)));
-    Metrics r;
-    r.n = n; r.T = T; r.NH = c.NH;
-    for (int l = 0; l < c.L; l++) { if (m->sizes.attends(l)) { r.layers.push_back(l); } }
-    r.L = r.layers.size();
-    r.sums_to_one = attn_sums_to_one<Attn>(c.attn_alpha);
-    r.has_star = (Bias::column && !column_idle(c)) || m->sizes.bias.token;
-    r.has_gate = m->sizes.gate;
-    r.heads.resize((size_t)n * r.L * c.NH);
-    if (m->sizes.bias.token) { r.h_star.resize(c.L + 1); }
-    r.h_max.resize(c.L + 1); r.h_median.resize(c.L + 1);
-    double loss = 0; long count = 0;
+    const int at_once = batch_tokens / std::max(1, T);
+    const int chunk = std::max(1, std::min(n, at_once));
+    Metrics r = metrics_new(m, n, T);
+    double loss = 0;
+    long count = 0;
     ops::keep_rows_for_metrics(true);
-    for (int i = 0; i < n; i += chunk) {
-        const int B = std::min(chunk, n - i);
-        if (i / chunk % dist::world != dist::rank) { continue; }
-        if (measure_progress) { measure_progress(i, n); }
-        const long k = model_load(m, seqs + (size_t)i * (T + 1), B, T);
-        const size_t bytes = measured_point(m, NULL).bytes;
-        char* device = (char*)ops::device_malloc(bytes);
-        const Measured there = measured_point(m, device);
-        loss += model_forward(m, k, 0, [&](int l) { measure_layer(m, there, l); }) * k;
-        count += k;
-        if (each) { each(i); }
-        std::vector<char> host(bytes);
-        ops::to_host(host.data(), device, bytes);
-        ops::device_free(device);
-        measure_add(&r, m, measured_point(m, host.data()), i, n);
+    for (int first = 0; first < n; first += chunk) {
+        const int rank = first / chunk % dist::world;
+        if (rank != dist::rank) { continue; }
+        if (measure_progress) { measure_progress(first, n); }
+        const int* batch = seqs + (size_t)first * (T + 1);
+        const long targets = model_load(m, batch, std::min(chunk, n - first), T);
+        loss += measure_batch(&r, m, first, targets) * targets;
+        count += targets;
+        if (each) { each(first); }
     }
     ops::keep_rows_for_metrics(false);
-    if (dist::world > 1) { measure_sum(&r, m, &loss, &count); }
+    if (dist::world > 1) { metrics_all_ranks(&r, m, &loss, &count); }
     r.loss = count ? loss / count : NAN;
     return r;
 }
@@ -178,15 +254,17 @@ Metrics measure(Model* m, const int* seqs, int n, int T, int batch_tokens,
 // It is worked out on the host, from what a forward pass leaves of attention
 
 AttentionHost attention_host(const Model* m, int l) {
-    const Arch& c = m->arch;
+    const Sizes& sizes = m->sizes;
+    const size_t N = rows(m);
     AttentionHost x;
-    x.qkv.resize((size_t)rows(m) * attn_row(attn_shape(m, l)));
-    x.stat.resize((size_t)rows(m) * c.NH * 2);
-    const size_t star = m->sizes.bias.column == LOGIT_COLUMN ? c.NH : (size_t)bias_rows(c) * c.HS;
-    if (star_k(m, l)) { x.star.resize(star); }
+    x.qkv.resize(N * sizes.qkv_width);
+    x.stat.resize(N * sizes.NH * 2);
     ops::to_host(x.qkv.data(), act_qkv(m, l), x.qkv.size() * sizeof(real));
     ops::to_host(x.stat.data(), act_stat(m, l), x.stat.size() * sizeof(acc));
-    if (!x.star.empty()) { ops::to_host(x.star.data(), star_k(m, l), star * sizeof(real)); }
+    if (!star_k(m, l)) { return x; }
+    const bool logit = sizes.bias.column == LOGIT_COLUMN;
+    x.star.resize(logit ? sizes.NH : bias_rows(m->arch) * sizes.HS);
+    ops::to_host(x.star.data(), star_k(m, l), x.star.size() * sizeof(real));
     return x;
 }
 
@@ -201,13 +279,15 @@ void sink_at_add(SinkAt* at, const Model* m, int l) {
     std::vector<std::vector<double>> alpha((size_t)s.B * s.NH);
     #pragma omp parallel for schedule(dynamic)
     for (int i = 0; i < s.B * s.NH; i++) {
+        const int head = i % s.NH;
         const size_t row = (size_t)(i / s.NH) * s.T;
-        alpha[i] = alphas(at->tokens, &x.qkv[row * attn_row(s)], &x.stat[row * s.NH * 2], star,
-                          skip, i % s.NH, s);
+        const real* qkv = &x.qkv[row * attn_row(s)];
+        const acc* stat = &x.stat[row * s.NH * 2];
+        alpha[i] = alphas(at->tokens, qkv, stat, star, skip, head, s);
     }
     for (size_t k = 0; k < at->tokens.size(); k++) {
-        const int token = at->tokens[k];
-        for (auto& head : alpha) { at->alpha[k].push_back(head[k] * seen_factor(m, l, token)); }
+        const float factor = seen_factor(m, l, at->tokens[k]);
+        for (auto& head : alpha) { at->alpha[k].push_back(head[k] * factor); }
     }
 }
 

@@ -8,28 +8,33 @@ what it leaves in device memory, and how that gets into the report. Start with m
 #include "model.h"        // Model, model_load
 #include "train_sink.h"   // model_forward
 
-// called by measure before each batch, if set
+// Called by measure before each batch, if it is set.
 inline void (*measure_progress)(int done, int n) = NULL;
 
-// the metrics of metrics.cuh on n sequences of T + 1 tokens, batch_tokens tokens at a time
+// Measures n sequences of T + 1 tokens, batch_tokens tokens at a time. Calls each(first), if it is
+// set, after the pass over the sequences from `first` on, whose activations are still valid.
 Metrics measure(Model* m, const int* seqs, int n, int T, int batch_tokens,
                 const std::function<void(int first)>& each = nullptr);
 
-// what attention left of layer l, in host memory: qkv (N, W), stat (B, NH, T, 2); star: z of each
-// head, or k* of each key/value head; empty if nothing is learned
-struct AttentionHost { std::vector<real> qkv, star; std::vector<acc> stat; };
-
-AttentionHost attention_host(const Model* m, int l);
-
-// alpha of each of these tokens: one for every sequence, layer and head that was read
-struct SinkAt {
-    std::vector<int> tokens;                     // from 1
-    std::vector<std::vector<double>> alpha;
+// What attention left of a layer, in host memory.
+struct AttentionHost {
+    std::vector<real> qkv;      // (N, qkv_width)
+    std::vector<acc> stat;      // (B, NH, T, 2)
+    std::vector<real> star;     // z of each head, or k* of each key/value head; empty: not learned
 };
 
-// layer l of the batch that is loaded joins them
+// Copies what attention left of layer l to host memory.
+AttentionHost attention_host(const Model* m, int l);
+
+// alpha of any tokens.
+struct SinkAt {
+    std::vector<int> tokens;                     // from 1
+    std::vector<std::vector<double>> alpha;      // of each: all sequences, layers, heads so far
+};
+
+// Adds layer l of the batch that is loaded.
 void sink_at_add(SinkAt* at, const Model* m, int l);
 
-// Sink_k^eps of the token in place i of the list
+// Returns Sink_k^eps of the token in place i of the list.
 double sink_at_rate(const SinkAt& at, size_t i, double eps);
 #endif // MEASURE_H

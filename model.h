@@ -2,7 +2,7 @@
 model.h -- what a model's rows become: its sizes, its memory, its tables of positions, and how a
 batch is loaded. In reading order:
 
-    Arch, Sizes         the rows of ARCH as a struct, and what follows from them
+    Sizes               what follows from the rows of ARCH: widths, and what a layer has
     Params, Acts        the rows of PARAMS and ACTS as pointers
     Layout              where each of them is in memory
     Model               all of it; model_new, model_init, model_load
@@ -18,53 +18,98 @@ The rows themselves are in arch.h and tensors.h.
 #include "tensors.h"    // PARAMS, ACTS: every tensor is a row
 #include "variant.h"    // real, acc, ops, AttnShape
 
-// sizes that the tables below are written in; their rows are read inside of it
+// The sizes that the rows of PARAMS and ACTS are written in.
 struct Sizes {
-    Arch c;
-    NormRow norm; BiasRow bias; PeRow pe; FfnRow ffn;
-    bool ln, norm_bias, phi, combine, gate, qkn;
+    NormRow norm;
+    BiasRow bias;
+    PeRow pe;
+    FfnRow ffn;
+
+    // what the model has
+    bool ln;                    // LayerNorm, not RMSNorm
+    bool norm_bias;
+    bool phi;                   // the MLP kernel
+    bool combine;               // W_O does not read the heads as attention leaves them
+    bool gate;
+    bool qk_norm;
+
+    // numbers of a row; those of ARCH as long, so that no product of them is too large
     long L, C, NH, KV, HS, F, V, T;
-    long QK, W, OC, FH, G; // q and k of a row; q, k and v; what W_O reads; gate | up; the gate
-    long MW, MS, MP;       // Mamba: channels, the state of each; d, b and c of a row
-    long DQ, DW, DO;       // delta rule: q|k|v|z, q|k|v and the outputs of a row
+    long q_width;               // q, and the outputs of the heads
+    long kv_width;              // k alone, or v alone
+    long qk_width;              // q | k
+    long qkv_width;             // q | k | v
+    long OC;                    // what W_O reads
+    long gate_width;            // the gate of attention
+    long up_width;              // gate | up of the FFN, or up alone
+    long mamba_width;
+    long mamba_state;           // of each channel
+    long mamba_dbc_width;       // d | b | c
+    long delta_qkvz_width;      // q | k | v | z
+    long delta_qkv_width;       // q | k | v
+    long delta_out_width;
+
+    // what each layer has: attention, or Mamba or the delta rule instead; an FFN, or a mixture of
+    // experts
+    struct LayerKind { bool attends, mamba, delta, mixture; };
+    std::vector<LayerKind> layers;
+
     Sizes() : Sizes(Arch()) {}
-    explicit Sizes(const Arch& arch)
-        : c(arch), norm(norm_of(c)), bias(bias_of(c)), pe(pe_of(c)), ffn(ffn_of(c)) {
-        L = c.L; C = c.C; NH = c.NH; KV = c.KV; HS = c.HS; F = c.F; V = c.V; T = c.T;
-        ln = c.norm_kind == NORM_KIND_ln;
-        norm_bias = ln && c.norm_bias;
-        phi = Attn::phi == PHI_MLP;
-        combine = c.combine == COMBINE_sum || bias.add_v;
-        gate = c.gate != GATE_none;
-        qkn = c.qk_norm != QKNORM_none;
-        QK = (NH + KV) * HS;
-        W = QK + KV * HS;
-        OC = c.combine == COMBINE_sum ? HS : NH * HS;
-        FH = ffn.gated ? 2 * F : F;
-        G = c.gate == GATE_elem ? NH * HS : NH;
-        MW = c.mamba_width;
-        MS = c.mamba_state;
-        MP = c.mamba_rank + 2 * MS;
-        DO = (long)c.delta_values * c.delta_value_size;
-        DW = 2L * c.delta_keys * c.delta_key_size + DO;
-        DQ = DW + DO;
-    }
+    explicit Sizes(const Arch& arch);
 
-    // is the FFN of layer l a mixture of experts?
-    bool mixture(long l) const { return c.experts && in_pattern(c.expert_layers, l); }
+    bool attends(long l) const { return layers[l].attends; }
+    bool mamba(long l) const { return layers[l].mamba; }
+    bool delta(long l) const { return layers[l].delta; }
+    bool mixture(long l) const { return layers[l].mixture; }
 
-    // does layer l have attention, or Mamba or the delta rule instead?
-    bool attends(long l) const { return in_pattern(c.attn_layers, l); }
-    bool mamba(long l) const { return !attends(l) && c.mamba_width; }
-    bool delta(long l) const { return !attends(l) && c.delta_values; }
-
-    // how many of the layers before l have attention
+    // Counts the layers before l that have attention.
     long attending(long l) const {
         long n = 0;
         for (long i = 0; i < l; i++) { n += attends(i); }
         return n;
     }
 };
+
+inline Sizes::Sizes(const Arch& arch)
+    : norm(norm_of(arch)), bias(bias_of(arch)), pe(pe_of(arch)), ffn(ffn_of(arch)) {
+    ln = arch.norm_kind == NORM_KIND_ln;
+    norm_bias = ln && arch.norm_bias;
+    phi = Attn::phi == PHI_MLP;
+    combine = arch.combine == COMBINE_sum || bias.add_v;
+    gate = arch.gate != GATE_none;
+    qk_norm = arch.qk_norm != QKNORM_none;
+
+    L = arch.L;
+    C = arch.C;
+    NH = arch.NH;
+    KV = arch.KV;
+    HS = arch.HS;
+    F = arch.F;
+    V = arch.V;
+    T = arch.T;
+    q_width = NH * HS;
+    kv_width = KV * HS;
+    qk_width = q_width + kv_width;
+    qkv_width = qk_width + kv_width;
+    OC = arch.combine == COMBINE_sum ? HS : q_width;
+    gate_width = arch.gate == GATE_elem ? q_width : NH;
+    up_width = ffn.gated ? 2 * F : F;
+    mamba_width = arch.mamba_width;
+    mamba_state = arch.mamba_state;
+    mamba_dbc_width = arch.mamba_rank + 2 * mamba_state;
+    delta_out_width = (long)arch.delta_values * arch.delta_value_size;
+    delta_qkv_width = 2L * arch.delta_keys * arch.delta_key_size + delta_out_width;
+    delta_qkvz_width = delta_qkv_width + delta_out_width;
+
+    for (int l = 0; l < arch.L; l++) {
+        LayerKind layer;
+        layer.attends = in_pattern(arch.attn_layers, l);
+        layer.mamba = !layer.attends && arch.mamba_width;
+        layer.delta = !layer.attends && arch.delta_values;
+        layer.mixture = arch.experts && in_pattern(arch.expert_layers, l);
+        layers.push_back(layer);
+    }
+}
 
 #define FIELD(name, ...) P* name;
 #define NOTHING(...)
@@ -73,15 +118,23 @@ template <class P> struct Params {
     struct Layer { PARAMS(NOTHING, FIELD, NOTHING) };
     std::vector<Layer> layer;
 };
-struct Tensor { std::string name; std::vector<long> shape; long at, count; Init init; };
 
-// is it the matrix of a product inside a layer? Those are what --optimizer muon is for
+struct Tensor {
+    std::string name;
+    std::vector<long> shape;
+    long at;                    // its first number in the array of all parameters
+    long count;
+    Init init;
+};
+
+// Tells whether a tensor is the matrix of a product inside a layer: those are what --optimizer muon
+// is for.
 inline bool is_hidden_matrix(const Tensor& t) {
     const bool product = ends_with(t.name, "proj.weight") || t.name.find(".phi_fc") != t.name.npos;
     return product && !ends_with(t.name, "self_attn.gate_proj.weight");
 }
 
-// does its name contain this word of --only?
+// Tells whether the name of a tensor contains this word of --only.
 inline bool has_word(const Tensor& t, const std::string& word) {
     return t.name.find(word) != t.name.npos;
 }
@@ -92,112 +145,148 @@ struct Acts {
 #undef X
 };
 
-// where every tensor is in memory: the two tables, with the sizes of one model
-struct Layout : Sizes {
-    explicit Layout(const Arch& c) : Sizes(c) {}
+// Rounds the bytes of an array up, so that the next one in a block is aligned for vectors.
+inline size_t aligned(size_t bytes) { return (bytes + 255) / 256 * 256; }
 
-    // points p into base, lists the tensors in memory order, returns the number of elements
-    // (base NULL: only counts)
+// What activations are laid out for: B sequences of T rows, the sink token's among them.
+struct ActsShape {
+    bool train;                 // the activations of all layers are kept, and gradients
+    long B, T;
+    long lm_head_rows;          // rows whose logits exist at once
+};
+
+// Returns the shape for B sequences of T tokens.
+inline ActsShape acts_shape(const Arch& arch, bool train, long B, long T) {
+    const long rows = B * (T + bias_of(arch).token);
+    const long most = ops::lm_head_rows(arch.V, sizeof(real), train);
+    return { train, B, T + bias_of(arch).token, std::min(most, rows) };
+}
+
+// Where every tensor is in memory: the two tables, with the sizes of one model.
+struct Layout : Sizes {
+    Arch arch;
+
+    explicit Layout(const Arch& arch) : Sizes(arch), arch(arch) {}
+
+    // Points p into base, lists the tensors in memory order, returns the number of elements. With
+    // base NULL it only counts.
     template <class P> long params(Params<P>* p, std::vector<Tensor>* list, P* base) const;
 
-    // points a into base, returns the bytes (base NULL: only counts); table: the MiB of each
-    // tensor, in words
-    size_t acts(Acts* a, char* base, bool train, long B, long T, long R,
-                std::string* table = NULL) const;
+    // Points a into base, returns the bytes; with base NULL it only counts. table: the MiB of each
+    // tensor, in words.
+    size_t acts(Acts* a, char* base, const ActsShape& shape, std::string* table = NULL) const;
 };
 
 struct Model;
 struct Stage;
 
-// runs a stage of layer l, or does something else in its place: how eval changes what a model
-// computes
+// Runs a stage of layer l, or does something else in its place: how eval changes what a model
+// computes.
 typedef std::function<void(Model* m, const Stage& stage, int l)> Around;
 
 // Rows of the batch whose positions run on. What is loaded is a list of them: one span for a batch
 // of whole sequences; one for the next row of a sequence whose earlier rows are in the cache; or,
-// where sequences share their beginnings, a forest of spans that continue each other
+// where sequences share their beginnings, a forest of spans that continue each other.
 struct Span {
-    int row;       // the first one in the batch
-    int sequences; // of `length` rows each, one after the other
+    int row;                    // the first one in the batch
+    int sequences;              // of `length` rows each, one after the other
     int length;
-    int position;  // of the first row of each; the rows before it are the parent's, or in the cache
-    int parent;    // index of the span that this one continues; -1: none
+    int position;               // of the first row of each; earlier ones: the parent's, or cached
+    int parent;                 // index of the span that this one continues; -1: none
 };
 
 struct Model {
     Arch arch;
     Sizes sizes;
-    bool train; // has gradients, and keeps the activations of all layers
+    bool train;                 // has gradients, and keeps the activations of all layers
+
+    // ---- parameters: one array for all tensors, and one like it for everything that belongs to
+    // them, (num_params) each
     std::vector<Tensor> tensors;
     long num_params;
-    real* params_memory;         // (num_params) the weights as they are computed with
-    acc* master;                 // (num_params) in acc; params_memory itself where real is acc
-    acc* grads_memory;           // (num_params)
-    acc* adam_m;                 // (num_params) first moments, or momentum
-    acc* adam_v;                 // (num_params) second moments
+    std::vector<long> layer_at; // where each layer's parameters begin; the last ends
+    Params<real> weights;       // every tensor, in params_memory
+    Params<acc> grads;          // its gradient, in grads_memory
+    real* params_memory;        // the weights as they are computed with
+    acc* master;                // in acc; params_memory itself where real is acc
+    acc* grads_memory;
+    acc* adam_m;                // first moments, or momentum
+    acc* adam_v;                // second moments
+    real* muon;                 // what --optimizer muon works with, or NULL
+    std::vector<std::string> only;  // --only: words of the names that are trained
+
     // With many ranks, each updates one shard: master, adam_m and adam_v hold only that;
     // shard_grads receives its summed gradients, shard_params its new weights. With one rank these
-    // are grads_memory and params_memory
-    ParamShard shard; acc* shard_grads; real* shard_params;
-    long sent;                                   // buckets of gradients that are on their way
-    std::vector<long> layer_at; // where each layer's parameters begin; the last ends
-    Params<real> weights;        // every tensor, in params_memory
-    Params<acc> grads;           // its gradient, in grads_memory
-    Acts acts;                   // every activation, in the arena
+    // are grads_memory and params_memory.
+    ParamShard shard;
+    acc* shard_grads;
+    real* shard_params;
+    long sent;                  // buckets of gradients that are on their way
+
+    // ---- the batch that is loaded
+    int B, T;                   // T with the sink token
+    int lm_head_rows;           // lm_head works on that many rows at a time
+    std::vector<Span> spans;
+    int* tokens;                // (B, T)
+    int* targets;               // (B, T)
+    size_t token_room;          // how many of each there is memory for
+    int min_context;            // --min-context, of training alone
+    Acts acts;                  // every activation, in the arena
     char* arena;
     size_t arena_bytes;
-    int longest;                                 // T of the longest sequence it may be given
-    int reach;                                   // positions that the tables have so far
-    int B, T, R; // the batch they are laid out for, T with the sink token; rows of head
-    int *tokens, *targets; size_t token_room;    // (B, T)
-    StepSums* sums;                              // loss and gradient norm of the step
-    real* muon;                                  // what --optimizer muon works with, or NULL
-    int min_context;                             // --min-context, of training alone
-    std::vector<std::string> only;               // --only: words of the names that are trained
-    real *positions, *v_fixed;                   // absolute PE (T, C); fixed v* (HS)
-    // rotary cos, sin (T, rot/2, 2), of all layers and of those with a window
-    acc *turns, *turns_local;
-    real* cache; int room; // generation: k, v of rows that were read, (L, room, 2 KV HS), or NULL
-    acc* memory; // and what layers without attention remember: models/mamba.h
-    Around around; // if it is set, every stage of a forward pass goes through it
-    std::vector<Span> spans; // what is loaded
-    std::vector<Model> pieces;   // of a small model's batch, on the CPU (small_model.h)
+    StepSums* sums;             // loss and gradient norm of the step
+    std::vector<Model> pieces;  // of a small model's batch, on the CPU (small_model.h)
+
+    // ---- positions
+    int longest;                // T of the longest sequence it may be given
+    int reach;                  // positions that the tables have so far
+    real* positions;            // absolute PE, (reach, C)
+    acc* rope;                  // cos, sin of all layers, (reach, rot/2, 2)
+    acc* rope_local;            // of layers with a window, if they differ
+    real* v_fixed;              // fixed v*, (HS)
+
+    // ---- generation
+    real* cache;                // k, v of rows that were read, (L, cache_room, 2 KV HS), or NULL
+    int cache_room;
+    acc* mixer_state;           // what layers without attention remember: models/mamba.h
+
+    Around around;              // if it is set, every stage of a forward pass goes through it
 };
 
 // ---- attention's shape in layer l, and its learned column
+
+// Returns the shape of attention in layer l on all rows that are loaded.
 inline AttnShape attn_shape(const Model* m, int l) {
-    const Arch& c = m->arch;
+    const Arch& arch = m->arch;
     AttnShape s = AttnShape();
-    s.B = m->B; s.T = m->T; s.NH = c.NH; s.KV = c.KV; s.HS = c.HS;
-    s.window = is_local(c, l) ? c.window : 0;
-    s.prefix = c.prefix ? c.prefix + m->sizes.bias.token : 0;
-    s.bias_shared = c.bias_share == SHARE_heads;
-    s.k_dims = c.k_dims;
-    s.p = c.attn_p; s.alpha = c.attn_alpha; s.cap = c.attn_cap; s.shift = c.attn_bias;
-    s.scale = c.score_scale ? c.score_scale : acc(1) / std::sqrt(acc(c.HS));
-    s.rot = rotated(c);
-    s.slope_heads = slope_heads(c);
+    s.B = m->B;
+    s.T = m->T;
+    s.NH = arch.NH;
+    s.KV = arch.KV;
+    s.HS = arch.HS;
+    s.window = is_local(arch, l) ? arch.window : 0;
+    s.prefix = arch.prefix ? arch.prefix + m->sizes.bias.token : 0;
+    s.bias_shared = arch.bias_share == SHARE_heads;
+    s.k_dims = arch.k_dims;
+    s.p = arch.attn_p;
+    s.alpha = arch.attn_alpha;
+    s.cap = arch.attn_cap;
+    s.shift = arch.attn_bias;
+    s.scale = arch.score_scale ? arch.score_scale : acc(1) / std::sqrt(acc(arch.HS));
+    s.rot = rotated(arch);
+    s.slope_heads = slope_heads(arch);
     return s;
 }
 
-// the same for n rows, for code that does not ask which tokens they are
+// Returns the same for n rows, for code that does not ask which tokens they are.
 inline AttnShape only_rows(const Model* m, int l, int n) {
     AttnShape s = attn_shape(m, l);
-    s.B = 1; s.T = n;
+    s.B = 1;
+    s.T = n;
     return s;
 }
 
-// the extra column: k* (or z of BIAS=logit) and v*; NULL is zero
-inline const real* star_k(const Model* m, int l) {
-    const auto& w = m->weights.layer[l];
-    return m->sizes.bias.column == LOGIT_COLUMN ? w.zstar : w.kstar;
-}
-
-inline const real* star_v(const Model* m, int l) {
-    return m->sizes.bias.learn_v ? m->weights.layer[l].vstar : m->v_fixed;
-}
-
-// the shape of attention in layer l on the rows of one span
+// Returns the same for the rows of one span.
 inline AttnShape span_shape(const Model* m, int l, const Span& span) {
     AttnShape s = attn_shape(m, l);
     s.B = span.sequences;
@@ -205,73 +294,104 @@ inline AttnShape span_shape(const Model* m, int l, const Span& span) {
     return s;
 }
 
+// Returns the key of the extra column: k*, or z of BIAS=logit; NULL is zero.
+inline const real* star_k(const Model* m, int l) {
+    const auto& w = m->weights.layer[l];
+    return m->sizes.bias.column == LOGIT_COLUMN ? w.zstar : w.kstar;
+}
+
+// Returns the value of the extra column, v*; NULL is zero.
+inline const real* star_v(const Model* m, int l) {
+    return m->sizes.bias.learn_v ? m->weights.layer[l].vstar : m->v_fixed;
+}
+
 // Calls f for every span of what is loaded. All that depends on the position of a row goes through
-// this: a stage that does is right for a batch, for a cached row and for a forest at once
+// this: a stage that does is right for a batch, for a cached row and for a forest at once.
 template <class F> void each_span(const Model* m, F f) {
     for (const Span& span : m->spans) { f(span); }
 }
 
-// the table that layer l turns q and k by, from position 0; NULL if it does not
-inline const acc* layer_turns(const Model* m, int l) {
-    const Arch& c = m->arch;
-    if (!m->sizes.pe.rotary || !in_pattern(c.rope_layers, l)) { return NULL; }
-    return is_local(c, l) && m->turns_local ? m->turns_local : m->turns;
+// Returns the table by which layer l rotates q and k, from position 0; NULL if it does not.
+inline const acc* layer_rope(const Model* m, int l) {
+    const Arch& arch = m->arch;
+    if (!m->sizes.pe.rotary || !in_pattern(arch.rope_layers, l)) { return NULL; }
+    return is_local(arch, l) && m->rope_local ? m->rope_local : m->rope;
 }
 
 // ---- where the activations of a layer, or of a branch, are
 
 inline int rows(const Model* m) { return m->B * m->T; }
 
-// a tensor of layer l, or of branch i: shape (.., N, per_row)
-template <class A> A* of_layer(A* t, const Model* m, int l, long per_row) {
-    return t + (size_t)(m->train ? l : 0) * rows(m) * per_row;
+// Returns where layer l keeps its rows of an activation of shape (.., N, width), from `row` on.
+template <class A> A* of_layer(A* t, const Model* m, int l, long width, size_t row = 0) {
+    const size_t kept = m->train ? l : 0;
+    return t + (kept * rows(m) + row) * width;
 }
 
-template <class A> A* of_branch(A* t, const Model* m, int i, long per_row) {
-    return t + (size_t)(m->train ? i : i % 2) * rows(m) * per_row;
+// Returns the same for branch i, of which a layer has two.
+template <class A> A* of_branch(A* t, const Model* m, int i, long width) {
+    const size_t kept = m->train ? i : i % 2;
+    return t + kept * rows(m) * width;
 }
 
-inline real* act_x(const Model* m, int i) {
-    return m->acts.x + (size_t)(m->train ? i : i % 3) * rows(m) * m->arch.C;
+// Returns state i of the stream, x_i.
+inline real* act_x(const Model* m, int i, size_t row = 0) {
+    const size_t kept = m->train ? i : i % 3;
+    return m->acts.x + (kept * rows(m) + row) * m->sizes.C;
 }
 
-// the stream that branch i reads
+// Returns the state of the stream that branch i reads.
 inline real* branch_x(const Model* m, int i) { return act_x(m, m->arch.parallel ? i / 2 * 2 : i); }
 
-// what branch i reads: its norm, or the stream as it is
+// Returns what the products of branch i read: the norm of the stream, or the stream as it is.
 inline real* act_n(const Model* m, int i) {
-    return m->sizes.norm.in ? of_branch(m->acts.n, m, i, m->arch.C) : branch_x(m, i);
+    if (!m->sizes.norm.in) { return branch_x(m, i); }
+    return of_branch(m->acts.n, m, i, m->sizes.C);
 }
 
-// what lm_head reads
-inline real* act_top(const Model* m) {
-    const long K = m->train ? m->arch.L : 1;
-    if (m->sizes.norm.stream) { return act_x(m, 2 * m->arch.L); }
-    return m->acts.n + (size_t)(2 * K * m->sizes.norm.in) * rows(m) * m->arch.C;
+// Returns what lm_head reads.
+inline real* act_top(const Model* m, size_t row = 0) {
+    const Sizes& sizes = m->sizes;
+    if (sizes.norm.stream) { return act_x(m, 2 * sizes.L, row); }
+    const size_t layers_kept = m->train ? sizes.L : 1;
+    const size_t norms_before = sizes.norm.in ? 2 * layers_kept : 0;
+    return m->acts.n + (norms_before * rows(m) + row) * sizes.C;
 }
 
-inline real* act_qkv(const Model* m, int l) { return of_layer(m->acts.qkv, m, l, m->sizes.W); }
-inline real* act_att(const Model* m, int l) {
-    return of_layer(m->acts.att, m, l, m->sizes.NH * m->sizes.HS);
+inline real* act_qkv(const Model* m, int l, size_t row = 0) {
+    return of_layer(m->acts.qkv, m, l, m->sizes.qkv_width, row);
 }
 
-inline acc* act_stat(const Model* m, int l) {
-    return of_layer(m->acts.stat, m, l, m->sizes.NH * 2);
+inline real* act_att(const Model* m, int l, size_t row = 0) {
+    return of_layer(m->acts.att, m, l, m->sizes.q_width, row);
 }
 
-inline int gate_width(const Model* m) { return m->arch.gate == GATE_elem ? m->arch.HS : 1; }
-inline real* act_gate(const Model* m, int l)  { return of_layer(m->acts.gate, m, l, m->sizes.G); }
+inline acc* act_stat(const Model* m, int l, size_t row = 0) {
+    return of_layer(m->acts.stat, m, l, m->sizes.NH * 2, row);
+}
+
+// Returns how many numbers the gate of one head has.
+inline int gates_per_head(const Model* m) { return m->sizes.gate_width / m->sizes.NH; }
+
+inline real* act_gate(const Model* m, int l) {
+    return of_layer(m->acts.gate, m, l, m->sizes.gate_width);
+}
+
 inline real* act_gated(const Model* m, int l) {
-    return of_layer(m->acts.gated, m, l, m->sizes.NH * m->sizes.HS);
+    return of_layer(m->acts.gated, m, l, m->sizes.q_width);
 }
 
-// the heads' output, after the gate if there is one
+// Returns the heads' output, after the gate if there is one.
 inline real* act_out(const Model* m, int l) {
     return m->sizes.gate ? act_gated(m, l) : act_att(m, l);
 }
 
 inline real* act_heads(const Model* m, int l) { return of_layer(m->acts.heads, m, l, m->sizes.OC); }
-inline real* act_fch(const Model* m, int l) { return of_layer(m->acts.fch, m, l, m->sizes.FH); }
+
+inline real* act_fch(const Model* m, int l) {
+    return of_layer(m->acts.fch, m, l, m->sizes.up_width);
+}
+
 inline real* act_fca(const Model* m, int l) { return of_layer(m->acts.fca, m, l, m->sizes.F); }
 
 // ---- tables of positions
@@ -282,80 +402,85 @@ void model_reach(Model* m, long T);
 
 // ---- memory
 
-// lays the activations out for B sequences of T tokens
+// Lays the activations out for B sequences of T tokens.
 void model_resize(Model* m, int B, int T);
 
-// This rank may keep only a shard of an array. Where the whole array is while it is filled or
-// read: in the shard, if that is everything, else in the gradients' memory, free between steps
-inline acc* array_place(const Model* m, acc* shard) {
+// Returns where a whole array is while it is filled or read. This rank may keep only a shard of
+// it: then in the gradients' memory, which is free between steps.
+inline acc* full_array(const Model* m, acc* shard) {
     return m->shard.mine == m->num_params ? shard : m->grads_memory;
 }
 
-// the whole array of all ranks' shards
-inline const acc* array_whole(const Model* m, acc* shard) {
-    acc* all = array_place(m, shard);
+// Gathers the shards of all ranks to the whole array.
+inline const acc* gather_array(const Model* m, acc* shard) {
+    acc* all = full_array(m, shard);
     if (all != shard) { shard_gather(m->shard, all, shard); }
     return all;
 }
 
-// keeps what was filled in
-inline void array_keep(const Model* m, acc* shard) {
-    const acc* all = array_place(m, shard);
+// Stores this rank's shard of an array that was filled.
+inline void store_array(const Model* m, acc* shard) {
+    const acc* all = full_array(m, shard);
     if (all != shard) { shard_keep(m->shard, shard, all, ops::device_copy); }
 }
 
-// the weights were filled in: params_memory is their copy in `real`
-inline void weights_keep(Model* m) {
-    ops::cast_to_real(m->params_memory, array_place(m, m->master), m->num_params);
-    array_keep(m, m->master);
+// Copies the master weights that were filled to params_memory, in `real`, and stores them.
+inline void publish_weights(Model* m) {
+    ops::cast_to_real(m->params_memory, full_array(m, m->master), m->num_params);
+    store_array(m, m->master);
 }
 
-// num_params weights from host memory
+// Sets all weights from num_params numbers in host memory.
 void model_set(Model* m, const acc* host);
 
-// memory for the weights and, if it is to be trained, for gradients and optimizer state
-Model model_new(const Arch& c, int T_max, bool train);
+// Allocates the weights and, if the model is to be trained, gradients and optimizer state.
+Model model_new(const Arch& arch, int T_max, bool train);
 
-// every tensor from its own random stream: the same seed gives the same q_proj with and without k*
+// Fills every tensor from its own random stream: the same seed gives the same q_proj with and
+// without k*.
 void model_init(Model* m, uint64_t seed);
 
 void pieces_free(Model* m);
 
 void model_free(Model* m);
 
-// Does the loss count the target after token i of a sequence? Not within the prefix, not with fewer
-// than min_context tokens before it, not where it is given as ~id
+// ---- a batch
+
+// Tells whether the loss counts the target after token i of a sequence: not within the prefix, not
+// with fewer than min_context tokens before it, not where it is given as ~id.
 inline bool target_counts(const Model* m, const int* seq, int i, int min_context) {
     return i >= std::max(m->arch.prefix, min_context) - 1 && seq[i + 1] >= 0;
 }
 
-// how many targets of n sequences, seqs (n, T+1), count in training
+// Counts the targets of n sequences, seqs (n, T+1), that count in training.
 inline long targets_count(const Model* m, const int* seqs, long n, int T) {
     long count = 0;
     for (long b = 0; b < n; b++) {
-        const int* s = seqs + b * (T + 1);
-        for (int i = 0; i < T; i++) { count += target_counts(m, s, i, m->min_context); }
+        const int* seq = seqs + b * (T + 1);
+        for (int i = 0; i < T; i++) { count += target_counts(m, seq, i, m->min_context); }
     }
     return count;
 }
 
-// seqs (B, T+1) in host memory -> tokens and targets; returns how many targets count. Row 0 of a
-// sink token predicts nothing; with a prefix p the loss starts at the prediction of token p + 1
-// (section 6), and a target with fewer than min_context tokens before it does not count. A token
-// that no loss asks for is given as ~id
+// Loads seqs (B, T+1) from host memory to tokens and targets; returns how many targets count. A
+// token that no loss asks for is given as ~id. With a prefix p the loss starts at the prediction of
+// token p + 1; a target with fewer than min_context tokens before it does not count.
 inline long model_load(Model* m, const int* seqs, int B, int T, int min_context = 0) {
-    const int skip = m->sizes.bias.token;
-    if (m->B != B || m->T != T + skip || !m->arena) { model_resize(m, B, T); }
+    const bool sink = m->sizes.bias.token;
+    if (m->B != B || m->T != T + sink || !m->arena) { model_resize(m, B, T); }
     m->spans = { { 0, B, m->T, 0, -1 } };
-    std::vector<int> tokens((size_t)B * T), targets((size_t)B * m->T);
+    std::vector<int> tokens;
+    std::vector<int> targets;
+    tokens.reserve(B * (size_t)T);
+    targets.reserve(rows(m));
     long count = 0;
     for (int b = 0; b < B; b++) {
-        const int* s = seqs + (size_t)b * (T + 1);
-        for (int t = 0; t < T; t++) { tokens[(size_t)b * T + t] = s[t] < 0 ? ~s[t] : s[t]; }
-        for (int t = 0; t < m->T; t++) {
-            const int i = t - skip;
-            const bool counts = i >= 0 && target_counts(m, s, i, min_context);
-            targets[(size_t)b * m->T + t] = counts ? s[i + 1] : -1;
+        const int* seq = seqs + (size_t)b * (T + 1);
+        if (sink) { targets.push_back(-1); }     // the sink token predicts nothing
+        for (int i = 0; i < T; i++) {
+            const bool counts = target_counts(m, seq, i, min_context);
+            tokens.push_back(seq[i] < 0 ? ~seq[i] : seq[i]);
+            targets.push_back(counts ? seq[i + 1] : -1);
             count += counts;
         }
     }

@@ -19,34 +19,58 @@ inline Optimizer optimizer_of(const std::string& name) {
 // The learning rate by step: it rises to `peak` in `warmup` steps and stays there or, with a
 // cosine, falls to `lowest` at the end of the run.
 struct Schedule {
-    double peak, lowest;
-    long warmup, steps;
+    double peak;
+    double lowest;
+    long warmup;
+    long steps;
     bool cosine;
 };
+
+// Returns the share of the run that is done after the warm-up, 0 to 1.
+inline double done_after_warmup(const Schedule& s, long step) {
+    if (s.steps <= s.warmup) { return 1; }
+    return std::min(1.0, (double)(step - s.warmup) / (s.steps - s.warmup));
+}
 
 // Computes the learning rate of update number step + 1.
 inline double learning_rate(const Schedule& s, long step) {
     if (step < s.warmup) { return s.peak * (step + 1) / s.warmup; }
     if (!s.cosine) { return s.peak; }
-    const double done = s.steps > s.warmup ? (double)(step - s.warmup) / (s.steps - s.warmup) : 1;
-    return s.lowest + 0.5 * (s.peak - s.lowest) * (1 + cos(M_PI * std::min(1.0, done)));
+    const double done = done_after_warmup(s, step);
+    return s.lowest + 0.5 * (s.peak - s.lowest) * (1 + cos(M_PI * done));
 }
 
-// Muon (Jordan et al. 2024): the momentum of a matrix, with its singular values brought near to 1
-// by five Newton-Schulz steps  x <- a x + (b A + c A A) x,  A = x x^T,  and the length that AdamW's
-// step would have (Liu et al. 2025), so that --lr and --weight-decay mean what they mean there
-inline void muon_update(Model* m, const Tensor& t, const Update& o) {
-    const int rows = t.shape[0], cols = t.shape[1];
-    const int r = std::min(rows, cols), c = std::max(rows, cols);
-    if (!m->muon) { // for the largest of these matrices
-        size_t most = 0;
-        for (auto& one : m->tensors) {
-            const size_t small = std::min(one.shape[0], one.shape.back());
-            if (is_hidden_matrix(one)) { most = std::max(most, 2 * one.count + 2 * small * small); }
-        }
-        m->muon = (real*)ops::device_malloc(most * sizeof(real));
+// ---- Muon
+
+// Returns how many numbers Muon works with beside a matrix: two copies, and two square ones.
+inline size_t muon_numbers(const Tensor& t) {
+    const size_t small = std::min(t.shape[0], t.shape.back());
+    return 2 * t.count + 2 * small * small;
+}
+
+// Allocates what Muon works with, for the largest matrix of the model.
+inline void muon_allocate(Model* m) {
+    size_t most = 0;
+    for (auto& t : m->tensors) {
+        if (is_hidden_matrix(t)) { most = std::max(most, muon_numbers(t)); }
     }
-    real *x = m->muon, *y = x + t.count, *A = y + t.count, *AA = A + (size_t)r * r;
+    m->muon = (real*)ops::device_malloc(most * sizeof(real));
+}
+
+// Updates a matrix by Muon (Jordan et al. 2024): by its momentum, with singular values brought near
+// to 1 by five Newton-Schulz steps  x <- a x + (b A + c A A) x,  A = x x^T,  and the length that
+// AdamW's step would have (Liu et al. 2025), so that --lr and --weight-decay mean what they mean
+// there.
+inline void muon_update(Model* m, const Tensor& t, const Update& o) {
+    const int rows = t.shape[0];
+    const int cols = t.shape[1];
+    const int r = std::min(rows, cols);
+    const int c = std::max(rows, cols);
+    if (!m->muon) { muon_allocate(m); }
+    real* x = m->muon;
+    real* y = x + t.count;
+    real* A = y + t.count;
+    real* AA = A + (size_t)r * r;
     ops::muon_begin(x, m->adam_m + t.at, m->grads_memory + t.at, m->sums, rows, cols);
     for (int step = 0; step < 5; step++) {
         ops::matmul_forward(A, x, x, NULL, NULL, r, c, r);             // A = x x^T
@@ -58,7 +82,9 @@ inline void muon_update(Model* m, const Tensor& t, const Update& o) {
     ops::muon_end(m->params_memory + t.at, m->master + t.at, x, m->sums, o, rows, cols);
 }
 
-// with many ranks: m->sums become the sums over all of them
+// ---- the update of a model
+
+// Adds up the sums of all ranks, in m->sums of each.
 inline void model_sums(Model* m, float clip) {
     if (dist::world == 1) { return; }
     StepSums sums;
@@ -69,14 +95,23 @@ inline void model_sums(Model* m, float clip) {
     ops::to_device(m->sums, &sums, sizeof sums);
 }
 
-// --only: is this tensor trained?
+// Tells whether a tensor is trained: all are without --only.
 inline bool is_trained(const Model* m, const Tensor& t) {
-    auto in_name = [&](const std::string& word) { return has_word(t, word); };
-    return m->only.empty() || std::any_of(m->only.begin(), m->only.end(), in_name);
+    for (auto& word : m->only) {
+        if (has_word(t, word)) { return true; }
+    }
+    return m->only.empty();
 }
 
-// after all micro-batches: clips the gradients and updates the weights, unless the loss or the
-// gradients are not finite; returns loss and norm. Here, once per step, the host waits
+// Updates `count` numbers of this rank's shard, from `at` on, by AdamW or SGD.
+inline void shard_update(Model* m, const Update& o, Optimizer how, long at, long count) {
+    const auto update = how == SGD ? ops::sgd_update : ops::adamw_update;
+    update(m->shard_params + at, m->master + at, m->adam_m + at, m->adam_v + at,
+           m->shard_grads + at, m->sums, o, count);
+}
+
+// Clips the gradients of all micro-batches and updates the weights, unless the loss or the
+// gradients are not finite; returns loss and norm. Here, once per step, the host waits.
 inline StepSums model_update(Model* m, const Update& o, float clip, Optimizer how) {
     const long n = m->shard.mine;
     dist::arrive();
@@ -85,17 +120,12 @@ inline StepSums model_update(Model* m, const Update& o, float clip, Optimizer ho
     }
     ops::square_norm(m->sums, m->shard_grads, clip, n);
     model_sums(m, clip);
-    const auto update = [&](long at, long count) {
-        const auto f = how == SGD ? ops::sgd_update : ops::adamw_update;
-        f(m->shard_params + at, m->master + at, m->adam_m + at, m->adam_v + at,
-          m->shard_grads + at, m->sums, o, count);
-    };
     const bool at_once = how != MUON && m->only.empty();
-    if (at_once) { update(0, n); }
+    if (at_once) { shard_update(m, o, how, 0, n); }
     for (auto& t : m->tensors) { // only with one rank, which has whole tensors
         if (at_once || !is_trained(m, t)) { continue; }
         if (how == MUON && is_hidden_matrix(t)) { muon_update(m, t, o); continue; }
-        update(t.at, t.count);
+        shard_update(m, o, how, t.at, t.count);
     }
     if (n < m->num_params) { shard_gather(m->shard, m->params_memory, m->shard_params); }
     StepSums sums;

@@ -17,8 +17,8 @@ TO ADD an idea: its rows of ARCH, PARAMS and ACTS, one stage, and its operation 
 and cuda/.
 
 Letters: B sequences, T tokens of each (with the sink token, if there is one), C channels, NH heads,
-KV key/value heads, HS head size, F FFN width, L layers, V vocabulary, N = B T rows. The tables also
-use the widths QK of q|k, W of q|k|v, OC of what W_O reads, FH of gate|up, G of the gate.
+KV key/value heads, HS head size, F FFN width, OC channels that W_O reads, L layers, V vocabulary,
+N = B T rows.
 */
 #include "tensors.h"        // PARAMS, ACTS: every tensor is a row
 #include "variant.h"        // real, acc, ops: the backend; variant::attention_forward
@@ -53,112 +53,144 @@ use the widths QK of q|k, W of q|k|v, OC of what W_O reads, FH of gate|up, G of 
 // x_2l. On the way back acts.dx holds the gradient of x_{i+1} when branch i begins and of x_i when
 // it ends; every stage overwrites the gradient of what it read and adds to those of its weights.
 
-// the number of a norm, by which its statistics are found: those before branches (n), after them
-// (f), the final one, the embedding's
-static int norm_number(const Model* m, int i) { return m->train ? i : i % 2; }
-static int norm_after(const Model* m, int i) {
-    return (m->train ? 2 * m->sizes.L : 2) + 2 + norm_number(m, i);
+// -- a product:  out = inp W^T + b
+
+static void linear_forward(real* out, const real* inp, const Linear& w, int N,
+                           const real* residual = NULL) {
+    ops::matmul_forward(out, inp, w.weight, w.bias, residual, N, w.C, w.OC);
 }
 
-static int norm_final(const Model* m)         { return m->train ? 2 * m->sizes.L : 2; }
-static int norm_embed(const Model* m)         { return norm_final(m) + 1; }
+// in the forward pass this was:  out = inp W^T + b;  dinp = or += its gradient
+static void linear_backward(real* dinp, const real* dout, const real* inp, const Linear& w, int N,
+                            bool add = false) {
+    ops::matmul_backward_weight(w.dweight, dout, inp, N, w.C, w.OC);
+    if (w.dbias) { ops::matmul_backward_bias(w.dbias, dout, N, w.OC); }
+    ops::matmul_backward_input(dinp, dout, w.weight, add, N, w.C, w.OC);
+}
 
-static void norm_forward(Model* m, real* out, const real* x, const real* w, const real* b,
-                         int number) {
-    const int N = rows(m);
-    acc* mean = m->sizes.ln ? m->acts.mean + (size_t)number * N : NULL;
-    acc* rstd = m->acts.rstd + (size_t)number * N;
-    ops::norm_forward(out, mean, rstd, x, w, b, m->arch.eps, N, m->sizes.C);
+// -- norms
+
+// The statistics that the backward pass of a norm needs, (N) each.
+struct NormStats {
+    acc* mean;                  // NULL where the norm is RMSNorm
+    acc* rstd;
+};
+
+struct Norm {
+    const real* weight;
+    const real* bias;
+    acc* dweight;
+    acc* dbias;
+    NormStats stats;
+};
+
+// Returns the statistics of norm `number`. The numbers are those of the norms before branches, the
+// final one, the embedding's, and those after branches.
+static NormStats norm_stats(const Model* m, int number) {
+    const size_t row = (size_t)number * rows(m);
+    acc* mean = m->sizes.ln ? m->acts.mean + row : NULL;
+    return { mean, m->acts.rstd + row };
+}
+
+static int branches_kept(const Model* m)     { return m->train ? 2 * m->sizes.L : 2; }
+static int kept_branch(const Model* m, int i) { return m->train ? i : i % 2; }
+
+static Norm norm_before(const Model* m, int i) {
+    const auto& w = m->weights.layer[i / 2];
+    const auto& g = m->grads.layer[i / 2];
+    const bool is_ffn = i % 2;
+    const NormStats stats = norm_stats(m, kept_branch(m, i));
+    if (is_ffn) { return { w.ln2w, w.ln2b, g.ln2w, g.ln2b, stats }; }
+    return { w.ln1w, w.ln1b, g.ln1w, g.ln1b, stats };
+}
+
+static Norm norm_after(const Model* m, int i) {
+    const auto& w = m->weights.layer[i / 2];
+    const auto& g = m->grads.layer[i / 2];
+    const bool is_ffn = i % 2;
+    const NormStats stats = norm_stats(m, branches_kept(m) + 2 + kept_branch(m, i));
+    if (is_ffn) { return { w.ln2ow, w.ln2ob, g.ln2ow, g.ln2ob, stats }; }
+    return { w.ln1ow, w.ln1ob, g.ln1ow, g.ln1ob, stats };
+}
+
+static Norm norm_final(const Model* m) {
+    const NormStats stats = norm_stats(m, branches_kept(m));
+    return { m->weights.lnfw, m->weights.lnfb, m->grads.lnfw, m->grads.lnfb, stats };
+}
+
+static Norm norm_embed(const Model* m) {
+    const NormStats stats = norm_stats(m, branches_kept(m) + 1);
+    return { m->weights.lnew, m->weights.lneb, m->grads.lnew, m->grads.lneb, stats };
+}
+
+static void norm_forward(Model* m, real* out, const real* x, const Norm& norm) {
+    ops::norm_forward(out, norm.stats.mean, norm.stats.rstd, x, norm.weight, norm.bias,
+                      m->arch.eps, rows(m), m->sizes.C);
 }
 
 // in the forward pass this was:  out = norm(x);  dx = or += its gradient
-static void norm_backward(Model* m, real* dx, acc* dw, acc* db, const real* dout, const real* x,
-                          const real* w, int number, bool add) {
-    const int N = rows(m);
-    const acc* mean = m->sizes.ln ? m->acts.mean + (size_t)number * N : NULL;
-    ops::norm_backward(dx, dw, db, dout, x, w, mean, m->acts.rstd + (size_t)number * N, add, N,
-                       m->sizes.C);
-}
-
-// weights of the norms before and after branch i
-template <class P> struct NormWeights { P *w, *b; };
-
-template <class P> static NormWeights<P> before(const Params<P>& p, int i) {
-    const auto& layer = p.layer[i / 2];
-    if (i % 2) { return { layer.ln2w, layer.ln2b }; }
-    return { layer.ln1w, layer.ln1b };
-}
-
-template <class P> static NormWeights<P> after(const Params<P>& p, int i) {
-    const auto& layer = p.layer[i / 2];
-    if (i % 2) { return { layer.ln2ow, layer.ln2ob }; }
-    return { layer.ln1ow, layer.ln1ob };
+static void norm_backward(Model* m, real* dx, const real* dout, const real* x, const Norm& norm,
+                          bool add = false) {
+    ops::norm_backward(dx, norm.dweight, norm.dbias, dout, x, norm.weight, norm.stats.mean,
+                       norm.stats.rstd, add, rows(m), m->sizes.C);
 }
 
 // -- the beginning of a branch: n_i = norm(x_i), or x_i itself
+
 static void input_forward(Model* m, int i) {
-    if (!m->sizes.norm.in) { return; }
-    const auto w = before(m->weights, i);
-    norm_forward(m, act_n(m, i), branch_x(m, i), w.w, w.b, norm_number(m, i));
+    if (m->sizes.norm.in) { norm_forward(m, act_n(m, i), branch_x(m, i), norm_before(m, i)); }
 }
 
 // acts.dn -> acts.dx.  in the forward pass this was:  n_i = norm(x_i);  x_{i+1} = x_i + .. reads
 // x_i too
 static void input_backward(Model* m, int i) {
+    const Acts& a = m->acts;
     const long n = (long)rows(m) * m->sizes.C;
     // attention comes next on the way back, and must find dx as it is
     const bool side = m->arch.parallel && i % 2;
+    if (!m->sizes.norm.in) { ops::add(a.dx, a.dn, n); }
     if (m->sizes.norm.in) {
-        const auto w = before(m->weights, i); const auto g = before(m->grads, i);
-        real* dx = side ? m->acts.dside : m->acts.dx;
-        norm_backward(m, dx, g.w, g.b, m->acts.dn, branch_x(m, i), w.w, norm_number(m, i), !side);
-    } else {
-        ops::add(m->acts.dx, m->acts.dn, n);
+        real* dx = side ? a.dside : a.dx;
+        norm_backward(m, dx, a.dn, branch_x(m, i), norm_before(m, i), !side);
     }
-    if (m->arch.parallel && !side) { ops::add(m->acts.dx, m->acts.dside, n); }
+    if (m->arch.parallel && !side) { ops::add(a.dx, a.dside, n); }
 }
 
 // -- the end of a branch: x_{i+1} = x_i + inp W^T + b, through the norm after it if there is one
-void output_forward(Model* m, int i, const real* inp, const real* weight, const real* bias,
-                    int width) {
-    const Sizes& d = m->sizes;
-    const int N = rows(m);
+
+void output_forward(Model* m, int i, const real* inp, const Linear& w) {
+    const NormRow& norm = m->sizes.norm;
     const float scale = m->arch.residual_scale;     // 1, or NORM=pre
-    const bool apart = (d.norm.out && !d.norm.stream) || scale != 1;
-    const real* residual = apart ? NULL : act_x(m, i);
-    real* out = d.norm.out ? of_branch(m->acts.f, m, i, d.C) : act_x(m, i + 1);
-    ops::matmul_forward(out, inp, weight, bias, residual, N, width, d.C);
-    if (scale != 1) { ops::add(out, act_x(m, i), (long)N * d.C, scale); }
-    if (!d.norm.out) { return; }
-    const auto w = after(m->weights, i);
-    norm_forward(m, act_x(m, i + 1), out, w.w, w.b, norm_after(m, i));
-    if (!d.norm.stream) { ops::add(act_x(m, i + 1), act_x(m, i), (long)N * d.C); }
+    const long n = (long)rows(m) * m->sizes.C;
+    const real* x = act_x(m, i);
+    real* next = act_x(m, i + 1);
+    real* out = norm.out ? of_branch(m->acts.f, m, i, m->sizes.C) : next;
+    const bool x_joins_later = (norm.out && !norm.stream) || scale != 1;
+    linear_forward(out, inp, w, rows(m), x_joins_later ? NULL : x);
+    if (scale != 1) { ops::add(out, x, n, scale); }
+    if (!norm.out) { return; }
+    norm_forward(m, next, out, norm_after(m, i));
+    if (!norm.stream) { ops::add(next, x, n); }
 }
 
 // acts.dx -> dinp.  in the forward pass this was:  x_{i+1} = x_i + inp W^T + b
-static void output_backward(Model* m, int i, real* dinp, acc* dweight, acc* dbias, const real* inp,
-                            const real* weight, int width) {
-    const Sizes& d = m->sizes;
-    const int N = rows(m);
-    real* df = m->acts.dx;
+static void output_backward(Model* m, int i, real* dinp, const real* inp, const Linear& w) {
+    Acts& a = m->acts;
+    const NormRow& norm = m->sizes.norm;
+    const long n = (long)rows(m) * m->sizes.C;
+    real* df = a.dx;
     if (m->arch.residual_scale != 1) {
-        const long n = (long)N * d.C;
-        df = m->acts.df;
-        ops::device_copy(df, m->acts.dx, n * sizeof(real));
+        df = a.df;
+        ops::device_copy(df, a.dx, n * sizeof(real));
         ops::add(df, NULL, n, m->arch.residual_scale);
     }
-    if (d.norm.out) {
-        const auto w = after(m->weights, i);
-        const auto g = after(m->grads, i);
-        const real* f = of_branch(m->acts.f, m, i, d.C);
-        df = d.norm.stream ? m->acts.dn : m->acts.df;
-        norm_backward(m, df, g.w, g.b, m->acts.dx, f, w.w, norm_after(m, i), false);
+    if (norm.out) {
+        df = norm.stream ? a.dn : a.df;
+        norm_backward(m, df, a.dx, of_branch(a.f, m, i, m->sizes.C), norm_after(m, i));
     }
     // NORM=post: what came through the norm is dx_i's first part
-    if (d.norm.stream) { std::swap(m->acts.dx, m->acts.dn); }
-    ops::matmul_backward_weight(dweight, df, inp, N, width, d.C);
-    if (dbias) { ops::matmul_backward_bias(dbias, df, N, d.C); }
-    ops::matmul_backward_input(dinp, df, weight, false, N, width, d.C);
+    if (norm.stream) { std::swap(a.dx, a.dn); }
+    linear_backward(dinp, df, inp, w, rows(m));
 }
 
 static void attn_input_forward(Model* m, int l)  { input_forward(m, 2 * l); }
@@ -166,8 +198,8 @@ static void attn_input_backward(Model* m, int l) { input_backward(m, 2 * l); }
 static void ffn_input_forward(Model* m, int l)   { input_forward(m, 2 * l + 1); }
 static void ffn_input_backward(Model* m, int l)  { input_backward(m, 2 * l + 1); }
 
-static StageCost norm_cost(const Sizes& d) { return { 0, 2.0 * d.C }; }
-static StageCost no_cost(const Sizes&)     { return { 0, 0 }; }
+static StageCost norm_cost(const Sizes& sizes) { return { 0, 2.0 * sizes.C }; }
+static StageCost no_cost(const Sizes&)         { return { 0, 0 }; }
 
 // what the products read that begin a branch
 static StageInput no_product(const Model*, int)      { return { NULL, 0 }; }
@@ -176,32 +208,31 @@ static StageInput ffn_input(const Model* m, int l)   { return { act_n(m, 2 * l +
 
 // -- q, k, v = n W^T + b
 
-static void qkv_forward(Model* m, int l) {
+static Linear qkv_linear(const Model* m, int l) {
     const auto& w = m->weights.layer[l];
-    const Sizes& d = m->sizes;
-    const real* input = act_n(m, 2 * l);
-    ops::matmul_forward(act_qkv(m, l), input, w.qw, w.qb, NULL, rows(m), d.C, d.W);
+    const auto& g = m->grads.layer[l];
+    return { w.qw, w.qb, g.qw, g.qb, m->sizes.C, m->sizes.qkv_width };
+}
+
+static void qkv_forward(Model* m, int l) {
+    linear_forward(act_qkv(m, l), act_n(m, 2 * l), qkv_linear(m, l), rows(m));
 }
 
 // acts.dqkv -> acts.dn;  the gate, if there is one, has already written dn
 static void qkv_backward(Model* m, int l) {
-    const Sizes& d = m->sizes;
-    const auto& w = m->weights.layer[l];
-    const auto& g = m->grads.layer[l];
-    const int N = rows(m);
-    const real* input = act_n(m, 2 * l);
-    const real* dqkv = m->acts.dqkv;
-    ops::matmul_backward_weight(g.qw, dqkv, input, N, d.C, d.W);
-    if (g.qb) { ops::matmul_backward_bias(g.qb, dqkv, N, d.W); }
-    ops::matmul_backward_input(m->acts.dn, dqkv, w.qw, d.gate, N, d.C, d.W);
+    const bool add = m->sizes.gate;
+    linear_backward(m->acts.dn, m->acts.dqkv, act_n(m, 2 * l), qkv_linear(m, l), rows(m), add);
 }
 
-static StageCost qkv_cost(const Sizes& d) { return { 2.0 * d.C * d.W, double(d.C + d.W) }; }
+static StageCost qkv_cost(const Sizes& sizes) {
+    return { 2.0 * sizes.C * sizes.qkv_width, double(sizes.C + sizes.qkv_width) };
+}
 
 // -- QKNORM: q and k become norm(q), norm(k), of each head or of all heads together
+
 static void qk_norm_forward(Model* m, int l) {
     const auto& w = m->weights.layer[l];
-    real* saved = of_layer(m->acts.qk_in, m, l, m->sizes.QK);
+    real* saved = of_layer(m->acts.qk_in, m, l, m->sizes.qk_width);
     acc* rstd = of_layer(m->acts.qk_rstd, m, l, m->sizes.NH + m->sizes.KV);
     const bool all = m->arch.qk_norm == QKNORM_all;
     const AttnShape s = attn_shape(m, l);
@@ -209,33 +240,34 @@ static void qk_norm_forward(Model* m, int l) {
 }
 
 static void qk_norm_backward(Model* m, int l) {
-    const auto& w = m->weights.layer[l]; const auto& g = m->grads.layer[l];
-    const real* saved = of_layer(m->acts.qk_in, m, l, m->sizes.QK);
+    const auto& w = m->weights.layer[l];
+    const auto& g = m->grads.layer[l];
+    const real* saved = of_layer(m->acts.qk_in, m, l, m->sizes.qk_width);
     const acc* rstd = of_layer(m->acts.qk_rstd, m, l, m->sizes.NH + m->sizes.KV);
     const bool all = m->arch.qk_norm == QKNORM_all;
     ops::qk_norm_backward(m->acts.dqkv, g.qnw, g.knw, saved, rstd, w.qnw, w.knw, all,
                           attn_shape(m, l));
 }
 
-static StageCost qk_norm_cost(const Sizes& d) { return { 0, 3.0 * d.QK }; }
+static StageCost qk_norm_cost(const Sizes& sizes) { return { 0, 3.0 * sizes.qk_width }; }
 
-// -- rotary: q and k turn with their position. If no stage lies between, attention's backward
+// -- rotary: q and k are rotated by their position. If no stage lies between, attention's backward
 // rotates them back
+
 static void rotary_forward(Model* m, int l) {
-    const acc* table = layer_turns(m, l);
+    const acc* table = layer_rope(m, l);
     if (!table) { return; }
     each_span(m, [&](const Span& span) {
-        real* qkv = act_qkv(m, l) + (size_t)span.row * m->sizes.W;
         const acc* from = table + (size_t)span.position * rotated(m->arch);
-        ops::rope(qkv, from, +1, span_shape(m, l, span));
+        ops::rope(act_qkv(m, l, span.row), from, +1, span_shape(m, l, span));
     });
 }
 
-// Tells whether rotary is the last stage before attention, and turns whole heads.
-static bool turns_in_attention(const Model* m) {
+// Tells whether rotary is the last stage before attention, and rotates whole heads.
+static bool rotates_in_attention(const Model* m) {
     const Stage* previous = NULL;
     for (auto& stage : LAYER_STAGES) {
-        if (!stage.when(m->sizes, 0)) { continue; }
+        if (!stage.when(m, 0)) { continue; }
         if (stage.role == ROLE_ATTENTION) { break; }
         previous = &stage;
     }
@@ -243,52 +275,80 @@ static bool turns_in_attention(const Model* m) {
 }
 
 static void rotary_backward(Model* m, int l) {
-    const acc* table = layer_turns(m, l);
-    if (table && !turns_in_attention(m)) { ops::rope(m->acts.dqkv, table, -1, attn_shape(m, l)); }
+    const acc* table = layer_rope(m, l);
+    if (!table || rotates_in_attention(m)) { return; }
+    ops::rope(m->acts.dqkv, table, -1, attn_shape(m, l));
 }
 
-static StageCost rotary_cost(const Sizes& d) { return { 0, 2.0 * d.QK }; }
+static StageCost rotary_cost(const Sizes& sizes) { return { 0, 2.0 * sizes.qk_width }; }
 
 // -- phi, the kernel of linear attention, on every head of q and k: elu + 1, or W2 relu(W1 x)
+
+static Linear phi1_linear(const Model* m, int l) {
+    return { m->weights.layer[l].phi1w, NULL, NULL, NULL, m->sizes.HS, m->sizes.HS };
+}
+
+static Linear phi2_linear(const Model* m, int l) {
+    return { m->weights.layer[l].phi2w, NULL, NULL, NULL, m->sizes.HS, m->sizes.HS };
+}
+
 static void phi_forward(Model* m, int l) {
-    const Sizes& d = m->sizes; const auto& w = m->weights.layer[l];
-    real* qkv = act_qkv(m, l);
-    if (Attn::phi == PHI_ELU1) { return ops::phi_elu1_forward(qkv, attn_shape(m, l)); }
-    real *in = of_layer(m->acts.phi_in, m, l, d.QK), *hid = of_layer(m->acts.phi_hid, m, l, d.QK);
+    if (Attn::phi == PHI_ELU1) {
+        ops::phi_elu1_forward(act_qkv(m, l), attn_shape(m, l));
+        return;
+    }
+    const long width = m->sizes.qk_width;
+    const Linear phi1 = phi1_linear(m, l);
+    const Linear phi2 = phi2_linear(m, l);
     ops::in_parts(rows(m), [&](long row, int n) {
-        const long at = row * d.QK; const int all = n * (d.NH + d.KV);
-        ops::qk_gather(in + at, qkv + row * d.W, only_rows(m, l, n));
-        ops::matmul_forward(hid + at, in + at, w.phi1w, NULL, NULL, all, d.HS, d.HS);
-        ops::ffn_forward(hid + at, hid + at, ACT_relu, false, n, d.QK);
-        ops::matmul_forward(m->acts.dphi + at, hid + at, w.phi2w, NULL, NULL, all, d.HS, d.HS);
-        ops::qk_scatter(qkv + row * d.W, m->acts.dphi + at, only_rows(m, l, n));
+        const AttnShape s = only_rows(m, l, n);
+        const int heads = n * (s.NH + s.KV);
+        real* qkv = act_qkv(m, l, row);
+        real* in = of_layer(m->acts.phi_in, m, l, width, row);
+        real* hidden = of_layer(m->acts.phi_hid, m, l, width, row);
+        real* out = m->acts.dphi + row * width;
+        ops::qk_gather(in, qkv, s);
+        linear_forward(hidden, in, phi1, heads);
+        ops::ffn_forward(hidden, hidden, ACT_relu, false, n, width);
+        linear_forward(out, hidden, phi2, heads);
+        ops::qk_scatter(qkv, out, s);
     });
 }
 
-// acts.dqkv in place.  in the forward pass this was:  q, k = W2 hid,  hid = relu(W1 in)
+// acts.dqkv in place.  in the forward pass this was:  q, k = W2 hidden,  hidden = relu(W1 in)
 static void phi_backward(Model* m, int l) {
-    const Sizes& d = m->sizes;
-    const auto& w = m->weights.layer[l];
+    if (Attn::phi == PHI_ELU1) {
+        ops::phi_elu1_backward(m->acts.dqkv, act_qkv(m, l), attn_shape(m, l));
+        return;
+    }
     const auto& g = m->grads.layer[l];
-    const AttnShape s = attn_shape(m, l);
-    if (Attn::phi == PHI_ELU1) { return ops::phi_elu1_backward(m->acts.dqkv, act_qkv(m, l), s); }
-    real *in = of_layer(m->acts.phi_in, m, l, d.QK), *hid = of_layer(m->acts.phi_hid, m, l, d.QK);
-    ops::in_parts(rows(m), g.phi1w, g.phi2w, d.HS * d.HS, [&](long row, int n, acc* dw1, acc* dw2) {
-        const long at = row * d.QK; const int all = n * (d.NH + d.KV);
-        real* dqkv = m->acts.dqkv + row * d.W;
-        real* d1 = m->acts.dphi + at;
-        real* d2 = d1 + (long)rows(m) * d.QK;
-        ops::qk_gather(d1, dqkv, only_rows(m, l, n));
-        ops::matmul_backward_weight(dw2, d1, hid + at, all, d.HS, d.HS);
-        ops::matmul_backward_input(d2, d1, w.phi2w, false, all, d.HS, d.HS);
-        ops::ffn_backward(d2, d2, hid + at, ACT_relu, false, n, d.QK);
-        ops::matmul_backward_weight(dw1, d2, in + at, all, d.HS, d.HS);
-        ops::matmul_backward_input(d1, d2, w.phi1w, false, all, d.HS, d.HS);
-        ops::qk_scatter(dqkv, d1, only_rows(m, l, n));
+    const long width = m->sizes.qk_width;
+    const long count = m->sizes.HS * m->sizes.HS;    // of each of the two matrices
+    ops::in_parts(rows(m), g.phi1w, g.phi2w, count, [&](long row, int n, acc* dw1, acc* dw2) {
+        Linear phi1 = phi1_linear(m, l);
+        Linear phi2 = phi2_linear(m, l);
+        phi1.dweight = dw1;
+        phi2.dweight = dw2;
+        const AttnShape s = only_rows(m, l, n);
+        const int heads = n * (s.NH + s.KV);
+        const real* in = of_layer(m->acts.phi_in, m, l, width, row);
+        const real* hidden = of_layer(m->acts.phi_hid, m, l, width, row);
+        real* dqkv = m->acts.dqkv + row * m->sizes.qkv_width;
+        real* dout = m->acts.dphi + row * width;
+        real* dhidden = dout + rows(m) * width;
+        real* din = dout;
+        ops::qk_gather(dout, dqkv, s);
+        linear_backward(dhidden, dout, hidden, phi2, heads);
+        ops::ffn_backward(dhidden, dhidden, hidden, ACT_relu, false, n, width);
+        linear_backward(din, dhidden, in, phi1, heads);
+        ops::qk_scatter(dqkv, din, s);
     });
 }
 
-static StageCost phi_cost(const Sizes& d) { return { d.phi ? 4.0 * d.QK * d.HS : 0, 4.0 * d.QK }; }
+static StageCost phi_cost(const Sizes& sizes) {
+    const double flops = sizes.phi ? 4.0 * sizes.qk_width * sizes.HS : 0;
+    return { flops, 4.0 * sizes.qk_width };
+}
 
 // -- attention
 
@@ -296,11 +356,8 @@ static void attention_forward(Model* m, int l) {
     if (m->cache) { cache_append(m, l); }
     each_span(m, [&](const Span& span) {
         if (span.position > 0) { return; }
-        const size_t row = span.row;
-        real* out = act_att(m, l) + row * m->sizes.NH * m->sizes.HS;
-        acc* stat = act_stat(m, l) + row * m->sizes.NH * 2;
-        const real* qkv = act_qkv(m, l) + row * m->sizes.W;
-        variant::attention_forward(out, stat, qkv, star_k(m, l), star_v(m, l),
+        variant::attention_forward(act_att(m, l, span.row), act_stat(m, l, span.row),
+                                   act_qkv(m, l, span.row), star_k(m, l), star_v(m, l),
                                    span_shape(m, l, span));
     });
     attention_continued(m, l);
@@ -308,39 +365,44 @@ static void attention_forward(Model* m, int l) {
 
 // acts.datt -> acts.dqkv
 static void attention_backward(Model* m, int l) {
+    const BiasRow& bias = m->sizes.bias;
     const auto& g = m->grads.layer[l];
-    acc *dk = m->sizes.bias.column == LOGIT_COLUMN ? g.zstar : g.kstar,
-        *dv = m->sizes.bias.learn_v ? g.vstar : NULL;
-    const acc* turns = turns_in_attention(m) ? layer_turns(m, l) : NULL;
-    variant::attention_backward(m->acts.dqkv, dk, dv, m->acts.datt, act_att(m, l), act_stat(m, l),
-                                act_qkv(m, l), star_k(m, l), star_v(m, l), turns,
+    acc* dstar_k = bias.column == LOGIT_COLUMN ? g.zstar : g.kstar;
+    acc* dstar_v = bias.learn_v ? g.vstar : NULL;
+    const acc* rope = rotates_in_attention(m) ? layer_rope(m, l) : NULL;
+    variant::attention_backward(m->acts.dqkv, dstar_k, dstar_v, m->acts.datt, act_att(m, l),
+                                act_stat(m, l), act_qkv(m, l), star_k(m, l), star_v(m, l), rope,
                                 attn_shape(m, l));
 }
 
-static StageCost attention_cost(const Sizes& d) { return { 0, double(d.W + d.NH * d.HS) }; }
+static StageCost attention_cost(const Sizes& sizes) {
+    return { 0, double(sizes.qkv_width + sizes.q_width) };
+}
 
 // -- GATE: o sigmoid(g), g = n W_g^T: a number for each head, or for each of its channels
 
+static Linear gate_linear(const Model* m, int l) {
+    real* weight = m->weights.layer[l].gw;
+    acc* dweight = m->grads.layer[l].gw;
+    return { weight, NULL, dweight, NULL, m->sizes.C, m->sizes.gate_width };
+}
+
 static void gate_forward(Model* m, int l) {
-    const auto& w = m->weights.layer[l];
-    const Sizes& d = m->sizes;
     real* gate = act_gate(m, l);
-    ops::matmul_forward(gate, act_n(m, 2 * l), w.gw, NULL, NULL, rows(m), d.C, d.G);
-    ops::gate_forward(act_gated(m, l), act_att(m, l), gate, gate_width(m), attn_shape(m, l));
+    linear_forward(gate, act_n(m, 2 * l), gate_linear(m, l), rows(m));
+    ops::gate_forward(act_gated(m, l), act_att(m, l), gate, gates_per_head(m), attn_shape(m, l));
 }
 
 // acts.dgated -> acts.datt and, through the gate, acts.dn
 static void gate_backward(Model* m, int l) {
-    const auto& w = m->weights.layer[l]; const auto& g = m->grads.layer[l];
-    const int N = rows(m);
-    ops::gate_backward(m->acts.datt, m->acts.dgate, m->acts.dgated, act_att(m, l), act_gate(m, l),
-                       gate_width(m), attn_shape(m, l));
-    ops::matmul_backward_weight(g.gw, m->acts.dgate, act_n(m, 2 * l), N, m->sizes.C, m->sizes.G);
-    ops::matmul_backward_input(m->acts.dn, m->acts.dgate, w.gw, false, N, m->sizes.C, m->sizes.G);
+    const Acts& a = m->acts;
+    ops::gate_backward(a.datt, a.dgate, a.dgated, act_att(m, l), act_gate(m, l), gates_per_head(m),
+                       attn_shape(m, l));
+    linear_backward(a.dn, a.dgate, act_n(m, 2 * l), gate_linear(m, l), rows(m));
 }
 
-static StageCost gate_cost(const Sizes& d) {
-    return { 2.0 * d.C * d.G, d.C + 2.0 * d.NH * d.HS };
+static StageCost gate_cost(const Sizes& sizes) {
+    return { 2.0 * sizes.C * sizes.gate_width, sizes.C + 2.0 * sizes.q_width };
 }
 
 // the gradient of the heads' output
@@ -352,105 +414,119 @@ static real* dact_out(const Model* m) {
 
 static void combine_forward(Model* m, int l) {
     const real* v = m->sizes.bias.add_v ? m->weights.layer[l].vstar : NULL;
-    ops::heads_forward(act_heads(m, l), act_out(m, l), v, m->arch.combine == COMBINE_sum,
-                       attn_shape(m, l));
+    const bool sum = m->arch.combine == COMBINE_sum;
+    ops::heads_forward(act_heads(m, l), act_out(m, l), v, sum, attn_shape(m, l));
 }
 
 static void combine_backward(Model* m, int l) {
     acc* dv = m->sizes.bias.add_v ? m->grads.layer[l].vstar : NULL;
-    ops::heads_backward(dact_out(m), dv, m->acts.dheads, m->arch.combine == COMBINE_sum,
-                        attn_shape(m, l));
+    const bool sum = m->arch.combine == COMBINE_sum;
+    ops::heads_backward(dact_out(m), dv, m->acts.dheads, sum, attn_shape(m, l));
 }
 
-static StageCost combine_cost(const Sizes& d) { return { 0, double(d.NH * d.HS + d.OC) }; }
+static StageCost combine_cost(const Sizes& sizes) {
+    return { 0, double(sizes.q_width + sizes.OC) };
+}
 
 // -- W_O, and back onto the stream
+
+static Linear out_linear(const Model* m, int l) {
+    const auto& w = m->weights.layer[l];
+    const auto& g = m->grads.layer[l];
+    return { w.ow, w.ob, g.ow, g.ob, m->sizes.OC, m->sizes.C };
+}
+
 static StageInput heads_input(const Model* m, int l) {
     real* heads = m->sizes.combine ? act_heads(m, l) : act_out(m, l);
     return { heads, (int)m->sizes.OC };
 }
 
 static void attn_output_forward(Model* m, int l) {
-    const auto& w = m->weights.layer[l];
-    output_forward(m, 2 * l, heads_input(m, l).x, w.ow, w.ob, m->sizes.OC);
+    output_forward(m, 2 * l, heads_input(m, l).x, out_linear(m, l));
 }
 
 static void attn_output_backward(Model* m, int l) {
-    const auto& w = m->weights.layer[l];
-    const auto& g = m->grads.layer[l];
     real* dheads = m->sizes.combine ? m->acts.dheads : dact_out(m);
-    output_backward(m, 2 * l, dheads, g.ow, g.ob, heads_input(m, l).x, w.ow, m->sizes.OC);
+    output_backward(m, 2 * l, dheads, heads_input(m, l).x, out_linear(m, l));
 }
 
-static StageCost attn_output_cost(const Sizes& d) {
-    return { 2.0 * d.OC * d.C, d.OC + 2.0 * d.C };
+static StageCost attn_output_cost(const Sizes& sizes) {
+    return { 2.0 * sizes.OC * sizes.C, sizes.OC + 2.0 * sizes.C };
 }
 
 // -- FFN: gate | up, the activation, down
 
-static void up_forward(Model* m, int l) {
+static Linear up_linear(const Model* m, int l) {
+    const Sizes& sizes = m->sizes;
     const auto& w = m->weights.layer[l];
-    const bool gated = m->sizes.ffn.gated;
-    ops::matmul_forward(act_fch(m, l), act_n(m, 2 * l + 1), gated ? w.gatew : w.upw,
-                        gated ? w.gateb : w.upb, NULL, rows(m), m->sizes.C, m->sizes.FH);
+    const auto& g = m->grads.layer[l];
+    if (sizes.ffn.gated) {
+        return { w.gatew, w.gateb, g.gatew, g.gateb, sizes.C, sizes.up_width };
+    }
+    return { w.upw, w.upb, g.upw, g.upb, sizes.C, sizes.up_width };
+}
+
+static Linear down_linear(const Model* m, int l) {
+    const auto& w = m->weights.layer[l];
+    const auto& g = m->grads.layer[l];
+    return { w.downw, w.downb, g.downw, g.downb, m->sizes.F, m->sizes.C };
+}
+
+static void up_forward(Model* m, int l) {
+    linear_forward(act_fch(m, l), act_n(m, 2 * l + 1), up_linear(m, l), rows(m));
 }
 
 static void up_backward(Model* m, int l) {
-    const auto& w = m->weights.layer[l]; const auto& g = m->grads.layer[l];
-    const bool gated = m->sizes.ffn.gated;
-    const int N = rows(m), C = m->sizes.C, FH = m->sizes.FH;
-    acc* dbias = gated ? g.gateb : g.upb;
-    acc* dweight = gated ? g.gatew : g.upw;
-    const real* weight = gated ? w.gatew : w.upw;
-    const real* dfch = m->acts.dfch;
-    ops::matmul_backward_weight(dweight, dfch, act_n(m, 2 * l + 1), N, C, FH);
-    if (dbias) { ops::matmul_backward_bias(dbias, dfch, N, FH); }
-    ops::matmul_backward_input(m->acts.dn, dfch, weight, false, N, C, FH);
+    const real* input = act_n(m, 2 * l + 1);
+    linear_backward(m->acts.dn, m->acts.dfch, input, up_linear(m, l), rows(m));
 }
 
-static StageCost up_cost(const Sizes& d) { return { 2.0 * d.C * d.FH, double(d.C + d.FH) }; }
+static StageCost up_cost(const Sizes& sizes) {
+    return { 2.0 * sizes.C * sizes.up_width, double(sizes.C + sizes.up_width) };
+}
 
 static void activation_forward(Model* m, int l) {
-    const FfnRow ffn = m->sizes.ffn;
+    const FfnRow& ffn = m->sizes.ffn;
     ops::ffn_forward(act_fca(m, l), act_fch(m, l), ffn.act, ffn.gated, rows(m), m->sizes.F);
 }
 
 static void activation_backward(Model* m, int l) {
-    const FfnRow ffn = m->sizes.ffn;
+    const FfnRow& ffn = m->sizes.ffn;
     ops::ffn_backward(m->acts.dfch, m->acts.dfca, act_fch(m, l), ffn.act, ffn.gated, rows(m),
                       m->sizes.F);
 }
 
-static StageCost activation_cost(const Sizes& d) { return { 0, double(d.FH + d.F) }; }
+static StageCost activation_cost(const Sizes& sizes) {
+    return { 0, double(sizes.up_width + sizes.F) };
+}
 
 static void down_forward(Model* m, int l) {
-    const auto& w = m->weights.layer[l];
-    output_forward(m, 2 * l + 1, act_fca(m, l), w.downw, w.downb, m->sizes.F);
+    output_forward(m, 2 * l + 1, act_fca(m, l), down_linear(m, l));
 }
 
 static void down_backward(Model* m, int l) {
-    const auto& w = m->weights.layer[l];
-    const auto& g = m->grads.layer[l];
-    const real* input = act_fca(m, l);
-    output_backward(m, 2 * l + 1, m->acts.dfca, g.downw, g.downb, input, w.downw, m->sizes.F);
+    output_backward(m, 2 * l + 1, m->acts.dfca, act_fca(m, l), down_linear(m, l));
 }
 
-static StageCost down_cost(const Sizes& d) { return { 2.0 * d.F * d.C, d.F + 2.0 * d.C }; }
+static StageCost down_cost(const Sizes& sizes) {
+    return { 2.0 * sizes.F * sizes.C, sizes.F + 2.0 * sizes.C };
+}
+
 static StageInput down_input(const Model* m, int l) { return { act_fca(m, l), m->arch.F }; }
 
 // ---- which stages a layer has
 
-static bool always(const Sizes&, long)          { return true; }
-static bool attends(const Sizes& d, long l)     { return d.attends(l); }
-static bool norms_qk(const Sizes& d, long l)    { return d.attends(l) && d.qkn; }
-static bool rotates(const Sizes& d, long l)     { return d.attends(l) && d.pe.rotary; }
-static bool has_phi(const Sizes& d, long l)     { return d.attends(l) && Attn::phi != PHI_NONE; }
-static bool has_gate(const Sizes& d, long l)    { return d.attends(l) && d.gate; }
-static bool combines(const Sizes& d, long l)    { return d.attends(l) && d.combine; }
-static bool is_mamba(const Sizes& d, long l)    { return d.mamba(l); }
-static bool is_delta(const Sizes& d, long l)    { return d.delta(l); }
-static bool has_ffn(const Sizes& d, long l)     { return !d.mixture(l); }
-static bool has_experts(const Sizes& d, long l) { return d.mixture(l); }
+static bool always(const Model*, int)            { return true; }
+static bool attends(const Model* m, int l)       { return m->sizes.attends(l); }
+static bool norms_qk(const Model* m, int l)      { return attends(m, l) && m->sizes.qk_norm; }
+static bool rotates(const Model* m, int l)       { return attends(m, l) && m->sizes.pe.rotary; }
+static bool has_phi(const Model* m, int l)       { return attends(m, l) && Attn::phi != PHI_NONE; }
+static bool has_gate(const Model* m, int l)      { return attends(m, l) && m->sizes.gate; }
+static bool combines(const Model* m, int l)      { return attends(m, l) && m->sizes.combine; }
+static bool is_mamba(const Model* m, int l)      { return m->sizes.mamba(l); }
+static bool is_delta(const Model* m, int l)      { return m->sizes.delta(l); }
+static bool has_ffn(const Model* m, int l)       { return !m->sizes.mixture(l); }
+static bool has_experts(const Model* m, int l)   { return m->sizes.mixture(l); }
 
 // ---- a layer is this list, forward; backward is the same list from the end
 #define BOTH(stage) stage##_forward, stage##_backward
@@ -478,32 +554,32 @@ const std::vector<Stage> LAYER_STAGES = {
 // ============================================================================
 // 2 the model
 
-// tokens -> x_0
+// Embeds the tokens: x_0.
 void embed_forward(Model* m) {
-    const Arch& c = m->arch;
+    const Arch& arch = m->arch;
     const real* positions = m->sizes.pe.learnable ? m->weights.wpe : m->positions;
-    real* out = c.norm_embed ? m->acts.embed : act_x(m, 0);
+    real* out = arch.norm_embed ? m->acts.embed : act_x(m, 0);
     each_span(m, [&](const Span& span) {
-        real* x = out + (size_t)span.row * c.C;
+        real* x = out + (size_t)span.row * arch.C;
         const int* tokens = m->tokens + span.row;
-        const real* from = positions ? positions + (size_t)span.position * c.C : NULL;
+        const real* from = positions ? positions + (size_t)span.position * arch.C : NULL;
         const real* sink = span.position ? NULL : m->weights.sink;
-        ops::embed_forward(x, tokens, m->weights.wte, from, sink, c.embed_scale, span.sequences,
-                           span.length, c.C);
+        ops::embed_forward(x, tokens, m->weights.wte, from, sink, arch.embed_scale, span.sequences,
+                           span.length, arch.C);
     });
-    if (!c.norm_embed) { return; }
-    norm_forward(m, act_x(m, 0), out, m->weights.lnew, m->weights.lneb, norm_embed(m));
+    if (arch.norm_embed) { norm_forward(m, act_x(m, 0), out, norm_embed(m)); }
 }
 
 void embed_backward(Model* m) {
-    const Arch& c = m->arch;
+    const Arch& arch = m->arch;
     const Params<acc>& g = m->grads;
-    if (c.norm_embed) {
-        norm_backward(m, m->acts.dn, g.lnew, g.lneb, m->acts.dx, m->acts.embed, m->weights.lnew,
-                      norm_embed(m), false);
+    const real* dout = m->acts.dx;
+    if (arch.norm_embed) {
+        norm_backward(m, m->acts.dn, m->acts.dx, m->acts.embed, norm_embed(m));
+        dout = m->acts.dn;
     }
-    const real* dx = c.norm_embed ? m->acts.dn : m->acts.dx;
-    ops::embed_backward(g.wte, g.wpe, g.sink, dx, m->tokens, c.embed_scale, m->B, m->T, c.C);
+    ops::embed_backward(g.wte, g.wpe, g.sink, dout, m->tokens, arch.embed_scale, m->B, m->T,
+                        arch.C);
 }
 
 // Divides the logits by --logit-divisor: x (N, C) is what lm_head reads, or its gradient.
@@ -512,32 +588,47 @@ static void divide_logits(const Model* m, real* x) {
     if (divisor != 1) { ops::add(x, NULL, (long)rows(m) * m->sizes.C, 1 / divisor); }
 }
 
-// tokens -> what lm_head reads. watch(l) is called after layer l, and with -1 after the embedding:
-// its activations are valid then, and perhaps not later
+static void layer_forward(Model* m, int l) {
+    for (auto& stage : LAYER_STAGES) {
+        if (!stage.when(m, l)) { continue; }
+        if (m->around) {
+            m->around(m, stage, l);
+        } else {
+            stage.forward(m, l);
+        }
+    }
+}
+
+static void layer_backward(Model* m, int l) {
+    for (int i = LAYER_STAGES.size() - 1; i >= 0; i--) {
+        const Stage& stage = LAYER_STAGES[i];
+        if (stage.when(m, l)) { stage.backward(m, l); }
+    }
+}
+
+// Runs all layers: tokens -> what lm_head reads. Calls watch(l) after layer l, and watch(-1) after
+// the embedding: its activations are valid then, and perhaps not later.
 void model_body(Model* m, const Watch& watch) {
     embed_forward(m);
     if (watch) { watch(-1); }
     for (int l = 0; l < m->sizes.L; l++) {
-        for (auto& stage : LAYER_STAGES) {
-            if (!stage.when(m->sizes, l)) { continue; }
-            if (m->around) { m->around(m, stage, l); } else { stage.forward(m, l); }
-        }
+        layer_forward(m, l);
         if (watch) { watch(l); }
     }
     if (!m->sizes.norm.stream) {
-        const real* last = act_x(m, 2 * m->sizes.L);
-        norm_forward(m, act_top(m), last, m->weights.lnfw, m->weights.lnfb, norm_final(m));
+        norm_forward(m, act_top(m), act_x(m, 2 * m->sizes.L), norm_final(m));
     }
     divide_logits(m, act_top(m));
 }
 
-// runs the model on its last T `tokens`; returns what lm_head reads of the last one. If the cache
+// Runs the model on its last T `tokens`; returns what lm_head reads of the last one. If the cache
 // holds all rows before it, only its own is computed. Not within a prefix: there earlier rows see
-// later ones, and change
+// later ones, and change.
 const real* model_read(Model* m, const std::vector<int>& tokens) {
-    const int T = std::min<size_t>(tokens.size(), m->arch.T), row = T - 1 + m->sizes.bias.token;
-    const bool next = row > 0 && cached_rows(m) == row && row >= attn_shape(m, 0).prefix;
-    if (next) {
+    const int T = std::min<size_t>(tokens.size(), m->arch.T);
+    const int row = T - 1 + m->sizes.bias.token;
+    const bool cached = row > 0 && cached_rows(m) == row;
+    if (cached && row >= attn_shape(m, 0).prefix) {
         model_load_next(m, tokens.back(), row);
     } else {
         std::vector<int> seq(tokens.end() - T, tokens.end());
@@ -545,88 +636,101 @@ const real* model_read(Model* m, const std::vector<int>& tokens) {
         model_load(m, seq.data(), 1, T);
     }
     model_body(m);
-    return act_top(m) + (size_t)(m->T - 1) * m->sizes.C;
+    return act_top(m, m->T - 1);
 }
 
-// where the gradient of what lm_head reads goes
-static real* dtop(const Model* m) { return m->sizes.norm.stream ? m->acts.dx : m->acts.dn; }
+// ---- lm_head
 
-// losses (N) of rows x (N, C) that the head reads, where nothing else is wanted: the vocabulary
-// is done in parts, so that the logits stay in cache
-void head_losses(Model* m, acc* losses, const real* x, const int* targets, int N) {
-    const Arch& c = m->arch;
-    const long room = m->R * (long)c.V / N;
-    const int part = std::min<long>(c.V, std::max(1L, std::min<long>(ops::lm_head_part, room)));
+static Linear lm_head_linear(const Model* m) {
+    const auto& w = m->weights;
+    const auto& g = m->grads;
+    return { w.lmw, w.lmb, g.lmw, g.lmb, m->sizes.C, m->sizes.V };
+}
+
+// Computes the losses (N) of rows x (N, C) that lm_head reads, where nothing else is wanted: the
+// vocabulary is done in parts, so that the logits stay in cache.
+void lm_head_losses(Model* m, acc* losses, const real* x, const int* targets, int N) {
+    const long V = m->sizes.V;
+    const long room = m->lm_head_rows * V / N;
+    const long most = std::min<long>(ops::lm_head_part, room);
+    const long part = std::min(V, std::max(1L, most));
     std::vector<cpu::ClassifierRow> rows_of(N);
-    for (int v = 0; v < c.V; v += part) {
-        const int some = std::min(part, c.V - v);
-        ops::matmul_forward(m->acts.logits, x, m->weights.lmw + (size_t)v * c.C,
-                            m->weights.lmb ? m->weights.lmb + v : NULL, NULL, N, c.C, some);
-        cpu::classifier_part(rows_of.data(), m->acts.logits, targets, c.logit_cap, v, some, N);
+    for (long first = 0; first < V; first += part) {
+        Linear lm_head = lm_head_linear(m);
+        lm_head.OC = std::min(part, V - first);
+        lm_head.weight += first * lm_head.C;
+        if (lm_head.bias) { lm_head.bias += first; }
+        linear_forward(m->acts.logits, x, lm_head, N);
+        cpu::classifier_part(rows_of.data(), m->acts.logits, targets, m->arch.logit_cap, first,
+                             lm_head.OC, N);
     }
     for (int n = 0; n < N; n++) { losses[n] = targets[n] < 0 ? acc(0) : rows_of[n].loss(); }
 }
 
-// the classifier, R rows at a time so that the logits never exist whole. Fills acts.losses; if
-// dloss is not 0 also adds to the gradients of lm_head and makes that of what it reads, both of
-// dloss * sum of losses
-void model_head(Model* m, float dloss) {
-    const Arch& c = m->arch;
+// Returns where the gradient of what lm_head reads goes, from row `row` on.
+static real* dact_top(const Model* m, size_t row) {
+    real* dtop = m->sizes.norm.stream ? m->acts.dx : m->acts.dn;
+    return dtop + row * m->sizes.C;
+}
+
+// Runs lm_head and the classifier, some rows at a time so that the logits never exist whole. Fills
+// acts.losses. If dloss is not 0, it also adds to the gradients of lm_head and makes that of what
+// it reads, both of dloss * sum of losses.
+void model_lm_head(Model* m, float dloss) {
     const int N = rows(m);
     if (ops::lm_head_part && !m->train && dloss == 0) {
-        head_losses(m, m->acts.losses, act_top(m), m->targets, N);
+        lm_head_losses(m, m->acts.losses, act_top(m), m->targets, N);
         return;
     }
-    for (int r = 0; r < N; r += m->R) {
-        const int some = std::min(m->R, N - r);
-        real* n = act_top(m) + (size_t)r * c.C;
-        real* logits = m->acts.logits;
-        ops::matmul_forward(logits, n, m->weights.lmw, m->weights.lmb, NULL, some, c.C, c.V);
-        ops::classifier(m->acts.losses + r, logits, m->targets + r, dloss, c.logit_cap, some, c.V);
-        if (dloss == 0) { continue; }
-        real* dn = dtop(m) + (size_t)r * c.C;
-        ops::matmul_backward_input(dn, logits, m->weights.lmw, false, some, c.C, c.V);
-        ops::matmul_backward_weight(m->grads.lmw, m->acts.logits, n, some, c.C, c.V);
-        if (m->grads.lmb) { ops::matmul_backward_bias(m->grads.lmb, m->acts.logits, some, c.V); }
+    const Linear lm_head = lm_head_linear(m);
+    const float cap = m->arch.logit_cap;
+    real* logits = m->acts.logits;
+    for (int row = 0; row < N; row += m->lm_head_rows) {
+        const int n = std::min(m->lm_head_rows, N - row);
+        const real* top = act_top(m, row);
+        acc* losses = m->acts.losses + row;
+        linear_forward(logits, top, lm_head, n);
+        ops::classifier(losses, logits, m->targets + row, dloss, cap, n, m->sizes.V);
+        if (dloss != 0) { linear_backward(dact_top(m, row), logits, top, lm_head, n); }
     }
 }
 
-// the losses of the loaded batch, (B, T); those that do not count are 0
+// ---- forward, backward
+
+// Returns the losses of the loaded batch, (B, T); those that do not count are 0.
 std::vector<acc> model_losses(Model* m) {
     std::vector<acc> x((size_t)rows(m));
     ops::to_host(x.data(), m->acts.losses, x.size() * sizeof(acc));
     return x;
 }
 
-// mean loss over the `count` targets that count; 0 if none does
+// Runs the loaded batch forward; returns the mean loss over the `count` targets that count, 0 if
+// none does.
 double model_forward(Model* m, long count, float dloss, const Watch& watch) {
     model_body(m, watch);
-    model_head(m, dloss);
+    model_lm_head(m, dloss);
     double sum = 0;
     for (acc x : model_losses(m)) { sum += x; }
     return count ? sum / count : 0;
 }
 
-// after the forward pass and model_head with dloss: adds the gradient of dloss * sum of losses to
-// every tensor of grads. last: no more is added in this step, so what is done goes to the other
-// ranks. watch(l): acts.dx is that of x_2l, the stream before layer l, or, with L, at the end
+// Adds the gradient of dloss * sum of losses to every tensor of grads, after the forward pass and
+// model_lm_head with dloss. last: no more is added in this step, so what is done goes to the other
+// ranks. Calls watch(l) when acts.dx is the gradient of x_2l, the stream before layer l, or, with
+// L, at the end.
 void model_backward(Model* m, bool last, const Watch& watch) {
+    const int L = m->sizes.L;
     auto done = [=](long from) {
         if (last) { shard_send(m->shard, m->shard_grads, m->grads_memory, from, &m->sent); }
     };
     if (!m->sizes.norm.stream) {
         divide_logits(m, m->acts.dn);
-        const Params<acc>& g = m->grads;
-        const real* last = act_x(m, 2 * m->sizes.L);
-        norm_backward(m, m->acts.dx, g.lnfw, g.lnfb, m->acts.dn, last, m->weights.lnfw,
-                      norm_final(m), false);
+        norm_backward(m, m->acts.dx, m->acts.dn, act_x(m, 2 * L), norm_final(m));
     }
-    done(m->layer_at[m->sizes.L]);
-    if (watch) { watch(m->sizes.L); }
-    for (int l = m->sizes.L - 1; l >= 0; l--) {
-        for (int k = LAYER_STAGES.size() - 1; k >= 0; k--) {
-            if (LAYER_STAGES[k].when(m->sizes, l)) { LAYER_STAGES[k].backward(m, l); }
-        }
+    done(m->layer_at[L]);
+    if (watch) { watch(L); }
+    for (int l = L - 1; l >= 0; l--) {
+        layer_backward(m, l);
         done(m->layer_at[l]);
         if (watch) { watch(l); }
     }
@@ -634,36 +738,40 @@ void model_backward(Model* m, bool last, const Watch& watch) {
     done(0);
 }
 
-// a step begins: no gradients, no loss
+// ---- a micro-batch
+
+// Begins a step: no gradients, no loss.
 void model_zero(Model* m) {
     ops::device_zero(m->grads_memory, m->num_params * sizeof(acc));
     ops::device_zero(m->sums, sizeof(StepSums));
     m->sent = 0;
 }
 
-// runs the loaded batch forward and backward; adds its part to the gradients and to the mean loss
-// over `count` targets
+// Runs the loaded batch forward and backward; adds its part to the gradients and to the mean loss
+// over `count` targets.
 void accumulate_loaded(Model* m, long count, bool last) {
     model_body(m);
-    model_head(m, 1.0f / count);
+    model_lm_head(m, 1.0f / count);
     ops::loss_add(m->sums, m->acts.losses, rows(m), count);
     model_backward(m, last);
 }
 
 // Returns what the launches of a micro-batch depend on: with the same key they are the same.
 static std::vector<size_t> batch_key(const Model* m, long count) {
-    return { (size_t)m->B,             (size_t)m->T,            (size_t)count,
-             (size_t)m->arena,         (size_t)m->tokens,       (size_t)m->targets,
-             (size_t)m->params_memory, (size_t)m->grads_memory, (size_t)m->acts.dx };
+    const size_t numbers[] = { (size_t)m->B, (size_t)m->T, (size_t)count };
+    const void* places[] = { m->arena,         m->tokens,       m->targets,
+                             m->params_memory, m->grads_memory, m->acts.dx };
+    std::vector<size_t> key(std::begin(numbers), std::end(numbers));
+    for (const void* place : places) { key.push_back((size_t)place); }
+    return key;
 }
 
-// one micro-batch, seqs (B, T+1), of a step in which `count` targets count, of all micro-batches
-// and ranks. last: this rank's last one. The host does not wait for any of it
-void model_accumulate(Model* m, const int* seqs, int B, int T, long count,
-                      bool last) {
-    const int some = piece_sequences(m, B, T);
-    if (some < B) {
-        accumulate_pieces(m, seqs, B, T, some, count);
+// Runs one micro-batch, seqs (B, T+1), of a step in which `count` targets count, of all
+// micro-batches and ranks. last: this rank's last one. The host does not wait for any of it.
+void model_accumulate(Model* m, const int* seqs, int B, int T, long count, bool last) {
+    const int piece = piece_sequences(m, B, T);
+    if (piece < B) {
+        accumulate_pieces(m, seqs, B, T, piece, count);
         if (last) { shard_send(m->shard, m->shard_grads, m->grads_memory, 0, &m->sent); }
         return;
     }
@@ -675,12 +783,25 @@ void model_accumulate(Model* m, const int* seqs, int B, int T, long count,
 // ============================================================================
 // 3 train
 
-// One optimizer step. The next one's sequences are drawn while a GPU is busy with this one's, and
-// before its update: whatever reads a file may fail, and then the weights are those of `step`.
+// Gathers what the update of this step needs to know.
+static Update update_of(const Flags& f, long step) {
+    Update o;
+    o.lr = learning_rate(schedule_of(f), step);
+    o.beta1 = f.beta1;
+    o.beta2 = f.beta2;
+    o.eps = f.adam_eps;
+    o.weight_decay = f.weight_decay;
+    o.step = step + 1;
+    return o;
+}
+
+// Takes one optimizer step. The next one's sequences are drawn while a GPU is busy with this one's,
+// and before its update: whatever reads a file may fail, and then the weights are those of `step`.
 static StepSums train_step(Run* r, long step) {
     Model* m = &r->m;
     const Flags& f = r->f;
-    const int T = f.arch.T, B = f.batch;
+    const int T = f.arch.T;
+    const int B = f.batch;
     const long n = r->accum * f.batch;
     run_draw(r);
     const int* seqs = r->seqs.data();
@@ -692,37 +813,45 @@ static StepSums train_step(Run* r, long step) {
         model_accumulate(m, seqs + i * (T + 1), B, T, count, i + B == n);
     }
     if (step + 1 < f.steps) { run_draw_ahead(r); }
-    const Update o = { (float)learning_rate(schedule_of(f), step), (float)f.beta1, (float)f.beta2,
-                      (float)f.adam_eps, (float)f.weight_decay, step + 1 };
-    return model_update(m, o, f.grad_clip, optimizer_of(f.optimizer));
+    return model_update(m, update_of(f, step), f.grad_clip, optimizer_of(f.optimizer));
+}
+
+// Tells whether the model is evaluated before the next step.
+static bool evaluation_due(const Run& r, long step) {
+    const Flags& f = r.f;
+    const bool evaluated = r.resumed && step == r.first; // before the checkpoint was saved
+    const bool last = step >= f.steps;
+    const bool regular = f.eval_every && step % f.eval_every == 0;
+    return !evaluated && (last || step == 0 || regular);
 }
 
 int command_train(Flags flags) {
     ops::tune_products();
     ops::use_graph(flags.graph);
     Run r = run_open(flags);
-    const Flags& f = r.f;
     run_describe(r);
     log_begin(&r);
     run_check_log(r);
     on_signals();
     long step = r.first;
     for (;; step++) { // at the top, `step` updates have been made
-        const bool loaded = r.resumed && step == r.first, last = step >= f.steps;
         const Due due = run_due(r, step);
         const std::vector<uint64_t> place = run_place(r);
-        const bool due_eval = last || step == 0 || (f.eval_every && step % f.eval_every == 0);
-        if (!loaded && due_eval && !survives([&] { run_evaluate(&r, step); })) {
-            run_lost_data(&r, step, place);
+        auto guarded = [&](const std::function<void()>& work) {
+            if (!survives(work)) { run_lost_data(&r, step, place); }
+        };
+        if (evaluation_due(r, step)) {
+            guarded([&] { run_evaluate(&r, step); });
         }
         if (due.save) { run_save(&r, step, due.keep); }
-        if (last || due.stop) { break; }
+        if (step >= r.f.steps || due.stop) { break; }
+
         const double begin = now_ms();
         StepSums sums;
-        if (!survives([&] { sums = train_step(&r, step); })) { run_lost_data(&r, step, place); }
-        const double loss = sums.loss, grad_norm = sqrt(sums.squares);
-        run_report_step(&r, step + 1, loss, grad_norm, now_ms() - begin);
-        if (std::isnan(sums.grad_scale)) { run_diverged(r, step + 1, loss, grad_norm); }
+        guarded([&] { sums = train_step(&r, step); });
+        const double grad_norm = sqrt(sums.squares);
+        run_report_step(&r, step + 1, sums.loss, grad_norm, now_ms() - begin);
+        if (std::isnan(sums.grad_scale)) { run_diverged(r, step + 1, sums.loss, grad_norm); }
     }
     run_finish(&r, step);
     model_free(&r.m);
@@ -734,28 +863,36 @@ int command_train(Flags flags) {
 // 4 main
 
 #ifndef TESTING
-// Where a command takes a checkpoint, a run's directory stands for the newest one in it.
-static void words_to_checkpoints(const CommandRow& command, Flags* f) {
-    if (strcmp(command.words, "CHECKPOINT")) { return; }
-    for (auto& word : f->words) { word = checkpoint_in(word); }
+// Replaces a run's directory by the newest checkpoint in it, where the command takes a checkpoint.
+static void words_to_checkpoints(char letter, Flags* f) {
+    for (auto& command : COMMAND_ROWS) {
+        const bool takes_one = strcmp(command.words, "CHECKPOINT") == 0;
+        if (command.letter != letter || !takes_one) { continue; }
+        for (auto& word : f->words) { word = checkpoint_in(word); }
+    }
+}
+
+static void require_one_process() {
+    if (dist::world == 1) { return; }
+    die(EXIT_USER, strf("%d processes were started, but only train can use many", dist::world),
+        "run this command without mpirun, srun or torchrun");
 }
 
 int main(int argc, char** argv) {
     process_begin(argv);
-    char letter;
-    if (argc == 1) { welcome(); return 0; }
+    if (argc == 1) {
+        welcome();
+        return 0;
+    }
     dist::start();
+    char letter;
     Flags f = flags_parse(argc, argv, &letter);
     command_known(f, letter);
-    if (dist::world > 1 && letter != 't') {
-        die(EXIT_USER,
-            strf("%d processes were started, but only train can use many", dist::world),
-            "run this command without mpirun, srun or torchrun");
-    }
+    if (letter != 't') { require_one_process(); }
     threads_check();
     const bool computes = letter != 'k';         // all but tokenize
     if (computes) { product_settle(f); }
-    for (auto& row : COMMAND_ROWS) { if (row.letter == letter) { words_to_checkpoints(row, &f); } }
+    words_to_checkpoints(letter, &f);
     if (computes) { ops::device_start(); }       // no GPU, old GPU, old driver: reported first
     #define X(name, mark, ...) if (letter == mark) { return command_##name(f); }
     COMMANDS(X)

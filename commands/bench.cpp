@@ -116,7 +116,7 @@ void OpTable::stages() {
     const double calls = accum * m->arch.L;
     const int N = ::rows(m);
     for (auto& stage : LAYER_STAGES) {
-        if (!stage.when(m->sizes, 0)) { continue; }
+        if (!stage.when(m, 0)) { continue; }
         const StageCost cost = stage.cost(m->sizes);
         const double weights = cost.flops / 2;
         const double bytes = sizeof(real) * (cost.moved * N + weights);
@@ -140,7 +140,7 @@ void OpTable::head() {
     const double C = m->arch.C;
     const double V = m->arch.V;
     const int N = ::rows(m);
-    const int R = m->R;
+    const int R = m->lm_head_rows;
     const double chunks = (N + R - 1) / R;
 
     const double flops = 6.0 * R * C * V;
@@ -151,7 +151,7 @@ void OpTable::head() {
         const int T = m->T;
         m->B = 1;
         m->T = R; // one chunk of rows
-        model_head(m, 1e-3f);
+        model_lm_head(m, 1e-3f);
         m->B = B;
         m->T = T;
     });

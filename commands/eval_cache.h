@@ -219,11 +219,11 @@ inline std::vector<char> evict_choose(const Evict& e, const std::vector<double>&
 
 // Returns the angles that layer l turns q and k by per position, none if it does not turn them.
 inline std::vector<double> layer_angles(const Model* m, int l) {
-    if (!layer_turns(m, l)) {
+    if (!layer_rope(m, l)) {
         return {};
     }
     const Arch& c = m->arch;
-    const bool local = is_local(c, l) && m->turns_local;
+    const bool local = is_local(c, l) && m->rope_local;
     const double base = local ? c.rope_local : c.rope_base;
     double length;
     return rope_angles(c, base, !local, &length);
@@ -254,7 +254,7 @@ struct EvalAttention {
         const size_t stars = (size_t)bias_rows(c) * c.HS;
         const bool logit = m->sizes.bias.column == LOGIT_COLUMN;
 
-        qkv = host_read(act_qkv(m, l), N * m->sizes.W);
+        qkv = host_read(act_qkv(m, l), N * m->sizes.qkv_width);
         k_star = host_read(star_k(m, l), logit ? c.NH : stars);
         v_star = host_read(star_v(m, l), stars);
 

@@ -48,20 +48,24 @@ inline void change_edit(Change* e, Model* m, Edit* edit, int l) {
         if (!e->record) { host_write(device, x); }
     };
     switch (edit->place) {
-        case PLACE_q:    work(act_qkv(m, l), NULL, d.W, 0, d.NH * d.HS, d.HS); break;
-        case PLACE_k:    work(act_qkv(m, l), NULL, d.W, d.NH * d.HS, d.KV * d.HS, d.HS); break;
-        case PLACE_v:    work(act_qkv(m, l), NULL, d.W, d.QK, d.KV * d.HS, d.HS); break;
-        case PLACE_head: work(act_att(m, l), NULL, d.NH * d.HS, 0, d.NH * d.HS, d.HS); break;
+        case PLACE_q:    work(act_qkv(m, l), NULL, d.qkv_width, 0, d.q_width, d.HS); break;
+        case PLACE_k:    work(act_qkv(m, l), NULL, d.qkv_width, d.q_width, d.kv_width, d.HS); break;
+        case PLACE_v:
+            work(act_qkv(m, l), NULL, d.qkv_width, d.qk_width, d.kv_width, d.HS);
+            break;
+        case PLACE_head: work(act_att(m, l), NULL, d.q_width, 0, d.q_width, d.HS); break;
         case PLACE_attn: work(act_x(m, 2 * l + 1), act_x(m, 2 * l), d.C, 0, d.C, 1); break;
         case PLACE_mlp:  work(act_x(m, 2 * l + 2), act_x(m, 2 * l + 1), d.C, 0, d.C, 1); break;
         case PLACE_h:    work(act_x(m, 2 * l + 2), NULL, d.C, 0, d.C, 1); break;
         case PLACE_gate: {
-            Host g = host_read(act_gate(m, l), N * d.G);
-            Host att = host_read(act_att(m, l), N * d.NH * d.HS);
+            Host g = host_read(act_gate(m, l), N * d.gate_width);
+            Host att = host_read(act_att(m, l), N * d.q_width);
             for (auto& x : g) { x = sigmoid_(x); }
-            edit_or_record(e, edit, l, place_rows(m, &g, NULL, d.G, 0, d.G, gate_width(m)));
+            const int per_head = gates_per_head(m);
+            edit_or_record(e, edit, l,
+                           place_rows(m, &g, NULL, d.gate_width, 0, d.gate_width, per_head));
             for (size_t i = 0; i < att.size(); i++) {
-                att[i] *= g[gate_width(m) == 1 ? i / d.HS : i];
+                att[i] *= g[per_head == 1 ? i / d.HS : i];
             }
             if (!e->record) { host_write(act_gated(m, l), att); }
             break;
@@ -73,11 +77,11 @@ inline void change_edit(Change* e, Model* m, Edit* edit, int l) {
 // keys and values of layer l, rounded before attention reads them
 inline void change_kv(Change* e, Model* m, int l) {
     const Sizes& d = m->sizes;
-    Host x = host_read(act_qkv(m, l), (size_t)rows(m) * d.W);
-    bits_apply(&e->bits, "k", l, place_rows(m, &x, NULL, d.W, d.NH * d.HS, d.KV * d.HS, d.HS),
-               e->bits.kv, true);
-    bits_apply(&e->bits, "v", l, place_rows(m, &x, NULL, d.W, d.QK, d.KV * d.HS, d.HS), e->bits.kv,
-               true);
+    Host x = host_read(act_qkv(m, l), (size_t)rows(m) * d.qkv_width);
+    const Rows k = place_rows(m, &x, NULL, d.qkv_width, d.q_width, d.kv_width, d.HS);
+    const Rows v = place_rows(m, &x, NULL, d.qkv_width, d.qk_width, d.kv_width, d.HS);
+    bits_apply(&e->bits, "k", l, k, e->bits.kv, true);
+    bits_apply(&e->bits, "v", l, v, e->bits.kv, true);
     if (!e->bits.calibrating) { host_write(act_qkv(m, l), x); }
 }
 

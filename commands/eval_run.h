@@ -198,7 +198,7 @@ inline NormPair eval_gradients(Model* m, const int* seqs, int n, int T, int batc
         model_zero(m);
         model_load(m, seqs + (size_t)i * (T + 1), std::min(chunk, n - i), T);
         model_body(m);
-        model_head(m, 1);
+        model_lm_head(m, 1);
         model_backward(m, false, add);
     }
     ops::device_free(there);

@@ -10,13 +10,8 @@ memory_needed.h -- the memory that a model takes, in words, and a check that it 
 // Returns the bytes of the activations of B sequences of T tokens; *table: MiB of each tensor, in
 // words.
 inline size_t acts_bytes(const Arch& c, bool train, long B, long T, std::string* table = NULL) {
-    const Layout layout(c);
     Acts none;
-    T += layout.bias.token;
-
-    const long most = ops::lm_head_rows(c.V, sizeof(real), train);
-    const long R = std::min<long>(most, B * T);
-    return layout.acts(&none, NULL, train, B, T, R, table);
+    return Layout(c).acts(&none, NULL, acts_shape(c, train, B, T), table);
 }
 
 // Returns the bytes of the tables of positions for sequences of T tokens.

@@ -91,9 +91,9 @@ static void init_logits(Model* m, const Flags& f) {
     for (auto& t : m->tensors) {
         if (!ends_with(t.name, ".sinks")) { continue; }
         const std::vector<acc> z(t.count, acc(f.init_logit));
-        ops::to_device(array_place(m, m->master) + t.at, z.data(), t.count * sizeof(acc));
+        ops::to_device(full_array(m, m->master) + t.at, z.data(), t.count * sizeof(acc));
     }
-    weights_keep(m);
+    publish_weights(m);
 }
 
 // --only: the words; each has to be in the name of some tensor

@@ -335,13 +335,16 @@ struct ScoreRow { long row; int token; ScoreRequest* request; };
 static void score_head(Model* m, const std::vector<ScoreRow>& heads, bool greedy) {
     const Arch& c = m->arch;
     const size_t C = c.C, V = c.V;
-    std::vector<real> top(rows(m) * C), some(m->R * C), logits(greedy ? m->R * V : 0);
-    std::vector<int> targets(m->R);
-    std::vector<acc> losses(m->R);
+    const int at_once = m->lm_head_rows;
+    std::vector<real> top(rows(m) * C);
+    std::vector<real> some(at_once * C);
+    std::vector<real> logits(greedy ? at_once * V : 0);
+    std::vector<int> targets(at_once);
+    std::vector<acc> losses(at_once);
     real* device = (real*)ops::device_malloc(some.size() * sizeof(real));
     ops::to_host(top.data(), act_top(m), top.size() * sizeof(real));
-    for (size_t first = 0; first < heads.size(); first += m->R) {
-        const int n = std::min<size_t>(m->R, heads.size() - first);
+    for (size_t first = 0; first < heads.size(); first += at_once) {
+        const int n = std::min<size_t>(at_once, heads.size() - first);
         for (int i = 0; i < n; i++) {
             std::copy_n(&top[heads[first + i].row * C], C, &some[i * C]);
             targets[i] = heads[first + i].token;
@@ -349,7 +352,7 @@ static void score_head(Model* m, const std::vector<ScoreRow>& heads, bool greedy
         ops::to_device(device, some.data(), n * C * sizeof(real));
         ops::to_device(m->targets, targets.data(), n * sizeof(int));
         if (ops::lm_head_part && !greedy) {
-            head_losses(m, m->acts.losses, device, m->targets, n);
+            lm_head_losses(m, m->acts.losses, device, m->targets, n);
         } else {
             ops::matmul_forward(m->acts.logits, device, m->weights.lmw, m->weights.lmb, NULL, n, C,
                                 V);

@@ -95,7 +95,7 @@ inline void delta_head(Model* m, int l, long b, long h) {
     const auto& w = m->weights.layer[l];
     const Acts& a = m->acts;
     const DeltaPlaces at(m->arch);
-    const long wide = m->sizes.DW;                   // of a row after the convolution
+    const long wide = m->sizes.delta_qkv_width;      // of a row after the convolution
     const long all = at.KH * at.group();             // and before it
     const long key = h / at.shared();
     const acc rate = std::exp(acc(w.delta_a[h]));
@@ -131,13 +131,13 @@ inline void delta_forward(Model* m, int l) {
     const long C = m->sizes.C;
     const long N = rows(m);
     const long all = at.KH * at.group();
-    const long wide = m->sizes.DW;
+    const long wide = m->sizes.delta_qkv_width;
     ops::matmul_forward(a.delta_in, act_n(m, 2 * l), w.delta_inw, NULL, NULL, N, C, all);
     ops::matmul_forward(a.delta_ba, act_n(m, 2 * l), w.delta_baw, NULL, NULL, N, C, 2 * at.VH);
     for (long row = 0; row < N; row++) {
         delta_gather(a.delta_mix + row * wide, a.delta_in + row * all, at);
     }
-    acc* before = m->memory ? mixer_memory(m, l) + at.VH * at.DK * at.DV : NULL;
+    acc* before = m->mixer_state ? mixer_memory(m, l) + at.VH * at.DK * at.DV : NULL;
     const int past = m->spans[0].position;       // the only span: forest_fits
     const int taps = m->arch.delta_conv;
     const ConvolutionInput input = { a.delta_mix, wide, before, past, wide, taps };
@@ -149,7 +149,8 @@ inline void delta_forward(Model* m, int l) {
             delta_head(m, l, b, h);
         }
     }
-    output_forward(m, 2 * l, a.delta_out, w.delta_outw, NULL, at.VH * at.DV);
+    const long out_width = m->sizes.delta_out_width;
+    output_forward(m, 2 * l, a.delta_out, { w.delta_outw, NULL, NULL, NULL, out_width, C });
 }
 
 // Stands in the list of stages and is never called: model_new trains no such model.

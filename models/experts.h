@@ -74,7 +74,7 @@ inline void experts_answer(Model* m, int l, long e, int n) {
     const Acts& a = m->acts;
     const long C = m->sizes.C;
     const long F = m->sizes.F;
-    const long FH = m->sizes.FH;
+    const long FH = m->sizes.up_width;
     const real* up = w.egw + e * FH * C;
     const real* up_bias = w.egb ? w.egb + e * FH : NULL;
     const real* down = w.edw + e * C * F;

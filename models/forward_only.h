@@ -30,52 +30,52 @@ config.json.
     X(int,   delta_conv,   0,             "",   "--delta-conv",      "train_sink.delta_conv",               0, 65535, "", "delta rule: tokens that the convolution spans")
 
 #define FORWARD_ONLY_PARAMS(LAYER) \
-    LAYER(routerw, "mlp.router.weight",                mixture(l),            c.experts, C, LINEAR(C)) \
-    LAYER(routerb, "mlp.router.bias",                  mixture(l) && c.router_bias, VECTOR, c.experts, ZEROS) \
-    LAYER(egw,     "mlp.experts.gate_up_proj.weight",  mixture(l),            c.experts * FH, C, LINEAR(C)) \
-    LAYER(egb,     "mlp.experts.gate_up_proj.bias",    mixture(l) && c.ffn_bias, VECTOR, c.experts * FH, ZEROS) \
-    LAYER(edw,     "mlp.experts.down_proj.weight",     mixture(l),            c.experts * C, F, LINEAR(F)) \
-    LAYER(edb,     "mlp.experts.down_proj.bias",       mixture(l) && c.ffn_bias, VECTOR, c.experts * C, ZEROS) \
-    LAYER(sharedgw, "mlp.shared_expert.gate_proj.weight", mixture(l) && c.shared_expert, c.shared_expert, C, LINEAR(C)) \
-    LAYER(sharedupw, "mlp.shared_expert.up_proj.weight",  mixture(l) && c.shared_expert, c.shared_expert, C, LINEAR(C)) \
-    LAYER(shareddw, "mlp.shared_expert.down_proj.weight", mixture(l) && c.shared_expert, C, c.shared_expert, LINEAR(c.shared_expert)) \
-    LAYER(sharedw,  "mlp.shared_expert_gate.weight",      mixture(l) && c.shared_expert, 1, C,  LINEAR(C)) \
-    LAYER(mamba_inw,   "mamba.in_proj.weight",         mamba(l),              2 * MW,   C,  LINEAR(C)) \
-    LAYER(mamba_convw, "mamba.conv1d.weight",          mamba(l),              MW, c.mamba_conv, LINEAR(c.mamba_conv)) \
-    LAYER(mamba_convb, "mamba.conv1d.bias",            mamba(l),              VECTOR,   MW, ZEROS) \
-    LAYER(mamba_dbcw,  "mamba.x_proj.weight",          mamba(l),              MP,       MW, LINEAR(MW)) \
-    LAYER(mamba_dn,    "mamba.dt_layernorm.weight",    mamba(l),              VECTOR,   c.mamba_rank, ONES) \
-    LAYER(mamba_bn,    "mamba.b_layernorm.weight",     mamba(l),              VECTOR,   MS, ONES) \
-    LAYER(mamba_cn,    "mamba.c_layernorm.weight",     mamba(l),              VECTOR,   MS, ONES) \
-    LAYER(mamba_stepw, "mamba.dt_proj.weight",         mamba(l),              MW, c.mamba_rank, LINEAR(c.mamba_rank)) \
-    LAYER(mamba_stepb, "mamba.dt_proj.bias",           mamba(l),              VECTOR,   MW, ZEROS) \
-    LAYER(mamba_a,     "mamba.A_log",                  mamba(l),              MW,       MS, ZEROS) \
-    LAYER(mamba_skip,  "mamba.D",                      mamba(l),              VECTOR,   MW, ONES) \
-    LAYER(mamba_outw,  "mamba.out_proj.weight",        mamba(l),              C,        MW, LINEAR(MW)) \
-    LAYER(delta_inw,   "linear_attn.in_proj_qkvz.weight", delta(l),           DQ,       C,  LINEAR(C)) \
-    LAYER(delta_baw,   "linear_attn.in_proj_ba.weight", delta(l),             2 * c.delta_values, C, LINEAR(C)) \
-    LAYER(delta_convw, "linear_attn.conv1d.weight",    delta(l),              DW, c.delta_conv, LINEAR(c.delta_conv)) \
-    LAYER(delta_dt,    "linear_attn.dt_bias",          delta(l),              VECTOR,   c.delta_values, ONES) \
-    LAYER(delta_a,     "linear_attn.A_log",            delta(l),              VECTOR,   c.delta_values, ZEROS) \
-    LAYER(delta_norm,  "linear_attn.norm.weight",      delta(l),              VECTOR,   c.delta_value_size, ONES) \
-    LAYER(delta_outw,  "linear_attn.out_proj.weight",  delta(l),              C,        DO, LINEAR(DO))
+    LAYER(routerw,     "mlp.router.weight",                     mixture(l),            arch.experts,     C,               LINEAR(C)) \
+    LAYER(routerb,     "mlp.router.bias",                       mixture(l) && arch.router_bias, VECTOR,  arch.experts,    ZEROS) \
+    LAYER(egw,         "mlp.experts.gate_up_proj.weight",       mixture(l),            arch.experts * up_width, C,        LINEAR(C)) \
+    LAYER(egb,         "mlp.experts.gate_up_proj.bias",         mixture(l) && arch.ffn_bias, VECTOR,     arch.experts * up_width, ZEROS) \
+    LAYER(edw,         "mlp.experts.down_proj.weight",          mixture(l),            arch.experts * C, F,               LINEAR(F)) \
+    LAYER(edb,         "mlp.experts.down_proj.bias",            mixture(l) && arch.ffn_bias, VECTOR,     arch.experts * C, ZEROS) \
+    LAYER(sharedgw,    "mlp.shared_expert.gate_proj.weight",    mixture(l) && arch.shared_expert, arch.shared_expert, C,  LINEAR(C)) \
+    LAYER(sharedupw,   "mlp.shared_expert.up_proj.weight",      mixture(l) && arch.shared_expert, arch.shared_expert, C,  LINEAR(C)) \
+    LAYER(shareddw,    "mlp.shared_expert.down_proj.weight",    mixture(l) && arch.shared_expert, C,     arch.shared_expert, LINEAR(arch.shared_expert)) \
+    LAYER(sharedw,     "mlp.shared_expert_gate.weight",         mixture(l) && arch.shared_expert, 1,     C,               LINEAR(C)) \
+    LAYER(mamba_inw,   "mamba.in_proj.weight",                  mamba(l),              2 * mamba_width,  C,               LINEAR(C)) \
+    LAYER(mamba_convw, "mamba.conv1d.weight",                   mamba(l),              mamba_width,      arch.mamba_conv, LINEAR(arch.mamba_conv)) \
+    LAYER(mamba_convb, "mamba.conv1d.bias",                     mamba(l),              VECTOR,           mamba_width,     ZEROS) \
+    LAYER(mamba_dbcw,  "mamba.x_proj.weight",                   mamba(l),              mamba_dbc_width,  mamba_width,     LINEAR(mamba_width)) \
+    LAYER(mamba_dn,    "mamba.dt_layernorm.weight",             mamba(l),              VECTOR,           arch.mamba_rank, ONES) \
+    LAYER(mamba_bn,    "mamba.b_layernorm.weight",              mamba(l),              VECTOR,           mamba_state,     ONES) \
+    LAYER(mamba_cn,    "mamba.c_layernorm.weight",              mamba(l),              VECTOR,           mamba_state,     ONES) \
+    LAYER(mamba_stepw, "mamba.dt_proj.weight",                  mamba(l),              mamba_width,      arch.mamba_rank, LINEAR(arch.mamba_rank)) \
+    LAYER(mamba_stepb, "mamba.dt_proj.bias",                    mamba(l),              VECTOR,           mamba_width,     ZEROS) \
+    LAYER(mamba_a,     "mamba.A_log",                           mamba(l),              mamba_width,      mamba_state,     ZEROS) \
+    LAYER(mamba_skip,  "mamba.D",                               mamba(l),              VECTOR,           mamba_width,     ONES) \
+    LAYER(mamba_outw,  "mamba.out_proj.weight",                 mamba(l),              C,                mamba_width,     LINEAR(mamba_width)) \
+    LAYER(delta_inw,   "linear_attn.in_proj_qkvz.weight",       delta(l),              delta_qkvz_width, C,               LINEAR(C)) \
+    LAYER(delta_baw,   "linear_attn.in_proj_ba.weight",         delta(l),              2 * arch.delta_values, C,          LINEAR(C)) \
+    LAYER(delta_convw, "linear_attn.conv1d.weight",             delta(l),              delta_qkv_width,  arch.delta_conv, LINEAR(arch.delta_conv)) \
+    LAYER(delta_dt,    "linear_attn.dt_bias",                   delta(l),              VECTOR,           arch.delta_values, ONES) \
+    LAYER(delta_a,     "linear_attn.A_log",                     delta(l),              VECTOR,           arch.delta_values, ZEROS) \
+    LAYER(delta_norm,  "linear_attn.norm.weight",               delta(l),              VECTOR,           arch.delta_value_size, ONES) \
+    LAYER(delta_outw,  "linear_attn.out_proj.weight",           delta(l),              C,                delta_out_width, LINEAR(delta_out_width))
 
 #define FORWARD_ONLY_ACTS(X) \
-    X(real, router,  N * c.experts)                   /* (N, experts)            its logits */ \
-    X(real, gathered, c.experts ? N * C : 0)          /* (N, C)                  what one expert reads, */ \
-    X(real, answer,  c.experts ? N * C : 0)           /* (N, C)                  and what it answers */ \
-    X(real, shared_h, 2 * N * c.shared_expert)        /* (N, 2S)                 the shared expert: gate | up */ \
-    X(real, shared_a, N * c.shared_expert)            /* (N, S)                  after the activation */ \
-    X(real, shared_g, c.shared_expert ? N : 0)        /* (N)                     its gate before the sigmoid */ \
-    X(real, mamba_in,   2 * N * MW)                   /* (N, 2 MW)               Mamba: u | z */ \
-    X(real, mamba_u,    N * MW)                       /* (N, MW)                 u after the convolution */ \
-    X(real, mamba_dbc,  N * MP)                       /* (N, MP)                 d | b | c */ \
-    X(real, mamba_d,    N * c.mamba_rank)             /* (N, rank)               d after its norm */ \
-    X(real, mamba_step, N * MW)                       /* (N, MW)                 step sizes before softplus */ \
-    X(real, mamba_out,  N * MW)                       /* (N, MW)                 what W_out reads */ \
-    X(real, delta_in,   N * DQ)                       /* (N, DQ)                 delta rule: q | k | v | z of each key head */ \
-    X(real, delta_ba,   2 * N * c.delta_values)       /* (N, 2 VH)               b | a of each key head */ \
-    X(real, delta_mix,  N * DW)                       /* (N, DW)                 q | k | v of all heads */ \
-    X(real, delta_qkv,  N * DW)                       /* (N, DW)                 after the convolution */ \
-    X(real, delta_out,  N * DO)                       /* (N, DO)                 what W_out reads */
+    X(real, router,     N * arch.experts)                               /* (N, experts)            its logits */ \
+    X(real, gathered,   arch.experts ? N * C : 0)                       /* (N, C)                  what one expert reads, */ \
+    X(real, answer,     arch.experts ? N * C : 0)                       /* (N, C)                  and what it answers */ \
+    X(real, shared_h,   2 * N * arch.shared_expert)                     /* (N, 2 shared_expert)    the shared expert: gate | up */ \
+    X(real, shared_a,   N * arch.shared_expert)                         /* (N, shared_expert)      after the activation */ \
+    X(real, shared_g,   arch.shared_expert ? N : 0)                     /* (N)                     its gate before the sigmoid */ \
+    X(real, mamba_in,   2 * N * mamba_width)                            /* (N, 2 MW)               Mamba, MW = mamba_width: u | z */ \
+    X(real, mamba_u,    N * mamba_width)                                /* (N, MW)                 u after the convolution */ \
+    X(real, mamba_dbc,  N * mamba_dbc_width)                            /* (N, mamba_dbc_width)    d | b | c */ \
+    X(real, mamba_d,    N * arch.mamba_rank)                            /* (N, rank)               d after its norm */ \
+    X(real, mamba_step, N * mamba_width)                                /* (N, MW)                 step sizes before softplus */ \
+    X(real, mamba_out,  N * mamba_width)                                /* (N, MW)                 what W_out reads */ \
+    X(real, delta_in,   N * delta_qkvz_width)                           /* (N, delta_qkvz_width)   delta rule: q | k | v | z of each key head */ \
+    X(real, delta_ba,   2 * N * arch.delta_values)                      /* (N, 2 VH)               b | a of each key head */ \
+    X(real, delta_mix,  N * delta_qkv_width)                            /* (N, delta_qkv_width)    q | k | v of all heads */ \
+    X(real, delta_qkv,  N * delta_qkv_width)                            /* (N, delta_qkv_width)    after the convolution */ \
+    X(real, delta_out,  N * delta_out_width)                            /* (N, delta_out_width)    what W_out reads */
 #endif // FORWARD_ONLY_H

@@ -23,7 +23,7 @@ inline acc softplus(acc x) { return x > 20 ? x : std::log1p(std::exp(x)); }
 // Returns what layer l remembers for the tokens that follow, if generation keeps that. Of Mamba h
 // (MW, MS), and behind it the last K - 1 numbers u of every channel (K - 1, MW), the newest first.
 inline acc* mixer_memory(const Model* m, int l) {
-    return m->memory ? m->memory + l * mixer_numbers(m) : NULL;
+    return m->mixer_state ? m->mixer_state + l * mixer_numbers(m) : NULL;
 }
 
 // The numbers u that a convolution reads.
@@ -95,9 +95,9 @@ inline void mamba_norm(real* out, const real* x, const real* weight, float eps, 
 inline void mamba_channel(Model* m, int l, long b, long i) {
     const auto& w = m->weights.layer[l];
     const Acts& a = m->acts;
-    const long MW = m->sizes.MW;
-    const long MS = m->sizes.MS;
-    const long MP = m->sizes.MP;
+    const long MW = m->sizes.mamba_width;
+    const long MS = m->sizes.mamba_state;
+    const long MP = m->sizes.mamba_dbc_width;
     acc* memory = mixer_memory(m, l);
     const real* log_rate = w.mamba_a + i * MS;
     std::vector<acc> h(MS);
@@ -129,14 +129,14 @@ inline void mamba_forward(Model* m, int l) {
     const auto& w = m->weights.layer[l];
     const Acts& a = m->acts;
     const long C = m->sizes.C;
-    const long MW = m->sizes.MW;
-    const long MS = m->sizes.MS;
-    const long MP = m->sizes.MP;
+    const long MW = m->sizes.mamba_width;
+    const long MS = m->sizes.mamba_state;
+    const long MP = m->sizes.mamba_dbc_width;
     const long rank = m->arch.mamba_rank;
     const long N = rows(m);
     ops::matmul_forward(a.mamba_in, act_n(m, 2 * l), w.mamba_inw, NULL, NULL, N, C, 2 * MW);
 
-    acc* before = m->memory ? mixer_memory(m, l) + MW * MS : NULL;
+    acc* before = m->mixer_state ? mixer_memory(m, l) + MW * MS : NULL;
     const int past = m->spans[0].position; // the only span: forest_fits
     const int taps = m->arch.mamba_conv;
     const ConvolutionInput input = { a.mamba_in, 2 * MW, before, past, MW, taps };
@@ -158,7 +158,7 @@ inline void mamba_forward(Model* m, int l) {
     for (long b = 0; b < m->B; b++) {
         for (long i = 0; i < MW; i++) { mamba_channel(m, l, b, i); }
     }
-    output_forward(m, 2 * l, a.mamba_out, w.mamba_outw, NULL, MW);
+    output_forward(m, 2 * l, a.mamba_out, { w.mamba_outw, NULL, NULL, NULL, MW, C });
 }
 
 // Stands in the list of stages and is never called: model_new trains no such model.

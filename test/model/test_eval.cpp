@@ -581,7 +581,7 @@ static void test_edits(Setting* s, const Naive& net, const Row& plain) {
               }
           } },
     };
-    static const int gate_of = gate_width(&s->m);        // numbers of a head's gate
+    static const int gate_of = gates_per_head(&s->m);        // numbers of a head's gate
     const Case gates[] = {
         { "gate:1:1:0=0.25", [](const std::string& p, int l, Mat* x) {
               if (p == "gate" && l == 1) {
@@ -867,7 +867,7 @@ static void test_gradients(Setting* s, const Naive& net) {
         model_zero(&with);
         model_load(&with, &s->seqs[b * (T + 1)], 1, T);
         model_body(&with);
-        model_head(&with, 1);
+        model_lm_head(&with, 1);
         model_backward(&with, false, [&](int l) {
             for (int t = 1; t < T && l == 1; t++) {
                 const acc* d = with.acts.dx + (size_t)(t + with.sizes.bias.token) * C;

@@ -33,13 +33,13 @@ static std::vector<Array> arrays_of(const Model* m, int l) {
         { "x_2l+2", act_x(m, 2 * l + 2), d.C },
         { "n_2l", act_n(m, 2 * l), d.C },
         { "n_2l+1", act_n(m, 2 * l + 1), d.C },
-        { "qkv", act_qkv(m, l), d.W },
-        { "att", act_att(m, l), d.NH * d.HS },
+        { "qkv", act_qkv(m, l), d.qkv_width },
+        { "att", act_att(m, l), d.q_width },
     };
-    if (d.gate) { arrays.push_back({ "gate", act_gate(m, l), d.G }); }
-    if (d.gate) { arrays.push_back({ "gated", act_gated(m, l), d.NH * d.HS }); }
+    if (d.gate) { arrays.push_back({ "gate", act_gate(m, l), d.gate_width }); }
+    if (d.gate) { arrays.push_back({ "gated", act_gated(m, l), d.q_width }); }
     if (d.combine) { arrays.push_back({ "heads", act_heads(m, l), d.OC }); }
-    if (!d.mixture(l)) { arrays.push_back({ "fch", act_fch(m, l), d.FH }); }
+    if (!d.mixture(l)) { arrays.push_back({ "fch", act_fch(m, l), d.up_width }); }
     if (!d.mixture(l)) { arrays.push_back({ "fca", act_fca(m, l), d.F }); }
     return arrays;
 }
