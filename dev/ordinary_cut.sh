@@ -1,0 +1,55 @@
+#!/bin/sh
+# ordinary_cut.sh cut|probe|train|control NAME OUT [SEED] -- one step of the cuts of SmolLM2-135M
+# in dev/log/ordinary-sink.md
+#
+#   ./train_sink export SmolLM2-135M-Instruct.Q4_1.gguf -o OUT/whole
+#   python3 dev/make/cut_model.py OUT/whole OUT/v1024 --vocab 1024          and 4096
+#   ./train_sink tokenize TRAIN.jsonl.zst --val VAL.jsonl.zst --tokenizer OUT/v1024/tokenizer.json
+#       -o OUT/text1024                                                     and 4096
+#   dev/ordinary_cut.sh cut 9M OUT
+#   dev/ordinary_cut.sh probe 9M OUT
+#   BF16=build/cpu-PRECISION=bf16/train_sink dev/ordinary_cut.sh train 9M OUT
+#
+# NAME is 31M, 16M, 9M, 6M, 3M, or a list of layers such as 0-3,11. Control: the same shape from
+# random weights. One thread.
+set -eu
+[ $# -ge 3 ] || { sed -n '2,14p' "$0" | sed 's/^# \{0,1\}//'; exit 2; }
+verb=$1 name=$2 out=$3 seed=${4:-1}
+: "${BIN:=./train_sink}" "${BF16:=$BIN}" "${PYTHON:=python3}"
+
+vocab=4096 steps=500 inside=
+case $name in
+    31M) layers=0-7 steps=200 ;;
+    16M) layers=0-3 steps=200 ;;
+    9M) layers=0-3 inside="--ffn 512" ;;
+    6M) layers=0-3 inside="--ffn 256" vocab=1024 ;;
+    3M) layers=0-3 inside="--ffn 192 --kv-heads 1" vocab=1024 ;;
+    *) layers=$name ;;
+esac
+text=$out/text$vocab
+shape() { # the flags of a model like the cut one
+    "$PYTHON" - "$out/cut-$name/config.json" <<'P'
+import json, sys
+o = json.load(open(sys.argv[1]))
+base = o.get("rope_theta") or o["rope_parameters"]["rope_theta"]
+print("--layers", o["num_hidden_layers"], "--width", o["hidden_size"], "--vocab", o["vocab_size"],
+      "--heads", o["num_attention_heads"], "--kv-heads", o["num_key_value_heads"],
+      "--head-dim", o.get("head_dim") or o["hidden_size"] // o["num_attention_heads"],
+      "--ffn-width", o["intermediate_size"], "--rope-base", base, "--tied", 1)
+P
+}
+
+export OMP_NUM_THREADS=1
+# shellcheck disable=SC2086,SC2046  # $inside and the shape are several words
+case $verb in
+    cut) exec "$PYTHON" dev/make/cut_model.py "$out/whole" "$out/cut-$name" --layers "$layers" \
+        --vocab $vocab $inside --text "$text" ;;
+    probe) exec "$BIN" probe "$out/cut-$name" -d "$text" --probe-len 64,256 \
+        --json "$out/$name.json" ;;
+    train) begin="--init $out/cut-$name" run=$out/$name-s$seed ;;
+    control) begin=$(shape) run=$out/$name-control-s$seed ;;
+    *) echo "error: $verb: wanted cut, probe, train or control" >&2; exit 2 ;;
+esac
+# shellcheck disable=SC2086
+exec "$BF16" train $begin -d "$text" -t 256 -b 8 --lr 1e-3 --warmup 50 --weight-decay 0.1 \
+    --seed "$seed" -n $steps --sample 0 --eval-every 50 --save-every 100 -o "$run"
