@@ -3,6 +3,7 @@
 # in dev/log/ordinary-sink.md
 #
 #   ./train_sink export SmolLM2-135M-Instruct.Q4_1.gguf -o OUT/whole
+#   python3 dev/make/gguf_to_json.py OUT/whole/tokenizer.gguf OUT/whole/tokenizer.json
 #   python3 dev/make/cut_model.py OUT/whole OUT/v1024 --vocab 1024          and 4096
 #   ./train_sink tokenize TRAIN.jsonl.zst --val VAL.jsonl.zst --tokenizer OUT/v1024/tokenizer.json
 #       -o OUT/text1024                                                     and 4096
@@ -11,16 +12,16 @@
 #   BF16=build/cpu-PRECISION=bf16/train_sink dev/ordinary_cut.sh train 9M OUT
 #
 # NAME is 31M, 16M, 9M, 6M, 3M, or a list of layers such as 0-3,11. Control: the same shape from
-# random weights. One thread.
+# random weights. One thread. A run goes on from its newest checkpoint; STEPS says to where.
 set -eu
-[ $# -ge 3 ] || { sed -n '2,14p' "$0" | sed 's/^# \{0,1\}//'; exit 2; }
+[ $# -ge 3 ] || { sed -n '2,15p' "$0" | sed 's/^# \{0,1\}//'; exit 2; }
 verb=$1 name=$2 out=$3 seed=${4:-1}
 : "${BIN:=./train_sink}" "${BF16:=$BIN}" "${PYTHON:=python3}"
 
-vocab=4096 steps=500 inside=
+vocab=4096 steps=${STEPS:-200} inside=
 case $name in
-    31M) layers=0-7 steps=200 ;;
-    16M) layers=0-3 steps=200 ;;
+    31M) layers=0-7 steps=${STEPS:-100} ;;
+    16M) layers=0-3 steps=${STEPS:-100} ;;
     9M) layers=0-3 inside="--ffn 512" ;;
     6M) layers=0-3 inside="--ffn 256" vocab=1024 ;;
     3M) layers=0-3 inside="--ffn 192 --kv-heads 1" vocab=1024 ;;
@@ -50,6 +51,8 @@ case $verb in
     control) begin=$(shape) run=$out/$name-control-s$seed ;;
     *) echo "error: $verb: wanted cut, probe, train or control" >&2; exit 2 ;;
 esac
+resume=
+if ls -d "$run"/step_* > /dev/null 2>&1; then resume=--resume begin=; fi
 # shellcheck disable=SC2086
 exec "$BF16" train $begin -d "$text" -t 256 -b 8 --lr 1e-3 --warmup 50 --weight-decay 0.1 \
-    --seed "$seed" -n $steps --sample 0 --eval-every 50 --save-every 100 -o "$run"
+    --seed "$seed" -n $steps --sample 0 --eval-every 25 --val-seqs 32 --save-every 100 -o "$run" $resume

@@ -16,7 +16,6 @@ import argparse
 import json
 import os
 import re
-import shutil
 import struct
 import sys
 
@@ -305,6 +304,7 @@ def main():
         config["vocab_size"] = a.vocab
     if a.ffn or a.kv_heads:
         cut_inside(tensors, config, a)
+    config.pop("train_sink", None)             # it says no more than the rest, and names a file
     os.makedirs(a.out)
     write_tensors(os.path.join(a.out, "model.safetensors"), tensors)
     for name, o in (("config.json", config), ("tokenizer.json", tokenizer)):
