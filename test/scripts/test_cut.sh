@@ -1,0 +1,76 @@
+# dev/make/cut_model.py on a tiny LLaMA: what is kept computes what it did, and what it measures to
+# choose neurons and heads is what `probe` measures
+. test/ok.sh
+need_python 15 test_cut
+export OMP_NUM_THREADS=1
+binary=build/cpu/train_sink; whole=test/score/llama; out=build/test/cut
+rm -rf $out; mkdir -p $out
+cut() { $PYTHON dev/make/cut_model.py "$@" > $out/stdout 2>&1; }
+python() { $PYTHON -c "import json, struct, sys; $1" > $out/stdout 2>&1; }
+random() { $binary probe "$1" --probe-input random --json "$2" > $out/probe.txt 2>&1; }
+
+# ---- layers: the first of two sees what it saw
+cut $whole $out/first --layers 0; ok $? "--layers 0: $(cat $out/stdout)"
+random $whole $out/whole.json && random $out/first $out/first.json
+ok $? "probe: $(cat $out/probe.txt)"
+python "a, b = [json.load(open('$out/%s.json' % n)) for n in ('whole', 'first')]
+assert len(b['alpha1']) == 1 and a['alpha1'][:1] == b['alpha1'], (a['alpha1'], b['alpha1'])
+assert a['h_norm_first'][:2] == b['h_norm_first'] and a['h_norm_rest'][:2] == b['h_norm_rest']"
+ok $? "the first layer is another: $(tail -n 1 $out/stdout)"
+cut $whole $out/both --layers 0-1; cmp $whole/model.safetensors $out/both/model.safetensors > $out/stdout 2>&1 ||
+    { random $out/both $out/both.json; cmp $out/whole.json $out/both.json > $out/stdout 2>&1; }
+ok $? "all layers are another model: $(cat $out/stdout)"
+cut $whole $out/back --layers 1,0 && random $out/back $out/back.json
+ok $? "--layers 1,0: $(cat $out/stdout)"
+! cmp -s $out/whole.json $out/back.json; ok $? "layers in another order are the same"
+
+# ---- ids: the first rows, and a tokenizer that makes no others
+cut $whole $out/ids --vocab 120; ok $? "--vocab 120: $(cat $out/stdout)"
+python "
+sys.path.insert(0, 'dev/make'); sys.dont_write_bytecode = True
+import cut_model
+a, b = [cut_model.read_tensors(d + '/model.safetensors') for d in ('$whole', '$out/ids')]
+for name in ('model.embed_tokens.weight', 'lm_head.weight'):
+    assert b[name][0] == [120, 16] and a[name][1].startswith(b[name][1]), name
+t = json.load(open('$out/ids/tokenizer.json'))['model']
+assert sorted(t['vocab'].values()) == list(range(120))
+made = [l + r for l, r in t['merges']]
+assert made and all(m in t['vocab'] for m in made)"
+ok $? "ids: $(tail -n 1 $out/stdout)"
+$PYTHON -c 'for i in range(200): print("{\"text\": \"%s\"}" % " ".join(["the river", "a door", "light", "house"][(i * k) % 4] for k in range(1, 60)))' > $out/text.jsonl
+$binary probe $out/ids -d $out/text.jsonl --bos none > $out/probe.txt 2>&1
+ok $? "probe of 120 ids: $(cat $out/probe.txt)"
+
+# ---- mistakes are named
+said() { # what is said, flags
+    words=$1; shift
+    ! cut $whole "$@" && grep -q -- "$words" $out/stdout; ok $? "$*: $(cat $out/stdout)"
+}
+said "wanted layers from 0 to 1" $out/no --layers 1-2
+said "exists" $out/first --layers 0
+said "want --text" $out/no --ffn 4
+said "wanted 1 to 220" $out/no --vocab 221
+
+# ---- neurons and heads (NumPy)
+if $PYTHON -c 'import numpy' 2> /dev/null; then
+    $binary tokenize $out/text.jsonl --val $out/text.jsonl --tokenizer $whole/tokenizer.json \
+        -o $out/shards > $out/probe.txt 2>&1
+    $binary probe $whole -d $out/shards --bos none --probe-seqs 64 --json $out/text.json \
+        >> $out/probe.txt 2>&1
+    python "
+sys.path.insert(0, 'dev/make'); sys.dont_write_bytecode = True
+import cut_model, numpy as np
+config = json.load(open('$whole/config.json'))
+w = cut_model.Writers(cut_model.read_tensors('$whole/model.safetensors'), config, '$out/shards')
+p = json.load(open('$out/text.json'))
+for l in range(3):
+    length = np.linalg.norm(w.h, axis=-1)
+    got, wanted = [length[:, 0].mean(), length[:, 1:].mean()], [p['h_norm_first'][l], p['h_norm_rest'][l]]
+    assert np.allclose(got, wanted, rtol=1e-4), (l, got, wanted)
+    if l < 2: w.layer(l)"
+    ok $? "the model in NumPy: $(tail -n 1 $out/stdout) $(tail -n 1 $out/probe.txt)"
+    cut $whole $out/small --ffn 8 --kv-heads 1 --text $out/shards && random $out/small $out/small.json
+    ok $? "--ffn, --kv-heads: $(cat $out/stdout $out/probe.txt)"
+fi
+echo "$passed passed, $failed failed"
+[ $failed -eq 0 ]
