@@ -14,9 +14,9 @@ The rows themselves are in arch.h and tensors.h.
 #include <functional>
 #include "arch.h"       // Arch: every property of a model is a row
 #include "dist/shard.h" // ParamShard: what of an array one rank keeps
+#include "operations.h" // real, acc, ops, AttnShape
 #include "positions.h"  // rope_table, absolute_table, fixed_v_star
 #include "tensors.h"    // PARAMS, ACTS: every tensor is a row
-#include "variant.h"    // real, acc, ops, AttnShape
 
 // The sizes that the rows of PARAMS and ACTS are written in.
 struct Sizes {

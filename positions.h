@@ -6,8 +6,8 @@ sinusoids of absolute ones, the fixed v* of BIAS=k.
 #define POSITIONS_H
 #include <math.h>
 #include <vector>
-#include "arch.h"    // Arch, rotated, v_star_norm
-#include "variant.h" // real, acc, ops
+#include "arch.h"       // Arch, rotated, v_star_norm
+#include "operations.h" // real, acc, ops
 
 // Which pairs of channels yarn stretches: none before `low`, all from `high` on.
 struct YarnPairs { double low, high; };

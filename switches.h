@@ -26,6 +26,12 @@ extern const int BUILD_COMBINE, BUILD_QKNORM, BUILD_GATE;
 namespace build {
 // the constants of Attn_softmax and the others, of Bias_k, of Pe_alibi, asked at run time: enough
 // for one row of attention, too slow for all of it
+#ifdef __CUDA_ARCH__
+// nvcc compiles for the GPU, too, what only the host calls: there any of them will do
+struct Attn : Attn_softmax { static const char* const name; };
+typedef Bias_none Bias;
+typedef Pe_nope Pe;
+#else
 struct Attn {
     static const char* const name;
     static const bool exp_family, is_signed, capped;
@@ -42,6 +48,7 @@ struct Pe {
 };
 template <> float Pe::bias(int distance, float slope);
 template <> double Pe::bias(int distance, float slope);
+#endif
 } // namespace build
 
 // where the switches are given, as in variant.cu, the constants themselves

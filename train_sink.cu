@@ -21,7 +21,7 @@ KV key/value heads, HS head size, F FFN width, OC channels that W_O reads, L lay
 N = B T rows.
 */
 #include "tensors.h"        // PARAMS, ACTS: every tensor is a row
-#include "variant.h"        // real, acc, ops: the backend; variant::attention_forward
+#include "operations.h"     // real, acc, ops: the backend; variant::attention_forward
 #include "model.h"          // Model, model_load, and where its activations are
 #include "kv_cache.h"       // cache_keep, attention_forest: rows that come after others
 #include "train_sink.h"     // Stage, Watch: what this file gives to the commands

@@ -6,6 +6,12 @@ models and linked to it; with the switches given it includes this file and is wh
     g++ -DATTN=sigmoid -DBIAS=k -DPE=rotary .. -c variant.cu              (the Makefile)
 */
 #include "variant.h"
+#include "cpu/attention.h"
+#include "cpu/metrics.h"
+#if defined(__CUDACC__) || defined(EMU)
+#include "cuda/attention.cuh"
+#include "cuda/metrics.cuh"
+#endif
 #ifndef ATTN
 #error "build through the Makefile (make help), or give all switches: -DATTN=softmax -DBIAS=none .."
 #endif
@@ -31,6 +37,7 @@ const int BUILD_GATE = CAT(GATE_, GATE);
 
 namespace build {
 const char* const Attn::name = STR(ATTN);
+#ifndef __CUDA_ARCH__
 const bool Attn::exp_family = ::Attn::exp_family;
 const bool Attn::is_signed = ::Attn::is_signed;
 const bool Attn::capped = ::Attn::capped;
@@ -48,6 +55,7 @@ template <> float Pe::bias(int distance, float slope) {
 template <> double Pe::bias(int distance, float slope) {
     return ::Pe::bias<double>(distance, slope);
 }
+#endif
 } // namespace build
 
 namespace variant {

@@ -7,9 +7,7 @@ program, which is compiled once for all of them. Shapes: reference.h.
 #define VARIANT_H
 #include "switches.h"
 #include "metrics.cuh"
-#include "cpu/attention.h"
-#include "cpu/metrics.h"
-#include "cpu/training.h"
+#include "cpu/ops.h"
 #ifndef BACKEND
 #define BACKEND cpu
 #endif
@@ -17,9 +15,8 @@ program, which is compiled once for all of them. Shapes: reference.h.
 #define PRECISION fp32
 #endif
 #if defined(__CUDACC__) || defined(EMU)
-#include "cuda/metrics.cuh"
+#include "cuda/device.cuh"
 #endif
-#include "dist/dist.h"
 namespace ops = BACKEND;
 typedef ops::real real;   // what tensors hold
 typedef ops::acc acc;     // what sums, weight gradients and optimizer state hold

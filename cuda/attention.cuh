@@ -16,7 +16,6 @@ once.
 #include "attention_backward.cuh"
 #include "attention_forward.cuh"
 #include "attention_panels.cuh"
-#include "rope.cuh"
 
 namespace cuda {
 inline bool on_tensor_cores(const AttnShape& s, std::initializer_list<const void*> pointers) {
@@ -25,13 +24,6 @@ inline bool on_tensor_cores(const AttnShape& s, std::initializer_list<const void
     MMA_HEADS(X)
 #undef X
     return false;
-}
-
-// Calls f(integral_constant<int, HS>) for the head dimension of the model, one of MMA_HEADS.
-template <class F> void with_head_dim(int HS, F f) {
-#define X(HEAD) if (HS == HEAD) { f(std::integral_constant<int, HEAD>()); }
-    MMA_HEADS(X)
-#undef X
 }
 
 template <class A, class Bi, class Pe>
@@ -79,9 +71,9 @@ void attention_backward(real* dqkv, acc* dkstar, acc* dvstar, const real* dout, 
             });
         }
     }
-    if (turn_last) { rope(dqkv, turns, -1, s); }
+    if (turn_last) { attention_turn_back(dqkv, turns, s); }
     if (column) {
-        attention_star_backward<Bi>(dkstar, dvstar, star + 2 * rows, dout, r, in);
+        attention_star_backward(Bi::column, dkstar, dvstar, star + 2 * rows, dout, r, in);
     }
 }
 } // namespace cuda

@@ -229,20 +229,6 @@ __global__ void __launch_bounds__(32 * ROW_WARPS, 1)
     FOR_LANES(i, s.HS) { dq[i] = real(ds_star * (float)ks[i]); }
 }
 
-// Rounds dk and dv of key head g, sequences b0.., into rows of dqkv: a block each.
-enum { PANEL_KEY_THREADS = 128 };
-__global__ void __launch_bounds__(PANEL_KEY_THREADS)
-    attention_panel_keys_kernel(real* dqkv, const float* dk, const float* dv, int b0, int g,
-                                AttnShape s) {
-    const long row = blockIdx.x, from = row * s.HS;
-    real* dk_j = dqkv + ((long)b0 * s.T + row) * attn_row(s) + (s.NH + g) * s.HS;
-    real* dv_j = dk_j + s.KV * s.HS;
-    for (int i = threadIdx.x; i < s.HS; i += PANEL_KEY_THREADS) {
-        dk_j[i] = real(dk[from + i]);
-        dv_j[i] = real(dv[from + i]);
-    }
-}
-
 template <class A, class Bi, class Pe>
 void attention_dqkv_panels(real* dqkv, const real* dout, const acc* stat, RowStats r,
                            const AttnInputs& in, float* scratch) {
@@ -270,8 +256,7 @@ void attention_dqkv_panels(real* dqkv, const real* dout, const acc* stat, RowSta
                     panel_columns(memory.dv, memory.w, d, x, s);
                 });
             }
-            LAUNCH(attention_panel_keys_kernel, dim3(count * s.T), dim3(PANEL_KEY_THREADS), 0, dqkv,
-                   memory.dk, memory.dv, b, g, s);
+            attention_panel_keys(dqkv, memory.dk, memory.dv, b, count, g, s);
         }
     }
 }

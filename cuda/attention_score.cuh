@@ -164,40 +164,12 @@ __global__ void __launch_bounds__(32 * ROW_WARPS)
     }
 }
 
-// Sums scale ds* q and A* do over STAR_ROWS queries of a head, for dk* and dv*:
-// part_k, part_v (B NH / KV, blocks of a head, KV, HS).
-enum { STAR_ROWS = 64, STAR_THREADS = 128 };
-__global__ void __launch_bounds__(STAR_THREADS)
-    attention_dstar_kernel(float* part_k, float* part_v, const real* dout, RowStats r,
-                           const real* qkv, AttnShape s) {
-    const int G = s.NH / s.KV, b = blockIdx.x / s.NH, h = blockIdx.x % s.NH, g = h / G;
-    const int t0 = blockIdx.y * STAR_ROWS, t1 = min(s.T, t0 + STAR_ROWS);
-    const long group = b * G + h % G, part = (group * gridDim.y + blockIdx.y) * s.KV + g;
-    for (int c = threadIdx.x; c < s.HS; c += STAR_THREADS) {
-        float dk = 0, dv = 0;
-        for (int t = t0; t < t1; t++) {
-            const long row = row_at(s, b, h, t);
-            dk += r.ds_star[row] * (float)query_at(qkv, s, b, t, h)[c];
-            dv += r.w_star[row] * (float)dout[out_at(s, b, t, h) + c];
-        }
-        part_k[part * s.HS + c] = dk * (float)s.scale;
-        part_v[part * s.HS + c] = dv;
-    }
-}
+// ----------------------------------------------------------------------------
+// Parts of the backward pass and of the metrics that no variant changes. They are compiled once for
+// all variants, with the program: attention_common.cu.
 
-// Adds the sums of ds* over all queries to dz (NH or 1), a block for each.
-__global__ void __launch_bounds__(STAR_THREADS)
-    attention_dlogit_kernel(acc* dz, RowStats r, AttnShape s) {
-    const int heads = s.bias_shared ? s.NH : 1;
-    float sum = 0;
-    for (int b = 0; b < s.B; b++) {
-        const float* ds = r.ds_star + row_at(s, b, blockIdx.x, 0);
-        for (int i = threadIdx.x; i < heads * s.T; i += STAR_THREADS) { sum += ds[i]; }
-    }
-    sum = block_sum<STAR_THREADS>(sum);
-    if (threadIdx.x == 0) { dz[blockIdx.x] += sum; }
-}
-
+// Returns how many sums of k* or v* there are, one for each block of queries.
+enum { STAR_ROWS = 64 };
 inline long star_parts(const AttnShape& s) {
     return (long)s.B * (s.NH / s.KV) * CEIL_DIV(s.T, STAR_ROWS);
 }
@@ -205,24 +177,14 @@ inline long star_parts(const AttnShape& s) {
 inline long star_floats(const AttnShape& s) { return 2 * star_parts(s) * s.KV * s.HS; }
 
 // Computes dk* or dz, and dv*, from the rows; `part` has room for star_floats.
-template <class Bi>
-void attention_star_backward(acc* dkstar, acc* dvstar, float* part, const real* dout, RowStats r,
-                             const AttnInputs& in) {
-    const AttnShape& s = in.s;
-    const long parts = star_parts(s), width = s.KV * s.HS;
-    float *part_k = part, *part_v = part + parts * width;
-    LAUNCH(attention_dstar_kernel, dim3(s.B * s.NH, CEIL_DIV(s.T, STAR_ROWS)), dim3(STAR_THREADS),
-           0, part_k, part_v, dout, r, in.qkv, s);
-    // where all heads share k* and v*, the same floats are read as (parts KV, HS)
-    const long rows = s.bias_shared ? parts * s.KV : parts;
-    const int columns = s.bias_shared ? s.HS : width;
-    if (Bi::column == LOGIT_COLUMN && dkstar) {
-        LAUNCH(attention_dlogit_kernel, dim3(s.bias_shared ? 1 : s.NH), dim3(STAR_THREADS), 0,
-               dkstar, r, s);
-    } else if (dkstar) {
-        column_sum_part(dkstar, part_k, rows, columns, s.HS, s.k_dims);
-    }
-    if (dvstar) { column_sum(dvstar, part_v, rows, columns, columns); }
-}
+void attention_star_backward(Column column, acc* dkstar, acc* dvstar, float* part, const real* dout,
+                             RowStats r, const AttnInputs& in);
+
+// Rounds dk and dv (count, T, HS) of key head g, sequences b0.., into rows of dqkv.
+void attention_panel_keys(real* dqkv, const float* dk, const float* dv, int b0, int count, int g,
+                          const AttnShape& s);
+
+// Turns dq and dk back by rope's table.
+void attention_turn_back(real* dqkv, const acc* turns, const AttnShape& s);
 } // namespace cuda
 #endif // CUDA_ATTENTION_SCORE_CUH

@@ -12,14 +12,18 @@ only the others, along the diagonal and at the window's edge, test each.
 #define CUDA_ATTENTION_TILES_CUH
 #include "../attention_variants.cuh"
 #include "mma.cuh"
-#include "rope.cuh"
 
 namespace cuda {
 #ifndef MMA_HEADS        // the head dimensions that have these kernels, in bf16
 #define MMA_HEADS(X) X(32) X(64) X(96) X(128) X(192)
 #endif
-// The shared memory a block may ask for on sm_86 and sm_89. On sm_80 it is 163 KiB, on sm_90 227.
-enum { SMEM_MOST = 99 << 10 };
+
+// Calls f(integral_constant<int, HS>) for the head dimension of the model, one of MMA_HEADS.
+template <class F> void with_head_dim(int HS, F f) {
+#define X(HEAD) if (HS == HEAD) { f(std::integral_constant<int, HEAD>()); }
+    MMA_HEADS(X)
+#undef X
+}
 
 // ----------------------------------------------------------------------------
 // Tiles of queries t0.. and keys j0..
@@ -87,29 +91,5 @@ template <class A, class Pe> struct TileScore {
     }
 };
 
-// ----------------------------------------------------------------------------
-// Turns 16 rows of the warp back by the table (T, HS/2, 2), rounded to bf16 first: the same bits as
-// rope(.., -1, ..) on what rows_store would have stored. A lane holds both numbers of a pair, so
-// none has to move. own: the lane's first row; t2: its first column.
-template <int HS>
-DEVICE void rows_turn(float (&c)[HS / 8][4], const float* turns, int own, int t2, int T) {
-    #pragma unroll
-    for (int r = 0; r < 2; r++) {
-        const int t = min(own + 8 * r, T - 1);
-        const float* turn = turns + (long)t * HS + 2 * t2;
-        #pragma unroll
-        for (int n = 0; n < HS / 16; n++) {
-            const Vec<float, 4> cos_sin = load<4>(turn + 16 * n);
-            #pragma unroll
-            for (int e = 0; e < 2; e++) {
-                float& a = c[n][2 * r + e];
-                float& b = c[n + HS / 16][2 * r + e];
-                a = (float)bf16(a);
-                b = (float)bf16(b);
-                turn_pair(a, b, cos_sin[2 * e], -cos_sin[2 * e + 1]);
-            }
-        }
-    }
-}
 } // namespace cuda
 #endif // CUDA_ATTENTION_TILES_CUH

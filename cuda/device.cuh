@@ -57,6 +57,8 @@ typedef bf16  real_bf16;
 #define REAL_OF(precision) REAL_OF_(precision)
 typedef REAL_OF(PRECISION) real;    // what tensors hold
 typedef float acc; // what sums, statistics, weight gradients and optimizer state hold
+// The shared memory a block may ask for on sm_86 and sm_89. On sm_80 it is 163 KiB, on sm_90 227.
+enum { SMEM_MOST = 99 << 10 };
 static const char* const name = "cuda";
 static const bool on_host = false;  // host code may not read device memory
 static const bool reads_mapped = false;             // weights in their file (cpu/mapped_weights.h)
@@ -170,7 +172,7 @@ inline void blas_check(cublasStatus_t s, const std::string& doing) {
     }
 }
 
-__global__ void device_probe_kernel() {}
+template <int> __global__ void device_probe_kernel() {} // a template: every unit has it
 // Returns the GPUs that nvcc compiled for: "sm_80, sm_90".
 inline std::string device_built_for() {
     std::string out;
@@ -232,7 +234,7 @@ inline std::string device_init() {
     }
     // Where the binary has no kernels for this GPU, the error comes here, not at the first launch.
     cudaFuncAttributes kernel;
-    const cudaError_t image = cudaFuncGetAttributes(&kernel, (const void*)device_probe_kernel);
+    const cudaError_t image = cudaFuncGetAttributes(&kernel, (const void*)device_probe_kernel<0>);
     if (image == cudaErrorNoKernelImageForDevice || image == cudaErrorInvalidDeviceFunction) {
         die(EXIT_MACHINE,
             strf("GPU: got %s (sm_%d%d), wanted %s, which this binary was compiled for", prop.name,

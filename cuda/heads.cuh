@@ -4,7 +4,7 @@ heads.cuh -- what happens to heads before and after attention.
 #ifndef CUDA_HEADS_CUH
 #define CUDA_HEADS_CUH
 #include "../attention_variants.cuh"
-#include "rows.cuh"
+#include "sums.cuh"
 
 namespace cuda {
 template <int N>

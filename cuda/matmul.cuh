@@ -4,7 +4,7 @@ matmul.cuh -- matrix products of a layer, with bias and residual.
 #ifndef CUDA_MATMUL_CUH
 #define CUDA_MATMUL_CUH
 #include "gemm.cuh"
-#include "rows.cuh"
+#include "sums.cuh"
 
 namespace cuda {
 template <int N>

@@ -1,24 +1,13 @@
 /*
-metrics.cuh -- the measurements of ../metrics.cuh as kernels.
+metrics.cuh -- what ../metrics.cuh measures of heads, as kernels. Of the residual stream:
+magnitudes.cuh.
 */
 #ifndef CUDA_METRICS_CUH
 #define CUDA_METRICS_CUH
-#include "../metrics.cuh"
-#include "ops.cuh"
+#include "attention_panels.cuh"
+#include "metric_sums.cuh"
 
 namespace cuda {
-// The metrics of heads go by panels, as attention without tensor cores does. cuBLAS computes the
-// dot products of some hundred queries of one head. One kernel turns each query's row into what it
-// adds to the sums of its head, another adds these up.
-enum {
-    FIRST_METRIC = 2 * (METRIC_K + 1),
-    METRIC_SUMS = FIRST_METRIC + HEAD_METRIC_COUNT,
-    METRIC_WARPS = 8
-};
-static_assert(sizeof(HeadMetrics) == METRIC_SUMS * sizeof(float),
-              "sums are in the order of HeadMetrics");
-static_assert(METRIC_SUMS <= 32, "a lane for each sum");
-
 // Returns x log x, and 0 for 0.
 DEVICE float x_log_x(float x) { return x > 0 ? x * logf(x) : 0.0f; }
 
@@ -97,33 +86,6 @@ __global__ void __launch_bounds__(32 * ROW_WARPS, 1)
     }
 }
 
-// Makes the means of a head in a sequence, a block each. A warp adds every eighth query, then one
-// warp adds the eight sums: always in this order.
-__global__ void __launch_bounds__(32 * METRIC_WARPS)
-attention_metrics_mean_kernel(HeadMetrics* out, const float* sums, int skip, bool column, int T) {
-    SMEM(float[METRIC_WARPS][METRIC_SUMS], part);
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, rows = T - skip,
-              i = lane % (METRIC_K + 1);
-    float total = 0;
-    for (int t = warp; lane < METRIC_SUMS && t < T; t += METRIC_WARPS) {
-        total += sums[((long)blockIdx.x * T + t) * METRIC_SUMS + lane];
-    }
-    if (lane < METRIC_SUMS) { part[warp][lane] = total; }
-    __syncthreads();
-    if (threadIdx.x >= METRIC_SUMS) { return; }
-    for (int w = 1; w < METRIC_WARPS; w++) { total += part[w][lane]; }
-    float* o = (float*)(out + blockIdx.x) + lane;
-    if (lane >= FIRST_METRIC) {
-        *o = metric_is_mean(lane - FIRST_METRIC) ? total / rows : total;
-    } else if (i > 0) {
-        *o = i <= rows ? total / (rows - i + 1) : 0.0f;
-    } else if (column) {
-        *o = (total + 1) / (rows + 1);       // the extra column's own query is one-hot
-    } else {
-        *o = skip ? total / (rows + 1) : 0.0f;
-    }
-}
-
 template <class A, class Bi, class Pe>
 void attention_metrics(HeadMetrics* out, const real* qkv, const acc* stat, const real* kstar,
                        const real* gate, int width, int skip, AttnShape s) {
@@ -144,64 +106,9 @@ void attention_metrics(HeadMetrics* out, const real* qkv, const acc* stat, const
                              dots, in, x);
             }
         }
-        LAUNCH(attention_metrics_mean_kernel, dim3(count * s.NH), dim3(32 * METRIC_WARPS), 0,
-               out + (long)b * s.NH, sums, skip, Bi::column, s.T);
+        attention_metrics_mean(out + (long)b * s.NH, count * s.NH, sums, skip, Bi::column, s.T);
     }
 }
 
-// Computes norms of `len` numbers, a warp each.
-__global__ void __launch_bounds__(128)
-    row_norms_kernel(acc* out, const real* x, int stride, int len, int G, long n) {
-    const long i = warp_number();
-    if (i >= n) { return; }
-    const real* y = x + i / G * stride + i % G * len;
-    float sum = 0;
-    FOR_LANES(c, len) { sum += (float)y[c] * (float)y[c]; }
-    sum = warp_sum(sum);
-    if (threadIdx.x % 32 == 0) { out[i] = sqrtf(sum); }
-}
-
-inline void row_norms(acc* out, const real* x, int stride, int len, int G, int N) {
-    const long n = (long)N * G;
-    LAUNCH_WARPS(row_norms_kernel, n, out, x, stride, len, G, n);
-}
-
-// Finds the largest and the median magnitude of a sequence, a block each. The bits of floats >= 0
-// are in the order of the floats, so the median is found bit by bit: it is the largest number that
-// at most half of the values are below.
-template <int N>
-__global__ void __launch_bounds__(512)
-    magnitudes_kernel(acc* out, const real* x, int skip, int T, int C) {
-    const real* x_b = x + ((long)blockIdx.x * T + skip) * C;
-    const long n = (long)(T - skip) * C;
-    float top = 0;
-    unsigned median = 0;
-    // The first round finds the largest.
-    for (int bit = 31; bit >= (sizeof(real) == 2 ? 16 : 0); bit--) {
-        const float pivot = __uint_as_float(median | 1u << bit);
-        double below = 0;
-        for (long i = threadIdx.x * N; i < n; i += 512 * N) {
-            const Vec<float, N> v = load_real<N>(x_b + i);
-            for (int k = 0; k < N; k++) {
-                const float size = fabsf(v[k]);
-                if (bit == 31) {
-                    top = max(top, size);
-                } else {
-                    below += size < pivot;
-                }
-            }
-        }
-        if (bit < 31 && block_sum<512>(below) <= n / 2) { median |= 1u << bit; }
-    }
-    top = block_max<512>(top);
-    if (threadIdx.x == 0) {
-        out[blockIdx.x * 2] = top;
-        out[blockIdx.x * 2 + 1] = __uint_as_float(median);
-    }
-}
-
-inline void magnitudes(acc* out, const real* x, int skip, int B, int T, int C) {
-    LAUNCH_WIDE(wide(C, {x}), magnitudes_kernel, dim3(B), dim3(512), 0, out, x, skip, T, C);
-}
 } // namespace cuda
 #endif // CUDA_METRICS_CUH

@@ -7,13 +7,13 @@ sums keep one order.
 #ifndef CUDA_OPS_CUH
 #define CUDA_OPS_CUH
 #include "../reference.h"
-#include "attention.cuh"
 #include "embed.cuh"
 #include "graph.cuh"
 #include "heads.cuh"
 #include "matmul.cuh"
 #include "norms.cuh"
 #include "optimizer.cuh"
+#include "rope.cuh"
 
 namespace cuda {
 // ----------------------------------------------------------------------------

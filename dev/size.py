@@ -32,7 +32,7 @@ FLOORS = [
     ("the family of attention", ["block_variants.h", "attention_variants.cuh", "switches.h",
                                  "reference.h", "metrics.cuh"]),
     ("what a model is", ["arch.h", "tensors.h", "models/forward_only.h"]),
-    ("backends", ["cpu/*", "cuda/*", "variant.h", "variant.cu"]),
+    ("backends", ["cpu/*", "cuda/*", "variant.h", "variant.cu", "operations.h"]),
     ("other people's models", ["models/*"]),
     ("around every command", ["flags.h", "log.h", "shell/*"]),
     ("a model", ["positions.h", "model.h", "model.cpp", "kv_cache.h", "train_sink.h",

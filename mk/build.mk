@@ -16,9 +16,11 @@ COMMIT := $(shell git describe --always --dirty --exclude '*' 2>/dev/null || ech
 ifeq ($(BACKEND),cuda)
 HOST_FLAGS = $(filter-out -O3,$(OPTIMIZE)) -march=$(ARCH) -fopenmp -Wall
 COMPILE    = $(NVCC) -std=c++17 -O3 -arch=$(GPU_ARCH) -ccbin $(CXX) -Xcompiler '$(HOST_FLAGS)'
+JOIN    = $(COMPILE)
 LINK    = -lcublasLt $(if $(filter nccl,$(DIST)),-lnccl)
 else
 HOST    = $(if $(filter mpi,$(DIST)),OMPI_CXX='$(CXX)' MPICH_CXX='$(CXX)' $(MPICXX),$(CXX))
+JOIN    = $(HOST) -fopenmp
 COMPILE = $(HOST) -std=c++17 $(OPTIMIZE) -march=$(ARCH) -fopenmp $(WARN) -x c++
 endif
 HEADERS := $(wildcard *.h *.cuh commands/*.h shell/*.h cpu/*.h cuda/*.cuh dist/*.h models/*.h text/*.h)
@@ -46,7 +48,11 @@ OBJECT        = -MMD -MP -MF $@.$$$$.d -MT $@ -c $< -o $@.$$$$ && \
 PROGRAM_DEFS  = $(filter -DBACKEND=% -DPRECISION=% -DDIST=% -DCPU_REAL=%,$(DEFS))
 PROGRAM_DIR  := build/program/$(call number_of,$(COMPILE) $(PROGRAM_DEFS))
 PROGRAM_PARTS := $(wildcard *.cpp commands/*.cpp)
+ifeq ($(BACKEND),cuda)
+PROGRAM      := $(PROGRAM_DIR)/all.o
+else
 PROGRAM      := $(PROGRAM_DIR)/train_sink.o $(PROGRAM_PARTS:%.cpp=$(PROGRAM_DIR)/%.o)
+endif
 
 # flags.txt is rewritten only when it differs, so a change of flags, compiler, processor or commit
 # rebuilds and nothing else does
@@ -59,16 +65,16 @@ $(DIR)/flags.txt: FORCE
 compile_for = $(COMPILE) $(DEFS) -DGIT_COMMIT='"$(COMMIT)"' \
               -MMD -MP -MF $(DIR)/depends.d -MT '$$(DIR)/$(1)'
 
-ifeq ($(BACKEND),cuda) # in one piece
-$(DIR)/train_sink: all.cu $(DIR)/flags.txt $(ONCE)
-	$(call compile_for,train_sink) $< -o $@ $(LINK) $(ONCE)
-else
 $(DIR)/train_sink: $(DIR)/variant.o $(PROGRAM) $(ONCE)
-	$(HOST) -fopenmp $(filter %.o %.a,$^) -o $@
+	$(JOIN) $(filter %.o %.a,$^) -o $@ $(LINK)
 
 $(DIR)/variant.o: variant.cu $(DIR)/flags.txt
 	$(call said,$(DIR))$(call compile_for,variant.o) -c $< -o $@
 
+# for a GPU in one unit: each of its parts would compile the same kernels again
+$(PROGRAM_DIR)/all.o: all.cu
+	@mkdir -p $(@D)
+	$(call said,$<)$(COMPILE) $(PROGRAM_DEFS) -DWITHOUT_VARIANT $(OBJECT)
 $(PROGRAM_DIR)/train_sink.o: train_sink.cu
 	@mkdir -p $(@D)
 	$(call said,$<)$(COMPILE) $(PROGRAM_DEFS) $(OBJECT)
@@ -77,7 +83,6 @@ $(PROGRAM_DIR)/%.o: %.cpp
 	@mkdir -p $(@D)
 	$(call said,$<)$(subst -O3,-O2,$(COMPILE)) $(PROGRAM_DEFS) $(OBJECT)
 -include $(PROGRAM:.o=.d)
-endif
 -include $(DIR)/depends.d
 
 $(ONCE): $(ONCE_OBJECTS)

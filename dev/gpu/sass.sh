@@ -43,13 +43,15 @@ counts() {
     cat > "$dir/tiles.cu" <<'TILES'
 #define PRECISION bf16
 #include "cuda/attention.cuh"
+#include "cuda/attention_dqk.cu"
 #define X(HS) \
     printf("forward %d %d\ndv %d %d\ndqk %d %d\n", HS, cuda::ForwardTile<HS>::BK * HS / 8, \
            HS, cuda::DvTile<HS>::BQ * HS / 8, HS, cuda::DqkTile<HS>::BX * HS / 8);
 int main() { MMA_HEADS(X) }
 TILES
     on_host "$dir/tiles.cu" -o "$dir/tiles" && "$dir/tiles" > "$dir/tiles.txt" || return 1
-    { echo '#include "cuda/attention.cuh"'; echo 'using namespace cuda; void* kernels[] = {'
+    { echo '#include "cuda/attention.cuh"'; echo '#include "cuda/attention_dqk.cu"'
+      echo 'using namespace cuda; void* kernels[] = {'
       for a in $attns; do
           echo "(void*)&attention_forward<Attn_$a, Bias_none, Pe_rotary>,"
           echo "(void*)&attention_backward<Attn_$a, Bias_none, Pe_rotary>,"
@@ -86,6 +88,7 @@ sm_90 228 227 64 32"; }
 cat > "$dir/smem.cu" <<'SMEM'
 #define PRECISION bf16
 #include "cuda/attention.cuh"
+#include "cuda/attention_dqk.cu"
 #define X(HS) \
     printf("attention_forward_mma_kernel %d %d\n", HS, cuda::ForwardTile<HS>::SMEM); \
     printf("attention_dv_mma_kernel %d %d\n", HS, cuda::DvTile<HS>::SMEM); \

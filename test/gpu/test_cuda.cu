@@ -18,9 +18,13 @@ A variant added to the tables of attention_variants.cuh is tested without touchi
 #include "../../cpu/attention.h"
 #include "../../cpu/metrics.h"
 #include "../../cpu/training.h"
+#include "../../cuda/attention.cuh"
+#include "../../cuda/attention_common.cu"
+#include "../../cuda/attention_dqk.cu"
 #include "../../cuda/attention_simple.cuh"
-#include "../../cuda/ops.cuh"
+#include "../../cuda/magnitudes.cuh"
 #include "../../cuda/metrics.cuh"
+#include "../../cuda/ops.cuh"
 #include "../check.h"
 
 // ----------------------------------------------------------------------------

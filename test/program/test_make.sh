@@ -99,7 +99,7 @@ for header in *.h *.cuh *.cpp commands/*.h shell/*.h cpu/*.h models/*.h text/*.h
     ok $? "$header changed, and build/cpu/variant.o was not compiled again"
 done
 rebuilds no "nothing changed again" CXX=./fake OPTIMIZE=-O0
-# for a GPU the program is compiled in one piece
+# for a GPU all that no switch changes is one unit
 gpu="BACKEND=cuda NVCC=./fake CXX=./fake GPU_ARCH=sm_80"
 mk $gpu train_sink > /dev/null
 built=build/cuda/train_sink

@@ -1,0 +1,80 @@
+/*
+attention_cells.cuh -- ds between the two kernels of attention's backward pass: the first writes it
+as cells, in bf16, the second reads it twice.
+*/
+#ifndef CUDA_ATTENTION_CELLS_CUH
+#define CUDA_ATTENTION_CELLS_CUH
+#include "attention_score.cuh"
+
+namespace cuda {
+// ds in memory: for a chunk of heads, or of one head's keys, at a time. Of each query head of a
+// chunk there are cells of 16 queries by 16 keys, (queries / 16, keys / 16, 256). A cell is what a
+// warp holds of A in an mma whose rows are keys and whose columns are queries (mma.cuh): four
+// matrices, each 8 keys by 8 queries.
+//
+//                    queries 0-7    8-15
+//        keys 0-7        [0]         [2]
+//        keys 8-15       [1]         [3]
+enum { CELL_SIDE = 16, CELL_MATRIX = 8 * 8, CELL = 4 * CELL_MATRIX };
+enum { CHUNK_KEYS = 128 };                               // a chunk ends at a multiple of it
+const size_t CHUNK_BYTES = shrunk ? 1 << 17 : 1 << 29;   // at T 2048: 64 query heads
+
+struct DsChunk {
+    bf16* ds;
+    int g0, count;         // key heads g0.. of B KV
+    int h0;                // and the first of their query heads, of B NH
+    int j0, j1;            // keys
+    int QT;                // cells in a column: T rounded up, over 16
+
+    HD unsigned width() const { return (unsigned)(j1 - j0) / CELL_SIDE; }
+
+    // Returns the cell of query head `head` of the chunk, queries t.., keys j..: multiples of 16,
+    // never negative.
+    HD bf16* cell(int head, unsigned t, unsigned j) const {
+        const unsigned row = (head * QT + t / CELL_SIDE) * width();
+        return ds + (size_t)(row + (j - j0) / CELL_SIDE) * CELL;
+    }
+};
+
+// Returns the chunk that begins at key head g0 and key j0.
+inline DsChunk ds_chunk(const AttnShape& s, int g0, int j0) {
+    const int G = s.NH / s.KV, heads = s.B * s.KV;
+    const int keys = CEIL_DIV(s.T, CHUNK_KEYS) * CHUNK_KEYS;
+    const int QT = rows_padded(s.T) / CELL_SIDE;
+    const size_t key_bytes = (size_t)G * QT * CELL * sizeof(bf16) / CELL_SIDE;   // all its queries
+    const size_t fit_keys = CHUNK_BYTES / key_bytes / CHUNK_KEYS * CHUNK_KEYS;
+    const int keys_at_once = (int)std::min<size_t>(keys, std::max<size_t>(CHUNK_KEYS, fit_keys));
+    const int fit_heads = (int)std::max<size_t>(1, CHUNK_BYTES / key_bytes / keys);
+    const int even = CEIL_DIV(heads, CEIL_DIV(heads, fit_heads));   // chunks of about one size
+    DsChunk c = {};
+    c.g0 = g0;
+    c.count = std::min(even, heads - g0);
+    c.h0 = g0 * G;
+    c.j0 = j0;
+    c.j1 = std::min(j0 + keys_at_once, keys);
+    c.QT = QT;
+    return c;
+}
+
+// Returns the bytes of the largest chunk: no later one is larger than the first.
+inline size_t ds_bytes(const AttnShape& s) {
+    const DsChunk c = ds_chunk(s, 0, 0);
+    return (size_t)c.count * (s.NH / s.KV) * c.QT * c.width() * CELL * sizeof(bf16);
+}
+
+// ----------------------------------------------------------------------------
+// The second kernel is the same for every variant: attention_dqk.cu.
+
+// What the second kernel reads beside ds.
+struct DqkInputs {
+    const bf16* qkv;
+    const bf16* kstar;     // the extra column's key, or NULL,
+    const float* ds_star;  // and its ds
+    const acc* turns;      // rope's table, or NULL
+    AttnShape s;
+};
+
+// Computes dq and dk of a chunk from its ds.
+void attention_dqk(bf16* dqkv, const DsChunk& c, const DqkInputs& in);
+} // namespace cuda
+#endif // CUDA_ATTENTION_CELLS_CUH
