@@ -112,8 +112,8 @@ inline void attention_after(Model* m, int l, const Span& span) {
     }
     for (int t = 0; t < span.length; t++) {
         const size_t row = span.row + t;
-        variant::attention_row(act_att(m, l, row), act_qkv(m, l, row), keys, star_k(m, l),
-                               star_v(m, l), span.position + t, attn_shape(m, l));
+        variant::attention_row(act_att(m, l, row), act_qkv(m, l, row), keys, star_column(m, l),
+                               span.position + t, attn_shape(m, l));
     }
 }
 

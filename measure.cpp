@@ -53,10 +53,9 @@ static void measure_attention(const Model* m, const Measured& r, int l) {
     const real* qkv = act_qkv(m, l);
     const real* k = qkv + sizes.q_width;
     const real* v = qkv + sizes.qk_width;
-    const real* gate = sizes.gate ? act_gate(m, l) : NULL;
-    variant::attention_metrics(r.heads[layer], qkv, act_stat(m, l), star_k(m, l), gate,
-                               gates_per_head(m), sizes.bias.token, column_idle(m->arch),
-                               attn_shape(m, l));
+    const HeadGate<const real> gate = { sizes.gate ? act_gate(m, l) : NULL, gates_per_head(m) };
+    variant::attention_metrics(r.heads[layer], qkv, act_stat(m, l), star_column(m, l), gate,
+                               sizes.bias.token, column_idle(m->arch), attn_shape(m, l));
     ops::row_norms(r.k[layer], k, sizes.qkv_width, sizes.HS, sizes.KV, rows(m));
     ops::row_norms(r.v[layer], v, sizes.qkv_width, sizes.HS, sizes.KV, rows(m));
 }

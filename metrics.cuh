@@ -150,14 +150,15 @@ struct HeadSums {
     }
 };
 
-// out (B, NH) <- qkv and stat of the forward pass; kstar likewise; gate (N, NH width) before its
-// sigmoid, or NULL; skip = 1 if row 0 is a sink token. O(T) memory per thread
+// out (B, NH) <- qkv, stat and star of the forward pass; skip = 1 if row 0 is a sink token. O(T)
+// memory per thread
 template <class A, class Bi, class Pe>
-void attention_metrics(HeadMetrics* out, const real* qkv, const acc* stat, const real* kstar,
-                       const real* gate, int width, int skip, AttnShape s) {
+void attention_metrics(HeadMetrics* out, const real* qkv, const acc* stat,
+                       StarColumn<const real> star, HeadGate<const real> gate, int skip,
+                       AttnShape s) {
 #pragma omp parallel for schedule(dynamic)
     for (int bh = 0; bh < s.B * s.NH; bh++) {
-        const Head<A, Bi, Pe> head(qkv, kstar, NULL, bh / s.NH, bh % s.NH, s);
+        const Head<A, Bi, Pe> head(qkv, star, bh / s.NH, bh % s.NH, s);
         HeadSums sums;
         std::vector<double> weight(s.T + 1);                             // one row
         for (int t = 0; t < s.T; t++) {
@@ -167,9 +168,9 @@ void attention_metrics(HeadMetrics* out, const real* qkv, const acc* stat, const
             }
             sums.add(weight, t, s.T, skip);
             const long row = (long)(bh / s.NH) * s.T + t;
-            if (gate && t >= skip) {
-                sums.add_gate(gate + (row * s.NH + bh % s.NH) * width, width, weight[skip],
-                              t == skip);
+            if (gate.values && t >= skip) {
+                const real* values = gate.values + (row * s.NH + bh % s.NH) * gate.width;
+                sums.add_gate(values, gate.width, weight[skip], t == skip);
             }
         }
         const bool column = Bi::column != NO_COLUMN; // its query row is one-hot on itself

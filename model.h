@@ -305,6 +305,11 @@ inline const real* star_v(const Model* m, int l) {
     return m->sizes.bias.learn_v ? m->weights.layer[l].vstar : m->v_fixed;
 }
 
+// Returns the extra column, which attention reads.
+inline StarColumn<const real> star_column(const Model* m, int l) {
+    return { star_k(m, l), star_v(m, l) };
+}
+
 // Calls f for every span of what is loaded. All that depends on the position of a row goes through
 // this: a stage that does is right for a batch, for a cached row and for a forest at once.
 template <class F> void each_span(const Model* m, F f) {

@@ -16,14 +16,16 @@ NH query heads, KV key/value heads, HS head size, F FFN width, V vocabulary, OC 
 `real` is what tensors hold; `acc` what sums, statistics, gradients of weights and the optimizer
 hold. Here both are float, or double in tests.
 
-Parameters: outputs, inputs, weights, sizes. A gradient of a weight is added to (+=), that of an
-activation overwritten, unless a line says otherwise. A build adds every sum in one order (that of
+Parameters: outputs, inputs, weights, sizes; what belongs together is a struct of operands.h. A
+gradient of a weight is added to (+=), that of an activation overwritten, unless a line says
+otherwise. A build adds every sum in one order (that of
 `dot` is the compiler's choice), so the same seed gives the same bits.
 */
 #ifndef REFERENCE_H
 #define REFERENCE_H
 #include "attention_variants.cuh"
 #include "cpu/device.h"
+#include "operands.h"
 
 namespace ref {
 using namespace host;              // device_malloc and the like
@@ -111,67 +113,72 @@ inline void matmul_backward_bias(acc* dbias, const real* dout, int N, int OC) {
 // ----------------------------------------------------------------------------
 // 2 embedding and norms
 
-// Looks up the tokens:  out_t = scale wte[token_t] + pos_t.  With a sink token, row 0 is
-// sink + pos_0 and token t has row t + 1. out (B, T, C); tokens (B, T), or (B, T - 1) if sink;
-// wte (V, C); pos (T, C) and sink (C) may be NULL
-inline void embed_forward(real* out, const int* tokens, const real* wte, const real* pos,
-                          const real* sink, float scale, int B, int T, int C) {
-    const int skip = sink ? 1 : 0;
+// Looks up the tokens:  out_t = scale token[id_t] + position_t.  With a sink token, row 0 is
+// sink + position_0 and token t has row t + 1. out (B, T, C); tokens (B, T), or (B, T - 1) if sink
+inline void embed_forward(real* out, const int* tokens, EmbedTables<const real> tables, float scale,
+                          int B, int T, int C) {
+    const int skip = tables.sink ? 1 : 0;
     for (int b = 0; b < B; b++) {
         for (int t = 0; t < T; t++) {
-            const real* x = sink;
+            const real* x = tables.sink;
             acc by = 1;
             if (t >= skip) {
-                const int token = tokens[b * (T - skip) + t - skip];
-                x = row_of(wte, token, C);
+                const int id = tokens[b * (T - skip) + t - skip];
+                x = row_of(tables.token, id, C);
                 by = scale;
             }
 
             real* o = row_of(out, (long)b * T + t, C);
-            const real* p = pos ? row_of(pos, t, C) : NULL;
+            const real* p = tables.position ? row_of(tables.position, t, C) : NULL;
             for (int c = 0; c < C; c++) { o[c] = x[c] * by + or_zero(p, c); }
         }
     }
 }
 
 // Adds the gradients of the tables. In the forward pass this was:
-//      out_t = scale wte[token_t] + pos_t,   so   dwte[token_t] += scale dout_t,   dpos_t += dout_t
-// and for the sink token dsink += dout_0. dpos and dsink may be NULL
-inline void embed_backward(acc* dwte, acc* dpos, acc* dsink, const real* dout, const int* tokens,
-                           float scale, int B, int T, int C) {
-    const int skip = dsink ? 1 : 0;
+//      out_t = scale token[id_t] + position_t,   so   dtoken[id_t] += scale dout_t,
+//      dposition_t += dout_t,   and for the sink token   dsink += dout_0
+inline void embed_backward(EmbedTables<acc> grads, const real* dout, const int* tokens, float scale,
+                           int B, int T, int C) {
+    const int skip = grads.sink ? 1 : 0;
     for (int b = 0; b < B; b++) {
         for (int t = 0; t < T; t++) {
             const real* d = row_of(dout, (long)b * T + t, C);
-            if (dpos) { add_times(row_of(dpos, t, C), 1, d, C); }
+            if (grads.position) { add_times(row_of(grads.position, t, C), 1, d, C); }
 
             if (t < skip) {
-                add_times(dsink, 1, d, C);
+                add_times(grads.sink, 1, d, C);
             } else {
-                const int token = tokens[b * (T - skip) + t - skip];
-                add_times(row_of(dwte, token, C), scale, d, C);
+                const int id = tokens[b * (T - skip) + t - skip];
+                add_times(row_of(grads.token, id, C), scale, d, C);
             }
         }
     }
 }
 
-// Normalizes one row:  out = x^ weight + bias (C each, or NULL),  x^ = (x - mean) rstd, where
-//      LayerNorm   mean of the row,    rstd = 1 / sqrt(mean((x - mean)^2) + eps)   (Ba et al. 2016)
-//      RMSNorm     mean NULL: no mean, rstd = 1 / sqrt(mean(x^2) + eps)    (Zhang & Sennrich 2019)
-inline void norm_row(real* out, acc* mean, acc* rstd, const real* x, const real* weight,
-                     const real* bias, float eps, int C) {
-    acc m = 0;
-    for (int c = 0; c < C && mean; c++) { m += x[c] / C; }
+// Returns the statistics of row n.
+template <class P> NormStats<P> stats_of(NormStats<P> all, long n) {
+    P* const mean = all.mean ? all.mean + n : NULL;
+    return { mean, all.rstd + n };
+}
+
+// Normalizes one row:  out = x^ weight + bias,  x^ = (x - mean) rstd,  where
+//      LayerNorm   mean of the row,  rstd = 1 / sqrt(mean((x - mean)^2) + eps)   (Ba et al. 2016)
+//      RMSNorm     no mean,          rstd = 1 / sqrt(mean(x^2) + eps)    (Zhang & Sennrich 2019)
+inline void norm_row(real* out, NormStats<acc> stats, const real* x, NormWeights<const real> w,
+                     float eps, int C) {
+    acc mean = 0;
+    for (int c = 0; c < C && stats.mean; c++) { mean += x[c] / C; }
 
     acc variance = 0;
-    for (int c = 0; c < C; c++) { variance += (x[c] - m) * (x[c] - m) / C; }
-    const acc r = acc(1) / sqrt(variance + acc(eps));
+    for (int c = 0; c < C; c++) { variance += (x[c] - mean) * (x[c] - mean) / C; }
+    const acc rstd = acc(1) / sqrt(variance + acc(eps));
 
     for (int c = 0; c < C; c++) {
-        out[c] = (x[c] - m) * r * or_one(weight, c) + or_zero(bias, c);
+        out[c] = (x[c] - mean) * rstd * or_one(w.weight, c) + or_zero(w.bias, c);
     }
-    *rstd = r;
-    if (mean) { *mean = m; }
+    *stats.rstd = rstd;
+    if (stats.mean) { *stats.mean = mean; }
 }
 
 // Computes the gradients of one row. In the forward pass this was:
@@ -179,44 +186,44 @@ inline void norm_row(real* out, acc* mean, acc* rstd, const real* x, const real*
 //      dx = r (g - mean(g) - x^ mean(g x^))    LayerNorm: mean and r both depend on every x
 //      dx = r (g           - x^ mean(g x^))    RMSNorm: only r does          [dx += .. if add]
 //      dw += dout x^,   db += dout
-inline void norm_row_backward(real* dx, acc* dweight, acc* dbias, const real* dout, const real* x,
-                              const real* weight, const acc* mean, acc r, bool add, int C) {
-    const acc m = mean ? *mean : acc(0);
+inline void norm_row_backward(real* dx, NormWeights<acc> grads, const real* dout, const real* x,
+                              const real* weight, NormStats<const acc> stats, bool add, int C) {
+    const acc m = stats.mean ? *stats.mean : acc(0);
+    const acc r = *stats.rstd;
     auto g = [=](int c) { return dout[c] * or_one(weight, c); };
     auto normed = [=](int c) { return (x[c] - m) * r; };
 
     acc mean_g = 0;
     acc mean_gx = 0;
     for (int c = 0; c < C; c++) {
-        mean_g += mean ? g(c) / C : acc(0);
+        mean_g += stats.mean ? g(c) / C : acc(0);
         mean_gx += g(c) * normed(c) / C;
     }
 
     for (int c = 0; c < C; c++) {
         const acc d = r * (g(c) - mean_g - normed(c) * mean_gx);
-        if (dweight) { dweight[c] += dout[c] * normed(c); }
-        if (dbias)   { dbias[c] += dout[c]; }
+        if (grads.weight) { grads.weight[c] += dout[c] * normed(c); }
+        if (grads.bias)   { grads.bias[c] += dout[c]; }
         dx[c] = add ? dx[c] + d : d;              // the last to be written: dx may be dout
     }
 }
 
-// Normalizes every row of inp. out, inp (N, C); rstd (N); mean (N), or NULL for RMSNorm
-inline void norm_forward(real* out, acc* mean, acc* rstd, const real* inp, const real* weight,
-                         const real* bias, float eps, int N, int C) {
-    for (int n = 0; n < N; n++) {
-        const long row = (long)n * C;
-        norm_row(out + row, mean ? mean + n : NULL, rstd + n, inp + row, weight, bias, eps, C);
+// Normalizes every row of inp. out, inp (N, C)
+inline void norm_forward(real* out, NormStats<acc> stats, const real* inp,
+                         NormWeights<const real> w, NormShape s) {
+    for (int n = 0; n < s.N; n++) {
+        const real* x = row_of(inp, n, s.C);
+        norm_row(row_of(out, n, s.C), stats_of(stats, n), x, w, s.eps, s.C);
     }
 }
 
-// Computes the gradients of all rows. dx, dout, x (N, C); dweight (C) and dbias (C) may be NULL
-inline void norm_backward(real* dx, acc* dweight, acc* dbias, const real* dout, const real* x,
-                          const real* weight, const acc* mean, const acc* rstd, bool add, int N,
-                          int C) {
-    for (int n = 0; n < N; n++) {
-        const long row = (long)n * C;
-        norm_row_backward(dx + row, dweight, dbias, dout + row, x + row, weight,
-                          mean ? mean + n : NULL, rstd[n], add, C);
+// Computes the gradients of all rows. dx, dout, x (N, C); weight (C), or NULL
+inline void norm_backward(real* dx, NormWeights<acc> grads, const real* dout, const real* x,
+                          const real* weight, NormStats<const acc> stats, bool add, NormShape s) {
+    for (int n = 0; n < s.N; n++) {
+        const long row = (long)n * s.C;
+        norm_row_backward(dx + row, grads, dout + row, x + row, weight, stats_of(stats, n), add,
+                          s.C);
     }
 }
 
@@ -248,10 +255,9 @@ inline QkGroup qk_group(int g, bool all, AttnShape s) {
     return g == 0 ? QkGroup{ 0, s.NH * s.HS, true } : QkGroup{ s.NH * s.HS, s.KV * s.HS, false };
 }
 
-// Normalizes q and k by RMSNorm, in place: every head, with weights wq, wk (HS) that all heads
-// share, or `all` heads together, with wq (NH HS), wk (KV HS).
+// Normalizes q and k by RMSNorm, in place: every head, or `all` heads together.
 // qk_in (N, (NH + KV) HS) <- q and k as they were; rstd (N, NH + KV), or (N, 2) for all
-inline void qk_norm_forward(real* qkv, real* qk_in, acc* rstd, const real* wq, const real* wk,
+inline void qk_norm_forward(real* qkv, real* qk_in, acc* rstd, QkWeights<const real> weights,
                             bool all, float eps, AttnShape s) {
     const int QK = (s.NH + s.KV) * s.HS;
     const int G = qk_groups(all, s);
@@ -259,24 +265,26 @@ inline void qk_norm_forward(real* qkv, real* qk_in, acc* rstd, const real* wq, c
     for (int i = 0; i < s.B * s.T * G; i++) {
         const QkGroup a = qk_group(i % G, all, s);
         const real* x = row_of(qk_in, i / G, QK) + a.from;
-        const real* w = a.is_q ? wq : wk;
+        const real* w = a.is_q ? weights.q : weights.k;
         real* out = row_of(qkv, i / G, attn_row(s)) + a.from;
-        norm_row(out, NULL, rstd + i, x, w, NULL, eps, a.C);
+        norm_row(out, { NULL, rstd + i }, x, { w, NULL }, eps, a.C);
     }
 }
 
-// Turns dq and dk of dqkv into dx; adds to dwq, dwk. In the forward pass this was:
+// Turns dq and dk of dqkv into dx; adds to the gradients of the weights. In the forward pass this
+// was:
 //      q = x r w   of every group;   norm_row_backward has its gradients
-inline void qk_norm_backward(real* dqkv, acc* dwq, acc* dwk, const real* qk_in, const acc* rstd,
-                             const real* wq, const real* wk, bool all, AttnShape s) {
+inline void qk_norm_backward(real* dqkv, QkWeights<acc> grads, const real* qk_in, const acc* rstd,
+                             QkWeights<const real> weights, bool all, AttnShape s) {
     const int QK = (s.NH + s.KV) * s.HS;
     const int G = qk_groups(all, s);
     for (int i = 0; i < s.B * s.T * G; i++) {
         const QkGroup a = qk_group(i % G, all, s);
         const real* x = row_of(qk_in, i / G, QK) + a.from;
-        const real* w = a.is_q ? wq : wk;
+        const real* w = a.is_q ? weights.q : weights.k;
+        acc* dw = a.is_q ? grads.q : grads.k;
         real* d = row_of(dqkv, i / G, attn_row(s)) + a.from;
-        norm_row_backward(d, a.is_q ? dwq : dwk, NULL, d, x, w, NULL, rstd[i], false, a.C);
+        norm_row_backward(d, { dw, NULL }, d, x, w, { NULL, rstd + i }, false, a.C);
     }
 }
 
@@ -324,9 +332,9 @@ template <class A, class Bi, class Pe> struct Head {
     int h, g;                                    // query head h reads key/value head g
     float slope;                                 // of PE's bias
 
-    Head(const real* all, const real* kstar, const real* vstar, int b, int h, AttnShape s)
-        : qkv(all + (long)b * s.T * attn_row(s)), star(attn_column<Bi>(kstar, s, h)),
-          v_star(attn_star(vstar, s, h / (s.NH / s.KV))), s(s), h(h), g(h / (s.NH / s.KV)),
+    Head(const real* all, StarColumn<const real> column, int b, int h, AttnShape s)
+        : qkv(all + (long)b * s.T * attn_row(s)), star(attn_column<Bi>(column.k, s, h)),
+          v_star(attn_star(column.v, s, h / (s.NH / s.KV))), s(s), h(h), g(h / (s.NH / s.KV)),
           slope(pe_slope<Pe>(s, h)) {}
     const real* row(int t, int head) const { return qkv + (long)t * attn_row(s) + head * s.HS; }
     const real* q(int t) const { return row(t, h); }
@@ -345,15 +353,14 @@ template <class A, class Bi, class Pe> struct Head {
 };
 
 // Attends:  out_t = sum_j A_j v_j,  A_j the weights.
-// out (B, T, NH HS), stat (B, NH, T, 2) <- qkv (B, T, (NH + 2 KV) HS).
-// The extra column: kstar, vstar (KV or 1, HS), or kstar = z (NH or 1) of BIAS=logit; NULL is zero
+// out (B, T, NH HS), stat (B, NH, T, 2) <- qkv (B, T, (NH + 2 KV) HS), star: the extra column
 template <class A, class Bi, class Pe>
-void attention_forward(real* out, acc* stat, const real* qkv, const real* kstar, const real* vstar,
+void attention_forward(real* out, acc* stat, const real* qkv, StarColumn<const real> star,
                        AttnShape s) {
 #pragma omp parallel for
     for (int bh = 0; bh < s.B * s.NH; bh++) {
         const int b = bh / s.NH, h = bh % s.NH;
-        const Head<A, Bi, Pe> head(qkv, kstar, vstar, b, h, s);
+        const Head<A, Bi, Pe> head(qkv, star, b, h, s);
         std::vector<real> score(s.T + 1);                        // of one row
         for (int t = 0; t < s.T; t++) {
             // pass 1: the scores, and the largest of them
@@ -387,26 +394,27 @@ void attention_forward(real* out, acc* stat, const real* qkv, const real* kstar,
 // Computes the gradients of q, k and v. In the forward pass this was:
 //      o = sum_j A_j v_j,  A_j = alpha f(s_j) / Z,  s_j a score,   so
 //      dv_j += A_j do,  d = attn_ds(do . v_j, ..) attn_slope(s_j) scale,  dq += d k_j,  dk_j += d q
-// dqkv is overwritten; dkstar, dvstar += as kstar, vstar, or NULL. With turns, rope's table,
+// dqkv is overwritten; dstar += as star, NULL where nothing is learned. With turns, rope's table,
 // dq and dk are rotated back: if q and k came out of rope, this is its backward, too
 template <class A, class Bi, class Pe>
-void attention_backward(real* dqkv, acc* dkstar, acc* dvstar, const real* dout, const real* out,
-                        const acc* stat, const real* qkv, const real* kstar, const real* vstar,
+void attention_backward(real* dqkv, StarColumn<acc> dstar, const real* dout,
+                        AttnResult<real, acc> result, const real* qkv, StarColumn<const real> star,
                         const acc* turns, AttnShape s) {
     const int W = attn_row(s), HS = s.HS;
     const real alpha = attn_alpha<A, real>(s);
     memset(dqkv, 0, (size_t)s.B * s.T * W * sizeof(real));
     for (int bh = 0; bh < s.B * s.NH; bh++) {
         const int b = bh / s.NH, h = bh % s.NH;
-        const Head<A, Bi, Pe> head(qkv, kstar, vstar, b, h, s);
-        acc *d_star = attn_column<Bi>(dkstar, s, h), *dv_star = attn_star(dvstar, s, head.g);
+        const Head<A, Bi, Pe> head(qkv, star, b, h, s);
+        acc* d_star = attn_column<Bi>(dstar.k, s, h);
+        acc* dv_star = attn_star(dstar.v, s, head.g);
         acc* dk_star = Bi::column == KEY_COLUMN ? d_star : NULL;
         acc* dz = Bi::column == LOGIT_COLUMN ? d_star : NULL;
         for (int t = 0; t < s.T; t++) {
             const long at = (((long)b * s.T + t) * s.NH + h) * HS;
             const real* do_t = dout + at;
-            const real* st = stat + ((long)bh * s.T + t) * 2;
-            const real delta = attn_delta<A>(dot(do_t, out + at, HS), st[1], alpha);
+            const real* st = result.stat + ((long)bh * s.T + t) * 2;
+            const real delta = attn_delta<A>(dot(do_t, result.out + at, HS), st[1], alpha);
             real* dq = dqkv + ((long)b * s.T + t) * W + h * HS;
             for (int j = 0; j <= s.T; j++) {
                 if (!head.sees(t, j)) { continue; }

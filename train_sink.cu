@@ -70,23 +70,15 @@ static void linear_backward(real* dinp, const real* dout, const real* inp, const
 
 // -- norms
 
-// The statistics that the backward pass of a norm needs, (N) each.
-struct NormStats {
-    acc* mean;                  // NULL where the norm is RMSNorm
-    acc* rstd;
-};
-
 struct Norm {
-    const real* weight;
-    const real* bias;
-    acc* dweight;
-    acc* dbias;
-    NormStats stats;
+    NormWeights<const real> weights;
+    NormWeights<acc> grads;
+    NormStats<acc> stats;
 };
 
 // Returns the statistics of norm `number`. The numbers are those of the norms before branches, the
 // final one, the embedding's, and those after branches.
-static NormStats norm_stats(const Model* m, int number) {
+static NormStats<acc> norm_stats(const Model* m, int number) {
     const size_t row = (size_t)number * rows(m);
     acc* mean = m->sizes.ln ? m->acts.mean + row : NULL;
     return { mean, m->acts.rstd + row };
@@ -99,40 +91,41 @@ static Norm norm_before(const Model* m, int i) {
     const auto& w = m->weights.layer[i / 2];
     const auto& g = m->grads.layer[i / 2];
     const bool is_ffn = i % 2;
-    const NormStats stats = norm_stats(m, kept_branch(m, i));
-    if (is_ffn) { return { w.ln2w, w.ln2b, g.ln2w, g.ln2b, stats }; }
-    return { w.ln1w, w.ln1b, g.ln1w, g.ln1b, stats };
+    const NormStats<acc> stats = norm_stats(m, kept_branch(m, i));
+    if (is_ffn) { return { { w.ln2w, w.ln2b }, { g.ln2w, g.ln2b }, stats }; }
+    return { { w.ln1w, w.ln1b }, { g.ln1w, g.ln1b }, stats };
 }
 
 static Norm norm_after(const Model* m, int i) {
     const auto& w = m->weights.layer[i / 2];
     const auto& g = m->grads.layer[i / 2];
     const bool is_ffn = i % 2;
-    const NormStats stats = norm_stats(m, branches_kept(m) + 2 + kept_branch(m, i));
-    if (is_ffn) { return { w.ln2ow, w.ln2ob, g.ln2ow, g.ln2ob, stats }; }
-    return { w.ln1ow, w.ln1ob, g.ln1ow, g.ln1ob, stats };
+    const NormStats<acc> stats = norm_stats(m, branches_kept(m) + 2 + kept_branch(m, i));
+    if (is_ffn) { return { { w.ln2ow, w.ln2ob }, { g.ln2ow, g.ln2ob }, stats }; }
+    return { { w.ln1ow, w.ln1ob }, { g.ln1ow, g.ln1ob }, stats };
 }
 
 static Norm norm_final(const Model* m) {
-    const NormStats stats = norm_stats(m, branches_kept(m));
-    return { m->weights.lnfw, m->weights.lnfb, m->grads.lnfw, m->grads.lnfb, stats };
+    const NormStats<acc> stats = norm_stats(m, branches_kept(m));
+    return { { m->weights.lnfw, m->weights.lnfb }, { m->grads.lnfw, m->grads.lnfb }, stats };
 }
 
 static Norm norm_embed(const Model* m) {
-    const NormStats stats = norm_stats(m, branches_kept(m) + 1);
-    return { m->weights.lnew, m->weights.lneb, m->grads.lnew, m->grads.lneb, stats };
+    const NormStats<acc> stats = norm_stats(m, branches_kept(m) + 1);
+    return { { m->weights.lnew, m->weights.lneb }, { m->grads.lnew, m->grads.lneb }, stats };
 }
 
+static NormShape norm_shape(const Model* m) { return { rows(m), m->arch.C, m->arch.eps }; }
+
 static void norm_forward(Model* m, real* out, const real* x, const Norm& norm) {
-    ops::norm_forward(out, norm.stats.mean, norm.stats.rstd, x, norm.weight, norm.bias,
-                      m->arch.eps, rows(m), m->sizes.C);
+    ops::norm_forward(out, norm.stats, x, norm.weights, norm_shape(m));
 }
 
 // in the forward pass this was:  out = norm(x);  dx = or += its gradient
 static void norm_backward(Model* m, real* dx, const real* dout, const real* x, const Norm& norm,
                           bool add = false) {
-    ops::norm_backward(dx, norm.dweight, norm.dbias, dout, x, norm.weight, norm.stats.mean,
-                       norm.stats.rstd, add, rows(m), m->sizes.C);
+    const NormStats<const acc> stats = { norm.stats.mean, norm.stats.rstd };
+    ops::norm_backward(dx, norm.grads, dout, x, norm.weights.weight, stats, add, norm_shape(m));
 }
 
 // -- the beginning of a branch: n_i = norm(x_i), or x_i itself
@@ -236,7 +229,7 @@ static void qk_norm_forward(Model* m, int l) {
     acc* rstd = of_layer(m->acts.qk_rstd, m, l, m->sizes.NH + m->sizes.KV);
     const bool all = m->arch.qk_norm == QKNORM_all;
     const AttnShape s = attn_shape(m, l);
-    ops::qk_norm_forward(act_qkv(m, l), saved, rstd, w.qnw, w.knw, all, m->arch.eps, s);
+    ops::qk_norm_forward(act_qkv(m, l), saved, rstd, { w.qnw, w.knw }, all, m->arch.eps, s);
 }
 
 static void qk_norm_backward(Model* m, int l) {
@@ -245,7 +238,7 @@ static void qk_norm_backward(Model* m, int l) {
     const real* saved = of_layer(m->acts.qk_in, m, l, m->sizes.qk_width);
     const acc* rstd = of_layer(m->acts.qk_rstd, m, l, m->sizes.NH + m->sizes.KV);
     const bool all = m->arch.qk_norm == QKNORM_all;
-    ops::qk_norm_backward(m->acts.dqkv, g.qnw, g.knw, saved, rstd, w.qnw, w.knw, all,
+    ops::qk_norm_backward(m->acts.dqkv, { g.qnw, g.knw }, saved, rstd, { w.qnw, w.knw }, all,
                           attn_shape(m, l));
 }
 
@@ -357,7 +350,7 @@ static void attention_forward(Model* m, int l) {
     each_span(m, [&](const Span& span) {
         if (span.position > 0) { return; }
         variant::attention_forward(act_att(m, l, span.row), act_stat(m, l, span.row),
-                                   act_qkv(m, l, span.row), star_k(m, l), star_v(m, l),
+                                   act_qkv(m, l, span.row), star_column(m, l),
                                    span_shape(m, l, span));
     });
     attention_continued(m, l);
@@ -367,12 +360,12 @@ static void attention_forward(Model* m, int l) {
 static void attention_backward(Model* m, int l) {
     const BiasRow& bias = m->sizes.bias;
     const auto& g = m->grads.layer[l];
-    acc* dstar_k = bias.column == LOGIT_COLUMN ? g.zstar : g.kstar;
-    acc* dstar_v = bias.learn_v ? g.vstar : NULL;
+    const StarColumn<acc> dstar = { bias.column == LOGIT_COLUMN ? g.zstar : g.kstar,
+                                    bias.learn_v ? g.vstar : NULL };
     const acc* rope = rotates_in_attention(m) ? layer_rope(m, l) : NULL;
-    variant::attention_backward(m->acts.dqkv, dstar_k, dstar_v, m->acts.datt, act_att(m, l),
-                                act_stat(m, l), act_qkv(m, l), star_k(m, l), star_v(m, l), rope,
-                                attn_shape(m, l));
+    const AttnResult<real, acc> result = { act_att(m, l), act_stat(m, l) };
+    variant::attention_backward(m->acts.dqkv, dstar, m->acts.datt, result, act_qkv(m, l),
+                                star_column(m, l), rope, attn_shape(m, l));
 }
 
 static StageCost attention_cost(const Sizes& sizes) {
@@ -564,8 +557,8 @@ void embed_forward(Model* m) {
         const int* tokens = m->tokens + span.row;
         const real* from = positions ? positions + (size_t)span.position * arch.C : NULL;
         const real* sink = span.position ? NULL : m->weights.sink;
-        ops::embed_forward(x, tokens, m->weights.wte, from, sink, arch.embed_scale, span.sequences,
-                           span.length, arch.C);
+        ops::embed_forward(x, tokens, { m->weights.wte, from, sink }, arch.embed_scale,
+                           span.sequences, span.length, arch.C);
     });
     if (arch.norm_embed) { norm_forward(m, act_x(m, 0), out, norm_embed(m)); }
 }
@@ -578,7 +571,7 @@ void embed_backward(Model* m) {
         norm_backward(m, m->acts.dn, m->acts.dx, m->acts.embed, norm_embed(m));
         dout = m->acts.dn;
     }
-    ops::embed_backward(g.wte, g.wpe, g.sink, dout, m->tokens, arch.embed_scale, m->B, m->T,
+    ops::embed_backward({ g.wte, g.wpe, g.sink }, dout, m->tokens, arch.embed_scale, m->B, m->T,
                         arch.C);
 }
 

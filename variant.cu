@@ -59,28 +59,28 @@ template <> double Pe::bias(int distance, float slope) {
 } // namespace build
 
 namespace variant {
-void attention_forward(real* out, acc* stat, const real* qkv, const real* kstar, const real* vstar,
+void attention_forward(real* out, acc* stat, const real* qkv, StarColumn<const real> star,
                        const AttnShape& s) {
-    ops::attention_forward<Attn, Bias, Pe>(out, stat, qkv, kstar, vstar, s);
+    ops::attention_forward<Attn, Bias, Pe>(out, stat, qkv, star, s);
 }
 
-void attention_backward(real* dqkv, acc* dkstar, acc* dvstar, const real* dout, const real* out,
-                        const acc* stat, const real* qkv, const real* kstar, const real* vstar,
+void attention_backward(real* dqkv, StarColumn<acc> dstar, const real* dout,
+                        AttnResult<real, acc> result, const real* qkv, StarColumn<const real> star,
                         const acc* turns, const AttnShape& s) {
-    ops::attention_backward<Attn, Bias, Pe>(dqkv, dkstar, dvstar, dout, out, stat, qkv, kstar,
-                                            vstar, turns, s);
+    ops::attention_backward<Attn, Bias, Pe>(dqkv, dstar, dout, result, qkv, star, turns, s);
 }
 
-void attention_row(real* out, const real* q, const real* kv, const real* kstar, const real* vstar,
-                   int t, const AttnShape& s) {
-    cpu::attention_row<Attn, Bias, Pe>(out, q, kv, kstar, vstar, t, s);
+void attention_row(real* out, const real* q, const real* kv, StarColumn<const real> star, int t,
+                   const AttnShape& s) {
+    cpu::attention_row<Attn, Bias, Pe>(out, q, kv, star, t, s);
 }
 
-void attention_metrics(HeadMetrics* out, const real* qkv, const acc* stat, const real* kstar,
-                       const real* gate, int width, int skip, bool idle, const AttnShape& s) {
+void attention_metrics(HeadMetrics* out, const real* qkv, const acc* stat,
+                       StarColumn<const real> star, HeadGate<const real> gate, int skip, bool idle,
+                       const AttnShape& s) {
     constexpr bool may_idle = column_idle(Attn::Z, Bias::column, Bias::learn_v);
     using Without = std::conditional_t<may_idle, Bias_none, Bias>;   // only then a second instance
     (idle ? ops::attention_metrics<Attn, Without, Pe> : ops::attention_metrics<Attn, Bias, Pe>)(
-        out, qkv, stat, kstar, gate, width, skip, s);
+        out, qkv, stat, star, gate, skip, s);
 }
 } // namespace variant

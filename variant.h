@@ -22,16 +22,17 @@ typedef ops::real real;   // what tensors hold
 typedef ops::acc acc;     // what sums, weight gradients and optimizer state hold
 
 namespace variant {
-void attention_forward(real* out, acc* stat, const real* qkv, const real* kstar, const real* vstar,
+void attention_forward(real* out, acc* stat, const real* qkv, StarColumn<const real> star,
                        const AttnShape& s);
-void attention_backward(real* dqkv, acc* dkstar, acc* dvstar, const real* dout, const real* out,
-                        const acc* stat, const real* qkv, const real* kstar, const real* vstar,
+void attention_backward(real* dqkv, StarColumn<acc> dstar, const real* dout,
+                        AttnResult<real, acc> result, const real* qkv, StarColumn<const real> star,
                         const acc* turns, const AttnShape& s);
 // one query at position t, in host memory: cpu/attention.h
-void attention_row(real* out, const real* q, const real* kv, const real* kstar, const real* vstar,
-                   int t, const AttnShape& s);
+void attention_row(real* out, const real* q, const real* kv, StarColumn<const real> star, int t,
+                   const AttnShape& s);
 // idle: as if there were no extra column (column_idle)
-void attention_metrics(HeadMetrics* out, const real* qkv, const acc* stat, const real* kstar,
-                       const real* gate, int width, int skip, bool idle, const AttnShape& s);
+void attention_metrics(HeadMetrics* out, const real* qkv, const acc* stat,
+                       StarColumn<const real> star, HeadGate<const real> gate, int skip, bool idle,
+                       const AttnShape& s);
 } // namespace variant
 #endif // VARIANT_H

@@ -267,7 +267,7 @@ struct EvalAttention {
     EvalHead head_of(int b, int h) const {
         const acc* k_at = k_star.empty() ? NULL : k_star.data();
         const acc* v_at = v_star.empty() ? NULL : v_star.data();
-        const ref::Head<Attn, Bias, Pe> plain(qkv.data(), k_at, v_at, b, h, s);
+        const ref::Head<Attn, Bias, Pe> plain(qkv.data(), { k_at, v_at }, b, h, s);
         return EvalHead(plain, stream, evict, edits, angles, l, skip);
     }
 

@@ -316,10 +316,9 @@ void queries_forward(const HeadForward& head, HeadFactors<real>& f, int t0, int 
     }
 }
 
-// out (B, T, NH HS), stat (B, NH, T, 2) <- qkv (B, T, (NH + 2 KV) HS), kstar, vstar (KV or 1, HS)
-// or NULL for zero; BIAS=logit: kstar is z (NH or 1)
+// out (B, T, NH HS), stat (B, NH, T, 2) <- qkv (B, T, (NH + 2 KV) HS), star: the extra column
 template <class A, class Bi, class Pe>
-void attention_forward(real* out, acc* stat, const real* qkv, const real* kstar, const real* vstar,
+void attention_forward(real* out, acc* stat, const real* qkv, StarColumn<const real> star,
                        AttnShape s) {
     const int group = s.NH / s.KV;                      // query heads of a key/value head
     const int chunk = 512;                              // queries of a task
@@ -342,7 +341,7 @@ void attention_forward(real* out, acc* stat, const real* qkv, const real* kstar,
         HeadFactors<real> f(x, g, keys, s);
         for (int h = g * group; h < (g + 1) * group; h++) {
             const long row = row_at(b, h, 0, s);
-            const HeadForward head = { x, attn_column<Bi>(kstar, s, h), attn_star(vstar, s, g), h,
+            const HeadForward head = { x, attn_column<Bi>(star.k, s, h), attn_star(star.v, s, g), h,
                                        out + out_at(b, 0, h, s), stat + row * 2,
                                        keep ? &kept_rows.rows[row] : NULL };
             for (int t0 = begin; t0 < end; t0 += BR) {
@@ -360,7 +359,7 @@ void attention_forward(real* out, acc* stat, const real* qkv, const real* kstar,
 // kv (t + 1, 2 KV HS) of positions 0..t. The same as row t of attention_forward, with all scores of
 // the row at hand. R: where host code can read
 template <class A, class Bi, class Pe, class R>
-void attention_row(R* out, const R* q, const R* kv, const R* kstar, const R* vstar, int t,
+void attention_row(R* out, const R* q, const R* kv, StarColumn<const R> column, int t,
                    AttnShape s) {
     const int HS = s.HS;
     const int row = 2 * s.KV * HS;
@@ -375,8 +374,8 @@ void attention_row(R* out, const R* q, const R* kv, const R* kstar, const R* vst
         const R* q_h = q + h * HS;
         const R* k = kv + g * HS;
         const R* v = k + s.KV * HS;
-        const R* star = attn_column<Bi>(kstar, s, h);
-        const R* v_star = attn_star(vstar, s, g);
+        const R* star = attn_column<Bi>(column.k, s, h);
+        const R* v_star = attn_star(column.v, s, g);
         acc* score = scratch(SCORES, extra + 1);
         acc* o = scratch(OUT, HS);
 
@@ -602,35 +601,34 @@ struct StarSums {
     explicit StarSums(AttnShape s)
         : key((size_t)s.B * s.KV * s.HS), value(key.size()), logit((size_t)s.B * s.NH) {}
 
-    // dkstar, dvstar += ; NULL where there is nothing to learn
-    template <class Bi> void add_to(acc* dkstar, acc* dvstar, AttnShape s) const {
+    // dstar += ; NULL where there is nothing to learn
+    template <class Bi> void add_to(StarColumn<acc> dstar, AttnShape s) const {
         for (int bg = 0; Bi::column && bg < s.B * s.KV; bg++) {
             const long row = s.bias_shared ? 0 : (bg % s.KV) * s.HS;
             const acc* dk = &key[(size_t)bg * s.HS];
             const acc* dv = &value[(size_t)bg * s.HS];
-            const int learned = dkstar && Bi::column == KEY_COLUMN ? s.k_dims : 0;
-            for (int i = 0; i < learned; i++) { dkstar[row + i] += dk[i]; }
-            for (int i = 0; dvstar && i < s.HS; i++) {
-                dvstar[row + i] += dv[i];
+            const int learned = dstar.k && Bi::column == KEY_COLUMN ? s.k_dims : 0;
+            for (int i = 0; i < learned; i++) { dstar.k[row + i] += dk[i]; }
+            for (int i = 0; dstar.v && i < s.HS; i++) {
+                dstar.v[row + i] += dv[i];
             }
         }
-        if (Bi::column != LOGIT_COLUMN || !dkstar) { return; }
+        if (Bi::column != LOGIT_COLUMN || !dstar.k) { return; }
         for (int bh = 0; bh < s.B * s.NH; bh++) {
-            dkstar[s.bias_shared ? 0 : bh % s.NH] += logit[bh];
+            dstar.k[s.bias_shared ? 0 : bh % s.NH] += logit[bh];
         }
     }
 };
 
-// dqkv = (overwritten), dkstar, dvstar += as kstar, vstar, or NULL where there is nothing to learn.
-// rope_table: NULL, or the table of rope, and dq and dk are rotated back: where q and k came out of
-// rope, this is also its backward.
-// in the forward pass this was:
+// Computes the gradients of q, k and v, and adds those of the extra column to dstar, which is NULL
+// where nothing is learned. Rotates dq and dk back by rope_table unless it is NULL: where q and k
+// came out of rope, this is also its backward. In the forward pass this was:
 //     s_j = capped(scale q . k_j + bias),   A_j = alpha f(s_j) / Z,   o = sum_j A_j v_j,   so
 //     dv_j += A_j do,   dA_j = do . v_j,   ds_j = attn_ds(..) attn_slope(s_j),
 //     dq += scale ds_j k_j,   dk_j += scale ds_j q
 template <class A, class Bi, class Pe>
-void attention_backward(real* dqkv, acc* dkstar, acc* dvstar, const real* dout, const real* out,
-                        const acc* stat, const real* qkv, const real* kstar, const real* vstar,
+void attention_backward(real* dqkv, StarColumn<acc> dstar, const real* dout,
+                        AttnResult<real, acc> result, const real* qkv, StarColumn<const real> star,
                         const acc* rope_table, AttnShape s) {
     const int T = s.T, HS = s.HS, W = attn_row(s);
     const int group = s.NH / s.KV;                      // query heads of a key/value head
@@ -657,9 +655,9 @@ void attention_backward(real* dqkv, acc* dkstar, acc* dvstar, const real* dout, 
         for (int h = g * group; h < (g + 1) * group; h++) {
             const long at = out_at(b, 0, h, s);
             HeadBackward head = {
-                tiles, x, dx, dout + at, out + at, stat + row_at(b, h, 0, s) * 2,
+                tiles, x, dx, dout + at, result.out + at, result.stat + row_at(b, h, 0, s) * 2,
                 dk, dv, k, k_across, v_across,
-                attn_column<Bi>(kstar, s, h), attn_star(vstar, s, g),
+                attn_column<Bi>(star.k, s, h), attn_star(star.v, s, g),
                 { dk_star, dv_star, &sums.logit[b * s.NH + h] }, h, s };
             for (int q0 = 0; q0 < T; q0 += MOST_QUERIES) {
                 const int n = std::min<int>(MOST_QUERIES, T - q0);
@@ -669,7 +667,7 @@ void attention_backward(real* dqkv, acc* dkstar, acc* dvstar, const real* dout, 
         tiles.transpose(dx.k(0, g), W, dk, TP, T, HS);
         tiles.transpose(dx.v(0, g), W, dv, TP, T, HS);
     }
-    sums.add_to<Bi>(dkstar, dvstar, s);
+    sums.add_to<Bi>(dstar, s);
     if (rope_table) { rope(dqkv, rope_table, -1, s); }
 }
 } // namespace cpu

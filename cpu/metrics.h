@@ -164,8 +164,9 @@ HeadMetrics head_metrics(const HeadMeasured& head, int skip) {
 // out (B, NH) <- qkv and stat of the forward pass, as ref::attention_metrics. O(T HS) a thread;
 // O(T) after a forward pass that kept its rows
 template <class A, class Bi, class Pe>
-void attention_metrics(HeadMetrics* out, const real* qkv, const acc* stat, const real* kstar,
-                       const real* gate, int width, int skip, AttnShape s) {
+void attention_metrics(HeadMetrics* out, const real* qkv, const acc* stat,
+                       StarColumn<const real> star, HeadGate<const real> gate, int skip,
+                       AttnShape s) {
     const size_t all = (size_t)s.B * s.NH * s.T;
     const bool kept = keeps_rows<A> && kept_rows.of == stat && kept_rows.rows.size() == all;
     #pragma omp parallel for schedule(dynamic)
@@ -173,11 +174,11 @@ void attention_metrics(HeadMetrics* out, const real* qkv, const acc* stat, const
         const int b = bh / s.NH;
         const int h = bh % s.NH;
         const long row = row_at(b, h, 0, s);
-        const long gate_at = ((long)b * s.T * s.NH + h) * width;
+        const long gate_at = ((long)b * s.T * s.NH + h) * gate.width;
         const HeadMeasured head = { sequence_of(qkv, b, s), stat + row * 2,
                                     kept ? &kept_rows.rows[row] : NULL,
-                                    attn_column<Bi>(kstar, s, h),
-                                    moved(gate, gate_at), width, h, s };
+                                    attn_column<Bi>(star.k, s, h),
+                                    moved(gate.values, gate_at), gate.width, h, s };
         out[bh] = head_metrics<A, Bi, Pe>(head, skip);
     }
     kept_rows.of = NULL;                                // the next layer's are others

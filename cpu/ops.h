@@ -106,20 +106,19 @@ inline long token_at(const int* tokens, int b, int t, int T, int skip) {
     return tokens[b * (T - skip) + t - skip];
 }
 
-// out (B, T, C): row t is scale wte[token] + pos[t]; with a sink token row 0 is sink + pos[0],
-// token t is row t + 1. tokens (B, T') with T' = T, or T - 1 if sink; wte (V, C); pos (T, C)
-// or NULL; sink (C) or NULL
-inline void embed_forward(real* out, const int* tokens, const real* wte, const real* pos,
-                          const real* sink, float scale, int B, int T, int C) {
-    const int skip = sink ? 1 : 0;
+// out (B, T, C): row t is scale token[id] + position[t]; with a sink token row 0 is
+// sink + position[0], token t is row t + 1. tokens (B, T') with T' = T, or T - 1 if sink
+inline void embed_forward(real* out, const int* tokens, EmbedTables<const real> tables, float scale,
+                          int B, int T, int C) {
+    const int skip = tables.sink ? 1 : 0;
     #pragma omp parallel for
     for (int bt = 0; bt < B * T; bt++) {
         const int b = bt / T;
         const int t = bt % T;
         const bool is_sink = t < skip;
         const long token = is_sink ? 0 : token_at(tokens, b, t, T, skip);
-        const real* x = is_sink ? sink : weight_rows(wte + token * C, C, 1).x;
-        const real* p = moved(pos, (long)t * C);
+        const real* x = is_sink ? tables.sink : weight_rows(tables.token + token * C, C, 1).x;
+        const real* p = moved(tables.position, (long)t * C);
         const acc by = is_sink ? 1 : scale;
         real* o = out + (long)bt * C;
         for (int c = 0; c < C; c++) {
@@ -128,11 +127,11 @@ inline void embed_forward(real* out, const int* tokens, const real* wte, const r
     }
 }
 
-// in the forward pass this was:  out = scale wte[token] + pos,  so dwte, dpos, dsink += the rows of
-// dout that read them. dpos and dsink may be NULL
-inline void embed_backward(acc* dwte, acc* dpos, acc* dsink, const real* dout, const int* tokens,
-                           float scale, int B, int T, int C) {
-    const int skip = dsink ? 1 : 0;
+// in the forward pass this was:  out = scale token[id] + position,  so every row of the tables gets
+// the rows of dout that read it, those of tokens times scale
+inline void embed_backward(EmbedTables<acc> grads, const real* dout, const int* tokens, float scale,
+                           int B, int T, int C) {
+    const int skip = grads.sink ? 1 : 0;
     const int chunk = 16;
     // each thread has its own channels, so that two equal tokens never meet in two threads
     #pragma omp parallel for
@@ -142,11 +141,12 @@ inline void embed_backward(acc* dwte, acc* dpos, acc* dsink, const real* dout, c
             for (int t = 0; t < T; t++) {
                 const bool is_sink = t < skip;
                 const real* d = dout + (long)(b * T + t) * C;
-                acc* dx = is_sink ? dsink : dwte + token_at(tokens, b, t, T, skip) * C;
+                acc* dx = grads.sink;
+                if (!is_sink) { dx = grads.token + token_at(tokens, b, t, T, skip) * C; }
                 const acc by = is_sink ? 1 : scale;
                 for (int c = c0; c < c1; c++) { dx[c] += d[c] * by; }
-                if (!dpos) { continue; }
-                acc* dp = dpos + (long)t * C;
+                if (!grads.position) { continue; }
+                acc* dp = grads.position + (long)t * C;
                 for (int c = c0; c < c1; c++) { dp[c] += d[c]; }
             }
         }
@@ -175,21 +175,24 @@ inline acc layernorm_row(acc* mean, const real* x, acc eps, int C) {
     return acc(1) / sqrt(sum / C + eps);
 }
 
-// out (N, C) = x^ weight + bias (C each, or NULL), where x^ = (x - mean) rstd with, over a row's C
-// channels,
-//      LayerNorm   mean (N) of x,      rstd (N) = 1 / sqrt(mean((x - mean)^2) + eps)
-//                  (Ba et al. 2016)
-//      RMSNorm     mean NULL: no mean, rstd (N) = 1 / sqrt(mean(x^2) + eps)
+// out (N, C) = x^ weight + bias, where x^ = (x - mean) rstd with, over a row's C channels,
+//      LayerNorm   mean of x,  rstd = 1 / sqrt(mean((x - mean)^2) + eps)   (Ba et al. 2016)
+//      RMSNorm     no mean,    rstd = 1 / sqrt(mean(x^2) + eps)
 //                  (Zhang & Sennrich 2019; section 3.1)
-inline void norm_forward(real* out, acc* mean, acc* rstd, const real* inp, const real* weight,
-                         const real* bias, float eps, int N, int C) {
-    #pragma omp parallel for if (N > 1)
-    for (int n = 0; n < N; n++) {
+inline void norm_forward(real* out, NormStats<acc> stats, const real* inp,
+                         NormWeights<const real> weights, NormShape s) {
+    const int C = s.C;
+    const acc eps = s.eps;
+    acc* mean = stats.mean;
+    const real* weight = weights.weight;
+    const real* bias = weights.bias;
+    #pragma omp parallel for if (s.N > 1)
+    for (int n = 0; n < s.N; n++) {
         const real* x = inp + (long)n * C;
         real* o = out + (long)n * C;
         const acc r = mean ? layernorm_row(mean + n, x, eps, C) : rmsnorm_row(x, eps, C);
         const acc m = mean ? mean[n] : acc(0);
-        rstd[n] = r;
+        stats.rstd[n] = r;
         if (!mean && weight && !bias) {
             for (int c = 0; c < C; c++) {
                 o[c] = x[c] * r * weight[c];
@@ -222,9 +225,11 @@ inline void rmsnorm_backward_row(real* dx, acc* dw, const real* d, const real* x
     }
 }
 
-// The same for LayerNorm; m: the row's mean.
+// The same for LayerNorm; stats: of the row.
 inline void layernorm_backward_row(real* dx, acc* dw, const real* d, const real* x, const real* w,
-                                   acc m, acc r, bool add, int C) {
+                                   NormStats<const acc> stats, bool add, int C) {
+    const acc m = *stats.mean;
+    const acc r = *stats.rstd;
     acc dot = 0;
     acc sum = 0;
     #pragma omp simd reduction(+ : dot, sum)
@@ -250,22 +255,23 @@ inline void add_row(acc* sum, const real* x, int C) {
 // (dout without a weight)
 //      dx (N, C) = r (g - mean(g) - x^ mean(g x^))    LayerNorm
 //                  r (g           - x^ mean(g x^))    RMSNorm          [+= if add]
-//      dweight (C) += sum_n dout x^,   dbias (C) += sum_n dout         where they are not NULL
-inline void norm_backward(real* dx, acc* dweight, acc* dbias, const real* dout, const real* x,
-                          const real* weight, const acc* mean, const acc* rstd, bool add, int N,
-                          int C) {
+//      weight += sum_n dout x^,   bias += sum_n dout        of grads, where they are not NULL
+inline void norm_backward(real* dx, NormWeights<acc> grads, const real* dout, const real* x,
+                          const real* weight, NormStats<const acc> stats, bool add, NormShape s) {
+    const int C = s.C;
     const std::vector<real> ones(weight ? 0 : C, real(1));
     const real* const w = weight ? weight : ones.data();
-    row_sums({ dweight, dbias }, N, C, [=](int n, acc* dw) {
+    row_sums({ grads.weight, grads.bias }, s.N, C, [=](int n, acc* dw) {
         const long row = (long)n * C;
         const real* d_n = dout + row;
         const real* x_n = x + row;
         real* dx_n = dx + row;
-        if (dbias) { add_row(dw + C, d_n, C); }         // first: dx may be dout
-        if (mean) {
-            layernorm_backward_row(dx_n, dw, d_n, x_n, w, mean[n], rstd[n], add, C);
+        if (grads.bias) { add_row(dw + C, d_n, C); }    // first: dx may be dout
+        const NormStats<const acc> stats_n = ref::stats_of(stats, n);
+        if (stats.mean) {
+            layernorm_backward_row(dx_n, dw, d_n, x_n, w, stats_n, add, C);
         } else {
-            rmsnorm_backward_row(dx_n, dw, d_n, x_n, w, rstd[n], add, C);
+            rmsnorm_backward_row(dx_n, dw, d_n, x_n, w, *stats_n.rstd, add, C);
         }
     });
 }
@@ -347,11 +353,10 @@ inline void qk_scatter(real* qkv, const real* qk, AttnShape s) {
     }
 }
 
-// Applies RMSNorm to q and k before they are rotated, in place. A group is one head, with weights
-// wq, wk (HS) that the heads share; or, if `all`, the q heads together and the k heads together,
-// with weights wq (NH HS), wk (KV HS). qk_in (B, T, (NH + KV) HS) and rstd (B, T, groups) keep what
-// backward needs.
-inline void qk_norm_forward(real* qkv, real* qk_in, acc* rstd, const real* wq, const real* wk,
+// Applies RMSNorm to q and k before they are rotated, in place. A group is one head; or, if `all`,
+// the q heads together and the k heads together. qk_in (B, T, (NH + KV) HS) and rstd (B, T, groups)
+// keep what backward needs.
+inline void qk_norm_forward(real* qkv, real* qk_in, acc* rstd, QkWeights<const real> weights,
                             bool all, float eps, AttnShape s) {
     const int groups = ref::qk_groups(all, s);
     const int width = qk_width(s);
@@ -362,7 +367,7 @@ inline void qk_norm_forward(real* qkv, real* qk_in, acc* rstd, const real* wq, c
         memcpy(qk_in + (long)bt * width, row, width * sizeof(real));
         for (int g = 0; g < groups; g++) {
             const ref::QkGroup group = ref::qk_group(g, all, s);
-            const real* w = group.is_q ? wq : wk;
+            const real* w = group.is_q ? weights.q : weights.k;
             real* x = row + group.from;
             const acc r = rmsnorm_row(x, eps, group.C);
             for (int c = 0; c < group.C; c++) {
@@ -376,8 +381,8 @@ inline void qk_norm_forward(real* qkv, real* qk_in, acc* rstd, const real* wq, c
 // in the forward pass this was:  y_c = x_c r w_c of every group,  so as in norm_backward
 //      dx = r (dy w) - x r^3 mean(dy w x),   dw += sum dy x r
 // dqkv in place: dy on entry, dx on return
-inline void qk_norm_backward(real* dqkv, acc* dwq, acc* dwk, const real* qk_in, const acc* rstd,
-                             const real* wq, const real* wk, bool all, AttnShape s) {
+inline void qk_norm_backward(real* dqkv, QkWeights<acc> grads, const real* qk_in, const acc* rstd,
+                             QkWeights<const real> weights, bool all, AttnShape s) {
     const int groups = ref::qk_groups(all, s);
     const int wide = all ? s.NH * s.HS : s.HS;
     std::vector<acc> dw((size_t)2 * wide);              // of q and of k
@@ -388,7 +393,7 @@ inline void qk_norm_backward(real* dqkv, acc* dwq, acc* dwk, const real* qk_in, 
         for (int g = 0; g < groups; g++) {
             const ref::QkGroup group = ref::qk_group(g, all, s);
             const int C = group.C;
-            const real* w = group.is_q ? wq : wk;
+            const real* w = group.is_q ? weights.q : weights.k;
             const real* x = row + group.from;
             real* d = drow + group.from;
             acc* dw_g = group.is_q ? sum : sum + wide;
@@ -406,8 +411,8 @@ inline void qk_norm_backward(real* dqkv, acc* dwq, acc* dwk, const real* qk_in, 
         }
     });
     const int wide_k = all ? s.KV * s.HS : s.HS;
-    for (int c = 0; c < wide; c++) { dwq[c] += dw[c]; }
-    for (int c = 0; c < wide_k; c++) { dwk[c] += dw_k[c]; }
+    for (int c = 0; c < wide; c++) { grads.q[c] += dw[c]; }
+    for (int c = 0; c < wide_k; c++) { grads.k[c] += dw_k[c]; }
 }
 
 // ----------------------------------------------------------------------------

@@ -27,9 +27,9 @@ inline bool on_tensor_cores(const AttnShape& s, std::initializer_list<const void
 }
 
 template <class A, class Bi, class Pe>
-void attention_forward(real* out, acc* stat, const real* qkv, const real* kstar, const real* vstar,
+void attention_forward(real* out, acc* stat, const real* qkv, StarColumn<const real> star,
                        AttnShape s) {
-    const AttnInputs in = { qkv, kstar, vstar, s };
+    const AttnInputs in = { qkv, star.k, star.v, s };
     if (!on_tensor_cores(s, { out, qkv })) {
         return attention_forward_panels<A, Bi, Pe>(out, stat, in);
     }
@@ -43,10 +43,10 @@ void attention_forward(real* out, acc* stat, const real* qkv, const real* kstar,
 // Computes dqkv and the gradients of the extra column. turns: rope's table, to turn dq and dk back
 // with, or NULL.
 template <class A, class Bi, class Pe>
-void attention_backward(real* dqkv, acc* dkstar, acc* dvstar, const real* dout, const real* out,
-                        const acc* stat, const real* qkv, const real* kstar, const real* vstar,
+void attention_backward(real* dqkv, StarColumn<acc> dstar, const real* dout,
+                        AttnResult<real, acc> result, const real* qkv, StarColumn<const real> star,
                         const acc* turns, AttnShape s) {
-    const AttnInputs in = { qkv, kstar, vstar, s };
+    const AttnInputs in = { qkv, star.k, star.v, s };
     const bool mma = on_tensor_cores(s, { dqkv, dout, qkv, turns });
     // One piece of memory holds, in this order: cells of ds, rows, panels, the extra column's
     // numbers of each row, and its partial sums.
@@ -58,10 +58,10 @@ void attention_backward(real* dqkv, acc* dkstar, acc* dvstar, const real* dout, 
     bf16* cells = (bf16*)device_scratch(ds + (2 * all_rows + panels + stars) * sizeof(float));
     float* row = (float*)((char*)cells + ds);
     float* panel = row + 2 * all_rows;
-    float* star = panel + panels;
-    const RowStats r = rows_in(row, star, s);
-    LAUNCH_WARPS((attention_rows_kernel<A, Bi>), all_rows, r, dout, out, stat, in);
-    if (!mma) { attention_dqkv_panels<A, Bi, Pe>(dqkv, dout, stat, r, in, panel); }
+    float* star_memory = panel + panels;
+    const RowStats r = rows_in(row, star_memory, s);
+    LAUNCH_WARPS((attention_rows_kernel<A, Bi>), all_rows, r, dout, result.out, result.stat, in);
+    if (!mma) { attention_dqkv_panels<A, Bi, Pe>(dqkv, dout, result.stat, r, in, panel); }
     const bool turn_last = turns && (!mma || s.rot != s.HS); // in the kernels a whole head turns
     const acc* turn_now = turn_last ? NULL : turns;
     if constexpr (sizeof(real) == 2) {
@@ -73,7 +73,7 @@ void attention_backward(real* dqkv, acc* dkstar, acc* dvstar, const real* dout, 
     }
     if (turn_last) { attention_turn_back(dqkv, turns, s); }
     if (column) {
-        attention_star_backward(Bi::column, dkstar, dvstar, star + 2 * rows, dout, r, in);
+        attention_star_backward(Bi::column, dstar.k, dstar.v, star_memory + 2 * rows, dout, r, in);
     }
 }
 } // namespace cuda

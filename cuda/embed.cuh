@@ -3,37 +3,33 @@ embed.cuh -- the embedding: rows of a table by token, and the sums of their grad
 */
 #ifndef CUDA_EMBED_CUH
 #define CUDA_EMBED_CUH
+#include "../operands.h"
 #include "rows.cuh"
 
 namespace cuda {
-struct EmbedInputs {
-    const int* tokens;
-    const real *wte, *pos, *sink;
-    float scale;
-    int rows, T, C;
-};
-
 template <int N>
-__global__ void __launch_bounds__(ROW_THREADS) embed_forward_kernel(real* out, EmbedInputs in) {
-    const int bt = own_row(), T = in.T, C = in.C;
-    if (bt >= in.rows) { return; }
-    const int b = bt / T, t = bt % T, skip = in.sink ? 1 : 0;
+__global__ void __launch_bounds__(ROW_THREADS)
+    embed_forward_kernel(real* out, const int* tokens, EmbedTables<const real> tables, float scale,
+                         int rows, int T, int C) {
+    const int bt = own_row();
+    if (bt >= rows) { return; }
+    const int b = bt / T, t = bt % T, skip = tables.sink ? 1 : 0;
     const bool is_token = t >= skip;
-    const int* tokens = in.tokens + b * (T - skip);
-    const real* x = is_token ? in.wte + (long)tokens[t - skip] * C : in.sink;
-    const float by = is_token ? in.scale : 1.0f;
+    const int* tokens_b = tokens + b * (T - skip);
+    const real* x = is_token ? tables.token + (long)tokens_b[t - skip] * C : tables.sink;
+    const float by = is_token ? scale : 1.0f;
     FOR_COLUMNS(c, N, C) {
         Vec<float, N> v = load_real<N>(x + c);
-        const Vec<float, N> p = load_real_or<N>(0, in.pos, (long)t * C + c);
+        const Vec<float, N> p = load_real_or<N>(0, tables.position, (long)t * C + c);
         for (int i = 0; i < N; i++) { v[i] = v[i] * by + p[i]; }
         store_real<N>(out + (long)bt * C + c, v);
     }
 }
 
-inline void embed_forward(real* out, const int* tokens, const real* wte, const real* pos,
-                          const real* sink, float scale, int B, int T, int C) {
-    const EmbedInputs in = { tokens, wte, pos, sink, scale, B * T, T, C };
-    LAUNCH_WIDE_ROWS(wide(C, { out, wte, pos, sink }), embed_forward_kernel, B * T, C, out, in)
+inline void embed_forward(real* out, const int* tokens, EmbedTables<const real> tables, float scale,
+                          int B, int T, int C) {
+    const bool ok = wide(C, { out, tables.token, tables.position, tables.sink });
+    LAUNCH_WIDE_ROWS(ok, embed_forward_kernel, B * T, C, out, tokens, tables, scale, B * T, T, C)
 }
 
 // A token may occur many times, and its row of dwte must be added to in a fixed order, without
@@ -115,19 +111,30 @@ struct Piece {
     }
     DEVICE bool one_token() const { return token(from) == token(to - 1); }
 };
+// The keys of n tokens, sorted. They come from sequences of T rows, whose first `skip` rows have no
+// token.
+struct SortedTokens {
+    const uint64_t* keys;
+    int n, skip, T;
+
+    // Returns the row of the token at sorted position i.
+    DEVICE int row(int i) const {
+        const int j = (int)keys[i], tokens = T - skip;               // of a sequence
+        return j / tokens * T + j % tokens + skip;
+    }
+};
+
 template <int N>
 __global__ void __launch_bounds__(256)
-    embed_backward_kernel(acc* dwte, float* part, const real* dout, const uint64_t* keys,
-                          float scale, int n, int skip, int T, int C) {
-    const Piece p(keys, blockIdx.x, n);
+    embed_backward_kernel(acc* dwte, float* part, const real* dout, SortedTokens sorted,
+                          float scale, int C) {
+    const Piece p(sorted.keys, blockIdx.x, sorted.n);
     FOR_COLUMNS(c, N, C) {
         Vec<float, N> sum = {};
         bool begun_before = p.before;
         for (int i = p.from; i < p.to; i++) {
-            const int j = (int)keys[i], tokens = T - skip;           // of a sequence
-            const int row = j / tokens * T + j % tokens + skip;
             const int token = p.token(i);
-            const Vec<float, N> d = load_real<N>(dout + (long)row * C + c);
+            const Vec<float, N> d = load_real<N>(dout + (long)sorted.row(i) * C + c);
             for (int k = 0; k < N; k++) { sum[k] += d[k]; }
             const bool last = i + 1 == p.to;
             if (!last && p.token(i + 1) == token) { continue; }
@@ -173,9 +180,11 @@ position_backward_kernel(acc* dpos, acc* dsink, const real* dout, int B, int row
     }
 }
 
-inline void embed_backward(acc* dwte, acc* dpos, acc* dsink, const real* dout, const int* tokens,
-                           float scale, int B, int T, int C) {
-    const int skip = dsink ? 1 : 0, n = B * (T - skip), pieces = CEIL_DIV(n, PIECE);
+inline void embed_backward(EmbedTables<acc> grads, const real* dout, const int* tokens, float scale,
+                           int B, int T, int C) {
+    const int skip = grads.sink ? 1 : 0;
+    const int n = B * (T - skip);
+    const int pieces = CEIL_DIV(n, PIECE);
     uint64_t* keys = (uint64_t*)device_scratch(sort_padded(n) * sizeof(uint64_t) +
                                                (size_t)pieces * 2 * C * sizeof(float));
     float* part = (float*)(keys + sort_padded(n));
@@ -183,14 +192,16 @@ inline void embed_backward(acc* dwte, acc* dpos, acc* dsink, const real* dout, c
         sort_positions(keys, tokens, n);
         const bool ok = wide(C, {dout});
         const dim3 block = RowBlocks(1, C, ok ? VN : 1).block;
-        LAUNCH_WIDE(ok, embed_backward_kernel, dim3(pieces), block, 0, dwte, part, dout, keys,
-                    scale, n, skip, T, C);
-        LAUNCH(embed_backward_join_kernel, dim3(pieces), RowBlocks(1, C, 1).block, 0, dwte, part,
-               keys, scale, n, C);
+        const SortedTokens sorted = { keys, n, skip, T };
+        LAUNCH_WIDE(ok, embed_backward_kernel, dim3(pieces), block, 0, grads.token, part, dout,
+                    sorted, scale, C);
+        LAUNCH(embed_backward_join_kernel, dim3(pieces), RowBlocks(1, C, 1).block, 0, grads.token,
+               part, keys, scale, n, C);
     }
-    const int rows = dpos ? T : 1;
-    if (dpos || dsink) {
-        LAUNCH_ROWS(1, position_backward_kernel, rows, C, dpos, dsink, dout, B, rows, T, C)
+    const int rows = grads.position ? T : 1;
+    if (grads.position || grads.sink) {
+        LAUNCH_ROWS(1, position_backward_kernel, rows, C, grads.position, grads.sink, dout, B, rows,
+                    T, C)
     }
 }
 } // namespace cuda

@@ -15,8 +15,7 @@ DEVICE float x_log_x(float x) { return x > 0 ? x * logf(x) : 0.0f; }
 struct MetricInputs {
     AttnInputs attn;
     const acc* stat;
-    const real* gate;      // (B, T, NH, width), or NULL
-    int width;
+    HeadGate<const real> gate;
     int skip;              // of a sequence's first tokens: the sink token, which is no query
 };
 
@@ -63,8 +62,8 @@ __global__ void __launch_bounds__(32 * ROW_WARPS, 1)
         out[METRIC_K + 1 + lane] = fabsf(own) * inv;
     }
     float mean = 0, low = 0;                         // of the gate of this query
-    const real* gate = in.gate + (((long)b * s.T + t) * s.NH + x.h) * in.width;
-    const int width = in.gate ? in.width : 0;
+    const real* gate = in.gate.values + (((long)b * s.T + t) * s.NH + x.h) * in.gate.width;
+    const int width = in.gate.values ? in.gate.width : 0;
     FOR_LANES(i, width) {
         const float g = 1.0f / (1.0f + expf(-(float)gate[i]));
         mean += g / width;
@@ -87,11 +86,12 @@ __global__ void __launch_bounds__(32 * ROW_WARPS, 1)
 }
 
 template <class A, class Bi, class Pe>
-void attention_metrics(HeadMetrics* out, const real* qkv, const acc* stat, const real* kstar,
-                       const real* gate, int width, int skip, AttnShape s) {
+void attention_metrics(HeadMetrics* out, const real* qkv, const acc* stat,
+                       StarColumn<const real> star, HeadGate<const real> gate, int skip,
+                       AttnShape s) {
     const int W = attn_row(s);
     const Panel most = panel_at(s, 0, 0, 0); // no later one is larger
-    const MetricInputs in = { { qkv, kstar, NULL, s }, stat, gate, width, skip };
+    const MetricInputs in = { { qkv, star.k, star.v, s }, stat, gate, skip };
     const long size = most.floats(), size_sums = (long)most.count * s.NH * s.T * METRIC_SUMS;
     float* dots = (float*)device_scratch((size + size_sums) * sizeof(float));
     float* sums = dots + size;

@@ -4,6 +4,7 @@ norms.cuh -- norms of rows, and of queries and keys.
 #ifndef CUDA_NORMS_CUH
 #define CUDA_NORMS_CUH
 #include "../attention_variants.cuh"
+#include "../operands.h"
 #include "matmul.cuh"
 
 namespace cuda {
@@ -37,20 +38,15 @@ template <int N, int K> struct WarpRow {
     else if ((C) > 8 * 32 * VN) { LAUNCH((kernel<VN, 0>), __VA_ARGS__); } \
     else                        { LAUNCH_KEPT(kernel, C, __VA_ARGS__) }
 
-struct NormForward {
-    const real *x, *weight, *bias;
-    float eps;
-    int rows, C;
-};
-
 template <int N, int K>
 __global__ void __launch_bounds__(32 * ROW_WARPS)
-    norm_forward_kernel(real* out, acc* mean, acc* rstd, NormForward a) {
-    const int n = warp_number(), C = a.C;
-    if (n >= a.rows) { return; }
-    const WarpRow<N, K> row(a.x + (long)n * C, C);
+    norm_forward_kernel(real* out, NormStats<acc> stats, const real* x,
+                        NormWeights<const real> weights, NormShape s) {
+    const int n = warp_number(), C = s.C;
+    if (n >= s.N) { return; }
+    const WarpRow<N, K> row(x + (long)n * C, C);
     float m = 0;
-    if (mean) {
+    if (stats.mean) {
         float sum = 0;
         #pragma unroll
         FOR_ROW(k, c, N, K, C) {
@@ -65,26 +61,26 @@ __global__ void __launch_bounds__(32 * ROW_WARPS)
         const Vec<float, N> v = row.at(k, c);
         for (int i = 0; i < N; i++) { squares += (v[i] - m) * (v[i] - m); }
     }
-    const float r = 1.0f / sqrtf(warp_sum(squares) / C + a.eps);
+    const float r = 1.0f / sqrtf(warp_sum(squares) / C + s.eps);
     real* out_n = out + (long)n * C;
     #pragma unroll
     FOR_ROW(k, c, N, K, C) {
         Vec<float, N> v = row.at(k, c);
-        const Vec<float, N> w = load_real_or<N>(1, a.weight, c);
-        const Vec<float, N> b = load_real_or<N>(0, a.bias, c);
+        const Vec<float, N> w = load_real_or<N>(1, weights.weight, c);
+        const Vec<float, N> b = load_real_or<N>(0, weights.bias, c);
         for (int i = 0; i < N; i++) { v[i] = (v[i] - m) * r * w[i] + b[i]; }
         store_real<N>(out_n + c, v);
     }
     if (threadIdx.x % 32 > 0) { return; }
-    rstd[n] = r;
-    if (mean) { mean[n] = m; }
+    stats.rstd[n] = r;
+    if (stats.mean) { stats.mean[n] = m; }
 }
 
-inline void norm_forward(real* out, acc* mean, acc* rstd, const real* inp, const real* weight,
-                         const real* bias, float eps, int N, int C) {
-    const NormForward a = { inp, weight, bias, eps, N, C };
-    LAUNCH_NORM(norm_forward_kernel, wide(C, { out, inp, weight, bias }), C, warp_grid(N),
-                dim3(32 * ROW_WARPS), 0, out, mean, rstd, a)
+inline void norm_forward(real* out, NormStats<acc> stats, const real* inp,
+                         NormWeights<const real> weights, NormShape s) {
+    const bool ok = wide(s.C, { out, inp, weights.weight, weights.bias });
+    LAUNCH_NORM(norm_forward_kernel, ok, s.C, warp_grid(s.N), dim3(32 * ROW_WARPS), 0, out, stats,
+                inp, weights, s)
 }
 
 // The backward pass. A block takes NORM_ROWS rows, a warp one at a time, and keeps its sums in
@@ -191,24 +187,27 @@ __global__ void __launch_bounds__(256)
     norm_backward_rows<N, K, true>(dx, part, a);
 }
 
-inline void norm_backward(real* dx, acc* dweight, acc* dbias, const real* dout, const real* x,
-                          const real* weight, const acc* mean, const acc* rstd, bool add, int N,
-                          int C) {
-    const bool ok = wide(C, { dx, dout, x, weight }), both = dbias && ok && C <= 8 * 32 * VN;
-    if (dbias && !both) { matmul_backward_bias(dbias, dout, N, C); } // before dx, which may be dout
+inline void norm_backward(real* dx, NormWeights<acc> grads, const real* dout, const real* x,
+                          const real* weight, NormStats<const acc> stats, bool add, NormShape s) {
+    const int N = s.N;
+    const int C = s.C;
+    const bool ok = wide(C, { dx, dout, x, weight });
+    const bool both = grads.bias && ok && C <= 8 * 32 * VN;
+    // before dx, which may be dout
+    if (grads.bias && !both) { matmul_backward_bias(grads.bias, dout, N, C); }
     const int W = both ? 2 * C : C, blocks = CEIL_DIV(N, NORM_ROWS), warps = sum_warps(W);
     const size_t smem = warps * W * sizeof(float);
     float* part = (float*)device_scratch((size_t)blocks * W * sizeof(float));
-    const NormBackward a = { dout, x, weight, mean, rstd, add, N, C };
+    const NormBackward a = { dout, x, weight, stats.mean, stats.rstd, add, N, C };
     if (both) {
         LAUNCH_KEPT(norm_backward_bias_kernel, C, dim3(blocks), dim3(32 * warps), smem, dx, part,
                     a)
-        column_sum(dbias, part + C, blocks, C, W);
+        column_sum(grads.bias, part + C, blocks, C, W);
     } else {
         LAUNCH_NORM(norm_backward_kernel, ok, C, dim3(blocks), dim3(32 * warps), smem, dx, part,
                     a)
     }
-    if (dweight) { column_sum(dweight, part, blocks, C, W); }
+    if (grads.weight) { column_sum(grads.weight, part, blocks, C, W); }
 }
 
 // ----------------------------------------------------------------------------
@@ -228,7 +227,7 @@ HD QkSide qk_side(int side, bool all, const AttnShape& s) {
 // Normalizes queries and keys in place, a warp per group of a row.
 template <int N, int K>
 __global__ void __launch_bounds__(32 * ROW_WARPS)
-    qk_norm_forward_kernel(real* qkv, real* qk_in, acc* rstd, const real* wq, const real* wk,
+    qk_norm_forward_kernel(real* qkv, real* qk_in, acc* rstd, QkWeights<const real> weights,
                            bool all, float eps, AttnShape s) {
     const int G = qk_side(0, all, s).G;
     const long i = warp_number(), bt = i / G;
@@ -237,7 +236,7 @@ __global__ void __launch_bounds__(32 * ROW_WARPS)
     const QkSide q = qk_side(side, all, s);
     const int at = q.from + (g - q.first) * q.C;
     real *x = qkv + bt * attn_row(s) + at, *saved = qk_in + bt * (s.NH + s.KV) * s.HS + at;
-    const real* weight = side ? wk : wq;
+    const real* weight = side ? weights.k : weights.q;
     const WarpRow<N, K> row(x, q.C);
     float sum = 0;
     #pragma unroll
@@ -257,12 +256,13 @@ __global__ void __launch_bounds__(32 * ROW_WARPS)
     if (threadIdx.x % 32 == 0) { rstd[i] = r; }
 }
 
-inline void qk_norm_forward(real* qkv, real* qk_in, acc* rstd, const real* wq, const real* wk,
+inline void qk_norm_forward(real* qkv, real* qk_in, acc* rstd, QkWeights<const real> weights,
                             bool all, float eps, AttnShape s) {
     const QkSide q = qk_side(0, all, s);
     const long groups = (long)s.B * s.T * q.G;
-    LAUNCH_NORM(qk_norm_forward_kernel, wide(s.HS, {qkv, qk_in, wq, wk}), q.C,
-                warp_grid(groups), dim3(32 * ROW_WARPS), 0, qkv, qk_in, rstd, wq, wk, all, eps, s)
+    const bool ok = wide(s.HS, { qkv, qk_in, weights.q, weights.k });
+    LAUNCH_NORM(qk_norm_forward_kernel, ok, q.C, warp_grid(groups), dim3(32 * ROW_WARPS), 0, qkv,
+                qk_in, rstd, weights, all, eps, s)
 }
 
 // Turns dqkv into the gradient before the norm, and writes to part (blocks, 2, width) the sums of
@@ -270,13 +270,13 @@ inline void qk_norm_forward(real* qkv, real* qk_in, acc* rstd, const real* wq, c
 template <int N, int K>
 __global__ void __launch_bounds__(256)
     qk_norm_backward_kernel(real* dqkv, float* part, const real* qk_in, const acc* rstd,
-                            const real* wq, const real* wk, bool all, AttnShape s) {
+                            QkWeights<const real> weights, bool all, AttnShape s) {
     const int n0 = blockIdx.x * ROW_BLOCK, rows = min(s.B * s.T - n0, (int)ROW_BLOCK);
     const int warp = threadIdx.x / 32, width = qk_side(0, all, s).C;
     float* sums = dynamic_smem<float>();
     for (int side = 0; side < 2; side++) {
         const QkSide q = qk_side(side, all, s);
-        const real* weight = side ? wk : wq;
+        const real* weight = side ? weights.k : weights.q;
         WarpSums<N, K> dw(sums + warp * q.C, q.C);
         for (int i = warp; i < rows * q.groups; i += blockDim.x / 32) {
             const long bt = n0 + i / q.groups;
@@ -308,16 +308,18 @@ __global__ void __launch_bounds__(256)
     }
 }
 
-inline void qk_norm_backward(real* dqkv, acc* dwq, acc* dwk, const real* qk_in, const acc* rstd,
-                             const real* wq, const real* wk, bool all, AttnShape s) {
-    const int N = s.B * s.T, width = qk_side(0, all, s).C, warps = sum_warps(width),
-              blocks = CEIL_DIV(N, ROW_BLOCK);
+inline void qk_norm_backward(real* dqkv, QkWeights<acc> grads, const real* qk_in, const acc* rstd,
+                             QkWeights<const real> weights, bool all, AttnShape s) {
+    const int width = qk_side(0, all, s).C;
+    const int width_k = qk_side(1, all, s).C;
+    const int warps = sum_warps(width);
+    const int blocks = CEIL_DIV(s.B * s.T, ROW_BLOCK);
     float* part = (float*)device_scratch((size_t)blocks * 2 * width * sizeof(float));
-    LAUNCH_NORM(qk_norm_backward_kernel, wide(s.HS, {dqkv, qk_in, wq, wk}), width, dim3(blocks),
-                dim3(32 * warps), warps * width * sizeof(float), dqkv, part, qk_in, rstd, wq, wk,
-                all, s)
-    column_sum(dwq, part, blocks, width, 2 * width);
-    column_sum(dwk, part + width, blocks, qk_side(1, all, s).C, 2 * width);
+    const bool ok = wide(s.HS, { dqkv, qk_in, weights.q, weights.k });
+    LAUNCH_NORM(qk_norm_backward_kernel, ok, width, dim3(blocks), dim3(32 * warps),
+                warps * width * sizeof(float), dqkv, part, qk_in, rstd, weights, all, s)
+    column_sum(grads.q, part, blocks, width, 2 * width);
+    column_sum(grads.k, part + width, blocks, width_k, 2 * width);
 }
 } // namespace cuda
 #endif // CUDA_NORMS_CUH

@@ -30,7 +30,7 @@ FLOORS = [
                                   "cpu/processor.*", "cpu/built_with.cpp", "cuda/device.cuh",
                                   "dist/*"]),
     ("the family of attention", ["block_variants.h", "attention_variants.cuh", "switches.h",
-                                 "reference.h", "metrics.cuh"]),
+                                 "operands.h", "reference.h", "metrics.cuh"]),
     ("what a model is", ["arch.h", "tensors.h", "models/forward_only.h"]),
     ("backends", ["cpu/*", "cuda/*", "variant.h", "variant.cu", "operations.h"]),
     ("other people's models", ["models/*"]),

@@ -180,18 +180,18 @@ static void test_embed(int B, int T, int C, bool pos, bool sink, int V = 11) {
     int* tok = upload_ints(tokens);
     Tensor wte = random_tensor(V * C), p = random_tensor(T * C), x = random_tensor(C),
            out = empty_tensor(B * T * C);
-    cpu::embed_forward(out.c(), tokens.data(), wte.c(), pos ? p.c() : NULL, sink ? x.c() : NULL,
-                       1.5f, B, T, C);
-    cuda::embed_forward(out.r(), tok, wte.r(), pos ? p.r() : NULL, sink ? x.r() : NULL, 1.5f, B, T,
-                        C);
+    cpu::embed_forward(out.c(), tokens.data(),
+                       { wte.c(), pos ? p.c() : NULL, sink ? x.c() : NULL }, 1.5f, B, T, C);
+    cuda::embed_forward(out.r(), tok, { wte.r(), pos ? p.r() : NULL, sink ? x.r() : NULL }, 1.5f, B,
+                        T, C);
     same("embed_forward", shape, "out", out);
     Tensor dwte = random_tensor(V * C, false), dp = random_tensor(T * C, false),
            dx = random_tensor(C, false);
     Tensor dout = random_tensor(B * T * C);
-    cpu::embed_backward(dwte.c(), pos ? dp.c() : NULL, sink ? dx.c() : NULL, dout.c(),
+    cpu::embed_backward({ dwte.c(), pos ? dp.c() : NULL, sink ? dx.c() : NULL }, dout.c(),
                         tokens.data(), 1.5f, B, T, C);
-    cuda::embed_backward(dwte.f(), pos ? dp.f() : NULL, sink ? dx.f() : NULL, dout.r(), tok, 1.5f,
-                         B, T, C);
+    cuda::embed_backward({ dwte.f(), pos ? dp.f() : NULL, sink ? dx.f() : NULL }, dout.r(), tok,
+                         1.5f, B, T, C);
     same("embed_backward", shape, "dwte", dwte, 1e-5);
     same("embed_backward", shape, "dpos", dp, 1e-5);
     same("embed_backward", shape, "dsink", dx, 1e-5);
@@ -204,20 +204,23 @@ static void test_norm(int kind, int N, int C) { // 1: LayerNorm, 2: with a weigh
     const bool ln = kind & 1, with_w = kind & 2, with_b = kind & 4;
     for (float& v : x.cpu) { v += ln; }
     x = upload(x.cpu, true);
-    cpu::norm_forward(out.c(), ln ? mean.c() : NULL, rstd.c(), x.c(), with_w ? w.c() : NULL,
-                      with_b ? b.c() : NULL, 1e-5f, N, C);
-    cuda::norm_forward(out.r(), ln ? mean.f() : NULL, rstd.f(), x.r(), with_w ? w.r() : NULL,
-                       with_b ? b.r() : NULL, 1e-5f, N, C);
+    const NormShape size = { N, C, 1e-5f };
+    cpu::norm_forward(out.c(), { ln ? mean.c() : NULL, rstd.c() }, x.c(),
+                      { with_w ? w.c() : NULL, with_b ? b.c() : NULL }, size);
+    cuda::norm_forward(out.r(), { ln ? mean.f() : NULL, rstd.f() }, x.r(),
+                       { with_w ? w.r() : NULL, with_b ? b.r() : NULL }, size);
     same("norm_forward", shape, "out", out);
     same("norm_forward", shape, "mean", mean, 1e-5);
     same("norm_forward", shape, "rstd", rstd, 1e-5);
     for (bool add : { false, true }) {
         Tensor dx = random_tensor(N * C), dw = random_tensor(C, false),
                db = random_tensor(C, false), dout = random_tensor(N * C);
-        cpu::norm_backward(dx.c(), with_w ? dw.c() : NULL, with_b ? db.c() : NULL, dout.c(), x.c(),
-                           with_w ? w.c() : NULL, ln ? mean.c() : NULL, rstd.c(), add, N, C);
-        cuda::norm_backward(dx.r(), with_w ? dw.f() : NULL, with_b ? db.f() : NULL, dout.r(), x.r(),
-                            with_w ? w.r() : NULL, ln ? mean.f() : NULL, rstd.f(), add, N, C);
+        cpu::norm_backward(dx.c(), { with_w ? dw.c() : NULL, with_b ? db.c() : NULL }, dout.c(),
+                           x.c(), with_w ? w.c() : NULL, { ln ? mean.c() : NULL, rstd.c() }, add,
+                           size);
+        cuda::norm_backward(dx.r(), { with_w ? dw.f() : NULL, with_b ? db.f() : NULL }, dout.r(),
+                            x.r(), with_w ? w.r() : NULL, { ln ? mean.f() : NULL, rstd.f() }, add,
+                            size);
         same("norm_backward", shape, "dx", dx);
         same("norm_backward", shape, "dweight", dw, 1e-5);
         same("norm_backward", shape, "dbias", db, 1e-5);
@@ -229,15 +232,17 @@ static void test_qk_norm(AttnShape s, bool all) {
               Wk = all ? s.KV * s.HS : s.HS;
     Tensor qkv = random_tensor(N * attn_row(s)), wq = random_tensor(Wq), wk = random_tensor(Wk);
     Tensor qk_in = empty_tensor(N * QK), rstd = empty_tensor(N * (all ? 2 : s.NH + s.KV), false);
-    cpu::qk_norm_forward(qkv.c(), qk_in.c(), rstd.c(), wq.c(), wk.c(), all, 1e-5f, s);
-    cuda::qk_norm_forward(qkv.r(), qk_in.r(), rstd.f(), wq.r(), wk.r(), all, 1e-5f, s);
+    cpu::qk_norm_forward(qkv.c(), qk_in.c(), rstd.c(), { wq.c(), wk.c() }, all, 1e-5f, s);
+    cuda::qk_norm_forward(qkv.r(), qk_in.r(), rstd.f(), { wq.r(), wk.r() }, all, 1e-5f, s);
     same("qk_norm_forward", shape, "qkv", qkv);
     same("qk_norm_forward", shape, "qk_in", qk_in, 0);
     same("qk_norm_forward", shape, "rstd", rstd, 1e-5);
     Tensor dqkv = random_tensor(N * attn_row(s)), dwq = random_tensor(Wq, false),
            dwk = random_tensor(Wk, false);
-    cpu::qk_norm_backward(dqkv.c(), dwq.c(), dwk.c(), qk_in.c(), rstd.c(), wq.c(), wk.c(), all, s);
-    cuda::qk_norm_backward(dqkv.r(), dwq.f(), dwk.f(), qk_in.r(), rstd.f(), wq.r(), wk.r(), all, s);
+    cpu::qk_norm_backward(dqkv.c(), { dwq.c(), dwk.c() }, qk_in.c(), rstd.c(), { wq.c(), wk.c() },
+                          all, s);
+    cuda::qk_norm_backward(dqkv.r(), { dwq.f(), dwk.f() }, qk_in.r(), rstd.f(), { wq.r(), wk.r() },
+                           all, s);
     same("qk_norm_backward", shape, "dqkv", dqkv);
     same("qk_norm_backward", shape, "dwq", dwq, 1e-5);
     same("qk_norm_backward", shape, "dwk", dwk, 1e-5);
@@ -473,23 +478,22 @@ template <class A, class Bi, class Pe> static void test_attention(const char* na
 #ifdef EMU
     const emu::Counts before = emu::counts;
 #endif
-    cpu::attention_forward<A, Bi, Pe>(out.c(), stat.c(), qkv.c(), key ? ks.c() : NULL,
-                                      value ? vs.c() : NULL, s);
-    cuda::attention_forward<A, Bi, Pe>(out.r(), stat.f(), qkv.r(), key ? ks.r() : NULL,
-                                       value ? vs.r() : NULL, s);
+    const StarColumn<const float> star = { key ? ks.c() : NULL, value ? vs.c() : NULL };
+    const StarColumn<const cuda::real> gpu_star = { key ? ks.r() : NULL, value ? vs.r() : NULL };
+    cpu::attention_forward<A, Bi, Pe>(out.c(), stat.c(), qkv.c(), star, s);
+    cuda::attention_forward<A, Bi, Pe>(out.r(), stat.f(), qkv.r(), gpu_star, s);
     // scores are about 1, but may cancel: a weight of 1e-4 that was a sum of 96 products has
     // the rounding of the products
     same(name, shape, "out", out, TOL, 0.1);
     same(name, shape, "stat", stat, IS_BF16 ? 1e-3 : 1e-5);
     out = upload(out.cpu, true);   // backward from the same numbers
     stat = upload(stat.cpu, false);
-    cpu::attention_backward<A, Bi, Pe>(dqkv.c(), key ? dks.c() : NULL, Bi::learn_v ? dvs.c() : NULL,
-                                       dout.c(), out.c(), stat.c(), qkv.c(), key ? ks.c() : NULL,
-                                       value ? vs.c() : NULL, NULL, s);
-    cuda::attention_backward<A, Bi, Pe>(dqkv.r(), key ? dks.f() : NULL,
-                                        Bi::learn_v ? dvs.f() : NULL, dout.r(), out.r(), stat.f(),
-                                        qkv.r(), key ? ks.r() : NULL, value ? vs.r() : NULL, NULL,
-                                        s);
+    cpu::attention_backward<A, Bi, Pe>(
+        dqkv.c(), { key ? dks.c() : NULL, Bi::learn_v ? dvs.c() : NULL }, dout.c(),
+        { out.c(), stat.c() }, qkv.c(), star, NULL, s);
+    cuda::attention_backward<A, Bi, Pe>(
+        dqkv.r(), { key ? dks.f() : NULL, Bi::learn_v ? dvs.f() : NULL }, dout.r(),
+        { out.r(), stat.f() }, qkv.r(), gpu_star, NULL, s);
     same(name, shape, "dqkv", dqkv);
     same(name, shape, "dkstar", dks, IS_BF16 ? 1e-3 : 1e-5);
     same(name, shape, "dvstar", dvs, IS_BF16 ? 1e-3 : 1e-5);
@@ -499,10 +503,10 @@ template <class A, class Bi, class Pe> static void test_attention(const char* na
         const int width = s.HS % 3 ? 1 : s.HS;
         Tensor metrics = empty_tensor(n, false),
                gate = random_tensor((long)s.B * s.T * s.NH * width, true, 3);
-        cpu::attention_metrics<A, Bi, Pe>((HeadMetrics*)metrics.c(), qkv.c(), stat.c(),
-                                          key ? ks.c() : NULL, gate.c(), width, skip, s);
-        cuda::attention_metrics<A, Bi, Pe>((HeadMetrics*)metrics.gpu, qkv.r(), stat.f(),
-                                           key ? ks.r() : NULL, gate.r(), width, skip, s);
+        cpu::attention_metrics<A, Bi, Pe>((HeadMetrics*)metrics.c(), qkv.c(), stat.c(), star,
+                                          { gate.c(), width }, skip, s);
+        cuda::attention_metrics<A, Bi, Pe>((HeadMetrics*)metrics.gpu, qkv.r(), stat.f(), gpu_star,
+                                           { gate.r(), width }, skip, s);
         same(name, shape, "metrics", metrics, 1e-5);
     }
 #ifdef EMU
@@ -526,14 +530,14 @@ template <class A, class Bi, class Pe> static void test_simple(const char* name,
     const bool column = Bi::column != NO_COLUMN;
     const cuda::real* vstar = column ? vs.r() : NULL;
     const cuda::AttnInputs in = { qkv.r(), kstar, vstar, s };
-    cuda::attention_forward<A, Bi, Pe>(out.r(), stat.f(), qkv.r(), kstar, vstar, s);
+    cuda::attention_forward<A, Bi, Pe>(out.r(), stat.f(), qkv.r(), { kstar, vstar }, s);
     cuda::attention_simple_forward<A, Bi, Pe>(plain_out.r(), plain_stat.f(), in);
     out.cpu = download(plain_out);
     stat.cpu = download(plain_stat);
     same(name, shape, "out", out, TOL, 0.1);
     same(name, shape, "stat", stat, IS_BF16 ? 1e-3 : 1e-5);
-    cuda::attention_backward<A, Bi, Pe>(dqkv.r(), NULL, NULL, dout.r(), out.r(), stat.f(), qkv.r(),
-                                        kstar, vstar, NULL, s);
+    cuda::attention_backward<A, Bi, Pe>(dqkv.r(), {}, dout.r(), { out.r(), stat.f() }, qkv.r(),
+                                        { kstar, vstar }, NULL, s);
     cuda::attention_simple_backward<A, Bi, Pe>(plain_dqkv.r(), dout.r(), out.r(), stat.f(), in);
     dqkv.cpu = download(plain_dqkv);
     same(name, shape, "dqkv", dqkv);
@@ -633,13 +637,12 @@ static void test_turned(int B, int T, int HS, int window) {
     Tensor qkv = random_tensor(N * W), dout = random_tensor(N * O), ks = random_tensor(HS),
            table = random_turns(s);
     Tensor out = empty_tensor(N * O), stat = empty_tensor(N * s.NH * 2, false);
-    cuda::attention_forward<Attn_softmax, Bias_kv, Pe_alibi>(out.r(), stat.f(), qkv.r(), ks.r(),
-                                                             NULL, s);
+    const StarColumn<const cuda::real> star = { ks.r(), NULL };
+    cuda::attention_forward<Attn_softmax, Bias_kv, Pe_alibi>(out.r(), stat.f(), qkv.r(), star, s);
     Tensor two = empty_tensor(N * W), one = empty_tensor(N * W);
     auto backward = [&](Tensor& dqkv, const float* turns) {
-        cuda::attention_backward<Attn_softmax, Bias_kv, Pe_alibi>(dqkv.r(), NULL, NULL, dout.r(),
-                                                                  out.r(), stat.f(), qkv.r(),
-                                                                  ks.r(), NULL, turns, s);
+        cuda::attention_backward<Attn_softmax, Bias_kv, Pe_alibi>(
+            dqkv.r(), {}, dout.r(), { out.r(), stat.f() }, qkv.r(), star, turns, s);
     };
     backward(two, NULL);
     cuda::rope(two.r(), table.f(), -1, s);

@@ -20,9 +20,9 @@ using ref::real;
 
 // ---- one call of the operation under test
 struct Op { // the build of one ATTN, BIAS, PE and what the witness has to know of them
-    void (*forward)(real*, real*, const real*, const real*, const real*, AttnShape);
-    void (*backward)(real*, real*, real*, const real*, const real*, const real*, const real*,
-                     const real*, const real*, const real*, AttnShape);
+    void (*forward)(real*, real*, const real*, StarColumn<const real>, AttnShape);
+    void (*backward)(real*, StarColumn<real>, const real*, AttnResult<real, real>, const real*,
+                     StarColumn<const real>, const real*, AttnShape);
     NaiveAttn attn; std::string pe; NaivePe pe_bias;
     bool phi_elu1; Column column; bool learn_k, learn_v;
 };
@@ -61,7 +61,8 @@ static Numbers forward(const Op& op, const NaiveIn& in, Numbers* stat) {
     const AttnShape s = in.s;
     Numbers out((size_t)s.B * s.T * s.NH * s.HS, NAN);
     stat->assign((size_t)s.B * s.NH * s.T * 2, NAN);
-    op.forward(out.data(), stat->data(), in.qkv.data(), or_null(in.kstar), or_null(in.vstar), s);
+    op.forward(out.data(), stat->data(), in.qkv.data(), { or_null(in.kstar), or_null(in.vstar) },
+               s);
     return out;
 }
 enum { OLD = 5 }; // what dk*, dv* hold before: backward adds to them
@@ -71,8 +72,9 @@ static Run run(const Op& op, const NaiveIn& in, const Numbers& dout) {
     r.dqkv.assign(in.qkv.size(), NAN);
     r.dkstar.assign(in.kstar.size(), OLD);
     r.dvstar.assign(op.learn_v ? in.vstar.size() : 0, OLD);
-    op.backward(r.dqkv.data(), or_null(r.dkstar), or_null(r.dvstar), dout.data(), r.out.data(),
-                r.stat.data(), in.qkv.data(), or_null(in.kstar), or_null(in.vstar), NULL, in.s);
+    op.backward(r.dqkv.data(), { or_null(r.dkstar), or_null(r.dvstar) }, dout.data(),
+                { r.out.data(), r.stat.data() }, in.qkv.data(),
+                { or_null(in.kstar), or_null(in.vstar) }, NULL, in.s);
     return r;
 }
 

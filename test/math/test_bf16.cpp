@@ -39,14 +39,15 @@ static void test_rows() {
     const Floats x = numbers(N * C, 1), w = numbers(C, 2), d = numbers(N * C, 3);
     Floats out(N * C), rstd(N), rstd_h(N), dx(N * C), dw(C), dw_h(C);
     Halves xh = half(x), wh = half(w), dh = half(d), out_h(N * C), dx_h(N * C);
-    ref::norm_forward(out.data(), NULL, rstd.data(), x.data(), w.data(), NULL, 1e-5f, N, C);
-    cpu::norm_forward(out_h.data(), NULL, rstd_h.data(), xh.data(), wh.data(), NULL, 1e-5f, N, C);
+    const NormShape shape = { N, C, 1e-5f };
+    ref::norm_forward(out.data(), { NULL, rstd.data() }, x.data(), { w.data(), NULL }, shape);
+    cpu::norm_forward(out_h.data(), { NULL, rstd_h.data() }, xh.data(), { wh.data(), NULL }, shape);
     near("norm_forward", out_h, out, ONE_ROUNDING, SUMS);
     near("rstd", rstd_h, rstd, 0, SUMS);
-    ref::norm_backward(dx.data(), dw.data(), NULL, d.data(), x.data(), w.data(), NULL, rstd.data(),
-                       false, N, C);
-    cpu::norm_backward(dx_h.data(), dw_h.data(), NULL, dh.data(), xh.data(), wh.data(), NULL,
-                       rstd.data(), false, N, C);
+    ref::norm_backward(dx.data(), { dw.data(), NULL }, d.data(), x.data(), w.data(),
+                       { NULL, rstd.data() }, false, shape);
+    cpu::norm_backward(dx_h.data(), { dw_h.data(), NULL }, dh.data(), xh.data(), wh.data(),
+                       { NULL, rstd.data() }, false, shape);
     near("norm_backward", dx_h, dx, ONE_ROUNDING, SUMS);
     near("norm_backward, dweight", dw_h, dw, 0, SUMS);
     const Floats gate_up = numbers(N * C * 2, 4);
@@ -79,17 +80,16 @@ template <class A> void test_attention(AttnShape s) {
     Floats out(dout.size()), stat(N * s.NH * 2), stat_h(stat.size()), dqkv(qkv.size());
     const Halves qkv_h = half(qkv), dout_h = half(dout);
     Halves out_h(out.size()), dqkv_h(dqkv.size());
-    ref::attention_forward<A, Bias_none, Pe_nope>(out.data(), stat.data(), qkv.data(), NULL, NULL,
-                                                  s);
-    cpu::attention_forward<A, Bias_none, Pe_nope>(out_h.data(), stat_h.data(), qkv_h.data(), NULL,
-                                                  NULL, s);
+    ref::attention_forward<A, Bias_none, Pe_nope>(out.data(), stat.data(), qkv.data(), {}, s);
+    cpu::attention_forward<A, Bias_none, Pe_nope>(out_h.data(), stat_h.data(), qkv_h.data(), {}, s);
     near("attention_forward", out_h, out, ONE_ROUNDING, 1.0 / 128);
     near("stat", stat_h, stat, 0, SUMS);
-    ref::attention_backward<A, Bias_none, Pe_nope>(dqkv.data(), NULL, NULL, dout.data(), out.data(),
-                                                   stat.data(), qkv.data(), NULL, NULL, NULL, s);
-    cpu::attention_backward<A, Bias_none, Pe_nope>(dqkv_h.data(), NULL, NULL, dout_h.data(),
-                                                   out_h.data(), stat_h.data(), qkv_h.data(), NULL,
-                                                   NULL, NULL, s);
+    ref::attention_backward<A, Bias_none, Pe_nope>(dqkv.data(), {}, dout.data(),
+                                                   { out.data(), stat.data() }, qkv.data(), {},
+                                                   NULL, s);
+    cpu::attention_backward<A, Bias_none, Pe_nope>(dqkv_h.data(), {}, dout_h.data(),
+                                                   { out_h.data(), stat_h.data() }, qkv_h.data(),
+                                                   {}, NULL, s);
     near("attention_backward", dqkv_h, dqkv, ONE_ROUNDING, 1.0 / 64);
 }
 

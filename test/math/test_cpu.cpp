@@ -80,10 +80,10 @@ static void test_embed(bool pos, bool sink) {
             out(B * T * C, NAN), dout = numbers(B * T * C, 4);
     Numbers dwte = numbers(V * C, 5), dwpe = numbers(T * C, 6), dx = numbers(C, 7);
     AGREE("embed_forward", ({ &out }),
-          ops::embed_forward(out.data(), tokens.data(), wte.data(), or_null(pos, wpe),
-                             or_null(sink, x), 1.5f, B, T, C));
+          ops::embed_forward(out.data(), tokens.data(),
+                             { wte.data(), or_null(pos, wpe), or_null(sink, x) }, 1.5f, B, T, C));
     AGREE("embed_backward", ({ &dwte, &dwpe, &dx }),
-          ops::embed_backward(dwte.data(), or_null(pos, dwpe), or_null(sink, dx), dout.data(),
+          ops::embed_backward({ dwte.data(), or_null(pos, dwpe), or_null(sink, dx) }, dout.data(),
                               tokens.data(), 1.5f, B, T, C));
 }
 static void test_norm(bool ln, bool with_w, bool with_b, int N, int C) {
@@ -93,19 +93,20 @@ static void test_norm(bool ln, bool with_w, bool with_b, int N, int C) {
             out(N * C, NAN);
     Numbers mean = numbers(N, 5), rstd(N, NAN), dx = numbers(N * C, 6), dw = numbers(C, 7),
             db = numbers(C, 8);
+    const NormShape shape = { N, C, 0.01f };
     AGREE(what, ({ &out, &mean, &rstd }),
-          ops::norm_forward(out.data(), or_null(ln, mean), rstd.data(), x.data(),
-                            or_null(with_w, w), or_null(with_b, b), 0.01f, N, C));
+          ops::norm_forward(out.data(), { or_null(ln, mean), rstd.data() }, x.data(),
+                            { or_null(with_w, w), or_null(with_b, b) }, shape));
     for (bool add : { false, true }) {
         AGREE(what + ", backward", ({ &dx, &dw, &db }),
-              ops::norm_backward(dx.data(), or_null(with_w, dw), or_null(with_b, db), dout.data(),
-                                 x.data(), or_null(with_w, w), or_null(ln, mean), rstd.data(), add,
-                                 N, C));
+              ops::norm_backward(dx.data(), { or_null(with_w, dw), or_null(with_b, db) },
+                                 dout.data(), x.data(), or_null(with_w, w),
+                                 { or_null(ln, mean), rstd.data() }, add, shape));
     }
     AGREE(what + ", backward in place", ({ &dout, &dw, &db }),
-          ops::norm_backward(dout.data(), or_null(with_w, dw), or_null(with_b, db), dout.data(),
-                             x.data(), or_null(with_w, w), or_null(ln, mean), rstd.data(), false, N,
-                             C));
+          ops::norm_backward(dout.data(), { or_null(with_w, dw), or_null(with_b, db) },
+                             dout.data(), x.data(), or_null(with_w, w),
+                             { or_null(ln, mean), rstd.data() }, false, shape));
 }
 // what is around attention
 static void test_heads(AttnShape s) {
@@ -126,11 +127,11 @@ static void test_heads(AttnShape s) {
         Numbers wq = numbers(all ? Q : s.HS, 6), wk = numbers(all ? K : s.HS, 7), dwq = wq,
                 dwk = wk, rstd(N * (all ? 2 : s.NH + s.KV), NAN);
         AGREE(strf("qk_norm_forward, all %d", all), ({ &qkv, &qk, &rstd }),
-              ops::qk_norm_forward(qkv.data(), qk.data(), rstd.data(), wq.data(), wk.data(), all,
-                                   0.01f, s));
+              ops::qk_norm_forward(qkv.data(), qk.data(), rstd.data(), { wq.data(), wk.data() },
+                                   all, 0.01f, s));
         AGREE(strf("qk_norm_backward, all %d", all), ({ &dqkv, &dwq, &dwk }),
-              ops::qk_norm_backward(dqkv.data(), dwq.data(), dwk.data(), qk.data(), rstd.data(),
-                                    wq.data(), wk.data(), all, s));
+              ops::qk_norm_backward(dqkv.data(), { dwq.data(), dwk.data() }, qk.data(), rstd.data(),
+                                    { wq.data(), wk.data() }, all, s));
     }
     AGREE("phi_elu1_forward", ({ &qkv }), ops::phi_elu1_forward(qkv.data(), s));
     AGREE("phi_elu1_backward", ({ &dqkv }), ops::phi_elu1_backward(dqkv.data(), qkv.data(), s));
@@ -259,9 +260,10 @@ template <class A, class Bi, class Pe> void check_attention(const std::string& w
         Numbers out(N * s.NH * s.HS, NAN), stat(N * s.NH * 2, NAN), dqkv(qkv.size(), NAN);
         const Numbers dout = numbers(out.size(), 3), table = numbers(s.T * s.rot, 4);
         if (A::phi == PHI_ELU1) { ref::phi_elu1_forward(qkv.data(), s); }
-        real *k = or_null(Bi::learn_k, ks), *v = or_null(value, vs);
+        const StarColumn<const real> star_column = { or_null(Bi::learn_k, ks), or_null(value, vs) };
         AGREE(strf("%s T=%d", what.c_str(), s.T), ({ &out, &stat }),
-              ops::attention_forward<A, Bi, Pe>(out.data(), stat.data(), qkv.data(), k, v, s));
+              ops::attention_forward<A, Bi, Pe>(out.data(), stat.data(), qkv.data(), star_column,
+                                                s));
         for (int width : { 0, 1, s.HS }) {  // gates: none, one number per head, one per channel
             const Numbers gate = numbers(N * s.NH * width, 5);
             const int skip = Bi::token || (width && s.T > 1);
@@ -275,11 +277,11 @@ template <class A, class Bi, class Pe> void check_attention(const std::string& w
                           ops::keep_rows_for_metrics(keep);
                           if (keep) {
                               ops::attention_forward<A, Bi, Pe>(out.data(), stat.data(), qkv.data(),
-                                                                k, v, s);
+                                                                star_column, s);
                           }
-                          ops::attention_metrics<A, Bi, Pe>(m.data(), qkv.data(), stat.data(), k,
-                                                            width ? gate.data() : NULL, width, skip,
-                                                            s);
+                          ops::attention_metrics<A, Bi, Pe>(
+                              m.data(), qkv.data(), stat.data(), star_column,
+                              { width ? gate.data() : NULL, width }, skip, s);
                           heads.assign((float*)m.data(), (float*)(m.data() + m.size()));
                           ops::keep_rows_for_metrics(false);
                       });
@@ -289,10 +291,9 @@ template <class A, class Bi, class Pe> void check_attention(const std::string& w
         for (const real* turns : { (const real*)NULL, table.data() }) {
             if (turns && &c > CASES) { continue; }
             AGREE(strf("%s T=%d, backward", what.c_str(), s.T), ({ &dqkv, &dks, &dvs }),
-                  ops::attention_backward<A, Bi, Pe>(dqkv.data(), or_null(Bi::learn_k, dks),
-                                                     or_null(Bi::learn_v, dvs), dout.data(),
-                                                     out.data(), stat.data(), qkv.data(), k, v,
-                                                     turns, s));
+                  ops::attention_backward<A, Bi, Pe>(
+                      dqkv.data(), { or_null(Bi::learn_k, dks), or_null(Bi::learn_v, dvs) },
+                      dout.data(), { out.data(), stat.data() }, qkv.data(), star_column, turns, s));
         }
     }
 }

@@ -50,12 +50,11 @@ template <class A, class Bi> void check_variant(const char* attn, const char* bi
                 const Numbers wide_dout = random_numbers(T * 8, 1, 2);
                 for (int i = 0; i < T * 8; i++) { dout[i] = wide_dout[i]; }
                 float *k = ks.empty() ? NULL : ks.data(), *v = vs.empty() ? NULL : vs.data();
-                cpu::attention_forward<A, Bi, Pe_nope>(out.data(), stat.data(), qkv.data(), k, v,
-                                                       s);
-                cpu::attention_backward<A, Bi, Pe_nope>(dqkv.data(), k ? dks.data() : NULL,
-                                                        v ? dvs.data() : NULL, dout.data(),
-                                                        out.data(), stat.data(), qkv.data(), k, v,
-                                                        NULL, s);
+                cpu::attention_forward<A, Bi, Pe_nope>(out.data(), stat.data(), qkv.data(),
+                                                       { k, v }, s);
+                cpu::attention_backward<A, Bi, Pe_nope>(
+                    dqkv.data(), { k ? dks.data() : NULL, v ? dvs.data() : NULL }, dout.data(),
+                    { out.data(), stat.data() }, qkv.data(), { k, v }, NULL, s);
                 const std::string what = strf("%s %s, logits %s, T=%d", attn, bias, e.name, T);
                 CHECK(worst_of(out) < 1e6, "%s: out reaches %g", what.c_str(), worst_of(out));
                 CHECK(worst_of(dqkv) < 1e12 && worst_of(dks) < 1e12 && worst_of(dvs) < 1e12,

@@ -22,8 +22,9 @@ std::vector<HeadMetrics> metrics(const Numbers& qkv, const Numbers& kstar, int s
     Numbers out((size_t)s.B * s.T * s.NH * s.HS), stat((size_t)s.B * s.NH * s.T * 2);
     std::vector<HeadMetrics> r((size_t)s.B * s.NH);
     const real* ks = kstar.empty() ? NULL : kstar.data();
-    ref::attention_forward<A, Bi, Pe_nope>(out.data(), stat.data(), qkv.data(), ks, NULL, s);
-    ref::attention_metrics<A, Bi, Pe_nope>(r.data(), qkv.data(), stat.data(), ks, NULL, 0, skip, s);
+    ref::attention_forward<A, Bi, Pe_nope>(out.data(), stat.data(), qkv.data(), { ks, NULL }, s);
+    ref::attention_metrics<A, Bi, Pe_nope>(r.data(), qkv.data(), stat.data(), { ks, NULL }, {},
+                                           skip, s);
     return r;
 }
 enum { T = 12 };
@@ -227,9 +228,10 @@ void check_variant(const char* attn, const char* bias, const char* pe) {
             const real* ks = in.kstar.empty() ? NULL : in.kstar.data();
             Numbers out((size_t)s.B * s.T * s.NH * s.HS), stat((size_t)s.B * s.NH * s.T * 2);
             std::vector<HeadMetrics> m((size_t)s.B * s.NH);
-            ref::attention_forward<A, Bi, Pe>(out.data(), stat.data(), in.qkv.data(), ks, NULL, s);
-            ref::attention_metrics<A, Bi, Pe>(m.data(), in.qkv.data(), stat.data(), ks, NULL, 0,
-                                              skip, s);
+            const StarColumn<const real> star = { ks, NULL };
+            ref::attention_forward<A, Bi, Pe>(out.data(), stat.data(), in.qkv.data(), star, s);
+            ref::attention_metrics<A, Bi, Pe>(m.data(), in.qkv.data(), stat.data(), star, {}, skip,
+                                              s);
             const NaiveOut n = naive_attention(in);
             const long size = (long)s.T * (s.T + 1);
             for (int i = 0; i < s.B * s.NH; i++) {
@@ -312,9 +314,9 @@ Seen seen(const Numbers& qkv, const Numbers& kstar, const Numbers& vstar, AttnSh
     const real *k = kstar.empty() ? NULL : kstar.data(), *v = vstar.empty() ? NULL : vstar.data();
     r.out.resize((size_t)s.B * s.T * s.NH * s.HS);
     r.heads.resize((size_t)s.B * s.NH);
-    ref::attention_forward<A, Bi, Pe_nope>(r.out.data(), stat.data(), qkv.data(), k, v, s);
-    ref::attention_metrics<A, Counted, Pe_nope>(r.heads.data(), qkv.data(), stat.data(), k, NULL, 0,
-                                                0, s);
+    ref::attention_forward<A, Bi, Pe_nope>(r.out.data(), stat.data(), qkv.data(), { k, v }, s);
+    ref::attention_metrics<A, Counted, Pe_nope>(r.heads.data(), qkv.data(), stat.data(), { k, v },
+                                                {}, 0, s);
     return r;
 }
 // column_idle says yes exactly where no output depends on the column; and what is then measured is,
@@ -364,9 +366,9 @@ static void test_gate() {
     for (int t = 0; t < T; t++) { gate[2 * t + 1] = t ? -100 : 100; }
     HeadMetrics m = {};
     ref::attention_forward<Attn_softmax, Bias_none, Pe_nope>(out.data(), stat.data(), qkv.data(),
-                                                             NULL, NULL, ONE_HEAD);
-    ref::attention_metrics<Attn_softmax, Bias_none, Pe_nope>(&m, qkv.data(), stat.data(), NULL,
-                                                             gate.data(), 2, 0, ONE_HEAD);
+                                                             {}, ONE_HEAD);
+    ref::attention_metrics<Attn_softmax, Bias_none, Pe_nope>(&m, qkv.data(), stat.data(), {},
+                                                             { gate.data(), 2 }, 0, ONE_HEAD);
     // the gate's mean over its channels is (.5 + 1) / 2 at query 1 and .25 at the others
     check_near(m.gate_first, 0.75, 1e-6, "gate of the first token");
     check_near(m.gate, (0.75 + 11 * 0.25) / 12, 1e-6, "mean gate");

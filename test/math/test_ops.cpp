@@ -39,8 +39,9 @@ static void test_embed() {
         Numbers wte = random_numbers(V * C, 1, 1), wpe = random_numbers(T * C, 1, 2),
                 x = random_numbers(C, 1, 3), out(B * T * C, NAN);
         // the embedding times 2, which is exact: a fused multiply and add gives the same bits
-        ref::embed_forward(out.data(), tokens.data(), wte.data(), pos ? wpe.data() : NULL,
-                           sink ? x.data() : NULL, 2.0f, B, T, C);
+        ref::embed_forward(out.data(), tokens.data(),
+                           { wte.data(), pos ? wpe.data() : NULL, sink ? x.data() : NULL }, 2.0f, B,
+                           T, C);
         const Numbers dout = random_numbers(B * T * C, 1, 4);
         Numbers want(out.size()), dwte(V * C, OLD), dwpe(T * C, OLD), dx(C, OLD),
             want_wte = dwte, want_wpe = dwpe, want_x = dx;
@@ -56,7 +57,7 @@ static void test_embed() {
             }
         }
         compare(strf("embed, pos %d sink %d", pos, sink), out, want, 0);
-        ref::embed_backward(dwte.data(), pos ? dwpe.data() : NULL, sink ? dx.data() : NULL,
+        ref::embed_backward({ dwte.data(), pos ? dwpe.data() : NULL, sink ? dx.data() : NULL },
                             dout.data(), tokens.data(), 2.0f, B, T, C);
         compare("embed dwte", dwte, want_wte, 1e-14);
         if (pos) { compare("embed dpos", dwpe, want_wpe, 1e-14); }
@@ -74,8 +75,8 @@ static void test_norm(bool ln, bool with_w, bool with_b) {
     for (auto& v : x) { v += 0.7; }
     auto pointer = [](bool is, Numbers& v) { return is ? v.data() : (double*)NULL; };
     auto f = [&] {
-        ref::norm_forward(out.data(), pointer(ln, mean), rstd.data(), x.data(), pointer(with_w, w),
-                          pointer(with_b, b), eps, N, C);
+        ref::norm_forward(out.data(), { pointer(ln, mean), rstd.data() }, x.data(),
+                          { pointer(with_w, w), pointer(with_b, b) }, { N, C, eps });
         return out;
     };
     f();
@@ -95,9 +96,9 @@ static void test_norm(bool ln, bool with_w, bool with_b) {
     const Numbers dout = random_numbers(N * C, 1, 3), saved_mean = mean, saved = rstd;
     Numbers dx(N * C, NAN), dw(C, OLD), db(C, OLD), dx_add(N * C, OLD), in_place = dout;
     auto backward = [&](Numbers& dx, const Numbers& dout, bool add) {
-        ref::norm_backward(dx.data(), pointer(with_w, dw), pointer(with_b, db), dout.data(),
-                           x.data(), pointer(with_w, w), ln ? saved_mean.data() : NULL,
-                           saved.data(), add, N, C);
+        ref::norm_backward(dx.data(), { pointer(with_w, dw), pointer(with_b, db) }, dout.data(),
+                           x.data(), pointer(with_w, w),
+                           { ln ? saved_mean.data() : NULL, saved.data() }, add, { N, C, eps });
     };
     backward(dx, dout, false);
     check_slope((what + " dx").c_str(), x, dx, dout, f);
@@ -214,8 +215,8 @@ static void test_qk_norm(bool all) {
     Numbers qk_in((long)N * (Q + K), NAN), rstd((long)N * G, NAN), want = x;
     auto f = [&] {
         Numbers y = x;
-        ref::qk_norm_forward(y.data(), qk_in.data(), rstd.data(), wq.data(), wk.data(), all, eps,
-                             s);
+        ref::qk_norm_forward(y.data(), qk_in.data(), rstd.data(), { wq.data(), wk.data() }, all,
+                             eps, s);
         return y;
     };
     const Numbers out = f();
@@ -232,8 +233,8 @@ static void test_qk_norm(bool all) {
     compare(what, out, want, 1e-14);
     const Numbers dout = random_numbers(x.size(), 1, 4), saved_in = qk_in, saved = rstd;
     Numbers dx = dout, dwq(wq.size(), OLD), dwk(wk.size(), OLD);
-    ref::qk_norm_backward(dx.data(), dwq.data(), dwk.data(), saved_in.data(), saved.data(),
-                          wq.data(), wk.data(), all, s);
+    ref::qk_norm_backward(dx.data(), { dwq.data(), dwk.data() }, saved_in.data(), saved.data(),
+                          { wq.data(), wk.data() }, all, s);
     check_slope((what + " dqkv").c_str(), x, dx, dout, f);
     check_slope((what + " dwq").c_str(), wq, minus(dwq, OLD), dout, f);
     check_slope((what + " dwk").c_str(), wk, minus(dwk, OLD), dout, f);
@@ -409,11 +410,11 @@ static void test_threads() {
         omp_set_num_threads(threads);
         Numbers out(N * C), mean(N), rstd(N), db(C), dx(N * C), dw(C), dwte(V * C), mm(N * C),
             dmm(C * C), losses(N), logits = x;
-        ref::norm_forward(out.data(), mean.data(), rstd.data(), x.data(), w.data(), w.data(), 1e-5f,
-                          N, C);
-        ref::norm_backward(dx.data(), dw.data(), db.data(), out.data(), x.data(), w.data(),
-                           mean.data(), rstd.data(), false, N, C);
-        ref::embed_backward(dwte.data(), NULL, NULL, x.data(), tokens.data(), 1.5f, 1, N, C);
+        ref::norm_forward(out.data(), { mean.data(), rstd.data() }, x.data(),
+                          { w.data(), w.data() }, { N, C, 1e-5f });
+        ref::norm_backward(dx.data(), { dw.data(), db.data() }, out.data(), x.data(), w.data(),
+                           { mean.data(), rstd.data() }, false, { N, C, 1e-5f });
+        ref::embed_backward({ dwte.data(), NULL, NULL }, x.data(), tokens.data(), 1.5f, 1, N, C);
         ref::matmul_forward(mm.data(), x.data(), w.data(), NULL, NULL, N, C, C);
         ref::matmul_backward_weight(dmm.data(), x.data(), out.data(), N, C, C);
         ref::classifier(losses.data(), logits.data(), tokens.data(), 1, 0, N, C);

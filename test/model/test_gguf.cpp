@@ -1214,9 +1214,9 @@ static void test_stored_products() {
     cpu::product_settings.split_floats = false;
     const int tokens[] = { V - 1, 0, 77, 0 };
     std::vector<float> got(4 * C, NAN), wanted = got;
-    cpu::embed_forward(wanted.data(), tokens, file.data(), NULL, NULL, 2, 1, 4, C);
+    cpu::embed_forward(wanted.data(), tokens, { file.data(), NULL, NULL }, 2, 1, 4, C);
     cpu::mapped.all[there.data()] = { V, C, read, NULL, {} };
-    cpu::embed_forward(got.data(), tokens, there.data(), NULL, NULL, 2, 1, 4, C);
+    cpu::embed_forward(got.data(), tokens, { there.data(), NULL, NULL }, 2, 1, 4, C);
     cpu::mapped.all.clear();
     CHECK(!memcmp(got.data(), wanted.data(), got.size() * sizeof(float)), "embedding: other bits");
 }
