@@ -26,6 +26,7 @@ for all models. For the CPU it compiles the same files apart.
 #include "commands/probe.cpp"
 #include "commands/probe_data.cpp"
 #include "commands/run_open.cpp"
+#include "commands/run_resume.cpp"
 #include "commands/score.cpp"
 #include "commands/tokenize.cpp"
 #include "commands/train.cpp"

@@ -39,7 +39,7 @@ static void tensors_save(const Model* m, const std::string& path, const NamedArr
 }
 
 void checkpoint_save(const Model* m, const std::string& out, long step,
-                     const std::string& state, const Tokenizer& tok, bool optimizer) {
+                     const JsonObject& state, const Tokenizer& tok, bool optimizer) {
     const std::string dir = dist::rank == 0 ? checkpoint_begin(out, step) : "";
     std::vector<std::vector<float>> copies;
     const std::vector<StOut> ours = tensors_of(m, { { "", m->master } }, &copies);

@@ -15,10 +15,10 @@ typedef std::vector<std::pair<std::string, acc*>> NamedArrays;
 std::vector<StOut> tensors_of(const Model* m, const NamedArrays& arrays,
                               std::vector<std::vector<float>>* copies);
 
-// state: what a run needs to continue, as JSON; optimizer: and can it? The tokenizer's files go
-// with the model
+// Writes a checkpoint with the tokenizer's files. state: what a run needs to continue; optimizer:
+// also its state, without which no run can.
 void checkpoint_save(const Model* m, const std::string& out, long step,
-                     const std::string& state, const Tokenizer& tok, bool optimizer);
+                     const JsonObject& state, const Tokenizer& tok, bool optimizer);
 
 // the weights of an opened checkpoint, which is closed then
 void checkpoint_read(Model* m, Checkpoint* k);

@@ -23,23 +23,10 @@ tokens is a sink then. What a run changes is in eval_change.h.
 #include "working.h"
 #include "../shell/data_flags.h"
 
-static std::string gradients_text(const NormPair& g) {
-    std::string line = "at token 1 / at the others, before each layer and at the end:";
-    for (size_t l = 0; l < g.first.size(); l++) { line += strf(" %.3g", g.first[l] / g.rest[l]); }
-    return line;
-}
+// ---- the runs that the flags ask for
 
-static std::string outliers_json(const Outliers& o) {
-    auto list = [&](const char* name, std::vector<double> x) {
-        for (auto& v : x) { v /= o.sequences; }
-        return strf("\"%s\":", name) + json_array(x);
-    };
-    return "{" + list("largest", o.largest) + "," + list("kurtosis_first", o.kurtosis[0]) + ","
-        + list("kurtosis_rest", o.kurtosis[1]) + "," + list("share_first", o.share[0]) + ","
-        + list("share_rest", o.share[1]) + "}";
-}
-
-// "4+60" -> 4, 60;  "observed:0.5" -> observed, 0.5
+// Splits "4+60" into 4 and 60, "observed:0.5" into observed and 0.5. Ends the program if there are
+// not two parts.
 static std::vector<std::string> two_parts(const std::string& flag, const std::string& text,
                                           char between, const std::string& wanted) {
     const std::vector<std::string> part = split(text, between);
@@ -47,16 +34,18 @@ static std::vector<std::string> two_parts(const std::string& flag, const std::st
     return part;
 }
 
-// --stream n+W,..: with positions in the cache, where there are such, and with those of the text
+// Adds the runs of --stream n+W,..: with positions in the cache, where there are such, and with
+// those of the text.
 static void runs_stream(const Flags& f, const Model& m, std::vector<EvalRun>* runs) {
     const std::string wanted = "n+W, such as 4+60: the first n keys and the last W before a token";
     for (auto& text : split(f.stream, ',')) {
+        const std::string flag = "--stream " + text;
         const std::vector<std::string> part = two_parts("--stream", text, '+', wanted);
-        long n = 0, W = 0;
+        long n = 0;
+        long W = 0;
         const bool numbers = parse_long(part[0], &n) && parse_long(part[1], &W);
-        require(numbers && n >= 0 && W >= 0 && n + W < 1 << 24, "--stream " + text, wanted);
-        require(n + W > 0, "--stream " + text,
-                "one key or more: a token without keys has no output");
+        require(numbers && n >= 0 && W >= 0 && n + W < 1 << 24, flag, wanted);
+        require(n + W > 0, flag, "one key or more: a token without keys has no output");
         for (bool cached : { true, false }) {
             if (cached && !cache_has_positions(&m)) { continue; }
             EvalRun r;
@@ -68,8 +57,16 @@ static void runs_stream(const Flags& f, const Model& m, std::vector<EvalRun>* ru
     }
 }
 
-// --evict POLICY:RATIO,..: as the policy scores, and with the first token always kept and always
-// dropped. The prompt is the first four fifths, and what comes after it is predicted
+// Returns the policy of this name, POLICIES if there is none.
+static int policy_named(const std::string& name) {
+    int policy = 0;
+    while (policy < POLICIES && name != POLICY_NAMES[policy]) { policy++; }
+    return policy;
+}
+
+// Adds the runs of --evict POLICY:RATIO,..: as the policy scores, and with the first token always
+// kept and always dropped. The prompt is the first four fifths, and what comes after it is
+// predicted.
 static void runs_evict(const Flags& f, const Model& m, int T, std::vector<EvalRun>* runs) {
     const std::string wanted =
         "POLICY:RATIO with streaming, knorm, observed or snapkv, and 0 <= RATIO < 1";
@@ -77,70 +74,77 @@ static void runs_evict(const Flags& f, const Model& m, int T, std::vector<EvalRu
     for (auto& text : split(f.evict, ',')) {
         const std::vector<std::string> part = two_parts("--evict", text, ':', wanted);
         double ratio = -1;
-        int policy = 0;
-        while (policy < POLICIES && part[0] != POLICY_NAMES[policy]) { policy++; }
-        require(policy < POLICIES && parse_double(part[1], &ratio) && ratio >= 0 && ratio < 1,
-                "--evict " + text, wanted);
+        const int policy = policy_named(part[0]);
+        const bool number = parse_double(part[1], &ratio) && ratio >= 0 && ratio < 1;
+        require(policy < POLICIES && number, "--evict " + text, wanted);
+        const int prompt = T * 4 / 5 + m.sizes.bias.token;
+        const int kept = prompt * (1 - ratio) + 1e-9;
         for (FirstToken first : { FIRST_AS_SCORED, FIRST_KEPT, FIRST_DROPPED }) {
             EvalRun r;
-            const int prompt = T * 4 / 5 + m.sizes.bias.token;
             r.kind = "evict";
             r.name = text + firsts[first];
             r.from = prompt - m.sizes.bias.token;
-            r.change.evict = { true, (Policy)policy, prompt, (int)(prompt * (1 - ratio) + 1e-9),
-                               first };
+            r.change.evict = { true, (Policy)policy, prompt, kept, first };
             runs->push_back(r);
         }
     }
 }
 
-// "w8a8", "kv4": bits from 2 to 8. Is it one of these?
-static bool bits_parse(const std::string& text, Bits* q) {
-    long w = 0, a = 0, kv = 0;
-    const size_t at = text.find('a');
-    if (text.compare(0, 2, "kv") == 0 && parse_long(text.substr(2), &kv)) {
-        q->kv = kv;
-        return kv >= 2 && kv <= 8;
-    }
-    if (text[0] != 'w' || at == std::string::npos) { return false; }
-    if (!parse_long(text.substr(1, at - 1), &w) || !parse_long(text.substr(at + 1), &a)) {
-        return false;
-    }
-    q->weights = w;
-    q->inputs = a;
-    return w >= 2 && w <= 8 && a >= 2 && a <= 8;
+// Reads "8" as bits, from 2 to 8. Returns false for another text.
+static bool bits_number(const std::string& text, int* bits) {
+    long n = 0;
+    const bool good = parse_long(text, &n) && n >= 2 && n <= 8;
+    *bits = n;
+    return good;
 }
 
-// --quant BITS[:SCOPE],.., each with every number of first tokens that --quant-keep names
+// Reads "w8a8" or "kv4". Returns false for another text.
+static bool bits_parse(const std::string& text, Bits* q) {
+    if (text.compare(0, 2, "kv") == 0) { return bits_number(text.substr(2), &q->kv); }
+    const size_t a = text.find('a');
+    if (text[0] != 'w' || a == std::string::npos) { return false; }
+    return bits_number(text.substr(1, a - 1), &q->weights) &&
+           bits_number(text.substr(a + 1), &q->inputs);
+}
+
+// Reads BITS or BITS:SCOPE. Returns false for another text.
+static bool quant_parse(const std::string& text, Bits* bits) {
+    const std::vector<std::string> part = split(text, ':');
+    if (part.empty() || part.size() > 2 || !bits_parse(part[0], bits)) { return false; }
+    bits->scope = BITS_TOKEN;
+    if (part.size() == 1) { return true; }
+    for (Scope scope : { BITS_STATIC, BITS_DYNAMIC, BITS_TOKEN }) {
+        bits->scope = scope;
+        if (part[1] == SCOPES[scope]) { return true; }
+    }
+    return false;
+}
+
+// Adds the runs of --quant BITS[:SCOPE],.., each with every number of first tokens that
+// --quant-keep names.
 static void runs_quant(const Flags& f, int T, std::vector<EvalRun>* runs) {
     const std::string wanted = "w8a8, w4a4, kv8 or kv4, and :static, :dynamic or :token";
     for (auto& text : split(f.quant, ',')) {
-        const std::vector<std::string> part = split(text, ':');
         Bits bits;
-        int scope = BITS_TOKEN;
-        if (part.size() == 2) { scope = 0; }
-        while (part.size() == 2 && scope < 3 && part[1] != SCOPES[scope]) { scope++; }
-        require(!part.empty() && part.size() <= 2 && scope < 3 && bits_parse(part[0], &bits),
-                "--quant " + text, wanted);
-        bits.scope = (Scope)scope;
+        require(quant_parse(text, &bits), "--quant " + text, wanted);
         for (double keep : flag_list("--quant-keep", f.quant_keep)) {
-            require(keep >= 0 && keep == floor(keep) && keep < 1 << 20,
-                    strf("--quant-keep %g", keep),
-                    "whole numbers");
-            require(keep < T, strf("--quant-keep %g", keep),
+            const std::string flag = strf("--quant-keep %g", keep);
+            const bool whole = keep >= 0 && keep == floor(keep) && keep < 1 << 20;
+            require(whole, flag, "whole numbers");
+            require(keep < T, flag,
                     strf("less than the %d tokens of a sequence: else none has fewer bits", T));
             EvalRun r;
             bits.keep = keep;
             r.kind = "quant";
-            r.name = part[0] + ":" + SCOPES[scope] +
-                     (keep ? strf(", first %d in float", bits.keep) : "");
+            r.name = split(text, ':')[0] + ":" + SCOPES[bits.scope];
+            if (keep) { r.name += strf(", first %d in float", bits.keep); }
             r.change.bits = bits;
             runs->push_back(r);
         }
     }
 }
 
-// --edit 'A;B': one run with all of them; what comes after the edited tokens counts
+// Adds the run of --edit 'A;B': one with all of them. What comes after the edited tokens counts.
 static void runs_edit(const Flags& f, std::vector<EvalRun>* runs) {
     if (f.edit.empty()) { return; }
     EvalRun r;
@@ -154,55 +158,7 @@ static void runs_edit(const Flags& f, std::vector<EvalRun>* runs) {
     runs->push_back(r);
 }
 
-// Prints what a run lost, and what the plain run loses over the same tokens: the last fifth after
-// an eviction, those after the edited ones. Returns the change as JSON.
-static std::string eval_losses(const EvalRun& run, const EvalResult& r, const EvalResult& plain,
-                               const Asked& asked) {
-    const int T = asked.T;
-    const Mean loss = eval_mean(r.losses, NULL, asked, run.from, T);
-    const Mean there = eval_mean(plain.losses, NULL, asked, run.from, T);
-    const Mean change = eval_mean(r.losses, &plain.losses, asked, run.from, T);
-    const std::string what = run.kind + (run.plain() ? "" : " " + run.name);
-    printf("%-44s loss %.4f +- %.4f", what.c_str(), loss.mean, loss.error);
-    if (!run.plain()) {
-        printf(" | plain there %.4f | change %+.4f +- %.4f", there.mean, change.mean, change.error);
-    }
-    return strf(",\"from\":%d", run.from + 1) + ",\"loss\":" + json_num(loss.mean) +
-           ",\"loss_error\":" + json_num(loss.error) + ",\"plain\":" + json_num(there.mean) +
-           ",\"change\":" + json_num(change.mean) +
-           ",\"change_error\":" + json_num(change.error);
-}
-
-// Prints which of the first two tokens is a sink in a run, and its spike. Returns both as JSON.
-static std::string eval_sinks(const EvalResult& r, int T) {
-    std::vector<double> rates;
-    for (int k = 1; k <= std::min<int>(METRIC_K, T); k++) { rates.push_back(eval_sink(r, k)); }
-    printf(" | Sink_1 %.1f%%, Sink_2 %.1f%%", 100 * rates[0], 100 * rates[1]);
-    std::string spike_json;
-    if (r.measured) {
-        const double spike = spike_at(r.metrics, spike_layer(r.metrics));
-        printf(", spike %.4g", spike);
-        spike_json = ",\"spike\":" + json_num(spike);
-    }
-    printf("%s\n", sink_at_text(r.sink_at, 0.3).c_str());
-    return strf(",\"sink_1\":%.6g,\"sink_k\":", rates[0]) + json_array(rates) + spike_json;
-}
-
-// one run, compared with the plain one: a line, and its JSON
-static std::string eval_report(const EvalRun& run, const EvalResult& r, const EvalResult& plain,
-                               const Asked& asked) {
-    const int T = asked.T;
-    const std::string losses = eval_losses(run, r, plain, asked), sinks = eval_sinks(r, T);
-    std::vector<double> by_position;
-    for (int k = 0; k < 8; k++) {
-        const int a = k * T / 8, b = (k + 1) * T / 8;
-        by_position.push_back(eval_mean(r.losses, NULL, asked, a, b).mean);
-    }
-    return "{\"kind\":" + json_str(run.kind) + ",\"name\":" + json_str(run.name) + losses + sinks +
-           sink_at_json(r.sink_at, { 0.3 }) + ",\"by_position\":" + json_array(by_position) + "}";
-}
-
-// what the flags ask for, after a plain run
+// Returns what the flags ask for, after a plain run.
 static std::vector<EvalRun> eval_runs(const Flags& f, const Model& m, int T) {
     std::vector<EvalRun> runs(1);
     runs[0].kind = "plain";
@@ -214,88 +170,245 @@ static std::vector<EvalRun> eval_runs(const Flags& f, const Model& m, int T) {
         change_check(r.change, &m, T);
         require(r.from < T, "--edit " + f.edit,
                 strf("tokens before %d: one has to be predicted", T));
+        if (m.arch.prefix) { r.from = std::max(r.from, m.arch.prefix - 1); }
     }
-    if (m.arch.prefix) { for (auto& r : runs) { r.from = std::max(r.from, m.arch.prefix - 1); } }
     return runs;
 }
 
-int command_eval(Flags f) {
-    const bool calibrates = f.quant.find("static") != std::string::npos;
-    const std::string file = f.words.empty() ? "" : f.words[0] + "/state.json";
-    long T_asked = 0;
-    require(parse_long(f.probe_len, &T_asked), "--probe-len " + f.probe_len, "one length");
+// ---- what is reported of a run
+
+// Prints what a run lost, and what the plain run loses over the same tokens: the last fifth after
+// an eviction, those after the edited ones. Adds the same to *o.
+static void report_losses(JsonObject* o, const EvalRun& run, const EvalResult& r,
+                          const EvalResult& plain, const Asked& asked) {
+    const int T = asked.T;
+    const Mean loss = eval_mean(r.losses, NULL, asked, run.from, T);
+    const Mean there = eval_mean(plain.losses, NULL, asked, run.from, T);
+    const Mean change = eval_mean(r.losses, &plain.losses, asked, run.from, T);
+    std::string what = run.kind;
+    if (!run.plain()) { what += " " + run.name; }
+    printf("%-44s loss %.4f +- %.4f", what.c_str(), loss.mean, loss.error);
+    if (!run.plain()) {
+        printf(" | plain there %.4f | change %+.4f +- %.4f", there.mean, change.mean, change.error);
+    }
+    o->count("from", run.from + 1);
+    o->number("loss", loss.mean);
+    o->number("loss_error", loss.error);
+    o->number("plain", there.mean);
+    o->number("change", change.mean);
+    o->number("change_error", change.error);
+}
+
+// Prints how often each of the first two tokens is a sink in a run, and its spike. Adds the same to
+// *o.
+static void report_sinks(JsonObject* o, const EvalResult& r, int T) {
+    std::vector<double> rates;
+    for (int k = 1; k <= std::min<int>(METRIC_K, T); k++) { rates.push_back(eval_sink(r, k)); }
+    printf(" | Sink_1 %.1f%%, Sink_2 %.1f%%", 100 * rates[0], 100 * rates[1]);
+    o->json("sink_1", strf("%.6g", rates[0]));
+    o->array("sink_k", rates);
+    if (r.measured) {
+        const double spike = spike_at(r.metrics, spike_layer(r.metrics));
+        printf(", spike %.4g", spike);
+        o->number("spike", spike);
+    }
+    printf("%s\n", sink_at_text(r.sink_at, 0.3).c_str());
+    sink_at_field(o, r.sink_at, { 0.3 });
+}
+
+// Prints the line of one run, compared with the plain one. Returns it as JSON.
+static std::string report_run(const EvalRun& run, const EvalResult& r, const EvalResult& plain,
+                              const Asked& asked) {
+    const int T = asked.T;
+    JsonObject o;
+    o.text("kind", run.kind);
+    o.text("name", run.name);
+    report_losses(&o, run, r, plain, asked);
+    report_sinks(&o, r, T);
+    std::vector<double> by_position;             // in eighths of the sequence
+    for (int k = 0; k < 8; k++) {
+        const int a = k * T / 8;
+        const int b = (k + 1) * T / 8;
+        by_position.push_back(eval_mean(r.losses, NULL, asked, a, b).mean);
+    }
+    o.array("by_position", by_position);
+    return o.all();
+}
+
+static std::string outliers_json(const Outliers& o) {
+    JsonObject means;
+    const auto add = [&](const char* name, std::vector<double> sums) {
+        for (auto& v : sums) { v /= o.sequences; }
+        means.array(name, sums);
+    };
+    add("largest", o.largest);
+    add("kurtosis_first", o.kurtosis[0]);
+    add("kurtosis_rest", o.kurtosis[1]);
+    add("share_first", o.share[0]);
+    add("share_rest", o.share[1]);
+    return means.all();
+}
+
+// Prints how large the gradients are at the first token, and returns them as JSON.
+static std::string report_gradients(const NormPair& g) {
+    printf("%-44s at token 1 / at the others, before each layer and at the end:", "gradients");
+    for (size_t l = 0; l < g.first.size(); l++) { printf(" %.3g", g.first[l] / g.rest[l]); }
+    printf("\n");
+    JsonObject o;
+    o.array("first", g.first);
+    o.array("rest", g.rest);
+    return o.all();
+}
+
+// ---- the command
+
+// The sequences that eval reads: n that are predicted, then `spare` for calibration.
+struct EvalText {
+    ProbeInput in;
+    int T;
+    int n;
+    int spare;
+
+    const int* calibration() const { return in.x.data() + (size_t)n * (T + 1); }
+};
+
+static int tokens_at_once() { return ops::on_host ? 2048 : 8192; }
+
+// Ends the program at flags that nothing would read. Returns --probe-len.
+static long eval_check(const Flags& f, bool calibrates) {
+    long T = 0;
+    require(parse_long(f.probe_len, &T), "--probe-len " + f.probe_len, "one length");
     probe_from_check(f);
     reject_unused_flags(f, "quant_keep", !f.quant.empty(), "--quant");
     reject_unused_flags(f, "calibrate", calibrates, "--quant with :static");
-    Model m = model_from_checkpoint(&f, T_asked, cpu::STAY_NONE, f.gradients);
-    const Json state = file_exists(file) ? json_file(file) : Json();
-    const ProbeData p = f.probe_input == "natural" ? probe_data(&f, state)
-                                                   : ProbeData{ false, 0, {}, { f.probe_input } };
-    require(p.sources.size() == 1, "--data " + f.data, "one source");
-    probe_files_check(f, p);
-    const OtherBos other = bos_other(f, state, m.arch.V);
+    return T;
+}
+
+// Finds the one source of the text, and notes it if it begins otherwise than the model is used to.
+static ProbeData eval_source(Flags* f, const Model& m) {
+    const std::string file = f->words[0] + "/state.json";
+    Json state;
+    if (file_exists(file)) { state = json_file(file); }
+    ProbeData p;
+    if (f->probe_input == "natural") {
+        p = probe_data(f, state);
+    } else {
+        p.sources = { f->probe_input };
+    }
+    require(p.sources.size() == 1, "--data " + f->data, "one source");
+    probe_files_check(*f, p);
+    const OtherBos other = bos_other(*f, state, m.arch.V);
     bos_note(other, "--bos " + other.bos + " adds it");
-    const int T = probe_length(f, f.probe_len, m.arch.T, m.sizes.pe.learnable),
-              spare = calibrates ? f.calibrate : 0;
+    return p;
+}
+
+// Returns the length of the sequences.
+static int eval_length(const Flags& f, const Model& m) {
+    const int T = probe_length(f, f.probe_len, m.arch.T, m.sizes.pe.learnable);
     require(T >= 2 && m.arch.prefix < T, strf("--probe-len %d", T),
             "2 or more, and more than the prefix");
     sink_at_parse(f.sink_at, T);
-    std::vector<EvalRun> runs = eval_runs(f, m, T);
-    f.probe_seqs += spare;
-    f.data = p.sources[0];
-    const ProbeInput in = probe_inputs(f, probe_bos(f, m.arch.V), p, 0, T, m.arch.V);
-    const int n = in.n - spare, batch_tokens = ops::on_host ? 2048 : 8192;
-    const Asked asked = { in.x.data(), n, T, m.arch.prefix };
-    require(n >= 1, strf("%s: %d sequences", f.data.c_str(), in.n),
+    return T;
+}
+
+// Reads the sequences of the source and says what they are.
+static EvalText eval_text(Flags* f, const Model& m, const ProbeData& p, int T, int spare) {
+    const int V = m.arch.V;
+    EvalText text;
+    f->probe_seqs += spare;
+    f->data = p.sources[0];
+    text.in = probe_inputs(*f, probe_bos(*f, V), p, 0, T, V);
+    text.T = T;
+    text.n = text.in.n - spare;
+    text.spare = spare;
+    require(text.n >= 1, strf("%s: %d sequences", f->data.c_str(), text.in.n),
             strf("more than the %d of --calibrate", spare));
     printf("%s", column_note(m.arch).c_str());
-    printf("%s: %s", printable(f.data).c_str(), in.how.c_str());
-    printf(spare ? ", the last %d of them for calibration\n" : "\n", spare);
-    Outliers outliers;
-    SinkAt at;                                   // of the run that is being made
-    Change& plain = runs[0].change;
-    plain.record = true;
-    for (auto& r : runs) { if (r.kind == "edit") { plain.edits = r.change.edits; } }
-    std::vector<EvalResult> results;
-    std::string o;
-    for (auto& r : runs) {
-        // with the means that the plain run found
-        if (r.kind == "edit") { r.change.edits = plain.edits; }
-        if (r.change.bits.any() && r.change.bits.scope == BITS_STATIC) {
-            r.change.bits.calibrating = true;
-            eval_run(&m, &r.change, in.x.data() + (size_t)n * (T + 1), spare, T, batch_tokens);
-            r.change.bits.calibrating = false;
+    printf("%s: %s", printable(f->data).c_str(), text.in.how.c_str());
+    if (spare) { printf(", the last %d of them for calibration", spare); }
+    printf("\n");
+    return text;
+}
+
+// Finds the ranges of the bits of a run, if they are the same for all sequences.
+static void eval_calibrate(Model* m, Change* change, const EvalText& text) {
+    Bits& bits = change->bits;
+    if (!bits.any() || bits.scope != BITS_STATIC) { return; }
+    bits.calibrating = true;
+    eval_run(m, change, text.calibration(), text.spare, text.T, tokens_at_once());
+    bits.calibrating = false;
+}
+
+// Makes one run. The plain one also collects the outliers.
+static EvalResult eval_one(Model* m, const Flags& f, EvalRun* run, const EvalText& text,
+                           Outliers* outliers) {
+    Change* change = &run->change;
+    SinkAt at = sink_at_parse(change->sees_less() ? "" : f.sink_at, text.T);
+    eval_calibrate(m, change, text);
+    working_begin(run->kind + " " + run->name + ": ");
+    change->after_layer = [&](int l) {
+        working_layer(l, m->arch.L);
+        if (run->plain()) { outliers_add(outliers, m, l); }
+        sink_at_add(&at, m, l);
+    };
+    EvalResult result = eval_run(m, change, text.in.x.data(), text.n, text.T, tokens_at_once());
+    progress_clear();
+    change->after_layer = nullptr;
+    result.sink_at = at;
+    return result;
+}
+
+// Makes all runs and prints a line for each. Returns them as JSON.
+static std::string eval_all(Model* m, const Flags& f, std::vector<EvalRun>* runs,
+                            const EvalText& text, Outliers* outliers) {
+    const Asked asked = { text.in.x.data(), text.n, text.T, m->arch.prefix };
+    Change& first = (*runs)[0].change;
+    first.record = true;
+    for (auto& r : *runs) {
+        if (r.kind == "edit") { first.edits = r.change.edits; }
+    }
+    EvalResult plain;
+    std::vector<std::string> lines;
+    for (auto& r : *runs) {
+        if (r.kind == "edit") { r.change.edits = first.edits; }  // with the means of the plain run
+        const EvalResult result = eval_one(m, f, &r, text, outliers);
+        if (r.plain()) {
+            plain = result;
+            auto finite = [](double loss) { return std::isfinite(loss); };
+            if (!std::all_of(plain.losses.begin(), plain.losses.end(), finite)) {
+                die_not_finite(m);
+            }
         }
-        at = sink_at_parse(r.change.sees_less() ? "" : f.sink_at, T);
-        working_begin(r.kind + " " + r.name + ": ");
-        r.change.after_layer = [&](int l) {
-            working_layer(l, m.arch.L);
-            if (r.plain()) { outliers_add(&outliers, &m, l); }
-            sink_at_add(&at, &m, l);
-        };
-        EvalResult result = eval_run(&m, &r.change, in.x.data(), n, T, batch_tokens);
-        progress_clear();
-        result.sink_at = at;
-        for (double x : result.losses) {
-            if (r.plain() && !std::isfinite(x)) { die_not_finite(&m); }
-        }
-        if (r.plain()) { results.push_back(result); }
-        list_add(&o, eval_report(r, result, results[0], asked), ",");
-        if (r.plain()) { printf("%-44s %s\n", "outliers", outliers_text(outliers).c_str()); }
+        lines.push_back(report_run(r, result, plain, asked));
+        if (r.plain()) { printf("%-44s %s\n", "outliers", outliers_text(*outliers).c_str()); }
         fflush(stdout);
     }
-    std::string more = ",\"outliers\":" + outliers_json(outliers);
+    return json_list(lines);
+}
+
+// Compares runs of a changed model with a plain one, on the same sequences.
+int command_eval(Flags f) {
+    const bool calibrates = f.quant.find("static") != std::string::npos;
+    const long longest = eval_check(f, calibrates);
+    Model m = model_from_checkpoint(&f, longest, cpu::STAY_NONE, f.gradients);
+    const ProbeData source = eval_source(&f, m);
+    const int T = eval_length(f, m);
+    std::vector<EvalRun> runs = eval_runs(f, m, T);
+    const EvalText text = eval_text(&f, m, source, T, calibrates ? f.calibrate : 0);
+
+    Outliers outliers;
+    JsonObject o;
+    o.text("data", f.data);
+    o.count("T", T);
+    o.count("n", text.n);
+    o.text("input", text.in.how);
+    o.json("runs", eval_all(&m, f, &runs, text, &outliers));
+    o.json("outliers", outliers_json(outliers));
     if (f.gradients) {
-        const NormPair g = eval_gradients(&m, in.x.data(), n, T, batch_tokens);
-        printf("%-44s %s\n", "gradients", gradients_text(g).c_str());
-        more += ",\"gradients\":{\"first\":" + json_array(g.first) +
-                ",\"rest\":" + json_array(g.rest) + "}";
+        const NormPair g = eval_gradients(&m, text.in.x.data(), text.n, T, tokens_at_once());
+        o.json("gradients", report_gradients(g));
     }
-    if (!f.json.empty()) {
-        file_write(f.json, "{\"data\":" + json_str(f.data) + strf(",\"T\":%d,\"n\":%d,", T, n) +
-                               "\"input\":" + json_str(in.how) + ",\"runs\":[" + o + "]" +
-                               more + "}\n");
-    }
+    if (!f.json.empty()) { file_write(f.json, o.all() + "\n"); }
     model_free(&m);
     return 0;
 }

@@ -8,33 +8,38 @@ the gradients in it.
 #include "eval_change.h"
 
 struct EvalRun {
-    std::string kind, name;                      // stream, evict, ..; what of it
+    std::string kind;                            // plain, stream, evict, ..
+    std::string name;                            // what of it
     Change change;
     int from = 0;                                // the first token, from 0, whose prediction counts
+
     bool plain() const { return kind == "plain"; }
 };
 
-// what a run gave: the losses (n, T) of predicting the next token from each; metrics, unless it
-// sees less than they assume: then of each head and sequence what it gave the tokens it still saw
+// What a run gave.
 struct EvalResult {
-    std::vector<double> losses;
-    Metrics metrics;
-    std::vector<HeadMetrics> heads;
-    bool measured = false, sums_to_one = true;
+    std::vector<double> losses;                  // (n, T) of predicting the next token
+    Metrics metrics;                             // if measured
+    std::vector<HeadMetrics> heads;              // else what each head gave the tokens it still saw
+    bool measured = false;                       // false: it sees less than the metrics assume
+    bool sums_to_one = true;
     SinkAt sink_at;
 };
 
-// Sink_k of the heads and sequences of a run, at the threshold that a run of training uses, too
+// Returns Sink_k of the heads and sequences of a run, at the threshold of a run of training.
 inline double eval_sink(const EvalResult& r, int k) {
     return sink_rate(r.heads, k, 0.3, !r.sums_to_one);
 }
 
-// writes into the learned positions what the edits of pe say, each of which reads them
-// as they were: 'pe:1=from 5;pe:5=from 1' swaps two. Returns what the weights were,
-// empty if there is no such edit
+// Writes into the learned positions what the edits of pe say. Each reads them as they were:
+// 'pe:1=from 5;pe:5=from 1' swaps two. Returns what the weights were, empty if there is no such
+// edit.
 inline Host edit_positions(Model* m, const std::vector<Edit>& edits) {
-    Host was, now;
-    const int C = m->arch.C, T = m->arch.T + m->sizes.bias.token;
+    Host was;
+    Host now;
+    const int C = m->arch.C;
+    const int skip = m->sizes.bias.token;
+    const int T = m->arch.T + skip;
     for (auto& e : edits) {
         if (e.place != PLACE_pe) { continue; }
         if (was.empty()) {
@@ -45,9 +50,10 @@ inline Host edit_positions(Model* m, const std::vector<Edit>& edits) {
         for (auto& t : m->tensors) {
             if (t.name != "model.embed_positions.weight") { continue; }
             Host rows(was.begin() + t.at, was.begin() + t.at + t.count);
-            edit_apply(e, 0, { &rows, NULL, 1, T, m->sizes.bias.token, C, 0, C, 1 });
+            edit_apply(e, 0, { &rows, NULL, 1, T, skip, C, 0, C, 1 });
             for (long i = 0; i < t.count; i++) {
-                if (rows[i] != was[t.at + i]) { now[t.at + i] = rows[i]; }
+                const bool edited = rows[i] != was[t.at + i];
+                if (edited) { now[t.at + i] = rows[i]; }
             }
         }
         model_set(m, now.data());
@@ -55,66 +61,85 @@ inline Host edit_positions(Model* m, const std::vector<Edit>& edits) {
     return was;
 }
 
-// the model with a change, on n sequences of T + 1 tokens, at most batch_tokens of them at a time;
-// then as it was
+// Copies the losses of the batch that is loaded, whose first sequence is number `first`.
+inline void keep_losses(EvalResult* r, Model* m, int first, int T) {
+    const int skip = m->sizes.bias.token;
+    const std::vector<acc> x = model_losses(m);
+    for (int b = 0; b < m->B; b++) {
+        double* to = &r->losses[(size_t)(first + b) * T];
+        for (int t = 0; t < T; t++) { to[t] = x[(size_t)b * m->T + skip + t]; }
+    }
+}
+
+// Runs the model on n sequences, batch by batch, where the metrics cannot be measured.
+inline void eval_forward(EvalResult* r, Model* m, const int* seqs, int n, int T, int batch_tokens) {
+    const int most = std::max(1, std::min(n, batch_tokens / T));
+    for (int i = 0; i < n; i += most) {
+        if (measure_progress) { measure_progress(i, n); }
+        const int chunk = std::min(most, n - i);
+        const long count = model_load(m, seqs + (size_t)i * (T + 1), chunk, T);
+        model_forward(m, count, 0);
+        keep_losses(r, m, i, T);
+    }
+}
+
+// Runs a changed model on n sequences of T + 1 tokens, at most batch_tokens tokens at a time, then
+// restores it.
 inline EvalResult eval_run(Model* m, Change* e, const int* seqs, int n, int T, int batch_tokens) {
     EvalResult r;
-    const int skip = m->sizes.bias.token;
     r.losses.resize((size_t)n * T);
-    const auto keep = [&](int first) {
-        const std::vector<acc> x = model_losses(m);
-        for (int b = 0; b < m->B; b++) {
-            for (int t = 0; t < T; t++) {
-                r.losses[(size_t)(first + b) * T + t] = x[(size_t)b * m->T + skip + t];
-            }
-        }
-    };
-    Host was;
-    if (e->bits.weights && !e->bits.calibrating) { was = bits_weights(m, e->bits.weights); }
-    if (!e->record && !e->edits.empty()) { was = edit_positions(m, e->edits); }
-    m->around = [e](Model* m, const Stage& stage, int l) { change_stage(e, m, stage, l); };
     r.measured = !e->sees_less();
     r.sums_to_one = attn_sums_to_one<Attn>(m->arch.attn_alpha);
+    Host was;
+    const int bits = e->bits.weights;
+    if (bits && !e->bits.calibrating) { was = bits_weights(m, bits); }
+    if (!e->record && !e->edits.empty()) { was = edit_positions(m, e->edits); }
+    m->around = [e](Model* m, const Stage& stage, int l) { change_stage(e, m, stage, l); };
     e->seen.clear();
     if (r.measured) {
+        const auto keep = [&](int first) { keep_losses(&r, m, first, T); };
         r.metrics = measure(m, seqs, n, T, batch_tokens, keep);
+        r.heads = r.metrics.heads;
     } else {
-        const int chunk = std::max(1, std::min(n, batch_tokens / T));
-        for (int i = 0; i < n; i += chunk) {
-            if (measure_progress) { measure_progress(i, n); }
-            model_forward(m, model_load(m, seqs + (size_t)i * (T + 1), std::min(chunk, n - i), T),
-                          0);
-            keep(i);
-        }
+        eval_forward(&r, m, seqs, n, T, batch_tokens);
+        r.heads = e->seen;
     }
     m->around = nullptr;
-    r.heads = r.measured ? r.metrics.heads : e->seen;
     if (!was.empty()) { model_set(m, was.data()); }
-    for (auto& edit : e->edits) { if (e->record) { edit.count += n; } }
+    if (e->record) {
+        for (auto& edit : e->edits) { edit.count += n; }
+    }
     return r;
 }
 
-// what is predicted: n sequences, x (n, T+1). A target that no loss asks for is there as ~id;
-// within a prefix nothing is predicted
+// What is predicted: n sequences, x (n, T + 1). A target that no loss asks for is there as ~id;
+// within a prefix nothing is predicted.
 struct Asked {
     const int* x;
-    int n, T, prefix;
+    int n;
+    int T;
+    int prefix;
+
     bool operator()(int i, int t) const {
-        return t + 1 >= prefix && x[(size_t)i * (T + 1) + t + 1] >= 0;
+        const int target = t + 1;
+        return target >= prefix && x[(size_t)i * (T + 1) + target] >= 0;
     }
 };
 
-// mean over sequences of their mean loss over the targets from a to b (not included), minus that of
-// `other` if there is one. Sequences without such a target are left out
+// Returns the mean over sequences of their mean loss over the targets from a to b (not included),
+// minus that of `other` if it is not NULL. Sequences without such a target are left out.
 inline Mean eval_mean(const std::vector<double>& losses, const std::vector<double>* other,
                       const Asked& asked, int a, int b) {
     std::vector<double> means;
     for (int i = 0; i < asked.n; i++) {
-        double sum = 0, count = 0;
+        double sum = 0;
+        double count = 0;
         for (int t = a; t < b; t++) {
             if (!asked(i, t)) { continue; }
             const size_t at = (size_t)i * asked.T + t;
-            sum += losses[at] - (other ? (*other)[at] : 0);
+            double loss = losses[at];
+            if (other) { loss -= (*other)[at]; }
+            sum += loss;
             count++;
         }
         if (count) { means.push_back(sum / count); }
@@ -122,19 +147,50 @@ inline Mean eval_mean(const std::vector<double>& losses, const std::vector<doubl
     return mean_of(means);
 }
 
-// Outliers of the stream after each layer, by token: the first, the others
+// Outliers of the stream after each layer, by token: [0] the first, [1] the others.
 struct Outliers {
     int sequences = 0;
-    std::vector<double> largest;                 // sum over sequences of max |h|
-    std::vector<double> kurtosis[2],
-        share[2]; // sums over sequences of a row's, of the mean of the other rows'
+    std::vector<double> largest;                 // (L) sum over sequences of max |h|
+    std::vector<double> kurtosis[2];             // (L) sums over sequences, of the others' mean
+    std::vector<double> share[2];                // likewise
 };
 
-// Kurtosis of a row of C channels: m4 / (s^4 + 1e-6), s^2 the unbiased variance; a normal
-// distribution has 3 (Bondarenko et al. 2023). Share: of channels more than 6 s away from the row's
-// mean
+// Statistics of one row of channels.
+struct RowOutliers {
+    double largest = 0;                          // max |h|
+    double kurtosis = 0;                         // 3 for a normal distribution
+    double share = 0;                            // of channels more than 6 s away from the mean
+};
+
+// Returns the statistics of a row of C channels. The kurtosis is m4 / (s^4 + 1e-6) with the
+// unbiased variance s^2 (Bondarenko et al. 2023).
+inline RowOutliers row_outliers(const acc* h, int C) {
+    RowOutliers row;
+    double mean = 0;
+    double squares = 0;
+    double fourth = 0;
+    for (int c = 0; c < C; c++) {
+        mean += h[c] / (double)C;
+        row.largest = std::max(row.largest, fabs((double)h[c]));
+    }
+    for (int c = 0; c < C; c++) {
+        const double d = h[c] - mean;
+        squares += d * d / (C - 1.0);
+        fourth += d * d * d * d / C;
+    }
+    for (int c = 0; c < C; c++) {
+        const bool far = fabs(h[c] - mean) > 6 * sqrt(squares);
+        if (far) { row.share += 1.0 / C; }
+    }
+    row.kurtosis = fourth / (squares * squares + 1e-6);
+    return row;
+}
+
+// Adds the stream after layer l of the batch that is loaded.
 inline void outliers_add(Outliers* o, const Model* m, int l) {
-    const int C = m->arch.C, T = m->T, skip = m->sizes.bias.token;
+    const int C = m->arch.C;
+    const int T = m->T;
+    const int skip = m->sizes.bias.token;
     const Host x = host_read(act_x(m, 2 * l + 2), (size_t)rows(m) * C);
     for (auto* v : { &o->largest, &o->kurtosis[0], &o->kurtosis[1], &o->share[0], &o->share[1] }) {
         v->resize(m->arch.L);
@@ -142,66 +198,59 @@ inline void outliers_add(Outliers* o, const Model* m, int l) {
     for (int b = 0; b < m->B; b++) {
         double top = 0;
         for (int t = skip; t < T; t++) {
-            const acc* h = &x[((size_t)b * T + t) * C];
-            double mean = 0, squares = 0, fourth = 0, far = 0;
-            for (int c = 0; c < C; c++) {
-                mean += h[c] / (double)C;
-                top = std::max(top, fabs((double)h[c]));
-            }
-            for (int c = 0; c < C; c++) {
-                const double d = h[c] - mean;
-                squares += d * d / (C - 1.0);
-                fourth += d * d * d * d / C;
-            }
-            for (int c = 0; c < C; c++) {
-                far += fabs(h[c] - mean) > 6 * sqrt(squares) ? 1.0 / C : 0;
-            }
+            const RowOutliers row = row_outliers(&x[((size_t)b * T + t) * C], C);
             const bool other = t > skip;
             const double weight = other ? 1.0 / (T - skip - 1) : 1;
-            o->kurtosis[other][l] += weight * fourth / (squares * squares + 1e-6);
-            o->share[other][l] += weight * far;
+            o->kurtosis[other][l] += weight * row.kurtosis;
+            o->share[other][l] += weight * row.share;
+            top = std::max(top, row.largest);
         }
         o->largest[l] += top;
     }
-    if (l == m->arch.L - 1) { o->sequences += m->B; }
+    const bool last = l == m->arch.L - 1;
+    if (last) { o->sequences += m->B; }
 }
 
-inline double most_of(const std::vector<double>& x, double n) {
-    return *std::max_element(x.begin(), x.end()) / n;
-}
-
+// Describes the worst layer of each statistic.
 inline std::string outliers_text(const Outliers& o) {
-    const double n = o.sequences;
-    return strf("largest %.4g, kurtosis %.4g first, %.4g others, channels beyond 6 sigma %.3g%% "
-                "first, %.3g%% others",
-                most_of(o.largest, n), most_of(o.kurtosis[0], n), most_of(o.kurtosis[1], n),
-                100 * most_of(o.share[0], n), 100 * most_of(o.share[1], n));
+    const auto worst = [&](const std::vector<double>& sums) {
+        return *std::max_element(sums.begin(), sums.end()) / o.sequences;
+    };
+    std::string text = strf("largest %.4g, kurtosis ", worst(o.largest));
+    text += strf("%.4g first, ", worst(o.kurtosis[0]));
+    text += strf("%.4g others, channels beyond 6 sigma ", worst(o.kurtosis[1]));
+    text += strf("%.3g%% first, ", 100 * worst(o.share[0]));
+    return text + strf("%.3g%% others", 100 * worst(o.share[1]));
 }
 
-// ---- how large the gradient of the loss is in the stream before each layer, and at its end: sums
-// over sequences of its norm at the first token, and of its mean norm at the others
-// (of the sum of a batch's losses). The model has memory for gradients
+// ---- gradients
+
+// Returns how large the gradient of the loss is in the stream before each layer, and at its end:
+// sums over sequences of its norm at the first token, and of its mean norm at the others (of the
+// sum of a batch's losses). The model has memory for gradients.
 inline NormPair eval_gradients(Model* m, const int* seqs, int n, int T, int batch_tokens) {
-    const int C = m->arch.C, chunk = std::max(1, batch_tokens / T);
+    const int C = m->arch.C;
+    const int skip = m->sizes.bias.token;
+    const int most = std::max(1, batch_tokens / T);
+    const size_t most_rows = (size_t)std::min(most, n) * (T + skip);
     NormPair g;
-    // for all layers and batches
-    const size_t most = (size_t)std::min(chunk, n) * (T + m->sizes.bias.token);
-    acc* there = (acc*)ops::device_malloc(most * sizeof(acc));
+    acc* norms = (acc*)ops::device_malloc(most_rows * sizeof(acc));
     const auto add = [&](int l) {
         const size_t N = rows(m);
-        ops::row_norms(there, m->acts.dx, C, C, 1, N);
+        ops::row_norms(norms, m->acts.dx, C, C, 1, N);
         std::vector<acc> lengths(N);
-        ops::to_host(lengths.data(), there, N * sizeof(acc));
-        norms_add(&g, l, lengths.data(), m->B, m->T, 1, m->sizes.bias.token, 1);
+        ops::to_host(lengths.data(), norms, N * sizeof(acc));
+        norms_add(&g, l, lengths.data(), m->B, m->T, 1, skip, 1);
     };
-    for (int i = 0; i < n; i += chunk) {
+    for (int i = 0; i < n; i += most) {
+        const int chunk = std::min(most, n - i);
         model_zero(m);
-        model_load(m, seqs + (size_t)i * (T + 1), std::min(chunk, n - i), T);
+        model_load(m, seqs + (size_t)i * (T + 1), chunk, T);
         model_body(m);
         model_lm_head(m, 1);
         model_backward(m, false, add);
     }
-    ops::device_free(there);
+    ops::device_free(norms);
     return g;
 }
 #endif // EVAL_RUN_H

@@ -107,9 +107,9 @@ static void dump_maps(Model* m, const Flags& f, const int* seq, int T) {
 // Returns alpha of every sequence as JSON: [sequence][layer][head][k].
 static std::string per_sequence_json(const Metrics& r) {
     const int K = std::min<int>(METRIC_K, r.T);
-    std::string o;
+    std::vector<std::string> sequences;
     for (int i = 0; i < r.n; i++) {
-        std::string layers;
+        std::vector<std::string> layers;
         for (int l = 0; l < r.L; l++) {
             std::vector<double> x;
             for (int h = 0; h < r.NH; h++) {
@@ -118,11 +118,11 @@ static std::string per_sequence_json(const Metrics& r) {
                     x.push_back(r.sums_to_one ? head.alpha[k] : head.proxy[k]);
                 }
             }
-            list_add(&layers, json_matrix(x, K), ",");
+            layers.push_back(json_matrix(x, K));
         }
-        list_add(&o, "[" + layers + "]", ",");
+        sequences.push_back(json_list(layers));
     }
-    return "[" + o + "]";
+    return json_list(sequences);
 }
 
 // Returns what was measured of some text, in one line.
@@ -141,8 +141,8 @@ static Metrics measure_all(Model* m, const ProbeInput& in, int T) {
     return measure(m, in.x.data(), in.n, T, at_once);
 }
 
-// Measures the same text begun in the other way. Prints a line for each threshold and returns its
-// eval object as the key with_bos.
+// Measures the same text begun in the other way. Prints a line for each threshold and returns the
+// eval object.
 static std::string probe_other(Model* m, Flags f, const std::string& other, const ProbeData& p,
                                size_t k, int T, const std::vector<double>& eps) {
     f.bos = other;
@@ -153,10 +153,11 @@ static std::string probe_other(Model* m, Flags f, const std::string& other, cons
     for (double e : eps) {
         printf("%s\n", probe_line(f.data, bos.label, r, in.n, T, e).c_str());
     }
-    std::string json = "\"bos\":" + json_str(bos.label);
-    json += ",\"input\":" + json_str(in.how);
-    json += "," + eval_json(0, NAN, r, eps);
-    return ",\"with_bos\":{" + json + "}";
+    JsonObject o;
+    o.text("bos", bos.label);
+    o.text("input", in.how);
+    eval_fields(&o, 0, NAN, r, eps);
+    return o.all();
 }
 
 // Ends the program with the first sequence and layer whose values are not finite.
@@ -171,8 +172,8 @@ static void find_not_finite(Model* m, const ProbeInput& in, int T) {
 }
 
 // Measures one source at one length. Prints what was taken and what was measured, and returns the
-// eval object without its braces.
-static std::string probe_once(Model* m, const Flags& f, const ProbeInput& in,
+// eval object.
+static JsonObject probe_once(Model* m, const Flags& f, const ProbeInput& in,
                               const std::string& first, int T, long step,
                               const std::vector<double>& eps) {
     const bool natural = f.probe_input == "natural";
@@ -207,15 +208,16 @@ static std::string probe_once(Model* m, const Flags& f, const ProbeInput& in,
         const std::string line = probe_line(name, bos, r, in.n, T, e) + sink_at_text(at, e);
         printf("%s\n", line.c_str());
     }
-    std::string json = "\"data\":" + json_str(name);
-    json += ",\"bos\":" + json_str(bos);
-    json += ",\"input\":" + json_str(in.how);
-    json += "," + eval_json(step, NAN, r, eps);
-    json += sink_at_json(at, eps);
+    JsonObject o;
+    o.text("data", name);
+    o.text("bos", bos);
+    o.text("input", in.how);
+    eval_fields(&o, step, NAN, r, eps);
+    sink_at_field(&o, at, eps);
     if (f.per_sequence) {
-        json += ",\"alpha\":" + per_sequence_json(r);
+        o.json("alpha", per_sequence_json(r));
     }
-    return json;
+    return o;
 }
 
 // Rejects at once what could only fail after the work is done.
@@ -250,16 +252,16 @@ static Lengths lengths_range(const std::vector<std::string>& lengths) {
 }
 
 // Writes the file of --json: the first eval object, and all of them if there are more.
-static void probe_json_write(const std::string& path, const std::vector<std::string>& objects) {
-    std::string json = objects[0];
+static void probe_json_write(const std::string& path, const std::vector<JsonObject>& objects) {
+    JsonObject o = objects[0];
     if (objects.size() > 1) {
-        std::string all;
-        for (auto& o : objects) {
-            list_add(&all, "{" + o + "}", ",");
+        std::vector<std::string> all;
+        for (auto& object : objects) {
+            all.push_back(object.all());
         }
-        json += ",\"all\":[" + all + "]";
+        o.json("all", json_list(all));
     }
-    file_write(path, "{" + json + "}\n");
+    file_write(path, o.all() + "\n");
 }
 
 // Measures each source of -d at each length.
@@ -286,7 +288,7 @@ int command_probe(Flags f) {
     const OtherBos other = bos_other(f, state, m.arch.V);
     bos_note(other, "measured both ways");
     working_begin("");
-    std::vector<std::string> objects;
+    std::vector<JsonObject> objects;
     for (size_t k = 0; k < p.sources.size(); k++) {
         for (auto& w : lengths) {
             const int T = probe_length(f, w, m.arch.T, m.sizes.pe.learnable);
@@ -296,9 +298,9 @@ int command_probe(Flags f) {
             const ProbeBos bos = probe_bos(f, m.arch.V);
             const ProbeInput in = probe_inputs(f, bos, p, k, T, m.arch.V);
             const long step = json_count(state, "step", 0, file);
-            std::string object = probe_once(&m, f, in, bos.label, T, step, eps);
+            JsonObject object = probe_once(&m, f, in, bos.label, T, step, eps);
             if (!other.bos.empty()) {
-                object += probe_other(&m, f, other.bos, p, k, T, eps);
+                object.json("with_bos", probe_other(&m, f, other.bos, p, k, T, eps));
             }
             objects.push_back(object);
             if (f.dump.empty() || objects.size() > 1) { continue; }

@@ -1,20 +1,18 @@
 /*
 commands/run_open.cpp -- opens a run: flags -> data, model and log, fresh, as --init has them, or as
-they were at a checkpoint (--resume).
+they were at a checkpoint (--resume, in run_resume.h). Start at the end, with run_open.
 */
 #include "train.h"
 #include "../checkpoint.h"
-#include "../cpu/choice.h"
 #include "../shell/data_flags.h"
 #include "../shell/process.h"
 #include "../shell/run_dir.h"
-#include "../shell/run_flags.h"
-#include "../text/look.h"
 #include "../text/sft.h"
 #include "../text/targets.h"
 #include "generate.h"
 #include "memory_needed.h"
 #include "open_model.h"
+#include "run_resume.h"
 
 // ----------------------------------------------------------------------------
 // train --init CHECKPOINT: a run that begins with the weights of a model that is there already,
@@ -23,53 +21,73 @@ they were at a checkpoint (--resume).
 // one can watch whether a sink moves to a place that it did not have. And --only, which trains
 // nothing but that.
 
-// the model is that of the checkpoint `from`: what the flags and the preset say of it must agree
-static void arch_from_checkpoint(Flags* f, const Arch& from_there, const std::string& from) {
-    Arch was = from_there;
-    Flags said = *f;
-    if (f->given_model) { preset_apply(&said); }
-    const std::vector<ArchRow> theirs = arch_rows(&was), ours = arch_rows(&said.arch);
-    for (size_t i = 0; i < ours.size(); i++) {
-        const std::string field = ours[i].field;
-        const bool size = field == "L" || field == "C" || field == "F" || field == "NH",
-                   preset = f->given_model && size && *(int*)ours[i].at;
-        const std::string got = arch_text(ours[i], false), wanted = arch_text(theirs[i], false);
-        if ((!f->given_arch[i] && !preset) || got == wanted) { continue; }
-        die(EXIT_USER,
-            from + ": holds a different model: " + ours[i].by + " " + wanted + ", got " + got,
+// Returns true for the sizes of a model that a preset brings.
+static bool is_preset_size(const std::string& field) {
+    return field == "L" || field == "C" || field == "F" || field == "NH";
+}
+
+// Sets the model to `theirs`, that of the checkpoint `from`. Ends the program if the flags or the
+// preset say another.
+static void arch_from_checkpoint(Flags* f, const Arch& theirs, const std::string& from) {
+    Arch model = theirs;
+    Flags asked = *f;
+    if (f->given_model) { preset_apply(&asked); }
+    const std::vector<ArchRow> wanted = arch_rows(&model);
+    const std::vector<ArchRow> got = arch_rows(&asked.arch);
+    for (size_t i = 0; i < got.size(); i++) {
+        const bool size = f->given_model && is_preset_size(got[i].field);
+        const bool by_preset = size && *(int*)got[i].at != 0;
+        if (!f->given_arch[i] && !by_preset) { continue; }
+        const std::string ours = arch_text(got[i], false);
+        const std::string its = arch_text(wanted[i], false);
+        if (ours == its) { continue; }
+        const std::string property = std::string(got[i].by) + " " + its;
+        die(EXIT_USER, from + ": holds a different model: " + property + ", got " + ours,
             "leave the flags of the model out: they are taken from the checkpoint");
     }
-    f->arch = was;
+    f->arch = model;
 }
 
-// a switch of this build that somebody chose, and that the model does not have
+// Ends the program if somebody chose a value of a switch for this build that the model of --init
+// does not have.
 static void init_switches(const Arch& theirs, const std::string& from) {
-    Arch model = theirs, build;
-    const std::vector<ArchRow> wanted = arch_rows(&model), got = arch_rows(&build);
+    Arch model = theirs;
+    Arch build;
+    const std::vector<ArchRow> wanted = arch_rows(&model);
+    const std::vector<ArchRow> got = arch_rows(&build);
     for (size_t i = 0; i < got.size(); i++) {
-        if (got[i].type != ARCH_kind || is_flag(got[i]) || *(kind*)got[i].at == 0) { continue; }
-        const std::string ours = kind_name(got[i]), its = kind_name(wanted[i]);
+        const bool is_switch = got[i].type == ARCH_kind && !is_flag(got[i]);
+        if (!is_switch || *(kind*)got[i].at == 0) { continue; }
+        const std::string ours = kind_name(got[i]);
+        const std::string its = kind_name(wanted[i]);
         if (ours == its) { continue; }
-        die(EXIT_USER, strf("--init %s: has %s=%s, and this build %s", from.c_str(), got[i].by,
-                            its.c_str(), ours.c_str()),
-            strf("make train_sink without %s=%s: a build takes it from the model", got[i].by,
-                 ours.c_str()));
+        const std::string name = std::string(got[i].by) + "=";
+        die(EXIT_USER, "--init " + from + ": has " + name + its + ", and this build " + ours,
+            "make train_sink without " + name + ours + ": a build takes it from the model");
     }
 }
 
-// the model of --init: its rows become the flags'. The caller reads the weights, and so closes it
+// Ends the program if the model of --init, or a flag that is new in it, cannot be trained here.
+static void init_check(const Checkpoint& k, const Flags& f) {
+    const std::string init = "--init " + f.init;
+    const std::string only_forward = forward_only_part(k.c);
+    require(only_forward.empty(), init + ", with " + only_forward,
+            "a model without them: they only run forward");
+    const bool position_short = bias_of(k.c).token && pe_of(k.c).learnable;
+    require(!k.adds_bias || !position_short,
+            init + ", whose positions are learned, and BIAS=sink_token",
+            "another BIAS: there is no position for one more token");
+    require(k.adds_bias || !f.given_init_logit, strf("--init-logit %g", f.init_logit),
+            "a model that has no z of its own, in a build with BIAS=logit");
+}
+
+// Opens the model of --init and takes its rows into the flags. The caller reads the weights, which
+// closes it.
 static Checkpoint init_open(Flags* f) {
     Checkpoint k = checkpoint_open(f->init, f->adapter, true);
     init_switches(k.c, f->init);
     adapter_said(k, f->adapter);
-    const std::string only = forward_only_part(k.c);
-    require(only.empty(), "--init " + f->init + ", with " + only,
-            "a model without them: they only run forward");
-    require(!k.adds_bias || !bias_of(k.c).token || !pe_of(k.c).learnable,
-            "--init " + f->init + ", whose positions are learned, and BIAS=sink_token",
-            "another BIAS: there is no position for one more token");
-    require(k.adds_bias || !f->given_init_logit, strf("--init-logit %g", f->init_logit),
-            "a model that has no z of its own, in a build with BIAS=logit");
+    init_check(k, *f);
     if (flag_given(*f, "seq") && !pe_of(k.c).learnable) {
         k.c.context = std::max(k.c.context, k.c.T);
         k.c.T = f->arch.T;
@@ -83,20 +101,22 @@ static Checkpoint init_open(Flags* f) {
     return k;
 }
 
-// --init-logit: every head's z
+// Sets every head's z to --init-logit.
 static void init_logits(Model* m, const Flags& f) {
     if (!f.given_init_logit) { return; }
-    require(bias_of(m->arch).column == LOGIT_COLUMN && bias_of(m->arch).learn_k,
-            strf("--init-logit %g", f.init_logit), "a build with BIAS=logit");
+    const BiasRow& bias = bias_of(m->arch);
+    require(bias.column == LOGIT_COLUMN && bias.learn_k, strf("--init-logit %g", f.init_logit),
+            "a build with BIAS=logit");
     for (auto& t : m->tensors) {
         if (!ends_with(t.name, ".sinks")) { continue; }
         const std::vector<acc> z(t.count, acc(f.init_logit));
-        ops::to_device(full_array(m, m->master) + t.at, z.data(), t.count * sizeof(acc));
+        acc* place = full_array(m, m->master) + t.at;
+        ops::to_device(place, z.data(), t.count * sizeof(acc));
     }
     publish_weights(m);
 }
 
-// --only: the words; each has to be in the name of some tensor
+// Reads the words of --only. Ends the program if no tensor has one of them in its name.
 static void select_trained(Model* m, const Flags& f) {
     m->only = split(f.only, ',');
     for (auto& word : m->only) {
@@ -105,291 +125,61 @@ static void select_trained(Model* m, const Flags& f) {
         for (auto& t : m->tensors) {
             found = found || has_word(t, word);
             const size_t layer = t.name.find("layers.");
-            if (layer == t.name.npos || t.name.compare(layer, 9, "layers.0.") == 0) {
-                names += " " + t.name;
-            }
+            const bool in_layer = layer != t.name.npos;
+            if (in_layer && t.name.compare(layer, 9, "layers.0.")) { continue; }
+            names += " " + t.name;
         }
         require(found, "--only " + word, "a word of one of these names:" + names);
     }
 }
 
 // ----------------------------------------------------------------------------
-// train --resume: finds the run's newest checkpoint, takes from the run every flag that is
-// not given, and puts model, optimizer, data and log back to where they were. What was edited or
-// damaged meanwhile, or would make another run of it, is an error.
+// what training cannot do
 
-std::string build_json() {
-    return strf("{\"PRECISION\":\"%s\",\"BACKEND\":\"%s\"}", PRECISION_NAME, ops::name);
-}
-
-// adds to *changed how another program computed up to the checkpoint
-static void build_changed(const Json& state, std::string* changed) {
-    const Json* was = state.get("build");
-    if (!was) { return; }                            // of a program that did not write it yet
-    for (auto& field : json_of(build_json()).fields) {
-        const Json* before = was->get(field.first.c_str());
-        if (!before || before->string == field.second.string) { continue; }
-        *changed += (changed->empty() ? "\"" : ",\"") + field.first + "\":[" +
-                    json_str(before->string) + "," + json_str(field.second.string) + "]";
-    }
-}
-
-// takes the run's kernel of products, unless --product asks for another: the bits of bf16 depend on
-// it. If this machine lacks it, the log tells
-static void product_resume(const Json& state, std::string* changed) {
-    const Json* was = state.get("product");              // of a program that did not write it yet
-    if (!was || was->string.empty() || cpu::choice().name.empty()) { return; }
-    if (cpu::choice().forced) { return; }
-    if (cpu::choice_keep(!strcmp(PRECISION_NAME, "bf16"), was->string)) { return; }
-    printf("note   this processor has no product by %s, which the run had: %s is taken\n",
-           was->string.c_str(), cpu::choice().name.c_str());
-    const std::string both = json_str(was->string) + "," + json_str(cpu::choice().name);
-    list_add(changed, "\"product_kernel\":[" + both + "]", ",");
-}
-
-// dies of a log with steps and no checkpoint, whose log a new run would replace
-static void run_lost(const std::string& out) {
-    if (!log_has_steps(out + "/log.jsonl")) { return; }
-    die(EXIT_USER, out + ": holds the log of a run and no checkpoint, so it cannot be continued",
-        "begin again in another --out, or move this one away: mv " + out + " " + out + ".old");
-}
-
-// dies if a directory without checkpoints is no run, but something else: a checkpoint, a model
-static void run_none(const std::string& out) {
-    if (file_exists(out + "/log.jsonl")) { return; }
-    for (const std::string name : { "state.json", "config.json", "manifest.json" }) {
-        if (!file_exists(out + "/" + name)) { continue; }
-        const std::string plain = out.substr(0, out.find_last_not_of('/') + 1);
-        const size_t slash = plain.rfind('/'), begin = slash == std::string::npos ? 0 : slash + 1;
-        const std::string run = begin > 1 ? plain.substr(0, begin - 1) : ".";
-        const bool step = plain.compare(begin, 5, "step_") == 0 && is_dir(run) &&
-                          file_exists(run + "/log.jsonl");
-        die(EXIT_USER, out + ": holds " + name + " and no log, so there is no run to resume",
-            step ? "its run goes on with --resume -o " + run : list_beside(out, "-d */"));
-    }
-}
-
-// the checkpoint that --resume continues, "" if the run has none yet; dies if there is no run,
-// or one that is not wanted
-static std::string run_find(const Flags& f, long* step) {
-    *step = 0;
-    if (f.resume && f.out.empty()) {
-        die(EXIT_USER, "--resume: wanted --out too: the run to resume",
-            "./train_sink train --resume -o runs/NAME");
-    }
-    if (f.resume && !is_dir(f.out)) {
-        die(EXIT_USER, f.out + ": no such directory, so there is no run to resume",
-            list_beside(f.out, "-d */") + "; or leave --resume out: a new run begins there");
-    }
-    const std::string newest = checkpoint_latest(f.out, step);
-    if (!f.resume && !f.out.empty() && file_exists(f.out + "/log.jsonl")) {
-        die(EXIT_USER, f.out + ": holds a run already",
-            newest.empty() ? "choose another --out" : "--resume -o " + f.out +
-            " continues it; or choose another --out");
-    }
-    if (f.resume && newest.empty()) {
-        run_none(f.out);
-        run_lost(f.out);
-    }
-    if (!f.resume || newest.empty()) { *step = 0; }
-    return f.resume ? newest : "";
-}
-
-// dies if a run that has a log, and no checkpoint yet, would begin again with other flags
-static void run_again(const Flags& f) {
-    const Json was = log_flags(f.out + "/log.jsonl", INFINITY);
-    std::string changed;
-    const std::string kept = flags_changed(was, f, &changed);
-    if (kept.empty() && changed.empty()) { return; }
-    die(EXIT_USER, f.out + ": has no checkpoint, and was begun with other flags: " +
-        (kept.empty() ? changed : kept), "give the flags of that run again, or another --out");
-}
-
-// the flags that the run had at its checkpoint, and what the last --resume from there changed; an
-// object without fields if nothing tells them
-static Json run_flags(const std::string& out, const Json& state, long step) {
-    const std::string log = out + "/log.jsonl";
-    const Json* had = state.get("flags");
-    Json was = had ? *had : log_flags(log, step);
-    log_flags_after(log, step, &was);
-    return was;
-}
-
-// -b of a run of many ranks: the log has one rank's part. A rank's part and all of them agree in
-// what a step was
-static void batch_of_all(Flags* f, const Json& state) {
-    const std::string file = f->out + ": state.json";
-    const Json* data = state.get("data");
-    const long T = data ? json_count(*data, "T", 0, file + ": data") : 0,
-               tokens = json_count(state, "tokens_per_step", 0, file);
-    const bool given = f->given_batch || f->given_total_batch;
-    if (!given && !f->total_batch && T > 0 && tokens > 0) { f->batch = std::max(1L, tokens / T); }
-}
-
-// The checkpoint's own tokenizer takes the place of the file that the run began with, if that is
-// gone: it is the same, as the hash of the tokens will say.
-static void tokenizer_keep(Flags* f, const std::string& kept) {
-    const bool gone = !f->tokenizer.empty() && f->tokenizer != "bytes" &&
-                      !file_exists(f->tokenizer);
-    if (gone && !f->given_tokenizer && !kept.empty()) { f->tokenizer = kept; }
-}
-
-// takes from the run what is not given; its files are looked for here, and where it ran
-static void run_take(Flags* f, const Json& state, long step) {
-    const std::string directory = run_started_from(state, f->out);
-    const Json was = run_flags(f->out, state, step);
-    if (was.fields.empty()) { return; }
-    flags_take(f, was);
-    batch_of_all(f, state);
-    if (!f->given_product && !f->product.empty()) { product_settle(*f); }
-    if (!f->given_tokenizer) { f->tokenizer = source_found(f->tokenizer, directory); }
-    if (f->given_data) { return; }
-    std::string data;
-    for (auto& source : split(f->data, ',')) {
-        const std::string found = source_found(source, directory);
-        source_there(found, hint_for("./train_sink train --resume -o FILE", f->out));
-        list_add(&data, found, ",");
-    }
-    f->data = data;
-}
-
-std::string numbers_json(const Model* m) {
-    return "{\"model\": \"" + array_hash(m, m->master) + "\", \"optimizer\": \"" +
-           array_hash(m, m->adam_m) + array_hash(m, m->adam_v) + "\"}";
-}
-
-// dies if a file of numbers is not the one that was saved: a disk fails, a copy ends early, an
-// editor slips
-static void numbers_check(const Model* m, const Json& state, const std::string& from) {
-    const Json* was = state.get("numbers");
-    if (!was) { return; }                            // of a program that did not write it yet
-    for (auto& now : json_of(numbers_json(m)).fields) {
-        const Json* before = was->get(now.first.c_str());
-        if (before && before->string == now.second.string) { continue; }
-        die(EXIT_USER,
-            from + "/" + now.first + ".safetensors: its numbers have changed since it was saved",
-            "--init " + from + " and another --out begin a new run from them");
-    }
-}
-
-// dies if the position in the data is not the one that so many steps lead to
-static void position_check(const Json& position, double sequences, const std::string& file) {
-    const Json *drawn = position.get("drawn"), *each = position.get("source_drawn");
-    const std::string got = drawn ? json_short(*drawn) : "nothing";
-    require(drawn && drawn->type == Json::NUMBER && drawn->number == sequences,
-            file + ": data.drawn " + got, "the sequences of all steps, " + number_text(sequences));
-    double sum = 0;
-    for (auto& n : each ? each->items : std::vector<Json>()) {
-        const bool count = n.type == Json::NUMBER && n.number >= 0 && n.number == floor(n.number);
-        require(count && n.number <= sequences, file + ": data.source_drawn " + json_short(n),
-                "a number of sequences, 0 to " + number_text(sequences));
-        sum += n.number;
-    }
-    require(!each || each->items.empty() || sum == sequences,
-            file + ": data.source_drawn of " + number_text(sum) + " in all",
-            "the sequences of all steps, " + number_text(sequences));
-}
-
-// what --resume changes, for the log: against the flags that the log has so far
-static void changes_tell(Run* r, const Flags& f, const Json* saved) {
-    const Json logged = log_flags(f.out + "/log.jsonl", r->first);
-    if (!logged.fields.empty()) { flags_changed(logged, f, &r->changed); }
-    else if (saved) { flags_changed(*saved, f, &r->changed); }
-}
-
-// Dies of a checkpoint without its optimizer's state. What begins a new run is said once; the
-// checkpoint before this one is named if the run can be resumed from it.
-[[noreturn]] static void die_no_optimizer(const std::string& from, const Fallback& other) {
-    if (!other.resumes) { hint_also().clear(); }
-    die(EXIT_USER, from + ": has no optimizer.safetensors, which --resume needs: a run keeps it "
-        "in its newest checkpoint, unless --save-optimizer says all or none",
-        "--init " + from + " and another --out begin a new run from its weights");
-}
-
-// model, optimizer, data and log as they were at the checkpoint `from`; dies if the flags make
-// another run of it
-static void run_restore(Run* r, const Flags& f, const std::string& from, const Json& state) {
-    const Fallback other = hint_other_checkpoint(f.out, from);
-    hint_also() = other.hint;
-    const std::string file = from + "/state.json";
-    const Json *position = state.get("data"), *flags = state.get("flags");
-    require(position, file + ": data", "the position in the data");
-    const double step = json_number(state, "step", r->first);
-    require(step == r->first, file + ": step " + number_text(step),
-            strf("step %ld, as the directory is called", r->first));
-    state_check(from);
-    hint_also().clear();
-    if (f.steps < r->first) {
-        printf("note   --steps %ld is less than the %ld that this run has made: no step is left\n",
-               f.steps, r->first);
-    }
-    const std::string again = "begin another run in another --out";
-    std::string ignored;
-    const std::string kept = flags ? flags_changed(*flags, f, &ignored) : "";
-    if (!kept.empty()) {
-        die(EXIT_USER, "--resume: " + kept, "leave it out, or " + again);
-    }
-    changes_tell(r, f, flags);
-    build_changed(state, &r->changed);
-    product_resume(state, &r->changed);
-    const double tokens = json_number(state, "tokens_per_step", r->tokens_per_step);
-    if (tokens != r->tokens_per_step) {
-        die(EXIT_USER,
-            strf("--resume: got %s tokens per step, wanted %s as before",
-                 number_text(r->tokens_per_step).c_str(), number_text(tokens).c_str()),
-            "leave --batch and --total-batch out, or " + again);
-    }
-    hint_also() = other.hint;
-    position_check(*position, step * tokens / f.arch.T, file);
-    hint_also().clear();
-    data_restore(&r->data, *position);
-    hint_also() = other.hint;
-    checkpoint_load(&r->m, from);
-    if (!optimizer_load(&r->m, from)) { die_no_optimizer(from, other); }
-    numbers_check(&r->m, state, from);
-    hint_also().clear();
-    if (dist::rank > 0) { return; }
-    log_rewind(f.out + "/log.jsonl", r->first);
-    saves_clean(f.out);
-    r->kept = saves_of(f.out);
-}
-
-// ----------------------------------------------------------------------------
-// a new run, or one that goes on
-
-// A step is the same for any number of ranks: each takes an equal part of its sequences
+// Sets -b to this rank's part: a step is the same for any number of ranks, and each takes an equal
+// part of its sequences.
 static void batch_share(Flags* f) {
     if (dist::world == 1) { return; }
-    const long T = f->arch.T, step = f->total_batch ? f->total_batch : f->batch * T;
+    const long T = f->arch.T;
+    const long step = f->total_batch ? f->total_batch : f->batch * T;
+    const long sequences = step / T;
     require(step % (T * dist::world) == 0,
-            strf("a step of %ld sequences of %ld tokens, %d ranks", step / T, T, dist::world),
+            strf("a step of %ld sequences of %ld tokens, %d ranks", sequences, T, dist::world),
             "equal shares for all ranks: change --total-batch or, without it, --batch");
-    f->batch = std::min(f->batch, step / T / dist::world);
+    f->batch = std::min(f->batch, sequences / dist::world);
 }
 
-// dies of what training cannot do and, in a run that begins, of flags that nothing would read
-static void train_checks(const Flags& f, bool begins) {
-    require(optimizer_of(f.optimizer) != MUON || dist::world == 1, "--optimizer muon",
+// Ends the program if many ranks are asked for what one process alone can do.
+static void one_process_check(const Flags& f) {
+    const bool alone = dist::world == 1;
+    require(optimizer_of(f.optimizer) != MUON || alone, "--optimizer muon",
             "one process: it needs whole matrices, and with many each keeps a part");
-    require(f.only.empty() || dist::world == 1, "--only " + f.only,
+    require(f.only.empty() || alone, "--only " + f.only,
             "one process: it needs whole tensors, and with many each keeps a part");
-    require(!f.graph || dist::world == 1, "--graph",
+    require(!f.graph || alone, "--graph",
             "one process: gradients go to the other ranks between the kernels");
-    require(f.schedule == "constant" || f.schedule == "cosine", "--schedule " + f.schedule,
-            "constant or cosine");
-    require(f.save_optimizer == "last" || f.save_optimizer == "all" || f.save_optimizer == "none",
-            "--save-optimizer " + f.save_optimizer, "last, all or none");
+}
+
+// Ends the program at flags that training cannot follow and, in a run that begins, at flags that
+// nothing would read.
+static void train_checks(const Flags& f, bool begins) {
+    one_process_check(f);
+    const bool cosine = f.schedule == "cosine";
+    require(cosine || f.schedule == "constant", "--schedule " + f.schedule, "constant or cosine");
+    const std::string& kept = f.save_optimizer;
+    require(kept == "last" || kept == "all" || kept == "none", "--save-optimizer " + kept,
+            "last, all or none");
     bounds_check(f, 't');
     if (!begins) { return; }
-    reject_unused_flags(f, "min_lr", f.schedule != "constant", "--schedule cosine");
-    reject_unused_flags(f, "beta2 adam_eps", optimizer_of(f.optimizer) != SGD,
-                        "--optimizer adamw or muon");
+    const bool adam = optimizer_of(f.optimizer) != SGD;
+    reject_unused_flags(f, "min_lr", cosine, "--schedule cosine");
+    reject_unused_flags(f, "beta2 adam_eps", adam, "--optimizer adamw or muon");
     reject_unused_flags(f, "adapter", !f.init.empty(), "--init CHECKPOINT");
     reject_unused_model_flags(f);
     reject_unused_data_flags(f, split(f.data, ','));
 }
 
-// dies if no target of the training data counts: a run could only shrink its weights
+// Ends the program if no target of the training data counts: a run could only shrink its weights.
 static void targets_check(const Data& data, const Arch& c, const Flags& f) {
     const int before = std::max<int>(c.prefix, f.min_context);
     if (data_has_target(data, before)) { return; }
@@ -404,15 +194,16 @@ static void targets_check(const Data& data, const Arch& c, const Flags& f) {
         "wanted at least one to learn from", hint);
 }
 
-// Says if the model of --init has a chat template that writes a conversation in another way than
-// --sft:
-// --chat would then ask it in a form that it was not trained on
+// Prints a note if the model of --init has a chat template that writes a conversation in another
+// way than --sft: --chat would then ask it in a form that it was not trained on.
 static void sft_note(const Flags& f, const Tokenizer& tok) {
     if (f.sft.empty() || f.init.empty() || tok.eos < 0) { return; }
     int end = -1;
     const Chat chat = chat_of(f.init, tok, &end);
     if (chat.text.empty()) { return; }
-    const std::string question = "qzj", answer = "xkv", eos = tok.text[tok.eos];
+    const std::string question = "qzj";                  // words that no template has
+    const std::string answer = "xkv";
+    const std::string eos = tok.text[tok.eos];
     std::string turns = "<|user|>\n" + question + eos + "\n<|assistant|>\n" + answer + eos;
     if (f.sft == "chatml") {
         turns = "<|im_start|>user\n" + question + "<|im_end|>\n<|im_start|>assistant\n" + answer +
@@ -425,84 +216,158 @@ static void sft_note(const Flags& f, const Tokenizer& tok) {
            f.init.c_str(), f.sft.c_str());
 }
 
+// ----------------------------------------------------------------------------
+// a new run, or one that goes on
+
+// Where a run begins: a checkpoint that --resume continues, the model of --init, or neither.
+struct Origin {
+    std::string from;                            // the checkpoint that goes on, or ""
+    Json state;                                  // its state.json
+    Checkpoint init;                             // of --init, in a new run
+    std::string tokenizer;                       // the model's own
+
+    bool resumes() const { return !from.empty(); }
+};
+
+// Ends all ranks if they are not the same program with the same flags.
+static void run_agree(const Flags& f) {
+    const std::string build = switches_text(f.arch) + ", commit " + COMMIT;
+    dist::agree("build", build, "start one program everywhere");
+    dist::agree("command line", flags_json(f, 't'), "give all ranks the same flags");
+}
+
+// Finds where the run begins, and takes from there what the flags leave open.
+static Origin run_origin(Run* r) {
+    Flags* f = &r->f;
+    Origin o;
+    o.from = run_find(*f, &r->first);
+    if (o.resumes()) {
+        hint_also() = hint_other_checkpoint(f->out, o.from).hint;
+        o.state = json_file(o.from + "/state.json");
+        run_take(f, o.state, r->first);
+        const Arch arch = checkpoint_arch(o.from, &o.tokenizer);
+        hint_also().clear();                             // what follows may be a flag's fault
+        arch_from_checkpoint(f, arch, o.from);
+        tokenizer_keep(f, o.tokenizer);
+    } else if (!f->init.empty()) {
+        f->init = checkpoint_in(f->init);
+        o.init = init_open(f);
+        o.tokenizer = o.init.tokenizer;
+    }
+    const bool reads_text = f->data != "bb";
+    if (!f->init.empty() && f->tokenizer.empty() && reads_text) { f->tokenizer = o.tokenizer; }
+    return o;
+}
+
+// Fills in what no flag has set, and ends the program at flags that cannot be followed.
+static void run_settle(Run* r, bool begins) {
+    Flags* f = &r->f;
+    preset_apply(f);
+    batch_share(f);
+    require(f->data != "bb" || f->tokenizer.empty(), "--tokenizer " + f->tokenizer,
+            "text to read with it: --data FILE");
+    r->probe_len = probe_length(*f, f->probe_len, f->arch.T, PE_ROWS[f->arch.pe].learnable);
+    train_checks(*f, begins);
+    r->eps = eps_list(*f);
+}
+
+// Opens the data. One rank makes shards of a text, and the others find them.
+static void run_data(Run* r) {
+    Flags* f = &r->f;
+    const bool first = dist::rank == 0;
+    if (first) { r->data = data_from_flags(*f, f->arch.T, r->probe_len); }
+    dist::barrier();
+    if (!first) { r->data = data_from_flags(*f, f->arch.T, r->probe_len); }
+    data_mark(&r->data);
+    r->c = arch_from_flags(f, r->data.V);
+    targets_check(r->data, r->c, *f);
+    if (first) { sft_note(*f, r->data.tokenizer); }
+}
+
+// Makes room for the model and settles the batch.
+static void run_model(Run* r, const Origin& o) {
+    Flags* f = &r->f;
+    const int T = f->arch.T;
+    memory_check(r->c, f->batch, T, true);
+    step_memory_check(f->total_batch);
+    r->m = model_new(r->c, std::max(T, r->probe_len), true);
+    r->m.min_context = f->min_context;
+    select_trained(&r->m, *f);
+    long had = 0;
+    if (o.resumes()) { had = json_count(o.state, "batch", 0, o.from + "/state.json"); }
+    choose_batch(&r->m, f, had);
+    const double at_once = (double)f->batch * T * dist::world;
+    r->accum = f->total_batch ? f->total_batch / at_once : 1;
+    r->tokens_per_step = r->accum * at_once;
+}
+
+// Makes the run's directory, in which nobody else can begin a run from then on.
+static void run_directory(Run* r) {
+    Flags* f = &r->f;
+    const bool first = dist::rank == 0;
+    if (first && f->out.empty()) { f->out = next_run_dir(); }
+    dist::spread(&f->out, "the name of the run");
+    if (!first) { return; }
+    make_dirs(f->out);
+    if (f->resume) { return; }                           // locked already
+    run_lock(f->out);
+    run_find(*f, &r->first);                             // did one begin meanwhile?
+}
+
+// Sets the weights, and the rest of the run if it goes on.
+static void run_fill(Run* r, Origin* o) {
+    r->resumed = o->resumes();
+    r->saved = r->resumed ? r->first : -1;
+    if (r->resumed) {
+        run_restore(r, o->from, o->state);
+        return;
+    }
+    model_init(&r->m, r->f.seed);
+    init_logits(&r->m, r->f);
+    if (!r->f.init.empty()) { checkpoint_read(&r->m, &o->init); }
+    r->first = 0;
+}
+
+static void run_log(Run* r) {
+    const bool first = dist::rank == 0;
+    r->log.path = r->f.out + "/log.jsonl";
+    const bool without_checkpoint = r->f.resume && !r->resumed;
+    if (first && without_checkpoint) { run_again(r->f); }
+    if (first) { log_open(&r->log, r->resumed); }
+}
+
+// Makes room for the sequences of a step and draws those of the probe.
+static void run_sequences(Run* r) {
+    const Flags& f = r->f;
+    const size_t n = (size_t)r->accum * f.batch;
+    r->seqs.resize(n * (f.arch.T + 1));
+    r->probe.resize((size_t)f.probe_seqs * (r->probe_len + 1));
+    r->probes = data_probe(&r->data, r->probe.data());
+}
+
 Run run_open(Flags f) {
     Run r = Run();
-    const bool first = dist::rank == 0;
+    r.f = f;
     dist::tensors_start();
-    dist::agree("build", switches_text(f.arch) + ", commit " + COMMIT,
-                "start one program everywhere");
-    dist::agree("command line", flags_json(f, 't'), "give all ranks the same flags");
-    if (first && f.resume && is_dir(f.out)) { run_lock(f.out); }
+    run_agree(f);
+    const bool goes_on = f.resume && is_dir(f.out);
+    if (dist::rank == 0 && goes_on) { run_lock(f.out); }
     dist::barrier();
-    const std::string from = run_find(f, &r.first);
-    Checkpoint begin;                                    // of --init, in a new run
-    std::string tokenizer;                               // the model's own
-    Json state;                                          // of the checkpoint that goes on
-    if (!from.empty()) {
-        hint_also() = hint_other_checkpoint(f.out, from).hint;
-        state = json_file(from + "/state.json");
-        run_take(&f, state, r.first);
-        const Arch arch = checkpoint_arch(from, &tokenizer);
-        hint_also().clear();                             // what follows may be a flag's fault
-        arch_from_checkpoint(&f, arch, from);
-        tokenizer_keep(&f, tokenizer);
-    } else if (!f.init.empty()) {
-        f.init = checkpoint_in(f.init);
-        begin = init_open(&f);
-        tokenizer = begin.tokenizer;
-    }
-    if (!f.init.empty() && f.tokenizer.empty() && f.data != "bb") { f.tokenizer = tokenizer; }
-    preset_apply(&f);
-    batch_share(&f);
-    require(f.data != "bb" || f.tokenizer.empty(), "--tokenizer " + f.tokenizer,
-            "text to read with it: --data FILE");
-    r.probe_len = probe_length(f, f.probe_len, f.arch.T, PE_ROWS[f.arch.pe].learnable);
-    train_checks(f, from.empty());
-    r.eps = eps_list(f);
-    // text is made into shards by one rank, and found by the others
-    if (first) { r.data = data_from_flags(f, f.arch.T, r.probe_len); }
-    dist::barrier();
-    if (!first) { r.data = data_from_flags(f, f.arch.T, r.probe_len); }
-    data_mark(&r.data);
-    r.c = arch_from_flags(&f, r.data.V);
-    targets_check(r.data, r.c, f);
-    if (first) { sft_note(f, r.data.tokenizer); }
-    memory_check(r.c, f.batch, f.arch.T, true);
-    step_memory_check(f.total_batch);
-    r.m = model_new(r.c, std::max<int>(f.arch.T, r.probe_len), true);
-    r.m.min_context = f.min_context;
-    select_trained(&r.m, f);
-    choose_batch(&r.m, &f,
-                 from.empty() ? 0 : json_count(state, "batch", 0, from + "/state.json"));
-    const double at_once = (double)f.batch * f.arch.T * dist::world;
-    r.accum = f.total_batch ? f.total_batch / at_once : 1;
-    r.tokens_per_step = r.accum * at_once;
-    if (first && f.out.empty()) { f.out = next_run_dir(); }
-    dist::spread(&f.out, "the name of the run");
-    if (first) { make_dirs(f.out); }
-    // again, now that nobody else can begin one
-    if (first && !f.resume) { run_lock(f.out); run_find(f, &r.first); }
-    r.resumed = !from.empty();
-    r.saved = r.resumed ? r.first : -1;
-    if (r.resumed) {
-        run_restore(&r, f, from, state);
-    } else {
-        model_init(&r.m, f.seed);
-        init_logits(&r.m, f);
-        if (!f.init.empty()) { checkpoint_read(&r.m, &begin); }
-        r.first = 0;
-    }
-    r.log.path = f.out + "/log.jsonl";
-    if (f.resume && !r.resumed && first) { run_again(f); }
-    if (first) { log_open(&r.log, r.resumed); }
+
+    Origin origin = run_origin(&r);
+    run_settle(&r, !origin.resumes());
+    run_data(&r);
+    run_model(&r, origin);
+    run_directory(&r);
+    run_fill(&r, &origin);
+    run_log(&r);
     if (dist::world > 1) {
         dist::agree("data", data_state(&r.data), "all ranks must see the same files");
     }
-    r.seqs.resize((size_t)r.accum * f.batch * (f.arch.T + 1));
-    r.probe.resize((size_t)f.probe_seqs * (r.probe_len + 1));
-    r.probes = data_probe(&r.data, r.probe.data());
-    r.started = r.saved_at = r.printed_at = now_ms();
+    run_sequences(&r);
+    r.started = now_ms();
+    r.saved_at = r.started;
+    r.printed_at = r.started;
     r.columns = dist::world > 1 ? 0 : terminal_columns();        // mpirun passes whole lines on
-    r.f = f;
     return r;
 }

@@ -8,19 +8,20 @@ measure.h.
 #include "../log.h"
 #include "../measure.h"
 
-// "15,20", of sequences of T tokens; dies at what they do not have
+// Reads "15,20". Ends the program at a token that sequences of T tokens do not have.
 inline SinkAt sink_at_parse(const std::string& text, int T) {
     SinkAt at;
     if (text.empty()) { return at; }
     for (double k : flag_list("--sink-at", text)) {
-        require(k >= 1 && k <= T && k == floor(k), strf("--sink-at %g", k), strf("1 to %d", T));
+        const bool token = k >= 1 && k <= T && k == floor(k);
+        require(token, strf("--sink-at %g", k), strf("1 to %d", T));
         at.tokens.push_back(k);
     }
     at.alpha.resize(at.tokens.size());
     return at;
 }
 
-// " | Sink_15 52.8%, Sink_20 51.7%", or nothing
+// Writes " | Sink_15 52.8%, Sink_20 51.7%", or nothing.
 inline std::string sink_at_text(const SinkAt& at, double eps) {
     std::string o;
     for (size_t i = 0; i < at.tokens.size(); i++) {
@@ -30,16 +31,17 @@ inline std::string sink_at_text(const SinkAt& at, double eps) {
     return o;
 }
 
-// the same as a field of an object: a row for each eps, a column for each token
-inline std::string sink_at_json(const SinkAt& at, const std::vector<double>& eps) {
-    if (at.tokens.empty()) { return ""; }
+// Adds the same as a field: a row for each eps, a column for each token.
+inline void sink_at_field(JsonObject* o, const SinkAt& at, const std::vector<double>& eps) {
+    if (at.tokens.empty()) { return; }
     std::vector<double> rates;
     for (double e : eps) {
         for (size_t i = 0; i < at.tokens.size(); i++) { rates.push_back(sink_at_rate(at, i, e)); }
     }
-    return ",\"sink_at\":{\"k\":" +
-           json_array(std::vector<double>(at.tokens.begin(), at.tokens.end())) +
-           ",\"eps\":" + json_array(eps) + ",\"sink_k\":" + json_matrix(rates, at.tokens.size()) +
-           "}";
+    JsonObject field;
+    field.array("k", std::vector<double>(at.tokens.begin(), at.tokens.end()));
+    field.array("eps", eps);
+    field.json("sink_k", json_matrix(rates, at.tokens.size()));
+    o->json("sink_at", field.all());
 }
 #endif // SINK_AT_H

@@ -12,21 +12,32 @@ stopped. The steps themselves are in train_sink.cu.
 #include "../optimizer.h"
 #include "../shell/saves.h"
 
-// a run: what train() carries from step to step
+// What train() carries from step to step.
 struct Run {
-    Flags f; Arch c; Data data; Model m; Log log;
-    std::vector<double> eps;
-    int accum, probe_len, probes; // batches a step; T and number of the probe sequences
-    std::vector<int> seqs, probe; // this rank's of a step (n, T+1); the probe (n, probe_len+1)
-    std::vector<int> ahead;       // those of the next step, once they are drawn
-    std::vector<uint64_t> ahead_from; // where the data were before that; empty: not drawn
-    // the step it starts from; that of the newest checkpoint, or -1
-    long first, saved; bool resumed;
-    std::vector<Saved> kept;      // checkpoints that a newer one may replace
-    double saved_at, printed_at;  // when: the last checkpoint, the last line of progress
-    // columns of the terminal, 0 if there is none
-    double tokens_per_step, started, smooth_ms; int columns;
-    std::string changed; // flags that are not what they were before --resume, as JSON
+    Flags f;
+    Arch c;
+    Data data;
+    Model m;
+    Log log;
+    std::vector<double> eps;             // thresholds of Sink_k
+    int accum;                           // batches of a step
+    double tokens_per_step;
+    std::vector<int> seqs;               // (n, T + 1) this rank's sequences of a step
+    std::vector<int> ahead;              // those of the next step, once they are drawn
+    std::vector<uint64_t> ahead_from;    // where the data were before that; empty: not drawn
+    std::vector<int> probe;              // (probes, probe_len + 1) sequences of the sink metrics
+    int probe_len;
+    int probes;
+    bool resumed;
+    long first;                          // the step it starts from
+    long saved;                          // that of the newest checkpoint, or -1
+    std::vector<Saved> kept;             // checkpoints that a newer one may replace
+    JsonObject changed;                  // flags that are not what they were before --resume
+    double started;                      // when, in ms: the run,
+    double saved_at;                     // the last checkpoint,
+    double printed_at;                   // the last line of progress
+    double smooth_ms;                    // of a step
+    int columns;                         // of the terminal, 0 if there is none
 };
 
 // Gathers the flags that say how large each step is.
@@ -34,34 +45,45 @@ inline Schedule schedule_of(const Flags& f) {
     return { f.lr, f.min_lr, f.warmup, f.steps, f.schedule != "constant" };
 }
 
-// flags -> data, model and log; fresh, or as they were at the newest checkpoint in --out
+// Opens data, model and log as the flags say: fresh, or as they were at the newest checkpoint in
+// --out. Ends the program if the flags contradict each other or what is there.
 Run run_open(Flags f);
 
-// how this program computes; what it computes is the checkpoint's
+// Returns as JSON how this program computes; what it computes is in config.json.
 std::string build_json();
 
-// the numbers of a checkpoint, by hash: state.json keeps it, and a resumed run has it again
+// Returns the hashes of a checkpoint's numbers as JSON. state.json keeps them, and a resumed run
+// compares.
 std::string numbers_json(const Model* m);
 
+// Prints the block that a run starts with.
 void run_describe(const Run& r);
 
-// the first line of a new log, and of one that was lost; flags that changed on the way are told
+// Writes the first line of a new log, or of one that was lost; tells which flags --resume changed.
 void log_begin(Run* r);
 
-// calls `work`; false if a mapped file was lost under it. Of many ranks one alone cannot save
+// Calls `work`. Returns false if a mapped file was lost under it. With many ranks that ends the
+// program, because one alone cannot save.
 bool survives(const std::function<void()>& work);
 
+// Measures validation loss, metrics and a sample, and reports them.
 void run_evaluate(Run* r, long step);
 
-// step counts from 1; the loss of a step without a target that counts is NAN: none, null in the log
+// Reports a step, counted from 1. The loss of a step without a target that counts is NAN: none on
+// the screen, null in the log.
 void run_report_step(Run* r, long step, double loss, double grad_norm, double ms);
 
 // What has to be done before the next step; the same on all ranks.
-struct Due { bool stop, save, keep; };
+struct Due {
+    bool stop;
+    bool save;
+    bool keep;
+};
 
+// Returns what is due after `step` updates.
 Due run_due(const Run& r, long step);
 
-// a checkpoint of `step` updates, kept or automatic; then what it replaces is removed
+// Writes a checkpoint of `step` updates, kept or automatic, and removes what it replaces.
 void run_save(Run* r, long step, bool keep);
 
 // Draws this step's sequences into r->seqs, or takes those that were drawn ahead.
@@ -76,15 +98,16 @@ std::vector<uint64_t> run_place(const Run& r);
 // Takes back what was drawn ahead: a checkpoint says where the data are without it.
 void run_undraw(Run* r);
 
-// a file of data was lost in this step: goes back to its begin, saves and ends
+// Ends the run after a file of data was lost in this step: goes back to where the step began, and
+// saves.
 [[noreturn]] void run_lost_data(Run* r, long step, const std::vector<uint64_t>& place);
 
-// the loss or the gradients of a step are not finite
+// Ends the run at a step whose loss or gradients are not finite.
 [[noreturn]] void run_diverged(const Run& r, long step, double loss, double grad_norm);
 
-// dies if the log cannot be written any more
+// Ends the run if the log cannot be written any more.
 void run_check_log(const Run& r);
 
-// the last line of the log, and of the screen
+// Writes the last line of the log, and of the screen.
 void run_finish(Run* r, long step);
 #endif // TRAIN_H

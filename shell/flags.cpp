@@ -363,13 +363,11 @@ Flags flags_parse(int argc, char** argv, char* command) {
 }
 
 std::string flags_json(Flags f, char command) {
-    std::string o = "{";
+    JsonObject o;
     for (auto& r : flag_rows(&f)) {
-        if (r.of(command)) {
-            o += strf("%s\"%s\":", o.size() > 1 ? "," : "", r.name.c_str()) + flag_text(r, true);
-        }
+        if (r.of(command)) { o.json(r.name, flag_text(r, true)); }
     }
-    return o + "}";
+    return o.all();
 }
 
 std::vector<double> flag_list(const char* spelled, const std::string& text) {

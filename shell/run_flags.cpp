@@ -23,7 +23,7 @@ static std::string value_text(const Json& value) {
     return value.string;
 }
 
-std::string flags_changed(const Json& was, const Flags& now, std::string* changed) {
+std::string flags_changed(const Json& was, const Flags& now, JsonObject* changed) {
     const Json is = json_of(flags_json(now, 't'));
     Flags copy = now;
     for (auto& r : flag_rows(&copy)) {
@@ -41,7 +41,7 @@ std::string flags_changed(const Json& was, const Flags& now, std::string* change
         if (r.fixed()) {
             return flag_spelling(r.name) + ": got " + given + ", wanted " + old + " as before";
         }
-        list_add(changed, "\"" + r.name + "\":[" + old + "," + given + "]", ",");
+        changed->json(r.name, json_list({ old, given }));
     }
     return "";
 }

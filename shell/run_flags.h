@@ -9,8 +9,8 @@ may change, and where its data are now.
 // ---- what may change on the way: state.json holds the flags that a run had at its checkpoint
 
 // Returns `key: got A, wanted B` for the first flag that a run must keep and that is another now,
-// or "". *changed: the others that differ, as JSON {"lr":[before, now], ..}
-std::string flags_changed(const Json& was, const Flags& now, std::string* changed);
+// or "". Adds the others that differ to *changed: {"lr":[before,now], ..}.
+std::string flags_changed(const Json& was, const Flags& now, JsonObject* changed);
 
 // Takes every flag that is not given from the run that goes on, except the model's, which are in
 // its config.json.

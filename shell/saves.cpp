@@ -6,25 +6,36 @@ shell/saves.cpp -- what saves.h declares.
 
 // ---- the checkpoints of a run
 
-// step_40 -> 40; -1 if the name is none. tail: ".tmp", ".old" or ""
+// Returns 40 for step_40, -1 for another name. tail: ".tmp", ".old" or "".
 static long step_named(const std::string& name, const std::string& tail = "") {
     long step = -1;
     if (name.compare(0, 5, "step_") || !ends_with(name, tail)) { return -1; }
     const std::string digits = name.substr(5, name.size() - 5 - tail.size());
-    return parse_long(digits, &step) && digits == strf("%ld", step) ? step : -1;
+    const bool number = parse_long(digits, &step) && digits == strf("%ld", step);
+    return number ? step : -1;
 }
 
-// state.json of a checkpoint; an empty object if it cannot be read
+// Reads state.json of a checkpoint. Returns an empty object if it cannot be read.
 static Json state_of(const std::string& dir) {
-    Json state; std::string error;
     const std::string path = dir + "/state.json";
-    const std::string text = file_exists(path) && !is_dir(path) ? file_read(path) : "";
-    return json_parse(text.data(), text.size(), &state, &error) ? state : Json();
+    if (!file_exists(path) || is_dir(path)) { return Json(); }
+    const std::string text = file_read(path);
+    Json state;
+    std::string error;
+    const bool read = json_parse(text.data(), text.size(), &state, &error);
+    return read ? state : Json();
 }
 
 static bool is_true(const Json& object, const char* key) {
     const Json* value = object.get(key);
     return value && value->type == Json::BOOL && value->number;
+}
+
+// Returns true if the run keeps the optimizer's state of its newest checkpoint alone.
+static bool keeps_last_only(const Json& state) {
+    const Json* flags = state.get("flags");
+    const Json* keeps = flags ? flags->get("save_optimizer") : NULL;
+    return keeps && keeps->string == "last";
 }
 
 std::vector<Saved> saves_of(const std::string& out) {
@@ -33,13 +44,17 @@ std::vector<Saved> saves_of(const std::string& out) {
         const std::string dir = out + "/" + name;
         const long step = step_named(name);
         if (step < 0 || !file_exists(dir + "/state.json")) { continue; }
-        const Json state = state_of(dir), *flags = state.get("flags");
-        const Json* keeps = flags ? flags->get("save_optimizer") : NULL;
-        all.push_back({ step, dir, is_true(state, "automatic"),
-                        file_exists(dir + "/optimizer.safetensors"),
-                        keeps && keeps->string == "last" });
+        const Json state = state_of(dir);
+        Saved saved;
+        saved.step = step;
+        saved.dir = dir;
+        saved.automatic = is_true(state, "automatic");
+        saved.optimizer = file_exists(dir + "/optimizer.safetensors");
+        saved.last_only = keeps_last_only(state);
+        all.push_back(saved);
     }
-    std::sort(all.begin(), all.end(), [](auto& a, auto& b) { return a.step < b.step; });
+    auto earlier = [](const Saved& a, const Saved& b) { return a.step < b.step; };
+    std::sort(all.begin(), all.end(), earlier);
     return all;
 }
 
@@ -48,21 +63,26 @@ void saves_clean(const std::string& out) {
         const std::string path = out + "/" + name;
         if (step_named(name, ".tmp") >= 0) { checkpoint_remove(path); }
         if (step_named(name, ".old") < 0) { continue; }
-        const std::string plain = path.substr(0, path.size() - 4);
-        if (!is_there(plain)) { rename(path.c_str(), plain.c_str()); }
-        else if (file_exists(plain + "/state.json")) { checkpoint_remove(path); }
+        const std::string plain = path.substr(0, path.size() - strlen(".old"));
+        if (!is_there(plain)) {
+            rename(path.c_str(), plain.c_str());
+        } else if (file_exists(plain + "/state.json")) {
+            checkpoint_remove(path);
+        }
     }
 }
 
-// Did the run itself write all that is in this checkpoint's directory?
+// Returns true if the run itself wrote all that is in this checkpoint's directory.
 static bool saves_all_ours(const std::string& dir) {
+    const Json state = state_of(dir);
+    const Json* files = state.get("files");
+    if (!files) { return false; }
     std::vector<std::string> ours = { "model.safetensors", "optimizer.safetensors" };
-    const Json state = state_of(dir), *files = state.get("files");
-    for (auto& f : files ? files->fields : Json().fields) { ours.push_back(f.first); }
+    for (auto& f : files->fields) { ours.push_back(f.first); }
     for (auto& name : dir_list(dir)) {
         if (!std::count(ours.begin(), ours.end(), name)) { return false; }
     }
-    return files;
+    return true;
 }
 
 void saves_prune(std::vector<Saved>* known, const Saved& newest, bool last_only) {
@@ -70,10 +90,12 @@ void saves_prune(std::vector<Saved>* known, const Saved& newest, bool last_only)
         if (s.step >= newest.step) { continue; }
         if (s.automatic && saves_all_ours(s.dir)) {
             const std::string aside = s.dir + ".tmp";    // under that name it is no checkpoint
-            if (!rename(s.dir.c_str(), aside.c_str())) { checkpoint_remove(aside); }
+            const bool moved = rename(s.dir.c_str(), aside.c_str()) == 0;
+            if (moved) { checkpoint_remove(aside); }
             continue;
         }
-        if (last_only && s.last_only) { unlink((s.dir + "/optimizer.safetensors").c_str()); }
+        const std::string optimizer = s.dir + "/optimizer.safetensors";
+        if (last_only && s.last_only) { unlink(optimizer.c_str()); }
     }
     *known = { newest };
 }
@@ -94,18 +116,20 @@ Fallback hint_other_checkpoint(const std::string& out, const std::string& from) 
 }
 
 std::string checkpoint_in(const std::string& path) {
-    long step;
     if (!is_dir(path) || file_exists(path + "/config.json")) { return path; }
+    long step;
     const std::string newest = checkpoint_latest(path, &step);
     if (newest.empty()) { return path; }
-    fprintf(stderr, "note   %s: its newest checkpoint is step_%ld\n", printable(path).c_str(),
-            step);
+    const std::string run = printable(path);
+    fprintf(stderr, "note   %s: its newest checkpoint is step_%ld\n", run.c_str(), step);
     return newest;
 }
 
 bool disk_has(const std::string& dir, double bytes) {
     struct statvfs disk;
-    return statvfs(dir.c_str(), &disk) || (double)disk.f_bavail * disk.f_frsize > bytes;
+    if (statvfs(dir.c_str(), &disk)) { return true; }
+    const double left = (double)disk.f_bavail * disk.f_frsize;
+    return left > bytes;
 }
 
 // ---- hashes of the small files
@@ -114,34 +138,41 @@ static std::string text_hash(const std::string& text) {
     return strf("%016llx", (unsigned long long)hash_bytes(text.data(), text.size()));
 }
 
+// What follows the text of state.json that is hashed.
 static const char* const SEAL = ", \"files\": {";
 
-std::string state_sealed(const std::string& state,
+std::string state_sealed(const JsonObject& state,
                          const std::vector<std::pair<std::string, std::string>>& files) {
-    const std::string said = state.substr(0, state.rfind('}'));
-    std::string seal = SEAL;
-    for (auto& f : files) { seal += json_str(f.first) + ": \"" + text_hash(f.second) + "\", "; }
-    return said + seal + "\"state.json\": \"" + text_hash(said) + "\"}}";
+    const std::string own = "{" + state.fields;
+    JsonObject hashes(true);
+    for (auto& f : files) { hashes.text(f.first, text_hash(f.second)); }
+    hashes.text("state.json", text_hash(own));
+    return own + SEAL + hashes.fields + "}}";
+}
+
+[[noreturn]] static void die_edited(const std::string& dir, const std::string& what) {
+    die(EXIT_USER, what, "--init " + dir + " and another --out begin a new run from it as it is");
 }
 
 void state_check(const std::string& dir) {
-    const std::string text = file_read(dir + "/state.json");
-    const Json state = json_of(text, dir + "/state.json"), *files = state.get("files");
-    if (!files && !state.get("automatic")) { return; }   // of a program that did not write it yet
-    const size_t end = text.rfind(SEAL);
-    std::vector<std::pair<std::string, Json>> none, hashes = files ? files->fields : none;
-    bool own = false;
-    for (auto& f : hashes) {
-        const std::string path = dir + "/" + f.first;
-        own = own || f.first == "state.json";
-        std::string now = f.first == "state.json" ? text.substr(0, end) : "";
-        if (now.empty() && file_exists(path)) { now = file_read(path); }
-        if (text_hash(now) == f.second.string) { continue; }
-        die(EXIT_USER, path + ": was edited since it was saved",
-            "--init " + dir + " and another --out begin a new run from it as it is");
+    const std::string file = dir + "/state.json";
+    const std::string text = file_read(file);
+    const Json state = json_of(text, file);
+    const Json* files = state.get("files");
+    if (!files && !state.get("automatic")) { return; }   // older checkpoints have no hashes
+    if (!files || !files->get("state.json")) {
+        die_edited(dir, file + ": was edited since it was saved: its own hash is gone");
     }
-    if (!own) {
-        die(EXIT_USER, dir + "/state.json: was edited since it was saved: its own hash is gone",
-            "--init " + dir + " and another --out begin a new run from it as it is");
+    const std::string own = text.substr(0, text.rfind(SEAL));
+    for (auto& f : files->fields) {
+        const std::string path = dir + "/" + f.first;
+        std::string now;
+        if (path == file) {
+            now = own;
+        } else if (file_exists(path)) {
+            now = file_read(path);
+        }
+        if (text_hash(now) == f.second.string) { continue; }
+        die_edited(dir, path + ": was edited since it was saved");
     }
 }

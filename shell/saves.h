@@ -17,17 +17,17 @@ struct Saved {
     std::string dir;
     bool automatic;                                      // the next one takes its place
     bool optimizer;                                      // it can be resumed
-    bool last_only; // the run keeps the optimizer's state of its newest checkpoint alone
+    bool last_only;              // the run keeps the optimizer's state of its newest one alone
 };
 
-// the whole checkpoints in a run's directory, by step
+// Returns the whole checkpoints in a run's directory, by step.
 std::vector<Saved> saves_of(const std::string& out);
 
 // Removes what a killed process left half written or half removed, and gives a checkpoint that
 // stepped aside its name again.
 void saves_clean(const std::string& out);
 
-// After `newest` is whole: removes the automatic ones of *known before it and, if last_only, the
+// Removes, after `newest` is whole, the automatic ones of *known before it and, if last_only, the
 // optimizer's state of the others that agreed to that when they were saved. A directory that holds
 // anything but a checkpoint's own files stays. *known becomes the newest alone: all else is done.
 void saves_prune(std::vector<Saved>* known, const Saved& newest, bool last_only);
@@ -41,19 +41,20 @@ struct Fallback {
 // Finds what is left of the run `out` without its checkpoint `from`.
 Fallback hint_other_checkpoint(const std::string& out, const std::string& from);
 
-// A checkpoint, or the newest one of a run's directory: that is said on standard error. Anything
-// else is returned as it is.
+// Returns the newest checkpoint of a run's directory, with a note on standard error. Any other path
+// is returned as it is.
 std::string checkpoint_in(const std::string& path);
 
-// Is there room for so many bytes on the disk of this directory?
+// Returns true if the disk of this directory has room for so many bytes.
 bool disk_has(const std::string& dir, double bytes);
 
 // ---- a checkpoint's small files are hashed, too: state.json keeps the hashes as its last field
 
-// state, a JSON object, with the hashes of its own text and of these files: name, content
-std::string state_sealed(const std::string& state,
+// Returns the text of state.json with the hashes of itself and of these files: name, content.
+std::string state_sealed(const JsonObject& state,
                          const std::vector<std::pair<std::string, std::string>>& files);
 
-// dies if state.json or a file it has the hash of has changed since. Old ones have no hashes
+// Ends the program if state.json, or a file whose hash it has, was edited since it was saved. Old
+// checkpoints have no hashes.
 void state_check(const std::string& dir);
 #endif // SAVES_H

@@ -356,24 +356,29 @@ void data_unchanged(Data* d) {
 static std::string unsigned_text(uint64_t n) { return strf("%llu", (unsigned long long)n); }
 
 std::string data_state(Data* d) {
-    std::string windows;
-    std::string drawn;
-    std::string held;
-    std::string weights;
-    std::string hashes;
+    std::vector<std::string> windows;
+    std::vector<std::string> drawn;
+    std::vector<std::string> held;
+    std::vector<std::string> weights;
+    std::vector<std::string> hashes;
     data_mark(d);
     for (auto& s : d->sources) {
-        list_add(&windows, strf("%ld", s.windows), ",");
-        list_add(&drawn, unsigned_text(s.drawn), ",");
-        list_add(&held, strf("%ld", s.val.n), ",");
-        list_add(&weights, unsigned_text(s.weight), ",");
-        list_add(&hashes, "\"" + s.fingerprint + "\"", ",");
+        windows.push_back(strf("%ld", s.windows));
+        drawn.push_back(unsigned_text(s.drawn));
+        held.push_back(strf("%ld", s.val.n));
+        weights.push_back(unsigned_text(s.weight));
+        hashes.push_back(json_str(s.fingerprint));
     }
-    const std::string drawn_in_all = "{\"drawn\":" + unsigned_text(d->drawn);
-    const std::string settings = strf(",\"T\":%d,\"seed\":\"%s\"", d->opt.T,
-                                      unsigned_text(d->opt.seed).c_str());
-    return drawn_in_all + settings + ",\"windows\":[" + windows + "],\"source_drawn\":[" + drawn +
-           "],\"held\":[" + held + "],\"weights\":[" + weights + "],\"hash\":[" + hashes + "]}";
+    JsonObject o;
+    o.json("drawn", unsigned_text(d->drawn));
+    o.count("T", d->opt.T);
+    o.text("seed", unsigned_text(d->opt.seed));
+    o.json("windows", json_list(windows));
+    o.json("source_drawn", json_list(drawn));
+    o.json("held", json_list(held));
+    o.json("weights", json_list(weights));
+    o.json("hash", json_list(hashes));
+    return o.all();
 }
 
 // Returns the elements of an array of the state; none if there is no such array.

@@ -255,8 +255,50 @@ std::string json_str(std::string s) {
     return o + "\"";
 }
 
-std::string json_num(double v) { // JSON has no NaN and no infinity
-    return v - v == 0 ? strf("%.9g", v) : "null";
+std::string json_num(double v) {
+    return std::isfinite(v) ? strf("%.9g", v) : "null";
+}
+
+std::string json_list(const std::vector<std::string>& values) {
+    std::string list;
+    for (auto& value : values) { list_add(&list, value, ","); }
+    return "[" + list + "]";
+}
+
+std::string json_array(const std::vector<double>& v, size_t from, size_t n) {
+    std::vector<std::string> numbers;
+    for (size_t i = from; i < v.size() && i - from < n; i++) { numbers.push_back(json_num(v[i])); }
+    return json_list(numbers);
+}
+
+std::string json_matrix(const std::vector<double>& v, int cols) {
+    std::vector<std::string> rows;
+    for (size_t i = 0; i < v.size(); i += cols) { rows.push_back(json_array(v, i, cols)); }
+    return json_list(rows);
+}
+
+void JsonObject::json(const std::string& key, const std::string& value) {
+    const char* between = spaced ? ", " : ",";
+    const char* colon = spaced ? ": " : ":";
+    list_add(&fields, json_str(key) + colon + value, between);
+}
+
+void JsonObject::text(const std::string& key, const std::string& value) {
+    json(key, json_str(value));
+}
+
+void JsonObject::boolean(const std::string& key, bool value) { json(key, value ? "true" : "false"); }
+
+void JsonObject::number(const std::string& key, double value) { json(key, json_num(value)); }
+
+void JsonObject::count(const std::string& key, double value) { json(key, strf("%.0f", value)); }
+
+void JsonObject::decimals(const std::string& key, double value, int digits) {
+    json(key, strf("%.*f", digits, value));
+}
+
+void JsonObject::array(const std::string& key, const std::vector<double>& values) {
+    json(key, json_array(values));
 }
 
 static const char* const JSON_DAMAGED =

@@ -11,7 +11,7 @@ text/json.h -- UTF-8 and JSON: one value type, a strict reader, and what is need
 // ----------------------------------------------------------------------------
 // UTF-8
 
-// adds a code point
+// Appends a code point.
 void utf8_append(std::string* s, uint32_t c);
 
 // Reads one code point at s[*i] and moves *i past it. On ill-formed input returns -1 and moves past
@@ -19,7 +19,7 @@ void utf8_append(std::string* s, uint32_t c);
 // stands for it.
 long utf8_next(const char* s, size_t n, size_t* i);
 
-// replaces every ill-formed subpart by U+FFFD; returns how many there were
+// Replaces every ill-formed subpart by U+FFFD. Returns how many there were.
 long utf8_repair(std::string* s);
 
 // ----------------------------------------------------------------------------
@@ -28,7 +28,7 @@ long utf8_repair(std::string* s);
 struct Json {
     enum Type { NUL, BOOL, NUMBER, STRING, ARRAY, OBJECT } type = NUL;
     double number = 0;                                   // NUMBER, and BOOL as 0 or 1
-    std::string string; // STRING, in UTF-8; NUMBER as it was written
+    std::string string;                                  // STRING, in UTF-8; NUMBER as written
     std::vector<Json> items;                             // ARRAY
     std::vector<std::pair<std::string, Json>> fields;    // OBJECT, in the order of the text
     const Json* get(const char* key) const {             // NULL if absent
@@ -42,18 +42,47 @@ struct Json {
 // a record costs what its wanted fields do.
 enum { JSON_MOST = 4000000 }; // values in one text: 4 times those of the largest tokenizer.json
 
-// reads exactly one JSON value; on failure says where and why in *error. replaced (may be NULL) +=
-// U+FFFDs put in; keep: only values of these keys, see above
+// Reads exactly one JSON value. On failure returns false, with the place and the reason in *error.
+// *replaced (may be NULL) grows by the U+FFFDs put in. keep: only values of these keys, see above.
 bool json_parse(const char* s, size_t n, Json* out, std::string* error, long* replaced = NULL,
                 const std::vector<const char*>& keep = {});
 
-// always UTF-8: what is none, as the bytes of a path may be, becomes U+FFFD
-std::string json_str(std::string s);
-
-// JSON has no NaN and no infinity: those are null
-std::string json_num(double v);
-
-// a text, or the file at path, as JSON; dies if it is none
+// Parses a text, or the file at path. Ends the program if it is not JSON.
 Json json_of(const std::string& text, const std::string& name = "JSON");
 Json json_file(const std::string& path);
+
+// ----------------------------------------------------------------------------
+// writing
+
+// Quotes a string. The result is always UTF-8: invalid bytes, of a path, say, become U+FFFD.
+std::string json_str(std::string s);
+
+// Writes a number in 9 digits, null if it is NaN or infinite: JSON has neither.
+std::string json_num(double v);
+
+// Joins values that are JSON already: [a,b].
+std::string json_list(const std::vector<std::string>& values);
+
+// Writes numbers as a list: at most n of them, from number `from` on; or in rows of `cols`.
+std::string json_array(const std::vector<double>& v, size_t from = 0, size_t n = (size_t)-1);
+std::string json_matrix(const std::vector<double>& v, int cols);
+
+// An object that is written field by field: {"a":1,"b":"x"}; spaced, for people, {"a": 1, "b": "x"}.
+struct JsonObject {
+    bool spaced;
+    std::string fields;                                  // what stands between the braces
+
+    explicit JsonObject(bool spaced = false) : spaced(spaced) {}
+
+    void json(const std::string& key, const std::string& value);   // the value is JSON already
+    void text(const std::string& key, const std::string& value);
+    void boolean(const std::string& key, bool value);
+    void number(const std::string& key, double value);             // in 9 digits, or null
+    void count(const std::string& key, double value);              // a whole number, all its digits
+    void decimals(const std::string& key, double value, int digits);
+    void array(const std::string& key, const std::vector<double>& values);
+
+    // Returns the object with its braces.
+    std::string all() const { return "{" + fields + "}"; }
+};
 #endif // JSON_H

@@ -9,21 +9,7 @@ static const char* const MANIFEST = "manifest.json";
 // ----------------------------------------------------------------------------
 // writing
 
-// Appends a field to an object that is being written.
-static void json_field(std::string* object, const char* key, const std::string& value) {
-    if (object->size() > 1) { *object += ", "; }
-    *object += strf("\"%s\": ", key) + value;
-}
-
-static void json_field(std::string* object, const char* key, long value) {
-    json_field(object, key, strf("%ld", value));
-}
-
 static std::string hash_text(uint64_t hash) { return strf("%016llx", (unsigned long long)hash); }
-
-static std::string quoted(const std::string& plain) { return "\"" + plain + "\""; }
-
-static std::string boolean(bool value) { return value ? "true" : "false"; }
 
 // Returns [path, bytes, "time"] of a source of text.
 static std::string file_json(const std::string& path) {
@@ -42,19 +28,19 @@ std::string tokenize_made(const TokenizeOptions& o, const Tokenizer& tok,
         if (!list.empty()) { list += ","; }
         list += "\n    " + file_json(path);
     }
-    std::string out = "{";
-    json_field(&out, "bos", json_str(o.bos));
-    json_field(&out, "domains", json_str(o.domains));
-    if (!o.sft.empty()) { json_field(&out, "sft", json_str(o.sft)); }
-    if (o.assistant_only) { json_field(&out, "sft_loss", quoted("assistant")); }
-    json_field(&out, "val_fraction", json_num(o.val_fraction));
-    json_field(&out, "tokens", o.tokens);
-    json_field(&out, "shard_tokens", o.shard_tokens);
-    json_field(&out, "skip_bad", boolean(o.skip_bad));
-    json_field(&out, "tokenizer_hash", quoted(hash_text(tok.hash)));
-    json_field(&out, "val_from", (long)val_from);
-    json_field(&out, "files", "[" + list + "]");
-    return out + "}";
+    JsonObject out(true);
+    out.text("bos", o.bos);
+    out.text("domains", o.domains);
+    if (!o.sft.empty()) { out.text("sft", o.sft); }
+    if (o.assistant_only) { out.text("sft_loss", "assistant"); }
+    out.number("val_fraction", o.val_fraction);
+    out.count("tokens", o.tokens);
+    out.count("shard_tokens", o.shard_tokens);
+    out.boolean("skip_bad", o.skip_bad);
+    out.text("tokenizer_hash", hash_text(tok.hash));
+    out.count("val_from", val_from);
+    out.json("files", "[" + list + "]");
+    return out.all();
 }
 
 // Returns [["train_000000.bin", tokens, "a hash of 16 digits for each block"], ..].
@@ -71,13 +57,13 @@ static std::string shards_json(const std::vector<ShardSums>& shards) {
 }
 
 static std::string series_json(const SeriesSums& series) {
-    std::string out = "{";
-    json_field(&out, "name", json_str(series.name));
-    json_field(&out, "shards", (long)series.shards.size());
-    json_field(&out, "documents", series.documents);
-    json_field(&out, "tokens", series.tokens);
-    json_field(&out, "files", shards_json(series.shards));
-    return out + "}";
+    JsonObject out(true);
+    out.text("name", series.name);
+    out.count("shards", series.shards.size());
+    out.count("documents", series.documents);
+    out.count("tokens", series.tokens);
+    out.json("files", shards_json(series.shards));
+    return out.all();
 }
 
 void manifest_write(const std::string& dir, const Tokenizer& tok, const std::string& bos,
@@ -88,22 +74,22 @@ void manifest_write(const std::string& dir, const Tokenizer& tok, const std::str
         if (!list.empty()) { list += ","; }
         list += "\n    " + series_json(s);
     }
-    std::string out = "{";
-    json_field(&out, "complete", boolean(complete));
-    json_field(&out, "tokenizer", json_str(tok.name));
-    json_field(&out, "tokenizer_hash", quoted(hash_text(tok.hash)));
-    json_field(&out, "vocab", tok.vocab_size);
-    json_field(&out, "eos", tok.eos);
-    json_field(&out, "bos", json_str(bos));
-    json_field(&out, "documents", counts.text.documents);
-    json_field(&out, "tokens", counts.text.tokens);
-    json_field(&out, "bytes", counts.text.bytes);
-    json_field(&out, "replaced", counts.text.replaced);
-    json_field(&out, "skipped", counts.text.skipped);
-    json_field(&out, "dropped", counts.dropped);
-    json_field(&out, "series", "[" + list + "]");
-    json_field(&out, "made", made);
-    file_write(dir + "/" + MANIFEST, out + "}\n");
+    JsonObject out(true);
+    out.boolean("complete", complete);
+    out.text("tokenizer", tok.name);
+    out.text("tokenizer_hash", hash_text(tok.hash));
+    out.count("vocab", tok.vocab_size);
+    out.count("eos", tok.eos);
+    out.text("bos", bos);
+    out.count("documents", counts.text.documents);
+    out.count("tokens", counts.text.tokens);
+    out.count("bytes", counts.text.bytes);
+    out.count("replaced", counts.text.replaced);
+    out.count("skipped", counts.text.skipped);
+    out.count("dropped", counts.dropped);
+    out.json("series", "[" + list + "]");
+    out.json("made", made);
+    file_write(dir + "/" + MANIFEST, out.all() + "\n");
 }
 
 // ----------------------------------------------------------------------------

@@ -766,7 +766,9 @@ static void test_numbers() {
     gated.heads[0].effective = 0.4f;
     for (bool gate : { false, true }) {
         gated.has_gate = gate;
-        const std::string log = eval_json(0, NAN, gated, { 0.3, 0.5 });
+        JsonObject fields;
+        eval_fields(&fields, 0, NAN, gated, { 0.3, 0.5 });
+        const std::string log = fields.all();
         CHECK((log.find("\"sink_star\":null,\"sink_effective\":0.25}") < log.size()) == gate &&
                   (log.find("\"sink_star\":null,\"sink_effective\":0}") < log.size()) == gate,
               "the gated Sink of two thresholds: %s", log.c_str());

@@ -1,0 +1,306 @@
+/*
+commands/run_resume.cpp -- what run_resume.h declares.
+*/
+#include "run_resume.h"
+#include "../checkpoint.h"
+#include "../cpu/choice.h"
+#include "../shell/run_flags.h"
+#include "../text/look.h"
+
+// ---- which run, and where it goes on
+
+// Ends the program if the log has steps and there is no checkpoint: a new run would replace it.
+static void run_lost(const std::string& out) {
+    if (!log_has_steps(out + "/log.jsonl")) { return; }
+    die(EXIT_USER, out + ": holds the log of a run and no checkpoint, so it cannot be continued",
+        "begin again in another --out, or move this one away: mv " + out + " " + out + ".old");
+}
+
+// Returns the directory of the run that `out` is a checkpoint of, "" if it is none.
+static std::string run_of_step(const std::string& out) {
+    const std::string plain = out.substr(0, out.find_last_not_of('/') + 1);
+    const size_t slash = plain.rfind('/');
+    const size_t name = slash == std::string::npos ? 0 : slash + 1;
+    std::string run = ".";
+    if (name > 1) { run = plain.substr(0, name - 1); }
+    const bool step = plain.compare(name, 5, "step_") == 0;
+    const bool has_run = is_dir(run) && file_exists(run + "/log.jsonl");
+    return step && has_run ? run : "";
+}
+
+// Ends the program if a directory without checkpoints is not a run, but something else: a
+// checkpoint, a model.
+static void run_none(const std::string& out) {
+    if (file_exists(out + "/log.jsonl")) { return; }
+    for (const std::string name : { "state.json", "config.json", "manifest.json" }) {
+        if (!file_exists(out + "/" + name)) { continue; }
+        const std::string run = run_of_step(out);
+        std::string hint = "its run goes on with --resume -o " + run;
+        if (run.empty()) { hint = list_beside(out, "-d */"); }
+        die(EXIT_USER, out + ": holds " + name + " and no log, so there is no run to resume", hint);
+    }
+}
+
+// Ends the program if a new run would begin in the directory of another.
+static void run_there(const Flags& f, const std::string& newest) {
+    if (!f.resume && !f.out.empty() && file_exists(f.out + "/log.jsonl")) {
+        std::string hint = "choose another --out";
+        if (!newest.empty()) { hint = "--resume -o " + f.out + " continues it; or " + hint; }
+        die(EXIT_USER, f.out + ": holds a run already", hint);
+    }
+}
+
+// Ends the program if --resume names no directory.
+static void resume_check(const Flags& f) {
+    if (!f.resume) { return; }
+    if (f.out.empty()) {
+        die(EXIT_USER, "--resume: wanted --out too: the run to resume",
+            "./train_sink train --resume -o runs/NAME");
+    }
+    if (!is_dir(f.out)) {
+        const std::string others = list_beside(f.out, "-d */");
+        die(EXIT_USER, f.out + ": no such directory, so there is no run to resume",
+            others + "; or leave --resume out: a new run begins there");
+    }
+}
+
+std::string run_find(const Flags& f, long* step) {
+    *step = 0;
+    resume_check(f);
+    const std::string newest = checkpoint_latest(f.out, step);
+    run_there(f, newest);
+    if (f.resume && !newest.empty()) { return newest; }
+    *step = 0;
+    if (f.resume) {
+        run_none(f.out);
+        run_lost(f.out);
+    }
+    return "";
+}
+
+// ---- the flags of the run
+
+void run_again(const Flags& f) {
+    const Json was = log_flags(f.out + "/log.jsonl", INFINITY);
+    JsonObject changed;
+    std::string other = flags_changed(was, f, &changed);
+    if (other.empty()) { other = changed.fields; }
+    if (other.empty()) { return; }
+    die(EXIT_USER, f.out + ": has no checkpoint, and was begun with other flags: " + other,
+        "give the flags of that run again, or another --out");
+}
+
+// Returns the flags that the run had at its checkpoint, and what the last --resume from there
+// changed; an object without fields if nothing tells them.
+static Json run_flags(const std::string& out, const Json& state, long step) {
+    const std::string log = out + "/log.jsonl";
+    const Json* had = state.get("flags");
+    Json was = had ? *had : log_flags(log, step);
+    log_flags_after(log, step, &was);
+    return was;
+}
+
+// Sets -b to the batch of all ranks: the log has one rank's part, and another number of ranks takes
+// other parts of the same step.
+static void batch_of_all(Flags* f, const Json& state) {
+    const std::string file = f->out + ": state.json";
+    const Json* data = state.get("data");
+    const long T = data ? json_count(*data, "T", 0, file + ": data") : 0;
+    const long tokens = json_count(state, "tokens_per_step", 0, file);
+    const bool given = f->given_batch || f->given_total_batch || f->total_batch;
+    if (!given && T > 0 && tokens > 0) { f->batch = std::max(1L, tokens / T); }
+}
+
+void tokenizer_keep(Flags* f, const std::string& kept) {
+    const bool is_file = !f->tokenizer.empty() && f->tokenizer != "bytes";
+    const bool gone = is_file && !file_exists(f->tokenizer);
+    if (gone && !f->given_tokenizer && !kept.empty()) { f->tokenizer = kept; }
+}
+
+void run_take(Flags* f, const Json& state, long step) {
+    const std::string directory = run_started_from(state, f->out);
+    const Json was = run_flags(f->out, state, step);
+    if (was.fields.empty()) { return; }
+    flags_take(f, was);
+    batch_of_all(f, state);
+    if (!f->given_product && !f->product.empty()) { product_settle(*f); }
+    if (!f->given_tokenizer) { f->tokenizer = source_found(f->tokenizer, directory); }
+    if (f->given_data) { return; }
+    const std::string again = hint_for("./train_sink train --resume -o FILE", f->out);
+    std::string data;
+    for (auto& source : split(f->data, ',')) {
+        const std::string found = source_found(source, directory);
+        source_there(found, again);
+        list_add(&data, found, ",");
+    }
+    f->data = data;
+}
+
+// ---- what may have changed since
+
+std::string build_json() {
+    JsonObject o;
+    o.text("PRECISION", PRECISION_NAME);
+    o.text("BACKEND", ops::name);
+    return o.all();
+}
+
+// Adds to *changed what one program computed with, and this one computes with now.
+static void add_change(JsonObject* changed, const std::string& what, const std::string& before,
+                       const std::string& now) {
+    changed->json(what, json_list({ json_str(before), json_str(now) }));
+}
+
+// Adds to *changed how another program computed up to the checkpoint.
+static void build_changed(const Json& state, JsonObject* changed) {
+    const Json* was = state.get("build");
+    if (!was) { return; }                                // older checkpoints have no such field
+    for (auto& field : json_of(build_json()).fields) {
+        const Json* before = was->get(field.first.c_str());
+        if (!before || before->string == field.second.string) { continue; }
+        add_change(changed, field.first, before->string, field.second.string);
+    }
+}
+
+// Takes the run's kernel of products, unless --product asks for another: the bits of bf16 depend on
+// it. If this machine lacks it, the log tells.
+static void product_resume(const Json& state, JsonObject* changed) {
+    const Json* was = state.get("product");              // older checkpoints have no such field
+    const cpu::Choice& now = cpu::choice();
+    if (!was || was->string.empty() || now.name.empty() || now.forced) { return; }
+    const bool bf16 = !strcmp(PRECISION_NAME, "bf16");
+    if (cpu::choice_keep(bf16, was->string)) { return; }
+    printf("note   this processor has no product by %s, which the run had: ", was->string.c_str());
+    printf("%s is taken\n", now.name.c_str());
+    add_change(changed, "product_kernel", was->string, now.name);
+}
+
+// Collects for the log what --resume changes, against the flags that the log has so far.
+static void collect_changes(Run* r, const Json& state) {
+    const Json logged = log_flags(r->f.out + "/log.jsonl", r->first);
+    const Json* saved = state.get("flags");
+    if (!logged.fields.empty()) {
+        flags_changed(logged, r->f, &r->changed);
+    } else if (saved) {
+        flags_changed(*saved, r->f, &r->changed);
+    }
+    build_changed(state, &r->changed);
+    product_resume(state, &r->changed);
+}
+
+// ---- the checkpoint
+
+std::string numbers_json(const Model* m) {
+    JsonObject o(true);
+    o.text("model", array_hash(m, m->master));
+    o.text("optimizer", array_hash(m, m->adam_m) + array_hash(m, m->adam_v));
+    return o.all();
+}
+
+// Ends the program if a file of numbers is not the one that was saved: a disk fails, a copy ends
+// early, an editor slips.
+static void numbers_check(const Model* m, const Json& state, const std::string& from) {
+    const Json* was = state.get("numbers");
+    if (!was) { return; }                                // older checkpoints have no such field
+    for (auto& now : json_of(numbers_json(m)).fields) {
+        const Json* before = was->get(now.first.c_str());
+        if (before && before->string == now.second.string) { continue; }
+        const std::string file = from + "/" + now.first + ".safetensors";
+        die(EXIT_USER, file + ": its numbers have changed since it was saved",
+            "--init " + from + " and another --out begin a new run from them");
+    }
+}
+
+// Ends the program unless data.source_drawn adds up to the sequences of all steps.
+static void source_drawn_check(const Json& each, double sequences, const std::string& file) {
+    const std::string all = number_text(sequences);
+    double sum = 0;
+    for (auto& n : each.items) {
+        const bool count = n.type == Json::NUMBER && n.number >= 0 && n.number == floor(n.number);
+        require(count && n.number <= sequences, file + ": data.source_drawn " + json_short(n),
+                "a number of sequences, 0 to " + all);
+        sum += n.number;
+    }
+    const std::string got = ": data.source_drawn of " + number_text(sum) + " in all";
+    require(each.items.empty() || sum == sequences, file + got,
+            "the sequences of all steps, " + all);
+}
+
+// Ends the program if the position in the data is not the one that this number of steps leads to.
+static void position_check(const Json& position, double sequences, const std::string& file) {
+    const Json* drawn = position.get("drawn");
+    const Json* each = position.get("source_drawn");
+    const std::string got = drawn ? json_short(*drawn) : "nothing";
+    const bool number = drawn && drawn->type == Json::NUMBER;
+    require(number && drawn->number == sequences, file + ": data.drawn " + got,
+            "the sequences of all steps, " + number_text(sequences));
+    if (each) { source_drawn_check(*each, sequences, file); }
+}
+
+// Ends the program if state.json is damaged, edited or another step's. Returns the position in the
+// data.
+static const Json& state_position(const Json& state, const std::string& from, long first) {
+    const std::string file = from + "/state.json";
+    const Json* position = state.get("data");
+    require(position, file + ": data", "the position in the data");
+    const double step = json_number(state, "step", first);
+    require(step == first, file + ": step " + number_text(step),
+            strf("step %ld, as the directory is called", first));
+    state_check(from);
+    return *position;
+}
+
+// Ends the program if a flag that the run must keep is another now, or its step has another size.
+static void same_run_check(const Run& r, const Json& state) {
+    const std::string again = "begin another run in another --out";
+    const Json* flags = state.get("flags");
+    JsonObject may_change;
+    std::string kept;
+    if (flags) { kept = flags_changed(*flags, r.f, &may_change); }
+    if (!kept.empty()) { die(EXIT_USER, "--resume: " + kept, "leave it out, or " + again); }
+
+    const double tokens = json_number(state, "tokens_per_step", r.tokens_per_step);
+    if (tokens == r.tokens_per_step) { return; }
+    const std::string got = number_text(r.tokens_per_step) + " tokens per step";
+    die(EXIT_USER, "--resume: got " + got + ", wanted " + number_text(tokens) + " as before",
+        "leave --batch and --total-batch out, or " + again);
+}
+
+// Ends the program: the checkpoint has no optimizer's state. What begins a new run is said once;
+// the checkpoint before this one is named if the run can be resumed from it.
+[[noreturn]] static void die_no_optimizer(const std::string& from, const Fallback& other) {
+    if (!other.resumes) { hint_also().clear(); }
+    die(EXIT_USER, from + ": has no optimizer.safetensors, which --resume needs: a run keeps it "
+        "in its newest checkpoint, unless --save-optimizer says all or none",
+        "--init " + from + " and another --out begin a new run from its weights");
+}
+
+void run_restore(Run* r, const std::string& from, const Json& state) {
+    const Fallback other = hint_other_checkpoint(r->f.out, from);
+    const std::string& also = other.hint;                // while the checkpoint may be at fault
+    hint_also() = also;
+    const Json& position = state_position(state, from, r->first);
+    hint_also().clear();
+    if (r->f.steps < r->first) {
+        printf("note   --steps %ld is less than the %ld that this run has made: no step is left\n",
+               r->f.steps, r->first);
+    }
+    same_run_check(*r, state);
+    collect_changes(r, state);
+
+    hint_also() = also;
+    const double sequences = r->first * r->tokens_per_step / r->f.arch.T;
+    position_check(position, sequences, from + "/state.json");
+    hint_also().clear();
+    data_restore(&r->data, position);
+
+    hint_also() = also;
+    checkpoint_load(&r->m, from);
+    if (!optimizer_load(&r->m, from)) { die_no_optimizer(from, other); }
+    numbers_check(&r->m, state, from);
+    hint_also().clear();
+    if (dist::rank > 0) { return; }
+    log_rewind(r->f.out + "/log.jsonl", r->first);
+    saves_clean(r->f.out);
+    r->kept = saves_of(r->f.out);
+}

@@ -1,0 +1,29 @@
+/*
+run_resume.h -- train --resume: finds the run's newest checkpoint, takes from the run every flag
+that is not given, and puts model, optimizer, data and log back to where they were. What was edited
+or damaged meanwhile, or would make another run of it, is an error.
+*/
+#ifndef RUN_RESUME_H
+#define RUN_RESUME_H
+#include "train.h"
+
+// Finds the checkpoint that --resume continues, "" if the run has none yet; *step: its number, or
+// 0. Ends the program if there is no run, or one that the flags do not ask for.
+std::string run_find(const Flags& f, long* step);
+
+// Takes from the run the flags that are not given. Its files are looked for here, and where it ran.
+// state: of its checkpoint of `step`.
+void run_take(Flags* f, const Json& state, long step);
+
+// Takes the checkpoint's own tokenizer, `kept`, if the file that the run began with is gone: it is
+// the same, as the hash of the tokens will say.
+void tokenizer_keep(Flags* f, const std::string& kept);
+
+// Ends the program if a run that has a log, and no checkpoint yet, would begin again with other
+// flags.
+void run_again(const Flags& f);
+
+// Sets model, optimizer, data and log to what they were at the checkpoint `from`. Ends the program
+// if the flags make another run of it.
+void run_restore(Run* r, const std::string& from, const Json& state);
+#endif // RUN_RESUME_H
