@@ -28,5 +28,6 @@ for all models. For the CPU it compiles the same files apart.
 #include "commands/run_open.cpp"
 #include "commands/run_resume.cpp"
 #include "commands/score.cpp"
+#include "commands/score_task.cpp"
 #include "commands/tokenize.cpp"
 #include "commands/train.cpp"
