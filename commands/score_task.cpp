@@ -119,8 +119,8 @@ static bool score_cut(ScoreRequest* r, long longest) {
     return true;
 }
 
-// Cuts a whole text into windows, so that each token is predicted once. All windows but the last are
-// disjoint; the last is as long as the others and scores only what is left.
+// Cuts a whole text into windows, so that each token is predicted once. All windows but the last
+// are disjoint; the last is as long as the others and scores only what is left.
 static std::vector<ScoreRequest> score_windows(const ScoreText& how, const std::string& text,
                                                std::string* cannot) {
     std::vector<int> all = score_encode(how, text);

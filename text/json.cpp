@@ -287,7 +287,9 @@ void JsonObject::text(const std::string& key, const std::string& value) {
     json(key, json_str(value));
 }
 
-void JsonObject::boolean(const std::string& key, bool value) { json(key, value ? "true" : "false"); }
+void JsonObject::boolean(const std::string& key, bool value) {
+    json(key, value ? "true" : "false");
+}
 
 void JsonObject::number(const std::string& key, double value) { json(key, json_num(value)); }
 

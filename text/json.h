@@ -67,7 +67,7 @@ std::string json_list(const std::vector<std::string>& values);
 std::string json_array(const std::vector<double>& v, size_t from = 0, size_t n = (size_t)-1);
 std::string json_matrix(const std::vector<double>& v, int cols);
 
-// An object that is written field by field: {"a":1,"b":"x"}; spaced, for people, {"a": 1, "b": "x"}.
+// An object that is written field by field: {"a":1,"b":"x"}, or spaced {"a": 1, "b": "x"}.
 struct JsonObject {
     bool spaced;
     std::string fields;                                  // what stands between the braces
