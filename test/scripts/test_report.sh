@@ -49,6 +49,30 @@ sed 's/{"event":"sample","step":10,"text":".*/{"event":"sample","step":10,"text"
 report $out/evil -o $out/evil.html; ok $? "a sample with a tag: $(cat $out/stderr)"
 [ "$(grep -c '</script>' $out/evil.html)" = 2 ]; ok $? "a sample ended the script"
 
+# what is written can be read on what it stands on, and what is drawn can be seen: WCAG 2.1's 4.5 and 3 to 1
+$PYTHON - scripts/report.html > $out/stdout 2>&1 <<'END'; ok $? "contrast: $(tail -n 1 $out/stdout)"
+import re, sys
+css = open(sys.argv[1], encoding="utf-8").read().split("</style>")[0]
+def light(color):
+    parts = [int(color[i:i + 2], 16) / 255 for i in (1, 3, 5)]
+    r, g, b = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts)
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b
+def contrast(a, b):
+    a, b = sorted((light(a), light(b)))
+    return (b + 0.05) / (a + 0.05)
+schemes = re.findall(r":root \{(.*?)\}", css, re.S)
+assert len(schemes) == 2, len(schemes)
+for scheme in schemes:
+    color = dict(re.findall(r"--(\w+): (#[0-9a-f]{6});", scheme))
+    for under in ("page", "card"):
+        for name in ("ink", "soft", "accent", "good", "bad", "edge", *(f"run{i}" for i in range(7))):
+            wanted = 3 if name == "edge" or name.startswith("run") else 4.5
+            got = contrast(color[name], color[under])
+            assert got >= wanted, f"{name} on {under}: {got:.2f}, wanted {wanted}"
+# no ink is thinned out by opacity, but for the dot of a run that is hidden
+assert set(re.findall(r"(?m)^(.*)\{[^}]*[^-]opacity: *\.", css)) <= {".chip[aria-pressed=false] .dot, tr.off .dot "}
+END
+
 # ---- what a browser makes of it ------------------------------------------------------------------------------------------
 browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome)
 # page#state [flag] -> the document after its script ran, without it, and the errors of the script
@@ -140,7 +164,19 @@ chart("loss").dispatchEvent(new PointerEvent("pointermove", part(chart("loss"), 
 chart("loss").dispatchEvent(new MouseEvent("click", part(chart("loss"), 0.13))); say("click");
 chart("grad").dispatchEvent(new KeyboardEvent("keydown", { key: "Home", bubbles: true })); say("home");
 chart("grad").dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowRight", bubbles: true })); say("right");
+const press = (el, key) => el.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
+press(chart("grad"), "Enter"); say("enter");
+const cells = document.querySelector("[data-cells]");
+press(cells, "ArrowDown"); say("largest"); press(cells, "ArrowLeft"); say("left"); press(cells, "ArrowDown"); say("down");
+press(cells, "Escape"); say("escape");
 document.querySelector("[data-over]").click(); document.querySelector("[data-map=mass]").click();
+const kept = document.querySelector("[data-strip]");
+kept.focus(); press(kept, "ArrowUp"); say("last step"); press(kept, "ArrowLeft"); say("before it"); press(kept, "Enter"); say("kept");
+said.push("focus: " + document.activeElement.outerHTML.slice(0, 60));
+const lights = ([a, b]) => (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+const light = ([r, g, b]) => 0.2126 * linear(r) + 0.7152 * linear(g) + 0.0722 * linear(b);
+const inks = [...Array(1001).keys()].map(i => viridis(i / 1000)).map(c => lights([light(c), bright(c) ? 0 : 1]));
+said.push("numbers on colors: " + (Math.min(...inks) >= 4.5 ? "can be read" : Math.min(...inks)));
 const canvas = document.querySelector("canvas");
 canvas.dispatchEvent(new PointerEvent("pointermove", { ...part(canvas, 0.99), clientY: canvas.getBoundingClientRect().bottom - 1 })); say("strip");
 document.querySelector("[data-log=loss]").click(); document.querySelector("[data-group]").click(); say("legend");
@@ -153,6 +189,12 @@ END
     has '>pointer: step 10 validation, trainingtiny4.2784.065 #'
     has '>home: step 1tiny1.7'
     has '>right: step 2tiny2.'; has '>strip: tiny, step 10layer 1, head 1: row mass = '
+    has '>enter: step 2tiny2.'; grep '>enter: ' $out/dom | grep -q 'step=2&amp;'; ok $? "Enter on a curve does not choose its step"
+    has '>largest: tiny, step 0layer '; has '>down: tiny, step 0layer 1, head 0: α₁ = '; has '>escape: tiny, step 0layer'
+    has '>last step: tiny, step 10layer 0, head 0: row mass = '; has '>before it: tiny, step 5layer 0, head 0: '
+    grep '>kept: ' $out/dom | grep -q 'step=5&amp;'; ok $? "Enter on a map over training does not choose its step"
+    has '>focus: &lt;canvas'
+    has '>numbers on colors: can be read<'
     grep '>click: ' $out/dom | grep -q 'step=0&amp;'
     ok $? "a click on a curve does not choose its step: $(grep click: $out/dom)"
     grep '>legend: ' $out/dom | grep 'off=0' | grep -q 'log=[^&]*loss'
@@ -232,12 +274,16 @@ for path in sys.argv[1:]:
         print(f'<iframe width="{width}" height="900" style="border:0" srcdoc="{page}"></iframe>')
 print("""<script>onload = () => { document.body.innerHTML = [...document.querySelectorAll("iframe")].map(f => {
   const page = f.contentDocument.documentElement, cards = f.contentDocument.querySelectorAll(".card").length;
-  return `<p>${f.width}: ${page.scrollWidth <= +f.width && cards > 1 ? "fits" : page.scrollWidth}</p>`;
+  const box = x => x.getBoundingClientRect();
+  const cut = [...f.contentDocument.querySelectorAll("svg text")].filter(t =>
+    box(t).left < box(t.closest("svg")).left - 1 || box(t).right > box(t.closest("svg")).right + 1);
+  const fits = page.scrollWidth <= +f.width && cards > 1 && !cut.length;
+  return `<p>${f.width}: ${fits ? "fits" : page.scrollWidth + ", cut: " + cut.map(t => t.textContent)}</p>`;
 }).join(""); };</script>""")
 END
     dom widths.html
     [ "$(grep -o '<p>[0-9]*: fits</p>' $out/dom | wc -l)" = 9 ]; ok $? "a page is wider than its window: $(grep -o '<p>[0-9]*: [^<]*' $out/dom | tr '\n' ' ')"
-else skip 68 "no chromium"; fi
+else skip 78 "no chromium"; fi
 
 # ---- half a line, nulls, spikes, a growing log -----------------------------------------------------------------------------
 mkdir -p $out/half $out/null $out/live
