@@ -113,7 +113,7 @@ step_train() { # a small model learns, and as the CPU's does; with a graph it ha
     "$(program softmax)" $run -n $NANO_STEPS --graph -o "$WORK/train-graph" \
         > "$WORK/graph.txt" 2>&1 || { tail -n 2 "$WORK/graph.txt"; bad=1; }
     same_bits "$WORK/train-gpu" "$WORK/train-graph" && same="the same bits" || bad=1
-    echo "with --graph $(milliseconds "$WORK/train-graph") ms a step, without" \
+    echo "with --graph $(milliseconds "$WORK/train-graph") ms per step, without" \
         "$(milliseconds "$WORK/train-gpu"): $same"
     losses "$WORK/train-gpu" > "$WORK/losses-gpu"
     losses "$WORK/train-cpu" | awk '

@@ -22,8 +22,8 @@ static const KeyRow DIRECTORY_KEYS[] = {
       "the type of each tensor is in its own file; of 8 bits and less it needs scales" },
     { CONFIG, "pruned_heads", KEY_ONLY, "{} []", "heads that are cut out" },
     { CONFIG, "is_encoder_decoder add_cross_attention tie_encoder_decoder", KEY_ONLY, "false",
-      "a decoder alone is computed" },
-    { CONFIG, "chunk_size_feed_forward", KEY_ONLY, "0", "a FFN in pieces" },
+      "only a decoder is computed" },
+    { CONFIG, "chunk_size_feed_forward", KEY_ONLY, "0", "an FFN computed in pieces" },
     { CONFIG,
       "bos_token_id eos_token_id pad_token_id unk_token_id sep_token_id cls_token_id "
       "decoder_start_token_id",
@@ -44,24 +44,24 @@ static const KeyRow DIRECTORY_KEYS[] = {
       "hidden_dropout classifier_dropout activation_dropout dropout layerdrop embed_dropout "
       "resid_dropout resid_pdrop embd_pdrop attn_pdrop attention_probs_dropout_prob "
       "hidden_dropout_prob output_router_logits router_aux_loss_coef router_jitter_noise",
-      KEY_HARMLESS, "", "of training alone" },
+      KEY_HARMLESS, "", "used in training only" },
     { CONFIG,
       "pretraining_tp slow_but_exact masked_softmax_fusion bias_dropout_fusion skip_bias_add "
       "skip_bias_add_qkv attention_softmax_in_fp32",
       KEY_HARMLESS, "", "the same sums in another order" },
-    { CONFIG, "tokenizer_class prefix", KEY_HARMLESS, "", "of the tokenizer and of pipelines" },
+    { CONFIG, "tokenizer_class prefix", KEY_HARMLESS, "", "for the tokenizer and pipelines" },
     { CONFIG,
       "id2label label2id num_labels problem_type summary_activation summary_first_dropout "
       "summary_proj_to_labels summary_type summary_use_proj",
-      KEY_HARMLESS, "", "of heads that give labels" },
+      KEY_HARMLESS, "", "for heads that give labels" },
     { CONFIG,
       "max_length min_length do_sample early_stopping num_beams temperature top_k top_p "
       "repetition_penalty length_penalty no_repeat_ngram_size bad_words_ids num_return_sequences",
-      KEY_HARMLESS, "", "how text is drawn: the flags of generate say it" },
+      KEY_HARMLESS, "", "how text is sampled: the flags of generate say it" },
     // ---- tokenizer.json: its components are read one by one, and unknown ones are refused
     { TOKENIZER, "model normalizer pre_tokenizer post_processor decoder added_tokens", KEY_READ, "",
       "the tokenizer" },
-    { TOKENIZER, "version", KEY_HARMLESS, "", "of the format" },
+    { TOKENIZER, "version", KEY_HARMLESS, "", "the version of the format" },
     { TOKENIZER, "truncation padding", KEY_HARMLESS, "",
       "a text is read whole, as transformers does unless a call asks for less" },
     { "tokenizer.json: model",
@@ -74,7 +74,7 @@ static const KeyRow DIRECTORY_KEYS[] = {
       "add_prefix_space use_regex start stop strip_left strip_right single special_tokens",
       KEY_READ, "", "see tokenizer.h" },
     { "tokenizer.json: components", "trim_offsets pair str_rep", KEY_HARMLESS, "",
-      "of offsets, of pairs of texts, of older files" },
+      "for offsets, pairs of texts and older files" },
     { "tokenizer.json: added_tokens", "content special normalized lstrip rstrip single_word",
       KEY_READ, "", "single_word must be false" },
     { "tokenizer.json: added_tokens", "id", KEY_HARMLESS, "",
@@ -92,9 +92,9 @@ static const KeyRow DIRECTORY_KEYS[] = {
       "added tokens; where tokenizer.json has other flags, these count" },
     { TOKENIZER_CONFIG, "add_bos_token add_eos_token", KEY_READ, "",
       "what goes around a text with vocab.json; tokenizer.json says it itself, and a difference is "
-      "said" },
+      "reported" },
     { TOKENIZER_CONFIG, "add_prefix_space", KEY_READ, "",
-      "the blank before a text; must agree with tokenizer.json, decides for vocab.json" },
+      "the space before a text; must agree with tokenizer.json, decides for vocab.json" },
     { TOKENIZER_CONFIG, "tokenizer_class", KEY_READ, "",
       "with vocab.json it must be one that splits as GPT-2 does; tokenizer.json says it itself" },
     { TOKENIZER_CONFIG, "chat_template", KEY_READ, "", "--chat; chat_template.jinja comes first" },
@@ -108,7 +108,7 @@ static const KeyRow DIRECTORY_KEYS[] = {
       "model_max_length max_length truncation truncation_side truncation_strategy "
       "stride padding padding_side pad_to_multiple_of pad_token_type_id model_input_names "
       "return_token_type_ids",
-      KEY_HARMLESS, "", "how a batch is cut and filled; a text is read whole" },
+      KEY_HARMLESS, "", "how a batch is truncated and padded; a text is read whole" },
     { TOKENIZER_CONFIG,
       "clean_up_tokenization_spaces spaces_between_special_tokens errors "
       "clean_up_tokenization_spaces_for_bpe_even_though_it_will_corrupt_output",
@@ -122,7 +122,7 @@ static const KeyRow DIRECTORY_KEYS[] = {
       KEY_HARMLESS, "", "how a file that is not used here was or would be read" },
     { TOKENIZER_CONFIG,
       "prefix_token middle_token suffix_token fill_token eot_token suffix_first", KEY_HARMLESS, "",
-      "of filling in the middle, which a call asks for" },
+      "for filling in the middle, which a call asks for" },
     // ---- special_tokens_map.json: what tokenizer_config.json does not say
     { SPECIALS,
       "bos_token eos_token unk_token pad_token sep_token cls_token mask_token "
@@ -143,7 +143,7 @@ static const KeyRow DIRECTORY_KEYS[] = {
       "diversity_penalty length_penalty min_length min_new_tokens typical_p epsilon_cutoff "
       "eta_cutoff "
       "min_p top_h exponential_decay_length_penalty renormalize_logits remove_invalid_values",
-      KEY_SAID, "", "another choice of the next token: generate says that it does without" },
+      KEY_SAID, "", "changes how the next token is chosen: generate says that it does without" },
     { GENERATION, "temperature top_k top_p do_sample max_length max_new_tokens", KEY_HARMLESS, "",
       "the flags of generate say it" },
     { GENERATION,
@@ -156,7 +156,7 @@ static const KeyRow DIRECTORY_KEYS[] = {
       "chat_format max_window_size "
       "user_token_id assistant_token_id target_lookbehind assistant_lookbehind "
       "assistant_early_exit",
-      KEY_HARMLESS, "", "how it is run, or what is handed back" },
+      KEY_HARMLESS, "", "how it is run, or what is returned" },
     // ---- files
     { "chat_template.jinja", "", KEY_READ, "", "--chat" },
     // ---- an adapter, for --adapter
@@ -165,13 +165,13 @@ static const KeyRow DIRECTORY_KEYS[] = {
     { "adapter_model.bin", "", KEY_ONLY, "", "a file that only Python reads" },
     { ADAPTER, "r lora_alpha use_rslora rank_pattern alpha_pattern", KEY_READ, "",
       "W + alpha / r B A; alpha / sqrt(r) with use_rslora; by module in the patterns" },
-    { ADAPTER, "target_modules", KEY_READ, "", "each of a list has to be in the file" },
+    { ADAPTER, "target_modules", KEY_READ, "", "each module of a list has to be in the file" },
     { ADAPTER, "peft_type", KEY_ONLY, "\"LORA\"", "an adapter of another kind" },
-    { ADAPTER, "task_type", KEY_ONLY, "\"CAUSAL_LM\"", "it computes something else than logits" },
+    { ADAPTER, "task_type", KEY_ONLY, "\"CAUSAL_LM\"", "it computes something other than logits" },
     { ADAPTER, "use_dora", KEY_ONLY, "false", "DoRA: it also scales the rows of W" },
     { ADAPTER, "modules_to_save trainable_token_indices", KEY_ONLY, "[] {}",
-      "modules that were trained whole" },
-    { ADAPTER, "bias", KEY_ONLY, "\"none\"", "biases that were trained, too" },
+      "modules that were trained in full" },
+    { ADAPTER, "bias", KEY_ONLY, "\"none\"", "biases were trained, too" },
     { ADAPTER, "lora_bias use_qalora use_bdlora ensure_weight_tying", KEY_ONLY, "false",
       "more than W + s B A" },
     { ADAPTER,
@@ -179,13 +179,13 @@ static const KeyRow DIRECTORY_KEYS[] = {
       "velora_config monteclora_config megatron_config",
       KEY_ONLY, "[] {}", "more than W + s B A" },
     { ADAPTER, "init_lora_weights", KEY_ONLY, "true false \"gaussian\" \"orthogonal\" \"eva\"",
-      "another start changes the model that the adapter is of" },
+      "another start changes the model that the adapter belongs to" },
     { ADAPTER,
       "auto_mapping peft_version base_model_name_or_path revision inference_mode lora_dropout "
       "fan_in_fan_out exclude_modules layers_to_transform layers_pattern megatron_core "
       "loftq_config eva_config corda_config lora_ga_config runtime_config qalora_group_size",
       KEY_HARMLESS, "",
-      "of training and of how it is kept: the names of its tensors say the rest" },
+      "for training and storing it: the names of its tensors say the rest" },
     { NULL, NULL, KEY_READ, NULL, NULL },
 };
 

@@ -215,7 +215,7 @@ def peers(budgets, counts):
              for name, parts in PEERS.items()}
     for attn in ("softmax", "sigmoid"):
         found[f"train_sink, {attn}"] = sum(ms for _, ms, _ in predict(card, budgets, counts, attn))
-    lines = ["| one H100, estimated | ms a step | thousand tokens per second |", "|---|---|---|"]
+    lines = ["| one H100, estimated | ms per step | thousand tokens per second |", "|---|---|---|"]
     for name, ms in sorted(found.items(), key=lambda row: row[1]):
         lines.append("| %s | %.0f | %.0f |" % (name, ms, TOKENS / ms))
     return lines

@@ -164,7 +164,7 @@ if [ -f "$CUDA/include/cublasLt.h" ]; then
     valid $dir/emulated/results.json; ok $? "results.json: $(tail -n 1 $dir/json)"
     grep -q 'update_kernel.* 1 ' $dir/emulated/log.txt; ok $? "no update in the profile"
     grep -q 'bf16, batch [0-9]*: loss' $dir/emulated/results.json; ok $? "no real size was compared"
-    grep -q 'with --graph [0-9.]* ms a step, .*: the same bits' $dir/emulated/results.json
+    grep -q 'with --graph [0-9.]* ms per step, .*: the same bits' $dir/emulated/results.json
     ok $? "no graph was compared: $(grep '"train"' $dir/emulated/results.json | cut -c 1-400)"
 else echo "skipped: 13 checks of dev/gpu_run.sh, no CUDA headers in $CUDA/include (set CUDA=)"; fi
 
